@@ -52,8 +52,8 @@ type Client interface {
 	Port() int
 	// State returns the last known state of a plane (poll; the Map is shared, read-only).
 	State(plane int) PlaneState
-	// Post asks to move plane from epoch to target, for the holder that has been granted the plane: a
-	// rank of the holder's communicator knows its number. It returns at once; posting twice is
+	// Post asks to move plane from epoch to target, which it copies, for the holder that has been granted the plane:
+	// a rank of the holder's communicator knows its number. It returns at once; posting twice is
 	// harmless. Posts with different targets for one epoch fail the plane for everyone. A post for
 	// another than the holder is refused, to this port alone: see Refused.
 	Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// PlaneInfo describes a plane to whoever attaches to its controller.
+// PlaneInfo describes a plane to the clients of its controller.
 type PlaneInfo struct {
 	Name                string        `json:"name"`
 	BandwidthBitsPerSec float64       `json:"bandwidth_bits_per_sec"`

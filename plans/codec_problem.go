@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"sync"
 
 	"lightpath/plans/circuit"
 	"lightpath/plans/internal/jsonread"
@@ -20,7 +21,7 @@ var ErrProblem = errors.New("plans: bad problem")
 // [ErrProblem]. Numbers keep their bits; fields that are left out get the defaults of the
 // problem file format.
 func DecodeProblem(data []byte) (*Problem, error) {
-	r := &reader{jsonread.New(data)}
+	r := &reader{Reader: jsonread.New(data)}
 	p := &Problem{Circuits: Simplex}
 	err := decodeProblem(r, p)
 	if err == nil {
@@ -44,6 +45,7 @@ func decodeProblem(r *reader, p *Problem) error {
 			p.Version, err = r.Integer(Version, Version)
 		case "ranks":
 			p.Ranks, err = r.Integer(1, MaxRanks)
+			r.ranks = p.Ranks
 		case "planes":
 			p.Planes, err = r.Integer(1, MaxPlanes)
 		case "bandwidth_gbps":
@@ -163,11 +165,20 @@ func decodeStep(r *reader) (s Step, err error) {
 }
 
 // reader reads what the formats of this package are made of.
-type reader struct{ *jsonread.Reader }
+type reader struct {
+	*jsonread.Reader
+	ranks int // 0 until they are known
+	maps  map[mapName]circuit.Permutation
+}
 
-// permutation reads a list of ports; that it is a permutation is checked later.
+// permutation reads a map: a list of ports or, in the compact form, its name. That it is a permutation
+// is checked later.
 func (r *reader) permutation() (circuit.Permutation, error) {
-	p := circuit.Permutation{}
+	if r.Peek() == '{' {
+		p, _, err := r.namedMap()
+		return p, err
+	}
+	p := make(circuit.Permutation, 0, r.ranks)
 	err := r.List(MaxRanks, func(int) error {
 		v, err := r.Integer(circuit.Dark, MaxRanks-1)
 		p = append(p, v)
@@ -202,7 +213,14 @@ func (r *reader) pair(low, high int) (v [2]int, err error) {
 
 // EncodeProblem writes p as a problem file with every field, one step or matrix row a
 // line. It fails where p is not valid, so that nothing it writes is refused later.
-func EncodeProblem(p *Problem) ([]byte, error) {
+func EncodeProblem(p *Problem) ([]byte, error) { return encodeProblem(p, &writer{}) }
+
+// EncodeCompactProblem is EncodeProblem in the compact form.
+func EncodeCompactProblem(p *Problem) ([]byte, error) {
+	return encodeProblem(p, &writer{names: &names{}})
+}
+
+func encodeProblem(p *Problem, w *writer) ([]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
@@ -212,13 +230,13 @@ func EncodeProblem(p *Problem) ([]byte, error) {
 		b = append(appendNumber(b, f.value), ", "...)
 	}
 	b = fmt.Appendf(b, "\"forwarding\":%t, \"circuits\":\"%s\",\n \"initial\":", p.Forwarding, p.Circuits)
-	b = appendMaps(b, p.Initial)
+	b = w.appendMaps(b, p.Initial)
 	b = append(b, ", \"final\":"...)
 	switch p.Final.Kind {
 	case FinalInitial:
 		b = append(b, `"initial"`...)
 	case FinalGiven:
-		b = appendMaps(b, p.Final.Maps)
+		b = w.appendMaps(b, p.Final.Maps)
 	default:
 		b = append(b, "null"...)
 	}
@@ -228,16 +246,28 @@ func EncodeProblem(p *Problem) ([]byte, error) {
 		})
 	} else {
 		b = appendLines(append(b, ",\n \"steps\":"...), "\n  ", len(p.Steps), func(b []byte, i int) []byte {
-			return appendStep(b, &p.Steps[i])
+			return w.appendStep(b, &p.Steps[i])
 		})
 	}
 	return append(b, "}\n"...), nil
 }
 
-func appendStep(b []byte, s *Step) []byte {
+// writer writes maps: as lists, or by their names where there are names.
+type writer struct{ names *names }
+
+func (w *writer) appendMap(b []byte, p circuit.Permutation) []byte {
+	if w.names != nil {
+		if name := w.names.of(p); name.form != listForm {
+			return fmt.Appendf(b, `{"%s":%d}`, formNames[name.form], name.number)
+		}
+	}
+	return appendInts(b, p)
+}
+
+func (w *writer) appendStep(b []byte, s *Step) []byte {
 	b = append(appendNumber(append(b, `{"bytes":`...), s.Bytes), ", "...)
 	if s.To != nil {
-		b = appendInts(append(b, `"to":`...), s.To)
+		b = w.appendMap(append(b, `"to":`...), s.To)
 	} else {
 		b = append(b, `"flows":`...)
 		b = appendLines(b, "", len(s.Flows), func(b []byte, i int) []byte { return appendInts(b, s.Flows[i][:]) })
@@ -257,16 +287,37 @@ func appendLines(b []byte, lead string, n int, elem func(b []byte, i int) []byte
 	return append(b, ']')
 }
 
+// decimals are the texts of the ranks: files consist of little else.
+var decimals = sync.OnceValue(func() []string {
+	all := make([]string, MaxRanks)
+	for i := range all {
+		all[i] = strconv.Itoa(i)
+	}
+	return all
+})
+
 func appendInts(b []byte, v []int) []byte {
-	return appendLines(b, "", len(v), func(b []byte, i int) []byte { return strconv.AppendInt(b, int64(v[i]), 10) })
+	texts := decimals()
+	b = append(b, '[')
+	for i, x := range v {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if x >= 0 && x < len(texts) {
+			b = append(b, texts[x]...)
+		} else {
+			b = strconv.AppendInt(b, int64(x), 10)
+		}
+	}
+	return append(b, ']')
 }
 
 // appendMaps writes one map a line, or null.
-func appendMaps(b []byte, maps []circuit.Permutation) []byte {
+func (w *writer) appendMaps(b []byte, maps []circuit.Permutation) []byte {
 	if maps == nil {
 		return append(b, "null"...)
 	}
-	return appendLines(b, "\n  ", len(maps), func(b []byte, i int) []byte { return appendInts(b, maps[i]) })
+	return appendLines(b, "\n  ", len(maps), func(b []byte, i int) []byte { return w.appendMap(b, maps[i]) })
 }
 
 // appendNumber writes the shortest text that reads back as the same bits.

@@ -57,13 +57,20 @@ func JointUS(p *Problem, hops int, bytes float64) float64 {
 	return TransmitUS(p, hops, 1, bytes)
 }
 
-// ReconfigUS is the duration in us of a reconfiguration in which changes circuits are new
-// ([circuit.Permutation.Changes]). It costs p.ReconfigUS even where nothing changes.
-func ReconfigUS(p *Problem, changes int) float64 {
-	if changes == 0 {
+// ReconfigUS is the duration in us of a reconfiguration of one plane. Each transmit port that gets a
+// new target adds p.ReconfigPerPort; a port that only goes dark adds nothing
+// ([circuit.Permutation.Changes]). A reconfiguration that changes nothing takes p.ReconfigUS.
+func ReconfigUS(p *Problem, from, to circuit.Permutation) float64 {
+	if p.ReconfigPerPort == 0 {
 		return p.ReconfigUS
 	}
-	return p.ReconfigUS + p.ReconfigPerPort*float64(changes)
+	return ReconfigPortsUS(p, from.Changes(to))
+}
+
+// ReconfigPortsUS is ReconfigUS where the given number of transmit ports get a new target. One port
+// is the least that serves a rank, p.Ranks are the most.
+func ReconfigPortsUS(p *Problem, ports int) float64 {
+	return p.ReconfigUS + p.ReconfigPerPort*float64(ports)
 }
 
 // Load counts the hops of the longest flow and the most flows that cross one circuit on

@@ -95,8 +95,11 @@ func TestCosts(t *testing.T) {
 		{"no flows", TransmitUS(p, 0, 0, 5e6), 0},
 		{"no bytes", TransmitUS(p, 1, 1, 0), 0},
 		{"joint", JointUS(p, 2, 1e7), 20 + 1 + 200},
-		{"switch", ReconfigUS(p, 8), 216},
-		{"switch nothing", ReconfigUS(p, 0), 200},
+		{"switch", ReconfigUS(p, circuit.Xor(8, 1), circuit.Xor(8, 2)), 216},
+		{"switch nothing", ReconfigUS(p, circuit.Xor(8, 1), circuit.Xor(8, 1)), 200},
+		{"ports go dark", ReconfigUS(p, circuit.Xor(8, 1), circuit.AllDark(8)), 200},
+		{"ports of circuits that stay", ReconfigUS(p, circuit.Permutation{1, 0, 3, 2}, circuit.Permutation{-1, 2, 3, 0}), 204},
+		{"ports that light up again", ReconfigUS(p, circuit.AllDark(8), circuit.Xor(8, 1)), 216},
 		{"wire", WireUS(p, 5e6), 100},
 	} {
 		if c.got != c.want {

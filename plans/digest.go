@@ -1,7 +1,7 @@
 package plans
 
 import (
-	"bytes"
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
@@ -21,39 +21,43 @@ var ErrDigest = errors.New("plans: bad digest")
 // [EncodeProblem] writes) and PLAN the plan file without "digest" and without fields of
 // later versions (what [EncodePlan] writes of a plan whose Digest is empty). JCS sorts
 // keys, drops white space and fixes the text of numbers, so the digest depends on values
-// alone. A plan that a later version extended has another digest there, and is refused
-// here rather than misread.
+// alone, and is the same for the compact form of a file. A plan that a later version extended has
+// another digest there, and is refused here rather than misread.
 func Digest(problem *Problem, plan *Plan) (string, error) {
-	bare := *plan
-	bare.Digest = ""
-	planText, err := EncodePlan(&bare)
-	if err != nil {
-		return "", err
-	}
-	problemText, err := EncodeProblem(problem)
-	if err != nil {
-		return "", err
-	}
-	canonical, err := canonical(digestInput(planText, problemText))
-	if err != nil {
-		return "", fmt.Errorf("plans: canonical form: %w", err)
-	}
-	sum := sha256.Sum256(canonical)
-	return hex.EncodeToString(sum[:]), nil
+	return digest(context.Background(), problem, plan)
 }
 
-func digestInput(plan, problem []byte) []byte {
-	return bytes.Join([][]byte{[]byte(`{"plan":`), plan, []byte(`,"problem":`), problem, []byte(`}`)}, nil)
+func digest(ctx context.Context, problem *Problem, plan *Plan) (string, error) {
+	if err := plan.writable(); err != nil {
+		return "", err
+	}
+	if err := problem.Validate(); err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	c := &canonical{ctx: ctx, out: h, texts: map[mapKey][]byte{}}
+	c.raw(`{"plan":`)
+	c.plan(plan)
+	c.raw(`,"problem":`)
+	c.problem(problem)
+	c.raw("}")
+	c.flush(0)
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // Seal sets plan.Digest to its digest for problem.
 func Seal(problem *Problem, plan *Plan) error {
-	digest, err := Digest(problem, plan)
-	if err != nil {
-		return err
-	}
-	plan.Digest = digest
-	return nil
+	return SealContext(context.Background(), problem, plan)
+}
+
+// SealContext is Seal for as long as there is time: the expanded form of a long plan has gigabytes. When ctx
+// ends it returns the context's error and leaves the plan without a digest.
+func SealContext(ctx context.Context, problem *Problem, plan *Plan) (err error) {
+	plan.Digest, err = digest(ctx, problem, plan)
+	return err
 }
 
 // VerifyDigest returns an error that wraps [ErrDigest] where plan carries no digest or not

@@ -22,6 +22,9 @@ type Plan struct {
 	Initial      []circuit.Permutation
 	Planes       [][]Entry // per plane, in time order
 	Digest       string    // "" where the file carries none
+	// Repeats says, per plane, which of its entries repeat: a compact file states them once. It may be
+	// nil, and is of no meaning where the entries are not what it says.
+	Repeats [][]Repeat
 }
 
 // Entry is one activity of one plane.

@@ -32,7 +32,7 @@ type Problem struct {
 	AlphaUS         float64 // per transmit entry
 	HopUS           float64 // per hop of the longest flow of an entry
 	ReconfigUS      float64
-	ReconfigPerPort float64 // us per circuit that changes
+	ReconfigPerPort float64 // us per transmit port that gets a new target
 	Forwarding      bool
 	Circuits        CircuitKind
 	Initial         []circuit.Permutation // nil: chosen by the planner, free

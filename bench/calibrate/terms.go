@@ -86,9 +86,9 @@ func termsOf(p *plans.Problem, plan *plans.Plan) (terms, error) {
 
 // move adds a reconfiguration in which so many circuits are new.
 func (m moment) move(p *plans.Problem, changes int) moment {
-	m.us += plans.ReconfigUS(p, changes)
+	m.us += plans.ReconfigPortsUS(p, changes)
 	m.times[perMove]++
-	m.fixed += plans.ReconfigUS(p, changes) - p.ReconfigUS
+	m.fixed += plans.ReconfigPortsUS(p, changes) - p.ReconfigUS
 	return m
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"lightpath/collectives/schedule"
 	"lightpath/plans/circuit"
-	"lightpath/plans/topology"
+	"lightpath/plans/planner/topology"
 )
 
 // harvestGrid is the coarser grid of the figures that need flows on several ports.

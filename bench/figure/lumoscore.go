@@ -24,7 +24,9 @@ type Clusters struct {
 
 // Simulate runs the jobs on fabrics, on all processors. With an error, the results of some fabrics are nil: see
 // [Clusters.Keep].
-func Simulate(ctx context.Context, o Options, jobs []cluster.Job, fabrics []cluster.Fabric, c cluster.Config) (*Clusters, error) {
+func Simulate(
+	ctx context.Context, o Options, jobs []cluster.Job, fabrics []cluster.Fabric, c cluster.Config,
+) (*Clusters, error) {
 	all := &Clusters{Jobs: jobs, Results: make([]*cluster.Result, len(fabrics))}
 	var mu sync.Mutex
 	ended := make([]int, len(fabrics))
@@ -82,7 +84,8 @@ func (c *Clusters) Table() Table {
 			math.Round(1000*s.Contention) / 1000, s.CrossPod,
 		}
 		if w := r.Rewiring; w.Times > 0 {
-			row = append(row, w.Times, math.Round(1e5*w.Ratio)/1e3, math.Round(1e5*float64(w.Needed)/float64(w.Times*w.Links))/1e3, w.Shared, w.Contended)
+			row = append(row, w.Times, math.Round(1e5*w.Ratio)/1e3,
+				math.Round(1e5*float64(w.Needed)/float64(w.Times*w.Links))/1e3, w.Shared, w.Contended)
 		} else {
 			row = append(row, "", "", "", "", "")
 		}
@@ -115,17 +118,19 @@ func (c *Clusters) Panels() []Panel {
 		column("(b) completion time", "JCT (s)", true, func(*cluster.Result) func(int, cluster.Outcome) float64 {
 			return func(i int, o cluster.Outcome) float64 { return o.Finish - c.Jobs[i].Arrival }
 		}),
-		column("(c) slow-down of running time", "JRT over that of "+c.Results[0].Fabric.Name+", - 1 (%)", false, func(*cluster.Result) func(int, cluster.Outcome) float64 {
-			return func(i int, o cluster.Outcome) float64 { return 100 * (run(o)/run(first[i]) - 1) }
-		}),
-		column("(d) contention level", "time in communication, over that of a port alone", false, func(*cluster.Result) func(int, cluster.Outcome) float64 {
-			return func(_ int, o cluster.Outcome) float64 {
-				if o.Ideal == 0 {
-					return 1
+		column("(c) slow-down of running time", "JRT over that of "+c.Results[0].Fabric.Name+", - 1 (%)", false,
+			func(*cluster.Result) func(int, cluster.Outcome) float64 {
+				return func(i int, o cluster.Outcome) float64 { return 100 * (run(o)/run(first[i]) - 1) }
+			}),
+		column("(d) contention level", "time in communication, over that of a port alone", false,
+			func(*cluster.Result) func(int, cluster.Outcome) float64 {
+				return func(_ int, o cluster.Outcome) float64 {
+					if o.Ideal == 0 {
+						return 1
+					}
+					return o.Communication / o.Ideal
 				}
-				return o.Communication / o.Ideal
-			}
-		}),
+			}),
 	}
 }
 
@@ -204,7 +209,8 @@ func lumos8(ctx context.Context, o Options) (*Figure, error) {
 		{"L10", "JRT of Clos (25.6T, 3 tiers) over the ideal switch", theirs, "best", false, 7.77},
 	} {
 		ratio := means.compare(c.a, c.b, c.jct)
-		f.Claims = append(f.Claims, Claim{ID: c.id, What: c.what, Printed: c.printed, Ours: mean(ratio), Unit: "%", Note: spread(ratio)})
+		f.Claims = append(f.Claims, Claim{ID: c.id, What: c.what, Printed: c.printed, Ours: mean(ratio), Unit: "%",
+			Note: spread(ratio)})
 	}
 	return f, nil
 }
@@ -221,8 +227,10 @@ func lumos8c(ctx context.Context, o Options) (*Figure, error) {
 	}
 	f := &Figure{Title: "LumosCore Fig. 8c and Table 6: size of the cluster", Columns: 2, Notes: []string{ClusterNote}}
 	charts := []*Chart{
-		{Title: "(a) mean JCT", X: Axis{Label: "GPUs", Log: true}, Y: Axis{Label: "JCT over that of the ideal switch, - 1 (%)"}},
-		{Title: "(b) mean JRT", X: Axis{Label: "GPUs", Log: true}, Y: Axis{Label: "JRT over that of the ideal switch, - 1 (%)"}},
+		{Title: "(a) mean JCT", X: Axis{Label: "GPUs", Log: true},
+			Y: Axis{Label: "JCT over that of the ideal switch, - 1 (%)"}},
+		{Title: "(b) mean JRT", X: Axis{Label: "GPUs", Log: true},
+			Y: Axis{Label: "JRT over that of the ideal switch, - 1 (%)"}},
 	}
 	var best float64
 	var bestNote string

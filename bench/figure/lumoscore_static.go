@@ -7,8 +7,8 @@ import (
 	"lightpath/plans/lumos/place"
 )
 
-// The static experiment of the testbed (section 5): three pods of 32 NPUs, 4 leaves and 4 spines each, 8 OCSes
-// for each of the 4 spines; one job with TP 8, PP 2, DP 6 on all of them.
+// These are the sizes of the static experiment on the testbed (section 5). Three pods have 32 NPUs, 4 leaves
+// and 4 spines each, and each of the 4 spines has 8 OCSes. One job with TP 8, PP 2, DP 6 uses all of them.
 const (
 	staticPods    = 3
 	staticSpines  = 4
@@ -30,9 +30,9 @@ func (n staticNeed) interleaved() int {
 	return worst
 }
 
-// uniform is the same with one link, both ways, between every spine and OCS, as MinRewiring assumes: an OCS
-// then joins one pair of the three pods, and the third pod's port is of no use. All divisions of the OCSes
-// among the pairs are tried.
+// uniform returns the same for the uniform wiring that MinRewiring assumes: one link, both ways, between
+// every spine and OCS. An OCS then joins one pair of the three pods, and the port of the third pod is unused.
+// uniform tries all ways to divide the OCSes among the pairs.
 func (n staticNeed) uniform() int {
 	all := staticSpines * staticOCSes
 	best := 0
@@ -62,7 +62,8 @@ func lumos6a(context.Context, Options) (*Figure, error) {
 	for s := range int32(staticServers) {
 		servers = append(servers, s)
 	}
-	arranged, err := place.Arrange(shape, place.Grid{PP: 2, DP: 6, EP: 1}, servers, place.Volume{place.Replicas: 0.1, place.Forward: 0.003, place.Backward: 0.003})
+	arranged, err := place.Arrange(shape, place.Grid{PP: 2, DP: 6, EP: 1}, servers,
+		place.Volume{place.Replicas: 0.1, place.Forward: 0.003, place.Backward: 0.003})
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,8 @@ func lumos6a(context.Context, Options) (*Figure, error) {
 		{"TP8 PP2 DP6, ranks arranged", between(shape, arranged.Requirement(shape))},
 	}
 	f := &Figure{Title: "LumosCore Fig. 6a: contention of one job in three pods of 32 NPUs",
-		Table: Table{Columns: []string{"need", "links_0_1", "links_0_2", "links_1_2", "flows_per_link_interleaved", "flows_per_link_uniform", "model", "gain_pct"}},
+		Table: Table{Columns: []string{"need", "links_0_1", "links_0_2", "links_1_2", "flows_per_link_interleaved",
+			"flows_per_link_uniform", "model", "gain_pct"}},
 		Notes: []string{"Flow level: flows that share a link take turns, everything else is as it is. Gains follow from the share of an iteration that the AllReduce between pods takes, which the paper does not print; the shares here are its artifact's, at the testbed's contention."}}
 	largest := 0.0
 	for _, n := range needs {
@@ -90,7 +92,8 @@ func lumos6a(context.Context, Options) (*Figure, error) {
 	}
 	full := needs[0].need
 	f.Claims = []Claim{
-		{ID: "L2", What: "flows that share a link without interleaved wiring, pods in full use", Printed: 2, Ours: float64(full.uniform()), Unit: "x"},
+		{ID: "L2", What: "flows that share a link without interleaved wiring, pods in full use", Printed: 2,
+			Ours: float64(full.uniform()), Unit: "x"},
 		{ID: "L2", What: "flows that share a link with it", Printed: 1, Ours: float64(full.interleaved()), Unit: "x"},
 		{ID: "L2", What: "largest gain in throughput", Printed: 39.5, Ours: largest, Unit: "%",
 			Note: fmt.Sprintf("needs a share of 39.5 %% of the iteration; with ranks arranged the job needs %d links and even the uniform wiring has them", needs[1].need[0]+needs[1].need[1]+needs[1].need[2])},
@@ -103,7 +106,8 @@ func between(shape place.Shape, r *place.Requirement) staticNeed {
 	var n staticNeed
 	for _, p := range r.Pairs {
 		// 0-1, 0-2, 1-2 are numbers 0, 1, 2.
-		n[shape.Of(place.Pod, p.A*int32(shape.Nest[place.Leaf]))+shape.Of(place.Pod, p.B*int32(shape.Nest[place.Leaf]))-1] += p.Links
+		podOf := func(leaf int32) int { return shape.Of(place.Pod, leaf*int32(shape.Nest[place.Leaf])) }
+		n[podOf(p.A)+podOf(p.B)-1] += p.Links
 	}
 	return n
 }

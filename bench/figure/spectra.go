@@ -121,7 +121,7 @@ func spectra10(ctx context.Context, o Options) (*Figure, error) {
 	const delta = 0.04
 	flows := []float64{4, 8, 12, 16, 20, 24, 28, 32}
 	if o.Quick {
-		flows = []float64{4, 16, 32}
+		flows = []float64{4, 32}
 	}
 	g := spectraGrid{deltas: []float64{delta}, methods: comparison, runs: runsOf(o)}
 	for _, m := range flows {

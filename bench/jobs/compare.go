@@ -1,7 +1,3 @@
-// Package jobs compares ways to choose the circuits between the pods of a training job, in the form of
-// DELTA's evaluation.
-//
-// Layer: bench. The planners are those of plans/delta; every schedule behind a number has passed its validator.
 package jobs
 
 import (
@@ -107,7 +103,9 @@ func Compare(ctx context.Context, c train.Config, o Options) (*Row, error) {
 	return row, ctx.Err()
 }
 
-func (r *Row) search(ctx context.Context, list *[]Outcome, p *delta.Planner, sharing delta.Sharing, o Options) (*delta.Plan, error) {
+func (r *Row) search(
+	ctx context.Context, list *[]Outcome, p *delta.Planner, sharing delta.Sharing, o Options,
+) (*delta.Plan, error) {
 	begin := time.Now()
 	found, err := p.Fast(ctx, delta.Options{Sharing: sharing, Seed: o.Seed, Workers: o.Workers})
 	if err != nil {
@@ -155,9 +153,9 @@ func (r *Row) Find(sharing delta.Sharing) *Outcome {
 	return nil
 }
 
-// Table writes rows as text. NCT is below the name of each way; "saved" is what the search takes off the best
-// baseline's NCT, by fair shares and with critical transfers first, and "at most" what no circuits and no rates can
-// exceed, by the lower bound.
+// Table writes rows as text. The NCT is below the name of each algorithm. "saved" is the part of the best
+// baseline's NCT that the search saves, with fair shares and with critical transfers first. "at most" is the
+// part that the lower bound allows: no circuits and no rates save more.
 func Table(rows []*Row) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-14s %5s %6s %4s  %10s %10s %10s %8s %8s  %7s %7s %7s  %6s %6s  %6s %6s\n",
@@ -166,7 +164,8 @@ func Table(rows []*Row) string {
 	for _, r := range rows {
 		fair, critical := r.Find(delta.Fair), r.Find(delta.Critical)
 		fmt.Fprintf(&b, "%-14s %5.0f %6d %4d  %10s %10s %10s %8s %8s  %7s %7s %7s  %5.1f%% %5.1f%%  %6.2f %6.2f\n",
-			r.Model, r.Gbps, r.Sequence, r.MicroBatches, r.Outcomes[0].NCT, r.Outcomes[1].NCT, r.Outcomes[2].NCT, fair.NCT, critical.NCT,
+			r.Model, r.Gbps, r.Sequence, r.MicroBatches, r.Outcomes[0].NCT, r.Outcomes[1].NCT, r.Outcomes[2].NCT, fair.NCT,
+			critical.NCT,
 			saved(r, fair.NCT), saved(r, critical.NCT), saved(r, r.LowerBoundNCT), used(fair), used(critical),
 			fair.Seconds, critical.Seconds)
 	}
@@ -197,7 +196,8 @@ func TieTable(rows []*Row) string {
 				"model", "Gb/s", "tokens", "MBs", "most", "least", "best", fast, "critical")
 		}
 		fmt.Fprintf(&b, "%-14s %5.0f %6d %4d  %9.3f %9.3f  %10s %8s %8s\n", r.Model, r.Gbps, r.Sequence, r.MicroBatches,
-			r.CommunicationUS/1e3, r.LeastUS/1e3, r.Best().NCTOfLeast, r.Find(delta.Fair).NCTOfLeast, r.Find(delta.Critical).NCTOfLeast)
+			r.CommunicationUS/1e3, r.LeastUS/1e3, r.Best().NCTOfLeast, r.Find(delta.Fair).NCTOfLeast,
+			r.Find(delta.Critical).NCTOfLeast)
 	}
 	return b.String()
 }
@@ -205,7 +205,8 @@ func TieTable(rows []*Row) string {
 // ReallocationTable writes what the ports that a job spares bring a copy of it, the other way round.
 func ReallocationTable(rows []*Row) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-14s %5s %6s  %10s %12s  %10s %12s\n", "model", "Gb/s", "tokens", fast, "reallocated", "critical", "reallocated")
+	fmt.Fprintf(&b, "%-14s %5s %6s  %10s %12s  %10s %12s\n", "model", "Gb/s", "tokens", fast, "reallocated", "critical",
+		"reallocated")
 	for _, r := range rows {
 		if len(r.Reallocated) == 2 {
 			fmt.Fprintf(&b, "%-14s %5.0f %6d  %10s %12s  %10s %12s\n", r.Model, r.Gbps, r.Sequence,

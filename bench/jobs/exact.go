@@ -69,7 +69,8 @@ func CompareExact(ctx context.Context, c train.Config, o ExactOptions) ([]*Exact
 	}
 	var all []*Exact
 	for _, kind := range []milp.Kind{milp.Topo, milp.Joint} {
-		e := &Exact{Model: c.Model.Name, MicroBatches: c.MicroBatches, Kind: kind.String(), Solver: o.Solver.Name(), LowerBoundUS: p.LowerBound()}
+		e := &Exact{Model: c.Model.Name, MicroBatches: c.MicroBatches, Kind: kind.String(), Solver: o.Solver.Name(),
+			LowerBoundUS: p.LowerBound()}
 		if err := e.run(ctx, p, kind, o); err != nil {
 			return nil, fmt.Errorf("%s, %v: %w", c.Model.Name, kind, err)
 		}
@@ -98,7 +99,8 @@ func (e *Exact) run(ctx context.Context, p *delta.Planner, kind milp.Kind, o Exa
 	if err := check.Check(p.Graph(), start); err != nil {
 		return err
 	}
-	m, err := milp.NewJob(p.Graph(), milp.Options{Kind: kind, Start: start, Upper: dag.Circuits(found.Bounds), Margin: o.Margin, Extra: o.Extra})
+	m, err := milp.NewJob(p.Graph(), milp.Options{Kind: kind, Start: start, Upper: dag.Circuits(found.Bounds),
+		Margin: o.Margin, Extra: o.Extra})
 	if err != nil {
 		return err
 	}
@@ -141,15 +143,18 @@ func ExactTable(rows []*Exact) string {
 	for _, e := range rows {
 		solved, nct, run, ports := "-", "-", "-", "-"
 		if e.US > 0 {
-			solved, nct, run, ports = fmt.Sprintf("%.3f", e.US/1e3), e.NCT.String(), fmt.Sprintf("%.3f", e.RunUS/1e3), fmt.Sprint(e.Ports)
+			solved, nct, run, ports = fmt.Sprintf("%.3f", e.US/1e3), e.NCT.String(), fmt.Sprintf("%.3f", e.RunUS/1e3),
+				fmt.Sprint(e.Ports)
 			if e.PortsSaid == solver.Optimal.String() {
 				ports += " (fewest)"
 			} else if e.PortsSaid != "" {
 				ports += fmt.Sprintf(" (>= %.0f)", e.PortsBound)
 			}
 		}
-		fmt.Fprintf(&b, "| %s, %d | %s | %d, %d, %d | %.3f | %s | %d | %.2f | %s | %s | %.3f | %s | %s | %s | %.1f |\n", e.Model, e.MicroBatches, e.Kind,
-			e.Transfers, e.Intervals, e.Integers, e.FastUS/1e3, e.FastNCT, e.FastPorts, e.FastSeconds, solved, nct, e.BoundUS/1e3, e.Status, run, ports, e.Seconds)
+		fmt.Fprintf(&b, "| %s, %d | %s | %d, %d, %d | %.3f | %s | %d | %.2f | %s | %s | %.3f | %s | %s | %s | %.1f |\n",
+			e.Model, e.MicroBatches, e.Kind,
+			e.Transfers, e.Intervals, e.Integers, e.FastUS/1e3, e.FastNCT, e.FastPorts, e.FastSeconds, solved, nct,
+			e.BoundUS/1e3, e.Status, run, ports, e.Seconds)
 	}
 	return b.String()
 }

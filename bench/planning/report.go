@@ -42,6 +42,7 @@ var registry = []struct {
 	{"swot", "SWOT's instances at 1 s and 10 s, beside Strawman, the paper and CBC at 120 s", swot},
 	{"harvest", "synthesis time, allocations, and the printed ratios that follow from the model", harvest},
 	{"spectra", "time of the fast mode; gaps over families, switches and delays", spectraReport},
+	{"scale", "All-to-All on 256 to 4096 ranks and 16 to 64 planes: distance to the bound, time, memory", scaleReport},
 	{"cache", "a hit, and how many intervals of sizes cover a call", cacheReport},
 	{"weave", "ratio to the best of the others, cyclic recursive doubling",
 		weaveReport(weaveGrid{schedule.AllReduce, "recursive-doubling", []int{8, 32, 128, 256}, []int{1, 2, 4, 8}})},

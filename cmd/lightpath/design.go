@@ -49,7 +49,7 @@ func (f *problemFlags) design(cmd *cobra.Command, pf *planFlags) error {
 		return noResult(ctx, err)
 	}
 	printConsidered(os.Stderr, choice)
-	return pf.write(ctx, choice.Problem, choice.Plan)
+	return deliver(ctx, "plan", func() error { return pf.write(ctx, choice.Problem, choice.Plan) })
 }
 
 // sampled is how many of the sizes to be warmed an algorithm is chosen by.

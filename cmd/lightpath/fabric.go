@@ -33,7 +33,7 @@ builds its own part (--host), on the planes' interfaces, and runs an agent that 
 // fabricFlags say which fabric.
 type fabricFlags struct {
 	file, name string
-	host       string // this one's, where several have the fabric
+	host       string // name of this host, where several have the fabric
 	asJSON     bool
 }
 

@@ -15,7 +15,7 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// freeAddress is a port of loopback that nobody has now.
+// freeAddress returns a free port of the loopback interface.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,7 +59,7 @@ func TestFabricOfOneHost(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- runAgent(ctx, f, "h1", f.Hosts[0].Address, agent.TLS{}) }()
-	alone := *f // what a controller sees of the host that has an agent
+	alone := *f // the part of the fabric on the host with an agent
 	alone.Hosts, alone.Ranks = alone.Hosts[:1], 2
 	for {
 		// The digest is another: that the agent says so shows that it serves.

@@ -188,7 +188,7 @@ func (c *calibration) latency(field string, to *time.Duration, e *calibrate.Esti
 
 // digits rounds to three significant ones: more is noise.
 func digits(v float64) float64 {
-	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64) // what was formatted parses
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64) // a formatted number parses
 	return v
 }
 

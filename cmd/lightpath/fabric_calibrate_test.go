@@ -14,8 +14,8 @@ func estimate(value, spread float64) *calibrate.Estimate {
 	return &calibrate.Estimate{Value: value, Low: value - spread, High: value + spread, Samples: 15}
 }
 
-// What is measured goes into the file once: the file that it makes agrees with the same measurement,
-// and with the next one, which scatters.
+// A measurement changes the file once: the new file agrees with the same measurement, and with the next one, which
+// scatters.
 func TestCalibrationSettles(t *testing.T) {
 	const (
 		head = "version: 1\nranks: 4 # four\nplanes:\n  - {name: p0, bandwidth: 1Gbps, ocs: sw}\n  - {name: p1, bandwidth: 1Gbps, ocs: sw}\n"
@@ -84,7 +84,7 @@ func TestCalibrationSettles(t *testing.T) {
 	}
 }
 
-// A file that somebody edits while planes are measured is left alone.
+// The command does not write a file that an operator edits during the measurement.
 func TestCalibrationSparesAnEditedFile(t *testing.T) {
 	const text = "version: 1\nranks: 4\nplanes: [{name: p0, bandwidth: 1Gbps, ocs: o}]\nocs: [{name: o, driver: emulator, reconfig: 1ms}]\n"
 	path := write(t, "fabric.yaml", text)

@@ -106,8 +106,8 @@ func findPort(d *device.Device, label string, side device.Side) int {
 	return -1
 }
 
-// initial is the map that a model of that configuration begins with where circuits outlive its
-// process: what the kernel has.
+// initial returns the first map of a model of that configuration. Where circuits outlive the process it is the kernel's
+// map.
 func (m *mirrored) initial(c device.Config) (circuit.Permutation, error) {
 	d, err := device.New(c)
 	if err != nil {

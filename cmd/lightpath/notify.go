@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// What a service tells the service manager.
+// Messages of a service to the service manager.
 const (
 	notifyReady    = "READY=1"
 	notifyStopping = "STOPPING=1"

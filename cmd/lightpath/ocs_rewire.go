@@ -19,10 +19,10 @@ func newOCSRewire() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "rewire --controller host:port --steps steps.json",
-		Short: "Carry out the steps of topology lumos rewire while jobs run on the planes that do not change",
-		Long: `Takes the planes of a step out of service for new operations, gives each its map when the operation that
-holds it has ended, and puts them back; then the next step. Planes are found by the names that "topology lumos plan --fabric"
-gives them; steps for groups that are not the controller's are an error. The fabric file of these planes is pinned, so
+		Short: "Carry out the steps of topology lumos rewire while jobs run",
+		Long: `For each step, takes its planes out of service for new operations. When the operation that holds a plane has ended, it
+sets the map of the plane and puts the plane back. Planes have the names that "topology lumos plan --fabric" gives
+them. A step for a group that the controller does not have is an error. The fabric file of these planes is pinned, so
 collectives use the circuits as they are.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,7 +71,8 @@ func carryOut(ctx context.Context, op *rpc.Operator, f lumos.Fabric, steps []lum
 					return fmt.Errorf("step %d: the controller has no plane %s", n+1, name)
 				}
 				if len(s.Planes[j].Map) != f.Pods {
-					return fmt.Errorf("step %d: plane %s has %d ports and the steps are for %d pods", n+1, name, len(s.Planes[j].Map), f.Pods)
+					return fmt.Errorf("step %d: plane %s has %d ports and the steps are for %d pods", n+1, name, len(s.Planes[j].Map),
+						f.Pods)
 				}
 				stages[n][j] = want
 			}
@@ -79,7 +80,8 @@ func carryOut(ctx context.Context, op *rpc.Operator, f lumos.Fabric, steps []lum
 	}
 	start := time.Now()
 	err = rewire.Run(ctx, op, stages, rewire.Options{Planes: len(s.Planes), Who: operatorName(), Done: func(n int) {
-		fmt.Fprintf(os.Stdout, "step %d of %d: %d planes have their maps, after %v\n", n+1, len(stages), len(stages[n]), time.Since(start).Round(time.Millisecond))
+		fmt.Fprintf(os.Stdout, "step %d of %d: %d planes have their maps, after %v\n", n+1, len(stages), len(stages[n]),
+			time.Since(start).Round(time.Millisecond))
 	}})
 	if err != nil {
 		return no(err)

@@ -54,7 +54,7 @@ func TestCachedPlans(t *testing.T) {
 	if _, err := json.Marshal(shown); err != nil {
 		t.Error(err)
 	}
-	// What the page calls things is what plans call them.
+	// The page uses the names of plan files.
 	if web.Transmit != string(plans.Transmit) || web.Reconfigure != string(plans.Reconfigure) || web.Hold != string(plans.Hold) {
 		t.Error("kinds of intervals differ")
 	}

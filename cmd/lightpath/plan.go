@@ -31,6 +31,7 @@ type planFlags struct {
 	out     string
 	limit   time.Duration
 	seed    int64
+	form    formFlag
 }
 
 func (f *planFlags) register(cmd *cobra.Command) {
@@ -39,16 +40,21 @@ func (f *planFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.out, "out", "", "plan file to write (standard output by default)")
 	fl.DurationVar(&f.limit, "time-limit", planner.DefaultTimeLimit, "most time to search; the best plan by then is the answer")
 	fl.Int64Var(&f.seed, "seed", 1, "seed of the search")
+	f.form.register(fl)
 }
 
-// solve plans p and writes the plan, sealed with its digest.
-func (f *planFlags) solve(cmd *cobra.Command, p *plans.Problem) error {
+// solve plans a problem and writes the plan, sealed with its digest.
+func (f *planFlags) solve(cmd *cobra.Command, read func() (*plans.Problem, error)) error {
 	if f.limit <= 0 {
 		return fmt.Errorf("--time-limit: %v is not positive", f.limit)
 	}
 	ctx, cancel := limited(cmd, f.limit)
 	defer cancel()
-	plan, err := planner.Solve(ctx, f.planner, p, planner.Options{TimeLimit: f.limit, Seed: f.seed})
+	p, err := read()
+	if err != nil {
+		return err
+	}
+	plan, err := planner.Solve(ctx, f.planner, p, planner.Options{TimeLimit: f.searchTime(ctx, p), Seed: f.seed})
 	switch {
 	case errors.Is(err, planner.ErrInfeasible):
 		return no(err)
@@ -57,15 +63,41 @@ func (f *planFlags) solve(cmd *cobra.Command, p *plans.Problem) error {
 	case err != nil:
 		return noResult(ctx, err)
 	}
-	return f.write(ctx, p, plan)
+	return deliver(ctx, "plan", func() error { return f.write(ctx, p, plan) })
 }
 
-// write seals a plan for p with its digest and writes it, and returns what [cutShort] does.
+// searchTime returns how much of the time until ctx ends there is for the search. The rest, half of it at
+// most, is for the digest and the text of the plan. Both walk over all its maps, of which it has some times
+// as many as the problem, and checking the problem walks over those: so a busy machine is accounted for.
+func (f *planFlags) searchTime(ctx context.Context, p *plans.Problem) time.Duration {
+	began := time.Now()
+	_ = p.Validate() // it is valid
+	walk := time.Since(began)
+	left := f.limit
+	if end, ok := ctx.Deadline(); ok {
+		left = time.Until(end)
+	}
+	return max(left-writingFactor*walk, left/2, 1)
+}
+
+const writingFactor = 8
+
+// write seals a plan for p with its digest and writes it.
 func (f *planFlags) write(ctx context.Context, p *plans.Problem, plan *plans.Plan) error {
-	if err := plans.Seal(p, plan); err != nil {
+	until := context.WithoutCancel(ctx)
+	if end, ok := ctx.Deadline(); ok { // the file is worth a little more than the limit
+		var cancel context.CancelFunc
+		until, cancel = context.WithDeadline(until, end.Add(f.limit/8))
+		defer cancel()
+	}
+	err := plans.SealContext(until, p, plan)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		fmt.Fprintln(os.Stderr, "written without a digest, for which there was no time")
+	case err != nil:
 		return err
 	}
-	text, err := plans.EncodePlan(plan)
+	text, err := f.form.encodePlan(plan)
 	if err != nil {
 		return err
 	}
@@ -79,7 +111,7 @@ func (f *planFlags) write(ctx context.Context, p *plans.Problem, plan *plans.Pla
 		}
 		fmt.Fprintf(os.Stderr, "%s: CCT %.6g us, lower bound %.6g us, gap %.2f %%%s\n", plan.Planner, plan.CCTUS, plan.LowerBoundUS, gapPercent(plan), ended)
 	}
-	return cutShort(ctx, "plan")
+	return nil
 }
 
 // gapPercent is how far a plan may be from the optimum, in percent of its lower bound.
@@ -101,11 +133,7 @@ func newPlanSolve() *cobra.Command {
 		Short: "Plan a problem; exit 1 where it cannot be done",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := readProblem("in", in)
-			if err != nil {
-				return err
-			}
-			return f.solve(cmd, p)
+			return f.solve(cmd, func() (*plans.Problem, error) { return readProblem("in", in) })
 		},
 	}
 	f.register(cmd)

@@ -67,15 +67,11 @@ func (f *problemFlags) problem(cmd *cobra.Command) (*plans.Problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := msccl.Build(c, f.algorithm, f.ranks, f.root, schedule.Disjoint())
-	if err != nil {
-		return nil, err
-	}
 	template, err := f.template(cmd)
 	if err != nil {
 		return nil, err
 	}
-	p, _, err := schedule.Problem(s, float64(bytes), template)
+	p, err := msccl.Pose(c, f.algorithm, f.ranks, f.root, float64(bytes), template, schedule.Disjoint())
 	if err != nil {
 		return nil, err
 	}
@@ -189,6 +185,7 @@ func (g *gbps) Type() string   { return "rate" }
 func newPlanProblem() *cobra.Command {
 	f := &problemFlags{}
 	var out string
+	var form formFlag
 	cmd := &cobra.Command{
 		Use:   "problem --collective C --algorithm A --ranks N --bytes S",
 		Short: "Print the planning problem of a collective",
@@ -198,7 +195,7 @@ func newPlanProblem() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text, err := plans.EncodeProblem(p)
+			text, err := form.encodeProblem(p)
 			if err != nil {
 				return err
 			}
@@ -207,6 +204,7 @@ func newPlanProblem() *cobra.Command {
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&out, "out", "", "problem file to write (standard output by default)")
+	form.register(cmd.Flags())
 	return cmd
 }
 
@@ -223,11 +221,7 @@ standard error.`,
 			if f.algorithm == "" || f.algorithm == "auto" {
 				return f.design(cmd, pf)
 			}
-			p, err := f.problem(cmd)
-			if err != nil {
-				return err
-			}
-			return pf.solve(cmd, p)
+			return pf.solve(cmd, func() (*plans.Problem, error) { return f.problem(cmd) })
 		},
 	}
 	f.register(cmd)

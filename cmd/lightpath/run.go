@@ -53,7 +53,7 @@ func runRanks(ctx context.Context, ranks int, preload bool, args []string) error
 	var wg sync.WaitGroup
 	var out sync.Mutex
 	var once sync.Once
-	var failure error // the first; those that it stops did not fail
+	var failure error // the first; a rank that is stopped after it has not failed
 	for r := range ranks {
 		c := exec.CommandContext(ctx, args[0], args[1:]...)
 		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}

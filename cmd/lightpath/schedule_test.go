@@ -35,7 +35,7 @@ func TestScheduleShow(t *testing.T) {
 	}
 }
 
-// TestScheduleExport: what is exported is an algorithm like any other.
+// TestScheduleExport: an exported schedule runs like any other algorithm.
 func TestScheduleExport(t *testing.T) {
 	dir := t.TempDir()
 	for _, place := range [][]string{nil, {"--in-place"}} {

@@ -20,6 +20,7 @@ type simPlane struct {
 func newSimCommand() *cobra.Command {
 	var in, planPath, out string
 	var asJSON bool
+	var form formFlag
 	cmd := &cobra.Command{
 		Use:   "sim --in problem.json --plan plan.json",
 		Short: "Play a plan by its order, as early as the model allows, and print what each plane did",
@@ -41,7 +42,7 @@ func newSimCommand() *cobra.Command {
 				if err := plans.Seal(p, retimed); err != nil {
 					return err
 				}
-				text, err := plans.EncodePlan(retimed)
+				text, err := form.encodePlan(retimed)
 				if err != nil {
 					return err
 				}
@@ -56,6 +57,7 @@ func newSimCommand() *cobra.Command {
 	cmd.Flags().StringVar(&planPath, "plan", "", "plan file")
 	cmd.Flags().StringVar(&out, "out", "", "write the plan with the simulated times to this file")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	form.register(cmd.Flags())
 	return cmd
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -19,11 +20,11 @@ import (
 //
 //   - time limit, with a result: status 0, and the line about the result says so;
 //   - time limit, no result: status 1 (noResult);
-//   - signal: status 128 + its number, with a result (cutShort) or without.
+//   - signal: status 128 + its number, with a result (deliver) or without.
 //
-// A server ends by a signal: it puts things in order and returns nil, which is status 0.
+// A server ends by a signal: it cleans up and returns nil, which is status 0.
 
-// grace is how long a command that only computes may still run after a signal.
+// grace is how long a search may still run after a signal.
 const grace = time.Second
 
 // stopped is the cause of a context that a signal has ended.
@@ -58,22 +59,54 @@ func watchSignals(parent context.Context) context.Context {
 // exit ends the process; tests replace it.
 var exit = os.Exit
 
-// computing marks cmd and its subcommands as commands that only compute, so that nothing has to be
-// put in order before they end. Such a command ends within grace of a signal, whatever it is doing.
+// hardEnd ends the process after a signal if the command does not end itself.
+type hardEnd struct {
+	mu         sync.Mutex
+	delivering bool // the command has a result and writes it
+}
+
+// hardEndKey is the key of the *hardEnd in the context of a command that has one.
+type hardEndKey struct{}
+
+// computing marks cmd and its subcommands as commands that only compute, so they need no cleanup. Such
+// a command ends within grace of a signal, even if it never checks its context. A command that delivers
+// a result by then is not interrupted. A second signal ends it.
 func computing(cmd *cobra.Command) *cobra.Command {
 	cmd.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
-		ctx := cmd.Context()
+		ctx, end := cmd.Context(), &hardEnd{}
+		cmd.SetContext(context.WithValue(ctx, hardEndKey{}, end))
 		context.AfterFunc(ctx, func() {
-			s := stoppedBy(ctx)
-			if s == nil {
-				return
+			if s := stoppedBy(ctx); s != nil {
+				time.Sleep(grace)
+				end.run(s)
 			}
-			time.Sleep(grace)
-			fmt.Fprintf(os.Stderr, "lightpath: %v without a result\n", s)
-			exit(s.status())
 		})
 	}
 	return cmd
+}
+
+func (e *hardEnd) run(s *stopped) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.delivering {
+		fmt.Fprintf(os.Stderr, "lightpath: %v without a result\n", s)
+		exit(s.status())
+	}
+}
+
+// deliver calls write, which checks, draws and writes the result of a search, and returns its error.
+// Large results may take longer than grace, so the hard end of the command no longer comes. If a signal
+// has ended ctx, the error says that what, the result, is the best until then.
+func deliver(ctx context.Context, what string, write func() error) error {
+	if end, ok := ctx.Value(hardEndKey{}).(*hardEnd); ok {
+		end.mu.Lock()
+		end.delivering = true
+		end.mu.Unlock()
+	}
+	if err := write(); err != nil || stoppedBy(ctx) == nil {
+		return err
+	}
+	return errors.New("the best " + what + " until then")
 }
 
 // timeLimit is the cause of a context whose command is out of time.
@@ -86,16 +119,7 @@ func limited(cmd *cobra.Command, limit time.Duration) (context.Context, context.
 	return context.WithTimeoutCause(cmd.Context(), limit, &timeLimit{limit})
 }
 
-// cutShort returns nil, or where a signal has ended ctx an error that says that what, which the
-// command has written, is its best result until then.
-func cutShort(ctx context.Context, what string) error {
-	if stoppedBy(ctx) == nil {
-		return nil
-	}
-	return errors.New("the best " + what + " until then")
-}
-
-// noResult returns err, or where it says that the time limit of ctx is over a plainer error.
+// noResult returns err. If err says that the time limit of ctx is over, it returns a plainer error.
 func noResult(ctx context.Context, err error) error {
 	var l *timeLimit
 	if errors.Is(err, context.DeadlineExceeded) && errors.As(context.Cause(ctx), &l) {

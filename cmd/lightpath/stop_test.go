@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,7 +25,7 @@ func TestStopped(t *testing.T) {
 		says   string
 	}{
 		{nil, 0, ""},
-		{cutShort(ctx, "plan"), 143, "stopped by SIGTERM: the best plan until then"},
+		{deliver(ctx, "plan", func() error { return nil }), 143, "stopped by SIGTERM: the best plan until then"},
 		{fmt.Errorf("planner: %w", context.Canceled), 143, "stopped by SIGTERM without a result"},
 		{no(errors.New("infeasible")), 143, "stopped by SIGTERM: infeasible"},
 	} {
@@ -33,7 +34,7 @@ func TestStopped(t *testing.T) {
 			t.Errorf("%v: status %d, %q; want %d, %q", c.err, status, line, c.status, c.says)
 		}
 	}
-	if err := cutShort(context.Background(), "plan"); err != nil {
+	if err := deliver(context.Background(), "plan", func() error { return nil }); err != nil {
 		t.Errorf("no signal: %v", err)
 	}
 }
@@ -53,26 +54,35 @@ func TestTimeLimit(t *testing.T) {
 	})
 }
 
-// TestComputingEnds: a command that only computes ends soon after a signal though it does not look
-// at its context.
+// TestComputingEnds: a command that only computes ends soon after a signal, even if it never checks its
+// context. If it has a result by then, it may write it for as long as that takes.
 func TestComputingEnds(t *testing.T) {
-	ended := make(chan int, 1)
 	defer func(old func(int)) { exit = old }(exit)
-	exit = func(status int) { ended <- status }
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cmd := computing(&cobra.Command{Run: func(*cobra.Command, []string) {
-			cancel(&stopped{syscall.SIGINT})
-			time.Sleep(time.Hour)
-		}})
-		cmd.SetArgs(nil)
-		if err := cmd.ExecuteContext(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if len(ended) != 1 || <-ended != 130 {
-			t.Error("the command went on for an hour")
-		}
-	})
+	for _, c := range []struct {
+		name           string
+		search, writes time.Duration
+		exits          []int
+	}{
+		{"it never checks its context", time.Hour, 0, []int{130}},
+		{"a large result", grace / 2, time.Hour, nil},
+	} {
+		var exits []int
+		exit = func(status int) { exits = append(exits, status) }
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cmd := computing(&cobra.Command{RunE: func(cmd *cobra.Command, _ []string) error {
+				cancel(&stopped{syscall.SIGINT})
+				time.Sleep(c.search)
+				return deliver(cmd.Context(), "plan", func() error { time.Sleep(c.writes); return nil })
+			}})
+			cmd.SetArgs(nil)
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			status, _ := verdict(ctx, cmd.ExecuteContext(ctx))
+			if status != 130 || !slices.Equal(exits, c.exits) {
+				t.Errorf("%s: status %d, exits %v, want 130 and %v", c.name, status, exits, c.exits)
+			}
+		})
+	}
 }
 
 // TestComputesOnly: every command that plans, simulates or draws ends within grace.

@@ -2,14 +2,14 @@ package main
 
 import "github.com/spf13/cobra"
 
-// newTopologyCommand is the level above plans: the fabric within which they are made.
+// newTopologyCommand returns the commands of the jobs district: see docs/jobs.md.
 func newTopologyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "topology",
 		Aliases: []string{"cluster"},
-		Short:   "Plan clusters: links between pods, wiring of switches, places of jobs",
-		Long: `Plans a whole cluster, before any job runs: the optical links between pods that a training job needs
-(delta), and the wiring and the circuits of a core of optical switches (lumos).
+		Short:   "Plan circuits for whole training jobs: between their pods, and in clusters",
+		Long: `Plans circuits for whole jobs, before they run: the optical links between the pods of one training job
+(delta), and the wiring and the circuits of a cluster's core of optical switches (lumos).
 "lightpath topo" is another command: it shows the hardware of this machine.`,
 	}
 	cmd.AddCommand(newTopologyDeltaCommand(), newTopologyLumosCommand())
@@ -20,8 +20,9 @@ func newTopologyCommand() *cobra.Command {
 func newTopologyLumosCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lumos",
-		Short: "Clusters whose core is made of optical circuit switches (LumosCore)",
+		Short: "Plan clusters with a core of optical circuit switches (LumosCore)",
 	}
-	cmd.AddCommand(newLumosSizes(), newLumosWire(), newLumosPlan(), newLumosRewire(), newLumosSimulateCommand(), newLumosPlaceCommand())
+	cmd.AddCommand(newLumosSizes(), newLumosWire(), newLumosPlan(), newLumosRewire(), newLumosSimulateCommand(),
+		newLumosPlaceCommand())
 	return cmd
 }

@@ -19,9 +19,10 @@ import (
 func newTopologyDeltaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delta",
-		Short: "Circuits between the pods of a training job, by its graph of computation and communication (DELTA)",
+		Short: "Plan circuits between the pods of one training job (DELTA)",
 	}
-	cmd.AddCommand(newDeltaGenerate(), newDeltaPlan(), newDeltaSimulate(), newDeltaCompare(), newDeltaExact(), newDeltaImport())
+	cmd.AddCommand(newDeltaGenerate(), newDeltaPlan(), newDeltaSimulate(), newDeltaCompare(), newDeltaExact(),
+		newDeltaImport())
 	return cmd
 }
 
@@ -33,22 +34,23 @@ type jobFlags struct {
 
 func (f *jobFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.model, "model", "megatron-177b", fmt.Sprintf("one of %v, spread as in DELTA's evaluation unless flags say otherwise", train.Names()))
+	fl.StringVar(&f.model, "model", "megatron-177b",
+		fmt.Sprintf("one of %v, with the parallelism of DELTA's evaluation; the other flags change it", train.Names()))
 	fl.IntVar(&f.over.TP, "tp", 0, "GPUs that share a layer")
 	fl.IntVar(&f.over.PP, "pp", 0, "stages of a pipeline")
 	fl.IntVar(&f.over.EP, "ep", 0, "groups of GPUs that share the experts of a layer")
 	fl.IntVar(&f.over.ETP, "etp", 0, "GPUs that share an expert")
 	fl.IntVar(&f.over.GPUs, "gpus", 0, "GPUs of the job")
 	fl.IntVar(&f.over.GPUsPerPod, "gpus-per-pod", 0, "GPUs in a pod, all of one replica")
-	fl.IntVar(&f.over.MicroBatches, "micro-batches", 0, "per GPU and iteration")
-	fl.IntVar(&f.over.MicroBatch, "micro-batch", 0, "sequences in one")
+	fl.IntVar(&f.over.MicroBatches, "micro-batches", 0, "micro-batches per GPU and iteration")
+	fl.IntVar(&f.over.MicroBatch, "micro-batch", 0, "sequences of a micro-batch")
 	fl.IntVar(&f.over.Sequence, "sequence", 0, "tokens of a sequence")
 	fl.Float64Var(&f.over.Gbps, "bandwidth", 0, "Gb/s of a NIC and of a circuit")
-	fl.Float64Var(&f.over.ScaleUpGBs, "scale-up", 0, "GB/s of a GPU within its server, as attained")
-	fl.Float64Var(&f.over.TFLOPS, "tflops", 0, "peak of a GPU")
-	fl.Float64Var(&f.over.Efficiency, "efficiency", 0, "part of the peak that is attained")
-	fl.BoolVar(&f.over.Uneven, "uneven", false, "stages take the time of the layers they have, instead of all the same")
-	fl.BoolVar(&f.over.Overlap, "overlap", false, "compute on while data is sent")
+	fl.Float64Var(&f.over.ScaleUpGBs, "scale-up", 0, "GB/s that a GPU reaches within its server")
+	fl.Float64Var(&f.over.TFLOPS, "tflops", 0, "peak TFLOPS of a GPU")
+	fl.Float64Var(&f.over.Efficiency, "efficiency", 0, "fraction of the peak that computation reaches")
+	fl.BoolVar(&f.over.Uneven, "uneven", false, "each stage takes the time of its own layers, instead of the average")
+	fl.BoolVar(&f.over.Overlap, "overlap", false, "senders compute during their transfers")
 }
 
 // config is the preset with what flags say.
@@ -85,7 +87,7 @@ func newDeltaGenerate() *cobra.Command {
 	var full, reduce bool
 	cmd := &cobra.Command{
 		Use:   "generate --model NAME [--out job.json]",
-		Short: "Write the graph of a training iteration: pipelines of one forward, one backward, replicated",
+		Short: "Write the graph of one training iteration, from a model and its parallelism",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.config(cmd)
@@ -107,7 +109,7 @@ func newDeltaGenerate() *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&out, "out", "", "job file to write (standard output by default)")
 	fl.BoolVar(&full, "full", false, "write all replicas, instead of one that stands for all")
-	fl.BoolVar(&reduce, "reduce", false, "write transfers and the rigid delays between them only")
+	fl.BoolVar(&reduce, "reduce", false, "write only transfers and the fixed delays between them")
 	return cmd
 }
 
@@ -133,8 +135,9 @@ func (f *deltaFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.in, "in", "", "job file (- for standard input)")
 	fl.StringVar(&f.out, "out", "", "topology file to write (standard output by default)")
-	fl.StringVar(&f.sharing, "sharing", string(delta.Fair), "how transfers share bandwidth: fair, or critical transfers first")
-	fl.StringVar(&f.report, "report", "", "page to write with pictures of the topology and the iteration")
+	fl.StringVar(&f.sharing, "sharing", string(delta.Fair),
+		"fair: equal shares; critical: transfers on the critical path first")
+	fl.StringVar(&f.report, "report", "", "HTML page to write, with pictures of the topology and the iteration")
 }
 
 func newDeltaPlan() *cobra.Command {
@@ -146,10 +149,10 @@ func newDeltaPlan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan --in job.json [--out topology.json] [--fabric fabric.yaml --maps DIR]",
 		Short: "Choose how many circuits join each pair of pods",
-		Long: `Searches for the circuits with which an iteration is shortest, and of those for the fewest ports (fast), or
-allocates by the traffic matrix (prop-alloc, sqrt-alloc, iter-halve). The schedule of the result is checked by
-a validator that shares no code with the search. With --maps, every plane's map is written for "lightpath ocs
-set --map", and with --fabric the fabric file of the planes.`,
+		Long: `Chooses the circuits that give the shortest iteration, and of equal choices the one with the fewest ports (fast).
+The algorithms prop-alloc, sqrt-alloc and iter-halve use the traffic matrix only. A validator that shares no code
+with the search checks the schedule of the result. --maps writes the map of each plane, for "lightpath ocs set
+--map". --fabric writes the fabric file of the planes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			sharing, err := delta.ParseSharing(f.sharing)
@@ -171,7 +174,7 @@ set --map", and with --fabric the fabric file of the planes.`,
 				return err
 			}
 			r.Seconds = time.Since(begin).Seconds()
-			return f.finish(ctx, p, plan, r)
+			return deliver(ctx, "topology", func() error { return f.finish(ctx, p, plan, r) })
 		},
 	}
 	f.register(cmd)
@@ -179,8 +182,8 @@ set --map", and with --fabric the fabric file of the planes.`,
 	fl := cmd.Flags()
 	fl.StringVar(&algorithm, "algorithm", fastName, fmt.Sprintf("%s, or one of %v", fastName, delta.Baselines()))
 	fl.Uint64Var(&seed, "seed", 1, "seed of the search")
-	fl.IntVar(&workers, "workers", 0, "topologies judged side by side (0: one per core); the result is the same")
-	fl.DurationVar(&limit, "time-limit", time.Minute, "most time; the best topology by then is the answer")
+	fl.IntVar(&workers, "workers", 0, "topologies to simulate in parallel (0: one per core); does not change the result")
+	fl.DurationVar(&limit, "time-limit", time.Minute, "time limit; the result is the best topology by then")
 	return cmd
 }
 
@@ -196,7 +199,9 @@ func (f *deltaFlags) planner() (*delta.Planner, error) {
 }
 
 // decide runs an algorithm.
-func decide(ctx context.Context, p *delta.Planner, algorithm string, o delta.Options) (*delta.Plan, *delta.Result, error) {
+func decide(
+	ctx context.Context, p *delta.Planner, algorithm string, o delta.Options,
+) (*delta.Plan, *delta.Result, error) {
 	if algorithm == fastName {
 		found, err := p.Fast(ctx, o)
 		if err != nil {
@@ -217,7 +222,7 @@ func decide(ctx context.Context, p *delta.Planner, algorithm string, o delta.Opt
 	return plan, p.Result(algorithm, plan), nil
 }
 
-// finish checks the schedule of a plan, writes what was asked for, and returns what [cutShort] does.
+// finish checks the schedule of a plan, and writes the files that the flags name.
 func (f *deltaFlags) finish(ctx context.Context, p *delta.Planner, plan *delta.Plan, r *delta.Result) error {
 	if _, err := checkedSchedule(p, plan); err != nil {
 		return err
@@ -237,7 +242,7 @@ func (f *deltaFlags) finish(ctx context.Context, p *delta.Planner, plan *delta.P
 		fmt.Fprintf(os.Stderr, "%s, %s shares: iteration %.6g us (ideal %.6g), %s, %d of %d ports%s\n",
 			r.Algorithm, r.Sharing, r.MakespanUS, r.IdealUS, r.NCTText(), r.PortsUsed, r.Ports, endedEarly(ctx))
 	}
-	return cutShort(ctx, "topology")
+	return nil
 }
 
 // endedEarly returns the end of the line about a result: why the search ended early, where it did.
@@ -266,7 +271,7 @@ func newDeltaSimulate() *cobra.Command {
 	var circuits []int
 	cmd := &cobra.Command{
 		Use:   "simulate --in job.json (--topology topology.json | --circuits N,N,...)",
-		Short: "Run an iteration on a topology and say how long it takes",
+		Short: "Compute how long an iteration takes on a topology",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			sharing, err := delta.ParseSharing(f.sharing)
@@ -306,13 +311,15 @@ func newDeltaSimulate() *cobra.Command {
 					return err
 				}
 			}
-			return f.finish(cmd.Context(), p, plan, p.Result("given", plan))
+			return deliver(cmd.Context(), "topology", func() error {
+				return f.finish(cmd.Context(), p, plan, p.Result("given", plan))
+			})
 		},
 	}
 	f.register(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&topology, "topology", "", "topology file, as plan writes it (- for standard input)")
 	fl.IntSliceVar(&circuits, "circuits", nil, "circuits of each link, in the order of the job file")
-	fl.StringVar(&schedule, "schedule", "", "file to write when every task ran and what transfers carried")
+	fl.StringVar(&schedule, "schedule", "", "file to write: the times of tasks and the rates of transfers")
 	return cmd
 }

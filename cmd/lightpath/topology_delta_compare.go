@@ -23,10 +23,10 @@ func newDeltaCompare() *cobra.Command {
 	var exact exactComparison
 	cmd := &cobra.Command{
 		Use:   "compare [--models NAMES] [--bandwidths 200,400,...] [--sequences 2048,4096,...]",
-		Short: "The search beside the allocations by traffic matrix: communication time, ports, search time",
-		Long: `Runs every model with every bandwidth, sequence length and number of micro-batches. NCT is the communication time on
-the critical path over that of a non-blocking network; "fast" shares bandwidth fairly, "critical" serves critical
-transfers first. Every schedule passes the validator.`,
+		Short: "Compare the search with allocations by traffic matrix: communication time, ports, search time",
+		Long: `Runs every model with every bandwidth, sequence length and number of micro-batches. NCT is the communication time
+on the critical path, divided by that of a non-blocking network. "fast" shares bandwidth fairly. "critical" serves
+transfers on the critical path first. The validator checks every schedule.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var configs []train.Config
@@ -45,10 +45,7 @@ transfers first. Every schedule passes the validator.`,
 			if err := run(cmd.Context()); err != nil && stoppedBy(cmd.Context()) == nil {
 				return err
 			}
-			if err := c.print(o.Reallocate); err != nil {
-				return err
-			}
-			return cutShort(cmd.Context(), "rows")
+			return deliver(cmd.Context(), "rows", func() error { return c.print(o.Reallocate) })
 		},
 	}
 	f.register(cmd)
@@ -61,8 +58,9 @@ transfers first. Every schedule passes the validator.`,
 	fl.IntSliceVar(&sequences, "sequences", nil, "tokens of a sequence (default: the preset's)")
 	fl.IntSliceVar(&batches, "batches", nil, "micro-batches per iteration (default: the preset's)")
 	fl.Uint64Var(&o.Seed, "seed", 1, "seed of the search")
-	fl.IntVar(&o.Workers, "workers", 0, "topologies judged side by side (0: one per core)")
-	fl.BoolVar(&o.Reallocate, "reallocate", false, "also plan a copy of each job, placed the other way round, with the ports that the first leaves")
+	fl.IntVar(&o.Workers, "workers", 0, "topologies to simulate in parallel (0: one per core)")
+	fl.BoolVar(&o.Reallocate, "reallocate", false,
+		"also plan a copy of each job, with its pods in reverse order, on the ports that the first leaves unused")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	exact.register(cmd)
 	return cmd
@@ -138,7 +136,8 @@ type exactComparison struct {
 
 func (e *exactComparison) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&e.solver, "solver", "", fmt.Sprintf("compare with the exact models instead, solved by auto or one of %v", solver.Names))
+	fl.StringVar(&e.solver, "solver", "",
+		fmt.Sprintf("compare with the exact models instead, solved by auto or one of %v", solver.Names))
 	fl.DurationVar(&e.o.TimeLimit, "time-limit", 10*time.Minute, "wall time of the solver, for each model and pass")
 	fl.IntVar(&e.o.Margin, "margin", 1, "see exact")
 	fl.IntVar(&e.o.Extra, "extra", 2, "see exact")

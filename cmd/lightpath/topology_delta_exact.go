@@ -35,27 +35,27 @@ func newDeltaExact() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exact --in job.json [--model topo|joint] [--solver cbc|highs|gurobi] [--out topology.json]",
 		Short: "Choose circuits, or circuits and rates, by a mixed-integer program and an installed solver",
-		Long: `States DELTA-Topo (circuits under fair shares) or DELTA-Joint (circuits and rates) as a mixed-integer program with
-variable-length intervals, begun from what the search finds, and has it solved by CBC (Debian's coinor-cbc), HiGHS
-(PyPI's highspy) or Gurobi. --margin 0, 1, ... prunes by anchoring intervals to those of the start; -1 does not.
---ports minimizes ports in a second pass. --write only writes the program (.lp or .mps). Exit status 1: no solution within the time limit.`,
+		Long: `Solves DELTA-Topo (circuits under fair shares) or DELTA-Joint (circuits and rates) as a mixed-integer program, with
+CBC (Debian's coinor-cbc), HiGHS (PyPI's highspy) or Gurobi. The start is the result of the search. With --margin 0,
+1, ... tasks stay within so many intervals of the start; -1 is no such limit. --ports minimizes ports in a second
+pass. --write only writes the program (.lp or .mps). Exit status 1: no solution within the time limit.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.in, "in", "", "job file (- for standard input)")
 	fl.StringVar(&f.out, "out", "", "topology file to write (standard output by default)")
-	fl.StringVar(&f.schedule, "schedule", "", "file to write when every task runs and what transfers carry")
-	fl.StringVar(&f.report, "report", "", "page to write with pictures of the start and of the solution")
+	fl.StringVar(&f.schedule, "schedule", "", "file to write: the times of tasks and the rates of transfers")
+	fl.StringVar(&f.report, "report", "", "HTML page to write, with pictures of the start and of the solution")
 	fl.StringVar(&f.write, "write", "", "file to write the program to, instead of solving it: .lp or .mps")
 	fl.StringVar(&f.model, "model", "joint", "topo or joint")
 	fl.StringVar(&f.solver, "solver", "auto", fmt.Sprintf("auto, or one of %v", solver.Names))
 	fl.DurationVar(&f.limit, "time-limit", 10*time.Minute, "wall time of the solver, for each pass")
 	fl.Float64Var(&f.gap, "gap", 1e-4, "relative gap at which the solver stops")
-	fl.IntVar(&f.threads, "threads", 1, "of the solver")
-	fl.IntVar(&f.margin, "margin", 1, "intervals by which tasks may leave those of the start (-1: any number)")
-	fl.IntVar(&f.extra, "extra", 2, "intervals beyond those of the start")
-	fl.BoolVar(&f.ports, "ports", false, "then minimize ports at that makespan")
+	fl.IntVar(&f.threads, "threads", 1, "threads of the solver")
+	fl.IntVar(&f.margin, "margin", 1, "intervals by which a task may leave its place in the start (-1: any number)")
+	fl.IntVar(&f.extra, "extra", 2, "intervals in addition to those of the start")
+	fl.BoolVar(&f.ports, "ports", false, "then minimize ports, with that makespan")
 	fl.BoolVar(&f.cold, "cold", false, "do not give the solver the start")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the search that makes the start")
 	return cmd
@@ -98,7 +98,8 @@ func (f *exactFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	job, err := milp.NewJob(g, milp.Options{Kind: kind, Start: start, Upper: dag.Circuits(found.Bounds), Margin: f.margin, Extra: f.extra})
+	job, err := milp.NewJob(g, milp.Options{Kind: kind, Start: start, Upper: dag.Circuits(found.Bounds), Margin: f.margin,
+		Extra: f.extra})
 	if err != nil {
 		return err
 	}
@@ -121,20 +122,14 @@ func (f *exactFlags) run(ctx context.Context) error {
 		return no(fmt.Errorf("%s: %v after %v; the search has %.6g us",
 			s.Name(), solved.Status, solved.Wall.Round(time.Second), found.Makespan))
 	}
-	if err := check.Check(g, solved.Schedule); err != nil {
-		return no(fmt.Errorf("%s: the solution does not pass: %w", s.Name(), err))
-	}
-	return f.finish(p, found, start, solved, s.Name())
+	return deliver(ctx, "topology", func() error { return f.finish(p, found, start, solved, s.Name()) })
 }
 
 // searched writes what the search has found, where a signal has ended the solver.
 func (f *exactFlags) searched(ctx context.Context, p *delta.Planner, found *delta.Found) error {
 	r := p.Result(fastName, found.Plan)
 	r.Seed, r.Bounds, r.Evaluations = f.seed, found.Bounds, found.Evaluations
-	if err := writeOutput("out", f.out, r.Encode()); err != nil {
-		return err
-	}
-	return cutShort(ctx, "topology, of the search")
+	return deliver(ctx, "topology, of the search", func() error { return writeOutput("out", f.out, r.Encode()) })
 }
 
 func (f *exactFlags) writeProgram(job *milp.Job) error {
@@ -154,10 +149,16 @@ func (f *exactFlags) writeProgram(job *milp.Job) error {
 	return writeOutput("write", f.write, text.Bytes())
 }
 
-// finish writes what was asked for.
-func (f *exactFlags) finish(p *delta.Planner, found *delta.Found, start *dag.Schedule, solved *milp.Result, solverName string) error {
+// finish checks the solution, and writes the files that the flags name.
+func (f *exactFlags) finish(
+	p *delta.Planner, found *delta.Found, start *dag.Schedule, solved *milp.Result, solverName string,
+) error {
+	if err := check.Check(p.Graph(), solved.Schedule); err != nil {
+		return no(fmt.Errorf("%s: the solution does not pass: %w", solverName, err))
+	}
 	algorithm := fmt.Sprintf("%s (%s)", f.model, solverName)
-	r := p.Result(algorithm, &delta.Plan{Circuits: solved.Schedule.Circuits, Sharing: found.Sharing, Makespan: solved.Schedule.Makespan})
+	r := p.Result(algorithm, &delta.Plan{Circuits: solved.Schedule.Circuits, Sharing: found.Sharing,
+		Makespan: solved.Schedule.Makespan})
 	r.Seed, r.Seconds = f.seed, solved.Wall.Seconds()
 	if f.model == "joint" { // rates are the schedule's own
 		r.Sharing = "solved"
@@ -169,7 +170,8 @@ func (f *exactFlags) finish(p *delta.Planner, found *delta.Found, start *dag.Sch
 	}
 	note := fmt.Sprintf("%v within %.4g %% after %.1f s", solved.Status, 100*solved.Gap, solved.Wall.Seconds())
 	if f.report != "" {
-		runs := []report.Run{{Name: "fast, " + string(found.Sharing), Schedule: start}, {Name: algorithm, Schedule: solved.Schedule, Note: note}}
+		runs := []report.Run{{Name: "fast, " + string(found.Sharing), Schedule: start},
+			{Name: algorithm, Schedule: solved.Schedule, Note: note}}
 		if err := writeReport(f.report, p.Graph(), runs); err != nil {
 			return err
 		}

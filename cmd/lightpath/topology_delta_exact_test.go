@@ -26,7 +26,8 @@ func TestDeltaExactWrites(t *testing.T) {
 			t.Errorf("%s without %s", name, want)
 		}
 	}
-	for _, tc := range [][2]string{{"--write=model.txt", "ends in .lp or .mps"}, {"--model=both", "--model"}, {"--time-limit=0s", "--time-limit"},
+	for _, tc := range [][2]string{{"--write=model.txt", "ends in .lp or .mps"}, {"--model=both", "--model"},
+		{"--time-limit=0s", "--time-limit"},
 		{"--margin=-2", "--margin"}, {"--solver=abacus", "abacus"}} {
 		refuse(t, "", []string{tc[1]}, "topology", "delta", "exact", "--in", job, tc[0])
 	}
@@ -38,26 +39,33 @@ func TestDeltaExactSolves(t *testing.T) {
 	}
 	job, dir := deltaJob(t), t.TempDir()
 	topology, page := filepath.Join(dir, "topology.json"), filepath.Join(dir, "page.html")
-	succeed(t, "", "topology", "delta", "exact", "--in", job, "--time-limit", "5s", "--out", topology, "--report", page, "--schedule", filepath.Join(dir, "s.json"))
+	succeed(t, "", "topology", "delta", "exact", "--in", job, "--time-limit", "5s", "--out", topology, "--report", page,
+		"--schedule", filepath.Join(dir, "s.json"))
 	if !strings.Contains(content(t, page), "Gradients from") {
 		t.Error("no gradients in the page")
 	}
-	succeed(t, "", "topology", "delta", "simulate", "--in", job, "--topology", topology, "--sharing", "critical", "--report", page)
+	succeed(t, "", "topology", "delta", "simulate", "--in", job, "--topology", topology, "--sharing", "critical",
+		"--report", page)
 }
 
 func TestDeltaImport(t *testing.T) {
-	small, pair := filepath.Join("..", "..", "plans", "delta", "aicb", "testdata"), filepath.Join("..", "..", "plans", "delta", "chakra", "testdata")
+	small, pair := filepath.Join("..", "..", "plans", "delta", "aicb", "testdata"),
+		filepath.Join("..", "..", "plans", "delta", "chakra", "testdata")
 	out := filepath.Join(t.TempDir(), "job.json")
 	to := func(format string, files ...string) []string {
-		return append([]string{"topology", "delta", "import", "--format", format, "--gpus-per-pod", "2", "--out", out}, files...)
+		return append([]string{"topology", "delta", "import", "--format", format, "--gpus-per-pod", "2", "--out", out},
+			files...)
 	}
-	for _, args := range [][]string{to("simai", filepath.Join(small, "small.txt")), to("aicb", filepath.Join(small, "small.csv"), "--reduce"),
+	for _, args := range [][]string{to("simai", filepath.Join(small, "small.txt")),
+		to("aicb", filepath.Join(small, "small.csv"), "--reduce"),
 		to("chakra", filepath.Join(pair, "pair.0.json"), filepath.Join(pair, "pair.1.json"))} {
 		succeed(t, "", args...)
 		succeed(t, "", "topology", "delta", "plan", "--in", out, "--out", filepath.Join(t.TempDir(), "t.json"))
 	}
 	refuse(t, "", []string{"line 1"}, to("simai", filepath.Join(small, "small.csv"))...)
 	refuse(t, "", []string{"--format"}, to("astra", filepath.Join(small, "small.csv"))...)
-	refuse(t, "", []string{"one file"}, to("aicb", filepath.Join(small, "small.csv"), filepath.Join(small, "small.csv"))...)
-	refuse(t, "", []string{"small.csv", "cut short"}, to("chakra", filepath.Join(pair, "pair.0.json"), filepath.Join(small, "small.csv"))...)
+	refuse(t, "", []string{"one file"}, to("aicb", filepath.Join(small, "small.csv"),
+		filepath.Join(small, "small.csv"))...)
+	refuse(t, "", []string{"small.csv", "cut short"}, to("chakra", filepath.Join(pair, "pair.0.json"),
+		filepath.Join(small, "small.csv"))...)
 }

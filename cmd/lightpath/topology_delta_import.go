@@ -27,10 +27,10 @@ func newDeltaImport() *cobra.Command {
 	var f importFlags
 	cmd := &cobra.Command{
 		Use:   "import --format simai|aicb|chakra --gpus-per-pod N FILE... [--out job.json]",
-		Short: "Make a job file of a workload or of execution traces",
+		Short: "Make a job file from a workload or from execution traces",
 		Long: `simai: the text that SimAI simulates. aicb: AICB's CSV. chakra: Chakra execution traces, a file for each rank in
-order, protobuf (.et) or JSON (.json). What a file says of its job is not asked for again; what it leaves open
-has a flag.`,
+order, protobuf (.et) or JSON (.json). Flags give the values that the
+file does not contain.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, files []string) error {
 			g, err := f.read(files)
@@ -46,15 +46,15 @@ has a flag.`,
 	fl := cmd.Flags()
 	fl.StringVar(&f.format, "format", "", "simai, aicb or chakra")
 	fl.StringVar(&f.out, "out", "", "job file to write (standard output by default)")
-	fl.StringVar(&f.name, "name", "", "of the job (default: the file's)")
+	fl.StringVar(&f.name, "name", "", "name of the job (default: that of the file)")
 	fl.IntVar(&f.perPod, "gpus-per-pod", 0, "GPUs in a pod")
-	fl.IntVar(&f.gpus, "gpus", 0, "GPUs of the job, where the file does not say; refused where it says another number")
+	fl.IntVar(&f.gpus, "gpus", 0, "GPUs of the job, if the file does not contain their number")
 	fl.IntVar(&f.etp, "etp", 1, "GPUs that share an expert (simai, aicb)")
 	fl.Float64Var(&f.gbps, "bandwidth", 400, "Gb/s of a NIC and of a circuit")
-	fl.Float64Var(&f.scaleUp, "scale-up", 360, "GB/s of a GPU within its pod, as attained")
-	fl.Float64Var(&f.forward, "forward-us", 0, "computation of a stage for a micro-batch, where the file has none (aicb)")
-	fl.Float64Var(&f.backward, "backward-us", 0, "the same backwards")
-	fl.BoolVar(&f.reduce, "reduce", false, "write transfers and the rigid delays between them only")
+	fl.Float64Var(&f.scaleUp, "scale-up", 360, "GB/s that a GPU reaches within its pod")
+	fl.Float64Var(&f.forward, "forward-us", 0, "forward time of a stage for a micro-batch, if the file has none (aicb)")
+	fl.Float64Var(&f.backward, "backward-us", 0, "the same for backward")
+	fl.BoolVar(&f.reduce, "reduce", false, "write only transfers and the fixed delays between them")
 	return cmd
 }
 

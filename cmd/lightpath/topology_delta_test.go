@@ -28,13 +28,15 @@ func TestDelta(t *testing.T) {
 		return o
 	}
 	must("generate", "--model", "gpt-7b", "--bandwidth", "100", "--out", at("job.json"))
-	must("plan", "--in", at("job.json"), "--out", at("topology.json"), "--fabric", at("fabric.yaml"), "--ocsd", at("ocsd.yaml"), "--maps", at("maps"))
+	must("plan", "--in", at("job.json"), "--out", at("topology.json"), "--fabric", at("fabric.yaml"), "--ocsd",
+		at("ocsd.yaml"), "--maps", at("maps"))
 	var planned, simulated delta.Result
 	read(t, at("topology.json"), &planned)
 	if planned.Job != "gpt-7b" || planned.PortsUsed > planned.Ports || planned.MakespanUS < planned.LowerBoundUS {
 		t.Errorf("%+v", planned)
 	}
-	must("simulate", "--in", at("job.json"), "--topology", at("topology.json"), "--out", at("again.json"), "--schedule", at("schedule.json"))
+	must("simulate", "--in", at("job.json"), "--topology", at("topology.json"), "--out", at("again.json"), "--schedule",
+		at("schedule.json"))
 	read(t, at("again.json"), &simulated)
 	if simulated.MakespanUS != planned.MakespanUS {
 		t.Errorf("%v us simulated, %v planned", simulated.MakespanUS, planned.MakespanUS)
@@ -78,7 +80,8 @@ func TestDelta(t *testing.T) {
 	if circuits != 0 {
 		t.Errorf("maps have %d circuits more than the topology", circuits)
 	}
-	o := command(t, "", "plan", "build", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "4", "--bytes", "1MiB",
+	o := command(t, "", "plan", "build", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "4", "--bytes",
+		"1MiB",
 		"--fabric", at("fabric.yaml"), "--planner", "static", "--out", at("plan.json"))
 	if o.status != 0 {
 		t.Errorf("plan on the fabric: %+v", o)

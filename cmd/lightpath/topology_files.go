@@ -39,9 +39,10 @@ func (f *planeFiles) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.fabric, "fabric", "", "fabric file to write: a rank per pod, a plane per port")
 	fl.StringVar(&f.maps, "maps", "", "directory for the map of each plane")
-	fl.StringVar(&f.ocsd, "ocsd", "", "controller file to write, whose planes begin with these maps; needs --fabric")
-	fl.StringVar(&f.endpoint, "endpoint", "unix:/tmp/lightpath-ocs.sock", "of the emulated switch in the fabric file")
-	fl.DurationVar(&f.reconfig, "reconfig", 10*time.Millisecond, "reconfiguration time of the switch in the fabric file")
+	fl.StringVar(&f.ocsd, "ocsd", "", "controller file to write, whose planes start with these maps; needs --fabric")
+	fl.StringVar(&f.endpoint, "endpoint", "unix:/tmp/lightpath-ocs.sock",
+		"socket of the emulated switch, for the fabric file")
+	fl.DurationVar(&f.reconfig, "reconfig", 10*time.Millisecond, "reconfiguration time of the switch, for the fabric file")
 	f.control.register(cmd, jobOwner)
 }
 

@@ -98,11 +98,11 @@ func newLumosWire() *cobra.Command {
 	var wiring, out, check, svg string
 	cmd := &cobra.Command{
 		Use:   "wire --pods P --k-leaf K --k-spine K --tau 1|2",
-		Short: "Say which port goes where, or check a cluster as it was built",
+		Short: "List the cables of a cluster, or check them as they were built",
 		Long: `Writes the fibres between spines and optical switches as CSV, one line each: pod, spine, port, direction as
-seen from the spine, group, OCS, port of the OCS. With --check FILE such a list is checked instead, and the exit
-status is 1 where topologies would not fit it. Cables within pods are regular: port p of a leaf goes to spine
-p / tau, and there to port leaf x tau + p mod tau.`,
+seen from the spine, group, OCS, port of the OCS. --check FILE checks such a list instead; the exit status is 1 if
+some topology does not fit it. Cables within pods are regular: port p of a leaf goes to spine p / tau, and there to
+port leaf x tau + p mod tau.`,
 		Args: cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
 			var w lumos.Wiring
@@ -130,7 +130,8 @@ p / tau, and there to port leaf x tau + p mod tau.`,
 	}
 	l.add(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&wiring, "wiring", lumos.Interleaved.String(), "interleaved, uniform (both ends of a port on one OCS) or doubled (two ports of every spine on each OCS)")
+	fl.StringVar(&wiring, "wiring", lumos.Interleaved.String(),
+		"interleaved, uniform (both ends of a port on one OCS) or doubled (two ports of every spine on each OCS)")
 	fl.StringVar(&out, "out", "", "file to write; default standard output")
 	fl.StringVar(&check, "check", "", "check this list of cables (- for standard input)")
 	fl.StringVar(&svg, "svg", "", "also draw one group")
@@ -203,6 +204,7 @@ func checkCables(f lumos.Fabric, w lumos.Wiring, path string) error {
 	if err := f.CheckCables(w, cables); err != nil {
 		return no(fmt.Errorf("%s: %w", inputName(path), err))
 	}
-	fmt.Printf("%d cables, %s: every port of %d spines and all its fibres are in place\n", len(cables), w, f.Pods*f.Spines())
+	fmt.Printf("%d cables, %s: every port of %d spines and all its fibres are in place\n", len(cables), w,
+		f.Pods*f.Spines())
 	return nil
 }

@@ -28,16 +28,20 @@ type lumosOutput struct {
 
 func (o *lumosOutput) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&o.core, "out", "", "file of the core: links by spine, and the maps of all OCSes; default standard output")
+	fl.StringVar(&o.core, "out", "",
+		"file of the core: links by spine, and the maps of all OCSes; default standard output")
 	fl.StringVar(&o.fabric, "fabric", "", "write a fabric file: a rank for every pod, an interleaved plane for every OCS")
-	fl.StringVar(&o.ocsd, "ocsd", "", "write the file of a controller whose emulated switches begin with these maps; needs --fabric")
-	fl.StringVar(&o.maps, "maps", "", "directory to write maps into, as ocs set takes them: one file for every OCS that the plan changes")
+	fl.StringVar(&o.ocsd, "ocsd", "",
+		"controller file to write, whose emulated switches start with these maps; needs --fabric")
+	fl.StringVar(&o.maps, "maps", "", "directory to write: a map for each OCS that the plan changes, for ocs set")
 	fl.StringVar(&o.svg, "svg", "", "draw the result")
 	fl.StringVar(&o.groups, "groups", "", "groups in the fabric file, as 0,2; default as many as a fabric file holds")
 	fl.StringVar(&o.bandwidth, "bandwidth", "400Gbps", "rate of a link, for the fabric file")
-	fl.DurationVar(&o.planes.Reconfig, "reconfig", 10*time.Millisecond, "how long a switch takes, for the fabric file")
+	fl.DurationVar(&o.planes.Reconfig, "reconfig", 10*time.Millisecond,
+		"reconfiguration time of the switch, for the fabric file")
 	o.control.register(cmd, "cluster")
-	fl.StringVar(&o.planes.Endpoint, "endpoint", "unix:/tmp/lightpath-ocs.sock", "socket of the emulated switch, for the fabric file")
+	fl.StringVar(&o.planes.Endpoint, "endpoint", "unix:/tmp/lightpath-ocs.sock",
+		"socket of the emulated switch, for the fabric file")
 }
 
 // write writes what the flags ask for.
@@ -131,7 +135,7 @@ func newLumosPlan() *cobra.Command {
 	var o lumosOutput
 	cmd := &cobra.Command{
 		Use:   "plan --in requirement.json [--out core.json] [--fabric fabric.yaml]",
-		Short: "Plan the core for the links that jobs need between leaves, from nothing",
+		Short: "Plan a new core for the links that jobs need between leaves",
 		Args:  cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
 			r, err := readRequirement(in)
@@ -176,10 +180,10 @@ func newLumosRewire() *cobra.Command {
 	var prune bool
 	cmd := &cobra.Command{
 		Use:   "rewire --core core.json --in requirement.json [--steps steps.json]",
-		Short: "Change a core for a new requirement: few links moved, in steps that leave every leaf most of its own",
-		Long: `Keeps the links that are still needed where they are, uses circuits that nobody needs any more before it makes
-new ones, and orders the changes into steps, each of which takes at most --iota of any leaf's links. Maps for a step are
-written into DIR/step1, DIR/step2 and so on; "lightpath ocs rewire" carries the steps out.`,
+		Short: "Change a core for a new requirement, in steps that leave every leaf most of its links",
+		Long: `Links that are still needed stay where they are. New links use circuits that are no longer needed before they move
+others. Each step takes at most the fraction --iota of any leaf's links. --maps DIR writes the maps of steps into
+DIR/step1, DIR/step2 and so on. "lightpath ocs rewire" carries the steps out.`,
 		Args: cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
 			r, err := readRequirement(in)
@@ -231,10 +235,10 @@ written into DIR/step1, DIR/step2 and so on; "lightpath ocs rewire" carries the 
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&in, "in", "", "the new requirement (- for standard input)")
-	fl.StringVar(&has, "core", "", "the core as it is: what plan or rewire wrote")
+	fl.StringVar(&has, "core", "", "the present core, as plan or rewire wrote it")
 	fl.StringVar(&stepsOut, "steps", "", "write the steps, with their moves")
-	fl.Float64Var(&iota, "iota", 0.25, "most of a leaf's links that a step may take, above 0 to 1")
-	fl.BoolVar(&prune, "prune", false, "also remove circuits that nobody needs")
+	fl.Float64Var(&iota, "iota", 0.25, "largest fraction of a leaf's links that a step may take, above 0 to 1")
+	fl.BoolVar(&prune, "prune", false, "also remove circuits that no link needs")
 	o.add(cmd)
 	return cmd
 }

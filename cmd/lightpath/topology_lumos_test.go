@@ -17,7 +17,7 @@ import (
 
 const lumosHead = `{"version":1,"fabric":{"pods":4,"k_leaf":4,"k_spine":4,"tau":2,"k_ocs":8},"links":`
 
-// checkSVG reads a picture to its end as XML.
+// checkSVG fails unless the whole file is XML.
 func checkSVG(t *testing.T, path string) {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(content(t, path)))
@@ -114,10 +114,12 @@ func TestOCSRewire(t *testing.T) {
 	}
 	core, address := controllerOf(t, controllertest.NewPanel(4, 4), rpc.ServerOptions{}, "g0o0", "g0o1", "g0o2", "g0o3")
 	for _, links := range []string{`[[0,2,1],[1,4,2],[3,6,1]]}`, `[[0,4,2],[2,6,1],[3,7,2]]}`} {
-		if o := command(t, head+links, "topology", "lumos", "rewire", "--core", file("core.json"), "--in", "-", "--out", file("core.json"), "--steps", file("steps.json"), "--prune"); o.status != 0 {
+		if o := command(t, head+links, "topology", "lumos", "rewire", "--core", file("core.json"), "--in", "-", "--out",
+			file("core.json"), "--steps", file("steps.json"), "--prune"); o.status != 0 {
 			t.Fatal(o.stderr)
 		}
-		if out := succeed(t, "", "ocs", "rewire", "--controller", address, "--steps", file("steps.json")); !strings.Contains(out, "step 1 of") {
+		if out := succeed(t, "", "ocs", "rewire", "--controller", address, "--steps",
+			file("steps.json")); !strings.Contains(out, "step 1 of") {
 			t.Error(out)
 		}
 		c, err := lumos.DecodeCore([]byte(content(t, file("core.json"))))
@@ -135,7 +137,8 @@ func TestOCSRewire(t *testing.T) {
 		}
 	}
 	_, other := startController(t, controllertest.NewPanel(4, 2), rpc.ServerOptions{})
-	refuse(t, "", []string{"step 1", "no plane g0o"}, "ocs", "rewire", "--controller", other, "--steps", file("steps.json"))
+	refuse(t, "", []string{"step 1", "no plane g0o"}, "ocs", "rewire", "--controller", other, "--steps",
+		file("steps.json"))
 	refuse(t, "", []string{"--controller is required"}, "ocs", "rewire", "--steps", file("steps.json"))
 	refuse(t, `{"version":1}`, []string{"standard input", "k_leaf"}, "ocs", "rewire", "--controller", other, "--steps", "-")
 }

@@ -37,7 +37,7 @@ func newLumosPlaceCommand() *cobra.Command {
 	shares := place.Volume{place.Forward: 0.003, place.Tokens: 0.1, place.Backward: 0.003, place.Replicas: 0.05}
 	cmd := &cobra.Command{
 		Use:   "place",
-		Short: "Place a job in a cluster, arrange its ranks, and say which links between leaves it needs",
+		Short: "Place a job in a cluster, arrange its ranks, and list the links between leaves that it needs",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			f, err := cluster.ParseFabric(name, gpus)
@@ -59,11 +59,11 @@ func newLumosPlaceCommand() *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&name, "fabric", "lumos-1-25.6", "cluster: clos-TIERS-CHIP or lumos-TAU-CHIP")
-	fl.IntVar(&gpus, "gpus", 512, "its GPUs")
-	fl.IntVar(&grid.PP, "pp", 2, "pipeline stages, of servers")
+	fl.IntVar(&gpus, "gpus", 512, "GPUs of the cluster")
+	fl.IntVar(&grid.PP, "pp", 2, "pipeline stages")
 	fl.IntVar(&grid.DP, "dp", 6, "replicas of each stage")
 	fl.IntVar(&grid.EP, "ep", 1, "replicas in a group of experts, which stays in a pod")
-	fl.IntVar(&busy, "busy", 0, "servers of each pod that other jobs have")
+	fl.IntVar(&busy, "busy", 0, "servers of each pod that other jobs use")
 	fl.StringVar(&asJSON, "json", "", "write JSON (- for standard output)")
 	return cmd
 }
@@ -80,7 +80,8 @@ func placeJob(f *cluster.Fabric, grid place.Grid, busy int, shares place.Volume)
 	}
 	a, ok := pool.Whole(grid.Servers(), grid.EP)
 	if !ok {
-		return nil, no(fmt.Errorf("%d servers in groups of %d do not fit: %d of %d are idle", grid.Servers(), grid.EP, pool.Idle()/shape.ServerGPUs, shape.Servers()))
+		return nil, no(fmt.Errorf("%d servers in groups of %d do not fit: %d of %d are idle", grid.Servers(), grid.EP,
+			pool.Idle()/shape.ServerGPUs, shape.Servers()))
 	}
 	arranged, err := place.Arrange(shape, grid, a.Servers, shares)
 	if err != nil {

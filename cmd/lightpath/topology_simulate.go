@@ -39,22 +39,28 @@ func newLumosSimulateCommand() *cobra.Command {
 		Use:   "simulate",
 		Short: "Run a trace of jobs on clusters at flow level: running, waiting and completion times",
 		Long: "Run a trace of jobs on clusters at flow level: running, waiting and completion times (JRT, JWT, JCT).\n\n" +
-			"Fabrics are best (one switch that nobody can build), clos-TIERS-CHIP and lumos-TAU-CHIP, with the chip of a\n" +
-			"packet switch in Tb/s; their ports are the fastest with which they reach the size. The first is what the others are compared with.\n" +
-			"Without --trace the jobs are synthetic: sizes of TPUv4 slices, running times of Helios, Poisson arrivals.",
+			"Fabrics are best (one switch for all GPUs), clos-TIERS-CHIP and lumos-TAU-CHIP, with the chip of a\n" +
+			"packet switch in Tb/s. Their ports are the fastest that still give the number of GPUs. The table compares all\n" +
+			"fabrics with the first. Without --trace the jobs are synthetic: sizes of TPUv4 slices, running times of\n" +
+			"Helios, Poisson arrivals.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	fl := cmd.Flags()
 	fl.StringSliceVar(&f.fabrics, "fabrics", cluster.FabricsOfThePaper(), "clusters to simulate")
-	fl.IntVar(&f.gpus, "gpus", 4096, "GPUs of each")
-	fl.StringVar(&f.routing, "routing", "", "how flows choose among equal paths between packet switches: probe, ecmp, or central, with optical cores only (default: central there, else probe)")
-	fl.DurationVar(&f.dark, "dark", 2380*time.Millisecond, "how long a circuit that is moved is of no use")
-	fl.StringVar(&f.trace, "trace", "", "jobs, as CSV in the form of Helios (job_id, gpu_num, state, submit_time, duration; - for standard input)")
-	fl.BoolVar(&f.rescale, "rescale", false, "give the jobs of a trace the sizes of the synthetic ones, small to small, as the paper does")
-	fl.StringVar(&f.arrivals, "arrivals", "", "trace: those of the file; poisson: at the workload level (default: trace with --trace)")
+	fl.IntVar(&f.gpus, "gpus", 4096, "GPUs of each cluster")
+	fl.StringVar(&f.routing, "routing", "",
+		"how flows choose among equal paths: probe, ecmp, or, with an optical core, central (default there)")
+	fl.DurationVar(&f.dark, "dark", 2380*time.Millisecond, "how long a moved circuit carries nothing")
+	fl.StringVar(&f.trace, "trace", "",
+		"CSV of jobs, as of Helios: job_id, gpu_num, state, submit_time, duration (- for standard input)")
+	fl.BoolVar(&f.rescale, "rescale", false,
+		"give the k-th smallest job of a trace the k-th smallest synthetic size, as the paper does")
+	fl.StringVar(&f.arrivals, "arrivals", "",
+		"trace: the times of the file; poisson: at the workload level (default: trace with --trace)")
 	fl.IntVar(&f.jobs, "jobs", 1000, "synthetic jobs, or the first so many of a trace (0: all)")
-	fl.Float64Var(&f.level, "level", 0.655, "workload level of Poisson arrivals: GPU time asked for over that there is")
+	fl.Float64Var(&f.level, "level", 0.655,
+		"workload level of Poisson arrivals: GPU time that jobs ask for, as a fraction of the cluster's")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of jobs and paths")
 	fl.IntVar(&f.iterations, "iterations", 10, "iterations of a job")
 	fl.BoolVar(&f.naive, "naive", false, "do not arrange the ranks of jobs")
@@ -74,15 +80,22 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	o := figure.Options{Progress: progress("jobs")}
-	c, err := figure.Simulate(cmd.Context(), o, jobs, fabrics, cluster.Config{Iterations: f.iterations, Seed: f.seed, Naive: f.naive})
+	c, err := figure.Simulate(cmd.Context(), o, jobs, fabrics,
+		cluster.Config{Iterations: f.iterations, Seed: f.seed, Naive: f.naive})
 	if err != nil && (stoppedBy(cmd.Context()) == nil || !c.Keep()) {
 		return err
 	}
+	return deliver(cmd.Context(), "fabrics", func() error { return f.write(c, len(jobs)) })
+}
+
+// write writes the table, the picture and the times of jobs.
+func (f *simulateFlags) write(c *figure.Clusters, jobs int) error {
 	table := c.Table()
 	if f.json != "-" {
 		fmt.Print(table.Text())
 	}
-	fig := &figure.Figure{Paper: "lumoscore", Name: "simulate", Title: fmt.Sprintf("%d jobs on %d GPUs", len(jobs), f.gpus), Columns: 2, Panels: c.Panels(), Table: table}
+	fig := &figure.Figure{Paper: "lumoscore", Name: "simulate", Title: fmt.Sprintf("%d jobs on %d GPUs", jobs, f.gpus),
+		Columns: 2, Panels: c.Panels(), Table: table}
 	if f.trace == "" {
 		fig.Notes = []string{figure.ClusterNote}
 		fmt.Fprintln(os.Stderr, figure.ClusterNote)
@@ -106,7 +119,7 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	return cutShort(cmd.Context(), "fabrics")
+	return nil
 }
 
 func (f *simulateFlags) parseFabrics() ([]cluster.Fabric, error) {
@@ -142,7 +155,8 @@ func (f *simulateFlags) readJobs() ([]cluster.Job, error) {
 		if f.rescale || f.arrivals == "trace" {
 			return nil, fmt.Errorf("--rescale and --arrivals trace want a --trace")
 		}
-		jobs, err := cluster.Generate(cluster.Spec{Jobs: f.jobs, GPUs: f.gpus, Level: f.level, Seed: f.seed, ServerGPUs: serverGPUs})
+		jobs, err := cluster.Generate(cluster.Spec{Jobs: f.jobs, GPUs: f.gpus, Level: f.level, Seed: f.seed,
+			ServerGPUs: serverGPUs})
 		if err != nil {
 			return nil, fmt.Errorf("--jobs, --gpus, --level: %w", err)
 		}
@@ -186,11 +200,13 @@ func (f *simulateFlags) readJobs() ([]cluster.Job, error) {
 
 // outcomes returns a line per job and fabric.
 func outcomes(c *figure.Clusters) []byte {
-	t := figure.Table{Columns: []string{"fabric", "job", "gpus", "pp", "dp", "ep", "model", "arrival_s", "start_s", "finish_s", "pods", "communication_s", "ideal_s"}}
+	t := figure.Table{Columns: []string{"fabric", "job", "gpus", "pp", "dp", "ep", "model", "arrival_s", "start_s",
+		"finish_s", "pods", "communication_s", "ideal_s"}}
 	for _, r := range c.Results {
 		for i, o := range r.Outcomes {
 			j := &c.Jobs[i]
-			t.Add(r.Fabric.Name, j.Name, j.GPUs, j.Grid.PP, j.Grid.DP, j.Grid.EP, j.Model, j.Arrival, o.Start, o.Finish, o.Pods, o.Communication, o.Ideal)
+			t.Add(r.Fabric.Name, j.Name, j.GPUs, j.Grid.PP, j.Grid.DP, j.Grid.EP, j.Model, j.Arrival, o.Start, o.Finish, o.Pods,
+				o.Communication, o.Ideal)
 		}
 	}
 	return t.CSV()

@@ -18,8 +18,10 @@ const jobTrace = `job_id,gpu_num,state,submit_time,duration
 
 func TestLumosSimulate(t *testing.T) {
 	dir := t.TempDir()
-	jobs, picture, table := filepath.Join(dir, "jobs.csv"), filepath.Join(dir, "jobs.svg"), filepath.Join(dir, "table.json")
-	o := command(t, jobTrace, "topology", "lumos", "simulate", "--gpus", "256", "--fabrics", "best,lumos-1-25.6,clos-3-25.6", "--trace", "-",
+	jobs, picture, table := filepath.Join(dir, "jobs.csv"), filepath.Join(dir, "jobs.svg"),
+		filepath.Join(dir, "table.json")
+	o := command(t, jobTrace, "topology", "lumos", "simulate", "--gpus", "256", "--fabrics",
+		"best,lumos-1-25.6,clos-3-25.6", "--trace", "-",
 		"--csv", jobs, "--svg", picture, "--json", table, "--iterations", "3")
 	if o.status != 0 || strings.Count(o.stdout, "\n") != 4 || !strings.Contains(o.stderr, "1 lines without GPUs") {
 		t.Fatalf("%+v", o)
@@ -32,7 +34,8 @@ func TestLumosSimulate(t *testing.T) {
 		t.Errorf("no picture: %.80s", text)
 	}
 	var back struct{ Rows [][]any }
-	if err := json.Unmarshal([]byte(content(t, table)), &back); err != nil || len(back.Rows) != 3 || back.Rows[0][0] != "best" {
+	if err := json.Unmarshal([]byte(content(t, table)), &back); err != nil || len(back.Rows) != 3 ||
+		back.Rows[0][0] != "best" {
 		t.Errorf("%v: %+v", err, back)
 	}
 	again := []string{"topology", "lumos", "simulate", "--gpus", "512", "--jobs", "30", "--fabrics", "lumos-1-25.6"}
@@ -43,8 +46,10 @@ func TestLumosSimulate(t *testing.T) {
 
 // TestLumosRouting: a controller routes on optical cores unless told otherwise, and nowhere else.
 func TestLumosRouting(t *testing.T) {
-	for routing, want := range map[string][2]string{"": {"central", "probe"}, "central": {"central", "probe"}, "probe": {"probe", "probe"}, "ecmp": {"ecmp", "ecmp"}} {
-		o := command(t, "", "topology", "lumos", "simulate", "--gpus", "256", "--jobs", "5", "--fabrics", "lumos-1-25.6,clos-3-25.6", "--routing", routing)
+	for routing, want := range map[string][2]string{"": {"central", "probe"}, "central": {"central", "probe"},
+		"probe": {"probe", "probe"}, "ecmp": {"ecmp", "ecmp"}} {
+		o := command(t, "", "topology", "lumos", "simulate", "--gpus", "256", "--jobs", "5", "--fabrics",
+			"lumos-1-25.6,clos-3-25.6", "--routing", routing)
 		lines := strings.Split(o.stdout, "\n")
 		if o.status != 0 || len(lines) < 3 {
 			t.Fatalf("%+v", o)
@@ -69,9 +74,11 @@ func TestLumosRefuses(t *testing.T) {
 		{"", "workload level", []string{"simulate", "--level", "-1"}},
 		{"", "want a --trace", []string{"simulate", "--rescale"}},
 		{"", "iterations", []string{"simulate", "--iterations", "0"}},
-		{strings.Replace(jobTrace, ",300", ",-300", 1), "standard input: bad trace: line 3: duration: -300 is negative", []string{"simulate", "--trace", "-", "--gpus", "256"}},
+		{strings.Replace(jobTrace, ",300", ",-300", 1), "standard input: bad trace: line 3: duration: -300 is negative",
+			[]string{"simulate", "--trace", "-", "--gpus", "256"}},
 		{strings.TrimSuffix(jobTrace, "\n"), "cut short", []string{"simulate", "--trace", "-", "--gpus", "256"}},
-		{strings.Replace(jobTrace, "1,64", "1,512", 1), "line 2: gpu_num: the job has 512 GPUs, the cluster 256", []string{"simulate", "--trace", "-", "--gpus", "256"}},
+		{strings.Replace(jobTrace, "1,64", "1,512", 1), "line 2: gpu_num: the job has 512 GPUs, the cluster 256",
+			[]string{"simulate", "--trace", "-", "--gpus", "256"}},
 		{jobTrace, "neither trace nor poisson", []string{"simulate", "--trace", "-", "--gpus", "256", "--arrivals", "now"}},
 		{"", "EP 4 does not divide DP 6", []string{"place", "--ep", "4"}},
 		{"", "--busy", []string{"place", "--busy", "9"}},

@@ -26,9 +26,11 @@ func TestTopologyStops(t *testing.T) {
 	}{
 		{stop, "topology delta plan" + files, 130, "stopped by SIGINT: the best topology until then"},
 		{t.Context(), "topology delta plan --time-limit 1ns" + files, 0, ""},
-		{stop, "topology delta exact --solver cbc" + files, 130, "stopped by SIGINT: the best topology, of the search until then"},
+		{stop, "topology delta exact --solver cbc" + files, 130,
+			"stopped by SIGINT: the best topology, of the search until then"},
 		{stop, "topology delta compare --json --models gpt-7b", 130, "stopped by SIGINT: the best rows until then"},
-		{stop, "topology lumos simulate --jobs 20 --gpus 512 --fabrics best,clos-3-25.6", 130, "stopped by SIGINT without a result"},
+		{stop, "topology lumos simulate --jobs 20 --gpus 512 --fabrics best,clos-3-25.6", 130,
+			"stopped by SIGINT without a result"},
 	} {
 		words := strings.Fields(c.args)
 		cmd, args, err := newRoot().Find(words)

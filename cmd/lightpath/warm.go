@@ -193,8 +193,7 @@ func parseSizes(items []string) ([]int64, error) {
 	return sizes, nil
 }
 
-// warmRow is one call in `plan cache warm --json`: cct_us is that of the call, the sizes are those
-// that share its plan.
+// warmRow is one call in `plan cache warm --json`, with its completion time cct_us and all sizes that share its plan.
 type warmRow struct {
 	cacheRow
 	Bytes float64 `json:"bytes"`

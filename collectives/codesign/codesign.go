@@ -61,7 +61,6 @@ type Alternative struct {
 // Choice is the best that was found.
 type Choice struct {
 	Algorithm string // canonical name, with parameters and order: what [schedule.Build] takes
-	Schedule  *schedule.Schedule
 	Problem   *plans.Problem
 	StepOf    []int // schedule step of each problem step
 	Plan      *plans.Plan
@@ -95,11 +94,16 @@ func Choose(ctx context.Context, r Request) (*Choice, error) {
 // candidate is an alternative with what planning it needs.
 type candidate struct {
 	Alternative
-	sched   *schedule.Schedule
+	planned bool  // it has or had a plan
+	failed  error // why it has none so far
+	// Those of the best candidates are kept, the others' are made again where they are asked for.
 	problem *plans.Problem
 	stepOf  []int
 	plan    *plans.Plan
 }
+
+// kept is of how many candidates problems and plans are kept: of many ranks they are large.
+const kept = finalists + 1
 
 // search is one call of Choose.
 type search struct {
@@ -161,15 +165,25 @@ func (s *search) add(name string) *candidate {
 	case predictedFlows(canonical, s.Ranks) > maxFlows:
 		c.Err = ErrTooLarge
 	default:
-		c.sched, c.Err = schedule.Build(s.Collective, canonical, s.Ranks, s.Root, schedule.Disjoint())
-		if c.Err == nil {
-			c.problem, c.stepOf, c.Err = schedule.Problem(c.sched, s.Bytes, s.Fabric)
-		}
-		if c.Err == nil {
-			c.Steps = len(c.problem.Steps)
-		}
+		c.Err = s.pose(c)
 	}
 	return c
+}
+
+// pose makes the problem of a candidate.
+func (s *search) pose(c *candidate) (err error) {
+	if c.problem, c.stepOf, err = schedule.Pose(s.Collective, c.Algorithm, s.Ranks, s.Root, s.Bytes, s.Fabric, schedule.Disjoint()); err == nil {
+		c.Steps = len(c.problem.Steps)
+	}
+	return err
+}
+
+// forget drops the problems and plans of all candidates but the best.
+func (s *search) forget() {
+	list := s.ranked()
+	for _, c := range list[min(kept, len(list)):] {
+		c.problem, c.plan = nil, nil
+	}
 }
 
 // over reports whether the time limit has passed. The first plan is made all the same.
@@ -179,30 +193,35 @@ func (s *search) over() bool {
 
 // solve plans a candidate with a planner and an effort, and keeps the plan if it is better.
 func (s *search) solve(c *candidate, name string, effort time.Duration) {
-	if c.problem == nil {
+	if c.Err != nil && !c.planned {
 		return
 	}
 	if s.over() {
-		if c.plan == nil {
+		if !c.planned {
 			c.Err = ErrOutOfTime
 		}
 		return
+	}
+	if c.problem == nil { // it was possible before
+		if err := s.pose(c); err != nil {
+			return
+		}
 	}
 	o := s.Options
 	o.Effort, o.TimeLimit = effort, max(leastEffort, min(time.Until(s.deadline), slackFactor*effort+slackTime))
 	plan, err := planner.Solve(s.ctx, name, c.problem, o)
 	if err != nil {
-		if c.plan == nil {
-			c.Err = err
+		if !c.planned && c.failed == nil {
+			c.failed = err
 		}
 		return
 	}
-	c.Err, s.planned = nil, true
+	s.planned = true
 	c.LowerBoundUS = max(c.LowerBoundUS, plan.LowerBoundUS)
-	if c.plan == nil || plan.CCTUS < c.plan.CCTUS-plans.Tolerance(plan.CCTUS, c.plan.CCTUS) {
-		c.plan, c.CCTUS, c.Planner = plan, plan.CCTUS, plan.Planner
+	if !c.planned || plan.CCTUS < c.CCTUS-plans.Tolerance(plan.CCTUS, c.CCTUS) {
+		c.planned, c.plan, c.CCTUS, c.Planner = true, plan, plan.CCTUS, plan.Planner
 	}
-	if c.plan.LowerBoundUS < c.LowerBoundUS { // a worse plan came with a better proof
+	if c.plan != nil && c.plan.LowerBoundUS < c.LowerBoundUS { // a worse plan came with a better proof
 		c.plan.LowerBoundUS, c.plan.BoundProof = min(plan.LowerBoundUS, c.plan.CCTUS), plan.BoundProof
 	}
 }
@@ -211,7 +230,7 @@ func (s *search) solve(c *candidate, name string, effort time.Duration) {
 func (s *search) ranked() []*candidate {
 	var list []*candidate
 	for _, c := range s.all {
-		if c.plan != nil {
+		if c.planned {
 			list = append(list, c)
 		}
 	}
@@ -223,7 +242,7 @@ func (s *search) ranked() []*candidate {
 // that have no plan are last.
 func byTime(a, b *candidate) int {
 	key := func(c *candidate) float64 {
-		if c.plan == nil {
+		if !c.planned {
 			return math.Inf(1)
 		}
 		return math.Round(c.CCTUS * 1e4)
@@ -232,6 +251,11 @@ func byTime(a, b *candidate) int {
 }
 
 func (s *search) choice() (*Choice, error) {
+	for _, c := range s.all {
+		if !c.planned && (c.Err == nil || errors.Is(c.Err, ErrOutOfTime)) && c.failed != nil {
+			c.Err = c.failed
+		}
+	}
 	list := s.ranked()
 	if len(list) == 0 {
 		var reasons []string
@@ -248,12 +272,12 @@ func (s *search) choice() (*Choice, error) {
 		return nil, fmt.Errorf("codesign: %v on %d ranks: %w: %s", s.Collective, s.Ranks, planner.ErrInfeasible, strings.Join(reasons, "; "))
 	}
 	best := list[0]
-	ch := &Choice{Algorithm: best.Algorithm, Schedule: best.sched, Problem: best.problem, StepOf: best.stepOf, Plan: best.plan}
+	ch := &Choice{Algorithm: best.Algorithm, Problem: best.problem, StepOf: best.stepOf, Plan: best.plan}
 	for _, c := range list {
 		ch.Considered = append(ch.Considered, c.Alternative)
 	}
 	for _, c := range s.all {
-		if c.plan == nil {
+		if !c.planned {
 			ch.Considered = append(ch.Considered, c.Alternative)
 		}
 	}

@@ -12,8 +12,9 @@ import (
 	"lightpath/plans"
 )
 
-// maxFlows is the most flows of a schedule that is worth planning here.
-const maxFlows = 1 << 19
+// maxFlows is the most flows of a schedule that is worth planning here: those of a direct exchange between
+// 2048 ranks.
+const maxFlows = 1 << 22
 
 // predictedFlows estimates the flows of a schedule from above, without building it.
 func predictedFlows(algorithm string, n int) int {
@@ -21,7 +22,7 @@ func predictedFlows(algorithm string, n int) int {
 	switch base {
 	case "ring":
 		return 2 * n * n
-	case "pairwise", "pairwise-xor", "round-robin", "direct", "hierarchical-ring":
+	case "pairwise", "pod-pairwise", "pairwise-xor", "round-robin", "direct", "hierarchical-ring":
 		return n * n
 	default:
 		return 16 * n * (bits.Len(uint(n)) + 1)

@@ -23,11 +23,9 @@ const (
 	leastEffort  = time.Millisecond
 )
 
-// constructors plan at once, searchers with as little effort as they are given.
-var (
-	constructors = []string{"perstep", "static"}
-	searchers    = []string{"swot"}
-)
+// screeners are the planners of a first look: swot begins with periodic patterns, which take no search, and
+// is never worse than perstep.
+var screeners = []string{"swot", "static"}
 
 // slack is by how much longer than its effort one planner may take of the time that is left for
 // all: a loaded machine changes nothing, one that measures without end does not hold up the rest.
@@ -48,43 +46,28 @@ func (s *search) screen() {
 	for _, name := range names {
 		c := s.add(name)
 		cs = append(cs, c)
-		if s.Planner != "auto" {
-			s.solve(c, s.Planner, each)
-			continue
-		}
-		for _, name := range constructors {
-			s.solve(c, name, each)
-		}
+		s.look(c, each)
+		s.forget()
 	}
-	if s.Planner != "auto" {
+	if s.Planner != "auto" || !s.Fabric.Forwarding {
 		return
 	}
 	slices.SortStableFunc(cs, byTime)
 	for _, c := range cs {
-		s.refine(c, each)
+		s.solve(c, "harvest", each)
+		s.forget()
 	}
 }
 
-// refine plans a candidate with the planners that search, a little.
-func (s *search) refine(c *candidate, effort time.Duration) {
-	for _, name := range searchers {
-		s.solve(c, name, effort)
-	}
-	if c.problem != nil && c.problem.Forwarding {
-		s.solve(c, "harvest", effort)
-	}
-}
-
-// quick plans a candidate as the screening does.
-func (s *search) quick(c *candidate, effort time.Duration) {
+// look plans a candidate with a little effort.
+func (s *search) look(c *candidate, effort time.Duration) {
 	if s.Planner != "auto" {
 		s.solve(c, s.Planner, effort)
 		return
 	}
-	for _, name := range constructors {
+	for _, name := range screeners {
 		s.solve(c, name, effort)
 	}
-	s.refine(c, effort)
 }
 
 // reorder looks for better orders of the steps of the best alternatives: it walks to a
@@ -117,13 +100,16 @@ func (s *search) climb(c *candidate, each time.Duration, rng *rand.Rand) {
 				return
 			}
 			next := s.add(name)
-			if next.plan == nil && next.Err == nil {
-				s.quick(next, each)
+			if !next.planned && next.Err == nil {
+				if s.look(next, each); s.Planner == "auto" && s.Fabric.Forwarding {
+					s.solve(next, "harvest", each)
+				}
+				s.forget()
 				s.effort -= each
 				tries--
 				misses++
 			}
-			if next.plan != nil && next.CCTUS < c.CCTUS-plans.Tolerance(next.CCTUS, c.CCTUS) {
+			if next.planned && next.CCTUS < c.CCTUS-plans.Tolerance(next.CCTUS, c.CCTUS) {
 				c, moved, misses = next, true, 0
 				break
 			}

@@ -19,8 +19,8 @@ type Switch interface {
 
 // epoch returns the absolute epoch of a relative one.
 func (t *Task) epoch(plane int, relative uint32) uint32 {
-	if plane < len(t.call.Base) {
-		return t.call.Base[plane] + relative
+	if plane < len(t.base) {
+		return t.base[plane] + relative
 	}
 	return relative
 }
@@ -51,27 +51,25 @@ func (t *Task) endStage(l *lane) (bool, error) {
 		l.finished = true
 		return false, nil
 	}
-	op := &t.prog.Ops[st.Reconf]
+	op := &t.ops[st.Reconf]
 	if op.Moves {
 		ok, err := t.drained(l, op)
 		if err != nil || !ok {
 			return false, err
 		}
-		target := t.prog.Configs[l.id][op.Config]
+		target := t.target(l.id, int(op.Config))
 		from := t.epoch(l.id, op.Epoch)
-		if t.tracing {
-			t.events[st.Reconf].Start = monotonic.Now()
-		}
+		t.began(st.Reconf)
 		if t.call.SwitchAt == nil {
 			if err := t.call.OCS.Post(l.id, from, target); err != nil {
 				return false, t.failPlane(l, err)
 			}
 		}
-		l.settle, l.gated, l.posted = from+1, true, st.Reconf
+		l.settle, l.gated, l.posted = from+1, true, t.past+st.Reconf
 	}
 	t.complete(st.Reconf)
 	if t.tracing {
-		t.events[st.Reconf].End = 0 // known when the plane has settled
+		t.events[t.past+st.Reconf].End = 0 // known when the plane has settled
 	}
 	l.stage++
 	t.enterStage(l)
@@ -110,7 +108,7 @@ func (t *Task) onTime(l *lane) error {
 	if st.Reconf == program.None {
 		return nil
 	}
-	op := &t.prog.Ops[st.Reconf]
+	op := &t.ops[st.Reconf]
 	if !op.Moves && l.steer == nil {
 		return nil
 	}

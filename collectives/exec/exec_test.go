@@ -61,8 +61,12 @@ func (tm *team) verify(t testing.TB) {
 			t.Fatalf("rank %d: got %x\nwant %x", r, tm.out[r], want)
 		}
 	}
-	for id, e := range tm.tasks[0].Events() {
-		if tm.tasks[0].prog.Ops[id].Kind != program.Reconfigure && (e.Start == 0 || e.End < e.Start) {
+	events := tm.tasks[0].Events()
+	if n := tm.tasks[0].call.Program.Operations(); len(events) != n {
+		t.Fatalf("%d events of %d operations", len(events), n)
+	}
+	for id, e := range events {
+		if e.Kind != program.Reconfigure && (e.Start == 0 || e.End < e.Start) {
 			t.Fatalf("operation %d has times %v", id, e)
 		}
 	}

@@ -78,7 +78,7 @@ func (t *Task) check(op *program.Op, id program.OpID, h *wire.Header, length int
 // transit finds the forward that a frame for another rank belongs to: an index of l.fwd,
 // or -1 where its time has not come.
 func (t *Task) transit(l *lane, h *wire.Header, length int) (int, error) {
-	first := &t.prog.Ops[l.fwd[0]]
+	first := &t.ops[l.fwd[0]]
 	if h.Comm != t.call.Comm {
 		return -1, t.bad(first, h, ErrForeignFrame)
 	}
@@ -92,7 +92,7 @@ func (t *Task) transit(l *lane, h *wire.Header, length int) (int, error) {
 		return -1, t.bad(first, h, ErrSignature)
 	}
 	for i, id := range l.fwd {
-		op := &t.prog.Ops[id]
+		op := &t.ops[id]
 		if op.Peer != int32(h.Src) || op.FlowDst != int32(h.Dst) {
 			continue
 		}
@@ -117,7 +117,7 @@ func (t *Task) forwardsLater(l *lane, h *wire.Header) bool {
 	stages := t.prog.Lanes[l.id].Stages
 	for s := l.stage + 1; s < len(stages); s++ {
 		for _, id := range stages[s].Forwards {
-			if op := &t.prog.Ops[id]; op.Peer == int32(h.Src) && op.FlowDst == int32(h.Dst) {
+			if op := &t.ops[id]; op.Peer == int32(h.Src) && op.FlowDst == int32(h.Dst) {
 				return true
 			}
 		}

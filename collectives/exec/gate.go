@@ -6,8 +6,8 @@ import "lightpath/collectives/program"
 func (t *Task) bindGate() {
 	t.parts = resize(t.parts, len(t.prog.MsgBytes))
 	clear(t.parts)
-	for i := range t.prog.Ops {
-		if m := messageOf(&t.prog.Ops[i]); m >= 0 {
+	for i := range t.ops {
+		if m := messageOf(&t.ops[i]); m >= 0 {
 			t.parts[m]++
 		}
 	}
@@ -26,12 +26,12 @@ func messageOf(op *program.Op) int32 {
 
 // isReady reports whether an operation may move bytes.
 func (t *Task) isReady(id program.OpID) bool {
-	return t.waits[id] == 0 && (t.call.Gate == nil || t.call.Gate.Open(int(messageOf(&t.prog.Ops[id]))))
+	return t.waits[id] == 0 && (t.call.Gate == nil || t.call.Gate.Open(int(messageOf(&t.ops[id]))))
 }
 
 // over records that an operation has been done, for the gate.
 func (t *Task) over(id program.OpID) {
-	m := messageOf(&t.prog.Ops[id])
+	m := messageOf(&t.ops[id])
 	if m < 0 {
 		return
 	}

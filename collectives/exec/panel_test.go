@@ -133,7 +133,7 @@ func (p *panel) post(rank, plane int, epoch uint32, target circuit.Permutation) 
 	if w.posted == nil {
 		w.posted = make(map[int]circuit.Permutation)
 	}
-	w.posted[rank] = target
+	w.posted[rank] = target.Clone()
 	now, err := p.board.Map(plane)
 	if err != nil {
 		return err

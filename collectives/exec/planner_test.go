@@ -60,11 +60,17 @@ func planned(t *testing.T, s *schedule.Schedule, name string, forward, steer boo
 	if err != nil {
 		t.Fatal(err)
 	}
+	execute(t, s, plan, progs, count, false, steer)
+}
+
+// execute makes two calls, the second where the first has left the planes.
+func execute(t *testing.T, s *schedule.Schedule, plan *plans.Plan, progs []*program.Program, count int64, inPlace, steer bool) {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 1))
 	f := newFabric(s.Ranks, 4, plan.Initial, 1)
 	f.mtu, f.steer = 512, steer
-	for op := range uint64(2) { // the second where the first has left the planes
-		tm := assemble(t, programtest.NewCase(s, count, 1, rng.Uint64()), progs, false, func(r int, c *Call) {
+	for op := range uint64(2) {
+		tm := assemble(t, programtest.NewCase(s, count, 1, rng.Uint64()), progs, inPlace, func(r int, c *Call) {
 			e := f.endpoint(r)
 			c.Endpoint, c.OCS, c.Op = e, e, op
 			for j := range f.planes {

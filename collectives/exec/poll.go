@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"lightpath/collectives/program"
-	"lightpath/internal/monotonic"
 )
 
 // burst bounds how often one chain is served before the others get their turn.
@@ -51,6 +50,7 @@ func (t *Task) poll() (bool, error) {
 			moved = moved || m
 		}
 	}
+	t.proceed()
 	return moved, nil
 }
 
@@ -65,9 +65,7 @@ func (t *Task) work() bool {
 			}
 			t.local = chain{id: t.ready[last]}
 			t.ready = t.ready[:last]
-			if t.tracing {
-				t.events[t.local.id].Start = monotonic.Now()
-			}
+			t.began(t.local.id)
 		}
 		left -= t.part(&t.local, left)
 	}
@@ -77,7 +75,7 @@ func (t *Task) work() bool {
 // part does about n bytes, in whole elements, of the segment at which a local operation is, and
 // returns how many.
 func (t *Task) part(c *chain, n int64) int64 {
-	op := &t.prog.Ops[c.id]
+	op := &t.ops[c.id]
 	if c.seg == len(op.Src) {
 		t.complete(c.id)
 		c.id = program.None
@@ -152,7 +150,7 @@ func (t *Task) transmit(l *lane) (bool, error) {
 // send offers the next bytes to one destination, more than once where they are taken.
 func (t *Task) send(l *lane, c *txChain) (bool, error) {
 	moved := false
-	for n := 0; n < burst && c.id != program.None && t.isReady(c.id) && t.prog.Ops[c.id].Step <= l.limit; n++ {
+	for n := 0; n < burst && c.id != program.None && t.isReady(c.id) && t.ops[c.id].Step <= l.limit; n++ {
 		took, err := t.offer(l, c, math.MaxInt)
 		if err != nil || took == 0 {
 			return moved, err
@@ -164,7 +162,7 @@ func (t *Task) send(l *lane, c *txChain) (bool, error) {
 
 // offer offers the next bytes of a chain, at most limit, and returns how many were taken.
 func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
-	op := &t.prog.Ops[c.id]
+	op := &t.ops[c.id]
 	done := t.moved[c.id]
 	if done == 0 {
 		t.header(&c.header, op)
@@ -178,9 +176,7 @@ func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
 	if took == 0 {
 		return 0, nil
 	}
-	if t.tracing && done == 0 {
-		t.events[c.id].Start = monotonic.Now()
-	}
+	t.began(c.id)
 	t.moved[c.id] = done + int64(took)
 	c.advance(g, took)
 	if t.moved[c.id] == op.Bytes {
@@ -211,7 +207,7 @@ func (t *Task) collect(l *lane) (bool, error) {
 	moved := false
 	for i := 0; i < len(l.lent); {
 		loan := &l.lent[i]
-		op := &t.prog.Ops[loan.id]
+		op := &t.ops[loan.id]
 		mark, err := t.borrowers[l.id].Returned(int(op.Peer))
 		if err != nil {
 			return moved, t.fail(op, err)

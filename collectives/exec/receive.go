@@ -3,7 +3,6 @@ package exec
 import (
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport"
-	"lightpath/internal/monotonic"
 )
 
 // receiveAll serves every source that the lane still expects something from.
@@ -36,7 +35,7 @@ func (t *Task) receive(l *lane, c *chain) (bool, error) {
 	lander := t.landers[l.id]
 	moved := false
 	for n := 0; n < burst && c.id != program.None && t.isReady(c.id); n++ {
-		op := &t.prog.Ops[c.id]
+		op := &t.ops[c.id]
 		var took int
 		var err error
 		if lander != nil && op.Kind == program.Recv {
@@ -97,13 +96,6 @@ func (t *Task) land(plane transport.Lander, op *program.Op, c *chain) (int, erro
 		c.advance(g, n)
 	}
 	return n, nil
-}
-
-// began records when the first bytes of an operation came.
-func (t *Task) began(id program.OpID) {
-	if t.tracing && t.moved[id] == 0 {
-		t.events[id].Start = monotonic.Now()
-	}
 }
 
 // advance moves on by n bytes of the segment.

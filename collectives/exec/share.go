@@ -5,7 +5,6 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport"
-	"lightpath/internal/monotonic"
 )
 
 // A circuit that several flows share carries them in equal parts in the cost model, and steps
@@ -62,13 +61,13 @@ func (t *Task) share(l *lane) (bool, error) {
 
 // sendFrame sends one frame of this rank's own, of the earliest step that may go.
 func (t *Task) sendFrame(l *lane, f transport.Forwarder) (bool, error) {
-	earliest := t.prog.Ops[l.fwd[0]].Step
+	earliest := t.ops[l.fwd[0]].Step
 	for _, id := range l.fwd[1:] {
-		earliest = min(earliest, t.prog.Ops[id].Step)
+		earliest = min(earliest, t.ops[id].Step)
 	}
 	for i := range l.tx {
 		c := &l.tx[i]
-		if t.waits[c.id] != 0 || t.prog.Ops[c.id].Step > earliest {
+		if t.waits[c.id] != 0 || t.ops[c.id].Step > earliest {
 			continue
 		}
 		took, err := t.offer(l, c, f.Payload())
@@ -92,7 +91,7 @@ func (t *Task) sendFrame(l *lane, f transport.Forwarder) (bool, error) {
 func (t *Task) forwardFrame(l *lane, f transport.Forwarder) (bool, error) {
 	h, payload, err := f.PeekTransit()
 	if err != nil {
-		return false, t.fail(&t.prog.Ops[l.fwd[0]], err)
+		return false, t.fail(&t.ops[l.fwd[0]], err)
 	}
 	if h == nil {
 		return false, nil
@@ -102,7 +101,7 @@ func (t *Task) forwardFrame(l *lane, f transport.Forwarder) (bool, error) {
 		return false, err
 	}
 	id := l.fwd[i]
-	op := &t.prog.Ops[id]
+	op := &t.ops[id]
 	length := int64(len(payload))
 	ok, err := f.Forward(t.epoch(l.id, op.Epoch))
 	if err != nil {
@@ -111,9 +110,7 @@ func (t *Task) forwardFrame(l *lane, f transport.Forwarder) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	if t.tracing && t.moved[id] == 0 {
-		t.events[id].Start = monotonic.Now()
-	}
+	t.began(id)
 	if t.moved[id] += length; t.moved[id] == op.Bytes {
 		t.complete(id)
 		l.left--

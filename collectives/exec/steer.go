@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"lightpath/collectives/program"
-	"lightpath/internal/monotonic"
 )
 
 // Where the kernel steers, this rank sees of what it forwards only how many bytes have passed. In
@@ -30,7 +29,7 @@ func (t *Task) advance(l *lane) (bool, error) {
 	moved := false
 	for asked, seen := false, int64(0); l.next < len(st.TX); l.next++ {
 		id := st.TX[l.next]
-		op := &t.prog.Ops[id]
+		op := &t.ops[id]
 		if op.Kind != program.Forward {
 			continue
 		}
@@ -46,8 +45,8 @@ func (t *Task) advance(l *lane) (bool, error) {
 			}
 			asked = true
 		}
-		if t.tracing && t.moved[id] == 0 && seen > l.passed {
-			t.events[id].Start = monotonic.Now()
+		if seen > l.passed {
+			t.began(id)
 		}
 		if t.moved[id] = min(op.Bytes, max(seen-l.passed, 0)); t.moved[id] < op.Bytes {
 			return moved, nil

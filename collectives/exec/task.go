@@ -18,6 +18,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
 	"lightpath/internal/monotonic"
+	"lightpath/plans/circuit"
 )
 
 // Buffer is memory that a call lends to a task until the task has finished. Ptr may be
@@ -113,9 +114,17 @@ func (p *Pairs) Received(rank int) uint64 { return p.recv[rank] }
 // Task runs one program for one call at a time. Its zero value is ready for Bind; keep it
 // for the next call, so that its state is allocated once. A Task belongs to one goroutine.
 type Task struct {
-	call   Call
-	prog   *program.Program
-	planes []transport.Plane
+	call Call
+	prog *program.Program // of the call or, where that has sections, of the present one
+	ops  []program.Op     // of prog or, where that is repeated, of the present repetition
+	base []uint32         // the planes' epochs where ops begin
+	past program.OpID     // operations of the sections and repetitions before
+	// section and turn are the present section of the call's program and its repetition; rep and room hold
+	// the operations and the next map of a repetition.
+	section, turn int
+	rep           program.Repetition
+	room          circuit.Permutation
+	planes        []transport.Plane
 	// forwarders are the planes that carry transit, nil for the others.
 	forwarders []transport.Forwarder
 	// steerers are the planes whose transit the kernel carries, nil for the others.
@@ -163,7 +172,7 @@ type lane struct {
 	// while that has not been seen.
 	settle   uint32
 	gated    bool
-	posted   program.OpID // the reconfiguration that gated waits for, for the trace
+	posted   program.OpID // the event of the reconfiguration that gated waits for
 	finished bool         // all of TX, posts included
 	first    int64        // when the first bytes came, and the last; 0: not yet; see Pace
 	last     int64
@@ -206,11 +215,8 @@ func (t *Task) Bind(c Call) error {
 		return fmt.Errorf("exec: program of %d planes on an endpoint of %d: %w", len(t.prog.Lanes), len(t.planes), ErrCall)
 	}
 	t.regions = append(append(t.regions[:0], c.Buffers[:]...), c.Messages...)
-	t.bindOps()
-	t.lanes = resize(t.lanes, len(t.prog.Lanes))
-	for i := range t.lanes {
-		t.bindLane(i)
-	}
+	t.base = append(t.base[:0], c.Base...)
+	t.begin()
 	if t.prog.P2P {
 		t.bindPairs()
 	}
@@ -219,6 +225,70 @@ func (t *Task) Bind(c Call) error {
 	}
 	t.bound = true
 	return nil
+}
+
+// begin makes the call's program ready to run.
+func (t *Task) begin() {
+	t.section, t.turn, t.past = 0, 0, 0
+	t.ops = t.prog.Ops
+	t.lanes = resize(t.lanes, len(t.prog.Lanes))
+	for i := range t.lanes {
+		t.bindLane(i)
+	}
+	if t.tracing {
+		t.events = resize(t.events, t.prog.Operations())
+	}
+	if t.prog.Sections != nil {
+		t.enterSection()
+	}
+	t.load()
+	t.proceed()
+}
+
+// proceed goes on with the next repetition of a section, or the next section, while nothing is left to do of
+// the one before.
+func (t *Task) proceed() {
+	sections := t.call.Program.Sections
+	for t.remaining == 0 && sections != nil {
+		next, turn := t.section, t.turn+1
+		if turn == sections[next].Count {
+			next, turn = next+1, 0
+		}
+		if next == len(sections) {
+			return
+		}
+		for j := range t.base {
+			t.base[j] += t.prog.Switches(j)
+		}
+		t.past += program.OpID(len(t.ops))
+		t.section, t.turn = next, turn
+		t.enterSection()
+		t.load()
+	}
+}
+
+// enterSection takes the operations of the present repetition.
+func (t *Task) enterSection() {
+	s := &t.call.Program.Sections[t.section]
+	t.prog = s.Program
+	s.Repetition(t.turn, &t.rep)
+	t.ops = t.rep.Ops
+}
+
+// target returns the map that a reconfiguration of the present repetition asks for, valid until the next.
+func (t *Task) target(plane, config int) circuit.Permutation {
+	if t.turn == 0 {
+		return t.prog.Configs[plane][config]
+	}
+	return t.call.Program.Sections[t.section].Map(plane, config, t.turn, &t.room)
+}
+
+// load prepares the operations to be run.
+func (t *Task) load() {
+	t.bindOps()
+	for i := range t.lanes {
+		t.loadLane(i)
+	}
 }
 
 func checkCall(c *Call) error {
@@ -232,7 +302,7 @@ func checkCall(c *Call) error {
 		return fmt.Errorf("exec: operation number %d: %w", c.Op, ErrCall)
 	case p.Configs != nil && (c.OCS == nil || len(c.Base) < len(p.Lanes)):
 		return fmt.Errorf("exec: a program with circuits needs a switch and its epochs: %w", ErrCall)
-	case c.SwitchAt != nil && !timesFit(c):
+	case c.SwitchAt != nil && (p.Sections != nil || !timesFit(c)):
 		return fmt.Errorf("exec: a reconfiguration without its time: %w", ErrCall)
 	case p.P2P && (c.Pairs == nil || len(c.Messages) != len(p.MsgBytes) || len(c.Pairs.send) != p.Ranks):
 		return fmt.Errorf("exec: %d buffers for %d messages: %w", len(c.Messages), len(p.MsgBytes), ErrCall)
@@ -282,7 +352,7 @@ func (t *Task) bindPlanes() {
 }
 
 func (t *Task) bindOps() {
-	n := len(t.prog.Ops)
+	n := len(t.ops)
 	t.remaining = n
 	t.waits = resize(t.waits, n)
 	copy(t.waits, t.prog.NumDeps)
@@ -298,23 +368,31 @@ func (t *Task) bindOps() {
 		}
 	}
 	if t.tracing {
-		t.events = resize(t.events, n)
-		clear(t.events)
+		for i := range t.ops {
+			t.events[int(t.past)+i] = Event{Plane: t.ops[i].Plane, Kind: t.ops[i].Kind}
+		}
 	}
 }
 
+// bindLane readies a lane for a call: what a plane does lasts from one section to the next.
 func (t *Task) bindLane(i int) {
 	l := &t.lanes[i]
-	pl := &t.prog.Lanes[i]
-	l.id, l.stage, l.finished, l.posted = i, 0, false, program.None
+	l.id, l.posted = i, program.None
 	l.steer, l.passed = nil, 0
 	if t.call.OCS != nil {
 		l.steer = t.steerers[i]
 	}
 	l.settle, l.gated = 0, t.call.OCS != nil
-	if i < len(t.call.Base) {
-		l.settle = t.call.Base[i]
+	if i < len(t.base) {
+		l.settle = t.base[i]
 	}
+}
+
+// loadLane has a lane begin with the operations of the present repetition.
+func (t *Task) loadLane(i int) {
+	l := &t.lanes[i]
+	pl := &t.prog.Lanes[i]
+	l.stage, l.finished = 0, false
 	l.rx, l.lent, l.first, l.last = l.rx[:0], l.lent[:0], 0, 0
 	for _, id := range pl.Sources {
 		l.rx = append(l.rx, chain{id: id})
@@ -371,11 +449,11 @@ func (t *Task) complete(id program.OpID) {
 		t.over(id)
 	}
 	if t.tracing {
-		t.events[id].End = monotonic.Now()
+		t.events[t.past+id].End = monotonic.Now()
 	}
 	for _, s := range t.prog.Successors(id) {
 		t.waits[s]--
-		if t.waits[s] == 0 && t.prog.Ops[s].Plane < 0 {
+		if t.waits[s] == 0 && t.ops[s].Plane < 0 {
 			t.ready = append(t.ready, s)
 		}
 	}

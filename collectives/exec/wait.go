@@ -103,7 +103,7 @@ func (t *Task) waitingTX(l *lane) (Wait, bool) {
 }
 
 func (t *Task) wait(id program.OpID) Wait {
-	w := t.waiting(&t.prog.Ops[id])
+	w := t.waiting(&t.ops[id])
 	w.Done = t.moved[id]
 	return w
 }

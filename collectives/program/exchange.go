@@ -41,7 +41,7 @@ func LowerExchange(a ExchangeArgs, sends, recvs []Message) (*Program, error) {
 		p.Configs = append(p.Configs, tl.planes[j].maps)
 		p.SwitchUS = append(p.SwitchUS, tl.planes[j].startUS)
 	}
-	x := exchange{lowering{p: p, me: a.Rank, tl: tl, config: make([]int, len(tl.planes))}}
+	x := exchange{lowering{p: p, me: a.Rank, tl: tl, config: make([]int, len(tl.planes)), base: make([]int, len(tl.planes))}}
 	out, err := x.strings("send", sends, 0, p.Sends)
 	if err != nil {
 		return nil, err

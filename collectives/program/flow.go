@@ -129,16 +129,17 @@ func (l *lowering) transmit(c carried, step int) error {
 		return nil
 	}
 	l.reconfigure(c.plane, config)
-	epoch := tp.made[config][l.me]
+	base := l.base[c.plane]
+	epoch := tp.made[config][l.me] - uint32(base)
 	if c.f.src == l.me {
-		l.send(c, step, config, epoch, tp.route(config, c.f.src, c.f.dst))
+		l.send(c, step, config-base, epoch, tp.route(config, c.f.src, c.f.dst)-uint32(base))
 		return nil
 	}
 	e := l.args.ElemSize
 	id := l.add(Op{
 		Kind: Forward, Plane: int16(c.plane), Step: int32(step), Peer: int32(c.f.src), FlowDst: int32(c.f.dst),
 		Base: c.lo * e, Bytes: (c.hi - c.lo) * e, Epoch: epoch,
-		InEpoch: tp.entering(config, l.me),
+		InEpoch: tp.entering(config, l.me) - uint32(base),
 	})
 	lane := &l.p.Lanes[c.plane]
 	lane.TX = append(lane.TX, id)
@@ -161,8 +162,9 @@ func (l *lowering) receive(c carried, step int) {
 	var epoch, route uint32
 	if l.tl != nil {
 		tp := &l.tl.planes[c.plane]
-		config = tp.entries[c.entry].config
-		epoch, route = tp.entering(config, l.me), tp.route(config, c.f.src, l.me)
+		at, base := tp.entries[c.entry].config, l.base[c.plane]
+		config = at - base
+		epoch, route = tp.entering(at, l.me)-uint32(base), tp.route(at, c.f.src, l.me)-uint32(base)
 	}
 	lane := &l.p.Lanes[c.plane]
 	l.runs(c, func(r run) {
@@ -184,9 +186,10 @@ func (l *lowering) reconfigure(plane, config int) {
 	for l.config[plane] < config {
 		from := l.config[plane]
 		l.config[plane]++
+		base := l.base[plane]
 		lane.TX = append(lane.TX, l.add(Op{
 			Kind: Reconfigure, Plane: int16(plane), Peer: int32(l.me), FlowDst: int32(l.me),
-			Epoch: uint32(from), Config: int32(from + 1),
+			Epoch: uint32(from - base), Config: int32(from + 1 - base),
 			Moves: tp.maps[from][l.me] != tp.maps[from+1][l.me],
 		}))
 	}

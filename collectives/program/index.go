@@ -75,7 +75,9 @@ func (p *Program) indexTX(l *Lane) {
 			if op := &p.Ops[id]; op.Kind == Forward {
 				st.Transit += op.Bytes
 			} else {
-				st.Route = max(st.Route, op.Route)
+				if int32(op.Route-st.Route) > 0 { // a route made before the section is below 0
+					st.Route = op.Route
+				}
 			}
 		}
 		st.Sends = p.chain(l.TX[at:end], Send)

@@ -41,6 +41,9 @@ type Args struct {
 	// step i, both as [schedule.Problem] returns them. Required with a plan.
 	Problem *plans.Problem
 	StepOf  []int
+	// Roll is the fewest steps of a section: a plan that repeats is lowered in sections if it has at least
+	// four times as many. 0 is never. Such a program has no SwitchUS.
+	Roll int
 	// Current are the maps that the planes hold, in ranks. Where one differs from the plan's
 	// initial map the program starts with a reconfiguration to that. Nil: no difference.
 	Current []circuit.Permutation
@@ -62,11 +65,8 @@ func Lower(s *schedule.Schedule, plan *plans.Plan, args Args) (*Program, error) 
 	if err := checkArgs(s, plan, &args); err != nil {
 		return nil, err
 	}
-	l := &lowering{s: s, args: args, me: args.Rank}
-	l.p = &Program{
-		Rank: args.Rank, Ranks: s.Ranks, ElemSize: args.ElemSize, Signature: args.Signature,
-		ScratchBytes: int64(s.Blocks[schedule.Scratch]) * args.Count * args.ElemSize,
-	}
+	l := &lowering{s: s, args: args, me: args.Rank, to: len(s.Steps)}
+	l.p = newProgram(s, &args)
 	if plan == nil {
 		split := packetSplit{planes: args.Planes, use: args.Use, shares: args.Shares, minPiece: args.MinPiece, elem: args.ElemSize}
 		if split.use != nil {
@@ -79,10 +79,16 @@ func Lower(s *schedule.Schedule, plan *plans.Plan, args Args) (*Program, error) 
 		if err != nil {
 			return nil, err
 		}
+		if steps := sectionSteps(plan, &args); steps > 0 {
+			if p, err := lowerSections(s, tl, args, steps); p != nil || err != nil {
+				return p, err
+			}
+		}
 		l.tl, l.split = tl, tl
 		l.p.Lanes = make([]Lane, len(plan.Planes))
-		l.config = make([]int, len(plan.Planes))
+		l.config, l.base = make([]int, len(plan.Planes)), make([]int, len(plan.Planes))
 		for j := range tl.planes {
+			l.end = append(l.end, len(tl.planes[j].maps)-1)
 			l.p.Configs = append(l.p.Configs, tl.planes[j].maps)
 			l.p.SwitchUS = append(l.p.SwitchUS, tl.planes[j].startUS)
 		}
@@ -186,14 +192,16 @@ type piece struct {
 
 // lowering is the state of one Lower.
 type lowering struct {
-	s     *schedule.Schedule
-	p     *Program
-	args  Args
-	me    int
-	split splitter
-	tl    *timeline // nil on packet planes
-	// config is the map that each lane's TX has reached.
-	config []int
+	s        *schedule.Schedule
+	p        *Program
+	args     Args
+	me       int
+	split    splitter
+	tl       *timeline // nil on packet planes
+	from, to int       // the schedule's steps that are lowered
+	// config is the map that each lane's TX has reached, base the one at which it begins and end the one at
+	// which it ends.
+	config, base, end []int
 	// phase numbers the sets of operations that run against one state: sends and receives
 	// of a step share one, see depend.
 	phase  []int32
@@ -201,20 +209,24 @@ type lowering struct {
 }
 
 func (l *lowering) run() error {
-	if err := l.locals(l.s.Pre, -1, true); err != nil {
-		return err
+	if l.from == 0 {
+		if err := l.locals(l.s.Pre, -1, true); err != nil {
+			return err
+		}
 	}
-	for i := range l.s.Steps {
+	for i := l.from; i < l.to; i++ {
 		if err := l.step(i); err != nil {
 			return fmt.Errorf("program: step %d: %w", i, err)
 		}
 	}
-	if err := l.locals(l.s.Post, len(l.s.Steps), false); err != nil {
-		return err
+	if l.to == len(l.s.Steps) {
+		if err := l.locals(l.s.Post, len(l.s.Steps), false); err != nil {
+			return err
+		}
 	}
 	// Only now is it certain that nothing follows the last reconfigurations.
 	for j := range l.config {
-		l.reconfigure(j, len(l.tl.planes[j].maps)-1)
+		l.reconfigure(j, l.end[j])
 	}
 	return nil
 }

@@ -147,6 +147,9 @@ type Program struct {
 	MsgBytes        []int64
 	MsgWhole        []int64
 	Sends, Receives []int32
+	// Sections, where there are any, are run one after another in place of Ops, Local and Lanes, which are
+	// empty then; Configs are those of the first. See [Args.Roll].
+	Sections []Section
 
 	// Derived from Ops and Lanes.
 
@@ -156,6 +159,7 @@ type Program struct {
 	succStart       []int32
 	succ            []OpID
 	scratch         indexScratch
+	block           int64     // bytes of a block of the call
 	segments        []Segment // backing of the segments of a point-to-point program
 }
 
@@ -163,6 +167,13 @@ type Program struct {
 func (p *Program) Switches(plane int) uint32 {
 	if plane >= len(p.Configs) {
 		return 0
+	}
+	if p.Sections != nil {
+		sum := uint32(0)
+		for i := range p.Sections {
+			sum += p.Sections[i].Program.Switches(plane) * uint32(p.Sections[i].Count)
+		}
+		return sum
 	}
 	return uint32(len(p.Configs[plane]) - 1)
 }

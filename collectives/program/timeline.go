@@ -14,6 +14,9 @@ type timeline struct {
 	planes []planeLine
 	// steps lists, per schedule step, what carries it.
 	steps []stepLine
+	// indexed is the schedule step whose flows index numbers, as the problem lists them.
+	indexed int
+	index   map[[2]int]int
 }
 
 // planeLine is one plane: the maps it goes through and its transmissions. Map k is in
@@ -27,6 +30,7 @@ type planeLine struct {
 
 // txEntry is one transmission of a plane.
 type txEntry struct {
+	step   int // of the schedule
 	config int
 	bytes  float64
 	flows  map[int]bool // nil: all of the step
@@ -37,9 +41,8 @@ const setupUS = -1
 
 // stepLine is what a plan says about one schedule step.
 type stepLine struct {
-	known   bool
-	index   map[[2]int]int // flow -> index in the problem's step
-	entries [][2]int       // {plane, entry}, ascending
+	step    *plans.Step // of the problem, nil where it has none
+	entries [][2]int    // {plane, entry}, ascending
 }
 
 func newTimeline(s *schedule.Schedule, plan *plans.Plan, a *Args) (*timeline, error) {
@@ -49,18 +52,13 @@ func newTimeline(s *schedule.Schedule, plan *plans.Plan, a *Args) (*timeline, er
 	if a.Problem.Demand != nil {
 		return nil, fmt.Errorf("program: a plan of a demand matrix: %w", ErrUnsupported)
 	}
-	t := &timeline{planes: make([]planeLine, len(plan.Planes)), steps: make([]stepLine, len(s.Steps))}
+	t := &timeline{planes: make([]planeLine, len(plan.Planes)), steps: make([]stepLine, len(s.Steps)), indexed: -1}
 	for i := range a.Problem.Steps {
 		at := a.StepOf[i]
-		if at < 0 || at >= len(s.Steps) || t.steps[at].known {
+		if at < 0 || at >= len(s.Steps) || t.steps[at].step != nil {
 			return nil, fmt.Errorf("program: problem step %d is schedule step %d: %w", i, at, ErrArgs)
 		}
-		list := a.Problem.Steps[i].FlowList()
-		index := make(map[[2]int]int, len(list))
-		for k, f := range list {
-			index[f] = k
-		}
-		t.steps[at] = stepLine{known: true, index: index}
+		t.steps[at].step = &a.Problem.Steps[i]
 	}
 	for j := range plan.Planes {
 		if err := t.addPlane(j, s.Ranks, plan, a); err != nil {
@@ -150,7 +148,7 @@ func (tp *planeLine) move(to circuit.Permutation, ranks int, startUS float64) er
 
 func (t *timeline) addEntry(j int, e *plans.Entry, a *Args) {
 	tp := &t.planes[j]
-	te := txEntry{config: len(tp.maps) - 1, bytes: e.Bytes}
+	te := txEntry{step: a.StepOf[e.Step], config: len(tp.maps) - 1, bytes: e.Bytes}
 	if e.Flows != nil {
 		te.flows = make(map[int]bool, len(e.Flows))
 		for _, f := range e.Flows {
@@ -166,7 +164,15 @@ func (t *timeline) addEntry(j int, e *plans.Entry, a *Args) {
 // at round(elements x cumulative share).
 func (t *timeline) cut(f *flow, step int, pieces []piece) ([]piece, error) {
 	st := &t.steps[step]
-	index, ok := st.index[[2]int{f.src, f.dst}]
+	if t.indexed != step {
+		t.indexed, t.index = step, map[[2]int]int{}
+		if st.step != nil {
+			for k, f := range st.step.FlowList() {
+				t.index[f] = k
+			}
+		}
+	}
+	index, ok := t.index[[2]int{f.src, f.dst}]
 	if !ok {
 		return nil, fmt.Errorf("not in the problem: %w", ErrPlan)
 	}

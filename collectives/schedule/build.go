@@ -27,6 +27,26 @@ const (
 // what is sent and how values are combined is in that name. Errors: [ErrCollective],
 // [ErrAlgorithm], [ErrParameter], [ErrOrder], [ErrRanks], [ErrRoot], [ErrTooLarge].
 func Build(c Collective, algorithm string, n, root int, opts ...Option) (*Schedule, error) {
+	b, err := prepare(c, algorithm, n, root, opts)
+	if err != nil {
+		return nil, err
+	}
+	if n > maxUncounted {
+		b.dry = true
+		if b.fill(); b.moves > maxMoves {
+			return nil, fmt.Errorf("%w: %v %s on %d ranks has %d", ErrTooLarge, c, algorithm, n, b.moves)
+		}
+		if b, err = prepare(c, algorithm, n, root, opts); err != nil {
+			return nil, err
+		}
+	}
+	b.fill()
+	b.seat(b.alg.seats)
+	return b.Schedule, nil
+}
+
+// prepare returns the builder of a schedule.
+func prepare(c Collective, algorithm string, n, root int, opts []Option) (*builder, error) {
 	o := Apply(opts...)
 	r, err := resolve(c, algorithm, n, o.Order)
 	if err != nil {
@@ -41,17 +61,7 @@ func Build(c Collective, algorithm string, n, root int, opts ...Option) (*Schedu
 	if r.seats != nil { // the algorithm's root is a part, too
 		root = slices.Index(r.seats, root)
 	}
-	if n > maxUncounted {
-		b := newBuilder(c, r, root, o)
-		b.dry = true
-		if b.fill(); b.moves > maxMoves {
-			return nil, fmt.Errorf("%w: %v %s on %d ranks has %d", ErrTooLarge, c, algorithm, n, b.moves)
-		}
-	}
-	b := newBuilder(c, r, root, o)
-	b.fill()
-	b.seat(r.seats)
-	return b.Schedule, nil
+	return newBuilder(c, r, root, o), nil
 }
 
 // builder appends moves to a schedule.
@@ -59,10 +69,11 @@ type builder struct {
 	*Schedule
 	n     int
 	alg   *resolved
-	moves int  // so far
-	dry   bool // count moves, keep none but the last of each list
-	slots int  // the first block of Scratch where [builder.combine] puts what has to wait
-	size  int  // the blocks of a slot
+	moves int    // so far
+	dry   bool   // count moves, keep none but the last of each list
+	pose  *poser // where not nil, takes the transfers; no step is kept
+	slots int    // the first block of Scratch where [builder.combine] puts what has to wait
+	size  int    // the blocks of a slot
 }
 
 func newBuilder(c Collective, r *resolved, root int, o Settings) *builder {
@@ -114,7 +125,13 @@ func (b *builder) finish(r int, from, to Ref, count int) {
 }
 
 // step begins the next step; send and then add to it.
-func (b *builder) step() { b.Steps = append(b.Steps, Step{}) }
+func (b *builder) step() {
+	if b.pose != nil {
+		b.pose.step()
+		return
+	}
+	b.Steps = append(b.Steps, Step{})
+}
 
 // send adds a transfer to the last step.
 func (b *builder) send(src, dst int, from, to Ref, count int) {
@@ -127,6 +144,10 @@ func (b *builder) sendReduce(src, dst int, from, to Ref, count int) {
 }
 
 func (b *builder) transfer(src, dst int, from, to Ref, count int, reduce bool) {
+	if b.pose != nil {
+		b.pose.transfer(src, dst, count)
+		return
+	}
 	s := &b.Steps[len(b.Steps)-1]
 	s.Transfers = b.appendMove(s.Transfers, Move{src, dst, from, to, count, reduce})
 }
@@ -171,6 +192,9 @@ func (b *builder) combine(k, src, dst int, from, to Ref, count int) {
 
 // local adds a local move that follows the transfers of the last step.
 func (b *builder) local(r int, from, to Ref, count int, reduce bool) {
+	if b.pose != nil {
+		return
+	}
 	s := &b.Steps[len(b.Steps)-1]
 	s.Post = b.appendMove(s.Post, Move{r, r, from, to, count, reduce})
 }

@@ -259,6 +259,30 @@ func TestProblemForms(t *testing.T) {
 func zero() float64 { return 0 }
 func nan() float64  { return zero() / zero() }
 
+// TestPose: the problem of a schedule that is not kept is that of the schedule, whoever takes which part.
+func TestPose(t *testing.T) {
+	each(t, 6, func(name string, s *Schedule) {
+		seats := append(upTo(1, s.Ranks), 0)
+		for _, algorithm := range []string{s.Algorithm, Seated(s.Algorithm, seats)} {
+			whole, err := Build(s.Collective, algorithm, s.Ranks, s.Root)
+			if err != nil {
+				t.Fatalf("%s: %v", algorithm, err)
+			}
+			want, wantSteps, err := Problem(whole, 1e6, &plans.Problem{Planes: 3})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, steps, err := Pose(s.Collective, algorithm, s.Ranks, s.Root, 1e6, &plans.Problem{Planes: 3})
+			if err != nil || !reflect.DeepEqual(got, want) || !slices.Equal(steps, wantSteps) {
+				t.Fatalf("%s, %s: %+v of %v, want %+v of %v: %v", name, algorithm, got, steps, want, wantSteps, err)
+			}
+		}
+	})
+	if _, _, err := Pose(AllToAll, "pairwise", 4, 0, -1, &plans.Problem{}); !errors.Is(err, ErrProblem) {
+		t.Errorf("negative size: %v", err)
+	}
+}
+
 // Problem order is FlowList order, and flows hold all transfers in the schedule's order.
 func TestFlows(t *testing.T) {
 	each(t, 6, func(name string, s *Schedule) {

@@ -83,7 +83,12 @@ func TestSwingIsBineButterfly(t *testing.T) {
 					}
 				}
 			}
-			got := permutation(swing.Flows(s-1-i), n)
+			q := newPoser(n, nil)
+			q.step()
+			for _, m := range swing.Steps[s-1-i].Transfers {
+				q.transfer(m.Src, m.Dst, m.Count)
+			}
+			got := q.to
 			if !slices.Equal(got, want) {
 				t.Errorf("n=%d step %d:\nswing %v\nBine  %v", n, s-1-i, got, want)
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -75,43 +76,127 @@ func (s *Schedule) FlowBytes(f *Flow, bytes float64) float64 {
 // left out, and a schedule of one rank has none at all. The problem shares Initial and
 // Final with the template. Errors: [ErrProblem].
 func Problem(s *Schedule, bytes float64, fabric *plans.Problem) (p *plans.Problem, steps []int, err error) {
-	if fabric.Ranks != 0 && fabric.Ranks != s.Ranks {
-		return nil, nil, fmt.Errorf("%w: schedule of %d ranks on a fabric of %d", ErrProblem, s.Ranks, fabric.Ranks)
+	if err := posable(s.Ranks, bytes, fabric); err != nil {
+		return nil, nil, err
 	}
-	if !(bytes >= 0) || math.IsInf(bytes, 0) {
-		return nil, nil, fmt.Errorf("%w: size of %v bytes", ErrProblem, bytes)
-	}
-	q := *fabric
-	q.Version, q.Ranks, q.Demand, q.Steps = plans.Version, s.Ranks, nil, nil
+	q := newPoser(s.Ranks, nil)
 	for i := range s.Steps {
-		flows := s.Flows(i)
-		if len(flows) == 0 {
-			continue
+		q.step()
+		for _, m := range s.Steps[i].Transfers {
+			q.transfer(m.Src, m.Dst, m.Count)
 		}
-		st := plans.Step{To: permutation(flows, s.Ranks)}
-		for k := range flows {
-			f := &flows[k]
-			st.Bytes = max(st.Bytes, s.FlowBytes(f, bytes))
-			if st.To == nil {
-				st.Flows = append(st.Flows, [2]int{f.Src, f.Dst})
-			}
-		}
-		q.Steps = append(q.Steps, st)
-		steps = append(steps, i)
 	}
-	return &q, steps, nil
+	p, steps = q.problem(s, bytes, fabric)
+	return p, steps, nil
 }
 
-// permutation returns the map that serves flows, or nil where some rank has two
-// destinations or two sources.
-func permutation(flows []Flow, n int) circuit.Permutation {
-	to, taken := circuit.AllDark(n), make([]bool, n)
-	for i := range flows {
-		f := &flows[i]
-		if to[f.Src] != circuit.Dark || taken[f.Dst] {
-			return nil
-		}
-		to[f.Src], taken[f.Dst] = f.Dst, true
+// Pose returns the [Problem] of the schedule that [Build] returns, without keeping the schedule: the moves
+// of a large one take gigabytes. Errors: those of Build and Problem.
+func Pose(c Collective, algorithm string, n, root int, bytes float64, fabric *plans.Problem, opts ...Option) (p *plans.Problem, steps []int, err error) {
+	b, err := prepare(c, algorithm, n, root, opts)
+	if err != nil {
+		return nil, nil, err
 	}
-	return to
+	if err := posable(n, bytes, fabric); err != nil {
+		return nil, nil, err
+	}
+	b.pose = newPoser(n, b.alg.seats)
+	b.fill()
+	p, steps = b.pose.problem(b.Schedule, bytes, fabric)
+	return p, steps, nil
+}
+
+// posable reports why a schedule of n ranks poses no problem of a size on a fabric.
+func posable(n int, bytes float64, fabric *plans.Problem) error {
+	if fabric.Ranks != 0 && fabric.Ranks != n {
+		return fmt.Errorf("%w: schedule of %d ranks on a fabric of %d", ErrProblem, n, fabric.Ranks)
+	}
+	if !(bytes >= 0) || math.IsInf(bytes, 0) {
+		return fmt.Errorf("%w: size of %v bytes", ErrProblem, bytes)
+	}
+	return nil
+}
+
+// poser collects the steps of a problem from their transfers.
+type poser struct {
+	n     int
+	seats []int // nil: every rank takes its own part
+	at    int   // steps of the schedule that have begun
+	steps []plans.Step
+	of    []int // per step of the problem: that of the schedule
+	most  []int // chunks of its largest flow
+
+	// Of the step that has begun: the map that serves its flows, while there is one, and all flows.
+	to     circuit.Permutation
+	taken  []bool // per rank: it receives
+	single bool
+	src    int // of the flow that the last transfers belong to, -1 none
+	dst    int
+	count  int // chunks of that flow, not in chunks yet
+	chunks map[[2]int]int
+}
+
+func newPoser(n int, seats []int) *poser {
+	return &poser{n: n, seats: seats, taken: make([]bool, n), src: -1, chunks: map[[2]int]int{}}
+}
+
+// step begins the next step.
+func (q *poser) step() {
+	q.end()
+	q.at++
+	q.to, q.single = circuit.AllDark(q.n), true
+	clear(q.taken)
+}
+
+// transfer adds chunks from one rank to another.
+func (q *poser) transfer(src, dst, count int) {
+	if q.seats != nil {
+		src, dst = q.seats[src], q.seats[dst]
+	}
+	if src != q.src || dst != q.dst {
+		q.flush()
+		q.src, q.dst = src, dst
+		if q.single && q.to[src] != dst {
+			q.single = q.to[src] == circuit.Dark && !q.taken[dst]
+			q.to[src], q.taken[dst] = dst, true
+		}
+	}
+	q.count += count
+}
+
+// flush counts the chunks of the last transfers.
+func (q *poser) flush() {
+	if q.src >= 0 {
+		q.chunks[[2]int{q.src, q.dst}] += q.count
+	}
+	q.src, q.count = -1, 0
+}
+
+// end completes the step, which is none of the problem's if it has no flows.
+func (q *poser) end() {
+	if q.flush(); len(q.chunks) == 0 {
+		return
+	}
+	most := 0
+	for _, count := range q.chunks {
+		most = max(most, count)
+	}
+	st := plans.Step{To: q.to}
+	if !q.single {
+		st.To, st.Flows = nil, slices.Collect(maps.Keys(q.chunks))
+		slices.SortFunc(st.Flows, func(a, b [2]int) int { return cmp.Or(a[0]-b[0], a[1]-b[1]) })
+	}
+	q.steps, q.of, q.most = append(q.steps, st), append(q.of, q.at-1), append(q.most, most)
+	clear(q.chunks)
+}
+
+// problem returns what has been collected of s, whose chunks have their size by now.
+func (q *poser) problem(s *Schedule, bytes float64, fabric *plans.Problem) (*plans.Problem, []int) {
+	q.end()
+	p := *fabric
+	p.Version, p.Ranks, p.Demand, p.Steps = plans.Version, q.n, nil, q.steps
+	for i := range p.Steps {
+		p.Steps[i].Bytes = s.FlowBytes(&Flow{Chunks: q.most[i]}, bytes)
+	}
+	return &p, q.of
 }

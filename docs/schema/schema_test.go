@@ -167,6 +167,8 @@ func TestBadFilesAreRefusedByBoth(t *testing.T) {
 		demand  = "testdata/demand.problem.json"
 		plan    = "testdata/joint.plan.json"
 		holds   = "testdata/demand.plan.json"
+		compact = "testdata/compact.plan.json"
+		named   = "testdata/compact.problem.json"
 		two     = "fabric/testdata/two-planes.yaml"
 		hosts   = "fabric/testdata/hosts.yaml"
 		ocsd    = "fabric/testdata/ocsd.yaml"
@@ -212,6 +214,16 @@ func TestBadFilesAreRefusedByBoth(t *testing.T) {
 		{"problem", problem, `[[0,1],[0,3]]`, `[[0,1],[0,0]]`},
 		{"problem", problem, `[[0,1],[0,3]]`, `[[0,1,2]]`},
 		{"problem", demand, `3e6`, `-3e6`},
+		{"problem", named, `{"shift":1}`, `{"shift":-1}`},
+		{"problem", named, `{"shift":1}`, `{"shift":1, "xor":1}`},
+		{"problem", named, `{"shift":1}`, `{}`},
+		{"plan", compact, `{"shift":1}`, `{"turn":1}`},
+		{"plan", compact, `"ranks":64`, `"ranks":0`},
+		{"plan", compact, `"repeat":`, `"kind":"hold", "repeat":`},
+		{"plan", compact, `"repeat":`, `"repeat":0, "x":`},
+		{"plan", compact, `"repeat":`, `"repeated":`},
+		{"plan", compact, `"us_by":`, `"us_by":"1", "x":`},
+		{"plan", compact, `{"kind":"transmit"`, `{"repeat":2, "kind":"transmit"`},
 		{"problem", demand, `"demand":[[`, `"color":[[`},
 		{"plan", plan, `"version":1, `, ``},
 		{"plan", plan, `"cct_us":113`, `"cct_us":"113"`},
@@ -330,7 +342,7 @@ func TestBadFilesAreRefusedByBoth(t *testing.T) {
 
 // TestWrittenFilesAreAccepted: what the code writes is valid by the schema.
 func TestWrittenFilesAreAccepted(t *testing.T) {
-	for _, name := range []string{"swot-fig5", "demand", "joint"} {
+	for _, name := range []string{"swot-fig5", "demand", "joint", "compact"} {
 		problem, err := plans.DecodeProblem(replaced(t, "testdata/"+name+".problem.json", "{", "{"))
 		if err != nil {
 			t.Fatal(err)
@@ -350,9 +362,19 @@ func TestWrittenFilesAreAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for format, text := range map[string][]byte{"problem": problemText, "plan": planText} {
-			if bySchema, _ := formats[format].check(t, text); bySchema != nil {
-				t.Errorf("%s %s: %v", name, format, bySchema)
+		compactProblem, err := plans.EncodeCompactProblem(problem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compactPlan, err := plans.EncodeCompactPlan(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for format, texts := range map[string][][]byte{"problem": {problemText, compactProblem}, "plan": {planText, compactPlan}} {
+			for _, text := range texts {
+				if bySchema, byCode := formats[format].check(t, text); bySchema != nil || byCode != nil {
+					t.Errorf("%s %s: %v, %v", name, format, bySchema, byCode)
+				}
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // TestTie: however long the machine stands still between readings, a few that it lets pass suffice.
 func TestTie(t *testing.T) {
 	for seed := range uint64(1000) {
-		const zero = 12345678900 // what the kernel's clock shows at the start
+		const zero = 12345678900 // the kernel's clock at the start
 		r := rand.New(rand.NewPCG(seed, 1))
 		now := int64(0)
 		pass := func() {

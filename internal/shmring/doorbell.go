@@ -20,10 +20,9 @@ const DoorbellSize = 64
 
 // Doorbell wakes one waiter in any process that shares its memory. Anyone may Ring.
 //
-// Arm raises a flag which the next Ring takes down before it moves seq and wakes. So while
-// nobody is about to sleep the line is only read, however often it is rung, and stays
-// in every ringer's cache. What is rung for must be published (an atomic store)
-// before Ring and looked for after Arm; then one of the two sees the other.
+// Arm sets a flag. The next Ring clears it, then advances seq and wakes the waiter. While no waiter is about to sleep,
+// Ring only reads the cache line, which stays in the cache of every caller. The caller of Ring must publish its change
+// (an atomic store) before Ring, and the waiter must look for it after Arm. Then one of the two sees the other.
 type Doorbell struct {
 	seq, armed *atomic.Uint32
 }
@@ -52,9 +51,8 @@ func (d *Doorbell) Ring() {
 // not the doorbell's: ranks say there where they run (cgo/front/cpu_spread.h).
 func (d *Doorbell) Address() uintptr { return uintptr(unsafe.Pointer(d.seq)) }
 
-// Arm returns what Wait needs to notice every Ring from now on. The count is read first: a Ring
-// between the two would take the flag down and count, and a count read after that would have Wait
-// sleep where nobody rings any more.
+// Arm returns a count with which Wait notices every later Ring. Arm reads the count before it sets the flag: a Ring
+// in between would clear the flag and count. With a count read after that, Wait would sleep without a Ring to come.
 func (d *Doorbell) Arm() uint32 {
 	seq := d.seq.Load()
 	d.armed.Store(1)

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// A Ring in the middle of an Arm leaves the flag up, or what Arm returned out of date: else the next
-// Wait would not hear of anything.
+// A Ring in the middle of an Arm leaves the flag set, or the returned count out of date: else the next Wait would miss it.
 func TestRingDuringArm(t *testing.T) {
 	d, err := NewDoorbell(aligned(DoorbellSize))
 	if err != nil {

@@ -190,7 +190,7 @@ func TestDoorbell(t *testing.T) {
 	}
 	bell.Ring()
 	armed := bell.Arm()
-	bell.Wait(armed, time.Millisecond) // nobody rings: ends by itself
+	bell.Wait(armed, time.Millisecond) // without a Ring it ends by itself
 	armed = bell.Arm()
 	bell.Ring()
 	bell.Wait(armed, time.Hour) // rung before the wait: must not sleep

@@ -98,8 +98,8 @@ func (d *Device) Check(remove, add []circuit.Pair) []error {
 	return results
 }
 
-// Replace makes the table the circuits of to: others are removed, those that are there already are
-// left alone. The error joins what was refused; a map that is no permutation is refused whole.
+// Replace gives the table the circuits of to. It removes others and does not touch circuits that both have. The error
+// joins all refusals. It refuses the whole of a map that is no permutation.
 func (d *Device) Replace(ctx context.Context, to circuit.Permutation, mode Mode) error {
 	if err := to.Validate(d.cfg.Ports); err != nil {
 		return fmt.Errorf("%w: %w", ErrPort, err)
@@ -232,7 +232,7 @@ func (d *Device) refused(now time.Time, p circuit.Pair, err error) {
 	}
 }
 
-// advance brings the table up to now: what is due by then happens, at its own time.
+// advance brings the table up to now: each change that is due happens at its own time.
 func (d *Device) advance(now time.Time) {
 	if !d.bootAt.IsZero() && !now.Before(d.bootAt) {
 		d.boot(d.bootAt)

@@ -37,8 +37,8 @@ const (
 // PortState is what a port reports.
 type PortState int
 
-// The states of a port. A port without a circuit is Blocked; one with a circuit is Tuning until
-// light is through, then Tuned, or Failed.
+// The states of a port. A port without a circuit is Blocked. A port with a circuit is Tuning until it
+// carries light, then Tuned, or Failed.
 const (
 	Blocked PortState = iota
 	Tuning
@@ -119,7 +119,7 @@ type Config struct {
 type Connection struct {
 	In, Out int
 	State   PortState
-	Ghost   bool // reported, yet nobody asked for it and no light goes through
+	Ghost   bool // reported, though no client asked for it, and without light
 }
 
 // Device is the model of one switch. Methods may be called concurrently.
@@ -150,7 +150,7 @@ type row struct {
 	in, out int
 	state   PortState
 	due     time.Time // when Tuning ends
-	outcome PortState // what it ends in
+	outcome PortState // the final state
 	dim     bool      // Tuned, but a mirror did not follow
 }
 

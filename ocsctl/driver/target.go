@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 )
@@ -20,9 +21,20 @@ type Target struct {
 	Insecure bool
 
 	// Files of keys and secrets; their contents never appear in errors.
-	CAFile, CertFile, KeyFile string // TLS: whom to trust, who we are; KeyFile is also the SSH key
+	CAFile, CertFile, KeyFile string // TLS: trusted authorities, own certificate and key; KeyFile is also the SSH key
 	User, PasswordFile        string // SSH
 	KnownHostsFile            string // SSH host keys
+
+	// Dial opens a connection to an endpoint; nil: a net.Dialer does.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Connect opens a TCP connection to an address, by Dial where that is set.
+func (t *Target) Connect(ctx context.Context, address string) (net.Conn, error) {
+	if t.Dial != nil {
+		return t.Dial(ctx, "tcp", address)
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", address)
 }
 
 // Open connects to a switch and asks who it is; the context bounds that, not the Switch.

@@ -17,7 +17,7 @@ const (
 	// creditWindow is how soon after a late release a blocked sender must be back for the
 	// lateness to be credited to it.
 	creditWindow = int64(2e6)
-	// stallPoll is how often a full receive ring is looked at when nobody kicks.
+	// stallPoll is the time between two looks at a full receive ring without a kick.
 	stallPoll = int64(100e3)
 )
 

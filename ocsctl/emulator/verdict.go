@@ -2,7 +2,7 @@ package emulator
 
 import "fmt"
 
-// Verdict is what became of a frame.
+// Verdict is the fate of a frame.
 type Verdict uint8
 
 // The verdicts. All but Delivered are losses, reported to the sending port.

@@ -13,9 +13,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// View reads a fabric's circuits and counters. It lies on the kernel's own memory: what it returns
-// is what the programs act by. Methods may be called concurrently; after Close they end in an error,
-// and [Counters] that the view has given away must not be read.
+// View reads the circuits and counters of a fabric from the memory of the kernel's programs. Methods may be called
+// concurrently. After Close they return an error, and [Counters] of the view must not be read.
 type View struct {
 	state *State
 
@@ -126,9 +125,9 @@ func (s *State) check(plane int, ports ...int) error {
 type Panel interface {
 	// State says what the fabric is. It is not changed.
 	State() *State
-	// Map returns the circuits of a plane: what was observed last, where the board is far away.
+	// Map returns the circuits of a plane. A board of other hosts returns those that it read last.
 	Map(plane int) (circuit.Permutation, error)
-	// Install makes the circuits of a plane those of to; those that both maps have carry on.
+	// Install gives a plane the circuits of to. Circuits that both maps have keep carrying frames.
 	Install(plane int, to circuit.Permutation) error
 }
 
@@ -207,8 +206,7 @@ func (b *Board) Install(plane int, to circuit.Permutation) error {
 	return b.change(plane, func(m circuit.Permutation) { copy(m, to) })
 }
 
-// change edits the map of a plane. What goes is dark before what comes is lit, so that no two ports
-// ever lead to one.
+// change edits the map of a plane. It removes circuits before it adds any, so that no two ports ever lead to one.
 func (b *Board) change(plane int, edit func(circuit.Permutation)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -192,8 +192,8 @@ func attach(p *ebpf.Program, index int, where ebpf.AttachType, pin string) error
 	return nil
 }
 
-// setSysctls keeps the thread's namespace quiet and its sockets fit for long fat wires. What a
-// kernel does not have needs no setting.
+// setSysctls keeps the thread's namespace quiet and its sockets fit for long fat wires. It skips settings
+// that a kernel lacks.
 func setSysctls() error {
 	for _, s := range []struct{ name, value string }{
 		{"ipv6/conf/all/disable_ipv6", "1"},
@@ -214,8 +214,7 @@ func setSysctls() error {
 	return nil
 }
 
-// singleFrames switches off what would join or split frames: what a socket sends is what the
-// programs see and count.
+// singleFrames switches off offloads that join or split frames, so that the programs count the frames of the sockets.
 func singleFrames(name string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

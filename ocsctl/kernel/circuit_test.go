@@ -63,7 +63,7 @@ func TestCircuits(t *testing.T) {
 	}
 }
 
-// While a circuit goes dark and comes back, what is lost is what is counted, to the frame.
+// While a circuit goes dark and comes back, counters and lost frames agree, to the frame.
 func TestDarkInTheMiddle(t *testing.T) {
 	t.Parallel()
 	s := up(t, fabricFile(t, 2, 1, "10Gbps", false))
@@ -105,8 +105,8 @@ func TestDarkInTheMiddle(t *testing.T) {
 	}
 }
 
-// On rings, ranks steer frames on, over as many hops as it takes. What nobody on the ring is meant
-// to get comes back to its sender and ends there.
+// On rings, ranks steer frames on, over as many hops as it takes. A frame for
+// a rank off the ring comes back to its sender and ends there.
 func TestRing(t *testing.T) {
 	t.Parallel()
 	s := up(t, fabricFile(t, 5, 1, "10Gbps", true))
@@ -170,8 +170,8 @@ func TestLostOnARing(t *testing.T) {
 	}
 }
 
-// Flows of different sources share a port evenly, those that pass through with the rank's own: of the
-// first frames to arrive about half are each one's, though the rank had all of its own queued first.
+// Flows of different sources share a port evenly: a rank's own, and those that the rank steers on. Of the first frames
+// to arrive each flow has about half, though the rank queued all of its own first.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	s := up(t, fabricFile(t, 3, 1, "50Mbps", true))

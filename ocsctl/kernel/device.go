@@ -14,7 +14,7 @@ import (
 
 // Errors of a [Device].
 var (
-	// ErrDrift: the circuits are not those that were asked for last, though nothing moves.
+	// ErrDrift: no circuit moves, and yet the circuits differ from the last request.
 	ErrDrift = errors.New("circuits are not as they were left")
 	// ErrFailed: a port of the switch has failed.
 	ErrFailed = errors.New("port has failed")
@@ -31,7 +31,7 @@ type Device struct {
 	board  Panel
 
 	mu   sync.Mutex
-	want []circuit.Permutation // by plane: what was asked for last, or found
+	want []circuit.Permutation // by plane: the last request, or the circuits found at the start
 	told func(plane int)
 }
 
@@ -130,8 +130,8 @@ func (d *Device) OnSettled(f func(plane int)) {
 	d.told = f
 }
 
-// Switch implements [controller.Device]. A plane whose circuits are not those that the move starts
-// from is left alone: the error wraps ErrDrift.
+// Switch implements [controller.Device]. It changes nothing where
+// the plane's circuits differ from those that the move starts from: the error wraps ErrDrift.
 func (d *Device) Switch(plane int, m controller.Move) error {
 	if err := d.board.State().check(plane); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (d *Device) Switch(plane int, m controller.Move) error {
 	if err := errors.Join(model.Check(remove, add)...); err != nil {
 		return fail(err)
 	}
-	d.mu.Lock() // until the model moves: before, nobody shall find that it does not
+	d.mu.Lock() // held until the model moves, so that no reader takes the pause before for drift
 	defer d.mu.Unlock()
 	// Whatever the model does not do of a request that it has taken shows in the map.
 	if results := model.Apply(context.Background(), remove, add, device.Bulk); len(results) > 0 && allFailed(results) {

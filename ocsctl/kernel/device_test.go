@@ -144,7 +144,7 @@ func TestDeviceMoves(t *testing.T) {
 	g.dropped(0, 0, 1)
 }
 
-// What a device refuses it leaves as it is.
+// A device that refuses a move changes nothing.
 func TestDeviceRefuses(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, 3)
@@ -349,7 +349,7 @@ func TestSCPIMovesPackets(t *testing.T) {
 	}
 }
 
-// Tokens come through where circuits lead, and only there; nobody but the prober sees them.
+// Tokens come through where circuits lead, and only there; sockets other than the prober's do not get them.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	for _, forwarding := range []bool{false, true} {

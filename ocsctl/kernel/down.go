@@ -119,7 +119,7 @@ func exists(name string) bool {
 	return err != nil || len(all) > 0
 }
 
-// remove removes what is there. The state goes first: what it described is not complete any more.
+// remove removes all parts that exist. It removes the state first, because the state describes a complete fabric.
 func remove(name string) error {
 	err := os.Remove(statePath(name))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -339,8 +339,8 @@ func TestParseOverruns(t *testing.T) {
 	}
 }
 
-// A writer that was killed leaves a lock that nobody holds: Down removes it, forced or not. One that
-// lives keeps its own.
+// A writer that was killed leaves a lock without an owner: Down removes it, forced or not. A writer that lives keeps its
+// lock.
 func TestDownAfterWriters(t *testing.T) {
 	needRoot(t)
 	for _, force := range []bool{false, true} {

@@ -46,8 +46,8 @@ type PortReport struct {
 	Overflow  uint64 `json:"dropped_queue"` // frames that its queues, or the kernel between two namespaces, have lost
 }
 
-// Inspect looks at everything that a fabric consists of. The error is about looking: what is wrong
-// with the fabric is in the report.
+// Inspect looks at everything that a fabric consists of. The report has the faults of the fabric; the error says that
+// Inspect could not look.
 func Inspect(s *State) (*Report, error) {
 	v, err := Look(s)
 	if err != nil {
@@ -206,7 +206,7 @@ func (r *Report) lookAtSwitch(s *State) error {
 				continue
 			}
 			if st := l.Attrs().Statistics; st != nil {
-				// What a program drops is not in here, only what did not come to it.
+				// Counts frames that did not reach the program, not those that it drops.
 				r.Planes[j].Ports[rank-s.First].Overflow += st.RxDropped
 			}
 			r.attached(s, switchPin(j, rank), l.Attrs().Index, plane.Name, rank)

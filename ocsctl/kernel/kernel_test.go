@@ -138,7 +138,7 @@ func (h host) drained(plane int) {
 	wait(h.t, func() bool { sent := c.Sent(); return sent == c.Offered() }, "rank %d: plane %d: %+v", h.Rank, plane, c)
 }
 
-// receive returns who has sent the datagrams that are there, in their order.
+// receive returns the senders of the datagrams that have arrived, in order.
 func (h host) receive(plane int) []int {
 	h.t.Helper()
 	var from []int
@@ -155,8 +155,8 @@ func (h host) receive(plane int) []int {
 	}
 }
 
-// expect waits for n datagrams from a rank, and for nothing else. What the switch has taken may still
-// be on its way.
+// expect waits for n datagrams from a rank, and for nothing else. Frames that the
+// switch has taken may still be on their way.
 func (h host) expect(plane, from, n int) {
 	h.t.Helper()
 	got := 0

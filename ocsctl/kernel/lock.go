@@ -62,7 +62,7 @@ func lock(name, kind string) (*os.File, error) {
 			}
 			return nil, fmt.Errorf("%w: process %s holds %s", ErrBusy, strings.TrimSpace(string(holder)), path)
 		}
-		// Whoever held it before may have removed the file: then this is the lock of nothing.
+		// The last owner may have removed the file: then this lock protects nothing.
 		if same(f, path) {
 			err := f.Truncate(0)
 			if err == nil {

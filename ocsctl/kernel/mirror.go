@@ -29,9 +29,8 @@ func Straight(m *device.Device, first, ranks int) Cable {
 	return c
 }
 
-// Mirror keeps the circuits of a Board as device models have them: a circuit carries frames while
-// light goes through it. Whoever moves a model, by protocol, in this process, or a fault, moves
-// packets.
+// Mirror keeps the circuits of a Board as device models have them: a circuit carries frames while it carries light. So
+// each change of a model moves packets: by a protocol, by a call in this process, or by a fault.
 type Mirror struct {
 	board Panel
 	cable []Cable // by plane
@@ -39,8 +38,8 @@ type Mirror struct {
 
 	mu        sync.Mutex
 	stale     uint64    // planes to bring to their models' light
-	following bool      // somebody does so
-	idle      sync.Cond // nobody does any more
+	following bool      // a call of follow is at work
+	idle      sync.Cond // following has become false
 	dirty     uint64    // planes that something has happened on, not yet told
 	notify    func(plane int)
 	failed    error // of the board, the first
@@ -161,10 +160,10 @@ func (m *Mirror) lit(plane int, light circuit.Permutation) circuit.Permutation {
 	return p
 }
 
-// follow brings the planes of a model to its light, which it reads no earlier than it is called. They
-// are told of only where something has happened: who is told asks for the map, which comes here too.
-// Whoever finds another call at work leaves that to it: calls come from all who touch a model, and
-// from reading the light, too, if that is when a change falls due.
+// follow gives the planes of a model the circuits that carry light. It reads the light after it is called. It notifies
+// planes only of changes, because a notified caller asks for the map, which calls follow again. A call that finds
+// another one at work returns and leaves the work to it. Every change of a model calls follow, and so does a reader of
+// its light when a change falls due.
 func (m *Mirror) follow(model *device.Device, happened bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

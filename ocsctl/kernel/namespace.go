@@ -69,8 +69,8 @@ func makeNamespace(namespace string) error {
 	return <-done
 }
 
-// removeNamespace takes a namespace's name away, whatever state it is in; the namespace and its
-// links go when nobody uses it any more.
+// removeNamespace takes a namespace's name away, whatever state it is in; the kernel
+// removes the namespace and its links with its last user.
 func removeNamespace(namespace string) error {
 	path := filepath.Join(netnsDir, namespace)
 	err := unix.Unmount(path, unix.MNT_DETACH)

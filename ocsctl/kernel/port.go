@@ -76,9 +76,9 @@ type rankCounters struct {
 	_              [6]uint64
 }
 
-// Sent returns how many UDP frames the switch has taken from this port, forwarded or dropped: those
-// of this rank and those that it has steered on. The port is drained when this has reached what the
-// rank's sockets have sent plus [Counters.Transit].
+// Sent returns how many UDP frames the switch has taken from this port, forwarded or dropped: the rank's own frames and
+// the frames that it has steered on. The port is drained when Sent reaches the number of frames that the rank's sockets
+// have sent plus [Counters.Transit].
 func (c *Counters) Sent() uint64 { return atomic.LoadUint64(&c.sw.udp) }
 
 // Dropped returns how many frames of data that left at this port were lost: on a dark circuit, and
@@ -95,8 +95,8 @@ func (c *Counters) Transit() (frames, payload uint64) {
 	return frames, atomic.LoadUint64(&c.rank.transitPayload)
 }
 
-// Offered returns how many UDP frames have been given to the port's queues: those of this rank, and
-// those that it has steered on. The port is drained when [Counters.Sent], read before, is as much.
+// Offered returns how many UDP frames the port's queues have got: the rank's own frames, and the frames that it has
+// steered on. The port is drained when [Counters.Sent], read before, is equal.
 func (c *Counters) Offered() uint64 { return atomic.LoadUint64(&c.rank.offered) }
 
 // TransitOp returns how much has been steered on of the last operation that was seen: its tag in the

@@ -124,7 +124,7 @@ func listen(ctx context.Context, ears []unix.PollFd, want [][]byte, deadline tim
 			return nil, fmt.Errorf("kernel: tokens: %w", err)
 		}
 		for i := range ears {
-			for { // what is left of earlier probes comes first
+			for { // answers to earlier probes come first
 				n, _, err := unix.Recvfrom(int(ears[i].Fd), buffer[:], unix.MSG_DONTWAIT)
 				if err != nil {
 					break

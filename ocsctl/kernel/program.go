@@ -27,7 +27,7 @@ func newEntry(to, from int) circuitEntry {
 func (e circuitEntry) to() int   { return int(uint32(e)) - 1 }
 func (e circuitEntry) from() int { return int(e>>32) - 1 }
 
-// What a TCX program returns.
+// Results of a TCX program.
 const (
 	tcxNext = -1
 	tcxPass = 0
@@ -244,13 +244,13 @@ func switchProgram(s *State, t tables, plane int) asm.Instructions {
 	)
 }
 
-// ingressProgram takes what arrives at a rank: frames for it go to its sockets, those that it sent
-// itself have come round and are lost, other IPv4 packets leave again by the same interface.
+// ingressProgram takes the frames that arrive at a rank. Frames for the rank go to its sockets. Frames that it sent
+// itself have come round the ring: it drops them. Other IPv4 packets leave again by the same interface.
 func ingressProgram(t tables, plane, rank, slot int, forwarding bool) asm.Instructions {
 	head, _ := macWords(rankMAC(plane, rank))
 	low, high, tail := macHalves(plane, rank)
 	onward := program(
-		asm.Instructions{asm.JNE.Imm(asm.R9, native(etherIPv4), "strayed")}, // what has no TTL may go round for ever
+		asm.Instructions{asm.JNE.Imm(asm.R9, native(etherIPv4), "strayed")}, // a frame without a TTL may go round for ever
 		decrementTTL("strayed"),
 		asm.Instructions{
 			asm.LoadMem(asm.R1, asm.RFP, offProtocol, asm.Byte), asm.JNE.Imm(asm.R1, protoUDP, "transit"),
@@ -285,7 +285,7 @@ func ingressProgram(t tables, plane, rank, slot int, forwarding bool) asm.Instru
 			asm.LoadMem(asm.R9, asm.RFP, offType, asm.Half),
 			asm.LoadMem(asm.R1, asm.RFP, offDstHead, asm.Byte), asm.And.Imm(asm.R1, 1), asm.JNE.Imm(asm.R1, 0, "pass"), // broadcast
 			asm.LoadMem(asm.R1, asm.RFP, offDstHead, asm.Word), asm.Mov.Imm32(asm.R2, head),
-			asm.JNE.Reg(asm.R1, asm.R2, "strayed"), // of another plane, or nobody's
+			asm.JNE.Reg(asm.R1, asm.R2, "strayed"), // of another plane, or of no rank
 			asm.LoadMem(asm.R1, asm.RFP, offDstTail, asm.Half), asm.JEq.Imm(asm.R1, tail, "deliver"),
 			asm.JEq.Imm(asm.R9, native(etherToken), "drop"), // it is here to show that it has come the wrong way
 			asm.LoadMem(asm.R1, asm.RFP, offSrcTail, asm.Half), asm.JNE.Imm(asm.R1, tail, "onward"),

@@ -55,7 +55,7 @@ type State struct {
 	Overhead   int      `json:"overhead"`   // bytes of a frame that are no payload
 	Switch     string   `json:"switch"`     // namespace of the switch
 	Namespaces []string `json:"namespaces"` // of the ranks, "" where another host has them
-	// Host is this one's name where several have the fabric; its ranks are Count from First on.
+	// Host is the name of this host where several have the fabric; its ranks are First to First+Count-1.
 	Host   string       `json:"host,omitempty"`
 	First  int          `json:"first"`
 	Count  int          `json:"count"`

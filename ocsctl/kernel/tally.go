@@ -7,9 +7,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// What a rank passes on is also counted by operation, for transports that say in their frames which
-// one they belong to: so a rank knows when it has passed on all of an operation, whoever has used
-// the port before. The payload of such a datagram begins so:
+// Frames that a rank steers on are also counted by operation, for transports whose frames name their operation. So a
+// rank knows when it has steered on all frames of an operation, even if others used the port before. The payload of such
+// a datagram begins so:
 //
 //	0 anything u32     4 tag u32, 24 bits, little endian     8 "LPTF"     ... 72 bytes in all
 //

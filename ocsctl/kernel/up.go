@@ -30,9 +30,9 @@ type Options struct {
 	Progress func(done, total int)
 }
 
-// Up builds the planes of a fabric on this host. Where the same fabric is up already nothing is
-// touched, and fresh is false; where another one of its name is, the error wraps ErrChanged. What a
-// process left that died while it was building is taken down first. After an error nothing is left.
+// Up builds the planes of a fabric on this host. If the same fabric is up already, Up changes nothing and fresh is
+// false. If another fabric of the same name is up, the error wraps ErrChanged. Up first takes down the remains of a
+// process that died while it was building. After an error nothing is left.
 func Up(f *fabric.Fabric, o Options) (s *State, fresh bool, err error) {
 	want, err := plan(f, o)
 	if err != nil {

@@ -11,15 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where several hosts have a fabric, an Ethernet per plane joins them: whatever the planes'
-// interfaces of the hosts are plugged into. There is no switch in it that knows circuits. Every port has an
-// end there, a macvlan on its host's interface, and every host has the whole map: the program at
-// the port where a circuit begins addresses a frame to the port where it ends, and the program
-// there takes it only if that is so by its own map.
+// Where several hosts have a fabric, one Ethernet per plane joins the hosts' interfaces of that plane. No switch in it
+// knows circuits. Every port has an end on the Ethernet, a macvlan on its host's interface, and every host has the whole
+// map. The program at the port where a circuit begins addresses a frame to the port where it ends. The program there
+// takes the frame only if its own map has that circuit.
 //
-// On that Ethernet a frame's addresses name the ends of the circuit it is on, so the Ethernet
-// learns where ports are by itself, and nobody exchanges tables. Who sent the frame and whom it is for is
-// in its IP header, by which the addresses are put back: ranks notice nothing.
+// On that Ethernet the addresses of a frame name the ends of its circuit. So the Ethernet learns where ports are, and
+// hosts exchange no tables. The IP header has the sender and the receiver of the frame. The program restores the
+// Ethernet addresses from it, so that ranks see no difference.
 
 // wireShift is added to the interface of a port for that of its end on the Ethernet between hosts.
 const wireShift = maxPlanes * maxRanks
@@ -115,7 +114,7 @@ func wireProgram(s *State, t tables, plane, rank int) asm.Instructions {
 		lookup(t.counters, "drop"), asm.Instructions{asm.Mov.Reg(asm.R8, asm.R0)},
 		lookup(t.circuits, "drop"), asm.Instructions{asm.LoadMem(asm.R7, asm.R0, 0, asm.DWord)},
 		loadHeaders("drop"),
-		asm.Instructions{ // what is not ours is of no interest: the host's other traffic, and floods
+		asm.Instructions{ // ignore other frames: the host's other traffic, and floods
 			asm.LoadMem(asm.R1, asm.RFP, offType, asm.Half), asm.JNE.Imm(asm.R1, native(etherIPv4), "drop"),
 			asm.LoadMem(asm.R1, asm.RFP, offDstTail, asm.Half), asm.JNE.Imm(asm.R1, tail, "drop"),
 			asm.LoadMem(asm.R1, asm.RFP, offDstHead, asm.Word), asm.Mov.Imm32(asm.R2, head), asm.JNE.Reg(asm.R1, asm.R2, "drop"),

@@ -1,5 +1,5 @@
-// Package rewire gives planes new maps in stages while communicators use the others: what a plan of a
-// job-level topology asks for, carried out.
+// Package rewire carries out a plan of a job-level topology: it gives planes new maps in stages, while communicators use
+// the other planes.
 //
 // Layer: ocsctl. It knows planes and permutations, neither pods nor jobs.
 package rewire
@@ -122,7 +122,7 @@ func run(ctx context.Context, op Operator, stage Stage, o *Options, number int) 
 		if moved[i] != nil {
 			errs = append(errs, fmt.Errorf("plane %d: %w", plane, moved[i]))
 		}
-		if moved[i] == nil || errors.Is(moved[i], controller.ErrHeld) { // what has not moved is as it was
+		if moved[i] == nil || errors.Is(moved[i], controller.ErrHeld) { // a plane that has not moved keeps its map
 			sound = append(sound, plane)
 		}
 	}
@@ -145,7 +145,7 @@ func reopen(ctx context.Context, op Operator, planes []int, o *Options) error {
 // grace is for putting planes back after the caller's time is over.
 const grace = 10 * time.Second
 
-// set gives a plane its map when nobody holds it any more. An error that wraps ErrHeld means that it has not moved.
+// set waits until no job holds a plane, then gives it its map. An error that wraps ErrHeld means that it has not moved.
 func set(ctx context.Context, op Operator, plane int, m circuit.Permutation, o *Options) error {
 	for {
 		err := op.Set(ctx, plane, m, o.Who)

@@ -27,7 +27,7 @@ func (w *watcher) tell() {
 	}
 }
 
-// chain is the whole of it: ranks, the controller, this device, a driver, a protocol, a switch.
+// chain is all layers together: ranks, the controller, this device, a driver, a protocol, a switch.
 type chain struct {
 	*rig
 	core  *controller.Core
@@ -38,7 +38,15 @@ type chain struct {
 
 // newChain starts all of it; before may give the switch circuits, and the controller a past.
 func newChain(t *testing.T, protocol string, planes int, before func(*chain, *controller.Config)) *chain {
-	c := &chain{rig: newRigWaiting(t, hasty, protocol, planes, nil), watch: &watcher{make(chan struct{}, 1)}, rng: rand.New(rand.NewPCG(1, 2))}
+	t.Helper()
+	return newRigWaiting(t, hasty, protocol, planes, nil).chain(before)
+}
+
+// chain starts a controller of the rig's device, and ranks.
+func (r *rig) chain(before func(*chain, *controller.Config)) *chain {
+	t := r.T
+	t.Helper()
+	c := &chain{rig: r, watch: &watcher{make(chan struct{}, 1)}, rng: rand.New(rand.NewPCG(1, 2))}
 	config := controller.Config{Ports: ranks, Device: c.dev, Token: 5, SettleTimeout: c.dev.SettleWithin()}
 	for _, p := range c.dev.planes {
 		config.Planes = append(config.Planes, controller.PlaneConfig{Name: p.name, Reconfig: 5 * time.Millisecond})

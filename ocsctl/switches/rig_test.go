@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/pem"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,24 +24,16 @@ import (
 	devicescpi "lightpath/ocsctl/device/scpi"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/registry"
+	"lightpath/ocsctl/internal/memnet"
 	"lightpath/plans/circuit"
 )
 
 // patience is how long a test waits for what has to happen.
 const patience = 60 * time.Second
 
-// protocols serve a device and return where.
+// protocols serve a device in memory and return its target.
 var protocols = map[string]func(t *testing.T, d *device.Device) driver.Target{
 	"polatis-scpi": serveSCPI, "gnmi": serveGNMI, "netconf": serveNETCONF,
-}
-
-func listen(t *testing.T) net.Listener {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
 }
 
 // background serves until the test ends.
@@ -59,15 +50,15 @@ func background(t *testing.T, serve func(ctx context.Context) error) {
 }
 
 func serveSCPI(t *testing.T, d *device.Device) driver.Target {
-	l := listen(t)
+	l := memnet.Listen()
 	background(t, func(ctx context.Context) error { return devicescpi.Serve(ctx, l, d) })
-	return driver.Target{Endpoint: l.Addr().String()}
+	return driver.Target{Endpoint: l.Addr().String(), Dial: l.Dial}
 }
 
 func serveGNMI(t *testing.T, d *device.Device) driver.Target {
-	l := listen(t)
+	l := memnet.Listen()
 	background(t, func(ctx context.Context) error { return devicegnmi.Serve(ctx, l, d, devicegnmi.Options{}) })
-	return driver.Target{Endpoint: l.Addr().String()}
+	return driver.Target{Endpoint: l.Addr().String(), Dial: l.Dial}
 }
 
 func serveNETCONF(t *testing.T, d *device.Device) driver.Target {
@@ -87,13 +78,16 @@ func serveNETCONF(t *testing.T, d *device.Device) driver.Target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := listen(t)
+	l := memnet.Listen()
 	background(t, func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { s.Close() }) //nolint:errcheck // it returns nil
 		defer stop()
 		return s.Serve(l)
 	})
-	o := driver.Target{Endpoint: l.Addr().String(), User: "lightpath", KeyFile: filepath.Join(t.TempDir(), "key"), KnownHostsFile: filepath.Join(t.TempDir(), "hosts")}
+	o := driver.Target{
+		Endpoint: l.Addr().String(), Dial: l.Dial, User: "lightpath",
+		KeyFile: filepath.Join(t.TempDir(), "key"), KnownHostsFile: filepath.Join(t.TempDir(), "hosts"),
+	}
 	write := func(path string, data []byte) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lightpath/ocsctl"
@@ -26,7 +27,7 @@ func eachWaiting(t *testing.T, w waits, planes int, change func(*Config), run fu
 	for protocol := range protocols {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			run(newRigWaiting(t, w, protocol, planes, change))
+			synctest.Test(t, func(t *testing.T) { run(newRigWaiting(t, w, protocol, planes, change)) })
 		})
 	}
 }

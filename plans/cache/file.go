@@ -59,8 +59,8 @@ func (e *Entry) encode() ([]byte, error) {
 }
 
 func encodeSized(s *sizes.Sized) (problem, plan []byte, err error) {
-	if problem, err = plans.EncodeProblem(s.Problem); err == nil {
-		plan, err = plans.EncodePlan(s.Plan)
+	if problem, err = plans.EncodeCompactProblem(s.Problem); err == nil {
+		plan, err = plans.EncodeCompactPlan(s.Plan)
 	}
 	return bytes.TrimSpace(problem), plan, err
 }

@@ -32,7 +32,7 @@ func (c *checker) demandPlane(j int, held []float64) {
 		e := &c.plan.Planes[j][i]
 		k.advance(c, j, i, e)
 		if e.Kind == plans.Reconfigure {
-			c.lasts(j, i, e, plans.ReconfigUS(c.p, current.Changes(e.To)))
+			c.lasts(j, i, e, plans.ReconfigUS(c.p, current, e.To))
 			current, configured = e.To, true
 			continue
 		}

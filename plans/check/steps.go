@@ -70,7 +70,7 @@ func (c *stepsChecker) plane(j int) {
 		k.advance(c.checker, j, i, e)
 		switch e.Kind {
 		case plans.Reconfigure:
-			c.lasts(j, i, e, plans.ReconfigUS(c.p, current.Changes(e.To)))
+			c.lasts(j, i, e, plans.ReconfigUS(c.p, current, e.To))
 			current = e.To
 			c.loader.Bind(current)
 		case plans.Transmit:

@@ -29,10 +29,34 @@ func AllDark(n int) Permutation {
 // Shift returns r -> (r+d) mod n; d may be negative.
 func Shift(n, d int) Permutation {
 	p := make(Permutation, n)
+	p.SetShift(d)
+	return p
+}
+
+// SetShift makes p [Shift] by d of as many ports.
+func (p Permutation) SetShift(d int) {
+	n := len(p)
 	for r := range p {
 		p[r] = ((r+d)%n + n) % n
 	}
-	return p
+}
+
+// Distance returns the d for which p is [Shift] by d, and false where there is none.
+func (p Permutation) Distance() (d int, ok bool) {
+	if len(p) == 0 || p[0] < 0 || p[0] >= len(p) {
+		return 0, false
+	}
+	d = p[0]
+	want := d
+	for _, s := range p {
+		if s != want {
+			return 0, false
+		}
+		if want++; want == len(p) {
+			want = 0
+		}
+	}
+	return d, true
 }
 
 // Xor returns r -> r xor m, with Dark where r xor m is not below n.
@@ -74,6 +98,9 @@ func (p Permutation) Equal(q Permutation) bool {
 	if len(p) != len(q) {
 		return false
 	}
+	if p.same(q) {
+		return true
+	}
 	for r := range p {
 		if p[r] != q[r] {
 			return false
@@ -81,6 +108,9 @@ func (p Permutation) Equal(q Permutation) bool {
 	}
 	return true
 }
+
+// same reports whether p and q, of one length, are the same slice.
+func (p Permutation) same(q Permutation) bool { return len(p) == 0 || &p[0] == &q[0] }
 
 // Clone returns a copy that the caller may change.
 func (p Permutation) Clone() Permutation { return append(Permutation(nil), p...) }
@@ -111,6 +141,9 @@ func (p Permutation) Covers(want Permutation) bool {
 	if len(p) != len(want) {
 		return false
 	}
+	if p.same(want) {
+		return true
+	}
 	for r, s := range want {
 		if s != Dark && s != r && p[r] != s {
 			return false
@@ -134,8 +167,8 @@ func (p Permutation) Hops(src, dst int) (int, bool) {
 	return 0, false
 }
 
-// Changes counts the circuits of next that p does not have: the ports a switch has to
-// move. Circuits that only go dark are not counted.
+// Changes counts the transmit ports that get a new target when p becomes next. A port that only goes
+// dark is not counted.
 func (p Permutation) Changes(next Permutation) int {
 	n := 0
 	for r, s := range next {

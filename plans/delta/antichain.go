@@ -29,7 +29,7 @@ func heaviestAntichain(weights []int, before func(x, y int) bool) int {
 type joints struct {
 	after  [][]int       // by end: beginnings that it may be joined to
 	flow   []map[int]int // by beginning: from which ends
-	ends   []int         // what is left of each
+	ends   []int         // weight of each that no joint uses yet
 	begins []int
 	seen   []bool // beginnings of the search at hand
 }

@@ -8,15 +8,15 @@ import (
 	"lightpath/plans/delta/dag"
 )
 
-// Bounds returns, by link, a number of circuits beyond which more are useless to a topology whose makespan is no more
-// than limit (microseconds): as many as flows can be under way at once in one of its directions (DELTA,
-// Alg. 2). Once the context has ended, bounds are by windows alone.
+// Bounds returns, by link, the number of useful circuits for a topology whose makespan is at most limit
+// (microseconds). It is the number of flows that can be in flight at once in one direction of the link
+// (DELTA, Alg. 2). Once the context has ended, bounds use time windows only.
 //
-// A transfer can be under way only between its earliest start and its latest end, by longest paths,
-// and never beside one that waits for it. So those under way at once are an antichain of the
-// partial order, all of whose windows have a moment in common; the bound is the
-// heaviest such antichain, weighed by flows. The paper asks for an independent set of a conflict graph; on a partial order
-// that is a minimum flow (antichain.go).
+// A transfer can be in flight only between its earliest start and its latest end, by longest paths. It is
+// never in flight together with its successors. So transfers in flight at once are an antichain of the
+// partial order, and their windows have a common moment. The bound is the heaviest such antichain, weighed by
+// flows. The paper uses an independent set of a conflict graph. On a partial order that is a minimum flow
+// (antichain.go).
 func Bounds(ctx context.Context, g *dag.Graph, limit float64) []int {
 	b := &bounder{ctx: ctx, g: g, begin: g.Heads(g.LeastTime), end: g.Tails(g.LeastTime)}
 	for i := range b.end {

@@ -104,9 +104,9 @@ func Fabric(g *dag.Graph, planes int, ocs fabric.OCS, costs fabric.Costs) (*fabr
 // PlaneName is what files call plane j.
 func PlaneName(j int) string { return fmt.Sprintf("port%d", j) }
 
-// Reallocate returns the job as it would run where another copy of it, placed the other way round, has left the
-// ports that topology c does not use: the pods of a replica in reverse order, each with its own ports and those
-// that the other has to spare, in pairs.
+// Reallocate returns the job with the ports that another copy of it leaves unused on topology c. The other
+// copy has the pods of a replica in reverse order. Each pod has its own ports and the unused ports of its
+// counterpart, in pairs.
 func Reallocate(g *dag.Graph, c dag.Circuits) *dag.Graph {
 	var pods []int
 	for p := range g.Pods {

@@ -67,14 +67,15 @@ func TestMaps(t *testing.T) {
 			}
 		}
 		if len(got) > 0 {
-			t.Errorf("%s: circuits that nobody asked for: %v", g.Name, got)
+			t.Errorf("%s: circuits that no link asked for: %v", g.Name, got)
 		}
 	}
 }
 
 func TestFabric(t *testing.T) {
 	g := &dag.Graph{Name: "two", Gbps: 400, Pods: []dag.Pod{{Name: "a", Ports: 4}, {Name: "b", Ports: 4}}}
-	ocs := fabric.OCS{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:/tmp/x.sock", Reconfig: time.Millisecond}
+	ocs := fabric.OCS{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:/tmp/x.sock",
+		Reconfig: time.Millisecond}
 	f, err := Fabric(g, 4, ocs, fabric.Costs{})
 	if err != nil || f.Ranks != 2 || len(f.Planes) != 4 || f.Planes[0].Bandwidth != 400e9 {
 		t.Fatalf("%+v %v", f, err)
@@ -84,12 +85,13 @@ func TestFabric(t *testing.T) {
 	}
 }
 
-// TestReallocate: what the first pod spares comes to the last one of the copy, in pairs.
+// TestReallocate checks that the last pod of the copy gets the unused ports of the first pod, in pairs.
 func TestReallocate(t *testing.T) {
 	g := &dag.Graph{
-		Gbps:  100,
-		Pods:  []dag.Pod{{Name: "a", Ports: 8}, {Name: "b", Ports: 8}, {Name: "c", Ports: 8}, {Name: "i", Image: true}},
-		Links: []dag.Link{{Pods: [2]int{0, 1}, Ports: [2]int{1, 1}}, {Pods: [2]int{1, 2}, Ports: [2]int{1, 1}}, {Pods: [2]int{2, 3}, Ports: [2]int{2, 0}}},
+		Gbps: 100,
+		Pods: []dag.Pod{{Name: "a", Ports: 8}, {Name: "b", Ports: 8}, {Name: "c", Ports: 8}, {Name: "i", Image: true}},
+		Links: []dag.Link{{Pods: [2]int{0, 1}, Ports: [2]int{1, 1}}, {Pods: [2]int{1, 2}, Ports: [2]int{1, 1}},
+			{Pods: [2]int{2, 3}, Ports: [2]int{2, 0}}},
 	}
 	more := Reallocate(g, dag.Circuits{3, 4, 2}) // used: 3, 7, 8
 	var ports []int

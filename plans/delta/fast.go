@@ -71,7 +71,8 @@ func (p *Planner) Fast(ctx context.Context, o Options) (*Found, error) {
 	}
 	s.descend(ctx)
 	plan := p.polish(ctx, s.pool[0].c, o.Sharing)
-	return &Found{Plan: s.minimizePorts(ctx, plan), Bounds: s.bounds, Evaluations: s.evaluations, Generations: s.generations}, nil
+	return &Found{Plan: s.minimizePorts(ctx, plan), Bounds: s.bounds, Evaluations: s.evaluations,
+		Generations: s.generations}, nil
 }
 
 // optimal reports that no topology is faster than the best so far.

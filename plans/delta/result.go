@@ -84,7 +84,7 @@ func DecodeCircuits(data []byte, g *dag.Graph) (dag.Circuits, error) {
 				return err
 			})
 		default:
-			err = r.Skip() // what a result says besides follows from these
+			err = r.Skip() // the other fields follow from these
 		}
 		return err
 	})

@@ -149,8 +149,8 @@ func (a *anew) update(r *Requirement) (Change, error) {
 	return Change{Links: r.Fabric().Pods * r.Fabric().OCSes() / 2, Made: made}, nil
 }
 
-// byFlow is the paper's way: the maps nearest to the old ones by flows of least cost, for the core that
-// the topology asks for; with leaves set, that is the nearest to the old one by flows, too.
+// byFlow is the paper's method: flows of least cost give the maps nearest to the old ones. It uses the core
+// links that the topology needs. With leaves set, flows also choose these links, nearest to the old ones.
 type byFlow struct {
 	leaves bool
 	half   *matrix.Matrix
@@ -167,7 +167,8 @@ func (p *byFlow) update(r *Requirement) (Change, error) {
 		return Change{}, err
 	}
 	if p.maps == nil {
-		p.halves, p.maps, p.has = make([]*matrix.Matrix, f.Spines()), make([][]*matrix.Matrix, f.Spines()), NewConfiguration(f)
+		p.halves, p.maps, p.has = make([]*matrix.Matrix, f.Spines()), make([][]*matrix.Matrix, f.Spines()),
+			NewConfiguration(f)
 	}
 	change := Change{Links: f.Pods * f.OCSes() / 2}
 	for h, core := range l.Core {

@@ -144,7 +144,8 @@ func DecodeCore(data []byte) (*Core, error) {
 		}
 		c.leaves.Put(a, b, h)
 		if i, j := f.Pod(a), f.Pod(b); c.groups[h].Have(i, j) < c.need[h].At(i, j) {
-			return nil, fmt.Errorf("%w: %s: group %d has %d circuits between pods %d and %d, and that is the %d. link", ErrInput, where, h, c.groups[h].Have(i, j), i, j, c.need[h].At(i, j))
+			return nil, fmt.Errorf("%w: %s: group %d has %d circuits between pods %d and %d, and that is the %d. link",
+				ErrInput, where, h, c.groups[h].Have(i, j), i, j, c.need[h].At(i, j))
 		}
 	}
 	return c, nil

@@ -11,9 +11,8 @@ import (
 // each is pod i's.
 type Configuration struct {
 	Fabric Fabric
-	// Even[h][k] is the map of OCS 2k of group h. Its mate, OCS 2k+1, always has the inverse, so
-	// that a circuit i -> j is one link, both ways, between port 2k of spine h of pod i and port
-	// 2k+1 of spine h of pod j.
+	// Even[h][k] is the map of OCS 2k of group h. Its mate, OCS 2k+1, always has the inverse. So a circuit i
+	// -> j is one link, both ways: between port 2k of spine h of pod i and port 2k+1 of spine h of pod j.
 	Even [][]circuit.Permutation
 }
 

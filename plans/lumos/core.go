@@ -79,8 +79,8 @@ func (c *Core) watch() {
 	c.leaves.Cost = c.cost
 }
 
-// cost is what a link of leaves a -> b by spine h asks for: a contended link to the spine is worst, then
-// circuits that must make way, then a new circuit, then one that is there and unused.
+// cost returns the cost of a link of leaves a -> b by spine h. A contended link to the spine costs most. Then
+// come circuits that must be removed, then a new circuit, then an unused existing circuit.
 func (c *Core) cost(a, b, h int) int {
 	i, j := c.fabric.Pod(a), c.fabric.Pod(b)
 	cost := 0
@@ -104,9 +104,8 @@ func (c *Core) cost(a, b, h int) int {
 	return cost + 2
 }
 
-// Update makes the core carry a requirement of its fabric. Links that are still needed stay where they are;
-// circuits that nobody needs stay until their ports are needed, unless prune is set. After an error
-// nothing has changed.
+// Update makes the core carry a requirement of its fabric. Links that are still needed stay where they are.
+// Unused circuits stay until their ports are needed, unless prune is set. An error changes nothing.
 func (c *Core) Update(r *Requirement, prune bool) (Change, error) {
 	if r.Fabric() != c.fabric {
 		return Change{}, fmt.Errorf("%w: the requirement is of another fabric", ErrInput)

@@ -1,11 +1,9 @@
-// Package lumos plans a cluster whose core is made of optical circuit switches, after
-// LumosCore: pods of leaf and spine switches, the h-th spine of every pod on the h-th group
-// of OCSes. It knows the wiring, turns the links that jobs need between leaves into links
-// between pods ([Plan]), those into maps of the switches ([Realize]), and changes maps that
-// are in use with few circuits moved ([Core], [Change]) and in steps that leave every leaf most
-// of its links ([Steps]).
+// Package lumos plans a cluster whose core is made of optical circuit switches, after LumosCore. Pods have
+// leaf and spine switches, and the h-th spines of all pods are on the h-th group of OCSes. The package knows
+// the wiring. [Plan] turns the links that jobs need between leaves into links between pods, and [Realize]
+// turns those into maps of the switches. [Core.Update] changes maps in use, and moves few circuits. [Steps]
+// divides the change into steps that leave every leaf most of its links.
 //
-// Layer: part of plans. It performs no I/O and reads no clock; equal input, equal result. Sub-packages:
-// matrix (sparse counts), decompose (the two theorems on which it stands), slots (links in
-// numbered slots, changed with few moves).
+// Layer: plans/lumos, above its sub-packages matrix, decompose and slots. It must not import planners of
+// collectives. It performs no I/O and reads no clock; equal input gives an equal result.
 package lumos

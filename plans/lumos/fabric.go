@@ -76,8 +76,7 @@ func (f Fabric) GPUs() int { return f.Pods * f.GPUsPerPod() }
 // OCSes returns the switches of the core, K_spine in each group.
 func (f Fabric) OCSes() int { return f.Spines() * f.KSpine }
 
-// Pairs returns the pairs of OCSes of a group: what is on the first of a pair is mirrored
-// on the second.
+// Pairs returns the number of pairs of OCSes of a group. The second OCS of a pair mirrors the first.
 func (f Fabric) Pairs() int { return f.KSpine / 2 }
 
 // Pod returns the pod of a leaf.

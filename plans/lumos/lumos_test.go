@@ -12,7 +12,8 @@ import (
 // randomFabric is a small one.
 func randomFabric(rng *rand.Rand, tau int) Fabric {
 	pods := 2 + rng.IntN(5)
-	return Fabric{Pods: pods, KLeaf: 2 * (1 + rng.IntN(6)), KSpine: 2 * (1 + rng.IntN(5)), Tau: tau, KOCS: pods + rng.IntN(4)}
+	return Fabric{Pods: pods, KLeaf: 2 * (1 + rng.IntN(6)), KSpine: 2 * (1 + rng.IntN(5)), Tau: tau,
+		KOCS: pods + rng.IntN(4)}
 }
 
 // randomRequirement has row sums up to most, and many that reach it where tries is large.

@@ -29,7 +29,8 @@ func (m *merger) merge() (stepOf []int) {
 	return best
 }
 
-// order lists the items, those that affect the largest share first, but none before the one it comes after.
+// order lists the items, with the largest affected shares first. No item comes before the one that it must
+// follow.
 func (m *merger) order() []int {
 	order := make([]int, len(m.items))
 	depth, hardest := make([]int, len(m.items)), make([]float64, len(m.items))

@@ -9,9 +9,9 @@ import (
 	"lightpath/plans/lumos/slots"
 )
 
-// Plan returns a logical topology of a requirement, from nothing. With tau = 2 it is free of contention
-// (LumosCore, Theorem 4.1); with tau = 1 it is where no leaf needs more than K_leaf/2 links (Theorem 4.2),
-// and else has at most 2 links of a leaf by one spine.
+// Plan returns a new logical topology for a requirement. With tau = 2 it has no contention (LumosCore,
+// Theorem 4.1). With tau = 1 it has none if no leaf needs more than K_leaf/2 links (Theorem 4.2); otherwise a
+// leaf has at most 2 links by one spine.
 func Plan(r *Requirement) (*Logical, error) {
 	t, err := assign(r)
 	if err != nil {

@@ -77,7 +77,8 @@ func (p Planes) check(f Fabric) error {
 		seen[h] = true
 	}
 	if n := len(p.Groups) * f.KSpine; n == 0 || n > plans.MaxPlanes {
-		return fmt.Errorf("%w: groups: %d of %d OCSes are %d planes, and a fabric file holds 1 to %d", ErrInput, len(p.Groups), f.KSpine, n, plans.MaxPlanes)
+		return fmt.Errorf("%w: groups: %d of %d OCSes are %d planes, and a fabric file holds 1 to %d", ErrInput,
+			len(p.Groups), f.KSpine, n, plans.MaxPlanes)
 	}
 	return nil
 }

@@ -40,11 +40,13 @@ func RequirementOf(f Fabric, links *matrix.Matrix) (*Requirement, error) {
 	for a := range f.Leaves() {
 		for _, c := range links.Row(a) {
 			if f.Pod(c.Col) == f.Pod(a) {
-				return nil, fmt.Errorf("%w: requirement[%d][%d]: leaves %d and %d are both in pod %d, which needs no circuit", ErrInput, a, c.Col, a, c.Col, f.Pod(a))
+				return nil, fmt.Errorf("%w: requirement[%d][%d]: leaves %d and %d are both in pod %d, which needs no circuit",
+					ErrInput, a, c.Col, a, c.Col, f.Pod(a))
 			}
 		}
 		if r.sums[a] = links.RowSum(a); r.sums[a] > f.KLeaf {
-			return nil, fmt.Errorf("%w: requirement[%d]: leaf %d of pod %d needs %d links and has k_leaf, %d", ErrInput, a, a, f.Pod(a), r.sums[a], f.KLeaf)
+			return nil, fmt.Errorf("%w: requirement[%d]: leaf %d of pod %d needs %d links and has k_leaf, %d", ErrInput, a, a,
+				f.Pod(a), r.sums[a], f.KLeaf)
 		}
 	}
 	r.links = links
@@ -60,7 +62,8 @@ func (r *Requirement) Add(a, b, links int) error {
 			return fmt.Errorf("%w: leaf %d is outside 0..%d", ErrInput, leaf, f.Leaves()-1)
 		}
 		if sum := r.sums[leaf] + links; sum > f.KLeaf {
-			return fmt.Errorf("%w: leaf %d of pod %d would need %d links and has k_leaf, %d", ErrInput, leaf, f.Pod(leaf), sum, f.KLeaf)
+			return fmt.Errorf("%w: leaf %d of pod %d would need %d links and has k_leaf, %d", ErrInput, leaf, f.Pod(leaf), sum,
+				f.KLeaf)
 		}
 	}
 	switch has := r.links.At(a, b); {

@@ -61,11 +61,11 @@ func (l *Logical) Continuing(r *Requirement) *Logical {
 	return run
 }
 
-// Steps orders the moves from one configuration to another into few steps, each of which affects at most iota of the
-// links that any leaf has in running: a link is affected where its pods have fewer circuits in its group than they
-// have links there, because of this step or of earlier ones. Groups are merged as far as that allows; a group that
-// exceeds it alone is taken apart. A step exceeds iota only by a single pair of OCSes, and then no other group has
-// dark links. Each step says what it affects.
+// Steps orders the moves from one configuration to another into few steps. Each step affects at most iota of
+// the links that any leaf has in running. A link is affected if its pods have fewer circuits in its group
+// than links there, because of this step or of earlier ones. Steps merges groups as far as iota allows, and
+// divides a group that exceeds it. A step may exceed iota only if it is a single pair of OCSes. No other
+// group then has dark links. Each step states what it affects.
 func Steps(from, to *Configuration, running *Logical, iota float64) ([]Step, error) {
 	switch {
 	case from.Fabric != to.Fabric || running.Fabric != to.Fabric:
@@ -89,9 +89,9 @@ func Steps(from, to *Configuration, running *Logical, iota float64) ([]Step, err
 // item is moves of one group that are made at once.
 type item struct {
 	moves []Move
-	hit   map[int]int // links dark meanwhile, by leaf; no leaf without
-	rest  map[int]int // those that stay dark until the group's next item
-	after int         // the item that must be in an earlier step, -1 none: the one before this in the list
+	hit   map[int]int // links that are dark during the item, by leaf
+	rest  map[int]int // links of hit that stay dark until the next item of the group
+	after int         // index of the item of the group that must be in an earlier step; -1 for none
 }
 
 type merger struct {
@@ -189,8 +189,8 @@ func (m *merger) stays(h int, from, to []circuit.Permutation) {
 	}
 }
 
-// affected counts the links, by leaf, that may be dark while pairs of group h move: those that lose their circuit, and
-// those that have lost it before and get another one of the group later.
+// affected counts the links, by leaf, that may be dark while the given pairs of group h move. A link counts
+// if it loses its circuit now, or if it has lost one before and gets another circuit of the group later.
 func (m *merger) affected(h int, state, to []circuit.Permutation, pairs []int) map[int]int {
 	now := circuits(m.running.Fabric.Pods, state)
 	stay := now.Clone()

@@ -9,10 +9,12 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// replay makes the steps and returns the largest share of a leaf's links that are dark during each, counted circuit
-// by circuit: those that the step moves, and those that earlier steps have left dark until a later one. The links of
-// pods i and j that exceed the circuits that stay may be any of theirs.
-func replay(t *testing.T, from, to *Configuration, run *Logical, steps []Step, iota float64) (worst []float64, beyond bool) {
+// replay makes the steps. It returns the largest share of a leaf's links that are dark during a step. It
+// counts circuits that the step moves, and circuits that an earlier step removed and a later step makes. If
+// pods i and j have more links than circuits that stay, any of their links may be dark.
+func replay(
+	t *testing.T, from, to *Configuration, run *Logical, steps []Step, iota float64,
+) (worst []float64, beyond bool) {
 	t.Helper()
 	f := from.Fabric
 	state := from.Clone()
@@ -79,7 +81,8 @@ func replay(t *testing.T, from, to *Configuration, run *Logical, steps []Step, i
 			}
 			beyond = true
 			if pairs := pairsOf(s, lostIn[a][0]); len(lostIn[a]) > 1 || pairs != 1 {
-				t.Fatalf("%+v: leaf %d loses %v, at most %v, by groups %v, %d pairs of the first", f, a, part, iota, lostIn[a], pairs)
+				t.Fatalf("%+v: leaf %d loses %v, at most %v, by groups %v, %d pairs of the first", f, a, part, iota, lostIn[a],
+					pairs)
 			}
 		}
 		worst = append(worst, share)
@@ -196,7 +199,8 @@ func TestSteps(t *testing.T) {
 		}
 	}
 	if exceeded == 0 || many == 0 || merged == 0 {
-		t.Fatalf("%d steps exceeded iota, %d plans had several steps, %d merged groups: too few to judge", exceeded, many, merged)
+		t.Fatalf("%d steps exceeded iota, %d plans had several steps, %d merged groups: too few to judge", exceeded, many,
+			merged)
 	}
 }
 

@@ -61,7 +61,8 @@ func (c Cable) direction() string {
 }
 
 func (c Cable) String() string {
-	return fmt.Sprintf("pod %d spine %d port %d %s - group %d OCS %d port %d", c.Pod, c.Spine, c.Port, c.direction(), c.Spine, c.OCS, c.OCSPort)
+	return fmt.Sprintf("pod %d spine %d port %d %s - group %d OCS %d port %d", c.Pod, c.Spine, c.Port, c.direction(),
+		c.Spine, c.OCS, c.OCSPort)
 }
 
 // Cables returns the fibres between spines and core in the order of pod, spine, port and direction, egress first. An
@@ -71,7 +72,8 @@ func (f Fabric) Cables(w Wiring) ([]Cable, error) {
 		return nil, err
 	}
 	if w == Doubled && 2*f.Pods > f.KOCS {
-		return nil, fmt.Errorf("%w: pods: %d need 2 ports each on every OCS of doubled wiring, and k_ocs is %d", ErrInput, f.Pods, f.KOCS)
+		return nil, fmt.Errorf("%w: pods: %d need 2 ports each on every OCS of doubled wiring, and k_ocs is %d", ErrInput,
+			f.Pods, f.KOCS)
 	}
 	all := make([]Cable, 0, 2*f.Pods*f.OCSes())
 	for pod := range f.Pods {
@@ -99,9 +101,9 @@ func (w Wiring) end(c Cable) (ocs, port int) {
 	return c.Port, c.Pod
 }
 
-// CheckCables reports the first thing that is wrong with a wiring as it was built: a fibre that ends
-// nowhere, an end used twice or not at all, and for interleaved wiring a pair of OCSes
-// that is not mirrored. It does not insist on the ports that [Fabric.Cables] would choose.
+// CheckCables returns the first error of a wiring as it was built: a fibre that ends nowhere, or an end that
+// is used twice or not at all. For interleaved wiring, a pair of OCSes that is not mirrored is an error, too.
+// The ports may differ from those of [Fabric.Cables].
 func (f Fabric) CheckCables(w Wiring, cables []Cable) error {
 	if err := f.Validate(); err != nil {
 		return err
@@ -133,8 +135,7 @@ func (f Fabric) CheckCables(w Wiring, cables []Cable) error {
 	return f.checkReach(w, cables)
 }
 
-// checkReach holds the places of cables, which are all there, against the rule: what it takes that
-// topologies fit, whichever ports of the OCSes are used.
+// checkReach checks that topologies fit the cables, whichever ports of the OCSes they use. All cables exist.
 func (f Fabric) checkReach(w Wiring, cables []Cable) error {
 	ports := make([][2]Cable, f.Pods*f.OCSes()) // by port of all spines: egress, ingress
 	index := func(pod, h, port int) int { return (pod*f.Spines()+h)*f.KSpine + port }

@@ -50,7 +50,8 @@ func TestMirrored(t *testing.T) {
 		mirror := p
 		mirror.ocs ^= 1
 		if got := at[false][mirror]; got != spine {
-			t.Errorf("group %d OCS %d port %d has the egress of %v, its mirror the ingress of %v", p.spine, p.ocs, p.port, spine, got)
+			t.Errorf("group %d OCS %d port %d has the egress of %v, its mirror the ingress of %v", p.spine, p.ocs, p.port,
+				spine, got)
 		}
 	}
 }
@@ -91,7 +92,8 @@ func TestUplinks(t *testing.T) {
 				t.Fatalf("%+v: %+v", f, u)
 			}
 		}
-		if len(between) != f.LeavesPerPod()*f.Spines() || len(leafPorts) != f.GPUsPerPod() || len(spinePorts) != f.GPUsPerPod() {
+		if len(between) != f.LeavesPerPod()*f.Spines() || len(leafPorts) != f.GPUsPerPod() ||
+			len(spinePorts) != f.GPUsPerPod() {
 			t.Errorf("%+v: %d pairs, %d and %d ports", f, len(between), len(leafPorts), len(spinePorts))
 		}
 		for p, n := range between {

@@ -17,10 +17,11 @@ func solveAuto(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, e
 	if err != nil {
 		return nil, fmt.Errorf("planner: auto: %w", err)
 	}
+	m.bound() // before the time is over
 	best, err := m.bestOfAll(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("planner: auto: %w", err)
 	}
-	m.stateBound(best)
+	m.finish(best)
 	return best, nil
 }

@@ -24,9 +24,20 @@ import (
 // side over q bounds the window, and the best partition into windows is summed. hop counts
 // where a rank has one destination in a step: some transmit of the step is as long as its
 // average route.
+//
+// A step, moreover, is served by circuits to its own destinations: let m of a rank's planes hold one of
+// them at some time in it. The bytes that take them are at most m times what one plane carries, the
+// others fill two circuits. With X the length of the step without alpha and hop, and w its data on one
+// plane, averaged over the ranks:
+//
+//	k X >= 2 w - direct,  direct <= m X,  so X >= 2 w / (k + m), and X >= w / k.
+//
+// Over a window with q switches the m of all destinations add up to k + q at most. Divided among them as
+// is best, that bounds the window too; the bound is the larger of the two, least over q.
 
 const (
 	forwardWindow  = 64      // longest window
+	forwardStarts  = 64      // steps at which windows begin, where there are many
 	forwardClasses = 16      // kinds of ranks; a schedule with more is not bounded like this
 	forwardWork    = 3e7     // operations
 	forwardCells   = 1 << 22 // ranks x steps that are looked at
@@ -41,9 +52,9 @@ type reach struct {
 
 // forwardBound returns the bound, with suffixes per carrying step, or false where it does
 // not apply.
-func (m *model) forwardBound() (bounds, bool) {
+func (m *model) forwardBound(ideal []float64) (bounds, bool) {
 	n := len(m.steps)
-	if !m.p.Forwarding || n == 0 || n*m.p.Ranks > forwardCells {
+	if !m.p.Forwarding || n == 0 {
 		return bounds{}, false
 	}
 	kinds := m.reaches()
@@ -52,26 +63,25 @@ func (m *model) forwardBound() (bounds, bool) {
 	}
 	f := &forwarding{m: m, kinds: kinds, weight: make([][]float64, len(kinds))}
 	window := min(n, forwardWindow)
-	for window > 2 && float64(n*len(kinds))*math.Pow(float64(window), 3)/4 > forwardWork {
+	for window > 2 && float64(n*len(kinds))*math.Pow(float64(window), 3)/4 > forwardWork*float64(max(1, n/forwardStarts)) {
 		window--
 	}
-	b := m.bandwidthBound()
-	ideal := make([]float64, n)
-	for i := range ideal {
-		ideal[i] = b.suffix[i] - b.suffix[i+1]
-	}
+	b := bandwidthBound(ideal)
 	least := func(i, circuits int) float64 {
 		best, serial := 0.0, 0.0
 		f.reset()
 		for e := i; e < min(n, i+window); e++ {
 			serial += ideal[e]
 			f.add(e)
-			best = math.Max(best, math.Max(serial, f.planeTime(circuits)/float64(m.p.Planes))+b.suffix[e+1])
+			best = math.Max(best, math.Max(serial, f.least(circuits, serial))+b.suffix[e+1])
 		}
 		return best
 	}
+	stride := max(1, n/forwardStarts)
 	for i := n - 1; i >= 0; i-- {
-		b.suffix[i] = least(i, m.p.Planes)
+		if b.suffix[i] = b.suffix[i+1] + ideal[i]; i%stride == 0 {
+			b.suffix[i] = math.Max(b.suffix[i], least(i, m.p.Planes))
+		}
 	}
 	if b.total = b.suffix[0]; m.p.Initial != nil {
 		b.total = math.Max(b.total, least(0, m.litPlanes()))
@@ -96,6 +106,12 @@ func (m *model) litPlanes() int {
 
 // reaches groups the ranks by what they send to whom; nil where there are too many kinds.
 func (m *model) reaches() []reach {
+	if kind, ok := m.shifts(); ok {
+		return []reach{kind}
+	}
+	if len(m.steps)*m.p.Ranks > forwardCells {
+		return nil
+	}
 	out := m.fanouts()
 	index := map[string]int{}
 	var kinds []reach
@@ -125,6 +141,23 @@ func (m *model) reaches() []reach {
 		kinds[at].share += 1 / float64(m.p.Ranks)
 	}
 	return kinds
+}
+
+// shifts returns what all ranks send to whom if every step is a shift.
+func (m *model) shifts() (reach, bool) {
+	kind := reach{share: 1}
+	names := map[int]int{}
+	for i := range m.steps {
+		d, ok := m.steps[i].shift()
+		if !ok {
+			return reach{}, false
+		}
+		if _, ok := names[d]; !ok {
+			names[d] = len(names)
+		}
+		kind.peers = append(kind.peers, []int{names[d]})
+	}
+	return kind, true
 }
 
 // fanouts lists, per step without pattern, whom each rank sends to.
@@ -166,10 +199,17 @@ type forwarding struct {
 	rank     [][]int     // per kind: destination -> index into weight
 	name     [][]int     // per kind: index into weight -> destination
 	overhead float64
+	// Of kind 0, as long as it is the only one and has one destination in each step: us of data on one
+	// plane by destination, the sum of its square roots, and the steps' alpha and hop.
+	data   []float64
+	roots  float64
+	direct float64
+	single bool
 }
 
 func (f *forwarding) reset() {
-	f.overhead = 0
+	f.overhead, f.roots, f.direct, f.single = 0, 0, 0, len(f.kinds) == 1
+	f.data = f.data[:0]
 	f.rank, f.name = resize(f.rank, len(f.kinds)), resize(f.name, len(f.kinds))
 	for c := range f.weight {
 		f.weight[c] = f.weight[c][:0]
@@ -195,6 +235,16 @@ func (f *forwarding) add(step int) {
 			f.grow(c, d, perHop)
 		}
 	}
+	if f.single = f.single && len(f.kinds[0].peers[step]) == 1; f.single {
+		d := f.kinds[0].peers[step][0]
+		for len(f.data) <= d {
+			f.data = append(f.data, 0)
+		}
+		f.roots -= math.Sqrt(f.data[d])
+		f.data[d] += m.usPerByte * m.steps[step].bytes
+		f.roots += math.Sqrt(f.data[d])
+		f.direct += m.directUS
+	}
 }
 
 // grow adds to the weight of a destination and keeps the order.
@@ -218,27 +268,47 @@ func (f *forwarding) grow(c, d int, us float64) {
 	f.rank[c][d] = at
 }
 
-// planeTime is the least time that the window takes of all planes together, over the
-// numbers of switches, beginning with the given number of usable planes.
-func (f *forwarding) planeTime(circuits int) float64 {
-	reconfig := plans.ReconfigUS(f.m.p, 1)
-	floor := 0.0 // every destination one hop away
-	most := 0    // switches after which it is
+// least is the least time of the window, over the numbers of switches, beginning with the given number of
+// usable planes. serial is what its steps take at least, whatever the circuits.
+func (f *forwarding) least(circuits int, serial float64) float64 {
+	reconfig, k := plans.ReconfigPortsUS(f.m.p, 1), float64(f.m.p.Planes)
+	most := 0 // switches after which every destination is one hop away
 	for c := range f.kinds {
 		most = max(most, len(f.weight[c]))
-		for _, w := range f.weight[c] {
-			floor += f.kinds[c].share * w
+	}
+	best, far := math.Inf(1), 0.0
+	for q := 0; ; q++ {
+		if q <= most {
+			far = 0
+			for c := range f.kinds {
+				far += f.kinds[c].share * f.distance(f.weight[c], circuits, q)
+			}
+		}
+		planes := (float64(q)*reconfig + far + f.overhead) / k
+		if q == most+switchesBeyond {
+			return math.Min(best, math.Max(serial, planes))
+		}
+		own := f.ownCircuits(q)
+		best = math.Min(best, math.Max(planes, own))
+		if planes >= math.Min(best, own) && (q >= most || float64(q)*reconfig >= best*k) {
+			return best
 		}
 	}
-	best := math.Inf(1)
-	for q := 0; q <= most && float64(q)*reconfig+floor < best; q++ {
-		us := float64(q) * reconfig
-		for c := range f.kinds {
-			us += f.kinds[c].share * f.distance(f.weight[c], circuits, q)
-		}
-		best = math.Min(best, us)
+}
+
+// switchesBeyond is how many switches more than destinations are told apart.
+const switchesBeyond = 64
+
+// ownCircuits bounds the window by what circuits to a step's own destinations can carry, of which q
+// switches allow k+q; 0 where ranks differ or have several destinations at a time.
+//
+// The sum over destinations of 2 w / (k+m) is at least 2 (sum of sqrt w)^2 / sum of (k+m) (Cauchy).
+func (f *forwarding) ownCircuits(q int) float64 {
+	if !f.single {
+		return 0
 	}
-	return best + f.overhead
+	k := float64(f.m.p.Planes)
+	return f.direct + 2*f.roots*f.roots/(float64(len(f.weight[0]))*k+k+float64(q))
 }
 
 // distance sums weight times hops, the heaviest destinations being the nearest.

@@ -96,7 +96,7 @@ func TestForwardBoundUnderEnumeration(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b, ok := m.forwardBound()
+			b, ok := m.forwardBound(m.ideals())
 			if !ok {
 				continue // nothing to send
 			}
@@ -104,10 +104,10 @@ func TestForwardBoundUnderEnumeration(t *testing.T) {
 			if b.total > best+1e-6 {
 				t.Fatalf("bound %v above the optimum %v of %+v", b.total, best, p)
 			}
-			if b.total < m.bandwidthBound().total {
+			if b.total < bandwidthBound(m.ideals()).total {
 				t.Fatal("the bound is below the bandwidth's")
 			}
-			if b.total > m.bandwidthBound().total+1e-6 && b.total > 0.999*best {
+			if b.total > bandwidthBound(m.ideals()).total+1e-6 && b.total > 0.999*best {
 				tight++
 			}
 		}
@@ -135,13 +135,13 @@ func TestForwardBoundDoubling(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, _ := m.forwardBound()
+		b, _ := m.forwardBound(m.ideals())
 		plan, err := Solve(t.Context(), "harvest", p, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plan.CCTUS > b.total*c.gap+1e-6 || b.total < c.over*m.bandwidthBound().total || b.total > plan.CCTUS+1e-6 {
-			t.Errorf("reconfiguration %v us: plan %v, bound %v, bandwidth %v", c.reconfig, plan.CCTUS, b.total, m.bandwidthBound().total)
+		if plan.CCTUS > b.total*c.gap+1e-6 || b.total < c.over*bandwidthBound(m.ideals()).total || b.total > plan.CCTUS+1e-6 {
+			t.Errorf("reconfiguration %v us: plan %v, bound %v, bandwidth %v", c.reconfig, plan.CCTUS, b.total, bandwidthBound(m.ideals()).total)
 		}
 	}
 }

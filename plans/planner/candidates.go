@@ -1,12 +1,13 @@
 package planner
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
-	"lightpath/plans/topology"
+	"lightpath/plans/planner/topology"
 )
 
 // maxCandidates is the most patterns that are measured on every step, and maxUnionPages
@@ -40,8 +41,7 @@ func (m *model) candidates(limit int) [][]circuit.Permutation {
 	}
 	if m.p.Forwarding && m.p.Circuits != plans.Duplex {
 		for _, d := range m.ringShifts() {
-			maps, err := m.mapsFor(circuit.Shift(m.p.Ranks, d))
-			if err == nil {
+			if maps, ok := m.mapsFor(circuit.Shift(m.p.Ranks, d)); ok {
 				set.add(maps)
 			}
 		}
@@ -112,14 +112,24 @@ func (s *candidateSet) add(maps []circuit.Permutation) {
 	}
 }
 
-// stateSet collects distinct settings of all planes.
+// stateSet collects distinct settings of all planes, up to a limit where that is not 0, until stop says so.
 type stateSet struct {
-	all  [][]circuit.Permutation
-	seen map[uint64][]int
+	all   [][]circuit.Permutation
+	seen  map[uint64][]int
+	limit int
+	stop  func() bool
+}
+
+// full reports whether nothing is added any more.
+func (s *stateSet) full() bool {
+	return len(s.all) > 0 && (s.limit > 0 && len(s.all) >= s.limit || s.stop != nil && s.stop())
 }
 
 // add keeps maps, one for each plane, unless they are there already.
 func (s *stateSet) add(maps []circuit.Permutation) {
+	if s.full() {
+		return
+	}
 	if s.seen == nil {
 		s.seen = map[uint64][]int{}
 	}
@@ -139,21 +149,26 @@ func (s *stateSet) add(maps []circuit.Permutation) {
 	s.all = append(s.all, maps)
 }
 
-// harvestStates returns the settings of all planes that harvest considers, the given initial
+// harvestStates returns the settings of all planes that harvest considers, at most limit, the given initial
 // circuits first, then by how much they are likely to be of use.
-func (m *model) harvestStates() [][]circuit.Permutation {
-	var set stateSet
+func (m *model) harvestStates(ctx context.Context, fills [][][]circuit.Permutation, limit int) [][]circuit.Permutation {
+	set := stateSet{limit: limit, stop: func() bool { return ctx.Err() != nil }}
 	if m.p.Initial != nil {
 		set.add(m.p.Initial)
 	}
 	if maps, err := m.fixedMaps(); maps == nil && err == nil {
-		set.add(m.unsplit().chooseStatic())
+		set.add(m.unsplit().chooseStatic(ctx))
 	}
 	for _, maps := range m.candidates(maxCandidates)[min(maxCandidates, len(m.pages)):] {
 		set.add(m.everyUnit(maps))
 	}
 	for _, maps := range m.graphs() {
 		set.add(maps)
+	}
+	for _, list := range fills {
+		for _, maps := range list {
+			set.add(m.everyUnit(maps))
+		}
 	}
 	for _, q := range m.pages {
 		set.add(m.everyUnit(q.maps))
@@ -167,11 +182,6 @@ func (m *model) harvestStates() [][]circuit.Permutation {
 func (m *model) addRounds(set *stateSet) {
 	if len(m.asked) == len(m.steps) {
 		return
-	}
-	for i := range m.steps {
-		if m.steps[i].page < 0 {
-			return
-		}
 	}
 	for _, r := range m.rounds() {
 		if len(r.pages) > 1 {
@@ -191,7 +201,7 @@ func (m *model) addWindows(set *stateSet) {
 	}
 	for power := 2; power < 2*m.units; power *= 2 {
 		width := min(power, m.units)
-		for at := 0; at+width <= len(seq) && at < maxCandidates; at++ {
+		for at := 0; at+width <= len(seq) && at < maxCandidates && !set.full(); at++ {
 			set.add(m.setting(round{pages: seq[at : at+width]}))
 		}
 	}

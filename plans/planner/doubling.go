@@ -45,7 +45,7 @@ func SynthesizeDoubling(p *plans.Problem, steps []DoublingStep) DoublingSchedule
 	if len(steps) == 0 {
 		return out
 	}
-	reconfig := p.ReconfigUS + p.ReconfigPerPort*float64(p.Ranks)
+	reconfig := plans.ReconfigPortsUS(p, p.Ranks)
 	perByte := 8e-3 / p.BandwidthGbps / float64(p.Planes)
 	for i, st := range steps {
 		best := 0

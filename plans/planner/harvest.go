@@ -2,8 +2,9 @@ package planner
 
 import (
 	"context"
+	"fmt"
 	"math"
-	"time"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -30,24 +31,27 @@ import (
 //
 // solveHarvest returns nothing above perstep, nor above static where the search ended early.
 func solveHarvest(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
-	first := o // what may follow needs time as well
-	first.deadline = time.Now().Add(time.Until(o.deadline) / 2)
-	best, optimal, err := searchHarvest(ctx, m, first)
-	if err != nil {
-		return nil, err
-	}
+	first, cancel := within(ctx, 0.5) // what may follow needs time as well
+	defer cancel()
+	best, optimal, err := searchHarvest(first, m, o)
 	others := []solver{solvePerStep}
 	if !optimal { // the search that static makes may have looked elsewhere
 		others = append(others, solveStatic)
 	}
 	for _, other := range others {
-		if plan, err := other(ctx, m, o); err == nil && m.better(plan, best) {
+		if plan, err := other(ctx, m, o); err == nil && (best == nil || m.better(plan, best)) {
 			best = plan
 		}
+	}
+	if best == nil {
+		return nil, err
 	}
 	best.Planner = "harvest"
 	return best, nil
 }
+
+// tableCells bounds the positions times states that are searched.
+const tableCells = 1 << 22
 
 // searchHarvest is solveHarvest without the comparison, and says whether it found the best
 // path over its candidates.
@@ -58,14 +62,20 @@ func searchHarvest(ctx context.Context, m *model, o Options) (best *plans.Plan, 
 	if steps, ok := m.doublingSteps(); ok && m.p.Planes == 1 {
 		return m.solveDoubling(steps), true, nil
 	}
-	h := &harvest{table: newTable(ctx, o, newServer(m, o), m.harvestStates())}
+	fills := m.fills()
+	pieces, positions := m.pieces(m.near(fills))
+	states := m.harvestStates(ctx, fills, max(1, tableCells/positions))
+	h := &harvest{table: newTable(ctx, o, newServer(m, o), pieces, states), positions: positions}
 	path, optimal, err := h.solve()
 	if err != nil {
 		return nil, false, err
 	}
+	if len(m.steps)*m.p.Planes > largePlan && h.took(path) > m.perStepUS() {
+		return nil, false, fmt.Errorf("%w: the plan would be long, and no better than perstep", ErrInfeasible)
+	}
 	best = h.plan(path)
 	// A plan may take less than its path says, where planes need not wait for each other.
-	if h.simple != nil {
+	if h.simple != nil && !slices.Equal(h.simple, path) && !h.stop() {
 		if plan := h.plan(h.simple); m.better(plan, best) {
 			best = plan
 		}
@@ -73,16 +83,28 @@ func searchHarvest(ctx context.Context, m *model, o Options) (best *plans.Plan, 
 	return best, optimal, nil
 }
 
-// harvest is the search for a shortest path. Positions are numbers of steps that are done,
-// states indexes into the table's; if the problem gives the initial circuits they are
-// state 0.
+// largePlan is from how many steps on planes a plan is written only if it is of use.
+const largePlan = 1 << 16
+
+// took is the time of a path, without switches.
+func (h *harvest) took(path []leg) float64 {
+	us := 0.0
+	for _, l := range path {
+		us += h.us[l.piece.kind][l.state]
+	}
+	return us
+}
+
+// harvest is the search for a shortest path over the positions of [piece], and states: indexes into
+// the table's. If the problem gives the initial circuits they are state 0.
 type harvest struct {
 	*table
-	done  [][]float64 // [position][state]: least time to get there; nil before and after use
-	spare [][]float64 // rows for done
-	last  int         // position that the last search reached
-	piece [][]int32   // [position][state]: the last piece on the way there
-	from  [][]int32   // [position][state]: the state from which the next piece's is reached
+	positions int
+	done      [][]float64 // [position][state]: least time to get there; nil before and after use
+	spare     [][]float64 // rows for done
+	last      int         // position that the last search reached
+	piece     [][]int32   // [position][state]: the last piece on the way there
+	from      [][]int32   // [position][state]: the state from which the next piece's is reached
 
 	simple []leg // a shortest path without any search for routes
 }
@@ -99,9 +121,11 @@ func (h *harvest) solve() (path []leg, optimal bool, err error) {
 	for looks := finalLooks; ; {
 		path := h.shortest(h.floor)
 		switch {
-		case path == nil && h.known < len(h.states):
+		case path == nil && h.known < len(h.states) && !h.stop():
 			h.measureUpTo(math.MaxInt) // rather late than wrong
 			continue
+		case path == nil && h.stop():
+			return nil, false, fmt.Errorf("%w: harvest found no plan in time", ErrInfeasible)
 		case path == nil:
 			return nil, false, h.refusal()
 		case !h.anyOpen(path):
@@ -139,7 +163,7 @@ func (h *harvest) shortest(times [][]float64) []leg {
 	h.reset()
 	ready := make([]float64, len(h.states)) // after a switch, if that helps
 	at := 0
-	for pos := range len(h.m.steps) {
+	for pos := range h.positions {
 		if h.switches(pos, ready) {
 			h.last = pos
 		}
@@ -159,7 +183,7 @@ func (h *harvest) shortest(times [][]float64) []leg {
 
 // reset forgets the last search; the table's size does not change between searches.
 func (h *harvest) reset() {
-	n := len(h.m.steps) + 1
+	n := h.positions + 1
 	if h.done == nil {
 		h.done, h.piece, h.from = make([][]float64, n), make([][]int32, n), make([][]int32, n)
 		for pos := range n {
@@ -243,7 +267,7 @@ func (h *harvest) switchUS(b, c int) float64 {
 	for j, before := range h.states[b] {
 		unit := j / k * k
 		if !sameMaps(h.states[b][unit:unit+k], h.states[c][unit:unit+k]) {
-			cost = math.Max(cost, plans.ReconfigUS(h.m.p, before.Changes(h.states[c][j])))
+			cost = math.Max(cost, plans.ReconfigUS(h.m.p, before, h.states[c][j]))
 		}
 	}
 	return cost
@@ -251,7 +275,7 @@ func (h *harvest) switchUS(b, c int) float64 {
 
 // path reads the best path from the end.
 func (h *harvest) path() []leg {
-	pos := len(h.m.steps)
+	pos := h.positions
 	done, at := h.row(pos), 0
 	for c, us := range done {
 		if us < done[at]-tolerance(us) {
@@ -276,11 +300,22 @@ func (h *harvest) path() []leg {
 
 // refusal names the first step that no path gets beyond.
 func (h *harvest) refusal() error {
+	var unlike circuit.Index
 	var maps []circuit.Permutation
 	for _, s := range h.states {
-		maps = append(maps, s...)
+		for _, c := range s {
+			if _, fresh := unlike.Add(c); fresh {
+				maps = append(maps, c)
+			}
+		}
 	}
-	return h.m.unserved(h.m.askedAt(h.last), maps)
+	at := h.pieces[0]
+	for _, pc := range h.pieces {
+		if pc.from <= h.last {
+			at = pc
+		}
+	}
+	return h.m.unserved(&at.step, maps)
 }
 
 // plan writes a path.

@@ -12,7 +12,7 @@ import (
 )
 
 func testOptions(single bool) Options {
-	return Options{Effort: 2 * time.Second, SinglePlane: single, deadline: time.Now().Add(time.Minute)}
+	return Options{Effort: 2 * time.Second, SinglePlane: single}
 }
 
 // randomForwarding is a small problem of steps that are patterns, on a fabric that forwards.
@@ -51,7 +51,7 @@ func TestHarvestEqualsIntervals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		states := m.harvestStates()
+		states := m.harvestStates(t.Context(), m.fills(), 0)
 		var best func(from int, current circuit.Permutation) float64
 		best = func(from int, current circuit.Permutation) float64 {
 			if from == len(p.Steps) {
@@ -63,7 +63,7 @@ func TestHarvestEqualsIntervals(t *testing.T) {
 				switch {
 				case current == nil || current.Equal(s[0]):
 				default:
-					us = plans.ReconfigUS(p, current.Changes(s[0]))
+					us = plans.ReconfigUS(p, current, s[0])
 				}
 				for to := from; to < len(p.Steps); to++ { // the interval from..to stays on s
 					hops, load, err := plans.Load(s[0], p.Steps[to].FlowList())
@@ -105,7 +105,8 @@ func TestTableBracketsTimes(t *testing.T) {
 			t.Fatal(err)
 		}
 		single := i%4 == 0
-		tab := newTable(context.Background(), testOptions(single), newServer(m, testOptions(single)), m.harvestStates())
+		pieces, _ := m.pieces(nil)
+		tab := newTable(context.Background(), testOptions(single), newServer(m, testOptions(single)), pieces, m.harvestStates(t.Context(), m.fills(), 0))
 		for k := range tab.kinds {
 			for c := range tab.states {
 				for tab.isOpen(k, c) {

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"math"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -42,7 +43,9 @@ type server struct {
 	joint   bool // joint transmits are allowed
 	partial bool // a pattern may be served direct although no plane holds all of it
 	maps    []circuit.Permutation
-	same    []int // per plane: the first plane with the same map
+	same    []int                 // per plane: the first plane with the same map
+	unlike  []circuit.Permutation // maps that differ, and how many planes have each
+	count   []int
 	loaders []plans.Loader
 	lanes   []lane
 	out     []float64
@@ -58,17 +61,21 @@ func newServer(m *model, o Options) *server {
 
 // bind selects the circuits, one map per plane, that the other methods are about.
 func (s *server) bind(maps []circuit.Permutation) {
+	if len(s.maps) > 0 && &s.maps[0] == &maps[0] {
+		return
+	}
 	s.maps, s.dist.known = maps, false
-	for j := range maps {
-		s.same[j] = j
-		for i := range j {
-			if &maps[i][0] == &maps[j][0] || maps[i].Equal(maps[j]) {
-				s.same[j] = i
-				break
-			}
+	s.unlike, s.count = s.unlike[:0], s.count[:0]
+	for j, c := range maps {
+		i := slices.IndexFunc(s.unlike, c.Equal)
+		if i >= 0 {
+			s.same[j] = slices.IndexFunc(maps, c.Equal)
+			s.count[i]++
+			continue
 		}
-		if s.same[j] == j && s.m.p.Forwarding {
-			s.loaders[j].Bind(maps[j])
+		s.same[j], s.unlike, s.count = j, append(s.unlike, c), append(s.count, 1)
+		if s.m.p.Forwarding {
+			s.loaders[j].Bind(c)
 		}
 	}
 }
@@ -107,9 +114,9 @@ func (s *server) direct(st *step, flows [][2]int) int {
 	least := len(s.maps)
 	count := func(src, dst int) {
 		planes := 0
-		for _, c := range s.maps {
+		for i, c := range s.unlike {
 			if c[src] == dst {
-				planes++
+				planes += s.count[i]
 			}
 		}
 		least = min(least, planes)
@@ -135,7 +142,7 @@ func (s *server) direct(st *step, flows [][2]int) int {
 // directUS is the time of a step that is served direct.
 func (s *server) directUS(st *step, flows [][2]int) float64 {
 	if planes := s.direct(st, flows); planes > 0 {
-		return s.m.direct + s.m.usPerByte*st.bytes/float64(planes)
+		return s.m.directUS + s.m.usPerByte*st.bytes/float64(planes)
 	}
 	return math.Inf(1)
 }
@@ -167,7 +174,7 @@ func (s *server) simple(st *step, flows [][2]int) offer {
 	if planes == 0 {
 		return best
 	}
-	us := s.m.direct + s.m.usPerByte*st.bytes/float64(planes)
+	us := s.m.directUS + s.m.usPerByte*st.bytes/float64(planes)
 	if us >= best.us-tolerance(us) {
 		return best
 	}
@@ -253,7 +260,7 @@ func (s *server) floorUS(st *step, flows [][2]int, simple float64) float64 {
 	if s.joint {
 		return math.Min(simple, far+least)
 	}
-	return math.Min(simple, math.Max(far, s.m.direct+least)) // not every plane has the longest route
+	return math.Min(simple, math.Max(far, s.m.directUS+least)) // not every plane has the longest route
 }
 
 // send writes an offer for a piece of a step. The step stays open.

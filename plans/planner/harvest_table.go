@@ -4,78 +4,9 @@ import (
 	"context"
 	"math"
 	"slices"
-	"time"
 
 	"lightpath/plans/circuit"
 )
-
-// piece is work that is served at once: steps[from:to] of the model, all of one step of
-// the problem. A step that is split is a piece as a whole, in the rounds of perstep, and
-// matching by matching.
-type piece struct {
-	step     // pattern is nil where the flows are no partial permutation
-	from, to int
-	flows    [][2]int // cached where they are needed
-	kind     int      // pieces of a kind take the same time on the same circuits
-}
-
-// flowsAt turns indexes into the flows of the piece into indexes into those of its step.
-func (pc *piece) flowsAt(at []int) []int {
-	if pc.class == nil {
-		return at
-	}
-	class := make([]int, len(at))
-	for i, f := range at {
-		class[i] = pc.class[f]
-	}
-	return class
-}
-
-// pieces lists the pieces of the steps, by their beginning, the larger first.
-func (m *model) pieces() []piece {
-	var all []piece
-	for from, whole := 0, 0; from < len(m.steps); whole++ {
-		to := from + 1
-		for !m.lastOfStep(to - 1) {
-			to++
-		}
-		all = append(all, piece{step: m.asked[whole], from: from, to: to})
-		if to > from+1 {
-			all = append(all, m.partsOfStep(from, to)...)
-		}
-		from = to
-	}
-	return all
-}
-
-// partsOfStep lists the rounds of a split step and its matchings.
-func (m *model) partsOfStep(from, to int) []piece {
-	var all []piece
-	for s := from; s < to; s++ {
-		if m.steps[s].page >= 0 {
-			all = append(all, piece{step: m.steps[s], from: s, to: s + 1})
-		}
-	}
-	if len(all) < to-from {
-		return all // perstep cannot serve it
-	}
-	for _, r := range m.roundsOf(from, to) {
-		if r.to-r.from == 1 || r.to-r.from == to-from {
-			continue
-		}
-		pc := piece{step: step{index: m.steps[from].index, bytes: m.steps[from].bytes, page: -1}, from: r.from, to: r.to}
-		flows := m.p.Steps[pc.index].Flows
-		for s := r.from; s < r.to; s++ {
-			pc.class = append(pc.class, m.steps[s].class...)
-		}
-		for _, f := range pc.class {
-			pc.step.flows = append(pc.step.flows, flows[f])
-		}
-		all = append(all, pc)
-	}
-	slices.SortStableFunc(all, func(a, b piece) int { return (a.from-b.from)*len(m.steps) + b.to - a.to })
-	return all
-}
 
 // table holds what the pieces of a model take in states: settings of all planes. Where
 // that would need a search for routes, there are two times, one that is attained and a
@@ -95,11 +26,12 @@ type table struct {
 	stop   func() bool
 	found  map[[2]int]*joint // by kind and state: what attains us, where that is joint
 	keep   int               // hops of routes that may still be kept
+	listed [][2]int          // buffer of flowsOf
 }
 
 // keptHops bounds the routes that a table remembers. Times for which there is no room are
 // given up: a plan with so many routes is of little use.
-const keptHops = 8 << 20
+const keptHops = 2 << 20
 
 // finalLooks is for how many promising choices, when there is no work left, a first look is
 // taken at what they lack.
@@ -119,11 +51,11 @@ const (
 // four nanoseconds, and harvest may have to look at what static finds.
 const workShare = 4
 
-// newTable measures the pieces on states, the first ones first; beyond measureWork it looks
-// only at what they serve direct.
-func newTable(ctx context.Context, o Options, s *server, states [][]circuit.Permutation) *table {
-	t := &table{m: s.m, server: s, pieces: s.m.pieces(), states: states, limit: int64(o.Effort) / workShare, found: map[[2]int]*joint{}, keep: keptHops}
-	t.stop = func() bool { return ctx.Err() != nil || time.Now().After(o.deadline) }
+// newTable measures pieces on states, the first ones first; beyond measureWork it looks only at
+// what they serve direct.
+func newTable(ctx context.Context, o Options, s *server, pieces []piece, states [][]circuit.Permutation) *table {
+	t := &table{m: s.m, server: s, pieces: pieces, states: states, limit: int64(o.Effort) / workShare, found: map[[2]int]*joint{}, keep: keptHops}
+	t.stop = func() bool { return ctx.Err() != nil }
 	t.findKinds()
 	t.us, t.floor, t.tier = make([][]float64, len(t.kinds)), make([][]float64, len(t.kinds)), make([][]uint8, len(t.kinds))
 	for k := range t.us {
@@ -140,9 +72,9 @@ func newTable(ctx context.Context, o Options, s *server, states [][]circuit.Perm
 	return t
 }
 
-// measureUpTo measures states until that has taken the given work; at least one.
+// measureUpTo measures states until that has taken the given work, or the time is over; at least one.
 func (t *table) measureUpTo(work int) {
-	for ; t.known < len(t.states) && work >= 0; t.known++ {
+	for ; t.known < len(t.states) && work >= 0 && (t.known == 0 || !t.stop()); t.known++ {
 		work -= t.measure(t.known)
 	}
 }
@@ -169,10 +101,28 @@ func (t *table) findKinds() {
 		pc.kind = len(t.kinds)
 		seen[k] = append(seen[k], pc.kind)
 		t.kinds = append(t.kinds, pc)
-		if t.m.p.Forwarding || pc.pattern == nil {
+		if pc.pattern == nil {
 			pc.flows = t.m.flowsOf(&pc.step)
 		}
 	}
+}
+
+// flowsOf returns the flows of a piece where the fabric forwards or the piece has no pattern, valid until
+// the next call: those of all pieces may be more than there is memory for.
+func (t *table) flowsOf(pc *piece) [][2]int {
+	if pc.flows != nil || !t.m.p.Forwarding {
+		return pc.flows
+	}
+	if pc.class == nil && pc.step.flows != nil {
+		return pc.step.flows
+	}
+	t.listed = t.listed[:0]
+	for r, d := range pc.pattern {
+		if d != circuit.Dark {
+			t.listed = append(t.listed, [2]int{r, d})
+		}
+	}
+	return t.listed
 }
 
 // digest is equal for pieces that ask for the same flows.
@@ -204,7 +154,7 @@ func (t *table) measure(c int) int {
 		work = t.flows*(len(t.states[c])+1) + t.m.p.Ranks*t.m.p.Ranks*t.m.p.Planes
 	}
 	for k, pc := range t.kinds {
-		t.set(k, c, t.server.simpleUS(&pc.step, pc.flows))
+		t.set(k, c, t.server.simpleUS(&pc.step, t.flowsOf(pc)))
 		if simple {
 			continue
 		}
@@ -227,11 +177,19 @@ func (t *table) open(k, c int, least float64) {
 	t.floor[k][c], t.tier[k][c] = least, 0
 }
 
-// measureDirect fills the times of one state for pieces that it serves without forwarding.
+// measureDirect fills the times of one state for pieces that it serves without forwarding. Out of time,
+// it serves none.
 func (t *table) measureDirect(c int) {
-	t.server.bind(t.states[c])
+	late := t.stop()
+	if !late {
+		t.server.bind(t.states[c])
+	}
 	for k, pc := range t.kinds {
-		t.set(k, c, t.server.directUS(&pc.step, pc.flows))
+		us := math.Inf(1)
+		if !late {
+			us = t.server.directUS(&pc.step, t.flowsOf(pc))
+		}
+		t.set(k, c, us)
 	}
 }
 
@@ -256,7 +214,7 @@ func (t *table) refine(kind, state int) {
 	us, least := &t.us[kind][state], &t.floor[kind][state]
 	t.server.bind(t.states[state])
 	if !t.server.joint {
-		*us = math.Min(*us, t.server.spread(&pc.step, pc.flows).us)
+		*us = math.Min(*us, t.server.spread(&pc.step, t.flowsOf(pc)).us)
 		*least, *at = *us, closed
 		return
 	}
@@ -265,7 +223,7 @@ func (t *table) refine(kind, state int) {
 		*at = max(*at, 1) // a first look proves nothing beyond the floor
 	}
 	if !last || *at == 0 {
-		o, bound, work := t.server.jointly(&pc.step, pc.flows, int(*at))
+		o, bound, work := t.server.jointly(&pc.step, t.flowsOf(pc), int(*at))
 		t.limit -= work
 		if o.us < *us {
 			if math.IsInf(*us, 1) {
@@ -300,7 +258,9 @@ func (t *table) write(line *timeline, pc *piece, state int) {
 		}
 	}
 	line.send(pc, o)
-	line.closeAt(pc.to - 1)
+	if pc.last {
+		line.closeStep()
+	}
 }
 
 // remember keeps the routes of a time in place of those of a longer one, and reports

@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"lightpath/plans"
-	"lightpath/plans/flow"
+	"lightpath/plans/planner/internal/flow"
 )
 
 // joint is a transmit of several planes as one graph.

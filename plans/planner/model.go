@@ -13,7 +13,7 @@ import (
 type model struct {
 	p         *plans.Problem
 	usPerByte float64 // at full rate, one plane
-	direct    float64 // us before the first byte of a transmit over direct circuits
+	directUS  float64 // before the first byte of a transmit over direct circuits
 	steps     []step  // in order; a step without pattern is split into sub-steps of its index
 	asked     []step  // the steps as the problem asks for them; steps where none is split
 	subs      []step  // of an unsplit model: the steps when they are split
@@ -22,19 +22,20 @@ type model struct {
 	unitPlanes, units int
 	initial           [][]circuit.Permutation // per unit, per plane of it; nil: free
 	byMap             circuit.Index           // the first map of each page
+	byFirst           map[int][]int           // rank -> the pages with a circuit from rank 0 to it
+	proof             *lazyBound
 }
 
-// step is a step of the problem that carries bytes, or, in model.steps, a matching out of
-// one whose flows are no partial permutation: a sub-step. The sub-steps of a step follow
-// each other, but may be served in any order and at the same time.
+// step is a step of the problem that carries bytes. In model.steps, a step whose flows one plane cannot
+// hold at a time is split into sub-steps, which it can (model_split.go). The sub-steps of a step
+// follow each other, but may be served in any order and at the same time.
 type step struct {
 	index   int // in the problem
 	bytes   float64
-	pattern circuit.Permutation // nil where the flows are no partial permutation
-	reason  string              // why pattern is nil, or page -1
+	pattern circuit.Permutation // nil where a plane cannot hold the flows at a time
 	flows   [][2]int            // of a step without pattern; see flowsOf
 	class   []int               // of a sub-step: its flows, indexes into the step's flows, by source
-	page    int                 // index into pages, -1 where a unit cannot hold the pattern
+	page    int                 // index into pages; -1 without pattern
 }
 
 // page is what a unit is set to in order to serve a pattern directly.
@@ -53,7 +54,9 @@ func compile(p *plans.Problem) (*model, error) {
 	m := &model{
 		p:          p,
 		usPerByte:  8e-3 / p.BandwidthGbps,
-		direct:     p.AlphaUS + p.HopUS,
+		directUS:   p.AlphaUS + p.HopUS,
+		proof:      new(lazyBound),
+		byFirst:    map[int][]int{},
 		unitPlanes: 1,
 		units:      p.Planes,
 	}
@@ -94,14 +97,12 @@ func (m *model) compileSteps() {
 		s := &m.p.Steps[i]
 		st := step{index: i, bytes: s.Bytes, page: -1}
 		var empty bool
-		st.pattern, st.reason, empty = patternOf(m.p.Ranks, s)
+		st.pattern, empty = patternOf(m.p.Ranks, s)
 		if empty || s.Bytes == 0 {
 			continue
 		}
-		if st.pattern == nil {
-			st.flows, splits = s.Flows, true
-		} else {
-			m.assignPage(&st)
+		if st.pattern == nil || !m.assignPage(&st) {
+			st.pattern, st.flows, splits = nil, s.FlowList(), true
 		}
 		m.asked = append(m.asked, st)
 	}
@@ -145,18 +146,49 @@ func (m *model) orderSubs(subs []step) []step {
 	return subs
 }
 
-// assignPage finds or adds the page of a step with a pattern.
-func (m *model) assignPage(st *step) {
-	maps, err := m.mapsFor(st.pattern)
-	if err != nil {
-		st.reason = err.Error()
-		return
+// assignPage finds or adds the page of a step with a pattern. It reports false where no plane can
+// hold the pattern.
+func (m *model) assignPage(st *step) bool {
+	maps, ok := m.mapsFor(st.pattern)
+	if !ok {
+		return false
 	}
 	id, fresh := m.byMap.Add(maps[0])
 	if fresh {
 		m.pages = append(m.pages, page{maps})
+		for _, c := range maps {
+			if c[0] != circuit.Dark {
+				m.byFirst[c[0]] = append(m.byFirst[c[0]], id)
+			}
+		}
 	}
 	st.page = id
+	return true
+}
+
+// withoutForwarding returns m for plans that do not forward.
+func (m *model) withoutForwarding() *model {
+	if !m.p.Forwarding {
+		return m
+	}
+	p, out := *m.p, *m
+	p.Forwarding = false
+	out.p, out.proof = &p, new(lazyBound)
+	return &out
+}
+
+// pagesOf lists the pages that have a circuit from src to dst.
+func (m *model) pagesOf(src, dst int) []int {
+	if src == 0 {
+		return m.byFirst[dst]
+	}
+	var list []int
+	for q := range m.pages {
+		if holds(m.pages[q].maps, [2]int{src, dst}) {
+			list = append(list, q)
+		}
+	}
+	return list
 }
 
 // lastOfStep reports whether steps[i] is the last of its step: after it the barrier holds.
@@ -196,8 +228,8 @@ func (m *model) spread(b bounds) bounds {
 	return b
 }
 
-// patternOf returns the flows of s as a partial permutation, or why they are none.
-func patternOf(n int, s *plans.Step) (pattern circuit.Permutation, reason string, empty bool) {
+// patternOf returns the flows of s as a partial permutation, nil where they are none.
+func patternOf(n int, s *plans.Step) (pattern circuit.Permutation, empty bool) {
 	empty = true // until there is a flow
 	pattern = circuit.AllDark(n)
 	if s.To != nil {
@@ -206,25 +238,23 @@ func patternOf(n int, s *plans.Step) (pattern circuit.Permutation, reason string
 				pattern[r], empty = d, false
 			}
 		}
-		return pattern, "", empty
+		return pattern, empty
 	}
 	from := circuit.AllDark(n)
 	for _, f := range s.Flows {
 		src, dst := f[0], f[1]
-		switch {
-		case pattern[src] != circuit.Dark:
-			return nil, fmt.Sprintf("rank %d sends to ranks %d and %d", src, pattern[src], dst), false
-		case from[dst] != circuit.Dark:
-			return nil, fmt.Sprintf("rank %d receives from ranks %d and %d", dst, from[dst], src), false
+		if pattern[src] != circuit.Dark || from[dst] != circuit.Dark {
+			return nil, false
 		}
 		pattern[src], from[dst], empty = dst, src, false
 	}
-	return pattern, "", empty
+	return pattern, empty
 }
 
-// mapsFor returns what a unit is set to for pattern. An interleaved pair holds a pattern
-// and its inverse, so a pattern and its inverse share a page: the smaller comes first.
-func (m *model) mapsFor(pattern circuit.Permutation) ([]circuit.Permutation, error) {
+// mapsFor returns what a unit is set to for pattern, and false where it cannot hold it: a duplex plane
+// holds involutions only. An interleaved pair holds a pattern and its inverse, so a pattern and its
+// inverse share a page: the smaller comes first.
+func (m *model) mapsFor(pattern circuit.Permutation) (maps []circuit.Permutation, ok bool) {
 	switch m.p.Circuits {
 	case plans.Duplex:
 		c := pattern.Clone()
@@ -233,19 +263,19 @@ func (m *model) mapsFor(pattern circuit.Permutation) ([]circuit.Permutation, err
 				continue
 			}
 			if c[s] != circuit.Dark && c[s] != r {
-				return nil, fmt.Errorf("duplex planes hold only involutions, but rank %d sends to %d and %d sends to %d", r, s, s, c[s])
+				return nil, false
 			}
 			c[s] = r
 		}
-		return []circuit.Permutation{c}, nil
+		return []circuit.Permutation{c}, true
 	case plans.Interleaved:
 		inv := pattern.Inverse()
 		if less(inv, pattern) {
 			pattern, inv = inv, pattern
 		}
-		return []circuit.Permutation{pattern, inv}, nil
+		return []circuit.Permutation{pattern, inv}, true
 	default:
-		return []circuit.Permutation{pattern}, nil
+		return []circuit.Permutation{pattern}, true
 	}
 }
 
@@ -312,16 +342,6 @@ func servers(maps []circuit.Permutation, pattern circuit.Permutation) int {
 		}
 	}
 	return n
-}
-
-// askedAt returns the step, as asked for, of steps[i].
-func (m *model) askedAt(i int) *step {
-	for a := range m.asked {
-		if m.asked[a].index == m.steps[i].index {
-			return &m.asked[a]
-		}
-	}
-	return &m.steps[i]
 }
 
 // matchingsOf returns the patterns of the sub-steps of a step that is split.

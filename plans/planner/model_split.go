@@ -15,19 +15,17 @@ import (
 // repeats circuits that other steps use, so they are taken off the step in this order, each
 // only if the rest then needs one matching less: patterns of the problem, shifts, exclusive
 // ors; what remains is coloured. Duplex planes join ranks in pairs, so there the matchings
-// are those of an undirected graph, which may need one or more beyond its degree.
+// are those of an undirected graph, which may need one or more beyond its degree where it is not
+// bipartite.
 
-// splitPages is the most patterns of other steps that are tried for each step.
+// splitPages is the most patterns of other steps that are tried for each step, of those that have a circuit
+// for one of its flows.
 const splitPages = 512
 
 // split divides a step without pattern into sub-steps with one.
 func (m *model) split(st *step) []step {
 	s := newSplitter(m, st.flows)
-	for _, q := range m.pages[:min(len(m.pages), splitPages)] {
-		for _, c := range q.maps {
-			s.peel(c)
-		}
-	}
+	s.known()
 	if m.p.Circuits == plans.Duplex {
 		s.pairs()
 	} else {
@@ -117,6 +115,29 @@ func (s *splitter) find(src, dst int) (int, bool) {
 	return int(list[i]), true
 }
 
+// known peels patterns that the problem has already, among those that have a circuit for a flow of one of
+// the busiest ranks.
+func (s *splitter) known() {
+	if s.count == 0 {
+		return
+	}
+	r := slices.Index(s.degree[0], s.most)
+	tried := 0
+	for f, flow := range s.flows {
+		if flow[0] != r && (!s.duplex() || flow[1] != r) || !s.left[f] {
+			continue
+		}
+		for _, q := range s.m.pagesOf(flow[0], flow[1]) {
+			if tried++; tried > splitPages {
+				return
+			}
+			for _, c := range s.m.pages[q].maps {
+				s.peel(c)
+			}
+		}
+	}
+}
+
 // peel takes the flows that circuits c carry, if every rank that has the most flows is
 // among them.
 func (s *splitter) peel(c circuit.Permutation) {
@@ -131,7 +152,11 @@ func (s *splitter) peel(c circuit.Permutation) {
 		}
 		f, ok := s.find(src, dst)
 		if !ok || !s.left[f] {
-			if !s.duplex() && s.degree[0][src] == s.most {
+			if ok = false; s.duplex() { // its way back may have a flow
+				f, ok = s.find(dst, src)
+				ok = ok && s.left[f]
+			}
+			if !ok && s.degree[0][src] == s.most {
 				return // as most circuits do at once
 			}
 			continue
@@ -275,11 +300,64 @@ func (s *splitter) pairs() {
 		best, fewest = color, colors
 	}
 	if fewest > s.most {
-		if color, colors := s.greedyPairs(ids); colors < fewest {
+		color, colors, ok := s.colorSides(ids)
+		if !ok {
+			color, colors = s.greedyPairs(ids)
+		}
+		if colors < fewest {
 			best, fewest = color, colors
 		}
 	}
 	s.byColor(ids, best, fewest)
+}
+
+// colorSides colours the pairs of ranks with as many colours as the busiest rank has partners, if the
+// ranks can be divided into two sides such that all pairs are between them.
+func (s *splitter) colorSides(ids []int) (color []int, colors int, ok bool) {
+	n := s.m.p.Ranks
+	near := make([][]int, n) // partners
+	for _, f := range ids {
+		a, b := s.flows[f][0], s.flows[f][1]
+		near[a], near[b] = append(near[a], b), append(near[b], a)
+	}
+	side := make([]int8, n)
+	for r := range side {
+		if side[r] != 0 {
+			continue
+		}
+		side[r] = 1
+		for queue := []int{r}; len(queue) > 0; queue = queue[1:] {
+			for _, p := range near[queue[0]] {
+				if side[p] == side[queue[0]] {
+					return nil, 0, false
+				}
+				if side[p] == 0 {
+					side[p] = -side[queue[0]]
+					queue = append(queue, p)
+				}
+			}
+		}
+	}
+	var edges [][2]int
+	at := make(map[[2]int]int, len(ids)) // pair, the rank of side 1 first -> edge
+	pair := func(f int) [2]int {
+		if a, b := s.flows[f][0], s.flows[f][1]; side[a] < 0 {
+			return [2]int{b, a}
+		}
+		return s.flows[f]
+	}
+	for _, f := range ids {
+		if _, ok := at[pair(f)]; !ok {
+			at[pair(f)] = len(edges)
+			edges = append(edges, pair(f))
+		}
+	}
+	edgeColor, colors := matching.Color(n, edges)
+	color = make([]int, len(ids))
+	for i, f := range ids {
+		color[i] = edgeColor[at[pair(f)]]
+	}
+	return color, colors, true
 }
 
 // colorBy numbers the keys of flows in order of their values.
@@ -321,4 +399,81 @@ func (s *splitter) greedyPairs(ids []int) (color []int, colors int) {
 		colors = max(colors, c+1)
 	}
 	return color, colors
+}
+
+// dividedAs returns m with the steps split as a plan divides their flows, nil where the plan divides
+// none otherwise than m, or a flow is in several of its parts.
+func (m *model) dividedAs(plan *plans.Plan) *model {
+	divides := func(e plans.Entry) bool { return e.Flows != nil }
+	if !slices.ContainsFunc(plan.Planes, func(entries []plans.Entry) bool { return slices.ContainsFunc(entries, divides) }) {
+		return nil
+	}
+	parts := make(map[int][][]int, len(m.asked)) // by step of the problem
+	for _, entries := range plan.Planes {
+		for i := range entries {
+			e := &entries[i]
+			known := func(class []int) bool { return slices.Equal(class, e.Flows) }
+			if e.Kind == plans.Transmit && e.Joint == "" && !slices.ContainsFunc(parts[e.Step], known) {
+				parts[e.Step] = append(parts[e.Step], e.Flows)
+			}
+		}
+	}
+	out := *m
+	out.steps, out.pages = nil, slices.Clone(m.pages)
+	out.byMap, out.byFirst = circuit.Index{}, map[int][]int{}
+	for i := range out.pages {
+		out.byMap.Add(out.pages[i].maps[0])
+	}
+	other := false
+	for at, i := 0, 0; i < len(m.asked); i++ {
+		from := at
+		for at++; !m.lastOfStep(at - 1); {
+			at++
+		}
+		subs := out.partsAs(&m.asked[i], parts[m.asked[i].index])
+		if subs == nil {
+			subs = m.steps[from:at]
+		} else {
+			other = true
+		}
+		out.steps = append(out.steps, subs...)
+	}
+	if !other {
+		return nil
+	}
+	return &out
+}
+
+// partsAs returns the sub-steps of a step whose flows are in the given parts, nil where they are not or
+// no unit holds a part at a time.
+func (m *model) partsAs(whole *step, parts [][]int) []step {
+	flows := m.flowsOf(whole)
+	count := 0
+	var subs []step
+	for _, class := range parts {
+		sub := m.part(whole, flows, class)
+		if sub.pattern == nil || !m.assignPage(&sub) {
+			return nil
+		}
+		count += len(class)
+		subs = append(subs, sub)
+	}
+	if len(subs) < 2 || count != len(flows) {
+		return nil
+	}
+	return subs
+}
+
+// part is the sub-step of some of a step's flows, which are indexes into it. Its pattern is nil where
+// they are no partial permutation.
+func (m *model) part(whole *step, flows [][2]int, class []int) step {
+	st := step{index: whole.index, bytes: whole.bytes, page: -1, class: slices.Clone(class)}
+	slices.SortStableFunc(st.class, func(x, y int) int { return flows[x][0] - flows[y][0] })
+	for _, f := range st.class {
+		st.flows = append(st.flows, flows[f])
+	}
+	if st.pattern, _ = patternOf(m.p.Ranks, &plans.Step{Flows: st.flows}); st.pattern != nil {
+		st.flows = nil
+	}
+	return st
 }

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 
@@ -18,16 +19,30 @@ import (
 // first ones), reconfigured in lockstep between rounds. One matching at a time over all
 // planes, and one on each plane, are the extremes of that.
 func solvePerStep(_ context.Context, m *model, _ Options) (*plans.Plan, error) {
-	for i := range m.steps {
-		if st := &m.steps[i]; st.page < 0 {
-			return nil, infeasible(st.index, "%s", st.reason)
+	return m.perStep(false).finish("perstep"), nil
+}
+
+// perStepBelow is solvePerStep for plans that take no longer than another one; it fails for those that do,
+// since they are long and of no use.
+func (m *model) perStepBelow(plan *plans.Plan) solver {
+	return func(ctx context.Context, _ *model, o Options) (*plans.Plan, error) {
+		if us := m.perStepUS(); us > plan.CCTUS+tolerance(us) {
+			return nil, fmt.Errorf("%w: a periodic plan takes less", ErrInfeasible)
 		}
+		return solvePerStep(ctx, m, o)
 	}
+}
+
+// perStepUS is the time of perstep, without its plan, which is long.
+func (m *model) perStepUS() float64 { return m.perStep(true).stepEnd }
+
+func (m *model) perStep(dry bool) *timeline {
 	if len(m.steps) == 0 {
-		return newTimeline(m, m.startMaps(m.darkMaps())).finish("perstep"), nil
+		return newTimeline(m, m.startMaps(m.darkMaps()))
 	}
 	rounds := m.rounds()
 	t := newTimeline(m, m.startMaps(m.setting(rounds[0])))
+	t.dry = dry
 	for i, r := range rounds {
 		switches := false
 		if i == 0 {
@@ -47,7 +62,7 @@ func solvePerStep(_ context.Context, m *model, _ Options) (*plans.Plan, error) {
 			t.closeAt(s)
 		}
 	}
-	return t.finish("perstep"), nil
+	return t
 }
 
 // round is what the baseline serves at once: steps[from:to], of one step of the problem.
@@ -79,7 +94,7 @@ func (m *model) roundsOf(from, to int) []round {
 		rounds := m.chunks(from, to, width)
 		us := 0.0
 		for _, r := range rounds {
-			us += plans.ReconfigUS(m.p, m.p.Ranks) + m.roundUS(r)
+			us += plans.ReconfigPortsUS(m.p, m.p.Ranks) + m.roundUS(r)
 		}
 		if us < least-tolerance(us) {
 			best, least = rounds, us
@@ -121,7 +136,7 @@ func (m *model) roundUS(r round) float64 {
 	maps := m.setting(r)
 	for s := r.from; s < r.to; s++ {
 		st := &m.steps[s]
-		us = math.Max(us, m.direct+m.usPerByte*st.bytes/float64(len(m.serving(maps, r, st))))
+		us = math.Max(us, m.directUS+m.usPerByte*st.bytes/float64(len(m.serving(maps, r, st))))
 	}
 	return us
 }

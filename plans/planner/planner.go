@@ -46,12 +46,10 @@ type Options struct {
 	SinglePlane bool
 	// Seed of the pseudo-random search. Equal problem, options and seed give equal plans.
 	Seed int64
-
-	deadline time.Time // when TimeLimit is over
 }
 
-// solver plans a compiled problem. It leaves the plan's bound to Solve unless it proves a
-// better one.
+// solver plans a compiled problem until ctx ends: all that takes long looks at it now and then. It
+// leaves the plan's bound to Solve unless it proves a better one.
 type solver func(ctx context.Context, m *model, o Options) (*plans.Plan, error)
 
 // registry is ordered: auto prefers the earlier, simpler planner among equals.
@@ -91,7 +89,8 @@ func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plan
 			o.Effort /= effortShare
 		}
 	}
-	o.deadline = time.Now().Add(o.TimeLimit)
+	ctx, cancel := context.WithTimeout(ctx, o.TimeLimit)
+	defer cancel()
 	known := append(Names(), spectra.Name)
 	if p.Demand != nil && slices.Contains(known, name) || name == spectra.Name {
 		return solveDemand(ctx, name, p, o)
@@ -107,11 +106,12 @@ func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plan
 		if err != nil {
 			return nil, fmt.Errorf("planner: %s: %w", name, err)
 		}
+		m.bound() // before the time is over
 		plan, err := r.solve(ctx, m, o)
 		if err != nil {
 			return nil, fmt.Errorf("planner: %s: %w", name, err)
 		}
-		m.stateBound(plan)
+		m.finish(plan)
 		return plan, nil
 	}
 	return nil, fmt.Errorf("planner: %w %q (known: %s)", ErrUnknownPlanner, name, strings.Join(known, ", "))

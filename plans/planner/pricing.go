@@ -2,9 +2,9 @@ package planner
 
 import (
 	"math"
+	"slices"
 
 	"lightpath/plans"
-	"lightpath/plans/circuit"
 )
 
 // The pricing bound weighs the two reasons for which a plan takes time. Seen from one rank
@@ -17,71 +17,90 @@ import (
 // steps since the circuit was last wanted: at least c_i = min(T, idle). Adding the first
 // line (1-w) times and the second w/k times and choosing the best n_i for each step gives
 // a bound for every w in 0..1. In a window of steps that begins with free circuits, k first
-// uses cost no switch.
+// uses cost no switch. Where the rank has several peers in a step, D_i depends on the peer with the fewest
+// planes, so all of them have n_i at best.
 
 // weights are the w that are tried.
 var weights = [...]float64{0.15, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1}
 
 // pricing holds, per weight and step, the least cost of the step.
 type pricing struct {
+	s        *sequence
+	overhead float64 // o
 	reconfig float64
-	prev     []int                   // per step: the last one with the same peer, or -1
-	again    [len(weights)][]float64 // the circuit was wanted before, within the window
+	idle     []float64               // of a plane that is unused, summed over the steps before each
+	prev     [][]int                 // per step and peer: the last step with the same peer, or -1
+	holds    [][]bool                // per step and peer: some plane begins with its circuit
+	again    [len(weights)][]float64 // the only peer was wanted before, within the window
 	first    [len(weights)][]float64 // it was not
 	held     [len(weights)][]float64 // it was not, but may be there from the start
-	holds    []bool                  // per step: some plane begins with its circuit
+	dark     []float64               // a step without peer, unweighted
 	sum      [len(weights)]float64   // of the window so far
 }
 
-func newPricing(m *model, s *sequence) *pricing {
-	n, k := len(m.steps), float64(m.p.Planes)
-	pr := &pricing{reconfig: plans.ReconfigUS(m.p, 1), prev: make([]int, n), holds: make([]bool, n)}
-	idle := make([]float64, n+1) // of a plane that is unused, summed over the steps before
+func newPricing(m *model, s *sequence, ideal []float64) *pricing {
+	n, k := len(s.peers), float64(s.planes)
+	pr := &pricing{
+		s: s, overhead: m.directUS, reconfig: plans.ReconfigPortsUS(m.p, 1), dark: ideal,
+		idle: make([]float64, n+1), prev: make([][]int, n), holds: make([][]bool, n),
+	}
 	last := map[int]int{}
-	for i := range m.steps {
-		pr.prev[i] = -1
-		wait := m.ideal(&m.steps[i])
-		if peer := s.peer[i]; peer != circuit.Dark {
-			if at, ok := last[peer]; ok {
-				pr.prev[i] = at
-			}
-			last[peer] = i
-			if wait = pr.reconfig; k > 1 {
-				wait = m.direct + m.usPerByte*m.steps[i].bytes/(k-1)
-			}
-			for _, have := range s.held {
-				pr.holds[i] = pr.holds[i] || have == peer
+	for i, peers := range s.peers {
+		wait := ideal[i]
+		if len(peers) > 0 && !s.priced {
+			if wait = pr.reconfig; s.planes > 1 {
+				wait = m.directUS + s.data[i]*float64(len(peers))/(k-1)
 			}
 		}
-		idle[i+1] = idle[i] + wait
+		pr.idle[i+1] = pr.idle[i] + wait
+		pr.prev[i], pr.holds[i] = make([]int, len(peers)), make([]bool, len(peers))
+		for at, peer := range peers {
+			pr.prev[i][at] = -1
+			if before, ok := last[peer]; ok {
+				pr.prev[i][at] = before
+			}
+			pr.holds[i][at] = slices.Contains(s.held, peer)
+		}
+		for _, peer := range peers {
+			last[peer] = i
+		}
 	}
 	for w, weight := range weights {
 		pr.again[w], pr.first[w], pr.held[w] = make([]float64, n), make([]float64, n), make([]float64, n)
-		for i := range m.steps {
-			if s.peer[i] == circuit.Dark {
-				least := (1 - weight) * m.ideal(&m.steps[i])
-				pr.again[w][i], pr.first[w][i], pr.held[w][i] = least, least, least
-				continue
-			}
-			data := m.usPerByte * m.steps[i].bytes
-			pr.again[w][i] = m.stepPrice(weight, data, math.Min(pr.reconfig, idle[i]-idle[pr.prev[i]+1]))
-			pr.first[w][i] = m.stepPrice(weight, data, pr.reconfig)
-			pr.held[w][i] = pr.first[w][i]
-			if pr.holds[i] {
-				pr.held[w][i] = m.stepPrice(weight, data, math.Min(pr.reconfig, idle[i]))
+		for i, peers := range s.peers {
+			if len(peers) == 1 {
+				pr.again[w][i] = pr.price(i, weight, pr.change(i, 0, 0, false))
+				pr.first[w][i] = pr.price(i, weight, pr.reconfig)
+				pr.held[w][i] = pr.price(i, weight, pr.change(i, 0, n, false))
 			}
 		}
 	}
 	return pr
 }
 
-// stepPrice is the least over numbers of planes of a step's weighted cost, each use
-// costing change for a switch or idle time before it.
-func (m *model) stepPrice(weight, data, change float64) float64 {
+// change is the least cost of a use of a plane for one peer of step i beside the use itself, in a window
+// that begins at step from, with free circuits or the given ones.
+func (pr *pricing) change(i, peer, from int, free bool) float64 {
+	switch before := pr.prev[i][peer]; {
+	case before >= from:
+		return math.Min(pr.reconfig, pr.idle[i]-pr.idle[before+1])
+	case !free && pr.holds[i][peer]:
+		return math.Min(pr.reconfig, pr.idle[i])
+	}
+	return pr.reconfig
+}
+
+// price is the least over numbers of planes of the weighted cost of a step that has peers. change is what
+// one use of a plane costs for each of them, summed, for switches or idle time before it.
+func (pr *pricing) price(i int, weight, change float64) float64 {
 	best := math.Inf(1)
-	k := float64(m.p.Planes)
+	k, peers, o, data := float64(pr.s.planes), float64(len(pr.s.peers[i])), pr.overhead, pr.s.data[i]
 	for n := 1.0; n <= k; n++ {
-		best = math.Min(best, (m.direct*n+data)*(weight/k+(1-weight)/n)+n*change*weight/k)
+		us := (1-weight)*(o+data/n) + weight/k*(peers*(n*o+data)+n*change)
+		if us > best {
+			break // it is convex in n
+		}
+		best = us
 	}
 	return best
 }
@@ -101,10 +120,20 @@ func (pr *pricing) reset(free, blocked bool) {
 
 // add extends the window that began at step from by step i and returns its best bound.
 func (pr *pricing) add(from, i int, free bool) float64 {
+	change := 0.0
+	if peers := pr.prev[i]; len(peers) > 1 {
+		for at := range peers {
+			change += pr.change(i, at, from, free)
+		}
+	}
 	best := 0.0
-	for w := range weights {
+	for w, weight := range weights {
 		switch {
-		case pr.prev[i] >= from:
+		case len(pr.prev[i]) == 0:
+			pr.sum[w] += (1 - weight) * pr.dark[i]
+		case len(pr.prev[i]) > 1:
+			pr.sum[w] += pr.price(i, weight, change)
+		case pr.prev[i][0] >= from:
 			pr.sum[w] += pr.again[w][i]
 		case free:
 			pr.sum[w] += pr.first[w][i]

@@ -107,7 +107,10 @@ func randomProblem(rng *rand.Rand) *plans.Problem {
 	}
 	for range 1 + rng.IntN(6) {
 		s := plans.Step{Bytes: scale * pick(0, 1, 1e5, 1e6, 4e6), To: patterns[rng.IntN(len(patterns))]}
-		if rng.IntN(6) == 0 && p.Circuits != plans.Duplex {
+		if rng.IntN(6) == 0 {
+			s.To = circuit.Permutation(rng.Perm(p.Ranks)) // on duplex planes most often no involution
+		}
+		if rng.IntN(6) == 0 {
 			s = plans.Step{Bytes: s.Bytes, Flows: s.FlowList()}
 			if s.Flows == nil {
 				s.Flows = [][2]int{{0, 1}}

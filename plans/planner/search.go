@@ -23,28 +23,32 @@ const (
 
 // meter says when a search has used its share: operations first, the clock as a stop.
 type meter struct {
-	ctx      context.Context
-	t        *timing
-	limit    int64
-	deadline time.Time
-	calls    int
-	stopped  bool
+	ctx   context.Context
+	t     *timing
+	limit int64
 }
 
-func (b *meter) spent() bool {
-	if b.stopped || b.t.flops() >= b.limit {
-		return true
+func (b *meter) spent() bool { return b.t.flops() >= b.limit || b.late() }
+
+// late reports whether the search has to end, whatever it has found.
+func (b *meter) late() bool { return b.ctx.Err() != nil }
+
+// within returns a context that ends after a part of the time that ctx has left.
+func within(ctx context.Context, part float64) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
 	}
-	if b.calls++; b.calls%64 == 0 {
-		return b.late()
-	}
-	return b.stopped
+	return context.WithTimeout(ctx, time.Duration(part*float64(time.Until(end))))
 }
 
-// late looks at the clock, which is too slow for every step of a search.
-func (b *meter) late() bool {
-	b.stopped = b.stopped || b.ctx.Err() != nil || time.Now().After(b.deadline)
-	return b.stopped
+// sooner returns a context that ends by so much earlier than ctx.
+func sooner(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, end.Add(-by))
 }
 
 // search returns the best pattern found and whether it is proven that none is better;
@@ -54,12 +58,14 @@ func (w *swot) search(ctx context.Context, o Options, seeds []pattern, known flo
 	bound := w.m.bound()
 	s := &searcher{
 		w:      w,
-		meter:  &meter{ctx: ctx, t: &w.t, limit: total, deadline: o.deadline},
+		meter:  &meter{ctx: ctx, t: &w.t, limit: total},
 		rng:    rand.New(rand.NewPCG(uint64(o.Seed), 0x5107)),
 		bestUS: known,
 		floor:  bound.total,
 		suffix: bound.suffix,
 	}
+	w.t.stop = s.meter.late
+	defer func() { w.t.stop = nil }() // the plan of what is found is timed in any case
 	switch {
 	case w.m.units == 1: // there is one pattern, and nothing to divide
 		s.fast = true
@@ -100,7 +106,7 @@ func (s *searcher) small(seeds []pattern, total int64) bool {
 // anneals restarts until total operations, with the heats in turn.
 func (s *searcher) anneals(total int64, heats ...float64) {
 	b := s.meter
-	for round := 0; s.cur != nil && !s.done() && b.t.flops() < total && !b.stopped; round++ {
+	for round := 0; s.cur != nil && !s.done() && b.t.flops() < total && !b.late(); round++ {
 		b.limit = min(total, b.t.flops()+total/4)
 		s.restart(round)
 		s.anneal(heats[round%len(heats)])
@@ -155,7 +161,10 @@ func (s *searcher) done() bool { return s.bestUS <= s.floor+tolerance(s.floor) }
 
 func (s *searcher) seed(seeds []pattern) {
 	s.pool = nil
-	for _, u := range seeds {
+	for i, u := range seeds {
+		if i > 0 && s.meter.late() {
+			break
+		}
 		if us, ok := s.evaluate(u, math.Inf(1)); ok {
 			s.pool = append(s.pool, scored{u, us})
 			s.record(u, us)
@@ -266,7 +275,7 @@ func (s *searcher) mutate(u pattern) bool {
 
 // rotationSeeds are the patterns to begin with: all units on large steps, and on small
 // ones few units in turn, so that the others have time to switch.
-func (w *swot) rotationSeeds() []pattern {
+func (w *swot) rotationSeeds(ctx context.Context) []pattern {
 	levels := slices.Clone(w.t.work)
 	slices.Sort(levels)
 	levels = slices.Compact(levels)
@@ -279,56 +288,59 @@ func (w *swot) rotationSeeds() []pattern {
 	}
 	var seeds []pattern
 	for few := 1; few <= min(2, w.m.units); few++ {
+		count := func(int) int { return few }
 		for _, level := range append([]float64{-1}, levels...) {
-			seeds = append(seeds, w.rotation(level, few, true), w.rotation(level, few, false))
+			if ctx.Err() != nil {
+				return seeds
+			}
+			seeds = append(seeds, w.rotation(level, count, true), w.rotation(level, count, false))
 		}
 	}
 	return seeds
 }
 
-// rotation uses all units in steps with more work than level, else few of them: those
-// that hold the page already, then those idle for longest. With keep, units that hold the
-// page of a large step stay the only ones for it when no other is free of work before.
-func (w *swot) rotation(level float64, few int, reuse bool) pattern {
+// rotation uses all units in steps with more work than level, else few(step) of them: with reuse
+// those that hold the page already, then those idle for longest.
+func (w *swot) rotation(level float64, few func(step int) int, reuse bool) pattern {
 	units := w.m.units
 	u := make(pattern, len(w.page))
 	holds := make([]int, units) // page of each unit's last use
-	last := make([]int, units)
+	idle := make([]int, units)  // units, those idle for longest first
+	busy := make([]int, 0, units)
 	for j := range holds {
-		holds[j], last[j] = -1, j-units
+		holds[j], idle[j] = -1, j
 	}
 	for i, q := range w.page {
-		count := few
+		count := min(few(i), units)
 		if w.t.work[i] > level {
 			count = units
 		}
-		for ; count > 0; count-- {
-			pick := -1
-			for j := range holds {
-				if u[i]>>j&1 != 0 {
-					continue
-				}
-				if pick < 0 || prefer(reuse && holds[j] == q, reuse && holds[pick] == q, last[j], last[pick]) {
-					pick = j
-				}
+		for _, j := range idle {
+			if reuse && holds[j] == q && count > 0 {
+				u[i] |= 1 << j
+				count--
 			}
-			u[i] |= 1 << pick
 		}
-		for j := range holds {
+		for _, j := range idle {
+			if count > 0 && u[i]>>j&1 == 0 {
+				u[i] |= 1 << j
+				count--
+			}
+		}
+		// Those that work go to the end.
+		rest := idle[:0]
+		busy = busy[:0]
+		for _, j := range idle {
 			if u[i]>>j&1 != 0 {
-				holds[j], last[j] = q, i
+				holds[j] = q
+				busy = append(busy, j)
+			} else {
+				rest = append(rest, j)
 			}
 		}
+		idle = append(rest, busy...)
 	}
 	return u
-}
-
-// prefer reports whether a unit that holds the page or was used longer ago comes first.
-func prefer(holdsA, holdsB bool, lastA, lastB int) bool {
-	if holdsA != holdsB {
-		return holdsA
-	}
-	return lastA < lastB
 }
 
 // exact is branch and bound over the steps in order. A prefix is timed on its own, which

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"lightpath/plans"
 	"lightpath/plans/spectra"
@@ -25,7 +24,7 @@ func solveDemand(ctx context.Context, name string, p *plans.Problem, o Options) 
 	}
 	plan, err := spectra.Solve(ctx, p, spectra.Options{
 		Work:      max(1, int64(o.Effort.Seconds()*spectraPerSecond)),
-		TimeLimit: max(1, time.Until(o.deadline)),
+		TimeLimit: o.TimeLimit,
 		Seed:      o.Seed,
 	})
 	switch {

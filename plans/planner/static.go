@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"math"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -21,13 +22,17 @@ const staticMeasures = 3e7
 // these circuits allow; without forwarding a pattern is served by planes that have all of it.
 func solveStatic(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 	m = m.unsplit()
-	states, err := m.staticStates()
+	if err := m.tooManyPeers(); err != nil {
+		return nil, err
+	}
+	states, err := m.staticStates(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s := newServer(m, o)
 	s.partial = m.p.Forwarding
-	t := newTable(ctx, o, s, states)
+	pieces, _ := m.pieces(nil)
+	t := newTable(ctx, o, s, pieces, states)
 	at := t.bestState()
 	line := newTimeline(m, states[at])
 	for i := range t.pieces {
@@ -40,13 +45,35 @@ func solveStatic(ctx context.Context, m *model, o Options) (*plans.Plan, error) 
 	return line.finish("static"), nil
 }
 
+// tooManyPeers returns an error where a rank sends to more ranks than it has planes and nothing is
+// forwarded: then no circuits that never change will do, and there is no need to look for any. It looks
+// at a few ranks, and at steps that are patterns.
+func (m *model) tooManyPeers() error {
+	if m.p.Forwarding || m.p.Initial != nil || m.p.Final.Kind == plans.FinalGiven { // there is no choice
+		return nil
+	}
+	for _, r := range []int{0, m.p.Ranks / 3, m.p.Ranks - 1} {
+		var peers []int
+		for i := range m.asked {
+			c := m.asked[i].pattern
+			if c == nil || c[r] == circuit.Dark || slices.Contains(peers, c[r]) {
+				continue
+			}
+			if peers = append(peers, c[r]); len(peers) > m.p.Planes {
+				return infeasible(m.asked[i].index, "rank %d has no circuit to rank %d on any plane, and the fabric does not forward", r, c[r])
+			}
+		}
+	}
+	return nil
+}
+
 // staticStates returns the settings that the whole plan may run on, at least one.
-func (m *model) staticStates() ([][]circuit.Permutation, error) {
+func (m *model) staticStates(ctx context.Context) ([][]circuit.Permutation, error) {
 	if maps, err := m.fixedMaps(); maps != nil || err != nil {
 		return [][]circuit.Permutation{maps}, err
 	}
 	var set stateSet
-	set.add(m.chooseStatic())
+	set.add(m.chooseStatic(ctx))
 	for _, maps := range m.graphs() {
 		set.add(maps)
 	}
@@ -75,7 +102,7 @@ func (m *model) fixedMaps() ([]circuit.Permutation, error) {
 func (t *table) bestState() int {
 	for looks := finalLooks; ; {
 		at, promised := t.leastState(t.floor)
-		if promised.unserved > 0 && t.known < len(t.states) {
+		if promised.unserved > 0 && t.known < len(t.states) && !t.stop() {
 			t.measureUpTo(math.MaxInt) // rather late than wrong
 			continue
 		}
@@ -143,7 +170,9 @@ func (t *table) leastState(times [][]float64) (at int, least score) {
 
 // staticChoice is the search for the best set of circuits: one candidate per unit.
 type staticChoice struct {
+	ctx   context.Context
 	m     *model
+	work  int // lanes that may still be looked at
 	maps  [][]circuit.Permutation
 	lanes [][][]lane // [candidate][distinct step]: what a unit set to it offers
 	holds [][][]int  // [candidate][distinct step][matching]: its planes that hold it
@@ -172,8 +201,10 @@ func (a score) better(b score) bool {
 }
 
 // chooseStatic returns the best circuits of those that each plane can choose for itself.
-func (m *model) chooseStatic() []circuit.Permutation {
-	c := newStaticChoice(m)
+func (m *model) chooseStatic(ctx context.Context) []circuit.Permutation {
+	ctx, cancel := within(ctx, 0.4) // what is chosen has to be measured
+	defer cancel()
+	c := newStaticChoice(ctx, m)
 	if len(c.maps) == 0 {
 		return m.darkMaps()
 	}
@@ -190,30 +221,40 @@ func (m *model) chooseStatic() []circuit.Permutation {
 	return maps
 }
 
-func newStaticChoice(m *model) *staticChoice {
-	c := &staticChoice{m: m, steps: m.distinctSteps(), out: make([]float64, m.p.Planes)}
+// staticWork is how many lanes a choice may look at.
+const staticWork = 1 << 27
+
+// over reports whether the choice has to end.
+func (c *staticChoice) over() bool { return c.work < 0 || c.ctx.Err() != nil }
+
+func newStaticChoice(ctx context.Context, m *model) *staticChoice {
+	c := &staticChoice{ctx: ctx, work: staticWork, m: m, steps: m.distinctSteps(), out: make([]float64, m.p.Planes)}
 	flowsOnce := 1
 	for _, w := range c.steps {
 		flowsOnce += m.flowCount(w.st)
 	}
 	c.maps = m.candidates(min(maxCandidates, 16+int(staticMeasures)/(flowsOnce*m.units)))
 	c.lanes, c.holds = make([][][]lane, len(c.maps)), make([][][]int, len(c.maps))
-	flows := make([][][2]int, len(c.steps))
-	matchings := make([][]circuit.Permutation, len(c.steps))
-	for i, w := range c.steps {
-		if m.p.Forwarding {
-			flows[i] = m.flowsOf(w.st)
-		}
-		if w.st.pattern == nil {
-			matchings[i] = m.matchingsOf(w.st)
-		}
-	}
+	loaders := make([][]plans.Loader, len(c.maps))
 	for q, maps := range c.maps {
-		loaders := bind(maps)
+		loaders[q] = bind(maps)
 		c.lanes[q], c.holds[q] = make([][]lane, len(c.steps)), make([][]int, len(c.steps))
-		for i, w := range c.steps {
-			c.lanes[q][i] = m.lanesOf(m.routes(loaders, maps, w.st, flows[i]), nil)
-			for _, pattern := range matchings[i] {
+	}
+	for i, w := range c.steps {
+		if c.over() {
+			break // what is not measured is not served
+		}
+		var flows [][2]int // of one step: those of all may be more than there is memory for
+		if m.p.Forwarding {
+			flows = m.flowsOf(w.st)
+		}
+		var matchings []circuit.Permutation
+		if w.st.pattern == nil {
+			matchings = m.matchingsOf(w.st)
+		}
+		for q, maps := range c.maps {
+			c.lanes[q][i] = m.lanesOf(m.routes(loaders[q], maps, w.st, flows), nil)
+			for _, pattern := range matchings {
 				c.holds[q][i] = append(c.holds[q][i], servers(maps, pattern))
 			}
 		}
@@ -251,6 +292,7 @@ func (c *staticChoice) evaluate(pick []int) score {
 			buf = append(buf, c.lanes[q][i]...)
 		}
 		c.buf = buf
+		c.work -= len(buf) + len(pick)
 		if len(buf) > 0 {
 			us = split(buf, w.st.bytes, c.out)
 		}
@@ -285,7 +327,7 @@ func (c *staticChoice) direct(pick []int, i int) (us float64, missing int) {
 	if missing > 0 || len(c.holds[0][i]) == 0 {
 		return math.Inf(1), max(1, missing)
 	}
-	return c.m.direct + c.m.usPerByte*c.steps[i].st.bytes/float64(least), 0
+	return c.m.directUS + c.m.usPerByte*c.steps[i].st.bytes/float64(least), 0
 }
 
 // exhaustive tries every multiset of candidates.
@@ -298,7 +340,7 @@ func (c *staticChoice) exhaustive() []int {
 		for i >= 0 && pick[i] == len(c.maps)-1 {
 			i--
 		}
-		if i < 0 {
+		if i < 0 || c.over() {
 			return best
 		}
 		next := pick[i] + 1
@@ -320,6 +362,9 @@ func (c *staticChoice) greedy() []int {
 	for len(pick) < c.m.units {
 		best, bestScore := -1, score{}
 		for q := range c.maps {
+			if best >= 0 && c.over() {
+				break
+			}
 			if s := c.evaluate(append(pick, q)); best < 0 || s.better(bestScore) {
 				best, bestScore = q, s
 			}
@@ -337,6 +382,9 @@ func (c *staticChoice) exchange(pick []int) []int {
 		for u := range pick {
 			keep := pick[u]
 			for q := range c.maps {
+				if c.over() {
+					break
+				}
 				pick[u] = q
 				if s := c.evaluate(pick); s.better(best) {
 					best, keep, improved = s, q, true

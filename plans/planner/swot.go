@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -13,44 +14,78 @@ import (
 // solveSWOT divides every step unevenly over the planes and hides reconfigurations behind
 // the other planes' transfers (SWOT, Section 3). What is searched is the pattern: which
 // unit of planes works in which step; the best timing of a pattern is a linear program.
-// It never forwards, and never returns anything worse than static (without forwarding)
-// or perstep.
+// It begins with periodic patterns, never forwards, and never returns anything worse than static
+// (without forwarding) or perstep.
 func solveSWOT(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
-	for i := range m.steps {
-		if st := &m.steps[i]; st.page < 0 {
-			return nil, infeasible(st.index, "%s", st.reason)
-		}
+	return m.beginSWOT(ctx, o).solve(ctx, o)
+}
+
+// swotStart is what a search of patterns begins with.
+type swotStart struct {
+	w     *swot
+	best  *plans.Plan   // of the best periodic pattern
+	took  time.Duration // to write it
+	seeds []pattern
+}
+
+// mostTried is how many periodic patterns a search begins with.
+const mostTried = 16
+
+// emitBudget is how many operations the timing of one plan may take.
+func (o Options) emitBudget() float64 { return o.Effort.Seconds() * flopsPerSecond / 4 }
+
+// beginSWOT finds the best periodic pattern.
+func (m *model) beginSWOT(ctx context.Context, o Options) *swotStart {
+	s := &swotStart{w: newSwot(m.arranged())}
+	if len(m.steps) == 0 {
+		s.best = newTimeline(m, m.startMaps(m.darkMaps())).finish("swot")
+		return s
 	}
-	best, err := solvePerStep(ctx, m, o)
-	if err != nil {
-		return nil, err
+	best, tried := s.w.bestPeriodic(ctx, math.Inf(1))
+	if best.u == nil { // times that are not finite
+		s.best = m.perStep(false).finish("swot")
+		return s
 	}
-	best.Planner = "swot"
+	began := time.Now()
+	s.best = s.w.emit(best.u, o.emitBudget())
+	s.took = time.Since(began)
+	for _, t := range tried[:min(len(tried), mostTried)] {
+		s.seeds = append(s.seeds, t.u)
+	}
+	return s
+}
+
+// solve goes on from the periodic patterns.
+func (s *swotStart) solve(ctx context.Context, o Options) (*plans.Plan, error) {
+	w, m, best := s.w, s.w.m, s.best
 	if len(m.steps) == 0 {
 		return best, nil
 	}
-	w := newSwot(m.arranged())
-	seeds := w.rotationSeeds()
-	direct := *m.p
-	direct.Forwarding = false
-	if dm, err := compile(&direct); err == nil {
-		if static, err := solveStatic(ctx, dm, o); err == nil {
-			if u := w.staticSeed(static.Initial); u != nil {
-				seeds = append(seeds, u)
-			}
-			if static.Planner = "swot"; m.better(static, best) {
-				best = static
-			}
+	ctx, cancel := sooner(ctx, 2*s.took) // what is found has to be written
+	defer cancel()
+	keep := func(plan *plans.Plan, err error) {
+		if err == nil && m.better(plan, best) {
+			plan.Planner = "swot"
+			best = plan
+		}
+	}
+	keep(m.perStepBelow(best)(ctx, m, o))
+	if ctx.Err() != nil {
+		return best, nil
+	}
+	seeds := append(w.rotationSeeds(ctx), s.seeds...)
+	static, err := solveStatic(ctx, m.withoutForwarding(), o)
+	if keep(static, err); err == nil {
+		if u := w.staticSeed(static.Initial); u != nil {
+			seeds = append(seeds, u)
 		}
 	}
 	pattern, proven := w.search(ctx, o, seeds, best.CCTUS)
 	if pattern != nil {
-		budget := o.Effort.Seconds() * flopsPerSecond / 4
+		budget := o.emitBudget()
 		plan := w.emit(pattern, budget)
-		loop := &meter{ctx: ctx, t: &w.t, limit: w.t.flops() + int64(budget/2), deadline: o.deadline}
-		if plan = w.shortenPeriod(pattern, plan, loop, budget/64); m.better(plan, best) {
-			best = plan
-		}
+		loop := &meter{ctx: ctx, t: &w.t, limit: w.t.flops() + int64(budget/2)}
+		keep(w.shortenPeriod(pattern, plan, loop, budget/64), nil)
 	}
 	if proven {
 		w.stateOptimum(best)
@@ -216,7 +251,7 @@ func (w *swot) switchCost(unit, from, to int) float64 {
 	}
 	cost := 0.0
 	for j, c := range w.m.pages[to].maps {
-		cost = math.Max(cost, plans.ReconfigUS(p, before[j].Changes(c)))
+		cost = math.Max(cost, plans.ReconfigUS(p, before[j], c))
 	}
 	w.costs[key] = cost
 	return cost
@@ -237,7 +272,7 @@ func (w *swot) load(u pattern, steps int) {
 			if u[i]&bit == 0 {
 				continue
 			}
-			k := use{step: i, unit: unit, before: -1, after: -1, rate: 1, o: w.m.direct}
+			k := use{step: i, unit: unit, before: -1, after: -1, rate: 1, o: w.m.directUS}
 			q := w.page[i]
 			if w.next(&state, unit, q) {
 				k.before = len(t.switches)
@@ -349,8 +384,8 @@ func (w *swot) write(u pattern, share []float64) *plans.Plan {
 		for unit := range shares {
 			shares[unit] = 0
 			if k := t.useAt[i*t.units+unit]; k >= 0 {
-				shares[unit] = share[k]
-				total += share[k]
+				shares[unit] = math.Max(share[k], math.SmallestNonzeroFloat64) // a step may be too short to be timed
+				total += shares[unit]
 			}
 		}
 		rest := st.bytes
@@ -364,7 +399,7 @@ func (w *swot) write(u pattern, share []float64) *plans.Plan {
 				}
 				settings[unit] = s[1:]
 			}
-			bytes := st.bytes / float64(w.planes[i]) * x / total
+			bytes := st.bytes / float64(w.planes[i]) * (x / total)
 			w.writeUse(line, st, unit, w.planes[i], bytes, &rest)
 		}
 		line.closeAt(i)

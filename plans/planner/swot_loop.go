@@ -43,7 +43,7 @@ func (t *timeline) beginAtEnd(unit int) bool {
 	}
 	first, cost := math.Inf(1), 0.0
 	for j := unit * m.unitPlanes; j < (unit+1)*m.unitPlanes; j++ {
-		cost = math.Max(cost, plans.ReconfigUS(m.p, t.current[j].Changes(t.initial[j])))
+		cost = math.Max(cost, plans.ReconfigUS(m.p, t.current[j], t.initial[j]))
 		if len(t.planes[j]) > 0 {
 			first = math.Min(first, t.planes[j][0].StartUS)
 		}

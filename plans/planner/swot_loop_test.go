@@ -68,7 +68,7 @@ func TestLoopPeriod(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := solveSWOT(context.Background(), m, Options{Effort: time.Second, deadline: time.Now().Add(time.Minute)})
+		plan, err := solveSWOT(context.Background(), m, Options{Effort: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,7 @@ func TestLoopPeriod(t *testing.T) {
 		q := *p
 		q.Final.Kind = plans.FinalAny
 		m, _ = compile(&q)
-		once, err := solveSWOT(context.Background(), m, Options{Effort: time.Second, deadline: time.Now().Add(time.Minute)})
+		once, err := solveSWOT(context.Background(), m, Options{Effort: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,9 +32,6 @@ func (m *model) arrange(from, to int) {
 	rank := make(map[int]int, len(group)) // page -> place among the others
 	for i := range group {
 		q := group[i].page
-		if q < 0 {
-			return
-		}
 		switch {
 		case m.before(from, q):
 			rank[q] = 0
@@ -57,9 +54,6 @@ func (m *model) before(from, q int) bool {
 
 // fits reports whether one unit can serve both pages without a switch between.
 func (m *model) fits(p, q int) bool {
-	if p < 0 || q < 0 {
-		return false
-	}
 	_, ok := union(m.pages[p].maps, m.pages[q].maps)
 	return ok
 }

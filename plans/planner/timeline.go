@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -18,6 +19,7 @@ type timeline struct {
 	idle    []float64 // per plane: end of its last activity
 	stepEnd float64   // end of the last finished step: no transmit begins earlier (P3)
 	opened  float64   // latest end of the step that is being written
+	dry     bool      // only the times are of interest: no entries are kept
 }
 
 // newTimeline starts a plan on the given circuits, one map per plane.
@@ -38,11 +40,13 @@ func (t *timeline) reconfigure(unit int, maps []circuit.Permutation) float64 {
 	start, cost := 0.0, 0.0
 	for i, c := range maps {
 		start = math.Max(start, t.idle[first+i])
-		cost = math.Max(cost, plans.ReconfigUS(t.m.p, t.current[first+i].Changes(c)))
+		cost = math.Max(cost, plans.ReconfigUS(t.m.p, t.current[first+i], c))
 	}
 	for i, c := range maps {
 		j := first + i
-		t.planes[j] = append(t.planes[j], plans.Entry{Kind: plans.Reconfigure, To: c, StartUS: start, EndUS: start + cost})
+		if !t.dry {
+			t.planes[j] = append(t.planes[j], plans.Entry{Kind: plans.Reconfigure, To: c, StartUS: start, EndUS: start + cost})
+		}
 		t.current[j], t.idle[j] = c, start+cost
 	}
 	return start + cost
@@ -53,9 +57,11 @@ func (t *timeline) reconfigure(unit int, maps []circuit.Permutation) float64 {
 func (t *timeline) transmit(plane int, st *step, bytes float64, hops, load int) {
 	start := math.Max(t.idle[plane], t.stepEnd)
 	end := start + plans.TransmitUS(t.m.p, hops, load, bytes)
-	t.planes[plane] = append(t.planes[plane], plans.Entry{
-		Kind: plans.Transmit, Step: st.index, Bytes: bytes, Flows: st.class, StartUS: start, EndUS: end,
-	})
+	if !t.dry {
+		t.planes[plane] = append(t.planes[plane], plans.Entry{
+			Kind: plans.Transmit, Step: st.index, Bytes: bytes, Flows: st.class, StartUS: start, EndUS: end,
+		})
+	}
 	t.idle[plane] = end
 	t.opened = math.Max(t.opened, end)
 }
@@ -134,11 +140,17 @@ type lane struct {
 	hops, load int
 }
 
+// fewLanes is up to how many lanes sorting by insertion is fastest.
+const fewLanes = 12
+
 // split divides bytes over lanes so that they finish together as early as possible: the
 // water level T with sum over lanes of (T-setup)+/perByte = bytes. Shares, by lane, go to
 // out; a lane whose setup exceeds the level gets 0. It returns T. Lanes must not be empty;
 // they are reordered by setup.
 func split(lanes []lane, bytes float64, out []float64) float64 {
+	if len(lanes) > fewLanes {
+		slices.SortFunc(lanes, func(a, b lane) int { return cmp.Or(cmp.Compare(a.setup, b.setup), a.plane-b.plane) })
+	}
 	for i := 1; i < len(lanes); i++ { // insertion sort: few lanes, often equal
 		for k := i; k > 0 && lanes[k].setup < lanes[k-1].setup; k-- {
 			lanes[k], lanes[k-1] = lanes[k-1], lanes[k]
@@ -194,14 +206,15 @@ func bind(maps []circuit.Permutation) []plans.Loader {
 
 // unserved explains why circuits cannot serve a step.
 func (m *model) unserved(st *step, maps []circuit.Permutation) error {
-	if st.pattern != nil && st.page < 0 && !m.p.Forwarding {
-		return infeasible(st.index, "%s", st.reason)
+	var loaders []plans.Loader
+	if m.p.Forwarding {
+		loaders = bind(maps)
 	}
 	for _, f := range m.flowsOf(st) {
-		reach := false
-		for _, c := range maps {
-			hops, ok := c.Hops(f[0], f[1])
-			reach = reach || ok && (hops == 1 || m.p.Forwarding)
+		reach := holds(maps, f)
+		for j := range loaders {
+			_, ok := loaders[j].Hops(f[0], f[1])
+			reach = reach || ok
 		}
 		switch {
 		case reach:

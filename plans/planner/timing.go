@@ -31,7 +31,8 @@ type timing struct {
 	useAt    []int32 // (step, unit) -> index into uses, or -1
 
 	program lp.Program
-	scale   float64 // us per unit of time of the program, whose values are of the order of one
+	stop    func() bool // whether solve has to give up; nil: never
+	scale   float64     // us per unit of time of the program, whose values are of the order of one
 	steps   int
 	cost    []float64 // scratch: a row, or the objective
 	cols    []int32
@@ -83,7 +84,7 @@ func (t *timing) flops() int64 { return t.program.Work() + t.greeds }
 func (t *timing) solve(steps int, cutoff float64) (float64, bool) {
 	t.begin(steps)
 	pivots := 60 + 12*(steps+len(t.switches))
-	for ; pivots > 0; pivots-- {
+	for ; pivots > 0 && (t.stop == nil || !t.stop()); pivots-- {
 		// Nothing bounds the number of rows added but the pivots that they take.
 		v, status := t.program.Solve(cutoff/t.scale, pivots)
 		if status != lp.Optimal {

@@ -120,7 +120,7 @@ func play(x *timing, steps int) float64 {
 func randomSwot(rng *rand.Rand) (*swot, pattern) {
 	steps, units, pages := 1+rng.IntN(7), 1+rng.IntN(4), 1+rng.IntN(4)
 	w := &swot{m: &model{units: units}, costs: map[int]float64{}}
-	w.t.units, w.m.direct = units, []float64{0, 20}[rng.IntN(2)]
+	w.t.units, w.m.directUS = units, []float64{0, 20}[rng.IntN(2)]
 	w.joins = make([][]bool, pages)
 	for p := range w.joins {
 		w.joins[p] = make([]bool, pages)

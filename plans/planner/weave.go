@@ -30,14 +30,30 @@ func solveWeave(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 
 // bestOfAll is solveWeave's plan under the name of the planner that made it.
 func (m *model) bestOfAll(ctx context.Context, o Options) (*plans.Plan, error) {
+	first := m.beginSWOT(ctx, o)
+	if ctx.Err() != nil {
+		return first.best, nil
+	}
 	s := newWeaving(ctx, m, o)
-	best, others, err := m.bestOfOthers(ctx, o, func() {
+	early, cancel := ctx, context.CancelFunc(func() {})
+	if s != nil { // it needs time after the others
+		early, cancel = within(ctx, othersShare)
+	}
+	defer cancel()
+	best, others, err := m.bestOfOthers(early, o, first, func() {
 		if s != nil {
 			s.start()
 		}
 	})
 	if err == nil && s != nil {
 		best = s.finish(best, others)
+	}
+	for _, plan := range others {
+		if divided := m.dividedAs(plan); divided != nil {
+			if plan, err := solveSWOT(ctx, divided, o); err == nil && m.better(plan, best) {
+				best = plan
+			}
+		}
 	}
 	for _, plan := range others { // what one of them has proven holds for every plan
 		if plan.LowerBoundUS > best.LowerBoundUS {
@@ -47,9 +63,12 @@ func (m *model) bestOfAll(ctx context.Context, o Options) (*plans.Plan, error) {
 	return best, err
 }
 
+// othersShare is the part of the time after which weave goes on from what the others have found.
+const othersShare = 0.7
+
 // bestOfOthers runs the other planners, each with all of the effort, and meanwhile another
 // function.
-func (m *model) bestOfOthers(ctx context.Context, o Options, meanwhile func()) (best *plans.Plan, all []*plans.Plan, err error) {
+func (m *model) bestOfOthers(ctx context.Context, o Options, first *swotStart, meanwhile func()) (best *plans.Plan, all []*plans.Plan, err error) {
 	alone := func(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 		plan, _, err := searchHarvest(ctx, m, o) // what it would be compared with runs here as well
 		return plan, err
@@ -57,7 +76,9 @@ func (m *model) bestOfOthers(ctx context.Context, o Options, meanwhile func()) (
 	solvers := []struct {
 		name  string
 		solve solver
-	}{{"static", solveStatic}, {"perstep", solvePerStep}, {"harvest", alone}, {"swot", solveSWOT}}
+	}{{"static", solveStatic}, {"perstep", m.perStepBelow(first.best)}, {"harvest", alone}, {"swot", func(ctx context.Context, _ *model, o Options) (*plans.Plan, error) {
+		return first.solve(ctx, o)
+	}}}
 	found := make([]*plans.Plan, len(solvers))
 	errs := make([]error, len(solvers))
 	var wait sync.WaitGroup
@@ -84,9 +105,10 @@ func (m *model) bestOfOthers(ctx context.Context, o Options, meanwhile func()) (
 }
 
 // newWeaving prepares a search; nil where there is nothing to find: without forwarding a
-// unit serves a step or does not, which is what swot searches.
+// unit serves a step or does not, which is what swot searches. With very many patterns too little can be
+// searched.
 func newWeaving(ctx context.Context, m *model, o Options) *weaving {
-	if len(m.steps) == 0 || !m.p.Forwarding || slices.ContainsFunc(m.steps, func(st step) bool { return st.page < 0 }) {
+	if len(m.steps) == 0 || !m.p.Forwarding || len(m.pages) > maxWeaveKinds {
 		return nil
 	}
 	s := &weaving{
@@ -97,7 +119,7 @@ func newWeaving(ctx context.Context, m *model, o Options) *weaving {
 		fast:  true,
 		total: int64(o.Effort.Seconds() * flopsPerSecond),
 	}
-	s.meter = &meter{ctx: ctx, t: &s.w.t, limit: s.total, deadline: o.deadline}
+	s.meter = &meter{ctx: ctx, t: &s.w.t, limit: s.total}
 	return s
 }
 
@@ -109,7 +131,12 @@ func (s *weaving) greedy() bool {
 // start searches from scratch, with six tenths of the effort.
 func (s *weaving) start() {
 	w := s.w
+	w.t.stop = s.meter.late
+	defer func() { w.t.stop = nil }()
 	for _, maps := range w.m.weaveSettings() {
+		if s.meter.late() {
+			return
+		}
 		w.add(maps)
 	}
 	s.list()
@@ -137,11 +164,13 @@ func (s *weaving) finish(known *plans.Plan, others []*plans.Plan) *plans.Plan {
 		}
 	}
 	s.list()
+	w.t.stop = s.meter.late
 	for _, l := range seeds {
 		s.try(l)
 	}
 	s.sortPool()
 	s.anneals(s.total, 3, 0.01, 0.03)
+	w.t.stop = nil
 	if s.best.l == nil {
 		return known
 	}
@@ -164,7 +193,7 @@ func (s *weaving) rotations() {
 			page[q] = cellOf(id, both)
 		}
 	}
-	for _, u := range newSwot(w.m).rotationSeeds() {
+	for _, u := range newSwot(w.m).rotationSeeds(s.meter.ctx) {
 		l := newLayout(len(w.kind), w.m.units)
 		for at := range l {
 			if i := at / w.m.units; u[i]>>(at%w.m.units)&1 != 0 {
@@ -205,7 +234,7 @@ func (s *weaving) staggered() {
 // settle lets the groups answer in turn for as long as that helps.
 func (s *weaving) settle(l layout, groups [][]int) {
 	least := math.Inf(1)
-	for stale, g := 0, 0; stale < len(groups) && !s.meter.spent() && !s.meter.late(); g = (g + 1) % len(groups) {
+	for stale, g := 0, 0; stale < len(groups) && !s.meter.spent(); g = (g + 1) % len(groups) {
 		next := slices.Clone(l)
 		stale++
 		if !s.respond(next, groups[g], 0) {
@@ -230,7 +259,7 @@ func (m *model) weaveSettings() [][]circuit.Permutation {
 		}
 		for _, c := range rings {
 			for _, c := range []circuit.Permutation{c, c.Inverse()} {
-				if maps, err := m.mapsFor(c); err == nil {
+				if maps, ok := m.mapsFor(c); ok {
 					all = append(all, maps)
 				}
 			}

@@ -19,9 +19,11 @@ type cell int16
 const idle cell = -1
 
 const (
-	none       = -1   // no setting
-	maxWeave   = 4096 // settings that are considered
-	weaveFlows = 3e7  // flows that may be measured; settings after that serve only directly
+	none          = -1      // no setting
+	maxWeave      = 4096    // settings that are considered, and
+	weaveServices = 1 << 20 // what they offer to kinds of steps, together
+	maxWeaveKinds = 512     // kinds of steps
+	weaveFlows    = 3e7     // flows that may be measured; settings after that serve only directly
 )
 
 func cellOf(setting int, h half) cell { return cell(setting*4 + int(h)) }
@@ -87,7 +89,7 @@ func (w *weaver) add(maps []circuit.Permutation) int {
 	if id, ok := w.index.Find(maps[0]); ok {
 		return id
 	}
-	if len(w.sets) == maxWeave {
+	if len(w.sets) >= min(maxWeave, weaveServices/len(w.kinds)) {
 		return none
 	}
 	id, _ := w.index.Add(maps[0])
@@ -123,7 +125,7 @@ func (w *weaver) measure(maps []circuit.Permutation) []service {
 
 // serveDirect is offer over direct circuits only.
 func (w *weaver) serveDirect(maps []circuit.Permutation, st *step) service {
-	s := service{o: w.m.direct}
+	s := service{o: w.m.directUS}
 	for j, c := range maps {
 		if c.Covers(st.pattern) {
 			s.routes[j] = route{ok: true, hops: 1, load: 1}
@@ -245,7 +247,7 @@ func (w *weaver) switchCost(from, to int) float64 {
 	}
 	cost := 0.0
 	for j, c := range w.sets[to] {
-		cost = math.Max(cost, plans.ReconfigUS(p, w.sets[from][j].Changes(c)))
+		cost = math.Max(cost, plans.ReconfigUS(p, w.sets[from][j], c))
 	}
 	w.costs[key] = cost
 	return cost

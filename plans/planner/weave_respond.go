@@ -1,6 +1,10 @@
 package planner
 
-import "math"
+import (
+	"math"
+
+	"lightpath/plans"
+)
 
 // The best answer of some units, a team, to what the other units do. Let the others hold still:
 // in step i they transmit at rate R for work W (their overheads included), so that
@@ -131,7 +135,7 @@ func (s *weaving) lineups(team []int, noise float64) {
 func (s *weaving) plan(start int) {
 	w, a := s.w, &s.answer
 	n := len(a.lineups)
-	change := w.m.p.ReconfigUS + w.m.p.ReconfigPerPort*float64(w.m.p.Ranks)
+	change := plans.ReconfigPortsUS(w.m.p, w.m.p.Ranks)
 	for c, at := range a.lineups {
 		if start == unset || at.a == start && at.b == start {
 			a.best[c] = 0

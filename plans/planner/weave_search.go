@@ -124,8 +124,9 @@ func (s *weaving) ranking(step int) []cell {
 func (s *weaving) retime() {
 	s.fast = false
 	kept := slices.Clone(s.pool[:min(len(s.pool), 16)])
-	if s.best.l != nil {
-		kept = append(kept, s.best)
+	best := s.best
+	if best.l != nil {
+		kept = append([]woven{best}, kept...)
 	}
 	s.best, s.pool = woven{us: math.Inf(1)}, nil
 	for _, k := range kept {
@@ -133,13 +134,16 @@ func (s *weaving) retime() {
 		s.w.lean(l)
 		s.try(l)
 	}
+	if s.best.l == nil { // out of time
+		s.best = best
+	}
 	s.sortPool()
 }
 
 // anneals restarts until limit operations, with the heats in turn.
 func (s *weaving) anneals(limit int64, parts int64, heats ...float64) {
 	b := s.meter
-	for round := 0; len(s.pool) > 0 && !s.done() && b.t.flops() < limit && !b.stopped; round++ {
+	for round := 0; len(s.pool) > 0 && !s.done() && b.t.flops() < limit && !b.late(); round++ {
 		b.limit = min(limit, b.t.flops()+max(1, limit/parts))
 		s.restart(round)
 		s.anneal(heats[round%len(heats)])

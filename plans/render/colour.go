@@ -3,8 +3,8 @@ package render
 import (
 	"math"
 
+	"lightpath/internal/svg"
 	"lightpath/plans"
-	"lightpath/plans/internal/svg"
 )
 
 // fewSteps is up to how many steps colours come from the palette, step i having colour i

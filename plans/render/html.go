@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 
+	"lightpath/internal/svg"
 	"lightpath/plans"
-	"lightpath/plans/internal/svg"
 )
 
 // HTML writes plan as a self-contained page: its timeline, what proves its bound, and a

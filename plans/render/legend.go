@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"lightpath/internal/svg"
 	"lightpath/plans"
-	"lightpath/plans/internal/svg"
 )
 
 // maxLegend bounds the maps that a legend lists.

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/svg"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/internal/planstest"
-	"lightpath/plans/internal/svg"
 )
 
 // draw returns the picture of plan after checking that it is well-formed XML whose shapes

@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"lightpath/internal/svg"
 	"lightpath/plans"
-	"lightpath/plans/internal/svg"
 )
 
 // track draws the entries of one plane in a band at y of height h.

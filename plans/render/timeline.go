@@ -6,8 +6,8 @@ import (
 	"math"
 	"strings"
 
+	"lightpath/internal/svg"
 	"lightpath/plans"
-	"lightpath/plans/internal/svg"
 )
 
 // Options say what to draw beside the plan. The zero value draws the plan alone.
@@ -67,7 +67,6 @@ func Timeline(w io.Writer, plan *plans.Plan, o Options) error {
 	height := tracks + axisHeight + legend.height() + margin
 	total := d.left + d.width + margin
 
-	d.Open(total, height)
 	fmt.Fprintf(d, `<defs><pattern id="hatch%[1]s" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">`+
 		`<rect width="7" height="7" fill="#ffffff"/><line x1="0" y1="0" x2="0" y2="7" stroke="#7a808c" stroke-width="2.4"/></pattern>`+
 		`<pattern id="forward%[1]s" width="6" height="5" patternUnits="userSpaceOnUse"><rect width="6" height="5" fill="#1f2430"/>`+
@@ -81,8 +80,7 @@ func Timeline(w io.Writer, plan *plans.Plan, o Options) error {
 	d.marks(tracks)
 	d.WriteString(d.over.String())
 	legend.draw(d, tracks+axisHeight)
-	d.Close()
-	_, err := io.WriteString(w, d.String())
+	_, err := io.WriteString(w, d.Picture(total, height))
 	return err
 }
 

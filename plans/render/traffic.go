@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math"
 
+	"lightpath/internal/svg"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
-	"lightpath/plans/internal/svg"
 )
 
 // traffic is what a transmit does on the circuits that its plane has then: the hops of its

@@ -82,7 +82,7 @@ func (s *simulator) cost(j, i int, e *plans.Entry, l *plans.Loader, current *cir
 		if err := e.To.Validate(s.p.Ranks); err != nil {
 			return fmt.Errorf("to: %w", err)
 		}
-		s.duration[j][i] = plans.ReconfigUS(s.p, current.Changes(e.To))
+		s.duration[j][i] = plans.ReconfigUS(s.p, *current, e.To)
 		*current = e.To
 		l.Bind(e.To)
 		return nil

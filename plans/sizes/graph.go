@@ -146,7 +146,7 @@ func (g *graph) node(at [][2]int, stepOf []int, maps []circuit.Permutation, load
 	if first.Kind == plans.Reconfigure {
 		for _, m := range at {
 			to := g.plan.Planes[m[0]][m[1]].To
-			n.fixed = math.Max(n.fixed, plans.ReconfigUS(g.p, maps[m[0]].Changes(to)))
+			n.fixed = math.Max(n.fixed, plans.ReconfigUS(g.p, maps[m[0]], to))
 			maps[m[0]] = to
 			loads[m[0]].Bind(to)
 		}

@@ -114,8 +114,12 @@ func decompose(w *network, m *matcher, bare *bare, stop func() bool, delta float
 			if w.kind == plans.Duplex && bare.served[entry] {
 				m.weight[e] = 0 // a heavy matching need not cover what it could
 			}
-			if bare.open[entry] {
-				m.weight[e] += bonus * float64(bare.critical(w.from[e], w.to[e], degree))
+			if !bare.open[entry] || w.isExtra(int32(e)) {
+				continue
+			}
+			m.weight[e] += bonus * float64((w.n+1)*bare.critical(w.from[e], w.to[e], degree))
+			if w.kind == plans.Duplex && w.from[e] != w.to[e] {
+				m.weight[e] += bonus // a circuit r -> r fits beside any pairs: it can wait
 			}
 		}
 		edges := m.heaviest(nil)
@@ -141,15 +145,21 @@ type bare struct {
 	open   []bool  // per entry
 	served []bool  // per entry: by some permutation, whether it had to be or not
 	ports  []int32 // open entries of each sender and, from n on, receiver
+	main   []int32 // per entry: its edge that is no extra
 	far    int32   // n, or 0 where both ends of an entry are ports of the same side
 	count  int     // of open entries
 }
 
 // newBare opens the entries of at least a demand.
 func newBare(w *network, least float64) *bare {
-	b := &bare{w: w, open: make([]bool, len(w.demand)), served: make([]bool, len(w.demand)), ports: make([]int32, 2*w.n)}
+	b := &bare{w: w, open: make([]bool, len(w.demand)), served: make([]bool, len(w.demand)), ports: make([]int32, 2*w.n), main: make([]int32, len(w.demand))}
 	if w.kind != plans.Duplex {
 		b.far = int32(w.n)
+	}
+	for e, entry := range w.entry {
+		if !w.isExtra(int32(e)) {
+			b.main[entry] = int32(e)
+		}
 	}
 	b.reopen(least)
 	return b
@@ -157,11 +167,11 @@ func newBare(w *network, least float64) *bare {
 
 // reopen opens what is not served and of at least a demand.
 func (b *bare) reopen(least float64) {
-	for e, entry := range b.w.entry {
+	for entry, e := range b.main {
 		if !b.open[entry] && !b.served[entry] && b.w.demand[entry] >= least {
 			b.open[entry] = true
 			b.count++
-			b.add(int32(e), 1)
+			b.add(e, 1)
 		}
 	}
 }
@@ -181,7 +191,7 @@ func (b *bare) cover(edge int32) {
 	if b.open[entry] {
 		b.open[entry] = false
 		b.count--
-		b.add(edge, -1)
+		b.add(b.main[entry], -1)
 	}
 }
 
@@ -193,13 +203,14 @@ func (b *bare) degree() int32 {
 	return most
 }
 
-// critical counts the ends of a circuit that have as many open entries as the degree.
+// critical counts the ports at the ends of a circuit that have as many open entries as the degree. A
+// duplex circuit r -> r has one port.
 func (b *bare) critical(u, v, degree int32) int {
 	count := 0
 	if b.ports[u] == degree {
 		count++
 	}
-	if b.ports[v+b.far] == degree {
+	if v+b.far != u && b.ports[v+b.far] == degree {
 		count++
 	}
 	return count
@@ -211,9 +222,9 @@ func (b *bare) critical(u, v, degree int32) int {
 // as many.
 func (b *bare) color(delta float64) []hold {
 	var open []int32 // edges, each of its own entry
-	for e, entry := range b.w.entry {
+	for entry, e := range b.main {
 		if b.open[entry] {
-			open = append(open, int32(e))
+			open = append(open, e)
 		}
 	}
 	demand := func(e int32) float64 { return b.w.demand[b.w.entry[e]] }

@@ -52,6 +52,7 @@ type network struct {
 	from   []int32    // per edge: sender
 	to     []int32    // per edge: receiver
 	entry  []int32    // per edge: what it covers
+	extra  []bool     // per edge: a second way to cover its entry, which nothing relies on; nil: none is
 }
 
 // newNetwork prepares d for planes of one kind.
@@ -60,9 +61,9 @@ type network struct {
 //   - Duplex: a circuit comes with the opposite one, so an entry is a pair of ranks, which
 //     needs the larger of its two demands.
 //   - Interleaved: the other plane of the unit has the inverse, so again an entry is a pair.
-//     A circuit in either direction covers it; each pair is given the one that lets a rank
-//     send as much as it receives ([network.orient]). A circuit r -> r is on both planes, so
-//     that its demand counts half.
+//     A circuit in either direction covers it, and both together cover it twice as fast. One of
+//     the two lets a rank send as much as it receives ([network.orient]); the other one is extra.
+//     A circuit r -> r is on both planes, so that its demand counts half.
 func newNetwork(d Matrix, kind plans.CircuitKind) *network {
 	w := &network{n: len(d), kind: kind}
 	for r, cells := range d {
@@ -87,31 +88,43 @@ func newNetwork(d Matrix, kind plans.CircuitKind) *network {
 	return w
 }
 
-// connect lists the edges by sender: an entry's from its first port to its second, or back.
+// connect lists the edges by sender: an entry's from its first port to its second, or back, and on
+// interleaved planes the opposite one as an extra.
 func (w *network) connect(back []bool) {
-	m := len(w.demand)
-	w.start, w.from, w.to, w.entry = make([]int32, w.n+1), make([]int32, m), make([]int32, m), make([]int32, m)
-	ends := func(i int) (u, v int32) {
-		if back[i] {
-			return w.row[i][1], w.row[i][0]
-		}
-		return w.row[i][0], w.row[i][1]
+	type edge struct {
+		u, v, entry int32
+		extra       bool
 	}
-	for i := range w.row {
-		u, _ := ends(i)
-		w.start[u+1]++
+	edges := make([]edge, 0, len(w.row))
+	for i, pair := range w.row {
+		e := edge{pair[0], pair[1], int32(i), false}
+		if back[i] {
+			e.u, e.v = e.v, e.u
+		}
+		if edges = append(edges, e); w.kind == plans.Interleaved && e.u != e.v {
+			edges = append(edges, edge{e.v, e.u, e.entry, true})
+		}
+	}
+	slices.SortStableFunc(edges, func(a, b edge) int { return cmp.Compare(a.u, b.u) })
+	m := len(edges)
+	w.start, w.from, w.to, w.entry = make([]int32, w.n+1), make([]int32, m), make([]int32, m), make([]int32, m)
+	if w.kind == plans.Interleaved {
+		w.extra = make([]bool, m)
+	}
+	for i, e := range edges {
+		w.start[e.u+1]++
+		w.from[i], w.to[i], w.entry[i] = e.u, e.v, e.entry
+		if w.extra != nil {
+			w.extra[i] = e.extra
+		}
 	}
 	for u := range w.n {
 		w.start[u+1] += w.start[u]
 	}
-	fill := slices.Clone(w.start)
-	for i := range w.row {
-		u, v := ends(i)
-		e := fill[u]
-		fill[u]++
-		w.from[e], w.to[e], w.entry[e] = u, v, int32(i)
-	}
 }
+
+// isExtra reports whether an edge is a second way to cover its entry.
+func (w *network) isExtra(edge int32) bool { return w.extra != nil && w.extra[edge] }
 
 // orient chooses directions of the entries, true for backwards: of the entries of a rank, by
 // falling demand, the first and second go in opposite directions, the third and fourth, and

@@ -86,7 +86,7 @@ func layHolds(p *plans.Problem, plan *plans.Plan, units [][]held) {
 	for u, list := range units {
 		now, current := 0.0, circuit.AllDark(p.Ranks)
 		for _, h := range list {
-			up := now + plans.ReconfigUS(p, current.Changes(h.to))
+			up := now + plans.ReconfigUS(p, current, h.to)
 			down := up + h.us
 			for i := range per {
 				to := h.to

@@ -5,22 +5,20 @@ import (
 	"context"
 	"math"
 	"slices"
-	"time"
 
 	"lightpath/plans"
 )
 
 // limits say when a search ends.
 type limits struct {
-	ctx      context.Context
-	work     int64
-	deadline time.Time // zero: none
-	floor    float64   // a proven bound
+	ctx   context.Context
+	work  int64
+	floor float64 // a proven bound
 }
 
 // over reports whether the work is done, or the time.
 func (s *searcher) over(lim *limits, until int64) bool {
-	return s.work() >= until || lim.ctx.Err() != nil || !lim.deadline.IsZero() && time.Now().After(lim.deadline)
+	return s.work() >= until || lim.ctx.Err() != nil
 }
 
 // optimal reports whether nothing can be much better than l.

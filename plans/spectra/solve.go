@@ -58,13 +58,14 @@ type Options struct {
 // Errors: [plans.ErrProblem], [ErrNoDemand], [ErrTooLong]. A cancelled or expired search
 // returns its best. It is safe for concurrent use and does not keep p.
 func Solve(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error) {
-	begin := time.Now()
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
 	if p.Demand == nil {
 		return nil, ErrNoDemand
 	}
+	lim, cancel := o.begin(ctx)
+	defer cancel()
 	w := newNetwork(wireTimes(p), p.Circuits)
 	units := p.Planes
 	if p.Circuits == plans.Interleaved {
@@ -74,12 +75,11 @@ func Solve(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error
 	if len(w.demand) == 0 {
 		return plan, nil
 	}
-	reconfigure := (p.ReconfigUS + p.ReconfigPerPort*float64(p.Ranks)) * float64(len(w.demand))
+	reconfigure := plans.ReconfigPortsUS(p, p.Ranks) * float64(len(w.demand))
 	if math.IsInf(reconfigure+sum(w.demand)*float64(2*w.n), 0) {
 		return nil, fmt.Errorf("spectra: demand: %w", ErrTooLong)
 	}
 	s := newSearcher(w, units, p.ReconfigUS, p.ReconfigPerPort, o.Seed)
-	lim := o.limits(ctx, begin)
 	plan.LowerBoundUS, plan.BoundProof = w.bound(p.Planes, p.ReconfigUS, p.ReconfigPerPort, o.rows())
 	lim.floor = plan.LowerBoundUS
 	s.write(p, plan, s.layout(o.Mode, lim))
@@ -103,14 +103,14 @@ func wireTimes(p *plans.Problem) Matrix {
 // comparisons with the algorithms of the paper. The timetable's permutations are Dark where
 // they serve no demand.
 func Improve(ctx context.Context, d Matrix, s int, delta float64, o Options) Timetable {
-	begin := time.Now()
+	lim, cancel := o.begin(ctx)
+	defer cancel()
 	w := newNetwork(d, plans.Simplex)
 	t := make(Timetable, s)
 	if len(w.demand) == 0 {
 		return t
 	}
 	search := newSearcher(w, s, delta, 0, o.Seed)
-	lim := o.limits(ctx, begin)
 	lim.floor, _ = w.bound(s, delta, 0, o.rows())
 	l := search.layout(o.Mode, lim)
 	for i, h := range l.holds {
@@ -120,16 +120,17 @@ func Improve(ctx context.Context, d Matrix, s int, delta float64, o Options) Tim
 	return t
 }
 
-// limits returns those of a search that begins now.
-func (o Options) limits(ctx context.Context, now time.Time) *limits {
+// begin returns the limits of a search, and what ends its context.
+func (o Options) begin(ctx context.Context) (*limits, context.CancelFunc) {
 	lim := &limits{ctx: ctx, work: o.Work}
 	if lim.work <= 0 {
 		lim.work = DefaultWork
 	}
+	cancel := func() {}
 	if o.TimeLimit > 0 {
-		lim.deadline = now.Add(o.TimeLimit)
+		lim.ctx, cancel = context.WithTimeout(ctx, o.TimeLimit)
 	}
-	return lim
+	return lim, cancel
 }
 
 // rows is for how many ports there is time to find the exact bound, which takes a few

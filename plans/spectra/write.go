@@ -33,7 +33,7 @@ func (s *searcher) write(p *plans.Problem, plan *plans.Plan, l *layout) {
 			if l.holds[i].weight <= 0 {
 				continue
 			}
-			up := now + plans.ReconfigUS(p, current.Changes(maps[i]))
+			up := now + plans.ReconfigUS(p, current, maps[i])
 			down := up + l.holds[i].weight
 			entries := func(c circuit.Permutation) []plans.Entry {
 				return []plans.Entry{
@@ -126,7 +126,7 @@ func (s *searcher) arrange(p *plans.Problem, held []int, maps []circuit.Permutat
 		held[at], held[best] = held[best], held[at]
 		current = carry(current, maps[held[at]])
 		maps[held[at]] = current
-		total += plans.ReconfigUS(p, changes)
+		total += plans.ReconfigPortsUS(p, changes)
 	}
 	return total
 }

@@ -37,12 +37,28 @@ type Grant struct {
 
 // Executor does one operation between settle and done.
 type Executor interface {
-	// Bind prepares the operation for a grant. It returns the maps that each plane goes through, of which the first is in
-	// force; nil for a grant on packet planes.
-	Bind(g *Grant) (maps [][]circuit.Permutation, err error)
+	// Bind prepares the operation for a grant. It returns how the operation moves the planes, nil for a grant on packet
+	// planes.
+	Bind(g *Grant) (Movement, error)
 	// Drive runs the operation to its end. Its error has failed the communicator.
 	Drive() error
 }
+
+// Movement says how an operation moves each plane: how often, and to which maps.
+type Movement interface {
+	Switches(plane int) uint32
+	// Target returns the map after a move. The first move is 1.
+	Target(plane int, move uint32) circuit.Permutation
+}
+
+// ListedMaps are, by plane, the maps that it goes through. The first is in force when the operation begins.
+type ListedMaps [][]circuit.Permutation
+
+// Switches implements [Movement].
+func (l ListedMaps) Switches(plane int) uint32 { return uint32(max(1, len(l[plane])) - 1) }
+
+// Target implements [Movement].
+func (l ListedMaps) Target(plane int, move uint32) circuit.Permutation { return l[plane][move] }
 
 // Run does an operation: acquire -> settle -> execute -> done. A failure in any of them fails the communicator. The
 // communicator's turn is held.
@@ -54,9 +70,9 @@ func (p *Planes) Run(op *Operation, x Executor) error {
 	if err := p.settle(g); err != nil {
 		return p.c.Fail(fmt.Errorf("shim: rank %d operation %d: %w", p.c.Rank, op.Seq, err))
 	}
-	maps, err := x.Bind(g)
+	moves, err := x.Bind(g)
 	if err == nil {
-		err = p.releaseOutside(g, maps)
+		err = p.releaseOutside(g, moves)
 	}
 	if err != nil {
 		return p.c.Fail(err)
@@ -64,7 +80,7 @@ func (p *Planes) Run(op *Operation, x Executor) error {
 	if err := x.Drive(); err != nil || g.OnPackets() {
 		return err
 	}
-	if err := p.done(g, maps); err != nil {
+	if err := p.done(g, moves); err != nil {
 		return p.c.Fail(err)
 	}
 	return nil
@@ -192,18 +208,18 @@ func (p *Planes) there(plane int, want *ticket.Plane) (bool, error) {
 // port outside the communicator. In maps of ranks the port is dark before and after, so the program does not know that it
 // has a part in the switch. Nothing is on the way on such a circuit: no call of this communicator has used it, and its last
 // user has given the plane back. Planes that move by time need no agreement.
-func (p *Planes) releaseOutside(g *Grant, maps [][]circuit.Permutation) error {
+func (p *Planes) releaseOutside(g *Grant, moves Movement) error {
 	if g.OnPackets() || g.Start != 0 {
 		return nil
 	}
 	for j := range g.Use.Each() {
-		if len(maps[j]) < 2 || maps[j][1][p.c.Rank] != circuit.Dark {
+		if moves.Switches(j) == 0 || moves.Target(j, 1)[p.c.Rank] != circuit.Dark {
 			continue
 		}
 		if to := p.Controller.State(j).Map[p.Controller.Port()]; to == circuit.Dark || p.member[to] >= 0 {
 			continue
 		}
-		if err := p.switches.Post(j, p.base[j], maps[j][1]); err != nil {
+		if err := p.switches.Post(j, p.base[j], moves.Target(j, 1)); err != nil {
 			return fmt.Errorf("shim: rank %d: plane %d epoch %d: %w", p.c.Rank, j, p.base[j], err)
 		}
 	}
@@ -211,10 +227,10 @@ func (p *Planes) releaseOutside(g *Grant, maps [][]circuit.Permutation) error {
 }
 
 // done records where the operation leaves the planes, and tells the leader.
-func (p *Planes) done(g *Grant, maps [][]circuit.Permutation) error {
+func (p *Planes) done(g *Grant, moves Movement) error {
 	for j := range g.Use.Each() {
-		if n := len(maps[j]); n > 1 {
-			p.now[j] = ticket.At(p.now[j].Epoch+uint32(n-1), maps[j][n-1])
+		if n := moves.Switches(j); n > 0 {
+			p.now[j] = ticket.At(p.now[j].Epoch+n, moves.Target(j, n))
 		}
 	}
 	p.request = ticket.Append(p.request[:0], p.standing(g.Use))

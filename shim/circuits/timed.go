@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"lightpath/collectives/program"
+	"lightpath/plans"
 )
 
-// The time-based barrier: the leader tells the controller beforehand when each plane moves,
-// and the ticket tells the ranks when the operation begins. All else follows from the program,
-// so nobody posts; a rank that is not done with a plane when that moves fails the operation.
+// The time-based barrier: the leader tells the controller beforehand when each plane moves, and the ticket tells the
+// ranks when the operation begins. All else follows from the program, so no rank posts. A rank that still uses a plane
+// when the plane moves fails the operation.
 
 // Due returns when the planes of a program move, by [plane][move], in nanoseconds of Unix time,
 // for an operation that begins at start: the planned times with the slack, after the moves that
@@ -18,8 +19,7 @@ func (p *Planes) Due(prog *program.Program, start int64) [][]int64 {
 	setup := 0.0
 	for j, moves := range prog.SwitchUS {
 		if len(moves) > 0 && moves[0] < 0 {
-			changes := prog.Configs[j][0].Changes(prog.Configs[j][1])
-			setup = max(setup, p.Template.ReconfigUS+p.Template.ReconfigPerPort*float64(changes))
+			setup = max(setup, plans.ReconfigUS(p.Template, prog.Configs[j][0], prog.Configs[j][1]))
 		}
 	}
 	p.times = p.times[:0]

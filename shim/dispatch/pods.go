@@ -6,7 +6,6 @@ import (
 
 	"lightpath/collectives/schedule"
 	"lightpath/plans/fabric"
-	lumos "lightpath/plans/lumos/place"
 )
 
 // PodsOf returns the ranks of each pod of a fabric, from the ranks' ports. It returns nil unless several pods have
@@ -52,7 +51,7 @@ func Arrange(coll schedule.Collective, name string, pods [][]int, override map[s
 		name = fmt.Sprintf("pod-pairwise:%d", size)
 	}
 	if name == "ring" || name == "ring:2" {
-		return schedule.Seated(name, lumos.Fold(pods))
+		return schedule.Seated(name, schedule.FoldPods(pods))
 	}
 	return schedule.Seated(name, slices.Concat(pods...))
 }

@@ -36,7 +36,7 @@ func (p *Table) Trace(c *comm.Core, s *calls.Shape, e *Entry) {
 		Algorithm: e.Algorithm,
 	}
 	if e.Prog != nil {
-		line.Operations = len(e.Prog.Ops)
+		line.Operations = e.Prog.Operations()
 	}
 	if e.Plan != nil {
 		line.Planner, line.PredictedUS = e.Plan.Planner, e.Plan.CCTUS
@@ -49,7 +49,7 @@ func (p *Table) Trace(c *comm.Core, s *calls.Shape, e *Entry) {
 func (p *Table) TraceExchange(c *comm.Core, plan *plans.Plan, prog *program.Program) {
 	line := traceProgram{
 		Collective: "alltoallv", Type: datatype.Uint8.String(), Algorithm: "exchange",
-		Planner: plan.Planner, PredictedUS: plan.CCTUS, Operations: len(prog.Ops),
+		Planner: plan.Planner, PredictedUS: plan.CCTUS, Operations: prog.Operations(),
 	}
 	for _, n := range prog.MsgBytes {
 		line.Count += uint64(n)

@@ -253,5 +253,5 @@ func (b *Book) Encoded(id ID) ([]byte, error) {
 	if p == nil {
 		return nil, fmt.Errorf("shim: no ticket has named plan %x: %w", id[:6], errdefs.ErrInternal)
 	}
-	return plans.EncodePlan(p.Plan)
+	return plans.EncodeCompactPlan(p.Plan)
 }

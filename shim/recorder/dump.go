@@ -120,16 +120,18 @@ func (f *Recorder) wordCircuits(op *Operation, o *flight.Operation) {
 // lanesOf sums up what a program sends and receives on each plane that it uses.
 func lanesOf(p *program.Program) []flight.Lane {
 	all := make([]flight.Lane, len(p.Lanes))
-	for i := range p.Ops {
-		o := &p.Ops[i]
-		if o.Plane < 0 || int(o.Plane) >= len(all) {
-			continue
-		}
-		switch l := &all[o.Plane]; o.Kind {
-		case program.Send:
-			l.Sent += o.Bytes
-		case program.Recv, program.RecvReduce:
-			l.Received += o.Bytes
+	for part, count := range p.Parts() {
+		for i := range part.Ops {
+			o := &part.Ops[i]
+			if o.Plane < 0 || int(o.Plane) >= len(all) {
+				continue
+			}
+			switch l := &all[o.Plane]; o.Kind {
+			case program.Send:
+				l.Sent += o.Bytes * int64(count)
+			case program.Recv, program.RecvReduce:
+				l.Received += o.Bytes * int64(count)
+			}
 		}
 	}
 	lanes := []flight.Lane{}

@@ -269,7 +269,6 @@ func (f *Recorder) Traced(number uint64, t *exec.Task, base []uint32) {
 	if events == nil || f.Planes == 0 {
 		return
 	}
-	p := t.Program()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	op := f.at(number)
@@ -284,18 +283,17 @@ func (f *Recorder) Traced(number uint64, t *exec.Task, base []uint32) {
 			lanes[j].base = base[j]
 		}
 	}
-	for i := range p.Ops {
-		o, e := &p.Ops[i], events[i]
+	for _, e := range events {
 		switch {
-		case o.Plane < 0 || int(o.Plane) >= f.Planes || e.Start == 0:
-		case o.Kind != program.Reconfigure:
-			l := &lanes[o.Plane]
+		case e.Plane < 0 || int(e.Plane) >= f.Planes || e.Start == 0:
+		case e.Kind != program.Reconfigure:
+			l := &lanes[e.Plane]
 			if l.start == 0 || e.Start < l.start {
 				l.start = e.Start
 			}
 			l.end = max(l.end, e.End)
 		case int(op.moves) < maxMoves:
-			moves[op.moves] = flownMove{int32(o.Plane), lanes[o.Plane].base + o.Epoch, e.Start, e.End}
+			moves[op.moves] = flownMove{int32(e.Plane), e.Epoch, e.Start, e.End}
 			op.moves++
 		}
 	}

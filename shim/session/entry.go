@@ -68,7 +68,7 @@ func (st *State) PacketEntry(s calls.Shape) (*dispatch.Entry, error) {
 	st.Programs.Put(key, e)
 	st.Programs.Trace(c, &s, e)
 	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, %d operations on packet planes",
-		c.Rank, s.Kind, s.Count, s.Type, s.Root, col.Algorithm, len(p.Ops))
+		c.Rank, s.Kind, s.Count, s.Type, s.Root, col.Algorithm, p.Operations())
 	return e, nil
 }
 

@@ -119,15 +119,21 @@ func (st *State) close() {
 
 // Bytes returns how much memory programs and scratch take.
 func (st *State) Bytes() uint64 {
-	const op, segment = uint64(unsafe.Sizeof(program.Op{})), uint64(unsafe.Sizeof(program.Segment{}))
+	const (
+		op      = uint64(unsafe.Sizeof(program.Op{}))
+		segment = uint64(unsafe.Sizeof(program.Segment{}))
+		dep     = uint64(unsafe.Sizeof(program.None))
+	)
 	sum := uint64(cap(st.scratch))
 	for _, e := range st.Programs.Programs {
 		if e.Prog == nil {
 			continue
 		}
-		for i := range e.Prog.Ops {
-			o := &e.Prog.Ops[i]
-			sum += op + segment*uint64(cap(o.Src)+cap(o.Dst)+cap(o.Init)) + uint64(cap(o.Deps))*uint64(unsafe.Sizeof(program.None))
+		for part := range e.Prog.Parts() {
+			for i := range part.Ops {
+				o := &part.Ops[i]
+				sum += op + segment*uint64(cap(o.Src)+cap(o.Dst)+cap(o.Init)) + dep*uint64(cap(o.Deps))
+			}
 		}
 	}
 	return sum

@@ -39,7 +39,7 @@ type crossing struct {
 
 	// Of the run in progress:
 	lanes   []crossingLane
-	maps    [][]circuit.Permutation // that each plane goes through
+	maps    circuits.ListedMaps // that each plane goes through
 	polls   uint
 	session *session.Session
 	ref     session.Ref
@@ -84,7 +84,7 @@ func (in *Issuer) take(l *Launch) (x *crossing, err error) {
 		lanes := in.Lanes
 		x = &crossing{
 			in: in, graph: captured, base: make([]uint32, lanes), completed: make([]atomic.Int32, lanes),
-			lanes: make([]crossingLane, lanes), maps: make([][]circuit.Permutation, lanes),
+			lanes: make([]crossingLane, lanes), maps: make(circuits.ListedMaps, lanes),
 		}
 		x.token = AddPlace(x)
 	}
@@ -278,7 +278,7 @@ func (x *crossing) cross() error {
 }
 
 // Bind implements [circuits.Executor]. The planes will go through the script's maps, from where they stand.
-func (x *crossing) Bind(g *circuits.Grant) ([][]circuit.Permutation, error) {
+func (x *crossing) Bind(g *circuits.Grant) (circuits.Movement, error) {
 	c, p := x.in.c, circuits.Of(x.in.c)
 	if g.OnPackets() || g.Ticket.Plan != x.of.Plan.ID {
 		return nil, fmt.Errorf("shim: rank %d operation %d: the ticket is not for the plan that is on streams: %w",
@@ -294,7 +294,7 @@ func (x *crossing) Bind(g *circuits.Grant) ([][]circuit.Permutation, error) {
 		}
 	}
 	recorder.Of(c).Bound(x.ref.Flight, x.ref.Entry, g.Use, true)
-	return x.maps, x.session.Engage(x.ref, x)
+	return &x.maps, x.session.Engage(x.ref, x)
 }
 
 // Drive implements [circuits.Executor]. It begins with the planes that do not stand where the plan begins.

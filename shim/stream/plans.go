@@ -90,7 +90,7 @@ func (in *Issuer) answer(m *control.Message) {
 	p := in.planOf(s)
 	reply.Body = []byte(errdefs.Cut(p.why, 1<<10))
 	if p.plan != nil {
-		if reply.Body, err = plans.EncodePlan(p.plan.Plan); err != nil {
+		if reply.Body, err = plans.EncodeCompactPlan(p.plan.Plan); err != nil {
 			in.c.Spread(fmt.Errorf("shim: plan for rank %d: %w", m.From, err))
 			return
 		}

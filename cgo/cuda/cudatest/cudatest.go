@@ -46,10 +46,9 @@ func Open() error {
 
 // build makes the stub.
 func build(dir string) (string, error) {
-	_, here, _, _ := runtime.Caller(0)
-	sources, err := filepath.Glob(filepath.Join(filepath.Dir(here), "../stub/*.c"))
-	if err != nil || len(sources) == 0 {
-		return "", fmt.Errorf("no sources of the stub beside %s", here)
+	sources, err := stubSources()
+	if err != nil {
+		return "", err
 	}
 	cc := os.Getenv("CC")
 	if cc == "" {
@@ -62,6 +61,23 @@ func build(dir string) (string, error) {
 		return "", fmt.Errorf("%s: %w: %s", cc, err, out)
 	}
 	return file, nil
+}
+
+// stubSources returns the C files of the stub: in the repository that holds the working directory, as that of a test is.
+// The paths that a build with -trimpath records do not lead there.
+func stubSources() ([]string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if found, err := filepath.Glob(filepath.Join(dir, "cgo/cuda/stub/*.c")); err != nil || len(found) > 0 {
+			return found, err
+		}
+		if dir == filepath.Dir(dir) {
+			return nil, fmt.Errorf("no cgo/cuda/stub above %s", start)
+		}
+	}
 }
 
 // must panics if the driver refuses a call.

@@ -7,6 +7,7 @@ import (
 
 	"lightpath/collectives/schedule"
 	"lightpath/internal/files"
+	"lightpath/plans"
 )
 
 // Prefix begins the names of algorithms that are files: "msccl:FILE".
@@ -51,6 +52,20 @@ func Build(c schedule.Collective, algorithm string, n, root int, opts ...schedul
 		return nil, fmt.Errorf("%s: %w", algorithm, err)
 	}
 	return s, nil
+}
+
+// Pose is [schedule.Pose] for all names of algorithms. Errors: those of [Build] and schedule.Pose.
+func Pose(c schedule.Collective, algorithm string, n, root int, bytes float64, fabric *plans.Problem, opts ...schedule.Option) (*plans.Problem, error) {
+	if !strings.HasPrefix(algorithm, Prefix) {
+		p, _, err := schedule.Pose(c, algorithm, n, root, bytes, fabric, opts...)
+		return p, err
+	}
+	s, err := Build(c, algorithm, n, root, opts...)
+	if err != nil {
+		return nil, err
+	}
+	p, _, err := schedule.Problem(s, bytes, fabric)
+	return p, err
 }
 
 // Check reports whether [Build] takes an algorithm for c on n ranks. It proves nothing about a

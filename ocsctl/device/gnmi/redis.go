@@ -45,7 +45,7 @@ func (s *server) follow(ctx context.Context, address string) error {
 	told := make(map[string]hashes)
 	for _, db := range databases {
 		c := redis.NewClient(&redis.Options{Addr: address, DB: db.number, Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true})
-		defer c.Close() //nolint:errcheck // what was written is committed
+		defer c.Close() //nolint:errcheck // the writes are committed
 		clients[db.name] = c
 		var err error
 		if told[db.name], err = s.adopt(ctx, c, db.name); err != nil {

@@ -63,7 +63,7 @@ func eventually(t *testing.T, check func() error) {
 	}
 }
 
-// TestRedis: what is written by gNMI is in SONiC's databases as SONiC has it, in a real Redis.
+// TestRedis: writes by gNMI appear in SONiC's databases as SONiC writes them, in a real Redis.
 func TestRedis(t *testing.T) {
 	address := startRedis(t)
 	database := func(n int) *redis.Client {

@@ -24,8 +24,8 @@ func (e election) below(f election) bool {
 	return e.high < f.high || e.high == f.high && e.low < f.low
 }
 
-// arbitrate refuses masters below the highest seen of their role. Whoever takes no part in it is let
-// through, as SONiC does: arbitration is between those that want it. The caller holds the lock.
+// arbitrate refuses masters below the highest seen of their role. It admits clients
+// without an election ID, as SONiC does: arbitration is among clients that send one. The caller holds the lock.
 func (s *server) arbitrate(extensions []*gnmi_ext.Extension) error {
 	for _, x := range extensions {
 		m := x.GetMasterArbitration()
@@ -147,7 +147,7 @@ type transaction struct {
 	remove, add []pair
 	ids         []string           // of add
 	bad         map[string]invalid // what cannot be made
-	keep        map[string]invalid // what was invalid and still is
+	keep        map[string]invalid // circuits that were invalid and still are
 }
 
 // plan compares the configuration as it shall be with the hardware. The caller holds the lock.

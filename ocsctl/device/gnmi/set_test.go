@@ -105,7 +105,7 @@ func TestTransaction(t *testing.T) {
 			t.Errorf("%s: %v, table changed %d times", name, err, d.Revision()-before)
 		}
 	}
-	// A whole list: what it repeats is not touched, what it lacks goes.
+	// A whole list: the switch keeps the circuits that the list repeats and removes all others.
 	before := d.Revision()
 	set(codes.OK, &gpb.SetRequest{Replace: []*gpb.Update{jsonAt(list(), `{"port-connection":[
 		{"name":"b","config":{"input-port-name":"2A","output-port-name":"1B"}},

@@ -45,7 +45,7 @@ func (s *server) config(rows []device.Connection) []dialect.Leaf {
 	return all
 }
 
-// forget drops names of circuits that somebody else has removed.
+// forget drops names of circuits that another client has removed.
 func (s *server) forget(rows []device.Connection) {
 	made := make(map[pair]bool, len(rows))
 	for _, c := range rows {
@@ -104,7 +104,7 @@ type port struct {
 	state device.PortState
 }
 
-// with adds a row of the table; a ghost hides whom a circuit reaches, not how it is.
+// with adds a row of the table. A ghost hides the egress port of a circuit, not its state.
 func (p port) with(c device.Connection, peer string) port {
 	p.peer = peer
 	if !c.Ghost {

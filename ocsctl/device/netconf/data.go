@@ -29,7 +29,7 @@ func (st *store) get(op *wire.Element, source string, state bool) (*wire.Element
 		}
 		name := wire.New(wire.OpticalNS, c.name)
 		if !slices.ContainsFunc(filter.Children, func(f *wire.Element) bool { return same(f, name) }) {
-			continue // what nobody asks for is not made
+			continue // the filter does not ask for it
 		}
 		made := c.make()
 		for _, f := range filter.Children {

@@ -207,7 +207,7 @@ func TestLocks(t *testing.T) {
 	<-third.ended
 }
 
-// TestConfirmedCommit on the clock: what nobody confirms is undone, by time, by cancelling or
+// TestConfirmedCommit on a fake clock: the server undoes a commit without confirmation after its time, at a cancel, or
 // with the session.
 func TestConfirmedCommit(t *testing.T) {
 	const commit = "<commit><confirmed/><confirm-timeout>5</confirm-timeout>"
@@ -263,7 +263,7 @@ func TestConfirmedCommit(t *testing.T) {
 	})
 }
 
-// TestSlowClients on the clock: whoever takes too long loses the session.
+// TestSlowClients on a fake clock: a client that takes too long loses the session.
 func TestSlowClients(t *testing.T) {
 	for name, c := range map[string]struct {
 		do    func(conn net.Conn, f *wire.Framer) // after the hellos, if hello
@@ -315,8 +315,10 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// TestReboot: the sessions end, nobody gets in while the switch is down, and then it serves.
-func TestReboot(t *testing.T) {
+// TestReboot: sessions end, the switch accepts none while it is down, and then it serves.
+func TestReboot(t *testing.T) { synctest.Test(t, reboot) }
+
+func reboot(t *testing.T) {
 	d, s := offline(t, netconf.Config{})
 	c := newClient(t, s)
 	c.ok("<get/>")
@@ -329,13 +331,11 @@ func TestReboot(t *testing.T) {
 	if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("a switch that is down: %v", err)
 	}
-	for !d.Up() {
-		time.Sleep(5 * time.Millisecond)
-	}
+	time.Sleep(2 * time.Second)
 	newClient(t, s).ok("<get/>")
 }
 
-// TestLogin over SSH: who is no user, knows no secret or wants another subsystem gets nothing.
+// TestLogin over SSH: the server refuses unknown users, wrong secrets and other subsystems.
 func TestLogin(t *testing.T) {
 	_, s, addr := serve(t, 4, netconf.Config{Users: map[string]netconf.User{user: {Password: password}, "locked": {}}})
 	login := func(name string, auth ...ssh.AuthMethod) (*ssh.Client, error) {

@@ -153,7 +153,7 @@ func (st *store) ended(id uint64) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if p := st.probation; p != nil && p.session == id && p.persist == "" {
-		_ = st.undo() // nobody is there to hear of it
+		_ = st.undo() // no client waits for the result
 	}
 	if st.locks[candidate] == id {
 		st.cand = nil
@@ -267,7 +267,7 @@ func (st *store) commit(ctx context.Context, id uint64, op *wire.Element) error 
 	before := st.running()
 	if st.cand != nil {
 		if err := st.put(ctx, *st.cand); err != nil {
-			// Whole or not at all: what has been made of it goes again.
+			// All or nothing: undo the part that was made.
 			return errors.Join(err, st.put(ctx, before))
 		}
 		st.cand = nil
@@ -318,12 +318,12 @@ func (st *store) cancel(id uint64, persistID string) error {
 	return st.undo()
 }
 
-// expire undoes a commit that nobody has confirmed in time.
+// expire undoes a commit that no client has confirmed in time.
 func (st *store) expire(p *probation) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.probation == p {
-		_ = st.undo() // nobody is there to hear of it; the device's log has what it refused
+		_ = st.undo() // no client waits for the result; the device's log has its refusals
 	}
 }
 

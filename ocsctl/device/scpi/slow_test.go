@@ -11,8 +11,8 @@ import (
 	"lightpath/ocsctl/device"
 )
 
-// TestSlowClients on the clock: whoever takes too long loses the session, and what came of a line is
-// not carried out.
+// TestSlowClients on a fake clock: a client that takes too long loses the session, and the server does not execute half
+// a line.
 func TestSlowClients(t *testing.T) {
 	for name, c := range map[string]struct {
 		do    func(conn net.Conn)
@@ -61,7 +61,7 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// TestTooManyClients: those that are there are served, the others are turned away at once.
+// TestTooManyClients: the server keeps its clients and refuses further ones at once.
 func TestTooManyClients(t *testing.T) {
 	d, err := device.New(device.Config{Ports: 4, Preset: "plzt-ns"})
 	if err != nil {

@@ -2,7 +2,6 @@ package drivertest
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -108,30 +107,26 @@ func (s Suite) ghost(t *testing.T) {
 }
 
 // partialBulk: the switch does part of a request, with and without saying so.
-func (s Suite) partialBulk(t *testing.T) {
-	for _, silent := range []bool{false, true} {
-		t.Run(fmt.Sprintf("silent=%v", silent), func(t *testing.T) {
-			r := s.waiting(t, waits{calm.reply, hasty.settle}, nil)
-			r.inject(device.Fault{Kind: device.PartialBulk, Count: 2, Silent: silent})
-			verdicts, err := r.apply(shift(1), driver.ReadBack)
-			if err == nil {
-				t.Fatal("part of the circuits are missing, and all is well")
-			}
-			made := r.d.Map()
-			for _, v := range verdicts {
-				if v.Observed != made[v.In] {
-					t.Errorf("the switch has %d for port %d: %+v", made[v.In], v.In, v)
-				}
-				if good := v.Reason == "" && v.Verified >= driver.ReadBack; good != (v.Observed == v.Intended) {
-					t.Errorf("%+v", v)
-				}
-			}
-			r.must(shift(1), driver.Status) // what is missing can be had
-		})
+func (s Suite) partialBulk(t *testing.T, silent bool) {
+	r := s.waiting(t, waits{calm.reply, hasty.settle}, nil)
+	r.inject(device.Fault{Kind: device.PartialBulk, Count: 2, Silent: silent})
+	verdicts, err := r.apply(shift(1), driver.ReadBack)
+	if err == nil {
+		t.Fatal("part of the circuits are missing, and all is well")
 	}
+	made := r.d.Map()
+	for _, v := range verdicts {
+		if v.Observed != made[v.In] {
+			t.Errorf("the switch has %d for port %d: %+v", made[v.In], v.In, v)
+		}
+		if good := v.Reason == "" && v.Verified >= driver.ReadBack; good != (v.Observed == v.Intended) {
+			t.Errorf("%+v", v)
+		}
+	}
+	r.must(shift(1), driver.Status) // a second request makes the missing circuits
 }
 
-// thirdParty: somebody else writes between our reading and our writing.
+// thirdParty: another client writes between the read and the write of the driver.
 func (s Suite) thirdParty(t *testing.T) {
 	r := s.rig(t, nil)
 	r.must(shift(1), driver.Status)
@@ -144,34 +139,30 @@ func (s Suite) thirdParty(t *testing.T) {
 	r.must(shift(2), driver.Status) // from what is really there
 }
 
-func (s Suite) reboot(t *testing.T) {
-	for _, mode := range []device.ColdBoot{device.Maintain, device.Restore, device.Remove} {
-		t.Run(fmt.Sprint(mode), func(t *testing.T) {
-			r := s.rig(t, func(c *device.Config) { c.ColdBoot = mode })
-			r.must(shift(1), driver.Status)
-			want := shift(1)
-			if mode == device.Remove {
-				want = circuit.AllDark(mapped)
-			}
-			const down = 100 * time.Millisecond
-			began := time.Now()
-			r.inject(device.Fault{Kind: device.Reboot, Delay: down})
-			if _, err := r.sw.Apply(r.ctx(), driver.Change{Before: shift(1), After: shift(2), Token: 1}); err == nil {
-				if want = shift(2); time.Since(began) < down { // else it may have been up again
-					t.Error("a switch that is down made a change")
-				}
-			}
-			var got circuit.Permutation
-			var err error
-			for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-				if got, err = r.sw.Read(r.ctx()); err == nil {
-					break
-				}
-			}
-			if err != nil || !got.Equal(want) {
-				t.Fatalf("afterwards %v, %v; want %v", got, err, want)
-			}
-			r.must(shift(3), driver.Status)
-		})
+func (s Suite) reboot(t *testing.T, mode device.ColdBoot) {
+	r := s.rig(t, func(c *device.Config) { c.ColdBoot = mode })
+	r.must(shift(1), driver.Status)
+	want := shift(1)
+	if mode == device.Remove {
+		want = circuit.AllDark(mapped)
 	}
+	const down = 100 * time.Millisecond
+	began := time.Now()
+	r.inject(device.Fault{Kind: device.Reboot, Delay: down})
+	if _, err := r.sw.Apply(r.ctx(), driver.Change{Before: shift(1), After: shift(2), Token: 1}); err == nil {
+		if want = shift(2); time.Since(began) < down { // else it may have been up again
+			t.Error("a switch that is down made a change")
+		}
+	}
+	var got circuit.Permutation
+	var err error
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if got, err = r.sw.Read(r.ctx()); err == nil {
+			break
+		}
+	}
+	if err != nil || !got.Equal(want) {
+		t.Fatalf("afterwards %v, %v; want %v", got, err, want)
+	}
+	r.must(shift(3), driver.Status)
 }

@@ -7,21 +7,24 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/internal/memnet"
 	"lightpath/plans/circuit"
 )
 
 // Suite is a driver with a server of its protocol.
 type Suite struct {
-	// Open serves d in the protocol and opens a driver for a map of the first so many ports of d,
-	// in order. o has the waits; Open fills in where the switch is and what its ports are called.
-	// What it starts ends with the test.
-	Open func(t *testing.T, d *device.Device, ports int, o driver.Target) driver.Switch
+	// Serve serves d in the protocol on l until the test ends, and returns the target of a driver for the first so
+	// many ports of d, in order: ports and credentials. The suite fills in the endpoint and the waits.
+	Serve func(t *testing.T, l net.Listener, d *device.Device, ports int) driver.Target
+	Open  driver.Open
 	// Skip names subtests that the protocol cannot have, with the reason.
 	Skip map[string]string
 }
@@ -45,8 +48,7 @@ var delays = device.Delays{Min: 2 * time.Millisecond, Max: 4 * time.Millisecond}
 // waits are a driver's: for an answer, and for circuits to come up.
 type waits struct{ reply, settle time.Duration }
 
-// No host stands still for so long that a calm driver takes it for a fault; a hasty one is for tests that wait in
-// vain, and that go on afterwards.
+// Tests run on a fake clock, so a slow host delays no answer. Hasty is for tests whose driver waits in vain.
 var (
 	calm  = waits{20 * time.Second, 20 * time.Second}
 	hasty = waits{3 * time.Second, 3 * time.Second}
@@ -70,11 +72,18 @@ func (s Suite) waiting(t *testing.T, w waits, change func(*device.Config)) *rig 
 	}
 	t.Cleanup(d.Close)
 	d.SetAveraging(20 * time.Millisecond)
-	sw := s.Open(t, d, mapped, driver.Target{
-		Timeout: w.reply, Tolerance: driver.Tolerance{Settle: w.settle, Averaging: 40 * time.Millisecond},
-	})
-	t.Cleanup(func() { sw.Close() }) //nolint:errcheck // what matters was checked before
-	return &rig{t, d, sw}
+	r := &rig{T: t, d: d}
+	l := memnet.Listen()
+	o := s.Serve(t, l, d, mapped)
+	o.Endpoint, o.Dial, o.Timeout = l.Addr().String(), l.Dial, w.reply
+	o.Tolerance = driver.Tolerance{Settle: w.settle, Averaging: 40 * time.Millisecond}
+	sw, err := s.Open(r.ctx(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sw.Close() }) //nolint:errcheck // the test has checked what matters
+	r.sw = sw
+	return r
 }
 
 // Run runs the suite.
@@ -95,20 +104,22 @@ func (s Suite) Run(t *testing.T) {
 		{"StuckMirror", Suite.stuckMirror},
 		{"SilentlyStuckMirror", Suite.silentlyStuck},
 		{"Ghost", Suite.ghost},
-		{"PartialBulk", Suite.partialBulk},
+		{"PartialBulk", func(s Suite, t *testing.T) { s.partialBulk(t, false) }},
+		{"SilentPartialBulk", func(s Suite, t *testing.T) { s.partialBulk(t, true) }},
 		{"ThirdParty", Suite.thirdParty},
-		{"Reboot", Suite.reboot},
+		{"RebootMaintain", func(s Suite, t *testing.T) { s.reboot(t, device.Maintain) }},
+		{"RebootRestore", func(s Suite, t *testing.T) { s.reboot(t, device.Restore) }},
+		{"RebootRemove", func(s Suite, t *testing.T) { s.reboot(t, device.Remove) }},
 		{"Cancel", Suite.cancel},
 		{"Concurrent", Suite.concurrent},
 		{"BadMaps", Suite.badMaps},
 		{"Health", Suite.health},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel() // some wait
 			if why := s.Skip[c.name]; why != "" {
 				t.Skip(why)
 			}
-			c.run(s, t)
+			synctest.Test(t, func(t *testing.T) { c.run(s, t) })
 		})
 	}
 }

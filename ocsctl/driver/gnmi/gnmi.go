@@ -67,6 +67,7 @@ func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
 	// A switch that reboots is back in seconds, so that reconnecting begins eagerly; proxies of the
 	// environment are for the web.
 	s.conn, err = grpc.NewClient("passthrough:///"+t.Endpoint, grpc.WithTransportCredentials(creds), grpc.WithNoProxy(),
+		grpc.WithContextDialer(t.Connect),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second}, MinConnectTimeout: s.timeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {

@@ -42,13 +42,19 @@ func open(t *testing.T, d *device.Device, target driver.Target) driver.Switch {
 	return sw
 }
 
-// serve serves a device until the test ends.
+// serve serves a device on a port of this host until the test ends.
 func serve(t testing.TB, d *device.Device, o devicegnmi.Options) (endpoint string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	serveOn(t, l, d, o)
+	return l.Addr().String()
+}
+
+func serveOn(t testing.TB, l net.Listener, d *device.Device, o devicegnmi.Options) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- devicegnmi.Serve(ctx, l, d, o) }()
@@ -58,7 +64,6 @@ func serve(t testing.TB, d *device.Device, o devicegnmi.Options) (endpoint strin
 			t.Errorf("server: %v", err)
 		}
 	})
-	return l.Addr().String()
 }
 
 // labels are those of the first n ports of a switch.
@@ -82,16 +87,13 @@ func TestConformance(t *testing.T) {
 				title += ", accepts and then finds invalid"
 			}
 			t.Run(title, func(t *testing.T) {
-				t.Parallel()
-				drivertest.Suite{Open: func(t *testing.T, d *device.Device, n int, o driver.Target) driver.Switch {
-					o.Endpoint = serve(t, d, devicegnmi.Options{Dialect: name, AcceptInvalid: acceptInvalid})
-					o.Ports = labels(d, n)
-					sw, err := gnmi.Open(context.Background(), o)
-					if err != nil {
-						t.Fatal(err)
-					}
-					return sw
-				}}.Run(t)
+				drivertest.Suite{
+					Serve: func(t *testing.T, l net.Listener, d *device.Device, n int) driver.Target {
+						serveOn(t, l, d, devicegnmi.Options{Dialect: name, AcceptInvalid: acceptInvalid})
+						return driver.Target{Ports: labels(d, n)}
+					},
+					Open: gnmi.Open,
+				}.Run(t)
 			})
 		}
 	}

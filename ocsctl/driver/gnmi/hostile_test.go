@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
@@ -14,13 +15,15 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"lightpath/ocsctl/device"
 	devicegnmi "lightpath/ocsctl/device/gnmi"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/gnmi"
+	"lightpath/ocsctl/internal/memnet"
 	"lightpath/plans/circuit"
 )
 
-// relay stands between the driver and a switch, and behaves as it is told.
+// relay is a server between the driver and a switch. It passes calls on, except where a test sets a function.
 type relay struct {
 	gpb.UnimplementedGNMIServer
 	to           gpb.GNMIClient
@@ -59,18 +62,25 @@ func (r *relay) Subscribe(s gpb.GNMI_SubscribeServer) error {
 	return status.Error(codes.Unimplemented, "no subscriptions")
 }
 
-// start puts a relay before a switch.
+// start serves the relay of a switch on a port of this host until the test ends.
 func (r *relay) start(t *testing.T, endpoint string) string {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.to = gpb.NewGNMIClient(conn)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.startOn(t, l, endpoint)
+	return l.Addr().String()
+}
+
+func (r *relay) startOn(t *testing.T, l net.Listener, endpoint string, o ...grpc.DialOption) {
+	t.Helper()
+	o = append(o, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+endpoint, o...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.to = gpb.NewGNMIClient(conn)
 	g := grpc.NewServer()
 	gpb.RegisterGNMIServer(g, r)
 	go g.Serve(l) //nolint:errcheck // it ends by Stop
@@ -78,7 +88,6 @@ func (r *relay) start(t *testing.T, endpoint string) string {
 		g.Stop()
 		conn.Close() //nolint:errcheck // the test is over
 	})
-	return l.Addr().String()
 }
 
 var (
@@ -212,7 +221,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestHostile: answers that are none are refused in one line, and within the time for an answer.
+// TestHostile: the driver refuses answers that are none, in one line.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	say := func(text string) func(context.Context, *gpb.GetRequest) (*gpb.GetResponse, error) {
@@ -232,30 +241,49 @@ func TestHostile(t *testing.T) {
 		"rows without names": {say(`{"port-connection":[{}]}`), driver.ErrProtocol},
 		"nested":             {say(strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000)), driver.ErrProtocol},
 		"huge":               {say(`"` + strings.Repeat("x", 17<<20) + `"`), driver.ErrProtocol},
-		"silence": {func(ctx context.Context, _ *gpb.GetRequest) (*gpb.GetResponse, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}, context.DeadlineExceeded},
-		"egress twice":      {say(`{"port-connection":[` + circuitOf("1", "5") + "," + circuitOf("2", "5") + `]}`), driver.ErrNotMatching},
-		"ingress twice":     {say(`{"port-connection":[` + circuitOf("1", "5") + "," + circuitOf("1", "6") + `]}`), driver.ErrNotMatching},
-		"half ours":         {say(`{"port-connection":[` + circuitOf("1", "77") + `]}`), driver.ErrNotMatching},
-		"an ingress egress": {say(`{"port-connection":[` + circuitOf("1", "2") + `]}`), driver.ErrNotMatching},
+		"egress twice":       {say(`{"port-connection":[` + circuitOf("1", "5") + "," + circuitOf("2", "5") + `]}`), driver.ErrNotMatching},
+		"ingress twice":      {say(`{"port-connection":[` + circuitOf("1", "5") + "," + circuitOf("1", "6") + `]}`), driver.ErrNotMatching},
+		"half ours":          {say(`{"port-connection":[` + circuitOf("1", "77") + `]}`), driver.ErrNotMatching},
+		"an ingress egress":  {say(`{"port-connection":[` + circuitOf("1", "2") + `]}`), driver.ErrNotMatching},
 	} {
 		d := newDevice(t)
 		r := &relay{}
-		timeout := 20 * time.Second
-		if errors.Is(c.want, context.DeadlineExceeded) {
-			timeout = 3 * time.Second
-		}
-		sw := open(t, d, driver.Target{Endpoint: r.start(t, serve(t, d, devicegnmi.Options{})), Timeout: timeout, Tolerance: quick})
+		sw := open(t, d, driver.Target{Endpoint: r.start(t, serve(t, d, devicegnmi.Options{})), Timeout: 20 * time.Second, Tolerance: quick})
 		r.get = c.get
-		if p, err := sw.Read(t.Context()); !errors.Is(err, c.want) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 500 {
-			t.Errorf("%s: %v, %.500v", name, p, err)
-		}
-		if _, err := sw.Apply(t.Context(), driver.Change{Before: circuit.AllDark(4), After: circuit.Shift(4, 1), Token: 1}); err == nil || d.Revision() != 0 {
-			t.Errorf("%s: %v, table changed %d times", name, err, d.Revision())
-		}
+		refused(t, name, sw, d, c.want)
 	}
+}
+
+// refused checks that a switch whose answers are of no use is neither read nor changed.
+func refused(t *testing.T, name string, sw driver.Switch, d *device.Device, want error) {
+	t.Helper()
+	if p, err := sw.Read(t.Context()); !errors.Is(err, want) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 500 {
+		t.Errorf("%s: %v, %.500v", name, p, err)
+	}
+	change := driver.Change{Before: circuit.AllDark(4), After: circuit.Shift(4, 1), Token: 1}
+	if _, err := sw.Apply(t.Context(), change); err == nil || d.Revision() != 0 {
+		t.Errorf("%s: %v, table changed %d times", name, err, d.Revision())
+	}
+}
+
+// TestSilence: a driver waits for an answer only as long as it may.
+func TestSilence(t *testing.T) { synctest.Test(t, silence) }
+
+func silence(t *testing.T) {
+	d := newDevice(t)
+	behind, before := memnet.Listen(), memnet.Listen()
+	serveOn(t, behind, d, devicegnmi.Options{})
+	r := &relay{}
+	r.startOn(t, before, behind.Addr().String(), grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		return behind.Dial(ctx, "tcp", address)
+	}))
+	o := driver.Target{Endpoint: before.Addr().String(), Dial: before.Dial, Timeout: 20 * time.Second, Tolerance: quick}
+	sw := open(t, d, o)
+	r.get = func(ctx context.Context, _ *gpb.GetRequest) (*gpb.GetResponse, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	refused(t, "silence", sw, d, context.DeadlineExceeded)
 }
 
 // TestUnknownModels: a switch that announces nothing known is not guessed at.

@@ -61,8 +61,8 @@ func (s *swtch) into(ctx context.Context, store *dialect.Store, paths []*gpb.Pat
 	return nil
 }
 
-// fault puts an error of an RPC into one line with the switch's name. What is too large for a
-// message is not what the protocol allows.
+// fault puts an error of an RPC into one line with the switch's name. A message that is too large is a
+// violation of the protocol.
 func (s *swtch) fault(err error) error {
 	switch {
 	case err == nil:

@@ -74,7 +74,7 @@ func (a authority) issue(t *testing.T, name string, usage []x509.ExtKeyUsage, li
 	return cert, key
 }
 
-// TestMutualTLS: both ends prove who they are, and whoever cannot gets one line that says so.
+// TestMutualTLS: both ends prove their identity; one that cannot gets one line that says so.
 func TestMutualTLS(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	server, client := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}

@@ -11,8 +11,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// watch is a subscription to what a switch says of its circuits. It only tells when to look: what is
-// reported was read by a Get.
+// watch is a subscription to the states of a switch's circuits. It only tells the driver when to look: the driver
+// reports states that it read by a Get.
 type watch struct {
 	s      *swtch
 	cancel context.CancelFunc

@@ -11,7 +11,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// lockRetry is the time between two tries for a lock that somebody holds.
+// lockRetry is the time between two tries for a lock that another session holds.
 const lockRetry = 20 * time.Millisecond
 
 // Apply implements driver.Switch. The switch's locks are held from before the map is compared
@@ -63,7 +63,7 @@ func (t *transaction) edited() string {
 	return s[len(s)-1]
 }
 
-// begin takes the locks, and waits for whoever holds them.
+// begin takes the locks, and waits while other sessions hold them.
 func (t *transaction) begin(ctx context.Context) error {
 	end := time.Now().Add(t.wait)
 	for {
@@ -77,8 +77,8 @@ func (t *transaction) begin(ctx context.Context) error {
 	}
 }
 
-// held reports whether a lock was refused because somebody else has it, or has a commit that
-// waits to be confirmed: netconfd says in-use of the latter.
+// held reports whether a lock was refused because another session has it, or has a commit that waits for confirmation.
+// netconfd answers in-use to the latter.
 func held(err error) bool {
 	var e *wire.Error
 	return errors.As(err, &e) && (e.Tag == "lock-denied" || e.Tag == "in-use")

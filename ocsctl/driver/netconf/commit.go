@@ -12,7 +12,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// confirmWithin is after what time a switch undoes a commit that nobody confirms.
+// confirmWithin is the time after which a switch undoes a commit without confirmation.
 const confirmWithin = 10 * time.Second
 
 // pending is a confirmed commit that has been asked for.

@@ -106,9 +106,9 @@ func pin(t driver.Target, cc *ssh.ClientConfig) error {
 		}
 		return nil
 	}
-	// A key that nobody has makes the check tell which ones it knows.
+	// A check of a key that no host has returns the keys that the file knows.
 	var known *knownhosts.KeyError
-	if err := check(t.Endpoint, &net.TCPAddr{IP: net.IPv4zero}, nobody{}); !errors.As(err, &known) || len(known.Want) == 0 {
+	if err := check(t.Endpoint, &net.TCPAddr{IP: net.IPv4zero}, unknownKey{}); !errors.As(err, &known) || len(known.Want) == 0 {
 		return fmt.Errorf("%w: %s has none for %s", ErrHostKey, t.KnownHostsFile, t.Endpoint)
 	}
 	for _, k := range known.Want {
@@ -122,12 +122,12 @@ func pin(t driver.Target, cc *ssh.ClientConfig) error {
 	return nil
 }
 
-// nobody is a public key that is in no file.
-type nobody struct{}
+// unknownKey is a public key that no file has.
+type unknownKey struct{}
 
-func (nobody) Type() string                        { return "nobody" }
-func (nobody) Marshal() []byte                     { return []byte("nobody") }
-func (nobody) Verify([]byte, *ssh.Signature) error { return ErrHostKey }
+func (unknownKey) Type() string                        { return "unknown" }
+func (unknownKey) Marshal() []byte                     { return []byte("unknown") }
+func (unknownKey) Verify([]byte, *ssh.Signature) error { return ErrHostKey }
 
 // ports are the numbers of a switch's ports and back.
 type ports struct {

@@ -41,7 +41,7 @@ func exposed(t *testing.T, path string) string {
 	return path
 }
 
-// TestWhoMayConnect: what is missing, unsafe or wrong is refused, with no secret in the error.
+// TestWhoMayConnect: Open refuses missing, unsafe and wrong credentials, with no secret in the error.
 func TestWhoMayConnect(t *testing.T) {
 	d := testDevice(t)
 	good := serve(t, d, server.Config{}, driver.Target{Ports: labels(4, 4)})

@@ -52,18 +52,23 @@ func key(t testing.TB) ([]byte, ssh.PublicKey) {
 	return pem.EncodeToMemory(block), sshKey
 }
 
-// serve serves d by SSH for the length of the test, and completes a target for its user.
+// serve serves d by SSH on a port of this host until the test ends, and completes a target for its user.
 func serve(t testing.TB, d *device.Device, c server.Config, o driver.Target) driver.Target {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(t, l, d, c, o)
+}
+
+func serveOn(t testing.TB, l net.Listener, d *device.Device, c server.Config, o driver.Target) driver.Target {
 	t.Helper()
 	private, public := key(t)
 	if c.Users == nil {
 		c.Users = map[string]server.User{"lightpath": {Password: password, Keys: []ssh.PublicKey{public}}}
 	}
 	s, err := server.New(d, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,10 +136,12 @@ func TestConformance(t *testing.T) {
 		"candidate": {Mode: device.Bulk, Candidate: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			drivertest.Suite{Open: func(t *testing.T, d *device.Device, ports int, o driver.Target) driver.Switch {
-				o.Ports = labels(ports, d.Ports())
-				return open(t, serve(t, d, c, o))
-			}}.Run(t)
+			drivertest.Suite{
+				Serve: func(t *testing.T, l net.Listener, d *device.Device, ports int) driver.Target {
+					return serveOn(t, l, d, c, driver.Target{Ports: labels(ports, d.Ports())})
+				},
+				Open: netconf.Open,
+			}.Run(t)
 		})
 	}
 }

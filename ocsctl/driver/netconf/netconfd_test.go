@@ -60,7 +60,7 @@ func netconfd(t *testing.T) netconf.Dial {
 		}
 	})
 	for end := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		c, err := net.Dial("unix", socket) // it may be there before anybody listens
+		c, err := net.Dial("unix", socket) // the file exists before netconfd listens
 		if err == nil {
 			_ = c.Close()
 			break
@@ -80,8 +80,8 @@ type process struct {
 	io.ReadCloser
 	in io.WriteCloser
 	c  *exec.Cmd
-	// cut, if set, ends the process when the server answers a message that has this text: it has carried it
-	// out, and nobody learns.
+	// cut, if set, ends the process when the server answers a message with this text: the server has executed
+	// it, and the client never gets the answer.
 	cut     func([]byte) bool
 	cutting atomic.Bool
 }
@@ -110,7 +110,7 @@ func (p *process) Write(b []byte) (int, error) {
 func (p *process) Read(b []byte) (int, error) {
 	n, err := p.ReadCloser.Read(b)
 	if p.cutting.Load() && len(bytes.TrimSpace(b[:n])) > 0 {
-		p.Close() //nolint:errcheck // what it carries is lost, as is meant
+		p.Close() //nolint:errcheck // the answer is meant to be lost
 		return 0, io.ErrUnexpectedEOF
 	}
 	return n, err

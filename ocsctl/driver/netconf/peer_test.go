@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lightpath/ocsctl/driver"
@@ -64,23 +65,10 @@ func (s script) dial(context.Context) (io.ReadWriteCloser, error) {
 	return ours, nil
 }
 
-// soon is the patience with a script that will not answer, patient that with one that will.
-const (
-	soon    = 3 * time.Second // what is answered has to be within it too
-	patient = 30 * time.Second
-)
-
-func openScript(s script, timeout time.Duration) (driver.Switch, error) {
-	o := driver.Target{Endpoint: "script", Ports: labels(4, 4), Timeout: timeout}
+// openScript opens a driver over pipes. Tests call it in a bubble, where waiting takes no time.
+func openScript(s script) (driver.Switch, error) {
+	o := driver.Target{Endpoint: "script", Ports: labels(4, 4), Timeout: 30 * time.Second}
 	return netconf.OpenStream(context.Background(), o, s.dial)
-}
-
-// patience suits what a test expects.
-func patience(want error) time.Duration {
-	if errors.Is(want, context.DeadlineExceeded) {
-		return soon
-	}
-	return patient
 }
 
 // oneLine fails the test where an error is more than an operator wants to read.
@@ -92,7 +80,6 @@ func oneLine(t *testing.T, err error) {
 }
 
 func TestBadHellos(t *testing.T) {
-	t.Parallel()
 	for name, c := range map[string]struct {
 		hello string
 		want  error
@@ -108,17 +95,18 @@ func TestBadHellos(t *testing.T) {
 		"silence":       {"", context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sw, err := openScript(script{hello: c.hello}, patience(c.want))
-			if !errors.Is(err, c.want) {
-				t.Fatalf("%v, %v; want %v", sw, err, c.want)
-			}
-			oneLine(t, err)
+			synctest.Test(t, func(t *testing.T) {
+				sw, err := openScript(script{hello: c.hello})
+				if !errors.Is(err, c.want) {
+					t.Fatalf("%v, %v; want %v", sw, err, c.want)
+				}
+				oneLine(t, err)
+			})
 		})
 	}
 }
 
 func TestBadAnswers(t *testing.T) {
-	t.Parallel()
 	for name, c := range map[string]struct {
 		answer func(op, id string) string
 		want   error
@@ -150,25 +138,28 @@ func TestBadAnswers(t *testing.T) {
 		}, driver.ErrNotMatching},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sw, err := openScript(script{goodHello(), c.answer}, patience(c.want))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer sw.Close() //nolint:errcheck // it returns nil
-			m, err := sw.Read(context.Background())
-			if !errors.Is(err, c.want) {
-				t.Fatalf("%v, %v; want %v", m, err, c.want)
-			}
-			oneLine(t, err)
+			synctest.Test(t, func(t *testing.T) {
+				sw, err := openScript(script{goodHello(), c.answer})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer sw.Close() //nolint:errcheck // it returns nil
+				m, err := sw.Read(context.Background())
+				if !errors.Is(err, c.want) {
+					t.Fatalf("%v, %v; want %v", m, err, c.want)
+				}
+				oneLine(t, err)
+			})
 		})
 	}
 }
 
 // TestGarbledAnswerToAnEdit: the switch may have done it, so it is read back; what cannot be
 // read back either is unknown.
-func TestGarbledAnswerToAnEdit(t *testing.T) {
-	t.Parallel()
-	for good, timeout := range map[bool]time.Duration{true: patient, false: soon} {
+func TestGarbledAnswerToAnEdit(t *testing.T) { synctest.Test(t, garbledAnswerToAnEdit) }
+
+func garbledAnswerToAnEdit(t *testing.T) {
+	for _, good := range []bool{true, false} {
 		edited := false
 		sw, err := openScript(script{goodHello(), func(op, id string) string {
 			switch {
@@ -184,11 +175,11 @@ func TestGarbledAnswerToAnEdit(t *testing.T) {
 			default:
 				return reply(id, "<ok/>")
 			}
-		}}, timeout)
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 4*timeout)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		report, err := sw.Apply(ctx, driver.Change{Before: dark4, After: []int{1, -1, -1, -1}, Want: driver.ReadBack})
 		cancel()
 		switch {
@@ -203,14 +194,12 @@ func TestGarbledAnswerToAnEdit(t *testing.T) {
 
 var dark4 = []int{-1, -1, -1, -1}
 
-// TestLockHeld: somebody holds the lock; the change waits for it, but not for ever.
-func TestLockHeld(t *testing.T) {
-	t.Parallel()
+// TestLockHeld: another session holds the lock. The change waits for it, but not for ever.
+func TestLockHeld(t *testing.T) { synctest.Test(t, lockHeld) }
+
+func lockHeld(t *testing.T) {
 	for tag, tries := range map[string]int{"in-use": 3, "lock-denied": 1 << 20} {
-		left, edits, timeout := tries, 0, patient
-		if tries > 3 {
-			timeout = soon
-		}
+		left, edits := tries, 0
 		denied := `<rpc-error><error-type>protocol</error-type><error-tag>` + tag + `</error-tag><error-severity>error</error-severity></rpc-error>`
 		sw, err := openScript(script{goodHello(), func(op, id string) string {
 			switch {
@@ -227,7 +216,7 @@ func TestLockHeld(t *testing.T) {
 			default:
 				return reply(id, "<ok/>")
 			}
-		}}, timeout)
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,10 +230,11 @@ func TestLockHeld(t *testing.T) {
 	}
 }
 
-// TestLateCommit: a commit whose answer is lost acts only after the next session has asked what
-// became of it. Once the lock is free it is found, and confirmed.
-func TestLateCommit(t *testing.T) {
-	t.Parallel()
+// TestLateCommit: a commit whose answer is lost acts only after the next session has asked about it.
+// Once the lock is free, the driver finds the change and confirms it.
+func TestLateCommit(t *testing.T) { synctest.Test(t, lateCommit) }
+
+func lateCommit(t *testing.T) {
 	var asked, acted, confirmed bool
 	sw, err := openScript(script{goodHello(wire.CapCandidate, wire.CapConfirmed), func(op, id string) string {
 		switch {
@@ -263,7 +253,7 @@ func TestLateCommit(t *testing.T) {
 			return reply(id, "<data/>")
 		}
 		return reply(id, "<ok/>")
-	}}, soon)
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

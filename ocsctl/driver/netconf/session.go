@@ -140,7 +140,7 @@ func protocol(err error) error {
 	return err
 }
 
-// bounded names the end of the context as the cause, where that is what closed the stream.
+// bounded names the end of the context as the cause, if it closed the stream.
 func bounded(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil && !errors.Is(err, driver.ErrProtocol) {
 		return fmt.Errorf("%w: %w", cause, err)
@@ -157,19 +157,19 @@ type stream struct {
 
 func (s stream) Close() error { return s.client.Close() }
 
-// dialSSH returns what opens the netconf subsystem of a host.
-func dialSSH(address string, cc *ssh.ClientConfig) Dial {
-	return func(ctx context.Context) (io.ReadWriteCloser, error) { return connectSSH(ctx, address, cc) }
+// dialSSH returns a function that opens the netconf subsystem of a target.
+func dialSSH(t driver.Target, cc *ssh.ClientConfig) Dial {
+	return func(ctx context.Context) (io.ReadWriteCloser, error) { return connectSSH(ctx, t, cc) }
 }
 
-func connectSSH(ctx context.Context, address string, cc *ssh.ClientConfig) (io.ReadWriteCloser, error) {
-	raw, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+func connectSSH(ctx context.Context, t driver.Target, cc *ssh.ClientConfig) (io.ReadWriteCloser, error) {
+	raw, err := t.Connect(ctx, t.Endpoint)
 	if err != nil {
 		return nil, err
 	}
 	// From here on, whatever blocks is ended by closing the connection.
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
-	s, err := subsystem(raw, address, cc)
+	s, err := subsystem(raw, t.Endpoint, cc)
 	if !stop() && err == nil {
 		s.Close()
 		err = ctx.Err()

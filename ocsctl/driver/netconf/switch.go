@@ -20,7 +20,7 @@ type Switch struct {
 	tol   driver.Tolerance
 	wait  time.Duration // for one answer, and for locks
 
-	turn    chan struct{} // holds one value while nobody uses what follows
+	turn    chan struct{} // holds one value while no call uses the fields that follow
 	session *session      // nil or broken until the next use
 	pending *pending      // a confirmed commit whose end is not known
 	closed  bool
@@ -43,7 +43,7 @@ func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("netconf: %s: %w", name, err)
 	}
-	return OpenStream(ctx, t, dialSSH(t.Endpoint, cc))
+	return OpenStream(ctx, t, dialSSH(t, cc))
 }
 
 // OpenStream is Open over other streams than SSH: tunnels that have authenticated both sides.
@@ -66,7 +66,7 @@ func OpenStream(ctx context.Context, t driver.Target, dial Dial) (driver.Switch,
 	return w, nil
 }
 
-// use runs f with the session, which it opens if need be, while nobody else does.
+// use opens the session if need be, and runs f while no other call uses the session.
 func (w *Switch) use(ctx context.Context, f func() error) error {
 	select {
 	case <-w.turn:

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"lightpath/ocsctl/driver"
@@ -34,7 +33,10 @@ const maxQuery = 256
 // Open connects to a switch. Endpoint is host:port; the labels of Ports are the numbers of ingress
 // and egress ports; without egress ports, ingress port p is joined with egress port size+p.
 func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
-	s := &swtch{tol: t.Tolerance, wire: wire{endpoint: t.Endpoint, insecure: t.Insecure, timeout: t.Timeout}, port: make(map[int]int)}
+	s := &swtch{
+		turn: make(chan struct{}, 1), tol: t.Tolerance, port: make(map[int]int),
+		wire: wire{endpoint: t.Endpoint, insecure: t.Insecure, timeout: t.Timeout, dial: t.Connect},
+	}
 	if t.Dialect != "" {
 		return nil, fmt.Errorf("scpi: there is no dialect %q", t.Dialect)
 	}
@@ -56,7 +58,7 @@ func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
 
 // swtch is a driver.Switch.
 type swtch struct {
-	mu      sync.Mutex // a call holds it: SCPI has one line under way
+	turn    chan struct{} // holds one value while a call runs: SCPI answers one line at a time
 	wire    wire
 	tol     driver.Tolerance
 	info    driver.Info
@@ -209,8 +211,8 @@ func (s *swtch) Apply(ctx context.Context, c driver.Change) ([]driver.Circuit, e
 
 // Close implements driver.Switch.
 func (s *swtch) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
 	s.closed = true
 	s.wire.close()
 	return nil
@@ -219,18 +221,24 @@ func (s *swtch) Close() error {
 // ErrClosed reports a call after Close.
 var ErrClosed = errors.New("scpi: closed")
 
+// acquire waits until no other call runs. The caller must call release.
 func (s *swtch) acquire(ctx context.Context) (release func(), err error) {
-	s.mu.Lock()
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	release = func() { <-s.turn }
 	if s.closed {
 		err = ErrClosed
 	} else {
 		err = ctx.Err()
 	}
 	if err != nil {
-		s.mu.Unlock()
+		release()
 		return nil, err
 	}
-	return s.mu.Unlock, nil
+	return release, nil
 }
 
 // Map reads the table.

@@ -14,13 +14,19 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// serve serves a device until the test ends.
+// serve serves a device on a port of this host until the test ends.
 func serve(t testing.TB, d *device.Device) (endpoint string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	serveOn(t, l, d)
+	return l.Addr().String()
+}
+
+func serveOn(t testing.TB, l net.Listener, d *device.Device) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- devicescpi.Serve(ctx, l, d) }()
@@ -30,7 +36,6 @@ func serve(t testing.TB, d *device.Device) (endpoint string) {
 			t.Errorf("server: %v", err)
 		}
 	})
-	return l.Addr().String()
 }
 
 // labels are the numbers of the first n ports of a switch.
@@ -54,7 +59,13 @@ func open(t *testing.T, d *device.Device, n int, o driver.Target) driver.Switch 
 }
 
 func TestConformance(t *testing.T) {
-	drivertest.Suite{Open: open}.Run(t)
+	drivertest.Suite{
+		Serve: func(t *testing.T, l net.Listener, d *device.Device, n int) driver.Target {
+			serveOn(t, l, d)
+			return driver.Target{Ports: labels(d, n)}
+		},
+		Open: scpi.Open,
+	}.Run(t)
 }
 
 // BenchmarkApply is what control and read-back add to the motion of a switch, on this host.

@@ -25,6 +25,7 @@ type wire struct {
 	endpoint string
 	insecure bool
 	timeout  time.Duration
+	dial     func(ctx context.Context, address string) (net.Conn, error)
 	conn     net.Conn
 	r        *bufio.Reader
 }
@@ -50,7 +51,7 @@ func (w *wire) connect(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", w.endpoint)
+	conn, err := w.dial(ctx, w.endpoint)
 	if err != nil {
 		return fmt.Errorf("scpi: %w", err)
 	}
@@ -92,7 +93,7 @@ func (w *wire) ask(ctx context.Context, line string, within time.Duration) (stri
 		return "", fmt.Errorf("scpi: %s: %w", w.endpoint, err)
 	}
 	stop := context.AfterFunc(ctx, func() {
-		conn.SetDeadline(time.Unix(1, 0)) //nolint:errcheck // what waits on it reports
+		conn.SetDeadline(time.Unix(1, 0)) //nolint:errcheck // the pending call reports it
 	})
 	reply, err := w.exchange(line)
 	if !stop() || err != nil { // where the time is just over, the deadline may yet hit the next line

@@ -1,7 +1,7 @@
 // Package agent joins the circuits of several hosts into one board. On every host an agent
 // ([Server]) writes the circuits of that host's part of a fabric; the controller's end ([Board])
-// drives all of them: what goes is dark on every host before what comes is lit on any, and a map is
-// in force when every host has read it back.
+// drives all of them. It removes the old circuits on every host before it adds a new one on any. A
+// map is in force when every host has read it back.
 //
 // There is one writer: the session that was opened last. A controller that takes over opens
 // another, and the agents refuse the one before from then on.

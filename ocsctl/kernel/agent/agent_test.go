@@ -103,7 +103,7 @@ func eventually(t *testing.T, b *Board, plane int, says string) {
 
 func TestBoardOfTwoHosts(t *testing.T) {
 	r := newRig(t, TLS{})
-	if err := r.boards[1].Install(1, circuit.Shift(3, 2)); err != nil { // what a controller left that died between hosts
+	if err := r.boards[1].Install(1, circuit.Shift(3, 2)); err != nil { // as a controller does that dies between two hosts
 		t.Fatal(err)
 	}
 	b := r.dial(t)
@@ -126,7 +126,7 @@ func TestBoardOfTwoHosts(t *testing.T) {
 		t.Errorf("plane 2: %v", err)
 	}
 
-	// Somebody else's change is noticed, and so is its end.
+	// The board notices the change of another writer, and its end.
 	if err := r.boards[1].Install(0, circuit.Shift(3, 1)); err != nil {
 		t.Fatal(err)
 	}

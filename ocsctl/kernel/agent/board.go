@@ -145,8 +145,7 @@ func (a *remote) failed(err error) error {
 // State implements [kernel.Panel].
 func (b *Board) State() *kernel.State { return b.state }
 
-// Map implements [kernel.Panel]. It asks nobody: agents are asked after every change, and every
-// second.
+// Map implements [kernel.Panel]. It sends nothing: the board asks its agents after every change, and every second.
 func (b *Board) Map(plane int) (circuit.Permutation, error) {
 	if plane < 0 || plane >= len(b.maps) {
 		return nil, fmt.Errorf("kernel: fabric %s: plane %d is outside 0..%d", b.state.Name, plane, len(b.maps)-1)
@@ -159,8 +158,7 @@ func (b *Board) Map(plane int) (circuit.Permutation, error) {
 	return b.maps[plane].Clone(), nil
 }
 
-// Install implements [kernel.Panel]. What goes is dark everywhere before what comes is lit anywhere.
-// After an error the plane's map is unknown until the agents have been asked.
+// Install implements [kernel.Panel]. It removes the old circuits on all hosts before it adds a new one on any. After an error the plane's map is unknown until the agents have been asked.
 func (b *Board) Install(plane int, to circuit.Permutation) error {
 	b.writing.Lock()
 	defer b.writing.Unlock()
@@ -225,8 +223,7 @@ func (b *Board) each(ask func(*remote) error) error {
 	return errors.Join(errs...)
 }
 
-// watch looks at the hosts' maps, so that one that does not answer, or whose circuits somebody else
-// has changed, is noticed.
+// watch reads the maps of the hosts. It notices a host that does not answer, and circuits that another writer has changed.
 func (b *Board) watch(ctx context.Context) {
 	for tick := time.NewTicker(lookEvery); ; {
 		select {

@@ -37,7 +37,7 @@ type Ethernet struct {
 	hosts int
 }
 
-// Plug carries frames of a plane, or, where it is not in, loses them without a word to anybody.
+// Plug carries frames of a plane. Unplugged, it loses them silently.
 func (e *Ethernet) Plug(t testing.TB, plane int, in bool) {
 	t.Helper()
 	br, err := e.h.LinkByName(bridge(plane))

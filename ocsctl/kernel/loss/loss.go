@@ -1,10 +1,10 @@
-// Package loss loses frames: a program in the kernel drops what arrives at an interface with a given
-// probability, as a bad transceiver or a dirty connector does. It is for tests, measurements and
-// drills; it needs no netem, which many kernels are built without.
+// Package loss loses frames: a program in the kernel drops arriving frames of an interface with a given probability, as
+// a bad transceiver or a dirty connector does. It is for tests, measurements and drills. It needs no netem, which many
+// kernels lack.
 //
-// At the switch's end of a link the loss is the wire's: the sender is not told, as it would be by a
-// queue of its own that drops. What offloads have joined is lost as one, so whoever wants the loss of
-// single frames switches them off at the sender.
+// A frame dropped at the switch's end of a link is lost on the wire: the sender gets no error, as it would from its own
+// queue. Frames that offloads have joined are lost as one. To lose single frames, switch these offloads off at the
+// sender.
 //
 // Layer: ocsctl/kernel.
 package loss
@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the program and this package share: words of one value.
+// The words of the map value that the program and this package share.
 const (
 	wordLimit = iota // frames are lost whose random 32 bits are below
 	wordSeen

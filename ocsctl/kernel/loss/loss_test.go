@@ -81,7 +81,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestRefusals: what is no rate, and what is no interface.
+// TestRefusals: bad rates and bad interfaces.
 func TestRefusals(t *testing.T) {
 	apart(t)
 	if _, err := loss.Attach("none"); err == nil || !strings.Contains(err.Error(), "interface none") {

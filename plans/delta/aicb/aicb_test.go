@@ -31,12 +31,14 @@ func TestSimAI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.TP != 2 || c.PP != 2 || c.EP != 1 || c.GPUs != 8 || c.MicroBatches != 2 || c.Replicas() != 2 || c.BoundaryBytes != 2*4e6 {
+	if c.TP != 2 || c.PP != 2 || c.EP != 1 || c.GPUs != 8 || c.MicroBatches != 2 || c.Replicas() != 2 ||
+		c.BoundaryBytes != 2*4e6 {
 		t.Fatalf("%+v", c)
 	}
 	k := c.Stages[1]
-	// A layer: 1000 us and an all-gather of 2 MB, half of it sent at 100 GB/s; back 800 + 800 us and a scatter of the same;
-	// another: 500 us and an all-reduce of 1 MB.
+	// The first layer takes 1000 us and has an all-gather of 2 MB, of which half is sent at 100 GB/s. Its
+	// backward takes 800 + 800 us and has a scatter of the same size. The second layer takes 500 us and has
+	// an all-reduce of 1 MB.
 	for name, v := range map[string][2]float64{
 		"forward":  {k.Forward, 1000 + 10 + 500 + 10},
 		"backward": {k.Backward, 1600 + 10 + 400},
@@ -61,7 +63,7 @@ func TestSimAI(t *testing.T) {
 			transfers++
 		}
 	}
-	if transfers != 2 { // both stages are in one pod: what is left is gradients
+	if transfers != 2 { // both stages are in one pod, so only gradients cross
 		t.Errorf("%d transfers", transfers)
 	}
 }
@@ -168,12 +170,15 @@ func TestCSVRefused(t *testing.T) {
 	good := read(t, "small.csv")
 	for want, change := range map[string][2]string{
 		"stage 0 has 2 rows send_next, stage 1 has 1 recv_prev": {"CommType.irecv,CommGroup.pp_group,1,4000000,forward_step,None,None,recv_prev,None,None,None,1\n", ""},
-		"line 5: comm_type: \"Gossip.all_reduce\"":              {"CommType.all_reduce,CommGroup.tp_group", "Gossip.all_reduce,CommGroup.tp_group"},
-		"line 5: comm_type: \"shout\" is no collective":         {"CommType.all_reduce,CommGroup.tp_group", "CommType.shout,CommGroup.tp_group"},
-		"line 5: msg_size: \"-1000000\"":                        {"1000000,forward.Row", "-1000000,forward.Row"},
-		"line 2: column msg_size is missing":                    {"msg_size", "message"},
-		"line 5: 11 fields":                                     {"1000000,forward.Row,None,None", "1000000,forward.Row,None"},
-		"line 19: stage 0 is cut short":                         {"CommType.epoch_end,None,None,0,,None,None,,None,None,None,1\n[", "["},
+		"line 5: comm_type: \"Gossip.all_reduce\"": {"CommType.all_reduce,CommGroup.tp_group",
+			"Gossip.all_reduce,CommGroup.tp_group"},
+		"line 5: comm_type: \"shout\" is no collective": {"CommType.all_reduce,CommGroup.tp_group",
+			"CommType.shout,CommGroup.tp_group"},
+		"line 5: msg_size: \"-1000000\"":     {"1000000,forward.Row", "-1000000,forward.Row"},
+		"line 2: column msg_size is missing": {"msg_size", "message"},
+		"line 5: 11 fields": {"1000000,forward.Row,None,None",
+			"1000000,forward.Row,None"},
+		"line 19: stage 0 is cut short": {"CommType.epoch_end,None,None,0,,None,None,,None,None,None,1\n[", "["},
 	} {
 		text := strings.Replace(good, change[0], change[1], 1)
 		if text == good {
@@ -190,7 +195,8 @@ func TestCSVRefused(t *testing.T) {
 		}
 	}
 	o := options
-	if _, err := CSV(silent.String(), o); err == nil || !strings.Contains(err.Error(), "stage 0: no row has a computation's time") {
+	if _, err := CSV(silent.String(), o); err == nil || !strings.Contains(err.Error(),
+		"stage 0: no row has a computation's time") {
 		t.Errorf("%v", err)
 	}
 	o.ForwardUS, o.BackwardUS = 5, 7
@@ -226,7 +232,8 @@ func TestPublic(t *testing.T) {
 			t.Logf("%s: %v", filepath.Base(file), err)
 			continue
 		}
-		t.Logf("%s: TP %d, PP %d, %d GPUs, %d micro-batches, stage 0 %+v", filepath.Base(file), c.TP, c.PP, c.GPUs, c.MicroBatches, c.Stages[0])
+		t.Logf("%s: TP %d, PP %d, %d GPUs, %d micro-batches, stage 0 %+v", filepath.Base(file), c.TP, c.PP, c.GPUs,
+			c.MicroBatches, c.Stages[0])
 	}
 }
 

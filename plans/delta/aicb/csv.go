@@ -22,11 +22,12 @@ type row struct {
 }
 
 // csvColumns are the columns that are read; there are more.
-var csvColumns = []string{"comm_type", "comm_group", "comm_group_size", "msg_size", "stage", "additional", "_elapsed_time"}
+var csvColumns = []string{"comm_type", "comm_group", "comm_group_size", "msg_size", "stage", "additional",
+	"_elapsed_time"}
 
-// CSV reads the table form: per stage of the pipeline a line that begins with [ and then rows, of which those of the first
-// iteration count, up to the second epoch_end; the first ends the setup. The numbers of sends and receives
-// between stages must agree.
+// CSV reads the table form: for each stage of the pipeline a line that begins with [, and then rows. The
+// first epoch_end ends the setup. Rows up to the second one are the first iteration, which CSV uses. The
+// numbers of sends and receives between stages must agree.
 func CSV(text string, o Options) (*train.Config, error) {
 	stages, err := csvStages(text)
 	if err != nil {
@@ -82,7 +83,8 @@ func csvStages(text string) ([][]row, error) {
 			continue
 		case line[0] == '[':
 			if sections && epochs < 2 {
-				return nil, fmt.Errorf("%w: line %d: stage %d is cut short: %d of 2 ends of epochs", ErrWorkload, number, len(stages)-1, epochs)
+				return nil, fmt.Errorf("%w: line %d: stage %d is cut short: %d of 2 ends of epochs", ErrWorkload, number,
+					len(stages)-1, epochs)
 			}
 			stages, columns, epochs, sections = append(stages, nil), nil, 0, true
 			continue
@@ -204,7 +206,8 @@ func csvPipeline(stages [][]row) (batches int, bytes float64, err error) {
 		}{{s, s + 1, "send_next", "recv_prev"}, {s + 1, s, "send_prev", "recv_next"}} {
 			sent, received := counts[pair.from][pair.a], counts[pair.to][pair.b]
 			if sent != batches || received != batches {
-				return 0, 0, fmt.Errorf("%w: stage %d has %d rows %s, stage %d has %d %s, and stage 0 sends %d micro-batches", ErrWorkload,
+				return 0, 0, fmt.Errorf("%w: stage %d has %d rows %s, stage %d has %d %s, and stage 0 sends %d micro-batches",
+					ErrWorkload,
 					pair.from, sent, pair.a, pair.to, received, pair.b, batches)
 			}
 		}

@@ -1,13 +1,14 @@
-// Package aicb reads communication workloads of training jobs in the two forms that AICB writes:
-// the text that SimAI simulates (a header line, a count, a line per layer) and the CSV that is run on
-// a cluster (a section per pipeline stage, a row per operation). Both become a [train.Config] with
-// the costs of every stage as measured; the pipeline itself is train's.
+// Package aicb reads communication workloads of training jobs in the two forms that AICB writes. The text
+// form, which SimAI simulates, has a header line, a count and a line per layer. The CSV form, which runs on a
+// cluster, has a section per pipeline stage and a row per operation. Both become a [train.Config] with the
+// measured costs of every stage. Package train adds the pipeline.
 //
-// Layer: inside plans/delta, above train. It reads what it is given and no files.
+// Layer: inside plans/delta, above train. It must not open files; callers pass the text.
 //
-// Sizes of collectives are those of the whole buffer, of which a ring sends (n-1)/n, an all-reduce
-// twice that. Tensor- and expert-parallel ones stay in the pod and take their time at the scale-up rate;
-// of data-parallel ones, R replicas send (R-1)/R to other pods, cut over a stage's lanes.
+// Sizes of collectives are those of the whole buffer. A ring sends (n-1)/n of it, and an all-reduce twice
+// that. Collectives of tensor and expert parallelism stay in the pod and take their time at the scale-up
+// rate. In collectives of data parallelism, R replicas send (R-1)/R to other pods, divided over the lanes of
+// a stage.
 package aicb
 
 import (
@@ -65,7 +66,8 @@ const maxNumber = 1 << 53
 
 // config is what both forms fill in.
 func (o *Options) config(tp, pp, ep, gpus, batches int) (*train.Config, error) {
-	c := &train.Config{Model: train.Model{Name: o.Name}, TP: tp, PP: pp, EP: ep, ETP: max(1, o.ETP), GPUs: gpus, GPUsPerPod: o.GPUsPerPod,
+	c := &train.Config{Model: train.Model{Name: o.Name}, TP: tp, PP: pp, EP: ep, ETP: max(1, o.ETP), GPUs: gpus,
+		GPUsPerPod:   o.GPUsPerPod,
 		MicroBatches: batches, Gbps: o.Gbps, ScaleUpGBs: o.ScaleUpGBs}
 	if pp < 1 || pp > 1<<12 {
 		return nil, fmt.Errorf("%w: pp: %d stages", ErrWorkload, pp)

@@ -9,13 +9,14 @@ import (
 )
 
 // simaiColumns are the fields of a layer's line.
-var simaiColumns = []string{"name", "placeholder", "forward_compute_time", "forward_comm", "forward_comm_size", "backward_compute_time",
+var simaiColumns = []string{"name", "placeholder", "forward_compute_time", "forward_comm", "forward_comm_size",
+	"backward_compute_time",
 	"backward_comm", "backward_comm_size", "dp_compute_time", "dp_comm", "dp_comm_size", "process_time"}
 
-// SimAI reads the text form, which describes one stage, the same for all: a header (model_parallel_NPU_group, ep,
-// pp, ga, all_gpus, pp_comm), the number of layers, and the layers of all micro-batches with
-// times in ns and sizes in bytes. Names of collectives end in _EP for those of experts and in _DP_EP for
-// those of experts' gradients.
+// SimAI reads the text form. It describes one stage, and all stages are alike. The form has a header
+// (model_parallel_NPU_group, ep, pp, ga, all_gpus, pp_comm), the number of layers, and the layers of all
+// micro-batches. Times are in ns, sizes in bytes. Names of collectives end in _EP for experts and in _DP_EP
+// for gradients of experts.
 func SimAI(text string, o Options) (*train.Config, error) {
 	lines := strings.Split(strings.ReplaceAll(text, "\r", ""), "\n")
 	for len(lines) > 0 && strings.TrimSpace(lines[len(lines)-1]) == "" {
@@ -38,7 +39,8 @@ func SimAI(text string, o Options) (*train.Config, error) {
 			return nil, fmt.Errorf("%w: line 1: %s is missing", ErrWorkload, name)
 		}
 	}
-	c, err := o.config(int(h["model_parallel_NPU_group"]), max(1, int(h["pp"])), max(1, int(h["ep"])), gpus, max(1, int(h["ga"])))
+	c, err := o.config(int(h["model_parallel_NPU_group"]), max(1, int(h["pp"])), max(1, int(h["ep"])), gpus,
+		max(1, int(h["ga"])))
 	if err != nil {
 		return nil, fmt.Errorf("line 1: %w", err)
 	}

@@ -47,7 +47,8 @@ func encode(t *Trace) []byte {
 			name   string
 			number protowire.Number
 			v      int64
-		}{{"comm_type", 9, int64(n.Collective)}, {"comm_size", 9, int64(n.Bytes)}, {"comm_src", 7, int64(n.Src)}, {"comm_dst", 7, int64(n.Dst)}, {"comm_tag", 7, n.Tag}} {
+		}{{"comm_type", 9, int64(n.Collective)}, {"comm_size", 9, int64(n.Bytes)}, {"comm_src", 7, int64(n.Src)},
+			{"comm_dst", 7, int64(n.Dst)}, {"comm_tag", 7, n.Tag}} {
 			b = text(b, 10, string(field(text(nil, 1, a.name), a.number, uint64(a.v))))
 		}
 		if n.Group != "" {
@@ -64,7 +65,8 @@ func pair() []*Trace {
 		{Version: "0.0.4", Nodes: []Node{
 			{ID: 1, Name: "forward", Type: Compute, DurationUS: 100},
 			{ID: 2, Name: "send", Type: Send, Control: []uint64{1}, Bytes: 5e6, Src: 0, Dst: 1, Tag: 7},
-			{ID: 5, Name: "grad", Type: Together, Deps: []uint64{2}, Control: []uint64{1}, Bytes: 8e6, Collective: AllReduce, Group: "dp"},
+			{ID: 5, Name: "grad", Type: Together, Deps: []uint64{2}, Control: []uint64{1}, Bytes: 8e6, Collective: AllReduce,
+				Group: "dp"},
 		}},
 		{Version: "0.0.4", Nodes: []Node{
 			{ID: 4, Name: "recv", Type: Receive, Bytes: 5e6, Src: 0, Dst: 1, Tag: 7},
@@ -239,8 +241,8 @@ func TestGraphWithinPodIsWork(t *testing.T) {
 
 func TestGraphRefused(t *testing.T) {
 	for want, change := range map[string]func(t []*Trace){
-		"rank 2 node 4 recv: nobody sends":                  func(t []*Trace) { t[2].Nodes[0].Tag = 8 },
-		"rank 0 node 2 send: nobody receives":               func(t []*Trace) { t[2].Nodes[0].Type = Compute },
+		"rank 2 node 4 recv: no rank sends":                 func(t []*Trace) { t[2].Nodes[0].Tag = 8 },
+		"rank 0 node 2 send: no rank receives":              func(t []*Trace) { t[2].Nodes[0].Type = Compute },
 		"rank 2 node 4 recv: comm_size: 4e+06, but 5e+06":   func(t []*Trace) { t[2].Nodes[0].Bytes = 4e6 },
 		"rank 2 node 11 grad: ALL_GATHER of 8e+06 bytes":    func(t []*Trace) { t[2].Nodes[2].Collective = AllGather },
 		"rank 0 has 1 collectives of group \"\"":            func(t []*Trace) { t[0].Nodes[2].Group = ""; t[1].Nodes[0].Type = Together },

@@ -129,7 +129,7 @@ func (b *builder) messages() error {
 			return
 		}
 		if len(sends[k]) == 0 {
-			fail(r, i, "nobody sends what it receives (from %d, tag %d)", n.Src, n.Tag)
+			fail(r, i, "no rank sends its message (from %d, tag %d)", n.Src, n.Tag)
 			return
 		}
 		s := sends[k][0]
@@ -147,7 +147,8 @@ func (b *builder) messages() error {
 	})
 	for _, left := range sends {
 		for _, s := range left {
-			fail(s.rank, s.node, "nobody receives what it sends (to %d, tag %d)", b.traces[s.rank].Nodes[s.node].Dst, b.traces[s.rank].Nodes[s.node].Tag)
+			fail(s.rank, s.node, "no rank receives its message (to %d, tag %d)", b.traces[s.rank].Nodes[s.node].Dst,
+				b.traces[s.rank].Nodes[s.node].Tag)
 		}
 	}
 	return failure
@@ -196,7 +197,8 @@ func (b *builder) collectives() error {
 			var parts []place
 			for _, r := range ranks {
 				if at >= len(members[group][r]) {
-					return fmt.Errorf("%w: rank %d has %d collectives of group %q, rank %d more", ErrTrace, r, len(members[group][r]), group, ranks[0])
+					return fmt.Errorf("%w: rank %d has %d collectives of group %q, rank %d more", ErrTrace, r, len(members[group][r]),
+						group, ranks[0])
 				}
 				parts = append(parts, place{r, members[group][r][at]})
 			}
@@ -206,7 +208,8 @@ func (b *builder) collectives() error {
 		}
 		for _, r := range ranks {
 			if extra := len(members[group][ranks[0]]); extra < len(members[group][r]) {
-				return fmt.Errorf("%w: %s: rank %d has no such collective of group %q", ErrTrace, b.nodeName(r, members[group][r][extra]), ranks[0], group)
+				return fmt.Errorf("%w: %s: rank %d has no such collective of group %q", ErrTrace,
+					b.nodeName(r, members[group][r][extra]), ranks[0], group)
 			}
 		}
 	}
@@ -239,7 +242,8 @@ func (b *builder) collective(parts []place) error {
 	for _, ranks := range pods {
 		most = max(most, len(ranks))
 	}
-	end := b.task(dag.Task{Name: name + " ends", Kind: kind, Duration: b.inside(part(first.Collective, most) * first.Bytes), From: home, To: home})
+	end := b.task(dag.Task{Name: name + " ends", Kind: kind,
+		Duration: b.inside(part(first.Collective, most) * first.Bytes), From: home, To: home})
 	b.g.Deps = append(b.g.Deps, dag.Dep{From: begin, To: end})
 	for _, t := range b.crossings(first, pods, order, len(parts)) {
 		t.Name, t.Kind = fmt.Sprintf("%s, pod %d to %d", name, t.From, t.To), kind
@@ -278,7 +282,8 @@ func (b *builder) crossings(first *Node, pods map[int][]int, order []int, n int)
 	}
 	between := func(from, to int, bytes float64) {
 		flows := min(len(pods[from]), len(pods[to]))
-		all = append(all, dag.Task{From: from, To: to, Flows: flows, Bytes: bytes, Src: pods[from][:flows], Dst: pods[to][:flows]})
+		all = append(all, dag.Task{From: from, To: to, Flows: flows, Bytes: bytes, Src: pods[from][:flows],
+			Dst: pods[to][:flows]})
 	}
 	if first.Collective == AllToAll {
 		for _, from := range order {

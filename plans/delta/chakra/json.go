@@ -83,7 +83,8 @@ type jsonFlat struct {
 }
 
 func (n *jsonFlat) node() Node {
-	return Node{ID: n.ID, Name: n.Name, Type: Type(n.Type), Deps: slices.Concat(n.DataDeps), Control: slices.Concat(n.CtrlDeps), DurationUS: n.Runtime,
+	return Node{ID: n.ID, Name: n.Name, Type: Type(n.Type), Deps: slices.Concat(n.DataDeps),
+		Control: slices.Concat(n.CtrlDeps), DurationUS: n.Runtime,
 		Collective: Collective(n.Collective), Bytes: n.Bytes, Src: n.Src, Dst: n.Dst, Tag: n.Tag, Group: n.Group}
 }
 

@@ -24,7 +24,8 @@ const (
 )
 
 // typeNames are the schema's, which its JSON form uses.
-var typeNames = []string{"INVALID_NODE", "METADATA_NODE", "MEM_LOAD_NODE", "MEM_STORE_NODE", "COMP_NODE", "COMM_SEND_NODE",
+var typeNames = []string{"INVALID_NODE", "METADATA_NODE", "MEM_LOAD_NODE", "MEM_STORE_NODE", "COMP_NODE",
+	"COMM_SEND_NODE",
 	"COMM_RECV_NODE", "COMM_COLL_NODE", "STORAGE_NODE", "BATCH_NODE", "CHECKPOINT_NODE"}
 
 // Collective is a kind of collective, by its number in the schema.
@@ -45,7 +46,8 @@ const (
 	lastCollective = Barrier
 )
 
-var collectiveNames = []string{"ALL_REDUCE", "REDUCE", "ALL_GATHER", "GATHER", "SCATTER", "BROADCAST", "ALL_TO_ALL", "REDUCE_SCATTER",
+var collectiveNames = []string{"ALL_REDUCE", "REDUCE", "ALL_GATHER", "GATHER", "SCATTER", "BROADCAST", "ALL_TO_ALL",
+	"REDUCE_SCATTER",
 	"REDUCE_SCATTER_BLOCK", "BARRIER"}
 
 // Node is one node of a rank's trace, with the attributes that decide what it costs.
@@ -91,7 +93,8 @@ func (t *Trace) check() error {
 		n := &t.Nodes[i]
 		for _, d := range n.Deps {
 			if !known[d] {
-				return fmt.Errorf("%w: node %d %q: data_deps: there is no node %d; is the trace cut short?", ErrTrace, n.ID, n.Name, d)
+				return fmt.Errorf("%w: node %d %q: data_deps: there is no node %d; is the trace cut short?", ErrTrace, n.ID,
+					n.Name, d)
 			}
 		}
 	}

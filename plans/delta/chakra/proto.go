@@ -182,7 +182,7 @@ func (n *Node) attribute(a attribute) {
 	}
 }
 
-// clampInt makes an int of what may be anything; what is no int is -1, which is no rank.
+// clampInt returns v as an int. It returns -1, which is no rank, for any number that is not an int.
 func clampInt(v float64) int {
 	if !(math.Abs(v) < maxNumber) || v != math.Trunc(v) {
 		return -1

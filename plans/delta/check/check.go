@@ -123,7 +123,7 @@ func (c *checker) links() error {
 	return nil
 }
 
-// nics is (10): what a GPU sends, or receives, never exceeds its NIC; and a flow is one GPU's.
+// nics checks (10): the flows that a GPU sends, or receives, never exceed its NIC. A flow belongs to one GPU.
 func (c *checker) nics() error {
 	limit := c.g.Gbps * dag.BytesPerUSPerGbps
 	send, recv := make(map[int]*usage), make(map[int]*usage)
@@ -166,7 +166,8 @@ func (c *checker) dependencies() error {
 	for k, d := range c.g.Deps {
 		earliest := c.s.Spans[d.From].End + d.Delay
 		if start := c.s.Spans[d.To].Start; start < earliest-slack(earliest) {
-			return fmt.Errorf("(16) dependency %d: task %d (%s) starts at %v us, not before %v", k, d.To, c.g.Tasks[d.To].Name, start, earliest)
+			return fmt.Errorf("(16) dependency %d: task %d (%s) starts at %v us, not before %v", k, d.To, c.g.Tasks[d.To].Name,
+				start, earliest)
 		}
 	}
 	return nil

@@ -75,7 +75,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDecode: what is read is valid and is written and read again as it is.
+// FuzzDecode: a graph that Decode accepts is valid, and is equal after writing and reading it again.
 func FuzzDecode(f *testing.F) {
 	f.Add(diamond().Encode())
 	f.Add([]byte(`{"version":1,"bandwidth_gbps":1,"pods":[{"name":"a","ports":0}],"links":[],"tasks":[],"deps":[]}`))

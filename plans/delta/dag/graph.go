@@ -14,14 +14,13 @@ const (
 // BytesPerUSPerGbps turns Gb/s into bytes per microsecond.
 const BytesPerUSPerGbps = 125.0
 
-// Graph is one training iteration as a directed acyclic graph: tasks that take a fixed time in
-// a pod (computation, and communication that stays in the pod), and transfers between pods,
-// whose times depend on how many circuits join those pods. A graph that passed
-// [Graph.Validate] is not changed afterwards; it is safe for concurrent use.
+// Graph is one training iteration as a directed acyclic graph. Work takes a fixed time in a pod: computation,
+// and communication that stays in the pod. The time of a transfer between pods depends on the number of
+// circuits between them. A graph is not changed after [Graph.Validate], and is then safe for concurrent use.
 //
-// A graph may be the projection of a job whose replicas do the same at the same time: then its
-// pods stand for several, and a pod of another replica appears only as an image, a place where
-// transfers end (see [Pod], [Link]).
+// A graph may be the projection of a job whose replicas do the same work at the same time. Its pods then
+// stand for several. A pod of another replica appears only as an image, a place where transfers end (see
+// [Pod], [Link]).
 type Graph struct {
 	Name string
 	// Gbps is the rate of one circuit, and of one NIC: a flow never exceeds it.

@@ -39,8 +39,8 @@ func (g *Graph) adjacency(end func(*Dep) int) Adjacency {
 	return a
 }
 
-// Order returns the tasks in an order in which every task comes after those that it waits
-// for, or an error that names the tasks of a cycle.
+// Order returns the tasks in an order in which every task comes after its predecessors. An error names the
+// tasks of a cycle.
 func (g *Graph) Order() ([]int, error) {
 	succ := g.Successors()
 	missing := make([]int32, len(g.Tasks))

@@ -10,13 +10,13 @@ type Reduced struct {
 	Origin []int
 }
 
-// Reduce removes work that every topology takes as long for. All that is left of it are delays between transfers, a virtual
-// task before everything and one after everything, and junctions: work of no
-// duration, kept where the delays around it would be more than it. Ends of transfers, and the makespan, are
-// those of g on any circuits. g is valid.
+// Reduce removes work whose time no topology changes. The result has delays between transfers, a virtual task
+// before all others, and one after all others. It also has junctions: work of no duration, kept if the delays
+// around it would be more than the edges at it. On any circuits, the ends of transfers and the makespan are
+// those of g. g must be valid.
 //
-// Work is eliminated where the edges through it are no more than the edges at it. An edge is
-// dropped where another way through one task is never shorter.
+// Reduce eliminates work if the edges through it are not more than the edges at it. It drops an edge if
+// another way through one task is never shorter.
 func Reduce(g *Graph) *Reduced {
 	r := newReducer(g)
 	r.eliminate()

@@ -1,8 +1,7 @@
 package dag
 
-// Schedule is a run of a graph on a topology: when every task ran, and what transfers carried
-// when. The simulator writes it, so does whoever reads a solver's answer; plans/delta/check
-// judges it.
+// Schedule is a run of a graph on a topology: when every task ran, and how much transfers carried when. The
+// simulator and the readers of solvers' solutions write it, and plans/delta/check checks it.
 type Schedule struct {
 	// Circuits is the topology; nil for the ideal network, where only NICs limit.
 	Circuits Circuits

@@ -203,7 +203,8 @@ func (g *Graph) checkPorts() error {
 	}
 	for p, need := range g.PortsUsed(one) {
 		if pod := &g.Pods[p]; need > pod.Ports && !pod.Image {
-			return fmt.Errorf("pods[%d].ports: pod %q has %d ports, and one circuit on each of its links takes %d", p, pod.Name, pod.Ports, need)
+			return fmt.Errorf("pods[%d].ports: pod %q has %d ports, and one circuit on each of its links takes %d", p, pod.Name,
+				pod.Ports, need)
 		}
 	}
 	return nil
@@ -218,12 +219,14 @@ func (g *Graph) CheckCircuits(c Circuits) error {
 	for l, n := range c {
 		if n < 1 || n > MaxPorts {
 			k := g.Links[l].Pods
-			return fmt.Errorf("%w: circuits[%d]: %d between pods %q and %q, which need one at least", ErrCircuits, l, n, g.Pods[k[0]].Name, g.Pods[k[1]].Name)
+			return fmt.Errorf("%w: circuits[%d]: %d between pods %q and %q, which need one at least", ErrCircuits, l, n,
+				g.Pods[k[0]].Name, g.Pods[k[1]].Name)
 		}
 	}
 	for p, used := range g.PortsUsed(c) {
 		if pod := &g.Pods[p]; used > pod.Ports && !pod.Image {
-			return fmt.Errorf("%w: pod %q is over-subscribed: circuits take %d ports, it has %d", ErrCircuits, pod.Name, used, pod.Ports)
+			return fmt.Errorf("%w: pod %q is over-subscribed: circuits take %d ports, it has %d", ErrCircuits, pod.Name, used,
+				pod.Ports)
 		}
 	}
 	return nil

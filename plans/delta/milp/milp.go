@@ -37,8 +37,8 @@ type Options struct {
 	Start *dag.Schedule
 	// Extra intervals beyond those of Start.
 	Extra int
-	// Margin is by how many intervals tasks with successors may leave those that they have in
-	// Start; [Exact]: by any number.
+	// Margin is the number of intervals by which a task with successors may leave its intervals in Start.
+	// [Exact] is any number.
 	Margin int
 	// Upper bounds the circuits of every link; nil: what ports and flows allow.
 	Upper dag.Circuits
@@ -46,11 +46,14 @@ type Options struct {
 	Fixed dag.Circuits
 }
 
-// Model is a program for one graph. Its variables, in units of a thousandth of the start's
-// makespan (volumes in those of one circuit's time), are named as in the paper: x_l circuits
-// of link l, b_l_i their bits, t_k the boundaries, d_k the intervals, r_l_i_k bits times
-// intervals, w_m_k volumes, y_m_k activity, s_m_k its beginning, u_j_k the fair share of a
-// directed link, S_m and C_m start and end, C the makespan.
+// Model is a program for one graph. Its variables have the names of the paper. Times are in thousandths of
+// the start's makespan, volumes in what one circuit carries in that time:
+//
+//   - x_l: circuits of link l; b_l_i: their bits; r_l_i_k: bits times intervals
+//   - t_k: boundaries of intervals; d_k: their lengths
+//   - w_m_k: volumes; y_m_k: activity of task m in interval k; s_m_k: start of the activity
+//   - u_j_k: the fair share of a directed link
+//   - S_m, C_m: start and end of a task; C: the makespan
 type Model struct {
 	g       *dag.Graph
 	o       Options
@@ -126,7 +129,8 @@ func (m *Model) Intervals() int { return m.windows.count }
 
 // WriteLP writes the program in the CPLEX LP format, WriteMPS in the free MPS format.
 func (m *Model) WriteLP(w io.Writer) error {
-	return m.program.WriteLP(w, fmt.Sprintf("DELTA-%v, %d tasks, %d intervals; times in units of %g us", m.o.Kind, len(m.g.Tasks), m.windows.count, m.unit))
+	return m.program.WriteLP(w, fmt.Sprintf("DELTA-%v, %d tasks, %d intervals; times in units of %g us", m.o.Kind,
+		len(m.g.Tasks), m.windows.count, m.unit))
 }
 
 // WriteMPS is described at [Model.WriteLP].
@@ -212,7 +216,8 @@ func (m *Model) boundaries() {
 	for k := range w.count {
 		d := p.Add(fmt.Sprintf("d_%d", k), 0, w.longest(k)/m.unit)
 		m.d = append(m.d, d)
-		p.Row(fmt.Sprintf("c14_%d", k), mip.Equal, 0, mip.Term{Coef: 1, Var: d}, mip.Term{Coef: -1, Var: m.t[k+1]}, mip.Term{Coef: 1, Var: m.t[k]})
+		p.Row(fmt.Sprintf("c14_%d", k), mip.Equal, 0, mip.Term{Coef: 1, Var: d}, mip.Term{Coef: -1, Var: m.t[k+1]},
+			mip.Term{Coef: 1, Var: m.t[k]})
 	}
 }
 
@@ -255,10 +260,12 @@ func (m *Model) activity(i int) {
 		}
 		p.Row("c13"+at, mip.AtLeast, 0, rising...)
 		if late := (w.lct[i]-m.g.LeastTime(&m.g.Tasks[i])-w.lo[k])/m.unit + 1e-4; late > 0 {
-			p.Row("c15a"+at, mip.AtMost, late, mip.Term{Coef: 1, Var: v.start}, mip.Term{Coef: -1, Var: m.t[k]}, mip.Term{Coef: late, Var: y})
+			p.Row("c15a"+at, mip.AtMost, late, mip.Term{Coef: 1, Var: v.start}, mip.Term{Coef: -1, Var: m.t[k]},
+				mip.Term{Coef: late, Var: y})
 		}
 		if early := (w.hi[k+1]-w.est[i])/m.unit + 1e-4; early > 0 {
-			p.Row("c15b"+at, mip.AtLeast, -early, mip.Term{Coef: 1, Var: v.end}, mip.Term{Coef: -1, Var: m.t[k+1]}, mip.Term{Coef: -early, Var: y})
+			p.Row("c15b"+at, mip.AtLeast, -early, mip.Term{Coef: 1, Var: v.end}, mip.Term{Coef: -1, Var: m.t[k+1]},
+				mip.Term{Coef: -early, Var: y})
 		}
 	}
 	p.Row(fmt.Sprintf("c11_%d", i), mip.Equal, m.volume[i], all...)
@@ -331,8 +338,10 @@ func (m *Model) fair(j, k int, tasks []int) {
 		v, at := &m.ends[i], k-m.windows.first[i]
 		each := 1 / float64(m.g.Tasks[i].Flows)
 		name := fmt.Sprintf("_%d_%d", i, k)
-		p.Row("c17a"+name, mip.AtMost, most, mip.Term{Coef: each, Var: v.w[at]}, mip.Term{Coef: -1, Var: u}, mip.Term{Coef: most, Var: v.y[at]})
-		p.Row("c17b"+name, mip.AtMost, most, mip.Term{Coef: 1, Var: u}, mip.Term{Coef: -each, Var: v.w[at]}, mip.Term{Coef: most, Var: v.y[at]})
+		p.Row("c17a"+name, mip.AtMost, most, mip.Term{Coef: each, Var: v.w[at]}, mip.Term{Coef: -1, Var: u},
+			mip.Term{Coef: most, Var: v.y[at]})
+		p.Row("c17b"+name, mip.AtMost, most, mip.Term{Coef: 1, Var: u}, mip.Term{Coef: -each, Var: v.w[at]},
+			mip.Term{Coef: most, Var: v.y[at]})
 	}
 }
 
@@ -366,7 +375,8 @@ func (m *Model) sharers() [][]int {
 			sets = append(sets, tasks)
 		}
 	}
-	for _, side := range []func(*dag.Task) []int{func(t *dag.Task) []int { return t.Src }, func(t *dag.Task) []int { return t.Dst }} {
+	for _, side := range []func(*dag.Task) []int{func(t *dag.Task) []int { return t.Src },
+		func(t *dag.Task) []int { return t.Dst }} {
 		byGPU := make(map[int][]int)
 		var gpus []int
 		for i := range m.g.Tasks {

@@ -12,13 +12,15 @@ import (
 // last, and with GPUs that transfers share. Transfers are tasks 1 to n.
 func tiny(rng *rand.Rand, n int) *dag.Graph {
 	g := &dag.Graph{Gbps: 8, // 1000 bytes/us
-		Pods:  []dag.Pod{{Name: "a", Ports: 4}, {Name: "b", Ports: 4}, {Name: "c", Ports: 4}},
-		Links: []dag.Link{{Pods: [2]int{0, 1}, Ports: [2]int{1, 1}}, {Pods: [2]int{1, 2}, Ports: [2]int{1, 1}}, {Pods: [2]int{2, 0}, Ports: [2]int{1, 1}}},
+		Pods: []dag.Pod{{Name: "a", Ports: 4}, {Name: "b", Ports: 4}, {Name: "c", Ports: 4}},
+		Links: []dag.Link{{Pods: [2]int{0, 1}, Ports: [2]int{1, 1}}, {Pods: [2]int{1, 2}, Ports: [2]int{1, 1}},
+			{Pods: [2]int{2, 0}, Ports: [2]int{1, 1}}},
 	}
 	g.Tasks = append(g.Tasks, dag.Task{Name: "load", Duration: float64(rng.IntN(3))})
 	for i := range n {
 		from := rng.IntN(3)
-		t := dag.Task{Name: "t" + string(rune('0'+i)), From: from, To: (from + 1 + rng.IntN(2)) % 3, Flows: 1 + rng.IntN(3), Bytes: float64(1+rng.IntN(8)) * 1000}
+		t := dag.Task{Name: "t" + string(rune('0'+i)), From: from, To: (from + 1 + rng.IntN(2)) % 3, Flows: 1 + rng.IntN(3),
+			Bytes: float64(1+rng.IntN(8)) * 1000}
 		if rng.IntN(4) > 0 { // GPUs 0, 1, 2 of each pod
 			for f := range t.Flows {
 				t.Src, t.Dst = append(t.Src, 10*t.From+f), append(t.Dst, 10*t.To+f)

@@ -78,7 +78,9 @@ func (m *Model) Solve(ctx context.Context, o SolveOptions) (*Result, error) {
 
 // fewestPorts is the second pass: equation 4, with the makespan of the first, to within the
 // solver's tolerance.
-func (m *Model) fewestPorts(ctx context.Context, s solver.Solver, so solver.Options, makespan float64) (solver.Result, error) {
+func (m *Model) fewestPorts(
+	ctx context.Context, s solver.Solver, so solver.Options, makespan float64,
+) (solver.Result, error) {
 	p := m.program.Clone()
 	p.Bound(m.makespan, 0, makespan*(1+1e-7))
 	p.Minimize(m.ports...)
@@ -89,7 +91,9 @@ func (m *Model) fewestPorts(ctx context.Context, s solver.Solver, so solver.Opti
 // polished solves once more with everything integer fixed to what values round to, so that no
 // times lean on fractions of it, and makes a schedule. Where rounding leaves no solution, values
 // are taken as they are.
-func (m *Model) polished(ctx context.Context, s solver.Solver, so solver.Options, values []float64) (*dag.Schedule, error) {
+func (m *Model) polished(
+	ctx context.Context, s solver.Solver, so solver.Options, values []float64,
+) (*dag.Schedule, error) {
 	p := m.program.Clone()
 	for i := range p.Size().Vars {
 		if v := mip.Var(i); p.Integer(v) {

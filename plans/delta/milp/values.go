@@ -8,9 +8,8 @@ import (
 	"lightpath/plans/delta/dag"
 )
 
-// StartValues returns the start schedule as values of the variables, or an error that names what
-// of the model it breaks: a schedule whose shares are unequal where a NIC limits some of them
-// is none of Topo's.
+// StartValues returns the start schedule as values of the variables. Its error names the part of the model
+// that the schedule violates. Topo refuses a schedule with unequal shares, even if a NIC limits some of them.
 func (m *Model) StartValues() ([]float64, error) {
 	s, w := m.o.Start, m.windows
 	if s.Circuits == nil {
@@ -42,7 +41,8 @@ func (m *Model) StartValues() ([]float64, error) {
 		}
 		from, to := at(span.Start), at(span.End)
 		if from < w.first[i] || to-1 > w.last[i] {
-			return nil, fmt.Errorf("%w: the start has tasks[%d] in intervals %d..%d, outside %d..%d", ErrModel, i, from, to-1, w.first[i], w.last[i])
+			return nil, fmt.Errorf("%w: the start has tasks[%d] in intervals %d..%d, outside %d..%d", ErrModel, i, from, to-1,
+				w.first[i], w.last[i])
 		}
 		x[v.s[from-w.first[i]]] = 1
 		for k := from; k < to; k++ {

@@ -40,9 +40,9 @@ func events(g *dag.Graph, s *dag.Schedule, tolerance float64) ([]float64, func(f
 // moves says whether a task needs intervals: a transfer of no bytes takes no time.
 func moves(t *dag.Task) bool { return t.Transfer() && t.Bytes > 0 }
 
-// newWindows prunes as the paper's algorithm 1 does, with the start schedule as the baseline run
-// whose intervals anchor those of tasks with successors, +- margin; a negative margin leaves the
-// anchors out, which is exact. extra intervals are added to those of the start.
+// newWindows prunes like algorithm 1 of the paper. The start schedule is the baseline run. A task with
+// successors stays within margin intervals of its place there; a negative margin sets no such limit, and is
+// exact. extra intervals are added to those of the start.
 func newWindows(g *dag.Graph, order []int, start *dag.Schedule, tolerance float64, extra, margin int) *windows {
 	times, at := events(g, start, tolerance)
 	n := len(g.Tasks)
@@ -78,9 +78,9 @@ func (w *windows) followed(g *dag.Graph, order []int, succ dag.Adjacency) []bool
 	return f
 }
 
-// propagate narrows windows along dependencies, through tasks that use no intervals. A place is
-// twice a boundary's number, plus one where time must pass beyond it: a transfer that ends at
-// boundary b lets one that waits for it start at b, or at b+1 where there is a delay.
+// propagate narrows windows along dependencies, through tasks that use no intervals. A place is twice the
+// number of a boundary, plus one if time must pass after it. If a transfer ends at boundary b, its successor
+// may start at b. With a delay, it may start at b+1.
 func (w *windows) propagate(g *dag.Graph, order []int, succ, pred dag.Adjacency) {
 	place := make([]int, len(g.Tasks)) // after the task, from the left
 	for _, i := range order {
@@ -142,9 +142,9 @@ func (w *windows) timeWindows(g *dag.Graph, order []int, succ dag.Adjacency, bou
 	}
 }
 
-// boundaries bounds their times: all intervals up to boundary b+1 come before the end of a task
-// that is active at b or later only, and boundary b comes after the start of one that is active
-// before b only.
+// boundaries computes the earliest and latest times of boundaries. If a task is active only at b or later,
+// all intervals up to boundary b+1 come before its end. If a task is active only before b, boundary b comes
+// after its start.
 func (w *windows) boundaries(g *dag.Graph) {
 	w.lo, w.hi = make([]float64, w.count+1), make([]float64, w.count+1)
 	bound := 0.0

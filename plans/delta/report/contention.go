@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"lightpath/internal/svg"
 	"lightpath/plans/delta/dag"
-	"lightpath/plans/internal/svg"
 )
 
 // gradients are the transfers of a pair that synchronize replicas, by their kind.
@@ -20,8 +20,9 @@ func gradients(g *dag.Graph, pair [2]int) []int {
 	return list
 }
 
-// decisive returns the gradient transfer that is last on the critical path of the first run that has
-// one there; where none has, the one that loses the most time; false where there are none at all.
+// decisive returns the last gradient transfer on the critical path of the first run whose path has one. If no
+// path has one, it returns the gradient transfer that loses the most time. It returns false if there are no
+// gradient transfers.
 func decisive(g *dag.Graph, runs []Run) (int, bool) {
 	gradient := func(i int) bool { return g.Tasks[i].Transfer() && g.Tasks[i].Kind == "dp" }
 	for _, r := range runs {
@@ -48,9 +49,9 @@ func decisive(g *dag.Graph, runs []Run) (int, bool) {
 
 const contentionHeight = 170.0
 
-// Contention draws the rate of each gradient transfer between the pods of one of them, a frame for each
-// run, from the moment when the first begins: what competition does to that one, which is drawn
-// thick.
+// Contention draws the rates of the gradient transfers between the pods of transfer critical, with a frame
+// for each run. Time starts with the first of them. The picture shows how the others slow down critical,
+// which has a thick line.
 func Contention(g *dag.Graph, runs []Run, critical int) string {
 	pair := [2]int{g.Tasks[critical].From, g.Tasks[critical].To}
 	list := gradients(g, pair)
@@ -66,12 +67,12 @@ func Contention(g *dag.Graph, runs []Run, critical int) string {
 	width := narrow
 	height := topMargin + float64(len(runs))*(contentionHeight+40) + axisHeight + 30
 	var c svg.Canvas
-	c.Open(labelWidth+width+2*margin, height)
 	a := newAxis(margin+labelWidth, width, begin, end, topMargin-6, height-axisHeight-30)
 	c.Text(margin, 24, 15, "start", svg.Ink, fmt.Sprintf("Rates in GB/s since the first begins, at %s", ms(begin)))
 	a.draw(&c)
 	for k, r := range runs {
-		p := plot{axis: &a, top: topMargin + 24 + float64(k)*(contentionHeight+40), height: contentionHeight, peak: 1.1 * peak}
+		p := plot{axis: &a, top: topMargin + 24 + float64(k)*(contentionHeight+40), height: contentionHeight,
+			peak: 1.1 * peak}
 		p.frame(&c, "")
 		series := stack(r.Schedule, list, func(i int) int { return slices.Index(list, i) }, len(list))
 		for n, i := range list {
@@ -83,7 +84,8 @@ func Contention(g *dag.Graph, runs []Run, critical int) string {
 		}
 		least, most := rates(r.Schedule.Spans[critical].Segments)
 		p.limit(&c, capacityWithin(g, r.Schedule.Circuits, pair, p.peak))
-		c.Text(a.left, p.top-8, 12, "start", svg.Ink, fmt.Sprintf("%s: %s at %.4g to %.4g GB/s, ends at %s", r.Name, g.Tasks[critical].Name,
+		c.Text(a.left, p.top-8, 12, "start", svg.Ink, fmt.Sprintf("%s: %s at %.4g to %.4g GB/s, ends at %s", r.Name,
+			g.Tasks[critical].Name,
 			least/1e3, most/1e3, ms(r.Schedule.Spans[critical].End-begin)))
 	}
 	x := a.left
@@ -96,8 +98,7 @@ func Contention(g *dag.Graph, runs []Run, critical int) string {
 		c.Text(x+23, height-10, 11, "start", svg.Ink, g.Tasks[i].Name)
 		x += 40 + svg.TextWidth(g.Tasks[i].Name, 11)
 	}
-	c.Close()
-	return c.String()
+	return c.Picture(labelWidth+width+2*margin, height)
 }
 
 // capacityWithin is [capacity] where a plot shows it, and else none.

@@ -1,7 +1,6 @@
-// Package report draws a job's iteration: its topology, the graph over time with the critical
-// path, and what links between pods carry when; as SVG, and all of it as one page.
+// Package report draws the iteration of a job as SVG, and as one HTML page: its topology, its tasks
+// over time with the critical path, and the rates between pods.
 //
-// Layer: inside plans/delta, on dag and internal/svg. It writes to the writer that it is given,
-// without scripts, fonts or references to other files. It judges nothing: a schedule is drawn
-// as it is.
+// Layer: inside plans/delta, on dag and internal/svg. It writes to the writer that callers pass. It
+// must not check schedules: it draws them as they are.
 package report

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"lightpath/internal/svg"
 	"lightpath/plans/delta/dag"
-	"lightpath/plans/internal/svg"
 )
 
 // pairs lists the directed pairs of pods that transfers go between, with the transfers.
@@ -53,7 +53,6 @@ func Profile(g *dag.Graph, s *dag.Schedule) string {
 	width := narrow
 	height := topMargin + float64(len(order))*(profileHeight+14) + axisHeight + 24
 	var c svg.Canvas
-	c.Open(labelWidth+width+2*margin, height)
 	bottom := height - axisHeight - 24
 	a := newAxis(margin+labelWidth, width, 0, s.Makespan, topMargin-6, bottom)
 	c.Text(margin, 24, 15, "start", svg.Ink, "Rate between pods, circuits dashed")
@@ -70,14 +69,14 @@ func Profile(g *dag.Graph, s *dag.Schedule) string {
 		p.frame(&c, g.Pods[pair[0]].Name+" - "+g.Pods[pair[1]].Name)
 		for n := range kinds {
 			if d := p.area(series, n); d != "" {
-				c.Path(d, fmt.Sprintf(`fill="%[1]s" stroke="%[1]s" stroke-width="0.6"`, svg.Colour(n)), kinds[n]) // a line, or what is short is not seen
+				// a line, or what is short is not seen
+				c.Path(d, fmt.Sprintf(`fill="%[1]s" stroke="%[1]s" stroke-width="0.6"`, svg.Colour(n)), kinds[n])
 			}
 		}
 		p.limit(&c, limit)
 	}
 	legend(&c, kinds, a.left, height-20)
-	c.Close()
-	return c.String()
+	return c.Picture(labelWidth+width+2*margin, height)
 }
 
 // series is rates over time, one row of values for each layer, constant between times.

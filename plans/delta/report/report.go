@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"lightpath/internal/svg"
 	"lightpath/plans/delta/dag"
-	"lightpath/plans/internal/svg"
 )
 
 // Run is a schedule of the job with a name. Its transfers must have segments.
@@ -40,22 +40,28 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
 	summary(&b, g, runs)
 	for k, r := range runs {
 		name := svg.Escape(r.Name)
-		known := slices.ContainsFunc(runs[:k], func(o Run) bool { return slices.Equal(o.Schedule.Circuits, r.Schedule.Circuits) })
+		known := slices.ContainsFunc(runs[:k], func(o Run) bool {
+			return slices.Equal(o.Schedule.Circuits,
+				r.Schedule.Circuits)
+		})
 		if r.Schedule.Circuits != nil && !known {
 			fmt.Fprintf(&b, "<h2>%s: topology</h2>\n<div class=\"wide\">%s</div>\n", name, Topology(g, r.Schedule.Circuits))
 		}
 		fmt.Fprintf(&b, "<h2>%s: iteration and critical path</h2>\n%s\n", name, Timeline(g, r.Schedule, narrow))
 		if wide := math.Min(6000, 4*float64(len(g.Tasks))); wide > 2*narrow && len(g.Tasks) <= maxWide {
-			fmt.Fprintf(&b, "<details><summary>wider</summary><div class=\"wide\">%s</div></details>\n", Timeline(g, r.Schedule, wide))
+			fmt.Fprintf(&b, "<details><summary>wider</summary><div class=\"wide\">%s</div></details>\n",
+				Timeline(g, r.Schedule, wide))
 		}
 	}
 	if i, ok := decisive(g, runs); ok {
 		t := &g.Tasks[i]
-		fmt.Fprintf(&b, "<h2>Gradients from %s to %s</h2>\n<div class=\"wide\">%s</div>\n", svg.Escape(g.Pods[t.From].Name), svg.Escape(g.Pods[t.To].Name),
+		fmt.Fprintf(&b, "<h2>Gradients from %s to %s</h2>\n<div class=\"wide\">%s</div>\n", svg.Escape(g.Pods[t.From].Name),
+			svg.Escape(g.Pods[t.To].Name),
 			Contention(g, runs, i))
 	}
 	for _, r := range runs {
-		fmt.Fprintf(&b, "<h2>%s: what links carry</h2>\n<div class=\"wide\">%s</div>\n", svg.Escape(r.Name), Profile(g, r.Schedule))
+		fmt.Fprintf(&b, "<h2>%s: what links carry</h2>\n<div class=\"wide\">%s</div>\n", svg.Escape(r.Name),
+			Profile(g, r.Schedule))
 	}
 	b.WriteString("</body></html>\n")
 	_, err := io.WriteString(w, b.String())

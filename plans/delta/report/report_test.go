@@ -151,7 +151,8 @@ func TestPage(t *testing.T) {
 	if err := report.HTML(&page, g, list); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"&lt;as found&gt;", "fair: topology", "critical: iteration", "Gradients from", "of " + "16</td>"} {
+	for _, want := range []string{"&lt;as found&gt;", "fair: topology", "critical: iteration", "Gradients from",
+		"of " + "16</td>"} {
 		if dump == "" && !strings.Contains(page.String(), want) {
 			t.Errorf("no %q", want)
 		}

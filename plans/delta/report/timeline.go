@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"lightpath/internal/svg"
 	"lightpath/plans/delta/dag"
-	"lightpath/plans/internal/svg"
 )
 
 const (
@@ -35,11 +35,11 @@ func Timeline(g *dag.Graph, s *dag.Schedule, width float64) string {
 	rows, rowOf := lanes(g, s)
 	height := topMargin + float64(len(rows))*(rowHeight+rowGap) + axisHeight + 30
 	var c svg.Canvas
-	c.Open(labelWidth+width+2*margin, height)
 	bottom := topMargin + float64(len(rows))*(rowHeight+rowGap)
 	a := newAxis(margin+labelWidth, width, 0, s.Makespan, topMargin-6, bottom)
 	path, communication := g.Critical(s)
-	c.Text(margin, 24, 15, "start", svg.Ink, fmt.Sprintf("%s, critical path of %d tasks with %s between pods", ms(s.Makespan), len(path), ms(communication)))
+	c.Text(margin, 24, 15, "start", svg.Ink, fmt.Sprintf("%s, critical path of %d tasks with %s between pods",
+		ms(s.Makespan), len(path), ms(communication)))
 	a.draw(&c)
 	for r := range rows {
 		y := topMargin + float64(r)*(rowHeight+rowGap)
@@ -89,8 +89,7 @@ func Timeline(g *dag.Graph, s *dag.Schedule, width float64) string {
 		edge(path[k-1], path[k], fmt.Sprintf(`stroke="%s" stroke-width="1.2"`, svg.Late))
 	}
 	legend(&c, kinds, a.left, height-20)
-	c.Close()
-	return c.String()
+	return c.Picture(labelWidth+width+2*margin, height)
 }
 
 // lanes distributes tasks that take time over rows: work below its pod, transfers below their pair.

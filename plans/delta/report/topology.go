@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"lightpath/internal/svg"
 	"lightpath/plans/delta/dag"
-	"lightpath/plans/internal/svg"
 )
 
 // Topology draws pods on a circle with their links: as thick as they have circuits, which
@@ -13,7 +13,6 @@ import (
 func Topology(g *dag.Graph, circuits dag.Circuits) string {
 	var c svg.Canvas
 	at, size := places(g)
-	c.Open(size, size)
 	most := 1
 	for _, n := range circuits {
 		most = max(most, n)
@@ -47,13 +46,13 @@ func Topology(g *dag.Graph, circuits dag.Circuits) string {
 		c.Text(at[p][0], at[p][1]-1, 12, "middle", svg.Ink, pod.Name)
 		c.Text(at[p][0], at[p][1]+13, 9, "middle", svg.Faint, below)
 	}
-	c.Close()
-	return c.String()
+	return c.Picture(size, size)
 }
 
 func linkTitle(g *dag.Graph, l, n int) string {
 	k := g.Links[l]
-	s := fmt.Sprintf("%s to %s: %d circuits, %g Gb/s each way", g.Pods[k.Pods[0]].Name, g.Pods[k.Pods[1]].Name, n, float64(n)*g.Gbps)
+	s := fmt.Sprintf("%s to %s: %d circuits, %g Gb/s each way", g.Pods[k.Pods[0]].Name, g.Pods[k.Pods[1]].Name, n,
+		float64(n)*g.Gbps)
 	if len(k.Copies) > 1 {
 		s += fmt.Sprintf("; %d such pairs in the job", len(k.Copies))
 	}

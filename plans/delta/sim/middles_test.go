@@ -2,8 +2,8 @@ package sim
 
 import "slices"
 
-// between returns the middles of the intervals that the given times divide time into, leaving
-// out those that only rounding made.
+// between returns the middles of the intervals between the given times, without intervals that are only
+// rounding.
 func between(at []float64) []float64 {
 	slices.Sort(at)
 	var mid []float64

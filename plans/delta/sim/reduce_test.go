@@ -19,7 +19,8 @@ func TestReduce(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		if len(small.Deps) > len(g.Deps)+2*len(g.Tasks) || len(small.Tasks) > len(g.Tasks)+2 {
-			t.Fatalf("seed %d: %d tasks and %d edges became %d and %d", seed, len(g.Tasks), len(g.Deps), len(small.Tasks), len(small.Deps))
+			t.Fatalf("seed %d: %d tasks and %d edges became %d and %d", seed, len(g.Tasks), len(g.Deps), len(small.Tasks),
+				len(small.Deps))
 		}
 		rank, smallRank := make([]float64, len(g.Tasks)), make([]float64, len(small.Tasks))
 		for i := range rank {

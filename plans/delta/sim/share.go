@@ -21,7 +21,8 @@ type sharer struct {
 
 func newSharer(w *Network) sharer {
 	n := 2*len(w.g.Links) + w.ends
-	return sharer{w: w, capacity: make([]float64, n), left: make([]float64, n), weight: make([]float64, n), isIn: make([]bool, n)}
+	return sharer{w: w, capacity: make([]float64, n), left: make([]float64, n), weight: make([]float64, n),
+		isIn: make([]bool, n)}
 }
 
 func (s *sharer) setCircuits(c dag.Circuits) {

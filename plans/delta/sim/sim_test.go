@@ -129,9 +129,9 @@ func checkEager(t *testing.T, name string, g *dag.Graph, s *dag.Schedule) {
 	}
 }
 
-// checkMaxMin looks at the middle of every interval between events: a flow below its NIC's rate must
-// cross a full resource on which no transfer of a lower rank has anything and none of its own
-// rank has more per flow.
+// checkMaxMin checks the middle of every interval between events. A flow below its NIC's rate must cross a
+// full resource. On that resource, no transfer of a lower rank has any rate, and no transfer of its own rank
+// has more per flow.
 func checkMaxMin(t *testing.T, name string, g *dag.Graph, s *dag.Schedule, rank []float64) {
 	t.Helper()
 	of := func(i int) float64 {

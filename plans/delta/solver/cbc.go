@@ -49,7 +49,8 @@ func (c cbc) Solve(ctx context.Context, p *mip.Program, o Options) (Result, erro
 		args = append(args, "-mipstart", j.path("start.txt"))
 	}
 	// The text has names but eight digits; the other file has all digits but no names.
-	args = append(args, "-printingOptions", "all", "-solve", "-solution", j.path("solution.txt"), "-saveSolution", j.path("solution.bin"), "-quit")
+	args = append(args, "-printingOptions", "all", "-solve", "-solution", j.path("solution.txt"), "-saveSolution",
+		j.path("solution.bin"), "-quit")
 	log, err := j.run(ctx, o, c.path, args...)
 	if err != nil {
 		return Result{}, err
@@ -63,9 +64,9 @@ func (c cbc) Solve(ctx context.Context, p *mip.Program, o Options) (Result, erro
 	return j.cbcResult(verdict, j.cbcValues(rest, exact), log)
 }
 
-// cbcValues reads the lines of cbc's text, those of rows before those of variables, and takes the
-// digits from its other file: two counts of 32 bits, then doubles: the objective, values and
-// multipliers of rows, values of variables. Where that is not of this solution, the text stands.
+// cbcValues reads the lines of cbc's text: first rows, then variables. It takes the digits from the binary
+// file: two counts of 32 bits, then doubles (the objective, values and multipliers of rows, values of
+// variables). If the binary file does not belong to this solution, the values of the text remain.
 func (j *job) cbcValues(text string, exact []byte) map[string]float64 {
 	values := j.pairs(text, 1, 2)
 	if len(exact) < 8 {

@@ -24,7 +24,8 @@ type highs struct{ python string }
 func findHiGHS() (Solver, error) {
 	python, err := exec.LookPath("python3")
 	if err == nil {
-		err = exec.Command(python, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('highspy') is None)").Run()
+		err = exec.Command(python, "-c",
+			"import importlib.util, sys; sys.exit(importlib.util.find_spec('highspy') is None)").Run()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: highs (PyPI's highspy, for python3)", ErrNone)

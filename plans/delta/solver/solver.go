@@ -1,8 +1,3 @@
-// Package solver has a mixed-integer program solved by a program that is installed: CBC,
-// HiGHS or Gurobi. Nothing that plans needs one; DELTA's exact models do.
-//
-// Layer: inside plans, and the one place there that starts processes. Files live in a
-// temporary directory that is removed before Solve returns, and so do the processes.
 package solver
 
 import (
@@ -32,7 +27,7 @@ var (
 // Status is what a solver proved.
 type Status int
 
-// What a solver can say.
+// The states of a solution.
 const (
 	Unknown    Status = iota // stopped without a solution
 	Feasible                 // stopped with a solution

@@ -136,8 +136,8 @@ func pretend(t *testing.T, name, script string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// TestGurobi: what the command line of Gurobi is told and what is made of its words, by a
-// script that speaks as it does.
+// TestGurobi checks the arguments for Gurobi's command line and the reading of its output, with a script that
+// imitates it.
 func TestGurobi(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script string
@@ -162,7 +162,8 @@ echo "Time limit reached"; echo "Best objective -3.0e+00, best bound -9.5e+00, g
 			p := &mip.Program{}
 			x, rest := p.AddInteger("x_a", 0, 1), p.Add("rest", 0, 1)
 			p.Minimize(mip.Term{Coef: -3, Var: x}, mip.Term{Coef: 1, Var: rest})
-			r, err := s.Solve(t.Context(), p, Options{TimeLimit: time.Minute, Gap: 1e-3, Threads: 2, Start: []float64{0.9999999, 0}})
+			r, err := s.Solve(t.Context(), p, Options{TimeLimit: time.Minute, Gap: 1e-3, Threads: 2,
+				Start: []float64{0.9999999, 0}})
 			if err != nil || r.Status != tc.want || r.Bound != tc.bound {
 				t.Fatalf("%+v, %v", r, err)
 			}

@@ -41,14 +41,14 @@ type Config struct {
 	Stages        []Costs `json:"stages,omitempty"`
 	BoundaryBytes float64 `json:"boundary_bytes,omitempty"`
 
-	// Overlap lets computation go on while data is sent.
+	// Overlap: the sender computes during its transfers.
 	Overlap bool `json:"overlap"`
 	// Full writes all replicas instead of the projection on one.
 	Full bool `json:"full"`
 }
 
-// hardware is what configurations have in common: H100 GPUs (989.5 dense BF16 TFLOPS, of which 45 % are attained by
-// dense models, 35 % by those with experts), NVLink of 450 GB/s of which 80 % are attained, BF16 throughout.
+// hardware sets the values that all presets share. An H100 has 989.5 dense BF16 TFLOPS; dense models reach 45
+// % of them, models with experts 35 %. NVLink has 450 GB/s, of which 80 % are reached. All numbers are BF16.
 func (c Config) hardware(efficiency float64) Config {
 	c.Gbps, c.Sequence, c.MicroBatch = 400, 4096, 1
 	c.ScaleUpGBs, c.TFLOPS, c.Efficiency = 360, 989.5, efficiency
@@ -116,12 +116,14 @@ func (c *Config) Validate() error {
 		name  string
 		value float64
 	}
-	counts := []count{{"tp", c.TP}, {"pp", c.PP}, {"ep", c.EP}, {"etp", c.ETP}, {"gpus", c.GPUs}, {"gpus_per_pod", c.GPUsPerPod},
+	counts := []count{{"tp", c.TP}, {"pp", c.PP}, {"ep", c.EP}, {"etp", c.ETP}, {"gpus", c.GPUs},
+		{"gpus_per_pod", c.GPUsPerPod},
 		{"micro_batches", c.MicroBatches}}
 	rates := []rate{{"bandwidth_gbps", c.Gbps}, {"scale_up_gb_s", c.ScaleUpGBs}}
 	if c.Stages == nil {
 		counts = append(counts, count{"micro_batch", c.MicroBatch}, count{"sequence", c.Sequence})
-		rates = append(rates, rate{"tflops", c.TFLOPS}, rate{"efficiency", c.Efficiency}, rate{"activation_bytes", c.Activation},
+		rates = append(rates, rate{"tflops", c.TFLOPS}, rate{"efficiency", c.Efficiency},
+			rate{"activation_bytes", c.Activation},
 			rate{"gradient_bytes", c.Gradient})
 	}
 	for _, f := range counts {
@@ -166,7 +168,8 @@ func (c *Config) checkStages() error {
 	}
 	wrong := func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }
 	for s, k := range c.Stages {
-		for name, v := range map[string]float64{"forward_us": k.Forward, "backward_us": k.Backward, "flow_bytes": k.Flow, "scatter_us": k.Scatter, "gather_us": k.Gather} {
+		for name, v := range map[string]float64{"forward_us": k.Forward, "backward_us": k.Backward, "flow_bytes": k.Flow,
+			"scatter_us": k.Scatter, "gather_us": k.Gather} {
 			if wrong(v) {
 				return fmt.Errorf("stages[%d].%s: %v is negative or not finite", s, name, v)
 			}

@@ -11,8 +11,8 @@ type Costs struct {
 	Gather   float64 `json:"gather_us"`  // and after
 }
 
-// layersOf returns the first layer of stage s and the first of the next: as even as can be; where it
-// does not divide, the stages in front have one more, since the last one also computes the loss.
+// layersOf returns the first layer of stage s and the first of the next. Stages have equal numbers, or the
+// first stages have one more, since the last one also computes the loss.
 func (c *Config) layersOf(s int) (from, to int) {
 	each, more := c.Model.Layers/c.PP, c.Model.Layers%c.PP
 	first := func(s int) int { return s*each + min(s, more) }

@@ -166,7 +166,8 @@ func (b *builder) pipeline(r int) {
 		forward[s], backward[s] = make([]int, c.MicroBatches), make([]int, c.MicroBatches)
 		before := -1
 		for _, st := range c.steps(s) {
-			t := dag.Task{Name: b.name("F", r, s, st.batch), Kind: "forward", Duration: cost.Forward, From: b.pod(r, s), To: b.pod(r, s)}
+			t := dag.Task{Name: b.name("F", r, s, st.batch), Kind: "forward", Duration: cost.Forward, From: b.pod(r, s),
+				To: b.pod(r, s)}
 			if st.backward {
 				t.Name, t.Kind, t.Duration = b.name("B", r, s, st.batch), "backward", cost.Backward
 			}
@@ -237,9 +238,11 @@ func (b *builder) gradients(r int) {
 	for s := range c.PP {
 		cost := b.costs[s]
 		pod := b.pod(r, s)
-		gather := b.task(dag.Task{Name: b.name("gather", r, s, -1), Kind: "gather", Duration: cost.Gather, From: pod, To: pod})
+		gather := b.task(dag.Task{Name: b.name("gather", r, s, -1), Kind: "gather", Duration: cost.Gather, From: pod,
+			To: pod})
 		ring := func(name string, to, toReplica, first, end int) {
-			t := dag.Task{Name: b.name(name, r, s, -1), Kind: "dp", From: pod, To: to, Flows: end - first, Bytes: float64(end-first) * cost.Flow}
+			t := dag.Task{Name: b.name(name, r, s, -1), Kind: "dp", From: pod, To: to, Flows: end - first,
+				Bytes: float64(end-first) * cost.Flow}
 			t.Src = b.gpus(r, s, first, end)
 			if t.Dst = t.Src; c.Full {
 				t.Dst = b.gpus(toReplica, s, first, end)
@@ -268,8 +271,8 @@ func (b *builder) gradients(r int) {
 	}
 }
 
-// mirror writes, in a projection, the ring the other way: what the next replica sends to this one stands
-// for what this one sends to the one before.
+// mirror writes the ring in the other direction, in a projection. The transfer from the next replica to this
+// one stands for the transfer from this replica to the one before.
 func (b *builder) mirror(s, pod, image, first, end int, cost Costs, gather int) {
 	gpus := b.gpus(0, s, first, end)
 	i := b.task(dag.Task{Name: b.name("dp-", 0, s, -1), Kind: "dp", From: image, To: pod, Flows: len(gpus),

@@ -72,13 +72,18 @@ func grouped(hidden, heads, kvHeads int) float64 {
 // published configurations; a GPT of 32 layers.
 func Models() []Model {
 	return []Model{
-		{Name: "gpt-7b", Layers: 32, Hidden: 4096, Vocab: 50304, Heads: 32, AttentionParams: multiHead(4096), HeadDims: 256, FFN: 4 * 4096},
-		{Name: "megatron-177b", Layers: 96, Hidden: 12288, Vocab: 131072, Heads: 96, AttentionParams: multiHead(12288), HeadDims: 256, FFN: 4 * 12288},
-		{Name: "mixtral-8x22b", Layers: 56, Hidden: 6144, Vocab: 32768, Heads: 48, AttentionParams: grouped(6144, 48, 8), HeadDims: 256,
-			Gated: true, Experts: 8, TopK: 2, Expert: 16384},
-		{Name: "megatron-462b", Layers: 112, Hidden: 18432, Vocab: 131072, Heads: 96, AttentionParams: multiHead(18432), HeadDims: 384, FFN: 4 * 18432},
-		{Name: "deepseek-671b", Layers: 61, Hidden: 7168, Vocab: 129280, Heads: 128, AttentionParams: latent, HeadDims: 192 + 128,
-			FFN: 18432, Gated: true, Experts: 256, TopK: 8, Shared: 1, Expert: 2048, DenseTop: 3},
+		{Name: "gpt-7b", Layers: 32, Hidden: 4096, Vocab: 50304, Heads: 32, AttentionParams: multiHead(4096), HeadDims: 256,
+			FFN: 4 * 4096},
+		{Name: "megatron-177b", Layers: 96, Hidden: 12288, Vocab: 131072, Heads: 96, AttentionParams: multiHead(12288),
+			HeadDims: 256, FFN: 4 * 12288},
+		{Name: "mixtral-8x22b", Layers: 56, Hidden: 6144, Vocab: 32768, Heads: 48, AttentionParams: grouped(6144, 48, 8),
+			HeadDims: 256,
+			Gated:    true, Experts: 8, TopK: 2, Expert: 16384},
+		{Name: "megatron-462b", Layers: 112, Hidden: 18432, Vocab: 131072, Heads: 96, AttentionParams: multiHead(18432),
+			HeadDims: 384, FFN: 4 * 18432},
+		{Name: "deepseek-671b", Layers: 61, Hidden: 7168, Vocab: 129280, Heads: 128, AttentionParams: latent,
+			HeadDims: 192 + 128,
+			FFN:      18432, Gated: true, Experts: 256, TopK: 8, Shared: 1, Expert: 2048, DenseTop: 3},
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 
 func TestParameters(t *testing.T) {
 	for _, m := range Models() {
-		want := map[string]float64{"gpt-7b": 7e9, "megatron-177b": 177e9, "mixtral-8x22b": 141e9, "megatron-462b": 462e9, "deepseek-671b": 671e9}[m.Name]
+		want := map[string]float64{"gpt-7b": 7e9, "megatron-177b": 177e9, "mixtral-8x22b": 141e9, "megatron-462b": 462e9,
+			"deepseek-671b": 671e9}[m.Name]
 		if got := m.Params(); math.Abs(got/want-1) > 0.03 {
 			t.Errorf("%s has %.4g parameters", m.Name, got)
 		}
@@ -51,7 +52,8 @@ func TestPresets(t *testing.T) {
 	} {
 		c := preset(t, want.name)
 		if c.Replicas() != want.replicas || c.podsPerReplica() != want.pods || c.stagesPerPod() != want.stages {
-			t.Errorf("%s: %d replicas, %d pods each with %d stages", want.name, c.Replicas(), c.podsPerReplica(), c.stagesPerPod())
+			t.Errorf("%s: %d replicas, %d pods each with %d stages", want.name, c.Replicas(), c.podsPerReplica(),
+				c.stagesPerPod())
 		}
 		g := generate(t, c)
 		count := make(map[string]int)
@@ -62,7 +64,8 @@ func TestPresets(t *testing.T) {
 		if want.replicas > 2 {
 			rings = 2
 		}
-		for kind, n := range map[string]int{"forward": c.PP * want.b, "backward": c.PP * want.b, "pp": 2 * (c.PP - 1) * want.b, "dp": c.PP * rings, "gather": c.PP} {
+		for kind, n := range map[string]int{"forward": c.PP * want.b, "backward": c.PP * want.b,
+			"pp": 2 * (c.PP - 1) * want.b, "dp": c.PP * rings, "gather": c.PP} {
 			if count[kind] != n {
 				t.Errorf("%s: %d tasks of kind %s, not %d", want.name, count[kind], kind, n)
 			}
@@ -78,7 +81,8 @@ func TestPresets(t *testing.T) {
 func TestPipeline(t *testing.T) {
 	for _, overlap := range []bool{false, true} {
 		for _, c := range []struct{ p, m int }{{1, 1}, {4, 1}, {4, 3}, {4, 8}, {6, 20}, {3, 2}} {
-			cfg := Config{Model: Model{Layers: c.p, Hidden: 1024, FFN: 4096, Heads: 8, HeadDims: 256, AttentionParams: multiHead(1024)},
+			cfg := Config{Model: Model{Layers: c.p, Hidden: 1024, FFN: 4096, Heads: 8, HeadDims: 256,
+				AttentionParams: multiHead(1024)},
 				TP: 2, PP: c.p, EP: 1, ETP: 1, GPUs: 2 * c.p, GPUsPerPod: 2, MicroBatches: c.m, Overlap: overlap}.hardware(0.5)
 			cfg.Gbps, cfg.ScaleUpGBs = 1e12, 1e12
 			cost := cfg.stageCosts(0)
@@ -106,7 +110,8 @@ func TestSynchronous(t *testing.T) {
 	for i := range g.Tasks {
 		at[g.Tasks[i].Name] = head[i]
 	}
-	for _, pair := range [][2]string{{"act4S1", "grad2S2"}, {"act6S1", "grad4S2"}} { // the two stages across pods, in steady state
+	// the two stages across pods, in steady state
+	for _, pair := range [][2]string{{"act4S1", "grad2S2"}, {"act6S1", "grad4S2"}} {
 		if math.Abs(at[pair[0]]-at[pair[1]]) > 1e-6 {
 			t.Errorf("%s at %v, %s at %v", pair[0], at[pair[0]], pair[1], at[pair[1]])
 		}
@@ -143,7 +148,8 @@ func TestProjection(t *testing.T) {
 				usedOne, allOne := one.TotalPorts(circuits)
 				usedFull, allFull := full.TotalPorts(wide)
 				if usedOne != usedFull || allOne != allFull {
-					t.Errorf("%s: %d of %d ports in the projection, %d of %d in the whole job", name, usedOne, allOne, usedFull, allFull)
+					t.Errorf("%s: %d of %d ports in the projection, %d of %d in the whole job", name, usedOne, allOne, usedFull,
+						allFull)
 				}
 			}
 		}

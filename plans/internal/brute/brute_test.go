@@ -75,6 +75,10 @@ func TestDemandByHand(t *testing.T) {
 	if got, err := Demand(p); err != nil || math.Abs(got-75) > 1e-6 {
 		t.Errorf("two planes: %v, %v", got, err) // 65 of the swap; the identity, and 35 of the swap
 	}
+	p.Circuits = plans.Interleaved
+	if got, err := Demand(p); err != nil || math.Abs(got-80) > 1e-6 {
+		t.Errorf("an interleaved pair: %v, %v", got, err) // 50 of the swap and 10 of the identity, on both planes
+	}
 }
 
 // TestRefuses: what it does not try, it does not answer.

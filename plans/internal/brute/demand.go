@@ -3,27 +3,36 @@ package brute
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 )
 
 // Demand returns the least CCT in us over all plans of a problem with a demand: which permutations
-// each plane holds, in any order, and how long. Errors: [ErrTooLarge].
+// each plane holds, in any order, and how long. The planes of an interleaved pair hold a permutation and
+// its inverse. Errors: [ErrTooLarge].
 func Demand(p *plans.Problem) (float64, error) {
-	if p.Demand == nil || p.Circuits == plans.Interleaved || p.Ranks > 3 || p.Planes > 2 || p.ReconfigPerPort > 0 {
+	units := p.Planes
+	if p.Circuits == plans.Interleaved {
+		units /= 2
+	}
+	if p.Demand == nil || p.Ranks > 3 || units > 2 || p.ReconfigPerPort > 0 {
 		return 0, fmt.Errorf("%w: a kind that is not tried", ErrTooLarge)
 	}
 	var maps []circuit.Permutation
 	permutations(p.Ranks, false, func(to circuit.Permutation) {
-		if p.Circuits != plans.Duplex || to.Involution() {
+		switch {
+		case p.Circuits == plans.Duplex && !to.Involution():
+		case p.Circuits == plans.Interleaved && slices.ContainsFunc(maps, to.Inverse().Equal):
+		default:
 			maps = append(maps, to.Clone())
 		}
 	})
 	best := math.Inf(1)
 	sets := 1 << len(maps)
 	for one := range sets {
-		if p.Planes == 1 {
+		if units == 1 {
 			best = min(best, demandTime(p, maps, []int{one}))
 			continue
 		}
@@ -34,16 +43,23 @@ func Demand(p *plans.Problem) (float64, error) {
 	return best, nil
 }
 
-// demandTime returns the least CCT where plane j holds the maps in the set held[j].
+// demandTime returns the least CCT where unit j holds the maps in the set held[j].
 func demandTime(p *plans.Problem, maps []circuit.Permutation, held []int) float64 {
-	// Variable 0 is the CCT, then one per plane and map: how long it is held.
+	// Variable 0 is the CCT, then one per unit and map: how long it is held.
 	lp := &program{cost: make([]float64, 1+len(held)*len(maps))}
 	lp.cost[0] = 1
 	covers := func(r, s int) (terms []term) {
 		for j, set := range held {
 			for k, to := range maps {
+				circuits := 0.0 // from r to s
 				if set>>k&1 == 1 && to[r] == s {
-					terms = append(terms, term{1 + j*len(maps) + k, 1})
+					circuits++
+				}
+				if set>>k&1 == 1 && to[s] == r && p.Circuits == plans.Interleaved {
+					circuits++
+				}
+				if circuits > 0 {
+					terms = append(terms, term{1 + j*len(maps) + k, circuits})
 				}
 			}
 		}

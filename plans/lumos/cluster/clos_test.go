@@ -39,7 +39,8 @@ func TestClosPathsHangTogether(t *testing.T) {
 					break // the highest tier reaches everything
 				}
 				if up[level]/(c.k*width) != a || down[level]/(c.k*width) != b {
-					t.Fatalf("%s: tier %d: links %d and %d are not those of parts %d and %d", name, level, up[level], down[level], a, b)
+					t.Fatalf("%s: tier %d: links %d and %d are not those of parts %d and %d", name, level, up[level], down[level], a,
+						b)
 				}
 				if up[level]/c.k%width != above || up[level]%(c.k*width) != down[level]%(c.k*width) {
 					t.Fatalf("%s: tier %d: links %d and %d do not meet above switch %d", name, level, up[level], down[level], above)

@@ -1,11 +1,12 @@
 package cluster
 
-// colouring gives the flows of a phase spines such that no link carries more of them than it has room
-// for. A spine with room for n flows at once is n colours, numbered n' H + h; a flow from a leaf to another
-// takes the same colour on its way up and down, and no two flows from one leaf, or to one, have the same.
-// Without flows that are bound to spines that is the edge colouring of a bipartite graph, which exists
-// whenever no leaf sends or receives more flows than there are colours (Konig): the links of a leaf then
-// suffice for its GPUs. Flows between pods are bound to the spines of their circuits, and may stand in the way.
+// colouring gives spines to the flows of a phase. No link carries more flows than it has room for. A spine
+// with room for n flows at once is n colours, numbered n' H + h. A flow from a leaf to another has one colour
+// on its way up and down. Two flows from one leaf, or to one leaf, have different colours.
+//
+// If no flow is bound to a spine, this is the edge colouring of a bipartite graph. It exists if no leaf sends
+// or receives more flows than there are colours (Konig): the links of a leaf then suffice for its GPUs. Flows
+// between pods are bound to the spines of their circuits, so a colouring may not exist.
 type colouring struct {
 	spines, colours int
 	index           map[int32]int32 // of leaves
@@ -102,8 +103,8 @@ func (c *colouring) makeRoom(end [2]int32) int32 {
 	return uncoloured
 }
 
-// exchange makes a colour free at a leaf, where other is: it follows the chain of flows that have one and the
-// other by turns, and exchanges them, unless a flow of the chain is bound.
+// exchange makes a colour free at a leaf where colour other is free. It follows the chain of flows that
+// alternate between the two colours, and exchanges them. It returns false if a flow of the chain is bound.
 func (c *colouring) exchange(side int, leaf, colour, other int32) bool {
 	c.chain = c.chain[:0]
 	for want, next := colour, other; ; want, next = next, want {
@@ -129,7 +130,7 @@ func (c *colouring) exchange(side int, leaf, colour, other int32) bool {
 	return true
 }
 
-// set writes who has the colour of a flow at its ends.
+// set records who, a flow or none, as the owner of the flow's colour at both ends.
 func (c *colouring) set(id, who int32) {
 	f := &c.flows[id]
 	for side, leaf := range f.end {

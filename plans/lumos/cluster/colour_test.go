@@ -8,8 +8,9 @@ import (
 	"lightpath/plans/lumos/place"
 )
 
-// TestColouringIsProper: no two flows from a leaf, or to one, have the same colour, nor that of a bound one; where
-// nothing is bound and no leaf has more flows than there are colours, all are coloured (Konig's theorem).
+// TestColouringIsProper checks that no two flows from a leaf, or to one, have the same colour, and none has
+// that of a bound flow. If no flow is bound and no leaf has more flows than there are colours, all flows have
+// a colour (Konig's theorem).
 func TestColouringIsProper(t *testing.T) {
 	refused := 0
 	for seed := range uint64(400) {

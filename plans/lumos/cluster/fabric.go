@@ -16,7 +16,7 @@ type Kind int
 
 // The kinds of fabrics.
 const (
-	Best  Kind = iota // one switch that nobody can build
+	Best  Kind = iota // one switch for all GPUs; too large to build
 	Clos              // packet switches without over-subscription
 	Lumos             // pods of packet switches, a core of optical circuit switches
 )
@@ -131,7 +131,8 @@ func (f *Fabric) Check() error {
 	}
 	k := f.radix()
 	if k < f.ServerGPUs || k%f.ServerGPUs != 0 {
-		return fmt.Errorf("%w: %s: a leaf has %d ports of %v Gb/s for GPUs, which is no whole number of servers", ErrInput, f.Name, k, f.PortGbps)
+		return fmt.Errorf("%w: %s: a leaf has %d ports of %v Gb/s for GPUs, which is no whole number of servers", ErrInput,
+			f.Name, k, f.PortGbps)
 	}
 	if f.Kind == Clos && (f.Tiers < 3 || f.Tiers > 6) {
 		return fmt.Errorf("%w: %s: %d tiers; want 3 to 6", ErrInput, f.Name, f.Tiers)
@@ -157,7 +158,8 @@ func (f *Fabric) Check() error {
 		part *= k
 	}
 	if f.GPUs > most || f.GPUs > part && f.GPUs%part != 0 || f.GPUs%(k*k) != 0 {
-		return fmt.Errorf("%w: %s: with ports of %v Gb/s it has at most %d GPUs, in parts of %d; not %d", ErrInput, f.Name, f.PortGbps, most, part, f.GPUs)
+		return fmt.Errorf("%w: %s: with ports of %v Gb/s it has at most %d GPUs, in parts of %d; not %d", ErrInput, f.Name,
+			f.PortGbps, most, part, f.GPUs)
 	}
 	return f.Shape().Check()
 }
@@ -204,5 +206,6 @@ func (f *Fabric) rate() float64 { return f.PortGbps / ReferenceGbps }
 
 // FabricsOfThePaper are those of its large simulations.
 func FabricsOfThePaper() []string {
-	return slices.Clone([]string{"best", "lumos-2-51.2", "lumos-1-51.2", "lumos-1-25.6", "clos-3-51.2", "clos-4-25.6", "clos-3-25.6"})
+	return slices.Clone([]string{"best", "lumos-2-51.2", "lumos-1-51.2", "lumos-1-25.6", "clos-3-51.2", "clos-4-25.6",
+		"clos-3-25.6"})
 }

@@ -29,8 +29,10 @@ var sizes = []struct {
 // durations are quantiles of running times in seconds, between which the logarithm is interpolated: those
 // of the 1000 jobs of Helios in the artifact's logs for an ideal network.
 var durations = []struct{ quantile, seconds float64 }{
-	{0, 414}, {0.02, 590}, {0.1, 770}, {0.2, 925}, {0.3, 1181}, {0.4, 1787}, {0.5, 2109}, {0.6, 3361}, {0.7, 7592}, {0.8, 12912},
-	{0.85, 16682}, {0.9, 44584}, {0.925, 73906}, {0.95, 122603}, {0.97, 160009}, {0.98, 198602}, {0.99, 442528}, {1, 679649},
+	{0, 414}, {0.02, 590}, {0.1, 770}, {0.2, 925}, {0.3, 1181}, {0.4, 1787}, {0.5, 2109}, {0.6, 3361}, {0.7, 7592},
+	{0.8, 12912},
+	{0.85, 16682}, {0.9, 44584}, {0.925, 73906}, {0.95, 122603}, {0.97, 160009}, {0.98, 198602}, {0.99, 442528},
+	{1, 679649},
 }
 
 // Generate makes a trace: sizes and durations as above, independent of each other, arrivals as a Poisson

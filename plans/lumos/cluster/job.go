@@ -16,8 +16,8 @@ var ErrInput = errors.New("bad input")
 type Job struct {
 	Name    string
 	Arrival float64 // seconds from the beginning of the trace
-	// Duration is the running time, in seconds, on a network where nobody waits for anybody, with
-	// ports of the rate to which Shares refer.
+	// Duration is the running time, in seconds, on a network where no flow waits. Its ports have the rate to
+	// which Shares refer.
 	Duration float64
 	GPUs     int
 	Grid     place.Grid // of the servers; 1 x 1 where they are not several
@@ -42,7 +42,8 @@ func (j *Job) Check(serverGPUs int) error {
 		return fmt.Errorf("%w: job %s: %w", ErrInput, j.Name, err)
 	}
 	if n := serversOf(j.GPUs, serverGPUs); j.Grid.Servers() != n {
-		return fmt.Errorf("%w: job %s: %d GPUs are %d servers, its grid is PP %d x DP %d", ErrInput, j.Name, j.GPUs, n, j.Grid.PP, j.Grid.DP)
+		return fmt.Errorf("%w: job %s: %d GPUs are %d servers, its grid is PP %d x DP %d", ErrInput, j.Name, j.GPUs, n,
+			j.Grid.PP, j.Grid.DP)
 	}
 	sum := 0.0
 	for phase, share := range j.Shares {

@@ -80,7 +80,8 @@ type duties struct {
 }
 
 func newRouter(f *Fabric, links int, seed uint64) *router {
-	r := &router{tries: probes, random: rand.New(rand.NewPCG(seed, 0x726f757465)), busy: make([]float64, links), own: make([]float64, links), jobs: map[int]duties{}}
+	r := &router{tries: probes, random: rand.New(rand.NewPCG(seed, 0x726f757465)), busy: make([]float64, links),
+		own: make([]float64, links), jobs: map[int]duties{}}
 	if f.Routing == ECMP {
 		r.tries = 1
 	}
@@ -131,7 +132,7 @@ func (r *router) phase() []fairshare.Use {
 	return uses
 }
 
-// settle makes the paths of a job count for those that come later.
+// settle adds the load of a job's paths, so that later jobs see it.
 func (r *router) settle(job int, p paths, shares place.Volume) {
 	r.jobs[job] = duties{p, shares}
 	r.weigh(job, 1)

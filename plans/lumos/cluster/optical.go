@@ -8,9 +8,9 @@ import (
 	"lightpath/plans/lumos/place"
 )
 
-// optical is a fabric with an optical core. Flows between pods go by the spines that the logical topology gives
-// their leaves, over circuits that no other job uses; flows inside a pod get theirs from
-// a controller, or choose as on a Clos network. A leaf and a spine are joined by tau links, one capacity.
+// optical is a fabric with an optical core. Flows between pods use the spines that the logical topology gives
+// their leaves, over circuits that no other job uses. Flows inside a pod get spines from a controller, or
+// choose as on a Clos network. A leaf and a spine are joined by tau links, with one shared capacity.
 type optical struct {
 	*router
 	fabric lumos.Fabric
@@ -35,7 +35,8 @@ type tenant struct {
 }
 
 func newOptical(f *Fabric, seed uint64) (*optical, error) {
-	o := &optical{fabric: f.core(), shape: f.Shape(), rate: f.rate(), tenant: map[int]*tenant{}, central: f.Routing == Central}
+	o := &optical{fabric: f.core(), shape: f.Shape(), rate: f.rate(), tenant: map[int]*tenant{},
+		central: f.Routing == Central}
 	var err error
 	if o.core, err = lumos.NewCore(o.fabric); err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ type step struct {
 	wait  float64
 	phase place.Phase
 	work  float64 // seconds at the reference rate
-	// alone is a phase that meets nobody; nothing: the iteration ends with computation.
+	// alone: the phase shares no link. nothing: the iteration ends with computation.
 	alone, nothing bool
 }
 
@@ -172,8 +172,8 @@ func (s *simulation) reroute(r *running, p paths) {
 	s.fly(r)
 }
 
-// darken stops a job's phases, one under way and those that begin, until circuits have been moved.
-// One that needs no link waits too if it begins: its ranks wait for each other.
+// darken stops the phases of a job, the current one and new ones, until circuits have been moved. A new phase
+// that needs no link waits, too: its ranks wait for each other.
 func (s *simulation) darken(r *running) {
 	r.darkUntil = s.now + s.config.Fabric.DarkSeconds
 	if r.flying {

@@ -22,12 +22,12 @@ type Config struct {
 	Progress func(ended int)
 }
 
-// Outcome is what became of a job. Times are in seconds, from the beginning of the trace.
+// Outcome is the result of a job. Times are in seconds since the start of the trace.
 type Outcome struct {
 	Start, Finish float64
 	Pods          int // that its servers are in
-	// Communication is the time in phases of communication, Ideal what it would be with ports of
-	// the reference rate and nobody else: their ratio is the contention level (Eq. 10).
+	// Communication is the time in phases of communication. Ideal is that time with ports of the reference
+	// rate and no other job. Communication / Ideal is the contention level (Eq. 10).
 	Communication, Ideal float64
 	// Carried is what the network has carried for a GPU of the job, in seconds at the reference rate.
 	Carried float64
@@ -109,7 +109,8 @@ func check(c *Config) error {
 		}
 		last = j.Arrival
 		if !empty.Fits(j.Grid.Servers(), j.Grid.EP) {
-			return fmt.Errorf("%w: job %s: %d GPUs, in groups of %d servers, do not fit into %s with %d GPUs", ErrInput, j.Name, j.GPUs, j.Grid.EP, c.Fabric.Name, c.Fabric.GPUs)
+			return fmt.Errorf("%w: job %s: %d GPUs, in groups of %d servers, do not fit into %s with %d GPUs", ErrInput, j.Name,
+				j.GPUs, j.Grid.EP, c.Fabric.Name, c.Fabric.GPUs)
 		}
 	}
 	return nil
@@ -123,7 +124,7 @@ func (s *simulation) handle(e event) error {
 	}
 	r := s.jobs[e.job]
 	if r == nil {
-		return nil // what was foreseen for a job that has ended
+		return nil // an event of a job that has ended
 	}
 	switch e.kind {
 	case computed:
@@ -182,7 +183,8 @@ func (s *simulation) start(job int, j *Job, a place.Allocation) error {
 	if err != nil {
 		return err
 	}
-	r := &running{job: job, allocation: a, paths: admitted.paths, left: s.config.Iterations, steps: stepsOf(j, admitted.paths, s.config.Iterations)}
+	r := &running{job: job, allocation: a, paths: admitted.paths, left: s.config.Iterations,
+		steps: stepsOf(j, admitted.paths, s.config.Iterations)}
 	s.jobs[job] = r
 	for moved, p := range admitted.moved {
 		s.reroute(s.jobs[moved], p)

@@ -21,7 +21,8 @@ func tiny(t *testing.T) []Fabric {
 	for _, c := range []struct {
 		name string
 		gpus int
-	}{{"best", 512}, {"clos-3-25.6", 512}, {"clos-4-25.6", 512}, {"clos-4-25.6", 64}, {"lumos-1-25.6", 512}, {"lumos-2-25.6", 256}, {"lumos-2-51.2", 512}} {
+	}{{"best", 512}, {"clos-3-25.6", 512}, {"clos-4-25.6", 512}, {"clos-4-25.6", 64}, {"lumos-1-25.6", 512},
+		{"lumos-2-25.6", 256}, {"lumos-2-51.2", 512}} {
 		f, err := ParseFabric(c.name, c.gpus)
 		if err != nil {
 			t.Fatal(err)
@@ -151,7 +152,8 @@ func (s *slowSimulation) run(t *testing.T, net network) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			j := &slowJob{job: started, allocation: a, paths: done.paths, left: s.Iterations, steps: stepsOf(job, done.paths, s.Iterations), computing: true}
+			j := &slowJob{job: started, allocation: a, paths: done.paths, left: s.Iterations,
+				steps: stepsOf(job, done.paths, s.Iterations), computing: true}
 			j.work = j.steps[0].wait
 			s.out[started].Start = now
 			active = append(active, j)
@@ -236,20 +238,22 @@ func TestSimulateAsSlow(t *testing.T) {
 			want.run(t, net)
 			for i, o := range got.Outcomes {
 				if w := want.out[i]; math.Abs(o.Start-w.Start) > 1e-3 || math.Abs(o.Finish-w.Finish) > 1e-3 {
-					t.Fatalf("%d %s, seed %d: job %d runs %v to %v, want %v to %v", k, f.Name, seed, i, o.Start, o.Finish, w.Start, w.Finish)
+					t.Fatalf("%d %s, seed %d: job %d runs %v to %v, want %v to %v", k, f.Name, seed, i, o.Start, o.Finish, w.Start,
+						w.Finish)
 				}
 			}
 		}
 	}
 }
 
-// TestConservation: everything that jobs ask for is carried, nobody is faster than alone, they start in
-// their order, and at no time hold more GPUs than there are.
+// TestConservation checks that all bytes of jobs are carried, and that no job is faster than alone. Jobs
+// start in their order, and never hold more GPUs than there are.
 func TestConservation(t *testing.T) {
 	for _, f := range tiny(t) {
 		jobs := randomJobs(11, 120, f.GPUs)
 		ended := 0
-		r, err := Simulate(context.Background(), Config{Fabric: f, Jobs: jobs, Iterations: 5, Seed: 2, Progress: func(n int) { ended = n }})
+		r, err := Simulate(context.Background(), Config{Fabric: f, Jobs: jobs, Iterations: 5, Seed: 2,
+			Progress: func(n int) { ended = n }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -339,7 +343,8 @@ func TestByHand(t *testing.T) {
 	f, _ := ParseFabric("best", 64)
 	f.DarkSeconds = 7
 	job := func(name string, at float64) Job {
-		return Job{Name: name, Arrival: at, Duration: 100, GPUs: 16, Grid: place.Grid{PP: 1, DP: 2, EP: 1}, Shares: place.Volume{place.Replicas: 0.5}}
+		return Job{Name: name, Arrival: at, Duration: 100, GPUs: 16, Grid: place.Grid{PP: 1, DP: 2, EP: 1},
+			Shares: place.Volume{place.Replicas: 0.5}}
 	}
 	on := func(link int32, flows float64) path { return path{[]fairshare.Use{{Link: link, Flows: flows}}, 1} }
 	for _, c := range []struct {
@@ -350,11 +355,14 @@ func TestByHand(t *testing.T) {
 		want  []float64
 	}{
 		{"alone", []Job{job("a", 0)}, []float64{1}, []admission{replicas(on(0, 1))}, []float64{100}},
-		{"both at once", []Job{job("a", 0), job("b", 0)}, []float64{1}, []admission{replicas(on(0, 1)), replicas(on(0, 1))}, []float64{150, 150}},
+		{"both at once", []Job{job("a", 0), job("b", 0)}, []float64{1}, []admission{replicas(on(0, 1)), replicas(on(0, 1))},
+			[]float64{150, 150}},
 		// b joins at 70, when a has 30 of 50 left: both at 1/2 until a ends at 130, b has 20 left.
-		{"one after the other", []Job{job("a", 0), job("b", 20)}, []float64{1}, []admission{replicas(on(0, 1)), replicas(on(0, 1))}, []float64{130, 150}},
+		{"one after the other", []Job{job("a", 0), job("b", 20)}, []float64{1},
+			[]admission{replicas(on(0, 1)), replicas(on(0, 1))}, []float64{130, 150}},
 		// Every flow gets a quarter.
-		{"three flows and one", []Job{job("a", 0), job("b", 0)}, []float64{1}, []admission{replicas(on(0, 3)), replicas(on(0, 1))}, []float64{250, 250}},
+		{"three flows and one", []Job{job("a", 0), job("b", 0)}, []float64{1},
+			[]admission{replicas(on(0, 3)), replicas(on(0, 1))}, []float64{250, 250}},
 	} {
 		r, err := simulate(context.Background(), &Config{Fabric: f, Jobs: c.jobs, Iterations: 1}, &stub{c.links, c.paths})
 		if err != nil {
@@ -410,7 +418,8 @@ func TestSimulateRefuses(t *testing.T) {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 	}
-	for _, name := range []string{"", "clos", "clos-3", "clos-x-25.6", "clos-3-x", "clos-2-25.6", "ring-1-1", "lumos-3-25.6", "lumos-1-1", "clos-3--1", "lumos-1-1e300"} {
+	for _, name := range []string{"", "clos", "clos-3", "clos-x-25.6", "clos-3-x", "clos-2-25.6", "ring-1-1",
+		"lumos-3-25.6", "lumos-1-1", "clos-3--1", "lumos-1-1e300"} {
 		if _, err := ParseFabric(name, 4096); !errors.Is(err, ErrInput) {
 			t.Errorf("%q: %v", name, err)
 		}

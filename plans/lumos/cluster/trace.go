@@ -162,7 +162,8 @@ func readError(err error, what string) error {
 	case !errors.As(err, &parse):
 		return fmt.Errorf("%w: %w", ErrTrace, err)
 	case errors.Is(err, csv.ErrFieldCount):
-		return fmt.Errorf("%w: line %d: not as many fields as the header has; is the trace cut short?", ErrTrace, parse.StartLine)
+		return fmt.Errorf("%w: line %d: not as many fields as the header has; is the trace cut short?", ErrTrace,
+			parse.StartLine)
 	}
 	return fmt.Errorf("%w: line %d: %w", ErrTrace, parse.Line, parse.Err)
 }

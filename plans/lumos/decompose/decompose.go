@@ -1,9 +1,3 @@
-// Package decompose divides matrices of link counts into halves and parts that are as equal
-// as integers allow: the two theorems on which the topologies of package lumos stand, each
-// in linear time or nearly so ([Halve], [Split]) and by flows of least cost as LumosCore has them ([HalveByFlow],
-// [SplitByFlow]).
-//
-// Layer: part of plans/lumos. It knows rows and groups of rows, neither leaves nor pods.
 package decompose
 
 import (
@@ -16,14 +10,14 @@ import (
 // ErrMatrix is wrapped by every error about a matrix that cannot be divided.
 var ErrMatrix = errors.New("bad matrix")
 
-// Halve returns A with C = A + A^T for a symmetric C without negative entries and with even diagonal:
-// every row and column of A is half of C's, rounded up or down, and so are the sums over every
-// group of rows and of columns. group[i] in 0.. is the group of row i; nil is none. (LumosCore, Theorem 2.1,
-// which leaves out that no integer A has an odd diagonal entry in A + A^T.)
+// Halve returns A with C = A + A^T for a symmetric C with an even diagonal and no negative entries. Every row
+// and column of A is half of C's, rounded up or down. So are the sums over every group of rows and of
+// columns. group[i], from 0, is the group of row i; nil is no groups. (LumosCore, Theorem 2.1. The theorem
+// omits that no integer A has an odd diagonal entry in A + A^T.)
 //
-// Method: half of every entry goes each way. What is odd is a graph, oriented along closed
-// walks; vertices of odd degree are joined by their group's vertex, groups by one vertex
-// of all. Linear in the entries of C.
+// Method: half of every entry goes each way. The odd entries form a graph, oriented along closed walks.
+// Vertices of odd degree are joined by a vertex of their group, and groups by one vertex for all. The time is
+// linear in the entries of C.
 func Halve(c *matrix.Matrix, group []int) (*matrix.Matrix, error) {
 	if err := halvable(c); err != nil {
 		return nil, err

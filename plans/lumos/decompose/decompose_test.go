@@ -62,7 +62,8 @@ func checkSums(part, whole *matrix.Matrix, parts int, group []int) error {
 			}
 		}
 	}
-	for name, sums := range map[string][2][]int{"row": rows, "column": cols, "group of rows": rowGroups, "group of columns": colGroups} {
+	for name, sums := range map[string][2][]int{"row": rows, "column": cols, "group of rows": rowGroups,
+		"group of columns": colGroups} {
 		for i := range sums[0] {
 			if !balanced(sums[0][i], sums[1][i], parts) {
 				return fmt.Errorf("%s %d: %d of %d in %d parts", name, i, sums[0][i], sums[1][i], parts)

@@ -78,7 +78,7 @@ func (s *splitter) flow(links []link, parts int, old *matrix.Matrix) flow {
 	return f
 }
 
-// runsOf sorts links and counts those that are alike.
+// runsOf sorts links and counts equal links.
 func runsOf(links []link) []run {
 	slices.SortFunc(links, func(x, y link) int { return cmp.Or(cmp.Compare(x.row, y.row), cmp.Compare(x.col, y.col)) })
 	var runs []run
@@ -109,8 +109,8 @@ func (f flow) part() (part, rest []link) {
 	return part, rest
 }
 
-// HalveByFlow is [Halve], without groups, by a flow of least cost: all -> unordered pairs of rows -> columns -> all
-// (LumosCore, Fig. 11). What old has costs -1, what it has not 1: with the A that is in use, few of its
+// HalveByFlow is [Halve], without groups, by a flow of least cost: all -> unordered pairs of rows -> columns
+// -> all (LumosCore, Fig. 11). A unit of old costs -1, a new unit 1. So if old is the A in use, few of its
 // entries change. old may be nil.
 func HalveByFlow(c, old *matrix.Matrix) (*matrix.Matrix, error) {
 	if err := halvable(c); err != nil {

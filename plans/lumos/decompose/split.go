@@ -8,15 +8,14 @@ import (
 	"lightpath/plans/lumos/matrix"
 )
 
-// Split returns A_1 ... A_parts, which sum up to A, with every entry, row and column of each the
-// parts-th part of A's, rounded up or down, and so the sums over every group of rows and of
-// columns. No entry may be negative; group as in [Halve]. (LumosCore, Theorem 2.2; balanced edge
-// colouring, de Werra.)
+// Split returns A_1 ... A_parts, whose sum is A. In each of them, every entry, row and column is 1/parts of
+// A's, rounded up or down. So are the sums over every group of rows and of columns. No entry may be negative.
+// group is as in [Halve]. (LumosCore, Theorem 2.2; balanced edge colouring, de Werra.)
 //
-// Method: an even number of parts is halved by an Euler split: links are paired at both ends,
-// alike ones first, then those of a row, then those of a group, and the links of the
-// cycles that pairs form go to the two halves in turn. Of an odd number, one part is taken away first by a
-// feasible flow. O(E log parts) for powers of two, E the links.
+// Method: an Euler split halves an even number of parts. It pairs links at both ends: first equal links, then
+// those of a row, then those of a group. The links of a cycle of pairs go to the two halves in turn. From an
+// odd number of parts, a feasible flow first takes one part. The time is O(E log parts) for powers of two,
+// with E links.
 func Split(a *matrix.Matrix, parts int, group []int) ([]*matrix.Matrix, error) {
 	if err := a.NonNegative(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMatrix, err)
@@ -94,8 +93,8 @@ func (s *splitter) halve(links []link) (low int) {
 	byCol := s.pair(links, func(l link) (int32, int32) { return l.col, l.row })
 	const unset, first, second = 0, 1, 2
 	half := make([]uint8, len(links))
-	// A link without a partner at one end begins a path; what is left then are cycles. Both
-	// alternate between the ends, so cycles are even.
+	// A link without a partner at one end begins a path. The other links form cycles. Both alternate between
+	// the ends, so cycles are even.
 	along := func(e int32, partners ...[]int32) {
 		for h, side := uint8(first), 0; e >= 0 && half[e] == unset; h, side = h^first^second, side^1 {
 			half[e] = h
@@ -137,7 +136,8 @@ func (s *splitter) pair(links []link, ends func(link) (int32, int32)) []int32 {
 	slices.SortFunc(order, func(x, y int32) int {
 		here, there := ends(links[x])
 		here2, there2 := ends(links[y])
-		return cmp.Or(cmp.Compare(s.groupOf(here), s.groupOf(here2)), cmp.Compare(here, here2), cmp.Compare(there, there2), cmp.Compare(x, y))
+		return cmp.Or(cmp.Compare(s.groupOf(here), s.groupOf(here2)), cmp.Compare(here, here2), cmp.Compare(there, there2),
+			cmp.Compare(x, y))
 	})
 	partner := make([]int32, len(links))
 	for e := range partner {

@@ -1,15 +1,11 @@
-// Package picture draws the cores of clusters as SVG: wiring, logical topologies, the steps of a
-// rewiring.
-//
-// Layer: part of plans/lumos. It performs no I/O.
 package picture
 
 import (
 	"fmt"
 	"math"
 
+	"lightpath/internal/svg"
 	"lightpath/plans/circuit"
-	"lightpath/plans/internal/svg"
 	"lightpath/plans/lumos"
 	"lightpath/plans/lumos/matrix"
 )
@@ -25,15 +21,6 @@ const (
 	mostPicture = 16 // pods, groups or ports drawn at most; the rest is said in words
 )
 
-// finish returns what body draws as a picture of the given size.
-func finish(body *svg.Canvas, width, height float64) string {
-	var c svg.Canvas
-	c.Open(width, height)
-	c.WriteString(body.String())
-	c.Close()
-	return c.String()
-}
-
 // Wiring draws how one group of OCSes is wired to the spines of that number: egress solid, ingress
 // dashed, the OCSes in two colours by turns.
 func Wiring(f lumos.Fabric, w lumos.Wiring) (string, error) {
@@ -43,8 +30,10 @@ func Wiring(f lumos.Fabric, w lumos.Wiring) (string, error) {
 	}
 	pods, ports := min(f.Pods, 3), min(f.KSpine, 4)
 	var c svg.Canvas
-	c.Text(coreMargin, coreMargin, coreFont+3, "start", svg.Ink, fmt.Sprintf("%s wiring: the first spine of each pod, and its group of %d OCSes", w, f.KSpine))
-	said := fmt.Sprintf("solid: sends into the core; dashed: receives from it. %d of %d pods, %d of %d ports of a spine.", pods, f.Pods, ports, f.KSpine)
+	c.Text(coreMargin, coreMargin, coreFont+3, "start", svg.Ink,
+		fmt.Sprintf("%s wiring: the first spine of each pod, and its group of %d OCSes", w, f.KSpine))
+	said := fmt.Sprintf("solid: sends into the core; dashed: receives from it. %d of %d pods, %d of %d ports of a spine.",
+		pods, f.Pods, ports, f.KSpine)
 	c.Text(coreMargin, coreMargin+20, coreFont, "start", svg.Faint, said)
 	top := coreMargin + 44
 	podHeight := float64(2*ports)*portPitch + 12
@@ -92,7 +81,7 @@ func Wiring(f lumos.Fabric, w lumos.Wiring) (string, error) {
 		y := ocsY(cable.OCS) + (float64(slot)+0.5)*ocsHeight/float64(slots)
 		c.Line(left, portY(cable.Pod, cable.Port, cable.Egress), right, y, fmt.Sprintf(`stroke="%s" stroke-width="1.2"%s`, colour, dash))
 	}
-	return finish(&c, right+spineWidth+coreMargin, height+coreMargin), nil
+	return c.Picture(right+spineWidth+coreMargin, height+coreMargin), nil
 }
 
 // Logical draws a logical topology: for all spines together and for each, the links between pods.
@@ -107,8 +96,10 @@ func Logical(l *lumos.Logical) string {
 		}
 	}
 	var c svg.Canvas
-	c.Text(coreMargin, coreMargin, coreFont+3, "start", svg.Ink, fmt.Sprintf("Logical topology: %d pods, %d spines each, %d links", f.Pods, f.Spines(), all.Total()/2))
-	c.Text(coreMargin, coreMargin+20, coreFont, "start", svg.Faint, fmt.Sprintf("Links between pods. Contention between leaf and spine: %d.", max(1, l.Contention())))
+	c.Text(coreMargin, coreMargin, coreFont+3, "start", svg.Ink,
+		fmt.Sprintf("Logical topology: %d pods, %d spines each, %d links", f.Pods, f.Spines(), all.Total()/2))
+	c.Text(coreMargin, coreMargin+20, coreFont, "start", svg.Faint,
+		fmt.Sprintf("Links between pods. Contention between leaf and spine: %d.", max(1, l.Contention())))
 	top := coreMargin + 64
 	size := math.Max(220, math.Min(420, float64(f.Pods)*34))
 	heat(&c, coreMargin+24, top, size, "all spines", all)
@@ -117,7 +108,8 @@ func Logical(l *lumos.Logical) string {
 	small := math.Max(120, (size-panelGap*float64((shown-1)/columns))/math.Ceil(float64(shown)/float64(columns)))
 	x0 := coreMargin + 24 + size + 3*panelGap
 	for h := range shown {
-		heat(&c, x0+float64(h%columns)*(small+panelGap), top+float64(h/columns)*(small+panelGap), small, fmt.Sprintf("spine %d", h), l.Core[h])
+		heat(&c, x0+float64(h%columns)*(small+panelGap), top+float64(h/columns)*(small+panelGap), small,
+			fmt.Sprintf("spine %d", h), l.Core[h])
 	}
 	rows := float64((shown + columns - 1) / columns)
 	height := math.Max(top+size, top+rows*(small+panelGap))
@@ -125,7 +117,7 @@ func Logical(l *lumos.Logical) string {
 		c.Text(x0, height+coreFont, coreFont, "start", svg.Faint, fmt.Sprintf("and %d more spines", f.Spines()-shown))
 		height += 2 * coreFont
 	}
-	return finish(&c, x0+float64(columns)*(small+panelGap)+coreMargin, height+coreMargin)
+	return c.Picture(x0+float64(columns)*(small+panelGap)+coreMargin, height+coreMargin)
 }
 
 // heat draws a matrix of links as a square of size, with numbers where they have room.
@@ -160,8 +152,11 @@ func Steps(from *lumos.Configuration, steps []lumos.Step) string {
 	const cell = 26.0
 	var c svg.Canvas
 	groups, pairs := min(f.Spines(), 2*mostPicture), min(f.Pairs(), 2*mostPicture)
-	c.Text(coreMargin, coreMargin, coreFont+3, "start", svg.Ink, fmt.Sprintf("Rewiring, step by step: %d groups of OCSes, %d pairs each, %d steps in all", f.Spines(), f.Pairs(), len(steps)))
-	c.Text(coreMargin, coreMargin+20, coreFont, "start", svg.Faint, "A cell is a pair of OCSes: red moves in the step (circuits made), green has moved, grey stays as it was.")
+	c.Text(coreMargin, coreMargin, coreFont+3, "start", svg.Ink,
+		fmt.Sprintf("Rewiring, step by step: %d groups of OCSes, %d pairs each, %d steps in all", f.Spines(), f.Pairs(),
+			len(steps)))
+	c.Text(coreMargin, coreMargin+20, coreFont, "start", svg.Faint,
+		"A cell is a pair of OCSes: red moves in the step (circuits made), green has moved, grey stays as it was.")
 	width, height := math.Max(720, coreMargin*2+90+float64(pairs)*cell), coreMargin+44
 	state := from.Clone()
 	const untouched, done, moving = 0, 1, 2
@@ -176,7 +171,9 @@ func Steps(from *lumos.Configuration, steps []lumos.Step) string {
 			made[[2]int{m.Group, m.Pair}] = state.Even[m.Group][m.Pair].Changes(m.Even)
 			state.Even[m.Group][m.Pair] = m.Even
 		}
-		c.Text(coreMargin, height+coreFont, coreFont, "start", svg.Ink, fmt.Sprintf("Step %d: %d pairs of OCSes; leaf %d loses %.1f %% of its links, no leaf more", s+1, len(step.Moves), step.Leaf, 100*step.Affected))
+		c.Text(coreMargin, height+coreFont, coreFont, "start", svg.Ink,
+			fmt.Sprintf("Step %d: %d pairs of OCSes; leaf %d loses %.1f %% of its links, no leaf more", s+1, len(step.Moves),
+				step.Leaf, 100*step.Affected))
 		height += 24
 		for h := range groups {
 			c.Text(coreMargin+70, height+cell/2+4, coreFont-1, "end", svg.Faint, fmt.Sprintf("group %d", h))
@@ -193,7 +190,7 @@ func Steps(from *lumos.Configuration, steps []lumos.Step) string {
 		}
 		height += panelGap / 2
 	}
-	return finish(&c, width, height+coreMargin)
+	return c.Picture(width, height+coreMargin)
 }
 
 func describe(h, k int, m circuit.Permutation) string {

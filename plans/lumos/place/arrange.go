@@ -34,10 +34,10 @@ var phaseNames = [NumPhases]string{"forward", "tokens", "backward", "replicas"}
 
 func (p Phase) String() string { return phaseNames[p] }
 
-// Arrange puts a grid on servers, in the order of their pods. The servers must be as many as the
-// grid's. Of two ways to fill the grid, stage by stage or pipeline by pipeline, it takes the one
-// that the links of the job's own GPUs slow down less (see [Requirement.Fit]), and of equals that which
-// needs fewer links between pods. Groups of EP servers are consecutive in both.
+// Arrange puts a grid on servers, in the order of their pods. There must be as many servers as the grid has.
+// Arrange tries two ways to fill the grid: stage by stage and pipeline by pipeline. It takes the way that the
+// links of the job's own GPUs slow down less (see [Requirement.Fit]). Of equal ways it takes the one with
+// fewer links between pods. Groups of EP servers are consecutive in both.
 func Arrange(shape Shape, grid Grid, servers []int32, shares Volume) (*Arrangement, error) {
 	if err := grid.Check(); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func Arrange(shape Shape, grid Grid, servers []int32, shares Volume) (*Arrangeme
 	}
 	a, slowA, err := byStage.Fitted(shape, shares)
 	if err != nil {
-		return byPipeline, nil //nolint:nilerr // whoever asks for its requirement hears of it
+		return byPipeline, nil //nolint:nilerr // its Requirement returns the error
 	}
 	b, slowB, err := byPipeline.Fitted(shape, shares)
 	if err == nil && (slowB < slowA || slowB == slowA && b.Links() < a.Links()) {
@@ -82,8 +82,8 @@ func (a *Arrangement) Fitted(shape Shape, shares Volume) (*Requirement, float64,
 	return r, longer, err
 }
 
-// Naive returns the servers in their order as ranks, stage by stage, all GPUs the same way round:
-// what a job does that is not arranged.
+// Naive returns the servers in their order as ranks, stage by stage. All GPUs go round their rings in one
+// direction. It is the baseline for [Arrange].
 func Naive(grid Grid, servers []int32) *Arrangement {
 	return &Arrangement{Grid: grid, Server: servers}
 }
@@ -92,7 +92,8 @@ func Naive(grid Grid, servers []int32) *Arrangement {
 func (a *Arrangement) Flows(shape Shape, phase Phase, to []Flow) []Flow {
 	g := a.Grid
 	edge := func(from, dst int, share float64, gpu int) {
-		to = append(to, Flow{a.Server[from]*int32(shape.ServerGPUs) + int32(gpu), a.Server[dst]*int32(shape.ServerGPUs) + int32(gpu), share})
+		to = append(to, Flow{a.Server[from]*int32(shape.ServerGPUs) + int32(gpu),
+			a.Server[dst]*int32(shape.ServerGPUs) + int32(gpu), share})
 	}
 	gpus := shape.ServerGPUs
 	switch phase {

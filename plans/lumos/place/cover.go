@@ -9,7 +9,7 @@ import (
 type part struct {
 	domain int
 	idle   int
-	gives  int // at most idle: what the job can use of them
+	gives  int // servers that the job can use, at most idle
 }
 
 // cover chooses parts that give so many servers together, with the fewest idle servers in the chosen

@@ -302,7 +302,8 @@ func TestGridAndShapeRefused(t *testing.T) {
 			t.Errorf("%+v is accepted", g)
 		}
 	}
-	for _, s := range []Shape{{0, []int{1, 1}}, {8, []int{2}}, {8, []int{2, 0}}, {8, []int{1 << 13, 1 << 13}}, {65, []int{1, 1}}} {
+	for _, s := range []Shape{{0, []int{1, 1}}, {8, []int{2}}, {8, []int{2, 0}}, {8, []int{1 << 13, 1 << 13}},
+		{65, []int{1, 1}}} {
 		if s.Check() == nil {
 			t.Errorf("%+v is accepted", s)
 		}

@@ -71,9 +71,9 @@ func (p *Pool) Part(gpus int) (Allocation, bool) {
 	return a, true
 }
 
-// Whole takes so many whole servers, near each other: in one leaf if that can be, else in one pod,
-// and so on; in the domain with the fewest idle servers that suffice (principle 1 and section A.4).
-// Pods get multiples of unit servers, so that groups of that size stay inside one.
+// Whole takes whole servers near each other: in one leaf if possible, else in one pod, and so on. It uses the
+// domain with the fewest idle servers that suffice (principle 1 and section A.4). Pods get multiples of unit
+// servers, so that groups of that size stay inside one.
 func (p *Pool) Whole(servers, unit int) (Allocation, bool) {
 	for level := range p.shape.Nest {
 		best := -1

@@ -93,11 +93,11 @@ func (r *Requirement) sums(links func(*Pair) int) map[int32]int {
 	return sums
 }
 
-// Fit lets flows share links until no leaf has more of them than the budget says (section A.12), and returns by
-// how much that prolongs an iteration, of which each phase takes the given share: 0 if no flow has to share. The flows of a
-// phase share alike, since it lasts as long as the slowest, so what is to be found is how many share in pipelines and how many among
-// replicas; all is tried, and of equals that with the fewest links is taken. It fails if a leaf has more pairs than
-// links.
+// Fit lets flows share links until no leaf has more links than its budget (section A.12). It returns by how
+// much that prolongs an iteration, of which each phase takes the given share; 0 if no flow has to share. A
+// phase lasts as long as its slowest flow, so all flows of a phase share alike. Fit tries all pairs of two
+// numbers: how many flows share a link in pipelines, and how many among replicas. Of equal results it takes
+// the one with the fewest links. It fails if a leaf has more pairs than links.
 func (r *Requirement) Fit(budget func(leaf int32) int, shares Volume) (longer float64, err error) {
 	var most [NumPhases]int
 	for _, p := range r.Pairs {
@@ -120,7 +120,8 @@ func (r *Requirement) Fit(budget func(leaf int32) int, shares Volume) (longer fl
 	if math.IsInf(best, 1) {
 		for leaf, sum := range r.sums(func(*Pair) int { return 1 }) {
 			if sum > budget(leaf) {
-				return 0, fmt.Errorf("place: leaf %d communicates with %d leaves of other pods and has %d links", leaf, sum, budget(leaf))
+				return 0, fmt.Errorf("place: leaf %d communicates with %d leaves of other pods and has %d links", leaf, sum,
+					budget(leaf))
 			}
 		}
 	}

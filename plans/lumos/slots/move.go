@@ -6,10 +6,10 @@ const tries = 8
 // hop is a link that moves from slot c to the other of two.
 type hop struct{ u, v, c int }
 
-// shift makes a link u -> v by moving others: with slot a open at u and b at v, the links of a
-// and b that stand in each other's way on the path from v change slots. It chooses the pair whose path is
-// shortest, and reports false where emptying its slots has closed one of them: something was
-// removed then, so the next call sees another table.
+// shift makes a link u -> v by moving others. Slot a is open at u and slot b at v. The links of a and b on
+// the path from v change slots where they conflict. shift chooses the pair with the shortest path. It returns
+// false if clearing a slot has closed one of the two. It has then removed a link, so the next call sees
+// another table.
 func (t *Table) shift(u, v int) bool {
 	best, ba, bb := -1, 0, 0
 	tried := 0
@@ -66,10 +66,10 @@ func (t *Table) path(v, a, b, limit int) []hop {
 	return hops
 }
 
-// turn makes room for a link of i and j, neither of which has a slot open at the side where the other has: it
-// reverses the links of a path from i to the nearest node with a slot open on that side. There is one: nodes
-// that can be reached from i and have none are left by as many links as they could be entered by, and i
-// is entered by fewer.
+// turn makes room for a link of i and j. Neither has a slot open at the side where the other has one. turn
+// reverses the links of a path from i to the nearest node with a slot open on that side. Such a node exists:
+// each reachable node without an open slot is left by as many links as could enter it, and fewer links enter
+// i.
 func (t *Table) turn(i, j int) {
 	leaving := t.first(i, t.openOut) < 0 && t.first(j, t.openOut) < 0
 	next, open := t.At, t.openOut

@@ -1,13 +1,3 @@
-// Package slots keeps links in numbered slots and changes them with few moves. A node has, for
-// each of q numbers, one slot for a link that leaves it and one for a link that enters it; a
-// link takes slot c of both its ends. Leaves with their spines are such nodes, and so are
-// pods with the pairs of OCSes of a group.
-//
-// A pair of nodes is joined by links of either direction alike, so up to 2q links of a node always
-// fit: q at each side by an Eulerian orientation, and q colours suffice for those (Konig). What
-// the package adds is that hardly anything moves: see [Table.Reach].
-//
-// Layer: part of plans/lumos. It knows nodes and slots, neither leaves nor pods.
 package slots
 
 import (
@@ -114,11 +104,11 @@ func (t *Table) Prune(want *matrix.Matrix) {
 	}
 }
 
-// Reach adds what is missing of want, which is symmetric, has an empty diagonal, is kept and
-// must not change. Links that are there stay, also those that want does not need, unless their slots
-// are: a new link takes slots that are empty at both ends; else slots of links that may go; else others
-// move along an alternating path of two slots; else links turn round on a path to a node
-// with room. An error names the node that has more than 2q links; then nothing has changed.
+// Reach adds the links of want that are missing. want must be symmetric with an empty diagonal. Reach keeps
+// want, which must not change later. Existing links stay, even those not in want, unless Reach needs their
+// slots. A new link takes slots that are empty at both ends, or else slots of links that are not in want.
+// Otherwise links move along an alternating path of two slots, or links turn round on a path to a node with
+// room. An error names a node with more than 2q links; nothing has changed then.
 func (t *Table) Reach(want *matrix.Matrix) error {
 	for u := range t.n {
 		if sum := want.RowSum(u); sum > 2*t.q {

@@ -91,7 +91,8 @@ func TestReach(t *testing.T) {
 						t.Fatalf("round %d: %d and %d have %d links, want %d", round, u, v, tab.Have(u, v), want.At(u, v))
 					}
 					if watched.At(u, v)+watched.At(v, u) != tab.Have(u, v) {
-						t.Fatalf("round %d: watched %d+%d links of %d and %d, which have %d", round, watched.At(u, v), watched.At(v, u), u, v, tab.Have(u, v))
+						t.Fatalf("round %d: watched %d+%d links of %d and %d, which have %d", round, watched.At(u, v), watched.At(v, u),
+							u, v, tab.Have(u, v))
 					}
 				}
 			}

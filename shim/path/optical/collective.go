@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"lightpath/collectives/program"
-	"lightpath/plans/circuit"
 	"lightpath/shim/arbiter"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
@@ -50,7 +49,7 @@ func (o *Path) runCollective(s *session.Session, i int) error {
 }
 
 // Bind implements [circuits.Executor].
-func (x *collective) Bind(g *circuits.Grant) ([][]circuit.Permutation, error) {
+func (x *collective) Bind(g *circuits.Grant) (circuits.Movement, error) {
 	o, c := x.o, x.o.c
 	if g.OnPackets() {
 		if g.Flags&ticket.Always != 0 {
@@ -78,7 +77,7 @@ func (x *collective) Bind(g *circuits.Grant) ([][]circuit.Permutation, error) {
 	}
 	x.ref.Entry = e
 	recorder.Of(c).Bound(x.ref.Flight, e, g.Use, true)
-	return e.Prog.Configs, x.s.BindEntry(x.ref, o.planes, switchAt)
+	return e.Prog, x.s.BindEntry(x.ref, o.planes, switchAt)
 }
 
 // Drive implements [circuits.Executor].
@@ -110,6 +109,7 @@ func (o *Path) Entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []
 	args := program.Args{
 		Rank: c.Rank, Count: int64(s.Count), ElemSize: int64(s.Type.Size()), InPlace: s.InPlace,
 		Signature: program.Signature(uint64(s.Signature()), key.Plan, key.Maps, uint64(use)), Problem: a.Problem, StepOf: a.StepOf,
+		Roll: o.roll(),
 	}
 	if setup {
 		args.Current = use.SpreadMaps(ticket.MapsOf(now, use), len(p.Planes))
@@ -126,6 +126,17 @@ func (o *Path) Entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []
 	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, planner %s, predicted %.1f us, plan %.12s on %d of %d planes, setup %v",
 		c.Rank, s.Kind, s.Count, s.Type, s.Root, col.Algorithm, a.Plan.Planner, a.Plan.CCTUS, a.Plan.Digest, use.Len(), len(p.Planes), setup)
 	return e, nil
+}
+
+// sectionSteps is the fewest steps of a section of a program. Between two sections a rank waits for all its planes.
+const sectionSteps = 32
+
+// roll returns [program.Args.Roll]. The time-based barrier needs a time for every move, so its programs have no sections.
+func (o *Path) roll() int {
+	if o.c.Cfg.BarrierTime {
+		return 0
+	}
+	return sectionSteps
 }
 
 // headStart is how many times as long as the leader has taken for the program of an operation the others get for theirs:

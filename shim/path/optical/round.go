@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"lightpath/collectives/program"
-	"lightpath/plans/circuit"
 	"lightpath/shim/arbiter"
 	"lightpath/shim/circuits"
 	"lightpath/shim/control"
@@ -79,7 +78,7 @@ func (x *round) list(to []ticket.Message, messages []program.Message, past func(
 }
 
 // Bind implements [circuits.Executor].
-func (x *round) Bind(g *circuits.Grant) ([][]circuit.Permutation, error) {
+func (x *round) Bind(g *circuits.Grant) (circuits.Movement, error) {
 	if g.OnPackets() {
 		return nil, x.s.BindMessages(x.o.c, x.first)
 	}
@@ -88,7 +87,7 @@ func (x *round) Bind(g *circuits.Grant) ([][]circuit.Permutation, error) {
 		return nil, err
 	}
 	recorder.Of(x.o.c).Bound(x.o.session.Group.Flight, nil, g.Use, true)
-	return prog.Configs, x.s.BindRound(x.o.c, x.first, x.number, prog)
+	return prog, x.s.BindRound(x.o.c, x.first, x.number, prog)
 }
 
 // Drive implements [circuits.Executor].
@@ -121,7 +120,7 @@ func (x *round) program(g *circuits.Grant) (*program.Program, error) {
 	x.table[key] = prog
 	st.Programs.TraceExchange(c, plan, prog)
 	c.Log.Info(log.Tuning, "rank %d: %d sends, %d receives: planner %s, predicted %.1f us, %d operations on %d of %d planes",
-		c.Rank, len(st.Group.Sends), len(st.Group.Recvs), plan.Planner, plan.CCTUS, len(prog.Ops), g.Use.Len(), all)
+		c.Rank, len(st.Group.Sends), len(st.Group.Recvs), plan.Planner, plan.CCTUS, prog.Operations(), g.Use.Len(), all)
 	return prog, nil
 }
 

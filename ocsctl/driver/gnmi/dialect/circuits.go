@@ -27,8 +27,8 @@ type Port struct {
 	Input, Output float64 // power in dBm, NaN where it is not measured
 }
 
-// Circuits returns the configured circuits in order of path, then those that are only reported.
-// Where the dialect reports no circuits, but ports, a circuit is reported from both its ends.
+// Circuits returns the configured circuits in order of path, then circuits that are only reported.
+// Where the dialect reports ports instead of circuits, a circuit has the states of its ports.
 func (s *Store) Circuits() []Circuit {
 	var all []Circuit
 	at := make(map[string]int) // by id
@@ -60,7 +60,7 @@ func (s *Store) Circuits() []Circuit {
 	return all
 }
 
-// fromPorts gives configured circuits the state of their ports, and adds what only ports tell.
+// fromPorts gives configured circuits the state of their ports, and adds circuits that only ports report.
 func (s *Store) fromPorts(all []Circuit) []Circuit {
 	ports := s.Ports()
 	seen := make(map[[2]string]bool, len(all))

@@ -23,7 +23,7 @@ type State int
 // The states of ports and circuits, the better ones first.
 const (
 	Unknown State = iota
-	Up            // light is through
+	Up            // it carries light
 	Blocked       // a port without a circuit
 	Pending       // on its way
 	Leaving       // on its way out
@@ -70,8 +70,8 @@ type Dialect struct {
 	Name   string
 	Origin string   // of every path
 	Models []string // which Capabilities announce it by
-	// Config are the circuits asked for, which is what is written. Status is what the switch
-	// says of circuits; without an Entry, what it says of their ports is used.
+	// Config has the requested circuits: a client writes it. Status has the circuits that the switch reports; without
+	// an Entry, the states of their ports stand for them.
 	Config, Status, Ports, System Table
 	Slotted                       bool // ports are a slot and a number in it
 	Power                         bool // Ports has power

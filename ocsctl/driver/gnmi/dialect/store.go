@@ -77,7 +77,7 @@ func (s *Store) set(t *Table, v map[string]string, l Leaf) {
 		s.records[t][id] = r
 	}
 	r.fields[path], r.Values[t.Fields[i].Bind] = l.Value, l.Value
-	maps.Copy(r.Values, v) // what the path says counts
+	maps.Copy(r.Values, v) // keys in the path take precedence
 }
 
 // Delete removes what is at or below a path, which may be wild.

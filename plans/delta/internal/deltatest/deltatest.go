@@ -1,4 +1,3 @@
-// Package deltatest makes random jobs for the tests of plans/delta.
 package deltatest
 
 import (

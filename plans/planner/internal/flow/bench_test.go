@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"lightpath/plans/circuit"
-	"lightpath/plans/flow"
-	"lightpath/plans/topology"
+	"lightpath/plans/planner/internal/flow"
+	"lightpath/plans/planner/topology"
 )
 
 // BenchmarkConcurrent measures theta with routes: on tori, where symmetry leaves little to

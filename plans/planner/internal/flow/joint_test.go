@@ -7,9 +7,9 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/circuit"
-	"lightpath/plans/flow"
+	"lightpath/plans/planner/internal/flow"
+	"lightpath/plans/planner/topology"
 	"lightpath/plans/sim"
-	"lightpath/plans/topology"
 )
 
 // TestJointPlan carries two steps by joint transmits on fixed circuits, and lets the checker

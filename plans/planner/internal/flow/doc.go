@@ -2,8 +2,8 @@
 // carry all flows of a step at once: theta, the maximum concurrent flow of HARVEST, with
 // the routes that attain it and a dual bound that proves how good they are.
 //
-// Layer: plans, below the planners. It knows circuits and flows, not steps, costs of
-// switching or time lines; it performs no I/O. Results are the same for the same input.
+// Layer: inside plans/planner. It knows circuits and flows. It must not know steps, costs of
+// switching or timelines, and it performs no I/O. The same input gives the same results.
 //
 // Method. Renumberings of the ranks that keep the circuits of every plane and the flows
 // reduce the problem to one source per orbit of ranks and one variable per orbit of circuits

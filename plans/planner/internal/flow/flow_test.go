@@ -12,8 +12,8 @@ import (
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
-	"lightpath/plans/flow"
-	"lightpath/plans/topology"
+	"lightpath/plans/planner/internal/flow"
+	"lightpath/plans/planner/topology"
 )
 
 func allToAll(n int) [][2]int {

@@ -1,8 +1,8 @@
 // Package topology builds the graphs that several ports per rank can form together: rings,
 // tori, circulants, generalized Kautz graphs and expanders, as one permutation per port.
 //
-// Layer: plans; it knows circuits and their kinds, not steps, costs or planners. What a
-// graph is worth for a step is for plans/flow to say.
+// Layer: below plans/planner, which offers these graphs as steps. It knows circuits and their
+// kinds. It must not know steps, costs or planners; plans/planner/internal/flow rates a graph.
 package topology
 
 import (

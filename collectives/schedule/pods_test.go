@@ -1,4 +1,4 @@
-package place
+package schedule
 
 import (
 	"math/rand/v2"
@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestFold: every rank once; of a ring through any pods, each pod sends to the next and back once, and to no
-// other. For equal pods it is Eq. 42.
-func TestFold(t *testing.T) {
+// TestFoldPods checks rings through random pods. A ring has every rank once, and a pod sends once to the
+// next pod and once to the one before, and to no other. For equal pods the order is that of Eq. 42.
+func TestFoldPods(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 6))
 		pods := make([][]int, 1+r.IntN(6))
@@ -25,22 +25,29 @@ func TestFold(t *testing.T) {
 				pods[i][k] = names[pods[i][k]]
 			}
 		}
-		ring := Fold(pods)
+		ring := FoldPods(pods)
 		sorted := slices.Sorted(slices.Values(ring))
 		for k := range n {
 			if len(sorted) != n || sorted[k] != k {
 				t.Fatalf("%v of %v", ring, pods)
 			}
 		}
-		count := Crossings(pods, func(yield func(int, int) bool) {
-			for k := range ring {
-				if !yield(ring[k], ring[(k+1)%n]) {
-					return
-				}
+		podOf := make([]int, n)
+		for i, pod := range pods {
+			for _, r := range pod {
+				podOf[r] = i
 			}
-		})
-		for i := range count {
-			for j, c := range count[i] {
+		}
+		flows := map[[2]int]int{}
+		for k := range ring {
+			flows[[2]int{podOf[ring[k]], podOf[ring[(k+1)%n]]}]++
+		}
+		for i := range pods {
+			for j := range pods {
+				if i == j {
+					continue
+				}
+				c := flows[[2]int{i, j}]
 				want := 0
 				if j == i+1 || j == i-1 {
 					want = 1
@@ -59,7 +66,7 @@ func TestFold(t *testing.T) {
 			equal[p] = append(equal[p], p*size+k)
 		}
 	}
-	ring := Fold(equal)
+	ring := FoldPods(equal)
 	for p := range pods {
 		for k := range size {
 			at := p*size/2 + k

@@ -1,6 +1,3 @@
-// Package svg writes the elements of which the pictures of plans are made, with the colours
-// that all of them share. It belongs to plans and performs no I/O; it uses no scripts, fonts
-// or references to other files.
 package svg
 
 import (
@@ -9,14 +6,14 @@ import (
 	"strings"
 )
 
-// The colours of text and lines.
+// Colours of text and lines.
 const (
 	Ink   = "#1f2430"
 	Faint = "#6b7280"
 	Grid  = "#d9dde3"
 	Track = "#f4f5f7" // an empty track
-	Late  = "#b3261e" // what decides the end
-	Good  = "#14663c" // bounds, and what is held
+	Late  = "#b3261e" // elements on the critical path
+	Good  = "#14663c" // bounds, and circuits that stay
 	Cool  = "#1d4ed8" // measured
 	Hatch = "#a4a9b3"
 )
@@ -29,16 +26,19 @@ type Canvas struct {
 	strings.Builder
 }
 
-// Open writes the head of a picture of w x h pixels on white ground; Close ends it.
-func (c *Canvas) Open(w, h float64) {
-	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" font-family="%s">`+"\n", w, h, w, h, Font)
-	c.Rect(0, 0, w, h, `fill="white"`, "")
+// Picture returns the elements so far as a picture of w x h pixels with a white background.
+func (c *Canvas) Picture(w, h float64) string {
+	var p Canvas
+	const head = `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f"` +
+		` font-family="%s">` + "\n"
+	fmt.Fprintf(&p, head, w, h, w, h, Font)
+	p.Rect(0, 0, w, h, `fill="white"`, "")
+	p.WriteString(c.String())
+	p.WriteString("</svg>\n")
+	return p.String()
 }
 
-// Close ends a picture.
-func (c *Canvas) Close() { c.WriteString("</svg>\n") }
-
-// Rect writes a rectangle; title is what a reader gets who points at it.
+// Rect writes a rectangle. Viewers show title when the pointer is over it; "" is no title.
 func (c *Canvas) Rect(x, y, w, h float64, attributes, title string) {
 	fmt.Fprintf(c, `<rect x="%.2f" y="%.2f" width="%.2f" height="%.2f" %s`, x, y, w, h, attributes)
 	c.end("rect", title)
@@ -76,7 +76,7 @@ func (c *Canvas) Text(x, y, size float64, anchor, fill, s string) {
 		x, y, size, anchor, fill, Escape(s))
 }
 
-// Escape makes s text of XML and HTML; characters that XML cannot hold become spaces.
+// Escape returns s as text of XML and HTML. Characters that XML forbids become spaces.
 func Escape(s string) string {
 	return html.EscapeString(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0xfffe || r == 0xffff {
@@ -86,10 +86,10 @@ func Escape(s string) string {
 	}, s))
 }
 
-// TextWidth estimates the width of s; a drawing must not depend on a font.
+// TextWidth estimates the width of s in pixels, without a font.
 func TextWidth(s string, size float64) float64 { return 0.61 * size * float64(len(s)) }
 
-// Fit returns the first of the labels that has room in w, else "".
+// Fit returns the first label that fits into w pixels, or "".
 func Fit(w, size float64, labels ...string) string {
 	for _, s := range labels {
 		if TextWidth(s, size)+6 <= w {

@@ -7,7 +7,7 @@ import (
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
-	"lightpath/plans/topology"
+	"lightpath/plans/planner/topology"
 )
 
 func must(t testing.TB, g topology.Graph, err error) topology.Graph {

@@ -1,0 +1,326 @@
+package program
+
+import (
+	"iter"
+	"math"
+	"slices"
+
+	"lightpath/collectives/schedule"
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// A plan of hundreds of steps most often repeats a few of them, with other peers and blocks. The program of
+// such a plan is divided into sections of whole steps, and a section that repeats is kept once. A rank
+// begins a section when it has completed the one before; the reconfigurations between them belong to the
+// earlier one, so they are under way while that is still sending on other planes.
+
+// Section is a stretch of a long program that is run Count times.
+type Section struct {
+	// Program is the first repetition. Its epochs count from where the section begins.
+	Program *Program
+	Count   int
+	By      []OpTurn // per operation of Program; nil where Count is 1
+	MapBy   [][]int  // per plane and map: ranks by which the map, a shift, grows
+}
+
+// OpTurn is by how much an operation differs in the next repetition: its step in steps, its ranks in ranks
+// and its segments in blocks of the call, the last two modulo the ranks.
+type OpTurn struct{ Step, Peer, FlowDst, Src, Dst int32 }
+
+// Repetition is the operations of a repetition of a section. Its memory is used again.
+type Repetition struct {
+	Ops      []Op
+	segments []Segment
+}
+
+// Repetition fills r with repetition i of the section.
+func (s *Section) Repetition(i int, r *Repetition) {
+	p := s.Program
+	r.Ops = append(r.Ops[:0], p.Ops...)
+	if i == 0 {
+		return
+	}
+	r.segments = r.segments[:0]
+	for k := range r.Ops {
+		op, by := &r.Ops[k], &s.By[k]
+		op.Step += int32(i) * by.Step
+		op.Peer, op.FlowDst = p.turned(op.Peer, by.Peer, i), p.turned(op.FlowDst, by.FlowDst, i)
+		op.Src, op.Dst = p.moved(r, op.Src, by.Src, i), p.moved(r, op.Dst, by.Dst, i)
+	}
+}
+
+// Map returns map k of a plane in repetition i of the section. If that is not a map that the section keeps,
+// it is made in room, which is replaced if it is too small.
+func (s *Section) Map(plane, k, i int, room *circuit.Permutation) circuit.Permutation {
+	c := s.Program.Configs[plane][k]
+	if i == 0 || s.MapBy[plane][k] == 0 {
+		return c
+	}
+	*room = resize(*room, len(c))
+	room.SetShift(c[0] + i*s.MapBy[plane][k])
+	return *room
+}
+
+// turned returns a rank i turns on.
+func (p *Program) turned(rank, by int32, i int) int32 {
+	if by == 0 {
+		return rank
+	}
+	return int32((int(rank) + i*int(by)) % p.Ranks)
+}
+
+// moved returns segments i turns on, in memory of r.
+func (p *Program) moved(r *Repetition, list []Segment, by int32, i int) []Segment {
+	if by == 0 {
+		return list
+	}
+	from := len(r.segments)
+	for _, g := range list {
+		g.Off = (g.Off/p.block+int64(i)*int64(by))%int64(p.Ranks)*p.block + g.Off%p.block
+		r.segments = append(r.segments, g)
+	}
+	return r.segments[from:len(r.segments):len(r.segments)]
+}
+
+// Parts yields the programs that p keeps and how often each is run: its sections, or p itself.
+func (p *Program) Parts() iter.Seq2[*Program, int] {
+	return func(yield func(*Program, int) bool) {
+		if p.Sections == nil {
+			yield(p, 1)
+			return
+		}
+		for i := range p.Sections {
+			if !yield(p.Sections[i].Program, p.Sections[i].Count) {
+				return
+			}
+		}
+	}
+}
+
+// Operations returns how many operations p runs.
+func (p *Program) Operations() int {
+	sum := 0
+	for part, count := range p.Parts() {
+		sum += count * len(part.Ops)
+	}
+	return sum
+}
+
+// Target returns the map that a plane moves to in a move of the program, counted from 1.
+func (p *Program) Target(plane int, move uint32) circuit.Permutation {
+	for i := range p.Sections {
+		s := &p.Sections[i]
+		each := s.Program.Switches(plane)
+		if all := each * uint32(s.Count); move > all {
+			move -= all
+			continue
+		}
+		return s.Map(plane, int((move-1)%each+1), int((move-1)/each), new(circuit.Permutation))
+	}
+	return p.Configs[plane][move]
+}
+
+// sectionSteps returns how many steps of the problem make a section, 0 where there are to be none or the
+// plan does not repeat.
+func sectionSteps(plan *plans.Plan, a *Args) int {
+	steps := len(a.StepOf)
+	if a.Roll <= 0 || steps < 4*a.Roll || !ascending(a.StepOf) {
+		return 0
+	}
+	by := 0 // steps after which all planes repeat
+	for _, repeats := range plan.Repeats {
+		for _, r := range repeats {
+			switch {
+			case r.StepBy <= 0 || r.Count*r.StepBy < steps/8: // too few to count
+			case by == 0:
+				by = r.StepBy
+			default:
+				by = by * r.StepBy / gcd(by, r.StepBy)
+			}
+			if by > steps/2 {
+				return 0
+			}
+		}
+	}
+	if by == 0 {
+		return 0
+	}
+	return by * ((a.Roll + by - 1) / by)
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// lowerSections lowers a plan section by section, each of the given steps of the problem. It returns nil where
+// ranks forward, which counts bytes over all of a call, and where sections do not repeat.
+func lowerSections(s *schedule.Schedule, tl *timeline, args Args, steps int) (*Program, error) {
+	whole := newProgram(s, &args)
+	whole.Lanes = make([]Lane, len(tl.planes))
+	at := make([]int, len(tl.planes)) // per plane: the map that is in force
+	var r Repetition
+	for lo := 0; lo < len(args.StepOf); lo += steps {
+		hi := min(lo+steps, len(args.StepOf))
+		l := &lowering{s: s, args: args, me: args.Rank, tl: tl, split: tl, config: slices.Clone(at), base: slices.Clone(at)}
+		l.from, l.to = args.StepOf[lo], len(s.Steps)
+		if lo == 0 {
+			l.from = 0
+		}
+		if hi < len(args.StepOf) {
+			l.to = args.StepOf[hi]
+		}
+		l.p = newProgram(s, &args)
+		l.p.Lanes = make([]Lane, len(tl.planes))
+		for j := range tl.planes {
+			end := tl.planes[j].configAt(l.to)
+			l.end = append(l.end, end)
+			l.p.Configs = append(l.p.Configs, slices.Clone(tl.planes[j].maps[at[j]:end+1])) // the others may be freed
+			at[j] = end
+		}
+		if err := l.run(); err != nil {
+			return nil, err
+		}
+		if err := l.depend(); err != nil {
+			return nil, err
+		}
+		l.extents()
+		l.p.index()
+		if slices.ContainsFunc(l.p.Ops, func(op Op) bool { return op.Kind == Forward }) {
+			return nil, nil
+		}
+		whole.Reduces, whole.Scales = whole.Reduces || l.p.Reduces, whole.Scales || l.p.Scales
+		for b := range whole.Extent {
+			whole.Extent[b] = max(whole.Extent[b], l.p.Extent[b])
+		}
+		if last := len(whole.Sections) - 1; last < 0 || !whole.Sections[last].take(l.p, &r) {
+			whole.Sections = append(whole.Sections, Section{Program: l.p, Count: 1})
+		}
+	}
+	if len(whole.Sections)*2 > (len(args.StepOf)+steps-1)/steps {
+		return nil, nil
+	}
+	whole.Configs = whole.Sections[0].Program.Configs
+	return whole, nil
+}
+
+// take makes p the next repetition of the section if it is one.
+func (s *Section) take(p *Program, r *Repetition) bool {
+	next := *s
+	if s.Count == 1 && !next.follow(p) {
+		return false
+	}
+	next.Repetition(s.Count, r)
+	if !sameProgram(p, s.Program, r) || !next.sameMaps(p) {
+		return false
+	}
+	next.Count++
+	*s = next
+	return true
+}
+
+// follow finds the turns that lead from the section's program to p, as far as one look tells.
+func (s *Section) follow(p *Program) bool {
+	q := s.Program
+	if len(p.Ops) != len(q.Ops) || len(p.Configs) != len(q.Configs) {
+		return false
+	}
+	between := func(a, b int32) int32 { return (b - a + int32(p.Ranks)) % int32(p.Ranks) }
+	blocks := func(a, b []Segment) int32 {
+		if len(a) == 0 || len(b) == 0 {
+			return 0
+		}
+		return between(int32(a[0].Off/p.block%int64(p.Ranks)), int32(b[0].Off/p.block%int64(p.Ranks)))
+	}
+	s.By = make([]OpTurn, len(q.Ops))
+	for i := range q.Ops {
+		a, b := &q.Ops[i], &p.Ops[i]
+		s.By[i] = OpTurn{
+			b.Step - a.Step, between(a.Peer, b.Peer), between(a.FlowDst, b.FlowDst),
+			blocks(a.Src, b.Src), blocks(a.Dst, b.Dst),
+		}
+	}
+	s.MapBy = make([][]int, len(q.Configs))
+	for j, maps := range q.Configs {
+		if len(maps) != len(p.Configs[j]) {
+			return false
+		}
+		for k := range maps {
+			by, turns := 0, true
+			if !maps[k].Equal(p.Configs[j][k]) {
+				from, ok := maps[k].Distance()
+				to, ok2 := p.Configs[j][k].Distance()
+				by, turns = to-from, ok && ok2
+			}
+			if !turns {
+				return false
+			}
+			s.MapBy[j] = append(s.MapBy[j], by)
+		}
+	}
+	return true
+}
+
+// sameProgram reports whether p is what the repetition says, in the lanes and order of the first one.
+func sameProgram(p, first *Program, r *Repetition) bool {
+	sameOps := slices.EqualFunc(p.Ops, r.Ops, func(a, b Op) bool {
+		return a.Kind == b.Kind && a.Scale == b.Scale && a.Plane == b.Plane && a.Step == b.Step &&
+			a.Peer == b.Peer && a.FlowDst == b.FlowDst && a.Base == b.Base && a.Bytes == b.Bytes &&
+			a.Epoch == b.Epoch && a.Route == b.Route && a.InEpoch == b.InEpoch && a.Config == b.Config &&
+			a.Moves == b.Moves && slices.Equal(a.Src, b.Src) && slices.Equal(a.Dst, b.Dst) &&
+			slices.Equal(a.Init, b.Init) && slices.Equal(a.Deps, b.Deps)
+	})
+	sameLanes := slices.EqualFunc(p.Lanes, first.Lanes, func(a, b Lane) bool {
+		return slices.Equal(a.TX, b.TX) && slices.Equal(a.RX, b.RX)
+	})
+	// A chain joins operations of one peer: turns that bring two peers together would need another one.
+	sameChains := slices.Equal(p.Next, first.Next)
+	return sameOps && sameLanes && sameChains && slices.Equal(p.Local, first.Local)
+}
+
+// sameMaps reports whether p has the maps of the section's next repetition.
+func (s *Section) sameMaps(p *Program) bool {
+	var room circuit.Permutation
+	for j, maps := range p.Configs {
+		for k, c := range maps {
+			if !s.Map(j, k, s.Count, &room).Equal(c) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// configAt returns the map that a plane has when the first of its transmissions of a schedule step, or of
+// a later one, begins: the last map where there is none.
+func (tp *planeLine) configAt(step int) int {
+	for i := range tp.entries {
+		if tp.entries[i].step >= step {
+			return tp.entries[i].config
+		}
+	}
+	return len(tp.maps) - 1
+}
+
+// newProgram returns a program without operations.
+func newProgram(s *schedule.Schedule, a *Args) *Program {
+	return &Program{
+		Rank: a.Rank, Ranks: s.Ranks, ElemSize: a.ElemSize, Signature: a.Signature,
+		ScratchBytes: int64(s.Blocks[schedule.Scratch]) * a.Count * a.ElemSize, block: max(1, a.Count*a.ElemSize),
+	}
+}
+
+// ascending reports whether step numbers ascend: sections are ranges of them.
+func ascending(stepOf []int) bool {
+	last := math.MinInt
+	for _, at := range stepOf {
+		if at <= last {
+			return false
+		}
+		last = at
+	}
+	return true
+}

@@ -1,0 +1,154 @@
+package planner
+
+import (
+	"slices"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// The flows of one step may be served by several settings of a plane in turn, also where the plane
+// could hold all of them at once: some on the circuits that are there, the rest on circuits that
+// serve the next step as well. That saves a switch. Fills are the settings that are of use then.
+
+// filler joins flows into a setting of one unit.
+type filler struct {
+	kind plans.CircuitKind
+	to   circuit.Permutation // of the unit's first plane
+	from circuit.Permutation // its inverse
+}
+
+func newFiller(m *model) *filler {
+	return &filler{m.p.Circuits, circuit.AllDark(m.p.Ranks), circuit.AllDark(m.p.Ranks)}
+}
+
+// join adds a circuit from src to dst to the unit if it has none and the two ports are free, and
+// reports whether the unit serves the flow then.
+func (f *filler) join(src, dst int) bool {
+	switch {
+	case f.to[src] == dst || f.kind == plans.Interleaved && f.to[dst] == src:
+		return true
+	case f.kind == plans.Duplex:
+		if f.to[src] != circuit.Dark || f.to[dst] != circuit.Dark {
+			return false
+		}
+		f.to[dst], f.from[src] = src, dst
+	case f.to[src] != circuit.Dark || f.from[dst] != circuit.Dark:
+		if f.kind != plans.Interleaved || f.to[dst] != circuit.Dark || f.from[src] != circuit.Dark {
+			return false
+		}
+		src, dst = dst, src // the other plane of the pair has the way back
+	}
+	f.to[src], f.from[dst] = dst, src
+	return true
+}
+
+// maps returns the setting.
+func (f *filler) maps() []circuit.Permutation {
+	if f.kind == plans.Interleaved {
+		return []circuit.Permutation{f.to, f.from}
+	}
+	return []circuit.Permutation{f.to}
+}
+
+// holds reports whether a unit has a circuit for a flow.
+func holds(maps []circuit.Permutation, flow [2]int) bool {
+	return slices.ContainsFunc(maps, func(c circuit.Permutation) bool { return c[flow[0]] == flow[1] })
+}
+
+const (
+	fillSteps = 4       // how many steps a fill looks ahead
+	fillWork  = 1 << 22 // flows that are looked at, all fills together
+)
+
+// fills returns settings of a unit that go on with a step where other circuits leave off, by step. They
+// hold the flows of the step that the setting before does not serve, or all of the next step's, and then
+// flows of later steps as far as ports are free. The setting before is one that the problem gives or a
+// fill of the step before.
+func (m *model) fills() [][][]circuit.Permutation {
+	all := make([][][]circuit.Permutation, len(m.asked))
+	if len(m.asked)*m.p.Ranks*fillSteps > fillWork {
+		return all
+	}
+	flows := make([][][2]int, len(m.asked))
+	for i := range m.asked {
+		flows[i] = m.flowsOf(&m.asked[i])
+	}
+	for i := range m.asked {
+		before := [][]circuit.Permutation{nil}
+		if before = append(before, m.initial...); i > 0 {
+			before = append(before, all[i-1]...)
+		}
+		if i+1 < len(flows) {
+			all[i] = append(all[i], m.fill(flows[i+1:min(i+1+fillSteps, len(flows))], nil))
+		}
+		for _, held := range before[:min(len(before), mostBefore)] {
+			all[i] = append(all[i], m.fill(flows[i:min(i+fillSteps, len(flows))], held))
+		}
+	}
+	return all
+}
+
+// fill joins the flows of steps, in order; of the first step those that a unit set to held does not
+// serve.
+func (m *model) fill(steps [][][2]int, held []circuit.Permutation) []circuit.Permutation {
+	f := newFiller(m)
+	for i, flows := range steps {
+		for _, flow := range flows {
+			if i > 0 || !holds(held, flow) {
+				f.join(flow[0], flow[1])
+			}
+		}
+	}
+	return f.maps()
+}
+
+// near returns, by step, settings that may serve a part of it: those that the problem gives, the fills of
+// the steps around it, and its own matchings.
+func (m *model) near(fills [][][]circuit.Permutation) [][][]circuit.Permutation {
+	out := make([][][]circuit.Permutation, len(fills))
+	at := 0 // of m.steps
+	for i := range out {
+		if len(fills[i]) > 0 {
+			out[i] = append(out[i], m.initial...)
+			for _, list := range fills[max(0, i-2):min(len(fills), i+2)] {
+				out[i] = append(out[i], list...)
+			}
+		}
+		for ; at < len(m.steps) && m.steps[at].index == m.asked[i].index; at++ {
+			if len(fills[i]) > 0 {
+				out[i] = append(out[i], m.pages[m.steps[at].page].maps)
+			}
+		}
+	}
+	return out
+}
+
+// leftovers lists what settings leave of the flows of a step, by their indexes: each setting alone, then
+// two in turn. near are the settings.
+func leftovers(flows [][2]int, near [][]circuit.Permutation) [][]int {
+	var sets [][]int
+	all := make([]int, len(flows))
+	for i := range all {
+		all[i] = i
+	}
+	for from, begin := [][]int{all}, 0; begin < 2; begin++ {
+		for _, set := range from {
+			for _, maps := range near {
+				left := slices.DeleteFunc(slices.Clone(set), func(f int) bool { return holds(maps, flows[f]) })
+				known := func(other []int) bool { return slices.Equal(left, other) }
+				if n := len(left); n > 0 && n < len(set) && len(sets) < mostLeftovers && !slices.ContainsFunc(sets, known) {
+					sets = append(sets, left)
+				}
+			}
+		}
+		from = slices.Clone(sets)
+	}
+	slices.SortStableFunc(sets, func(a, b []int) int { return len(b) - len(a) })
+	return sets
+}
+
+const (
+	mostBefore    = 6  // settings that a fill may follow
+	mostLeftovers = 12 // leftovers of a step
+)

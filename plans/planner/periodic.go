@@ -1,0 +1,137 @@
+package planner
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Periodic patterns are what searches begin with. They take no search, so they are at hand for any
+// number of ranks and planes, and every planner that may switch planes one by one returns a plan no
+// worse than the best of them. Consecutive steps on one page are a turn, which a unit serves without
+// a switch:
+//
+//   - rotation g x m: turn i is served by group i mod g, of m units each, for all g x m up to the
+//     number of units. Lockstep is the rotation of one group of all units, striped that of as many
+//     groups as there are units.
+//   - by class g x m: every page has its group, page q group q mod g. Where all pages have groups of
+//     their own ("one plane for each distance"), no unit switches.
+//   - dealt c: each step takes the c units that have been idle for longest, those that hold its page
+//     first; c may be a fraction, then steps take one unit more or less in turn.
+//
+// The best number of units of a step weighs its own time against that of switches. Where the first
+// hides the second no periodic pattern is far from the bound by pricing (pricing.go).
+type periodic struct {
+	name  string
+	us    float64 // estimate
+	build func(w *swot) pattern
+}
+
+// String returns the name of the pattern as in the list above.
+func (p periodic) String() string { return p.name }
+
+// turns numbers, by step, the runs of steps on one page.
+func (w *swot) turns() []int {
+	turns := make([]int, len(w.page))
+	for i := 1; i < len(turns); i++ {
+		turns[i] = turns[i-1]
+		if w.page[i] != w.page[i-1] {
+			turns[i]++
+		}
+	}
+	return turns
+}
+
+// grouped serves every step by the group whose number is that of its class, modulo the groups.
+func (w *swot) grouped(class []int, groups, width int) pattern {
+	u := make(pattern, len(class))
+	for i, c := range class {
+		u[i] = (uint64(1)<<width - 1) << (c % groups * width)
+	}
+	return u
+}
+
+// dealt gives each step width units on average: those that hold its page, then those that have been
+// idle for longest.
+func (w *swot) dealt(width float64) pattern {
+	return w.rotation(math.Inf(1), func(i int) int {
+		return int(float64(i+1)*width) - int(float64(i)*width)
+	}, true)
+}
+
+// fractions is into how many parts the difference between two widths is divided, up to mostFractional:
+// beyond, one unit more or less makes little difference.
+const (
+	fractions      = 8
+	mostFractional = 16
+)
+
+// periodics lists the patterns, the most promising first.
+func (w *swot) periodics() []periodic {
+	units := w.m.units
+	var all []periodic
+	add := func(name string, groups, width float64, build func(*swot) pattern) {
+		all = append(all, periodic{name, w.estimatePeriodic(groups, width), build})
+	}
+	turns := w.turns()
+	for width := 1; width <= units; width++ {
+		for groups := 1; groups*width <= units; groups++ {
+			add(fmt.Sprintf("rotation %d x %d", groups, width), float64(groups), float64(width),
+				func(w *swot) pattern { return w.grouped(turns, groups, width) })
+		}
+		groups := units / width
+		add(fmt.Sprintf("by class %d x %d", groups, width), float64(groups), float64(width),
+			func(w *swot) pattern { return w.grouped(w.page, groups, width) })
+		for part := range fractions {
+			c := float64(width) + float64(part)/fractions
+			if c <= float64(units) && (part == 0 || width <= mostFractional) {
+				add(fmt.Sprintf("dealt %g", c), float64(units)/c, c, func(w *swot) pattern { return w.dealt(c) })
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b periodic) int { return cmp.Compare(a.us, b.us) })
+	return all
+}
+
+// estimatePeriodic is the time of all steps if each turn has width units, which switch after it and serve
+// the turn that comes groups later. It is near the time of a pattern whose pages differ. The sub-steps of a
+// step are served side by side as far as there are groups.
+func (w *swot) estimatePeriodic(groups, width float64) float64 {
+	us := 0.0
+	for i := 0; i < len(w.page); {
+		took, turns := 0.0, 0.0
+		for from := i; i == from || i < len(w.page) && w.t.follows(i); i++ {
+			took = math.Max(took, w.m.directUS+w.t.work[i]/width)
+			if i > 0 && w.page[i] != w.page[i-1] {
+				turns++
+			}
+		}
+		us += math.Max(took*math.Max(1, turns/groups), (w.m.p.ReconfigUS+took)*turns/groups)
+	}
+	return us
+}
+
+// bestPeriodic returns the periodic pattern with the least greedy time, nil where none is below known,
+// and all patterns of the list that were tried, best first. When ctx ends it returns the best so far,
+// but tries one at least.
+func (w *swot) bestPeriodic(ctx context.Context, known float64) (best scored, tried []scored) {
+	best.us = known
+	for i, p := range w.periodics() {
+		if i > 0 && ctx.Err() != nil {
+			break
+		}
+		u := p.build(w)
+		us, ok := w.estimate(u, best.us)
+		if !ok {
+			continue
+		}
+		tried = append(tried, scored{u, us})
+		if us < best.us-tolerance(us) {
+			best = scored{u, us}
+		}
+	}
+	slices.SortStableFunc(tried, func(a, b scored) int { return cmp.Compare(a.us, b.us) })
+	return best, tried
+}
