@@ -16,7 +16,7 @@ GOTESTSUM_VERSION := v1.13.0
 TEST_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := all
-.PHONY: all build lib demo check test test-all test-go test-race test-clients test-rdma test-torch test-gpu test-long fuzz lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-kit figures clean help
+.PHONY: all build lib demo check test test-all test-go test-race test-clients test-rdma test-torch test-gpu test-long fuzz lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-kit figures reference clean help
 
 all: build ## libraries and commands
 
@@ -123,6 +123,9 @@ FIGURES_OUT ?= figures
 figures: bin/lightpath ## the papers' figures as CSV, SVG and PNG into figures/
 	@set -e; bin/lightpath figure --list | while read -r paper name _; do \
 	  case "$$paper" in lightpath) ;; *) bin/lightpath figure "$$paper" "$${name%:}" --out $(FIGURES_OUT);; esac; done
+
+reference: ## the generated pages of docs/: commands and environment variables
+	$(GO) run ./cmd/lightpath reference docs
 
 bench-planning: bin/lightpath ## planners beside the papers and CBC, on an idle machine, into figures/
 	@set -e; bin/lightpath figure --list | while read -r paper name _; do \
