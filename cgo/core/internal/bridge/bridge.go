@@ -20,6 +20,7 @@ import (
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/path/foreign"
+	"lightpath/shim/predict"
 	"lightpath/shim/result"
 )
 
@@ -198,7 +199,7 @@ func Simulate(asked []Call) (float64, error) {
 			return 0, err
 		}
 	}
-	return shim.Simulate(group)
+	return predict.Group(group)
 }
 
 // CreateOp makes an operator that multiplies by the element at scalar. The element is read now, or by each call
