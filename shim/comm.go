@@ -30,7 +30,6 @@ type Gate = comm.Gate
 // birthState is how a communicator comes to be, and what comes from it.
 type birthState struct {
 	args     InitArgs
-	asked    asked
 	kin      kinship
 	births   births // at the leader
 	unwanted bool   // this rank takes part in a split, and gets nothing
@@ -38,9 +37,7 @@ type birthState struct {
 }
 
 var (
-	birthSlot  = comm.NewSlot[birthState]()
-	probesSlot = comm.NewSlot[probes]()
+	birthSlot = comm.NewSlot[birthState]()
 )
 
 func birthOf(c *Comm) *birthState { return birthSlot.Of(c) }
-func probesOf(c *Comm) *probes    { return probesSlot.Of(c) }

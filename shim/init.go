@@ -2,6 +2,8 @@ package shim
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -30,6 +32,7 @@ import (
 	"lightpath/shim/path/staged"
 	"lightpath/shim/planeset"
 	"lightpath/shim/recorder"
+	"lightpath/shim/report"
 	"lightpath/shim/session"
 	"lightpath/shim/settings"
 	"lightpath/shim/shares"
@@ -153,12 +156,11 @@ func newComm(args InitArgs, cfg *settings.Config) (*comm.Core, error) {
 	birthSlot.Set(c, &birthState{args: args})
 	calls.Setup(c)
 	recorder.New(c, cfg.FlightRecorder)
-	probesSlot.Set(c, &probes{})
+	report.Setup(c, requestOf(&args))
 	handleMessages(c)
 	addHooks(c)
 	findDevice(c)
 	c.Log = cfg.NewLog(c.Device)
-	birthOf(c).asked = askedOf(&args)
 	for _, line := range cfg.Variables() {
 		c.Log.Info(log.Env, "%s", line)
 	}
@@ -166,6 +168,21 @@ func newComm(args InitArgs, cfg *settings.Config) (*comm.Core, error) {
 		birthOf(c).unwanted = o.How == BySplit && o.Color == NoColor
 	}
 	return c, nil
+}
+
+// requestOf describes a request for a communicator. The id itself is a secret.
+func requestOf(a *InitArgs) report.Request {
+	r := report.Request{Name: a.Name, Ranks: a.Ranks, Rank: a.Rank, Device: a.Device}
+	if o := a.From; o != nil {
+		r.Key = fmt.Sprintf("%v-of-%x", o.How, o.Parent.ID)
+		if o.How != ByShrink {
+			r.Ranks, r.Rank = o.Ranks, o.Parent.Rank
+		}
+		return r
+	}
+	sum := sha256.Sum256(a.ID[:])
+	r.Key = "id-" + hex.EncodeToString(sum[:4])
+	return r
 }
 
 // dropNew gives back a communicator that was never started.
@@ -179,7 +196,6 @@ func handleMessages(c *comm.Core) {
 	c.HandleAccords()
 	stall.Handle(c)
 	live.Handle(c)
-	handleProbes(c)
 	peer.Handle(c)
 	handleBirths(c)
 	circuits.HandleVacating(c)
@@ -190,7 +206,7 @@ func handleMessages(c *comm.Core) {
 // addHooks registers what the parts of a communicator do as it ends.
 func addHooks(c *comm.Core) {
 	c.AddHooks(comm.Hooks{Ending: func() { memory.LeaveAll(c) }})
-	c.AddHooks(comm.Hooks{Ending: func() { unwatch(c) }, Closed: func() { birthOf(c).door.Leave() }})
+	c.AddHooks(comm.Hooks{Closed: func() { birthOf(c).door.Leave() }})
 	c.AddHooks(comm.Hooks{Close: live.Of(c).Close})
 	c.AddHooks(comm.Hooks{Detach: func() { onesided.Of(c).End() }, Close: func() { onesided.Of(c).End() }})
 	session.Setup(c)
@@ -231,7 +247,7 @@ func start(c *comm.Core, fab *endpoints.Fabric) <-chan error {
 			birth = birthOf(o.Parent).kin.next()
 		}
 	}
-	watch(c)
+	report.Watch(c)
 	c.Turn.Lock()
 	go func() {
 		err := waitTurn(c, before)
@@ -445,7 +461,7 @@ func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) e
 // helloOf is this rank's entry in the table.
 func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) bootstrap.Hello {
 	h := bootstrap.Hello{
-		Rank: c.Rank, Ranks: c.Ranks, Host: hostID(), Name: c.Log.Host, PID: c.Log.PID, Process: processID(), PIDs: pidNamespace(),
+		Rank: c.Rank, Ranks: c.Ranks, Host: bootstrap.HostID(), Name: c.Log.Host, PID: c.Log.PID, Process: bootstrap.ProcessID(), PIDs: bootstrap.PIDNamespace(),
 		Version: Version, Settings: c.Cfg.Agreed(), Fabric: fab.Digest(), Port: c.Cfg.LauncherRank,
 	}
 	if c.Cfg.FabricRank >= 0 {
@@ -461,25 +477,6 @@ func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) bootst
 	stream.Describe(c, &h)
 	h.NoDirect, h.NoRemote = c.Cfg.NCCL.NoDirect, c.Cfg.NCCL.NoRemote
 	return h
-}
-
-// processID tells processes apart, those of different containers too.
-var processID = sync.OnceValue(bootstrap.RandomID)
-
-// hostID is the same for ranks that can share memory: the kernel's boot and the mount of
-// /dev/shm, which containers may have of their own.
-func hostID() string {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		// Without it, only ranks of this process are known to be on this host.
-		boot = fmt.Appendf(nil, "%x", processID())
-	}
-	id := strings.TrimSpace(string(boot))
-	var st syscall.Stat_t
-	if err := syscall.Stat("/dev/shm", &st); err == nil {
-		id += fmt.Sprintf(" %x:%x", st.Dev, st.Ino)
-	}
-	return id
 }
 
 // libraryPath is the file that this code was loaded from, for the identity line: the

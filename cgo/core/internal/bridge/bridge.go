@@ -21,6 +21,7 @@ import (
 	"lightpath/shim/errdefs"
 	"lightpath/shim/path/foreign"
 	"lightpath/shim/predict"
+	"lightpath/shim/report"
 	"lightpath/shim/result"
 )
 
@@ -227,7 +228,7 @@ func MemStats(h uint64, stat int32) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return shim.MemStats(c, shim.MemStat(stat))
+	return report.MemStats(c, report.MemStat(stat))
 }
 
 // Register registers a buffer or window with a communicator and returns its handle.
