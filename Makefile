@@ -14,11 +14,9 @@ GOTEST    ?= .tools/gotestsum --format pkgname -- -vet=off -p $(TEST_PACKAGES)
 TEST_PACKAGES ?= 4
 GOTESTSUM_VERSION := v1.13.0
 TEST_TIMEOUT ?= 20m
-# All go commands build alike, so that programs, packages, tests and lint share one cache.
-export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 .DEFAULT_GOAL := all
-.PHONY: all build lib demo check test test-all test-go test-race test-clients test-rdma test-torch test-gpu test-long fuzz lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-kit figures clean help
+.PHONY: all build lib demo check test test-all test-go test-race test-clients test-rdma test-torch test-gpu test-long fuzz lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-kit figures reference clean help
 
 all: build ## libraries and commands
 
@@ -32,7 +30,7 @@ build: lib bin/lightpath bin/lightpath-rank bin/lightpath-nvml
 lib: lib/libnccl.so.2 lib/liblightpath.so
 
 bin/lightpath: $(GO_SOURCES)
-	CGO_ENABLED=0 $(GO) build -o $@ ./cmd/lightpath
+	CGO_ENABLED=0 $(GO) build -trimpath -o $@ ./cmd/lightpath
 
 demo: build ## run the main job: AllReduce and All-to-All over an emulated optical fabric
 	bin/lightpath demo
@@ -48,9 +46,9 @@ test: build .tools/gotestsum ## everything CI checks
 	@$(MAKE) --no-print-directory -j$(TEST_TARGETS) --output-sync=target test-all
 test-all: test-rdma test-go test-race test-c test-cgo test-clients test-torch test-gpu test-packages abi-check lint
 
-# All but cgo/ is tested as it is built without a C compiler.
+# All but cgo/ is tested as it is built without a C compiler, with the flags of packages, so that they share one cache.
 test-go: build .tools/gotestsum ## unit, property and multi-process tests
-	CGO_ENABLED=0 $(GOTEST) -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -v '^lightpath/cgo')
+	CGO_ENABLED=0 $(GOTEST) -trimpath -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -v '^lightpath/cgo')
 
 test-cgo: build .tools/gotestsum ## unit tests of cgo/
 	$(GOTEST) -timeout $(TEST_TIMEOUT) ./cgo/...
@@ -125,6 +123,9 @@ FIGURES_OUT ?= figures
 figures: bin/lightpath ## the papers' figures as CSV, SVG and PNG into figures/
 	@set -e; bin/lightpath figure --list | while read -r paper name _; do \
 	  case "$$paper" in lightpath) ;; *) bin/lightpath figure "$$paper" "$${name%:}" --out $(FIGURES_OUT);; esac; done
+
+reference: ## the generated pages of docs/: commands and environment variables
+	$(GO) run ./cmd/lightpath reference docs
 
 bench-planning: bin/lightpath ## planners beside the papers and CBC, on an idle machine, into figures/
 	@set -e; bin/lightpath figure --list | while read -r paper name _; do \

@@ -1,14 +1,11 @@
 package bench
 
 import (
-	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -16,38 +13,40 @@ import (
 
 // Options is one benchmark: what to time and where.
 type Options struct {
-	Spec
+	// Specs are timed one after the other by the same ranks. All have the same collective.
+	Specs     []Spec
 	Ranks     int
-	Transport string // auto, shm, tcp, inproc
-	Fabric    string // fabric file; "" is packet planes
-	Planner   string // "" is the runtime's choice
-	Algorithm string // "" is the runtime's choice
-	Planes    int    // packet planes; 0 is the runtime's default
+	Transport string // auto, shm, tcp, inproc, rdma or ebpf
+	Fabric    string // fabric file; "": packet planes
+	Planner   string // "": the runtime chooses
+	Algorithm string // "": the runtime chooses
+	Planes    int    // packet planes; 0: the runtime's default
 	Worker    string // path of lightpath-rank
-	Threads   bool   // as in Ranks
+	Threads   bool   // see Ranks
 	Buffers   Buffers
-	Library   string // as in Ranks
+	Library   string // see Ranks
 	Env       []string
-	Deadline  time.Duration
-	// Progress, when set, hears of every size that rank 0 (or the only local rank) finished.
+	Deadline  time.Duration // for the whole job; 0: none
+	// Progress, when not nil, is called with each report of the first rank that runs here.
 	Progress func(done, total int, r Report)
-	// World is set where a launcher such as mpirun started this process as one rank.
+	// World is set if a launcher such as mpirun started this process as one rank.
 	World *World
 }
 
-// Run times o. The document is complete only without an error; wrong elements are not an
-// error but Result.Wrong.
+// Run times o. Wrong elements are no error: [Result.Wrong] counts them.
 func Run(ctx context.Context, o *Options) (*Document, error) {
-	lines, points := runLines(&o.Spec, o.Ranks)
+	lines, points := o.runs()
 	dir, err := os.MkdirTemp("", "lightpath-trace-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	trace := filepath.Join(dir, "trace")
+	// If the user has set the variable, this run appends its part to that file.
+	trace := cmp.Or(os.Getenv(traceVar), filepath.Join(dir, "trace"))
+	begin := fileSize(trace)
 	job := Ranks{
-		N: o.Ranks, Worker: o.Worker, Transport: o.Transport, Deadline: o.Deadline, Threads: o.Threads, Buffers: o.Buffers, Library: o.Library,
-		Env: append(o.environment(), "LIGHTPATH_TRACE="+trace), External: o.World,
+		N: o.Ranks, Worker: o.Worker, Transport: o.Transport, Deadline: o.Deadline, Threads: o.Threads,
+		Buffers: o.Buffers, Library: o.Library, Env: append(o.environment(), traceVar+"="+trace), External: o.World,
 	}
 	if o.World != nil {
 		if job.Rendezvous, err = rendezvous(o.World); err != nil {
@@ -57,39 +56,53 @@ func Run(ctx context.Context, o *Options) (*Document, error) {
 			defer os.Remove(job.Rendezvous)
 		}
 	}
-	done, first := 0, o.firstLocal()
-	job.OnReport = func(r Report) {
-		if done == 0 && first == 0 && o.World != nil {
-			// All ranks have met, and the next run of this job must not meet the same way.
-			os.Remove(job.Rendezvous)
-		}
-		if r.Rank == first {
-			if done++; o.Progress != nil {
-				o.Progress(done, len(points), r)
-			}
-		}
-	}
+	job.OnReport = o.onReport(job.Rendezvous, len(points))
 	reports, err := job.Run(ctx, lines)
 	if err != nil {
 		return nil, err
 	}
-	results, err := collect(&o.Spec, o.Ranks, points, reports)
+	results, err := collect(o.Ranks, points, reports)
 	if err != nil {
 		return nil, err
 	}
-	if err := annotate(results, trace); err != nil {
+	programs, err := ReadTrace(trace, begin)
+	if err != nil {
 		return nil, err
 	}
+	annotate(results, programs)
 	return &Document{Ranks: o.Ranks, Transport: o.Transport, Results: results}, nil
 }
 
-func (o *Options) firstLocal() int {
-	if o.World != nil {
-		return o.World.Rank
+// runs returns the runs of all specs as ranks read them, and the point that each is.
+func (o *Options) runs() (lines []string, points []point) {
+	for i := range o.Specs {
+		l, p := runLines(&o.Specs[i], o.Ranks)
+		lines, points = append(lines, l...), append(points, p...)
 	}
-	return 0
+	return lines, points
 }
 
+// onReport counts the reports of the first local rank for Progress.
+func (o *Options) onReport(rendezvous string, total int) func(Report) {
+	done, first := 0, 0
+	if o.World != nil {
+		first = o.World.Rank
+	}
+	return func(r Report) {
+		if done == 0 && first == 0 && o.World != nil {
+			// All ranks have met. The next run of this job must not find this file.
+			os.Remove(rendezvous)
+		}
+		if r.Rank != first {
+			return
+		}
+		if done++; o.Progress != nil {
+			o.Progress(done, total, r)
+		}
+	}
+}
+
+// environment returns the variables for the settings that o states. Other settings stay as the user has them.
 func (o *Options) environment() []string {
 	env := append([]string(nil), o.Env...)
 	if o.Fabric != "" {
@@ -99,7 +112,7 @@ func (o *Options) environment() []string {
 		env = append(env, "LIGHTPATH_PLANNER="+o.Planner)
 	}
 	if o.Algorithm != "" {
-		env = append(env, fmt.Sprintf("LIGHTPATH_ALGORITHM=%s:%s", o.Collective, o.Algorithm))
+		env = append(env, fmt.Sprintf("LIGHTPATH_ALGORITHM=%s:%s", o.Specs[0].Collective, o.Algorithm))
 	}
 	if o.Planes > 0 {
 		env = append(env, fmt.Sprintf("LIGHTPATH_PLANES=%d", o.Planes))
@@ -107,13 +120,10 @@ func (o *Options) environment() []string {
 	return env
 }
 
-// rendezvous names the file through which ranks of a foreign launcher's job on this host
-// find each other: the same for all of them and another for every job.
+// rendezvous returns the file through which ranks of a launcher's job find each other on this host. All ranks of
+// a job get the same file, and every job gets another one.
 func rendezvous(w *World) (string, error) {
-	dir := os.Getenv("XDG_RUNTIME_DIR")
-	if dir == "" {
-		dir = os.TempDir()
-	}
+	dir := cmp.Or(os.Getenv("XDG_RUNTIME_DIR"), os.TempDir())
 	dir = filepath.Join(dir, fmt.Sprintf("lightpath-%d", os.Getuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
@@ -126,41 +136,11 @@ func rendezvous(w *World) (string, error) {
 	return filepath.Join(dir, hex.EncodeToString(sum[:8])), nil
 }
 
-// traceRecord is what the runtime writes about each program it makes (LIGHTPATH_TRACE).
-type traceRecord struct {
-	Event       string  `json:"event"`
-	Collective  string  `json:"collective"`
-	Count       int64   `json:"count"` // elements per block, as the call has it
-	InPlace     bool    `json:"in_place"`
-	Algorithm   string  `json:"algorithm"`
-	Planner     string  `json:"planner"`
-	PredictedUS float64 `json:"predicted_us"`
-}
-
-// annotate adds the algorithm, planner and prediction of each result from the trace: the last
-// program made for its shape is the one that the timed iterations ran.
-func annotate(results []Result, trace string) error {
-	f, err := os.Open(trace)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+// fileSize returns 0 for a file that does not exist.
+func fileSize(path string) int64 {
+	info, err := os.Stat(path)
 	if err != nil {
-		return err
+		return 0
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		var t traceRecord
-		if json.Unmarshal(lines.Bytes(), &t) != nil || t.Event != "program" {
-			continue
-		}
-		for i := range results {
-			r := &results[i]
-			// A call in place may share the program of its out-of-place twin.
-			if r.Collective == t.Collective && r.Count == t.Count && (r.InPlace == t.InPlace || r.Algorithm == "") {
-				r.Algorithm, r.Planner, r.PredictedUS = t.Algorithm, t.Planner, t.PredictedUS
-			}
-		}
-	}
-	return lines.Err()
+	return info.Size()
 }

@@ -15,25 +15,8 @@ import (
 	"testing"
 
 	"lightpath/bench"
+	"lightpath/bench/benchtest"
 )
-
-// installed returns the path of bin/lightpath, or skips where the installation is not complete.
-func installed(t *testing.T) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("starts rank processes")
-	}
-	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range []string{"bin/lightpath", "bin/lightpath-rank", "lib/libnccl.so.2", "lib/liblightpath.so"} {
-		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
-			t.Skipf("%v: build it with make", err)
-		}
-	}
-	return filepath.Join(root, "bin", "lightpath")
-}
 
 // start runs a command that must succeed.
 func start(t *testing.T, dir, name string, args ...string) string {
@@ -48,7 +31,7 @@ func start(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// prepare makes a command that runs away from launchers and settings of this process.
+// prepare makes a command without the launcher and the settings of this process in its environment.
 func prepare(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Dir = dir
@@ -62,8 +45,7 @@ func prepare(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// checkDocument holds a document against the format that other programs read: allreduce of floats on
-// two ranks from 8 B to 64 KiB.
+// checkDocument checks the format that other programs read, for allreduce of floats on two ranks from 8 B to 64 KiB.
 func checkDocument(t *testing.T, text, transport string) {
 	t.Helper()
 	var doc bench.Document
@@ -81,13 +63,16 @@ func checkDocument(t *testing.T, text, transport string) {
 	}
 	sizes := map[int64]int{}
 	for i, r := range doc.Results {
-		for _, field := range []string{"collective", "bytes", "count", "type", "op", "time_us", "algbw_gbs", "busbw_gbs", "wrong", "algorithm", "planner", "predicted_us"} {
+		for _, field := range []string{
+			"collective", "bytes", "count", "type", "op", "time_us", "algbw_gbs", "busbw_gbs", "wrong", "algorithm", "planner", "predicted_us",
+		} {
 			if _, there := raw.Results[i][field]; !there {
 				t.Errorf("result %d has no %s", i, field)
 			}
 		}
 		sizes[r.Bytes]++
-		if r.Collective != "allreduce" || r.Type != "float" || r.Op != "sum" || r.Count != r.Bytes/4 || r.Wrong != 0 || r.Algorithm == "" || !(r.TimeUS > 0) {
+		if r.Collective != "allreduce" || r.Type != "float" || r.Op != "sum" || r.Count != r.Bytes/4 ||
+			r.Wrong == nil || *r.Wrong != 0 || r.Algorithm == "" || !(r.TimeUS > 0) {
 			t.Errorf("%+v", r)
 		}
 		// On two ranks the bus bandwidth of an allreduce is its algorithm bandwidth.
@@ -108,7 +93,7 @@ func checkDocument(t *testing.T, text, transport string) {
 var quick = []string{"-b", "8", "-e", "64K", "-f", "2", "-w", "1", "-i", "2"}
 
 func TestBenchOverEveryTransport(t *testing.T) {
-	lightpath := installed(t)
+	lightpath := filepath.Join(benchtest.Bin(t), "lightpath")
 	for _, transport := range []string{"shm", "tcp", "inproc"} {
 		t.Run(transport, func(t *testing.T) {
 			dir := t.TempDir()
@@ -127,28 +112,29 @@ func TestBenchOverEveryTransport(t *testing.T) {
 }
 
 func TestBenchSyncToStandardOutput(t *testing.T) {
-	lightpath := installed(t)
-	checkDocument(t, start(t, t.TempDir(), lightpath, append([]string{"bench", "allreduce", "-n", "2", "--sync", "--transport", "shm", "--json", "-"}, quick...)...), "shm")
+	lightpath := filepath.Join(benchtest.Bin(t), "lightpath")
+	args := append([]string{"bench", "allreduce", "-n", "2", "--sync", "--transport", "shm", "--json", "-"}, quick...)
+	checkDocument(t, start(t, t.TempDir(), lightpath, args...), "shm")
 }
 
 func TestBenchAlgorithm(t *testing.T) {
-	lightpath := installed(t)
-	text := start(t, t.TempDir(), lightpath, "bench", "allreduce", "-n", "4", "-b", "4K", "-e", "4K", "-i", "1", "-w", "0", "-d", "bfloat16", "-o", "max",
-		"--transport", "shm", "--algorithm", "ring", "--json", "-")
+	lightpath := filepath.Join(benchtest.Bin(t), "lightpath")
+	text := start(t, t.TempDir(), lightpath, "bench", "allreduce", "-n", "4", "-b", "4K", "-e", "4K", "-i", "1", "-w", "0",
+		"-d", "bfloat16", "-o", "max", "--transport", "shm", "--algorithm", "ring", "--json", "-")
 	var doc bench.Document
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range doc.Results {
-		if r.Algorithm != "ring" || r.Type != "bfloat16" || r.Op != "max" || r.Count != 2048 || r.Wrong != 0 {
+		if r.Algorithm != "ring" || r.Type != "bfloat16" || r.Op != "max" || r.Count != 2048 || r.Wrong == nil || *r.Wrong != 0 {
 			t.Errorf("%+v", r)
 		}
 	}
 }
 
-// TestBenchUnderMPI: the ranks are mpirun's, directly and through a script that runs twice.
+// TestBenchUnderMPI lets mpirun start the ranks, directly and by a script that runs the benchmark twice.
 func TestBenchUnderMPI(t *testing.T) {
-	lightpath := installed(t)
+	lightpath := filepath.Join(benchtest.Bin(t), "lightpath")
 	mpirun, err := exec.LookPath("mpirun")
 	if err != nil {
 		t.Skipf("%v: apt-get install openmpi-bin", err)
@@ -170,7 +156,7 @@ func TestBenchUnderMPI(t *testing.T) {
 				runs = 2
 			}
 			if strings.Count(table, "# Out of bounds values : 0 OK") != runs {
-				t.Errorf("want %d tables, not one of each rank:\n%s", runs, table)
+				t.Errorf("want %d tables, and none of other ranks:\n%s", runs, table)
 			}
 			text, err := os.ReadFile(filepath.Join(dir, "out.json"))
 			if err != nil {
@@ -181,13 +167,14 @@ func TestBenchUnderMPI(t *testing.T) {
 	}
 }
 
-// TestBenchUnderLaunchers plays the launchers that are not here: their variables, one process a rank.
+// TestBenchUnderLaunchers sets the variables of other launchers, for one process a rank.
 func TestBenchUnderLaunchers(t *testing.T) {
-	lightpath := installed(t)
+	lightpath := filepath.Join(benchtest.Bin(t), "lightpath")
 	for name, env := range map[string]func(rank string) []string{
 		"torchrun": func(rank string) []string { return []string{"RANK=" + rank, "WORLD_SIZE=2", "MASTER_PORT=29500"} },
 		"Slurm": func(rank string) []string {
-			return []string{"SLURM_PROCID=" + rank, "SLURM_NTASKS=2", fmt.Sprintf("SLURM_JOB_ID=test-%d", os.Getpid()), "SLURM_STEP_ID=0"}
+			job := fmt.Sprintf("SLURM_JOB_ID=test-%d", os.Getpid())
+			return []string{"SLURM_PROCID=" + rank, "SLURM_NTASKS=2", job, "SLURM_STEP_ID=0"}
 		},
 		"MPICH": func(rank string) []string { return []string{"PMI_RANK=" + rank, "PMI_SIZE=2"} },
 	} {
@@ -220,12 +207,15 @@ func TestBenchUnderLaunchers(t *testing.T) {
 	}
 }
 
-// TestBenchRefusesUnderLaunchers: nonsense from a launcher is bad input, by name.
+// TestBenchRefusesUnderLaunchers: a bad value from a launcher is bad input, and the error names it.
 func TestBenchRefusesUnderLaunchers(t *testing.T) {
-	lightpath := installed(t)
+	lightpath := filepath.Join(benchtest.Bin(t), "lightpath")
 	for _, c := range []struct {
 		env, flag, says string
-	}{{"RANK=2", "", "WORLD_SIZE"}, {"RANK=x", "", "RANK"}, {"RANK=0", "--sync", "--sync"}} {
+	}{
+		{"RANK=2", "", "WORLD_SIZE"}, {"RANK=x", "", "RANK"}, {"RANK=0", "--sync", "--sync"},
+		{"RANK=0", "-n 3", "torchrun started 2 ranks (RANK=0)"},
+	} {
 		cmd := prepare(t, t.TempDir(), lightpath, append([]string{"bench", "allreduce"}, strings.Fields(c.flag)...)...)
 		cmd.Env = append(cmd.Env, c.env, "WORLD_SIZE=2")
 		out, err := cmd.CombinedOutput()
@@ -236,10 +226,9 @@ func TestBenchRefusesUnderLaunchers(t *testing.T) {
 	}
 }
 
-// TestBenchOverFabric: circuits switch during the collective; the switch is started for the run and
-// gone after it.
+// TestBenchOverFabric switches circuits during the collective. The switch runs only as long as the benchmark.
 func TestBenchOverFabric(t *testing.T) {
-	lightpath := installed(t)
+	lightpath := filepath.Join(benchtest.Bin(t), "lightpath")
 	dir, socket := fabricDir(t, "1Gbps", false)
 	out := start(t, dir, lightpath, "bench", "allreduce", "-n", "4", "-b", "64K", "-e", "256K", "-f", "4", "-w", "1", "-i", "2",
 		"--fabric", "fabric.yaml", "--planner", "swot", "--algorithm", "rabenseifner", "--json", "-")
@@ -251,7 +240,7 @@ func TestBenchOverFabric(t *testing.T) {
 		t.Errorf("%d results, want 4", len(doc.Results))
 	}
 	for _, r := range doc.Results {
-		if r.Wrong != 0 || r.Algorithm != "rabenseifner" || r.Planner != "swot" || !(r.PredictedUS > 0) {
+		if r.Wrong == nil || *r.Wrong != 0 || r.Algorithm != "rabenseifner" || r.Planner != "swot" || !(r.PredictedUS > 0) {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -260,18 +249,18 @@ func TestBenchOverFabric(t *testing.T) {
 	}
 }
 
-// A root is done before its data has left the wire; that it ends then must lose nothing.
+// A root completes before its data has left the wire. Its end then must lose no data.
 func TestBenchRootLeavesFirst(t *testing.T) {
-	lightpath := installed(t)
-	dir, _ := fabricDir(t, "20Mbps", true) // nothing switches, so nothing but the wire is waited for
-	out := start(t, dir, lightpath, "bench", "broadcast", "-n", "4", "-b", "256K", "-e", "256K", "-w", "0", "-i", "1", "--out-of-place",
-		"--fabric", "fabric.yaml", "--timeout", "30s")
+	lightpath := filepath.Join(benchtest.Bin(t), "lightpath")
+	dir, _ := fabricDir(t, "20Mbps", true) // no circuit switches, so ranks wait for the wire only
+	out := start(t, dir, lightpath, "bench", "broadcast", "-n", "4", "-b", "256K", "-e", "256K", "-w", "0", "-i", "1",
+		"--out-of-place", "--fabric", "fabric.yaml", "--timeout", "30s")
 	if !strings.Contains(out, "# Out of bounds values : 0 OK") {
 		t.Errorf("the table is\n%s", out)
 	}
 }
 
-// fabricDir makes a directory with the fabric file of 4 ranks and two emulated planes.
+// fabricDir makes a directory with a fabric file for 4 ranks and two emulated planes.
 func fabricDir(t *testing.T, rate string, forwarding bool) (dir, socket string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "lp") // a socket's path is short

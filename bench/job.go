@@ -8,17 +8,17 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// jobFile is the text a worker reads: settings, then one line per run. Workers of one job
-// get the same runs in the same order.
+// jobFile is the text that a rank process reads: settings, then a line per run. All ranks of a job get the same runs
+// in the same order.
 type jobFile struct {
 	rank, world int
-	threads     int    // ranks in this process; world for inproc, 1 otherwise
-	rendezvous  string // file where rank 0 leaves the unique id
-	barrier     string // shared-memory file that synchronizes timed iterations
-	commands    string // socket that runs come from instead
-	reserve     int64  // then: bytes of each buffer that runs share
+	threads     int    // ranks in this process: world or 1
+	rendezvous  string // file in which rank 0 leaves the unique id
+	barrier     string // shared-memory file of the barrier between timed iterations; "": no barrier
+	commands    string // socket that sends the runs, instead of runs
+	reserve     int64  // with commands: bytes of each of the two buffers that runs share
 	buffers     Buffers
-	library     string // file that the ranks must have loaded; "" is any
+	library     string // file that the ranks must have loaded; "": any
 	runs        []string
 }
 
@@ -49,25 +49,24 @@ func (j *jobFile) encode() []byte {
 
 // The kinds of buffers that ranks use.
 const (
-	LibraryBuffers = ""       // host memory of ncclMemAlloc
-	PlainBuffers   = "plain"  // host memory that the library does not know
-	DeviceBuffers  = "device" // memory of a CUDA device, with calls on a stream
-
-	RegisteredBuffers = "registered" // the same, registered with the communicator
+	LibraryBuffers    = ""           // host memory of ncclMemAlloc
+	PlainBuffers      = "plain"      // host memory that the library did not allocate
+	DeviceBuffers     = "device"     // memory of a CUDA device, with calls on a stream
+	RegisteredBuffers = "registered" // device memory that is registered with the communicator
 )
 
-// Buffers says what memory ranks use. Device is the number of every rank's, with those of devices; below 0 ranks take devices in turn.
+// Buffers says which memory ranks use. Device is the CUDA device of every rank; if it is below 0, ranks take devices
+// in turn.
 type Buffers struct {
 	Kind   string
 	Device int
 }
 
-// OnDevice reports whether the buffers are memory of devices.
+// OnDevice reports whether the buffers are in device memory.
 func (b *Buffers) OnDevice() bool { return b.Kind == DeviceBuffers || b.Kind == RegisteredBuffers }
 
-// SessionJob is the job file of a rank that takes its runs over a socket (cgo/rank/rank.h), meeting
-// the others through files in dir; plain gives it buffers that its library does not know. The runs that need
-// no larger ones share two buffers of reserve bytes.
+// SessionJob returns the job file of a rank that takes its runs over a socket (cgo/rank/rank.h). Ranks meet through
+// files in dir. plain gives the rank [PlainBuffers]. Runs that need at most reserve bytes share two buffers.
 func SessionJob(rank, world int, dir, socket string, plain bool, reserve int64) []byte {
 	file := jobFile{
 		rank: rank, world: world, threads: 1, commands: socket, reserve: reserve,
@@ -79,7 +78,7 @@ func SessionJob(rank, world int, dir, socket string, plain bool, reserve int64) 
 	return file.encode()
 }
 
-// RunLine is one run of a spec as ranks read it, of count elements that are reported as bytes.
+// RunLine returns the line by which ranks run s once with count elements. Their reports repeat bytes.
 func (s *Spec) RunLine(bytes, count int64, inPlace bool) string {
 	mode := "loop"
 	switch {
@@ -90,31 +89,36 @@ func (s *Spec) RunLine(bytes, count int64, inPlace bool) string {
 	}
 	line := fmt.Sprintf("run collective=%s type=%s op=%s root=%d bytes=%d count=%d warmup=%d iters=%d check=%d inplace=%d mode=%s",
 		s.Collective, s.Type, s.Op, s.Root, bytes, count, s.Warmup, s.Iters, b2i(s.Check), b2i(inPlace), mode)
+	if s.Pause > 0 {
+		line += fmt.Sprintf(" pause=%d", s.Pause.Milliseconds())
+	}
 	if s.Graph > 0 {
 		line += fmt.Sprintf(" graph=%d", s.Graph)
 	}
 	return line
 }
 
-// runLines turns a spec into the worker's run lines, and says which size and variant each is.
+// point is one run: a spec at one size, out of place or in place.
+type point struct {
+	spec         *Spec
+	bytes, count int64
+	inPlace      bool
+}
+
+// runLines returns the runs of a spec as ranks read them, and the point that each is.
 func runLines(s *Spec, ranks int) (lines []string, points []point) {
 	for _, bytes := range s.Sizes() {
 		count := Count(s.Collective, bytes, s.Type, ranks)
 		for _, inPlace := range s.variants() {
 			lines = append(lines, s.RunLine(bytes, count, inPlace))
-			points = append(points, point{bytes: bytes, count: count, inPlace: inPlace})
+			points = append(points, point{s, bytes, count, inPlace})
 		}
 	}
 	return lines, points
 }
 
-type point struct {
-	bytes, count int64
-	inPlace      bool
-}
-
-// variants lists the in-place flags to run: out of place first, as nccl-tests prints them.
-// A message cannot be received where it is sent from, so sendrecv runs out of place only.
+// variants lists the in-place flags to run, out of place first, as nccl-tests prints them. sendrecv runs out of
+// place only, since a rank cannot receive into the buffer that it sends.
 func (s *Spec) variants() []bool {
 	switch {
 	case s.Collective == schedule.SendRecv || !s.InPlace:

@@ -8,13 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"lightpath/shim/result"
@@ -22,9 +21,6 @@ import (
 
 // ErrRankFailed reports that a rank ended with an error; the text is the rank's own.
 var ErrRankFailed = errors.New("bench: a rank failed")
-
-// ErrEnded reports a process that was needed still and has ended without an error of its own.
-var ErrEnded = errors.New("exit status 0")
 
 // Report is one run as one rank saw it.
 type Report struct {
@@ -43,33 +39,33 @@ type Report struct {
 // Ranks says how rank processes are started.
 type Ranks struct {
 	N int // ranks of the job
-	// External is set where somebody else started the other ranks: only World.Rank is started
-	// here, and Rendezvous is the file through which the ranks find each other.
+	// External is set if a launcher started the other ranks: only World.Rank is started here. The ranks find each
+	// other through the file Rendezvous.
 	External   *World
 	Rendezvous string
 	Worker     string // path of lightpath-rank
-	Transport  string // auto, shm, tcp or inproc, which is threads of one process
-	Threads    bool   // with any transport
+	Transport  string // LIGHTPATH_TRANSPORT; inproc implies Threads; "": as in the environment
+	Threads    bool   // ranks are threads of one process
 	Buffers    Buffers
-	Library    string // libnccl.so.2 that ranks use instead of the one beside them; "" is that one
+	Library    string // libnccl.so.2 that ranks load; "": the one beside them
 	Env        []string
-	// Apart has ranks meet in collectives only: no barrier that the others would wait in for one
-	// that is gone. Runs of mode=sync need that barrier.
-	Apart    bool
-	Deadline time.Duration // for the whole job; 0 is none
-	// OnReport, when set, is called for every report as it arrives, one call at a time.
+	// NoBarrier starts ranks without the barrier between timed iterations, in which ranks would wait for a rank that
+	// has ended. Runs of mode=sync need the barrier.
+	NoBarrier bool
+	Deadline  time.Duration // for the whole job; 0: none
+	// OnReport, when not nil, is called for every report as it arrives, one call at a time.
 	OnReport func(Report)
-	// OnStart, when set, is called with every process of ranks as it is started, for faults to be
-	// done to it; OnError with what a rank says of its failure, as it says it, one call at a time.
+	// OnStart, when not nil, is called with every rank process after its start, so that the caller can inject faults.
 	OnStart func(rank int, p *os.Process)
+	// OnError, when not nil, is called with the error of each rank as it arrives, one call at a time.
 	OnError func(rank int, text string)
 
 	grace time.Duration // 0: failureGrace
 }
 
-// Run starts the ranks, feeds them the run lines and returns the reports of each rank in
-// order. The first rank that fails stops the others (after a moment in which they may say
-// what they saw); the error then holds every rank's own message.
+// Run starts the ranks, sends them the run lines and returns the reports of each rank in order. After the first rank
+// has failed, the others have a moment to report their errors and are then stopped. The error holds the message of
+// every rank.
 func (r *Ranks) Run(ctx context.Context, lines []string) ([][]Report, error) {
 	dir, err := os.MkdirTemp("", "lightpath-bench-")
 	if err != nil {
@@ -112,19 +108,13 @@ func (j *job) run(ctx context.Context, lines []string) ([][]Report, error) {
 	}
 	var wg sync.WaitGroup
 	for p := first; p < first+processes; p++ {
-		cmd, err := j.start(ctx, p, threads, lines)
+		rank, err := j.start(ctx, p, threads, lines)
 		if err != nil {
 			cancel()
 			wg.Wait()
 			return nil, err
 		}
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			// After the first failure the others have time to report what they saw; then
-			// whoever is left is stopped.
-			j.watch(ctx, p, cmd, func() { time.AfterFunc(grace, cancel) })
-		}()
+		wg.Go(func() { j.watch(ctx, p, rank, func() { time.AfterFunc(grace, cancel) }) })
 	}
 	wg.Wait()
 	switch {
@@ -138,9 +128,10 @@ func (j *job) run(ctx context.Context, lines []string) ([][]Report, error) {
 	return j.reports, fmt.Errorf("%w: %s", ErrRankFailed, summary(j.errs))
 }
 
-// failureGrace is how long ranks have to report after the first of them failed.
+// failureGrace is how long ranks have to report their errors after the first of them failed.
 const failureGrace = 5 * time.Second
 
+// start starts the process of a rank, or of all ranks as threads.
 func (j *job) start(ctx context.Context, rank, threads int, lines []string) (*rankProcess, error) {
 	file := jobFile{
 		rank: rank, world: j.ranks.N, threads: threads, runs: lines,
@@ -150,57 +141,61 @@ func (j *job) start(ctx context.Context, rank, threads int, lines []string) (*ra
 	if j.ranks.External != nil {
 		file.rendezvous, file.barrier = j.ranks.Rendezvous, ""
 	}
-	if j.ranks.Apart {
+	if j.ranks.NoBarrier {
 		file.barrier = ""
 	}
 	path := filepath.Join(j.dir, fmt.Sprintf("job-%d", rank))
 	if err := os.WriteFile(path, file.encode(), 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, j.ranks.Worker, "--job", path)
-	cmd.Env = append(os.Environ(), j.ranks.Env...)
-	if t := j.ranks.Transport; t != "" {
-		cmd.Env = append(cmd.Env, "LIGHTPATH_TRANSPORT="+t)
-	}
-	if l := j.ranks.Library; l != "" {
-		path := filepath.Dir(l)
-		if others := os.Getenv("LD_LIBRARY_PATH"); others != "" {
-			path += string(filepath.ListSeparator) + others
-		}
-		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+path)
-	}
-	// A rank must not outlive its launcher.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
+	p := &rankProcess{Child: NewChild(ctx, j.ranks.Worker, "--job", path)}
+	p.Env = append(os.Environ(), j.ranks.environment()...)
+	var err error
+	if p.out, err = p.StdoutPipe(); err != nil {
 		return nil, err
 	}
-	p := &rankProcess{cmd: cmd, out: out}
-	cmd.Stderr = &p.stderr
-	if err := cmd.Start(); err != nil {
+	if err := p.Start(); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("bench: cannot start rank %d: %w (build it with make)", rank, err)
+	} else if err != nil {
+		return nil, fmt.Errorf("bench: cannot start rank %d: %w", rank, err)
 	}
 	if j.ranks.OnStart != nil {
-		j.ranks.OnStart(rank, cmd.Process)
+		j.ranks.OnStart(rank, p.Process)
 	}
 	return p, nil
 }
 
-type rankProcess struct {
-	cmd    *exec.Cmd
-	out    io.Reader
-	stderr Tail
+// environment returns what the ranks have in their environment besides that of this process.
+func (r *Ranks) environment() []string {
+	env := slices.Clone(r.Env)
+	if r.Transport != "" {
+		env = append(env, "LIGHTPATH_TRANSPORT="+r.Transport)
+	}
+	if r.Library != "" {
+		path := filepath.Dir(r.Library)
+		if others := os.Getenv("LD_LIBRARY_PATH"); others != "" {
+			path += string(filepath.ListSeparator) + others
+		}
+		env = append(env, "LD_LIBRARY_PATH="+path)
+	}
+	return env
 }
 
-// watch reads a process's reports until it ends. It calls failed at the first sign of a
-// failure, which may be long before the end.
+// rankProcess is a started process and its standard output.
+type rankProcess struct {
+	*Child
+	out io.Reader
+}
+
+// watch reads a process's reports until it ends. It calls failed at the first sign of a failure, which may be long
+// before the end.
 func (j *job) watch(ctx context.Context, process int, p *rankProcess, failed func()) {
 	lines := bufio.NewScanner(p.out)
 	lines.Buffer(make([]byte, 64<<10), 16<<20)
-	said := false
+	reported := false
 	fail := func(rank int, text string) {
-		if !said {
-			said = true
+		if !reported {
+			reported = true
 			j.fail(rank, text)
 			failed()
 		}
@@ -225,38 +220,38 @@ func (j *job) watch(ctx context.Context, process int, p *rankProcess, failed fun
 		fail(process, err.Error())
 		_, _ = io.Copy(io.Discard, p.out) // a full pipe would keep the rank from ending
 	}
-	switch err := p.cmd.Wait(); {
+	switch err := p.Wait(); {
 	case err == nil:
 	case ctx.Err() != nil:
 		fail(process, "did not end and was stopped")
 	default:
-		fail(process, strings.TrimSpace(fmt.Sprintf("%v %s", err, p.stderr.String())))
+		fail(process, p.Explain(err).Error())
 	}
 }
 
-// rankError is what one rank said of its failure.
+// rankError is the error that one rank reported.
 type rankError struct {
 	rank int
 	text string
 }
 
-// summary joins what ranks said, once each: when one fails, the others mostly repeat it.
+// summary joins the errors of ranks. It names an error once with all its ranks: after a failure most ranks repeat it.
 func summary(errs []rankError) string {
 	var texts []string
-	said := map[string][]int{}
+	ranks := map[string][]int{}
 	for _, e := range errs {
 		text := strings.TrimSuffix(e.text, result.ReportedByPeer)
-		if said[text] == nil {
+		if ranks[text] == nil {
 			texts = append(texts, text)
 		}
-		said[text] = append(said[text], e.rank)
+		ranks[text] = append(ranks[text], e.rank)
 	}
 	for i, text := range texts {
-		if who := said[text]; len(who) == 1 {
-			texts[i] = fmt.Sprintf("rank %d: %s", who[0], text)
+		if all := ranks[text]; len(all) == 1 {
+			texts[i] = fmt.Sprintf("rank %d: %s", all[0], text)
 		} else {
-			slices.Sort(who)
-			texts[i] = fmt.Sprintf("ranks %s: %s", strings.Trim(fmt.Sprint(who), "[]"), text)
+			slices.Sort(all)
+			texts[i] = fmt.Sprintf("ranks %s: %s", strings.Trim(fmt.Sprint(all), "[]"), text)
 		}
 	}
 	return strings.Join(texts, "; ")
@@ -278,30 +273,4 @@ func (j *job) add(r Report) {
 	if j.ranks.OnReport != nil {
 		j.ranks.OnReport(r)
 	}
-}
-
-// Tail keeps the last bytes written to it: enough of a process's standard error to explain. The zero
-// value is ready; any number of goroutines may write.
-type Tail struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-const tailBytes = 2000
-
-// Write implements io.Writer.
-func (t *Tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, p...)
-	if len(t.buf) > tailBytes {
-		t.buf = append(t.buf[:0], t.buf[len(t.buf)-tailBytes:]...)
-	}
-	return len(p), nil
-}
-
-func (t *Tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.buf)
 }

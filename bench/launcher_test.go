@@ -194,7 +194,12 @@ func TestRanksCancelled(t *testing.T) {
 
 func TestNoWorker(t *testing.T) {
 	r := Ranks{N: 2, Worker: filepath.Join(t.TempDir(), "lightpath-rank")}
-	if _, err := r.Run(context.Background(), twoRuns); err == nil || !strings.Contains(err.Error(), "cannot start rank 0") {
+	if _, err := r.Run(context.Background(), twoRuns); err == nil || !strings.Contains(err.Error(), "cannot start rank 0") ||
+		!strings.Contains(err.Error(), "build it with make") {
+		t.Errorf("%v", err)
+	}
+	r = Ranks{N: 2, Worker: t.TempDir()} // cannot be run, for another reason
+	if _, err := r.Run(context.Background(), twoRuns); err == nil || strings.Contains(err.Error(), "build it with make") {
 		t.Errorf("%v", err)
 	}
 }
@@ -204,10 +209,10 @@ func TestRun(t *testing.T) {
 	r := fakeRanks(t, 2, "good")
 	done := 0
 	o := &Options{
-		Spec: Spec{
+		Specs: []Spec{{
 			Collective: schedule.AllReduce, Type: datatype.Float32, Op: datatype.Sum, MinBytes: 8, MaxBytes: 32, Factor: 2,
 			Iters: 1, OutOfPlace: true, InPlace: true,
-		},
+		}},
 		Ranks: 2, Transport: "shm", Worker: r.Worker, Env: r.Env,
 		Progress: func(n, total int, _ Report) {
 			if done++; n != done || total != 6 {
@@ -234,7 +239,7 @@ func TestRun(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	o := Options{Fabric: "f.yaml", Planner: "swot", Algorithm: "ring", Planes: 2, Env: []string{"A=1"}}
-	o.Collective = schedule.AllToAll
+	o.Specs = []Spec{{Collective: schedule.AllToAll}}
 	want := []string{"A=1", "LIGHTPATH_FABRIC=f.yaml", "LIGHTPATH_PLANNER=swot", "LIGHTPATH_ALGORITHM=alltoall:ring", "LIGHTPATH_PLANES=2"}
 	if got := o.environment(); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

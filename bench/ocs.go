@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -15,36 +14,32 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// OCS is an emulated optical switch in a process of its own (`lightpath ocsd`).
+// OCS is the controller of an emulated optical switch in a process of its own (`lightpath ocsd`).
 type OCS struct {
-	cmd    *exec.Cmd
+	*Child
 	exited chan error
-	stderr Tail
 }
 
-// ocsStart bounds how long the switch may take to listen.
+// ocsStart bounds how long the switch may take to listen, and to stop.
 const ocsStart = 10 * time.Second
 
-// StartOCS starts lightpath (the path of the command) as the switch that the ocsd
-// configuration file describes, and returns when it listens on socket.
+// StartOCS starts the switch of an ocsd configuration file. lightpath is the path of the command. StartOCS returns
+// when the switch listens on socket.
 func StartOCS(ctx context.Context, lightpath, config, socket string) (*OCS, error) {
-	o := &OCS{cmd: exec.Command(lightpath, "ocsd", "--config", config), exited: make(chan error, 1)}
-	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	o.cmd.Stderr = &o.stderr
-	if err := o.cmd.Start(); err != nil {
+	// The switch outlives ctx, so that Stop can end it in good order.
+	o := &OCS{Child: NewChild(context.WithoutCancel(ctx), lightpath, "ocsd", "--config", config), exited: make(chan error, 1)}
+	o.SysProcAttr.Pdeathsig = syscall.SIGTERM
+	if err := o.Start(); err != nil {
 		return nil, fmt.Errorf("bench: cannot start the switch: %w", err)
 	}
-	go func() { o.exited <- o.cmd.Wait() }()
+	go func() { o.exited <- o.Wait() }()
 	for deadline := time.Now().Add(ocsStart); time.Now().Before(deadline); {
 		if listening(socket) {
 			return o, nil
 		}
 		select {
 		case err := <-o.exited:
-			if err == nil {
-				err = ErrEnded
-			}
-			return nil, fmt.Errorf("bench: the switch ended: %w: %s", err, strings.TrimSpace(o.stderr.String()))
+			return nil, fmt.Errorf("bench: the switch ended: %w", o.Explain(err))
 		case <-ctx.Done():
 			return nil, errors.Join(ctx.Err(), o.Stop())
 		case <-time.After(5 * time.Millisecond):
@@ -53,19 +48,19 @@ func StartOCS(ctx context.Context, lightpath, config, socket string) (*OCS, erro
 	return nil, errors.Join(fmt.Errorf("bench: the switch does not listen on %s", socket), o.Stop())
 }
 
-// Stop ends the switch in good order: its frame log is complete afterwards.
+// Stop ends the switch and waits for its end. The frame log is then complete.
 func (o *OCS) Stop() error {
-	if err := o.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := o.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	select {
 	case err := <-o.exited:
 		if err != nil {
-			return fmt.Errorf("bench: the switch: %w %s", err, o.stderr.String())
+			return fmt.Errorf("bench: the switch: %w", o.Explain(err))
 		}
 		return nil
 	case <-time.After(ocsStart):
-		return errors.Join(errors.New("bench: the switch does not stop"), o.cmd.Process.Kill())
+		return errors.Join(errors.New("bench: the switch does not stop"), o.Process.Kill())
 	}
 }
 
@@ -78,8 +73,8 @@ func listening(socket string) bool {
 	return true
 }
 
-// EnsureOCS starts the emulated switches of a fabric that nobody serves yet; stop ends
-// them. Fabrics without emulated switches, or whose switch runs, need nothing.
+// EnsureOCS starts the emulated switches of a fabric that no process serves yet; stop ends them. It starts nothing
+// for switches that run already and for real ones.
 func EnsureOCS(ctx context.Context, fabricPath, lightpath string) (stop func(), err error) {
 	f, err := fabric.Load(fabricPath)
 	if err != nil {
@@ -88,7 +83,7 @@ func EnsureOCS(ctx context.Context, fabricPath, lightpath string) (stop func(), 
 	var started []*OCS
 	stop = func() {
 		for _, o := range started {
-			_ = o.Stop() // nothing depends on it any more
+			_ = o.Stop() // no process depends on it any more
 		}
 	}
 	for _, sw := range f.OCS {
@@ -105,7 +100,7 @@ func EnsureOCS(ctx context.Context, fabricPath, lightpath string) (stop func(), 
 	return stop, nil
 }
 
-// startFor starts the switch of a fabric file with an ocsd configuration made up for it.
+// startFor starts the switch of a fabric file with an ocsd configuration that it writes.
 func startFor(ctx context.Context, fabricPath, endpoint, lightpath string) (*OCS, error) {
 	abs, err := filepath.Abs(fabricPath)
 	if err != nil {
@@ -115,7 +110,7 @@ func startFor(ctx context.Context, fabricPath, endpoint, lightpath string) (*OCS
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir) // read by the time StartOCS returns
+	defer os.RemoveAll(dir) // the switch has read it when StartOCS returns
 	config := filepath.Join(dir, "ocsd.yaml")
 	file := fabric.OCSD{Version: fabric.Version, Fabric: abs, Socket: strings.TrimPrefix(endpoint, "unix:")}
 	if err := os.WriteFile(config, file.Encode(), 0o600); err != nil {

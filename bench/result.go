@@ -3,10 +3,11 @@ package bench
 import (
 	"fmt"
 	"slices"
+
+	"lightpath/bench/sampling"
 )
 
-// Result is one size of one collective, over all ranks. It is the record of the JSON
-// output; GB are 1e9 bytes.
+// Result is one size of one collective, over all ranks. It is the record of the JSON output; GB are 1e9 bytes.
 type Result struct {
 	Collective  string  `json:"collective"`
 	Bytes       int64   `json:"bytes"`
@@ -18,7 +19,7 @@ type Result struct {
 	TimeUS      float64 `json:"time_us"`
 	AlgBW       float64 `json:"algbw_gbs"`
 	BusBW       float64 `json:"busbw_gbs"`
-	Wrong       int64   `json:"wrong"`
+	Wrong       *int64  `json:"wrong"` // elements; nil (null): not checked
 	Algorithm   string  `json:"algorithm"`
 	Planner     string  `json:"planner"`
 	PredictedUS float64 `json:"predicted_us"`
@@ -26,37 +27,49 @@ type Result struct {
 	MaxUS       float64 `json:"max_us,omitempty"`
 }
 
-// Document is what --json writes.
+// Document is the JSON output.
 type Document struct {
 	Ranks     int      `json:"ranks"`
 	Transport string   `json:"transport"`
 	Results   []Result `json:"results"`
 }
 
-// collect merges the reports of all ranks, in the order of points; ranks that somebody
-// else's launcher started have none here. The time of a
-// back-to-back run is the mean over ranks, as in nccl-tests; of a sync run it is the median
-// over iterations of the completion time of the slowest rank, counted from the first start.
-func collect(s *Spec, ranks int, points []point, reports [][]Report) ([]Result, error) {
+// Wrong returns the first result with wrong elements, nil if there is none.
+func (d *Document) Wrong() *Result {
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Wrong != nil && *r.Wrong > 0 {
+			return r
+		}
+	}
+	return nil
+}
+
+// collect merges the reports of all ranks, in the order of points. Ranks that run in other processes of a launcher
+// have no reports here. The time of a back-to-back run is the mean over ranks, as in nccl-tests. The time of a sync
+// run is the median over iterations of the slowest rank's completion, counted from the first start.
+func collect(ranks int, points []point, reports [][]Report) ([]Result, error) {
 	var results []Result
 	for i, pt := range points {
-		res := Result{
-			Collective: s.Collective.String(), Bytes: pt.bytes, Count: pt.count, Type: s.Type.String(), Op: s.Op.String(),
-			Root: s.Root, InPlace: pt.inPlace,
-		}
-		perRank, err := reportsOf(s, i, pt, reports)
+		s := pt.spec
+		perRank, err := reportsOf(i, pt, reports)
 		if err != nil {
 			return nil, err
 		}
+		res := Result{
+			Collective: s.Collective.String(), Bytes: pt.bytes, Count: pt.count, Type: s.Type.String(),
+			Op: s.Op.String(), Root: s.Root, InPlace: pt.inPlace,
+		}
+		var wrong int64
 		for _, r := range perRank {
-			res.Wrong += r.Wrong
+			wrong += r.Wrong
 			res.TimeUS += r.TimeUS / float64(len(perRank))
+		}
+		if s.Check {
+			res.Wrong = &wrong
 		}
 		if s.Sync {
 			times := Completions(perRank)
-			slices.Sort(times)
-			res.MinUS, res.MaxUS = times[0], times[len(times)-1]
-			res.TimeUS = Median(times)
+			res.MinUS, res.MaxUS, res.TimeUS = slices.Min(times), slices.Max(times), sampling.Median(times)
 		}
 		res.AlgBW, res.BusBW = Bandwidths(s.Collective, pt.count, s.Type, ranks, res.TimeUS)
 		results = append(results, res)
@@ -64,34 +77,48 @@ func collect(s *Spec, ranks int, points []point, reports [][]Report) ([]Result, 
 	return results, nil
 }
 
-// reportsOf picks the reports of run i. A rank that reported anything must have reported this.
-func reportsOf(s *Spec, i int, pt point, reports [][]Report) ([]Report, error) {
+// reportsOf returns the reports of run i. A rank that reported any run must have reported this one.
+func reportsOf(i int, pt point, reports [][]Report) ([]Report, error) {
+	s := pt.spec
+	what := fmt.Sprintf("%s of %d bytes", s.Collective, pt.bytes)
 	var perRank []Report
 	for rank, all := range reports {
 		if len(all) == 0 {
 			continue
 		}
 		if i >= len(all) {
-			return nil, fmt.Errorf("bench: rank %d did not report %s of %d bytes", rank, s.Collective, pt.bytes)
+			return nil, fmt.Errorf("bench: rank %d did not report %s", rank, what)
 		}
 		r := all[i]
-		if r.Collective != s.Collective.String() || r.Bytes != pt.bytes || r.InPlace != b2i(pt.inPlace) {
-			return nil, fmt.Errorf("bench: rank %d reported %s of %d bytes (in place %d) as its run %d, which is %s of %d (%d)",
-				rank, r.Collective, r.Bytes, r.InPlace, i, s.Collective, pt.bytes, b2i(pt.inPlace))
-		}
-		if s.Sync && len(r.Iters) != s.Iters {
-			return nil, fmt.Errorf("bench: rank %d reported %d iterations of %s of %d bytes, not %d", rank, len(r.Iters), s.Collective, pt.bytes, s.Iters)
+		switch {
+		case r.Collective != s.Collective.String() || r.Bytes != pt.bytes || r.InPlace != b2i(pt.inPlace):
+			return nil, fmt.Errorf("bench: rank %d reported %s of %d bytes (in place %d) as run %d, which is %s (%d)",
+				rank, r.Collective, r.Bytes, r.InPlace, i, what, b2i(pt.inPlace))
+		case s.Sync && len(r.Iters) != s.Iters:
+			return nil, fmt.Errorf("bench: rank %d reported %d iterations of %s, not %d", rank, len(r.Iters), what, s.Iters)
 		}
 		perRank = append(perRank, r)
 	}
 	if len(perRank) == 0 {
-		return nil, fmt.Errorf("bench: no rank reported %s of %d bytes", s.Collective, pt.bytes)
+		return nil, fmt.Errorf("bench: no rank reported %s", what)
 	}
 	return perRank, nil
 }
 
-// Completions returns the completion time in microseconds of every iteration of a sync
-// run: last end less first start over the ranks, which share a clock.
+// EveryRank returns run i of every rank. It fails if a rank did not report the run.
+func EveryRank(reports [][]Report, i int) ([]Report, error) {
+	perRank := make([]Report, len(reports))
+	for rank, all := range reports {
+		if i >= len(all) {
+			return nil, fmt.Errorf("bench: rank %d reported %d runs", rank, len(all))
+		}
+		perRank[rank] = all[i]
+	}
+	return perRank, nil
+}
+
+// Completions returns the completion time in microseconds of every iteration of a sync run: the last end less the
+// first start over the ranks, which share a clock. perRank must not be empty.
 func Completions(perRank []Report) []float64 {
 	iters := len(perRank[0].Iters)
 	for _, r := range perRank {
@@ -106,13 +133,4 @@ func Completions(perRank []Report) []float64 {
 		times[i] = float64(last-first) / 1e3
 	}
 	return times
-}
-
-// Median of a sorted, non-empty list.
-func Median(sorted []float64) float64 {
-	n := len(sorted)
-	if n%2 == 1 {
-		return sorted[n/2]
-	}
-	return (sorted[n/2-1] + sorted[n/2]) / 2
 }

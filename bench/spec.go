@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
 )
 
-// Spec says what to time. Sizes are nccl-tests' S in bytes: the data size of the
-// operation as a whole (for allgather, reducescatter and alltoall ranks x count x type).
+// Spec says what to time. Sizes are nccl-tests' S in bytes: the data size of the whole operation (for allgather,
+// reducescatter and alltoall ranks x count x size of the type).
 type Spec struct {
 	Collective schedule.Collective
 	Type       datatype.Type
@@ -19,15 +20,18 @@ type Spec struct {
 	MinBytes   int64
 	MaxBytes   int64
 	Factor     float64 // > 1
-	Warmup     int
-	Iters      int
-	Check      bool
-	// Sync times every iteration by itself behind a barrier and records its start and end on
-	// every rank; otherwise iterations run back to back, as nccl-tests does.
+	Warmup     int     // untimed iterations
+	Iters      int     // timed iterations
+	Check      bool    // compare every element of the results
+	// Sync starts every iteration behind a barrier and records its start and end on every rank. Otherwise
+	// iterations run back to back, as in nccl-tests.
 	Sync bool
+	// Pause is how long ranks rest before each iteration of a sync run.
+	Pause time.Duration
 	// Each records the start and end of calls that run back to back. It is for [Spec.RunLine].
 	Each bool
-	// Graph, above 0, captures the iterations into a CUDA graph and times that many launches of it. Buffers are of a device then.
+	// Graph, if above 0, captures the iterations into a CUDA graph and times that many launches of it. Buffers
+	// are then in device memory.
 	Graph int
 	// OutOfPlace and InPlace choose the variants; nccl-tests runs both.
 	OutOfPlace, InPlace bool
@@ -47,7 +51,21 @@ func (s *Spec) Sizes() []int64 {
 	return sizes
 }
 
-// blocks is how many per-rank counts make up S.
+// Reduces reports whether a collective has a reduction operator.
+func Reduces(c schedule.Collective) bool {
+	return c == schedule.AllReduce || c == schedule.Reduce || c == schedule.ReduceScatter
+}
+
+// HasRoot reports whether a collective has a root.
+func HasRoot(c schedule.Collective) bool {
+	switch c {
+	case schedule.Broadcast, schedule.Reduce, schedule.Gather, schedule.Scatter:
+		return true
+	}
+	return false
+}
+
+// blocks returns how many per-rank counts make up S.
 func blocks(c schedule.Collective, ranks int) int64 {
 	switch c {
 	case schedule.AllGather, schedule.ReduceScatter, schedule.AllToAll, schedule.Gather, schedule.Scatter:
@@ -62,8 +80,8 @@ func Count(c schedule.Collective, bytes int64, t datatype.Type, ranks int) int64
 	return bytes / blocks(c, ranks) / int64(t.Size())
 }
 
-// Bandwidths returns algbw and busbw in GB/s (1e9) as nccl-tests defines them, for the
-// bytes really moved, count elements per block, in us microseconds.
+// Bandwidths returns algbw and busbw in GB/s (1e9) as nccl-tests defines them. They are of the bytes that a call of
+// count elements per block moves, in us microseconds.
 func Bandwidths(c schedule.Collective, count int64, t datatype.Type, ranks int, us float64) (alg, bus float64) {
 	if us <= 0 {
 		return 0, 0
@@ -81,8 +99,8 @@ func Bandwidths(c schedule.Collective, count int64, t datatype.Type, ranks int, 
 	}
 }
 
-// ParseBytes reads a size such as 8, 64K, 32MiB, 1G: K, M and G are powers of 1024, as
-// in nccl-tests, with or without "iB"; "KB", "MB" and "GB" are powers of 1000.
+// ParseBytes reads a size such as 8, 64K, 32MiB or 1G. K, M and G, with or without "iB", are powers of 1024, as in
+// nccl-tests; KB, MB and GB are powers of 1000.
 func ParseBytes(s string) (int64, error) {
 	text := strings.TrimSpace(s)
 	digits := strings.TrimRight(text, "KMGkmgiBb")

@@ -6,43 +6,55 @@ import (
 	"strings"
 )
 
-// World is a rank's place in a job that somebody else started.
+// World is the place of this process in a job that a launcher started.
 type World struct {
 	Rank, Size int
-	// Job is what the launcher tells all ranks of the job; "" where it says nothing.
+	Launcher   string
+	// RankVariable is the variable that states Rank.
+	RankVariable string
+	// Job is the name that the launcher gives all ranks of the job; "": none.
 	Job string
-	// Unique says that no other job has this Job. Otherwise the ranks of a job are known by
-	// their common parent, too, and must not be started through scripts of their own.
-	Unique   bool
-	Launcher string
+	// Unique says that no other job has the same Job. Otherwise a job is known by its name and by the common parent
+	// of its ranks, and a script must not start them one by one.
+	Unique bool
 }
 
-// launchers lists the variables of those that users have, most specific first. job holds
-// variables that together tell jobs apart, for good where unique.
-var launchers = []struct {
+// launcher is a program that starts ranks, with the variables by which it tells them.
+type launcher struct {
 	name       string
-	rank, size []string
-	job        []string
-	unique     bool
-}{
-	{"Open MPI", []string{"OMPI_COMM_WORLD_RANK"}, []string{"OMPI_COMM_WORLD_SIZE"}, []string{"PMIX_NAMESPACE"}, true},
-	{"torchrun", []string{"RANK"}, []string{"WORLD_SIZE"}, []string{"TORCHELASTIC_RUN_ID", "MASTER_PORT"}, false},
-	{"Slurm", []string{"SLURM_PROCID"}, []string{"SLURM_NTASKS", "SLURM_NPROCS"}, []string{"SLURM_JOB_ID", "SLURM_STEP_ID"}, true},
-	{"PMI", []string{"PMI_RANK"}, []string{"PMI_SIZE"}, nil, false},
+	rank, size []string // alternatives
+	job        []string // together they name the job
+	unique     bool     // these names are never used again
 }
 
-// DetectWorld reads the launcher's variables through getenv; false without a launcher. A rank
-// without a size, or a size alone, is no rank of a job; values that make no sense are an error
-// that names the variable.
+// launchers lists the most specific variables first.
+var launchers = []launcher{
+	{
+		name: "Open MPI", rank: []string{"OMPI_COMM_WORLD_RANK"}, size: []string{"OMPI_COMM_WORLD_SIZE"},
+		job: []string{"PMIX_NAMESPACE"}, unique: true,
+	},
+	{
+		name: "torchrun", rank: []string{"RANK"}, size: []string{"WORLD_SIZE"},
+		job: []string{"TORCHELASTIC_RUN_ID", "MASTER_PORT"},
+	},
+	{
+		name: "Slurm", rank: []string{"SLURM_PROCID"}, size: []string{"SLURM_NTASKS", "SLURM_NPROCS"},
+		job: []string{"SLURM_JOB_ID", "SLURM_STEP_ID"}, unique: true,
+	},
+	{name: "PMI", rank: []string{"PMI_RANK"}, size: []string{"PMI_SIZE"}},
+}
+
+// DetectWorld reads the launchers' variables through getenv. It returns false without a launcher: a lone WORLD_SIZE
+// or SLURM_NTASKS is an allocation and no rank of a job. A value that makes no sense is an error that names its
+// variable.
 func DetectWorld(getenv func(string) string) (World, bool, error) {
 	for _, l := range launchers {
 		rank, rankName := firstSet(getenv, l.rank)
 		size, sizeName := firstSet(getenv, l.size)
-		// A lone WORLD_SIZE or SLURM_NTASKS is an allocation, not a rank of a job.
 		if rank == "" || size == "" {
 			continue
 		}
-		w := World{Launcher: l.name}
+		w := World{Launcher: l.name, RankVariable: rankName, Unique: l.unique}
 		var err error
 		if w.Rank, err = strconv.Atoi(rank); err != nil || w.Rank < 0 {
 			return World{}, false, fmt.Errorf("%s=%q is not a rank", rankName, rank)
@@ -50,7 +62,6 @@ func DetectWorld(getenv func(string) string) (World, bool, error) {
 		if w.Size, err = strconv.Atoi(size); err != nil || w.Size <= w.Rank {
 			return World{}, false, fmt.Errorf("%s=%q does not go with %s=%s", sizeName, size, rankName, rank)
 		}
-		w.Unique = l.unique
 		var job []string
 		for _, name := range l.job {
 			v := getenv(name)

@@ -14,25 +14,52 @@ func TestDetectWorld(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		env  env
-		want World
-		ok   bool
+		want *World // nil: no launcher
 	}{
-		{"none", env{}, World{}, false},
-		{"Open MPI", env{"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "PMIX_NAMESPACE": "7"}, World{1, 4, "7", true, "Open MPI"}, true},
-		{"MPICH (PMI)", env{"PMI_RANK": "3", "PMI_SIZE": "4", "PMI_FD": "9"}, World{3, 4, "", false, "PMI"}, true},
-		{"Slurm", env{"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_STEP_ID": "5", "SLURM_JOB_ID": "77"}, World{0, 2, "77/5", true, "Slurm"}, true},
-		{"old Slurm", env{"SLURM_PROCID": "1", "SLURM_NPROCS": "2", "SLURM_JOB_ID": "77"}, World{1, 2, "77", false, "Slurm"}, true},
-		{"torchrun", env{"RANK": "7", "WORLD_SIZE": "8", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "none"}, World{7, 8, "none/29500", false, "torchrun"}, true},
-		{"one rank", env{"RANK": "0", "WORLD_SIZE": "1"}, World{0, 1, "", false, "torchrun"}, true},
-		{"mpirun within a Slurm allocation", env{"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"},
-			World{1, 4, "", false, "Open MPI"}, true},
-		{"an allocation is no job", env{"SLURM_NTASKS": "8"}, World{}, false},
-		{"a rank of nothing", env{"RANK": "3"}, World{}, false},
-		{"a size alone hides no other launcher", env{"WORLD_SIZE": "8", "PMI_RANK": "1", "PMI_SIZE": "2"}, World{1, 2, "", false, "PMI"}, true},
+		{"none", env{}, nil},
+		{
+			"Open MPI", env{"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "PMIX_NAMESPACE": "7"},
+			&World{Rank: 1, Size: 4, Job: "7", Unique: true, Launcher: "Open MPI", RankVariable: "OMPI_COMM_WORLD_RANK"},
+		},
+		{
+			"MPICH (PMI)", env{"PMI_RANK": "3", "PMI_SIZE": "4", "PMI_FD": "9"},
+			&World{Rank: 3, Size: 4, Launcher: "PMI", RankVariable: "PMI_RANK"},
+		},
+		{
+			"Slurm", env{"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_STEP_ID": "5", "SLURM_JOB_ID": "77"},
+			&World{Rank: 0, Size: 2, Job: "77/5", Unique: true, Launcher: "Slurm", RankVariable: "SLURM_PROCID"},
+		},
+		{
+			"old Slurm", env{"SLURM_PROCID": "1", "SLURM_NPROCS": "2", "SLURM_JOB_ID": "77"},
+			&World{Rank: 1, Size: 2, Job: "77", Launcher: "Slurm", RankVariable: "SLURM_PROCID"},
+		},
+		{
+			"torchrun", env{"RANK": "7", "WORLD_SIZE": "8", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "none"},
+			&World{Rank: 7, Size: 8, Job: "none/29500", Launcher: "torchrun", RankVariable: "RANK"},
+		},
+		{
+			"one rank", env{"RANK": "0", "WORLD_SIZE": "1"},
+			&World{Rank: 0, Size: 1, Launcher: "torchrun", RankVariable: "RANK"},
+		},
+		{
+			"mpirun within a Slurm allocation",
+			env{"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"},
+			&World{Rank: 1, Size: 4, Launcher: "Open MPI", RankVariable: "OMPI_COMM_WORLD_RANK"},
+		},
+		{"an allocation is no job", env{"SLURM_NTASKS": "8"}, nil},
+		{"a rank without a size", env{"RANK": "3"}, nil},
+		{
+			"a size alone hides no other launcher", env{"WORLD_SIZE": "8", "PMI_RANK": "1", "PMI_SIZE": "2"},
+			&World{Rank: 1, Size: 2, Launcher: "PMI", RankVariable: "PMI_RANK"},
+		},
 	} {
 		got, ok, err := DetectWorld(environ(c.env))
-		if err != nil || ok != c.ok || got != c.want {
-			t.Errorf("%s: %+v, %t, %v; want %+v, %t", c.name, got, ok, err, c.want, c.ok)
+		want := World{}
+		if c.want != nil {
+			want = *c.want
+		}
+		if err != nil || ok != (c.want != nil) || got != want {
+			t.Errorf("%s: %+v, %t, %v; want %+v", c.name, got, ok, err, c.want)
 		}
 	}
 }
@@ -70,13 +97,15 @@ func TestRendezvous(t *testing.T) {
 	if other := name(World{Rank: 3, Size: 4, Job: "a", Launcher: "Open MPI"}); other != first {
 		t.Errorf("ranks of one job meet at %s and %s", first, other)
 	}
-	for _, w := range []World{{Size: 4, Job: "b", Launcher: "Open MPI"}, {Size: 2, Job: "a", Launcher: "Open MPI"}, {Size: 4, Job: "a", Launcher: "PMI"}} {
+	for _, w := range []World{
+		{Size: 4, Job: "b", Launcher: "Open MPI"}, {Size: 2, Job: "a", Launcher: "Open MPI"}, {Size: 4, Job: "a", Launcher: "PMI"},
+	} {
 		if name(w) == first {
-			t.Errorf("%+v meets where another job does", w)
+			t.Errorf("%+v has the rendezvous of another job", w)
 		}
 	}
-	// A job that is not known by its name alone is known by its parent, too.
+	// The parent distinguishes jobs whose names are not unique.
 	if name(World{Size: 4, Job: "a", Launcher: "Open MPI", Unique: true}) == first {
-		t.Error("the parent of a job without a name of its own makes no difference")
+		t.Error("the parent of a job without a unique name makes no difference")
 	}
 }

@@ -28,3 +28,4 @@ done
 # Preloaded, as for programs that find another libnccl.so.2 by their RPATH.
 client "python, preloaded" env "LD_PRELOAD=$PWD/lib/libnccl.so.2" \
   "$python" examples/python/pynccl_client.py --ranks 2 --library libnccl.so.2
+client "python, lightpath run" bin/lightpath run -n 3 -- "$python" examples/python/allreduce.py

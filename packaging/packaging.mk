@@ -27,7 +27,7 @@ dist/.made: $(STAGE)/.made $(NFPM) $(PACKAGED)
 # Stripped and without the paths of the machine that built it.
 $(STAGE)/.made: $(GO_SOURCES) lib/libnccl.so.2 lib/liblightpath.so bin/lightpath-rank packaging/lightpath.pc.in packaging/packaging.mk
 	@rm -rf $(STAGE) && mkdir -p $(STAGE)
-	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o $(STAGE)/lightpath ./cmd/lightpath
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(STAGE)/lightpath ./cmd/lightpath
 	$(STAGE)/lightpath completion bash > $(STAGE)/lightpath.bash
 	for f in lib/libnccl.so.2 lib/liblightpath.so bin/lightpath-rank; do strip --strip-unneeded -o $(STAGE)/$$(basename $$f) $$f; done
 	sed 's|@TRIPLET@|$(TRIPLET)|; s|@VERSION@|$(LP_VERSION)|' packaging/lightpath.pc.in > $(STAGE)/lightpath.pc

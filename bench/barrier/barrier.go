@@ -1,8 +1,3 @@
-// Package barrier measures the reconfiguration barrier: how long after the last rank's post every
-// rank knows that the plane has its next epoch, with a device that moves in no time.
-//
-// Layer: bench. It drives controllers through ocsctl.Client, whatever carries that, and is no part
-// of the runtime.
 package barrier
 
 import (
@@ -15,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"lightpath/bench/sampling"
 	"lightpath/internal/shmring"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
@@ -27,53 +23,37 @@ type Mode string
 
 // The modes.
 const (
-	Spin  Mode = "spin"  // looks again, and lets others run in between
-	Sleep Mode = "sleep" // sleeps until it is woken
+	Spin  Mode = "spin"  // polls, and yields between polls
+	Sleep Mode = "sleep" // sleeps until the controller wakes it
 )
 
-// Options say what is measured. Zero values: 8 ranks, 2000 rounds after 200 for warming up, Spin,
-// shared memory.
+// Options say what to measure. Zero values mean 8 ranks, 2000 rounds after 200 untimed ones, Spin and shared memory.
 type Options struct {
 	Ranks, Rounds, Warmup int
 	Mode                  Mode
-	// Dial attaches a port of one plane's controller, of Ranks ports; nil: a controller of this
-	// process, through shared memory.
+	// Dial connects to a port of one plane's controller, which has Ranks ports. If it is nil, Run starts a controller
+	// in this process and connects through shared memory.
 	Dial func(port int) (ocsctl.Client, error)
-	Name string // of what Dial reaches, for the report
+	Name string // of the carrier that Dial uses, for the report
 	// Timeout bounds one round; 0: ten seconds.
 	Timeout time.Duration
 }
 
-// Report is a measurement. Times are from the beginning of the last rank's post to the moment
-// that the last rank, or each, sees the next epoch.
+// Report is a measurement. Times begin with the last rank's post.
 type Report struct {
-	Name       string        `json:"name"`
-	Mode       Mode          `json:"mode"`
-	Ranks      int           `json:"ranks"`
-	Rounds     int           `json:"rounds"`
-	CPUs       int           `json:"cpus"`
-	GOMAXPROCS int           `json:"gomaxprocs"`
-	All        Quantiles     `json:"all_ns"`    // until the last rank knows
-	Each       Quantiles     `json:"each_ns"`   // until a rank knows
-	Period     time.Duration `json:"period_ns"` // a round of a loop that does nothing else, mean
-	Histogram  []Bucket      `json:"histogram"` // of All
+	Name       string               `json:"name"`
+	Mode       Mode                 `json:"mode"`
+	Ranks      int                  `json:"ranks"`
+	Rounds     int                  `json:"rounds"`
+	CPUs       int                  `json:"cpus"`
+	GOMAXPROCS int                  `json:"gomaxprocs"`
+	All        sampling.Percentiles `json:"all_ns"`    // until the last rank sees the epoch
+	Each       sampling.Percentiles `json:"each_ns"`   // until each rank sees it
+	Period     time.Duration        `json:"period_ns"` // mean time of a round
+	Histogram  []sampling.Bucket    `json:"histogram"` // of All
 }
 
-// Quantiles are of one distribution, in nanoseconds.
-type Quantiles struct {
-	P50 time.Duration `json:"p50"`
-	P90 time.Duration `json:"p90"`
-	P99 time.Duration `json:"p99"`
-	Max time.Duration `json:"max"`
-}
-
-// Bucket counts the rounds that took less than Below and not less than the bucket before.
-type Bucket struct {
-	Below time.Duration `json:"below_ns"`
-	Count int           `json:"count"`
-}
-
-// Run measures.
+// Run measures one barrier after the other.
 func Run(o Options) (*Report, error) {
 	o = o.defaults()
 	if o.Ranks < 2 || o.Ranks > controller.MaxPorts || o.Rounds < 1 || o.Warmup < 0 {
@@ -94,7 +74,7 @@ func Run(o Options) (*Report, error) {
 	defer func() {
 		for _, r := range ranks {
 			if r != nil {
-				_ = r.client.Close() // says nothing new
+				_ = r.client.Close() // all times are taken
 			}
 		}
 	}()
@@ -109,7 +89,7 @@ func Run(o Options) (*Report, error) {
 		return nil, err
 	}
 	if o.Mode == Sleep {
-		// Ranks stand for processes: one that sleeps in the kernel shall not hold up the others.
+		// Ranks stand for processes: a rank that sleeps in the kernel must not delay another one.
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), o.Ranks+2)))
 	}
 	errs := make([]error, o.Ranks)
@@ -146,7 +126,7 @@ func (o Options) defaults() Options {
 	return o
 }
 
-// device is where it is told to be, at once.
+// device moves its circuits in no time.
 type device struct{ at circuit.Permutation }
 
 func (d *device) Switch(_ int, m controller.Move) error { d.at = m.To; return nil }
@@ -159,7 +139,7 @@ func startCore(ranks int) (*controller.Core, error) {
 	})
 }
 
-// serveHere starts a controller in this process, reached through shared memory.
+// serveHere starts a controller in this process that clients reach through shared memory.
 func serveHere(ranks int) (dial func(int) (ocsctl.Client, error), stop func(), err error) {
 	dir, err := os.MkdirTemp("", "lightpath-barrier-")
 	if err != nil {
@@ -188,8 +168,8 @@ func serveHere(ranks int) (dial func(int) (ocsctl.Client, error), stop func(), e
 // rank is one port's part.
 type rank struct {
 	client       ocsctl.Client
-	bell         *shmring.Doorbell // of local clients
-	news         chan struct{}     // of others
+	bell         *shmring.Doorbell // wakes ranks on shared memory
+	news         chan struct{}     // wakes ranks on other carriers
 	maps         [2]circuit.Permutation
 	posted, seen []int64
 }
@@ -220,15 +200,16 @@ func rotate(m circuit.Permutation) circuit.Permutation {
 	return append(m[1:len(m):len(m)], m[0])
 }
 
-// origin is when this process began to count, monotonic.
+// origin is the zero of clock.
 var origin = time.Now()
 
+// clock returns monotonic nanoseconds.
 func clock() int64 { return int64(time.Since(origin)) }
 
-// holder is the communicator that the ranks are.
+// holder is the communicator of all ranks.
 const holder = 1
 
-// run goes through all rounds, on a plane that one of the ranks holds.
+// run posts and waits once per round, on a plane that rank 0 holds.
 func (r *rank) run(o *Options) error {
 	first := r.client.State(0).Epoch
 	for k := range r.posted {
@@ -255,7 +236,7 @@ func (r *rank) run(o *Options) error {
 	return nil
 }
 
-// wait returns when it is worth to look again, or a little later.
+// wait returns when the epoch may have changed, at the latest after a tenth of a second.
 func (r *rank) wait(epoch uint32) {
 	const limit = 100 * time.Millisecond
 	switch {
@@ -276,42 +257,23 @@ func (r *rank) wait(epoch uint32) {
 
 // report evaluates the ranks' times.
 func (o *Options) report(ranks []*rank) *Report {
-	all, each := make([]int64, 0, o.Rounds), make([]int64, 0, o.Rounds*len(ranks))
+	all, each := make([]float64, 0, o.Rounds), make([]float64, 0, o.Rounds*len(ranks))
 	for k := o.Warmup; k < o.Warmup+o.Rounds; k++ {
 		last, end := int64(0), int64(0)
 		for _, r := range ranks {
 			last, end = max(last, r.posted[k]), max(end, r.seen[k])
 		}
-		all = append(all, end-last)
+		all = append(all, float64(end-last))
 		for _, r := range ranks {
-			each = append(each, r.seen[k]-last)
+			each = append(each, float64(r.seen[k]-last))
 		}
 	}
+	slices.Sort(all)
+	slices.Sort(each)
 	took := ranks[0].seen[o.Warmup+o.Rounds-1] - ranks[0].posted[o.Warmup]
 	return &Report{
-		Name: o.Name, Mode: o.Mode, Ranks: o.Ranks, Rounds: o.Rounds, CPUs: runtime.NumCPU(), GOMAXPROCS: runtime.GOMAXPROCS(0),
-		All: QuantilesOf(all), Each: QuantilesOf(each), Period: time.Duration(took / int64(o.Rounds)), Histogram: HistogramOf(all),
+		Name: o.Name, Mode: o.Mode, Ranks: o.Ranks, Rounds: o.Rounds, CPUs: runtime.NumCPU(),
+		GOMAXPROCS: runtime.GOMAXPROCS(0), All: sampling.PercentilesOf(all), Each: sampling.PercentilesOf(each),
+		Period: time.Duration(took / int64(o.Rounds)), Histogram: sampling.HistogramOf(all),
 	}
-}
-
-// QuantilesOf sorts ns, which must not be empty, and returns its quantiles.
-func QuantilesOf(ns []int64) Quantiles {
-	slices.Sort(ns)
-	at := func(q float64) time.Duration { return time.Duration(ns[int(q*float64(len(ns)-1))]) }
-	return Quantiles{P50: at(0.5), P90: at(0.9), P99: at(0.99), Max: at(1)}
-}
-
-// HistogramOf counts in buckets a quarter of a power of two wide; ns is sorted.
-func HistogramOf(ns []int64) []Bucket {
-	var buckets []Bucket
-	for below, i := 1000.0, 0; i < len(ns); below *= 1.189207115002721 {
-		b := Bucket{Below: time.Duration(below)}
-		for ; i < len(ns) && ns[i] < int64(below); i++ {
-			b.Count++
-		}
-		if b.Count > 0 || len(buckets) > 0 {
-			buckets = append(buckets, b)
-		}
-	}
-	return buckets
 }

@@ -2,15 +2,11 @@ package barrier
 
 import (
 	"encoding/json"
-	"encoding/xml"
-	"errors"
-	"io"
 	"strings"
 	"testing"
-	"time"
 )
 
-// Both modes go through every round in order, and the report adds up.
+// TestRun checks that both modes complete every round in order and that the report adds up.
 func TestRun(t *testing.T) {
 	for _, mode := range []Mode{Spin, Sleep} {
 		r, err := Run(Options{Ranks: 4, Rounds: 200, Warmup: 10, Mode: mode})
@@ -29,12 +25,6 @@ func TestRun(t *testing.T) {
 		if err != nil || !strings.Contains(string(b), `"p99":`) {
 			t.Errorf("%s, %v", b, err)
 		}
-		d := xml.NewDecoder(strings.NewReader(string(r.SVG())))
-		for err = nil; err == nil; _, err = d.Token() {
-		}
-		if !errors.Is(err, io.EOF) {
-			t.Error(err)
-		}
 	}
 }
 
@@ -43,17 +33,6 @@ func TestRefusals(t *testing.T) {
 		if _, err := Run(o); err == nil {
 			t.Errorf("%+v was accepted", o)
 		}
-	}
-}
-
-func TestQuantiles(t *testing.T) {
-	var ns []int64
-	for i := range int64(101) {
-		ns = append(ns, 1000*(100-i))
-	}
-	q := QuantilesOf(ns)
-	if q.P50 != 50*time.Microsecond || q.P99 != 99*time.Microsecond || q.Max != 100*time.Microsecond {
-		t.Errorf("%+v", q)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"lightpath/ocsctl/controller/rpc"
 )
 
-// Loopback starts a controller of one plane in this process, reached by gRPC over the loopback
-// interface: what [Options.Dial] wants. Stop is called when all clients are closed.
+// Loopback starts a controller of one plane in this process. dial, which is for [Options.Dial], connects to it by gRPC
+// over the loopback interface. Call stop after all clients are closed.
 func Loopback(ranks int) (dial func(port int) (ocsctl.Client, error), stop func(), err error) {
 	core, err := startCore(ranks)
 	if err != nil {

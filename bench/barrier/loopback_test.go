@@ -2,8 +2,8 @@ package barrier
 
 import "testing"
 
-// The same measurement works over gRPC. Ranks sleep: as goroutines of one process that spin on few
-// cores they would keep the scheduler from looking at the network.
+// TestLoopback measures over gRPC. Ranks sleep: goroutines that spin on few cores would keep Go's scheduler from
+// polling the network.
 func TestLoopback(t *testing.T) {
 	r := loopback(t, Options{Ranks: 4, Rounds: 50, Warmup: 5, Mode: Sleep})
 	t.Logf("all %+v, period %v", r.All, r.Period)
@@ -11,7 +11,7 @@ func TestLoopback(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if _, _, err := Loopback(0); err == nil {
-		t.Error("no ranks were accepted")
+		t.Error("a controller for 0 ranks started")
 	}
 }
 

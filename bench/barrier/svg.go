@@ -3,6 +3,7 @@ package barrier
 import (
 	"fmt"
 
+	"lightpath/bench/sampling"
 	"lightpath/internal/svg"
 )
 
@@ -46,4 +47,4 @@ func (r *Report) SVG() []byte {
 }
 
 // upper returns the end of a bucket, in microseconds.
-func upper(k Bucket) string { return fmt.Sprintf("%.0f", float64(k.Below)/1e3) }
+func upper(k sampling.Bucket) string { return fmt.Sprintf("%.0f", float64(k.Below)/1e3) }

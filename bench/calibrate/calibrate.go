@@ -8,30 +8,30 @@ import (
 	"slices"
 
 	"lightpath/bench"
+	"lightpath/bench/sampling"
 	"lightpath/plans/fabric"
 )
 
 // Options of a calibration.
 type Options struct {
 	Fabric    string // file of a fabric that is up
-	Lightpath string // path of the command, which serves the switches where nobody does
+	Lightpath string // path of the command; it serves emulated switches that no process serves yet
 	Worker    string // path of lightpath-rank
 	Ranks     int    // of the jobs; 0: all of the fabric
 	Iters     int    // timed iterations of each run; 0: [DefaultIters]
 	Rounds    int    // how often each run is made; 0: [DefaultRounds]
-	// Progress says in words what runs now; it may be nil.
+	// Progress is called with what runs now; it may be nil.
 	Progress func(format string, args ...any)
 }
 
-// Where the caller says nothing, every run is made so often, and timed so often each time: rounds
-// keep what disturbs the host for a while from one run's samples alone.
+// The defaults of a calibration. Several rounds keep a disturbance of the host from all samples of one run.
 const (
 	DefaultRounds = 3
 	DefaultIters  = 5
 )
 
-// Estimate is a cost: what fits the medians of all runs, and the quartiles of what fits the medians of
-// as many iterations drawn from them with replacement (the bootstrap).
+// Estimate is a cost. Value fits the medians of all runs. Low and High are the quartiles of what fits the medians of
+// iterations drawn with replacement (the bootstrap).
 type Estimate struct {
 	Value   float64 `json:"value"`
 	Low     float64 `json:"low"`
@@ -39,38 +39,38 @@ type Estimate struct {
 	Samples int     `json:"samples"` // iterations of each run
 }
 
-// Line is a run: what it took, in us, and what the cost model makes of the estimates.
+// Line is a run: its measured time in us, and the prediction of the cost model with the estimates.
 type Line struct {
 	Name        string  `json:"name"`
-	Bytes       int64   `json:"bytes"` // data size, as nccl-tests has it
+	Bytes       int64   `json:"bytes"` // data size as in nccl-tests
 	MeasuredUS  float64 `json:"measured_us"`
 	LowUS       float64 `json:"low_us"` // quartiles
 	HighUS      float64 `json:"high_us"`
 	PredictedUS float64 `json:"predicted_us"`
 }
 
-// Error is the measurement over the prediction, less one.
+// Error returns the measurement over the prediction, less one.
 func (l *Line) Error() float64 { return l.MeasuredUS/l.PredictedUS - 1 }
 
-// Result is what a fabric costs. Costs that it has no use for are nil.
+// Result holds the costs of a fabric. A cost that does not occur on the fabric is nil.
 type Result struct {
 	Ranks         int       `json:"ranks"`
 	Planes        int       `json:"planes"`
-	CallUS        *Estimate `json:"call_us"` // of a call, beside its plan: the model has no place for it
+	CallUS        *Estimate `json:"call_us"` // of a call besides its plan; not part of the cost model
 	AlphaUS       *Estimate `json:"alpha_us"`
-	HopUS         *Estimate `json:"hop_us,omitempty"` // where ranks forward
+	HopUS         *Estimate `json:"hop_us,omitempty"` // if ranks forward
 	BandwidthGbps *Estimate `json:"bandwidth_gbps"`   // of payload, per plane, port and direction
-	// ReconfigUS is from the last byte on the old circuits to the first on the new ones: the drain
-	// that is left, the barrier, the switch, and the waking up.
+	// ReconfigUS is the time from the last byte on the old circuits to the first on the new ones. It includes the rest
+	// of the drain, the barrier, the switch and waking the ranks.
 	ReconfigUS *Estimate `json:"reconfig_us,omitempty"`
 	R2         float64   `json:"r2"`
 	Lines      []Line    `json:"lines"`
-	// Check is an AllReduce that is not among the lines: what the estimates predict for it.
+	// Check is an AllReduce that is not among the lines, predicted with the estimates.
 	Check Line `json:"check"`
 }
 
-// Run measures. The fabric is up and quiet; its controller runs, or is one of emulated switches: then
-// it runs as long as this does. An error of the ranks wraps [bench.ErrRankFailed].
+// Run measures a fabric that is up and carries no other traffic. Run starts the controller of emulated switches that
+// have none, and ends it. An error of the ranks wraps [bench.ErrRankFailed].
 func Run(ctx context.Context, o Options) (*Result, error) {
 	f, err := o.complete()
 	if err != nil {
@@ -96,27 +96,30 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		}
 	}
 	r := &Result{Ranks: o.Ranks, Planes: len(f.Planes)}
-	last := len(runs) - 1
-	return r, r.estimate(runs[:last], &runs[last], f.Forwarding && o.Ranks > 2)
+	check := runs[checkRun]
+	return r, r.estimate(slices.Delete(runs, checkRun, checkRun+1), &check, f.Forwarding && o.Ranks > 2)
 }
 
-// round makes every run once, the fresh one last.
+// round makes every run once, in their order: each workload relies on the circuits that the one before has left.
 func (o *Options) round(ctx context.Context, f *fabric.Fabric, n int) ([]run, error) {
 	var runs []run
 	all := workloads(f, o.Ranks)
 	for i := range all {
 		o.Progress("round %d of %d: %s", n+1, o.Rounds, all[i].name)
-		some, err := o.measure(ctx, f, &all[i], wireTimes)
+		times := wireTimes
+		if i == 0 {
+			times = slices.Insert(slices.Clone(wireTimes), checkRun, checkTime)
+		}
+		some, err := o.measure(ctx, f, &all[i], times)
 		if err != nil {
 			return nil, err
 		}
 		runs = append(runs, some...)
 	}
-	o.Progress("round %d of %d: a fresh %s", n+1, o.Rounds, all[0].name)
-	fresh, err := o.measure(ctx, f, &all[0], []float64{freshTime})
-	return append(runs, fresh...), err
+	return runs, nil
 }
 
+// complete fills in the defaults and checks the options.
 func (o *Options) complete() (*fabric.Fabric, error) {
 	f, err := fabric.Load(o.Fabric)
 	if err != nil {
@@ -145,8 +148,8 @@ func (o *Options) complete() (*fabric.Fabric, error) {
 	return f, nil
 }
 
-// estimate fits the costs to the runs and predicts the fresh one.
-func (r *Result) estimate(runs []run, fresh *run, hops bool) error {
+// estimate fits the costs to the runs and predicts check.
+func (r *Result) estimate(runs []run, check *run, hops bool) error {
 	which := [costs]bool{perCall: true, perTransmit: true, perHop: hops, perByte: true, perMove: true}
 	middle := samples(runs, (*run).median)
 	cost, err := fit(middle, which)
@@ -164,7 +167,7 @@ func (r *Result) estimate(runs []run, fresh *run, hops bool) error {
 			all = append(all, unit(c[at]))
 		}
 		if len(all) > 0 {
-			e.Low, e.High = quartiles(all)
+			e.Low, e.High = sampling.Quartiles(all)
 		}
 		return e
 	}
@@ -181,7 +184,7 @@ func (r *Result) estimate(runs []run, fresh *run, hops bool) error {
 	for i := range runs {
 		r.Lines = append(r.Lines, runs[i].line(cost))
 	}
-	r.Check = fresh.line(cost)
+	r.Check = check.line(cost)
 	return nil
 }
 
@@ -193,7 +196,7 @@ func samples(runs []run, us func(*run) float64) []sample {
 	return all
 }
 
-// draws is how often iterations are drawn.
+// draws is how often the bootstrap draws iterations.
 const draws = 200
 
 // bootstrap fits the costs to iterations drawn with replacement. It draws the same every time.
@@ -206,7 +209,7 @@ func bootstrap(runs []run, which [costs]bool) [][costs]float64 {
 			for i := range us {
 				us[i] = r.us[rng.IntN(len(r.us))]
 			}
-			return bench.Median(sorted(us))
+			return sampling.Median(us)
 		})
 		if c, err := fit(drawn, which); err == nil && c[perByte] > 0 {
 			all = append(all, c)
@@ -215,22 +218,9 @@ func bootstrap(runs []run, which [costs]bool) [][costs]float64 {
 	return all
 }
 
-func (r *run) median() float64 { return bench.Median(sorted(r.us)) }
+func (r *run) median() float64 { return sampling.Median(r.us) }
 
 func (r *run) line(cost [costs]float64) Line {
-	low, high := quartiles(r.us)
+	low, high := sampling.Quartiles(r.us)
 	return Line{r.name, r.bytes, r.median(), low, high, r.terms.at(cost)}
-}
-
-func sorted(v []float64) []float64 {
-	v = slices.Clone(v)
-	slices.Sort(v)
-	return v
-}
-
-// quartiles returns the values below which a quarter and three quarters of a list lie, which is not
-// empty.
-func quartiles(v []float64) (low, high float64) {
-	v = sorted(v)
-	return v[len(v)/4], v[len(v)-1-len(v)/4]
 }

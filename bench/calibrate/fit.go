@@ -3,33 +3,36 @@ package calibrate
 import (
 	"errors"
 	"math"
+
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
 )
 
-// errFit reports samples that do not tell the costs apart.
-var errFit = errors.New("calibrate: the measurements make no line")
+// errFit reports samples from which the costs cannot be told apart.
+var errFit = errors.New("calibrate: the measurements do not determine the costs")
 
-// sample is a plan and what it took.
+// sample is the terms of a plan and its measured time.
 type sample struct {
 	terms terms
 	us    float64
 }
 
-// Relative errors are minimized in the sum, not in squares, so that a run that was disturbed does not
-// bend the line: by least squares whose weights follow the errors, down to a floor.
+// fit minimizes the sum of the relative errors and not that of their squares, so that a disturbed run counts little.
+// It repeats weighted least squares, with weights 1/error, for errors of at least fitFloor.
 const (
 	fitRounds = 40
 	fitFloor  = 0.01
 )
 
-// fit finds the costs, none of the model's below zero, whose sums come closest to the samples. Only the costs in
-// which are looked for; the others are zero.
+// fit returns the costs whose sums come closest to the samples. Costs that are not in which are 0; the others are at
+// least 0, except perCall.
 func fit(samples []sample, which [costs]bool) (cost [costs]float64, err error) {
 	weights := make([]float64, len(samples))
 	for i := range weights {
 		weights[i] = 1
 	}
 	for range fitRounds {
-		if cost, err = positive(samples, weights, which); err != nil {
+		if cost, err = fitPositive(samples, weights, which); err != nil {
 			return cost, err
 		}
 		for i, s := range samples {
@@ -39,122 +42,87 @@ func fit(samples []sample, which [costs]bool) (cost [costs]float64, err error) {
 	return cost, nil
 }
 
-// positive finds the costs, none of the model's below zero, with the least squares of relative errors.
-func positive(samples []sample, weights []float64, which [costs]bool) ([costs]float64, error) {
+// fitPositive returns the costs of the least weighted squares of relative errors, of which all but perCall are at
+// least 0.
+func fitPositive(samples []sample, weights []float64, which [costs]bool) ([costs]float64, error) {
 	for {
 		found, ok := leastSquares(samples, weights, which)
 		if !ok {
 			return found, errFit
 		}
-		worst, at := 0.0, -1
+		least, at := negligible, -1
 		for i, c := range found {
-			// Compared by what they make of the samples, since they have different units.
-			if share := c * meanTimes(samples, i); share < worst && i != perCall {
-				worst, at = share, i
+			// Costs have different units: compare what they add to the samples, in us.
+			if us := c * meanTimes(samples, i); which[i] && i != perCall && us < least {
+				least, at = us, i
 			}
 		}
 		if at < 0 {
 			return found, nil
 		}
-		which[at] = false // a cost below zero is none
+		which[at] = false // 0 instead of a negative cost, or of a rounding error
 	}
 }
 
+// negligible is a time in us that a cost adds to the mean sample by rounding alone.
+const negligible = 1e-6
+
+// meanTimes returns how often the samples have cost i.
 func meanTimes(samples []sample, i int) float64 {
-	sum := 0.0
-	for _, s := range samples {
-		sum += s.terms.times[i]
+	times := make([]float64, len(samples))
+	for k, s := range samples {
+		times[k] = s.terms.times[i]
 	}
-	return sum / float64(len(samples))
+	return stat.Mean(times, nil)
 }
 
-// leastSquares solves the normal equations; false where there is no one solution.
+// largestCondition is the condition number above which samples do not determine the costs.
+const largestCondition = 1e9
+
+// leastSquares returns the costs of the least weighted squares of relative errors; false without a unique solution.
 func leastSquares(samples []sample, weights []float64, which [costs]bool) (found [costs]float64, ok bool) {
 	var at []int
-	var scale []float64
+	var scale []float64 // columns get one size
 	for i, wanted := range which {
 		mean := meanTimes(samples, i)
 		if wanted && mean > 0 {
 			at, scale = append(at, i), append(scale, mean)
 		}
 	}
-	n := len(at)
-	m := make([][]float64, n) // with the right-hand side
-	for r := range m {
-		m[r] = make([]float64, n+1)
+	if len(at) == 0 || len(samples) < len(at) {
+		return found, false
 	}
+	a, b := mat.NewDense(len(samples), len(at), nil), mat.NewVecDense(len(samples), nil)
 	for i, s := range samples {
 		if s.us <= 0 {
 			return found, false
 		}
-		row := make([]float64, n+1)
+		w := math.Sqrt(weights[i]) / s.us
 		for c, k := range at {
-			row[c] = s.terms.times[k] / scale[c] / s.us
+			a.Set(i, c, w*s.terms.times[k]/scale[c])
 		}
-		row[n] = (s.us - s.terms.fixed) / s.us
-		for r := range n {
-			for c := range row {
-				m[r][c] += weights[i] * row[r] * row[c]
-			}
-		}
+		b.SetVec(i, w*(s.us-s.terms.fixed))
 	}
-	if !eliminate(m) {
+	var qr mat.QR
+	qr.Factorize(a)
+	var x mat.VecDense
+	if qr.Cond() > largestCondition || qr.SolveVecTo(&x, false, b) != nil {
 		return found, false
 	}
-	for r, i := range at {
-		found[i] = m[r][n] / scale[r]
+	for c, i := range at {
+		found[i] = x.AtVec(c) / scale[c]
 	}
 	return found, true
 }
 
-// eliminate solves a linear system in place, by Gauss and Jordan with pivots.
-func eliminate(m [][]float64) bool {
-	largest := 0.0
-	for _, row := range m {
-		for _, v := range row {
-			largest = max(largest, math.Abs(v))
-		}
-	}
-	for c := range m {
-		pivot := c
-		for r := c + 1; r < len(m); r++ {
-			if math.Abs(m[r][c]) > math.Abs(m[pivot][c]) {
-				pivot = r
-			}
-		}
-		m[c], m[pivot] = m[pivot], m[c]
-		if !(math.Abs(m[c][c]) > 1e-9*largest) {
-			return false
-		}
-		for r := range m {
-			if r == c {
-				continue
-			}
-			f := m[r][c] / m[c][c]
-			for i := c; i < len(m[r]); i++ {
-				m[r][i] -= f * m[c][i]
-			}
-		}
-	}
-	for c := range m {
-		m[c][len(m)] /= m[c][c]
-	}
-	return true
-}
-
-// determination is R squared: the part of the samples' variance that the costs explain.
+// determination returns R squared: the share of the samples' variance that the costs explain.
 func determination(samples []sample, cost [costs]float64) float64 {
-	mean := 0.0
-	for _, s := range samples {
-		mean += s.us / float64(len(samples))
+	predicted, measured := make([]float64, len(samples)), make([]float64, len(samples))
+	for i, s := range samples {
+		predicted[i], measured[i] = s.terms.at(cost), s.us
 	}
-	var off, all float64
-	for _, s := range samples {
-		d := s.us - s.terms.at(cost)
-		off, all = off+d*d, all+(s.us-mean)*(s.us-mean)
+	if r2 := stat.RSquaredFrom(predicted, measured, nil); !math.IsInf(r2, 0) && !math.IsNaN(r2) {
+		return r2
 	}
-	if all == 0 {
-		return 0
-	}
-	return 1 - off/all
+	return 0 // all samples are equal
 }

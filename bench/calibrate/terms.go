@@ -8,9 +8,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Positions of the costs in [terms] and in what a fit returns.
+// Indexes of the costs in [terms] and in the result of a fit.
 const (
-	perCall     = iota // us, whatever the plan is: below zero where a shaper lets a burst through first
+	perCall     = iota // us for every plan; negative if a shaper lets a burst pass first
 	perTransmit        // alpha, us
 	perHop             // us
 	perByte            // us on one circuit
@@ -18,12 +18,13 @@ const (
 	costs
 )
 
-// terms is the time of a plan as a sum: how often it has each cost, along its critical path.
+// terms is the time of a plan as a sum: how often each cost occurs on its critical path.
 type terms struct {
 	times [costs]float64
-	fixed float64 // us that are known: what circuits that change add to a reconfiguration
+	fixed float64 // us that are known: the part of reconfigurations that depends on the number of changed circuits
 }
 
+// at returns the sum for given costs, in us.
 func (t terms) at(cost [costs]float64) float64 {
 	sum := t.fixed
 	for i, n := range t.times {
@@ -32,7 +33,7 @@ func (t terms) at(cost [costs]float64) float64 {
 	return sum
 }
 
-// moment is a point of time of a plan: when, under the problem's costs, and what led to it.
+// moment is a point of time of a plan under the problem's costs, with the terms that lead to it.
 type moment struct {
 	us float64
 	terms
@@ -45,10 +46,10 @@ func later(a, b moment) moment {
 	return a
 }
 
-// termsOf walks a plan along the cost model's rules: planes do one thing at a time, and a step begins
-// when the one before has ended on all planes. Joint transmissions have no place here.
+// termsOf follows a plan by the rules of the cost model: a plane does one thing at a time, and a step begins when the
+// step before has ended on all planes. It refuses plans with joint transmissions.
 func termsOf(p *plans.Problem, plan *plans.Plan) (terms, error) {
-	planes := make([]moment, len(plan.Planes)) // when each is free
+	planes := make([]moment, len(plan.Planes)) // when each plane is free
 	maps := append([]circuit.Permutation(nil), plan.Initial...)
 	next := make([]int, len(plan.Planes))
 	begin := moment{}
@@ -67,7 +68,7 @@ func termsOf(p *plans.Problem, plan *plans.Plan) (terms, error) {
 					continue
 				}
 				if e.Kind != plans.Transmit || e.Joint != "" {
-					return terms{}, errors.New("calibrate: the plan is not one of single transmissions")
+					return terms{}, errors.New("calibrate: the plan has other entries than single transmissions")
 				}
 				if e.Step != step {
 					break
@@ -92,7 +93,7 @@ func (m moment) move(p *plans.Problem, changes int) moment {
 	return m
 }
 
-// transmit adds an entry of a plan.
+// transmit adds a transmission over the circuits on.
 func (m moment) transmit(p *plans.Problem, on circuit.Permutation, e *plans.Entry) (moment, error) {
 	flows := p.Steps[e.Step].FlowList()
 	if e.Flows != nil {

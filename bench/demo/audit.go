@@ -18,8 +18,7 @@ var ErrAudit = errors.New("audit")
 // window is one timed iteration, CLOCK_MONOTONIC nanoseconds.
 type window struct{ start, end int64 }
 
-// auditor compares what the emulated switch logged with what a plan says. It knows the
-// plan and the log only: nothing that the ranks report enters.
+// auditor compares the log of the emulated switch with a plan. It uses no report of the ranks.
 type auditor struct {
 	problem *plans.Problem
 	plan    *plans.Plan
@@ -27,8 +26,8 @@ type auditor struct {
 	slack   float64
 }
 
-// finding is what an audit counted over all iterations.
-type finding struct {
+// counts are the totals of an audit over all iterations.
+type counts struct {
 	Frames   int
 	Bytes    int64
 	Switches int // within the timed iterations
@@ -44,42 +43,42 @@ func (k circuitKey) String() string {
 	return fmt.Sprintf("plane %d step %d circuit %d -> %d", k.plane, k.step, k.src, k.dst)
 }
 
-// audit checks every frame and every iteration; the first disagreement is returned.
-func (a *auditor) audit(log *emulator.Log, iters []window) (finding, error) {
-	var f finding
+// audit checks every frame and every iteration, and returns the first difference.
+func (a *auditor) audit(log *emulator.Log, iters []window) (counts, error) {
+	var c counts
 	for i := range log.Frames {
 		r := &log.Frames[i]
-		f.Frames++
-		f.Bytes += int64(r.Bytes)
+		c.Frames++
+		c.Bytes += int64(r.Bytes)
 		if r.Verdict != emulator.Delivered {
-			f.Lost++
+			c.Lost++
 		}
 	}
-	if f.Lost > 0 {
-		return f, fmt.Errorf("%w: the switch lost %d of %d frames", ErrAudit, f.Lost, f.Frames)
+	if c.Lost > 0 {
+		return c, fmt.Errorf("%w: the switch lost %d of %d frames", ErrAudit, c.Lost, c.Frames)
 	}
-	if err := undisturbed(log); err != nil {
-		return f, err
+	if err := checkQuietSwitching(log); err != nil {
+		return c, err
 	}
 	want, err := a.expected()
 	if err != nil {
-		return f, err
+		return c, err
 	}
 	for n, w := range iters {
 		got, err := a.carried(log, w)
 		if err != nil {
-			return f, fmt.Errorf("%w: iteration %d: %w", ErrAudit, n, err)
+			return c, fmt.Errorf("%w: iteration %d: %w", ErrAudit, n, err)
 		}
 		if err := a.compare(want, got); err != nil {
-			return f, fmt.Errorf("%w: iteration %d: %w", ErrAudit, n, err)
+			return c, fmt.Errorf("%w: iteration %d: %w", ErrAudit, n, err)
 		}
-		f.Switches += switchesWithin(log, w)
+		c.Switches += switchesWithin(log, w)
 	}
-	return f, nil
+	return c, nil
 }
 
-// undisturbed proves from the log alone that no frame was on a circuit while it moved.
-func undisturbed(log *emulator.Log) error {
+// checkQuietSwitching checks in the log alone that no frame was on a circuit while it moved.
+func checkQuietSwitching(log *emulator.Log) error {
 	for plane := range log.Planes {
 		var prev circuit.Permutation
 		for i := range log.Switches {
@@ -103,7 +102,7 @@ func undisturbed(log *emulator.Log) error {
 	return nil
 }
 
-// expected is the bytes that cross each circuit in each step.
+// expected returns the bytes that the plan sends over each circuit in each step.
 func (a *auditor) expected() (map[circuitKey]float64, error) {
 	want := map[circuitKey]float64{}
 	for plane := range a.plan.Planes {
@@ -133,7 +132,8 @@ func (a *auditor) walk(plane int, f func(e *plans.Entry, crosses map[circuitKey]
 					continue
 				}
 				if _, there := at.Hops(fl[0], fl[1]); !there {
-					return fmt.Errorf("%w: the plan sends %d -> %d on plane %d, whose circuits do not lead there", ErrAudit, fl[0], fl[1], plane)
+					return fmt.Errorf("%w: the plan sends %d -> %d on plane %d, which has no path between them",
+						ErrAudit, fl[0], fl[1], plane)
 				}
 				for r := fl[0]; r != fl[1]; r = at[r] {
 					crosses[circuitKey{plane, a.steps[e.Step], r, at[r]}] += e.Bytes
@@ -145,7 +145,7 @@ func (a *auditor) walk(plane int, f func(e *plans.Entry, crosses map[circuitKey]
 	return nil
 }
 
-// carried sums the log of one iteration the same way, by the labels of the frames.
+// carried returns the bytes that crossed each circuit in each step of one iteration, by the labels of the frames.
 func (a *auditor) carried(log *emulator.Log, w window) (map[circuitKey]float64, error) {
 	got := map[circuitKey]float64{}
 	var h wire.Header
@@ -176,8 +176,8 @@ func (a *auditor) compare(want, got map[circuitKey]float64) error {
 	return nil
 }
 
-// switchesWithin counts the switches of an iteration up to its last frame: those of a
-// trailing reset are not part of its completion time.
+// switchesWithin counts the switches of an iteration up to its last frame. A reset after that is not part of the
+// completion time.
 func switchesWithin(log *emulator.Log, w window) int {
 	last := w.start
 	for i := range log.Frames {

@@ -169,11 +169,11 @@ func TestAuditLeavesUnmovedCircuits(t *testing.T) {
 		{Start: 30, End: 40, Epoch: 2, Map: circuit.Permutation{1, 2, 3, 0}},
 	}}
 	log.Frames = []emulator.FrameRecord{frame(0, 0, 0, 1, 8, 25, 45, 1), frame(0, 0, 2, 3, 8, 25, 45, 1)}
-	if err := undisturbed(log); err != nil {
+	if err := checkQuietSwitching(log); err != nil {
 		t.Error(err)
 	}
 	log.Frames = append(log.Frames, frame(0, 0, 1, 2, 8, 39, 45, 1))
-	if err := undisturbed(log); !errors.Is(err, ErrAudit) || !strings.Contains(err.Error(), "port 1") {
+	if err := checkQuietSwitching(log); !errors.Is(err, ErrAudit) || !strings.Contains(err.Error(), "port 1") {
 		t.Errorf("%v, want the frame from port 1", err)
 	}
 }

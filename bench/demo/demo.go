@@ -12,19 +12,17 @@ import (
 	"lightpath/bench"
 )
 
-// ErrNotBroken reports that a run whose drain was skipped went through: the barrier or the switch
-// does not do its work.
+// ErrNotBroken reports that a run without a drain succeeded: the barrier or the switch does not work.
 var ErrNotBroken = errors.New("demo: a drain was skipped and nothing failed")
 
-// Run runs every trial, prints the table to w and writes the report. After an error they show the
-// trials before it.
+// Run runs every trial, prints the table to w and writes the report. After an error both show the trials before it.
 func Run(ctx context.Context, o *Options, w io.Writer) ([]*Trial, error) {
 	list := slices.DeleteFunc(o.experiments(), func(e Experiment) bool { return !strings.Contains(e.Key, o.Only) })
 	if len(list) == 0 {
 		return nil, fmt.Errorf("demo: no experiment's name contains %q", o.Only)
 	}
 	if o.Kernel {
-		if err := roomFor(list, w); err != nil {
+		if err := checkCapacity(list, w); err != nil {
 			return nil, err
 		}
 	}
@@ -53,15 +51,15 @@ func runAll(ctx context.Context, o *Options, list []Experiment) (trials []*Trial
 	return trials, nil
 }
 
-// experiments are those of the planes that the options ask for.
+// experiments returns those for the planes that the options name.
 func (o *Options) experiments() []Experiment {
 	if o.Kernel {
-		return proofs()
+		return kernelExperiments()
 	}
 	return experiments()
 }
 
-// Break runs the first experiment's swot plan with one drain skipped: plane 0 switches with
+// Break runs the first experiment's swot plan without the drain before one switch of plane 0, which then switches with
 // bytes on the wire. It returns the failure that the ranks reported, or [ErrNotBroken].
 func Break(ctx context.Context, o *Options) error {
 	broken := *o
@@ -90,22 +88,22 @@ func writeTable(w io.Writer, trials []*Trial) {
 			fmt.Fprintf(w, "  %-10s infeasible: %s\n", t.Planner, reason(t.Infeasible))
 			continue
 		}
-		fmt.Fprintf(w, "  %-10s %10.2f %10.2f %10.2f %7.2f%% %10s %10.1f %8d %7d\n", t.Planner, t.Plan.CCTUS/1e3, t.Expected()/1e3,
-			t.MeasuredCCT/1e3, 100*t.Error(), against(t, trials), float64(t.Finding.Switches)/float64(len(t.Times)), t.Finding.Frames, t.Wrong)
+		fmt.Fprintf(w, "  %-10s %10.2f %10.2f %10.2f %7.2f%% %10s %10.1f %8d %7d\n",
+			t.Planner, t.Plan.CCTUS/1e3, t.Expected()/1e3, t.MeasuredCCT/1e3, 100*t.Error(), overPerstep(t, trials),
+			t.reconfigurations(), t.Audit.Frames, t.Wrong)
 	}
 	fmt.Fprintf(w, "\n%s\n", summarize(trials))
 	fmt.Fprintln(w, `
-expected: the plan's CCT; for All-to-All, whose steps depend on nothing, what the busiest plane needs, since
+expected: the plan's CCT; for All-to-All, whose steps are independent, the time of the busiest plane, since
           ranks follow data and not the planning model's barrier between steps
 measured: median over iterations of the slowest rank's completion; every frame audited against the plan, none lost`)
 }
 
-// agreement is how far measured and expected may be apart to count as the same, and plans to count as
-// equally good.
+// agreement is how far two times may be apart to count as equal: measured and expected, or two plans.
 const agreement = 0.05
 
-// summarize counts the trials that took what was expected, and the pairs of planners whose order on an
-// experiment is as expected, of those that are expected to differ.
+// summarize counts the trials that took the expected time, and the pairs of planners in the expected order. A pair
+// counts if its expected times differ.
 func summarize(trials []*Trial) string {
 	ran, close, pairs, ordered, lost, wrong := 0, 0, 0, 0, 0, int64(0)
 	worst := 0.0
@@ -114,7 +112,7 @@ func summarize(trials []*Trial) string {
 			continue
 		}
 		ran++
-		lost += t.Finding.Lost
+		lost += t.Audit.Lost
 		wrong += t.Wrong
 		if worst = max(worst, math.Abs(t.Error())); math.Abs(t.Error()) <= agreement {
 			close++
@@ -128,12 +126,13 @@ func summarize(trials []*Trial) string {
 			}
 		}
 	}
-	return fmt.Sprintf("%d of %d trials within %.0f %% of expected, the furthest %.1f %% away; %d of %d pairs of planners that are to differ by more do so in the expected order; %d frames lost, %d elements wrong",
-		close, ran, 100*agreement, 100*worst, ordered, pairs, lost, wrong)
+	return fmt.Sprintf("%d of %d trials within %.0f %% of expected, the furthest %.1f %% away; "+
+		"%d of %d pairs of planners whose expected times differ by more are in the expected order; "+
+		"%d frames lost, %d elements wrong", close, ran, 100*agreement, 100*worst, ordered, pairs, lost, wrong)
 }
 
-// against compares a trial with perstep on the same experiment, both measured.
-func against(t *Trial, trials []*Trial) string {
+// overPerstep compares the measured time of a trial with that of perstep on the same experiment.
+func overPerstep(t *Trial, trials []*Trial) string {
 	for _, o := range trials {
 		if o.Experiment == t.Experiment && o.Planner == "perstep" && o.Infeasible == nil && o != t {
 			return fmt.Sprintf("%+.1f%%", 100*(t.MeasuredCCT/o.MeasuredCCT-1))
@@ -142,7 +141,7 @@ func against(t *Trial, trials []*Trial) string {
 	return ""
 }
 
-// reason is the last part of an infeasibility: the step and why.
+// reason returns the last part of an infeasibility: the step and why it has no plan.
 func reason(err error) string {
 	text := err.Error()
 	if i := strings.Index(text, "infeasible: "); i >= 0 {

@@ -57,7 +57,7 @@ func TestExperiments(t *testing.T) {
 		}
 		seen[e.Key] = true
 		trial := Trial{Experiment: &e}
-		if _, err := trial.pose(); err != nil {
+		if _, err := trial.stateProblem(); err != nil {
 			t.Fatal(err)
 		}
 		if err := trial.Problem.Validate(); err != nil {
@@ -95,10 +95,10 @@ func TestExperiments(t *testing.T) {
 func TestWriteFabric(t *testing.T) {
 	for _, e := range experiments() {
 		trial := Trial{Experiment: &e}
-		if _, err := trial.pose(); err != nil {
+		if _, err := trial.stateProblem(); err != nil {
 			t.Fatal(err)
 		}
-		config, socket, err := trial.writeFabric(&memoryGround{}, t.TempDir())
+		config, socket, err := trial.writeFabric(&memoryBackend{}, t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,8 +123,8 @@ func TestTable(t *testing.T) {
 	plan := func(cct float64) *plans.Plan { return &plans.Plan{CCTUS: cct} }
 	trials := []*Trial{
 		{Experiment: e, Planner: "static", Infeasible: fmt.Errorf("planner: static: %w: step 1: no circuit", planner.ErrInfeasible)},
-		{Experiment: e, Planner: "perstep", Plan: plan(1500e3), MeasuredCCT: 1515e3, Times: make([]float64, 2), Finding: finding{Frames: 70, Switches: 16}},
-		{Experiment: e, Planner: "swot", Plan: plan(1200e3), MeasuredCCT: 1212e3, Times: make([]float64, 2), Finding: finding{Frames: 80, Switches: 8}, Wrong: 3},
+		{Experiment: e, Planner: "perstep", Plan: plan(1500e3), MeasuredCCT: 1515e3, Times: make([]float64, 2), Audit: counts{Frames: 70, Switches: 16}},
+		{Experiment: e, Planner: "swot", Plan: plan(1200e3), MeasuredCCT: 1212e3, Times: make([]float64, 2), Audit: counts{Frames: 80, Switches: 8}, Wrong: 3},
 	}
 	var b bytes.Buffer
 	writeTable(&b, trials)

@@ -1,9 +1,3 @@
-// Package demo runs the project's main job on one machine without root: collectives through
-// the NCCL ABI, by rank processes, over an emulated optical switch whose circuits change
-// during the collective, under several planners; measured beside predicted, and audited
-// against the switch's own log.
-//
-// Layer: inside bench.
 package demo
 
 import (
@@ -23,19 +17,19 @@ type Experiment struct {
 	Bytes      int64 // nccl-tests' S
 	Forwarding bool
 	Reconfig   time.Duration
-	// Start is the map all planes hold at first; nil lets the planner choose (and the first
-	// operation sets it up).
+	// Start is the first map of all planes; nil: the planner chooses it, and the first operation installs it.
 	Start    circuit.Permutation
 	Planners []string
 	Scale    Scale
 }
 
-// facts says in numbers what the experiment is.
+// facts returns the numbers of the experiment for a headline.
 func (e *Experiment) facts() string {
-	return fmt.Sprintf("%d planes of %g Mb/s per port, %d bytes, reconfiguration %v", e.Scale.Planes, e.Scale.RateGbps*1e3, e.Bytes, e.Reconfig)
+	return fmt.Sprintf("%d planes of %g Mb/s per port, %d bytes, reconfiguration %v",
+		e.Scale.Planes, e.Scale.RateGbps*1e3, e.Bytes, e.Reconfig)
 }
 
-// Scale is what an experiment's planes are like.
+// Scale describes the planes of an experiment.
 type Scale struct {
 	Planes    int
 	RateGbps  float64 // per port
@@ -44,18 +38,16 @@ type Scale struct {
 	Alpha, Hop time.Duration
 }
 
-// frameTime is how long a frame is on the wire: what one more rank on the way costs, since a
-// rank forwards whole frames.
+// frameTime returns how long a frame is on the wire. One more hop costs this time, since a rank forwards whole frames.
 func (s Scale) frameTime() time.Duration {
 	return time.Duration(float64(s.FrameData*8) / (s.RateGbps * 1e9) * float64(time.Second))
 }
 
 const ranks = 8
 
-// demoScale is the demonstration's. A host with two cores moves 8 ranks x 2 planes x 50 Mb/s with ease, and
-// against times of 50 ms and more its scheduling noise is small. SWOT's example (400 Gb/s, 40 MB,
-// 200 us) is scaled by one factor throughout: rates by 1/8000, sizes by 1/32, so times
-// by 250, which keeps every ratio of the paper.
+// demoScale returns the scale of the demonstration. A host with two cores carries 8 ranks x 2 planes x 50 Mb/s easily.
+// Its scheduling noise is small beside times of 50 ms and more. SWOT's example (400 Gb/s, 40 MB, 200 us) is scaled:
+// rates by 1/8000, sizes by 1/32, and so times by 250. This keeps every ratio of the paper.
 func demoScale() Scale {
 	s := Scale{Planes: 2, RateGbps: 0.05, FrameData: 8192}
 	s.Hop = s.frameTime()
@@ -69,7 +61,7 @@ const (
 
 var everyPlanner = []string{"static", "perstep", "harvest", "swot", "weave"}
 
-// experiments are those of the demonstration.
+// experiments returns those of the demonstration.
 func experiments() []Experiment {
 	scale := demoScale()
 	return []Experiment{
@@ -91,18 +83,18 @@ func experiments() []Experiment {
 	}
 }
 
-// proofScale is that of planes in the kernel: rates that a host with two cores carries with room to
-// spare (see [aggregate]). Its shaper sends a frame and then waits, so a hop costs what moves the frame on and
-// not its time on the wire, and a transmission no more than its bytes, as `lightpath fabric calibrate` finds.
-func proofScale(planes int) Scale {
-	return Scale{Planes: planes, RateGbps: 0.16 / float64(planes), FrameData: 8192, Hop: proofHop}
+// kernelScale returns the scale for planes in the kernel. A host with two cores carries these rates easily (see
+// [measureCapacity]). The shaper of the kernel sends a frame and then waits. So a hop costs the forwarding of a frame and
+// not its time on the wire, and a transmission costs its bytes only, as `lightpath fabric calibrate` finds.
+func kernelScale(planes int) Scale {
+	return Scale{Planes: planes, RateGbps: 0.16 / float64(planes), FrameData: 8192, Hop: kernelHop}
 }
 
-const proofHop = 200 * time.Microsecond
+const kernelHop = 200 * time.Microsecond
 
-// proofs are the experiments over planes in the kernel: numbers of planes x reconfiguration times x
-// collectives, long enough that what a call costs before its first byte, some 4 ms with four ranks per core, is little of it.
-func proofs() []Experiment {
+// kernelExperiments returns the experiments over planes in the kernel: numbers of planes x reconfiguration times x
+// collectives. They are long, since a call costs some 4 ms before its first byte with four ranks per core.
+func kernelExperiments() []Experiment {
 	var list []Experiment
 	for _, planes := range []int{2, 4} {
 		for _, reconfig := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond} {
@@ -119,7 +111,7 @@ func proofs() []Experiment {
 				list = append(list, Experiment{
 					Key: fmt.Sprintf("k=%d, %v, %s", planes, reconfig, c.algorithm), Title: c.name,
 					Collective: c.kind, Algorithm: c.algorithm, Bytes: c.bytes, Forwarding: c.forwarding,
-					Reconfig: reconfig, Planners: everyPlanner, Scale: proofScale(planes),
+					Reconfig: reconfig, Planners: everyPlanner, Scale: kernelScale(planes),
 				})
 			}
 		}

@@ -43,8 +43,8 @@ func TestTrial(t *testing.T) {
 	if trial.Infeasible != nil || trial.Wrong != 0 || trial.Plan == nil || trial.Plan.Planner != "swot" {
 		t.Fatalf("infeasible %v, %d wrong, plan %v", trial.Infeasible, trial.Wrong, trial.Plan)
 	}
-	if trial.Finding.Frames == 0 || trial.Finding.Lost != 0 || trial.Finding.Switches == 0 {
-		t.Errorf("the audit counted %+v", trial.Finding)
+	if trial.Audit.Frames == 0 || trial.Audit.Lost != 0 || trial.Audit.Switches == 0 {
+		t.Errorf("the audit counted %+v", trial.Audit)
 	}
 	// The model may promise a few frames more than what the switch lets through at once.
 	if trial.MeasuredCCT < 0.97*trial.Plan.CCTUS || math.IsNaN(trial.Error()) {
@@ -62,7 +62,7 @@ func TestTrial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<svg", "swot", trial.Experiment.Title} {
+	for _, want := range []string{"<svg", "swot", "lightpath-zoom", "<script>", trial.Experiment.Title} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the report does not show %q", want)
 		}

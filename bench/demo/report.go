@@ -15,7 +15,8 @@ import (
 //go:embed report.html
 var reportText string
 
-var reportTemplate = template.Must(template.New("report").Parse(reportText))
+var reportTemplate = template.Must(template.New("report").
+	Funcs(template.FuncMap{"zoomScript": render.ZoomScript}).Parse(reportText))
 
 // reportRow is one trial as the page shows it.
 type reportRow struct {
@@ -32,8 +33,7 @@ type reportSection struct {
 	Rows              []reportRow
 }
 
-// writeReport writes the page: per experiment a table and each plan's timeline, predicted over
-// measured.
+// writeReport writes the page. Each experiment has a table, and each plan a timeline, predicted over measured.
 func writeReport(path string, trials []*Trial) error {
 	var sections []reportSection
 	var last *Experiment
@@ -67,19 +67,23 @@ func (t *Trial) row(trials []*Trial) (reportRow, error) {
 	row.Expected = fmt.Sprintf("%.2f", t.Expected()/1e3)
 	row.Measured = fmt.Sprintf("%.2f", t.MeasuredCCT/1e3)
 	row.Error = fmt.Sprintf("%+.2f", 100*t.Error())
-	row.Against = against(t, trials)
-	row.Reconfigs = fmt.Sprintf("%.1f", float64(t.Finding.Switches)/float64(len(t.Times)))
-	row.Frames = fmt.Sprint(t.Finding.Frames)
+	row.Against = overPerstep(t, trials)
+	row.Reconfigs = fmt.Sprintf("%.1f", t.reconfigurations())
+	row.Frames = fmt.Sprint(t.Audit.Frames)
 	var svg bytes.Buffer
-	err := render.Timeline(&svg, t.Plan, render.Options{
+	o := render.Options{
 		Title:   fmt.Sprintf("(%s) %s: predicted over measured", t.Experiment.Key, t.Planner),
-		Problem: t.Problem, Measured: t.entries(), MeasuredCCTUS: t.MeasuredCCT,
-	})
-	row.Timeline = template.HTML(svg.String()) // of numbers and names made here
+		Problem: t.Problem, Measured: t.entries(), MeasuredCCTUS: t.MeasuredCCT, Zoom: true,
+	}
+	if t.Independent {
+		o.WithoutBarrierUS = t.Expected()
+	}
+	err := render.Timeline(&svg, t.Plan, o)
+	row.Timeline = template.HTML(svg.String()) // its text is numbers and the names of experiments
 	return row, err
 }
 
-// entries turns what was measured into what the renderer draws.
+// entries returns the measured intervals as plan entries, which the renderer draws.
 func (t *Trial) entries() [][]plans.Entry {
 	out := make([][]plans.Entry, len(t.Measured))
 	for plane, list := range t.Measured {

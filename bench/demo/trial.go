@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"lightpath/bench"
+	"lightpath/bench/sampling"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
 	"lightpath/plans"
-	"lightpath/plans/cache"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
@@ -21,14 +21,14 @@ import (
 
 // Options of a demonstration.
 type Options struct {
-	Lightpath string // path of the command, which serves the switch
+	Lightpath string // path of the command, which runs the switch
 	Worker    string // path of lightpath-rank
 	Report    string // HTML file to write
 	Iters     int    // timed iterations of each trial
 	// BreakDrain skips the drain before plane 0's second switch; the run must then fail.
 	BreakDrain bool
-	Only       string // runs the experiments whose key contains it
-	// Kernel runs the proof over planes in the kernel instead; it needs root.
+	Only       string // run only experiments whose key contains it
+	// Kernel runs the experiments of planes in the kernel; it needs root.
 	Kernel   bool
 	Progress func(format string, args ...any)
 }
@@ -37,21 +37,21 @@ type Options struct {
 type Trial struct {
 	Experiment  *Experiment
 	Planner     string
-	Infeasible  error // set: there is no plan, nothing ran
+	Infeasible  error // not nil: there is no plan, and nothing ran
 	Problem     *plans.Problem
 	Plan        *plans.Plan
-	Times       []float64 // us, per iteration, sorted
-	Wrong       int64
-	Finding     finding
+	Times       []float64 // us, by iteration
+	Wrong       int64     // elements
+	Audit       counts
 	Measured    [][]Interval // per plane, of the median iteration, us from its start
 	MeasuredCCT float64      // us, median
-	// Independent steps send nothing that an earlier one received: at run time no plane
-	// waits for another there, although the planning model has a barrier between steps.
+	// Independent steps send nothing that an earlier step received. At run time a plane then waits for no other,
+	// although the planning model has a barrier between steps.
 	Independent bool
 }
 
-// Expected is what a run should take, in us: the plan's CCT, or where steps are independent the
-// time of the plane with the most to do.
+// Expected returns the time that a run should take, in us: the plan's CCT, or for independent steps the time of the
+// busiest plane.
 func (t *Trial) Expected() float64 {
 	if !t.Independent {
 		return t.Plan.CCTUS
@@ -70,8 +70,11 @@ func (t *Trial) Expected() float64 {
 	return longest
 }
 
-// Error is the measured median over what was expected, less one.
+// Error returns the measured median over the expected time, less one.
 func (t *Trial) Error() float64 { return t.MeasuredCCT/t.Expected() - 1 }
+
+// reconfigurations returns their number per iteration.
+func (t *Trial) reconfigurations() float64 { return float64(t.Audit.Switches) / float64(len(t.Times)) }
 
 // independent reports whether no step of s reads a buffer that a step writes.
 func independent(s *schedule.Schedule) bool {
@@ -89,22 +92,22 @@ func independent(s *schedule.Schedule) bool {
 	return true
 }
 
-// Interval is something that a plane was seen doing, microseconds from the start of the iteration.
+// Interval is a transmission or reconfiguration seen on a plane, in us from the start of the iteration.
 type Interval struct {
 	Step    int // of the problem; -1: a reconfiguration
 	StartUS float64
 	EndUS   float64
-	To      []int // reconfiguration
+	To      []int // of a reconfiguration
 }
 
 // runTrial plans, runs and audits one experiment under one planner.
 func runTrial(ctx context.Context, o *Options, e *Experiment, name string) (*Trial, error) {
 	t := &Trial{Experiment: e, Planner: name}
-	steps, err := t.pose()
+	steps, err := t.stateProblem()
 	if err != nil {
 		return nil, err
 	}
-	// The ranks make this plan themselves; here it only tells whether there is one.
+	// The ranks plan for themselves. This plan only tells whether there is one.
 	if _, err := planner.Solve(ctx, name, t.Problem, planner.Options{SinglePlane: true}); errors.Is(err, planner.ErrInfeasible) {
 		t.Infeasible = err
 		return t, nil
@@ -116,20 +119,20 @@ func runTrial(ctx context.Context, o *Options, e *Experiment, name string) (*Tri
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	var g ground = &memoryGround{}
+	var b backend = &memoryBackend{}
 	if o.Kernel {
-		g = &kernelGround{}
+		b = &kernelBackend{}
 	}
-	defer g.close()
-	reports, err := t.execute(ctx, o, g, dir)
+	defer b.close()
+	reports, err := t.execute(ctx, o, b, dir)
 	if err != nil {
 		return nil, err
 	}
-	return t, t.evaluate(g, dir, reports, steps)
+	return t, t.evaluate(b, dir, reports, steps)
 }
 
-// pose states the problem that the ranks will plan.
-func (t *Trial) pose() (steps []int, err error) {
+// stateProblem sets the problem that the ranks will plan, and returns its steps' numbers in the schedule.
+func (t *Trial) stateProblem() (steps []int, err error) {
 	e := t.Experiment
 	s, err := schedule.Build(e.Collective, e.Algorithm, ranks, 0)
 	if err != nil {
@@ -137,28 +140,29 @@ func (t *Trial) pose() (steps []int, err error) {
 	}
 	t.Independent = independent(s)
 	template := &plans.Problem{
-		Version: plans.Version, Ranks: ranks, Planes: e.Scale.Planes, BandwidthGbps: e.Scale.RateGbps, AlphaUS: float64(e.Scale.Alpha) / 1e3,
-		HopUS: float64(e.Scale.Hop) / 1e3, ReconfigUS: float64(e.Reconfig) / 1e3, Forwarding: e.Forwarding, Circuits: plans.Simplex,
-		Initial: t.initial(), Final: plans.Final{Kind: plans.FinalInitial},
+		Version: plans.Version, Ranks: ranks, Planes: e.Scale.Planes, BandwidthGbps: e.Scale.RateGbps,
+		AlphaUS: float64(e.Scale.Alpha) / 1e3, HopUS: float64(e.Scale.Hop) / 1e3, ReconfigUS: float64(e.Reconfig) / 1e3,
+		Forwarding: e.Forwarding, Circuits: plans.Simplex, Initial: t.initial(), Final: plans.Final{Kind: plans.FinalInitial},
 	}
 	t.Problem, steps, err = schedule.Problem(s, float64(e.Bytes), template)
 	return steps, err
 }
 
-// settle is how much longer than a reconfiguration the planes rest between iterations: a
-// plan's trailing reset is not part of its CCT.
-const settle = 20 * time.Millisecond
+const (
+	// settle is how much longer than a reconfiguration the planes rest between iterations: the switch back to the first
+	// circuits of the plan is no part of its CCT.
+	settle = 20 * time.Millisecond
+	// warmup is how many untimed iterations a trial begins with.
+	warmup = 1
+)
 
-// warmup is how many untimed iterations a trial begins with.
-const warmup = 1
-
-// execute starts planes and ranks, and returns what the ranks report.
-func (t *Trial) execute(ctx context.Context, o *Options, g ground, dir string) ([][]bench.Report, error) {
-	config, socket, err := t.writeFabric(g, dir)
+// execute starts planes and ranks, and returns the ranks' reports.
+func (t *Trial) execute(ctx context.Context, o *Options, b backend, dir string) ([][]bench.Report, error) {
+	config, socket, err := t.writeFabric(b, dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := g.start(t, dir); err != nil {
+	if err := b.start(t, dir); err != nil {
 		return nil, err
 	}
 	ocs, err := bench.StartOCS(ctx, o.Lightpath, config, socket)
@@ -167,49 +171,51 @@ func (t *Trial) execute(ctx context.Context, o *Options, g ground, dir string) (
 	}
 	e := t.Experiment
 	job := bench.Ranks{
-		N: ranks, Worker: o.Worker, Transport: "shm", Deadline: 2 * time.Minute,
-		Env: []string{
-			"LIGHTPATH_FABRIC=" + filepath.Join(dir, "fabric.yaml"), "LIGHTPATH_PLANNER=" + t.Planner,
-			"LIGHTPATH_PLAN_DIR=" + filepath.Join(dir, "plans"), "LIGHTPATH_PLAN_WAIT=1", "LIGHTPATH_PLAN_TOLERANCE=0", "LIGHTPATH_TIMEOUT=30s",
-			fmt.Sprintf("LIGHTPATH_ALGORITHM=%s:%s", e.Collective, e.Algorithm),
-		},
+		N: ranks, Worker: o.Worker, Transport: "shm", Deadline: 2 * time.Minute, Env: t.environment(dir, o.BreakDrain),
 	}
-	if e.Start != nil {
-		job.Env = append(job.Env, "LIGHTPATH_PLAN_INITIAL=current")
-	}
-	if o.BreakDrain {
-		job.Env = append(job.Env, "LIGHTPATH_FAULT=skip-drain:0:1")
+	spec := bench.Spec{
+		Collective: e.Collective, Type: datatype.Float32, Op: datatype.Sum, Warmup: warmup, Iters: o.Iters, Check: true,
+		Sync: true, Pause: e.Reconfig + settle,
 	}
 	count := bench.Count(e.Collective, e.Bytes, datatype.Float32, ranks)
-	reports, err := job.Run(ctx, []string{fmt.Sprintf(
-		"run collective=%s type=float op=sum bytes=%d count=%d warmup=%d iters=%d check=1 mode=sync pause=%d",
-		e.Collective, e.Bytes, count, warmup, o.Iters, (e.Reconfig + settle).Milliseconds())})
-	// Stopping the switch completes its log; an error of the ranks says more than one of the switch.
+	reports, err := job.Run(ctx, []string{spec.RunLine(e.Bytes, count, false)})
+	// Stopping the switch completes its log. An error of the ranks explains more than one of the switch.
 	if stopErr := ocs.Stop(); err == nil {
 		err = stopErr
 	}
 	return reports, err
 }
 
-// writeFabric writes the fabric file and the controller's configuration.
-func (t *Trial) writeFabric(g ground, dir string) (config, socket string, err error) {
+// environment returns the settings of the ranks.
+func (t *Trial) environment(dir string, breakDrain bool) []string {
 	e := t.Experiment
-	socket = filepath.Join(dir, "ocs.sock")
-	f := fabric.Fabric{
-		Version: fabric.Version, Name: "demo", Ranks: ranks, Circuits: plans.Simplex, Forwarding: e.Forwarding,
-		OCS:   []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + socket, Reconfig: e.Reconfig}},
-		Costs: fabric.Costs{Alpha: e.Scale.Alpha, Hop: e.Scale.Hop},
+	env := []string{
+		"LIGHTPATH_FABRIC=" + filepath.Join(dir, "fabric.yaml"), "LIGHTPATH_PLANNER=" + t.Planner,
+		"LIGHTPATH_PLAN_DIR=" + filepath.Join(dir, "plans"), "LIGHTPATH_PLAN_WAIT=1", "LIGHTPATH_PLAN_TOLERANCE=0",
+		"LIGHTPATH_TIMEOUT=30s", fmt.Sprintf("LIGHTPATH_ALGORITHM=%s:%s", e.Collective, e.Algorithm),
 	}
-	for p := range e.Scale.Planes {
-		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: fabric.Rate(e.Scale.RateGbps * 1e9), OCS: "ocs0"})
+	if e.Start != nil {
+		env = append(env, "LIGHTPATH_PLAN_INITIAL=current")
 	}
-	sw := fabric.OCSD{Version: fabric.Version, Fabric: filepath.Join(dir, "fabric.yaml"), Socket: socket, Initial: t.initial()}
-	g.configure(e, dir, &f, &sw)
-	config = filepath.Join(dir, "ocsd.yaml")
-	return config, socket, errors.Join(os.WriteFile(sw.Fabric, f.Encode(), 0o600), os.WriteFile(config, sw.Encode(), 0o600))
+	if breakDrain {
+		env = append(env, "LIGHTPATH_FAULT=skip-drain:0:1")
+	}
+	return env
 }
 
-// initial is the map of each plane at the start, nil where the planner chooses.
+// writeFabric writes the fabric file and the controller's configuration.
+func (t *Trial) writeFabric(b backend, dir string) (config, socket string, err error) {
+	e := t.Experiment
+	socket = filepath.Join(dir, "ocs.sock")
+	f := bench.EmulatedFabric("demo", socket, ranks, e.Scale.Planes, fabric.Rate(e.Scale.RateGbps*1e9), e.Reconfig)
+	f.Forwarding, f.Costs = e.Forwarding, fabric.Costs{Alpha: e.Scale.Alpha, Hop: e.Scale.Hop}
+	sw := fabric.OCSD{Socket: socket, Initial: t.initial()}
+	b.configure(e, dir, f, &sw)
+	_, config, err = bench.WriteFabric(dir, f, &sw)
+	return config, socket, err
+}
+
+// initial returns the first map of each plane, nil if the planner chooses.
 func (t *Trial) initial() []circuit.Permutation {
 	if t.Experiment.Start == nil {
 		return nil
@@ -217,59 +223,37 @@ func (t *Trial) initial() []circuit.Permutation {
 	return slices.Repeat([]circuit.Permutation{t.Experiment.Start}, t.Experiment.Scale.Planes)
 }
 
-// evaluate reads the plan that the ranks used from the plan cache and holds what the planes have
-// recorded against it.
-func (t *Trial) evaluate(g ground, dir string, reports [][]bench.Report, steps []int) error {
+// evaluate reads the plan that the ranks used from their plan cache, and audits the record of the planes against it.
+func (t *Trial) evaluate(b backend, dir string, reports [][]bench.Report, steps []int) error {
 	e := t.Experiment
-	var err error
-	if t.Problem, t.Plan, err = usedPlan(filepath.Join(dir, "plans"), t.Planner); err != nil {
+	used, err := bench.UsedPlans(filepath.Join(dir, "plans"), t.Planner)
+	if err != nil {
 		return err
 	}
-	perRank := make([]bench.Report, 0, ranks)
-	for r := range reports {
-		if len(reports[r]) != 1 {
-			return fmt.Errorf("demo: rank %d reported %d runs, not 1", r, len(reports[r]))
-		}
-		perRank = append(perRank, reports[r][0])
-		t.Wrong += reports[r][0].Wrong
+	if len(used) == 0 {
+		return fmt.Errorf("demo: the ranks left no %s plan in the cache", t.Planner)
+	}
+	t.Problem, t.Plan = used[0].Problem, used[0].Plan
+	perRank, err := bench.EveryRank(reports, 0)
+	if err != nil {
+		return err
+	}
+	for _, r := range perRank {
+		t.Wrong += r.Wrong
 	}
 	t.Times = bench.Completions(perRank)
-	order := slices.Clone(t.Times)
-	slices.Sort(order)
-	t.MeasuredCCT = bench.Median(order)
-	iters := windows(perRank)
-	// With an even number of iterations the median is no iteration's: show the one below.
-	median := slices.Index(t.Times, order[(len(order)-1)/2])
-	// Cuts fall between elements: each of a circuit's entries may be off by one per flow.
+	t.MeasuredCCT = sampling.Median(t.Times)
+	// With an even number of iterations no iteration has the median: show the one below.
+	shown := slices.Index(t.Times, sampling.Sorted(t.Times)[(len(t.Times)-1)/2])
+	// Cuts fall between elements: each entry of a circuit may be off by one element per flow.
 	a := &auditor{problem: t.Problem, plan: t.Plan, steps: steps, slack: float64(4 * ranks * e.Scale.Planes)}
-	if t.Finding, t.Measured, err = g.audit(a, iters, median); err != nil {
+	if t.Audit, t.Measured, err = b.audit(a, windows(perRank), shown); err != nil {
 		return fmt.Errorf("demo: experiment %s, %s: %w", e.Key, t.Planner, err)
 	}
 	return nil
 }
 
-// usedPlan returns the plan in the cache of one trial, digest verified, and its problem.
-func usedPlan(dir, name string) (*plans.Problem, *plans.Plan, error) {
-	c, err := cache.Open(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	entries, err := c.List()
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, en := range entries {
-		if en.Err != nil {
-			return nil, nil, en.Err
-		}
-		if en.Entry.Key.Planner == name {
-			return en.Entry.Span.High.Problem, en.Entry.Span.High.Plan, nil
-		}
-	}
-	return nil, nil, fmt.Errorf("demo: the ranks left no %s plan in the cache (%d others)", name, len(entries))
-}
-
-// windows returns first start and last end over the ranks of every iteration.
+// windows returns the first start and the last end over the ranks of every iteration.
 func windows(perRank []bench.Report) []window {
 	w := make([]window, len(perRank[0].Iters))
 	for i := range w {

@@ -1,13 +1,8 @@
-// Package exchange times grouped sends and receives of unequal sizes over planes with circuits:
-// demand matrices, scheduled by SPECTRA and in plain order of distance, by turns on the same planes.
 package exchange
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -16,6 +11,7 @@ import (
 	"time"
 
 	"lightpath/bench"
+	"lightpath/bench/sampling"
 	"lightpath/bench/workload"
 	"lightpath/collectives/transport/ebpf"
 	"lightpath/collectives/wire"
@@ -27,39 +23,36 @@ import (
 
 // Options is one comparison.
 type Options struct {
-	Lightpath, Worker string // the commands
+	Lightpath, Worker string // paths of the commands
 	Ranks, Planes     int
 	Rate              fabric.Rate // of a port of a plane
 	Reconfig          time.Duration
-	// Alpha is what a transmission costs before its first byte, for plans to reckon with.
-	Alpha  time.Duration
-	Bytes  int64 // what the busiest port sends or receives in one exchange
-	Kernel bool  // planes in the kernel, which needs root, instead of in memory
-	// Rounds is how often every matrix is run in either way, by turns; Iters how many exchanges each
-	// time.
-	Rounds, Iters int
-	Matrices      []Matrix
-	Progress      func(format string, args ...any)
+	Alpha             time.Duration // latency of a transmission in the cost model of plans
+	Bytes             int64         // sent or received by the busiest port in one exchange
+	Kernel            bool          // planes in the kernel, which needs root, instead of in memory
+	Rounds            int           // turns of every matrix in each order
+	Iters             int           // exchanges of a turn
+	Matrices          []Matrix
+	Progress          func(format string, args ...any)
 }
 
 // Matrix is a demand, of any scale.
 type Matrix struct {
 	Name string
-	// Demand returns the matrix of one iteration; Fresh says that no two are the same, so that the
-	// ranks have never seen what they are asked.
+	// Demand returns the matrix of one iteration.
 	Demand func(iteration int) [][]float64
-	Fresh  bool
+	Fresh  bool // every iteration has another matrix, which ranks see for the first time
 }
 
-// Orders are the two ways, as LIGHTPATH_DEMAND names them.
+// Orders are the two orders, as LIGHTPATH_DEMAND names them.
 var Orders = []string{"plain", "spectra"}
 
-// Result is one matrix in one order; times in microseconds.
+// Result is one matrix in one order; times are in microseconds.
 type Result struct {
 	Matrix      string  `json:"matrix"`
 	Order       string  `json:"order"`
 	BusiestPort int64   `json:"busiest_port_bytes"`
-	PredictedUS float64 `json:"predicted_us"` // mean over the iterations' plans
+	PredictedUS float64 `json:"predicted_us"` // mean over the plans of the iterations
 	BoundUS     float64 `json:"lower_bound_us"`
 	MedianUS    float64 `json:"median_us"` // of all iterations of all rounds
 	MinUS       float64 `json:"min_us"`
@@ -70,7 +63,8 @@ type Result struct {
 	predicted []float64
 }
 
-// Run runs o. Every element that arrives is compared with what was sent; wrong ones are counted.
+// Run measures all matrices. Ranks compare every element that arrives with what was sent; Result.Wrong counts the
+// wrong ones. With an error Run returns the results before it.
 func Run(ctx context.Context, o *Options) ([]*Result, error) {
 	dir, err := os.MkdirTemp("", "lightpath-exchange-")
 	if err != nil {
@@ -84,69 +78,62 @@ func Run(ctx context.Context, o *Options) ([]*Result, error) {
 	defer stop()
 	var all []*Result
 	for i := range o.Matrices {
-		m := &o.Matrices[i]
-		counts, busiest := o.counts(m)
-		bound, err := o.bound(counts)
+		pair, err := o.matrix(ctx, dir, &o.Matrices[i])
 		if err != nil {
 			return all, err
-		}
-		pair := make([]*Result, len(Orders))
-		for k, order := range Orders {
-			pair[k] = &Result{Matrix: m.Name, Order: order, BusiestPort: busiest, BoundUS: bound}
-		}
-		for round := range o.Rounds {
-			for _, r := range pair {
-				o.Progress("%s, %s, %d of %d", m.Name, r.Order, round+1, o.Rounds)
-				if err := o.job(ctx, dir, m, counts, r); err != nil {
-					return all, fmt.Errorf("%s, %s: %w", m.Name, r.Order, err)
-				}
-			}
-		}
-		for _, r := range pair {
-			r.summarize()
 		}
 		all = append(all, pair...)
 	}
 	return all, nil
 }
 
-// serve writes the files of the fabric and of its controller, and starts it.
+// matrix measures a matrix in both orders by turns.
+func (o *Options) matrix(ctx context.Context, dir string, m *Matrix) ([]*Result, error) {
+	counts, busiest := o.counts(m)
+	bound, err := o.bound(counts)
+	if err != nil {
+		return nil, err
+	}
+	var results []*Result
+	for _, order := range Orders {
+		results = append(results, &Result{Matrix: m.Name, Order: order, BusiestPort: busiest, BoundUS: bound})
+	}
+	for round := range o.Rounds {
+		for k := range sampling.Turns(round, len(results)) {
+			r := results[k]
+			o.Progress("%s, %s, %d of %d", m.Name, r.Order, round+1, o.Rounds)
+			if err := o.turn(ctx, dir, m, counts, r); err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", m.Name, r.Order, err)
+			}
+		}
+	}
+	for _, r := range results {
+		r.summarize()
+	}
+	return results, nil
+}
+
+// serve makes the planes, and starts their controller.
 func (o *Options) serve(ctx context.Context, dir string) (stop func(), err error) {
 	socket := filepath.Join(dir, "ocs.sock")
-	f := &fabric.Fabric{
-		Version: fabric.Version, Name: "exchange", Ranks: o.Ranks, Circuits: plans.Simplex,
-		OCS:   []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + socket, Reconfig: o.Reconfig}},
-		Costs: fabric.Costs{Alpha: o.Alpha},
-	}
-	for p := range o.Planes {
-		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: o.Rate, OCS: "ocs0"})
-	}
+	f := bench.EmulatedFabric("exchange", socket, o.Ranks, o.Planes, o.Rate, o.Reconfig)
+	f.Costs.Alpha = o.Alpha
+	sw := &fabric.OCSD{Socket: socket, MTU: frameBytes + wire.HeaderSize}
 	if o.Kernel {
-		f.Name = fmt.Sprintf("exchange%d", os.Getpid())
+		f.Name, sw.MTU = fmt.Sprintf("exchange%d", os.Getpid()), 0
 		for p := range f.Planes {
 			f.Planes[p].Interface = f.Planes[p].Name
 		}
 	}
-	file, config := filepath.Join(dir, "fabric.yaml"), filepath.Join(dir, "ocsd.yaml")
-	sw := fabric.OCSD{Version: fabric.Version, Fabric: file, Socket: socket}
-	if !o.Kernel {
-		sw.MTU = frameBytes + wire.HeaderSize
-	}
-	if err := errors.Join(os.WriteFile(file, f.Encode(), 0o600), os.WriteFile(config, sw.Encode(), 0o600)); err != nil {
+	path, config, err := bench.WriteFabric(dir, f, sw)
+	if err != nil {
 		return nil, err
 	}
 	down := func() {}
 	if o.Kernel {
-		if f, err = fabric.Load(file); err != nil {
+		if down, err = kernelPlanes(path); err != nil {
 			return nil, err
 		}
-		_, remove, err := kernel.Temporary(f, kernel.Options{
-			MTU: frameBytes + ebpf.FrameOverhead - ethernetHeader, Overhead: ebpf.FrameOverhead,
-		})
-		if err != nil {
-			return nil, err
-		}
-		down = func() { _ = remove() } // a fabric that stays is listed, and removed by the next run
 	}
 	ocs, err := bench.StartOCS(ctx, o.Lightpath, config, socket)
 	if err != nil {
@@ -154,24 +141,39 @@ func (o *Options) serve(ctx context.Context, dir string) (stop func(), err error
 		return nil, err
 	}
 	return func() {
-		_ = ocs.Stop() // nothing depends on it any more
+		_ = ocs.Stop() // no process depends on it any more
 		down()
 	}, nil
 }
 
+// kernelPlanes builds the planes of a fabric file in the kernel; down removes them.
+func kernelPlanes(path string) (down func(), err error) {
+	f, err := fabric.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	_, remove, err := kernel.Temporary(f, kernel.Options{
+		MTU: frameBytes + ebpf.FrameOverhead - ethernetHeader, Overhead: ebpf.FrameOverhead,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = remove() }, nil // `fabric status` lists a fabric that stays, and the next run removes it
+}
+
 const (
-	// frameBytes is what a frame carries: short beside what a hold does, since a circuit delivers
-	// whole frames.
+	// frameBytes is the payload of a frame. A circuit delivers whole frames, so a frame is short beside the bytes that
+	// a circuit carries between two reconfigurations.
 	frameBytes     = 8 << 10
-	ethernetHeader = 14 // which an MTU does not count
+	ethernetHeader = 14 // not counted in an MTU
 	elemBytes      = 4
-	// postWait is LIGHTPATH_DEMAND_WAIT: the ranks start behind a barrier, and what the system does
-	// to one of them then must not send the others over the packet planes, whose rate is another.
+	// postWait is LIGHTPATH_DEMAND_WAIT. Ranks start together behind a barrier, so a rank that is late was delayed by
+	// the system. Its peers must not take the packet planes then, which have another rate.
 	postWait = "10s"
 )
 
-// counts are the element counts of one call or, where every iteration has its own, of each; and
-// what the busiest port has in bytes, the mean over them.
+// counts returns the element counts of a call, or those of each iteration if the matrix is fresh. busiest is the mean
+// number of bytes of the busiest port.
 func (o *Options) counts(m *Matrix) (all [][][]int64, busiest int64) {
 	n := 1
 	if m.Fresh {
@@ -180,7 +182,7 @@ func (o *Options) counts(m *Matrix) (all [][][]int64, busiest int64) {
 	for i := range n {
 		d := workload.Noisy(m.Demand(i), 0, 0) // a copy
 		for r := range d {
-			d[r][r] = 0 // stays where it is
+			d[r][r] = 0 // a rank keeps its own block
 		}
 		workload.Normalise(d)
 		c := make([][]int64, len(d))
@@ -196,7 +198,7 @@ func (o *Options) counts(m *Matrix) (all [][][]int64, busiest int64) {
 	return all, busiest
 }
 
-// largestPort is the largest sum of a row or column.
+// largestPort returns the largest sum of a row or column.
 func largestPort(c [][]int64) int64 {
 	var most int64
 	for r := range c {
@@ -210,7 +212,7 @@ func largestPort(c [][]int64) int64 {
 	return most
 }
 
-// bound is the mean lower bound of the matrices, for planes that begin dark.
+// bound returns the mean lower bound of the matrices, for planes that begin dark.
 func (o *Options) bound(all [][][]int64) (float64, error) {
 	sum := 0.0
 	for _, c := range all {
@@ -233,32 +235,22 @@ func (o *Options) bound(all [][][]int64) (float64, error) {
 	return sum / float64(len(all)), nil
 }
 
-// job runs one round and adds its times to r.
-func (o *Options) job(ctx context.Context, dir string, m *Matrix, all [][][]int64, r *Result) error {
+// turn runs the exchanges of one turn and adds their times to r.
+func (o *Options) turn(ctx context.Context, dir string, m *Matrix, all [][][]int64, r *Result) error {
 	trace := filepath.Join(dir, "trace")
 	_ = os.Remove(trace)
-	warmup, iters := 3, o.Iters
-	if m.Fresh {
-		warmup, iters = 0, 1
-	}
-	var lines []string
-	for i, c := range all {
-		path := filepath.Join(dir, fmt.Sprintf("matrix-%d", i))
-		if err := os.WriteFile(path, matrixText(c), 0o600); err != nil {
-			return err
-		}
-		most := largestPort(c)
-		lines = append(lines, fmt.Sprintf("run collective=alltoallv type=float op=sum bytes=%d count=%d warmup=%d iters=%d check=1 mode=sync matrix=%s",
-			most*elemBytes, most, warmup, iters, path))
+	lines, err := o.runLines(dir, m, all)
+	if err != nil {
+		return err
 	}
 	job := bench.Ranks{
 		N: o.Ranks, Worker: o.Worker, Transport: "shm", Deadline: 5 * time.Minute,
 		Env: []string{
-			"LIGHTPATH_FABRIC=" + filepath.Join(dir, "fabric.yaml"), "LIGHTPATH_DEMAND=" + r.Order, "LIGHTPATH_DEMAND_WAIT=" + postWait,
-			"LIGHTPATH_TIMEOUT=60s", "LIGHTPATH_TRACE=" + trace,
+			"LIGHTPATH_FABRIC=" + filepath.Join(dir, "fabric.yaml"), "LIGHTPATH_DEMAND=" + r.Order,
+			"LIGHTPATH_DEMAND_WAIT=" + postWait, "LIGHTPATH_TIMEOUT=60s", "LIGHTPATH_TRACE=" + trace,
 		},
 	}
-	if !m.Fresh { // one plan for all iterations: the one that the search in the background would bring
+	if !m.Fresh { // all iterations share one plan: wait for it
 		job.Env = append(job.Env, "LIGHTPATH_PLAN_WAIT=1")
 	}
 	reports, err := job.Run(ctx, lines)
@@ -266,29 +258,35 @@ func (o *Options) job(ctx context.Context, dir string, m *Matrix, all [][][]int6
 		return err
 	}
 	for i := range lines {
-		perRank := make([]bench.Report, o.Ranks)
-		for rank := range perRank {
-			if len(reports[rank]) != len(lines) {
-				return fmt.Errorf("rank %d reported %d runs of %d", rank, len(reports[rank]), len(lines))
-			}
-			perRank[rank] = reports[rank][i]
-			r.Wrong += perRank[rank].Wrong
+		perRank, err := bench.EveryRank(reports, i)
+		if err != nil {
+			return err
+		}
+		for _, p := range perRank {
+			r.Wrong += p.Wrong
 		}
 		r.times = append(r.times, bench.Completions(perRank)...)
 	}
-	predicted, err := predictions(trace)
-	switch {
-	case err != nil:
-		return err
-	case len(predicted) < len(lines):
-		return fmt.Errorf("%d of %d matrices went by circuits", len(predicted), len(lines))
-	case m.Fresh && len(predicted) > len(lines):
-		return fmt.Errorf("%d matrices, but %d plans", len(lines), len(predicted))
-	case !m.Fresh: // the last program is the one of the loop
-		predicted = predicted[len(predicted)-1:]
+	return r.predict(trace, len(lines), m.Fresh)
+}
+
+// runLines writes the matrices into dir and returns the runs of a turn.
+func (o *Options) runLines(dir string, m *Matrix, all [][][]int64) (lines []string, err error) {
+	warmup, iters := 3, o.Iters
+	if m.Fresh {
+		warmup, iters = 0, 1
 	}
-	r.predicted = append(r.predicted, predicted...)
-	return nil
+	for i, c := range all {
+		path := filepath.Join(dir, fmt.Sprintf("matrix-%d", i))
+		if err := os.WriteFile(path, matrixText(c), 0o600); err != nil {
+			return nil, err
+		}
+		most := largestPort(c)
+		lines = append(lines, fmt.Sprintf(
+			"run collective=alltoallv type=float op=sum bytes=%d count=%d warmup=%d iters=%d check=1 mode=sync matrix=%s",
+			most*elemBytes, most, warmup, iters, path))
+	}
+	return lines, nil
 }
 
 func matrixText(c [][]int64) []byte {
@@ -302,34 +300,33 @@ func matrixText(c [][]int64) []byte {
 	return b.Bytes()
 }
 
-// predictions reads from a trace how long rank 0's programs were to take, in order.
-func predictions(trace string) ([]float64, error) {
-	f, err := os.Open(trace)
+// predict adds the planned times of rank 0's programs for the exchanges of a turn. It fails if an exchange took the
+// packet planes.
+func (r *Result) predict(trace string, exchanges int, fresh bool) error {
+	programs, err := bench.ReadTrace(trace, 0)
 	if err != nil {
-		return nil, fmt.Errorf("no exchange went by circuits: %w", err)
+		return err
 	}
-	defer f.Close()
-	var all []float64
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		var line struct {
-			Collective  string  `json:"collective"`
-			Rank        int     `json:"rank"`
-			PredictedUS float64 `json:"predicted_us"`
-		}
-		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return nil, err
-		}
-		if line.Collective == "alltoallv" && line.Rank == 0 {
-			all = append(all, line.PredictedUS)
+	var planned []float64
+	for _, p := range programs {
+		if p.Collective == "alltoallv" && p.Rank == 0 {
+			planned = append(planned, p.PredictedUS)
 		}
 	}
-	return all, lines.Err()
+	switch {
+	case len(planned) < exchanges:
+		return fmt.Errorf("%d of %d matrices used circuits", len(planned), exchanges)
+	case fresh && len(planned) > exchanges:
+		return fmt.Errorf("%d matrices, but %d plans", exchanges, len(planned))
+	case !fresh: // the timed iterations ran the last program
+		planned = planned[len(planned)-1:]
+	}
+	r.predicted = append(r.predicted, planned...)
+	return nil
 }
 
 func (r *Result) summarize() {
-	slices.Sort(r.times)
-	r.MedianUS, r.MinUS, r.MaxUS = bench.Median(r.times), r.times[0], r.times[len(r.times)-1]
+	r.MedianUS, r.MinUS, r.MaxUS = sampling.Median(r.times), slices.Min(r.times), slices.Max(r.times)
 	for _, us := range r.predicted {
 		r.PredictedUS += us / float64(len(r.predicted))
 	}

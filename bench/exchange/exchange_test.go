@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,20 +82,33 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-func TestPredictions(t *testing.T) {
+func TestPredict(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trace")
 	text := `{"event":"program","rank":0,"collective":"allreduce","predicted_us":7}
 {"event":"program","rank":1,"collective":"alltoallv","predicted_us":8}
 {"event":"program","rank":0,"collective":"alltoallv","predicted_us":9}
+{"event":"program","rank":0,"collective":"alltoallv","predicted_us":10}
 `
-	if _, err := predictions(path); err == nil {
-		t.Error("no trace, no error")
-	}
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := predictions(path)
-	if err != nil || len(got) != 1 || got[0] != 9 {
-		t.Errorf("%v, %v", got, err)
+	for _, c := range []struct {
+		path      string
+		exchanges int
+		fresh     bool
+		want      []float64
+		says      string
+	}{
+		{path, 1, false, []float64{10}, ""},
+		{path, 2, true, []float64{9, 10}, ""},
+		{path, 1, true, nil, "1 matrices, but 2 plans"},
+		{path, 3, true, nil, "2 of 3 matrices used circuits"},
+		{path + "-none", 1, false, nil, "0 of 1 matrices used circuits"},
+	} {
+		r := &Result{}
+		err := r.predict(c.path, c.exchanges, c.fresh)
+		if !slices.Equal(r.predicted, c.want) || (c.says == "") != (err == nil) || err != nil && err.Error() != c.says {
+			t.Errorf("%+v: %v, %v", c, r.predicted, err)
+		}
 	}
 }

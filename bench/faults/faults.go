@@ -1,12 +1,3 @@
-// Package faults breaks a fabric in every way that its parts can fail, and holds what is seen against
-// what must be: rank processes through the NCCL ABI, real controllers, and planes in the kernel,
-// whose switches are models that can be made to fail, inside the controller or behind SCPI.
-//
-// A scenario proves that its fault has happened, that ranks end with an error that names what failed,
-// or go on, within a bound, and that no result is wrong: a frame that is lost fails its operation.
-// Everything needs root. It must not touch fabrics or processes that it has not started.
-//
-// Layer: inside bench.
 package faults
 
 import (
@@ -30,14 +21,14 @@ type Scenario struct {
 	play   func(*rig) error
 }
 
-// Result is what a scenario has shown.
+// Result is the outcome of a scenario.
 type Result struct {
 	Name   string `json:"name"`
 	Fault  string `json:"fault"`
 	GoesOn bool   `json:"goes_on"`
-	// Injected is what proves that the fault has happened.
+	// Injected proves that the fault has happened.
 	Injected string `json:"injected"`
-	// Ranks is what a rank said: its error, or a warning; Operator what controllers say.
+	// Ranks is the error or warning of a rank. Operator is the text that controllers show to an operator.
 	Ranks    string `json:"ranks"`
 	Operator string `json:"operator"`
 	// Took is the time from the fault to the error on the last rank, or to the end of the first
@@ -47,11 +38,11 @@ type Result struct {
 	// Operations that every rank has completed, and wrong elements in their results.
 	Operations int   `json:"operations"`
 	Wrong      int64 `json:"wrong"`
-	// Lost is frames that the kernel has dropped on dark or wrong circuits; Silent is those of
-	// them that failed no operation.
+	// Lost counts frames that the kernel has dropped on dark or wrong circuits. Silent counts those of them that
+	// failed no operation.
 	Lost   uint64 `json:"frames_lost"`
 	Silent uint64 `json:"frames_lost_silently"`
-	// Problem is what is not as it must be; "" where all is.
+	// Problem says why the scenario failed; "": it did not.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -59,26 +50,26 @@ type Result struct {
 type Options struct {
 	Lightpath string // path of the command: controllers, switches, operators
 	Worker    string // path of lightpath-rank
-	Only      string // runs the scenarios whose names contain it
-	Slack     int    // multiplies what may take how long, on a machine that has other work; 0 is 1
+	Only      string // run only scenarios whose names contain it
+	Slack     int    // factor on all bounds, for a machine that has other work; 0: 1
 	Progress  func(format string, args ...any)
 }
 
 // Errors of this package.
 var (
-	// ErrProblem: a scenario has not gone as it must.
+	// ErrProblem reports that a scenario failed.
 	ErrProblem = errors.New("a fault was not handled as it must be")
-	// ErrNone: there is no such scenario.
+	// ErrNone reports that no scenario has such a name.
 	ErrNone = errors.New("no scenario has a name like that")
 )
 
-// Scenarios returns all of them, in the order of the table.
+// Scenarios returns all scenarios, in the order of the table.
 func Scenarios() []Scenario {
 	return slices.Concat(rankScenarios(), controllerScenarios(), planeScenarios(), switchScenarios(), operatorScenarios())
 }
 
-// Run plays the scenarios one after the other. The error wraps ErrProblem where one has not gone as it
-// must; the results, which say what, are complete all the same.
+// Run plays the scenarios one after the other. The error wraps [ErrProblem] if a scenario failed. The results are complete
+// nevertheless, and say which scenario failed and why.
 func Run(ctx context.Context, o *Options) ([]Result, error) {
 	chosen := slices.DeleteFunc(Scenarios(), func(s Scenario) bool { return !strings.Contains(s.Name, o.Only) })
 	if len(chosen) == 0 {
@@ -106,7 +97,7 @@ func Run(ctx context.Context, o *Options) ([]Result, error) {
 	return all, nil
 }
 
-// run plays a scenario and judges it.
+// run plays a scenario and checks its result.
 func (s *Scenario) run(ctx context.Context, o *Options) Result {
 	r := Result{Name: s.Name, Fault: s.Fault, GoesOn: s.GoesOn, Bound: s.Bound * time.Duration(max(1, o.Slack))}
 	g, err := newRig(ctx, o, s, &r)
@@ -119,7 +110,7 @@ func (s *Scenario) run(ctx context.Context, o *Options) Result {
 	if err = errors.Join(err, g.close()); err != nil {
 		r.Problem = strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
-	// Where the files were says nothing to a reader.
+	// Paths of temporary files tell a reader nothing.
 	for _, text := range []*string{&r.Ranks, &r.Operator, &r.Problem} {
 		if g.dir != "" {
 			*text = strings.ReplaceAll(*text, g.dir+"/", "")
@@ -128,9 +119,9 @@ func (s *Scenario) run(ctx context.Context, o *Options) Result {
 	return r
 }
 
-// judge measures what all scenarios have in common, and holds it against what must be.
+// judge measures the numbers that all scenarios have, and checks the result.
 func (g *rig) judge() (err error) {
-	// Frames that are under way when ranks are stopped are lost to nobody.
+	// Frames in flight when ranks are stopped do not count as lost.
 	stopped := g.open && !g.job.ended()
 	if !stopped {
 		<-g.job.done // it has a deadline
@@ -146,14 +137,14 @@ func (g *rig) judge() (err error) {
 	return g.check(o)
 }
 
-// outcome is what has become of a job.
+// outcome is the end of a job.
 type outcome struct {
-	failed bool   // a rank has said so
-	said   string // what it said
-	ended  error  // why the job has ended otherwise; nil where it has done all, or still runs
+	failed bool   // a rank reported an error
+	said   string // the error
+	ended  error  // another reason why the job ended; nil: it completed or still runs
 }
 
-// check holds a result against what must be.
+// check returns an error if the result is not the expected one.
 func (r *Result) check(o outcome) error {
 	if !o.failed {
 		r.Silent = r.Lost

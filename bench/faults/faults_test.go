@@ -1,44 +1,79 @@
 package faults
 
 import (
-	"os"
+	"context"
+	"flag"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"lightpath/bench/benchtest"
 	"lightpath/ocsctl/kernel"
 )
 
-// installed returns options that use what make built, or skips.
-func installed(t *testing.T) *Options {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("starts controllers and rank processes")
-	}
+// atOnce is how many scenarios TestFaults plays at the same time. They wait for most of their time.
+const atOnce = 6
+
+// TestFaults plays every scenario. Bounds are those of a machine with other work: the scenarios disturb each other.
+func TestFaults(t *testing.T) {
+	bin := benchtest.Bin(t)
 	if err := kernel.Check(); err != nil {
 		t.Skipf("planes in the kernel cannot be built here: %v", err)
 	}
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
+	o := &Options{
+		Lightpath: filepath.Join(bin, "lightpath"), Worker: filepath.Join(bin, "lightpath-rank"),
+		Progress: func(string, ...any) {}, Slack: 10,
 	}
-	for _, file := range []string{"bin/lightpath", "bin/lightpath-rank", "lib/libnccl.so.2", "lib/liblightpath.so"} {
-		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
-			t.Skipf("%v: build it with make", err)
-		}
-	}
-	return &Options{Lightpath: filepath.Join(root, "bin", "lightpath"), Worker: filepath.Join(root, "bin", "lightpath-rank"), Progress: t.Logf, Slack: 10}
-}
-
-// TestFaults plays every scenario.
-func TestFaults(t *testing.T) {
-	o := installed(t)
-	for _, s := range Scenarios() {
-		t.Run(s.Name, func(t *testing.T) {
-			r := s.run(t.Context(), o)
-			t.Logf("injected: %s\nranks: %s\noperator: %s\ntook %v, %d operations, %d frames lost", r.Injected, r.Ranks, r.Operator, r.Took, r.Operations, r.Lost)
+	chosen := chosenBy(flag.Lookup("test.run").Value.String())
+	results := playAll(t.Context(), o, chosen)
+	for i := range chosen {
+		t.Run(chosen[i].Name, func(t *testing.T) {
+			r := <-results[i]
+			t.Logf("injected: %s\nranks: %s\noperator: %s\ntook %v, %d operations, %d frames lost, %v in all",
+				r.Injected, r.Ranks, r.Operator, r.Took, r.Operations, r.Lost, r.whole)
 			if r.Problem != "" {
 				t.Error(r.Problem)
 			}
 		})
 	}
+}
+
+// chosenBy returns the scenarios that `go test -run pattern` runs. A pattern without a slash runs all.
+func chosenBy(pattern string) []Scenario {
+	all := Scenarios()
+	_, name, found := strings.Cut(pattern, "/")
+	if !found {
+		return all
+	}
+	match, err := regexp.Compile(name)
+	if err != nil {
+		return all
+	}
+	return slices.DeleteFunc(all, func(s Scenario) bool { return !match.MatchString(s.Name) })
+}
+
+// played is the result of a scenario and the time that it took with its set-up.
+type played struct {
+	Result
+	whole time.Duration
+}
+
+// playAll plays scenarios, atOnce at a time, and returns a channel for each result.
+func playAll(ctx context.Context, o *Options, all []Scenario) []chan played {
+	results := make([]chan played, len(all))
+	slots := make(chan struct{}, atOnce)
+	for i := range all {
+		results[i] = make(chan played, 1)
+		go func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			began := time.Now()
+			r := all[i].run(ctx, o)
+			results[i] <- played{r, time.Since(began)}
+		}()
+	}
+	return results
 }

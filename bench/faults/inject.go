@@ -13,7 +13,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// injected notes that the fault has happened, and what proves it.
+// injected notes the time of the fault and its proof.
 func (g *rig) injected(at time.Time, proof string) {
 	g.injectedAt, g.Injected = at, proof
 }
@@ -59,7 +59,7 @@ func (g *rig) lightpath(args ...string) (string, error) {
 	return string(out), err
 }
 
-// losses is how many frames of data the kernel has lost.
+// losses returns how many data frames the kernel has lost.
 func (g *rig) losses() (frames uint64, err error) {
 	for j := range planes {
 		for r := range ranks {
@@ -74,7 +74,7 @@ func (g *rig) losses() (frames uint64, err error) {
 	return frames, nil
 }
 
-// carried is how many frames a plane has carried.
+// carried returns how many frames a plane has carried.
 func (g *rig) carried(plane int) (frames uint64, err error) {
 	for r := range ranks {
 		c, err := g.view.Counters(plane, r)

@@ -17,8 +17,8 @@ import (
 	"lightpath/shim/result"
 )
 
-// job is the ranks of a scenario, and what they have said so far. Each operation is a run of its own, so
-// that every rank reports it when it ends.
+// job is the ranks of a scenario with their reports and errors so far. Each operation is a run of its own, so that every
+// rank reports it when it ends.
 type job struct {
 	ctx    context.Context // of waits
 	ranks  int
@@ -36,32 +36,30 @@ type job struct {
 // span is the time that a rank spent in an operation.
 type span struct{ start, end time.Time }
 
-// failure is what a rank said of its error, and when that was heard.
+// failure is the error that a rank reported, and the time when the report arrived.
 type failure struct {
 	at   time.Time
 	text string
 }
 
-// phase is some operations of one size, before each of which ranks pause.
+// phase is some operations of one size. Ranks pause before each of them.
 type phase struct {
 	operations int
 	bytes      int64
 	pause      time.Duration
 }
 
-// lines are the runs of a job: All-to-All, whose steps need circuits each of their own. Ranks that are
-// apart do not wait for each other before they begin.
+// lines returns the runs of a job: All-to-All, each of whose steps needs other circuits. Ranks that are apart do not wait
+// for each other before a run.
 func lines(ranks int, phases []phase, apart bool) []string {
 	var all []string
-	mode := "sync"
-	if apart {
-		mode = "loop"
-	}
 	for _, p := range phases {
-		for range p.operations {
-			all = append(all, fmt.Sprintf("run collective=%s type=float op=sum bytes=%d count=%d warmup=0 iters=1 check=1 mode=%s pause=%d",
-				schedule.AllToAll, p.bytes, bench.Count(schedule.AllToAll, p.bytes, datatype.Float32, ranks), mode, p.pause.Milliseconds()))
+		s := bench.Spec{
+			Collective: schedule.AllToAll, Type: datatype.Float32, Op: datatype.Sum, Iters: 1, Check: true, Sync: !apart,
+			Pause: p.pause,
 		}
+		line := s.RunLine(p.bytes, bench.Count(schedule.AllToAll, p.bytes, datatype.Float32, ranks), false)
+		all = append(all, slices.Repeat([]string{line}, p.operations)...)
 	}
 	return all
 }
@@ -78,7 +76,7 @@ func startJob(ctx context.Context, worker string, env []string, ranks int, phase
 		process: make(map[int]*os.Process), spans: make([][]span, ranks), failed: make(map[int]failure),
 	}
 	r := bench.Ranks{
-		N: ranks, Worker: worker, Transport: "shm", Env: env, Apart: apart, Deadline: jobDeadline,
+		N: ranks, Worker: worker, Transport: "shm", Env: env, NoBarrier: apart, Deadline: jobDeadline,
 		OnReport: j.reported, OnStart: j.started, OnError: j.told,
 	}
 	go func() {
@@ -114,7 +112,7 @@ func (j *job) told(rank int, text string) {
 	j.failed[rank] = failure{time.Now(), text}
 }
 
-// operations is how many operations all ranks have completed.
+// operations returns how many operations all ranks have completed.
 func (j *job) operations() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -125,15 +123,15 @@ func (j *job) operations() int {
 	return n
 }
 
-// wrongs is how many elements of results have been wrong.
+// wrongs returns how many elements of results were wrong.
 func (j *job) wrongs() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.wrong
 }
 
-// completed returns the first operation, from its first rank to its last, that a rank was still to
-// complete at a time and that all have completed now.
+// completed returns the first operation that a rank had not completed at a time and that all ranks have completed now.
+// It lasts from the start on the first rank to the end on the last.
 func (j *job) completed(after time.Time) (whole span, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -198,7 +196,7 @@ func (j *job) signal(rank int, s os.Signal) error {
 	return nil
 }
 
-// failures returns what ranks said, by rank.
+// failures returns the errors of ranks, by rank.
 func (j *job) failures() map[int]failure {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -209,7 +207,7 @@ func (j *job) failures() map[int]failure {
 	return all
 }
 
-// awaitFailures waits until every rank but some has said that it failed, and returns when the last did.
+// awaitFailures waits until every rank except but has reported an error. It returns the time of the last report.
 func (j *job) awaitFailures(but ...int) (last time.Time, err error) {
 	err = wait(j.ctx, "the ranks have failed", patience, func() (bool, error) {
 		all := j.failures()
@@ -229,7 +227,7 @@ func (j *job) awaitFailures(but ...int) (last time.Time, err error) {
 	return last, err
 }
 
-// text is what the first rank to fail said, without what others repeat.
+// text returns the error of the first rank that failed, except the ranks of but.
 func (j *job) text(but ...int) string {
 	first := failure{}
 	for r, f := range j.failures() {
@@ -240,12 +238,15 @@ func (j *job) text(but ...int) string {
 	return strings.TrimSpace(strings.TrimSuffix(first.text, result.ReportedByPeer))
 }
 
-// says reports whether a failure's text has one of words, "a|b".
-func (f failure) says(words string) bool {
-	return slices.ContainsFunc(strings.Split(words, "|"), func(w string) bool { return strings.Contains(f.text, w) })
+// says reports whether a failure's text contains one of words, "a|b".
+func (f failure) says(words string) bool { return containsAny(f.text, words) }
+
+// containsAny reports whether text contains one of words, "a|b".
+func containsAny(text, words string) bool {
+	return slices.ContainsFunc(strings.Split(words, "|"), func(w string) bool { return strings.Contains(text, w) })
 }
 
-// named reports whether the failure of any rank says one of words.
+// named reports whether the error of any rank contains one of words.
 func (j *job) named(words string) bool {
 	for _, f := range j.failures() {
 		if f.says(words) {

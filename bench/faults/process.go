@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"lightpath/bench"
 )
 
 // process is a command that runs beside the ranks: a controller, or a switch.
@@ -34,7 +36,7 @@ func start(ctx context.Context, what, path string, args ...string) (*process, er
 	if err != nil {
 		return nil, err
 	}
-	if err := p.cmd.Start(); err != nil {
+	if err := bench.Start(p.cmd); err != nil {
 		return nil, fmt.Errorf("faults: cannot start %s: %w", what, err)
 	}
 	go func() {
@@ -53,7 +55,7 @@ func (p *process) read(r io.Reader) {
 	}
 }
 
-// said returns the first line with text that was read after so many lines.
+// said returns the first line with text after the first after lines.
 func (p *process) said(text string, after int) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,14 +67,14 @@ func (p *process) said(text string, after int) (string, bool) {
 	return "", false
 }
 
-// told is how many lines there are.
+// told returns the number of lines so far.
 func (p *process) told() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.lines)
 }
 
-// last is the end of what the process said.
+// last returns the last lines that the process wrote.
 func (p *process) last() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +118,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// patience bounds every wait for something that takes milliseconds on a machine at rest.
+// patience bounds each wait. On an idle machine the event takes milliseconds.
 const patience = 30 * time.Second
 
 // wait polls until ok, an error, the end of ctx, or the bound.

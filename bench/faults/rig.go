@@ -27,7 +27,7 @@ const (
 	planes = 2
 )
 
-// setup is what a scenario runs on.
+// setup describes the fabric, controllers and ranks of a scenario.
 type setup struct {
 	controllers int           // 0 is 1; more share a journal that outlives each of them
 	file        bool          // one controller has its journal in a file, also without scpi
@@ -39,13 +39,13 @@ type setup struct {
 	env         []string      // of the ranks
 	timeout     time.Duration // LIGHTPATH_TIMEOUT on an idle machine; 0 is longer than any scenario
 	phases      []phase
-	open        bool          // there are more operations than it takes: all has been seen when the scenario has been played
+	open        bool          // the job has more operations than the scenario needs
 	apart       bool          // ranks meet in collectives only
 	reconfig    time.Duration // 0: 10 ms
 	rate        fabric.Rate   // of planes; 0: 200 Mb/s
 }
 
-// rig is one scenario under way.
+// rig is a running scenario.
 type rig struct {
 	*Result
 	setup
@@ -223,9 +223,12 @@ func (g *rig) startController(i int) error {
 	return errors.Join(err, op.Close())
 }
 
+// controllerName returns the name by which a controller answers, and of its configuration file.
+func controllerName(i int) string { return fmt.Sprintf("c%d", i) }
+
 // runController starts the process of a controller, for the first time or again. The first one has to rule.
 func (g *rig) runController(i int) (err error) {
-	name := fmt.Sprintf("c%d", i)
+	name := controllerName(i)
 	g.controllers[i], err = start(g.ctx, "controller "+name, g.o.Lightpath, "ocsd", "--config", g.path(name+".yaml"))
 	if err == nil && i == 0 {
 		_, err = g.controllers[i].await(inCharge, 0)
@@ -249,7 +252,7 @@ func (g *rig) startRanks() error {
 	return nil
 }
 
-// freeAddresses returns addresses of this host at which nobody listens.
+// freeAddresses returns addresses of this host that no socket has.
 func freeAddresses(n int) ([]string, error) {
 	var all []string
 	for range n {

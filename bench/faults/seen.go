@@ -30,10 +30,10 @@ func (g *rig) happened(kind controller.EventKind, plane int, is func(controller.
 	return found, err
 }
 
-// anyEvent is what happened looks for where there is nothing else to it.
+// anyEvent accepts every event.
 func anyEvent(controller.Event) bool { return true }
 
-// status is a plane as its controller has it.
+// status returns the state of a plane at its controller.
 func (g *rig) status(plane int) (controller.PlaneSnapshot, error) {
 	s, err := g.operator.Status(g.ctx)
 	if err != nil {
@@ -42,8 +42,7 @@ func (g *rig) status(plane int) (controller.PlaneSnapshot, error) {
 	return s.Planes[plane], nil
 }
 
-// recovers waits until the ranks complete an operation after the injection. Where they rested then, the
-// rest does not count.
+// recovers waits until the ranks complete an operation after the injection. A pause before the operation does not count.
 func (g *rig) recovers() error {
 	return wait(g.ctx, "the ranks have results again", patience, func() (bool, error) {
 		if at, ok := g.job.completed(g.injectedAt); ok {
@@ -57,8 +56,7 @@ func (g *rig) recovers() error {
 	})
 }
 
-// fails waits until every rank, but those that cannot, has failed with an error that says all of words,
-// each of which may be several of which one will do: "a|b".
+// fails waits until every rank except but has failed with an error that contains all of words. A word "a|b" is a or b.
 func (g *rig) fails(but []int, words ...string) error {
 	last, err := g.job.awaitFailures(but...)
 	if err != nil {
@@ -76,7 +74,7 @@ func (g *rig) fails(but []int, words ...string) error {
 	return nil
 }
 
-// warnings are the lines that ranks have logged, once each.
+// warnings returns the warnings that ranks have logged, once each.
 func (g *rig) warnings() ([]string, error) {
 	files, err := filepath.Glob(g.path("log.*"))
 	if err != nil {

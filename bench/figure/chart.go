@@ -56,6 +56,8 @@ type Chart struct {
 	Names   []Printed // labels at points, in ink
 	// PrintedName is what the legend calls the marks; default "printed".
 	PrintedName string
+	// Bars draws each line as bars beside those of the other lines. X are then 1, 2, ...: the groups of bars.
+	Bars bool
 }
 
 // lineColours are told apart by most eyes, also on paper (after Okabe and Ito).
@@ -135,8 +137,12 @@ func (c *Chart) drawTo(canvas draw.Canvas) error {
 	grid.Horizontal.Color, grid.Vertical.Color = gridColour, gridColour
 	grid.Horizontal.Width, grid.Vertical.Width = 0.5, 0.5
 	p.Add(grid)
-	for _, l := range c.Lines {
-		if err := addLine(p, l, c.X.Log, c.Y.Log); err != nil {
+	for i, l := range c.Lines {
+		add := func() error { return addLine(p, l, c.X.Log, c.Y.Log) }
+		if c.Bars {
+			add = func() error { return addBars(p, l, i, len(c.Lines)) }
+		}
+		if err := add(); err != nil {
 			return fmt.Errorf("line %q: %w", l.Name, err)
 		}
 	}
@@ -170,6 +176,20 @@ func addLine(p *plot.Plot, l Line, logX, logY bool) error {
 	}
 	line.LineStyle, points.GlyphStyle = l.styles()
 	p.Add(line, points)
+	return nil
+}
+
+// addBars adds bar i of n of each group, in points of the page.
+func addBars(p *plot.Plot, l Line, i, n int) error {
+	width := 120 / vg.Length(max(1, n*len(l.Y)))
+	bars, err := plotter.NewBarChart(plotter.Values(l.Y), width)
+	if err != nil {
+		return err
+	}
+	line, _ := l.styles()
+	bars.XMin, bars.Color, bars.LineStyle.Width = 1, line.Color, 0
+	bars.Offset = width * (vg.Length(i) - vg.Length(n-1)/2)
+	p.Add(bars)
 	return nil
 }
 

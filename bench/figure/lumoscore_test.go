@@ -1,6 +1,9 @@
 package figure
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestStaticContention: what three pods need, and what wirings give, by hand.
 func TestStaticContention(t *testing.T) {
@@ -18,6 +21,20 @@ func TestStaticContention(t *testing.T) {
 	} {
 		if a, b := c.need.interleaved(), c.need.uniform(); a != c.interleaved || b != c.uniform {
 			t.Errorf("%v: %d and %d flows share a link, want %d and %d", c.need, a, b, c.interleaved, c.uniform)
+		}
+	}
+}
+
+// TestStaticFigureDraws checks that the static experiment has its picture, with a bar for each model.
+func TestStaticFigureDraws(t *testing.T) {
+	f := quick(t, "lumoscore", "6a")
+	svg, err := f.SVG()
+	if err != nil || len(f.Panels) != 2 {
+		t.Fatalf("%d panels, %v", len(f.Panels), err)
+	}
+	for _, want := range []string{"contention", "llama2-13b", "uniform wiring", "flows on the busiest link"} {
+		if !strings.Contains(string(svg), want) {
+			t.Errorf("no %q in the picture", want)
 		}
 	}
 }

@@ -182,13 +182,14 @@ func (f *Figure) footer(width vg.Length) []string {
 	return lines
 }
 
-// String is the claim as one line: what, printed, ours, and why they differ.
+// String returns the claim as one line: what, printed, ours, and why they differ. It leaves out the ID, which only a
+// reader of the tables can look up.
 func (c Claim) String() string {
 	ours := "none"
 	if !math.IsNaN(c.Ours) {
 		ours = number(c.Ours, 4) + unitText(c.Unit)
 	}
-	s := fmt.Sprintf("%s  %s: printed %s, ours %s", c.ID, c.What, number(c.Printed, 4)+unitText(c.Unit), ours)
+	s := fmt.Sprintf("%s: printed %s, ours %s", c.What, number(c.Printed, 4)+unitText(c.Unit), ours)
 	if c.Note != "" {
 		s += " (" + c.Note + ")"
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"lightpath/collectives/schedule"
@@ -66,7 +67,14 @@ func swot9(ctx context.Context, o Options) (*Figure, error) {
 	for i := range breeds {
 		f.addBreed(i, &breeds[i], schemes, ranks)
 	}
-	f.Notes = append(f.Notes, "A letter at a point of SWOT names its best algorithm. The paper states neither the nodes nor the planes of this figure; those of Fig. 7 are assumed.", conventionNote)
+	var letters []string
+	for i := range breeds {
+		for _, c := range breeds[i].calls {
+			letters = append(letters, c.label+" "+c.algorithm)
+		}
+	}
+	f.Notes = append(f.Notes, "Letters at a point of SWOT name its best algorithm: "+strings.Join(letters, ", ")+".",
+		"The paper states neither the nodes nor the planes of this figure; those of Fig. 7 are assumed.", conventionNote)
 	return f, nil
 }
 
@@ -224,7 +232,8 @@ func swot11(ctx context.Context, o Options) (*Figure, error) {
 	for c := range calls {
 		f.addOverhead(c, calls[c], ranks, delays, ms, share[c])
 	}
-	f.Notes = append(f.Notes, "Overhead is 1 - Ideal/CCT. A cross marks the size at which the largest step takes as long on one plane as a switch (m_step/B = T, S7): the paper's knee.", conventionNote)
+	f.Notes = append(f.Notes, "Overhead is 1 - Ideal/CCT. A cross marks the size at which the largest step takes as long on one plane as a switch "+
+		"(m_step/B = T, with B the rate of a plane and T the reconfiguration time): the paper's knee.", conventionNote)
 	return f, nil
 }
 

@@ -10,7 +10,7 @@ import (
 	"lightpath/collectives/datatype"
 )
 
-// script is a STREAM of which copies take 1, ordinary additions 4, others 2 us.
+// script plays STREAM: copies take 1 us, ordinary additions 4 us and the other loops 2 us.
 const script = `#!/bin/sh
 [ "$1" = 65536 ] || exit 3
 while read loop; do case $loop in copy*) echo 1000;; add) echo 4000;; *) echo 2000;; esac; done
@@ -48,21 +48,21 @@ func TestRates(t *testing.T) {
 }
 
 func TestStreamThatFails(t *testing.T) {
-	// A process that ends may do so before or after it is asked.
+	// The process may end before or after the request.
 	for text, says := range map[string]string{
 		"#!/bin/sh\necho of no use >&2; exit 1\n":         "of no use",
 		"#!/bin/sh\nread loop; echo soon\nread another\n": `"soon"`,
 	} {
 		if _, err := Run(t.Context(), options(t, text)); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v; want what it says, %s", err, says)
+			t.Errorf("%v; want %s in the error", err, says)
 		}
 	}
 }
 
-// TestTogether: all threads work at the same time, each once.
-func TestTogether(t *testing.T) {
+// TestOnAll checks that all threads work at the same time, each once.
+func TestOnAll(t *testing.T) {
 	meet := make(chan int)
-	took, err := together(2, func(thread int) {
+	took, err := onAll(2, func(thread int) {
 		if thread == 0 {
 			meet <- 1
 		} else {

@@ -12,8 +12,8 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// options measure two ranks that a script plays: call i of rank r takes 1000 (r + 1) ns, but for the last
-// of rank 1, which takes 9000.
+// options measure two ranks that a script plays. A call of rank r takes 1000 (r + 1) ns, except the last call of rank
+// 1, which takes 9000 ns.
 func options(t *testing.T) *Options {
 	worker := filepath.Join(t.TempDir(), "worker")
 	script := `#!/bin/sh
@@ -27,8 +27,8 @@ echo '{"rank":'$rank',"collective":"allreduce","bytes":8,"count":2,"time_us":5,"
 	}
 	return &Options{
 		Spec:  bench.Spec{Collective: schedule.AllReduce, Type: datatype.Float32, Op: datatype.Sum, MinBytes: 8, Iters: 3},
-		Ranks: 2, Transport: "shm", Worker: worker, Loads: []Load{None, Go}, Deadline: time.Minute,
-		Commands: map[Load][]string{Go: {"sleep", "600"}},
+		Ranks: bench.Ranks{N: 2, Transport: "shm", Worker: worker, Deadline: time.Minute},
+		Loads: []Load{None, Go}, Commands: map[Load][]string{Go: {"sleep", "600"}},
 	}
 }
 
@@ -39,7 +39,7 @@ func TestRunKnownTimes(t *testing.T) {
 	}
 	for i, load := range []Load{None, Go} {
 		r := reports[i]
-		if r.Load != load || r.Times.P50 != 1000 || r.Times.P90 != 2000 || r.Times.Max != 9000 || r.Wrong != 1 {
+		if r.Load != load || r.Times.P50 != 1000 || r.Times.P90 != 9000 || r.Times.Max != 9000 || r.Wrong != 1 {
 			t.Errorf("%s: %+v", load, r)
 		}
 		calls := 0
@@ -56,7 +56,7 @@ func TestRunWithoutCommand(t *testing.T) {
 	o := options(t)
 	o.Commands = nil
 	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no command") {
-		t.Errorf("%v; want that there is no command for a load", err)
+		t.Errorf("%v; want an error that a load has no command", err)
 	}
 }
 
@@ -64,17 +64,18 @@ func TestLoadThatEnds(t *testing.T) {
 	o := options(t)
 	ready := filepath.Join(t.TempDir(), "ended")
 	o.Commands[Go] = []string{"sh", "-c", "echo out of garbage >&2; echo $$ > " + ready + "; exit 1"}
-	// The ranks begin when the load has ended: it is a zombie then, which nobody has waited for.
-	script, err := os.ReadFile(o.Worker)
+	// The ranks begin after the load has ended. It is then a zombie, since its parent has not waited for it yet.
+	script, err := os.ReadFile(o.Ranks.Worker)
 	if err != nil {
 		t.Fatal(err)
 	}
-	waits := strings.Replace(string(script), "\n", "\nuntil grep -q '^State:.Z' /proc/$(cat "+ready+")/status; do sleep 0.01; done\n", 1)
-	if err := os.WriteFile(o.Worker, []byte(waits), 0o700); err != nil {
+	wait := "\nuntil grep -q '^State:.Z' /proc/$(cat " + ready + ")/status; do sleep 0.01; done\n"
+	waits := strings.Replace(string(script), "\n", wait, 1)
+	if err := os.WriteFile(o.Ranks.Worker, []byte(waits), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	o.Loads = []Load{Go}
 	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "out of garbage") {
-		t.Errorf("%v; want that the load has ended", err)
+		t.Errorf("%v; want the output of the load that has ended", err)
 	}
 }

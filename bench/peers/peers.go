@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lightpath/bench"
+	"lightpath/bench/sampling"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
 )
@@ -396,13 +397,13 @@ func (p *Point) evaluate(c schedule.Collective, t datatype.Type) {
 			s.TimesUS = nil
 			continue
 		}
-		s.MedianUS = median(s.TimesUS)
+		s.MedianUS = sampling.Median(s.TimesUS)
 		s.AlgBW, s.BusBW = bench.Bandwidths(c, p.Count, t, p.Ranks, s.MedianUS)
 	}
 	p.judge()
 }
 
-// judge compares the subject with its peers. Who had an element wrong is none.
+// judge compares the subject with its peers. A contender with a wrong element does not count.
 func (p *Point) judge() {
 	p.Ratio, p.Best, p.LeastRatio = nil, "", 0
 	var peers [][]float64

@@ -95,7 +95,7 @@ func (s *session) start(ctx context.Context, all []command) error {
 		cmd.Stdout, cmd.Stderr = &s.stderr, &s.stderr
 		// Ranks must not outlive this process, and a signal reaches those that a launcher started.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-		if err := cmd.Start(); err != nil {
+		if err := bench.Start(cmd); err != nil {
 			return err
 		}
 		s.commands = append(s.commands, cmd)

@@ -7,7 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"lightpath/bench"
+	"lightpath/bench/sampling"
 )
 
 // Interval is an estimate with its confidence interval of 95 %.
@@ -22,11 +22,13 @@ const (
 	confidence = 0.95
 )
 
-// compare returns how many times as long the best of peers takes as the subject: of the quotients of their times in
-// the same round, the median. samples are by round. What a round finds (other work, or on which cores a virtual machine's processors happen
-// to be, which changes from one second to the next and makes some calls five times as slow) all its contenders find, since
-// their samples follow each other; medians of each contender's own may be of different states. The interval is a percentile bootstrap over
-// whole rounds; the best peer is found anew in every resample, so that doubt about who it is widens the interval.
+// compare returns how many times as long the best peer takes as the subject, and the index of that peer. It is the
+// median over rounds of the quotient of both times in the same round. subject and peers hold a time for each round.
+//
+// The samples of a round follow each other, so all contenders meet the same state of the machine: other work, or the
+// cores that a virtual machine has, which can make a call five times as slow a second later. Medians of each contender
+// alone may be of different states. The interval is a percentile bootstrap over whole rounds. Each resample chooses the
+// best peer again, so a doubtful choice widens the interval.
 func compare(subject []float64, peers [][]float64, seed uint64) (ratio Interval, best int) {
 	rounds := len(subject)
 	quotients := make([][]float64, len(peers))
@@ -56,30 +58,21 @@ func compare(subject []float64, peers [][]float64, seed uint64) (ratio Interval,
 	return ratio, best
 }
 
-// leastMedian is the least of the medians of quotients, on the rounds of index, and whose it is.
+// leastMedian returns the least of the peers' median quotients over the rounds of index, and the index of its peer.
 func leastMedian(quotients [][]float64, index []int, scratch []float64) (least float64, best int) {
 	least = math.Inf(1)
 	for p, q := range quotients {
 		for i, k := range index {
 			scratch[i] = q[k]
 		}
-		slices.Sort(scratch)
-		if m := bench.Median(scratch); m < least {
+		if m := sampling.Median(scratch); m < least {
 			least, best = m, p
 		}
 	}
 	return least, best
 }
 
-// median of times, which it leaves as they are; NaN without any.
-func median(times []float64) float64 {
-	if len(times) == 0 {
-		return math.NaN()
-	}
-	return bench.Median(slices.Sorted(slices.Values(times)))
-}
-
-// Summary is what a set of points says: of one collective at one number of ranks, or at all.
+// Summary summarizes the points of one collective at one number of ranks, or at all numbers of ranks.
 type Summary struct {
 	Transport  string  `json:"transport"`
 	Collective string  `json:"collective"`
@@ -87,10 +80,10 @@ type Summary struct {
 	Points     int     `json:"points"`
 	Geomean    float64 `json:"geomean_ratio"`
 	Least      float64 `json:"least_ratio"`
-	Below      int     `json:"below"` // points whose interval begins under Floor
+	Below      int     `json:"below"` // points whose interval begins below Floor
 }
 
-// Floor is what the lower end of a point's interval should not be under.
+// Floor is the least wanted lower end of a point's interval.
 const Floor = 0.95
 
 // summarize returns a summary for each (transport, collective, ranks), and one over all ranks.

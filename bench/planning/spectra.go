@@ -38,7 +38,7 @@ func (g *gaps) add(o gaps, weight float64) {
 func spectraReport(ctx context.Context, o figure.Options) (*figure.Figure, error) {
 	switches, deltas, runs, work := []int{2, 4, 8}, []float64{0.001, 0.003, 0.01, 0.03, 0.1}, 3, spectra.DefaultWork
 	if o.Quick {
-		switches, deltas, runs, work = []int{4}, []float64{0.01, 0.1}, 1, 1e7
+		switches, deltas, runs, work = []int{4}, []float64{0.01, 0.1}, 1, 1e6
 	}
 	if o.Runs > 0 {
 		runs = o.Runs

@@ -17,17 +17,17 @@ func newBenchBarrier() *cobra.Command {
 	var rounds int
 	cmd := &cobra.Command{
 		Use:   "barrier",
-		Short: "Time the reconfiguration barrier: from the last rank's post until all know the next epoch",
-		Long: `Times the barrier of a plane whose device moves in no time, with ranks in this process: through shared
-memory, with ranks that look all the time (spin) and ranks that sleep until they are woken, and through gRPC
-over loopback. Compares with nothing that switches: what is measured is what a reconfiguration costs besides.`,
+		Short: "Time the reconfiguration barrier: from the last rank's post until all ranks see the next epoch",
+		Long: `Times the barrier of a plane whose device moves in no time. So the result is the cost that a reconfiguration has
+besides the move. Ranks run in this process. They use shared memory, polling (spin) or sleeping until the controller
+wakes them (sleep), and gRPC over loopback.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			var sizes []int
 			for _, s := range strings.Split(ranks, ",") {
 				n, err := strconv.Atoi(s)
 				if err != nil || n < 2 {
-					return fmt.Errorf("--ranks: %q is no number of at least 2", s)
+					return fmt.Errorf("--ranks: %q is not a number of at least 2", s)
 				}
 				sizes = append(sizes, n)
 			}
@@ -90,8 +90,10 @@ func runBarriers(sizes []int, rounds int, carrier string) ([]*barrier.Report, er
 }
 
 func printBarriers(w io.Writer, all []*barrier.Report) {
-	fmt.Fprintf(w, "%-16s %-6s %6s %6s  %10s %10s %10s %10s\n", "carrier", "ranks", "number", "CPUs", "p50", "p90", "p99", "max")
+	fmt.Fprintf(w, "%-16s %-6s %6s %6s  %10s %10s %10s %10s\n",
+		"carrier", "ranks", "number", "CPUs", "p50", "p90", "p99", "max")
 	for _, r := range all {
-		fmt.Fprintf(w, "%-16s %-6s %6d %6d  %10v %10v %10v %10v\n", r.Name, r.Mode, r.Ranks, r.CPUs, r.All.P50, r.All.P90, r.All.P99, r.All.Max)
+		fmt.Fprintf(w, "%-16s %-6s %6d %6d  %10v %10v %10v %10v\n",
+			r.Name, r.Mode, r.Ranks, r.CPUs, r.All.P50, r.All.P90, r.All.P99, r.All.Max)
 	}
 }

@@ -32,12 +32,16 @@ func newBenchExchange() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "alltoallv",
 		Short: "Time demand matrices over planes with circuits: SPECTRA beside plain order",
-		Long: `Times grouped sends and receives of unequal sizes through libnccl.so.2, in rank processes over planes that it makes itself:
-scheduled by SPECTRA, and in the order of distance in which programs issue them, by turns.
+		Long: `Times grouped sends and receives of unequal sizes through libnccl.so.2. The command makes the planes and starts
+the ranks. The exchanges run by turns in two orders: scheduled by SPECTRA, and plain, by distance, as programs issue them.
 
-Matrices: moe (tokens of a mixture of experts, of which --skew is the sigma of the log-normal popularity of experts), moe-fresh (another one
-in every iteration, never seen before), gpt (tensor, data and pipeline parallelism), benchmark (SPECTRA's sum of permutations, a quarter of
-them large), uniform, or files of numbers, a row per line.`,
+Matrices:
+  moe        tokens of a mixture of experts; --skew is the sigma of the log-normal popularity of experts
+  moe-fresh  the same, with a new matrix in every iteration
+  gpt        tensor, data and pipeline parallelism
+  benchmark  SPECTRA's sum of permutations, a quarter of them large
+  uniform    the same size everywhere
+  FILE       numbers, one row per line`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, err := f.options()
@@ -69,21 +73,22 @@ them large), uniform, or files of numbers, a row per line.`,
 	fl.IntVar(&f.planes, "planes", 2, "planes")
 	fl.StringVar(&f.rate, "rate", "100Mbps", "rate of a port of a plane")
 	fl.DurationVar(&f.reconfig, "reconfig", time.Millisecond, "time that a plane takes to switch")
-	fl.DurationVar(&f.alpha, "alpha", 0, "what a transmission costs before its first byte, for plans to reckon with")
-	fl.StringVar(&f.matrices, "matrix", "uniform,moe,moe-fresh,gpt,benchmark", "matrices, with commas between")
-	fl.Float64Var(&f.skew, "skew", 1, "of moe")
-	fl.StringVar(&f.bytes, "bytes", "1M", "what the busiest port sends or receives")
-	fl.IntVar(&f.rounds, "rounds", 3, "times that each is run, by turns")
-	fl.IntVarP(&f.iters, "iters", "i", 5, "timed exchanges each time")
+	fl.DurationVar(&f.alpha, "alpha", 0, "latency of a transmission in the cost model of plans")
+	fl.StringVar(&f.matrices, "matrix", "uniform,moe,moe-fresh,gpt,benchmark", "matrices, separated by commas")
+	fl.Float64Var(&f.skew, "skew", 1, "spread of moe")
+	fl.StringVar(&f.bytes, "bytes", "1M", "bytes that the busiest port sends or receives")
+	fl.IntVar(&f.rounds, "rounds", 3, "turns of each matrix in each order")
+	fl.IntVarP(&f.iters, "iters", "i", 5, "timed exchanges of a turn")
 	fl.BoolVar(&f.kernel, "kernel", false, "planes in the kernel (needs root)")
-	fl.Int64Var(&f.seed, "seed", 1, "of the matrices")
+	fl.Int64Var(&f.seed, "seed", 1, "seed of the matrices")
 	fl.StringVar(&f.jsonOut, "json", "", "write the results as JSON to this file (- for standard output)")
 	return cmd
 }
 
 func (f *exchangeFlags) options() (*exchange.Options, error) {
 	o := &exchange.Options{
-		Lightpath: selfPath(), Ranks: f.ranks, Planes: f.planes, Reconfig: f.reconfig, Alpha: f.alpha, Kernel: f.kernel, Rounds: f.rounds, Iters: f.iters,
+		Lightpath: selfPath(), Ranks: f.ranks, Planes: f.planes, Reconfig: f.reconfig, Alpha: f.alpha, Kernel: f.kernel,
+		Rounds: f.rounds, Iters: f.iters,
 		Progress: func(string, ...any) {},
 	}
 	if isTerminal(os.Stderr) {
@@ -118,12 +123,13 @@ func (f *exchangeFlags) matrix(name string) (exchange.Matrix, error) {
 		m.Name, m.Fresh = fmt.Sprintf("%s skew %g", name, f.skew), name == "moe-fresh"
 		m.Demand = func(i int) [][]float64 {
 			return workload.MoE(workload.MoEOptions{
-				Ranks: f.ranks, TopK: min(2, f.ranks), Tokens: 1024, Spread: f.skew, Affine: f.skew / 2, PerNode: max(1, f.ranks/2), Seed: f.seed + int64(i),
+				Ranks: f.ranks, TopK: min(2, f.ranks), Tokens: 1024, Spread: f.skew, Affine: f.skew / 2,
+				PerNode: max(1, f.ranks/2), Seed: f.seed + int64(i),
 			})
 		}
 	case "gpt":
 		if f.ranks%4 != 0 {
-			return m, fmt.Errorf("gpt: %d ranks are no multiple of 4", f.ranks)
+			return m, fmt.Errorf("gpt: %d ranks are not a multiple of 4", f.ranks)
 		}
 		g := workload.GPT3B(f.seed)
 		g.Tensor, g.Data, g.Pipeline = 2, 2, f.ranks/4

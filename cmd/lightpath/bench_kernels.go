@@ -19,10 +19,10 @@ func newBenchKernels() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kernels",
 		Short: "Time reductions beyond the caches beside STREAM",
-		Long: `Times the reduction kernels on buffers larger than the caches, and by turns with them STREAM's copy, add and
-triad in C, with ordinary stores and with stores past the caches (-nt), on as many threads. Rates count what must
-move through memory (a sum of two: two buffers read and one written), as STREAM counts it. "of add" is the rate
-over that of STREAM's better addition.`,
+		Long: `Times the reduction kernels on buffers larger than the caches, by turns with STREAM's copy, add and triad in C on
+as many threads. STREAM runs with ordinary stores and with stores past the caches (-nt). Rates count the bytes that must
+move through memory, as STREAM counts them: a sum of two reads two buffers and writes one. "of add" is the rate over that
+of STREAM's faster addition.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			bytes, err := bench.ParseBytes(size)
@@ -52,10 +52,10 @@ over that of STREAM's better addition.`,
 	fl := cmd.Flags()
 	fl.StringVarP(&size, "bytes", "b", "256M", "size of a buffer, all threads together")
 	fl.IntSliceVarP(&o.Threads, "threads", "t", []int{1, 2}, "numbers of threads")
-	fl.IntSliceVar(&o.Sources, "sources", []int{2, 4, 8}, "buffers that are combined into another one")
+	fl.IntSliceVar(&o.Sources, "sources", []int{2, 4, 8}, "numbers of buffers that one kernel combines")
 	fl.StringVarP(&typ, "datatype", "d", "float", "element type")
 	fl.StringVarP(&op, "op", "o", "sum", "reduction operator")
-	fl.IntVar(&o.Rounds, "rounds", 15, "turns of each")
+	fl.IntVar(&o.Rounds, "rounds", 15, "samples of each kernel")
 	fl.StringVar(&jsonOut, "json", "", "write the results as JSON to this file (- for standard output)")
 	return cmd
 }
@@ -85,13 +85,15 @@ func printKernels(lines []*kernels.Line, jsonOut string) error {
 	if jsonOut == "-" {
 		table = os.Stderr
 	}
-	fmt.Fprintf(table, "%7s  %-28s %7s  %10s %8s  %10s %8s\n", "threads", "GB/s", "buffers", "best", "of add", "median", "of add")
+	fmt.Fprintf(table, "%7s  %-28s %7s  %10s %8s  %10s %8s\n",
+		"threads", "GB/s", "buffers", "best", "of add", "median", "of add")
 	for _, l := range lines {
 		name := l.Name
 		if l.Stream {
 			name = "STREAM " + name
 		}
-		fmt.Fprintf(table, "%7d  %-28s %7d  %10.2f %7.0f%%  %10.2f %7.0f%%\n", l.Threads, name, l.Arrays, l.Best, 100*l.OfAdd, l.Median, 100*l.OfAddMedian)
+		fmt.Fprintf(table, "%7d  %-28s %7d  %10.2f %7.0f%%  %10.2f %7.0f%%\n",
+			l.Threads, name, l.Arrays, l.Best, 100*l.OfAdd, l.Median, 100*l.OfAddMedian)
 	}
 	if jsonOut == "" {
 		return nil

@@ -23,14 +23,15 @@ func newBenchLatency() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "latency",
 		Short: "Time single AllReduce calls, alone and beside Go and Python programs that collect garbage",
-		Long: `Times every call of a loop of small AllReduces and prints p50, p90, p99 and the maximum over all calls of
-all ranks: on the machine as it is (none), and beside a program that makes garbage as fast as it can, in Go
-and in Python.`,
+		Long: `Times every call of a loop of small AllReduces. It prints p50, p90, p99 and the maximum over all calls of all
+ranks: on the machine as it is (none), and beside a Go or Python program that makes garbage as fast as it can.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := &latency.Options{
-				Ranks: ranks, Transport: transport, Deadline: 10 * time.Minute,
-				Spec: bench.Spec{Collective: schedule.AllReduce, Type: datatype.Float32, Op: datatype.Sum, Warmup: 1000, Iters: calls, Check: true},
+				Ranks: bench.Ranks{N: ranks, Transport: transport, Deadline: 10 * time.Minute},
+				Spec: bench.Spec{
+					Collective: schedule.AllReduce, Type: datatype.Float32, Op: datatype.Sum, Warmup: 1000, Iters: calls, Check: true,
+				},
 				Commands: map[latency.Load][]string{
 					latency.Go: {selfPath(), "bench", "latency", "burn"}, latency.Python: {python, "-c", latency.PythonLoad},
 				},
@@ -48,7 +49,7 @@ and in Python.`,
 				}
 				o.Loads = append(o.Loads, latency.Load(l))
 			}
-			if o.Worker, err = siblingFile("bin", "lightpath-rank"); err != nil {
+			if o.Ranks.Worker, err = siblingFile("bin", "lightpath-rank"); err != nil {
 				return err
 			}
 			reports, err := latency.Run(cmd.Context(), o)
@@ -63,7 +64,7 @@ and in Python.`,
 	fl.IntVar(&calls, "calls", 20000, "calls of each rank")
 	fl.StringVarP(&size, "bytes", "b", "8", "size of a message")
 	fl.StringVar(&transport, "transport", "shm", "shm or tcp")
-	fl.StringSliceVar(&loads, "load", []string{"none", "go", "python"}, "what runs beside the ranks, one after the other")
+	fl.StringSliceVar(&loads, "load", []string{"none", "go", "python"}, "loads beside the ranks, one after the other")
 	fl.StringVar(&python, "python", "python3", "interpreter for the Python load")
 	fl.StringVar(&jsonOut, "json", "", "write the results with histograms as JSON to this file (- for standard output)")
 	cmd.AddCommand(&cobra.Command{
@@ -82,10 +83,12 @@ func printLatency(reports []*latency.Report, jsonOut string) error {
 		table = os.Stderr
 	}
 	var wrong int64
-	fmt.Fprintf(table, "%-8s %10s %6s %8s %5s  %10s %10s %10s %10s\n", "load", "bytes", "ranks", "calls", "CPUs", "p50", "p90", "p99", "max")
+	fmt.Fprintf(table, "%-8s %10s %6s %8s %5s  %10s %10s %10s %10s\n",
+		"load", "bytes", "ranks", "calls", "CPUs", "p50", "p90", "p99", "max")
 	for _, r := range reports {
 		wrong += r.Wrong
-		fmt.Fprintf(table, "%-8s %10d %6d %8d %5d  %10v %10v %10v %10v\n", r.Load, r.Bytes, r.Ranks, r.Calls, r.CPUs, r.Times.P50, r.Times.P90, r.Times.P99, r.Times.Max)
+		fmt.Fprintf(table, "%-8s %10d %6d %8d %5d  %10v %10v %10v %10v\n", r.Load, r.Bytes, r.Ranks, r.Calls, r.CPUs,
+			r.Times.P50, r.Times.P90, r.Times.P99, r.Times.Max)
 	}
 	if jsonOut != "" {
 		if err := writeJSON("json", jsonOut, reports); err != nil {

@@ -167,7 +167,7 @@ func newCacheList(open func() (*cache.Cache, error)) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().StringVar(&fabricPath, "fabric", os.Getenv("LIGHTPATH_FABRIC"), fabricUsage)
+	fabricFlag(cmd, &fabricPath, fabricUsage)
 	return cmd
 }
 
@@ -330,6 +330,6 @@ func newCacheRemove(open func() (*cache.Cache, error)) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "remove every plan")
 	cmd.Flags().BoolVar(&stale, "stale", false, "remove plans of other releases, and of what the fabric was")
-	cmd.Flags().StringVar(&fabricPath, "fabric", os.Getenv("LIGHTPATH_FABRIC"), fabricUsage)
+	fabricFlag(cmd, &fabricPath, fabricUsage)
 	return cmd
 }

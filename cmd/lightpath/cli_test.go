@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/chrometrace"
 	"lightpath/plans"
 	"lightpath/plans/cache"
 	"lightpath/plans/circuit"
@@ -326,6 +327,11 @@ func TestPlanShow(t *testing.T) {
 	}
 	if s := succeed(t, "", "plan", "show", "--plan", plan, "--svg", "-"); !strings.Contains(s, "<svg") || strings.Contains(s, "CCT 1200 us,") {
 		t.Errorf("--svg - prints %.80q", s)
+	}
+	var trace chrometrace.File
+	text = succeed(t, "", "plan", "show", "--plan", plan, "--trace", "-")
+	if err := json.Unmarshal([]byte(text), &trace); err != nil || len(trace.Events) < 10 {
+		t.Errorf("--trace - prints %.80q: %v", text, err)
 	}
 	decodePlan(t, succeed(t, "", "plan", "show", "--json", "--plan", plan))
 	refuse(t, "", []string{"--plan", "required"}, "plan", "show")

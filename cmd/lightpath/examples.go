@@ -12,7 +12,9 @@ var examples = map[string]string{
 	"bench": `
 lightpath bench allreduce -n 4 -b 8 -e 64M -f 2
 lightpath bench alltoall -n 8 --transport tcp --planes 2
-LIGHTPATH_FABRIC=fabric.yaml lightpath bench allreduce -n 8 --planner swot`,
+LIGHTPATH_FABRIC=fabric.yaml lightpath bench allreduce -n 8 --planner swot
+lightpath bench allreduce -n 4 -d all -o all --json results.json
+mpirun -np 4 lightpath bench alltoall`,
 	"bench alltoallv": `
 lightpath bench alltoallv --ranks 4 --planes 2 --bytes 16M --skew 4`,
 	"bench barrier": `
@@ -92,7 +94,8 @@ lightpath plan problem --collective allreduce --algorithm ring --ranks 8 --bytes
   --out problem.json`,
 	"plan show": `
 lightpath plan show --in problem.json --plan plan.json
-lightpath plan show --in problem.json --plan plan.json --svg plan.svg`,
+lightpath plan show --in problem.json --plan plan.json --svg plan.svg
+lightpath plan show --plan plan.json --trace trace.json`,
 	"plan solve": `
 lightpath plan solve --planner swot --in problem.json --out plan.json`,
 	"ranks": `

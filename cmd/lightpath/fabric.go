@@ -37,8 +37,9 @@ type fabricFlags struct {
 	asJSON     bool
 }
 
-func (o *fabricFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.file, "fabric", "", "fabric file")
+// add adds --fabric and --json. The flags of instead choose a fabric in another way.
+func (o *fabricFlags) add(cmd *cobra.Command, instead ...string) {
+	fabricFlag(cmd, &o.file, "fabric file", instead...)
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 }
 
@@ -179,7 +180,7 @@ func newFabricDown() *cobra.Command {
 			return nil
 		},
 	}
-	o.add(cmd)
+	o.add(cmd, "name", "left")
 	o.addName(cmd)
 	o.addHost(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "even while a process writes the circuits")
@@ -237,7 +238,7 @@ frames were lost.`,
 			return no(fmt.Errorf("fabric %s: %s%s", r.Name, r.Problems[0], more))
 		},
 	}
-	o.add(cmd)
+	o.add(cmd, "name")
 	o.addName(cmd)
 	o.addHost(cmd)
 	return cmd

@@ -48,7 +48,7 @@ are refused.`,
 			return runAgent(cmd.Context(), f, o.host, listen, tls)
 		},
 	}
-	cmd.Flags().StringVar(&o.file, "fabric", "", "fabric file")
+	fabricFlag(cmd, &o.file, "fabric file")
 	o.addHost(cmd)
 	cmd.Flags().StringVar(&listen, "listen", "", "host:port to listen on (default the host's address in the file)")
 	cmd.Flags().StringVar(&tls.CA, "ca", "", "file of the authority that controllers' certificates are of")

@@ -84,6 +84,7 @@ func newRoot() *cobra.Command {
 		newTopoCommand(),
 		computing(newTopologyCommand()),
 		newRanksCommand(),
+		newReferenceCommand(),
 	)
 	explainUsage(root)
 	addExamples(root, nil)

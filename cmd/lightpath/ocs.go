@@ -41,7 +41,7 @@ type ocsFlags struct {
 
 func (o *ocsFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&o.fabric, "fabric", "", "fabric file")
+	fabricFlag(cmd, &o.fabric, "fabric file", "controller")
 	fl.StringVar(&o.plane, "plane", "", "name or number of the plane")
 	fl.BoolVar(&o.asJSON, "json", false, "print JSON")
 	fl.DurationVar(&o.timeout, "timeout", time.Minute, "most time for the whole command")

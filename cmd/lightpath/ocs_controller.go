@@ -93,7 +93,7 @@ func (o *ocsFlags) needOperator() (*rpc.Operator, error) {
 	return op, err
 }
 
-// operatorName is how the history calls whoever runs this command.
+// operatorName returns the name of this command's user for the history.
 func operatorName() string {
 	host, _ := os.Hostname()
 	if u, err := user.Current(); err == nil {
@@ -352,7 +352,7 @@ func newOCSService(name, short, long string, reason *string) *cobra.Command {
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&o.fabric, "fabric", "", "fabric file: its controllers and certificates")
+	fabricFlag(cmd, &o.fabric, "fabric file: its controllers and certificates", "controller")
 	fl.StringVar(&o.plane, "plane", "", "name or number of the plane")
 	fl.BoolVar(&o.asJSON, "json", false, "print JSON")
 	fl.DurationVar(&o.timeout, "timeout", time.Minute, "most time for the whole command")

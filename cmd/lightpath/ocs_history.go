@@ -58,7 +58,7 @@ Exits with 1 if none answers.`,
 	fl := cmd.Flags()
 	o.addController(cmd)
 	o.addCredentials(cmd)
-	fl.StringVar(&o.fabric, "fabric", "", "fabric file: its controllers, certificates and names of planes")
+	fabricFlag(cmd, &o.fabric, "fabric file: its controllers, certificates and names of planes", "controller", "http")
 	fl.StringVar(&o.http, "http", "", "URL of a controller's page")
 	fl.DurationVar(&o.timeout, "timeout", 10*time.Second, "most time for the whole command")
 	fl.StringVar(&o.plane, "plane", "", "only this plane: name or number")
@@ -113,9 +113,6 @@ func (o *historyFlags) source(ctx context.Context) (historySource, []string, err
 			return nil, nil, errors.New("--http is instead of --fabric and --controller")
 		}
 		return o.page(ctx)
-	}
-	if o.fabric == "" && len(o.controllers) == 0 {
-		o.fabric = os.Getenv("LIGHTPATH_FABRIC")
 	}
 	op, err := o.operator()
 	if err == nil && op == nil {
@@ -227,7 +224,7 @@ func planesColumn(e *controller.Event, names []string) string {
 	return orDash(strings.Join(all, ","))
 }
 
-// whoColumn says who caused an event: a holder, a port, somebody.
+// whoColumn returns the text for the cause of an event: its holder, port or operator.
 func whoColumn(e *controller.Event) string {
 	var parts []string
 	if e.Holder != 0 {

@@ -42,7 +42,7 @@ collectives use the circuits as they are.`,
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&o.fabric, "fabric", "", "fabric file, for its controllers")
+	fabricFlag(cmd, &o.fabric, "fabric file, for its controllers", "controller")
 	fl.DurationVar(&o.timeout, "timeout", 10*time.Minute, "most time for the whole command")
 	fl.StringVar(&path, "steps", "", "steps (- for standard input)")
 	o.addController(cmd)

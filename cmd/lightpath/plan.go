@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,6 +33,8 @@ type planFlags struct {
 	limit   time.Duration
 	seed    int64
 	form    formFlag
+	// beside makes write leave the problem beside the plan file.
+	beside bool
 }
 
 func (f *planFlags) register(cmd *cobra.Command) {
@@ -104,13 +107,35 @@ func (f *planFlags) write(ctx context.Context, p *plans.Problem, plan *plans.Pla
 	if err := writeOutput("out", f.out, text); err != nil {
 		return err
 	}
+	if err := f.writeProblem(p); err != nil {
+		return err
+	}
 	if f.out != "" && f.out != "-" {
 		ended := ""
 		if ctx.Err() != nil {
 			ended = "; the search ended early: " + context.Cause(ctx).Error()
 		}
-		fmt.Fprintf(os.Stderr, "%s: CCT %.6g us, lower bound %.6g us, gap %.2f %%%s\n", plan.Planner, plan.CCTUS, plan.LowerBoundUS, gapPercent(plan), ended)
+		fmt.Fprintf(os.Stderr, "%s: CCT %.6g us, lower bound %.6g us, gap %.2f %%%s\n",
+			plan.Planner, plan.CCTUS, plan.LowerBoundUS, gapPercent(plan), ended)
 	}
+	return nil
+}
+
+// writeProblem writes the problem of plan.json to plan.problem.json, if asked and if the plan is in a regular file.
+func (f *planFlags) writeProblem(p *plans.Problem) error {
+	info, err := os.Stat(f.out)
+	if !f.beside || err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	text, err := plans.EncodeProblem(p)
+	if err != nil {
+		return err
+	}
+	path := strings.TrimSuffix(f.out, ".json") + ".problem.json"
+	if err := writeOutput("out", path, text); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "%s: the problem of this plan\n", path)
 	return nil
 }
 

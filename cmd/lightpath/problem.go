@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,9 @@ type problemFlags struct {
 	final      string
 }
 
+// fabricFacts are the flags for what a fabric file states.
+var fabricFacts = []string{"planes", "bandwidth", "alpha", "hop", "reconfig", "forwarding", "circuits"}
+
 func (f *problemFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.collective, "collective", "", "allreduce, alltoall, allgather, ...")
@@ -42,7 +46,7 @@ func (f *problemFlags) register(cmd *cobra.Command) {
 	fl.IntVar(&f.ranks, "ranks", 0, "number of ranks")
 	fl.IntVar(&f.root, "root", 0, "root of rooted collectives")
 	fl.StringVar(&f.bytes, "bytes", "", "size as nccl-tests counts it, such as 32MiB")
-	fl.StringVar(&f.fabric, "fabric", "", "fabric file; the flags below override nothing in it")
+	fabricFlag(cmd, &f.fabric, "fabric file, instead of the flags of "+strings.Join(fabricFacts, ", "), fabricFacts...)
 	fl.IntVar(&f.planes, "planes", 1, "optical planes")
 	f.bandwidth, f.reconfig = 400, 200
 	fl.Var(&f.bandwidth, "bandwidth", "rate of a port of a plane; a bare number is Gb/s")
@@ -113,7 +117,7 @@ func (f *problemFlags) setInitial(p *plans.Problem) error {
 func (f *problemFlags) template(cmd *cobra.Command) (*plans.Problem, error) {
 	p := &plans.Problem{}
 	if f.fabric != "" {
-		for _, name := range []string{"planes", "bandwidth", "alpha", "hop", "reconfig", "forwarding", "circuits"} {
+		for _, name := range fabricFacts {
 			if cmd.Flags().Changed(name) {
 				return nil, fmt.Errorf("--%s contradicts --fabric, which states it", name)
 			}
@@ -209,13 +213,13 @@ func newPlanProblem() *cobra.Command {
 }
 
 func newPlanBuild() *cobra.Command {
-	f, pf := &problemFlags{}, &planFlags{}
+	f, pf := &problemFlags{}, &planFlags{beside: true}
 	cmd := &cobra.Command{
 		Use:   "build --collective C [--algorithm A] --ranks N --bytes S --fabric fabric.yaml --planner auto",
 		Short: "Plan a collective on a fabric",
-		Long: `Plans a collective on a fabric. Without --algorithm, or with --algorithm auto, it chooses the
-algorithm, its parameters and the order of its steps as well, and prints what it considered to
-standard error.`,
+		Long: `Plans a collective on a fabric. Without --algorithm, or with --algorithm auto, it also chooses the algorithm, its
+parameters and the order of its steps. It then prints the choices to standard error. With --out plan.json it writes the
+problem to plan.problem.json, for plan check, plan show and sim.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.algorithm == "" || f.algorithm == "auto" {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"lightpath/internal/chrometrace"
 	"lightpath/shim/flight"
 )
 
@@ -49,7 +50,7 @@ func TestRanksMerge(t *testing.T) {
 	if got := run(t.Context(), []string{"ranks", "merge", "--json", a}); got != 0 {
 		t.Errorf("one rank: exit %d", got)
 	}
-	var events flight.TraceFile
+	var events chrometrace.File
 	if text, err := os.ReadFile(trace); err != nil || json.Unmarshal(text, &events) != nil || len(events.Events) == 0 {
 		t.Errorf("%v: %+v", err, events)
 	}

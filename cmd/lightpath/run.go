@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"lightpath/bench"
 )
 
 func newRunCommand() *cobra.Command {
@@ -72,7 +74,7 @@ func runRanks(ctx context.Context, ranks int, preload bool, args []string) error
 		if err != nil {
 			return err
 		}
-		if err := c.Start(); err != nil {
+		if err := bench.Start(c); err != nil {
 			cancel()
 			return fmt.Errorf("cannot start %s: %w", args[0], err)
 		}

@@ -74,12 +74,12 @@ func TestScheduleRefuses(t *testing.T) {
 		{[]string{"--collective", "--ranks"}, []string{"schedule", "show", "--algorithm", "ring"}},
 		{[]string{"--algorithm", "no such algorithm"}, []string{"schedule", "show", "--algorithm", "sort", "--collective", "allreduce", "--ranks", "4"}},
 		{[]string{"--bytes"}, []string{"schedule", "show", "--algorithm", "ring", "--collective", "allreduce", "--ranks", "4", "--bytes", "many"}},
-		{[]string{"ngpus", "3 ranks, not 4"}, []string{"schedule", "show", "--algorithm", file, "--ranks", "4"}},
+		{[]string{"wrong file", "ngpus: 3, want 4"}, []string{"schedule", "show", "--algorithm", file, "--ranks", "4"}},
 		{[]string{"coll"}, []string{"schedule", "export", "--algorithm", file, "--collective", "allgather"}},
 		{[]string{"no such file"}, []string{"schedule", "export", "--algorithm", "msccl:nowhere.xml"}},
 		{[]string{"msccl: bad file"}, []string{"plan", "problem", "--collective", "allreduce", "--ranks", "3", "--bytes", "3K", "--algorithm", "msccl:" + mscclFiles + "README.md"}},
-		{[]string{"ngpus", "3 ranks, not 4"}, []string{"bench", "allreduce", "-n", "4", "--algorithm", file}},
-		{[]string{"for something else", "ngpus"}, []string{"plan", "build", "--collective", "allreduce", "--ranks", "4", "--bytes", "4K", "--algorithm", file}},
+		{[]string{"wrong file", "ngpus: 3, want 4"}, []string{"bench", "allreduce", "-n", "4", "--algorithm", file}},
+		{[]string{"wrong file", "ngpus: 3, want 4"}, []string{"plan", "build", "--collective", "allreduce", "--ranks", "4", "--bytes", "4K", "--algorithm", file}},
 	} {
 		refuse(t, "", c.says, c.args...)
 	}

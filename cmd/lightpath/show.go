@@ -12,10 +12,10 @@ import (
 )
 
 func newPlanShow() *cobra.Command {
-	var planPath, in, svg, html string
+	var planPath, in, svg, html, trace string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "show --plan plan.json [--svg f.svg] [--html f.html]",
+		Use:   "show --plan plan.json [--svg f.svg] [--html f.html] [--trace f.json]",
 		Short: "Draw a plan's timeline, or print it",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -27,6 +27,9 @@ func newPlanShow() *cobra.Command {
 			if in != "" {
 				if o.Problem, err = readProblem("in", in); err != nil {
 					return err
+				}
+				if _, err := verify(o.Problem, plan); err != nil {
+					return fmt.Errorf("--in: %s is not the problem of this plan: %w", inputName(in), err)
 				}
 			}
 			for _, d := range []struct {
@@ -44,6 +47,11 @@ func newPlanShow() *cobra.Command {
 					return err
 				}
 			}
+			if trace != "" {
+				if err := writeJSON("trace", trace, render.Trace(plan, o)); err != nil {
+					return err
+				}
+			}
 			if asJSON {
 				text, err := plans.EncodePlan(plan)
 				if err != nil {
@@ -51,7 +59,7 @@ func newPlanShow() *cobra.Command {
 				}
 				return writeOutput("json", "-", text)
 			}
-			if svg != "-" && html != "-" {
+			if svg != "-" && html != "-" && trace != "-" {
 				printPlan(plan)
 			}
 			return nil
@@ -61,7 +69,8 @@ func newPlanShow() *cobra.Command {
 	fl.StringVar(&planPath, "plan", "", "plan file (- for standard input)")
 	fl.StringVar(&in, "in", "", "problem file, for the names of the steps")
 	fl.StringVar(&svg, "svg", "", "write the timeline as SVG")
-	fl.StringVar(&html, "html", "", "write the timeline and the entries as a page")
+	fl.StringVar(&html, "html", "", "write the timeline and the entries as a page; drag in the timeline to zoom")
+	fl.StringVar(&trace, "trace", "", "write a trace for https://ui.perfetto.dev or chrome://tracing, a lane per plane")
 	fl.BoolVar(&asJSON, "json", false, "print the plan as JSON")
 	return cmd
 }

@@ -52,7 +52,7 @@ func newTopoCommand() *cobra.Command {
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&fabricPath, "fabric", os.Getenv("LIGHTPATH_FABRIC"), "fabric file whose planes to look for")
+	fabricFlag(cmd, &fabricPath, "fabric file whose planes to look for")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

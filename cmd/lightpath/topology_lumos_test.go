@@ -72,6 +72,9 @@ func TestLumosPlanAndRewire(t *testing.T) {
 	succeed(t, lumosHead+`[[0,2,1],[1,4,2],[3,6,1],[0,5,2]]}`, "topology", "lumos", "plan", "--in", "-", "--out", file("core.json"),
 		"--fabric", file("f.yaml"), "--ocsd", file("o.yaml"), "--maps", file("maps"), "--svg", file("logical.svg"))
 	checkSVG(t, file("logical.svg"))
+	if n := strings.Count(content(t, file("logical.svg")), ">pod<"); n != 2*3 {
+		t.Errorf("%d axes of three matrices are labelled", n)
+	}
 	f, err := fabric.Load(file("f.yaml"))
 	if err != nil || f.Ranks != 4 || len(f.Planes) != 8 {
 		t.Fatalf("%v: %+v", err, f)

@@ -67,7 +67,7 @@ it on packet planes.`,
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.fabric, "fabric", "", "fabric file (default LIGHTPATH_FABRIC)")
+	fabricFlag(cmd, &f.fabric, "fabric file")
 	fl.StringSliceVar(&f.collectives, "collective", nil, "collectives: allreduce, alltoall, ...")
 	fl.StringVar(&f.algorithm, "algorithm", "", "algorithm of all of them, or auto: choose the best of each (default LIGHTPATH_ALGORITHM, else as jobs choose)")
 	fl.IntVar(&f.ranks, "ranks", 0, "ranks of the communicator (default the fabric's)")
@@ -86,9 +86,6 @@ func (f *warmFlags) parse(ctx context.Context) (*warming, error) {
 		return nil, err
 	}
 	w := &warming{config: cfg, ranks: f.ranks}
-	if f.fabric == "" {
-		f.fabric = cfg.Fabric
-	}
 	if f.fabric == "" || len(f.collectives) == 0 || len(f.bytes) == 0 {
 		return nil, errors.New("--fabric, --collective and --bytes are required")
 	}

@@ -15,69 +15,68 @@ import (
 	"lightpath/plans/planner"
 )
 
-// Sentinels of this package.
+// Errors of this package.
 var (
-	// ErrRequest is wrapped by errors about a request that makes no sense.
+	// ErrRequest reports an invalid request.
 	ErrRequest = errors.New("codesign: bad request")
-	// ErrTooLarge says that an alternative was left out because its schedule is too large to
-	// be planned within the time limit.
+	// ErrTooLarge reports an alternative that was skipped because its schedule has too many flows.
 	ErrTooLarge = errors.New("codesign: schedule too large to be considered")
-	// ErrOutOfTime says that an alternative was left out because the time limit was over.
+	// ErrOutOfTime reports an alternative that was skipped because the time limit had passed.
 	ErrOutOfTime = errors.New("codesign: out of time")
 )
 
-// Request is a call and the fabric that it is to run on.
+// Request describes a call and the fabric on which it runs.
 type Request struct {
 	Collective  schedule.Collective
-	Ranks, Root int     // Root is read by rooted collectives only
-	Bytes       float64 // of the call, as nccl-tests counts them
-	// Fabric is a template as [schedule.Problem] takes it: planes, costs, circuits, initial and
-	// final state. It is not changed.
+	Ranks, Root int     // only rooted collectives use Root
+	Bytes       float64 // size of the call as nccl-tests counts it
+	// Fabric has the planes, costs, circuits, initial and final state, as for [schedule.Problem]. Choose does not
+	// change it.
 	Fabric *plans.Problem
-	// Planner is the name of a planner; "" is auto.
+	// Planner is the name of a planner; "" means auto.
 	Planner string
-	// Algorithms are the names to choose from, which may carry parameters and orders; nil: all
-	// that are defined, with parameters that suit the fabric.
+	// Algorithms are the names to choose from, possibly with parameters and orders. If nil, Choose considers all
+	// defined algorithms, with parameters that suit the fabric.
 	Algorithms []string
-	// FixedOrder keeps every algorithm's own order.
+	// FixedOrder keeps the default order of every algorithm.
 	FixedOrder bool
-	// Options are for everything together: TimeLimit caps the whole choice.
+	// Options apply to the whole search. In particular, TimeLimit is the limit for the whole search.
 	Options planner.Options
 }
 
-// Alternative is an algorithm that was considered.
+// Alternative is an algorithm that Choose considered.
 type Alternative struct {
 	Algorithm    string // canonical name, with parameters and order
-	Steps        int    // of its problem
-	Planner      string // that made its best plan
+	Steps        int    // steps of its planning problem
+	Planner      string // the planner of its best plan
 	CCTUS        float64
 	LowerBoundUS float64
-	// Final says that it was planned with the full effort, not only screened.
+	// Final is set if it was planned with full effort, not only screened.
 	Final bool
-	// Err is why it was left out or has no plan, nil otherwise.
+	// Err is the reason if it was skipped or has no plan, and nil otherwise.
 	Err error
 }
 
-// Choice is the best that was found.
+// Choice is the best alternative found.
 type Choice struct {
-	Algorithm string // canonical name, with parameters and order: what [schedule.Build] takes
+	Algorithm string // canonical name for [schedule.Build], with parameters and order
 	Problem   *plans.Problem
 	StepOf    []int // schedule step of each problem step
 	Plan      *plans.Plan
-	// Considered are all alternatives, the best first, those without a plan last.
+	// Considered lists all alternatives: first those with plans, the best first, then those without.
 	Considered []Alternative
 }
 
-// Choose returns the best algorithm, with its plan, for a call on a fabric. Equal requests
-// get equal choices, unless the time limit cuts the search short; TimeLimit is a cap. It
-// screens all alternatives with little effort, tries other orders of the best, and plans the
-// few best with what effort is left, so an algorithm whose plans take long to find may be
-// missed; none is left out that the others are not better than at that effort. The schedule is
-// built as [schedule.Disjoint].
+// Choose returns the best algorithm found for a call on a fabric, with its plan. The schedule is built with
+// [schedule.Disjoint]. Equal requests return equal choices unless the time limit ends the search early.
 //
-// Errors: [ErrRequest], [schedule.ErrRoot], [schedule.ErrProblem] and [plans.ErrProblem] about the
-// request; [planner.ErrInfeasible] where no alternative has a plan, with the reason of each; that
-// of ctx where it ends before there is any plan. It is safe for concurrent use.
+// Choose first screens all alternatives with little effort. Then it tries other orders of the best ones, and plans the
+// few best with the remaining effort. It may therefore miss an algorithm whose good plans take long to find. It drops
+// an alternative only if others were better at the same effort.
+//
+// Errors: [ErrRequest], [schedule.ErrRoot], [schedule.ErrProblem] or [plans.ErrProblem] if the request is invalid;
+// [planner.ErrInfeasible] with the reasons if no alternative has a plan; ctx.Err if ctx ends before the first plan.
+// Choose is safe for concurrent use.
 func Choose(ctx context.Context, r Request) (*Choice, error) {
 	s, err := newSearch(ctx, r)
 	if err != nil {
@@ -91,29 +90,29 @@ func Choose(ctx context.Context, r Request) (*Choice, error) {
 	return s.choice()
 }
 
-// candidate is an alternative with what planning it needs.
+// candidate is an alternative together with its problem and its best plan.
 type candidate struct {
 	Alternative
-	planned bool  // it has or had a plan
-	failed  error // why it has none so far
-	// Those of the best candidates are kept, the others' are made again where they are asked for.
+	planned bool  // a planner has found a plan
+	failed  error // error of the first planner that found none
+	// Only the best candidates keep these. For the others, solve computes the problem again.
 	problem *plans.Problem
 	stepOf  []int
 	plan    *plans.Plan
 }
 
-// kept is of how many candidates problems and plans are kept: of many ranks they are large.
+// kept is the number of candidates that keep problem and plan. With many ranks they need much memory.
 const kept = finalists + 1
 
-// search is one call of Choose.
+// search is the state of one call of Choose.
 type search struct {
 	Request
 	ctx      context.Context
 	deadline time.Time
-	effort   time.Duration // left
-	known    map[string]*candidate
-	planned  bool         // some candidate has a plan
-	all      []*candidate // in the order of consideration
+	effort   time.Duration         // remaining effort
+	known    map[string]*candidate // by canonical name
+	planned  bool                  // at least one candidate has a plan
+	all      []*candidate          // in the order in which they were added
 }
 
 func newSearch(ctx context.Context, r Request) (*search, error) {
@@ -146,7 +145,7 @@ func newSearch(ctx context.Context, r Request) (*search, error) {
 	}, nil
 }
 
-// add makes a candidate of an algorithm's name, or returns the one it has.
+// add returns the candidate of an algorithm. It creates the candidate if there is none.
 func (s *search) add(name string) *candidate {
 	canonical, err := schedule.Canonical(s.Collective, name, s.Ranks)
 	if err != nil {
@@ -170,28 +169,30 @@ func (s *search) add(name string) *candidate {
 	return c
 }
 
-// pose makes the problem of a candidate.
+// pose sets the planning problem of a candidate.
 func (s *search) pose(c *candidate) (err error) {
-	if c.problem, c.stepOf, err = schedule.Pose(s.Collective, c.Algorithm, s.Ranks, s.Root, s.Bytes, s.Fabric, schedule.Disjoint()); err == nil {
+	c.problem, c.stepOf, err = schedule.Pose(
+		s.Collective, c.Algorithm, s.Ranks, s.Root, s.Bytes, s.Fabric, schedule.Disjoint())
+	if err == nil {
 		c.Steps = len(c.problem.Steps)
 	}
 	return err
 }
 
-// forget drops the problems and plans of all candidates but the best.
-func (s *search) forget() {
+// dropPlans releases the problems and plans of all candidates except the best.
+func (s *search) dropPlans() {
 	list := s.ranked()
 	for _, c := range list[min(kept, len(list)):] {
 		c.problem, c.plan = nil, nil
 	}
 }
 
-// over reports whether the time limit has passed. The first plan is made all the same.
+// over reports whether the search must end. The time limit does not apply before the first plan.
 func (s *search) over() bool {
 	return s.ctx.Err() != nil || s.planned && !time.Now().Before(s.deadline)
 }
 
-// solve plans a candidate with a planner and an effort, and keeps the plan if it is better.
+// solve plans a candidate with a planner and an effort. It stores the plan if it is the candidate's best.
 func (s *search) solve(c *candidate, name string, effort time.Duration) {
 	if c.Err != nil && !c.planned {
 		return
@@ -202,7 +203,7 @@ func (s *search) solve(c *candidate, name string, effort time.Duration) {
 		}
 		return
 	}
-	if c.problem == nil { // it was possible before
+	if c.problem == nil { // dropPlans released it
 		if err := s.pose(c); err != nil {
 			return
 		}
@@ -221,12 +222,12 @@ func (s *search) solve(c *candidate, name string, effort time.Duration) {
 	if !c.planned || plan.CCTUS < c.CCTUS-plans.Tolerance(plan.CCTUS, c.CCTUS) {
 		c.planned, c.plan, c.CCTUS, c.Planner = true, plan, plan.CCTUS, plan.Planner
 	}
-	if c.plan != nil && c.plan.LowerBoundUS < c.LowerBoundUS { // a worse plan came with a better proof
+	if c.plan != nil && c.plan.LowerBoundUS < c.LowerBoundUS { // this plan is worse, but its bound is better
 		c.plan.LowerBoundUS, c.plan.BoundProof = min(plan.LowerBoundUS, c.plan.CCTUS), plan.BoundProof
 	}
 }
 
-// ranked returns the candidates that have plans, the best first; among equals the first.
+// ranked returns the candidates with plans, the best first. Equal candidates keep the order of s.all.
 func (s *search) ranked() []*candidate {
 	var list []*candidate
 	for _, c := range s.all {
@@ -238,8 +239,7 @@ func (s *search) ranked() []*candidate {
 	return list
 }
 
-// byTime orders candidates by completion time, to a ten-thousandth of a microsecond; those
-// that have no plan are last.
+// byTime orders candidates by completion time, rounded to 0.0001 us. Candidates without a plan come last.
 func byTime(a, b *candidate) int {
 	key := func(c *candidate) float64 {
 		if !c.planned {
@@ -263,13 +263,14 @@ func (s *search) choice() (*Choice, error) {
 			switch {
 			case errors.Is(c.Err, ErrOutOfTime):
 				return nil, fmt.Errorf("codesign: %v on %d ranks: %w", s.Collective, s.Ranks, cmp.Or(s.ctx.Err(), c.Err))
-			case errors.Is(c.Err, planner.ErrInfeasible) || errors.Is(c.Err, ErrTooLarge) || errors.Is(c.Err, schedule.ErrRanks):
-			default: // the request is at fault, not the algorithm
+			case errors.Is(c.Err, planner.ErrInfeasible), errors.Is(c.Err, ErrTooLarge), errors.Is(c.Err, schedule.ErrRanks):
+			default: // the request is invalid, for all algorithms
 				return nil, fmt.Errorf("codesign: %w", c.Err)
 			}
 			reasons = append(reasons, fmt.Sprintf("%s: %v", c.Algorithm, c.Err))
 		}
-		return nil, fmt.Errorf("codesign: %v on %d ranks: %w: %s", s.Collective, s.Ranks, planner.ErrInfeasible, strings.Join(reasons, "; "))
+		return nil, fmt.Errorf("codesign: %v on %d ranks: %w: %s",
+			s.Collective, s.Ranks, planner.ErrInfeasible, strings.Join(reasons, "; "))
 	}
 	best := list[0]
 	ch := &Choice{Algorithm: best.Algorithm, Problem: best.problem, StepOf: best.stepOf, Plan: best.plan}
@@ -284,9 +285,8 @@ func (s *search) choice() (*Choice, error) {
 	return ch, nil
 }
 
-// Common returns the algorithm to use where one has to serve several calls: the one whose
-// completion times, relative to the best of each call, have the least geometric mean, of those
-// that have a plan for every call. "" where there is none.
+// Common returns one algorithm for several calls, or "" if no algorithm has a plan for all of them. It returns the
+// algorithm with the smallest geometric mean of completion times.
 func Common(choices []*Choice) string {
 	type total struct {
 		calls int

@@ -16,12 +16,14 @@ import (
 	"lightpath/plans/planner"
 )
 
-// fabric is one of 800 Gb/s a rank, as in SWOT's experiments.
+// fabric has 800 Gb/s per rank, as in SWOT's experiments.
 func fabric(planes int, kind plans.CircuitKind) *plans.Problem {
-	return &plans.Problem{Planes: planes, BandwidthGbps: 800 / float64(planes), AlphaUS: 20, ReconfigUS: 200, Circuits: kind}
+	return &plans.Problem{
+		Planes: planes, BandwidthGbps: 800 / float64(planes), AlphaUS: 20, ReconfigUS: 200, Circuits: kind,
+	}
 }
 
-// counted are options whose search is bounded by operations, so that results repeat.
+// counted returns options that limit the search by operations, so that results repeat.
 func counted(effort time.Duration) planner.Options {
 	return planner.Options{TimeLimit: time.Minute, Effort: effort}
 }
@@ -35,7 +37,7 @@ func choose(t *testing.T, r Request) *Choice {
 	return ch
 }
 
-// verify holds a choice against the packages that it comes from.
+// verify checks a choice: its schedule is correct, its plan is valid, and it is the first of those considered.
 func verify(t *testing.T, r Request, ch *Choice) {
 	t.Helper()
 	s, err := schedule.Build(r.Collective, ch.Algorithm, r.Ranks, r.Root, schedule.Disjoint())
@@ -47,7 +49,7 @@ func verify(t *testing.T, r Request, ch *Choice) {
 	}
 	p, stepOf, err := schedule.Problem(s, r.Bytes, r.Fabric)
 	if err != nil || !reflect.DeepEqual(p, ch.Problem) || !reflect.DeepEqual(stepOf, ch.StepOf) {
-		t.Errorf("%s: the problem is another's: %v", ch.Algorithm, err)
+		t.Errorf("%s: wrong problem: %v", ch.Algorithm, err)
 	}
 	if report, err := check.Check(p, ch.Plan); err != nil || !plans.SameUS(report.CCTUS, ch.Plan.CCTUS) {
 		t.Errorf("%s: %v", ch.Algorithm, err)
@@ -58,28 +60,30 @@ func verify(t *testing.T, r Request, ch *Choice) {
 	}
 	for i, a := range ch.Considered {
 		switch {
-		case a.Err == nil && (a.CCTUS < first.CCTUS-plans.Tolerance(a.CCTUS, first.CCTUS)-1e-4 || a.LowerBoundUS > a.CCTUS):
-			t.Errorf("%+v is better than the first, or its bound wrong", a)
+		case a.Err == nil && a.CCTUS < first.CCTUS-plans.Tolerance(a.CCTUS, first.CCTUS)-1e-4:
+			t.Errorf("%+v is better than the first", a)
+		case a.Err == nil && a.LowerBoundUS > a.CCTUS:
+			t.Errorf("%+v: the bound is above the completion time", a)
 		case a.Err == nil && i > 0 && ch.Considered[i-1].Err != nil:
-			t.Error("those without a plan are not last")
+			t.Error("alternatives without a plan are not last")
 		}
 	}
 }
 
-// Mixing: steps of several permutations give every plane its own, where a pairwise exchange
-// switches all planes for every offset. The gain over the best plan of the fixed algorithm is
-// stated, so that a loss of it is seen.
+// TestMixingPays checks that steps of several permutations, one per plane, are faster than a fixed algorithm. The
+// least gain over SWOT's plan of the fixed algorithm is in the table, so that a regression fails.
 func TestMixingPays(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		r     Request
 		fixed string
-		most  float64 // of the time that SWOT's plan of the fixed algorithm takes
+		most  float64 // largest ratio to the time of SWOT's plan of the fixed algorithm
 	}{
 		{"alltoall, 16 ranks", Request{Collective: schedule.AllToAll, Ranks: 16, Bytes: 32e6}, "pairwise", 0.55},
 		{"alltoall, 64 ranks", Request{Collective: schedule.AllToAll, Ranks: 64, Bytes: 32e6}, "pairwise", 0.36},
 		{"allreduce, 64 ranks", Request{Collective: schedule.AllReduce, Ranks: 64, Bytes: 32e6}, "rabenseifner", 0.80},
-		{"allgather, 64 ranks", Request{Collective: schedule.AllGather, Ranks: 64, Bytes: 32e6}, "recursive-doubling", 0.80},
+		{"allgather, 64 ranks", Request{Collective: schedule.AllGather, Ranks: 64, Bytes: 32e6},
+			"recursive-doubling", 0.80},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.r.Fabric, c.r.Options = fabric(4, plans.Simplex), counted(200*time.Millisecond)
@@ -97,7 +101,8 @@ func TestMixingPays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%s %.0f us, %s %.0f us: %.2f", ch.Algorithm, ch.Plan.CCTUS, c.fixed, fixed.CCTUS, ch.Plan.CCTUS/fixed.CCTUS)
+			t.Logf("%s %.0f us, %s %.0f us: %.2f",
+				ch.Algorithm, ch.Plan.CCTUS, c.fixed, fixed.CCTUS, ch.Plan.CCTUS/fixed.CCTUS)
 			if ch.Plan.CCTUS > c.most*fixed.CCTUS {
 				t.Errorf("%s takes %v us, %s %v us", ch.Algorithm, ch.Plan.CCTUS, c.fixed, fixed.CCTUS)
 			}
@@ -105,12 +110,12 @@ func TestMixingPays(t *testing.T) {
 	}
 }
 
-// Order: on interleaved planes an offset and its opposite share circuits, so taking them one
-// after the other halves the reconfigurations.
+// TestOrderPays checks the search of orders on interleaved planes. There an offset and its opposite share circuits, so
+// taking them one after the other halves the reconfigurations.
 func TestOrderPays(t *testing.T) {
 	r := Request{
-		Collective: schedule.AllToAll, Ranks: 16, Bytes: 32e6, Fabric: fabric(2, plans.Interleaved), Planner: "perstep",
-		Algorithms: []string{"pairwise"}, Options: counted(50 * time.Millisecond),
+		Collective: schedule.AllToAll, Ranks: 16, Bytes: 32e6, Fabric: fabric(2, plans.Interleaved),
+		Planner: "perstep", Algorithms: []string{"pairwise"}, Options: counted(50 * time.Millisecond),
 	}
 	free := choose(t, r)
 	verify(t, r, free)
@@ -122,12 +127,12 @@ func TestOrderPays(t *testing.T) {
 	}
 }
 
-// Direction: a pair of interleaved planes holds a ring and its inverse, and a ring in both
-// directions uses both; nothing is faster.
+// TestDirectionsPay checks that Choose uses both directions of a ring. A pair of interleaved planes holds a ring and
+// its inverse, and no other algorithm is faster there.
 func TestDirectionsPay(t *testing.T) {
 	r := Request{
-		Collective: schedule.AllReduce, Ranks: 6, Bytes: 1e6, Fabric: fabric(4, plans.Interleaved), Options: counted(50 * time.Millisecond),
-		Algorithms: []string{"ring"},
+		Collective: schedule.AllReduce, Ranks: 6, Bytes: 1e6, Fabric: fabric(4, plans.Interleaved),
+		Algorithms: []string{"ring"}, Options: counted(50 * time.Millisecond),
 	}
 	one := choose(t, r)
 	r.Algorithms = nil
@@ -137,12 +142,13 @@ func TestDirectionsPay(t *testing.T) {
 	wire := func(ch *Choice) float64 { return ch.Plan.CCTUS - r.Fabric.AlphaUS*float64(len(ch.Problem.Steps)) }
 	two := choose(t, r)
 	if math.Abs(wire(two)-wire(one)/2) > 1e-6*wire(one) || both.Plan.CCTUS > two.Plan.CCTUS+1e-6 {
-		t.Errorf("%s %v us, ring:2 %v us, ring %v us", both.Algorithm, both.Plan.CCTUS, two.Plan.CCTUS, one.Plan.CCTUS)
+		t.Errorf("%s %v us, ring:2 %v us, ring %v us",
+			both.Algorithm, both.Plan.CCTUS, two.Plan.CCTUS, one.Plan.CCTUS)
 	}
 }
 
-// Never worse than an algorithm on its own, with its own order, under the planners that the
-// screening uses and with its effort.
+// TestNeverWorse compares choices for random requests with every algorithm alone, in its default order, planned with
+// screening effort.
 func TestNeverWorse(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	kinds := []plans.CircuitKind{plans.Simplex, plans.Duplex, plans.Interleaved}
@@ -154,7 +160,9 @@ func TestNeverWorse(t *testing.T) {
 		}
 		r := Request{
 			Collective: schedule.Collective(rng.IntN(int(schedule.NumCollectives))), Ranks: 2 + rng.IntN(11),
-			Bytes: float64(int(1) << (10 + rng.IntN(16))), Fabric: f, Options: counted(60 * time.Millisecond),
+			Bytes:   float64(int(1) << (10 + rng.IntN(16))),
+			Fabric:  f,
+			Options: counted(10 * time.Millisecond),
 		}
 		ch, err := Choose(context.Background(), r)
 		if err != nil && !errors.Is(err, planner.ErrInfeasible) {
@@ -174,17 +182,18 @@ func TestNeverWorse(t *testing.T) {
 			}
 			for _, by := range []string{"static", "perstep"} {
 				if by == "static" && f.Forwarding {
-					continue // then it searches, for as long as it may
+					continue // with forwarding, static searches until its time limit
 				}
 				plan, err := planner.Solve(context.Background(), by, p, counted(time.Millisecond))
 				if err != nil {
 					continue
 				}
 				if ch == nil {
-					t.Fatalf("%v on %d ranks: %s has a plan by %s, the choice has none", r.Collective, r.Ranks, name, by)
+					t.Fatalf("%v on %d ranks: %s has a plan by %s, but Choose found none", r.Collective, r.Ranks, name, by)
 				}
 				if ch.Plan.CCTUS > plan.CCTUS+plans.Tolerance(ch.Plan.CCTUS, plan.CCTUS)+1e-4 {
-					t.Errorf("%v on %d ranks: %s takes %v us, %s by %s %v us", r.Collective, r.Ranks, ch.Algorithm, ch.Plan.CCTUS, name, by, plan.CCTUS)
+					t.Errorf("%v on %d ranks: %s takes %v us, %s by %s %v us",
+						r.Collective, r.Ranks, ch.Algorithm, ch.Plan.CCTUS, name, by, plan.CCTUS)
 				}
 			}
 		}
@@ -192,16 +201,22 @@ func TestNeverWorse(t *testing.T) {
 }
 
 func TestChoiceRepeats(t *testing.T) {
-	r := Request{Collective: schedule.AllReduce, Ranks: 8, Bytes: 1e6, Fabric: fabric(2, plans.Simplex), Options: counted(50 * time.Millisecond)}
+	r := Request{
+		Collective: schedule.AllReduce, Ranks: 8, Bytes: 1e6, Fabric: fabric(2, plans.Simplex),
+		Options: counted(50 * time.Millisecond),
+	}
 	a, b := choose(t, r), choose(t, r)
 	if a.Algorithm != b.Algorithm || !reflect.DeepEqual(a.Plan, b.Plan) || len(a.Considered) != len(b.Considered) {
 		t.Errorf("%s %v us, then %s %v us", a.Algorithm, a.Plan.CCTUS, b.Algorithm, b.Plan.CCTUS)
 	}
 }
 
-// The time limit is a cap, but there is a plan however short it is.
+// TestTimeLimit checks that a time limit skips alternatives, but that the shortest limit still gives a plan.
 func TestTimeLimit(t *testing.T) {
-	r := Request{Collective: schedule.AllToAll, Ranks: 64, Bytes: 32e6, Fabric: fabric(4, plans.Simplex), Options: planner.Options{TimeLimit: time.Nanosecond}}
+	r := Request{
+		Collective: schedule.AllToAll, Ranks: 64, Bytes: 32e6, Fabric: fabric(4, plans.Simplex),
+		Options: planner.Options{TimeLimit: time.Nanosecond},
+	}
 	ch := choose(t, r)
 	verify(t, r, ch)
 	late := 0
@@ -211,7 +226,7 @@ func TestTimeLimit(t *testing.T) {
 		}
 	}
 	if late == 0 {
-		t.Error("everything was considered in no time")
+		t.Error("no alternative was skipped within one nanosecond")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -220,13 +235,17 @@ func TestTimeLimit(t *testing.T) {
 	}
 }
 
-// TestDuplexServesEverything: duplex planes serve every step, those that are no involutions on several
-// settings in turn.
+// TestDuplexServesEverything checks that duplex planes can serve every step. A step that is not an involution needs
+// several configurations in turn.
 func TestDuplexServesEverything(t *testing.T) {
 	for name, c := range map[string]schedule.Collective{
-		"pairwise": schedule.AllToAll, "bruck": schedule.AllToAll, "ring": schedule.AllReduce, "recursive-doubling": schedule.AllReduce,
+		"pairwise": schedule.AllToAll, "bruck": schedule.AllToAll,
+		"ring": schedule.AllReduce, "recursive-doubling": schedule.AllReduce,
 	} {
-		r := Request{Collective: c, Ranks: 8, Bytes: 1e6, Fabric: fabric(2, plans.Duplex), Algorithms: []string{name}, Options: counted(5 * time.Millisecond)}
+		r := Request{
+			Collective: c, Ranks: 8, Bytes: 1e6, Fabric: fabric(2, plans.Duplex),
+			Algorithms: []string{name}, Options: counted(5 * time.Millisecond),
+		}
 		if ch, err := Choose(context.Background(), r); err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if _, err := check.Check(ch.Problem, ch.Plan); err != nil {
@@ -236,7 +255,10 @@ func TestDuplexServesEverything(t *testing.T) {
 }
 
 func TestChooseRefuses(t *testing.T) {
-	good := Request{Collective: schedule.AllToAll, Ranks: 5, Bytes: 1e6, Fabric: fabric(1, plans.Duplex), Options: counted(time.Millisecond)}
+	good := Request{
+		Collective: schedule.AllToAll, Ranks: 5, Bytes: 1e6, Fabric: fabric(1, plans.Duplex),
+		Options: counted(time.Millisecond),
+	}
 	for name, c := range map[string]struct {
 		edit func(r *Request)
 		want error
@@ -285,7 +307,7 @@ func TestCommon(t *testing.T) {
 	}{
 		{nil, ""},
 		{[]*Choice{call(3, 2, 1)}, "c"},
-		{[]*Choice{call(1, 2, 4), call(100, 20, 10)}, "b"}, // 100, 40, 40: among equals the better of the first
+		{[]*Choice{call(1, 2, 4), call(100, 20, 10)}, "b"}, // products 100, 40, 40: the better of the first call wins
 		{[]*Choice{call(1, 2, 4), call(100, 0, 10)}, "c"},
 		{[]*Choice{call(1, 2), call(0, 0)}, ""},
 	} {

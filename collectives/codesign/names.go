@@ -12,11 +12,10 @@ import (
 	"lightpath/plans"
 )
 
-// maxFlows is the most flows of a schedule that is worth planning here: those of a direct exchange between
-// 2048 ranks.
+// maxFlows limits the flows of a schedule. It is the number of flows of a direct exchange between 2048 ranks.
 const maxFlows = 1 << 22
 
-// predictedFlows estimates the flows of a schedule from above, without building it.
+// predictedFlows returns an upper estimate of the flows of a schedule, without building it.
 func predictedFlows(algorithm string, n int) int {
 	base, _, _ := strings.Cut(withoutOrder(algorithm), ":")
 	switch base {
@@ -34,7 +33,7 @@ func withoutOrder(algorithm string) string {
 	return base
 }
 
-// names lists the alternatives, the plainest first.
+// names returns the algorithms to consider: first those without parameters, then variants of them.
 func (s *search) names() []string {
 	var plain, more []string
 	if s.Algorithms != nil {
@@ -77,7 +76,7 @@ func (s *search) parametrised(base string) []string {
 	case "pairwise", "pairwise-xor", "round-robin":
 		return with(2, (k+1)/2, k, 2*k, 4*k)
 	case "bruck":
-		// r-1 flows a rank: one for every plane, for every second, for all but one.
+		// Radix r has r-1 flows per rank and step. These values use every plane, every second plane, or all but one.
 		return with(3, 4, k/2+1, k, k+1, 2*k+1, int(math.Round(math.Sqrt(float64(s.Ranks)))))
 	case "hierarchical-ring":
 		return with(divisors(s.Ranks)...)
@@ -89,7 +88,7 @@ func (s *search) parametrised(base string) []string {
 	return nil
 }
 
-// divisors returns the divisors of n but 1 and n.
+// divisors returns the divisors of n except 1 and n.
 func divisors(n int) (ds []int) {
 	for d := 2; d < n; d++ {
 		if n%d == 0 {
@@ -99,7 +98,7 @@ func divisors(n int) (ds []int) {
 	return ds
 }
 
-// tori returns swing on the two- and three-dimensional tori of n ranks, sides in order.
+// tori returns swing on all two- and three-dimensional tori of n ranks, with ascending dimensions.
 func tori(n int) (names []string) {
 	for _, a := range divisors(n) {
 		for _, b := range divisors(n) {
@@ -115,8 +114,8 @@ func tori(n int) (names []string) {
 	return names
 }
 
-// seeds returns an order of a pairwise exchange that makes circuits recur where planes are
-// interleaved: an offset and its opposite need the same circuits of a pair.
+// seeds returns an order of a pairwise exchange for interleaved planes. It puts each offset next to its opposite,
+// which uses the same circuits on a pair of planes.
 func (s *search) seeds(name string) []string {
 	base, _, _ := strings.Cut(name, ":")
 	if s.FixedOrder || s.Fabric.Circuits != plans.Interleaved || base != "pairwise" {

@@ -11,43 +11,44 @@ import (
 	"lightpath/plans"
 )
 
-// How the effort is divided: a part for screening all alternatives, one for other orders of
-// the best, the rest for planning the best in earnest.
+// Division of the effort: first screening all alternatives, then other orders of the best ones. The final plans of the
+// best get the rest.
 const (
 	screenShare  = 0.25
-	reorderShare = 0.2
-	reordered    = 3  // alternatives whose orders are searched
-	orderTries   = 24 // orders tried around each
-	orderMisses  = 8  // after so many that are no better, the order is taken not to matter
-	finalists    = 3
+	reorderShare = 0.2 // of the effort after screening
+	reordered    = 3   // number of alternatives whose orders are searched
+	orderTries   = 24  // orders tried per alternative
+	orderMisses  = 8   // consecutive orders without improvement after which the search of orders ends
+	finalists    = 3   // number of alternatives planned with full effort
 	leastEffort  = time.Millisecond
 )
 
-// screeners are the planners of a first look: swot begins with periodic patterns, which take no search, and
-// is never worse than perstep.
+// screeners are the planners for screening. swot begins with periodic patterns, which need no search, and is never
+// worse than perstep.
 var screeners = []string{"swot", "static"}
 
-// slack is by how much longer than its effort one planner may take of the time that is left for
-// all: a loaded machine changes nothing, one that measures without end does not hold up the rest.
+// The time limit of one planner is slackFactor times its effort plus slackTime. Effort counts operations, so a loaded
+// machine does not change the result. The limit stops a planner that takes far longer than its effort.
 const (
 	slackFactor = 4
 	slackTime   = 20 * time.Millisecond
 )
 
-// screen plans every alternative with a little effort, small schedules first: then there is
-// something early, whatever the time limit.
+// screen plans every alternative with little effort. It begins with small schedules, so that a plan exists early.
 func (s *search) screen() {
 	var cs []*candidate
 	names := s.names()
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(predictedFlows(a, s.Ranks), predictedFlows(b, s.Ranks)) })
+	slices.SortStableFunc(names, func(a, b string) int {
+		return cmp.Compare(predictedFlows(a, s.Ranks), predictedFlows(b, s.Ranks))
+	})
 	budget := time.Duration(screenShare * float64(s.effort))
 	s.effort -= budget
 	each := max(leastEffort, budget/time.Duration(max(1, len(names))))
 	for _, name := range names {
 		c := s.add(name)
 		cs = append(cs, c)
-		s.look(c, each)
-		s.forget()
+		s.plan(c, each)
+		s.dropPlans()
 	}
 	if s.Planner != "auto" || !s.Fabric.Forwarding {
 		return
@@ -55,12 +56,12 @@ func (s *search) screen() {
 	slices.SortStableFunc(cs, byTime)
 	for _, c := range cs {
 		s.solve(c, "harvest", each)
-		s.forget()
+		s.dropPlans()
 	}
 }
 
-// look plans a candidate with a little effort.
-func (s *search) look(c *candidate, effort time.Duration) {
+// plan plans a candidate with the requested planner, or with the screeners if that is auto.
+func (s *search) plan(c *candidate, effort time.Duration) {
 	if s.Planner != "auto" {
 		s.solve(c, s.Planner, effort)
 		return
@@ -70,8 +71,7 @@ func (s *search) look(c *candidate, effort time.Duration) {
 	}
 }
 
-// reorder looks for better orders of the steps of the best alternatives: it walks to a
-// neighbour wherever one is better.
+// reorder searches for better orders of the steps of the best alternatives.
 func (s *search) reorder() {
 	each := max(leastEffort, time.Duration(reorderShare*float64(s.effort))/(reordered*orderTries))
 	rng := rand.New(rand.NewPCG(uint64(s.Options.Seed), 0))
@@ -90,7 +90,7 @@ func (s *search) reorder() {
 	}
 }
 
-// climb tries neighbours of a candidate, in a random order, and goes on from each better one.
+// climb is a hill climb over orders: it tries neighbours of a candidate at random and moves to the first better one.
 func (s *search) climb(c *candidate, each time.Duration, rng *rand.Rand) {
 	tries, misses := orderTries, 0
 	for tries > 0 {
@@ -101,10 +101,10 @@ func (s *search) climb(c *candidate, each time.Duration, rng *rand.Rand) {
 			}
 			next := s.add(name)
 			if !next.planned && next.Err == nil {
-				if s.look(next, each); s.Planner == "auto" && s.Fabric.Forwarding {
+				if s.plan(next, each); s.Planner == "auto" && s.Fabric.Forwarding {
 					s.solve(next, "harvest", each)
 				}
-				s.forget()
+				s.dropPlans()
 				s.effort -= each
 				tries--
 				misses++
@@ -123,7 +123,7 @@ func (s *search) climb(c *candidate, each time.Duration, rng *rand.Rand) {
 	}
 }
 
-// sample returns at most k names, each equally likely (reservoir sampling).
+// sample returns at most k of the names, chosen uniformly at random (reservoir sampling).
 func sample(names iter.Seq[string], k int, rng *rand.Rand) []string {
 	var out []string
 	seen := 0
@@ -138,14 +138,13 @@ func sample(names iter.Seq[string], k int, rng *rand.Rand) []string {
 	return out
 }
 
-// optimal reports whether a candidate's plan cannot be improved.
+// optimal reports whether a candidate's plan has reached its lower bound.
 func (s *search) optimal(c *candidate) bool {
 	return c.CCTUS <= c.LowerBoundUS+plans.Tolerance(c.CCTUS, c.LowerBoundUS)
 }
 
-// finish plans the best alternatives in earnest: the first with half of the effort, each further
-// one with half of what is left. An alternative whose lower bound is no better than the best
-// plan is left as it is.
+// finish plans the finalists. The first gets half of the effort, and each further one half of the rest. finish skips
+// an alternative whose lower bound is not below the best completion time.
 func (s *search) finish() {
 	left := finalists
 	for _, c := range s.ranked() {

@@ -8,9 +8,8 @@ import (
 
 //go:generate go -C asm run . -pkg datatype -out ../vectors_amd64.s -stubs ../vectors_amd64.go
 
-// levels returns the sets of vector instructions that kernels are written for and this CPU
-// has, the fastest last. AVX2 means F16C too, which every such CPU has; AVX-512 means what
-// all of them have had since the first servers: F, BW, DQ and VL.
+// levels returns the instruction sets of this CPU for which there are kernels, the fastest last. AVX2 includes F16C,
+// which every CPU with AVX2 has. AVX-512 means F, BW, DQ and VL, which all servers with AVX-512 have.
 func levels() []level {
 	var l []level
 	if cpu.X86.HasAVX2 && cpu.X86.HasF16C {
@@ -22,16 +21,16 @@ func levels() []level {
 	return l
 }
 
-// step is the bytes that assembly wants a positive multiple of, at any alignment.
+// step is the granularity of the assembly in bytes: n is a positive multiple of it. Any alignment is allowed.
 const step = streamStep
 
-// Kinds of assembly: dst = a op b, and dst = src x factor, for n bytes.
+// Signatures of the assembly: dst = a op b, and dst = src * factor, for n bytes.
 type (
 	reducer  = func(dst, a, b *byte, n int)
 	scaler32 = func(dst, src *byte, n int, factor float32)
 )
 
-// vectorize replaces kernels by ones in assembly with the same results, to the bit.
+// vectorize replaces kernels by assembly with the same results, bit for bit.
 func vectorize(k *Kernels, wide bool) {
 	for _, v := range reducers() {
 		f := v.avx2
@@ -47,12 +46,12 @@ func vectorize(k *Kernels, wide bool) {
 			k.Reduce[v.t][Avg], k.Combine[v.t][Avg] = k.Reduce[v.t][Sum], k.Combine[v.t][Sum]
 		}
 	}
-	for _, v := range pastCaches() {
+	for _, v := range streamReducers() {
 		f, align := v.avx2, uintptr(32)
 		if wide {
 			f, align = v.avx512, 64
 		}
-		k.CombinePast[v.t][v.op] = vectorPast(f, align, v.t.Size(), k.Combine[v.t][v.op])
+		k.CombineStream[v.t][v.op] = vectorStream(f, align, v.t.Size(), k.Combine[v.t][v.op])
 	}
 	for _, v := range scalers() {
 		f := v.avx2
@@ -68,8 +67,8 @@ func vectorize(k *Kernels, wide bool) {
 	k.Scale[Float64] = vectorScale(func(f float64) float64 { return f }, f64, k.Scale[Float64])
 }
 
-// vectorReduce is f in front of the portable kernel, which does the rest.
-func vectorReduce(f reducer, rest ReduceFunc) ReduceFunc {
+// vectorReduce calls f for whole steps and the portable kernel for the rest.
+func vectorReduce(f reducer, portable ReduceFunc) ReduceFunc {
 	return func(dst, src []byte) {
 		n := whole(dst, src, step)
 		if n > 0 {
@@ -77,54 +76,55 @@ func vectorReduce(f reducer, rest ReduceFunc) ReduceFunc {
 			f(at, at, unsafe.SliceData(src), n)
 		}
 		if n < len(dst) {
-			rest(dst[n:], src[n:])
+			portable(dst[n:], src[n:])
 		}
 	}
 }
 
-// vectorCombine is vectorReduce for three buffers.
-func vectorCombine(f reducer, rest CombineFunc) CombineFunc {
+// vectorCombine is like vectorReduce for three buffers.
+func vectorCombine(f reducer, portable CombineFunc) CombineFunc {
 	return func(dst, a, b []byte) {
 		n := min(whole(dst, a, step), whole(dst, b, step))
 		if n > 0 {
 			f(unsafe.SliceData(dst), unsafe.SliceData(a), unsafe.SliceData(b), n)
 		}
 		if n < len(dst) {
-			rest(dst[n:], a[n:], b[n:])
+			portable(dst[n:], a[n:], b[n:])
 		}
 	}
 }
 
-// vectorPast is vectorCombine where f stores past the caches, from the first vector of dst that is aligned on.
-func vectorPast(f reducer, align uintptr, size int, rest CombineFunc) CombineFunc {
+// vectorStream is like vectorCombine for f with streaming stores, which begin at the first aligned vector of dst.
+func vectorStream(f reducer, align uintptr, size int, portable CombineFunc) CombineFunc {
 	return func(dst, a, b []byte) {
 		head := int(-uintptr(unsafe.Pointer(unsafe.SliceData(dst))) & (align - 1))
 		if head%size != 0 || head+step > len(dst) {
-			rest(dst, a, b)
+			portable(dst, a, b)
 			return
 		}
 		body := (len(dst) - head) &^ (step - 1)
 		f(&dst[head], &a[head], &b[head], body)
-		rest(dst[:head], a[:head], b[:head])
-		rest(dst[head+body:], a[head+body:], b[head+body:])
+		portable(dst[:head], a[:head], b[:head])
+		portable(dst[head+body:], a[head+body:], b[head+body:])
 	}
 }
 
-// streamers are what copies past the caches, by instruction set, as far as this CPU has them, the
-// best last; dst is to be aligned to 64 bytes, n a positive multiple of as many.
+// streamers returns the streamers of this CPU, the best last. dst must be aligned to 64 bytes, and n must be a positive
+// multiple of 64.
 func streamers() []streamer {
 	return []streamer{{"avx2", streamAVX2}, {"avx512", streamAVX512}}[:len(levels())]
 }
 
-// vectorScale is vectorReduce for scaling by what rounded makes of the factor.
-func vectorScale[F floats](rounded func(float64) F, f func(dst, src *byte, n int, factor F), rest ScaleFunc) ScaleFunc {
+// vectorScale is like vectorReduce for a product with the rounded factor.
+func vectorScale[F floats](rounded func(float64) F, f func(dst, src *byte, n int, factor F),
+	portable ScaleFunc) ScaleFunc {
 	return func(dst, src []byte, factor float64) {
 		n := whole(dst, src, step)
 		if n > 0 {
 			f(unsafe.SliceData(dst), unsafe.SliceData(src), n, rounded(factor))
 		}
 		if n < len(dst) {
-			rest(dst[n:], src[n:], factor)
+			portable(dst[n:], src[n:], factor)
 		}
 	}
 }
@@ -145,24 +145,24 @@ func scalers() []vectorScaler {
 	}
 }
 
-// pastCaches are sums that store past the caches.
-func pastCaches() []vectorReducer {
+// streamReducers returns the reducers with streaming stores.
+func streamReducers() []vectorReducer {
 	return []vectorReducer{
-		{Float32, Sum, sumF32PastAVX2, sumF32PastAVX512},
-		{Float64, Sum, sumF64PastAVX2, sumF64PastAVX512},
-		{Int8, Sum, sumI8PastAVX2, sumI8PastAVX512},
-		{Uint8, Sum, sumI8PastAVX2, sumI8PastAVX512},
-		{Int32, Sum, sumI32PastAVX2, sumI32PastAVX512},
-		{Uint32, Sum, sumI32PastAVX2, sumI32PastAVX512},
-		{Int64, Sum, sumI64PastAVX2, sumI64PastAVX512},
-		{Uint64, Sum, sumI64PastAVX2, sumI64PastAVX512},
+		{Float32, Sum, sumF32StreamAVX2, sumF32StreamAVX512},
+		{Float64, Sum, sumF64StreamAVX2, sumF64StreamAVX512},
+		{Int8, Sum, sumI8StreamAVX2, sumI8StreamAVX512},
+		{Uint8, Sum, sumI8StreamAVX2, sumI8StreamAVX512},
+		{Int32, Sum, sumI32StreamAVX2, sumI32StreamAVX512},
+		{Uint32, Sum, sumI32StreamAVX2, sumI32StreamAVX512},
+		{Int64, Sum, sumI64StreamAVX2, sumI64StreamAVX512},
+		{Uint64, Sum, sumI64StreamAVX2, sumI64StreamAVX512},
 	}
 }
 
 type vectorReducer struct {
 	t            Type
 	op           Op
-	avx2, avx512 reducer // nil where portable is faster
+	avx2, avx512 reducer // nil if portable is faster
 }
 
 func reducers() []vectorReducer {

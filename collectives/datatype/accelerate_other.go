@@ -2,7 +2,7 @@
 
 package datatype
 
-// levels: no vector instructions are used here.
+// levels returns nil: there is no assembly for this CPU.
 func levels() []level { return nil }
 
 func streamers() []streamer { return nil }

@@ -11,9 +11,8 @@ import (
 	"unsafe"
 )
 
-// edges are the bits, by the size of an element, at which arithmetic is not ordinary: zeros,
-// ones, subnormals, the greatest, infinities, NaN quiet and signalling with payloads, all
-// with both signs; of integers, the ends. Of 8 bits every value is one.
+// edges returns the codes of special values: zeros, ones, subnormals, the largest values, infinities, quiet and
+// signalling NaN with payloads, all with both signs; for integers the ends of the range; for 8-bit types all codes.
 func edges(t Type) []uint64 {
 	var v []uint64
 	switch {
@@ -49,7 +48,7 @@ func put(b []byte, size int, v uint64) {
 	}
 }
 
-// operands fills a buffer with random bits, numbers close together, and edges.
+// operands returns n elements: random bits, numbers close together and edges.
 func operands(rng *rand.Rand, t Type, n int) []byte {
 	size, special := t.Size(), edges(t)
 	b := random(rng, n*size)
@@ -90,8 +89,8 @@ func element(b []byte, size int) uint32 {
 	return binary.NativeEndian.Uint32(b)
 }
 
-// differs returns the first element in which two results differ, -1 where none does. Of two
-// NaN, a sum or product is one of them, but which the compiler decides for portable code.
+// differs returns the first element in which two results differ, or -1. A sum or product of two NaN may be either of
+// them; in portable code the compiler decides.
 func differs(t Type, op Op, a, b, x, y []byte) int {
 	if bytes.Equal(a, b) {
 		return -1
@@ -109,7 +108,7 @@ func differs(t Type, op Op, a, b, x, y []byte) int {
 	return -1
 }
 
-// guarded copies b to where it starts at an offset from a multiple of 64, with guards.
+// guarded copies b to an offset from a multiple of 64, between guard bytes. intact reports whether these are unchanged.
 func guarded(b []byte, offset int) (in []byte, intact func() bool) {
 	const guard = 64
 	m := bytes.Repeat([]byte{0xa5}, offset+len(b)+3*guard)
@@ -129,7 +128,7 @@ func guarded(b []byte, offset int) (in []byte, intact func() bool) {
 	}
 }
 
-// lengths are around every vector's and step's, and beyond.
+// lengths returns lengths around those of vectors and steps, and larger ones.
 func lengths() []int {
 	var n []int
 	every := 1
@@ -142,9 +141,9 @@ func lengths() []int {
 	return append(n, 127, 128, 129, 255, 257, 1000, 4099)
 }
 
-// Whatever the bits, length and alignment, also in place, vectors give what portable kernels
-// give, and write nothing else.
-func TestVectorsAsPortable(t *testing.T) {
+// TestVectorsMatchPortable compares the vector kernels with the portable ones for various bits, lengths and alignments,
+// also in place. No other byte may change.
+func TestVectorsMatchPortable(t *testing.T) {
 	portable := Portable()
 	for _, l := range levels() {
 		fast := Portable()
@@ -155,14 +154,16 @@ func TestVectorsAsPortable(t *testing.T) {
 				for op := range NumOps {
 					for _, n := range lengths() {
 						dst, src := operands(rng, ty, n), operands(rng, ty, n)
-						for _, at := range [][2]int{{0, 0}, {ty.Size(), 0}, {0, ty.Size()}, {1, 3}, {rng.IntN(64), rng.IntN(64)}} {
+						random := [2]int{rng.IntN(64), rng.IntN(64)}
+						for _, at := range [][2]int{{0, 0}, {ty.Size(), 0}, {0, ty.Size()}, {1, 3}, random} {
 							checkReduce(t, portable, fast, ty, op, dst, src, at)
 						}
 					}
 				}
 				for _, n := range lengths() {
 					for _, factor := range []float64{0.5, 1. / 3, -7, 1e-39, math.Inf(1), 3e38} {
-						checkScale(t, portable, fast, ty, operands(rng, ty, n), factor, [2]int{rng.IntN(64), rng.IntN(64)})
+						at := [2]int{rng.IntN(64), rng.IntN(64)}
+						checkScale(t, portable, fast, ty, operands(rng, ty, n), factor, at)
 					}
 				}
 			})
@@ -214,8 +215,8 @@ func checkScale(t *testing.T, portable, fast *Kernels, ty Type, src []byte, fact
 	}
 }
 
-// Every pair of 8-bit values, and of the edges of the other types, in every lane.
-func TestVectorsEveryPair(t *testing.T) {
+// TestVectorsOfEveryPair compares the kernels for every pair of edges, which for 8-bit types are all values.
+func TestVectorsOfEveryPair(t *testing.T) {
 	portable := Portable()
 	for _, l := range levels() {
 		fast := Portable()
@@ -235,7 +236,8 @@ func TestVectorsEveryPair(t *testing.T) {
 	}
 }
 
-// A sum or product of a NaN and a number is that NaN, quiet; of two, Max and Min keep src's.
+// TestNaNPayloads checks that a sum or product of a NaN and a number is that NaN, quiet, and that Max and Min of two
+// NaN keep that of src.
 func TestNaNPayloads(t *testing.T) {
 	for _, c := range []struct {
 		t               Type
@@ -275,7 +277,7 @@ func TestNaNPayloads(t *testing.T) {
 	}
 }
 
-// FuzzVectors compares kernels of a type, operator and alignment on two buffers.
+// FuzzVectors compares the vector kernels with the portable ones.
 func FuzzVectors(f *testing.F) {
 	f.Add(uint8(Float32), uint8(Max), uint8(1), uint8(2), bytes.Repeat([]byte{0, 0, 0xc0, 0x7f, 0, 0, 0, 0x80}, 20), 0.5)
 	f.Add(uint8(Float8E4M3), uint8(Prod), uint8(0), uint8(0), bytes.Repeat([]byte{0x7f, 0xff, 1, 0x81}, 40), 1e-3)

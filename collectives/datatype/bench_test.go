@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// Sizes of a buffer: within the second cache and beyond all of them.
+// benchSizes are the sizes of a buffer: in the second-level cache, and larger than all caches.
 var benchSizes = []struct {
 	name  string
 	bytes int
 }{{"64K", 64 << 10}, {"256M", 256 << 20}}
 
-// BenchmarkStream is STREAM's copy. As everywhere here MB/s are of dst: a copy moves that
-// twice, a reduction three times.
+// BenchmarkStream measures the copy of STREAM. MB/s count the bytes of dst; a copy moves twice as many bytes and a
+// reduction three times as many.
 func BenchmarkStream(b *testing.B) {
 	for _, s := range benchSizes {
 		b.Run("copy/"+s.name, func(b *testing.B) {
@@ -25,7 +25,7 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-// BenchmarkReduce has a line for every instruction set, type, operator and size.
+// BenchmarkReduce measures every instruction set, type, operator and size.
 func BenchmarkReduce(b *testing.B) {
 	for _, l := range append([]level{{"portable", func(*Kernels) {}}}, levels()...) {
 		k := Portable()
@@ -47,7 +47,7 @@ func BenchmarkReduce(b *testing.B) {
 	}
 }
 
-// benchBuffer holds ordinary numbers of every type, in memory that is there.
+// benchBuffer returns a buffer whose pages exist and whose bytes are ordinary numbers in every type.
 func benchBuffer(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {

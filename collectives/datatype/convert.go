@@ -2,10 +2,9 @@ package datatype
 
 import "math"
 
-// Conversions to narrow types round to nearest, ties to even, and keep the sign of zero.
-// Those to float32 are exact. A NaN stays a NaN of the same sign: in the 16-bit types with
-// the leading bits of its payload and quiet, as F16C and AVX512_BF16 do; in the 8-bit types
-// the canonical one.
+// Conversions to narrow types round to nearest, ties to even, and keep the sign of zero. Conversions to float32 are
+// exact. A NaN stays a NaN of the same sign. In the 16-bit types it becomes quiet and keeps the leading bits of its
+// payload, as with F16C and AVX512_BF16. In the 8-bit types it becomes the canonical NaN.
 
 const (
 	signF32 = 1 << 31
@@ -21,12 +20,12 @@ func F16ToF32(h uint16) float32 {
 		}
 		return math.Float32frombits(sign | infF32 | (abs&0x3ff)<<13)
 	}
-	// As float32 bits the value is 2^(15-127) times what it should be, subnormals included.
+	// Taken as float32, the bits are 2^(15-127) times the value, also for subnormals.
 	f := math.Float32frombits(abs<<13) * (1 << 112)
 	return math.Float32frombits(sign | math.Float32bits(f))
 }
 
-// F32ToF16 converts to IEEE half precision; what is too large becomes an infinity.
+// F32ToF16 converts to IEEE half precision. Values that are too large become infinities.
 func F32ToF16(f float32) uint16 {
 	b := math.Float32bits(f)
 	sign, abs := uint16(b>>16)&0x8000, b&^signF32
@@ -42,7 +41,7 @@ func F32ToF16(f float32) uint16 {
 // BF16ToF32 converts from bfloat16.
 func BF16ToF32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// F32ToBF16 converts to bfloat16; what is too large becomes an infinity.
+// F32ToBF16 converts to bfloat16. Values that are too large become infinities.
 func F32ToBF16(f float32) uint16 {
 	b := math.Float32bits(f)
 	if b&^signF32 > infF32 {
@@ -61,7 +60,7 @@ func E4M3ToF32(v uint8) float32 {
 	return math.Float32frombits(sign | math.Float32bits(f))
 }
 
-// F32ToE4M3 converts to E4M3, saturating: what exceeds 448, infinities too, becomes 448.
+// F32ToE4M3 converts to E4M3 with saturation: infinities and values above 448 become 448.
 func F32ToE4M3(f float32) uint8 {
 	b := math.Float32bits(f)
 	sign, abs := uint8(b>>24)&0x80, b&^signF32
@@ -71,10 +70,10 @@ func F32ToE4M3(f float32) uint8 {
 	return sign | uint8(min(narrow(abs, 3, 7), 0x7e))
 }
 
-// E5M2ToF32 converts from the FP8 format E5M2, the leading byte of a half.
+// E5M2ToF32 converts from the FP8 format E5M2, which is the leading byte of a half.
 func E5M2ToF32(v uint8) float32 { return F16ToF32(uint16(v) << 8) }
 
-// F32ToE5M2 converts to E5M2, saturating: what exceeds 57344, infinities too, becomes 57344.
+// F32ToE5M2 converts to E5M2 with saturation: infinities and values above 57344 become 57344.
 func F32ToE5M2(f float32) uint8 {
 	b := math.Float32bits(f)
 	sign, abs := uint8(b>>24)&0x80, b&^signF32
@@ -84,13 +83,12 @@ func F32ToE5M2(f float32) uint8 {
 	return sign | uint8(min(narrow(abs, 2, 15), 0x7b))
 }
 
-// narrow rounds a non-negative float32, given as bits and no NaN, to a format with the given
-// mantissa bits and exponent bias, whose exponent range it may overflow upwards.
+// narrow rounds the bits of a non-negative float32, not NaN, to a format with the given mantissa bits and exponent
+// bias. The result may exceed the largest exponent of the format.
 func narrow(abs, mantissa, bias uint32) uint32 {
 	shift := 23 - mantissa
 	if abs < (127-bias+1)<<23 {
-		// Subnormal: added to a number whose last bit is the format's smallest value, it is
-		// rounded to that by the hardware.
+		// A subnormal result. The hardware rounds the sum with a number whose last bit is the format's smallest value.
 		magic := (127 - bias + shift + 1) << 23
 		return math.Float32bits(math.Float32frombits(abs)+math.Float32frombits(magic)) - magic
 	}

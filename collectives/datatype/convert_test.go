@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// format is a narrow float described by its definition only.
+// format is the definition of a narrow float.
 type format struct {
 	t              Type
 	name           string
 	exp, man, bias int
-	saturate       bool // no code is an infinity in results
-	fn             bool // no code is an infinity at all: only all ones is NaN
+	saturate       bool // no result is an infinity
+	fn             bool // no code is an infinity; only all ones is NaN
 	decode         func(uint32) float32
 	encode         func(float32) uint32
 }
@@ -31,7 +31,7 @@ var formats = []format{
 
 func (f *format) signBit() uint32 { return 1 << (f.exp + f.man) }
 
-// value is what a code means, by the textbook.
+// value returns the value of a code, by definition.
 func (f *format) value(code uint32) float64 {
 	sign := 1.0
 	if code&f.signBit() != 0 {
@@ -65,7 +65,7 @@ func (f *format) magnitudes() []float64 {
 	return v
 }
 
-// nearest rounds to the nearest code, ties to even, by looking at the neighbours.
+// nearest rounds to the nearest code, ties to even, by comparison with the neighbouring values.
 func (f *format) nearest(mags []float64, x float64) uint32 {
 	sign := uint32(0)
 	if math.Signbit(x) {
@@ -74,7 +74,7 @@ func (f *format) nearest(mags []float64, x float64) uint32 {
 	last := len(mags) - 1
 	hi := sort.SearchFloat64s(mags, x)
 	if hi > last {
-		// Half a step beyond the greatest value rounding overflows, unless it saturates.
+		// Without saturation, rounding overflows half a step above the largest value.
 		if beyond := 2*mags[last] - mags[last-1]; !f.saturate && x >= (mags[last]+beyond)/2 {
 			return sign | uint32(last+1)
 		}
@@ -98,10 +98,10 @@ func TestDecodeEveryCode(t *testing.T) {
 			got, want := f.decode(c), f.value(c)
 			if math.IsNaN(want) {
 				if got == got || math.Signbit(float64(got)) != (c&f.signBit() != 0) {
-					t.Fatalf("%s %#x is %v, want NaN of its sign", f.name, c, got)
+					t.Fatalf("%s %#x is %v, want NaN with its sign", f.name, c, got)
 				}
 				if back := f.encode(got); f.value(back) == f.value(back) || back&f.signBit() != c&f.signBit() {
-					t.Fatalf("%s NaN %#x comes back as %#x", f.name, c, back)
+					t.Fatalf("%s NaN %#x encodes to %#x", f.name, c, back)
 				}
 				continue
 			}
@@ -109,7 +109,7 @@ func TestDecodeEveryCode(t *testing.T) {
 				t.Fatalf("%s %#x is %v, want %v", f.name, c, got, want)
 			}
 			if back := f.encode(got); back != c && !(f.saturate && math.IsInf(want, 0)) {
-				t.Fatalf("%s %#x comes back as %#x", f.name, c, back)
+				t.Fatalf("%s %#x encodes to %#x", f.name, c, back)
 			}
 		}
 	}
@@ -142,7 +142,10 @@ func TestEncodeRoundsToNearestEven(t *testing.T) {
 		}
 		last := mags[len(mags)-1]
 		edge := float32(last + (last-mags[len(mags)-2])/2)
-		for _, x := range []float32{edge, math.Nextafter32(edge, 0), math.Nextafter32(edge, math.MaxFloat32), math.MaxFloat32, float32(math.Inf(1)), 0, math.SmallestNonzeroFloat32} {
+		for _, x := range []float32{
+			edge, math.Nextafter32(edge, 0), math.Nextafter32(edge, math.MaxFloat32), math.MaxFloat32,
+			float32(math.Inf(1)), 0, math.SmallestNonzeroFloat32,
+		} {
 			check(x)
 		}
 		samples := 100_000
@@ -155,16 +158,17 @@ func TestEncodeRoundsToNearestEven(t *testing.T) {
 	}
 }
 
-// The values that the formats' definitions print.
-func TestLandmarks(t *testing.T) {
+// TestDefinedValues checks values that the definitions of the formats list.
+func TestDefinedValues(t *testing.T) {
 	for _, c := range []struct{ got, want any }{
 		{F32ToE4M3(448), uint8(0x7e)}, {F32ToE4M3(1e9), uint8(0x7e)}, {F32ToE4M3(float32(math.Inf(-1))), uint8(0xfe)},
 		{F32ToE5M2(57344), uint8(0x7b)}, {F32ToE5M2(float32(math.Inf(1))), uint8(0x7b)},
 		{F32ToF16(65504), uint16(0x7bff)}, {F32ToF16(65520), uint16(0x7c00)}, {F32ToF16(1), uint16(0x3c00)},
 		{F32ToBF16(1), uint16(0x3f80)}, {E4M3ToF32(1), float32(1.0 / 512)}, {F16ToF32(1), float32(1.0 / (1 << 24))},
 		{math.IsInf(float64(E5M2ToF32(0x7c)), 1), true},
-		// NaN as F16C and AVX512_BF16 convert it: quiet, with the leading bits of the payload.
-		{math.Float32bits(F16ToF32(0xfc01)), uint32(0xffc02000)}, {F32ToF16(math.Float32frombits(0xff802000)), uint16(0xfe01)},
+		// F16C and AVX512_BF16 make a NaN quiet and keep the leading bits of its payload.
+		{math.Float32bits(F16ToF32(0xfc01)), uint32(0xffc02000)},
+		{F32ToF16(math.Float32frombits(0xff802000)), uint16(0xfe01)},
 		{F32ToBF16(math.Float32frombits(0xff800001)), uint16(0xffc0)},
 	} {
 		if c.got != c.want {

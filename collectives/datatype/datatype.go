@@ -1,10 +1,6 @@
-// Package datatype names the element types and reduction operators of the NCCL ABI and
-// reduces, scales and converts them without C: in Go, which defines the results, and in
-// assembly where the CPU has AVX2 or AVX-512, with the same results to the bit. Folder asm
-// holds what generates the assembly. It is a leaf: no I/O, no state.
 package datatype
 
-// Type is an element type; the values are ncclDataType_t's.
+// Type is an element type, with the values of ncclDataType_t.
 type Type uint8
 
 // The element types.
@@ -24,7 +20,7 @@ const (
 	NumTypes
 )
 
-// Op is a reduction operator; the values are ncclRedOp_t's.
+// Op is a reduction operator, with the values of ncclRedOp_t.
 type Op uint8
 
 // The reduction operators.

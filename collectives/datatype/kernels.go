@@ -5,48 +5,47 @@ import (
 	"unsafe"
 )
 
-// ReduceFunc combines element by element: dst = dst op src. Both have the same length, a
-// whole number of elements (what is beyond the shorter one, or the last whole element, is
-// left alone), and do not overlap. Any alignment will do; aligned data is faster.
+// ReduceFunc sets dst = dst op src, element by element. Both have the same length, a whole number of elements, and do
+// not overlap. It ignores bytes beyond the shorter one and beyond the last whole element. Aligned data is faster.
 //
-// Results do not depend on the lengths or alignment of calls, so a message may be cut
-// anywhere between elements. Integers wrap. 16- and 8-bit floats are computed in float32
-// and rounded once, to nearest even, FP8 saturating (infinities too). Max and Min ignore a
-// NaN whose partner is a number, and take -0 for less than +0; of two NaN they keep src's.
-// A sum or product with one NaN keeps its sign and, quiet, its payload (FP8 has none); of
-// two, those of either. All operators are commutative bit for bit but for two NaN.
+// Results do not depend on lengths or alignment, so a message may be cut between any elements. Integers wrap. 16- and
+// 8-bit floats are computed in float32 and rounded once, to nearest even; FP8 saturates, also infinities.
 //
-// Safe for concurrent use on different dst; it does not allocate.
+// Max and Min ignore a NaN if the other element is a number, and -0 is less than +0. Of two NaN they keep that of src.
+// A sum or product with one NaN is that NaN, quiet, with its sign and payload (FP8 has no payload). With two NaN it is
+// one of them. All operators are commutative bit for bit, except for two NaN.
+//
+// A ReduceFunc is safe for concurrent use on different dst. It does not allocate.
 type ReduceFunc func(dst, src []byte)
 
-// CombineFunc sets dst = a op b, element by element: what [ReduceFunc] makes of a and b, without
-// a pass to copy a first. All have the same length; dst may be a, and overlaps nothing else.
+// CombineFunc sets dst = a op b, element by element, with the results of [ReduceFunc]. All have the same length. dst
+// may be a, and overlaps no other buffer.
 type CombineFunc func(dst, a, b []byte)
 
-// ScaleFunc sets dst = src x factor, element by element; src may be dst, the rest is as for
-// [ReduceFunc]. The factor is first rounded to float32 and then to the type, as NCCL rounds
-// that of ncclAvg and pre-multiplied sums; for integers it is truncated to an integer.
+// ScaleFunc sets dst = src * factor, element by element. src may be dst; otherwise it is like [ReduceFunc]. It rounds
+// the factor to float32 and then to the type, as NCCL does for ncclAvg and pre-multiplied sums. For integers it
+// truncates the factor.
 type ScaleFunc func(dst, src []byte, factor float64)
 
-// DivFunc divides every element of dst by n >= 1, truncating towards zero: the end of an
-// average of integers.
+// DivFunc divides every element of dst by n >= 1 and truncates towards zero. It is the last part of an average of
+// integers.
 type DivFunc func(dst []byte, n int64)
 
-// Kernels is a table of kernels. [Portable] fills one in Go; faster ones with the same
-// results may replace its entries before it is shared.
+// Kernels is a table of kernels. [Portable] fills it with kernels in Go. Faster kernels with the same results may
+// replace them before the table is shared.
 type Kernels struct {
-	// Reduce combines. Avg combines as Sum does; for floats the contributions have been
-	// scaled by 1/n before, for integers the sum is divided by n after.
+	// Reduce has the same kernel for Avg and Sum. For an average, the caller scales floats by 1/n before, or divides
+	// the sum of integers by n afterwards.
 	Reduce [NumTypes][NumOps]ReduceFunc
-	// Combine has the results of Reduce; nil where that is all there is.
+	// Combine is nil for kernels that only have Reduce.
 	Combine [NumTypes][NumOps]CombineFunc
-	// CombinePast is Combine with results past the caches; nil where there is none.
-	CombinePast [NumTypes][NumOps]CombineFunc
-	Scale       [NumTypes]ScaleFunc
-	Div         [NumTypes]DivFunc // nil for floats
+	// CombineStream is Combine with streaming stores; nil if there is none.
+	CombineStream [NumTypes][NumOps]CombineFunc
+	Scale         [NumTypes]ScaleFunc
+	Div           [NumTypes]DivFunc // nil for floats
 }
 
-// Portable returns the kernels written in Go, in a table of the caller's own.
+// Portable returns a new table of the kernels in Go.
 func Portable() *Kernels {
 	k := new(Kernels)
 	integer[int8](k, Int8)
@@ -72,7 +71,7 @@ func Portable() *Kernels {
 	return k
 }
 
-// fastest is what Reduce, Scale and DivInt look into.
+// fastest returns the table of the fastest kernels of this CPU.
 var fastest = sync.OnceValue(func() *Kernels {
 	k := Portable()
 	if l := levels(); len(l) > 0 {
@@ -81,14 +80,13 @@ var fastest = sync.OnceValue(func() *Kernels {
 	return k
 })
 
-// level is a set of vector instructions that this CPU has.
+// level is a vector instruction set of this CPU.
 type level struct {
 	name       string
-	accelerate func(*Kernels) // replaces portable kernels by faster ones with the same results
+	accelerate func(*Kernels) // replaces portable kernels by faster kernels with the same results
 }
 
-// Reduce returns the fastest kernel here of an operator and a type, nil where one of them is
-// not Valid.
+// Reduce returns the fastest kernel, or nil if the operator or the type is invalid.
 func Reduce(op Op, t Type) ReduceFunc {
 	if !op.Valid() || !t.Valid() {
 		return nil
@@ -96,8 +94,7 @@ func Reduce(op Op, t Type) ReduceFunc {
 	return fastest().Reduce[t][op]
 }
 
-// Combine returns the fastest combining kernel of an operator and a type, nil where one of them is
-// not Valid.
+// Combine returns the fastest kernel, or nil if the operator or the type is invalid.
 func Combine(op Op, t Type) CombineFunc {
 	if !op.Valid() || !t.Valid() {
 		return nil
@@ -108,19 +105,19 @@ func Combine(op Op, t Type) CombineFunc {
 	return combineBy(fastest().Reduce[t][op])
 }
 
-// CombinePast returns a combining kernel whose results do not stay in the caches, as those of [Stream]; nil where there is none
-// for that operator and type.
-func CombinePast(op Op, t Type) CombineFunc {
+// CombineStream returns a kernel with streaming stores (see [Stream]), or nil if there is none for the operator and
+// type.
+func CombineStream(op Op, t Type) CombineFunc {
 	if !op.Valid() || !t.Valid() {
 		return nil
 	}
 	if op == Avg {
 		op = Sum
 	}
-	return fastest().CombinePast[t][op]
+	return fastest().CombineStream[t][op]
 }
 
-// combineBy makes a combining kernel of a reducing one.
+// combineBy returns a CombineFunc that copies a to dst and then calls reduce.
 func combineBy(reduce ReduceFunc) CombineFunc {
 	return func(dst, a, b []byte) {
 		if unsafe.SliceData(dst) != unsafe.SliceData(a) {
@@ -130,7 +127,7 @@ func combineBy(reduce ReduceFunc) CombineFunc {
 	}
 }
 
-// Scale returns the fastest scaling kernel of a type, nil where t is not Valid.
+// Scale returns the fastest kernel, or nil if the type is invalid.
 func Scale(t Type) ScaleFunc {
 	if !t.Valid() {
 		return nil
@@ -138,13 +135,13 @@ func Scale(t Type) ScaleFunc {
 	return fastest().Scale[t]
 }
 
-// ScaleUint64 returns a kernel that multiplies 64-bit integers, of either sign, by factor,
-// which need not be a whole number that float64 holds; the kernel's own factor is ignored.
+// ScaleUint64 returns a kernel that multiplies signed or unsigned 64-bit integers by factor, which float64 may not be
+// able to represent. The kernel ignores its own factor argument.
 func ScaleUint64(factor uint64) ScaleFunc {
 	return func(dst, src []byte, _ float64) { scaleBytes(dst, src, factor) }
 }
 
-// DivInt returns the fastest dividing kernel of an integer type, nil for other types.
+// DivInt returns the fastest kernel of an integer type, or nil for other types.
 func DivInt(t Type) DivFunc {
 	if !t.Valid() {
 		return nil

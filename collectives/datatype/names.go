@@ -5,15 +5,17 @@ import (
 	"fmt"
 )
 
-// Sentinels of the parsers.
+// Errors of ParseType and ParseOp.
 var (
 	ErrType = errors.New("datatype: unknown type")
 	ErrOp   = errors.New("datatype: unknown operator")
 )
 
-// The names and sizes by Type; the names are those of nccl-tests.
+// Names and sizes. The names are those of nccl-tests.
 var (
-	typeNames = [NumTypes]string{"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"}
+	typeNames = [NumTypes]string{
+		"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2",
+	}
 	typeSizes = [NumTypes]int{1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1}
 	opNames   = [NumOps]string{"sum", "prod", "max", "min", "avg"}
 )
@@ -21,7 +23,7 @@ var (
 // Valid reports whether t is one of the types.
 func (t Type) Valid() bool { return t < NumTypes }
 
-// String returns nccl-tests' name of t.
+// String returns the name of t in nccl-tests.
 func (t Type) String() string {
 	if !t.Valid() {
 		return fmt.Sprintf("type(%d)", uint8(t))
@@ -29,7 +31,7 @@ func (t Type) String() string {
 	return typeNames[t]
 }
 
-// Size returns the bytes of an element, 0 for a type that is not Valid.
+// Size returns the size of an element in bytes, 0 for an invalid type.
 func (t Type) Size() int {
 	if !t.Valid() {
 		return 0
@@ -43,7 +45,7 @@ func (t Type) Float() bool { return t >= Float16 && t < NumTypes }
 // Valid reports whether o is one of the operators.
 func (o Op) Valid() bool { return o < NumOps }
 
-// String returns nccl-tests' name of o.
+// String returns the name of o in nccl-tests.
 func (o Op) String() string {
 	if !o.Valid() {
 		return fmt.Sprintf("op(%d)", uint8(o))
@@ -51,7 +53,7 @@ func (o Op) String() string {
 	return opNames[o]
 }
 
-// ParseType is the inverse of [Type.String]; it fails with [ErrType].
+// ParseType returns the type with a name. It returns [ErrType] for an unknown name.
 func ParseType(name string) (Type, error) {
 	for t, n := range typeNames {
 		if n == name {
@@ -61,7 +63,7 @@ func ParseType(name string) (Type, error) {
 	return 0, fmt.Errorf("%w: %q", ErrType, name)
 }
 
-// ParseOp is the inverse of [Op.String]; it fails with [ErrOp].
+// ParseOp returns the operator with a name. It returns [ErrOp] for an unknown name.
 func ParseOp(name string) (Op, error) {
 	for o, n := range opNames {
 		if n == name {

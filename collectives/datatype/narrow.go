@@ -7,7 +7,7 @@ import (
 
 // Kernels of the 16- and 8-bit floats.
 
-// reduceHalf widens a block at a time to float32, combines, and rounds back.
+// reduceHalf converts blocks to float32, combines them and rounds the results.
 func reduceHalf(t Type, op Op, dst, src []byte) {
 	n := whole(dst, src, 2)
 	dst, src = dst[:n], src[:n]
@@ -23,7 +23,7 @@ func reduceHalf(t Type, op Op, dst, src []byte) {
 	}
 }
 
-// scaleHalf is reduceHalf for one operand.
+// scaleHalf is like reduceHalf, for a product with a factor.
 func scaleHalf(t Type, dst, src []byte, factor float64) {
 	n := whole(dst, src, 2)
 	dst, src = dst[:n], src[:n]
@@ -44,8 +44,8 @@ func scaleHalf(t Type, dst, src []byte, factor float64) {
 	}
 }
 
-// widen converts 2*len(d) bytes, four elements to a load. Which of the four is which depends
-// on the byte order; round puts them back the same way.
+// widen converts 2*len(d) bytes, four elements per load. The order of the four depends on the byte order; round
+// restores it.
 func widen(t Type, d []float32, s []byte) {
 	half := t == Float16
 	for len(d) >= 4 && len(s) >= 8 {
@@ -100,7 +100,7 @@ type fp8Table struct {
 	of   *[1 << 16]uint8 // [dst<<8 | src]
 }
 
-// fp8Tables are filled when first used: 64 KiB and about a millisecond each.
+// fp8Tables are filled at first use. Each takes 64 KiB and about a millisecond.
 var fp8Tables [2][NumOps]fp8Table
 
 func fp8Kernel(t Type, op Op) ReduceFunc {

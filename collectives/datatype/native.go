@@ -2,7 +2,7 @@ package datatype
 
 import "unsafe"
 
-// Kernels of the types that Go has.
+// Kernels of the element types that are also Go types.
 
 type integers interface {
 	int8 | uint8 | int32 | uint32 | int64 | uint64
@@ -12,11 +12,10 @@ type floats interface{ float32 | float64 }
 
 type numbers interface{ integers | floats }
 
-// block is the number of elements that go through the stack at a time where memory cannot
-// be used as it is: unaligned, or of a type that Go lacks.
+// block is the number of elements copied to the stack at a time, if memory is unaligned or its type is not a Go type.
 const block = 256
 
-// elements returns b as a slice of T, and false where b is not aligned for T.
+// elements returns b as a slice of T, and false if b is not aligned for T.
 func elements[T numbers](b []byte) ([]T, bool) {
 	var t T
 	size := unsafe.Sizeof(t)
@@ -37,14 +36,14 @@ func bytesOf[T numbers](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*unsafe.Sizeof(t))
 }
 
-// whole returns the length of as many whole elements of the given size as two buffers have.
+// whole returns the length in bytes of the whole elements that both buffers have.
 func whole(dst, src []byte, size int) int {
 	n := min(len(dst), len(src))
 	return n - n%size
 }
 
-// combine applies an operator to slices of equal length. Go's max and min order the zeros
-// as [ReduceFunc] promises, but spread NaN, which alone is unequal to itself.
+// combine applies an operator to slices of equal length. Go's max and min order zeros as [ReduceFunc] does, but return
+// NaN if one operand is NaN; w != w tests for NaN.
 func combine[T numbers](op Op, d, s []T) {
 	s = s[:len(d)]
 	switch op {
@@ -71,7 +70,7 @@ func combine[T numbers](op Op, d, s []T) {
 	}
 }
 
-// sum and prod are unrolled over arrays, whose indexes need no checks.
+// sum and prod are unrolled over arrays, whose constant indexes need no bounds checks.
 
 func sum[T numbers](d, s []T) {
 	for len(d) >= 8 && len(s) >= 8 {

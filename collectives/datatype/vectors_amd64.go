@@ -125,19 +125,19 @@ func maxE5M2AVX2(dst *byte, a *byte, b *byte, n int)
 func minE5M2AVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumF32PastAVX2(dst *byte, a *byte, b *byte, n int)
+func sumF32StreamAVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumF64PastAVX2(dst *byte, a *byte, b *byte, n int)
+func sumF64StreamAVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumI8PastAVX2(dst *byte, a *byte, b *byte, n int)
+func sumI8StreamAVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumI32PastAVX2(dst *byte, a *byte, b *byte, n int)
+func sumI32StreamAVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumI64PastAVX2(dst *byte, a *byte, b *byte, n int)
+func sumI64StreamAVX2(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
 func scaleF32AVX2(dst *byte, src *byte, n int, factor float32)
@@ -287,19 +287,19 @@ func maxE5M2AVX512(dst *byte, a *byte, b *byte, n int)
 func minE5M2AVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumF32PastAVX512(dst *byte, a *byte, b *byte, n int)
+func sumF32StreamAVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumF64PastAVX512(dst *byte, a *byte, b *byte, n int)
+func sumF64StreamAVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumI8PastAVX512(dst *byte, a *byte, b *byte, n int)
+func sumI8StreamAVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumI32PastAVX512(dst *byte, a *byte, b *byte, n int)
+func sumI32StreamAVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
-func sumI64PastAVX512(dst *byte, a *byte, b *byte, n int)
+func sumI64StreamAVX512(dst *byte, a *byte, b *byte, n int)
 
 //go:noescape
 func scaleF32AVX512(dst *byte, src *byte, n int, factor float32)

@@ -1862,9 +1862,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func sumF32PastAVX2(dst *byte, a *byte, b *byte, n int)
+// func sumF32StreamAVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, MMX+
-TEXT ·sumF32PastAVX2(SB), NOSPLIT, $0-32
+TEXT ·sumF32StreamAVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ a+8(FP), CX
 	MOVQ b+16(FP), DX
@@ -1889,9 +1889,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func sumF64PastAVX2(dst *byte, a *byte, b *byte, n int)
+// func sumF64StreamAVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, MMX+
-TEXT ·sumF64PastAVX2(SB), NOSPLIT, $0-32
+TEXT ·sumF64StreamAVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ a+8(FP), CX
 	MOVQ b+16(FP), DX
@@ -1916,9 +1916,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func sumI8PastAVX2(dst *byte, a *byte, b *byte, n int)
+// func sumI8StreamAVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·sumI8PastAVX2(SB), NOSPLIT, $0-32
+TEXT ·sumI8StreamAVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ a+8(FP), CX
 	MOVQ b+16(FP), DX
@@ -1943,9 +1943,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func sumI32PastAVX2(dst *byte, a *byte, b *byte, n int)
+// func sumI32StreamAVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·sumI32PastAVX2(SB), NOSPLIT, $0-32
+TEXT ·sumI32StreamAVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ a+8(FP), CX
 	MOVQ b+16(FP), DX
@@ -1970,9 +1970,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func sumI64PastAVX2(dst *byte, a *byte, b *byte, n int)
+// func sumI64StreamAVX2(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX2, MMX+
-TEXT ·sumI64PastAVX2(SB), NOSPLIT, $0-32
+TEXT ·sumI64StreamAVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ a+8(FP), CX
 	MOVQ b+16(FP), DX
@@ -4175,9 +4175,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func sumF32PastAVX512(dst *byte, a *byte, b *byte, n int)
+// func sumF32StreamAVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·sumF32PastAVX512(SB), NOSPLIT, $0-32
+TEXT ·sumF32StreamAVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ a+8(FP), CX
 	MOVQ b+16(FP), DX
@@ -4198,9 +4198,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func sumF64PastAVX512(dst *byte, a *byte, b *byte, n int)
+// func sumF64StreamAVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·sumF64PastAVX512(SB), NOSPLIT, $0-32
+TEXT ·sumF64StreamAVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ a+8(FP), CX
 	MOVQ b+16(FP), DX
@@ -4221,9 +4221,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func sumI8PastAVX512(dst *byte, a *byte, b *byte, n int)
+// func sumI8StreamAVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512BW, AVX512F, MMX+
-TEXT ·sumI8PastAVX512(SB), NOSPLIT, $0-32
+TEXT ·sumI8StreamAVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ a+8(FP), CX
 	MOVQ b+16(FP), DX
@@ -4244,9 +4244,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func sumI32PastAVX512(dst *byte, a *byte, b *byte, n int)
+// func sumI32StreamAVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·sumI32PastAVX512(SB), NOSPLIT, $0-32
+TEXT ·sumI32StreamAVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ a+8(FP), CX
 	MOVQ b+16(FP), DX
@@ -4267,9 +4267,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func sumI64PastAVX512(dst *byte, a *byte, b *byte, n int)
+// func sumI64StreamAVX512(dst *byte, a *byte, b *byte, n int)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·sumI64PastAVX512(SB), NOSPLIT, $0-32
+TEXT ·sumI64StreamAVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ a+8(FP), CX
 	MOVQ b+16(FP), DX

@@ -9,11 +9,11 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Switch moves planes with circuits, as a rank has a part in it. [ocsctl.Use] is one; so are its errors.
+// Switch is a rank's view of the switches of planes with circuits. [ocsctl.Use] implements it and defines the errors.
 type Switch interface {
-	// Post asks to move plane from epoch to target. It returns at once.
+	// Post requests that plane switches from epoch to the map target. It returns at once.
 	Post(plane int, epoch uint32, target circuit.Permutation) error
-	// Poll reports the plane's epoch, and its failure once there is one.
+	// Poll returns the plane's epoch, or an error if the plane has failed.
 	Poll(plane int) (epoch uint32, err error)
 }
 
@@ -25,8 +25,8 @@ func (t *Task) epoch(plane int, relative uint32) uint32 {
 	return relative
 }
 
-// settled reports whether the plane has the circuits that the stage needs: at the start of
-// the program the reset of the operation before it may still be under way.
+// settled reports whether the plane has the circuits of the stage. At the start of a program, a reconfiguration of the
+// previous operation may still be in progress.
 func (t *Task) settled(l *lane) (bool, error) {
 	epoch, err := t.call.OCS.Poll(l.id)
 	if err != nil {
@@ -42,9 +42,8 @@ func (t *Task) settled(l *lane) (bool, error) {
 	return true, nil
 }
 
-// endStage does this rank's part of the reconfiguration that ends a stage: drain, then
-// request. Nothing waits for the switch but what the next stage sends, so a
-// reconfiguration that nothing follows is posted and left behind.
+// endStage takes part in the reconfiguration at the end of a stage: the rank drains, then posts its request. Only the
+// sends of the next stage wait for the switch, so the program does not wait for its last reconfiguration.
 func (t *Task) endStage(l *lane) (bool, error) {
 	st := &t.prog.Lanes[l.id].Stages[l.stage]
 	if st.Reconf == program.None {
@@ -69,7 +68,7 @@ func (t *Task) endStage(l *lane) (bool, error) {
 	}
 	t.complete(st.Reconf)
 	if t.tracing {
-		t.events[t.past+st.Reconf].End = 0 // known when the plane has settled
+		t.events[t.past+st.Reconf].End = 0 // settled sets it
 	}
 	l.stage++
 	t.enterStage(l)
@@ -80,7 +79,7 @@ func (t *Task) drained(l *lane, op *program.Op) (bool, error) {
 	if t.call.SkipDrain != nil && t.call.SkipDrain(l.id, t.epoch(l.id, op.Epoch)) {
 		return true, nil
 	}
-	late := t.late(op) // before the look: what is drained then was in time
+	late := t.late(op) // before Drained: a plane that has drained by then was in time
 	ok, err := t.planes[l.id].Drained()
 	if err != nil {
 		return false, t.failPlane(l, err)
@@ -91,8 +90,8 @@ func (t *Task) drained(l *lane, op *program.Op) (bool, error) {
 	return ok, nil
 }
 
-// late returns for how long the time of a reconfiguration has been over; not positive where it
-// has yet to come, or has none.
+// late returns the time since the planned time of a reconfiguration. It is not positive if that time is in the future
+// or not set.
 func (t *Task) late(op *program.Op) time.Duration {
 	if t.call.SwitchAt == nil {
 		return 0
@@ -100,9 +99,9 @@ func (t *Task) late(op *program.Op) time.Duration {
 	return time.Duration(time.Now().UnixNano() - t.call.SwitchAt[op.Plane][op.Config-1])
 }
 
-// onTime fails a stage that has something left to send or pass on when the plane moves: by this
-// rank's own circuit, or by circuits further on, which nobody holds frames back from where the
-// kernel steers.
+// onTime returns an error if the plane has switched before the stage has sent and forwarded all its frames. This
+// concerns reconfigurations of this rank's circuit. If the kernel forwards, it also concerns circuits further along the
+// route, since no forwarder then holds frames back.
 func (t *Task) onTime(l *lane) error {
 	st := &t.prog.Lanes[l.id].Stages[l.stage]
 	if st.Reconf == program.None {
@@ -118,7 +117,7 @@ func (t *Task) onTime(l *lane) error {
 	return nil
 }
 
-// watch looks for failures of the planes in use that no operation would notice.
+// watch checks the planes in use for failures of their switches.
 func (t *Task) watch() error {
 	if t.call.OCS == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"lightpath/collectives/transport/inproc"
 )
 
-// BenchmarkAllReduce drives all ranks from one goroutine: the engine's own cost a call.
+// BenchmarkAllReduce drives all ranks from one goroutine. It measures the cost of the engine per call.
 func BenchmarkAllReduce(b *testing.B) {
 	for _, tc := range []struct {
 		n         int
@@ -31,7 +31,8 @@ func BenchmarkAllReduce(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			tm := assemble(b, programtest.NewCase(s, tc.count, 1, 1), progs, false, func(r int, c *Call) { c.Endpoint = endpoints[r] })
+			tm := assemble(b, programtest.NewCase(s, tc.count, 1, 1), progs, false,
+				func(r int, c *Call) { c.Endpoint = endpoints[r] })
 			tm.tasks[0].Trace(false)
 			op := uint64(3)
 			b.ReportAllocs()
@@ -53,7 +54,7 @@ func BenchmarkAllReduce(b *testing.B) {
 	}
 }
 
-// BenchmarkConcurrent has every rank on a goroutine, as in a process per rank.
+// BenchmarkConcurrent runs every rank on a goroutine, similar to one process per rank.
 func BenchmarkConcurrent(b *testing.B) {
 	for _, n := range []int{2, 8} {
 		for _, count := range []int64{2, 1 << 18} {
@@ -109,7 +110,7 @@ func repeat(task *Task, times int) error {
 	return nil
 }
 
-// BenchmarkLower is what a call shape costs once.
+// BenchmarkLower measures the lowering of a new shape of call.
 func BenchmarkLower(b *testing.B) {
 	for _, n := range []int{8, 64} {
 		for _, algorithm := range []string{"ring", "rabenseifner"} {

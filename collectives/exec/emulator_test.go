@@ -15,8 +15,8 @@ import (
 	"lightpath/plans"
 )
 
-// The real thing in one process: the emulated switch, ports, and ranks on goroutines,
-// running calls one after another on planes that the last call has left to be reset.
+// TestEmulator runs calls one after another over the emulated switch and its ports, with a goroutine per rank. Each
+// call begins with the maps that the previous one has left.
 func TestEmulator(t *testing.T) {
 	for _, tc := range []struct {
 		c         schedule.Collective
@@ -38,7 +38,8 @@ func TestEmulator(t *testing.T) {
 func emulated(t *testing.T, s *schedule.Schedule) {
 	const planes, count, calls = 2, 3000, 3
 	rng := rand.New(rand.NewPCG(11, uint64(s.Collective)))
-	problem, stepOf, err := schedule.Problem(s, count*4*float64(s.Blocks[schedule.Input]), &plans.Problem{Planes: planes, BandwidthGbps: 1, Forwarding: true})
+	problem, stepOf, err := schedule.Problem(s, count*4*float64(s.Blocks[schedule.Input]),
+		&plans.Problem{Planes: planes, BandwidthGbps: 1, Forwarding: true})
 	if err != nil {
 		t.Fatal(err)
 	}

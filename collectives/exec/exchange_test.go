@@ -22,8 +22,8 @@ type parcel struct {
 	out, in  []byte
 }
 
-// randomParcels draws messages of every size, some pairs with several, some with none, to
-// oneself too.
+// randomParcels returns messages of random sizes. Some pairs have several, some none, and ranks also send to
+// themselves.
 func randomParcels(rng *rand.Rand, n int) []parcel {
 	var all []parcel
 	scale := []int{1, 40, 2000}[rng.IntN(3)]
@@ -45,7 +45,7 @@ func randomParcels(rng *rand.Rand, n int) []parcel {
 	return all
 }
 
-// demandOf is the matrix that parcels make up.
+// demandOf returns the demand matrix of parcels.
 func demandOf(n int, all []parcel) [][]float64 {
 	d := make([][]float64, n)
 	for r := range d {
@@ -70,8 +70,8 @@ func boxesOf(n int, all []parcel) []mailbox {
 	return boxes
 }
 
-// TestExchange: random exchanges, one after the other on the same planes, from wherever the one
-// before has left them, over planes that lose whatever is sent against the rules.
+// TestExchange runs random exchanges one after another on the same planes. Each begins with the maps that the previous
+// one has left. The planes lose every frame that a rank sends too early or too late.
 func TestExchange(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { exchangeAll(t, seed) })
@@ -102,7 +102,8 @@ func exchangeAll(t *testing.T, seed uint64) {
 		var tasks []*Task
 		next := slices.Clone(base)
 		for r, m := range boxesOf(n, all) {
-			prog, err := program.LowerExchange(program.ExchangeArgs{Rank: r, Ranks: n, Plan: plan, Current: standing}, m.sends, m.recvs)
+			prog, err := program.LowerExchange(program.ExchangeArgs{Rank: r, Ranks: n, Plan: plan, Current: standing},
+				m.sends, m.recvs)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -146,12 +147,13 @@ func last(configs [][]circuit.Permutation) []circuit.Permutation {
 	return maps
 }
 
-// planExchange plans a matrix by SPECTRA or in plain order, as it is or moved to where the
-// planes stand, and checks it.
+// planExchange plans a matrix by SPECTRA or in plain order, optionally adapted to the present maps, and checks the
+// plan.
 func planExchange(t *testing.T, rng *rand.Rand, d [][]float64, planes int, standing []circuit.Permutation) *plans.Plan {
 	t.Helper()
 	problem := &plans.Problem{
-		Version: plans.Version, Ranks: len(d), Planes: planes, BandwidthGbps: 1, ReconfigUS: 8, Circuits: plans.Simplex, Demand: d,
+		Version: plans.Version, Ranks: len(d), Planes: planes, BandwidthGbps: 1, ReconfigUS: 8,
+		Circuits: plans.Simplex, Demand: d,
 	}
 	plan, err := spectra.Plain(problem)
 	if rng.IntN(3) > 0 {
@@ -176,7 +178,8 @@ func TestExchangeRefused(t *testing.T) {
 	if _, err := program.LowerExchange(args, to1, nil); !errors.Is(err, program.ErrPlan) {
 		t.Errorf("no circuit: %v", err)
 	}
-	if _, err := program.LowerExchange(args, nil, []program.Message{{Peer: 0, Bytes: 5}}); !errors.Is(err, program.ErrUnmatched) {
+	_, err := program.LowerExchange(args, nil, []program.Message{{Peer: 0, Bytes: 5}})
+	if !errors.Is(err, program.ErrUnmatched) {
 		t.Errorf("receive from itself: %v", err)
 	}
 	args.Rank = 2

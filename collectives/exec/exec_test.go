@@ -18,15 +18,16 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// team is the ranks of a case, all driven by one goroutine.
+// team is a set of ranks that one goroutine drives.
 type team struct {
 	c     *programtest.Case
 	tasks []*Task
 	out   [][]byte
 }
 
-// assemble binds every rank's program; edit, where given, changes a rank's call first.
-func assemble(t testing.TB, c *programtest.Case, progs []*program.Program, inPlace bool, edit func(r int, call *Call)) *team {
+// assemble binds the program of every rank. edit may change the call of a rank first.
+func assemble(t testing.TB, c *programtest.Case, progs []*program.Program, inPlace bool,
+	edit func(r int, call *Call)) *team {
 	t.Helper()
 	tm := &team{c: c}
 	for r, p := range progs {
@@ -47,7 +48,7 @@ func assemble(t testing.TB, c *programtest.Case, progs []*program.Program, inPla
 	return tm
 }
 
-// multiply is the pre-multiplication of the cases.
+// multiply is the scale function of the cases.
 func multiply(dst, src []byte, factor float64) {
 	for i := 0; i < len(src); i += 4 {
 		binary.LittleEndian.PutUint32(dst[i:], binary.LittleEndian.Uint32(src[i:])*uint32(factor))
@@ -92,7 +93,7 @@ func schedules(t *testing.T, n int, f func(t *testing.T, s *schedule.Schedule, r
 
 var patience = &Options{Timeout: time.Minute, Yield: 1}
 
-// Over packet planes that shorten, refuse and delay, every schedule gives the right bytes.
+// TestPacket runs every schedule over packet planes that shorten, refuse and delay frames, and checks the results.
 func TestPacket(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 5, 8} {
 		schedules(t, n, func(t *testing.T, s *schedule.Schedule, rng *rand.Rand) {
@@ -109,7 +110,8 @@ func TestPacket(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tm := assemble(t, programtest.NewCase(s, count, scale, rng.Uint64()), progs, inPlace, func(r int, c *Call) { c.Endpoint = endpoints[r] })
+			tm := assemble(t, programtest.NewCase(s, count, scale, rng.Uint64()), progs, inPlace,
+				func(r int, c *Call) { c.Endpoint = endpoints[r] })
 			if err := Run(tm.tasks, patience); err != nil {
 				t.Fatal(err)
 			}
@@ -133,8 +135,8 @@ func network(t *testing.T, n, planes int, seed uint64) []transport.Endpoint {
 	return endpoints
 }
 
-// On optical planes, with random plans that split, forward and reconfigure, in rings of
-// two slots, every schedule gives the same bytes, and no frame meets a moving circuit.
+// TestOptical runs every schedule on optical planes with random plans that split, forward and reconfigure. Rings have
+// two slots. The results are correct and no frame meets a moving circuit.
 func TestOptical(t *testing.T) {
 	for _, n := range []int{2, 3, 5, 8} {
 		schedules(t, n, func(t *testing.T, s *schedule.Schedule, rng *rand.Rand) {
@@ -154,7 +156,7 @@ func TestOptical(t *testing.T) {
 	}
 }
 
-// The same where the planes steer.
+// TestSteered is like the test of optical planes, with forwarding by the planes.
 func TestSteered(t *testing.T) {
 	for _, n := range []int{2, 3, 5, 8} {
 		schedules(t, n, func(t *testing.T, s *schedule.Schedule, rng *rand.Rand) {
@@ -202,7 +204,7 @@ func optical(t *testing.T, s *schedule.Schedule, rng *rand.Rand, steer bool) (*t
 	return tm, f
 }
 
-// Ranks on goroutines of their own, really concurrent, several calls after each other.
+// TestConcurrent runs several calls with a goroutine per rank.
 func TestConcurrent(t *testing.T) {
 	const n, planes, count = 4, 2, 5000
 	s, err := schedule.Build(schedule.AllReduce, "ring", n, 0)
@@ -234,13 +236,14 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// Calls of one communicator go one after another, whatever the others' ranks are at.
+// TestGroup checks that calls of one communicator run one after another, independently of the progress of other ranks.
 func TestGroup(t *testing.T) {
 	const n, planes, count = 3, 2, 50
 	endpoints := network(t, n, planes, 5)
 	perRank := make([][]*Task, n)
 	var teams []*team
-	for op, c := range []schedule.Collective{schedule.AllReduce, schedule.AllGather, schedule.AllReduce, schedule.AllToAll} {
+	for op, c := range []schedule.Collective{schedule.AllReduce, schedule.AllGather, schedule.AllReduce,
+		schedule.AllToAll} {
 		s, err := schedule.Build(c, schedule.Algorithms(c)[0], n, 0)
 		if err != nil {
 			t.Fatal(err)

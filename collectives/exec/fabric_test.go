@@ -11,16 +11,16 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// fabric is an optical fabric in memory, for ranks that all run on one goroutine. Planes
-// enforce circuits and epochs, move frames when the dice say so, and have few slots.
+// fabric is an optical fabric in memory for ranks on one goroutine. Its planes check circuits and epochs, move frames
+// at random, and have few slots.
 type fabric struct {
 	n, slots, mtu int
 	rng           *rand.Rand
 	planes        []*wavelength
 	lost          error
-	// steer makes forwarding the planes' own, as the kernel does it: see steer_test.go.
+	// steer makes the planes forward, as a kernel does: see steer_test.go.
 	steer bool
-	// clock, where set, is called as time passes.
+	// clock, if not nil, is called at every tick.
 	clock func()
 	posts int
 }
@@ -34,8 +34,8 @@ type wavelength struct {
 	posted map[uint32]map[int]circuit.Permutation
 	tx, rx [][]light
 	stash  [][][]light
-	// Where the planes steer: frames from one rank to another that have not been released, and
-	// what has been passed on through each rank.
+	// Only if the planes forward: frames from one rank to another that the receiver has not released, and frames forwarded
+	// by rank.
 	open    [][]int
 	transit []transit
 }
@@ -48,8 +48,9 @@ type light struct {
 func newFabric(n, slots int, maps []circuit.Permutation, seed uint64) *fabric {
 	f := &fabric{n: n, slots: slots, mtu: 64, rng: rand.New(rand.NewPCG(seed, 5))}
 	for _, m := range maps {
-		w := &wavelength{f: f, to: m.Clone(), epoch: 10, made: make([]uint32, n), posted: map[uint32]map[int]circuit.Permutation{},
-			tx: make([][]light, n), rx: make([][]light, n), stash: make([][][]light, n),
+		w := &wavelength{f: f, to: m.Clone(), epoch: 10, made: make([]uint32, n),
+			posted: map[uint32]map[int]circuit.Permutation{},
+			tx:     make([][]light, n), rx: make([][]light, n), stash: make([][][]light, n),
 			open: make([][]int, n), transit: make([]transit, n)}
 		for r := range w.stash {
 			w.made[r] = 10
@@ -69,7 +70,7 @@ func (f *fabric) bases() []uint32 {
 	return b
 }
 
-// tick lets time pass: frames travel, and a barrier that is complete switches.
+// tick moves frames and completes a barrier that all ranks have posted.
 func (f *fabric) tick() {
 	if f.clock != nil {
 		f.clock()
@@ -135,7 +136,7 @@ func (w *wavelength) change() {
 	w.to = target.Clone()
 }
 
-// endpoint returns a rank's attachment, which is its transport and its switch client.
+// endpoint returns the endpoint of a rank, which is also its switch client.
 func (f *fabric) endpoint(rank int) *fakePort {
 	e := &fakePort{f: f, rank: rank}
 	for i := range f.planes {
@@ -202,7 +203,7 @@ func (p *portPlane) TrySend(h *wire.Header, payload []byte) (int, error) {
 	return n, nil
 }
 
-// sort takes what has arrived for this rank off the circuit.
+// sort receives the frames that have arrived for this rank.
 func (p *portPlane) sort() {
 	p.w.f.tick()
 	for q := p.w.rx[p.rank]; len(q) > 0 && int(q[0].h.Dst) == p.rank; q = p.w.rx[p.rank] {

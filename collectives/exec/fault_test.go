@@ -17,7 +17,7 @@ import (
 	"lightpath/ocsctl"
 )
 
-// forger is an endpoint whose arriving frames have been tampered with.
+// forger is an endpoint that changes arriving frames.
 type forger struct {
 	transport.Endpoint
 	forge func(h *wire.Header)
@@ -66,7 +66,7 @@ func ringTeam(t testing.TB, n int, count int64, edit func(r int, c *Call)) *team
 	})
 }
 
-// Every field of a frame is checked, and the error says which does not belong.
+// TestForgedFrames checks that every wrong field of a frame is an error that names the field.
 func TestForgedFrames(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -91,7 +91,7 @@ func TestForgedFrames(t *testing.T) {
 			tm := ringTeam(t, 3, 30, func(r int, c *Call) { c.Endpoint = &forger{c.Endpoint, tc.forge} })
 			o := patience
 			if errors.Is(tc.want, ErrTimeout) {
-				o = &Options{Timeout: time.Second}
+				o = &Options{Timeout: 20 * time.Millisecond}
 			}
 			err := Run(tm.tasks, o)
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) {
@@ -141,7 +141,7 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// A skipped drain puts frames on a moving circuit; the switch says so and the run fails.
+// TestSkippedDrain checks that a skipped drain is an error: the switch reports frames on a moving circuit.
 func TestSkippedDrain(t *testing.T) {
 	failed := 0
 	for seed := uint64(0); seed < 20; seed++ {

@@ -8,7 +8,7 @@ import (
 	"lightpath/collectives/wire"
 )
 
-// header fills in what the frames of a send have in common.
+// header sets the fields that all frames of a send share.
 func (t *Task) header(h *wire.Header, op *program.Op) {
 	*h = wire.Header{
 		Comm: t.call.Comm, Op: t.call.Op, Step: uint32(op.Step), Epoch: t.frameEpoch(op),
@@ -21,8 +21,8 @@ func (t *Task) header(h *wire.Header, op *program.Op) {
 	}
 }
 
-// frameEpoch is the epoch that the frames of a send or receive carry: that of the circuit which
-// they travel, or of their whole route where nobody sees them on the way.
+// frameEpoch returns the epoch of the frames of a send or receive: that of their circuit or, if the kernel forwards, of
+// their whole route.
 func (t *Task) frameEpoch(op *program.Op) uint32 {
 	if t.lanes[op.Plane].steer != nil {
 		return t.epoch(int(op.Plane), op.Route)
@@ -30,13 +30,13 @@ func (t *Task) frameEpoch(op *program.Op) uint32 {
 	return t.epoch(int(op.Plane), op.Epoch)
 }
 
-// messageSignature is that of a message: its size, which the two ranks must agree on, and what it is a piece of.
+// messageSignature returns the signature of a message: a hash of its size and of the size of the whole message.
 func (t *Task) messageSignature(g []program.Segment) uint32 {
 	return program.Signature(uint64(t.prog.MsgBytes[g[0].Msg]), uint64(t.prog.MsgWhole[g[0].Msg]))
 }
 
-// check compares a frame with the receive at the head of its source's chain. It reports
-// false for a frame of a call that this rank has not come to: that one stays.
+// check compares a frame with the next receive from its source. It returns false without an error if the frame belongs
+// to a later call of this rank; the frame then stays in the plane.
 func (t *Task) check(op *program.Op, id program.OpID, h *wire.Header, length int) (bool, error) {
 	wantOp, step, sig := t.call.Op, uint32(op.Step), t.prog.Signature
 	if t.prog.P2P {
@@ -48,12 +48,12 @@ func (t *Task) check(op *program.Op, id program.OpID, h *wire.Header, length int
 	if h.Op != wantOp {
 		switch {
 		case (h.Op^wantOp)&PairBit != 0:
-			// A message while a collective is expected, or the reverse.
+			// The frame belongs to a message and this call is a collective, or the reverse.
 			return false, nil
 		case h.Op < wantOp:
 			return false, t.bad(op, h, ErrSequence)
 		case t.prog.P2P:
-			// The message expected had nothing for this plane: it has another size.
+			// The expected message has no part on this plane, so its size differs.
 			return false, t.bad(op, h, ErrSignature)
 		}
 		return false, nil
@@ -75,8 +75,8 @@ func (t *Task) check(op *program.Op, id program.OpID, h *wire.Header, length int
 	return true, nil
 }
 
-// transit finds the forward that a frame for another rank belongs to: an index of l.fwd,
-// or -1 where its time has not come.
+// transit returns the index in l.fwd of the forward of a frame for another rank, or -1 if that is in a later stage or
+// call.
 func (t *Task) transit(l *lane, h *wire.Header, length int) (int, error) {
 	first := &t.ops[l.fwd[0]]
 	if h.Comm != t.call.Comm {
@@ -101,7 +101,8 @@ func (t *Task) transit(l *lane, h *wire.Header, length int) (int, error) {
 			return -1, t.bad(op, h, ErrSequence)
 		case h.Epoch != t.epoch(l.id, op.InEpoch):
 			return -1, t.bad(op, h, ErrEpoch)
-		case h.Offset != uint64(op.Base+t.moved[id]) || int(h.Length) != length || int64(length) > op.Bytes-t.moved[id] || length == 0:
+		case h.Offset != uint64(op.Base+t.moved[id]), int(h.Length) != length, length == 0,
+			int64(length) > op.Bytes-t.moved[id]:
 			return -1, t.bad(op, h, ErrOffset)
 		}
 		return i, nil
@@ -112,7 +113,7 @@ func (t *Task) transit(l *lane, h *wire.Header, length int) (int, error) {
 	return -1, nil
 }
 
-// forwardsLater reports whether a later stage of the lane forwards the frame's flow.
+// forwardsLater reports whether a later stage of the lane forwards the flow of the frame.
 func (t *Task) forwardsLater(l *lane, h *wire.Header) bool {
 	stages := t.prog.Lanes[l.id].Stages
 	for s := l.stage + 1; s < len(stages); s++ {
@@ -125,12 +126,13 @@ func (t *Task) forwardsLater(l *lane, h *wire.Header) bool {
 	return false
 }
 
-// bad describes a frame that does not belong where it arrived.
+// bad returns an error that describes an unexpected frame.
 func (t *Task) bad(op *program.Op, h *wire.Header, err error) error {
 	if errors.Is(err, ErrSignature) && t.prog.P2P {
-		return fmt.Errorf("exec: message %d from rank %d to rank %d: rank %d receives %d bytes, rank %d sends another number (plane %d: %d bytes at offset %d of message %d): %w",
-			t.recvBase[op.Peer]+uint64(op.Step), op.Peer, t.prog.Rank, t.prog.Rank, t.prog.MsgWhole[op.Dst[0].Msg], op.Peer,
-			op.Plane, h.Length, h.Offset, h.Op&^PairBit, err)
+		return fmt.Errorf("exec: message %d from rank %d to rank %d: rank %d receives %d bytes, rank %d sends another "+
+			"number (plane %d: %d bytes at offset %d of message %d): %w",
+			t.recvBase[op.Peer]+uint64(op.Step), op.Peer, t.prog.Rank, t.prog.Rank, t.prog.MsgWhole[op.Dst[0].Msg],
+			op.Peer, op.Plane, h.Length, h.Offset, h.Op&^PairBit, err)
 	}
 	if errors.Is(err, ErrSignature) {
 		return fmt.Errorf("exec: rank %d made a different call than rank %d (plane %d, operation %d): %w",
@@ -142,7 +144,7 @@ func (t *Task) bad(op *program.Op, h *wire.Header, err error) error {
 		h.Comm, h.Plane, h.Op&^PairBit, h.Step, h.Epoch, h.Offset, h.Length, err)
 }
 
-// fail names the operation that an error of its plane stopped.
+// fail adds rank and operation to an error of a plane.
 func (t *Task) fail(op *program.Op, err error) error {
 	return fmt.Errorf("exec: rank %d, %s: %w", t.prog.Rank, t.waiting(op), err)
 }

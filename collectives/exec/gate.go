@@ -2,7 +2,7 @@ package exec
 
 import "lightpath/collectives/program"
 
-// bindGate counts the operations of each message.
+// bindGate counts the operations of each message in t.parts.
 func (t *Task) bindGate() {
 	t.parts = resize(t.parts, len(t.prog.MsgBytes))
 	clear(t.parts)
@@ -13,7 +13,7 @@ func (t *Task) bindGate() {
 	}
 }
 
-// messageOf is the message that an operation moves, -1 for what a rank copies to itself.
+// messageOf returns the message of an operation, or -1 for a local copy.
 func messageOf(op *program.Op) int32 {
 	switch op.Kind {
 	case program.Send:
@@ -24,12 +24,12 @@ func messageOf(op *program.Op) int32 {
 	return -1
 }
 
-// isReady reports whether an operation may move bytes.
+// isReady reports whether an operation has no incomplete dependencies and its gate is open.
 func (t *Task) isReady(id program.OpID) bool {
 	return t.waits[id] == 0 && (t.call.Gate == nil || t.call.Gate.Open(int(messageOf(&t.ops[id]))))
 }
 
-// over records that an operation has been done, for the gate.
+// over calls Gate.Over after the last operation of a message.
 func (t *Task) over(id program.OpID) {
 	m := messageOf(&t.ops[id])
 	if m < 0 {

@@ -8,7 +8,7 @@ import (
 	"lightpath/collectives/program"
 )
 
-// latch is a gate that opens messages one at a time, in an order of its own, when it has been asked some times.
+// latch is a gate that opens messages one at a time, in a given order, after some calls of Open.
 type latch struct {
 	t     *testing.T
 	rng   *rand.Rand
@@ -34,7 +34,8 @@ func (l *latch) Over(message int) {
 	l.at++
 }
 
-// TestGate: messages over several planes go when their gate opens, each of them is over once, and what a rank sends to itself is not asked about.
+// TestGate checks that messages over several planes wait for their gate, that Over is called once for each, and that
+// messages of a rank to itself have no gate.
 func TestGate(t *testing.T) {
 	const n, planes, count = 2, 3, 6
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -60,9 +61,10 @@ func TestGate(t *testing.T) {
 	for r := range n {
 		self := []byte{byte(r), 7}
 		boxes[r].sends, boxes[r].out = append(boxes[r].sends, program.Message{Peer: r, Bytes: 2}), append(boxes[r].out, self)
-		boxes[r].recvs, boxes[r].in = append(boxes[r].recvs, program.Message{Peer: r, Bytes: 2}), append(boxes[r].in, make([]byte, 2))
+		boxes[r].recvs = append(boxes[r].recvs, program.Message{Peer: r, Bytes: 2})
+		boxes[r].in = append(boxes[r].in, make([]byte, 2))
 		gates[r] = &latch{t: t, rng: rand.New(rand.NewPCG(uint64(r), 3)), over: map[int]bool{}}
-		for i := range count { // sends and receives by turns, one rank's when they are the other's turn
+		for i := range count { // alternately a send and a receive
 			pair := [2]int{i, count + 1 + i}
 			gates[r].order = append(gates[r].order, pair[r], pair[1-r])
 		}

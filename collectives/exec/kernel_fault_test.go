@@ -19,7 +19,7 @@ import (
 	"lightpath/plans/planner"
 )
 
-// kernelCall is an AllReduce of int32 by four ranks on one plane that switches between its steps.
+// kernelCall is an AllReduce of int32 over four ranks, on one plane that switches between its steps.
 type kernelCall struct {
 	progs  []*program.Program
 	plan   *plans.Plan
@@ -40,10 +40,12 @@ func newKernelCall(t *testing.T, count int64) *kernelCall {
 		t.Fatal(err)
 	}
 	k := new(kernelCall)
-	if k.plan, err = planner.Solve(context.Background(), "perstep", problem, planner.Options{TimeLimit: time.Second}); err != nil {
+	if k.plan, err = planner.Solve(context.Background(), "perstep", problem,
+		planner.Options{TimeLimit: time.Second}); err != nil {
 		t.Fatal(err)
 	}
-	if k.progs, err = program.LowerAll(s, k.plan, program.Args{Count: count, ElemSize: 4, Problem: problem, StepOf: stepOf}); err != nil {
+	if k.progs, err = program.LowerAll(s, k.plan, program.Args{Count: count, ElemSize: 4, Problem: problem,
+		StepOf: stepOf}); err != nil {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(3, 3))
@@ -74,7 +76,7 @@ func (k *kernelCall) run(t *testing.T, p *panel, op uint64, edit func(r int, c *
 	return nil
 }
 
-// Frames that are on the wire when their circuit moves are gone, and the run says so.
+// TestKernelSkippedDrain checks that a rank reports the frames that are lost if their circuit moves.
 func TestKernelSkippedDrain(t *testing.T) {
 	p := newPanel(t, 4, 1, 0, "20Mbps")
 	k := newKernelCall(t, 60_000)
@@ -90,7 +92,7 @@ func TestKernelSkippedDrain(t *testing.T) {
 	}
 }
 
-// A circuit that is not there is named by the rank that it would leave.
+// TestKernelDarkCircuit checks that the error for a missing circuit names the sender.
 func TestKernelDarkCircuit(t *testing.T) {
 	p := newPanel(t, 4, 1, 0, "1Gbps")
 	k := newKernelCall(t, 10_000)
@@ -104,7 +106,7 @@ func TestKernelDarkCircuit(t *testing.T) {
 	}
 }
 
-// Ranks that are slow, refuse and shorten cost time, and nothing else.
+// TestKernelSlowRanks checks that slow ranks and ranks that refuse or shorten frames do not change the result.
 func TestKernelSlowRanks(t *testing.T) {
 	p := newPanel(t, 4, 1, 4, "5Gbps")
 	for r, e := range p.endpoints {
@@ -123,8 +125,8 @@ func TestKernelSlowRanks(t *testing.T) {
 	}
 }
 
-// By the clock the plane moves whether ranks are ready or not: they are, or they say that they
-// were late.
+// TestKernelTimed checks the time-based barrier: the plane moves at its time, and each rank has finished or reports
+// that it is late.
 func TestKernelTimed(t *testing.T) {
 	p := newPanel(t, 4, 1, 0, "1Gbps")
 	k := newKernelCall(t, 20_000)

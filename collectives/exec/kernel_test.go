@@ -16,8 +16,8 @@ import (
 	"lightpath/plans"
 )
 
-// Every schedule, under random plans that split, forward and reconfigure, gives the oracle's bytes
-// on circuits that are real: a frame sent too early or too late is gone.
+// TestKernel runs every schedule with random plans that split, forward and reconfigure, over planes in the kernel.
+// These lose every frame that is sent too early or too late. The results equal those of the oracle.
 func TestKernel(t *testing.T) {
 	for _, shape := range []struct{ ranks, planes, window int }{{2, 1, 0}, {3, 2, 0}, {5, 1, 2}, {8, 2, 0}} {
 		t.Run(fmt.Sprintf("%dx%d-window%d", shape.ranks, shape.planes, shape.window), func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestKernel(t *testing.T) {
 	}
 }
 
-// counts of elements: none, one, odd, and more than any window holds at once.
+// counts are numbers of elements: none, one, odd, and more than fit into any window.
 var counts = []int64{0, 1, 7, 1001, 60_001}
 
 // collective runs one operation, each rank on a goroutine, and checks it.
@@ -43,12 +43,14 @@ func (p *panel) collective(t *testing.T, s *schedule.Schedule, op uint64, rng *r
 	typ, red := datatype.Type(rng.IntN(int(datatype.NumTypes))), datatype.Op(rng.IntN(int(datatype.Avg)))
 	count := counts[rng.IntN(len(counts))]
 	size := float64(max(count, 1) * int64(typ.Size()) * int64(max(s.Blocks[schedule.Input], s.Blocks[schedule.Output])))
-	problem, stepOf, err := schedule.Problem(s, size, &plans.Problem{Planes: len(p.planes), BandwidthGbps: 1, Forwarding: true})
+	problem, stepOf, err := schedule.Problem(s, size, &plans.Problem{Planes: len(p.planes), BandwidthGbps: 1,
+		Forwarding: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	plan := programtest.RandomPlan(problem, rng)
-	progs, err := program.LowerAll(s, plan, program.Args{Count: count, ElemSize: int64(typ.Size()), Problem: problem, StepOf: stepOf})
+	progs, err := program.LowerAll(s, plan, program.Args{Count: count, ElemSize: int64(typ.Size()), Problem: problem,
+		StepOf: stepOf})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +58,7 @@ func (p *panel) collective(t *testing.T, s *schedule.Schedule, op uint64, rng *r
 	for r := range inputs {
 		inputs[r] = make([]byte, count*int64(typ.Size())*int64(s.BlocksAt(r, schedule.Input)))
 		for i := range inputs[r] {
-			inputs[r][i] = byte(rng.Uint32() & 0x3f) // no NaN: their payloads are nobody's business
+			inputs[r][i] = byte(rng.Uint32() & 0x3f) // no NaN: the payload of a NaN result is not defined
 		}
 	}
 	want, err := oracle.Ordered(s, typ, red, inputs)
@@ -77,9 +79,10 @@ func (p *panel) collective(t *testing.T, s *schedule.Schedule, op uint64, rng *r
 	}
 }
 
-// run executes the programs of all ranks and returns their outputs and the first error, which ends
-// the others. edit, where given, changes a rank's call.
-func (p *panel) run(t *testing.T, progs []*program.Program, op uint64, inputs [][]byte, reduce func(dst, src []byte), edit func(r int, c *Call)) ([][]byte, error) {
+// run executes the programs of all ranks. It returns their outputs and the first error, which ends the other ranks.
+// edit, if not nil, changes the call of a rank.
+func (p *panel) run(t *testing.T, progs []*program.Program, op uint64, inputs [][]byte,
+	reduce func(dst, src []byte), edit func(r int, c *Call)) ([][]byte, error) {
 	t.Helper()
 	base := p.bases()
 	var tasks []*Task
@@ -91,7 +94,8 @@ func (p *panel) run(t *testing.T, progs []*program.Program, op uint64, inputs []
 		task := new(Task)
 		tasks = append(tasks, task)
 		call := Call{
-			Program: prog, Comm: 7, Op: op, Reduce: reduce, Endpoint: p.endpoints[r], OCS: p.client(r), Base: base, Poison: &poison,
+			Program: prog, Comm: 7, Op: op, Reduce: reduce, Endpoint: p.endpoints[r], OCS: p.client(r),
+			Base: base, Poison: &poison,
 			Buffers: [schedule.NumBuffers]Buffer{BufferOf(inputs[r]), BufferOf(outputs[r]), BufferOf(scratch)},
 		}
 		if edit != nil {

@@ -14,15 +14,17 @@ import (
 	"lightpath/collectives/transport/inproc"
 )
 
-// mailbox is what one rank sends and receives in one group.
+// mailbox has the messages that one rank sends and receives in one group.
 type mailbox struct {
 	sends, recvs []program.Message
 	out, in      [][]byte
 }
 
-func (m *mailbox) bind(t testing.TB, task *Task, p *program.Program, rank, ranks, planes int, e transport.Endpoint, pairs *Pairs) {
+func (m *mailbox) bind(t testing.TB, task *Task, p *program.Program, rank, ranks, planes int, e transport.Endpoint,
+	pairs *Pairs) {
 	t.Helper()
-	if err := program.BuildP2P(p, program.P2PArgs{Rank: rank, Ranks: ranks, Planes: planes, MinPiece: 64}, m.sends, m.recvs); err != nil {
+	if err := program.BuildP2P(p, program.P2PArgs{Rank: rank, Ranks: ranks, Planes: planes, MinPiece: 64}, m.sends,
+		m.recvs); err != nil {
 		t.Fatal(err)
 	}
 	call := Call{Program: p, Comm: 7, Endpoint: e, Pairs: pairs}
@@ -34,8 +36,8 @@ func (m *mailbox) bind(t testing.TB, task *Task, p *program.Program, rank, ranks
 	}
 }
 
-// Random groups: several messages per pair, to oneself too, of any size, over planes that
-// misbehave. The groups of two ranks need not be cut alike.
+// TestPairs exchanges random groups of messages of all sizes over planes that shorten, refuse and delay frames. Ranks
+// also send to themselves, and may divide their messages into different groups.
 func TestPairs(t *testing.T) {
 	for seed := uint64(0); seed < 30; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -76,8 +78,8 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// groups cuts rank 0's messages into two calls, the second of receives only; were others
-// cut too, ranks could wait for each other in a circle.
+// groups divides the messages of rank 0 into two calls, the second with receives only. If other ranks divided theirs
+// too, ranks could wait for each other in a cycle.
 func (m mailbox) groups(rng *rand.Rand, rank int) []mailbox {
 	if rank != 0 || len(m.recvs) < 2 {
 		return []mailbox{m}
@@ -109,7 +111,7 @@ func TestPairMismatch(t *testing.T) {
 	}
 }
 
-// The steady state allocates nothing: bind and run, collectives and messages.
+// TestNoAllocations checks that Bind and Run do not allocate after the first calls, for collectives and messages.
 func TestNoAllocations(t *testing.T) {
 	for _, n := range []int{2, 4} {
 		const planes, count = 2, 3000
@@ -125,7 +127,8 @@ func TestNoAllocations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tm := assemble(t, programtest.NewCase(s, count, 1, 1), progs, false, func(r int, c *Call) { c.Endpoint = endpoints[r] })
+		tm := assemble(t, programtest.NewCase(s, count, 1, 1), progs, false,
+			func(r int, c *Call) { c.Endpoint = endpoints[r] })
 		messages := make([]*Task, n)
 		programs := make([]*program.Program, n)
 		boxes := make([]mailbox, n)
@@ -152,7 +155,8 @@ func TestNoAllocations(t *testing.T) {
 					t.Fatal(err)
 				}
 				m := &boxes[r]
-				if err := program.BuildP2P(programs[r], program.P2PArgs{Rank: r, Ranks: n, Planes: planes}, m.sends, m.recvs); err != nil {
+				if err := program.BuildP2P(programs[r], program.P2PArgs{Rank: r, Ranks: n, Planes: planes}, m.sends,
+					m.recvs); err != nil {
 					t.Fatal(err)
 				}
 				if err := messages[r].Bind(messages[r].call); err != nil {

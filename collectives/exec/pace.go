@@ -2,16 +2,16 @@ package exec
 
 import "lightpath/internal/monotonic"
 
-// Pace turns on or off, from the next Bind, that the task takes the times of [Task.Brought].
+// Pace turns the measurement of [Task.Brought] on or off, from the next Bind on.
 func (t *Task) Pace(on bool) { t.pacing = on }
 
-// early is in how many parts the time counts between the first bytes of all and a plane's own first:
-// senders serve planes one after another, so it says little of a plane, but where it is long.
+// early is the divisor for the time between the first bytes on any plane and the first bytes on a plane. Senders serve
+// planes one after another, so this time depends on the plane only if it is long.
 const early = 8
 
-// Brought returns how long a plane took, in nanoseconds, to bring this rank what the program has it receive
-// there. How late the others have called is no part of it. 0 where the plane brings nothing or the task
-// does not pace. Valid from the end of the task until the next Bind.
+// Brought returns the time in nanoseconds that a plane took to deliver its part of the program to this rank. It does
+// not include the time until the other ranks made the call. It is 0 if the plane delivers nothing, or without Pace. The
+// result is valid from the end of the task until the next Bind.
 func (t *Task) Brought(plane int) int64 {
 	if plane >= len(t.lanes) || t.lanes[plane].last == 0 {
 		return 0
@@ -20,7 +20,7 @@ func (t *Task) Brought(plane int) int64 {
 	return max(l.last-l.first+(l.first-t.first)/early, 1)
 }
 
-// pace notes that something has come on a lane.
+// pace records progress of the receives on a lane.
 func (t *Task) pace(l *lane) {
 	if l.first != 0 && len(l.rx) > 0 {
 		return

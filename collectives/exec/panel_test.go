@@ -15,8 +15,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// panel is a fabric in the kernel with the least controller that works: it moves a plane when
-// every port that changes has posted, and keeps those dark for a while.
+// panel is a fabric in the kernel with a minimal controller. It moves a plane when all changing ports have posted, and
+// keeps these ports dark for a while.
 type panel struct {
 	board     *kernel.Board
 	dark      time.Duration
@@ -26,7 +26,7 @@ type panel struct {
 	broken    bool
 }
 
-// state describes the planes, for a test that has failed.
+// state describes the planes in the output of a failed test.
 func (p *panel) state() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,7 +51,7 @@ type panelPlane struct {
 	moves  sync.WaitGroup
 }
 
-// newPanel builds a fabric and attaches all ranks to it. It needs root.
+// newPanel creates a fabric and attaches all ranks. It needs root.
 func newPanel(t testing.TB, ranks, planes, window int, rate string) *panel {
 	t.Helper()
 	s := transporttest.KernelFabric(t, ranks, planes, rate, true)
@@ -82,7 +82,8 @@ func (p *panel) attach(t testing.TB, s *kernel.State, window int) {
 		t.Cleanup(func() { _ = port.Close() })
 		o := ebpf.ListenOptions{Control: "127.0.0.1:0"}
 		for j, rp := range port.Planes {
-			o.Planes = append(o.Planes, ebpf.PlaneOptions{FD: rp.FD, MTU: rp.MTU, Counters: rp.Counters, BitsPerSecond: float64(s.Planes[j].Rate)})
+			o.Planes = append(o.Planes, ebpf.PlaneOptions{FD: rp.FD, MTU: rp.MTU, Counters: rp.Counters,
+				BitsPerSecond: float64(s.Planes[j].Rate)})
 		}
 		l, err := ebpf.Listen(o)
 		if err != nil {
@@ -100,7 +101,7 @@ func (p *panel) attach(t testing.TB, s *kernel.State, window int) {
 	}
 }
 
-// install puts maps on the planes, between two operations.
+// install sets the maps of the planes between two operations.
 func (p *panel) install(t testing.TB, maps []circuit.Permutation) {
 	t.Helper()
 	for j, m := range maps {
@@ -175,7 +176,7 @@ func (p *panel) move(plane int, changing []int, target circuit.Permutation) {
 	}
 }
 
-// client is a rank's connection to the panel.
+// client connects a rank to the panel.
 func (p *panel) client(rank int) Switch { return &panelClient{p, rank} }
 
 type panelClient struct {

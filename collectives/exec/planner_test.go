@@ -14,8 +14,8 @@ import (
 	"lightpath/plans/planner"
 )
 
-// What the planners make runs, and gives the right bytes, on planes that lose whatever is
-// sent against the rules.
+// TestPlanners executes the plans of all planners on planes that lose every frame that is sent too early or too late,
+// and checks the results.
 func TestPlanners(t *testing.T) {
 	for _, tc := range []struct {
 		c         schedule.Collective
@@ -34,7 +34,8 @@ func TestPlanners(t *testing.T) {
 		}
 		for _, name := range planner.Names() {
 			t.Run(tc.c.String()+"/"+tc.algorithm+"/"+name, func(t *testing.T) { planned(t, s, name, tc.forward, false) })
-			t.Run(tc.c.String()+"/"+tc.algorithm+"/"+name+"/steered", func(t *testing.T) { planned(t, s, name, tc.forward, true) })
+			t.Run(tc.c.String()+"/"+tc.algorithm+"/"+name+"/steered",
+				func(t *testing.T) { planned(t, s, name, tc.forward, true) })
 
 		}
 	}
@@ -44,12 +45,14 @@ func planned(t *testing.T, s *schedule.Schedule, name string, forward, steer boo
 	const count = 1000
 	size := float64(count * 4 * max(s.Blocks[schedule.Input], s.Blocks[schedule.Output]))
 	problem, stepOf, err := schedule.Problem(s, size, &plans.Problem{
-		Planes: 2, Circuits: plans.Simplex, BandwidthGbps: 1, ReconfigUS: 8, Forwarding: forward, Final: plans.Final{Kind: plans.FinalInitial},
+		Planes: 2, Circuits: plans.Simplex, BandwidthGbps: 1, ReconfigUS: 8, Forwarding: forward,
+		Final: plans.Final{Kind: plans.FinalInitial},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := planner.Solve(context.Background(), name, problem, planner.Options{TimeLimit: 50 * time.Millisecond, SinglePlane: true})
+	plan, err := planner.Solve(context.Background(), name, problem,
+		planner.Options{TimeLimit: 50 * time.Millisecond, SinglePlane: true})
 	if errors.Is(err, planner.ErrInfeasible) {
 		t.Skip(err)
 	}
@@ -63,8 +66,9 @@ func planned(t *testing.T, s *schedule.Schedule, name string, forward, steer boo
 	execute(t, s, plan, progs, count, false, steer)
 }
 
-// execute makes two calls, the second where the first has left the planes.
-func execute(t *testing.T, s *schedule.Schedule, plan *plans.Plan, progs []*program.Program, count int64, inPlace, steer bool) {
+// execute makes two calls. The second begins with the maps that the first has left.
+func execute(t *testing.T, s *schedule.Schedule, plan *plans.Plan, progs []*program.Program, count int64, inPlace,
+	steer bool) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 1))
 	f := newFabric(s.Ranks, 4, plan.Initial, 1)

@@ -6,15 +6,15 @@ import (
 	"lightpath/collectives/program"
 )
 
-// burst bounds how often one chain is served before the others get their turn.
+// burst is the largest number of frames of one chain before poll serves the next one.
 const burst = 16
 
-// turn bounds the bytes of local work between two looks at the planes: no wire falls idle
-// behind a copy.
+// turn is the largest number of bytes of local work between two polls of the planes, so that no plane becomes idle
+// during a copy.
 const turn = 256 << 10
 
-// poll gives everything that can move one turn, and reports whether anything did. What is sent goes
-// first: it travels while this rank copies, and while it looks at what has arrived.
+// poll advances all lanes and the local work once, and reports whether there was progress. It sends first, so that
+// frames travel while this rank copies and receives.
 func (t *Task) poll() (bool, error) {
 	if t.call.Engine != nil {
 		moved, done, err := t.call.Engine.Poll()
@@ -54,7 +54,7 @@ func (t *Task) poll() (bool, error) {
 	return moved, nil
 }
 
-// work runs operations that are Copy or LocalReduce for one turn, and reports whether there were any.
+// work runs local operations for one turn, and reports whether there were any.
 func (t *Task) work() bool {
 	moved := false
 	for left := int64(turn); left > 0; moved = true {
@@ -72,8 +72,8 @@ func (t *Task) work() bool {
 	return moved
 }
 
-// part does about n bytes, in whole elements, of the segment at which a local operation is, and
-// returns how many.
+// part executes about n bytes of the present segment of a local operation, in whole elements. It returns the number of
+// bytes.
 func (t *Task) part(c *chain, n int64) int64 {
 	op := &t.ops[c.id]
 	if c.seg == len(op.Src) {
@@ -81,7 +81,7 @@ func (t *Task) part(c *chain, n int64) int64 {
 		c.id = program.None
 		return 0
 	}
-	const step = 64 // no element is larger, or of a size that does not divide it
+	const step = 64 // a multiple of the size of every element
 	from, to := &op.Src[c.seg], &op.Dst[c.seg]
 	src := t.bytes(from, c.off, max(n&^(step-1), step))
 	dst := t.bytes(to, c.off, int64(len(src)))
@@ -97,7 +97,7 @@ func (t *Task) part(c *chain, n int64) int64 {
 	return int64(len(src))
 }
 
-// transmit serves the lane's current stage, and its end.
+// transmit serves the lane's present stage, and the reconfiguration at its end.
 func (t *Task) transmit(l *lane) (bool, error) {
 	moved := false
 	if l.gated && l.left > 0 {
@@ -147,7 +147,7 @@ func (t *Task) transmit(l *lane) (bool, error) {
 	return moved, nil
 }
 
-// send offers the next bytes to one destination, more than once where they are taken.
+// send sends frames to one destination until the plane accepts no more, at most burst.
 func (t *Task) send(l *lane, c *txChain) (bool, error) {
 	moved := false
 	for n := 0; n < burst && c.id != program.None && t.isReady(c.id) && t.ops[c.id].Step <= l.limit; n++ {
@@ -160,7 +160,7 @@ func (t *Task) send(l *lane, c *txChain) (bool, error) {
 	return moved, nil
 }
 
-// offer offers the next bytes of a chain, at most limit, and returns how many were taken.
+// offer offers at most limit bytes of a chain to the plane. It returns the number of bytes that the plane accepted.
 func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
 	op := &t.ops[c.id]
 	done := t.moved[c.id]
@@ -182,7 +182,7 @@ func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
 	if t.moved[c.id] == op.Bytes {
 		if c.mark == 0 {
 			t.complete(c.id)
-		} else { // what waits for it may write where it is read
+		} else { // the plane still reads the payload, and dependent operations may write there
 			l.lent = append(l.lent, loan{c.id, c.mark})
 		}
 		l.left--
@@ -191,7 +191,7 @@ func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
 	return took, nil
 }
 
-// hand gives payload to the plane, to copy or to read where it is.
+// hand passes payload to the plane, which copies it or borrows it.
 func (t *Task) hand(l *lane, c *txChain, payload []byte) (int, error) {
 	b := t.borrowers[l.id]
 	if b == nil {
@@ -202,7 +202,7 @@ func (t *Task) hand(l *lane, c *txChain, payload []byte) (int, error) {
 	return took, err
 }
 
-// collect completes the sends whose payload has been given back.
+// collect completes the sends whose payload the plane has returned.
 func (t *Task) collect(l *lane) (bool, error) {
 	moved := false
 	for i := 0; i < len(l.lent); {

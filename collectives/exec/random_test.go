@@ -21,8 +21,8 @@ func mix(dst, src []byte) {
 	}
 }
 
-// randomSchedule moves and reduces chunks at random, within the rules: no transfer writes
-// what another of its step reads or writes, and Input is not written.
+// randomSchedule returns a valid schedule of random moves and reductions. No transfer writes to memory that another
+// transfer of its step reads or writes, and no move writes to Input.
 func randomSchedule(n int, rng *rand.Rand) *schedule.Schedule {
 	s := &schedule.Schedule{
 		Collective: schedule.AllReduce, Algorithm: "random", Ranks: n, Sub: 1 + rng.IntN(3),
@@ -63,7 +63,9 @@ func randomMove(s *schedule.Schedule, rng *rand.Rand, src, dst int) schedule.Mov
 
 func free(used map[[3]int]int, m schedule.Move) bool {
 	for i := range m.Count {
-		if used[[3]int{m.Src, int(m.From.Buf), m.From.Chunk + i}] == 2 || used[[3]int{m.Dst, int(m.To.Buf), m.To.Chunk + i}] != 0 {
+		from := [3]int{m.Src, int(m.From.Buf), m.From.Chunk + i}
+		to := [3]int{m.Dst, int(m.To.Buf), m.To.Chunk + i}
+		if used[from] == 2 || used[to] != 0 {
 			return false
 		}
 	}
@@ -87,7 +89,7 @@ func (m memories) clone() memories {
 	return next
 }
 
-// reference executes a schedule by its definition.
+// reference executes a schedule step by step, without a program.
 func reference(s *schedule.Schedule, count int64, m memories) {
 	at := func(m memories, rank int, ref schedule.Ref, chunks int) []byte {
 		lo, _ := s.ChunkRange(ref.Chunk, count)
@@ -110,8 +112,8 @@ func reference(s *schedule.Schedule, count int64, m memories) {
 	}
 }
 
-// Random schedules, random plans: always the bytes that the schedule's definition gives,
-// whatever the order of its reductions does to them.
+// TestRandomSchedules compares random schedules under random plans with the reference, with a reduction that depends on
+// the order.
 func TestRandomSchedules(t *testing.T) {
 	for seed := uint64(0); seed < 60; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 6))
@@ -128,7 +130,8 @@ func TestRandomSchedules(t *testing.T) {
 		}
 		want := start.clone()
 		reference(s, count, want)
-		problem, stepOf, err := schedule.Problem(s, float64(4*count), &plans.Problem{Planes: planes, BandwidthGbps: 1, Forwarding: true})
+		problem, stepOf, err := schedule.Problem(s, float64(4*count),
+			&plans.Problem{Planes: planes, BandwidthGbps: 1, Forwarding: true})
 		if err != nil {
 			t.Fatal(err)
 		}

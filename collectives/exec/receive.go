@@ -5,7 +5,7 @@ import (
 	"lightpath/collectives/transport"
 )
 
-// receiveAll serves every source that the lane still expects something from.
+// receiveAll serves every source with incomplete receives on the lane.
 func (t *Task) receiveAll(l *lane) (bool, error) {
 	moved := false
 	for i := 0; i < len(l.rx); {
@@ -29,8 +29,8 @@ func (t *Task) receiveAll(l *lane) (bool, error) {
 	return moved, nil
 }
 
-// receive takes the frames of one source that may be taken now. A frame whose operation
-// must wait for another stays where it is: its plane keeps the source's frames in order.
+// receive consumes frames of one source. If the operation of a frame has incomplete dependencies, the frame stays in
+// the plane, which keeps the frames of a source in order.
 func (t *Task) receive(l *lane, c *chain) (bool, error) {
 	lander := t.landers[l.id]
 	moved := false
@@ -55,7 +55,7 @@ func (t *Task) receive(l *lane, c *chain) (bool, error) {
 	return moved, nil
 }
 
-// take consumes the next frame for op, if it is there, and returns its size.
+// take consumes the next frame of op if it has arrived, and returns its size.
 func (t *Task) take(plane transport.Plane, op *program.Op, c *chain) (int, error) {
 	h, payload, err := plane.Peek(int(op.Peer))
 	if err != nil {
@@ -73,8 +73,8 @@ func (t *Task) take(plane transport.Plane, op *program.Op, c *chain) (int, error
 	return len(payload), nil
 }
 
-// land receives what has come of the next frame for op where it is to stay, and returns how
-// much that is. The frame's header is checked before every part.
+// land receives the available part of op's next frame directly into its destination, and returns the number of bytes.
+// It checks the header before every part.
 func (t *Task) land(plane transport.Lander, op *program.Op, c *chain) (int, error) {
 	h, err := plane.Head(int(op.Peer))
 	if err != nil {
@@ -98,14 +98,14 @@ func (t *Task) land(plane transport.Lander, op *program.Op, c *chain) (int, erro
 	return n, nil
 }
 
-// advance moves on by n bytes of the segment.
+// advance advances the chain by n bytes of its segment g.
 func (c *chain) advance(g *program.Segment, n int) {
 	if c.off += int64(n); c.off == g.Len {
 		c.seg, c.off = c.seg+1, 0
 	}
 }
 
-// place puts a frame's payload where the operation wants it, reducing out of the frame.
+// place copies or reduces the payload of a frame into the destination of op.
 func (t *Task) place(op *program.Op, c *chain, payload []byte) {
 	for len(payload) > 0 {
 		g := &op.Dst[c.seg]

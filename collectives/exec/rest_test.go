@@ -3,20 +3,21 @@ package exec
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lightpath/collectives/transport"
 )
 
-// standstills is an operation that moves once after so many fruitless polls each, and the endpoint that
-// counts how many of those came after a sleep.
+// standstills is an operation that makes progress after given numbers of polls. It is also its endpoint, and counts the
+// polls after a sleep.
 type standstills struct {
 	transport.Endpoint
-	rounds []int // left of each standstill
-	polls  int   // in the present one
-	sleeps []int // polls before the first sleep, by standstill; -1 where there was none
+	rounds []int // polls without progress of each remaining standstill
+	polls  int   // polls of the present standstill
+	sleeps []int // by standstill: polls before the first sleep, or -1
 	slept  int
-	stop   time.Duration // for which this process stands still in every Wait
+	stop   time.Duration // duration of every Wait
 }
 
 func (s *standstills) Poll() (moved, done bool, err error) {
@@ -49,11 +50,11 @@ func (s *standstills) run(t *testing.T, o *Options) error {
 	return Run([]*Task{&task}, o)
 }
 
-// TestBrief: standstills that last longer than a wake-up, again and again, are slept through from then on; short
-// ones are not, nor are single long ones.
+// TestBrief checks that Run sleeps early after several waits that were longer than a wake-up. After short waits, or a
+// single long one, it does not.
 func TestBrief(t *testing.T) {
 	rounds := []int{30, 10, 10, 100}
-	for range lessons + 1 {
+	for range longWaits + 1 {
 		rounds = append(rounds, 30)
 	}
 	rounds = append(rounds, 5, 30)
@@ -65,7 +66,7 @@ func TestBrief(t *testing.T) {
 		long := 0
 		for i, n := range rounds {
 			want := 20 + 30
-			if brief > 0 && long >= lessons {
+			if brief > 0 && long >= longWaits {
 				want = brief
 			}
 			if n > brief {
@@ -83,9 +84,9 @@ func TestBrief(t *testing.T) {
 	}
 }
 
-// TestBriefTimeout: who sleeps early still notices that nothing moves, and not before the time is up.
+// TestBriefTimeout checks that a Run that sleeps early still times out, and not too early.
 func TestBriefTimeout(t *testing.T) {
-	rounds := make([]int, lessons)
+	rounds := make([]int, longWaits)
 	for i := range rounds {
 		rounds[i] = 9
 	}
@@ -100,17 +101,21 @@ func TestBriefTimeout(t *testing.T) {
 	}
 }
 
-// TestOwnStandstill: the time in which a rank has not been running is not held against others.
+// TestOwnStandstill checks that time in which the process itself was stopped does not count for the timeout.
 func TestOwnStandstill(t *testing.T) {
-	s := &standstills{rounds: []int{20 + 30 + 2, 20 + 30 + 3, 0}, stop: absence + 50*time.Millisecond}
-	if err := s.run(t, &Options{Spin: 20, Yield: 30, Timeout: 20 * time.Millisecond, StallAfter: time.Millisecond, OnStall: func([]*Task) error {
-		return errors.New("stalled")
-	}}); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &standstills{rounds: []int{20 + 30 + 2, 20 + 30 + 3, 0}, stop: absence + 50*time.Millisecond}
+		err := s.run(t, &Options{
+			Spin: 20, Yield: 30, Timeout: 20 * time.Millisecond, StallAfter: time.Millisecond,
+			OnStall: func([]*Task) error { return errors.New("stalled") },
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }
 
-// TestTry: what has not ended after so many rounds, none of them after a sleep, Run ends.
+// TestTry checks that Try never sleeps, and that Run completes the tasks that Try has not finished.
 func TestTry(t *testing.T) {
 	for _, rounds := range []int{9, 10, 11} {
 		s := &standstills{rounds: []int{10}, slept: -1}

@@ -8,50 +8,49 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options are the policy of a Run. The zero value neither spins nor times out.
+// Options control how Run waits. The zero value neither spins nor times out.
 type Options struct {
-	// Spin is how many fruitless rounds are followed at once by the next, Yield how many
-	// more by one after the others on this CPU have had theirs. Then Run blocks. Spinning
-	// pays where every rank has a CPU to itself.
+	// Spin is the number of rounds without progress that Run repeats at once. Yield is the number of further rounds
+	// after each of which it yields the CPU. Then Run blocks. Spinning is useful if every rank has a CPU of its own.
 	Spin, Yield int
-	// Brief, where not 0, is how many rounds (Spin included) are enough once standstills of this Run have
-	// outlasted it again and again: what is waited for then comes at the pace of a wire, and may need this CPU.
+	// Brief, if not 0, replaces Spin + Yield after several waits of this Run have been longer than Brief rounds. In
+	// that case the network is slow, and the kernel may need this CPU.
 	Brief int
-	// Alone says that no other goroutine of this process drives a rank that this one may wait
-	// for: yields then go to the system only. A runtime.Gosched by a goroutine that is locked
-	// to its thread, as one that C has called is, costs two switches of threads.
+	// Alone means that no other goroutine of this process drives a rank for which this one may wait. Run then yields to
+	// the operating system only. runtime.Gosched costs two thread switches on a goroutine that is locked to its thread,
+	// as in a call from C.
 	Alone bool
-	// Timeout is how long nothing may move before Run gives up; 0 is for ever.
+	// Timeout ends the Run if there is no progress for this time. 0 means no limit.
 	Timeout time.Duration
-	// Deadline is when Run gives up though bytes move; zero is never.
+	// Deadline ends the Run at this time even if there is progress. The zero time means no limit.
 	Deadline time.Time
-	// OnStall is called when nothing has moved for StallAfter (0: one second), and again
-	// each time that has passed. An error ends the Run.
+	// OnStall is called if there has been no progress for StallAfter (0: one second), and again after each further
+	// StallAfter. If it returns an error, the Run ends with it.
 	OnStall    func(stalled []*Task) error
 	StallAfter time.Duration
 }
 
-// lessons is how many standstills that outlast Options.Brief teach a Run to sleep early.
-const lessons = 8
+// longWaits is the number of waits of more than Options.Brief rounds after which Run uses Brief.
+const longWaits = 8
 
-// Bounds of one wait for the endpoint's doorbell. Where several endpoints have work only
-// one can be waited for, and the others are looked at often.
+// Limits of one wait for the doorbell of an endpoint.
 const (
-	minWait    = time.Millisecond
-	maxWait    = 10 * time.Millisecond
+	minWait = time.Millisecond
+	maxWait = 10 * time.Millisecond
+	// sharedWait applies if several endpoints have work. Run can wait for one of them only, and polls the others.
 	sharedWait = 100 * time.Microsecond
-	// switchWait bounds it while a plane that steers is to switch: what its controller publishes
-	// can be read at once, but the news of it comes by way of other threads.
+	// switchWait applies while a plane with kernel forwarding switches. Its new epoch is readable at once, but the
+	// doorbell rings later.
 	switchWait = 200 * time.Microsecond
-	// absence is far beyond all of them: whoever comes back later has not been running.
+	// absence is much longer than the other limits. After such a gap, this process itself was stopped.
 	absence = 500 * time.Millisecond
 )
 
-// Run drives all tasks to their end on the calling goroutine. Tasks of one endpoint run one
-// after another in the order given, those of different endpoints at the same time. The
-// first error ends the Run; Task.Err says whose it was. Tasks that have not finished then
-// are given up: their buffers may have been written, and their communicators are of no
-// further use.
+// Run drives all tasks on the calling goroutine until they have finished. Tasks of one endpoint run one after another
+// in the given order. Tasks of different endpoints run concurrently.
+//
+// The first error ends the Run, and Task.Err returns it for the task that failed. Run abandons the other unfinished
+// tasks: their buffers may be partly written, and the caller must not use their communicators any more.
 func Run(tasks []*Task, o *Options) error {
 	if err := chainUp(tasks); err != nil {
 		return err
@@ -77,8 +76,8 @@ func Run(tasks []*Task, o *Options) error {
 	}
 }
 
-// Try is Run for so many rounds at most, one at once after another: it never waits. Where it reports neither that the tasks have
-// ended nor an error, Run goes on with them, on whatever goroutine.
+// Try is like Run, but makes at most the given number of rounds and never waits. If it returns neither ended nor an
+// error, call Run with the same tasks, on any goroutine.
 func Try(tasks []*Task, rounds int) (ended bool, err error) {
 	if err := chainUp(tasks); err != nil {
 		return false, err
@@ -92,7 +91,7 @@ func Try(tasks []*Task, rounds int) (ended bool, err error) {
 	return false, nil
 }
 
-// chainUp has each task wait for the one before it on its endpoint.
+// chainUp makes each task wait for the previous one on its endpoint.
 func chainUp(tasks []*Task) error {
 	for i, t := range tasks {
 		if !t.bound {
@@ -113,16 +112,15 @@ func chainUp(tasks []*Task) error {
 type driver struct {
 	tasks []*Task
 	o     *Options
-	first int // tasks before it have finished
-	idle  int // fruitless rounds in a row
-	long  int // standstills that outlasted Brief
+	first int // all tasks before this one have finished
+	idle  int // consecutive rounds without progress
+	long  int // number of waits of more than Brief rounds
 	wait  time.Duration
-	// still is when the first wait of this standstill began, stalled when OnStall was last
-	// called in it, looked when a wait last ended.
+	// still is the time of the last progress, stalled that of the last OnStall, looked the end of the last wait.
 	still, stalled, looked time.Time
 }
 
-// round polls every task whose turn it is.
+// round polls every task that may run.
 func (d *driver) round() (bool, error) {
 	moved := false
 	for i := d.first; i < len(d.tasks); i++ {
@@ -149,7 +147,7 @@ func (d *driver) round() (bool, error) {
 	return moved, nil
 }
 
-// rest passes the time until something may have changed.
+// rest spins, yields or blocks after a round without progress.
 func (d *driver) rest() error {
 	d.idle++
 	patience := d.patience()
@@ -170,15 +168,15 @@ func (d *driver) rest() error {
 	return d.block()
 }
 
-// patience is how many fruitless rounds there are before the first sleep.
+// patience returns the number of rounds without progress before Run blocks.
 func (d *driver) patience() int {
-	if d.o.Brief > 0 && d.long >= lessons {
+	if d.o.Brief > 0 && d.long >= longWaits {
 		return d.o.Brief
 	}
 	return d.o.Spin + d.o.Yield
 }
 
-// moved ends a standstill, if there was one.
+// moved records progress.
 func (d *driver) moved() {
 	if d.idle > d.o.Brief {
 		d.long++
@@ -186,7 +184,7 @@ func (d *driver) moved() {
 	d.idle, d.wait = 0, minWait
 }
 
-// Yield lets others have the CPU: those of this process too, unless alone (see Options).
+// Yield yields the CPU to other threads and, unless alone is set, to other goroutines (see Options.Alone).
 func Yield(alone bool) {
 	if !alone {
 		runtime.Gosched()
@@ -194,7 +192,7 @@ func Yield(alone bool) {
 	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 }
 
-// watch asks the switches for failures.
+// watch checks the switches of all tasks for failures.
 func (d *driver) watch() error {
 	for _, t := range d.tasks[d.first:] {
 		if t.remaining == 0 {
@@ -208,7 +206,7 @@ func (d *driver) watch() error {
 	return nil
 }
 
-// block waits for a doorbell, with a bound.
+// block waits for a doorbell for a limited time.
 func (d *driver) block() error {
 	e, shared := d.endpoint()
 	armed := e.Arm()
@@ -225,7 +223,7 @@ func (d *driver) block() error {
 		e.Wait(armed, sharedWait)
 	case d.current().switching():
 		e.Wait(armed, switchWait)
-	case d.current().call.Gate != nil: // which rings no doorbell
+	case d.current().call.Gate != nil: // a gate rings no doorbell
 		e.Wait(armed, sharedWait)
 	default:
 		e.Wait(armed, d.wait)
@@ -234,8 +232,8 @@ func (d *driver) block() error {
 	return d.expire(time.Now())
 }
 
-// expire acts on a standstill that has lasted too long. Where this process itself stood still, that does not count:
-// the others may have moved, or not have been able to either.
+// expire ends the Run after Timeout and calls OnStall after StallAfter. Time in which this process was stopped does not
+// count: peers may have made progress, or may have been stopped too.
 func (d *driver) expire(now time.Time) error {
 	if gap := now.Sub(d.looked); gap > absence {
 		d.still, d.stalled = d.still.Add(gap), d.stalled.Add(gap)
@@ -259,21 +257,22 @@ func (d *driver) expire(now time.Time) error {
 	return d.o.OnStall(d.tasks[d.first:])
 }
 
-// late reports that the deadline has passed with work left.
+// late returns an error if the deadline has passed.
 func (d *driver) late() error {
 	if d.first == len(d.tasks) || time.Now().Before(d.o.Deadline) {
 		return nil
 	}
 	t := d.current()
 	w, _ := t.Waiting()
-	t.err = fmt.Errorf("exec: rank %d operation %d: not done by its deadline, waiting for %v: %w", w.Rank, t.call.Op, w, ErrDeadline)
+	t.err = fmt.Errorf("exec: rank %d operation %d: not done by its deadline, waiting for %v: %w",
+		w.Rank, t.call.Op, w, ErrDeadline)
 	return t.err
 }
 
-// current is the first task that is running.
+// current returns the first unfinished task.
 func (d *driver) current() *Task { return d.tasks[d.first] }
 
-// endpoint returns the endpoint to wait for, and whether others have work too.
+// endpoint returns the endpoint to wait for, and reports whether other endpoints have work too.
 func (d *driver) endpoint() (e interface {
 	Arm() uint32
 	Wait(armed uint32, d time.Duration)

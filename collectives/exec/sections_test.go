@@ -16,7 +16,8 @@ import (
 	"lightpath/plans/planner"
 )
 
-// TestSections: programs in sections give the right bytes, call after call, whatever their planes do.
+// TestSections checks the results of programs in sections over several calls, on planes that delay frames and
+// reconfigurations.
 func TestSections(t *testing.T) {
 	for _, tc := range []struct {
 		c         schedule.Collective
@@ -42,27 +43,30 @@ func TestSections(t *testing.T) {
 	}
 }
 
-// repeating returns a schedule with a plan of which most repeats.
-func repeating(t testing.TB, c schedule.Collective, algorithm string, ranks, planes int, count int64) (*schedule.Schedule, *plans.Plan, program.Args) {
+// repeating returns a schedule with a plan that mostly repeats.
+func repeating(t testing.TB, c schedule.Collective, algorithm string, ranks, planes int,
+	count int64) (*schedule.Schedule, *plans.Plan, program.Args) {
 	t.Helper()
 	s, err := schedule.Build(c, algorithm, ranks, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	problem, stepOf, err := schedule.Problem(s, float64(4*count*int64(ranks)), &plans.Problem{
-		Planes: planes, Circuits: plans.Simplex, BandwidthGbps: 0.001, ReconfigUS: 40, Final: plans.Final{Kind: plans.FinalInitial},
+		Planes: planes, Circuits: plans.Simplex, BandwidthGbps: 0.001, ReconfigUS: 40,
+		Final: plans.Final{Kind: plans.FinalInitial},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := planner.Solve(context.Background(), "swot", problem, planner.Options{TimeLimit: time.Minute, Effort: time.Nanosecond})
+	plan, err := planner.Solve(context.Background(), "swot", problem,
+		planner.Options{TimeLimit: time.Minute, Effort: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s, plan, program.Args{Count: count, ElemSize: 4, Problem: problem, StepOf: stepOf}
 }
 
-// ready is a switch that has always moved already.
+// ready is a switch that completes every reconfiguration at once.
 type ready struct {
 	ocsctl.Client
 	posts int
@@ -71,7 +75,7 @@ type ready struct {
 func (r *ready) Post(int, uint32, circuit.Permutation) error { r.posts++; return nil }
 func (r *ready) Poll(int) (uint32, error)                    { return 1 << 30, nil }
 
-// sectionsTeam is ranks that run an exchange over planes in memory, in sections of at least roll steps.
+// sectionsTeam returns ranks for an exchange over planes in memory, in sections of at least roll steps.
 func sectionsTeam(t testing.TB, ranks, planes, roll int, count int64) *team {
 	t.Helper()
 	s, plan, args := repeating(t, schedule.AllToAll, "pairwise", ranks, planes, count)
@@ -106,7 +110,7 @@ func (tm *team) again(t testing.TB) {
 	}
 }
 
-// TestSectionsAllocateNothing: from one repetition to the next, and from call to call.
+// TestSectionsAllocateNothing checks that neither the next repetition nor the next call allocates.
 func TestSectionsAllocateNothing(t *testing.T) {
 	tm := sectionsTeam(t, 23, 3, 2, 6)
 	if n := testing.AllocsPerRun(5, func() { tm.again(t) }); n != 0 {
@@ -115,7 +119,7 @@ func TestSectionsAllocateNothing(t *testing.T) {
 	tm.verify(t)
 }
 
-// BenchmarkSections compares a program in sections with one in one piece.
+// BenchmarkSections compares a program in sections with the same program without sections.
 func BenchmarkSections(b *testing.B) {
 	for _, roll := range []int{0, 8} {
 		b.Run(fmt.Sprintf("roll=%d", roll), func(b *testing.B) {

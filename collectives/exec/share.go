@@ -7,20 +7,18 @@ import (
 	"lightpath/collectives/transport"
 )
 
-// A circuit that several flows share carries them in equal parts in the cost model, and steps
-// one after the other. Ranks that forward must see to both, or flows that happen to be
-// upstream starve the others and the slowest flow decides:
+// In the cost model, flows on one circuit share it equally, step by step. Without the following rules, upstream flows
+// would starve downstream flows, and the slowest flow determines the completion time. A rank that forwards
 //
-//   - a frame of this rank's own, then one of each flow that comes through, in turn;
-//   - nothing of its own of a later step while flows of an earlier one still come through;
-//   - out of turn only where the wire would fall idle.
+//   - sends one frame of its own, then one of each flow that it forwards;
+//   - sends no frame of a later step while it still forwards frames of an earlier step;
+//   - breaks these rules only if the circuit would otherwise be idle.
 
-// idleBacklog is how few frames may be waiting for the wire when a rank sends out of turn: enough
-// to keep it busy until the rank runs again, few enough not to stand in the way of transit.
+// idleBacklog is the number of queued frames below which a rank breaks the rules. It keeps the circuit busy until the
+// rank runs again, and is small enough not to delay forwarded frames.
 const idleBacklog = 4
 
-// share serves a stage in which this rank sends and forwards, until nothing moves or
-// nothing is left to forward.
+// share serves a stage in which this rank sends and forwards. It ends without progress, or after the last forward.
 func (t *Task) share(l *lane) (bool, error) {
 	f := t.forwarders[l.id]
 	if f == nil {
@@ -59,7 +57,7 @@ func (t *Task) share(l *lane) (bool, error) {
 	return moved, nil
 }
 
-// sendFrame sends one frame of this rank's own, of the earliest step that may go.
+// sendFrame sends one frame of this rank, unless its step is later than that of a forward.
 func (t *Task) sendFrame(l *lane, f transport.Forwarder) (bool, error) {
 	earliest := t.ops[l.fwd[0]].Step
 	for _, id := range l.fwd[1:] {
@@ -82,12 +80,12 @@ func (t *Task) sendFrame(l *lane, f transport.Forwarder) (bool, error) {
 		if took > 0 {
 			return true, nil
 		}
-		return false, nil // no room for anyone
+		return false, nil // the plane has no free slot
 	}
 	return false, nil
 }
 
-// forwardFrame passes on the oldest frame that has arrived here for another rank.
+// forwardFrame forwards the oldest frame that has arrived for another rank.
 func (t *Task) forwardFrame(l *lane, f transport.Forwarder) (bool, error) {
 	h, payload, err := f.PeekTransit()
 	if err != nil {

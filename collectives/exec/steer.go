@@ -6,13 +6,12 @@ import (
 	"lightpath/collectives/program"
 )
 
-// Where the kernel steers, this rank sees of what it forwards only how many bytes have passed. In
-// the order of steps, forwards are complete as the count reaches their sizes. Bytes of a later step,
-// or of a stage whose circuits through here are the same, may come early and be counted for an
-// earlier one; but nothing that comes through this rank's circuit after a move of it is sent before
-// that move, so when a stage ends with one, the count is exactly what had to pass before.
+// If the kernel forwards, this rank sees only the number of forwarded bytes. Forwards complete in the order of steps
+// when the count reaches their sizes. Bytes of a later step, or of a later stage with the same circuits here, may
+// arrive early and count for an earlier forward. No frame for this rank's new circuit is sent before its
+// reconfiguration. So at the end of a stage that moves the circuit, the count is exact.
 
-// switching reports whether a plane that steers has to switch before the task can go on with it.
+// switching reports whether the task waits for a reconfiguration of a plane with kernel forwarding.
 func (t *Task) switching() bool {
 	for i := range t.lanes {
 		if l := &t.lanes[i]; l.steer != nil && l.gated && l.left > 0 {
@@ -22,8 +21,8 @@ func (t *Task) switching() bool {
 	return false
 }
 
-// advance completes the forwards that have passed, and sets the step beyond which this rank sends
-// nothing yet: flows of an earlier one still come through.
+// advance completes forwards by the count of forwarded bytes. It sets l.limit, the last step of which this rank may
+// send.
 func (t *Task) advance(l *lane) (bool, error) {
 	st := &t.prog.Lanes[l.id].Stages[l.stage]
 	moved := false
@@ -37,7 +36,7 @@ func (t *Task) advance(l *lane) (bool, error) {
 		if !asked {
 			var err error
 			want := l.due
-			if len(l.tx) > 0 { // what lets them go
+			if len(l.tx) > 0 { // enough to raise the limit
 				want = l.passed + op.Bytes
 			}
 			if seen, err = l.steer.Transit(t.call.Comm, t.call.Op, want); err != nil {

@@ -9,18 +9,17 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// A plane of a fabric that steers passes a frame on the moment it arrives, by the circuits of that
-// moment, and shares a wire among flows as it likes. It is stricter than a kernel: a frame that
-// meets a circuit that has moved since its epoch, or has yet to move, is lost even where it would
-// happen to find its way.
+// A plane that forwards sends a frame on when it arrives, over the circuits of that moment. It shares a circuit among
+// flows at random. It is stricter than a kernel: it loses each frame that meets a circuit that has moved since the
+// epoch of the frame, or has yet to move, even if the circuit leads to the right rank.
 
-// transit is what has been passed on through a rank, of one operation.
+// transit counts the frames of one operation that have passed through a rank.
 type transit struct {
 	comm, op uint64
 	bytes    int64
 }
 
-// steer moves one frame over the circuit that leaves port p: the oldest of a flow.
+// steer moves the oldest frame of one flow over the circuit from port p.
 func (w *wavelength) steer(p int) {
 	i := w.f.rng.IntN(len(w.tx[p]))
 	for j := range i {
@@ -34,7 +33,8 @@ func (w *wavelength) steer(p int) {
 	q, h := w.to[p], l.h
 	switch {
 	case q == circuit.Dark || h.Epoch < w.made[p] || h.Epoch > w.epoch:
-		w.lose(fmt.Errorf("port %d: epoch %d at epoch %d on a circuit of epoch %d: %w", p, h.Epoch, w.epoch, w.made[p], ocsctl.ErrFramesLost))
+		w.lose(fmt.Errorf("port %d: epoch %d at epoch %d on a circuit of epoch %d: %w", p, h.Epoch, w.epoch, w.made[p],
+			ocsctl.ErrFramesLost))
 	case q == int(h.Dst):
 		w.stash[q][h.Src] = append(w.stash[q][h.Src], l)
 	case q == int(h.Src):
@@ -49,7 +49,7 @@ func (w *wavelength) steer(p int) {
 	}
 }
 
-// steeredPlane is a rank's end of such a plane. The window is the fabric's slots.
+// steeredPlane is the endpoint of a rank on such a plane. The window is the number of slots of the fabric.
 type steeredPlane struct{ p *portPlane }
 
 var _ transport.Steerer = (*steeredPlane)(nil)

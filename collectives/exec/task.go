@@ -1,10 +1,3 @@
-// Package exec is the progress engine: it drives programs over the planes of an endpoint,
-// on the calling goroutine, with one loop that polls every lane.
-//
-// Layer: inside collectives; it imports program, transport, wire and ocsctl/monotonic. It decides
-// nothing: what is sent where is in the program, and what is in force on the planes is
-// in the call. It never prints, starts no goroutine and, in the steady state, allocates
-// nothing.
 package exec
 
 import (
@@ -21,8 +14,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Buffer is memory that a call lends to a task until the task has finished. Ptr may be
-// nil where Len is 0.
+// Buffer is memory that the caller leaves to a task until the task has finished. Ptr may be nil if Len is 0.
 type Buffer struct {
 	Ptr unsafe.Pointer
 	Len int64
@@ -33,69 +25,69 @@ func BufferOf(b []byte) Buffer {
 	return Buffer{Ptr: unsafe.Pointer(unsafe.SliceData(b)), Len: int64(len(b))}
 }
 
-// Engine is an operation that is driven instead of a program, in its place among the others of its
-// communicator: one with its own way to the other ranks of the endpoint.
+// Engine is an operation with its own data path, which a task polls instead of a program. It keeps its place among the
+// operations of its communicator.
 type Engine interface {
-	// Poll does what can be done without waiting. It is not called again after done or an error.
+	// Poll advances the operation without waiting. The task does not call it again after done or an error.
 	Poll() (moved, done bool, err error)
-	// Waiting says what it waits for.
+	// Waiting describes what the operation waits for.
 	Waiting() Wait
 }
 
 // Call binds a program to one call.
 type Call struct {
 	Program *program.Program
-	// Engine, where not nil, takes the place of Program; all that is looked at then is Comm, Op,
-	// Endpoint and Poison.
+	// Engine, if not nil, replaces Program. The task then uses only Comm, Op, Endpoint and Poison.
 	Engine Engine
-	// Buffers are the memories of a collective, Messages those of a point-to-point program:
-	// its sends, then its receives.
+	// Buffers are the buffers of a collective. Messages are those of a point-to-point program: first the sends, then
+	// the receives.
 	Buffers  [schedule.NumBuffers]Buffer
 	Messages []Buffer
-	// Reduce computes dst = dst op src, Scale dst = src x Factor; len(dst) == len(src), whole
-	// elements, any alignment. Needed only by programs that reduce or scale.
+	// Reduce computes dst = dst op src, and Scale computes dst = src x Factor. len(dst) == len(src); both contain whole
+	// elements at any alignment. Only programs that reduce or scale need them.
 	Reduce func(dst, src []byte)
 	Scale  func(dst, src []byte, factor float64)
 	Factor float64
-	// Comm and Op, the communicator and its operation sequence, go into every frame. Op
-	// stays below PairBit; operations on one endpoint have ascending numbers.
+	// Comm is the communicator and Op the number of its operation. Every frame carries both. Op is below PairBit, and
+	// the numbers of operations on one endpoint ascend.
 	Comm, Op uint64
-	// Pairs are the communicator's message counters; point-to-point only.
+	// Pairs has the communicator's message counters. Only point-to-point programs use it.
 	Pairs *Pairs
-	// Gate, where not nil, says when messages may be moved; point-to-point only.
+	// Gate, if not nil, delays messages of point-to-point programs.
 	Gate Gate
-	// Endpoint is the data path; its dynamic type must be comparable, as a pointer is.
+	// Endpoint is the data path. Its dynamic type must be comparable, for example a pointer.
 	Endpoint transport.Endpoint
-	// OCS switches the endpoint's planes, which it numbers like the endpoint; nil on packet
-	// planes. Base is the epoch of each plane at the start of the program.
+	// OCS switches the planes of the endpoint, with the same plane numbers. It is nil on packet planes. Base is the
+	// epoch of each plane at the start of the program.
 	OCS  Switch
 	Base []uint32
-	// SwitchAt, where not nil, is when each plane moves, by [plane][reconfiguration] as in
-	// Program.SwitchUS, in nanoseconds of Unix time: the time-based barrier. Nobody posts then;
-	// a rank that is not drained when its plane moves fails with [ErrLate].
+	// SwitchAt, if not nil, selects the time-based barrier. It has the times of the reconfigurations in nanoseconds of
+	// Unix time, by [plane][reconfiguration] as Program.SwitchUS. Ranks then post no requests. A rank that has not
+	// drained at the time of its reconfiguration fails with [ErrLate].
 	SwitchAt [][]int64
-	// Poison, once it holds an error, ends the task with it.
+	// Poison ends the task with its error, if it holds one.
 	Poison *atomic.Pointer[error]
-	// SkipDrain reports, for fault injection, that a plane's reconfiguration from an epoch
-	// is to be posted although frames may be on the wire. Nil: never.
+	// SkipDrain injects faults: if it returns true, the task posts the reconfiguration of a plane from an epoch without
+	// waiting until it has drained. It may be nil.
 	SkipDrain func(plane int, epoch uint32) bool
 }
 
-// Gate holds messages back, by their index in Call.Messages, until their memory is ready; those of a rank to itself are not asked about. Its
-// methods are called often, by the goroutine that runs the task, which also looks again when no doorbell rings.
+// Gate delays messages, which it identifies by their index in Call.Messages, until their memory is ready. It does not
+// delay messages of a rank to itself. The goroutine that runs the task calls the methods often. The task polls a gate
+// even if no doorbell rings.
 type Gate interface {
-	// Open reports whether a message may be moved. It stays open until Over.
+	// Open reports whether a message may be moved. Once true, it stays true until Over.
 	Open(message int) bool
-	// Over is told when all of a message has been moved.
+	// Over is called after the task has moved all of a message.
 	Over(message int)
 }
 
-// PairBit marks, in a frame's Op, the messages of point-to-point calls; the rest of Op is
-// then the number of the message between its pair of ranks.
+// PairBit is set in the Op of frames of point-to-point calls. The other bits of Op then are the number of the message
+// between its two ranks.
 const PairBit = 1 << 63
 
-// Pairs counts the messages that a rank has exchanged with each other rank over the life
-// of a communicator, per direction. It belongs to the goroutine that binds tasks.
+// Pairs counts the messages between a rank and each other rank over the life of a communicator, by direction. It
+// belongs to the goroutine that binds tasks.
 type Pairs struct {
 	send, recv []uint64
 }
@@ -105,101 +97,97 @@ func NewPairs(ranks int) *Pairs {
 	return &Pairs{send: make([]uint64, ranks), recv: make([]uint64, ranks)}
 }
 
-// Sent is how many messages have been sent to a rank.
+// Sent returns the number of messages sent to a rank.
 func (p *Pairs) Sent(rank int) uint64 { return p.send[rank] }
 
-// Received is how many messages of a rank have been received.
+// Received returns the number of messages received from a rank.
 func (p *Pairs) Received(rank int) uint64 { return p.recv[rank] }
 
-// Task runs one program for one call at a time. Its zero value is ready for Bind; keep it
-// for the next call, so that its state is allocated once. A Task belongs to one goroutine.
+// Task runs a program for one call at a time. Its zero value is ready for Bind. Reuse a Task for later calls, so that
+// it allocates its state once. A Task belongs to one goroutine at a time.
 type Task struct {
 	call Call
-	prog *program.Program // of the call or, where that has sections, of the present one
-	ops  []program.Op     // of prog or, where that is repeated, of the present repetition
-	base []uint32         // the planes' epochs where ops begin
-	past program.OpID     // operations of the sections and repetitions before
-	// section and turn are the present section of the call's program and its repetition; rep and room hold
-	// the operations and the next map of a repetition.
+	prog *program.Program // program of the call, or of the present section
+	ops  []program.Op     // operations of prog, or of the present repetition
+	base []uint32         // by plane: epoch at the start of ops
+	past program.OpID     // number of operations of earlier sections and repetitions
+	// section and turn are the numbers of the present section and of its repetition. rep and room are memory for the
+	// operations and the next map of a repetition.
 	section, turn int
 	rep           program.Repetition
 	room          circuit.Permutation
 	planes        []transport.Plane
-	// forwarders are the planes that carry transit, nil for the others.
+	// By plane, nil if the plane does not implement the interface.
 	forwarders []transport.Forwarder
-	// steerers are the planes whose transit the kernel carries, nil for the others.
-	steerers []transport.Steerer
-	// landers are the planes that receive payload in its place, nil for the others.
-	landers []transport.Lander
-	// borrowers are the planes that send payload from its place, nil for the others.
-	borrowers []transport.Borrower
-	lookup    transport.Endpoint // whose planes these are
+	steerers   []transport.Steerer
+	landers    []transport.Lander
+	borrowers  []transport.Borrower
+
+	lookup    transport.Endpoint // endpoint of planes
 	regions   []Buffer           // the three buffers, then the messages
-	waits     []int32            // per operation, dependencies to go
-	moved     []int64            // per operation, bytes done
-	ready     []program.OpID     // local operations that may run
-	local     chain              // the one that is running
+	waits     []int32            // by operation: incomplete dependencies
+	moved     []int64            // by operation: bytes moved
+	ready     []program.OpID     // local operations without incomplete dependencies
+	local     chain              // the running local operation
 	lanes     []lane
 	remaining int
 	bound     bool
 	err       error
-	// sendBase and recvBase number the first message of the call for each rank.
+	// sendBase and recvBase are the number of the call's first message, by rank.
 	sendBase, recvBase []uint64
-	after              *Task // of the same Run and endpoint, goes first
+	after              *Task // previous task of the same Run and endpoint
 	tracing            bool
 	events             []Event
-	parts              []int32 // per message, operations to go; where there is a gate
+	parts              []int32 // by message: incomplete operations; only with a gate
 	pacing             bool
-	first              int64 // when the first bytes came, on whatever plane; 0: none yet, or not pacing
+	first              int64 // time of the first bytes on any plane; 0: none yet, or not pacing
 }
 
-// lane is the run-time state of one plane.
+// lane is the state of one plane.
 type lane struct {
 	id    int
-	steer transport.Steerer // nil where this rank forwards itself
-	tx    []txChain         // sends of the current stage, the head of each destination
-	fwd   []program.OpID
-	rx    []chain
+	steer transport.Steerer // nil if this rank forwards itself
+	tx    []txChain         // by destination: next send of the present stage
+	fwd   []program.OpID    // by flow: next forward of the present stage
+	rx    []chain           // by source: next receive
 	stage int
-	left  int32 // sends and forwards of the stage to go
-	owed  int   // frames of others that go before the next of this rank's own (see share)
-	limit int32 // no send of a later step goes (see advance)
-	// Where the kernel steers: what of the stage has been looked at, and the bytes passed on
-	// since the program began, by the forwards that are complete and at the end of the stage.
+	left  int32 // incomplete sends and forwards of the stage
+	owed  int   // frames to forward before the next send of this rank (see share)
+	limit int32 // last step of which this rank may send (see advance)
+	// Only if the kernel forwards: next is the index in Stage.TX of the next forward. passed is the number of bytes of
+	// complete forwards since the start of the program, and due that number at the end of the stage.
 	next        int
 	passed, due int64
-	// settle is the epoch that the plane must have reached before anything is sent; gated
-	// while that has not been seen.
-	settle   uint32
-	gated    bool
-	posted   program.OpID // the event of the reconfiguration that gated waits for
-	finished bool         // all of TX, posts included
-	first    int64        // when the first bytes came, and the last; 0: not yet; see Pace
-	last     int64
-	lent     []loan // sends that have been taken, of payload that is not given back yet
+	// gated is set until the plane has reached epoch settle. The rank sends nothing meanwhile.
+	settle      uint32
+	gated       bool
+	posted      program.OpID // reconfiguration for which gated waits; index of events
+	finished    bool         // all of TX is complete, and all reconfigurations are posted
+	first, last int64        // times of the first and last bytes, 0 for none; see Pace
+	lent        []loan       // sends whose payload the plane has not returned yet
 }
 
-// loan is a send whose payload its plane has not given back up to a mark.
+// loan is a send of borrowed payload. It completes when the plane has returned payload up to mark.
 type loan struct {
 	id   program.OpID
 	mark uint64
 }
 
-// chain is where in its operation a chain of them, or the local work, is.
+// chain is a position in a chain of operations or in the local work.
 type chain struct {
 	id  program.OpID
 	seg int
-	off int64 // in the segment
+	off int64 // offset in the segment
 }
 
 type txChain struct {
 	chain
-	mark   uint64 // of what has been lent of it
+	mark   uint64 // mark of the operation's borrowed payload, 0 for none
 	header wire.Header
 }
 
-// Bind prepares t for a call. The program is shared and not changed. What t held before
-// must have finished or been given up. Errors: [ErrCall], with t unbound.
+// Bind prepares t for a call. It does not change the program, which other tasks may use too. The previous call of t
+// must have finished, or its Run must have failed. On [ErrCall], t is unbound.
 func (t *Task) Bind(c Call) error {
 	t.bound = false
 	if err := checkCall(&c); err != nil {
@@ -212,7 +200,8 @@ func (t *Task) Bind(c Call) error {
 		return nil
 	}
 	if len(t.planes) < len(t.prog.Lanes) {
-		return fmt.Errorf("exec: program of %d planes on an endpoint of %d: %w", len(t.prog.Lanes), len(t.planes), ErrCall)
+		return fmt.Errorf("exec: program of %d planes on an endpoint of %d: %w",
+			len(t.prog.Lanes), len(t.planes), ErrCall)
 	}
 	t.regions = append(append(t.regions[:0], c.Buffers[:]...), c.Messages...)
 	t.base = append(t.base[:0], c.Base...)
@@ -227,7 +216,7 @@ func (t *Task) Bind(c Call) error {
 	return nil
 }
 
-// begin makes the call's program ready to run.
+// begin prepares the call's program, or its first section.
 func (t *Task) begin() {
 	t.section, t.turn, t.past = 0, 0, 0
 	t.ops = t.prog.Ops
@@ -245,8 +234,7 @@ func (t *Task) begin() {
 	t.proceed()
 }
 
-// proceed goes on with the next repetition of a section, or the next section, while nothing is left to do of
-// the one before.
+// proceed begins the next repetition or section after the present one is complete.
 func (t *Task) proceed() {
 	sections := t.call.Program.Sections
 	for t.remaining == 0 && sections != nil {
@@ -267,7 +255,7 @@ func (t *Task) proceed() {
 	}
 }
 
-// enterSection takes the operations of the present repetition.
+// enterSection sets the operations of the present repetition.
 func (t *Task) enterSection() {
 	s := &t.call.Program.Sections[t.section]
 	t.prog = s.Program
@@ -275,7 +263,7 @@ func (t *Task) enterSection() {
 	t.ops = t.rep.Ops
 }
 
-// target returns the map that a reconfiguration of the present repetition asks for, valid until the next.
+// target returns the target map of a reconfiguration in the present repetition. It is valid until the next call.
 func (t *Task) target(plane, config int) circuit.Permutation {
 	if t.turn == 0 {
 		return t.prog.Configs[plane][config]
@@ -283,7 +271,7 @@ func (t *Task) target(plane, config int) circuit.Permutation {
 	return t.call.Program.Sections[t.section].Map(plane, config, t.turn, &t.room)
 }
 
-// load prepares the operations to be run.
+// load prepares the operations of the present repetition.
 func (t *Task) load() {
 	t.bindOps()
 	for i := range t.lanes {
@@ -323,7 +311,7 @@ func checkCall(c *Call) error {
 	return nil
 }
 
-// timesFit reports whether the call has a time for each reconfiguration of its program.
+// timesFit reports whether SwitchAt has a time for each reconfiguration of the program.
 func timesFit(c *Call) bool {
 	for j := range c.Program.Configs {
 		if j >= len(c.SwitchAt) || len(c.SwitchAt[j]) < int(c.Program.Switches(j)) {
@@ -374,7 +362,7 @@ func (t *Task) bindOps() {
 	}
 }
 
-// bindLane readies a lane for a call: what a plane does lasts from one section to the next.
+// bindLane prepares a lane for a call. This state persists over the sections of a program.
 func (t *Task) bindLane(i int) {
 	l := &t.lanes[i]
 	l.id, l.posted = i, program.None
@@ -388,7 +376,7 @@ func (t *Task) bindLane(i int) {
 	}
 }
 
-// loadLane has a lane begin with the operations of the present repetition.
+// loadLane prepares a lane for the operations of the present repetition.
 func (t *Task) loadLane(i int) {
 	l := &t.lanes[i]
 	pl := &t.prog.Lanes[i]
@@ -400,7 +388,7 @@ func (t *Task) loadLane(i int) {
 	t.enterStage(l)
 }
 
-// enterStage loads the chains of the lane's current stage.
+// enterStage loads the chains of the lane's present stage.
 func (t *Task) enterStage(l *lane) {
 	st := &t.prog.Lanes[l.id].Stages[l.stage]
 	l.left, l.owed, l.limit = st.Ops, 0, math.MaxInt32
@@ -414,7 +402,7 @@ func (t *Task) enterStage(l *lane) {
 		return
 	}
 	l.next, l.due = 0, l.passed+st.Transit
-	// Whatever is sent too early is steered over circuits that have yet to move.
+	// The kernel would forward frames that are sent too early over the old circuits.
 	if route := t.epoch(l.id, st.Route); int32(route-l.settle) > 0 {
 		l.settle, l.gated = route, true
 	}
@@ -430,19 +418,19 @@ func (t *Task) bindPairs() {
 	}
 }
 
-// Done reports whether the task has finished: results in place, everything sent accepted.
+// Done reports whether the task has finished: the results are in place, and the planes have accepted all frames.
 func (t *Task) Done() bool { return t.bound && t.remaining == 0 }
 
-// Err returns what ended the task, nil while it runs or where it has finished.
+// Err returns the error that ended the task. It is nil while the task runs, and if it has finished.
 func (t *Task) Err() error { return t.err }
 
-// bytes returns the memory of a segment from off, at most n bytes.
+// bytes returns at most n bytes of a segment from offset off.
 func (t *Task) bytes(g *program.Segment, off, n int64) []byte {
 	at := unsafe.Add(t.regions[int(g.Buf)+int(g.Msg)].Ptr, g.Off+off)
 	return unsafe.Slice((*byte)(at), min(n, g.Len-off))
 }
 
-// complete records that an operation has been done, and wakes what waited for it.
+// complete marks an operation as complete and updates the operations that depend on it.
 func (t *Task) complete(id program.OpID) {
 	t.remaining--
 	if t.call.Gate != nil {
@@ -459,7 +447,7 @@ func (t *Task) complete(id program.OpID) {
 	}
 }
 
-// resize returns s with length n, reusing its memory where it suffices.
+// resize returns s with length n. It reuses the memory of s if that is large enough.
 func resize[T any](s []T, n int) []T {
 	if cap(s) >= n {
 		return s[:n]

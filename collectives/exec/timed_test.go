@@ -11,7 +11,7 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// timed gives every reconfiguration of a team's programs a time.
+// timed sets times for all reconfigurations of the programs of a team.
 func timed(tm *team, at int64) {
 	timedTasks(tm.tasks, at)
 }
@@ -30,8 +30,8 @@ func timedTasks(tasks []*Task, at int64) {
 	}
 }
 
-// punctual moves each plane when its time has come, which for a test is when every rank whose
-// circuit moves is done with it: it looks into the tasks for that.
+// punctual moves each plane at its time. In this test that is when every rank whose circuit moves has finished with it,
+// which punctual reads from the tasks.
 func (tm *team) punctual(f *fabric) {
 	for j, w := range f.planes {
 		base := tm.tasks[0].call.Base[j]
@@ -62,7 +62,7 @@ func merge[K comparable, V any](m map[K]V, k K, v V) map[K]V {
 	return m
 }
 
-// By the clock, nobody posts, and the results are the same.
+// TestTimed checks that ranks post no requests with the time-based barrier, and that the results are the same.
 func TestTimed(t *testing.T) {
 	for _, steer := range []bool{false, true} {
 		schedules(t, 5, func(t *testing.T, s *schedule.Schedule, rng *rand.Rand) {
@@ -80,7 +80,7 @@ func TestTimed(t *testing.T) {
 	}
 }
 
-// A rank that is not done when its plane moves says so, and by how much.
+// TestLate checks that a rank that is late for a reconfiguration reports it, and by how much.
 func TestLate(t *testing.T) {
 	late := 0
 	for seed := range uint64(20) {
@@ -110,7 +110,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// What is on the wire when the plane moves is late, too.
+// TestLateOnTheWire checks that frames on the circuit at the time of the reconfiguration make the rank late.
 func TestLateOnTheWire(t *testing.T) {
 	s, err := schedule.Build(schedule.AllReduce, "rabenseifner", 4, 0)
 	if err != nil {
@@ -130,7 +130,8 @@ func TestLateOnTheWire(t *testing.T) {
 				}
 			}
 		}
-		if err := Run(tm.tasks, &Options{Timeout: time.Second}); err != nil && strings.Contains(err.Error(), "not drained 3") {
+		err := Run(tm.tasks, &Options{Timeout: time.Second})
+		if err != nil && strings.Contains(err.Error(), "not drained 3") {
 			found = errors.Is(err, ErrLate)
 			break
 		}

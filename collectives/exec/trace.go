@@ -5,22 +5,23 @@ import (
 	"lightpath/internal/monotonic"
 )
 
-// Event is when an operation ran: from its first byte to its end, in nanoseconds of
-// CLOCK_MONOTONIC, which all processes of a host share. A reconfiguration starts with this
-// rank's request and ends when its next transmission may start; it has no end where
-// nothing followed. Start is 0 for a reconfiguration that this rank has no part in.
+// Event has the times of an operation's first and last bytes in nanoseconds of CLOCK_MONOTONIC, which all processes of
+// a host share.
+//
+// A reconfiguration starts with this rank's request and ends when its next send may start. End is 0 if no send follows.
+// Start is 0 if this rank does not take part.
 type Event struct {
 	Start, End int64
-	Epoch      uint32 // of the plane, as frames carry it; 0 without a plane
+	Epoch      uint32 // epoch of the plane, as in frames; 0 without a plane
 	Plane      int16  // -1 without a plane
 	Kind       program.Kind
 }
 
-// Trace turns the recording of events on or off, from the next Bind.
+// Trace turns the recording of events on or off, from the next Bind on.
 func (t *Task) Trace(on bool) { t.tracing = on }
 
-// Events returns what the last run recorded, nil where tracing is off: an event for each operation, in the
-// order of the program, or of its sections and their repetitions. Valid until the next Bind.
+// Events returns the events of the last run, or nil if tracing is off. There is one event per operation, in the order
+// of the program or of its sections and their repetitions. The slice is valid until the next Bind.
 func (t *Task) Events() []Event {
 	if !t.tracing {
 		return nil
@@ -28,7 +29,7 @@ func (t *Task) Events() []Event {
 	return t.events
 }
 
-// began records when an operation moves its first bytes.
+// began records the time of an operation's first bytes.
 func (t *Task) began(id program.OpID) {
 	if !t.tracing {
 		return

@@ -11,7 +11,7 @@ import (
 	"lightpath/collectives/wire"
 )
 
-// A copy that takes many turns neither keeps what is to be sent waiting nor loses a byte.
+// TestLocalWorkTakesTurns checks that a copy of many turns does not delay sends, and copies every byte.
 func TestLocalWorkTakesTurns(t *testing.T) {
 	const n = 2
 	count := int64(3*turn/4 + 5) // elements of a block, of 4 bytes
@@ -24,7 +24,8 @@ func TestLocalWorkTakesTurns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		progs, err := program.LowerAll(s, nil, program.Args{Planes: 1, Count: count, ElemSize: 4, InPlace: k.inPlace, Scale: k.coll.Reduces()})
+		progs, err := program.LowerAll(s, nil, program.Args{Planes: 1, Count: count, ElemSize: 4, InPlace: k.inPlace,
+			Scale: k.coll.Reduces()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +37,8 @@ func TestLocalWorkTakesTurns(t *testing.T) {
 		if k.coll.Reduces() {
 			scale = 3
 		}
-		tm := assemble(t, programtest.NewCase(s, count, scale, 1), progs, k.inPlace, func(r int, c *Call) { c.Endpoint = endpoints[r] })
+		tm := assemble(t, programtest.NewCase(s, count, scale, 1), progs, k.inPlace,
+			func(r int, c *Call) { c.Endpoint = endpoints[r] })
 		first := tm.tasks[0]
 		local := first.remaining
 		if len(first.prog.Local) == 0 {
@@ -63,7 +65,7 @@ func TestLocalWorkTakesTurns(t *testing.T) {
 	}
 }
 
-// blocked is an endpoint one of whose planes carries nothing.
+// blocked is an endpoint with a plane that carries nothing.
 type blocked struct {
 	transport.Endpoint
 	planes []transport.Plane
@@ -71,7 +73,7 @@ type blocked struct {
 
 func (b *blocked) Planes() []transport.Plane { return b.planes }
 
-// gate is a plane that takes and shows nothing until it opens; sent counts what it has taken.
+// gate is a plane that accepts and delivers nothing until it opens. sent counts the bytes that it has accepted.
 type gate struct {
 	transport.Plane
 	shut *bool
@@ -87,8 +89,7 @@ func (g *gate) TrySend(h *wire.Header, payload []byte) (int, error) {
 	return n, err
 }
 
-// While one plane carries nothing, the others carry all of their share: what a large message needs
-// of a plane depends on that plane alone.
+// TestBlockedPlaneHoldsNoOther blocks one plane and checks that the other planes carry all of their share.
 func TestBlockedPlaneHoldsNoOther(t *testing.T) {
 	const planes, count = 3, 60000
 	for _, k := range []struct {
@@ -96,7 +97,8 @@ func TestBlockedPlaneHoldsNoOther(t *testing.T) {
 		algorithm string
 		n         int
 	}{
-		{schedule.AllReduce, "ring", 2}, {schedule.AllReduce, "ring", 4}, {schedule.AllReduce, "ring", 5}, {schedule.AllGather, "ring", 4},
+		{schedule.AllReduce, "ring", 2}, {schedule.AllReduce, "ring", 4}, {schedule.AllReduce, "ring", 5},
+		{schedule.AllGather, "ring", 4},
 		{schedule.ReduceScatter, "pairwise", 4}, {schedule.AllToAll, "pairwise", 5}, {schedule.Broadcast, "ring", 4},
 	} {
 		s, err := schedule.Build(k.coll, k.algorithm, k.n, 0)
@@ -145,7 +147,8 @@ func TestBlockedPlaneHoldsNoOther(t *testing.T) {
 					share = 0
 				}
 				if g.sent != share {
-					t.Errorf("%v over %d ranks: rank %d has sent %d bytes on plane %d while plane 1 was blocked, want %d", k.coll, k.n, r, g.sent, j, share)
+					t.Errorf("%v over %d ranks: rank %d has sent %d bytes on plane %d while plane 1 was blocked, want %d", k.coll,
+						k.n, r, g.sent, j, share)
 				}
 			}
 		}

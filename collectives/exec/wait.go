@@ -6,21 +6,18 @@ import (
 	"lightpath/collectives/program"
 )
 
-// Wait says what a task that has not finished waits for: the first operation, by plane,
-// that could move and does not.
+// Wait describes what an unfinished task waits for: the first blocked operation without incomplete dependencies, by
+// plane.
 type Wait struct {
-	Rank int    // that waits
-	Op   uint64 // operation sequence of the communicator
-	Kind program.Kind
-	Peer int // the rank it waits for; of a Reconfigure, -1
-	// Plane, Step and Epoch are where.
-	Plane int
-	Step  int
-	Epoch uint32
-	// Done of Bytes bytes have moved.
-	Done, Bytes int64
-	// Detail is what the switch says about a reconfiguration under way.
-	Detail string
+	Rank        int    // the waiting rank
+	Op          uint64 // number of the communicator's operation
+	Kind        program.Kind
+	Peer        int // the rank for which it waits; -1 for a Reconfigure
+	Plane       int
+	Step        int
+	Epoch       uint32
+	Done, Bytes int64  // bytes moved, bytes of the operation
+	Detail      string // the switch's description of a reconfiguration in progress
 }
 
 // String returns w as a phrase, "receive from rank 3 (plane 1, step 2, epoch 7, 0 of 64 bytes)".
@@ -43,8 +40,8 @@ func (w Wait) String() string {
 	return "local operation"
 }
 
-// Waiting describes what t waits for, and reports false where it waits for nothing. It asks the
-// switch about a reconfiguration under way, and may take a while then.
+// Waiting returns what t waits for, and false if it waits for nothing. It queries the switch about a reconfiguration in
+// progress, which may take some time.
 func (t *Task) Waiting() (Wait, bool) {
 	w, ok := t.Blocked()
 	if ok && w.Kind == program.Reconfigure {
@@ -55,7 +52,7 @@ func (t *Task) Waiting() (Wait, bool) {
 	return w, ok
 }
 
-// Blocked is Waiting as far as this rank knows by itself.
+// Blocked is like Waiting, but does not query the switch.
 func (t *Task) Blocked() (Wait, bool) {
 	if !t.bound || t.remaining == 0 {
 		return Wait{}, false

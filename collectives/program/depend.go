@@ -7,14 +7,13 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// memory is the place of a byte: buffers that an in-place call lays over each other share
-// a space.
+// memory is the address of a byte. Buffers that overlap in an in-place call share a space.
 type memory struct {
 	space int
 	off   int64
 }
 
-// at returns where a segment lies.
+// at returns the address of a segment.
 func (l *lowering) at(g Segment) memory {
 	if g.Buf == schedule.Scratch {
 		return memory{space: 2, off: g.Off}
@@ -32,10 +31,11 @@ func (l *lowering) at(g Segment) memory {
 
 func (l *lowering) sameMemory(a, b Segment) bool { return l.at(a) == l.at(b) && a.Len == b.Len }
 
-// depend fills in Deps: an operation follows every earlier one that writes what it reads,
-// reads what it writes or writes what it writes. All boundaries are known beforehand, so
-// memory is cut at each of them into cells that operations cover whole: the last writer
-// of a cell and its readers since then are all there is to remember.
+// depend sets Deps. An operation depends on each earlier one that writes what it reads, reads what it writes or writes
+// what it writes.
+//
+// All boundaries of segments divide memory into cells, so an operation accesses whole cells. For each cell the tracker
+// keeps the last writer and the readers since then.
 func (l *lowering) depend() error {
 	t := tracker{l: l}
 	t.cut()
@@ -49,9 +49,9 @@ func (l *lowering) depend() error {
 
 type tracker struct {
 	l       *lowering
-	bounds  [3][]int64 // per space, ascending
+	bounds  [3][]int64 // by space, ascending
 	cells   [3][]cell
-	readers []reader // arena of the cells' lists
+	readers []reader // memory of the cells' lists
 	deps    []OpID
 }
 
@@ -85,7 +85,7 @@ func (t *tracker) cut() {
 	}
 }
 
-// covers returns the cells of a segment.
+// covers returns the cells of g.
 func (t *tracker) covers(g Segment) []cell {
 	m := t.l.at(g)
 	lo, _ := slices.BinarySearch(t.bounds[m.space], m.off)
@@ -115,8 +115,8 @@ func (t *tracker) visit(id OpID) error {
 	return nil
 }
 
-// checkRead refuses what cannot be ordered: a scaled Input is in Output or Scratch, so
-// nothing but a load may read it, and no transfer may read what another of its step wrote.
+// checkRead returns an error for reads that dependencies cannot order. With Scale, only the first copies may read
+// Input: scaled data is in Output or Scratch. A transfer must not read what another transfer of its step writes.
 func (t *tracker) checkRead(id OpID, g Segment) error {
 	op := &t.l.p.Ops[id]
 	if t.l.args.Scale && g.Buf == schedule.Input && !op.Scale {
@@ -142,8 +142,8 @@ func (t *tracker) read(id OpID, g Segment) {
 	}
 }
 
-// write takes over the cells of g. Readers since the last write follow that write, so it
-// is enough to follow them; where there are none, the write itself is followed.
+// write makes id the writer of the cells of g. It depends on the readers since the last write, which depend on that
+// write themselves. Without readers it depends on the last write.
 func (t *tracker) write(id OpID, g Segment, combines bool) error {
 	cells := t.covers(g)
 	op := &t.l.p.Ops[id]
@@ -157,8 +157,8 @@ func (t *tracker) write(id OpID, g Segment, combines bool) error {
 			if by == id {
 				continue
 			}
-			// Waiting for a send of the same step could hang: the peer may be waiting for
-			// this rank in the same way, with both directions full.
+			// Waiting for a send of the same step could deadlock: the peer may wait for this rank in the same way, with
+			// both directions full.
 			if op.Kind != Copy && op.Kind != LocalReduce &&
 				t.l.phase[by] == t.l.phase[id] && t.l.p.Ops[by].Kind == Send {
 				return fmt.Errorf("program: step %d receives over what it sends: %w", op.Step, ErrSchedule)
@@ -170,10 +170,10 @@ func (t *tracker) write(id OpID, g Segment, combines bool) error {
 	return nil
 }
 
-// maxReduce bounds the work of reduce, which is quadratic.
+// maxReduce limits the input of reduce, which takes quadratic time.
 const maxReduce = 64
 
-// reduce drops dependencies that another one implies directly.
+// reduce removes dependencies that are also direct dependencies of another one.
 func (t *tracker) reduce(deps []OpID) []OpID {
 	if len(deps) < 2 || len(deps) > maxReduce {
 		return deps

@@ -9,8 +9,8 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// Deps orders exactly the pairs of operations that touch the same bytes, one of them
-// writing: every such pair by a chain of Deps, and nothing else directly.
+// TestDependenciesAreExact checks that Deps orders exactly the pairs of operations that access the same bytes with at
+// least one write: each such pair through a chain of Deps, and no other pair directly.
 func TestDependenciesAreExact(t *testing.T) {
 	for _, n := range []int{2, 4, 5, 8} {
 		eachSchedule(t, n, func(t *testing.T, s *schedule.Schedule) {
@@ -51,7 +51,7 @@ func TestDependenciesAreExact(t *testing.T) {
 	}
 }
 
-// conflict is the definition, by comparing all segments.
+// conflict reports whether two operations conflict, by comparing all segments.
 func (l *lowering) conflict(a, b OpID) bool {
 	overlap := func(x, y []Segment) bool {
 		for _, g := range x {
@@ -72,7 +72,7 @@ func move(src, dst int, from, to schedule.Ref, reduce bool) schedule.Move {
 	return schedule.Move{Src: src, Dst: dst, From: from, To: to, Count: 1, Reduce: reduce}
 }
 
-// What would hang, or read what has not been defined, is refused.
+// TestBadSchedules checks the errors for schedules that would deadlock or read undefined data.
 func TestBadSchedules(t *testing.T) {
 	in, out := schedule.Ref{Buf: schedule.Input}, schedule.Ref{Buf: schedule.Output}
 	for _, tc := range []struct {
@@ -81,10 +81,14 @@ func TestBadSchedules(t *testing.T) {
 		args  Args
 		want  error
 	}{
-		{"exchange in place", []schedule.Step{{Transfers: []schedule.Move{move(0, 1, out, out, true), move(1, 0, out, out, true)}}}, Args{}, ErrSchedule},
-		{"reads what it writes", []schedule.Step{{Transfers: []schedule.Move{move(0, 0, in, out, false), move(0, 0, out, schedule.Ref{Buf: schedule.Scratch}, false)}}}, Args{}, ErrSchedule},
-		{"beyond the buffer", []schedule.Step{{Transfers: []schedule.Move{move(0, 1, in, schedule.Ref{Buf: schedule.Output, Chunk: 1}, false)}}}, Args{}, ErrSchedule},
-		{"unscaled input", []schedule.Step{{Transfers: []schedule.Move{move(0, 1, in, out, false)}}}, Args{Scale: true}, ErrUnsupported},
+		{"exchange in place", []schedule.Step{{Transfers: []schedule.Move{move(0, 1, out, out, true),
+			move(1, 0, out, out, true)}}}, Args{}, ErrSchedule},
+		{"reads what it writes", []schedule.Step{{Transfers: []schedule.Move{move(0, 0, in, out, false),
+			move(0, 0, out, schedule.Ref{Buf: schedule.Scratch}, false)}}}, Args{}, ErrSchedule},
+		{"beyond the buffer", []schedule.Step{{Transfers: []schedule.Move{move(0, 1, in,
+			schedule.Ref{Buf: schedule.Output, Chunk: 1}, false)}}}, Args{}, ErrSchedule},
+		{"unscaled input", []schedule.Step{{Transfers: []schedule.Move{move(0, 1, in, out, false)}}}, Args{Scale: true},
+			ErrUnsupported},
 		{"stranger", []schedule.Step{{Transfers: []schedule.Move{move(0, 2, in, out, false)}}}, Args{}, ErrSchedule},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -2,17 +2,16 @@ package program
 
 import "errors"
 
-// Errors of lowering. They are wrapped with the step, plane and flow concerned.
+// Errors of lowering. The returned errors wrap them and name step, plane and flow.
 var (
-	// ErrArgs: rank, planes, count or element size make no sense for the schedule.
+	// ErrArgs reports an invalid rank, number of planes, count or element size.
 	ErrArgs = errors.New("bad lowering arguments")
-	// ErrSchedule: the schedule contradicts itself, for example a move whose two ends
-	// differ in size.
+	// ErrSchedule reports an inconsistent schedule, for example a move whose two ends differ in size.
 	ErrSchedule = errors.New("bad schedule")
-	// ErrPlan: the plan does not carry the schedule, for example a flow without a route.
+	// ErrPlan reports a plan that does not carry the schedule, for example a flow without a route.
 	ErrPlan = errors.New("plan does not fit the schedule")
-	// ErrUnsupported: a legal plan or schedule that lowering cannot express.
+	// ErrUnsupported reports a valid plan or schedule that a program cannot express.
 	ErrUnsupported = errors.New("not supported by lowering")
-	// ErrUnmatched: a send to oneself without its receive, or of another size.
+	// ErrUnmatched reports a send of a rank to itself without a receive of the same size.
 	ErrUnmatched = errors.New("unmatched send or receive to oneself")
 )

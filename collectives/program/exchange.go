@@ -9,26 +9,27 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// ExchangeArgs says for whom and for what an exchange is lowered. Every rank must lower with
-// the same values but Rank.
+// ExchangeArgs are the arguments of [LowerExchange]. All ranks must pass the same values, except Rank.
 type ExchangeArgs struct {
 	Rank, Ranks int
-	// Plan answers the demand matrix that the sends of all ranks make up: it holds circuits. It
-	// has a timeline for every plane of the endpoint, empty for those that it leaves alone.
+	// Plan is a plan for the demand matrix of all sends of all ranks. It has a timeline for each plane of the endpoint;
+	// the timelines of unused planes are empty.
 	Plan *plans.Plan
-	// Current are the maps that the planes hold, in ranks.
+	// Current are the present maps of the planes.
 	Current []circuit.Permutation
 }
 
-// LowerExchange returns one rank's program of an exchange in which every rank takes part and
-// every send meets its receive: the counterpart of [BuildP2P] on circuits. The messages of a pair
-// are one string of bytes, cut over the holds that have the pair's circuit in proportion to how
-// long they last, in order of (plane, hold), and cut again where a message ends. Message i of the
-// call's buffers is sends[i], then recvs[i-len(sends)].
+// LowerExchange returns one rank's program of an exchange over circuits. All ranks take part, and every send has a
+// receive. [BuildP2P] is the counterpart for packet planes.
 //
-// Errors: [ErrArgs], [ErrPlan] (a pair with bytes and without a circuit), [ErrUnmatched].
+// The messages of a pair of ranks are concatenated to one string of bytes. The string is divided over the holds that
+// have the pair's circuit, ordered by plane and hold, in proportion to their durations. It is also cut at the ends of
+// messages. Message i of the call's buffers is sends[i], or recvs[i-len(sends)].
+//
+// Errors: [ErrArgs], [ErrUnmatched], and [ErrPlan] if a pair with data has no circuit.
 func LowerExchange(a ExchangeArgs, sends, recvs []Message) (*Program, error) {
-	if a.Rank < 0 || a.Rank >= a.Ranks || a.Plan == nil || len(a.Current) != len(a.Plan.Planes) || len(a.Plan.Planes) == 0 {
+	if a.Rank < 0 || a.Rank >= a.Ranks || a.Plan == nil || len(a.Plan.Planes) == 0 ||
+		len(a.Current) != len(a.Plan.Planes) {
 		return nil, fmt.Errorf("program: exchange of rank %d of %d: %w", a.Rank, a.Ranks, ErrArgs)
 	}
 	tl, err := holdTimeline(&a)
@@ -41,7 +42,9 @@ func LowerExchange(a ExchangeArgs, sends, recvs []Message) (*Program, error) {
 		p.Configs = append(p.Configs, tl.planes[j].maps)
 		p.SwitchUS = append(p.SwitchUS, tl.planes[j].startUS)
 	}
-	x := exchange{lowering{p: p, me: a.Rank, tl: tl, config: make([]int, len(tl.planes)), base: make([]int, len(tl.planes))}}
+	x := exchange{lowering{
+		p: p, me: a.Rank, tl: tl, config: make([]int, len(tl.planes)), base: make([]int, len(tl.planes)),
+	}}
 	out, err := x.strings("send", sends, 0, p.Sends)
 	if err != nil {
 		return nil, err
@@ -63,8 +66,8 @@ func LowerExchange(a ExchangeArgs, sends, recvs []Message) (*Program, error) {
 	return p, nil
 }
 
-// holdTimeline rearranges a plan of holds. An entry's bytes are how long it lasts: what it
-// serves each of its circuits with, in the unit of time.
+// holdTimeline returns the timeline of a plan of holds. The bytes of an entry are its duration in microseconds, which
+// is proportional to the bytes that each of its circuits carries.
 func holdTimeline(a *ExchangeArgs) (*timeline, error) {
 	t := &timeline{planes: make([]planeLine, len(a.Plan.Planes))}
 	for j := range t.planes {
@@ -86,7 +89,8 @@ func holdTimeline(a *ExchangeArgs) (*timeline, error) {
 				}
 				tp.entries = append(tp.entries, txEntry{config: len(tp.maps) - 1, bytes: e.EndUS - e.StartUS})
 			default:
-				return nil, fmt.Errorf("program: plane %d: entry %d: %s in a plan of a demand matrix: %w", j, k, e.Kind, ErrPlan)
+				return nil, fmt.Errorf("program: plane %d: entry %d: %s in a plan of a demand matrix: %w",
+					j, k, e.Kind, ErrPlan)
 			}
 		}
 	}
@@ -96,21 +100,20 @@ func holdTimeline(a *ExchangeArgs) (*timeline, error) {
 // exchange lowers the messages of one rank.
 type exchange struct{ lowering }
 
-// pairString is the messages to or from one rank, as one string of bytes.
+// pairString is the concatenation of the messages to or from one rank.
 type pairString struct {
 	peer  int
 	bytes int64
 	parts []messagePart
 }
 
-// messagePart is one message of a pair: the index of its buffer, its number within the pair, and
-// where it begins in the pair's string.
+// messagePart is a message in a pairString: index of its buffer, its number within the pair, offset and length.
 type messagePart struct {
 	msg, nth   int32
 	at, length int64
 }
 
-// strings groups messages by peer, counts them in count, and leaves out what needs no circuit.
+// strings groups messages by peer and counts them in count. It omits messages that need no circuit.
 func (x *exchange) strings(kind string, list []Message, first int, count []int32) ([]pairString, error) {
 	of := make([]pairString, x.p.Ranks)
 	for i, m := range list {
@@ -120,7 +123,9 @@ func (x *exchange) strings(kind string, list []Message, first int, count []int32
 		s := &of[m.Peer]
 		s.peer = m.Peer
 		if m.Bytes > 0 && m.Peer != x.me {
-			s.parts = append(s.parts, messagePart{msg: int32(first + i), nth: count[m.Peer], at: s.bytes, length: m.Bytes})
+			s.parts = append(s.parts, messagePart{
+				msg: int32(first + i), nth: count[m.Peer], at: s.bytes, length: m.Bytes,
+			})
 			s.bytes += m.Bytes
 		}
 		count[m.Peer]++
@@ -128,13 +133,13 @@ func (x *exchange) strings(kind string, list []Message, first int, count []int32
 	return slices.DeleteFunc(of, func(s pairString) bool { return s.bytes == 0 }), nil
 }
 
-// pairPiece is an interval of a pair's string on its hold.
+// pairPiece is an interval of a pairString that one hold carries.
 type pairPiece struct {
 	of *pairString
 	piece
 }
 
-// place cuts strings, which this rank sends or receives, over the holds, in the planes' order.
+// place divides the strings over the holds, in the order of the planes. sending is set if this rank sends them.
 func (x *exchange) place(list []pairString, sending bool) ([]pairPiece, error) {
 	var all []pairPiece
 	var pieces []piece
@@ -208,7 +213,7 @@ func (x *exchange) receiveAll(list []pairString) error {
 	return nil
 }
 
-// each calls f for the part of every message that a piece holds, with its memory.
+// each calls f for each message of a piece, with the part of the message that the piece contains.
 func (x *exchange) each(c pairPiece, f func(op Op, mem []Segment)) {
 	for _, m := range c.of.parts {
 		lo, hi := max(c.lo, m.at), min(c.hi, m.at+m.length)

@@ -9,8 +9,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// TestLowerExchange: three messages of a pair over two holds of one plane, three parts to one, and
-// one of the other plane; cut where holds and messages end, under the epochs of their circuits.
+// TestLowerExchange lowers three messages of a pair over two holds of one plane, with durations 3:1, and one hold of
+// another. The messages are cut at the ends of holds and messages, and carry the epochs of their circuits.
 func TestLowerExchange(t *testing.T) {
 	hold := func(us float64, to ...int) plans.Entry {
 		return plans.Entry{Kind: plans.Hold, To: to, EndUS: us}
@@ -54,7 +54,7 @@ plane 1: to 0 message 2 number 2 at 0: 30 bytes, epoch 1
 	}
 }
 
-// describe lists a rank's sends and moves, or its receives, by plane.
+// describe lists the sends and reconfigurations of a rank, or its receives, by plane.
 func describe(p *Program, kind Kind) string {
 	var b strings.Builder
 	for j := range p.Lanes {
@@ -75,7 +75,8 @@ func describe(p *Program, kind Kind) string {
 			if len(mem) != 1 || mem[0].Off != op.Base || mem[0].Len != op.Bytes || op.Route != op.Epoch {
 				fmt.Fprintf(&b, "segments %v, route %d: ", mem, op.Route)
 			}
-			fmt.Fprintf(&b, "plane %d: to %d message %d number %d at %d: %d bytes, epoch %d\n", j, op.Peer, mem[0].Msg, op.Step, op.Base, op.Bytes, op.Epoch)
+			fmt.Fprintf(&b, "plane %d: to %d message %d number %d at %d: %d bytes, epoch %d\n", j, op.Peer, mem[0].Msg,
+				op.Step, op.Base, op.Bytes, op.Epoch)
 		}
 	}
 	return b.String()

@@ -9,23 +9,22 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// flow is what one rank sends another in one step: its moves, concatenated in order.
+// flow is the data that one rank sends another in one step: the concatenation of its moves in order.
 type flow struct {
 	src, dst int
 	moves    []schedule.Move
 	elems    int64
 }
 
-// carried is a piece of a flow that concerns this rank: as source, destination or as a
-// forwarder between them.
+// carried is a piece of a flow of which this rank is the source, the destination or a forwarder.
 type carried struct {
 	f     *flow
-	index int // of the flow in its step
+	index int // index of the flow in its step
 	piece
 }
 
-// flows groups the transfers of a step that may concern this rank by flow, in order of
-// first appearance, and returns its transfers to itself apart.
+// flows groups the transfers of a step by flow, in order of first appearance. It omits flows that cannot involve this
+// rank. own are this rank's transfers to itself.
 func (l *lowering) flows(st *schedule.Step) (flows []*flow, own []schedule.Move, err error) {
 	byEnds := make(map[[2]int]*flow)
 	for _, m := range st.Transfers {
@@ -39,7 +38,7 @@ func (l *lowering) flows(st *schedule.Step) (flows []*flow, own []schedule.Move,
 			continue
 		}
 		if l.tl == nil && m.Src != l.me && m.Dst != l.me {
-			continue // nobody forwards on packet planes
+			continue // ranks do not forward on packet planes
 		}
 		src, _, err := l.ends(m)
 		if err != nil {
@@ -58,7 +57,7 @@ func (l *lowering) flows(st *schedule.Step) (flows []*flow, own []schedule.Move,
 	return flows, own, nil
 }
 
-// ends returns the bytes that a move reads and writes.
+// ends returns the segments that a move reads and writes.
 func (l *lowering) ends(m schedule.Move) (src, dst Segment, err error) {
 	if m.Count < 1 {
 		return src, dst, fmt.Errorf("program: move of %d chunks: %w", m.Count, ErrSchedule)
@@ -86,8 +85,7 @@ func (l *lowering) segment(ref schedule.Ref, chunks int) (Segment, error) {
 	return Segment{Buf: ref.Buf, Off: lo * e, Len: (hi - lo) * e}, nil
 }
 
-// place cuts the flows of a step and returns the pieces that concern this rank in the
-// order of their planes' timelines.
+// place divides the flows of a step into pieces, in the order of the planes' timelines.
 func (l *lowering) place(flows []*flow, step int) ([]carried, error) {
 	var out []carried
 	var pieces []piece
@@ -111,7 +109,7 @@ func (l *lowering) place(flows []*flow, step int) ([]carried, error) {
 	return out, nil
 }
 
-// transmit adds this rank's part in moving c along its route, short of receiving it.
+// transmit adds this rank's sends or its forward of c.
 func (l *lowering) transmit(c carried, step int) error {
 	if l.tl == nil {
 		if c.f.src == l.me {
@@ -146,7 +144,7 @@ func (l *lowering) transmit(c carried, step int) error {
 	return nil
 }
 
-// send adds the sends of a piece, one for each run of moves of one kind.
+// send adds the sends of a piece, one for each run.
 func (l *lowering) send(c carried, step, config int, epoch, route uint32) {
 	lane := &l.p.Lanes[c.plane]
 	l.runs(c, func(r run) {
@@ -179,7 +177,7 @@ func (l *lowering) receive(c carried, step int) {
 	})
 }
 
-// reconfigure brings a lane's TX to map config.
+// reconfigure adds reconfigurations until a lane's TX has reached map config.
 func (l *lowering) reconfigure(plane, config int) {
 	tp := &l.tl.planes[plane]
 	lane := &l.p.Lanes[plane]
@@ -195,8 +193,8 @@ func (l *lowering) reconfigure(plane, config int) {
 	}
 }
 
-// run is a stretch of a piece whose moves are all copies or all reductions. Both ends cut
-// there, so that a frame never holds bytes of two operations.
+// run is a part of a piece whose moves are all copies or all reductions. Both ends cut pieces into runs, so that no
+// frame contains bytes of two operations.
 type run struct {
 	reduce      bool
 	base, bytes int64
@@ -209,7 +207,7 @@ func (l *lowering) runs(c carried, emit func(run)) {
 	cur := run{base: lo}
 	at := int64(0)
 	for _, m := range c.f.moves {
-		src, dst, _ := l.ends(m) // checked by flows
+		src, dst, _ := l.ends(m) // flows has checked the moves
 		from, to := max(lo, at), min(hi, at+src.Len)
 		if from < to {
 			if cur.bytes > 0 && cur.reduce != m.Reduce {
@@ -228,7 +226,7 @@ func (l *lowering) runs(c carried, emit func(run)) {
 	}
 }
 
-// extend appends g, or lengthens the last segment where g continues it.
+// extend appends g to the list, or extends the last segment if g directly follows it.
 func extend(list []Segment, g Segment) []Segment {
 	if n := len(list); n > 0 && list[n-1].Buf == g.Buf && list[n-1].Off+list[n-1].Len == g.Off {
 		list[n-1].Len += g.Len
@@ -237,8 +235,7 @@ func extend(list []Segment, g Segment) []Segment {
 	return append(list, g)
 }
 
-// onRoute reports whether rank me is the source of, the destination of or a forwarder on
-// the route src -> dst of a map.
+// onRoute reports whether rank me is the source, the destination or a forwarder of the route src -> dst on a map.
 func onRoute(m circuit.Permutation, src, dst, me int) (bool, error) {
 	on := src == me
 	at := src

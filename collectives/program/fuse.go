@@ -2,14 +2,13 @@ package program
 
 import "lightpath/collectives/schedule"
 
-// loads are copies of Input at the start of a program that have been put off: until
-// somebody writes there, whoever reads the copy may as well read Input.
+// loads are the deferred copies of Input at the start of a program. Until an operation writes to the destination of
+// such a copy, operations can read Input instead.
 type loads struct {
 	list []loaded
 }
 
-// loaded says that the bytes [lo, hi) of a buffer are those of Input from from on, as the
-// operation op was to copy them.
+// loaded means that the bytes [lo, hi) of a buffer equal Input from offset from on. op is the deferred copy.
 type loaded struct {
 	op     OpID
 	buf    schedule.Buffer
@@ -17,12 +16,12 @@ type loaded struct {
 	from   int64
 }
 
-// fuse spares the copies that most algorithms begin with. Sends of a copy that nothing has
-// changed read Input instead, and the first contribution that arrives for it is combined with
-// Input ([Op.Init]); what is overwritten is not copied at all. Only what is left is.
+// fuse removes copies of Input at the start of a program. Sends of unchanged copies read Input. The first reduction
+// into a copy combines the frame with Input ([Op.Init]). Bytes that are overwritten before they are read are not
+// copied. Only the other bytes remain copies.
 //
-// That takes an Input that nobody writes and that is used as it is. Whole passes over
-// the message are saved: where memory is what bounds a collective, a third of the time.
+// This requires that no operation writes to Input and that no factor applies. It saves passes over the whole message: a
+// third of the time of a collective that is limited by memory bandwidth.
 func (l *lowering) fuse() {
 	if l.args.InPlace || l.args.Scale {
 		return
@@ -51,12 +50,12 @@ func (l *lowering) fuse() {
 	l.keep(&p, first)
 }
 
-// isLoad reports whether op is a copy of Input that precedes all steps.
+// isLoad reports whether op is a copy of Input before the first step.
 func (op *Op) isLoad() bool {
 	return op.Kind == Copy && op.Step < 0 && op.Src[0].Buf == schedule.Input
 }
 
-// visit redirects what op reads, in the order of the program, and notes what it writes.
+// visit changes the sources of op to Input where possible, and records its writes. Call it in program order.
 func (p *loads) visit(op *Op) {
 	switch op.Kind {
 	case Send:
@@ -91,7 +90,7 @@ func (p *loads) visit(op *Op) {
 	}
 }
 
-// combine gives a RecvReduce its Init.
+// combine sets Init of a RecvReduce.
 func (p *loads) combine(op *Op) {
 	var dst, init []Segment
 	loaded := false
@@ -106,8 +105,8 @@ func (p *loads) combine(op *Op) {
 	}
 }
 
-// cut calls f with the parts of g, in order, that are and are not loaded: with the
-// Input that a part is a copy of, or an empty segment.
+// cut divides g into parts that are loaded or not, and calls f with each in order. from is the segment of Input of
+// which the part is a copy, or empty.
 func (p *loads) cut(g Segment, f func(part, from Segment)) {
 	for at, end := g.Off, g.Off+g.Len; at < end; {
 		stop, from := end, Segment{}
@@ -126,7 +125,7 @@ func (p *loads) cut(g Segment, f func(part, from Segment)) {
 	}
 }
 
-// drop forgets what is loaded of g.
+// drop removes the bytes of g from the list of loaded bytes.
 func (p *loads) drop(g Segment) {
 	lo, hi := g.Off, g.Off+g.Len
 	for i := 0; i < len(p.list); i++ {
@@ -152,8 +151,8 @@ func (p *loads) drop(g Segment) {
 	}
 }
 
-// keep reduces the first operations, the loads, to what nobody has written since, and
-// removes those of which nothing is left.
+// keep limits the deferred copies, which are the first operations, to bytes that no operation has overwritten. It
+// removes copies without such bytes.
 func (l *lowering) keep(p *loads, first int) {
 	for i := range l.p.Ops[:first] {
 		op := &l.p.Ops[i]
@@ -161,7 +160,7 @@ func (l *lowering) keep(p *loads, first int) {
 	}
 	for _, d := range p.list {
 		if d.buf == schedule.Scratch {
-			continue // all its readers read Input
+			continue // operations read Input instead
 		}
 		op := &l.p.Ops[d.op]
 		n := d.hi - d.lo

@@ -1,15 +1,13 @@
 package program
 
-// indexScratch is what index needs only while it runs; kept so that a reused program is
-// indexed without allocating.
+// indexScratch is memory that index reuses, so that indexing a reused program does not allocate.
 type indexScratch struct {
-	last  []OpID // per rank, the last operation of its chain in the current stage
-	ids   []OpID // backing of Stage.Sends, Stage.Forwards and Lane.Sources
+	last  []OpID // by rank: last operation of its chain in the current stage
+	ids   []OpID // memory of Stage.Sends, Stage.Forwards and Lane.Sources
 	heads []OpID
 }
 
-// index derives what the executor walks: chains, stages, dependency counts and
-// successors. It reuses whatever an earlier use of p left behind.
+// index computes chains, stages, dependency counts and successors. It reuses the memory of an earlier use of p.
 func (p *Program) index() {
 	n := len(p.Ops)
 	p.Next = resize(p.Next, n)
@@ -55,8 +53,7 @@ func (p *Program) indexSuccessors() {
 			p.succ[p.succStart[d+1]] = OpID(i)
 		}
 	}
-	// Each end has moved down to its list's start, one place to the right of where
-	// Successors looks.
+	// succStart[i+1] now is the start of list i. Successors expects it at i.
 	for i := 0; i < n; i++ {
 		p.succStart[i] = p.succStart[i+1]
 	}
@@ -75,7 +72,7 @@ func (p *Program) indexTX(l *Lane) {
 			if op := &p.Ops[id]; op.Kind == Forward {
 				st.Transit += op.Bytes
 			} else {
-				if int32(op.Route-st.Route) > 0 { // a route made before the section is below 0
+				if int32(op.Route-st.Route) > 0 { // negative if the route was made before the section
 					st.Route = op.Route
 				}
 			}
@@ -95,8 +92,7 @@ func (p *Program) indexTX(l *Lane) {
 
 func (p *Program) indexRX(l *Lane) { l.Sources = p.chain(l.RX, Recv, RecvReduce) }
 
-// chain links the operations of the given kinds by Peer, in order, and returns the first
-// of each peer.
+// chain links the operations of the given kinds by peer, in order. It returns the first operation of each peer.
 func (p *Program) chain(ids []OpID, kinds ...Kind) []OpID {
 	last := p.scratch.last
 	for i := range last {
@@ -118,7 +114,7 @@ func (p *Program) chain(ids []OpID, kinds ...Kind) []OpID {
 	return p.scratch.ids[start:len(p.scratch.ids):len(p.scratch.ids)]
 }
 
-// flowChains links the forwards by flow and returns the first of each flow.
+// flowChains links the forwards by flow, in order. It returns the first forward of each flow.
 func (p *Program) flowChains(ids []OpID) []OpID {
 	start := len(p.scratch.ids)
 	tails := p.scratch.heads[:0]
@@ -154,8 +150,7 @@ func isOneOf(k Kind, kinds []Kind) bool {
 	return false
 }
 
-// resize returns s with length n, reusing its memory where it suffices. Contents are
-// undefined.
+// resize returns a slice of length n with undefined contents. It reuses the memory of s if that is large enough.
 func resize[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)

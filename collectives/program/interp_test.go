@@ -10,8 +10,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// machine runs the programs of all ranks, one operation at a time in any order that they
-// allow, on planes that enforce circuits and epochs. Elements are uint32, added mod 2^32.
+// machine runs the programs of all ranks, one operation at a time in a random valid order, on planes that check
+// circuits and epochs. Elements are uint32, added mod 2^32.
 type machine struct {
 	progs []*Program
 	mem   [][schedule.NumBuffers][]byte
@@ -21,7 +21,7 @@ type machine struct {
 	scale uint32
 }
 
-// plane is the reference for what a plane does: who is joined to whom, since when.
+// plane is the reference model of a plane: its circuits and the epoch of each.
 type plane struct {
 	packet bool
 	epoch  uint32
@@ -54,7 +54,8 @@ func newMachine(progs []*Program, c *programtest.Case, inPlace bool, seed uint64
 		m.done = append(m.done, make([]bool, len(p.Ops)))
 	}
 	for j := range progs[0].Lanes {
-		pl := &plane{packet: progs[0].Configs == nil, inbox: make([][]*packet, n), local: make([][][]*packet, n), posted: map[uint32]map[int]bool{}, made: make([]uint32, n)}
+		pl := &plane{packet: progs[0].Configs == nil, inbox: make([][]*packet, n), local: make([][][]*packet, n),
+			posted: map[uint32]map[int]bool{}, made: make([]uint32, n)}
 		for r := range pl.local {
 			pl.local[r] = make([][]*packet, n)
 		}
@@ -66,13 +67,13 @@ func newMachine(progs []*Program, c *programtest.Case, inPlace bool, seed uint64
 	return m
 }
 
-// candidate is an operation that a rank may run now.
+// candidate is an operation that a rank may run next.
 type candidate struct {
 	rank int
 	id   OpID
 }
 
-// run executes everything, picking at random, and reports a deadlock or a violation.
+// run executes all operations in a random order. It reports deadlocks and violations.
 func (m *machine) run() error {
 	for {
 		var can []candidate
@@ -172,7 +173,7 @@ func (m *machine) laneCandidates(r, j int, can []candidate) []candidate {
 	return can
 }
 
-// sort takes what arrived for r itself off its circuit.
+// sort receives the frames for r from its circuit.
 func (pl *plane) sort(r int) {
 	for len(pl.inbox[r]) > 0 && pl.inbox[r][0].dst == r {
 		f := pl.inbox[r][0]
@@ -234,7 +235,7 @@ func (m *machine) local(op *Op, dst, src []byte) {
 	}
 }
 
-// emit puts a frame on the circuit that leaves r.
+// emit sends a frame on the circuit from r.
 func (m *machine) emit(r, j int, f *packet) error {
 	pl := m.lanes[j]
 	next := f.dst
@@ -274,7 +275,7 @@ func (m *machine) recv(r int, op *Op) error {
 	return nil
 }
 
-// reconfigure posts; the last of the ports that change switches.
+// reconfigure posts a request. The last request of the changing ports switches the plane.
 func (m *machine) reconfigure(r int, id OpID) error {
 	op := &m.progs[r].Ops[id]
 	pl := m.lanes[op.Plane]
@@ -294,7 +295,7 @@ func (m *machine) reconfigure(r int, id OpID) error {
 	return nil
 }
 
-// change switches a plane if every port that changes has posted.
+// change switches a plane if all changing ports have posted.
 func (m *machine) change(j int) bool {
 	pl := m.lanes[j]
 	configs := m.progs[0].Configs[j]

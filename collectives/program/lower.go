@@ -9,56 +9,51 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// DefaultMinPiece is the fewest bytes of a flow worth a packet plane of its own.
+// DefaultMinPiece is the default of Args.MinPiece, in bytes.
 const DefaultMinPiece = 64 << 10
 
-// Args says for whom and for what a schedule is lowered. Every rank must lower with the
-// same values but Rank.
+// Args are the arguments of [Lower]. All ranks must pass the same values, except Rank.
 type Args struct {
 	Rank int
-	// Planes is the number of packet planes; ignored where there is a plan.
+	// Planes is the number of packet planes. Lower ignores it if there is a plan.
 	Planes int
-	// Use are the packet planes that may carry something, ascending; nil: all.
+	// Use lists the packet planes to use, ascending. nil means all.
 	Use []int
-	// Shares are, where all packet planes are in use, the parts of a flow that they carry where it is cut for all of
-	// them, in proportion; nil: even.
+	// Shares divides flows that use all packet planes, in proportion. nil means even shares. It requires that Use is
+	// nil.
 	Shares []int
-	// Count is the call's count in elements of ElemSize bytes: a block of the schedule.
+	// Count is the number of elements per block of the schedule, each of ElemSize bytes.
 	Count    int64
 	ElemSize int64
-	// InPlace makes Input and Output one memory, laid over each other as
-	// [schedule.Schedule.InPlace] says. A program lowered without it must not be bound to
-	// buffers that overlap.
+	// InPlace means that Input and Output overlap as described by [schedule.Schedule.InPlace]. Without InPlace, the
+	// buffers must not overlap.
 	InPlace bool
-	// Scale sets Op.Scale on every load of Input.
+	// Scale sets Op.Scale on every copy of Input that precedes the steps.
 	Scale bool
-	// MinPiece is the fewest bytes of a flow that get a packet plane of their own; 0 is
-	// DefaultMinPiece.
+	// MinPiece is the smallest piece of a flow that uses a packet plane of its own, in bytes. 0 means DefaultMinPiece.
 	MinPiece int64
-	// Signature goes into Program.Signature; see [Signature].
+	// Signature is the program's Signature; see [Signature].
 	Signature uint32
-	// Problem is the problem that the plan answers and StepOf[i] the schedule step of its
-	// step i, both as [schedule.Problem] returns them. Required with a plan.
+	// Problem is the problem of the plan, and StepOf[i] is the schedule's step for step i of the problem.
+	// [schedule.Problem] returns both. A plan requires them.
 	Problem *plans.Problem
 	StepOf  []int
-	// Roll is the fewest steps of a section: a plan that repeats is lowered in sections if it has at least
-	// four times as many. 0 is never. Such a program has no SwitchUS.
+	// Roll is the least number of steps per section. A plan that repeats becomes sections if it has at least 4*Roll
+	// steps. 0 means no sections. A program with sections has no SwitchUS.
 	Roll int
-	// Current are the maps that the planes hold, in ranks. Where one differs from the plan's
-	// initial map the program starts with a reconfiguration to that. Nil: no difference.
+	// Current are the present maps of the planes. If one differs from the plan's initial map, the program begins with a
+	// reconfiguration. nil means that no map differs.
 	Current []circuit.Permutation
 }
 
-// Lower returns the program of one rank: the schedule's moves as operations on byte
-// ranges, each flow split over the plan's entries, with the dependencies between them.
+// Lower returns the program of one rank. It turns the schedule's moves into operations on byte ranges, divides each
+// flow over the entries of the plan, and computes the dependencies.
 //
-// A nil plan means packet planes, which reach everyone at all times: a flow of at least
-// two times MinPiece is split, evenly but for Shares, over as many planes as it has MinPieces, and where
-// those are not all of them the first rotates with source, destination and step, so that small
-// flows spread.
+// A nil plan means packet planes, where every rank reaches every other rank at all times. Then Lower divides a flow
+// over as many planes as it has multiples of MinPiece. If these are not all planes, the first plane depends on source,
+// destination and step, so that small flows use different planes.
 //
-// A plan's reconfiguration that changes no circuit is left out: it has no port to wait
-// for, and the plane's epoch does not advance.
+// Lower omits reconfigurations that change no circuit; the plane's epoch then stays the same.
 //
 // Errors: [ErrArgs], [ErrSchedule], [ErrPlan], [ErrUnsupported].
 func Lower(s *schedule.Schedule, plan *plans.Plan, args Args) (*Program, error) {
@@ -68,7 +63,9 @@ func Lower(s *schedule.Schedule, plan *plans.Plan, args Args) (*Program, error) 
 	l := &lowering{s: s, args: args, me: args.Rank, to: len(s.Steps)}
 	l.p = newProgram(s, &args)
 	if plan == nil {
-		split := packetSplit{planes: args.Planes, use: args.Use, shares: args.Shares, minPiece: args.MinPiece, elem: args.ElemSize}
+		split := packetSplit{
+			planes: args.Planes, use: args.Use, shares: args.Shares, minPiece: args.MinPiece, elem: args.ElemSize,
+		}
 		if split.use != nil {
 			split.planes = len(split.use)
 		}
@@ -105,7 +102,7 @@ func Lower(s *schedule.Schedule, plan *plans.Plan, args Args) (*Program, error) 
 	return l.p, nil
 }
 
-// LowerAll lowers a schedule for every rank.
+// LowerAll returns the programs of all ranks.
 func LowerAll(s *schedule.Schedule, plan *plans.Plan, args Args) ([]*Program, error) {
 	all := make([]*Program, s.Ranks)
 	for r := range all {
@@ -119,8 +116,7 @@ func LowerAll(s *schedule.Schedule, plan *plans.Plan, args Args) ([]*Program, er
 	return all, nil
 }
 
-// Signature hashes what identifies a call (FNV-1a): ranks whose signatures differ have
-// made different calls. Never 0, which is the signature of no call.
+// Signature returns a hash (FNV-1a) of the values that identify a call. It is never 0, which means no call.
 func Signature(parts ...uint64) uint32 {
 	h := uint32(2166136261)
 	for _, v := range parts {
@@ -131,7 +127,7 @@ func Signature(parts ...uint64) uint32 {
 	return max(h, 1)
 }
 
-// maxBytes keeps every offset of a call far from overflow.
+// maxBytes limits the size of a buffer, so that offsets cannot overflow.
 const maxBytes = 1 << 56
 
 func checkArgs(s *schedule.Schedule, plan *plans.Plan, a *Args) error {
@@ -157,7 +153,7 @@ func checkArgs(s *schedule.Schedule, plan *plans.Plan, a *Args) error {
 	case plan != nil && (len(plan.Planes) < 1 || len(plan.Planes) > plans.MaxPlanes):
 		return fmt.Errorf("program: plan of %d planes: %w", len(plan.Planes), ErrPlan)
 	case plan != nil && a.Problem == nil:
-		return fmt.Errorf("program: a plan without its problem: %w", ErrArgs)
+		return fmt.Errorf("program: plan without its problem: %w", ErrArgs)
 	case plan != nil && len(a.StepOf) != len(a.Problem.Steps):
 		return fmt.Errorf("program: %d step numbers for %d steps: %w", len(a.StepOf), len(a.Problem.Steps), ErrArgs)
 	case a.InPlace && s.Disjoint:
@@ -169,28 +165,32 @@ func checkArgs(s *schedule.Schedule, plan *plans.Plan, a *Args) error {
 	return nil
 }
 
-// maxShare bounds a share of a plane.
+// maxShare is the largest share of a plane.
 const maxShare = 1 << 20
 
-// sharesFit reports whether there is a share for each of the planes, which are all in use, and not for none of them only.
+// sharesFit reports whether all planes are used and have shares, at least one of which is positive.
 func (a *Args) sharesFit() bool {
-	return a.Use == nil && len(a.Shares) == a.Planes && slices.Min(a.Shares) >= 0 && slices.Max(a.Shares) > 0 && slices.Max(a.Shares) <= maxShare
+	if a.Use != nil || len(a.Shares) != a.Planes {
+		return false
+	}
+	least, most := slices.Min(a.Shares), slices.Max(a.Shares)
+	return least >= 0 && most > 0 && most <= maxShare
 }
 
-// splitter cuts the elements of a flow in one step into pieces, the same on every rank.
+// splitter divides the elements of a flow in one step into pieces, the same on every rank.
 type splitter interface {
-	// cut returns the pieces in order; they cover [0, f.elems) exactly.
+	// cut appends the pieces in order. They cover [0, f.elems) exactly.
 	cut(f *flow, step int, pieces []piece) ([]piece, error)
 }
 
-// piece is the elements [lo, hi) of a flow's step, carried by an entry of a plane.
+// piece is the range [lo, hi) of a flow's elements in a step, which an entry of a plane carries.
 type piece struct {
 	plane  int
-	entry  int // of the plane's timeline; 0 on packet planes
+	entry  int // index in the plane's timeline; 0 on packet planes
 	lo, hi int64
 }
 
-// lowering is the state of one Lower.
+// lowering is the state of one call of Lower.
 type lowering struct {
 	s        *schedule.Schedule
 	p        *Program
@@ -198,12 +198,10 @@ type lowering struct {
 	me       int
 	split    splitter
 	tl       *timeline // nil on packet planes
-	from, to int       // the schedule's steps that are lowered
-	// config is the map that each lane's TX has reached, base the one at which it begins and end the one at
-	// which it ends.
+	from, to int       // range of the schedule's steps to lower
+	// By plane: config is the index of the map that TX has reached, base that of the first map and end of the last.
 	config, base, end []int
-	// phase numbers the sets of operations that run against one state: sends and receives
-	// of a step share one, see depend.
+	// phase is the phase of each operation. Operations of one phase do not depend on each other; see depend.
 	phase  []int32
 	phases int32
 }
@@ -224,7 +222,7 @@ func (l *lowering) run() error {
 			return err
 		}
 	}
-	// Only now is it certain that nothing follows the last reconfigurations.
+	// The last reconfigurations have no operations after them.
 	for j := range l.config {
 		l.reconfigure(j, l.end[j])
 	}
@@ -242,7 +240,7 @@ func (l *lowering) step(i int) error {
 		return err
 	}
 	l.phases++
-	// Sends and local moves read the state from before the step; receives change it.
+	// Sends and local moves read the buffers as they were before the step. Receives change them.
 	for _, c := range carried {
 		if err := l.transmit(c, i); err != nil {
 			return err
@@ -261,7 +259,7 @@ func (l *lowering) step(i int) error {
 	return l.locals(st.Post, i, false)
 }
 
-// locals adds the local moves of this rank, in order.
+// locals adds the local moves of this rank in order.
 func (l *lowering) locals(moves []schedule.Move, step int, load bool) error {
 	for _, m := range moves {
 		if m.Src != l.me {
@@ -298,14 +296,14 @@ func (l *lowering) local(m schedule.Move, step int, load bool) error {
 	return nil
 }
 
-// add appends an operation of the current phase.
+// add appends an operation to the current phase.
 func (l *lowering) add(op Op) OpID {
 	l.p.Ops = append(l.p.Ops, op)
 	l.phase = append(l.phase, l.phases)
 	return OpID(len(l.p.Ops) - 1)
 }
 
-// extents records how far the operations reach into each buffer.
+// extents computes Program.Extent.
 func (l *lowering) extents() {
 	for i := range l.p.Ops {
 		op := &l.p.Ops[i]

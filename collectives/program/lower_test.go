@@ -14,7 +14,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// check runs the programs of a case and compares every rank's output.
+// check runs the programs of a case and compares the output of every rank.
 func check(t *testing.T, c *programtest.Case, progs []*Program, inPlace bool, seed uint64) {
 	t.Helper()
 	m := newMachine(progs, c, inPlace, seed)
@@ -28,7 +28,7 @@ func check(t *testing.T, c *programtest.Case, progs []*Program, inPlace bool, se
 	}
 }
 
-// eachSchedule builds every algorithm of every collective on n ranks.
+// eachSchedule calls f with every algorithm of every collective on n ranks.
 func eachSchedule(t *testing.T, n int, f func(t *testing.T, s *schedule.Schedule)) {
 	t.Helper()
 	for c := schedule.Collective(0); c < schedule.NumCollectives; c++ {
@@ -77,7 +77,7 @@ func TestLowerPacket(t *testing.T) {
 	}
 }
 
-// Whatever the plan, the bytes are those of the schedule.
+// TestLowerPlans runs programs under random plans and checks the results.
 func TestLowerPlans(t *testing.T) {
 	for n := 2; n <= 8; n++ {
 		eachSchedule(t, n, func(t *testing.T, s *schedule.Schedule) {
@@ -86,7 +86,8 @@ func TestLowerPlans(t *testing.T) {
 				planes := 1 + rng.IntN(3)
 				count := []int64{1, 7, 64}[rng.IntN(3)]
 				bytes := float64(count * 4 * int64(max(s.Blocks[schedule.Input], s.Blocks[schedule.Output])))
-				problem, stepOf, err := schedule.Problem(s, bytes, &plans.Problem{Planes: planes, BandwidthGbps: 1, Forwarding: true})
+				problem, stepOf, err := schedule.Problem(s, bytes, &plans.Problem{Planes: planes, BandwidthGbps: 1,
+					Forwarding: true})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -153,8 +154,8 @@ func TestLowerErrors(t *testing.T) {
 	}
 }
 
-// A load onto itself is nothing to do, unless it scales; nor is one that is sent or combined
-// before anything else happens to it, or overwritten.
+// TestLoads counts the copied bytes. A copy onto itself is omitted unless it scales. So is a copy that is sent,
+// combined or overwritten first.
 func TestLoads(t *testing.T) {
 	for _, tc := range []struct {
 		coll           schedule.Collective
@@ -189,7 +190,7 @@ func TestLoads(t *testing.T) {
 	}
 }
 
-// However broken a plan, lowering answers with a program or an error.
+// FuzzLower lowers broken plans. Lower returns either a program or an error.
 func FuzzLower(f *testing.F) {
 	f.Add(uint64(1), []byte{0, 1, 2, 3})
 	f.Add(uint64(2), []byte{9, 0, 255, 17, 4, 4, 30, 2})
@@ -199,7 +200,8 @@ func FuzzLower(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		problem, stepOf, err := schedule.Problem(s, 64, &plans.Problem{Planes: 1 + rng.IntN(2), BandwidthGbps: 1, Forwarding: true})
+		problem, stepOf, err := schedule.Problem(s, 64, &plans.Problem{Planes: 1 + rng.IntN(2), BandwidthGbps: 1,
+			Forwarding: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,31 +2,28 @@ package program
 
 import "fmt"
 
-// Message is one send to, or receive from, a rank.
+// Message is a send to, or a receive from, a rank.
 type Message struct {
 	Peer  int
 	Bytes int64
-	// Whole is the size of the message that this one is a piece of, 0 for none. Both ends must cut alike.
+	// Whole is the size of the longer message of which this one is a piece, or 0. Sender and receiver must cut it at
+	// the same places.
 	Whole int64
 }
 
-// P2PArgs says for whom a point-to-point program is built. All ranks must use the same
-// Ranks, Planes and MinPiece.
+// P2PArgs are the arguments of [BuildP2P]. All ranks must use the same Ranks, Planes and MinPiece.
 type P2PArgs struct {
 	Rank, Ranks, Planes int
-	// MinPiece is the fewest bytes of a message that get a plane of their own; 0 is
-	// DefaultMinPiece.
+	// MinPiece is the smallest piece of a message that uses a plane of its own, in bytes. 0 means DefaultMinPiece.
 	MinPiece int64
 }
 
-// BuildP2P makes p the program of a group of sends and receives on packet planes. The k-th
-// send to a rank meets that rank's k-th receive from this one, counted over the life of
-// the communicator; messages to oneself are matched here and copied. Message i of the
-// call's buffers is sends[i], then recvs[i-len(sends)].
+// BuildP2P sets p to the program of a group of sends and receives on packet planes. The k-th send to a rank matches the
+// k-th receive of that rank from this one, counted over the life of the communicator. Messages of the rank to itself
+// become copies. Message i of the call's buffers is sends[i], or recvs[i-len(sends)].
 //
-// p is overwritten, and what it has allocated is reused: once it has held a shape at least
-// as large, nothing is allocated. It must not be in use by an executor. On error its
-// contents are undefined. Errors: [ErrArgs], [ErrUnmatched].
+// BuildP2P overwrites p and reuses its memory. It does not allocate if p has held a group of at least that size. No
+// executor may use p meanwhile. After an error, the contents of p are undefined. Errors: [ErrArgs], [ErrUnmatched].
 func BuildP2P(p *Program, a P2PArgs, sends, recvs []Message) error {
 	if a.Rank < 0 || a.Rank >= a.Ranks || a.Planes < 1 {
 		return fmt.Errorf("program: rank %d of %d, %d planes: %w", a.Rank, a.Ranks, a.Planes, ErrArgs)
@@ -83,8 +80,8 @@ func (p *Program) message(kind string, i int, m Message) error {
 	return nil
 }
 
-// transfer adds the pieces of message msg. Where they go must not depend on how the
-// messages of the pair are grouped into calls: the two ranks may group differently.
+// transfer adds the pieces of message msg. Their planes must not depend on the grouping of messages into calls, which
+// may differ between the two ranks.
 func (p *Program) transfer(a P2PArgs, kind Kind, msg int32, m Message, nth int32) {
 	if m.Bytes == 0 {
 		return
@@ -116,7 +113,7 @@ func (p *Program) segment(msg int32, off, n int64) []Segment {
 	return p.segments[k-1 : k : k]
 }
 
-// copySelf matches the sends of a rank to itself with its receives from itself, in order.
+// copySelf matches the sends of the rank to itself with its receives from itself, in order.
 func (p *Program) copySelf(rank int, sends, recvs []Message) error {
 	r := 0
 	for i, s := range sends {

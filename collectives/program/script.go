@@ -5,61 +5,61 @@ import (
 	"slices"
 )
 
-// Area marks, in Segment.Buf, memory of a script's own, where it packs what it sends and lands
-// what it cannot receive in its place.
+// Area is the Segment.Buf of a script's own memory. It holds packed messages to send, and received messages that must
+// still be combined or scattered.
 const Area = Messages + 1
 
-// Script is a program for who sends and receives whole messages in groups, on streams, instead of
-// frames: libraries like NCCL. It has a lane for each plane. The batches of a lane run one after another, and
-// a batch begins when those of other lanes that it waits for have ended; the first lane also does
-// what is local. Batches are listed so that each comes after all that it waits for, in one order of steps and planes on all
-// ranks: run one by one in this order they end, too. Immutable.
+// Script is a program for libraries such as NCCL, which send and receive groups of whole messages on streams. It is
+// immutable.
+//
+// A script has a lane per plane. The batches of a lane run one after another. A batch begins after the batches of other
+// lanes in Wait have ended. The first lane also does the local work. Batches lists each batch after the batches in its
+// Wait, in the same order of steps and planes on all ranks, so running them one by one cannot deadlock.
 type Script struct {
 	*Program
 	Batches []Batch
-	// Stages lists per lane the maps that its plane goes through, as Program.Configs; one on packet planes.
+	// Stages has an element per lane and map, as Program.Configs. Packet planes have one stage per lane.
 	Stages [][]ScriptStage
-	// AreaBytes is the size of the Area.
+	// AreaBytes is the size of Area.
 	AreaBytes int64
 }
 
-// Batch is local work, then one group of messages, which all run at once.
+// Batch is local work, followed by one group of messages that run concurrently.
 type Batch struct {
 	Lane      int
-	Config    int   // the plane's map that the messages need
-	Step      int32 // of the schedule
-	Wait      []int // batches of other lanes that must have ended
+	Config    int   // index of the plane's map for the messages
+	Step      int32 // step of the schedule
+	Wait      []int // batches of other lanes that must have ended before
 	Work      []Work
 	Transfers []Transfer
-	// First and Last tell that no message of the lane under its Config comes before, or after.
+	// First and Last are set for the first and last batch with messages of the lane under its Config.
 	First, Last bool
-	// Marked: a batch of another lane waits for this one.
+	// Marked is set if a batch of another lane waits for this one.
 	Marked bool
 }
 
-// ScriptStage is the time that a plane has one map.
+// ScriptStage is the time during which a plane has one map.
 type ScriptStage struct {
-	Batches int // with messages
-	// Moves is set where the rank takes part in the reconfiguration that ends the stage.
+	Batches int // number of batches with messages
+	// Moves is set if the rank takes part in the reconfiguration at the end of the stage.
 	Moves bool
 }
 
-// Work is done by this rank: Dst = A, or Dst = A op B where Reduce is set; all of one length.
+// Work is local: Dst = A, or Dst = A op B if Reduce is set. The segments have the same length.
 type Work struct {
 	Dst, A, B Segment
 	Reduce    bool
-	Scale     bool // A is multiplied, as Op.Scale says
+	Scale     bool // multiply A by the call's factor, as Op.Scale
 }
 
-// Transfer is one message: the bytes at At go to Peer, or come from there. Both ends have the messages of a
-// pair of ranks in one order.
+// Transfer is one message to or from Peer. Both ranks of a pair have their messages in the same order.
 type Transfer struct {
 	Peer int32
 	Send bool
 	At   Segment
 }
 
-// NewScript makes a program's script. Programs that forward have none: [ErrUnsupported].
+// NewScript returns the script of a program. It returns [ErrUnsupported] if the program forwards.
 func NewScript(p *Program) (*Script, error) {
 	b := scripter{
 		s:     &Script{Program: p, Stages: make([][]ScriptStage, len(p.Lanes))},
@@ -82,7 +82,7 @@ func NewScript(p *Program) (*Script, error) {
 			end++
 		}
 		if p.Ops[at].Kind == Reconfigure {
-			at++ // its stage has it
+			at++ // Stages describes it
 			continue
 		}
 		b.step(OpID(at), OpID(end))
@@ -92,21 +92,21 @@ func NewScript(p *Program) (*Script, error) {
 	return b.s, b.err
 }
 
-// scripter is the state of one NewScript.
+// scripter is the state of one call of NewScript.
 type scripter struct {
 	s     *Script
-	where []int // by operation: the batch that ends it, -1 where none does yet
-	// known[j][k] is the latest batch of lane k that lane j is known to come after, and after[i] what lane j
-	// knew when it ended batch i.
+	where []int // by operation: number of the batch that completes it, or -1
+	// known[j][k] is the latest batch of lane k that has ended before the next batch of lane j. after[i] is the value
+	// of known for the lane of batch i after that batch.
 	known   [][]int
 	after   [][]int
-	landing map[OpID]int64 // where in its lane's area a message lands
-	area    []int64        // by lane, bytes
-	used    []int64        // of the step in progress
-	err     error          // an order that batches cannot have
+	landing map[OpID]int64 // by receive: offset of its message in the lane's area
+	area    []int64        // by lane: bytes of its area
+	used    []int64        // by lane: bytes of its area that the present step uses
+	err     error          // first order of operations that batches cannot have
 }
 
-// stages lists the maps of a lane.
+// stages sets the stages of a lane.
 func (b *scripter) stages(j int) error {
 	p := b.s.Program
 	n := 1
@@ -117,33 +117,35 @@ func (b *scripter) stages(j int) error {
 	for _, id := range p.Lanes[j].TX {
 		switch op := &p.Ops[id]; op.Kind {
 		case Forward:
-			return fmt.Errorf("program: a script cannot forward from rank %d to rank %d: %w", op.Peer, op.FlowDst, ErrUnsupported)
+			return fmt.Errorf("program: a script cannot forward from rank %d to rank %d: %w",
+				op.Peer, op.FlowDst, ErrUnsupported)
 		case Reconfigure:
 			b.s.Stages[j][op.Config-1].Moves = op.Moves
 		default:
-			if err := b.direct(op, p.Rank, int(op.Peer)); err != nil {
+			if err := b.checkCircuit(op, p.Rank, int(op.Peer)); err != nil {
 				return err
 			}
 		}
 	}
 	for _, id := range p.Lanes[j].RX {
-		if err := b.direct(&p.Ops[id], int(p.Ops[id].Peer), p.Rank); err != nil {
+		if err := b.checkCircuit(&p.Ops[id], int(p.Ops[id].Peer), p.Rank); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// direct refuses messages that others forward.
-func (b *scripter) direct(op *Op, from, to int) error {
+// checkCircuit returns an error if other ranks must forward the message of op.
+func (b *scripter) checkCircuit(op *Op, from, to int) error {
 	if p := b.s.Program; p.Configs != nil && p.Configs[op.Plane][op.Config][from] != to {
-		return fmt.Errorf("program: a script cannot send from rank %d to rank %d by way of others: %w", from, to, ErrUnsupported)
+		return fmt.Errorf("program: a script cannot send from rank %d to rank %d through other ranks: %w",
+			from, to, ErrUnsupported)
 	}
 	return nil
 }
 
-// step adds the batches of the operations of one step: messages, then local moves, then what is done
-// with messages that landed, then the local moves that follow.
+// step adds the batches of one step: messages, local moves before any receive, work on the received messages in the
+// area, and the other local moves.
 func (b *scripter) step(from, to OpID) {
 	p := b.s.Program
 	b.used = resize(b.used, len(p.Lanes))
@@ -182,14 +184,15 @@ func (b *scripter) step(from, to OpID) {
 	}
 }
 
-// add appends a batch that comes after some operations, whose order is that of its lane or waited for, and
-// returns its number.
+// add appends a batch that depends on operations, and returns its number. It sets Wait for the batches of other lanes
+// that complete these operations.
 func (b *scripter) add(batch Batch, deps []OpID) int {
 	j, n := batch.Lane, len(b.s.Batches)
 	for _, d := range deps {
 		w := b.where[d]
 		if w < 0 {
-			b.err = fmt.Errorf("program: batch %d of a script waits for operation %d, which comes later: %w", n, d, ErrSchedule)
+			b.err = fmt.Errorf("program: batch %d of a script waits for operation %d, which comes later: %w",
+				n, d, ErrSchedule)
 			continue
 		}
 		lane := b.s.Batches[w].Lane
@@ -211,12 +214,14 @@ func (b *scripter) add(batch Batch, deps []OpID) int {
 	return n
 }
 
-// latest keeps the last batch of each lane.
+// latest returns the last batch of each lane.
 func (b *scripter) latest(batches []int) []int {
 	var kept []int
 	slices.Sort(batches)
 	for i, w := range batches {
-		later := slices.ContainsFunc(batches[i+1:], func(v int) bool { return b.s.Batches[v].Lane == b.s.Batches[w].Lane })
+		later := slices.ContainsFunc(batches[i+1:], func(v int) bool {
+			return b.s.Batches[v].Lane == b.s.Batches[w].Lane
+		})
 		if !later {
 			kept = append(kept, w)
 		}
@@ -224,15 +229,16 @@ func (b *scripter) latest(batches []int) []int {
 	return kept
 }
 
-// room takes bytes of the lane's area, of the same alignment as the segment that they go to or come from.
-func (b *scripter) room(j int, bytes int64, like Segment) Segment {
+// alloc allocates bytes of the lane's area, with the same alignment as segment like.
+func (b *scripter) alloc(j int, bytes int64, like Segment) Segment {
 	at := (b.used[j]+15)&^15 + like.Off&15
 	b.used[j] = at + bytes
 	return Segment{Buf: Area, Msg: int32(j), Off: at, Len: bytes}
 }
 
-// transfer adds the messages of a lane in one step and under one map, and returns those that land in the area:
-// what is combined or scattered, and what must wait for operations that the group does not come after.
+// transfer adds the messages of a lane in one step and under one map. It returns the receives into the area. A receive
+// uses the area if its message is combined or scattered, or if it depends on an operation that may end after the batch
+// begins.
 func (b *scripter) transfer(j, config int, ids []OpID) (landed []OpID) {
 	p := b.s.Program
 	batch := Batch{Lane: j, Config: config, Step: p.Ops[ids[0]].Step}
@@ -245,14 +251,16 @@ func (b *scripter) transfer(j, config int, ids []OpID) (landed []OpID) {
 			t.At = op.Src[0]
 			deps = append(deps, op.Deps...)
 		case t.Send:
-			t.At = b.room(j, op.Bytes, Segment{})
-			batch.Work = append(batch.Work, pieces(op.Src, t.At, func(of, area Segment) Work { return Work{Dst: area, A: of} })...)
+			t.At = b.alloc(j, op.Bytes, Segment{})
+			batch.Work = append(batch.Work, pieces(op.Src, t.At, func(of, area Segment) Work {
+				return Work{Dst: area, A: of}
+			})...)
 			deps = append(deps, op.Deps...)
 		case op.Kind == Recv && len(op.Dst) == 1 && b.ended(op.Deps):
 			t.At = op.Dst[0]
 			deps = append(deps, op.Deps...)
 		default:
-			t.At = b.room(j, op.Bytes, op.Dst[0])
+			t.At = b.alloc(j, op.Bytes, op.Dst[0])
 			b.landing[id] = t.At.Off
 			landed = append(landed, id)
 		}
@@ -268,12 +276,12 @@ func (b *scripter) transfer(j, config int, ids []OpID) (landed []OpID) {
 	return landed
 }
 
-// ended reports whether batches that end all operations have been added.
+// ended reports whether the batches so far complete all of the operations.
 func (b *scripter) ended(deps []OpID) bool {
 	return !slices.ContainsFunc(deps, func(d OpID) bool { return b.where[d] < 0 })
 }
 
-// unpack adds what is done with messages that have landed, at the end of their lane so far.
+// unpack adds a batch that combines or scatters messages in the area.
 func (b *scripter) unpack(j int, ids []OpID) {
 	if len(ids) == 0 {
 		return
@@ -304,7 +312,7 @@ func (b *scripter) unpack(j int, ids []OpID) {
 	}
 }
 
-// pieces pairs segments with consecutive parts of a stretch of the area.
+// pieces calls pair for each segment with the corresponding part of a segment of the area.
 func pieces(list []Segment, area Segment, pair func(of, area Segment) Work) []Work {
 	var work []Work
 	for _, g := range list {
@@ -316,7 +324,7 @@ func pieces(list []Segment, area Segment, pair func(of, area Segment) Work) []Wo
 	return work
 }
 
-// local adds local moves, which run in their order.
+// local adds a batch of local moves, which run in order.
 func (b *scripter) local(ids []OpID) {
 	if len(ids) == 0 {
 		return
@@ -345,7 +353,7 @@ func (b *scripter) local(ids []OpID) {
 	}
 }
 
-// finish lays the lanes' areas one behind the other, and marks the first and the last messages of each map.
+// finish assigns offsets to the areas of the lanes, and sets First and Last.
 func (b *scripter) finish() {
 	base := make([]int64, len(b.area))
 	for j, n := range b.area {

@@ -13,8 +13,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// band runs the scripts of all ranks as streams would: lanes side by side, the messages of a group at any time
-// between its beginning and its end, in any order that pairs of ranks allow.
+// band runs the scripts of all ranks like streams. Lanes run concurrently, and the messages of a group complete in any
+// order that preserves the order of each pair of ranks.
 type band struct {
 	scripts []*Script
 	mem     [][Area + 1][]byte
@@ -27,7 +27,7 @@ type band struct {
 	scale   uint32
 }
 
-// group is the messages of a batch that is under way.
+// group has the messages of a running batch.
 type group struct {
 	left []Transfer
 	lane int
@@ -58,7 +58,7 @@ func newBand(scripts []*Script, c *programtest.Case, inPlace bool, scale uint32,
 
 func (b *band) at(r int, g Segment) []byte { return b.mem[r][g.Buf][g.Off : g.Off+g.Len] }
 
-// run does one thing after another, picked at random, and returns what is left over.
+// run executes random steps until none is possible, and returns the unfinished batches.
 func (b *band) run() error {
 	for {
 		var can []func() error
@@ -93,7 +93,7 @@ func (b *band) run() error {
 	}
 }
 
-// ready tells whether a batch may begin.
+// ready reports whether a batch may begin.
 func (b *band) ready(r, i int) bool {
 	if b.serial {
 		for _, done := range b.done[r][:i] {
@@ -110,7 +110,7 @@ func (b *band) ready(r, i int) bool {
 	return true
 }
 
-// first tells whether no message before this one is of the same pair and direction.
+// first reports whether message k is the first of its pair and direction.
 func first(before []Transfer, t Transfer) bool {
 	for _, o := range before {
 		if o.Peer == t.Peer && o.Send == t.Send {
@@ -141,7 +141,7 @@ func (b *band) begin(r, j, i int) error {
 	return nil
 }
 
-// match adds the completion of message k of an open group, if the other end has begun too.
+// match completes message k of a running group if the peer has begun it too.
 func (b *band) match(can []func() error, key [2]int, k int) []func() error {
 	send := b.open[key].left[k]
 	lane := b.open[key].lane
@@ -175,7 +175,7 @@ func (b *band) drop(key [2]int, k int) {
 	b.close(key[0], key[1])
 }
 
-// close ends a batch whose messages are through.
+// close ends a batch after all its messages have completed.
 func (b *band) close(r, i int) {
 	if g := b.open[[2]int{r, i}]; len(g.left) == 0 {
 		delete(b.open, [2]int{r, i})
@@ -227,8 +227,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// Scripts of plans: every stage's messages are between ranks that the plane joins, and what
-// reconfigures takes part once.
+// TestScriptsOfPlans checks that the messages of every stage use circuits of its map, and that each rank takes part in
+// each reconfiguration once.
 func TestScriptsOfPlans(t *testing.T) {
 	performed := 0
 	for n := 2; n <= 6; n++ {
@@ -237,7 +237,8 @@ func TestScriptsOfPlans(t *testing.T) {
 			planes := 1 + rng.IntN(3)
 			count := []int64{1, 7, 64}[rng.IntN(3)]
 			bytes := float64(count * 4 * int64(max(s.Blocks[schedule.Input], s.Blocks[schedule.Output])))
-			problem, stepOf, err := schedule.Problem(s, bytes, &plans.Problem{Planes: planes, BandwidthGbps: 1, Forwarding: true})
+			problem, stepOf, err := schedule.Problem(s, bytes, &plans.Problem{Planes: planes, BandwidthGbps: 1,
+				Forwarding: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,31 +10,30 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// A plan of hundreds of steps most often repeats a few of them, with other peers and blocks. The program of
-// such a plan is divided into sections of whole steps, and a section that repeats is kept once. A rank
-// begins a section when it has completed the one before; the reconfigurations between them belong to the
-// earlier one, so they are under way while that is still sending on other planes.
+// A plan of hundreds of steps usually repeats a few steps, with other peers and blocks. Its program has sections of
+// whole steps, and stores a section that repeats once. A rank begins a section after it has completed the previous one.
+// The reconfigurations between two sections belong to the first, so they run while it still sends on other planes.
 
-// Section is a stretch of a long program that is run Count times.
+// Section is a part of a long program. A rank runs it Count times.
 type Section struct {
-	// Program is the first repetition. Its epochs count from where the section begins.
+	// Program is the first repetition. Its epochs are relative to the start of the section.
 	Program *Program
 	Count   int
-	By      []OpTurn // per operation of Program; nil where Count is 1
-	MapBy   [][]int  // per plane and map: ranks by which the map, a shift, grows
+	By      []OpTurn // by operation of Program; nil if Count is 1
+	MapBy   [][]int  // by plane and map: the map is a shift, and its distance grows by this number of ranks
 }
 
-// OpTurn is by how much an operation differs in the next repetition: its step in steps, its ranks in ranks
-// and its segments in blocks of the call, the last two modulo the ranks.
+// OpTurn is the difference between an operation and the same operation of the next repetition: in steps, in ranks for
+// Peer and FlowDst, and in blocks for Src and Dst. Ranks and blocks are modulo the number of ranks.
 type OpTurn struct{ Step, Peer, FlowDst, Src, Dst int32 }
 
-// Repetition is the operations of a repetition of a section. Its memory is used again.
+// Repetition holds the operations of one repetition of a section. Section.Repetition reuses its memory.
 type Repetition struct {
 	Ops      []Op
 	segments []Segment
 }
 
-// Repetition fills r with repetition i of the section.
+// Repetition sets r to repetition i of the section.
 func (s *Section) Repetition(i int, r *Repetition) {
 	p := s.Program
 	r.Ops = append(r.Ops[:0], p.Ops...)
@@ -50,8 +49,8 @@ func (s *Section) Repetition(i int, r *Repetition) {
 	}
 }
 
-// Map returns map k of a plane in repetition i of the section. If that is not a map that the section keeps,
-// it is made in room, which is replaced if it is too small.
+// Map returns map k of a plane in repetition i of the section. If the section does not store this map, Map computes it
+// in *room, and replaces *room if it is too small.
 func (s *Section) Map(plane, k, i int, room *circuit.Permutation) circuit.Permutation {
 	c := s.Program.Configs[plane][k]
 	if i == 0 || s.MapBy[plane][k] == 0 {
@@ -62,7 +61,7 @@ func (s *Section) Map(plane, k, i int, room *circuit.Permutation) circuit.Permut
 	return *room
 }
 
-// turned returns a rank i turns on.
+// turned returns a rank of the first repetition in repetition i.
 func (p *Program) turned(rank, by int32, i int) int32 {
 	if by == 0 {
 		return rank
@@ -70,7 +69,7 @@ func (p *Program) turned(rank, by int32, i int) int32 {
 	return int32((int(rank) + i*int(by)) % p.Ranks)
 }
 
-// moved returns segments i turns on, in memory of r.
+// moved returns segments of the first repetition in repetition i. They use the memory of r.
 func (p *Program) moved(r *Repetition, list []Segment, by int32, i int) []Segment {
 	if by == 0 {
 		return list
@@ -83,7 +82,7 @@ func (p *Program) moved(r *Repetition, list []Segment, by int32, i int) []Segmen
 	return r.segments[from:len(r.segments):len(r.segments)]
 }
 
-// Parts yields the programs that p keeps and how often each is run: its sections, or p itself.
+// Parts yields the program of each section and the number of its repetitions, or p itself if it has no sections.
 func (p *Program) Parts() iter.Seq2[*Program, int] {
 	return func(yield func(*Program, int) bool) {
 		if p.Sections == nil {
@@ -98,7 +97,7 @@ func (p *Program) Parts() iter.Seq2[*Program, int] {
 	}
 }
 
-// Operations returns how many operations p runs.
+// Operations returns the number of operations that a run of p executes.
 func (p *Program) Operations() int {
 	sum := 0
 	for part, count := range p.Parts() {
@@ -107,7 +106,7 @@ func (p *Program) Operations() int {
 	return sum
 }
 
-// Target returns the map that a plane moves to in a move of the program, counted from 1.
+// Target returns the target of a plane's reconfiguration. Reconfigurations count from 1.
 func (p *Program) Target(plane int, move uint32) circuit.Permutation {
 	for i := range p.Sections {
 		s := &p.Sections[i]
@@ -121,18 +120,17 @@ func (p *Program) Target(plane int, move uint32) circuit.Permutation {
 	return p.Configs[plane][move]
 }
 
-// sectionSteps returns how many steps of the problem make a section, 0 where there are to be none or the
-// plan does not repeat.
+// sectionSteps returns the number of problem steps per section, or 0 if the program has no sections.
 func sectionSteps(plan *plans.Plan, a *Args) int {
 	steps := len(a.StepOf)
 	if a.Roll <= 0 || steps < 4*a.Roll || !ascending(a.StepOf) {
 		return 0
 	}
-	by := 0 // steps after which all planes repeat
+	by := 0 // period of all planes, in steps
 	for _, repeats := range plan.Repeats {
 		for _, r := range repeats {
 			switch {
-			case r.StepBy <= 0 || r.Count*r.StepBy < steps/8: // too few to count
+			case r.StepBy <= 0 || r.Count*r.StepBy < steps/8: // too short
 			case by == 0:
 				by = r.StepBy
 			default:
@@ -156,16 +154,18 @@ func gcd(a, b int) int {
 	return a
 }
 
-// lowerSections lowers a plan section by section, each of the given steps of the problem. It returns nil where
-// ranks forward, which counts bytes over all of a call, and where sections do not repeat.
+// lowerSections lowers a plan in sections of the given number of problem steps. It returns nil if the sections do not
+// repeat, or if ranks forward: the executor counts forwarded bytes over a whole call.
 func lowerSections(s *schedule.Schedule, tl *timeline, args Args, steps int) (*Program, error) {
 	whole := newProgram(s, &args)
 	whole.Lanes = make([]Lane, len(tl.planes))
-	at := make([]int, len(tl.planes)) // per plane: the map that is in force
+	at := make([]int, len(tl.planes)) // by plane: index of the present map
 	var r Repetition
 	for lo := 0; lo < len(args.StepOf); lo += steps {
 		hi := min(lo+steps, len(args.StepOf))
-		l := &lowering{s: s, args: args, me: args.Rank, tl: tl, split: tl, config: slices.Clone(at), base: slices.Clone(at)}
+		l := &lowering{
+			s: s, args: args, me: args.Rank, tl: tl, split: tl, config: slices.Clone(at), base: slices.Clone(at),
+		}
 		l.from, l.to = args.StepOf[lo], len(s.Steps)
 		if lo == 0 {
 			l.from = 0
@@ -178,7 +178,8 @@ func lowerSections(s *schedule.Schedule, tl *timeline, args Args, steps int) (*P
 		for j := range tl.planes {
 			end := tl.planes[j].configAt(l.to)
 			l.end = append(l.end, end)
-			l.p.Configs = append(l.p.Configs, slices.Clone(tl.planes[j].maps[at[j]:end+1])) // the others may be freed
+			// A clone, so that the maps of other sections can be freed.
+			l.p.Configs = append(l.p.Configs, slices.Clone(tl.planes[j].maps[at[j]:end+1]))
 			at[j] = end
 		}
 		if err := l.run(); err != nil {
@@ -196,7 +197,7 @@ func lowerSections(s *schedule.Schedule, tl *timeline, args Args, steps int) (*P
 		for b := range whole.Extent {
 			whole.Extent[b] = max(whole.Extent[b], l.p.Extent[b])
 		}
-		if last := len(whole.Sections) - 1; last < 0 || !whole.Sections[last].take(l.p, &r) {
+		if last := len(whole.Sections) - 1; last < 0 || !whole.Sections[last].repeat(l.p, &r) {
 			whole.Sections = append(whole.Sections, Section{Program: l.p, Count: 1})
 		}
 	}
@@ -207,10 +208,10 @@ func lowerSections(s *schedule.Schedule, tl *timeline, args Args, steps int) (*P
 	return whole, nil
 }
 
-// take makes p the next repetition of the section if it is one.
-func (s *Section) take(p *Program, r *Repetition) bool {
+// repeat increments Count if p is the next repetition of the section, and reports whether it is.
+func (s *Section) repeat(p *Program, r *Repetition) bool {
 	next := *s
-	if s.Count == 1 && !next.follow(p) {
+	if s.Count == 1 && !next.setTurns(p) {
 		return false
 	}
 	next.Repetition(s.Count, r)
@@ -222,8 +223,9 @@ func (s *Section) take(p *Program, r *Repetition) bool {
 	return true
 }
 
-// follow finds the turns that lead from the section's program to p, as far as one look tells.
-func (s *Section) follow(p *Program) bool {
+// setTurns computes By and MapBy from the differences between the section's program and p. It returns false if p cannot
+// be a repetition; repeat makes the complete check.
+func (s *Section) setTurns(p *Program) bool {
 	q := s.Program
 	if len(p.Ops) != len(q.Ops) || len(p.Configs) != len(q.Configs) {
 		return false
@@ -249,14 +251,14 @@ func (s *Section) follow(p *Program) bool {
 			return false
 		}
 		for k := range maps {
-			by, turns := 0, true
+			by := 0
 			if !maps[k].Equal(p.Configs[j][k]) {
 				from, ok := maps[k].Distance()
 				to, ok2 := p.Configs[j][k].Distance()
-				by, turns = to-from, ok && ok2
-			}
-			if !turns {
-				return false
+				if !ok || !ok2 {
+					return false
+				}
+				by = to - from
 			}
 			s.MapBy[j] = append(s.MapBy[j], by)
 		}
@@ -264,7 +266,7 @@ func (s *Section) follow(p *Program) bool {
 	return true
 }
 
-// sameProgram reports whether p is what the repetition says, in the lanes and order of the first one.
+// sameProgram reports whether p has the operations of the repetition, and the lanes and order of the first one.
 func sameProgram(p, first *Program, r *Repetition) bool {
 	sameOps := slices.EqualFunc(p.Ops, r.Ops, func(a, b Op) bool {
 		return a.Kind == b.Kind && a.Scale == b.Scale && a.Plane == b.Plane && a.Step == b.Step &&
@@ -276,7 +278,7 @@ func sameProgram(p, first *Program, r *Repetition) bool {
 	sameLanes := slices.EqualFunc(p.Lanes, first.Lanes, func(a, b Lane) bool {
 		return slices.Equal(a.TX, b.TX) && slices.Equal(a.RX, b.RX)
 	})
-	// A chain joins operations of one peer: turns that bring two peers together would need another one.
+	// A chain links the operations of one peer. If two peers become one, the chains differ.
 	sameChains := slices.Equal(p.Next, first.Next)
 	return sameOps && sameLanes && sameChains && slices.Equal(p.Local, first.Local)
 }
@@ -294,8 +296,8 @@ func (s *Section) sameMaps(p *Program) bool {
 	return true
 }
 
-// configAt returns the map that a plane has when the first of its transmissions of a schedule step, or of
-// a later one, begins: the last map where there is none.
+// configAt returns the index of a plane's map at its first transmission of a schedule step or of a later step. Without
+// such a transmission, it returns the last map.
 func (tp *planeLine) configAt(step int) int {
 	for i := range tp.entries {
 		if tp.entries[i].step >= step {
@@ -309,11 +311,12 @@ func (tp *planeLine) configAt(step int) int {
 func newProgram(s *schedule.Schedule, a *Args) *Program {
 	return &Program{
 		Rank: a.Rank, Ranks: s.Ranks, ElemSize: a.ElemSize, Signature: a.Signature,
-		ScratchBytes: int64(s.Blocks[schedule.Scratch]) * a.Count * a.ElemSize, block: max(1, a.Count*a.ElemSize),
+		ScratchBytes: int64(s.Blocks[schedule.Scratch]) * a.Count * a.ElemSize,
+		block:        max(1, a.Count*a.ElemSize),
 	}
 }
 
-// ascending reports whether step numbers ascend: sections are ranges of them.
+// ascending reports whether step numbers ascend. Sections are ranges of steps, so they require it.
 func ascending(stepOf []int) bool {
 	last := math.MinInt
 	for _, at := range stepOf {

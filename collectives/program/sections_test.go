@@ -13,7 +13,7 @@ import (
 	"lightpath/plans/planner"
 )
 
-// rotating is a pairwise exchange with a plan of which most repeats.
+// rotating is a pairwise exchange with a plan that mostly repeats.
 func rotating(t *testing.T, n int) (*schedule.Schedule, *plans.Plan, program.Args) {
 	t.Helper()
 	s, err := schedule.Build(schedule.AllToAll, "pairwise", n, 0, schedule.Disjoint())
@@ -21,20 +21,22 @@ func rotating(t *testing.T, n int) (*schedule.Schedule, *plans.Plan, program.Arg
 		t.Fatal(err)
 	}
 	problem, stepOf, err := schedule.Problem(s, float64(n*64), &plans.Problem{
-		Planes: 4, Circuits: plans.Simplex, BandwidthGbps: 0.01, ReconfigUS: 200, Final: plans.Final{Kind: plans.FinalInitial},
+		Planes: 4, Circuits: plans.Simplex, BandwidthGbps: 0.01, ReconfigUS: 200,
+		Final: plans.Final{Kind: plans.FinalInitial},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := planner.Solve(context.Background(), "swot", problem, planner.Options{TimeLimit: time.Minute, Effort: time.Nanosecond})
+	plan, err := planner.Solve(context.Background(), "swot", problem,
+		planner.Options{TimeLimit: time.Minute, Effort: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s, plan, program.Args{Count: 16, ElemSize: 4, Problem: problem, StepOf: stepOf, Signature: 7}
 }
 
-// TestSectionsAreTheWhole: sections, repetition by repetition, are the operations of the program in one
-// piece, on the same planes, circuits and epochs.
+// TestSectionsAreTheWhole checks that the repetitions of all sections give the operations of the program without
+// sections, on the same planes, circuits and epochs.
 func TestSectionsAreTheWhole(t *testing.T) {
 	s, plan, args := rotating(t, 61)
 	for _, rank := range []int{0, 1, 30, 60} {
@@ -83,7 +85,8 @@ func TestSectionsAreTheWhole(t *testing.T) {
 			for k, list := range b {
 				for i := range list {
 					if i >= len(a[k]) || !reflect.DeepEqual(a[k][i], list[i]) {
-						t.Fatalf("rank %d, plane and lane %v, operation %d of %d: sections have %+v, the whole %+v", rank, k, i, len(a[k]), a[k][min(i, len(a[k])-1)], list[i])
+						t.Fatalf("rank %d, plane and lane %v, operation %d of %d: sections have %+v, the whole %+v", rank, k, i,
+							len(a[k]), a[k][min(i, len(a[k])-1)], list[i])
 					}
 				}
 			}
@@ -102,8 +105,8 @@ func TestSectionsAreTheWhole(t *testing.T) {
 	}
 }
 
-// laneOp is an operation as it leaves or enters a plane: epochs and the map counted from the beginning of
-// the call, nothing of the order within its program.
+// laneOp is an operation of a plane. Its epochs and its map count from the start of the call; it has no reference to
+// the order in its program.
 type laneOp struct {
 	op   program.Op
 	lane int // 0 transmits, 1 receives
@@ -130,7 +133,8 @@ func inOrder(ops []program.Op, lanes []program.Lane, configs [][]circuit.Permuta
 	return all
 }
 
-// TestSectionsDoNotGrow: four times as many steps make a program of no more operations, maps and sections.
+// TestSectionsDoNotGrow checks that four times as many steps do not increase the operations, maps and sections of a
+// program.
 func TestSectionsDoNotGrow(t *testing.T) {
 	size := func(n int) (parts, sections int) {
 		s, plan, args := rotating(t, n)

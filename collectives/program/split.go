@@ -1,21 +1,21 @@
 package program
 
-// packetSplit divides a flow over packet planes: evenly, or by their shares.
+// packetSplit divides a flow over packet planes, evenly or by shares.
 type packetSplit struct {
 	planes   int
-	use      []int // which planes these are; nil: the first
-	shares   []int // of the planes, where all serve; nil: even
+	use      []int // numbers of the planes; nil: 0 to planes-1
+	shares   []int // by plane, if all planes are used; nil: even
 	minPiece int64 // bytes
-	elem     int64 // bytes
+	elem     int64 // bytes per element
 }
 
 func (s packetSplit) cut(f *flow, step int, pieces []piece) ([]piece, error) {
 	return s.spread(f.src, f.dst, step, f.elems, pieces), nil
 }
 
-// spread cuts elems elements over planes. Where all planes serve, piece i is plane i's: the bytes
-// that a ring passes on then stay on their plane, which so depends on no other. Where fewer do, the
-// first is (src + dst + step) mod planes: what is under way at one time then spreads.
+// spread divides elems elements over the planes. If it uses all planes, plane i carries piece i. So the data of a ring
+// stays on its plane, and no plane waits for another. If it uses fewer, it begins with plane (src + dst + step) mod
+// planes, so that concurrent flows use different planes.
 func (s packetSplit) spread(src, dst, step int, elems int64, pieces []piece) []piece {
 	n := min(max(elems*s.elem/s.minPiece, 1), int64(s.planes), max(elems, 1))
 	first := 0
@@ -34,8 +34,8 @@ func (s packetSplit) spread(src, dst, step int, elems int64, pieces []piece) []p
 	return pieces
 }
 
-// byShares cuts elems elements over all planes in proportion to their shares. Shares are whole numbers, so the cuts
-// are the same on every machine.
+// byShares divides elems elements over all planes in proportion to their shares. Shares are integers, so all ranks
+// compute the same cuts.
 func (s packetSplit) byShares(elems int64, pieces []piece) []piece {
 	total, before := int64(0), int64(0)
 	for _, w := range s.shares {

@@ -9,45 +9,43 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// timeline is a plan rearranged for lowering. It is the same on every rank.
+// timeline is a plan, indexed for lowering. It is the same on every rank.
 type timeline struct {
-	planes []planeLine
-	// steps lists, per schedule step, what carries it.
-	steps []stepLine
-	// indexed is the schedule step whose flows index numbers, as the problem lists them.
-	indexed int
-	index   map[[2]int]int
+	planes  []planeLine
+	steps   []stepLine     // by step of the schedule
+	indexed int            // step of the schedule to which index belongs
+	index   map[[2]int]int // number of each flow in the problem's list
 }
 
-// planeLine is one plane: the maps it goes through and its transmissions. Map k is in
-// force at relative epoch k.
+// planeLine has the maps and the transmissions of one plane. Map k belongs to relative epoch k.
 type planeLine struct {
 	maps    []circuit.Permutation
-	made    [][]uint32 // [k][r]: the relative epoch at which the circuit leaving r was made
-	startUS []float64  // [k-1]: when the plan moves to map k; setup: before it begins
+	made    [][]uint32 // [k][r]: relative epoch in which the circuit of map k from rank r was made
+	startUS []float64  // [k-1]: planned start of the reconfiguration to map k, or setupUS
 	entries []txEntry
 }
 
 // txEntry is one transmission of a plane.
 type txEntry struct {
-	step   int // of the schedule
-	config int
+	step   int // step of the schedule
+	config int // index of the map
 	bytes  float64
-	flows  map[int]bool // nil: all of the step
+	flows  map[int]bool // nil: all flows of the step
 }
 
-// setupUS is in startUS where a plane is brought to the plan's initial map.
+// setupUS is the startUS of a reconfiguration to the plan's initial map.
 const setupUS = -1
 
-// stepLine is what a plan says about one schedule step.
+// stepLine has the transmissions of one step of the schedule.
 type stepLine struct {
-	step    *plans.Step // of the problem, nil where it has none
+	step    *plans.Step // step of the problem, or nil
 	entries [][2]int    // {plane, entry}, ascending
 }
 
 func newTimeline(s *schedule.Schedule, plan *plans.Plan, a *Args) (*timeline, error) {
 	if len(plan.Initial) != len(plan.Planes) || a.Current != nil && len(a.Current) != len(plan.Planes) {
-		return nil, fmt.Errorf("program: initial maps for %d of %d planes: %w", len(plan.Initial), len(plan.Planes), ErrPlan)
+		return nil, fmt.Errorf("program: initial maps for %d of %d planes: %w",
+			len(plan.Initial), len(plan.Planes), ErrPlan)
 	}
 	if a.Problem.Demand != nil {
 		return nil, fmt.Errorf("program: a plan of a demand matrix: %w", ErrUnsupported)
@@ -91,7 +89,8 @@ func (t *timeline) addPlane(j, ranks int, plan *plans.Plan, a *Args) error {
 				return fmt.Errorf("entry %d: %w", k, err)
 			}
 		case e.Kind == plans.Transmit && e.Joint != "":
-			return fmt.Errorf("entry %d: joint transmit %q: its flows change planes on their way, and ranks forward within a plane only: %w", k, e.Joint, ErrUnsupported)
+			return fmt.Errorf("entry %d: joint transmit %q changes planes, but ranks forward within a plane only: %w",
+				k, e.Joint, ErrUnsupported)
 		case e.Kind == plans.Transmit:
 			if e.Step < max(last, 0) || e.Step >= len(a.StepOf) {
 				return fmt.Errorf("entry %d: step %d after step %d: %w", k, e.Step, last, ErrPlan)
@@ -105,7 +104,7 @@ func (t *timeline) addPlane(j, ranks int, plan *plans.Plan, a *Args) error {
 	return nil
 }
 
-// entering returns when the circuit that enters rank r in map config was made.
+// entering returns the relative epoch in which the circuit to rank r of map config was made.
 func (tp *planeLine) entering(config, r int) uint32 {
 	for from, to := range tp.maps[config] {
 		if to == r {
@@ -115,7 +114,7 @@ func (tp *planeLine) entering(config, r int) uint32 {
 	return 0
 }
 
-// route returns when the newest circuit of the route src -> dst in map config was made.
+// route returns the latest relative epoch in which a circuit of the route src -> dst of map config was made.
 func (tp *planeLine) route(config, src, dst int) uint32 {
 	newest := uint32(0)
 	for at, hops := src, 0; at != dst && at != circuit.Dark && hops < len(tp.maps[config]); hops++ {
@@ -125,7 +124,7 @@ func (tp *planeLine) route(config, src, dst int) uint32 {
 	return newest
 }
 
-// move appends a map, unless the plane already holds it.
+// move appends a map, unless it equals the last one.
 func (tp *planeLine) move(to circuit.Permutation, ranks int, startUS float64) error {
 	if err := to.Validate(ranks); err != nil {
 		return fmt.Errorf("map %w: %w", err, ErrPlan)
@@ -160,8 +159,7 @@ func (t *timeline) addEntry(j int, e *plans.Entry, a *Args) {
 	tp.entries = append(tp.entries, te)
 }
 
-// cut divides a flow in proportion to the bytes of the entries that carry it: cut i lies
-// at round(elements x cumulative share).
+// cut divides a flow in proportion to the bytes of its entries. Cut i is at round(elements x cumulative share).
 func (t *timeline) cut(f *flow, step int, pieces []piece) ([]piece, error) {
 	st := &t.steps[step]
 	if t.indexed != step {
@@ -187,7 +185,7 @@ func (t *timeline) cut(f *flow, step int, pieces []piece) ([]piece, error) {
 	return pieces, divide(pieces, weights, f.elems)
 }
 
-// divide cuts elems elements over pieces in proportion to their weights.
+// divide divides elems elements over the pieces in proportion to their weights.
 func divide(pieces []piece, weights []float64, elems int64) error {
 	total := 0.0
 	for _, w := range weights {
@@ -201,8 +199,7 @@ func divide(pieces []piece, weights []float64, elems int64) error {
 		p := &pieces[i]
 		sum += weights[i]
 		p.lo, p.hi = lo, elems
-		// Nothing but this division and product may decide a cut: a fused multiply-add
-		// elsewhere would make ranks on different machines differ.
+		// The conversions prevent a fused multiply-add, which would give other cuts on some machines.
 		if i+1 < len(pieces) && total > 0 {
 			share := float64(sum / total)
 			p.hi = min(max(int64(math.Round(float64(float64(elems)*share))), lo), elems)

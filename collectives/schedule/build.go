@@ -7,25 +7,25 @@ import (
 	"slices"
 )
 
-// Sentinels of [Build], besides those of names.
+// Errors of [Build], besides those of names.
 var (
 	ErrRoot     = errors.New("schedule: root is not a rank")
 	ErrTooLarge = errors.New("schedule: too many moves")
 )
 
-// maxMoves bounds a schedule's memory (64 bytes a move): a ring on 2048 ranks fits. Up to
-// maxUncounted ranks nothing comes near it.
+// maxMoves limits the memory of a schedule (64 bytes per move). A ring of 2048 ranks fits. Up to maxUncounted ranks,
+// every schedule is far below the limit.
 const (
 	maxMoves     = 1 << 24
 	maxUncounted = 256
 )
 
-// Build returns the schedule of an algorithm on n ranks: one of [Algorithms], with parameters
-// or an order where it takes some, as the package documentation says. root is read by rooted
-// collectives only. The result depends on nothing but the arguments, so that all ranks
-// build the same; it is the caller's. Its Algorithm is [Canonical]: whatever decides
-// what is sent and how values are combined is in that name. Errors: [ErrCollective],
-// [ErrAlgorithm], [ErrParameter], [ErrOrder], [ErrRanks], [ErrRoot], [ErrTooLarge].
+// Build returns the schedule of an algorithm on n ranks. The algorithm is one of [Algorithms], possibly with parameters
+// and an order, as the package documentation says. Only rooted collectives read root.
+//
+// The result depends only on the arguments, so all ranks build the same schedule. The caller owns it. Its Algorithm is
+// [Canonical], a name that determines all transfers and the order in which values are combined. Errors:
+// [ErrCollective], [ErrAlgorithm], [ErrParameter], [ErrOrder], [ErrRanks], [ErrRoot], [ErrTooLarge].
 func Build(c Collective, algorithm string, n, root int, opts ...Option) (*Schedule, error) {
 	b, err := prepare(c, algorithm, n, root, opts)
 	if err != nil {
@@ -58,7 +58,7 @@ func prepare(c Collective, algorithm string, n, root int, opts []Option) (*build
 	if root < 0 || root >= n {
 		return nil, fmt.Errorf("%w: %d of %d ranks", ErrRoot, root, n)
 	}
-	if r.seats != nil { // the algorithm's root is a part, too
+	if r.seats != nil { // the builder needs the root's position in the algorithm
 		root = slices.Index(r.seats, root)
 	}
 	return newBuilder(c, r, root, o), nil
@@ -67,13 +67,13 @@ func prepare(c Collective, algorithm string, n, root int, opts []Option) (*build
 // builder appends moves to a schedule.
 type builder struct {
 	*Schedule
-	n     int
-	alg   *resolved
-	moves int    // so far
-	dry   bool   // count moves, keep none but the last of each list
-	pose  *poser // where not nil, takes the transfers; no step is kept
-	slots int    // the first block of Scratch where [builder.combine] puts what has to wait
-	size  int    // the blocks of a slot
+	n       int
+	alg     *resolved
+	moves   int             // number of moves so far
+	dry     bool            // only count moves, and keep the last one of each list
+	problem *problemBuilder // if not nil, it receives the transfers, and no step is kept
+	slots   int             // first block of Scratch that [builder.combine] uses
+	size    int             // blocks of a slot
 }
 
 func newBuilder(c Collective, r *resolved, root int, o Settings) *builder {
@@ -85,7 +85,7 @@ func newBuilder(c Collective, r *resolved, root int, o Settings) *builder {
 	return &builder{Schedule: s, n: r.n, alg: r}
 }
 
-// fill builds the schedule; a rank on its own only copies.
+// fill builds the schedule. A single rank only copies.
 func (b *builder) fill() {
 	if b.n == 1 {
 		b.load(0, 0, Ref{Output, 0}, 1)
@@ -97,7 +97,7 @@ func (b *builder) fill() {
 // parameter returns the only parameter of the algorithm.
 func (b *builder) parameter() int { return b.alg.args[0] }
 
-// appendMove adds m to list, as part of its last move where that one ends where m begins.
+// appendMove appends m to list. If m continues the last move, it extends that move instead.
 func (b *builder) appendMove(list []Move, m Move) []Move {
 	if k := len(list) - 1; k >= 0 {
 		l := &list[k]
@@ -114,7 +114,7 @@ func (b *builder) appendMove(list []Move, m Move) []Move {
 	return append(list, m)
 }
 
-// load copies chunks of Input elsewhere before the first step.
+// load copies chunks of Input before the first step.
 func (b *builder) load(r, chunk int, to Ref, count int) {
 	b.Pre = b.appendMove(b.Pre, Move{Src: r, Dst: r, From: Ref{Input, chunk}, To: to, Count: count})
 }
@@ -124,16 +124,16 @@ func (b *builder) finish(r int, from, to Ref, count int) {
 	b.Post = b.appendMove(b.Post, Move{Src: r, Dst: r, From: from, To: to, Count: count})
 }
 
-// step begins the next step; send and then add to it.
+// step begins a step, to which send, sendReduce, combine and local add moves.
 func (b *builder) step() {
-	if b.pose != nil {
-		b.pose.step()
+	if b.problem != nil {
+		b.problem.step()
 		return
 	}
 	b.Steps = append(b.Steps, Step{})
 }
 
-// send adds a transfer to the last step.
+// send adds a transfer to the current step.
 func (b *builder) send(src, dst int, from, to Ref, count int) {
 	b.transfer(src, dst, from, to, count, false)
 }
@@ -144,16 +144,15 @@ func (b *builder) sendReduce(src, dst int, from, to Ref, count int) {
 }
 
 func (b *builder) transfer(src, dst int, from, to Ref, count int, reduce bool) {
-	if b.pose != nil {
-		b.pose.transfer(src, dst, count)
+	if b.problem != nil {
+		b.problem.transfer(src, dst, count)
 		return
 	}
 	s := &b.Steps[len(b.Steps)-1]
 	s.Transfers = b.appendMove(s.Transfers, Move{src, dst, from, to, count, reduce})
 }
 
-// sendSame transfers the given chunks of buf to the same places at dst, in ascending
-// order. It sorts chunks in place.
+// sendSame sends the given chunks of buf to the same chunks at dst, in ascending order. It sorts chunks in place.
 func (b *builder) sendSame(src, dst int, buf Buffer, chunks []int) {
 	slices.Sort(chunks)
 	for _, c := range chunks {
@@ -161,8 +160,7 @@ func (b *builder) sendSame(src, dst int, buf Buffer, chunks []int) {
 	}
 }
 
-// combineSame is sendSame for chunks that are combined at dst, the k-th time in the step
-// ([builder.combine]).
+// combineSame is like sendSame, with [builder.combine] for the k-th flow to dst in the step.
 func (b *builder) combineSame(k, src, dst int, buf Buffer, chunks []int) {
 	slices.Sort(chunks)
 	for _, c := range chunks {
@@ -170,16 +168,16 @@ func (b *builder) combineSame(k, src, dst int, buf Buffer, chunks []int) {
 	}
 }
 
-// reserve makes room in Scratch, behind what is there, for k flows of a step that are all
-// combined into the same chunks of a buffer of size blocks ([builder.combine]).
+// reserve adds slots to Scratch for k flows of a step that [builder.combine] combines into the same chunks. A slot has
+// the given number of blocks.
 func (b *builder) reserve(k, size int) {
 	b.slots, b.size = b.Blocks[Scratch], size
 	b.Blocks[Scratch] += max(0, k-1) * size
 }
 
-// combine adds a transfer that combines into its destination as the k-th of the step, from
-// 0, to do so: only one may on arrival, so the others wait in a slot each until the
-// transfers are done and follow in the order in which combine was called.
+// combine adds the k-th transfer (from 0) of the step that combines into the same chunks. Only the first may combine on
+// arrival. The others are received into slots, from which local moves combine them after the transfers, in the order of
+// the calls.
 func (b *builder) combine(k, src, dst int, from, to Ref, count int) {
 	if k == 0 {
 		b.sendReduce(src, dst, from, to, count)
@@ -190,16 +188,16 @@ func (b *builder) combine(k, src, dst int, from, to Ref, count int) {
 	b.local(dst, slot, to, count, true)
 }
 
-// local adds a local move that follows the transfers of the last step.
+// local adds a local move after the transfers of the current step.
 func (b *builder) local(r int, from, to Ref, count int, reduce bool) {
-	if b.pose != nil {
+	if b.problem != nil {
 		return
 	}
 	s := &b.Steps[len(b.Steps)-1]
 	s.Post = b.appendMove(s.Post, Move{r, r, from, to, count, reduce})
 }
 
-// mod returns x modulo the ranks, in [0, n).
+// mod returns x modulo the number of ranks, in [0, n).
 func (b *builder) mod(x int) int { return (x%b.n + b.n) % b.n }
 
 // floorPow2 returns the largest power of two that is at most n, for n >= 1.

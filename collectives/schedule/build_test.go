@@ -37,7 +37,7 @@ func TestCollectiveNames(t *testing.T) {
 	}
 }
 
-func TestBuildRefuses(t *testing.T) {
+func TestBuildErrors(t *testing.T) {
 	for _, c := range []struct {
 		coll    Collective
 		alg     string
@@ -61,10 +61,10 @@ func TestBuildRefuses(t *testing.T) {
 		}
 	}
 	if _, err := Build(AllReduce, "ring", 4, 99); err != nil {
-		t.Errorf("the root of an allreduce is read: %v", err)
+		t.Errorf("AllReduce, which has no root, with root 99: %v", err)
 	}
 	if Algorithms(NumCollectives) != nil || Defined(NumCollectives, "ring", 4) || !Defined(AllReduce, "ring", 4) {
-		t.Error("Algorithms or Defined")
+		t.Error("Algorithms or Defined of NumCollectives, or Defined of the ring, is wrong")
 	}
 }
 
@@ -80,7 +80,7 @@ func TestBuildIsDeterministic(t *testing.T) {
 	})
 }
 
-// What is in or out of place has the same flows, so one plan serves both.
+// TestDisjointKeepsFlows checks that Disjoint does not change the planning problem.
 func TestDisjointKeepsFlows(t *testing.T) {
 	for n := 1; n <= 9; n++ {
 		each(t, n, func(name string, s *Schedule) {
@@ -99,8 +99,8 @@ func TestDisjointKeepsFlows(t *testing.T) {
 	}
 }
 
-// Steps as the papers print them: the distance or mask and the bytes of each, of a call of
-// 840 bytes (which 1 to 8 divide).
+// TestStepsAndBytes compares the circuits and bytes of each step with the papers, for a call of 840 bytes, which is
+// divisible by 1 to 8.
 func TestStepsAndBytes(t *testing.T) {
 	type step struct {
 		to    circuit.Permutation
@@ -118,35 +118,43 @@ func TestStepsAndBytes(t *testing.T) {
 		n    int
 		want []step
 	}{
-		// SWOT Fig. 3: halves, quarters and eighths with xor 1, 2, 4, and back.
+		// SWOT Fig. 3: halves, quarters and eighths with xor 1, 2, 4, then in reverse.
 		{AllReduce, "rabenseifner", 8, []step{
 			{circuit.Xor(8, 1), 420}, {circuit.Xor(8, 2), 210}, {circuit.Xor(8, 4), 105},
 			{circuit.Xor(8, 4), 105}, {circuit.Xor(8, 2), 210}, {circuit.Xor(8, 1), 420}}},
-		{ReduceScatter, "rabenseifner", 8, []step{{circuit.Xor(8, 1), 420}, {circuit.Xor(8, 2), 210}, {circuit.Xor(8, 4), 105}}},
+		{ReduceScatter, "rabenseifner", 8, []step{
+			{circuit.Xor(8, 1), 420}, {circuit.Xor(8, 2), 210}, {circuit.Xor(8, 4), 105}}},
 		// HARVEST 5.1.
 		{AllReduce, "recursive-doubling", 8, []step{
 			{circuit.Shift(8, 1), 420}, {circuit.Shift(8, 2), 210}, {circuit.Shift(8, 4), 105},
 			{circuit.Shift(8, 4), 105}, {circuit.Shift(8, 2), 210}, {circuit.Shift(8, 1), 420}}},
-		{AllGather, "recursive-doubling", 8, []step{{circuit.Shift(8, 4), 105}, {circuit.Shift(8, 2), 210}, {circuit.Shift(8, 1), 420}}},
-		{ReduceScatter, "recursive-doubling", 5, []step{{circuit.Shift(5, 1), 336}, {circuit.Shift(5, 2), 168}, {circuit.Shift(5, 4), 168}}},
+		{AllGather, "recursive-doubling", 8, []step{
+			{circuit.Shift(8, 4), 105}, {circuit.Shift(8, 2), 210}, {circuit.Shift(8, 1), 420}}},
+		{ReduceScatter, "recursive-doubling", 5, []step{
+			{circuit.Shift(5, 1), 336}, {circuit.Shift(5, 2), 168}, {circuit.Shift(5, 4), 168}}},
 		{AllReduce, "recursive-doubling-xor", 4, []step{{circuit.Xor(4, 1), 840}, {circuit.Xor(4, 2), 840}}},
 		{AllReduce, "recursive-doubling-xor", 3, []step{
-			{circuit.Permutation{-1, -1, 0}, 840}, {circuit.Permutation{1, 0, -1}, 840}, {circuit.Permutation{2, -1, -1}, 840}}},
+			{circuit.Permutation{-1, -1, 0}, 840}, {circuit.Permutation{1, 0, -1}, 840},
+			{circuit.Permutation{2, -1, -1}, 840}}},
 		{AllGather, "recursive-doubling-xor", 4, []step{{circuit.Xor(4, 1), 210}, {circuit.Xor(4, 2), 420}}},
 		{AllReduce, "ring", 4, shifts(4, 210, 1, 1, 1, 1, 1, 1)},
 		{Broadcast, "ring", 2, []step{{circuit.Permutation{1, -1}, 420}, {circuit.Permutation{1, -1}, 420}}},
 		{AllToAll, "pairwise", 5, shifts(5, 168, 1, 2, 3, 4)},
-		{AllToAll, "pairwise-xor", 4, []step{{circuit.Xor(4, 1), 210}, {circuit.Xor(4, 2), 210}, {circuit.Xor(4, 3), 210}}},
+		{AllToAll, "pairwise-xor", 4, []step{
+			{circuit.Xor(4, 1), 210}, {circuit.Xor(4, 2), 210}, {circuit.Xor(4, 3), 210}}},
 		{AllToAll, "bruck", 8, shifts(8, 420, 1, 2, 4)},
-		{AllGather, "bruck", 7, []step{{circuit.Shift(7, -1), 120}, {circuit.Shift(7, -2), 240}, {circuit.Shift(7, -4), 360}}},
-		{Broadcast, "binomial", 4, []step{{circuit.Permutation{2, -1, -1, -1}, 840}, {circuit.Permutation{1, -1, 3, -1}, 840}}},
-		{Gather, "binomial", 4, []step{{circuit.Permutation{-1, 0, -1, 2}, 210}, {circuit.Permutation{-1, -1, 0, -1}, 420}}},
+		{AllGather, "bruck", 7, []step{
+			{circuit.Shift(7, -1), 120}, {circuit.Shift(7, -2), 240}, {circuit.Shift(7, -4), 360}}},
+		{Broadcast, "binomial", 4, []step{
+			{circuit.Permutation{2, -1, -1, -1}, 840}, {circuit.Permutation{1, -1, 3, -1}, 840}}},
+		{Gather, "binomial", 4, []step{
+			{circuit.Permutation{-1, 0, -1, 2}, 210}, {circuit.Permutation{-1, -1, 0, -1}, 420}}},
 		{SendRecv, "direct", 3, shifts(3, 840, 1)},
 	} {
 		t.Run(fmt.Sprintf("%v %s %d", c.coll, c.alg, c.n), func(t *testing.T) {
 			p, steps, err := Problem(build(t, c.coll, c.alg, c.n, 0), 840, &plans.Problem{})
 			if err != nil || len(steps) != len(p.Steps) {
-				t.Fatalf("%d steps, map of %d: %v", len(p.Steps), len(steps), err)
+				t.Fatalf("problem of %d steps, list of %d steps, %v", len(p.Steps), len(steps), err)
 			}
 			var got []step
 			for _, s := range p.Steps {
@@ -159,8 +167,8 @@ func TestStepsAndBytes(t *testing.T) {
 	}
 }
 
-// Bandwidth-optimal algorithms send (n-1)/n of S per rank and phase, and log-step ones take
-// ceil(log2 n) steps.
+// TestCosts checks the numbers of steps and of parts sent: bandwidth-optimal algorithms send (n-1)/n of S per rank and
+// phase, and logarithmic ones take ceil(log2 n) steps.
 func TestCosts(t *testing.T) {
 	for n := 2; n <= 33; n++ {
 		log := bits.Len(uint(n - 1))
@@ -168,7 +176,7 @@ func TestCosts(t *testing.T) {
 			coll  Collective
 			alg   string
 			steps int
-			parts int // sent by rank 0, in parts of 1/n; -1: not checked
+			parts int // sent by rank 0, in units of 1/n; -1: not checked
 		}{
 			{AllReduce, "ring", 2 * (n - 1), 2 * (n - 1)},
 			{AllReduce, "recursive-doubling", 2 * log, 2 * (n - 1)},
@@ -192,18 +200,22 @@ func TestCosts(t *testing.T) {
 				}
 			}
 			if len(s.Steps) != c.steps || c.parts >= 0 && sent != c.parts {
-				t.Errorf("%v %s n=%d: %d steps and %d parts, want %d and %d", c.coll, c.alg, n, len(s.Steps), sent, c.steps, c.parts)
+				t.Errorf("%v %s n=%d: %d steps and %d parts, want %d and %d",
+					c.coll, c.alg, n, len(s.Steps), sent, c.steps, c.parts)
 			}
 		}
 	}
 }
 
-// Working memory is laid out so that halving and doubling send contiguous ranges.
-func TestContiguous(t *testing.T) {
+// TestFlowsAreContiguous checks that each flow of halving and doubling is one range of chunks.
+func TestFlowsAreContiguous(t *testing.T) {
 	for _, c := range []struct {
 		coll Collective
 		alg  string
-	}{{AllReduce, "rabenseifner"}, {ReduceScatter, "rabenseifner"}, {AllReduce, "recursive-doubling"}, {ReduceScatter, "recursive-doubling"}} {
+	}{
+		{AllReduce, "rabenseifner"}, {ReduceScatter, "rabenseifner"},
+		{AllReduce, "recursive-doubling"}, {ReduceScatter, "recursive-doubling"},
+	} {
 		s := build(t, c.coll, c.alg, 64, 0)
 		for i := range s.Steps {
 			for _, f := range s.Flows(i) {
@@ -216,7 +228,10 @@ func TestContiguous(t *testing.T) {
 }
 
 func TestProblemForms(t *testing.T) {
-	template := &plans.Problem{Ranks: 3, Planes: 2, BandwidthGbps: 400, ReconfigUS: 200, Steps: make([]plans.Step, 9), Final: plans.Final{Kind: plans.FinalInitial}}
+	template := &plans.Problem{
+		Ranks: 3, Planes: 2, BandwidthGbps: 400, ReconfigUS: 200, Steps: make([]plans.Step, 9),
+		Final: plans.Final{Kind: plans.FinalInitial},
+	}
 	p, steps, err := Problem(build(t, AllToAll, "direct", 3, 0), 9e6, template)
 	if err != nil {
 		t.Fatal(err)
@@ -225,22 +240,23 @@ func TestProblemForms(t *testing.T) {
 	if !reflect.DeepEqual(p.Steps, want) || !slices.Equal(steps, []int{0}) {
 		t.Errorf("steps %+v of %v", p.Steps, steps)
 	}
-	if p.Version != plans.Version || p.Planes != 2 || p.BandwidthGbps != 400 || p.Final.Kind != plans.FinalInitial || len(template.Steps) != 9 {
+	if p.Version != plans.Version || p.Planes != 2 || p.BandwidthGbps != 400 || p.Final.Kind != plans.FinalInitial ||
+		len(template.Steps) != 9 {
 		t.Errorf("problem %+v", p)
 	}
 
-	for _, c := range []Collective{Gather, Scatter} { // two sources of one rank; two destinations
+	for _, c := range []Collective{Gather, Scatter} { // the root has two sources, or two destinations
 		p, _, err := Problem(build(t, c, "direct", 3, 1), 1, template)
 		if err != nil || p.Steps[0].To != nil || len(p.Steps[0].Flows) != 2 {
 			t.Errorf("%v: %+v, %v", c, p.Steps, err)
 		}
 	}
 
-	// Steps without transfers are no steps of the problem.
+	// The problem omits steps without transfers.
 	s := build(t, AllGather, "ring", 3, 0)
 	s.Steps = slices.Insert(s.Steps, 1, Step{})
 	if _, steps, err = Problem(s, 1, template); err != nil || !slices.Equal(steps, []int{0, 2}) {
-		t.Errorf("map %v, %v", steps, err)
+		t.Errorf("steps %v, %v", steps, err)
 	}
 	if p, _, err = Problem(build(t, AllReduce, "ring", 1, 0), 1, &plans.Problem{}); err != nil || len(p.Steps) != 0 {
 		t.Errorf("one rank: %v, %v", p, err)
@@ -259,7 +275,7 @@ func TestProblemForms(t *testing.T) {
 func zero() float64 { return 0 }
 func nan() float64  { return zero() / zero() }
 
-// TestPose: the problem of a schedule that is not kept is that of the schedule, whoever takes which part.
+// TestPose compares Pose with Problem of the built schedule, with and without seats.
 func TestPose(t *testing.T) {
 	each(t, 6, func(name string, s *Schedule) {
 		seats := append(upTo(1, s.Ranks), 0)
@@ -283,7 +299,8 @@ func TestPose(t *testing.T) {
 	}
 }
 
-// Problem order is FlowList order, and flows hold all transfers in the schedule's order.
+// TestFlows checks that Flows has the order of FlowList, and that the flows contain all transfers in the schedule's
+// order.
 func TestFlows(t *testing.T) {
 	each(t, 6, func(name string, s *Schedule) {
 		p, steps, err := Problem(s, 1e6, &plans.Problem{})
@@ -320,7 +337,8 @@ func TestFlows(t *testing.T) {
 	})
 }
 
-// Chunks tile their buffer, differ by at most an element, and add up in moves and flows.
+// TestChunkRanges checks that chunks cover their buffer without gaps, differ by at most one element, and add up in
+// moves and flows.
 func TestChunkRanges(t *testing.T) {
 	s := &Schedule{Sub: 7}
 	for _, count := range []int64{0, 1, 6, 7, 8, 1000} {
@@ -346,7 +364,7 @@ func TestChunkRanges(t *testing.T) {
 	}
 }
 
-// canonical is e with the sides of each + in a fixed order.
+// canonical returns e with the operands of each operator in a fixed order.
 func canonical(e *Expr) string {
 	if e.Left == nil {
 		return e.String()
@@ -355,6 +373,7 @@ func canonical(e *Expr) string {
 	return "(" + min(l, r) + "+" + max(l, r) + ")"
 }
 
+// TestOrders checks expressions of some algorithms, and that all ranks of an AllReduce compute the same.
 func TestOrders(t *testing.T) {
 	for _, c := range []struct {
 		coll Collective
@@ -373,7 +392,6 @@ func TestOrders(t *testing.T) {
 			t.Errorf("%v %s: %v, %v; want %s", c.coll, c.alg, orders[0][0], err, c.want)
 		}
 	}
-	// All ranks of an allreduce get the same bits.
 	for _, alg := range Algorithms(AllReduce) {
 		for n := 1; n <= 17; n++ {
 			orders, err := Orders(build(t, AllReduce, alg, n, 0))

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrCollective says that a name is no collective's.
+// ErrCollective reports a name that is not the name of a collective.
 var ErrCollective = errors.New("schedule: unknown collective")
 
 var collectiveNames = [NumCollectives]string{
@@ -20,7 +20,7 @@ var collectiveNames = [NumCollectives]string{
 	SendRecv:      "sendrecv",
 }
 
-// String returns the name that commands and files use, such as "allreduce".
+// String returns the name in commands and files, such as "allreduce".
 func (c Collective) String() string {
 	if c >= NumCollectives {
 		return fmt.Sprintf("collective(%d)", uint8(c))
@@ -28,7 +28,7 @@ func (c Collective) String() string {
 	return collectiveNames[c]
 }
 
-// ParseCollective is the inverse of [Collective.String]; it fails with [ErrCollective].
+// ParseCollective returns the collective with a name. It returns [ErrCollective] for an unknown name.
 func ParseCollective(name string) (Collective, error) {
 	for c, n := range collectiveNames {
 		if n == name {
@@ -48,14 +48,13 @@ func (c Collective) Rooted() bool {
 	return c == Broadcast || c == Reduce || c == Gather || c == Scatter
 }
 
-// perRank reports whether nccl-tests' size S of c counts a block for every rank.
+// perRank reports whether the size S of c in nccl-tests counts a block for every rank.
 func (c Collective) perRank() bool {
 	return c == AllGather || c == ReduceScatter || c == AllToAll || c == Gather || c == Scatter
 }
 
-// BlockBytes returns the bytes of one block of a call whose size is S as nccl-tests
-// counts it: S = count x element size, times the ranks for AllGather, ReduceScatter,
-// AllToAll, Gather and Scatter.
+// BlockBytes returns the size of one block in bytes, for a call of s bytes as nccl-tests counts them: s = count *
+// element size, times the number of ranks for AllGather, ReduceScatter, AllToAll, Gather and Scatter.
 func (c Collective) BlockBytes(s float64, ranks int) float64 {
 	if c.perRank() {
 		return s / float64(ranks)
@@ -63,8 +62,8 @@ func (c Collective) BlockBytes(s float64, ranks int) float64 {
 	return s
 }
 
-// IOBlocks returns the blocks of Input and Output of c on n ranks, at the rank that has
-// most of them (the root, where there is one): [Schedule].Blocks of every schedule of c.
+// IOBlocks returns the numbers of blocks of Input and Output of c on n ranks, at the root for rooted collectives. They
+// are the Blocks of every schedule of c.
 func (c Collective) IOBlocks(n int) (in, out int) {
 	switch c {
 	case AllGather, Gather:
@@ -78,9 +77,9 @@ func (c Collective) IOBlocks(n int) (in, out int) {
 	}
 }
 
-// BlocksAt returns the blocks of buffer b at a rank: those of s.Blocks, or 0 where the
-// collective gives that rank no such buffer (Input of a broadcast or scatter and Output of
-// a reduce or gather exist at the root only). The caller may pass no memory for it.
+// BlocksAt returns the number of blocks of buffer b at a rank. It is 0 at other ranks than the root for Input of a
+// broadcast or scatter and for Output of a reduce or gather; callers may pass no memory for these. Otherwise it is
+// s.Blocks[b].
 func (s *Schedule) BlocksAt(rank int, b Buffer) int {
 	if rank != s.Root {
 		switch {
@@ -93,9 +92,8 @@ func (s *Schedule) BlocksAt(rank int, b Buffer) int {
 	return s.Blocks[b]
 }
 
-// InPlace says how an in-place call lays Input over Output at a rank: block in of Input is
-// block out of Output, and so on for all blocks that both have. It reports false where the
-// rank lacks one of the buffers.
+// InPlace describes an in-place call at a rank: block in of Input is block out of Output, and so on for all blocks that
+// both have. It returns false if the rank does not have both buffers.
 func (s *Schedule) InPlace(rank int) (in, out int, ok bool) {
 	if s.BlocksAt(rank, Input) == 0 || s.BlocksAt(rank, Output) == 0 {
 		return 0, 0, false

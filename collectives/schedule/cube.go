@@ -2,28 +2,28 @@ package schedule
 
 import "math/bits"
 
-// cube is halving and doubling (Thakur, Rabenseifner and Gropp 2005): in the step of bit i
-// ranks r and r xor 2^i exchange, for the bits in any order. p ranks take part, the largest
-// power of two not above n; rank r < n-p stands in for rank r+p too, which folds what it
-// has into r in a step before and gets what it lacks in a step after.
+// cube is halving and doubling (Thakur, Rabenseifner and Gropp 2005). In the step of bit i, ranks r and r xor 2^i
+// exchange, for the bits in any order. The p lowest ranks take part, where p is the largest power of two not above n.
+// Rank r < n-p also represents rank r+p: a step before adds the data of r+p to r, and a step after sends the result to
+// r+p.
 //
-// Working memory is in the order of positions: a rank's bit i is its position's bit
-// place[i]. What a step carries is a set of positions that agree in some bits.
+// Working memory is ordered by positions: bit i of a rank is bit place[i] of its position. A step sends a set of
+// positions that agree in some bits.
 type cube struct {
 	p     int
 	place []int
-	// chunks calls f for the chunks that stand for the positions [lo, hi).
+	// chunks calls f for the chunks of the positions [lo, hi).
 	chunks func(lo, hi int, f func(chunk, count int))
 }
 
-// cubeBits is the order 0, 1, 2, ... of the bits.
+// cubeBits returns the order 0, 1, 2, ... of the bits.
 func cubeBits(n int, _ []int) []int { return upTo(0, bits.Len(uint(n))-1) }
 
-// downBits is the order ..., 2, 1, 0 of the bits.
-func downBits(n int, _ []int) []int { return mirrored(cubeBits(n, nil)) }
+// downBits returns the order ..., 2, 1, 0 of the bits.
+func downBits(n int, _ []int) []int { return reversed(cubeBits(n, nil)) }
 
-// halvingPlaces returns the places by which what a reduce-scatter sends in a step is one
-// range, for an order of the bits: the first one is the highest.
+// halvingPlaces returns the places for which each step of a reduce-scatter sends one range. The first bit of the order
+// has the highest place.
 func halvingPlaces(order []int) []int {
 	place := make([]int, len(order))
 	for k, bit := range order {
@@ -41,7 +41,7 @@ func (c *cube) position(r int) int {
 	return at
 }
 
-// ranges calls f for the ranges of the positions that are at outside of a mask.
+// ranges calls f for the ranges of positions that equal at outside of a mask.
 func ranges(at, mask int, f func(lo, hi int)) {
 	at &^= mask
 	run := 1 << bits.TrailingZeros(^uint(mask))
@@ -54,8 +54,8 @@ func ranges(at, mask int, f func(lo, hi int)) {
 	}
 }
 
-// halving leaves at every rank below p the sum of its position's chunks in buf. In the step
-// of a bit a rank passes what agrees with its partner in that bit and those before.
+// halving computes the sum of the chunks of each position in buf at its rank, which is below p. In the step of a bit, a
+// rank sends the positions that agree with its partner in this bit and in the earlier ones.
 func (b *builder) halving(c *cube, buf Buffer, order []int) {
 	left := c.p - 1
 	for _, bit := range order {
@@ -72,8 +72,8 @@ func (b *builder) halving(c *cube, buf Buffer, order []int) {
 	}
 }
 
-// doubling spreads every position's chunks of Output to all ranks below p. In the step of a
-// bit a rank has, and passes, what agrees with it but for the bits before.
+// doubling distributes the chunks of each position in Output to all ranks below p. In the step of a bit, a rank has and
+// sends the positions that agree with its own in all bits except the earlier ones.
 func (b *builder) doubling(c *cube, order []int) {
 	done := 0
 	for _, bit := range order {
@@ -89,9 +89,9 @@ func (b *builder) doubling(c *cube, order []int) {
 	}
 }
 
-// rabenseifnerAllReduce is Rabenseifner's algorithm in the order of SWOT Fig. 3 and 5:
-// reduce-scatter by exchanges with r xor 1, 2, 4, ... of m/2, m/4, m/8, ... bytes, then the
-// mirrored allgather; 2 log2 p steps, 2(p-1)/p m bytes per rank.
+// rabenseifnerAllReduce is Rabenseifner's algorithm in the order of SWOT Fig. 3 and 5. The reduce-scatter exchanges
+// m/2, m/4, m/8, ... bytes with r xor 1, 2, 4, ...; the allgather reverses it. It has 2 log2 p steps and sends 2(p-1)/p
+// m bytes per rank.
 func rabenseifnerAllReduce(b *builder) {
 	c := &cube{p: floorPow2(b.n), place: halvingPlaces(b.alg.order)}
 	c.chunks = func(lo, hi int, f func(chunk, count int)) { f(lo, hi-lo) }
@@ -103,9 +103,9 @@ func rabenseifnerAllReduce(b *builder) {
 	b.unfold(c.p)
 }
 
-// rabenseifnerReduceScatter is the first half of [rabenseifnerAllReduce] on blocks: log2 n steps,
-// (n-1)/n of S per rank. Where n is no power of two, rank r < n-p ends with the block of
-// rank r+p besides its own and hands it over in a last step.
+// rabenseifnerReduceScatter is the first half of [rabenseifnerAllReduce] on blocks. It has log2 n steps and sends
+// (n-1)/n of S per rank. If n is not a power of two, rank r < n-p also computes the block of rank r+p and sends it in a
+// last step.
 func rabenseifnerReduceScatter(b *builder) {
 	p := floorPow2(b.n)
 	c := &cube{p: p, place: halvingPlaces(b.alg.order)}
@@ -144,10 +144,9 @@ func rabenseifnerReduceScatter(b *builder) {
 	}
 }
 
-// xorAllGather is recursive doubling by pairwise exchange: r and r xor 2^i exchange the
-// blocks that each has, 1, 2, 4, ...; log2 n steps, (n-1)/n of S per rank. Where n is no
-// power of two, a step before brings rank r+p's block to r and a step after all others to
-// r+p.
+// xorAllGather is recursive doubling by pairwise exchange: r and r xor 2^i exchange all blocks that they have, 1, 2, 4,
+// .... It has log2 n steps and sends (n-1)/n of S per rank. If n is not a power of two, a step before sends the block
+// of rank r+p to r, and a step after sends all other blocks to r+p.
 func xorAllGather(b *builder) {
 	p := floorPow2(b.n)
 	c := &cube{p: p, place: cubeBits(b.n, nil)}
@@ -163,9 +162,9 @@ func xorAllGather(b *builder) {
 	b.foldOut(p)
 }
 
-// xorAllReduce is recursive doubling by pairwise exchange: log2 p steps in which r and r xor
-// 2^i exchange the whole vector; m log2 p bytes per rank, the fewest steps there are. The
-// two sides of an exchange add the same two values in opposite order.
+// xorAllReduce is recursive doubling by pairwise exchange: in each of log2 p steps, r and r xor 2^i exchange the whole
+// vector. It sends m log2 p bytes per rank in the fewest possible steps. The two ranks of an exchange add the same two
+// values in opposite order.
 func xorAllReduce(b *builder) {
 	b.Blocks[Scratch] = 1
 	b.loadAll(Output)
@@ -181,7 +180,7 @@ func xorAllReduce(b *builder) {
 	b.unfold(p)
 }
 
-// fold adds the working memory of ranks p.. to that of ranks 0.., in a step of its own.
+// fold adds a step that adds the working memory of ranks p.. to that of ranks 0...
 func (b *builder) fold(p int, buf Buffer) {
 	if p == b.n {
 		return
@@ -192,7 +191,7 @@ func (b *builder) fold(p int, buf Buffer) {
 	}
 }
 
-// unfold copies the result of ranks 0.. to ranks p.., in a step of its own.
+// unfold adds a step that copies the result of ranks 0.. to ranks p...
 func (b *builder) unfold(p int) {
 	if p == b.n {
 		return
@@ -203,7 +202,7 @@ func (b *builder) unfold(p int) {
 	}
 }
 
-// foldIn brings the blocks of ranks p.. of an AllGather to ranks 0.., in a step of its own.
+// foldIn adds a step that sends the blocks of ranks p.. of an AllGather to ranks 0...
 func (b *builder) foldIn(p int) {
 	if p == b.n {
 		return
@@ -214,7 +213,7 @@ func (b *builder) foldIn(p int) {
 	}
 }
 
-// foldOut brings ranks p.. all blocks but their own from ranks 0.., in a step of its own.
+// foldOut adds a step that sends all blocks from ranks 0.. to ranks p.., except their own.
 func (b *builder) foldOut(p int) {
 	if p == b.n {
 		return

@@ -1,15 +1,16 @@
 package schedule
 
-// The algorithms of this file write a distance between ranks in digits of a radix and take
-// the digits one step each, in any order. In the step of the digit of weight w a rank sends
-// to those v*w further, for every value v of the digit but 0: radix-1 flows a rank at once,
-// one each on as many ports. (HARVEST Fig. 9 speaks of four operations a step for radix 4:
-// three leave the rank, and what has digit 0 stays. Four ports take radix 5.)
+// The algorithms of this file write the distance between two ranks in digits of a radix, and use one step per digit, in
+// any order. In the step of the digit of weight w, a rank sends to the ranks at distance v*w, for every value v of the
+// digit except 0. These are radix-1 flows at once, on as many ports. (HARVEST Fig. 9 counts four operations per step
+// for radix 4: three flows, and the data with digit 0 that stays. Four ports allow radix 5.)
 
 // radix is the parameter of Bruck's algorithms.
-var radix = &parameter{what: "one radix of at least 2", most: 1, least: 2, usual: func(int) int { return 2 }}
+var radix = &parameter{
+	what: "one radix of at least 2", maxCount: 1, minValue: 2, defaultValue: func(int) int { return 2 },
+}
 
-// digits is the order 0, 1, 2, ... of the digits, the lowest first.
+// digits returns the order 0, 1, 2, ... of the digits, the lowest first.
 func digits(n int, args []int) []int {
 	count := 0
 	for w := 1; w < n; w *= radixOf(args) {
@@ -18,8 +19,8 @@ func digits(n int, args []int) []int {
 	return upTo(0, count)
 }
 
-// downDigits is the order ..., 2, 1, 0 of the digits.
-func downDigits(n int, args []int) []int { return mirrored(digits(n, args)) }
+// downDigits returns the order ..., 2, 1, 0 of the digits.
+func downDigits(n int, args []int) []int { return reversed(digits(n, args)) }
 
 func radixOf(args []int) int {
 	if args == nil {
@@ -45,8 +46,8 @@ func (b *builder) number() *number {
 // digit returns digit i of x.
 func (t *number) digit(x, i int) int { return x / t.weights[i] % t.radix }
 
-// values calls f for the values v of digit i other than 0, with the distances whose digit i
-// is v and whose digits other than it and those of free are 0. It may keep no xs.
+// values calls f for the values v of digit i except 0. xs are the distances whose digit i is v and whose other digits
+// are 0, except those in free. f must not keep xs.
 func (t *number) values(i int, free []bool, f func(v int, xs []int)) {
 	var xs []int
 	for v := 1; v < t.radix && v*t.weights[i] < t.n; v++ {
@@ -60,7 +61,7 @@ func (t *number) values(i int, free []bool, f func(v int, xs []int)) {
 	}
 }
 
-// zero reports whether all digits of x but i and those of free are 0.
+// zero reports whether all digits of x are 0, except digit i and those in free.
 func (t *number) zero(x, i int, free []bool) bool {
 	for k := range t.weights {
 		if k != i && !free[k] && t.digit(x, k) != 0 {
@@ -70,9 +71,8 @@ func (t *number) zero(x, i int, free []bool) bool {
 	return true
 }
 
-// layout returns where the chunk of each owner lies in working memory: where the ranks are a
-// power of the radix, by the digits in the order of a reduce-scatter, so that what it sends
-// in a step, the lowest digit first, is one range.
+// layout returns the position of each owner's chunk in working memory. If the number of ranks is a power of the radix,
+// the digits are in the order of the reduce-scatter, so that each of its steps sends one range.
 func (t *number) layout(order []int) []int {
 	pos := upTo(0, t.n)
 	all := 1
@@ -92,10 +92,9 @@ func (t *number) layout(order []int) []int {
 	return pos
 }
 
-// digitReduceScatter leaves the sum of rank r's chunk at rank r. Let R[x] be rank r's
-// partial sum for the owner r + dir x. The step of a digit passes every R[x] that is left
-// and whose digit is v to rank r + dir v w, where it is R[x - v w]: only R[0] is left in the
-// end. That holds for any n, since x - v w is an index whenever x is.
+// digitReduceScatter computes the sum of rank r's chunk at rank r. Let R[x] be rank r's partial sum for the owner r +
+// dir x. The step of a digit sends every remaining R[x] whose digit is v to rank r + dir v w, where it is R[x - v w].
+// In the end only R[0] remains. This holds for any n, because x - v w is an index whenever x is.
 func (b *builder) digitReduceScatter(t *number, buf Buffer, pos []int, dir int) {
 	b.reserve(min(t.radix, b.n)-1, b.Blocks[buf])
 	left := make([]bool, len(t.weights))
@@ -118,9 +117,9 @@ func (b *builder) digitReduceScatter(t *number, buf Buffer, pos []int, dir int) 
 	}
 }
 
-// digitAllGather spreads rank r's chunk of Output from rank r to all. Before the step of a
-// digit a rank has the chunks of the owners r - dir x for the x whose digits before are any
-// and all others 0; it passes them to r + dir v w, for which they are at x + v w.
+// digitAllGather distributes rank r's chunk of Output from rank r to all ranks. Before the step of a digit, a rank has
+// the chunks of the owners r - dir x for all x whose digits are 0, except those of the earlier steps. It sends them to
+// rank r + dir v w, for which they have the index x + v w.
 func (b *builder) digitAllGather(t *number, order []int, pos []int, dir int) {
 	done := make([]bool, len(t.weights))
 	var chunks []int
@@ -140,26 +139,25 @@ func (b *builder) digitAllGather(t *number, order []int, pos []int, dir int) {
 	}
 }
 
-// cyclicAllReduce is cyclic recursive doubling (HARVEST 3.2 and 5.1): ceil(log2 n) steps
-// of reduce-scatter over distances 1, 2, 4, ... carrying m/2, m/4, m/8, ... and the
-// mirrored steps of allgather over the same circuits r -> r+d, so that the configurations
-// recur in reverse order. 2(n-1)/n m bytes per rank, for any n (sizes are rounded up to
-// chunks of m/n where n is no power of two).
+// cyclicAllReduce is cyclic recursive doubling (HARVEST 3.2 and 5.1). It has ceil(log2 n) steps of a reduce-scatter
+// with m/2, m/4, m/8, ... bytes over distances 1, 2, 4, .... The steps of the allgather use the same circuits r -> r+d
+// in reverse order. It sends 2(n-1)/n m bytes per rank for any n; if n is not a power of two, sizes are rounded up to
+// chunks of m/n.
 func cyclicAllReduce(b *builder) { b.digitAllReduce(1) }
 
 func cyclicReduceScatter(b *builder) { b.digitReduceScatterBlocks(1) }
 
 func cyclicAllGather(b *builder) { b.digitAllGatherBlocks(1) }
 
-// bruckAllGather is the concatenation algorithm of Bruck et al. 1997: in the step of weight w
-// rank r has the blocks r, r+1, ..., r+w-1 and sends them (at the end only as many as are
-// missing) to r - v w; ceil(log n) steps to the radix, (n-1)/n of S per rank, any n.
+// bruckAllGather is the concatenation algorithm of Bruck et al. 1997. In the step of weight w, rank r has the blocks r,
+// r+1, ..., r+w-1 and sends them to r - v w; the last step sends only the missing ones. It has ceil(log n) steps to the
+// radix and sends (n-1)/n of S per rank, for any n.
 func bruckAllGather(b *builder) { b.digitAllGatherBlocks(-1) }
 
-// bruckReduceScatter mirrors [bruckAllGather], over the same circuits.
+// bruckReduceScatter reverses [bruckAllGather], over the same circuits.
 func bruckReduceScatter(b *builder) { b.digitReduceScatterBlocks(-1) }
 
-// bruckAllReduce is [bruckReduceScatter] and [bruckAllGather].
+// bruckAllReduce is [bruckReduceScatter], then [bruckAllGather].
 func bruckAllReduce(b *builder) { b.digitAllReduce(-1) }
 
 func (b *builder) digitAllReduce(dir int) {
@@ -189,19 +187,19 @@ func (b *builder) digitAllGatherBlocks(dir int) {
 	b.digitAllGather(b.number(), b.alg.order, upTo(0, b.n), dir)
 }
 
-// bruckAllToAll is the index algorithm of Bruck et al. 1997: the block that has to travel
-// distance x makes a hop for each of its digits that is not 0; ceil(log n) steps to the
-// radix. With radix 2 a step sends about n/2 blocks over distance 1, 2, 4, ..., with radix r
-// about n/r to each of r-1 ranks. A block is sent from Input on its first hop and received
-// in Output on its last, so there are no rotations. On the way block x lies in one of two
-// slots in turn, so that no step receives where it sends.
+// bruckAllToAll is the index algorithm of Bruck et al. 1997. A block for distance x makes a hop for each digit of x
+// that is not 0, in ceil(log n) steps to the radix. With radix 2, a step sends about n/2 blocks over distance 1, 2, 4,
+// ...; with radix r, about n/r blocks to each of r-1 ranks.
+//
+// A block is sent from Input on its first hop and received in Output on its last, so there are no rotations. In between
+// it uses two slots in turn, so that no step receives into a slot from which it sends.
 func bruckAllToAll(b *builder) {
 	t := b.number()
 	first := b.loadDistinct()
 	slots := b.Blocks[Scratch]
 	b.Blocks[Scratch] += 2 * b.n
 	slot := func(x, hops int) Ref { return Ref{Scratch, slots + hops%2*b.n + x} }
-	hops := make([]int, b.n) // that a block has made
+	hops := make([]int, b.n) // by distance: hops made so far
 	done, all := make([]bool, len(t.weights)), make([]bool, len(t.weights))
 	for i := range all {
 		all[i] = true

@@ -1,12 +1,11 @@
-// Package schedule describes collective algorithms as data: ordered steps of transfers
-// between ranks, over symbolic chunks. It builds them ([Build]), proves them right by
-// symbolic execution ([Verify]), and states the planning problem that each poses to an
-// optical fabric ([Problem]).
+// Package schedule describes collective algorithms as data: ordered steps of transfers between ranks, over symbolic
+// chunks. It builds schedules ([Build]), proves them correct by symbolic execution ([Verify]), and derives the planning
+// problem of a schedule on an optical fabric ([Problem]).
 //
-// Layer: inside collectives; it imports plans only. It moves no bytes.
+// It imports plans and plans/circuit. It must not move bytes or know transports.
 //
-// The algorithms, for n ranks and a call of S bytes as nccl-tests counts it; log is the
-// base-2 logarithm rounded up, and bytes are those that the busiest rank sends or receives:
+// The table lists the algorithms for n ranks and a call of S bytes as nccl-tests counts them. log is the base-2
+// logarithm, rounded up. Bytes count what the busiest rank sends or receives.
 //
 //	collective     algorithm               steps        bytes          source
 //	AllReduce      ring                    2(n-1)       2S(n-1)/n      Patarasuk and Yuan 2009
@@ -28,7 +27,7 @@
 //	               pairwise-xor            n-1 (c)      S(n-1)/n
 //	               round-robin             n-1 (d)      S(n-1)/n       circle method
 //	               direct                  1            S(n-1)/n
-//	AllGather      all of ReduceScatter but rabenseifner, mirrored; bruck: Bruck et al. 1997
+//	AllGather      all of ReduceScatter except rabenseifner, reversed; bruck: Bruck et al. 1997
 //	AllToAll       pairwise                n-1          S(n-1)/n       SWOT 2.1.2
 //	               pairwise-xor            n-1 (c)      S(n-1)/n
 //	               round-robin             n-1 (d)      S(n-1)/n       circle method
@@ -44,29 +43,28 @@
 //	Scatter        direct                  1            S(n-1)/n
 //	SendRecv       direct, pairwise        1            S              r -> r+1
 //
-// (a) on the largest power of two; where n is not one, the other ranks fold into the first
-// ones in a step before and get their results in a step after. (b) any even n; where n is odd
-// the last rank folds into the first. (c) powers of two only. (d) n where n is odd.
+// (a) On the largest power of two. If n is not a power of two, a step before folds the other ranks into the first ones,
+// and a step after sends them their results. (b) For any even n; if n is odd, the last rank is folded into the first.
+// (c) Only for powers of two. (d) n steps if n is odd.
 //
 // # Parameters and orders
 //
-// A name may say more, as in bruck:4, swing:4x4 or pairwise:2@1.7.2.6.3.5.4:
+// A name may have a parameter and an order, as in bruck:4, swing:4x4 or pairwise:2@1.7.2.6.3.5.4. The parameters, with
+// their defaults in parentheses:
 //
-//	ring (not Broadcast, Reduce)  :d  directions, 1 or 2 (1): with 2, half of the data each way
-//	pairwise, pairwise-xor, round-robin  :k  exchanges a step (1): k permutations at once
-//	bruck                   :r  radix (2): log_r n steps of r-1 flows a rank, r-1 = ports
-//	swing                   :AxB...  a torus: 2 ports a dimension, all at once
-//	hierarchical-ring, pod-pairwise  :g  ranks a group (the largest divisor up to the root of n)
+//	ring (not Broadcast, Reduce)  :d  directions, 1 or 2 (1): with 2, half of the data in each
+//	pairwise, pairwise-xor, round-robin  :k  exchanges per step (1): k permutations at once
+//	bruck                   :r  radix (2): log_r n steps of r-1 flows per rank, r-1 = ports
+//	swing                   :AxB...  a torus: 2 ports per dimension, all at once
+//	hierarchical-ring, pod-pairwise  :g  ranks per group (the largest divisor up to the root of n)
 //	binary-tree, double-binary-tree  :C  chunks of a block, or of half a block (2 log n)
 //
-// "@" and a list is the order in which an algorithm takes what its meaning allows it to take
-// in any: offsets, bits or digits ([WithOrder], [StepOrder], [Neighbours]). Orders that
-// make circuits recur are cheaper on optical planes.
+// "@" and a list is the order of the offsets, bits or digits of an algorithm that allows any ([WithOrder], [StepOrder],
+// [Neighbours]). Optical planes are faster with orders in which circuits recur.
 //
-// "~" and a list say which rank takes which part ([Seated]): ring~0.2.1.3 goes round 0, 2, 1, 3.
+// "~" and a list assigns ranks to positions ([Seated]): ring~0.2.1.3 is the ring 0, 2, 1, 3.
 //
-// Values are combined in an order that the schedule fixes, so every plan of it gives the
-// same bits on every run. Other parameters, orders and seats may give others, in floating point;
-// that is why they are in the name ([Schedule.Algorithm]), which keys and signatures hold. In an
-// AllReduce all ranks get the same bits.
+// The schedule fixes the order in which values are combined, so every plan of it gives the same bits in every run. With
+// other parameters, orders or seats, floating-point results may differ. So they are part of the name
+// ([Schedule.Algorithm]), which keys and signatures include. In an AllReduce, all ranks get the same bits.
 package schedule

@@ -11,7 +11,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// steps returns the steps of the problem that s poses for a call of so many bytes.
+// steps returns the steps of the planning problem of s for a call of the given bytes.
 func steps(t testing.TB, s *Schedule, bytes float64) []plans.Step {
 	t.Helper()
 	p, _, err := Problem(s, bytes, &plans.Problem{})
@@ -21,9 +21,9 @@ func steps(t testing.TB, s *Schedule, bytes float64) []plans.Step {
 	return p.Steps
 }
 
-// The peers of Swing on 8 ranks: even ranks add 1, -1 and 3, odd ones subtract them; halves,
-// quarters and eighths.
-func TestSwingByHand(t *testing.T) {
+// TestSwing compares Swing on 8 ranks with steps worked out by hand: even ranks add 1, -1 and 3, odd ranks subtract
+// them, with halves, quarters and eighths.
+func TestSwing(t *testing.T) {
 	want := []plans.Step{
 		{To: circuit.Permutation{1, 0, 3, 2, 5, 4, 7, 6}, Bytes: 420},
 		{To: circuit.Permutation{7, 2, 1, 4, 3, 6, 5, 0}, Bytes: 210},
@@ -31,12 +31,14 @@ func TestSwingByHand(t *testing.T) {
 	}
 	back := slices.Clone(want)
 	slices.Reverse(back)
-	for c, want := range map[Collective][]plans.Step{ReduceScatter: want, AllGather: back, AllReduce: slices.Concat(want, back)} {
+	for c, want := range map[Collective][]plans.Step{
+		ReduceScatter: want, AllGather: back, AllReduce: slices.Concat(want, back),
+	} {
 		if got := steps(t, build(t, c, "swing", 8, 0), 840); !reflect.DeepEqual(got, want) {
 			t.Errorf("%v:\ngot  %v\nwant %v", c, got, want)
 		}
 	}
-	// Six ranks: the distances 1, -1, 3 reach some in two ways; 5 blocks are sent once each.
+	// On six ranks, the distances 1, -1, 3 reach some ranks in two ways; each of 5 blocks is sent once.
 	want = []plans.Step{
 		{To: circuit.Permutation{1, 0, 3, 2, 5, 4}, Bytes: 280},
 		{To: circuit.Permutation{5, 2, 1, 4, 3, 0}, Bytes: 280},
@@ -47,12 +49,13 @@ func TestSwingByHand(t *testing.T) {
 	}
 }
 
-// Swing exchanges in the pattern of the Bine butterfly (De Sensi et al. 2025): every rank is
-// the root of a Bine tree. In the distance-halving tree on 2^s ranks with root 0, rank r is
-// written in base -2 with s digits, of r or, where that has more, of r - 2^s; ranks whose
-// last s-i digits are alike meet in step i those that differ from them in exactly these
-// digits. The tree of another even root is that one moved, of an odd root its mirror image
-// moved. The butterfly's steps are the trees', all at once; Swing takes them from the last.
+// TestSwingIsBineButterfly compares Swing with the Bine butterfly (De Sensi et al. 2025), in which every rank is the
+// root of a Bine tree.
+//
+// In the distance-halving tree on 2^s ranks with root 0, rank r is written in base -2 with s digits (or r - 2^s, if r
+// needs more digits). In step i, a rank whose last s-i digits are equal meets the rank that differs from it in exactly
+// these digits. The tree of another even root is shifted; the tree of an odd root is mirrored and shifted. A step of
+// the butterfly has the steps of all trees. Swing runs the steps in reverse.
 func TestSwingIsBineButterfly(t *testing.T) {
 	for s := 1; s <= 7; s++ {
 		n := 1 << s
@@ -83,7 +86,7 @@ func TestSwingIsBineButterfly(t *testing.T) {
 					}
 				}
 			}
-			q := newPoser(n, nil)
+			q := newProblemBuilder(n, nil)
 			q.step()
 			for _, m := range swing.Steps[s-1-i].Transfers {
 				q.transfer(m.Src, m.Dst, m.Count)
@@ -96,8 +99,8 @@ func TestSwingIsBineButterfly(t *testing.T) {
 	}
 }
 
-// Multi-port Swing on a torus of equal dimensions sends to as many neighbours as there are
-// ports, from all ranks the same amount: 1/ports of a half, a quarter, ...
+// TestSwingPorts checks that multi-port Swing on a torus of equal dimensions sends to a different neighbour on each
+// port, and that every flow of a step has 1/ports of a half, a quarter, ....
 func TestSwingPorts(t *testing.T) {
 	for _, c := range []struct {
 		dims        string
@@ -117,7 +120,8 @@ func TestSwingPorts(t *testing.T) {
 		for i, step := range st {
 			bytes := float64(c.n) / float64(int(2)<<min(i, 2*c.stepsOfHalf-1-i))
 			if len(step.Flows) != c.n*c.ports || step.Bytes != bytes {
-				t.Errorf("%s step %d: %d flows of %v bytes, want %d of %v", c.dims, i, len(step.Flows), step.Bytes, c.n*c.ports, bytes)
+				t.Errorf("%s step %d: %d flows of %v bytes, want %d of %v",
+					c.dims, i, len(step.Flows), step.Bytes, c.n*c.ports, bytes)
 			}
 		}
 		var peers []int
@@ -132,9 +136,9 @@ func TestSwingPorts(t *testing.T) {
 	}
 }
 
-// Bruck's algorithms with radix 3 on nine ranks: two steps of two flows a rank. An
-// AllGather sends 1 block twice, then 3 blocks twice; an index step 3 of 9 blocks twice.
-func TestBruckByHand(t *testing.T) {
+// TestBruck checks Bruck's algorithms with radix 3 on nine ranks: two steps of two flows per rank. An AllGather sends
+// one block per flow, then three. Each step of an AllToAll sends three of nine blocks per flow.
+func TestBruck(t *testing.T) {
 	flows := func(ds ...int) (list [][2]int) {
 		for r := range 9 {
 			var to []int
@@ -160,8 +164,8 @@ func TestBruckByHand(t *testing.T) {
 	}
 }
 
-// Two exchanges a step, in an order that pairs i with n-i.
-func TestPairwiseByHand(t *testing.T) {
+// TestPairwiseWidth checks two exchanges per step, in an order that combines i with n-i.
+func TestPairwiseWidth(t *testing.T) {
 	got := steps(t, build(t, AllToAll, "pairwise:2@1.3.2", 4, 0), 400)
 	want := []plans.Step{
 		{Flows: [][2]int{{0, 1}, {0, 3}, {1, 0}, {1, 2}, {2, 1}, {2, 3}, {3, 0}, {3, 2}}, Bytes: 100},
@@ -172,9 +176,11 @@ func TestPairwiseByHand(t *testing.T) {
 	}
 }
 
-// Six ranks meet in five rounds, five in five with one at rest; all rounds are involutions.
+// TestRoundRobin checks the rounds of six ranks, the number of rounds, and that all rounds are involutions.
 func TestRoundRobin(t *testing.T) {
-	want := []circuit.Permutation{{5, 4, 3, 2, 1, 0}, {1, 0, 4, 5, 2, 3}, {2, 5, 0, 4, 3, 1}, {3, 2, 1, 0, 5, 4}, {4, 3, 5, 1, 0, 2}}
+	want := []circuit.Permutation{
+		{5, 4, 3, 2, 1, 0}, {1, 0, 4, 5, 2, 3}, {2, 5, 0, 4, 3, 1}, {3, 2, 1, 0, 5, 4}, {4, 3, 5, 1, 0, 2},
+	}
 	for i, st := range steps(t, build(t, AllToAll, "round-robin", 6, 0), 6) {
 		if !slices.Equal(st.To, want[i]) {
 			t.Errorf("round %d: %v, want %v", i, st.To, want[i])
@@ -195,8 +201,8 @@ func TestRoundRobin(t *testing.T) {
 	}
 }
 
-// Two groups of three: rings within them, then between them.
-func TestHierarchicalByHand(t *testing.T) {
+// TestHierarchicalRing checks two groups of three ranks: rings inside the groups, then between them.
+func TestHierarchicalRing(t *testing.T) {
 	inner := circuit.Permutation{1, 2, 0, 4, 5, 3}
 	want := []plans.Step{{To: inner, Bytes: 200}, {To: inner, Bytes: 200}, {To: circuit.Shift(6, 3), Bytes: 100}}
 	if got := steps(t, build(t, ReduceScatter, "hierarchical-ring:3", 6, 0), 600); !reflect.DeepEqual(got, want) {
@@ -204,18 +210,21 @@ func TestHierarchicalByHand(t *testing.T) {
 	}
 }
 
-// A broadcast of two chunks down the tree 0 - 1, 2 - 3, 4 | 5, 6.
-func TestBinaryTreeByHand(t *testing.T) {
+// TestBinaryTree checks a broadcast of two chunks in the tree 0 - 1, 2 - 3, 4 | 5, 6.
+func TestBinaryTree(t *testing.T) {
 	top, bottom := [][2]int{{0, 1}, {0, 2}}, [][2]int{{1, 3}, {1, 4}, {2, 5}, {2, 6}}
-	want := []plans.Step{{Flows: top, Bytes: 50}, {Flows: slices.Concat(top, bottom), Bytes: 50}, {Flows: bottom, Bytes: 50}}
+	want := []plans.Step{
+		{Flows: top, Bytes: 50}, {Flows: slices.Concat(top, bottom), Bytes: 50}, {Flows: bottom, Bytes: 50},
+	}
 	if got := steps(t, build(t, Broadcast, "binary-tree:2", 7, 0), 100); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }
 
-// The double binary tree of a broadcast on 8 ranks: seven below the root. In the first
-// tree 4 is above 2 and 6, these above the odd ones; the second is one rank on (7 to 1).
-func TestDoubleTreeByHand(t *testing.T) {
+// TestDoubleTreeOfEight checks the double binary tree of a broadcast on 8 ranks, with seven ranks below the root. In
+// the first tree, 4 is the parent of 2 and 6, which are the parents of the odd ranks. The second tree is shifted by one
+// rank.
+func TestDoubleTreeOfEight(t *testing.T) {
 	want := [2][]int{ // the parent of rank 1, 2, ...
 		{2, 4, 2, 0, 6, 4, 6},
 		{7, 3, 5, 3, 0, 7, 5},
@@ -232,9 +241,8 @@ func TestDoubleTreeByHand(t *testing.T) {
 	}
 }
 
-// A rank is an inner node of one of the two trees at most; the trees reach all, are low and
-// binary; and no rank has more than two links down and two up, so that two configurations
-// serve all steps.
+// TestDoubleTree checks that a rank is an inner node of at most one tree, that the trees reach all ranks and have
+// minimal height, and that a rank has at most two links down and two up, so that two configurations serve all steps.
 func TestDoubleTree(t *testing.T) {
 	for n := 2; n <= 70; n++ {
 		for root := -1; root <= 0; root++ {
@@ -251,13 +259,13 @@ func TestDoubleTree(t *testing.T) {
 			roots := 0
 			for r := range n {
 				if down[r][0] > 0 && down[r][1] > 0 && r != root {
-					t.Errorf("n=%d root %d: %d is an inner node of both trees", n, root, r)
+					t.Errorf("n=%d root %d: rank %d is an inner node of both trees", n, root, r)
 				}
 				if down[r][0]+down[r][1] > 2 || max(up[r][0], up[r][1]) > 1 {
-					t.Errorf("n=%d root %d: %d has %v children and %v parents", n, root, r, down[r], up[r])
+					t.Errorf("n=%d root %d: rank %d has %v children and %v parents", n, root, r, down[r], up[r])
 				}
 				if d := max(level[r][0], level[r][1]); d > bits.Len(uint(n-1)) {
-					t.Errorf("n=%d root %d: %d at level %d", n, root, r, d)
+					t.Errorf("n=%d root %d: rank %d is at level %d", n, root, r, d)
 				}
 				roots += 2 - up[r][0] - up[r][1]
 			}
@@ -268,7 +276,7 @@ func TestDoubleTree(t *testing.T) {
 	}
 }
 
-// Steps, and what rank 0 sends and receives where all ranks do alike, against closed forms.
+// TestVariantCosts compares the steps and the chunks that every rank sends and receives with closed forms.
 func TestVariantCosts(t *testing.T) {
 	ceilLog := func(n, r int) (log int) {
 		for w := 1; w < n; w *= r {
@@ -280,15 +288,15 @@ func TestVariantCosts(t *testing.T) {
 		coll  Collective
 		alg   string
 		steps int
-		bytes int // of the n-th part of S: sent, and received, by each rank
+		bytes int // sent and received by each rank, in units of S/n
 	}
-	for n := 2; n <= 40; n++ {
+	for _, n := range append(numbersOfRanks()[1:], 40) {
 		var list []want
 		for _, r := range []int{2, 3, 4, 7} {
 			alg := fmt.Sprintf("bruck:%d", r)
-			list = append(list, want{AllGather, alg, ceilLog(n, r), n - 1}, want{ReduceScatter, alg, ceilLog(n, r), n - 1},
-				want{AllReduce, alg, 2 * ceilLog(n, r), 2 * (n - 1)})
-			hops := 0 // digits other than 0 of all distances
+			list = append(list, want{AllGather, alg, ceilLog(n, r), n - 1},
+				want{ReduceScatter, alg, ceilLog(n, r), n - 1}, want{AllReduce, alg, 2 * ceilLog(n, r), 2 * (n - 1)})
+			hops := 0 // number of nonzero digits of all distances
 			for x := range n {
 				for ; x > 0; x /= r {
 					if x%r != 0 {
@@ -301,19 +309,21 @@ func TestVariantCosts(t *testing.T) {
 		if n%2 == 0 {
 			log := ceilLog(n, 2)
 			list = append(list, want{AllReduce, "swing", 2 * log, 2 * (n - 1)}, want{AllGather, "swing", log, n - 1},
-				want{ReduceScatter, "swing", log, n - 1}, want{AllReduce, fmt.Sprintf("swing:%d", n), 2 * log, 2 * (n - 1)})
+				want{ReduceScatter, "swing", log, n - 1},
+				want{AllReduce, fmt.Sprintf("swing:%d", n), 2 * log, 2 * (n - 1)})
 		}
 		for _, name := range tori(n) {
 			if s := build(t, AllReduce, name, n, 0); n&(n-1) == 0 && len(s.Steps) != 2*ceilLog(n, 2) {
 				t.Errorf("%s: %d steps", name, len(s.Steps))
 			}
-			list = append(list, want{AllReduce, name, -1, 2 * (n - 1)}, want{ReduceScatter, name, -1, n - 1}, want{AllGather, name, -1, n - 1})
+			list = append(list, want{AllReduce, name, -1, 2 * (n - 1)}, want{ReduceScatter, name, -1, n - 1},
+				want{AllGather, name, -1, n - 1})
 		}
 		for g := 1; g <= n; g++ {
 			if n%g == 0 {
 				alg := fmt.Sprintf("hierarchical-ring:%d", g)
-				list = append(list, want{AllReduce, alg, 2 * (g + n/g - 2), 2 * (n - 1)}, want{AllGather, alg, g + n/g - 2, n - 1},
-					want{ReduceScatter, alg, g + n/g - 2, n - 1})
+				list = append(list, want{AllReduce, alg, 2 * (g + n/g - 2), 2 * (n - 1)},
+					want{AllGather, alg, g + n/g - 2, n - 1}, want{ReduceScatter, alg, g + n/g - 2, n - 1})
 			}
 		}
 		for k := 1; k < n; k++ {
@@ -335,13 +345,14 @@ func TestVariantCosts(t *testing.T) {
 					received[m.Dst] += m.Count
 				}
 			}
-			parts := w.bytes * s.Sub // an AllReduce has one block, the others n
+			parts := w.bytes * s.Sub // an AllReduce has one block, the others have n
 			if w.coll == AllReduce {
 				parts /= n
 			}
 			for r := range n {
 				if sent[r] != parts || received[r] != parts {
-					t.Errorf("%v %s n=%d: rank %d sends %d and receives %d chunks, want %d", w.coll, w.alg, n, r, sent[r], received[r], parts)
+					t.Errorf("%v %s n=%d: rank %d sends %d and receives %d chunks, want %d",
+						w.coll, w.alg, n, r, sent[r], received[r], parts)
 					break
 				}
 			}
@@ -352,7 +363,7 @@ func TestVariantCosts(t *testing.T) {
 			if s := build(t, Broadcast, alg, n, 0); len(s.Steps) != floor+chunks-1 {
 				t.Errorf("%s n=%d: %d steps", alg, n, len(s.Steps))
 			}
-			// Two trees on the other ranks, one level below the root.
+			// The two trees of the other ranks begin one level below the root.
 			alg = "double-" + alg
 			if s := build(t, Broadcast, alg, n, 0); len(s.Steps) != bits.Len(uint(n-1))+chunks-1 {
 				t.Errorf("%s n=%d: %d steps", alg, n, len(s.Steps))
@@ -364,8 +375,8 @@ func TestVariantCosts(t *testing.T) {
 	}
 }
 
-// What swing sends in a step on a power of two is one range per port, so that a thousand
-// ranks take ten moves a rank and half.
+// TestSwingIsContiguous checks that on a power of two, Swing sends one range per port in each step, so that a half on
+// 1024 ranks has ten moves per rank.
 func TestSwingIsContiguous(t *testing.T) {
 	for _, c := range []struct {
 		coll Collective
@@ -373,8 +384,9 @@ func TestSwingIsContiguous(t *testing.T) {
 		n    int
 		want int
 	}{
-		{AllReduce, "swing", 1024, 2 * 10 * 1024}, {ReduceScatter, "swing", 1024, 10 * 1024}, {AllReduce, "swing", 1025, 2*10*1024 + 2},
-		{AllReduce, "swing:8x16x8", 1024, 2 * 10 * 6 * 1024}, {AllReduce, "swing:4x8", 32, 2 * 5 * 4 * 32},
+		{AllReduce, "swing", 1024, 2 * 10 * 1024}, {ReduceScatter, "swing", 1024, 10 * 1024},
+		{AllReduce, "swing", 1025, 2*10*1024 + 2}, {AllReduce, "swing:4x4x4", 64, 2 * 6 * 6 * 64},
+		{AllReduce, "swing:4x8", 32, 2 * 5 * 4 * 32},
 		{AllReduce, "rabenseifner@3.1.0.2", 16, 2 * 4 * 16},
 	} {
 		moves := 0

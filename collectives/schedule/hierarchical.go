@@ -1,16 +1,15 @@
 package schedule
 
-// The hierarchical ring: groups of g consecutive ranks, ranks q g, ..., q g + g-1 being
-// group q. A reduce-scatter along the ring of each group, then along the rings of the ranks
-// with the same place in all groups; an allgather is the mirror image. g-1 + n/g-1 steps
-// of (n-1)/n of S per rank, and two configurations that serve all of them. With one group
-// or groups of one rank it is the ring.
+// The hierarchical ring has groups of g consecutive ranks. A reduce-scatter runs along the ring of each group, then
+// along the rings of ranks with the same position in all groups. An allgather runs in reverse. It takes g-1 + n/g-1
+// steps and (n-1)/n of S per rank, and two configurations serve all steps. With one group, or with groups of one rank,
+// it is the ring.
 
-// group is the parameter: the ranks of a group.
+// group is the parameter: the number of ranks in a group.
 var group = &parameter{
-	what: "one number of ranks a group", most: 1, least: 1,
-	usual: usualGroup,
-	fits:  func(n int, args []int) bool { return n%args[0] == 0 },
+	what: "one number of ranks a group", maxCount: 1, minValue: 1,
+	defaultValue: usualGroup,
+	valid:        func(n int, args []int) bool { return n%args[0] == 0 },
 }
 
 // usualGroup returns the largest divisor of n that is at most its square root.
@@ -22,8 +21,7 @@ func usualGroup(n int) int {
 	}
 }
 
-// grouping places the chunk of owner (q, i) at i n/g + q, so that a ring of a group sends
-// one range in a step.
+// grouping places the chunk of rank i of group q at i n/g + q, so that a step in the ring of a group sends one range.
 type grouping struct{ g, groups int }
 
 func (b *builder) grouping() grouping {
@@ -33,7 +31,7 @@ func (b *builder) grouping() grouping {
 
 func (t grouping) position(owner int) int { return owner%t.g*t.groups + owner/t.g }
 
-// hierarchicalReduceScatter leaves the sum of rank r's chunk at rank r.
+// hierarchicalReduceScatter computes the sum of rank r's chunk at rank r.
 func (b *builder) hierarchicalReduceScatter(t grouping, buf Buffer) {
 	for k := range t.g - 1 {
 		b.step()
@@ -53,7 +51,7 @@ func (b *builder) hierarchicalReduceScatter(t grouping, buf Buffer) {
 	}
 }
 
-// hierarchicalAllGather spreads rank r's chunk of Output from rank r to all.
+// hierarchicalAllGather distributes rank r's chunk of Output from rank r to all ranks.
 func (b *builder) hierarchicalAllGather(t grouping, pos func(int) int) {
 	for k := range t.groups - 1 {
 		b.step()

@@ -6,13 +6,12 @@ import (
 	"testing"
 )
 
-// replay executes s on integers, in the plainest way and without any check but that of
-// indexes: one number per chunk, transfers read before any writes. It reports whether the
-// result is right, apart or in place.
+// replay executes s on integers, one per chunk, in the simplest way. It checks only indexes. In a step, all transfers
+// read before any writes. It reports whether the result is correct.
 func replay(s *Schedule, inPlace bool) (ok bool) {
 	defer func() {
 		if recover() != nil {
-			ok = false // an index out of range
+			ok = false // an index was out of range
 		}
 	}()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -82,6 +81,7 @@ func replay(s *Schedule, inPlace bool) (ok bool) {
 	return true
 }
 
+// TestReplayAgrees compares two executions of every schedule: replay on integers, and Verify on symbols.
 func TestReplayAgrees(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 7, 8, 13, 16} {
 		each(t, n, func(name string, s *Schedule) {
@@ -92,7 +92,7 @@ func TestReplayAgrees(t *testing.T) {
 	}
 }
 
-// copyOf returns a schedule that shares no moves with s, and its move lists.
+// copyOf returns a copy of s that shares no moves with it, and the move lists of the copy.
 func copyOf(s *Schedule) (*Schedule, []*[]Move) {
 	c := *s
 	c.Pre, c.Post, c.Steps = slices.Clone(s.Pre), slices.Clone(s.Post), slices.Clone(s.Steps)
@@ -105,8 +105,8 @@ func copyOf(s *Schedule) (*Schedule, []*[]Move) {
 	return &c, lists
 }
 
-// mutations change one move. The first ones always break a schedule; after the others it
-// may happen to be right still (another rank can have the same data).
+// mutations change one move. Fatal ones always break a schedule. After the others, a schedule may still be correct, for
+// example because another rank has the same data.
 var mutations = []struct {
 	name  string
 	fatal bool
@@ -123,20 +123,22 @@ var mutations = []struct {
 	{"lengthen", false, func(_ *Schedule, l *[]Move, i int) { (*l)[i].Count++ }},
 	{"source rank", false, func(s *Schedule, l *[]Move, i int) { (*l)[i].Src = ((*l)[i].Src + 1) % s.Ranks }},
 	{"destination rank", false, func(s *Schedule, l *[]Move, i int) { (*l)[i].Dst = ((*l)[i].Dst + 1) % s.Ranks }},
-	{"source buffer", false, func(_ *Schedule, l *[]Move, i int) { (*l)[i].From.Buf = ((*l)[i].From.Buf + 1) % NumBuffers }},
-	{"destination buffer", false, func(_ *Schedule, l *[]Move, i int) { (*l)[i].To.Buf = ((*l)[i].To.Buf + 1) % NumBuffers }},
+	{"source buffer", false, func(_ *Schedule, l *[]Move, i int) { next(&(*l)[i].From.Buf) }},
+	{"destination buffer", false, func(_ *Schedule, l *[]Move, i int) { next(&(*l)[i].To.Buf) }},
 }
 
-func TestEveryMutationIsCaught(t *testing.T) {
+func next(b *Buffer) { *b = (*b + 1) % NumBuffers }
+
+// TestVerifyCatchesMutations mutates moves of every schedule: on 2 and 3 ranks all, on more ranks a part of them unless
+// long is set. Verify must return an error, unless replay shows that the schedule is still correct.
+func TestVerifyCatchesMutations(t *testing.T) {
 	caught, harmless := 0, 0
-	sizes := []int{2, 3, 4, 5, 8}
-	if testing.Short() {
-		sizes = sizes[:3]
-	}
-	for _, n := range sizes {
+	for n, every := range map[int]int{2: 1, 3: 1, 4: 3, 5: 5, 8: 23} {
+		if long {
+			every = 1
+		}
 		each(t, n, func(name string, s *Schedule) {
 			_, lists := copyOf(s)
-			every := 1 + n/8*3 // of many moves, some
 			for k := range lists {
 				for i := (n + k) % every; i < len(*lists[k]); i += every {
 					for _, mu := range mutations {
@@ -146,9 +148,10 @@ func TestEveryMutationIsCaught(t *testing.T) {
 						case err != nil:
 							caught++
 						case mu.fatal:
-							t.Fatalf("%s: %s of move %d of list %d (%+v) passes", name, mu.name, i, k, (*lists[k])[i])
+							t.Fatalf("%s: %s of move %d of list %d (%+v): accepted", name, mu.name, i, k, (*lists[k])[i])
 						case !replay(c, false) || !c.Disjoint && !replay(c, true):
-							t.Fatalf("%s: %s of move %d of list %d (%+v) passes but is wrong", name, mu.name, i, k, (*lists[k])[i])
+							t.Fatalf("%s: %s of move %d of list %d (%+v): accepted, but the result is wrong",
+								name, mu.name, i, k, (*lists[k])[i])
 						default:
 							harmless++
 						}
@@ -159,6 +162,6 @@ func TestEveryMutationIsCaught(t *testing.T) {
 	}
 	t.Logf("%d caught, %d harmless", caught, harmless)
 	if caught < 10*harmless {
-		t.Errorf("%d caught, %d harmless: the mutations test little", caught, harmless)
+		t.Errorf("%d caught, %d harmless: too many mutations are harmless", caught, harmless)
 	}
 }

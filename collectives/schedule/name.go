@@ -10,7 +10,7 @@ import (
 	"lightpath/plans"
 )
 
-// Sentinels of algorithm names.
+// Errors of algorithm names.
 var (
 	ErrAlgorithm = errors.New("schedule: no such algorithm for this collective")
 	ErrParameter = errors.New("schedule: bad parameter of an algorithm")
@@ -22,24 +22,23 @@ var (
 //
 //	name[:parameters][@order][~seats]
 //
-// with parameters joined by "x" (swing:4x4, bruck:4), an order by "." (pairwise@2.1.3) and seats as [Seated] writes them.
-// The name says all that decides what is sent and in what order values are combined, so
-// it can stand for the algorithm in signatures and keys. "msccl:FILE" is not a name of this
-// package's and never will be.
+// Parameters are joined by "x" (swing:4x4, bruck:4) and orders by "." (pairwise@2.1.3); [Seated] writes seats. The name
+// determines all transfers and the order in which values are combined, so signatures and keys use it. This package
+// never uses a name of the form "msccl:FILE".
 
-// maxNumber bounds the numbers in a name: no parameter makes sense beyond the ranks.
+// maxNumber is the largest number in a name; no parameter exceeds the number of ranks.
 const maxNumber = plans.MaxRanks
 
-// spelled is an algorithm's name taken apart; nil where a part is absent.
-type spelled struct {
+// parsedName holds the parts of an algorithm's name; absent parts are nil.
+type parsedName struct {
 	base  string
 	args  []int
 	order []int
 	seats []int
 }
 
-// spell takes a name apart; it fails with [ErrParameter] or [ErrOrder].
-func spell(name string) (s spelled, err error) {
+// parseName parses a name. Errors: [ErrParameter] and [ErrOrder].
+func parseName(name string) (s parsedName, err error) {
 	rest, seats, seated := strings.Cut(name, "~")
 	if seated {
 		if s.seats, err = parseSeats(seats); err != nil {
@@ -67,15 +66,15 @@ func numbers(text, sep string, least int) ([]int, error) {
 	for item := range strings.SplitSeq(text, sep) {
 		v, err := strconv.Atoi(item)
 		if err != nil || v < least || v > maxNumber || strconv.Itoa(v) != item {
-			return nil, fmt.Errorf("%q is not numbers of %d..%d joined by %q", text, least, maxNumber, sep)
+			return nil, fmt.Errorf("%q, want numbers from %d to %d joined by %q", text, least, maxNumber, sep)
 		}
 		list = append(list, v)
 	}
 	return list, nil
 }
 
-// String is the inverse of [spell].
-func (s spelled) String() string {
+// String returns the name, the inverse of [parseName].
+func (s parsedName) String() string {
 	text := s.base
 	if s.args != nil {
 		text += ":" + joined(s.args, "x")
@@ -97,8 +96,7 @@ func joined(list []int, sep string) string {
 	return strings.Join(text, sep)
 }
 
-// Algorithms returns the names of the algorithms for c, without parameters and orders, in a
-// fixed order.
+// Algorithms returns the names of the algorithms for c in a fixed order, without parameters and orders.
 func Algorithms(c Collective) []string {
 	if c >= NumCollectives {
 		return nil
@@ -110,23 +108,21 @@ func Algorithms(c Collective) []string {
 	return names
 }
 
-// Check reports whether algorithm is well formed and names an algorithm for c, whatever the
-// number of ranks. Errors: [ErrCollective], [ErrAlgorithm], [ErrParameter], [ErrOrder].
+// Check returns an error unless algorithm is the name of an algorithm for c; it does not check the number of ranks.
+// Errors: [ErrCollective], [ErrAlgorithm], [ErrParameter], [ErrOrder].
 func Check(c Collective, algorithm string) error {
 	_, _, err := find(c, algorithm)
 	return err
 }
 
-// Defined reports whether [Build] takes the algorithm on n ranks, of which there are at most
-// [plans.MaxRanks]; it builds nothing.
+// Defined reports whether [Build] accepts the algorithm on n ranks, without building it.
 func Defined(c Collective, algorithm string, n int) bool {
 	_, err := resolve(c, algorithm, n, nil)
 	return err == nil
 }
 
-// Canonical returns the shortest name of what algorithm names on n ranks: without
-// parameters and orders that are the default. It is [Schedule.Algorithm] of what [Build]
-// builds. Errors: those of [Check], and [ErrRanks].
+// Canonical returns the shortest name of the algorithm on n ranks, without default parameters and orders. It is the
+// Algorithm of the schedule that [Build] returns. Errors: those of [Check], and [ErrRanks].
 func Canonical(c Collective, algorithm string, n int) (string, error) {
 	r, err := resolve(c, algorithm, n, nil)
 	if err != nil {
@@ -135,10 +131,10 @@ func Canonical(c Collective, algorithm string, n int) (string, error) {
 	return r.canonical().String(), nil
 }
 
-// find returns the algorithm that is named and the name taken apart.
-func find(c Collective, algorithm string) (*entry, spelled, error) {
+// find returns the algorithm and the parsed name.
+func find(c Collective, algorithm string) (*entry, parsedName, error) {
 	if c >= NumCollectives {
-		return nil, spelled{}, fmt.Errorf("%w: %v", ErrCollective, c)
+		return nil, parsedName{}, fmt.Errorf("%w: %v", ErrCollective, c)
 	}
 	base := algorithm
 	if i := strings.IndexAny(algorithm, ":@~"); i >= 0 {
@@ -146,36 +142,35 @@ func find(c Collective, algorithm string) (*entry, spelled, error) {
 	}
 	i := slices.IndexFunc(algorithms[c], func(e entry) bool { return e.name == base })
 	if i < 0 {
-		return nil, spelled{}, fmt.Errorf("%w: %v %q (has %v)", ErrAlgorithm, c, algorithm, Algorithms(c))
+		return nil, parsedName{}, fmt.Errorf("%w: %v %q (has %v)", ErrAlgorithm, c, algorithm, Algorithms(c))
 	}
 	e := &algorithms[c][i]
-	s, err := spell(algorithm)
+	s, err := parseName(algorithm)
 	switch {
 	case err != nil:
 	case s.args != nil && e.param == nil:
-		err = fmt.Errorf("%w: %v %s has none: %q", ErrParameter, c, base, algorithm)
-	case s.args != nil && (len(s.args) > e.param.most || slices.Min(s.args) < e.param.least):
+		err = fmt.Errorf("%w: %v %s has no parameter: %q", ErrParameter, c, base, algorithm)
+	case s.args != nil && (len(s.args) > e.param.maxCount || slices.Min(s.args) < e.param.minValue):
 		err = fmt.Errorf("%w: %q: %s takes %s", ErrParameter, algorithm, base, e.param.what)
-	case s.order != nil && e.free == nil:
+	case s.order != nil && e.orderOf == nil:
 		err = fmt.Errorf("%w: the order of %v %s is fixed: %q", ErrOrder, c, base, algorithm)
 	}
 	return e, s, err
 }
 
-// resolved is an algorithm on a number of ranks with nothing left open.
+// resolved is an algorithm on a number of ranks with all parameters and orders set.
 type resolved struct {
 	*entry
 	n            int
-	given        bool  // a parameter was
-	args         []int // nil: the algorithm has none, or was named without and has no default
-	order        []int // the first half of an algorithm that has halves
-	second       []int // the other, in the order of the steps
+	hasArgs      bool  // the name has a parameter
+	args         []int // nil: the algorithm has no parameter, or no default
+	order        []int // of the first half, if the algorithm has halves
+	second       []int // of the second half, in the order of the steps
 	defaultOrder []int
-	seats        []int // nil: every rank has its own
+	seats        []int // nil: position k is rank k
 }
 
-// resolve finds an algorithm and settles its parameters and order; order, where it is
-// not nil, takes the place of the name's.
+// resolve finds an algorithm and sets its parameters and order. An order that is not nil overrides the name's.
 func resolve(c Collective, algorithm string, n int, order []int) (*resolved, error) {
 	e, s, err := find(c, algorithm)
 	if err != nil {
@@ -184,22 +179,22 @@ func resolve(c Collective, algorithm string, n int, order []int) (*resolved, err
 	if order != nil {
 		s.order = order
 	}
-	if s.order != nil && e.free == nil {
+	if s.order != nil && e.orderOf == nil {
 		return nil, fmt.Errorf("%w: the order of %v %s is fixed", ErrOrder, c, e.name)
 	}
-	refuse := func() (*resolved, error) {
+	undefined := func() (*resolved, error) {
 		return nil, fmt.Errorf("%w: %v %s on %d ranks", ErrRanks, c, algorithm, n)
 	}
 	if n < 1 || n > plans.MaxRanks || e.pow2 && n&(n-1) != 0 {
-		return refuse()
+		return undefined()
 	}
-	r := &resolved{entry: e, n: n, given: s.args != nil, args: s.args}
+	r := &resolved{entry: e, n: n, hasArgs: s.args != nil, args: s.args}
 	if p := e.param; p != nil {
-		if !r.given && p.usual != nil {
-			r.args = []int{p.usual(n)}
+		if !r.hasArgs && p.defaultValue != nil {
+			r.args = []int{p.defaultValue(n)}
 		}
-		if r.given && p.fits != nil && !p.fits(n, r.args) {
-			return refuse()
+		if r.hasArgs && p.valid != nil && !p.valid(n, r.args) {
+			return undefined()
 		}
 	}
 	if s.seats != nil {
@@ -208,16 +203,16 @@ func resolve(c Collective, algorithm string, n int, order []int) (*resolved, err
 		}
 		r.seats = seated(s.seats)
 	}
-	if e.free != nil {
-		err = r.settle(s.order)
+	if e.orderOf != nil {
+		err = r.setOrder(s.order)
 	}
 	return r, err
 }
 
-// canonical returns the name of r without what is the default.
-func (r *resolved) canonical() spelled {
-	s := spelled{base: r.name}
-	if r.given && (r.param.usual == nil || r.args[0] != r.param.usual(r.n)) {
+// canonical returns the name of r without defaults.
+func (r *resolved) canonical() parsedName {
+	s := parsedName{base: r.name}
+	if r.hasArgs && (r.param.defaultValue == nil || r.args[0] != r.param.defaultValue(r.n)) {
 		s.args = r.args
 	}
 	s.order, s.seats = r.shortOrder(), r.seats

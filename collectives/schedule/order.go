@@ -6,33 +6,33 @@ import (
 	"slices"
 )
 
-// What an order means. The meaning of some algorithms leaves open in which order they take
-// the offsets, bits or digits that their steps stand for:
+// The steps of some algorithms stand for offsets, bits or digits, and may come in any order. The order is a permutation
+// of these:
 //
 //	pairwise, pairwise-xor               the offsets 1..n-1 (masks) of the exchanges
 //	round-robin                          the rounds 0..
 //	rabenseifner, recursive-doubling-xor the bits 0.. of the ranks that take part
 //	recursive-doubling, bruck            the digits 0.. of the distance, of weight radix^digit
 //
-// An AllReduce of two halves takes an order for its reduce-scatter, and a second one behind
-// it for its allgather; the allgather mirrors the reduce-scatter where there is only one.
-// Every order gives the right result. It decides in which order values are combined, so the
-// bits of floating-point results depend on it: it is part of the algorithm's name.
+// An AllReduce with two halves has an order for its reduce-scatter, followed by an optional second order for its
+// allgather. Without a second order, the allgather takes the reverse order. Every order gives a correct result. Values
+// are combined in the order of the steps, so floating-point results depend on it. So the order is part of the
+// algorithm's name.
 
-// StepOrder returns the order of an algorithm on n ranks in full: that of its name, else
-// the default; for an AllReduce of two halves that of both, one after the other. nil: the
-// algorithm has none. Errors: those of [Build].
+// StepOrder returns the order of an algorithm on n ranks, from its name or the default. For an AllReduce with two
+// halves it returns both orders, concatenated. It returns nil if the order of the algorithm is fixed. Errors: those of
+// [Build].
 func StepOrder(c Collective, algorithm string, n int) ([]int, error) {
 	r, err := resolve(c, algorithm, n, nil)
-	if err != nil || r.free == nil {
+	if err != nil || r.orderOf == nil {
 		return nil, err
 	}
 	return slices.Concat(r.order, r.second), nil
 }
 
-// Neighbours yields the names of the algorithms next to one on n ranks: those whose order
-// differs by an exchange of two elements of a half, or of the same two elements of both.
-// Nothing where nothing is free or the algorithm is not defined.
+// Neighbours yields the names of the algorithms whose order differs from the given one by an exchange of two elements
+// in one half, or of the same two elements in both halves. It yields no name if the order is fixed or the algorithm is
+// not defined on n ranks.
 func Neighbours(c Collective, algorithm string, n int) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		r, err := resolve(c, algorithm, n, nil)
@@ -74,9 +74,9 @@ func exchanged(list []int, v, w int) []int {
 	return swapped(list, slices.Index(list, v), slices.Index(list, w))
 }
 
-// settle sets the order of r to the given one, or the default where that is nil.
-func (r *resolved) settle(order []int) error {
-	r.defaultOrder = r.free(r.n, r.args)
+// setOrder sets the order of r; nil means the default.
+func (r *resolved) setOrder(order []int) error {
+	r.defaultOrder = r.orderOf(r.n, r.args)
 	size := len(r.defaultOrder)
 	if order == nil {
 		order = r.defaultOrder
@@ -88,23 +88,23 @@ func (r *resolved) settle(order []int) error {
 	want := slices.Sorted(slices.Values(r.defaultOrder))
 	for h := range halves {
 		if len(order) != halves*size || !slices.Equal(slices.Sorted(slices.Values(order[h*size:(h+1)*size])), want) {
-			return fmt.Errorf("%w: %v on %d ranks; %s takes the order of %v", ErrOrder, order, r.n, r.name, want)
+			return fmt.Errorf("%w: %v on %d ranks, want a permutation of %v for %s", ErrOrder, order, r.n, want, r.name)
 		}
 	}
 	r.order = order[:size:size]
 	if r.halves {
 		r.second = order[size:]
 		if halves == 1 {
-			r.second = mirrored(r.order)
+			r.second = reversed(r.order)
 		}
 	}
 	return nil
 }
 
-// shortOrder returns what of the order a name has to say.
+// shortOrder returns the order for the canonical name, nil if it is the default.
 func (r *resolved) shortOrder() []int {
 	switch {
-	case r.halves && !slices.Equal(r.second, mirrored(r.order)):
+	case r.halves && !slices.Equal(r.second, reversed(r.order)):
 		return slices.Concat(r.order, r.second)
 	case slices.Equal(r.order, r.defaultOrder):
 		return nil
@@ -112,7 +112,7 @@ func (r *resolved) shortOrder() []int {
 	return r.order
 }
 
-func mirrored(list []int) []int {
+func reversed(list []int) []int {
 	list = slices.Clone(list)
 	slices.Reverse(list)
 	return list

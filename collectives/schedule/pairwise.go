@@ -1,49 +1,49 @@
 package schedule
 
-// The algorithms of this file send every block straight from the rank that has it to the
-// rank that wants it: (n-1)/n of S per rank, the least there is. They differ in how many of
-// the n-1 exchanges a step holds, in which order, and who meets whom.
+// The algorithms of this file send every block directly from its source to its destination: (n-1)/n of S per rank,
+// which is the minimum. They differ in the pairs of ranks of an exchange, in the order of the n-1 exchanges, and in the
+// number of exchanges per step.
 
-// width is the parameter of the pairwise algorithms: the exchanges of a step.
+// width is the parameter of the pairwise algorithms: the number of exchanges per step.
 var width = &parameter{
-	what: "one number of exchanges a step", most: 1, least: 1,
-	usual: func(int) int { return 1 },
-	fits:  func(n int, args []int) bool { return args[0] <= max(1, n-1) },
+	what: "one number of exchanges a step", maxCount: 1, minValue: 1,
+	defaultValue: func(int) int { return 1 },
+	valid:        func(n int, args []int) bool { return args[0] <= max(1, n-1) },
 }
 
-// offsets is the order 1, 2, ..., n-1 of the exchanges.
+// offsets returns the order 1, 2, ..., n-1 of the exchanges.
 func offsets(n int, _ []int) []int { return upTo(1, n) }
 
-// exchanges says which exchanges there are and when.
+// exchanges describes the exchanges of an algorithm.
 type exchanges struct {
 	order []int
-	width int                // of them a step
-	peer  func(r, i int) int // whom rank r sends to in exchange i; r: nobody
+	width int                // exchanges per step
+	peer  func(r, i int) int // destination of rank r in exchange i; r itself if it sends nothing
 }
 
-// pairwise is the exchange i of r with r+i (SWOT 2.1.2), as many a step as the parameter
-// says: a step of width k holds k permutations, which as many planes serve at once.
+// pairwise returns exchanges in which rank r sends to r+i (SWOT 2.1.2). A step of width k holds k permutations, which k
+// planes serve at once.
 func (b *builder) pairwise() exchanges {
 	return exchanges{b.alg.order, b.parameter(), func(r, i int) int { return b.mod(r + i) }}
 }
 
-// pairwiseXor is the exchange i of r with r xor i: every one is an involution, as duplex
-// planes need. Powers of two only.
+// pairwiseXor returns exchanges of r with r xor i, for powers of two. Every exchange is an involution, as duplex planes
+// need.
 func (b *builder) pairwiseXor() exchanges {
 	return exchanges{b.alg.order, b.parameter(), func(r, i int) int { return r ^ i }}
 }
 
-// rounds is the order 0, 1, 2, ... of the rounds of a tournament.
+// rounds returns the order 0, 1, 2, ... of the rounds of a tournament.
 func rounds(n int, _ []int) []int { return upTo(0, n-1+n%2) }
 
-// roundRobin is the tournament in which each rank meets each other once (the circle
-// method): in round i those whose sum is i modulo the rounds meet. Every round is an
-// involution, as duplex planes need, for any n. Of an even number of ranks the last meets
-// the one that would meet itself; of an odd number that one rests, for one round more.
+// roundRobin returns the exchanges of a tournament in which each rank meets each other rank once (the circle method).
+// In round i, two ranks meet if their sum is i modulo the number of rounds. Every round is an involution, as duplex
+// planes need, for any n. In each round, one rank would meet itself. If n is even, it meets the last rank instead. If n
+// is odd, it pauses, and there is one more round.
 func (b *builder) roundRobin() exchanges {
 	m := b.n - 1 + b.n%2
 	return exchanges{b.alg.order, b.parameter(), func(r, i int) int {
-		if r == m { // of even n: 2q = i, and m is odd
+		if r == m { // n is even: the peer q has 2q = i modulo m, and m is odd
 			return i * (m + 1) / 2 % m
 		}
 		if q := (i - r + m) % m; q != r {
@@ -56,10 +56,10 @@ func (b *builder) roundRobin() exchanges {
 	}}
 }
 
-// podPairwise has pods of as many consecutive ranks as the parameter says. In exchange s g + u rank n of pod p sends to
-// rank n+u of pod p+n+s, so no two of up to as many ranks as there are pods send from one pod to one other: the links
-// between pods are all in use, once (LumosCore, Eq. 44, which is that for pods of as many ranks as there are pods).
-// Everybody's own block is in another exchange, so there is one more than in [builder.pairwise].
+// podPairwise returns exchanges for pods of g consecutive ranks. In exchange s g + u, rank n of pod p sends to rank n+u
+// of pod p+n+s. If a pod has no more ranks than there are pods, each link between two pods carries at most one flow
+// (LumosCore Eq. 44, for as many pods as ranks in a pod). The own blocks of different ranks belong to different
+// exchanges, so there is one exchange more than in [builder.pairwise].
 func (b *builder) podPairwise() exchanges {
 	g := b.parameter()
 	pods := b.n / g
@@ -69,12 +69,12 @@ func (b *builder) podPairwise() exchanges {
 	}}
 }
 
-// direct is all of [builder.pairwise] in one step.
+// direct returns all exchanges of [builder.pairwise] in one step.
 func (b *builder) direct() exchanges {
 	return exchanges{upTo(1, b.n), b.n - 1, func(r, i int) int { return b.mod(r + i) }}
 }
 
-// do begins the steps and calls f for every transfer, of the k-th exchange of its step.
+// do begins the steps and calls f for every transfer; k is the number of its exchange in the step.
 func (b *builder) do(e exchanges, f func(k, src, dst int)) {
 	for at, i := range e.order {
 		k := at % e.width
@@ -100,8 +100,8 @@ func (b *builder) allToAll(e exchanges) {
 	b.do(e, func(_, src, dst int) { b.send(src, dst, Ref{from, dst}, Ref{Output, src}, 1) })
 }
 
-// loadDistinct moves every rank's own block and returns the buffer to send the others
-// from: in place a received block lies where an unsent one was, so Input is set aside.
+// loadDistinct copies every rank's own block to Output and returns the buffer from which to send the others. In an
+// in-place call, a received block may overwrite an unsent one, so loadDistinct copies Input to Scratch.
 func (b *builder) loadDistinct() Buffer {
 	from := Scratch
 	if b.Disjoint {
@@ -135,9 +135,8 @@ func xorPairReduceScatter(b *builder)  { b.reduceScatter(b.pairwiseXor()) }
 func roundReduceScatter(b *builder)    { b.reduceScatter(b.roundRobin()) }
 func directReduceScatter(b *builder)   { b.reduceScatter(b.direct()) }
 
-// reduceScatter sends every rank the contributions to its block, which it adds to its own
-// in the order of the exchanges: [builder.pairwise] in the order r, r-1, r-2, ..., whatever
-// the width.
+// reduceScatter sends every rank the contributions to its block. The rank adds them to its own in the order of the
+// exchanges; for [builder.pairwise] this is r, r-1, r-2, ..., for any width.
 func (b *builder) reduceScatter(e exchanges) {
 	b.Blocks[Scratch] = b.n
 	b.reserve(e.width, 1)
@@ -152,8 +151,8 @@ func (b *builder) reduceScatter(e exchanges) {
 	b.do(e, func(k, src, dst int) { b.combine(k, src, dst, Ref{Scratch, dst}, Ref{Output, 0}, 1) })
 }
 
-// directAllReduce is one step in which every rank sends all others its whole vector, which
-// all add up in the order of the ranks, so that all get the same bits.
+// directAllReduce has one step in which every rank sends its whole vector to all others. All ranks add the vectors in
+// the order of the ranks, so that all get the same bits.
 func directAllReduce(b *builder) {
 	b.Blocks[Scratch] = b.n
 	for r := range b.n {
@@ -167,7 +166,7 @@ func directAllReduce(b *builder) {
 	}
 }
 
-// shiftSendRecv is nccl-tests' sendrecv: one step r -> r+1.
+// shiftSendRecv is the sendrecv of nccl-tests: one step from r to r+1.
 func shiftSendRecv(b *builder) {
 	from := Input
 	if !b.Disjoint {

@@ -1,18 +1,17 @@
 package schedule
 
-// The ring algorithms (Patarasuk and Yuan 2009) send over r -> r+1 only, so one
-// configuration of a plane serves all their steps. Bytes per rank are optimal. With two
-// directions half of the data goes round the other way, over r -> r-1: interleaved planes, which hold
-// a permutation and its inverse, then work all the time.
+// The ring algorithms (Patarasuk and Yuan 2009) send only from r to r+1, so one configuration of a plane serves all
+// steps. The bytes per rank are optimal. With two directions, half of the data goes from r to r-1. Interleaved planes,
+// which hold a permutation and its inverse, are then both busy all the time.
 
-// directions is the parameter of those algorithms.
+// directions is the parameter of the ring algorithms.
 var directions = &parameter{
-	what: "1 or 2 directions", most: 1, least: 1,
-	usual: func(int) int { return 1 },
-	fits:  func(_ int, args []int) bool { return args[0] <= 2 },
+	what: "1 or 2 directions", maxCount: 1, minValue: 1,
+	defaultValue: func(int) int { return 1 },
+	valid:        func(_ int, args []int) bool { return args[0] <= 2 },
 }
 
-// ringAllReduce: 2(n-1) steps of m/n bytes.
+// ringAllReduce has 2(n-1) steps of m/n bytes.
 func ringAllReduce(b *builder) {
 	b.Sub = b.n * b.parameter()
 	b.loadAll(Output)
@@ -20,7 +19,7 @@ func ringAllReduce(b *builder) {
 	b.ringAllGather()
 }
 
-// ringReduceScatter: n-1 steps of one block.
+// ringReduceScatter has n-1 steps of one block.
 func ringReduceScatter(b *builder) {
 	b.Sub = b.parameter()
 	b.Blocks[Scratch] = b.n
@@ -29,15 +28,15 @@ func ringReduceScatter(b *builder) {
 	b.storeOwn(func(r int) int { return r * b.Sub })
 }
 
-// ringAllGather: n-1 steps of one block.
+// ringAllGather has n-1 steps of one block.
 func ringAllGather(b *builder) {
 	b.Sub = b.parameter()
 	b.loadOwn()
 	b.ringAllGather()
 }
 
-// ringBroadcast is a pipeline of n chunks down the chain root, root+1, ..., root-1:
-// 2n-2 steps of m/n bytes, all on one configuration.
+// ringBroadcast is a pipeline of n chunks along the chain root, root+1, ..., root-1. It has 2n-2 steps of m/n bytes,
+// all on one configuration.
 func ringBroadcast(b *builder) {
 	b.Sub = b.n
 	b.load(b.Root, 0, Ref{Output, 0}, b.Sub)
@@ -46,8 +45,8 @@ func ringBroadcast(b *builder) {
 	})
 }
 
-// ringReduce is the pipeline of ringBroadcast along the chain root+1, ..., root: every
-// rank adds its own on the way.
+// ringReduce is the pipeline of ringBroadcast along the chain root+1, ..., root, in which every rank adds its
+// contribution.
 func ringReduce(b *builder) {
 	b.Sub = b.n
 	b.Blocks[Scratch] = 1
@@ -57,8 +56,8 @@ func ringReduce(b *builder) {
 	})
 }
 
-// pipeline calls move for every chunk and every link of the chain of ranks that begins at
-// first, in the step in which that chunk passes that link.
+// pipeline calls move for every chunk and every link of the chain that begins at rank first, in the step in which the
+// chunk uses the link.
 func (b *builder) pipeline(first int, move func(src, dst, chunk int)) {
 	links := b.n - 1
 	for t := 0; t < b.Sub+links-1; t++ {
@@ -69,8 +68,7 @@ func (b *builder) pipeline(first int, move func(src, dst, chunk int)) {
 	}
 }
 
-// ringReduceScatter leaves the sum of part r of buf at rank r. A part has a chunk for each
-// direction.
+// ringReduceScatter computes the sum of part r of buf at rank r. A part has a chunk for each direction.
 func (b *builder) ringReduceScatter(buf Buffer) {
 	ways := b.parameter()
 	for k := range b.n - 1 {
@@ -84,7 +82,7 @@ func (b *builder) ringReduceScatter(buf Buffer) {
 	}
 }
 
-// ringAllGather spreads part r of Output from rank r to all.
+// ringAllGather distributes part r of Output from rank r to all ranks.
 func (b *builder) ringAllGather() {
 	ways := b.parameter()
 	for k := range b.n - 1 {
@@ -105,21 +103,21 @@ func (b *builder) loadAll(buf Buffer) {
 	}
 }
 
-// loadOwn loads every rank's block of an AllGather to its place.
+// loadOwn loads every rank's block of an AllGather into Output.
 func (b *builder) loadOwn() {
 	for r := range b.n {
 		b.load(r, 0, Ref{Output, r * b.Sub}, b.Sub)
 	}
 }
 
-// storeOwn ends a ReduceScatter: block r, which begins in Scratch at chunk pos(r), to Output.
+// storeOwn ends a ReduceScatter: it copies block r, which begins at chunk pos(r) of Scratch, to Output.
 func (b *builder) storeOwn(pos func(int) int) {
 	for r := range b.n {
 		b.finish(r, Ref{Scratch, pos(r)}, Ref{Output, 0}, b.Sub)
 	}
 }
 
-// work is where a rank accumulates in a Reduce: only the root has an Output.
+// work returns the buffer in which a rank accumulates in a Reduce. Only the root has an Output.
 func (b *builder) work(r int) Buffer {
 	if r == b.Root {
 		return Output
@@ -127,7 +125,7 @@ func (b *builder) work(r int) Buffer {
 	return Scratch
 }
 
-// loadWork loads Input to where each rank accumulates.
+// loadWork loads Input into the work buffer of each rank.
 func (b *builder) loadWork() {
 	for r := range b.n {
 		b.load(r, 0, Ref{b.work(r), 0}, b.Sub)

@@ -1,11 +1,10 @@
 package schedule
 
-// The binomial trees (Thakur, Rabenseifner and Gropp 2005) are on relative ranks v = rank -
-// root: v's parent is v with its lowest set bit cleared, and the subtree of v is the range
-// v..v+bit. ceil(log2 n) steps, each a partial permutation. Any n and root.
+// Binomial trees (Thakur, Rabenseifner and Gropp 2005) use relative ranks v = rank - root. The parent of v is v with
+// its lowest set bit cleared, and the subtree of v is the range v..v+bit. They take ceil(log2 n) steps, each a partial
+// permutation, for any n and root.
 
-// links calls f for the links parent <- child of the binomial tree whose distance is m,
-// with the size of the child's subtree.
+// links calls f for the links of distance m of the binomial tree, with the size of the child's subtree.
 func (b *builder) links(m int, f func(parent, child, size int)) {
 	for v := 0; v+m < b.n; v += 2 * m {
 		f(v, v+m, min(m, b.n-v-m))
@@ -15,7 +14,7 @@ func (b *builder) links(m int, f func(parent, child, size int)) {
 // rank returns the rank of a relative rank.
 func (b *builder) rank(v int) int { return b.mod(v + b.Root) }
 
-// binomialBroadcast: m bytes a step, longest distance first.
+// binomialBroadcast sends m bytes per step, the longest distance first.
 func binomialBroadcast(b *builder) {
 	b.load(b.Root, 0, Ref{Output, 0}, 1)
 	for m := floorPow2(b.n - 1); m >= 1; m /= 2 {
@@ -26,7 +25,7 @@ func binomialBroadcast(b *builder) {
 	}
 }
 
-// binomialReduce: m bytes a step, shortest distance first.
+// binomialReduce sends m bytes per step, the shortest distance first.
 func binomialReduce(b *builder) {
 	b.Blocks[Scratch] = 1
 	b.loadWork()
@@ -39,8 +38,8 @@ func binomialReduce(b *builder) {
 	}
 }
 
-// binomialGather: 1, 2, 4, ... blocks a step. An inner rank collects its subtree in
-// Scratch, behind the block that it sends from Input; the root collects in Output.
+// binomialGather sends 1, 2, 4, ... blocks per step. An inner rank collects the blocks of its subtree in Scratch and
+// sends its own block from Input. The root collects in Output.
 func binomialGather(b *builder) {
 	b.Blocks[Scratch] = floorPow2(b.n - 1)
 	b.load(b.Root, 0, Ref{Output, b.Root}, 1)
@@ -62,7 +61,7 @@ func binomialGather(b *builder) {
 	}
 }
 
-// binomialScatter mirrors [binomialGather]: ..., 4, 2, 1 blocks a step.
+// binomialScatter reverses [binomialGather]: ..., 4, 2, 1 blocks per step.
 func binomialScatter(b *builder) {
 	b.Blocks[Scratch] = floorPow2(b.n - 1)
 	b.load(b.Root, b.Root, Ref{Output, 0}, 1)
@@ -84,24 +83,24 @@ func binomialScatter(b *builder) {
 	}
 }
 
-// The direct algorithms are one step between the root and every other rank.
+// The direct algorithms have one step between the root and all other ranks.
 
-// leaves calls f for every rank but the root, in the order root+1, root+2, ... .
+// leaves calls f for every rank except the root, in the order root+1, root+2, ... .
 func (b *builder) leaves(f func(r int)) {
 	for v := 1; v < b.n; v++ {
 		f(b.rank(v))
 	}
 }
 
-// directBroadcast: one step of m bytes, n-1 flows from the root.
+// directBroadcast has one step of m bytes with n-1 flows from the root.
 func directBroadcast(b *builder) {
 	b.load(b.Root, 0, Ref{Output, 0}, 1)
 	b.step()
 	b.leaves(func(r int) { b.send(b.Root, r, Ref{Output, 0}, Ref{Output, 0}, 1) })
 }
 
-// directReduce: one step of m bytes, n-1 flows to the root, which then adds them to its own
-// in the order root+1, root+2, ... whatever order they arrive in.
+// directReduce has one step of m bytes with n-1 flows to the root. The root then adds them to its own contribution in
+// the order root+1, root+2, ..., independent of their arrival.
 func directReduce(b *builder) {
 	b.Blocks[Scratch] = b.n
 	for r := range b.n {
@@ -114,14 +113,14 @@ func directReduce(b *builder) {
 	})
 }
 
-// directGather: one step of one block, n-1 flows to the root.
+// directGather has one step of one block with n-1 flows to the root.
 func directGather(b *builder) {
 	b.load(b.Root, 0, Ref{Output, b.Root}, 1)
 	b.step()
 	b.leaves(func(r int) { b.send(r, b.Root, Ref{Input, 0}, Ref{Output, r}, 1) })
 }
 
-// directScatter: one step of one block, n-1 flows from the root.
+// directScatter has one step of one block with n-1 flows from the root.
 func directScatter(b *builder) {
 	b.load(b.Root, b.Root, Ref{Output, 0}, 1)
 	b.step()

@@ -1,9 +1,9 @@
 package schedule
 
-// Collective is what a schedule computes.
+// Collective is a collective operation.
 type Collective uint8
 
-// The collectives. SendRecv is nccl-tests' sendrecv: every rank sends to its successor.
+// The collectives. SendRecv is the sendrecv of nccl-tests: every rank sends to its successor.
 const (
 	AllReduce Collective = iota
 	Broadcast
@@ -20,8 +20,8 @@ const (
 // Buffer is one of a rank's three buffers.
 type Buffer uint8
 
-// The buffers. Input is the caller's send buffer and is never written; Output is the
-// caller's receive buffer; Scratch belongs to the runtime.
+// The buffers. Input is the caller's send buffer, which a schedule never writes. Output is the caller's receive buffer.
+// The runtime allocates Scratch.
 const (
 	Input Buffer = iota
 	Output
@@ -31,28 +31,24 @@ const (
 
 // Schedule is a collective algorithm for a number of ranks.
 //
-// Sizes: a buffer is Blocks[b] blocks of the call's count elements, each cut into Sub
-// chunks as equal as possible (see [Schedule.ChunkRange]); chunk c of a buffer is part
-// c mod Sub of block c / Sub. Blocks[Input] and Blocks[Output] are fixed by the
-// collective (AllReduce 1 and 1, AllGather 1 and Ranks, ReduceScatter Ranks and 1,
-// AllToAll Ranks and Ranks, Gather and Scatter Ranks at the root), Blocks[Scratch] by the
-// algorithm.
+// Sizes: buffer b has Blocks[b] blocks of the call's count elements. A block has Sub chunks of equal size, up to one
+// element (see [Schedule.ChunkRange]). Chunk c of a buffer is part c mod Sub of block c / Sub. The collective
+// determines Blocks[Input] and Blocks[Output] ([Collective.IOBlocks]), and the algorithm Blocks[Scratch].
 //
-// Execution: Steps in order. Within a step every transfer reads the state from before
-// the step's transfers, then Post runs. Pre runs before the first step; it loads Input
-// into Output or Scratch, and is where a pre-multiplied operator scales: in a reducing
-// collective nothing but Pre reads Input. Local moves run in the order listed.
+// Execution: Pre runs first, then Steps in order, then Post. In a step, every transfer reads the state before the
+// step's transfers; then Post of the step runs. Local moves run in the order listed. Pre loads Input into Output or
+// Scratch. A pre-multiplied operator scales in Pre, so in a reducing collective only Pre reads Input.
 //
-// No transfer writes what another of its step reads or writes, so a receiver never has to
-// hold data back for its own sends: [Verify] checks that.
+// No transfer writes a chunk that another transfer of its step reads or writes. So a receiver never has to hold data
+// back for its own sends. [Verify] checks this.
 type Schedule struct {
-	// Disjoint schedules require that Input and Output do not overlap; all others also hold
-	// in place, Input being the part of Output that [Schedule.InPlace] says.
+	// Disjoint schedules require that Input and Output do not overlap. All others also work in place; see
+	// [Schedule.InPlace].
 	Disjoint   bool
 	Collective Collective
-	Algorithm  string // its name, with parameters and order: "ring", "bruck:4", ...
+	Algorithm  string // name with parameters and order: "ring", "bruck:4", ...
 	Ranks      int
-	Root       int // rooted collectives
+	Root       int // of rooted collectives
 	Sub        int
 	Blocks     [NumBuffers]int
 	Pre        []Move // local copies, Src == Dst
@@ -60,16 +56,15 @@ type Schedule struct {
 	Post       []Move // local copies after the last step
 }
 
-// Step is one round of a schedule.
+// Step is one step of a schedule.
 type Step struct {
 	Transfers []Move
-	// Post are local moves (Src == Dst) that follow the transfers of this step.
+	// Post are local moves (Src == Dst) after the transfers of this step.
 	Post []Move
 }
 
-// Move carries Count consecutive chunks from one buffer to another, of another rank
-// (a transfer) or the same (a local copy). Reduce combines into the destination, which
-// comes first: dst = dst op src.
+// Move copies Count consecutive chunks to a buffer of another rank (a transfer) or of the same rank (a local move).
+// With Reduce it combines them into the destination: dst = dst op src.
 type Move struct {
 	Src, Dst int // ranks
 	From, To Ref
@@ -77,15 +72,15 @@ type Move struct {
 	Reduce   bool
 }
 
-// Ref names the first chunk of a move.
+// Ref identifies the first chunk of a move.
 type Ref struct {
 	Buf   Buffer
 	Chunk int
 }
 
-// ChunkRange returns the element range [lo, hi) of chunk c of a buffer for a call of
-// count elements per block. Chunks of equal Sub index have equal sizes in every block and
-// buffer; sizes differ by at most one element.
+// ChunkRange returns the element range [lo, hi) of chunk c of a buffer for a call of count elements per block. Chunk
+// sizes differ by at most one element. Chunks with the same index in their block have the same size in every block and
+// buffer.
 func (s *Schedule) ChunkRange(c int, count int64) (lo, hi int64) {
 	block, part := int64(c/s.Sub), int64(c%s.Sub)
 	sub := int64(s.Sub)

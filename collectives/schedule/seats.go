@@ -8,13 +8,14 @@ import (
 	"lightpath/plans"
 )
 
-// Seats say which rank takes which part in an algorithm: seats[k] is the rank that does what the
-// algorithm has rank k do. Blocks stay those of ranks, so every collective computes what it did; what
-// changes is who talks to whom. In a name they follow "~", numbers joined by "." with runs
-// of three or more written as first-last: ring~0-3.7-4 goes round 0, 1, 2, 3, 7, 6, 5, 4.
+// Seats assign ranks to the positions of an algorithm: rank seats[k] does the work of position k. Blocks still belong
+// to ranks, so the result of the collective does not change; only the pairs of ranks that communicate change.
+//
+// In a name, seats follow "~": numbers joined by ".", with runs of three or more numbers written as first-last. So
+// ring~0-3.7-4 is the ring 0, 1, 2, 3, 7, 6, 5, 4.
 
-// Seated returns the name of an algorithm with its parts taken by seats. Seats that change nothing
-// are left out, and a name that has seats keeps its own.
+// Seated returns the name of an algorithm with seats. It returns the name unchanged if every position keeps its rank,
+// or if the name already has seats.
 func Seated(algorithm string, seats []int) string {
 	if seated(seats) == nil || strings.Contains(algorithm, "~") {
 		return algorithm
@@ -22,7 +23,7 @@ func Seated(algorithm string, seats []int) string {
 	return algorithm + "~" + runs(seats)
 }
 
-// seated returns nil for seats that change nothing.
+// seated returns nil if every position keeps its rank, and seats otherwise.
 func seated(seats []int) []int {
 	for k, rank := range seats {
 		if k != rank {
@@ -32,7 +33,7 @@ func seated(seats []int) []int {
 	return nil
 }
 
-// runs writes a list of numbers.
+// runs encodes a list of numbers.
 func runs(list []int) string {
 	var items []string
 	for i := 0; i < len(list); {
@@ -55,7 +56,7 @@ func runs(list []int) string {
 	return strings.Join(items, ".")
 }
 
-// parseSeats is the inverse of runs. Only what it writes is taken.
+// parseSeats is the inverse of runs. It rejects encodings that runs does not write.
 func parseSeats(text string) ([]int, error) {
 	var list []int
 	for item := range strings.SplitSeq(text, ".") {
@@ -65,8 +66,9 @@ func parseSeats(text string) ([]int, error) {
 		}
 		a, err := strconv.Atoi(first)
 		b, err2 := strconv.Atoi(last)
-		if err != nil || err2 != nil || min(a, b) < 0 || max(a, b) >= plans.MaxRanks || len(list)+max(a-b, b-a) >= plans.MaxRanks {
-			return nil, fmt.Errorf("%q is no rank or run of ranks below %d", item, plans.MaxRanks)
+		if err != nil || err2 != nil || min(a, b) < 0 || max(a, b) >= plans.MaxRanks ||
+			len(list)+max(a-b, b-a) >= plans.MaxRanks {
+			return nil, fmt.Errorf("%q, want a rank or a run of ranks below %d", item, plans.MaxRanks)
 		}
 		for ; a != b; a += sign(b - a) {
 			list = append(list, a)
@@ -74,7 +76,7 @@ func parseSeats(text string) ([]int, error) {
 		list = append(list, b)
 	}
 	if runs(list) != text {
-		return nil, fmt.Errorf("%q is written %q", text, runs(list))
+		return nil, fmt.Errorf("%q, want the form %q", text, runs(list))
 	}
 	return list, nil
 }
@@ -86,7 +88,7 @@ func sign(v int) int {
 	return 1
 }
 
-// checkSeats reports seats that are not each of n ranks once.
+// checkSeats returns an error unless seats contain each of n ranks once.
 func checkSeats(seats []int, n int) error {
 	if len(seats) != n {
 		return fmt.Errorf("%w: %d seats for %d ranks", ErrRanks, len(seats), n)
@@ -94,14 +96,14 @@ func checkSeats(seats []int, n int) error {
 	seen := make([]bool, n)
 	for _, r := range seats {
 		if r >= n || seen[r] {
-			return fmt.Errorf("%w: seats %s are not each of %d ranks once", ErrOrder, runs(seats), n)
+			return fmt.Errorf("%w: seats %s, want each of %d ranks once", ErrOrder, runs(seats), n)
 		}
 		seen[r] = true
 	}
 	return nil
 }
 
-// seat gives the parts of a schedule to other ranks.
+// seat replaces the ranks of all moves by those of seats.
 func (b *builder) seat(seats []int) {
 	if seats == nil {
 		return
@@ -122,7 +124,7 @@ func (b *builder) seat(seats []int) {
 	}
 }
 
-// seatMove appends what becomes of a move: several where its blocks are no longer neighbours.
+// seatMove appends m with the ranks of seats. It appends several moves if the blocks of m are no longer consecutive.
 func (b *builder) seatMove(to []Move, m Move, seats []int) []Move {
 	from, dst := b.ofRanks(m.From.Buf), b.ofRanks(m.To.Buf)
 	at := func(r Ref, ranks bool, k int) Ref {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestSeats builds every algorithm with its parts taken by other ranks: it still computes its collective,
-// from the same root, and sends the same flows between the ranks that took the parts.
+// TestSeats builds every algorithm with random seats. It must compute its collective with the same root, and send the
+// same flows between the ranks of the same positions.
 func TestSeats(t *testing.T) {
 	for _, n := range []int{2, 3, 4, 6, 8} {
 		r := rand.New(rand.NewPCG(uint64(n), 5))
@@ -41,7 +41,7 @@ func TestSeats(t *testing.T) {
 					}
 					again, err := Build(c, s.Algorithm, n, root, opts...)
 					if err != nil || again.Algorithm != s.Algorithm {
-						t.Errorf("%s is called %v: %v", s.Algorithm, again, err)
+						t.Errorf("building %s returns %v: %v", s.Algorithm, again, err)
 					}
 					if c.Rooted() && s.Root != root {
 						t.Errorf("%v %s: root %d, want %d", c, s.Algorithm, s.Root, root)
@@ -54,7 +54,8 @@ func TestSeats(t *testing.T) {
 						flows := s.Flows(step)
 						for _, f := range flows {
 							if want[[2]int{f.Src, f.Dst}] != f.Chunks {
-								t.Fatalf("%v %s, step %d: %d -> %d has %d chunks", c, s.Algorithm, step, f.Src, f.Dst, f.Chunks)
+								t.Fatalf("%v %s, step %d: %d -> %d has %d chunks, want %d", c, s.Algorithm, step,
+									f.Src, f.Dst, f.Chunks, want[[2]int{f.Src, f.Dst}])
 							}
 						}
 						if len(flows) != len(want) {
@@ -69,8 +70,9 @@ func TestSeats(t *testing.T) {
 
 func TestSeatNames(t *testing.T) {
 	for text, want := range map[string][]int{
-		"0-3.7-4": {0, 1, 2, 3, 7, 6, 5, 4}, "0.1": {0, 1}, "2.0.1": {2, 0, 1}, "4.0-2.3": nil, "0-3": {0, 1, 2, 3}, "1.0.3.2": {1, 0, 3, 2},
-		"": nil, "0-1": nil, "0.1.2": nil, "-1": nil, "a": nil, "0--3": nil, "00": nil, "0-4096": nil, "3.": nil,
+		"0-3.7-4": {0, 1, 2, 3, 7, 6, 5, 4}, "0.1": {0, 1}, "2.0.1": {2, 0, 1}, "0-3": {0, 1, 2, 3},
+		"1.0.3.2": {1, 0, 3, 2}, "4.0-2.3": nil, "": nil, "0-1": nil, "0.1.2": nil, "-1": nil, "a": nil, "0--3": nil,
+		"00": nil, "0-4096": nil, "3.": nil,
 	} {
 		got, err := parseSeats(text)
 		if (err == nil) != (want != nil) || !slices.Equal(got, want) {
@@ -81,7 +83,7 @@ func TestSeatNames(t *testing.T) {
 	for range 500 {
 		list := r.Perm(1 + r.IntN(9))
 		if back, err := parseSeats(runs(list)); err != nil || !slices.Equal(back, list) {
-			t.Fatalf("%v is written %s: %v, %v", list, runs(list), back, err)
+			t.Fatalf("%v encodes to %s, which decodes to %v, %v", list, runs(list), back, err)
 		}
 	}
 	for name, want := range map[string]error{
@@ -93,7 +95,7 @@ func TestSeatNames(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, want)
 		}
 		if name == "ring~0-3" && s.Algorithm != "ring" {
-			t.Errorf("seats that change nothing are in the name: %s", s.Algorithm)
+			t.Errorf("the canonical name of ring~0-3 is %s", s.Algorithm)
 		}
 	}
 	if n := Seated("ring", []int{0, 1, 2}); n != "ring" {

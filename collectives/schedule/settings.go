@@ -2,30 +2,28 @@ package schedule
 
 import "slices"
 
-// Settings is what options ask for; packages that make schedules of their own read it.
+// Settings are the result of options. Other packages that build schedules read it.
 type Settings struct {
 	Disjoint bool
-	Order    []int // nil: the algorithm's own
+	Order    []int // nil: the default of the algorithm
 }
 
-// Option varies what [Build] makes.
+// Option changes the result of [Build].
 type Option func(*Settings)
 
-// Disjoint leaves out the copies of Input that only in-place calls need (AllToAll,
-// SendRecv). The schedule must then not be used where Input and Output overlap. The steps
-// and their flows stay the same.
+// Disjoint omits the copies of Input that only in-place calls need (AllToAll, SendRecv). Calls whose Input and Output
+// overlap must not use the schedule. The steps and their flows do not change.
 func Disjoint() Option { return func(s *Settings) { s.Disjoint = true } }
 
-// WithOrder sets the order of an algorithm that has one, as "@" in its name does, which it
-// overrides. [Build] fails with [ErrOrder] unless order is a permutation of what the
-// algorithm orders ([StepOrder]), or two of them for an AllReduce of two halves. nil is the
-// algorithm's own.
+// WithOrder sets the order of an algorithm and overrides the order in its name ("@"). [Build] returns [ErrOrder] unless
+// order is a permutation of the result of [StepOrder], or two of them for an AllReduce with two halves. nil means the
+// default of the algorithm.
 func WithOrder(order []int) Option {
 	order = slices.Clone(order)
 	return func(s *Settings) { s.Order = order }
 }
 
-// Apply returns what opts ask for.
+// Apply returns the settings of opts.
 func Apply(opts ...Option) Settings {
 	var s Settings
 	for _, set := range opts {

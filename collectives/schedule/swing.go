@@ -1,26 +1,24 @@
 package schedule
 
-// Swing (De Sensi et al. 2024) on a torus of even dimensions, equal in pattern to the Bine
-// butterfly (De Sensi et al. 2025). In one dimension rank r exchanges in step s with r +
-// rho(s) where r is even and r - rho(s) where it is odd, rho(s) = 1, -1, 3, -5, 11, ...
-// being the sum of the first powers of -2. On a torus a step does so with one coordinate.
+// Swing (De Sensi et al. 2024) runs on a torus of even dimensions. It has the same pattern as the Bine butterfly (De
+// Sensi et al. 2025). In one dimension and step s, an even rank r exchanges with r + rho(s) and an odd rank with r -
+// rho(s), where rho(s) = 1, -1, 3, -5, 11, ... is the sum of the first powers of -2. On a torus, a step does this in
+// one coordinate.
 //
-// Rank r has coordinate r / (dims[0] ... dims[i-1]) mod dims[i] in dimension i, as the tori
-// of the planners have. By name: swing alone is one dimension and one port. swing:n and
-// swing:4x4x4 use all ports of a torus, two a dimension: as many allreduces at once, each
-// on its share of the data. Port k takes the dimensions in turn, beginning with k, until
-// each is done; the second half of the ports mirrors the first, with -rho for rho. Where the
-// dimensions are equal, and more than 2, the ports of a step have a neighbour each.
+// Rank r has coordinate r / (dims[0] ... dims[i-1]) mod dims[i] in dimension i, as in the tori of the planners. The
+// name "swing" means one dimension and one port. The names swing:n and swing:4x4x4 use all ports of a torus, two per
+// dimension, with one allreduce per port on a share of the data. Port k uses the dimensions in turn, beginning with k,
+// until each is done. The second half of the ports mirrors the first, with -rho instead of rho. If the dimensions are
+// equal and larger than 2, each port of a step has another neighbour.
 //
-// Any even number of ranks, or of each dimension, will do: where it is no power of two some
-// ranks can be reached in several ways, and each block takes the one whose first step is the
-// latest, so that every rank passes it on once and the bytes stay optimal. An odd number of
-// ranks, in one dimension on one port, folds its last rank into rank 0.
+// The size of each dimension may be any even number. If it is not a power of two, some ranks can be reached in several
+// ways. Each block takes the way whose first step is the latest. So every rank sends it once, and the bytes stay
+// optimal. With an odd number of ranks (one dimension, one port), the last rank is folded into rank 0.
 
 // torus is the parameter of swing: the dimensions.
 var torus = &parameter{
-	what: "dimensions of a torus, like 4x4", most: 6, least: 2,
-	fits: func(n int, args []int) bool {
+	what: "dimensions of a torus, like 4x4", maxCount: 6, minValue: 2,
+	valid: func(n int, args []int) bool {
 		for _, d := range args {
 			if d%2 != 0 || n%d != 0 {
 				return false
@@ -31,23 +29,23 @@ var torus = &parameter{
 	},
 }
 
-// swingPort is the part of an allreduce that leaves over one port of every rank.
+// swingPort is the part of an allreduce that uses one port of every rank.
 type swingPort struct {
 	dims []int
-	sign int   // -1: mirrored
+	sign int   // -1 for a mirrored port
 	hops []hop // by step
-	// passed[s] are the distances of the owners of what a rank passes on in step s of a
-	// reduce-scatter: the same for all ranks, since each measures from its own side.
+	// passed[s] are the distances to the owners of the chunks that a rank sends in step s of a reduce-scatter. They are
+	// the same for all ranks, because each rank measures in its own direction.
 	passed [][]int
-	place  []int // where an owner's chunk lies
-	// ranged: on a power of two, what a rank passes on in a step is one range of places.
+	place  []int // position of each owner's chunk
+	// ranged is set for powers of two: the chunks that a rank sends in a step are one range of places.
 	ranged bool
 }
 
-// hop is a step's: the distance in one dimension.
+// hop is the dimension and the distance of a step.
 type hop struct{ dim, far int }
 
-// swingPorts returns the ports of swing for the named parameters on p ranks.
+// swingPorts returns the ports of swing for the given dimensions on p ranks.
 func swingPorts(p int, dims []int) []*swingPort {
 	if dims == nil {
 		return []*swingPort{newSwingPort([]int{p}, 0, 1)}
@@ -79,7 +77,7 @@ func newSwingPort(dims []int, first, sign int) *swingPort {
 	return t
 }
 
-// rho is the distance of step s.
+// rho returns the distance of step s.
 func rho(s int) int {
 	sum, term := 0, 1
 	for range s + 1 {
@@ -88,15 +86,14 @@ func rho(s int) int {
 	return sum
 }
 
-// firstHops returns the step, of so many, in which a block leaves an even rank, for every
-// distance that it may have to go in a dimension of d ranks; -1 for 0. An odd rank is the
-// mirror image.
+// firstHops returns, for every distance in a dimension of d ranks, the step in which a block leaves an even rank; -1
+// for distance 0. An odd rank is the mirror image.
 func firstHops(d, steps int) []int {
 	first := make([]int, d)
 	for i := range first {
 		first[i] = -1
 	}
-	reached := []int{0} // in the steps after s
+	reached := []int{0} // distances covered by the steps after s
 	for s := steps - 1; s >= 0; s-- {
 		for _, x := range reached {
 			if x = ((rho(s)-x)%d + d) % d; x != 0 && first[x] < 0 {
@@ -108,8 +105,7 @@ func firstHops(d, steps int) []int {
 	return first
 }
 
-// route fills in passed and place. stepOf[i][s] is the step of all that is step s of
-// dimension i.
+// route sets passed and place. stepOf[i][s] is the number of step s of dimension i among all steps.
 func (t *swingPort) route(stepOf [][]int) {
 	n := 1
 	first := make([][]int, len(t.dims))
@@ -138,10 +134,9 @@ func (t *swingPort) route(stepOf [][]int) {
 	}
 }
 
-// position returns where the chunk of owner o lies on a power of two of ranks: the steps
-// of its way from rank 0, as bits from the highest. What a rank passes on in a step is then
-// one range: what its peer's place has in common with the owner's but for the bits of later
-// steps.
+// position returns the position of the chunk of owner o for a power of two of ranks. Its bits, from the highest, are
+// the steps of the way from rank 0 to o. So the chunks that a rank sends in a step are one range: they agree with the
+// peer's place in all bits except those of later steps.
 func (t *swingPort) position(o int, step []int) int {
 	at := 0
 	for r := 0; r != o; {
@@ -161,21 +156,20 @@ func (t *swingPort) peer(r, s int) int {
 	return t.at(r, far)
 }
 
-// A distance is the rank that is so far from rank 0. Ranks measure each coordinate in their
-// own direction: upwards where theirs is even and downwards where it is odd, or the other
-// way round on a mirrored port.
+// A distance is represented by the rank at that distance from rank 0. A rank measures a coordinate upwards if its own
+// coordinate is even and downwards if it is odd, and the opposite on a mirrored port.
 
 // at returns the rank at a distance from r.
 func (t *swingPort) at(r, far int) int {
 	return t.each(r, far, func(x, y, up int) int { return x + up*y })
 }
 
-// distance returns how far o is from r.
+// distance returns the distance from r to o.
 func (t *swingPort) distance(r, o int) int {
 	return t.each(r, o, func(x, y, up int) int { return up * (y - x) })
 }
 
-// each returns the rank whose coordinates are f of those of r and o and the direction of r.
+// each returns the rank whose coordinates are f of the coordinates of r and o and the direction of r.
 func (t *swingPort) each(r, o int, f func(x, y, up int) int) int {
 	rank, size := 0, 1
 	for _, d := range t.dims {

@@ -2,17 +2,17 @@ package schedule
 
 import "slices"
 
-// swing holds the ports of a swing and where in a buffer the chunks of an owner lie.
+// swing holds the ports of a swing and the layout of a buffer.
 type swing struct {
-	p     int // ranks that take part: n, or n-1 where one folds into rank 0
+	p     int // ranks that take part: n, or n-1 if one is folded into rank 0
 	ports []*swingPort
-	// chunk returns the chunk of an owner on a port. Where placed, it is first(port) plus
-	// the place of the owner, that of rank 0 being 0.
+	// chunk returns the chunk of an owner on a port. If placed is set, it is the first chunk of the port plus the
+	// owner's place; the place of rank 0 is 0.
 	chunk  func(port, owner int) int
 	placed bool
-	// extra is the chunk that rank 0 passes on or spreads for the rank that folds, or -1.
+	// extra is the chunk that rank 0 sends for the folded rank, or -1.
 	extra  int
-	sorted []int // scratch
+	sorted []int // reused by parcels
 }
 
 func (b *builder) swing() *swing {
@@ -27,11 +27,11 @@ func (b *builder) swing() *swing {
 	return w
 }
 
-// steps returns the steps of a reduce-scatter.
+// steps returns the number of steps of a reduce-scatter.
 func (w *swing) steps() int { return len(w.ports[0].hops) }
 
-// parcels calls f for the chunks that rank r passes on over a port in step s of a
-// reduce-scatter, in ascending order but for the extra one.
+// parcels calls f for the chunks that rank r sends over a port in step s of a reduce-scatter, in ascending order, and
+// then for the extra chunk.
 func (w *swing) parcels(port, s, r int, f func(chunk, count int)) {
 	t := w.ports[port]
 	extra := -1
@@ -39,7 +39,7 @@ func (w *swing) parcels(port, s, r int, f func(chunk, count int)) {
 		count := 1 << (w.steps() - 1 - s)
 		lo := t.place[t.peer(r, s)] &^ (count - 1)
 		f(w.chunk(port, 0)+lo, count)
-		if lo == 0 { // the place of rank 0
+		if lo == 0 { // the range contains the place of rank 0
 			extra = w.extra
 		}
 	} else {
@@ -61,7 +61,7 @@ func (w *swing) parcels(port, s, r int, f func(chunk, count int)) {
 	}
 }
 
-// swingReduceScatter leaves the sum of rank r's chunks of buf at rank r.
+// swingReduceScatter computes the sum of rank r's chunks of buf at rank r.
 func (b *builder) swingReduceScatter(w *swing, buf Buffer) {
 	for s := range w.steps() {
 		b.step()
@@ -76,7 +76,7 @@ func (b *builder) swingReduceScatter(w *swing, buf Buffer) {
 	}
 }
 
-// swingAllGather is the mirror image: what the peer passed on comes back to it.
+// swingAllGather runs in reverse: it returns to each peer the chunks that the peer sent.
 func (b *builder) swingAllGather(w *swing) {
 	for s := w.steps() - 1; s >= 0; s-- {
 		b.step()
@@ -91,8 +91,7 @@ func (b *builder) swingAllGather(w *swing) {
 	}
 }
 
-// swingAllReduce: 2 log2 p steps, 2(p-1)/p m bytes per rank; over d ports at once, 1/d of
-// that on each.
+// swingAllReduce has 2 log2 p steps and sends 2(p-1)/p m bytes per rank, with d ports 1/d of that on each.
 func swingAllReduce(b *builder) {
 	w := b.swing()
 	w.placed = true
@@ -105,8 +104,8 @@ func swingAllReduce(b *builder) {
 	b.unfold(w.p)
 }
 
-// swingReduceScatter is the first half of [swingAllReduce] on blocks. They lie by their
-// owners' places on the only port, or by their owners, a part for each port.
+// swingReduceScatter is the first half of [swingAllReduce] on blocks. With one port, blocks are ordered by their
+// owners' places. With several ports, they are ordered by owner and have a part for each port.
 func swingReduceScatter(b *builder) {
 	w := b.swing()
 	b.Sub = len(w.ports)

@@ -6,18 +6,17 @@ import (
 	"strconv"
 )
 
-// ErrIncorrect says that a schedule does not compute its collective; what wraps it says
-// where.
+// ErrIncorrect reports a schedule that does not compute its collective. Errors that wrap it name the place.
 var ErrIncorrect = errors.New("schedule: incorrect")
 
-// Expr is the expression that an element of the result is: the contribution of a rank, or
-// Left op Right. Nodes are shared and never changed.
+// Expr is the expression that computes an element of the result: the contribution of a rank, or Left op Right. Nodes
+// are shared and never changed.
 type Expr struct {
-	Rank        int // of a contribution: Left and Right are nil
+	Rank        int // of a contribution, whose Left and Right are nil
 	Left, Right *Expr
 }
 
-// String writes e as "((0+1)+2)", with ranks for contributions.
+// String returns a form such as "((0+1)+2)", in which a number is the contribution of a rank.
 func (e *Expr) String() string { return string(e.append(nil)) }
 
 func (e *Expr) append(b []byte) []byte {
@@ -29,28 +28,28 @@ func (e *Expr) append(b []byte) []byte {
 	return append(b, ')')
 }
 
-// value is what a place holds: contributions of a set of ranks to one chunk of Input.
-// Values are shared and never changed.
+// value is the symbolic content of a place: the contributions of a set of ranks to one chunk of Input. Values are
+// shared and never changed.
 type value struct {
-	chunk int // of Input
-	ranks []uint64
+	chunk int      // of Input
+	ranks []uint64 // bit set
 	expr  *Expr
 }
 
-// machine executes a schedule on symbolic values. A place is one chunk of one buffer of
-// one rank; in place, some places of Input and Output are the same.
+// machine executes a schedule on symbolic values. A place is one chunk of one buffer of one rank. In an in-place call,
+// some places of Input and Output are the same.
 type machine struct {
 	s       *Schedule
 	inPlace bool
 	base    []int // first place of (rank, buffer)
 	places  []*value
-	alias   []int // in place: the place that stands for a place; else nil
-	// The step that last wrote, and last read, a place, and the index of what it wrote.
+	alias   []int // the place that represents a place
+	// wrote and read are the clock values at which a place was last written and read.
 	wrote, read []int
 	pending     []*value
 }
 
-// newMachine prepares the state before Pre: Input is defined, nothing else.
+// newMachine returns the state before Pre, in which only Input is defined.
 func newMachine(s *Schedule, inPlace bool) (*machine, error) {
 	if err := s.checkShape(); err != nil {
 		return nil, err
@@ -91,10 +90,11 @@ func newMachine(s *Schedule, inPlace bool) (*machine, error) {
 
 func (m *machine) index(rank int, b Buffer) int { return m.base[rank*int(NumBuffers)+int(b)] }
 
-// checkShape rejects what the machine cannot even begin with.
+// checkShape returns an error for fields with which the machine cannot begin.
 func (s *Schedule) checkShape() error {
 	if s.Collective >= NumCollectives || s.Ranks < 1 || s.Sub < 1 || s.Root < 0 || s.Root >= s.Ranks {
-		return fmt.Errorf("%w: %v of %d ranks, root %d, %d parts a block", ErrIncorrect, s.Collective, s.Ranks, s.Root, s.Sub)
+		return fmt.Errorf("%w: %v of %d ranks, root %d, %d chunks per block",
+			ErrIncorrect, s.Collective, s.Ranks, s.Root, s.Sub)
 	}
 	in, out := s.Collective.IOBlocks(s.Ranks)
 	if s.Blocks[Input] != in || s.Blocks[Output] != out || s.Blocks[Scratch] < 0 {
@@ -105,7 +105,7 @@ func (s *Schedule) checkShape() error {
 
 // run executes the whole schedule.
 func (m *machine) run() error {
-	clock := 1 // numbers the groups of moves that are parallel to one another
+	clock := 1 // number of the current group of parallel moves
 	for i := range m.s.Pre {
 		if err := m.local(&m.s.Pre[i], clock, true); err != nil {
 			return fmt.Errorf("%w: pre move %d: %w", ErrIncorrect, i, err)
@@ -137,10 +137,10 @@ func (m *machine) run() error {
 // local executes one local move.
 func (m *machine) local(mv *Move, clock int, pre bool) error {
 	if mv.Src != mv.Dst {
-		return fmt.Errorf("from rank %d to rank %d is not local", mv.Src, mv.Dst)
+		return fmt.Errorf("a local move from rank %d to rank %d", mv.Src, mv.Dst)
 	}
 	if pre && (mv.From.Buf != Input || mv.Reduce) {
-		return errors.New("does more than load Input")
+		return errors.New("not a copy of Input")
 	}
 	from, to, err := m.resolve(mv, pre)
 	if err != nil {
@@ -153,7 +153,7 @@ func (m *machine) local(mv *Move, clock int, pre bool) error {
 	return m.store(to, mv.Count, clock, 0)
 }
 
-// transfers executes the transfers of a step: all read, then all write.
+// transfers executes the transfers of a step: first all reads, then all writes.
 func (m *machine) transfers(moves []Move, clock int) error {
 	m.pending = m.pending[:0]
 	starts := make([]int, len(moves))
@@ -184,8 +184,7 @@ func (m *machine) transfers(moves []Move, clock int) error {
 	return nil
 }
 
-// resolve returns the first places of a move, having checked all that does not depend on
-// what they hold.
+// resolve returns the first places of a move. It checks everything except their values.
 func (m *machine) resolve(mv *Move, pre bool) (from, to int, err error) {
 	s := m.s
 	if from, err = m.place(mv.Src, mv.From, mv.Count); err != nil {
@@ -198,11 +197,11 @@ func (m *machine) resolve(mv *Move, pre bool) (from, to int, err error) {
 	case mv.To.Buf == Input:
 		err = errors.New("writes Input")
 	case mv.From.Chunk%s.Sub != mv.To.Chunk%s.Sub:
-		err = errors.New("source and destination are different parts of a block")
+		err = errors.New("source and destination have different positions in their blocks")
 	case mv.Reduce && !s.Collective.Reduces():
 		err = fmt.Errorf("reduces in a %v", s.Collective)
 	case !pre && mv.From.Buf == Input && s.Collective.Reduces():
-		err = errors.New("reads Input after it was loaded, so it misses the pre-multiplication")
+		err = errors.New("reads Input after Pre, without the pre-multiplication")
 	}
 	return from, to, err
 }
@@ -218,7 +217,7 @@ func (m *machine) place(rank int, ref Ref, count int) (int, error) {
 	return m.index(rank, ref.Buf) + ref.Chunk, nil
 }
 
-// fetch appends what a move will write to pending.
+// fetch appends the values that a move writes to pending.
 func (m *machine) fetch(mv *Move, from, to int) error {
 	for c := range mv.Count {
 		v := m.places[m.alias[from+c]]
@@ -237,7 +236,7 @@ func (m *machine) fetch(mv *Move, from, to int) error {
 	return nil
 }
 
-// store writes count pending values, from the given one on.
+// store writes count pending values, beginning with number first.
 func (m *machine) store(to, count, clock, first int) error {
 	for c := range count {
 		at := m.alias[to+c]

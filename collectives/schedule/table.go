@@ -2,33 +2,33 @@ package schedule
 
 // entry is one algorithm of one collective.
 type entry struct {
-	name   string
-	build  func(*builder)
-	pow2   bool // defined for powers of two only
-	param  *parameter
-	free   func(n int, args []int) []int // what its steps may be taken in any order of; the default
-	halves bool                          // an AllReduce that orders its two halves one by one
+	name    string
+	build   func(*builder)
+	pow2    bool                          // defined only for powers of two
+	param   *parameter                    // nil: the algorithm has none
+	orderOf func(n int, args []int) []int // default order of its steps; nil if the order is fixed
+	halves  bool                          // an AllReduce whose two halves have separate orders
 }
 
-// parameter says what may follow an algorithm's name.
+// parameter describes the parameter of an algorithm.
 type parameter struct {
-	what  string // for errors
-	most  int    // numbers
-	least int    // of each of them
-	// usual is the number that stands in for none; nil: none is none.
-	usual func(n int) int
-	fits  func(n int, args []int) bool // nil: whatever the ranks
+	what     string // for errors
+	maxCount int    // of numbers
+	minValue int    // of each number
+	// defaultValue returns the only number if the name has none; nil: there is no default.
+	defaultValue func(n int) int
+	valid        func(n int, args []int) bool // nil: valid for all numbers of ranks
 }
 
-// algorithms lists what Build knows; the first of a collective is its plainest.
+// algorithms lists the algorithms of Build; the first of a collective is the simplest.
 var algorithms = [NumCollectives][]entry{
 	AllReduce: {
 		{name: "ring", build: ringAllReduce, param: directions},
-		{name: "recursive-doubling", build: cyclicAllReduce, free: digits, halves: true},
-		{name: "recursive-doubling-xor", build: xorAllReduce, free: cubeBits},
-		{name: "rabenseifner", build: rabenseifnerAllReduce, free: cubeBits, halves: true},
+		{name: "recursive-doubling", build: cyclicAllReduce, orderOf: digits, halves: true},
+		{name: "recursive-doubling-xor", build: xorAllReduce, orderOf: cubeBits},
+		{name: "rabenseifner", build: rabenseifnerAllReduce, orderOf: cubeBits, halves: true},
 		{name: "swing", build: swingAllReduce, param: torus},
-		{name: "bruck", build: bruckAllReduce, param: radix, free: downDigits, halves: true},
+		{name: "bruck", build: bruckAllReduce, param: radix, orderOf: downDigits, halves: true},
 		{name: "hierarchical-ring", build: hierarchicalAllReduce, param: group},
 		{name: "double-binary-tree", build: doubleTreeAllReduce, param: chunks},
 		{name: "direct", build: directAllReduce},
@@ -49,35 +49,35 @@ var algorithms = [NumCollectives][]entry{
 	},
 	AllGather: {
 		{name: "ring", build: ringAllGather, param: directions},
-		{name: "recursive-doubling", build: cyclicAllGather, free: downDigits},
-		{name: "recursive-doubling-xor", build: xorAllGather, free: cubeBits},
+		{name: "recursive-doubling", build: cyclicAllGather, orderOf: downDigits},
+		{name: "recursive-doubling-xor", build: xorAllGather, orderOf: cubeBits},
 		{name: "swing", build: swingAllGather, param: torus},
-		{name: "bruck", build: bruckAllGather, param: radix, free: digits},
+		{name: "bruck", build: bruckAllGather, param: radix, orderOf: digits},
 		{name: "hierarchical-ring", build: hierarchicalAllGather, param: group},
-		{name: "pairwise", build: pairwiseAllGather, param: width, free: offsets},
-		{name: "pairwise-xor", build: xorPairAllGather, pow2: true, param: width, free: offsets},
-		{name: "round-robin", build: roundAllGather, param: width, free: rounds},
+		{name: "pairwise", build: pairwiseAllGather, param: width, orderOf: offsets},
+		{name: "pairwise-xor", build: xorPairAllGather, pow2: true, param: width, orderOf: offsets},
+		{name: "round-robin", build: roundAllGather, param: width, orderOf: rounds},
 		{name: "direct", build: directAllGather},
 	},
 	ReduceScatter: {
 		{name: "ring", build: ringReduceScatter, param: directions},
-		{name: "recursive-doubling", build: cyclicReduceScatter, free: digits},
-		{name: "recursive-doubling-xor", build: rabenseifnerReduceScatter, free: downBits},
-		{name: "rabenseifner", build: rabenseifnerReduceScatter, free: cubeBits},
+		{name: "recursive-doubling", build: cyclicReduceScatter, orderOf: digits},
+		{name: "recursive-doubling-xor", build: rabenseifnerReduceScatter, orderOf: downBits},
+		{name: "rabenseifner", build: rabenseifnerReduceScatter, orderOf: cubeBits},
 		{name: "swing", build: swingReduceScatter, param: torus},
-		{name: "bruck", build: bruckReduceScatter, param: radix, free: downDigits},
+		{name: "bruck", build: bruckReduceScatter, param: radix, orderOf: downDigits},
 		{name: "hierarchical-ring", build: hierarchicalReduceScatter, param: group},
-		{name: "pairwise", build: pairwiseReduceScatter, param: width, free: offsets},
-		{name: "pairwise-xor", build: xorPairReduceScatter, pow2: true, param: width, free: offsets},
-		{name: "round-robin", build: roundReduceScatter, param: width, free: rounds},
+		{name: "pairwise", build: pairwiseReduceScatter, param: width, orderOf: offsets},
+		{name: "pairwise-xor", build: xorPairReduceScatter, pow2: true, param: width, orderOf: offsets},
+		{name: "round-robin", build: roundReduceScatter, param: width, orderOf: rounds},
 		{name: "direct", build: directReduceScatter},
 	},
 	AllToAll: {
-		{name: "pairwise", build: pairwiseAllToAll, param: width, free: offsets},
-		{name: "pairwise-xor", build: xorAllToAll, pow2: true, param: width, free: offsets},
-		{name: "round-robin", build: roundAllToAll, param: width, free: rounds},
+		{name: "pairwise", build: pairwiseAllToAll, param: width, orderOf: offsets},
+		{name: "pairwise-xor", build: xorAllToAll, pow2: true, param: width, orderOf: offsets},
+		{name: "round-robin", build: roundAllToAll, param: width, orderOf: rounds},
 		{name: "pod-pairwise", build: podAllToAll, param: group},
-		{name: "bruck", build: bruckAllToAll, param: radix, free: digits},
+		{name: "bruck", build: bruckAllToAll, param: radix, orderOf: digits},
 		{name: "direct", build: directAllToAll},
 	},
 	Gather: {

@@ -2,25 +2,24 @@ package schedule
 
 import "math/bits"
 
-// chunks is the parameter of pipelined trees: how many a block, or each half of one, is cut
-// into. The usual number is twice the height, so that filling the pipeline costs half as
-// many steps again.
+// chunks is the parameter of pipelined trees: the number of chunks of a block, or of each half of a block. The default
+// is twice the height, so that filling the pipeline adds half as many steps.
 var chunks = &parameter{
-	what: "one number of chunks", most: 1, least: 1,
-	usual: func(n int) int { return max(1, 2*bits.Len(uint(n-1))) },
+	what: "one number of chunks", maxCount: 1, minValue: 1,
+	defaultValue: func(n int) int { return max(1, 2*bits.Len(uint(n-1))) },
 }
 
-// link is one of a tree's.
+// link is a link of a tree.
 type link struct {
 	parent, child int
-	tree          int // of several that share the data
-	level         int // the child's; a root has 0
-	sibling       int // the children of parent that come before
+	tree          int // number of the tree; trees share the data
+	level         int // of the child; a root has level 0
+	sibling       int // number of children of parent before this one
 }
 
-// treeSteps appends the steps in which every chunk goes down every link, or up, one level a
-// step and one step after the chunk before, and calls f for each. Tree i has the i-th share
-// of the chunks. The steps are as many as the height and the chunks of a share, less one.
+// treeSteps appends the steps in which every chunk uses every link, downwards or upwards, one level per step. A chunk
+// begins one step after the previous chunk. treeSteps calls f for each link and chunk. Tree i has the i-th share of the
+// chunks. The number of steps is the height plus the chunks of a share, minus one.
 func (b *builder) treeSteps(links []link, trees int, up bool, f func(l *link, chunk int)) {
 	share, height := b.Sub/trees, 0
 	for i := range links {
@@ -41,7 +40,7 @@ func (b *builder) treeSteps(links []link, trees int, up bool, f func(l *link, ch
 	}
 }
 
-// rootedTrees builds a broadcast, or a reduce, over trees of relative ranks.
+// rootedTrees builds a broadcast or a reduce over trees of relative ranks.
 func (b *builder) rootedTrees(links []link, trees int) {
 	b.Sub = trees * b.parameter()
 	if b.Collective == Broadcast {
@@ -60,29 +59,29 @@ func (b *builder) rootedTrees(links []link, trees int) {
 	})
 }
 
-// binaryTree is the complete binary tree on relative ranks, v's children being 2v+1 and 2v+2:
-// floor(log2 n) + C-1 steps of m/C bytes for C chunks. A rank sends to both children at
-// once, two flows on as many ports; in a reduce it adds the first child's to its own and
-// then the second child's.
+// binaryTree is the complete binary tree on relative ranks, in which the children of v are 2v+1 and 2v+2. It has
+// floor(log2 n) + C-1 steps of m/C bytes for C chunks. A rank sends to both children at once, with two flows on two
+// ports. In a reduce, a rank adds the contribution of the first child and then that of the second.
 func binaryTree(b *builder) {
 	var links []link
 	for v := 1; v < b.n; v++ {
-		links = append(links, link{parent: (v - 1) / 2, child: v, level: bits.Len(uint(v+1)) - 1, sibling: (v - 1) % 2})
+		level := bits.Len(uint(v+1)) - 1
+		links = append(links, link{parent: (v - 1) / 2, child: v, level: level, sibling: (v - 1) % 2})
 	}
 	b.rootedTrees(links, 1)
 }
 
-// The double binary tree (Sanders, Speck and Traeff 2009; NCCL since 2.4) is two trees,
-// each for half of the data. A rank that is an inner node of one is a leaf of the other:
-// nobody sends more than the message, which is optimal. No rank has more than two links
-// down and two up in both trees together, so that all of them fall into two partial
-// permutations (Konig): two planes that hold one each need not switch during a broadcast or
-// reduce. Each half is cut into C chunks: C + O(log n) steps of m/(2C) bytes on two ports.
+// The double binary tree (Sanders, Speck and Traeff 2009; NCCL since 2.4) consists of two trees, each for half of the
+// data. A rank that is an inner node of one tree is a leaf of the other, so no rank sends more than the message, which
+// is optimal.
+//
+// In both trees together, a rank has at most two links down and two links up. So all links form two partial
+// permutations (Konig), and two planes that hold one each need not switch during a broadcast or reduce. Each half has C
+// chunks, which gives C + O(log n) steps of m/(2C) bytes on two ports.
 
-// doubleTree returns the links of the two trees on m nodes, first, first+1, ..., parents
-// before children. root is a node above both trees; where it is negative there is none and
-// the trees have a root each. The inner nodes of the second tree are the leaves of the
-// first: it is its mirror image where m is even, else it is shifted by one.
+// doubleTree returns the links of the two trees on the m nodes first, first+1, ..., with parents before children. root
+// is a node above both trees; if it is negative, each tree has its own root. The inner nodes of the second tree are the
+// leaves of the first. The second tree is the mirror image of the first if m is even, and shifted by one otherwise.
 func doubleTree(m, first, root int) []link {
 	nodes := [2]func(i int) int{
 		func(i int) int { return i - 1 },
@@ -112,8 +111,8 @@ func doubleTree(m, first, root int) []link {
 	return links
 }
 
-// inorderParent returns the parent of node i of 1..m in the tree whose nodes are in order and
-// whose leaves are odd: a node's level, from below, is that of its lowest bit. 0: i is the root.
+// inorderParent returns the parent of node i of 1..m in the in-order tree whose leaves are odd. The level of a node,
+// from below, is the position of its lowest set bit. It returns 0 for the root.
 func inorderParent(i, m int) int {
 	bit := i & -i
 	if up := i&^bit | bit<<1; up <= m {
@@ -124,7 +123,7 @@ func inorderParent(i, m int) int {
 
 func doubleTreeRooted(b *builder) { b.rootedTrees(doubleTree(b.n-1, 1, 0), 2) }
 
-// doubleTreeAllReduce reduces each half to the root of its tree, which then broadcasts it.
+// doubleTreeAllReduce reduces each half to the root of its tree; the root then broadcasts it.
 func doubleTreeAllReduce(b *builder) {
 	b.Sub = 2 * b.parameter()
 	b.reserve(2, 1)

@@ -12,7 +12,7 @@ import (
 	"lightpath/plans"
 )
 
-// tori returns the names of all swings on tori of n ranks and up to three dimensions.
+// tori returns the names of Swing on all tori of n ranks with up to three dimensions.
 func tori(n int) []string {
 	var names []string
 	var extend func(name string, rest, dims int)
@@ -34,14 +34,16 @@ func tori(n int) []string {
 	return names
 }
 
-// parametrised returns names with parameters that c takes on n ranks.
+// parametrised returns names with parameters that are defined for c on n ranks.
 func parametrised(c Collective, n int) []string {
 	names := tori(n)
 	for k := 1; k <= n; k++ {
 		names = append(names, fmt.Sprintf("hierarchical-ring:%d", k))
 	}
 	for _, k := range []int{2, 3, 5} {
-		names = append(names, fmt.Sprintf("pairwise:%d", k), fmt.Sprintf("pairwise-xor:%d", k), fmt.Sprintf("round-robin:%d", k))
+		for _, name := range []string{"pairwise", "pairwise-xor", "round-robin"} {
+			names = append(names, fmt.Sprintf("%s:%d", name, k))
+		}
 	}
 	names = append(names, "bruck:3", "bruck:4", "bruck:5", "bruck:64", "ring:2", "binary-tree:1", "binary-tree:5",
 		"double-binary-tree:1", "double-binary-tree:3")
@@ -49,10 +51,7 @@ func parametrised(c Collective, n int) []string {
 }
 
 func TestEveryParameterIsCorrect(t *testing.T) {
-	for n := 1; n <= 33; n++ {
-		if testing.Short() && n > 13 {
-			break
-		}
+	for _, n := range numbersOfRanks() {
 		for c := range NumCollectives {
 			for _, alg := range parametrised(c, n) {
 				s := build(t, c, alg, n, n/3)
@@ -60,7 +59,7 @@ func TestEveryParameterIsCorrect(t *testing.T) {
 					t.Errorf("%v %s n=%d: %v", c, alg, n, err)
 				}
 				if s.Algorithm != alg && s.Algorithm != alg[:strings.IndexByte(alg, ':')] {
-					t.Errorf("%v %s n=%d calls itself %s", c, alg, n, s.Algorithm)
+					t.Errorf("%v %s n=%d: Algorithm is %s", c, alg, n, s.Algorithm)
 				}
 			}
 		}
@@ -74,7 +73,7 @@ func TestEveryOrderIsCorrect(t *testing.T) {
 		rng.Shuffle(len(list), func(i, k int) { list[i], list[k] = list[k], list[i] })
 		return list
 	}
-	for n := 1; n <= 33; n++ {
+	for _, n := range numbersOfRanks() {
 		for c := range NumCollectives {
 			for _, alg := range slices.Concat(Algorithms(c), []string{"bruck:3", "pairwise:3"}) {
 				order, err := StepOrder(c, alg, n)
@@ -88,14 +87,15 @@ func TestEveryOrderIsCorrect(t *testing.T) {
 				if e, _, _ := find(c, alg); e.halves {
 					half /= 2
 				}
-				// One half alone, and both where there are two.
-				for _, order := range [][]int{shuffled(order[:half]), slices.Concat(shuffled(order[:half]), shuffled(order[half:]))} {
+				// An order for the first half, and an order for each half.
+				both := slices.Concat(shuffled(order[:half]), shuffled(order[half:]))
+				for _, order := range [][]int{shuffled(order[:half]), both} {
 					s := build(t, c, alg, n, 0, WithOrder(order))
 					if err := Verify(s); err != nil {
 						t.Errorf("%v %s n=%d: %v", c, s.Algorithm, n, err)
 					}
 					if again := build(t, c, s.Algorithm, n, 0); !reflect.DeepEqual(s, again) {
-						t.Errorf("%v n=%d: %s does not say what it is", c, n, s.Algorithm)
+						t.Errorf("%v n=%d: building %s returns another schedule", c, n, s.Algorithm)
 					}
 					got, err := StepOrder(c, s.Algorithm, n)
 					if err != nil || !slices.Equal(got[:len(order)], order) {
@@ -107,23 +107,26 @@ func TestEveryOrderIsCorrect(t *testing.T) {
 	}
 }
 
-// Larger ones, powers of two and not.
+// TestLargeIsCorrect verifies larger schedules, on powers of two and on other numbers of ranks.
 func TestLargeIsCorrect(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
-	for _, c := range []struct {
+	type large struct {
 		coll Collective
 		alg  string
 		n    int
-	}{
-		{AllReduce, "swing", 128}, {AllReduce, "swing", 100}, {AllReduce, "swing:8x8", 64}, {AllReduce, "swing:4x4x4", 64},
-		{AllReduce, "swing:6x10", 60}, {ReduceScatter, "swing", 129}, {ReduceScatter, "swing:4x4x6", 96}, {AllGather, "swing", 200},
-		{AllReduce, "rabenseifner@3.1.4.0.2.5", 64}, {AllReduce, "bruck:4", 64}, {AllGather, "bruck:5", 127}, {AllToAll, "bruck:4", 64},
-		{AllToAll, "bruck:7", 100}, {AllReduce, "double-binary-tree", 127}, {AllReduce, "double-binary-tree", 128},
-		{Broadcast, "double-binary-tree", 100}, {Reduce, "binary-tree", 101}, {AllReduce, "hierarchical-ring", 120},
-		{ReduceScatter, "pairwise:8", 96}, {AllGather, "recursive-doubling-xor", 100},
-	} {
+	}
+	list := []large{
+		{AllReduce, "swing", 100}, {AllReduce, "swing:4x4x4", 64}, {AllReduce, "rabenseifner@3.1.4.0.2.5", 64},
+		{AllGather, "bruck:5", 127}, {AllReduce, "double-binary-tree", 127}, {Broadcast, "double-binary-tree", 100},
+		{Reduce, "binary-tree", 101}, {AllGather, "recursive-doubling-xor", 100},
+	}
+	if long {
+		list = append(list, large{AllReduce, "swing", 128}, large{AllReduce, "swing:8x8", 64},
+			large{AllReduce, "swing:6x10", 60}, large{ReduceScatter, "swing", 129}, large{ReduceScatter, "swing:4x4x6", 96},
+			large{AllGather, "swing", 200}, large{AllReduce, "bruck:4", 64}, large{AllToAll, "bruck:4", 64},
+			large{AllToAll, "bruck:7", 100}, large{AllReduce, "double-binary-tree", 128},
+			large{AllReduce, "hierarchical-ring", 120}, large{ReduceScatter, "pairwise:8", 96})
+	}
+	for _, c := range list {
 		if err := Verify(build(t, c.coll, c.alg, c.n, 0)); err != nil {
 			t.Errorf("%v %s n=%d: %v", c.coll, c.alg, c.n, err)
 		}
@@ -180,23 +183,23 @@ func TestNames(t *testing.T) {
 			t.Errorf("%v %q n=%d: %q, %v; want %q, %v", c.coll, c.alg, c.n, got, err, c.want, c.err)
 		}
 		if Defined(c.coll, c.alg, c.n) != (c.err == nil) {
-			t.Errorf("%v %q n=%d: Defined", c.coll, c.alg, c.n)
+			t.Errorf("%v %q n=%d: Defined returns %v", c.coll, c.alg, c.n, c.err != nil)
 		}
-		// What depends on the ranks is not for Check to say.
+		// Check does not check the number of ranks.
 		err = Check(c.coll, c.alg)
 		if c.err == nil && err != nil || err != nil && !errors.Is(err, c.err) {
 			t.Errorf("%v %q: Check: %v", c.coll, c.alg, err)
 		}
 	}
 	if _, err := Build(AllReduce, "ring", 4, 0, WithOrder([]int{0})); !errors.Is(err, ErrOrder) {
-		t.Errorf("a ring with an order: %v", err)
+		t.Errorf("an order for a ring: %v", err)
 	}
 	if _, err := Build(AllReduce, "binary-tree:4000", 4, 0); !errors.Is(err, ErrAlgorithm) {
-		t.Errorf("an allreduce by binary-tree: %v", err)
+		t.Errorf("an AllReduce by binary-tree: %v", err)
 	}
 }
 
-// Neighbours are one exchange away, differ from one another, and build.
+// TestNeighbours checks that all neighbours differ by one exchange, differ from each other, and are correct schedules.
 func TestNeighbours(t *testing.T) {
 	for _, c := range []struct {
 		coll Collective
@@ -234,12 +237,13 @@ func TestNeighbours(t *testing.T) {
 		}
 	}
 	for range Neighbours(AllReduce, "rabenseifner", 64) {
-		break // a consumer may stop
+		break // the caller may stop the iteration
 	}
 }
 
-// More exchanges a step change nothing in how values are combined.
-func TestWidthKeepsTheBits(t *testing.T) {
+// TestWidthKeepsTheOrder checks that the number of exchanges per step does not change the order in which values are
+// combined.
+func TestWidthKeepsTheOrder(t *testing.T) {
 	const order = "@3.1.6.2.5.4"
 	want, err := Orders(build(t, ReduceScatter, "pairwise"+order, 7, 0))
 	if err != nil {
@@ -263,14 +267,16 @@ func TestWidthKeepsTheBits(t *testing.T) {
 }
 
 func FuzzNames(f *testing.F) {
-	for _, name := range []string{"ring", "bruck:4", "swing:2x4", "rabenseifner@1.0.2.2.1.0", "pairwise:2@3.1.2", "x:y@z", "bruck:@", "msccl:a.xml"} {
+	for _, name := range []string{
+		"ring", "bruck:4", "swing:2x4", "rabenseifner@1.0.2.2.1.0", "pairwise:2@3.1.2", "x:y@z", "bruck:@", "msccl:a.xml",
+	} {
 		f.Add(name, uint8(0), uint8(8))
 	}
 	f.Fuzz(func(t *testing.T, name string, c, ranks uint8) {
 		coll, n := Collective(c)%(NumCollectives+1), int(ranks%10)
 		short, err := Canonical(coll, name, n)
 		if (err == nil) != Defined(coll, name, n) {
-			t.Fatalf("Canonical %v, Defined says otherwise", err)
+			t.Fatalf("Canonical returns %v, Defined %v", err, err != nil)
 		}
 		s, buildErr := Build(coll, name, n, 0)
 		if (buildErr == nil) != (err == nil) && !errors.Is(buildErr, ErrTooLarge) {
@@ -281,10 +287,10 @@ func FuzzNames(f *testing.F) {
 		}
 		again, err := Canonical(coll, short, n)
 		if s.Algorithm != short || again != short || err != nil {
-			t.Fatalf("%q is %q is %q (%v)", name, short, again, err)
+			t.Fatalf("Canonical(%q) is %q, of that %q, %v; Algorithm is %q", name, short, again, err, s.Algorithm)
 		}
 		if s.Sub > 1000 {
-			return // trees with thousands of chunks take long to verify
+			return // verifying trees with thousands of chunks takes too long
 		}
 		if err := Verify(s); err != nil {
 			t.Fatal(err)

@@ -5,13 +5,14 @@ import (
 	"math/bits"
 )
 
-// Verify proves that s computes its collective, by executing it on sets of contributions
-// instead of numbers, with Input and Output apart and, unless s is Disjoint, in place. It
-// finds missing, misplaced and double contributions, reads of undefined data, writes to
-// Input, two writes to one place or a write to a place being sent in one step, contributions
-// that bypass Pre, and indexes out of range. Errors wrap [ErrIncorrect].
+// Verify proves that s computes its collective. It executes s on sets of contributions instead of numbers, with
+// separate Input and Output and, unless s is Disjoint, in place.
 //
-// Cost: time and memory grow with the chunks moved, times Ranks/64 for reductions.
+// It finds missing, misplaced and double contributions, reads of undefined data, and writes to Input. In a step, it
+// finds two writes to one place and a write to a place that is also sent. It also finds contributions that bypass Pre
+// and indexes out of range. Errors wrap [ErrIncorrect].
+//
+// Time and memory grow with the number of chunks moved, times Ranks/64 for reductions.
 func Verify(s *Schedule) error {
 	if err := verify(s, false); err != nil {
 		return err
@@ -51,7 +52,7 @@ func (s *Schedule) expect(r, c int, v *value) error {
 	}
 	from, chunk := s.source(r, c)
 	if v.chunk != chunk {
-		return fmt.Errorf("has input chunk %d, want %d", v.chunk, chunk)
+		return fmt.Errorf("is from input chunk %d, want %d", v.chunk, chunk)
 	}
 	n := 0
 	for _, w := range v.ranks {
@@ -66,8 +67,8 @@ func (s *Schedule) expect(r, c int, v *value) error {
 	return nil
 }
 
-// source returns what chunk c of rank r's Output must be: the chunk of Input, and the rank
-// whose Input, or -1 where all ranks' are combined.
+// source returns the correct content of chunk c of rank r's Output: the chunk of Input and its rank, or -1 for the
+// combination of all ranks.
 func (s *Schedule) source(r, c int) (rank, chunk int) {
 	block, part := c/s.Sub, c%s.Sub
 	switch s.Collective {
@@ -88,10 +89,9 @@ func (s *Schedule) source(r, c int) (rank, chunk int) {
 	}
 }
 
-// Orders returns, for every rank and chunk of its Output, in what order the contributions
-// to it are combined. It is a property of the schedule: every plan of s gives it, so two
-// schedules give bitwise equal results where their orders are equal up to the order of the
-// two sides of each +. Ranks without Output have none. Errors wrap [ErrIncorrect].
+// Orders returns, for every rank and chunk of its Output, the expression that combines the contributions. Every plan of
+// s computes the same expressions. So two schedules give bitwise equal results if their expressions are equal, up to
+// the order of the two operands of each operator. Ranks without Output have none. Errors wrap [ErrIncorrect].
 func Orders(s *Schedule) ([][]*Expr, error) {
 	m, err := newMachine(s, false)
 	if err != nil {

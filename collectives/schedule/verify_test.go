@@ -3,19 +3,35 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// variants are what [each] tries besides the plain algorithms, for the collectives and ranks
-// that take them.
+// long reports whether the slow combinations shall run (LIGHTPATH_TEST_LONG).
+var long = os.Getenv("LIGHTPATH_TEST_LONG") != ""
+
+// numbersOfRanks returns 1 to 13 and some larger numbers up to 33: powers of two, odd numbers and primes. With long it
+// returns all numbers to 33.
+func numbersOfRanks() []int {
+	if long {
+		return upTo(1, 34)
+	}
+	all := append(upTo(1, 14), 16, 17)
+	if testing.Short() {
+		return all
+	}
+	return append(all, 24, 31, 33)
+}
+
+// variants are algorithms with parameters that [each] builds besides the plain ones, if they are defined.
 var variants = []string{
 	"bruck:3", "pairwise:2", "pairwise-xor:3", "swing:2x4", "swing:6", "hierarchical-ring:4",
 	"binary-tree:1", "double-binary-tree:1", "bruck:3@1.0", "pairwise@2.1.3", "rabenseifner@0.1.2.1.0.2",
 }
 
-// each calls f for every schedule there is on n ranks, for all roots or a few of them.
+// each calls f for every schedule on n ranks, for several roots of rooted collectives.
 func each(t testing.TB, n int, f func(name string, s *Schedule)) {
 	t.Helper()
 	for c := range NumCollectives {
@@ -41,11 +57,7 @@ func each(t testing.TB, n int, f func(name string, s *Schedule)) {
 }
 
 func TestEveryScheduleIsCorrect(t *testing.T) {
-	most := 33
-	if testing.Short() {
-		most = 17
-	}
-	for n := 1; n <= most; n++ {
+	for _, n := range numbersOfRanks() {
 		each(t, n, func(name string, s *Schedule) {
 			if err := Verify(s); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -68,7 +80,7 @@ func TestPowersOfTwoOnly(t *testing.T) {
 	}
 }
 
-// Every kind of defect is found and named.
+// TestVerifyNamesTheDefect checks that Verify finds every kind of defect and that the error names it.
 func TestVerifyNamesTheDefect(t *testing.T) {
 	for _, c := range []struct {
 		defect string
@@ -80,8 +92,8 @@ func TestVerifyNamesTheDefect(t *testing.T) {
 		{"has the contributions of 3 ranks", Reduce, "direct", func(s *Schedule) { s.Steps[0].Post = s.Steps[0].Post[1:] }},
 		{"double contribution", Reduce, "direct", func(s *Schedule) { s.Steps[0].Post[1] = s.Steps[0].Post[0] }},
 		{"combines chunk", ReduceScatter, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].To.Chunk = 0 }},
-		{"different parts", AllReduce, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].To.Chunk = 0 }},
-		{"has input chunk", AllToAll, "pairwise", func(s *Schedule) { s.Steps[0].Transfers[0].From.Chunk = 2 }},
+		{"different positions", AllReduce, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].To.Chunk = 0 }},
+		{"is from input chunk", AllToAll, "pairwise", func(s *Schedule) { s.Steps[0].Transfers[0].From.Chunk = 2 }},
 		{"is from", AllGather, "direct", func(s *Schedule) {
 			from0, from2 := &s.Steps[0].Transfers[0], &s.Steps[0].Transfers[10] // both to rank 1
 			from0.To.Chunk, from2.To.Chunk = 2, 0
@@ -91,7 +103,9 @@ func TestVerifyNamesTheDefect(t *testing.T) {
 		{"destination: chunks", AllGather, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].To.Chunk = -1 }},
 		{"source: no rank", AllGather, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].Src = 4 }},
 		{"destination: no rank", AllGather, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].To.Buf = NumBuffers }},
-		{"destination: chunks 0+1 of 0", Reduce, "direct", func(s *Schedule) { s.Post = []Move{{1, 1, Ref{Scratch, 0}, Ref{Output, 0}, 1, false}} }},
+		{"destination: chunks 0+1 of 0", Reduce, "direct", func(s *Schedule) {
+			s.Post = []Move{{1, 1, Ref{Scratch, 0}, Ref{Output, 0}, 1, false}}
+		}},
 		{"written twice in one step", AllGather, "ring", func(s *Schedule) {
 			st := &s.Steps[0]
 			st.Transfers = append(st.Transfers, st.Transfers[0])
@@ -102,9 +116,13 @@ func TestVerifyNamesTheDefect(t *testing.T) {
 			}
 		}},
 		{"sends to itself", AllGather, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].Dst = 0 }},
-		{"is not local", AllGather, "ring", func(s *Schedule) { s.Pre[0].Dst = 1 }},
-		{"does more than load", AllReduce, "ring", func(s *Schedule) { s.Pre = append(s.Pre, Move{0, 0, Ref{Output, 0}, Ref{Output, 1}, 1, false}) }},
-		{"misses the pre-multiplication", AllReduce, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].From.Buf = Input }},
+		{"a local move from", AllGather, "ring", func(s *Schedule) { s.Pre[0].Dst = 1 }},
+		{"not a copy of Input", AllReduce, "ring", func(s *Schedule) {
+			s.Pre = append(s.Pre, Move{0, 0, Ref{Output, 0}, Ref{Output, 1}, 1, false})
+		}},
+		{"without the pre-multiplication", AllReduce, "ring", func(s *Schedule) {
+			s.Steps[0].Transfers[0].From.Buf = Input
+		}},
 		{"reduces in a", AllGather, "ring", func(s *Schedule) { s.Steps[0].Transfers[0].Reduce = true }},
 		{"in place", AllToAll, "pairwise", func(s *Schedule) {
 			for i := range s.Steps {
@@ -114,7 +132,7 @@ func TestVerifyNamesTheDefect(t *testing.T) {
 			}
 		}},
 		{"buffers of", AllGather, "ring", func(s *Schedule) { s.Blocks[Output] = 3 }},
-		{"parts a block", AllGather, "ring", func(s *Schedule) { s.Sub = 0 }},
+		{"0 chunks per block", AllGather, "ring", func(s *Schedule) { s.Sub = 0 }},
 	} {
 		s := build(t, c.coll, c.alg, 4, 0)
 		c.apply(s)

@@ -293,7 +293,7 @@ func FoldPastCaches(op datatype.Op, t datatype.Type, dst []byte, src [][]byte) {
 	for i, s := range src {
 		at[i] = unsafe.Pointer(unsafe.SliceData(s))
 	}
-	o := &Op{Call: Call{Combine: datatype.Combine(op, t), CombinePast: datatype.CombinePast(op, t)}, a: &Arena{src: at,
+	o := &Op{Call: Call{Combine: datatype.Combine(op, t), CombinePast: datatype.CombineStream(op, t)}, a: &Arena{src: at,
 		tile: tile}, stream: true}
 	o.fold(unsafe.Pointer(unsafe.SliceData(dst)), nil, len(dst), false)
 }

@@ -92,14 +92,14 @@ type QuickRing struct {
 	_       uint32
 }
 
-// Values of QuickRecipe.Fill: what a rank copies into its slot.
+// Values of QuickRecipe.Fill, the data that a rank copies into its slot.
 const (
 	FillNothing uint8 = iota
 	FillBlock         // one block for all peers
 	FillPieces        // one piece for each peer
 )
 
-// Values of QuickRecipe.Read: what a rank reads from slots.
+// Values of QuickRecipe.Read, the data that a rank reads from slots.
 const (
 	ReadNothing uint8 = iota
 	ReadOne           // rank From's block

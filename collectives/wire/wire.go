@@ -1,5 +1,3 @@
-// Package wire defines the frame header that precedes every payload on every plane, and
-// its checks. It is a leaf: no I/O, no allocation.
 package wire
 
 import (
@@ -9,53 +7,54 @@ import (
 	"math/bits"
 )
 
-// Identification of the format: the first eight bytes of every frame begin so.
+// Magic and Version begin every frame.
 const (
 	Magic   = 0x4654504c // "LPTF"
 	Version = 1
 )
 
-// Errors of Decode.
+// Errors that [Decode] returns.
 var (
 	ErrShort    = errors.New("wire: frame shorter than its header")
 	ErrMagic    = errors.New("wire: not a frame header")
-	ErrVersion  = errors.New("wire: frame of another version")
+	ErrVersion  = errors.New("wire: unknown frame version")
 	ErrChecksum = errors.New("wire: header checksum does not match")
 	ErrReserved = errors.New("wire: reserved bytes are not zero")
 )
 
-// HeaderSize is the encoded size of a [Header].
+// HeaderSize is the encoded size of a [Header] in bytes.
 const HeaderSize = 64
 
-// Header identifies a frame completely: a frame that does not belong where it arrives is
-// an error, never data. All fields little endian on the wire.
+// Header identifies a frame completely. So a receiver detects a frame that does not belong to its flow and returns
+// an error instead of data.
 type Header struct {
 	Comm      uint64 // communicator
-	Op        uint64 // operation sequence of the communicator
-	Offset    uint64 // of the payload in its flow's bytes of the step
+	Op        uint64 // sequence number of the operation in the communicator
+	Offset    uint64 // position of the payload in the flow's bytes of the step
 	Step      uint32
-	Epoch     uint32 // of the circuit it travels
+	Epoch     uint32 // of the circuit that carries the frame
 	Signature uint32 // program.Program.Signature
 	Length    uint32 // payload bytes
-	Src, Dst  uint16 // flow end points, ranks of the communicator
+	Src, Dst  uint16 // source and destination rank of the flow
 	Plane     uint16
 	Flags     uint16
 }
 
-// The encoding, all little endian:
+// The encoding, little endian:
 //
 //	 0 magic u32     4 version u16   6 flags u16
 //	 8 comm u64     16 op u64       24 offset u64
 //	32 step u32     36 epoch u32    40 signature u32   44 length u32
 //	48 src u16      50 dst u16      52 plane u16       54 reserved u16, zero
-//	56 checksum u64 of bytes 0..55
+//	56 checksum u64 over bytes 0..55
 const (
 	atMagic, atVersion, atFlags, atComm, atOp, atOffset = 0, 4, 6, 8, 16, 24
 	atStep, atEpoch, atSignature, atLength              = 32, 36, 40, 44
 	atSrc, atDst, atPlane, atReserved, atChecksum       = 48, 50, 52, 54, 56
 )
 
-// Encode writes h to b[:HeaderSize]; it needs that many bytes.
+// Encode writes h to b[:HeaderSize].
+// Hot path: no allocation, no locks, no logging.
 func Encode(h *Header, b []byte) {
 	_ = b[HeaderSize-1]
 	le := binary.LittleEndian
@@ -76,8 +75,8 @@ func Encode(h *Header, b []byte) {
 	le.PutUint64(b[atChecksum:], checksum(b))
 }
 
-// Decode reads and checks b[:HeaderSize] into h. It returns one of the errors above, and
-// leaves h as it was, where b does not begin with a header that Encode wrote.
+// Decode checks the header in b[:HeaderSize] and reads it into h. On an error it leaves h unchanged.
+// Hot path: no allocation, no locks, no logging.
 func Decode(b []byte, h *Header) error {
 	if len(b) < HeaderSize {
 		return ErrShort
@@ -88,7 +87,7 @@ func Decode(b []byte, h *Header) error {
 		return ErrMagic
 	}
 	if v := le.Uint16(b[atVersion:]); v != Version {
-		return fmt.Errorf("%w: %d, this is %d", ErrVersion, v, Version)
+		return fmt.Errorf("%w: %d, want %d", ErrVersion, v, Version)
 	}
 	if le.Uint64(b[atChecksum:]) != checksum(b) {
 		return ErrChecksum
@@ -110,10 +109,18 @@ func Decode(b []byte, h *Header) error {
 	return nil
 }
 
-// checksum folds the first seven words. Each term is a bijection of its word (xor, odd
-// multiplier, rotation), so any damage within one word is certain to show; and
-// each word has its own constants, so words that changed places show too. The multiplications
-// are independent of each other, which makes it a few nanoseconds.
+// CheckFlow returns an error if h is not a frame of the flow from src to dst on plane.
+func (h *Header) CheckFlow(src, dst, plane int) error {
+	if int(h.Src) != src || int(h.Dst) != dst || int(h.Plane) != plane {
+		return fmt.Errorf("frame from rank %d to rank %d on plane %d, want %d to %d on %d",
+			h.Src, h.Dst, h.Plane, src, dst, plane)
+	}
+	return nil
+}
+
+// checksum adds a hash of each of the first seven words. Each hash is a bijection of its word (xor, odd multiplier,
+// rotation), so the sum detects any damage within one word. Each word has its own constants, so the sum also
+// detects exchanged words. The multiplications are independent of each other, so checksum takes a few nanoseconds.
 func checksum(b []byte) uint64 {
 	_ = b[atChecksum-1]
 	le := binary.LittleEndian

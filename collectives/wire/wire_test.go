@@ -24,12 +24,12 @@ func TestRoundTrip(t *testing.T) {
 		Encode(&want, b[:])
 		var got Header
 		if err := Decode(b[:], &got); err != nil || got != want {
-			t.Fatalf("%+v\nbecame %+v, %v", want, got, err)
+			t.Fatalf("encoded %+v\ndecoded %+v, %v", want, got, err)
 		}
 	}
 }
 
-// TestLayout pins the bytes: other programs read them from the frame log.
+// TestLayout compares an encoded header with fixed bytes, because other programs read headers from the frame log.
 func TestLayout(t *testing.T) {
 	h := Header{
 		Comm: 0x0807060504030201, Op: 0x1817161514131211, Offset: 0x2827262524232221,
@@ -46,8 +46,8 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestDamageShows flips every bit and replaces every word: none may pass.
-func TestDamageShows(t *testing.T) {
+// TestDecodeDetectsDamage flips every bit and exchanges every pair of neighbouring words.
+func TestDecodeDetectsDamage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 20 {
 		h := random(rng)
@@ -57,7 +57,7 @@ func TestDamageShows(t *testing.T) {
 		for bit := range HeaderSize * 8 {
 			b[bit/8] ^= 1 << (bit % 8)
 			if err := Decode(b[:], &h); err == nil || h != keep {
-				t.Fatalf("bit %d flipped: err %v, header touched %v", bit, err, h != keep)
+				t.Fatalf("bit %d flipped: err %v, header changed %v", bit, err, h != keep)
 			}
 			b[bit/8] ^= 1 << (bit % 8)
 		}
@@ -72,7 +72,7 @@ func TestDamageShows(t *testing.T) {
 	}
 }
 
-func TestErrors(t *testing.T) {
+func TestDecodeErrors(t *testing.T) {
 	var good [HeaderSize]byte
 	Encode(&Header{}, good[:])
 	for _, c := range []struct {
@@ -100,7 +100,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func TestNoAllocation(t *testing.T) {
+func TestEncodeAndDecodeDoNotAllocate(t *testing.T) {
 	var b [HeaderSize]byte
 	var out Header
 	h := random(rand.New(rand.NewPCG(5, 6)))
@@ -114,7 +114,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// FuzzWire: what decodes encodes back to the same bytes.
+// FuzzWire decodes arbitrary bytes. Decode returns a header or an error, and Encode restores the same bytes.
 func FuzzWire(f *testing.F) {
 	var b [HeaderSize]byte
 	Encode(&Header{Comm: 1, Length: 2, Src: 3}, b[:])
@@ -125,14 +125,14 @@ func FuzzWire(f *testing.F) {
 		var h Header
 		if err := Decode(in, &h); err != nil {
 			if h != (Header{}) {
-				t.Fatalf("header and error: %v", err)
+				t.Fatalf("Decode returned a header with the error %v", err)
 			}
 			return
 		}
 		var out [HeaderSize]byte
 		Encode(&h, out[:])
 		if !bytes.Equal(out[:], in[:HeaderSize]) {
-			t.Fatalf("% x became % x", in, out)
+			t.Fatalf("decoded % x\nencoded % x", in, out)
 		}
 	})
 }

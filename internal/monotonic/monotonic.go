@@ -1,5 +1,3 @@
-// Package monotonic reads the clock that all processes of a host share. Reports of ranks, traces and
-// the controller's times on one host compare because they all take it from here.
 package monotonic
 
 import (
@@ -10,47 +8,47 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now is CLOCK_MONOTONIC in nanoseconds; from the second call on it takes no system call.
+// Now returns CLOCK_MONOTONIC in nanoseconds. Only the first call makes system calls.
 func Now() int64 {
-	o := tied()
-	return o.at + int64(time.Since(o.was))
+	o := processOrigin()
+	return o.kernel + int64(time.Since(o.runtime))
 }
 
-// origin is one moment on two clocks: the runtime's, which is the same clock but cannot be read as
-// a number, and the kernel's.
+// origin is one moment read from two clocks. The Go runtime uses the kernel's clock but offers only differences.
 type origin struct {
-	was time.Time
-	at  int64
+	runtime time.Time
+	kernel  int64 // ns
 }
 
-var tied = sync.OnceValue(func() origin {
+var processOrigin = sync.OnceValue(func() origin {
 	start := time.Now()
-	return tie(kernel, func() time.Duration { return time.Since(start) }, start)
+	return calibrate(readKernel, func() time.Duration { return time.Since(start) }, start)
 })
 
-func kernel() int64 {
+func readKernel() int64 {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // fails for bad arguments only
 	return ts.Nano()
 }
 
 const (
-	near     = 500 // ns; how close the two clocks are to be tied
-	attempts = 100 // before what was reached will do
+	maxError = 500 // ns; calibrate stops when the bounds are this close
+	attempts = 100 // calibrate then accepts the bounds it has
 )
 
-// tie finds what kernel read when since was zero, at start. Between a reading of the one clock and the next
-// of the other the machine may stand still for any time, and a process whose clock is off by that dates what
-// it sees wrongly for as long as it lives. So each reading of since, between two of kernel, bounds
-// the result from both sides, and bounds are collected until they are near each other.
-func tie(kernel func() int64, since func() time.Duration, start time.Time) origin {
+// calibrate returns the origin at start: it finds the value of kernel when since was zero.
+//
+// The process may be descheduled for any time between two readings, and such an error would stay for the life of
+// the process. So calibrate reads kernel before and after each since. Every such triple gives a lower and an upper
+// bound; calibrate collects bounds until they are within maxError of each other.
+func calibrate(kernel func() int64, since func() time.Duration, start time.Time) origin {
 	low, high := int64(math.MinInt64), int64(math.MaxInt64)
 	before := kernel()
 	for range attempts {
 		passed := int64(since())
 		after := kernel()
 		low, high = max(low, before-passed), min(high, after-passed)
-		if high-low <= near {
+		if high-low <= maxError {
 			break
 		}
 		before = after

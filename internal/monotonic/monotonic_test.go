@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// TestTie: however long the machine stands still between readings, a few that it lets pass suffice.
-func TestTie(t *testing.T) {
+// TestCalibrateWithPauses pauses the process for up to a second between most readings. A few readings without a pause
+// are enough.
+func TestCalibrateWithPauses(t *testing.T) {
 	for seed := range uint64(1000) {
 		const zero = 12345678900 // the kernel's clock at the start
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -19,20 +20,22 @@ func TestTie(t *testing.T) {
 			}
 		}
 		start := time.Now()
-		o := tie(func() int64 { pass(); return zero + now }, func() time.Duration { pass(); return time.Duration(now) }, start)
-		if off := o.at - zero; off < -near || off > near || o.was != start {
+		kernel := func() int64 { pass(); return zero + now }
+		since := func() time.Duration { pass(); return time.Duration(now) }
+		o := calibrate(kernel, since, start)
+		if off := o.kernel - zero; off < -maxError || off > maxError || o.runtime != start {
 			t.Fatalf("seed %d: %d ns off", seed, off)
 		}
 	}
 }
 
-// TestNow: readings lie between those of the kernel before and after, but for how closely the clocks are tied.
+// TestNow compares Now with readings of the kernel's clock before and after it.
 func TestNow(t *testing.T) {
-	const off = int64(time.Millisecond) // far above what a hundred attempts reach
+	const off = int64(time.Millisecond) // far above the error after a hundred attempts
 	for range 1000 {
-		before := kernel()
+		before := readKernel()
 		now := Now()
-		if after := kernel(); now < before-off || now > after+off {
+		if after := readKernel(); now < before-off || now > after+off {
 			t.Fatalf("%d is not between %d and %d", now, before, after)
 		}
 	}

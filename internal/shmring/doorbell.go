@@ -15,19 +15,22 @@ const (
 	futexWake = 1
 )
 
-// DoorbellSize is the memory a [Doorbell] needs, 64-byte aligned and zero at first.
+// DoorbellSize is the memory of a [Doorbell] in bytes. It is 64-byte aligned and zero before first use.
 const DoorbellSize = 64
 
-// Doorbell wakes one waiter in any process that shares its memory. Anyone may Ring.
+// Doorbell wakes one waiter in any process that shares its memory. Any goroutine of any process may call Ring;
+// one goroutine at a time may call Arm and Wait.
 //
-// Arm sets a flag. The next Ring clears it, then advances seq and wakes the waiter. While no waiter is about to sleep,
-// Ring only reads the cache line, which stays in the cache of every caller. The caller of Ring must publish its change
-// (an atomic store) before Ring, and the waiter must look for it after Arm. Then one of the two sees the other.
+// Arm sets a flag. The next Ring clears the flag, increments the count and wakes the waiter. Without an armed
+// waiter, Ring only reads the cache line, so the line stays in the cache of every ringer.
+//
+// The ringer publishes its event (an atomic store) before Ring; the waiter looks for the event after Arm.
+// Then either the waiter finds the event or Ring finds the flag.
 type Doorbell struct {
 	seq, armed *atomic.Uint32
 }
 
-// NewDoorbell makes a view of the doorbell in mem.
+// NewDoorbell returns a view of the doorbell in mem.
 func NewDoorbell(mem []byte) (*Doorbell, error) {
 	if len(mem) < DoorbellSize || uintptr(unsafe.Pointer(&mem[0]))%lineSize != 0 {
 		return nil, errors.New("shmring: a doorbell needs 64 aligned bytes")
@@ -38,7 +41,7 @@ func NewDoorbell(mem []byte) (*Doorbell, error) {
 	}, nil
 }
 
-// Ring wakes the waiter; where none has armed it costs one load.
+// Ring wakes the waiter. If no waiter has armed, it costs one load.
 func (d *Doorbell) Ring() {
 	if d.armed.Load() != 0 && d.armed.Swap(0) != 0 {
 		d.seq.Add(1)
@@ -46,21 +49,22 @@ func (d *Doorbell) Ring() {
 	}
 }
 
-// Address is where its memory is: the count, u32, and the flag, u32. Who rings from another language
-// takes the flag down, if it is up, adds one to the count and wakes all that wait on it. What follows the two is
-// not the doorbell's: ranks say there where they run (cgo/front/cpu_spread.h).
+// Address returns the address of the doorbell's memory: the count (u32), then the flag (u32). C code rings as Ring
+// does: it clears the flag and, if the flag was set, increments the count and wakes all futex waiters on it.
+// The doorbell does not use the bytes after these two; ranks publish their CPU there (cgo/front/cpu_spread.h).
 func (d *Doorbell) Address() uintptr { return uintptr(unsafe.Pointer(d.seq)) }
 
-// Arm returns a count with which Wait notices every later Ring. Arm reads the count before it sets the flag: a Ring
-// in between would clear the flag and count. With a count read after that, Wait would sleep without a Ring to come.
+// Arm returns the count to pass to Wait, which then notices every Ring from now on.
+//
+// It reads the count before it sets the flag. A Ring between the two clears no flag yet; in the other order such
+// a Ring would clear the flag and increment the count before the read, and Wait would miss it.
 func (d *Doorbell) Arm() uint32 {
 	seq := d.seq.Load()
 	d.armed.Store(1)
 	return seq
 }
 
-// Wait blocks until a Ring since Arm, at most for limit. It may return early. One Arm
-// serves one Wait.
+// Wait blocks until a Ring since Arm, or until limit has passed. It may return early. Each Wait needs its own Arm.
 func (d *Doorbell) Wait(armed uint32, limit time.Duration) {
 	if limit <= 0 || d.seq.Load() != armed {
 		return
@@ -69,7 +73,8 @@ func (d *Doorbell) Wait(armed uint32, limit time.Duration) {
 	futex(d.seq, futexWait, armed, &ts)
 }
 
-// futex is the shared (between processes) form; errors mean "look again", as a wake does.
+// futex calls the futex system call in its form shared between processes. On an error the caller looks again,
+// as after a wake.
 func futex(word *atomic.Uint32, op int, val uint32, timeout *unix.Timespec) {
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), uintptr(op), uintptr(val),
 		uintptr(unsafe.Pointer(timeout)), 0, 0)

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// A Ring in the middle of an Arm leaves the flag set, or the returned count out of date: else the next Wait would miss it.
-func TestRingDuringArm(t *testing.T) {
+// TestRingDuringArmIsNotLost rings while the waiter arms. After both, the flag is still set or the count has moved;
+// otherwise the next Wait would miss the ring.
+func TestRingDuringArmIsNotLost(t *testing.T) {
 	d, err := NewDoorbell(aligned(DoorbellSize))
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +32,7 @@ func TestRingDuringArm(t *testing.T) {
 			runtime.Gosched()
 		}
 		if d.armed.Load() == 0 && d.seq.Load() == seq {
-			t.Fatalf("round %d: nobody would ring", i)
+			t.Fatalf("round %d: flag cleared and count unchanged at %d: the next Wait would miss the ring", i, seq)
 		}
 		d.Arm()
 	}

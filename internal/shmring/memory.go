@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Memory is an anonymous file that two processes map. Its size is sealed: neither side can
-// shrink it under the other, which would turn a read into SIGBUS.
+// Memory is an anonymous file that two processes map. Its size is sealed, so neither process can shrink it and make
+// the other one's reads fail with SIGBUS.
 type Memory struct {
 	fd    int
-	Bytes []byte // nil after Close
+	Bytes []byte // the mapping; nil after Close
 }
 
-// NewMemory makes size zeroed bytes, mapped here. The name is for people who look at a process.
+// NewMemory creates and maps size zero bytes. The name appears in /proc/PID/maps.
 func NewMemory(name string, size int) (*Memory, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -36,8 +36,8 @@ func NewMemory(name string, size int) (*Memory, error) {
 	return m, nil
 }
 
-// SealWrites refuses every further writable mapping; ours stays. Kernels before 5.1 lack
-// the seal; there the receivers are trusted to map read-only.
+// SealWrites forbids further writable mappings; the existing mapping stays writable. Kernels before 5.1 lack
+// the seal; there SealWrites does nothing and the other process must map read-only by itself.
 func (m *Memory) SealWrites() error {
 	_, err := unix.FcntlInt(uintptr(m.fd), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL)
 	if err != nil && !errors.Is(err, unix.EINVAL) {
@@ -46,10 +46,10 @@ func (m *Memory) SealWrites() error {
 	return nil
 }
 
-// File is the descriptor to pass on, the memory's own; -1 after CloseFile.
+// File returns the file descriptor, which m still owns; -1 after CloseFile.
 func (m *Memory) File() int { return m.fd }
 
-// AdoptMemory maps size bytes of a file received from the other process and owns fd.
+// AdoptMemory maps size bytes of a file received from another process. It takes ownership of fd, also on failure.
 func AdoptMemory(fd, size, prot int) (*Memory, error) {
 	m := &Memory{fd: fd}
 	var st unix.Stat_t
@@ -64,7 +64,8 @@ func AdoptMemory(fd, size, prot int) (*Memory, error) {
 		return nil, fmt.Errorf("shmring: received memory: seals: %w", err)
 	case seals&unix.F_SEAL_SHRINK == 0 || st.Size < int64(size):
 		m.Close()
-		return nil, fmt.Errorf("shmring: received memory: %d bytes with seals %#x, want %d sealed against shrinking", st.Size, seals, size)
+		return nil, fmt.Errorf("shmring: received memory: %d bytes with seals %#x, want %d sealed against shrinking",
+			st.Size, seals, size)
 	}
 	if m.Bytes, err = unix.Mmap(fd, 0, size, prot, unix.MAP_SHARED); err != nil {
 		m.Close()
@@ -81,7 +82,7 @@ func (m *Memory) CloseFile() {
 	}
 }
 
-// Close unmaps; nothing may view the memory any more. Idempotent.
+// Close unmaps the memory and closes the file. The caller must hold no view of Bytes. Idempotent.
 func (m *Memory) Close() {
 	if m == nil {
 		return
@@ -93,14 +94,14 @@ func (m *Memory) Close() {
 	}
 }
 
-// Bell is a doorbell in memory of its own that can be handed to another process: one Bell per
-// rank wakes it for whatever it waits for.
+// Bell is a doorbell in its own memory, which can be passed to another process. A rank has one Bell for all events
+// that it waits for.
 type Bell struct {
 	*Doorbell
 	Memory *Memory
 }
 
-// NewBell makes a doorbell. The caller closes it after every client that was given it.
+// NewBell creates a doorbell. The caller closes it after it has closed every client that uses it.
 func NewBell() (*Bell, error) {
 	mem, err := NewMemory("lightpath-bell", DoorbellSize)
 	if err != nil {
@@ -114,5 +115,5 @@ func NewBell() (*Bell, error) {
 	return &Bell{door, mem}, nil
 }
 
-// Close releases the memory; no Wait or Ring may be in progress.
+// Close releases the memory. No Wait or Ring may be in progress.
 func (b *Bell) Close() { b.Memory.Close() }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// received is a descriptor as the other process gets it.
+// received returns a copy of m's descriptor, as another process would receive it.
 func received(t *testing.T, m *Memory) int {
 	t.Helper()
 	fd, err := unix.Dup(m.File())
@@ -18,7 +18,7 @@ func received(t *testing.T, m *Memory) int {
 	return fd
 }
 
-func TestMemoryIsSharedAndKeepsItsSize(t *testing.T) {
+func TestMemoryIsSharedAndSealed(t *testing.T) {
 	m, err := NewMemory("lightpath-test", 4096)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestMemoryIsSharedAndKeepsItsSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m.Bytes[100] = 8; other.Bytes[100] != 8 {
-		t.Error("who made the memory must go on writing")
+		t.Error("the first mapping is no longer writable after SealWrites")
 	}
 	if w, err := AdoptMemory(received(t, m), 4096, unix.PROT_READ|unix.PROT_WRITE); err == nil {
 		w.Close()
@@ -68,21 +68,21 @@ func TestAdoptRefuses(t *testing.T) {
 	if err := unix.Ftruncate(open, 100); err != nil {
 		t.Fatal(err)
 	}
-	for what, fd := range map[string]int{"too short": received(t, m), "not sealed": open, "no file": -1} {
+	for name, fd := range map[string]int{"too short": received(t, m), "not sealed": open, "no file": -1} {
 		size := 100
-		if what == "too short" {
+		if name == "too short" {
 			size = 101
 		}
 		if a, err := AdoptMemory(fd, size, unix.PROT_READ); err == nil {
 			a.Close()
-			t.Errorf("%s: accepted", what)
+			t.Errorf("%s: accepted", name)
 		} else if !strings.Contains(err.Error(), "received memory") {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-func TestBellWakesAcrossMappings(t *testing.T) {
+func TestBellWakesThroughAnotherMapping(t *testing.T) {
 	bell, err := NewBell()
 	if err != nil {
 		t.Fatal(err)

@@ -49,8 +49,8 @@ func TestNewRefusesBadMemory(t *testing.T) {
 	}
 }
 
-// TestAgainstQueue drives both ends at random, next to a plain queue.
-func TestAgainstQueue(t *testing.T) {
+// TestMatchesQueue compares random operations on both ends of a ring with a slice used as a queue.
+func TestMatchesQueue(t *testing.T) {
 	for _, count := range []int{1, 2, 3, 4, 7, 8} {
 		rng := rand.New(rand.NewPCG(1, uint64(count)))
 		tx, rx := ends(t, count, 40)
@@ -109,7 +109,7 @@ func TestCorruptCountersAndLengths(t *testing.T) {
 		t.Errorf("impossible counter: %v", err)
 	}
 	if rx.Free() != 0 {
-		t.Error("room in a ring with impossible counters")
+		t.Error("Free is not 0 with impossible counters")
 	}
 }
 
@@ -125,9 +125,9 @@ func TestWantIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestSleepersMissNothing streams between two goroutines that both sleep whenever they
-// can, over the smallest rings: a lost wake-up shows as a stream that does not end.
-func TestSleepersMissNothing(t *testing.T) {
+// TestNoWakeUpIsLost streams between two goroutines over the smallest ring. Both sleep whenever they can, so a lost
+// wake-up makes the test hang.
+func TestNoWakeUpIsLost(t *testing.T) {
 	const total = 20000
 	tx, rx := ends(t, 2, 8)
 	txBell, err := NewDoorbell(aligned(DoorbellSize))
@@ -190,10 +190,10 @@ func TestDoorbell(t *testing.T) {
 	}
 	bell.Ring()
 	armed := bell.Arm()
-	bell.Wait(armed, time.Millisecond) // without a Ring it ends by itself
+	bell.Wait(armed, time.Millisecond) // without a ring, Wait returns after its limit
 	armed = bell.Arm()
 	bell.Ring()
-	bell.Wait(armed, time.Hour) // rung before the wait: must not sleep
+	bell.Wait(armed, time.Hour) // after a ring, Wait returns at once
 
 	armed = bell.Arm()
 	done := make(chan struct{})
@@ -203,7 +203,7 @@ func TestDoorbell(t *testing.T) {
 	<-done
 }
 
-func TestNoAllocation(t *testing.T) {
+func TestRingAndDoorbellDoNotAllocate(t *testing.T) {
 	tx, rx := ends(t, 4, 64)
 	bell, err := NewDoorbell(aligned(DoorbellSize))
 	if err != nil {
@@ -222,8 +222,8 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// FuzzRing plays arbitrary sequences, corrupt counters included: a view of a slot always
-// lies inside the memory given, whatever the other side wrote.
+// FuzzRing runs arbitrary operations, also with corrupt counters and lengths. Every payload must lie inside the
+// ring's memory.
 func FuzzRing(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 2, 1}, uint64(0), uint32(0))
 	f.Add([]byte{0, 1, 3, 1}, uint64(1)<<63, uint32(1)<<31)

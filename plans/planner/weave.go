@@ -18,7 +18,7 @@ import (
 // forwarding, at the rate and latency that its routes allow (plane j in configuration c
 // serves step i at bandwidth x theta(c, i)). SWOT is the case of theta 0 or 1, HARVEST that of
 // planes in lockstep. It starts from scratch while the others run, goes on from their plans,
-// and returns the best of all, so that it is never above them. docs/weave.md says where it
+// and returns the best of all, so that it is never above them. docs/planners.md says where it
 // gains, and why.
 func solveWeave(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 	best, err := m.bestOfAll(ctx, o)

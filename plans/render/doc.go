@@ -1,9 +1,8 @@
-// Package render draws plans: planes as rows, steps as colours, reconfigurations hatched
-// with the map they switch to, forwarding as a row of arrows, joint transmits linked from
-// plane to plane, idle time as empty track, completion time and lower bound as lines; on
-// demand what a run measured below what was predicted, on one time axis.
+// Package render draws plans. A plane is a row and a step has a colour. Reconfigurations are hatched and have the map
+// that they switch to. Arrows mark forwarding, and lines mark the completion time and the lower bound. On demand, the
+// times that a run measured are below the plan, on one time axis.
 //
-// Layer: inside plans. It writes SVG and HTML to the writer that it is given, without
-// scripts, fonts or references to other files. It judges nothing: an infeasible plan is
+// Layer: inside plans. It writes SVG and HTML to the writer that it is given, without fonts or references to other
+// files. Pictures have no scripts; a page has one script, which zooms them. It judges nothing: an infeasible plan is
 // drawn as it is.
 package render

@@ -49,7 +49,7 @@ func (d *drawing) legend() *legend {
 		add("none", "blocks joined over planes: one joint transmit")
 	}
 	if forwards {
-		add(d.pattern("forward"), "forwarded: H hops at most, L flows on the busiest circuit")
+		add(d.pattern("forward"), "ranks forward; H2 L4: at most 2 hops, 4 flows on the busiest circuit")
 	}
 	if some {
 		add("dashed", "some of the step's flows")

@@ -91,6 +91,8 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
 // unit is a unit of time for an axis.
 type unit struct {
 	name string

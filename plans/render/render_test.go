@@ -2,6 +2,7 @@ package render
 
 import (
 	"bytes"
+	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -196,18 +197,94 @@ func TestHTML(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := b.String()
-	if strings.Count(text, "<svg ") != 3 || !strings.Contains(text, `<input type="radio" name="z" id="z16">`) {
-		t.Error("no choice of widths")
+	if strings.Count(text, "<svg ") != 1 || strings.Count(text, "<script>") != 1 {
+		t.Error("want one picture and one script")
 	}
-	for _, want := range []string{"<svg ", "busiest &lt;port&gt;.", "<code>abc</code>", "<td>switch to xor 4</td>", "<td>step 0, 15 MB for each flow</td>", "<title>Lightpath plan: swot</title>"} {
+	for _, want := range []string{
+		`data-t="0 300" data-labels="step 0, 15 MB|step 0|0"`, "<svg ",
+		"busiest &lt;port&gt;.", "<code>abc</code>", "<td>switch to xor 4</td>", "<td>step 0, 15 MB for each flow</td>", "<title>Lightpath plan: swot</title>",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q", want)
 		}
 	}
-	for _, foreign := range []string{"<script", "src=", "href=", "url(http"} {
+	for _, foreign := range []string{"src=", "href=", "url(http", "fetch("} {
 		if strings.Contains(text, foreign) {
 			t.Errorf("not self-contained: %s", foreign)
 		}
+	}
+}
+
+// TestBarrierAndResetsAreExplained draws a run that is faster than the optimum of the model, and circuits that
+// change after the completion time.
+func TestBarrierAndResetsAreExplained(t *testing.T) {
+	planes := [][]plans.Entry{{
+		{Kind: plans.Transmit, Bytes: 1, StartUS: 0, EndUS: 539},
+		{Kind: plans.Reconfigure, To: circuit.Shift(4, 1), StartUS: 539, EndUS: 600},
+	}}
+	plan := &plans.Plan{CCTUS: 539, LowerBoundUS: 539, Planes: planes}
+	text := draw(t, plan, Options{Measured: planes, MeasuredCCTUS: 480, WithoutBarrierUS: 478})
+	for _, want := range []string{
+		": optimal with the barrier;", ">bound without barrier 478 us<", ">CCT 539 us = bound with barrier<",
+		">The plan has a barrier between steps and the run has none. Without the barrier this plan needs at least 478 us.<",
+		">After the last step of their plane: 1 reconfiguration planned, 1 measured. They set the circuits for the next call",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	plan.Planes = [][]plans.Entry{planes[0][:1]}
+	if text = draw(t, plan, Options{}); strings.Contains(text, "barrier") || strings.Contains(text, "After the last") {
+		t.Error("notes without a cause")
+	}
+}
+
+// TestEqualPlanesShareARow draws 64 planes, of which all but plane 9 do the same.
+func TestEqualPlanesShareARow(t *testing.T) {
+	plan := &plans.Plan{CCTUS: 100, Planes: make([][]plans.Entry, 64)}
+	for j := range plan.Planes {
+		plan.Planes[j] = []plans.Entry{{Kind: plans.Transmit, Bytes: 5, EndUS: 100}}
+	}
+	plan.Planes[9][0].EndUS = 90
+	text := draw(t, plan, Options{})
+	for _, want := range []string{">planes 0 to 8<", ">plane 9<", ">planes 10 to 63<"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if n := strings.Count(text, ">idle<"); n != 4 { // three tracks and the legend
+		t.Errorf("%d tracks and legends, want 4", n)
+	}
+}
+
+// TestTrace checks that every plane has a named lane, and every entry a complete event in us.
+func TestTrace(t *testing.T) {
+	problem, plan := planstest.Load(t, "swot-fig5")
+	f := Trace(plan, Options{Problem: problem, PlaneNames: []string{"east"}, Measured: plan.Planes[:1]})
+	lanes, slices, entries := map[[2]int]any{}, 0, len(plan.Planes[0])
+	for _, plane := range plan.Planes {
+		entries += len(plane)
+	}
+	for _, e := range f.Events {
+		switch {
+		case e.Name == "thread_name":
+			lanes[[2]int{e.PID, e.TID}] = e.Args["name"]
+		case e.Phase == "X":
+			if slices++; lanes[[2]int{e.PID, e.TID}] == nil || e.Dur == nil {
+				t.Errorf("%+v", e)
+			}
+		}
+	}
+	if lanes[[2]int{0, 0}] != "east" || lanes[[2]int{0, 1}] != "plane 1" ||
+		lanes[[2]int{1, 0}] != "east" || slices != entries {
+		t.Errorf("lanes %v, %d slices of %d", lanes, slices, entries)
+	}
+	if e := f.Events[2]; e.Name != "step 0" || e.TS != 0 || *e.Dur != 100 || e.Args["bytes per flow"] != 5e6 {
+		t.Errorf("first slice %+v, %v us", e, *e.Dur)
+	}
+	plan.Planes[0][0].EndUS = math.Inf(1)
+	if text, err := json.Marshal(Trace(plan, Options{})); err != nil || len(text) == 0 {
+		t.Error(err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 // track draws the entries of one plane in a band at y of height h.
 func (d *drawing) track(plane int, y, h float64, entries []plans.Entry) {
 	d.Rect(d.left, y, d.width, h, fmt.Sprintf(`fill="%s" stroke="%s"`, svg.Track, svg.Grid), "idle")
+	detail := d.detail()
 	lastX := math.Inf(-1)
 	for i := range entries {
 		e := &entries[i]
@@ -20,12 +21,13 @@ func (d *drawing) track(plane int, y, h float64, entries []plans.Entry) {
 			continue
 		}
 		if x1-x0 < 0.8 {
-			if x0-lastX < 0.4 { // too many to tell apart: one of them stands for all
+			if x0-lastX < 0.4/detail { // too many to tell apart: one of them stands for all
 				continue
 			}
-			x1 = x0 + 0.8
+			lastX, x1 = math.Max(x1, x0+0.8/detail), x0+0.8
+		} else {
+			lastX = x1
 		}
-		lastX = x1
 		d.entry(plane, x0, y, x1-x0, h, e)
 	}
 }
@@ -48,21 +50,27 @@ func (d *drawing) entry(plane int, x, y, w, h float64, e *plans.Entry) {
 	} else if e.Flows != nil {
 		stroke = fmt.Sprintf(`stroke="%s" stroke-width="1.3" stroke-dasharray="4 2"`, svg.Ink)
 	}
-	d.Rect(x, y+1, w, h-2, fmt.Sprintf(`fill="%s" %s`, fill, stroke), fmt.Sprintf("%s: %s", d.planeName(plane), d.describe(e)))
-	if t := d.traffic[e]; t.hops > 1 && w >= 2 {
-		d.Rect(x, y+h-1-d.band(h), w, d.band(h), fmt.Sprintf(`fill="%s" pointer-events="none"`, d.pattern("forward")), "")
+	labels, times := d.labels(e), d.times(e.StartUS, e.EndUS)
+	style := fmt.Sprintf(`fill="%s" %s%s%s`, fill, stroke, times, d.labelled(labels))
+	if d.o.Zoom && e.Kind == plans.Reconfigure {
+		style += ` data-ground="white"`
 	}
-	if label := svg.Fit(w, d.font, d.labels(e)...); label != "" {
+	d.Rect(x, y+1, w, h-2, style, fmt.Sprintf("%s: %s", d.planeName(plane), d.describe(e)))
+	if t := d.traffic[e]; t.hops > 1 && w >= 2 {
+		d.Rect(x, y+h-1-d.band(h), w, d.band(h),
+			fmt.Sprintf(`fill="%s" pointer-events="none"%s`, d.pattern("forward"), times), "")
+	}
+	if label := svg.Fit(w, d.font, labels...); label != "" {
 		if e.Kind == plans.Reconfigure { // a plain ground, or the hatching makes it unreadable
 			tw := svg.TextWidth(label, d.font)
-			d.Rect(x+w/2-tw/2-2, y+h/2-d.font/2-2, tw+4, d.font+4, `fill="white" opacity="0.85" pointer-events="none"`, "")
+			d.over.Rect(x+w/2-tw/2-2, y+h/2-d.font/2-2, tw+4, d.font+4, `fill="white" opacity="0.85" pointer-events="none"`, "")
 		}
 		d.over.Text(x+w/2, y+h/2+d.font*0.36, d.font, "middle", svg.Ink, label)
 	}
 }
 
 // pattern is the fill called name.
-func (d *drawing) pattern(name string) string { return "url(#" + name + d.o.suffix + ")" }
+func (d *drawing) pattern(name string) string { return "url(#" + name + ")" }
 
 // band is the height of the mark of forwarding on a track of height h.
 func (d *drawing) band(h float64) float64 { return math.Max(2.5, h*0.14) }
@@ -128,9 +136,12 @@ func Describe(e *plans.Entry) string {
 	return fmt.Sprintf("step %d, %s for each flow", e.Step, size(e.Bytes))
 }
 
-func flows(n int) string {
-	if n == 1 {
-		return "1 flow"
+func flows(n int) string { return counted(n, "flow") }
+
+// counted returns n with its noun.
+func counted(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
 	}
-	return fmt.Sprintf("%d flows", n)
+	return fmt.Sprintf("%d %s", n, noun)
 }

@@ -124,9 +124,10 @@ func (d *drawing) shares() (sending, switching float64, ok bool) {
 
 // links joins the blocks of a joint transmit from plane to plane.
 func (d *drawing) links(rows []row) {
-	last := make(map[string]int) // the plane that showed an id last
+	last := make(map[string]int) // the row that showed an id last
 	ends := make(map[string]*plans.Entry)
-	for j, entries := range d.plan.Planes {
+	for j, r := range rows {
+		entries := d.plan.Planes[r.plane]
 		for i := range entries {
 			e := &entries[i]
 			if e.Kind != plans.Transmit || e.Joint == "" {
@@ -137,9 +138,11 @@ func (d *drawing) links(rows []row) {
 				x0, x1 := d.x(ends[id].StartUS), d.x(e.EndUS)
 				from, to := rows[k].y+rows[k].track-1, rows[j].y+1
 				if x1 > x0 && to > from {
-					d.Rect(x0, from, x1-x0, to-from, fmt.Sprintf(`fill="%s" opacity="0.55" pointer-events="none"`, d.stepColour(e.Step)), "")
-					d.Line(x0, from, x0, to, fmt.Sprintf(`stroke="%s" stroke-width="0.7"`, svg.Ink))
-					d.Line(x1, from, x1, to, fmt.Sprintf(`stroke="%s" stroke-width="0.7"`, svg.Ink))
+					d.Rect(x0, from, x1-x0, to-from, fmt.Sprintf(`fill="%s" opacity="0.55" pointer-events="none"%s`,
+						d.stepColour(e.Step), d.times(ends[id].StartUS, e.EndUS)), "")
+					edge := fmt.Sprintf(`stroke="%s" stroke-width="0.7"`, svg.Ink)
+					d.Line(x0, from, x0, to, edge+d.times(ends[id].StartUS, ends[id].StartUS))
+					d.Line(x1, from, x1, to, edge+d.times(e.EndUS, e.EndUS))
 				}
 			}
 			last[id], ends[id] = j, e

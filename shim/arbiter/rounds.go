@@ -9,7 +9,7 @@ import (
 	"lightpath/shim/ticket"
 )
 
-// rounds are the groups of sends and receives that ranks post. See "Rounds" in ARCHITECTURE.md for the protocol, and why
+// rounds are the groups of sends and receives that ranks post. See docs/design/rounds.md for the protocol, and why
 // no rank can hang in it.
 type rounds struct {
 	rows   []*ticket.Row // by rank, of the open round; nil: the rank has not posted

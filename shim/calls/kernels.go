@@ -39,7 +39,7 @@ func KernelsOf(s *Shape, ranks int) Kernels {
 		}
 	}
 	k.Reduce = datatype.Reduce(op, s.Type)
-	k.Combine, k.Past = datatype.Combine(op, s.Type), datatype.CombinePast(op, s.Type)
+	k.Combine, k.Past = datatype.Combine(op, s.Type), datatype.CombineStream(op, s.Type)
 	return k
 }
 

@@ -1,24 +1,10 @@
 package flight
 
-import "fmt"
+import (
+	"fmt"
 
-// TraceFile is the JSON object format of Chrome's trace events, which Perfetto reads.
-type TraceFile struct {
-	Unit   string  `json:"displayTimeUnit"`
-	Events []Event `json:"traceEvents"`
-}
-
-// Event is one trace event. Phase X is a slice, M names a track. Times are microseconds.
-type Event struct {
-	Name  string         `json:"name"`
-	Cat   string         `json:"cat,omitempty"`
-	Phase string         `json:"ph"`
-	TS    float64        `json:"ts"`
-	Dur   *float64       `json:"dur,omitempty"` // of slices
-	PID   int            `json:"pid"`
-	TID   int            `json:"tid"`
-	Args  map[string]any `json:"args,omitempty"`
-}
+	"lightpath/internal/chrometrace"
+)
 
 // The tracks of a rank: its calls, then a plane each.
 const (
@@ -29,8 +15,8 @@ const (
 // Trace makes one trace of dumps: a group of tracks per rank and communicator, with one track for
 // calls and one for each plane, on which reconfigurations are slices. Clocks of several hosts are
 // put together by their time of day.
-func Trace(dumps []*Dump) *TraceFile {
-	t := &TraceFile{Unit: "ns", Events: []Event{}}
+func Trace(dumps []*Dump) *chrometrace.File {
+	t := chrometrace.New()
 	var base int64
 	for _, d := range dumps {
 		for i := range d.Operations {
@@ -41,8 +27,8 @@ func Trace(dumps []*Dump) *TraceFile {
 	}
 	for i, d := range dumps {
 		r := tracer{file: t, d: d, pid: i, base: base, tracks: map[int]bool{}}
-		r.name("process_name", trackCalls, fmt.Sprintf("rank %d (%s, process %d) comm %s", d.Rank, d.Host, d.PID, d.Comm))
-		r.name("thread_name", trackCalls, "calls")
+		t.NameProcess(i, fmt.Sprintf("rank %d (%s, process %d) comm %s", d.Rank, d.Host, d.PID, d.Comm))
+		t.NameLane(i, trackCalls, "calls")
 		for k := range d.Operations {
 			r.operation(&d.Operations[k])
 		}
@@ -55,15 +41,11 @@ func (d *Dump) unix(ns int64) int64 { return ns - d.Time + d.UnixTime }
 
 // tracer writes the tracks of one dump.
 type tracer struct {
-	file   *TraceFile
+	file   *chrometrace.File
 	d      *Dump
 	pid    int
 	base   int64
 	tracks map[int]bool // that have a name
-}
-
-func (r *tracer) name(what string, track int, name string) {
-	r.file.Events = append(r.file.Events, Event{Name: what, Phase: "M", PID: r.pid, TID: track, Args: map[string]any{"name": name}})
 }
 
 // slice adds a slice; one without a beginning is none, one without an end lasts until the dump.
@@ -74,17 +56,14 @@ func (r *tracer) slice(name, cat string, track int, start, end int64, args map[s
 	if end < start {
 		end = max(r.d.Time, start)
 	}
-	dur := float64(end-start) / 1e3
-	r.file.Events = append(r.file.Events, Event{
-		Name: name, Cat: cat, Phase: "X", TS: float64(r.d.unix(start)-r.base) / 1e3, Dur: &dur, PID: r.pid, TID: track, Args: args,
-	})
+	r.file.Slice(r.pid, track, name, cat, float64(r.d.unix(start)-r.base)/1e3, float64(end-start)/1e3, args)
 }
 
 func (r *tracer) plane(plane int) int {
 	track := trackPlane + plane
 	if !r.tracks[track] {
 		r.tracks[track] = true
-		r.name("thread_name", track, fmt.Sprintf("plane %d", plane))
+		r.file.NameLane(r.pid, track, fmt.Sprintf("plane %d", plane))
 	}
 	return track
 }

@@ -31,57 +31,89 @@ var launcherRanks = []string{"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_
 
 // vars is the table. Empty values count as unset.
 var vars = []Var{
-	{"LIGHTPATH_FABRIC", "path", "", "fabric file; without one, or without circuits in it, everything uses packet planes",
+	{"LIGHTPATH_FABRIC", "path", "",
+		"fabric file. Without a file, or without circuits in it, all calls use packet planes",
 		func(c *Config, v string) error { c.Fabric = v; return nil }},
-	{"LIGHTPATH_FABRIC_RANK", "int", "launcher's rank, else the communicator's", "port of this process on every plane of the fabric",
+	{"LIGHTPATH_FABRIC_RANK", "int", "launcher's rank, else the communicator's",
+		"port of this process on every plane of the fabric",
 		func(c *Config, v string) error { return setInt(&c.FabricRank, v, 0, 1<<16-1) }},
-	{"LIGHTPATH_TRANSPORT", "auto|shm|tcp|inproc|rdma|ebpf", "auto", "data path of the packet planes; auto: inproc within one process, shm within one host, else tcp, unless NCCL_SHM_DISABLE or NCCL_NET says otherwise; rdma: ports of RDMA devices (NCCL_IB_HCA); ebpf: as auto, and the planes with circuits must be interfaces",
+	{"LIGHTPATH_TRANSPORT", "auto|shm|tcp|inproc|rdma|ebpf", "auto",
+		"data path of the packet planes. auto: inproc within one process, shm within one host, else tcp, " +
+			"unless NCCL_SHM_DISABLE or NCCL_NET says otherwise. rdma: ports of RDMA devices (NCCL_IB_HCA). ebpf: " +
+			"as auto, and planes with circuits must be interfaces. The same on every rank",
 		func(c *Config, v string) error {
 			return setChoice(&c.Transport, v, "auto", "shm", "tcp", "inproc", TransportRDMA, TransportEBPF)
 		}},
-	{"LIGHTPATH_PLANES", "int 1..16", "1", "packet planes that a communicator has",
+	{"LIGHTPATH_PLANES", "int 1..16", "1",
+		"packet planes of a communicator. The same on every rank",
 		func(c *Config, v string) error { return setInt(&c.Planes, v, 1, 16) }},
-	{"LIGHTPATH_STAGING", "bytes 64K..1G", "4M", "how much of a buffer in device memory is in page-locked memory at a time: larger calls move in pieces, two of them on their way; the same on every rank",
+	{"LIGHTPATH_STAGING", "bytes 64K..1G", "4M",
+		"largest piece of a device buffer that is copied through page-locked host memory at a time; two " +
+			"pieces are in flight. The same on every rank",
 		func(c *Config, v string) error { return setBytes(&c.Staging, v, 64<<10, 1<<30) }},
-	{"LIGHTPATH_TCP_CONGESTION", "name", "", "congestion control of tcp planes, one that the host allows; empty: the host's own",
+	{"LIGHTPATH_TCP_CONGESTION", "name", "",
+		"congestion control of tcp planes; the host must allow it. Empty: the host's default",
 		func(c *Config, v string) error { c.Congestion = v; return nil }},
-	{"LIGHTPATH_PLANE_SHARES", "measured|even", SharesEven, "how large calls are divided over several tcp or rdma planes: by what each plane has carried lately, which all ranks agree on, or evenly; even on one rank is on all",
+	{"LIGHTPATH_PLANE_SHARES", "measured|even", SharesEven,
+		"how large calls are divided over several tcp or rdma planes. even: equal parts. measured: by recent " +
+			"throughput of each plane, which all ranks agree on. If one rank says even, all ranks use even",
 		func(c *Config, v string) error { return setChoice(&c.PlaneShares, v, SharesMeasured, SharesEven) }},
 	{"LIGHTPATH_PLANNER", "name", "auto", "planner of collectives on circuits: " + strings.Join(planner.Names(), ", "),
 		func(c *Config, v string) error { return setChoice(&c.Planner, v, planner.Names()...) }},
-	{"LIGHTPATH_PLAN_DIR", "path", "", "directory of the plan cache; empty: plans are kept in memory only",
+	{"LIGHTPATH_PLAN_DIR", "path", "",
+		"directory of the plan cache. Empty: plans stay in memory",
 		func(c *Config, v string) error { c.PlanDir = v; return nil }},
-	{"LIGHTPATH_PLAN_LIMIT", "duration", "2s", "most time that planning one call shape may take",
+	{"LIGHTPATH_PLAN_LIMIT", "duration", "2s",
+		"maximum time to plan one call shape",
 		func(c *Config, v string) error { return setDuration(&c.PlanLimit, v) }},
-	{"LIGHTPATH_PLAN_WAIT", "0|1", "0", "1: the first call of a shape waits for its plan instead of using the interim one",
+	{"LIGHTPATH_PLAN_WAIT", "0|1", "0",
+		"1: the first call of a shape waits for its plan. 0: it runs with the interim plan",
 		func(c *Config, v string) error { return setBool(&c.PlanWait, v) }},
-	{"LIGHTPATH_PLAN_TOLERANCE", "0..1", "0.01", "how much longer than with a plan of its own a call may take with one that it shares with other sizes; 0: every size is planned",
+	{"LIGHTPATH_PLAN_TOLERANCE", "0..1", "0.01",
+		"how much slower a call may be with a plan made for another size, as a fraction. 0: every size is " +
+			"planned",
 		func(c *Config, v string) error { return setPart(&c.PlanTolerance, v) }},
-	{"LIGHTPATH_PLAN_INITIAL", "free|current", "free", "where plans begin: at circuits of the planner's choice, to which planes are taken first, or at those that are there",
+	{"LIGHTPATH_PLAN_INITIAL", "free|current", "free",
+		"circuits at which plans begin. free: the planner chooses them, and planes are switched to them " +
+			"first. current: those in force. The same on every rank",
 		func(c *Config, v string) error {
 			initial := "free"
 			err := setChoice(&initial, v, "free", "current")
 			c.PlanCurrent = initial == "current"
 			return err
 		}},
-	{"LIGHTPATH_ALGORITHM", "collective:algorithm,...", "", "algorithms to use instead of the chosen ones, as allreduce:ring,alltoall:bruck,allgather:msccl:FILE; the same on every rank",
+	{"LIGHTPATH_ALGORITHM", "collective:algorithm,...", "",
+		"algorithms to use instead of the chosen ones, as allreduce:ring,alltoall:bruck,allgather:msccl:FILE. " +
+			"The same on every rank",
 		func(c *Config, v string) error { return c.SetAlgorithms(v) }},
-	{"LIGHTPATH_BARRIER", "explicit|time", "explicit", "how planes are switched: explicit, when every rank that must agree has drained, or time, at the planned time, by a clock that all hosts share",
+	{"LIGHTPATH_BARRIER", "explicit|time", "explicit",
+		"when planes switch. explicit: when every rank concerned has drained. time: at the planned time, by a " +
+			"clock that all hosts share. The same on every rank",
 		func(c *Config, v string) error {
 			barrier := "explicit"
 			err := setChoice(&barrier, v, "explicit", "time")
 			c.BarrierTime = barrier == "time"
 			return err
 		}},
-	{"LIGHTPATH_BARRIER_SLACK", "percent+duration", "20%+1ms", "with LIGHTPATH_BARRIER=time: how much later than planned planes are switched, in parts of the planned time, as a time for every switch up to then, or both (20%+500us)",
+	{"LIGHTPATH_BARRIER_SLACK", "percent+duration", "20%+1ms",
+		"safety margin on planned switching times, with LIGHTPATH_BARRIER=time: a percentage, a fixed time " +
+			"per preceding switch, or both (20%+500us). The same on every rank",
 		func(c *Config, v string) error { return c.BarrierSlack.set(v) }},
-	{"LIGHTPATH_DEMAND", "spectra|plain|off", DemandSpectra, "grouped sends and receives on circuits, where all ranks take part: scheduled by SPECTRA, in plain order of distance, or not at all",
+	{"LIGHTPATH_DEMAND", "spectra|plain|off", DemandSpectra,
+		"grouped sends and receives of all ranks on circuits. spectra: SPECTRA schedules them. plain: in " +
+			"order of distance. off: they use packet planes",
 		func(c *Config, v string) error { return setChoice(&c.Demand, v, DemandSpectra, DemandPlain, DemandOff) }},
-	{"LIGHTPATH_DEMAND_WAIT", "duration", "10ms", "how long a group of sends and receives waits for those of the other ranks before it takes packet planes",
+	{"LIGHTPATH_DEMAND_WAIT", "duration", "10ms",
+		"how long a group of sends and receives waits for the groups of the other ranks before it uses packet " +
+			"planes",
 		func(c *Config, v string) error { return setDuration(&c.DemandWait, v) }},
-	{"LIGHTPATH_NCCL_FALLBACK_LIB", "path", "", "another libnccl.so.2, for what Lightpath does not take (abi.md, interposer.md)",
+	{"LIGHTPATH_NCCL_FALLBACK_LIB", "path", "",
+		"another libnccl.so.2, for calls that Lightpath does not execute (abi.md, interposer.md)",
 		func(c *Config, v string) error { c.otherLibrary = v; return nil }},
-	{"LIGHTPATH_FALLBACK", "auto|interpose|all|none", "auto", "what that library gets: calls with streams or device memory; the same, and where there are plans as sends and receives; every call; nothing",
+	{"LIGHTPATH_FALLBACK", "auto|interpose|all|none", "auto",
+		"calls that the other library gets. auto: calls with streams or device memory. interpose: the same, " +
+			"but planned collectives as sends and receives. all: every call. none: no call. interpose must be the " +
+			"same on every rank",
 		// The front goes by it, and refuses what is none of these only where there is such a library.
 		func(c *Config, v string) error {
 			fallback := "auto"
@@ -89,83 +121,136 @@ var vars = []Var{
 			c.Interpose = v == "interpose"
 			return err
 		}},
-	{"LIGHTPATH_INTERPOSE_NETS", "name,...", "", "with LIGHTPATH_FALLBACK=interpose: the other library's network for each plane with circuits, in their order; needed where there are several",
+	{"LIGHTPATH_INTERPOSE_NETS", "name,...", "",
+		"with LIGHTPATH_FALLBACK=interpose: the other library's network for each plane with circuits, in " +
+			"plane order. Required with several planes. The same on every rank",
 		func(c *Config, v string) error { return c.setNets(v) }},
-	{"LIGHTPATH_TIMEOUT", "duration", "10m", "longest wait without progress, at creation and in calls",
+	{"LIGHTPATH_TIMEOUT", "duration", "10m",
+		"longest wait without progress, when communicators are made and in calls",
 		func(c *Config, v string) error { return setDuration(&c.Timeout, v) }},
-	{"LIGHTPATH_DEVICE_PATH", "auto|direct|rdma|staged", DevicePathAuto, "how memory of devices is exchanged: direct, by the devices, where all ranks are on one host and their devices reach each other; rdma, by RDMA ports that reach it (GPUDirect); or staged through host memory; auto: the first of them that can be and that no variable of NCCL's forbids, staged where planes have circuits",
+	{"LIGHTPATH_DEVICE_PATH", "auto|direct|rdma|staged", DevicePathAuto,
+		"how ranks exchange device memory. direct: devices of one host that reach each other's memory. rdma: " +
+			"RDMA ports that reach it (GPUDirect). staged: through host memory. auto: the first that is possible " +
+			"and that no variable of NCCL forbids; staged if planes have circuits. The same on every rank",
 		func(c *Config, v string) error {
 			return setChoice(&c.DevicePath, v, DevicePathAuto, DevicePathDirect, DevicePathRDMA, DevicePathStaged)
 		}},
-	{"LIGHTPATH_DEVICE_EXCHANGE", "bytes 1M..4G", "32M", "memory of its device that each rank of a communicator has for what is exchanged directly; the same on every rank",
+	{"LIGHTPATH_DEVICE_EXCHANGE", "bytes 1M..4G", "32M",
+		"device memory that each rank of a communicator reserves for the direct and rdma paths. The same on " +
+			"every rank",
 		func(c *Config, v string) error { return setBytes(&c.DeviceExchange, v, 1<<20, 4<<30) }},
-	{"LIGHTPATH_SPIN", "int", "-1", "polls without progress before a waiting rank yields and sleeps; -1: by cores and ranks",
+	{"LIGHTPATH_SPIN", "int", "-1",
+		"polls without progress before a waiting rank yields and sleeps. -1: chosen from cores and ranks",
 		func(c *Config, v string) error { return setInt(&c.Spin, v, -1, 1<<30) }},
-	{"LIGHTPATH_LARGE_PAGES", "0|1", "1", "1: buffers of 2 MiB and more that come again and again in calls over shared memory are moved to large pages (MADV_COLLAPSE)",
+	{"LIGHTPATH_LARGE_PAGES", "0|1", "1",
+		"1: buffers of 2 MiB and more that calls over shared memory use repeatedly move to large pages " +
+			"(MADV_COLLAPSE)",
 		func(c *Config, v string) error { return setBool(&c.LargePages, v) }},
-	{"LIGHTPATH_CPU_SPREAD", "0|1", "1", "1: a rank on shared memory that takes turns with a peer on one CPU moves its thread to an idle CPU of those that the thread may use; the thread's set of CPUs is the same afterwards. 0: ranks never move",
+	{"LIGHTPATH_CPU_SPREAD", "0|1", "1",
+		"1: a rank on shared memory that shares a CPU with a peer moves to an idle CPU that its thread may " +
+			"use. The thread's CPU mask is the same afterwards. 0: ranks never move",
 		func(c *Config, v string) error { return setBool(&c.CPUSpread, v) }},
-	{"LIGHTPATH_FAULT", "fault,...", "", "failures to inject for tests: skip-drain:PLANE:EPOCH, plan-delay:DURATION",
+	{"LIGHTPATH_FAULT", "fault,...", "",
+		"faults to inject for tests: skip-drain:PLANE:EPOCH, plan-delay:DURATION",
 		func(c *Config, v string) error { return setFault(&c.Fault, v) }},
-	{"LIGHTPATH_TRACE", "path", "", "file that gets one JSON line per program made: algorithm, planner, prediction (%h host, %p process, %r rank)",
+	{"LIGHTPATH_TRACE", "path", "",
+		"file that gets one JSON line per program made: algorithm, planner, prediction (%h host, %p process, " +
+			"%r rank)",
 		func(c *Config, v string) error { c.Trace = v; return nil }},
-	{"LIGHTPATH_FLIGHT_RECORDER", "int 0..65536", "256", "operations that each communicator remembers, with their times, for lightpath ranks and for the files of LIGHTPATH_FLIGHT_RECORDER_DIR; 0: none",
+	{"LIGHTPATH_FLIGHT_RECORDER", "int 0..65536", "256",
+		"operations that each communicator records with their times, for lightpath ranks and " +
+			"LIGHTPATH_FLIGHT_RECORDER_DIR. 0: no times, no files",
 		func(c *Config, v string) error { return setInt(&c.FlightRecorder, v, 0, 1<<16) }},
-	{"LIGHTPATH_FLIGHT_RECORDER_DIR", "path", "", "directory in which a communicator that fails leaves what it remembers, one file per rank; empty: no files",
+	{"LIGHTPATH_FLIGHT_RECORDER_DIR", "path", "",
+		"directory in which a communicator that fails writes its flight record, one file per rank. Empty: no " +
+			"files",
 		func(c *Config, v string) error { c.FlightDir = v; return nil }},
-	{"LIGHTPATH_STATUS_DIR", "path|off", "$XDG_RUNTIME_DIR/lightpath, else /tmp/lightpath-UID", "directory of the sockets that lightpath ranks asks, of mode 0700; off: processes answer nobody",
+	{"LIGHTPATH_STATUS_DIR", "path|off", "$XDG_RUNTIME_DIR/lightpath, else /tmp/lightpath-UID",
+		"directory of the sockets that lightpath ranks connects to, mode 0700. off: no sockets",
 		func(c *Config, v string) error { c.StatusDir = v; return nil }},
-	{"NCCL_RAS_ENABLE", "0|1", "1", "1: the first process of a host answers NCCL's RAS protocol for all processes of its user",
+	{"NCCL_RAS_ENABLE", "0|1", "1",
+		"1: the first process of a host serves NCCL's RAS protocol for all processes of its user",
 		func(c *Config, v string) error { return setBool(&c.RAS, v) }},
-	{"NCCL_RAS_ADDR", "host:port", "localhost:28028", "where that is",
+	{"NCCL_RAS_ADDR", "host:port", "localhost:28028",
+		"address of the RAS server",
 		func(c *Config, v string) error { c.RASAddr = v; return nil }},
-	{"NCCL_DEBUG", "VERSION|WARN|INFO|TRACE", "", "what is logged, as in NCCL; any other word counts as WARN",
+	{"NCCL_DEBUG", "VERSION|WARN|INFO|TRACE", "",
+		"level of the log, as in NCCL. Other words count as WARN",
 		func(c *Config, v string) error { c.Log.Level = log.Warn; return c.Log.Level.Set(v) }},
-	{"NCCL_DEBUG_FILE", "path", "standard output", "where the log goes (%h host, %p process)",
+	{"NCCL_DEBUG_FILE", "path", "standard output",
+		"file of the log (%h host, %p process)",
 		func(c *Config, v string) error { c.Log.File = v; return nil }},
-	{"NCCL_DEBUG_SUBSYS", "list", "INIT,BOOTSTRAP,ENV", "subsystems whose INFO lines are logged; ALL, or ^ to exclude",
+	{"NCCL_DEBUG_SUBSYS", "list", "INIT,BOOTSTRAP,ENV",
+		"subsystems whose INFO lines are logged; ALL for all, ^ to exclude",
 		func(c *Config, v string) error { c.Log.Subsystems = v; return nil }},
-	{"NCCL_DEBUG_TIMESTAMP_FORMAT", "strftime", "[%F %T] ", "how lines with a time begin: as strftime, and %1f to %9f for fractions of a second",
+	{"NCCL_DEBUG_TIMESTAMP_FORMAT", "strftime", "[%F %T] ",
+		"format of the time that begins log lines: strftime, and %1f to %9f for fractions of a second",
 		func(c *Config, v string) error { return c.Log.Times.SetFormat(v) }},
-	{"NCCL_DEBUG_TIMESTAMP_LEVELS", "list", "WARN", "levels whose lines begin with a time: of VERSION, WARN, INFO, TRACE or ALL, or ^ to exclude",
+	{"NCCL_DEBUG_TIMESTAMP_LEVELS", "list", "WARN",
+		"levels whose lines begin with a time: VERSION, WARN, INFO, TRACE or ALL, ^ to exclude",
 		func(c *Config, v string) error { return c.Log.Times.SetLevels(v) }},
-	{"NCCL_SOCKET_IFNAME", "list", "", "interfaces for rendezvous, control and tcp planes: prefixes, =exact names, or ^ to exclude; of those it names, in order, tcp planes take one each, in turn",
+	{"NCCL_SOCKET_IFNAME", "list", "",
+		"interfaces for rendezvous, control and tcp planes: prefixes, =exact names, or ^ to exclude. tcp " +
+			"planes use them in turn, in this order",
 		func(c *Config, v string) error { c.SocketIf = v; return nil }},
-	{"NCCL_OOB_NET_IFNAME", "list", "", "interfaces for rendezvous and control instead of those of NCCL_SOCKET_IFNAME",
+	{"NCCL_OOB_NET_IFNAME", "list", "",
+		"interfaces for rendezvous and control, instead of NCCL_SOCKET_IFNAME",
 		func(c *Config, v string) error { c.OOBIf = v; return nil }},
-	{"NCCL_IB_HCA", "list", "", "RDMA devices: prefixes, =exact names, or ^ to exclude, each device[:port[:rail[:plane]]]; those without a plane are dealt to planes in turn, and where a plane has several, local ranks take them in turn, by rail",
+	{"NCCL_IB_HCA", "list", "",
+		"RDMA devices: prefixes, =exact names, or ^ to exclude, each device[:port[:rail[:plane]]]. Devices " +
+			"without a plane are assigned to planes in turn. If a plane has several, local ranks use them in " +
+			"turn, by rail",
 		func(c *Config, v string) (err error) { c.IB.HCAs, err = topology.ParseHCAs(v); return err }},
-	{"LIGHTPATH_RDMA_MODE", "auto|rc|uc", RDMAAuto, "queue pairs of RDMA planes: rc, with acknowledgements, or uc, without: for circuits that lead one way; auto: uc on circuits that are not duplex, else rc",
+	{"LIGHTPATH_RDMA_MODE", "auto|rc|uc", RDMAAuto,
+		"queue pairs of RDMA planes. rc: with acknowledgements. uc: without, for one-way circuits. auto: uc " +
+			"on circuits that are not duplex, else rc. The same on every rank",
 		func(c *Config, v string) error { return setChoice(&c.IB.Mode, v, RDMAAuto, RDMARC, RDMAUC) }},
-	{"NCCL_IB_GID_INDEX", "int", "-1", "entry of an RDMA port's table of GIDs to use; -1: RoCEv2 with an IPv4 address before others",
+	{"NCCL_IB_GID_INDEX", "int", "-1",
+		"entry of an RDMA port's GID table. -1: RoCEv2 with an IPv4 address before others",
 		func(c *Config, v string) error { return setInt(&c.IB.GIDIndex, v, -1, 255) }},
-	{"NCCL_IB_TIMEOUT", "int 1..31", "18", "how long an RDMA packet waits for its acknowledgement: 4.096 us times two to this power",
+	{"NCCL_IB_TIMEOUT", "int 1..31", "18",
+		"how long an RDMA packet waits for its acknowledgement: 4.096 us times two to this power",
 		func(c *Config, v string) error { return setInt(&c.IB.Timeout, v, 1, 31) }},
-	{"NCCL_IB_RETRY_CNT", "int 0..7", "6", "how often an RDMA packet is sent again before its plane fails; some devices take 7 for ever",
+	{"NCCL_IB_RETRY_CNT", "int 0..7", "6",
+		"how often an RDMA packet is sent again before its plane fails. Some devices read 7 as without limit",
 		func(c *Config, v string) error { return setInt(&c.IB.Retries, v, 0, 7) }},
-	{"NCCL_IB_TC", "int", "0", "traffic class of RDMA packets",
+	{"NCCL_IB_TC", "int", "0",
+		"traffic class of RDMA packets",
 		func(c *Config, v string) error { return setInt(&c.IB.TrafficClass, v, 0, 255) }},
-	{"NCCL_IB_SL", "int", "0", "service level of RDMA packets",
+	{"NCCL_IB_SL", "int", "0",
+		"service level of RDMA packets",
 		func(c *Config, v string) error { return setInt(&c.IB.ServiceLevel, v, 0, 15) }},
-	{"NCCL_NET", "IB|Socket", "", "network between hosts, where LIGHTPATH_TRANSPORT is auto: IB: RDMA ports, Socket: tcp, which auto is; the same on every rank",
+	{"NCCL_NET", "IB|Socket", "",
+		"network between hosts, with LIGHTPATH_TRANSPORT=auto. IB: RDMA ports. Socket: tcp, the default. The " +
+			"same on every rank",
 		func(c *Config, v string) error { return c.setNet(v) }},
-	{"NCCL_SHM_DISABLE", "int", "0", "1: processes share no memory, where LIGHTPATH_TRANSPORT is auto; the same on every rank",
+	{"NCCL_SHM_DISABLE", "int", "0",
+		"1: processes share no memory, with LIGHTPATH_TRANSPORT=auto. The same on every rank",
 		func(c *Config, v string) error { return ban(&c.NCCL.NoShared, "NCCL_SHM_DISABLE", v, isOne) }},
-	{"NCCL_IB_DISABLE", "int", "0", "other than 0: NCCL_NET is not IB; RDMA ports that LIGHTPATH_TRANSPORT or a fabric file names are used",
+	{"NCCL_IB_DISABLE", "int", "0",
+		"other than 0: refuses NCCL_NET=IB. RDMA ports that LIGHTPATH_TRANSPORT or a fabric file names are " +
+			"used",
 		func(c *Config, v string) error { return ban(&c.NCCL.NoRDMA, "NCCL_IB_DISABLE", v, nonZero) }},
-	{"NCCL_P2P_DISABLE", "int", "0", "1: devices do not reach each other's memory, where LIGHTPATH_DEVICE_PATH is auto; on one rank is on all",
+	{"NCCL_P2P_DISABLE", "int", "0",
+		"1: disables the direct path, with LIGHTPATH_DEVICE_PATH=auto. If one rank disables it, all ranks do",
 		func(c *Config, v string) error { return ban(&c.NCCL.NoDirect, "NCCL_P2P_DISABLE", v, isOne) }},
-	{"NCCL_P2P_LEVEL", "LOC|NVL|...|SYS, int", "", "LOC, 0: as NCCL_P2P_DISABLE=1; any other distance allows what devices can",
+	{"NCCL_P2P_LEVEL", "LOC|NVL|...|SYS, int", "",
+		"LOC or 0: as NCCL_P2P_DISABLE=1. Other distances allow the direct path",
 		func(c *Config, v string) error { return banBelow(&c.NCCL.NoDirect, "NCCL_P2P_LEVEL", v, "NVL") }},
-	{"NCCL_NET_GDR_LEVEL", "LOC|...|PIX|...|SYS, int", "", "below PIX, where no port is, and 0: ports do not reach memory of devices (GPUDirect), where LIGHTPATH_DEVICE_PATH is auto; any other distance allows what ports can; on one rank is on all",
+	{"NCCL_NET_GDR_LEVEL", "LOC|...|PIX|...|SYS, int", "",
+		"0 and levels below PIX: disables the rdma path (GPUDirect), with LIGHTPATH_DEVICE_PATH=auto. Other " +
+			"distances allow it. If one rank disables it, all ranks do",
 		func(c *Config, v string) error {
 			return banBelow(&c.NCCL.NoRemote, "NCCL_NET_GDR_LEVEL", v, "PIX")
 		}},
-	{"NCCL_NET_GDR_READ", "int", "", "0: the same: ports that may not read memory of devices are not used for it",
+	{"NCCL_NET_GDR_READ", "int", "",
+		"0: disables the rdma path, as NCCL_NET_GDR_LEVEL=0",
 		func(c *Config, v string) error { return ban(&c.NCCL.NoRemote, "NCCL_NET_GDR_READ", v, isZero) }},
-	{"NCCL_DMABUF_ENABLE", "int", "1", "0: the same: dma-bufs are how ports get at memory of devices",
+	{"NCCL_DMABUF_ENABLE", "int", "1",
+		"0: disables the rdma path, as NCCL_NET_GDR_LEVEL=0, because ports reach device memory by dma-buf",
 		func(c *Config, v string) error { return ban(&c.NCCL.NoRemote, "NCCL_DMABUF_ENABLE", v, isZero) }},
-	{"NCCL_COMM_ID", "host:port", "", "rendezvous address to use instead of one that GetUniqueId draws",
+	{"NCCL_COMM_ID", "host:port", "",
+		"rendezvous address to use instead of one that ncclGetUniqueId chooses",
 		func(c *Config, v string) error { c.CommID = v; return nil }},
 }
 
@@ -201,8 +286,7 @@ func Load() (*Config, error) {
 	return c, nil
 }
 
-// noteVariables lists the variables of NCCL and of ours that are set, for the log: those that
-// are obeyed, and those that nobody reads, which a user should not believe in.
+// noteVariables records the variables of NCCL and Lightpath that are set, for the log, and says which have no effect.
 func (c *Config) noteVariables(values map[string]string) {
 	for name, value := range values {
 		if value == "" || !strings.HasPrefix(name, "NCCL_") && !strings.HasPrefix(name, "LIGHTPATH_") {
@@ -223,7 +307,7 @@ func (c *Config) noteVariables(values map[string]string) {
 	slices.Sort(c.warnings)
 }
 
-// misspelt reports whether a variable that nobody reads looks as if it was meant for us. Those of our tests and scripts are not.
+// misspelt reports whether an unknown variable looks like one of Lightpath's. Variables of tests and scripts do not.
 func misspelt(name string) bool {
 	return strings.HasPrefix(name, "LIGHTPATH_") && !strings.HasPrefix(name, "LIGHTPATH_TEST_") && !slices.Contains(scriptVars, name)
 }

@@ -3,7 +3,6 @@ package settings
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,34 +62,16 @@ func refused(t *testing.T, err error, words ...string) {
 	}
 }
 
-// TestDocumentation keeps docs/environment.md equal to the table in code.
-func TestDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../docs/environment.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, v := range Vars() {
-		row := fmt.Sprintf("| `%s` | %s | %s | %s |", v.Name, strings.ReplaceAll(v.Type, "|", `\|`), strings.ReplaceAll(v.Default, "|", `\|`), v.Doc)
-		if !strings.Contains(string(text), row+"\n") {
-			t.Errorf("docs/environment.md lacks the row\n%s", row)
-		}
-	}
-	for _, name := range frontVars {
-		if !strings.Contains(string(text), "`"+name+"`") {
-			t.Errorf("docs/environment.md does not say what %s is", name)
-		}
-	}
-	said := map[string]bool{}
+// TestIgnoredVars: a variable is either read, by the core or the front, or in exactly one group of ignored variables.
+func TestIgnoredVars(t *testing.T) {
+	seen := map[string]bool{}
 	for _, g := range ignoredVars {
-		row := fmt.Sprintf("| `%s` | %s |", strings.Join(g.names, "` `"), g.why)
-		if !strings.Contains(string(text), row+"\n") {
-			t.Errorf("docs/environment.md lacks the row\n%s", row)
-		}
-		for _, name := range g.names {
-			if said[name] || slices.Contains(frontVars, name) || slices.ContainsFunc(vars, func(v Var) bool { return v.Name == name }) {
-				t.Errorf("%s is said to be ignored twice, or is read", name)
+		for _, name := range g.Names {
+			read := slices.ContainsFunc(vars, func(v Var) bool { return v.Name == name })
+			if seen[name] || read || slices.Contains(frontVars, name) {
+				t.Errorf("%s is in two groups, or is read", name)
 			}
-			said[name] = true
+			seen[name] = true
 		}
 	}
 }

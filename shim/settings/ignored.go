@@ -2,12 +2,16 @@ package settings
 
 import "slices"
 
-// ignoredVars are variables of NCCL's that Lightpath knows and does not read, by why not. The log
-// says so where one is set, and docs/environment.md lists them.
-var ignoredVars = []struct {
-	why   string
-	names []string
-}{
+// Ignored is a group of NCCL's variables that Lightpath knows and does not read, with the reason.
+type Ignored struct {
+	Why   string
+	Names []string
+}
+
+// IgnoredVars returns all groups. If one of their variables is set, the log says that it is ignored and why.
+func IgnoredVars() []Ignored { return slices.Clone(ignoredVars) }
+
+var ignoredVars = []Ignored{
 	{"plans and LIGHTPATH_ALGORITHM choose the algorithm", []string{
 		"NCCL_ALGO", "NCCL_PROTO", "NCCL_LL_THRESHOLD", "NCCL_TREE_THRESHOLD", "NCCL_SINGLE_RING_THRESHOLD", "NCCL_P2P_LL_THRESHOLD",
 		"NCCL_CROSS_NIC", "NCCL_GRAPH_FILE", "NCCL_TUNER_PLUGIN",
@@ -17,7 +21,7 @@ var ignoredVars = []struct {
 		"NCCL_CTA_POLICY", "NCCL_NCHANNELS_PER_NET_PEER", "NCCL_NVLS_NCHANNELS", "NCCL_P2P_NET_CHUNKSIZE", "NCCL_ALLOC_P2P_NET_LL_BUFFERS",
 		"NCCL_NUM_RMA_CTX", "NCCL_MAX_P2P_PEERS",
 	}},
-	{"LIGHTPATH_DEVICE_PATH says how memory of devices is exchanged", []string{
+	{"LIGHTPATH_DEVICE_PATH says how ranks exchange device memory", []string{
 		"NCCL_COLLNET_ENABLE", "NCCL_COLLNET_NODE_THRESHOLD", "NCCL_CUMEM_ENABLE", "NCCL_CUMEM_HOST_ENABLE",
 		"NCCL_GRAPH_MIXING_SUPPORT", "NCCL_GRAPH_REGISTER", "NCCL_GRAPH_STREAM_ORDERING", "NCCL_IB_CUDA_SUPPORT", "NCCL_LAUNCH_MODE",
 		"NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_LAUNCH_RACE_FATAL", "NCCL_LEGACY_CUDA_REGISTER", "NCCL_LOCAL_REGISTER", "NCCL_MEM_SYNC_DOMAIN",
@@ -26,13 +30,13 @@ var ignoredVars = []struct {
 		"NCCL_PXN_C2C", "NCCL_PXN_DISABLE", "NCCL_P2P_PXN_LEVEL", "NCCL_SET_STACK_SIZE", "NCCL_SYM_GIN_KERNELS_ENABLE", "NCCL_WIN_ENABLE",
 		"NCCL_IGNORE_COLLNET_MISMATCH",
 	}},
-	{"ranks may share a device without being told", []string{"NCCL_MULTI_RANK_GPU_ENABLE"}},
+	{"ranks may share a device without a setting", []string{"NCCL_MULTI_RANK_GPU_ENABLE"}},
 	{"LIGHTPATH_TRANSPORT and LIGHTPATH_PLANES choose the data path", []string{
 		"NCCL_NET_PLUGIN", "NCCL_GIN_PLUGIN", "NCCL_RMA_PLUGIN", "NCCL_NETDEVS_POLICY",
 		"NCCL_NET_MERGE_POLICY", "NCCL_IB_MERGE_NICS", "NCCL_NET_SHARED_BUFFERS", "NCCL_NET_SHARED_COMMS", "NCCL_IGNORE_NET_MISMATCH",
 		"NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD", "NCCL_RUNTIME_CONNECT", "NCCL_OOB_NET_ENABLE",
 	}},
-	{"a plane has one queue pair per pair of ranks, set up as NCCL_IB_HCA and its like say", []string{
+	{"a plane has one queue pair per pair of ranks, set up by the NCCL_IB_ variables that are read", []string{
 		"NCCL_IB_ADAPTIVE_ROUTING", "NCCL_IB_ADDR_FAMILY", "NCCL_IB_ADDR_RANGE", "NCCL_IB_AR_THRESHOLD", "NCCL_IB_ECE_ENABLE", "NCCL_IB_FIFO_TC",
 		"NCCL_IB_OOO_RQ", "NCCL_IB_PCI_RELAXED_ORDERING", "NCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_RETURN_ASYNC_EVENTS",
 		"NCCL_IB_ROCE_VERSION_NUM", "NCCL_IB_SPLIT_DATA_ON_QPS",
@@ -50,18 +54,18 @@ var ignoredVars = []struct {
 	{"a child shares nothing with its parent", []string{
 		"NCCL_COMM_SPLIT_SHARE_RESOURCES", "NCCL_COMM_SHRINK_SHARE_RESOURCES",
 	}},
-	{"LIGHTPATH_TRACE and the flight recorder are what there is to watch calls", []string{
+	{"LIGHTPATH_TRACE and the flight recorder show calls", []string{
 		"NCCL_PROFILER_PLUGIN",
 	}},
-	{"the variables of a process are its environment and nccl.conf files", []string{"NCCL_ENV_PLUGIN"}},
-	{"the Go runtime keeps its threads, which are few and mostly asleep", []string{"NCCL_SET_THREAD_NAME", "NCCL_IGNORE_CPU_AFFINITY"}},
+	{"variables come from the environment and nccl.conf files only", []string{"NCCL_ENV_PLUGIN"}},
+	{"the Go runtime manages its threads, which are few and mostly asleep", []string{"NCCL_SET_THREAD_NAME", "NCCL_IGNORE_CPU_AFFINITY"}},
 }
 
 // whyIgnored says why a variable of NCCL's is not read.
 func whyIgnored(name string) string {
 	for _, g := range ignoredVars {
-		if slices.Contains(g.names, name) {
-			return g.why
+		if slices.Contains(g.Names, name) {
+			return g.Why
 		}
 	}
 	return "Lightpath has no such variable"

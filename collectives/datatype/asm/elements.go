@@ -6,7 +6,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// whole is a type that the vectors hold as it is.
+// whole returns the element of a type that needs no conversion.
 func whole(name string) element {
 	load := func(i isa, m Mem) reg.VecVirtual {
 		v := i.vec()
@@ -16,16 +16,17 @@ func whole(name string) element {
 	return single(name, bytesWhole, nil, load, func(_ isa, v reg.VecVirtual, m Mem) { VMOVUPS(v, m) })
 }
 
-// past is whole with stores past the caches.
-func past(name string) element {
-	e := whole(name + "Past")
-	e.past = true
+// streamed is like whole with streaming stores.
+func streamed(name string) element {
+	e := whole(name + "Stream")
+	e.stream = true
 	e.store = func(_ isa, v []reg.VecVirtual, m Mem) { VMOVNTDQ(v[0], m) }
 	return e
 }
 
-// single makes the load and store of one vector those of a list of it.
-func single(name string, bytes func(isa) int, setup func(isa), load func(isa, Mem) reg.VecVirtual, store func(isa, reg.VecVirtual, Mem)) element {
+// single returns an element with one vector per load.
+func single(name string, bytes func(isa) int, setup func(isa),
+	load func(isa, Mem) reg.VecVirtual, store func(isa, reg.VecVirtual, Mem)) element {
 	return element{
 		name: name, bytes: bytes, setup: setup,
 		load:  func(i isa, m Mem) []reg.VecVirtual { return []reg.VecVirtual{load(i, m)} },
@@ -43,11 +44,11 @@ var f16 = single("F16", bytesHalf, nil,
 		VCVTPH2PS(m, v)
 		return v
 	},
-	// To nearest even, whatever MXCSR says.
+	// Rounds to nearest even, independent of MXCSR.
 	func(_ isa, v reg.VecVirtual, m Mem) { VCVTPS2PH(U8(0), v, m) })
 
-// bf16 loads the even elements and the odd ones, which need no move between lanes. It rounds
-// as F32ToBF16 does; AVX512_BF16 would flush subnormals.
+// bf16 loads even and odd elements into two vectors, which needs no move between lanes. It rounds as F32ToBF16 does;
+// AVX512_BF16 would flush subnormals.
 var bf16 = element{
 	name:  "BF16",
 	bytes: bytesWhole,
@@ -78,11 +79,11 @@ var bf16 = element{
 	},
 }
 
-// bf16Round returns v rounded in its upper half; the lower is arbitrary.
+// bf16Round returns v rounded in its upper half; the lower half is arbitrary.
 func bf16Round(i isa, v reg.VecVirtual) reg.VecVirtual {
 	r, nan := i.vec(), i.vec()
 	VPSRLD(U8(16), v, r)
-	i.and(get(each32(1)), r, r) // the last bit that stays
+	i.and(get(each32(1)), r, r) // the last bit of the result
 	VPADDD(get(each32(0x7fff)), r, r)
 	VPADDD(v, r, r)
 	i.or(get(each32(0x400000)), v, nan)
@@ -90,8 +91,8 @@ func bf16Round(i isa, v reg.VecVirtual) reg.VecVirtual {
 	return r
 }
 
-// fp8 is an 8-bit float by its mantissa's bits, its exponent's bias, the codes of its
-// greatest value and of NaN.
+// fp8 describes an 8-bit float: the bits of the mantissa, the bias of the exponent, the codes of the largest value and
+// of NaN.
 type fp8 struct {
 	name           string
 	mantissa, bias uint32
@@ -105,15 +106,15 @@ var (
 
 const abs = 1<<31 - 1
 
-// The constants of narrow, in convert.go, which store follows. The round constant is what
-// rounds less what moves the exponent; both go into one addition.
+// Constants of function narrow in convert.go, whose steps store follows. round combines the rounding constant and the
+// change of the exponent's bias in one addition.
 func (f fp8) shift() uint64 { return uint64(23 - f.mantissa) }
 func (f fp8) least() uint64 { return each32((127 - f.bias + 1) << 23) }
 func (f fp8) magic() uint64 { return each32((127 - f.bias + uint32(f.shift()) + 1) << 23) }
 func (f fp8) round() uint64 { return each32(1<<(f.shift()-1) - 1 - (127-f.bias)<<23) }
 
-// Of E4M3 as halves: what an arithmetic shift leaves besides a second sign; the scale; and
-// what the NaNs then look like.
+// Constants for loading E4M3 as halves: the mask that removes the second sign bit of an arithmetic shift, the scale,
+// and the value of a NaN after scaling.
 const (
 	oneSign = 0xbfff
 	scale8  = 0x43800000 // 256
@@ -135,8 +136,8 @@ func (f fp8) setup(i isa) {
 	}
 }
 
-// load goes by way of halves: E5M2 is the leading byte of one, E4M3 is one with a shorter
-// exponent. It needs no arithmetic on subnormal float32s, which is slow.
+// load converts via halves: E5M2 is the leading byte of a half, and E4M3 is a half with a shorter exponent. This avoids
+// arithmetic on subnormal float32, which is slow.
 func (f fp8) load(i isa, m Mem) reg.VecVirtual {
 	h, v := i.half(), i.vec()
 	VPMOVZXBW(m, h)
@@ -172,7 +173,7 @@ func (f fp8) store(i isa, v reg.VecVirtual, m Mem) {
 	a, r, sub := i.vec(), i.vec(), i.vec()
 	i.and(get(each32(abs)), v, a)
 	VPSLLD(Imm(31-f.shift()), a, r)
-	VPSRLD(U8(31), r, r) // the last bit that stays
+	VPSRLD(U8(31), r, r) // the last bit of the result
 	VPADDD(get(f.round()), r, r)
 	VPADDD(a, r, r)
 	VPSRLD(Imm(f.shift()), r, r)

@@ -36,7 +36,7 @@ func (i isa) half() reg.VecVirtual {
 	return XMM()
 }
 
-// The bitwise operations, which AVX-512 names by the size of a masked element.
+// Bitwise operations. Their names in AVX-512 include the size of a masked element.
 
 func (i isa) and(a, b, d Op) {
 	if i.wide {
@@ -71,12 +71,12 @@ func (i isa) xor(a, b, d Op) {
 	}
 }
 
-// greater sets the elements of d, bytes or words, to ones where a > b, else to 0.
+// greater sets all bits of each element of d, a byte or a word, for which a > b, and clears the others.
 func (i isa) greater(n narrow, a, b, d Op) {
 	i.compare(n, n.of(VPCMPGTB, VPCMPGTW), b, a, d)
 }
 
-// equals is greater for a == b.
+// equals is like greater for a == b.
 func (i isa) equals(n narrow, a, b, d Op) {
 	i.compare(n, n.of(VPCMPEQB, VPCMPEQW), b, a, d)
 }
@@ -95,7 +95,7 @@ func (i isa) compare(n narrow, f func(...Op), b, a, d Op) {
 	}
 }
 
-// blend replaces the bytes of d by those of s where m is ones.
+// blend replaces the bytes of d by those of s for which the bits of m are set.
 func (i isa) blend(m, s, d Op) {
 	if i.wide {
 		VPTERNLOGD(U8(0xb8), s, m, d)
@@ -110,7 +110,7 @@ const (
 	unordered = U8(3)
 )
 
-// sel replaces the elements of d by those of s where a compares with b, as floats.
+// sel replaces the elements of d by those of s for which the predicate holds for the floats a and b.
 func (i isa) sel(p string, predicate U8, a, b, s, d Op) {
 	if i.wide {
 		k := K()
@@ -133,13 +133,13 @@ func (i isa) sel(p string, predicate U8, a, b, s, d Op) {
 	}
 }
 
-// constants are those of the function being written.
+// constants are the registers with constants of the current function.
 var constants = map[uint64]reg.VecVirtual{}
 
 // data are the constants in memory.
 var data = map[uint64]Mem{}
 
-// set puts a 64-bit constant into all of a register for the whole function.
+// set fills a register with a 64-bit constant for the whole function.
 func (i isa) set(v uint64) {
 	m, ok := data[v]
 	if !ok {
@@ -151,7 +151,7 @@ func (i isa) set(v uint64) {
 	constants[v] = r
 }
 
-// get returns the register that set has filled.
+// get returns the register that set filled.
 func get(v uint64) reg.VecVirtual {
 	r, ok := constants[v]
 	if !ok {

@@ -1,7 +1,6 @@
-// Command asm writes the vector kernels of package datatype: for each instruction set, type
-// and operator a loop that loads from two buffers, combines and stores to a third. What the results
-// must be, to the bit, is defined by the package's portable kernels. Run it by "go generate"
-// in the package's folder.
+// Command asm writes the vector kernels of package datatype. For each instruction set, type and operator, it writes a
+// loop that loads from two buffers, combines and stores to a third. The package's portable kernels define the results,
+// bit for bit. Run it with "go generate" in the package's folder.
 package main
 
 import (
@@ -12,18 +11,18 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// step is what every kernel takes a positive multiple of, in bytes.
+// step is the granularity of every kernel in bytes: lengths are positive multiples of it.
 const step = 64
 
-// element is how a type's elements come into vectors and leave them: bytes of memory make
-// one vector or two, either of the type itself or of float32s.
+// element describes how elements of a type are loaded and stored. load returns one or two vectors of the type itself or
+// of float32.
 type element struct {
-	name  string
-	bytes func(isa) int
-	load  func(isa, Mem) []reg.VecVirtual
-	store func(isa, []reg.VecVirtual, Mem)
-	setup func(isa) // makes the constants of load and store
-	past  bool      // stores go past the caches: they are aligned to a vector, and weakly ordered
+	name   string
+	bytes  func(isa) int // of memory per load
+	load   func(isa, Mem) []reg.VecVirtual
+	store  func(isa, []reg.VecVirtual, Mem)
+	setup  func(isa) // loads the constants of load and store
+	stream bool      // store uses streaming stores, which are aligned to a vector and weakly ordered
 }
 
 // operator combines the vectors w, of dst, and v, of src.
@@ -68,7 +67,7 @@ func main() {
 			{"F32", plain("sum", VADDPS)}, {"F64", plain("sum", VADDPD)},
 			{"I8", plain("sum", VPADDB)}, {"I32", plain("sum", VPADDD)}, {"I64", plain("sum", VPADDQ)},
 		} {
-			reduce(i, past(t.name), t.op)
+			reduce(i, streamed(t.name), t.op)
 		}
 		for _, e := range []element{whole("F32"), whole("F64"), f16, bf16, e4m3.element(), e5m2.element()} {
 			scale(i, e)
@@ -93,7 +92,7 @@ func reduce(i isa, e element, o operator) {
 		}
 		e.store(i, w, m[0])
 	})
-	if e.past {
+	if e.stream {
 		SFENCE()
 	}
 	VZEROUPPER()
@@ -128,9 +127,9 @@ func scale(i isa, e element) {
 	RET()
 }
 
-// stream writes dst = src past the caches; dst is aligned to a vector. Such stores are weakly
-// ordered, so a fence ends it. Several pages at a time keep more of the memory busy than one
-// (both cores of a Xeon, 64 MiB and more: 10 to 15 % faster); what is left goes one by one.
+// stream writes dst = src with streaming stores; dst is aligned to a vector. Such stores are weakly ordered, so a fence
+// follows. Copying several pages at a time uses more memory banks (10 to 15 % faster on both cores of a Xeon for 64 MiB
+// and more). The rest is copied line by line.
 func stream(i isa) {
 	const pages, page = 4, 4096
 	begin("stream"+i.name, "func(dst, src *byte, n int)")
@@ -139,7 +138,7 @@ func stream(i isa) {
 	move := func(apart, times int) {
 		for at := 0; at < step; at += i.bytes {
 			v := make([]reg.VecVirtual, times)
-			for k := range v { // first all loads: a store before them might be taken for theirs, by its place in the page
+			for k := range v { // all loads first: a store at the same offset in its page could delay them (4K aliasing)
 				v[k] = i.vec()
 				if from := (Mem{Base: src, Disp: k*apart + at}); i.wide {
 					VMOVDQU64(from, v[k])
@@ -184,8 +183,8 @@ func begin(name, signature string) {
 	clear(constants)
 }
 
-// loop runs body over n bytes of some buffers, as often in an iteration as makes 64 bytes, but
-// at most four times. It counts an offset from the ends up to 0.
+// loop runs body over n bytes of the named buffers. An iteration runs body for 64 bytes, at most four times. The loop
+// counts an offset from the ends of the buffers up to 0.
 func loop(bytes int, names []string, body func([]Mem)) {
 	bases := make([]reg.Register, len(names))
 	for k, name := range names {

@@ -6,13 +6,13 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// narrow is a format of 16 or 8 bits for its extremes, which need no arithmetic: without a
-// sign, codes are in the order of their values. Above the code inf all are NaN.
+// narrow is a 16- or 8-bit format for Max and Min, which need no arithmetic: without the sign, codes have the order of
+// their values. Codes above inf are NaN.
 type narrow struct {
 	bits int
 	inf  uint16
-	// fix makes of a result what rounding makes of it: NaN quiet or canonical, and where
-	// that saturates, infinities the greatest value. m is set where the result is NaN.
+	// fix changes a result as rounding would: a NaN becomes quiet or canonical and, if rounding saturates, an infinity
+	// becomes the largest value. The bits of m are set for NaN.
 	fix func(i isa, n narrow, r, m reg.VecVirtual)
 }
 
@@ -28,7 +28,7 @@ func quiet(i isa, bit uint16, r, m reg.VecVirtual) {
 	i.or(m, r, r)
 }
 
-// canonical is that of E5M2: 0x7e for NaN, and one less than an infinity.
+// canonical is fix of E5M2: a NaN becomes 0x7e, and an infinity the code below it.
 func canonical(i isa, n narrow, r, m reg.VecVirtual) {
 	a, b := i.vec(), i.vec()
 	i.and(get(n.each(n.abs())), r, a)
@@ -71,7 +71,7 @@ func (n narrow) ops() []operator {
 	}
 }
 
-// of picks the instruction for bytes or words.
+// of returns the instruction for bytes or words.
 func (n narrow) of(b, w func(...Op)) func(...Op) {
 	if n.bits == 8 {
 		return b
@@ -98,7 +98,7 @@ func (n narrow) extreme(name string, f func(...Op)) operator {
 	}}
 }
 
-// order turns codes into integers of the same order, -0 just below +0, and back.
+// order converts codes to integers of the same order, with -0 just below +0, and back.
 func (n narrow) order(i isa, x, d reg.VecVirtual) {
 	a, sign := get(n.each(n.abs())), i.vec()
 	switch {
@@ -118,7 +118,7 @@ func (n narrow) order(i isa, x, d reg.VecVirtual) {
 	i.xor(sign, x, d)
 }
 
-// ifNaN replaces the elements of d by those of s where x is NaN.
+// ifNaN replaces the elements of d by those of s for which x is NaN.
 func (n narrow) ifNaN(i isa, x, s, d reg.VecVirtual) {
 	a, inf := i.vec(), get(n.each(n.inf))
 	i.and(get(n.each(n.abs())), x, a)

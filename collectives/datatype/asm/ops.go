@@ -6,7 +6,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// of picks the instruction for single or double precision.
+// of returns the instruction for single or double precision.
 func of[T any](p string, ps, pd T) T {
 	if p == "PD" {
 		return pd
@@ -14,8 +14,8 @@ func of[T any](p string, ps, pd T) T {
 	return ps
 }
 
-// plain is an operator that is one instruction in both sets. The first operand is w: where
-// both are NaN, its payload is kept.
+// plain returns an operator that is one instruction in both instruction sets. The first operand is w, so the result of
+// two NaN has its payload.
 func plain(name string, f func(...Op)) operator {
 	return operator{name: name, combine: func(_ isa, w, v reg.VecVirtual) reg.VecVirtual {
 		f(v, w, w)
@@ -23,7 +23,7 @@ func plain(name string, f func(...Op)) operator {
 	}}
 }
 
-// arithmetic is what 16- and 8-bit floats are widened for.
+// arithmetic returns the operators for which 16- and 8-bit floats are converted to float32.
 func arithmetic(p string) []operator {
 	return []operator{plain("sum", of(p, VADDPS, VADDPD)), plain("prod", of(p, VMULPS, VMULPD))}
 }
@@ -34,9 +34,9 @@ func floatOps(p string) []operator {
 		extreme("min", p, of(p, VMINPS, VMINPD), of(p, VORPS, VORPD)))
 }
 
-// extreme is the maximum or minimum of floats. The instruction yields w where the two are
-// equal or one is NaN, which leaves two cases: w is NaN, and zeros of either sign, of which
-// both bits give the one to take: for other equals they change nothing.
+// extreme returns the maximum or minimum of floats. The instruction f returns w if the two are equal or one is NaN. Two
+// cases remain. If w is NaN, the result is v. If the two are equal, the result is the bitwise and (max) or or (min) of
+// both, which selects the right zero and does not change other equal values.
 func extreme(name, p string, f, both func(...Op)) operator {
 	return operator{name: name, combine: func(i isa, w, v reg.VecVirtual) reg.VecVirtual {
 		r, zero := i.vec(), i.vec()
@@ -48,13 +48,13 @@ func extreme(name, p string, f, both func(...Op)) operator {
 	}}
 }
 
-// byteOps are those of int8 and, with a U, of uint8 where they differ.
+// byteOps returns the operators of int8, and with a "u" those of uint8 that differ.
 func byteOps() []operator {
 	high := each16(0xff00)
 	return []operator{
 		plain("sum", VPADDB),
 		{"prod", func(i isa) { i.set(high) }, func(i isa, w, v reg.VecVirtual) reg.VecVirtual {
-			// There is no product of bytes: those of words, once for the high bytes.
+			// There is no product of bytes. Two products of words give the high and the low bytes.
 			a, b := i.vec(), i.vec()
 			VPSRLW(Imm(8), w, a)
 			i.and(get(high), v, b)
@@ -68,7 +68,7 @@ func byteOps() []operator {
 	}
 }
 
-// wordOps are those of int32 and uint32.
+// wordOps returns the operators of int32 and uint32.
 func wordOps() []operator {
 	return []operator{
 		plain("sum", VPADDD), plain("prod", VPMULLD),
@@ -76,7 +76,7 @@ func wordOps() []operator {
 	}
 }
 
-// quadOps are those of int64 and uint64, most of which AVX2 lacks.
+// quadOps returns the operators of int64 and uint64. AVX2 has no instruction for most of them.
 func quadOps() []operator {
 	return []operator{
 		plain("sum", VPADDQ),

@@ -1,5 +1,3 @@
-// Package programtest makes what tests of programs and of the executor run: calls with
-// their right answers, and random plans. It is for tests only.
 package programtest
 
 import (
@@ -9,7 +7,7 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// Case is a call of all ranks over uint32 elements, added mod 2^32, with its right answer.
+// Case is a call of all ranks over uint32 elements, added mod 2^32, with its expected result.
 type Case struct {
 	Schedule *schedule.Schedule
 	Count    int64
@@ -18,8 +16,7 @@ type Case struct {
 	Want     [][]byte // nil where a rank has no output
 }
 
-// NewCase fills the inputs of a call at random; scale multiplies the result of a
-// collective that reduces, as a pre-multiplied operator would.
+// NewCase returns a call with random inputs. scale multiplies the result of a collective that reduces.
 func NewCase(s *schedule.Schedule, count int64, scale uint32, seed uint64) *Case {
 	c := &Case{Schedule: s, Count: count}
 	rng := rand.New(rand.NewPCG(seed, 2))
@@ -80,8 +77,7 @@ func NewCase(s *schedule.Schedule, count int64, scale uint32, seed uint64) *Case
 	return c
 }
 
-// Buffers returns fresh Input and Output of a rank, laid over each other where the call is
-// in place.
+// Buffers returns new Input and Output buffers of a rank. They overlap if the call is in place.
 func (c *Case) Buffers(r int, inPlace bool) (in, out []byte) {
 	in, out = append([]byte(nil), c.In[r]...), make([]byte, c.Out[r])
 	ib, ob, ok := c.Schedule.InPlace(r)
@@ -96,7 +92,7 @@ func (c *Case) Buffers(r int, inPlace bool) (in, out []byte) {
 	return in, in[ib*block : ib*block+len(out)]
 }
 
-// AddInto is the reduction of the cases.
+// AddInto is the reduction of all cases.
 func AddInto(dst, src []byte) {
 	for i := 0; i+4 <= len(src); i += 4 {
 		binary.LittleEndian.PutUint32(dst[i:], binary.LittleEndian.Uint32(dst[i:])+binary.LittleEndian.Uint32(src[i:]))

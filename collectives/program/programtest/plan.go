@@ -7,8 +7,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// RandomPlan is a feasible plan of p with random splits, over random planes and entries,
-// on each step's own circuits or round a ring.
+// RandomPlan returns a valid plan of p with random splits over random planes and entries. It uses the circuits of each
+// step, or a ring.
 func RandomPlan(p *plans.Problem, rng *rand.Rand) *plans.Plan {
 	ring := circuit.Shift(p.Ranks, 1)
 	plan := &plans.Plan{Version: plans.Version, Planes: make([][]plans.Entry, p.Planes)}

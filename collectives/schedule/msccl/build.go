@@ -10,7 +10,7 @@ import (
 	"lightpath/plans"
 )
 
-// Prefix begins the names of algorithms that are files: "msccl:FILE".
+// Prefix is the prefix of algorithm names that refer to files: "msccl:FILE".
 const Prefix = "msccl:"
 
 // Load reads and decodes a file. Errors: those of the file system and [ErrFormat].
@@ -26,8 +26,8 @@ func Load(path string) (*File, error) {
 	return f, nil
 }
 
-// Named returns the file that an algorithm is, nil where it is not of the form "msccl:FILE".
-// Errors: those of [Load].
+// Named loads the file of an algorithm name of the form "msccl:FILE", and returns nil for other names. Errors: those of
+// [Load].
 func Named(algorithm string) (*File, error) {
 	path, ok := strings.CutPrefix(algorithm, Prefix)
 	if !ok {
@@ -36,9 +36,8 @@ func Named(algorithm string) (*File, error) {
 	return Load(path)
 }
 
-// Build is [schedule.Build] for all names of algorithms, "msccl:FILE" included: then it reads
-// the file, which must be for c and n ranks. Errors: those of [schedule.Build], [Load] and
-// [File.For].
+// Build is like [schedule.Build], and also accepts "msccl:FILE". It then loads the file, which must be for c and n
+// ranks. Errors: those of [schedule.Build], [Load] and [File.For].
 func Build(c schedule.Collective, algorithm string, n, root int, opts ...schedule.Option) (*schedule.Schedule, error) {
 	f, err := Named(algorithm)
 	switch {
@@ -54,8 +53,9 @@ func Build(c schedule.Collective, algorithm string, n, root int, opts ...schedul
 	return s, nil
 }
 
-// Pose is [schedule.Pose] for all names of algorithms. Errors: those of [Build] and schedule.Pose.
-func Pose(c schedule.Collective, algorithm string, n, root int, bytes float64, fabric *plans.Problem, opts ...schedule.Option) (*plans.Problem, error) {
+// Pose is like [schedule.Pose], and also accepts "msccl:FILE". Errors: those of [Build] and schedule.Pose.
+func Pose(c schedule.Collective, algorithm string, n, root int, bytes float64, fabric *plans.Problem,
+	opts ...schedule.Option) (*plans.Problem, error) {
 	if !strings.HasPrefix(algorithm, Prefix) {
 		p, _, err := schedule.Pose(c, algorithm, n, root, bytes, fabric, opts...)
 		return p, err
@@ -68,8 +68,8 @@ func Pose(c schedule.Collective, algorithm string, n, root int, bytes float64, f
 	return p, err
 }
 
-// Check reports whether [Build] takes an algorithm for c on n ranks. It proves nothing about a
-// file but that it is one. Errors: those of [schedule.Canonical] and [Load], and [ErrMismatch].
+// Check returns an error if the algorithm is not defined for c on n ranks. It validates a file but does not prove that
+// it is correct. Errors: those of [schedule.Canonical] and [Load], and [ErrMismatch].
 func Check(c schedule.Collective, algorithm string, n int) error {
 	f, err := Named(algorithm)
 	switch {
@@ -79,32 +79,30 @@ func Check(c schedule.Collective, algorithm string, n int) error {
 		_, err := schedule.Canonical(c, algorithm, n)
 		return err
 	}
-	if _, err := f.suited(c, n); err != nil {
+	if _, err := f.matching(c, n); err != nil {
 		return fmt.Errorf("%s: %w", algorithm, err)
 	}
 	return nil
 }
 
-// For is [File.Schedule] for callers that want a certain collective on so many ranks; else it
-// fails with [ErrMismatch].
+// For is like [File.Schedule]. It returns [ErrMismatch] if f is not for c or not for n ranks.
 func (f *File) For(c schedule.Collective, n, root int, opts ...schedule.Option) (*schedule.Schedule, error) {
-	g, err := f.suited(c, n)
+	g, err := f.matching(c, n)
 	if err != nil {
 		return nil, err
 	}
 	return g.Schedule(root, opts...)
 }
 
-func (f *File) suited(c schedule.Collective, n int) (*File, error) {
+func (f *File) matching(c schedule.Collective, n int) (*File, error) {
 	if f.Ranks() != n {
-		return nil, fmt.Errorf("%w: ngpus: it is for %d ranks, not %d", ErrMismatch, f.Ranks(), n)
+		return nil, fmt.Errorf("%w: ngpus: %d, want %d", ErrMismatch, f.Ranks(), n)
 	}
 	return f.As(c)
 }
 
-// Identity names what f does, for messages, signatures and keys: "msccl:NAME#DIGEST". Files that
-// differ in nothing but their form have the same, whatever their paths. It is the Algorithm of the
-// file's schedules.
+// Identity returns a name of f for messages, signatures and keys: "msccl:NAME#DIGEST". It does not depend on the path
+// of the file or on its white space. The schedules of f have it as their Algorithm.
 func (f *File) Identity() string {
 	name := strings.Map(func(r rune) rune {
 		if strings.ContainsRune("-_.", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {

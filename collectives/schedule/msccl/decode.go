@@ -14,8 +14,8 @@ import (
 	"lightpath/plans"
 )
 
-// Decode reads a file and validates it (see [File.Validate]). Attributes that it does not know
-// are left alone, elements are not. Errors wrap [ErrFormat] and name the line.
+// Decode reads and validates a file (see [File.Validate]). It ignores unknown attributes and rejects unknown elements.
+// Errors wrap [ErrFormat] and name the line.
 func Decode(text []byte) (*File, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrFormat, len(text), maxText)
@@ -36,8 +36,7 @@ type decoder struct {
 	xml *xml.Decoder
 }
 
-// next returns the next start or end of an element; nil at the end of the text. Comments and
-// white space are passed over.
+// next returns the next start or end of an element, or nil at the end of the text. It skips comments and white space.
 func (d *decoder) next() (xml.Token, error) {
 	for {
 		token, err := d.xml.Token()
@@ -60,7 +59,7 @@ func (d *decoder) next() (xml.Token, error) {
 	}
 }
 
-// children calls each for every element inside the current one, all of which have a name.
+// children calls each for every child of the current element. All children must have the given name.
 func (d *decoder) children(name string, each func(a *attributes) error) error {
 	for {
 		token, err := d.next()
@@ -68,7 +67,7 @@ func (d *decoder) children(name string, each func(a *attributes) error) error {
 			return err
 		}
 		start, ok := token.(xml.StartElement)
-		if !ok { // the end of this element: the decoder has matched the names
+		if !ok { // the end of this element, whose name the decoder has checked
 			return nil
 		}
 		if start.Name.Local != name {
@@ -114,7 +113,7 @@ func (d *decoder) file() (*File, error) {
 	err = d.children("gpu", func(a *attributes) error {
 		id := a.number("id", 0, n-1)
 		if a.err == nil && seen[id] {
-			return fmt.Errorf("gpu %d: it is there twice", id)
+			return fmt.Errorf("gpu %d: defined twice", id)
 		}
 		if a.err != nil {
 			return a.err
@@ -149,12 +148,15 @@ func (d *decoder) gpu(a *attributes, g *GPU) error {
 	blocks := map[int]Block{}
 	err := d.children("tb", func(a *attributes) error {
 		id := a.number("id", 0, maxPieces)
-		b := Block{Send: a.number("send", -1, plans.MaxRanks), Recv: a.number("recv", -1, plans.MaxRanks), Chan: a.number("chan", -1, plans.MaxRanks)}
+		b := Block{
+			Send: a.number("send", -1, plans.MaxRanks), Recv: a.number("recv", -1, plans.MaxRanks),
+			Chan: a.number("chan", -1, plans.MaxRanks),
+		}
 		if a.err != nil {
 			return a.err
 		}
 		if _, twice := blocks[id]; twice {
-			return fmt.Errorf("tb %d: it is there twice", id)
+			return fmt.Errorf("tb %d: defined twice", id)
 		}
 		if err := d.steps(&b); err != nil {
 			return fmt.Errorf("tb %d: %w", id, err)
@@ -168,7 +170,7 @@ func (d *decoder) gpu(a *attributes, g *GPU) error {
 	for id := range len(blocks) {
 		b, ok := blocks[id]
 		if !ok {
-			return fmt.Errorf("tb %d: missing, there are %d thread blocks", id, len(blocks))
+			return fmt.Errorf("tb %d: missing; the gpu has %d thread blocks", id, len(blocks))
 		}
 		g.Blocks = append(g.Blocks, b)
 	}
@@ -179,7 +181,7 @@ func (d *decoder) steps(b *Block) error {
 	return d.children("step", func(a *attributes) error {
 		s := a.number("s", 0, maxPieces)
 		if a.err == nil && s != len(b.Steps) {
-			return fmt.Errorf("step %d: s: \"%d\", steps are numbered in order", len(b.Steps), s)
+			return fmt.Errorf("step %d: s: \"%d\", want steps numbered in order", len(b.Steps), s)
 		}
 		st := Step{
 			Kind:  a.kind("type"),
@@ -196,7 +198,7 @@ func (d *decoder) steps(b *Block) error {
 	})
 }
 
-// attributes reads those of one element and keeps the first error.
+// attributes holds the attributes of an element and the first error in reading them.
 type attributes struct {
 	values map[string]string
 	err    error
@@ -206,7 +208,7 @@ func newAttributes(e xml.StartElement) (*attributes, error) {
 	a := &attributes{values: make(map[string]string, len(e.Attr))}
 	for _, x := range e.Attr {
 		if _, twice := a.values[x.Name.Local]; twice {
-			return nil, fmt.Errorf("%s: it is there twice", clip(x.Name.Local))
+			return nil, fmt.Errorf("%s: defined twice", clip(x.Name.Local))
 		}
 		a.values[x.Name.Local] = x.Value
 	}
@@ -251,7 +253,7 @@ func (a *attributes) optional(name string, otherwise int64) int64 {
 	}
 	v, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || v < otherwise {
-		a.fail(name, "%q, want a number from %d on", clip(text), otherwise)
+		a.fail(name, "%q, want a number of at least %d", clip(text), otherwise)
 	}
 	return v
 }
@@ -268,7 +270,7 @@ func (a *attributes) kind(name string) Kind {
 	text := a.need(name)
 	k := slices.Index(kindNames[:], text)
 	if k < 0 {
-		a.fail(name, "%q is none of %v", clip(text), kindNames)
+		a.fail(name, "%q, want one of %v", clip(text), kindNames)
 		return Nop
 	}
 	return Kind(k)
@@ -278,7 +280,7 @@ func (a *attributes) buffer(name string) schedule.Buffer {
 	text := a.need(name)
 	b := slices.Index(bufferNames[:], text)
 	if b < 0 {
-		a.fail(name, "%q is none of i, o, s", clip(text))
+		a.fail(name, "%q, want i, o or s", clip(text))
 		return schedule.Input
 	}
 	return schedule.Buffer(b)
@@ -286,17 +288,17 @@ func (a *attributes) buffer(name string) schedule.Buffer {
 
 func (a *attributes) collective(name string) schedule.Collective {
 	text := a.need(name)
-	if text == "reduce_scatter" { // msccl-tools; runtimes say reducescatter
+	if text == "reduce_scatter" { // the name in msccl-tools; runtimes use reducescatter
 		return schedule.ReduceScatter
 	}
 	c, err := schedule.ParseCollective(text)
 	if err != nil {
-		a.fail(name, "%q is no collective that can be checked", clip(text))
+		a.fail(name, "%q is not a collective", clip(text))
 	}
 	return c
 }
 
-// clip keeps messages to a line.
+// clip shortens text for error messages.
 func clip(text string) string {
 	if len(text) > 40 {
 		return text[:40] + "..."

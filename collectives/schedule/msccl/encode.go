@@ -8,7 +8,7 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// Encode writes f as XML, the inverse of [Decode]. It does not validate.
+// Encode returns f as XML, the inverse of [Decode]. It does not validate.
 func Encode(f *File) []byte {
 	var out bytes.Buffer
 	coll := f.Collective.String()
@@ -36,8 +36,10 @@ func Encode(f *File) []byte {
 			fmt.Fprintf(&out, "    <tb id=\"%d\" send=\"%d\" recv=\"%d\" chan=\"%d\">\n", t, b.Send, b.Recv, b.Chan)
 			for i := range b.Steps {
 				st := &b.Steps[i]
-				fmt.Fprintf(&out, "      <step s=\"%d\" type=\"%v\" srcbuf=\"%s\" srcoff=\"%d\" dstbuf=\"%s\" dstoff=\"%d\" cnt=\"%d\" depid=\"%d\" deps=\"%d\" hasdep=\"%d\"/>\n",
-					i, st.Kind, bufferNames[st.Src.Buf], st.Src.Chunk, bufferNames[st.Dst.Buf], st.Dst.Chunk, st.Count, st.DepBlock, st.DepStep, bit(st.HasDep))
+				fmt.Fprintf(&out, `      <step s="%d" type="%v" srcbuf="%s" srcoff="%d" dstbuf="%s" dstoff="%d"`,
+					i, st.Kind, bufferNames[st.Src.Buf], st.Src.Chunk, bufferNames[st.Dst.Buf], st.Dst.Chunk)
+				fmt.Fprintf(&out, " cnt=\"%d\" depid=\"%d\" deps=\"%d\" hasdep=\"%d\"/>\n",
+					st.Count, st.DepBlock, st.DepStep, bit(st.HasDep))
 			}
 			out.WriteString("    </tb>\n")
 		}

@@ -8,20 +8,21 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// Export returns the file that does what s does. In place, input and output are the same memory
-// there, else they are apart; a schedule that is Disjoint has no form in place.
+// Export returns a file with the algorithm of s. With inPlace, input and output overlap; a Disjoint schedule has no
+// such file.
 //
-// A GPU sends to a peer, and receives from one, in one thread block on channel 0; the peer to
-// which it always sends while it receives from another shares the block with that one. Local
-// work has a block of its own. Steps depend on what they conflict with, and sends on those of
-// the step before, so that a file which is read again has the steps of s or fewer. One slot
-// for each connection is enough to run it: everything that a step waits for is earlier in the
-// order (step of s, number of the message in its flow, sends before receives before local work).
+// A GPU has one thread block per send peer and per receive peer, on channel 0. A send peer and a receive peer share a
+// thread block if the GPU always uses both together. Local moves have their own thread block.
 //
-// Errors: [schedule.ErrIncorrect] where s is wrong, [ErrExport].
+// A step depends on the steps with which it conflicts. A send also depends on the sends of the previous step of s. So
+// reading the file again gives at most as many steps as s has. Runtimes need only one slot per connection: each step
+// waits only for steps that are earlier in the order (step of s, number of the message in its flow; sends, then
+// receives, then local moves).
+//
+// Errors: [schedule.ErrIncorrect] if s is incorrect, [ErrExport].
 func Export(s *schedule.Schedule, inPlace bool) (*File, error) {
 	if inPlace && s.Disjoint {
-		return nil, fmt.Errorf("%w: in place: the schedule is for disjoint buffers", ErrExport)
+		return nil, fmt.Errorf("%w: in place: the schedule requires disjoint buffers", ErrExport)
 	}
 	if err := schedule.Verify(s); err != nil {
 		return nil, err
@@ -45,23 +46,23 @@ func Export(s *schedule.Schedule, inPlace bool) (*File, error) {
 	return f, nil
 }
 
-// op is a step of the file before it has a place in a thread block.
+// op is a step of the file, before write assigns it to a thread block.
 type op struct {
 	Step
 	peer        int
 	time        [3]int // step of the schedule, number in its flow, phase
 	block, slot int
-	needs       []int // ops of the rank that it waits for
+	needs       []int // ops of the same rank that it waits for
 }
 
-// The phases of a step. Loads come before the first step, at step -1.
+// The phases of a step. Loads have step -1.
 const (
 	sending = iota
 	receiving
 	working
 )
 
-// rankOps is what a rank does, in the order of time.
+// rankOps holds the ops of a rank, ordered by time.
 type rankOps struct {
 	ops []op
 }
@@ -72,7 +73,7 @@ type exporter struct {
 	ranks   []rankOps
 }
 
-// collect makes the ops of all ranks from the moves of the schedule.
+// collect converts the moves of the schedule to ops.
 func (e *exporter) collect() {
 	e.locals(-1, e.s.Pre)
 	for t := range e.s.Steps {
@@ -84,10 +85,11 @@ func (e *exporter) collect() {
 					if m.Reduce {
 						kind = RRC
 					}
-					e.add(m.Src, op{Step: Step{Kind: Send, Src: m.From, Dst: m.To, Count: m.Count}, peer: m.Dst, time: [3]int{t, k, sending}})
+					send := Step{Kind: Send, Src: m.From, Dst: m.To, Count: m.Count}
+					e.add(m.Src, op{Step: send, peer: m.Dst, time: [3]int{t, k, sending}})
 					st := Step{Kind: kind, Src: m.From, Dst: m.To, Count: m.Count}
 					if m.Reduce {
-						st.Src = m.To // runtimes reduce with the local src, msccl-tools with dst
+						st.Src = m.To // runtimes reduce with the local src, and msccl-tools with dst
 					}
 					e.add(m.Dst, op{Step: st, peer: m.Src, time: [3]int{t, k, receiving}})
 					k++
@@ -102,7 +104,7 @@ func (e *exporter) collect() {
 	}
 }
 
-// locals adds local moves that follow the transfers of a step.
+// locals adds local moves after the transfers of a step.
 func (e *exporter) locals(t int, moves []schedule.Move) {
 	for i := range moves {
 		for _, m := range pieces(&moves[i]) {
@@ -113,12 +115,13 @@ func (e *exporter) locals(t int, moves []schedule.Move) {
 			if kind == Copy && e.same(m.Src, m.From, m.To) {
 				continue
 			}
-			e.add(m.Src, op{Step: Step{Kind: kind, Src: m.From, Dst: m.To, Count: m.Count}, peer: -1, time: [3]int{t, 1 << 30, working}})
+			st := Step{Kind: kind, Src: m.From, Dst: m.To, Count: m.Count}
+			e.add(m.Src, op{Step: st, peer: -1, time: [3]int{t, 1 << 30, working}})
 		}
 	}
 }
 
-// pieces cuts a move into what one step of a file may carry.
+// pieces splits a move into moves of at most MaxCount chunks.
 func pieces(m *schedule.Move) []schedule.Move {
 	var out []schedule.Move
 	for done := 0; done < m.Count; done += MaxCount {
@@ -129,7 +132,7 @@ func pieces(m *schedule.Move) []schedule.Move {
 	return out
 }
 
-// same reports whether two chunks are one in an in-place call.
+// same reports whether two chunks are the same memory in an in-place call.
 func (e *exporter) same(r int, a, b schedule.Ref) bool {
 	in, out, ok := e.s.InPlace(r)
 	return e.inPlace && ok && a.Buf == schedule.Input && b.Buf == schedule.Output &&
@@ -141,7 +144,7 @@ func (e *exporter) add(r int, o op) {
 	e.ranks[r].ops = append(e.ranks[r].ops, o)
 }
 
-// write makes the thread blocks of a rank.
+// write sets the thread blocks of a rank.
 func (e *exporter) write(r int, g *GPU) {
 	ops := e.ranks[r].ops
 	g.Blocks = assign(ops)
@@ -149,7 +152,7 @@ func (e *exporter) write(r int, g *GPU) {
 		g.Chunks[b] = e.s.BlocksAt(r, b) * e.s.Sub
 	}
 	e.depend(r, ops)
-	// waited[block] is what each block has waited for already: a step of every other.
+	// waited[a][b] is the last step of block b that block a has waited for.
 	waited := make([][]int, len(g.Blocks))
 	for b := range waited {
 		waited[b] = slices.Repeat([]int{-1}, len(g.Blocks))
@@ -176,8 +179,8 @@ func (e *exporter) write(r int, g *GPU) {
 				break
 			}
 			block.Steps = append(block.Steps, Step{
-				Kind: Nop, Src: schedule.Ref{Buf: schedule.Input, Chunk: -1}, Dst: schedule.Ref{Buf: schedule.Output, Chunk: -1},
-				DepBlock: b, DepStep: latest[b],
+				Kind: Nop, DepBlock: b, DepStep: latest[b],
+				Src: schedule.Ref{Buf: schedule.Input, Chunk: -1}, Dst: schedule.Ref{Buf: schedule.Output, Chunk: -1},
 			})
 		}
 		o.slot = len(block.Steps)
@@ -185,7 +188,7 @@ func (e *exporter) write(r int, g *GPU) {
 	}
 }
 
-// assign makes the thread blocks of a rank and says which each op belongs to.
+// assign returns the thread blocks of a rank and assigns each op to one.
 func assign(ops []op) []Block {
 	partner := map[int]int{} // send peer -> receive peer
 	taken := map[int]bool{}
@@ -251,9 +254,8 @@ func assign(ops []op) []Block {
 	return blocks
 }
 
-// depend finds what the ops of a rank wait for: the last that wrote what they touch, those that
-// read since what they write, and, for a send, those of the last step before in which something
-// was sent.
+// depend sets the ops that each op of a rank waits for: the last writer of each chunk that it uses, all readers since
+// then of each chunk that it writes and, for a send, the sends of the last step before it with sends.
 func (e *exporter) depend(r int, ops []op) {
 	writer := map[schedule.Ref]int{}
 	readers := map[schedule.Ref][]int{}
@@ -300,7 +302,8 @@ func (e *exporter) depend(r int, ops []op) {
 	}
 }
 
-// memory names a chunk of a rank; in place, chunks of Input are those of Output that they are.
+// memory returns the chunk of Output for a chunk of Input that is the same memory in an in-place call, and ref
+// otherwise.
 func (e *exporter) memory(r int, ref schedule.Ref) schedule.Ref {
 	if in, out, ok := e.s.InPlace(r); ok && e.inPlace && ref.Buf == schedule.Input {
 		c := ref.Chunk + (out-in)*e.s.Sub

@@ -8,40 +8,39 @@ import (
 	"lightpath/plans"
 )
 
-// Errors of this package; use errors.Is. What wraps them names the gpu, thread block, step and
-// attribute at fault.
+// Errors of this package. Errors that wrap them name the gpu, thread block, step and attribute.
 var (
-	// ErrFormat says that a text is not MSCCL XML.
+	// ErrFormat reports a text that is not MSCCL XML.
 	ErrFormat = errors.New("msccl: bad file")
-	// ErrMismatch says that a file is for another collective, root or number of ranks.
-	ErrMismatch = errors.New("msccl: the file is for something else")
-	// ErrDeadlock says that steps wait for one another in a circle.
+	// ErrMismatch reports a file for another collective, root or number of ranks.
+	ErrMismatch = errors.New("msccl: wrong file")
+	// ErrDeadlock reports a cycle of steps that wait for each other.
 	ErrDeadlock = errors.New("msccl: deadlock")
-	// ErrExport says that a schedule has no form in a file.
+	// ErrExport reports a schedule that a file cannot express.
 	ErrExport = errors.New("msccl: cannot export")
 )
 
-// Limits of a file, so that a small file cannot ask for much memory.
+// Limits of a file, so that a small file cannot cause large allocations.
 const (
 	maxText   = 64 << 20 // bytes of a file
-	maxPlaces = 1 << 21  // chunks of all inputs and outputs; of one scratch buffer
-	maxPieces = 1 << 22  // chunks that all steps touch
+	maxPlaces = 1 << 21  // chunks of all inputs and outputs; chunks of one scratch buffer
+	maxPieces = 1 << 22  // chunks moved by all steps
 )
 
-// MaxCount is the most chunks that MSCCL's runtimes take in one step.
+// MaxCount is the largest number of chunks per step that MSCCL's runtimes accept.
 const MaxCount = 71
 
 // Kind is the type of a step.
 type Kind uint8
 
-// The kinds of steps, in the names of the format.
+// The kinds of steps, with their names in the format.
 const (
-	Nop    Kind = iota // waits only
+	Nop    Kind = iota // nop: only waits
 	Send               // s
 	Recv               // r
 	RRC                // receive, reduce, copy
 	RCS                // receive, copy, send
-	RRS                // receive, reduce, send: the sum is not kept
+	RRS                // receive, reduce, send: the sum is not stored
 	RRCS               // receive, reduce, copy, send
 	Copy               // cpy, local
 	Reduce             // re, local
@@ -50,7 +49,7 @@ const (
 
 var kindNames = [numKinds]string{"nop", "s", "r", "rrc", "rcs", "rrs", "rrcs", "cpy", "re"}
 
-// String returns the format's name of k.
+// String returns the name of k in the format.
 func (k Kind) String() string {
 	if k >= numKinds {
 		return fmt.Sprintf("kind(%d)", uint8(k))
@@ -63,13 +62,12 @@ func (k Kind) receives() bool { return k >= Recv && k <= RRCS }
 func (k Kind) reduces() bool  { return k == RRC || k == RRS || k == RRCS || k == Reduce }
 func (k Kind) local() bool    { return k == Copy || k == Reduce }
 
-// File is an algorithm as MSCCL states it. Chunks are numbered per buffer; Root is -1
-// where the file does not say.
+// File is an algorithm in MSCCL's format. Chunks are numbered per buffer.
 type File struct {
 	Name, Proto   string
-	Custom        bool // coll="custom": it is for whom it suits, Collective is undefined
+	Custom        bool // coll="custom": the file does not name its collective, and Collective is undefined
 	Collective    schedule.Collective
-	Root          int
+	Root          int // -1 if the file does not name it
 	InPlace       bool
 	Channels      int
 	ChunksPerLoop int // chunks of the larger of input and output
@@ -80,11 +78,11 @@ type File struct {
 
 // GPU is the program of one rank.
 type GPU struct {
-	Chunks [schedule.NumBuffers]int // of input, output and scratch that the program uses
+	Chunks [schedule.NumBuffers]int // numbers of chunks used of input, output and scratch
 	Blocks []Block                  // by id
 }
 
-// Block is a thread block: a sequence of steps with at most one peer per direction.
+// Block is a thread block: a sequence of steps with at most one send peer and one receive peer.
 type Block struct {
 	Send, Recv int // peers, -1 for none
 	Chan       int
@@ -96,16 +94,16 @@ type Step struct {
 	Kind     Kind
 	Src, Dst schedule.Ref
 	Count    int // chunks
-	// DepBlock and DepStep are the step that this one waits for; DepBlock is -1 for none.
+	// DepBlock and DepStep identify the step that this one waits for; DepBlock is -1 for none.
 	DepBlock, DepStep int
 	HasDep            bool // a step of another thread block waits for this one
 }
 
-// Ranks returns the number of ranks that the algorithm is for.
+// Ranks returns the number of ranks of the algorithm.
 func (f *File) Ranks() int { return len(f.GPUs) }
 
-// As returns f as the algorithm of a collective: itself or, if it is custom, a copy that says so;
-// what it computes is for [File.Schedule] to prove. Errors: [ErrMismatch], [ErrFormat].
+// As returns f as the algorithm of a collective. If f is custom, the result is a copy that names the collective; only
+// [File.Schedule] proves that it computes it. Errors: [ErrMismatch], [ErrFormat].
 func (f *File) As(c schedule.Collective) (*File, error) {
 	if f.Custom {
 		g := *f
@@ -116,23 +114,24 @@ func (f *File) As(c schedule.Collective) (*File, error) {
 		return &g, nil
 	}
 	if f.Collective != c {
-		return nil, fmt.Errorf("%w: coll: it is %v, not %v", ErrMismatch, f.Collective, c)
+		return nil, fmt.Errorf("%w: coll: %v, want %v", ErrMismatch, f.Collective, c)
 	}
 	return f, nil
 }
 
-// sub returns the chunks of a block.
+// sub returns the number of chunks of a block.
 func (f *File) sub() (int, error) {
 	in, out := f.Collective.IOBlocks(f.Ranks())
 	blocks := max(in, out)
 	if f.ChunksPerLoop%blocks != 0 {
-		return 0, fmt.Errorf("%w: nchunksperloop: %d chunks are not so many for each of %d blocks of %v", ErrFormat, f.ChunksPerLoop, blocks, f.Collective)
+		return 0, fmt.Errorf("%w: nchunksperloop: %d, want a multiple of the %d blocks of %v",
+			ErrFormat, f.ChunksPerLoop, blocks, f.Collective)
 	}
 	return f.ChunksPerLoop / blocks, nil
 }
 
-// Validate reports the first thing that is wrong with f: what no runtime could run. It does
-// not look for deadlocks and wrong results; [File.Schedule] does. Errors: [ErrFormat].
+// Validate returns an error if no runtime could run f. It does not detect deadlocks or wrong results; [File.Schedule]
+// does. Errors: [ErrFormat].
 func (f *File) Validate() error {
 	if f.Collective >= schedule.NumCollectives {
 		return fmt.Errorf("%w: coll: %v", ErrFormat, f.Collective)
@@ -157,13 +156,15 @@ func (f *File) Validate() error {
 		limits[schedule.Input], limits[schedule.Output] = in*sub, out*sub
 	}
 	if limits[schedule.Input]+limits[schedule.Output] > maxPlaces/n {
-		return fmt.Errorf("%w: nchunksperloop: %d of %d gpus are more than %d in all", ErrFormat, f.ChunksPerLoop, n, maxPlaces)
+		return fmt.Errorf("%w: nchunksperloop: %d for %d gpus, want at most %d in total",
+			ErrFormat, f.ChunksPerLoop, n, maxPlaces)
 	}
 	pieces := 0
 	for g := range f.GPUs {
 		for b, chunks := range f.GPUs[g].Chunks {
 			if chunks < 0 || chunks > limits[b] {
-				return fmt.Errorf("%w: gpu %d: %s_chunks: %d, want 0 to %d", ErrFormat, g, bufferNames[b], chunks, limits[b])
+				return fmt.Errorf("%w: gpu %d: %s_chunks: %d, want 0 to %d",
+					ErrFormat, g, bufferNames[b], chunks, limits[b])
 			}
 		}
 		if err := f.validateGPU(g, &pieces); err != nil {
@@ -182,14 +183,15 @@ func (f *File) validateGPU(g int, pieces *int) error {
 		for direction, peer := range [2]int{b.Send, b.Recv} {
 			name := [2]string{"send", "recv"}[direction]
 			if peer < -1 || peer >= f.Ranks() || peer == g {
-				return fmt.Errorf("%w: gpu %d tb %d: %s: no gpu %d to talk to", ErrFormat, g, t, name, peer)
+				return fmt.Errorf("%w: gpu %d tb %d: %s: gpu %d is no peer", ErrFormat, g, t, name, peer)
 			}
 			if peer == -1 {
 				continue
 			}
 			c := connection{peer, b.Chan, direction}
 			if other, taken := owner[c]; taken {
-				return fmt.Errorf("%w: gpu %d tb %d: %s: tb %d has gpu %d on channel %d already", ErrFormat, g, t, name, other, peer, b.Chan)
+				return fmt.Errorf("%w: gpu %d tb %d: %s: tb %d already has gpu %d on channel %d",
+					ErrFormat, g, t, name, other, peer, b.Chan)
 			}
 			owner[c] = t
 		}
@@ -201,7 +203,7 @@ func (f *File) validateGPU(g int, pieces *int) error {
 				return fmt.Errorf("%w: gpu %d tb %d step %d: %w", ErrFormat, g, t, s, err)
 			}
 			if *pieces += b.Steps[s].Count; *pieces > maxPieces {
-				return fmt.Errorf("%w: gpu %d tb %d step %d: more than %d chunks are moved", ErrFormat, g, t, s, maxPieces)
+				return fmt.Errorf("%w: gpu %d tb %d step %d: steps move more than %d chunks", ErrFormat, g, t, s, maxPieces)
 			}
 		}
 	}
@@ -220,7 +222,7 @@ func (f *File) validateStep(g, t, s int) error {
 			return fmt.Errorf("depid, deps: no tb %d step %d", st.DepBlock, st.DepStep)
 		}
 		if !gpu.Blocks[st.DepBlock].Steps[st.DepStep].HasDep {
-			return fmt.Errorf("depid, deps: tb %d step %d has hasdep=\"0\": nothing would be told of its end", st.DepBlock, st.DepStep)
+			return fmt.Errorf("depid, deps: tb %d step %d has hasdep=\"0\"", st.DepBlock, st.DepStep)
 		}
 	}
 	if st.Kind == Nop {
@@ -254,10 +256,11 @@ func (gpu *GPU) inside(which string, ref schedule.Ref, count int) error {
 		return fmt.Errorf("%sbuf: no buffer %d", which, ref.Buf)
 	}
 	if size := gpu.Chunks[ref.Buf]; ref.Chunk < 0 || ref.Chunk > size-count {
-		return fmt.Errorf("%soff: chunks %d to %d of %d in buffer %s", which, ref.Chunk, ref.Chunk+count-1, size, bufferNames[ref.Buf])
+		return fmt.Errorf("%soff: chunks %d to %d of %d in buffer %s",
+			which, ref.Chunk, ref.Chunk+count-1, size, bufferNames[ref.Buf])
 	}
 	return nil
 }
 
-// bufferNames are the format's.
+// bufferNames are the names in the format.
 var bufferNames = [schedule.NumBuffers]string{schedule.Input: "i", schedule.Output: "o", schedule.Scratch: "s"}

@@ -6,36 +6,36 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// Schedule returns the schedule that f states, proven by [schedule.Verify]. root is that of a
-// rooted collective. Results are combined in one order, whatever the file leaves open, so equal
-// files give equal schedules; they are the caller's.
+// Schedule returns the schedule of f and proves it with [schedule.Verify]. Only rooted collectives read root. Equal
+// files give equal schedules, also if the file leaves an order open. The caller owns the schedule.
 //
-// Steps: every send is in the first step after all that it waits for. What a thread block sends in
-// a row is one flow of one step, unless a pipeline (a step for each) makes the busiest rank send and
-// receive less, step after step. A message arrives when its receiver is ready for it, or lies in
-// Scratch until then. Where the file leaves the order of two conflicting steps open, the one that can run in an
-// earlier step comes first, then the one of the lower gpu, tb and step.
+// Every send is in the first step after all steps that it waits for. Consecutive sends of a thread block are one flow
+// of one step. The alternative is a pipeline with a step for each send; Schedule chooses it if the busiest rank then
+// sends and receives less, summed over the steps. A message that arrives before its receiver is ready stays in Scratch.
 //
-// Errors: those of [File.Validate], [ErrDeadlock], [ErrMismatch] for a root that is not the
-// file's and for a custom file (see [File.As]), [schedule.ErrIncorrect] where f computes something else than it says.
+// If the file leaves the order of two conflicting steps open, the step with the lower level comes first, then the step
+// with the lower gpu, tb and step.
+//
+// Errors: those of [File.Validate], [ErrDeadlock], [ErrMismatch] for a wrong root and for a custom file (see
+// [File.As]), and [schedule.ErrIncorrect] if f does not compute its collective.
 func (f *File) Schedule(root int, opts ...schedule.Option) (*schedule.Schedule, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
 	}
 	if f.Custom {
-		return nil, fmt.Errorf("%w: coll: it is custom: it must be taken as a collective first", ErrMismatch)
+		return nil, fmt.Errorf("%w: coll: custom, want a collective", ErrMismatch)
 	}
 	if !f.Collective.Rooted() {
 		root = 0
 	} else if f.Root >= 0 && root != f.Root {
-		return nil, fmt.Errorf("%w: root: it has root %d, not %d", ErrMismatch, f.Root, root)
+		return nil, fmt.Errorf("%w: root: %d, want %d", ErrMismatch, f.Root, root)
 	}
 	if root < 0 || root >= f.Ranks() {
 		return nil, fmt.Errorf("%w: %d of %d ranks", schedule.ErrRoot, root, f.Ranks())
 	}
 	set := schedule.Apply(opts...)
 	if set.Order != nil {
-		return nil, fmt.Errorf("%w: a file has its own", schedule.ErrOrder)
+		return nil, fmt.Errorf("%w: the order of a file is fixed", schedule.ErrOrder)
 	}
 	for _, u := range []inputUse{readInPlace, copyFrom} {
 		if u == readInPlace && !f.readsInput() {
@@ -56,17 +56,17 @@ func (f *File) Schedule(root int, opts ...schedule.Option) (*schedule.Schedule, 
 	return s, nil
 }
 
-// inputUse says what may read Input. The less, the more is copied; the more, the likelier an
-// in-place call overwrites what is still to be read.
+// inputUse selects the moves that may read Input. More of them mean fewer copies, but an in-place call may overwrite
+// input before it is read.
 type inputUse int
 
 const (
-	loadFirst   inputUse = iota // all that is used of it is loaded before anything else
-	copyFrom                    // copies that wait for nothing read it too
-	readInPlace                 // whatever reads the input of the file
+	loadFirst   inputUse = iota // only Pre moves, which load all used input
+	copyFrom                    // also copy steps of the file that do not wait
+	readInPlace                 // all steps of the file that read input
 )
 
-// build returns the better of the two schedules that differ in what sends in a row mean.
+// build returns the better of two schedules: with consecutive sends as one flow, and as a pipeline.
 func (f *File) build(root int, use inputUse, set schedule.Settings) (*schedule.Schedule, error) {
 	flows, err := f.arrange(root, use, true, set)
 	if err != nil {
@@ -82,7 +82,7 @@ func (f *File) build(root int, use inputUse, set schedule.Settings) (*schedule.S
 	return flows, nil
 }
 
-// volume returns the sum over the steps of the most chunks that a rank sends or receives.
+// volume returns the sum over the steps of the chunks that the busiest rank sends or receives.
 func volume(s *schedule.Schedule) (sum int) {
 	sent, received := make([]int, s.Ranks), make([]int, s.Ranks)
 	for t := range s.Steps {
@@ -100,8 +100,7 @@ func volume(s *schedule.Schedule) (sum int) {
 	return sum
 }
 
-// readsInput reports whether a file only ever reads its input, and in a collective that lets
-// steps do so.
+// readsInput reports whether no step of the file writes its input and steps of the collective may read it.
 func (f *File) readsInput() bool {
 	if f.InPlace || f.Collective.Reduces() {
 		return false
@@ -119,21 +118,26 @@ func (f *File) readsInput() bool {
 	return true
 }
 
-func (f *File) arrange(root int, use inputUse, inARow bool, set schedule.Settings) (*schedule.Schedule, error) {
+func (f *File) arrange(root int, use inputUse, batchSends bool, set schedule.Settings) (*schedule.Schedule, error) {
 	sub, err := f.sub()
 	if err != nil {
 		return nil, err
 	}
-	s := &schedule.Schedule{Collective: f.Collective, Algorithm: f.Identity(), Ranks: f.Ranks(), Root: root, Sub: sub, Disjoint: set.Disjoint}
+	s := &schedule.Schedule{
+		Collective: f.Collective, Algorithm: f.Identity(), Ranks: f.Ranks(), Root: root, Sub: sub, Disjoint: set.Disjoint,
+	}
 	s.Blocks[schedule.Input], s.Blocks[schedule.Output] = f.Collective.IOBlocks(f.Ranks())
-	g, err := newGraph(f, inARow)
+	g, err := newGraph(f, batchSends)
 	if err != nil {
 		return nil, err
 	}
-	b := &importer{graph: g, memory: newMemory(f, s, use == readInPlace), use: use, held: make([][]int32, len(g.nodes)), turn: make([]int32, len(g.nodes))}
-	b.keepDeadSums()
+	b := &importer{
+		graph: g, memory: newMemory(f, s, use == readInPlace), use: use,
+		sentCells: make([][]int32, len(g.nodes)), position: make([]int32, len(g.nodes)),
+	}
+	b.keepUnusedSums()
 	for at, i := range g.order {
-		b.turn[i] = int32(at)
+		b.position[i] = int32(at)
 		if err := b.run(i); err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", schedule.ErrIncorrect, g.name(int(i)), err)
 		}

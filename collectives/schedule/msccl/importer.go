@@ -7,14 +7,13 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// importer runs the nodes of a graph in order, on places, and writes down what each does on
-// cells.
+// importer executes the nodes of a graph in order on places, and records the moves between cells.
 type importer struct {
 	*graph
 	*memory
 	use       inputUse
-	turn      []int32   // node -> its index in the order
-	held      [][]int32 // of a send: the cells that it sends
+	position  []int32   // of a node in the order
+	sentCells [][]int32 // of a send node
 	pre       []piece
 	transfers [][]piece // by step
 	posts     [][]piece // by step + 1
@@ -26,9 +25,9 @@ type piece struct {
 	reduce   bool
 }
 
-// keepDeadSums lets rrs keep its sum where the chunk that it leaves alone is never read again:
-// one buffer less.
-func (b *importer) keepDeadSums() {
+// keepUnusedSums lets an rrs step store its sum if the destination chunk is never read again. This saves a staging
+// cell.
+func (b *importer) keepUnusedSums() {
 	needed := map[int32]bool{}
 	for i := range b.places {
 		if b.places[i].hasHome && b.places[i].home.Buf == schedule.Output {
@@ -37,16 +36,16 @@ func (b *importer) keepDeadSums() {
 	}
 	for k := len(b.order) - 1; k >= 0; k-- {
 		x := &b.nodes[b.order[k]]
-		if x.do == doWait || x.do == doSend && x.passing {
+		if x.do == doWait || x.do == doSend && x.forwards {
 			continue
 		}
-		if x.do == doRecv && x.passing {
+		if x.do == doRecv && x.forwards {
 			dead := true
 			for c := range x.count {
 				dead = dead && !needed[b.place(x.gpu, x.dst, c)]
 			}
 			if dead {
-				x.passing, b.nodes[b.order[k]+1].passing = false, false
+				x.forwards, b.nodes[b.order[k]+1].forwards = false, false
 			}
 		}
 		for c := range x.count {
@@ -84,19 +83,19 @@ func (b *importer) run(i int32) error {
 	return nil
 }
 
-// read makes sure that a place holds something and returns its cell.
+// read returns the cell of a place. It loads input into the place first, if necessary.
 func (b *importer) read(gpu, at int32) (int32, error) {
 	p := &b.places[at]
 	if p.part < 0 && p.input >= 0 {
 		b.load(gpu, at)
 	}
 	if p.part < 0 {
-		return 0, errors.New("reads a chunk that nothing has written")
+		return 0, errors.New("reads a chunk before any step writes it")
 	}
 	return p.cell, nil
 }
 
-// load puts the input of a place where it works.
+// load adds a Pre move that copies the input of a place to its cell.
 func (b *importer) load(gpu, at int32) {
 	p := &b.places[at]
 	p.part = p.input % int32(b.s.Sub)
@@ -105,8 +104,8 @@ func (b *importer) load(gpu, at int32) {
 }
 
 func (b *importer) send(i int32, x *node) error {
-	if x.passing { // the receiving half has filled held
-		for _, c := range b.held[i] {
+	if x.forwards { // the receiving half has set sentCells
+		for _, c := range b.sentCells[i] {
 			b.touch(c, x.level)
 		}
 		return nil
@@ -117,22 +116,22 @@ func (b *importer) send(i int32, x *node) error {
 		if err != nil {
 			return fmt.Errorf("chunk %d: %w", x.src.Chunk+k, err)
 		}
-		b.held[i] = append(b.held[i], c)
+		b.sentCells[i] = append(b.sentCells[i], c)
 		x.level = max(x.level, b.places[at].lastWrite+1)
 	}
 	for k := range x.count {
 		at := b.place(x.gpu, x.src, k)
 		p := &b.places[at]
 		p.lastRead = max(p.lastRead, x.level)
-		b.touch(b.held[i][k], x.level)
+		b.touch(b.sentCells[i][k], x.level)
 	}
 	return nil
 }
 
-// receive places a message: into its destination in one step where some step suits both ends, else
-// into a staging cell in the sender's step and on from there in the receiver's.
+// receive records a message. If some step suits both ranks, it is a transfer in that step. Otherwise it is a transfer
+// to a staging cell in the sender's step and a local move in the receiver's step.
 func (b *importer) receive(i int32, x *node) error {
-	from := b.held[x.match]
+	from := b.sentCells[x.match]
 	to := make([]int32, x.count)
 	x.level = max(x.level, b.nodes[x.match].level)
 	for k := range x.count {
@@ -151,32 +150,32 @@ func (b *importer) receive(i int32, x *node) error {
 			to[k] = b.cellFor(x.gpu, at, part)
 		}
 		x.level = max(x.level, b.places[at].lastWrite)
-		if !x.passing {
+		if !x.forwards {
 			x.level = max(x.level, b.places[at].lastRead)
 		}
 	}
-	switch step, ok := b.together(x, from, to); {
-	case x.passing:
-		b.pass(i, x, from, to)
+	switch step, ok := b.commonStep(x, from, to); {
+	case x.forwards:
+		b.forward(i, x, from, to)
 		return nil
 	case ok:
 		for k := range from {
 			b.transfer(step, piece{from: from[k], to: to[k], reduce: x.reduce})
 			b.touch(from[k], step)
-			b.written(to[k], write{at: b.turn[i], step: step})
+			b.written(to[k], write{at: b.position[i], step: step})
 		}
 	default:
 		for k, s := range b.stageAll(x, from) {
 			b.post(x.level, piece{from: s, to: to[k], reduce: x.reduce})
-			b.written(to[k], write{at: b.turn[i], step: x.level, local: true})
+			b.written(to[k], write{at: b.position[i], step: x.level, local: true})
 		}
 	}
-	b.settle(x, to)
+	b.setDestination(x, to)
 	return nil
 }
 
-// settle notes that a node has written its destination.
-func (b *importer) settle(x *node, to []int32) {
+// setDestination records that a node has written its destination.
+func (b *importer) setDestination(x *node, to []int32) {
 	for k, c := range to {
 		at := b.place(x.gpu, x.dst, k)
 		p := &b.places[at]
@@ -184,9 +183,9 @@ func (b *importer) settle(x *node, to []int32) {
 	}
 }
 
-// together returns a step in which a message can go from its source to its destination: late if
-// it can, since then it is the step in which the receiver waits for it.
-func (b *importer) together(x *node, from, to []int32) (step int32, ok bool) {
+// commonStep returns a step in which a message can be transferred from its source to its destination. It prefers the
+// receiver's step.
+func (b *importer) commonStep(x *node, from, to []int32) (step int32, ok bool) {
 	sent := b.nodes[x.match].level
 	earliest := sent
 	for _, c := range to {
@@ -198,7 +197,7 @@ func (b *importer) together(x *node, from, to []int32) (step int32, ok bool) {
 	latest := x.level
 	for _, c := range from {
 		writes := b.cells[c].writes
-		for k := len(writes) - 1; k >= 0 && writes[k].at > b.turn[x.match]; k-- {
+		for k := len(writes) - 1; k >= 0 && writes[k].at > b.position[x.match]; k-- {
 			step := writes[k].step
 			if !writes[k].local {
 				step--
@@ -215,7 +214,7 @@ func (b *importer) together(x *node, from, to []int32) (step int32, ok bool) {
 	return 0, false
 }
 
-// stageAll sends a message to staging cells, in the step of its sender.
+// stageAll records a transfer of a message to staging cells, in the sender's step.
 func (b *importer) stageAll(x *node, from []int32) []int32 {
 	cells := make([]int32, len(from))
 	sent := b.nodes[x.match].level
@@ -227,18 +226,18 @@ func (b *importer) stageAll(x *node, from []int32) []int32 {
 	return cells
 }
 
-// pass adds this GPU's part to a message in a staging cell, from where the sending half takes it.
-func (b *importer) pass(i int32, x *node, from, local []int32) {
+// forward adds this GPU's contribution to a message in staging cells, from which the sending half sends it.
+func (b *importer) forward(i int32, x *node, from, local []int32) {
 	cells := b.stageAll(x, from)
 	for k, c := range cells {
 		b.post(x.level, piece{from: local[k], to: c, reduce: true})
-		b.written(c, write{at: b.turn[i], step: x.level, local: true})
+		b.written(c, write{at: b.position[i], step: x.level, local: true})
 		b.touch(local[k], x.level)
 		at := b.place(x.gpu, x.dst, k)
 		p := &b.places[at]
 		p.lastRead = max(p.lastRead, x.level)
 	}
-	b.held[i+1] = cells
+	b.sentCells[i+1] = cells
 }
 
 func (b *importer) local(i int32, x *node) error {
@@ -266,7 +265,7 @@ func (b *importer) local(i int32, x *node) error {
 		to := b.cellFor(x.gpu, dst, b.places[src].part)
 		b.post(x.level, piece{from: from, to: to, reduce: x.reduce})
 		b.touch(from, x.level)
-		b.written(to, write{at: b.turn[i], step: x.level, local: true})
+		b.written(to, write{at: b.position[i], step: x.level, local: true})
 		p := &b.places[src]
 		p.lastRead = max(p.lastRead, x.level)
 		p = &b.places[dst]
@@ -275,7 +274,7 @@ func (b *importer) local(i int32, x *node) error {
 	return nil
 }
 
-// copyInput does a copy of what is still the input, before the first step, if that is early enough.
+// copyInput records a copy of unchanged input as a Pre move. It returns false if the copy must come later.
 func (b *importer) copyInput(x *node, src, dst int32) bool {
 	p, q := &b.places[src], &b.places[dst]
 	if b.use < copyFrom || src == dst || p.input < 0 || max(x.level, q.lastWrite, q.lastRead) >= 0 {
@@ -291,7 +290,7 @@ func (b *importer) copyInput(x *node, src, dst int32) bool {
 	return true
 }
 
-// inputCell returns the chunk of Input that a place holds at the beginning.
+// inputCell returns a cell for the chunk of Input that a place holds at the beginning.
 func (b *importer) inputCell(gpu int32, p *place) int32 {
 	return b.newCell(int(gpu), int(p.input)%b.s.Sub, schedule.Ref{Buf: schedule.Input, Chunk: int(p.input)})
 }
@@ -310,12 +309,13 @@ func (b *importer) post(step int32, p piece) {
 	b.posts[step+1] = append(b.posts[step+1], p)
 }
 
-// finish writes the schedule. Steps in which nothing is sent become part of the one before.
+// finish writes the moves to the schedule. A step without transfers becomes part of the previous step.
 func (b *importer) finish() {
 	for r := range b.s.Ranks {
 		for c := range b.s.BlocksAt(r, schedule.Output) * b.s.Sub {
-			if at := b.at(int32(r), schedule.Ref{Buf: schedule.Output, Chunk: c}); b.places[at].part < 0 && b.places[at].input >= 0 {
-				b.load(int32(r), at) // in place, and nothing used it
+			at := b.at(int32(r), schedule.Ref{Buf: schedule.Output, Chunk: c})
+			if b.places[at].part < 0 && b.places[at].input >= 0 {
+				b.load(int32(r), at) // output that is in-place input and that no step used
 			}
 		}
 	}
@@ -339,15 +339,16 @@ func (b *importer) finish() {
 	}
 }
 
-// moves appends pieces to list, joining those that continue the one before.
+// moves appends pieces to list. It joins a piece with the last move if it continues it.
 func (b *importer) moves(list []schedule.Move, pieces []piece) []schedule.Move {
 	for _, p := range pieces {
 		from, to := &b.cells[p.from], &b.cells[p.to]
 		m := schedule.Move{Src: int(from.rank), Dst: int(to.rank), From: from.ref, To: to.ref, Count: 1, Reduce: p.reduce}
 		if k := len(list) - 1; k >= 0 {
 			l := &list[k]
-			if l.Src == m.Src && l.Dst == m.Dst && l.Reduce == m.Reduce && l.From.Buf == m.From.Buf && l.To.Buf == m.To.Buf &&
-				l.From.Chunk+l.Count == m.From.Chunk && l.To.Chunk+l.Count == m.To.Chunk {
+			if l.Src == m.Src && l.Dst == m.Dst && l.Reduce == m.Reduce &&
+				l.From.Buf == m.From.Buf && l.From.Chunk+l.Count == m.From.Chunk &&
+				l.To.Buf == m.To.Buf && l.To.Chunk+l.Count == m.To.Chunk {
 				l.Count++
 				continue
 			}

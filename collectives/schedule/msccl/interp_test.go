@@ -9,9 +9,8 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// The interpreter below runs a file as a runtime would, on numbers, and shares nothing with the
-// package but the text: thread blocks with a program counter each, one queue per connection with
-// so many slots, a block that cannot go on waits.
+// The interpreter runs a file on numbers, as a runtime would. It shares no code with the package. Each thread block has
+// a program counter, and each connection has a queue with a number of slots.
 
 type xmlAlgo struct {
 	Coll          string   `xml:"coll,attr"`
@@ -53,14 +52,15 @@ type runtime struct {
 	slots int
 	mem   []map[string][]int64 // per GPU: i, o, s
 	fifo  map[pipe][][]int64
-	done  []map[int]int // per GPU and thread block: steps that have ended
-	// tail is set where the receiving half of a fused step is over: what is to be sent.
+	done  []map[int]int // per GPU and thread block: number of steps that have ended
+	// tail holds the data to be sent by a fused step whose receiving half has ended.
 	tail []map[int][]int64
 }
 
 var errStuck = errors.New("deadlock")
 
-// interpret runs a file on inputs (per GPU) and returns the outputs. rng picks who goes next.
+// interpret runs a file on random inputs, with a random order of thread blocks. It returns the inputs and outputs by
+// GPU.
 func interpret(text []byte, c schedule.Collective, root int, slots int, rng *rand.Rand) (in, out [][]int64, err error) {
 	m := &runtime{slots: slots, fifo: map[pipe][][]int64{}}
 	if err := xml.Unmarshal(text, &m.algo); err != nil {
@@ -93,7 +93,7 @@ func interpret(text []byte, c schedule.Collective, root int, slots int, rng *ran
 	}
 	for p, q := range m.fifo {
 		if len(q) > 0 {
-			return nil, nil, fmt.Errorf("%d messages left from %d to %d", len(q), p.src, p.dst)
+			return nil, nil, fmt.Errorf("%d messages from %d to %d were not received", len(q), p.src, p.dst)
 		}
 	}
 	for r := range m.algo.GPUs {
@@ -102,7 +102,7 @@ func interpret(text []byte, c schedule.Collective, root int, slots int, rng *ran
 	return in, out, nil
 }
 
-// allocate makes the buffers, with random contents; in place they are views of one another.
+// allocate allocates the buffers with random contents. In place, input and output overlap.
 func (m *runtime) allocate(c schedule.Collective, root int, rng *rand.Rand) {
 	n := len(m.algo.GPUs)
 	size := m.algo.ChunksPerLoop
@@ -142,8 +142,7 @@ func (m *runtime) allocate(c schedule.Collective, root int, rng *rand.Rand) {
 	}
 }
 
-// step runs one step of a thread block, or the half of a fused one that can run; false where it
-// has to wait.
+// step runs a step of a thread block, or one half of a fused step. It returns false if the step must wait.
 func (m *runtime) step(r int, tb *xmlTB) bool {
 	st := &tb.Steps[m.done[r][tb.ID]]
 	if st.DepID >= 0 && m.done[r][st.DepID] <= st.Deps {
@@ -199,7 +198,7 @@ func (m *runtime) step(r int, tb *xmlTB) bool {
 	return true
 }
 
-// wrong compares outputs with what the collective must give for the inputs.
+// wrong returns an error if the outputs are not those of the collective for the inputs.
 func wrong(c schedule.Collective, root int, in, out [][]int64) error {
 	n := len(in)
 	sum := func(chunk int) (v int64) {

@@ -7,23 +7,23 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// Schedules cut a block into parts whose sizes may differ by an element, and what is one part of
-// a block stays that part. Chunks of a file have one size, and any may lie anywhere. So a chunk
-// of a file, a place, has its home in a schedule's buffer for the part that belongs there, and a
-// chunk of scratch for every other part that ever lies in it. Both are cells.
+// In a schedule, a block has parts whose sizes may differ by an element, and a move keeps the part number. In a file,
+// all chunks have one size, and any chunk may hold any part. So a chunk of a file, called a place, maps to several
+// chunks of the schedule's buffers, called cells. Its home cell holds the part that belongs there. Every other part
+// that it ever holds has a cell in Scratch.
 
-// place is a chunk of a buffer of a GPU of the file; where the file is in place, of two.
+// place is a chunk of a buffer of a GPU of the file. If the file is in place, it may belong to two buffers.
 type place struct {
 	home      schedule.Ref
 	hasHome   bool
-	input     int32 // the chunk of Input that it holds since the beginning, -1 for none
-	part      int32 // what it holds; -1 undefined
-	cell      int32 // where that is
-	lastWrite int32 // levels of the nodes that last wrote and read it
-	lastRead  int32
+	input     int32 // chunk of Input that it holds since the beginning, -1 for none
+	part      int32 // part that it holds; -1 if undefined
+	cell      int32 // cell of that part
+	lastWrite int32 // level of the last node that wrote it
+	lastRead  int32 // level of the last node that read it
 }
 
-// never precedes every step, and the local work before the first (step -1).
+// never is a step before all steps, including the local moves before the first (step -1).
 const never = -2
 
 // cell is a chunk of a schedule's buffer at a rank.
@@ -31,13 +31,13 @@ type cell struct {
 	rank    int32
 	ref     schedule.Ref
 	part    int32
-	staging bool    // ref is given out at the end
-	since   int32   // staging: the step that fills it
-	last    int32   // the step that last touched it
+	staging bool    // placeStaging sets ref at the end
+	since   int32   // for staging: the step that fills it
+	last    int32   // the last step that uses it
 	writes  []write // in the order of the nodes
 }
 
-// write is one that a later node in the graph's order may have to step around.
+// write is a write to a cell, which later nodes must respect.
 type write struct {
 	at    int32 // in the graph's order
 	step  int32
@@ -46,20 +46,22 @@ type write struct {
 
 // memory maps places to cells.
 type memory struct {
-	s      *schedule.Schedule
-	base   [][2]int32         // per rank: the first places of Input and Output
-	alias  []int32            // of those: in place, the place that stands for a place
-	far    map[[2]int32]int32 // (rank, chunk of scratch) -> place
+	s     *schedule.Schedule
+	base  [][2]int32 // per rank: first places of Input and Output
+	alias []int32    // of a place of Input or Output: the place that represents it
+
+	scratchPlaces map[[2]int32]int32 // (rank, chunk of scratch) -> place
+
 	places []place
 	cells  []cell
 	others map[[2]int32]int32 // (place, part) -> cell in scratch
-	used   [][]int32          // per rank and part: chunks of scratch
+	used   [][]int32          // per rank and part: number of used chunks of scratch
 }
 
-// newMemory lays out the buffers of f for the schedule s, whose Sub and Blocks are set. direct
-// leaves Input where it is; otherwise what is used of it is loaded elsewhere first.
+// newMemory returns the layout of the buffers of f for the schedule s, whose Sub and Blocks are set. With direct, moves
+// read Input itself; otherwise used input is loaded first.
 func newMemory(f *File, s *schedule.Schedule, direct bool) *memory {
-	m := &memory{s: s, others: map[[2]int32]int32{}, far: map[[2]int32]int32{}}
+	m := &memory{s: s, others: map[[2]int32]int32{}, scratchPlaces: map[[2]int32]int32{}}
 	for r := range s.Ranks {
 		var base [2]int32
 		for b := range base {
@@ -70,14 +72,14 @@ func newMemory(f *File, s *schedule.Schedule, direct bool) *memory {
 		}
 		m.base = append(m.base, base)
 		m.used = append(m.used, make([]int32, s.Sub))
-		m.layOver(r, f.InPlace)
+		m.aliasInPlace(r, f.InPlace)
 		m.fill(r, direct)
 	}
 	return m
 }
 
-// layOver makes places of Input and Output the same where an in-place call does.
-func (m *memory) layOver(r int, inPlace bool) {
+// aliasInPlace makes places of Input and Output the same that overlap in an in-place call.
+func (m *memory) aliasInPlace(r int, inPlace bool) {
 	in, out, ok := m.s.InPlace(r)
 	if !ok || !inPlace {
 		return
@@ -88,7 +90,7 @@ func (m *memory) layOver(r int, inPlace bool) {
 	}
 }
 
-// fill gives places their homes and says where the input is.
+// fill sets the home and the input of each place.
 func (m *memory) fill(r int, direct bool) {
 	sub := m.s.Sub
 	for c := range m.s.BlocksAt(r, schedule.Output) * sub {
@@ -116,10 +118,10 @@ func (m *memory) at(gpu int32, ref schedule.Ref) int32 {
 		return m.alias[int(m.base[gpu][ref.Buf])+ref.Chunk]
 	}
 	key := [2]int32{gpu, int32(ref.Chunk)}
-	at, ok := m.far[key]
+	at, ok := m.scratchPlaces[key]
 	if !ok {
 		at = m.newPlace()
-		m.far[key] = at
+		m.scratchPlaces[key] = at
 	}
 	return at
 }
@@ -129,7 +131,7 @@ func (m *memory) newCell(rank, part int, ref schedule.Ref) int32 {
 	return int32(len(m.cells) - 1)
 }
 
-// cellFor returns where a part lies while it is in a place of a rank.
+// cellFor returns the cell of a part in a place of a rank.
 func (m *memory) cellFor(rank, at int32, part int32) int32 {
 	p := &m.places[at]
 	key := [2]int32{at, part}
@@ -147,7 +149,7 @@ func (m *memory) cellFor(rank, at int32, part int32) int32 {
 	return c
 }
 
-// scratch returns the next unused chunk of Scratch that is such a part of its block.
+// scratch returns the next unused chunk of Scratch with a given part number.
 func (m *memory) scratch(rank, part int32) schedule.Ref {
 	block := int(m.used[rank][part])
 	m.used[rank][part]++
@@ -155,15 +157,15 @@ func (m *memory) scratch(rank, part int32) schedule.Ref {
 	return schedule.Ref{Buf: schedule.Scratch, Chunk: block*m.s.Sub + int(part)}
 }
 
-// stage returns a cell that holds a message from a step on.
+// stage returns a staging cell that a step fills.
 func (m *memory) stage(rank, part, step int32) int32 {
 	c := m.newCell(int(rank), int(part), schedule.Ref{})
 	m.cells[c].staging, m.cells[c].since, m.cells[c].last = true, step, step
 	return c
 }
 
-// placeStaging gives staging cells their chunks of Scratch: two may share one where the later is
-// filled in a step after the last that touches the earlier.
+// placeStaging assigns chunks of Scratch to staging cells. Two cells may share a chunk if the later is filled after the
+// last step that uses the earlier.
 func (m *memory) placeStaging() {
 	var staging []int32
 	for i := range m.cells {
@@ -193,10 +195,10 @@ func (m *memory) placeStaging() {
 	}
 }
 
-// touch notes that a step uses a cell.
+// touch records that a step uses a cell.
 func (m *memory) touch(c, step int32) { m.cells[c].last = max(m.cells[c].last, step) }
 
-// written notes a write.
+// written records a write.
 func (m *memory) written(c int32, w write) {
 	m.touch(c, w.step)
 	m.cells[c].writes = append(m.cells[c].writes, w)

@@ -7,7 +7,7 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// action is what a node does. A fused step is two nodes: it receives, then it sends.
+// action is the action of a node. A fused step has two nodes: the first receives and the second sends.
 type action uint8
 
 const (
@@ -22,32 +22,32 @@ type node struct {
 	gpu, block, step int32
 	do               action
 	reduce           bool
-	passing          bool         // of rrs: the receiving half keeps its sum for the sending one only
-	src, dst         schedule.Ref // of what it reads and writes on its own GPU
+	forwards         bool         // of rrs: the sum is only sent, not stored
+	src, dst         schedule.Ref // on its own GPU
 	count            int
-	match            int32   // the other end of a message
-	prev             int32   // the one before in its thread block, -1 for none
-	deps             []int32 // what its step depends on, and the waits before it
-	level            int32   // the step of the schedule that it belongs to, see [graph.raise]
+	match            int32   // the send or receive of the same message
+	prev             int32   // the previous node of its thread block, -1 for none
+	deps             []int32 // nodes on which its step depends, including those of waits before it
+	level            int32   // step of the schedule, see [graph.raise]
 }
 
-// graph is the nodes of a file, each GPU's in the order of thread blocks and steps.
+// graph holds the nodes of a file, ordered by GPU, thread block and step.
 type graph struct {
-	file   *File
-	inARow bool // see [graph.raise]
-	nodes  []node
-	order  []int32 // all nodes, each after those that it waits for
+	file       *File
+	batchSends bool // see [graph.raise]
+	nodes      []node
+	order      []int32 // all nodes, each after the nodes that it waits for
 }
 
-// newGraph connects the operations of a valid file and puts them in an order in which they can
-// run. Errors: [ErrFormat] for messages without another end, [ErrDeadlock].
-func newGraph(f *File, inARow bool) (*graph, error) {
-	g := &graph{file: f, inARow: inARow}
+// newGraph connects the nodes of a valid file and orders them. Errors: [ErrFormat] for a send without a receive or a
+// receive without a send, [ErrDeadlock].
+func newGraph(f *File, batchSends bool) (*graph, error) {
+	g := &graph{file: f, batchSends: batchSends}
 	first := g.addNodes()
 	if err := g.matchMessages(); err != nil {
 		return nil, err
 	}
-	// Dependencies are stated between steps: the waiting step begins when the other has ended.
+	// Dependencies are between steps: a waiting step begins when the other step has ended.
 	for i := range g.nodes {
 		x := &g.nodes[i]
 		st := g.step(x)
@@ -66,8 +66,8 @@ func (g *graph) step(x *node) *Step {
 	return &g.file.GPUs[x.gpu].Blocks[x.block].Steps[x.step]
 }
 
-// addNodes makes the nodes and chains those of a thread block. It returns the first node of
-// every (GPU, thread block, step), with one more per thread block for the end of the last.
+// addNodes creates the nodes and connects those of a thread block. It returns the first node of every GPU, thread block
+// and step. Each thread block has one more entry for the end of its last step.
 func (g *graph) addNodes() [][][]int32 {
 	first := make([][][]int32, len(g.file.GPUs))
 	for r := range g.file.GPUs {
@@ -78,15 +78,20 @@ func (g *graph) addNodes() [][][]int32 {
 			for s := range blocks[t].Steps {
 				first[r][t] = append(first[r][t], int32(len(g.nodes)))
 				st := &blocks[t].Steps[s]
-				x := node{gpu: int32(r), block: int32(t), step: int32(s), src: st.Src, dst: st.Dst, count: st.Count, match: -1}
+				x := node{
+					gpu: int32(r), block: int32(t), step: int32(s), src: st.Src, dst: st.Dst, count: st.Count, match: -1,
+				}
 				switch {
 				case st.Kind.local():
 					x.do, x.reduce = doLocal, st.Kind.reduces()
 				case st.Kind.receives():
-					x.do, x.reduce, x.passing = doRecv, st.Kind.reduces(), st.Kind == RRS
+					x.do, x.reduce, x.forwards = doRecv, st.Kind.reduces(), st.Kind == RRS
 					if st.Kind.sends() {
 						g.nodes = append(g.nodes, x)
-						x = node{gpu: x.gpu, block: x.block, step: x.step, do: doSend, src: st.Dst, count: st.Count, match: -1, passing: x.passing}
+						x = node{
+							gpu: x.gpu, block: x.block, step: x.step, do: doSend, src: st.Dst, count: st.Count, match: -1,
+							forwards: x.forwards,
+						}
 					}
 				case st.Kind.sends():
 					x.do = doSend
@@ -105,8 +110,7 @@ func (g *graph) addNodes() [][][]int32 {
 	return first
 }
 
-// matchMessages joins the two ends of every message: the k-th send of a connection is the k-th
-// receive.
+// matchMessages connects the k-th send of a connection with its k-th receive.
 func (g *graph) matchMessages() error {
 	type connection struct{ src, dst, channel int }
 	sends := map[connection][]int32{}
@@ -126,11 +130,13 @@ func (g *graph) matchMessages() error {
 		c := connection{b.Recv, int(x.gpu), b.Chan}
 		waiting := sends[c]
 		if len(waiting) == 0 {
-			return fmt.Errorf("%w: %v receives from gpu %d on channel %d what that never sends", ErrFormat, g.name(i), b.Recv, b.Chan)
+			return fmt.Errorf("%w: %v receives from gpu %d on channel %d, which sends no more",
+				ErrFormat, g.name(i), b.Recv, b.Chan)
 		}
 		other := &g.nodes[waiting[0]]
 		if other.count != x.count {
-			return fmt.Errorf("%w: %v: cnt: receives %d chunks, but %v sends %d", ErrFormat, g.name(i), x.count, g.name(int(waiting[0])), other.count)
+			return fmt.Errorf("%w: %v: cnt: receives %d chunks, but %v sends %d",
+				ErrFormat, g.name(i), x.count, g.name(int(waiting[0])), other.count)
 		}
 		x.match, other.match = waiting[0], int32(i)
 		sends[c] = waiting[1:]
@@ -138,35 +144,35 @@ func (g *graph) matchMessages() error {
 	for i := range g.nodes {
 		if x := &g.nodes[i]; x.do == doSend && x.match < 0 {
 			b := &g.file.GPUs[x.gpu].Blocks[x.block]
-			return fmt.Errorf("%w: %v sends to gpu %d on channel %d what that never receives", ErrFormat, g.name(i), b.Send, b.Chan)
+			return fmt.Errorf("%w: %v sends to gpu %d on channel %d, which receives no more",
+				ErrFormat, g.name(i), b.Send, b.Chan)
 		}
 	}
 	return nil
 }
 
-// name says where a node is in the file.
+// name returns the position of a node in the file.
 func (g *graph) name(i int) string {
 	x := &g.nodes[i]
 	return fmt.Sprintf("gpu %d tb %d step %d", x.gpu, x.block, x.step)
 }
 
-// raise lifts the level of a node to what one that it waits for demands. The level is the step in
-// which it can run at the earliest: a send comes a step after all that it waits for, anything else
-// in the step of the last that it waits for. Local work that waits for nothing is at level -1.
+// raise raises the level of a node, given a node that it waits for. The level is the earliest step in which the node
+// can run. A send is one step after all nodes that it waits for; another node is in the same step as the last of them.
+// A local move that waits for no node has level -1.
 //
-// What follows in a thread block without depending on what was before waits too, as in a pipeline
-// where a chunk follows another. With inARow it does not: then what a thread block sends in a row is
-// one flow.
+// A send also waits for the previous node of its thread block, as in a pipeline. With batchSends it does not, and
+// consecutive sends of a thread block are one flow.
 func (g *graph) raise(x *node, by int32) {
 	level := g.nodes[by].level
-	if x.do == doSend && (!g.inARow || by != x.prev) {
+	if x.do == doSend && (!g.batchSends || by != x.prev) {
 		level++
 	}
 	x.level = max(x.level, level)
 }
 
-// sort orders the nodes so that each follows what it waits for, by level and then by place in
-// the file. A receive waits for its send, a send for no receive.
+// sort orders the nodes so that each follows the nodes that it waits for, by level and then by position in the file. A
+// receive waits for its send; a send does not wait for a receive.
 func (g *graph) sort() error {
 	waits := make([]int32, len(g.nodes))
 	next := make([][]int32, len(g.nodes))
@@ -212,8 +218,8 @@ func (g *graph) sort() error {
 	return nil
 }
 
-// deadlock names a circle among the nodes that still wait: following anything that a node
-// waits for must come back to where it was.
+// deadlock returns an error that names a cycle of waiting nodes. It follows the nodes from any waiting node to one that
+// it waits for, until a node repeats.
 func (g *graph) deadlock(waits []int32) error {
 	at := 0
 	for waits[at] == 0 {
@@ -253,7 +259,7 @@ func (g *graph) deadlock(waits []int32) error {
 	return fmt.Errorf("%w: %s", ErrDeadlock, text)
 }
 
-// queue is a heap of nodes that can run.
+// queue is a heap of the nodes that can run.
 type queue struct {
 	g     *graph
 	items []int32
@@ -264,7 +270,7 @@ func (q *queue) push(i int32) { heap.Push(q, i) }
 // Len implements heap.Interface, as do the methods below.
 func (q *queue) Len() int { return len(q.items) }
 
-// Less orders by level, then by place in the file.
+// Less orders by level, then by position in the file.
 func (q *queue) Less(a, b int) bool {
 	x, y := q.items[a], q.items[b]
 	if l, m := q.g.nodes[x].level, q.g.nodes[y].level; l != m {

@@ -14,8 +14,8 @@ import (
 	"lightpath/plans/sim"
 )
 
-// planned plans the problem of a schedule with every planner: the plans are feasible, take what
-// they say when played, and every bound is below all of them.
+// planned solves the planning problem of a schedule with every planner. It checks that the plans are feasible, that the
+// simulator gives the same time, and that no plan is below a bound.
 func planned(t *testing.T, s *schedule.Schedule, fabric *plans.Problem) {
 	t.Helper()
 	p, _, err := schedule.Problem(s, 1<<20, fabric)
@@ -27,7 +27,8 @@ func planned(t *testing.T, s *schedule.Schedule, fabric *plans.Problem) {
 	}
 	bound, least, auto := 0.0, math.Inf(1), math.Inf(1)
 	for _, name := range planner.Names() {
-		plan, err := planner.Solve(context.Background(), name, p, planner.Options{TimeLimit: time.Minute, Effort: time.Millisecond})
+		o := planner.Options{TimeLimit: time.Minute, Effort: time.Millisecond}
+		plan, err := planner.Solve(context.Background(), name, p, o)
 		if errors.Is(err, planner.ErrInfeasible) && (name == "static" || p.Circuits == plans.Duplex) {
 			continue
 		}
@@ -38,7 +39,7 @@ func planned(t *testing.T, s *schedule.Schedule, fabric *plans.Problem) {
 			t.Fatalf("%s: %v, checked %v: %v", name, plan.CCTUS, r.CCTUS, err)
 		}
 		if r, err := sim.Run(p, plan); err != nil || !plans.SameUS(r.CCTUS, plan.CCTUS) {
-			t.Fatalf("%s: %v, played %v: %v", name, plan.CCTUS, r.CCTUS, err)
+			t.Fatalf("%s: %v, simulated %v: %v", name, plan.CCTUS, r.CCTUS, err)
 		}
 		bound, least = math.Max(bound, plan.LowerBoundUS), math.Min(least, plan.CCTUS)
 		if name == "auto" {
@@ -53,20 +54,21 @@ func planned(t *testing.T, s *schedule.Schedule, fabric *plans.Problem) {
 func fabrics() []*plans.Problem {
 	return []*plans.Problem{
 		{Planes: 2, BandwidthGbps: 400, AlphaUS: 2, ReconfigUS: 20, Circuits: plans.Simplex},
-		{Planes: 2, BandwidthGbps: 400, AlphaUS: 2, HopUS: 0.5, ReconfigUS: 20, Circuits: plans.Simplex, Forwarding: true, Final: plans.Final{Kind: plans.FinalInitial}},
+		{Planes: 2, BandwidthGbps: 400, AlphaUS: 2, HopUS: 0.5, ReconfigUS: 20, Circuits: plans.Simplex,
+			Forwarding: true, Final: plans.Final{Kind: plans.FinalInitial}},
 		{Planes: 2, BandwidthGbps: 400, ReconfigUS: 5, ReconfigPerPort: 0.1, Circuits: plans.Interleaved},
 		{Planes: 3, BandwidthGbps: 400, ReconfigUS: 5, Circuits: plans.Duplex},
 	}
 }
 
-// TestPlansOfAlgorithms: whatever we schedule, all planners plan.
+// TestPlansOfAlgorithms plans every algorithm of package schedule with every planner.
 func TestPlansOfAlgorithms(t *testing.T) {
 	for i, fabric := range fabrics() {
 		algorithms(t, []int{8, 6, 5, 4}[i], func(t *testing.T, s *schedule.Schedule) { planned(t, s, fabric) })
 	}
 }
 
-// TestPlansOfFiles: and what msccl-tools schedules.
+// TestPlansOfFiles plans the files of msccl-tools with every planner.
 func TestPlansOfFiles(t *testing.T) {
 	files(t, func(t *testing.T, text []byte) {
 		s, err := collectiveOf(t, decode(t, text)).Schedule(0)

@@ -1,7 +1,3 @@
-// Package oracle computes what collectives must return, slowly and plainly, for tests and
-// for checking results.
-//
-// Layer: inside collectives, beside schedule; nothing that runs collectives depends on it.
 package oracle
 
 import (
@@ -14,23 +10,23 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// ErrInput says that inputs do not fit the call.
+// ErrInput reports inputs that do not fit the call.
 var ErrInput = errors.New("oracle: inputs do not fit the call")
 
-// Call is a collective call as all ranks see it.
+// Call is a collective call of all ranks.
 type Call struct {
 	Collective schedule.Collective
 	Type       datatype.Type
-	Op         datatype.Op // of collectives that reduce
-	Root       int         // of collectives that have one
+	Op         datatype.Op // of reducing collectives
+	Root       int         // of rooted collectives
 }
 
-// Expected returns the output of every rank, nil where the call gives a rank none, from the
-// inputs of all ranks (of a broadcast or scatter only the root's is read). It follows the
-// definition of the collective, not any algorithm. Reductions are exact for integers, and
-// for floats as long as every partial sum or product is exact in float64: use small whole
-// numbers. An average scales each float by 1/n, rounded to the type, before the sum and
-// divides the sum of integers after it. Fails with [ErrInput].
+// Expected returns the output of every rank for the inputs of all ranks; it is nil for a rank without output. For a
+// broadcast or scatter it reads only the root's input.
+//
+// It follows the definition of the collective, not an algorithm. Reductions of integers are exact. Reductions of floats
+// are exact if every partial result is exact in float64, so tests use small whole numbers. An average scales each float
+// by 1/n, rounded to the type, before the sum; it divides the sum of integers. Errors: [ErrInput].
 func Expected(c Call, inputs [][]byte) ([][]byte, error) {
 	block, err := blockBytes(c, inputs)
 	if err != nil {
@@ -75,10 +71,11 @@ func Expected(c Call, inputs [][]byte) ([][]byte, error) {
 	return out, nil
 }
 
-// blockBytes checks a call and returns the bytes of one block.
+// blockBytes checks a call and returns the size of one block in bytes.
 func blockBytes(c Call, inputs [][]byte) (int, error) {
 	n := len(inputs)
-	if c.Collective >= schedule.NumCollectives || !c.Type.Valid() || !c.Op.Valid() || n == 0 || c.Root < 0 || c.Root >= n {
+	if c.Collective >= schedule.NumCollectives || !c.Type.Valid() || !c.Op.Valid() ||
+		n == 0 || c.Root < 0 || c.Root >= n {
 		return 0, fmt.Errorf("%w: %v of %v, %v, root %d of %d ranks", ErrInput, c.Collective, c.Type, c.Op, c.Root, n)
 	}
 	blocks := 1
@@ -94,12 +91,12 @@ func blockBytes(c Call, inputs [][]byte) (int, error) {
 		}
 	}
 	if size%(blocks*c.Type.Size()) != 0 {
-		return 0, fmt.Errorf("%w: %d bytes are not %d blocks of %v", ErrInput, size, blocks, c.Type)
+		return 0, fmt.Errorf("%w: %d bytes, want %d blocks of %v", ErrInput, size, blocks, c.Type)
 	}
 	return size / blocks, nil
 }
 
-// reduceAll combines size bytes at an offset of all inputs in the order of ranks.
+// reduceAll combines size bytes at an offset of all inputs, in the order of ranks.
 func reduceAll(c Call, inputs [][]byte, off, size int) []byte {
 	out := make([]byte, 0, size)
 	for ; len(out) < size; off += c.Type.Size() {
@@ -136,7 +133,7 @@ func reduceFloat(c Call, inputs [][]byte, off int) float64 {
 	return total
 }
 
-// averaging returns 1/n rounded to a type, by way of float32 for types that are no wider.
+// averaging returns 1/n rounded to a type, first to float32 except for float64.
 func averaging(t datatype.Type, n int) float64 {
 	f := 1 / float64(n)
 	if t != datatype.Float64 {
@@ -147,7 +144,7 @@ func averaging(t datatype.Type, n int) float64 {
 
 func rounded(t datatype.Type, f float64) float64 { return floatAt(t, appendFloat(nil, t, f)) }
 
-// reduceInt combines modulo 2^64, which ends right modulo any smaller power of two.
+// reduceInt combines modulo 2^64, which is also correct modulo any smaller power of two.
 func reduceInt(c Call, inputs [][]byte, off int) int64 {
 	total := intAt(c.Type, inputs[0][off:])
 	unsigned := c.Type == datatype.Uint64

@@ -20,7 +20,7 @@ func i32(v ...int32) []byte {
 	return b
 }
 
-// Worked by hand, two ranks.
+// TestExpected compares results for two ranks with results worked out by hand.
 func TestExpected(t *testing.T) {
 	a, b := i32(7, -5), i32(2, 3)
 	for _, c := range []struct {
@@ -59,7 +59,7 @@ func equal(a, b [][]byte) bool {
 	return len(a) == len(b)
 }
 
-func TestBadInput(t *testing.T) {
+func TestExpectedErrors(t *testing.T) {
 	four := make([]byte, 4)
 	for _, c := range []struct {
 		call Call
@@ -80,9 +80,9 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// Where the order does not matter, the order of every algorithm gives what the definition
-// of the collective gives, for every type and operator.
-func TestOrderedAgrees(t *testing.T) {
+// TestOrderedMatchesExpected compares both for every algorithm, type and operator, with numbers for which the order
+// does not matter.
+func TestOrderedMatchesExpected(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	for c := range schedule.NumCollectives {
 		for _, alg := range schedule.Algorithms(c) {
@@ -97,7 +97,7 @@ func TestOrderedAgrees(t *testing.T) {
 				for ty := range datatype.NumTypes {
 					for op := range datatype.NumOps {
 						if op == datatype.Avg && ty.Float() && n == 5 {
-							continue // a fifth of a whole number is rounded
+							continue // a fifth of a whole number is not exact
 						}
 						call := Call{c, ty, op, s.Root}
 						in := make([][]byte, n)
@@ -121,7 +121,7 @@ func TestOrderedAgrees(t *testing.T) {
 	}
 }
 
-// number returns one of those that 8 of are exact in the type, however they are combined.
+// number returns a random number. Combinations of 8 such numbers are exact in the type, in any order.
 func number(rng *rand.Rand, t datatype.Type, op datatype.Op) int {
 	switch {
 	case op == datatype.Prod:
@@ -140,8 +140,8 @@ func appendNumber(b []byte, t datatype.Type, v int) []byte {
 	return appendInt(b, t, int64(v))
 }
 
-// Two algorithms add in different orders, and Ordered tells the results apart: 1 is lost
-// when it is added to 2^24 first.
+// TestOrderMatters checks that Ordered distinguishes algorithms that add in different orders: adding 1 to 2^24 loses
+// the 1.
 func TestOrderMatters(t *testing.T) {
 	var in [][]byte
 	for _, v := range []float32{1, 1 << 24, 1, -(1 << 24)} {

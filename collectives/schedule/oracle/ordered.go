@@ -7,10 +7,9 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// Ordered returns what Expected does, bit for bit as every plan of s has to give it for any
-// floats (but for payloads of NaN): contributions are combined in the order that s fixes
-// for each chunk, by the portable kernels. Collectives that do not reduce are as Expected.
-// Fails with [ErrInput] or what schedule.Orders fails with.
+// Ordered is like Expected for any floats: it returns the bits that every plan of s must produce, except for payloads
+// of NaN. It combines the contributions to each chunk in the order of s. Errors: [ErrInput], and those of
+// schedule.Orders.
 func Ordered(s *schedule.Schedule, t datatype.Type, op datatype.Op, inputs [][]byte) ([][]byte, error) {
 	c := Call{Collective: s.Collective, Type: t, Op: op, Root: s.Root}
 	block, err := blockBytes(c, inputs)
@@ -51,7 +50,7 @@ func Ordered(s *schedule.Schedule, t datatype.Type, op datatype.Op, inputs [][]b
 	return out, nil
 }
 
-// load returns copies of the inputs as Pre loads them: scaled for an average of floats.
+// load returns copies of the inputs, as Pre loads them: scaled for an average of floats.
 func load(c Call, inputs [][]byte) [][]byte {
 	loaded := make([][]byte, len(inputs))
 	for r, in := range inputs {

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 	"lightpath/collectives/wire"
 )
 
@@ -16,7 +16,7 @@ type mmsghdr struct {
 	_   uint32
 }
 
-// sendBatch is the memory of a sendmmsg: frames to one rank.
+// sendBatch is the memory of a sendmmsg call, whose frames all go to one rank.
 type sendBatch struct {
 	msgs  [sendFrames]mmsghdr
 	iovs  [sendFrames][2]unix.Iovec
@@ -32,8 +32,8 @@ func (b *sendBatch) init() {
 	}
 }
 
-// add makes frame i of payload, which stays the caller's.
-func (b *sendBatch) add(i int, to *control.Name, h *wire.Header, sequence uint32, payload []byte) {
+// add sets frame i. The caller still owns the payload.
+func (b *sendBatch) add(i int, to *counts.RawAddr, h *wire.Header, sequence uint32, payload []byte) {
 	encode(h, sequence, &b.heads[i])
 	b.iovs[i][1].Base = &payload[0]
 	b.iovs[i][1].SetLen(len(payload))
@@ -41,12 +41,12 @@ func (b *sendBatch) add(i int, to *control.Name, h *wire.Header, sequence uint32
 	b.msgs[i].hdr.Namelen = to.Len
 }
 
-// send gives the first n frames to the kernel and returns how many it has taken.
+// send sends the first n frames and returns the number that the kernel accepted.
 func (b *sendBatch) send(fd, n int) (int, unix.Errno) {
 	taken, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.msgs[0])),
 		uintptr(n), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 	for i := range n {
-		b.iovs[i][1].Base = nil // the caller's memory is not ours to keep
+		b.iovs[i][1].Base = nil // do not keep a reference to the caller's memory
 	}
 	if errno != 0 {
 		return 0, errno
@@ -59,14 +59,14 @@ type frame struct {
 	hdr  wire.Header
 	data []byte // the payload, in buf
 	buf  []byte
-	next *frame // of the pool
+	next *frame // in the pool
 }
 
-// pool is the frames of a plane that hold nothing. It grows to what was once needed and keeps
-// that, so the steady state does not allocate; windows bound it.
+// pool holds the free frames of a plane. It never shrinks, so the steady state does not allocate. The windows limit
+// its size.
 type pool struct {
 	free *frame
-	size int // of a buffer
+	size int // of a buffer in bytes
 }
 
 func (p *pool) get() *frame {
@@ -84,12 +84,11 @@ func (p *pool) put(f *frame) {
 	p.free = f
 }
 
-// recvBatch is the memory of a recvmmsg: frames that datagrams are received into, and replaced
-// by others once they are in a queue.
+// recvBatch is the memory of a recvmmsg call. A frame that enters a queue is replaced by a free one.
 type recvBatch struct {
 	msgs   [recvFrames]mmsghdr
 	iovs   [recvFrames]unix.Iovec
-	names  [recvFrames]control.Name
+	addrs  [recvFrames]counts.RawAddr
 	frames [recvFrames]*frame
 }
 
@@ -97,22 +96,22 @@ func (b *recvBatch) init(p *pool) {
 	for i := range b.msgs {
 		b.msgs[i].hdr.Iov = &b.iovs[i]
 		b.msgs[i].hdr.SetIovlen(1)
-		b.msgs[i].hdr.Name = &b.names[i].Raw[0]
+		b.msgs[i].hdr.Name = &b.addrs[i].Raw[0]
 		b.use(i, p.get())
 	}
 }
 
-// use receives message i into f from now on.
+// use makes f the buffer of message i.
 func (b *recvBatch) use(i int, f *frame) {
 	b.frames[i] = f
 	b.iovs[i].Base = &f.buf[0]
 	b.iovs[i].SetLen(len(f.buf))
 }
 
-// receive returns how many datagrams it got.
+// receive receives datagrams and returns their number.
 func (b *recvBatch) receive(fd int) (int, unix.Errno) {
 	for i := range b.msgs {
-		b.msgs[i].hdr.Namelen = uint32(len(b.names[i].Raw))
+		b.msgs[i].hdr.Namelen = uint32(len(b.addrs[i].Raw))
 		b.msgs[i].hdr.Flags = 0
 	}
 	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.msgs[0])),
@@ -123,7 +122,7 @@ func (b *recvBatch) receive(fd int) (int, unix.Errno) {
 	return int(n), 0
 }
 
-// datagram returns message i, and false where it was longer than a frame may be.
+// datagram returns message i, and false if it was longer than a frame may be.
 func (b *recvBatch) datagram(i int) ([]byte, bool) {
 	m := &b.msgs[i]
 	return b.frames[i].buf[:m.len], m.hdr.Flags&unix.MSG_TRUNC == 0

@@ -3,41 +3,42 @@ package ebpf
 import (
 	"net/netip"
 
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 )
 
-// A credit message (package control) says, by plane, how many frames of its receiver the sender
-// has consumed.
+// A credit message (package counts) tells a rank, per plane, the number of its frames that the sender has consumed.
 const (
-	// creditParts: consuming this part of a window is worth a message.
+	// creditParts is the number of credit messages per window.
 	creditParts = 4
-	// creditBurst bounds the messages that one sweep reads.
+	// creditBurst is the largest number of messages that one poll reads.
 	creditBurst = 64
 )
 
-// newControl makes the endpoint's socket on the control network.
-func newControl(fd int, o *Options) *control.Socket {
-	co := control.Options{Rank: o.Rank, Comm: o.Comm, Counts: len(o.Addrs[o.Rank].Planes), Secret: o.Secret, Addrs: make([]netip.AddrPort, len(o.Addrs))}
+// newControl returns the endpoint's socket on the control network.
+func newControl(fd int, o *Options) *counts.Socket {
+	co := counts.Options{
+		Rank: o.Rank, Comm: o.Comm, Counts: len(o.Addrs[o.Rank].Planes), Secret: o.Secret,
+		Addrs: make([]netip.AddrPort, len(o.Addrs)),
+	}
 	for r := range o.Addrs {
 		co.Addrs[r] = o.Addrs[r].Control
 	}
-	return control.New(fd, co)
+	return counts.New(fd, co)
 }
 
-// tell sends a rank what has been consumed of its frames. A message that does not get through
-// is asked for.
+// sendCredits sends a rank its credits. If the network loses the message, the rank requests another.
 // Hot path: no allocation, no logging.
-func (e *Endpoint) tell(rank int, flags uint16) {
+func (e *Endpoint) sendCredits(rank int, flags uint16) {
 	for i, p := range e.planes {
 		from := &p.peers[rank]
-		from.told = from.next
-		e.control.Put(i, from.told)
+		from.credited = from.next
+		e.control.Put(i, from.credited)
 	}
 	e.control.Send(rank, flags)
 }
 
-// askForCredits asks every rank that this one waits for.
-func (e *Endpoint) askForCredits() {
+// requestCredits sends a request to every rank whose credit this rank waits for.
+func (e *Endpoint) requestCredits() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.poll.Closed() {
@@ -46,14 +47,14 @@ func (e *Endpoint) askForCredits() {
 	for rank := range e.planes[0].peers {
 		for _, p := range e.planes {
 			if p.peers[rank].blocked {
-				e.tell(rank, control.Ask)
+				e.sendCredits(rank, counts.Request)
 				break
 			}
 		}
 	}
 }
 
-// readCredits takes the messages that have come. The caller holds mu.
+// readCredits reads the messages that have arrived. The caller holds mu.
 // Hot path: no allocation, no logging.
 func (e *Endpoint) readCredits() {
 	for range creditBurst {
@@ -65,19 +66,19 @@ func (e *Endpoint) readCredits() {
 			e.credit(src, flags)
 		}
 	}
-	e.Wake() // there may be more, and no edge will say so
+	e.Wake() // more messages may have arrived, for which there is no further edge
 }
 
-// credit acts on the message that rank src has sent.
+// credit handles a message of rank src.
 func (e *Endpoint) credit(src int, flags uint16) {
 	for i, p := range e.planes {
 		to := &p.peers[src]
 		if n := e.control.Count(i); n > to.consumed && n <= to.sent {
 			to.consumed, to.blocked = n, false
-			e.pace.credited()
+			e.wait.creditArrived()
 		}
 	}
-	if flags&control.Ask != 0 {
-		e.tell(src, 0)
+	if flags&counts.Request != 0 {
+		e.sendCredits(src, 0)
 	}
 }

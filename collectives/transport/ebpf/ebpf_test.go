@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/transport"
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 	"lightpath/collectives/transport/transporttest"
 )
 
@@ -18,16 +18,16 @@ var secret = [SecretSize]byte{1, 2, 3}
 func socket(t testing.TB, host string) int {
 	t.Helper()
 	addr := netip.AddrPortFrom(netip.MustParseAddr(host), 0)
-	n := control.NewName(addr)
+	n := counts.NewRawAddr(addr)
 	fd, err := unix.Socket(n.Family(), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Close(fd) })
-	if err := unix.Bind(fd, control.Sockaddr(addr)); err != nil {
+	if err := unix.Bind(fd, counts.Sockaddr(addr)); err != nil {
 		t.Fatal(err)
 	}
-	// What an unprivileged user gets is enough.
+	// The kernel may grant less to an unprivileged user; that is enough.
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -36,11 +36,10 @@ func socket(t testing.TB, host string) int {
 
 // loopback describes a communicator on the loopback interface.
 type loopback struct {
-	host   string
-	mtu    int
-	window int
-	// counters, where set, are those of a rank's port.
-	counters func(rank, plane int) Counters
+	host     string
+	mtu      int
+	window   int
+	counters func(rank, plane int) Counters // may be nil
 }
 
 func (l loopback) listen(t testing.TB, ranks, planes int) ([]*Listener, []Addrs) {

@@ -9,61 +9,61 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/transport"
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 	"lightpath/collectives/transport/internal/poller"
 )
 
 const (
-	// MaxWindow is how many frames of one rank are under way to another on a plane at most.
-	// Windows are as large as receive buffers allow: they are what keeps a wire busy while its
-	// receiver waits for a CPU.
+	// MaxWindow is the largest number of frames in flight from one rank to another on a plane. A window is as large as
+	// the receive buffer allows, so that the wire stays busy while the receiver waits for a CPU.
 	MaxWindow = 256
-	// minWindow lets one frame be under way while another is looked at.
+	// minWindow allows one frame in flight while the receiver reads another.
 	minWindow = 2
-	// SecretSize is that of a communicator's secret.
-	SecretSize = control.SecretSize
-	// frameCost is what a receive buffer is charged for a frame, as a multiple of the MTU, and
-	// beside it: memory comes in powers of two.
+	// SecretSize is the size of a communicator's secret in bytes.
+	SecretSize = counts.SecretSize
+	// A frame occupies at most frameCost * MTU + frameExtra bytes of a receive buffer, because the kernel allocates
+	// memory in powers of two.
 	frameCost, frameExtra = 2, 2048
-	// controlID marks the control socket among the events; those of planes have their numbers.
+	// controlID is the event id of the control socket. The event id of a plane is its number.
 	controlID = -2
 )
 
-// Options connect a rank to the others. All ranks of a communicator give the same, but for Rank.
+// Options of [Connect]. All fields except Rank are the same at all ranks of the communicator.
 type Options struct {
 	Rank  int
 	Addrs []Addrs // of every rank's Listener
 	Comm  uint64
 	// Secret authenticates credits.
 	Secret [SecretSize]byte
-	// Window bounds the frames of one rank that may be under way to another; 0 is MaxWindow.
+	// Window is the largest number of frames in flight from one rank to another; 0 is MaxWindow.
 	Window int
 }
 
-// Endpoint is one rank's attachment to all planes; it implements [transport.Endpoint]. Those of
-// its planes that have counters implement [transport.Steerer].
+// Endpoint is one rank's attachment to all planes; it implements [transport.Endpoint]. A plane with counters implements
+// [transport.Steerer].
 //
-// Nothing signals counters: while one is waited for, Wait returns as soon as a look may pay.
+// No event reports that a counter has moved. So while the driving goroutine waits for a counter, Wait returns when
+// the counter is likely to have moved.
 type Endpoint struct {
-	rank    int
-	planes  []*plane
-	faces   []transport.Plane // what Planes returns
-	control *control.Socket
-	poll    *poller.Set
+	rank     int
+	planes   []*plane
+	exported []transport.Plane // the result of Planes
+	control  *counts.Socket
+	poll     *poller.Set
 
-	mu   sync.Mutex // held by every call of the driving goroutine but Arm and Wait's sleep, and by Close
-	pace pace
+	// mu is held by Close and by every call of the driving goroutine, except Arm and the sleep in Wait.
+	mu   sync.Mutex
+	wait waitState
 }
 
-// Connect makes a rank's endpoint. It talks to nobody: other ranks may be connected sooner or
-// later. The listener's sockets are the endpoint's from now on; after an error they are still the
-// listener's.
+// Connect returns a rank's endpoint. It does not communicate, so ranks may call it in any order and at any time. The
+// endpoint takes ownership of the listener's sockets, except on an error.
 func Connect(l *Listener, o Options) (*Endpoint, error) {
 	if err := o.check(l); err != nil {
 		return nil, err
 	}
 	e := &Endpoint{rank: o.Rank}
-	e.pace.reset()
+	e.wait.creditArrived()
 	for id := range l.planes {
 		p, err := newPlane(e, id, &l.planes[id], &o)
 		if err != nil {
@@ -71,9 +71,9 @@ func Connect(l *Listener, o Options) (*Endpoint, error) {
 		}
 		e.planes = append(e.planes, p)
 		if p.counters != nil {
-			e.faces = append(e.faces, steered{p})
+			e.exported = append(e.exported, steered{p})
 		} else {
-			e.faces = append(e.faces, p)
+			e.exported = append(e.exported, p)
 		}
 	}
 	e.control = newControl(l.control, &o)
@@ -110,16 +110,16 @@ func (o *Options) check(l *Listener) error {
 					id, r, pa.Addr, pa.MTU, o.Rank, l.planes[id].MTU)
 			}
 			if o.windowOf(r, id) < minWindow {
-				return fmt.Errorf("ebpf: plane %d: the receive buffer of rank %d, %d bytes, has no room for %d frames of each of %d ranks (net.core.rmem_max)",
-					id, r, pa.Buffer, minWindow, len(o.Addrs)-1)
+				return fmt.Errorf("ebpf: plane %d: the receive buffer of rank %d, %d bytes, has no room for %d frames of "+
+					"each of %d ranks (net.core.rmem_max)", id, r, pa.Buffer, minWindow, len(o.Addrs)-1)
 			}
 		}
 	}
 	return nil
 }
 
-// windowOf is how many frames each rank may have under way to rank r on a plane. Every rank
-// computes the same.
+// windowOf returns the number of frames that each rank may have in flight to rank r on a plane. Every rank computes the
+// same number.
 func (o *Options) windowOf(r, plane int) uint64 {
 	a := &o.Addrs[r].Planes[plane]
 	limit := o.Window
@@ -137,7 +137,7 @@ func newPlane(e *Endpoint, id int, po *PlaneOptions, o *Options) (*plane, error)
 	room := po.MTU - headers
 	p := &plane{
 		e: e, id: id, fd: po.FD, counters: po.Counters, readable: true,
-		payload: (room - headSize) &^ 7, // frames hold whole elements
+		payload: (room - headSize) &^ 7, // so that a frame splits no element
 		pool:    pool{size: room},
 		peers:   make([]peer, len(o.Addrs)),
 	}
@@ -147,17 +147,17 @@ func newPlane(e *Endpoint, id int, po *PlaneOptions, o *Options) (*plane, error)
 	if err := unix.SetNonblock(p.fd, true); err != nil {
 		return nil, fmt.Errorf("ebpf: plane %d: non-blocking: %w", id, err)
 	}
-	mine := o.windowOf(o.Rank, id)
+	recvWindow := o.windowOf(o.Rank, id)
 	for r := range p.peers {
 		if r == o.Rank {
 			continue
 		}
 		p.peers[r] = peer{
-			name: control.NewName(o.Addrs[r].Planes[id].Addr), window: o.windowOf(r, id),
-			ring: make([]*frame, 1<<bits.Len64(mine-1)),
+			addr: counts.NewRawAddr(o.Addrs[r].Planes[id].Addr), sendWindow: o.windowOf(r, id),
+			ring: make([]*frame, 1<<bits.Len64(recvWindow-1)),
 		}
 	}
-	p.mine = mine
+	p.recvWindow = recvWindow
 	p.tx.init()
 	p.rx.init(&p.pool)
 	if p.counters != nil {
@@ -167,7 +167,7 @@ func newPlane(e *Endpoint, id int, po *PlaneOptions, o *Options) (*plane, error)
 	return p, nil
 }
 
-// open makes the set of what is waited for.
+// open adds all sockets to a poller.
 func (e *Endpoint) open() (err error) {
 	if e.poll, err = poller.New(len(e.planes) + 1); err != nil {
 		return err
@@ -188,8 +188,8 @@ func (e *Endpoint) open() (err error) {
 	return nil
 }
 
-// waitForRoom has the endpoint told when a plane's socket takes frames again. It is told only
-// then: every frame that leaves would be an event otherwise.
+// waitForRoom marks a plane as full and asks for an event when its socket accepts frames again. The endpoint asks only
+// while the socket is full, because otherwise every frame that leaves would be an event.
 func (e *Endpoint) waitForRoom(p *plane) error {
 	p.full = true
 	if err := e.poll.Modify(p.fd, unix.EPOLLIN|unix.EPOLLOUT, int32(p.id)); err != nil {
@@ -198,10 +198,10 @@ func (e *Endpoint) waitForRoom(p *plane) error {
 	return nil
 }
 
-// ask notes what has become ready, and reads the credits that have come, if seen says that nobody
-// has asked since. The caller holds mu.
-func (e *Endpoint) ask(seen *uint64) {
-	events := e.poll.Ask(seen)
+// pollReady marks the planes that have become ready and reads the credits that have arrived. It polls at most once for
+// all planes; see [poller.Set.PollOnce] for seen. The caller holds mu.
+func (e *Endpoint) pollReady(seen *uint64) {
+	events := e.poll.PollOnce(seen)
 	for i := range events {
 		ev := &events[i]
 		if ev.Fd == controlID {
@@ -212,18 +212,18 @@ func (e *Endpoint) ask(seen *uint64) {
 		p.readable = true
 		if p.full && ev.Events&unix.EPOLLOUT != 0 {
 			p.full = false
-			// Should this fail, there are more events than needed.
+			// If this fails, the endpoint only gets needless events.
 			_ = e.poll.Modify(p.fd, unix.EPOLLIN, int32(p.id))
 		}
 	}
 }
 
 // Planes implements [transport.Endpoint].
-func (e *Endpoint) Planes() []transport.Plane { return e.faces }
+func (e *Endpoint) Planes() []transport.Plane { return e.exported }
 
 // Arm implements [transport.Endpoint].
 func (e *Endpoint) Arm() uint32 {
-	e.pace.arm()
+	e.wait.arm()
 	return e.poll.Arm()
 }
 
@@ -235,10 +235,10 @@ func (e *Endpoint) Wait(armed uint32, d time.Duration) {
 	e.poll.Enter()
 	defer e.poll.Leave()
 	for until := time.Now().Add(d); !e.poll.Pending(armed); {
-		nap, final := e.pace.nap(d)
-		ready := e.poll.Sleep(nap)
+		sleep, final := e.wait.sleepTime(d)
+		ready := e.poll.Sleep(sleep)
 		now := time.Now()
-		e.upkeep(now)
+		e.checkTimers(now)
 		if d = until.Sub(now); final || ready || d <= 0 {
 			return
 		}
@@ -248,7 +248,7 @@ func (e *Endpoint) Wait(armed uint32, d time.Duration) {
 // Wake implements [transport.Endpoint].
 func (e *Endpoint) Wake() { e.poll.Wake() }
 
-// Close implements [transport.Endpoint]. What this rank has sent is still delivered.
+// Close implements [transport.Endpoint]. Peers still receive the frames that this rank has sent.
 func (e *Endpoint) Close() error {
 	e.poll.Close(func() {
 		e.mu.Lock()

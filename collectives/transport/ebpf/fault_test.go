@@ -3,6 +3,7 @@ package ebpf
 import (
 	"errors"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,21 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/transport"
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
 )
 
-// tally stands in for the kernel's counters.
-type tally struct{ offered, sent, dark, misdirected, transit atomic.Uint64 }
+// fakeCounters implements [Counters] with values that a test sets.
+type fakeCounters struct{ offered, sent, dark, misdirected, transit atomic.Uint64 }
 
-func (c *tally) Offered() uint64           { return c.offered.Load() }
-func (c *tally) Sent() uint64              { return c.sent.Load() }
-func (c *tally) Dropped() (uint64, uint64) { return c.dark.Load(), c.misdirected.Load() }
-func (c *tally) TransitOp() uint64         { return c.transit.Load() }
+func (c *fakeCounters) Offered() uint64           { return c.offered.Load() }
+func (c *fakeCounters) Sent() uint64              { return c.sent.Load() }
+func (c *fakeCounters) Dropped() (uint64, uint64) { return c.dark.Load(), c.misdirected.Load() }
+func (c *fakeCounters) TransitOp() uint64         { return c.transit.Load() }
 
-// pair is two ranks on one plane of the loopback interface.
-func pair(t *testing.T, window int, c *tally) (a, b *Endpoint) {
+// pair returns two ranks on one plane of the loopback interface.
+func pair(t *testing.T, window int, c *fakeCounters) (a, b *Endpoint) {
 	t.Helper()
 	l := loopback{host: "127.0.0.1", mtu: 1500, window: window}
 	if c != nil {
@@ -41,7 +42,7 @@ func pair(t *testing.T, window int, c *tally) (a, b *Endpoint) {
 	return e[0].(*Endpoint), e[1].(*Endpoint)
 }
 
-// push sends payload in one call and returns how much was taken.
+// push calls TrySend once and returns the number of bytes accepted.
 func push(t *testing.T, e *Endpoint, dst int, offset int, payload []byte) int {
 	t.Helper()
 	h := wire.Header{Comm: 0xc0, Op: 1, Epoch: 9, Offset: uint64(offset), Src: uint16(e.rank), Dst: uint16(dst)}
@@ -52,7 +53,7 @@ func push(t *testing.T, e *Endpoint, dst int, offset int, payload []byte) int {
 	return n
 }
 
-// next waits for a frame from src.
+// next waits for a frame from src and returns its payload.
 func next(t *testing.T, e *Endpoint, src int) []byte {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < 20*time.Second; {
@@ -66,11 +67,18 @@ func next(t *testing.T, e *Endpoint, src int) []byte {
 		}
 		e.Wait(armed, time.Second)
 	}
-	t.Fatal("no frame")
+	t.Fatal("no frame has arrived")
 	return nil
 }
 
-// until waits for an error of a call.
+// checks runs the endpoint's checks for lost frames as often as a fault may need to be found.
+func checks(e *Endpoint) {
+	for i := range maxStill + 2 {
+		e.checkTimers(time.Unix(0, 0).Add(time.Duration(i+1) * checkEvery))
+	}
+}
+
+// until calls f until it returns an error.
 func until(t *testing.T, e *Endpoint, f func() error) error {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < 20*time.Second; {
@@ -80,7 +88,7 @@ func until(t *testing.T, e *Endpoint, f func() error) error {
 		}
 		e.Wait(armed, 50*time.Millisecond)
 	}
-	t.Fatal("no error")
+	t.Fatal("no error in 20 seconds")
 	return nil
 }
 
@@ -88,16 +96,16 @@ func peek(e *Endpoint, src int) func() error {
 	return func() error { _, _, err := e.Planes()[0].Peek(src); return err }
 }
 
-// Credits that are lost are asked for, and until one comes nothing is sent.
-func TestLostCredits(t *testing.T) {
+// TestLostCreditIsRequested loses the credits of rank 1. Rank 0 must send nothing until its request is answered.
+func TestLostCreditIsRequested(t *testing.T) {
 	a, b := pair(t, 2, nil)
 	real := b.control
 	discard := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9"), netip.MustParseAddrPort("127.0.0.1:9")}
-	b.control = control.New(real.FD(), control.Options{Rank: 1, Addrs: discard, Comm: 0xc0, Counts: 1, Secret: secret})
+	b.control = counts.New(real.FD(), counts.Options{Rank: 1, Addrs: discard, Comm: 0xc0, Counts: 1, Secret: secret})
 	frame := make([]byte, a.planes[0].payload)
 	for i := range 2 {
 		if n := push(t, a, 1, i, frame); n != len(frame) {
-			t.Fatalf("frame %d: %d bytes taken", i, n)
+			t.Fatalf("frame %d: %d bytes accepted", i, n)
 		}
 	}
 	for range 2 {
@@ -106,58 +114,58 @@ func TestLostCredits(t *testing.T) {
 	}
 	armed := a.Arm()
 	if n := push(t, a, 1, 2, frame); n != 0 {
-		t.Fatalf("%d bytes taken beyond the window", n)
+		t.Fatalf("%d bytes accepted beyond the window", n)
 	}
-	a.Wait(armed, 50*time.Millisecond) // asks
+	a.Wait(armed, 10*time.Millisecond) // sends a request
 	b.control = real
 	for start := time.Now(); push(t, a, 1, 2, frame) == 0; {
 		if time.Since(start) > 20*time.Second {
-			t.Fatal("no credit has come")
+			t.Fatal("no credit has arrived")
 		}
 		armed := a.Arm()
 		if push(t, a, 1, 2, frame) != 0 {
 			break
 		}
 		a.Wait(armed, 10*time.Millisecond)
-		if err := peek(b, 0)(); err != nil { // reads the question and answers
+		if err := peek(b, 0)(); err != nil { // reads the request and answers
 			t.Fatal(err)
 		}
 	}
 	next(t, b, 0)
 }
 
-// Counts that say what cannot be move nothing.
-func TestImpossibleCredits(t *testing.T) {
+// TestImpossibleCreditsAreIgnored sends credits that are too old, and credits for frames that were never sent.
+func TestImpossibleCreditsAreIgnored(t *testing.T) {
 	a, b := pair(t, 4, nil)
 	for i := range 4 {
 		push(t, a, 1, i, make([]byte, 8))
 	}
 	to := &a.planes[0].peers[1]
 	for _, c := range []struct{ consumed, want uint64 }{
-		{3, 3}, // as if consumed
-		{5, 3}, // more than was sent
-		{2, 3}, // older than what is known
+		{3, 3},
+		{5, 3}, // more frames than were sent
+		{2, 3}, // older than the last credit
 		{4, 4},
 	} {
 		b.planes[0].peers[0].next = c.consumed
-		b.tell(0, 0)
-		for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		b.sendCredits(0, 0)
+		for start := time.Now(); ; runtime.Gosched() {
 			src, flags, more := a.control.Receive()
 			if more && src == 1 {
 				a.credit(src, flags)
 				break
 			}
 			if time.Since(start) > 20*time.Second {
-				t.Fatal("no message has come")
+				t.Fatal("no message has arrived")
 			}
 		}
 		if to.consumed != c.want {
-			t.Errorf("told %d: %d consumed, want %d", c.consumed, to.consumed, c.want)
+			t.Errorf("credit of %d: consumed = %d, want %d", c.consumed, to.consumed, c.want)
 		}
 	}
 }
 
-// datagram returns a frame of rank 0 for rank 1.
+// datagram returns a frame from rank 0 to rank 1.
 func datagram(seq uint32, edit func(h *wire.Header), payload string) []byte {
 	h := wire.Header{Comm: 0xc0, Op: 1, Dst: 1, Length: uint32(len(payload))}
 	if edit != nil {
@@ -168,17 +176,17 @@ func datagram(seq uint32, edit func(h *wire.Header), payload string) []byte {
 	return append(head[:], payload...)
 }
 
-// inject sends a datagram from a socket to that of rank 1, whose plane a knows.
+// inject sends a datagram from a socket to the socket of rank 1. a is the endpoint of rank 0.
 func inject(t *testing.T, fd int, a *Endpoint, b []byte) {
 	t.Helper()
-	n := &a.planes[0].peers[1].name
+	n := &a.planes[0].peers[1].addr
 	sa := &unix.SockaddrInet4{Port: int(n.Raw[2])<<8 | int(n.Raw[3]), Addr: [4]byte(n.Raw[4:8])}
 	if err := unix.Sendto(fd, b, 0, sa); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Frames that overtake each other are put in order, copies are dropped.
+// TestOrder checks that Peek returns reordered frames in order and drops duplicates.
 func TestOrder(t *testing.T) {
 	a, b := pair(t, 8, nil)
 	for _, seq := range []uint32{2, 0, 2, 1, 0, 4, 3} {
@@ -193,26 +201,28 @@ func TestOrder(t *testing.T) {
 	inject(t, a.planes[0].fd, a, datagram(1, nil, "late copy"))
 	inject(t, a.planes[0].fd, a, datagram(5, nil, "f"))
 	if got := string(next(t, b, 0)); got != "f" {
-		t.Fatalf("%q after a copy of what is over", got)
+		t.Fatalf("%q after a duplicate of a released frame, want f", got)
 	}
 	b.planes[0].Release(0)
 	if h, _, err := b.planes[0].Peek(0); h != nil || err != nil {
-		t.Errorf("one frame more: %v, %v", h, err)
+		t.Errorf("unexpected frame: %v, %v", h, err)
 	}
 }
 
-// A hole that stays is a loss, and says which frame of whom.
-func TestMissingFrame(t *testing.T) {
+// TestMissingFrameIsAnError checks the error for a frame that is missing for too many checks.
+func TestMissingFrameIsAnError(t *testing.T) {
 	a, b := pair(t, 8, nil)
 	inject(t, a.planes[0].fd, a, datagram(1, nil, "b"))
-	err := until(t, b, peek(b, 0))
-	if !errors.Is(err, transport.ErrDark) || !strings.Contains(err.Error(), "rank 1, plane 0") || !strings.Contains(err.Error(), "frame 0 of rank 0 is missing") {
+	checks(b)
+	err := peek(b, 0)()
+	if !errors.Is(err, transport.ErrDark) || !strings.Contains(err.Error(), "rank 1, plane 0") ||
+		!strings.Contains(err.Error(), "frame 0 of rank 0 is missing") {
 		t.Error(err)
 	}
 }
 
-// A full socket is a loss.
-func TestOverflow(t *testing.T) {
+// TestOverflowIsAnError fills the receive buffer of rank 1.
+func TestOverflowIsAnError(t *testing.T) {
 	a, b := pair(t, 8, nil)
 	if err := unix.SetsockoptInt(b.planes[0].fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil {
 		t.Fatal(err)
@@ -220,13 +230,15 @@ func TestOverflow(t *testing.T) {
 	for range 100 {
 		inject(t, a.planes[0].fd, a, datagram(0, nil, strings.Repeat("x", 1000)))
 	}
-	err := until(t, b, func() error { _, err := b.planes[0].Drained(); return err })
+	checks(b)
+	_, err := b.planes[0].Drained()
 	if !errors.Is(err, transport.ErrDark) || !strings.Contains(err.Error(), "overflowed") {
 		t.Error(err)
 	}
 }
 
-// What a rank sends must be right; what comes from elsewhere is nobody's business.
+// TestBadFrames checks that a bad frame from a rank's socket is an error, and that frames from other sockets are
+// ignored.
 func TestBadFrames(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"short":       []byte("hello"),
@@ -241,7 +253,8 @@ func TestBadFrames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, e := pair(t, 8, nil)
 			inject(t, a.planes[0].fd, a, b)
-			if err := until(t, e, peek(e, 0)); !errors.Is(err, transport.ErrCorrupt) || !strings.Contains(err.Error(), "rank 1, plane 0") {
+			err := until(t, e, peek(e, 0))
+			if !errors.Is(err, transport.ErrCorrupt) || !strings.Contains(err.Error(), "rank 1, plane 0") {
 				t.Error(err)
 			}
 			c, e := pair(t, 8, nil)
@@ -256,10 +269,11 @@ func TestBadFrames(t *testing.T) {
 	}
 }
 
-// Drained is what the counters say, and what they count as dropped is an error.
+// TestCounters checks that Drained and Transit follow the counters, and that every call returns ErrDark once the
+// counters report a loss.
 func TestCounters(t *testing.T) {
-	c := new(tally)
-	c.dark.Store(5) // of earlier days
+	c := new(fakeCounters)
+	c.dark.Store(5) // before this endpoint
 	a, _ := pair(t, 8, c)
 	p := a.Planes()[0].(transport.Steerer)
 	drained := func(want bool) {
@@ -303,15 +317,16 @@ func TestCounters(t *testing.T) {
 		"TrySend": func() error { _, err := p.TrySend(&wire.Header{Dst: 1, Epoch: 9}, []byte("x")); return err },
 	} {
 		err := f()
-		if !errors.Is(err, transport.ErrDark) || !strings.Contains(err.Error(), "rank 0, plane 0, epoch 9: 0 dark, 2 misdirected") {
+		if !errors.Is(err, transport.ErrDark) ||
+			!strings.Contains(err.Error(), "rank 0, plane 0, epoch 9: 0 dark, 2 misdirected") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// Waiting for counters ends soon, though nobody rings.
-func TestWaitForCounters(t *testing.T) {
-	c := new(tally)
+// TestWaitForCountersReturns checks that Wait returns while a caller waits for a counter, which causes no event.
+func TestWaitForCountersReturns(t *testing.T) {
+	c := new(fakeCounters)
 	a, _ := pair(t, 8, c)
 	p := a.Planes()[0]
 	c.offered.Store(3)
@@ -329,35 +344,47 @@ func TestWaitForCounters(t *testing.T) {
 	}
 }
 
-// A queue that was empty for long is not stuck when something comes.
-func TestQueueAfterPause(t *testing.T) {
-	c := new(tally)
+// TestQueueAfterPauseIsNotStuck checks that the checks of an empty queue do not count against its next frames.
+func TestQueueAfterPauseIsNotStuck(t *testing.T) {
+	c := new(fakeCounters)
 	a, _ := pair(t, 8, c)
 	p := a.planes[0]
-	for range 2 * patience {
+	for range 2 * maxStill {
 		p.check()
 	}
 	c.offered.Store(3)
-	for range patience {
+	for range maxStill {
 		if p.check(); p.lost != nil {
 			t.Fatal(p.lost)
 		}
 	}
 }
 
-// A queue that stands still has lost what was in it.
-func TestStuckQueue(t *testing.T) {
-	c := new(tally)
+// TestStuckQueueIsAnError checks that frames which stay in a port's queue for too many checks are an error.
+func TestStuckQueueIsAnError(t *testing.T) {
+	c := new(fakeCounters)
 	a, _ := pair(t, 8, c)
 	c.offered.Store(3)
 	c.sent.Store(1)
-	err := until(t, a, func() error { _, err := a.planes[0].Drained(); return err })
-	if !errors.Is(err, transport.ErrDark) || !strings.Contains(err.Error(), "2 do not leave the port's queues") {
+	checks(a)
+	_, err := a.planes[0].Drained()
+	if !errors.Is(err, transport.ErrDark) || !strings.Contains(err.Error(), "2 frames do not leave the port's queues") {
 		t.Error(err)
 	}
 }
 
-func TestTagsDiffer(t *testing.T) {
+// TestWaitChecksForLostFrames checks that a Wait without a limit of its own finds a lost frame.
+func TestWaitChecksForLostFrames(t *testing.T) {
+	a, b := pair(t, 8, nil)
+	b.planes[0].peers[0].gap = maxStill
+	inject(t, a.planes[0].fd, a, datagram(1, nil, "b"))
+	if err := until(t, b, peek(b, 0)); !errors.Is(err, transport.ErrDark) {
+		t.Error(err)
+	}
+}
+
+// TestTags checks that tags fit in 24 bits and that consecutive operations have different tags.
+func TestTags(t *testing.T) {
 	for op := range uint64(1 << 16) {
 		if tag(7, op) == tag(7, op+1) || tag(7, op)>>tagBits != 0 {
 			t.Fatal(op)
@@ -409,11 +436,11 @@ func TestBadOptions(t *testing.T) {
 	}
 	transporttest.Close(t, e)
 	if _, err := Connect(ls[0], Options{Addrs: addrs}); !errors.Is(err, transport.ErrClosed) {
-		t.Errorf("connected twice: %v", err)
+		t.Errorf("second Connect: %v", err)
 	}
 }
 
-// FuzzDatagram: whatever comes from a rank is a frame in its place, or an error.
+// FuzzDatagram decodes arbitrary bytes. decode returns a frame whose length agrees with its header, or an error.
 func FuzzDatagram(f *testing.F) {
 	f.Add(datagram(0, nil, "payload"))
 	f.Add(datagram(3, nil, "x"))

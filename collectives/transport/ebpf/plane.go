@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/transport"
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 	"lightpath/collectives/wire"
 )
 
@@ -19,49 +19,50 @@ const (
 type plane struct {
 	e        *Endpoint
 	id, fd   int
-	payload  int // most data bytes of a frame
+	payload  int // largest payload of a frame in bytes
 	counters Counters
-	perByte  float64 // nanoseconds of the wire, 0 if unknown
+	perByte  float64 // nanoseconds per byte on the wire, 0 if unknown
 	peers    []peer  // by rank
-	mine     uint64  // window of each rank at this one, in frames
+
+	recvWindow uint64 // frames in flight from each rank to this rank
 
 	tx     sendBatch
-	txSeen uint64 // sweep of the endpoint in which room was last asked for
-	full   bool   // the kernel has no room for frames; the endpoint is told when it has
+	txPoll uint64 // see [poller.Set.PollOnce]
+	full   bool   // the kernel has no room for frames and will report an event when it has
 	epoch  uint32 // of the last frame sent
 
 	rx       recvBatch
 	pool     pool
 	readable bool
 
-	// What the counters said when the endpoint was made, and the loss found since.
+	// The counters of lost frames when the endpoint was connected, and the loss found since.
 	dark, misdirected, overflow uint64
 	lost                        error
-	strays                      uint64 // datagrams of nobody's
-	progress                    uint64 // of counters, at the last wait for them
-	queueSent                   uint64 // what the switch had taken at the last look for lost frames,
-	queueStill                  int    // and looks in a row in which it had taken nothing of what was there
+
+	lastMark   uint64 // see waitForCounter
+	queueSent  uint64 // Counters.Sent at the last check for lost frames
+	queueStill int    // consecutive checks in which Sent did not move although frames were queued
 }
 
-// peer is what a plane knows of another rank.
+// peer is the state of the flows to and from another rank.
 type peer struct {
-	name control.Name // of its socket
+	addr counts.RawAddr // of its socket
 
-	sent     uint64 // frames
-	consumed uint64 // of them, as far as that rank has told
-	window   uint64 // how far sent may be ahead of consumed
-	blocked  bool   // a frame is waiting for the window to move
+	sent       uint64 // frames
+	consumed   uint64 // frames that the peer has consumed, from its credits
+	sendWindow uint64 // limit of sent - consumed
+	blocked    bool   // a frame waits for a credit
 
-	// Frames from that rank: next is the number of the first that has not been released, told
-	// the one it was last told; ring holds what has arrived from next on, by number.
-	next, told uint64
-	ring       []*frame
-	have       int    // frames in ring
-	seen       uint64 // sweep in which they were last asked for
-	hole       int    // looks in a row in which the next frame was missing
+	// Frames from the peer. next is the number of the first unreleased frame, credited the value of next in the last
+	// credit sent. ring holds the frames that have arrived, by number modulo its length.
+	next, credited uint64
+	ring           []*frame
+	have           int    // frames in ring
+	rxPoll         uint64 // see [poller.Set.PollOnce]
+	gap            int    // consecutive checks in which frame next was missing although later ones had arrived
 }
 
-// steered is a plane on which the kernel passes traffic of others through this rank.
+// steered is a plane on which the kernel forwards frames of other ranks.
 type steered struct{ *plane }
 
 var (
@@ -69,10 +70,10 @@ var (
 	_ transport.Steerer = steered{}
 )
 
-// peer checks that flows between this rank and another make sense. The caller holds e.mu.
+// peer returns the state of the flows to and from a rank. The caller holds e.mu.
 func (p *plane) peer(rank int) (*peer, error) {
 	if rank < 0 || rank >= len(p.peers) || rank == p.e.rank {
-		return nil, fmt.Errorf("transport: plane %d of rank %d has no peer %d (%d ranks)", p.id, p.e.rank, rank, len(p.peers))
+		return nil, transport.NoPeer(p.e.rank, p.id, rank, len(p.peers))
 	}
 	if p.e.poll.Closed() {
 		return nil, transport.ErrClosed
@@ -94,20 +95,20 @@ func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
 		return 0, err
 	}
 	if p.full || to.room() == 0 {
-		if p.e.ask(&p.txSeen); p.full {
+		if p.e.pollReady(&p.txPoll); p.full {
 			return 0, nil
 		}
 	}
 	room := min(to.room(), sendFrames)
 	if to.blocked = room == 0; to.blocked {
-		p.e.pace.starved = true
+		p.e.wait.needCredit = true
 		return 0, nil
 	}
 	frame, built, taken := *h, 0, 0
 	for ; built < room && taken < len(payload); built++ {
 		n := min(len(payload)-taken, p.payload)
 		frame.Length = uint32(n)
-		p.tx.add(built, &to.name, &frame, uint32(to.sent)+uint32(built), payload[taken:taken+n])
+		p.tx.add(built, &to.addr, &frame, uint32(to.sent)+uint32(built), payload[taken:taken+n])
 		taken += n
 		frame.Offset += uint64(n)
 	}
@@ -116,32 +117,32 @@ func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
 	}
 	n, errno := p.tx.send(p.fd, built)
 	if errno != 0 {
-		return 0, p.refused(errno)
+		return 0, p.sendError(errno)
 	}
 	to.sent += uint64(n)
 	if n < built {
-		taken = n * p.payload // only the last frame may be short, and it was not sent
+		taken = n * p.payload // the last frame, which may be short, was not sent
 	}
 	return taken, nil
 }
 
-// room is how many frames may be sent.
-func (q *peer) room() int { return int(q.consumed + q.window - q.sent) }
+// room returns the number of frames that the window allows now.
+func (q *peer) room() int { return int(q.consumed + q.sendWindow - q.sent) }
 
-// refused says what it means that the kernel takes no frame: nil if that passes.
-func (p *plane) refused(errno unix.Errno) error {
+// sendError handles an error of a send. It returns nil if the caller may try again later.
+func (p *plane) sendError(errno unix.Errno) error {
 	switch errno {
 	case unix.EAGAIN:
 		return p.e.waitForRoom(p)
 	case unix.ENOBUFS, unix.ENOMEM, unix.EINTR, unix.ECONNREFUSED, unix.EHOSTUNREACH:
-		p.e.hurry() // nobody tells when this is over
+		p.e.wait.retry = true // no event reports when the send may succeed
 		return nil
 	}
 	return fmt.Errorf("transport: rank %d, plane %d: send: %w", p.e.rank, p.id, errno)
 }
 
 // Peek implements [transport.Plane].
-// Hot path: no logging; the pool allocates as it grows.
+// Hot path: no logging; it allocates only when the pool grows.
 func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
@@ -152,7 +153,7 @@ func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
 	f := from.head()
 	if f == nil {
 		if !p.readable {
-			p.e.ask(&from.seen)
+			p.e.pollReady(&from.rxPoll)
 		}
 		if p.readable {
 			if err := p.receive(); err != nil {
@@ -185,14 +186,14 @@ func (p *plane) Release(src int) {
 	from.ring[at] = nil
 	from.next++
 	from.have--
-	from.hole = 0
+	from.gap = 0
 	p.pool.put(f)
-	if from.next-from.told >= max(p.mine/creditParts, 1) {
-		p.e.tell(src, 0)
+	if from.next-from.credited >= max(p.recvWindow/creditParts, 1) {
+		p.e.sendCredits(src, 0)
 	}
 }
 
-// receive takes what the socket has, up to one batch.
+// receive reads one batch of datagrams from the socket.
 // Hot path: no logging.
 func (p *plane) receive() error {
 	n, errno := p.rx.receive(p.fd)
@@ -207,10 +208,10 @@ func (p *plane) receive() error {
 		return fmt.Errorf("transport: rank %d, plane %d: receive: %w", p.e.rank, p.id, errno)
 	}
 	p.readable = n == recvFrames
-	p.e.poll.Note()
+	p.e.poll.SetReady()
 	var first error
 	for i := range n {
-		kept, err := p.sort(i)
+		kept, err := p.accept(i)
 		if err != nil && first == nil {
 			first = fmt.Errorf("%w: at rank %d, plane %d: %w", transport.ErrCorrupt, p.e.rank, p.id, err)
 		}
@@ -221,9 +222,9 @@ func (p *plane) receive() error {
 	return first
 }
 
-// sort puts datagram i of the batch in its place, and reports whether its frame is kept there.
-// What comes from nobody's socket is nobody's business; what comes from a rank must be right.
-func (p *plane) sort(i int) (bool, error) {
+// accept decodes datagram i of the batch and enqueues its frame. It reports whether the frame's buffer is in use. It
+// ignores datagrams from unknown sockets, and returns an error for a bad datagram from the socket of a rank.
+func (p *plane) accept(i int) (bool, error) {
 	f := p.rx.frames[i]
 	b, whole := p.rx.datagram(i)
 	var (
@@ -236,46 +237,48 @@ func (p *plane) sort(i int) (bool, error) {
 		seq, f.data, err = decode(b, &f.hdr)
 	}
 	if err != nil {
-		if p.whose(&p.rx.names[i]) < 0 {
-			p.strays++
+		if p.rankOf(&p.rx.addrs[i]) < 0 {
 			return false, nil
 		}
 		return false, err
 	}
 	h := &f.hdr
-	if int(h.Src) >= len(p.peers) || int(h.Src) == p.e.rank || !p.rx.names[i].Same(&p.peers[h.Src].name) {
-		p.strays++
+	if int(h.Src) >= len(p.peers) || int(h.Src) == p.e.rank || !p.rx.addrs[i].Equal(&p.peers[h.Src].addr) {
 		return false, nil
 	}
-	if int(h.Dst) != p.e.rank || int(h.Plane) != p.id || len(f.data) > p.payload {
-		return false, fmt.Errorf("frame of %d bytes of flow %d to %d on plane %d", len(f.data), h.Src, h.Dst, h.Plane)
+	if err := h.CheckFlow(int(h.Src), p.e.rank, p.id); err != nil {
+		return false, err
+	}
+	if len(f.data) > p.payload {
+		return false, fmt.Errorf("frame of %d bytes, want at most %d", len(f.data), p.payload)
 	}
 	return p.enqueue(f, seq)
 }
 
-// enqueue puts a frame where its number says.
+// enqueue stores a frame at its number. It reports false for a duplicate.
 func (p *plane) enqueue(f *frame, seq uint32) (bool, error) {
 	from := &p.peers[f.hdr.Src]
 	ahead := int64(int32(seq - uint32(from.next)))
 	if ahead < 0 {
-		return false, nil // a copy of one that has been released
+		return false, nil // a duplicate of a released frame
 	}
-	if uint64(ahead) >= p.mine {
-		return false, fmt.Errorf("frame %d of rank %d is beyond its window, which begins at %d", seq, f.hdr.Src, uint32(from.next))
+	if uint64(ahead) >= p.recvWindow {
+		return false, fmt.Errorf("frame %d of rank %d is beyond its window of %d frames from %d",
+			seq, f.hdr.Src, p.recvWindow, uint32(from.next))
 	}
 	slot := &from.ring[(from.next+uint64(ahead))&uint64(len(from.ring)-1)]
 	if *slot != nil {
-		return false, nil // a copy
+		return false, nil // a duplicate
 	}
 	*slot = f
 	from.have++
 	return true, nil
 }
 
-// whose returns the rank whose socket has this name, or -1.
-func (p *plane) whose(n *control.Name) int {
+// rankOf returns the rank whose socket has this address, or -1.
+func (p *plane) rankOf(a *counts.RawAddr) int {
 	for r := range p.peers {
-		if r != p.e.rank && p.peers[r].name.Same(n) {
+		if r != p.e.rank && p.peers[r].addr.Equal(a) {
 			return r
 		}
 	}
@@ -295,15 +298,15 @@ func (p *plane) Drained() (bool, error) {
 			return false, fmt.Errorf("transport: rank %d, plane %d: SIOCOUTQ: %w", p.e.rank, p.id, errno)
 		}
 		if queued != 0 {
-			p.e.watch(p, uint64(queued), float64(queued))
+			p.e.waitForCounter(p, uint64(queued), float64(queued))
 		}
 		return queued == 0, p.fault()
 	}
-	// In this order: what is offered later only makes the answer no.
+	// Sent is read first. A frame offered between the two reads then only delays the answer.
 	sent := p.counters.Sent()
 	left := p.counters.Offered() - sent
 	if left != 0 {
-		p.e.watch(p, sent, float64(left)*float64(p.payload))
+		p.e.waitForCounter(p, sent, float64(left)*float64(p.payload))
 	}
 	return left == 0, p.fault()
 }
@@ -322,12 +325,12 @@ func (p steered) Transit(comm, op uint64, want int64) (int64, error) {
 		passed = int64(word & (1<<transitBits - 1))
 	}
 	if passed < want {
-		p.e.watch(p.plane, word, float64(want-passed))
+		p.e.waitForCounter(p.plane, word, float64(want-passed))
 	}
 	return passed, p.fault()
 }
 
-// fault returns the loss of frames that has been found on this plane, if any.
+// fault returns the error for frames that this plane has lost, or nil.
 func (p *plane) fault() error {
 	if p.lost != nil || p.counters == nil {
 		return p.lost

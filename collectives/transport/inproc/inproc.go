@@ -1,7 +1,3 @@
-// Package inproc is the packet transport between ranks that are goroutines of one process.
-//
-// Layer: inside collectives/transport. It is the shared-memory data path over heap memory;
-// it must not start goroutines or touch files.
 package inproc
 
 import (
@@ -12,17 +8,17 @@ import (
 	"lightpath/collectives/transport/internal/mesh"
 )
 
-// budgetPerRank bounds the rings of a rank; only what is used of it is ever touched.
+// budgetPerRank is the memory for the rings of a rank in bytes. The kernel provides only the pages that ranks use.
 const budgetPerRank = 8 << 20
 
-// Options of [NewGroup]; zero fields have defaults that fit the number of ranks.
+// Options of [NewGroup]. A zero field has a default that depends on the number of ranks.
 type Options struct {
 	Slots   int // of the ring between two ranks on one plane
-	Payload int // most data bytes of a frame, a multiple of 8
+	Payload int // largest payload of a frame in bytes, a multiple of 8
 }
 
-// NewGroup returns the endpoints of n ranks that reach each other on planes planes.
-// endpoints[r] belongs to the goroutine that is rank r.
+// NewGroup returns the endpoints of n ranks, which reach each other on every plane. The goroutine of rank r uses
+// endpoints[r].
 func NewGroup(n, planes int, o Options) ([]transport.Endpoint, error) {
 	g := mesh.Fit(min(max(n, 1), mesh.MaxRanks), min(max(planes, 1), mesh.MaxPlanes), max(n, 1)*budgetPerRank)
 	g.Ranks, g.Planes = n, planes

@@ -24,8 +24,8 @@ func TestConformance(t *testing.T) {
 	transporttest.Run(t, suite(Options{}))
 }
 
-// TestSmallRings runs the suite where there is hardly any room.
-func TestSmallRings(t *testing.T) {
+// TestConformanceOfSmallRings runs the suite with two slots per ring.
+func TestConformanceOfSmallRings(t *testing.T) {
 	transporttest.Run(t, suite(Options{Slots: 2, Payload: 4096}))
 }
 
@@ -43,7 +43,8 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-func TestManyRanksStaySmall(t *testing.T) {
+// TestManyRanks allocates within the budget for 64 ranks.
+func TestManyRanks(t *testing.T) {
 	e, err := NewGroup(64, 4, Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -14,16 +14,16 @@ type plane struct {
 	id      int
 	mem     emulator.PortMemory
 	health  func(plane int) error
-	payload int // most data bytes of a frame
+	payload int // largest payload of a frame in bytes
 
-	// The head of the receive ring, once it has been looked at.
-	have   bool
-	passed bool // PeekTransit has left it to Peek once
-	head   wire.Header
-	data   []byte
+	// The oldest frame of the receive ring, if decoded is set.
+	decoded bool
+	skipped bool // PeekTransit has left the frame to Peek once
+	head    wire.Header
+	data    []byte
 
-	queues []queue // by source: frames set aside, older than any in the ring
-	stash  stash
+	queues []queue // by source: frames copied out of the ring, older than all frames in it
+	pool   pool
 }
 
 var _ transport.Forwarder = (*plane)(nil)
@@ -34,10 +34,10 @@ func (p *plane) Payload() int { return p.payload }
 // Backlog implements [transport.Forwarder].
 func (p *plane) Backlog() int { return p.mem.TX.Pending() }
 
-// TrySend implements [transport.Plane]: a new frame only where two slots are free.
+// TrySend implements [transport.Plane]. A new frame needs two free slots.
 // Hot path: no allocation, no locks, no logging.
 func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
-	if err := p.peer(int(h.Dst)); err != nil {
+	if err := p.checkPeer(int(h.Dst)); err != nil {
 		return 0, err
 	}
 	frame, taken := *h, 0
@@ -57,24 +57,23 @@ func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
 	return taken, nil
 }
 
-// Peek implements [transport.Plane]. Its views may move when another source is asked for:
-// they are valid until then, or Release.
-// Hot path: no locks, no logging; the stash allocates as it grows.
+// Peek implements [transport.Plane]. The result is valid until Release(src) or Peek of another source.
+// Hot path: no locks, no logging; it allocates only when the pool grows.
 func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
-	if err := p.peer(src); err != nil {
+	if err := p.checkPeer(src); err != nil {
 		return nil, nil, err
 	}
 	if f := p.queues[src].first; f != nil {
 		return &f.hdr, f.data, nil
 	}
 	for {
-		if ok, err := p.look(); !ok || int(p.head.Dst) != p.e.rank {
+		if ok, err := p.decodeHead(); !ok || int(p.head.Dst) != p.e.rank {
 			return nil, nil, err
 		}
 		if int(p.head.Src) == src {
 			return &p.head, p.data, nil
 		}
-		if !p.setAside() {
+		if !p.enqueueHead() {
 			return nil, nil, nil
 		}
 	}
@@ -86,40 +85,40 @@ func (p *plane) Release(src int) {
 		return
 	}
 	if q := &p.queues[src]; q.first != nil {
-		p.stash.put(q.pop())
-	} else if p.have && int(p.head.Src) == src && int(p.head.Dst) == p.e.rank {
-		p.drop()
+		p.pool.put(q.pop())
+	} else if p.decoded && int(p.head.Src) == src && int(p.head.Dst) == p.e.rank {
+		p.releaseHead()
 	}
 }
 
-// PeekTransit implements [transport.Forwarder]. A head for this rank it leaves to Peek, who
-// can read it where it is; if it still stands there the next time it is set aside.
-// Hot path: no locks, no logging; the stash allocates as it grows.
+// PeekTransit implements [transport.Forwarder]. It leaves an oldest frame for this rank in the ring once, so that Peek
+// can return it without a copy. The next call copies the frame to its queue.
+// Hot path: no locks, no logging; it allocates only when the pool grows.
 func (p *plane) PeekTransit() (*wire.Header, []byte, error) {
 	if p.e.sleeper.Closed() {
 		return nil, nil, transport.ErrClosed
 	}
 	for {
-		if ok, err := p.look(); !ok {
+		if ok, err := p.decodeHead(); !ok {
 			return nil, nil, err
 		}
 		if int(p.head.Dst) != p.e.rank {
 			return &p.head, p.data, nil
 		}
-		if !p.passed || !p.setAside() {
-			p.passed = true
+		if !p.skipped || !p.enqueueHead() {
+			p.skipped = true
 			return nil, nil, nil
 		}
 	}
 }
 
-// Forward implements [transport.Forwarder]: one free slot is enough.
+// Forward implements [transport.Forwarder]. A forwarded frame needs one free slot.
 // Hot path: no allocation, no locks, no logging.
 func (p *plane) Forward(epoch uint32) (bool, error) {
 	if p.e.sleeper.Closed() {
 		return false, transport.ErrClosed
 	}
-	if !p.have || int(p.head.Dst) == p.e.rank {
+	if !p.decoded || int(p.head.Dst) == p.e.rank {
 		return false, nil
 	}
 	slot := p.mem.TX.Reserve()
@@ -130,12 +129,11 @@ func (p *plane) Forward(epoch uint32) (bool, error) {
 	wire.Encode(&p.head, slot)
 	copy(slot[wire.HeaderSize:], p.data)
 	p.mem.TX.Commit(wire.HeaderSize+len(p.data), epoch)
-	p.drop() // and tells the switch
+	p.releaseHead() // also notifies the switch of the forwarded frame
 	return true, nil
 }
 
-// Drained implements [transport.Plane]: the switch releases a slot when its last byte has
-// left the wire.
+// Drained implements [transport.Plane]. The switch releases a slot when its last byte has left the wire.
 func (p *plane) Drained() (bool, error) {
 	if p.e.sleeper.Closed() {
 		return false, transport.ErrClosed
@@ -151,9 +149,9 @@ func (p *plane) Drained() (bool, error) {
 	return true, nil
 }
 
-// look makes the head of the receive ring, if there is one, the plane's head.
-func (p *plane) look() (bool, error) {
-	if p.have {
+// decodeHead decodes the oldest frame of the receive ring and reports whether there is one.
+func (p *plane) decodeHead() (bool, error) {
+	if p.decoded {
 		return true, nil
 	}
 	slot, tag, err := p.mem.RX.Peek()
@@ -166,10 +164,11 @@ func (p *plane) look() (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("%w: at rank %d, plane %d: %w", transport.ErrCorrupt, p.e.rank, p.id, err)
 	}
-	p.have, p.passed = true, false
+	p.decoded, p.skipped = true, false
 	return true, nil
 }
 
+// decode reads a frame into p.head and p.data and checks that it may arrive here. tag is the slot's epoch.
 func (p *plane) decode(slot []byte, tag uint32) error {
 	if err := wire.Decode(slot, &p.head); err != nil {
 		return err
@@ -178,44 +177,44 @@ func (p *plane) decode(slot []byte, tag uint32) error {
 	h := &p.head
 	switch ranks := len(p.queues); {
 	case int(h.Length) != len(p.data):
-		return fmt.Errorf("frame of %d bytes claims %d", len(p.data), h.Length)
+		return fmt.Errorf("frame of %d bytes, its header says %d", len(p.data), h.Length)
 	case len(p.data) > p.payload:
-		return fmt.Errorf("frame of %d bytes, more than %d", len(p.data), p.payload)
+		return fmt.Errorf("frame of %d bytes, want at most %d", len(p.data), p.payload)
 	case h.Epoch != tag:
 		return fmt.Errorf("frame of epoch %d in a slot of epoch %d", h.Epoch, tag)
 	case int(h.Src) >= ranks || int(h.Dst) >= ranks || h.Src == h.Dst || int(h.Plane) != p.id:
-		return fmt.Errorf("frame of flow %d to %d on plane %d", h.Src, h.Dst, h.Plane)
+		return fmt.Errorf("frame from rank %d to rank %d on plane %d, not a flow of plane %d", h.Src, h.Dst, h.Plane, p.id)
 	case int(h.Src) == p.e.rank:
 		return fmt.Errorf("frame to rank %d has come back to its source", h.Dst)
 	}
 	return nil
 }
 
-// setAside moves the head, a frame for this rank, to the queue of its flow. It reports
-// false at the bound of the stash.
-func (p *plane) setAside() bool {
-	f := p.stash.get(p.payload)
+// enqueueHead copies the oldest frame of the ring, a frame for this rank, to the queue of its flow. It returns false
+// if the pool has reached its limit.
+func (p *plane) enqueueHead() bool {
+	f := p.pool.get(p.payload)
 	if f == nil {
 		return false
 	}
 	f.hdr = p.head
 	f.data = f.buf[:copy(f.buf, p.data)]
 	p.queues[f.hdr.Src].push(f)
-	p.drop()
+	p.releaseHead()
 	return true
 }
 
-// drop releases the head's slot and tells the switch, which may wait for it.
-func (p *plane) drop() {
-	p.have, p.data = false, nil
+// releaseHead releases the slot of the oldest frame and notifies the switch, which may wait for a free slot.
+func (p *plane) releaseHead() {
+	p.decoded, p.data = false, nil
 	p.mem.RX.Release()
 	p.mem.Kick()
 }
 
-// peer checks that flows between this rank and another make sense.
-func (p *plane) peer(rank int) error {
+// checkPeer returns an error if this rank has no flow to or from the other rank, or if the endpoint is closed.
+func (p *plane) checkPeer(rank int) error {
 	if rank < 0 || rank >= len(p.queues) || rank == p.e.rank {
-		return fmt.Errorf("transport: plane %d of rank %d has no peer %d (%d ranks)", p.id, p.e.rank, rank, len(p.queues))
+		return transport.NoPeer(p.e.rank, p.id, rank, len(p.queues))
 	}
 	if p.e.sleeper.Closed() {
 		return transport.ErrClosed

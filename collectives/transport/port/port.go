@@ -1,15 +1,3 @@
-// Package port is the optical transport: one port per plane of an optical switch, whose
-// circuits reach one rank at a time and whose ranks forward for each other.
-//
-// Layer: inside collectives/transport; it uses the port memory of ocsctl/emulator. It does
-// not know circuits and asks for no reconfigurations: the executor does both.
-//
-// What arrives on a port is one queue for every flow that enters by its circuit, and only
-// its head can be looked at. A head for another rank waits to be forwarded and holds up
-// what is behind it: that is the back-pressure of the link. A head for this rank never
-// does: if it is not what is asked for, it is set aside into a queue of its flow. With the
-// bubble rule (a new frame needs two free slots, a forwarded one needs one) a ring of
-// forwarders therefore always makes progress.
 package port
 
 import (
@@ -22,23 +10,22 @@ import (
 	"lightpath/ocsctl/emulator"
 )
 
-// DefaultStash is how many frames of a plane are set aside at most.
+// DefaultStash is the default of Options.Stash.
 const DefaultStash = 1 << 14
 
 // Options describe one rank's ports.
 type Options struct {
 	Rank, Ranks int
-	// Ports is the memory of this rank's port on each plane. It stays the caller's and must
-	// outlive the endpoint. Endpoints of several communicators may share it as long as at
-	// most one of them uses a plane at a time.
+	// Ports is the memory of this rank's port on each plane. The caller owns it and frees it after it has closed the
+	// endpoint. Endpoints of several communicators may share it if only one of them uses a plane at a time.
 	Ports []emulator.PortMemory
-	// MTU is the most bytes of a frame with its header.
+	// MTU is the largest frame in bytes, including its header.
 	MTU int
-	// Stash bounds the frames of a plane that are set aside; 0 is DefaultStash. At the bound
-	// the link holds the rest back.
+	// Stash is the largest number of frames of a plane that the endpoint copies out of the receive ring; 0 is
+	// DefaultStash. At the limit, frames stay in the ring and the switch cannot deliver more.
 	Stash int
-	// Health returns why frames of this rank on a plane were lost, nil if none were; nil
-	// where nobody knows. It must neither block nor allocate while all is well.
+	// Health returns an error if the switch lost frames of this rank on a plane. It must not block, and must not
+	// allocate unless it returns an error. It may be nil.
 	Health func(plane int) error
 }
 
@@ -70,16 +57,16 @@ func New(o Options) (*Endpoint, error) {
 		}
 		room := min(o.MTU, m.TX.Payload(), m.RX.Payload())
 		if room < wire.HeaderSize+8 {
-			return nil, fmt.Errorf("port: plane %d: frames of %d bytes hold no data", id, room)
+			return nil, fmt.Errorf("port: plane %d: frames of %d bytes have no room for data", id, room)
 		}
 		if slots := m.TX.Free() + m.TX.Pending(); slots < 2 {
-			return nil, fmt.Errorf("port: plane %d: %d slots, forwarding needs 2", id, slots)
+			return nil, fmt.Errorf("port: plane %d: %d slots, want at least 2 for forwarding", id, slots)
 		}
 		e.planes = append(e.planes, &plane{
 			e: e, id: id, mem: *m, health: o.Health,
-			payload: (room - wire.HeaderSize) &^ 7, // frames hold whole elements
+			payload: (room - wire.HeaderSize) &^ 7, // so that a frame splits no element
 			queues:  make([]queue, o.Ranks),
-			stash:   stash{limit: o.Stash},
+			pool:    pool{limit: o.Stash},
 		})
 	}
 	return e, nil
@@ -97,7 +84,7 @@ func (e *Endpoint) Wait(armed uint32, d time.Duration) { e.sleeper.Wait(armed, d
 // Wake implements [transport.Endpoint].
 func (e *Endpoint) Wake() { e.sleeper.Wake() }
 
-// Close implements [transport.Endpoint]. The port memory stays as it is.
+// Close implements [transport.Endpoint]. It does not change the port memory.
 func (e *Endpoint) Close() error {
 	e.sleeper.Close(func() {})
 	return nil

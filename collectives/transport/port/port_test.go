@@ -17,14 +17,14 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// loop is the least switch that works: it moves frames along fixed circuits at once.
+// loop is a simple switch: it moves frames along fixed circuits without delay.
 type loop struct {
 	maps  []circuit.Permutation
 	ports [][]emulator.PortMemory // [rank][plane], the ranks' views
-	tx    [][]*shmring.Ring       // the switch's
+	tx    [][]*shmring.Ring       // the switch's views
 	rx    [][]*shmring.Ring
 	bell  *shmring.Doorbell
-	rng   *rand.Rand // where set, ports are served in random order, one frame at a time
+	rng   *rand.Rand // if set, step serves the ports in random order
 }
 
 func memory(t testing.TB, n int) []byte {
@@ -67,7 +67,7 @@ func newLoop(t testing.TB, maps []circuit.Permutation, slots, mtu int) *loop {
 	return l
 }
 
-// step moves what can move, once, and reports whether anything did.
+// step moves at most one frame of every port and reports whether it moved any.
 func (l *loop) step(t testing.TB) (moved bool) {
 	order := make([]int, 0, 64)[:len(l.ports)]
 	for i := range order {
@@ -99,7 +99,7 @@ func (l *loop) step(t testing.TB) (moved bool) {
 	return moved
 }
 
-// run serves until the test ends.
+// run moves frames until the test ends.
 func (l *loop) run(t testing.TB) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -129,8 +129,8 @@ func (l *loop) endpoint(t testing.TB, rank, mtu int) transport.Endpoint {
 	return e
 }
 
-// rings returns circuits by which every rank can be reached: one step forward on even
-// planes, one back on odd ones.
+// rings returns circuits from each rank to the next on even planes and to the previous on odd planes, so that every
+// rank reaches every other by forwarding.
 func rings(ranks, planes int) []circuit.Permutation {
 	maps := make([]circuit.Permutation, planes)
 	for p := range maps {
@@ -159,13 +159,13 @@ func suite(slots, mtu int) transporttest.Config {
 
 func TestConformance(t *testing.T) {
 	t.Run("64x8K", func(t *testing.T) { transporttest.Run(t, suite(64, 8192+wire.HeaderSize)) })
-	// Two slots, and an MTU that is no multiple of anything: fewest credits there can be.
+	// Two slots are the smallest ring; the MTU is odd.
 	t.Run("2x4K", func(t *testing.T) { transporttest.Run(t, suite(2, 4099)) })
 }
 
-// TestRingOfForwarders: all ranks of a ring send half way round at once, with two slots
-// per ring, served in random order by one goroutine: no interleaving may get stuck.
-func TestRingOfForwarders(t *testing.T) {
+// TestRingOfForwardersDoesNotDeadlock lets all ranks send half way around a ring at once, with two slots per ring
+// and random interleavings.
+func TestRingOfForwardersDoesNotDeadlock(t *testing.T) {
 	for seed := range uint64(20) {
 		const ranks, slots, mtu, frames = 8, 2, 128, 40
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -230,7 +230,7 @@ func TestRingOfForwarders(t *testing.T) {
 				idle = 0
 			}
 			if idle > 100000 {
-				t.Fatalf("seed %d: stuck", seed)
+				t.Fatalf("seed %d: no progress", seed)
 			}
 		}
 		for r, s := range all {
@@ -241,9 +241,9 @@ func TestRingOfForwarders(t *testing.T) {
 	}
 }
 
-// TestLocalHeadsNeverBlock: frames that nobody asks for make way for transit, in order,
-// and are still there afterwards; at the bound of the stash the link holds back.
-func TestLocalHeadsNeverBlock(t *testing.T) {
+// TestFramesForThisRankDoNotBlockTransit checks that PeekTransit copies frames for this rank out of the ring, that
+// Peek still returns them in order, and that PeekTransit stops at the limit of the stash.
+func TestFramesForThisRankDoNotBlockTransit(t *testing.T) {
 	l := newLoop(t, rings(3, 1), 64, 128)
 	send := l.endpoint(t, 0, 128).Planes()[0]
 	e, err := New(Options{Rank: 1, Ranks: 3, Ports: l.ports[1], MTU: 128, Stash: 5})
@@ -265,15 +265,15 @@ func TestLocalHeadsNeverBlock(t *testing.T) {
 	for l.step(t) {
 	}
 	if h, _, err := p.PeekTransit(); h != nil || err != nil {
-		t.Fatalf("the first look leaves the head to Peek: %v, %v", h, err)
+		t.Fatalf("the first PeekTransit must leave the frame to Peek: %v, %v", h, err)
 	}
 	if _, data, err := p.Peek(0); err != nil || string(data) != "\x00" {
 		t.Fatalf("Peek: %v, %v", data, err)
 	}
-	for i := range 5 { // each local frame gets its chance
+	for i := range 5 { // PeekTransit leaves each frame to Peek once
 		h, _, err := p.PeekTransit()
 		if err != nil || (h != nil) != (i == 4) {
-			t.Fatalf("look %d: %v, %v", i, h, err)
+			t.Fatalf("PeekTransit %d: %v, %v", i, h, err)
 		}
 	}
 	if ok, err := p.Forward(7); !ok || err != nil {
@@ -288,7 +288,7 @@ func TestLocalHeadsNeverBlock(t *testing.T) {
 	}
 	for range 3 {
 		if h, _, err := p.PeekTransit(); h != nil || err != nil {
-			t.Fatalf("the stash is full, yet: %v, %v", h, err)
+			t.Fatalf("PeekTransit with a full stash: %v, %v", h, err)
 		}
 	}
 	for i := range 6 {
@@ -299,11 +299,12 @@ func TestLocalHeadsNeverBlock(t *testing.T) {
 		p.Release(0)
 	}
 	if h, _, err := p.PeekTransit(); h == nil || err != nil {
-		t.Fatalf("transit behind them: %v, %v", h, err)
+		t.Fatalf("PeekTransit after the stash has emptied: %v, %v", h, err)
 	}
 }
 
-func TestBubble(t *testing.T) {
+// TestBubbleRule checks that TrySend needs two free slots and Forward one.
+func TestBubbleRule(t *testing.T) {
 	l := newLoop(t, rings(3, 1), 2, 128)
 	p := l.endpoint(t, 1, 128).Planes()[0].(transport.Forwarder)
 	h := wire.Header{Src: 1, Dst: 2}
@@ -362,7 +363,7 @@ func TestCorruptFrames(t *testing.T) {
 	}
 }
 
-func TestLostFramesAreAnError(t *testing.T) {
+func TestDrainedReportsLostFrames(t *testing.T) {
 	l := newLoop(t, rings(2, 1), 4, 128)
 	lost := errors.New("lost")
 	e, err := New(Options{Ranks: 2, Ports: l.ports[0], MTU: 128, Health: func(int) error { return lost }})
@@ -392,7 +393,7 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// TestEmulator runs random traffic through the emulated switch.
+// TestEmulator runs random traffic through the emulated OCS.
 func TestEmulator(t *testing.T) {
 	const ranks, planes = 4, 2
 	socket := filepath.Join(t.TempDir(), "ocs")
@@ -423,7 +424,7 @@ func TestEmulator(t *testing.T) {
 	transporttest.Config{}.Exchange(t, endpoints, 3)
 }
 
-// FuzzFrame: whatever lies in a slot is a frame of a known flow, or an error.
+// FuzzFrame writes arbitrary bytes into a slot. Peek and PeekTransit return a frame of a known flow or an error.
 func FuzzFrame(f *testing.F) {
 	b := make([]byte, wire.HeaderSize+1)
 	wire.Encode(&wire.Header{Dst: 1, Length: 1, Epoch: 3}, b)
@@ -443,7 +444,7 @@ func FuzzFrame(f *testing.F) {
 			return
 		}
 		if h == nil || h.Epoch != tag || int(h.Length) != len(data) || len(data) > 64 || h.Src > 2 || h.Dst > 2 {
-			// A frame from rank 2 to this one is left to Peek(2) at the first look.
+			// The first PeekTransit leaves a frame from rank 2 to this rank to Peek(2).
 			if h2, _, err := p.Peek(2); h2 == nil || err != nil {
 				t.Errorf("%+v, %d bytes", h, len(data))
 			}
@@ -451,7 +452,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// BenchmarkPort is one rank's work per frame; the switch is a copy by the same goroutine.
+// BenchmarkPort measures one rank's work per frame. The switch is a copy in the same goroutine.
 func BenchmarkPort(b *testing.B) {
 	for _, size := range []int{8, 8192} {
 		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {

@@ -5,15 +5,15 @@ import (
 	"time"
 
 	"lightpath/collectives/transport"
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 	"lightpath/collectives/wire"
 )
 
-// Where counts travel over the control network (package control), a message says per plane how many
-// frames of its receiver have been released and have arrived, and how many frames to its receiver have
-// left the sender. Messages may get lost: whoever waits asks, at once where it wants to drain, else
-// after a while. A goroutine per endpoint answers, since the rank that is asked may have left its call, and
-// may not call again before the one that asks has returned.
+// With out-of-band counts (package counts), a message carries three counts per plane. Two count the receiver's frames:
+// the sender of the message has released them, or they have arrived there. The third counts the frames that the sender
+// has sent to the receiver. The network may lose messages. So a waiting rank requests counts: at once if it drains,
+// otherwise after some time. A goroutine per endpoint answers requests, because the rank itself may have returned from
+// its call and may not call again before the requesting rank has returned.
 const (
 	atReleased = iota
 	atArrived
@@ -22,51 +22,51 @@ const (
 )
 
 const (
-	// askFirst is how long a rank waits before it asks, askMost the longest between two questions.
-	askFirst, askMost = 2 * time.Millisecond, 64 * time.Millisecond
-	// hearBurst bounds the messages that are read under one hold of the lock.
-	hearBurst = 64
-	// controlID marks the control socket among the events; planes have their numbers.
+	// A waiting rank requests counts after requestMin, then with exponential backoff up to requestMax.
+	requestMin, requestMax = 2 * time.Millisecond, 64 * time.Millisecond
+	// countsBurst is the largest number of messages read while holding the lock.
+	countsBurst = 64
+	// controlID is the event id of the control socket. The event id of a plane is its number.
 	controlID = -2
 )
 
-// counts are what a rank knows of its flows to and from a peer by messages.
-type counts struct {
-	left      uint64 // frames to the peer: their requests are complete
-	confirmed uint64 // of them, those that the peer says have arrived
-	asked     uint64 // frames sent when that was last asked for at once
-	announced uint64 // frames from the peer that have left it
-	waits     bool   // for the peer to say something
-	unsent    doubt  // frames from the peer that have left it and are not here
-	unseen    doubt  // frames to the peer that have left and are not there, as it says
+// flowCounts are the out-of-band counts of the flows to and from a peer.
+type flowCounts struct {
+	left         uint64     // frames to the peer whose requests are complete
+	confirmed    uint64     // frames to the peer that have arrived, from its messages
+	confirmAsked uint64     // value of sent when requestConfirmation last sent a request at once
+	peerSent     uint64     // frames from the peer that have left it, from its messages
+	waiting      bool       // this rank waits for counts of the peer
+	inbound      stallTimer // of frames from the peer
+	outbound     stallTimer // of frames to the peer
 }
 
-// doubt is for how long a flow has stood still though there are frames on their way.
-type doubt struct {
+// stallTimer measures the time since the last arrival on a flow with frames in flight.
+type stallTimer struct {
 	arrived uint64
-	since   time.Time // zero: there is no doubt
+	since   time.Time // zero if no frame is in flight
 }
 
-// lasts notes how many frames have arrived of how many that have left, and reports whether it has
-// been too few, and no more, for so long.
-func (d *doubt) lasts(arrived, left uint64, patience time.Duration, now time.Time) bool {
+// exceeds updates the timer with the number of frames that have arrived and left. It reports whether frames are in
+// flight and none has arrived for more than timeout.
+func (d *stallTimer) exceeds(arrived, left uint64, timeout time.Duration, now time.Time) bool {
 	switch {
 	case arrived >= left:
 		d.since = time.Time{}
 	case d.since.IsZero() || d.arrived != arrived:
 		d.arrived, d.since = arrived, now
 	default:
-		return now.Sub(d.since) > patience
+		return now.Sub(d.since) > timeout
 	}
 	return false
 }
 
-// tell sends a rank all counts that concern it. The caller holds e.mu.
+// sendCounts sends a rank the counts of its flows. The caller holds e.mu.
 // Hot path: no allocation, no logging.
-func (e *Endpoint) tell(rank int, flags uint16) {
+func (e *Endpoint) sendCounts(rank int, flags uint16) {
 	for i, p := range e.planes {
 		q := &p.peers[rank]
-		q.told = q.next
+		q.credited = q.next
 		e.control.Put(planeCounts*i+atReleased, q.next)
 		e.control.Put(planeCounts*i+atArrived, q.arrived)
 		e.control.Put(planeCounts*i+atLeft, q.left)
@@ -74,167 +74,166 @@ func (e *Endpoint) tell(rank int, flags uint16) {
 	e.control.Send(rank, flags)
 }
 
-// listen takes the messages that have come, and reports whether they have moved anything and
-// whether there may be more of them. The caller holds e.mu.
+// readCounts handles the messages that have arrived. It reports whether the driving goroutine can make progress, and
+// whether more messages may have arrived. The caller holds e.mu.
 // Hot path: no allocation, no logging.
-func (e *Endpoint) listen() (moved, more bool) {
-	for range hearBurst {
+func (e *Endpoint) readCounts() (moved, more bool) {
+	for range countsBurst {
 		src, flags, some := e.control.Receive()
 		if !some {
 			return moved, false
 		}
 		if src >= 0 {
-			moved = e.hear(src, flags) || moved
+			moved = e.handleCounts(src, flags) || moved
 		}
 	}
 	return moved, true
 }
 
-// learn takes over what a peer says of a plane, and reports whether anything moves by it. A count that
-// cannot be is none.
+// update stores the counts of a message and reports whether any has changed. It ignores impossible counts.
 // Hot path: no allocation, no logging.
-func (q *peer) learn(released, arrived, left uint64) (moved bool) {
+func (q *peer) update(released, arrived, left uint64) (moved bool) {
 	if released > q.released && released <= q.sent {
 		q.released, moved = released, true
 	}
 	if arrived > q.confirmed && arrived <= q.sent {
 		q.confirmed, moved = arrived, true
 	}
-	q.announced = max(q.announced, left)
+	q.peerSent = max(q.peerSent, left)
 	return moved
 }
 
-// hear acts on the message that was received last.
-func (e *Endpoint) hear(src int, flags uint16) (moved bool) {
+// handleCounts handles the message received last. It reports whether the driving goroutine can make progress.
+func (e *Endpoint) handleCounts(src int, flags uint16) (moved bool) {
 	for i, p := range e.planes {
 		q, at := &p.peers[src], planeCounts*i
-		if q.learn(e.control.Count(at+atReleased), e.control.Count(at+atArrived), e.control.Count(at+atLeft)) {
+		if q.update(e.control.Count(at+atReleased), e.control.Count(at+atArrived), e.control.Count(at+atLeft)) {
 			moved = true
 		}
-		if flags&control.Bye != 0 && !q.gone {
+		if flags&counts.Closing != 0 && !q.gone {
 			q.gone, moved = true, true
 		}
-		if some, _ := p.take(); some { // an error shows when the driver looks
+		if some, _ := p.pollCQ(); some { // the driving goroutine gets an error when it polls
 			moved = true
 		}
 	}
-	if flags&control.Ask != 0 {
-		e.tell(src, 0)
+	if flags&counts.Request != 0 {
+		e.sendCounts(src, 0)
 	}
 	if moved {
-		e.askNext = askFirst
+		e.requestWait = requestMin
 	}
-	return e.doubtful(src, time.Now()) || moved
+	return e.checkLoss(src, time.Now()) || moved
 }
 
-// doubtful fails the flows to and from a rank of which frames are lost, and reports whether there
-// are any.
-func (e *Endpoint) doubtful(rank int, now time.Time) (lost bool) {
+// checkLoss fails the flows to and from a rank that have lost frames, and reports whether there are any.
+func (e *Endpoint) checkLoss(rank int, now time.Time) (lost bool) {
 	for _, p := range e.planes {
 		q := &p.peers[rank]
 		if !p.unacknowledged || q.err != nil {
 			continue
 		}
 		switch {
-		case q.unsent.lasts(q.arrived, q.announced, e.patience, now):
-			p.fail(q, p.lost(q.hdr.Epoch, q.arrived, q.announced, q.rank, p.rank))
+		case q.inbound.exceeds(q.arrived, q.peerSent, e.lossTimeout, now):
+			p.fail(q, p.lostError(q.hdr.Epoch, q.arrived, q.peerSent, q.rank, p.rank))
 			lost = true
-		case q.unseen.lasts(q.confirmed, q.left, e.patience, now) && !q.gone:
-			p.fail(q, p.lost(q.epoch, q.confirmed, q.left, p.rank, q.rank))
+		case q.outbound.exceeds(q.confirmed, q.left, e.lossTimeout, now) && !q.gone:
+			p.fail(q, p.lostError(q.epoch, q.confirmed, q.left, p.rank, q.rank))
 			lost = true
 		}
 	}
 	return lost
 }
 
-// lost says which frames of a flow are.
-func (p *plane) lost(epoch uint32, from, to uint64, src, dst int) error {
+// lostError returns the error for lost frames of a flow.
+func (p *plane) lostError(epoch uint32, from, to uint64, src, dst int) error {
 	return fmt.Errorf("%w: rank %d, plane %d, epoch %d: frames %d to %d of rank %d have not arrived at rank %d",
 		transport.ErrDark, p.rank, p.id, epoch, from, to-1, src, dst)
 }
 
-// gap is the loss that the number of a frame shows. Its header says in which epoch, if it is one.
-func (p *plane) gap(q *peer, number uint64) error {
+// lostBefore returns the error for the frames that are missing before frame number. It takes the epoch from the header
+// of that frame if the header is valid.
+func (p *plane) lostBefore(q *peer, number uint64) error {
 	var h wire.Header
 	if wire.Decode(q.ring[int(number)&(p.slots-1)*p.slot:][:p.slot], &h) != nil {
 		h.Epoch = q.hdr.Epoch
 	}
-	return p.lost(h.Epoch, q.arrived, number, q.rank, p.rank)
+	return p.lostError(h.Epoch, q.arrived, number, q.rank, p.rank)
 }
 
-// unconfirmed reports whether frames to a peer may still be on the wire although they have left.
+// unconfirmed reports whether frames to a peer that have left may still be on the wire.
 func (p *plane) unconfirmed(q *peer) bool { return p.unacknowledged && q.confirmed != q.sent }
 
-// confirm sees to it that the peer says what has arrived. The caller holds e.mu.
-func (e *Endpoint) confirm(q *peer) {
-	if q.left == q.sent && q.asked != q.sent {
-		q.asked = q.sent
-		e.tell(q.rank, control.Ask)
+// requestConfirmation requests the peer's count of arrived frames. The caller holds e.mu.
+func (e *Endpoint) requestConfirmation(q *peer) {
+	if q.left == q.sent && q.confirmAsked != q.sent {
+		q.confirmAsked = q.sent
+		e.sendCounts(q.rank, counts.Request)
 	}
-	q.waits = true
-	e.look()
-	e.keep(time.Now()) // some poll and never wait
+	q.waiting = true
+	e.pollCounts()
+	e.checkTimersLocked(time.Now()) // the caller may poll without ever calling Wait
 }
 
-// look takes the messages that have come, for the driving goroutine.
+// pollCounts reads counts for the driving goroutine.
 // Hot path: no allocation, no logging.
-func (e *Endpoint) look() {
-	if moved, _ := e.listen(); moved {
-		e.poll.Note()
+func (e *Endpoint) pollCounts() {
+	if moved, _ := e.readCounts(); moved {
+		e.poll.SetReady()
 	}
 }
 
-// nap is how long to sleep before it may be time to ask.
-func (e *Endpoint) nap(d time.Duration) time.Duration {
+// sleepTime returns the time to sleep before the next request, at most d.
+func (e *Endpoint) sleepTime(d time.Duration) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return min(d, e.askNext)
+	return min(d, e.requestWait)
 }
 
-// upkeep is keep for who does not hold e.mu.
-func (e *Endpoint) upkeep(now time.Time) (lost bool) {
+// checkTimers locks e.mu and calls checkTimersLocked.
+func (e *Endpoint) checkTimers(now time.Time) (lost bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.keep(now)
+	return e.checkTimersLocked(now)
 }
 
-// keep asks those that are waited for, when it is time, and looks for what is lost and what has befallen
-// devices. The caller holds e.mu.
-func (e *Endpoint) keep(now time.Time) (lost bool) {
+// checkTimersLocked requests counts, checks for lost frames and reads device events, if it is time. It reports whether
+// it found a loss. The caller holds e.mu.
+func (e *Endpoint) checkTimersLocked(now time.Time) (lost bool) {
 	switch {
 	case e.poll.Closed():
 		return false
-	case e.askAt.IsZero():
-		e.askAt = now.Add(e.askNext)
+	case e.requestAt.IsZero():
+		e.requestAt = now.Add(e.requestWait)
 		return false
-	case now.Before(e.askAt):
+	case now.Before(e.requestAt):
 		return false
 	}
-	e.askNext = min(2*e.askNext, askMost)
-	e.askAt = now.Add(e.askNext)
+	e.requestWait = min(2*e.requestWait, requestMax)
+	e.requestAt = now.Add(e.requestWait)
 	for i := range e.devices {
-		e.events(i)
+		e.readDeviceEvents(i)
 	}
 	for rank := range e.planes[0].peers {
-		lost = e.doubtful(rank, now) || lost
+		lost = e.checkLoss(rank, now) || lost
 		asks := false
 		for _, p := range e.planes {
 			q := &p.peers[rank]
-			asks = asks || q.waits && !q.gone && q.err == nil
-			q.waits = false
+			asks = asks || q.waiting && !q.gone && q.err == nil
+			q.waiting = false
 		}
 		if asks {
-			e.tell(rank, control.Ask)
+			e.sendCounts(rank, counts.Request)
 		}
 	}
 	return lost
 }
 
-// attend answers until the endpoint is closed.
-func (e *Endpoint) attend() {
-	defer close(e.attended)
-	// An error is the end of the file, or there is nobody to tell: peers that get no answer wait.
-	_ = e.attention.Read(func(uintptr) (done bool) {
+// answerRequests handles messages until the endpoint is closed.
+func (e *Endpoint) answerRequests() {
+	defer close(e.answererDone)
+	// Read returns an error after Close. After any other error, peers get no answer and wait.
+	_ = e.controlConn.Read(func(uintptr) (done bool) {
 		for more := true; more; {
 			e.mu.Lock()
 			if e.poll.Closed() {
@@ -242,7 +241,7 @@ func (e *Endpoint) attend() {
 				return true
 			}
 			var moved bool
-			moved, more = e.listen()
+			moved, more = e.readCounts()
 			e.mu.Unlock()
 			if moved {
 				e.poll.Wake()

@@ -13,68 +13,71 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/transport"
-	"lightpath/collectives/transport/internal/control"
+	"lightpath/collectives/transport/internal/counts"
 	"lightpath/collectives/transport/internal/poller"
 )
 
-// leastPatience is for hosts that stand still for a moment.
-const leastPatience = 100 * time.Millisecond
+const (
+	// minLossTimeout covers short pauses of a host.
+	minLossTimeout = 100 * time.Millisecond
+	// closeTimeout is the longest time that Close waits until the sent frames are acknowledged.
+	closeTimeout = time.Second
+	// SecretSize is the size of a communicator's secret in bytes.
+	SecretSize = counts.SecretSize
+)
 
-// linger bounds how long Close waits for what has been sent to be acknowledged.
-const linger = time.Second
-
-// SecretSize is that of a communicator's secret.
-const SecretSize = control.SecretSize
-
-// Options connect a rank to the others. All ranks give the same.
+// Options of [Connect], the same at all ranks of the communicator.
 type Options struct {
 	Addrs []Addrs // of every rank's Listener
-	// Comm and Secret name and authenticate what travels over the control network, if anything does.
+	// Comm and Secret identify and authenticate out-of-band counts.
 	Comm   uint64
 	Secret [SecretSize]byte
 }
 
-// Endpoint is one rank's attachment to all planes; it implements [transport.Endpoint].
+// Endpoint is one rank's attachment to all planes; it implements [transport.Endpoint] and [transport.Registrar].
 type Endpoint struct {
-	rank    int
-	planes  []*plane
-	faces   []transport.Plane // what Planes returns
-	devices []Device          // each once
-	poll    *poller.Set
+	rank     int
+	planes   []*plane
+	exported []transport.Plane // the result of Planes
+	devices  []Device          // each device once
+	poll     *poller.Set
 
-	registering sync.Mutex // held by Register and what it returns, and by Close; before mu
-	known       []*known   // memory of the caller that devices know; mu
+	registerMu sync.Mutex      // held by Register, its release function and Close; locked before mu
+	registered []*registration // guarded by mu
 
-	mu sync.Mutex // held by every call of the driving goroutine but Arm and Wait's sleep, by Close, and by attend
+	// mu is held by Close, by answerRequests and by every call of the driving goroutine, except Arm and the sleep in
+	// Wait.
+	mu sync.Mutex
 
-	// Of counts over the control network; nil where they travel on the planes.
-	control   *control.Socket
-	file      *os.File // its descriptor
-	attention syscall.RawConn
-	attended  chan struct{} // closed when attend has returned
-	patience  time.Duration // with frames that have left a port and do not arrive
-	askNext   time.Duration
-	askAt     time.Time
+	// For out-of-band counts; zero otherwise.
+	control      *counts.Socket
+	file         *os.File // owns the socket's descriptor
+	controlConn  syscall.RawConn
+	answererDone chan struct{} // closed when answerRequests has returned
+	lossTimeout  time.Duration // a frame that has left a port and has not arrived by then is lost
+	requestWait  time.Duration
+	requestAt    time.Time
 }
 
-// Connect makes a rank's endpoint. It talks to nobody, but no rank may send before all have
-// connected. With counts over the control network it starts a goroutine, which Close ends. The listener's queue pairs are the endpoint's from now on; after an error they are
-// still the listener's.
+// Connect returns a rank's endpoint. It does not communicate, but no rank may send before all ranks have connected.
+// With out-of-band counts it starts a goroutine, which Close ends. The endpoint takes ownership of the listener's queue
+// pairs, except on an error.
 func Connect(l *Listener, o Options) (*Endpoint, error) {
 	if l.planes == nil {
 		return nil, fmt.Errorf("rdma: rank %d: listener is closed or connected: %w", l.o.Rank, transport.ErrClosed)
 	}
-	if err := l.agree(o.Addrs); err != nil {
+	if err := l.checkAddrs(o.Addrs); err != nil {
 		return nil, err
 	}
-	e := &Endpoint{rank: l.o.Rank, planes: l.planes, patience: patience(&l.o), askNext: askFirst}
+	e := &Endpoint{rank: l.o.Rank, planes: l.planes, lossTimeout: lossTimeout(&l.o), requestWait: requestMin}
 	for id, p := range e.planes {
 		for r := range p.peers {
 			if r == e.rank {
 				continue
 			}
 			if err := l.connect(p, &o.Addrs[r].Planes[id], r); err != nil {
-				return nil, fmt.Errorf("rdma: rank %d, plane %d: connect QP %#x to rank %d: %w", e.rank, id, p.peers[r].qp.Number(), r, err)
+				return nil, fmt.Errorf("rdma: rank %d, plane %d: connect QP %#x to rank %d: %w",
+					e.rank, id, p.peers[r].qp.Number(), r, err)
 			}
 		}
 	}
@@ -83,22 +86,22 @@ func Connect(l *Listener, o Options) (*Endpoint, error) {
 	}
 	for _, p := range e.planes {
 		p.e = e
-		e.faces = append(e.faces, p)
+		e.exported = append(e.exported, p)
 	}
 	l.planes, l.control = nil, -1
 	if e.control != nil {
-		go e.attend()
+		go e.answerRequests()
 	}
 	return e, nil
 }
 
-// patience is for how long a device with these options tries to get a packet through.
-func patience(o *ListenOptions) time.Duration {
-	return max(4096*time.Nanosecond<<o.Timeout*time.Duration(max(o.Retries, 1)), leastPatience)
+// lossTimeout returns the time for which a device with these options retransmits a packet.
+func lossTimeout(o *ListenOptions) time.Duration {
+	return max(4096*time.Nanosecond<<o.Timeout*time.Duration(max(o.Retries, 1)), minLossTimeout)
 }
 
-// agree checks that all ranks' ends fit together.
-func (l *Listener) agree(all []Addrs) error {
+// checkAddrs returns an error if the addresses of two ranks are incompatible.
+func (l *Listener) checkAddrs(all []Addrs) error {
 	rank := l.o.Rank
 	if len(all) != l.o.Ranks {
 		return fmt.Errorf("rdma: addresses of %d ranks, want %d", len(all), l.o.Ranks)
@@ -112,7 +115,8 @@ func (l *Listener) agree(all []Addrs) error {
 		for id := range a.Planes {
 			switch p, mine := &a.Planes[id], &l.addrs.Planes[id]; {
 			case a.Unacknowledged != l.addrs.Unacknowledged || a.Control.IsValid() != l.addrs.Control.IsValid():
-				return fmt.Errorf("rdma: plane %d: ranks %d and %d differ in whether there are acknowledgements, or in where counts travel", id, r, rank)
+				return fmt.Errorf("rdma: plane %d: ranks %d and %d differ in the use of acknowledgements or of the control network",
+					id, r, rank)
 			case len(p.QPs) != l.o.Ranks:
 				return fmt.Errorf("rdma: plane %d: rank %d has %d queue pairs, want %d", id, r, len(p.QPs), l.o.Ranks)
 			case p.Ethernet != mine.Ethernet:
@@ -125,18 +129,19 @@ func (l *Listener) agree(all []Addrs) error {
 	return nil
 }
 
-// connect connects the queue pair to rank r, whose end of the plane is at a.
+// connect connects the queue pair to rank r, whose address on the plane is a.
 func (l *Listener) connect(p *plane, a *PlaneAddr, r int) error {
 	q, mine, po := &p.peers[r], &l.addrs.Planes[p.id], &l.o.Planes[p.id]
 	q.remote, q.remoteKey = a.Base+uint64(l.o.Rank*p.slots*p.slot), a.Key
 	return q.qp.Connect(&Path{
 		Port: po.Port, GIDIndex: po.GIDIndex, Ethernet: a.Ethernet,
-		PeerGID: a.GID.As16(), PeerLID: a.LID, PeerQPN: a.QPs[l.o.Rank], PeerPSN: a.PSN, PSN: mine.PSN, MTU: min(a.MTU, mine.MTU),
-		TrafficClass: l.o.TrafficClass, ServiceLevel: l.o.ServiceLevel, Timeout: l.o.Timeout, Retries: l.o.Retries,
+		PeerGID: a.GID.As16(), PeerLID: a.LID, PeerQPN: a.QPs[l.o.Rank], PeerPSN: a.PSN,
+		PSN: mine.PSN, MTU: min(a.MTU, mine.MTU), TrafficClass: l.o.TrafficClass, ServiceLevel: l.o.ServiceLevel,
+		Timeout: l.o.Timeout, Retries: l.o.Retries,
 	})
 }
 
-// open makes the set of what is waited for.
+// open adds all completion queues, devices and the control socket to a poller.
 func (e *Endpoint) open(l *Listener, o *Options) (err error) {
 	if e.poll, err = poller.New(2*len(e.planes) + 1); err != nil {
 		return err
@@ -150,14 +155,14 @@ func (e *Endpoint) open(l *Listener, o *Options) (err error) {
 		if err := e.poll.Add(p.cq.FD(), unix.EPOLLIN, int32(id)); err != nil {
 			return fmt.Errorf("plane %d: %w", id, err)
 		}
-		if p.at.number = slices.Index(e.devices, p.at.device); p.at.number >= 0 {
+		if p.dev.number = slices.Index(e.devices, p.dev.device); p.dev.number >= 0 {
 			continue
 		}
-		p.at.number = len(e.devices)
-		if err := e.poll.Add(p.at.device.EventFD(), unix.EPOLLIN, int32(eventID-len(e.devices))); err != nil {
+		p.dev.number = len(e.devices)
+		if err := e.poll.Add(p.dev.device.EventFD(), unix.EPOLLIN, int32(eventID-len(e.devices))); err != nil {
 			return fmt.Errorf("plane %d: events of its device: %w", id, err)
 		}
-		e.devices = append(e.devices, p.at.device)
+		e.devices = append(e.devices, p.dev.device)
 	}
 	if l.control < 0 {
 		return nil
@@ -165,23 +170,27 @@ func (e *Endpoint) open(l *Listener, o *Options) (err error) {
 	if err := e.poll.Add(l.control, unix.EPOLLIN, controlID); err != nil {
 		return err
 	}
-	co := control.Options{Rank: e.rank, Comm: o.Comm, Counts: planeCounts * len(e.planes), Secret: o.Secret, Addrs: make([]netip.AddrPort, len(o.Addrs))}
+	co := counts.Options{
+		Rank: e.rank, Comm: o.Comm, Counts: planeCounts * len(e.planes), Secret: o.Secret,
+		Addrs: make([]netip.AddrPort, len(o.Addrs)),
+	}
 	for r := range o.Addrs {
 		co.Addrs[r] = o.Addrs[r].Control
 	}
-	e.control, e.file, e.attended = control.New(l.control, co), os.NewFile(uintptr(l.control), "control"), make(chan struct{})
-	e.attention, err = e.file.SyscallConn()
+	e.control, e.answererDone = counts.New(l.control, co), make(chan struct{})
+	e.file = os.NewFile(uintptr(l.control), "control")
+	e.controlConn, err = e.file.SyscallConn()
 	return err
 }
 
 // Planes implements [transport.Endpoint].
-func (e *Endpoint) Planes() []transport.Plane { return e.faces }
+func (e *Endpoint) Planes() []transport.Plane { return e.exported }
 
 // Arm implements [transport.Endpoint].
 func (e *Endpoint) Arm() uint32 { return e.poll.Arm() }
 
-// Wait implements [transport.Endpoint]. Completion queues are armed here and looked at once more:
-// what came before shows in that look, what comes after as an event.
+// Wait implements [transport.Endpoint]. It arms the completion queues and polls them once more. The poll finds earlier
+// completions, and later ones are events.
 func (e *Endpoint) Wait(armed uint32, d time.Duration) {
 	if d <= 0 {
 		return
@@ -193,24 +202,23 @@ func (e *Endpoint) Wait(armed uint32, d time.Duration) {
 	}
 	if e.control == nil {
 		if e.poll.Sleep(d) {
-			e.quiet()
+			e.readEvents()
 		}
 		return
 	}
 	for until := time.Now().Add(d); !e.poll.Pending(armed); {
-		ready := e.poll.Sleep(e.nap(d))
+		ready := e.poll.Sleep(e.sleepTime(d))
 		if ready {
-			e.quiet()
+			e.readEvents()
 		}
 		now := time.Now()
-		if d = until.Sub(now); e.upkeep(now) || ready || d <= 0 {
+		if d = until.Sub(now); e.checkTimers(now) || ready || d <= 0 {
 			return
 		}
 	}
 }
 
-// arm asks for events, and reports false where the planes must be looked at instead: they know
-// what is wrong.
+// arm arms all completion queues. It returns false if Wait must not sleep, because a plane has an error to return.
 func (e *Endpoint) arm() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -231,20 +239,20 @@ func (e *Endpoint) arm() bool {
 	return true
 }
 
-// quiet takes the events that have come.
-func (e *Endpoint) quiet() {
+// readEvents handles the events that have arrived.
+func (e *Endpoint) readEvents() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.poll.Closed() {
 		return
 	}
-	events := e.poll.Sweep()
+	events := e.poll.Poll()
 	for i := range events {
 		switch id := events[i].Fd; {
 		case id == controlID:
-			e.listen()
+			e.readCounts()
 		case id <= eventID:
-			e.events(int(eventID - id))
+			e.readDeviceEvents(int(eventID - id))
 		default:
 			p := e.planes[id]
 			if some, err := p.cq.Quiet(); some || err != nil {
@@ -257,60 +265,61 @@ func (e *Endpoint) quiet() {
 // Wake implements [transport.Endpoint].
 func (e *Endpoint) Wake() { e.poll.Wake() }
 
-// Close implements [transport.Endpoint]. What this rank has sent is delivered, unless that takes
-// longer than a second; then peers see that it has closed.
+// Close implements [transport.Endpoint]. Peers still receive the frames that this rank has sent, unless that takes
+// longer than a second, and then [transport.ErrPeerLost].
 func (e *Endpoint) Close() (err error) {
 	e.poll.Close(func() {
-		if err = e.depart(); e.control != nil {
-			err = errors.Join(err, e.file.Close()) // which ends attend
-			<-e.attended
+		if err = e.closePlanes(); e.control != nil {
+			err = errors.Join(err, e.file.Close()) // makes answerRequests return
+			<-e.answererDone
 		}
 	})
 	return err
 }
 
-// depart takes leave and closes the planes.
-func (e *Endpoint) depart() (err error) {
-	e.registering.Lock()
-	defer e.registering.Unlock()
+// closePlanes notifies the peers and closes the planes and registrations.
+func (e *Endpoint) closePlanes() (err error) {
+	e.registerMu.Lock()
+	defer e.registerMu.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.leave()
+	e.flushAndLeave()
 	for _, p := range e.planes {
 		if cerr := p.close(); cerr != nil && err == nil {
 			err = fmt.Errorf("rdma: rank %d, plane %d: close: %w", e.rank, p.id, cerr)
 		}
 	}
-	for _, k := range e.known {
+	for _, k := range e.registered {
 		err = errors.Join(err, k.close())
 	}
-	e.known = nil
+	e.registered = nil
 	return err
 }
 
-// leave says farewell to all peers and waits, with a bound, until what has been sent has arrived.
-func (e *Endpoint) leave() {
+// flushAndLeave notifies all peers that this rank closes. It waits until the sent frames have arrived, at most for
+// closeTimeout.
+func (e *Endpoint) flushAndLeave() {
 	for _, p := range e.planes {
 		for r := range p.peers {
 			if q := &p.peers[r]; q.qp != nil {
-				p.bye(q)
+				p.sendClosing(q)
 			}
 		}
 	}
 	if e.control != nil {
-		defer func() { // with what has left by then
+		defer func() { // last, because the message carries the final counts
 			for rank := range e.planes[0].peers {
 				if rank != e.rank {
-					e.tell(rank, control.Bye)
+					e.sendCounts(rank, counts.Closing)
 				}
 			}
 		}()
 	}
-	for deadline := time.Now().Add(linger); ; time.Sleep(100 * time.Microsecond) {
+	for deadline := time.Now().Add(closeTimeout); ; time.Sleep(100 * time.Microsecond) {
 		settled := true
 		for _, p := range e.planes {
 			if p.progress() != nil {
-				continue // nothing more will be known of this plane
+				continue // the plane has failed and reports no more completions
 			}
 			for r := range p.peers {
 				settled = settled && p.peers[r].settled()

@@ -7,33 +7,34 @@ import (
 	"lightpath/collectives/transport"
 )
 
-// ErrDevice is wrapped by failures of a device, a port or a queue of this host.
+// ErrDevice is the error of a failed device, port or queue of this host.
 var ErrDevice = errors.New("RDMA device error")
 
-// QPError is the end of a queue pair, told by the completion of a request. It is a
-// [transport.ErrPeerLost] where the peer did not answer, else an [ErrDevice].
+// QPError is the error of a queue pair that failed with a request. It wraps [transport.ErrPeerLost] if the peer did not
+// answer, and [ErrDevice] otherwise.
 type QPError struct {
 	Rank, Peer, Plane int
 	Epoch             uint32 // of the last frame sent on it
 	QPN               uint32
 	Status            Status
 	Vendor            uint32
-	Note              string // what is known of the port besides
+	Note              string // state of the port, if known
 }
 
-// reasons are what statuses come of, as a rule.
+// reasons are the usual causes of a status.
 var reasons = map[Status]string{
 	FlushErr:     "the queue pair is closed",
-	RemInvReqErr: "the peer's device refuses the request: no room in its receive, or a request that it does not take",
-	AccessErr:    "the peer's device refuses the memory that was written to: its key or bounds are not those",
+	RemInvReqErr: "the peer's device rejected the request: its receive is too small, or it does not support the request",
+	AccessErr:    "the peer's device rejected the memory address: wrong key or bounds",
 	RemOpErr:     "the peer's device could not complete the request",
-	RetryExc:     "no acknowledgement: the peer is gone, or the way to it or back is",
+	RetryExc:     "no acknowledgement: the peer is lost, or the path to it or back is down",
 	RNRExc:       "the peer posts no receives",
 }
 
-// Error names ranks, plane, epoch, queue pair and status.
+// Error returns a text with the ranks, plane, epoch, queue pair and status.
 func (e *QPError) Error() string {
-	s := fmt.Sprintf("transport: rank %d, plane %d, epoch %d: QP %#x to rank %d: %s", e.Rank, e.Plane, e.Epoch, e.QPN, e.Peer, e.Status)
+	s := fmt.Sprintf("transport: rank %d, plane %d, epoch %d: QP %#x to rank %d: %s",
+		e.Rank, e.Plane, e.Epoch, e.QPN, e.Peer, e.Status)
 	if e.Vendor != 0 {
 		s += fmt.Sprintf(" (vendor %#x)", e.Vendor)
 	}
@@ -46,7 +47,7 @@ func (e *QPError) Error() string {
 	return s
 }
 
-// Unwrap makes a peer that does not answer a lost one.
+// Unwrap returns [transport.ErrPeerLost] or [ErrDevice].
 func (e *QPError) Unwrap() error {
 	switch e.Status {
 	case RetryExc, RNRExc, FlushErr:

@@ -5,21 +5,21 @@ import (
 	"net/netip"
 )
 
-// eventID marks the events of device i of an endpoint as eventID - i.
+// eventID - i is the event id of device i of an endpoint.
 const eventID = -3
 
-// attachment is a plane's end of its device, as events concern it.
-type attachment struct {
+// devicePort is the device and the port of a plane.
+type devicePort struct {
 	device Device
-	number int // of the device, in the endpoint
+	number int // of the device in Endpoint.devices
 	port   int
-	gid    GID // by which it is known to the peers
-	index  int // of that
+	gid    GID // address that peers use
+	index  int // of gid in the port's table
 	note   string
 }
 
-// events acts on what has befallen device i. The caller holds e.mu.
-func (e *Endpoint) events(i int) {
+// readDeviceEvents handles all pending events of device i. The caller holds e.mu.
+func (e *Endpoint) readDeviceEvents(i int) {
 	d := e.devices[i]
 	for {
 		ev, some, err := d.Event()
@@ -28,11 +28,11 @@ func (e *Endpoint) events(i int) {
 		}
 		for _, p := range e.planes {
 			switch {
-			case p.at.device != d:
+			case p.dev.device != d:
 			case err != nil:
-				p.failAll(fmt.Errorf("%w: its events: %w", ErrDevice, err))
+				p.failAll(fmt.Errorf("%w: read its events: %w", ErrDevice, err))
 			default:
-				p.befall(&ev)
+				p.handleEvent(&ev)
 			}
 		}
 		if err != nil {
@@ -41,24 +41,24 @@ func (e *Endpoint) events(i int) {
 	}
 }
 
-// befall acts on an event of the plane's device. What retransmission may mend is only noted: an error
-// that comes of it says so.
-func (p *plane) befall(ev *Event) {
-	at := &p.at
+// handleEvent handles an event of the plane's device. If retransmission may recover from the event, handleEvent only
+// stores a note, which later errors include.
+func (p *plane) handleEvent(ev *Event) {
+	at := &p.dev
 	switch ev.Kind {
 	case DeviceFatal, CQFailed:
 		p.failAll(fmt.Errorf("%w: %s", ErrDevice, ev.Kind))
 	case QueueFailed:
 		for r := range p.peers {
 			if q := &p.peers[r]; q.qp != nil && q.qp.Number() == ev.QPN {
-				p.fail(q, p.broke(q.epoch, fmt.Errorf("%w: QP %#x to rank %d: %s", ErrDevice, ev.QPN, r, ev.Kind)))
+				p.fail(q, p.wrapError(q.epoch, fmt.Errorf("%w: QP %#x to rank %d: %s", ErrDevice, ev.QPN, r, ev.Kind)))
 			}
 		}
 	case PortDown:
 		if ev.Port != at.port {
 			return
 		}
-		if at.note = ev.Kind.String(); p.unacknowledged { // nothing is sent again
+		if at.note = ev.Kind.String(); p.unacknowledged { // UC does not retransmit
 			p.failAll(fmt.Errorf("%w: port %d: %s", ErrDevice, at.port, ev.Kind))
 		}
 	case PortUp:
@@ -66,7 +66,7 @@ func (p *plane) befall(ev *Event) {
 			at.note = ""
 		}
 	case AddressMoved:
-		// An entry that no connection was made with is nobody's business.
+		// Other entries of the table do not matter.
 		if now, err := at.device.GID(at.port, at.index); ev.Port == at.port && (err != nil || now.GID != at.gid) {
 			p.failAll(fmt.Errorf("%w: port %d: GID %d is no longer %v", ErrDevice, at.port, at.index, netip.AddrFrom16(at.gid)))
 		}
@@ -77,12 +77,12 @@ func (p *plane) befall(ev *Event) {
 func (p *plane) failAll(err error) {
 	for r := range p.peers {
 		if q := &p.peers[r]; r != p.rank {
-			p.fail(q, p.broke(q.epoch, err))
+			p.fail(q, p.wrapError(q.epoch, err))
 		}
 	}
 }
 
-// broke says where an error is.
-func (p *plane) broke(epoch uint32, err error) error {
+// wrapError adds rank, plane and epoch to an error.
+func (p *plane) wrapError(epoch uint32, err error) error {
 	return fmt.Errorf("transport: rank %d, plane %d, epoch %d: %w", p.rank, p.id, epoch, err)
 }

@@ -13,7 +13,7 @@ import (
 	"lightpath/collectives/wire"
 )
 
-// pair is two ranks on one plane of a network.
+// pair returns two ranks on one plane of a network.
 func pair(t *testing.T, o rdma.ListenOptions) (*verbstest.Network, []transport.Plane, []transport.Endpoint) {
 	t.Helper()
 	n := network(t)
@@ -22,7 +22,7 @@ func pair(t *testing.T, o rdma.ListenOptions) (*verbstest.Network, []transport.P
 	return n, []transport.Plane{e[0].Planes()[0], e[1].Planes()[0]}, e
 }
 
-// push sends a frame from rank 0 to rank 1, number as its offset and epoch 7.
+// push sends a frame of epoch 7 from rank 0 to rank 1, with number as its offset. It returns the accepted bytes.
 func push(t *testing.T, p transport.Plane, number int, payload []byte) int {
 	t.Helper()
 	taken, err := p.TrySend(&wire.Header{Dst: 1, Epoch: 7, Offset: uint64(number)}, payload)
@@ -32,15 +32,15 @@ func push(t *testing.T, p transport.Plane, number int, payload []byte) int {
 	return taken
 }
 
-// until calls f until it is true or fails.
-func until(t *testing.T, what string, f func() (bool, error)) error {
+// until calls f until it returns true or an error.
+func until(t *testing.T, name string, f func() (bool, error)) error {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(50 * time.Microsecond) {
 		if ok, err := f(); ok || err != nil {
 			return err
 		}
 	}
-	t.Fatalf("%s: nothing in a minute", what)
+	t.Fatalf("%s: no result in a minute", name)
 	return nil
 }
 
@@ -51,14 +51,14 @@ func wants(t *testing.T, err, is error, words ...string) {
 	}
 	for _, w := range words {
 		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%q does not say %q", err, w)
+			t.Errorf("%q does not contain %q", err, w)
 		}
 	}
 }
 
-// TestUnanswered: requests that nobody acknowledges are an error that names ranks, plane, epoch,
-// queue pair and status, at once in all that concerns the peer, and for good.
-func TestUnanswered(t *testing.T) {
+// TestUnacknowledgedRequestsAreAnError checks that requests without an acknowledgement are an error that names ranks,
+// plane, epoch, queue pair and status, and that all later calls for the peer return it.
+func TestUnacknowledgedRequestsAreAnError(t *testing.T) {
 	n, p, _ := pair(t, rdma.ListenOptions{})
 	n.Drop(func(_, _ uint32, _ uint64) bool { return true })
 	push(t, p[0], 0, make([]byte, 8))
@@ -75,12 +75,12 @@ func TestUnanswered(t *testing.T) {
 	wants(t, err, transport.ErrPeerLost, "RETRY_EXC_ERR")
 }
 
-// TestFailedQueuePair: what has come before is still delivered, and the device's own code shows.
+// TestFailedQueuePair checks that Peek returns the frames before a failure, then an error with the vendor's code.
 func TestFailedQueuePair(t *testing.T) {
 	n, p, _ := pair(t, rdma.ListenOptions{})
 	push(t, p[0], 3, []byte("last words"))
 	_ = until(t, "drain", p[0].Drained)
-	if err := n.Fail(0x12, 19, 0x51); err != nil { // rank 1's
+	if err := n.Fail(0x12, 19, 0x51); err != nil { // of rank 1
 		t.Fatal(err)
 	}
 	h, data, err := p[1].Peek(0)
@@ -92,15 +92,16 @@ func TestFailedQueuePair(t *testing.T) {
 	wants(t, err, nil, "rank 1", "QP 0x12 to rank 0", "FATAL_ERR (vendor 0x51)")
 }
 
-// TestDrained: nothing is drained before it is acknowledged, whether or not it was signalled.
-func TestDrained(t *testing.T) {
-	n, p, _ := pair(t, rdma.ListenOptions{Slots: 64}) // a signal every 16 requests
+// TestDrainedWaitsForAcknowledgement checks that a plane is not drained before its last request is acknowledged,
+// whether or not that request was signalled.
+func TestDrainedWaitsForAcknowledgement(t *testing.T) {
+	n, p, _ := pair(t, rdma.ListenOptions{Slots: 64}) // every 16th request is signalled
 	for i := range 40 {
 		n.Hold(true)
 		push(t, p[0], i, make([]byte, 8))
 		for range 3 {
 			if ok, err := p[0].Drained(); ok || err != nil {
-				t.Fatalf("frame %d, held back: drained %v, %v", i, ok, err)
+				t.Fatalf("frame %d in flight: drained %v, %v", i, ok, err)
 			}
 		}
 		n.Hold(false)
@@ -108,13 +109,13 @@ func TestDrained(t *testing.T) {
 			t.Fatal(err)
 		}
 		if h, _, err := p[1].Peek(0); h == nil || err != nil {
-			t.Fatalf("frame %d is drained and not there: %v", i, err)
+			t.Fatalf("frame %d has not arrived after Drained: %v", i, err)
 		}
 		p[1].Release(0)
 	}
 }
 
-// TestCorruptFrame: a frame whose header does not hold is refused.
+// TestCorruptFrame checks that a frame with a damaged header is an error.
 func TestCorruptFrame(t *testing.T) {
 	n, p, _ := pair(t, rdma.ListenOptions{})
 	n.Corrupt(1)
@@ -123,8 +124,8 @@ func TestCorruptFrame(t *testing.T) {
 	wants(t, err, transport.ErrCorrupt, "rank 1", "plane 0", "from rank 0", "checksum")
 }
 
-// TestCredit: as many frames as there are slots, and not one more until one is released.
-func TestCredit(t *testing.T) {
+// TestCreditIsNotExceeded checks that TrySend accepts as many frames as there are slots, and one more per release.
+func TestCreditIsNotExceeded(t *testing.T) {
 	_, p, _ := pair(t, rdma.ListenOptions{Slots: 4, Payload: 1 << 10})
 	frame := make([]byte, 1<<10)
 	sent := 0
@@ -134,7 +135,7 @@ func TestCredit(t *testing.T) {
 		}
 	}
 	if sent != 4 {
-		t.Fatalf("%d frames taken, want 4", sent)
+		t.Fatalf("%d frames accepted, want 4", sent)
 	}
 	_ = until(t, "frame", func() (bool, error) { h, _, err := p[1].Peek(0); return h != nil, err })
 	p[1].Release(0)
@@ -143,7 +144,7 @@ func TestCredit(t *testing.T) {
 	}
 }
 
-// receive takes and releases the next frame.
+// receive waits for the next frame and releases it.
 func receive(t *testing.T, p transport.Plane, src int) {
 	t.Helper()
 	if err := until(t, "frame", func() (bool, error) { h, _, err := p.Peek(src); return h != nil, err }); err != nil {
@@ -152,47 +153,48 @@ func receive(t *testing.T, p transport.Plane, src int) {
 	p.Release(src)
 }
 
-// TestLateAcknowledgements: a credit says that a slot of the peer is free. The slot that it was
-// sent from is not before the request is complete: it may have to be sent again.
-func TestLateAcknowledgements(t *testing.T) {
+// TestStagingSlotWaitsForCompletion checks that a credit alone does not free a staging slot. The device may have to
+// retransmit from it until the request is complete.
+func TestStagingSlotWaitsForCompletion(t *testing.T) {
 	n, p, _ := pair(t, rdma.ListenOptions{Slots: 4, Payload: 1 << 10})
 	n.HoldAcks(0x11)
-	frame := make([]byte, 1<<10) // too large to be taken at posting
+	frame := make([]byte, 1<<10) // too large for an inlined request
 	for i := range 4 {
 		push(t, p[0], i, frame)
 	}
 	for range 4 {
 		receive(t, p[1], 0)
 	}
-	if err := until(t, "credits", p[1].Drained); err != nil { // they have arrived
+	if err := until(t, "credits", p[1].Drained); err != nil { // the credits have arrived
 		t.Fatal(err)
 	}
 	for range 100 {
 		if push(t, p[0], 4, frame) != 0 {
-			t.Fatal("a slot is used again before its request is complete")
+			t.Fatal("a staging slot was reused before its request was complete")
 		}
 	}
 	n.HoldAcks(0)
 	_ = until(t, "room", func() (bool, error) { return push(t, p[0], 4, frame) != 0, nil })
 }
 
-// TestOwedCredits: credits for which the queue has no room are sent when it has.
-func TestOwedCredits(t *testing.T) {
+// TestPendingCredits fills the send queue of rank 1, which then has no room for credits. It must send them when its
+// requests are acknowledged.
+func TestPendingCredits(t *testing.T) {
 	n, p, _ := pair(t, rdma.ListenOptions{Slots: 4, Payload: 1 << 10})
-	n.HoldAcks(0x12) // of rank 1, which credits frames of rank 0
+	n.HoldAcks(0x12) // of rank 1
 	frame := make([]byte, 8)
 	sent, got := 0, 0
-	for fruitless := 0; fruitless < 1000; fruitless++ {
+	for idle := 0; idle < 100; idle++ {
 		if push(t, p[0], sent, frame) != 0 {
 			sent++
-			fruitless = 0
+			idle = 0
 		}
 		if h, _, err := p[1].Peek(0); err != nil {
 			t.Fatal(err)
 		} else if h != nil {
 			p[1].Release(0)
 			got++
-			fruitless = 0
+			idle = 0
 		}
 		time.Sleep(10 * time.Microsecond)
 	}
@@ -202,7 +204,7 @@ func TestOwedCredits(t *testing.T) {
 	n.HoldAcks(0)
 	for limit := sent + 100; sent < limit; {
 		_ = until(t, "room", func() (bool, error) {
-			_, _, err := p[1].Peek(0) // rank 1 looks, too
+			_, _, err := p[1].Peek(0) // lets rank 1 make progress
 			return push(t, p[0], sent, frame) != 0, err
 		})
 		sent++
@@ -210,13 +212,13 @@ func TestOwedCredits(t *testing.T) {
 	}
 }
 
-// TestListenErrors: what cannot work is refused with the field.
+// TestListenErrors checks that the error for bad options names the field.
 func TestListenErrors(t *testing.T) {
 	n := network(t)
 	d, down := n.Add("mem"), n.Add("down")
 	verbstest.SetPort(down, rdma.PortInfo{State: "DOWN"})
-	bare := n.Add("bare")
-	verbstest.SetPort(bare, rdma.PortInfo{Active: true, MTU: 1024, Ethernet: true}, rdma.Entry{})
+	noGID := n.Add("no-gid")
+	verbstest.SetPort(noGID, rdma.PortInfo{Active: true, MTU: 1024, Ethernet: true}, rdma.Entry{})
 	at := func(d rdma.Device, port, gid int) []rdma.PlaneOptions { return []rdma.PlaneOptions{{d, port, gid}} }
 	for _, c := range []struct {
 		o    rdma.ListenOptions
@@ -230,16 +232,16 @@ func TestListenErrors(t *testing.T) {
 		{rdma.ListenOptions{Ranks: 2, Planes: at(d, 2, -1)}, "no port 2"},
 		{rdma.ListenOptions{Ranks: 2, Planes: at(d, 1, 5)}, "no GID 5"},
 		{rdma.ListenOptions{Ranks: 2, Planes: at(down, 1, -1)}, "port 1 is DOWN"},
-		{rdma.ListenOptions{Ranks: 2, Planes: at(bare, 1, -1)}, "port 1 has no GID"},
-		{rdma.ListenOptions{Ranks: 2, Planes: at(bare, 1, 0)}, "GID 0 is not in use"},
+		{rdma.ListenOptions{Ranks: 2, Planes: at(noGID, 1, -1)}, "port 1 has no GID"},
+		{rdma.ListenOptions{Ranks: 2, Planes: at(noGID, 1, 0)}, "GID 0 is not in use"},
 	} {
 		_, err := rdma.Listen(c.o)
 		wants(t, err, nil, c.want)
 	}
 }
 
-// TestSoftFrames: on soft-RoCE a frame is one packet; elsewhere it is larger.
-func TestSoftFrames(t *testing.T) {
+// TestFrameSizeOfSoftRoCE checks that a frame is one packet with soft-RoCE, and larger otherwise.
+func TestFrameSizeOfSoftRoCE(t *testing.T) {
 	n := network(t)
 	entry := rdma.Entry{GID: rdma.GID{10: 0xff, 11: 0xff, 12: 10, 15: 1}, Type: rdma.RoCEv2}
 	at := func(mtu int, soft bool) rdma.PlaneOptions {
@@ -249,7 +251,7 @@ func TestSoftFrames(t *testing.T) {
 	}
 	for _, c := range []struct {
 		planes []rdma.PlaneOptions
-		most   int // bytes of header and payload
+		size   int // of header and payload in bytes
 	}{
 		{[]rdma.PlaneOptions{at(4096, true)}, 4096},
 		{[]rdma.PlaneOptions{at(4096, true), at(1024, true), at(512, false)}, 1024},
@@ -259,18 +261,19 @@ func TestSoftFrames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := l.Addrs().Payload + wire.HeaderSize; got != c.most {
-			t.Errorf("frames of %d bytes, want %d", got, c.most)
+		if got := l.Addrs().Payload + wire.HeaderSize; got != c.size {
+			t.Errorf("frames of %d bytes, want %d", got, c.size)
 		}
 		transporttest.Close(t, l)
 	}
 }
 
-// TestConnectErrors: ends that do not fit are refused, and stay the listener's.
+// TestConnectErrors checks that Connect rejects incompatible ranks, and that the listener still owns its queue pairs.
 func TestConnectErrors(t *testing.T) {
 	n := network(t)
 	listen := func(rank, slots int) *rdma.Listener {
-		l, err := rdma.Listen(rdma.ListenOptions{Rank: rank, Ranks: 2, Slots: slots, Planes: []rdma.PlaneOptions{{n.Add("mem"), 1, -1}}})
+		planes := []rdma.PlaneOptions{{n.Add("mem"), 1, -1}}
+		l, err := rdma.Listen(rdma.ListenOptions{Rank: rank, Ranks: 2, Slots: slots, Planes: planes})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,7 +290,7 @@ func TestConnectErrors(t *testing.T) {
 	wants(t, err, transport.ErrClosed)
 }
 
-// TestChooseGID: an IPv4 address over RoCEv2 before all else.
+// TestChooseGID checks the order of preference.
 func TestChooseGID(t *testing.T) {
 	v4 := rdma.GID{10: 0xff, 11: 0xff, 12: 10, 15: 1}
 	local, global := rdma.GID{0xfe, 0x80, 15: 1}, rdma.GID{0x20, 1, 15: 1}
@@ -298,7 +301,9 @@ func TestChooseGID(t *testing.T) {
 		table    []rdma.Entry
 		want     int
 	}{
-		{"v4", true, []rdma.Entry{{local, rdma.RoCEv1}, {local, rdma.RoCEv2}, {v4, rdma.RoCEv1}, {v4, rdma.RoCEv2}, {global, rdma.RoCEv2}}, 3},
+		{"v4", true, []rdma.Entry{
+			{local, rdma.RoCEv1}, {local, rdma.RoCEv2}, {v4, rdma.RoCEv1}, {v4, rdma.RoCEv2}, {global, rdma.RoCEv2},
+		}, 3},
 		{"global", true, []rdma.Entry{{local, rdma.RoCEv2}, {}, {global, rdma.RoCEv2}}, 2},
 		{"link local", true, []rdma.Entry{{local, rdma.RoCEv1}, {local, rdma.RoCEv2}}, 1},
 		{"v1", true, []rdma.Entry{{}, {local, rdma.RoCEv1}}, 1},

@@ -18,11 +18,11 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// lossy is without acknowledgements, and does not wait long for what does not come.
+// lossy has no acknowledgements and a short loss timeout of half a second.
 var lossy = rdma.ListenOptions{Control: "127.0.0.1:0", Timeout: 17, Retries: 1, Unacknowledged: true, Slots: 8}
 
-// waitFor is until, sleeping on the endpoint as the executor does.
-func waitFor(t *testing.T, what string, e transport.Endpoint, f func() (bool, error)) error {
+// waitFor is like until, but waits on the endpoint between calls, as package exec does.
+func waitFor(t *testing.T, name string, e transport.Endpoint, f func() (bool, error)) error {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < time.Minute; {
 		armed := e.Arm()
@@ -31,7 +31,7 @@ func waitFor(t *testing.T, what string, e transport.Endpoint, f func() (bool, er
 		}
 		e.Wait(armed, time.Second)
 	}
-	t.Fatalf("%s: nothing in a minute", what)
+	t.Fatalf("%s: no result in a minute", name)
 	return nil
 }
 
@@ -39,8 +39,8 @@ func peeks(e transport.Endpoint, src int) func() (bool, error) {
 	return func() (bool, error) { h, _, err := e.Planes()[0].Peek(src); return h != nil, err }
 }
 
-// TestLostFrame: without acknowledgements a frame that is lost before another is an error at the
-// receiver once the frames before it are taken, which names ranks, plane, the epoch and the frames.
+// TestLostFrame loses two frames before another one, without acknowledgements. The receiver must return the frames
+// before them, and then an error that names the ranks, the plane, the epoch and the frames.
 func TestLostFrame(t *testing.T) {
 	n, p, e := pair(t, lossy)
 	n.Drop(func(src, _ uint32, sent uint64) bool { return src == 0x11 && (sent == 1 || sent == 2) })
@@ -58,11 +58,12 @@ func TestLostFrame(t *testing.T) {
 	wants(t, err, transport.ErrDark, "rank 1, plane 0, epoch 7", "frames 1 to 2 of rank 0", "at rank 1")
 }
 
-// TestLostTail: nothing follows the frame that is lost. Both ends find out, the sender where it
-// wants to drain, the receiver where it waits.
-func TestLostTail(t *testing.T) {
+// TestLostLastFrame loses the last frame. The sender must return the error when it drains, the receiver when it waits.
+func TestLostLastFrame(t *testing.T) {
+	t.Parallel()
 	for _, waiting := range []string{"sender", "receiver"} {
 		t.Run(waiting, func(t *testing.T) {
+			t.Parallel() // waits for the loss timeout
 			n, p, e := pair(t, lossy)
 			push(t, p[0], 0, make([]byte, 8))
 			receive(t, p[1], 0)
@@ -82,49 +83,53 @@ func TestLostTail(t *testing.T) {
 	}
 }
 
-// TestLossShowsEverywhere: every frame of a long exchange is lost in turn, and each time the result is an
-// error at whichever end finds out first, never other bytes and never silence.
-func TestLossShowsEverywhere(t *testing.T) {
+// TestEveryLossIsAnError loses each frame of an exchange in turn. One of the ranks must return ErrDark, and the
+// receiver must return no frame after the lost one.
+func TestEveryLossIsAnError(t *testing.T) {
+	t.Parallel()
 	const frames = 20
 	for lost := range uint64(frames) {
-		n, p, e := pair(t, lossy)
-		n.Drop(func(src, _ uint32, sent uint64) bool { return src == 0x11 && sent == lost })
-		sent, got := 0, 0
-		err := waitFor(t, fmt.Sprintf("frame %d lost", lost), e[1], func() (bool, error) {
-			if sent < frames {
-				taken, err := p[0].TrySend(&wire.Header{Dst: 1, Epoch: 7, Offset: uint64(sent)}, make([]byte, 8))
-				if err != nil {
-					return false, err
+		t.Run(fmt.Sprint(lost), func(t *testing.T) {
+			t.Parallel() // the last ones wait for the loss timeout
+			n, p, e := pair(t, lossy)
+			n.Drop(func(src, _ uint32, sent uint64) bool { return src == 0x11 && sent == lost })
+			sent, got := 0, 0
+			err := waitFor(t, "loss", e[1], func() (bool, error) {
+				if sent < frames {
+					taken, err := p[0].TrySend(&wire.Header{Dst: 1, Epoch: 7, Offset: uint64(sent)}, make([]byte, 8))
+					if err != nil {
+						return false, err
+					}
+					sent += min(taken, 1)
 				}
-				sent += min(taken, 1)
-			}
-			h, _, err := p[1].Peek(0)
-			if h != nil {
-				if h.Offset != uint64(got) {
-					t.Fatalf("frame %d where %d was due", h.Offset, got)
+				h, _, err := p[1].Peek(0)
+				if h != nil {
+					if h.Offset != uint64(got) {
+						t.Fatalf("frame %d, want %d", h.Offset, got)
+					}
+					p[1].Release(0)
+					got++
 				}
-				p[1].Release(0)
-				got++
+				return got == frames, err
+			})
+			if !errors.Is(err, transport.ErrDark) || uint64(got) > lost {
+				t.Errorf("%d frames received, %v", got, err)
 			}
-			return got == frames, err
 		})
-		if !errors.Is(err, transport.ErrDark) || uint64(got) > lost {
-			t.Errorf("frame %d lost: %d received, %v", lost, got, err)
-		}
 	}
 }
 
-// TestUnconfirmed: without acknowledgements, what has left the port is not drained before the receiver
-// has it, though its request is complete; and the receiver need not call for that.
-func TestUnconfirmed(t *testing.T) {
-	n, p, e := pair(t, bare)
+// TestDrainedWaitsForConfirmation checks that without acknowledgements a plane is not drained before the receiver has
+// confirmed all frames, although their requests are complete, and that the receiver confirms without calling Peek.
+func TestDrainedWaitsForConfirmation(t *testing.T) {
+	n, p, e := pair(t, unacknowledged)
 	n.HoldAcks(0x11)
 	for i := range 3 {
 		push(t, p[0], i, make([]byte, 1<<10))
 	}
-	for range 100 {
+	for range 20 {
 		if ok, err := p[0].Drained(); ok || err != nil {
-			t.Fatalf("on the wire: drained %v, %v", ok, err)
+			t.Fatalf("with frames on the wire: drained %v, %v", ok, err)
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
@@ -137,18 +142,19 @@ func TestUnconfirmed(t *testing.T) {
 	}
 }
 
-// TestLostCounts: messages that do not get through are asked for, and nothing is sent beyond
-// what they allow.
-func TestLostCounts(t *testing.T) {
-	for _, o := range []rdma.ListenOptions{aside, bare} {
+// TestLostCountsAreRequested loses all counts at first. The sender must not exceed its credit, and must continue once
+// its requests are answered.
+func TestLostCountsAreRequested(t *testing.T) {
+	for _, o := range []rdma.ListenOptions{outOfBand, unacknowledged} {
 		n := network(t)
 		o.Slots = 2
 		relay := newRelay(t)
-		e := connectWith(t, each([]rdma.Device{n.Add("a"), n.Add("b")}), o, func(r int, addrs []rdma.Addrs) []rdma.Addrs {
-			known := slices.Clone(addrs) // each takes the relay for the other
+		useRelay := func(r int, addrs []rdma.Addrs) []rdma.Addrs {
+			known := slices.Clone(addrs)
 			known[1-r].Control = relay.between(r, addrs)
 			return known
-		})
+		}
+		e := connectWith(t, each([]rdma.Device{n.Add("a"), n.Add("b")}), o, useRelay)
 		t.Cleanup(func() { transporttest.Close(t, e[0], e[1]) })
 		p := []transport.Plane{e[0].Planes()[0], e[1].Planes()[0]}
 		for i := range 2 {
@@ -157,19 +163,20 @@ func TestLostCounts(t *testing.T) {
 		}
 		for range 100 {
 			if push(t, p[0], 2, make([]byte, 8)) != 0 {
-				t.Fatal("taken without credit")
+				t.Fatal("accepted without credit")
 			}
 		}
 		relay.open()
-		if err := waitFor(t, "room", e[0], func() (bool, error) { return push(t, p[0], 2, make([]byte, 8)) > 0, nil }); err != nil {
+		pushed := func() (bool, error) { return push(t, p[0], 2, make([]byte, 8)) > 0, nil }
+		if err := waitFor(t, "credit", e[0], pushed); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// relay passes messages between two ranks on, once it is open.
+// relay drops messages between two ranks until it is open, then relays them.
 type relay struct {
-	sockets [2]*net.UDPConn // by the rank that speaks to it
+	sockets [2]*net.UDPConn // by sender
 	isOpen  atomic.Bool
 }
 
@@ -189,7 +196,7 @@ func newRelay(t *testing.T) *relay {
 
 func (r *relay) open() { r.isOpen.Store(true) }
 
-// between returns where rank finds the other, and starts to pass on what it says.
+// between starts to relay the messages of rank and returns the address to which rank sends them.
 func (r *relay) between(rank int, addrs []rdma.Addrs) netip.AddrPort {
 	in, out, to := r.sockets[rank], r.sockets[1-rank], addrs[1-rank].Control
 	go func() {
@@ -208,7 +215,7 @@ func (r *relay) between(rank int, addrs []rdma.Addrs) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// each gives every device to a rank of its own.
+// each returns one device per rank.
 func each(devices []rdma.Device) (by [][]rdma.Device) {
 	for _, d := range devices {
 		by = append(by, []rdma.Device{d})
@@ -216,16 +223,16 @@ func each(devices []rdma.Device) (by [][]rdma.Device) {
 	return by
 }
 
-// TestCircuits: a plane whose circuits move. Whoever drains before a move loses nothing, with acknowledgements
-// on circuits that lead both ways and without them on any.
-func TestCircuits(t *testing.T) {
+// TestCircuitsMoveAfterDrain moves circuits after all ranks have drained. No frame may be lost, with acknowledgements
+// on duplex circuits and without them on simplex circuits.
+func TestCircuitsMoveAfterDrain(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		o    rdma.ListenOptions
 		maps []circuit.Permutation
 	}{
-		{"duplex", aside, []circuit.Permutation{{1, 0, 3, 2}, {2, 3, 0, 1}, {3, 2, 1, 0}}},
-		{"simplex", bare, []circuit.Permutation{{1, 2, 3, 0}, {2, 3, 0, 1}, {3, 0, 1, 2}}},
+		{"duplex", outOfBand, []circuit.Permutation{{1, 0, 3, 2}, {2, 3, 0, 1}, {3, 2, 1, 0}}},
+		{"simplex", unacknowledged, []circuit.Permutation{{1, 2, 3, 0}, {2, 3, 0, 1}, {3, 0, 1, 2}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const ranks = 4
@@ -241,7 +248,7 @@ func TestCircuits(t *testing.T) {
 					transporttest.Close(t, e)
 				}
 			})
-			for round := range 30 {
+			for round := range 12 {
 				to := c.maps[round%len(c.maps)]
 				x.Set(to)
 				h := wire.Header{Epoch: uint32(round), Offset: uint64(8 * round)}
@@ -256,7 +263,7 @@ func TestCircuits(t *testing.T) {
 						t.Fatalf("round %d: rank %d: %v", round, r, err)
 					}
 				}
-				x.Set(circuit.AllDark(ranks)) // the frames are there, and are released in the dark
+				x.Set(circuit.AllDark(ranks)) // the receivers read and release the frames while the plane is dark
 				for r := range ranks {
 					p := e[to[r]].Planes()[0]
 					for got := 0; got < 100<<10; {
@@ -279,8 +286,9 @@ func TestCircuits(t *testing.T) {
 	}
 }
 
-// TestSkippedDrain: who does not drain before a move loses frames, and hears of it.
-func TestSkippedDrain(t *testing.T) {
+// TestMoveWithoutDrainIsAnError moves circuits while a frame is in flight. The sender must return ErrDark.
+func TestMoveWithoutDrainIsAnError(t *testing.T) {
+	t.Parallel() // waits for the loss timeout
 	n := network(t)
 	ports := []rdma.Device{n.Add("port"), n.Add("port"), n.Add("port")}
 	x := n.Cross(ports...)
@@ -298,9 +306,9 @@ func TestSkippedDrain(t *testing.T) {
 	}
 }
 
-// TestEvents: what befalls a device, a port or a queue is an error of the planes that it concerns,
-// which says so; what retransmission may mend is not, but is named by the error that comes of it.
-func TestEvents(t *testing.T) {
+// TestDeviceEvents checks that an event of a device, port or queue is an error of its planes, and no error if
+// retransmission may recover from it.
+func TestDeviceEvents(t *testing.T) {
 	moved := rdma.Entry{GID: rdma.GID{10: 0xff, 11: 0xff, 12: 10, 15: 99}, Type: rdma.RoCEv2}
 	stays := rdma.Entry{GID: rdma.GID{0xfe, 0x80, 15: 2}, Type: rdma.RoCEv2}
 	for _, c := range []struct {
@@ -308,16 +316,17 @@ func TestEvents(t *testing.T) {
 		o      rdma.ListenOptions
 		before func(n *verbstest.Network, d rdma.Device)
 		event  rdma.Event
-		says   string // "": nothing
+		says   string // part of the error; "" for no error
 	}{
-		{"device removed", bare, nil, rdma.Event{Kind: rdma.DeviceFatal}, "has failed or was removed"},
-		{"device removed, acknowledged", aside, nil, rdma.Event{Kind: rdma.DeviceFatal}, "has failed or was removed"},
+		{"device removed", unacknowledged, nil, rdma.Event{Kind: rdma.DeviceFatal}, "has failed or was removed"},
+		{"device removed, acknowledged", outOfBand, nil, rdma.Event{Kind: rdma.DeviceFatal}, "has failed or was removed"},
 		{"completion queue", rdma.ListenOptions{}, nil, rdma.Event{Kind: rdma.CQFailed}, "a completion queue has failed"},
-		{"queue pair", rdma.ListenOptions{}, nil, rdma.Event{Kind: rdma.QueueFailed, QPN: 0x12}, "QP 0x12 to rank 0: a queue pair has failed"},
+		{"queue pair", rdma.ListenOptions{}, nil, rdma.Event{Kind: rdma.QueueFailed, QPN: 0x12},
+			"QP 0x12 to rank 0: a queue pair has failed"},
 		{"another's queue pair", rdma.ListenOptions{}, nil, rdma.Event{Kind: rdma.QueueFailed, QPN: 0x77}, ""},
-		{"port down", bare, nil, rdma.Event{Kind: rdma.PortDown, Port: 1}, "port 1: the port went down"},
+		{"port down", unacknowledged, nil, rdma.Event{Kind: rdma.PortDown, Port: 1}, "port 1: the port went down"},
 		{"port down, acknowledged", rdma.ListenOptions{}, nil, rdma.Event{Kind: rdma.PortDown, Port: 1}, ""},
-		{"another port down", bare, nil, rdma.Event{Kind: rdma.PortDown, Port: 2}, ""},
+		{"another port down", unacknowledged, nil, rdma.Event{Kind: rdma.PortDown, Port: 2}, ""},
 		{"address moved", rdma.ListenOptions{}, func(_ *verbstest.Network, d rdma.Device) {
 			verbstest.SetPort(d, rdma.PortInfo{Active: true, MTU: 4096, Ethernet: true}, stays, moved)
 		}, rdma.Event{Kind: rdma.AddressMoved, Port: 1}, "port 1: GID 1 is no longer"},
@@ -325,7 +334,7 @@ func TestEvents(t *testing.T) {
 			verbstest.SetPort(d, rdma.PortInfo{Active: true, MTU: 4096, Ethernet: true}, moved,
 				rdma.Entry{GID: rdma.GID{10: 0xff, 11: 0xff, 12: 10, 15: 2}, Type: rdma.RoCEv2})
 		}, rdma.Event{Kind: rdma.AddressMoved, Port: 1}, ""},
-		{"of no consequence", rdma.ListenOptions{}, nil, rdma.Event{}, ""},
+		{"other event", rdma.ListenOptions{}, nil, rdma.Event{}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := network(t)
@@ -335,9 +344,9 @@ func TestEvents(t *testing.T) {
 			if c.before != nil {
 				c.before(n, ports[1])
 			}
-			verbstest.Befall(ports[1], c.event)
+			verbstest.RaiseEvent(ports[1], c.event)
 			if c.says == "" {
-				for range 20 {
+				for range 5 {
 					armed := e[1].Arm()
 					if _, _, err := e[1].Planes()[0].Peek(0); err != nil {
 						t.Fatal(err)
@@ -354,28 +363,28 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestPortNoted: the end of a queue pair whose port went down says that it did.
-func TestPortNoted(t *testing.T) {
+// TestErrorNamesPortDown checks that the error of a queue pair says that its port went down before.
+func TestErrorNamesPortDown(t *testing.T) {
 	n := network(t)
 	ports := []rdma.Device{n.Add("a"), n.Add("b")}
 	e := connectWith(t, each(ports), rdma.ListenOptions{}, nil)
 	t.Cleanup(func() { transporttest.Close(t, e[0], e[1]) })
-	verbstest.Befall(ports[0], rdma.Event{Kind: rdma.PortDown, Port: 1})
-	e[0].Wait(e[0].Arm(), time.Minute) // which the event ends
+	verbstest.RaiseEvent(ports[0], rdma.Event{Kind: rdma.PortDown, Port: 1})
+	e[0].Wait(e[0].Arm(), time.Minute) // returns after the event
 	n.Drop(func(uint32, uint32, uint64) bool { return true })
 	push(t, e[0].Planes()[0], 0, make([]byte, 8))
 	err := waitFor(t, "loss", e[0], e[0].Planes()[0].Drained)
 	wants(t, err, transport.ErrPeerLost, "RETRY_EXC_ERR", "the port went down")
 }
 
-// TestStatuses: however a queue pair ends, the error names it, and says what it comes of.
+// TestStatuses checks the error for each status with which a queue pair fails.
 func TestStatuses(t *testing.T) {
 	for status, c := range map[rdma.Status]struct {
 		is   error
 		says string
 	}{
-		rdma.RemInvReqErr: {rdma.ErrDevice, "REM_INV_REQ_ERR: the peer's device refuses the request"},
-		rdma.AccessErr:    {rdma.ErrDevice, "REM_ACCESS_ERR: the peer's device refuses the memory"},
+		rdma.RemInvReqErr: {rdma.ErrDevice, "REM_INV_REQ_ERR: the peer's device rejected the request"},
+		rdma.AccessErr:    {rdma.ErrDevice, "REM_ACCESS_ERR: the peer's device rejected the memory address"},
 		rdma.RemOpErr:     {rdma.ErrDevice, "REM_OP_ERR"},
 		rdma.RNRExc:       {transport.ErrPeerLost, "RNR_RETRY_EXC_ERR: the peer posts no receives"},
 		rdma.RetryExc:     {transport.ErrPeerLost, "RETRY_EXC_ERR: no acknowledgement"},
@@ -395,8 +404,8 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestTruncated: a write that brought fewer bytes than its header says, or none, is no frame.
-func TestTruncated(t *testing.T) {
+// TestTruncatedWrite checks that a write with fewer bytes than its header says is an error.
+func TestTruncatedWrite(t *testing.T) {
 	for _, size := range []uint32{0, 8, wire.HeaderSize - 1, wire.HeaderSize, wire.HeaderSize + 4} {
 		n, p, e := pair(t, rdma.ListenOptions{})
 		n.Truncate(size)

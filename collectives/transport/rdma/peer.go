@@ -8,80 +8,78 @@ import (
 	"lightpath/collectives/wire"
 )
 
-// The immediate of a write: its kind, and a count modulo 2^30.
+// The immediate of a write is its kind and a count modulo 2^30.
 const (
 	immShift       = 30
 	immMask        = 1<<immShift - 1
-	immData        = 0 // number of the frame
-	immCredit      = 1 // frames that the writer has released
-	immBye         = 2 // the writer closes
-	creditParts    = 4 // releasing this part of the slots is worth telling
-	immCredits     = creditParts
-	reservedSends  = 2 // for a flush and a farewell
+	immData        = 0 // the count is the number of the frame
+	immCredit      = 1 // the count is the number of frames that the writer has released
+	immClosing     = 2 // the writer closes
+	creditParts    = 4 // credit messages per ring
+	reservedSends  = 2 // for a flush and a closing message
 	recvBit        = 1 << 63
 	rankShift      = 48
 	requestMask    = 1<<rankShift - 1
-	controlRecvs   = immCredits + 1 // credits that may be under way, and a farewell
-	maxInlineFrame = 1 << 10        // more is not asked for, whatever the device offers
+	controlRecvs   = creditParts + 1 // for credits in flight and a closing message
+	maxInlineFrame = 1 << 10         // limit of inlined frames in bytes, also if the device supports more
 )
 
-// peer is what a plane knows of another rank.
+// peer is the state of the flows to and from another rank.
 type peer struct {
 	qp     QP
 	rank   int
-	inline int // frames up to this size need no staging slot to stay
+	inline int // largest frame in bytes that is inlined, so that its staging slot is free at once
 	err    error
-	gone   bool // it has said farewell
+	gone   bool // the peer has closed
 
-	// Requests, of any kind, by number from 1: posted, the last that is signalled, and those
-	// known to be complete.
+	// Numbers of requests of any kind, from 1: the last posted, the last signalled and the last known to be complete.
 	posted, signaled, completed uint64
 
-	// Frames to the peer. Slot i of stage is written to slot i of its ring.
-	stage      []byte
-	remote     uint64 // address of its ring
-	remoteKey  uint32
-	sent       uint64   // frames
-	released   uint64   // of them, as far as the peer has told
-	lastUse    []uint64 // by slot: the request that reads it
-	epoch      uint32   // of the last frame
-	farewell   bool     // posted
-	overCredit bool     // a credit is owed and there was no room for it
+	// Frames to the peer. Slot i of stage is written to slot i of the peer's ring.
+	stage         []byte
+	remote        uint64 // address of the peer's ring
+	remoteKey     uint32
+	sent          uint64   // frames
+	released      uint64   // frames that the peer has released, from its credits
+	lastUse       []uint64 // by slot: the last request that reads it
+	epoch         uint32   // of the last frame
+	closingSent   bool
+	creditPending bool // a credit could not be posted yet
 
-	// Frames from the peer: arrived, released, and the count it was last told.
-	ring                []byte
-	arrived, next, told uint64
-	sizes               []uint32 // by slot: bytes that came
-	have                bool     // the head frame has been looked at
-	hdr                 wire.Header
-	data                []byte
-	reposts             int    // receives to post again
-	seen                uint64 // poll in which the peer was last asked for
+	// Frames from the peer: next is the number of released frames, credited its value in the last credit sent.
+	ring                    []byte
+	arrived, next, credited uint64
+	sizes                   []uint32 // by slot: bytes received
+	decoded                 bool     // hdr and data are the oldest frame
+	hdr                     wire.Header
+	data                    []byte
+	toRepost                int    // receives to post again
+	polled                  uint64 // value of plane.polls at the peer's last Peek without a frame
 
-	counts // where they travel over the control network
+	flowCounts // only with out-of-band counts
 }
 
 func slotSize(payload int) int { return wire.HeaderSize + payload }
 
-// credit is how many frames may be sent, as far as the peer's slots go.
+// credit returns the number of frames for which the peer has free slots.
 func (q *peer) credit(slots int) int { return int(q.released + uint64(slots) - q.sent) }
 
-// sendRoom is how many requests may be posted.
-func (p *plane) sendRoom(q *peer) int { return p.sends - reservedSends - int(q.posted-q.completed) }
+// sendRoom returns the number of requests that may be posted.
+func (p *plane) sendRoom(q *peer) int { return p.sendDepth - reservedSends - int(q.posted-q.completed) }
 
-// free reports whether the staging slot of a frame may be written: the device may have to read it
-// again, even after the peer has released what was in it.
-func (p *plane) free(q *peer, number uint64) bool {
+// stageFree reports whether the staging slot of a frame may be overwritten. The device may read the slot again for a
+// retransmission, even after the peer has released the frame.
+func (p *plane) stageFree(q *peer, number uint64) bool {
 	return q.lastUse[int(number)&(p.slots-1)] <= q.completed
 }
 
-// frame builds frame q.sent+i of a batch in its slot and request r for it. Payload that is
-// granted stays where it is.
+// frame builds frame q.sent+i of a batch in its staging slot, and the request r that writes it. If g is found, the
+// request reads the payload directly. It returns false if the staging slot is not free.
 // Hot path: no allocation, no logging.
-func (p *plane) frame(q *peer, i int, h *wire.Header, payload []byte, g grant, r *SendRequest) bool {
+func (p *plane) frame(q *peer, i int, h *wire.Header, payload []byte, g localKey, r *SendRequest) bool {
 	number := q.sent + uint64(i)
 	slot := int(number) & (p.slots - 1)
-	if !p.free(q, number) {
+	if !p.stageFree(q, number) {
 		return false
 	}
 	b := q.stage[slot*p.slot:][:wire.HeaderSize]
@@ -90,26 +88,25 @@ func (p *plane) frame(q *peer, i int, h *wire.Header, payload []byte, g grant, r
 		Remote: q.remote + uint64(slot*p.slot), RKey: q.remoteKey,
 		Imm: immData<<immShift | uint32(number)&immMask, Flags: SendImmediate,
 	}
-	if g.given {
+	if g.found {
 		r.Data, r.DataKey, r.DataLength = uint64(uintptr(unsafe.Pointer(&payload[0]))), g.key, uint32(len(payload))
 	} else {
 		b = append(b, payload...) // the slot has room
 	}
 	wire.Encode(h, b)
-	if r.Length = uint32(len(b)); !g.given && len(b) <= q.inline {
+	if r.Length = uint32(len(b)); !g.found && len(b) <= q.inline {
 		r.Flags |= SendInline
 	}
 	return true
 }
 
-// post posts requests, numbers them and signals every p.every-th, and returns how many were
-// posted.
+// post numbers and posts requests, and returns the number posted. It signals every p.signalEvery-th request.
 // Hot path: no allocation, no logging.
 func (p *plane) post(q *peer, r []SendRequest) (int, error) {
 	for i := range r {
 		id := q.posted + uint64(i) + 1
-		// Where nothing but frames may travel, a flush may not: the last tells of itself.
-		if last := p.aside && i == len(r)-1; last || id-q.signaled >= uint64(p.every) {
+		// With out-of-band counts a flush, which is not a frame, may not be posted. So the last request is signalled.
+		if last := p.outOfBand && i == len(r)-1; last || id-q.signaled >= uint64(p.signalEvery) {
 			r[i].Flags |= SendSignaled
 		}
 		if r[i].Flags&SendSignaled != 0 {
@@ -125,84 +122,89 @@ func (p *plane) post(q *peer, r []SendRequest) (int, error) {
 	}
 	q.posted += uint64(n)
 	if err != nil && q.err == nil {
-		p.fail(q, p.broke(q.epoch, fmt.Errorf("send to rank %d, QP %#x: %w", q.rank, q.qp.Number(), err)))
+		p.fail(q, p.wrapError(q.epoch, fmt.Errorf("send to rank %d, QP %#x: %w", q.rank, q.qp.Number(), err)))
 	}
 	return n, err
 }
 
-// tell lets the peer know what has been released of its frames.
+// sendCredit sends the peer the number of its frames that this rank has released.
 // Hot path: no allocation, no logging.
-func (p *plane) tell(q *peer) {
+func (p *plane) sendCredit(q *peer) {
 	if q.err != nil || q.gone {
 		return
 	}
-	if p.aside {
-		p.e.tell(q.rank, 0)
+	if p.outOfBand {
+		p.e.sendCounts(q.rank, 0)
 		return
 	}
-	if q.overCredit = p.sendRoom(q) <= 0; q.overCredit {
-		return // completions make room, and poll comes back to it
+	if q.creditPending = p.sendRoom(q) <= 0; q.creditPending {
+		return // complete sends it when there is room
 	}
 	p.single[0] = SendRequest{Imm: immCredit<<immShift | uint32(q.next)&immMask, Flags: SendImmediate | SendInline}
 	if n, _ := p.post(q, p.single[:]); n == 1 {
-		q.told = q.next
+		q.credited = q.next
 	}
 }
 
-// flush posts a write of no bytes whose completion tells that all before it are complete.
+// flush posts an empty write. Its completion shows that all requests before it are complete.
 func (p *plane) flush(q *peer) error {
 	p.single[0] = SendRequest{Flags: SendSignaled | SendInline}
 	_, err := p.post(q, p.single[:])
 	return err
 }
 
-// bye tells the peer that this rank closes.
-func (p *plane) bye(q *peer) {
-	if !p.aside && q.err == nil && !q.gone && !q.farewell {
-		q.farewell = true
-		p.single[0] = SendRequest{Imm: immBye << immShift, Flags: SendImmediate | SendInline | SendSignaled}
-		_, _ = p.post(q, p.single[:]) // q.err has it
+// sendClosing notifies the peer that this rank closes.
+func (p *plane) sendClosing(q *peer) {
+	if !p.outOfBand && q.err == nil && !q.gone && !q.closingSent {
+		q.closingSent = true
+		p.single[0] = SendRequest{Imm: immClosing << immShift, Flags: SendImmediate | SendInline | SendSignaled}
+		_, _ = p.post(q, p.single[:]) // post stores an error in q.err
 	}
 }
 
-// since returns the count whose low 30 bits are imm's and that is at least base.
-func since(base uint64, imm uint32) uint64 {
+// expand returns the smallest count that is at least base and has the low 30 bits of imm.
+func expand(base uint64, imm uint32) uint64 {
 	return base + uint64((imm-uint32(base))&immMask)
 }
 
-// receive acts on a write that has come from q.
+// receive handles a write that has arrived from q.
 // Hot path: no logging.
 func (p *plane) receive(q *peer, c *Completion) error {
-	q.reposts++
+	q.toRepost++
 	switch c.Imm >> immShift {
 	case immData:
-		number := since(q.arrived, c.Imm)
+		number := expand(q.arrived, c.Imm)
 		if number != q.arrived && p.unacknowledged {
-			return p.gap(q, number)
+			return p.lostBefore(q, number)
 		}
 		if number != q.arrived {
-			return fmt.Errorf("%w: at rank %d, plane %d: frame %d of rank %d where %d was due", transport.ErrCorrupt, p.rank, p.id, number, q.rank, q.arrived)
+			return p.corrupt(q, fmt.Errorf("frame %d, want %d", number, q.arrived))
 		}
 		if q.arrived-q.next >= uint64(p.slots) {
-			return fmt.Errorf("%w: at rank %d, plane %d: frame %d of rank %d without credit", transport.ErrCorrupt, p.rank, p.id, number, q.rank)
+			return p.corrupt(q, fmt.Errorf("frame %d without credit", number))
 		}
 		q.sizes[int(number)&(p.slots-1)] = c.Bytes
 		q.arrived++
 	case immCredit:
-		n := since(q.released, c.Imm)
+		n := expand(q.released, c.Imm)
 		if n > q.sent {
-			return fmt.Errorf("%w: at rank %d, plane %d: rank %d has released %d of %d frames", transport.ErrCorrupt, p.rank, p.id, q.rank, n, q.sent)
+			return p.corrupt(q, fmt.Errorf("credit for %d frames of %d", n, q.sent))
 		}
 		q.released = n
-	case immBye:
+	case immClosing:
 		q.gone = true
 	default:
-		return fmt.Errorf("%w: at rank %d, plane %d: immediate %#x of rank %d", transport.ErrCorrupt, p.rank, p.id, c.Imm, q.rank)
+		return p.corrupt(q, fmt.Errorf("immediate %#x", c.Imm))
 	}
 	return nil
 }
 
-// decode makes the oldest frame that has arrived the head frame.
+// corrupt returns the error for a bad frame or immediate from q.
+func (p *plane) corrupt(q *peer, err error) error {
+	return fmt.Errorf("%w: at rank %d, plane %d, from rank %d: %w", transport.ErrCorrupt, p.rank, p.id, q.rank, err)
+}
+
+// decode decodes the oldest frame that has arrived.
 func (p *plane) decode(q *peer) error {
 	slot := int(q.next) & (p.slots - 1)
 	size := int(q.sizes[slot])
@@ -215,11 +217,11 @@ func (p *plane) decode(q *peer) error {
 	}
 	q.data = b[wire.HeaderSize:]
 	if int(q.hdr.Length) != len(q.data) {
-		return fmt.Errorf("frame of %d bytes claims %d", len(q.data), q.hdr.Length)
+		return fmt.Errorf("frame of %d bytes, its header says %d", len(q.data), q.hdr.Length)
 	}
-	if int(q.hdr.Src) != q.rank || int(q.hdr.Dst) != p.rank || int(q.hdr.Plane) != p.id {
-		return fmt.Errorf("frame of flow %d to %d on plane %d", q.hdr.Src, q.hdr.Dst, q.hdr.Plane)
+	if err := q.hdr.CheckFlow(q.rank, p.rank, p.id); err != nil {
+		return err
 	}
-	q.have = true
+	q.decoded = true
 	return nil
 }

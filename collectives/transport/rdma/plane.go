@@ -14,50 +14,52 @@ import (
 )
 
 const (
-	// burst bounds the frames that one TrySend makes, and posts with one call.
+	// burst is the largest number of frames that one TrySend sends, with one call of PostSend.
 	burst = 4
-	// batch is how many completions one call takes, and turns how often it is repeated at once.
-	batch, turns = 32, 4
+	// batch is the number of completions of one CQ.Poll, maxPolls the number of polls in a row.
+	batch, maxPolls = 32, 4
 )
 
-// plane is a [transport.Plane]: a queue pair per peer, all on one completion queue.
+// plane is a [transport.Borrower] with a queue pair per peer and one completion queue.
 type plane struct {
-	e        *Endpoint
-	rank, id int
-	slots    int
-	slot     int // bytes
-	payload  int // most data bytes of a frame
-	every    int // requests to a signal
-	sends    int // requests of a queue pair
-	repost   int // receives that are posted again together
-	// aside: counts travel over the control network; unacknowledged: and queue pairs are UC.
-	aside, unacknowledged bool
-	peers                 []peer
+	e           *Endpoint
+	rank, id    int
+	slots       int
+	slot        int // size of a slot in bytes
+	payload     int // largest payload of a frame in bytes
+	signalEvery int // every n-th request is signalled
+	sendDepth   int // send requests of a queue pair
+	repostBatch int // receives that are posted again with one call
 
-	at       attachment
+	outOfBand      bool // counts use the control network
+	unacknowledged bool // queue pairs are UC
+
+	peers []peer
+
+	dev      devicePort
 	cq       CQ
-	armed    bool // an event of cq is awaited
-	polls    uint64
-	memory   []byte // rings of all peers, then staging for all
+	armed    bool   // cq is armed and has caused no event since
+	polls    uint64 // number of pollCQ calls
+	memory   []byte // receive rings of all peers, then staging rings
 	regions  [2]Region
 	stageKey uint32
 	traffic  Traffic
 
-	failed error // of the first peer whose queue pair has broken
+	failed error // of the first peer whose flows have failed
 
 	wc     [batch]Completion
 	wrs    [burst]SendRequest
 	single [1]SendRequest
 }
 
-// newPlane makes a rank's end of plane id, up to connecting it.
+// newPlane returns plane id of a rank, before its queue pairs are connected.
 func newPlane(o *ListenOptions, id int) (*plane, PlaneAddr, error) {
 	p := &plane{
 		rank: o.Rank, id: id, slots: o.Slots, slot: slotSize(o.Payload), payload: o.Payload,
-		every: max(o.Slots/creditParts, 1), repost: max(o.Slots/creditParts, 1), peers: make([]peer, o.Ranks),
-		aside: o.Control != "", unacknowledged: o.Unacknowledged,
+		signalEvery: max(o.Slots/creditParts, 1), repostBatch: max(o.Slots/creditParts, 1), peers: make([]peer, o.Ranks),
+		outOfBand: o.Control != "", unacknowledged: o.Unacknowledged,
 	}
-	p.sends = 2*o.Slots + reservedSends + p.every
+	p.sendDepth = 2*o.Slots + reservedSends + p.signalEvery
 	a, err := p.open(&o.Planes[id])
 	if err != nil {
 		_ = p.close()
@@ -66,12 +68,12 @@ func newPlane(o *ListenOptions, id int) (*plane, PlaneAddr, error) {
 	return p, a, nil
 }
 
-// open makes rings and queue pairs, and says where they are.
+// open allocates rings and creates queue pairs, and returns their addresses.
 func (p *plane) open(po *PlaneOptions) (a PlaneAddr, err error) {
 	if a, err = po.Address(); err != nil {
 		return a, err
 	}
-	p.at = attachment{device: po.Device, port: po.Port, gid: a.GID.As16(), index: po.GIDIndex}
+	p.dev = devicePort{device: po.Device, port: po.Port, gid: a.GID.As16(), index: po.GIDIndex}
 	ring := p.slots * p.slot
 	half := len(p.peers) * ring
 	if p.memory, err = MapMemory(2 * half); err != nil {
@@ -84,8 +86,8 @@ func (p *plane) open(po *PlaneOptions) (a PlaneAddr, err error) {
 	_, a.Key = p.regions[0].Keys()
 	p.stageKey, _ = p.regions[1].Keys()
 	a.Base = uint64(uintptr(unsafe.Pointer(&p.memory[0])))
-	recvs := p.slots + controlRecvs + p.repost
-	if p.cq, err = po.Device.NewCQ(max(1, (len(p.peers)-1)*(p.sends+recvs))); err != nil {
+	recvs := p.slots + controlRecvs + p.repostBatch
+	if p.cq, err = po.Device.NewCQ(max(1, (len(p.peers)-1)*(p.sendDepth+recvs))); err != nil {
 		return a, fmt.Errorf("completion queue: %w", err)
 	}
 	a.QPs = make([]uint32, len(p.peers))
@@ -98,7 +100,9 @@ func (p *plane) open(po *PlaneOptions) (a PlaneAddr, err error) {
 			rank: r, ring: p.memory[r*ring:][:ring], stage: p.memory[half+r*ring:][:ring],
 			lastUse: make([]uint64, p.slots), sizes: make([]uint32, p.slots),
 		}
-		q.qp, err = po.Device.NewQP(QPOptions{Unacknowledged: p.unacknowledged, CQ: p.cq, Port: po.Port, Sends: p.sends, Recvs: recvs, Inline: inline})
+		q.qp, err = po.Device.NewQP(QPOptions{
+			Unacknowledged: p.unacknowledged, CQ: p.cq, Port: po.Port, Sends: p.sendDepth, Recvs: recvs, Inline: inline,
+		})
 		if err == nil {
 			err = q.qp.PostRecv(uint64(r)<<rankShift|recvBit, recvs)
 		}
@@ -111,8 +115,8 @@ func (p *plane) open(po *PlaneOptions) (a PlaneAddr, err error) {
 	return a, nil
 }
 
-// RegisterHalves registers both halves of a plane's memory: the first is what peers write to. What it has made when it
-// fails is [CloseQueue]'s.
+// RegisterHalves registers the halves of a plane's memory. Peers write to the first half. After an error, the caller
+// passes regions to [CloseQueue], which closes those that exist.
 func RegisterHalves(d Device, mem []byte, regions *[2]Region) (err error) {
 	half := len(mem) / 2
 	for i, m := range [][]byte{mem[:half], mem[half:]} {
@@ -123,7 +127,8 @@ func RegisterHalves(d Device, mem []byte, regions *[2]Region) (err error) {
 	return nil
 }
 
-// CloseQueue gives back what a plane has made of its completion queue and its regions, once its queue pairs are closed.
+// CloseQueue closes a plane's completion queue and regions, and sets them to nil. The caller has closed the queue
+// pairs. It skips nil values.
 func CloseQueue(cq *CQ, regions *[2]Region) (err error) {
 	if *cq != nil {
 		err = (*cq).Close()
@@ -138,7 +143,7 @@ func CloseQueue(cq *CQ, regions *[2]Region) (err error) {
 	return err
 }
 
-// Address says how the port is reached, and settles which of its GIDs is used.
+// Address returns the address of the port. If GIDIndex is -1, it chooses a GID and sets GIDIndex.
 func (po *PlaneOptions) Address() (a PlaneAddr, err error) {
 	info, err := po.Device.Port(po.Port)
 	if err != nil {
@@ -159,13 +164,15 @@ func (po *PlaneOptions) Address() (a PlaneAddr, err error) {
 	if g.rank(info.Ethernet) == 0 {
 		return a, fmt.Errorf("port %d: GID %d is not in use", po.Port, po.GIDIndex)
 	}
-	return PlaneAddr{GID: netip.AddrFrom16(g.GID), LID: info.LID, Ethernet: info.Ethernet, MTU: info.MTU, PSN: randomPSN()}, nil
+	return PlaneAddr{
+		GID: netip.AddrFrom16(g.GID), LID: info.LID, Ethernet: info.Ethernet, MTU: info.MTU, PSN: randomPSN(),
+	}, nil
 }
 
-// peer checks that flows between this rank and another make sense. The caller holds e.mu.
+// peer returns the state of the flows to and from a rank. The caller holds e.mu.
 func (p *plane) peer(rank int) (*peer, error) {
 	if rank < 0 || rank >= len(p.peers) || rank == p.rank {
-		return nil, fmt.Errorf("transport: plane %d of rank %d has no peer %d (%d ranks)", p.id, p.rank, rank, len(p.peers))
+		return nil, transport.NoPeer(p.rank, p.id, rank, len(p.peers))
 	}
 	if p.e.poll.Closed() {
 		return nil, transport.ErrClosed
@@ -173,9 +180,9 @@ func (p *plane) peer(rank int) (*peer, error) {
 	return &p.peers[rank], nil
 }
 
-// broken returns why nothing more can pass to q, nil where it can.
-func (p *plane) broken(q *peer) error {
-	if q.err == nil && q.gone && q.arrived >= q.announced {
+// peerError returns the error of the flows to and from q, or nil.
+func (p *plane) peerError(q *peer) error {
+	if q.err == nil && q.gone && q.arrived >= q.peerSent {
 		q.err = fmt.Errorf("%w: rank %d has closed plane %d", transport.ErrPeerLost, q.rank, p.id)
 	}
 	return q.err
@@ -186,27 +193,27 @@ func (p *plane) broken(q *peer) error {
 func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	return p.send(h, payload, grant{})
+	return p.send(h, payload, localKey{})
 }
 
-// send sends what there is room for: payload from where it is, where that is granted, else copies of it.
-// The caller holds e.mu.
+// send sends as much payload as there is room for. If g is found, the device reads the payload directly; otherwise send
+// copies it. The caller holds e.mu.
 // Hot path: no allocation, no logging.
-func (p *plane) send(h *wire.Header, payload []byte, g grant) (int, error) {
+func (p *plane) send(h *wire.Header, payload []byte, g localKey) (int, error) {
 	q, err := p.peer(int(h.Dst))
 	if err != nil {
 		return 0, err
 	}
-	if min(q.credit(p.slots), p.sendRoom(q)) < burst || !p.free(q, q.sent+burst-1) {
+	if min(q.credit(p.slots), p.sendRoom(q)) < burst || !p.stageFree(q, q.sent+burst-1) {
 		if err := p.progress(); err != nil {
 			return 0, err
 		}
-		if p.aside && q.credit(p.slots) < burst {
-			p.e.look()
-			q.waits = q.credit(p.slots) <= 0
+		if p.outOfBand && q.credit(p.slots) < burst {
+			p.e.pollCounts()
+			q.waiting = q.credit(p.slots) <= 0
 		}
 	}
-	if err := p.broken(q); err != nil {
+	if err := p.peerError(q); err != nil {
 		return 0, err
 	}
 	room := min(q.credit(p.slots), p.sendRoom(q), burst)
@@ -225,18 +232,18 @@ func (p *plane) send(h *wire.Header, payload []byte, g grant) (int, error) {
 	if built == 0 {
 		return 0, nil
 	}
-	if g.given { // who lends waits for this one
+	if g.found { // the caller waits for its completion
 		p.wrs[built-1].Flags |= SendSignaled
 	}
 	n, err := p.post(q, p.wrs[:built])
 	q.sent += uint64(n)
 	if n < built {
-		taken = n * p.payload // only the last frame may be short, and it was not posted
+		taken = n * p.payload // the last frame, which may be short, was not posted
 	}
 	if n == 0 && err != nil {
 		return 0, q.err
 	}
-	if g.given {
+	if g.found {
 		p.traffic.Lent += int64(taken)
 	} else {
 		p.traffic.Copied += int64(taken)
@@ -253,30 +260,30 @@ func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if q.have {
+	if q.decoded {
 		return &q.hdr, q.data, nil
 	}
 	if q.arrived == q.next {
-		// One look answers for all peers.
-		if q.seen == p.polls {
+		// One poll serves all peers.
+		if q.polled == p.polls {
 			err = p.progress()
 		}
-		q.seen = p.polls
+		q.polled = p.polls
 		if err != nil {
 			return nil, nil, err
 		}
 		if q.arrived == q.next {
-			// What came before the end is still good. Nobody may be sending any more where frames
-			// were lost: whoever waits for anything on this plane hears of it.
-			if err := p.broken(q); err != nil {
+			// Frames that arrived before an error are still valid, so it is returned only now. If the flows of another
+			// peer have failed, that peer may have made q stop sending. So this wait fails as well.
+			if err := p.peerError(q); err != nil {
 				return nil, nil, err
 			}
-			q.waits = true
+			q.waiting = true
 			return nil, nil, p.failed
 		}
 	}
 	if err := p.decode(q); err != nil {
-		return nil, nil, fmt.Errorf("%w: at rank %d, plane %d, from rank %d: %w", transport.ErrCorrupt, p.rank, p.id, src, err)
+		return nil, nil, p.corrupt(q, err)
 	}
 	return &q.hdr, q.data, nil
 }
@@ -287,17 +294,18 @@ func (p *plane) Release(src int) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
 	q, err := p.peer(src)
-	if err != nil || !q.have {
+	if err != nil || !q.decoded {
 		return
 	}
-	q.have, q.data = false, nil
+	q.decoded, q.data = false, nil
 	q.next++
-	if q.next-q.told >= uint64(p.every) {
-		p.tell(q)
+	if q.next-q.credited >= uint64(p.signalEvery) {
+		p.sendCredit(q)
 	}
 }
 
-// Drained implements [transport.Plane]: true once every request is known to be complete.
+// Drained implements [transport.Plane]. The plane is drained when every request is complete and, without
+// acknowledgements, the peers have confirmed every frame.
 func (p *plane) Drained() (bool, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
@@ -318,7 +326,7 @@ func (p *plane) Drained() (bool, error) {
 			return false, q.err
 		}
 		if p.unconfirmed(q) {
-			p.e.confirm(q)
+			p.e.requestConfirmation(q)
 		}
 		if q.signaled < q.posted {
 			if err := p.flush(q); err != nil {
@@ -329,22 +337,22 @@ func (p *plane) Drained() (bool, error) {
 	return drained, nil
 }
 
-// progress takes what the completion queue has. Errors of a peer are kept with it.
+// progress polls the completion queue. It stores the errors of a peer in the peer.
 // Hot path: no allocation, no logging.
 func (p *plane) progress() error {
-	some, err := p.take()
+	some, err := p.pollCQ()
 	if some {
-		p.e.poll.Note()
+		p.e.poll.SetReady()
 	}
 	return err
 }
 
-// take is progress, for others than the driving goroutine too: it reports whether there was
-// anything.
+// pollCQ handles the completions of the completion queue and reports whether there were any. Unlike progress, it does
+// not touch the poller, so that answerRequests may call it.
 // Hot path: no allocation, no logging.
-func (p *plane) take() (some bool, err error) {
+func (p *plane) pollCQ() (some bool, err error) {
 	p.polls++
-	for range turns {
+	for range maxPolls {
 		n, err := p.cq.Poll(p.wc[:])
 		if err != nil {
 			return some, fmt.Errorf("transport: rank %d, plane %d: completion queue: %w", p.rank, p.id, err)
@@ -360,27 +368,30 @@ func (p *plane) take() (some bool, err error) {
 	return some, nil
 }
 
-// complete acts on one completion.
+// complete handles one completion.
 // Hot path: no allocation, no logging.
 func (p *plane) complete(c *Completion) {
 	q := &p.peers[int(c.ID&^recvBit>>rankShift)]
 	switch {
 	case c.Status != Success:
 		if q.err == nil {
-			p.fail(q, &QPError{Rank: p.rank, Peer: q.rank, Plane: p.id, Epoch: q.epoch, QPN: q.qp.Number(), Status: c.Status, Vendor: c.Vendor, Note: p.at.note})
+			p.fail(q, &QPError{
+				Rank: p.rank, Peer: q.rank, Plane: p.id, Epoch: q.epoch, QPN: q.qp.Number(),
+				Status: c.Status, Vendor: c.Vendor, Note: p.dev.note,
+			})
 		}
 	case c.ID&recvBit == 0:
 		if q.completed += (c.ID - q.completed) & requestMask; q.completed == q.posted {
 			q.left = q.sent
 		}
-		if q.overCredit {
-			p.tell(q)
+		if q.creditPending {
+			p.sendCredit(q)
 		}
 	default:
 		err := p.receive(q, c)
-		if err == nil && q.reposts >= p.repost {
-			err = q.qp.PostRecv(uint64(q.rank)<<rankShift|recvBit, q.reposts)
-			q.reposts = 0
+		if err == nil && q.toRepost >= p.repostBatch {
+			err = q.qp.PostRecv(uint64(q.rank)<<rankShift|recvBit, q.toRepost)
+			q.toRepost = 0
 		}
 		if err != nil {
 			p.fail(q, err)
@@ -388,7 +399,7 @@ func (p *plane) complete(c *Completion) {
 	}
 }
 
-// fail ends the flow to and from a peer, and whoever waits on the plane hears of it.
+// fail ends the flows to and from a peer. Later calls on the plane return the error.
 func (p *plane) fail(q *peer, err error) {
 	if q.err != nil {
 		return
@@ -399,13 +410,12 @@ func (p *plane) fail(q *peer, err error) {
 	}
 }
 
-// settled reports whether nothing that this rank has sent to q, its farewell included, can still
-// get there.
+// settled reports whether this rank has nothing in flight to q, including the closing message.
 func (q *peer) settled() bool {
 	return q.qp == nil || q.err != nil || q.gone || q.completed == q.posted
 }
 
-// close gives everything back.
+// close closes the queue pairs, the completion queue and the regions.
 func (p *plane) close() error {
 	var err error
 	for r := range p.peers {
@@ -415,8 +425,8 @@ func (p *plane) close() error {
 		}
 	}
 	err = errors.Join(err, CloseQueue(&p.cq, &p.regions))
-	// A goroutine that is just inside a call when another closes the endpoint must not fault: the
-	// memory goes now, the addresses with the plane.
+	// Another goroutine may be inside a call and must not fault. So close releases the memory but keeps the addresses
+	// mapped until the plane is unreachable.
 	if p.memory != nil {
 		err = errors.Join(err, unix.Madvise(p.memory, unix.MADV_DONTNEED))
 	}

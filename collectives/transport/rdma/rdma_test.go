@@ -9,7 +9,7 @@ import (
 	"lightpath/collectives/transport/transporttest"
 )
 
-// network returns a network that is checked when the test ends.
+// network returns a network. When the test ends, network checks that it was used correctly.
 func network(t testing.TB) *verbstest.Network {
 	t.Helper()
 	n := verbstest.New(uint64(len(t.Name())))
@@ -21,7 +21,7 @@ func network(t testing.TB) *verbstest.Network {
 	return n
 }
 
-// connect makes a whole communicator on a network, each rank with devices of its own.
+// connect returns the endpoints of all ranks of a communicator. Each rank has its own devices on the network.
 func connect(t testing.TB, n *verbstest.Network, ranks, planes int, o rdma.ListenOptions) []transport.Endpoint {
 	t.Helper()
 	devices := make([][]rdma.Device, ranks)
@@ -33,9 +33,10 @@ func connect(t testing.TB, n *verbstest.Network, ranks, planes int, o rdma.Liste
 	return connectWith(t, devices, o, nil)
 }
 
-// connectWith makes a communicator on devices by rank and plane. Where edit is given it says what each
-// rank believes of the others' addresses.
-func connectWith(t testing.TB, devices [][]rdma.Device, o rdma.ListenOptions, edit func(rank int, a []rdma.Addrs) []rdma.Addrs) []transport.Endpoint {
+// connectWith is like connect for given devices, by rank and plane. edit, if not nil, replaces the addresses that a
+// rank gets.
+func connectWith(t testing.TB, devices [][]rdma.Device, o rdma.ListenOptions,
+	edit func(rank int, a []rdma.Addrs) []rdma.Addrs) []transport.Endpoint {
 	t.Helper()
 	ranks := len(devices)
 	listeners := make([]*rdma.Listener, ranks)
@@ -77,26 +78,23 @@ func suite(o rdma.ListenOptions) transporttest.Config {
 
 func TestConformance(t *testing.T) { transporttest.Run(t, suite(rdma.ListenOptions{})) }
 
-// Counts over the control network: with acknowledgements, and without.
+// Options with out-of-band counts.
 var (
-	aside = rdma.ListenOptions{Control: "127.0.0.1:0", Timeout: 18, Retries: 6}
-	bare  = rdma.ListenOptions{Control: "127.0.0.1:0", Timeout: 18, Retries: 6, Unacknowledged: true}
+	outOfBand      = rdma.ListenOptions{Control: "127.0.0.1:0", Timeout: 18, Retries: 6}
+	unacknowledged = rdma.ListenOptions{Control: "127.0.0.1:0", Timeout: 18, Retries: 6, Unacknowledged: true}
 )
 
-func TestConformanceAside(t *testing.T) { transporttest.Run(t, suite(aside)) }
+func TestConformanceOutOfBand(t *testing.T) { transporttest.Run(t, suite(outOfBand)) }
 
-func TestConformanceUnacknowledged(t *testing.T) { transporttest.Run(t, suite(bare)) }
+func TestConformanceUnacknowledged(t *testing.T) { transporttest.Run(t, suite(unacknowledged)) }
 
-// TestSmallestRings runs the suite where there is least room.
-func TestSmallestRings(t *testing.T) {
+// TestConformanceOfSmallRings runs the suite with two slots per ring.
+func TestConformanceOfSmallRings(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the same suite again")
+		t.Skip("runs the same suite again")
 	}
-	for name, o := range map[string]rdma.ListenOptions{"acknowledged": {}, "unacknowledged": bare} {
-		o.Slots, o.Payload = 2, 1<<10
-		if o.Unacknowledged {
-			o.Payload = 16 << 10 // every frame waits for a message
-		}
+	for name, o := range map[string]rdma.ListenOptions{"acknowledged": {}, "unacknowledged": unacknowledged} {
+		o.Slots, o.Payload = 2, 8<<10
 		t.Run(name, func(t *testing.T) { transporttest.Run(t, suite(o)) })
 	}
 }

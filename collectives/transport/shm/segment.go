@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Header of a segment, little endian: magic u64, version u32, ranks u32, planes u32,
-// slots u32, payload u32, arrivals u32 (atomic), shared u64. The geometry's memory follows, then
-// shared bytes for those that need no frames.
+// A segment begins with a header, little endian: magic u64, version u32, ranks u32, planes u32, slots u32,
+// payload u32, arrivals u32 (atomic), shared u64. Then come the memory of the geometry and the shared bytes of
+// [transport.Sharer].
 const (
 	headerSize    = 4096
 	magic         = 0x0031474553485054 // "TPHSEG1"
@@ -35,14 +35,14 @@ const (
 
 var nameForm = regexp.MustCompile(`^` + namePrefix + `[0-9a-f]{32}$`)
 
-// segmentSize is the size of a segment with so many shared bytes, which come last.
+// segmentSize returns the size of a segment with shared bytes behind the rings.
 func segmentSize(g mesh.Geometry, shared int) int { return headerSize + g.Size() + shared }
 
 func arrivals(seg []byte) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&seg[atArrivals]))
 }
 
-// format writes the header of a fresh segment. What the geometry does not need is shared.
+// format writes the header of a new segment. The bytes behind the geometry's memory are shared.
 func format(seg []byte, g mesh.Geometry) {
 	le := binary.LittleEndian
 	le.PutUint32(seg[atVersion:], version)
@@ -60,7 +60,7 @@ func parse(seg []byte) (mesh.Geometry, error) {
 		return mesh.Geometry{}, fmt.Errorf("%w: no segment header", ErrNotSegment)
 	}
 	if v := le.Uint32(seg[atVersion:]); v != version {
-		return mesh.Geometry{}, fmt.Errorf("%w: version %d, this is %d", ErrNotSegment, v, version)
+		return mesh.Geometry{}, fmt.Errorf("%w: version %d, want %d", ErrNotSegment, v, version)
 	}
 	var v [4]int
 	for i := range v {
@@ -71,12 +71,13 @@ func parse(seg []byte) (mesh.Geometry, error) {
 		return g, fmt.Errorf("%w: %w", ErrNotSegment, err)
 	}
 	if shared := le.Uint64(seg[atShared:]); shared > maxSegment || segmentSize(g, int(shared)) != len(seg) {
-		return g, fmt.Errorf("%w: %d bytes, its header says %d and %d shared", ErrNotSegment, len(seg), segmentSize(g, 0), shared)
+		return g, fmt.Errorf("%w: %d bytes, its header says %d and %d shared",
+			ErrNotSegment, len(seg), segmentSize(g, 0), shared)
 	}
 	return g, nil
 }
 
-// newFile creates and locks a file under a fresh name.
+// newFile creates and locks a file under a random name.
 func newFile(dir string) (string, *os.File, error) {
 	var id [16]byte
 	if _, err := rand.Read(id[:]); err != nil {
@@ -95,7 +96,7 @@ func newFile(dir string) (string, *os.File, error) {
 	return name, f, nil
 }
 
-// openFile opens an existing segment's file, if it can be one, and returns its size.
+// openFile opens the file of an existing segment and returns its size. It rejects files that cannot be segments.
 func openFile(dir, name string) (*os.File, int, error) {
 	if !nameForm.MatchString(name) {
 		return nil, 0, fmt.Errorf("%w: bad name %q", ErrNotSegment, name)
@@ -121,9 +122,9 @@ func openFile(dir, name string) (*os.File, int, error) {
 	return f, int(st.Size), nil
 }
 
-// sweep removes what processes that died before everybody had attached left in dir. A file
-// is abandoned if nobody holds its lock; young ones may be between creation and lock.
-func sweep(dir string) {
+// removeAbandoned removes the files in dir of processes that died before all their peers had attached. A file is
+// abandoned if no process locks it. removeAbandoned skips young files, whose creator may not have locked them yet.
+func removeAbandoned(dir string) {
 	paths, err := filepath.Glob(filepath.Join(dir, namePrefix+"*"))
 	if err != nil {
 		return
@@ -137,7 +138,7 @@ func sweep(dir string) {
 		}
 		f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 		if err != nil {
-			continue // another user's
+			continue // the file belongs to another user
 		}
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
 			os.Remove(path)
@@ -159,20 +160,20 @@ func mapFile(f *os.File, size int) (*mapping, error) {
 		return nil, fmt.Errorf("shm: map %s: %w", f.Name(), err)
 	}
 	m := &mapping{f.Name(), at, uintptr(size)}
-	// Children that the host process forks have no use for it, and would keep its memory.
+	// Forked children do not use the segment, and would keep its memory allocated.
 	_ = unix.Madvise(m.bytes(), unix.MADV_DONTFORK)
 	return m, nil
 }
 
 func (m *mapping) bytes() []byte { return unsafe.Slice((*byte)(m.at), m.size) }
 
-// drop gives the segment's memory back but keeps the addresses, with nothing behind them:
-// a goroutine that is just inside a call when another closes the endpoint must not fault.
+// drop releases the segment's memory but keeps the addresses mapped to empty pages, because another goroutine may
+// still be inside a call when the endpoint is closed.
 func (m *mapping) drop() {
-	// Without success the segment stays mapped until the endpoint is unreachable.
+	// If this fails, the segment stays mapped until the endpoint is unreachable.
 	_, _ = unix.MmapPtr(-1, 0, m.at, m.size, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED|unix.MAP_NORESERVE)
 }
 
-// free ends the mapping at once; nothing may use it any more.
+// free unmaps the segment. No code may access it afterwards.
 func (m *mapping) free() { _ = unix.MunmapPtr(m.at, m.size) }

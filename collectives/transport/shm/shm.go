@@ -1,15 +1,3 @@
-// Package shm is the packet transport between processes of one host: the rings and
-// doorbells of a communicator in one segment of shared memory, and memory for those that need no
-// frames ([transport.Sharer]).
-//
-// The segment is a file in a memory file system. Rank 0 creates it under a random name,
-// readable by its user alone, with all its memory allocated, so that a full file system is
-// an error here and not a SIGBUS later. Whoever attaches last removes the name;
-// the memory lives until the last rank closes. What a crash left behind is
-// removed by the next Create: while a name stands, its creator holds a lock on the file.
-//
-// Layer: inside collectives/transport. It must not talk to other ranks but through the
-// segment; the name travels by the bootstrap.
 package shm
 
 import (
@@ -24,17 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultDir is where segments are made.
+// DefaultDir is the directory for segments.
 const DefaultDir = "/dev/shm"
 
-// budgetPerRank bounds the rings of a rank: 64 MiB for 8 ranks.
+// budgetPerRank is the memory for the rings of a rank in bytes: 64 MiB for 8 ranks.
 const budgetPerRank = 8 << 20
 
 // Errors of Create and Attach.
 var (
-	// ErrNoSpace: the memory file system cannot hold even the smallest segment.
+	// ErrNoSpace reports that the memory file system cannot hold even the smallest segment.
 	ErrNoSpace = errors.New("shm: not enough shared memory")
-	// ErrNotSegment: the file is not a segment of this version and user.
+	// ErrNotSegment reports a file that is not a segment of this version, user and communicator.
 	ErrNotSegment = errors.New("shm: not a segment of this communicator")
 )
 
@@ -43,9 +31,9 @@ type Options struct {
 	Ranks, Planes int
 	Rank          int
 	Dir           string // "" is DefaultDir
-	Budget        int    // most bytes of the rings, as far as possible; 0 is 8 MiB per rank
-	// Shared is how many bytes the endpoint, a [transport.Sharer], is to have, a multiple of 64:
-	// all of them, or none where they do not fit. Create's alone counts.
+	Budget        int    // for the rings in bytes, exceeded only if the smallest rings do not fit; 0 is 8 MiB per rank
+	// Shared is the size of the memory of [transport.Sharer] in bytes, a multiple of 64. If the file system has too
+	// little room, the endpoint has none. Attach ignores this field.
 	Shared int
 }
 
@@ -58,15 +46,15 @@ func (o *Options) fill() {
 	}
 }
 
-// Create makes a segment and attaches to it as o.Rank. The name is what the other ranks
-// need to Attach. Views of frames are valid only as long as the endpoint is reachable.
+// Create creates a segment and attaches to it as o.Rank. The other ranks pass the name to Attach. Results of Peek are
+// valid only as long as the endpoint is reachable.
 func Create(o Options) (name string, e transport.Endpoint, err error) {
 	o.fill()
 	probe := mesh.Geometry{Ranks: o.Ranks, Planes: o.Planes, Slots: 1, Payload: 8}
 	if err := probe.Check(); err != nil {
 		return "", nil, fmt.Errorf("shm: %w", err)
 	}
-	sweep(o.Dir)
+	removeAbandoned(o.Dir)
 	name, f, err := newFile(o.Dir)
 	if err != nil {
 		return "", nil, err
@@ -97,14 +85,14 @@ func Create(o Options) (name string, e transport.Endpoint, err error) {
 	return name, e, nil
 }
 
-// reserve allocates the file's memory, for a smaller geometry where there is too little.
+// reserve allocates the file's memory. It tries smaller geometries until one fits.
 func reserve(f *os.File, o Options) (mesh.Geometry, error) {
 	for budget, last := o.Budget, -1; ; budget = last - segmentSize(mesh.Geometry{}, o.Shared) - 1 {
 		g := mesh.Fit(o.Ranks, o.Planes, budget)
 		size := segmentSize(g, o.Shared)
 		if size == last {
-			return g, fmt.Errorf("%w: %s cannot hold the %d bytes that %d ranks and %d planes need (in a container: raise --shm-size)",
-				ErrNoSpace, o.Dir, size, o.Ranks, o.Planes)
+			return g, fmt.Errorf("%w: %s cannot hold the %d bytes that %d ranks and %d planes need "+
+				"(in a container: raise --shm-size)", ErrNoSpace, o.Dir, size, o.Ranks, o.Planes)
 		}
 		last = size
 		err := allocate(f, int64(size))
@@ -120,7 +108,7 @@ func reserve(f *os.File, o Options) (mesh.Geometry, error) {
 	}
 }
 
-// allocate is a variable for tests of a full file system.
+// allocate is a variable so that tests can simulate a full file system.
 var allocate = func(f *os.File, size int64) error {
 	for {
 		if err := unix.Fallocate(int(f.Fd()), 0, 0, size); !errors.Is(err, unix.EINTR) {
@@ -158,8 +146,7 @@ func Attach(name string, o Options) (transport.Endpoint, error) {
 	return e, nil
 }
 
-// attach makes the endpoint. keep, where not nil, is the creator's handle of the file: it
-// holds the lock that says that the name is in use.
+// attach returns the endpoint. keep is the creator's open file, which holds the lock on it; nil at the other ranks.
 func attach(m *mapping, g mesh.Geometry, rank int, keep *os.File) (transport.Endpoint, error) {
 	e, err := mesh.Attach(m.bytes()[headerSize:], g, rank, func() {
 		if keep != nil {
@@ -175,7 +162,7 @@ func attach(m *mapping, g mesh.Geometry, rank int, keep *os.File) (transport.End
 	if arrivals(m.bytes()).Add(1) == uint32(g.Ranks) {
 		os.Remove(m.path)
 	}
-	// The planes hold on to e, so whoever can still call one keeps the addresses mapped.
+	// The planes refer to e, so the addresses stay mapped as long as a caller holds a plane.
 	runtime.AddCleanup(e, (*mapping).free, m)
 	return e, nil
 }

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Environment of a rank that is a process of its own: see TestProcesses.
+// Environment variables of a rank that runs in another process: see TestProcesses.
 const (
 	envName = "LIGHTPATH_TEST_SEGMENT"
 	envRank = "LIGHTPATH_TEST_RANK"
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// open makes a whole communicator in this process.
+// open returns the endpoints of all ranks of a communicator, in this process.
 func open(t testing.TB, o Options) []transport.Endpoint {
 	t.Helper()
 	o.Rank = 0
@@ -62,7 +62,7 @@ func open(t testing.TB, o Options) []transport.Endpoint {
 		endpoints = append(endpoints, e)
 	}
 	if left := segments(t, DefaultDir, name); len(left) != 0 {
-		t.Errorf("the name stands after all have attached: %v", left)
+		t.Errorf("after all ranks have attached, files are left: %v", left)
 	}
 	return endpoints
 }
@@ -87,7 +87,7 @@ func suite() transporttest.Config {
 
 func TestConformance(t *testing.T) { transporttest.Run(t, suite()) }
 
-// TestProcesses runs the random traffic between processes: this test binary, again.
+// TestProcesses runs random traffic between processes, which run this test binary.
 func TestProcesses(t *testing.T) {
 	name, e, err := Create(Options{Ranks: processRanks, Planes: processPlanes})
 	if err != nil {
@@ -115,7 +115,7 @@ func TestProcesses(t *testing.T) {
 		}
 	}
 	if left := segments(t, DefaultDir, name); len(left) != 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("files are left: %v", left)
 	}
 }
 
@@ -210,12 +210,12 @@ func TestAttachRefuses(t *testing.T) {
 	}
 	last, err := Attach(name, o)
 	if err != nil {
-		t.Fatalf("after all the refusals: %v", err)
+		t.Fatalf("Attach as rank 1: %v", err)
 	}
 	defer transporttest.Close(t, last)
 }
 
-// TestFullFileSystem: Create settles for less, and says so clearly when nothing fits.
+// TestFullFileSystem checks that Create makes a smaller segment, and returns ErrNoSpace if none fits.
 func TestFullFileSystem(t *testing.T) {
 	real := allocate
 	defer func() { allocate = real }()
@@ -242,12 +242,11 @@ func TestFullFileSystem(t *testing.T) {
 		t.Errorf("err = %v", err)
 	}
 	if left := segments(t, dir, "*"); len(left) != 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("files are left: %v", left)
 	}
 }
 
-// TestShared: what one rank writes to the shared memory the others read, behind the rings; it is
-// left out where only they fit.
+// TestShared checks that all ranks see one shared memory, and that it is empty if only the rings fit.
 func TestShared(t *testing.T) {
 	const size = 1 << 16
 	e := open(t, Options{Ranks: 3, Planes: 1, Shared: size})
@@ -269,11 +268,11 @@ func TestShared(t *testing.T) {
 		mem[r*(size/4)] = byte(r + 1)
 	}
 	if e[0].(transport.Sharer).Closed(1) {
-		t.Error("rank 1 has closed")
+		t.Error("Closed(1) before rank 1 closes")
 	}
 	transporttest.Close(t, e[1])
 	if !e[0].(transport.Sharer).Closed(1) {
-		t.Error("rank 1 has not closed")
+		t.Error("not Closed(1) after rank 1 closed")
 	}
 
 	whole := allocate
@@ -288,7 +287,7 @@ func TestShared(t *testing.T) {
 	defer transporttest.Close(t, small[0], small[1])
 	for r := range small {
 		if n := len(small[r].(transport.Sharer).Shared()); n != 0 {
-			t.Errorf("rank %d has %d bytes where there is no room", r, n)
+			t.Errorf("rank %d has %d shared bytes on a full file system", r, n)
 		}
 	}
 }
@@ -307,8 +306,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestSweep: an abandoned file goes, one whose creator lives, or that is young, stays.
-func TestSweep(t *testing.T) {
+// TestRemoveAbandoned checks that only abandoned files are removed: no young files, no locked ones, no other names.
+func TestRemoveAbandoned(t *testing.T) {
 	dir := t.TempDir()
 	name, e, err := Create(Options{Ranks: 2, Planes: 1, Dir: dir, Budget: 1 << 16})
 	if err != nil {
@@ -329,20 +328,19 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sweep(dir)
+	removeAbandoned(dir)
 	for n, want := range map[string]bool{name: true, abandoned: false, young: true, stranger: true} {
 		if _, err := os.Stat(filepath.Join(dir, n)); (err == nil) != want {
-			t.Errorf("%s: %v, want it there: %v", n, err, want)
+			t.Errorf("%s: exists %v (%v), want %v", n, err == nil, err, want)
 		}
 	}
 }
 
-// TestCloseGivesBack: no mapping of the segment is left after Close, though the addresses
-// stay usable for a call in progress.
-func TestCloseGivesBack(t *testing.T) {
+// TestCloseUnmaps checks that no mapping of the segment is left after Close, and that a call after Close is safe.
+func TestCloseUnmaps(t *testing.T) {
 	e := open(t, Options{Ranks: 2, Planes: 1})
 	if mapped(t) == 0 {
-		t.Fatal("no mapping of a segment at all")
+		t.Fatal("no mapping of a segment before Close")
 	}
 	for _, x := range e {
 		if err := x.Close(); err != nil {
@@ -360,8 +358,8 @@ func TestCloseGivesBack(t *testing.T) {
 	runtime.KeepAlive(e)
 }
 
-// TestForkedChildrenDoNotKeepIt: the mapping is marked so ("dc" in the kernel's words).
-func TestForkedChildrenDoNotKeepIt(t *testing.T) {
+// TestForkedChildrenDoNotMap checks that the mapping has the kernel's flag "dc" (do not copy on fork).
+func TestForkedChildrenDoNotMap(t *testing.T) {
 	e := open(t, Options{Ranks: 1, Planes: 1})
 	defer transporttest.Close(t, e[0])
 	smaps, err := os.ReadFile("/proc/self/smaps")
@@ -379,7 +377,7 @@ func TestForkedChildrenDoNotKeepIt(t *testing.T) {
 	}
 }
 
-// mapped counts the mappings of segments in this process.
+// mapped returns the number of mappings of segments in this process.
 func mapped(t *testing.T) (n int) {
 	f, err := os.Open("/proc/self/maps")
 	if err != nil {
@@ -394,7 +392,7 @@ func mapped(t *testing.T) (n int) {
 	return n
 }
 
-// FuzzParse: a segment header is a geometry that fits the segment, or an error.
+// FuzzParse checks that parse returns a geometry that fits the segment, or an error.
 func FuzzParse(f *testing.F) {
 	g := mesh.Geometry{Ranks: 2, Planes: 1, Slots: 2, Payload: 8}
 	seg := make([]byte, segmentSize(g, 0))

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conn is one connection: what is being sent and what is being received. The two halves know
-// nothing of each other.
+// conn is one connection. Its sender and receiver are independent of each other.
 type conn struct {
 	fd          int
 	plane, peer int
@@ -25,7 +24,7 @@ func newConn(fd, plane, peer int) *conn {
 	return c
 }
 
-// loss is the error of a connection that ended; errno 0 is an orderly end.
+// loss returns the error of a connection that has ended. errno 0 means that the peer closed it.
 func (c *conn) loss(errno unix.Errno) error {
 	if errno == 0 {
 		return fmt.Errorf("%w: rank %d has closed plane %d", transport.ErrPeerLost, c.peer, c.plane)
@@ -37,8 +36,8 @@ func (c *conn) corrupt(err error) error {
 	return fmt.Errorf("%w: rank %d, plane %d: %w", transport.ErrCorrupt, c.peer, c.plane, err)
 }
 
-// unsent asks the kernel how many bytes the peer has not acknowledged (SIOCOUTQ).
-func (c *conn) unsent() (int, error) {
+// unacknowledged returns the number of bytes that the peer's host has not acknowledged (SIOCOUTQ).
+func (c *conn) unacknowledged() (int, error) {
 	var n int32
 	_, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(c.fd), unix.SIOCOUTQ, uintptr(unsafe.Pointer(&n)))
 	if errno != 0 {

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// helloTimeout bounds how long a stranger keeps a place in the hall.
+	// helloTimeout is the time in which an accepted connection must send its hello.
 	helloTimeout = 5 * time.Second
-	// hallSize is how many handshakes may be going on beyond those that are expected.
-	hallSize = 256
-	// dialsAtOnce keeps a large mesh from overrunning the peers' accept queues.
-	dialsAtOnce = 32
+	// extraHandshakes is the number of concurrent handshakes beyond the expected ones.
+	extraHandshakes = 256
+	// maxDials is the number of concurrent dials. More could overrun the peers' accept queues.
+	maxDials = 32
 )
 
-// past is a deadline that interrupts what is in progress.
+// past is a deadline that interrupts reads and writes in progress.
 var past = time.Unix(1, 0)
 
 // interruptWith makes reads and writes of c fail when ctx ends; the result undoes that.
@@ -33,14 +33,14 @@ func interruptWith(ctx context.Context, c net.Conn) (undo func() bool) {
 	return context.AfterFunc(ctx, func() { _ = c.SetDeadline(past) })
 }
 
-// Listener is where the other ranks dial this one: at one address for all planes, or at several,
-// which the planes take in turn. The bootstrap distributes its Addr.
+// Listener accepts the connections of the other ranks, at one address for all planes or at several. The bootstrap
+// distributes its Addr.
 type Listener struct {
 	ls []*net.TCPListener
 }
 
-// Listen listens on each "host:port" (IPv4 or IPv6; port 0 picks a free one). Plane j goes by the
-// address j modulo their number: by interfaces of its own where each address is one's.
+// Listen listens on each "host:port" (IPv4 or IPv6; port 0 picks a free port). Plane j uses address j modulo their
+// number. So planes use separate interfaces if each address belongs to another interface.
 func Listen(addrs ...string) (*Listener, error) {
 	if len(addrs) == 0 {
 		return nil, errors.New("tcp: no address to listen on")
@@ -57,7 +57,7 @@ func Listen(addrs ...string) (*Listener, error) {
 	return l, nil
 }
 
-// Addr returns "host:port", several joined by commas.
+// Addr returns the addresses, each "host:port", joined by commas.
 func (l *Listener) Addr() string {
 	var all []string
 	for _, one := range l.ls {
@@ -66,14 +66,14 @@ func (l *Listener) Addr() string {
 	return strings.Join(all, ",")
 }
 
-// source is the address that a plane's connections leave from.
+// source returns the local address of a plane's connections that this rank dials.
 func (l *Listener) source(plane int) net.Addr {
 	a := *l.ls[plane%len(l.ls)].Addr().(*net.TCPAddr)
 	a.Port = 0
 	return &a
 }
 
-// Close stops listening; connections stay. A Connect in progress fails.
+// Close stops listening and leaves connections open. A Connect in progress fails.
 func (l *Listener) Close() error {
 	var all []error
 	for _, one := range l.ls {
@@ -82,25 +82,26 @@ func (l *Listener) Close() error {
 	return errors.Join(all...)
 }
 
-// at is the address of a plane among those that an Addr lists.
-func at(addrs string, plane int) string {
+// planeAddr returns the address of a plane in the result of Addr.
+func planeAddr(addrs string, plane int) string {
 	all := strings.Split(addrs, ",")
 	return all[plane%len(all)]
 }
 
-// Options of [Connect]. All ranks of a communicator give the same, but for Rank.
+// Options of [Connect]. All fields except Rank and Congestion are the same at all ranks of the communicator.
 type Options struct {
 	Rank, Planes int
 	Addrs        []string // every rank's Listener.Addr
 	Comm         uint64
 	Secret       [SecretSize]byte
-	Congestion   string // congestion control of this rank's connections; "" is the host's
+	Congestion   string // congestion control of this rank's connections; "" is the host's default
 }
 
-// Connect sets the full mesh of a communicator up: every rank dials the lower ranks, once
-// per plane, and accepts the higher ones. It returns when this rank has all its
-// connections, or when ctx ends. Who does not know the secret is turned away.
-// The listener stays the caller's; nobody else may use it meanwhile.
+// Connect sets up the full mesh of a communicator: every rank dials the lower ranks, once per plane, and accepts the
+// higher ranks. It returns when this rank has all its connections, or when ctx ends. It rejects connections whose
+// hello does not prove knowledge of the secret.
+//
+// The caller still owns the listener, and must not use it during Connect.
 func Connect(ctx context.Context, l *Listener, o Options) (transport.Endpoint, error) {
 	if len(o.Addrs) == 0 || o.Rank < 0 || o.Rank >= len(o.Addrs) || o.Planes < 1 {
 		return nil, fmt.Errorf("tcp: rank %d of %d on %d planes", o.Rank, len(o.Addrs), o.Planes)
@@ -121,7 +122,7 @@ func Connect(ctx context.Context, l *Listener, o Options) (transport.Endpoint, e
 	m.wg.Wait()
 	if missing != "" {
 		m.closeAll()
-		return nil, fmt.Errorf("tcp: rank %d: no connection with %s: %w", o.Rank, missing, context.Cause(ctx))
+		return nil, fmt.Errorf("tcp: rank %d: no connection to %s: %w", o.Rank, missing, context.Cause(ctx))
 	}
 	if err := m.setCongestion(); err != nil {
 		m.closeAll()
@@ -134,7 +135,7 @@ func Connect(ctx context.Context, l *Listener, o Options) (transport.Endpoint, e
 	return e, nil
 }
 
-// mesh is a set-up in progress.
+// mesh is the state of a Connect.
 type mesh struct {
 	l        *Listener
 	o        Options
@@ -143,8 +144,8 @@ type mesh struct {
 	complete chan struct{}
 
 	mu   sync.Mutex
-	fds  [][]int // [plane][rank], -1 where there is none yet
-	left int
+	fds  [][]int // [plane][rank], -1 until connected
+	left int     // missing connections
 }
 
 func newMesh(l *Listener, o Options, fail context.CancelCauseFunc) *mesh {
@@ -169,7 +170,7 @@ func (m *mesh) hello(plane, to int) hello {
 
 // dialAll dials every lower rank on every plane.
 func (m *mesh) dialAll(ctx context.Context) {
-	slots := make(chan struct{}, dialsAtOnce)
+	slots := make(chan struct{}, maxDials)
 	for plane := range m.o.Planes {
 		for to := range m.o.Rank {
 			select {
@@ -180,7 +181,7 @@ func (m *mesh) dialAll(ctx context.Context) {
 			m.wg.Go(func() {
 				defer func() { <-slots }()
 				if err := m.dial(ctx, plane, to); err != nil {
-					m.fail(fmt.Errorf("dial rank %d at %s, plane %d: %w", to, at(m.o.Addrs[to], plane), plane, err))
+					m.fail(fmt.Errorf("dial rank %d at %s, plane %d: %w", to, planeAddr(m.o.Addrs[to], plane), plane, err))
 				}
 			})
 		}
@@ -189,31 +190,30 @@ func (m *mesh) dialAll(ctx context.Context) {
 
 func (m *mesh) dial(ctx context.Context, plane, to int) error {
 	d := net.Dialer{LocalAddr: m.l.source(plane)}
-	c, err := d.DialContext(ctx, "tcp", at(m.o.Addrs[to], plane))
+	c, err := d.DialContext(ctx, "tcp", planeAddr(m.o.Addrs[to], plane))
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	defer interruptWith(ctx, c)()
-	sealed, err := m.hello(plane, to).seal(m.o.Secret[:])
+	hello, err := m.hello(plane, to).encode(m.o.Secret[:])
 	if err != nil {
 		return err
 	}
-	if _, err := c.Write(sealed); err != nil {
+	if _, err := c.Write(hello); err != nil {
 		return err
 	}
 	var answer [replySize]byte
 	if _, err := io.ReadFull(c, answer[:]); err != nil {
-		return fmt.Errorf("it refused this rank: %w", err)
+		return fmt.Errorf("it rejected this rank: %w", err)
 	}
-	if !hmac.Equal(answer[:], reply(sealed, m.o.Secret[:])) {
-		return errStranger
+	if !hmac.Equal(answer[:], reply(hello, m.o.Secret[:])) {
+		return errRejected
 	}
-	return m.place(c, plane, to)
+	return m.add(c, plane, to)
 }
 
-// acceptAll admits higher ranks until the set-up ends. What goes wrong with one caller is
-// that caller's problem.
+// acceptAll accepts higher ranks until ctx ends. It ignores the errors of a single connection.
 func (m *mesh) acceptAll(ctx context.Context, l *net.TCPListener) {
 	expected := m.o.Planes * (len(m.o.Addrs) - 1 - m.o.Rank)
 	if expected == 0 {
@@ -224,11 +224,11 @@ func (m *mesh) acceptAll(ctx context.Context, l *net.TCPListener) {
 		_ = l.SetDeadline(past)
 		close(interrupted)
 	})
-	defer func() { // ctx has ended: nothing else ends this function
+	defer func() { // ctx has ended, because the loop below runs until then
 		<-interrupted
 		_ = l.SetDeadline(time.Time{})
 	}()
-	hall := make(chan struct{}, expected+hallSize)
+	handshakes := make(chan struct{}, expected+extraHandshakes)
 	for ctx.Err() == nil {
 		c, err := l.Accept()
 		if err != nil {
@@ -238,59 +238,59 @@ func (m *mesh) acceptAll(ctx context.Context, l *net.TCPListener) {
 			continue
 		}
 		select {
-		case hall <- struct{}{}:
+		case handshakes <- struct{}{}:
 		case <-ctx.Done():
 			c.Close()
 			return
 		}
 		m.wg.Go(func() {
-			defer func() { <-hall }()
+			defer func() { <-handshakes }()
 			defer c.Close()
 			_ = c.SetDeadline(time.Now().Add(helloTimeout))
 			defer interruptWith(ctx, c)()
-			_ = m.admit(c)
+			_ = m.accept(c)
 		})
 	}
 }
 
-// transient tells errors of one incoming connection from those of the listener.
+// transient reports whether err concerns one incoming connection and not the listener.
 func transient(err error) bool {
 	return errors.Is(err, unix.ECONNABORTED) || errors.Is(err, unix.EINTR)
 }
 
-// admit reads a hello and takes the connection if it is one of those expected.
-func (m *mesh) admit(c net.Conn) error {
-	var sealed [helloSize]byte
-	if _, err := io.ReadFull(c, sealed[:]); err != nil {
+// accept reads a hello and adds the connection if this rank expects it.
+func (m *mesh) accept(c net.Conn) error {
+	var hello [helloSize]byte
+	if _, err := io.ReadFull(c, hello[:]); err != nil {
 		return err
 	}
-	got, err := openHello(sealed[:], m.o.Secret[:])
+	got, err := decodeHello(hello[:], m.o.Secret[:])
 	if err != nil {
 		return err
 	}
 	want := m.hello(int(got.plane), m.o.Rank)
 	want.from = got.from
 	if got != want || got.plane >= want.planes || got.from >= want.ranks || got.from <= want.to {
-		return errStranger
+		return errRejected
 	}
-	// The reply comes first: with the place taken, the set-up may end under us.
-	if !m.vacant(int(got.plane), int(got.from)) {
-		return errStranger
+	// The reply is sent before add, because the last add ends Connect and closes c.
+	if m.connected(int(got.plane), int(got.from)) {
+		return errRejected
 	}
-	if _, err := c.Write(reply(sealed[:], m.o.Secret[:])); err != nil {
+	if _, err := c.Write(reply(hello[:], m.o.Secret[:])); err != nil {
 		return err
 	}
-	return m.place(c, int(got.plane), int(got.from))
+	return m.add(c, int(got.plane), int(got.from))
 }
 
-func (m *mesh) vacant(plane, rank int) bool {
+func (m *mesh) connected(plane, rank int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.fds[plane][rank] < 0
+	return m.fds[plane][rank] >= 0
 }
 
-// place takes over a connection's socket.
-func (m *mesh) place(c net.Conn, plane, rank int) error {
+// add duplicates a connection's socket into the mesh.
+func (m *mesh) add(c net.Conn, plane, rank int) error {
 	raw, err := c.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		return err
@@ -298,7 +298,7 @@ func (m *mesh) place(c net.Conn, plane, rank int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fds[plane][rank] >= 0 {
-		return errStranger
+		return errRejected
 	}
 	fd := -1
 	var dupErr error
@@ -317,7 +317,7 @@ func (m *mesh) place(c net.Conn, plane, rank int) error {
 	return nil
 }
 
-// missing names the connections that there are not; "" where all are there.
+// missing lists the missing connections; it returns "" if the mesh is complete.
 func (m *mesh) missing() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -346,7 +346,8 @@ func (m *mesh) setCongestion() error {
 				continue
 			}
 			if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, m.o.Congestion); err != nil {
-				return fmt.Errorf("tcp: rank %d, plane %d of rank %d: congestion control %q: %w", rank, plane, m.o.Rank, m.o.Congestion, err)
+				return fmt.Errorf("tcp: rank %d, plane %d of rank %d: congestion control %q: %w",
+					rank, plane, m.o.Rank, m.o.Congestion, err)
 			}
 		}
 	}

@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestStrangers: callers of all kinds come before the rank that is expected; none is
-// admitted, none disturbs it.
-func TestStrangers(t *testing.T) {
+// TestConnectRejectsStrangers connects with all kinds of wrong hellos before rank 1 connects. Rank 0 must reject all
+// of them and still accept rank 1.
+func TestConnectRejectsStrangers(t *testing.T) {
 	ls, addrs := listen(t, "127.0.0.1:0", 2)
 	o := Options{Planes: 1, Addrs: addrs, Comm: 5, Secret: secret}
 	good := hello{comm: 5, ranks: 2, planes: 1, from: 1, to: 0}
 	seal := func(h hello, s [SecretSize]byte) []byte {
-		b, err := h.seal(s[:])
+		b, err := h.encode(s[:])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestStrangers(t *testing.T) {
 		e, err := Connect(limit(t), ls[0], o)
 		first <- outcome{e, err}
 	}(o)
-	silent, err := net.Dial("tcp", addrs[0]) // says nothing at all, and stays
+	silent, err := net.Dial("tcp", addrs[0]) // sends nothing and stays connected
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestStrangers(t *testing.T) {
 		n, err := c.Read(make([]byte, replySize))
 		var timeout net.Error
 		if n != 0 || err == nil || errors.As(err, &timeout) && timeout.Timeout() {
-			t.Errorf("%s: answered with %d bytes, %v", name, n, err)
+			t.Errorf("%s: not rejected: %d bytes, %v", name, n, err)
 		}
 		c.Close()
 	}
@@ -100,8 +100,7 @@ func TestStrangers(t *testing.T) {
 	suite("").Exchange(t, []transport.Endpoint{r.e, e1}, 3)
 }
 
-// TestAddressPerPlane: planes take the addresses of both their ends in turn, also where ranks have
-// different numbers of them.
+// TestAddressPerPlane checks that plane j uses address j of both ends, modulo the number of addresses of that end.
 func TestAddressPerPlane(t *testing.T) {
 	const planes = 3
 	hosts := [][]string{{"127.0.0.11:0", "127.0.0.12:0"}, {"127.0.0.21:0", "127.0.0.22:0"}, {"127.0.0.31:0"}}
@@ -142,9 +141,9 @@ func TestAddressPerPlane(t *testing.T) {
 	}
 }
 
-// TestCongestion: the connections have the congestion control asked for; one that there is not is
-// named, with the connection.
-func TestCongestion(t *testing.T) {
+// TestCongestionControl checks that connections use the requested congestion control, and that the error for an
+// unknown one names it and the connection.
+func TestCongestionControl(t *testing.T) {
 	for _, name := range []string{"reno", "no-such"} {
 		ls, addrs := listen(t, "127.0.0.1:0", 2)
 		var e [2]transport.Endpoint
@@ -152,13 +151,15 @@ func TestCongestion(t *testing.T) {
 		var wg sync.WaitGroup
 		for rank := range ls {
 			wg.Go(func() {
-				e[rank], errs[rank] = Connect(limit(t), ls[rank], Options{Rank: rank, Planes: 2, Addrs: addrs, Congestion: name, Secret: secret})
+				o := Options{Rank: rank, Planes: 2, Addrs: addrs, Congestion: name, Secret: secret}
+				e[rank], errs[rank] = Connect(limit(t), ls[rank], o)
 			})
 		}
 		wg.Wait()
 		for rank, err := range errs {
 			if name == "no-such" {
-				if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("rank %d, plane 0 of rank %d", 1-rank, rank)) || !strings.Contains(err.Error(), name) {
+				conn := fmt.Sprintf("rank %d, plane 0 of rank %d", 1-rank, rank)
+				if err == nil || !strings.Contains(err.Error(), conn) || !strings.Contains(err.Error(), name) {
 					t.Errorf("rank %d: %v", rank, err)
 				}
 				continue
@@ -166,7 +167,8 @@ func TestCongestion(t *testing.T) {
 			if err != nil {
 				t.Fatalf("rank %d: %v", rank, err)
 			}
-			got, err := unix.GetsockoptString(e[rank].Planes()[1].(*plane).conns[1-rank].fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+			fd := e[rank].Planes()[1].(*plane).conns[1-rank].fd
+			got, err := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
 			if strings.TrimRight(got, "\x00") != name || err != nil {
 				t.Errorf("rank %d: %q, %v", rank, got, err)
 			}
@@ -175,8 +177,8 @@ func TestCongestion(t *testing.T) {
 	}
 }
 
-// TestImpostor: the dialing rank does not take anybody for the rank it dials.
-func TestImpostor(t *testing.T) {
+// TestDialRejectsWrongReply checks that a dialing rank rejects a reply made with another secret.
+func TestDialRejectsWrongReply(t *testing.T) {
 	ls, addrs := listen(t, "127.0.0.1:0", 2)
 	go func() {
 		c, err := ls[0].ls[0].Accept()
@@ -187,16 +189,16 @@ func TestImpostor(t *testing.T) {
 		b := make([]byte, helloSize)
 		_, _ = io.ReadFull(c, b)
 		_, _ = c.Write(reply(b, []byte("another secret")))
-		_, _ = c.Read(b) // until the rank hangs up
+		_, _ = c.Read(b) // until the rank closes the connection
 	}()
 	_, err := Connect(limit(t), ls[1], Options{Rank: 1, Planes: 1, Addrs: addrs, Secret: secret})
-	if !errors.Is(err, errStranger) {
+	if !errors.Is(err, errRejected) {
 		t.Errorf("err = %v", err)
 	}
 }
 
-// TestConnectEnds: a rank that does not come is named, and the listener can be used again.
-func TestConnectEnds(t *testing.T) {
+// TestConnectTimeout checks that the error names the missing ranks, and that the listener works again afterwards.
+func TestConnectTimeout(t *testing.T) {
 	ls, addrs := listen(t, "127.0.0.1:0", 3)
 	o := Options{Rank: 0, Planes: 2, Addrs: addrs, Secret: secret}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -235,18 +237,18 @@ func TestConnectEnds(t *testing.T) {
 	}
 }
 
-// FuzzHello: only a sealed hello opens.
+// FuzzHello checks that only a hello with a valid HMAC decodes.
 func FuzzHello(f *testing.F) {
-	b, err := hello{comm: 1, ranks: 2, planes: 3, from: 1}.seal(secret[:])
+	b, err := hello{comm: 1, ranks: 2, planes: 3, from: 1}.encode(secret[:])
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(b)
 	f.Add(b[:20])
 	f.Fuzz(func(t *testing.T, in []byte) {
-		h, err := openHello(in, secret[:])
+		h, err := decodeHello(in, secret[:])
 		if err == nil && (len(in) != helloSize || string(in[helloBody:]) != string(mac(secret[:], in[:helloBody]))) {
-			t.Fatalf("%+v from an unsealed hello", h)
+			t.Fatalf("%+v from a hello with a wrong HMAC", h)
 		}
 	})
 }

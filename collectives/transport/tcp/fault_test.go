@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// until calls f until it gives an error.
+// until calls f until it returns an error.
 func until(t *testing.T, e transport.Endpoint, f func() error) error {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < time.Minute; {
@@ -34,8 +34,8 @@ func until(t *testing.T, e transport.Endpoint, f func() error) error {
 	return nil
 }
 
-// drop closes what a descriptor of an endpoint stands for; the descriptor, which the endpoint is to
-// close, is one end of a broken pipe from then on.
+// drop closes the socket behind a descriptor. The descriptor, which the endpoint still closes, becomes one end of a
+// broken socket pair.
 func drop(t *testing.T, fd int) {
 	t.Helper()
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -47,15 +47,15 @@ func drop(t *testing.T, fd int) {
 	}
 }
 
-// TestReset: a plane that is cut names the rank and the plane at both ends, the rank's other planes
-// go on, and the next communicator has the plane again.
-func TestReset(t *testing.T) {
+// TestConnectionReset checks that both ends of a reset connection return ErrPeerLost with the peer and the plane, that
+// the other plane continues, and that a new communicator can use the plane again.
+func TestConnectionReset(t *testing.T) {
 	e := connect(t, "127.0.0.1:0", 3, 2)
 	cut := e[0].Planes()[1].(*plane).conns[2].fd
 	if err := unix.SetsockoptLinger(cut, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
 		t.Fatal(err)
 	}
-	drop(t, cut) // and with it the connection: a reset
+	drop(t, cut) // resets the connection
 	for _, end := range []struct{ rank, peer int }{{0, 2}, {2, 0}} {
 		p := e[end.rank].Planes()[1].(transport.Lander)
 		h := wire.Header{Src: uint16(end.rank), Dst: uint16(end.peer), Plane: 1}
@@ -66,12 +66,13 @@ func TestReset(t *testing.T) {
 			"TrySend": func() error { _, err := p.TrySend(&h, []byte("x")); return err },
 		} {
 			err := until(t, e[end.rank], f)
-			if !errors.Is(err, transport.ErrPeerLost) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "plane 1") {
+			if !errors.Is(err, transport.ErrPeerLost) || !strings.Contains(err.Error(), want) ||
+				!strings.Contains(err.Error(), "plane 1") {
 				t.Errorf("rank %d, %s: %v", end.rank, name, err)
 			}
 		}
 	}
-	// Plane 0 is as before.
+	// Plane 0 still works.
 	var zero []transport.Endpoint
 	for _, one := range e {
 		zero = append(zero, &onePlane{one})
@@ -92,21 +93,21 @@ type onePlane struct{ transport.Endpoint }
 
 func (o *onePlane) Planes() []transport.Plane { return o.Endpoint.Planes()[:1] }
 
-// TestCorruptHeader: whatever bit of a header flips, and whatever its length claims, no byte of the
-// frame is data, and the error names the rank and the plane.
+// TestCorruptHeader flips every bit of a header and sets wrong lengths and flows. The receiver must return ErrCorrupt
+// with the rank and the plane, and no byte of the frame.
 func TestCorruptHeader(t *testing.T) {
 	good := frame(wire.Header{Src: 1, Length: 8, Offset: 64, Op: 3}, "payload!")
-	check := func(what string, bad []byte) {
+	check := func(name string, bad []byte) {
 		t.Helper()
 		c := newConn(-1, 0, 1)
 		c.end = copy(c.buf, bad)
 		c.readable = false
 		err := c.parse(0)
 		if !errors.Is(err, transport.ErrCorrupt) || !strings.Contains(err.Error(), "rank 1, plane 0") {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v", name, err)
 		}
-		if c.headed || c.piece() {
-			t.Errorf("%s: shown", what)
+		if c.hasHeader || c.choosePiece() {
+			t.Errorf("%s: Peek returns the frame", name)
 		}
 	}
 	for bit := range 8 * wire.HeaderSize {
@@ -124,12 +125,12 @@ func TestCorruptHeader(t *testing.T) {
 		check("another flow", frame(h, "x"))
 	}
 	if binary.LittleEndian.Uint32(good) != wire.Magic {
-		t.Fatal("the good frame is none")
+		t.Fatal("the frame before damage has no magic number")
 	}
 }
 
-// TestSignals: system calls that signals interrupt all the time lose and repeat nothing.
-func TestSignals(t *testing.T) {
+// TestInterruptedSystemCalls sends signals during random traffic. No data must be lost or repeated.
+func TestInterruptedSystemCalls(t *testing.T) {
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGUSR1)
 	defer signal.Stop(caught)
@@ -151,31 +152,32 @@ func TestSignals(t *testing.T) {
 	select {
 	case <-caught:
 	default:
-		t.Error("no signal has come")
+		t.Error("the process received no signal")
 	}
 	for _, one := range e {
 		transporttest.Close(t, one)
 	}
 }
 
-// TestNoSIGPIPE: sending to a peer that is gone raises no signal, which would end a host process that
-// does not expect it.
+// TestNoSIGPIPE checks that a send to a closed peer raises no SIGPIPE, which would end the host process.
 func TestNoSIGPIPE(t *testing.T) {
-	caught := make(chan os.Signal, 1)
+	caught := make(chan os.Signal, 2)
+	signal.Notify(caught, syscall.SIGUSR1)
 	signal.Notify(caught, syscall.SIGPIPE)
 	defer signal.Stop(caught)
 	e := connect(t, "127.0.0.1:0", 2, 1)
 	transporttest.Close(t, e[1])
 	p := e[0].Planes()[0]
 	h := wire.Header{Dst: 1}
-	err := until(t, e[0], func() error { _, err := p.TrySend(&h, []byte("anybody?")); return err })
+	err := until(t, e[0], func() error { _, err := p.TrySend(&h, []byte("hello")); return err })
 	if !errors.Is(err, transport.ErrPeerLost) {
 		t.Error(err)
 	}
-	select {
-	case <-caught:
-		t.Error("SIGPIPE")
-	case <-time.After(10 * time.Millisecond):
+	if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil { // arrives after any SIGPIPE
+		t.Fatal(err)
+	}
+	if s := <-caught; s != syscall.SIGUSR1 {
+		t.Error(s)
 	}
 	transporttest.Close(t, e[0])
 }

@@ -9,12 +9,11 @@ import (
 	"fmt"
 )
 
-// A connection begins with a hello from the rank that dials, which proves knowledge of the
-// communicator's secret, and a reply that proves the same of the rank that accepts.
+// A connection begins with a hello from the rank that dials and a reply from the rank that accepts. Each proves that
+// its sender knows the communicator's secret.
 //
-// Hello, little endian: magic u64, version u32, comm u64, ranks u32, planes u32, from u32,
-// to u32, plane u32, nonce [16]byte, HMAC-SHA256 [32]byte of what precedes it. Reply: the
-// HMAC of the hello's HMAC.
+// The hello, little endian: magic u64, version u32, comm u64, ranks u32, planes u32, from u32, to u32, plane u32,
+// nonce [16]byte, HMAC-SHA256 [32]byte of all before it. The reply is the HMAC of the hello's HMAC.
 const (
 	helloMagic   = 0x4f4c4c454854504c // "LPTHELLO"
 	helloVersion = 1
@@ -24,12 +23,12 @@ const (
 	replySize    = macSize
 )
 
-// SecretSize is the size of the secret that the ranks of a communicator share.
+// SecretSize is the size of a communicator's secret in bytes.
 const SecretSize = 16
 
-var errStranger = errors.New("not a rank of this communicator")
+var errRejected = errors.New("not a rank of this communicator")
 
-// hello says which connection of the mesh this is to be.
+// hello identifies a connection of the mesh.
 type hello struct {
 	comm          uint64
 	ranks, planes uint32
@@ -37,8 +36,8 @@ type hello struct {
 	plane         uint32
 }
 
-// seal returns the hello's encoding with a fresh nonce.
-func (h hello) seal(secret []byte) ([]byte, error) {
+// encode returns the encoding with a new nonce and the HMAC.
+func (h hello) encode(secret []byte) ([]byte, error) {
 	le := binary.LittleEndian
 	b := make([]byte, 0, helloSize)
 	b = le.AppendUint64(b, helloMagic)
@@ -54,17 +53,17 @@ func (h hello) seal(secret []byte) ([]byte, error) {
 	return append(b, mac(secret, b)...), nil
 }
 
-// open checks an encoded hello and returns what it says.
-func openHello(b, secret []byte) (h hello, err error) {
+// decodeHello checks and decodes a hello.
+func decodeHello(b, secret []byte) (h hello, err error) {
 	le := binary.LittleEndian
 	if len(b) != helloSize || le.Uint64(b) != helloMagic {
-		return h, fmt.Errorf("%w: no hello", errStranger)
+		return h, fmt.Errorf("%w: no hello", errRejected)
 	}
 	if v := le.Uint32(b[8:]); v != helloVersion {
-		return h, fmt.Errorf("%w: version %d, this is %d", errStranger, v, helloVersion)
+		return h, fmt.Errorf("%w: version %d, want %d", errRejected, v, helloVersion)
 	}
 	if !hmac.Equal(b[helloBody:], mac(secret, b[:helloBody])) {
-		return h, fmt.Errorf("%w: wrong secret", errStranger)
+		return h, fmt.Errorf("%w: wrong secret", errRejected)
 	}
 	h.comm = le.Uint64(b[12:])
 	for i, v := range []*uint32{&h.ranks, &h.planes, &h.from, &h.to, &h.plane} {
@@ -73,8 +72,8 @@ func openHello(b, secret []byte) (h hello, err error) {
 	return h, nil
 }
 
-// reply answers a sealed hello.
-func reply(sealed, secret []byte) []byte { return mac(secret, sealed[helloBody:]) }
+// reply returns the reply to an encoded hello.
+func reply(hello, secret []byte) []byte { return mac(secret, hello[helloBody:]) }
 
 func mac(secret, b []byte) []byte {
 	m := hmac.New(sha256.New, secret)

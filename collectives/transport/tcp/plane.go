@@ -1,22 +1,20 @@
 package tcp
 
 import (
-	"fmt"
-
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
 )
 
-// plane is a [transport.Lander]: one connection per peer.
+// plane is a [transport.Lander] with one connection per peer.
 type plane struct {
 	e     *Endpoint
 	id    int
-	conns []*conn // by rank; nil for this one
+	conns []*conn // by rank; nil for this rank
 }
 
 func (p *plane) conn(peer int) (*conn, error) {
 	if peer < 0 || peer >= len(p.conns) || p.conns[peer] == nil {
-		return nil, fmt.Errorf("transport: plane %d of rank %d has no peer %d (%d ranks)", p.id, p.e.rank, peer, len(p.conns))
+		return nil, transport.NoPeer(p.e.rank, p.id, peer, len(p.conns))
 	}
 	if p.e.poll.Closed() {
 		return nil, transport.ErrClosed
@@ -34,7 +32,7 @@ func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
 		return 0, err
 	}
 	if c.full {
-		if p.e.ask(&c.txSweep); c.full {
+		if p.e.pollReady(&c.txPoll); c.full {
 			return 0, nil
 		}
 	}
@@ -49,7 +47,7 @@ func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
 		if err != nil && taken == 0 {
 			return 0, err
 		}
-		if err != nil || c.full || c.owed != 0 {
+		if err != nil || c.full || c.unsent != 0 {
 			break
 		}
 	}
@@ -61,24 +59,23 @@ func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
 func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	c, err := p.head(src)
+	c, err := p.parse(src)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !c.piece() {
-		// Together with the head frame's rest come its successor's header and more, but no more
-		// than would be shown by itself: pieces are frames where there is enough.
+	if !c.choosePiece() {
+		// Read the rest of this frame and a little of the next, so that a piece is a whole frame if enough has arrived.
 		ahead := lookahead
-		if c.headed {
+		if c.hasHeader {
 			ahead += int(c.hdr.Length) - (c.end - c.start)
 		} else {
 			ahead = wire.HeaderSize + maxPayload
 		}
-		if err := p.fill(c, ahead); err != nil || !c.piece() {
+		if err := p.fill(c, ahead); err != nil || !c.choosePiece() {
 			return nil, nil, err
 		}
 	}
-	return &c.shown, c.data(), nil
+	return &c.shown, c.pieceData(), nil
 }
 
 // Head implements [transport.Lander].
@@ -86,11 +83,11 @@ func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
 func (p *plane) Head(src int) (*wire.Header, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	c, err := p.head(src)
-	if err == nil && !c.headed {
+	c, err := p.parse(src)
+	if err == nil && !c.hasHeader {
 		err = p.fill(c, c.expected())
 	}
-	if err != nil || !c.headed {
+	if err != nil || !c.hasHeader {
 		return nil, err
 	}
 	return &c.hdr, nil
@@ -102,17 +99,17 @@ func (p *plane) Land(src int, dst []byte) (int, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
 	c, err := p.conn(src)
-	if err != nil || !c.headed {
+	if err != nil || !c.hasHeader {
 		return 0, err
 	}
 	if !c.readable && c.start == c.end {
-		p.e.ask(&c.rxSweep)
+		p.e.pollReady(&c.rxPoll)
 	}
-	return c.land(dst)
+	return c.receiveInto(dst)
 }
 
-// head returns the connection from src with its head frame's header, where that is there.
-func (p *plane) head(src int) (*conn, error) {
+// parse returns the connection from src, and parses the header of its oldest frame if the header is in the buffer.
+func (p *plane) parse(src int) (*conn, error) {
 	c, err := p.conn(src)
 	if err != nil {
 		return nil, err
@@ -120,13 +117,13 @@ func (p *plane) head(src int) (*conn, error) {
 	return c, c.parse(p.e.rank)
 }
 
-// fill receives into c's buffer, if there may be anything, and looks again.
+// fill receives at most ahead bytes into c's buffer if the kernel may have any, then parses again.
 func (p *plane) fill(c *conn, ahead int) error {
 	if c.rxLost != nil {
 		return c.rxLost
 	}
-	if !c.readable && (p.e.armed || len(p.e.conns) > direct) {
-		if p.e.ask(&c.rxSweep); !c.readable {
+	if !c.readable && (p.e.armed || len(p.e.conns) > fewConns) {
+		if p.e.pollReady(&c.rxPoll); !c.readable {
 			return nil
 		}
 	}
@@ -134,7 +131,7 @@ func (p *plane) fill(c *conn, ahead int) error {
 	if err != nil {
 		return err
 	}
-	p.e.armed = p.e.armed && n == 0 // who finds something does not sleep
+	p.e.armed = p.e.armed && n == 0 // after an arrival the rank does not sleep
 	return c.parse(p.e.rank)
 }
 
@@ -147,8 +144,7 @@ func (p *plane) Release(src int) {
 	}
 }
 
-// Drained implements [transport.Plane]: true once the peers' hosts have acknowledged every
-// byte.
+// Drained implements [transport.Plane]. The plane is drained when the peers' hosts have acknowledged every byte.
 func (p *plane) Drained() (bool, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
@@ -159,7 +155,7 @@ func (p *plane) Drained() (bool, error) {
 		if _, err := p.conn(peer); err != nil {
 			return false, err
 		}
-		if n, err := c.unsent(); n != 0 || err != nil {
+		if n, err := c.unacknowledged(); n != 0 || err != nil {
 			return false, err
 		}
 	}

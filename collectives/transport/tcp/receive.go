@@ -9,27 +9,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receiver is what has been received of a connection's frames and not been taken.
+// receiver holds the bytes that a connection has received and the caller has not consumed.
 //
-// The payload of the head frame is taken in one of two ways, piece by piece as it comes: shown in
-// buf (Peek), for whoever reads it once while it is in the cache, or received right where it is
-// to stay (Land). What is read beyond it goes to buf: little, where the next may land, too.
+// The caller consumes the payload of the oldest frame piece by piece, in one of two ways. Peek returns a piece in buf,
+// for callers that read it once while it is in the cache. Land receives a piece directly into the caller's memory; it
+// reads only a few bytes beyond the frame into buf, because the caller may want to land the next frame as well.
 type receiver struct {
-	rxLost   error  // sticky: nothing more will arrive
-	readable bool   // the kernel may have something
-	ended    bool   // the kernel has said that the stream ends: it says so only once
-	rxSweep  uint64 // of the endpoint, when readable was last asked for
+	rxLost   error  // sticky
+	readable bool   // the kernel may have data
+	ended    bool   // the kernel has reported the end of the stream, which it does only once
+	rxPoll   uint64 // see [poller.Set.PollOnce]
 
 	buf        []byte
-	start, end int // buf[start:end] is received and not taken
-	// headed: hdr is the head frame's, and what is left of it. What buf[start:] begins with is its
-	// payload then, else its header.
-	headed bool
-	hdr    wire.Header
-	shown  wire.Header // the piece that Peek shows, Length 0 where it shows none
-	last   int         // how much the last receive gave
-	rxIov  [2]unix.Iovec
-	rxMsg  unix.Msghdr
+	start, end int // buf[start:end] is received and not consumed
+	// If hasHeader is set, hdr describes the rest of the oldest frame, and buf[start:] begins with its payload.
+	// Otherwise buf[start:] begins with a header.
+	hasHeader bool
+	hdr       wire.Header
+	shown     wire.Header // the piece that Peek has returned; Length 0 if there is none
+	last      int         // number of bytes that the last system call received
+	rxIov     [2]unix.Iovec
+	rxMsg     unix.Msghdr
 }
 
 func (r *receiver) init() {
@@ -38,10 +38,10 @@ func (r *receiver) init() {
 	r.rxMsg.Iov = &r.rxIov[0]
 }
 
-// parse reads the head frame's header, if it is there, and checks that the frame belongs here.
+// parse decodes and checks the header of the oldest frame, if the whole header is in the buffer.
 // Hot path: no allocation, no logging.
 func (c *conn) parse(rank int) error {
-	if c.headed || c.end-c.start < wire.HeaderSize {
+	if c.hasHeader || c.end-c.start < wire.HeaderSize {
 		return nil
 	}
 	if err := wire.Decode(c.buf[c.start:c.end], &c.hdr); err != nil {
@@ -50,21 +50,21 @@ func (c *conn) parse(rank int) error {
 	if c.hdr.Length == 0 || c.hdr.Length > maxPayload {
 		return c.corrupt(fmt.Errorf("frame of %d bytes", c.hdr.Length))
 	}
-	if int(c.hdr.Src) != c.peer || int(c.hdr.Dst) != rank || int(c.hdr.Plane) != c.plane {
-		return c.corrupt(fmt.Errorf("frame of flow %d to %d on plane %d", c.hdr.Src, c.hdr.Dst, c.hdr.Plane))
+	if err := c.hdr.CheckFlow(c.peer, rank, c.plane); err != nil {
+		return c.corrupt(err)
 	}
-	c.headed = true
+	c.hasHeader = true
 	c.start += wire.HeaderSize
 	return nil
 }
 
-// piece decides what of the head frame is shown: the rest of it, or what has come of it if
-// that is worth a look of its own.
-func (c *conn) piece() bool {
+// choosePiece chooses the piece of the oldest frame that Peek returns: the rest of the frame, or the part that has
+// arrived if it has at least minPiece bytes. It reports whether there is a piece.
+func (c *conn) choosePiece() bool {
 	if c.shown.Length != 0 {
 		return true
 	}
-	if !c.headed {
+	if !c.hasHeader {
 		return false
 	}
 	n := min(c.end-c.start, int(c.hdr.Length))
@@ -79,50 +79,49 @@ func (c *conn) piece() bool {
 	return true
 }
 
-// data is the payload of the piece that is shown.
-func (c *conn) data() []byte { return c.buf[c.start : c.start+int(c.shown.Length)] }
+// pieceData returns the payload of the piece.
+func (c *conn) pieceData() []byte { return c.buf[c.start : c.start+int(c.shown.Length)] }
 
-// release drops the piece that is shown.
+// release consumes the piece.
 func (c *conn) release() {
 	n := int(c.shown.Length)
 	c.shown.Length = 0
 	c.start += n
-	c.took(n)
+	c.consumed(n)
 }
 
-// took shortens the head frame by its first n bytes. An empty buffer begins anew.
-func (c *conn) took(n int) {
+// consumed shortens the oldest frame by its first n bytes.
+func (c *conn) consumed(n int) {
 	c.hdr.Offset += uint64(n)
 	c.hdr.Length -= uint32(n)
-	c.headed = c.headed && c.hdr.Length > 0
+	c.hasHeader = c.hasHeader && c.hdr.Length > 0
 	if c.start == c.end {
 		c.start, c.end = 0, 0
 	}
 }
 
-// land takes payload of the head frame into dst: what is in the buffer, and what the kernel has
-// then.
+// receiveInto moves payload of the oldest frame into dst: first from the buffer, then from the kernel.
 // Hot path: no allocation, no logging.
-func (c *conn) land(dst []byte) (int, error) {
+func (c *conn) receiveInto(dst []byte) (int, error) {
 	dst = dst[:min(len(dst), int(c.hdr.Length))]
-	c.shown.Length = 0 // nobody looks at it any more
+	c.shown.Length = 0 // a piece that Peek returned is no longer valid
 	n := copy(dst, c.buf[c.start:c.end])
 	c.start += n
-	c.took(n)
+	c.consumed(n)
 	if n == len(dst) || !c.readable {
 		return n, nil
 	}
 	got, err := c.receive(dst[n:], lookahead)
-	landed := min(got, len(dst)-n)
-	c.took(landed)
-	if n+landed > 0 {
-		err = nil // it is sticky
+	received := min(got, len(dst)-n)
+	c.consumed(received)
+	if n+received > 0 {
+		err = nil // the next call returns it, because it is sticky
 	}
-	return n + landed, err
+	return n + received, err
 }
 
-// receive reads into dst, then at most ahead bytes into the buffer, of which a part of a header
-// or of a piece is all there is. It returns how many bytes came, those in the buffer included.
+// receive reads into dst, then at most ahead bytes into the buffer, whose unconsumed bytes are a part of a header or of
+// a piece. It returns the number of bytes read into both.
 // Hot path: no allocation, no logging.
 func (c *conn) receive(dst []byte, ahead int) (int, error) {
 	if c.rxLost != nil {
@@ -148,15 +147,14 @@ func (c *conn) receive(dst []byte, ahead int) (int, error) {
 		}
 		c.last = n
 		c.end += max(n-len(dst), 0)
-		// A short count means that nothing is left; what comes now is a new edge.
+		// After a short count the kernel has no more data, and reports the next arrival as a new edge.
 		c.readable = n == len(dst)+len(room) || c.ended
 		return n, nil
 	}
 }
 
-// expected is how much to receive before anything is known of the next frame: a small frame
-// altogether, where the last ones were small, and else little, for what comes after the header is copied
-// once more than what is received in its place.
+// expected returns the number of bytes to receive before the next header is known. If the last frames were small, it
+// is a whole small frame. Otherwise it is little, because payload that arrives in the buffer is copied once more.
 func (c *conn) expected() int {
 	if c.last <= shortCall {
 		return shortCall
@@ -164,9 +162,8 @@ func (c *conn) expected() int {
 	return lookahead
 }
 
-// recvmsg scatters over dst and room. Where nothing much has come of late nothing much is expected:
-// a short call need not be announced to Go's scheduler, which would hand this thread's work to
-// another.
+// recvmsg receives into dst and then into room. If the last receive was short, it assumes that this one is short as
+// well and does not notify Go's scheduler, which would move this thread's work to another thread.
 func (c *conn) recvmsg(dst, room []byte) (int, unix.Errno) {
 	if len(dst) == 0 && c.last < shortCall {
 		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(&room[0])),

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sender is the frame being sent. head[headAt:] and then owed payload bytes are still to go;
-// the caller offers those bytes again, see [transport.Plane.TrySend].
+// sender holds the frame that is being sent. The kernel has not accepted head[headAt:] and then unsent payload bytes;
+// the caller passes those bytes again (see [transport.Plane.TrySend]).
 type sender struct {
-	txLost  error // sticky: nothing more can be sent
-	head    [wire.HeaderSize]byte
-	headAt  int // HeaderSize where no header is pending
-	owed    int
-	full    bool   // the kernel has no room; it will say when it has
-	txSweep uint64 // of the endpoint, when full was last asked for
-	txIov   [2]unix.Iovec
-	txMsg   unix.Msghdr
+	txLost error // sticky
+	head   [wire.HeaderSize]byte
+	headAt int // HeaderSize if the whole header is sent
+	unsent int
+	full   bool   // the kernel has no room and will report an event when it has
+	txPoll uint64 // see [poller.Set.PollOnce]
+	txIov  [2]unix.Iovec
+	txMsg  unix.Msghdr
 }
 
 func (s *sender) init() {
@@ -27,25 +27,26 @@ func (s *sender) init() {
 	s.txMsg.Iov = &s.txIov[0]
 }
 
-// send writes as much as the socket takes of one frame that begins with payload[0], or
-// of the frame that is under way, and returns the payload bytes taken.
+// send continues the current frame, or begins one with payload[0]. It writes as much as the socket accepts and returns
+// the number of payload bytes.
 // Hot path: no allocation, no logging.
 func (c *conn) send(h *wire.Header, payload []byte) (int, error) {
 	if c.txLost != nil {
 		return 0, c.txLost
 	}
-	if c.headAt == wire.HeaderSize && c.owed == 0 {
+	if c.headAt == wire.HeaderSize && c.unsent == 0 {
 		frame := *h
-		c.owed = min(len(payload), maxPayload)
-		frame.Length = uint32(c.owed)
+		c.unsent = min(len(payload), maxPayload)
+		frame.Length = uint32(c.unsent)
 		wire.Encode(&frame, c.head[:])
 		c.headAt = 0
 	}
-	if c.owed > len(payload) {
-		return 0, fmt.Errorf("tcp: rank %d, plane %d: %d bytes of a frame are owed, %d offered", c.peer, c.plane, c.owed, len(payload))
+	if c.unsent > len(payload) {
+		return 0, fmt.Errorf("tcp: rank %d, plane %d: payload of %d bytes, the current frame needs %d more",
+			c.peer, c.plane, len(payload), c.unsent)
 	}
 	header := wire.HeaderSize - c.headAt
-	n, errno := c.sendmsg(payload[:c.owed])
+	n, errno := c.sendmsg(payload[:c.unsent])
 	switch errno {
 	case 0:
 	case unix.EAGAIN:
@@ -62,12 +63,12 @@ func (c *conn) send(h *wire.Header, payload []byte) (int, error) {
 		return 0, nil
 	}
 	c.headAt = wire.HeaderSize
-	c.owed -= n - header
+	c.unsent -= n - header
 	return n - header, nil
 }
 
-// sendmsg offers the rest of the header and payload to the kernel. (writev would raise
-// SIGPIPE, which a host process may not expect.)
+// sendmsg passes the rest of the header and payload to the kernel. It does not use writev, which would raise SIGPIPE
+// in the host process.
 func (c *conn) sendmsg(payload []byte) (int, unix.Errno) {
 	count := 0
 	if c.headAt < wire.HeaderSize {

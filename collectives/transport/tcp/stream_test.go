@@ -12,7 +12,7 @@ import (
 	"lightpath/collectives/wire"
 )
 
-// pair returns the endpoint of rank 0 of 2 and the other end of its only connection.
+// pair returns the endpoint of rank 0 of 2 and the peer's end of its only connection.
 func pair(t testing.TB) (transport.Endpoint, int) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -36,11 +36,12 @@ func frame(h wire.Header, data string) []byte {
 	return append(b, data...)
 }
 
-// TestPieces: frames are found however the stream is cut.
-func TestPieces(t *testing.T) {
+// TestBytewiseStream receives frames of a stream that arrives byte by byte.
+func TestBytewiseStream(t *testing.T) {
 	e, far := pair(t)
 	p := e.Planes()[0]
-	stream := append(frame(wire.Header{Src: 1, Length: 5}, "hello"), frame(wire.Header{Src: 1, Offset: 5, Length: 1}, "!")...)
+	stream := append(frame(wire.Header{Src: 1, Length: 5}, "hello"),
+		frame(wire.Header{Src: 1, Offset: 5, Length: 1}, "!")...)
 	got := ""
 	for i := range stream {
 		if _, err := unix.Write(far, stream[i:i+1]); err != nil {
@@ -84,7 +85,7 @@ func TestCorruptStream(t *testing.T) {
 	}
 }
 
-// TestTruncatedFrame: a peer that dies within a frame is lost, and the part is not data.
+// TestTruncatedFrame checks that Peek returns ErrPeerLost, and no part of the frame, if the stream ends in a frame.
 func TestTruncatedFrame(t *testing.T) {
 	e, far := pair(t)
 	if _, err := unix.Write(far, frame(wire.Header{Src: 1, Length: 5}, "hel")); err != nil {
@@ -96,7 +97,7 @@ func TestTruncatedFrame(t *testing.T) {
 	for {
 		h, _, err := e.Planes()[0].Peek(1)
 		if h != nil {
-			t.Fatal("part of a frame shown as one")
+			t.Fatal("Peek returned a part of a frame")
 		}
 		if errors.Is(err, transport.ErrPeerLost) {
 			return
@@ -107,12 +108,12 @@ func TestTruncatedFrame(t *testing.T) {
 	}
 }
 
-// TestEndWithLastFrame: the kernel speaks of the end of a stream once, which may be before the last
-// frame is taken; a short count of that frame must not end the looking.
+// TestEndWithLastFrame checks that Peek returns the last frame and then ErrPeerLost if the end of the stream arrives
+// with the last frame. The kernel reports the end only once, possibly before the frame has been received.
 func TestEndWithLastFrame(t *testing.T) {
 	e, far := pair(t)
 	p := e.Planes()[0]
-	for range 2 { // the second look knows that there is nothing to receive
+	for range 2 { // the first Peek gets EAGAIN
 		if h, _, err := p.Peek(1); h != nil || err != nil {
 			t.Fatal(h, err)
 		}
@@ -137,11 +138,12 @@ func TestEndWithLastFrame(t *testing.T) {
 	}
 }
 
-// TestLandAfterPeek: an operation may land a frame that another has looked at and left.
+// TestLandAfterPeek calls Land for a frame that Peek has returned and the caller has not released.
 func TestLandAfterPeek(t *testing.T) {
 	e, far := pair(t)
 	p := e.Planes()[0].(transport.Lander)
-	b := append(frame(wire.Header{Src: 1, Length: 9}, "see it go"), frame(wire.Header{Src: 1, Offset: 9, Length: 4}, "next")...)
+	b := append(frame(wire.Header{Src: 1, Length: 9}, "see it go"),
+		frame(wire.Header{Src: 1, Offset: 9, Length: 4}, "next")...)
 	if _, err := unix.Write(far, b); err != nil {
 		t.Fatal(err)
 	}
@@ -159,16 +161,16 @@ func TestLandAfterPeek(t *testing.T) {
 		t.Fatalf("%d %v %q", n, err, dst)
 	}
 	if n, err := p.Land(1, dst[:]); n != 0 || err != nil {
-		t.Fatalf("landed %d bytes of a frame whose header nobody has seen: %v", n, err)
+		t.Fatalf("Land before Head returned %d bytes, %v", n, err)
 	}
 	if h, data, err := p.Peek(1); h == nil || string(data) != "next" || err != nil {
 		t.Fatalf("%v %q %v", h, data, err)
 	}
 }
 
-// TestReceiveCalls: a small frame is received by one system call, and a large one where it is to stay but for
-// the little that comes with its header.
-func TestReceiveCalls(t *testing.T) {
+// TestReceiveSizes checks how many payload bytes arrive in the buffer together with a header: all of a small frame,
+// and few of a large frame, whose rest Land receives directly.
+func TestReceiveSizes(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -181,8 +183,11 @@ func TestReceiveCalls(t *testing.T) {
 	defer func() { _ = unix.Close(fds[1]) }()
 	c, p := e.conns[0], e.planes[0].(transport.Lander)
 	for _, tc := range []struct{ size, buffered int }{
-		{100, 100}, {shortCall - wire.HeaderSize, shortCall - wire.HeaderSize}, {4 * shortCall, shortCall - wire.HeaderSize},
-		{4 * shortCall, lookahead - wire.HeaderSize}, {100, 100},
+		{100, 100},
+		{shortCall - wire.HeaderSize, shortCall - wire.HeaderSize},
+		{4 * shortCall, shortCall - wire.HeaderSize},
+		{4 * shortCall, lookahead - wire.HeaderSize},
+		{100, 100},
 	} {
 		b := frame(wire.Header{Src: 1, Length: uint32(tc.size)}, string(make([]byte, tc.size)))
 		if _, err := unix.Write(fds[1], b); err != nil {
@@ -192,7 +197,7 @@ func TestReceiveCalls(t *testing.T) {
 			t.Fatal(h, err)
 		}
 		if got := c.end - c.start; got != tc.buffered {
-			t.Errorf("frame of %d bytes: %d come with its header, want %d", tc.size, got, tc.buffered)
+			t.Errorf("frame of %d bytes: %d arrive with its header, want %d", tc.size, got, tc.buffered)
 		}
 		for left := make([]byte, tc.size); len(left) > 0; {
 			n, err := p.Land(1, left)
@@ -204,8 +209,8 @@ func TestReceiveCalls(t *testing.T) {
 	}
 }
 
-// TestUnwantedDataWakesOnce: data that nobody asks for must not keep Wait from sleeping.
-func TestUnwantedDataWakesOnce(t *testing.T) {
+// TestUnreadDataWakesOnce checks that Wait sleeps although unread data has arrived before.
+func TestUnreadDataWakesOnce(t *testing.T) {
 	e, far := pair(t)
 	if _, err := unix.Write(far, frame(wire.Header{Src: 1, Length: 1}, "x")); err != nil {
 		t.Fatal(err)
@@ -219,16 +224,16 @@ func TestUnwantedDataWakesOnce(t *testing.T) {
 	e.Wait(e.Arm(), time.Hour) // the edge
 	te := e.(*Endpoint)
 	te.mu.Lock()
-	te.poll.Sweep()
+	te.poll.Poll()
 	te.mu.Unlock()
 	if te.poll.Sleep(0) {
-		t.Error("a Wait would not sleep while an unwanted frame lies there")
+		t.Error("Wait would not sleep with an unread frame in the socket")
 	}
 }
 
-// TestNewsOfAnotherConnection: an arrival that was noticed while another connection was
-// asked for, after its own was, must not be slept through.
-func TestNewsOfAnotherConnection(t *testing.T) {
+// TestArrivalOnAnotherConnectionWakes checks that Wait returns if a Peek of one connection polls the arrival on another
+// connection, whose Peek came before.
+func TestArrivalOnAnotherConnectionWakes(t *testing.T) {
 	var near, far [3]int
 	for peer := 1; peer < 3; peer++ {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -243,28 +248,28 @@ func TestNewsOfAnotherConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer transporttest.Close(t, e)
-	look := func(src int) {
+	peekNothing := func(src int) {
 		t.Helper()
 		if h, _, err := e.Planes()[0].Peek(src); h != nil || err != nil {
 			t.Fatal(h, err)
 		}
 	}
 	for range 3 {
-		look(1)
-		look(2)
+		peekNothing(1)
+		peekNothing(2)
 	}
 	armed := e.Arm()
-	look(1)
-	look(2)
+	peekNothing(1)
+	peekNothing(2)
 	if _, err := unix.Write(far[2], frame(wire.Header{Src: 2, Length: 1}, "x")); err != nil {
 		t.Fatal(err)
 	}
-	look(1)
+	peekNothing(1)
 	e.Wait(armed, time.Hour)
 }
 
-// FuzzStream: whatever a peer sends is frames, shown or landed in order and to the last byte that
-// their headers claim and no further, an error, or waited for.
+// FuzzStream receives arbitrary bytes with Peek or Land. Every frame must be received in order and with its exact
+// length, until an error or until the bytes end.
 func FuzzStream(f *testing.F) {
 	f.Add(frame(wire.Header{Src: 1, Length: 2}, "ab"))
 	f.Add(append(frame(wire.Header{Src: 1, Length: 1}, "a"), 1, 2, 3))
@@ -274,18 +279,18 @@ func FuzzStream(f *testing.F) {
 		c.readable = false // there is no socket
 		c.end = copy(c.buf, b)
 		for given, taken := c.end, 0; ; {
-			if err := c.parse(0); err != nil || !c.headed {
+			if err := c.parse(0); err != nil || !c.hasHeader {
 				return
 			}
 			left, n := int(c.hdr.Length), 0
 			if taken += wire.HeaderSize; left%2 == 0 {
 				dst := make([]byte, left+8)
-				n, _ = c.land(dst)
+				n, _ = c.receiveInto(dst)
 				if n > left || string(dst[n:]) != string(make([]byte, left+8-n)) {
-					t.Fatalf("landed %d bytes of a frame of %d", n, left)
+					t.Fatalf("Land wrote %d bytes of a frame of %d, or beyond it", n, left)
 				}
-			} else if c.piece() {
-				n = len(c.data())
+			} else if c.choosePiece() {
+				n = len(c.pieceData())
 				c.release()
 			}
 			if taken += n; n < left {

@@ -1,12 +1,3 @@
-// Package tcp is the packet transport over TCP: for every pair of ranks one connection per
-// plane, driven by non-blocking system calls from the goroutine that drives the rank.
-//
-// Layer: inside collectives/transport. Go's network package sets connections up; after
-// that the sockets are this package's own and it starts no goroutines.
-//
-// A connection carries frames back to back: header, payload, header, and so on. Payload is
-// sent straight from the caller's memory, and received straight into it once its header has been
-// checked; what is to be reduced is shown in a buffer per connection that fits the cache.
 package tcp
 
 import (
@@ -23,45 +14,41 @@ import (
 )
 
 const (
-	// segment is the most that TCP puts into one segment of the loopback interface (MTU 65536
-	// less 53 bytes of headers), down to whole words: what spills over into one more costs as
-	// much as a full one.
+	// segment is the payload of one TCP segment on the loopback interface (MTU 65536 less 53 bytes of headers), rounded
+	// down to whole words. One byte more costs as much as a full second segment.
 	segment = 65480
-	// maxPayload is the most data bytes of a frame: few enough for a frame to stay in the second
-	// level cache between the kernel's copy and the reduction, enough that system calls, one or
-	// two a frame, do not show.
+	// maxPayload is the largest payload of a frame. The frame stays in the second-level cache between the kernel's copy
+	// and the reduction, and is large enough to make its one or two system calls cheap.
 	maxPayload = 4*segment - wire.HeaderSize
-	// lookahead is what is read beyond a frame's payload: the next header, whole small frames.
+	// lookahead is the number of bytes to read beyond a frame's payload: the next header, or small frames.
 	lookahead = 4 << 10
-	// bufferSize is what a connection receives into: a frame and what is read ahead.
+	// bufferSize is the receive buffer of a connection: a frame and the bytes read beyond it.
 	bufferSize = wire.HeaderSize + maxPayload + 2*shortCall
-	// minPiece is how much of a frame is shown before the rest has come.
+	// minPiece is the smallest part of an incomplete frame that Peek returns.
 	minPiece = 64 << 10
-	// shortCall is how few bytes make a system call a short one, some microseconds.
+	// shortCall is the size up to which a system call takes only some microseconds.
 	shortCall = 16 << 10
-	// direct is of how few connections each is asked by itself what it has, while nobody is about
-	// to sleep: one system call instead of a sweep and that call.
-	direct = 2
-	// burst bounds the frames that one TrySend makes.
+	// fewConns is the number of connections up to which a rank reads each socket without polling first, unless it is
+	// about to sleep. This saves the system call of the poll.
+	fewConns = 2
+	// burst is the largest number of frames that one TrySend sends.
 	burst = 4
 )
 
 // Endpoint is one rank's connections; it implements [transport.Endpoint].
 //
-// What a sweep finds readable is kept in conn.readable, which stays set until a receive comes
-// back empty; conn.full is the like for sending.
+// A poll sets conn.readable, which stays set until a receive returns EAGAIN. conn.full is the same for sending.
 type Endpoint struct {
 	rank   int
 	planes []transport.Plane
-	conns  []*conn // all, by event id
+	conns  []*conn // all connections, by event id
 	poll   *poller.Set
-	armed  bool // between Arm and the end of Wait: what a sweep has not found is slept through
+	armed  bool // between Arm and the end of Wait: an event must be polled, or the rank would sleep
 
-	mu sync.Mutex // held by every call of the driving goroutine but Arm and Wait, and by Close
+	mu sync.Mutex // held by Close and by every call of the driving goroutine except Arm and Wait
 }
 
-// newEndpoint takes ownership of fds[plane][rank], connected sockets; the entry of this
-// rank is not used.
+// newEndpoint takes ownership of the connected sockets fds[plane][rank]. It ignores the entry of this rank.
 func newEndpoint(rank int, fds [][]int) (*Endpoint, error) {
 	e := &Endpoint{rank: rank}
 	for id, row := range fds {
@@ -93,13 +80,13 @@ func newEndpoint(rank int, fds [][]int) (*Endpoint, error) {
 	return e, nil
 }
 
-// prepare sets a connected socket up for non-blocking, undelayed use. Its buffers are the
-// kernel's to size: small ones, which would stay in the cache, stall the sender instead.
+// prepare sets a connected socket to non-blocking mode without delay. The kernel chooses the size of its buffers,
+// because small ones, which would stay in the cache, make the sender wait.
 func prepare(fd int) error {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return fmt.Errorf("non-blocking: %w", err)
 	}
-	// Sockets that are no TCP (tests) have no such option.
+	// Tests use sockets that are not TCP and do not have this option.
 	err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("TCP_NODELAY: %w", err)
@@ -125,10 +112,10 @@ func (e *Endpoint) Wait(armed uint32, d time.Duration) {
 // Wake implements [transport.Endpoint].
 func (e *Endpoint) Wake() { e.poll.Wake() }
 
-// ask marks the connections that have become ready, if seen, kept by one of them, says that
-// nobody has asked since. The caller holds mu.
-func (e *Endpoint) ask(seen *uint64) {
-	events := e.poll.Ask(seen)
+// pollReady marks the connections that have become ready. It polls at most once for all connections; see
+// [poller.Set.PollOnce] for seen. The caller holds mu.
+func (e *Endpoint) pollReady(seen *uint64) {
+	events := e.poll.PollOnce(seen)
 	for i := range events {
 		ev := &events[i]
 		c := e.conns[ev.Fd]
@@ -142,7 +129,7 @@ func (e *Endpoint) ask(seen *uint64) {
 	}
 }
 
-// Close implements [transport.Endpoint]. Peers still receive what this rank has sent, then
+// Close implements [transport.Endpoint]. Peers still receive the frames that this rank has sent, then
 // [transport.ErrPeerLost].
 func (e *Endpoint) Close() error {
 	e.poll.Close(func() {
@@ -155,8 +142,8 @@ func (e *Endpoint) Close() error {
 
 func (e *Endpoint) closeConns() {
 	for _, c := range e.conns {
-		// A close with unread bytes would reset the connection and what is still under way
-		// to the peer; the end of the stream goes out first.
+		// A close with unread bytes resets the connection, and the peer would lose the bytes in flight. The shutdown
+		// sends the end of the stream first.
 		_ = unix.Shutdown(c.fd, unix.SHUT_WR)
 		_ = unix.Close(c.fd)
 	}

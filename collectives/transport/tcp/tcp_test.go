@@ -16,7 +16,7 @@ import (
 	"lightpath/collectives/transport/transporttest"
 )
 
-// Environment of a rank that is a process of its own: see TestProcesses.
+// Environment variable of a rank that runs in another process: see TestProcesses.
 const envRank = "LIGHTPATH_TEST_RANK"
 
 const (
@@ -60,7 +60,7 @@ func listen(t testing.TB, host string, ranks int) ([]*Listener, []string) {
 	return ls, addrs
 }
 
-// connect makes a whole communicator in this process.
+// connect returns the endpoints of all ranks of a communicator, in this process.
 func connect(t testing.TB, host string, ranks, planes int) []transport.Endpoint {
 	t.Helper()
 	ls, addrs := listen(t, host, ranks)
@@ -121,8 +121,8 @@ func TestOneRank(t *testing.T) {
 	}
 }
 
-// TestProcesses runs the random traffic between processes: this test binary, again. Each
-// prints its address and reads everybody's.
+// TestProcesses runs random traffic between processes, which run this test binary. Each process prints its address and
+// reads the addresses of all ranks.
 func TestProcesses(t *testing.T) {
 	l, err := Listen("127.0.0.1:0")
 	if err != nil {

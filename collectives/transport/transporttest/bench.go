@@ -9,11 +9,11 @@ import (
 	"lightpath/collectives/wire"
 )
 
-// spins is how often a benchmark looks before it lets another goroutine run.
+// spins is the number of polls after which a benchmark yields to another goroutine.
 const spins = 200
 
-// Benchmark measures the time of half a round trip of 8 bytes and the rate of large
-// messages in one direction, between two ranks on one plane.
+// Benchmark measures the latency of 8 bytes (half a round trip) and the bandwidth of large messages in one direction,
+// between two ranks on one plane.
 func (c Config) Benchmark(b *testing.B) {
 	b.Run("latency-8B", func(b *testing.B) {
 		e := c.Open(b, 2, 1)

@@ -8,15 +8,15 @@ import (
 	"lightpath/collectives/wire"
 )
 
-// Faults are probabilities, per call, of what a slow network does anyway.
+// Faults are probabilities, per call, of the effects of a slow network.
 type Faults struct {
-	Short  float64 // TrySend takes only a part
-	Refuse float64 // TrySend takes nothing
-	Delay  float64 // Peek or PeekTransit does not show what is there yet
+	Short  float64 // TrySend accepts only a part of the payload
+	Refuse float64 // TrySend accepts nothing
+	Delay  float64 // Peek or PeekTransit does not return a frame that has arrived
 }
 
-// WithFaults returns e behind planes that misbehave within their contract, reproducibly
-// by seed. A plane that forwards, steers or lands still does.
+// WithFaults wraps the planes of e in planes that inject faults within their contract, at random from seed. The wrapped
+// planes implement the same extended interface as the originals.
 func WithFaults(e transport.Endpoint, seed uint64, f Faults) transport.Endpoint {
 	w := &faultyEndpoint{Endpoint: e}
 	for i, p := range e.Planes() {
@@ -43,7 +43,7 @@ type faultyEndpoint struct {
 
 func (e *faultyEndpoint) Planes() []transport.Plane { return e.planes }
 
-// Wait is short: nobody rings for what was held back here.
+// Wait returns early, because no event follows a frame that Peek withheld.
 func (e *faultyEndpoint) Wait(armed uint32, d time.Duration) {
 	e.Endpoint.Wait(armed, min(d, 100*time.Microsecond))
 }
@@ -52,10 +52,10 @@ type faultyPlane struct {
 	transport.Plane
 	faults Faults
 	rng    *rand.Rand
-	// offered is, per destination, what is left of a shortened payload: a transport that
-	// took a part of it may count on the rest.
+	// offered is the rest of a shortened payload per destination. A transport that accepted a part of the payload may
+	// rely on a call with the rest.
 	offered map[uint16]int
-	shown   map[int]bool // sources whose head frame has been shown, and must stay
+	shown   map[int]bool // sources whose oldest frame Peek has returned and must return again
 }
 
 func (p *faultyPlane) chance(of float64) bool { return p.rng.Float64() < of }
@@ -139,7 +139,7 @@ func (p *faultyLander) Head(src int) (*wire.Header, error) {
 	return h, err
 }
 
-// Land takes any number of bytes, as a kernel does.
+// Land receives any number of bytes, as the kernel may.
 func (p *faultyLander) Land(src int, dst []byte) (int, error) {
 	p.shown[src] = false
 	if p.chance(p.faults.Refuse) {

@@ -10,17 +10,18 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// fabrics numbers those of this process.
+// fabrics counts the kernel fabrics of this process, for their names.
 var fabrics atomic.Int32
 
-// KernelFabric brings planes of one rate up on this host for the time of a test, each an interface p0, p1, ...
-// per rank. All circuits are dark.
+// KernelFabric creates a fabric of kernel planes on this host and removes it when the test ends. All planes have the
+// same rate. Each rank has the interfaces p0, p1, ... All circuits are dark.
 func KernelFabric(t testing.TB, ranks, planes int, rate string, forwarding bool) *kernel.State {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: network namespaces and eBPF")
 	}
-	text := fmt.Sprintf("version: 1\nname: tF%d-%d\nranks: %d\nforwarding: %v\nplanes:\n", os.Getpid(), fabrics.Add(1), ranks, forwarding)
+	text := fmt.Sprintf("version: 1\nname: tF%d-%d\nranks: %d\nforwarding: %v\nplanes:\n",
+		os.Getpid(), fabrics.Add(1), ranks, forwarding)
 	for j := range planes {
 		text += fmt.Sprintf("  - {name: plane%d, bandwidth: %s, ocs: ocs0, interface: p%d}\n", j, rate, j)
 	}

@@ -12,7 +12,7 @@ import (
 	"lightpath/collectives/wire"
 )
 
-// sizes of the messages of the random traffic: around words, lines, slots and more than
+// sizes are the message sizes of the random traffic in bytes: around a word, a cache line and a slot, and larger than
 // any buffer.
 var sizes = []int{1, 7, 8, 9, 63, 64, 65, 1000, 4096, 32<<10 - 1, 64 << 10, 64<<10 + 1, 300 << 10}
 
@@ -32,9 +32,8 @@ func (c Config) testFaults(t *testing.T) {
 	c.Exchange(t, e, 15)
 }
 
-// Exchange sends random messages between all pairs of ranks on all planes at once and
-// checks every byte, every frame's header and the order of each flow. At the end every
-// plane must be drained.
+// Exchange sends random messages between all pairs of ranks on all planes at once. It checks every byte, every header
+// and the order of each flow. At the end every plane must be drained.
 func (c Config) Exchange(t testing.TB, endpoints []transport.Endpoint, messages int) {
 	t.Helper()
 	g := newGroup(len(endpoints))
@@ -50,7 +49,7 @@ func (c Config) Exchange(t testing.TB, endpoints []transport.Endpoint, messages 
 	wg.Wait()
 }
 
-// group counts the ranks that are done; those that forward go on until all are.
+// group counts the ranks that have not finished. A finished rank continues to forward until all have finished.
 type group struct {
 	mu   sync.Mutex
 	left int
@@ -58,7 +57,7 @@ type group struct {
 
 func newGroup(n int) *group { return &group{left: n} }
 
-// arrive reports whether all ranks are done; done says that the caller has become so.
+// arrive reports whether all ranks have finished. The caller passes done once, when it has finished.
 func (g *group) arrive(done bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,16 +73,16 @@ func (g *group) abort() {
 	g.left = 0
 }
 
-// flow is the random messages of one (source, destination, plane), as either end sees them.
+// flow is the sequence of random messages from src to dst on a plane, at the sender or at the receiver.
 type flow struct {
 	plane, src, dst int
 	rng             *rand.Rand
-	messages        int    // still to begin
-	message         []byte // the current one
+	messages        int    // not yet begun
+	message         []byte // the current message; nil at the end
 	op              uint64
-	at              int
-	shown           bool // at the receiver: Peek has shown a frame that is not released
-	landing         bool // at the receiver: a frame has landed in part
+	at              int  // bytes of the message that have been sent or received
+	shown           bool // at the receiver: Peek has returned a frame that is not released
+	partial         bool // at the receiver: Land has received a part of a frame
 }
 
 func newFlow(plane, src, dst, messages int) *flow {
@@ -93,9 +92,9 @@ func newFlow(plane, src, dst, messages int) *flow {
 	return f
 }
 
-// next moves to the next message; both ends draw the same bytes.
+// next begins the next message. Both ends generate the same bytes.
 func (f *flow) next() {
-	f.message, f.at, f.landing = nil, 0, false
+	f.message, f.at, f.partial = nil, 0, false
 	if f.messages == 0 {
 		return
 	}
@@ -113,8 +112,8 @@ func (f *flow) next() {
 
 func (f *flow) done() bool { return f.message == nil }
 
-// Rank is one rank of an Exchange, for suites that run ranks as processes. arrive reports
-// whether all ranks are done and is told once that this one is.
+// Rank runs one rank of an Exchange, for suites whose ranks are processes. Rank calls arrive(true) once, when this
+// rank has finished, and arrive(false) otherwise; arrive reports whether all ranks have finished.
 func (c Config) Rank(e transport.Endpoint, rank, ranks, messages int, arrive func(done bool) bool) error {
 	x := &exchange{c: c, e: e, rank: rank, rng: rand.New(rand.NewPCG(9, uint64(rank)))}
 	for plane := range e.Planes() {
@@ -125,9 +124,9 @@ func (c Config) Rank(e transport.Endpoint, rank, ranks, messages int, arrive fun
 			}
 		}
 	}
-	for deadline, told := time.Now().Add(time.Minute), false; ; {
+	for deadline, arrived := time.Now().Add(time.Minute), false; ; {
 		armed := e.Arm()
-		moved, err := x.turn()
+		moved, err := x.step()
 		if err != nil {
 			return err
 		}
@@ -135,12 +134,12 @@ func (c Config) Rank(e transport.Endpoint, rank, ranks, messages int, arrive fun
 		if err != nil {
 			return err
 		}
-		if arrive(finished && !told) {
+		if arrive(finished && !arrived) {
 			return nil
 		}
-		told = told || finished
+		arrived = arrived || finished
 		if time.Now().After(deadline) {
-			return fmt.Errorf("stuck: %s", x.state())
+			return fmt.Errorf("not finished after a minute: %s", x.state())
 		}
 		if !moved {
 			e.Wait(armed, 5*time.Millisecond)
@@ -156,8 +155,8 @@ type exchange struct {
 	out, in []*flow
 }
 
-// turn tries every flow once, in random order, and reports whether anything moved.
-func (x *exchange) turn() (moved bool, err error) {
+// step tries every flow once, in random order, then forwards. It reports whether any data moved.
+func (x *exchange) step() (moved bool, err error) {
 	for _, i := range x.rng.Perm(len(x.out) + len(x.in)) {
 		var ok bool
 		if i < len(x.out) {
@@ -202,7 +201,7 @@ func (x *exchange) push(f *flow) (bool, error) {
 		return false, err
 	}
 	if n < 0 || n > len(f.message)-f.at {
-		return false, fmt.Errorf("TrySend took %d of %d bytes", n, len(f.message)-f.at)
+		return false, fmt.Errorf("TrySend accepted %d of %d bytes", n, len(f.message)-f.at)
 	}
 	if f.at += n; f.at == len(f.message) {
 		f.next()
@@ -212,12 +211,12 @@ func (x *exchange) push(f *flow) (bool, error) {
 
 func (x *exchange) pull(f *flow) (bool, error) {
 	p := x.e.Planes()[f.plane]
-	if l, ok := p.(transport.Lander); ok && !f.done() && !f.shown && (f.landing || x.rng.IntN(2) == 0) {
+	if l, ok := p.(transport.Lander); ok && !f.done() && !f.shown && (f.partial || x.rng.IntN(2) == 0) {
 		return x.land(l, f)
 	}
 	h, data, err := p.Peek(f.src)
 	if f.done() && errors.Is(err, transport.ErrPeerLost) {
-		return false, nil // it was done too
+		return false, nil // the peer has finished and closed
 	}
 	if err != nil || h == nil {
 		return false, err
@@ -232,7 +231,7 @@ func (x *exchange) pull(f *flow) (bool, error) {
 		return false, err
 	}
 	if f.shown = x.rng.IntN(4) == 0; f.shown {
-		return true, nil // look again later: the view must stay
+		return true, nil // a later Peek must return the same frame
 	}
 	p.Release(f.src)
 	if f.at += len(data); f.at == len(f.message) {
@@ -241,8 +240,7 @@ func (x *exchange) pull(f *flow) (bool, error) {
 	return true, nil
 }
 
-// land receives a part of the next frame, up to the end of the message: frames may be landed in
-// parts of any size, and what follows a frame must not show beyond it.
+// land receives a part of any size of the next frame. It checks that Land does not write beyond the frame.
 func (x *exchange) land(p transport.Lander, f *flow) (bool, error) {
 	h, err := p.Head(f.src)
 	if err != nil || h == nil {
@@ -253,7 +251,7 @@ func (x *exchange) land(p transport.Lander, f *flow) (bool, error) {
 		return false, err
 	}
 	if left == 0 || left > len(f.message)-f.at {
-		return false, fmt.Errorf("frame %+v where the message has %d bytes left", *h, len(f.message)-f.at)
+		return false, fmt.Errorf("frame %+v exceeds the %d bytes left of the message", *h, len(f.message)-f.at)
 	}
 	const guard = 0xa5
 	dst := append(make([]byte, left), guard)
@@ -266,9 +264,9 @@ func (x *exchange) land(p transport.Lander, f *flow) (bool, error) {
 		return false, err
 	}
 	if n < 0 || n > min(left, len(offered)) || dst[left] != guard || string(dst[:n]) != string(f.message[f.at:f.at+n]) {
-		return false, fmt.Errorf("landed %d of %d bytes in %d, wrong or too many", n, left, len(offered))
+		return false, fmt.Errorf("Land of %d bytes into %d returned %d: wrong count or bytes", left, len(offered), n)
 	}
-	f.landing = n < left // the rest must land, too: it need not begin at a whole word
+	f.partial = n < left // Peek could not return the rest, which may begin inside a word
 	if f.at += n; f.at == len(f.message) {
 		f.next()
 	}
@@ -284,13 +282,13 @@ func (x *exchange) sameHeader(h *wire.Header, f *flow, length int) error {
 	return nil
 }
 
-// sameBytes checks a frame's data against the rest of its message.
+// sameBytes compares a frame's payload with the rest of its message.
 func sameBytes(h *wire.Header, data, rest []byte) error {
 	if len(data) == 0 || len(data) > len(rest) {
-		return fmt.Errorf("frame of %d bytes where the message has %d left", len(data), len(rest))
+		return fmt.Errorf("frame of %d bytes exceeds the %d bytes left of the message", len(data), len(rest))
 	}
 	if string(data) != string(rest[:len(data)]) {
-		return fmt.Errorf("bytes of frame %+v differ", *h)
+		return fmt.Errorf("frame %+v has wrong bytes", *h)
 	}
 	if h.Offset%8 != 0 {
 		return fmt.Errorf("frame %+v begins inside an element", *h)
@@ -298,8 +296,7 @@ func sameBytes(h *wire.Header, data, rest []byte) error {
 	return nil
 }
 
-// finished reports whether this rank has sent and received everything and its planes are
-// drained.
+// finished reports whether this rank has sent and received all messages and drained its planes.
 func (x *exchange) finished() (bool, error) {
 	for _, flows := range [][]*flow{x.out, x.in} {
 		for _, f := range flows {
@@ -316,13 +313,14 @@ func (x *exchange) finished() (bool, error) {
 	return true, nil
 }
 
-// state describes what is not done, for the message of a test that hangs.
+// state describes the unfinished flows.
 func (x *exchange) state() string {
 	var b []byte
 	for _, flows := range [][]*flow{x.out, x.in} {
 		for _, f := range flows {
 			if !f.done() {
-				b = fmt.Appendf(b, "plane %d, %d to %d: message %d at byte %d of %d; ", f.plane, f.src, f.dst, f.op, f.at, len(f.message))
+				b = fmt.Appendf(b, "plane %d, %d to %d: message %d at byte %d of %d; ",
+					f.plane, f.src, f.dst, f.op, f.at, len(f.message))
 			}
 		}
 	}

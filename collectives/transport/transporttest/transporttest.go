@@ -1,8 +1,3 @@
-// Package transporttest is the conformance suite of the transports: what the executor
-// relies on, checked the same way for every implementation of [transport.Endpoint].
-//
-// Layer: inside collectives/transport, for tests only. [WithFaults] serves tests of the
-// executor too.
 package transporttest
 
 import (
@@ -19,12 +14,11 @@ import (
 
 // Config describes an implementation to the suite.
 type Config struct {
-	// Open returns the endpoints of ranks ranks on planes planes, ready to use. The suite
-	// closes them.
+	// Open returns connected endpoints, one per rank. The suite closes them.
 	Open func(t testing.TB, ranks, planes int) []transport.Endpoint
-	// Epoch is that of the frames that src emits on a plane; nil is epoch 0 everywhere.
+	// Epoch returns the epoch of the frames that src sends on a plane; nil means epoch 0 everywhere.
 	Epoch func(plane, src int) uint32
-	// PeerLoss says that an endpoint notices when a peer closes.
+	// PeerLoss is set if an endpoint notices that a peer has closed.
 	PeerLoss bool
 }
 
@@ -45,7 +39,7 @@ func Run(t *testing.T, c Config) {
 	}
 }
 
-// Close closes what a test has opened; failing to is an error of the test.
+// Close closes all closers and fails the test on an error.
 func Close(t testing.TB, closers ...io.Closer) {
 	t.Helper()
 	for _, c := range closers {
@@ -84,8 +78,8 @@ func (c Config) header(plane, src, dst int, offset uint64) wire.Header {
 	}
 }
 
-// poll calls f until it is done, sleeping on e between attempts. It fails the test where
-// f does, or does not get done in a minute.
+// poll calls f until it returns true, and waits on e between attempts. It fails the test if f returns an error or
+// does not return true within a minute.
 func poll(t testing.TB, e transport.Endpoint, f func() (bool, error)) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < time.Minute; {
@@ -99,7 +93,7 @@ func poll(t testing.TB, e transport.Endpoint, f func() (bool, error)) {
 		}
 		e.Wait(armed, 10*time.Millisecond)
 	}
-	t.Fatal("nothing happens any more")
+	t.Fatal("no progress for a minute")
 }
 
 // send sends all of payload.
@@ -146,11 +140,11 @@ func (c Config) testPeek(t *testing.T) {
 	for range 3 {
 		again, data, err := p.Peek(0)
 		if err != nil || again != h || &data[0] != &view[0] || *h != kept || string(view) != string(first) {
-			t.Fatalf("the view moved before Release: %v %q %v", h, view, err)
+			t.Fatalf("Peek returned another frame before Release: %v %q %v", h, view, err)
 		}
 	}
 	p.Release(0)
-	p.Release(0) // without a Peek: nothing to release
+	p.Release(0) // a second Release has no effect
 	got := make([]byte, len(second))
 	receive(t, e[1], 0, 0, got)
 	if string(got) != string(second) {
@@ -161,27 +155,29 @@ func (c Config) testPeek(t *testing.T) {
 	}
 }
 
-// testBackpressure fills the path to a rank that does not read, sleeps without bound until
-// there is room, and checks that everything arrives.
+// testBackpressure fills the path to a rank that does not read, then sends more. The sender sleeps whenever there is
+// no room, so it hangs if a wake-up is lost.
 func (c Config) testBackpressure(t *testing.T) {
+	const capacity, more = 64 << 20, 1 << 20 // no transport buffers more than capacity bytes
 	e := c.open(t, 2, 1)
-	chunk := make([]byte, 256<<10)
+	chunk := make([]byte, 128<<10)
 	for i := range chunk {
 		chunk[i] = byte(i * 7)
 	}
-	const total = 24 << 20
-	full := make(chan struct{})
+	total := make(chan int, 1) // sent when the path is full for the first time
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		p := e[0].Planes()[0]
-		once := sync.OnceFunc(func() { close(full) })
-		defer once()
-		for sent := 0; sent < total; {
+		defer close(total)
+		p, end := e[0].Planes()[0], capacity
+		for sent := 0; sent < end; {
 			at := sent % len(chunk)
 			h := c.header(0, 0, 1, uint64(sent))
 			n, err := p.TrySend(&h, chunk[at:])
 			if err == nil && n == 0 {
-				once()
+				if end == capacity {
+					end = (sent + more + len(chunk) - 1) / len(chunk) * len(chunk)
+					total <- end
+				}
 				armed := e[0].Arm()
 				if n, err = p.TrySend(&h, chunk[at:]); n == 0 && err == nil {
 					e[0].Wait(armed, time.Hour)
@@ -194,12 +190,15 @@ func (c Config) testBackpressure(t *testing.T) {
 			sent += n
 		}
 	})
-	<-full
+	end, ok := <-total
+	if !ok {
+		t.Fatalf("the sender was never blocked in %d bytes", capacity)
+	}
 	got := make([]byte, len(chunk))
-	for range total / len(chunk) {
+	for at := 0; at < end; at += len(chunk) {
 		receive(t, e[1], 0, 0, got)
 		if string(got) != string(chunk) {
-			t.Error("bytes differ")
+			t.Errorf("wrong bytes between %d and %d", at, at+len(chunk))
 			break
 		}
 	}
@@ -207,7 +206,7 @@ func (c Config) testBackpressure(t *testing.T) {
 	poll(t, e[0], e[0].Planes()[0].Drained)
 }
 
-// testArrivalWakes sleeps without bound for each of many messages.
+// testArrivalWakes lets the receiver sleep before each of many messages, so it hangs if a wake-up is lost.
 func (c Config) testArrivalWakes(t *testing.T) {
 	e := c.open(t, 2, 2)
 	const rounds = 300
@@ -245,7 +244,7 @@ func (c Config) testWake(t *testing.T) {
 	e := c.open(t, 2, 1)
 	armed := e[0].Arm()
 	e[0].Wake()
-	e[0].Wait(armed, time.Hour) // woken before it slept
+	e[0].Wait(armed, time.Hour) // returns at once, because Wake came first
 	for range 100 {
 		armed = e[0].Arm()
 		done := make(chan struct{})
@@ -253,7 +252,7 @@ func (c Config) testWake(t *testing.T) {
 		e[0].Wake()
 		<-done
 	}
-	e[0].Wait(e[0].Arm(), time.Millisecond) // nobody wakes it: ends by itself
+	e[0].Wait(e[0].Arm(), time.Millisecond) // without Wake it returns after its limit
 }
 
 func (c Config) testCloseWhileWaiting(t *testing.T) {
@@ -287,7 +286,7 @@ func (c Config) testClosed(t *testing.T) {
 	if ok, err := p.Drained(); ok || !errors.Is(err, transport.ErrClosed) {
 		t.Errorf("Drained: %v, %v", ok, err)
 	}
-	e[0].Wait(e[0].Arm(), time.Hour) // must not sleep
+	e[0].Wait(e[0].Arm(), time.Hour) // must return at once
 }
 
 func (c Config) testNoPeer(t *testing.T) {
@@ -306,8 +305,8 @@ func (c Config) testNoPeer(t *testing.T) {
 	}
 }
 
-// testPeerLoss: what a peer sent before it closed arrives, then its loss shows, and
-// nobody else is disturbed.
+// testPeerLoss checks that the frames of a peer arrive after it has closed, then calls return ErrPeerLost, and flows
+// of other peers continue.
 func (c Config) testPeerLoss(t *testing.T) {
 	e := c.open(t, 3, 1)
 	last := []byte("last words")
@@ -338,18 +337,18 @@ func (c Config) testPeerLoss(t *testing.T) {
 	c.send(t, e[2], 0, 2, 0, last)
 	receive(t, e[0], 0, 2, got)
 	if string(got) != string(last) {
-		t.Errorf("from the rank that lives: %q", got)
+		t.Errorf("from rank 2, which has not closed: %q", got)
 	}
 }
 
-// testAllocation passes small and large messages back and forth in one goroutine.
+// testAllocation sends small and large messages back and forth in one goroutine.
 func (c Config) testAllocation(t *testing.T) {
 	for _, size := range []int{8, 200 << 10} {
 		e := c.open(t, 2, 1)
 		payload, place := make([]byte, size), make([]byte, size)
-		landed := 0
+		rounds := 0
 		take := func(p transport.Plane, src int) (int, error) {
-			if l, ok := p.(transport.Lander); ok && landed%2 == 0 { // every other message
+			if l, ok := p.(transport.Lander); ok && rounds%2 == 0 {
 				f, err := l.Head(src)
 				if f == nil {
 					return 0, err
@@ -364,7 +363,7 @@ func (c Config) testAllocation(t *testing.T) {
 			p.Release(src)
 			return n, nil
 		}
-		h := new(wire.Header) // outside: what passes an interface is on the heap
+		h := new(wire.Header) // allocated once, because an argument of an interface's method escapes
 		echo := func(src, dst int) {
 			for sent, got := 0, 0; got < size; {
 				*h = c.header(0, src, dst, uint64(sent))
@@ -375,21 +374,21 @@ func (c Config) testAllocation(t *testing.T) {
 					panic(errors.Join(err, err2))
 				}
 				if got += took; took == 0 && n == 0 {
-					runtime.Gosched() // there is one processor now, and a switch may need it
+					runtime.Gosched() // AllocsPerRun sets GOMAXPROCS to 1, and the switch may need to run
 				}
 				if _, err := e[src].Planes()[0].Drained(); err != nil {
 					panic(err)
 				}
 			}
 		}
-		if n := testing.AllocsPerRun(50, func() {
+		if n := testing.AllocsPerRun(10, func() {
 			echo(0, 1)
 			echo(1, 0)
-			landed++
+			rounds++
 			e[0].Wait(e[0].Arm(), time.Microsecond)
 			e[0].Wake()
 		}); n != 0 {
-			t.Errorf("%d bytes back and forth: %v allocations", size, n)
+			t.Errorf("%v allocations per round trip of %d bytes", n, size)
 		}
 	}
 }

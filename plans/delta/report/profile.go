@@ -55,7 +55,7 @@ func Profile(g *dag.Graph, s *dag.Schedule) string {
 	var c svg.Canvas
 	bottom := height - axisHeight - 24
 	a := newAxis(margin+labelWidth, width, 0, s.Makespan, topMargin-6, bottom)
-	c.Text(margin, 24, 15, "start", svg.Ink, "Rate between pods, circuits dashed")
+	c.Text(margin, 24, 15, "start", svg.Ink, "Rate between pods in GB/s over time; dashed: what the circuits carry")
 	a.draw(&c)
 	for k, pair := range order {
 		top := topMargin + float64(k)*(profileHeight+14)

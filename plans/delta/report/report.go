@@ -125,7 +125,7 @@ func (a *axis) draw(c *svg.Canvas) {
 		c.Text(x, a.bottom+17, 10.5, "middle", svg.Faint, number(v))
 	}
 	c.Line(a.left, a.bottom, a.left+a.width, a.bottom, fmt.Sprintf(`stroke="%s"`, svg.Faint))
-	c.Text(a.left-8, a.bottom+17, 10.5, "end", svg.Faint, "["+a.name+"]")
+	c.Text(a.left-8, a.bottom+17, 10.5, "end", svg.Faint, "time ["+a.name+"]")
 }
 
 // niceStep is 1, 2 or 5 times a power of ten, so that about n steps make up span.

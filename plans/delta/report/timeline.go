@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"lightpath/internal/svg"
 	"lightpath/plans/delta/dag"
@@ -88,7 +89,10 @@ func Timeline(g *dag.Graph, s *dag.Schedule, width float64) string {
 	for k := 1; k < len(path); k++ {
 		edge(path[k-1], path[k], fmt.Sprintf(`stroke="%s" stroke-width="1.2"`, svg.Late))
 	}
-	legend(&c, kinds, a.left, height-20)
+	right := legend(&c, kinds, a.left, height-20)
+	if slices.ContainsFunc(g.Tasks, func(t dag.Task) bool { return t.Kind == "forward" && strings.HasPrefix(t.Name, "F0S") }) {
+		c.Text(right, height-10, 11, "start", svg.Faint, "F3S1, B3S1: forward, backward of micro-batch 3 on stage S1")
+	}
 	return c.Picture(labelWidth+width+2*margin, height)
 }
 
@@ -168,16 +172,21 @@ func taskTitle(g *dag.Graph, s *dag.Schedule, i int) string {
 	return text
 }
 
-// legend writes the colours of kinds in a line.
-func legend(c *svg.Canvas, kinds []string, x, y float64) {
+// kindNames are the kinds whose own name is an abbreviation.
+var kindNames = map[string]string{"": "other", "pp": "pipeline (pp)", "dp": "gradients (dp)"}
+
+// legend writes the colours of kinds in a line and returns the place after it.
+func legend(c *svg.Canvas, kinds []string, x, y float64) float64 {
 	for k, name := range kinds {
-		if name == "" {
-			name = "other"
+		if long, ok := kindNames[name]; ok {
+			name = long
 		}
 		c.Rect(x, y, 14, 12, fmt.Sprintf(`fill="%s"`, svg.Colour(k)), "")
 		c.Text(x+19, y+10, 11, "start", svg.Ink, name)
 		x += 36 + svg.TextWidth(name, 11)
 	}
+	const critical = "critical path"
 	c.Rect(x, y, 14, 12, fmt.Sprintf(`fill="white" stroke="%s" stroke-width="1.6"`, svg.Late), "")
-	c.Text(x+19, y+10, 11, "start", svg.Ink, "critical path")
+	c.Text(x+19, y+10, 11, "start", svg.Ink, critical)
+	return x + 36 + svg.TextWidth(critical, 11)
 }

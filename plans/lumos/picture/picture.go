@@ -99,7 +99,7 @@ func Logical(l *lumos.Logical) string {
 	c.Text(coreMargin, coreMargin, coreFont+3, "start", svg.Ink,
 		fmt.Sprintf("Logical topology: %d pods, %d spines each, %d links", f.Pods, f.Spines(), all.Total()/2))
 	c.Text(coreMargin, coreMargin+20, coreFont, "start", svg.Faint,
-		fmt.Sprintf("Links between pods. Contention between leaf and spine: %d.", max(1, l.Contention())))
+		fmt.Sprintf("A cell: the links between two pods. Contention between leaf and spine: %d (1 is none).", max(1, l.Contention())))
 	top := coreMargin + 64
 	size := math.Max(220, math.Min(420, float64(f.Pods)*34))
 	heat(&c, coreMargin+24, top, size, "all spines", all)
@@ -112,7 +112,7 @@ func Logical(l *lumos.Logical) string {
 			fmt.Sprintf("spine %d", h), l.Core[h])
 	}
 	rows := float64((shown + columns - 1) / columns)
-	height := math.Max(top+size, top+rows*(small+panelGap))
+	height := math.Max(top+size+panelGap, top+rows*(small+panelGap))
 	if shown < f.Spines() {
 		c.Text(x0, height+coreFont, coreFont, "start", svg.Faint, fmt.Sprintf("and %d more spines", f.Spines()-shown))
 		height += 2 * coreFont
@@ -139,9 +139,14 @@ func heat(c *svg.Canvas, x, y, size float64, name string, m *matrix.Matrix) {
 				c.Text(cx+pitch/2, cy+pitch/2+4, coreFont-2, "middle", svg.Ink, label)
 			}
 		}
-		if pitch > coreFont && size > 200 {
+		if numbered := pitch > coreFont && size > 200; numbered {
 			c.Text(x-6, y+(float64(i)+0.5)*pitch+4, coreFont-2, "end", svg.Faint, fmt.Sprint(i))
+			c.Text(x+(float64(i)+0.5)*pitch, y+size+13, coreFont-2, "middle", svg.Faint, fmt.Sprint(i))
 		}
+	}
+	if size > 200 { // the smaller ones beside it have the same axes
+		c.Text(x-6, y-6, coreFont-2, "end", svg.Faint, "pod")
+		c.Text(x-6, y+size+13, coreFont-2, "end", svg.Faint, "pod")
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 	"lightpath/shim/stream"
 )
 
-// Path is what a communicator has if RDMA ports reach its device's memory: see "Devices that NICs reach" in ARCHITECTURE.md.
+// Path is what a communicator has if RDMA ports reach its device's memory: see docs/design/nic-memory.md.
 // Collectives are scripts that a [stream.Issuer] puts on streams; this is its wire, whose messages go from memory of one
 // device to that of another. Device.Mu guards it unless said otherwise.
 type Path struct {

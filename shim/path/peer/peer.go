@@ -22,8 +22,8 @@ import (
 	"lightpath/shim/stream"
 )
 
-// Path is what a communicator has on its device if its ranks exchange through the memory of their devices: see "Ranks whose
-// devices reach each other" in ARCHITECTURE.md. Device.Mu guards it, except the fields of the watcher.
+// Path is the state of a communicator whose ranks exchange through the memory of their devices
+// (docs/design/peer-memory.md). Device.Mu guards it, except the fields of the watcher.
 type Path struct {
 	c        *comm.Core
 	dev      *stream.Device

@@ -13,9 +13,10 @@ import (
 	"lightpath/shim/stream"
 )
 
-// Registered memory of a device is read and written by the other ranks where it is: see "Registered memory" in ARCHITECTURE.md. Its rank
-// publishes it in the page; the watchers of all others open it, and say so there. A rank that has said so looks, in all its later
-// calls, whether the registering rank lends its buffer; that one lends only what all others have opened before the call.
+// Other ranks read and write the registered memory of a device in place: docs/design/peer-memory.md, Registered memory.
+// The registering rank publishes the memory in the page. The watchers of all other ranks open it and confirm that in
+// the page. After its confirmation a rank checks in each call whether the registering rank lends its buffer. The
+// registering rank lends only buffers that all other ranks have opened before the call.
 
 // maxRegions is how many registrations of a rank the others can open at a time; what is registered beyond goes through slots. Half
 // of them at most are memory of ncclMemAlloc that nobody has registered.

@@ -1,8 +1,3 @@
-// Package mesh is the data path that the transports inproc and shm share: a ring for every
-// ordered pair of ranks and plane, and a doorbell per rank, in memory that the caller
-// provides.
-//
-// Layer: inside collectives/transport. It does not allocate, map or free that memory.
 package mesh
 
 import (
@@ -12,10 +7,10 @@ import (
 	"lightpath/internal/shmring"
 )
 
-// lineSize is a cache line; every part of the memory begins on one.
+// lineSize is the size of a cache line. Every part of the memory begins on one.
 const lineSize = 64
 
-// Bounds of a [Geometry]; they keep sizes far from overflow.
+// Bounds of a [Geometry], which keep its size far from overflow.
 const (
 	MaxRanks   = 4096
 	MaxPlanes  = 64
@@ -23,19 +18,18 @@ const (
 	maxPayload = 1 << 24
 )
 
-// Geometry is the shape of the memory of one communicator. Every rank computes the layout
-// from it: the doorbells of all ranks, the states of all ranks (a line each), then the
-// rings by plane, source and destination.
+// Geometry is the layout of a communicator's memory: the doorbells of all ranks, the states of all ranks (a cache
+// line each), then the rings by plane, source and destination. Every rank computes the same layout from it.
 type Geometry struct {
 	Ranks, Planes int
-	Slots         int // of a ring
-	Payload       int // most data bytes of a frame; a multiple of 8
+	Slots         int // per ring
+	Payload       int // largest payload of a frame in bytes; a multiple of 8
 }
 
-// Fit chooses slots and payload such that the whole memory stays within budget bytes where
-// that is possible; below 2 slots of 1 KiB it does not go. Eight slots of 64 KiB are
-// enough for a copy into the ring and one out of it to overlap while the ring stays in a
-// second-level cache.
+// Fit returns a geometry of at most budget bytes if 2 slots of 1 KiB fit, and with 2 slots of 1 KiB otherwise.
+//
+// It begins with eight slots of 64 KiB. With these, a copy into the ring and a copy out of it overlap, and the ring
+// stays in a second-level cache.
 func Fit(ranks, planes, budget int) Geometry {
 	g := Geometry{Ranks: ranks, Planes: planes, Slots: 8, Payload: 64 << 10}
 	for g.Size() > budget && g.Payload > 4<<10 {
@@ -50,7 +44,7 @@ func Fit(ranks, planes, budget int) Geometry {
 	return g
 }
 
-// Check reports a geometry outside its bounds.
+// Check returns an error that names the first field outside its bounds.
 func (g Geometry) Check() error {
 	for _, f := range []struct {
 		name        string
@@ -75,13 +69,13 @@ func (g Geometry) ringSize() int { return shmring.Size(g.Slots, wire.HeaderSize+
 func (g Geometry) rings() int    { return g.Planes * g.Ranks * (g.Ranks - 1) }
 func (g Geometry) ringsAt() int  { return 2 * g.Ranks * lineSize }
 
-// Size is the number of bytes of memory the geometry needs.
+// Size returns the size of the memory in bytes.
 func (g Geometry) Size() int { return g.ringsAt() + g.rings()*g.ringSize() }
 
 func (g Geometry) bell(rank int) int  { return rank * lineSize }
 func (g Geometry) state(rank int) int { return (g.Ranks + rank) * lineSize }
 
-// ring returns where the ring from src to dst on plane begins; src and dst differ.
+// ring returns the position of the ring from src to dst on plane; src and dst differ.
 func (g Geometry) ring(plane, src, dst int) int {
 	if dst > src {
 		dst--

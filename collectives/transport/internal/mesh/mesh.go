@@ -12,7 +12,7 @@ import (
 	"lightpath/internal/shmring"
 )
 
-// States of a rank, in its state line.
+// States of a rank, stored in the rank's state line.
 const (
 	stateAbsent uint32 = iota
 	stateAttached
@@ -22,15 +22,15 @@ const (
 // ErrTaken reports that another endpoint has attached as the same rank.
 var ErrTaken = errors.New("mesh: rank is attached already")
 
-// Endpoint is one rank's [transport.Endpoint] over the memory of a communicator.
+// Endpoint is one rank's [transport.Sharer] over the memory of a communicator.
 type Endpoint struct {
 	sleeper sleep.Sleeper
 	rank    int
 	planes  []transport.Plane
-	peers   []peer // by rank, this one included
+	peers   []peer // by rank, including this rank
 
-	// armed says that the goroutine is about to sleep: from then on calls that find no
-	// room ask the consumer to ring. Only the driving goroutine uses it.
+	// armed is set between Arm and Wait. A call that finds a ring full then asks the consumer to ring. Only the
+	// driving goroutine uses it.
 	armed bool
 
 	mapped  int
@@ -43,10 +43,11 @@ type peer struct {
 	bell  *shmring.Doorbell
 }
 
-// Attach makes rank's endpoint over mem, which is 64-byte aligned, g.Size() long, shared
-// with the other ranks and zero before the first of them attaches. Close calls release
-// once, after which no call of the endpoint waits for anything in mem; calls that are in
-// progress in the driving goroutine may still touch it.
+// Attach returns the endpoint of a rank over mem, which all ranks of the communicator share. mem is 64-byte aligned,
+// g.Size() bytes long, and zero before the first rank attaches.
+//
+// Close calls release once, when no goroutine waits in mem. A call in progress in the driving goroutine may still
+// access mem.
 func Attach(mem []byte, g Geometry, rank int, release func()) (*Endpoint, error) {
 	if err := g.Check(); err != nil {
 		return nil, err
@@ -97,13 +98,13 @@ func (e *Endpoint) Wait(armed uint32, d time.Duration) {
 // Wake implements [transport.Endpoint].
 func (e *Endpoint) Wake() { e.sleeper.Wake() }
 
-// Share makes mem what Shared returns, before anything else.
+// Share sets the memory that Shared returns. The caller calls it before it passes the endpoint on.
 func (e *Endpoint) Share(mem []byte) { e.shared = mem }
 
 // Shared implements [transport.Sharer].
 func (e *Endpoint) Shared() []byte { return e.shared }
 
-// Mapped is the bytes of the memory that the ranks have in common, staging included.
+// Mapped returns the size of the memory that the ranks share in bytes, including the memory of Shared.
 func (e *Endpoint) Mapped() int { return e.mapped }
 
 // Ring implements [transport.Sharer].
@@ -126,7 +127,7 @@ func (e *Endpoint) Bells(at []uintptr) {
 // Closed implements [transport.Sharer].
 func (e *Endpoint) Closed(rank int) bool { return e.peers[rank].state.Load() == stateClosed }
 
-// Close implements [transport.Endpoint]. Peers still receive what this rank has sent, then
+// Close implements [transport.Endpoint]. Peers still receive the frames that this rank has sent, then
 // [transport.ErrPeerLost].
 func (e *Endpoint) Close() error {
 	e.sleeper.Close(func() {

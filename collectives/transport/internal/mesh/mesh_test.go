@@ -15,8 +15,8 @@ func memory(g Geometry) []byte {
 	return b[-uintptr(unsafe.Pointer(&b[0]))%lineSize:]
 }
 
-// TestLayout: no two parts of the memory overlap and all lie on cache lines within it.
-func TestLayout(t *testing.T) {
+// TestLayoutCoversMemoryOnce checks that every byte belongs to one part and that every part begins on a cache line.
+func TestLayoutCoversMemoryOnce(t *testing.T) {
 	for _, g := range []Geometry{{1, 1, 2, 8}, {2, 1, 2, 8}, {5, 3, 3, 1000}} {
 		taken := make([]bool, g.Size())
 		take := func(at, size int) {
@@ -74,7 +74,7 @@ func TestAttachRefuses(t *testing.T) {
 	}
 }
 
-// FuzzFrame: whatever lies in a ring is a frame of its flow, or an error.
+// FuzzFrame writes arbitrary bytes into a ring. Peek returns a frame of its flow or an error.
 func FuzzFrame(f *testing.F) {
 	b := make([]byte, wire.HeaderSize+1)
 	wire.Encode(&wire.Header{Src: 1, Length: 1}, b)

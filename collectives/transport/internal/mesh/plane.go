@@ -8,25 +8,24 @@ import (
 	"lightpath/internal/shmring"
 )
 
-// burst bounds the frames that one TrySend makes, so that a rank that sends much looks at
-// what arrives in between.
+// burst is the largest number of frames that one TrySend sends, so that a sending rank regularly checks for arrivals.
 const burst = 4
 
-// plane is a [transport.Plane]: a ring to and a ring from every other rank.
+// plane is a [transport.Plane] with a ring to and a ring from every other rank.
 type plane struct {
 	e       *Endpoint
 	id      int
-	payload int // most data bytes of a frame
+	payload int // largest payload of a frame in bytes
 	tx      []*shmring.Ring
 	rx      []inbox
 }
 
-// inbox is the ring from one source, and its head frame once it has been looked at.
+// inbox is the ring from one source. If decoded is set, hdr and data are its oldest frame.
 type inbox struct {
-	ring *shmring.Ring
-	have bool
-	hdr  wire.Header
-	data []byte
+	ring    *shmring.Ring
+	decoded bool
+	hdr     wire.Header
+	data    []byte
 }
 
 func newPlane(e *Endpoint, mem []byte, g Geometry, id int) (*plane, error) {
@@ -51,9 +50,9 @@ func newPlane(e *Endpoint, mem []byte, g Geometry, id int) (*plane, error) {
 func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
 	dst := int(h.Dst)
 	if dst >= len(p.tx) || p.tx[dst] == nil {
-		return 0, p.routeError(dst)
+		return 0, transport.NoPeer(p.e.rank, p.id, dst, len(p.tx))
 	}
-	if err := p.broken(dst); err != nil {
+	if err := p.closed(dst); err != nil {
 		return 0, err
 	}
 	ring, bell := p.tx[dst], p.e.peers[dst].bell
@@ -86,18 +85,18 @@ func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
 // Hot path: no allocation, no locks, no logging.
 func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
 	if src < 0 || src >= len(p.rx) || p.rx[src].ring == nil {
-		return nil, nil, p.routeError(src)
+		return nil, nil, transport.NoPeer(p.e.rank, p.id, src, len(p.rx))
 	}
 	in := &p.rx[src]
-	if in.have {
+	if in.decoded {
 		return &in.hdr, in.data, nil
 	}
 	slot, _, err := in.ring.Peek()
 	if slot == nil && err == nil {
-		if err = p.broken(src); err == nil {
+		if err = p.closed(src); err == nil {
 			return nil, nil, nil
 		}
-		// What the peer sent before it closed is still good.
+		// Frames that the peer sent before it closed are still valid.
 		if slot, _, _ = in.ring.Peek(); slot == nil {
 			return nil, nil, err
 		}
@@ -112,36 +111,36 @@ func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
 	return &in.hdr, in.data, nil
 }
 
-// decode makes slot the head frame of in.
+// decode decodes slot as the oldest frame of in.
 func (p *plane) decode(in *inbox, slot []byte, src int) error {
 	if err := wire.Decode(slot, &in.hdr); err != nil {
 		return err
 	}
 	in.data = slot[wire.HeaderSize:]
 	if int(in.hdr.Length) != len(in.data) {
-		return fmt.Errorf("frame of %d bytes claims %d", len(in.data), in.hdr.Length)
+		return fmt.Errorf("frame of %d bytes, its header says %d", len(in.data), in.hdr.Length)
 	}
-	if int(in.hdr.Src) != src || int(in.hdr.Dst) != p.e.rank || int(in.hdr.Plane) != p.id {
-		return fmt.Errorf("frame of flow %d to %d on plane %d", in.hdr.Src, in.hdr.Dst, in.hdr.Plane)
+	if err := in.hdr.CheckFlow(src, p.e.rank, p.id); err != nil {
+		return err
 	}
-	in.have = true
+	in.decoded = true
 	return nil
 }
 
 // Release implements [transport.Plane].
 func (p *plane) Release(src int) {
 	in := &p.rx[src]
-	if !in.have {
+	if !in.decoded {
 		return
 	}
-	in.have, in.data = false, nil
+	in.decoded, in.data = false, nil
 	in.ring.Release()
 	if in.ring.Wanted() {
 		p.e.peers[src].bell.Ring()
 	}
 }
 
-// Drained implements [transport.Plane]: true once the receivers have released everything.
+// Drained implements [transport.Plane]. The plane is drained when the receivers have released every frame.
 func (p *plane) Drained() (bool, error) {
 	if p.e.sleeper.Closed() {
 		return false, transport.ErrClosed
@@ -150,7 +149,7 @@ func (p *plane) Drained() (bool, error) {
 		if ring == nil || ring.Empty() {
 			continue
 		}
-		if err := p.broken(dst); err != nil {
+		if err := p.closed(dst); err != nil {
 			return false, err
 		}
 		if p.e.armed {
@@ -163,8 +162,8 @@ func (p *plane) Drained() (bool, error) {
 	return true, nil
 }
 
-// broken returns why nothing more can pass between this rank and peer, nil where it can.
-func (p *plane) broken(peer int) error {
+// closed returns an error if this rank or the peer has closed its endpoint.
+func (p *plane) closed(peer int) error {
 	if p.e.sleeper.Closed() {
 		return transport.ErrClosed
 	}
@@ -172,8 +171,4 @@ func (p *plane) broken(peer int) error {
 		return fmt.Errorf("%w: rank %d has closed plane %d", transport.ErrPeerLost, peer, p.id)
 	}
 	return nil
-}
-
-func (p *plane) routeError(peer int) error {
-	return fmt.Errorf("transport: plane %d of rank %d has no peer %d (%d ranks)", p.id, p.e.rank, peer, len(p.tx))
 }

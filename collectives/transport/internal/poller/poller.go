@@ -1,8 +1,3 @@
-// Package poller is how the endpoints over sockets learn what has become ready, and wait for
-// it: an edge-triggered epoll set with a descriptor of its own that wakes those who wait.
-//
-// Layer: inside collectives/transport. It knows descriptors and their ids, not what they are
-// for: reading, writing and closing them is their owner's.
 package poller
 
 import (
@@ -19,21 +14,20 @@ import (
 // wakeID marks the wake-up descriptor among the events.
 const wakeID = -1
 
-// Set is the polling and waiting part of a [transport.Endpoint]: Arm, Wait and Wake are as
-// documented there.
+// Set implements Arm, Wait and Wake of a [transport.Endpoint] with an edge-triggered epoll set.
 //
-// Concurrency: one goroutine at a time drives a set; Wake, Close and Closed may be called from
-// any. Nothing but Wait, Sleep and Close blocks. Nothing but New allocates, save for errors.
+// One goroutine at a time drives a set; Wake, Close and Closed are safe for concurrent use. Only Wait, Sleep and
+// Close block. Only New allocates, except for errors.
 //
-// Edges come once: the owner keeps what it learns from a sweep until a system call on the
-// descriptor has come back empty. So many quiet descriptors cost one system call a sweep, and
-// data that nobody asks for wakes the driving goroutine once, not for ever.
+// The kernel reports each edge once. So the owner remembers a ready descriptor until a system call on it returns
+// EAGAIN. In return many idle descriptors cost one system call per Poll, and unread data wakes the driving goroutine
+// only once.
 type Set struct {
 	epfd, wakefd int
 	events       []unix.EpollEvent
 	pollfd       [1]unix.PollFd
-	sweeps       uint64
-	news         bool // since Arm
+	polls        uint64 // number of Polls
+	ready        bool   // something has become ready since Arm
 
 	wakes  atomic.Uint32
 	closed atomic.Bool
@@ -41,8 +35,7 @@ type Set struct {
 	once   sync.Once
 }
 
-// New opens a set. A sweep returns at most capacity events; what else is ready is left to the
-// next.
+// New opens a set. Poll returns at most capacity events; the next Poll returns the others.
 func New(capacity int) (*Set, error) {
 	s := &Set{epfd: -1, wakefd: -1, events: make([]unix.EpollEvent, capacity+1)}
 	if err := s.open(); err != nil {
@@ -63,16 +56,16 @@ func (s *Set) open() (err error) {
 	return s.control(unix.EPOLL_CTL_ADD, s.wakefd, unix.EPOLLIN, wakeID)
 }
 
-// Add has the set look at a descriptor, which stays the caller's, for events (EPOLLIN and so
-// on). The id marks them; -1 is the set's own.
+// Add adds a descriptor to the set and selects its events (EPOLLIN and so on). The caller still owns the descriptor.
+// Events carry the id; -1 is reserved.
 func (s *Set) Add(fd int, events uint32, id int32) error {
 	if id == wakeID {
-		return fmt.Errorf("poller: descriptor %d: id %d is taken", fd, id)
+		return fmt.Errorf("poller: descriptor %d: id %d is reserved", fd, id)
 	}
 	return s.control(unix.EPOLL_CTL_ADD, fd, events, id)
 }
 
-// Modify changes what a descriptor is looked at for. What is ready by now is an edge again.
+// Modify selects other events of a descriptor. The kernel then reports events that are already pending again.
 func (s *Set) Modify(fd int, events uint32, id int32) error {
 	return s.control(unix.EPOLL_CTL_MOD, fd, events, id)
 }
@@ -85,16 +78,16 @@ func (s *Set) control(op, fd int, events uint32, id int32) error {
 	return nil
 }
 
-// Sweep returns what has become ready since the last one, valid until the next: Fd is the id.
-// Anything ready is news, a wake-up too, which is not among the events.
-func (s *Set) Sweep() []unix.EpollEvent {
-	s.sweeps++
+// Poll returns the events since the last Poll; the Fd of an event is the id. The result is valid until the next Poll.
+// After any event, or a Wake, which is not in the result, the next Wait returns at once.
+func (s *Set) Poll() []unix.EpollEvent {
+	s.polls++
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(s.epfd),
 		uintptr(unsafe.Pointer(&s.events[0])), uintptr(len(s.events)), 0, 0, 0)
 	if errno != 0 || n == 0 {
-		return nil // EINTR: the next sweep finds them
+		return nil // after EINTR the next Poll returns the events
 	}
-	s.news = true
+	s.ready = true
 	ready := s.events[:n]
 	for i := range ready {
 		if ready[i].Fd == wakeID {
@@ -106,26 +99,26 @@ func (s *Set) Sweep() []unix.EpollEvent {
 	return ready
 }
 
-// Ask sweeps unless there has been a sweep since the last Ask for which seen was kept: one
-// sweep answers for all descriptors.
-func (s *Set) Ask(seen *uint64) (events []unix.EpollEvent) {
-	if *seen == s.sweeps {
-		events = s.Sweep()
+// PollOnce calls Poll unless the set has polled since the last PollOnce with this seen. One Poll serves all
+// descriptors, so a caller that keeps a seen per descriptor does not repeat the system call for each of them.
+func (s *Set) PollOnce(seen *uint64) (events []unix.EpollEvent) {
+	if *seen == s.polls {
+		events = s.Poll()
 	}
-	*seen = s.sweeps
+	*seen = s.polls
 	return events
 }
 
 // Arm implements [transport.Endpoint].
 func (s *Set) Arm() uint32 {
-	s.news = false
+	s.ready = false
 	return s.wakes.Load()
 }
 
-// Note makes something news that no sweep has found.
-func (s *Set) Note() { s.news = true }
+// SetReady makes the next Wait return at once, as an event does.
+func (s *Set) SetReady() { s.ready = true }
 
-// Wait implements [transport.Endpoint]: Enter, Sleep unless there is Pending, Leave.
+// Wait implements [transport.Endpoint]. It calls Enter, Sleep unless Pending, and Leave.
 func (s *Set) Wait(armed uint32, d time.Duration) {
 	if d <= 0 {
 		return
@@ -137,25 +130,24 @@ func (s *Set) Wait(armed uint32, d time.Duration) {
 	}
 }
 
-// Enter keeps Close from closing anything before Leave. It is for those who do more between
-// sleeps than Wait does; they ask Pending before each.
+// Enter makes Close wait until Leave. An owner with its own Wait loop calls Enter, then Pending before each Sleep.
 func (s *Set) Enter() { s.users.Add(1) }
 
 // Leave undoes Enter.
 func (s *Set) Leave() { s.users.Add(-1) }
 
-// Pending reports whether there is no reason to sleep: news, or a Wake, since Arm, or Close.
+// Pending reports whether the caller must not sleep, because of an event or a Wake since Arm, or after Close.
+// It does not read ready after Close, because release may call SetReady.
 func (s *Set) Pending(armed uint32) bool {
-	return s.news || s.wakes.Load() != armed || s.closed.Load()
+	return s.closed.Load() || s.wakes.Load() != armed || s.ready
 }
 
-// Sleep returns when something is ready or after d, and reports whether it was before that. The
-// caller is between Enter and Leave.
+// Sleep returns true when an event is pending, or false after d. The caller calls it between Enter and Leave.
 func (s *Set) Sleep(d time.Duration) bool {
 	ts := unix.NsecToTimespec(int64(d))
 	n, _, errno := unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.pollfd[0])), 1,
 		uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
-	return n != 0 || errno != 0 // an error means "look again", as an event does
+	return n != 0 || errno != 0 // on an error the caller polls again, as after an event
 }
 
 // Wake implements [transport.Endpoint]. After Close it does nothing.
@@ -168,7 +160,7 @@ func (s *Set) Wake() {
 	}
 }
 
-// signal makes a poll of the set return. Nobody reads the counter: each write is an edge.
+// signal makes a Sleep return. No code reads the eventfd, because every write is an edge.
 func (s *Set) signal() {
 	one := uint64(1)
 	_, _, _ = unix.Syscall(unix.SYS_WRITE, uintptr(s.wakefd), uintptr(unsafe.Pointer(&one)), 8)
@@ -177,18 +169,19 @@ func (s *Set) signal() {
 // Closed reports whether Close was called.
 func (s *Set) Closed() bool { return s.closed.Load() }
 
-// Close ends all waiting, for good, calls last once nobody waits any more, and closes the set.
-// What is in last keeps the driving goroutine from the set: it takes the lock under which that
-// looks at Closed before it sweeps. Only the first call does this; others wait for it to be
-// done.
-func (s *Set) Close(last func()) {
+// Close makes every Wait return, now and later, then calls release and closes the set. Only the first call does this;
+// later calls wait until it is done.
+//
+// Close calls release after the last goroutine has left Wait. release must prevent further calls of Poll: it takes
+// the lock under which the driving goroutine checks Closed before it polls.
+func (s *Set) Close(release func()) {
 	s.once.Do(func() {
 		s.closed.Store(true)
 		for s.users.Load() != 0 {
 			s.signal()
 			runtime.Gosched()
 		}
-		last()
+		release()
 		s.closeFDs()
 	})
 }

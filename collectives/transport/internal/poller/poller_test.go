@@ -2,6 +2,7 @@ package poller
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forever is longer than a test may take: a Wait that should return does so before.
+// forever is longer than a test may take, so a Wait that does not return makes the test fail.
 const forever = time.Hour
 
 func open(t *testing.T, capacity int) *Set {
@@ -24,7 +25,7 @@ func open(t *testing.T, capacity int) *Set {
 	return s
 }
 
-// counter adds an eventfd to the set: readable once raised, and always writable.
+// counter adds an eventfd to the set. It is readable after raise, and always writable.
 func counter(t *testing.T, s *Set, id int32) int {
 	t.Helper()
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -70,55 +71,55 @@ func within(t *testing.T, what string, f func()) {
 	}
 }
 
-// TestWaitReturns: what happens after Arm is not slept through, however it was come by.
-func TestWaitReturns(t *testing.T) {
-	for name, happens := range map[string]func(t *testing.T, s *Set, fd int){
-		"wake":        func(_ *testing.T, s *Set, _ int) { s.Wake() },
-		"swept wake":  func(_ *testing.T, s *Set, _ int) { s.Wake(); s.Sweep() },
-		"event":       func(t *testing.T, _ *Set, fd int) { raise(t, fd) },
-		"swept event": func(t *testing.T, s *Set, fd int) { raise(t, fd); s.Sweep() },
-		"note":        func(_ *testing.T, s *Set, _ int) { s.Note() },
-		"close":       func(_ *testing.T, s *Set, _ int) { s.Close(func() {}) },
+// TestWaitReturnsAfterEvent checks that Wait returns after every kind of event since Arm.
+func TestWaitReturnsAfterEvent(t *testing.T) {
+	for name, event := range map[string]func(t *testing.T, s *Set, fd int){
+		"wake":             func(_ *testing.T, s *Set, _ int) { s.Wake() },
+		"wake, then poll":  func(_ *testing.T, s *Set, _ int) { s.Wake(); s.Poll() },
+		"event":            func(t *testing.T, _ *Set, fd int) { raise(t, fd) },
+		"event, then poll": func(t *testing.T, s *Set, fd int) { raise(t, fd); s.Poll() },
+		"SetReady":         func(_ *testing.T, s *Set, _ int) { s.SetReady() },
+		"close":            func(_ *testing.T, s *Set, _ int) { s.Close(func() {}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, 1)
 			fd := counter(t, s, 7)
 			armed := s.Arm()
-			happens(t, s, fd)
+			event(t, s, fd)
 			within(t, "Wait", func() { s.Wait(armed, forever) })
 		})
 	}
 }
 
-// TestOldNews: what was swept before Arm is no reason not to sleep.
-func TestOldNews(t *testing.T) {
+// TestArmForgetsEarlierEvents checks that events before Arm do not prevent a sleep.
+func TestArmForgetsEarlierEvents(t *testing.T) {
 	s := open(t, 1)
 	raise(t, counter(t, s, 7))
 	s.Wake()
-	s.Note()
-	if got := ids(s.Sweep()); !slices.Equal(got, []int32{7}) {
+	s.SetReady()
+	if got := ids(s.Poll()); !slices.Equal(got, []int32{7}) {
 		t.Fatalf("events of %v", got)
 	}
 	if armed := s.Arm(); s.Pending(armed) {
 		t.Error("pending after Arm")
 	}
 	if s.Sleep(time.Millisecond) {
-		t.Error("data that nobody reads wakes more than once")
+		t.Error("unread data ended a second sleep")
 	}
 	armed := s.Arm()
 	s.Wake()
 	if !s.Pending(armed) {
-		t.Error("a wake-up counts only once it is swept")
+		t.Error("not pending after Wake")
 	}
 	if !s.Sleep(forever) {
-		t.Error("a wake-up is not told from the end of the time")
+		t.Error("Sleep returned false after Wake")
 	}
 	s.Wait(s.Arm(), 0)
 	s.Wait(s.Arm(), -1)
 }
 
-// TestSweep: a wake-up is news and no event; an edge comes once.
-func TestSweep(t *testing.T) {
+// TestPoll checks that Poll returns each edge once and never a wake-up.
+func TestPoll(t *testing.T) {
 	s := open(t, 3)
 	fds := []int{counter(t, s, 0), counter(t, s, 1), counter(t, s, -2)}
 	for _, c := range []struct {
@@ -143,20 +144,20 @@ func TestSweep(t *testing.T) {
 		if c.wake {
 			s.Wake()
 		}
-		if got := ids(s.Sweep()); !slices.Equal(got, c.want) {
+		if got := ids(s.Poll()); !slices.Equal(got, c.want) {
 			t.Errorf("%+v: events of %v", c, got)
 		}
-		if want := c.wake || len(c.raised) > 0; s.Pending(armed) != want || s.news != want {
-			t.Errorf("%+v: pending %t, news %t", c, s.Pending(armed), s.news)
+		if want := c.wake || len(c.raised) > 0; s.Pending(armed) != want || s.ready != want {
+			t.Errorf("%+v: pending %t, ready %t", c, s.Pending(armed), s.ready)
 		}
-		if got := ids(s.Sweep()); len(got) != 0 {
-			t.Errorf("%+v: events of %v, again", c, got)
+		if got := ids(s.Poll()); len(got) != 0 {
+			t.Errorf("%+v: the second Poll returned events of %v", c, got)
 		}
 	}
 }
 
-// TestMoreThanCapacity: sweep by sweep, nothing that is ready is missed.
-func TestMoreThanCapacity(t *testing.T) {
+// TestPollBeyondCapacity checks that repeated Polls return every event once.
+func TestPollBeyondCapacity(t *testing.T) {
 	const descriptors = 100
 	s := open(t, 7)
 	for id := range descriptors {
@@ -165,7 +166,7 @@ func TestMoreThanCapacity(t *testing.T) {
 	s.Wake()
 	seen := map[int32]int{}
 	for range descriptors {
-		for _, id := range ids(s.Sweep()) {
+		for _, id := range ids(s.Poll()) {
 			seen[id]++
 		}
 	}
@@ -179,24 +180,24 @@ func TestMoreThanCapacity(t *testing.T) {
 	}
 }
 
-// TestAsk: one sweep answers for everybody who has not asked since.
-func TestAsk(t *testing.T) {
+// TestPollOnce checks that one Poll serves two descriptors.
+func TestPollOnce(t *testing.T) {
 	s := open(t, 1)
 	fd := counter(t, s, 7)
-	var mine, yours uint64
+	var first, second uint64
 	for range 3 {
 		raise(t, fd)
-		if got := ids(s.Ask(&mine)); !slices.Equal(got, []int32{7}) {
+		if got := ids(s.PollOnce(&first)); !slices.Equal(got, []int32{7}) {
 			t.Fatalf("events of %v", got)
 		}
 		raise(t, fd)
-		if got := s.Ask(&yours); got != nil {
-			t.Errorf("swept again for %v", ids(got))
+		if got := s.PollOnce(&second); got != nil {
+			t.Errorf("polled again: events of %v", ids(got))
 		}
-		if got := ids(s.Ask(&yours)); !slices.Equal(got, []int32{7}) {
+		if got := ids(s.PollOnce(&second)); !slices.Equal(got, []int32{7}) {
 			t.Errorf("events of %v", got)
 		}
-		s.Ask(&mine)
+		s.PollOnce(&first)
 	}
 }
 
@@ -207,7 +208,7 @@ func TestModify(t *testing.T) {
 		if err := s.Modify(fd, unix.EPOLLIN|unix.EPOLLOUT, 8); err != nil {
 			t.Fatal(err)
 		}
-		got := slices.Clone(s.Sweep())
+		got := slices.Clone(s.Poll())
 		if len(got) != 1 || got[0].Fd != 8 || got[0].Events != unix.EPOLLOUT {
 			t.Errorf("events %v", got)
 		}
@@ -215,12 +216,12 @@ func TestModify(t *testing.T) {
 	if err := s.Modify(fd, unix.EPOLLIN, 7); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Sweep(); len(got) != 0 {
+	if got := s.Poll(); len(got) != 0 {
 		t.Errorf("events %v", got)
 	}
 }
 
-func TestRefuses(t *testing.T) {
+func TestAddAndModifyErrors(t *testing.T) {
 	s := open(t, 1)
 	fd := counter(t, s, 7)
 	for name, c := range map[string]struct {
@@ -236,17 +237,17 @@ func TestRefuses(t *testing.T) {
 		}
 	}
 	if s.Add(fd, unix.EPOLLIN, wakeID) == nil {
-		t.Error("the set's own id was accepted")
+		t.Error("the reserved id was accepted")
 	}
 }
 
-// TestCloseWhileWaiting: nobody is inside Wait any more when the last act comes, which happens
-// once and finds the descriptors open.
-func TestCloseWhileWaiting(t *testing.T) {
+// TestCloseWakesWaiters checks that Close calls release once, after every goroutine has left Wait and while the
+// descriptors are still open.
+func TestCloseWakesWaiters(t *testing.T) {
 	s := open(t, 1)
 	const waiters = 4
 	armed := s.Arm()
-	var out, last atomic.Int32
+	var out, released atomic.Int32
 	for range waiters {
 		go func() {
 			s.Wait(armed, forever)
@@ -261,17 +262,17 @@ func TestCloseWhileWaiting(t *testing.T) {
 		for range 2 {
 			wg.Go(func() {
 				s.Close(func() {
-					last.Add(1)
+					released.Add(1)
 					if n := s.users.Load(); n != 0 || !s.Closed() {
-						t.Errorf("%d are left, closed %t", n, s.Closed())
+						t.Errorf("in release: %d users, closed %t", n, s.Closed())
 					}
-					s.Sweep() // may be under way in the driving goroutine
+					s.Poll() // the driving goroutine may be in Poll
 					if _, err := unix.FcntlInt(uintptr(s.wakefd), unix.F_GETFD, 0); err != nil {
 						t.Error(err)
 					}
 				})
-				if last.Load() != 1 {
-					t.Errorf("the last act came %d times", last.Load())
+				if released.Load() != 1 {
+					t.Errorf("Close called release %d times", released.Load())
 				}
 			})
 		}
@@ -282,8 +283,8 @@ func TestCloseWhileWaiting(t *testing.T) {
 	})
 }
 
-// TestCloseWaitsForUsers: who is in the set keeps it open, though it does not sleep.
-func TestCloseWaitsForUsers(t *testing.T) {
+// TestCloseWaitsForLeave checks that Close waits for a goroutine between Enter and Leave that does not sleep.
+func TestCloseWaitsForLeave(t *testing.T) {
 	s := open(t, 1)
 	s.Enter()
 	var left atomic.Bool
@@ -292,22 +293,22 @@ func TestCloseWaitsForUsers(t *testing.T) {
 		defer close(closed)
 		s.Close(func() {
 			if !left.Load() {
-				t.Error("closed under somebody")
+				t.Error("Close did not wait for Leave")
 			}
 		})
 	}()
 	for !s.Closed() {
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 	if !s.Sleep(forever) || !s.Pending(s.Arm()) {
-		t.Error("Close is no reason to wake up")
+		t.Error("Close did not wake the set")
 	}
 	left.Store(true)
 	s.Leave()
 	within(t, "Close", func() { <-closed })
 }
 
-// TestWakeAfterClose: the number of the wake-up descriptor may be somebody else's by then.
+// TestWakeAfterClose checks that Wake does not write to the closed descriptor, whose number may be in use again.
 func TestWakeAfterClose(t *testing.T) {
 	s := open(t, 1)
 	s.Close(func() {})
@@ -318,7 +319,7 @@ func TestWakeAfterClose(t *testing.T) {
 	defer func() { _ = unix.Close(other) }()
 	if other != s.wakefd {
 		if _, err := unix.FcntlInt(uintptr(s.wakefd), unix.F_GETFD, 0); err == nil {
-			t.Skipf("descriptor %d is in use already", s.wakefd)
+			t.Skipf("descriptor %d is already in use", s.wakefd)
 		}
 		if err := unix.Dup3(other, s.wakefd, unix.O_CLOEXEC); err != nil {
 			t.Fatal(err)
@@ -327,20 +328,21 @@ func TestWakeAfterClose(t *testing.T) {
 	}
 	s.Wake()
 	if _, err := unix.Read(other, make([]byte, 8)); !errors.Is(err, unix.EAGAIN) {
-		t.Errorf("a wake-up went to a descriptor of somebody else: %v", err)
+		t.Errorf("Wake wrote to a descriptor that the set no longer owns: %v", err)
 	}
 	within(t, "Wait", func() { s.Wait(s.Arm(), forever) })
 }
 
-// TestWakeFromAnywhere: wake-ups of several goroutines, and then Close, while one drives the
-// set. No wake-up is lost: each waits until it has been seen.
-func TestWakeFromAnywhere(t *testing.T) {
+// TestConcurrentWakes checks that no Wake of several goroutines is lost while one goroutine drives the set, and that
+// Wake and Close may run at once.
+func TestConcurrentWakes(t *testing.T) {
 	const wakers, rounds = 4, 200
 	s := open(t, 1)
 	var asked, answered [wakers]atomic.Int32
-	within(t, "the set", func() {
+	within(t, "the driving goroutine or a waker", func() {
 		var wg sync.WaitGroup
-		var mu sync.Mutex // of the driving goroutine
+		closing := make(chan struct{})
+		var mu sync.Mutex // held by the driving goroutine while it polls
 		wg.Go(func() {
 			for !s.Closed() {
 				armed := s.Arm()
@@ -349,7 +351,7 @@ func TestWakeFromAnywhere(t *testing.T) {
 				}
 				mu.Lock()
 				if !s.Closed() {
-					s.Sweep()
+					s.Poll()
 				}
 				mu.Unlock()
 				s.Wait(armed, forever)
@@ -362,21 +364,20 @@ func TestWakeFromAnywhere(t *testing.T) {
 					asked[i].Store(n + 1)
 					s.Wake()
 					for answered[i].Load() != n+1 {
-						time.Sleep(time.Microsecond)
+						runtime.Gosched()
 					}
 				}
 			})
 			wg.Go(func() {
-				for !s.Closed() {
-					time.Sleep(time.Millisecond)
-				}
+				<-closing
 				for range rounds {
 					s.Wake()
 				}
 			})
 		}
 		done.Wait()
-		s.Close(func() { mu.Lock(); mu.Unlock() }) //nolint:staticcheck // waits for a sweep under way
+		close(closing)
+		s.Close(func() { mu.Lock(); mu.Unlock() }) //nolint:staticcheck // waits for a Poll in progress
 		wg.Wait()
 	})
 }
@@ -390,7 +391,7 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 		s.Wake()
 		raise(t, fd)
 		_ = s.Modify(fd, unix.EPOLLIN|unix.EPOLLOUT, 7)
-		s.Ask(&seen)
+		s.PollOnce(&seen)
 		s.Wait(armed, forever)
 		s.Wait(s.Arm(), time.Microsecond)
 	}); n != 0 {

@@ -1,7 +1,3 @@
-// Package sleep is how the endpoints over shared memory wait: on a doorbell, without
-// missing their own end.
-//
-// Layer: inside collectives/transport.
 package sleep
 
 import (
@@ -13,9 +9,8 @@ import (
 	"lightpath/internal/shmring"
 )
 
-// Sleeper is the waiting part of a [transport.Endpoint]: Arm, Wait and Wake are as
-// documented there. Wake, Close and Closed may be called from any goroutine. Nothing but
-// Wait and Close blocks; nothing allocates.
+// Sleeper implements Arm, Wait and Wake of a [transport.Endpoint]. Wake, Close and Closed are safe for concurrent
+// use. Only Wait and Close block. No method allocates.
 type Sleeper struct {
 	bell    *shmring.Doorbell
 	closed  atomic.Bool
@@ -23,7 +18,7 @@ type Sleeper struct {
 	once    sync.Once
 }
 
-// Use sets the doorbell, before anything else.
+// Use sets the doorbell. The caller calls it before any other method.
 func (s *Sleeper) Use(bell *shmring.Doorbell) { s.bell = bell }
 
 // Arm implements [transport.Endpoint].
@@ -44,9 +39,9 @@ func (s *Sleeper) Wake() { s.bell.Ring() }
 // Closed reports whether Close was called.
 func (s *Sleeper) Closed() bool { return s.closed.Load() }
 
-// Close ends all waiting, for good, and then calls last: nobody is on the doorbell any
-// more, so its memory may go. Only the first call does this; others wait for it to be done.
-func (s *Sleeper) Close(last func()) {
+// Close makes every Wait return, now and later, and then calls release. At that moment no goroutine uses the
+// doorbell, so release may free its memory. Only the first call does this; later calls wait until it is done.
+func (s *Sleeper) Close(release func()) {
 	s.once.Do(func() {
 		s.closed.Store(true)
 		s.bell.Ring()
@@ -54,6 +49,6 @@ func (s *Sleeper) Close(last func()) {
 			s.bell.Ring()
 			runtime.Gosched()
 		}
-		last()
+		release()
 	})
 }

@@ -14,49 +14,51 @@ import (
 	"lightpath/collectives/transport/rdma"
 )
 
-// ErrMismatch reports that a message's ends are of different calls or sizes.
-var ErrMismatch = errors.New("ranks have called something else")
+// ErrMismatch reports a message that has different sizes, or belongs to different calls, at its two ranks.
+var ErrMismatch = errors.New("ranks made different calls")
 
-// Transfer is one end of a message: bytes from here to a peer, or from there to here.
+// Transfer is a message at its sender or at its receiver.
 type Transfer struct {
 	Plane, Peer int
 	Send        bool
 	At          uintptr
 	Bytes       int64
-	Region      *Region // that the bytes are in; nil only where there are none
-	Tag         uint32  // equal at both ends
+	Region      *Region // that contains the bytes; may be nil if Bytes is 0
+	Tag         uint32  // of the call, equal at both ranks
 }
 
-// Group is messages that are begun together, in the order of Transfers. It is the caller's again when Poll has returned it.
+// Group is a set of messages that begin together, in the order of Transfers. The caller must not change it until Poll
+// has returned it.
 type Group struct {
 	Transfers []Transfer
-	Owner     any // the caller's
+	Owner     any // for the caller
 
-	left int
+	left int // messages that are not complete
 	e    *Endpoint
 }
 
-// less counts a message that is over.
-func (g *Group) less() {
+// messageDone counts a completed message.
+func (g *Group) messageDone() {
 	if g.left--; g.left == 0 {
-		g.e.over = append(g.e.over, g)
+		g.e.completed = append(g.e.completed, g)
 	}
 }
 
 // Endpoint is one rank's attachment to all planes.
 //
-// Concurrency: one goroutine calls Begin, Poll, Waiting, Arm and Wait, and none does any more when Close is called. Register, a region's
-// Close, Wake and Traffic are for any.
+// One goroutine at a time calls Begin, Poll, Waiting, Moves, Arm and Wait, and stops before Close. Register,
+// Region.Close and Wake are safe for concurrent use.
 type Endpoint struct {
 	o       Options
 	planes  []plane
-	devices []rdma.Device // each once
+	devices []rdma.Device // each device once
 	poll    *poller.Set
-	err     error    // of a device: everything ends
-	over    []*Group // since the last Poll
-	given   []*Group // which that has returned
-	traffic int64
-	moves   uint64
+
+	err       error    // of a device; sticky
+	completed []*Group // since the last Poll
+	returned  []*Group // result of the last Poll
+	traffic   int64
+	moves     uint64
 
 	mu      sync.Mutex
 	regions []*Region
@@ -78,11 +80,11 @@ func newEndpoint(o *Options) (*Endpoint, error) {
 	return e, err
 }
 
-// deviceID marks the events of device i as deviceID - i; those of completion queues are the planes' numbers.
+// deviceID - i is the event id of device i. The event id of a completion queue is the number of its plane.
 const deviceID = -3
 
-// watch makes the set of what is waited for.
-func (e *Endpoint) watch() error {
+// openPoller adds all completion queues and devices to the poller.
+func (e *Endpoint) openPoller() error {
 	for id := range e.planes {
 		if err := e.poll.Add(e.planes[id].cq.FD(), unix.EPOLLIN, int32(id)); err != nil {
 			return err
@@ -96,20 +98,20 @@ func (e *Endpoint) watch() error {
 	return nil
 }
 
-// Region is memory that all devices of an endpoint know.
+// Region is memory that is registered with all devices of an endpoint.
 type Region struct {
 	e        *Endpoint
 	from, to uintptr
 	regions  []rdma.Region // by device
 }
 
-// Holds reports whether bytes are in the region.
+// Holds reports whether the region contains all bytes from at.
 func (r *Region) Holds(at uintptr, bytes int64) bool {
 	return r.from <= at && at <= r.to && uintptr(bytes) <= r.to-at
 }
 
-// Register makes a dma-buf known: size bytes from an offset, which transfers name as those at an address. The descriptor
-// stays the caller's, who may close it.
+// Register registers size bytes of a dma-buf from an offset. Transfers refer to them by the address at. The caller
+// still owns the descriptor and may close it afterwards.
 func (e *Endpoint) Register(fd int, offset uint64, at uintptr, size int) (*Region, error) {
 	r := &Region{e: e, from: at, to: at + uintptr(size)}
 	e.mu.Lock()
@@ -120,7 +122,8 @@ func (e *Endpoint) Register(fd int, offset uint64, at uintptr, size int) (*Regio
 	for _, d := range e.devices {
 		known, err := d.RegisterBuf(fd, offset, size, uint64(at))
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("rendezvous: rank %d: register %d bytes: %w", e.o.Rank, size, err), r.forget())
+			err = fmt.Errorf("rendezvous: rank %d: register %d bytes: %w", e.o.Rank, size, err)
+			return nil, errors.Join(err, r.unregister())
 		}
 		r.regions = append(r.regions, known)
 	}
@@ -128,18 +131,18 @@ func (e *Endpoint) Register(fd int, offset uint64, at uintptr, size int) (*Regio
 	return r, nil
 }
 
-// Close has the devices forget the memory, which no message is to be in. The endpoint's Close does it for all that is left.
+// Close deregisters the memory, which no message may use any more. Endpoint.Close closes the remaining regions.
 func (r *Region) Close() error {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
 	if i := slices.Index(r.e.regions, r); i >= 0 {
 		r.e.regions = slices.Delete(r.e.regions, i, i+1)
-		return r.forget()
+		return r.unregister()
 	}
 	return nil
 }
 
-func (r *Region) forget() (err error) {
+func (r *Region) unregister() (err error) {
 	for _, known := range r.regions {
 		err = errors.Join(err, known.Close())
 	}
@@ -147,7 +150,7 @@ func (r *Region) forget() (err error) {
 	return err
 }
 
-// Begin begins the messages of a group. One that cannot be right fails it before anything has begun.
+// Begin begins the messages of a group. If one of them is invalid, Begin returns an error and begins none.
 // Hot path: no allocation, no logging.
 func (e *Endpoint) Begin(g *Group) error {
 	for i := range g.Transfers {
@@ -175,14 +178,14 @@ func (e *Endpoint) Begin(g *Group) error {
 		} else {
 			q.recvs.push(it)
 		}
-		q.touch()
+		q.schedule()
 	}
-	g.less()
+	g.messageDone()
 	return nil
 }
 
-// Poll moves everything on, and returns the groups that are over, until the next Poll. After an error nothing more moves.
-// Hot path: no allocation, no logging.
+// Poll makes progress and returns the groups that have completed. The result is valid until the next Poll. After an
+// error no message makes progress. Hot path: no allocation, no logging.
 func (e *Endpoint) Poll() (over []*Group, err error) {
 	for id := range e.planes {
 		if err := e.planes[id].poll(); err != nil {
@@ -192,14 +195,14 @@ func (e *Endpoint) Poll() (over []*Group, err error) {
 	if e.err != nil {
 		return nil, e.err
 	}
-	e.over, e.given = e.given[:0], e.over
-	return e.given, nil
+	e.completed, e.returned = e.returned[:0], e.completed
+	return e.returned, nil
 }
 
-// poll takes what the completion queue has, and posts what can be posted now.
+// poll handles completions and posts requests until there is no more progress.
 func (p *plane) poll() error {
 	for {
-		n, err := p.take()
+		n, err := p.pollCQ()
 		if err != nil {
 			return err
 		}
@@ -217,8 +220,8 @@ func (p *plane) poll() error {
 	}
 }
 
-// take takes completions.
-func (p *plane) take() (int, error) {
+// pollCQ handles one batch of completions and returns their number.
+func (p *plane) pollCQ() (int, error) {
 	n, err := p.cq.Poll(p.wc[:])
 	if err != nil {
 		return 0, fmt.Errorf("rendezvous: rank %d, plane %d: completion queue: %w", p.e.o.Rank, p.id, err)
@@ -228,15 +231,15 @@ func (p *plane) take() (int, error) {
 	}
 	if n > 0 {
 		p.e.moves += uint64(n)
-		p.e.poll.Note()
+		p.e.poll.SetReady()
 	}
 	return n, nil
 }
 
-// Arm comes before a last Poll, and that before Wait: see [transport.Endpoint].
+// Arm begins a wait: the caller calls Arm, then Poll, then Wait. See [transport.Endpoint].
 func (e *Endpoint) Arm() uint32 { return e.poll.Arm() }
 
-// Wait waits until there may be something to do, at most d.
+// Wait returns when Poll may make progress, at the latest after d.
 func (e *Endpoint) Wait(armed uint32, d time.Duration) {
 	e.poll.Enter()
 	defer e.poll.Leave()
@@ -244,21 +247,21 @@ func (e *Endpoint) Wait(armed uint32, d time.Duration) {
 		p := &e.planes[id]
 		if !p.armed {
 			if p.cq.Arm() != nil {
-				return // the next Poll says what is wrong
+				return // the next Poll returns the error
 			}
 			p.armed = true
 		}
-		// What came before it was armed shows now.
-		if n, err := p.take(); n > 0 || err != nil {
+		// Completions before Arm cause no event.
+		if n, err := p.pollCQ(); n > 0 || err != nil {
 			return
 		}
 	}
 	if e.poll.Pending(armed) || !e.poll.Sleep(d) {
 		return
 	}
-	for _, ev := range e.poll.Sweep() {
+	for _, ev := range e.poll.Poll() {
 		if ev.Fd <= deviceID {
-			e.befall(int(deviceID - ev.Fd))
+			e.readDeviceEvents(int(deviceID - ev.Fd))
 			continue
 		}
 		p := &e.planes[ev.Fd]
@@ -268,8 +271,9 @@ func (e *Endpoint) Wait(armed uint32, d time.Duration) {
 	}
 }
 
-// befall acts on what has befallen a device. What retransmission may mend is noted: an error that comes of it says so.
-func (e *Endpoint) befall(i int) {
+// readDeviceEvents handles all pending events of device i. If retransmission may recover from an event, it only stores
+// a note, which later errors include.
+func (e *Endpoint) readDeviceEvents(i int) {
 	for {
 		ev, some, err := e.devices[i].Event()
 		if !some && err == nil {
@@ -280,7 +284,7 @@ func (e *Endpoint) befall(i int) {
 			switch {
 			case p.device != i:
 			case err != nil:
-				e.err = fmt.Errorf("rendezvous: rank %d, plane %d: %w: its events: %w", e.o.Rank, id, rdma.ErrDevice, err)
+				e.err = fmt.Errorf("rendezvous: rank %d, plane %d: %w: read its events: %w", e.o.Rank, id, rdma.ErrDevice, err)
 			case ev.Kind == rdma.DeviceFatal || ev.Kind == rdma.CQFailed:
 				e.err = fmt.Errorf("rendezvous: rank %d, plane %d: %w: %s", e.o.Rank, id, rdma.ErrDevice, ev.Kind)
 			case ev.Kind == rdma.PortDown && ev.Port == p.port:
@@ -295,16 +299,16 @@ func (e *Endpoint) befall(i int) {
 	}
 }
 
-// Wait is what an endpoint waits for: a message that has not moved.
+// Wait describes a message that is not complete.
 type Wait struct {
 	Plane, Peer int
 	Send        bool
 	Number      uint64
 	Bytes       int64
-	Offered     bool // of a send: the peer waits for it
+	Offered     bool // the peer has offered memory for a message to be sent
 }
 
-// Waiting returns the first message that is not over; ok is false where all are.
+// Waiting returns the first message that is not complete; ok is false if all are complete.
 func (e *Endpoint) Waiting() (w Wait, ok bool) {
 	for id := range e.planes {
 		for r := range e.planes[id].pairs {
@@ -312,28 +316,28 @@ func (e *Endpoint) Waiting() (w Wait, ok bool) {
 			switch {
 			case q.recvs.n > 0:
 				return Wait{Plane: id, Peer: r, Number: q.received, Bytes: int64(q.recvs.at(0).bytes)}, true
-			case q.flying.n > 0:
-				it := q.flying.at(0)
+			case q.inFlight.n > 0:
+				it := q.inFlight.at(0)
 				return Wait{Plane: id, Peer: r, Send: it.send, Number: it.number, Bytes: int64(it.bytes), Offered: it.send}, true
 			case q.sends.n > 0:
-				w = Wait{Plane: id, Peer: r, Send: true, Number: q.sent, Bytes: int64(q.sends.at(0).bytes), Offered: q.offered > q.sent}
-				ok = true
+				bytes := int64(q.sends.at(0).bytes)
+				w, ok = Wait{Plane: id, Peer: r, Send: true, Number: q.sent, Bytes: bytes, Offered: q.offered > q.sent}, true
 			}
 		}
 	}
 	return w, ok
 }
 
-// Moves rises whenever something has moved.
+// Moves returns the number of completions so far. It rises whenever a message makes progress.
 func (e *Endpoint) Moves() uint64 { return e.moves }
 
-// Traffic is how many bytes of messages have been written to peers. It is for who calls Poll, or when nobody does any more.
+// Traffic returns the number of message bytes written to peers. Only the goroutine that calls Poll may call it.
 func (e *Endpoint) Traffic() int64 { return e.traffic }
 
 // Wake makes a Wait return.
 func (e *Endpoint) Wake() { e.poll.Wake() }
 
-// Close gives everything back: first the queue pairs, so that nothing is written any more, and then what was registered.
+// Close closes the queue pairs first, so that devices write no more, and then the regions.
 func (e *Endpoint) Close() (err error) {
 	e.poll.Close(func() {
 		for id := range e.planes {
@@ -343,7 +347,7 @@ func (e *Endpoint) Close() (err error) {
 		defer e.mu.Unlock()
 		e.closed = true
 		for _, r := range e.regions {
-			err = errors.Join(err, r.forget())
+			err = errors.Join(err, r.unregister())
 		}
 		e.regions = nil
 	})

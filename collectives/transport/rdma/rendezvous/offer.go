@@ -6,12 +6,12 @@ import (
 	"hash/crc32"
 )
 
-// offer is what the receiver of a message tells its sender: where to write it.
+// offer tells the sender of a message where to write it.
 type offer struct {
-	tag    uint32 // of the call, equal at both ends
+	tag    uint32 // of the call, equal at both ranks
 	key    uint32
 	number uint64 // of the message
-	at     uint64
+	at     uint64 // address of the receiver's memory
 	bytes  uint64
 }
 
@@ -20,7 +20,7 @@ const (
 	offerMagic = 0x5652504c
 )
 
-// encode writes the offer: little endian, a checksum over what is before it.
+// encode writes the offer, little endian, with a checksum over the fields.
 func (o *offer) encode(b []byte) {
 	le := binary.LittleEndian
 	clear(b[:offerSize])
@@ -33,12 +33,13 @@ func (o *offer) encode(b []byte) {
 	le.PutUint32(b[36:], crc32.ChecksumIEEE(b[:36]))
 }
 
-var errOffer = errors.New("it is no offer")
+var errOffer = errors.New("not an offer")
 
-// decode reads one. Hot path: no allocation.
+// decode checks and reads an offer. Hot path: no allocation.
 func (o *offer) decode(b []byte) error {
 	le := binary.LittleEndian
-	if len(b) != offerSize || le.Uint32(b) != offerMagic || le.Uint32(b[36:]) != crc32.ChecksumIEEE(b[:36]) || le.Uint64(b[40:]) != 0 {
+	if len(b) != offerSize || le.Uint32(b) != offerMagic || le.Uint32(b[36:]) != crc32.ChecksumIEEE(b[:36]) ||
+		le.Uint64(b[40:]) != 0 {
 		return errOffer
 	}
 	*o = offer{le.Uint32(b[4:]), le.Uint32(b[32:]), le.Uint64(b[8:]), le.Uint64(b[16:]), le.Uint64(b[24:])}

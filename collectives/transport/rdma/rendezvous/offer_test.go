@@ -2,7 +2,7 @@ package rendezvous
 
 import "testing"
 
-// FuzzOffer: what is taken for an offer is one, to the byte.
+// FuzzOffer decodes arbitrary bytes. Encoding a decoded offer must restore the same bytes.
 func FuzzOffer(f *testing.F) {
 	b := make([]byte, offerSize)
 	(&offer{1, 2, 3, 4, 5}).encode(b)
@@ -16,20 +16,20 @@ func FuzzOffer(f *testing.F) {
 		again := make([]byte, offerSize)
 		o.encode(again)
 		if string(again) != string(b) {
-			t.Errorf("%x is read as %+v, which is %x", b, o, again)
+			t.Errorf("%x decodes to %+v, which encodes to %x", b, o, again)
 		}
 	})
 }
 
-// TestOfferBits: no bit of an offer can change unseen.
-func TestOfferBits(t *testing.T) {
+// TestDecodeDetectsDamage flips every bit of an offer.
+func TestDecodeDetectsDamage(t *testing.T) {
 	b := make([]byte, offerSize)
 	(&offer{1, 2, 3, 4, 5}).encode(b)
 	for i := range 8 * offerSize {
 		b[i/8] ^= 1 << (i % 8)
 		var o offer
 		if o.decode(b) == nil {
-			t.Errorf("bit %d", i)
+			t.Errorf("bit %d flipped: accepted", i)
 		}
 		b[i/8] ^= 1 << (i % 8)
 	}

@@ -7,40 +7,40 @@ import (
 	"lightpath/collectives/transport/rdma"
 )
 
-// The immediate of a write: its kind, and a number modulo 2^30.
+// The immediate of a write is its kind and the number of a message modulo 2^30.
 const (
 	immShift    = 30
 	immMask     = 1<<immShift - 1
-	immOffer    = 0 // number of the message that is offered memory
-	immMessage  = 1 // number of the message that has arrived
+	immOffer    = 0 // the write is an offer for the message
+	immMessage  = 1 // the write is the last of the message
 	recvBit     = 1 << 63
 	rankShift   = 48
 	requestMask = 1<<rankShift - 1
 )
 
-// pair is what a plane knows of another rank.
+// pair is the state of the messages to and from another rank.
 type pair struct {
 	plane *plane
 	peer  int
 	qp    rdma.QP
 	err   error
-	busy  bool // it is in plane.busy
+	busy  bool // the pair is in plane.busy
 
-	// Requests by number from 1: posted, the last that is signalled, and those known to be complete.
+	// Numbers of requests from 1: the last posted, the last signalled and the last known to be complete.
 	posted, signaled, completed uint64
-	reposts                     int // receives to post again
+	toRepost                    int // receives to post again
 
-	// Messages to the peer: offered is how many it has offered memory for, sent how many have been written.
-	sends         queue // that have not
+	// Messages to the peer: offered counts its offers, sent the messages written.
+	sends         queue // not yet written
 	offered, sent uint64
-	wrote         uint64 // bytes of the next one
-	flying        queue  // written, or come over a circuit, and not all requests for it are known to be complete
-	come          []byte // the peer's offers, by slot
+	written       uint64 // bytes of the next message
+	inFlight      queue  // messages with requests that are not known to be complete
+	peerOffers    []byte // by slot
 
-	// Messages from the peer: offers is for how many memory has been offered, received how many have come.
-	recvs            queue // that have not
+	// Messages from the peer: offers counts this rank's offers, received the messages that have arrived.
+	recvs            queue // not yet received
 	offers, received uint64
-	written          []byte // own offers, by slot
+	ownOffers        []byte // by slot
 	lastUse          [window]uint64
 	remote           uint64 // address of the peer's slots
 	remoteKey        uint32
@@ -48,27 +48,27 @@ type pair struct {
 
 // item is a message in a queue.
 type item struct {
-	at    uint64
+	at    uint64 // address
 	bytes uint64
 	key   uint32
 	tag   uint32
-	last  uint64 // the request that ends it, of those that fly; of one to be received, the offer's
+	last  uint64 // the last request of a sent message, or the request of the offer of a received message
 
-	// Of those that fly:
+	// In pair.inFlight:
 	send   bool
 	number uint64
 	group  *Group
 }
 
-// lastPart is how many bytes the last write of the message has.
+// lastPart returns the size of the last write of the message in bytes.
 func (it *item) lastPart() uint64 {
 	if it.bytes == 0 {
 		return 0
 	}
-	return (it.bytes-1)%largest + 1
+	return (it.bytes-1)%maxWrite + 1
 }
 
-// queue is a ring. It allocates only when it is longer than ever.
+// queue is a ring buffer. It allocates only when it grows.
 type queue struct {
 	all      []item
 	first, n int
@@ -94,15 +94,15 @@ func (q *queue) pop() {
 	q.n--
 }
 
-// touch has the pair looked at by the next advance.
-func (q *pair) touch() {
+// schedule adds the pair to plane.busy, so that the next poll advances it.
+func (q *pair) schedule() {
 	if !q.busy {
 		q.busy = true
 		q.plane.busy = append(q.plane.busy, q)
 	}
 }
 
-// advance posts what can be posted.
+// advance posts all offers and writes that can be posted.
 // Hot path: no allocation, no logging.
 func (q *pair) advance() error {
 	for q.err == nil && q.offers < q.received+window && q.offers-q.received < uint64(q.recvs.n) && q.room() {
@@ -116,16 +116,16 @@ func (q *pair) advance() error {
 	return q.err
 }
 
-func (q *pair) room() bool { return q.posted-q.completed < sendRoom }
+func (q *pair) room() bool { return q.posted-q.completed < sendDepth }
 
-// offer tells the peer where the next message may arrive. False: the slot is still in use.
+// offer sends an offer for the next message. It returns false if the offer's slot is still in use.
 func (q *pair) offer() bool {
 	slot := int(q.offers % window)
 	if q.lastUse[slot] > q.completed {
 		return false
 	}
 	it := q.recvs.at(int(q.offers - q.received))
-	b := q.written[slot*offerSize:][:offerSize]
+	b := q.ownOffers[slot*offerSize:][:offerSize]
 	o := offer{tag: it.tag, key: it.key, number: q.offers, at: it.at, bytes: it.bytes}
 	o.encode(b)
 	r := rdma.SendRequest{
@@ -143,30 +143,32 @@ func (q *pair) offer() bool {
 	return true
 }
 
-// write writes the next message, or the next part of a large one, to where the peer has offered.
+// write writes the next message, or the next part of a large message, to the memory that the peer has offered.
 func (q *pair) write() error {
 	it := q.sends.at(0)
 	var o offer
 	slot := int(q.sent % window)
-	err := o.decode(q.come[slot*offerSize:][:offerSize])
+	err := o.decode(q.peerOffers[slot*offerSize:][:offerSize])
 	switch {
 	case err == nil && o.number != q.sent:
 		err = fmt.Errorf("it is for message %d", o.number)
 	case err == nil && o.tag != it.tag:
-		return q.broke(fmt.Errorf("%w: message %d is of another call there (%#x) than here (%#x)", ErrMismatch, q.sent, o.tag, it.tag))
+		return q.wrapError(fmt.Errorf("%w: message %d belongs to call %#x here and to call %#x at rank %d",
+			ErrMismatch, q.sent, it.tag, o.tag, q.peer))
 	case err == nil && o.bytes != it.bytes:
-		return q.broke(fmt.Errorf("%w: message %d has %d bytes, and rank %d waits for %d", ErrMismatch, q.sent, it.bytes, q.peer, o.bytes))
+		return q.wrapError(fmt.Errorf("%w: message %d has %d bytes here and %d at rank %d",
+			ErrMismatch, q.sent, it.bytes, o.bytes, q.peer))
 	}
 	if err != nil {
-		return q.broke(fmt.Errorf("%w: offer %d: %w", transport.ErrCorrupt, q.sent, err))
+		return q.wrapError(fmt.Errorf("%w: offer %d: %w", transport.ErrCorrupt, q.sent, err))
 	}
-	n := min(it.bytes-q.wrote, largest)
-	r := rdma.SendRequest{Remote: o.at + q.wrote, RKey: o.key, Length: uint32(n)}
+	n := min(it.bytes-q.written, maxWrite)
+	r := rdma.SendRequest{Remote: o.at + q.written, RKey: o.key, Length: uint32(n)}
 	if n > 0 {
-		r.Local, r.LKey = it.at+q.wrote, it.key
+		r.Local, r.LKey = it.at+q.written, it.key
 	}
-	q.wrote += n
-	whole := q.wrote == it.bytes
+	q.written += n
+	whole := q.written == it.bytes
 	if whole {
 		r.Imm, r.Flags = immMessage<<immShift|uint32(q.sent)&immMask, rdma.SendImmediate
 	}
@@ -174,14 +176,14 @@ func (q *pair) write() error {
 	if whole {
 		it.last, it.send, it.number = q.posted, true, q.sent
 		q.plane.e.traffic += int64(it.bytes)
-		q.flying.push(*it)
+		q.inFlight.push(*it)
 		q.sends.pop()
-		q.sent, q.wrote = q.sent+1, 0
+		q.sent, q.written = q.sent+1, 0
 	}
 	return q.err
 }
 
-// post posts a request. Whoever waits for it asks for a signal.
+// post posts a request. The caller requests a signal if it waits for the completion.
 func (q *pair) post(r *rdma.SendRequest, signal bool) {
 	id := q.posted + 1
 	if signal || id-q.signaled >= signalEvery {
@@ -193,61 +195,63 @@ func (q *pair) post(r *rdma.SendRequest, signal bool) {
 	n, err := q.qp.PostSend(q.plane.wr[:])
 	q.posted += uint64(n)
 	if err != nil && q.err == nil {
-		q.err = q.broke(fmt.Errorf("QP %#x: %w", q.qp.Number(), err))
+		q.err = q.wrapError(fmt.Errorf("QP %#x: %w", q.qp.Number(), err))
 	}
 }
 
-// complete acts on one completion.
+// complete handles one completion.
 // Hot path: no allocation, no logging.
 func (q *pair) complete(c *rdma.Completion) {
-	q.touch()
+	q.schedule()
 	switch {
 	case c.Status != rdma.Success:
 		if q.err == nil {
 			q.err = &rdma.QPError{
-				Rank: q.plane.e.o.Rank, Peer: q.peer, Plane: q.plane.id, QPN: q.qp.Number(), Status: c.Status, Vendor: c.Vendor, Note: q.plane.note,
+				Rank: q.plane.e.o.Rank, Peer: q.peer, Plane: q.plane.id, QPN: q.qp.Number(),
+				Status: c.Status, Vendor: c.Vendor, Note: q.plane.note,
 			}
 		}
 	case c.ID&recvBit == 0:
 		q.completed += (c.ID - q.completed) & requestMask
-		for q.flying.n > 0 && q.flying.at(0).last <= q.completed {
-			q.flying.at(0).group.less()
-			q.flying.pop()
+		for q.inFlight.n > 0 && q.inFlight.at(0).last <= q.completed {
+			q.inFlight.at(0).group.messageDone()
+			q.inFlight.pop()
 		}
 	default:
 		err := q.arrived(c)
-		if q.reposts++; err == nil && q.reposts >= repost {
-			err = q.qp.PostRecv(uint64(q.peer)<<rankShift|recvBit, q.reposts)
-			q.reposts = 0
+		if q.toRepost++; err == nil && q.toRepost >= repostBatch {
+			err = q.qp.PostRecv(uint64(q.peer)<<rankShift|recvBit, q.toRepost)
+			q.toRepost = 0
 		}
 		if err != nil && q.err == nil {
-			q.err = q.broke(err)
+			q.err = q.wrapError(err)
 		}
 	}
 }
 
-// arrived acts on a write that has come from the peer.
+// arrived handles a write that has arrived from the peer.
 func (q *pair) arrived(c *rdma.Completion) error {
 	number := uint64(c.Imm & immMask)
 	switch c.Imm >> immShift {
 	case immOffer:
 		if number != q.offered&immMask || c.Bytes != offerSize || q.offered-q.sent >= window {
-			return fmt.Errorf("%w: offer %d of %d bytes where offer %d was due", transport.ErrCorrupt, number, c.Bytes, q.offered)
+			return fmt.Errorf("%w: offer %d of %d bytes, want offer %d", transport.ErrCorrupt, number, c.Bytes, q.offered)
 		}
 		q.offered++
 	case immMessage:
 		if number != q.received&immMask || q.received == q.offers {
-			return fmt.Errorf("%w: message %d where message %d was due", transport.ErrCorrupt, number, q.received)
+			return fmt.Errorf("%w: message %d, want message %d", transport.ErrCorrupt, number, q.received)
 		}
 		it := q.recvs.at(0)
 		if uint64(c.Bytes) != it.lastPart() {
-			return fmt.Errorf("%w: message %d ends with %d bytes, of %d", transport.ErrCorrupt, number, c.Bytes, it.bytes)
+			return fmt.Errorf("%w: last write of message %d has %d bytes, want %d",
+				transport.ErrCorrupt, number, c.Bytes, it.lastPart())
 		}
 		if q.plane.e.o.Circuits && it.last > q.completed {
 			it.number = q.received
-			q.flying.push(*it)
+			q.inFlight.push(*it)
 		} else {
-			it.group.less()
+			it.group.messageDone()
 		}
 		q.received++
 		q.recvs.pop()
@@ -257,7 +261,7 @@ func (q *pair) arrived(c *rdma.Completion) error {
 	return nil
 }
 
-// broke says where an error is.
-func (q *pair) broke(err error) error {
+// wrapError adds ranks and plane to an error.
+func (q *pair) wrapError(err error) error {
 	return fmt.Errorf("rendezvous: rank %d, plane %d, with rank %d: %w", q.plane.e.o.Rank, q.plane.id, q.peer, err)
 }

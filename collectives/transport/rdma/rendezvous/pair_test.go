@@ -8,8 +8,8 @@ import (
 	"lightpath/collectives/transport/rdma"
 )
 
-// TestStrayImmediates: what is not due is corrupt, and changes nothing.
-func TestStrayImmediates(t *testing.T) {
+// TestUnexpectedImmediates checks that an unexpected write is an error and changes no count.
+func TestUnexpectedImmediates(t *testing.T) {
 	e := &Endpoint{}
 	for name, c := range map[string]rdma.Completion{
 		"message that was not offered":  {Imm: immMessage<<immShift | 1},
@@ -34,7 +34,7 @@ func TestStrayImmediates(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if q.offered != before.offered || q.received != before.received || q.recvs.n != 1 {
-			t.Errorf("%s has changed something", name)
+			t.Errorf("%s: a count has changed", name)
 		}
 	}
 }

@@ -1,23 +1,3 @@
-// Package rendezvous moves whole messages between registered memory of ranks over RDMA ports, without a CPU that
-// touches them: memory of devices above all, which is registered as a dma-buf.
-//
-// Layer: inside collectives/transport/rdma, whose verbs it uses. It knows nothing of devices, streams and calls: package
-// shim does.
-//
-// # Messages
-//
-// The messages of two ranks on a plane are numbered, one direction apart from the other, and both ends have them in one order.
-// The receiver of message k *offers* the memory where it may arrive: a write of a few bytes into a slot at the sender, with address,
-// key, size and tag. The sender compares them with its own message k, and only then writes, straight to where the offer says, with the
-// message's number as immediate. So nothing is written where nobody waits for it, and what differs is an error before a
-// byte is under way. A receiver offers [window] messages ahead: offer k + window comes after message k, which is the
-// flow control. No offer overwrites one that has not been used, and no write waits for a receive.
-//
-// A message sent is complete when the device says that all of it is acknowledged, one received when its immediate is there: an RDMA
-// write is in the peer's memory before its immediate is seen. That holds for the CPU. What a device must do besides to see it
-// is package shim's part.
-//
-// Queue pairs are reliable: the way back carries acknowledgements and offers.
 package rendezvous
 
 import (
@@ -29,37 +9,39 @@ import (
 )
 
 const (
-	// window is how many messages a receiver offers memory for before the first has come.
+	// window is the number of outstanding offers of a receiver.
 	window = 16
-	// signalEvery is how many requests to a signal.
+	// Every signalEvery-th request is signalled.
 	signalEvery = window / 2
-	// sendRoom is how many requests may be under way: offers, and writes, of which a message may have several.
-	sendRoom = 4 * window
-	// recvRoom: as many offers and messages as may be on their way, and those that are not posted again yet.
-	recvRoom = 2*window + repost
-	repost   = window / 2
-	// largest is the most bytes of one write.
-	largest = 1 << 30
+	// sendDepth is the number of outstanding requests: offers and writes. A message may have several writes.
+	sendDepth = 4 * window
+	// recvDepth is the number of receives: for offers and messages in flight, and for receives that are not reposted
+	// yet.
+	recvDepth   = 2*window + repostBatch
+	repostBatch = window / 2
+	// maxWrite is the largest write in bytes.
+	maxWrite = 1 << 30
 )
 
-// Options describe a rank. All ranks of a communicator give the same, but for Rank and Planes, of which they have
-// equally many.
+// Options describe a rank. All fields except Rank and Planes are the same at all ranks of the communicator, and all
+// ranks have the same number of planes.
 type Options struct {
 	Rank, Ranks int
 	Planes      []rdma.PlaneOptions
-	// Circuits: what the planes have are circuits, which are moved when both ends' messages are over. Nothing of them may be on its
-	// way then, so one that is received is over only when the offer of its memory is acknowledged, too.
+	// Circuits is set for planes with circuits. They move after the messages have completed at both ranks, so no packet
+	// may be in flight then. So a received message completes only after its offer is acknowledged.
 	Circuits bool
-	// Timeout and Retries say when a peer is lost, TrafficClass and ServiceLevel are the packets' priority: see [rdma.Path].
+	// Timeout and Retries determine when a peer is lost, TrafficClass and ServiceLevel are the packets' priority: see
+	// [rdma.Path].
 	Timeout, Retries           uint8
 	TrafficClass, ServiceLevel uint8
 }
 
-// Addrs is what other ranks must know of one, by plane; the bootstrap carries it.
+// Addrs are a rank's addresses by plane, which the bootstrap distributes to all ranks.
 type Addrs []rdma.PlaneAddr
 
-// Listen makes a rank's queue pairs, and says where they are. Until it is connected nothing can be done with the endpoint
-// but to close it, and to register memory.
+// Listen creates a rank's queue pairs and returns their addresses. Before Connect, the caller may only register memory
+// and close the endpoint.
 func Listen(o Options) (_ *Endpoint, _ Addrs, err error) {
 	if o.Ranks < 2 || o.Ranks > 1<<15 || o.Rank < 0 || o.Rank >= o.Ranks || len(o.Planes) == 0 {
 		return nil, nil, fmt.Errorf("rendezvous: rank %d of %d on %d planes", o.Rank, o.Ranks, len(o.Planes))
@@ -75,14 +57,14 @@ func Listen(o Options) (_ *Endpoint, _ Addrs, err error) {
 			return nil, nil, errors.Join(fmt.Errorf("rendezvous: rank %d, plane %d: %w", o.Rank, id, err), e.Close())
 		}
 	}
-	if err := e.watch(); err != nil {
+	if err := e.openPoller(); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("rendezvous: rank %d: %w", o.Rank, err), e.Close())
 	}
 	return e, addrs, nil
 }
 
-// Connect connects the queue pairs to those of the other ranks. It talks to nobody, but no rank may send before all have
-// connected.
+// Connect connects the queue pairs to those of the other ranks. It does not communicate, but no rank may send before
+// all ranks have connected.
 func (e *Endpoint) Connect(all []Addrs) error {
 	o := &e.o
 	if len(all) != o.Ranks {
@@ -96,36 +78,37 @@ func (e *Endpoint) Connect(all []Addrs) error {
 				continue
 			}
 			if len(all[r]) != len(e.planes) || len(all[r][id].QPs) != o.Ranks || all[r][id].Ethernet != mine.Ethernet {
-				return fmt.Errorf("rendezvous: plane %d: ranks %d and %d have ends that do not fit together", id, r, o.Rank)
+				return fmt.Errorf("rendezvous: plane %d: ranks %d and %d have different planes or kinds of ports", id, r, o.Rank)
 			}
 			if err := p.connect(&all[r][id], mine, r, o); err != nil {
-				return fmt.Errorf("rendezvous: rank %d, plane %d: connect QP %#x to rank %d: %w", o.Rank, id, p.pairs[r].qp.Number(), r, err)
+				return fmt.Errorf("rendezvous: rank %d, plane %d: connect QP %#x to rank %d: %w",
+					o.Rank, id, p.pairs[r].qp.Number(), r, err)
 			}
 		}
 	}
 	return nil
 }
 
-// plane is a rank's end of one plane.
+// plane is one plane of a rank.
 type plane struct {
 	e      *Endpoint
 	id     int
 	pairs  []pair
 	cq     rdma.CQ
-	armed  bool // an event of cq is awaited
-	device int  // of the endpoint
+	armed  bool // cq is armed and has caused no event since
+	device int  // index in Endpoint.devices
 	port   int
-	note   string // what is known of the port
-	// memory holds offers: as they come, by rank, then as they are written.
+	note   string // state of the port, if known
+	// memory holds the offers of the peers by rank, then this rank's offers.
 	memory  []byte
 	regions [2]rdma.Region
-	key     uint32 // of those that are written
-	busy    []*pair
+	key     uint32  // of this rank's offers
+	busy    []*pair // pairs that the next poll advances
 	wc      [32]rdma.Completion
 	wr      [1]rdma.SendRequest
 }
 
-// open makes queue pairs and the memory of offers.
+// open creates queue pairs and the memory for offers.
 func (p *plane) open(o *Options) (a rdma.PlaneAddr, err error) {
 	po := &o.Planes[p.id]
 	if a, err = po.Address(); err != nil {
@@ -141,7 +124,7 @@ func (p *plane) open(o *Options) (a rdma.PlaneAddr, err error) {
 	_, a.Key = p.regions[0].Keys()
 	p.key, _ = p.regions[1].Keys()
 	a.Base = address(p.memory)
-	if p.cq, err = po.Device.NewCQ((o.Ranks - 1) * (sendRoom + recvRoom)); err != nil {
+	if p.cq, err = po.Device.NewCQ((o.Ranks - 1) * (sendDepth + recvDepth)); err != nil {
 		return a, fmt.Errorf("completion queue: %w", err)
 	}
 	a.QPs = make([]uint32, o.Ranks)
@@ -154,10 +137,12 @@ func (p *plane) open(o *Options) (a rdma.PlaneAddr, err error) {
 			continue
 		}
 		ring := window * offerSize
-		q.come, q.written = p.memory[r*ring:][:ring], p.memory[half+r*ring:][:ring]
-		q.qp, err = po.Device.NewQP(rdma.QPOptions{CQ: p.cq, Port: po.Port, Sends: sendRoom, Recvs: recvRoom, Inline: offerSize})
+		q.peerOffers, q.ownOffers = p.memory[r*ring:][:ring], p.memory[half+r*ring:][:ring]
+		q.qp, err = po.Device.NewQP(rdma.QPOptions{
+			CQ: p.cq, Port: po.Port, Sends: sendDepth, Recvs: recvDepth, Inline: offerSize,
+		})
 		if err == nil {
-			err = q.qp.PostRecv(uint64(r)<<rankShift|recvBit, recvRoom)
+			err = q.qp.PostRecv(uint64(r)<<rankShift|recvBit, recvDepth)
 		}
 		if err != nil {
 			return a, fmt.Errorf("queue pair to rank %d: %w", r, err)
@@ -167,18 +152,19 @@ func (p *plane) open(o *Options) (a rdma.PlaneAddr, err error) {
 	return a, nil
 }
 
-// connect connects the queue pair to rank r, whose end of the plane is at a.
+// connect connects the queue pair to rank r, whose address on the plane is a.
 func (p *plane) connect(a, mine *rdma.PlaneAddr, r int, o *Options) error {
 	q, po := &p.pairs[r], &o.Planes[p.id]
 	q.remote, q.remoteKey = a.Base+uint64(o.Rank*window*offerSize), a.Key
 	return q.qp.Connect(&rdma.Path{
 		Port: po.Port, GIDIndex: po.GIDIndex, Ethernet: a.Ethernet,
-		PeerGID: a.GID.As16(), PeerLID: a.LID, PeerQPN: a.QPs[o.Rank], PeerPSN: a.PSN, PSN: mine.PSN, MTU: min(a.MTU, mine.MTU),
+		PeerGID: a.GID.As16(), PeerLID: a.LID, PeerQPN: a.QPs[o.Rank], PeerPSN: a.PSN,
+		PSN: mine.PSN, MTU: min(a.MTU, mine.MTU),
 		TrafficClass: o.TrafficClass, ServiceLevel: o.ServiceLevel, Timeout: o.Timeout, Retries: o.Retries,
 	})
 }
 
-// close gives everything back.
+// close closes the queue pairs, the completion queue and the regions, and unmaps the memory.
 func (p *plane) close() (err error) {
 	for r := range p.pairs {
 		if q := &p.pairs[r]; q.qp != nil {

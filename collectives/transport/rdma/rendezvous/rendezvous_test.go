@@ -18,7 +18,7 @@ import (
 	"lightpath/collectives/transport/rdma/verbstest"
 )
 
-// rank is an endpoint with memory that is a dma-buf.
+// rank is an endpoint with registered memory.
 type rank struct {
 	*rendezvous.Endpoint
 	mem    []byte
@@ -27,7 +27,7 @@ type rank struct {
 
 const room = 1 << 20
 
-// memory returns a file in memory, and where the test sees it.
+// memory returns a memory file, which serves as a dma-buf, and its mapping.
 func memory(t testing.TB) (fd int, mem []byte) {
 	t.Helper()
 	fd, err := unix.MemfdCreate("rendezvous", unix.MFD_CLOEXEC)
@@ -44,14 +44,14 @@ func memory(t testing.TB) (fd int, mem []byte) {
 	return fd, mem
 }
 
-// connect makes a communicator, each rank with devices of its own.
+// connect returns the ranks of a communicator. Each rank has its own devices.
 func connect(t testing.TB, ranks, planes int) (*verbstest.Network, []*rank) {
 	t.Helper()
 	n, all, _ := connectOver(t, ranks, planes, false)
 	return n, all
 }
 
-// connectOver is connect for planes that have circuits or have none. It says where queue pairs are.
+// connectOver is like connect, for planes with or without circuits. It also returns the addresses.
 func connectOver(t testing.TB, ranks, planes int, circuits bool) (*verbstest.Network, []*rank, []rendezvous.Addrs) {
 	t.Helper()
 	n := verbstest.New(uint64(ranks*10 + planes))
@@ -59,7 +59,8 @@ func connectOver(t testing.TB, ranks, planes int, circuits bool) (*verbstest.Net
 	for r := range all {
 		o := rendezvous.Options{Rank: r, Ranks: ranks, Circuits: circuits}
 		for j := range planes {
-			o.Planes = append(o.Planes, rdma.PlaneOptions{Device: n.Add(fmt.Sprintf("mem%d.%d", r, j)), Port: 1, GIDIndex: -1})
+			d := n.Add(fmt.Sprintf("mem%d.%d", r, j))
+			o.Planes = append(o.Planes, rdma.PlaneOptions{Device: d, Port: 1, GIDIndex: -1})
 		}
 		e, a, err := rendezvous.Listen(o)
 		if err != nil {
@@ -91,8 +92,9 @@ func connectOver(t testing.TB, ranks, planes int, circuits bool) (*verbstest.Net
 	return n, all, addrs
 }
 
-// TestOffersAreAcknowledged: over circuits a message is over at its receiver when nothing of the receiver's is on its way either.
-func TestOffersAreAcknowledged(t *testing.T) {
+// TestCompletionWaitsForOffer checks that over circuits a received message completes only after its offer is
+// acknowledged.
+func TestCompletionWaitsForOffer(t *testing.T) {
 	n, all, addrs := connectOver(t, 2, 1, true)
 	const messages = 3
 	groups := make([]rendezvous.Group, 2)
@@ -107,22 +109,22 @@ func TestOffersAreAcknowledged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for over := 0; over == 0; { // at the sender
+	for completed := 0; completed == 0; { // at the sender
 		for r := range all {
 			done, err := all[r].Poll()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if over += len(done); r == 1 && len(done) > 0 {
-				t.Fatal("its offers are on their way")
+			if completed += len(done); r == 1 && len(done) > 0 {
+				t.Fatal("the receiver's group completed with offers in flight")
 			}
 		}
 	}
-	if done, err := all[1].Poll(); err != nil || len(done) > 0 { // all messages have come
-		t.Fatal(len(done), err)
+	if done, err := all[1].Poll(); err != nil || len(done) > 0 { // all messages have arrived
+		t.Fatalf("%d groups completed at the receiver, %v", len(done), err)
 	}
 	if w, some := all[1].Waiting(); !some || w.Send || w.Number != 0 || w.Bytes != 5000 {
-		t.Errorf("it waits for %+v, %v", w, some)
+		t.Errorf("Waiting: %+v, %v", w, some)
 	}
 	n.HoldAcks(0)
 	if err := drive(t, all, 1); err != nil {
@@ -130,19 +132,21 @@ func TestOffersAreAcknowledged(t *testing.T) {
 	}
 }
 
-// transfer is an end of a message at an offset of the rank's memory.
+// transfer returns a transfer at an offset of the rank's memory.
 func (r *rank) transfer(plane, peer int, send bool, off, size int, tag uint32) rendezvous.Transfer {
 	return rendezvous.Transfer{
-		Plane: plane, Peer: peer, Send: send, At: uintptr(unsafe.Pointer(&r.mem[0])) + uintptr(off), Bytes: int64(size), Region: r.region, Tag: tag,
+		Plane: plane, Peer: peer, Send: send, Tag: tag,
+		At: uintptr(unsafe.Pointer(&r.mem[0])) + uintptr(off), Bytes: int64(size), Region: r.region,
 	}
 }
 
-// drive polls all ranks in turn until so many groups are over, or one has failed. Between polls that find nothing they wait.
+// drive polls and waits for all ranks in turn, until the given number of groups has completed or a rank returns an
+// error.
 func drive(t testing.TB, all []*rank, groups int) error {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); groups > 0; {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d groups are not over", groups)
+			t.Fatalf("%d groups have not completed", groups)
 		}
 		for _, r := range all {
 			armed := r.Arm()
@@ -157,8 +161,8 @@ func drive(t testing.TB, all []*rank, groups int) error {
 	return nil
 }
 
-// TestMessages: random groups between all pairs, of more messages than a window, of any size; each arrives as it was, in its place and
-// nowhere else.
+// TestMessages sends random groups between all pairs of ranks, with more messages than a window. Each message must
+// arrive in its place, and no other byte may change.
 func TestMessages(t *testing.T) {
 	for _, c := range [][2]int{{2, 1}, {3, 2}, {4, 1}} {
 		t.Run(fmt.Sprintf("%dx%d", c[0], c[1]), func(t *testing.T) {
@@ -171,7 +175,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// exchange makes every rank a group of random messages, and checks what becomes of all memory.
+// exchange sends one group of random messages per rank and checks the memory of all ranks.
 func exchange(t *testing.T, rng *rand.Rand, all []*rank, planes int) {
 	groups, used := make([]rendezvous.Group, len(all)), make([]int, len(all))
 	want := make([][]byte, len(all))
@@ -210,24 +214,25 @@ func exchange(t *testing.T, rng *rand.Rand, all []*rank, planes int) {
 	for r := range all {
 		before -= all[r].Traffic()
 		if !bytes.Equal(all[r].mem, want[r]) {
-			t.Fatalf("rank %d has other bytes", r)
+			t.Fatalf("rank %d has wrong bytes", r)
 		}
 		if w, some := all[r].Waiting(); some {
-			t.Errorf("rank %d waits for %+v", r, w)
+			t.Errorf("rank %d: Waiting returns %+v", r, w)
 		}
 	}
 	if before != -total {
-		t.Errorf("%d bytes are counted, of %d", -before, total)
+		t.Errorf("Traffic counts %d bytes, want %d", -before, total)
 	}
 }
 
-// TestAllocatesNothing: groups as large as seen before.
-func TestAllocatesNothing(t *testing.T) {
+// TestRepeatedGroupDoesNotAllocate repeats a group after its first rounds.
+func TestRepeatedGroupDoesNotAllocate(t *testing.T) {
 	_, all := connect(t, 2, 2)
 	groups := make([]rendezvous.Group, 2)
 	for i := range 40 {
 		for r := range all {
-			groups[r].Transfers = append(groups[r].Transfers, all[r].transfer(i%2, 1-r, i%3 == 0 == (r == 0), 5000*i, 5000, 1))
+			send := i%3 == 0 == (r == 0)
+			groups[r].Transfers = append(groups[r].Transfers, all[r].transfer(i%2, 1-r, send, 5000*i, 5000, 1))
 		}
 	}
 	round := func() {
@@ -247,13 +252,17 @@ func TestAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestEndsDiffer: a message whose ends are of other sizes or calls is an error that says so, before any of it is written.
-func TestEndsDiffer(t *testing.T) {
+// TestMismatch checks that a message with different sizes or calls at its ranks is an error, and that the sender writes
+// no byte of it.
+func TestMismatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		size int
 		tag  uint32
 		says string
-	}{"size": {4097, 1, "4097 bytes, and rank 0 waits for 4096"}, "call": {4096, 2, "another call"}} {
+	}{
+		"size": {4097, 1, "4097 bytes here and 4096 at rank 0"},
+		"call": {4096, 2, "call 0x2 here and to call 0x1 at rank 0"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			_, all := connect(t, 2, 1)
 			was := bytes.Clone(all[0].mem)
@@ -270,34 +279,36 @@ func TestEndsDiffer(t *testing.T) {
 				}
 			}
 			err := drive(t, all, 1)
-			if !errors.Is(err, rendezvous.ErrMismatch) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "rank 1, plane 0, with rank 0") {
+			if !errors.Is(err, rendezvous.ErrMismatch) || !strings.Contains(err.Error(), c.says) ||
+				!strings.Contains(err.Error(), "rank 1, plane 0, with rank 0") {
 				t.Error(err)
 			}
 			if !bytes.Equal(was, all[0].mem) {
-				t.Error("something was written")
+				t.Error("the sender has written bytes")
 			}
 		})
 	}
 }
 
-// TestBreaks: what a device or the way to the peer does is an error that names ranks and plane.
-func TestBreaks(t *testing.T) {
+// TestFaults injects faults of the device and of the network. The error must name the plane.
+func TestFaults(t *testing.T) {
+	lose := func(n *verbstest.Network) { n.Drop(func(uint32, uint32, uint64) bool { return true }) }
 	for name, c := range map[string]struct {
-		breaks func(n *verbstest.Network, all []*rank)
+		inject func(n *verbstest.Network)
 		is     error
 		says   string
 	}{
-		"no answer":   {func(n *verbstest.Network, _ []*rank) { n.Drop(func(uint32, uint32, uint64) bool { return true }) }, transport.ErrPeerLost, "RETRY_EXC_ERR"},
-		"bad offer":   {func(n *verbstest.Network, _ []*rank) { n.Corrupt(1) }, transport.ErrCorrupt, "offer 0"},
-		"short offer": {func(n *verbstest.Network, _ []*rank) { n.Truncate(7) }, transport.ErrCorrupt, "of 7 bytes"},
-		"device lost": {func(n *verbstest.Network, _ []*rank) {
+		"no answer":   {lose, transport.ErrPeerLost, "RETRY_EXC_ERR"},
+		"bad offer":   {func(n *verbstest.Network) { n.Corrupt(1) }, transport.ErrCorrupt, "offer 0"},
+		"short offer": {func(n *verbstest.Network) { n.Truncate(7) }, transport.ErrCorrupt, "of 7 bytes"},
+		"device lost": {func(n *verbstest.Network) {
 			d, _ := n.Open("mem0.0")
-			verbstest.Befall(d, rdma.Event{Kind: rdma.DeviceFatal})
+			verbstest.RaiseEvent(d, rdma.Event{Kind: rdma.DeviceFatal})
 		}, rdma.ErrDevice, "rank 0, plane 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, all := connect(t, 2, 1)
-			c.breaks(n, all)
+			c.inject(n)
 			groups := []rendezvous.Group{
 				{Transfers: []rendezvous.Transfer{all[0].transfer(0, 1, false, 0, 4096, 1)}},
 				{Transfers: []rendezvous.Transfer{all[1].transfer(0, 0, true, 0, 4096, 1)}},
@@ -307,7 +318,7 @@ func TestBreaks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := drive(t, all, 3) // which are never over
+			err := drive(t, all, 3) // the groups never complete
 			if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "plane 0") {
 				t.Error(err)
 			}
@@ -315,25 +326,25 @@ func TestBreaks(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot be right is refused before anything has begun.
-func TestRefused(t *testing.T) {
+// TestBeginErrors checks that Begin rejects invalid transfers and begins none of their group.
+func TestBeginErrors(t *testing.T) {
 	_, all := connect(t, 2, 1)
 	good := all[0].transfer(0, 1, true, 0, 100, 1)
 	for name, change := range map[string]func(m *rendezvous.Transfer){
-		"plane":      func(m *rendezvous.Transfer) { m.Plane = 1 },
-		"itself":     func(m *rendezvous.Transfer) { m.Peer = 0 },
-		"beyond":     func(m *rendezvous.Transfer) { m.At += room - 99 },
-		"before":     func(m *rendezvous.Transfer) { m.At-- },
-		"no region":  func(m *rendezvous.Transfer) { m.Region = nil },
-		"less bytes": func(m *rendezvous.Transfer) { m.Bytes = -1 },
+		"plane":     func(m *rendezvous.Transfer) { m.Plane = 1 },
+		"itself":    func(m *rendezvous.Transfer) { m.Peer = 0 },
+		"beyond":    func(m *rendezvous.Transfer) { m.At += room - 99 },
+		"before":    func(m *rendezvous.Transfer) { m.At-- },
+		"no region": func(m *rendezvous.Transfer) { m.Region = nil },
+		"negative":  func(m *rendezvous.Transfer) { m.Bytes = -1 },
 	} {
 		bad := good
 		change(&bad)
 		if err := all[0].Begin(&rendezvous.Group{Transfers: []rendezvous.Transfer{good, bad}}); err == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 	if w, some := all[0].Waiting(); some {
-		t.Errorf("something has begun: %+v", w)
+		t.Errorf("a message has begun: %+v", w)
 	}
 }

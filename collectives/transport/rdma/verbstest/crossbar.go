@@ -7,15 +7,15 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Crossbar joins devices by circuits that lead one way, and can be moved. What is on its way to
-// a port that no circuit leads to any more is lost. A write with acknowledgement needs the circuit back, too.
+// Crossbar connects devices by one-way circuits that a test can move. A request is lost if the circuit to its peer is
+// gone when it arrives. A write with acknowledgement also needs the circuit back.
 type Crossbar struct {
 	n    *Network
 	to   circuit.Permutation
 	lost int
 }
 
-// Cross puts devices behind a crossbar, all dark: device i is its port i.
+// Cross connects device i to port i of a new crossbar without circuits.
 func (n *Network) Cross(devices ...rdma.Device) *Crossbar {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -41,14 +41,14 @@ func (x *Crossbar) Map() circuit.Permutation {
 	return slices.Clone(x.to)
 }
 
-// Lost is how many requests have been lost for want of a circuit.
+// Lost returns the number of requests that were lost because there was no circuit.
 func (x *Crossbar) Lost() int {
 	x.n.mu.Lock()
 	defer x.n.mu.Unlock()
 	return x.lost
 }
 
-// reaches reports whether what leaves a device gets to another.
+// reaches reports whether a packet of d arrives at another device.
 func (d *device) reaches(to *device) bool {
 	if d.dead || to.dead {
 		return false

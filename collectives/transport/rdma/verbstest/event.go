@@ -6,8 +6,8 @@ import (
 	"lightpath/collectives/transport/rdma"
 )
 
-// Befall has a device report an event.
-func Befall(d rdma.Device, e rdma.Event) {
+// RaiseEvent adds an event of a device.
+func RaiseEvent(d rdma.Device, e rdma.Event) {
 	own := d.(*device)
 	own.n.mu.Lock()
 	defer own.n.mu.Unlock()

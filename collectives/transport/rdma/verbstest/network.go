@@ -1,9 +1,3 @@
-// Package verbstest is [rdma.Verbs] in memory: devices on one network whose worker carries
-// requests in random order between queue pairs, acknowledges them late, and breaks what it is
-// told to. It checks what real devices cannot: queues that overflow, memory that changes before
-// a request is complete, keys and bounds.
-//
-// Layer: inside collectives/transport/rdma, for tests only. Steady-state calls allocate nothing.
 package verbstest
 
 import (
@@ -20,52 +14,52 @@ import (
 	"lightpath/collectives/transport/rdma"
 )
 
-// Network joins devices.
+// Network is an RDMA network; it implements [rdma.Verbs].
 type Network struct {
-	mu      sync.Mutex
-	work    *sync.Cond
-	rng     *rand.Rand
-	devices []*device
-	qps     map[uint32]*qp
-	active  []*qp // those with requests that are not complete
-	nextQP  uint32
-	nextKey uint32
-	regions map[uint32]*region // by key; a local and a remote one each have their own
-	stopped bool
-	held    bool
-	late    uint32 // queue pair whose requests are not acknowledged, 0 for none
-	wrong   error  // what a user of verbs must not do, the first
-	drop    func(src, dst uint32, sent uint64) bool
-	corrupt int // writes left whose bytes are changed on the way
-	cut     bool
-	size    uint32 // that receives report if cut
-	moved   Moved
+	mu       sync.Mutex
+	work     *sync.Cond
+	rng      *rand.Rand
+	devices  []*device
+	qps      map[uint32]*qp
+	active   []*qp // queue pairs with incomplete requests
+	nextQP   uint32
+	nextKey  uint32
+	regions  map[uint32]*region // by local and by remote key
+	stopped  bool
+	held     bool
+	late     uint32 // queue pair whose requests are not acknowledged, 0 for none
+	misused  error  // the first misuse of verbs
+	drop     func(src, dst uint32, sent uint64) bool
+	corrupt  int // number of writes to corrupt
+	truncate bool
+	size     uint32 // bytes that receives report if truncate is set
+	moved    Moved
 }
 
-// Moved is how many bytes writes have carried, inlined ones aside, by the memory that they were read from and written to.
+// Moved counts the bytes of all writes that were not inlined, by the kind of their source and destination memory.
 type Moved struct {
 	FromHost, FromBuf, ToHost, ToBuf int64
 }
 
-// Moved returns what the network has carried.
+// Moved returns the counts since New.
 func (n *Network) Moved() Moved {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.moved
 }
 
-// New returns a network without devices. Close ends it.
+// New returns a network without devices. It starts a goroutine, which Close ends.
 func New(seed uint64) *Network {
 	n := &Network{
-		rng: rand.New(rand.NewPCG(seed, 1)), qps: map[uint32]*qp{}, regions: map[uint32]*region{}, nextQP: 0x11, nextKey: 0x1000,
+		rng: rand.New(rand.NewPCG(seed, 1)), qps: map[uint32]*qp{}, regions: map[uint32]*region{},
+		nextQP: 0x11, nextKey: 0x1000,
 	}
 	n.work = sync.NewCond(&n.mu)
 	go n.run()
 	return n
 }
 
-// Close ends the network and returns the first thing that was done wrong with it, things left
-// open included.
+// Close ends the network. It returns the first misuse, or an error for queue pairs and regions that are still open.
 func (n *Network) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -76,23 +70,23 @@ func (n *Network) Close() error {
 	}
 	n.stopped = true
 	n.work.Broadcast()
-	if n.wrong != nil {
-		return n.wrong
+	if n.misused != nil {
+		return n.misused
 	}
 	if len(n.qps) > 0 || len(n.regions) > 0 {
-		return fmt.Errorf("verbstest: %d queue pairs and %d keys are left", len(n.qps), len(n.regions))
+		return fmt.Errorf("verbstest: %d queue pairs and %d keys are still open", len(n.qps), len(n.regions))
 	}
 	return nil
 }
 
-// Idle reports whether no queue pair and no registered memory is left, as Close demands.
+// Idle reports whether all queue pairs and regions are closed.
 func (n *Network) Idle() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.qps) == 0 && len(n.regions) == 0
 }
 
-// Hold stops the network from carrying anything until it is let go on.
+// Hold stops all traffic until Hold(false).
 func (n *Network) Hold(hold bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -100,8 +94,8 @@ func (n *Network) Hold(hold bool) {
 	n.work.Broadcast()
 }
 
-// HoldAcks keeps back what tells a queue pair that its requests have arrived, or, where nothing
-// does, what has left it on the way; 0 ends that.
+// HoldAcks holds the acknowledgements of a queue pair's requests or, without acknowledgements, the requests themselves
+// after they have left the port. HoldAcks(0) ends it.
 func (n *Network) HoldAcks(qpn uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -109,29 +103,29 @@ func (n *Network) HoldAcks(qpn uint32) {
 	n.work.Broadcast()
 }
 
-// Drop has requests lost for good for which f, called with the network locked, says so: sent
-// counts those of the queue pair from 0. Nil: none.
+// Drop loses the requests for which f returns true; nil loses none. sent is the number of the request on its queue
+// pair, from 0. The network calls f while it is locked.
 func (n *Network) Drop(f func(src, dst uint32, sent uint64) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.drop = f
 }
 
-// Corrupt changes a byte in each of the next so many writes that bring any.
+// Corrupt changes a byte in each of the next writes with payload.
 func (n *Network) Corrupt(writes int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.corrupt = writes
 }
 
-// Truncate has receives report that their writes brought so many bytes.
+// Truncate makes all receives report size bytes.
 func (n *Network) Truncate(size uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.cut, n.size = true, size
+	n.truncate, n.size = true, size
 }
 
-// Fail ends a queue pair as a device does.
+// Fail makes a queue pair fail with a status.
 func (n *Network) Fail(qpn uint32, s rdma.Status, vendor uint32) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -144,16 +138,16 @@ func (n *Network) Fail(qpn uint32, s rdma.Status, vendor uint32) error {
 	return nil
 }
 
-// misuse keeps the first thing done wrong. The caller holds mu.
+// misuse returns an error for a misuse of verbs and stores the first one for Close. The caller holds mu.
 func (n *Network) misuse(format string, args ...any) error {
 	err := fmt.Errorf("verbstest: "+format, args...)
-	if n.wrong == nil {
-		n.wrong = err
+	if n.misused == nil {
+		n.misused = err
 	}
 	return err
 }
 
-// run carries requests.
+// run processes requests of random queue pairs until Close.
 func (n *Network) run() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -164,10 +158,10 @@ func (n *Network) run() {
 		}
 		q := n.active[n.rng.IntN(len(n.active))]
 		if q.o.Unacknowledged {
-			q.n.fly(q)
+			n.stepUnacknowledged(q)
 			continue
 		}
-		// A request is carried, and later, after others maybe, acknowledged.
+		// A request is carried first and acknowledged later, possibly after other requests were carried.
 		late := q.number == n.late
 		switch {
 		case q.carried < q.posted && (late || q.done == q.carried || n.rng.IntN(3) > 0):
@@ -182,7 +176,7 @@ func (n *Network) run() {
 	}
 }
 
-// yield lets others have the lock, now and then.
+// yield sometimes unlocks the network for other goroutines.
 func (n *Network) yield() {
 	if n.rng.IntN(8) == 0 {
 		n.mu.Unlock()
@@ -190,13 +184,13 @@ func (n *Network) yield() {
 	}
 }
 
-// fly has a request without acknowledgement leave its port, or one that has arrive.
-func (n *Network) fly(q *qp) {
+// stepUnacknowledged lets a request of q leave its port, or arrive at the peer.
+func (n *Network) stepUnacknowledged(q *qp) {
 	leaves := q.done < q.posted && q.done-q.carried < uint64(q.o.Sends)
 	held := q.number == n.late || q.carried == q.done
 	switch {
 	case leaves && (held || n.rng.IntN(2) == 0):
-		q.depart()
+		q.leave()
 	case !held:
 		q.arrive()
 	case len(n.active) == 1:
@@ -206,7 +200,7 @@ func (n *Network) fly(q *qp) {
 	n.yield()
 }
 
-// activate has the worker look at q. The caller holds mu.
+// activate adds q to the active queue pairs if it has incomplete requests. The caller holds mu.
 func (n *Network) activate(q *qp) {
 	if !q.queued && (q.done < q.posted || q.carried < q.posted) {
 		q.queued = true
@@ -248,11 +242,12 @@ func (n *Network) Names() ([]string, error) {
 	return names, nil
 }
 
-// Add adds a device with one active Ethernet port, whose address is 10.0.0.x.
+// Add adds a device with one active Ethernet port at the address 10.0.0.x.
 func (n *Network) Add(name string) rdma.Device {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	d := &device{n: n, name: name, port: rdma.PortInfo{Active: true, State: "ACTIVE", MTU: 4096, Ethernet: true, GIDs: 2}}
+	port := rdma.PortInfo{Active: true, State: "ACTIVE", MTU: 4096, Ethernet: true, GIDs: 2}
+	d := &device{n: n, name: name, port: port}
 	var err error
 	if d.eventFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		_ = n.misuse("device %s: %v", name, err)
@@ -273,17 +268,17 @@ type device struct {
 	port rdma.PortInfo
 	gids []rdma.Entry
 
-	crossbar *Crossbar // nil: it reaches all others
-	at       int       // its port there
+	crossbar *Crossbar // nil: the device reaches all others
+	at       int       // port of the crossbar
 	events   []rdma.Event
 	eventFD  int
 	stopped  <-chan struct{} // see Stop
 	dead     bool            // see Kill
-	noBuf    error           // why it takes no dma-buf
+	noBuf    error           // see RefuseBuf
 }
 
-// Stop has whoever polls a device's completion queues wait until the channel is closed: a process that is stopped,
-// while its device goes on and acknowledges what comes.
+// Stop blocks every poll of the device's completion queues until the channel is closed. It simulates a stopped process
+// whose device still acknowledges requests.
 func Stop(d rdma.Device, until <-chan struct{}) {
 	own := d.(*device)
 	own.n.mu.Lock()
@@ -291,8 +286,8 @@ func Stop(d rdma.Device, until <-chan struct{}) {
 	own.stopped = until
 }
 
-// Kill has a device end as that of a process which is killed, or of a host that loses power: from now on it sends nothing, acknowledges nothing and
-// says nothing, and nobody closes what is open there. Whoever polls its completion queues waits until the channel is closed, and may then close it all.
+// Kill simulates a killed process or a host without power: the device sends and acknowledges nothing. Every poll of its
+// completion queues blocks until the channel is closed; then the test may close its objects.
 func Kill(d rdma.Device, until <-chan struct{}) {
 	own := d.(*device)
 	own.n.mu.Lock()
@@ -300,7 +295,7 @@ func Kill(d rdma.Device, until <-chan struct{}) {
 	own.stopped, own.dead = until, true
 }
 
-// SetPort changes what port 1 of a device of this package says of itself.
+// SetPort sets the description and the table of a device's port.
 func SetPort(d rdma.Device, info rdma.PortInfo, gids ...rdma.Entry) {
 	own := d.(*device)
 	own.n.mu.Lock()
@@ -333,31 +328,31 @@ func (d *device) Close() error { return nil }
 type region struct {
 	n             *Network
 	mem           []byte
-	base          uint64 // its address
-	local, remote uint32
+	base          uint64 // address of mem[0]
+	local, remote uint32 // keys
 	written       bool
-	mapped        []byte // of a dma-buf
+	mapped        []byte // mapping of a dma-buf
 }
 
 func (d *device) Register(mem []byte, written bool) (rdma.Region, error) {
 	d.n.mu.Lock()
 	defer d.n.mu.Unlock()
 	if len(mem) == 0 {
-		return nil, errors.New("register: no memory")
+		return nil, errors.New("register: empty memory")
 	}
 	r := &region{n: d.n, mem: mem, base: uint64(uintptr(unsafe.Pointer(&mem[0]))), written: written}
 	r.add()
 	return r, nil
 }
 
-// add gives a region its keys. The caller holds mu.
+// add assigns keys to a region. The caller holds mu.
 func (r *region) add() {
 	r.local, r.remote = r.n.nextKey, r.n.nextKey+1
 	r.n.nextKey += 2
 	r.n.regions[r.local], r.n.regions[r.remote] = r, r
 }
 
-// RegisterBuf implements [rdma.Device]: what can be mapped is a dma-buf.
+// RegisterBuf implements [rdma.Device]. It accepts any file that can be mapped.
 func (d *device) RegisterBuf(fd int, offset uint64, size int, at uint64) (rdma.Region, error) {
 	d.n.mu.Lock()
 	defer d.n.mu.Unlock()
@@ -377,7 +372,7 @@ func (d *device) RegisterBuf(fd int, offset uint64, size int, at uint64) (rdma.R
 	return r, nil
 }
 
-// RefuseBuf has a device take no dma-buf, with an error, until it is nil.
+// RefuseBuf makes RegisterBuf of a device return err; nil ends it.
 func RefuseBuf(d rdma.Device, err error) {
 	own := d.(*device)
 	own.n.mu.Lock()

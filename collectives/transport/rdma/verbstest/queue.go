@@ -9,7 +9,7 @@ import (
 	"lightpath/collectives/transport/rdma"
 )
 
-// maxInline is what queue pairs take at posting.
+// maxInline is the limit of inlined requests in bytes.
 const maxInline = 256
 
 // cq is an [rdma.CQ].
@@ -21,10 +21,10 @@ type cq struct {
 	ring  []entry
 	head  uint64
 	tail  uint64
-	count [8]byte // read off fd
+	count [8]byte // read from fd
 }
 
-// entry is a completion, and how many requests of its queue pair it frees.
+// entry is a completion and the number of requests of its queue pair that it frees.
 type entry struct {
 	c     rdma.Completion
 	q     *qp
@@ -39,7 +39,7 @@ func (d *device) NewCQ(entries int) (rdma.CQ, error) {
 	return &cq{n: d.n, d: d, fd: fd, ring: make([]entry, entries)}, nil
 }
 
-// one is what an event adds to a descriptor's count.
+// one is written to an eventfd for each event.
 var one = []byte{1, 0, 0, 0, 0, 0, 0, 0}
 
 // push adds a completion. The caller holds mu.
@@ -100,25 +100,25 @@ type qp struct {
 	o      rdma.QPOptions
 	number uint32
 	peer   uint32
-	ready  bool // RTS
+	ready  bool // state RTS
 	failed bool
 	vendor uint32
 	queued bool // in n.active
 
 	sends                 []send
-	posted, carried, done uint64 // requests
-	silent                int    // complete, and not signalled, since the last that was
-	outstanding           int    // not known to be complete by whoever polls
+	posted, carried, done uint64 // numbers of requests
+	silent                int    // requests completed without a signal since the last completion
+	outstanding           int    // requests whose completion the user has not polled
 	recvs                 int
 	recvID                uint64
 }
 
-// send is a request under way.
+// send is a posted request.
 type send struct {
 	r      rdma.SendRequest
 	inline [maxInline]byte
-	sum    uint64 // of the bytes carried
-	flight []byte // what has left the port and has yet to arrive
+	sum    uint64 // hash of the bytes carried
+	flight []byte // bytes that have left the port and have not arrived
 }
 
 var seed = maphash.MakeSeed()
@@ -126,7 +126,7 @@ var seed = maphash.MakeSeed()
 func (d *device) NewQP(o rdma.QPOptions) (rdma.QP, error) {
 	d.n.mu.Lock()
 	defer d.n.mu.Unlock()
-	// Without acknowledgements as many requests again may be on the wire though they are complete.
+	// Without acknowledgements, as many completed requests may still be on the wire.
 	room := o.Sends
 	if o.Unacknowledged {
 		room *= 2
@@ -154,7 +154,7 @@ func (q *qp) PostRecv(id uint64, n int) error {
 	q.n.mu.Lock()
 	defer q.n.mu.Unlock()
 	if q.recvs+n > q.o.Recvs {
-		return q.n.misuse("QP %#x: %d receives where %d fit", q.number, q.recvs+n, q.o.Recvs)
+		return q.n.misuse("QP %#x: %d receives, at most %d", q.number, q.recvs+n, q.o.Recvs)
 	}
 	q.recvs, q.recvID = q.recvs+n, id
 	return nil
@@ -200,7 +200,7 @@ func (q *qp) Close() error {
 	return nil
 }
 
-// at returns registered memory, nil where a key does not allow it.
+// at returns registered memory, or nil if the key does not permit the access.
 func (n *Network) at(key uint32, addr uint64, size uint32, remote bool) []byte {
 	r := n.regions[key]
 	if r == nil || remote != (key == r.remote) || remote && !r.written {
@@ -213,10 +213,10 @@ func (n *Network) at(key uint32, addr uint64, size uint32, remote bool) []byte {
 	return r.mem[from:][:size]
 }
 
-// size is how many bytes a request carries.
+// size returns the size of the payload in bytes.
 func (s *send) size() uint32 { return s.r.Length + s.r.DataLength }
 
-// pieces returns what a request carries, and whether its memory is registered.
+// pieces returns the payload of a request, and whether its memory is registered.
 func (q *qp) pieces(s *send) (p [2][]byte, ok bool) {
 	if s.r.Flags&rdma.SendInline != 0 {
 		p[0] = s.inline[:s.r.Length]
@@ -227,17 +227,17 @@ func (q *qp) pieces(s *send) (p [2][]byte, ok bool) {
 	return p, uint32(len(p[0])+len(p[1])) == s.size()
 }
 
-// sum is a hash of pieces.
+// sum returns a hash of the pieces.
 func sum(p [2][]byte) uint64 { return maphash.Bytes(seed, p[0]) ^ maphash.Bytes(seed, p[1])*3 }
 
-// reaches reports whether the next request gets to the peer.
+// reaches reports whether the next request arrives at the peer.
 func (q *qp) reaches(to *qp) bool {
-	return to != nil && to.ready && !to.failed && q.d.reaches(to.d) && (q.n.drop == nil || !q.n.drop(q.number, q.peer, q.carried))
+	return to != nil && to.ready && !to.failed && q.d.reaches(to.d) &&
+		(q.n.drop == nil || !q.n.drop(q.number, q.peer, q.carried))
 }
 
-// depart takes the next request's bytes out of the port: without acknowledgements it is complete
-// then. The caller holds mu.
-func (q *qp) depart() {
+// leave lets the next request leave the port, which completes it without acknowledgements. The caller holds mu.
+func (q *qp) leave() {
 	s := &q.sends[q.done%uint64(len(q.sends))]
 	from, ok := q.pieces(s)
 	if !ok {
@@ -246,7 +246,7 @@ func (q *qp) depart() {
 		return
 	}
 	if size := int(s.size()); size > cap(s.flight) {
-		for i := range q.sends { // all at once: the steady state allocates nothing
+		for i := range q.sends { // grow all buffers at once, so that the steady state does not allocate
 			q.sends[i].flight = append(make([]byte, 0, size), q.sends[i].flight...)
 		}
 	}
@@ -254,7 +254,7 @@ func (q *qp) depart() {
 	q.complete(rdma.Success)
 }
 
-// arrive moves what has left the port to the peer, if it gets there. The caller holds mu.
+// arrive delivers a request that has left the port, or loses it. The caller holds mu.
 func (q *qp) arrive() {
 	s := &q.sends[q.carried%uint64(len(q.sends))]
 	to := q.n.qps[q.peer]
@@ -263,7 +263,7 @@ func (q *qp) arrive() {
 	} else {
 		q.lose()
 		q.carried++
-		if to != nil { // its first packets may get there
+		if to != nil { // the first packets may still arrive
 			copy(q.n.at(s.r.RKey, s.r.Remote, s.size(), true), s.flight[:len(s.flight)/2])
 		}
 	}
@@ -272,18 +272,18 @@ func (q *qp) arrive() {
 	}
 }
 
-// lose counts a request that is lost on the way.
+// lose counts a lost request.
 func (q *qp) lose() {
 	if q.d.crossbar != nil {
 		q.d.crossbar.lost++
 	}
 }
 
-// carry moves the next request's bytes to the peer. The caller holds mu.
+// carry delivers the next request, or fails the queue pair. The caller holds mu.
 func (q *qp) carry() {
 	s := &q.sends[q.carried%uint64(len(q.sends))]
 	to := q.n.qps[q.peer]
-	lost := !q.reaches(to) || !to.d.reaches(q.d) // as the acknowledgement would be
+	lost := !q.reaches(to) || !to.d.reaches(q.d) // the request or its acknowledgement
 	from, ok := q.pieces(s)
 	s.sum = sum(from)
 	switch {
@@ -298,13 +298,13 @@ func (q *qp) carry() {
 	}
 }
 
-// deliver writes from into the peer's memory.
+// deliver writes the payload into the peer's memory and completes a receive.
 func (q *qp) deliver(s *send, to *qp, from [2][]byte) {
 	if s.size() > 0 {
 		mem := q.n.at(s.r.RKey, s.r.Remote, s.size(), true)
 		if mem == nil {
 			_ = q.n.misuse("QP %#x: write outside the peer's memory", q.number)
-			q.refuse(rdma.AccessErr)
+			q.reject(rdma.AccessErr)
 			return
 		}
 		copy(mem[copy(mem, from[0]):], from[1])
@@ -317,20 +317,21 @@ func (q *qp) deliver(s *send, to *qp, from [2][]byte) {
 	if s.r.Flags&rdma.SendImmediate != 0 {
 		if to.recvs == 0 {
 			_ = q.n.misuse("QP %#x: no receive is posted", to.number)
-			q.refuse(rdma.RNRExc)
+			q.reject(rdma.RNRExc)
 			return
 		}
 		to.recvs--
 		size := s.size()
-		if q.n.cut {
+		if q.n.truncate {
 			size = q.n.size
 		}
-		to.o.CQ.(*cq).push(entry{rdma.Completion{ID: to.recvID, Bytes: size, Imm: s.r.Imm, QPN: to.number}, to, 0})
+		c := rdma.Completion{ID: to.recvID, Bytes: size, Imm: s.r.Imm, QPN: to.number}
+		to.o.CQ.(*cq).push(entry{c, to, 0})
 	}
 	q.carried++
 }
 
-// count adds a request to what has been moved.
+// count adds a request to n.moved.
 func (n *Network) count(s *send) {
 	if s.r.Flags&rdma.SendInline != 0 {
 		return
@@ -349,8 +350,8 @@ func (n *Network) count(s *send) {
 	}
 }
 
-// refuse is what a peer does with a request that it cannot take: without acknowledgements, nothing.
-func (q *qp) refuse(s rdma.Status) {
+// reject handles a request that the peer cannot accept. Without acknowledgements the sender does not notice.
+func (q *qp) reject(s rdma.Status) {
 	if q.o.Unacknowledged {
 		q.carried++
 		return
@@ -358,12 +359,12 @@ func (q *qp) refuse(s rdma.Status) {
 	q.fail(s)
 }
 
-// acknowledge completes the oldest request that has been carried. Until then the device might
-// have had to send it again.
+// acknowledge completes the oldest carried request, whose memory must not have changed because the device could have
+// retransmitted it until now.
 func (q *qp) acknowledge() {
 	s := &q.sends[q.done%uint64(len(q.sends))]
 	if to := q.n.qps[q.peer]; q.d.crossbar != nil && to != nil && !to.d.reaches(q.d) {
-		q.lose() // the acknowledgement, and the request is not sent again in time
+		q.lose() // the acknowledgement is lost, and retransmissions as well
 		q.fail(rdma.RetryExc)
 		return
 	}
@@ -376,7 +377,7 @@ func (q *qp) acknowledge() {
 	}
 }
 
-// complete ends the oldest request.
+// complete completes the oldest request.
 func (q *qp) complete(status rdma.Status) {
 	s := &q.sends[q.done%uint64(len(q.sends))]
 	q.done++
@@ -392,7 +393,7 @@ func (q *qp) complete(status rdma.Status) {
 	q.o.CQ.(*cq).push(e)
 }
 
-// fail ends the queue pair: the oldest request with a status, all others flushed.
+// fail puts the queue pair into the error state. The oldest request gets the status, and all others are flushed.
 func (q *qp) fail(status rdma.Status) {
 	q.failed = true
 	q.n.deactivate(q)
@@ -402,7 +403,8 @@ func (q *qp) fail(status rdma.Status) {
 	}
 	q.carried = q.posted
 	for ; q.recvs > 0; q.recvs-- {
-		q.o.CQ.(*cq).push(entry{rdma.Completion{ID: q.recvID, Status: status, Vendor: q.vendor, QPN: q.number}, q, 0})
+		c := rdma.Completion{ID: q.recvID, Status: status, Vendor: q.vendor, QPN: q.number}
+		q.o.CQ.(*cq).push(entry{c, q, 0})
 		status = rdma.FlushErr
 	}
 }

@@ -1,0 +1,42 @@
+package bench
+
+import (
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// TestStartOutlivesThreads: a process goes on when threads of its parent end, as those of package kernel do.
+func TestStartOutlivesThreads(t *testing.T) {
+	const children = 8
+	var all [children]*exec.Cmd
+	for i := range all {
+		all[i] = exec.Command("cat")
+		all[i].SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		in, err := all[i].StdinPipe() // cat ends when it is closed
+		if err != nil {
+			t.Fatal(err)
+		}
+		started := make(chan error)
+		go func() {
+			runtime.LockOSThread() // and not unlocked: the runtime ends the thread
+			started <- Start(all[i])
+		}()
+		if err := <-started; err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			_ = in.Close()
+			if err := all[i].Wait(); err != nil {
+				t.Errorf("child %d: %v", i, err)
+			}
+		}()
+	}
+	var ended sync.WaitGroup
+	for range 4 * children {
+		ended.Go(func() { runtime.LockOSThread() })
+	}
+	ended.Wait()
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// fabricVariable names the fabric file of ranks, and of commands without --fabric.
+const fabricVariable = "LIGHTPATH_FABRIC"
+
+// fabricFlag adds --fabric to a command that reads a fabric file. Without the flag, path is the value of
+// LIGHTPATH_FABRIC, unless the user gives one of the flags of instead.
+func fabricFlag(cmd *cobra.Command, path *string, usage string, instead ...string) {
+	fl := cmd.Flags()
+	fl.StringVar(path, "fabric", "", fmt.Sprintf("%s (default %s)", usage, fabricVariable))
+	cmd.PreRun = func(*cobra.Command, []string) {
+		for _, name := range append([]string{"fabric"}, instead...) {
+			if fl.Changed(name) {
+				return
+			}
+		}
+		*path = os.Getenv(fabricVariable)
+	}
+}

@@ -1,0 +1,61 @@
+package render
+
+import (
+	"fmt"
+
+	"lightpath/internal/chrometrace"
+	"lightpath/plans"
+)
+
+// Trace returns plan as a trace: one lane for each plane, one complete event for each entry, times in us.
+// Below the plan it has the run of o.Measured, if there is one.
+func Trace(plan *plans.Plan, o Options) *chrometrace.File {
+	d := newDrawing(plan, o)
+	f := chrometrace.New()
+	sources := []struct {
+		name   string
+		planes [][]plans.Entry
+	}{{"plan", plan.Planes}, {"measured", o.Measured}}
+	for pid, s := range sources {
+		if s.planes == nil {
+			continue
+		}
+		name := s.name
+		if plan.Planner != "" {
+			name += " of " + plan.Planner
+		}
+		f.NameProcess(pid, name)
+		for j, entries := range s.planes {
+			f.NameLane(pid, j, d.planeName(j))
+			for i := range entries {
+				e := &entries[i]
+				if finite(e.StartUS) && finite(e.EndUS) && e.EndUS >= e.StartUS { // JSON has no other numbers
+					f.Slice(pid, j, d.traceName(e), string(e.Kind), e.StartUS, e.EndUS-e.StartUS, d.traceArgs(e))
+				}
+			}
+		}
+	}
+	return f
+}
+
+// traceName is short: viewers write it into the slice.
+func (d *drawing) traceName(e *plans.Entry) string {
+	if e.Kind == plans.Transmit {
+		return fmt.Sprintf("step %d", e.Step)
+	}
+	return Describe(e)
+}
+
+func (d *drawing) traceArgs(e *plans.Entry) map[string]any {
+	args := map[string]any{"what": Describe(e)}
+	if e.Kind != plans.Transmit {
+		return args
+	}
+	if e.Joint == "" && finite(e.Bytes) {
+		args["bytes per flow"] = e.Bytes
+	}
+	if t := d.traffic[e]; t.hops > 1 {
+		args["hops"], args["flows on the busiest circuit"] = t.hops, t.load
+	}
+	return args
+}
