@@ -11,6 +11,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/membership"
 	"lightpath/shim/result"
 )
 
@@ -71,7 +72,7 @@ func TestNonBlocking(t *testing.T) {
 					begun(t, c.State())
 					for name, err := range map[string]error{
 						"run": Run([]calls.Call{allReduce(c, mem[r])}), "check": calls.Check(new(allReduce(c, mem[r]))), "finalize": c.Finalize(),
-						"destroy": c.Destroy(), "suspend": c.Suspend(), "split": second(bear(Origin{Parent: c, How: BySplit})),
+						"destroy": c.Destroy(), "suspend": c.Suspend(), "split": second(bear(membership.Origin{Parent: c, How: membership.BySplit})),
 					} {
 						if result.Of(err) != result.InvalidArgument {
 							t.Errorf("%s of a communicator in use: %v", name, err)
@@ -91,9 +92,9 @@ func TestNonBlocking(t *testing.T) {
 			for r, c := range w.comms {
 				color := 0
 				if r == 1 {
-					color = NoColor
+					color = membership.NoColor
 				}
-				comms, err := Init([]InitArgs{{From: &Origin{Parent: c, How: BySplit, Color: color}, NonBlocking: true}})
+				comms, err := Init([]InitArgs{{From: &membership.Origin{Parent: c, How: membership.BySplit, Color: color}, NonBlocking: true}})
 				begun(t, err)
 				if (comms[0] == nil) != (r == 1) {
 					t.Fatalf("rank %d: child %v", r, comms[0])
@@ -188,21 +189,21 @@ func TestAbortAnything(t *testing.T) {
 			return c
 		},
 		"split": func(t *testing.T) *Comm {
-			return child(t, Origin{Parent: newQuickWorld(t, 2).comms[1], How: BySplit})
+			return child(t, membership.Origin{Parent: newQuickWorld(t, 2).comms[1], How: membership.BySplit})
 		},
 		"shrink, first": func(t *testing.T) *Comm {
-			return child(t, Origin{Parent: newQuickWorld(t, 3).comms[0], How: ByShrink, Exclude: []int{2}})
+			return child(t, membership.Origin{Parent: newQuickWorld(t, 3).comms[0], How: membership.ByShrink, Exclude: []int{2}})
 		},
 		"shrink, other": func(t *testing.T) *Comm {
-			return child(t, Origin{Parent: newQuickWorld(t, 3).comms[1], How: ByShrink, Exclude: []int{2}})
+			return child(t, membership.Origin{Parent: newQuickWorld(t, 3).comms[1], How: membership.ByShrink, Exclude: []int{2}})
 		},
 		"grow": func(t *testing.T) *Comm {
 			c := newQuickWorld(t, 1).comms[0]
-			id, err := GrowID(c)
+			id, err := membership.GrowID(c)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return child(t, Origin{Parent: c, How: ByGrow, Ranks: 2, ID: &id})
+			return child(t, membership.Origin{Parent: c, How: membership.ByGrow, Ranks: 2, ID: &id})
 		},
 	} {
 		for _, early := range []bool{false, true} {
@@ -241,7 +242,7 @@ func lonely(t *testing.T, more []UniqueID) *Comm {
 	return comms[0]
 }
 
-func child(t *testing.T, o Origin) *Comm {
+func child(t *testing.T, o membership.Origin) *Comm {
 	t.Helper()
 	comms, err := Init([]InitArgs{{From: &o, NonBlocking: true}})
 	begun(t, err)
@@ -392,7 +393,7 @@ func doStep(c *Comm, step int) {
 	case 0:
 		_ = sums(c)
 	case 1:
-		comms, _ := Init([]InitArgs{{From: &Origin{Parent: c, How: BySplit}, NonBlocking: c.NonBlocking}})
+		comms, _ := Init([]InitArgs{{From: &membership.Origin{Parent: c, How: membership.BySplit}, NonBlocking: c.NonBlocking}})
 		for _, child := range comms {
 			_ = child.Abort()
 		}
@@ -438,7 +439,7 @@ func TestManyAtOnce(t *testing.T) {
 	var worlds []*world
 	for range many {
 		w := newWorld(t, 2)
-		f, errs := w.bears(func(c *Comm) Origin { return Origin{Parent: c, How: BySplit} })
+		f, errs := w.bears(func(c *Comm) membership.Origin { return membership.Origin{Parent: c, How: membership.BySplit} })
 		none(t, errs)
 		worlds = append(worlds, w, &world{t, f.children})
 	}
@@ -460,10 +461,10 @@ func TestFailedKinLeavesNothing(t *testing.T) {
 	w.limit(50 * time.Millisecond)
 	before := census(t)
 	for range 5 {
-		for _, o := range []Origin{{How: BySplit}, {How: ByShrink, Exclude: []int{1}, Color: 0}, {How: ByGrow, Ranks: 3}} {
+		for _, o := range []membership.Origin{{How: membership.BySplit}, {How: membership.ByShrink, Exclude: []int{1}, Color: 0}, {How: membership.ByGrow, Ranks: 3}} {
 			o.Parent = w.comms[0]
 			if c, err := bear(o); err == nil {
-				if o.How != ByShrink {
+				if o.How != membership.ByShrink {
 					t.Errorf("%v without the other rank", o.How)
 				}
 				_ = c.Destroy()

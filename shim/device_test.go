@@ -17,6 +17,7 @@ import (
 	"lightpath/shim/memory"
 	"lightpath/shim/path/peer"
 	"lightpath/shim/path/staged"
+	"lightpath/shim/report"
 	"lightpath/shim/stream"
 )
 
@@ -328,7 +329,7 @@ func TestStagingIsBounded(t *testing.T) {
 	if _, most := g.Locked(); most > bound {
 		t.Errorf("%d bytes were locked, want at most %d", most, bound)
 	}
-	if got, err := MemStats(w.comms[0], MemPersist); err != nil || got < 4*64<<10 {
+	if got, err := report.MemStats(w.comms[0], report.MemPersist); err != nil || got < 4*64<<10 {
 		t.Errorf("MemStats: %d, %v", got, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/flight"
 	"lightpath/shim/recorder"
+	"lightpath/shim/report"
 	"lightpath/shim/stream"
 )
 
@@ -51,7 +52,7 @@ func TestGPUDirectReplays(t *testing.T) {
 	if op := f.Snapshot().Op; !op.Replay || op.Shape.Kind != calls.AllReduce || op.Shape.Count != count || op.Seq != 0 {
 		t.Errorf("in progress: %+v", op)
 	}
-	if s := describeSelf(w.comms[0]); s.Op == nil || s.Op.Call != "AllReduce" || s.Counts["AllReduce"] != 2 {
+	if s := report.Self(w.comms[0]); s.Op == nil || s.Op.Call != "AllReduce" || s.Counts["AllReduce"] != 2 {
 		t.Errorf("in progress: %+v", s)
 	}
 	g.Replay(graphs[1], g.streams[1][0])

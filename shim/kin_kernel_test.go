@@ -1,6 +1,10 @@
 package shim
 
-import "testing"
+import (
+	"testing"
+
+	"lightpath/shim/membership"
+)
 
 // TestKinOnKernelPlanes: parent and child share the interfaces of their ports.
 func TestKinOnKernelPlanes(t *testing.T) {
@@ -10,7 +14,9 @@ func TestKinOnKernelPlanes(t *testing.T) {
 	t.Setenv("LIGHTPATH_TIMEOUT", "50s")
 	w := newWorld(t, 4)
 	w.must(sums)
-	f, errs := w.bears(func(c *Comm) Origin { return Origin{Parent: c, How: BySplit, Color: c.Rank % 2} })
+	f, errs := w.bears(func(c *Comm) membership.Origin {
+		return membership.Origin{Parent: c, How: membership.BySplit, Color: c.Rank % 2}
+	})
 	none(t, errs)
 	f.must(sums)
 	w.must(sums)

@@ -8,6 +8,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
+	"lightpath/shim/membership"
 	"lightpath/shim/session"
 )
 
@@ -29,8 +30,8 @@ func TestKinOnCircuits(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
 	w := newWorld(t, 6)
 	w.must(sums)
-	halves, errs := w.bears(func(c *Comm) Origin {
-		return Origin{Parent: c, How: BySplit, Color: c.Rank % 2, Key: -c.Rank}
+	halves, errs := w.bears(func(c *Comm) membership.Origin {
+		return membership.Origin{Parent: c, How: membership.BySplit, Color: c.Rank % 2, Key: -c.Rank}
 	})
 	none(t, errs)
 	for r, c := range halves.children {
@@ -42,8 +43,8 @@ func TestKinOnCircuits(t *testing.T) {
 		}
 	}
 	left := &world{t, w.comms[1:4]}
-	small, errs := left.bears(func(c *Comm) Origin {
-		return Origin{Parent: c, How: ByShrink, Exclude: []int{0, 4, 5}}
+	small, errs := left.bears(func(c *Comm) membership.Origin {
+		return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{0, 4, 5}}
 	})
 	none(t, errs)
 	for range 3 {
@@ -77,7 +78,9 @@ func TestCircuitsToOutside(t *testing.T) {
 		if err := ring.run(w, rng); err != nil {
 			t.Fatal(err)
 		}
-		halves, errs := w.bears(func(c *Comm) Origin { return Origin{Parent: c, How: BySplit, Color: c.Rank % 2} })
+		halves, errs := w.bears(func(c *Comm) membership.Origin {
+			return membership.Origin{Parent: c, How: membership.BySplit, Color: c.Rank % 2}
+		})
 		none(t, errs)
 		for _, color := range []int{0, 1} {
 			half := &world{t, []*Comm{halves.children[color], halves.children[color+2]}}
@@ -103,8 +106,8 @@ func TestShrinkOnCircuits(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := &world{t, w.comms[1:]}
-	f, errs := left.bears(func(c *Comm) Origin {
-		return Origin{Parent: c, How: ByShrink, Exclude: []int{0}, Abort: true}
+	f, errs := left.bears(func(c *Comm) membership.Origin {
+		return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{0}, Abort: true}
 	})
 	none(t, errs)
 	f.must(sums)

@@ -9,6 +9,7 @@ import (
 
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/membership"
 	"lightpath/shim/session"
 )
 
@@ -31,7 +32,7 @@ func sums(c *Comm) error {
 }
 
 // bear makes one communicator of a parent, as one rank of a process of its own would.
-func bear(o Origin) (*Comm, error) {
+func bear(o membership.Origin) (*Comm, error) {
 	comms, err := Init([]InitArgs{{From: &o}})
 	if err != nil {
 		return nil, err
@@ -46,7 +47,7 @@ type family struct {
 }
 
 // bears makes children and has them destroyed when the test ends.
-func (w *world) bears(origin func(c *Comm) Origin) (*family, []error) {
+func (w *world) bears(origin func(c *Comm) membership.Origin) (*family, []error) {
 	f := &family{w, make([]*Comm, len(w.comms))}
 	errs := w.each(func(c *Comm) (err error) {
 		f.children[slices.Index(w.comms, c)], err = bear(origin(c))
@@ -88,11 +89,11 @@ func TestSplit(t *testing.T) {
 		t.Run(transport, func(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
 			w := newWorld(t, 6)
-			color := []int{0, 7, 0, NoColor, 7, 0}
+			color := []int{0, 7, 0, membership.NoColor, 7, 0}
 			key := []int{5, 0, -1, 0, 0, 5}
 			want := [][2]int{{1, 3}, {0, 2}, {0, 3}, {-1, -1}, {1, 2}, {2, 3}} // rank and ranks
-			f, errs := w.bears(func(c *Comm) Origin {
-				return Origin{Parent: c, How: BySplit, Color: color[c.Rank], Key: key[c.Rank]}
+			f, errs := w.bears(func(c *Comm) membership.Origin {
+				return membership.Origin{Parent: c, How: membership.BySplit, Color: color[c.Rank], Key: key[c.Rank]}
 			})
 			none(t, errs)
 			for r, c := range f.children {
@@ -121,7 +122,7 @@ func TestSplitInOneGroup(t *testing.T) {
 	var args []InitArgs
 	for _, by := range []int{2, 1} {
 		for r, c := range w.comms {
-			args = append(args, InitArgs{From: &Origin{Parent: c, How: BySplit, Color: r / by}})
+			args = append(args, InitArgs{From: &membership.Origin{Parent: c, How: membership.BySplit, Color: r / by}})
 		}
 	}
 	comms, err := Init(args)
@@ -147,17 +148,17 @@ func TestKinArguments(t *testing.T) {
 	}
 	damaged := id
 	damaged[99]++
-	for says, o := range map[string]Origin{
-		"color -2":                  {How: BySplit, Color: -2},
-		"excludeRanksCount 0":       {How: ByShrink},
-		"excludeRanksCount 3":       {How: ByShrink, Exclude: []int{0, 1, 2}},
-		"excludeRanksList[0] is 3":  {How: ByShrink, Exclude: []int{3}},
-		"excludeRanksList[0] is -1": {How: ByShrink, Exclude: []int{-1}},
-		"excludeRanksList[0] is 1":  {How: ByShrink, Exclude: []int{1}},
-		"excludeRanksList[1] is 2":  {How: ByShrink, Exclude: []int{2, 2}},
-		"nRanks 3":                  {How: ByGrow, Ranks: 3},
-		"nRanks 100000":             {How: ByGrow, Ranks: 100000},
-		"commId":                    {How: ByGrow, Ranks: 4, ID: &damaged},
+	for says, o := range map[string]membership.Origin{
+		"color -2":                  {How: membership.BySplit, Color: -2},
+		"excludeRanksCount 0":       {How: membership.ByShrink},
+		"excludeRanksCount 3":       {How: membership.ByShrink, Exclude: []int{0, 1, 2}},
+		"excludeRanksList[0] is 3":  {How: membership.ByShrink, Exclude: []int{3}},
+		"excludeRanksList[0] is -1": {How: membership.ByShrink, Exclude: []int{-1}},
+		"excludeRanksList[0] is 1":  {How: membership.ByShrink, Exclude: []int{1}},
+		"excludeRanksList[1] is 2":  {How: membership.ByShrink, Exclude: []int{2, 2}},
+		"nRanks 3":                  {How: membership.ByGrow, Ranks: 3},
+		"nRanks 100000":             {How: membership.ByGrow, Ranks: 100000},
+		"commId":                    {How: membership.ByGrow, Ranks: 4, ID: &damaged},
 	} {
 		o.Parent = c
 		_, err := bear(o)
@@ -177,23 +178,27 @@ func TestKinDisagree(t *testing.T) {
 		}
 	}
 	for name, k := range map[string]struct {
-		origin func(r int) Origin
+		origin func(r int) membership.Origin
 		is     error
 		says   []string
 	}{
-		"calls": {func(r int) Origin {
+		"calls": {func(r int) membership.Origin {
 			if r == 1 {
-				return Origin{How: ByGrow, Ranks: 4}
+				return membership.Origin{How: membership.ByGrow, Ranks: 4}
 			}
-			return Origin{How: BySplit}
+			return membership.Origin{How: membership.BySplit}
 		}, errdefs.ErrMismatch, []string{"ncclCommSplit", "ncclCommGrow", "rank 1"}},
-		"sizes": {func(r int) Origin { return Origin{How: ByGrow, Ranks: 4 + r/2, ID: &ids[0]} }, errdefs.ErrMismatch, []string{"rank 0 says nRanks 4, rank 2 says 5"}},
-		"ids":   {func(r int) Origin { return Origin{How: ByGrow, Ranks: 4, ID: &ids[r%2]} }, errdefs.ErrMismatch, []string{"ranks 0 and 1 have different ids"}},
-		"no id": {func(int) Origin { return Origin{How: ByGrow, Ranks: 4} }, errdefs.ErrInvalidUsage, []string{"no rank has passed the id"}},
+		"sizes": {func(r int) membership.Origin {
+			return membership.Origin{How: membership.ByGrow, Ranks: 4 + r/2, ID: &ids[0]}
+		}, errdefs.ErrMismatch, []string{"rank 0 says nRanks 4, rank 2 says 5"}},
+		"ids": {func(r int) membership.Origin {
+			return membership.Origin{How: membership.ByGrow, Ranks: 4, ID: &ids[r%2]}
+		}, errdefs.ErrMismatch, []string{"ranks 0 and 1 have different ids"}},
+		"no id": {func(int) membership.Origin { return membership.Origin{How: membership.ByGrow, Ranks: 4} }, errdefs.ErrInvalidUsage, []string{"no rank has passed the id"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 3)
-			_, errs := w.bears(func(c *Comm) Origin {
+			_, errs := w.bears(func(c *Comm) membership.Origin {
 				o := k.origin(c.Rank)
 				o.Parent = c
 				return o
@@ -212,7 +217,7 @@ func TestSplitWithoutSome(t *testing.T) {
 		w := newWorld(t, 3)
 		w.limit(2 * time.Second)
 		for _, err := range concurrently(t, 2, func(i int) error {
-			_, err := bear(Origin{Parent: w.comms[i], How: BySplit})
+			_, err := bear(membership.Origin{Parent: w.comms[i], How: membership.BySplit})
 			return err
 		}) {
 			wantError(t, err, errdefs.ErrTimeout, "rank 2 never called it")
@@ -224,7 +229,7 @@ func TestSplitWithoutSome(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, err := range concurrently(t, 2, func(i int) error {
-			_, err := bear(Origin{Parent: w.comms[i], How: BySplit})
+			_, err := bear(membership.Origin{Parent: w.comms[i], How: membership.BySplit})
 			return err
 		}) {
 			wantError(t, err, errdefs.ErrRemote, "rank 2 of the parent left it")
@@ -236,7 +241,7 @@ func TestSplitWithoutSome(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, err := range concurrently(t, 2, func(i int) error {
-			_, err := bear(Origin{Parent: w.comms[i+1], How: BySplit})
+			_, err := bear(membership.Origin{Parent: w.comms[i+1], How: membership.BySplit})
 			return err
 		}) {
 			if err == nil {
@@ -251,7 +256,7 @@ func TestSplitWithoutSome(t *testing.T) {
 				time.Sleep(20 * time.Millisecond)
 				return w.comms[2].Abort()
 			}
-			_, err := bear(Origin{Parent: w.comms[i], How: BySplit})
+			_, err := bear(membership.Origin{Parent: w.comms[i], How: membership.BySplit})
 			return err
 		})
 		for _, err := range errs[:2] {
@@ -269,16 +274,16 @@ func TestGrow(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%v", transport, everyone), func(t *testing.T) {
 				t.Setenv("LIGHTPATH_TRANSPORT", transport)
 				w := newWorld(t, 2)
-				id, err := GrowID(w.comms[1])
+				id, err := membership.GrowID(w.comms[1])
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := GrowID(w.comms[1]); !errors.Is(err, errdefs.ErrInvalidUsage) {
+				if _, err := membership.GrowID(w.comms[1]); !errors.Is(err, errdefs.ErrInvalidUsage) {
 					t.Errorf("a second id: %v", err)
 				}
 				var args []InitArgs
 				for r, c := range w.comms {
-					o := &Origin{Parent: c, How: ByGrow, Ranks: 4}
+					o := &membership.Origin{Parent: c, How: membership.ByGrow, Ranks: 4}
 					if r == 1 || everyone {
 						o.ID = &id
 					}
@@ -298,7 +303,7 @@ func TestGrow(t *testing.T) {
 				}
 				g.must(sums)
 				w.must(sums)
-				if _, err := GrowID(w.comms[1]); err != nil {
+				if _, err := membership.GrowID(w.comms[1]); err != nil {
 					t.Errorf("an id after the growth: %v", err)
 				}
 			})
@@ -348,13 +353,17 @@ func TestRevoke(t *testing.T) {
 		}
 	}
 	wantError(t, w.comms[1].Finalize(), errdefs.ErrInvalidUsage, "revoked")
-	_, err := GrowID(w.comms[1])
+	_, err := membership.GrowID(w.comms[1])
 	wantError(t, err, errdefs.ErrRevoked)
-	f, errs := w.bears(func(c *Comm) Origin { return Origin{Parent: c, How: BySplit, Key: -c.Rank} })
+	f, errs := w.bears(func(c *Comm) membership.Origin {
+		return membership.Origin{Parent: c, How: membership.BySplit, Key: -c.Rank}
+	})
 	none(t, errs)
 	f.must(sums)
 	left := &world{t, w.comms[:2]}
-	f, errs = left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{2}} })
+	f, errs = left.bears(func(c *Comm) membership.Origin {
+		return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{2}}
+	})
 	none(t, errs)
 	f.must(sums)
 	for _, c := range w.comms {

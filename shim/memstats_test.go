@@ -5,6 +5,7 @@ import (
 
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/report"
 )
 
 // TestMemStats: calls leave memory behind, which Suspend gives back.
@@ -13,31 +14,31 @@ func TestMemStats(t *testing.T) {
 	t.Setenv("LIGHTPATH_ALGORITHM", "allreduce:ring")
 	w := newWorld(t, 2)
 	c := w.comms[0]
-	stat := func(s MemStat) uint64 {
-		n, err := MemStats(c, s)
+	stat := func(s report.MemStat) uint64 {
+		n, err := report.MemStats(c, s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
-	if stat(MemSuspend) != 0 || stat(MemPersist) < 4096 || stat(MemSuspended) != 0 {
-		t.Errorf("at first: %d %d %d", stat(MemSuspend), stat(MemPersist), stat(MemSuspended))
+	if stat(report.MemSuspend) != 0 || stat(report.MemPersist) < 4096 || stat(report.MemSuspended) != 0 {
+		t.Errorf("at first: %d %d %d", stat(report.MemSuspend), stat(report.MemPersist), stat(report.MemSuspended))
 	}
 	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 5000))}) })
-	if n := stat(MemSuspend); n == 0 || stat(MemTotal) != n+stat(MemPersist) {
-		t.Errorf("after a call: %d of %d", n, stat(MemTotal))
+	if n := stat(report.MemSuspend); n == 0 || stat(report.MemTotal) != n+stat(report.MemPersist) {
+		t.Errorf("after a call: %d of %d", n, stat(report.MemTotal))
 	}
 	if err := c.Suspend(); err != nil {
 		t.Fatal(err)
 	}
-	if stat(MemSuspend) != 0 || stat(MemSuspended) != 1 {
-		t.Errorf("suspended: %d %d", stat(MemSuspend), stat(MemSuspended))
+	if stat(report.MemSuspend) != 0 || stat(report.MemSuspended) != 1 {
+		t.Errorf("suspended: %d %d", stat(report.MemSuspend), stat(report.MemSuspended))
 	}
-	_, err := MemStats(c, 9)
+	_, err := report.MemStats(c, 9)
 	wantError(t, err, errdefs.ErrInvalidArgument, "9")
 	if err := c.Destroy(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = MemStats(c, MemTotal)
+	_, err = report.MemStats(c, report.MemTotal)
 	wantError(t, err, errdefs.ErrDestroyed)
 }

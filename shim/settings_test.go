@@ -11,6 +11,7 @@ import (
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/membership"
 )
 
 // TestMissingFabric: the error names the variable.
@@ -48,7 +49,7 @@ func TestLogKeepsSecrets(t *testing.T) {
 	if exe, err := os.Executable(); err != nil || libraryPath() != exe {
 		t.Errorf("loaded from %q, the test is %q (%v)", libraryPath(), exe, err)
 	}
-	_, s, err := bootstrap.ParseID(&birthOf(w.comms[0]).args.ID)
+	_, s, err := bootstrap.ParseID(&membership.Of(w.comms[0]).Args.ID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,12 +3,12 @@ package shim
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/membership"
 )
 
 func TestShrink(t *testing.T) {
@@ -18,7 +18,9 @@ func TestShrink(t *testing.T) {
 			w := newWorld(t, 5)
 			excluded := []int{3, 0} // rank 0, the parent's leader, too
 			left := &world{t, []*Comm{w.comms[1], w.comms[2], w.comms[4]}}
-			f, errs := left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: excluded} })
+			f, errs := left.bears(func(c *Comm) membership.Origin {
+				return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: excluded}
+			})
 			none(t, errs)
 			for i, c := range f.children {
 				if c.Rank != i || c.Ranks != 3 {
@@ -28,15 +30,21 @@ func TestShrink(t *testing.T) {
 			f.must(sums)
 			w.must(sums) // the parent is as it was
 			// Again from the same parent, and from a child.
-			f, errs = left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: excluded} })
+			f, errs = left.bears(func(c *Comm) membership.Origin {
+				return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: excluded}
+			})
 			none(t, errs)
 			f.must(sums)
 			small := &world{t, f.children[:2]}
-			f, errs = small.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{2}} })
+			f, errs = small.bears(func(c *Comm) membership.Origin {
+				return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{2}}
+			})
 			none(t, errs)
 			f.must(sums)
 			one := &world{t, w.comms[2:3]}
-			f, errs = one.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{0, 1, 3, 4}} })
+			f, errs = one.bears(func(c *Comm) membership.Origin {
+				return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{0, 1, 3, 4}}
+			})
 			none(t, errs)
 			f.must(sums)
 		})
@@ -47,8 +55,8 @@ func TestShrink(t *testing.T) {
 func TestShrinkDisagree(t *testing.T) {
 	w := newWorld(t, 4)
 	left := &world{t, w.comms[:3]}
-	_, errs := left.bears(func(c *Comm) Origin {
-		o := Origin{Parent: c, How: ByShrink, Exclude: []int{3}}
+	_, errs := left.bears(func(c *Comm) membership.Origin {
+		o := membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{3}}
 		if c.Rank == 1 {
 			o.Exclude = []int{2}
 		}
@@ -57,7 +65,9 @@ func TestShrinkDisagree(t *testing.T) {
 	for _, err := range errs {
 		wantError(t, err, errdefs.ErrInvalidUsage, "excludes rank 3", "excludes rank 2")
 	}
-	f, errs := left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{3}} })
+	f, errs := left.bears(func(c *Comm) membership.Origin {
+		return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{3}}
+	})
 	none(t, errs)
 	f.must(sums)
 }
@@ -69,8 +79,8 @@ func TestShrinkElsewhere(t *testing.T) {
 		t.Run(fmt.Sprint(late), func(t *testing.T) {
 			w := newWorld(t, 5)
 			// 0, 1 and 3 meet at 0, and 2 goes to 1, all without 4.
-			_, errs := (&world{t, w.comms[:4]}).bears(func(c *Comm) Origin {
-				o := Origin{Parent: c, How: ByShrink, Exclude: []int{4}}
+			_, errs := (&world{t, w.comms[:4]}).bears(func(c *Comm) membership.Origin {
+				o := membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{4}}
 				if c.Rank == 2 {
 					o.Exclude = []int{4, 0}
 				}
@@ -82,8 +92,8 @@ func TestShrinkElsewhere(t *testing.T) {
 			for _, err := range errs {
 				wantError(t, err, errdefs.ErrInvalidUsage, "rank 1", "excludes rank 4", "rank 2", "excludes ranks 0, 4")
 			}
-			f, errs := (&world{t, w.comms[1:4]}).bears(func(c *Comm) Origin {
-				return Origin{Parent: c, How: ByShrink, Exclude: []int{4, 0}}
+			f, errs := (&world{t, w.comms[1:4]}).bears(func(c *Comm) membership.Origin {
+				return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{4, 0}}
 			})
 			none(t, errs)
 			f.must(sums)
@@ -96,7 +106,7 @@ func TestShrinkElsewhereLater(t *testing.T) {
 	w := newWorld(t, 4)
 	gone := make(chan struct{}, 3)
 	for _, err := range concurrently(t, 3, func(r int) error {
-		o := Origin{Parent: w.comms[r], How: ByShrink, Exclude: []int{3}}
+		o := membership.Origin{Parent: w.comms[r], How: membership.ByShrink, Exclude: []int{3}}
 		if r == 2 {
 			o.Exclude = []int{3, 0}
 		}
@@ -112,30 +122,13 @@ func TestShrinkElsewhereLater(t *testing.T) {
 	}
 }
 
-// TestLongLists: lists of which a message shows the beginning only are told apart.
-func TestLongLists(t *testing.T) {
-	var long []int
-	for r := range 10 {
-		long = append(long, 2*r)
-	}
-	other := append(slices.Clone(long[:9]), 21)
-	a := without(long)
-	if b := without(other); a == b || !strings.Contains(a, "and 2 more") {
-		t.Errorf("%q and %q", a, b)
-	}
-	slices.Reverse(long)
-	if b := without(long); a != b {
-		t.Errorf("%q and %q for the same ranks", a, b)
-	}
-}
-
 // TestShrinksInTurn: several shrinks of one communicator at a time, and one of them given up.
 func TestShrinksInTurn(t *testing.T) {
 	w := newWorld(t, 3)
 	var args []InitArgs
 	for _, c := range w.comms[:2] {
 		for range 3 {
-			args = append(args, InitArgs{From: &Origin{Parent: c, How: ByShrink, Exclude: []int{2}}})
+			args = append(args, InitArgs{From: &membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{2}}})
 		}
 	}
 	comms, err := Init(args)
@@ -150,7 +143,7 @@ func TestShrinksInTurn(t *testing.T) {
 	// The first waits for rank 1, the second for the first: it ends when it is told to.
 	both := []InitArgs{args[0], args[0]}
 	for i := range both {
-		both[i].From, both[i].NonBlocking = &Origin{Parent: w.comms[0], How: ByShrink, Exclude: []int{2}}, true
+		both[i].From, both[i].NonBlocking = &membership.Origin{Parent: w.comms[0], How: membership.ByShrink, Exclude: []int{2}}, true
 	}
 	comms, err = Init(both)
 	wantError(t, err, errdefs.ErrInProgress)
@@ -182,12 +175,14 @@ func TestShrinkAbort(t *testing.T) {
 					wantError(t, err, errdefs.ErrAborted)
 				}
 			}
-			_, errs = left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{lost}} })
+			_, errs = left.bears(func(c *Comm) membership.Origin {
+				return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{lost}}
+			})
 			for _, err := range errs {
 				wantError(t, err, errdefs.ErrAborted) // without NCCL_SHRINK_ABORT
 			}
-			f, errs := left.bears(func(c *Comm) Origin {
-				return Origin{Parent: c, How: ByShrink, Exclude: []int{lost}, Abort: true}
+			f, errs := left.bears(func(c *Comm) membership.Origin {
+				return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{lost}, Abort: true}
 			})
 			none(t, errs)
 			f.must(sums)
@@ -199,7 +194,9 @@ func TestShrinkAbort(t *testing.T) {
 		group := make(chan error, 1)
 		go func() { group <- Run([]calls.Call{allReduce(w.comms[0], make([]float32, 100))}) }()
 		left := &world{t, w.comms[:2]}
-		f, errs := left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{2}, Abort: true} })
+		f, errs := left.bears(func(c *Comm) membership.Origin {
+			return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{2}, Abort: true}
+		})
 		none(t, errs)
 		f.must(sums)
 		wantError(t, <-group, errdefs.ErrRevoked)

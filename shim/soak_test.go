@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/membership"
 )
 
 // soakTime is how long TestSoak runs: seconds, or in `make test-long` as long as
@@ -311,8 +312,8 @@ func (s *soak) split(b *branch) error {
 	for r := range n {
 		color[r], key[r] = s.rng.IntN(3)-1, s.rng.IntN(n)
 	}
-	return s.bear(b, allRanks(n), func(r int) Origin {
-		return Origin{Parent: b.comms[r], How: BySplit, Color: color[r], Key: key[r]}
+	return s.bear(b, allRanks(n), func(r int) membership.Origin {
+		return membership.Origin{Parent: b.comms[r], How: membership.BySplit, Color: color[r], Key: key[r]}
 	})
 }
 
@@ -325,13 +326,13 @@ func (s *soak) others(b *branch) []int {
 // shrink makes a child without some ranks.
 func (s *soak) shrink(b *branch, without []int, abort bool) error {
 	left := slices.DeleteFunc(allRanks(len(b.comms)), func(r int) bool { return slices.Contains(without, r) })
-	return s.bear(b, left, func(r int) Origin {
-		return Origin{Parent: b.comms[r], How: ByShrink, Exclude: without, Abort: abort}
+	return s.bear(b, left, func(r int) membership.Origin {
+		return membership.Origin{Parent: b.comms[r], How: membership.ByShrink, Exclude: without, Abort: abort}
 	})
 }
 
 // bear makes children of b, by the ranks that take part, and adds them to the family.
-func (s *soak) bear(b *branch, ranks []int, origin func(rank int) Origin) error {
+func (s *soak) bear(b *branch, ranks []int, origin func(rank int) membership.Origin) error {
 	children := make([]*Comm, len(ranks))
 	for i, err := range concurrently(s.t, len(ranks), func(i int) (err error) {
 		children[i], err = bear(origin(ranks[i]))
@@ -407,4 +408,12 @@ func randomCase(rng *rand.Rand, n int) collectiveCase {
 		k.op, k.scalars = calls.OpPreMulSum, scalars(rng, k.typ, n)
 	}
 	return k
+}
+
+// allRanks returns 0 to n-1.
+func allRanks(n int) (ranks []int) {
+	for r := range n {
+		ranks = append(ranks, r)
+	}
+	return ranks
 }

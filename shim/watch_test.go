@@ -3,7 +3,6 @@ package shim
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/flight"
 	"lightpath/shim/recorder"
+	"lightpath/shim/report"
 	"lightpath/shim/settings"
 	"lightpath/shim/status"
 )
@@ -157,7 +157,7 @@ func TestProbe(t *testing.T) {
 	w := newWorld(t, 4)
 	w.must(func(c *Comm) error {
 		for range 3 { // answers of one question must not be taken for those of the next
-			ranks := probe(c, 60*time.Second)
+			ranks := report.AskAll(c, 60*time.Second)
 			if len(ranks) != 4 {
 				t.Errorf("rank %d got %d answers", c.Rank, len(ranks))
 			}
@@ -205,41 +205,12 @@ func TestStatusThroughControl(t *testing.T) {
 			t.Errorf("%+v", k)
 		}
 	}
-	for range maxOwed {
-		probesOf(w.comms[0]).owed.add(1) // it no longer answers
+	for range report.MaxOwed {
+		report.Of(w.comms[0]).Owed.Add(1) // it no longer answers
 	}
 	report, err := status.Collect(dir, 2*time.Second)
 	if err != nil || report.Comms[0].Ranks[1].Answer != status.Silent || report.Comms[0].State != status.Waiting {
 		t.Errorf("%+v %v", report, err)
-	}
-}
-
-// TestABIVersion is that of the header.
-func TestABIVersion(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "cgo", "front", "nccl.h"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var major, minor, patch int
-	if _, err := fmt.Sscanf(ABIVersion, "%d.%d.%d", &major, &minor, &patch); err != nil {
-		t.Fatal(err)
-	}
-	if want := fmt.Sprintf("NCCL_VERSION_CODE %d", 10000*major+100*minor+patch); !strings.Contains(string(text), want) {
-		t.Errorf("nccl.h lacks %s", want)
-	}
-}
-
-// TestOwed: a rank that answers nothing is not asked for ever.
-func TestOwed(t *testing.T) {
-	var o owed
-	for i := range 3 * maxOwed {
-		if o.add(5) != (i < maxOwed) {
-			t.Fatalf("question %d", i)
-		}
-	}
-	o.answered(5)
-	if !o.add(5) || o.add(5) {
-		t.Error("an answer makes room for one question")
 	}
 }
 
@@ -345,9 +316,7 @@ func TestRAS(t *testing.T) {
 	t.Setenv("NCCL_RAS_ADDR", "127.0.0.1:0")
 	w := newWorld(t, 2)
 	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
-	watched.Lock()
-	address := watched.ras.Address()
-	watched.Unlock()
+	address := report.RASAddress()
 	var text, doc bytes.Buffer
 	if err := status.AskRAS(address, 20*time.Second, true, false, &text); err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"lightpath/shim"
 	"lightpath/shim/device"
 	"lightpath/shim/endpoints"
+	"lightpath/shim/membership"
 	"lightpath/shim/memory"
 	"lightpath/shim/settings"
 	"lightpath/shim/stream"
@@ -98,7 +99,7 @@ func lpGoInit(inits *C.struct_lp_init, count C.size_t, msg *C.char, n C.size_t) 
 // initArgs copies the arguments out of C's memory.
 func initArgs(in *C.struct_lp_init) bridge.InitArgs {
 	a := bridge.InitArgs{
-		How: shim.How(in.how), Parent: uint64(in.parent), Color: int(in.color), Key: int(in.key),
+		How: membership.How(in.how), Parent: uint64(in.parent), Color: int(in.color), Key: int(in.key),
 		Abort: in.abort_parent != 0, HasID: in.has_id != 0,
 		InitArgs: shim.InitArgs{
 			Ranks: int(in.nranks), Rank: int(in.rank), Device: int(in.device), NonBlocking: in.blocking == 0,

@@ -24,7 +24,7 @@ enum {
   LP_WAIT_SIGNAL = 12,
 };
 
-/* shim.How; LP_BY_ID: from no other communicator */
+/* membership.How; LP_BY_ID: from no other communicator */
 enum {
   LP_BY_ID = 0,
   LP_BY_SPLIT = 1,

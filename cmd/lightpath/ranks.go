@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"lightpath/internal/files"
-	"lightpath/shim"
 	"lightpath/shim/flight"
+	"lightpath/shim/report"
 	"lightpath/shim/settings"
 	"lightpath/shim/status"
 )
@@ -45,7 +45,7 @@ With --address it asks a process that serves NCCL's RAS protocol (NCCL_RAS_ADDR)
 			if err != nil {
 				return err
 			}
-			dir := shim.StatusDir(cfg)
+			dir := report.StatusDir(cfg)
 			switch {
 			case o.dump != "":
 				return o.dumpAll(dir)

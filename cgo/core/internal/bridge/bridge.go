@@ -20,6 +20,8 @@ import (
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/path/foreign"
+	"lightpath/shim/predict"
+	"lightpath/shim/report"
 	"lightpath/shim/result"
 )
 
@@ -198,7 +200,7 @@ func Simulate(asked []Call) (float64, error) {
 			return 0, err
 		}
 	}
-	return shim.Simulate(group)
+	return predict.Group(group)
 }
 
 // CreateOp makes an operator that multiplies by the element at scalar. The element is read now, or by each call
@@ -226,7 +228,7 @@ func MemStats(h uint64, stat int32) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return shim.MemStats(c, shim.MemStat(stat))
+	return report.MemStats(c, report.MemStat(stat))
 }
 
 // Register registers a buffer or window with a communicator and returns its handle.

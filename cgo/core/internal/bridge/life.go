@@ -7,13 +7,14 @@ import (
 
 	"lightpath/shim"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/membership"
 	"lightpath/shim/path/foreign"
 )
 
 // InitArgs describes a communicator to make, as struct lp_init does, with the parent's handle.
 type InitArgs struct {
 	shim.InitArgs
-	How        shim.How // 0: from no other communicator
+	How        membership.How // 0: from no other communicator
 	Parent     uint64
 	Color, Key int
 	Exclude    []int
@@ -31,7 +32,7 @@ func (a *InitArgs) resolve() (shim.InitArgs, error) {
 	if err != nil {
 		return args, err
 	}
-	args.From = &shim.Origin{
+	args.From = &membership.Origin{
 		Parent: parent, How: a.How, Color: a.Color, Key: a.Key, Exclude: a.Exclude, Abort: a.Abort, Ranks: a.Ranks,
 	}
 	if a.HasID {
@@ -140,7 +141,7 @@ func GrowID(h uint64) (shim.UniqueID, error) {
 	if err != nil {
 		return shim.UniqueID{}, err
 	}
-	return shim.GrowID(c)
+	return membership.GrowID(c)
 }
 
 // Destroy frees a communicator and its handle, unless something is still in progress.

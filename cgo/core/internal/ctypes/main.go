@@ -15,9 +15,9 @@ import (
 
 	"lightpath/cgo/core/internal/bridge"
 	"lightpath/collectives/sharedmem"
-	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
+	"lightpath/shim/membership"
 	"lightpath/shim/settings"
 	"lightpath/shim/stream"
 )
@@ -40,8 +40,8 @@ var constants = []struct {
 		int64(calls.Send), int64(calls.Recv),
 		int64(calls.PutSignal), int64(calls.Signal), int64(calls.WaitSignal),
 	}},
-	{"shim.How; LP_BY_ID: from no other communicator", []string{"LP_BY_ID", "LP_BY_SPLIT", "LP_BY_SHRINK", "LP_BY_GROW"},
-		[]int64{0, int64(shim.BySplit), int64(shim.ByShrink), int64(shim.ByGrow)}},
+	{"membership.How; LP_BY_ID: from no other communicator", []string{"LP_BY_ID", "LP_BY_SPLIT", "LP_BY_SHRINK", "LP_BY_GROW"},
+		[]int64{0, int64(membership.BySplit), int64(membership.ByShrink), int64(membership.ByGrow)}},
 	{"bridge.Question", []string{"LP_ASK_RANKS", "LP_ASK_RANK", "LP_ASK_DEVICE", "LP_ASK_BLOCKING"},
 		[]int64{int64(bridge.Ranks), int64(bridge.Rank), int64(bridge.Device), int64(bridge.Blocking)}},
 	{"bridge.Call.ScalarWhere", []string{"LP_SCALAR_NONE", "LP_SCALAR_HERE", "LP_SCALAR_AT"},

@@ -9,6 +9,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim/calls"
+	"lightpath/shim/predict"
 	"lightpath/shim/result"
 	"lightpath/shim/session"
 )
@@ -59,19 +60,19 @@ func TestSimulatePacket(t *testing.T) {
 			{Comm: c, Kind: calls.PutSignal, Type: datatype.Float32, Count: 98, Peer: 1, Send: fake(8), Window: window},
 		}, 2*(10+0.008) + (10 + 0.4) + 6*110},
 	} {
-		got, err := Simulate(k.calls)
+		got, err := predict.Group(k.calls)
 		if err != nil || math.Abs(got-k.want) > 1e-6 {
 			t.Errorf("%s: %v us, %v, want %v", name, got, err, k.want)
 		}
 	}
 	one := simulated(c, calls.AllReduce, 100_000)
 	one.Options.Planes = 1
-	if got, err := Simulate([]calls.Call{one}); err != nil || math.Abs(got-6*(10+200)) > 1e-6 {
+	if got, err := predict.Group([]calls.Call{one}); err != nil || math.Abs(got-6*(10+200)) > 1e-6 {
 		t.Errorf("on one plane: %v us, %v", got, err)
 	}
 	bad := simulated(c, calls.Reduce, 1)
 	bad.Peer = 9
-	if _, err := Simulate([]calls.Call{bad}); result.Of(err) != result.InvalidArgument {
+	if _, err := predict.Group([]calls.Call{bad}); result.Of(err) != result.InvalidArgument {
 		t.Error(err)
 	}
 	for _, c := range w.comms {
@@ -87,18 +88,18 @@ func TestSimulateCircuits(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
 	lightFabric(t, 4, 2, nil)
 	w := newWorld(t, 4)
-	predict := func() float64 {
-		us, err := Simulate([]calls.Call{simulated(w.comms[2], calls.AllReduce, 1)})
+	time := func() float64 {
+		us, err := predict.Group([]calls.Call{simulated(w.comms[2], calls.AllReduce, 1)})
 		if err != nil || !(us > 0) {
 			t.Fatal(us, err)
 		}
 		return us
 	}
-	before := predict()
+	before := time()
 	if _, errs := sumWith(w, func(int) calls.Options { return calls.Options{} }); errs[2] != nil {
 		t.Fatal(errs)
 	}
-	after := predict()
+	after := time()
 	if plan := lastPlan(t, w); after != plan.CCTUS || plan.Planner == "perstep" || before < after {
 		t.Errorf("%v us before, %v after a plan of %s for %v", before, after, plan.Planner, plan.CCTUS)
 	}

@@ -1,4 +1,4 @@
-package shim
+package membership
 
 import (
 	"context"
@@ -22,43 +22,30 @@ import (
 	"lightpath/shim/status"
 )
 
-// waitTurn waits for the shrink before this one; nil: there is none.
-func waitTurn(c *comm.Core, before <-chan struct{}) error {
-	if before == nil {
-		return nil
-	}
-	select {
-	case <-before:
-		return nil
-	case <-c.Context().Done():
-		return c.Context().Err()
-	}
-}
-
-// turn gives shrinks their turns, in the order of calls: ranks that make several meet at the same
-// door for each. try numbers them; before, nil for the first, is closed when it is this one's, which calls over after it.
-func (k *kinship) turn() (try uint64, before <-chan struct{}, over func()) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.shrinks++
-	last, end := k.shrunk, make(chan struct{})
-	k.shrunk = end
-	return k.shrinks, last, func() {
+// turn gives shrinks their turns, in the order of calls, since ranks meet at the same door for each. try numbers them.
+// before, nil for the first, is closed when it is this one's turn. The caller calls over after it.
+func (q *requests) turn() (try uint64, before <-chan struct{}, over func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.shrinks++
+	last, end := q.shrunk, make(chan struct{})
+	q.shrunk = end
+	return q.shrinks, last, func() {
 		if last == nil {
 			close(end)
 			return
 		}
-		go func() { // who did not wait for its turn does not give it away
+		go func() { // a shrink that did not wait for its turn does not give it away
 			<-last
 			close(end)
 		}()
 	}
 }
 
-// meetSurvivors meets the ranks that a shrink leaves at the door of the first of them: neither the
-// parent's leader nor its control network need be there any more.
+// meetSurvivors meets the ranks that a shrink does not exclude, at the door of the first of them. The parent's leader and
+// control network may be gone.
 func meetSurvivors(c *comm.Core, h *bootstrap.Hello, try uint64) (err error) {
-	o := birthOf(c).args.From
+	o := Of(c).Args.From
 	p := o.Parent
 	if o.Abort && p.AsyncError() == nil {
 		p.Spread(fmt.Errorf("shim: rank %d shrinks the communicator (NCCL_SHRINK_ABORT): %w", p.Rank, errdefs.ErrRevoked))
@@ -82,12 +69,12 @@ func meetSurvivors(c *comm.Core, h *bootstrap.Hello, try uint64) (err error) {
 	defer cancel(nil)
 	var conflict atomic.Pointer[string]
 	if c.Rank == 0 {
-		birthOf(p).door.Hold(c.Secret, c.Cfg.Timeout, h.Try)
+		Of(p).door.Hold(c.Secret, c.Cfg.Timeout, h.Try)
 	} else {
-		birthOf(p).door.Sign(p.Secret.Derive("shrink", p.ID, uint64(p.Rank)), h, c.Cfg.Timeout, ctx.Done(), func(why string) {
+		Of(p).door.Sign(p.Secret.Derive("shrink", p.ID, uint64(p.Rank)), h, c.Cfg.Timeout, ctx.Done(), func(why string) {
 			conflict.Store(&why)
-			// Those who agree with this rank wait for it there, and hear it first. Where the meeting has not begun,
-			// those who come later hear it then.
+			// Ranks that agree with this rank wait for it at the meeting, and get the refusal first. If the meeting has not
+			// begun, they get it when they come.
 			veto := &control.Message{Kind: control.MsgRefuse, Arg: try, Body: []byte(why)}
 			if at.Veto(ctx, veto, bootstrap.VetoTime) {
 				select {
@@ -110,7 +97,7 @@ func meetSurvivors(c *comm.Core, h *bootstrap.Hello, try uint64) (err error) {
 	return err
 }
 
-// vetoLater has a meeting refused that begins while this communicator is there and its time is not up.
+// vetoLater refuses a meeting that begins before this communicator ends and before its timeout.
 func vetoLater(c *comm.Core, at *bootstrap.Place, veto *control.Message) {
 	ctx, over := context.WithCancel(context.Background())
 	go func() {
@@ -124,7 +111,7 @@ func vetoLater(c *comm.Core, at *bootstrap.Place, veto *control.Message) {
 	}
 }
 
-// without names the ranks that a shrink leaves out: the same words for the same ranks only.
+// without names the ranks that a shrink excludes. Equal texts mean equal ranks.
 func without(ranks []int) string {
 	ranks = slices.Sorted(slices.Values(ranks))
 	s := status.ListRanks(ranks)
@@ -138,8 +125,7 @@ func without(ranks []int) string {
 	return s
 }
 
-// yieldCircuits gives back the ports of a communicator that has failed, for one that comes
-// from it.
+// yieldCircuits gives back the ports of a communicator that has failed, for the one that comes from it.
 func yieldCircuits(c *comm.Core) {
 	c.Turn.Lock()
 	defer c.Turn.Unlock()

@@ -1,4 +1,4 @@
-package shim
+package report
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/comm"
 	"lightpath/shim/log"
 	"lightpath/shim/recorder"
@@ -15,9 +16,12 @@ import (
 	"lightpath/shim/status"
 )
 
-// watched are the communicators of this process that can be asked about, and where: a socket of
-// this process, and NCCL's RAS port where this process was the first of its host to take it. Both
-// are open while there are communicators; nothing is done unless somebody asks.
+// ABIVersion is the version of NCCL whose interface cgo/front has. NCCL's RAS protocol carries it.
+const ABIVersion = "2.32.3"
+
+// watched are the communicators of this process that answer, and where: a socket of the process, and NCCL's RAS port if
+// this process was the first of its host to take it. Both are open while there are communicators, and only answer
+// questions.
 var watched struct {
 	sync.Mutex
 	comms  []*comm.Core
@@ -25,8 +29,8 @@ var watched struct {
 	ras    *status.RAS
 }
 
-// watch makes the communicator one that can be asked about, until unwatch.
-func watch(c *comm.Core) {
+// Watch serves the status of a communicator until it ends.
+func Watch(c *comm.Core) {
 	if c.Cfg.StatusDir == settings.StatusOff {
 		return
 	}
@@ -35,7 +39,7 @@ func watch(c *comm.Core) {
 	watched.comms = append(watched.comms, c)
 	dir := StatusDir(c.Cfg)
 	if watched.server == nil {
-		s, err := status.Serve(dir, os.Getpid(), fmt.Sprintf("%x", processID()), source{})
+		s, err := status.Serve(dir, os.Getpid(), fmt.Sprintf("%x", bootstrap.ProcessID()), source{})
 		if err != nil {
 			c.Log.Info(log.Init, "no status socket: %v", err)
 			return
@@ -46,7 +50,7 @@ func watch(c *comm.Core) {
 		collect := func(d time.Duration) (*status.Report, error) { return status.Collect(dir, d) }
 		ras, err := status.ServeRAS(rasAddress(c.Cfg.RASAddr), ABIVersion, collect)
 		if err != nil {
-			// As a rule another process of this host serves.
+			// Most often another process of this host serves.
 			c.Log.Info(log.Init, "%v", err)
 			return
 		}
@@ -55,7 +59,7 @@ func watch(c *comm.Core) {
 	}
 }
 
-// unwatch is idempotent.
+// unwatch ends [Watch]. Idempotent.
 func unwatch(c *comm.Core) {
 	watched.Lock()
 	defer watched.Unlock()
@@ -77,10 +81,20 @@ func unwatch(c *comm.Core) {
 	}
 }
 
-// StatusDir is where the sockets of the processes of this user are.
+// RASAddress returns the address at which this process serves NCCL's RAS protocol, "" if it does not.
+func RASAddress() string {
+	watched.Lock()
+	defer watched.Unlock()
+	if watched.ras == nil {
+		return ""
+	}
+	return watched.ras.Address()
+}
+
+// StatusDir returns the directory with the sockets of the processes of this user.
 func StatusDir(cfg *settings.Config) string { return status.Dir(cfg.StatusDir, cfg.RuntimeDir) }
 
-// rasAddress spares the default a look into the name service.
+// rasAddress replaces the name of the default, so that no name service is asked.
 func rasAddress(address string) string {
 	if host, port, err := net.SplitHostPort(address); err == nil && host == "localhost" {
 		return net.JoinHostPort("127.0.0.1", port)
@@ -88,14 +102,14 @@ func rasAddress(address string) string {
 	return address
 }
 
-// watching returns the communicators that can be asked about.
+// watching returns the communicators that are served.
 func watching() []*comm.Core {
 	watched.Lock()
 	defer watched.Unlock()
 	return slices.Clone(watched.comms)
 }
 
-// source is this process, for those who ask.
+// source answers questions about this process.
 type source struct{}
 
 // Status implements status.Source.
@@ -104,10 +118,12 @@ func (source) Status() status.Process {
 	if err != nil {
 		host = "localhost"
 	}
-	p := status.Process{Version: Version, Host: host, Node: node(hostID(), pidNamespace()), PID: os.Getpid(), Comms: []status.Comm{}}
-	comms := watching()
-	for _, c := range comms {
-		s := describeComm(c)
+	p := status.Process{
+		Version: bootstrap.Version, Host: host, Node: node(bootstrap.HostID(), bootstrap.PIDNamespace()), PID: os.Getpid(),
+		Comms: []status.Comm{},
+	}
+	for _, c := range watching() {
+		s := describe(c)
 		// Ranks of one communicator in one process are one communicator.
 		if i := slices.IndexFunc(p.Comms, func(o status.Comm) bool { return o.ID == s.ID }); i >= 0 {
 			p.Comms[i].Take(s.Ranks)
@@ -122,7 +138,7 @@ func (source) Status() status.Process {
 func (source) Gather(id string, d time.Duration) []status.Rank {
 	for _, c := range watching() {
 		if c.Joined() && fmt.Sprintf("%x", c.ID) == id {
-			return probe(c, d)
+			return AskAll(c, d)
 		}
 	}
 	return nil

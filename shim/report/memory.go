@@ -1,4 +1,4 @@
-package shim
+package report
 
 import (
 	"fmt"
@@ -14,14 +14,14 @@ type MemStat int32
 
 // The questions, in bytes.
 const (
-	// MemSuspend is what Suspend would give back: programs and scratch.
+	// MemSuspend is the memory that Suspend would give back: programs and scratch.
 	MemSuspend MemStat = iota
 	// MemSuspended is 1 while the communicator is suspended, else 0.
 	MemSuspended
-	// MemPersist is what it keeps until it ends: the memory that its packet planes are in, what it stages device memory
-	// in, and what it has of its device for exchange. Ranks of one host have the first in common, and each reports all of it.
+	// MemPersist is the memory that it keeps until it ends: shared memory of its packet planes, staging memory, and memory
+	// of its device for exchange. The ranks of a host share the first, and each reports all of it.
 	MemPersist
-	// MemTotal is both.
+	// MemTotal is the sum of MemSuspend and MemPersist.
 	MemTotal
 )
 

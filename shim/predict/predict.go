@@ -1,4 +1,13 @@
-package shim
+// Package predict predicts how long a group of calls takes, for ncclGroupSimulateEnd. It reads the state of
+// communicators and runs nothing.
+//
+// A collective on circuits takes the time of its plan: the plan that it last ran with, else the interim plan. On packet
+// planes a step takes alpha and the transfer time of its busiest rank's bytes on all planes. A one-sided call takes alpha
+// and the transfer time of its bytes; a signal has 8. The time that a wait loses to a late sender is not known here.
+// The costs are those of a fabric file that describes packet planes, else those of packetCosts.
+//
+// Layer 6: it may import session, circuits and the rooms below them, no path.
+package predict
 
 import (
 	"errors"
@@ -19,16 +28,9 @@ import (
 	"lightpath/shim/session"
 )
 
-// Simulate predicts how long a group of calls takes, in microseconds, and runs nothing. Calls of
-// one communicator follow one another, its sends and receives after its collectives, and those
-// of different communicators go on at the same time, as in [Run].
-//
-// A collective on circuits takes what its plan says: the one that it ran with last, else the
-// interim plan. On packet planes a step takes alpha and then the time that the bytes of its busiest
-// rank take on all planes, and a one-sided call alpha and the time of its bytes, of which a signal has
-// 8; for how long its sender keeps a rank waiting is not known here. The costs are those of the fabric
-// file where it describes packet planes, and else those of [packetCosts].
-func Simulate(group []calls.Call) (us float64, err error) {
+// Group returns how long a group of calls takes, in microseconds. Calls of one communicator follow one another, its sends
+// and receives after its collectives. Those of different communicators run at the same time.
+func Group(group []calls.Call) (us float64, err error) {
 	total := map[*comm.Core]float64{}
 	for i := range group {
 		c := &group[i]
@@ -36,7 +38,7 @@ func Simulate(group []calls.Call) (us float64, err error) {
 			return 0, err
 		}
 		if c.Kind.OneSided() {
-			t, err := predictSided(c)
+			t, err := oneSided(c)
 			if err != nil {
 				return 0, err
 			}
@@ -46,7 +48,7 @@ func Simulate(group []calls.Call) (us float64, err error) {
 		if c.Kind.P2P() || c.Count == 0 {
 			continue
 		}
-		t, err := predict(c)
+		t, err := collective(c)
 		if err != nil {
 			return 0, err
 		}
@@ -65,8 +67,8 @@ func Simulate(group []calls.Call) (us float64, err error) {
 	return us, nil
 }
 
-// predictSided is the time of one one-sided call, in microseconds.
-func predictSided(c *calls.Call) (float64, error) {
+// oneSided returns the time of a one-sided call, in microseconds.
+func oneSided(c *calls.Call) (float64, error) {
 	costs, err := packetModel(c.Comm)
 	if err != nil {
 		return 0, err
@@ -78,14 +80,14 @@ func predictSided(c *calls.Call) (float64, error) {
 	return plans.TransmitUS(costs, 1, 1, float64(bytes)), nil
 }
 
-// traffic is the bytes that a rank sends and receives.
+// traffic counts the bytes that a rank sends and receives.
 type traffic struct{ send, recv int64 }
 
-// exchanged adds up what each communicator's sends and receives move.
-func exchanged(calls []calls.Call) map[*comm.Core]traffic {
+// exchanged adds up the sends and receives of each communicator.
+func exchanged(group []calls.Call) map[*comm.Core]traffic {
 	sum := map[*comm.Core]traffic{}
-	for i := range calls {
-		if c := &calls[i]; c.Kind.P2P() {
+	for i := range group {
+		if c := &group[i]; c.Kind.P2P() {
 			t := sum[c.Comm]
 			send, recv := c.Extents()
 			sum[c.Comm] = traffic{t.send + send, t.recv + recv}
@@ -94,20 +96,20 @@ func exchanged(calls []calls.Call) map[*comm.Core]traffic {
 	return sum
 }
 
-// predict is the time of one collective, in microseconds.
-func predict(c *calls.Call) (float64, error) {
+// collective returns the time of a collective, in microseconds.
+func collective(c *calls.Call) (float64, error) {
 	s := calls.ShapeOf(c)
 	if circuits.Of(c.Comm) != nil {
-		us, err := predictCircuits(c.Comm, s)
+		us, err := onCircuits(c.Comm, s)
 		if err == nil || !errors.Is(err, planner.ErrInfeasible) {
 			return us, err
 		}
 	}
-	return predictPacket(c.Comm, s)
+	return onPackets(c.Comm, s)
 }
 
-// predictCircuits is the time that a plan predicts.
-func predictCircuits(c *comm.Core, s calls.Shape) (float64, error) {
+// onCircuits returns the time that a plan predicts.
+func onCircuits(c *comm.Core, s calls.Shape) (float64, error) {
 	c.Turn.Lock()
 	var last *dispatch.Entry
 	for k, e := range session.Of(c).Programs.Programs {
@@ -134,8 +136,8 @@ func predictCircuits(c *comm.Core, s calls.Shape) (float64, error) {
 	return plan.CCTUS, nil
 }
 
-// predictPacket adds up the steps of the schedule.
-func predictPacket(c *comm.Core, s calls.Shape) (float64, error) {
+// onPackets adds up the steps of the schedule.
+func onPackets(c *comm.Core, s calls.Shape) (float64, error) {
 	costs, err := packetModel(c)
 	if err != nil {
 		return 0, err
@@ -164,14 +166,13 @@ func predictPacket(c *comm.Core, s calls.Shape) (float64, error) {
 	return us, nil
 }
 
-// packetCosts are rough figures of one host, of a 10 Gb/s network and of a 100 Gb/s one with RDMA, for those who have not
-// described their packet planes: what a step takes, in microseconds, and the rate in Gb/s of all
-// planes together.
+// packetCosts are rough costs of one host, of a 10 Gb/s network and of a 100 Gb/s network with RDMA, for fabrics without a
+// file: the time of a step in microseconds, and the rate in Gb/s of all planes together.
 var packetCosts = map[string]struct{ alphaUS, gbps float64 }{
 	"inproc": {0.5, 80}, "shm": {1, 40}, "tcp": {20, 10}, "rdma": {3, 100},
 }
 
-// packetModel is the cost model of the packet planes, all of them as one.
+// packetModel returns the cost model of the packet planes, all of them as one plane.
 func packetModel(c *comm.Core) (*plans.Problem, error) {
 	kind, err := endpoints.ChooseTransport(c.Table, c.Cfg)
 	if err != nil {

@@ -1,0 +1,149 @@
+package membership
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"lightpath/shim/bootstrap"
+	"lightpath/shim/comm"
+	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
+)
+
+// request is the body of control.MsgKin: what a rank asks of the parent's leader.
+type request struct {
+	Color, Key int
+	Ranks      int
+	ID         []byte
+	Hello      bootstrap.Hello
+}
+
+// answer is the body of control.MsgKinAnswer: the new communicator, the id to meet at, or neither for ranks without a
+// color.
+type answer struct {
+	Comm  uint64
+	Rank  int
+	Table []bootstrap.Hello
+	ID    []byte
+}
+
+// requests are this rank's requests for communicators that come from one. Ranks count them, so that equal numbers mean the
+// same request. Safe for concurrent use.
+type requests struct {
+	mu      sync.Mutex
+	last    uint64
+	waits   map[uint64]chan *control.Message
+	grow    *bootstrap.UniqueID // made for growing, and not used yet
+	shrinks uint64              // requests to shrink
+	shrunk  chan struct{}       // closed when the last of them has ended; nil before the first
+}
+
+// spend forgets the id that was made for growing, when it is used.
+func (q *requests) spend(id *bootstrap.UniqueID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.grow != nil && *q.grow == *id {
+		q.grow = nil
+	}
+}
+
+// GrowID makes the id by which new ranks join the next communicator that grows out of this one. There is one at a time, and
+// it can be used once.
+func GrowID(c *comm.Core) (bootstrap.UniqueID, error) {
+	if err := c.Usable(); err != nil {
+		return bootstrap.UniqueID{}, err
+	}
+	q := &Of(c).requests
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.grow != nil {
+		return bootstrap.UniqueID{}, fmt.Errorf("shim: the id that ncclCommGetUniqueId made before has not been used yet: %w",
+			errdefs.ErrInvalidUsage)
+	}
+	id, err := bootstrap.NewID(c.Cfg)
+	if err == nil {
+		q.grow = &id
+	}
+	return id, err
+}
+
+// next numbers a request, in the order of calls.
+func (q *requests) next() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.last++
+	return q.last
+}
+
+// expect registers for the answer to a request.
+func (q *requests) expect(seq uint64) <-chan *control.Message {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waits == nil {
+		q.waits = map[uint64]chan *control.Message{}
+	}
+	ch := make(chan *control.Message, 1)
+	q.waits[seq] = ch
+	return ch
+}
+
+// forget ends expect.
+func (q *requests) forget(seq uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.waits, seq)
+}
+
+// deliver delivers an answer of the leader to the request that waits for it.
+func (q *requests) deliver(m *control.Message) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if ch := q.waits[m.Seq]; ch != nil {
+		delete(q.waits, m.Seq)
+		ch <- m
+	}
+}
+
+// ask sends request number seq to the parent's leader, and returns the answer. It ends with communicator c, with the
+// parent, and with a failure of a parent that had not failed before.
+func ask(c *comm.Core, seq uint64, r *request) (*answer, error) {
+	o := Of(c).Args.From
+	p := o.Parent
+	body, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("shim: %v: %w", o.How, err)
+	}
+	answered := Of(p).requests.expect(seq)
+	defer Of(p).requests.forget(seq)
+	failed := p.FailedChan()
+	if p.AsyncError() != nil {
+		failed = nil // it is revoked
+	}
+	if err := p.Star.ToLeader(&control.Message{Kind: control.MsgKin, Seq: seq, Arg: uint64(o.How), Body: body}); err != nil {
+		return nil, err
+	}
+	timer := time.NewTimer(p.Cfg.Timeout + bootstrap.RefusalGrace)
+	defer timer.Stop()
+	select {
+	case m := <-answered:
+		if m.Arg != 0 {
+			m.Arg-- // 0 is no error here
+			return nil, result.Decode(m)
+		}
+		a := new(answer)
+		return a, control.DecodeStrict(m.Body, a)
+	case <-c.Context().Done():
+		return nil, c.AsyncError()
+	case <-failed:
+		return nil, p.AsyncError()
+	case <-p.Ended():
+		return nil, fmt.Errorf("shim: %v: the parent was destroyed: %w", o.How, errdefs.ErrDestroyed)
+	case <-p.Star.EveryoneLeft():
+		return nil, fmt.Errorf("shim: %v: rank 0 of the parent is gone: %w", o.How, errdefs.ErrRemote)
+	case <-timer.C:
+		return nil, fmt.Errorf("shim: %v: no word from rank 0 of the parent in %v: %w", o.How, p.Cfg.Timeout, errdefs.ErrTimeout)
+	}
+}
