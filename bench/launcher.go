@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"lightpath/shim"
+	"lightpath/shim/result"
 )
 
 // ErrRankFailed reports that a rank ended with an error; the text is the rank's own.
@@ -240,7 +240,7 @@ func summary(errs []rankError) string {
 	var texts []string
 	ranks := map[string][]int{}
 	for _, e := range errs {
-		text := strings.TrimSuffix(e.text, shim.ReportedByAnother)
+		text := strings.TrimSuffix(e.text, result.ReportedByPeer)
 		if ranks[text] == nil {
 			texts = append(texts, text)
 		}

@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
+	"lightpath/shim/session"
 )
 
 // TestArenaIsUsed: ranks that share memory go through it, unless an algorithm is asked for.
@@ -14,13 +16,13 @@ func TestArenaIsUsed(t *testing.T) {
 	t.Setenv("LIGHTPATH_ALGORITHM", "alltoall:bruck")
 	w := newWorld(t, 2)
 	for _, c := range w.comms {
-		if !c.throughArena(CallAllReduce) || c.throughArena(CallAllToAll) || c.throughArena(CallSend) {
+		if !session.Of(c).Shares(calls.AllReduce) || session.Of(c).Shares(calls.AllToAll) || session.Of(c).Shares(calls.Send) {
 			t.Errorf("rank %d: AllReduce %v, AlltoAll %v, Send %v through the arena",
-				c.Rank(), c.throughArena(CallAllReduce), c.throughArena(CallAllToAll), c.throughArena(CallSend))
+				c.Rank, session.Of(c).Shares(calls.AllReduce), session.Of(c).Shares(calls.AllToAll), session.Of(c).Shares(calls.Send))
 		}
 	}
 	rng := rand.New(rand.NewPCG(4, 4))
-	for _, kind := range []CallKind{CallAllReduce, CallAllToAll, CallAllReduce} {
+	for _, kind := range []calls.Kind{calls.AllReduce, calls.AllToAll, calls.AllReduce} {
 		if err := (collectiveCase{kind: kind, typ: datatype.Int32, count: 777}).run(w, rng); err != nil {
 			t.Errorf("%v: %v", kind, err)
 		}
@@ -39,13 +41,13 @@ func TestGroupsThroughArena(t *testing.T) {
 				x[i] = float32(r + 1)
 			}
 			first, second := allReduce(a.comms[r], x), allReduce(b.comms[r], y)
-			third := Call{Comm: a.comms[r], Kind: CallBroadcast, Type: datatype.Float32, Count: 50000, Peer: 1,
+			third := calls.Call{Comm: a.comms[r], Kind: calls.Broadcast, Type: datatype.Float32, Count: 50000, Peer: 1,
 				Send: unsafe.Pointer(&x[0]), Recv: unsafe.Pointer(&z[0])}
-			calls := []Call{first, third, second}
+			group := []calls.Call{first, third, second}
 			if r == 1 {
-				calls = []Call{second, first, third}
+				group = []calls.Call{second, first, third}
 			}
-			if err := Run(calls); err != nil {
+			if err := Run(group); err != nil {
 				return err
 			}
 			for i := range z {
@@ -73,13 +75,13 @@ func TestArenaAllocatesNothing(t *testing.T) {
 	w := newWorld(t, 2)
 	const runs = 100
 	for _, count := range []int{2, 3000, 300000} {
-		calls := [2][]Call{}
-		for r := range calls {
-			calls[r] = []Call{allReduce(w.comms[r], make([]float32, count))}
+		group := [2][]calls.Call{}
+		for r := range group {
+			group[r] = []calls.Call{allReduce(w.comms[r], make([]float32, count))}
 		}
 		loop := func(r, n int) {
 			for range n {
-				if err := Run(calls[r]); err != nil {
+				if err := Run(group[r]); err != nil {
 					t.Error(err)
 				}
 			}
@@ -99,36 +101,9 @@ func TestNoRoomForArena(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := newWorld(t, 2)
 	for _, c := range w.comms {
-		c.arena = nil // as if there had been no room: see transport/shm
+		session.Of(c).Arena = nil // as if there had been no room: see transport/shm
 	}
-	if err := (collectiveCase{kind: CallAllReduce, typ: datatype.Int32, count: 777}).run(w, rand.New(rand.NewPCG(5, 5))); err != nil {
+	if err := (collectiveCase{kind: calls.AllReduce, typ: datatype.Int32, count: 777}).run(w, rand.New(rand.NewPCG(5, 5))); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestPatience: ranks whose spinning is in vain soon spin less, but try again, and go back to it.
-func TestPatience(t *testing.T) {
-	var p patience
-	for range 10 {
-		if n := p.polls(); n == spinLong {
-			p.learn(n, false)
-		}
-	}
-	long := 0
-	for range 64 {
-		if n := p.polls(); n == spinLong {
-			long++
-			p.learn(n, false)
-		}
-	}
-	if long != 2 {
-		t.Errorf("%d of 64 calls spin long", long)
-	}
-	for p.polls() != spinLong {
-		p.learn(spinShort, false)
-	}
-	p.learn(spinLong, true)
-	if n := p.polls(); n != spinLong {
-		t.Errorf("%d polls where spinning pays", n)
 	}
 }

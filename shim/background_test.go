@@ -7,13 +7,18 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
 )
 
 // finished polls a communicator as a program would, until nothing is in progress.
 func finished(t testing.TB, c *Comm) error {
 	t.Helper()
 	for range 6000 {
-		if err := c.State(); !errors.Is(err, ErrInProgress) {
+		if err := c.State(); !errors.Is(err, errdefs.ErrInProgress) {
 			return err
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -24,7 +29,7 @@ func finished(t testing.TB, c *Comm) error {
 // begun checks that a call goes on in the background.
 func begun(t testing.TB, err error) {
 	t.Helper()
-	if !errors.Is(err, ErrInProgress) || ResultOf(err) != ResultInProgress {
+	if !errors.Is(err, errdefs.ErrInProgress) || result.Of(err) != result.InProgress {
 		t.Fatalf("got %v, want in progress", err)
 	}
 }
@@ -60,15 +65,15 @@ func TestNonBlocking(t *testing.T) {
 			mem := [3][]float32{}
 			for r, c := range w.comms {
 				mem[r] = []float32{float32(r), 1}
-				begun(t, Run([]Call{allReduce(c, mem[r])}))
+				begun(t, Run([]calls.Call{allReduce(c, mem[r])}))
 				if r == 0 {
 					// Nobody else has called yet, so it cannot have ended.
 					begun(t, c.State())
 					for name, err := range map[string]error{
-						"run": Run([]Call{allReduce(c, mem[r])}), "check": Check(new(allReduce(c, mem[r]))), "finalize": c.Finalize(),
+						"run": Run([]calls.Call{allReduce(c, mem[r])}), "check": calls.Check(new(allReduce(c, mem[r]))), "finalize": c.Finalize(),
 						"destroy": c.Destroy(), "suspend": c.Suspend(), "split": second(bear(Origin{Parent: c, How: BySplit})),
 					} {
-						if ResultOf(err) != ResultInvalidArgument {
+						if result.Of(err) != result.InvalidArgument {
 							t.Errorf("%s of a communicator in use: %v", name, err)
 						}
 					}
@@ -120,17 +125,17 @@ func second(_ *Comm, err error) error { return err }
 func TestMixedGroup(t *testing.T) {
 	a, b := newWorld(t, 1), newQuickWorld(t, 1)
 	mem := make([]float32, 2)
-	err := Run([]Call{allReduce(a.comms[0], mem[:1]), allReduce(b.comms[0], mem[1:])})
-	wantError(t, err, ErrInvalidArgument, "blocking and nonblocking")
+	err := Run([]calls.Call{allReduce(a.comms[0], mem[:1]), allReduce(b.comms[0], mem[1:])})
+	wantError(t, err, errdefs.ErrInvalidArgument, "blocking and nonblocking")
 	id, err := NewUniqueID()
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = Init([]InitArgs{{ID: id, Ranks: 2}, {ID: id, Ranks: 2, Rank: 1, NonBlocking: true}})
-	wantError(t, err, ErrInvalidArgument, "blocking and nonblocking")
+	wantError(t, err, errdefs.ErrInvalidArgument, "blocking and nonblocking")
 	for _, w := range []*world{a, b} {
-		err := Run([]Call{allReduce(w.comms[0], mem[:1])})
-		if err != nil && !errors.Is(err, ErrInProgress) || finished(t, w.comms[0]) != nil {
+		err := Run([]calls.Call{allReduce(w.comms[0], mem[:1])})
+		if err != nil && !errors.Is(err, errdefs.ErrInProgress) || finished(t, w.comms[0]) != nil {
 			t.Error(err)
 		}
 	}
@@ -146,14 +151,14 @@ func TestNonBlockingFailure(t *testing.T) {
 	}
 	comms, err := Init([]InitArgs{{ID: id, Ranks: 2, NonBlocking: true}})
 	begun(t, err)
-	wantError(t, finished(t, comms[0]), ErrTimeout, "rank 1 never arrived")
-	wantError(t, sums(comms[0]), ErrTimeout)
+	wantError(t, finished(t, comms[0]), errdefs.ErrTimeout, "rank 1 never arrived")
+	wantError(t, sums(comms[0]), errdefs.ErrTimeout)
 	if err := comms[0].Destroy(); err != nil {
 		t.Error(err)
 	}
 	w.limit(time.Second)
-	begun(t, Run([]Call{allReduce(w.comms[0], make([]float32, 5))}))
-	wantError(t, finished(t, w.comms[0]), ErrTimeout, "rank 1 did not arrive")
+	begun(t, Run([]calls.Call{allReduce(w.comms[0], make([]float32, 5))}))
+	wantError(t, finished(t, w.comms[0]), errdefs.ErrTimeout, "rank 1 did not arrive")
 }
 
 // TestAbortAnything: an abort ends whatever a communicator waits in.
@@ -179,7 +184,7 @@ func TestAbortAnything(t *testing.T) {
 		},
 		"call": func(t *testing.T) *Comm {
 			c := newQuickWorld(t, 2).comms[0]
-			begun(t, Run([]Call{allReduce(c, make([]float32, 5))}))
+			begun(t, Run([]calls.Call{allReduce(c, make([]float32, 5))}))
 			return c
 		},
 		"split": func(t *testing.T) *Comm {
@@ -193,7 +198,7 @@ func TestAbortAnything(t *testing.T) {
 		},
 		"grow": func(t *testing.T) *Comm {
 			c := newQuickWorld(t, 1).comms[0]
-			id, err := c.GrowID()
+			id, err := GrowID(c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -211,8 +216,8 @@ func TestAbortAnything(t *testing.T) {
 				if errs[0] != nil {
 					t.Error(errs[0])
 				}
-				wantError(t, c.AsyncError(), ErrAborted)
-				<-c.released
+				wantError(t, c.AsyncError(), errdefs.ErrAborted)
+				<-c.Released()
 				// Aborted communicators leave their parents usable.
 				if parent != nil {
 					if err := finished(t, parent); err != nil {
@@ -284,12 +289,12 @@ func TestScalableRefusals(t *testing.T) {
 		is   error
 		says string
 	}{
-		"twice a rank":  {func(a []InitArgs) []InitArgs { a[5].Rank = 4; return a }, ErrInvalidUsage, "both claim to be rank 4"},
-		"never arrives": {func(a []InitArgs) []InitArgs { return a[:5] }, ErrTimeout, "never arrived"},
-		"ids":           {func(a []InitArgs) []InitArgs { a[1].More = nil; return a }, ErrInvalidUsage, "ids"},
+		"twice a rank":  {func(a []InitArgs) []InitArgs { a[5].Rank = 4; return a }, errdefs.ErrInvalidUsage, "both claim to be rank 4"},
+		"never arrives": {func(a []InitArgs) []InitArgs { return a[:5] }, errdefs.ErrTimeout, "never arrived"},
+		"ids":           {func(a []InitArgs) []InitArgs { a[1].More = nil; return a }, errdefs.ErrInvalidUsage, "ids"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if errors.Is(k.is, ErrTimeout) {
+			if errors.Is(k.is, errdefs.ErrTimeout) {
 				t.Setenv("LIGHTPATH_TIMEOUT", "5s") // those that come come sooner
 			}
 			ids := make([]UniqueID, 2)
@@ -336,7 +341,7 @@ func TestEveryOrder(t *testing.T) {
 				doStep(c, step)
 				settle(c)
 			}
-			if err := sums(c); !errors.Is(err, ErrInProgress) {
+			if err := sums(c); !errors.Is(err, errdefs.ErrInProgress) {
 				return err
 			}
 			settle(c)
@@ -353,7 +358,7 @@ func TestEveryOrder(t *testing.T) {
 
 // settle waits until nothing goes on in the background.
 func settle(c *Comm) {
-	for lifeState(c.life.Load()) != destroyed && errors.Is(c.State(), ErrInProgress) {
+	for c.Life() != comm.Destroyed && errors.Is(c.State(), errdefs.ErrInProgress) {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -387,7 +392,7 @@ func doStep(c *Comm, step int) {
 	case 0:
 		_ = sums(c)
 	case 1:
-		comms, _ := Init([]InitArgs{{From: &Origin{Parent: c, How: BySplit}, NonBlocking: c.args.NonBlocking}})
+		comms, _ := Init([]InitArgs{{From: &Origin{Parent: c, How: BySplit}, NonBlocking: c.NonBlocking}})
 		for _, child := range comms {
 			_ = child.Abort()
 		}
@@ -409,12 +414,12 @@ func doStep(c *Comm, step int) {
 // destroyAnyhow ends communicators in whatever state they are.
 func (w *world) destroyAnyhow() {
 	for _, c := range w.comms {
-		if lifeState(c.life.Load()) != destroyed {
+		if c.Life() != comm.Destroyed {
 			_ = c.Abort()
 		}
 	}
 	for _, c := range w.comms {
-		<-c.released
+		<-c.Released()
 	}
 }
 

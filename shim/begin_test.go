@@ -1,12 +1,16 @@
 package shim
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
+	"lightpath/shim/path/staged"
+	"lightpath/shim/recorder"
 )
 
 // beginner is a world on devices that counts how often a rank's worker is woken up.
@@ -25,22 +29,28 @@ func newBeginner(t *testing.T, ranks int) *beginner {
 	t.Helper()
 	b := &beginner{gpus: useGPUs(t, ranks, 1), world: newWorld(t, ranks), t: t, woken: make([]atomic.Int32, ranks)}
 	for r := range ranks {
-		b.at = append(b.at, b.Memory(r, 4*briefMost))
+		b.at = append(b.at, b.Memory(r, 4*staged.BriefMost))
 	}
 	for r := range ranks {
 		b.launch(r, beginnerCount)
 	}
 	for r, c := range b.comms {
 		b.settle(r)
-		w := &c.dev.worker
-		w.mu.Lock()
-		w.loop = func() {
+		mu, loop := b.worker(c)
+		mu.Lock()
+		run := *loop
+		*loop = func() {
 			b.woken[r].Add(1)
-			w.run()
+			run()
 		}
-		w.mu.Unlock()
+		mu.Unlock()
 	}
 	return b
+}
+
+// worker returns the lock of a rank's worker, and what its goroutine runs.
+func (b *beginner) worker(c *Comm) (*sync.Mutex, *func()) {
+	return inside[sync.Mutex](staged.Of(c), "worker", "mu"), inside[func()](staged.Of(c), "worker", "loop")
 }
 
 // launch puts a sum of so many numbers, which are ranks' numbers counted from 1, on a rank's stream that nothing is on.
@@ -54,14 +64,14 @@ func (b *beginner) launch(rank, count int) {
 
 func (b *beginner) put(rank, count int) {
 	b.t.Helper()
-	call := Call{Comm: b.comms[rank], Kind: CallAllReduce, Type: datatype.Float32, Count: uint64(count), Send: b.at[rank], Recv: b.at[rank], Stream: b.streams[rank][0]}
-	if err := Run([]Call{call}); err != nil {
+	call := calls.Call{Comm: b.comms[rank], Kind: calls.AllReduce, Type: datatype.Float32, Count: uint64(count), Send: b.at[rank], Recv: b.at[rank], Stream: b.streams[rank][0]}
+	if err := Run([]calls.Call{call}); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
 func (b *beginner) numbers(rank int) []float32 {
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b.Bytes(b.at[rank], 4*briefMost)))), briefMost)
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b.Bytes(b.at[rank], 4*staged.BriefMost)))), staged.BriefMost)
 }
 
 // settle waits until a rank's launches are over, and nobody is at its worker.
@@ -70,11 +80,12 @@ func (b *beginner) settle(rank int) {
 	if err := b.synchronize(rank); err != nil {
 		b.t.Fatal(err)
 	}
-	w := &b.comms[rank].dev.worker
+	c := b.comms[rank]
+	mu, _ := b.worker(c)
 	b.until("the worker rests", func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return !w.running
+		mu.Lock()
+		defer mu.Unlock()
+		return !*inside[bool](staged.Of(c), "worker", "running")
 	})
 }
 
@@ -115,9 +126,9 @@ func TestBeginAlone(t *testing.T) {
 	}
 	b.wakeUps(0, 0)
 	for i := range 2 {
-		b.launch(0, briefMost)
+		b.launch(0, staged.BriefMost)
 		b.settle(0)
-		b.has(0, briefMost, 1)
+		b.has(0, staged.BriefMost, 1)
 		b.wakeUps(0, int32(i)+1)
 	}
 	b.launch(0, beginnerCount+1)
@@ -141,12 +152,9 @@ func TestBeginTogether(t *testing.T) {
 		}
 		b.wakeUps(1-first, int32((i+1)/2))
 	}
-	f := &b.comms[0].flight
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for n := uint64(1); n <= f.last; n++ {
-		if op := f.at(n); op.seq != n || op.outcome != completed {
-			t.Errorf("operation %d of the flight recorder has number %d and outcome %v", n, op.seq, op.outcome)
+	for i, op := range recorder.Of(b.comms[0]).Recent() {
+		if op.Seq != uint64(i+1) || op.Outcome != recorder.Completed {
+			t.Errorf("operation %d of the flight recorder has number %d and outcome %v", i+1, op.Seq, op.Outcome)
 		}
 	}
 }
@@ -154,10 +162,10 @@ func TestBeginTogether(t *testing.T) {
 // TestBeginBusy: a step of a communicator that somebody uses is the worker's.
 func TestBeginBusy(t *testing.T) {
 	b := newBeginner(t, 1)
-	b.comms[0].mu.Lock()
+	b.comms[0].Turn.Lock()
 	b.launch(0, beginnerCount)
 	b.until("the worker has the step", func() bool { return b.woken[0].Load() == 1 })
-	b.comms[0].mu.Unlock()
+	b.comms[0].Turn.Unlock()
 	b.settle(0)
 	b.has(0, beginnerCount, 1)
 }
@@ -174,11 +182,8 @@ func TestBegunAborted(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.settle(0)
-	f := &b.comms[0].flight
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if op := f.at(2); op.outcome != failed {
-		t.Errorf("the step has outcome %v", op.outcome)
+	if op := recorder.Of(b.comms[0]).Recent()[1]; op.Outcome != recorder.Failed {
+		t.Errorf("the step has outcome %v", op.Outcome)
 	}
 }
 
@@ -203,7 +208,7 @@ func TestBeginAllocatesNothing(t *testing.T) {
 		t.Skip("the race detector makes sync.Pool forget")
 	}
 	b := newBeginner(t, 1)
-	calls := []Call{{Comm: b.comms[0], Kind: CallAllReduce, Type: datatype.Float32, Count: beginnerCount, Send: b.at[0], Recv: b.at[0], Stream: b.streams[0][0]}}
+	calls := []calls.Call{{Comm: b.comms[0], Kind: calls.AllReduce, Type: datatype.Float32, Count: beginnerCount, Send: b.at[0], Recv: b.at[0], Stream: b.streams[0][0]}}
 	launch := func() {
 		if err := Run(calls); err != nil {
 			t.Error(err)

@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
 	"lightpath/shim/status"
 )
 
@@ -19,7 +22,7 @@ import (
 // asks for, and answers everyone. Safe for concurrent use: it runs on the goroutines that read
 // the control connections, for the leader's own may be waiting for planes.
 type births struct {
-	c      *Comm
+	c      *comm.Core
 	mu     sync.Mutex
 	rounds map[uint64]*birth
 	last   uint64 // the latest that has ended by a rank's absence: who comes now is too late
@@ -35,11 +38,18 @@ type birth struct {
 	done chan struct{}
 }
 
+// handleBirths has the leader gather what ranks ask for, and ranks take its answers.
+func handleBirths(c *comm.Core) {
+	birthOf(c).births.c = c
+	c.HandleAtLeader(control.MsgKin, func(m *control.Message) { birthOf(c).births.ask(m) })
+	c.Handle(control.MsgKinAnswer, func(m *control.Message) { birthOf(c).kin.answer(m) })
+}
+
 // ask takes the wish of a rank.
 func (b *births) ask(m *control.Message) {
 	a := new(kinAsk)
 	from := int(m.From)
-	if err := control.DecodeStrict(m.Body, a); err != nil || from >= b.c.args.Ranks {
+	if err := control.DecodeStrict(m.Body, a); err != nil || from >= b.c.Ranks {
 		return // a rank that speaks nonsense times out
 	}
 	b.mu.Lock()
@@ -50,7 +60,7 @@ func (b *births) ask(m *control.Message) {
 	}
 	r := b.rounds[m.Seq]
 	if r == nil {
-		r = &birth{seq: m.Seq, how: How(m.Arg), asks: make([]*kinAsk, b.c.args.Ranks), done: make(chan struct{})}
+		r = &birth{seq: m.Seq, how: How(m.Arg), asks: make([]*kinAsk, b.c.Ranks), done: make(chan struct{})}
 		if b.rounds == nil {
 			b.rounds = map[uint64]*birth{}
 		}
@@ -64,7 +74,7 @@ func (b *births) ask(m *control.Message) {
 	switch {
 	case How(m.Arg) != r.how:
 		first := slices.IndexFunc(r.asks, func(a *kinAsk) bool { return a != nil && a != r.asks[from] })
-		b.fail(r, fmt.Errorf("shim: rank %d called %v, rank %d called %v: %w", first, r.how, from, How(m.Arg), ErrMismatch))
+		b.fail(r, fmt.Errorf("shim: rank %d called %v, rank %d called %v: %w", first, r.how, from, How(m.Arg), errdefs.ErrMismatch))
 	case r.have == len(r.asks):
 		b.close(r)
 		go b.decide(r)
@@ -97,14 +107,14 @@ const watchEvery = 20 * time.Millisecond
 func (b *births) watch(r *birth) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	over := time.NewTimer(b.c.cfg.Timeout)
+	over := time.NewTimer(b.c.Cfg.Timeout)
 	defer over.Stop()
 	for {
 		late := false
 		select {
 		case <-r.done:
 			return
-		case <-b.c.released:
+		case <-b.c.Released():
 			return
 		case <-over.C:
 			late = true
@@ -126,31 +136,31 @@ func (b *births) absent(r *birth, late bool) error {
 	for rank, a := range r.asks {
 		if a == nil {
 			missing = append(missing, rank)
-			if b.c.star.HasLeft(rank) {
+			if b.c.Star.HasLeft(rank) {
 				left = append(left, rank)
 			}
 		}
 	}
 	switch {
 	case len(left) > 0:
-		return fmt.Errorf("shim: %v: %s of the parent left it: %w", r.how, status.ListRanks(left), ErrRemote)
+		return fmt.Errorf("shim: %v: %s of the parent left it: %w", r.how, status.ListRanks(left), errdefs.ErrRemote)
 	case late:
-		return fmt.Errorf("shim: %v: timed out after %v: %s never called it: %w", r.how, b.c.cfg.Timeout, status.ListRanks(missing), ErrTimeout)
+		return fmt.Errorf("shim: %v: timed out after %v: %s never called it: %w", r.how, b.c.Cfg.Timeout, status.ListRanks(missing), errdefs.ErrTimeout)
 	}
 	return nil
 }
 
 // refuse answers ranks with an error.
 func (b *births) refuse(seq uint64, ranks []int, err error) {
-	class, text := encodeError(err)
+	class, text := result.Encode(err)
 	for _, rank := range ranks {
-		b.c.star.To(rank, &control.Message{Kind: control.MsgKinAnswer, Seq: seq, Arg: class + 1, Body: []byte(text)})
+		b.c.Star.To(rank, &control.Message{Kind: control.MsgKinAnswer, Seq: seq, Arg: class + 1, Body: []byte(text)})
 	}
 }
 
 func (b *births) answer(seq uint64, rank int, a *kinAnswer) {
 	body, _ := json.Marshal(a) // plain structs: cannot fail
-	b.c.star.To(rank, &control.Message{Kind: control.MsgKinAnswer, Seq: seq, Body: body})
+	b.c.Star.To(rank, &control.Message{Kind: control.MsgKinAnswer, Seq: seq, Body: body})
 }
 
 // decide answers everyone once all have asked.
@@ -182,7 +192,7 @@ func (b *births) split(r *birth, ranks []int) {
 	}
 	table, refusal := bootstrap.Agreed(hellos)
 	if refusal != "" {
-		b.refuse(r.seq, ranks, fmt.Errorf("shim: %v: communicator not made: %s: %w", r.how, refusal, ErrInvalidUsage))
+		b.refuse(r.seq, ranks, fmt.Errorf("shim: %v: communicator not made: %s: %w", r.how, refusal, errdefs.ErrInvalidUsage))
 		return
 	}
 	a := kinAnswer{Comm: bootstrap.RandomID(), Table: table}
@@ -199,11 +209,11 @@ func (b *births) grow(r *birth) {
 		var err error
 		switch first := r.asks[0]; {
 		case a.Ranks != first.Ranks:
-			err = fmt.Errorf("shim: %v: rank 0 says nRanks %d, rank %d says %d: %w", r.how, first.Ranks, rank, a.Ranks, ErrMismatch)
+			err = fmt.Errorf("shim: %v: rank 0 says nRanks %d, rank %d says %d: %w", r.how, first.Ranks, rank, a.Ranks, errdefs.ErrMismatch)
 		case len(a.ID) == 0:
 			continue
 		case with >= 0 && !bytes.Equal(a.ID, r.asks[with].ID):
-			err = fmt.Errorf("shim: %v: ranks %d and %d have different ids: %w", r.how, with, rank, ErrMismatch)
+			err = fmt.Errorf("shim: %v: ranks %d and %d have different ids: %w", r.how, with, rank, errdefs.ErrMismatch)
 		}
 		if err != nil {
 			b.refuse(r.seq, allRanks(len(r.asks)), err)
@@ -212,7 +222,7 @@ func (b *births) grow(r *birth) {
 		with = rank
 	}
 	if with < 0 {
-		b.refuse(r.seq, allRanks(len(r.asks)), fmt.Errorf("shim: %v: no rank has passed the id of ncclCommGetUniqueId: %w", r.how, ErrInvalidUsage))
+		b.refuse(r.seq, allRanks(len(r.asks)), fmt.Errorf("shim: %v: no rank has passed the id of ncclCommGetUniqueId: %w", r.how, errdefs.ErrInvalidUsage))
 		return
 	}
 	for rank := range r.asks {

@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/calls"
+	"lightpath/shim/endpoints"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
 
@@ -39,18 +42,10 @@ func TestTransportOfNCCLPaths(t *testing.T) {
 			t.Fatal(err)
 		}
 		for where, want := range map[string]string{"process": k.process, "host": k.host, "hosts": k.hosts} {
-			if got, err := chooseTransport(tables[where], c); got != want || err != nil {
+			if got, err := endpoints.ChooseTransport(tables[where], c); got != want || err != nil {
 				t.Errorf("%v in one %s: %s, %v, want %s", k.env, where, got, err, want)
 			}
 		}
-	}
-	ib, err := settings.Of("NCCL_NET", "IB")
-	if err != nil {
-		t.Fatal(err)
-	}
-	table := []bootstrap.Hello{{Rank: 0, Identity: "a", Host: "a"}, {Rank: 1, Identity: "b", Host: "b", Process: 1}}
-	if why := whyNotGPUDirect(table, ib, false); why != "" {
-		t.Errorf("NCCL_NET=IB between hosts: %s", why)
 	}
 }
 
@@ -63,7 +58,7 @@ func TestNCCLPathsDiffer(t *testing.T) {
 			}
 			return nil
 		}) {
-			wantError(t, err, ErrInvalidUsage, k[0]+"="+k[1], "rank 0", "rank 1")
+			wantError(t, err, errdefs.ErrInvalidUsage, k[0]+"="+k[1], "rank 0", "rank 1")
 		}
 	}
 }
@@ -84,7 +79,7 @@ func ranksWith(t *testing.T, n int, environment func(r int) []string) []error {
 		if err != nil {
 			return err
 		}
-		if c.dev != nil && c.dev.direct != nil {
+		if calls.FactsOf(c).Launches == calls.ByPeers {
 			err = errors.New("the devices reach each other")
 		}
 		return errors.Join(err, c.Destroy())

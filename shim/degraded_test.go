@@ -16,6 +16,9 @@ import (
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/emulator"
 	"lightpath/plans/circuit"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/endpoints"
 )
 
 // outage takes planes out of service, as their controller would, for those who use it.
@@ -26,7 +29,7 @@ type outage struct {
 
 // outageController is a controller of which some planes are out of service.
 type outageController struct {
-	ocsClient
+	endpoints.Client
 	*outage
 }
 
@@ -36,12 +39,12 @@ func (c outageController) Acquire(mask, holder uint64) (uint64, error) {
 	if up == 0 {
 		return 0, fmt.Errorf("planes %#x: mirrors are being cleaned: %w", mask, ocsctl.ErrPlaneDown)
 	}
-	return c.ocsClient.Acquire(up, holder)
+	return c.Client.Acquire(up, holder)
 }
 
 // Poll implements ocsctl.Client.
 func (c outageController) Poll(plane int) (uint32, error) {
-	epoch, err := c.ocsClient.Poll(plane)
+	epoch, err := c.Client.Poll(plane)
 	if c.down.Load()>>plane&1 != 0 {
 		if c.looks.Load() > 0 && c.looks.Add(-1) == 0 {
 			c.down.Store(0)
@@ -55,8 +58,8 @@ func (c outageController) Poll(plane int) (uint32, error) {
 func (o *outage) over(worlds ...*world) {
 	for _, w := range worlds {
 		for _, c := range w.comms {
-			if _, twice := c.light.at.ocsClient.(outageController); !twice {
-				c.light.at.ocsClient = outageController{c.light.at.ocsClient, o}
+			if _, twice := circuits.Of(c).Controller.Client.(outageController); !twice {
+				circuits.Of(c).Controller.Client = outageController{circuits.Of(c).Controller.Client, o}
 			}
 		}
 	}
@@ -186,7 +189,7 @@ func TestPlaneGoesUnderTwoCommunicators(t *testing.T) {
 			}
 			for k := range 10 {
 				buf := []float32{float32(k), 1, float32(round)}
-				if err := Run([]Call{allReduce(w.comms[i%4], buf)}); err != nil {
+				if err := Run([]calls.Call{allReduce(w.comms[i%4], buf)}); err != nil {
 					return err
 				}
 				if buf[0] != float32(4*k) || buf[1] != 4 || buf[2] != float32(4*round) {
@@ -211,7 +214,7 @@ func TestNewsTravelsSlowly(t *testing.T) {
 	var leader, other outage
 	leader.over(&world{t, w.comms[:1]})
 	other.over(&world{t, w.comms[1:]})
-	call := func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 100))}) }
+	call := func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 100))}) }
 	leader.down.Store(0b10)
 	other.down.Store(0b10)
 	w.must(call)
@@ -219,8 +222,8 @@ func TestNewsTravelsSlowly(t *testing.T) {
 	leader.down.Store(0)
 	other.looks.Store(20)
 	w.must(call)
-	if w.comms[1].light.ticket.use != 0b11 {
-		t.Errorf("planes %#b are in use", w.comms[1].light.ticket.use)
+	if circuits.Of(w.comms[1]).Granted().Use != 0b11 {
+		t.Errorf("planes %#b are in use", circuits.Of(w.comms[1]).Granted().Use)
 	}
 	givenBack(t, core)
 	other.down.Store(0b01)
@@ -243,13 +246,13 @@ func TestDegradedResultsAreTheSame(t *testing.T) {
 	sum := func() string {
 		results := make([]string, 4)
 		w.must(func(c *Comm) error {
-			rng := rand.New(rand.NewPCG(1, uint64(c.Rank())))
+			rng := rand.New(rand.NewPCG(1, uint64(c.Rank)))
 			buf := make([]float32, 1001)
 			for i := range buf {
 				buf[i] = rng.Float32() - 0.5
 			}
-			err := Run([]Call{allReduce(c, buf)})
-			results[c.Rank()] = fmt.Sprint(buf)
+			err := Run([]calls.Call{allReduce(c, buf)})
+			results[c.Rank] = fmt.Sprint(buf)
 			return err
 		})
 		return fmt.Sprint(results)

@@ -11,8 +11,13 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
+	"lightpath/shim/memory"
+	"lightpath/shim/path/peer"
+	"lightpath/shim/path/staged"
+	"lightpath/shim/stream"
 )
 
 // patient is how long tests of devices wait for what must come.
@@ -28,7 +33,7 @@ type gpus struct {
 // useGPUs has communicators use devices that are goroutines.
 func useGPUs(t testing.TB, n, streams int) *gpus {
 	t.Helper()
-	return useDriver(t, devicetest.New(Launches(), n), nil, n, streams)
+	return useDriver(t, devicetest.New(stream.Places(), n), nil, n, streams)
 }
 
 // usePeers is useGPUs for devices that reach each other.
@@ -36,7 +41,7 @@ func usePeers(t testing.TB, n, streams int) *gpus {
 	t.Helper()
 	t.Setenv("LIGHTPATH_DEVICE_PATH", "direct")
 	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "1M")
-	p := devicetest.NewPeers(Launches(), n)
+	p := devicetest.NewPeers(stream.Places(), n)
 	g := useDriver(t, p.Driver, p, n, streams)
 	t.Cleanup(func() { // communicators that have been destroyed give back in the background
 		if !settled(func() bool { return p.Registered() == 0 }) {
@@ -60,10 +65,10 @@ func useDriver(t testing.TB, d *devicetest.Driver, as device.Driver, n, streams 
 		}
 		g.streams = append(g.streams, own)
 	}
-	UseDevices(as)
+	device.Use(as)
 	forgetRooms()
 	t.Cleanup(func() {
-		UseDevices(nil)
+		device.Use(nil)
 		forgetRooms()
 		if !settled(func() bool { return g.Inside() == 0 }) {
 			t.Errorf("%d threads have entered a context and not left it", g.Inside())
@@ -75,12 +80,8 @@ func useDriver(t testing.TB, d *devicetest.Driver, as device.Driver, n, streams 
 
 // forgetRooms drops memory that is kept for the next communicator.
 func forgetRooms() {
-	pinned.mu.Lock()
-	defer pinned.mu.Unlock()
-	clear(pinned.free[:])
-	spare.mu.Lock()
-	defer spare.mu.Unlock()
-	spare.free = nil
+	memory.ForgetPinned()
+	peer.ForgetExchange()
 }
 
 func (g *gpus) synchronize(rank int) error {
@@ -118,12 +119,13 @@ func (g *gpus) move(kind device.Kind, dev int, host []byte) moved {
 
 // upload has calls of a rank work in other memory, of a kind for each buffer. back brings the results to where they were
 // asked for.
-func (g *gpus) upload(calls []Call, dev int, kind func() device.Kind) (on []Call, back func()) {
+func (g *gpus) upload(calls []calls.Call, dev int, kind func() device.Kind) (on []calls.Call, back func()) {
 	var all []moved
 	for _, c := range calls {
-		send, recv := c.extents()
-		s, r := bytesOf(c.Send, send), bytesOf(c.Recv, recv)
-		if inPlace, _ := c.overlap(send, recv); inPlace {
+		_ = c.Resolve()
+		send, recv := c.Extents()
+		s, r := memory.Bytes(c.Send, send), memory.Bytes(c.Recv, recv)
+		if inPlace, _ := c.Overlap(send, recv); inPlace {
 			whole, at := s, uintptr(c.Send)
 			if recv > send {
 				whole, at = r, uintptr(c.Recv)
@@ -192,7 +194,7 @@ func (g *gpus) sequence(w *world, rng *rand.Rand, length int) {
 	captured := rng.IntN(2) == 0
 	from, to := length/3, 2*length/3 // what a graph holds
 	deeds, backs := make([]*deed, length), make([]func(), 0, length*n)
-	calls := make([][][]Call, n) // by rank and deed
+	calls := make([][][]calls.Call, n) // by rank and deed
 	for i := range deeds {
 		inGraph := captured && i >= from && i < to
 		d, err := randomDeed(w, rng, !inGraph) // what is replayed must find its input
@@ -219,7 +221,7 @@ func (g *gpus) sequence(w *world, rng *rand.Rand, length int) {
 		}
 	}
 	w.must(func(c *Comm) error {
-		r := c.args.Rank
+		r := c.Rank
 		for i := range calls[r] {
 			if captured && i == from {
 				g.Capture(g.streams[r][0])
@@ -255,7 +257,7 @@ func (g *gpus) sequence(w *world, rng *rand.Rand, length int) {
 
 // leaveStreams waits until no launch is left of a communicator.
 func leaveStreams(c *Comm) {
-	for !c.dev.over() {
+	for !stream.Of(c).Over() {
 		runtime.Gosched()
 	}
 }
@@ -275,20 +277,20 @@ func TestLaunchAllocatesNothing(t *testing.T) {
 		count int
 	}{{"one step", 1000}, {"pieces", 100000}} {
 		t.Run(c.name, func(t *testing.T) {
-			var calls []Call
+			var group []calls.Call
 			for r, comm := range w.comms {
 				for i := range 2 {
 					send, recv := g.Memory(r, 4*c.count), g.Memory(r, 8*c.count)
-					calls = append(calls,
-						Call{Comm: comm, Kind: CallAllReduce, Type: datatype.Float32, Count: uint64(c.count), Send: send, Recv: send, Stream: g.streams[r][i]},
-						Call{Comm: comm, Kind: CallAllReduce, Type: datatype.Float32, Op: OpPreMulSum, Scalar: scalars[r], Count: uint64(c.count), Send: send, Recv: recv, Stream: g.streams[r][0]},
-						Call{Comm: comm, Kind: CallAllGather, Type: datatype.Float32, Count: uint64(c.count), Send: send, Recv: recv, Stream: g.streams[r][0]},
-						Call{Comm: comm, Kind: CallSend, Peer: int32(1 - r), Type: datatype.Float32, Count: uint64(c.count), Send: send, Stream: g.streams[r][0]},
-						Call{Comm: comm, Kind: CallRecv, Peer: int32(1 - r), Type: datatype.Float32, Count: uint64(c.count), Recv: recv, Stream: g.streams[r][0]})
+					group = append(group,
+						calls.Call{Comm: comm, Kind: calls.AllReduce, Type: datatype.Float32, Count: uint64(c.count), Send: send, Recv: send, Stream: g.streams[r][i]},
+						calls.Call{Comm: comm, Kind: calls.AllReduce, Type: datatype.Float32, Op: calls.OpPreMulSum, Scalar: scalars[r], Count: uint64(c.count), Send: send, Recv: recv, Stream: g.streams[r][0]},
+						calls.Call{Comm: comm, Kind: calls.AllGather, Type: datatype.Float32, Count: uint64(c.count), Send: send, Recv: recv, Stream: g.streams[r][0]},
+						calls.Call{Comm: comm, Kind: calls.Send, Peer: int32(1 - r), Type: datatype.Float32, Count: uint64(c.count), Send: send, Stream: g.streams[r][0]},
+						calls.Call{Comm: comm, Kind: calls.Recv, Peer: int32(1 - r), Type: datatype.Float32, Count: uint64(c.count), Recv: recv, Stream: g.streams[r][0]})
 				}
 			}
 			launch := func() {
-				if err := Run(calls); err != nil {
+				if err := Run(group); err != nil {
 					t.Error(err)
 				}
 				for _, comm := range w.comms {
@@ -312,21 +314,21 @@ func TestStagingIsBounded(t *testing.T) {
 	w := newWorld(t, 2)
 	const count = 1 << 20
 	w.must(func(c *Comm) error {
-		r := c.args.Rank
+		r := c.Rank
 		send, recv := g.Memory(r, 2*count), g.Memory(r, 2*count)
-		for _, kind := range []CallKind{CallAllReduce, CallAllGather, CallReduceScatter, CallAllToAll, CallBroadcast} {
-			call := Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: send, Recv: recv, Stream: g.streams[r][0]}
-			if err := Run([]Call{call}); err != nil {
+		for _, kind := range []calls.Kind{calls.AllReduce, calls.AllGather, calls.ReduceScatter, calls.AllToAll, calls.Broadcast} {
+			call := calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: send, Recv: recv, Stream: g.streams[r][0]}
+			if err := Run([]calls.Call{call}); err != nil {
 				return err
 			}
 		}
 		return g.synchronize(r)
 	})
-	bound := int64(2 * (4*64<<10 + wordRoom + os4K)) // for each rank two rooms of two pieces
+	bound := int64(2 * (4*64<<10 + memory.WordSize + os4K)) // for each rank two rooms of two pieces
 	if _, most := g.Locked(); most > bound {
 		t.Errorf("%d bytes were locked, want at most %d", most, bound)
 	}
-	if got, err := w.comms[0].MemStats(MemPersist); err != nil || got < 4*64<<10 {
+	if got, err := MemStats(w.comms[0], MemPersist); err != nil || got < 4*64<<10 {
 		t.Errorf("MemStats: %d, %v", got, err)
 	}
 }
@@ -353,15 +355,15 @@ func TestStepsOverlap(t *testing.T) {
 		case o.Stream == g.streams[0][0] && o.Kind == devicetest.CopyOut:
 			out++
 			outs <- out
-		case o.Kind == devicetest.CopyIn && o.Bytes > 0 && o.Stream == w.comms[0].dev.back:
+		case o.Kind == devicetest.CopyIn && o.Bytes > 0 && o.Stream == *inside[device.Stream](staged.Of(w.comms[0]), "back"):
 			in++
 			ins <- in
 		}
 	})
 	for r, c := range w.comms {
 		at := g.Memory(r, pieces<<16)
-		call := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: pieces << 16, Send: at, Recv: at, Stream: g.streams[r][0]}
-		if err := Run([]Call{call}); err != nil {
+		call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: pieces << 16, Send: at, Recv: at, Stream: g.streams[r][0]}
+		if err := Run([]calls.Call{call}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -412,8 +414,8 @@ func TestAbortedLaunch(t *testing.T) {
 	})
 	for i := range 6 {
 		s := g.streams[0][i/5] // the last one behind the gate
-		call := Call{Comm: w.comms[0], Kind: CallAllReduce, Type: datatype.Uint8, Count: 1 << (10 + 2*uint(i%5)), Send: at, Recv: at, Stream: s}
-		if err := Run([]Call{call}); err != nil {
+		call := calls.Call{Comm: w.comms[0], Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1 << (10 + 2*uint(i%5)), Send: at, Recv: at, Stream: s}
+		if err := Run([]calls.Call{call}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -428,14 +430,14 @@ func TestAbortedLaunch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.comms[1].AsyncError(); err == nil {
-		<-w.comms[1].poisonCh
+		<-w.comms[1].FailedChan()
 	}
 }
 
 // TestPiecesOfOtherCalls: calls and messages that differ fail at their first pieces, though those are alike.
 func TestPiecesOfOtherCalls(t *testing.T) {
 	for _, transport := range []string{"inproc", "tcp"} {
-		for _, kind := range []CallKind{CallAllReduce, CallSend} {
+		for _, kind := range []calls.Kind{calls.AllReduce, calls.Send} {
 			t.Run(fmt.Sprint(transport, " ", kind), func(t *testing.T) {
 				t.Setenv("LIGHTPATH_TRANSPORT", transport)
 				t.Setenv("LIGHTPATH_STAGING", "64K")
@@ -443,15 +445,15 @@ func TestPiecesOfOtherCalls(t *testing.T) {
 				w := newWorld(t, 2)
 				for r, c := range w.comms {
 					at := g.Memory(r, 1<<20)
-					call := Call{Comm: c, Kind: kind, Type: datatype.Uint8, Peer: int32(1 - r), Count: uint64(2+r) << 16, Send: at, Recv: at, Stream: g.streams[r][0]}
-					if kind == CallSend && r == 1 {
-						call.Kind = CallRecv
+					call := calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Peer: int32(1 - r), Count: uint64(2+r) << 16, Send: at, Recv: at, Stream: g.streams[r][0]}
+					if kind == calls.Send && r == 1 {
+						call.Kind = calls.Recv
 					}
-					if err := Run([]Call{call}); err != nil {
+					if err := Run([]calls.Call{call}); err != nil {
 						t.Fatal(err)
 					}
 				}
-				<-w.comms[0].poisonCh
+				<-w.comms[0].FailedChan()
 				if err := w.comms[0].AsyncError(); err == nil || !strings.Contains(err.Error(), "different calls") {
 					t.Error(err)
 				}

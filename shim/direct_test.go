@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"lightpath/collectives/datatype"
-	"lightpath/shim/bootstrap"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
-	"lightpath/shim/settings"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/recorder"
 )
 
 // TestDirectSequences is TestDeviceSequences through the memory of devices.
@@ -43,22 +44,22 @@ func TestDirectAllocatesNothing(t *testing.T) {
 	w := newWorld(t, 2)
 	const count = 100000 // more than a slot
 	scalar := g.move(device.Memory, 0, []byte{0, 0, 128, 63}).at
-	var calls []Call
+	var group []calls.Call
 	for r, c := range w.comms {
 		send, recv, s := g.Memory(r, 8*count), g.Memory(r, 8*count), g.streams[r]
-		base := Call{Comm: c, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: s[0]}
-		for kind := range NumCallKinds {
+		base := calls.Call{Comm: c, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: s[0]}
+		for kind := range calls.NumKinds {
 			call := base
-			if call.Kind = kind; kind.p2p() {
+			if call.Kind = kind; kind.P2P() {
 				call.Peer, call.Stream = int32(1-r), s[1]
 			}
-			calls = append(calls, call)
+			group = append(group, call)
 		}
-		base.Kind, base.Op, base.Scalar = CallAllReduce, OpPreMulSum, scalar
-		calls = append(calls, base)
+		base.Kind, base.Op, base.Scalar = calls.AllReduce, calls.OpPreMulSum, scalar
+		group = append(group, base)
 	}
 	launch := func() {
-		if err := Run(calls); err != nil {
+		if err := Run(group); err != nil {
 			t.Error(err)
 		}
 		for _, c := range w.comms {
@@ -82,15 +83,15 @@ func TestDirectRefused(t *testing.T) {
 // refusesDirect has a group of collectives and messages refused.
 func (g *gpus) refusesDirect(w *world, method string, after int) (failed bool) {
 	const count = 300000
-	var calls []Call
+	var group []calls.Call
 	for r, c := range w.comms {
 		at, to, s := g.Memory(r, 2*count), g.Memory(r, 2*count), g.streams[r]
-		calls = append(calls,
-			Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: s[0]},
-			Call{Comm: c, Kind: CallSend, Type: datatype.Uint8, Count: count, Send: at, Peer: int32(1 - r), Stream: s[1]},
-			Call{Comm: c, Kind: CallRecv, Type: datatype.Uint8, Count: count, Recv: to, Peer: int32(1 - r), Stream: s[0]})
+		group = append(group,
+			calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: s[0]},
+			calls.Call{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at, Peer: int32(1 - r), Stream: s[1]},
+			calls.Call{Comm: c, Kind: calls.Recv, Type: datatype.Uint8, Count: count, Recv: to, Peer: int32(1 - r), Stream: s[0]})
 	}
-	return g.refuses(calls, 1, method, after)
+	return g.refuses(group, 1, method, after)
 }
 
 // TestDirectNotMade: where one rank cannot go on, no rank does; and unless they must, launches are staged.
@@ -104,7 +105,7 @@ func TestDirectNotMade(t *testing.T) {
 			g.Fail("", 0)
 			direct := 0
 			for _, c := range w.comms {
-				if c.dev.direct != nil {
+				if calls.FactsOf(c).Launches == calls.ByPeers {
 					direct++
 				}
 			}
@@ -116,52 +117,18 @@ func TestDirectNotMade(t *testing.T) {
 	}
 }
 
-// TestDirectEligible: who may try is decided by what all ranks share.
-func TestDirectEligible(t *testing.T) {
-	good := func() []bootstrap.Hello {
-		return []bootstrap.Hello{{Rank: 0, Identity: "a", Host: "h"}, {Rank: 1, Identity: "a", Host: "h"}}
-	}
-	auto := settings.Config{Transport: "auto"}
-	if why := whyNotDirect(good(), &auto); why != "" {
-		t.Errorf("refused: %s", why)
-	}
-	for want, change := range map[string]func(table []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello{
-		"LIGHTPATH_TRANSPORT=tcp": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello { cfg.Transport = "tcp"; return t },
-		"LIGHTPATH_ALGORITHM": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello {
-			cfg.Algorithms = map[string]string{"a": "b"}
-			return t
-		},
-		"the fabric has circuits": func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello { t[0].Fabric = "f"; return t },
-		"17 ranks are more":       func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello { return make([]bootstrap.Hello, 17) },
-		"rank 1 (, process 0): no device": func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello {
-			t[1].Identity, t[1].NoDevice = "", "no device"
-			return t
-		},
-		"rank 1 (, process 0): NCCL_P2P_LEVEL=LOC": func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello {
-			t[1].NoDirect = "NCCL_P2P_LEVEL=LOC"
-			return t
-		},
-		"are not on one host": func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello { t[1].Host = "other"; return t },
-	} {
-		cfg := auto
-		if why := whyNotDirect(change(good(), &cfg), &cfg); !strings.Contains(why, want) {
-			t.Errorf("%q does not say %q", why, want)
-		}
-	}
-}
-
 // TestDirectDeadline: a call that is not over in time fails the communicator.
 func TestDirectDeadline(t *testing.T) {
 	g := usePeers(t, 2, 1)
 	w := newWorld(t, 2)
 	at := g.Memory(0, 1000)
-	call := Call{Comm: w.comms[0], Kind: CallAllReduce, Type: datatype.Uint8, Count: 1000, Send: at, Recv: at, Stream: g.streams[0][0]}
+	call := calls.Call{Comm: w.comms[0], Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1000, Send: at, Recv: at, Stream: g.streams[0][0]}
 	call.Options.Deadline = 10 * time.Millisecond
-	if err := Run([]Call{call}); err != nil {
+	if err := Run([]calls.Call{call}); err != nil {
 		t.Fatal(err)
 	}
-	<-w.comms[0].poisonCh
-	if err := w.comms[0].AsyncError(); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "no stream of rank 1 is in one") {
+	<-w.comms[0].FailedChan()
+	if err := w.comms[0].AsyncError(); !errors.Is(err, errdefs.ErrTimeout) || !strings.Contains(err.Error(), "no stream of rank 1 is in one") {
 		t.Error(err)
 	}
 	if err := g.synchronize(0); err != nil {
@@ -181,13 +148,13 @@ func TestDirectRecorder(t *testing.T) {
 	})
 	for r, c := range w.comms {
 		at := g.Memory(r, 1000)
-		if err := Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: 1000, Send: at, Recv: at, Stream: g.streams[r][0]}}); err != nil {
+		if err := Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1000, Send: at, Recv: at, Stream: g.streams[r][0]}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for r, c := range w.comms {
-		if now := c.flight.glance(); !now.running || now.op.seq != 1 {
-			t.Errorf("rank %d: %+v", r, now.op)
+		if now := recorder.Of(c).Snapshot(); !now.Running || now.Op.Seq != 1 {
+			t.Errorf("rank %d: %+v", r, now.Op)
 		}
 	}
 	close(held)
@@ -195,7 +162,7 @@ func TestDirectRecorder(t *testing.T) {
 		if err := g.synchronize(r); err != nil {
 			t.Fatal(err)
 		}
-		if now := c.flight.glance(); now.running || now.last.outcome != completed || now.counts[CallAllReduce] != 1 {
+		if now := recorder.Of(c).Snapshot(); now.Running || now.Last.Outcome != recorder.Completed || now.Counts[calls.AllReduce] != 1 {
 			t.Errorf("rank %d: %+v", r, now)
 		}
 	}

@@ -10,14 +10,17 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/path/peer"
 )
 
 // TestLentHeld: while a kernel of another rank uses what a rank has lent, its stream is in the launch, whoever fails the communicator; then
 // all streams are through, those of launches that come behind, too.
 func TestLentHeld(t *testing.T) {
 	const count = 300 << 10
-	for _, kind := range []CallKind{CallAllReduce, CallAllGather, CallSend} {
+	for _, kind := range []calls.Kind{calls.AllReduce, calls.AllGather, calls.Send} {
 		for aborts := range 3 {
 			t.Run(fmt.Sprintf("%v/%d", kind, aborts), func(t *testing.T) {
 				g := useLenders(t, 3)
@@ -33,25 +36,25 @@ func TestLentHeld(t *testing.T) {
 					once.Do(func() { close(held) })
 					<-release
 				})
-				calls := make([][]Call, 3)
+				group := make([][]calls.Call, 3)
 				for r, c := range w.comms {
-					call := Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: g.Memory(r, count), Recv: g.Memory(r, 3*count), Stream: g.streams[r][0]}
+					call := calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: g.Memory(r, count), Recv: g.Memory(r, 3*count), Stream: g.streams[r][0]}
 					if r == 0 {
 						call.Send = at
 					}
-					if kind == CallAllReduce && r == 0 { // what others store there
+					if kind == calls.AllReduce && r == 0 { // what others store there
 						call.Send, call.Recv = call.Recv, at
 					}
-					if kind == CallSend {
+					if kind == calls.Send {
 						call.Peer = int32((r + 1) % 3)
 						from := call
-						from.Kind, from.Peer = CallRecv, int32((r+2)%3)
-						calls[r] = []Call{from}
+						from.Kind, from.Peer = calls.Recv, int32((r+2)%3)
+						group[r] = []calls.Call{from}
 					}
-					calls[r] = append(calls[r], call)
+					group[r] = append(group[r], call)
 				}
 				for range 4 {
-					w.must(func(c *Comm) error { return Run(calls[c.args.Rank]) })
+					w.must(func(c *Comm) error { return Run(group[c.Rank]) })
 				}
 				<-held
 				if err := w.comms[aborts].Abort(); err != nil {
@@ -67,85 +70,6 @@ func TestLentHeld(t *testing.T) {
 					}
 				}
 			})
-		}
-	}
-}
-
-// gated is a rank whose stream passes gates word by word, again and again, and another one whose stream goes in and out of launches.
-type gated struct {
-	x, other *direct
-	step     int
-}
-
-func newGated() *gated {
-	page := &directPage{n: 2, mem: make([]byte, directPageSize(2)), at: 1 << 40}
-	page.begin()
-	page.rank(0).process, page.rank(1).process = processID(), processID()
-	g := &gated{x: &direct{n: 2, me: 0, page: page}, other: &direct{n: 2, me: 1, page: page}}
-	g.x.passGates()
-	return g
-}
-
-// stream carries out the next word unless it has to wait. It reports whether it said that the stream settles, and whether that was let in.
-func (g *gated) stream() (settles, in bool) {
-	page := g.x.page
-	w := g.x.words[g.step]
-	at := (*uint32)(unsafe.Pointer(&page.mem[w.At-page.at]))
-	switch {
-	case w.Wait == 0:
-		*at = w.Value
-	case *at != w.Value:
-		return false, false
-	}
-	g.step = (g.step + 1) % len(g.x.words)
-	own := page.rank(0)
-	return at == &own.settling && w.Value == 1, at == &own.gateIn
-}
-
-// TestGates: however stream and watcher take turns, and wherever the stream is when the gates are shut, by its own watcher or another one's, it passes
-// a gate in only when the other rank has been outside since it settles, and never stands for long.
-func TestGates(t *testing.T) {
-	rng := rand.New(rand.NewPCG(5, 5))
-	for round := range 2000 {
-		g := newGated()
-		theirs := g.x.page.rank(1)
-		theirs.current = 7
-		for range rng.IntN(9) {
-			g.stream()
-		}
-		g.other.shutGates()
-		for range rng.IntN(9) { // its own watcher has not heard of it
-			if _, in := g.stream(); in {
-				t.Fatalf("round %d: the stream is let in when another rank has failed", round)
-			}
-		}
-		g.x.shutGates()
-		outside := false
-		for passed, turn := 0, 0; passed < 5; turn++ {
-			if turn > 10000 {
-				t.Fatalf("round %d: the stream stands at word %d", round, g.step)
-			}
-			switch own := g.x.page.rank(0); rng.IntN(6) {
-			case 0, 1:
-				settles, in := g.stream()
-				if settles {
-					outside = false
-				}
-				if in && !outside {
-					t.Fatalf("round %d: the stream is let in while the other one is in a launch", round)
-				}
-				if in {
-					passed++
-				}
-			case 2, 3:
-				g.x.guide()
-			case 4:
-				own.gateIn *= rng.Uint32N(2) // shut by one that fails late
-			case 5:
-				if rng.IntN(4) == 0 { // its launch ends, and a replay of it begins
-					theirs.waited, outside = 0, true
-				}
-			}
 		}
 	}
 }
@@ -177,19 +101,19 @@ func TestFailureHeard(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			failed := direct{n: 2, me: 1, page: w.comms[1].dev.direct.page}
-			failed.shutGates()
+			peer.ShutGates(peer.Of(w.comms[1]))
 			if says {
 				go func() { _ = w.comms[1].Abort() }()
 			}
 			if err := w.comms[0].State(); err == nil {
 				t.Error("rank 0 has heard of nothing")
 			} else if !says {
-				wantError(t, err, ErrRemote, "has not said why")
+				wantError(t, err, errdefs.ErrRemote, "has not said why")
 			}
+			x := peer.Of(w.comms[0])
 			w.destroy()
-			<-w.comms[0].dev.direct.watcher.over
-			if w.comms[0].dev.direct.told() {
+			<-*inside[chan struct{}](x, "watcher", "over")
+			if peer.PeerFailed(x) {
 				t.Error("told by a page that is gone")
 			}
 		})
@@ -227,7 +151,7 @@ func lendAndFail(t *testing.T, n int, seed uint64) {
 	}
 	victim, at := rng.IntN(n), 2+rng.IntN(len(kinds)-2)
 	_ = w.each(func(c *Comm) error {
-		r := c.args.Rank
+		r := c.Rank
 		for i, kind := range kinds {
 			if r == victim && i == at {
 				break
@@ -255,19 +179,19 @@ func lendAndFail(t *testing.T, n int, seed uint64) {
 }
 
 // failingCalls are the calls of a rank in a group of some kind.
-func failingCalls(w *world, kind, r int, room [3]unsafe.Pointer, s device.Stream) []Call {
+func failingCalls(w *world, kind, r int, room [3]unsafe.Pointer, s device.Stream) []calls.Call {
 	n := len(w.comms)
-	call := Call{Comm: w.comms[r], Kind: CallAllReduce, Type: datatype.Uint8, Count: failingCount, Send: room[0], Recv: room[1], Stream: s}
+	call := calls.Call{Comm: w.comms[r], Kind: calls.AllReduce, Type: datatype.Uint8, Count: failingCount, Send: room[0], Recv: room[1], Stream: s}
 	switch kind {
 	case 1:
-		call.Kind, call.Recv = CallAllGather, room[2]
+		call.Kind, call.Recv = calls.AllGather, room[2]
 	case 2:
 		other := call
-		call.Kind, call.Peer = CallSend, int32((r+1)%n)
-		other.Kind, other.Peer, other.Recv = CallRecv, int32((r+n-1)%n), room[2]
-		return []Call{call, other}
+		call.Kind, call.Peer = calls.Send, int32((r+1)%n)
+		other.Kind, other.Peer, other.Recv = calls.Recv, int32((r+n-1)%n), room[2]
+		return []calls.Call{call, other}
 	}
-	return []Call{call}
+	return []calls.Call{call}
 }
 
 // touchesOfOthers is for [devicetest.Driver.Touching]: a rank's kernels use nothing of another rank that is through, and take some time to use it.

@@ -11,8 +11,12 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/path/peer"
+	"lightpath/shim/stream"
 )
 
 // useLenders is usePeers with slots that two-shot sums fit into.
@@ -25,7 +29,7 @@ func useLenders(t testing.TB, n int) *gpus {
 // registerAll registers memory with a communicator, and waits until all others have opened it.
 func registerAll(t testing.TB, c *Comm, at unsafe.Pointer, size int64) uint64 {
 	t.Helper()
-	h, err := c.Register(at, uintptr(size), false, 0)
+	h, err := Register(c, at, uintptr(size), false, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,18 +40,21 @@ func registerAll(t testing.TB, c *Comm, at unsafe.Pointer, size int64) uint64 {
 // awaitOpen waits until all others have opened what a rank has registered, which registering does for a while only.
 func awaitOpen(t testing.TB, c *Comm) {
 	t.Helper()
-	x := c.dev.direct
-	c.dev.mu.Lock()
-	regions := append([]*region(nil), x.regions...)
-	c.dev.mu.Unlock()
+	x := peer.Of(c)
+	stream.Of(c).Mu.Lock()
+	regions := append([]*peer.Region(nil), regionsOf(c)...)
+	stream.Of(c).Mu.Unlock()
 	for _, r := range regions {
-		for end := time.Now().Add(patient); !x.isOpen(r); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patient); !peer.IsOpen(x, r); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("rank %d: its memory is not opened", c.args.Rank)
+				t.Fatalf("rank %d: its memory is not opened", c.Rank)
 			}
 		}
 	}
 }
+
+// regionsOf returns the memory that a rank has registered.
+func regionsOf(c *Comm) []*peer.Region { return *inside[[]*peer.Region](peer.Of(c), "regions") }
 
 // TestLentBuffers: every collective with the buffers of each rank registered or not, in place and not, in chunks of slots,
 // in counts that are whole multiples of what kernels take at once and not, captured and not, against the oracle.
@@ -84,12 +91,13 @@ func (g *gpus) lent(w *world, rng *rand.Rand, k collectiveCase) {
 		g.t.Fatal(err)
 	}
 	var backs []func()
-	handles, calls := make([][]uint64, len(w.comms)), make([][]Call, len(w.comms))
+	handles, calls := make([][]uint64, len(w.comms)), make([][]calls.Call, len(w.comms))
 	for r, c := range w.comms {
 		on, back := g.upload(d.calls[r], r, func() device.Kind { return device.Memory })
 		on[0].Stream = g.streams[r][0]
 		backs, calls[r] = append(backs, back), on
-		send, recv := on[0].extents()
+		_ = on[0].Resolve()
+		send, recv := on[0].Extents()
 		for _, b := range []struct {
 			at   unsafe.Pointer
 			size int64
@@ -97,7 +105,7 @@ func (g *gpus) lent(w *world, rng *rand.Rand, k collectiveCase) {
 			if b.size == 0 || rng.IntN(3) == 0 {
 				continue
 			}
-			h, err := c.Register(b.at, uintptr(b.size), rng.IntN(2) == 0, 0)
+			h, err := Register(c, b.at, uintptr(b.size), rng.IntN(2) == 0, 0)
 			if err != nil {
 				g.t.Fatal(err)
 			}
@@ -106,7 +114,7 @@ func (g *gpus) lent(w *world, rng *rand.Rand, k collectiveCase) {
 	}
 	captured := !k.inPlace && rng.IntN(2) == 0
 	w.must(func(c *Comm) error {
-		r := c.args.Rank
+		r := c.Rank
 		if captured {
 			g.Capture(g.streams[r][0])
 		}
@@ -132,7 +140,10 @@ func (g *gpus) lent(w *world, rng *rand.Rand, k collectiveCase) {
 	}
 	for r, c := range w.comms {
 		for _, h := range handles[r] {
-			if _, err := c.Registered(h, registrations.of[h].window, true); err != nil {
+			if _, err := Registered(c, h, false, true); err == nil {
+				continue
+			}
+			if _, err := Registered(c, h, true, true); err != nil { // it was a window
 				g.t.Fatal(err)
 			}
 		}
@@ -143,25 +154,25 @@ func (g *gpus) lent(w *world, rng *rand.Rand, k collectiveCase) {
 // with those of one rank, that one lays nothing and takes nothing.
 func TestLentMovesNothing(t *testing.T) {
 	const n, count = 3, 1 << 20 // bytes of a block: several chunks
-	for _, kind := range []CallKind{CallAllReduce, CallReduceScatter, CallAllGather, CallAllToAll, CallBroadcast, CallReduce, CallGather, CallScatter} {
+	for _, kind := range []calls.Kind{calls.AllReduce, calls.ReduceScatter, calls.AllGather, calls.AllToAll, calls.Broadcast, calls.Reduce, calls.Gather, calls.Scatter} {
 		t.Run(kind.String(), func(t *testing.T) {
 			g := useLenders(t, n)
 			w := newWorld(t, n)
 			var copies [2 * n]atomic.Int64 // by stream
-			var calls []Call
+			var group []calls.Call
 			for r, c := range w.comms {
 				at, size := g.Memory(r, n*count), int64(n*count)
 				registerAll(t, c, at, size)
-				base := Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
+				base := calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
 				switch own := unsafe.Add(at, r*count); kind {
-				case CallAllGather, CallGather:
+				case calls.AllGather, calls.Gather:
 					base.Send = own
-				case CallReduceScatter, CallScatter:
+				case calls.ReduceScatter, calls.Scatter:
 					base.Recv = own
-				case CallAllToAll:
+				case calls.AllToAll:
 					base.Recv = g.Memory(r, n*count)
 				}
-				calls = append(calls, base)
+				group = append(group, base)
 			}
 			g.Before(func(o devicetest.Op) {
 				if o.Kind == devicetest.Copy || o.Kind == devicetest.CopyIn {
@@ -169,8 +180,8 @@ func TestLentMovesNothing(t *testing.T) {
 				}
 			})
 			w.must(func(c *Comm) error {
-				r := c.args.Rank
-				if err := Run(calls[r : r+1]); err != nil {
+				r := c.Rank
+				if err := Run(group[r : r+1]); err != nil {
 					return err
 				}
 				return g.synchronize(r)
@@ -178,7 +189,7 @@ func TestLentMovesNothing(t *testing.T) {
 			g.Before(nil)
 			for r := range n {
 				want := int64(0)
-				if kind == CallAllToAll {
+				if kind == calls.AllToAll {
 					want = 1 // of its own block
 				}
 				if got := copies[g.streams[r][0]-1].Load(); got != want {
@@ -197,8 +208,8 @@ func (g *gpus) sumOnPeers(w *world, at []unsafe.Pointer, count int) error {
 		}
 	}
 	w.must(func(c *Comm) error {
-		r := c.args.Rank
-		if err := Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: uint64(count), Send: at[r], Recv: at[r], Stream: g.streams[r][0]}}); err != nil {
+		r := c.Rank
+		if err := Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: uint64(count), Send: at[r], Recv: at[r], Stream: g.streams[r][0]}}); err != nil {
 			return err
 		}
 		return g.synchronize(r)
@@ -226,13 +237,13 @@ func TestLentInUse(t *testing.T) {
 	c := w.comms[0]
 	refused := func(says string) {
 		t.Helper()
-		_, err := c.Registered(handles[0], false, true)
-		wantError(t, err, ErrInvalidUsage, says)
+		_, err := Registered(c, handles[0], false, true)
+		wantError(t, err, errdefs.ErrInvalidUsage, says)
 	}
 	sum := func(r int) {
 		t.Helper()
-		call := Call{Comm: w.comms[r], Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r], Stream: g.streams[r][0]}
-		if err := Run([]Call{call}); err != nil {
+		call := calls.Call{Comm: w.comms[r], Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r], Stream: g.streams[r][0]}
+		if err := Run([]calls.Call{call}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -256,10 +267,10 @@ func TestLentInUse(t *testing.T) {
 		g.Discard(graphs[r])
 	}
 	for r, c := range w.comms {
-		if _, err := c.Registered(handles[r], false, true); err != nil {
+		if _, err := Registered(c, handles[r], false, true); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Registered(handles[r], false, true); err == nil {
+		if _, err := Registered(c, handles[r], false, true); err == nil {
 			t.Error("deregistered twice")
 		}
 	}
@@ -277,8 +288,8 @@ func TestLentReused(t *testing.T) {
 	for r, c := range w.comms {
 		registerAll(t, c, at[r], count)
 	}
-	x := w.comms[0].dev.direct
-	if x.regions[0].id++; x.lendable(at[0], count, 1000) != nil { // as if it were another allocation's
+	c := w.comms[0]
+	if *inside[uint64](regionsOf(c)[0], "id")++; peer.Lendable(peer.Of(c), at[0], count, 1000) != nil { // as if it were another allocation's
 		t.Error("it is lent")
 	}
 	if err := g.sumOnPeers(w, at, count); err != nil {
@@ -293,8 +304,8 @@ func TestLentBounds(t *testing.T) {
 	w := newWorld(t, 2)
 	at := g.Memory(0, size)
 	registerAll(t, w.comms[0], unsafe.Add(at, 4096), size/2)
-	x := w.comms[0].dev.direct
-	since := x.regions[0].since
+	x := peer.Of(w.comms[0])
+	since := *inside[uint64](regionsOf(w.comms[0])[0], "since")
 	for _, c := range []struct {
 		from, bytes int64
 		call        uint64
@@ -303,15 +314,15 @@ func TestLentBounds(t *testing.T) {
 		{4096, size / 2, since + 1, true}, {4096, size / 2, since, false}, {4096, size/2 + 1, since + 1, false}, {4095, 16, since + 1, false},
 		{4096 + size/2 - 1, 1, since + 1, true}, {4096 + size/2, 1, since + 1, false}, {0, size, since + 1, false},
 	} {
-		if got := x.lendable(unsafe.Add(at, c.from), c.bytes, c.call) != nil; got != c.lent {
+		if got := peer.Lendable(x, unsafe.Add(at, c.from), c.bytes, c.call) != nil; got != c.lent {
 			t.Errorf("%+v: lent %v", c, got)
 		}
 	}
-	if _, err := w.comms[0].Register(unsafe.Add(at, size-16), 17, false, 0); err != nil { // which is no error, and not lent
+	if _, err := Register(w.comms[0], unsafe.Add(at, size-16), 17, false, 0); err != nil { // which is no error, and not lent
 		t.Error(err)
 	}
-	if len(x.regions) != 1 {
-		t.Errorf("%d regions", len(x.regions))
+	if n := len(regionsOf(w.comms[0])); n != 1 {
+		t.Errorf("%d regions", n)
 	}
 }
 
@@ -320,21 +331,21 @@ func TestLentTooMany(t *testing.T) {
 	const size = 4096
 	g := useLenders(t, 2)
 	w := newWorld(t, 2)
-	c, at := w.comms[0], g.Memory(0, (maxRegions+2)*size)
+	c, at := w.comms[0], g.Memory(0, (peer.MaxRegions+2)*size)
 	var handles []uint64
-	for i := range maxRegions + 1 {
+	for i := range peer.MaxRegions + 1 {
 		handles = append(handles, registerAll(t, c, unsafe.Add(at, i*size), size))
 	}
-	if n := len(c.dev.direct.regions); n != maxRegions {
+	if n := len(regionsOf(c)); n != peer.MaxRegions {
 		t.Errorf("%d regions", n)
 	}
 	for _, h := range handles[1:] {
-		if _, err := c.Registered(h, false, true); err != nil {
+		if _, err := Registered(c, h, false, true); err != nil {
 			t.Fatal(err)
 		}
 	}
-	registerAll(t, c, unsafe.Add(at, (maxRegions+1)*size), size)
-	if n := len(c.dev.direct.regions); n != 2 {
+	registerAll(t, c, unsafe.Add(at, (peer.MaxRegions+1)*size), size)
+	if n := len(regionsOf(c)); n != 2 {
 		t.Errorf("%d regions", n)
 	}
 }
@@ -349,7 +360,7 @@ func TestLentRefused(t *testing.T) {
 			at := []unsafe.Pointer{g.Memory(0, count), g.Memory(1, count)}
 			g.Fail(method, 0)
 			for r, c := range w.comms {
-				if _, err := c.Register(at[r], count, false, 0); err != nil {
+				if _, err := Register(c, at[r], count, false, 0); err != nil {
 					t.Error(err)
 				}
 			}
@@ -369,17 +380,17 @@ func TestLentAllocatesNothing(t *testing.T) {
 	g := useLenders(t, 2)
 	w := newWorld(t, 2)
 	const count = 100000
-	var calls []Call
+	var group []calls.Call
 	for r, c := range w.comms {
 		send, recv := g.Memory(r, 8*count), g.Memory(r, 8*count)
 		registerAll(t, c, send, 8*count)
 		registerAll(t, c, recv, 8*count)
 		for _, kind := range oracleKinds {
-			calls = append(calls, Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: g.streams[r][0]})
+			group = append(group, calls.Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: g.streams[r][0]})
 		}
 	}
 	launch := func() {
-		if err := Run(calls); err != nil {
+		if err := Run(group); err != nil {
 			t.Error(err)
 		}
 		for _, c := range w.comms {
@@ -403,12 +414,12 @@ func TestLentAborted(t *testing.T) {
 	at := g.Memory(0, count)
 	c := w.comms[0]
 	registerAll(t, c, at, count)
-	if err := Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[0][0]}}); err != nil {
+	if err := Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[0][0]}}); err != nil {
 		t.Fatal(err)
 	}
-	x := c.dev.direct
+	x := peer.Of(c)
 	said := func() uint64 {
-		b := g.Bytes(x.said(0, 0, 1, wordSend), 8)
+		b := g.Bytes(peer.Said(x, 0, 0, 1, peer.WordSend), 8)
 		return uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[0])))) | uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[4]))))<<32
 	}
 	for end := time.Now().Add(patient); said()&^device.SaidBits != uint64(uintptr(at)) || said()>>63 == 0; time.Sleep(time.Millisecond) {
@@ -437,17 +448,17 @@ func TestLentElsewhere(t *testing.T) {
 		lent[r], plain[r] = g.Memory(r, count), g.Memory(r, count)
 		registerAll(t, c, lent[r], count)
 	}
-	op := directOp{call: &Call{Kind: CallAllReduce, Type: datatype.Uint8, Count: count}}
-	elsewhere := directOp{call: &Call{Kind: CallAllReduce, Type: datatype.Uint8, Count: other}}
+	op := operationOf(&calls.Call{Kind: calls.AllReduce, Type: datatype.Uint8, Count: count})
+	elsewhere := operationOf(&calls.Call{Kind: calls.AllReduce, Type: datatype.Uint8, Count: other})
 	for _, says := range []func(at uint64) uint64{
-		func(at uint64) uint64 { return (at | op.tag()) & math.MaxUint32 },
-		func(at uint64) uint64 { return at | elsewhere.tag() },
+		func(at uint64) uint64 { return (at | peer.Tag(op)) & math.MaxUint32 },
+		func(at uint64) uint64 { return at | peer.Tag(elsewhere) },
 	} {
 		for r, c := range w.comms {
-			x := c.dev.direct
-			for slot := range numSlots {
-				for word := range saidWords {
-					binary.NativeEndian.PutUint64(g.Bytes(x.said(r, slot, 1-r, word), 8), says(uint64(uintptr(lent[r]))))
+			x := peer.Of(c)
+			for slot := range peer.NumSlots {
+				for word := range peer.SaidWords {
+					binary.NativeEndian.PutUint64(g.Bytes(peer.Said(x, r, slot, 1-r, word), 8), says(uint64(uintptr(lent[r]))))
 				}
 			}
 		}
@@ -455,4 +466,10 @@ func TestLentElsewhere(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+func operationOf(call *calls.Call) *peer.Operation {
+	op := &peer.Operation{}
+	*inside[*calls.Call](op, "call") = call
+	return op
 }

@@ -11,8 +11,12 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
+	"lightpath/shim/memory"
+	"lightpath/shim/path/peer"
+	"lightpath/shim/stream"
 )
 
 // letter is a message of a test: what a rank sends, and where another one has it.
@@ -31,8 +35,8 @@ func TestLentMessages(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(n), 21))
 			g := usePeers(t, n, 1)
 			w := newWorld(t, n)
-			pair := int(w.comms[0].dev.direct.pairBytes)
-			sizes := []int{0, 1, lendBytes, lendBytes + 1, pair, pair + 5, 2*pair + 17, 4*pair - 1}
+			pair := int(pairBytes(w))
+			sizes := []int{0, 1, peer.LendBytes, peer.LendBytes + 1, pair, pair + 5, 2*pair + 17, 4*pair - 1}
 			lent := 0
 			for round := range 12 {
 				lent += g.letters(w, rng, sizes, round%3 == 2)
@@ -48,7 +52,7 @@ func TestLentMessages(t *testing.T) {
 func (g *gpus) letters(w *world, rng *rand.Rand, sizes []int, captured bool) (lent int) {
 	g.t.Helper()
 	n := len(w.comms)
-	calls := make([][]Call, n)
+	group := make([][]calls.Call, n)
 	var all []letter
 	for from := range n {
 		for k := range 2 * n {
@@ -61,27 +65,27 @@ func (g *gpus) letters(w *world, rng *rand.Rand, sizes []int, captured bool) (le
 			if m.size > 0 {
 				copy(g.Bytes(m.send, m.size), m.want)
 			}
-			base := Call{Type: datatype.Uint8, Count: uint64(m.size), Stream: g.streams[from][0]}
+			base := calls.Call{Type: datatype.Uint8, Count: uint64(m.size), Stream: g.streams[from][0]}
 			s, r := base, base
-			s.Comm, s.Kind, s.Peer, s.Send = w.comms[from], CallSend, int32(m.to), m.send
-			r.Comm, r.Kind, r.Peer, r.Recv, r.Stream = w.comms[m.to], CallRecv, int32(from), m.recv, g.streams[m.to][0]
-			calls[from] = append(calls[from], s)
-			calls[m.to] = append(calls[m.to], r)
+			s.Comm, s.Kind, s.Peer, s.Send = w.comms[from], calls.Send, int32(m.to), m.send
+			r.Comm, r.Kind, r.Peer, r.Recv, r.Stream = w.comms[m.to], calls.Recv, int32(from), m.recv, g.streams[m.to][0]
+			group[from] = append(group[from], s)
+			group[m.to] = append(group[m.to], r)
 			all = append(all, m)
 		}
 	}
 	var count atomic.Int64
 	w.must(func(c *Comm) error {
-		r := c.args.Rank
+		r := c.Rank
 		if captured {
 			g.Capture(g.streams[r][0])
 		}
-		if err := Run(calls[r]); err != nil {
+		if err := Run(group[r]); err != nil {
 			return err
 		}
-		x := c.dev.direct
-		for i := range x.msgs {
-			if x.msgs[i].lent != nil {
+		msgs := insideOf(peer.Of(c), "msgs")
+		for i := range msgs.Len() {
+			if !msgs.Index(i).FieldByName("lent").IsNil() {
 				count.Add(1)
 			}
 		}
@@ -115,8 +119,8 @@ func (g *gpus) letterRoom(c *Comm, rng *rand.Rand, size int, mayHost bool) unsaf
 	if mayHost && rng.IntN(6) == 0 {
 		return unsafe.Pointer(unsafe.SliceData(make([]byte, size)))
 	}
-	at := g.Memory(c.args.Rank, size+64)
-	if rng.IntN(3) > 0 && len(c.dev.direct.regions) < maxRegions {
+	at := g.Memory(c.Rank, size+64)
+	if rng.IntN(3) > 0 && len(regionsOf(c)) < peer.MaxRegions {
 		registerAll(g.t, c, at, int64(size)+64)
 	}
 	return unsafe.Add(at, []int{0, 0, 16, 7}[rng.IntN(4)])
@@ -124,19 +128,19 @@ func (g *gpus) letterRoom(c *Comm, rng *rand.Rand, size int, mayHost bool) unsaf
 
 // view is memory of either kind.
 func (g *gpus) view(at unsafe.Pointer, size int) []byte {
-	if isDeviceMemory(at) {
+	if memory.OnDevice(at) {
 		return g.Bytes(at, size)
 	}
-	return bytesOf(at, int64(size))
+	return memory.Bytes(at, int64(size))
 }
 
 // sayNothing checks that a rank whose streams are through says of nothing where it is.
 func sayNothing(g *gpus, c *Comm) {
 	g.t.Helper()
-	words := g.Bytes(unsafe.Add(c.dev.direct.exchange[c.args.Rank], c.cfg.DeviceExchange-saidBytes), saidBytes)
+	words := g.Bytes(unsafe.Add((*inside[[]unsafe.Pointer](peer.Of(c), "exchange"))[c.Rank], c.Cfg.DeviceExchange-peer.SaidBytes), peer.SaidBytes)
 	for ; len(words) > 0; words = words[8:] {
 		if said := binary.NativeEndian.Uint64(words); said>>63 != 0 {
-			g.t.Errorf("rank %d has left its calls and says %#x", c.args.Rank, said)
+			g.t.Errorf("rank %d has left its calls and says %#x", c.Rank, said)
 		}
 	}
 }
@@ -146,16 +150,16 @@ func TestLentMessagesCopyOnce(t *testing.T) {
 	const count = 1 << 20
 	g := usePeers(t, 2, 1)
 	w := newWorld(t, 2)
-	var calls [2][]Call
+	var group [2][]calls.Call
 	var send [2]unsafe.Pointer
 	for r, c := range w.comms {
 		send[r] = g.Memory(r, count)
 		recv := g.Memory(r, count)
 		registerAll(t, c, send[r], count)
-		base := Call{Comm: c, Type: datatype.Uint8, Count: count, Send: send[r], Recv: recv, Peer: int32(1 - r), Stream: g.streams[r][0]}
+		base := calls.Call{Comm: c, Type: datatype.Uint8, Count: count, Send: send[r], Recv: recv, Peer: int32(1 - r), Stream: g.streams[r][0]}
 		s, v := base, base
-		s.Kind, v.Kind = CallSend, CallRecv
-		calls[r] = []Call{s, v}
+		s.Kind, v.Kind = calls.Send, calls.Recv
+		group[r] = []calls.Call{s, v}
 	}
 	var copies, kernels atomic.Int64
 	g.Before(func(o devicetest.Op) {
@@ -169,15 +173,15 @@ func TestLentMessagesCopyOnce(t *testing.T) {
 	exchange := func() {
 		t.Helper()
 		w.must(func(c *Comm) error {
-			r := c.args.Rank
-			if err := Run(calls[r]); err != nil {
+			r := c.Rank
+			if err := Run(group[r]); err != nil {
 				return err
 			}
 			return g.synchronize(r)
 		})
 	}
 	exchange()
-	pair := w.comms[0].dev.direct.pairBytes
+	pair := pairBytes(w)
 	if want := 2 * ((count + pair - 1) / pair); copies.Load() != 0 || kernels.Load() != want {
 		t.Errorf("%d copies and %d kernels, want none and %d", copies.Load(), kernels.Load(), want)
 	}
@@ -185,7 +189,7 @@ func TestLentMessagesCopyOnce(t *testing.T) {
 		return // it makes sync.Pool forget
 	}
 	g.Before(nil)
-	both := append(calls[0], calls[1]...)
+	both := append(group[0], group[1]...)
 	launch := func() {
 		if err := Run(both); err != nil {
 			t.Error(err)
@@ -207,21 +211,21 @@ func TestLentMessageBounds(t *testing.T) {
 	w := newWorld(t, 3)
 	at := g.Memory(0, size)
 	registerAll(t, w.comms[0], at, size)
-	x := w.comms[0].dev.direct
-	said := &x.recordOf(0, 0).opened[1]
-	said.wanted.Store(7)
+	x := peer.Of(w.comms[0])
+	said := peer.OpenedBy(x, 0, 0, 1)
+	inside[atomic.Uint64](said, "wanted").Store(7)
 	for _, c := range []struct {
 		peer   int
 		bytes  int64
 		number uint64
 		lent   bool
 	}{{1, size, 8, true}, {1, size, 7, false}, {1, size + 1, 8, false}, {2, size, 1, true}} {
-		if got := x.lendableTo(c.peer, at, c.bytes, c.number) != nil; got != c.lent {
+		if got := peer.LendableTo(x, c.peer, at, c.bytes, c.number) != nil; got != c.lent {
 			t.Errorf("%+v: lent %v", c, got)
 		}
 	}
-	said.serial.Store(0)
-	if x.lendableTo(1, at, size, 8) != nil || x.lendableTo(2, at, size, 8) == nil {
+	inside[atomic.Uint64](said, "serial").Store(0)
+	if peer.LendableTo(x, 1, at, size, 8) != nil || peer.LendableTo(x, 2, at, size, 8) == nil {
 		t.Error("it is lent to whom has not opened it, or not to whom has")
 	}
 }
@@ -234,7 +238,7 @@ func TestLentMessageAborted(t *testing.T) {
 	at := g.Memory(0, count)
 	c := w.comms[0]
 	registerAll(t, c, at, count)
-	if err := Run([]Call{{Comm: c, Kind: CallSend, Type: datatype.Uint8, Count: count, Send: at, Peer: 1, Stream: g.streams[0][0]}}); err != nil {
+	if err := Run([]calls.Call{{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at, Peer: 1, Stream: g.streams[0][0]}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Abort(); err != nil {
@@ -249,7 +253,7 @@ func TestLentMessageAborted(t *testing.T) {
 // allocOn is memory of ncclMemAlloc on a rank's device.
 func (g *gpus) allocOn(rank, size int) unsafe.Pointer {
 	g.t.Helper()
-	p := devices.(device.Peers)
+	p := device.Active().(device.Peers)
 	ctx, err := p.PrimaryContext(rank)
 	if err == nil {
 		err = p.EnterContext(ctx)
@@ -258,7 +262,7 @@ func (g *gpus) allocOn(rank, size int) unsafe.Pointer {
 		g.t.Fatal(err)
 	}
 	defer p.Leave()
-	at, err := allocDevice(ctx, size)
+	at, err := memory.AllocDeviceIn(ctx, size)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -266,14 +270,14 @@ func (g *gpus) allocOn(rank, size int) unsafe.Pointer {
 }
 
 // awaitUnasked waits until a communicator has published memory of the library's and the others have opened it.
-func awaitUnasked(t testing.TB, c *Comm, at unsafe.Pointer) *region {
+func awaitUnasked(t testing.TB, c *Comm, at unsafe.Pointer) *peer.Region {
 	t.Helper()
 	for end := time.Now().Add(patient); ; time.Sleep(time.Millisecond) {
-		if r := c.dev.direct.unaskedAt(at, 1); r != nil && c.dev.direct.isOpen(r) {
+		if r := peer.AutoRegistered(peer.Of(c), at, 1); r != nil && peer.IsOpen(peer.Of(c), r) {
 			return r
 		}
 		if time.Now().After(end) {
-			t.Fatalf("rank %d: memory of the library's is not opened", c.args.Rank)
+			t.Fatalf("rank %d: memory of the library's is not opened", c.Rank)
 		}
 	}
 }
@@ -292,17 +296,17 @@ func TestUnasked(t *testing.T) {
 		for _, p := range at[r] {
 			awaitUnasked(t, c, p)
 		}
-		h, err := c.Register(at[r][1], count, false, 0)
+		h, err := Register(c, at[r][1], count, false, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(c.dev.direct.regions); n != 2 {
+		if n := len(regionsOf(c)); n != 2 {
 			t.Errorf("%d regions", n)
 		}
-		if _, err := FreeDevice(at[r][1]); err == nil {
+		if _, err := memory.FreeDevice(at[r][1]); err == nil {
 			t.Error("registered memory was freed")
 		}
-		if _, err := c.Registered(h, false, true); err != nil {
+		if _, err := Registered(c, h, false, true); err != nil {
 			t.Error(err)
 		}
 	}
@@ -324,18 +328,18 @@ func TestUnasked(t *testing.T) {
 	for r, c := range w.comms {
 		held := awaitUnasked(t, c, at[r][0])
 		for _, p := range at[r] {
-			if known, err := FreeDevice(p); !known || err != nil {
+			if known, err := memory.FreeDevice(p); !known || err != nil {
 				t.Fatal(known, err)
 			}
 		}
-		if known, _ := FreeDevice(at[r][0]); known {
+		if known, _ := memory.FreeDevice(at[r][0]); known {
 			t.Error("freed twice")
 		}
-		x := c.dev.direct
-		if len(x.regions) != 0 || len(x.tried) != 0 {
-			t.Errorf("rank %d: %d regions, %d tried", r, len(x.regions), len(x.tried))
+		x := peer.Of(c)
+		if regions, tried := len(regionsOf(c)), len(triedBy(c)); regions != 0 || tried != 0 {
+			t.Errorf("rank %d: %d regions, %d tried", r, regions, tried)
 		}
-		for end := time.Now().Add(patient); !x.closedByAll(held); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patient); !peer.IsClosed(x, held); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("rank %d: freed memory is not closed", r)
 			}
@@ -351,8 +355,11 @@ func TestUnaskedRefused(t *testing.T) {
 	g.Fail("Export", 0)
 	at := []unsafe.Pointer{g.allocOn(0, count), g.allocOn(1, count)}
 	for r, c := range w.comms {
-		x := c.dev.direct
-		tried := func() bool { c.dev.mu.Lock(); defer c.dev.mu.Unlock(); return x.tried[uintptr(at[r])] }
+		tried := func() bool {
+			stream.Of(c).Mu.Lock()
+			defer stream.Of(c).Mu.Unlock()
+			return triedBy(c)[uintptr(at[r])]
+		}
 		for end := time.Now().Add(patient); !tried(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("nobody tries")
@@ -364,13 +371,17 @@ func TestUnaskedRefused(t *testing.T) {
 		t.Error(err)
 	}
 	g.Fail("EnterContext", 0)
-	if known, err := FreeDevice(at[0]); !known || err == nil {
+	if known, err := memory.FreeDevice(at[0]); !known || err == nil {
 		t.Error(known, err)
 	}
 	g.Fail("", 0)
 	for _, p := range at {
-		if known, err := FreeDevice(p); !known || err != nil {
+		if known, err := memory.FreeDevice(p); !known || err != nil {
 			t.Error(known, err)
 		}
 	}
 }
+
+func pairBytes(w *world) int64 { return *inside[int64](peer.Of(w.comms[0]), "pairBytes") }
+
+func triedBy(c *Comm) map[uintptr]bool { return *inside[map[uintptr]bool](peer.Of(c), "tried") }

@@ -3,12 +3,13 @@ package shim
 import (
 	"errors"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/flight"
+	"lightpath/shim/recorder"
 )
 
 // TestDirectReplays: each replay of a graph is counted, and its operations are in the flight recorder, in progress while the stream is in their
@@ -21,14 +22,14 @@ func TestDirectReplays(t *testing.T) {
 		graphs := make([]*devicetest.Graph, n)
 		for r, c := range w.comms {
 			at := g.Memory(r, count)
-			base := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
-			if err := Run([]Call{base}); err != nil {
+			base := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
+			if err := Run([]calls.Call{base}); err != nil {
 				t.Fatal(err)
 			}
 			send, recv := base, base
-			send.Kind, send.Peer, recv.Kind, recv.Peer = CallSend, int32(n-1-r), CallRecv, int32(n-1-r)
+			send.Kind, send.Peer, recv.Kind, recv.Peer = calls.Send, int32(n-1-r), calls.Recv, int32(n-1-r)
 			g.Capture(g.streams[r][0])
-			if err := errors.Join(Run([]Call{base}), Run([]Call{send, recv})); err != nil {
+			if err := errors.Join(Run([]calls.Call{base}), Run([]calls.Call{send, recv})); err != nil {
 				t.Fatal(err)
 			}
 			graphs[r] = g.End(g.streams[r][0])
@@ -43,18 +44,18 @@ func TestDirectReplays(t *testing.T) {
 		if err := all(); err != nil {
 			t.Fatal(err)
 		}
-		f := &w.comms[0].flight
-		if got := f.glance().counts; got[CallAllReduce] != 1 || got[CallSend] != 0 {
+		f := recorder.Of(w.comms[0])
+		if got := f.Snapshot().Counts; got[calls.AllReduce] != 1 || got[calls.Send] != 0 {
 			t.Errorf("counted %v where one AllReduce has run", got)
 		}
 		g.Replay(graphs[0], g.streams[0][0])
-		for n > 1 && !f.glance().running { // rank 1 has not come
+		for n > 1 && !f.Snapshot().Running { // rank 1 has not come
 			if err := w.comms[0].AsyncError(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if n > 1 {
-			if op := f.glance().op; !op.replay || op.shape.kind != CallAllReduce || op.shape.count != count || op.seq != 0 {
+			if op := f.Snapshot().Op; !op.Replay || op.Shape.Kind != calls.AllReduce || op.Shape.Count != count || op.Seq != 0 {
 				t.Errorf("in progress: %+v", op)
 			}
 			g.Replay(graphs[1], g.streams[1][0])
@@ -68,9 +69,9 @@ func TestDirectReplays(t *testing.T) {
 			t.Fatal(err)
 		}
 		for r, c := range w.comms {
-			seen := c.flight.glance()
-			if got := seen.counts; got[CallAllReduce] != 4 || got[CallSend] != 3 || got[CallRecv] != 3 || seen.groups != 3 || seen.running {
-				t.Errorf("%d ranks, rank %d: counted %v, %d groups, running %v", n, r, got, seen.groups, seen.running)
+			seen := recorder.Of(c).Snapshot()
+			if got := seen.Counts; got[calls.AllReduce] != 4 || got[calls.Send] != 3 || got[calls.Recv] != 3 || seen.Groups != 3 || seen.Running {
+				t.Errorf("%d ranks, rank %d: counted %v, %d groups, running %v", n, r, got, seen.Groups, seen.Running)
 			}
 			checkReplays(t, c, 3)
 		}
@@ -78,7 +79,7 @@ func TestDirectReplays(t *testing.T) {
 			g.Discard(graph)
 		}
 		for _, c := range w.comms {
-			if left := len(c.flight.device.graphs); left != 0 {
+			if left := recorder.Of(c).Graphs(); left != 0 {
 				t.Errorf("the recorder looks after %d graphs that are gone", left)
 			}
 		}
@@ -89,7 +90,7 @@ func TestDirectReplays(t *testing.T) {
 // checkReplays expects replays of an AllReduce and of two messages in the dump, all over.
 func checkReplays(t *testing.T, c *Comm, replays int) {
 	t.Helper()
-	d, err := c.flightRecord(nil)
+	d, err := recorder.Record(c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,59 +103,5 @@ func checkReplays(t *testing.T, c *Comm, replays int) {
 		if o.Call != want || o.Outcome != flight.Completed || o.Ended < o.Arrived || o.Arrived == 0 {
 			t.Errorf("operation %d: %+v", i, o)
 		}
-	}
-}
-
-// TestDirectReplayLooks: whatever moment somebody looks at, each replay is counted once, and in the end none is in progress.
-func TestDirectReplayLooks(t *testing.T) {
-	var replays, current uint32
-	f := &recorder{}
-	f.setUp(minFlown)
-	g := &directGraph{replays: &replays, current: &current, failed: func() bool { return false }}
-	for launch := uint32(7); launch < 9; launch++ {
-		g.ops = append(g.ops, directCaptured{launch: launch, called: called{shape: shape{kind: CallAllReduce}}})
-	}
-	f.addGraph(g)
-	// What the device does in a replay, in its order.
-	steps := []func(){
-		func() { atomic.StoreUint32(&current, 7) }, func() { replays++ }, func() { atomic.StoreUint32(&current, 0) },
-		func() { atomic.StoreUint32(&current, 8) }, func() { atomic.StoreUint32(&current, 0) },
-	}
-	running := []int{-1, 7, 0, 8, 0} // the launch that is in progress after each; -1: who looks cannot tell
-	over := []int{0, 0, 0, 1, 0}     // operations of its replay that are over while one is
-	const rounds = 200
-	var seen glance
-	for round := range rounds {
-		for k, step := range steps {
-			step()
-			if round>>k&1 == 0 && round != rounds-1 {
-				continue
-			}
-			before := seen
-			seen = f.glance()
-			same := seen.counts == before.counts && !before.running // nobody can see the replay that has begun
-			if want := running[k]; want >= 0 && seen.running != (want > 0) || want < 0 && seen.running && same {
-				t.Fatalf("round %d, step %d: running %v", round, k, seen.running)
-			}
-			if seen.running && running[k] > 0 && f.at(f.last).outcome != underWay || f.at(f.last-1).outcome == underWay != (seen.running && over[k] == 0) {
-				t.Fatalf("round %d, step %d: %v and %v", round, k, f.at(f.last-1).outcome, f.at(f.last).outcome)
-			}
-			if seen.counts[CallAllReduce] != 2*uint64(replays) {
-				t.Fatalf("round %d, step %d: %d counted of %d replays", round, k, seen.counts[CallAllReduce], replays)
-			}
-		}
-	}
-	for n := f.last; n > 0 && n+f.size > f.last; n-- {
-		if op := f.at(n); op.outcome != completed {
-			t.Errorf("operation %d of %d is not over", n, f.last)
-		}
-	}
-	if n := testing.AllocsPerRun(100, func() {
-		for _, step := range steps {
-			step()
-			f.notice()
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
 	}
 }

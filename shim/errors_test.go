@@ -14,14 +14,17 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/calls"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
 	"lightpath/shim/settings"
 )
 
 // allReduce is a call of count float32.
-func allReduce(c *Comm, buf []float32) Call {
+func allReduce(c *Comm, buf []float32) calls.Call {
 	p := unsafe.Pointer(unsafe.SliceData(buf))
-	return Call{Comm: c, Kind: CallAllReduce, Type: datatype.Float32, Count: uint64(len(buf)), Send: p, Recv: p}
+	return calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Float32, Count: uint64(len(buf)), Send: p, Recv: p}
 }
 
 // wantError checks that an error is of a kind and says certain things.
@@ -45,57 +48,57 @@ func TestBadArguments(t *testing.T) {
 	mem := make([]float32, 64)
 	p := unsafe.Pointer(&mem[0])
 	at := func(i int) unsafe.Pointer { return unsafe.Pointer(&mem[i]) }
-	good := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Float32, Count: 8, Send: p, Recv: p}
+	good := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Float32, Count: 8, Send: p, Recv: p}
 	for name, k := range map[string]struct {
-		edit func(*Call)
+		edit func(*calls.Call)
 		says string
 	}{
-		"no comm":             {func(k *Call) { k.Comm = nil }, "comm is NULL"},
-		"kind":                {func(k *Call) { k.Kind = endOfCallKinds }, "no such call"},
-		"type":                {func(k *Call) { k.Type = datatype.NumTypes }, "datatype 12"},
-		"op":                  {func(k *Call) { k.Op = OpPreMulSum + 1 }, "operator 6"},
-		"operator of nothing": {func(k *Call) { k.Op = OpPreMulSum }, "scalar is NULL"},
-		"root":                {func(k *Call) { k.Kind, k.Peer = CallBroadcast, 2 }, "root 2"},
-		"negative root":       {func(k *Call) { k.Kind, k.Peer = CallReduce, -1 }, "root -1"},
-		"peer":                {func(k *Call) { k.Kind, k.Peer = CallSend, 7 }, "peer 7"},
-		"negative count":      {func(k *Call) { k.Count = ^uint64(0) }, "count -1"},
-		"huge count":          {func(k *Call) { k.Kind, k.Count = CallAllGather, 1<<60 }, "too large"},
-		"no send buffer":      {func(k *Call) { k.Send = nil }, "sendbuff is NULL"},
-		"no receive buffer":   {func(k *Call) { k.Recv = nil }, "recvbuff is NULL"},
-		"partial overlap":     {func(k *Call) { k.Recv = at(3) }, "overlap"},
-		"allgather at the wrong block": {func(k *Call) {
-			k.Kind, k.Send = CallAllGather, at(8)
+		"no comm":             {func(k *calls.Call) { k.Comm = nil }, "comm is NULL"},
+		"kind":                {func(k *calls.Call) { k.Kind = calls.EndOfKinds }, "no such call"},
+		"type":                {func(k *calls.Call) { k.Type = datatype.NumTypes }, "datatype 12"},
+		"op":                  {func(k *calls.Call) { k.Op = calls.OpPreMulSum + 1 }, "operator 6"},
+		"operator of nothing": {func(k *calls.Call) { k.Op = calls.OpPreMulSum }, "scalar is NULL"},
+		"root":                {func(k *calls.Call) { k.Kind, k.Peer = calls.Broadcast, 2 }, "root 2"},
+		"negative root":       {func(k *calls.Call) { k.Kind, k.Peer = calls.Reduce, -1 }, "root -1"},
+		"peer":                {func(k *calls.Call) { k.Kind, k.Peer = calls.Send, 7 }, "peer 7"},
+		"negative count":      {func(k *calls.Call) { k.Count = ^uint64(0) }, "count -1"},
+		"huge count":          {func(k *calls.Call) { k.Kind, k.Count = calls.AllGather, 1<<60 }, "too large"},
+		"no send buffer":      {func(k *calls.Call) { k.Send = nil }, "sendbuff is NULL"},
+		"no receive buffer":   {func(k *calls.Call) { k.Recv = nil }, "recvbuff is NULL"},
+		"partial overlap":     {func(k *calls.Call) { k.Recv = at(3) }, "overlap"},
+		"allgather at the wrong block": {func(k *calls.Call) {
+			k.Kind, k.Send = calls.AllGather, at(8)
 		}, "overlap"},
-		"reducescatter at the wrong block": {func(k *Call) {
-			k.Kind, k.Recv = CallReduceScatter, at(8)
+		"reducescatter at the wrong block": {func(k *calls.Call) {
+			k.Kind, k.Recv = calls.ReduceScatter, at(8)
 		}, "overlap"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := good
 			k.edit(&bad)
-			wantError(t, Check(&bad), ErrInvalidArgument, k.says)
-			wantError(t, Run([]Call{good, bad}), ErrInvalidArgument, k.says)
-			if ResultOf(Check(&bad)) != ResultInvalidArgument {
-				t.Errorf("result %d", ResultOf(Check(&bad)))
+			wantError(t, calls.Check(&bad), errdefs.ErrInvalidArgument, k.says)
+			wantError(t, Run([]calls.Call{good, bad}), errdefs.ErrInvalidArgument, k.says)
+			if result.Of(calls.Check(&bad)) != result.InvalidArgument {
+				t.Errorf("result %d", result.Of(calls.Check(&bad)))
 			}
 		})
 	}
-	for name, edit := range map[string]func(*Call){
-		"nothing to send":          func(k *Call) { k.Count, k.Send, k.Recv = 0, nil, nil },
-		"not root, no send buffer": func(k *Call) { k.Kind, k.Peer, k.Send = CallBroadcast, 1, nil },
-		"not root, no receive":     func(k *Call) { k.Kind, k.Peer, k.Recv = CallReduce, 1, nil },
-		"misaligned":               func(k *Call) { k.Send = unsafe.Add(p, 1); k.Recv = k.Send },
-		"neighbours":               func(k *Call) { k.Recv = at(8) },
-		"gather in place":          func(k *Call) { k.Kind = CallGather },
+	for name, edit := range map[string]func(*calls.Call){
+		"nothing to send":          func(k *calls.Call) { k.Count, k.Send, k.Recv = 0, nil, nil },
+		"not root, no send buffer": func(k *calls.Call) { k.Kind, k.Peer, k.Send = calls.Broadcast, 1, nil },
+		"not root, no receive":     func(k *calls.Call) { k.Kind, k.Peer, k.Recv = calls.Reduce, 1, nil },
+		"misaligned":               func(k *calls.Call) { k.Send = unsafe.Add(p, 1); k.Recv = k.Send },
+		"neighbours":               func(k *calls.Call) { k.Recv = at(8) },
+		"gather in place":          func(k *calls.Call) { k.Kind = calls.Gather },
 	} {
 		ok := good
 		edit(&ok)
-		if err := Check(&ok); err != nil {
+		if err := calls.Check(&ok); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// None of it has harmed the communicator.
-	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
+	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
 }
 
 func TestBadInit(t *testing.T) {
@@ -121,7 +124,7 @@ func TestBadInit(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 			continue
 		}
-		wantError(t, err, ErrInvalidArgument, k.says)
+		wantError(t, err, errdefs.ErrInvalidArgument, k.says)
 	}
 }
 
@@ -143,12 +146,12 @@ func TestRendezvousRefusals(t *testing.T) {
 		is    error
 		says  []string
 	}{
-		"sizes differ":  {[]InitArgs{{Ranks: 2, Rank: 0}, {Ranks: 3, Rank: 1}, {Ranks: 3, Rank: 2}}, ErrInvalidUsage, []string{"says the communicator has", "2", "3"}},
-		"twice a rank":  {[]InitArgs{{Ranks: 3, Rank: 0}, {Ranks: 3, Rank: 1}, {Ranks: 3, Rank: 1}}, ErrInvalidUsage, []string{"rank 1"}},
-		"never arrives": {[]InitArgs{{Ranks: 4, Rank: 0}, {Ranks: 4, Rank: 3}}, ErrTimeout, []string{"ranks 1-2 never arrived"}},
+		"sizes differ":  {[]InitArgs{{Ranks: 2, Rank: 0}, {Ranks: 3, Rank: 1}, {Ranks: 3, Rank: 2}}, errdefs.ErrInvalidUsage, []string{"says the communicator has", "2", "3"}},
+		"twice a rank":  {[]InitArgs{{Ranks: 3, Rank: 0}, {Ranks: 3, Rank: 1}, {Ranks: 3, Rank: 1}}, errdefs.ErrInvalidUsage, []string{"rank 1"}},
+		"never arrives": {[]InitArgs{{Ranks: 4, Rank: 0}, {Ranks: 4, Rank: 3}}, errdefs.ErrTimeout, []string{"ranks 1-2 never arrived"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if errors.Is(k.is, ErrTimeout) {
+			if errors.Is(k.is, errdefs.ErrTimeout) {
 				t.Setenv("LIGHTPATH_TIMEOUT", "5s") // those that come come sooner
 			}
 			id, err := NewUniqueID()
@@ -183,7 +186,7 @@ func TestSettingsDiffer(t *testing.T) {
 		return err
 	})
 	for _, err := range errs {
-		wantError(t, err, ErrInvalidUsage, "LIGHTPATH_PLANES=1", "LIGHTPATH_PLANES=2")
+		wantError(t, err, errdefs.ErrInvalidUsage, "LIGHTPATH_PLANES=1", "LIGHTPATH_PLANES=2")
 	}
 }
 
@@ -245,20 +248,20 @@ func impostor(t *testing.T, addr netip.AddrPort) {
 
 // TestMismatch: different calls under one number are an error that names both, not a hang.
 func TestMismatch(t *testing.T) {
-	type calls = [2]func(c *Comm, mem []float32) Call
-	reduce := func(kind CallKind, count uint64, typ datatype.Type, op datatype.Op, root int32) func(*Comm, []float32) Call {
-		return func(c *Comm, mem []float32) Call {
-			return Call{Comm: c, Kind: kind, Type: typ, Op: op, Peer: root, Count: count, Send: unsafe.Pointer(&mem[0]), Recv: unsafe.Pointer(&mem[1024])}
+	type group = [2]func(c *Comm, mem []float32) calls.Call
+	reduce := func(kind calls.Kind, count uint64, typ datatype.Type, op datatype.Op, root int32) func(*Comm, []float32) calls.Call {
+		return func(c *Comm, mem []float32) calls.Call {
+			return calls.Call{Comm: c, Kind: kind, Type: typ, Op: op, Peer: root, Count: count, Send: unsafe.Pointer(&mem[0]), Recv: unsafe.Pointer(&mem[1024])}
 		}
 	}
-	for name, k := range map[string]calls{
-		"count": {reduce(CallAllReduce, 100, datatype.Float32, 0, 0), reduce(CallAllReduce, 200, datatype.Float32, 0, 0)},
-		"type":  {reduce(CallAllReduce, 100, datatype.Float32, 0, 0), reduce(CallAllReduce, 100, datatype.Int32, 0, 0)},
-		"op":    {reduce(CallAllReduce, 100, datatype.Float32, 0, 0), reduce(CallAllReduce, 100, datatype.Float32, 2, 0)},
-		"root":  {reduce(CallBroadcast, 100, datatype.Float32, 0, 0), reduce(CallBroadcast, 100, datatype.Float32, 0, 1)},
-		"call":  {reduce(CallAllReduce, 100, datatype.Float32, 0, 0), reduce(CallAllGather, 100, datatype.Float32, 0, 0)},
-		"idle":  {reduce(CallAllReduce, 100, datatype.Float32, 0, 0), reduce(CallAllReduce, 0, datatype.Float32, 0, 0)},
-		"empty": {reduce(CallAllReduce, 0, datatype.Float32, 0, 0), reduce(CallAllReduce, 100, datatype.Float32, 0, 0)},
+	for name, k := range map[string]group{
+		"count": {reduce(calls.AllReduce, 100, datatype.Float32, 0, 0), reduce(calls.AllReduce, 200, datatype.Float32, 0, 0)},
+		"type":  {reduce(calls.AllReduce, 100, datatype.Float32, 0, 0), reduce(calls.AllReduce, 100, datatype.Int32, 0, 0)},
+		"op":    {reduce(calls.AllReduce, 100, datatype.Float32, 0, 0), reduce(calls.AllReduce, 100, datatype.Float32, 2, 0)},
+		"root":  {reduce(calls.Broadcast, 100, datatype.Float32, 0, 0), reduce(calls.Broadcast, 100, datatype.Float32, 0, 1)},
+		"call":  {reduce(calls.AllReduce, 100, datatype.Float32, 0, 0), reduce(calls.AllGather, 100, datatype.Float32, 0, 0)},
+		"idle":  {reduce(calls.AllReduce, 100, datatype.Float32, 0, 0), reduce(calls.AllReduce, 0, datatype.Float32, 0, 0)},
+		"empty": {reduce(calls.AllReduce, 0, datatype.Float32, 0, 0), reduce(calls.AllReduce, 100, datatype.Float32, 0, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -266,11 +269,11 @@ func TestMismatch(t *testing.T) {
 			errs := w.each(func(c *Comm) error {
 				mem := make([]float32, 4096)
 				which := 0
-				if c.Rank() == 1 {
+				if c.Rank == 1 {
 					which = 1
 				}
 				// An operation that one rank does not even wait in fails at its next.
-				if err := Run([]Call{k[which](c, mem)}); err != nil {
+				if err := Run([]calls.Call{k[which](c, mem)}); err != nil {
 					return err
 				}
 				if name == "idle" {
@@ -278,13 +281,13 @@ func TestMismatch(t *testing.T) {
 					settled(func() bool { return c.AsyncError() != nil })
 					return c.AsyncError()
 				}
-				return Run([]Call{reduce(CallAllReduce, 5, datatype.Float32, 0, 0)(c, mem)})
+				return Run([]calls.Call{reduce(calls.AllReduce, 5, datatype.Float32, 0, 0)(c, mem)})
 			})
 			for r, err := range errs {
-				wantError(t, err, ErrMismatch, "called "+k[0](w.comms[0], make([]float32, 4096)).describe(),
-					"rank 1 called "+k[1](w.comms[0], make([]float32, 4096)).describe())
+				wantError(t, err, errdefs.ErrMismatch, "called "+describeCall(k[0](w.comms[0], make([]float32, 4096))),
+					"rank 1 called "+describeCall(k[1](w.comms[0], make([]float32, 4096))))
 				settled(func() bool { return w.comms[r].AsyncError() != nil })
-				if async := w.comms[r].AsyncError(); !errors.Is(async, ErrMismatch) {
+				if async := w.comms[r].AsyncError(); !errors.Is(async, errdefs.ErrMismatch) {
 					t.Errorf("rank %d: asynchronous error %v", r, async)
 				}
 			}
@@ -292,26 +295,26 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
-func (c Call) describe() string { return (&c).String() }
+func describeCall(c calls.Call) string { return (&c).String() }
 
 // TestMissingRank: waiting for a rank that never calls ends, and says for whom.
 func TestMissingRank(t *testing.T) {
 	w := newWorld(t, 3)
 	w.limit(3 * time.Second) // after a second the others say that they wait
 	errs := w.each(func(c *Comm) error {
-		if c.Rank() == 2 {
+		if c.Rank == 2 {
 			return nil
 		}
-		return Run([]Call{allReduce(c, make([]float32, 1000))})
+		return Run([]calls.Call{allReduce(c, make([]float32, 1000))})
 	})
 	for r, err := range errs[:2] {
-		wantError(t, err, ErrTimeout, "rank 2 did not arrive", "AllReduce")
-		if ResultOf(err) != ResultTimeout {
-			t.Errorf("rank %d: result %d", r, ResultOf(err))
+		wantError(t, err, errdefs.ErrTimeout, "rank 2 did not arrive", "AllReduce")
+		if result.Of(err) != result.Timeout {
+			t.Errorf("rank %d: result %d", r, result.Of(err))
 		}
 	}
 	settled(func() bool { return w.comms[2].AsyncError() != nil })
-	wantError(t, w.comms[2].AsyncError(), ErrTimeout)
+	wantError(t, w.comms[2].AsyncError(), errdefs.ErrTimeout)
 }
 
 func TestAbortUnblocks(t *testing.T) {
@@ -320,14 +323,14 @@ func TestAbortUnblocks(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
 			w := newWorld(t, 3)
 			errs := w.each(func(c *Comm) error {
-				if c.Rank() == 2 {
+				if c.Rank == 2 {
 					time.Sleep(50 * time.Millisecond)
 					return c.Abort()
 				}
-				return Run([]Call{allReduce(c, make([]float32, 1000))})
+				return Run([]calls.Call{allReduce(c, make([]float32, 1000))})
 			})
 			for _, err := range errs[:2] {
-				wantError(t, err, ErrAborted, "rank 2")
+				wantError(t, err, errdefs.ErrAborted, "rank 2")
 			}
 		})
 	}
@@ -338,9 +341,9 @@ func TestAbortUnblocks(t *testing.T) {
 				time.Sleep(50 * time.Millisecond)
 				return w.comms[0].Abort()
 			}
-			return Run([]Call{allReduce(w.comms[0], make([]float32, 1000))})
+			return Run([]calls.Call{allReduce(w.comms[0], make([]float32, 1000))})
 		})
-		wantError(t, errs[0], ErrAborted, "rank 0")
+		wantError(t, errs[0], errdefs.ErrAborted, "rank 0")
 		if errs[1] != nil {
 			t.Error(errs[1])
 		}
@@ -354,15 +357,15 @@ func TestUseAfterDestroy(t *testing.T) {
 		t.Fatal(err)
 	}
 	call := allReduce(c, make([]float32, 1))
-	wantError(t, Run([]Call{call}), ErrDestroyed)
+	wantError(t, Run([]calls.Call{call}), errdefs.ErrDestroyed)
 	if err := c.Destroy(); err != nil {
 		t.Fatal(err)
 	}
 	for name, err := range map[string]error{
-		"run": Run([]Call{call}), "check": Check(&call), "finalize": c.Finalize(), "destroy": c.Destroy(), "abort": c.Abort(),
+		"run": Run([]calls.Call{call}), "check": calls.Check(&call), "finalize": c.Finalize(), "destroy": c.Destroy(), "abort": c.Abort(),
 	} {
-		if !errors.Is(err, ErrDestroyed) || ResultOf(err) != ResultInvalidArgument {
-			t.Errorf("%s: %v, result %d", name, err, ResultOf(err))
+		if !errors.Is(err, errdefs.ErrDestroyed) || result.Of(err) != result.InvalidArgument {
+			t.Errorf("%s: %v, result %d", name, err, result.Of(err))
 		}
 	}
 }

@@ -142,7 +142,7 @@ func ranksHere(n int) error {
 	}
 	wg.Wait()
 	for _, c := range comms {
-		<-c.released
+		<-c.Released()
 	}
 	return errors.Join(errs...)
 }

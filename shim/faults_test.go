@@ -19,6 +19,10 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/session"
 )
 
 // paths are the ways for the bytes of ranks that tests of faults take one after the other; ranks are
@@ -94,9 +98,9 @@ func TestWrongCounts(t *testing.T) {
 	for path, w := range all {
 		wg.Go(func() {
 			for r, err := range w.each(func(c *Comm) error {
-				return Run([]Call{allReduce(c, make([]float32, 100+c.Rank()/2))})
+				return Run([]calls.Call{allReduce(c, make([]float32, 100+c.Rank/2))})
 			}) {
-				if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), "count 100") || !strings.Contains(err.Error(), "count 101") || !strings.Contains(err.Error(), "rank 2") {
+				if !errors.Is(err, errdefs.ErrMismatch) || !strings.Contains(err.Error(), "count 100") || !strings.Contains(err.Error(), "count 101") || !strings.Contains(err.Error(), "rank 2") {
 					t.Errorf("%s, rank %d: %v", path, r, err)
 				}
 			}
@@ -112,15 +116,15 @@ func TestWrongMessageSizes(t *testing.T) {
 	for path, w := range all {
 		wg.Go(func() {
 			for r, err := range w.each(func(c *Comm) error {
-				if c.Rank() == 0 {
-					return Run([]Call{message32(CallSend, c, 1, make([]int32, 4))})
+				if c.Rank == 0 {
+					return Run([]calls.Call{message32(calls.Send, c, 1, make([]int32, 4))})
 				}
-				return Run([]Call{message32(CallRecv, c, 0, make([]int32, 5))})
+				return Run([]calls.Call{message32(calls.Recv, c, 0, make([]int32, 5))})
 			}) {
 				if r == 0 && err == nil {
 					continue // what it has sent is on its way
 				}
-				if !errors.Is(err, ErrMismatch) && !errors.Is(err, exec.ErrSignature) || !strings.Contains(err.Error(), "message 0 from rank 0 to rank 1") ||
+				if !errors.Is(err, errdefs.ErrMismatch) && !errors.Is(err, exec.ErrSignature) || !strings.Contains(err.Error(), "message 0 from rank 0 to rank 1") ||
 					!strings.Contains(err.Error(), "rank 1 receives 20") || !strings.Contains(err.Error(), "16 bytes") {
 					t.Errorf("%s, rank %d: %v", path, r, err)
 				}
@@ -137,11 +141,11 @@ func TestLastWordsOfTheLeader(t *testing.T) {
 	for range 10 {
 		w := newWorld(t, 2)
 		c := w.comms[1]
-		if err := c.star.Mute(); err != nil {
+		if err := c.Star.Mute(); err != nil {
 			t.Fatal(err)
 		}
 		// To the leader this rank is lost; that is what it says to all.
-		if err := Run([]Call{allReduce(c, make([]float32, 10))}); !errors.Is(err, ErrRemote) || !strings.Contains(err.Error(), "lost rank 1") {
+		if err := Run([]calls.Call{allReduce(c, make([]float32, 10))}); !errors.Is(err, errdefs.ErrRemote) || !strings.Contains(err.Error(), "lost rank 1") {
 			t.Errorf("%v", err)
 		}
 		w.destroy()
@@ -184,12 +188,12 @@ func TestForgedFrame(t *testing.T) {
 		switch {
 		case path == "arena":
 			continue // it has no frames; see sharedmem.TestOtherCalls
-		case c.light != nil:
-			c.light.end = forge(c.light.end)
+		case circuits.Of(c) != nil:
+			circuits.Of(c).End = forge(circuits.Of(c).End)
 		default:
-			c.packet = forge(c.packet)
+			session.Of(c).Packet = forge(session.Of(c).Packet)
 		}
-		for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 5000))}) }) {
+		for r, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 5000))}) }) {
 			if err == nil { // it had all it needed before
 				settled(func() bool { err = w.comms[r].AsyncError(); return err != nil })
 			}

@@ -7,6 +7,8 @@ import (
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
+	"lightpath/shim/calls"
+	"lightpath/shim/session"
 )
 
 // stampedPlane notes when the first byte is handed to it.
@@ -32,11 +34,11 @@ func (e *stampedEndpoint) Planes() []transport.Plane { return e.planes }
 // stamp has rank 0 note in first when it hands over the first byte since that was zero.
 func (w *world) stamp(first *time.Time) {
 	c := w.comms[0]
-	e := &stampedEndpoint{Endpoint: c.packet}
-	for _, p := range c.packet.Planes() {
+	e := &stampedEndpoint{Endpoint: session.Of(c).Packet}
+	for _, p := range session.Of(c).Packet.Planes() {
 		e.planes = append(e.planes, stampedPlane{p, first})
 	}
-	c.packet = e
+	session.Of(c).Packet = e
 }
 
 // BenchmarkFirstByte is the time from the entry of the engine to the first byte handed to a plane, for calls
@@ -50,10 +52,10 @@ func BenchmarkFirstByte(b *testing.B) {
 				w := newWorld(b, 2)
 				var first time.Time
 				w.stamp(&first)
-				calls := make([][2][]Call, shapes)
-				for i := range calls {
+				group := make([][2][]calls.Call, shapes)
+				for i := range group {
 					for r := range w.comms {
-						calls[i][r] = []Call{allReduce(w.comms[r], make([]float32, 256+i))}
+						group[i][r] = []calls.Call{allReduce(w.comms[r], make([]float32, 256+i))}
 					}
 				}
 				const warm = 3
@@ -61,7 +63,7 @@ func BenchmarkFirstByte(b *testing.B) {
 				end := make(chan error, 1)
 				go func() {
 					for i := range n {
-						if err := Run(calls[i%shapes][1]); err != nil {
+						if err := Run(group[i%shapes][1]); err != nil {
 							end <- err
 							return
 						}
@@ -72,7 +74,7 @@ func BenchmarkFirstByte(b *testing.B) {
 				for i := range n {
 					first = time.Time{}
 					start := time.Now()
-					if err := Run(calls[i%shapes][0]); err != nil {
+					if err := Run(group[i%shapes][0]); err != nil {
 						b.Fatal(err)
 					}
 					if i >= n-b.N {

@@ -10,11 +10,13 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport"
-	"lightpath/collectives/transport/rdma/verbstest"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/device/devicetest"
-	"lightpath/shim/settings"
+	"lightpath/shim/path/nic"
+	"lightpath/shim/stream"
 )
 
 // switchedGPUs has communicators of n ranks send from memory of devices over circuits of RDMA ports, which a controller moves.
@@ -26,7 +28,7 @@ func switchedGPUs(t *testing.T, n, streams, planes int) (*gpus, *crossbars) {
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
 	t.Setenv("LIGHTPATH_DEVICE_PATH", "rdma")
 	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "1M")
-	driver := devicetest.NewRemote(Launches(), n)
+	driver := devicetest.NewRemote(stream.Places(), n)
 	return useDriver(t, driver.Driver, driver, n, streams), dev
 }
 
@@ -51,12 +53,12 @@ func TestGPUDirectOverCircuits(t *testing.T) {
 			g.sequence(w, rng, 6)
 			moved := 0
 			for j := range dev.planes {
-				moved += int(w.comms[0].light.at.State(j).Epoch)
+				moved += int(circuits.Of(w.comms[0]).Controller.State(j).Epoch)
 			}
 			if moved < 4 && n > 2 {
 				t.Errorf("planes were moved %d times", moved)
 			}
-			if w.comms[0].dev.gdr.calls == 0 {
+			if *inside[uint64](nic.Of(w.comms[0]), "calls") == 0 {
 				t.Error("nothing has gone over circuits from memory of devices")
 			}
 			destroyAll(w)
@@ -75,13 +77,13 @@ func TestGPUDirectCircuitsMoveNothingOnHosts(t *testing.T) {
 			t.Errorf("%d bytes are copied by way of page-locked memory", o.Bytes)
 		}
 	})
-	network := verbs.(*verbstest.Network)
+	network := dev.network
 	before := network.Moved()
 	w.must(func(c *Comm) error {
-		r := c.args.Rank
+		r := c.Rank
 		at := g.Memory(r, count)
 		for range 3 {
-			if err := Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}}); err != nil {
+			if err := Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}}); err != nil {
 				return err
 			}
 		}
@@ -115,13 +117,13 @@ func TestGPUDirectCircuitsBreak(t *testing.T) {
 			const count = 400000
 			at := []unsafe.Pointer{g.Memory(0, count), g.Memory(1, count)}
 			sum := func(r, stream int) error {
-				return Run([]Call{{Comm: w.comms[r], Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r], Stream: g.streams[r][stream]}})
+				return Run([]calls.Call{{Comm: w.comms[r], Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r], Stream: g.streams[r][stream]}})
 			}
 			w.must(func(c *Comm) error { // the circuits are made, the plans known
-				if err := sum(c.args.Rank, 0); err != nil {
+				if err := sum(c.Rank, 0); err != nil {
 					return err
 				}
-				return g.synchronize(c.args.Rank)
+				return g.synchronize(c.Rank)
 			})
 			for range 2 { // rank 1 has not come
 				if err := errors.Join(sum(0, 0), sum(0, 1)); err != nil {
@@ -133,7 +135,7 @@ func TestGPUDirectCircuitsBreak(t *testing.T) {
 				_ = sum(1, 0)
 			}
 			for r, comm := range w.comms {
-				<-comm.poisonCh
+				<-comm.FailedChan()
 				for _, says := range c.says {
 					if err := comm.AsyncError(); !strings.Contains(err.Error(), says) {
 						t.Errorf("rank %d: %v", r, err)
@@ -159,9 +161,9 @@ func TestGPUDirectSkippedDrain(t *testing.T) {
 		w := newWorld(t, 4)
 		const count = 1 << 18
 		w.must(func(c *Comm) error {
-			r := c.args.Rank
+			r := c.Rank
 			at := g.Memory(r, count)
-			_ = Run([]Call{{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}}) // it may have failed by now
+			_ = Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}}) // it may have failed by now
 			return g.synchronize(r)
 		})
 		lost := dev.planes[0].Lost() > 0
@@ -170,41 +172,11 @@ func TestGPUDirectSkippedDrain(t *testing.T) {
 			if !lost && err != nil {
 				t.Errorf("rank %d: %v", r, err)
 			} else if lost {
-				<-c.poisonCh
+				<-c.FailedChan()
 				wantError(t, c.AsyncError(), transport.ErrPeerLost, "rank ", "plane 0", "epoch ")
 			}
 		}
 		destroyAll(w)
 		return lost
 	})
-}
-
-// TestGPUDirectCircuitsEligible: which planes may be used is decided by what all ranks share.
-func TestGPUDirectCircuitsEligible(t *testing.T) {
-	for _, c := range []struct {
-		cfg  settings.Config
-		kind plans.CircuitKind
-		rdma bool
-		says string
-	}{
-		{settings.Config{DevicePath: settings.DevicePathRDMA}, plans.Duplex, true, ""},
-		{settings.Config{DevicePath: settings.DevicePathAuto}, plans.Duplex, true, "taken out of service"},
-		{settings.Config{DevicePath: settings.DevicePathRDMA}, plans.Simplex, true, "simplex"},
-		{settings.Config{DevicePath: settings.DevicePathRDMA}, plans.Duplex, false, "do not end at RDMA ports"},
-		{settings.Config{DevicePath: settings.DevicePathRDMA, BarrierTime: true}, plans.Duplex, true, "LIGHTPATH_BARRIER"},
-	} {
-		if why := whyNotOverCircuits(&c.cfg, c.kind, c.rdma); (why == "") != (c.says == "") || !strings.Contains(why, c.says) {
-			t.Errorf("%+v, %v: %q", c.cfg, c.kind, why)
-		}
-	}
-}
-
-// TestRaise: a crossing that is late takes nothing back of what the next one has said.
-func TestRaise(t *testing.T) {
-	for _, c := range []struct{ at, to, want uint32 }{{4, 6, 6}, {6, 4, 6}, {6, 6, 6}, {1<<32 - 2, 1, 1}, {1, 1<<32 - 2, 1}} {
-		word := c.at
-		if raise(&word, c.to); word != c.want {
-			t.Errorf("%d raised to %d is %d", c.at, c.to, word)
-		}
-	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/shim/calls"
 )
 
 // TestGPUDirectKilled: a rank ends in the middle of collectives over RDMA ports, with nobody closing anything of it: its ports say no more. Where the
@@ -33,8 +34,8 @@ func TestGPUDirectKilled(t *testing.T) {
 				t.Helper()
 				for r, c := range w.comms {
 					at := g.Memory(r, count)
-					call := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
-					if err := Run([]Call{call}); err != nil {
+					call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
+					if err := Run([]calls.Call{call}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -54,13 +55,13 @@ func TestGPUDirectKilled(t *testing.T) {
 				verbstest.Kill(d, buried)
 			}
 			if name == "process" {
-				if err := w.comms[victim].star.Mute(); err != nil {
+				if err := w.comms[victim].Star.Mute(); err != nil {
 					t.Fatal(err)
 				}
 			}
 			g.network.Hold(false)
 			for r, c := range w.comms[:victim] {
-				<-c.poisonCh
+				<-c.FailedChan()
 				for _, want := range says {
 					if err := c.AsyncError(); !strings.Contains(err.Error(), want) {
 						t.Errorf("rank %d does not say %q: %v", r, want, err)
@@ -72,11 +73,11 @@ func TestGPUDirectKilled(t *testing.T) {
 			}
 			for _, c := range w.comms[:victim] {
 				_ = c.Destroy()
-				<-c.released
+				<-c.Released()
 			}
 			close(buried) // its system would clear up
 			_ = w.comms[victim].Abort()
-			<-w.comms[victim].released
+			<-w.comms[victim].Released()
 			if err := g.synchronize(victim); err != nil {
 				t.Error(err)
 			}

@@ -2,11 +2,15 @@ package shim
 
 import (
 	"errors"
+	"sync"
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/flight"
+	"lightpath/shim/recorder"
+	"lightpath/shim/stream"
 )
 
 // TestGPUDirectReplays: each replay of a graph is an operation of the flight recorder, from when its stream comes to it until it has left it, and
@@ -19,14 +23,14 @@ func TestGPUDirectReplays(t *testing.T) {
 	graphs := make([]*devicetest.Graph, 2)
 	for r, c := range w.comms {
 		at := g.Memory(r, count)
-		base := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
-		if err := Run([]Call{base}); err != nil {
+		base := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]}
+		if err := Run([]calls.Call{base}); err != nil {
 			t.Fatal(err)
 		}
 		send, recv := base, base
-		send.Kind, send.Peer, recv.Kind, recv.Peer = CallSend, int32(1-r), CallRecv, int32(1-r)
+		send.Kind, send.Peer, recv.Kind, recv.Peer = calls.Send, int32(1-r), calls.Recv, int32(1-r)
 		g.Capture(g.streams[r][0])
-		if err := errors.Join(Run([]Call{base}), Run([]Call{send, recv})); err != nil {
+		if err := errors.Join(Run([]calls.Call{base}), Run([]calls.Call{send, recv})); err != nil {
 			t.Fatal(err)
 		}
 		graphs[r] = g.End(g.streams[r][0])
@@ -34,20 +38,20 @@ func TestGPUDirectReplays(t *testing.T) {
 	if err := errors.Join(g.synchronize(0), g.synchronize(1)); err != nil {
 		t.Fatal(err)
 	}
-	f := &w.comms[0].flight
-	if n := f.glance().counts[CallAllReduce]; n != 1 {
+	f := recorder.Of(w.comms[0])
+	if n := f.Snapshot().Counts[calls.AllReduce]; n != 1 {
 		t.Errorf("%d calls where one has run", n)
 	}
 	g.Replay(graphs[0], g.streams[0][0])
-	for !f.glance().running { // rank 1 has not come
+	for !f.Snapshot().Running { // rank 1 has not come
 		if err := w.comms[0].AsyncError(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if op := f.glance().op; !op.replay || op.shape.kind != CallAllReduce || op.shape.count != count || op.seq != 0 {
+	if op := f.Snapshot().Op; !op.Replay || op.Shape.Kind != calls.AllReduce || op.Shape.Count != count || op.Seq != 0 {
 		t.Errorf("in progress: %+v", op)
 	}
-	if s := w.comms[0].describeSelf(); s.Op == nil || s.Op.Call != "AllReduce" || s.Counts["AllReduce"] != 2 {
+	if s := describeSelf(w.comms[0]); s.Op == nil || s.Op.Call != "AllReduce" || s.Counts["AllReduce"] != 2 {
 		t.Errorf("in progress: %+v", s)
 	}
 	g.Replay(graphs[1], g.streams[1][0])
@@ -57,11 +61,11 @@ func TestGPUDirectReplays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for r, c := range w.comms {
-		seen := c.flight.glance()
-		if n := seen.counts; n[CallAllReduce] != 3 || n[CallSend] != 2 || n[CallRecv] != 2 || seen.groups != 2 || seen.running {
-			t.Errorf("rank %d: counted %v, %d groups, running %v", r, n, seen.groups, seen.running)
+		seen := recorder.Of(c).Snapshot()
+		if n := seen.Counts; n[calls.AllReduce] != 3 || n[calls.Send] != 2 || n[calls.Recv] != 2 || seen.Groups != 2 || seen.Running {
+			t.Errorf("rank %d: counted %v, %d groups, running %v", r, n, seen.Groups, seen.Running)
 		}
-		d, err := c.flightRecord(nil)
+		d, err := recorder.Record(c, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,25 +92,9 @@ func TestGPUDirectReplays(t *testing.T) {
 }
 
 func placesLeft() int {
-	gdrPlaces.Lock()
-	defer gdrPlaces.Unlock()
-	return len(gdrPlaces.of)
-}
-
-// TestGPUDirectReplayAllocatesNothing: what is recorded on a driver's thread.
-func TestGPUDirectReplayAllocatesNothing(t *testing.T) {
-	c := &Comm{}
-	c.flight.setUp(minFlown)
-	r := &gdrReplay{x: &gpuDirect{c: c}, called: called{entry: &entry{}}}
-	begin, end := gdrPlaces.add(replayBegins{r}), gdrPlaces.add(replayEnds{r})
-	defer gdrPlaces.drop(begin, end)
-	if n := testing.AllocsPerRun(100, func() {
-		gdrReady(gdrToken | begin)
-		gdrReady(gdrToken | end)
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-	if n := c.flight.glance().counts[CallAllReduce]; n != 101 {
-		t.Errorf("%d replays", n)
-	}
+	table := stream.Places()
+	mu := inside[sync.Mutex](table, "mu")
+	mu.Lock()
+	defer mu.Unlock()
+	return insideOf(table, "all").Len() - insideOf(table, "spare").Len()
 }

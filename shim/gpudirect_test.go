@@ -13,11 +13,14 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport/rdma"
+	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/collectives/transport/rdma/verbstest"
-	"lightpath/shim/bootstrap"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
-	"lightpath/shim/settings"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/path/nic"
+	"lightpath/shim/stream"
 )
 
 // portsAndGPUs are devices of a test whose memory RDMA ports reach.
@@ -40,7 +43,7 @@ func useGPUDirectOn(t *testing.T, n, streams, planes, ports int) *portsAndGPUs {
 	network, made := rdmaNetwork(t, ports, planes)
 	t.Setenv("LIGHTPATH_DEVICE_PATH", "rdma")
 	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "1M")
-	driver := devicetest.NewRemote(Launches(), n)
+	driver := devicetest.NewRemote(stream.Places(), n)
 	return &portsAndGPUs{useDriver(t, driver.Driver, driver, n, streams), driver, network, made}
 }
 
@@ -50,7 +53,7 @@ func destroyAll(w *world) {
 		_ = c.Destroy()
 	}
 	for _, c := range w.comms {
-		<-c.released
+		<-c.Released()
 	}
 }
 
@@ -85,17 +88,17 @@ func TestGPUDirectMovesNothingOnHosts(t *testing.T) {
 	})
 	before := g.network.Moved()
 	w.must(func(c *Comm) error {
-		r := c.args.Rank
+		r := c.Rank
 		send, recv := g.Memory(r, 3*count), g.Memory(r, 3*count)
 		for _, kind := range oracleKinds {
-			if err := Run([]Call{{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: send, Recv: recv, Stream: g.streams[r][0]}}); err != nil {
+			if err := Run([]calls.Call{{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: send, Recv: recv, Stream: g.streams[r][0]}}); err != nil {
 				return err
 			}
 		}
-		to := Call{Comm: c, Kind: CallSend, Type: datatype.Uint8, Count: count, Peer: int32(r+1) % 3, Send: send, Stream: g.streams[r][0]}
+		to := calls.Call{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Peer: int32(r+1) % 3, Send: send, Stream: g.streams[r][0]}
 		from := to
-		from.Kind, from.Peer, from.Recv = CallRecv, int32(r+2)%3, recv
-		if err := Run([]Call{to, from}); err != nil {
+		from.Kind, from.Peer, from.Recv = calls.Recv, int32(r+2)%3, recv
+		if err := Run([]calls.Call{to, from}); err != nil {
 			return err
 		}
 		return g.synchronize(r)
@@ -111,7 +114,7 @@ func TestGPUDirectMovesNothingOnHosts(t *testing.T) {
 	destroyAll(w)
 	sent := int64(0)
 	for _, c := range w.comms {
-		sent += c.dev.gdr.end.Traffic()
+		sent += (*inside[*rendezvous.Endpoint](nic.Of(c), "end")).Traffic()
 	}
 	if sent != moved.FromBuf {
 		t.Errorf("ranks have counted %d bytes, the network %d", sent, moved.FromBuf)
@@ -130,26 +133,26 @@ func TestGPUDirectAllocatesNothing(t *testing.T) {
 	w := newWorld(t, 2)
 	const count = 200000 // several rounds
 	scalar := g.move(device.Memory, 0, []byte{0, 0, 128, 63}).at
-	var calls []Call
+	var group []calls.Call
 	for r, c := range w.comms {
 		send, recv, s := g.Memory(r, 8*count), g.Memory(r, 8*count), g.streams[r]
-		base := Call{Comm: c, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: s[0]}
-		for kind := range NumCallKinds {
+		base := calls.Call{Comm: c, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: s[0]}
+		for kind := range calls.NumKinds {
 			call := base
-			if call.Kind = kind; kind.p2p() {
+			if call.Kind = kind; kind.P2P() {
 				call.Peer, call.Stream = int32(1-r), s[1]
 			}
-			calls = append(calls, call)
+			group = append(group, call)
 		}
-		base.Kind, base.Op, base.Scalar = CallAllReduce, OpPreMulSum, scalar
-		calls = append(calls, base)
+		base.Kind, base.Op, base.Scalar = calls.AllReduce, calls.OpPreMulSum, scalar
+		group = append(group, base)
 	}
 	launch := func() {
-		if err := Run(calls); err != nil {
+		if err := Run(group); err != nil {
 			t.Error(err)
 		}
 		for _, c := range w.comms {
-			c.drain()
+			stream.Drain(c)
 		}
 	}
 	for range 4 {
@@ -176,16 +179,16 @@ func TestGPUDirectRegistered(t *testing.T) {
 	for r, c := range w.comms {
 		at[r] = g.move(device.Memory, r, []byte(strings.Repeat(string(rune('a'+r)), count)))
 		var err error
-		if handles[r], err = c.Register(at[r].at, count, false, 0); err != nil {
+		if handles[r], err = Register(c, at[r].at, count, false, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	cast := func(root int) {
 		t.Helper()
 		w.must(func(c *Comm) error {
-			r := c.args.Rank
-			call := Call{Comm: c, Kind: CallBroadcast, Type: datatype.Uint8, Count: count, Peer: int32(root), Send: at[r].at, Recv: at[r].at, Stream: g.streams[r][0]}
-			if err := Run([]Call{call}); err != nil {
+			r := c.Rank
+			call := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Uint8, Count: count, Peer: int32(root), Send: at[r].at, Recv: at[r].at, Stream: g.streams[r][0]}
+			if err := Run([]calls.Call{call}); err != nil {
 				return err
 			}
 			return g.synchronize(r)
@@ -201,7 +204,7 @@ func TestGPUDirectRegistered(t *testing.T) {
 		t.Errorf("%d bytes were copied", n)
 	}
 	for r, c := range w.comms {
-		if _, err := c.Registered(handles[r], false, true); err != nil {
+		if _, err := Registered(c, handles[r], false, true); err != nil {
 			t.Error(err)
 		}
 	}
@@ -246,8 +249,8 @@ func TestGPUDirectBreaks(t *testing.T) {
 				}
 			})
 			cast := func(r, root, stream int) error {
-				return Run([]Call{{
-					Comm: w.comms[r], Kind: CallBroadcast, Type: datatype.Uint8, Count: count, Peer: int32(root), Send: at[r], Recv: at[r], Stream: g.streams[r][stream],
+				return Run([]calls.Call{{
+					Comm: w.comms[r], Kind: calls.Broadcast, Type: datatype.Uint8, Count: count, Peer: int32(root), Send: at[r], Recv: at[r], Stream: g.streams[r][stream],
 				}})
 			}
 			graphs := make([]*devicetest.Graph, 2)
@@ -271,7 +274,7 @@ func TestGPUDirectBreaks(t *testing.T) {
 				_ = cast(1, 0, 0) // it may have failed by now
 			}
 			for r, comm := range w.comms {
-				<-comm.poisonCh
+				<-comm.FailedChan()
 				if err := comm.AsyncError(); !slices.ContainsFunc(strings.Split(c.says, "|"), func(says string) bool { return strings.Contains(err.Error(), says) }) {
 					t.Errorf("rank %d: %v", r, err)
 				}
@@ -321,7 +324,7 @@ func TestGPUDirectNotMade(t *testing.T) {
 			for r := range args {
 				args[r] = InitArgs{ID: id, Ranks: 3, Rank: r, Device: r}
 			}
-			if _, err := Init(args); !errors.Is(err, ErrInvalidUsage) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "LIGHTPATH_DEVICE_PATH=rdma") {
+			if _, err := Init(args); !errors.Is(err, errdefs.ErrInvalidUsage) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "LIGHTPATH_DEVICE_PATH=rdma") {
 				t.Errorf("they must, and the error is %v", err)
 			}
 			t.Setenv("LIGHTPATH_DEVICE_PATH", "auto")
@@ -330,46 +333,13 @@ func TestGPUDirectNotMade(t *testing.T) {
 			w := newWorld(t, 3)
 			g.Fail("", 0)
 			for r, comm := range w.comms {
-				if comm.dev.gdr != nil {
+				if calls.FactsOf(comm).Launches == calls.ByPorts {
 					t.Errorf("rank %d goes on", r)
 				}
 			}
 			g.sequence(w, rand.New(rand.NewPCG(1, 9)), 6)
 			destroyAll(w)
 		})
-	}
-}
-
-// TestGPUDirectEligible: who may try is decided by what all ranks share.
-func TestGPUDirectEligible(t *testing.T) {
-	good := func() []bootstrap.Hello {
-		return []bootstrap.Hello{{Rank: 0, Identity: "a", Host: "h"}, {Rank: 1, Identity: "b", Host: "i"}}
-	}
-	rdma := settings.Config{Transport: settings.TransportRDMA}
-	if why := whyNotGPUDirect(good(), &rdma, false); why != "" {
-		t.Errorf("refused: %s", why)
-	}
-	for want, change := range map[string]func(table []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello{
-		"LIGHTPATH_TRANSPORT=tcp": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello { cfg.Transport = "tcp"; return t },
-		"LIGHTPATH_RDMA_MODE=uc": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello {
-			cfg.IB.Mode = settings.RDMAUC
-			return t
-		},
-		"LIGHTPATH_FALLBACK=interpose": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello { cfg.Interpose = true; return t },
-		"one rank":                     func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello { return t[:1] },
-		"rank 1 (, process 0): NCCL_NET_GDR_READ=0": func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello {
-			t[1].NoRemote = "NCCL_NET_GDR_READ=0"
-			return t
-		},
-		"rank 1 (, process 0): no device": func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello {
-			t[1].Identity, t[1].NoDevice = "", "no device"
-			return t
-		},
-	} {
-		cfg := rdma
-		if why := whyNotGPUDirect(change(good(), &cfg), &cfg, false); !strings.Contains(why, want) {
-			t.Errorf("%q does not say %q", why, want)
-		}
 	}
 }
 
@@ -383,20 +353,20 @@ func TestGPUDirectFlushes(t *testing.T) {
 	at := [2]moved{}
 	for r, c := range w.comms {
 		at[r] = g.move(device.Memory, r, []byte(strings.Repeat(string(rune('a'+r)), count)))
-		call := Call{Comm: c, Kind: CallBroadcast, Type: datatype.Uint8, Count: count, Peer: 1, Send: at[r].at, Recv: at[r].at, Stream: g.streams[r][0]}
-		if err := Run([]Call{call}); err != nil {
+		call := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Uint8, Count: count, Peer: 1, Send: at[r].at, Recv: at[r].at, Stream: g.streams[r][0]}
+		if err := Run([]calls.Call{call}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := g.synchronize(1); err != nil { // which receives nothing
 		t.Fatal(err)
 	}
-	for w.comms[0].dev.gdr.work.flushing.Load() == 0 {
+	for inside[atomic.Int64](nic.Of(w.comms[0]), "work", "flushing").Load() == 0 {
 		if err := w.comms[0].AsyncError(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if w.comms[0].inter.Load().over() || g.driver.Flushes() != 0 {
+	if stream.IssuerOf(w.comms[0]).Over() || g.driver.Flushes() != 0 {
 		t.Error("the stream has not waited")
 	}
 	close(hold)
@@ -414,27 +384,27 @@ func TestGPUDirectFlushes(t *testing.T) {
 
 // TestGPUDirectDiffers: calls that differ fail the communicator on all ranks, and no stream hangs.
 func TestGPUDirectDiffers(t *testing.T) {
-	for name, change := range map[string]func(c *Call){
-		"type":  func(c *Call) { c.Type = datatype.Int8 },
-		"count": func(c *Call) { c.Count += 1 << 16 },
-		"kind":  func(c *Call) { c.Kind = CallReduce },
+	for name, change := range map[string]func(c *calls.Call){
+		"type":  func(c *calls.Call) { c.Type = datatype.Int8 },
+		"count": func(c *calls.Call) { c.Count += 1 << 16 },
+		"kind":  func(c *calls.Call) { c.Kind = calls.Reduce },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := useGPUDirect(t, 2, 1, 1)
 			w := newWorld(t, 2)
 			for r, c := range w.comms {
 				at := g.Memory(r, 1<<20)
-				call := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: 2 << 16, Send: at, Recv: at, Stream: g.streams[r][0]}
+				call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 2 << 16, Send: at, Recv: at, Stream: g.streams[r][0]}
 				if r == 1 {
 					change(&call)
 				}
-				if err := Run([]Call{call}); err != nil {
+				if err := Run([]calls.Call{call}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for r, c := range w.comms {
-				<-c.poisonCh
-				if err := c.AsyncError(); !errors.Is(err, ErrInvalidUsage) && !errors.Is(err, ErrRemote) && !strings.Contains(err.Error(), "something else") && !strings.Contains(err.Error(), "different calls") {
+				<-c.FailedChan()
+				if err := c.AsyncError(); !errors.Is(err, errdefs.ErrInvalidUsage) && !errors.Is(err, errdefs.ErrRemote) && !strings.Contains(err.Error(), "something else") && !strings.Contains(err.Error(), "different calls") {
 					t.Errorf("rank %d: %v", r, err)
 				}
 			}

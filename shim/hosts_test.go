@@ -16,6 +16,8 @@ import (
 	"lightpath/ocsctl/kernel/agent"
 	"lightpath/ocsctl/kernel/kerneltest"
 	"lightpath/plans/fabric"
+	"lightpath/shim/calls"
+	"lightpath/shim/path/optical"
 )
 
 // twoHosts builds a fabric on two hosts, four ranks, with their agents and a controller that drives
@@ -89,7 +91,7 @@ func TestTwoHosts(t *testing.T) {
 			for _, count := range []int{1, 4001} {
 				w.runAll(t, rng, count)
 			}
-			if n := len(w.comms[0].light.packet); n > 0 {
+			if n := len(optical.Of(w.comms[0]).Packet); n > 0 {
 				t.Errorf("%d shapes ran on packet planes", n)
 			}
 			if problems := lost(); len(problems) > 0 {
@@ -101,7 +103,7 @@ func TestTwoHosts(t *testing.T) {
 			kill()
 			// A call that finds out fails and says so; one that comes later does without the planes.
 			for range 3 {
-				for _, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1<<16))}) }) {
+				for _, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 1<<16))}) }) {
 					if err != nil && !strings.Contains(err.Error(), "h2 at 127.0.0.1") {
 						t.Errorf("%v: want it to name the host", err)
 					}

@@ -4,20 +4,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"lightpath/collectives/exec"
+	"lightpath/shim/arbiter/live"
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
+	"lightpath/shim/endpoints"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
+	"lightpath/shim/memory"
+	"lightpath/shim/onesided"
+	"lightpath/shim/path/host"
+	"lightpath/shim/path/optical"
+	"lightpath/shim/path/peer"
+	"lightpath/shim/path/staged"
+	"lightpath/shim/planeset"
+	"lightpath/shim/recorder"
+	"lightpath/shim/session"
 	"lightpath/shim/settings"
+	"lightpath/shim/shares"
+	"lightpath/shim/stall"
+	"lightpath/shim/stream"
 )
 
 // Init makes communicators of this process, all at once: ranks of one communicator may be
@@ -25,16 +42,16 @@ import (
 // a rank gets none (a split without a colour) the result is nil. The environment is read here
 // and stays what it was for the communicator's life.
 //
-// Communicators that do not block are returned with [ErrInProgress]; [Comm.State] tells when
+// Communicators that do not block are returned with [errdefs.ErrInProgress]; [Comm.State] tells when
 // they can be used, or why not. All of one Init are of one kind.
-func Init(args []InitArgs) ([]*Comm, error) {
+func Init(args []InitArgs) ([]*comm.Core, error) {
 	cfg, err := settings.Load()
 	if err != nil {
 		return nil, err
 	}
-	fab, err := loadFabric(cfg)
+	fab, err := endpoints.LoadFabric(cfg)
 	if err == nil {
-		err = fab.pin(cfg)
+		err = fab.Pin(cfg)
 	}
 	if err != nil {
 		return nil, err
@@ -44,26 +61,26 @@ func Init(args []InitArgs) ([]*Comm, error) {
 			return nil, err
 		}
 		if args[i].NonBlocking != args[0].NonBlocking {
-			return nil, fmt.Errorf("shim: a group cannot hold blocking and nonblocking communicators: %w", ErrInvalidArgument)
+			return nil, fmt.Errorf("shim: a group cannot hold blocking and nonblocking communicators: %w", errdefs.ErrInvalidArgument)
 		}
 	}
-	comms := make([]*Comm, len(args))
+	comms := make([]*comm.Core, len(args))
 	for i := range args {
 		if comms[i], err = newComm(args[i], cfg); err != nil {
 			for _, c := range comms[:i] {
-				c.drop()
+				dropNew(c)
 			}
 			return nil, err
 		}
 	}
 	if args[0].NonBlocking {
 		for i, c := range comms {
-			c.start(fab)
-			if !c.wanted() {
+			start(c, fab)
+			if !wanted(c) {
 				comms[i] = nil
 			}
 		}
-		return comms, ErrInProgress
+		return comms, errdefs.ErrInProgress
 	}
 	if err := initAndWait(comms, fab); err != nil {
 		return nil, err
@@ -72,20 +89,20 @@ func Init(args []InitArgs) ([]*Comm, error) {
 }
 
 // initAndWait makes communicators, all or none.
-func initAndWait(comms []*Comm, fab *fabricInfo) error {
+func initAndWait(comms []*comm.Core, fab *endpoints.Fabric) error {
 	errs := make([]error, len(comms))
 	var wg sync.WaitGroup
 	for i, c := range comms {
-		ended := c.start(fab)
+		ended := start(c, fab)
 		wg.Go(func() { errs[i] = <-ended })
 	}
 	wg.Wait()
 	failed := slices.IndexFunc(errs, func(e error) bool { return e != nil })
 	for i, c := range comms {
 		switch {
-		case failed >= 0 && errs[i] == nil && c.wanted():
+		case failed >= 0 && errs[i] == nil && wanted(c):
 			_ = c.Abort() // the reason is errs[failed]
-		case !c.wanted():
+		case !wanted(c):
 			comms[i] = nil
 		}
 	}
@@ -101,11 +118,11 @@ func (a *InitArgs) check() error {
 	}
 	switch {
 	case a.Ranks < 1 || a.Ranks > bootstrap.MaxRanks:
-		return fmt.Errorf("shim: nranks %d is not in 1..%d: %w", a.Ranks, bootstrap.MaxRanks, ErrInvalidArgument)
+		return fmt.Errorf("shim: nranks %d is not in 1..%d: %w", a.Ranks, bootstrap.MaxRanks, errdefs.ErrInvalidArgument)
 	case a.Rank < 0 || a.Rank >= a.Ranks:
-		return fmt.Errorf("shim: rank %d is not in 0..%d: %w", a.Rank, a.Ranks-1, ErrInvalidArgument)
+		return fmt.Errorf("shim: rank %d is not in 0..%d: %w", a.Rank, a.Ranks-1, errdefs.ErrInvalidArgument)
 	case len(a.More) >= a.Ranks:
-		return fmt.Errorf("shim: nId %d is not in 1..%d, the ranks: %w", len(a.More)+1, a.Ranks, ErrInvalidArgument)
+		return fmt.Errorf("shim: nId %d is not in 1..%d, the ranks: %w", len(a.More)+1, a.Ranks, errdefs.ErrInvalidArgument)
 	}
 	for i := range a.More {
 		if _, _, err := bootstrap.ParseID(&a.More[i]); err != nil {
@@ -117,180 +134,228 @@ func (a *InitArgs) check() error {
 }
 
 // wanted: this rank gets a communicator.
-func (c *Comm) wanted() bool { return !c.unwanted }
+func wanted(c *comm.Core) bool { return !birthOf(c).unwanted }
 
 // newComm prepares a communicator; start makes it.
-func newComm(args InitArgs, cfg *settings.Config) (*Comm, error) {
+func newComm(args InitArgs, cfg *settings.Config) (*comm.Core, error) {
 	if o := args.From; o != nil {
 		p := o.Parent
-		args.Device, args.Ranks, args.Rank = p.args.Device, 0, 0
+		args.Device, args.Ranks, args.Rank = p.Device, 0, 0
 		switch o.How {
 		case ByShrink:
 			ranks := o.survivors()
-			args.Ranks, args.Rank = len(ranks), slices.Index(ranks, p.args.Rank)
+			args.Ranks, args.Rank = len(ranks), slices.Index(ranks, p.Rank)
 		case ByGrow:
-			args.Ranks, args.Rank = o.Ranks, p.args.Rank
+			args.Ranks, args.Rank = o.Ranks, p.Rank
 		}
 	}
-	c := &Comm{
-		args: args, cfg: cfg, serial: serials.Add(1),
-		poisonCh: make(chan struct{}), released: make(chan struct{}), inbox: make(chan *control.Message, 64),
-	}
-	c.findDevice()
-	c.log = cfg.NewLog(c.args.Device)
-	c.asked = askedOf(&args)
-	c.flight.setUp(cfg.FlightRecorder)
+	c := comm.New(comm.Identity{Rank: args.Rank, Ranks: args.Ranks, Name: args.Name, Device: args.Device, NonBlocking: args.NonBlocking, Cfg: cfg})
+	birthSlot.Set(c, &birthState{args: args})
+	calls.Setup(c)
+	recorder.New(c, cfg.FlightRecorder)
+	probesSlot.Set(c, &probes{})
+	handleMessages(c)
+	addHooks(c)
+	findDevice(c)
+	c.Log = cfg.NewLog(c.Device)
+	birthOf(c).asked = askedOf(&args)
 	for _, line := range cfg.Variables() {
-		c.log.Info(log.Env, "%s", line)
+		c.Log.Info(log.Env, "%s", line)
 	}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if o := args.From; o != nil {
-		c.unwanted = o.How == BySplit && o.Color == NoColor
-		if o.Parent.light != nil {
-			c.parent = o.Parent
-		}
+		birthOf(c).unwanted = o.How == BySplit && o.Color == NoColor
 	}
 	return c, nil
 }
 
-// drop gives back a communicator that was never started.
-func (c *Comm) drop() {
-	c.cancel()
-	c.log.Close()
+// dropNew gives back a communicator that was never started.
+func dropNew(c *comm.Core) {
+	c.Cancel()
+	c.Log.Close()
+}
+
+// handleMessages registers what handles control messages.
+func handleMessages(c *comm.Core) {
+	c.HandleAccords()
+	stall.Handle(c)
+	live.Handle(c)
+	handleProbes(c)
+	peer.Handle(c)
+	handleBirths(c)
+	circuits.HandleVacating(c)
+	stream.Handle(c)
+	shares.Handle(c)
+}
+
+// addHooks registers what the parts of a communicator do as it ends.
+func addHooks(c *comm.Core) {
+	c.AddHooks(comm.Hooks{Ending: func() { memory.LeaveAll(c) }})
+	c.AddHooks(comm.Hooks{Ending: func() { unwatch(c) }, Closed: func() { birthOf(c).door.Leave() }})
+	c.AddHooks(comm.Hooks{Close: live.Of(c).Close})
+	c.AddHooks(comm.Hooks{Detach: func() { onesided.Of(c).End() }, Close: func() { onesided.Of(c).End() }})
+	session.Setup(c)
+	host.Setup(c)
+	c.AddHooks(comm.Hooks{
+		Quiet:  func() { circuits.Of(c).Quiesce(comm.Linger) },
+		Detach: func() { departCircuits(c) },
+		Close:  func() { circuits.Of(c).Close() },
+	})
+}
+
+// findDevice gives the communicator its device, if it has one.
+func findDevice(c *comm.Core) {
+	var parent *comm.Core
+	if o := birthOf(c).args.From; o != nil {
+		parent = o.Parent
+	}
+	stream.Find(c, parent)
+	if stream.Of(c) != nil {
+		staged.Setup(c)
+	}
 }
 
 // start makes the communicator in the background. Its lock is held until it is made or has
 // failed; the channel then has the error.
-func (c *Comm) start(fab *fabricInfo) <-chan error {
+func start(c *comm.Core, fab *endpoints.Fabric) <-chan error {
 	ended := make(chan error, 1)
 	var birth uint64
 	var before <-chan struct{}
 	over := func() {}
-	if o := c.args.From; o != nil {
-		if c.args.NonBlocking {
-			o.Parent.pending.Add(1)
+	if o := birthOf(c).args.From; o != nil {
+		if c.NonBlocking {
+			o.Parent.Occupy()
 		}
 		if o.How == ByShrink {
-			birth, before, over = o.Parent.kin.turn()
+			birth, before, over = birthOf(o.Parent).kin.turn()
 		} else {
-			birth = o.Parent.kin.next()
+			birth = birthOf(o.Parent).kin.next()
 		}
 	}
-	c.watch()
-	c.mu.Lock()
+	watch(c)
+	c.Turn.Lock()
 	go func() {
-		err := c.waitTurn(before)
+		err := waitTurn(c, before)
 		if err == nil {
-			err = c.join(fab, birth)
+			err = joinRanks(c, fab, birth)
 		}
 		over()
 		if err != nil {
-			echo := c.joined.Load() && isEcho(err)
+			echo := c.Joined() && comm.IsEcho(err)
 			if echo {
-				c.hearCause()
+				c.AwaitCause()
 			}
-			if first := c.fail(err); echo || errors.Is(err, context.Canceled) {
+			if first := c.Fail(err); echo || errors.Is(err, context.Canceled) {
 				err = first // what ended the wait
 			}
-			c.leave()
-			c.release(0)
-		} else if !c.wanted() {
-			c.release(0)
+			c.Leave()
+			c.Release(0)
+		} else if !wanted(c) {
+			c.Release(0)
 		}
-		c.life.CompareAndSwap(int32(making), int32(alive))
-		if o := c.args.From; o != nil && c.args.NonBlocking {
-			o.Parent.pending.Add(-1)
+		c.SetAlive()
+		if o := birthOf(c).args.From; o != nil && c.NonBlocking {
+			o.Parent.Vacate()
 		}
-		c.args.From = nil // else what has been destroyed would stay in memory
-		c.mu.Unlock()
+		birthOf(c).args.From = nil // else what has been destroyed would stay in memory
+		c.Turn.Unlock()
 		ended <- err
 	}()
 	return ended
 }
 
 // initOne makes one communicator and waits for it.
-func initOne(args InitArgs, cfg *settings.Config, fab *fabricInfo) (*Comm, error) {
+func initOne(args InitArgs, cfg *settings.Config, fab *endpoints.Fabric) (*comm.Core, error) {
 	c, err := newComm(args, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if err := <-c.start(fab); err != nil {
+	if err := <-start(c, fab); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// join meets the other ranks and connects to them. Every step is bounded by the timeout and
+// joinRanks meets the other ranks and connects to them. Every step is bounded by the timeout and
 // by ctx, and from the moment that the control star stands a failure on one rank fails all.
-func (c *Comm) join(fab *fabricInfo, birth uint64) error {
-	l, err := listen(c.args, c.cfg)
+func joinRanks(c *comm.Core, fab *endpoints.Fabric, birth uint64) error {
+	leader, alone := c.Rank == 0, c.Ranks == 1
+	if o := birthOf(c).args.From; o != nil && o.How == BySplit {
+		leader, alone = o.Color != NoColor, o.Color == NoColor || o.Parent.Ranks == 1
+	}
+	l, err := endpoints.Listen(c.Cfg, leader, alone)
 	if err != nil {
 		return err
 	}
-	defer l.close()
-	if !c.single() {
-		if c.door, err = bootstrap.EnterDoor(c.cfg); err != nil {
+	defer l.Close()
+	if !single(c) {
+		if birthOf(c).door, err = bootstrap.EnterDoor(c.Cfg); err != nil {
 			return err
 		}
 	}
-	h := c.hello(l, fab)
-	if err := c.gatherRanks(&h, birth); err != nil || !c.wanted() {
+	h := helloOf(c, l, fab)
+	if err := gatherRanks(c, &h, birth); err != nil || !wanted(c) {
 		return err
 	}
-	c.settleCut()
-	c.pairs = exec.NewPairs(c.args.Ranks)
-	leaderAt := c.table[0].Control
-	if c.star, err = control.NewStar(c.ctx, c.args.Rank, c.args.Ranks, l.control, leaderAt, c.secret, c.cfg.Timeout); err != nil {
-		c.star = nil
+	settleCut(c)
+	session.Of(c).Pairs = exec.NewPairs(c.Ranks)
+	leaderAt := c.Table[0].Control
+	star, err := control.NewStar(c.Context(), c.Rank, c.Ranks, l.Control, leaderAt, c.Secret, c.Cfg.Timeout)
+	if err != nil {
 		return err
 	}
-	if c.args.Rank == 0 {
-		c.leader = newLeader(c)
+	c.Join(star)
+	onesided.Attach(c, birthOf(c).door)
+	return attachPlanes(c, l, fab)
+}
+
+// settleCut decides how long calls of the communicator may be in one piece.
+func settleCut(c *comm.Core) {
+	calls.FactsOf(c).Cut = 0
+	for i := range c.Table {
+		if c.Table[i].Device && c.Table[i].Fabric == "" {
+			calls.FactsOf(c).Cut = c.Cfg.Staging
+		}
 	}
-	c.star.Start(c.deliver, c.peerLost)
-	c.joined.Store(true)
-	c.side = newOneSided(c)
-	return c.attach(l, c.secret, fab)
 }
 
 // single: the communicator will have this rank alone.
-func (c *Comm) single() bool {
-	if o := c.args.From; o != nil && o.How == BySplit {
-		return o.Parent.args.Ranks == 1
+func single(c *comm.Core) bool {
+	if o := birthOf(c).args.From; o != nil && o.How == BySplit {
+		return o.Parent.Ranks == 1
 	}
-	return c.args.Ranks == 1
+	return c.Ranks == 1
 }
 
 // gatherRanks finds out who the communicator's ranks are: its number, table and secret.
-func (c *Comm) gatherRanks(h *bootstrap.Hello, birth uint64) error {
-	o := c.args.From
+func gatherRanks(c *comm.Core, h *bootstrap.Hello, birth uint64) error {
+	o := birthOf(c).args.From
 	switch {
 	case o == nil:
-		return c.meetByID(h)
+		return meetByID(c, h)
 	case o.How == BySplit:
-		return c.meetBySplit(h, birth)
+		return meetBySplit(c, h, birth)
 	case o.How == ByShrink:
-		return c.meetAtDoor(h, birth)
+		return meetSurvivors(c, h, birth)
 	}
 	ask := &kinAsk{Ranks: o.Ranks}
 	if o.ID != nil {
 		ask.ID = o.ID[:]
 	}
-	a, err := c.agree(birth, ask)
+	a, err := agreeWithParent(c, birth, ask)
 	if err != nil {
 		return err
 	}
 	if len(a.ID) != UniqueIDSize {
 		return fmt.Errorf("shim: %v: %w: id of %d bytes", o.How, control.ErrMessage, len(a.ID))
 	}
-	c.args.ID = UniqueID(a.ID)
-	o.Parent.kin.spend(&c.args.ID)
-	return c.meetByID(h)
+	birthOf(c).args.ID = UniqueID(a.ID)
+	birthOf(o.Parent).kin.spend(&birthOf(c).args.ID)
+	return meetByID(c, h)
 }
 
 // meetByID meets the other ranks where their ids say.
-func (c *Comm) meetByID(h *bootstrap.Hello) error {
-	ids := append([]UniqueID{c.args.ID}, c.args.More...)
+func meetByID(c *comm.Core, h *bootstrap.Hello) error {
+	ids := append([]UniqueID{birthOf(c).args.ID}, birthOf(c).args.More...)
 	places := make([]bootstrap.Place, len(ids))
 	for i := range ids {
 		addr, sec, err := bootstrap.ParseID(&ids[i])
@@ -300,25 +365,25 @@ func (c *Comm) meetByID(h *bootstrap.Hello) error {
 		// An address that everyone knows beforehand may be listened on later.
 		shared := ids[i] == bootstrap.EnvID(addr)
 		places[i] = bootstrap.Place{Addr: addr, Secret: sec, Patience: shared}
-		if c.cfg.CommID != "" && c.args.Rank == 0 && shared {
-			if _, err := bootstrap.StartRoot(c.cfg, sec, addr); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+		if c.Cfg.CommID != "" && c.Rank == 0 && shared {
+			if _, err := bootstrap.StartRoot(c.Cfg, sec, addr); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
 				return err
 			}
 		}
 	}
-	c.secret = places[0].Secret
+	c.Secret = places[0].Secret
 	if len(places) > 1 {
 		h.Places = len(places)
 	}
 	var err error
-	c.id, c.table, err = bootstrap.Meet(c.ctx, places, h, c.cfg.Timeout)
+	c.ID, c.Table, err = bootstrap.Meet(c.Context(), places, h, c.Cfg.Timeout)
 	return err
 }
 
 // meetBySplit has the parent's leader say who belongs together.
-func (c *Comm) meetBySplit(h *bootstrap.Hello, birth uint64) error {
-	o := c.args.From
-	a, err := c.agree(birth, &kinAsk{Color: o.Color, Key: o.Key, Hello: *h})
+func meetBySplit(c *comm.Core, h *bootstrap.Hello, birth uint64) error {
+	o := birthOf(c).args.From
+	a, err := agreeWithParent(c, birth, &kinAsk{Color: o.Color, Key: o.Key, Hello: *h})
 	if err != nil || o.Color == NoColor {
 		return err
 	}
@@ -326,72 +391,75 @@ func (c *Comm) meetBySplit(h *bootstrap.Hello, birth uint64) error {
 	if a.Rank < 0 || a.Rank >= len(a.Table) {
 		return fmt.Errorf("shim: %v: %w", o.How, control.ErrMessage)
 	}
-	c.args.Rank, c.args.Ranks = h.Rank, h.Ranks
-	c.id, c.table = a.Comm, a.Table
-	c.secret = o.Parent.secret.Derive("split", o.Parent.id, birth, uint64(o.Color))
+	c.Rank, c.Ranks = h.Rank, h.Ranks
+	c.ID, c.Table = a.Comm, a.Table
+	c.Secret = o.Parent.Secret.Derive("split", o.Parent.ID, birth, uint64(o.Color))
 	return bootstrap.CheckTable(a.Table, h)
 }
 
-// attach connects the planes, and returns when every rank has.
-func (c *Comm) attach(l *listeners, sec control.Secret, fab *fabricInfo) error {
-	me := &c.table[c.args.Rank]
-	c.alone = true
-	for i := range c.table {
-		if c.table[i].Host == me.Host {
-			c.localRanks++
+// attachPlanes connects the planes, and returns when every rank has.
+func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) error {
+	c.CountLocal()
+	kind, err := endpoints.ChooseTransport(c.Table, c.Cfg)
+	if err == nil {
+		session.Of(c).Packet, session.Of(c).Arena, err = endpoints.Packet(c, kind, l)
+	}
+	if err == nil {
+		var parent *comm.Core
+		if o := birthOf(c).args.From; o != nil {
+			parent = o.Parent
 		}
-		if i != c.args.Rank && c.table[i].Host == me.Host && c.table[i].Process == me.Process {
-			c.alone = false
+		err = circuits.Attach(c, fab, parent)
+	}
+	if p := circuits.Of(c); err == nil && p != nil && c.Rank == 0 {
+		err = live.Attach(c, p)
+	}
+	if f := calls.FactsOf(c); err == nil {
+		f.Planes = planeset.All(len(session.Of(c).Packet.Planes()))
+		if o := circuits.Of(c); o != nil {
+			f.Circuits, f.Planes, f.CircuitKind = true, o.All(), o.Template.Circuits
 		}
 	}
-	kind, err := chooseTransport(c.table, c.cfg)
 	if err == nil {
-		err = c.attachPacket(kind, l, sec)
+		shares.Attach(c, kind, len(session.Of(c).Packet.Planes()), circuits.Of(c) != nil)
 	}
 	if err == nil {
-		err = c.attachOptical(fab, sec)
-	}
-	c.attachShares(kind)
-	if err == nil {
-		err = c.attachDevice()
+		err = attachDevice(c)
 	}
 	if err != nil {
 		return err // fail tells the others
 	}
-	if c.leader != nil {
-		c.leader.start()
+	optical.Attach(c)
+	if c.Rank == 0 {
+		live.Of(c).Start()
 	}
-	ready := &control.Message{Kind: control.MsgReady}
-	if err := c.star.ToLeader(ready); err != nil {
+	if err := c.AwaitAll(); err != nil {
 		return err
 	}
-	if _, err := c.await(control.MsgGo, 0); err != nil {
-		return err
-	}
-	c.log.Version("Lightpath version %s, %s", Version, libraryPath())
-	c.log.Info(log.Init, "comm %#x rank %d nranks %d name %q transport %s planes %d fabric %s - Init COMPLETE",
-		c.id, c.args.Rank, c.args.Ranks, c.args.Name, kind, len(c.packet.Planes()), c.light.describe())
+	c.Log.Version("Lightpath version %s, %s", Version, libraryPath())
+	c.Log.Info(log.Init, "comm %#x rank %d nranks %d name %q transport %s planes %d fabric %s - Init COMPLETE",
+		c.ID, c.Rank, c.Ranks, c.Name, kind, len(session.Of(c).Packet.Planes()), circuits.Of(c).Describe())
 	return nil
 }
 
-// hello is this rank's entry in the table.
-func (c *Comm) hello(l *listeners, fab *fabricInfo) bootstrap.Hello {
+// helloOf is this rank's entry in the table.
+func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) bootstrap.Hello {
 	h := bootstrap.Hello{
-		Rank: c.args.Rank, Ranks: c.args.Ranks, Host: hostID(), Name: c.log.Host, PID: c.log.PID, Process: processID(), PIDs: pidNamespace(),
-		Version: Version, Settings: c.cfg.Agreed(), Fabric: fab.digest(), Port: c.cfg.LauncherRank, Device: c.dev != nil,
+		Rank: c.Rank, Ranks: c.Ranks, Host: hostID(), Name: c.Log.Host, PID: c.Log.PID, Process: processID(), PIDs: pidNamespace(),
+		Version: Version, Settings: c.Cfg.Agreed(), Fabric: fab.Digest(), Port: c.Cfg.LauncherRank,
 	}
-	if c.cfg.FabricRank >= 0 {
-		h.Port, h.PortGiven = c.cfg.FabricRank, true
+	if c.Cfg.FabricRank >= 0 {
+		h.Port, h.PortGiven = c.Cfg.FabricRank, true
 	}
-	if o := c.args.From; o != nil && o.Parent.light != nil {
-		h.Port, h.PortGiven = o.Parent.light.ports[o.Parent.args.Rank], true
+	if o := birthOf(c).args.From; o != nil && circuits.Of(o.Parent) != nil {
+		h.Port, h.PortGiven = circuits.Of(o.Parent).Ports[o.Parent.Rank], true
 	}
-	if l.control != nil {
-		h.Control = l.control.Addr().String()
+	if l.Control != nil {
+		h.Control = l.Control.Addr().String()
 	}
-	h.TCP, h.Door = l.tcpAddr(), c.door.Address()
-	c.dev.describe(&h, c.noDevice)
-	h.NoDirect, h.NoRemote = c.cfg.NCCL.NoDirect, c.cfg.NCCL.NoRemote
+	h.TCP, h.Door = l.TCPAddr(), birthOf(c).door.Address()
+	stream.Describe(c, &h)
+	h.NoDirect, h.NoRemote = c.Cfg.NCCL.NoDirect, c.Cfg.NCCL.NoRemote
 	return h
 }
 
@@ -434,15 +502,23 @@ func libraryPath() string {
 	return "unknown path"
 }
 
-// listenTCP opens a listener for control connections.
-func listenTCP(cfg *settings.Config) (net.Listener, error) {
-	ip, err := control.Address(cfg.ControlInterfaces())
-	if err != nil {
-		return nil, err
+// departWait is how long the leader's Destroy waits for the other ranks, whose tickets it issues.
+const departWait = 50 * time.Millisecond
+
+// departCircuits takes leave of the controller before a process may end. A process that ends without is, to the controller
+// and to its operator, a rank that died. Nothing is on its way to this rank any more.
+func departCircuits(c *comm.Core) {
+	p := circuits.Of(c)
+	if p == nil || c.Failed() {
+		return
 	}
-	ln, err := net.Listen("tcp", netip.AddrPortFrom(ip, 0).String())
-	if err != nil {
-		return nil, fmt.Errorf("shim: control listener: %w", err)
+	if c.Rank == 0 {
+		select {
+		case <-c.Star.EveryoneLeft():
+			live.Of(c).Close()
+		case <-time.After(departWait):
+			return // the Close hook takes leave
+		}
 	}
-	return ln, nil
+	p.Close()
 }

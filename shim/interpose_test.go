@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"lightpath/collectives/datatype"
-	"lightpath/shim/control"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
-	"lightpath/shim/other"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/path/foreign"
+	"lightpath/shim/stream"
 )
 
 // quietLibrary is another library that moves nothing.
@@ -21,34 +23,34 @@ type quietLibrary struct {
 
 var errBroken = errors.New("broken")
 
-func (l *quietLibrary) NewID() (id [other.IDBytes]byte, err error) {
+func (l *quietLibrary) NewID() (id [foreign.IDBytes]byte, err error) {
 	id[0] = 1
 	return id, nil
 }
 
-func (l *quietLibrary) Make(inits []other.Init) ([]other.Comm, error) {
-	made := make([]other.Comm, len(inits))
+func (l *quietLibrary) Make(inits []foreign.Init) ([]foreign.Comm, error) {
+	made := make([]foreign.Comm, len(inits))
 	for i := range made {
-		made[i] = other.Comm(i + 1)
+		made[i] = foreign.Comm(i + 1)
 	}
 	return made, nil
 }
 
-func (l *quietLibrary) Exchange(_ other.Comm, list []other.Transfer, _ device.Stream) error {
+func (l *quietLibrary) Exchange(_ foreign.Comm, list []stream.Transfer, _ device.Stream) error {
 	l.groups.Add(1)
 	l.messages.Add(int64(len(list)))
 	return nil
 }
 
-func (l *quietLibrary) AsyncError(other.Comm) error {
+func (l *quietLibrary) AsyncError(foreign.Comm) error {
 	if l.broken.Load() {
 		return errBroken
 	}
 	return nil
 }
 
-func (l *quietLibrary) Abort(other.Comm) error   { l.aborted.Add(1); return nil }
-func (l *quietLibrary) Destroy(other.Comm) error { l.destroyed.Add(1); return nil }
+func (l *quietLibrary) Abort(foreign.Comm) error   { l.aborted.Add(1); return nil }
+func (l *quietLibrary) Destroy(foreign.Comm) error { l.destroyed.Add(1); return nil }
 
 // interposedWorld is communicators whose AllReduce is interposed.
 func interposedWorld(t *testing.T, n int) (*gpus, *world, *quietLibrary) {
@@ -58,7 +60,7 @@ func interposedWorld(t *testing.T, n int) (*gpus, *world, *quietLibrary) {
 	g := usePeers(t, n, 1)
 	t.Setenv("LIGHTPATH_DEVICE_PATH", "staged")
 	w, lib := newWorld(t, n), &quietLibrary{}
-	if err := Interpose(w.comms, lib); err != nil {
+	if err := foreign.Attach(w.comms, lib); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -66,7 +68,7 @@ func interposedWorld(t *testing.T, n int) (*gpus, *world, *quietLibrary) {
 			_ = c.Destroy()
 		}
 		for _, c := range w.comms {
-			<-c.released
+			<-c.Released()
 		}
 	})
 	return g, w, lib
@@ -76,17 +78,17 @@ func interposedWorld(t *testing.T, n int) (*gpus, *world, *quietLibrary) {
 func TestInterposeAllocatesNothing(t *testing.T) {
 	const count = 1000
 	g, w, lib := interposedWorld(t, 3)
-	var calls []Call
+	var group []calls.Call
 	for r, c := range w.comms {
 		at := g.Memory(r, 4*count)
-		calls = append(calls, Call{Comm: c, Kind: CallAllReduce, Type: datatype.Float32, Op: datatype.Avg, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]})
+		group = append(group, calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Float32, Op: datatype.Avg, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]})
 	}
 	launch := func() {
-		if err := Run(calls); err != nil {
+		if err := Run(group); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range w.comms {
-			for !c.inter.Load().over() {
+			for !stream.IssuerOf(c).Over() {
 				runtime.Gosched()
 			}
 		}
@@ -109,16 +111,16 @@ func TestInterposes(t *testing.T) {
 	g, w, _ := interposedWorld(t, 2)
 	at := g.Memory(0, 4096)
 	for _, c := range []struct {
-		kind  CallKind
+		kind  calls.Kind
 		count uint64
 		want  bool
-	}{{CallAllReduce, 10, true}, {CallAllReduce, 0, false}, {CallBroadcast, 10, false}, {CallSend, 10, false}} {
-		yes, err := Interposes(&Call{Comm: w.comms[0], Kind: c.kind, Type: datatype.Int32, Count: c.count, Send: at, Recv: at, Stream: g.streams[0][0]})
+	}{{calls.AllReduce, 10, true}, {calls.AllReduce, 0, false}, {calls.Broadcast, 10, false}, {calls.Send, 10, false}} {
+		yes, err := foreign.Executes(&calls.Call{Comm: w.comms[0], Kind: c.kind, Type: datatype.Int32, Count: c.count, Send: at, Recv: at, Stream: g.streams[0][0]})
 		if err != nil || yes != c.want {
 			t.Errorf("%v of %d: %v, %v", c.kind, c.count, yes, err)
 		}
 	}
-	if _, err := Interposes(&Call{Comm: w.comms[0], Kind: CallAllReduce, Type: datatype.Int32, Count: 10, Send: at}); !errors.Is(err, ErrInvalidArgument) {
+	if _, err := foreign.Executes(&calls.Call{Comm: w.comms[0], Kind: calls.AllReduce, Type: datatype.Int32, Count: 10, Send: at}); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("recvbuff is NULL: %v", err)
 	}
 }
@@ -131,29 +133,8 @@ func TestInterposerBreaks(t *testing.T) {
 	if err := w.comms[1].State(); !errors.Is(err, errBroken) || !strings.Contains(err.Error(), "rank 1") {
 		t.Errorf("rank 1: %v", err)
 	}
-	<-w.comms[0].poisonCh
+	<-w.comms[0].FailedChan()
 	for lib.aborted.Load() < 2 {
 		runtime.Gosched()
-	}
-}
-
-// TestShapeCodec: what leaders are asked for survives, and strangers' shapes are refused.
-func TestShapeCodec(t *testing.T) {
-	s := shape{kind: CallReduce, typ: datatype.Float16, root: 3, count: 1 << 40}
-	got, err := decodeShape(appendShape(nil, s), 4)
-	if err != nil || got != s {
-		t.Errorf("%+v, %v", got, err)
-	}
-	for name, b := range map[string][]byte{
-		"short":   appendShape(nil, s)[1:],
-		"root":    appendShape(nil, shape{kind: CallReduce, root: 4, count: 1}),
-		"kind":    appendShape(nil, shape{kind: CallSend, count: 1}),
-		"type":    appendShape(nil, shape{typ: datatype.NumTypes, count: 1}),
-		"nothing": appendShape(nil, shape{}),
-		"count":   appendShape(nil, shape{count: 1 << 63}),
-	} {
-		if _, err := decodeShape(b, 4); !errors.Is(err, control.ErrMessage) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }

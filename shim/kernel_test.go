@@ -15,6 +15,11 @@ import (
 	"lightpath/ocsctl/kernel"
 	"lightpath/plans"
 	"lightpath/plans/fabric"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/path/optical"
+	"lightpath/shim/planeset"
+	"lightpath/shim/result"
 	"lightpath/shim/settings"
 )
 
@@ -113,7 +118,7 @@ func TestPlanesInTheKernel(t *testing.T) {
 			for _, count := range []int{1, 4001} {
 				w.runAll(t, rng, count)
 			}
-			if n := len(w.comms[0].light.packet); n > 0 {
+			if n := len(optical.Of(w.comms[0]).Packet); n > 0 {
 				t.Errorf("%d shapes ran on packet planes", n)
 			}
 			if problems := lost(); len(problems) > 0 {
@@ -132,15 +137,15 @@ func skippedDrainInTheKernel(t *testing.T) bool {
 	t.Setenv("LIGHTPATH_PLANNER", "perstep")
 	t.Setenv("LIGHTPATH_FAULT", "skip-drain:0:1") // after the move to where the plan begins
 	w := newWorld(t, 4)
-	errs := w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1<<18))}) })
+	errs := w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 1<<18))}) })
 	if len(lost()) == 0 {
 		none(t, errs)
 		return false
 	}
 	for r, err := range errs {
 		wantError(t, err, transport.ErrDark, "rank ", "plane 0", "dark")
-		if ResultOf(err) != ResultSystemError {
-			t.Errorf("rank %d: result %d", r, ResultOf(err))
+		if result.Of(err) != result.SystemError {
+			t.Errorf("rank %d: result %d", r, result.Of(err))
 		}
 	}
 	return true
@@ -154,10 +159,10 @@ func TestPlaneDisabledInTheKernel(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
 	w := newWorld(t, 4)
 	rng := rand.New(rand.NewPCG(7, 7))
-	for _, use := range []planeSet{0b11, 0b01, 0, 0b10, 0b11} {
+	for _, use := range []planeset.Set{0b11, 0b01, 0, 0b10, 0b11} {
 		for j := range 2 {
 			var err error
-			if use.has(j) {
+			if use.Has(j) {
 				err = core.Enable(j, "ops")
 			} else {
 				err = core.Disable(j, "cleaning", "ops")
@@ -166,8 +171,8 @@ func TestPlaneDisabledInTheKernel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if !settled(func() bool { w.runAll(t, rng, 501); return w.comms[2].light.ticket.use == use }) {
-			t.Errorf("planes %#b are in use, want %#b", w.comms[2].light.ticket.use, use)
+		if !settled(func() bool { w.runAll(t, rng, 501); return circuits.Of(w.comms[2]).Granted().Use == use }) {
+			t.Errorf("planes %#b are in use, want %#b", circuits.Of(w.comms[2]).Granted().Use, use)
 		}
 	}
 	if problems := lost(); len(problems) > 0 {

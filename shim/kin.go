@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
 )
 
 // How says how a communicator comes from another one, its parent.
@@ -43,7 +46,7 @@ const NoColor = -1
 
 // Origin is where a communicator comes from.
 type Origin struct {
-	Parent     *Comm
+	Parent     *comm.Core
 	How        How
 	Color, Key int   // BySplit: Color NoColor or from 0 on; ranks are ordered by (Key, rank)
 	Exclude    []int // ByShrink: ranks of the parent
@@ -73,27 +76,27 @@ type kinAnswer struct {
 // check reports whether o can be begun.
 func (o *Origin) check() error {
 	p := o.Parent
-	if err := p.parental(o); err != nil {
+	if err := parental(p, o); err != nil {
 		return err
 	}
-	n := p.args.Ranks
+	n := p.Ranks
 	switch o.How {
 	case BySplit:
 		if o.Color < NoColor {
-			return fmt.Errorf("shim: color %d is negative and not NCCL_SPLIT_NOCOLOR: %w", o.Color, ErrInvalidArgument)
+			return fmt.Errorf("shim: color %d is negative and not NCCL_SPLIT_NOCOLOR: %w", o.Color, errdefs.ErrInvalidArgument)
 		}
 	case ByShrink:
 		if len(o.Exclude) == 0 || len(o.Exclude) >= n {
-			return fmt.Errorf("shim: excludeRanksCount %d is not in 1..%d: %w", len(o.Exclude), n-1, ErrInvalidArgument)
+			return fmt.Errorf("shim: excludeRanksCount %d is not in 1..%d: %w", len(o.Exclude), n-1, errdefs.ErrInvalidArgument)
 		}
 		for i, r := range o.Exclude {
-			if r < 0 || r >= n || r == p.args.Rank || slices.Contains(o.Exclude[:i], r) {
-				return fmt.Errorf("shim: excludeRanksList[%d] is %d: not one of ranks 0..%d, twice, or this rank itself: %w", i, r, n-1, ErrInvalidArgument)
+			if r < 0 || r >= n || r == p.Rank || slices.Contains(o.Exclude[:i], r) {
+				return fmt.Errorf("shim: excludeRanksList[%d] is %d: not one of ranks 0..%d, twice, or this rank itself: %w", i, r, n-1, errdefs.ErrInvalidArgument)
 			}
 		}
 	case ByGrow:
 		if o.Ranks <= n || o.Ranks > bootstrap.MaxRanks {
-			return fmt.Errorf("shim: nRanks %d is not in %d..%d: %w", o.Ranks, n+1, bootstrap.MaxRanks, ErrInvalidArgument)
+			return fmt.Errorf("shim: nRanks %d is not in %d..%d: %w", o.Ranks, n+1, bootstrap.MaxRanks, errdefs.ErrInvalidArgument)
 		}
 		if o.ID != nil {
 			if _, _, err := bootstrap.ParseID(o.ID); err != nil {
@@ -106,17 +109,17 @@ func (o *Origin) check() error {
 
 // parental reports why nothing can come from a communicator. One that was revoked, here or
 // elsewhere, can still be split and shrunk, one that has failed shrunk with Abort.
-func (c *Comm) parental(o *Origin) error {
-	err := c.usable()
+func parental(c *comm.Core, o *Origin) error {
+	err := c.Usable()
 	shrink := o.How == ByShrink
 	switch {
-	case err == nil || lifeState(c.life.Load()) != alive:
+	case err == nil || c.Life() != comm.Alive:
 		return err
 	case shrink && o.Abort:
 		return nil
 	case c.Busy() != nil:
 		return err
-	case o.How != ByGrow && (c.revoked.Load() || errors.Is(err, ErrRevoked)):
+	case o.How != ByGrow && (c.Revoked() || errors.Is(err, errdefs.ErrRevoked)):
 		return nil
 	}
 	return err
@@ -124,7 +127,7 @@ func (c *Comm) parental(o *Origin) error {
 
 // survivors are the ranks of the parent that a shrink leaves.
 func (o *Origin) survivors() (ranks []int) {
-	for r := range o.Parent.args.Ranks {
+	for r := range o.Parent.Ranks {
 		if !slices.Contains(o.Exclude, r) {
 			ranks = append(ranks, r)
 		}
@@ -137,10 +140,7 @@ func (o *Origin) survivors() (ranks []int) {
 type kinship struct {
 	mu      sync.Mutex
 	births  uint64
-	wishes  uint64
 	waits   map[uint64]chan *control.Message
-	over    chan struct{} // closed when the communicator ends here; see done
-	ended   bool
 	grow    *UniqueID // made for growing, and not used yet
 	shrinks uint64    // that were asked for
 	// shrunk is closed when the last shrink that was asked for is over; nil before the first.
@@ -158,18 +158,18 @@ func (k *kinship) spend(id *UniqueID) {
 
 // GrowID makes the id by which others join the next communicator that grows out of this one.
 // There is one at a time, and each is good for one use.
-func (c *Comm) GrowID() (UniqueID, error) {
-	if err := c.usable(); err != nil {
+func GrowID(c *comm.Core) (UniqueID, error) {
+	if err := c.Usable(); err != nil {
 		return UniqueID{}, err
 	}
-	c.kin.mu.Lock()
-	defer c.kin.mu.Unlock()
-	if c.kin.grow != nil {
-		return UniqueID{}, fmt.Errorf("shim: the id that ncclCommGetUniqueId made before has not been used yet: %w", ErrInvalidUsage)
+	birthOf(c).kin.mu.Lock()
+	defer birthOf(c).kin.mu.Unlock()
+	if birthOf(c).kin.grow != nil {
+		return UniqueID{}, fmt.Errorf("shim: the id that ncclCommGetUniqueId made before has not been used yet: %w", errdefs.ErrInvalidUsage)
 	}
-	id, err := bootstrap.NewID(c.cfg)
+	id, err := bootstrap.NewID(c.Cfg)
 	if err == nil {
-		c.kin.grow = &id
+		birthOf(c).kin.grow = &id
 	}
 	return id, err
 }
@@ -180,36 +180,6 @@ func (k *kinship) next() uint64 {
 	defer k.mu.Unlock()
 	k.births++
 	return k.births
-}
-
-// wish numbers what only this rank asks for; births are numbered from the other end.
-func (k *kinship) wish() uint64 {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.wishes--
-	return k.wishes
-}
-
-// done is closed when the communicator ends.
-func (k *kinship) done() <-chan struct{} {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.over == nil {
-		k.over = make(chan struct{})
-		if k.ended {
-			close(k.over)
-		}
-	}
-	return k.over
-}
-
-func (k *kinship) end() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.ended && k.over != nil {
-		close(k.over)
-	}
-	k.ended = true
 }
 
 // expect registers for the answer to a birth.
@@ -240,44 +210,44 @@ func (k *kinship) answer(m *control.Message) {
 	}
 }
 
-// agree asks the parent's leader for birth number seq of c, and returns what it has decided
+// agreeWithParent asks the parent's leader for birth number seq of c, and returns what it has decided
 // with everyone. It ends with the communicator that is made, with the parent, and where the
 // parent was healthy with its failure.
-func (c *Comm) agree(seq uint64, ask *kinAsk) (*kinAnswer, error) {
-	o := c.args.From
+func agreeWithParent(c *comm.Core, seq uint64, ask *kinAsk) (*kinAnswer, error) {
+	o := birthOf(c).args.From
 	p := o.Parent
 	body, err := json.Marshal(ask)
 	if err != nil {
 		return nil, fmt.Errorf("shim: %v: %w", o.How, err)
 	}
-	answered := p.kin.expect(seq)
-	defer p.kin.forget(seq)
-	failed := p.poisonCh
+	answered := birthOf(p).kin.expect(seq)
+	defer birthOf(p).kin.forget(seq)
+	failed := p.FailedChan()
 	if p.AsyncError() != nil {
 		failed = nil // revoked, as is known
 	}
-	if err := p.star.ToLeader(&control.Message{Kind: control.MsgKin, Seq: seq, Arg: uint64(o.How), Body: body}); err != nil {
+	if err := p.Star.ToLeader(&control.Message{Kind: control.MsgKin, Seq: seq, Arg: uint64(o.How), Body: body}); err != nil {
 		return nil, err
 	}
-	timer := time.NewTimer(p.cfg.Timeout + bootstrap.RefusalGrace)
+	timer := time.NewTimer(p.Cfg.Timeout + bootstrap.RefusalGrace)
 	defer timer.Stop()
 	select {
 	case m := <-answered:
 		if m.Arg != 0 {
 			m.Arg-- // 0 is no error here
-			return nil, decodeError(m)
+			return nil, result.Decode(m)
 		}
 		a := new(kinAnswer)
 		return a, control.DecodeStrict(m.Body, a)
-	case <-c.ctx.Done():
+	case <-c.Context().Done():
 		return nil, c.AsyncError()
 	case <-failed:
 		return nil, p.AsyncError()
-	case <-p.kin.done():
-		return nil, fmt.Errorf("shim: %v: the parent was destroyed: %w", o.How, ErrDestroyed)
-	case <-p.star.EveryoneLeft():
-		return nil, fmt.Errorf("shim: %v: rank 0 of the parent is gone: %w", o.How, ErrRemote)
+	case <-p.Ended():
+		return nil, fmt.Errorf("shim: %v: the parent was destroyed: %w", o.How, errdefs.ErrDestroyed)
+	case <-p.Star.EveryoneLeft():
+		return nil, fmt.Errorf("shim: %v: rank 0 of the parent is gone: %w", o.How, errdefs.ErrRemote)
 	case <-timer.C:
-		return nil, fmt.Errorf("shim: %v: no word from rank 0 of the parent in %v: %w", o.How, p.cfg.Timeout, ErrTimeout)
+		return nil, fmt.Errorf("shim: %v: no word from rank 0 of the parent in %v: %w", o.How, p.Cfg.Timeout, errdefs.ErrTimeout)
 	}
 }

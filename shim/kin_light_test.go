@@ -6,12 +6,15 @@ import (
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/session"
 )
 
 // onCircuits tells how many of a communicator's programs run on circuits.
 func onCircuits(c *Comm) (n int) {
-	for _, e := range c.programs.table {
-		if e.plan != nil {
+	for _, e := range session.Of(c).Programs.Programs {
+		if e.Plan != nil {
 			n++
 		}
 	}
@@ -27,15 +30,15 @@ func TestKinOnCircuits(t *testing.T) {
 	w := newWorld(t, 6)
 	w.must(sums)
 	halves, errs := w.bears(func(c *Comm) Origin {
-		return Origin{Parent: c, How: BySplit, Color: c.Rank() % 2, Key: -c.Rank()}
+		return Origin{Parent: c, How: BySplit, Color: c.Rank % 2, Key: -c.Rank}
 	})
 	none(t, errs)
 	for r, c := range halves.children {
-		if got := c.light.ports[c.Rank()]; got != r {
+		if got := circuits.Of(c).Ports[c.Rank]; got != r {
 			t.Errorf("rank %d has port %d in the child", r, got)
 		}
-		if want := []int{4 + r%2, 2 + r%2, r % 2}; !slices.Equal(c.light.ports, want) {
-			t.Errorf("ports %v, want %v", c.light.ports, want)
+		if want := []int{4 + r%2, 2 + r%2, r % 2}; !slices.Equal(circuits.Of(c).Ports, want) {
+			t.Errorf("ports %v, want %v", circuits.Of(c).Ports, want)
 		}
 	}
 	left := &world{t, w.comms[1:4]}
@@ -51,7 +54,7 @@ func TestKinOnCircuits(t *testing.T) {
 	for _, f := range []*family{halves, small} {
 		for _, c := range f.children {
 			if onCircuits(c) == 0 {
-				t.Errorf("comm %#x rank %d never used a circuit", c.id, c.Rank())
+				t.Errorf("comm %#x rank %d never used a circuit", c.ID, c.Rank)
 			}
 		}
 	}
@@ -67,14 +70,14 @@ func TestCircuitsToOutside(t *testing.T) {
 	w := newWorld(t, 4)
 	rng := rand.New(rand.NewPCG(6, 6))
 	for _, k := range []collectiveCase{
-		{kind: CallBroadcast, typ: datatype.Int32, count: 2000},
-		{kind: CallReduce, typ: datatype.Int32, count: 2000, root: 1},
+		{kind: calls.Broadcast, typ: datatype.Int32, count: 2000},
+		{kind: calls.Reduce, typ: datatype.Int32, count: 2000, root: 1},
 	} {
-		ring := collectiveCase{kind: CallReduceScatter, typ: datatype.Int32, count: 2000}
+		ring := collectiveCase{kind: calls.ReduceScatter, typ: datatype.Int32, count: 2000}
 		if err := ring.run(w, rng); err != nil {
 			t.Fatal(err)
 		}
-		halves, errs := w.bears(func(c *Comm) Origin { return Origin{Parent: c, How: BySplit, Color: c.Rank() % 2} })
+		halves, errs := w.bears(func(c *Comm) Origin { return Origin{Parent: c, How: BySplit, Color: c.Rank % 2} })
 		none(t, errs)
 		for _, color := range []int{0, 1} {
 			half := &world{t, []*Comm{halves.children[color], halves.children[color+2]}}
@@ -107,7 +110,7 @@ func TestShrinkOnCircuits(t *testing.T) {
 	f.must(sums)
 	f.must(sums)
 	for r, c := range f.children {
-		if got := c.light.ports[r]; got != r+1 {
+		if got := circuits.Of(c).Ports[r]; got != r+1 {
 			t.Errorf("rank %d has port %d", r, got)
 		}
 	}

@@ -6,21 +6,25 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"lightpath/shim/calls"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/session"
 )
 
 // sums checks a communicator by an AllReduce: everyone gets the sum of all ranks.
 func sums(c *Comm) error {
 	mem := make([]float32, 1000)
 	for i := range mem {
-		mem[i] = float32(c.Rank() + i)
+		mem[i] = float32(c.Rank + i)
 	}
-	if err := Run([]Call{allReduce(c, mem)}); err != nil {
+	if err := Run([]calls.Call{allReduce(c, mem)}); err != nil {
 		return err
 	}
-	n := c.Ranks()
+	n := c.Ranks
 	for i := range mem {
 		if want := float32(n*(n-1)/2 + n*i); mem[i] != want {
-			return fmt.Errorf("rank %d: element %d is %v, want %v", c.Rank(), i, mem[i], want)
+			return fmt.Errorf("rank %d: element %d is %v, want %v", c.Rank, i, mem[i], want)
 		}
 	}
 	return nil
@@ -88,7 +92,7 @@ func TestSplit(t *testing.T) {
 			key := []int{5, 0, -1, 0, 0, 5}
 			want := [][2]int{{1, 3}, {0, 2}, {0, 3}, {-1, -1}, {1, 2}, {2, 3}} // rank and ranks
 			f, errs := w.bears(func(c *Comm) Origin {
-				return Origin{Parent: c, How: BySplit, Color: color[c.Rank()], Key: key[c.Rank()]}
+				return Origin{Parent: c, How: BySplit, Color: color[c.Rank], Key: key[c.Rank]}
 			})
 			none(t, errs)
 			for r, c := range f.children {
@@ -98,8 +102,8 @@ func TestSplit(t *testing.T) {
 					}
 					continue
 				}
-				if got := [2]int{c.Rank(), c.Ranks()}; got != want[r] || c.Device() != r {
-					t.Errorf("rank %d is %v, want %v; device %d", r, got, want[r], c.Device())
+				if got := [2]int{c.Rank, c.Ranks}; got != want[r] || c.Device != r {
+					t.Errorf("rank %d is %v, want %v; device %d", r, got, want[r], c.Device)
 				}
 			}
 			f.must(sums)
@@ -127,8 +131,8 @@ func TestSplitInOneGroup(t *testing.T) {
 	f := &family{w, comms}
 	f.must(sums)
 	for i, c := range comms {
-		if want := []int{2, 1}[i/4]; c.Ranks() != want {
-			t.Errorf("child %d has %d ranks, want %d", i, c.Ranks(), want)
+		if want := []int{2, 1}[i/4]; c.Ranks != want {
+			t.Errorf("child %d has %d ranks, want %d", i, c.Ranks, want)
 		}
 	}
 	(&world{t, comms}).destroy()
@@ -157,7 +161,7 @@ func TestKinArguments(t *testing.T) {
 	} {
 		o.Parent = c
 		_, err := bear(o)
-		wantError(t, err, ErrInvalidArgument, says)
+		wantError(t, err, errdefs.ErrInvalidArgument, says)
 	}
 	w.must(sums)
 }
@@ -182,15 +186,15 @@ func TestKinDisagree(t *testing.T) {
 				return Origin{How: ByGrow, Ranks: 4}
 			}
 			return Origin{How: BySplit}
-		}, ErrMismatch, []string{"ncclCommSplit", "ncclCommGrow", "rank 1"}},
-		"sizes": {func(r int) Origin { return Origin{How: ByGrow, Ranks: 4 + r/2, ID: &ids[0]} }, ErrMismatch, []string{"rank 0 says nRanks 4, rank 2 says 5"}},
-		"ids":   {func(r int) Origin { return Origin{How: ByGrow, Ranks: 4, ID: &ids[r%2]} }, ErrMismatch, []string{"ranks 0 and 1 have different ids"}},
-		"no id": {func(int) Origin { return Origin{How: ByGrow, Ranks: 4} }, ErrInvalidUsage, []string{"no rank has passed the id"}},
+		}, errdefs.ErrMismatch, []string{"ncclCommSplit", "ncclCommGrow", "rank 1"}},
+		"sizes": {func(r int) Origin { return Origin{How: ByGrow, Ranks: 4 + r/2, ID: &ids[0]} }, errdefs.ErrMismatch, []string{"rank 0 says nRanks 4, rank 2 says 5"}},
+		"ids":   {func(r int) Origin { return Origin{How: ByGrow, Ranks: 4, ID: &ids[r%2]} }, errdefs.ErrMismatch, []string{"ranks 0 and 1 have different ids"}},
+		"no id": {func(int) Origin { return Origin{How: ByGrow, Ranks: 4} }, errdefs.ErrInvalidUsage, []string{"no rank has passed the id"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 3)
 			_, errs := w.bears(func(c *Comm) Origin {
-				o := k.origin(c.Rank())
+				o := k.origin(c.Rank)
 				o.Parent = c
 				return o
 			})
@@ -211,7 +215,7 @@ func TestSplitWithoutSome(t *testing.T) {
 			_, err := bear(Origin{Parent: w.comms[i], How: BySplit})
 			return err
 		}) {
-			wantError(t, err, ErrTimeout, "rank 2 never called it")
+			wantError(t, err, errdefs.ErrTimeout, "rank 2 never called it")
 		}
 	})
 	t.Run("has left", func(t *testing.T) {
@@ -223,7 +227,7 @@ func TestSplitWithoutSome(t *testing.T) {
 			_, err := bear(Origin{Parent: w.comms[i], How: BySplit})
 			return err
 		}) {
-			wantError(t, err, ErrRemote, "rank 2 of the parent left it")
+			wantError(t, err, errdefs.ErrRemote, "rank 2 of the parent left it")
 		}
 	})
 	t.Run("leader has left", func(t *testing.T) {
@@ -251,7 +255,7 @@ func TestSplitWithoutSome(t *testing.T) {
 			return err
 		})
 		for _, err := range errs[:2] {
-			if !errors.Is(err, ErrAborted) && !errors.Is(err, ErrRemote) {
+			if !errors.Is(err, errdefs.ErrAborted) && !errors.Is(err, errdefs.ErrRemote) {
 				t.Errorf("got %v", err)
 			}
 		}
@@ -265,11 +269,11 @@ func TestGrow(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%v", transport, everyone), func(t *testing.T) {
 				t.Setenv("LIGHTPATH_TRANSPORT", transport)
 				w := newWorld(t, 2)
-				id, err := w.comms[1].GrowID()
+				id, err := GrowID(w.comms[1])
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := w.comms[1].GrowID(); !errors.Is(err, ErrInvalidUsage) {
+				if _, err := GrowID(w.comms[1]); !errors.Is(err, errdefs.ErrInvalidUsage) {
 					t.Errorf("a second id: %v", err)
 				}
 				var args []InitArgs
@@ -288,13 +292,13 @@ func TestGrow(t *testing.T) {
 				g := &world{t, comms}
 				t.Cleanup(g.destroy)
 				for r, c := range comms {
-					if c.Rank() != r || c.Ranks() != 4 {
-						t.Errorf("rank %d of %d, want %d of 4", c.Rank(), c.Ranks(), r)
+					if c.Rank != r || c.Ranks != 4 {
+						t.Errorf("rank %d of %d, want %d of 4", c.Rank, c.Ranks, r)
 					}
 				}
 				g.must(sums)
 				w.must(sums)
-				if _, err := w.comms[1].GrowID(); err != nil {
+				if _, err := GrowID(w.comms[1]); err != nil {
 					t.Errorf("an id after the growth: %v", err)
 				}
 			})
@@ -316,7 +320,7 @@ func TestSpentID(t *testing.T) {
 	}
 	(&world{t, comms}).destroy()
 	_, err = Init(args)
-	wantError(t, err, ErrRemote, "nobody listens there any more")
+	wantError(t, err, errdefs.ErrRemote, "nobody listens there any more")
 }
 
 // TestRevoke: it ends calls everywhere; afterwards the communicator can be split, shrunk and
@@ -325,28 +329,28 @@ func TestRevoke(t *testing.T) {
 	w := newWorld(t, 3)
 	waiting := make(chan error, 2)
 	for _, c := range w.comms[:2] {
-		go func() { waiting <- Run([]Call{allReduce(c, make([]float32, 100))}) }()
+		go func() { waiting <- Run([]calls.Call{allReduce(c, make([]float32, 100))}) }()
 	}
 	time.Sleep(20 * time.Millisecond)
 	if err := w.comms[1].Revoke(); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		wantError(t, <-waiting, ErrRevoked, "rank 1 revoked")
+		wantError(t, <-waiting, errdefs.ErrRevoked, "rank 1 revoked")
 	}
 	for r, c := range w.comms {
 		settled(func() bool { return c.AsyncError() != nil })
-		wantError(t, sums(c), ErrRevoked)
+		wantError(t, sums(c), errdefs.ErrRevoked)
 		if r != 1 {
-			wantError(t, c.State(), ErrRevoked)
+			wantError(t, c.State(), errdefs.ErrRevoked)
 		} else if err := c.State(); err != nil {
 			t.Errorf("rank 1, which revoked: %v", err)
 		}
 	}
-	wantError(t, w.comms[1].Finalize(), ErrInvalidUsage, "revoked")
-	_, err := w.comms[1].GrowID()
-	wantError(t, err, ErrRevoked)
-	f, errs := w.bears(func(c *Comm) Origin { return Origin{Parent: c, How: BySplit, Key: -c.Rank()} })
+	wantError(t, w.comms[1].Finalize(), errdefs.ErrInvalidUsage, "revoked")
+	_, err := GrowID(w.comms[1])
+	wantError(t, err, errdefs.ErrRevoked)
+	f, errs := w.bears(func(c *Comm) Origin { return Origin{Parent: c, How: BySplit, Key: -c.Rank} })
 	none(t, errs)
 	f.must(sums)
 	left := &world{t, w.comms[:2]}
@@ -357,7 +361,7 @@ func TestRevoke(t *testing.T) {
 		if err := c.Destroy(); err != nil {
 			t.Error(err)
 		}
-		if err := c.Revoke(); !errors.Is(err, ErrDestroyed) {
+		if err := c.Revoke(); !errors.Is(err, errdefs.ErrDestroyed) {
 			t.Errorf("revoke after destroy: %v", err)
 		}
 	}
@@ -366,11 +370,11 @@ func TestRevoke(t *testing.T) {
 func TestSuspend(t *testing.T) {
 	w := newWorld(t, 2)
 	w.must(sums)
-	wantError(t, w.comms[0].Resume(), ErrInvalidUsage, "not suspended")
+	wantError(t, w.comms[0].Resume(), errdefs.ErrInvalidUsage, "not suspended")
 	w.must((*Comm).Suspend)
-	wantError(t, sums(w.comms[0]), ErrInvalidUsage, "suspended")
-	wantError(t, w.comms[0].Suspend(), ErrInvalidUsage, "suspended")
-	if w.comms[0].programs.table != nil || w.comms[0].scratch != nil {
+	wantError(t, sums(w.comms[0]), errdefs.ErrInvalidUsage, "suspended")
+	wantError(t, w.comms[0].Suspend(), errdefs.ErrInvalidUsage, "suspended")
+	if session.Of(w.comms[0]).Bytes() != 0 {
 		t.Error("memory is kept")
 	}
 	w.must((*Comm).Resume)

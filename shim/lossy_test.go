@@ -15,6 +15,8 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/ocsctl/kernel/kerneltest"
 	"lightpath/ocsctl/kernel/loss"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 )
 
 // lossyRank is a process that is a rank of two communicators: one over all planes, one over plane 0
@@ -78,13 +80,13 @@ func (r lossyRank) do(line string) error {
 	case "exchange":
 		return r.exchange()
 	case "narrow":
-		return Run([]Call{allReduce(r.narrow, make([]float32, 1<<18))})
+		return Run([]calls.Call{allReduce(r.narrow, make([]float32, 1<<18))})
 	case "limited": // time passes only from here on, however long it has taken to come here
 		var err error
 		if limit, err = time.ParseDuration(rest); err != nil {
 			return err
 		}
-		r.wide.cfg.Timeout = limit
+		r.wide.Cfg.Timeout = limit
 		return r.reduce()
 	default:
 		return fmt.Errorf("no command")
@@ -94,10 +96,10 @@ func (r lossyRank) do(line string) error {
 // everything makes collectives of every kind, of sizes from nothing to what all planes carry, and messages, and checks
 // what this rank has got. What it is depends on the seed alone.
 func (r lossyRank) everything(seed uint64) error {
-	rank, n := r.wide.args.Rank, r.wide.args.Ranks
+	rank, n := r.wide.Rank, r.wide.Ranks
 	w := &world{comms: make([]*Comm, n)}
 	for i := range w.comms {
-		w.comms[i] = &Comm{args: InitArgs{Rank: i, Ranks: n}} // not here
+		w.comms[i] = &Comm{Identity: comm.Identity{Rank: i, Ranks: n}} // not here
 	}
 	w.comms[rank] = r.wide
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -133,12 +135,12 @@ func exchangeShare(n int) uint64 { return 4 * heldCount * uint64(n-1) / 2 }
 
 // reduce makes an AllReduce over all planes.
 func (r lossyRank) reduce() error {
-	rank, n := r.wide.args.Rank, r.wide.args.Ranks
+	rank, n := r.wide.Rank, r.wide.Ranks
 	buf := make([]float32, heldCount)
 	for i := range buf {
 		buf[i] = float32(rank + i%64)
 	}
-	if err := Run([]Call{allReduce(r.wide, buf)}); err != nil {
+	if err := Run([]calls.Call{allReduce(r.wide, buf)}); err != nil {
 		return err
 	}
 	for i, v := range buf {
@@ -151,13 +153,13 @@ func (r lossyRank) reduce() error {
 
 // exchange makes an AllToAll over all planes.
 func (r lossyRank) exchange() error {
-	rank, n := r.wide.args.Rank, r.wide.args.Ranks
+	rank, n := r.wide.Rank, r.wide.Ranks
 	out, in := make([]float32, n*heldCount), make([]float32, n*heldCount)
 	for i := range out {
 		out[i] = float32(rank + 100*(i/heldCount) + i%16)
 	}
-	if err := Run([]Call{{
-		Comm: r.wide, Kind: CallAllToAll, Type: datatype.Float32, Count: heldCount,
+	if err := Run([]calls.Call{{
+		Comm: r.wide, Kind: calls.AllToAll, Type: datatype.Float32, Count: heldCount,
 		Send: unsafe.Pointer(unsafe.SliceData(out)), Recv: unsafe.Pointer(unsafe.SliceData(in)),
 	}}); err != nil {
 		return err
@@ -227,7 +229,7 @@ func lossyRanks(t *testing.T, hosts []string, planes int, env ...string) []*loss
 }
 
 // tell gives a command to every rank.
-func tell(t *testing.T, all []*lossyTalker, command string) {
+func tellFiles(t *testing.T, all []*lossyTalker, command string) {
 	t.Helper()
 	for _, w := range all {
 		if _, err := fmt.Fprintln(w.in, command); err != nil {
@@ -277,7 +279,7 @@ func TestLossyPlane(t *testing.T) {
 			lose(t, worse, k.rate)
 			for i := 0; i == 0 || lostFrames(worse) < 10; i++ {
 				command := fmt.Sprint("everything ", i)
-				tell(t, ranks, command)
+				tellFiles(t, ranks, command)
 				done(t, ranks, command)
 			}
 		})
@@ -293,21 +295,21 @@ func TestHeldPlane(t *testing.T) {
 	held := ethernet.Lossy(t, 1)
 	ranks := lossyRanks(t, hosts, 2, "LIGHTPATH_PLANE_SHARES=even")
 	for command, share := range map[string]uint64{"reduce": reduceShare(n), "exchange": exchangeShare(n)} {
-		tell(t, ranks, command) // finds the ways, and who is at their ends
+		tellFiles(t, ranks, command) // finds the ways, and who is at their ends
 		done(t, ranks, command)
 		lose(t, held, 1)
 		var before [n]uint64
 		for r := range before {
 			before[r] = ethernet.Sent(t, r, 0)
 		}
-		tell(t, ranks, command)
+		tellFiles(t, ranks, command)
 		for r := range before {
 			var sent uint64
 			if !settled(func() bool { sent = ethernet.Sent(t, r, 0) - before[r]; return sent >= share }) {
 				t.Fatalf("%s: rank %d has sent %d bytes on plane 0 while plane 1 is held, of %d", command, r, sent, share)
 			}
 		}
-		tell(t, ranks, "narrow")
+		tellFiles(t, ranks, "narrow")
 		done(t, ranks, "narrow") // and nothing else
 		lose(t, held, 0)
 		done(t, ranks, command)
@@ -324,7 +326,7 @@ func TestLossyPlaneCarriesLess(t *testing.T) {
 		for j := range before {
 			before[j] = float64(ethernet.Sent(t, 0, j))
 		}
-		tell(t, ranks, "reduce")
+		tellFiles(t, ranks, "reduce")
 		done(t, ranks, "reduce")
 		for j := range sent {
 			sent[j] = float64(ethernet.Sent(t, 0, j)) - before[j]
@@ -350,10 +352,10 @@ func TestOneWayPlane(t *testing.T) {
 	hosts, ethernet := addressedHosts(t, 2, 2)
 	plane := ethernet.Lossy(t, 1)
 	ranks := lossyRanks(t, hosts, 2)
-	tell(t, ranks, "reduce")
+	tellFiles(t, ranks, "reduce")
 	done(t, ranks, "reduce")
 	lose(t, plane[1:], 1) // what host 1 sends
-	tell(t, ranks, "limited 6s")
+	tellFiles(t, ranks, "limited 6s")
 	for r, w := range ranks {
 		if line := <-w.lines; !strings.Contains(line, "timed out") || !strings.Contains(line, "plane 1") {
 			t.Errorf("rank %d says %q", r, line)

@@ -1,108 +1,12 @@
 package shim
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"os"
 	"testing"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/memory"
 )
-
-// TestFindMemory compares with a search through all regions.
-func TestFindMemory(t *testing.T) {
-	rng := rand.New(rand.NewPCG(11, 11))
-	// Above what any process has mapped.
-	const space = uintptr(0xffff) << 48
-	var known []Region
-	defer func() {
-		for _, r := range known {
-			if err := RemoveMemory(r.Base); err != nil {
-				t.Error(err)
-			}
-		}
-	}()
-	for i := range 200 {
-		r := Region{Base: space + uintptr(i)<<20, Size: uintptr(1+rng.IntN(256)) << 12, FD: i}
-		if rng.IntN(4) == 0 {
-			continue // a gap
-		}
-		if rng.IntN(8) == 0 {
-			r.Size = 1 << 20 // up to the next
-		}
-		known = append(known, r)
-	}
-	for _, i := range rng.Perm(len(known)) {
-		AddMemory(known[i])
-	}
-	for range 10000 {
-		p, n := space+uintptr(rng.IntN(201<<20))-uintptr(rng.IntN(4096)), int64(rng.IntN(1<<rng.IntN(22)))
-		want := Region{}
-		for _, r := range known {
-			if p >= r.Base && p+uintptr(n) <= r.Base+r.Size {
-				want = r
-			}
-		}
-		r, off, ok := FindMemory(fake(p), n)
-		if ok != (r.Number > 0) {
-			t.Fatalf("region %+v, %v", r, ok)
-		}
-		r.Number = 0
-		if ok != (want.Size != 0) || r != want || ok && off != int64(p-want.Base) {
-			t.Fatalf("%d bytes at %#x: %+v + %d, %v, want %+v", n, p, r, off, ok, want)
-		}
-	}
-	if n := testing.AllocsPerRun(100, func() { FindMemory(fake(space+5), 10) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-// fake is an address that nobody looks at.
-func fake(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
-
-// TestSharedMemory: what FindMemory says is enough for another mapping of the same bytes.
-func TestSharedMemory(t *testing.T) {
-	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Skip("memfd_create:", err)
-	}
-	defer func() { _ = unix.Close(fd) }()
-	if err := unix.Ftruncate(fd, 8192); err != nil {
-		t.Fatal(err)
-	}
-	mine, err := unix.Mmap(fd, 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Munmap(mine) }()
-	base := uintptr(unsafe.Pointer(&mine[0]))
-	AddMemory(Region{Base: base, Size: 8192, FD: fd})
-	r, off, ok := FindMemory(unsafe.Pointer(&mine[5000]), 100)
-	if !ok || off != 5000 {
-		t.Fatal(r, off, ok)
-	}
-	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), r.FD), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }()
-	other, err := unix.Mmap(int(f.Fd()), 0, int(r.Size), unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Munmap(other) }()
-	mine[5000] = 77
-	if other[off] != 77 {
-		t.Error("another memory")
-	}
-	if err := RemoveMemory(base); err != nil {
-		t.Error(err)
-	}
-	if _, _, ok := FindMemory(unsafe.Pointer(&mine[0]), 1); ok {
-		t.Error("found after it was removed")
-	}
-}
 
 // TestRegistrations: a handle is good for its communicator, kind and time, and memory outlives its
 // registrations.
@@ -110,43 +14,46 @@ func TestRegistrations(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
 	a, b := newWorld(t, 1).comms[0], newWorld(t, 1).comms[0]
 	const base = uintptr(0xfffe) << 48
-	AddMemory(Region{Base: base, Size: 4096, FD: -1})
+	memory.Add(memory.Region{Base: base, Size: 4096, FD: -1})
 	reg := func(c *Comm, window bool) uint64 {
-		h, err := c.Register(fake(base+1000), 10, window, 0)
+		h, err := Register(c, fake(base+1000), 10, window, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return h
 	}
 	plain, window, others := reg(a, false), reg(a, true), reg(b, false)
-	if p, err := a.Registered(window, true, false); err != nil || uintptr(p) != base+1000 {
+	if p, err := Registered(a, window, true, false); err != nil || uintptr(p) != base+1000 {
 		t.Error(p, err)
 	}
 	check := func(err error, says string) {
 		t.Helper()
-		wantError(t, err, ErrInvalidArgument, says)
+		wantError(t, err, errdefs.ErrInvalidArgument, says)
 	}
-	_, err := a.Registered(window, false, true)
+	_, err := Registered(a, window, false, true)
 	check(err, "not a handle")
-	_, err = a.Registered(plain, true, true)
+	_, err = Registered(a, plain, true, true)
 	check(err, "not a window")
-	_, err = a.Registered(others, false, true)
+	_, err = Registered(a, others, false, true)
 	check(err, "another communicator")
-	_, err = a.Register(fake(^uintptr(0)), 2, false, 0)
+	_, err = Register(a, fake(^uintptr(0)), 2, false, 0)
 	check(err, "address space")
-	wantError(t, RemoveMemory(base), ErrInvalidUsage, "registered 3 times")
+	wantError(t, memory.Remove(base), errdefs.ErrInvalidUsage, "registered 3 times")
 	for _, h := range []uint64{plain, window} {
-		if _, err := a.Registered(h, h == window, true); err != nil {
+		if _, err := Registered(a, h, h == window, true); err != nil {
 			t.Error(err)
 		}
 	}
-	_, err = a.Registered(plain, false, true)
+	_, err = Registered(a, plain, false, true)
 	check(err, "not registered")
-	wantError(t, RemoveMemory(base), ErrInvalidUsage, "registered 1 times")
+	wantError(t, memory.Remove(base), errdefs.ErrInvalidUsage, "registered 1 times")
 	if err := b.Destroy(); err != nil { // which gives back what it holds
 		t.Fatal(err)
 	}
-	if err := RemoveMemory(base); err != nil {
+	if err := memory.Remove(base); err != nil {
 		t.Error(err)
 	}
 }
+
+// fake is an address that nobody looks at.
+func fake(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }

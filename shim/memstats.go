@@ -2,9 +2,11 @@ package shim
 
 import (
 	"fmt"
-	"unsafe"
 
-	"lightpath/collectives/program"
+	"lightpath/shim/comm"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/session"
+	"lightpath/shim/stream"
 )
 
 // MemStat is a question about a communicator's memory; the values are ncclCommMemStat_t's.
@@ -24,52 +26,31 @@ const (
 )
 
 // MemStats answers a question about the communicator's memory. It waits for a call in progress.
-func (c *Comm) MemStats(s MemStat) (uint64, error) {
-	if life := lifeState(c.life.Load()); life != alive && life != suspended {
-		return 0, c.usable()
+func MemStats(c *comm.Core, s MemStat) (uint64, error) {
+	if life := c.Life(); life != comm.Alive && life != comm.Suspended {
+		return 0, c.Usable()
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Turn.Lock()
+	defer c.Turn.Unlock()
 	var persist uint64
-	if m, ok := c.packet.(interface{ Mapped() int }); ok {
+	if m, ok := session.Of(c).Packet.(interface{ Mapped() int }); ok {
 		persist = uint64(m.Mapped())
 	}
-	if c.dev != nil && c.dev.direct != nil && c.args.Ranks > 1 {
-		persist += uint64(c.cfg.DeviceExchange)
-	}
-	if c.dev != nil {
-		persist += uint64(c.dev.locked.Load())
+	if d := stream.Of(c); d != nil {
+		persist += d.Exchange + uint64(d.Locked.Load())
 	}
 	switch s {
 	case MemSuspend:
-		return c.bytes(), nil
+		return session.Of(c).Bytes(), nil
 	case MemSuspended:
-		if lifeState(c.life.Load()) == suspended {
+		if c.Life() == comm.Suspended {
 			return 1, nil
 		}
 		return 0, nil
 	case MemPersist:
 		return persist, nil
 	case MemTotal:
-		return persist + c.bytes(), nil
+		return persist + session.Of(c).Bytes(), nil
 	}
-	return 0, fmt.Errorf("shim: memory statistic %d is none: %w", s, ErrInvalidArgument)
-}
-
-// bytes is what programs and scratch take.
-func (r *runner) bytes() uint64 {
-	const op, segment = uint64(unsafe.Sizeof(program.Op{})), uint64(unsafe.Sizeof(program.Segment{}))
-	sum := uint64(cap(r.scratch))
-	for _, e := range r.programs.table {
-		if e.prog == nil {
-			continue
-		}
-		for part := range e.prog.Parts() {
-			for i := range part.Ops {
-				o := &part.Ops[i]
-				sum += op + segment*uint64(cap(o.Src)+cap(o.Dst)+cap(o.Init)) + uint64(cap(o.Deps))*uint64(unsafe.Sizeof(program.None))
-			}
-		}
-	}
-	return sum
+	return 0, fmt.Errorf("shim: memory statistic %d is none: %w", s, errdefs.ErrInvalidArgument)
 }

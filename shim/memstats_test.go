@@ -1,6 +1,11 @@
 package shim
 
-import "testing"
+import (
+	"testing"
+
+	"lightpath/shim/calls"
+	"lightpath/shim/errdefs"
+)
 
 // TestMemStats: calls leave memory behind, which Suspend gives back.
 func TestMemStats(t *testing.T) {
@@ -9,7 +14,7 @@ func TestMemStats(t *testing.T) {
 	w := newWorld(t, 2)
 	c := w.comms[0]
 	stat := func(s MemStat) uint64 {
-		n, err := c.MemStats(s)
+		n, err := MemStats(c, s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -18,7 +23,7 @@ func TestMemStats(t *testing.T) {
 	if stat(MemSuspend) != 0 || stat(MemPersist) < 4096 || stat(MemSuspended) != 0 {
 		t.Errorf("at first: %d %d %d", stat(MemSuspend), stat(MemPersist), stat(MemSuspended))
 	}
-	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 5000))}) })
+	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 5000))}) })
 	if n := stat(MemSuspend); n == 0 || stat(MemTotal) != n+stat(MemPersist) {
 		t.Errorf("after a call: %d of %d", n, stat(MemTotal))
 	}
@@ -28,11 +33,11 @@ func TestMemStats(t *testing.T) {
 	if stat(MemSuspend) != 0 || stat(MemSuspended) != 1 {
 		t.Errorf("suspended: %d %d", stat(MemSuspend), stat(MemSuspended))
 	}
-	_, err := c.MemStats(9)
-	wantError(t, err, ErrInvalidArgument, "9")
+	_, err := MemStats(c, 9)
+	wantError(t, err, errdefs.ErrInvalidArgument, "9")
 	if err := c.Destroy(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.MemStats(MemTotal)
-	wantError(t, err, ErrDestroyed)
+	_, err = MemStats(c, MemTotal)
+	wantError(t, err, errdefs.ErrDestroyed)
 }

@@ -8,6 +8,9 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule/msccl"
+	"lightpath/shim/calls"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/session"
 	"lightpath/shim/settings"
 )
 
@@ -26,7 +29,7 @@ func TestMSCCLFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, kind := range oracleKinds {
-			f, err := f.As(kinds[kind].collective)
+			f, err := f.As(calls.Kinds[kind].Collective)
 			if err != nil || !strings.HasPrefix(filepath.Base(path), f.Collective.String()) {
 				continue
 			}
@@ -42,9 +45,9 @@ func TestMSCCLFiles(t *testing.T) {
 						}
 					}
 				}
-				for _, e := range w.comms[0].programs.table {
-					if e.algorithm != f.Identity() {
-						t.Errorf("ran %s", e.algorithm)
+				for _, e := range session.Of(w.comms[0]).Programs.Programs {
+					if e.Algorithm != f.Identity() {
+						t.Errorf("ran %s", e.Algorithm)
 					}
 				}
 			})
@@ -57,7 +60,7 @@ func TestMSCCLOtherRanks(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
 	t.Setenv("LIGHTPATH_ALGORITHM", "allreduce:msccl:"+mscclFiles+"allreduce-ring-3.xml")
 	w := newWorld(t, 2)
-	k := collectiveCase{kind: CallAllReduce, typ: datatype.Int32, count: 7}
+	k := collectiveCase{kind: calls.AllReduce, typ: datatype.Int32, count: 7}
 	if err := k.run(w, rand.New(rand.NewPCG(3, 4))); err != nil {
 		t.Error(err)
 	}
@@ -79,7 +82,7 @@ func TestMSCCLFilesDiffer(t *testing.T) {
 		return err
 	})
 	for _, err := range errs {
-		wantError(t, err, ErrInvalidUsage, "allreduce:msccl:allreduce_ring_1channelsperring#", "allreduce:msccl:allreduce_recursive_doubling_halving#")
+		wantError(t, err, errdefs.ErrInvalidUsage, "allreduce:msccl:allreduce_ring_1channelsperring#", "allreduce:msccl:allreduce_recursive_doubling_halving#")
 	}
 }
 
@@ -93,6 +96,6 @@ func TestBadMSCCL(t *testing.T) {
 		"allreduce:msccl:" + mscclFiles + "alltoall-allpairs-3-2inst": "no such file",
 	} {
 		_, err := settings.Of("LIGHTPATH_ALGORITHM", value)
-		wantError(t, err, ErrInvalidUsage, "LIGHTPATH_ALGORITHM", says)
+		wantError(t, err, errdefs.ErrInvalidUsage, "LIGHTPATH_ALGORITHM", says)
 	}
 }

@@ -11,12 +11,16 @@ import (
 	"time"
 	"unsafe"
 
-	"lightpath/collectives/datatype"
-	"lightpath/collectives/sharedmem/memfile"
-	"lightpath/shim/flight"
-	"lightpath/shim/status"
-
 	"golang.org/x/sys/unix"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/flight"
+	"lightpath/shim/memory"
+	"lightpath/shim/onesided"
+	"lightpath/shim/recorder"
+	"lightpath/shim/status"
 )
 
 // windowMemory returns memory for a window: a file, as ncclMemAlloc makes it, which peers may map, or
@@ -40,11 +44,11 @@ func windowMemory(t testing.TB, size int, shared bool) []byte {
 	}
 	base := unsafe.Pointer(unsafe.SliceData(mem))
 	if shared {
-		AddMemory(Region{Base: uintptr(base), Size: uintptr(size), FD: fd})
+		memory.Add(memory.Region{Base: uintptr(base), Size: uintptr(size), FD: fd})
 	}
 	t.Cleanup(func() {
 		if shared {
-			if err := RemoveMemory(uintptr(base)); err != nil {
+			if err := memory.Remove(uintptr(base)); err != nil {
 				t.Error(err)
 			}
 			_ = unix.Close(fd)
@@ -75,27 +79,27 @@ func newSideWorld(t testing.TB, n, size int, shared func(rank int) bool) *sideWo
 
 func (w *sideWorld) register(c *Comm) uint64 {
 	w.t.Helper()
-	m := w.mem[c.Rank()]
-	h, err := c.Register(unsafe.Pointer(unsafe.SliceData(m)), uintptr(len(m)), true, 0)
+	m := w.mem[c.Rank]
+	h, err := Register(c, unsafe.Pointer(unsafe.SliceData(m)), uintptr(len(m)), true, 0)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return h
 }
 
-func (w *sideWorld) put(c *Comm, peer int, offset uint64, data []byte) Call {
-	return Call{
-		Comm: c, Kind: CallPutSignal, Type: datatype.Uint8, Peer: int32(peer), Window: w.handles[c.Rank()], Offset: offset,
+func (w *sideWorld) put(c *Comm, peer int, offset uint64, data []byte) calls.Call {
+	return calls.Call{
+		Comm: c, Kind: calls.PutSignal, Type: datatype.Uint8, Peer: int32(peer), Window: w.handles[c.Rank], Offset: offset,
 		Send: unsafe.Pointer(unsafe.SliceData(data)), Count: uint64(len(data)),
 	}
 }
 
-func sideSignalTo(c *Comm, peer int) Call {
-	return Call{Comm: c, Kind: CallSignal, Peer: int32(peer)}
+func sideSignalTo(c *Comm, peer int) calls.Call {
+	return calls.Call{Comm: c, Kind: calls.Signal, Peer: int32(peer)}
 }
 
-func waitFor(c *Comm, peer, count int) Call {
-	return Call{Comm: c, Kind: CallWaitSignal, Peer: int32(peer), Count: uint64(count)}
+func signalsFrom(c *Comm, peer, count int) calls.Call {
+	return calls.Call{Comm: c, Kind: calls.WaitSignal, Peer: int32(peer), Count: uint64(count)}
 }
 
 // TestOneSidedAllToAll: everyone writes to everyone, its own window included, over shared memory, over
@@ -118,8 +122,8 @@ func TestOneSidedAllToAll(t *testing.T) {
 				for round := range 3 {
 					w.must(func(c *Comm) error { return exchangeByPuts(w, c, round, block) })
 				}
-				for _, l := range w.comms[0].side.links[1:] {
-					if far := l.windows[0]; far != nil && k.mapped && far.mem == nil {
+				for _, l := range onesided.Of(w.comms[0]).Links[1:] {
+					if far := l.Windows[0]; far != nil && k.mapped && far.Mem == nil {
 						t.Error("a window that can be mapped is written by messages")
 					}
 				}
@@ -129,14 +133,14 @@ func TestOneSidedAllToAll(t *testing.T) {
 }
 
 func exchangeByPuts(w *sideWorld, c *Comm, round, block int) error {
-	n, me := c.Ranks(), c.Rank()
+	n, me := c.Ranks, c.Rank
 	rng := func(from, to int) *rand.Rand { return rand.New(rand.NewPCG(uint64(round), uint64(from*n+to))) }
-	var puts, waits []Call
+	var puts, waits []calls.Call
 	for peer := range n {
 		data := make([]byte, block)
 		fillFrom(rng(me, peer), data)
 		puts = append(puts, w.put(c, peer, uint64(me*block), data))
-		waits = append(waits, waitFor(c, peer, 1))
+		waits = append(waits, signalsFrom(c, peer, 1))
 	}
 	if err := Run(append(puts, waits...)); err != nil {
 		return err
@@ -148,7 +152,7 @@ func exchangeByPuts(w *sideWorld, c *Comm, round, block int) error {
 			return fmt.Errorf("round %d: what rank %d has put is not there", round, peer)
 		}
 	}
-	var barrier []Call
+	var barrier []calls.Call
 	for peer := range n {
 		barrier = append(barrier, sideSignalTo(c, peer))
 	}
@@ -175,29 +179,29 @@ func TestOneSidedOrder(t *testing.T) {
 			for r, c := range w.comms {
 				mem := [][]byte{windowMemory(t, 1<<16, false), second}[r]
 				var err error
-				if handles[r], err = c.Register(unsafe.Pointer(unsafe.SliceData(mem)), 1<<16, true, 0); err != nil {
+				if handles[r], err = Register(c, unsafe.Pointer(unsafe.SliceData(mem)), 1<<16, true, 0); err != nil {
 					t.Fatal(err)
 				}
 			}
 			w.must(func(c *Comm) error {
 				for i := range rounds {
-					if c.Rank() == 0 {
+					if c.Rank == 0 {
 						data := []byte{byte(i), byte(i >> 8)}
 						p := w.put(c, 1, uint64(i%slots*1000), data)
 						if i%3 == 1 {
 							p.Window = handles[0]
 						}
-						if err := Run([]Call{p}); err != nil {
+						if err := Run([]calls.Call{p}); err != nil {
 							return err
 						}
 						if i%slots == slots-1 {
-							if err := Run([]Call{waitFor(c, 1, 1)}); err != nil {
+							if err := Run([]calls.Call{signalsFrom(c, 1, 1)}); err != nil {
 								return err
 							}
 						}
 						continue
 					}
-					if err := Run([]Call{waitFor(c, 0, 1)}); err != nil {
+					if err := Run([]calls.Call{signalsFrom(c, 0, 1)}); err != nil {
 						return err
 					}
 					from := w.mem[1]
@@ -208,7 +212,7 @@ func TestOneSidedOrder(t *testing.T) {
 						return fmt.Errorf("signal %d came with %d", i, got)
 					}
 					if i%slots == slots-1 {
-						if err := Run([]Call{sideSignalTo(c, 0)}); err != nil {
+						if err := Run([]calls.Call{sideSignalTo(c, 0)}); err != nil {
 							return err
 						}
 					}
@@ -227,23 +231,23 @@ func TestOneSidedFromOneThread(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
 			const n = 3
 			w := newSideWorld(t, n, 4096, func(int) bool { return true })
-			var calls, own, puts []Call
+			var group, own, puts []calls.Call
 			out := make([][]byte, n)
 			for r, c := range w.comms {
 				out[r] = make([]byte, 1)
 				own = append(own, sideSignalTo(c, r), sideSignalTo(c, r))
 				puts = append(puts, w.put(c, (r+n-1)%n, 0, []byte{byte(10 + r)}))
-				calls = append(calls, Call{
-					Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: 1,
+				group = append(group, calls.Call{
+					Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1,
 					Send: unsafe.Pointer(unsafe.SliceData(w.mem[r])), Recv: unsafe.Pointer(unsafe.SliceData(out[r])),
-				}, waitFor(c, (r+1)%n, 1), waitFor(c, r, 2))
+				}, signalsFrom(c, (r+1)%n, 1), signalsFrom(c, r, 2))
 			}
 			// In the order of a rank's calls: its signals before it waits for them. The last rank puts when
 			// it has waited, for which the others must have gone on.
 			if err := Run(own); err != nil {
 				t.Fatal(err)
 			}
-			if err := Run(append(append(puts[:n-1:n-1], calls...), puts[n-1])); err != nil {
+			if err := Run(append(append(puts[:n-1:n-1], group...), puts[n-1])); err != nil {
 				t.Fatal(err)
 			}
 			for r := range out {
@@ -260,32 +264,32 @@ func TestOneSidedRefused(t *testing.T) {
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
 	c, data := w.comms[0], make([]byte, 4096)
 	for _, k := range []struct {
-		call Call
+		call calls.Call
 		says string
 	}{
 		{w.put(c, 2, 0, data), "peer 2"},
 		{w.put(c, 1, 1, data), "end beyond the window"},
 		{w.put(c, 1, 1<<63, data), "end beyond the window"},
-		{Call{Comm: c, Kind: CallPutSignal, Count: 1 << 62, Type: datatype.Float64, Window: w.handles[0], Send: unsafe.Pointer(&data[0])}, "end beyond the window"},
-		{Call{Comm: c, Kind: CallPutSignal, Count: 1, Type: datatype.NumTypes, Window: w.handles[0], Send: unsafe.Pointer(&data[0])}, "datatype"},
-		{Call{Comm: c, Kind: CallPutSignal, Count: 1, Window: w.handles[0]}, "localbuff is NULL"},
-		{Call{Comm: c, Kind: CallPutSignal, Count: 1, Window: w.handles[1], Send: unsafe.Pointer(&data[0])}, "another communicator"},
-		{Call{Comm: c, Kind: CallPutSignal, Count: 1, Send: unsafe.Pointer(&data[0])}, "window 0x0 is not registered"},
+		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1 << 62, Type: datatype.Float64, Window: w.handles[0], Send: unsafe.Pointer(&data[0])}, "end beyond the window"},
+		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Type: datatype.NumTypes, Window: w.handles[0], Send: unsafe.Pointer(&data[0])}, "datatype"},
+		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Window: w.handles[0]}, "localbuff is NULL"},
+		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Window: w.handles[1], Send: unsafe.Pointer(&data[0])}, "another communicator"},
+		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Send: unsafe.Pointer(&data[0])}, "window 0x0 is not registered"},
 		{sideSignalTo(c, -1), "peer -1"},
-		{waitFor(c, 1, 0), "opCnt 0"},
-		{waitFor(c, 1, -1), "opCnt -1"},
-		{Call{Comm: c, Kind: endOfCallKinds}, "no such call"},
-		{Call{Comm: c, Kind: CallSignal, Options: Options{Planes: 1}}, "no options"},
+		{signalsFrom(c, 1, 0), "opCnt 0"},
+		{signalsFrom(c, 1, -1), "opCnt -1"},
+		{calls.Call{Comm: c, Kind: calls.EndOfKinds}, "no such call"},
+		{calls.Call{Comm: c, Kind: calls.Signal, Options: calls.Options{Planes: 1}}, "no options"},
 	} {
-		wantError(t, Run([]Call{k.call}), ErrInvalidArgument, k.says)
+		wantError(t, Run([]calls.Call{k.call}), errdefs.ErrInvalidArgument, k.says)
 	}
-	three := slices.Repeat([]Call{sideSignalTo(w.comms[1], 0)}, 3)
-	if err := Run(append(three, waitFor(c, 1, 2))); err != nil {
+	three := slices.Repeat([]calls.Call{sideSignalTo(w.comms[1], 0)}, 3)
+	if err := Run(append(three, signalsFrom(c, 1, 2))); err != nil {
 		t.Fatal(err)
 	}
 	w.limit(200 * time.Millisecond)
-	wantError(t, Run([]Call{waitFor(c, 1, 3)}), ErrTimeout, "rank 0: 1 of 3 signals of rank 1")
-	wantError(t, c.AsyncError(), ErrTimeout)
+	wantError(t, Run([]calls.Call{signalsFrom(c, 1, 3)}), errdefs.ErrTimeout, "rank 0: 1 of 3 signals of rank 1")
+	wantError(t, c.AsyncError(), errdefs.ErrTimeout)
 }
 
 // TestOneSidedWindowsComeLateAndGo: a put waits for the registration of its window; one that is gone
@@ -300,14 +304,14 @@ func TestOneSidedWindowsComeLateAndGo(t *testing.T) {
 			w.handles[0] = w.register(w.comms[0])
 			data := bytes.Repeat([]byte{7}, size)
 			put := make(chan error, 1)
-			go func() { put <- Run([]Call{w.put(w.comms[0], 1, 0, data)}) }()
+			go func() { put <- Run([]calls.Call{w.put(w.comms[0], 1, 0, data)}) }()
 			select {
 			case err := <-put:
 				t.Fatalf("put to a window that is not there: %v", err)
 			case <-time.After(20 * time.Millisecond):
 			}
 			w.handles[1] = w.register(w.comms[1])
-			if err := Run([]Call{waitFor(w.comms[1], 0, 1)}); err != nil {
+			if err := Run([]calls.Call{signalsFrom(w.comms[1], 0, 1)}); err != nil {
 				t.Fatal(err)
 			}
 			if err := <-put; err != nil || !bytes.Equal(w.mem[1], data) {
@@ -315,10 +319,10 @@ func TestOneSidedWindowsComeLateAndGo(t *testing.T) {
 			}
 			// The next window is gone when it is first written to.
 			w.handles = []uint64{w.register(w.comms[0]), w.register(w.comms[1])}
-			if _, err := w.comms[1].Registered(w.handles[1], true, true); err != nil {
+			if _, err := Registered(w.comms[1], w.handles[1], true, true); err != nil {
 				t.Fatal(err)
 			}
-			wantError(t, Run([]Call{w.put(w.comms[0], 1, 0, data)}), ErrInvalidUsage, "rank 1 has deregistered its window number 1")
+			wantError(t, Run([]calls.Call{w.put(w.comms[0], 1, 0, data)}), errdefs.ErrInvalidUsage, "rank 1 has deregistered its window number 1")
 		})
 	}
 }
@@ -332,11 +336,11 @@ func TestOneSidedAbort(t *testing.T) {
 			w.handles[0] = w.register(w.comms[0]) // which the others have not
 			waiting := make(chan error, 2)
 			var begun sync.WaitGroup
-			for _, call := range []Call{w.put(w.comms[0], 1, 0, make([]byte, 8)), waitFor(w.comms[1], 0, 1)} {
+			for _, call := range []calls.Call{w.put(w.comms[0], 1, 0, make([]byte, 8)), signalsFrom(w.comms[1], 0, 1)} {
 				begun.Add(1)
 				go func() {
 					begun.Done()
-					waiting <- Run([]Call{call})
+					waiting <- Run([]calls.Call{call})
 				}()
 			}
 			begun.Wait()
@@ -345,7 +349,7 @@ func TestOneSidedAbort(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				wantError(t, <-waiting, ErrAborted, "rank 2")
+				wantError(t, <-waiting, errdefs.ErrAborted, "rank 2")
 			}
 		})
 	}
@@ -357,11 +361,11 @@ func TestOneSidedIsSeen(t *testing.T) {
 	dir := statusHere(t)
 	w := newSideWorld(t, 3, 4096, func(int) bool { return true })
 	sender, waiter := w.comms[0], w.comms[2]
-	if err := Run([]Call{w.put(sender, 2, 8, make([]byte, 40))}); err != nil {
+	if err := Run([]calls.Call{w.put(sender, 2, 8, make([]byte, 40))}); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- Run([]Call{waitFor(waiter, 0, 1), waitFor(waiter, 0, 2)}) }()
+	go func() { done <- Run([]calls.Call{signalsFrom(waiter, 0, 1), signalsFrom(waiter, 0, 2)}) }()
 	c := collectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Waiting })
 	for _, want := range []string{"rank 2 waits for rank 0 (", "it is in WaitSignal for "} {
 		if !strings.Contains(c.Diagnosis, want) {
@@ -372,7 +376,7 @@ func TestOneSidedIsSeen(t *testing.T) {
 	if op == nil || op.Wait == nil || op.Wait.For != status.ForSignal || op.Wait.Peer != 0 || op.Wait.Text != "signals of rank 0 (0 of 2)" {
 		t.Errorf("rank 2 in %+v", op)
 	}
-	d, err := waiter.flightRecord(nil)
+	d, err := recorder.Record(waiter, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,13 +384,13 @@ func TestOneSidedIsSeen(t *testing.T) {
 		d.Operations[1].Detail != "WaitSignal(2 signals, peer 0)" || d.Operations[1].Wait != "signals of rank 0 (0 of 2)" {
 		t.Errorf("waits: %+v", d.Operations)
 	}
-	if err := Run([]Call{sideSignalTo(sender, 2), sideSignalTo(sender, 2)}); err != nil {
+	if err := Run([]calls.Call{sideSignalTo(sender, 2), sideSignalTo(sender, 2)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if d, err = sender.flightRecord(nil); err != nil {
+	if d, err = recorder.Record(sender, nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(d.Operations); n != 3 || d.Operations[0].Detail != "PutSignal(count 40, type uint8, peer 2)" || d.Operations[0].Bytes != 40 ||
@@ -408,9 +412,9 @@ func TestOneSidedIsSeen(t *testing.T) {
 func TestOneSidedFailureIsSeen(t *testing.T) {
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
 	w.limit(300 * time.Millisecond)
-	err := Run([]Call{waitFor(w.comms[0], 1, 3), waitFor(w.comms[0], 1, 1)})
-	wantError(t, err, ErrTimeout, "0 of 3 signals of rank 1")
-	d, err := w.comms[0].flightRecord(err)
+	err := Run([]calls.Call{signalsFrom(w.comms[0], 1, 3), signalsFrom(w.comms[0], 1, 1)})
+	wantError(t, err, errdefs.ErrTimeout, "0 of 3 signals of rank 1")
+	d, err := recorder.Record(w.comms[0], err)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -427,7 +431,7 @@ func TestOneSidedAllocatesNothing(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
 	data := make([]byte, 64)
-	calls := []Call{w.put(w.comms[0], 1, 0, data), sideSignalTo(w.comms[0], 1), waitFor(w.comms[1], 0, 2)}
+	calls := []calls.Call{w.put(w.comms[0], 1, 0, data), sideSignalTo(w.comms[0], 1), signalsFrom(w.comms[1], 0, 2)}
 	if n := testing.AllocsPerRun(100, func() {
 		if err := Run(calls); err != nil {
 			t.Fatal(err)
@@ -435,46 +439,4 @@ func TestOneSidedAllocatesNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-}
-
-func FuzzSideMessage(f *testing.F) {
-	var b [sideMessageBytes]byte
-	for _, m := range []sideMessage{{kind: sideJoin, window: 3}, {kind: sideOpen}, {kind: sidePut, flags: sideFlags, window: 1, offset: 2, bytes: 3}, {kind: sideSignal}} {
-		m.encode(&b)
-		f.Add(b[:])
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) < sideMessageBytes {
-			return
-		}
-		var m sideMessage
-		in := [sideMessageBytes]byte(data)
-		var out [sideMessageBytes]byte
-		if m.decode(&in) == nil {
-			if m.encode(&out); out != in {
-				t.Errorf("% x comes back as % x", in, out)
-			}
-		}
-	})
-}
-
-func FuzzSideAnswer(f *testing.F) {
-	var b [sideAnswerBytes]byte
-	for _, a := range []sideAnswer{{gone: true}, {size: 1, at: memfile.Place{PID: 2, FD: -1, Dev: 4, Ino: 5, Offset: 6}}} {
-		a.encode(&b)
-		f.Add(b[:])
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) < sideAnswerBytes {
-			return
-		}
-		var a sideAnswer
-		in := [sideAnswerBytes]byte(data)
-		var out [sideAnswerBytes]byte
-		if a.decode(&in) == nil {
-			if a.encode(&out); out != in {
-				t.Errorf("% x comes back as % x", in, out)
-			}
-		}
-	})
 }

@@ -10,6 +10,9 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/errdefs"
 )
 
 // product multiplies every element by the scalar: integers modulo their width, by way of
@@ -75,7 +78,7 @@ func scalars(rng *rand.Rand, t datatype.Type, n int) [][]byte {
 	return all
 }
 
-var reducingKinds = []CallKind{CallAllReduce, CallReduce, CallReduceScatter}
+var reducingKinds = []calls.Kind{calls.AllReduce, calls.Reduce, calls.ReduceScatter}
 
 // TestPreMulSum: every type under every reducing collective, each rank with a scalar of its own,
 // on one rank and several.
@@ -94,7 +97,7 @@ func preMulSum(t *testing.T, transport string) {
 			for typ := range datatype.NumTypes {
 				for i, count := range []int{0, 1, 19, 5000} {
 					k := collectiveCase{
-						kind: kind, typ: typ, op: OpPreMulSum, root: n - 1, count: count, inPlace: i%2 == 1, scalars: scalars(rng, typ, n),
+						kind: kind, typ: typ, op: calls.OpPreMulSum, root: n - 1, count: count, inPlace: i%2 == 1, scalars: scalars(rng, typ, n),
 					}
 					if err := k.run(w, rng); err != nil {
 						t.Errorf("%d ranks, %v: %v", n, k, err)
@@ -114,13 +117,13 @@ func TestPreMulSumOnCircuits(t *testing.T) {
 	w := newWorld(t, 4)
 	for _, kind := range reducingKinds {
 		for _, typ := range []datatype.Type{datatype.Float32, datatype.Bfloat16, datatype.Uint64} {
-			k := collectiveCase{kind: kind, typ: typ, op: OpPreMulSum, root: 1, count: 1000, inPlace: kind == CallReduce, scalars: scalars(rng, typ, 4)}
+			k := collectiveCase{kind: kind, typ: typ, op: calls.OpPreMulSum, root: 1, count: 1000, inPlace: kind == calls.Reduce, scalars: scalars(rng, typ, 4)}
 			if err := k.run(w, rng); err != nil {
 				t.Errorf("%v: %v", k, err)
 			}
 		}
 	}
-	if len(w.comms[0].light.agreed) == 0 {
+	if len(circuits.Of(w.comms[0]).Known.Plans()) == 0 {
 		t.Error("no call ran on circuits")
 	}
 }
@@ -130,38 +133,38 @@ func TestOperators(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
 	a, b := newWorld(t, 1).comms[0], newWorld(t, 1).comms[0]
 	scalar := float32(3)
-	now, err := a.CreatePreMulSum(datatype.Float32, unsafe.Pointer(&scalar), false)
+	now, err := calls.CreatePreMulSum(a, datatype.Float32, unsafe.Pointer(&scalar), false)
 	if err != nil || now < int32(datatype.NumOps) {
 		t.Fatal(now, err)
 	}
-	later, err := a.CreatePreMulSum(datatype.Float32, unsafe.Pointer(&scalar), true)
+	later, err := calls.CreatePreMulSum(a, datatype.Float32, unsafe.Pointer(&scalar), true)
 	if err != nil || later == now {
 		t.Fatal(later, err)
 	}
 	scalar = 5
-	op, err := a.Operator(now, datatype.Float32)
+	op, err := calls.FindOperator(a, now, datatype.Float32)
 	if err != nil || getFloat(datatype.Float32, op.Scalar[:]) != 3 || op.At != nil {
 		t.Errorf("immediate: %+v, %v", op, err)
 	}
-	if op, err = a.Operator(later, datatype.Float32); err != nil || op.At != unsafe.Pointer(&scalar) {
+	if op, err = calls.FindOperator(a, later, datatype.Float32); err != nil || op.At != unsafe.Pointer(&scalar) {
 		t.Errorf("later: %+v, %v", op, err)
 	}
-	_, err = a.Operator(now, datatype.Float64)
-	wantError(t, err, ErrInvalidArgument, "float", "double")
-	_, err = b.Operator(now, datatype.Float32)
-	wantError(t, err, ErrInvalidArgument, fmt.Sprintf("op %d", now), "belongs to another")
-	wantError(t, b.DestroyOp(now), ErrInvalidArgument, "belongs to another")
-	wantError(t, a.DestroyOp(int32(datatype.Sum)), ErrInvalidArgument, "op 0")
-	if err := a.DestroyOp(now); err != nil {
+	_, err = calls.FindOperator(a, now, datatype.Float64)
+	wantError(t, err, errdefs.ErrInvalidArgument, "float", "double")
+	_, err = calls.FindOperator(b, now, datatype.Float32)
+	wantError(t, err, errdefs.ErrInvalidArgument, fmt.Sprintf("op %d", now), "belongs to another")
+	wantError(t, calls.DestroyOp(b, now), errdefs.ErrInvalidArgument, "belongs to another")
+	wantError(t, calls.DestroyOp(a, int32(datatype.Sum)), errdefs.ErrInvalidArgument, "op 0")
+	if err := calls.DestroyOp(a, now); err != nil {
 		t.Error(err)
 	}
-	wantError(t, a.DestroyOp(now), ErrInvalidArgument, "destroyed")
-	_, err = a.Operator(now, datatype.Float32)
-	wantError(t, err, ErrInvalidArgument, "destroyed")
-	_, err = a.CreatePreMulSum(datatype.NumTypes, unsafe.Pointer(&scalar), false)
-	wantError(t, err, ErrInvalidArgument, "datatype")
-	_, err = a.CreatePreMulSum(datatype.Float32, nil, false)
-	wantError(t, err, ErrInvalidArgument, "scalar is NULL")
+	wantError(t, calls.DestroyOp(a, now), errdefs.ErrInvalidArgument, "destroyed")
+	_, err = calls.FindOperator(a, now, datatype.Float32)
+	wantError(t, err, errdefs.ErrInvalidArgument, "destroyed")
+	_, err = calls.CreatePreMulSum(a, datatype.NumTypes, unsafe.Pointer(&scalar), false)
+	wantError(t, err, errdefs.ErrInvalidArgument, "datatype")
+	_, err = calls.CreatePreMulSum(a, datatype.Float32, nil, false)
+	wantError(t, err, errdefs.ErrInvalidArgument, "scalar is NULL")
 }
 
 // TestPreMulSumAllocatesNothing: a scalar of the call's own costs the hot path nothing.
@@ -172,8 +175,8 @@ func TestPreMulSumAllocatesNothing(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
 	c := newWorld(t, 1).comms[0]
 	in, out, scalar := []float32{1, 2}, make([]float32, 2), float32(4)
-	calls := []Call{{
-		Comm: c, Kind: CallAllReduce, Type: datatype.Float32, Op: OpPreMulSum, Count: 2,
+	calls := []calls.Call{{
+		Comm: c, Kind: calls.AllReduce, Type: datatype.Float32, Op: calls.OpPreMulSum, Count: 2,
 		Send: unsafe.Pointer(&in[0]), Recv: unsafe.Pointer(&out[0]), Scalar: unsafe.Pointer(&scalar),
 	}}
 	if n := testing.AllocsPerRun(100, func() {

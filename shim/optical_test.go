@@ -13,6 +13,8 @@ import (
 	"lightpath/ocsctl/emulator"
 	"lightpath/plans"
 	"lightpath/plans/fabric"
+	"lightpath/shim/calls"
+	"lightpath/shim/path/optical"
 )
 
 // lightFabric starts a switch and points the environment at a fabric of it.
@@ -146,14 +148,14 @@ func TestMixedSteps(t *testing.T) {
 			rng := rand.New(rand.NewPCG(4, 7))
 			w := newWorld(t, 4)
 			for _, size := range []int{1, 1023, 20011} {
-				for _, kind := range []CallKind{CallAllToAll, CallAllReduce, CallAllGather, CallReduceScatter} {
+				for _, kind := range []calls.Kind{calls.AllToAll, calls.AllReduce, calls.AllGather, calls.ReduceScatter} {
 					k := collectiveCase{kind: kind, typ: datatype.Int32, op: datatype.Sum, count: size, inPlace: rng.IntN(2) == 0}
 					if err := k.run(w, rng); err != nil {
 						t.Fatalf("%v: %v", k, err)
 					}
 				}
 			}
-			if n := len(w.comms[0].light.packet); n > 0 {
+			if n := len(optical.Of(w.comms[0]).Packet); n > 0 {
 				t.Errorf("%d shapes ran on packet planes", n)
 			}
 			noLosses(t, server)

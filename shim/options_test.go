@@ -9,22 +9,27 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/exec"
 	"lightpath/plans"
+	"lightpath/shim/calls"
+	"lightpath/shim/dispatch"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
+	"lightpath/shim/session"
 )
 
 // reduceWith is an AllReduce of one float with options.
-func reduceWith(c *Comm, in, out *float32, o Options) error {
-	return Run([]Call{{
-		Comm: c, Kind: CallAllReduce, Type: datatype.Float32, Count: 1,
+func reduceWith(c *Comm, in, out *float32, o calls.Options) error {
+	return Run([]calls.Call{{
+		Comm: c, Kind: calls.AllReduce, Type: datatype.Float32, Count: 1,
 		Send: unsafe.Pointer(in), Recv: unsafe.Pointer(out), Options: o,
 	}})
 }
 
 // sumWith runs one on all ranks, each with its rank + 1.
-func sumWith(w *world, o func(rank int) Options) ([]float32, []error) {
+func sumWith(w *world, o func(rank int) calls.Options) ([]float32, []error) {
 	out := make([]float32, len(w.comms))
 	errs := w.each(func(c *Comm) error {
-		in := float32(c.Rank() + 1)
-		return reduceWith(c, &in, &out[c.Rank()], o(c.Rank()))
+		in := float32(c.Rank + 1)
+		return reduceWith(c, &in, &out[c.Rank], o(c.Rank))
 	})
 	return out, errs
 }
@@ -34,24 +39,24 @@ func TestPlaneMask(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
 	t.Setenv("LIGHTPATH_PLANES", "3")
 	w := newWorld(t, 3)
-	out, errs := sumWith(w, func(int) Options { return Options{Planes: 0b101} })
+	out, errs := sumWith(w, func(int) calls.Options { return calls.Options{Planes: 0b101} })
 	for r := range out {
 		if errs[r] != nil || out[r] != 6 {
 			t.Fatalf("rank %d: %v, %v", r, out[r], errs[r])
 		}
 	}
-	for s, e := range w.comms[0].programs.table {
-		if s.wish.planes != 0b101 || len(e.prog.Lanes) != 3 {
-			t.Errorf("%+v on %d lanes", s, len(e.prog.Lanes))
+	for s, e := range session.Of(w.comms[0]).Programs.Programs {
+		if s.Request.Planes != 0b101 || len(e.Prog.Lanes) != 3 {
+			t.Errorf("%+v on %d lanes", s, len(e.Prog.Lanes))
 		}
-		for i := range e.prog.Ops {
-			if p := e.prog.Ops[i].Plane; p == 1 {
+		for i := range e.Prog.Ops {
+			if p := e.Prog.Ops[i].Plane; p == 1 {
 				t.Errorf("operation %d is on plane 1", i)
 			}
 		}
 	}
 	// Larger calls, which are cut.
-	k := collectiveCase{kind: CallAllToAll, typ: datatype.Float64, count: 40000, options: Options{Planes: 0b110}}
+	k := collectiveCase{kind: calls.AllToAll, typ: datatype.Float64, count: 40000, options: calls.Options{Planes: 0b110}}
 	if err := k.run(w, rand.New(rand.NewPCG(8, 8))); err != nil {
 		t.Error(err)
 	}
@@ -63,9 +68,9 @@ func TestOptionsDiffer(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLANES", "2")
 	t.Setenv("LIGHTPATH_TIMEOUT", "30s")
 	w := newWorld(t, 2)
-	_, errs := sumWith(w, func(r int) Options { return Options{Planes: uint64(1 + r)} })
+	_, errs := sumWith(w, func(r int) calls.Options { return calls.Options{Planes: uint64(1 + r)} })
 	for _, err := range errs {
-		wantError(t, err, ErrMismatch, "rank 0 called", "planes 0x1)", "rank 1 called", "planes 0x2)")
+		wantError(t, err, errdefs.ErrMismatch, "rank 0 called", "planes 0x1)", "rank 1 called", "planes 0x2)")
 	}
 }
 
@@ -73,13 +78,13 @@ func TestBadOptions(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
 	c := newWorld(t, 1).comms[0]
 	var in, out float32
-	for says, o := range map[string]Options{
-		"planes 0x2": {Planes: 2}, "no planes with circuits": {Plan: DigestPrefix{1 << 60, 1}}, "17": {Plan: DigestPrefix{0, 17}}, "deadline": {Deadline: -1},
+	for says, o := range map[string]calls.Options{
+		"planes 0x2": {Planes: 2}, "no planes with circuits": {Plan: calls.DigestPrefix{Bits: 1 << 60, Digits: 1}}, "17": {Plan: calls.DigestPrefix{Digits: 17}}, "deadline": {Deadline: -1},
 	} {
-		wantError(t, reduceWith(c, &in, &out, o), ErrInvalidArgument, says)
+		wantError(t, reduceWith(c, &in, &out, o), errdefs.ErrInvalidArgument, says)
 	}
-	err := Run([]Call{{Comm: c, Kind: CallSend, Type: datatype.Int8, Count: 1, Send: unsafe.Pointer(&in), Options: Options{Planes: 1}}})
-	wantError(t, err, ErrInvalidArgument, "only collectives")
+	err := Run([]calls.Call{{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 1, Send: unsafe.Pointer(&in), Options: calls.Options{Planes: 1}}})
+	wantError(t, err, errdefs.ErrInvalidArgument, "only collectives")
 }
 
 // TestDeadline: a call that cannot end in time fails, long before LIGHTPATH_TIMEOUT, and so does
@@ -94,20 +99,20 @@ func deadline(t *testing.T, transport string) {
 	t.Setenv("LIGHTPATH_TRANSPORT", transport)
 	t.Setenv("LIGHTPATH_TIMEOUT", "10m")
 	w := newWorld(t, 2)
-	out, errs := sumWith(w, func(int) Options { return Options{Deadline: time.Hour} })
+	out, errs := sumWith(w, func(int) calls.Options { return calls.Options{Deadline: time.Hour} })
 	if errs[0] != nil || errs[1] != nil || out[0] != 3 {
 		t.Fatal(out, errs)
 	}
 	var in, alone float32
 	err := concurrently(t, 1, func(int) error {
-		return reduceWith(w.comms[1], &in, &alone, Options{Deadline: 20 * time.Millisecond})
+		return reduceWith(w.comms[1], &in, &alone, calls.Options{Deadline: 20 * time.Millisecond})
 	})[0]
 	wantError(t, err, exec.ErrDeadline, "rank 1", "deadline", "waiting for")
-	if ResultOf(err) != ResultTimeout {
-		t.Errorf("result %v", ResultOf(err))
+	if result.Of(err) != result.Timeout {
+		t.Errorf("result %v", result.Of(err))
 	}
 	select {
-	case <-w.comms[0].poisonCh:
+	case <-w.comms[0].FailedChan():
 	case <-time.After(30 * time.Second):
 		t.Error("the other rank does not learn of it")
 	}
@@ -118,7 +123,7 @@ func TestDeadlineOnCircuits(t *testing.T) {
 	lightFabric(t, 2, 1, nil)
 	w := newWorld(t, 2)
 	var in, out float32
-	err := reduceWith(w.comms[0], &in, &out, Options{Deadline: 20 * time.Millisecond})
+	err := reduceWith(w.comms[0], &in, &out, calls.Options{Deadline: 20 * time.Millisecond})
 	wantError(t, err, exec.ErrDeadline, "rank 0", "no ticket")
 }
 
@@ -132,7 +137,7 @@ func TestPlaneMaskOnCircuits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	for i, mask := range []uint64{0b010, 0, 0b101, 0b010, 0b111, 0} {
 		before := carried(t, server)
-		k := collectiveCase{kind: CallAllReduce, typ: datatype.Int32, count: 4096, options: Options{Planes: mask}}
+		k := collectiveCase{kind: calls.AllReduce, typ: datatype.Int32, count: 4096, options: calls.Options{Planes: mask}}
 		if err := k.run(w, rng); err != nil {
 			t.Fatalf("call %d, planes %#b: %v", i, mask, err)
 		}
@@ -155,7 +160,7 @@ func TestNamedPlan(t *testing.T) {
 	planOf := func(planner string) *plans.Plan {
 		t.Setenv("LIGHTPATH_PLANNER", planner)
 		w := newWorld(t, 4)
-		if _, errs := sumWith(w, func(int) Options { return Options{} }); errs[0] != nil {
+		if _, errs := sumWith(w, func(int) calls.Options { return calls.Options{} }); errs[0] != nil {
 			t.Fatal(errs)
 		}
 		return lastPlan(t, w)
@@ -167,7 +172,7 @@ func TestNamedPlan(t *testing.T) {
 	w := newWorld(t, 4) // whose planner is static
 	for _, want := range []*plans.Plan{swot, static, swot} {
 		name := prefixOf(t, want.Digest[:12])
-		_, errs := sumWith(w, func(int) Options { return Options{Plan: name} })
+		_, errs := sumWith(w, func(int) calls.Options { return calls.Options{Plan: name} })
 		for r, err := range errs {
 			if err != nil {
 				t.Fatalf("rank %d: %v", r, err)
@@ -177,28 +182,28 @@ func TestNamedPlan(t *testing.T) {
 			t.Errorf("ran %.12s of %s, want %.12s", got.Digest, got.Planner, want.Digest)
 		}
 	}
-	_, errs := sumWith(w, func(int) Options { return Options{Plan: prefixOf(t, "0123456789ab")} })
+	_, errs := sumWith(w, func(int) calls.Options { return calls.Options{Plan: prefixOf(t, "0123456789ab")} })
 	for _, err := range errs {
-		wantError(t, err, ErrInvalidUsage, "plan 0123456789ab", "known: ", swot.Digest[:12])
+		wantError(t, err, errdefs.ErrInvalidUsage, "plan 0123456789ab", "known: ", swot.Digest[:12])
 	}
 }
 
 // lastPlan is the plan of the program that rank 0 used last.
 func lastPlan(t *testing.T, w *world) *plans.Plan {
 	t.Helper()
-	var last *entry
-	for _, e := range w.comms[0].programs.table {
-		if last == nil || e.used > last.used {
+	var last *dispatch.Entry
+	for _, e := range session.Of(w.comms[0]).Programs.Programs {
+		if last == nil || e.Used > last.Used {
 			last = e
 		}
 	}
-	if last == nil || last.plan == nil {
+	if last == nil || last.Plan == nil {
 		t.Fatal("no program with a plan")
 	}
-	return last.plan
+	return last.Plan
 }
 
-func prefixOf(t *testing.T, digits string) (p DigestPrefix) {
+func prefixOf(t *testing.T, digits string) (p calls.DigestPrefix) {
 	t.Helper()
 	for i, d := range digits {
 		v := uint64(d - '0')

@@ -14,16 +14,17 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/schedule/oracle"
+	"lightpath/shim/calls"
 )
 
 var (
-	oracleKinds = []CallKind{CallAllReduce, CallBroadcast, CallReduce, CallAllGather, CallReduceScatter, CallAllToAll, CallGather, CallScatter}
+	oracleKinds = []calls.Kind{calls.AllReduce, calls.Broadcast, calls.Reduce, calls.AllGather, calls.ReduceScatter, calls.AllToAll, calls.Gather, calls.Scatter}
 	oracleSizes = []int{0, 1, 7, 1023, 65537}
 )
 
 // collectiveCase is one collective call on all ranks.
 type collectiveCase struct {
-	kind    CallKind
+	kind    calls.Kind
 	typ     datatype.Type
 	op      datatype.Op
 	root    int
@@ -31,7 +32,7 @@ type collectiveCase struct {
 	inPlace bool
 	skew    int      // misalignment of all buffers, bytes
 	scalars [][]byte // by rank, of OpPreMulSum
-	options Options
+	options calls.Options
 	// memory is where a rank's buffers are; nil: on the heap.
 	memory func(rank, n int) []byte
 }
@@ -61,12 +62,12 @@ func (k collectiveCase) String() string {
 func (k collectiveCase) fill(rng *rand.Rand, buf []byte, rank, n int) {
 	size := k.typ.Size()
 	switch {
-	case !k.typ.Float() || !kinds[k.kind].reduces:
+	case !k.typ.Float() || !calls.Kinds[k.kind].Reduces:
 		for i := range buf {
 			buf[i] = byte(rng.Uint32())
 		}
 		return
-	case k.op == datatype.Max, k.op == datatype.Min, k.op == datatype.Sum, k.op == OpPreMulSum:
+	case k.op == datatype.Max, k.op == datatype.Min, k.op == datatype.Sum, k.op == calls.OpPreMulSum:
 		for i := 0; i < len(buf); i += size {
 			putFloat(k.typ, buf[i:], float64(rng.IntN(2)))
 		}
@@ -96,8 +97,8 @@ type rankBuffers struct {
 // deed is what all ranks of a world do together: the calls of each, and what must be so afterwards.
 type deed struct {
 	name     string
-	messages bool     // the calls are sends and receives
-	calls    [][]Call // by rank
+	messages bool           // the calls are sends and receives
+	calls    [][]calls.Call // by rank
 	check    func() error
 	right    func(rank int) error // the part of check that is about one rank
 }
@@ -144,30 +145,31 @@ func (k collectiveCase) prepare(w *world, rng *rand.Rand) (*deed, error) {
 	n := len(w.comms)
 	inputs := make([][]byte, n)
 	bufs := make([]rankBuffers, n)
-	d := &deed{name: k.String(), calls: make([][]Call, n)}
+	d := &deed{name: k.String(), calls: make([][]calls.Call, n)}
 	for r := range n {
-		call := Call{
+		call := calls.Call{
 			Comm: w.comms[r], Kind: k.kind, Type: k.typ, Op: k.op, Peer: int32(k.root), Count: uint64(k.count),
 			Scalar: k.scalarOf(r), Options: k.options,
 		}
-		send, recv := call.extents()
+		_ = call.Resolve()
+		send, recv := call.Extents()
 		// Every rank gets full buffers; those that the call gives it none of stay untouched.
 		block := int64(k.count * k.typ.Size())
-		inputs[r] = make([]byte, blocks(kinds[k.kind].send, n)*block)
+		inputs[r] = make([]byte, calls.Blocks(calls.Kinds[k.kind].Send, n)*block)
 		k.fill(rng, inputs[r], r, n)
 		b := &bufs[r]
 		*b = k.layout(inputs[r], send, recv, r)
 		call.Send, call.Recv = unsafe.Pointer(unsafe.SliceData(b.input)), unsafe.Pointer(unsafe.SliceData(b.output))
-		d.calls[r] = []Call{call}
+		d.calls[r] = []calls.Call{call}
 	}
 	op, summands := k.op, inputs
-	if k.op == OpPreMulSum {
+	if k.op == calls.OpPreMulSum {
 		op, summands = datatype.Sum, make([][]byte, n)
 		for r := range n {
 			summands[r] = product(k.typ, inputs[r], k.scalars[r])
 		}
 	}
-	want, err := oracle.Expected(oracle.Call{Collective: kinds[k.kind].collective, Type: k.typ, Op: op, Root: k.root}, summands)
+	want, err := oracle.Expected(oracle.Call{Collective: calls.Kinds[k.kind].Collective, Type: k.typ, Op: op, Root: k.root}, summands)
 	if err != nil {
 		return nil, err
 	}
@@ -282,12 +284,12 @@ func everyTypeAndOperator(t *testing.T, count int) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	w := newWorld(t, 3)
 	for _, kind := range oracleKinds {
-		if count > 1000 && kind != CallAllReduce && kind != CallReduce {
+		if count > 1000 && kind != calls.AllReduce && kind != calls.Reduce {
 			continue
 		}
 		for typ := range datatype.NumTypes {
 			for op := range datatype.NumOps {
-				if op > 0 && !kinds[kind].reduces {
+				if op > 0 && !calls.Kinds[kind].Reduces {
 					continue
 				}
 				k := collectiveCase{kind: kind, typ: typ, op: op, root: 1, count: count, inPlace: op%2 == 1}
@@ -303,7 +305,7 @@ func everyTypeAndOperator(t *testing.T, count int) {
 func TestEveryAlgorithm(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for _, kind := range oracleKinds {
-		coll := kinds[kind].collective
+		coll := calls.Kinds[kind].Collective
 		for _, name := range append(schedule.Algorithms(coll), "bruck:3", "swing:2x2", "pairwise:2@3.1.2", "rabenseifner@1.0") {
 			if !schedule.Defined(coll, name, 4) {
 				continue

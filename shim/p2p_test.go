@@ -8,10 +8,12 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
+	"lightpath/shim/errdefs"
 )
 
-func message32(kind CallKind, c *Comm, peer int, buf []int32) Call {
-	return Call{Comm: c, Kind: kind, Type: datatype.Int32, Peer: int32(peer), Count: uint64(len(buf)), Send: unsafe.Pointer(unsafe.SliceData(buf)), Recv: unsafe.Pointer(unsafe.SliceData(buf))}
+func message32(kind calls.Kind, c *Comm, peer int, buf []int32) calls.Call {
+	return calls.Call{Comm: c, Kind: kind, Type: datatype.Int32, Peer: int32(peer), Count: uint64(len(buf)), Send: unsafe.Pointer(unsafe.SliceData(buf)), Recv: unsafe.Pointer(unsafe.SliceData(buf))}
 }
 
 func ramp(from, n int) []int32 {
@@ -44,18 +46,18 @@ func TestGroupedSendRecv(t *testing.T) {
 			size := func(src, dst int) int { return (src*7 + dst*1001) % 40009 * ((src + dst) % 3) }
 			for range 3 {
 				w.must(func(c *Comm) error {
-					me := c.Rank()
-					var calls []Call
+					me := c.Rank
+					var group []calls.Call
 					var in [n][]int32
 					sum := ramp(1, 50)
 					for peer := range n {
 						in[peer] = make([]int32, size(peer, me))
-						calls = append(calls, message32(CallSend, c, peer, ramp(me*n+peer, size(me, peer))), message32(CallRecv, c, peer, in[peer]))
+						group = append(group, message32(calls.Send, c, peer, ramp(me*n+peer, size(me, peer))), message32(calls.Recv, c, peer, in[peer]))
 						if peer == 1 {
-							calls = append(calls, Call{Comm: c, Kind: CallAllReduce, Type: datatype.Int32, Count: 50, Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&sum[0])})
+							group = append(group, calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Int32, Count: 50, Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&sum[0])})
 						}
 					}
-					if err := Run(calls); err != nil {
+					if err := Run(group); err != nil {
 						return err
 					}
 					for peer := range n {
@@ -80,21 +82,21 @@ func TestGroupedSendRecv(t *testing.T) {
 func TestSendRecvUngrouped(t *testing.T) {
 	w := newWorld(t, 2)
 	w.must(func(c *Comm) error {
-		if c.Rank() == 0 {
+		if c.Rank == 0 {
 			for i := range 5 {
-				if err := Run([]Call{message32(CallSend, c, 1, ramp(i, 10+i))}); err != nil {
+				if err := Run([]calls.Call{message32(calls.Send, c, 1, ramp(i, 10+i))}); err != nil {
 					return err
 				}
 			}
 			return nil
 		}
-		var calls []Call
+		var group []calls.Call
 		var in [5][]int32
 		for i := range in {
 			in[i] = make([]int32, 10+i)
-			calls = append(calls, message32(CallRecv, c, 0, in[i]))
+			group = append(group, message32(calls.Recv, c, 0, in[i]))
 		}
-		if err := Run(calls); err != nil {
+		if err := Run(group); err != nil {
 			return err
 		}
 		for i := range in {
@@ -109,9 +111,9 @@ func TestSendRecvUngrouped(t *testing.T) {
 func TestUnmatchedSelfSend(t *testing.T) {
 	w := newWorld(t, 1)
 	c := w.comms[0]
-	wantError(t, Run([]Call{message32(CallSend, c, 0, ramp(1, 3))}), ErrInvalidUsage, "Send")
+	wantError(t, Run([]calls.Call{message32(calls.Send, c, 0, ramp(1, 3))}), errdefs.ErrInvalidUsage, "Send")
 	in := make([]int32, 3)
-	if err := Run([]Call{message32(CallRecv, c, 0, in), message32(CallSend, c, 0, ramp(1, 3))}); err != nil {
+	if err := Run([]calls.Call{message32(calls.Recv, c, 0, in), message32(calls.Send, c, 0, ramp(1, 3))}); err != nil {
 		t.Fatal(err)
 	}
 	if err := equal32(in, ramp(1, 3)); err != nil {
@@ -127,7 +129,7 @@ func TestOneThreadManyRanks(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
 			a, b := newWorld(t, 4), newWorld(t, 3)
 			mem := map[*Comm][]float32{}
-			var calls []Call
+			var calls []calls.Call
 			for _, w := range []*world{a, b} {
 				for _, c := range w.comms {
 					mem[c] = make([]float32, 5000)
@@ -142,10 +144,10 @@ func TestOneThreadManyRanks(t *testing.T) {
 				t.Fatal(errs[0])
 			}
 			for c, m := range mem {
-				n := float32(c.Ranks())
+				n := float32(c.Ranks)
 				for i := range m {
 					if want := n * n * float32(i%7); m[i] != want {
-						t.Fatalf("rank %d of %d: [%d] is %v, want %v", c.Rank(), c.Ranks(), i, m[i], want)
+						t.Fatalf("rank %d of %d: [%d] is %v, want %v", c.Rank, c.Ranks, i, m[i], want)
 					}
 				}
 			}
@@ -161,7 +163,7 @@ func TestTwoThreadsOneComm(t *testing.T) {
 		c := w.comms[i%2]
 		for range 50 {
 			buf := []float32{1, 2, 3}
-			if err := Run([]Call{allReduce(c, buf)}); err != nil {
+			if err := Run([]calls.Call{allReduce(c, buf)}); err != nil {
 				return err
 			}
 			if buf[2] != 6 {
@@ -186,16 +188,16 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		t.Run(transport, func(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
 			w := newWorld(t, 2)
-			var calls []Call
+			var group []calls.Call
 			var sent, got [2][]int32
 			for r, c := range w.comms {
 				sent[r], got[r] = ramp(r, 3000), make([]int32, 3000)
-				calls = append(calls, allReduce(c, make([]float32, 3000)), allReduce(c, make([]float32, 3)),
-					message32(CallSend, c, 1-r, sent[r]), message32(CallRecv, c, 1-r, got[r]))
+				group = append(group, allReduce(c, make([]float32, 3000)), allReduce(c, make([]float32, 3)),
+					message32(calls.Send, c, 1-r, sent[r]), message32(calls.Recv, c, 1-r, got[r]))
 			}
 			var failed error
 			n := testing.AllocsPerRun(50, func() {
-				if err := Run(calls); err != nil {
+				if err := Run(group); err != nil {
 					failed = err
 				}
 			})
@@ -220,7 +222,7 @@ func TestGroupsInOppositeOrder(t *testing.T) {
 		}
 		for range 100 {
 			x, y := []float32{1}, []float32{1}
-			if err := Run([]Call{allReduce(pair[0], x), allReduce(pair[1], y)}); err != nil {
+			if err := Run([]calls.Call{allReduce(pair[0], x), allReduce(pair[1], y)}); err != nil {
 				return err
 			}
 			if x[0] != 2 || y[0] != 2 {
@@ -240,18 +242,18 @@ func TestGroupsInOppositeOrder(t *testing.T) {
 // comes later in the common order, however the group names them.
 func TestLockOrder(t *testing.T) {
 	a, b := newWorld(t, 1).comms[0], newWorld(t, 1).comms[0]
-	a.mu.Lock()
+	a.Turn.Lock()
 	done := make(chan error, 1)
-	go func() { done <- Run([]Call{allReduce(b, []float32{1}), allReduce(a, []float32{1})}) }()
+	go func() { done <- Run([]calls.Call{allReduce(b, []float32{1}), allReduce(a, []float32{1})}) }()
 	for range 50 { // as long as it likes to get there; a wrong order is caught in passing
 		time.Sleep(time.Millisecond)
-		if !b.mu.TryLock() {
+		if !b.Turn.TryLock() {
 			t.Error("holds the second communicator while it waits for the first")
 			break
 		}
-		b.mu.Unlock()
+		b.Turn.Unlock()
 	}
-	a.mu.Unlock()
+	a.Turn.Unlock()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -272,11 +274,11 @@ func TestMessagesFollowCollectives(t *testing.T) {
 				}
 				w.must(func(c *Comm) error {
 					sum, twice, got := ramp(1, count), make([]int32, count), make([]int32, count)
-					send := message32(CallSend, c, (c.Rank()+1)%n, twice)
-					recv := message32(CallRecv, c, (c.Rank()+n-1)%n, got)
-					in := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Int32, Count: uint64(count), Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&sum[0])}
-					out := Call{Comm: c, Kind: CallBroadcast, Type: datatype.Int32, Count: uint64(count), Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&twice[0])}
-					if err := Run([]Call{send, in, recv, out}); err != nil {
+					send := message32(calls.Send, c, (c.Rank+1)%n, twice)
+					recv := message32(calls.Recv, c, (c.Rank+n-1)%n, got)
+					in := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Int32, Count: uint64(count), Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&sum[0])}
+					out := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Int32, Count: uint64(count), Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&twice[0])}
+					if err := Run([]calls.Call{send, in, recv, out}); err != nil {
 						return err
 					}
 					return equal32(got, want)

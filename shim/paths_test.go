@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 )
 
 // TestEveryTypeAndOperatorOnEveryPath holds all collectives of every type, under every operator that it
@@ -63,15 +64,15 @@ func TestEveryTypeAndOperatorOnEveryPath(t *testing.T) {
 // everyCallOf makes all calls of a type in one group.
 func everyCallOf(typ datatype.Type, count int, w *world, rng *rand.Rand) error {
 	n := len(w.comms)
-	group := &deed{calls: make([][]Call, n)}
+	group := &deed{calls: make([][]calls.Call, n)}
 	var deeds []*deed
 	for _, kind := range oracleKinds {
-		for op := datatype.Op(0); op <= OpPreMulSum; op++ {
+		for op := datatype.Op(0); op <= calls.OpPreMulSum; op++ {
 			k := collectiveCase{kind: kind, typ: typ, op: op, root: n - 1, count: count, inPlace: op%2 == 1}
 			switch {
-			case op > 0 && !kinds[kind].reduces, op >= datatype.NumOps && op != OpPreMulSum:
+			case op > 0 && !calls.Kinds[kind].Reduces, op >= datatype.NumOps && op != calls.OpPreMulSum:
 				continue
-			case op == OpPreMulSum:
+			case op == calls.OpPreMulSum:
 				k.scalars = scalars(rng, typ, n)
 			}
 			d, err := k.prepare(w, rng)

@@ -9,6 +9,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
+	"lightpath/shim/errdefs"
 )
 
 // TestPinnedCircuits: on a pinned fabric, collectives and exchanges use the circuits that an operator has set, and move
@@ -60,7 +61,7 @@ func TestPinnedPlanner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Init([]InitArgs{{ID: id, Ranks: 2}}); !errors.Is(err, ErrInvalidUsage) {
+	if _, err := Init([]InitArgs{{ID: id, Ranks: 2}}); !errors.Is(err, errdefs.ErrInvalidUsage) {
 		t.Errorf("%v", err)
 	}
 }

@@ -12,6 +12,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"lightpath/shim/calls"
+	"lightpath/shim/result"
 )
 
 // mains are what this test's executable is with LP_TEST_PROGRAM set. They write what they have to
@@ -64,10 +67,10 @@ func rankProcess() int {
 		}
 	}
 	for i := 0; ; i++ {
-		if err := Run([]Call{allReduce(comms[0], buf)}); err != nil {
-			fmt.Println("error:", ResultOf(err), err)
+		if err := Run([]calls.Call{allReduce(comms[0], buf)}); err != nil {
+			fmt.Println("error:", result.Of(err), err)
 			_ = comms[0].Destroy()
-			<-comms[0].released
+			<-comms[0].Released()
 			return 0
 		}
 		if i >= 3 {

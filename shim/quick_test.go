@@ -9,7 +9,11 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/sharedmem"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/path/host"
+	"lightpath/shim/recorder"
 )
 
 // visitor does what C does with a gate: it begins calls whose contribution is in the slot's header, and
@@ -25,7 +29,7 @@ func visit(t *testing.T, w *world) []*visitor {
 	all := make([]*visitor, len(w.comms))
 	for r, c := range w.comms {
 		all[r] = &visitor{&gates[r], uint64(100 + r)}
-		if !c.UseGate(all[r].gate, all[r].handle) {
+		if !host.UseGate(c, all[r].gate, all[r].handle) {
 			t.Fatalf("rank %d has nothing for the gate", r)
 		}
 	}
@@ -33,23 +37,23 @@ func visit(t *testing.T, w *world) []*visitor {
 }
 
 // call makes a call of one int32, in C as far as it comes there, and reports whether it came to begin it.
-func (v *visitor) call(c *Call) (quick bool, err error) {
+func (v *visitor) call(c *calls.Call) (quick bool, err error) {
 	if !v.gate.Word.CompareAndSwap(v.handle, 1) {
-		return false, Run([]Call{*c})
+		return false, Run([]calls.Call{*c})
 	}
 	q := v.gate.Quick.Load()
 	i := v.recipe(q, c)
 	if i < 0 || v.gate.Shut.Load() != 0 {
 		v.gate.Word.Store(v.handle)
-		return false, Run([]Call{*c})
+		return false, Run([]calls.Call{*c})
 	}
 	v.begin(q, uint32(i), c)
 	q.Begun = 1
 	v.gate.Word.Store(0)
-	return true, RunBegun([]Call{*c})
+	return true, host.RunBegun([]calls.Call{*c})
 }
 
-func (v *visitor) recipe(q *sharedmem.Quick, c *Call) int {
+func (v *visitor) recipe(q *sharedmem.Quick, c *calls.Call) int {
 	for i, r := range recipes(q) {
 		if r.Kind == uint32(c.Kind) && r.Count == c.Count && r.Peer == c.Peer && r.IsInline == 1 {
 			return i
@@ -60,7 +64,7 @@ func (v *visitor) recipe(q *sharedmem.Quick, c *Call) int {
 
 func recipes(q *sharedmem.Quick) []sharedmem.QuickRecipe { return unsafe.Slice(q.Recipes, q.Used) }
 
-func (v *visitor) begin(q *sharedmem.Quick, i uint32, c *Call) {
+func (v *visitor) begin(q *sharedmem.Quick, i uint32, c *calls.Call) {
 	r := &recipes(q)[i]
 	ring := &q.Rings[r.Ring]
 	k := ring.Next
@@ -87,7 +91,7 @@ func (v *visitor) begin(q *sharedmem.Quick, i uint32, c *Call) {
 	(*atomic.Uint64)(slot).Store(k + 1)
 }
 
-func allReduceOf(c *Comm, x []int32) *Call {
+func allReduceOf(c *Comm, x []int32) *calls.Call {
 	call := allReduce(c, make([]float32, 1))
 	call.Type, call.Count, call.Send, call.Recv = datatype.Int32, 1, unsafe.Pointer(&x[0]), unsafe.Pointer(&x[1])
 	return &call
@@ -110,11 +114,11 @@ func TestQuickCalls(t *testing.T) {
 			default:
 			}
 			for _, c := range w.comms {
-				if _, err := c.flightDump(); err != nil {
+				if _, err := recorder.Dump(c); err != nil {
 					t.Error(err)
 				}
-				if g := c.flight.glance(); g.op.number > 0 && g.op.seq == 0 {
-					t.Errorf("rank %d: operation %d is none of its", c.Rank(), g.op.number)
+				if g := recorder.Of(c).Snapshot(); g.Op.Number > 0 && g.Op.Seq == 0 {
+					t.Errorf("rank %d: operation %d is none of its", c.Rank, g.Op.Number)
 				}
 			}
 			time.Sleep(time.Millisecond)
@@ -128,7 +132,7 @@ func TestQuickCalls(t *testing.T) {
 			x[0] = round + int32(r)
 			call := allReduceOf(c, x)
 			if (int(round)+r)%7 == 0 {
-				if err := Run([]Call{*call}); err != nil {
+				if err := Run([]calls.Call{*call}); err != nil {
 					return err
 				}
 			} else if q, err := visitors[r].call(call); err != nil {
@@ -139,7 +143,7 @@ func TestQuickCalls(t *testing.T) {
 			if x[1] != 2*round+1 {
 				t.Errorf("rank %d round %d: %d", r, round, x[1])
 			}
-			b := Call{Comm: c, Kind: CallBroadcast, Type: datatype.Int32, Count: 1, Send: unsafe.Pointer(&x[0]), Recv: unsafe.Pointer(&x[2])}
+			b := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Int32, Count: 1, Send: unsafe.Pointer(&x[0]), Recv: unsafe.Pointer(&x[2])}
 			if q, err := visitors[r].call(&b); err != nil {
 				return err
 			} else if q {
@@ -157,18 +161,18 @@ func TestQuickCalls(t *testing.T) {
 		if quick[r] < rounds {
 			t.Errorf("rank %d: %d of %d calls began at the gate", r, quick[r], 2*rounds)
 		}
-		g := c.flight.glance()
-		if g.counts[CallAllReduce] != rounds || g.counts[CallBroadcast] != rounds || g.op.number != 2*rounds || g.last.seq != 2*rounds || g.running {
+		g := recorder.Of(c).Snapshot()
+		if g.Counts[calls.AllReduce] != rounds || g.Counts[calls.Broadcast] != rounds || g.Op.Number != 2*rounds || g.Last.Seq != 2*rounds || g.Running {
 			t.Errorf("rank %d: %d and %d calls counted, operation %d is the last, its number among collectives %d, running %v",
-				r, g.counts[CallAllReduce], g.counts[CallBroadcast], g.op.number, g.last.seq, g.running)
+				r, g.Counts[calls.AllReduce], g.Counts[calls.Broadcast], g.Op.Number, g.Last.Seq, g.Running)
 		}
 		for seq := uint64(2*rounds - 100); seq <= 2*rounds; seq++ {
-			want := CallAllReduce
+			want := calls.AllReduce
 			if seq%2 == 0 {
-				want = CallBroadcast
+				want = calls.Broadcast
 			}
-			if s, ok := c.flight.find(seq); !ok || s.kind != want {
-				t.Errorf("rank %d: operation %d is %v, %v", r, seq, s.kind, ok)
+			if s, ok := recorder.Of(c).Find(seq); !ok || s.Kind != want {
+				t.Errorf("rank %d: operation %d is %v, %v", r, seq, s.Kind, ok)
 			}
 		}
 	}
@@ -179,7 +183,7 @@ func TestQuickEnds(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := newWorld(t, 2)
 	visitors := visit(t, w)
-	w.must(func(c *Comm) error { return Run([]Call{*allReduceOf(c, make([]int32, 2))}) })
+	w.must(func(c *Comm) error { return Run([]calls.Call{*allReduceOf(c, make([]int32, 2))}) })
 	v, c := visitors[0], w.comms[0]
 	ended := make(chan error)
 	go func() {
@@ -189,7 +193,7 @@ func TestQuickEnds(t *testing.T) {
 		}
 		ended <- err
 	}()
-	for c.flight.glance().last.seq < 2 {
+	for recorder.Of(c).Snapshot().Last.Seq < 2 {
 		time.Sleep(time.Millisecond)
 	}
 	if v.gate.Word.Load() == v.handle {
@@ -198,15 +202,15 @@ func TestQuickEnds(t *testing.T) {
 	if err := c.Abort(); err != nil {
 		t.Error(err)
 	}
-	if err := <-ended; !errors.Is(err, ErrAborted) {
+	if err := <-ended; !errors.Is(err, errdefs.ErrAborted) {
 		t.Errorf("the call ends with %v", err)
 	}
 	if v.gate.Word.Load() != 0 || v.gate.Quick.Load() != nil || v.gate.Owner.Load() != 0 {
 		t.Error("the gate is still somebody's")
 	}
 	other := visitors[1]
-	<-w.comms[1].poisonCh
-	if quick, err := other.call(allReduceOf(w.comms[1], make([]int32, 2))); quick || !errors.Is(err, ErrAborted) {
+	<-w.comms[1].FailedChan()
+	if quick, err := other.call(allReduceOf(w.comms[1], make([]int32, 2))); quick || !errors.Is(err, errdefs.ErrAborted) {
 		t.Errorf("the other rank: at the gate %v, %v", quick, err)
 	}
 }
@@ -216,13 +220,13 @@ func TestGateOfAnother(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	a, b := newWorld(t, 2), newWorld(t, 2)
 	var g Gate
-	if !a.comms[0].UseGate(&g, 1<<16) || b.comms[0].UseGate(&g, 2<<16) || g.Owner.Load() != 1<<16 {
+	if !host.UseGate(a.comms[0], &g, 1<<16) || host.UseGate(b.comms[0], &g, 2<<16) || g.Owner.Load() != 1<<16 {
 		t.Error("the second communicator has the gate of the first")
 	}
 	if err := a.comms[0].Destroy(); err != nil {
 		t.Fatal(err)
 	}
-	if !b.comms[0].UseGate(&g, 2<<16) || g.Word.Load() != 2<<16 {
+	if !host.UseGate(b.comms[0], &g, 2<<16) || g.Word.Load() != 2<<16 {
 		t.Error("a gate that was given back is not given again")
 	}
 }
@@ -237,7 +241,7 @@ func TestTaught(t *testing.T) {
 	var ops [2][2]int32
 	for r, c := range w.comms {
 		for i, s := range []*float32{&scalar, &later} {
-			op, err := c.CreatePreMulSum(datatype.Float32, unsafe.Pointer(s), s == &later)
+			op, err := calls.CreatePreMulSum(c, datatype.Float32, unsafe.Pointer(s), s == &later)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -245,16 +249,16 @@ func TestTaught(t *testing.T) {
 		}
 	}
 	x := make([]float32, 4)
-	call := func(r int, typ datatype.Type, op datatype.Op, number int32) []Call {
-		return []Call{{
-			Comm: w.comms[r], Kind: CallReduce, Type: typ, Op: op, Peer: 1, Count: 1, Operator: number,
+	call := func(r int, typ datatype.Type, op datatype.Op, number int32) []calls.Call {
+		return []calls.Call{{
+			Comm: w.comms[r], Kind: calls.Reduce, Type: typ, Op: op, Peer: 1, Count: 1, Operator: number,
 			Send: unsafe.Pointer(&x[2*r]), Recv: unsafe.Pointer(&x[2*r+1]), Scalar: unsafe.Pointer(&scalar),
 		}}
 	}
-	all := func(r int) [][]Call {
-		return [][]Call{
+	all := func(r int) [][]calls.Call {
+		return [][]calls.Call{
 			call(r, datatype.Float32, datatype.Avg, 0), call(r, datatype.Int32, datatype.Avg, 0), call(r, datatype.Float32, datatype.Max, 0),
-			call(r, datatype.Float32, OpPreMulSum, ops[r][0]), call(r, datatype.Float32, OpPreMulSum, ops[r][1]),
+			call(r, datatype.Float32, calls.OpPreMulSum, ops[r][0]), call(r, datatype.Float32, calls.OpPreMulSum, ops[r][1]),
 		}
 	}
 	run := func(r int) {
@@ -272,7 +276,7 @@ func TestTaught(t *testing.T) {
 		{Op: int32(datatype.Max), Combine: uint8(datatype.Max)},
 		{Op: ops[0][0], Scales: 1, Factor: element(3)}, {Op: ops[0][1], Scales: 1, FactorAt: unsafe.Pointer(&later)},
 	}
-	q := w.comms[0].mu.quick
+	q := w.comms[0].Turn.Shared()
 	known := recipes(q)
 	if len(known) != len(want) {
 		t.Fatalf("%d recipes of %d calls", len(known), len(want))
@@ -283,9 +287,9 @@ func TestTaught(t *testing.T) {
 		}
 	}
 	const runs = 5 // fewer calls than there are slots
-	calls := all(0)
+	group := all(0)
 	n := testing.AllocsPerRun(runs, func() {
-		for _, c := range calls {
+		for _, c := range group {
 			if err := Run(c); err != nil {
 				t.Fatal(err)
 			}
@@ -301,7 +305,7 @@ func TestTaught(t *testing.T) {
 		run(1)
 	}
 	// An operator that ends takes the recipes of the others along, which are learnt again; its own is not.
-	if err := w.comms[0].DestroyOp(ops[0][0]); err != nil {
+	if err := calls.DestroyOp(w.comms[0], ops[0][0]); err != nil {
 		t.Fatal(err)
 	}
 	run(0)

@@ -18,12 +18,19 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/endpoints"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/path/optical"
+	"lightpath/shim/result"
 )
 
 // crossbars is a switch per plane: ports that change are dark until somebody looks at the map.
 type crossbars struct {
-	planes []*verbstest.Crossbar
-	target []circuit.Permutation
+	network *verbstest.Network
+	planes  []*verbstest.Crossbar
+	target  []circuit.Permutation
 }
 
 // Switch implements controller.Device.
@@ -52,10 +59,9 @@ func (c *crossbars) Map(plane int) (circuit.Permutation, error) {
 func rdmaFabric(t *testing.T, ranks, planes int, kind plans.CircuitKind) *crossbars {
 	t.Helper()
 	n := verbstest.New(1)
-	before := verbs
-	UseVerbs(n)
+	before := endpoints.UseVerbs(n)
 	t.Cleanup(func() {
-		UseVerbs(before)
+		endpoints.UseVerbs(before)
 		if err := n.Close(); err != nil {
 			t.Error(err)
 		}
@@ -68,7 +74,7 @@ func rdmaFabric(t *testing.T, ranks, planes int, kind plans.CircuitKind) *crossb
 	}
 	var config controller.Config
 	var hcas []string
-	dev := &crossbars{target: make([]circuit.Permutation, planes)}
+	dev := &crossbars{network: n, target: make([]circuit.Permutation, planes)}
 	for p := range planes {
 		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: 1e9, OCS: "ocs0", HCA: fmt.Sprintf("p%dr0", p)})
 		config.Planes = append(config.Planes, controller.PlaneConfig{Name: f.Planes[p].Name, BandwidthBitsPerSec: 1e9, Reconfig: time.Millisecond})
@@ -115,7 +121,7 @@ func TestCircuitsOverRDMA(t *testing.T) {
 				for _, count := range []int{1, 40001} {
 					w.runAll(t, rng, count)
 				}
-				if n := len(w.comms[0].light.packet); n > 0 && kind == plans.Simplex {
+				if n := len(optical.Of(w.comms[0]).Packet); n > 0 && kind == plans.Simplex {
 					t.Errorf("%d shapes ran on packet planes", n)
 				}
 				moved := 0
@@ -123,7 +129,7 @@ func TestCircuitsOverRDMA(t *testing.T) {
 					if n := x.Lost(); n != 0 {
 						t.Errorf("plane %d has lost %d requests", j, n)
 					}
-					moved += int(w.comms[0].light.at.State(j).Epoch)
+					moved += int(circuits.Of(w.comms[0]).Controller.State(j).Epoch)
 				}
 				if moved < 4 {
 					t.Errorf("planes were moved %d times", moved)
@@ -157,15 +163,15 @@ func skippedDrainOverRDMA(t *testing.T) bool {
 	t.Setenv("NCCL_IB_RETRY_CNT", "1")
 	t.Setenv("LIGHTPATH_FAULT", "skip-drain:0:1") // after the move to where the plan begins
 	w := newWorld(t, 4)
-	errs := w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1<<18))}) })
+	errs := w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 1<<18))}) })
 	if dev.planes[0].Lost() == 0 {
 		none(t, errs)
 		return false
 	}
 	for r, err := range errs {
 		wantError(t, err, transport.ErrDark, "rank ", "plane 0", "epoch ")
-		if ResultOf(err) != ResultSystemError {
-			t.Errorf("rank %d: result %d: %v", r, ResultOf(err), err)
+		if result.Of(err) != result.SystemError {
+			t.Errorf("rank %d: result %d: %v", r, result.Of(err), err)
 		}
 	}
 	return true
@@ -180,5 +186,5 @@ func TestRefusedOverRDMA(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Init([]InitArgs{{ID: id, Ranks: 2, Rank: 0}, {ID: id, Ranks: 2, Rank: 1}})
-	wantError(t, err, ErrInvalidUsage, "LIGHTPATH_RDMA_MODE=rc", "no way back for acknowledgements")
+	wantError(t, err, errdefs.ErrInvalidUsage, "LIGHTPATH_RDMA_MODE=rc", "no way back for acknowledgements")
 }

@@ -13,6 +13,11 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/shim/calls"
+	"lightpath/shim/endpoints"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
+	"lightpath/shim/session"
 )
 
 // rdmaNetwork has communicators use planes of RDMA devices in memory: mem0, mem1 and so on.
@@ -23,10 +28,9 @@ func rdmaNetwork(t *testing.T, devices, planes int) (*verbstest.Network, []rdma.
 	for i := range devices {
 		made = append(made, n.Add(fmt.Sprintf("mem%d", i)))
 	}
-	before := verbs
-	UseVerbs(n)
+	before := endpoints.UseVerbs(n)
 	t.Cleanup(func() {
-		UseVerbs(before)
+		endpoints.UseVerbs(before)
 		if err := n.Close(); err != nil {
 			t.Error(err)
 		}
@@ -74,9 +78,9 @@ func TestLostRDMA(t *testing.T) {
 	for r := range buf {
 		buf[r] = make([]float32, 50000)
 	}
-	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank()])}) })
+	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, buf[c.Rank])}) })
 	n.Drop(func(uint32, uint32, uint64) bool { return true })
-	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank()])}) }) {
+	for r, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, buf[c.Rank])}) }) {
 		if err == nil || !strings.Contains(err.Error(), "RETRY_EXC_ERR") || !strings.Contains(err.Error(), "plane ") {
 			t.Errorf("rank %d: %v", r, err)
 		}
@@ -102,7 +106,7 @@ func TestStoppedRDMA(t *testing.T) {
 					buf := make([]float32, 50000)
 					go func() {
 						for {
-							if err := Run([]Call{allReduce(c, buf)}); err != nil {
+							if err := Run([]calls.Call{allReduce(c, buf)}); err != nil {
 								ended[r] <- err
 								return
 							}
@@ -112,7 +116,7 @@ func TestStoppedRDMA(t *testing.T) {
 				until := make(chan struct{})
 				verbstest.Stop(devices[2+victim], until) // both planes are polled by one goroutine
 				err := <-ended[1-victim]
-				wantError(t, err, ErrTimeout, fmt.Sprintf("exec: rank %d ", 1-victim), fmt.Sprintf("rank %d (plane ", victim))
+				wantError(t, err, errdefs.ErrTimeout, fmt.Sprintf("exec: rank %d ", 1-victim), fmt.Sprintf("rank %d (plane ", victim))
 				select {
 				case err := <-ended[victim]:
 					t.Errorf("rank %d, which is stopped, says %v", victim, err)
@@ -140,13 +144,13 @@ func TestLostUnacknowledged(t *testing.T) {
 	for r := range buf {
 		buf[r] = make([]float32, 50000)
 	}
-	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank()])}) })
+	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, buf[c.Rank])}) })
 	var once sync.Once
 	n.Drop(func(uint32, uint32, uint64) (lost bool) { once.Do(func() { lost = true }); return lost })
-	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, buf[c.Rank()])}) }) {
+	for r, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, buf[c.Rank])}) }) {
 		wantError(t, err, transport.ErrDark, "rank ", "plane ", "epoch ")
-		if ResultOf(err) != ResultSystemError {
-			t.Errorf("rank %d: result %d: %v", r, ResultOf(err), err)
+		if result.Of(err) != result.SystemError {
+			t.Errorf("rank %d: result %d: %v", r, result.Of(err), err)
 		}
 	}
 	w.destroy()
@@ -166,7 +170,7 @@ func TestRegisteredBuffers(t *testing.T) {
 			handles := make([]uint64, ranks)
 			for r := range buf {
 				buf[r] = make([]int32, count)
-				h, err := w.comms[r].Register(unsafe.Pointer(&buf[r][0]), 4*count, false, 0)
+				h, err := Register(w.comms[r], unsafe.Pointer(&buf[r][0]), 4*count, false, 0)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -180,10 +184,10 @@ func TestRegisteredBuffers(t *testing.T) {
 			}
 			for range 8 {
 				w.must(func(c *Comm) error {
-					at := unsafe.Pointer(&buf[c.Rank()][0])
-					reduce := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Int32, Op: datatype.Sum, Count: count, Send: at, Recv: at}
-					cast := Call{Comm: c, Kind: CallBroadcast, Type: datatype.Int32, Peer: 1, Count: count, Send: at, Recv: at}
-					return Run([]Call{reduce, cast, reduce})
+					at := unsafe.Pointer(&buf[c.Rank][0])
+					reduce := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Int32, Op: datatype.Sum, Count: count, Send: at, Recv: at}
+					cast := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Int32, Peer: 1, Count: count, Send: at, Recv: at}
+					return Run([]calls.Call{reduce, cast, reduce})
 				})
 				want *= ranks * ranks
 			}
@@ -194,10 +198,10 @@ func TestRegisteredBuffers(t *testing.T) {
 						t.Fatalf("rank %d: element %d is %d, want %d", r, i, v, want)
 					}
 				}
-				sent := w.comms[r].packet.(*rdmaEndpoint).Traffic()
+				sent := session.Of(w.comms[r]).Packet.(*endpoints.RDMA).Traffic()
 				t.Logf("rank %d: %+v", r, sent)
 				lent += sent.Lent
-				if _, err := w.comms[r].Registered(handles[r], false, true); err != nil {
+				if _, err := Registered(w.comms[r], handles[r], false, true); err != nil {
 					t.Error(err)
 				}
 			}
@@ -234,12 +238,11 @@ func TestNoRDMA(t *testing.T) {
 		says  string
 	}{
 		{"no verbs", func(t *testing.T) {
-			before := verbs
-			UseVerbs(nil)
-			t.Cleanup(func() { UseVerbs(before) })
-		}, ErrInvalidUsage, "no RDMA verbs"},
-		{"no such device", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mlx5") }, ErrInvalidUsage, "NCCL_IB_HCA"},
-		{"no port on a plane", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mem0:1:0:1") }, ErrInvalidUsage, "plane 0 has no port"},
+			before := endpoints.UseVerbs(nil)
+			t.Cleanup(func() { endpoints.UseVerbs(before) })
+		}, errdefs.ErrInvalidUsage, "no RDMA verbs"},
+		{"no such device", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mlx5") }, errdefs.ErrInvalidUsage, "NCCL_IB_HCA"},
+		{"no port on a plane", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mem0:1:0:1") }, errdefs.ErrInvalidUsage, "plane 0 has no port"},
 		{"no such port", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mem0:3") }, nil, "mem0:3"},
 		{"no such address", func(t *testing.T) { t.Setenv("NCCL_IB_GID_INDEX", "9") }, nil, "no GID 9"},
 		{"port down", func(*testing.T) { verbstest.SetPort(devices[0], rdma.PortInfo{State: "DOWN"}) }, nil, "port 1 is DOWN"},

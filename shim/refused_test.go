@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 )
 
@@ -42,7 +43,7 @@ func eachRefusal(t *testing.T, use func(t testing.TB, n, streams int) *gpus, mos
 
 // refuses runs a group so many times, of which so many calls of a method succeed, and reports whether one has failed. The streams of
 // both ranks must end.
-func (g *gpus) refuses(calls []Call, times int, method string, after int) (failed bool) {
+func (g *gpus) refuses(calls []calls.Call, times int, method string, after int) (failed bool) {
 	g.Fail(method, after)
 	var err error
 	for i := 0; i < times && err == nil; i++ {
@@ -63,19 +64,19 @@ func (g *gpus) synchronizeBoth() error { return errors.Join(g.synchronize(0), g.
 // refusesPieces has a group in pieces refused.
 func (g *gpus) refusesPieces(w *world, method string, after int) (failed bool) {
 	const count = 70000
-	var calls []Call
+	var group []calls.Call
 	for r, c := range w.comms {
 		at, to := g.Memory(r, 2*count), g.Memory(r, 2*count)
-		calls = append(calls,
-			Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]},
-			Call{Comm: c, Kind: CallAllToAll, Type: datatype.Uint8, Count: count, Send: at, Recv: to, Stream: g.streams[r][1]})
+		group = append(group,
+			calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.streams[r][0]},
+			calls.Call{Comm: c, Kind: calls.AllToAll, Type: datatype.Uint8, Count: count, Send: at, Recv: to, Stream: g.streams[r][1]})
 	}
-	if !g.refuses(calls, 2, method, after) {
+	if !g.refuses(group, 2, method, after) {
 		return false
 	}
 	switch method {
 	case "Alloc", "Locate", "NewEvent", "NewStream", "Capturing": // nothing was on a stream: the communicators are as they were
-		if err := errors.Join(Run(calls), g.synchronizeBoth(), w.comms[0].AsyncError(), w.comms[1].AsyncError()); err != nil {
+		if err := errors.Join(Run(group), g.synchronizeBoth(), w.comms[0].AsyncError(), w.comms[1].AsyncError()); err != nil {
 			g.t.Errorf("after %d: the next group: %v", after, err)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
+	"lightpath/shim/memory"
 )
 
 // regionOfFloats is memory as ncclMemAlloc makes it, for as long as the process lives.
@@ -20,7 +22,7 @@ func regionOfFloats(n int) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := (4*n + pageBytes - 1) / pageBytes * pageBytes
+	size := (4*n + memory.PageSize - 1) / memory.PageSize * memory.PageSize
 	if err := unix.Ftruncate(fd, int64(size)); err != nil {
 		return nil, err
 	}
@@ -29,7 +31,7 @@ func regionOfFloats(n int) ([]float32, error) {
 		return nil, err
 	}
 	base := unsafe.Pointer(unsafe.SliceData(mem))
-	AddMemory(Region{Base: uintptr(base), Size: uintptr(size), FD: fd})
+	memory.Add(memory.Region{Base: uintptr(base), Size: uintptr(size), FD: fd})
 	return unsafe.Slice((*float32)(base), n), nil
 }
 
@@ -151,11 +153,11 @@ func TestRegionFreed(t *testing.T) {
 			}
 			for range 4 {
 				for r, err := range concurrently(t, 2, func(r int) error {
-					call := Call{Comm: w.comms[r], Kind: CallAllGather, Type: datatype.Uint8, Count: size, Send: unsafe.Pointer(&mem[0]), Recv: unsafe.Pointer(&got[0])}
+					call := calls.Call{Comm: w.comms[r], Kind: calls.AllGather, Type: datatype.Uint8, Count: size, Send: unsafe.Pointer(&mem[0]), Recv: unsafe.Pointer(&got[0])}
 					if r == 1 {
 						call.Send, call.Recv = unsafe.Pointer(&other[0]), unsafe.Pointer(&make([]byte, 2*size)[0])
 						got := unsafe.Slice((*byte)(call.Recv), 2*size)
-						if err := Run([]Call{call}); err != nil {
+						if err := Run([]calls.Call{call}); err != nil {
 							return err
 						}
 						if !bytes.Equal(got[:size], mem) || !bytes.Equal(got[size:], other) {
@@ -163,7 +165,7 @@ func TestRegionFreed(t *testing.T) {
 						}
 						return nil
 					}
-					return Run([]Call{call})
+					return Run([]calls.Call{call})
 				}) {
 					if err != nil {
 						t.Fatalf("rank %d: %v", r, err)
@@ -183,13 +185,13 @@ func TestRegionsAllocateNothing(t *testing.T) {
 	m := newRegionMemory(t, 2, 8<<20, func(int) bool { return true })
 	w := newWorld(t, 2)
 	const runs, count = 50, 300000
-	calls := [2][]Call{}
-	for r := range calls {
-		calls[r] = []Call{allReduce(w.comms[r], unsafe.Slice((*float32)(unsafe.Pointer(&m.room(r, 4*count)[0])), count))}
+	group := [2][]calls.Call{}
+	for r := range group {
+		group[r] = []calls.Call{allReduce(w.comms[r], unsafe.Slice((*float32)(unsafe.Pointer(&m.room(r, 4*count)[0])), count))}
 	}
 	loop := func(r, n int) {
 		for range n {
-			if err := Run(calls[r]); err != nil {
+			if err := Run(group[r]); err != nil {
 				t.Error(err)
 			}
 		}

@@ -10,8 +10,10 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
+	"lightpath/shim/steps"
 )
 
 // relayed is how long messages of these tests are: more pieces than slots, and a part of one.
@@ -36,8 +38,8 @@ func (g *gpus) alike(a, b unsafe.Pointer, size int) error {
 }
 
 // message is a send or receive of bytes on a rank's first stream.
-func (g *gpus) message(c *Comm, kind CallKind, peer int, at unsafe.Pointer, size int) Call {
-	return Call{Comm: c, Kind: kind, Type: datatype.Uint8, Peer: int32(peer), Count: uint64(size), Send: at, Recv: at, Stream: g.streams[c.args.Rank][0]}
+func (g *gpus) message(c *Comm, kind calls.Kind, peer int, at unsafe.Pointer, size int) calls.Call {
+	return calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Peer: int32(peer), Count: uint64(size), Send: at, Recv: at, Stream: g.streams[c.Rank][0]}
 }
 
 // TestMessagesMoveByThemselves: a rank sends and receives in one group what the other end makes calls of one after another, in which what comes
@@ -56,17 +58,17 @@ func TestMessagesMoveByThemselves(t *testing.T) {
 			}
 			// 0 sends to 1, which passes on to 2, which then sends to 0: all but the first one by one.
 			w.must(func(c *Comm) error {
-				groups := map[int][][]Call{
-					0: {{g.message(c, CallRecv, 2, got[0], relayed), g.message(c, CallSend, 1, sent[0], relayed)}},
-					1: {{g.message(c, CallRecv, 0, got[1], relayed)}, {g.message(c, CallSend, 2, got[1], relayed)}},
-					2: {{g.message(c, CallRecv, 1, got[2], relayed)}, {g.message(c, CallSend, 0, got[2], relayed)}},
+				groups := map[int][][]calls.Call{
+					0: {{g.message(c, calls.Recv, 2, got[0], relayed), g.message(c, calls.Send, 1, sent[0], relayed)}},
+					1: {{g.message(c, calls.Recv, 0, got[1], relayed)}, {g.message(c, calls.Send, 2, got[1], relayed)}},
+					2: {{g.message(c, calls.Recv, 1, got[2], relayed)}, {g.message(c, calls.Send, 0, got[2], relayed)}},
 				}
-				for _, group := range groups[c.args.Rank] {
+				for _, group := range groups[c.Rank] {
 					if err := Run(group); err != nil {
 						return err
 					}
 				}
-				return g.synchronize(c.args.Rank)
+				return g.synchronize(c.Rank)
 			})
 			for r := range 3 {
 				if err := g.alike(got[r], sent[0], relayed); err != nil {
@@ -81,22 +83,22 @@ func TestMessagesMoveByThemselves(t *testing.T) {
 func (g *gpus) exchangeAll(w *world, sizes []int) error {
 	n := len(w.comms)
 	sent, got := make([][]unsafe.Pointer, n*n), make([][]unsafe.Pointer, n*n)
-	calls := make([][]Call, n)
+	group := make([][]calls.Call, n)
 	for a := range n {
 		for b := range n {
 			for _, size := range sizes {
 				from, to := g.bytesOn(a, n*a+b, size), g.Memory(b, max(size, 1))
 				sent[n*a+b], got[n*a+b] = append(sent[n*a+b], from), append(got[n*a+b], to)
-				calls[a] = append(calls[a], g.message(w.comms[a], CallSend, b, from, size))
-				calls[b] = append(calls[b], g.message(w.comms[b], CallRecv, a, to, size))
+				group[a] = append(group[a], g.message(w.comms[a], calls.Send, b, from, size))
+				group[b] = append(group[b], g.message(w.comms[b], calls.Recv, a, to, size))
 			}
 		}
 	}
 	w.must(func(c *Comm) error {
-		if err := Run(calls[c.args.Rank]); err != nil {
+		if err := Run(group[c.Rank]); err != nil {
 			return err
 		}
-		return g.synchronize(c.args.Rank)
+		return g.synchronize(c.Rank)
 	})
 	for pair := range sent {
 		for i, size := range sizes {
@@ -119,8 +121,8 @@ func TestGroupsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	staging := int64(2 * (n - 1) * relaySlots * 64 << 10)   // of one rank: as many messages as there are peers, both ways
-	bound := n * (2*staging + int64(2*(n-1)+1)*os4K + os4K) // sizes are powers of two; a page for each pair of words
+	staging := int64(2 * (n - 1) * steps.RelaySlots * 64 << 10) // of one rank: as many messages as there are peers, both ways
+	bound := n * (2*staging + int64(2*(n-1)+1)*os4K + os4K)     // sizes are powers of two; a page for each pair of words
 	if _, most := g.Locked(); most > bound {
 		t.Errorf("%d bytes were locked, want at most %d", most, bound)
 	}
@@ -146,12 +148,12 @@ func TestGroupsOfOtherSizes(t *testing.T) {
 	w := newWorld(t, 2)
 	for r, c := range w.comms {
 		a, b := g.Memory(r, 1<<20), g.Memory(r, 1<<20)
-		group := []Call{g.message(c, CallSend, 1-r, a, 6<<16), g.message(c, CallRecv, 1-r, b, (6+r)<<16)}
+		group := []calls.Call{g.message(c, calls.Send, 1-r, a, 6<<16), g.message(c, calls.Recv, 1-r, b, (6+r)<<16)}
 		if err := Run(group); err != nil {
 			t.Fatal(err)
 		}
 	}
-	<-w.comms[0].poisonCh
+	<-w.comms[0].FailedChan()
 	if err := w.comms[0].AsyncError(); err == nil || !strings.Contains(err.Error(), "different calls") {
 		t.Error(err)
 	}
@@ -167,7 +169,7 @@ func TestAbortedGroup(t *testing.T) {
 	w := newWorld(t, 2)
 	c := w.comms[0]
 	for range 2 {
-		group := []Call{g.message(c, CallSend, 1, g.Memory(0, relayed), relayed), g.message(c, CallRecv, 1, g.Memory(0, relayed), relayed)}
+		group := []calls.Call{g.message(c, calls.Send, 1, g.Memory(0, relayed), relayed), g.message(c, calls.Recv, 1, g.Memory(0, relayed), relayed)}
 		if err := Run(group); err != nil {
 			t.Fatal(err)
 		}
@@ -190,9 +192,9 @@ func TestRefusedGroup(t *testing.T) {
 			for after := range 12 {
 				c := newWorld(t, 2).comms[0]
 				g.Fail(method, after)
-				err := Run([]Call{
-					g.message(c, CallSend, 1, g.Memory(0, relayed), relayed), g.message(c, CallRecv, 1, g.Memory(0, relayed), relayed),
-					g.message(c, CallSend, 0, g.Memory(0, relayed), relayed), g.message(c, CallRecv, 0, g.Memory(0, relayed), relayed),
+				err := Run([]calls.Call{
+					g.message(c, calls.Send, 1, g.Memory(0, relayed), relayed), g.message(c, calls.Recv, 1, g.Memory(0, relayed), relayed),
+					g.message(c, calls.Send, 0, g.Memory(0, relayed), relayed), g.message(c, calls.Recv, 0, g.Memory(0, relayed), relayed),
 				})
 				g.Fail("", 0)
 				if err != nil {
@@ -228,19 +230,19 @@ func TestSlotsAreLeftAlone(t *testing.T) {
 			outs <- struct{}{}
 		}
 	})
-	group := []Call{g.message(w.comms[0], CallSend, 1, sent, 32<<16), g.message(w.comms[0], CallRecv, 1, back, 32<<16)}
+	group := []calls.Call{g.message(w.comms[0], calls.Send, 1, sent, 32<<16), g.message(w.comms[0], calls.Recv, 1, back, 32<<16)}
 	if err := Run(group); err != nil {
 		t.Fatal(err)
 	}
-	for range relaySlots {
+	for range steps.RelaySlots {
 		<-outs
 	}
 	w.must(func(c *Comm) error {
-		if c.args.Rank == 0 {
+		if c.Rank == 0 {
 			return g.synchronize(0)
 		}
-		for _, call := range []Call{g.message(c, CallRecv, 0, got, 32<<16), g.message(c, CallSend, 0, got, 32<<16)} {
-			if err := Run([]Call{call}); err != nil {
+		for _, call := range []calls.Call{g.message(c, calls.Recv, 0, got, 32<<16), g.message(c, calls.Send, 0, got, 32<<16)} {
+			if err := Run([]calls.Call{call}); err != nil {
 				return err
 			}
 		}

@@ -20,6 +20,10 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/planeset"
+	"lightpath/shim/result"
 	"lightpath/shim/settings"
 )
 
@@ -268,10 +272,10 @@ func TestLateForTheSwitch(t *testing.T) {
 	t.Setenv("LIGHTPATH_BARRIER", "time")
 	t.Setenv("LIGHTPATH_BARRIER_SLACK", "1us")
 	w := newWorld(t, 4)
-	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1<<23))}) }) {
+	for r, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 1<<23))}) }) {
 		wantLate(t, err, "rank ", "plane 0 epoch", "s after it")
-		if ResultOf(err) != ResultSystemError {
-			t.Errorf("rank %d: result %d", r, ResultOf(err))
+		if result.Of(err) != result.SystemError {
+			t.Errorf("rank %d: result %d", r, result.Of(err))
 		}
 	}
 }
@@ -284,11 +288,11 @@ func TestPlaneDisabled(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
 	a, b := newWorld(t, 4), newWorld(t, 4)
 	core := s.rulers[0].core
-	uses := func(use planeSet) bool {
+	uses := func(use planeset.Set) bool {
 		return settled(func() bool {
 			for i, err := range concurrently(t, 8, func(i int) error {
 				buf := []float32{float32(i % 4), 1}
-				err := Run([]Call{allReduce([]*world{a, b}[i/4].comms[i%4], buf)})
+				err := Run([]calls.Call{allReduce([]*world{a, b}[i/4].comms[i%4], buf)})
 				if err == nil && (buf[0] != 6 || buf[1] != 4) {
 					err = fmt.Errorf("%v", buf)
 				}
@@ -298,25 +302,25 @@ func TestPlaneDisabled(t *testing.T) {
 					t.Fatalf("rank %d: %v", i%4, err)
 				}
 			}
-			return a.comms[1].light.ticket.use == use && b.comms[2].light.ticket.use == use
+			return circuits.Of(a.comms[1]).Granted().Use == use && circuits.Of(b.comms[2]).Granted().Use == use
 		})
 	}
 	if !uses(0b11) {
 		t.Error("not all planes are in use")
 	}
-	for _, c := range []struct{ disable, enable, use planeSet }{{0b10, 0, 0b01}, {0b01, 0, 0}, {0, 0b10, 0b10}, {0, 0b01, 0b11}} {
-		for j := range c.disable.each() {
+	for _, c := range []struct{ disable, enable, use planeset.Set }{{0b10, 0, 0b01}, {0b01, 0, 0}, {0, 0b10, 0b10}, {0, 0b01, 0b11}} {
+		for j := range c.disable.Each() {
 			if err := core.Disable(j, "mirrors are being cleaned", "ops"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for j := range c.enable.each() {
+		for j := range c.enable.Each() {
 			if err := core.Enable(j, "ops"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if !uses(c.use) {
-			t.Errorf("planes %#b are in service, %#b in use", c.use, a.comms[1].light.ticket.use)
+			t.Errorf("planes %#b are in service, %#b in use", c.use, circuits.Of(a.comms[1]).Granted().Use)
 		}
 	}
 	for _, want := range []string{"plane p1 is out of service", "disabled by ops: mirrors are being cleaned", "going on with 1 of 2 planes", "plane p0 is back in service"} {
@@ -337,20 +341,20 @@ func TestPlaneBreaks(t *testing.T) {
 	w.runAll(t, rng, 1000)
 	other.runAll(t, rng, 1000)
 	for _, c := range append(w.comms, other.comms...) {
-		c.light.quiesce(10 * time.Second) // what nobody waits for would fail between two operations
+		circuits.Of(c).Quiesce(10 * time.Second) // what nobody waits for would fail between two operations
 	}
 	s.device.breaks(1, errors.New("mirror 7 is stuck"))
-	for r, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 5000))}) }) {
+	for r, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 5000))}) }) {
 		wantError(t, err, ocsctl.ErrReconfFailed, "rank ", "plane 1 epoch", "mirror 7 is stuck")
-		if ResultOf(err) != ResultSystemError {
-			t.Errorf("rank %d: result %d", r, ResultOf(err))
+		if result.Of(err) != result.SystemError {
+			t.Errorf("rank %d: result %d", r, result.Of(err))
 		}
 	}
 	w.destroy()
-	uses := func(w *world, want planeSet) {
+	uses := func(w *world, want planeset.Set) {
 		t.Helper()
 		w.runAll(t, rng, 777)
-		if use := w.comms[3].light.ticket.use; use != want {
+		if use := circuits.Of(w.comms[3]).Granted().Use; use != want {
 			t.Errorf("planes %#b are in use, want %#b", use, want)
 		}
 	}
@@ -405,15 +409,15 @@ func TestTakeoverBetweenOperations(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	w.runAll(t, rng, 100)
 	for _, c := range w.comms {
-		c.light.quiesce(10 * time.Second)
+		circuits.Of(c).Quiesce(10 * time.Second)
 	}
 	s.rulers[0].stop()
 	s.rulers[1].takeOver()
-	if !settled(func() bool { return w.comms[0].light.at.State(0).Epoch >= 1000 }) {
+	if !settled(func() bool { return circuits.Of(w.comms[0]).Controller.State(0).Epoch >= 1000 }) {
 		t.Fatal("the leader has not found the other controller")
 	}
 	w.runAll(t, rng, 101)
-	if e := w.comms[2].light.now[0].epoch; e < 1000 {
+	if e := circuits.Of(w.comms[2]).Now()[0].Epoch; e < 1000 {
 		t.Errorf("plane 0 is at epoch %d", e)
 	}
 }
@@ -427,14 +431,14 @@ func TestNobodyTakesOver(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, s.rulers[0].stop)
 	for r, err := range w.each(func(c *Comm) error {
 		for {
-			if err := Run([]Call{allReduce(c, make([]float32, 5000))}); err != nil {
+			if err := Run([]calls.Call{allReduce(c, make([]float32, 5000))}); err != nil {
 				return err
 			}
 		}
 	}) {
 		// An operation that was under way may give up before the client does.
-		if ResultOf(err) != ResultTimeout && !errors.Is(err, ocsctl.ErrControlLost) {
-			t.Errorf("rank %d: %v, result %d", r, err, ResultOf(err))
+		if result.Of(err) != result.Timeout && !errors.Is(err, ocsctl.ErrControlLost) {
+			t.Errorf("rank %d: %v, result %d", r, err, result.Of(err))
 		}
 	}
 }
@@ -456,7 +460,7 @@ func TestPlanesLeaveNothing(t *testing.T) {
 	newSite(t, 2, 2, siteOptions{})
 	cycle := func() {
 		w := newWorld(t, 2)
-		w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
+		w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
 		w.destroy()
 	}
 	cycle() // what is made once per process

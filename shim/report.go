@@ -13,7 +13,12 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/internal/monotonic"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
+	"lightpath/shim/recorder"
+	"lightpath/shim/result"
 	"lightpath/shim/status"
 )
 
@@ -33,32 +38,32 @@ func node(host, pids string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// describe is what this rank knows of its communicator: itself, and where the others are. It may
+// describeComm is what this rank knows of its communicator: itself, and where the others are. It may
 // ask the controller of the planes, and take a while.
-func (c *Comm) describe() status.Comm {
-	if !c.joined.Load() {
-		return c.describeMaking()
+func describeComm(c *comm.Core) status.Comm {
+	if !c.Joined() {
+		return describeMaking(c)
 	}
-	s := status.Comm{ID: fmt.Sprintf("%x", c.id), Name: c.args.Name, Size: c.args.Ranks}
-	for i := range c.table {
-		h := &c.table[i]
+	s := status.Comm{ID: fmt.Sprintf("%x", c.ID), Name: c.Name, Size: c.Ranks}
+	for i := range c.Table {
+		h := &c.Table[i]
 		s.Ranks = append(s.Ranks, status.Rank{Rank: i, Host: h.Name, Node: node(h.Host, h.PIDs), PID: h.PID, Answer: status.Unasked})
 	}
-	s.Ranks[c.args.Rank] = c.describeSelf()
-	s.Circuits = c.made() && c.light != nil
+	s.Ranks[c.Rank] = describeSelf(c)
+	s.Circuits = c.Made() && circuits.Of(c) != nil
 	return s
 }
 
 // describeMaking describes a communicator whose ranks have not met: all that is certain is what
 // was asked for.
-func (c *Comm) describeMaking() status.Comm {
-	a := &c.asked
+func describeMaking(c *comm.Core) status.Comm {
+	a := &birthOf(c).asked
 	s := status.Comm{ID: a.key, Name: a.name, Size: a.ranks}
 	if a.rank >= 0 {
 		s.Ranks = []status.Rank{{
-			Rank: a.rank, Host: c.log.Host, Node: node(hostID(), pidNamespace()), PID: c.log.PID, Device: a.device, State: status.Making,
+			Rank: a.rank, Host: c.Log.Host, Node: node(hostID(), pidNamespace()), PID: c.Log.PID, Device: a.device, State: status.Making,
 		}}
-		c.describeFailure(&s.Ranks[0])
+		describeFailure(c, &s.Ranks[0])
 	}
 	return s
 }
@@ -73,9 +78,9 @@ type asked struct {
 func askedOf(a *InitArgs) asked {
 	out := asked{name: a.Name, ranks: a.Ranks, rank: a.Rank, device: a.Device}
 	if o := a.From; o != nil {
-		out.key = fmt.Sprintf("%v-of-%x", o.How, o.Parent.id)
+		out.key = fmt.Sprintf("%v-of-%x", o.How, o.Parent.ID)
 		if o.How != ByShrink {
-			out.ranks, out.rank = o.Ranks, o.Parent.args.Rank
+			out.ranks, out.rank = o.Ranks, o.Parent.Rank
 		}
 		return out
 	}
@@ -84,84 +89,75 @@ func askedOf(a *InitArgs) asked {
 	return out
 }
 
-// made: all that making the communicator writes has been written.
-func (c *Comm) made() bool {
-	switch lifeState(c.life.Load()) {
-	case alive, suspended, finalized:
-		return true
-	}
-	return false
-}
-
 // describeSelf is this rank in its own words. The communicator has been joined.
-func (c *Comm) describeSelf() status.Rank {
-	h := &c.table[c.args.Rank]
-	r := status.Rank{Rank: c.args.Rank, Host: h.Name, Node: node(h.Host, h.PIDs), PID: h.PID, Device: c.args.Device, State: status.Healthy}
-	switch lifeState(c.life.Load()) {
-	case making:
+func describeSelf(c *comm.Core) status.Rank {
+	h := &c.Table[c.Rank]
+	r := status.Rank{Rank: c.Rank, Host: h.Name, Node: node(h.Host, h.PIDs), PID: h.PID, Device: c.Device, State: status.Healthy}
+	switch c.Life() {
+	case comm.Making:
 		r.State = status.Making
-	case suspended:
+	case comm.Suspended:
 		r.State = status.Suspended
-	case finalized, destroyed:
+	case comm.Finalized, comm.Destroyed:
 		r.State = status.Finalized
 	}
-	c.describeFailure(&r)
+	describeFailure(c, &r)
 	now := monotonic.Now()
-	g := c.flight.glance()
-	r.Groups, r.Counts = g.groups, map[string]uint64{}
-	for k, n := range g.counts {
-		r.Counts[CallKind(k).String()] = n
-		if !CallKind(k).p2p() && !CallKind(k).oneSided() {
+	g := recorder.Of(c).Snapshot()
+	r.Groups, r.Counts = g.Groups, map[string]uint64{}
+	for k, n := range g.Counts {
+		r.Counts[calls.Kind(k).String()] = n
+		if !calls.Kind(k).P2P() && !calls.Kind(k).OneSided() {
 			r.Collectives += n
 		}
 	}
-	if g.last.number > 0 {
-		r.Last = g.last.shape.kind.String()
+	if g.Last.Number > 0 {
+		r.Last = g.Last.Shape.Kind.String()
 	}
 	switch {
-	case g.running:
-		r.Op = c.describeOp(&g, now)
-	case g.op.ended > 0:
-		r.IdleSeconds = seconds(now - g.op.ended)
+	case g.Running:
+		r.Op = describeOp(c, &g, now)
+	case g.Op.Ended > 0:
+		r.IdleSeconds = seconds(now - g.Op.Ended)
 	}
 	return r
 }
 
-func (c *Comm) describeFailure(r *status.Rank) {
+func describeFailure(c *comm.Core, r *status.Rank) {
 	if err := c.AsyncError(); err != nil {
-		r.State, r.Error, r.Result = status.Failed, err.Error(), int(ResultOf(err))
+		r.State, r.Error, r.Result = status.Failed, err.Error(), int(result.Of(err))
 	}
 }
 
 func seconds(ns int64) float64 { return time.Duration(ns).Seconds() }
 
 // describeOp describes the operation in progress.
-func (c *Comm) describeOp(g *glance, now int64) *status.Op {
-	op := &g.op
-	out := &status.Op{Seq: op.seq}
+func describeOp(c *comm.Core, g *recorder.Snapshot, now int64) *status.Op {
+	op := &g.Op
+	out := &status.Op{Seq: op.Seq}
 	switch {
-	case op.shape.kind.oneSided():
-		out.Call, out.Detail = op.shape.kind.String(), sidedDetail(op.shape.kind, op.shape.count, op.shape.typ, op.shape.root)
-	case !op.isCollective():
+	case op.Shape.Kind.OneSided():
+		out.Call, out.Detail = op.Shape.Kind.String(), calls.DescribeOneSided(op.Shape.Kind, op.Shape.Count, op.Shape.Type, op.Shape.Root)
+	case !op.IsCollective():
 		out.Call = "Send/Recv"
-		out.Detail = fmt.Sprintf("group of %d messages, %d bytes", op.messages, op.bytes)
+		out.Detail = fmt.Sprintf("group of %d messages, %d bytes", op.Messages, op.Bytes)
 	default:
-		out.Call, out.Detail, out.Signature = op.shape.kind.String(), op.shape.String(), op.shape.callSignature()
+		out.Call, out.Detail, out.Signature = op.Shape.Kind.String(), op.Shape.String(), op.Shape.Signature()
 	}
-	if op.arrived > 0 {
-		out.Seconds = seconds(now - op.arrived)
+	if op.Arrived > 0 {
+		out.Seconds = seconds(now - op.Arrived)
 	}
-	if e := op.entry; e != nil {
-		out.Algorithm = e.algorithm
-		if e.plan != nil {
-			out.Plan = e.plan.Digest
+	if e := op.Entry; e != nil {
+		out.Algorithm = e.Algorithm
+		if e.Plan != nil {
+			out.Plan = e.Plan.Digest
 		}
 	}
 	switch {
-	case op.asked > 0 && op.ticketed == 0:
-		out.Wait = &status.Wait{For: status.ForTicket, Peer: -1, Plane: -1, Text: fmt.Sprintf("ticket of operation %d", op.seq), Seconds: out.Seconds}
-	case g.stall != nil:
-		out.Wait = c.describeWait(g.stall, op, now)
+	case op.Asked > 0 && op.Ticketed == 0:
+		out.Wait = &status.Wait{For: status.ForTicket, Peer: -1, Plane: -1, Text: fmt.Sprintf("ticket of operation %d", op.Seq), Seconds: out.Seconds}
+	case g.Stall != nil:
+		out.Wait = describeWait(c, g.Stall, op, now)
 		out.Seconds = max(out.Seconds, out.Wait.Seconds) // where operations are not timed
 	}
 	return out
@@ -175,19 +171,19 @@ var waitKinds = map[program.Kind]string{
 
 // describeWait puts a wait into words, with those of the planes' controller where a switch is
 // waited for.
-func (c *Comm) describeWait(s *standstill, op *flown, now int64) *status.Wait {
-	w := s.wait
-	out := &status.Wait{For: waitKinds[w.Kind], Peer: w.Peer, Plane: w.Plane, Step: w.Step, Epoch: w.Epoch, Seconds: seconds(now - s.since)}
+func describeWait(c *comm.Core, s *recorder.Standstill, op *recorder.Operation, now int64) *status.Wait {
+	w := s.Wait
+	out := &status.Wait{For: waitKinds[w.Kind], Peer: w.Peer, Plane: w.Plane, Step: w.Step, Epoch: w.Epoch, Seconds: seconds(now - s.Since)}
 	switch {
-	case op.shape.kind.oneSided():
-		out.For, out.Text = status.ForSignal, op.waitText(&w)
+	case op.Shape.Kind.OneSided():
+		out.For, out.Text = status.ForSignal, op.WaitText(&w)
 		return out
-	case op.entry != nil && op.entry.prog == nil:
+	case op.Entry != nil && op.Entry.Prog == nil:
 		out.Plane = -1
 		out.Text = fmt.Sprintf("memory of rank %d (%d of %d bytes)", w.Peer, w.Done, w.Bytes)
 		return out
-	case w.Kind == program.Reconfigure && c.made() && c.light != nil:
-		w.Detail = c.light.at.Waiting(w.Plane)
+	case w.Kind == program.Reconfigure && c.Made() && circuits.Of(c) != nil:
+		w.Detail = circuits.Of(c).Controller.Waiting(w.Plane)
 	case out.For == "" || w.Plane < 0:
 		out.For, out.Peer = status.ForOther, -1
 	}
@@ -207,6 +203,7 @@ type probes struct {
 	mu   sync.Mutex
 	last uint64
 	open map[uint64]chan status.Rank
+	owed owed // at the leader
 }
 
 // owed counts, at the leader, the answers of each rank that have not come.
@@ -236,11 +233,17 @@ func (o *owed) answered(rank int) {
 	}
 }
 
+// handleProbes answers questions of users, and passes them on.
+func handleProbes(c *comm.Core) {
+	c.Handle(control.MsgAsk, func(m *control.Message) { probed(c, m) })
+	c.Handle(control.MsgTell, func(m *control.Message) { told(c, m) })
+}
+
 // probe asks all ranks what they are doing, for at most d, and returns the answers by rank.
-func (c *Comm) probe(d time.Duration) []status.Rank {
-	n := c.args.Ranks
+func probe(c *comm.Core, d time.Duration) []status.Rank {
+	n := c.Ranks
 	answers := make(chan status.Rank, n)
-	p := &c.probes
+	p := probesOf(c)
 	p.mu.Lock()
 	p.last++
 	id := p.last
@@ -254,7 +257,7 @@ func (c *Comm) probe(d time.Duration) []status.Rank {
 		delete(p.open, id)
 		p.mu.Unlock()
 	}()
-	_ = c.star.ToLeader(&control.Message{Kind: control.MsgAsk, Seq: id}) // without the leader there are no answers
+	_ = c.Star.ToLeader(&control.Message{Kind: control.MsgAsk, Seq: id}) // without the leader there are no answers
 	got := map[int]status.Rank{}
 	for timer := time.After(d); len(got) < n; {
 		select {
@@ -273,50 +276,50 @@ func (c *Comm) probe(d time.Duration) []status.Rank {
 }
 
 // probed takes control.MsgAsk: at the leader from whoever asks, elsewhere from the leader, with who asks.
-func (c *Comm) probed(m *control.Message) {
-	if c.args.Rank != 0 {
-		go c.tell(int(m.Arg), m.Seq)
+func probed(c *comm.Core, m *control.Message) {
+	if c.Rank != 0 {
+		go tell(c, int(m.Arg), m.Seq)
 		return
 	}
 	asker := int(m.From)
 	go func() {
-		for r := 1; r < c.args.Ranks; r++ {
-			if c.leader.owed.add(r) {
-				c.star.To(r, &control.Message{Kind: control.MsgAsk, Seq: m.Seq, Arg: uint64(asker)})
+		for r := 1; r < c.Ranks; r++ {
+			if probesOf(c).owed.add(r) {
+				c.Star.To(r, &control.Message{Kind: control.MsgAsk, Seq: m.Seq, Arg: uint64(asker)})
 			}
 		}
-		c.tell(asker, m.Seq)
+		tell(c, asker, m.Seq)
 	}()
 }
 
 // tell answers a question of rank asker.
-func (c *Comm) tell(asker int, id uint64) {
-	body, err := json.Marshal(c.describeSelf())
+func tell(c *comm.Core, asker int, id uint64) {
+	body, err := json.Marshal(describeSelf(c))
 	if err != nil || len(body) > int(control.MaxBody(control.MsgTell)) {
 		return
 	}
-	_ = c.star.ToLeader(&control.Message{Kind: control.MsgTell, Seq: id, Arg: uint64(asker), Body: body})
+	_ = c.Star.ToLeader(&control.Message{Kind: control.MsgTell, Seq: id, Arg: uint64(asker), Body: body})
 }
 
 // told takes control.MsgTell: an answer, for this rank or, at the leader, to be passed on.
-func (c *Comm) told(m *control.Message) {
-	if c.args.Rank == 0 {
-		c.leader.owed.answered(int(m.From))
-		if m.Arg >= uint64(c.args.Ranks) {
+func told(c *comm.Core, m *control.Message) {
+	if c.Rank == 0 {
+		probesOf(c).owed.answered(int(m.From))
+		if m.Arg >= uint64(c.Ranks) {
 			return
 		}
 		if m.Arg != 0 {
-			go c.star.To(int(m.Arg), &control.Message{Kind: control.MsgTell, Seq: m.Seq, Arg: m.Arg, Body: m.Body})
+			go c.Star.To(int(m.Arg), &control.Message{Kind: control.MsgTell, Seq: m.Seq, Arg: m.Arg, Body: m.Body})
 			return
 		}
 	}
 	var r status.Rank
-	if err := json.Unmarshal(m.Body, &r); err != nil || r.Rank < 0 || r.Rank >= c.args.Ranks {
+	if err := json.Unmarshal(m.Body, &r); err != nil || r.Rank < 0 || r.Rank >= c.Ranks {
 		return
 	}
-	c.probes.mu.Lock()
-	answers := c.probes.open[m.Seq]
-	c.probes.mu.Unlock()
+	probesOf(c).mu.Lock()
+	answers := probesOf(c).open[m.Seq]
+	probesOf(c).mu.Unlock()
 	select {
 	case answers <- r: // nil where nobody waits any more
 	default:

@@ -1,472 +1,131 @@
 package shim
 
 import (
-	"errors"
-	"fmt"
-	"runtime"
+	"cmp"
 	"slices"
 	"sync"
-	"time"
 
-	"lightpath/collectives/exec"
-	"lightpath/collectives/program"
-	"lightpath/collectives/schedule"
-	"lightpath/collectives/sharedmem"
-	"lightpath/collectives/transport"
-	"lightpath/shim/control"
+	"lightpath/shim/calls"
+	"lightpath/shim/path/foreign"
+	"lightpath/shim/path/host"
+	"lightpath/shim/path/nic"
+	"lightpath/shim/path/staged"
+	"lightpath/shim/stream"
 )
 
-// Run runs calls as one group and returns when all are complete, or with [ErrInProgress] where
-// their communicators do not block; they are all of one kind. Calls on streams or device memory run when the
-// streams come to them, and Run returns before. Calls of one communicator
-// keep their order, except that its one-sided calls come first, and its sends and receives are merged
-// into one exchange after its collectives; different communicators progress at the same time. All calls are
-// checked before any has an effect. Hot path: a group of shapes seen before allocates
-// nothing on packet planes.
-func Run(calls []Call) error {
-	if anySwitched(calls) {
-		return runInTurns(calls)
+// Run runs calls as one group and returns when all have ended, or [errdefs.ErrInProgress] if their communicators do not
+// block; all are of one kind. Calls on streams or device memory run when the streams come to them, and Run returns before.
+// Calls of one communicator keep their order, except that its one-sided calls come first, and its sends and receives are
+// merged into one exchange after its collectives. Different communicators progress at the same time. All calls are checked
+// before any has an effect. Hot path: a group of shapes seen before allocates nothing on packet planes.
+func Run(group []calls.Call) error {
+	var launched, ordered bool
+	for i := range group {
+		call := &group[i]
+		if err := calls.Check(call); err != nil {
+			return err
+		}
+		l := calls.FactsOf(call.Comm).Launches
+		launched = launched || l != calls.NoLaunches
+		ordered = ordered || l == calls.ByPortsOverCircuits
 	}
-	return runTogether(calls)
+	switch {
+	case ordered:
+		return runInTurns(group)
+	case launched:
+		return runTogether(group, isLaunched)
+	}
+	return runHere(group)
 }
 
-// runTogether is Run for calls that all go the same way, where circuits reach the memory of devices.
-func runTogether(calls []Call) error {
-	if hasPeers(calls) {
-		return runOnPeers(calls)
-	}
-	return runHere(calls)
+func isLaunched(c *calls.Call) bool { return Route(c, calls.FactsOf(c.Comm), false, false).launches() }
+
+func isLaunchedScripted(c *calls.Call) bool {
+	return Route(c, calls.FactsOf(c.Comm), false, true).launches()
 }
 
-// runHere runs calls that do not go through the memory of devices.
-func runHere(calls []Call) error {
-	if streams, err := onStreams(calls); err != nil {
-		return err
-	} else if streams && calls[0].Comm.inter.Load().forOther() {
-		return interpose(calls)
-	} else if streams {
-		return enqueue(calls)
-	}
-	awaitLaunches(calls)
-	if len(calls) == 1 {
-		if c := &calls[0]; c.Comm != nil && !c.Comm.args.NonBlocking && c.Comm.light == nil && c.Options == (Options{}) && c.Comm.throughArena(c.Kind) && !c.isCut() {
-			return c.Comm.runAlone(calls)
+// runTogether puts calls on streams that need no CPU there, and runs the others.
+func runTogether(group []calls.Call, launched func(*calls.Call) bool) error {
+	for i := range group {
+		if launched(&group[i]) {
+			return stream.Run(group, launched, runHere)
 		}
 	}
-	s := sessions.Get().(*session)
-	err := s.run(calls)
-	s.reset()
-	sessions.Put(s)
+	return runHere(group)
+}
+
+// runHere runs calls on a CPU of this rank, or by another library.
+func runHere(group []calls.Call) error {
+	onDevice, err := stream.OnStreams(group)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !onDevice:
+		stream.AwaitLaunches(group)
+		return host.Run(group)
+	case routeHere(calls.FactsOf(group[0].Comm), true) == Foreign:
+		return foreign.Run(group)
+	}
+	return staged.Run(group)
+}
+
+// turns are the calls of a group in the order in which they are made; pooled.
+type turns struct {
+	calls    []calls.Call
+	scripted []bool // by call: it has a plan that goes on streams
+}
+
+var turnsPool = sync.Pool{New: func() any { return new(turns) }}
+
+// runInTurns runs a group with calls of communicators over circuits. Consecutive calls with the same path run together.
+// The path of a collective does not depend on the group that it is in, and neither does its order.
+func runInTurns(group []calls.Call) error {
+	t := turnsPool.Get().(*turns)
+	err := t.run(group)
+	clear(t.calls)
+	t.calls, t.scripted = t.calls[:0], t.scripted[:0]
+	turnsPool.Put(t)
 	return err
 }
 
-// session is the state of one Run, pooled.
-type session struct {
-	calls []Call
-	comms []*Comm // in the order of their locks
-	tasks []*exec.Task
-	refs  []taskRef // of tasks
-	sided []Call    // the one-sided calls
-	// sidedFlights are their numbers in the flight recorder; 0: not begun.
-	sidedFlights []uint64
-	rest         []Call    // the others, where there are both
-	gate         exec.Gate // of the messages, nil: none
-	opts         exec.Options
-}
-
-// taskRef is what a task does, for messages and for what follows it.
-type taskRef struct {
-	comm     *Comm
-	call     int // index of the (first) call
-	seq      uint64
-	sig      uint32
-	entry    *entry        // collectives only
-	op       *sharedmem.Op // where it goes through the arena
-	finishR  exec.Buffer   // result to divide
-	circuits bool          // sends and receives on the planes with circuits
-	flight   uint64        // its number in the flight recorder
-}
-
-var sessions = sync.Pool{New: func() any {
-	s := &session{}
-	s.opts.OnStall = s.stalled
-	return s
-}}
-
-func (s *session) reset() {
-	clear(s.comms)
-	clear(s.tasks)
-	clear(s.refs)
-	clear(s.sided)
-	clear(s.rest)
-	s.sided, s.rest = s.sided[:0], s.rest[:0]
-	s.gate = nil
-	s.calls, s.comms, s.tasks, s.refs = nil, s.comms[:0], s.tasks[:0], s.refs[:0]
-	s.opts.Deadline = time.Time{}
-}
-
-func (s *session) run(calls []Call) error {
-	s.calls = calls
-	for i := range calls {
-		if err := Check(&calls[i]); err != nil {
-			return err
-		}
-		if !slices.Contains(s.comms, calls[i].Comm) {
-			s.comms = append(s.comms, calls[i].Comm)
-		}
-	}
-	if len(s.comms) > 0 && s.comms[0].args.NonBlocking || len(s.comms) > 1 {
-		if background, err := s.nonBlocking(); background || err != nil {
-			return err
-		}
-	}
-	return s.runAll()
-}
-
-// runAll runs the calls, which have been checked.
-func (s *session) runAll() error {
-	if s.cut() {
-		return s.runInPieces()
-	}
-	return s.runWhole()
-}
-
-// runWhole is runAll for calls none of which is cut.
-func (s *session) runWhole() error {
-	s.takeOneSided(s.calls)
-	s.opts.Deadline = deadlineOf(s.calls)
-	// One order of locks for all threads, whatever order their groups name
-	// communicators in.
-	slices.SortFunc(s.comms, bySerial)
-	for _, c := range s.comms {
-		c.mu.Lock()
-	}
-	err := s.runLocked()
-	for _, c := range s.comms {
-		c.mu.Unlock()
-	}
-	return err
-}
-
-func bySerial(a, b *Comm) int {
-	if a.serial < b.serial {
-		return -1
-	}
-	return 1
-}
-
-func (s *session) runLocked() error {
-	for _, c := range s.comms {
-		// While this thread waited for the lock another may have failed or destroyed it.
-		if err := c.sound(); err != nil {
-			return err
-		}
-	}
-	if err := s.runOneSided(); err != nil {
-		return err
-	}
-	if len(s.calls) == 0 {
-		return nil
-	}
-	if slices.ContainsFunc(s.comms, (*Comm).hasCircuits) {
-		return s.runMixed()
-	}
-	for _, c := range s.comms {
-		if err := s.bind(c); err != nil {
-			return err
-		}
-	}
-	return s.drive()
-}
-
-// bind prepares the tasks of all calls of c on the packet planes.
-func (s *session) bind(c *Comm) error {
-	c.begin()
-	for i := range s.calls {
-		if call := &s.calls[i]; call.Comm == c && !call.Kind.p2p() {
-			if err := s.bindPacket(c, i); err != nil {
+func (t *turns) run(group []calls.Call) error {
+	t.calls = append(t.calls, group...)
+	slices.SortStableFunc(t.calls, func(a, b calls.Call) int { return cmp.Compare(phaseOf(&a), phaseOf(&b)) })
+	for i := range t.calls {
+		call, scripted := &t.calls[i], false
+		if calls.FactsOf(call.Comm).Launches == calls.ByPortsOverCircuits {
+			var err error
+			if scripted, err = nic.HasScript(call); err != nil {
 				return err
 			}
 		}
+		t.scripted = append(t.scripted, scripted)
 	}
-	first, err := s.gather(c)
-	if err != nil || first < 0 {
-		return err
-	}
-	return s.bindMessages(c, first)
-}
-
-// bindPacket prepares the task of a collective on the packet planes.
-func (s *session) bindPacket(c *Comm, i int) error {
-	call := &s.calls[i]
-	inPlace, err := call.check()
-	if err != nil {
-		return err
-	}
-	sh := shapeOf(call, inPlace)
-	ref := taskRef{comm: c, call: i, sig: sh.callSignature()}
-	if call.Count == 0 {
-		c.skip(&sh)
-		return nil
-	}
-	if ref.entry, err = c.packetEntry(sh); err != nil {
-		return c.fail(err) // the other ranks may have begun
-	}
-	ref.seq, ref.flight = c.next(&sh, ref.entry)
-	return s.bindPacketEntry(ref, inPlace)
-}
-
-// bindPacketEntry binds what packetEntry has returned.
-func (s *session) bindPacketEntry(ref taskRef, inPlace bool) error {
-	if ref.entry.prog == nil {
-		return s.bindArena(ref, inPlace)
-	}
-	return s.bindEntry(ref, ref.comm.packet, nil, nil)
-}
-
-// bindEntry binds a program to its call and appends the task. light is nil on packet planes;
-// switchAt is when its planes move, nil where the ranks decide that.
-func (s *session) bindEntry(ref taskRef, e transport.Endpoint, light *optical, switchAt [][]int64) error {
-	c, call := ref.comm, &s.calls[ref.call]
-	send, recv := call.extents()
-	k := &ref.entry.kernels
-	scale, factor := k.scaling(call)
-	ec := exec.Call{
-		Program: ref.entry.prog, Reduce: k.reduce, Scale: scale, Factor: factor,
-		Comm: c.id, Op: ref.seq, Endpoint: e, Poison: &c.poison,
-	}
-	ec.Buffers[schedule.Input] = exec.Buffer{Ptr: call.Send, Len: send}
-	ec.Buffers[schedule.Output] = exec.Buffer{Ptr: call.Recv, Len: recv}
-	ec.Buffers[schedule.Scratch] = c.scratchFor(ref.entry.prog.ScratchBytes)
-	if light != nil {
-		ec.OCS, ec.Base, ec.SwitchAt, ec.SkipDrain = light.switches, light.base, switchAt, light.skipDrain
-	}
-	if k.div != nil {
-		ref.finishR = ec.Buffers[schedule.Output]
-	}
-	t := c.task()
-	t.Trace(light != nil && c.flight.timed)
-	t.Pace(ref.entry.brings != nil)
-	if err := t.Bind(ec); err != nil {
-		return c.fail(err)
-	}
-	s.tasks, s.refs = append(s.tasks, t), append(s.refs, ref)
-	return nil
-}
-
-// gather merges the sends and receives of c into one program on packet planes, and returns the
-// first of them, -1 where there are none.
-func (s *session) gather(c *Comm) (first int, err error) {
-	first = -1
-	r := &c.runner
-	r.sends, r.recvs, r.msgs, r.recvBufs = r.sends[:0], r.recvs[:0], r.msgs[:0], r.recvBufs[:0]
-	for i := range s.calls {
-		call := &s.calls[i]
-		if call.Comm != c || !call.Kind.p2p() {
-			continue
+	for from, to := 0, 0; from < len(t.calls); from = to {
+		for to = from + 1; to < len(t.calls) && t.scripted[to] == t.scripted[from]; to++ {
 		}
-		if first < 0 {
-			first = i
+		launched := isLaunched
+		if t.scripted[from] {
+			launched = isLaunchedScripted
 		}
-		send, recv := call.extents()
-		whole := int64(call.whole) * int64(call.Type.Size())
-		if call.Kind == CallSend {
-			r.sends = append(r.sends, program.Message{Peer: int(call.Peer), Bytes: send, Whole: whole})
-			r.msgs = append(r.msgs, exec.Buffer{Ptr: call.Send, Len: send})
-		} else {
-			r.recvs = append(r.recvs, program.Message{Peer: int(call.Peer), Bytes: recv, Whole: whole})
-			r.recvBufs = append(r.recvBufs, exec.Buffer{Ptr: call.Recv, Len: recv})
-		}
-	}
-	if first < 0 {
-		return first, nil
-	}
-	r.msgs = append(r.msgs, r.recvBufs...)
-	args := program.P2PArgs{Rank: c.args.Rank, Ranks: c.args.Ranks, Planes: len(c.packet.Planes())}
-	if err := program.BuildP2P(&r.p2p, args, r.sends, r.recvs); err != nil {
-		return first, s.calls[first].misuse(err)
-	}
-	r.group = r.flight.addGroup(r.sends, r.recvs)
-	return first, nil
-}
-
-// bindMessages prepares the task of the sends and receives that have been gathered, of which call
-// first is the first, on packet planes.
-func (s *session) bindMessages(c *Comm, first int) error {
-	r := &c.runner
-	t := c.task()
-	t.Trace(false)
-	t.Pace(false)
-	err := t.Bind(exec.Call{
-		Program: &r.p2p, Messages: r.msgs, Comm: c.id, Op: r.seq, Pairs: r.pairs, Gate: s.gate, Endpoint: c.packet, Poison: &c.poison,
-	})
-	if err != nil {
-		return c.fail(err)
-	}
-	s.tasks = append(s.tasks, t)
-	s.refs = append(s.refs, taskRef{comm: c, call: first, seq: r.seq, flight: r.group})
-	return nil
-}
-
-// drive runs the tasks that have been bound, and what follows them.
-func (s *session) drive() error {
-	if len(s.tasks) == 0 {
-		return nil
-	}
-	s.policy()
-	err := exec.Run(s.tasks, &s.opts)
-	if err != nil {
-		return s.failed(err)
-	}
-	s.ended()
-	return nil
-}
-
-// ended does what follows the tasks.
-func (s *session) ended() {
-	for i := range s.refs {
-		if r := &s.refs[i]; r.entry != nil && r.entry.brings != nil {
-			r.comm.measure(s.tasks[i], r.entry.brings)
-		}
-		s.refs[i].record(s.tasks[i])
-		s.refs[i].finish()
-	}
-}
-
-// record has the flight recorder take what the task has done on planes with circuits.
-func (r *taskRef) record(t *exec.Task) {
-	if o := r.comm.light; o != nil && (r.circuits || r.entry != nil && r.entry.plan != nil) {
-		r.comm.flight.flew(r.flight, t, o.base)
-	}
-}
-
-// finish does what follows a task.
-func (r *taskRef) finish() {
-	if e := r.entry; e != nil && e.kernels.div != nil {
-		e.kernels.div(bytesOf(r.finishR.Ptr, r.finishR.Len), int64(r.comm.args.Ranks))
-	}
-	r.comm.flight.end(r.flight, completed)
-}
-
-// policy sets how to wait. A yield to other processes costs some 0.3 us where none wants
-// the CPU, a wake-up 30: so ranks yield long before they sleep, also where each could have a
-// CPU, for the system may have put two on one. Where ranks outnumber CPUs whoever waits
-// is in the way of the one waited for, and spinning only delays both.
-func (s *session) policy() {
-	s.opts.Timeout, s.opts.Alone = 0, true
-	for _, c := range s.comms {
-		if s.opts.Timeout == 0 || c.cfg.Timeout < s.opts.Timeout {
-			s.opts.Timeout = c.cfg.Timeout
-		}
-		s.opts.Alone = s.opts.Alone && c.alone
-	}
-	c, ref := s.comms[0], &s.refs[0]
-	lit := ref.circuits || ref.entry != nil && ref.entry.plan != nil
-	s.opts.Brief = 0
-	if c.localRanks <= runtime.NumCPU() {
-		s.opts.Spin, s.opts.Yield = 64, 2000
-		switch e := ref.entry; {
-		case e != nil && e.prog == nil:
-			s.opts.Spin = 0 // runAlone has
-		case !lit:
-			s.opts.Brief = 16 // about as long as a wake-up takes
-		}
-	} else {
-		s.opts.Spin, s.opts.Yield = 1, 200
-		if lit {
-			// A frame takes the emulated wire far longer than a wake-up takes, and the switch
-			// itself needs the cores.
-			s.opts.Spin, s.opts.Yield = 0, 0
-		}
-	}
-	if c.cfg.Spin >= 0 {
-		s.opts.Spin, s.opts.Brief = c.cfg.Spin, 0
-	}
-}
-
-// failed turns what ended exec.Run into the error of the group, and fails every
-// communicator whose task did not finish: its ranks are in the middle of something.
-func (s *session) failed(err error) error {
-	result := err
-	for i := range s.refs {
-		if op := s.refs[i].op; op != nil {
-			op.Abandon()
-		}
-	}
-	for i, t := range s.tasks {
-		if t.Err() != nil {
-			result = s.explain(&s.refs[i], t.Err())
-		}
-	}
-	for i, t := range s.tasks {
-		if !t.Done() && t.Err() == nil {
-			s.refs[i].comm.flight.end(s.refs[i].flight, failed)
-			s.refs[i].comm.spread(result)
-		}
-	}
-	return result
-}
-
-// verdictWait is how long a rank whose operation has failed waits for somebody who knows more.
-const verdictWait = 3 * time.Second
-
-// explain fails the communicator of a task. Where ranks disagree or one is missing, the
-// leader knows more than this rank does, and gets the first word.
-func (s *session) explain(ref *taskRef, err error) error {
-	c := ref.comm
-	c.flight.end(ref.flight, failed)
-	var wait time.Duration
-	switch {
-	case c.AsyncError() != nil:
-	case errors.Is(err, transport.ErrPeerLost):
-		// Why the peer is gone comes by the control network.
-		wait = verdictWait
-	case ref.circuits && errors.Is(err, exec.ErrTimeout):
-		err = fmt.Errorf("%w; %s", err, c.light.waiting())
-	case ref.entry == nil: // sends and receives concern two ranks, which the error names
-	case errors.Is(err, exec.ErrSignature):
-		c.report(control.MsgState, ref.seq, ref.sig, &s.calls[ref.call])
-		wait = verdictWait
-	case errors.Is(err, exec.ErrSequence):
-		// A frame of an operation that this rank has left behind: its sender calls it
-		// something else. Which one, the leader finds out.
-		for seq := ref.seq; seq > 0 && seq+8 > ref.seq; seq-- {
-			if sh, ok := c.flight.find(seq); ok {
-				c.reportShape(control.MsgState, seq, &sh)
+		if err := runTogether(t.calls[from:to], launched); err != nil {
+			for i := range t.calls[:from] { // the group will not be whole
+				t.calls[i].Comm.Spread(err)
 			}
-		}
-		wait = verdictWait
-	case errors.Is(err, exec.ErrTimeout) && ref.entry.plan != nil:
-		// With a ticket everyone has arrived. What matters is whom the switches wait for.
-		err = fmt.Errorf("%w; %s", err, c.light.waiting())
-	case errors.Is(err, exec.ErrTimeout):
-		c.giveUp(ref.seq, ref.sig, &s.calls[ref.call], err)
-		wait = verdictWait
-	}
-	if wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-c.poisonCh:
-		case <-timer.C:
-		}
-	}
-	return c.fail(err)
-}
-
-// stalled tells the leaders what this rank is waiting in, and the flight recorders for what.
-func (s *session) stalled([]*exec.Task) error {
-	var said *Comm // the first of its tasks is the one that waits
-	for i, t := range s.tasks {
-		ref := &s.refs[i]
-		if w, ok := t.Blocked(); ok && !t.Done() && ref.comm != said {
-			said = ref.comm
-			ref.comm.flight.stalled(ref.flight, w)
-		}
-		// Sends and receives have no number that ranks could compare.
-		if !t.Done() && ref.entry != nil {
-			ref.comm.report(control.MsgState, ref.seq, ref.sig, &s.calls[ref.call])
+			return err
 		}
 	}
 	return nil
+}
+
+// phaseOf orders the calls of a group as Run does: one-sided calls, collectives, sends and receives.
+func phaseOf(c *calls.Call) int {
+	switch {
+	case c.Kind.OneSided():
+		return 0
+	case c.Kind.P2P():
+		return 2
+	}
+	return 1
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/calls"
+	"lightpath/shim/errdefs"
 )
 
 // TestMissingFabric: the error names the variable.
@@ -33,7 +35,7 @@ func TestLogKeepsSecrets(t *testing.T) {
 	t.Setenv("NCCL_DEBUG_SUBSYS", "ALL")
 	t.Setenv("NCCL_DEBUG_FILE", path)
 	w := newWorld(t, 2)
-	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 5))}) })
+	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 5))}) })
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +48,7 @@ func TestLogKeepsSecrets(t *testing.T) {
 	if exe, err := os.Executable(); err != nil || libraryPath() != exe {
 		t.Errorf("loaded from %q, the test is %q (%v)", libraryPath(), exe, err)
 	}
-	_, s, err := bootstrap.ParseID(&w.comms[0].args.ID)
+	_, s, err := bootstrap.ParseID(&birthOf(w.comms[0]).args.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +96,7 @@ func TestCommID(t *testing.T) {
 				return err
 			}
 			defer func() { _ = comms[0].Destroy() }()
-			return Run([]Call{allReduce(comms[0], make([]float32, 5))})
+			return Run([]calls.Call{allReduce(comms[0], make([]float32, 5))})
 		}) {
 			if err != nil {
 				t.Errorf("rank %d: %v", r, err)
@@ -103,5 +105,5 @@ func TestCommID(t *testing.T) {
 	}
 	t.Setenv("NCCL_COMM_ID", "nowhere")
 	_, err := NewUniqueID()
-	wantError(t, err, ErrInvalidUsage, "NCCL_COMM_ID")
+	wantError(t, err, errdefs.ErrInvalidUsage, "NCCL_COMM_ID")
 }

@@ -7,7 +7,11 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/session"
+	"lightpath/shim/shares"
 )
 
 // newSharing makes a communicator over TCP planes of this host whose calls, by their size, go by shares,
@@ -25,22 +29,22 @@ func newSharing(t *testing.T, ranks, planes int) *world {
 const sharedCount = 140 << 10 / 4
 
 // gatherOne makes one AllGather, in a group of so many, and checks what came.
-func gatherOne(c *Comm, calls int) error {
-	n := c.args.Ranks
-	group := make([]Call, calls)
-	results := make([][]float32, calls)
-	for k := range group {
+func gatherOne(c *Comm, group int) error {
+	n := c.Ranks
+	some := make([]calls.Call, group)
+	results := make([][]float32, group)
+	for k := range some {
 		in := make([]float32, sharedCount)
 		for i := range in {
-			in[i] = float32(c.args.Rank*1000 + i%97)
+			in[i] = float32(c.Rank*1000 + i%97)
 		}
 		results[k] = make([]float32, n*sharedCount)
-		group[k] = Call{
-			Comm: c, Kind: CallAllGather, Type: datatype.Float32, Count: sharedCount,
+		some[k] = calls.Call{
+			Comm: c, Kind: calls.AllGather, Type: datatype.Float32, Count: sharedCount,
 			Send: unsafe.Pointer(unsafe.SliceData(in)), Recv: unsafe.Pointer(unsafe.SliceData(results[k])),
 		}
 	}
-	if err := Run(group); err != nil {
+	if err := Run(some); err != nil {
 		return err
 	}
 	for k, out := range results {
@@ -56,18 +60,18 @@ func gatherOne(c *Comm, calls int) error {
 // see has every rank believe that planes have had those paces, and one say that shares do not fit.
 func (w *world) see(from int, pace func(rank int) []uint64) {
 	for _, c := range w.comms {
-		c.shares.mu.Lock()
-		copy(c.shares.seen, pace(c.args.Rank))
-		c.shares.mu.Unlock()
+		shares.Of(c).Mu.Lock()
+		copy(shares.Of(c).Seen, pace(c.Rank))
+		shares.Of(c).Mu.Unlock()
 	}
-	_ = w.comms[from].star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: sharesLook})
+	_ = w.comms[from].Star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: shares.SharesLook})
 }
 
 // inForce are the shares that rank 0 goes by, and whether all do. No call is in progress.
 func (w *world) inForce() (units []int, all bool) {
-	units, all = w.comms[0].shares.units, true
+	units, all = shares.Of(w.comms[0]).Units, true
 	for _, c := range w.comms {
-		all = all && slices.Equal(c.shares.units, units) && c.shares.version == w.comms[0].shares.version
+		all = all && slices.Equal(shares.Of(c).Units, units) && shares.Of(c).Version == shares.Of(w.comms[0]).Version
 	}
 	return units, all
 }
@@ -88,7 +92,7 @@ func TestSharesAgreed(t *testing.T) {
 					// Groups need not be the same on all ranks.
 					w.must(func(c *Comm) error {
 						for left := 6; left > 0; {
-							n := min(1+(calls+c.args.Rank)%3, left)
+							n := min(1+(calls+c.Rank)%3, left)
 							if err := gatherOne(c, n); err != nil {
 								return err
 							}
@@ -114,7 +118,7 @@ func TestSharesAgreed(t *testing.T) {
 				}
 				return []uint64{500, 500}
 			}, func(u []int) bool { return u != nil && u[1] < u[0]/4 })
-			until("recovered", func(int) []uint64 { return []uint64{500, 500} }, func(u []int) bool { return u == nil || u[1] > shareTotal/4 })
+			until("recovered", func(int) []uint64 { return []uint64{500, 500} }, func(u []int) bool { return u == nil || u[1] > shares.ShareTotal/4 })
 		})
 	}
 }
@@ -125,12 +129,12 @@ func TestSharesRootAhead(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	broadcast := func(c *Comm, buf []float32) error {
 		p := unsafe.Pointer(unsafe.SliceData(buf))
-		return Run([]Call{{Comm: c, Kind: CallBroadcast, Type: datatype.Float32, Count: uint64(len(buf)), Send: p, Recv: p}})
+		return Run([]calls.Call{{Comm: c, Kind: calls.Broadcast, Type: datatype.Float32, Count: uint64(len(buf)), Send: p, Recv: p}})
 	}
 	const ahead = 8 // whose bytes the connections hold
 	w.must(func(c *Comm) error {
 		buf := make([]float32, 1)
-		if c.args.Rank == 0 {
+		if c.Rank == 0 {
 			for range ahead {
 				if err := broadcast(c, buf); err != nil {
 					return err
@@ -138,18 +142,18 @@ func TestSharesRootAhead(t *testing.T) {
 			}
 			w.see(1, func(int) []uint64 { return []uint64{100, 900} })
 			if !settled(func() bool {
-				c.shares.mu.Lock()
-				defer c.shares.mu.Unlock()
-				return c.shares.next != nil && c.shares.next.from > ahead
+				shares.Of(c).Mu.Lock()
+				defer shares.Of(c).Mu.Unlock()
+				return shares.Of(c).Next != nil && shares.Of(c).Next.From > ahead
 			}) {
 				return fmt.Errorf("nothing has been agreed for later than operation %d", ahead)
 			}
 			return nil
 		}
 		if !settled(func() bool {
-			c.shares.mu.Lock()
-			defer c.shares.mu.Unlock()
-			return c.shares.next != nil
+			shares.Of(c).Mu.Lock()
+			defer shares.Of(c).Mu.Unlock()
+			return shares.Of(c).Next != nil
 		}) {
 			return fmt.Errorf("nothing has been proposed")
 		}
@@ -171,19 +175,19 @@ func TestSharesRootAhead(t *testing.T) {
 // TestSharesRefused: ranks keep even shares where one has been told to; nobody waits for it.
 func TestSharesRefused(t *testing.T) {
 	w := newSharing(t, 2, 2)
-	w.comms[1].mu.Lock()
-	w.comms[1].shares = nil // as attachShares leaves it
-	w.comms[1].mu.Unlock()
-	p := w.comms[0].shares
-	p.mu.Lock()
-	copy(p.seen, []uint64{900, 100})
-	p.mu.Unlock()
-	_ = w.comms[0].star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: sharesLook})
+	w.comms[1].Turn.Lock()
+	shares.SharesSlot.Set(w.comms[1], nil) // as attachShares leaves it
+	w.comms[1].Turn.Unlock()
+	p := shares.Of(w.comms[0])
+	p.Mu.Lock()
+	copy(p.Seen, []uint64{900, 100})
+	p.Mu.Unlock()
+	_ = w.comms[0].Star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: shares.SharesLook})
 	for range 20 {
 		w.must(func(c *Comm) error { return gatherOne(c, 2) })
 	}
-	if p.units != nil {
-		t.Errorf("shares %v", p.units)
+	if p.Units != nil {
+		t.Errorf("shares %v", p.Units)
 	}
 }
 
@@ -193,13 +197,13 @@ func TestSharesNeverConcluded(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	w.limit(1e9)
 	for _, c := range w.comms {
-		c.shares.answer(&control.Message{Seq: 99, Arg: sharesPropose, Body: appendWords(nil, c.seq+1, 512, 512)}, 2)
+		shares.Of(c).Answer(&control.Message{Seq: 99, Arg: shares.SharesPropose, Body: shares.AppendWords(nil, session.Of(c).Seq+1, 512, 512)}, 2)
 	}
 	for r, err := range w.each(func(c *Comm) error { return gatherOne(c, 1) }) {
 		if err == nil {
 			t.Errorf("rank %d goes on", r)
 			continue
 		}
-		wantError(t, err, ErrTimeout, "shares of planes")
+		wantError(t, err, errdefs.ErrTimeout, "shares of planes")
 	}
 }

@@ -13,21 +13,25 @@ import (
 	"syscall"
 	"time"
 
+	"lightpath/shim/arbiter/live"
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/circuits"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/status"
 )
 
 // waitTurn waits for the shrink before this one; nil: there is none.
-func (c *Comm) waitTurn(before <-chan struct{}) error {
+func waitTurn(c *comm.Core, before <-chan struct{}) error {
 	if before == nil {
 		return nil
 	}
 	select {
 	case <-before:
 		return nil
-	case <-c.ctx.Done():
-		return c.ctx.Err()
+	case <-c.Context().Done():
+		return c.Context().Err()
 	}
 }
 
@@ -51,36 +55,36 @@ func (k *kinship) turn() (try uint64, before <-chan struct{}, over func()) {
 	}
 }
 
-// meetAtDoor meets the ranks that a shrink leaves at the door of the first of them: neither the
+// meetSurvivors meets the ranks that a shrink leaves at the door of the first of them: neither the
 // parent's leader nor its control network need be there any more.
-func (c *Comm) meetAtDoor(h *bootstrap.Hello, try uint64) (err error) {
-	o := c.args.From
+func meetSurvivors(c *comm.Core, h *bootstrap.Hello, try uint64) (err error) {
+	o := birthOf(c).args.From
 	p := o.Parent
 	if o.Abort && p.AsyncError() == nil {
-		p.spread(fmt.Errorf("shim: rank %d shrinks the communicator (NCCL_SHRINK_ABORT): %w", p.args.Rank, ErrRevoked))
+		p.Spread(fmt.Errorf("shim: rank %d shrinks the communicator (NCCL_SHRINK_ABORT): %w", p.Rank, errdefs.ErrRevoked))
 	}
 	if p.AsyncError() != nil {
-		p.yieldCircuits()
+		yieldCircuits(p)
 	}
-	h.Without, h.Was, h.Try = without(o.Exclude), p.args.Rank, int(try)
-	first := &p.table[o.survivors()[0]]
-	c.secret = p.secret.Derive("shrink", p.id, uint64(first.Rank))
-	if c.args.Ranks == 1 {
-		c.id, c.table = bootstrap.RandomID(), []bootstrap.Hello{*h}
+	h.Without, h.Was, h.Try = without(o.Exclude), p.Rank, int(try)
+	first := &p.Table[o.survivors()[0]]
+	c.Secret = p.Secret.Derive("shrink", p.ID, uint64(first.Rank))
+	if c.Ranks == 1 {
+		c.ID, c.Table = bootstrap.RandomID(), []bootstrap.Hello{*h}
 		return nil
 	}
 	addr, err := netip.ParseAddrPort(first.Door)
 	if err != nil {
 		return fmt.Errorf("shim: %v: door of %s %q: %w", o.How, first.Where(), first.Door, control.ErrMessage)
 	}
-	at := bootstrap.Place{Addr: addr, Secret: c.secret, Again: true}
-	ctx, cancel := context.WithCancelCause(c.ctx)
+	at := bootstrap.Place{Addr: addr, Secret: c.Secret, Again: true}
+	ctx, cancel := context.WithCancelCause(c.Context())
 	defer cancel(nil)
 	var conflict atomic.Pointer[string]
-	if c.args.Rank == 0 {
-		p.door.Hold(c.secret, c.cfg.Timeout, h.Try)
+	if c.Rank == 0 {
+		birthOf(p).door.Hold(c.Secret, c.Cfg.Timeout, h.Try)
 	} else {
-		p.door.Sign(p.secret.Derive("shrink", p.id, uint64(p.args.Rank)), h, c.cfg.Timeout, ctx.Done(), func(why string) {
+		birthOf(p).door.Sign(p.Secret.Derive("shrink", p.ID, uint64(p.Rank)), h, c.Cfg.Timeout, ctx.Done(), func(why string) {
 			conflict.Store(&why)
 			// Those who agree with this rank wait for it there, and hear it first. Where the meeting has not begun,
 			// those who come later hear it then.
@@ -91,14 +95,14 @@ func (c *Comm) meetAtDoor(h *bootstrap.Hello, try uint64) (err error) {
 				case <-time.After(bootstrap.VetoTime):
 				}
 			} else if ctx.Err() == nil {
-				go p.vetoLater(&at, veto)
+				go vetoLater(p, &at, veto)
 			}
 			cancel(nil)
 		})
 	}
-	c.id, c.table, err = bootstrap.Meet(ctx, []bootstrap.Place{at}, h, c.cfg.Timeout)
+	c.ID, c.Table, err = bootstrap.Meet(ctx, []bootstrap.Place{at}, h, c.Cfg.Timeout)
 	if err != nil && conflict.Load() != nil {
-		return fmt.Errorf("shim: rank %d: communicator not made: %s: %w", p.args.Rank, *conflict.Load(), ErrInvalidUsage)
+		return fmt.Errorf("shim: rank %d: communicator not made: %s: %w", p.Rank, *conflict.Load(), errdefs.ErrInvalidUsage)
 	}
 	if err != nil && errors.Is(err, syscall.ECONNREFUSED) {
 		err = fmt.Errorf("shim: %v: %s of the parent, where those that are left meet, is gone: %w", o.How, first.Where(), err)
@@ -107,15 +111,15 @@ func (c *Comm) meetAtDoor(h *bootstrap.Hello, try uint64) (err error) {
 }
 
 // vetoLater has a meeting refused that begins while this communicator is there and its time is not up.
-func (c *Comm) vetoLater(at *bootstrap.Place, veto *control.Message) {
+func vetoLater(c *comm.Core, at *bootstrap.Place, veto *control.Message) {
 	ctx, over := context.WithCancel(context.Background())
 	go func() {
-		at.Veto(ctx, veto, c.cfg.Timeout)
+		at.Veto(ctx, veto, c.Cfg.Timeout)
 		over()
 	}()
 	select {
 	case <-ctx.Done():
-	case <-c.kin.done():
+	case <-c.Ended():
 		over()
 	}
 }
@@ -136,14 +140,11 @@ func without(ranks []int) string {
 
 // yieldCircuits gives back the ports of a communicator that has failed, for one that comes
 // from it.
-func (c *Comm) yieldCircuits() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.light == nil {
-		return
+func yieldCircuits(c *comm.Core) {
+	c.Turn.Lock()
+	defer c.Turn.Unlock()
+	if l := live.Of(c); l != nil {
+		l.Close()
 	}
-	if c.leader != nil {
-		c.leader.close()
-	}
-	c.light.close()
+	circuits.Of(c).Close()
 }

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lightpath/shim/calls"
+	"lightpath/shim/errdefs"
 )
 
 func TestShrink(t *testing.T) {
@@ -18,8 +21,8 @@ func TestShrink(t *testing.T) {
 			f, errs := left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: excluded} })
 			none(t, errs)
 			for i, c := range f.children {
-				if c.Rank() != i || c.Ranks() != 3 {
-					t.Errorf("rank %d of %d, want %d of 3", c.Rank(), c.Ranks(), i)
+				if c.Rank != i || c.Ranks != 3 {
+					t.Errorf("rank %d of %d, want %d of 3", c.Rank, c.Ranks, i)
 				}
 			}
 			f.must(sums)
@@ -46,13 +49,13 @@ func TestShrinkDisagree(t *testing.T) {
 	left := &world{t, w.comms[:3]}
 	_, errs := left.bears(func(c *Comm) Origin {
 		o := Origin{Parent: c, How: ByShrink, Exclude: []int{3}}
-		if c.Rank() == 1 {
+		if c.Rank == 1 {
 			o.Exclude = []int{2}
 		}
 		return o
 	})
 	for _, err := range errs {
-		wantError(t, err, ErrInvalidUsage, "excludes rank 3", "excludes rank 2")
+		wantError(t, err, errdefs.ErrInvalidUsage, "excludes rank 3", "excludes rank 2")
 	}
 	f, errs := left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{3}} })
 	none(t, errs)
@@ -68,16 +71,16 @@ func TestShrinkElsewhere(t *testing.T) {
 			// 0, 1 and 3 meet at 0, and 2 goes to 1, all without 4.
 			_, errs := (&world{t, w.comms[:4]}).bears(func(c *Comm) Origin {
 				o := Origin{Parent: c, How: ByShrink, Exclude: []int{4}}
-				if c.Rank() == 2 {
+				if c.Rank == 2 {
 					o.Exclude = []int{4, 0}
 				}
-				if c.Rank() == late {
+				if c.Rank == late {
 					time.Sleep(100 * time.Millisecond)
 				}
 				return o
 			})
 			for _, err := range errs {
-				wantError(t, err, ErrInvalidUsage, "rank 1", "excludes rank 4", "rank 2", "excludes ranks 0, 4")
+				wantError(t, err, errdefs.ErrInvalidUsage, "rank 1", "excludes rank 4", "rank 2", "excludes ranks 0, 4")
 			}
 			f, errs := (&world{t, w.comms[1:4]}).bears(func(c *Comm) Origin {
 				return Origin{Parent: c, How: ByShrink, Exclude: []int{4, 0}}
@@ -105,7 +108,7 @@ func TestShrinkElsewhereLater(t *testing.T) {
 		gone <- struct{}{}
 		return err
 	}) {
-		wantError(t, err, ErrInvalidUsage, "rank 1", "excludes rank 3", "rank 2", "excludes ranks 0, 3")
+		wantError(t, err, errdefs.ErrInvalidUsage, "rank 1", "excludes rank 3", "rank 2", "excludes ranks 0, 3")
 	}
 }
 
@@ -150,15 +153,15 @@ func TestShrinksInTurn(t *testing.T) {
 		both[i].From, both[i].NonBlocking = &Origin{Parent: w.comms[0], How: ByShrink, Exclude: []int{2}}, true
 	}
 	comms, err = Init(both)
-	wantError(t, err, ErrInProgress)
+	wantError(t, err, errdefs.ErrInProgress)
 	if err := comms[1].Abort(); err != nil {
 		t.Fatal(err)
 	}
-	<-comms[1].released
+	<-comms[1].Released()
 	if err := comms[0].Abort(); err != nil {
 		t.Fatal(err)
 	}
-	<-comms[0].released
+	<-comms[0].Released()
 }
 
 // TestShrinkAbort: calls that wait for a rank which is gone end, and those left go on together.
@@ -172,16 +175,16 @@ func TestShrinkAbort(t *testing.T) {
 					time.Sleep(20 * time.Millisecond)
 					return w.comms[i].Abort()
 				}
-				return Run([]Call{allReduce(w.comms[i], make([]float32, 100))})
+				return Run([]calls.Call{allReduce(w.comms[i], make([]float32, 100))})
 			})
 			for i, err := range errs {
 				if i != lost {
-					wantError(t, err, ErrAborted)
+					wantError(t, err, errdefs.ErrAborted)
 				}
 			}
 			_, errs = left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{lost}} })
 			for _, err := range errs {
-				wantError(t, err, ErrAborted) // without NCCL_SHRINK_ABORT
+				wantError(t, err, errdefs.ErrAborted) // without NCCL_SHRINK_ABORT
 			}
 			f, errs := left.bears(func(c *Comm) Origin {
 				return Origin{Parent: c, How: ByShrink, Exclude: []int{lost}, Abort: true}
@@ -193,13 +196,13 @@ func TestShrinkAbort(t *testing.T) {
 	t.Run("running", func(t *testing.T) {
 		// The parent is well, and a call on it waits for a rank that left for the shrink.
 		w := newWorld(t, 3)
-		calls := make(chan error, 1)
-		go func() { calls <- Run([]Call{allReduce(w.comms[0], make([]float32, 100))}) }()
+		group := make(chan error, 1)
+		go func() { group <- Run([]calls.Call{allReduce(w.comms[0], make([]float32, 100))}) }()
 		left := &world{t, w.comms[:2]}
 		f, errs := left.bears(func(c *Comm) Origin { return Origin{Parent: c, How: ByShrink, Exclude: []int{2}, Abort: true} })
 		none(t, errs)
 		f.must(sums)
-		wantError(t, <-calls, ErrRevoked)
-		wantError(t, sums(w.comms[2]), ErrRevoked, "NCCL_SHRINK_ABORT")
+		wantError(t, <-group, errdefs.ErrRevoked)
+		wantError(t, sums(w.comms[2]), errdefs.ErrRevoked, "NCCL_SHRINK_ABORT")
 	})
 }

@@ -8,6 +8,15 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/comm"
+	"lightpath/shim/dispatch"
+	"lightpath/shim/endpoints"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/onesided"
+	"lightpath/shim/planning"
+	"lightpath/shim/session"
 )
 
 // Simulate predicts how long a group of calls takes, in microseconds, and runs nothing. Calls of
@@ -19,32 +28,32 @@ import (
 // rank take on all planes, and a one-sided call alpha and the time of its bytes, of which a signal has
 // 8; for how long its sender keeps a rank waiting is not known here. The costs are those of the fabric
 // file where it describes packet planes, and else those of [packetCosts].
-func Simulate(calls []Call) (us float64, err error) {
-	total := map[*Comm]float64{}
-	for i := range calls {
-		c := &calls[i]
-		if err := Check(c); err != nil {
+func Simulate(group []calls.Call) (us float64, err error) {
+	total := map[*comm.Core]float64{}
+	for i := range group {
+		c := &group[i]
+		if err := calls.Check(c); err != nil {
 			return 0, err
 		}
-		if c.Kind.oneSided() {
-			t, err := c.predictSided()
+		if c.Kind.OneSided() {
+			t, err := predictSided(c)
 			if err != nil {
 				return 0, err
 			}
 			total[c.Comm] += t
 			continue
 		}
-		if c.Kind.p2p() || c.Count == 0 {
+		if c.Kind.P2P() || c.Count == 0 {
 			continue
 		}
-		t, err := c.predict()
+		t, err := predict(c)
 		if err != nil {
 			return 0, err
 		}
 		total[c.Comm] += t
 	}
-	for c, bytes := range exchanged(calls) {
-		costs, err := c.packetModel()
+	for c, bytes := range exchanged(group) {
+		costs, err := packetModel(c)
 		if err != nil {
 			return 0, err
 		}
@@ -57,13 +66,13 @@ func Simulate(calls []Call) (us float64, err error) {
 }
 
 // predictSided is the time of one one-sided call, in microseconds.
-func (c *Call) predictSided() (float64, error) {
-	costs, err := c.Comm.packetModel()
+func predictSided(c *calls.Call) (float64, error) {
+	costs, err := packetModel(c.Comm)
 	if err != nil {
 		return 0, err
 	}
-	bytes := uint64(signalBytes)
-	if c.Kind == CallPutSignal {
+	bytes := uint64(onesided.SignalBytes)
+	if c.Kind == calls.PutSignal {
 		bytes += c.Count * uint64(c.Type.Size())
 	}
 	return plans.TransmitUS(costs, 1, 1, float64(bytes)), nil
@@ -73,12 +82,12 @@ func (c *Call) predictSided() (float64, error) {
 type traffic struct{ send, recv int64 }
 
 // exchanged adds up what each communicator's sends and receives move.
-func exchanged(calls []Call) map[*Comm]traffic {
-	sum := map[*Comm]traffic{}
+func exchanged(calls []calls.Call) map[*comm.Core]traffic {
+	sum := map[*comm.Core]traffic{}
 	for i := range calls {
-		if c := &calls[i]; c.Kind.p2p() {
+		if c := &calls[i]; c.Kind.P2P() {
 			t := sum[c.Comm]
-			send, recv := c.extents()
+			send, recv := c.Extents()
 			sum[c.Comm] = traffic{t.send + send, t.recv + recv}
 		}
 	}
@@ -86,43 +95,39 @@ func exchanged(calls []Call) map[*Comm]traffic {
 }
 
 // predict is the time of one collective, in microseconds.
-func (c *Call) predict() (float64, error) {
-	inPlace, err := c.check()
-	if err != nil {
-		return 0, err
-	}
-	s := shapeOf(c, inPlace)
-	if c.Comm.light != nil {
-		us, err := c.Comm.predictCircuits(s)
+func predict(c *calls.Call) (float64, error) {
+	s := calls.ShapeOf(c)
+	if circuits.Of(c.Comm) != nil {
+		us, err := predictCircuits(c.Comm, s)
 		if err == nil || !errors.Is(err, planner.ErrInfeasible) {
 			return us, err
 		}
 	}
-	return c.Comm.predictPacket(s)
+	return predictPacket(c.Comm, s)
 }
 
 // predictCircuits is the time that a plan predicts.
-func (c *Comm) predictCircuits(s shape) (float64, error) {
-	c.mu.Lock()
-	var last *entry
-	for k, e := range c.programs.table {
-		if e.plan != nil && planShape(k) == planShape(s) && (last == nil || e.used > last.used) {
+func predictCircuits(c *comm.Core, s calls.Shape) (float64, error) {
+	c.Turn.Lock()
+	var last *dispatch.Entry
+	for k, e := range session.Of(c).Programs.Programs {
+		if e.Plan != nil && planning.ShapeOf(k.Shape) == planning.ShapeOf(s) && (last == nil || e.Used > last.Used) {
 			last = e
 		}
 	}
-	c.mu.Unlock()
+	c.Turn.Unlock()
 	if last != nil {
-		return last.plan.CCTUS, nil
+		return last.Plan.CCTUS, nil
 	}
-	use := c.light.all()
-	if s.wish.planes != 0 {
-		use = s.wish.planes
+	use := circuits.Of(c).All()
+	if s.Request.Planes != 0 {
+		use = s.Request.Planes
 	}
-	problem, _, err := c.light.pose(planShape(s), use.len(), nil)
+	problem, _, err := circuits.Of(c).Pose(planning.ShapeOf(s), use.Len(), nil)
 	if err != nil {
 		return 0, err
 	}
-	plan, _, err := c.light.interim(problem)
+	plan, _, err := circuits.Of(c).Interim(problem)
 	if err != nil {
 		return 0, err
 	}
@@ -130,26 +135,26 @@ func (c *Comm) predictCircuits(s shape) (float64, error) {
 }
 
 // predictPacket adds up the steps of the schedule.
-func (c *Comm) predictPacket(s shape) (float64, error) {
-	costs, err := c.packetModel()
+func predictPacket(c *comm.Core, s calls.Shape) (float64, error) {
+	costs, err := packetModel(c)
 	if err != nil {
 		return 0, err
 	}
-	if s.wish.planes != 0 && c.light == nil {
-		costs.BandwidthGbps *= float64(s.wish.planes.len()) / float64(len(c.packet.Planes()))
+	if s.Request.Planes != 0 && circuits.Of(c) == nil {
+		costs.BandwidthGbps *= float64(s.Request.Planes.Len()) / float64(len(session.Of(c).Packet.Planes()))
 	}
-	col, err := buildSchedule(&s, c.args.Ranks, false, c.cfg, nil)
+	col, err := dispatch.BuildSchedule(&s, c.Ranks, false, c.Cfg, nil)
 	if err != nil {
 		return 0, err
 	}
-	us, size := 0.0, int64(s.typ.Size())
-	ranks := make([]traffic, c.args.Ranks)
-	for i := range col.sched.Steps {
+	us, size := 0.0, int64(s.Type.Size())
+	ranks := make([]traffic, c.Ranks)
+	for i := range col.Steps.Steps {
 		clear(ranks)
-		flows, busiest := col.sched.Flows(i), int64(0)
+		flows, busiest := col.Steps.Flows(i), int64(0)
 		for k := range flows {
 			f := &flows[k]
-			n := size * col.sched.FlowElements(f, int64(s.count))
+			n := size * col.Steps.FlowElements(f, int64(s.Count))
 			ranks[f.Src].send += n
 			ranks[f.Dst].recv += n
 			busiest = max(busiest, ranks[f.Src].send, ranks[f.Dst].recv)
@@ -167,22 +172,22 @@ var packetCosts = map[string]struct{ alphaUS, gbps float64 }{
 }
 
 // packetModel is the cost model of the packet planes, all of them as one.
-func (c *Comm) packetModel() (*plans.Problem, error) {
-	kind, err := chooseTransport(c.table, c.cfg)
+func packetModel(c *comm.Core) (*plans.Problem, error) {
+	kind, err := endpoints.ChooseTransport(c.Table, c.Cfg)
 	if err != nil {
 		return nil, err
 	}
 	costs := packetCosts[kind]
 	p := &plans.Problem{AlphaUS: costs.alphaUS, BandwidthGbps: costs.gbps}
-	if c.cfg.Fabric == "" || c.light != nil {
+	if c.Cfg.Fabric == "" || circuits.Of(c) != nil {
 		return p, nil
 	}
-	fab, err := fabric.Load(c.cfg.Fabric)
+	fab, err := fabric.Load(c.Cfg.Fabric)
 	switch {
 	case errors.Is(err, os.ErrNotExist): // it was there when the communicator was made
 		return p, nil
 	case err != nil:
-		return nil, fmt.Errorf("shim: environment variable LIGHTPATH_FABRIC: %w: %w", err, ErrInvalidUsage)
+		return nil, fmt.Errorf("shim: environment variable LIGHTPATH_FABRIC: %w: %w", err, errdefs.ErrInvalidUsage)
 	case !fab.Optical():
 		f := fab.Problem()
 		p.AlphaUS, p.HopUS, p.BandwidthGbps = f.AlphaUS, f.HopUS, 0

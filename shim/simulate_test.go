@@ -8,12 +8,15 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
+	"lightpath/shim/result"
+	"lightpath/shim/session"
 )
 
 // simulated is a collective of count floats that nobody runs.
-func simulated(c *Comm, kind CallKind, count uint64) Call {
+func simulated(c *Comm, kind calls.Kind, count uint64) calls.Call {
 	var in float32
-	return Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: unsafe.Pointer(&in), Recv: fake(1 << 60)}
+	return calls.Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: unsafe.Pointer(&in), Recv: fake(1 << 60)}
 }
 
 // TestSimulatePacket compares with sums made by hand, with the costs of a file: alpha 10 us, two
@@ -33,27 +36,27 @@ func TestSimulatePacket(t *testing.T) {
 	c := w.comms[0]
 	window := (&sideWorld{world: w, mem: [][]byte{windowMemory(t, 1000, false)}}).register(c)
 	for name, k := range map[string]struct {
-		calls []Call
+		calls []calls.Call
 		want  float64
 	}{
 		// Six steps of a quarter of 400 kB.
-		"allreduce": {[]Call{simulated(c, CallAllReduce, 100_000)}, 6 * (10 + 100)},
+		"allreduce": {[]calls.Call{simulated(c, calls.AllReduce, 100_000)}, 6 * (10 + 100)},
 		// Three steps of 400 kB.
-		"allgather":    {[]Call{simulated(c, CallAllGather, 100_000)}, 3 * (10 + 400)},
-		"nothing":      {[]Call{simulated(c, CallAllReduce, 0)}, 0},
+		"allgather":    {[]calls.Call{simulated(c, calls.AllGather, 100_000)}, 3 * (10 + 400)},
+		"nothing":      {[]calls.Call{simulated(c, calls.AllReduce, 0)}, 0},
 		"no calls":     {nil, 0},
-		"one by one":   {[]Call{simulated(c, CallAllReduce, 100_000), simulated(c, CallAllGather, 100_000)}, 6*110 + 3*410},
-		"side by side": {[]Call{simulated(c, CallAllReduce, 100_000), simulated(other, CallAllGather, 100_000)}, 3 * 410},
+		"one by one":   {[]calls.Call{simulated(c, calls.AllReduce, 100_000), simulated(c, calls.AllGather, 100_000)}, 6*110 + 3*410},
+		"side by side": {[]calls.Call{simulated(c, calls.AllReduce, 100_000), simulated(other, calls.AllGather, 100_000)}, 3 * 410},
 		// What one rank sends and receives overlaps.
-		"exchange": {[]Call{
-			{Comm: c, Kind: CallSend, Type: datatype.Int8, Count: 5000, Peer: 1, Send: fake(8)},
-			{Comm: c, Kind: CallSend, Type: datatype.Int8, Count: 5000, Peer: 2, Send: fake(8)},
-			{Comm: c, Kind: CallRecv, Type: datatype.Int8, Count: 7000, Peer: 3, Recv: fake(8)},
+		"exchange": {[]calls.Call{
+			{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 5000, Peer: 1, Send: fake(8)},
+			{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 5000, Peer: 2, Send: fake(8)},
+			{Comm: c, Kind: calls.Recv, Type: datatype.Int8, Count: 7000, Peer: 3, Recv: fake(8)},
 		}, 10 + 10},
 		// One after the other, and before what the others wait for.
-		"one-sided": {[]Call{
-			sideSignalTo(c, 1), waitFor(c, 2, 3), simulated(c, CallAllReduce, 100_000),
-			{Comm: c, Kind: CallPutSignal, Type: datatype.Float32, Count: 98, Peer: 1, Send: fake(8), Window: window},
+		"one-sided": {[]calls.Call{
+			sideSignalTo(c, 1), signalsFrom(c, 2, 3), simulated(c, calls.AllReduce, 100_000),
+			{Comm: c, Kind: calls.PutSignal, Type: datatype.Float32, Count: 98, Peer: 1, Send: fake(8), Window: window},
 		}, 2*(10+0.008) + (10 + 0.4) + 6*110},
 	} {
 		got, err := Simulate(k.calls)
@@ -61,19 +64,19 @@ func TestSimulatePacket(t *testing.T) {
 			t.Errorf("%s: %v us, %v, want %v", name, got, err, k.want)
 		}
 	}
-	one := simulated(c, CallAllReduce, 100_000)
+	one := simulated(c, calls.AllReduce, 100_000)
 	one.Options.Planes = 1
-	if got, err := Simulate([]Call{one}); err != nil || math.Abs(got-6*(10+200)) > 1e-6 {
+	if got, err := Simulate([]calls.Call{one}); err != nil || math.Abs(got-6*(10+200)) > 1e-6 {
 		t.Errorf("on one plane: %v us, %v", got, err)
 	}
-	bad := simulated(c, CallReduce, 1)
+	bad := simulated(c, calls.Reduce, 1)
 	bad.Peer = 9
-	if _, err := Simulate([]Call{bad}); ResultOf(err) != ResultInvalidArgument {
+	if _, err := Simulate([]calls.Call{bad}); result.Of(err) != result.InvalidArgument {
 		t.Error(err)
 	}
 	for _, c := range w.comms {
-		if c.seq != 0 {
-			t.Errorf("rank %d has run something", c.Rank())
+		if session.Of(c).Seq != 0 {
+			t.Errorf("rank %d has run something", c.Rank)
 		}
 	}
 }
@@ -85,14 +88,14 @@ func TestSimulateCircuits(t *testing.T) {
 	lightFabric(t, 4, 2, nil)
 	w := newWorld(t, 4)
 	predict := func() float64 {
-		us, err := Simulate([]Call{simulated(w.comms[2], CallAllReduce, 1)})
+		us, err := Simulate([]calls.Call{simulated(w.comms[2], calls.AllReduce, 1)})
 		if err != nil || !(us > 0) {
 			t.Fatal(us, err)
 		}
 		return us
 	}
 	before := predict()
-	if _, errs := sumWith(w, func(int) Options { return Options{} }); errs[2] != nil {
+	if _, errs := sumWith(w, func(int) calls.Options { return calls.Options{} }); errs[2] != nil {
 		t.Fatal(errs)
 	}
 	after := predict()

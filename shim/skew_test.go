@@ -11,7 +11,11 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/calls"
 	"lightpath/shim/control"
+	"lightpath/shim/endpoints"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/planning"
 	"lightpath/shim/settings"
 )
 
@@ -52,10 +56,10 @@ func TestVersionSkew(t *testing.T) {
 				if m.Kind != control.MsgRefuse {
 					return fmt.Errorf("an answer of kind %d", m.Kind)
 				}
-				return fmt.Errorf("%s: %w", m.Body, ErrInvalidUsage)
+				return fmt.Errorf("%s: %w", m.Body, errdefs.ErrInvalidUsage)
 			})
 			for _, err := range errs {
-				wantError(t, err, ErrInvalidUsage, "rank 1 (elsewhere, process 7) runs", "9.9.9", Version)
+				wantError(t, err, errdefs.ErrInvalidUsage, "rank 1 (elsewhere, process 7) runs", "9.9.9", Version)
 			}
 		})
 	}
@@ -64,7 +68,7 @@ func TestVersionSkew(t *testing.T) {
 // TestPlansOfAnotherPlanner: a plan that another version of the planners has made is not used.
 func TestPlansOfAnotherPlanner(t *testing.T) {
 	cfg, fab, store := warmSetup(t)
-	call := CallShape{Collective: kinds[CallAllReduce].collective, Count: 1000}
+	call := planning.Asked{Collective: calls.Kinds[calls.AllReduce].Collective, Count: 1000}
 	made := warm(t, cfg, fab, 4, store, call)
 	old := made.Entry.Key
 	old.PlannerVersion = planner.Version - 1
@@ -97,7 +101,7 @@ func TestPlanesThatAreNotInterfaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = Init([]InitArgs{{ID: id, Ranks: 2, Rank: 0}, {ID: id, Ranks: 2, Rank: 1}})
-		wantError(t, err, ErrInvalidUsage, "LIGHTPATH_TRANSPORT=ebpf", says)
+		wantError(t, err, errdefs.ErrInvalidUsage, "LIGHTPATH_TRANSPORT=ebpf", says)
 	}
 	refused("LIGHTPATH_FABRIC names no fabric")
 	lightFabric(t, 2, 2, nil)
@@ -129,7 +133,7 @@ func TestFabricsThatCannotBeUsed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lightFabric(t, 2, 2, c.edit)
-			_, err := loadFabric(&settings.Config{Fabric: os.Getenv("LIGHTPATH_FABRIC")})
+			_, err := endpoints.LoadFabric(&settings.Config{Fabric: os.Getenv("LIGHTPATH_FABRIC")})
 			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}

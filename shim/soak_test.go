@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
+	"lightpath/shim/errdefs"
 )
 
 // soakTime is how long TestSoak runs: seconds, or in `make test-long` as long as
@@ -194,7 +196,7 @@ func (s *soak) inOneGroup() error {
 	for _, b := range s.worlds {
 		threads = max(threads, 1+slices.Max(b.thread))
 	}
-	calls := make([][]Call, threads)
+	group := make([][]calls.Call, threads)
 	var all []*deed
 	for _, b := range s.some() {
 		deeds, err := s.draw(b)
@@ -203,17 +205,17 @@ func (s *soak) inOneGroup() error {
 		}
 		all = append(all, deeds...)
 		for r, thread := range b.thread {
-			var mine []Call
+			var mine []calls.Call
 			for _, d := range deeds {
 				mine = append(mine, d.calls[r]...)
 			}
-			calls[thread] = s.shuffle(calls[thread], mine)
+			group[thread] = s.shuffle(group[thread], mine)
 		}
 	}
 	late := s.delays(threads)
 	for i, err := range concurrently(s.t, threads, func(i int) error {
 		time.Sleep(late[i])
-		return Run(calls[i])
+		return Run(group[i])
 	}) {
 		if err != nil {
 			return fmt.Errorf("thread %d, one group of %v: %w", i, names(all), err)
@@ -223,8 +225,8 @@ func (s *soak) inOneGroup() error {
 }
 
 // shuffle merges two lists of calls, each in its order.
-func (s *soak) shuffle(a, b []Call) []Call {
-	out := make([]Call, 0, len(a)+len(b))
+func (s *soak) shuffle(a, b []calls.Call) []calls.Call {
+	out := make([]calls.Call, 0, len(a)+len(b))
 	for len(a)+len(b) > 0 {
 		if s.rng.IntN(len(a)+len(b)) < len(a) {
 			out, a = append(out, a[0]), a[1:]
@@ -269,8 +271,8 @@ func (s *soak) sideBySide() error {
 
 // cut divides the operations of n ranks into groups. All ranks must divide them alike where there
 // are messages beside collectives: a group has its messages after its collectives.
-func (s *soak) cut(deeds []*deed, n int) [][][]Call {
-	groups := make([][][]Call, n)
+func (s *soak) cut(deeds []*deed, n int) [][][]calls.Call {
+	groups := make([][][]calls.Call, n)
 	alike := slices.ContainsFunc(deeds, func(d *deed) bool { return d.messages != deeds[0].messages })
 	for i, d := range deeds {
 		every := i == 0 || s.rng.IntN(2) == 0
@@ -344,16 +346,16 @@ func (s *soak) bear(b *branch, ranks []int, origin func(rank int) Origin) error 
 		if c == nil {
 			continue
 		}
-		if made[c.id] == nil {
-			made[c.id] = &branch{&world{s.t, make([]*Comm, c.Ranks())}, make([]int, c.Ranks())}
+		if made[c.ID] == nil {
+			made[c.ID] = &branch{&world{s.t, make([]*Comm, c.Ranks)}, make([]int, c.Ranks)}
 		}
-		made[c.id].comms[c.Rank()], made[c.id].thread[c.Rank()] = c, b.thread[ranks[i]]
+		made[c.ID].comms[c.Rank], made[c.ID].thread[c.Rank] = c, b.thread[ranks[i]]
 	}
 	// In the order of ranks: what is drawn must not depend on ids.
 	for _, c := range children {
-		if c != nil && made[c.id] != nil {
-			s.worlds = append(s.worlds, made[c.id])
-			delete(made, c.id)
+		if c != nil && made[c.ID] != nil {
+			s.worlds = append(s.worlds, made[c.ID])
+			delete(made, c.ID)
 		}
 	}
 	return nil
@@ -382,7 +384,7 @@ func (s *soak) abort(b *branch) error {
 		return nil
 	}) {
 		// A rank may have had all it needs before.
-		if err != nil && (r == victim || !errors.Is(err, ErrAborted)) {
+		if err != nil && (r == victim || !errors.Is(err, errdefs.ErrAborted)) {
 			return fmt.Errorf("rank %d, while rank %d aborts in %v: %w", r, victim, names(deeds), err)
 		}
 	}
@@ -401,8 +403,8 @@ func randomCase(rng *rand.Rand, n int) collectiveCase {
 		inPlace: rng.IntN(3) == 0, skew: rng.IntN(2) * rng.IntN(8),
 	}
 	// Sums of products with random scalars are exact in types with more than a few bits.
-	if kinds[k.kind].reduces && (!k.typ.Float() || k.typ.Size() > 1) && rng.IntN(6) == 0 {
-		k.op, k.scalars = OpPreMulSum, scalars(rng, k.typ, n)
+	if calls.Kinds[k.kind].Reduces && (!k.typ.Float() || k.typ.Size() > 1) && rng.IntN(6) == 0 {
+		k.op, k.scalars = calls.OpPreMulSum, scalars(rng, k.typ, n)
 	}
 	return k
 }

@@ -11,6 +11,13 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/plans/fabric"
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/endpoints"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/planning"
+	"lightpath/shim/result"
+	"lightpath/shim/session"
 	"lightpath/shim/settings"
 )
 
@@ -22,14 +29,14 @@ func TestPlanDelayed(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLANNER", "swot")
 	t.Setenv("LIGHTPATH_FAULT", "plan-delay:2s")
 	w := newWorld(t, 4)
-	k := collectiveCase{kind: CallAllReduce, typ: datatype.Float32, count: 4001}
+	k := collectiveCase{kind: calls.AllReduce, typ: datatype.Float32, count: 4001}
 	rng := rand.New(rand.NewPCG(1, 2))
 	inForce := func() (planners map[string]bool) {
 		planners = map[string]bool{}
 		for _, c := range w.comms {
-			for s, e := range c.programs.table {
-				if s.plan != 0 {
-					planners[e.plan.Planner] = true
+			for s, e := range session.Of(c).Programs.Programs {
+				if s.Plan != 0 {
+					planners[e.Plan.Planner] = true
 				}
 			}
 		}
@@ -51,8 +58,8 @@ func TestPlanDelayed(t *testing.T) {
 		t.Error("the plan never came into force")
 	}
 	for _, c := range w.comms {
-		if n := len(c.light.agreed); n != 2 {
-			t.Errorf("rank %d knows %d plans, want the interim and the final one", c.Rank(), n)
+		if n := len(circuits.Of(c).Known.Plans()); n != 2 {
+			t.Errorf("rank %d knows %d plans, want the interim and the final one", c.Rank, n)
 		}
 	}
 	noLosses(t, server)
@@ -70,7 +77,7 @@ func TestSlowRank(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fab, err := loadFabric(cfg)
+	fab, err := endpoints.LoadFabric(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +90,7 @@ func TestSlowRank(t *testing.T) {
 		}
 		defer func() { _ = c.Destroy() }()
 		for range 5 {
-			if err := Run([]Call{allReduce(c, make([]float32, 100))}); err != nil {
+			if err := Run([]calls.Call{allReduce(c, make([]float32, 100))}); err != nil {
 				return err
 			}
 		}
@@ -111,7 +118,7 @@ func TestTwoCommunicatorsShareThePlanes(t *testing.T) {
 		c := w.comms[r]
 		for k := range 20 {
 			buf := []float32{float32(k), 1}
-			if err := Run([]Call{allReduce(c, buf)}); err != nil {
+			if err := Run([]calls.Call{allReduce(c, buf)}); err != nil {
 				return err
 			}
 			if buf[0] != float32(4*k) || buf[1] != 4 {
@@ -132,7 +139,7 @@ func TestTwoCommunicatorsShareThePlanes(t *testing.T) {
 func TestOneThreadOnCircuits(t *testing.T) {
 	lightFabric(t, 4, 2, nil)
 	w := newWorld(t, 4)
-	var calls []Call
+	var calls []calls.Call
 	var mem [4][]float32
 	for r, c := range w.comms {
 		mem[r] = []float32{1, 2, 3}
@@ -163,7 +170,7 @@ func TestSmallerThanTheFabric(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			fab, err := loadFabric(cfg)
+			fab, err := endpoints.LoadFabric(cfg)
 			if err != nil {
 				return err
 			}
@@ -201,7 +208,7 @@ func TestResetOutlastsTheOperation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	for range 3 {
 		for _, w := range []*world{a, b} {
-			for _, kind := range []CallKind{CallAllReduce, CallAllToAll} {
+			for _, kind := range []calls.Kind{calls.AllReduce, calls.AllToAll} {
 				k := collectiveCase{kind: kind, typ: datatype.Uint32, count: 100}
 				if err := k.run(w, rng); err != nil {
 					t.Fatal(err)
@@ -219,19 +226,21 @@ func TestForeignCircuit(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLANNER", "static")
 	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
 	all := newWorld(t, 4)
-	all.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 64))}) })
+	all.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 64))}) })
 	part := newWorld(t, 2)
-	if _, yes := part.comms[0].light.entangled(1); !yes {
-		t.Fatalf("the static plan left %v", all.comms[0].light.maps(1))
+	p := circuits.Of(part.comms[0])
+	m := p.Controller.State(0).Map
+	if _, ports := circuits.Outside(m, circuits.Members(p.Ports, p.Controller.NumPorts())); len(ports) == 0 {
+		t.Fatalf("the static plan left %v", m)
 	}
-	k := collectiveCase{kind: CallAllReduce, typ: datatype.Float64, count: 77}
+	k := collectiveCase{kind: calls.AllReduce, typ: datatype.Float64, count: 77}
 	if err := k.run(part, rand.New(rand.NewPCG(5, 5))); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range part.comms {
-		for s := range c.programs.table {
-			if s.plan != 0 {
-				t.Errorf("rank %d used circuits", c.Rank())
+		for s := range session.Of(c).Programs.Programs {
+			if s.Plan != 0 {
+				t.Errorf("rank %d used circuits", c.Rank)
 			}
 		}
 	}
@@ -252,9 +261,9 @@ func TestAssignPorts(t *testing.T) {
 		"given too large":     {[]bootstrap.Hello{{Port: 4, PortGiven: true}, {Port: 2, PortGiven: true}}, "port 4 on a fabric of 4"},
 		"more than fabric":    {make([]bootstrap.Hello, 5), "port 4"},
 	} {
-		ports, err := assignPorts(k.table, 4)
+		ports, err := endpoints.AssignPorts(k.table, 4)
 		if err != nil {
-			wantError(t, err, ErrInvalidUsage, k.want)
+			wantError(t, err, errdefs.ErrInvalidUsage, k.want)
 		} else if fmt.Sprint(ports) != k.want {
 			t.Errorf("%s: %v, want %s", name, ports, k.want)
 		}
@@ -266,9 +275,9 @@ func TestMismatchOnCircuits(t *testing.T) {
 	lightFabric(t, 3, 2, nil)
 	w := newWorld(t, 3)
 	for _, err := range w.each(func(c *Comm) error {
-		return Run([]Call{allReduce(c, make([]float32, 10+c.Rank()/2))})
+		return Run([]calls.Call{allReduce(c, make([]float32, 10+c.Rank/2))})
 	}) {
-		wantError(t, err, ErrMismatch, "count 10", "count 11", "rank 2")
+		wantError(t, err, errdefs.ErrMismatch, "count 10", "count 11", "rank 2")
 	}
 }
 
@@ -278,13 +287,13 @@ func TestMissingRankOnCircuits(t *testing.T) {
 	t.Setenv("LIGHTPATH_TIMEOUT", "3s")
 	w := newWorld(t, 3)
 	for r, err := range w.each(func(c *Comm) error {
-		if c.Rank() == 1 {
+		if c.Rank == 1 {
 			return nil
 		}
-		return Run([]Call{allReduce(c, make([]float32, 10))})
+		return Run([]calls.Call{allReduce(c, make([]float32, 10))})
 	}) {
 		if r != 1 {
-			wantError(t, err, ErrTimeout, "rank 1 did not arrive")
+			wantError(t, err, errdefs.ErrTimeout, "rank 1 did not arrive")
 		}
 	}
 }
@@ -298,15 +307,19 @@ func TestPlanCache(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLANNER", "swot")
 	t.Setenv("LIGHTPATH_PLAN_TOLERANCE", "0") // this size alone
 	lightFabric(t, 4, 2, func(f *fabric.Fabric) { f.Name = "cached" })
-	job := func() planID {
+	job := func() planning.ID {
 		w := newWorld(t, 4)
 		defer w.destroy()
-		w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1000))}) })
-		for id := range w.comms[0].light.agreed {
-			return id
+		w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 1000))}) })
+		known := circuits.Of(w.comms[0]).Known.Plans()
+		if len(known) == 0 {
+			t.Fatal("no plan")
 		}
-		t.Fatal("no plan")
-		return planID{}
+		id, err := planning.IDOf(known[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
 	}
 	first := job()
 	files := planFiles(t, dir)
@@ -333,8 +346,8 @@ func TestNoSwitch(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Init([]InitArgs{{ID: id, Ranks: 2, Rank: 0}})
-	if err == nil || ResultOf(err) != ResultSystemError {
-		t.Errorf("got %v, result %d", err, ResultOf(err))
+	if err == nil || result.Of(err) != result.SystemError {
+		t.Errorf("got %v, result %d", err, result.Of(err))
 	}
 }
 
@@ -346,17 +359,17 @@ func TestSwitchDies(t *testing.T) {
 	for r, err := range w.each(func(c *Comm) error {
 		buf := make([]byte, 64)
 		for {
-			call := Call{Comm: c, Kind: CallAllReduce, Type: datatype.Uint8, Count: 64, Send: unsafe.Pointer(&buf[0]), Recv: unsafe.Pointer(&buf[0])}
-			if err := Run([]Call{call}); err != nil {
+			call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 64, Send: unsafe.Pointer(&buf[0]), Recv: unsafe.Pointer(&buf[0])}
+			if err := Run([]calls.Call{call}); err != nil {
 				return err
 			}
 		}
 	}) {
-		if res := ResultOf(err); res != ResultSystemError && res != ResultRemoteError {
+		if res := result.Of(err); res != result.SystemError && res != result.RemoteError {
 			t.Errorf("rank %d: %v, result %d", r, err, res)
 		}
 	}
-	if errors.Is(w.comms[0].AsyncError(), ErrInternal) {
+	if errors.Is(w.comms[0].AsyncError(), errdefs.ErrInternal) {
 		t.Error(w.comms[0].AsyncError())
 	}
 }
@@ -375,7 +388,7 @@ func TestLoopOverSizes(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			const loops = 24
 			for i := range loops {
-				k := collectiveCase{kind: CallAllReduce, typ: datatype.Float32, count: 10000 + 500*i}
+				k := collectiveCase{kind: calls.AllReduce, typ: datatype.Float32, count: 10000 + 500*i}
 				if err := k.run(w, rng); err != nil {
 					t.Fatal(err)
 				}
@@ -383,16 +396,15 @@ func TestLoopOverSizes(t *testing.T) {
 					t.Errorf("%d plans for one size", plannedBy(w))
 				}
 				if i == 1 {
-					a := w.comms[0].leader.tickets
-					settled(func() bool { return len(a.widen) == 0 && plannedBy(w) > 2 || tolerance == "0" })
+					settled(func() bool { return plannedBy(w) > 2 || tolerance == "0" })
 				}
 			}
 			if n := plannedBy(w); (n < loops/2) != (tolerance != "0") || n > loops {
 				t.Errorf("%d plans for %d sizes", n, loops)
 			}
 			for r, c := range w.comms {
-				for _, p := range c.light.agreed {
-					if w.comms[0].light.lookup(p.id) == nil {
+				for _, p := range circuits.Of(c).Known.Plans() {
+					if id, err := planning.IDOf(p); err != nil || circuits.Of(w.comms[0]).Known.Lookup(id) == nil {
 						t.Errorf("rank %d used a plan that the leader does not know", r)
 					}
 				}

@@ -18,7 +18,13 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/path/optical"
+	"lightpath/shim/planeset"
+	"lightpath/shim/planning"
 	"lightpath/shim/settings"
+	"lightpath/shim/ticket"
 )
 
 // plannedMove is a reconfiguration and when it is due, from the start of the operation.
@@ -54,40 +60,40 @@ func timetable(p *plans.Problem, plan *plans.Plan, current []circuit.Permutation
 // and wherever they stand, and no plane is asked to move while it moves.
 func TestDue(t *testing.T) {
 	for _, name := range []string{"static", "perstep", "harvest", "swot", "weave"} {
-		for _, use := range []planeSet{0b111, 0b101, 0b010} {
+		for _, use := range []planeset.Set{0b111, 0b101, 0b010} {
 			t.Run(fmt.Sprintf("%s/%b", name, use), func(t *testing.T) {
 				lightFabric(t, 4, 3, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 100 * time.Microsecond })
 				slack := settings.Slack{Part: 0.5, Fixed: time.Millisecond}
 				w := newWorld(t, 4)
-				o := w.comms[1].light
-				o.c.cfg.Planner, o.c.cfg.BarrierSlack = name, slack
-				problem, stepOf, err := o.pose(shape{kind: CallAllToAll, count: 50000}, use.len(), nil)
+				o, p := optical.Of(w.comms[1]), circuits.Of(w.comms[1])
+				p.Cfg.Planner, p.Cfg.BarrierSlack = name, slack
+				problem, stepOf, err := p.Pose(calls.Shape{Kind: calls.AllToAll, Count: 50000}, use.Len(), nil)
 				if err != nil {
 					t.Fatal(err)
 				}
-				plan, id, err := solve(name, problem, planner.Options{TimeLimit: 50 * time.Millisecond, SinglePlane: true})
+				plan, id, err := planning.Solve(name, problem, planner.Options{TimeLimit: 50 * time.Millisecond, SinglePlane: true})
 				if err != nil {
 					t.Skip(err)
 				}
 				for shift := range 2 {
-					for j := range o.now {
-						o.now[j].maps = circuit.Shift(4, j*shift)
-						o.now[j].hash = o.now[j].maps.Digest()
+					now := make([]ticket.Plane, 3)
+					for j := range now {
+						now[j] = ticket.At(0, circuit.Shift(4, j*shift))
 					}
-					e, err := o.entry(shape{kind: CallAllToAll, count: 50000}, &agreedPlan{id, plan, problem, stepOf}, use)
+					e, err := o.Entry(calls.Shape{Kind: calls.AllToAll, Count: 50000}, &planning.Agreed{ID: id, Plan: plan, Problem: problem, StepOf: stepOf}, use, now)
 					if err != nil {
 						t.Fatal(err)
 					}
-					due := o.due(e.prog, 7)
-					want := timetable(problem, plan, o.maps(use))
-					for j := range o.now {
-						if !use.has(j) && len(due[j]) > 0 {
+					due := p.Due(e.Prog, 7)
+					want := timetable(problem, plan, ticket.MapsOf(now, use))
+					for j := range now {
+						if !use.Has(j) && len(due[j]) > 0 {
 							t.Errorf("plane %d is not in use, and moves at %v", j, due[j])
 						}
 					}
 					i := 0
-					for j := range use.each() {
-						compareMoves(t, j, due[j], e.prog.Configs[j][1:], want, i, slack)
+					for j := range use.Each() {
+						compareMoves(t, j, due[j], e.Prog.Configs[j][1:], want, i, slack)
 						i++
 					}
 				}
@@ -145,12 +151,12 @@ func onTime(t *testing.T, core *controller.Core) (first bool) {
 		w := newWorld(t, 4)
 		rng := rand.New(rand.NewPCG(5, 5))
 		var err error
-		for _, kind := range []CallKind{CallAllReduce, CallAllToAll, CallBroadcast} {
+		for _, kind := range []calls.Kind{calls.AllReduce, calls.AllToAll, calls.Broadcast} {
 			k := collectiveCase{kind: kind, typ: datatype.Int32, count: 3001, root: 2}
 			if err = k.run(w, rng); err != nil {
 				break
 			}
-			if at := w.comms[1].light.ticket.start; at == 0 {
+			if at := circuits.Of(w.comms[1]).Granted().Start; at == 0 {
 				t.Error("the ticket does not say when the operation began")
 			}
 		}
@@ -218,9 +224,9 @@ func (p sluggishForwarder) TrySend(h *wire.Header, payload []byte) (int, error) 
 
 // delay keeps a rank from sending anything on circuits for d.
 func (w *world) delay(rank int, d time.Duration) {
-	o := w.comms[rank].light
-	slow := &sluggish{Endpoint: o.end}
-	for _, p := range o.end.Planes() {
+	o := circuits.Of(w.comms[rank])
+	slow := &sluggish{Endpoint: o.End}
+	for _, p := range o.End.Planes() {
 		until := time.Now().Add(d)
 		if f, ok := p.(transport.Forwarder); ok {
 			p = sluggishForwarder{f, until}
@@ -229,7 +235,7 @@ func (w *world) delay(rank int, d time.Duration) {
 		}
 		slow.planes = append(slow.planes, p)
 	}
-	o.end = slow
+	o.End = slow
 }
 
 // TestDelayedBeyondItsSwitch: a rank that gets to send only after its plane has moved fails the
@@ -241,7 +247,7 @@ func TestDelayedBeyondItsSwitch(t *testing.T) {
 	t.Setenv("LIGHTPATH_BARRIER_SLACK", "1000%+3s") // that only rank 2 is late
 	w := newWorld(t, 4)
 	w.delay(2, time.Minute)
-	for _, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1000))}) }) {
+	for _, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 1000))}) }) {
 		wantLate(t, err, "rank 2 plane 0 epoch")
 	}
 }
@@ -259,7 +265,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 			t.Setenv("LIGHTPATH_TIMEOUT", "3s")
 			w := newWorld(t, 4)
 			w.delay(2, time.Minute)
-			for _, err := range w.each(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 1000))}) }) {
+			for _, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 1000))}) }) {
 				wantError(t, err, exec.ErrTimeout, "rank ", "plane 0 epoch 1: waiting for ports 2")
 			}
 		})

@@ -15,6 +15,11 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
 	"lightpath/plans/sizes"
+	"lightpath/shim/arbiter/live"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/planning"
 	"lightpath/shim/settings"
 )
 
@@ -47,14 +52,14 @@ func warmSetup(t *testing.T) (*settings.Config, *fabric.Fabric, *cache.Cache) {
 func TestWarm(t *testing.T) {
 	for _, c := range []struct {
 		ranks   int
-		shape   CallShape
-		kind    CallKind
+		shape   planning.Asked
+		kind    calls.Kind
 		inPlace bool
 	}{
-		{4, CallShape{schedule.AllReduce, datatype.Float32, 1000, 0}, CallAllReduce, true},
-		{4, CallShape{schedule.AllToAll, datatype.Bfloat16, 77, 0}, CallAllToAll, false},
-		{4, CallShape{schedule.Broadcast, datatype.Float64, 5, 2}, CallBroadcast, true},
-		{3, CallShape{schedule.ReduceScatter, datatype.Int8, 4000, 0}, CallReduceScatter, false},
+		{4, planning.Asked{Collective: schedule.AllReduce, Type: datatype.Float32, Count: 1000, Root: 0}, calls.AllReduce, true},
+		{4, planning.Asked{Collective: schedule.AllToAll, Type: datatype.Bfloat16, Count: 77, Root: 0}, calls.AllToAll, false},
+		{4, planning.Asked{Collective: schedule.Broadcast, Type: datatype.Float64, Count: 5, Root: 2}, calls.Broadcast, true},
+		{3, planning.Asked{Collective: schedule.ReduceScatter, Type: datatype.Int8, Count: 4000, Root: 0}, calls.ReduceScatter, false},
 	} {
 		t.Run(fmt.Sprintf("%v/%d", c.kind, c.ranks), func(t *testing.T) {
 			cfg, fab, store := warmSetup(t)
@@ -79,20 +84,20 @@ func TestWarm(t *testing.T) {
 			w := newWorld(t, c.ranks)
 			w.must(func(comm *Comm) error {
 				send, recv := make([]byte, 40000), make([]byte, 40000)
-				call := Call{Comm: comm, Kind: c.kind, Type: c.shape.Type, Count: c.shape.Count, Peer: int32(c.shape.Root),
+				call := calls.Call{Comm: comm, Kind: c.kind, Type: c.shape.Type, Count: c.shape.Count, Peer: int32(c.shape.Root),
 					Send: unsafe.Pointer(&send[0]), Recv: unsafe.Pointer(&recv[0])}
 				if c.inPlace {
 					call.Recv = call.Send
 				}
-				return Run([]Call{call})
+				return Run([]calls.Call{call})
 			})
-			agreed := w.comms[0].light.agreed
+			agreed := circuits.Of(w.comms[0]).Known.Plans()
 			if len(agreed) != 1 {
 				t.Fatalf("%d plans were used", len(agreed))
 			}
-			for _, a := range agreed {
-				if a.plan.Planner != "perstep" || a.plan.Digest != marked.Digest {
-					t.Errorf("the plan in use is %s's", a.plan.Planner)
+			for _, p := range agreed {
+				if p.Planner != "perstep" || p.Digest != marked.Digest {
+					t.Errorf("the plan in use is %s's", p.Planner)
 				}
 			}
 			if files := planFiles(t, store.Dir()); len(files) != 1 {
@@ -103,9 +108,9 @@ func TestWarm(t *testing.T) {
 }
 
 // warm makes the plan of one call ahead.
-func warm(t *testing.T, cfg *settings.Config, fab *fabric.Fabric, ranks int, store *cache.Cache, call CallShape) Warmed {
+func warm(t *testing.T, cfg *settings.Config, fab *fabric.Fabric, ranks int, store *cache.Cache, call planning.Asked) planning.Warmed {
 	t.Helper()
-	made, err := Warm(t.Context(), cfg, fab, ranks, []CallShape{call}, store, nil)
+	made, err := planning.Warm(t.Context(), cfg, fab, ranks, []planning.Asked{call}, store, nil)
 	if err != nil || made[0].Err != nil {
 		t.Fatal(made, err)
 	}
@@ -116,28 +121,28 @@ func warm(t *testing.T, cfg *settings.Config, fab *fabric.Fabric, ranks int, sto
 // and of sizes between them, from the cache.
 func TestWarmIntervals(t *testing.T) {
 	cfg, fab, store := warmSetup(t)
-	var calls []CallShape
+	var group []planning.Asked
 	for count := uint64(1 << 10); count <= 1<<20; count *= 2 {
-		calls = append(calls, CallShape{schedule.AllReduce, datatype.Float32, count, 0})
+		group = append(group, planning.Asked{Collective: schedule.AllReduce, Type: datatype.Float32, Count: count, Root: 0})
 	}
 	plannings := 0
-	made, err := Warm(t.Context(), cfg, fab, 4, calls, store, func(n int) { plannings = n })
+	made, err := planning.Warm(t.Context(), cfg, fab, 4, group, store, func(n int) { plannings = n })
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d sizes, %d plannings, %d files", len(calls), plannings, len(planFiles(t, store.Dir())))
+	t.Logf("%d sizes, %d plannings, %d files", len(group), plannings, len(planFiles(t, store.Dir())))
 	for i, m := range made {
-		bytes := int64(4 * calls[i].Count)
+		bytes := int64(4 * group[i].Count)
 		if m.Err != nil || m.Entry.Span.Min > bytes || m.Entry.Span.Max < bytes || m.Plan.CCTUS <= 0 {
 			t.Errorf("%+v", m)
 		}
 	}
-	if plannings > 2*len(calls)+4 {
-		t.Errorf("%d plannings for %d sizes", plannings, len(calls))
+	if plannings > 2*len(group)+4 {
+		t.Errorf("%d plannings for %d sizes", plannings, len(group))
 	}
 	w := newWorld(t, 4)
 	for _, count := range []int{1 << 10, 3000, 1 << 12, 40001} {
-		k := collectiveCase{kind: CallAllReduce, typ: datatype.Float32, count: count}
+		k := collectiveCase{kind: calls.AllReduce, typ: datatype.Float32, count: count}
 		if err := k.run(w, rand.New(rand.NewPCG(1, 2))); err != nil {
 			t.Fatal(err)
 		}
@@ -148,19 +153,12 @@ func TestWarmIntervals(t *testing.T) {
 }
 
 // plannedBy counts the plans that a world's leader has made.
-func plannedBy(w *world) (n int) {
-	for _, f := range w.comms[0].leader.tickets.family {
-		f.mu.Lock()
-		n += f.survey.Plannings
-		f.mu.Unlock()
-	}
-	return n
-}
+func plannedBy(w *world) (n int) { return live.Of(w.comms[0]).Book.Plannings() }
 
 // TestWarmReplacesWhatIsUnusable: as the job itself would.
 func TestWarmReplacesWhatIsUnusable(t *testing.T) {
 	cfg, fab, store := warmSetup(t)
-	call := CallShape{schedule.AllReduce, datatype.Float32, 1000, 0}
+	call := planning.Asked{Collective: schedule.AllReduce, Type: datatype.Float32, Count: 1000, Root: 0}
 	warm(t, cfg, fab, 4, store, call)
 	damage(t, planFiles(t, store.Dir())[0])
 	other, err := cache.Open(store.Dir())
@@ -177,23 +175,23 @@ func TestWarmReplacesWhatIsUnusable(t *testing.T) {
 }
 
 func TestWarmRefuses(t *testing.T) {
-	good := CallShape{schedule.AllReduce, datatype.Float32, 1000, 0}
+	good := planning.Asked{Collective: schedule.AllReduce, Type: datatype.Float32, Count: 1000, Root: 0}
 	for name, c := range map[string]struct {
 		ranks int
-		call  CallShape
+		call  planning.Asked
 		edit  func(*settings.Config, *fabric.Fabric)
 		want  error
 	}{
-		"one rank":          {1, good, nil, ErrInvalidArgument},
-		"too many ranks":    {5, good, nil, ErrInvalidArgument},
-		"no elements":       {4, CallShape{schedule.AllReduce, datatype.Float32, 0, 0}, nil, ErrInvalidArgument},
-		"too many elements": {4, CallShape{schedule.AllReduce, datatype.Float32, 1 << 62, 0}, nil, ErrInvalidArgument},
-		"root of none":      {4, CallShape{schedule.AllReduce, datatype.Float32, 1000, 1}, nil, ErrInvalidArgument},
-		"no such root":      {4, CallShape{schedule.Reduce, datatype.Float32, 1000, 4}, nil, ErrInvalidArgument},
-		"no such type":      {4, CallShape{schedule.AllReduce, datatype.NumTypes, 1000, 0}, nil, ErrInvalidArgument},
-		"point to point":    {4, CallShape{schedule.SendRecv, datatype.Float32, 1000, 0}, nil, ErrInvalidArgument},
-		"present circuits":  {4, good, func(c *settings.Config, _ *fabric.Fabric) { c.PlanCurrent = true }, ErrInvalidArgument},
-		"no circuits":       {4, good, func(_ *settings.Config, f *fabric.Fabric) { f.Planes[0].OCS = "" }, ErrInvalidArgument},
+		"one rank":          {1, good, nil, errdefs.ErrInvalidArgument},
+		"too many ranks":    {5, good, nil, errdefs.ErrInvalidArgument},
+		"no elements":       {4, planning.Asked{Collective: schedule.AllReduce, Type: datatype.Float32, Count: 0, Root: 0}, nil, errdefs.ErrInvalidArgument},
+		"too many elements": {4, planning.Asked{Collective: schedule.AllReduce, Type: datatype.Float32, Count: 1 << 62, Root: 0}, nil, errdefs.ErrInvalidArgument},
+		"root of none":      {4, planning.Asked{Collective: schedule.AllReduce, Type: datatype.Float32, Count: 1000, Root: 1}, nil, errdefs.ErrInvalidArgument},
+		"no such root":      {4, planning.Asked{Collective: schedule.Reduce, Type: datatype.Float32, Count: 1000, Root: 4}, nil, errdefs.ErrInvalidArgument},
+		"no such type":      {4, planning.Asked{Collective: schedule.AllReduce, Type: datatype.NumTypes, Count: 1000, Root: 0}, nil, errdefs.ErrInvalidArgument},
+		"point to point":    {4, planning.Asked{Collective: schedule.SendRecv, Type: datatype.Float32, Count: 1000, Root: 0}, nil, errdefs.ErrInvalidArgument},
+		"present circuits":  {4, good, func(c *settings.Config, _ *fabric.Fabric) { c.PlanCurrent = true }, errdefs.ErrInvalidArgument},
+		"no circuits":       {4, good, func(_ *settings.Config, f *fabric.Fabric) { f.Planes[0].OCS = "" }, errdefs.ErrInvalidArgument},
 		"no plan": {4, good, func(c *settings.Config, f *fabric.Fabric) {
 			c.Planner, f.Forwarding, f.Planes = "static", false, f.Planes[:1]
 		}, planner.ErrInfeasible},
@@ -203,7 +201,7 @@ func TestWarmRefuses(t *testing.T) {
 			if c.edit != nil {
 				c.edit(cfg, fab)
 			}
-			made, err := Warm(t.Context(), cfg, fab, c.ranks, []CallShape{c.call}, store, nil)
+			made, err := planning.Warm(t.Context(), cfg, fab, c.ranks, []planning.Asked{c.call}, store, nil)
 			if err == nil {
 				err = made[0].Err
 			}

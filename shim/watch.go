@@ -8,7 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"lightpath/shim/comm"
 	"lightpath/shim/log"
+	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
 	"lightpath/shim/status"
 )
@@ -18,43 +20,43 @@ import (
 // are open while there are communicators; nothing is done unless somebody asks.
 var watched struct {
 	sync.Mutex
-	comms  []*Comm
+	comms  []*comm.Core
 	server *status.Server
 	ras    *status.RAS
 }
 
 // watch makes the communicator one that can be asked about, until unwatch.
-func (c *Comm) watch() {
-	if c.cfg.StatusDir == settings.StatusOff {
+func watch(c *comm.Core) {
+	if c.Cfg.StatusDir == settings.StatusOff {
 		return
 	}
 	watched.Lock()
 	defer watched.Unlock()
 	watched.comms = append(watched.comms, c)
-	dir := StatusDir(c.cfg)
+	dir := StatusDir(c.Cfg)
 	if watched.server == nil {
 		s, err := status.Serve(dir, os.Getpid(), fmt.Sprintf("%x", processID()), source{})
 		if err != nil {
-			c.log.Info(log.Init, "no status socket: %v", err)
+			c.Log.Info(log.Init, "no status socket: %v", err)
 			return
 		}
 		watched.server = s
 	}
-	if watched.ras == nil && c.cfg.RAS {
+	if watched.ras == nil && c.Cfg.RAS {
 		collect := func(d time.Duration) (*status.Report, error) { return status.Collect(dir, d) }
-		ras, err := status.ServeRAS(rasAddress(c.cfg.RASAddr), ABIVersion, collect)
+		ras, err := status.ServeRAS(rasAddress(c.Cfg.RASAddr), ABIVersion, collect)
 		if err != nil {
 			// As a rule another process of this host serves.
-			c.log.Info(log.Init, "%v", err)
+			c.Log.Info(log.Init, "%v", err)
 			return
 		}
 		watched.ras = ras
-		c.log.Info(log.Init, "RAS client listening socket at %s", ras.Address())
+		c.Log.Info(log.Init, "RAS client listening socket at %s", ras.Address())
 	}
 }
 
 // unwatch is idempotent.
-func (c *Comm) unwatch() {
+func unwatch(c *comm.Core) {
 	watched.Lock()
 	defer watched.Unlock()
 	i := slices.Index(watched.comms, c)
@@ -87,7 +89,7 @@ func rasAddress(address string) string {
 }
 
 // watching returns the communicators that can be asked about.
-func watching() []*Comm {
+func watching() []*comm.Core {
 	watched.Lock()
 	defer watched.Unlock()
 	return slices.Clone(watched.comms)
@@ -105,7 +107,7 @@ func (source) Status() status.Process {
 	p := status.Process{Version: Version, Host: host, Node: node(hostID(), pidNamespace()), PID: os.Getpid(), Comms: []status.Comm{}}
 	comms := watching()
 	for _, c := range comms {
-		s := c.describe()
+		s := describeComm(c)
 		// Ranks of one communicator in one process are one communicator.
 		if i := slices.IndexFunc(p.Comms, func(o status.Comm) bool { return o.ID == s.ID }); i >= 0 {
 			p.Comms[i].Take(s.Ranks)
@@ -119,8 +121,8 @@ func (source) Status() status.Process {
 // Gather implements status.Source.
 func (source) Gather(id string, d time.Duration) []status.Rank {
 	for _, c := range watching() {
-		if c.joined.Load() && fmt.Sprintf("%x", c.id) == id {
-			return c.probe(d)
+		if c.Joined() && fmt.Sprintf("%x", c.ID) == id {
+			return probe(c, d)
 		}
 	}
 	return nil
@@ -130,7 +132,7 @@ func (source) Gather(id string, d time.Duration) []status.Rank {
 func (source) Dump() [][]byte {
 	var all [][]byte
 	for _, c := range watching() {
-		if text, err := c.flightDump(); err == nil {
+		if text, err := recorder.Dump(c); err == nil {
 			all = append(all, text)
 		}
 	}

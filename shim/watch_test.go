@@ -12,7 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/shim/calls"
 	"lightpath/shim/flight"
+	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
 	"lightpath/shim/status"
 )
@@ -85,15 +87,15 @@ func TestStatusNamesRankElsewhere(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
 			dir := statusHere(t)
 			w := newWorld(t, 3)
-			w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
+			w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
 			done := make(chan []error, 1)
 			proceed := make(chan struct{})
 			go func() {
 				done <- w.each(func(c *Comm) error {
-					if c.Rank() == 1 {
+					if c.Rank == 1 {
 						<-proceed
 					}
-					return Run([]Call{allReduce(c, make([]float32, 10))})
+					return Run([]calls.Call{allReduce(c, make([]float32, 10))})
 				})
 			}()
 			c := collectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Waiting })
@@ -155,13 +157,13 @@ func TestProbe(t *testing.T) {
 	w := newWorld(t, 4)
 	w.must(func(c *Comm) error {
 		for range 3 { // answers of one question must not be taken for those of the next
-			ranks := c.probe(60 * time.Second)
+			ranks := probe(c, 60*time.Second)
 			if len(ranks) != 4 {
-				t.Errorf("rank %d got %d answers", c.Rank(), len(ranks))
+				t.Errorf("rank %d got %d answers", c.Rank, len(ranks))
 			}
 			for i, r := range ranks {
 				if r.Rank != i || r.Answer != status.Answered || r.State != status.Healthy {
-					t.Errorf("rank %d got %+v", c.Rank(), r)
+					t.Errorf("rank %d got %+v", c.Rank, r)
 				}
 			}
 		}
@@ -196,7 +198,7 @@ func TestStatusThroughControl(t *testing.T) {
 		}
 	}
 	t.Cleanup(w.destroy)
-	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
+	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
 	c := collectUntil(t, dir, func(c *status.Comm) bool { return len(c.Ranks) == 3 })
 	for r := range c.Ranks {
 		if k := &c.Ranks[r]; k.Answer != status.Answered || k.Collectives != 1 {
@@ -204,7 +206,7 @@ func TestStatusThroughControl(t *testing.T) {
 		}
 	}
 	for range maxOwed {
-		w.comms[0].leader.owed.add(1) // it no longer answers
+		probesOf(w.comms[0]).owed.add(1) // it no longer answers
 	}
 	report, err := status.Collect(dir, 2*time.Second)
 	if err != nil || report.Comms[0].Ranks[1].Answer != status.Silent || report.Comms[0].State != status.Waiting {
@@ -248,15 +250,15 @@ func TestFlightOnFailure(t *testing.T) {
 	t.Setenv("LIGHTPATH_FLIGHT_RECORDER_DIR", dir)
 	statusHere(t)
 	w := newWorld(t, 3)
-	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
+	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
 	w.each(func(c *Comm) error {
-		if c.Rank() == 1 {
-			for w.comms[0].flight.glance().op.seq < 2 || w.comms[2].flight.glance().op.seq < 2 {
+		if c.Rank == 1 {
+			for recorder.Of(w.comms[0]).Snapshot().Op.Seq < 2 || recorder.Of(w.comms[2]).Snapshot().Op.Seq < 2 {
 				time.Sleep(time.Millisecond)
 			}
 			return c.Abort()
 		}
-		return Run([]Call{allReduce(c, make([]float32, 10))})
+		return Run([]calls.Call{allReduce(c, make([]float32, 10))})
 	})
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil || len(files) != 3 {
@@ -294,9 +296,9 @@ func TestFlightOnCircuits(t *testing.T) {
 	statusHere(t)
 	w := newWorld(t, 4)
 	for range 3 {
-		w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10000))}) })
+		w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10000))}) })
 	}
-	text, err := w.comms[2].flightDump()
+	text, err := recorder.Dump(w.comms[2])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,69 +338,13 @@ func TestFlightOnCircuits(t *testing.T) {
 	}
 }
 
-// TestRecorder holds the ring against a list of everything.
-func TestRecorder(t *testing.T) {
-	var f recorder
-	f.setUp(1)
-	if f.size != minFlown {
-		t.Fatalf("size %d", f.size)
-	}
-	for seq := uint64(1); seq <= 5*minFlown; seq++ {
-		s := shape{kind: CallKind(seq % uint64(CallSend)), count: seq}
-		n := f.add(seq, &s, nil)
-		if got, ok := f.find(seq); !ok || got != s || !f.glance().running {
-			t.Fatalf("%d: %+v %v", seq, got, ok)
-		}
-		f.end(n, completed)
-		if f.glance().running {
-			t.Fatalf("%d is still running", seq)
-		}
-		if _, ok := f.find(seq + 1); ok {
-			t.Fatal("found what is to come")
-		}
-		for back := range seq {
-			if _, ok := f.find(seq - back); ok != (back < minFlown) {
-				t.Fatalf("%d of %d: found %v", seq-back, seq, ok)
-			}
-		}
-	}
-	if _, ok := f.find(0); ok {
-		t.Error("found operation 0")
-	}
-}
-
-// TestRecorderAllocates nothing once it has begun.
-func TestRecorderAllocatesNothing(t *testing.T) {
-	var f recorder
-	f.setUp(256)
-	s := shape{kind: CallAllReduce}
-	seq := uint64(0)
-	if n := testing.AllocsPerRun(1000, func() { seq++; f.end(f.add(seq, &s, nil), completed) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-// BenchmarkRecorder is what an operation pays.
-func BenchmarkRecorder(b *testing.B) {
-	for name, n := range map[string]int{"on": 256, "off": 0} {
-		b.Run(name, func(b *testing.B) {
-			var f recorder
-			f.setUp(n)
-			s := shape{kind: CallAllReduce}
-			for i := range b.N {
-				f.end(f.add(uint64(i+1), &s, nil), completed)
-			}
-		})
-	}
-}
-
 // TestRAS: a client of NCCL's protocol gets the diagnosis, in text and in JSON.
 func TestRAS(t *testing.T) {
 	statusHere(t)
 	t.Setenv("NCCL_RAS_ENABLE", "1")
 	t.Setenv("NCCL_RAS_ADDR", "127.0.0.1:0")
 	w := newWorld(t, 2)
-	w.must(func(c *Comm) error { return Run([]Call{allReduce(c, make([]float32, 10))}) })
+	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
 	watched.Lock()
 	address := watched.ras.Address()
 	watched.Unlock()
@@ -435,7 +381,7 @@ func BenchmarkFlight(b *testing.B) {
 			w := newWorld(b, 2)
 			b.ResetTimer()
 			w.must(func(c *Comm) error {
-				call := []Call{allReduce(c, make([]float32, 2))}
+				call := []calls.Call{allReduce(c, make([]float32, 2))}
 				for range b.N {
 					if err := Run(call); err != nil {
 						return err

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"lightpath/shim/comm"
 )
 
 // world is a communicator whose ranks are goroutines of the test.
@@ -36,12 +38,12 @@ func newWorld(t testing.TB, n int) *world {
 
 func (w *world) destroy() {
 	for _, c := range w.comms {
-		if lifeState(c.life.Load()) != destroyed {
+		if c.Life() != comm.Destroyed {
 			_ = c.Destroy()
 		}
 	}
 	for _, c := range w.comms {
-		<-c.released
+		<-c.Released()
 	}
 }
 
@@ -49,7 +51,7 @@ func (w *world) destroy() {
 // at rest, on packet planes.
 func (w *world) limit(d time.Duration) {
 	for _, c := range w.comms {
-		c.cfg.Timeout = d
+		c.Cfg.Timeout = d
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
 	"lightpath/internal/monotonic"
-	"lightpath/shim"
+	"lightpath/shim/result"
 )
 
 // job is the ranks of a scenario with their reports and errors so far. Each operation is a run of its own, so that every
@@ -235,7 +235,7 @@ func (j *job) text(but ...int) string {
 			first = f
 		}
 	}
-	return strings.TrimSpace(strings.TrimSuffix(first.text, shim.ReportedByAnother))
+	return strings.TrimSpace(strings.TrimSuffix(first.text, result.ReportedByPeer))
 }
 
 // says reports whether a failure's text contains one of words, "a|b".

@@ -22,7 +22,11 @@ import (
 	"lightpath/cgo/cuda"
 	"lightpath/cgo/verbs"
 	"lightpath/shim"
+	"lightpath/shim/device"
+	"lightpath/shim/endpoints"
+	"lightpath/shim/memory"
 	"lightpath/shim/settings"
+	"lightpath/shim/stream"
 )
 
 func main() {} // required by c-shared, never called
@@ -38,9 +42,9 @@ func lpGoStart() *C.char {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	shim.UseVerbs(verbs.Library{})
-	cuda.Tell(shim.Launches())
-	shim.UseDevices(cuda.Library{})
+	endpoints.UseVerbs(verbs.Library{})
+	cuda.Tell(stream.Places())
+	device.Use(cuda.Library{})
 	return C.CString(shim.Version)
 }
 
@@ -263,14 +267,14 @@ func environ() (all []string) {
 
 //export lpGoMemoryAdd
 func lpGoMemoryAdd(base unsafe.Pointer, size C.size_t, fd C.int) {
-	shim.AddMemory(shim.Region{Base: uintptr(base), Size: uintptr(size), FD: int(fd)})
+	memory.Add(memory.Region{Base: uintptr(base), Size: uintptr(size), FD: int(fd)})
 }
 
 //export lpGoMemoryRemove
 func lpGoMemoryRemove(base unsafe.Pointer, msg *C.char, n C.size_t) (rc C.int) {
 	var err error
 	defer text{msg, n}.report(&rc, &err)
-	err = shim.RemoveMemory(uintptr(base))
+	err = memory.Remove(uintptr(base))
 	return
 }
 
@@ -278,7 +282,7 @@ func lpGoMemoryRemove(base unsafe.Pointer, msg *C.char, n C.size_t) (rc C.int) {
 func lpGoDeviceAlloc(size C.size_t, out *unsafe.Pointer, msg *C.char, n C.size_t) (rc C.int) {
 	var err error
 	defer text{msg, n}.report(&rc, &err)
-	*out, err = shim.AllocDevice(int(size))
+	*out, err = memory.AllocDevice(int(size))
 	return
 }
 
@@ -287,7 +291,7 @@ func lpGoDeviceFree(at unsafe.Pointer, known *C.int32_t, msg *C.char, n C.size_t
 	var err error
 	defer text{msg, n}.report(&rc, &err)
 	var is bool
-	if is, err = shim.FreeDevice(at); is {
+	if is, err = memory.FreeDevice(at); is {
 		*known = 1
 	}
 	return

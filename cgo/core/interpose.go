@@ -11,13 +11,15 @@ import (
 
 	"lightpath/cgo/core/internal/bridge"
 	"lightpath/shim/device"
-	"lightpath/shim/other"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/path/foreign"
+	"lightpath/shim/stream"
 )
 
 // library calls the other libnccl through the front's table.
 type library struct{ at *C.struct_lp_other }
 
-var _ other.Library = library{}
+var _ foreign.Library = library{}
 
 // failed returns the error of a result, with the library's text.
 func (l library) failed(what string, rc C.int) error {
@@ -27,24 +29,24 @@ func (l library) failed(what string, rc C.int) error {
 	}
 	var text [512]C.char
 	C.other_text(l.at, rc, &text[0], C.size_t(len(text)))
-	return fmt.Errorf("%s: %s: %w", what, C.GoString(&text[0]), other.ErrLibrary)
+	return fmt.Errorf("%s: %s: %w", what, C.GoString(&text[0]), errdefs.ErrLibrary)
 }
 
-// NewID implements [other.Library].
-func (l library) NewID() (id [other.IDBytes]byte, err error) {
+// NewID implements [foreign.Library].
+func (l library) NewID() (id [foreign.IDBytes]byte, err error) {
 	err = l.failed("ncclGetUniqueId", C.other_unique_id(l.at, (*C.uchar)(unsafe.Pointer(&id))))
 	return id, err
 }
 
-// Make implements [other.Library].
-func (l library) Make(inits []other.Init) ([]other.Comm, error) {
+// Make implements [foreign.Library].
+func (l library) Make(inits []foreign.Init) ([]foreign.Comm, error) {
 	size := C.size_t(len(inits)) * C.sizeof_struct_lp_other_init
 	memory := C.calloc(1, size)
 	defer C.free(memory)
 	list := unsafe.Slice((*C.struct_lp_other_init)(memory), len(inits))
 	for i := range inits {
 		in, c := &inits[i], &list[i]
-		copy(unsafe.Slice((*byte)(unsafe.Pointer(&c.id)), other.IDBytes), in.ID[:])
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&c.id)), foreign.IDBytes), in.ID[:])
 		c.nranks, c.rank, c.device, c.name = C.int32_t(in.Ranks), C.int32_t(in.Rank), C.int32_t(in.Device), C.CString(in.Name)
 		defer C.free(unsafe.Pointer(c.name))
 		if in.Net != "" {
@@ -55,32 +57,32 @@ func (l library) Make(inits []other.Init) ([]other.Comm, error) {
 	if err := l.failed("ncclCommInitRank", C.other_make(l.at, &list[0], C.size_t(len(list)))); err != nil {
 		return nil, err
 	}
-	made := make([]other.Comm, len(list))
+	made := make([]foreign.Comm, len(list))
 	for i := range list {
-		made[i] = other.Comm(list[i].comm)
+		made[i] = foreign.Comm(list[i].comm)
 	}
 	return made, nil
 }
 
-// Exchange implements [other.Library].
-func (l library) Exchange(c other.Comm, list []other.Transfer, s device.Stream) error {
+// Exchange implements [foreign.Library].
+func (l library) Exchange(c foreign.Comm, list []stream.Transfer, s device.Stream) error {
 	at := (*C.struct_lp_transfer)(unsafe.Pointer(unsafe.SliceData(list)))
 	return l.failed("ncclSend and ncclRecv", C.other_exchange(l.at, C.uint64_t(c), at, C.size_t(len(list)),
 		C.uintptr_t(s)))
 }
 
-// AsyncError implements [other.Library].
-func (l library) AsyncError(c other.Comm) error {
+// AsyncError implements [foreign.Library].
+func (l library) AsyncError(c foreign.Comm) error {
 	return l.failed("ncclCommGetAsyncError", C.other_async_error(l.at, C.uint64_t(c)))
 }
 
-// Abort implements [other.Library].
-func (l library) Abort(c other.Comm) error {
+// Abort implements [foreign.Library].
+func (l library) Abort(c foreign.Comm) error {
 	return l.failed("ncclCommAbort", C.other_abort(l.at, C.uint64_t(c)))
 }
 
-// Destroy implements [other.Library].
-func (l library) Destroy(c other.Comm) error {
+// Destroy implements [foreign.Library].
+func (l library) Destroy(c foreign.Comm) error {
 	return l.failed("ncclCommDestroy", C.other_destroy(l.at, C.uint64_t(c)))
 }
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* shim.CallKind */
+/* calls.Kind */
 enum {
   LP_ALLREDUCE = 0,
   LP_BROADCAST = 1,
@@ -219,7 +219,7 @@ struct lp_quick {
   uint32_t *bells[64];
 };
 
-/* shim.Gate */
+/* comm.Gate */
 struct lp_gate {
   uint64_t word;
   struct lp_quick *quick;
@@ -229,7 +229,7 @@ struct lp_gate {
   uint64_t unused5[4];
 };
 
-/* other.Transfer */
+/* stream.Transfer */
 struct lp_transfer {
   void *at;
   int64_t bytes;

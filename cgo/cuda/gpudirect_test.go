@@ -17,7 +17,10 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport/rdma/verbstest"
 	"lightpath/shim"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
+	"lightpath/shim/endpoints"
+	"lightpath/shim/stream"
 )
 
 // TestExportBuf exports a part of device memory as a dma-buf. The part is at its offset in the dma-buf, also after the
@@ -93,11 +96,11 @@ func overPorts(t *testing.T, ranks int, flushed bool) {
 	for i := range 2 {
 		n.Add(fmt.Sprintf("mem%d", i))
 	}
-	shim.UseVerbs(n)
-	cuda.Tell(shim.Launches())
-	shim.UseDevices(cuda.Library{})
+	endpoints.UseVerbs(n)
+	cuda.Tell(stream.Places())
+	device.Use(cuda.Library{})
 	t.Cleanup(func() {
-		shim.UseVerbs(nil) // the devices stay: communicators give their resources back in the background
+		endpoints.UseVerbs(nil) // the devices stay: communicators give their resources back in the background
 		if err := n.Close(); err != nil {
 			t.Error(err)
 		}
@@ -137,9 +140,9 @@ func overPorts(t *testing.T, ranks int, flushed bool) {
 	for range 2 { // sums, twice
 		for r, c := range comms {
 			cudatest.Use(r % 2)
-			call := shim.Call{Comm: c, Kind: shim.CallAllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r],
+			call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r],
 				Stream: streams[r]}
-			if err := shim.Run([]shim.Call{call}); err != nil {
+			if err := shim.Run([]calls.Call{call}); err != nil {
 				t.Fatal(err)
 			}
 		}

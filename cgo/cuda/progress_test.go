@@ -14,7 +14,9 @@ import (
 	"lightpath/cgo/cuda/cudatest"
 	"lightpath/collectives/datatype"
 	"lightpath/shim"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
+	"lightpath/shim/stream"
 )
 
 // BenchmarkProgress measures the time that the CPU's part in a staged operation adds to a stream. It times an
@@ -104,7 +106,7 @@ func cpuTime(b *testing.B) time.Duration {
 // progress is a communicator of ranks on one device, a call of all of them, and the commands by hand.
 type progress struct {
 	b      *testing.B
-	calls  []shim.Call
+	calls  []calls.Call
 	stream device.Stream // of rank 0
 	timer  *cudatest.Timer
 	at     unsafe.Pointer // of the device, of rank 0
@@ -144,8 +146,8 @@ func newProgress(b *testing.B, ranks int) *progress {
 	l.room, err = driver.Alloc(3 * 64)
 	l.must(err)
 	clear(unsafe.Slice((*byte)(l.room), 3*64))
-	cuda.Tell(handSignals{shim.Launches(), l.word(1)})
-	shim.UseDevices(driver)
+	cuda.Tell(handSignals{stream.Places(), l.word(1)})
+	device.Use(driver)
 	id, err := shim.NewUniqueID()
 	l.must(err)
 	args := make([]shim.InitArgs, ranks)
@@ -164,7 +166,7 @@ func newProgress(b *testing.B, ranks int) *progress {
 		if r == 0 {
 			l.at, l.stream = at, s
 		}
-		l.calls = append(l.calls, shim.Call{Comm: c, Kind: shim.CallAllReduce, Type: datatype.Uint8, Count: 8, Send: at,
+		l.calls = append(l.calls, calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 8, Send: at,
 			Recv: at, Stream: s})
 	}
 	return l

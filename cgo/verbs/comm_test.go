@@ -15,6 +15,8 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/schedule/oracle"
 	"lightpath/shim"
+	"lightpath/shim/calls"
+	"lightpath/shim/endpoints"
 )
 
 // rdmaEnvironment makes communicators use the test's devices: on each plane even ranks are at one end, odd ranks at the
@@ -45,7 +47,7 @@ func communicators(t *testing.T, ranks, planes int) []*shim.Comm {
 // join makes a communicator by the environment's settings.
 func join(t *testing.T, ranks int) []*shim.Comm {
 	t.Helper()
-	shim.UseVerbs(Library{})
+	endpoints.UseVerbs(Library{})
 	id, err := shim.NewUniqueID()
 	if err != nil {
 		t.Fatal(err)
@@ -83,18 +85,18 @@ func destroy(t *testing.T, comms []*shim.Comm) {
 
 // collectives are the calls with an oracle, and how many counts a rank sends and receives: -1 for one per rank.
 var collectives = []struct {
-	kind       shim.CallKind
+	kind       calls.Kind
 	collective schedule.Collective
 	send, recv int
 }{
-	{shim.CallAllReduce, schedule.AllReduce, 1, 1},
-	{shim.CallBroadcast, schedule.Broadcast, 1, 1},
-	{shim.CallReduce, schedule.Reduce, 1, 1},
-	{shim.CallAllGather, schedule.AllGather, 1, -1},
-	{shim.CallReduceScatter, schedule.ReduceScatter, -1, 1},
-	{shim.CallAllToAll, schedule.AllToAll, -1, -1},
-	{shim.CallGather, schedule.Gather, 1, -1},
-	{shim.CallScatter, schedule.Scatter, -1, 1},
+	{calls.AllReduce, schedule.AllReduce, 1, 1},
+	{calls.Broadcast, schedule.Broadcast, 1, 1},
+	{calls.Reduce, schedule.Reduce, 1, 1},
+	{calls.AllGather, schedule.AllGather, 1, -1},
+	{calls.ReduceScatter, schedule.ReduceScatter, -1, 1},
+	{calls.AllToAll, schedule.AllToAll, -1, -1},
+	{calls.Gather, schedule.Gather, 1, -1},
+	{calls.Scatter, schedule.Scatter, -1, 1},
 }
 
 // TestOracle checks the results of every collective over real queue pairs.
@@ -126,7 +128,7 @@ func TestOracle(t *testing.T) {
 }
 
 // verify runs one call on all ranks with random input, and compares the results.
-func verify(comms []*shim.Comm, kind shim.CallKind, call oracle.Call, count, send, recv int, rng *rand.Rand) error {
+func verify(comms []*shim.Comm, kind calls.Kind, call oracle.Call, count, send, recv int, rng *rand.Rand) error {
 	n := len(comms)
 	size := func(counts int) int {
 		if counts < 0 {
@@ -146,7 +148,7 @@ func verify(comms []*shim.Comm, kind shim.CallKind, call oracle.Call, count, sen
 		return err
 	}
 	for r, err := range each(comms, func(r int, c *shim.Comm) error {
-		return shim.Run([]shim.Call{{
+		return shim.Run([]calls.Call{{
 			Comm: c, Kind: kind, Type: call.Type, Op: call.Op, Peer: int32(call.Root), Count: uint64(count),
 			Send: unsafe.Pointer(unsafe.SliceData(inputs[r])), Recv: unsafe.Pointer(unsafe.SliceData(outputs[r])),
 		}})
@@ -163,7 +165,7 @@ func verify(comms []*shim.Comm, kind shim.CallKind, call oracle.Call, count, sen
 
 func allReduce(c *shim.Comm, buf []int32) error {
 	at := unsafe.Pointer(&buf[0])
-	return shim.Run([]shim.Call{{Comm: c, Kind: shim.CallAllReduce, Type: datatype.Int32, Count: uint64(len(buf)),
+	return shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Int32, Count: uint64(len(buf)),
 		Send: at, Recv: at}})
 }
 
@@ -178,7 +180,7 @@ func TestRegisteredBuffers(t *testing.T) {
 		for i := range buf[r] {
 			buf[r][i] = int32(i)
 		}
-		if _, err := comms[r].Register(unsafe.Pointer(&buf[r][0]), 4*count, false, 0); err != nil {
+		if _, err := shim.Register(comms[r], unsafe.Pointer(&buf[r][0]), 4*count, false, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,10 +11,12 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"lightpath/collectives/datatype"
 	"lightpath/shim"
-
-	"golang.org/x/sys/unix"
+	"lightpath/shim/calls"
+	"lightpath/shim/endpoints"
 )
 
 // rankEnv, "rank ranks id", makes this program a rank.
@@ -39,7 +41,7 @@ func rankProcess() int {
 		panic(err)
 	}
 	a.ID = shim.UniqueID(raw)
-	shim.UseVerbs(Library{})
+	endpoints.UseVerbs(Library{})
 	comms, err := shim.Init([]shim.InitArgs{a})
 	if err != nil {
 		fmt.Println("init:", err)
@@ -48,9 +50,9 @@ func rankProcess() int {
 	buf := make([]int32, 20000)
 	at := unsafe.Pointer(&buf[0])
 	for i := 0; ; i++ {
-		call := shim.Call{Comm: comms[0], Kind: shim.CallAllReduce, Type: datatype.Int32, Count: uint64(len(buf)), Send: at,
+		call := calls.Call{Comm: comms[0], Kind: calls.AllReduce, Type: datatype.Int32, Count: uint64(len(buf)), Send: at,
 			Recv: at}
-		if err := shim.Run([]shim.Call{call}); err != nil {
+		if err := shim.Run([]calls.Call{call}); err != nil {
 			fmt.Println("error:", err)
 			return 0
 		}

@@ -19,7 +19,7 @@ import (
 	"lightpath/plans/cache"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
-	"lightpath/shim"
+	"lightpath/shim/planning"
 	"lightpath/shim/settings"
 )
 
@@ -38,7 +38,7 @@ type warming struct {
 	config *settings.Config
 	fabric *fabric.Fabric
 	ranks  int
-	calls  []shim.CallShape
+	calls  []planning.Asked
 	hints  []string // environment that jobs need to find the plans
 }
 
@@ -152,7 +152,7 @@ func (f *warmFlags) parseCalls(ctx context.Context, w *warming) error {
 			if count < 1 {
 				return fmt.Errorf("--bytes: %d are less than one element of %s per block", bytes, elem)
 			}
-			w.calls = append(w.calls, shim.CallShape{Collective: c, Type: elem, Count: uint64(count), Root: root})
+			w.calls = append(w.calls, planning.Asked{Collective: c, Type: elem, Count: uint64(count), Root: root})
 		}
 	}
 	if choices == nil {
@@ -205,7 +205,7 @@ func (w *warming) run(cmd *cobra.Command, c *cache.Cache, asJSON bool) error {
 			fmt.Fprintf(os.Stderr, "\r%d calls, %d plans made", len(w.calls), plannings)
 		}
 	}
-	made, err := shim.Warm(cmd.Context(), w.config, w.fabric, w.ranks, w.calls, c, progress)
+	made, err := planning.Warm(cmd.Context(), w.config, w.fabric, w.ranks, w.calls, c, progress)
 	if isTerminal(os.Stderr) {
 		fmt.Fprint(os.Stderr, "\r\033[K")
 	}

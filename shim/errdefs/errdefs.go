@@ -24,6 +24,8 @@ var (
 	ErrInProgress = errors.New("operation in progress")
 	// ErrDestroyed: the communicator has been finalized or destroyed.
 	ErrDestroyed = errors.New("communicator destroyed")
+	// ErrLibrary: another libnccl, which executes calls for this one, has refused a request or failed.
+	ErrLibrary = errors.New("the other library")
 	// ErrInternal: a defect of Lightpath.
 	ErrInternal = errors.New("internal error")
 )

@@ -107,6 +107,9 @@ const (
 	DemandOff     = "off"
 )
 
+// PlannerStatic is the planner whose plans move no circuits.
+const PlannerStatic = "static"
+
 // Fault is a failure injected into this rank, for tests and `lightpath demo --break`.
 type Fault struct {
 	SkipDrain bool // before Plane leaves Epoch

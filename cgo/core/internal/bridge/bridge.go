@@ -16,7 +16,11 @@ import (
 	"lightpath/cgo/core/internal/handle"
 	"lightpath/collectives/datatype"
 	"lightpath/shim"
+	"lightpath/shim/calls"
 	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/path/foreign"
+	"lightpath/shim/result"
 )
 
 // Call is one call, as the front passes it: cgo/core/lp_types.h has struct lp_call from it. Type and Op are
@@ -65,10 +69,10 @@ func lookup(h uint64) (*shim.Comm, error) {
 		return c, nil
 	}
 	if h == 0 {
-		return nil, fmt.Errorf("comm is NULL: %w", shim.ErrInvalidArgument)
+		return nil, fmt.Errorf("comm is NULL: %w", errdefs.ErrInvalidArgument)
 	}
 	return nil, fmt.Errorf("comm is not a communicator of this library, or it has been destroyed: %w",
-		shim.ErrInvalidArgument)
+		errdefs.ErrInvalidArgument)
 }
 
 // small narrows an enumeration of C. A value that does not fit becomes one that no enumeration has, so that shim
@@ -81,7 +85,7 @@ func small(v int32) uint8 {
 }
 
 // convert writes the shim's form of src to dst.
-func convert(dst *shim.Call, src *Call) error {
+func convert(dst *calls.Call, src *Call) error {
 	comm, err := lookup(src.Comm)
 	if err != nil {
 		return err
@@ -90,17 +94,17 @@ func convert(dst *shim.Call, src *Call) error {
 }
 
 // fill is convert for a communicator that has been found.
-func fill(dst *shim.Call, src *Call, comm *shim.Comm) error {
-	*dst = shim.Call{
-		Comm: comm, Kind: shim.CallKind(src.Kind), Type: datatype.Type(small(src.Type)), Op: datatype.Op(small(src.Op)),
+func fill(dst *calls.Call, src *Call, comm *shim.Comm) error {
+	*dst = calls.Call{
+		Comm: comm, Kind: calls.Kind(src.Kind), Type: datatype.Type(small(src.Type)), Op: datatype.Op(small(src.Op)),
 		Peer: src.Peer, Count: src.Count, Send: src.Send, Recv: src.Recv, Window: src.Window, Offset: src.Offset,
 		Stream: device.Stream(src.Stream),
-		Options: shim.Options{
-			Plan:   shim.DigestPrefix{Bits: src.Plan, Digits: small(int32(src.PlanDigits))},
+		Options: calls.Options{
+			Plan:   calls.DigestPrefix{Bits: src.Plan, Digits: small(int32(src.PlanDigits))},
 			Planes: src.Planes, Deadline: time.Duration(src.DeadlineUS) * time.Microsecond,
 		},
 	}
-	if src.Op >= int32(shim.OpPreMulSum) && dst.Kind.Reduces() {
+	if src.Op >= int32(calls.OpPreMulSum) && dst.Kind.Reduces() {
 		return bindOperator(dst, src)
 	}
 	return nil
@@ -108,9 +112,9 @@ func fill(dst *shim.Call, src *Call, comm *shim.Comm) error {
 
 // bindOperator looks up an operator of the user, unless Check has done so. The scalar stays in src, which must outlive
 // dst.
-func bindOperator(dst *shim.Call, src *Call) error {
+func bindOperator(dst *calls.Call, src *Call) error {
 	if src.ScalarWhere == ScalarNone {
-		op, err := dst.Comm.Operator(src.Op, dst.Type)
+		op, err := calls.FindOperator(dst.Comm, src.Op, dst.Type)
 		if err != nil {
 			return err
 		}
@@ -119,7 +123,7 @@ func bindOperator(dst *shim.Call, src *Call) error {
 			src.ScalarWhere = ScalarAt
 		}
 	}
-	dst.Op, dst.Operator, dst.Scalar = shim.OpPreMulSum, src.Op, src.ScalarAt
+	dst.Op, dst.Operator, dst.Scalar = calls.OpPreMulSum, src.Op, src.ScalarAt
 	if src.ScalarWhere == ScalarHere {
 		dst.Scalar = unsafe.Pointer(&src.Scalar)
 	}
@@ -128,38 +132,38 @@ func bindOperator(dst *shim.Call, src *Call) error {
 
 // Check checks the arguments of a call without running it, and copies its operator's factor into it.
 func Check(call *Call) error {
-	var c shim.Call
+	var c calls.Call
 	if err := convert(&c, call); err != nil {
 		return err
 	}
-	return shim.Check(&c)
+	return calls.Check(&c)
 }
 
 // Interposes reports whether a call on a stream is interposed, and copies its operator's factor into it.
 func Interposes(call *Call) (bool, error) {
-	var c shim.Call
+	var c calls.Call
 	if err := convert(&c, call); err != nil {
 		return false, err
 	}
-	return shim.Interposes(&c)
+	return foreign.Executes(&c)
 }
 
 // pooledCalls is the size of the largest group that Run converts without allocating.
 const pooledCalls = 64
 
-type scratch struct{ calls [pooledCalls]shim.Call }
+type scratch struct{ calls [pooledCalls]calls.Call }
 
 var pool = sync.Pool{New: func() any { return new(scratch) }}
 
 // Run runs calls as one group and returns when all are complete.
 // Hot path: groups of up to pooledCalls calls allocate nothing here.
-func Run(calls []Call) error {
-	if len(calls) > pooledCalls {
-		return runIn(make([]shim.Call, len(calls)), calls)
+func Run(group []Call) error {
+	if len(group) > pooledCalls {
+		return runIn(make([]calls.Call, len(group)), group)
 	}
 	s := pool.Get().(*scratch)
-	err := runIn(s.calls[:len(calls)], calls)
-	clear(s.calls[:len(calls)]) // so that the pool keeps no buffer and no communicator alive
+	err := runIn(s.calls[:len(group)], group)
+	clear(s.calls[:len(group)]) // so that the pool keeps no buffer and no communicator alive
 	pool.Put(s)
 	return err
 }
@@ -177,7 +181,7 @@ func RunBegun(call *Call) error {
 	return err
 }
 
-func runIn(dst []shim.Call, calls []Call) error {
+func runIn(dst []calls.Call, calls []Call) error {
 	for i := range calls {
 		if err := convert(&dst[i], &calls[i]); err != nil {
 			return err
@@ -187,10 +191,10 @@ func runIn(dst []shim.Call, calls []Call) error {
 }
 
 // Simulate predicts how many microseconds calls take as one group.
-func Simulate(calls []Call) (float64, error) {
-	group := make([]shim.Call, len(calls))
-	for i := range calls {
-		if err := convert(&group[i], &calls[i]); err != nil {
+func Simulate(asked []Call) (float64, error) {
+	group := make([]calls.Call, len(asked))
+	for i := range asked {
+		if err := convert(&group[i], &asked[i]); err != nil {
 			return 0, err
 		}
 	}
@@ -204,7 +208,7 @@ func CreateOp(h uint64, typ int32, scalar unsafe.Pointer, later bool) (int32, er
 	if err != nil {
 		return 0, err
 	}
-	return c.CreatePreMulSum(datatype.Type(small(typ)), scalar, later)
+	return calls.CreatePreMulSum(c, datatype.Type(small(typ)), scalar, later)
 }
 
 // DestroyOp forgets an operator.
@@ -213,7 +217,7 @@ func DestroyOp(h uint64, op int32) error {
 	if err != nil {
 		return err
 	}
-	return c.DestroyOp(op)
+	return calls.DestroyOp(c, op)
 }
 
 // MemStats returns a statistic of a communicator's memory.
@@ -222,7 +226,7 @@ func MemStats(h uint64, stat int32) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return c.MemStats(shim.MemStat(stat))
+	return shim.MemStats(c, shim.MemStat(stat))
 }
 
 // Register registers a buffer or window with a communicator and returns its handle.
@@ -231,7 +235,7 @@ func Register(h uint64, buff unsafe.Pointer, size uintptr, window bool, flags in
 	if err != nil {
 		return 0, err
 	}
-	return c.Register(buff, size, window, flags)
+	return shim.Register(c, buff, size, window, flags)
 }
 
 // Registered returns the buffer of a registration. With end it deregisters it.
@@ -240,12 +244,12 @@ func Registered(h, handle uint64, window, end bool) (unsafe.Pointer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Registered(handle, window, end)
+	return shim.Registered(c, handle, window, end)
 }
 
 // Recovered returns the error of a panic: a defect of Lightpath must not end the program.
 func Recovered(panicked any, stack []byte) error {
-	return fmt.Errorf("panic: %v [%s]: %w", panicked, strings.Join(frames(stack, 4), " < "), shim.ErrInternal)
+	return fmt.Errorf("panic: %v [%s]: %w", panicked, strings.Join(frames(stack, 4), " < "), errdefs.ErrInternal)
 }
 
 // frames picks the innermost functions of Lightpath from a stack trace.
@@ -262,9 +266,9 @@ func frames(stack []byte, most int) []string {
 
 // Text writes an error's message to buf, one line with NUL at its end, and returns the result. For nil it writes
 // nothing.
-func Text(err error, buf []byte) shim.Result {
+func Text(err error, buf []byte) result.Result {
 	if err == nil || len(buf) == 0 {
-		return shim.ResultOf(err)
+		return result.Of(err)
 	}
 	text := strings.TrimPrefix(err.Error(), "shim: ")
 	n := copy(buf[:len(buf)-1], text)
@@ -274,5 +278,5 @@ func Text(err error, buf []byte) shim.Result {
 		}
 	}
 	buf[n] = 0
-	return shim.ResultOf(err)
+	return result.Of(err)
 }

@@ -11,6 +11,9 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim"
+	"lightpath/shim/calls"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
 )
 
 // world makes n communicators of this process and destroys them at the end.
@@ -39,7 +42,7 @@ func world(t *testing.T, n int) []uint64 {
 // sum is an AllReduce of one float.
 func sum(h uint64, in, out *float32) Call {
 	return Call{
-		Comm: h, Kind: uint32(shim.CallAllReduce), Type: int32(datatype.Float32), Op: int32(datatype.Sum),
+		Comm: h, Kind: uint32(calls.AllReduce), Type: int32(datatype.Float32), Op: int32(datatype.Sum),
 		Count: 1, Send: unsafe.Pointer(in), Recv: unsafe.Pointer(out),
 	}
 }
@@ -94,7 +97,7 @@ func TestEndedHandles(t *testing.T) {
 			_, asked := Ask(h, Ranks)
 			_, polled := AsyncError(h)
 			for i, err := range []error{Destroy(h), Abort(h), Finalize(h), Check(&call), Run([]Call{call}), asked, polled} {
-				if !errors.Is(err, shim.ErrInvalidArgument) || !strings.Contains(err.Error(), "destroyed") {
+				if !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), "destroyed") {
 					t.Errorf("use %d of a dead handle: %v", i, err)
 				}
 			}
@@ -115,7 +118,7 @@ func TestDestroyOnce(t *testing.T) {
 	for _, err := range errs {
 		if err == nil {
 			good++
-		} else if !errors.Is(err, shim.ErrInvalidArgument) {
+		} else if !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("destroy: %v", err)
 		}
 	}
@@ -132,30 +135,30 @@ func TestWideEnumerations(t *testing.T) {
 		byType, byOp := sum(h, &in, &out), sum(h, &in, &out)
 		byType.Type, byOp.Op = v, v
 		for _, c := range []*Call{&byType, &byOp} {
-			if err := Check(c); !errors.Is(err, shim.ErrInvalidArgument) {
+			if err := Check(c); !errors.Is(err, errdefs.ErrInvalidArgument) {
 				t.Errorf("value %d of %+v: %v", v, c, err)
 			}
 		}
 	}
 	call := sum(h, &in, &out)
 	call.Kind = 1 << 31
-	if err := Check(&call); !errors.Is(err, shim.ErrInvalidArgument) {
+	if err := Check(&call); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("kind: %v", err)
 	}
 	call = sum(h, &in, &out)
 	call.Stream = uintptr(unsafe.Pointer(&in))
-	if err := Check(&call); !errors.Is(err, shim.ErrInvalidArgument) || !strings.Contains(err.Error(),
+	if err := Check(&call); !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(),
 		"stream is not NULL") {
 		t.Errorf("stream: %v", err)
 	}
 }
 
 func TestText(t *testing.T) {
-	err := fmt.Errorf("shim: count is\n7: %w", shim.ErrInvalidArgument)
+	err := fmt.Errorf("shim: count is\n7: %w", errdefs.ErrInvalidArgument)
 	const whole = "count is 7: invalid argument"
 	for _, size := range []int{0, 1, 5, len(whole), len(whole) + 1, 100} {
 		buf := []byte(strings.Repeat("#", size))
-		if got := Text(err, buf); got != shim.ResultInvalidArgument {
+		if got := Text(err, buf); got != result.InvalidArgument {
 			t.Errorf("size %d: result %d", size, got)
 		}
 		if size == 0 {
@@ -166,7 +169,7 @@ func TestText(t *testing.T) {
 			t.Errorf("size %d: %q, want %q", size, buf, want)
 		}
 	}
-	if got := Text(nil, nil); got != shim.ResultSuccess {
+	if got := Text(nil, nil); got != result.Success {
 		t.Errorf("nil error: %d", got)
 	}
 }
@@ -179,7 +182,7 @@ func TestRecovered(t *testing.T) {
 		var call *Call
 		_ = Check(call)
 	}()
-	if shim.ResultOf(err) != shim.ResultInternalError || !strings.Contains(err.Error(), "nil pointer") {
+	if result.Of(err) != result.InternalError || !strings.Contains(err.Error(), "nil pointer") {
 		t.Errorf("%v", err)
 	}
 	stack := []byte("goroutine 1 [running]:\nlightpath/cgo/core/internal/bridge.Run(0x1)\n\t/x.go:1\n" +

@@ -6,7 +6,8 @@ import (
 	"sync/atomic"
 
 	"lightpath/shim"
-	"lightpath/shim/other"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/path/foreign"
 )
 
 // InitArgs describes a communicator to make, as struct lp_init does, with the parent's handle.
@@ -37,13 +38,13 @@ func (a *InitArgs) resolve() (shim.InitArgs, error) {
 		args.From.ID = &a.ID
 	}
 	if args.Name == "" {
-		args.Name = parent.Name()
+		args.Name = parent.Name
 	}
 	return args, nil
 }
 
 // Init makes communicators, all or none, and returns their handles: 0 for one that a split does not make. With
-// [shim.ErrInProgress] the handles are good, and the communicators are being made.
+// [errdefs.ErrInProgress] the handles are good, and the communicators are being made.
 func Init(args []InitArgs) ([]uint64, error) {
 	resolved := make([]shim.InitArgs, len(args))
 	for i := range args {
@@ -53,7 +54,7 @@ func Init(args []InitArgs) ([]uint64, error) {
 		}
 	}
 	made, result := shim.Init(resolved)
-	if result != nil && !errors.Is(result, shim.ErrInProgress) {
+	if result != nil && !errors.Is(result, errdefs.ErrInProgress) {
 		return nil, result
 	}
 	handles := make([]uint64, len(made))
@@ -82,7 +83,7 @@ func Init(args []InitArgs) ([]uint64, error) {
 }
 
 // Interpose makes another library execute the collectives on streams of communicators.
-func Interpose(handles []uint64, lib other.Library) error {
+func Interpose(handles []uint64, lib foreign.Library) error {
 	made := make([]*shim.Comm, len(handles))
 	for i, h := range handles {
 		var err error
@@ -90,7 +91,7 @@ func Interpose(handles []uint64, lib other.Library) error {
 			return err
 		}
 	}
-	return shim.Interpose(made, lib)
+	return foreign.Attach(made, lib)
 }
 
 // gates are the front's gates, by the last bits of handles; none without a front. gated are the communicators that have
@@ -108,7 +109,7 @@ func open(h uint64, c *shim.Comm) {
 	if len(gates) == 0 {
 		return
 	}
-	if i := h % uint64(len(gates)); c.UseGate(&gates[i], h) {
+	if i := h % uint64(len(gates)); shim.UseGate(c, &gates[i], h) {
 		gated[i].Store(c)
 	}
 }
@@ -139,7 +140,7 @@ func GrowID(h uint64) (shim.UniqueID, error) {
 	if err != nil {
 		return shim.UniqueID{}, err
 	}
-	return c.GrowID()
+	return shim.GrowID(c)
 }
 
 // Destroy frees a communicator and its handle, unless something is still in progress.
@@ -194,16 +195,16 @@ func Ask(h uint64, q Question) (int32, error) {
 	}
 	switch q {
 	case Ranks:
-		return int32(c.Ranks()), nil
+		return int32(c.Ranks), nil
 	case Rank:
-		return int32(c.Rank()), nil
+		return int32(c.Rank), nil
 	case Device:
-		return int32(c.Device()), nil
+		return int32(c.Device), nil
 	}
-	return 0, fmt.Errorf("question %d: %w", q, shim.ErrInternal)
+	return 0, fmt.Errorf("question %d: %w", q, errdefs.ErrInternal)
 }
 
-// AsyncError returns the state of a communicator: the error that failed it, [shim.ErrInProgress], or nil. err is not
+// AsyncError returns the state of a communicator: the error that failed it, [errdefs.ErrInProgress], or nil. err is not
 // nil if there is no such communicator.
 func AsyncError(h uint64) (state, err error) {
 	c, err := lookup(h)

@@ -1,0 +1,278 @@
+// Package live runs the arbiter's machine at rank 0: it turns messages, grants and timers into events, and performs the
+// machine's actions with the real controller, book of plans, clock and control network.
+//
+// Layer: above arbiter and circuits, below the paths. It decides nothing.
+package live
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"lightpath/plans/circuit"
+	"lightpath/shim/arbiter"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/comm"
+	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/log"
+	"lightpath/shim/planeset"
+	"lightpath/shim/planning"
+	"lightpath/shim/ticket"
+)
+
+// Scheduler has the moves of a plan scheduled by time. It returns when the operation begins, in nanoseconds of Unix time.
+type Scheduler func(a *arbiter.Action) (start int64, err error)
+
+// Leader is the arbiter of a communicator, at its rank 0.
+type Leader struct {
+	Book *planning.Book
+	// Scripted returns the plan of a shape whose scripts are on streams; set before the first of them.
+	Scripted func(calls.Shape) *planning.Agreed
+	// Schedule is needed if planes move at planned times.
+	Schedule Scheduler
+
+	c       *comm.Core
+	p       *circuits.Planes
+	machine *arbiter.Machine
+	events  chan arbiter.Event
+	awaits  []awaiting
+	timers  [arbiter.NumTimers]*time.Timer
+	stop    chan struct{}
+	stopped chan struct{} // closed when the goroutine has ended
+	begin   sync.Once
+	once    sync.Once
+}
+
+// awaiting is a plane on its way.
+type awaiting struct {
+	plane    int
+	epoch    uint32
+	deadline time.Time
+}
+
+// queueLength bounds the events that wait.
+const queueLength = 256
+
+var slot = comm.NewSlot[Leader]()
+
+// Of returns the leader of a communicator. Only that of rank 0 serves.
+func Of(c *comm.Core) *Leader { return slot.Of(c) }
+
+// Handle has messages become events of the machine. The communicator may have circuits, or none.
+func Handle(c *comm.Core) {
+	l := &Leader{c: c, events: make(chan arbiter.Event, queueLength), stop: make(chan struct{}), stopped: make(chan struct{})}
+	handle := func(kind control.Kind, decode func(m *control.Message, e *arbiter.Event) error) {
+		c.HandleAtLeader(kind, func(m *control.Message) {
+			e := arbiter.Event{Rank: int(m.From), Seq: m.Seq}
+			if err := decode(m, &e); err != nil {
+				go c.Spread(err)
+				return
+			}
+			l.post(e)
+		})
+	}
+	handle(control.MsgWant, func(m *control.Message, e *arbiter.Event) (err error) {
+		e.Kind = arbiter.Want
+		e.Shape, err = calls.DecodeShape(m.Body, c.Ranks)
+		return err
+	})
+	handle(control.MsgDone, func(m *control.Message, e *arbiter.Event) error {
+		e.Kind, e.Standing = arbiter.Done, new(ticket.Ticket)
+		_, err := ticket.Decode(m.Body, e.Standing)
+		return err
+	})
+	handle(control.MsgRow, func(m *control.Message, e *arbiter.Event) (err error) {
+		e.Kind = arbiter.Row
+		e.Row, err = ticket.DecodeRow(m.Body, e.Rank, c.Ranks)
+		return err
+	})
+	handle(control.MsgPlanReq, func(m *control.Message, e *arbiter.Event) error {
+		e.Kind = arbiter.PlanLack
+		if copy(e.Plan[:], m.Body) != len(e.Plan) || len(m.Body) != len(e.Plan) {
+			return fmt.Errorf("%w: plan request of %d bytes", control.ErrMessage, len(m.Body))
+		}
+		return nil
+	})
+	slot.Set(c, l)
+}
+
+// Attach gives rank 0 the machine for planes that have been attached. [Leader.Start] starts it.
+func Attach(c *comm.Core, p *circuits.Planes) (err error) {
+	l := Of(c)
+	l.p = p
+	if l.Book, err = planning.OpenBook(&p.Site, &p.Known, c.Log); err != nil {
+		return err
+	}
+	l.machine = arbiter.New(arbiter.Config{
+		Ranks: c.Ranks, Site: &p.Site, FabricSize: p.Controller.NumPorts(), RoundWait: c.Cfg.DemandWait, ByTime: c.Cfg.BarrierTime,
+		Scripted: func(s calls.Shape) *planning.Agreed { return l.Scripted(s) },
+	}, view{p}, l.Book)
+	for i := range l.timers {
+		l.timers[i] = time.NewTimer(time.Hour)
+		l.timers[i].Stop()
+	}
+	return nil
+}
+
+// Start begins to serve. Messages that came before are waiting.
+func (l *Leader) Start() {
+	if l.machine != nil {
+		l.begin.Do(func() { go l.serve() })
+	}
+}
+
+func (l *Leader) post(e arbiter.Event) {
+	select {
+	case l.events <- e:
+	case <-l.stop:
+	}
+}
+
+// Close ends the goroutine and gives planes back. Idempotent.
+func (l *Leader) Close() {
+	l.once.Do(func() {
+		close(l.stop)
+		if l.Book != nil {
+			l.Book.Close() // the goroutine may be waiting for a plan
+		}
+	})
+	l.begin.Do(func() { close(l.stopped) })
+	<-l.stopped
+}
+
+// lookPause is the time between looks at planes that are on their way.
+const lookPause = 50 * time.Microsecond
+
+func (l *Leader) serve() {
+	defer close(l.stopped)
+	defer l.end()
+	for {
+		var look <-chan time.Time
+		if len(l.awaits) > 0 {
+			look = time.After(lookPause)
+		}
+		select {
+		case e := <-l.events:
+			l.step(e)
+		case <-l.timers[arbiter.IdleTimer].C:
+			l.step(arbiter.Event{Kind: arbiter.Expired, Timer: arbiter.IdleTimer})
+		case <-l.timers[arbiter.RoundTimer].C:
+			l.step(arbiter.Event{Kind: arbiter.Expired, Timer: arbiter.RoundTimer})
+		case <-look:
+			l.look()
+		case <-l.stop:
+			return
+		}
+	}
+}
+
+// end gives back what the machine holds.
+func (l *Leader) end() {
+	for _, t := range l.timers {
+		t.Stop()
+	}
+	if held := l.machine.Held(); held != 0 {
+		// A controller that is gone holds nothing.
+		_ = l.p.Controller.Release(uint64(held), l.c.ID)
+	}
+}
+
+// step has the machine take an event, and performs its actions.
+func (l *Leader) step(e arbiter.Event) {
+	for _, a := range l.machine.Step(time.Now(), &e) {
+		l.perform(&a)
+	}
+}
+
+func (l *Leader) perform(a *arbiter.Action) {
+	c := l.c
+	switch a.Kind {
+	case arbiter.SendTicket:
+		m := &control.Message{Kind: control.MsgTicket, Seq: a.Seq, Body: a.Body}
+		if a.Rank < 0 {
+			c.ToAll(m)
+		} else {
+			c.Star.To(a.Rank, m)
+		}
+	case arbiter.SendPlan:
+		c.Star.To(a.Rank, &control.Message{Kind: control.MsgPlan, Seq: a.Seq, Body: a.Body})
+	case arbiter.Acquire:
+		go l.acquire(a.Planes)
+	case arbiter.Release:
+		if err := l.p.Controller.Release(uint64(a.Planes), c.ID); err != nil {
+			c.Spread(err)
+		}
+	case arbiter.Await:
+		l.awaits = append(l.awaits, awaiting{a.Plane, a.Epoch, time.Now().Add(c.Cfg.Timeout)})
+	case arbiter.Vacate:
+		plane, epoch, target, ports := a.Plane, a.Epoch, a.Target, a.Ports
+		go func() {
+			ok := l.p.Vacate(plane, epoch, target, ports)
+			l.post(arbiter.Event{Kind: arbiter.Vacated, Plane: plane, OK: ok})
+		}()
+	case arbiter.Schedule:
+		start, err := l.Schedule(a)
+		l.step(arbiter.Event{Kind: arbiter.Scheduled, Start: start, Err: err})
+	case arbiter.SetTimer:
+		l.timers[a.Timer].Reset(a.After)
+	case arbiter.StopTimer:
+		l.timers[a.Timer].Stop()
+	case arbiter.Fail:
+		c.Spread(a.Err)
+	case arbiter.Inform:
+		c.Log.Info(log.Coll, "%s", a.Text)
+	case arbiter.Warn:
+		c.Log.Warn("%s", a.Text)
+	}
+}
+
+// acquire waits for planes. Planes that are granted when the leader has ended go back at once.
+func (l *Leader) acquire(planes planeset.Set) {
+	mask, err := l.p.Controller.Acquire(uint64(planes), l.c.ID)
+	if err != nil && !errors.Is(err, errdefs.ErrDestroyed) {
+		err = fmt.Errorf("shim: planes for communicator %#x: %w", l.c.ID, err)
+	}
+	select {
+	case l.events <- arbiter.Event{Kind: arbiter.Granted, Planes: planeset.Set(mask), Err: err}:
+	case <-l.stop:
+		if mask != 0 {
+			_ = l.p.Controller.Release(mask, l.c.ID)
+		}
+	}
+}
+
+// look finds planes that have got to where they are awaited, or will not.
+func (l *Leader) look() {
+	for i := 0; i < len(l.awaits); {
+		w := l.awaits[i]
+		epoch, err := l.p.Switches().Poll(w.plane)
+		switch {
+		case err != nil || int32(epoch-w.epoch) >= 0:
+		case l.c.Failed():
+			err = l.c.AsyncError()
+		case time.Now().After(w.deadline):
+			err = arbiter.TimedOut(l.p.Controller.Waiting(w.plane))
+		default:
+			i++
+			continue
+		}
+		l.awaits = append(l.awaits[:i], l.awaits[i+1:]...)
+		l.step(arbiter.Event{Kind: arbiter.Reached, Plane: w.plane, Err: err})
+	}
+}
+
+// view is the planes as the controller's client has last heard of them.
+type view struct{ p *circuits.Planes }
+
+// State implements arbiter.View.
+func (v view) State(plane int) (epoch uint32, ports circuit.Permutation, err error) {
+	_, err = v.p.Controller.Poll(plane)
+	st := v.p.Controller.State(plane)
+	return st.Epoch, st.Map, err
+}
+
+// Waiting implements arbiter.View.
+func (v view) Waiting(plane int) string { return v.p.Controller.Waiting(plane) }

@@ -1,0 +1,367 @@
+package arbiter
+
+import (
+	"fmt"
+	"time"
+
+	"lightpath/plans/circuit"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/planeset"
+	"lightpath/shim/planning"
+	"lightpath/shim/stall"
+	"lightpath/shim/ticket"
+)
+
+const (
+	// IdleHold is how long planes stay granted after an operation: the next one of a loop needs no new grant, and a reset
+	// under way overlaps with the ranks' own work.
+	IdleHold = 2 * time.Millisecond
+	// MaxHold is after how long a busy communicator gives planes back between two operations, so that others get their
+	// turn.
+	MaxHold = 100 * time.Millisecond
+)
+
+// Config is what a machine knows from the beginning.
+type Config struct {
+	Ranks      int
+	Site       *planning.Site
+	FabricSize int           // ports of each plane
+	RoundWait  time.Duration // for all ranks to post a round
+	ByTime     bool          // planes move at planned times
+	// Scripted returns the plan of a shape whose scripts are on streams, nil if there is none.
+	Scripted func(calls.Shape) *planning.Agreed
+}
+
+// Machine issues the tickets of a communicator. Not safe for concurrent use.
+//
+// A rank's control connection keeps order, and a rank wants its next operation only after it has ended the last. So a
+// complete set of wants, or of rows, means that no operation is under way: the machine works for one at a time.
+type Machine struct {
+	cfg    Config
+	view   View
+	book   Book
+	member []int // by port: its rank, or -1
+	failed bool
+
+	arrivals map[uint64]*arrivals
+	rounds   rounds
+
+	stage stage
+	work  work // of all stages but idle
+	done  int  // ranks that have ended the operation under way
+
+	held    planeset.Set   // granted
+	out     planeset.Set   // known to be out of service
+	moved   planeset.Set   // of held: they may be elsewhere than ranks know
+	waiting planeset.Set   // planes that Await actions are for
+	since   time.Time      // of the grant
+	now     []ticket.Plane // where operations leave the planes
+
+	t       ticket.Ticket // reused
+	actions []Action      // of this step
+	clock   time.Time     // of this step
+}
+
+// arrivals are the ranks that have asked for an operation.
+type arrivals struct {
+	shapes []calls.Shape // by rank
+	here   []bool
+	have   int
+}
+
+// work is what the machine obtains planes for.
+type work struct {
+	seq    uint64
+	shape  calls.Shape      // of a collective
+	demand *planning.Demand // of a round; nil for a collective
+	agreed *planning.Agreed // while its moves are being scheduled
+}
+
+// stage is how far the work has come.
+type stage uint8
+
+const (
+	idle       stage = iota
+	releasing        // planes that have been held for long are on their way to where they are given back
+	acquiring        // the controller has been asked for planes
+	vacating         // ports outside the communicator have been asked to release circuits
+	vacated          // and the plane is on its way
+	settling         // planes are on their way to where they are scheduled from
+	scheduling       // their moves are being scheduled
+	running          // the ticket has been issued
+)
+
+// New returns a machine.
+func New(cfg Config, v View, b Book) *Machine {
+	planes := len(cfg.Site.Planes)
+	return &Machine{
+		cfg: cfg, view: v, book: b, member: circuits.Members(cfg.Site.Ports, cfg.FabricSize), arrivals: map[uint64]*arrivals{},
+		rounds: rounds{rows: make([]*ticket.Row, cfg.Ranks)}, now: make([]ticket.Plane, planes), t: ticket.Ticket{Planes: make([]ticket.Plane, planes)},
+	}
+}
+
+// Held returns the planes that are granted.
+func (m *Machine) Held() planeset.Set { return m.held }
+
+// Step takes an event that happens at a time and returns what is to be done, in this order. The result is valid until the
+// next step. After an action Fail there are no more.
+func (m *Machine) Step(at time.Time, e *Event) []Action {
+	m.actions, m.clock = m.actions[:0], at
+	if m.failed {
+		return nil
+	}
+	if err := m.take(e); err != nil {
+		m.failed = true
+		m.act(Action{Kind: Fail, Err: err})
+	}
+	return m.actions
+}
+
+func (m *Machine) act(a Action) { m.actions = append(m.actions, a) }
+
+// send sends an encoded ticket to a rank, -1 for all. The body is not reused: messages may be read later.
+func (m *Machine) send(rank int, seq uint64, t *ticket.Ticket, plan []byte) {
+	m.act(Action{Kind: SendTicket, Rank: rank, Seq: seq, Body: append(ticket.Append(nil, t), plan...)})
+}
+
+func (m *Machine) take(e *Event) error {
+	switch e.Kind {
+	case Want:
+		return m.want(e)
+	case Done:
+		return m.ended(e)
+	case Row:
+		return m.post(e)
+	case PlanLack:
+		body, err := m.book.Encoded(e.Plan)
+		if err != nil {
+			return fmt.Errorf("shim: plan for rank %d: %w", e.Rank, err)
+		}
+		m.act(Action{Kind: SendPlan, Rank: e.Rank, Seq: e.Seq, Body: body})
+		return nil
+	case Granted:
+		return m.granted(e)
+	case Reached:
+		return m.reached(e)
+	case Vacated:
+		return m.vacated(e)
+	case Scheduled:
+		return m.scheduled(e)
+	}
+	if e.Timer == RoundTimer {
+		m.expireRound()
+		return nil
+	}
+	return m.releaseIdle()
+}
+
+// want takes the wish of a rank for the ticket of a collective.
+func (m *Machine) want(e *Event) error {
+	w := m.arrivals[e.Seq]
+	if w == nil {
+		w = &arrivals{shapes: make([]calls.Shape, m.cfg.Ranks), here: make([]bool, m.cfg.Ranks)}
+		m.arrivals[e.Seq] = w
+	}
+	if w.here[e.Rank] {
+		return fmt.Errorf("%w: rank %d wants operation %d twice", control.ErrMessage, e.Rank, e.Seq)
+	}
+	w.shapes[e.Rank], w.here[e.Rank] = e.Shape, true
+	for r := range w.here {
+		if w.here[r] && w.shapes[r].Signature() != e.Shape.Signature() {
+			a, b := min(r, e.Rank), max(r, e.Rank)
+			return stall.Mismatch(e.Seq, a, w.shapes[a].String(), b, w.shapes[b].String())
+		}
+	}
+	if w.have++; w.have < m.cfg.Ranks {
+		m.closeRound() // this rank will not join
+		return nil
+	}
+	delete(m.arrivals, e.Seq)
+	return m.begin(work{seq: e.Seq, shape: e.Shape})
+}
+
+// begin obtains planes for an operation that all ranks have come to.
+func (m *Machine) begin(w work) error {
+	if m.stage != idle {
+		return fmt.Errorf("shim: arbiter: operation %#x begins while %#x is under way: %w", w.seq, m.work.seq, errdefs.ErrInternal)
+	}
+	m.work = w
+	m.act(Action{Kind: StopTimer, Timer: IdleTimer})
+	return m.secure()
+}
+
+// decide answers the work, for which planes have been secured.
+func (m *Machine) decide() error {
+	switch {
+	case m.work.demand != nil:
+		return m.decideRound()
+	case m.work.shape.Scripted:
+		return m.decideScripted()
+	}
+	return m.decideCollective()
+}
+
+// decideCollective answers a collective on the planes that are held.
+func (m *Machine) decideCollective() error {
+	all, use, s := m.cfg.Site.All(), m.held, m.work.shape
+	if s.Request.Planes != 0 {
+		all = s.Request.Planes
+		use = (use & all).Usable(m.cfg.Site.Template.Circuits)
+	}
+	if use == 0 {
+		return m.onPackets(0)
+	}
+	row, err := m.book.Row(s, use, m.initial(use))
+	if err != nil {
+		return err
+	}
+	plane, entangled := m.entangled(use)
+	switch {
+	case row.Hopeless && use == all:
+		return m.onPackets(ticket.Always)
+	case row.Hopeless: // until more planes are back
+		return m.onPackets(0)
+	case entangled:
+		m.act(Action{Kind: Inform, Text: fmt.Sprintf(
+			"operation %d: packet planes, another communicator's port has a circuit to ours on plane %d", m.work.seq, plane)})
+		return m.onPackets(0)
+	case row.Best != nil:
+		return m.issue(row.Best, use, 0)
+	case row.Interim != nil:
+		return m.issue(row.Interim, use, ticket.Interim)
+	}
+	return m.onPackets(0)
+}
+
+// initial returns the maps that plans begin with, nil if planners choose.
+func (m *Machine) initial(use planeset.Set) []circuit.Permutation {
+	if !m.cfg.Site.Cfg.PlanCurrent {
+		return nil
+	}
+	return ticket.MapsOf(m.now, use)
+}
+
+// onPackets sends the operation to packet planes.
+func (m *Machine) onPackets(flags uint8) error {
+	m.t.Flags, m.t.Version, m.t.Plan, m.t.Use, m.t.Start = ticket.Packet|flags, m.book.Version(), planning.ID{}, 0, 0
+	m.send(-1, m.work.seq, &m.t, nil)
+	m.rest()
+	return nil
+}
+
+// rest ends the work. Planes that are held are given back after a while.
+func (m *Machine) rest() {
+	m.stage, m.work = idle, work{}
+	if m.held != 0 {
+		m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: IdleHold})
+	}
+}
+
+// issue sends the ticket of a plan, or has its moves scheduled before.
+func (m *Machine) issue(p *planning.Agreed, use planeset.Set, flags uint8) error {
+	m.fill(p.ID, use, flags)
+	m.work.agreed = p
+	if !m.cfg.ByTime {
+		return m.announce(0)
+	}
+	// A move that is due while another is under way would fail the plane.
+	m.stage = settling
+	m.awaitStanding(use)
+	return m.settled()
+}
+
+// settled has moves scheduled once all planes stand.
+func (m *Machine) settled() error {
+	if m.waiting != 0 {
+		return nil
+	}
+	m.stage = scheduling
+	m.act(Action{Kind: Schedule, Seq: m.work.seq, Agreed: m.work.agreed, Shape: m.work.shape, Planes: m.t.Use, Standing: m.now})
+	return nil
+}
+
+// scheduled announces an operation whose planes move by time.
+func (m *Machine) scheduled(e *Event) error {
+	if e.Err != nil {
+		return e.Err
+	}
+	return m.announce(e.Start)
+}
+
+// announce sends the ticket that has been filled in.
+func (m *Machine) announce(start int64) error {
+	m.t.Start, m.stage, m.done = start, running, 0
+	m.send(-1, m.work.seq, &m.t, nil)
+	return nil
+}
+
+// fill fills in a ticket: the plan, and where the planes in use stand.
+func (m *Machine) fill(id planning.ID, use planeset.Set, flags uint8) {
+	t := &m.t
+	t.Flags, t.Version, t.Plan, t.Use, t.Start = flags, m.book.Version(), id, use, 0
+	if m.moved&use != 0 {
+		t.Flags |= ticket.Maps
+		m.moved &^= use
+	}
+	for j := range use.Each() {
+		t.Planes[j] = m.now[j]
+	}
+}
+
+// decideScripted answers an operation whose plan is on streams already. No other plan will do.
+func (m *Machine) decideScripted() error {
+	s, all := m.work.shape, m.cfg.Site.All()
+	p := m.cfg.Scripted(planning.ShapeOf(s))
+	if p == nil {
+		return fmt.Errorf("shim: arbiter: %v is on streams without a plan: %w", &s, errdefs.ErrInternal)
+	}
+	if m.held != all {
+		return fmt.Errorf("shim: %v is on streams with a plan for %d planes, of which %d are in service: %w",
+			&s, all.Len(), m.held.Len(), errPlaneDown)
+	}
+	if plane, entangled := m.entangled(m.held); entangled {
+		return fmt.Errorf("shim: %v is on streams, and another communicator's port has a circuit to ours on plane %d: %w",
+			&s, plane, errUnknownMap)
+	}
+	m.fill(p.ID, m.held, 0)
+	return m.announce(0)
+}
+
+// ended takes the end of an operation at a rank. All ranks leave the planes alike.
+func (m *Machine) ended(e *Event) error {
+	if m.stage != running || e.Seq != m.work.seq {
+		return fmt.Errorf("%w: rank %d has ended operation %#x, which is not under way", control.ErrMessage, e.Rank, e.Seq)
+	}
+	for j := range m.t.Use.Each() {
+		at := &e.Standing.Planes[j]
+		if m.done == 0 {
+			m.now[j].Epoch, m.now[j].Hash = at.Epoch, at.Hash
+		}
+		if m.now[j].Epoch != at.Epoch || m.now[j].Hash != at.Hash {
+			return fmt.Errorf("shim: operation %#x: rank %d leaves plane %d at epoch %d, others at %d, or with another map: %w",
+				e.Seq, e.Rank, j, at.Epoch, m.now[j].Epoch, errUnknownMap)
+		}
+		if at.Maps != nil {
+			m.now[j].Maps = at.Maps
+		}
+	}
+	if m.done++; m.done == m.cfg.Ranks {
+		m.rest()
+	}
+	return nil
+}
+
+// entangled returns a plane on which a port outside the communicator has a circuit to a member: that port would have to
+// agree to every switch, and does not know of them.
+func (m *Machine) entangled(use planeset.Set) (plane int, yes bool) {
+	for j := range use.Each() {
+		_, ports, _ := m.view.State(j)
+		if _, outside := circuits.Outside(ports, m.member); len(outside) > 0 {
+			return j, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,140 @@
+package arbiter
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	"lightpath/shim/control"
+	"lightpath/shim/planning"
+	"lightpath/shim/ticket"
+)
+
+// rounds are the groups of sends and receives that ranks post. See docs/design/rounds.md for the protocol, and why
+// no rank can hang in it.
+type rounds struct {
+	rows   []*ticket.Row // by rank, of the open round; nil: the rank has not posted
+	have   int
+	open   uint64 // number of the round, if have > 0
+	closed uint64 // posts up to this number go to packet planes at once
+	misses int    // rounds in a row that ran out of time
+	skip   int    // rounds that are not waited for
+}
+
+// maxSkip bounds for how many rounds the leader does not wait after some ran out of time.
+const maxSkip = 1024
+
+// RoundNumber returns the number of a rank's post: how many collectives it has called, and how many groups it has posted
+// since the last of them, from 1.
+func RoundNumber(collectives uint64, posts uint32) uint64 { return collectives<<32 | uint64(posts) }
+
+// post takes a rank's group.
+func (m *Machine) post(e *Event) error {
+	r := &m.rounds
+	if r.rows[e.Rank] != nil {
+		return fmt.Errorf("%w: rank %d posts round %d twice", control.ErrMessage, e.Rank, e.Seq)
+	}
+	if r.have > 0 && e.Seq > r.open {
+		m.closeRound() // a rank has left it behind
+	}
+	if e.Seq <= r.closed || r.have > 0 && e.Seq < r.open {
+		m.packets(e.Rank, e.Seq)
+		return nil
+	}
+	if r.have == 0 {
+		r.open = e.Seq
+		m.act(Action{Kind: SetTimer, Timer: RoundTimer, After: m.cfg.RoundWait})
+	}
+	r.rows[e.Rank] = e.Row
+	r.have++
+	switch {
+	case e.Row.Packet, len(m.arrivals) > 0: // a rank that waits for the ticket of a collective does not post
+		m.closeRound()
+	case r.have == len(r.rows):
+		m.act(Action{Kind: StopTimer, Timer: RoundTimer})
+		r.misses, r.skip = 0, 0
+		return m.completeRound()
+	case r.have == 1 && r.skip > 0:
+		r.skip--
+		m.closeRound()
+	}
+	return nil
+}
+
+// expireRound ends a round whose time is up.
+func (m *Machine) expireRound() {
+	r := &m.rounds
+	if r.have == 0 {
+		return
+	}
+	r.misses++
+	r.skip = min(1<<min(r.misses, 16), maxSkip) - 1
+	m.act(Action{Kind: Inform, Text: fmt.Sprintf(
+		"round %#x: packet planes, %d of %d ranks in %v; the next %d rounds are not waited for",
+		r.open, r.have, len(r.rows), m.cfg.RoundWait, r.skip)})
+	m.closeRound()
+}
+
+// closeRound sends all posts of the open round, if there is one, to packet planes.
+func (m *Machine) closeRound() {
+	r := &m.rounds
+	if r.have == 0 {
+		return
+	}
+	m.act(Action{Kind: StopTimer, Timer: RoundTimer})
+	for rank, row := range r.rows {
+		if row != nil {
+			m.packets(rank, r.open)
+		}
+	}
+	m.clearRound()
+}
+
+func (m *Machine) clearRound() {
+	r := &m.rounds
+	clear(r.rows)
+	r.have, r.closed = 0, max(r.closed, r.open)
+}
+
+// packets sends a rank's group to packet planes.
+func (m *Machine) packets(rank int, number uint64) {
+	m.send(rank, number, &ticket.Ticket{Flags: ticket.Packet, Planes: m.now}, nil)
+}
+
+// completeRound answers a round that all ranks have posted.
+func (m *Machine) completeRound() error {
+	pairs, closed, err := ticket.Match(m.rounds.rows)
+	if err != nil {
+		return err
+	}
+	demand := planning.NewDemand(pairs, len(m.rounds.rows))
+	if !closed || !m.cfg.Site.Worthwhile(demand) {
+		m.closeRound()
+		return nil
+	}
+	return m.begin(work{seq: m.rounds.open, demand: demand})
+}
+
+// decideRound answers a round for which planes have been secured.
+func (m *Machine) decideRound() error {
+	_, entangled := m.entangled(m.held)
+	if m.held == 0 || entangled {
+		m.closeRound()
+		m.rest()
+		return nil
+	}
+	plan, err := m.book.Demand(m.work.demand, ticket.MapsOf(m.now, m.held))
+	if err != nil {
+		return fmt.Errorf("shim: round %#x: %w", m.work.seq, err)
+	}
+	holds := ticket.AppendHolds(nil, m.cfg.Ranks, plan)
+	if len(holds) > int(control.MaxBody(control.MsgTicket))/2 { // too large for a message
+		m.closeRound()
+		m.rest()
+		return nil
+	}
+	m.clearRound()
+	m.fill(sha256.Sum256(holds), m.held, 0)
+	m.stage, m.done = running, 0
+	m.send(-1, m.work.seq, &m.t, holds)
+	return nil
+}

@@ -1,0 +1,6 @@
+// Package calls has the calls of NCCL as data: their kinds, arguments and options, the one check of them, and their
+// shape, which all ranks share.
+//
+// Layer: above comm and memory, below all rooms that carry calls. It never reads or writes a buffer, except the scalar
+// of an operator.
+package calls

@@ -1,0 +1,118 @@
+package calls
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim/comm"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/memory"
+)
+
+// OpPreMulSum is the Op of a call that multiplies this rank's contribution by Call.Scalar before it is added. Its value
+// is ncclNumOps, the first number of operators that users create, and it stands for all of them: ranks agree on it, not
+// on their scalars.
+const OpPreMulSum = datatype.NumOps
+
+// opName returns an operator's name for messages.
+func opName(op datatype.Op) string {
+	if op == OpPreMulSum {
+		return "premulsum"
+	}
+	return op.String()
+}
+
+// Operator is an operator of the user.
+type Operator struct {
+	Type   datatype.Type
+	Scalar [8]byte        // the element, if At is nil
+	At     unsafe.Pointer // where the element is, read when a call runs
+}
+
+var operatorsSlot = comm.NewSlot[operators]()
+
+// operators are the operators that the user has created on a communicator. Safe for concurrent use.
+type operators struct {
+	mu sync.Mutex
+	of map[int32]Operator
+}
+
+// lastOperator numbers operators over all communicators of the process. So an operator of another communicator, or one
+// that was destroyed, is recognized.
+var lastOperator atomic.Int32
+
+// CreatePreMulSum makes an operator that multiplies by the element at scalar, of type t. The element is read now or, if
+// later is set, by every call when it runs. The operator belongs to this communicator until it is destroyed.
+func CreatePreMulSum(c *comm.Core, t datatype.Type, scalar unsafe.Pointer, later bool) (int32, error) {
+	switch {
+	case !t.Valid():
+		return 0, fmt.Errorf("shim: datatype %d is none: %w", t, errdefs.ErrInvalidArgument)
+	case scalar == nil:
+		return 0, fmt.Errorf("shim: scalar is NULL: %w", errdefs.ErrInvalidArgument)
+	}
+	if err := c.Usable(); err != nil {
+		return 0, err
+	}
+	op := Operator{Type: t, At: scalar}
+	if !later {
+		copy(op.Scalar[:], memory.Bytes(scalar, int64(t.Size())))
+		op.At = nil
+	}
+	number := int32(OpPreMulSum) + lastOperator.Add(1) - 1
+	if number < int32(OpPreMulSum) {
+		lastOperator.Store(math.MaxInt32) // there are no more numbers
+		return 0, fmt.Errorf("shim: this process has created %d operators: %w",
+			math.MaxInt32-int(OpPreMulSum), errdefs.ErrInvalidUsage)
+	}
+	o := operatorsSlot.Of(c)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.of == nil {
+		o.of = map[int32]Operator{}
+	}
+	o.of[number] = op
+	return number, nil
+}
+
+// DestroyOp forgets an operator. It does not affect calls that were made with it, not even those that wait for the end
+// of their group.
+func DestroyOp(c *comm.Core, number int32) error {
+	o := operatorsSlot.Of(c)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, ok := o.of[number]; !ok {
+		return noOperator(number)
+	}
+	delete(o.of, number)
+	c.Turn.OperatorEnded()
+	return nil
+}
+
+// FindOperator returns the operator of a number, for a call on elements of type t.
+func FindOperator(c *comm.Core, number int32, t datatype.Type) (Operator, error) {
+	o := operatorsSlot.Of(c)
+	o.mu.Lock()
+	op, ok := o.of[number]
+	o.mu.Unlock()
+	switch {
+	case !ok:
+		return op, noOperator(number)
+	case op.Type != t:
+		return op, fmt.Errorf("shim: op %d was created for %v, the call's datatype is %v: %w",
+			number, op.Type, t, errdefs.ErrInvalidArgument)
+	}
+	return op, nil
+}
+
+// noOperator returns the error of a number that names no operator of c.
+func noOperator(number int32) error {
+	why := "does not exist on this communicator: it was destroyed, or belongs to another"
+	if number < int32(OpPreMulSum) {
+		why = "is none of those that ncclRedOpCreatePreMulSum makes"
+	}
+	return fmt.Errorf("shim: op %d %s: %w", number, why, errdefs.ErrInvalidArgument)
+}

@@ -1,0 +1,33 @@
+package calls
+
+import (
+	"errors"
+	"testing"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim/control"
+)
+
+// TestShapeCodec: a shape survives its encoding, and damaged ones are refused.
+func TestShapeCodec(t *testing.T) {
+	s := Shape{
+		Kind: Reduce, Type: datatype.Float16, Op: OpPreMulSum, Root: 3, Count: 1 << 40, Whole: 1 << 41, Scripted: true,
+		Request: Request{DigestPrefix{0xabc << 52, 3}, 5},
+	}
+	got, err := DecodeShape(AppendShape(nil, &s), 4)
+	if err != nil || got != s {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for name, b := range map[string][]byte{
+		"short":   AppendShape(nil, &s)[1:],
+		"root":    AppendShape(nil, &Shape{Kind: Reduce, Root: 4, Count: 1}),
+		"kind":    AppendShape(nil, &Shape{Kind: Send, Count: 1}),
+		"type":    AppendShape(nil, &Shape{Type: datatype.NumTypes, Count: 1}),
+		"nothing": AppendShape(nil, &Shape{}),
+		"count":   AppendShape(nil, &Shape{Count: 1 << 63}),
+	} {
+		if _, err := DecodeShape(b, 4); !errors.Is(err, control.ErrMessage) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

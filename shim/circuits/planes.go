@@ -1,0 +1,235 @@
+package circuits
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"lightpath/collectives/transport"
+	"lightpath/ocsctl"
+	"lightpath/plans/circuit"
+	"lightpath/shim/comm"
+	"lightpath/shim/endpoints"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/planning"
+	"lightpath/shim/recorder"
+	"lightpath/shim/settings"
+	"lightpath/shim/ticket"
+	"lightpath/shim/topology"
+)
+
+// Planes is a rank's side of the planes with circuits. Maps are in ranks of the communicator unless said otherwise. The
+// communicator's turn guards the fields without a lock.
+type Planes struct {
+	planning.Site
+	Controller *endpoints.Controller // moves the planes
+	End        transport.Endpoint
+	HCAs       topology.HCAs  // of planes of RDMA ports
+	Known      planning.Known // plans that tickets may name
+
+	c        *comm.Core
+	parent   *Planes // of the communicator that this one comes from; nil: there is none with circuits
+	member   []int   // by port: its rank, or -1
+	switches *Switches
+	now      []ticket.Plane  // where operations of this communicator have left each plane, or will
+	base     []uint32        // of the operation in progress: each plane's epoch at its beginning
+	switchAt [][]int64       // by plane and move, in nanoseconds of Unix time; reused, as times is
+	times    []time.Duration // planned, of all moves
+	grant    Grant           // of the operation in progress
+	request  []byte          // reused
+	closed   sync.Once
+	requests requests
+}
+
+var slot = comm.NewSlot[Planes]()
+
+// Of returns the planes of a communicator, nil without circuits.
+func Of(c *comm.Core) *Planes { return slot.Of(c) }
+
+// maxTakeover is how long a communicator waits for another controller when its own has ended. It never waits longer than
+// LIGHTPATH_TIMEOUT.
+const maxTakeover = 30 * time.Second
+
+// Attach connects this rank's ports if the fabric has circuits and the communicator more than one rank. parent is the
+// communicator that this one comes from, nil for none.
+func Attach(c *comm.Core, fab *endpoints.Fabric, parent *comm.Core) error {
+	switch {
+	case c.Ranks == 1:
+		return nil
+	case fab == nil && c.Cfg.Transport == settings.TransportEBPF:
+		return fmt.Errorf("shim: rank %d: LIGHTPATH_TRANSPORT=%s, but LIGHTPATH_FABRIC names no fabric with circuits: %w",
+			c.Rank, settings.TransportEBPF, errdefs.ErrInvalidUsage)
+	case fab == nil:
+		return nil
+	}
+	ports, err := endpoints.AssignPorts(c.Table, fab.Ranks)
+	if err != nil {
+		return err
+	}
+	p := &Planes{Site: planning.NewSite(c.Cfg, fab.Fabric, ports), c: c}
+	if p.Controller, err = endpoints.AttachPort(fab, ports[c.Rank], min(c.Cfg.Timeout, maxTakeover)); err != nil {
+		return fmt.Errorf("shim: rank %d: %w", c.Rank, err)
+	}
+	if p.Controller.NumPorts() != fab.Ranks || len(p.Controller.Planes()) != len(fab.Planes) {
+		err = fmt.Errorf("shim: rank %d: the controller at %s has %d ports and %d planes, fabric %s says %d and %d: %w",
+			c.Rank, p.Controller.Key.Controller, p.Controller.NumPorts(), len(p.Controller.Planes()), fab.Path, fab.Ranks,
+			len(fab.Planes), errdefs.ErrInvalidUsage)
+	} else {
+		p.End, p.HCAs, err = endpoints.Circuits(c, fab, p.Controller)
+	}
+	if err != nil {
+		p.Controller.Detach()
+		return err
+	}
+	if parent != nil {
+		p.parent = Of(parent)
+	}
+	p.member = Members(ports, fab.Ranks)
+	p.now, p.base = make([]ticket.Plane, len(fab.Planes)), make([]uint32, len(fab.Planes))
+	p.switches = &Switches{Use: ocsctl.Use{Client: p.Controller, Holder: c.ID}, p: p}
+	recorder.Of(c).Planes = len(fab.Planes)
+	slot.Set(c, p)
+	c.OnFailure(p.End.Wake)
+	p.Controller.Watch(p, p.End.Wake)
+	return nil
+}
+
+// Members returns the rank at each port, -1 for a port outside the communicator.
+func Members(ports []int, all int) []int {
+	member := slices.Repeat([]int{-1}, all)
+	for r, port := range ports {
+		member[port] = r
+	}
+	return member
+}
+
+// Describe describes the planes for the log.
+func (p *Planes) Describe() string {
+	if p == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%d planes at %s, port %d", len(p.now), p.Controller.Key.Controller, p.Controller.Key.Port)
+}
+
+// Switches returns the switches, which take maps of ranks.
+func (p *Planes) Switches() *Switches { return p.switches }
+
+// Base returns each plane's epoch at the beginning of the operation in progress.
+func (p *Planes) Base() []uint32 { return p.base }
+
+// Now returns where operations of this communicator leave each plane. It may still be on its way there: the last
+// reconfiguration of a plan is not waited for. The caller must not change the result.
+func (p *Planes) Now() []ticket.Plane { return p.now }
+
+// Reached reports whether a plane is where operations of this communicator leave it, or further on.
+func (p *Planes) Reached(plane int) (bool, error) {
+	epoch, err := p.switches.Poll(plane)
+	return int32(epoch-p.now[plane].Epoch) >= 0, err
+}
+
+// Granted returns the grant of the operation in progress, or of the last.
+func (p *Planes) Granted() *Grant { return &p.grant }
+
+// Waiting says what the planes of the operation in progress wait for, as far as their controller knows. It may take a
+// while.
+func (p *Planes) Waiting() string {
+	var planes []string
+	for j := range p.grant.Use.Each() {
+		planes = append(planes, p.Controller.Waiting(j))
+	}
+	return strings.Join(planes, "; ")
+}
+
+// SkipDrain implements the injected fault of that name.
+func (p *Planes) SkipDrain(plane int, epoch uint32) bool {
+	f := &p.c.Cfg.Fault
+	return f.SkipDrain && plane == f.Plane && epoch == f.Epoch
+}
+
+// Quiesce waits, for at most limit, until what this rank's calls have sent has left the wire and the switches that they
+// asked for are made. Until then the other ranks need this rank's ports.
+func (p *Planes) Quiesce(limit time.Duration) {
+	if p == nil {
+		return
+	}
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		pending := false
+		for j := range p.now {
+			if p.c.Failed() {
+				return
+			}
+			reached, err := p.Reached(j)
+			if err != nil {
+				continue // a plane that has failed goes nowhere
+			}
+			drained, err := p.End.Planes()[j].Drained()
+			pending = pending || err == nil && !drained || !reached
+		}
+		if !pending {
+			return
+		}
+	}
+}
+
+// Close takes leave of the controller. Idempotent.
+func (p *Planes) Close() {
+	if p == nil {
+		return
+	}
+	p.closed.Do(func() {
+		p.Controller.Watch(p, nil)
+		_ = p.End.Close()
+		p.Controller.Detach()
+	})
+}
+
+// RankMap returns the members' circuits of a plane's map of ports. A circuit to a port outside the communicator is none.
+func RankMap(ports circuit.Permutation, portOf, member []int) circuit.Permutation {
+	m := make(circuit.Permutation, len(portOf))
+	for r, p := range portOf {
+		m[r] = circuit.Dark
+		if to := ports[p]; to != circuit.Dark {
+			m[r] = member[to]
+		}
+	}
+	return m
+}
+
+// Switches are the switches as a communicator uses them: targets are maps of its ranks, laid over what the planes' other
+// ports have.
+type Switches struct {
+	ocsctl.Use
+	p *Planes
+}
+
+// Waiting says what a reconfiguration waits for.
+func (s *Switches) Waiting(plane int) string { return s.p.Controller.Waiting(plane) }
+
+// Post implements [exec.Switch].
+func (s *Switches) Post(plane int, epoch uint32, target circuit.Permutation) error {
+	return s.Use.Post(plane, epoch, s.p.overlay(plane, target))
+}
+
+// Schedule has a plane moved at a time: see [ocsctl.Client].
+func (s *Switches) Schedule(plane int, epoch uint32, target circuit.Permutation, at time.Time) error {
+	return s.Client.Schedule(plane, epoch, s.p.overlay(plane, target), at)
+}
+
+// overlay returns a map of ranks as one of ports. Other ports' circuits stay, so every rank asks for the same map whenever
+// it does.
+func (p *Planes) overlay(plane int, target circuit.Permutation) circuit.Permutation {
+	ports := p.Controller.State(plane).Map.Clone()
+	for port := range ports {
+		r := p.member[port]
+		if r < 0 {
+			continue
+		}
+		ports[port] = circuit.Dark
+		if target[r] != circuit.Dark {
+			ports[port] = p.Ports[target[r]]
+		}
+	}
+	return ports
+}

@@ -1,0 +1,247 @@
+package circuits
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"lightpath/collectives/exec"
+	"lightpath/ocsctl"
+	"lightpath/plans/circuit"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
+	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/planeset"
+	"lightpath/shim/recorder"
+	"lightpath/shim/stall"
+	"lightpath/shim/ticket"
+)
+
+// Operation is one operation on planes with circuits, as this rank asks for it.
+type Operation struct {
+	Kind     control.Kind // MsgWant: a collective or script; MsgRow: a round
+	Seq      uint64       // of the collective, or the number of the round
+	Shape    *calls.Shape // of a collective; nil for a round
+	Row      *ticket.Row  // of a round; nil for a collective
+	Flight   uint64       // its number in the flight recorder
+	Deadline time.Time    // of the group; zero: none
+}
+
+// Grant is what an operation may use. It is valid until the operation ends.
+type Grant struct {
+	ticket.Ticket
+	Seq  uint64
+	Plan []byte // of a round
+}
+
+// Executor does one operation between settle and done.
+type Executor interface {
+	// Bind prepares the operation for a grant. It returns how the operation moves the planes, nil for a grant on packet
+	// planes.
+	Bind(g *Grant) (Movement, error)
+	// Drive runs the operation to its end. Its error has failed the communicator.
+	Drive() error
+}
+
+// Movement says how an operation moves each plane: how often, and to which maps.
+type Movement interface {
+	Switches(plane int) uint32
+	// Target returns the map after a move. The first move is 1.
+	Target(plane int, move uint32) circuit.Permutation
+}
+
+// ListedMaps are, by plane, the maps that it goes through. The first is in force when the operation begins.
+type ListedMaps [][]circuit.Permutation
+
+// Switches implements [Movement].
+func (l ListedMaps) Switches(plane int) uint32 { return uint32(max(1, len(l[plane])) - 1) }
+
+// Target implements [Movement].
+func (l ListedMaps) Target(plane int, move uint32) circuit.Permutation { return l[plane][move] }
+
+// Run does an operation: acquire -> settle -> execute -> done. A failure in any of them fails the communicator. The
+// communicator's turn is held.
+func (p *Planes) Run(op *Operation, x Executor) error {
+	g, err := p.acquire(op)
+	if err != nil {
+		return p.c.Fail(err)
+	}
+	if err := p.settle(g); err != nil {
+		return p.c.Fail(fmt.Errorf("shim: rank %d operation %d: %w", p.c.Rank, op.Seq, err))
+	}
+	moves, err := x.Bind(g)
+	if err == nil {
+		err = p.releaseOutside(g, moves)
+	}
+	if err != nil {
+		return p.c.Fail(err)
+	}
+	if err := x.Drive(); err != nil || g.OnPackets() {
+		return err
+	}
+	if err := p.done(g, moves); err != nil {
+		return p.c.Fail(err)
+	}
+	return nil
+}
+
+// acquire asks for an operation and waits for its ticket.
+func (p *Planes) acquire(op *Operation) (*Grant, error) {
+	m := &control.Message{Kind: op.Kind, Seq: op.Seq}
+	if op.Shape != nil {
+		m.Arg, p.request = uint64(op.Shape.Signature()), calls.AppendShape(p.request[:0], op.Shape)
+	} else {
+		p.request = ticket.AppendRow(p.request[:0], op.Row)
+	}
+	m.Body = p.request
+	flight := recorder.Of(p.c)
+	flight.Asked(op.Flight, false)
+	if err := p.c.Star.ToLeader(m); err != nil {
+		return nil, err
+	}
+	answer, err := p.await(op)
+	if err != nil {
+		return nil, err
+	}
+	flight.Asked(op.Flight, true)
+	g := &p.grant
+	g.Seq = op.Seq
+	if g.Plan, err = ticket.Decode(answer.Body, &g.Ticket); err != nil {
+		return nil, err
+	}
+	bad := len(g.Planes) != len(p.now)
+	for j := range g.Use.Each() {
+		bad = bad || g.Flags&ticket.Maps != 0 && len(g.Planes[j].Maps) != p.Ranks
+	}
+	if bad {
+		return nil, fmt.Errorf("%w: ticket for %d planes of %d, or other ranks", control.ErrMessage, len(g.Planes), len(p.now))
+	}
+	return g, nil
+}
+
+// await waits for the ticket of an operation. Each second it tells the leader which call it waits in, as a stalled
+// operation does, so that mismatched calls and missing ranks are found.
+func (p *Planes) await(op *Operation) (*control.Message, error) {
+	c := p.c
+	deadline := time.Now().Add(c.Cfg.Timeout)
+	own := !op.Deadline.IsZero() && op.Deadline.Before(deadline)
+	if own {
+		deadline = op.Deadline
+	}
+	for {
+		m, err := c.AwaitFor(control.MsgTicket, op.Seq, min(time.Second, time.Until(deadline)))
+		switch {
+		case err == nil || !errors.Is(err, comm.ErrNothing):
+			return m, err
+		case time.Now().Before(deadline):
+			if op.Shape != nil { // sends and receives have no number that ranks could compare
+				stall.ReportShape(c, op.Seq, op.Shape)
+			}
+		case own:
+			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket by the call's deadline: %w", c.Rank, op.Seq, exec.ErrDeadline)
+		case op.Shape == nil:
+			return nil, fmt.Errorf("shim: rank %d: no word from rank 0 on a group of sends and receives in %v: %w",
+				c.Rank, c.Cfg.Timeout, errdefs.ErrTimeout)
+		default:
+			stall.GiveUp(c, op.Seq, op.Shape.Signature(), op.Shape.String(), nil)
+			if _, err := c.AwaitFor(control.MsgTicket, op.Seq, time.Second); err != nil && !errors.Is(err, comm.ErrNothing) {
+				return nil, err
+			}
+			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket in %v: %w", c.Rank, op.Seq, c.Cfg.Timeout, errdefs.ErrTimeout)
+		}
+	}
+}
+
+// failureGrace is for how long a rank may still see the failure of a plane that the leader has been granted again: the
+// controller tells each of them by itself.
+const failureGrace = time.Second
+
+// settle takes over where the ticket says that the planes are, and waits until they are there. A plane may be further on
+// already: a switch of this operation in which the rank has no part.
+func (p *Planes) settle(g *Grant) error {
+	began := time.Now()
+	for j := range g.Use.Each() {
+		want := &g.Planes[j]
+		if g.Flags&ticket.Maps != 0 {
+			p.now[j] = *want
+		}
+		if n := &p.now[j]; n.Epoch != want.Epoch || n.Hash != want.Hash {
+			return fmt.Errorf("plane %d was left at epoch %d, the ticket says %d, or another map: %w",
+				j, n.Epoch, want.Epoch, ocsctl.ErrUnknownMap)
+		}
+		for {
+			there, err := p.there(j, want)
+			if err != nil && (g.Flags&ticket.Maps == 0 || time.Since(began) > failureGrace) {
+				return err
+			}
+			if there && err == nil {
+				break
+			}
+			if err := p.c.AsyncError(); err != nil {
+				return err
+			}
+			if time.Since(began) > p.c.Cfg.Timeout {
+				return fmt.Errorf("plane %d is at epoch %d, the ticket says %d: %w",
+					j, p.Controller.State(j).Epoch, want.Epoch, errdefs.ErrTimeout)
+			}
+			time.Sleep(50 * time.Microsecond)
+		}
+		p.base[j] = want.Epoch
+	}
+	return nil
+}
+
+// there reports whether a plane is where a ticket says, or further on.
+func (p *Planes) there(plane int, want *ticket.Plane) (bool, error) {
+	st := p.Controller.State(plane)
+	if _, err := p.switches.Poll(plane); err != nil {
+		return false, err
+	}
+	if st.Epoch == want.Epoch && RankMap(st.Map, p.Ports, p.member).Digest() != want.Hash {
+		return false, fmt.Errorf("plane %d at epoch %d holds another map than the ticket's: %w", plane, st.Epoch, ocsctl.ErrUnknownMap)
+	}
+	return int32(st.Epoch-want.Epoch) >= 0, nil
+}
+
+// releaseOutside agrees, on behalf of this rank's port, to the first switch of each plane that takes from it a circuit to a
+// port outside the communicator. In maps of ranks the port is dark before and after, so the program does not know that it
+// has a part in the switch. Nothing is on the way on such a circuit: no call of this communicator has used it, and its last
+// user has given the plane back. Planes that move by time need no agreement.
+func (p *Planes) releaseOutside(g *Grant, moves Movement) error {
+	if g.OnPackets() || g.Start != 0 {
+		return nil
+	}
+	for j := range g.Use.Each() {
+		if moves.Switches(j) == 0 || moves.Target(j, 1)[p.c.Rank] != circuit.Dark {
+			continue
+		}
+		if to := p.Controller.State(j).Map[p.Controller.Port()]; to == circuit.Dark || p.member[to] >= 0 {
+			continue
+		}
+		if err := p.switches.Post(j, p.base[j], moves.Target(j, 1)); err != nil {
+			return fmt.Errorf("shim: rank %d: plane %d epoch %d: %w", p.c.Rank, j, p.base[j], err)
+		}
+	}
+	return nil
+}
+
+// done records where the operation leaves the planes, and tells the leader.
+func (p *Planes) done(g *Grant, moves Movement) error {
+	for j := range g.Use.Each() {
+		if n := moves.Switches(j); n > 0 {
+			p.now[j] = ticket.At(p.now[j].Epoch+n, moves.Target(j, n))
+		}
+	}
+	p.request = ticket.Append(p.request[:0], p.standing(g.Use))
+	return p.c.Star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: g.Seq, Body: p.request})
+}
+
+// standing says where some planes stand. Rank 0 adds their maps, which the leader has from no other place.
+func (p *Planes) standing(use planeset.Set) *ticket.Ticket {
+	t := &ticket.Ticket{Use: use, Planes: p.now}
+	if p.c.Rank == 0 {
+		t.Flags = ticket.Maps
+	}
+	return t
+}

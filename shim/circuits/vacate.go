@@ -1,0 +1,160 @@
+package circuits
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	"lightpath/plans/circuit"
+	"lightpath/shim/comm"
+	"lightpath/shim/control"
+)
+
+// Ports outside a communicator that have circuits to its members would have to agree to every switch of them, and do not
+// know of it. If the communicator comes from another one, its leader has them released first: it holds the planes, so that
+// no other communicator sends on them, and asks the leader of the parent, whose ranks the ports are. That leader has the
+// ranks post a map in which the circuits are dark.
+
+// vacateRequest goes to the parent's leader, and to each rank that it concerns.
+type vacateRequest struct {
+	Plane  int
+	Epoch  uint32
+	Holder uint64              // of the plane
+	Target circuit.Permutation // of ports
+	Ranks  []int               // of the parent, that have to agree
+}
+
+// requests are the requests of this rank that are open. The zero value is ready.
+type requests struct {
+	mu   sync.Mutex
+	last uint64
+	open map[uint64]chan bool
+}
+
+// HandleVacating has the leader pass on requests to release circuits, and ranks follow them.
+func HandleVacating(c *comm.Core) {
+	c.HandleAtLeader(control.MsgVacateAsk, func(m *control.Message) { go passOn(c, m) })
+	c.Handle(control.MsgVacate, func(m *control.Message) {
+		if p := Of(c); p != nil {
+			p.vacate(m)
+		}
+	})
+	c.Handle(control.MsgVacated, func(m *control.Message) {
+		if p := Of(c); p != nil {
+			p.requests.answer(m.Seq, m.Arg == 1)
+		}
+	})
+}
+
+// Vacate asks the nearest ancestor to which all of some ports belong to make their circuits dark on a plane, and reports
+// whether its ranks have been told. It waits for the answer.
+func (p *Planes) Vacate(plane int, epoch uint32, target circuit.Permutation, ports []int) bool {
+	for a := p.parent; a != nil; a = a.parent {
+		if a.c.Life() != comm.Alive || a.c.Failed() {
+			continue
+		}
+		r := vacateRequest{Plane: plane, Epoch: epoch, Holder: p.c.ID, Target: target}
+		for _, port := range ports {
+			if rank := a.member[port]; rank >= 0 {
+				r.Ranks = append(r.Ranks, rank)
+			}
+		}
+		if len(r.Ranks) == len(ports) {
+			return a.ask(&r)
+		}
+	}
+	return false
+}
+
+// ask sends a request to the leader of p's communicator and waits for its answer.
+func (p *Planes) ask(r *vacateRequest) bool {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return false
+	}
+	q := &p.requests
+	answered := make(chan bool, 1)
+	q.mu.Lock()
+	if q.open == nil {
+		q.open = map[uint64]chan bool{}
+	}
+	q.last++
+	seq := q.last
+	q.open[seq] = answered
+	q.mu.Unlock()
+	defer func() {
+		q.mu.Lock()
+		delete(q.open, seq)
+		q.mu.Unlock()
+	}()
+	c := p.c
+	if c.Star.ToLeader(&control.Message{Kind: control.MsgVacateAsk, Seq: seq, Body: body}) != nil {
+		return false
+	}
+	timer := time.NewTimer(c.Cfg.Timeout)
+	defer timer.Stop()
+	select {
+	case told := <-answered:
+		return told
+	case <-c.FailedChan():
+	case <-c.Ended():
+	case <-c.Star.EveryoneLeft():
+	case <-timer.C:
+	}
+	return false
+}
+
+// answer hands the answer of a request to the goroutine that waits for it.
+func (q *requests) answer(seq uint64, told bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if answered := q.open[seq]; answered != nil {
+		delete(q.open, seq)
+		answered <- told
+	}
+}
+
+// passOn is the parent's leader: it tells the ranks, if all are there. A post that other ranks do not follow would stand in
+// the way of the next holder of the plane.
+func passOn(c *comm.Core, m *control.Message) {
+	var r vacateRequest
+	ok := control.DecodeStrict(m.Body, &r) == nil
+	for _, rank := range r.Ranks {
+		ok = ok && rank >= 0 && rank < c.Ranks && !c.Star.HasLeft(rank)
+	}
+	answer := &control.Message{Kind: control.MsgVacated, Seq: m.Seq}
+	if ok {
+		for _, rank := range r.Ranks {
+			c.Star.To(rank, &control.Message{Kind: control.MsgVacate, Body: m.Body})
+		}
+		answer.Arg = 1
+	}
+	c.Star.To(int(m.From), answer)
+}
+
+// vacate is a rank: its port agrees to lose the circuit that it has. Nothing is on the way on it, since another
+// communicator holds the plane.
+func (p *Planes) vacate(m *control.Message) {
+	var r vacateRequest
+	if control.DecodeStrict(m.Body, &r) != nil || r.Plane < 0 || r.Plane >= len(p.now) ||
+		r.Target.Validate(len(p.member)) != nil || r.Target[p.Controller.Port()] != circuit.Dark {
+		return // the leader that asks waits for the plane, and says so
+	}
+	// A post that fails is the plane's failure, which its holder sees.
+	_ = p.Controller.Post(r.Plane, r.Epoch, r.Holder, r.Target)
+}
+
+// Outside returns a map of ports without the circuits from ports outside a communicator to its members, and those ports.
+func Outside(m circuit.Permutation, member []int) (target circuit.Permutation, ports []int) {
+	for p, to := range m {
+		if to == circuit.Dark || member[p] >= 0 || member[to] < 0 {
+			continue
+		}
+		if target == nil {
+			target = m.Clone()
+		}
+		target[p] = circuit.Dark
+		ports = append(ports, p)
+	}
+	return target, ports
+}

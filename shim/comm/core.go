@@ -1,0 +1,87 @@
+package comm
+
+import (
+	"context"
+	"sync/atomic"
+
+	"lightpath/shim/bootstrap"
+	"lightpath/shim/control"
+	"lightpath/shim/log"
+	"lightpath/shim/settings"
+)
+
+// Core is one rank of a communicator. Safe for concurrent use: calls of several threads on one communicator are taken
+// one at a time, in the order in which they get its [Turn]. The caller sees to it that this order is the same on every
+// rank.
+type Core struct {
+	Identity
+	Turn     Turn // held while the communicator is made and while a group runs
+	failure  failure
+	life     life
+	messages messages
+	hooks    atomic.Pointer[[]Hooks]
+	slots    slots
+}
+
+// Identity is who a rank is and how it reaches the others. It is final when the communicator has joined. Before, only
+// the goroutine that makes the communicator reads it.
+type Identity struct {
+	Rank, Ranks int
+	ID          uint64         // of the communicator, in every frame
+	Secret      control.Secret // of its ranks
+	Serial      uint64         // of this object in this process: the order of locks
+	Name        string         // for logs
+	Device      int            // the device that the communicator was made for
+	NonBlocking bool           // calls return before they have ended
+
+	Cfg   *settings.Config
+	Log   *log.Logger
+	Table []bootstrap.Hello // by rank
+	Star  *control.Star     // the control network; nil before the ranks have met
+
+	LocalRanks int  // ranks of the communicator on this host
+	SoleRank   bool // no other rank of this host is in this process
+}
+
+var serials atomic.Uint64
+
+// New returns a communicator whose ranks have not met.
+func New(id Identity) *Core {
+	c := &Core{Identity: id}
+	c.Serial = serials.Add(1)
+	c.failure.done = make(chan struct{})
+	c.life.released = make(chan struct{})
+	c.life.ctx, c.life.cancel = context.WithCancel(context.Background())
+	c.life.ended, c.life.ending = make(chan struct{}), make(chan struct{})
+	c.messages.inbox = make(chan *control.Message, 64)
+	c.messages.queue = make(chan queued, queueLength)
+	c.Turn.core = c
+	c.Handle(control.MsgPoison, c.failedElsewhere)
+	c.handleReady()
+	return c
+}
+
+// Blocking reports whether calls return when they are complete.
+func (c *Core) Blocking() bool { return !c.NonBlocking }
+
+// Join starts the control network of a communicator whose ranks have met. From now on a failure on one rank fails all.
+func (c *Core) Join(star *control.Star) {
+	c.Star = star
+	star.Start(c.Deliver, c.peerLost)
+	c.life.joined.Store(true)
+}
+
+// CountLocal finds out how the ranks are placed on hosts and in processes.
+func (c *Core) CountLocal() {
+	me := &c.Table[c.Rank]
+	c.SoleRank = true
+	for i := range c.Table {
+		if c.Table[i].Host != me.Host {
+			continue
+		}
+		c.LocalRanks++
+		if i != c.Rank && c.Table[i].Process == me.Process {
+			c.SoleRank = false
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package comm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"lightpath/collectives/exec"
+	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/result"
+	"lightpath/shim/status"
+)
+
+// failure is the first error of a communicator. It is never reset.
+type failure struct {
+	begun atomic.Bool // a goroutine is about to set err
+	err   atomic.Pointer[error]
+	done  chan struct{} // closed when err is set
+	mu    sync.Mutex
+	wake  []func()
+}
+
+// AsyncError returns the failure of the communicator, nil while it is healthy. Callable at any time, also while a call
+// is blocked.
+func (c *Core) AsyncError() error {
+	if p := c.failure.err.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Failed reports whether the communicator has failed. Hot path.
+func (c *Core) Failed() bool { return c.failure.err.Load() != nil }
+
+// FailedChan is closed when the communicator has failed.
+func (c *Core) FailedChan() <-chan struct{} { return c.failure.done }
+
+// Poison returns where the failure is found, for loops that look at it often.
+func (c *Core) Poison() *atomic.Pointer[error] { return &c.failure.err }
+
+// OnFailure has wake called when the communicator fails. It must not block.
+func (c *Core) OnFailure(wake func()) {
+	c.failure.mu.Lock()
+	c.failure.wake = append(c.failure.wake, wake)
+	c.failure.mu.Unlock()
+}
+
+// fail records the first failure and wakes everything that waits here. tell runs before: it tells the other ranks,
+// since a process may end as soon as a call of it returns.
+func (c *Core) fail(err error, tell func()) {
+	f := &c.failure
+	if !f.begun.CompareAndSwap(false, true) {
+		return
+	}
+	joined := c.Joined()
+	if tell != nil && joined {
+		tell()
+	}
+	for _, h := range c.allHooks() {
+		if h.Failed != nil {
+			h.Failed(err)
+		}
+	}
+	f.err.Store(&err)
+	c.Turn.shut()
+	close(f.done)
+	c.life.cancel()
+	f.mu.Lock()
+	for _, wake := range f.wake {
+		wake()
+	}
+	f.mu.Unlock()
+	if joined {
+		c.Log.Warn("comm %#x rank %d: %v", c.ID, c.Rank, err)
+	} else {
+		c.Log.Warn("communicator not made: %v", err)
+	}
+}
+
+// Spread fails the communicator here and, if err is its first failure, on all ranks.
+func (c *Core) Spread(err error) {
+	if errors.Is(err, errdefs.ErrTimeout) || errors.Is(err, exec.ErrTimeout) {
+		err = c.withStopped(err)
+	}
+	c.fail(err, func() {
+		class, text := result.Encode(err)
+		m := &control.Message{Kind: control.MsgPoison, Arg: class, Body: []byte(text)}
+		if c.Rank == 0 {
+			c.Star.Broadcast(m, -1)
+		} else {
+			_ = c.Star.ToLeader(m) // if the leader is gone, every rank notices that by itself
+		}
+	})
+}
+
+// Fail is [Core.Spread], and returns the failure that the communicator has: err, or one that came before.
+func (c *Core) Fail(err error) error {
+	if errors.Is(err, control.ErrUnsent) && c.Joined() {
+		c.AwaitCause()
+	}
+	c.Spread(err)
+	<-c.failure.done // a failure that came before may still be on its way to the others
+	return c.AsyncError()
+}
+
+// AwaitCause waits a second for the failure of another rank, whose last words come by way of the leader. It waits in
+// parts: if this process was stopped, one part is over at once, and the words are read during the next.
+func (c *Core) AwaitCause() {
+	part := time.NewTicker(time.Second / 10)
+	defer part.Stop()
+	for range 10 {
+		select {
+		case <-c.failure.done:
+			return
+		case <-c.Star.EveryoneLeft():
+			return
+		case <-part.C:
+		}
+	}
+}
+
+// IsEcho reports whether another rank's failure may look like this error here: what that rank had made is gone.
+func IsEcho(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF) ||
+		errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
+}
+
+// withStopped adds to a time-out which ranks of this host are stopped. The rank that was waited for may itself have
+// waited for one of them.
+func (c *Core) withStopped(err error) error {
+	if !c.Joined() {
+		return err
+	}
+	me := &c.Table[c.Rank]
+	for i := range c.Table {
+		h := &c.Table[i]
+		if h.Host == me.Host && h.PIDs == me.PIDs && h.PID != me.PID && status.ProcessAnswer(h.PID) == status.Stopped {
+			err = fmt.Errorf("%w; the process of %s is stopped", err, h.Where())
+		}
+	}
+	return err
+}
+
+// peerLost is called when a control connection ends without a goodbye.
+func (c *Core) peerLost(rank int, cause error) {
+	c.Spread(fmt.Errorf("shim: lost %s: %w: %w", c.Table[rank].Where(), cause, errdefs.ErrRemote))
+}
+
+// failedElsewhere takes the failure of another rank. The leader passes it on.
+func (c *Core) failedElsewhere(m *control.Message) {
+	c.fail(result.Decode(m), func() {
+		if c.Rank == 0 {
+			c.Star.Broadcast(m, int(m.From))
+		}
+	})
+}

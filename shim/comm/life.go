@@ -1,0 +1,349 @@
+package comm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lightpath/shim/errdefs"
+)
+
+// Linger is how long a destroyed communicator keeps its connections for ranks that have not destroyed theirs. The
+// leader stays until all are gone or have said goodbye.
+const Linger = 10 * time.Second
+
+// LifeState is where a communicator is in its life. Failure is apart from it.
+type LifeState int32
+
+// The states; see the drawing in the package comment.
+const (
+	Making LifeState = iota // its ranks have not all met
+	Alive
+	Suspended
+	Finalized
+	Destroyed
+)
+
+// life is the state of a communicator and what goes on in the background.
+type life struct {
+	state    atomic.Int32
+	joined   atomic.Bool        // the identity is final and the control network works
+	pending  atomic.Int32       // operations that go on in the background
+	revoked  atomic.Bool        // by this rank
+	ctx      context.Context    // of making the communicator; ends with its failure
+	cancel   context.CancelFunc // of ctx
+	endOnce  sync.Once
+	ended    chan struct{} // closed when this rank makes no more calls
+	once     sync.Once
+	ending   chan struct{} // closed when no message is handled in order any more
+	released chan struct{} // closed when everything is given back
+}
+
+// Hooks are what a room does while a communicator lives and ends. Functions that are nil are skipped. Rooms are asked
+// in the order in which they have added hooks.
+type Hooks struct {
+	Check  func()          // look for a failure that nobody has reported yet
+	Failed func(err error) // the communicator fails with err, and no waiter has been woken yet
+	Forget func()          // Suspend: give back what calls have left for the next ones; the turn is held
+	Drain  func()          // wait until nothing is on streams any more, or the communicator has failed
+	Ending func()          // the state is Destroyed; a call may still be inside
+	Quiet  func()          // wait until what this rank has sent has left it; the turn is held
+	Detach func()          // no call comes any more: nobody may use this rank's memory from now on; the turn is held
+	Close  func()          // all ranks have left, or it is over: give back what does not need the control network
+	Closed func()          // the control network is gone: give back the rest
+}
+
+// AddHooks adds the hooks of a room. It is called before the communicator is alive.
+func (c *Core) AddHooks(h Hooks) {
+	all := append(slices.Clone(c.allHooks()), h)
+	c.hooks.Store(&all)
+}
+
+func (c *Core) allHooks() []Hooks {
+	if p := c.hooks.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// each calls one hook of every room.
+func (c *Core) each(hook func(h *Hooks) func()) {
+	all := c.allHooks()
+	for i := range all {
+		if f := hook(&all[i]); f != nil {
+			f()
+		}
+	}
+}
+
+func drain(h *Hooks) func()  { return h.Drain }
+func ending(h *Hooks) func() { return h.Ending }
+func quiet(h *Hooks) func()  { return h.Quiet }
+func detach(h *Hooks) func() { return h.Detach }
+
+// Life returns the state.
+func (c *Core) Life() LifeState { return LifeState(c.life.state.Load()) }
+
+// Joined reports whether the ranks have met: the identity is final and the control network works.
+func (c *Core) Joined() bool { return c.life.joined.Load() }
+
+// Made reports whether everything that makes the communicator has been written.
+func (c *Core) Made() bool {
+	switch c.Life() {
+	case Alive, Suspended, Finalized:
+		return true
+	}
+	return false
+}
+
+// SetAlive ends the making of the communicator, unless it has been destroyed meanwhile.
+func (c *Core) SetAlive() { c.life.state.CompareAndSwap(int32(Making), int32(Alive)) }
+
+// Context ends when the making of the communicator fails.
+func (c *Core) Context() context.Context { return c.life.ctx }
+
+// Cancel ends [Core.Context] of a communicator that is not made.
+func (c *Core) Cancel() { c.life.cancel() }
+
+// Released is closed when the communicator has given everything back.
+func (c *Core) Released() <-chan struct{} { return c.life.released }
+
+// State returns the failure of the communicator, and [errdefs.ErrInProgress] while something goes on in the background.
+// A communicator that this rank has revoked has not failed.
+func (c *Core) State() error {
+	if c.Life() == Making {
+		return errdefs.ErrInProgress // also if making has failed: until it is over nothing can be called
+	}
+	c.Check()
+	err := c.AsyncError()
+	switch {
+	case err != nil && (!c.Revoked() || !errors.Is(err, errdefs.ErrRevoked)):
+		return err
+	case c.Busy() != nil:
+		return errdefs.ErrInProgress
+	}
+	return nil
+}
+
+// Check looks for a failure that nobody has reported yet.
+func (c *Core) Check() { c.each(func(h *Hooks) func() { return h.Check }) }
+
+// Revoked reports whether this rank has revoked the communicator.
+func (c *Core) Revoked() bool { return c.life.revoked.Load() }
+
+// Busy returns the error of using a communicator whose last operation has not ended.
+func (c *Core) Busy() error {
+	if c.life.pending.Load() == 0 && c.Life() != Making {
+		return nil
+	}
+	return fmt.Errorf("shim: comm is in use before ncclCommGetAsyncError has said that its last operation is complete: %w",
+		errdefs.ErrInvalidArgument)
+}
+
+// Usable returns why no call can be made, nil if one can. Hot path.
+func (c *Core) Usable() error {
+	if c.life.pending.Load() != 0 {
+		return c.Busy()
+	}
+	return c.Sound()
+}
+
+// Sound is [Core.Usable] for a call that is itself what goes on in the background. Hot path.
+func (c *Core) Sound() error {
+	switch c.Life() {
+	case Alive:
+		return c.AsyncError()
+	case Making:
+		return c.Busy()
+	case Suspended:
+		return fmt.Errorf("shim: comm is suspended; call ncclCommResume first: %w", errdefs.ErrInvalidUsage)
+	}
+	return fmt.Errorf("shim: comm has been finalized or destroyed: %w", errdefs.ErrDestroyed)
+}
+
+// TryOccupy counts an operation in the background if there is none yet.
+func (c *Core) TryOccupy() bool { return c.life.pending.CompareAndSwap(0, 1) }
+
+// Occupy counts an operation in the background, Vacate ends it.
+func (c *Core) Occupy() { c.life.pending.Add(1) }
+
+// Vacate ends an operation in the background.
+func (c *Core) Vacate() { c.life.pending.Add(-1) }
+
+// InBackground runs the rest of an operation: here, or for a nonblocking communicator on a goroutine of its own.
+func (c *Core) InBackground(f func() error) error {
+	if !c.NonBlocking {
+		return f()
+	}
+	c.Occupy()
+	go func() {
+		if err := f(); err != nil {
+			c.Spread(err)
+		}
+		c.Vacate()
+	}()
+	return errdefs.ErrInProgress
+}
+
+// whoami names this rank for messages, also before it has a number.
+func (c *Core) whoami() string {
+	if !c.Joined() {
+		return "a rank of a communicator that is being made"
+	}
+	return fmt.Sprintf("rank %d", c.Rank)
+}
+
+// Leave says goodbye to the control network.
+func (c *Core) Leave() {
+	if c.Joined() {
+		c.Star.Leave()
+	}
+}
+
+// end tells rooms that this rank makes no more calls.
+func (c *Core) end() {
+	c.life.endOnce.Do(func() {
+		close(c.life.ended)
+		c.each(ending)
+	})
+}
+
+// Ended is closed when this rank has destroyed or aborted the communicator.
+func (c *Core) Ended() <-chan struct{} { return c.life.ended }
+
+// Release gives everything back when all ranks have left, or after d, or when the communicator has failed. Idempotent.
+func (c *Core) Release(d time.Duration) {
+	c.life.once.Do(func() {
+		defer close(c.life.released)
+		defer c.life.cancel()
+		c.end()
+		if c.Star != nil && d > 0 {
+			timer := time.NewTimer(d)
+			defer timer.Stop()
+			select {
+			case <-c.Star.EveryoneLeft():
+			case <-c.failure.done:
+			case <-timer.C:
+			}
+		}
+		close(c.life.ending)
+		c.each(func(h *Hooks) func() { return h.Close })
+		if c.Star != nil {
+			if c.Rank == 0 && !c.Failed() {
+				c.Star.AwaitLeft()
+			}
+			c.Star.Close()
+		}
+		c.each(func(h *Hooks) func() { return h.Closed })
+		c.Log.Close()
+	})
+}
+
+// Finalize ends the communicator: every call has completed, or is on a stream and waited for, and the other ranks learn
+// that this one will make no more. Later calls are refused; Destroy is still due. A revoked communicator has nothing to
+// finish.
+func (c *Core) Finalize() error {
+	if c.Busy() == nil {
+		c.each(drain)
+	}
+	switch {
+	case c.Busy() != nil:
+		return c.Busy()
+	case c.Revoked():
+		return fmt.Errorf("shim: finalize: %w: %w", errdefs.ErrRevoked, errdefs.ErrInvalidUsage)
+	case !c.life.state.CompareAndSwap(int32(Alive), int32(Finalized)):
+		return fmt.Errorf("shim: finalize: %w", errdefs.ErrDestroyed)
+	}
+	return c.InBackground(func() error {
+		c.Turn.Lock()
+		defer c.Turn.Unlock()
+		c.each(quiet)
+		c.Leave()
+		return c.AsyncError()
+	})
+}
+
+// Destroy frees the communicator. It waits for a call in progress on another thread. While an operation goes on in the
+// background the communicator stays, and the error is that of [Core.State]. Destroy does not wait for other ranks: what
+// they still need of this rank is kept in the background until they have left too. The second Destroy returns
+// [errdefs.ErrDestroyed].
+func (c *Core) Destroy() error {
+	if c.Life() != Destroyed && c.Busy() != nil {
+		return c.Busy()
+	}
+	c.each(drain)
+	was := LifeState(c.life.state.Swap(int32(Destroyed)))
+	if was == Destroyed {
+		return fmt.Errorf("shim: destroy: %w", errdefs.ErrDestroyed)
+	}
+	c.end()
+	c.Turn.Lock()
+	defer c.Turn.Unlock()
+	if was != Finalized {
+		c.each(quiet)
+		c.Leave()
+	}
+	c.Turn.keep()
+	c.each(detach)
+	go c.Release(Linger)
+	return nil
+}
+
+// Abort fails the communicator on every rank and frees it here. Everything that is blocked on any thread, its making
+// included, returns [errdefs.ErrAborted].
+func (c *Core) Abort() error {
+	if LifeState(c.life.state.Swap(int32(Destroyed))) == Destroyed {
+		return fmt.Errorf("shim: abort: %w", errdefs.ErrDestroyed)
+	}
+	c.Spread(fmt.Errorf("shim: %s aborted: %w", c.whoami(), errdefs.ErrAborted))
+	c.end()
+	c.Leave()
+	c.Turn.Lock() // the blocked call has left
+	defer c.Turn.Unlock()
+	c.Turn.keep()
+	c.each(detach)
+	go c.Release(0)
+	return nil
+}
+
+// Revoke stops what is under way on the communicator, on every rank. Afterwards it can be split, shrunk, destroyed and
+// aborted, and nothing else. Revoke returns when no call of this rank is inside.
+func (c *Core) Revoke() error {
+	switch c.Life() {
+	case Finalized, Destroyed:
+		return fmt.Errorf("shim: revoke: %w", errdefs.ErrDestroyed)
+	}
+	c.life.revoked.Store(true)
+	c.Spread(fmt.Errorf("shim: %s revoked the communicator: %w", c.whoami(), errdefs.ErrRevoked))
+	return c.InBackground(func() error {
+		c.Turn.Lock()
+		defer c.Turn.Unlock()
+		return nil
+	})
+}
+
+// Suspend gives back the memory that calls have left for the next ones. Until [Core.Resume] calls are refused.
+func (c *Core) Suspend() error {
+	if err := c.Usable(); err != nil {
+		return err
+	}
+	if !c.life.state.CompareAndSwap(int32(Alive), int32(Suspended)) {
+		return fmt.Errorf("shim: suspend: %w", errdefs.ErrDestroyed)
+	}
+	c.Turn.Lock()
+	defer c.Turn.Unlock()
+	c.each(func(h *Hooks) func() { return h.Forget })
+	return nil
+}
+
+// Resume ends a suspension.
+func (c *Core) Resume() error {
+	if !c.life.state.CompareAndSwap(int32(Suspended), int32(Alive)) {
+		return fmt.Errorf("shim: resume: comm is not suspended: %w", errdefs.ErrInvalidUsage)
+	}
+	return nil
+}

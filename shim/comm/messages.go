@@ -1,0 +1,135 @@
+package comm
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+)
+
+// messages is what a rank does with control messages.
+type messages struct {
+	handlers [control.NumKinds]func(*control.Message)
+	inbox    chan *control.Message // of kinds without a handler: for the call in progress
+	ready    atomic.Int32          // leader: ranks that are ready
+
+	queue   chan queued // messages that wait for their turn
+	serving sync.Once
+}
+
+// queued is a message that a goroutine of the communicator handles.
+type queued struct {
+	handle func(*control.Message)
+	m      *control.Message
+}
+
+// queueLength bounds the messages that wait. A rank's connection is not read on while they are too many.
+const queueLength = 256
+
+// Handle has messages of a kind handled by f, on the goroutine that reads their connection: f must not block. It is
+// called before the communicator joins.
+func (c *Core) Handle(kind control.Kind, f func(*control.Message)) { c.messages.handlers[kind] = f }
+
+// HandleAtLeader is [Core.Handle] at rank 0. Other ranks ignore such messages.
+func (c *Core) HandleAtLeader(kind control.Kind, f func(*control.Message)) {
+	c.Handle(kind, func(m *control.Message) {
+		if c.Rank == 0 {
+			f(m)
+		}
+	})
+}
+
+// HandleInOrder has messages of a kind handled by f one after another, with those of all kinds that are handled in order,
+// on a goroutine of the communicator: f may block. f must not deliver such a message itself.
+func (c *Core) HandleInOrder(kind control.Kind, f func(*control.Message)) {
+	c.Handle(kind, func(m *control.Message) {
+		c.messages.serving.Do(func() { go c.serve() })
+		select {
+		case c.messages.queue <- queued{f, m}:
+		case <-c.life.ending:
+		}
+	})
+}
+
+// serve handles messages in order until the communicator ends.
+func (c *Core) serve() {
+	for {
+		select {
+		case q := <-c.messages.queue:
+			q.handle(q.m)
+		case <-c.life.ending:
+			return
+		}
+	}
+}
+
+// Deliver handles a control message.
+func (c *Core) Deliver(m *control.Message) {
+	if h := c.messages.handlers[m.Kind]; h != nil {
+		h(m)
+		return
+	}
+	select {
+	case c.messages.inbox <- m:
+	case <-c.failure.done:
+	}
+}
+
+// ToAll sends a message from the leader to all ranks, itself included.
+func (c *Core) ToAll(m *control.Message) {
+	c.Star.Broadcast(m, -1)
+	c.Deliver(m)
+}
+
+// ErrNothing reports that no message came in time.
+var ErrNothing = errors.New("shim: nothing came")
+
+// Await returns the next message of a kind and sequence to this rank, and drops older ones. It fails with the
+// communicator, or after LIGHTPATH_TIMEOUT.
+func (c *Core) Await(kind control.Kind, seq uint64) (*control.Message, error) {
+	m, err := c.AwaitFor(kind, seq, c.Cfg.Timeout)
+	if errors.Is(err, ErrNothing) {
+		return nil, fmt.Errorf("shim: rank %d: no word from rank 0 in %v: %w", c.Rank, c.Cfg.Timeout, errdefs.ErrTimeout)
+	}
+	return m, err
+}
+
+// AwaitFor is [Core.Await] with its own limit, after which it returns [ErrNothing].
+func (c *Core) AwaitFor(kind control.Kind, seq uint64, d time.Duration) (*control.Message, error) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case m := <-c.messages.inbox:
+			if m.Kind == kind && m.Seq == seq {
+				return m, nil
+			}
+		case <-c.failure.done:
+			return nil, c.AsyncError()
+		case <-timer.C:
+			return nil, ErrNothing
+		}
+	}
+}
+
+// AwaitAll returns when all ranks have called it: their planes are attached.
+func (c *Core) AwaitAll() error {
+	if err := c.Star.ToLeader(&control.Message{Kind: control.MsgReady}); err != nil {
+		return err
+	}
+	_, err := c.Await(control.MsgGo, 0)
+	return err
+}
+
+// handleReady has the leader count ranks that are ready, and let all go on.
+func (c *Core) handleReady() {
+	c.HandleAtLeader(control.MsgReady, func(*control.Message) {
+		if int(c.messages.ready.Add(1)) == c.Ranks {
+			go c.ToAll(&control.Message{Kind: control.MsgGo})
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package dispatch
+
+import (
+	"lightpath/collectives/schedule"
+)
+
+// choice is a row of the table of algorithms.
+type choice struct {
+	pow2      bool  // row is for powers of two only
+	ranks     int   // row is for at most so many ranks; 0: for any number
+	max       int64 // bytes of a block, at most
+	algorithm string
+}
+
+const anySize = 1<<63 - 1
+
+// packetChoices and opticalChoices have rows in order for each collective; the first that fits is taken. They are pure
+// functions of what every rank knows (collective, bytes, ranks, circuits or not), so ranks cannot differ.
+//
+// On packet planes small messages take the fewest rounds, and large messages the fewest bytes per rank. If two
+// algorithms send as many bytes, few ranks are faster with fewer rounds of larger pieces. An all-to-all is one round
+// there, since nothing orders its steps; Bruck's algorithm saves messages, which pays if they are many more than the
+// rounds. On circuits, steps should be permutations that recur: halving and doubling (SWOT 2.1.2) on powers of two,
+// else the ring, which needs no switching.
+var packetChoices = [schedule.NumCollectives][]choice{
+	schedule.AllReduce: {
+		{pow2: true, max: 16 << 10, algorithm: "recursive-doubling-xor"}, {pow2: true, max: 1 << 20, algorithm: "rabenseifner"},
+		{pow2: true, ranks: 4, max: 16 << 20, algorithm: "rabenseifner"}, {max: 32 << 10, algorithm: "recursive-doubling-xor"}, {max: anySize, algorithm: "ring"},
+	},
+	schedule.AllGather:     {{max: 64 << 10, algorithm: "bruck"}, {max: anySize, algorithm: "ring"}},
+	schedule.ReduceScatter: {{pow2: true, max: 64 << 10, algorithm: "rabenseifner"}, {max: anySize, algorithm: "pairwise"}},
+	schedule.AllToAll:      {{ranks: 16, max: anySize, algorithm: "pairwise"}, {max: 2 << 10, algorithm: "bruck"}, {max: anySize, algorithm: "pairwise"}},
+	schedule.Broadcast:     {{max: 64 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "ring"}},
+	schedule.Reduce:        {{max: 64 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "ring"}},
+	schedule.Gather:        {{max: 16 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "direct"}},
+	schedule.Scatter:       {{max: 16 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "direct"}},
+}
+
+var opticalChoices = [schedule.NumCollectives][]choice{
+	schedule.AllReduce:     {{pow2: true, max: anySize, algorithm: "rabenseifner"}, {max: anySize, algorithm: "ring"}},
+	schedule.AllGather:     {{pow2: true, max: anySize, algorithm: "recursive-doubling"}, {max: anySize, algorithm: "ring"}},
+	schedule.ReduceScatter: {{pow2: true, max: anySize, algorithm: "rabenseifner"}, {max: anySize, algorithm: "ring"}},
+	schedule.AllToAll:      {{max: anySize, algorithm: "pairwise"}},
+	schedule.Broadcast:     {{max: anySize, algorithm: "binomial"}},
+	schedule.Reduce:        {{max: anySize, algorithm: "binomial"}},
+	schedule.Gather:        {{max: anySize, algorithm: "binomial"}},
+	schedule.Scatter:       {{max: anySize, algorithm: "binomial"}},
+}
+
+// Choose returns the algorithm of a collective on blocks of the given bytes. override is LIGHTPATH_ALGORITHM, which all
+// ranks share; it counts if it is defined for this number of ranks.
+func Choose(coll schedule.Collective, blockBytes int64, ranks int, optical bool, override map[string]string) string {
+	if name, ok := override[coll.String()]; ok && schedule.Defined(coll, name, ranks) {
+		return name
+	}
+	table := &packetChoices
+	if optical {
+		table = &opticalChoices
+	}
+	for _, row := range table[coll] {
+		if blockBytes <= row.max && (!row.pow2 || ranks&(ranks-1) == 0) && (row.ranks == 0 || ranks <= row.ranks) {
+			return row.algorithm
+		}
+	}
+	return schedule.Algorithms(coll)[0]
+}

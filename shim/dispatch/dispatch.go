@@ -1,0 +1,112 @@
+package dispatch
+
+import (
+	"fmt"
+	"maps"
+
+	"lightpath/collectives/program"
+	"lightpath/collectives/schedule"
+	"lightpath/plans"
+	"lightpath/shim/calls"
+	"lightpath/shim/planeset"
+	"lightpath/shim/settings"
+)
+
+// Entry is a program with the kernels that it needs.
+type Entry struct {
+	Prog      *program.Program // nil: the call goes through shared memory, which needs no program
+	Signature uint32           // of the call
+	Algorithm string
+	Kernels   calls.Kernels
+	Plan      *plans.Plan // nil on packet planes
+	Brings    []int64     // bytes that each plane brings this rank; nil: they are not measured
+	Used      uint64      // tick of the last use
+}
+
+// MaxPrograms bounds the table. An application with more shapes pays a search for the oldest entry with each new
+// program.
+const MaxPrograms = 1024
+
+// Key is what a program depends on within a communicator.
+type Key struct {
+	calls.Shape
+	Plan   uint64       // first bytes of the plan's digest; 0: packet planes
+	Shares uint32       // number of the agreement on the shares of packet planes; 0: even
+	Maps   uint64       // hash of the maps that a setup starts from; 0: the program has no setup
+	Planes planeset.Set // that the plan is laid over
+}
+
+// Table is a communicator's programs. Not safe for concurrent use. A hit allocates nothing.
+type Table struct {
+	Programs    map[Key]*Entry
+	tick        uint64
+	traceFailed bool // LIGHTPATH_TRACE could not be written, and is not tried again
+}
+
+// Get returns the entry of a key, nil for none.
+func (p *Table) Get(s Key) *Entry {
+	e := p.Programs[s]
+	if e != nil {
+		p.tick++
+		e.Used = p.tick
+	}
+	return e
+}
+
+// Put adds an entry. If the table is full it drops the one used longest ago.
+func (p *Table) Put(s Key, e *Entry) {
+	if p.Programs == nil {
+		p.Programs = map[Key]*Entry{}
+	}
+	if len(p.Programs) >= MaxPrograms {
+		var oldest Key
+		least := ^uint64(0)
+		for k, v := range p.Programs {
+			if v.Used < least {
+				oldest, least = k, v.Used
+			}
+		}
+		delete(p.Programs, oldest)
+	}
+	p.tick++
+	e.Used = p.tick
+	p.Programs[s] = e
+}
+
+// DropShares forgets the programs of an agreement on shares that is no longer in force. Programs of even shares stay.
+func (p *Table) DropShares(version uint32) {
+	if version != 0 {
+		maps.DeleteFunc(p.Programs, func(s Key, _ *Entry) bool { return s.Shares == version })
+	}
+}
+
+// Schedule is a schedule with the algorithm that made it.
+type Schedule struct {
+	Steps     *schedule.Schedule
+	Algorithm string
+}
+
+// BuildSchedule chooses and builds the schedule of a shape on so many ranks. pods are the ranks of each pod; nil: there
+// are none. optical is set for planes with circuits.
+func BuildSchedule(s *calls.Shape, ranks int, optical bool, cfg *settings.Config, pods [][]int) (Schedule, error) {
+	coll := calls.Kinds[s.Kind].Collective
+	block := int64(s.Count) * int64(s.Type.Size())
+	var opts []schedule.Option
+	if !s.InPlace {
+		opts = append(opts, schedule.Disjoint())
+	}
+	var sched *schedule.Schedule
+	var name string
+	var err error
+	if file := cfg.FileFor(coll, ranks); file != nil {
+		name = file.Identity()
+		sched, err = file.Schedule(int(s.Root), opts...)
+	} else {
+		name = Arrange(coll, Choose(coll, block, ranks, optical, cfg.Algorithms), pods, cfg.Algorithms)
+		sched, err = schedule.Build(coll, name, ranks, int(s.Root), opts...)
+	}
+	if err != nil {
+		return Schedule{}, fmt.Errorf("shim: %v: algorithm %s: %w", s.Kind, name, err)
+	}
+	return Schedule{sched, name}, nil
+}

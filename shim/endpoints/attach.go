@@ -1,0 +1,253 @@
+// Package endpoints makes the ends of planes: memory, TCP, RDMA, and emulated and steered circuits.
+package endpoints
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"unsafe"
+
+	"lightpath/collectives/sharedmem"
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/inproc"
+	"lightpath/collectives/transport/shm"
+	"lightpath/collectives/transport/tcp"
+	"lightpath/shim/bootstrap"
+	"lightpath/shim/comm"
+	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/log"
+	"lightpath/shim/memory"
+	"lightpath/shim/settings"
+)
+
+// Listeners are what a rank opens before it can say where it is.
+type Listeners struct {
+	Control net.Listener  // leader only
+	tcp     *tcp.Listener // where the tcp planes may be wanted
+}
+
+// Listen opens what a rank needs before it can say where it is: leader as rank 0, and no planes alone.
+func Listen(cfg *settings.Config, leader, alone bool) (*Listeners, error) {
+	l := &Listeners{}
+	if leader && !alone {
+		ln, err := listenTCP(cfg)
+		if err != nil {
+			return nil, err
+		}
+		l.Control = ln
+	}
+	if !alone && (cfg.Transport == "tcp" || cfg.Transport == "auto" || cfg.Transport == settings.TransportEBPF) {
+		var err error
+		if l.tcp, err = listenPlanes(cfg); err != nil {
+			l.Close()
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// listenPlanes listens for the tcp planes, on no more addresses than there are planes.
+func listenPlanes(cfg *settings.Config) (*tcp.Listener, error) {
+	own, err := control.Address(cfg.SocketIf)
+	if err != nil {
+		return nil, err
+	}
+	ips, err := control.PlaneAddresses(cfg.SocketIf, own)
+	if err != nil {
+		return nil, err
+	}
+	var addrs []string
+	for _, ip := range ips[:min(len(ips), cfg.Planes)] {
+		addrs = append(addrs, netip.AddrPortFrom(ip, 0).String())
+	}
+	return tcp.Listen(addrs...)
+}
+
+// TCPAddr returns the address of the TCP listener, "" without one.
+func (l *Listeners) TCPAddr() string {
+	if l.tcp == nil {
+		return ""
+	}
+	return l.tcp.Addr()
+}
+
+// Close closes what has not been handed over; idempotent.
+func (l *Listeners) Close() {
+	if l.Control != nil {
+		l.Control.Close()
+	}
+	if l.tcp != nil {
+		_ = l.tcp.Close()
+	}
+}
+
+// ChooseTransport decides how the packet planes are carried: a pure function of what
+// every rank has in its table.
+func ChooseTransport(table []bootstrap.Hello, cfg *settings.Config) (string, error) {
+	first, setting := &table[0], cfg.Transport
+	var otherProcess, otherHost *bootstrap.Hello
+	for i := range table {
+		h := &table[i]
+		if h.Process != first.Process && otherProcess == nil {
+			otherProcess = h
+		}
+		if h.Host != first.Host && otherHost == nil {
+			otherHost = h
+		}
+	}
+	if setting == settings.TransportEBPF {
+		setting = "auto" // it is about the planes with circuits; see attachOptical
+	}
+	switch {
+	case len(table) == 1:
+		return "inproc", nil
+	case setting == "inproc" && otherProcess != nil:
+		return "", fmt.Errorf("shim: LIGHTPATH_TRANSPORT=inproc, but %s and %s are different processes: %w", first.Where(), otherProcess.Where(), errdefs.ErrInvalidUsage)
+	case setting == "shm" && otherHost != nil:
+		return "", fmt.Errorf("shim: LIGHTPATH_TRANSPORT=shm, but %s and %s share no memory: %w", first.Where(), otherHost.Where(), errdefs.ErrInvalidUsage)
+	case setting != "auto":
+		return setting, nil
+	case otherProcess == nil:
+		return "inproc", nil
+	case otherHost == nil && cfg.NCCL.NoShared == "":
+		return "shm", nil
+	default:
+		return cfg.Network(), nil
+	}
+}
+
+// Packet makes the packet endpoint, and the memory that all ranks share if there is some.
+func Packet(c *comm.Core, kind string, l *Listeners) (e transport.Endpoint, shared *sharedmem.Arena, err error) {
+	switch kind {
+	case "inproc":
+		e, err = joinProcess(c.ID, c.Ranks, c.Cfg.Planes, c.Rank)
+	case "shm":
+		if e, err = joinSegment(c); err == nil {
+			shared = sharedMemory(c, e)
+		}
+	case settings.TransportRDMA:
+		e, err = packetRDMA(c)
+	default:
+		e, err = joinTCP(c, l)
+	}
+	if err != nil {
+		if setting := c.Cfg.WantsRDMA(); kind == settings.TransportRDMA {
+			kind += " (" + setting + ")"
+		}
+		return nil, nil, fmt.Errorf("shim: rank %d: transport %s: %w", c.Rank, kind, err)
+	}
+	c.OnFailure(e.Wake)
+	return e, shared, nil
+}
+
+// joinSegment joins the segment of shared memory that the leader creates.
+func joinSegment(c *comm.Core) (transport.Endpoint, error) {
+	o := shm.Options{Ranks: c.Ranks, Planes: c.Cfg.Planes, Rank: c.Rank}
+	if c.Ranks <= sharedmem.MaxRanks {
+		o.Shared = sharedmem.Size(c.Ranks)
+	}
+	if c.Rank == 0 {
+		name, e, err := shm.Create(o)
+		if err == nil {
+			c.Star.Broadcast(&control.Message{Kind: control.MsgSegment, Body: []byte(name)}, -1)
+		}
+		return e, err
+	}
+	m, err := c.Await(control.MsgSegment, 0)
+	if err != nil {
+		return nil, err
+	}
+	return shm.Attach(string(m.Body), o)
+}
+
+// sharedMemory returns the memory of a segment through which collectives go, nil for none.
+func sharedMemory(c *comm.Core, e transport.Endpoint) *sharedmem.Arena {
+	s, ok := e.(transport.Sharer)
+	if !ok {
+		return nil
+	}
+	a := sharedmem.New(s, c.Ranks, c.Rank)
+	if a == nil {
+		return nil
+	}
+	if c.Cfg.LargePages {
+		a.UseLargePages()
+	}
+	a.UseRegions(sharedRegion, func(rank int, err error) {
+		c.Log.Info(log.Net, "rank %d: memory of rank %d cannot be mapped, and is copied: %v", c.Rank, rank, err)
+	})
+	return a
+}
+
+// sharedRegion is memory.Find for memory that other processes can map.
+func sharedRegion(p unsafe.Pointer, n int64) (sharedmem.Region, int64, bool) {
+	r, offset, ok := memory.Find(p, n)
+	return sharedmem.Region{Number: r.Number, FD: r.FD, Size: int64(r.Size)}, offset, ok && r.FD >= 0
+}
+
+// joinTCP joins the mesh of connections.
+func joinTCP(c *comm.Core, l *Listeners) (transport.Endpoint, error) {
+	o := tcp.Options{Rank: c.Rank, Planes: c.Cfg.Planes, Comm: c.ID, Secret: c.Secret, Congestion: c.Cfg.Congestion}
+	for i := range c.Table {
+		o.Addrs = append(o.Addrs, c.Table[i].TCP)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.Cfg.Timeout)
+	defer cancel()
+	go func() { // a failure elsewhere ends the wait for connections here
+		select {
+		case <-c.FailedChan():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return tcp.Connect(ctx, l.tcp, o)
+}
+
+// gatherings holds the endpoints of communicators that are being made within this
+// process, until each rank has taken its own.
+var gatherings struct {
+	sync.Mutex
+	open map[uint64][]transport.Endpoint
+}
+
+// joinProcess returns one rank's endpoint of a communicator whose ranks are all here.
+func joinProcess(id uint64, ranks, planes, rank int) (transport.Endpoint, error) {
+	gatherings.Lock()
+	defer gatherings.Unlock()
+	group := gatherings.open[id]
+	if group == nil {
+		var err error
+		if group, err = inproc.NewGroup(ranks, planes, inproc.Options{}); err != nil {
+			return nil, err
+		}
+		if gatherings.open == nil {
+			gatherings.open = map[uint64][]transport.Endpoint{}
+		}
+		gatherings.open[id] = group
+	}
+	e := group[rank]
+	group[rank] = nil
+	for _, left := range group {
+		if left != nil {
+			return e, nil
+		}
+	}
+	delete(gatherings.open, id)
+	return e, nil
+}
+
+// listenTCP opens a listener for control connections.
+func listenTCP(cfg *settings.Config) (net.Listener, error) {
+	ip, err := control.Address(cfg.ControlInterfaces())
+	if err != nil {
+		return nil, err
+	}
+	ln, err := net.Listen("tcp", netip.AddrPortFrom(ip, 0).String())
+	if err != nil {
+		return nil, fmt.Errorf("shim: control listener: %w", err)
+	}
+	return ln, nil
+}

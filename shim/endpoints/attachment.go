@@ -1,0 +1,181 @@
+package endpoints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/port"
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller/local"
+	"lightpath/ocsctl/controller/rpc"
+	"lightpath/ocsctl/emulator"
+	"lightpath/shim/bootstrap"
+	"lightpath/shim/comm"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/settings"
+	"lightpath/shim/topology"
+)
+
+// Client is a port's connection to whoever moves the planes, wherever that is.
+type Client interface {
+	ocsctl.Client
+	// Waiting says what the next switch of a plane waits for; it may ask, and take a while.
+	Waiting(plane int) string
+	NumPorts() int
+	Planes() []ocsctl.PlaneInfo
+	// DataPlane is one of the ocsctl.Data constants.
+	DataPlane() string
+}
+
+// Controller is this process's place at a controller, for one port. The communicators that use
+// the port share it: tickets see to it that one does at a time.
+type Controller struct {
+	Client
+	rings *rings // nil where the planes are not in the controller's memory
+	Key   controllerKey
+	refs  int
+
+	mu     sync.Mutex
+	wakers map[any]func()
+}
+
+// rings are the ends of planes in a controller's memory.
+type rings struct {
+	ports []emulator.PortMemory
+	mtu   int
+}
+
+type controllerKey struct {
+	Controller string // its endpoints
+	Port       int
+}
+
+var attachments struct {
+	sync.Mutex
+	open map[controllerKey]*Controller
+}
+
+// AttachPort returns the attachment of a port, to be given back by detach. A controller that ends
+// is given up when none has taken over from it for so long.
+func AttachPort(fab *Fabric, port int, takeover time.Duration) (*Controller, error) {
+	key := controllerKey{strings.Join(fab.endpoints, " "), port}
+	attachments.Lock()
+	defer attachments.Unlock()
+	a := attachments.open[key]
+	if a == nil {
+		var err error
+		if a, err = dialController(fab, port, takeover); err != nil {
+			return nil, err
+		}
+		a.Key = key
+		if a.rings == nil { // else the rings' bell rings
+			a.OnChange(a.changed)
+		}
+		if attachments.open == nil {
+			attachments.open = map[controllerKey]*Controller{}
+		}
+		attachments.open[key] = a
+	}
+	a.refs++
+	return a, nil
+}
+
+// Detach gives the connection back. The last user closes it.
+func (a *Controller) Detach() {
+	attachments.Lock()
+	defer attachments.Unlock()
+	if a.refs--; a.refs == 0 {
+		delete(attachments.open, a.Key)
+		_ = a.Close() // always nil
+	}
+}
+
+// Watch has wake called when the controller has news, until it is nil.
+func (a *Controller) Watch(user any, wake func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if wake == nil {
+		delete(a.wakers, user)
+		return
+	}
+	if a.wakers == nil {
+		a.wakers = map[any]func(){}
+	}
+	a.wakers[user] = wake
+}
+
+func (a *Controller) changed() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, wake := range a.wakers {
+		wake()
+	}
+}
+
+// dialController attaches to a controller: one on this host if there is one.
+func dialController(fab *Fabric, port int, takeover time.Duration) (*Controller, error) {
+	var failed error
+	for _, e := range fab.endpoints {
+		if socket, local := strings.CutPrefix(e, "unix:"); local {
+			a, err := dialLocal(socket, port)
+			if err == nil || !errors.Is(err, ocsctl.ErrControlLost) {
+				return a, err
+			}
+			failed = errors.Join(failed, err)
+		}
+	}
+	if remote := fab.remote(); len(remote) > 0 {
+		tls := fab.Controller.TLS
+		c, err := rpc.Dial(context.Background(), remote, port, rpc.Options{CA: tls.CA, Cert: tls.Cert, Key: tls.Key, Version: bootstrap.Version, Takeover: takeover})
+		if err != nil {
+			return nil, errors.Join(failed, err)
+		}
+		return &Controller{Client: c}, nil
+	}
+	return nil, failed
+}
+
+// dialLocal attaches to a controller on this host.
+func dialLocal(socket string, port int) (*Controller, error) {
+	l, err := local.Dial(socket, port, local.DialOptions{Version: bootstrap.Version})
+	if err != nil {
+		return nil, err
+	}
+	if l.DataPlane() != ocsctl.DataMemory {
+		return &Controller{Client: l}, nil
+	}
+	c, err := emulator.Attach(l)
+	if err != nil {
+		_ = l.Close() // always nil
+		return nil, err
+	}
+	return &Controller{Client: c, rings: &rings{ports: c.Ports(), mtu: c.MTU()}}, nil
+}
+
+// Circuits makes the endpoint of the planes with circuits.
+func Circuits(c *comm.Core, fab *Fabric, at *Controller) (e transport.Endpoint, hcas topology.HCAs, err error) {
+	health := func(plane int) error { _, err := at.Poll(plane); return err }
+	switch {
+	case at.rings != nil && c.Cfg.Transport == settings.TransportEBPF:
+		return nil, hcas, fmt.Errorf("shim: rank %d: LIGHTPATH_TRANSPORT=%s, but the planes of fabric %s are in the memory of its controller: %w",
+			c.Rank, settings.TransportEBPF, fab.Path, errdefs.ErrInvalidUsage)
+	case at.rings != nil:
+		e, err = port.New(port.Options{Rank: c.Rank, Ranks: c.Ranks, Ports: at.rings.ports, MTU: at.rings.mtu, Health: health})
+		return e, hcas, err
+	case at.DataPlane() == ocsctl.DataMemory:
+		return nil, hcas, fmt.Errorf("shim: rank %d: the planes of fabric %s are in the memory of the controller at %s, which only its unix endpoint reaches: %w",
+			c.Rank, fab.Path, at.Key.Controller, errdefs.ErrInvalidUsage)
+	case at.DataPlane() == ocsctl.DataNone && fab.overRDMA() && c.Cfg.Transport != settings.TransportEBPF:
+		if e, hcas, err = circuitsRDMA(c, fab); err != nil {
+			return nil, hcas, fmt.Errorf("shim: rank %d: circuits of RDMA ports: %w", c.Rank, err)
+		}
+		return e, hcas, nil
+	}
+	e, err = joinSteered(c, fab, at)
+	return e, hcas, err
+}

@@ -1,0 +1,199 @@
+package endpoints
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/rdma"
+	"lightpath/plans"
+	"lightpath/shim/comm"
+	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/log"
+	"lightpath/shim/settings"
+	"lightpath/shim/topology"
+)
+
+// verbs opens RDMA devices, nil if the program holds no binding.
+var verbs rdma.Verbs
+
+// UseVerbs sets what opens RDMA devices, before the first communicator is made. It returns what did so far.
+func UseVerbs(v rdma.Verbs) (before rdma.Verbs) {
+	before, verbs = verbs, v
+	return before
+}
+
+// packetRDMA makes the packet planes of ports of this host.
+func packetRDMA(c *comm.Core) (transport.Endpoint, error) {
+	mine, err := OpenPorts(c, c.Cfg.IB.HCAs, c.Cfg.Planes)
+	if err != nil {
+		return nil, err
+	}
+	// Without acknowledgements what travels backwards needs another way.
+	uc := c.Cfg.IB.Mode == settings.RDMAUC
+	return connectRDMA(c, mine, rdmaWays{unacknowledged: uc, aside: uc})
+}
+
+// overRDMA reports whether the fabric file says that all planes end at RDMA ports.
+func (f *Fabric) overRDMA() bool {
+	for j := range f.Planes {
+		if f.Planes[j].HCA == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// circuitsRDMA makes the planes whose circuits switch of RDMA ports: those that NCCL_IB_HCA
+// says, else those of the fabric file. Only circuits that lead both ways can carry acknowledgements, and
+// nothing else may travel backwards: it might find the circuit gone.
+func circuitsRDMA(c *comm.Core, fab *Fabric) (_ transport.Endpoint, hcas topology.HCAs, err error) {
+	ways := rdmaWays{aside: true, unacknowledged: fab.Circuits != plans.Duplex || c.Cfg.IB.Mode == settings.RDMAUC}
+	hcas = c.Cfg.IB.HCAs
+	switch {
+	case fab.Forwarding:
+		return nil, hcas, fmt.Errorf("fabric %s: forwarding: RDMA ports of this host forward nothing: %w", fab.Path, errdefs.ErrInvalidUsage)
+	case ways.unacknowledged && c.Cfg.IB.Mode == settings.RDMARC:
+		return nil, hcas, fmt.Errorf("fabric %s: LIGHTPATH_RDMA_MODE=%s: circuits are %s: no way back for acknowledgements: %w", fab.Path, settings.RDMARC, fab.Circuits, errdefs.ErrInvalidUsage)
+	case len(hcas.Entries) == 0:
+		hcas.Exact = true
+		for j := range fab.Planes {
+			h, err := topology.ParseHCA(fab.Planes[j].HCA)
+			if err != nil {
+				return nil, hcas, fmt.Errorf("fabric %s: plane %s: hca: %w: %w", fab.Path, fab.Planes[j].Name, err, errdefs.ErrInvalidUsage)
+			}
+			h.Plane = j
+			hcas.Entries = append(hcas.Entries, h)
+		}
+	}
+	if ban := c.Cfg.NCCL.NoRDMA; ban != "" {
+		c.Log.Warn("%s is not used: fabric %s comes before it.", ban, fab.Path)
+	}
+	mine, err := OpenPorts(c, hcas, len(fab.Planes))
+	if err != nil {
+		return nil, hcas, err
+	}
+	e, err := connectRDMA(c, mine, ways)
+	return e, hcas, err
+}
+
+// rdmaWays is how queue pairs are used: without acknowledgements or with, and with counts over the
+// control network or on the planes.
+type rdmaWays struct{ unacknowledged, aside bool }
+
+// connectRDMA joins ports of this rank, which it takes over, to those of the others. All ranks tell
+// each other their queue pairs' numbers through the leader, and no rank returns before all have what they
+// need to receive.
+func connectRDMA(c *comm.Core, mine *Ports, ways rdmaWays) (_ transport.Endpoint, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, mine.Close())
+		}
+	}()
+	ib := &c.Cfg.IB
+	o := rdma.ListenOptions{
+		Rank: c.Rank, Ranks: c.Ranks, Planes: mine.Planes, Unacknowledged: ways.unacknowledged,
+		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass), ServiceLevel: uint8(ib.ServiceLevel),
+	}
+	if ways.aside {
+		ip, err := control.Address(c.Cfg.ControlInterfaces())
+		if err != nil {
+			return nil, err
+		}
+		o.Control = netip.AddrPortFrom(ip, 0).String()
+	}
+	l, err := rdma.Listen(o)
+	if err != nil {
+		return nil, fmt.Errorf("ports %s: %w", mine, err)
+	}
+	addrs, err := comm.Exchange(c, l.Addrs())
+	var e *rdma.Endpoint
+	if err == nil {
+		e, err = rdma.Connect(l, rdma.Options{Addrs: addrs, Comm: c.ID, Secret: creditSecret(c)})
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	c.Log.Info(log.Net, "rdma: rank %d uses %s", c.Rank, mine)
+	return &RDMA{e, sync.OnceValue(func() error {
+		t := e.Traffic()
+		c.Log.Info(log.Net, "rdma: rank %d has sent %d bytes from registered memory and %d by way of copies", c.Rank, t.Lent, t.Copied)
+		return mine.Close()
+	})}, nil
+}
+
+// Ports are a rank's ends of planes and the devices they are on.
+type Ports struct {
+	used    []topology.HCA
+	devices map[string]rdma.Device
+	Planes  []rdma.PlaneOptions
+}
+
+// OpenPorts opens the ports that this rank uses, one for each plane.
+func OpenPorts(c *comm.Core, hcas topology.HCAs, planes int) (p *Ports, err error) {
+	if verbs == nil {
+		return nil, fmt.Errorf("this program holds no RDMA verbs: %w", errdefs.ErrInvalidUsage)
+	}
+	names, err := verbs.Names()
+	if err != nil {
+		return nil, err
+	}
+	chosen := hcas.Select(names)
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("none of the RDMA devices of this host %q is one of NCCL_IB_HCA: %w", names, errdefs.ErrInvalidUsage)
+	}
+	local := 0
+	for i := range c.Rank {
+		if c.Table[i].Host == c.Table[c.Rank].Host {
+			local++
+		}
+	}
+	p = &Ports{devices: map[string]rdma.Device{}}
+	if p.used, err = topology.OnPlanes(chosen, planes, local); err != nil {
+		return nil, fmt.Errorf("NCCL_IB_HCA: %w: %w", err, errdefs.ErrInvalidUsage)
+	}
+	for _, h := range p.used {
+		d := p.devices[h.Device]
+		if d == nil {
+			if d, err = verbs.Open(h.Device); err != nil {
+				return nil, errors.Join(err, p.Close())
+			}
+			p.devices[h.Device] = d
+		}
+		p.Planes = append(p.Planes, rdma.PlaneOptions{Device: d, Port: h.Port, GIDIndex: c.Cfg.IB.GIDIndex})
+	}
+	return p, nil
+}
+
+func (p *Ports) String() string {
+	s := ""
+	for j, h := range p.used {
+		if j > 0 {
+			s += ", "
+		}
+		s += fmt.Sprintf("%s:%d on plane %d", h.Device, h.Port, j)
+	}
+	return s
+}
+
+// Close closes the devices.
+func (p *Ports) Close() (err error) {
+	for _, d := range p.devices {
+		err = errors.Join(err, d.Close())
+	}
+	return err
+}
+
+// RDMA closes its devices after itself.
+type RDMA struct {
+	*rdma.Endpoint
+	devices func() error
+}
+
+var _ transport.Registrar = (*RDMA)(nil)
+
+// Close implements transport.Endpoint.
+func (e *RDMA) Close() error { return errors.Join(e.Endpoint.Close(), e.devices()) }

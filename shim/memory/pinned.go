@@ -1,0 +1,82 @@
+package memory
+
+import (
+	"fmt"
+	"math/bits"
+	"os"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/shim/device"
+)
+
+// Pinned is page-locked host memory.
+type Pinned struct {
+	At   unsafe.Pointer
+	Size int
+}
+
+// WordSize is the room of a word that streams wait for: a cache line of its own.
+const WordSize = 64
+
+// Word returns the word at the beginning of p.
+func (p Pinned) Word() *uint32 { return (*uint32)(p.At) }
+
+// pinned keeps page-locked memory for the next user. A driver takes milliseconds to lock pages, and refuses to free
+// them inside its callbacks.
+var pinned struct {
+	mu   sync.Mutex
+	free [64][]Pinned // by the logarithm of the size
+}
+
+// Pin returns page-locked memory of at least size bytes. Sizes are powers of two, one page at least.
+func Pin(size int) (Pinned, error) {
+	class := bits.Len(uint(max(size, os.Getpagesize()) - 1))
+	pinned.mu.Lock()
+	if n := len(pinned.free[class]); n > 0 {
+		p := pinned.free[class][n-1]
+		pinned.free[class] = pinned.free[class][:n-1]
+		pinned.mu.Unlock()
+		return p, nil
+	}
+	pinned.mu.Unlock()
+	at, err := device.Active().Alloc(1 << class)
+	if err != nil {
+		return Pinned{}, fmt.Errorf("shim: %d bytes of page-locked memory: %w", 1<<class, err)
+	}
+	return Pinned{at, 1 << class}, nil
+}
+
+// Unpin keeps memory of [Pin] for the next user.
+func Unpin(p Pinned) {
+	if p.At == nil {
+		return
+	}
+	class := bits.Len(uint(p.Size - 1))
+	pinned.mu.Lock()
+	defer pinned.mu.Unlock()
+	pinned.free[class] = append(pinned.free[class], p)
+}
+
+// ForgetPinned drops the memory that [Unpin] keeps. The driver that gave it has ended.
+func ForgetPinned() {
+	pinned.mu.Lock()
+	defer pinned.mu.Unlock()
+	clear(pinned.free[:])
+}
+
+// Readable reports whether the first and the last byte of a buffer can be read. To a driver, device memory that has
+// been freed looks like host memory, and only this tells.
+func Readable(p unsafe.Pointer, size int64) bool {
+	var b [1]byte
+	for _, at := range []unsafe.Pointer{p, unsafe.Add(p, size-1)} {
+		local := []unix.Iovec{{Base: &b[0], Len: 1}}
+		n, err := unix.ProcessVMReadv(os.Getpid(), local, []unix.RemoteIovec{{Base: uintptr(at), Len: 1}}, 0)
+		if n != 1 || err != nil {
+			return err == unix.EPERM || err == unix.ENOSYS // the system does not allow the question
+		}
+	}
+	return true
+}

@@ -1,0 +1,122 @@
+package host
+
+import (
+	"lightpath/collectives/exec"
+	"lightpath/collectives/sharedmem"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
+	"lightpath/shim/dispatch"
+	"lightpath/shim/recorder"
+	"lightpath/shim/session"
+)
+
+// state is what a communicator keeps for calls that run alone. The communicator's turn guards it.
+type state struct {
+	session *session.State
+	shape   calls.Shape     // of the entry used last: a loop over one shape does not even look into the table
+	entry   *dispatch.Entry // nil: none
+}
+
+var slot = comm.NewSlot[state]()
+
+// Setup gives a communicator its state.
+func Setup(c *comm.Core) {
+	h := &state{session: session.Of(c)}
+	slot.Set(c, h)
+	c.AddHooks(comm.Hooks{Forget: func() { h.entry = nil }})
+}
+
+// Lend implements [comm.Lender].
+func (h *state) Lend(q *sharedmem.Quick) { h.session.Arena.Lend(q, h.session.Seq) }
+
+// TakeBack implements [comm.Lender].
+func (h *state) TakeBack(q *sharedmem.Quick) { h.session.Seq = h.session.Arena.TakeBack(q) }
+
+// yieldAlone is how often a call that runs alone gives the CPU away, after its polls, before it waits as a session does.
+const yieldAlone = 100
+
+// runsAlone reports whether a group of one call needs no session: a collective through shared memory.
+func runsAlone(c *calls.Call) bool {
+	st := session.Of(c.Comm)
+	return !c.Comm.NonBlocking && st.Carrier == nil && c.Options == (calls.Options{}) && st.Shares(c.Kind) && !c.IsCut()
+}
+
+// runAlone runs a group of one collective through shared memory.
+// Hot path: no allocation, no logging.
+func runAlone(c *comm.Core, group []calls.Call) error {
+	call := &group[0]
+	if err := c.Usable(); err != nil {
+		return err
+	}
+	c.Turn.Lock()
+	defer c.Turn.Unlock()
+	// While this thread waited for the lock another may have failed or destroyed it.
+	if err := c.Usable(); err != nil {
+		return err
+	}
+	h := slot.Of(c)
+	st := h.session
+	st.Begin()
+	sh := calls.ShapeOf(call)
+	if call.Count == 0 {
+		st.Skip(&sh)
+		return nil
+	}
+	if h.entry == nil || h.shape != sh {
+		e, err := st.PacketEntry(sh)
+		if err != nil {
+			return c.Fail(err)
+		}
+		h.shape, h.entry = sh, e
+	}
+	ref := session.Ref{Comm: c, Entry: h.entry, Sig: h.entry.Signature}
+	ref.Seq, ref.Flight = st.Next(&sh, ref.Entry)
+	op := st.Op()
+	ref.BindOp(op, call)
+	if err := poll(group, ref, op); err != nil {
+		return err
+	}
+	teach(c, call, &sh, ref.Entry, op)
+	return nil
+}
+
+// poll drives the one operation of a call to its end.
+// Hot path: no allocation, no logging.
+func poll(group []calls.Call, ref session.Ref, op *sharedmem.Op) error {
+	c, st := ref.Comm, session.Of(ref.Comm)
+	polls := st.Polls()
+	for i := range polls + yieldAlone {
+		_, done, err := op.Poll()
+		switch {
+		case err != nil:
+			op.Abandon()
+			s := session.New(group, c)
+			defer s.Close()
+			return s.Explain(&ref, err)
+		case done:
+			if i > session.SpinShort {
+				st.Patience.Learn(polls, i < polls)
+			}
+			ref.Finish()
+			return nil
+		case i >= polls:
+			if c.Failed() {
+				op.Abandon()
+				recorder.Of(c).End(ref.Flight, recorder.Failed)
+				return c.AsyncError()
+			}
+			exec.Yield(c.SoleRank)
+		}
+	}
+	return wait(group, ref, op)
+}
+
+// wait goes on with an operation as a session does.
+func wait(group []calls.Call, ref session.Ref, op *sharedmem.Op) error {
+	s := session.New(group, ref.Comm)
+	defer s.Close()
+	if err := s.Engage(ref, op); err != nil {
+		return err
+	}
+	return s.Drive()
+}

@@ -1,0 +1,82 @@
+package nic
+
+import (
+	"errors"
+	"fmt"
+
+	"lightpath/collectives/program"
+	"lightpath/collectives/transport/rdma"
+	"lightpath/plans"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/endpoints"
+	"lightpath/shim/settings"
+	"lightpath/shim/stream"
+)
+
+// What follows is the path over planes whose circuits switch. Collectives with plans go there, as crossings; all else is staged. The
+// two kinds of launches follow each other on the device.
+
+// whyNotOverCircuits is why ports whose circuits switch cannot reach the memory of devices, "" where they can: a pure function of what all
+// ranks share. overRDMA: the circuits end at RDMA ports.
+func whyNotOverCircuits(cfg *settings.Config, kind plans.CircuitKind, overRDMA bool) string {
+	switch {
+	case cfg.DevicePath != settings.DevicePathRDMA:
+		return "the fabric has circuits, and a communicator whose scripts are on streams ends with a plane that is taken out of service (LIGHTPATH_DEVICE_PATH=rdma: it may)"
+	case !overRDMA:
+		return "the planes' circuits do not end at RDMA ports"
+	case kind != plans.Duplex:
+		// Offers and acknowledgements have to travel back on the same plane.
+		return fmt.Sprintf("the planes' circuits are %v, and messages need such as lead both ways (duplex)", kind)
+	case cfg.BarrierTime:
+		return "LIGHTPATH_BARRIER is time, and streams keep none"
+	}
+	return ""
+}
+
+// openPorts opens this rank's ports, one for each lane.
+func (x *Path) openPorts() (*endpoints.Ports, error) {
+	c := x.c
+	if x.circuits {
+		return endpoints.OpenPorts(c, circuits.Of(c).HCAs, len(circuits.Of(c).Planes))
+	}
+	return endpoints.OpenPorts(c, c.Cfg.IB.HCAs, c.Cfg.Planes)
+}
+
+// HasScript reports whether the call has a plan that goes on streams. It depends on the shape alone, not on memory and
+// streams, so all ranks find the same. The first call of a shape waits for the leader's answer.
+func HasScript(c *calls.Call) (bool, error) {
+	if c.Kind >= calls.NumKinds || c.Kind.P2P() || c.Count == 0 || c.Options.Planes != 0 || c.Options.Plan.Digits != 0 {
+		return false, nil
+	}
+	e, err := slot.Of(c.Comm).in.Of(c)
+	return err == nil && e.Script != nil, err
+}
+
+// withEpoch adds to the failure of a queue pair under which epoch its plane is.
+func (x *Path) withEpoch(err error) error {
+	var failure *rdma.QPError
+	if x.circuits && errors.As(err, &failure) {
+		failure.Epoch = circuits.Of(x.c).Controller.State(failure.Plane).Epoch
+	}
+	return err
+}
+
+// epochText names a plane's epoch where there are circuits.
+func (x *Path) epochText(plane int) string {
+	if !x.circuits {
+		return ""
+	}
+	return fmt.Sprintf(", epoch %d", circuits.Of(x.c).Controller.State(plane).Epoch)
+}
+
+// crossed puts a collective on its stream as a crossing, which is what the flight recorder hears of, whenever it runs.
+func (x *Path) crossed(e *stream.Scripted, call *calls.Call, sh *calls.Shape) error {
+	x.tag = program.Signature(uint64(sh.Signature()), x.calls+1)
+	x.nextNumber()
+	if err := x.in.Issue(e, call); err != nil {
+		return err
+	}
+	x.calls++
+	return nil
+}

@@ -1,0 +1,350 @@
+// Package nic runs calls on streams over RDMA ports that reach the memory of devices: a goroutine posts the messages that
+// streams have come to, and lets the streams go on when they have completed.
+//
+// Layer: a path, above stream. No CPU touches the payload.
+package nic
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"lightpath/collectives/program"
+	"lightpath/collectives/transport/rdma/rendezvous"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
+	"lightpath/shim/device"
+	"lightpath/shim/endpoints"
+	"lightpath/shim/memory"
+	"lightpath/shim/recorder"
+	"lightpath/shim/stream"
+)
+
+// Path is what a communicator has if RDMA ports reach its device's memory: see docs/design/nic-memory.md.
+// Collectives are scripts that a [stream.Issuer] puts on streams; this is its wire, whose messages go from memory of one
+// device to that of another. Device.Mu guards it unless said otherwise.
+type Path struct {
+	c      *comm.Core
+	driver device.Remote
+	ctx    device.Context
+	ports  *endpoints.Ports
+	// circuits: lanes are planes whose circuits switch, and collectives without a plan are staged, as are sends and receives.
+	circuits bool
+	end      *rendezvous.Endpoint
+	flush    bool // what has come is not seen by streams before FlushRemote
+	in       *stream.Issuer
+	own      device.Stream // of calls without a stream
+	joint    device.Event
+	piece    int64         // bytes of a message that move at a time
+	ended    memory.Pinned // its word is the number of the last launch, none of a graph, that is over
+	number   uint32
+	calls    uint64          // collectives called
+	tag      uint32          // of what is being put on streams
+	rooms    []stream.Memory // by lane, for messages in memory that no port knows
+
+	// Of the launch that is being put on streams:
+	call    calls.Call
+	capture device.Capture
+	replay  *replay // nil: it is in no graph, or circuits are used
+
+	// Of the messages that are:
+	msgs         []message
+	streams      []device.Stream
+	list         []stream.Transfer
+	sent, wanted []uint64 // messages to, and from, each rank
+
+	memory registered
+	work   work
+}
+
+// message is a send or receive of a group.
+type message struct {
+	at     unsafe.Pointer
+	bytes  int64
+	peer   int
+	send   bool
+	number uint64 // among those of the pair, this way
+}
+
+var slot = comm.NewSlot[Path]()
+
+// algorithm is the name under which the log and traces know it.
+const algorithm = "gpudirect-rdma"
+
+// registered is memory of the device that the ports know.
+type registered struct {
+	mu      sync.Mutex
+	regions []*rendezvous.Region
+}
+
+// Put puts the calls of x's communicator among those of a group on streams: its collectives, in order, and then its sends and receives,
+// all at a time. here: they have no stream. Device.Mu is held.
+func (x *Path) Put(calls []calls.Call, here bool) error {
+	x.msgs, x.streams = x.msgs[:0], x.streams[:0]
+	for i := range calls {
+		if calls[i].Comm != x.c {
+			continue
+		}
+		x.call = calls[i]
+		if here {
+			x.call.Stream = x.own
+		}
+		var err error
+		if x.call.Kind.P2P() {
+			err = x.addMessage(&x.call)
+		} else {
+			err = x.collective(&x.call)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(x.msgs) == 0 {
+		return nil
+	}
+	return x.messages()
+}
+
+// collective puts a collective on its stream.
+func (x *Path) collective(call *calls.Call) error {
+	sh := calls.ShapeOf(call)
+	if call.Count == 0 {
+		x.calls++
+		recorder.Of(x.c).End(recorder.Of(x.c).Add(x.calls, &sh, nil), recorder.Completed)
+		return nil
+	}
+	e, err := x.in.Of(call)
+	if err != nil {
+		return err
+	}
+	if x.circuits {
+		return x.crossed(e, call, &sh)
+	}
+	x.tag = program.Signature(uint64(sh.Signature()), x.calls+1)
+	x.nextNumber()
+	if err := x.in.Issue(e, call); err != nil {
+		return err
+	}
+	x.calls++
+	if x.capture.ID == 0 { // else its replays are recorded
+		x.launched(recorder.Of(x.c).Add(x.calls, &sh, e.Entry))
+	}
+	return nil
+}
+
+// nextNumber numbers the next launch.
+func (x *Path) nextNumber() {
+	if x.number++; x.number == 0 {
+		x.number = 1
+	}
+}
+
+// launched tells the flight recorder of the last launch.
+func (x *Path) launched(flight uint64) {
+	recorder.Of(x.c).Launched([]uint64{flight}, x.number, false)
+}
+
+// addMessage adds a send or receive to the group.
+func (x *Path) addMessage(call *calls.Call) error {
+	send, recv := call.Extents()
+	m := message{at: call.Recv, bytes: max(send, recv), peer: int(call.Peer)}
+	name := "recvbuff"
+	if m.send = call.Kind == calls.Send; m.send {
+		m.at, name = call.Send, "sendbuff"
+	}
+	if _, err := stream.Locate(call, name, m.at, m.bytes); err != nil {
+		return err
+	}
+	if !slices.Contains(x.streams, call.Stream) {
+		x.streams = append(x.streams, call.Stream)
+	}
+	x.msgs = append(x.msgs, m)
+	return nil
+}
+
+// messages puts the group's sends and receives on the first stream, and on those of the lanes. The other streams wait, and are
+// waited for.
+func (x *Path) messages() error {
+	if err := x.matchOwn(); err != nil {
+		return err
+	}
+	in, s := x.in, x.streams[0]
+	in.Mu.Lock()
+	defer in.Mu.Unlock()
+	err := x.c.Sound()
+	if err != nil {
+		return err
+	}
+	if x.capture, err = stream.Capturing(x.c, x.streams); err != nil {
+		return err
+	}
+	if _, err := stream.Enter(x.c, s); err != nil {
+		return err
+	}
+	defer device.Active().Leave()
+	if err := in.PrepareLanes(in.Lanes); err != nil {
+		return err
+	}
+	count := x.countMessages()
+	if err := x.reserveMessages(); err != nil {
+		x.takeBack()
+		return err
+	}
+	x.nextNumber()
+	if err := x.record(recorder.Called{MessageCount: count}); err != nil {
+		x.takeBack()
+		return err
+	}
+	if err := x.putMessages(s); err != nil {
+		return x.c.Fail(err) // part of it is on streams, and cannot be taken back
+	}
+	if x.capture.ID == 0 {
+		x.launched(recorder.Of(x.c).AddMessages(count))
+	}
+	return nil
+}
+
+// countMessages numbers the messages, which says over which lanes they go.
+func (x *Path) countMessages() (n recorder.MessageCount) {
+	for i := range x.msgs {
+		m := &x.msgs[i]
+		n.Bytes += m.bytes
+		count, of := &n.Recvs, x.wanted
+		if m.send {
+			count, of = &n.Sends, x.sent
+		}
+		*count++
+		m.number = of[m.peer]
+		of[m.peer]++
+	}
+	return n
+}
+
+// takeBack undoes the counting of messages that are not on streams.
+func (x *Path) takeBack() {
+	for i := range x.msgs {
+		if m := &x.msgs[i]; m.send {
+			x.sent[m.peer]--
+		} else {
+			x.wanted[m.peer]--
+		}
+	}
+}
+
+// putMessages puts the messages on streams: after the communicator's last launch, and after what the group's other streams have.
+func (x *Path) putMessages(s device.Stream) error {
+	in := x.in
+	if err := in.Follow(s, x.capture); err != nil {
+		return err
+	}
+	for _, other := range x.streams[1:] {
+		if err := errors.Join(device.Active().Record(x.joint, other), device.Active().Follow(s, x.joint)); err != nil {
+			return err
+		}
+	}
+	if err := x.copyOwn(s); err != nil {
+		return err
+	}
+	if err := in.Fork(s); err != nil {
+		return err
+	}
+	x.tag = program.Signature(uint64(calls.Send))
+	for j := range in.Lanes {
+		if err := x.putLane(j, s); err != nil {
+			return err
+		}
+	}
+	last, err := in.End(s, x.capture)
+	if err != nil {
+		return err
+	}
+	for _, other := range x.streams[1:] {
+		if err := device.Active().Follow(other, last); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putLane puts the messages of a lane on its stream, which parts from a stream and joins it again.
+func (x *Path) putLane(j int, s device.Stream) error {
+	x.list = x.list[:0]
+	for i := range x.msgs {
+		if t := x.partOf(&x.msgs[i], j); t.Peer >= 0 {
+			x.list = append(x.list, t)
+		}
+	}
+	if len(x.list) == 0 {
+		return nil
+	}
+	on, err := x.in.Lane(j, s)
+	if err != nil {
+		return err
+	}
+	if err := x.Exchange(j, x.list, on); err != nil || j == 0 {
+		return err
+	}
+	return x.in.JoinLane(j, s)
+}
+
+// leastPart is how many bytes of a message are worth a lane of their own.
+const leastPart = program.DefaultMinPiece
+
+// partOf returns what of a message goes over a lane; nothing has the peer -1. Large messages are divided evenly, small ones take the
+// lanes in turn: both ends know which.
+func (x *Path) partOf(m *message, lane int) stream.Transfer {
+	t := stream.Transfer{At: m.at, Bytes: m.bytes, Peer: int32(m.peer), Send: m.send}
+	lanes := int64(x.in.Lanes)
+	switch {
+	case m.peer == x.c.Rank:
+		t.Peer = -1
+	case m.bytes >= lanes*leastPart:
+		part := (m.bytes/lanes + calls.PieceAlign - 1) &^ (calls.PieceAlign - 1)
+		from := min(part*int64(lane), m.bytes)
+		t.At, t.Bytes = unsafe.Add(m.at, from), min(part, m.bytes-from)
+	case m.number%uint64(lanes) != uint64(lane):
+		t.Peer = -1
+	}
+	return t
+}
+
+// nextOwn returns the next message of this rank to itself, or from there, at or behind a place; nil for none.
+func (x *Path) nextOwn(at *int, send bool) *message {
+	for ; *at < len(x.msgs); *at++ {
+		if m := &x.msgs[*at]; m.send == send && m.peer == x.c.Rank {
+			*at++
+			return m
+		}
+	}
+	return nil
+}
+
+// matchOwn checks what this rank sends to itself.
+func (x *Path) matchOwn() error {
+	for s, r := 0, 0; ; {
+		from, to := x.nextOwn(&s, true), x.nextOwn(&r, false)
+		switch {
+		case from == nil && to == nil:
+			return nil
+		case from == nil || to == nil || from.bytes != to.bytes:
+			call := calls.Call{Comm: x.c, Kind: calls.Send, Peer: int32(x.c.Rank)}
+			return call.Misuse(errors.New("a rank that sends to itself must receive as much in the same group"))
+		}
+	}
+}
+
+// copyOwn copies what this rank sends to itself.
+func (x *Path) copyOwn(s device.Stream) error {
+	for i, k := 0, 0; ; {
+		from, to := x.nextOwn(&i, true), x.nextOwn(&k, false)
+		if from == nil {
+			return nil
+		}
+		if from.bytes > 0 && from.at != to.at {
+			if err := device.Active().Copy(to.at, from.at, int(from.bytes), s); err != nil {
+				return err
+			}
+		}
+	}
+}

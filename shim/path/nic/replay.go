@@ -1,0 +1,76 @@
+package nic
+
+import (
+	"sync/atomic"
+
+	"lightpath/shim/device"
+	"lightpath/shim/recorder"
+	"lightpath/shim/stream"
+)
+
+// replay is a launch in a graph, whose replays the flight recorder and the metrics count like calls: the graph tells where it begins and
+// ends, as it tells of messages. It lives as long as the graph, whose replays follow each other.
+type replay struct {
+	x     *Path
+	first stream.Token // its places on the stream
+	last  stream.Token
+	recorder.Called
+	flight atomic.Uint64 // of the replay in progress
+}
+
+// replayBegins and replayEnds are its places on the stream.
+type (
+	replayBegins struct{ r *replay }
+	replayEnds   struct{ r *replay }
+)
+
+func (p replayBegins) Come(int) { p.r.flight.Store(recorder.Of(p.r.x.c).Replayed(&p.r.Called)) }
+
+func (p replayEnds) Come(int) {
+	c, how := p.r.x.c, recorder.Completed
+	if c.Failed() {
+		how = recorder.Failed
+	}
+	recorder.Of(c).End(p.r.flight.Load(), how)
+}
+
+// record has the replays of the launch recorded for as long as its graph lives, if it is in a graph. Launches over circuits
+// are recorded as crossings.
+func (x *Path) record(what recorder.Called) error {
+	if x.replay = nil; x.capture.ID == 0 || x.circuits {
+		return nil
+	}
+	r := &replay{x: x, Called: what}
+	r.first, r.last = stream.AddPlace(replayBegins{r}), stream.AddPlace(replayEnds{r})
+	release := func() {
+		stream.DropPlace(r.first)
+		stream.DropPlace(r.last)
+	}
+	if err := stream.OnGraphGone(x.capture, release); err != nil {
+		release()
+		return err
+	}
+	x.replay = r
+	return nil
+}
+
+// Begin implements [stream.Wire].
+func (x *Path) Begin(s device.Stream) error {
+	if x.replay == nil {
+		return nil
+	}
+	return device.Active().Signal(s, x.replay.first.Part(0))
+}
+
+// End implements [stream.Wire].
+func (x *Path) End(s device.Stream) error {
+	if x.replay != nil {
+		if err := device.Active().Signal(s, x.replay.last.Part(0)); err != nil {
+			return err
+		}
+	}
+	if x.capture.ID != 0 {
+		return nil
+	}
+	return device.Active().Store(s, x.ended.Word(), x.number)
+}

@@ -1,0 +1,86 @@
+package peer
+
+import (
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+)
+
+// gated is a rank whose stream passes gates word by word, again and again, and another one whose stream goes in and out of launches.
+type gated struct {
+	x, other *Path
+	step     int
+}
+
+func newGated() *gated {
+	page := &tokenPage{n: 2, mem: make([]byte, pageSize(2)), at: 1 << 40}
+	page.begin()
+	page.rank(0).process, page.rank(1).process = 7, 7
+	g := &gated{x: &Path{n: 2, me: 0, page: page}, other: &Path{n: 2, me: 1, page: page}}
+	g.x.passGates()
+	return g
+}
+
+// stream carries out the next word unless it has to wait. It reports whether it said that the stream settles, and whether that was let in.
+func (g *gated) stream() (settles, in bool) {
+	page := g.x.page
+	w := g.x.words[g.step]
+	at := (*uint32)(unsafe.Pointer(&page.mem[w.At-page.at]))
+	switch {
+	case w.Wait == 0:
+		*at = w.Value
+	case *at != w.Value:
+		return false, false
+	}
+	g.step = (g.step + 1) % len(g.x.words)
+	own := page.rank(0)
+	return at == &own.settling && w.Value == 1, at == &own.gateIn
+}
+
+// TestGates: however stream and watcher take turns, and wherever the stream is when the gates are shut, by its own watcher or another one's, it passes
+// a gate in only when the other rank has been outside since it settles, and never stands for long.
+func TestGates(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	for round := range 2000 {
+		g := newGated()
+		theirs := g.x.page.rank(1)
+		theirs.current = 7
+		for range rng.IntN(9) {
+			g.stream()
+		}
+		g.other.shutGates()
+		for range rng.IntN(9) { // its own watcher has not heard of it
+			if _, in := g.stream(); in {
+				t.Fatalf("round %d: the stream is let in when another rank has failed", round)
+			}
+		}
+		g.x.shutGates()
+		outside := false
+		for passed, turn := 0, 0; passed < 5; turn++ {
+			if turn > 10000 {
+				t.Fatalf("round %d: the stream stands at word %d", round, g.step)
+			}
+			switch own := g.x.page.rank(0); rng.IntN(6) {
+			case 0, 1:
+				settles, in := g.stream()
+				if settles {
+					outside = false
+				}
+				if in && !outside {
+					t.Fatalf("round %d: the stream is let in while the other one is in a launch", round)
+				}
+				if in {
+					passed++
+				}
+			case 2, 3:
+				g.x.advanceGates()
+			case 4:
+				own.gateIn *= rng.Uint32N(2) // shut by one that fails late
+			case 5:
+				if rng.IntN(4) == 0 { // its launch ends, and a replay of it begins
+					theirs.waited, outside = 0, true
+				}
+			}
+		}
+	}
+}

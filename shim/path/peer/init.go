@@ -1,0 +1,299 @@
+package peer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+	"unsafe"
+
+	"lightpath/collectives/sharedmem/memfile"
+	"lightpath/shim/bootstrap"
+	"lightpath/shim/comm"
+	"lightpath/shim/control"
+	"lightpath/shim/device"
+	"lightpath/shim/dispatch"
+	"lightpath/shim/memory"
+	"lightpath/shim/recorder"
+	"lightpath/shim/settings"
+	"lightpath/shim/stream"
+)
+
+// whyNot is why ranks cannot even try to exchange through the memory of their devices, "" where they can: a pure function of what all
+// of them share.
+func whyNot(table []bootstrap.Hello, cfg *settings.Config) string {
+	first := &table[0]
+	switch {
+	case cfg.Transport != "auto":
+		return "LIGHTPATH_TRANSPORT=" + cfg.Transport + " is asked for"
+	case len(cfg.Algorithms) > 0:
+		return "LIGHTPATH_ALGORITHM is set"
+	case cfg.Interpose:
+		return "LIGHTPATH_FALLBACK=interpose leaves device memory to the other library"
+	case first.Fabric != "":
+		return "the fabric has circuits"
+	case len(table) > maxRanks:
+		return fmt.Sprintf("%d ranks are more than %d", len(table), maxRanks)
+	}
+	for i := range table {
+		h := &table[i]
+		switch {
+		case h.NoDirect != "":
+			return h.Where() + ": " + h.NoDirect
+		case h.Identity == "":
+			return h.Where() + ": " + h.NoDevice
+		case h.Host != first.Host || h.PIDs != first.PIDs:
+			return fmt.Sprintf("%s and %s are not on one host", first.Where(), h.Where())
+		}
+	}
+	return ""
+}
+
+// Attach has the ranks exchange through the memory of their devices: all, or none. It returns why not. An error has failed
+// the communicator.
+func Attach(c *comm.Core) (why string, err error) {
+	if why := whyNot(c.Table, c.Cfg); why != "" {
+		return why, nil
+	}
+	n, d := c.Ranks, stream.Of(c)
+	x := &Path{
+		c: c, dev: d, news: newsSlot.Of(c), driver: device.Active().(device.Peers), ctx: d.Context, n: n, me: c.Rank,
+		exchange: make([]unsafe.Pointer, n), opened: make([]openRegion, n*maxRegions), tried: make(map[uintptr]bool),
+		lanes: make([]lane, 2*n), sent: make([]uint64, n), wanted: make([]uint64, n), entry: dispatch.Entry{Algorithm: algorithm},
+		words: make([]device.Word, 0, device.MaxWords),
+	}
+	for i := range x.lanes {
+		x.lanes[i].peer, x.lanes[i].send = i%n, i < n
+	}
+	x.watcher.kick, x.watcher.stop, x.watcher.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	if why, err = x.meet(); err != nil || why != "" {
+		x.free(true)
+		return why, err
+	}
+	slot.Set(c, x)
+	d.Launcher = x
+	if x.page != nil {
+		d.Exchange = uint64(c.Cfg.DeviceExchange)
+		recorder.Of(c).OnDevice(&x.page.rank(x.me).ended)
+	}
+	memory.AddUser(x)
+	go x.watch()
+	return "", nil
+}
+
+// meet makes what the ranks share: in two steps, each of which all must manage before the next.
+func (x *Path) meet() (why string, err error) {
+	if x.n > 1 {
+		if err := x.divide(x.c.Cfg.DeviceExchange); err != nil {
+			return "", err
+		}
+	}
+	where, failed := x.leaderPage()
+	if x.n > 1 && x.me == 0 {
+		body, _ := json.Marshal(where) // a plain struct: cannot fail
+		x.c.Star.Broadcast(&control.Message{Kind: control.MsgExchange, Body: body}, -1)
+	} else if x.n > 1 {
+		m, err := x.c.Await(control.MsgExchange, 0)
+		if err != nil {
+			return "", err
+		}
+		if err := json.Unmarshal(m.Body, &where); err != nil {
+			return "", fmt.Errorf("%w: %w", control.ErrMessage, err)
+		}
+	}
+	if failed == nil {
+		failed = x.offer(where)
+	}
+	why, err = x.c.Accord(1, failed)
+	if x.page != nil {
+		x.page.shared.Free()
+		x.page.shared = nil
+	}
+	if why != "" || err != nil {
+		return why, err
+	}
+	return x.c.Accord(2, x.reachAll())
+}
+
+// sharedWhere is a [memfile.Place], as ranks tell each other.
+type sharedWhere struct {
+	PID, FD  int32
+	Dev, Ino uint64
+}
+
+// leaderPage makes the page, at the leader.
+func (x *Path) leaderPage() (w sharedWhere, err error) {
+	if x.n == 1 || x.me != 0 {
+		return w, nil
+	}
+	shared, err := memory.NewPage("nccl-exchange", pageSize(x.n))
+	if err != nil {
+		return sharedWhere{FD: -1}, err
+	}
+	x.page = &tokenPage{n: x.n, mem: shared.Mem, shared: shared}
+	x.page.begin()
+	at := memfile.Find(shared.FD, 0)
+	return sharedWhere{at.PID, at.FD, at.Dev, at.Ino}, nil
+}
+
+// offer maps the page, and says in it where this rank's memory is.
+func (x *Path) offer(w sharedWhere) error {
+	if err := x.driver.EnterContext(x.ctx); err != nil {
+		return err
+	}
+	defer x.driver.Leave()
+	var err error
+	if x.own, err = x.driver.NewStream(); err != nil {
+		return err
+	}
+	if err = x.driver.LoadKernels(); err != nil || x.n == 1 {
+		return err
+	}
+	size := pageSize(x.n)
+	mem, err := memfile.Map(memfile.Place{PID: w.PID, FD: w.FD, Dev: w.Dev, Ino: w.Ino}, int64(size), true)
+	if err != nil {
+		return fmt.Errorf("the page of tokens cannot be mapped: %w", err)
+	}
+	if x.page == nil {
+		x.page = &tokenPage{n: x.n}
+	}
+	x.page.mem = mem
+	if x.page.at, err = x.driver.Register(mem); err != nil {
+		return err
+	}
+	own := x.page.rank(x.me)
+	if x.exchange[x.me], err = spare.take(x.driver, x.ctx, x.c.Cfg.DeviceExchange); err != nil {
+		return fmt.Errorf("LIGHTPATH_DEVICE_EXCHANGE=%d bytes on device %d: %w", x.c.Cfg.DeviceExchange, x.c.Device, err)
+	}
+	own.process, own.pointer = x.c.Table[x.me].Process, uint64(uintptr(x.exchange[x.me]))
+	if own.handle, err = x.driver.Export(x.exchange[x.me]); err != nil {
+		return err
+	}
+	return x.sayNothing()
+}
+
+// sayNothing has this rank say in its exchange memory that it lends nothing, and waits until it does.
+func (x *Path) sayNothing() error {
+	e, err := x.driver.NewEvent()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = x.driver.FreeEvent(e) }()
+	x.unsay(1<<numSlots - 1)
+	if err := errors.Join(x.flushTo(x.own), x.driver.Record(e, x.own)); err != nil {
+		return err
+	}
+	for reached := false; !reached && err == nil; {
+		if reached, err = x.driver.Reached(e); !reached {
+			time.Sleep(20 * time.Microsecond)
+		}
+		if x.c.Failed() {
+			return x.c.AsyncError()
+		}
+	}
+	return err
+}
+
+// reachAll makes the memory of all others this rank's device's to read.
+func (x *Path) reachAll() error {
+	if x.n == 1 {
+		return nil
+	}
+	if err := x.driver.EnterContext(x.ctx); err != nil {
+		return err
+	}
+	defer x.driver.Leave()
+	for r := range x.n {
+		if r == x.me {
+			continue
+		}
+		if err := x.reach(r); err != nil {
+			return fmt.Errorf("memory of %s: %w", x.c.Table[r].Where(), err)
+		}
+	}
+	return nil
+}
+
+func (x *Path) reach(r int) (err error) {
+	theirs := x.page.rank(r)
+	if theirs.process == x.c.Table[x.me].Process {
+		x.exchange[r] = *(*unsafe.Pointer)(unsafe.Pointer(&theirs.pointer))
+		return x.driver.Reach(x.exchange[r])
+	}
+	handle := theirs.handle
+	if x.exchange[r], err = x.driver.Import(&handle); err == nil {
+		x.imported |= 1 << r
+	}
+	return err
+}
+
+// free gives everything back; read: what is given to the next communicator is read by nobody any more.
+func (x *Path) free(read bool) {
+	if x.page != nil {
+		recorder.Of(x.c).OnDevice(nil)
+		x.page.shared.Free()
+	}
+	if err := x.driver.EnterContext(x.ctx); err != nil {
+		return // the context is gone, and all that was in it
+	}
+	defer x.driver.Leave()
+	for i := range x.lanes {
+		if l := &x.lanes[i]; l.stream != 0 {
+			_ = errors.Join(x.driver.FreeStream(l.stream), x.driver.FreeEvent(l.event))
+		}
+	}
+	if x.own != 0 {
+		_ = x.driver.FreeStream(x.own)
+	}
+	for r := range x.n {
+		if x.imported>>r&1 != 0 {
+			_ = x.driver.Close(x.exchange[r])
+		}
+	}
+	if at := x.exchange[x.me]; at != nil && read {
+		spare.give(x.ctx, x.c.Cfg.DeviceExchange, at)
+	}
+	if x.page != nil && x.page.at != 0 {
+		x.reading.Lock()
+		defer x.reading.Unlock()
+		_ = x.driver.Unregister(x.page.mem)
+		memfile.Unmap(x.page.mem)
+		x.page.mem = nil
+	}
+}
+
+// exchangeRooms keeps memory of devices for the next communicator: a driver that frees some waits for all work of the device, which may
+// wait for the one who frees.
+type exchangeRooms struct {
+	mu   sync.Mutex
+	free []exchangeRoom
+}
+
+type exchangeRoom struct {
+	ctx  device.Context
+	size int64
+	at   unsafe.Pointer
+}
+
+var spare exchangeRooms
+
+func (e *exchangeRooms) take(p device.Peers, ctx device.Context, size int64) (unsafe.Pointer, error) {
+	e.mu.Lock()
+	for i, r := range e.free {
+		if r.ctx == ctx && r.size == size {
+			e.free[i] = e.free[len(e.free)-1]
+			e.free = e.free[:len(e.free)-1]
+			e.mu.Unlock()
+			return r.at, nil
+		}
+	}
+	e.mu.Unlock()
+	return p.AllocExchange(int(size))
+}
+
+func (e *exchangeRooms) give(ctx device.Context, size int64, at unsafe.Pointer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.free = append(e.free, exchangeRoom{ctx, size, at})
+}

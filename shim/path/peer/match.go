@@ -1,0 +1,84 @@
+package peer
+
+import (
+	"fmt"
+
+	"lightpath/collectives/program"
+	"lightpath/shim/calls"
+	"lightpath/shim/errdefs"
+)
+
+// Ranks leave in the page what they call, and look at what the others have called. Nobody waits: whoever comes last sees that two
+// calls differ, however far apart on their streams they are.
+
+// read returns the call of a number, if it is still there, and the hash with it.
+func (r *callRecord) read(number uint64) (sh calls.Shape, hash uint32, ok bool) {
+	tag := r.tag.Load()
+	sh = calls.Unpack(r.what.Load(), r.count.Load())
+	return sh, uint32(tag), tag>>32 == number&(1<<32-1) && r.tag.Load() == tag
+}
+
+// compare leaves the call that is x.calls in the page, and compares it, and all before it, with those of the others.
+func (x *Path) compare(s *calls.Shape) error {
+	if x.n == 1 {
+		return nil
+	}
+	x.hash = program.Signature(uint64(x.hash), uint64(s.Signature()))
+	r := &x.page.rank(x.me).calls[x.calls%callsKept]
+	r.tag.Store(0)
+	r.what.Store(s.Pack())
+	r.count.Store(s.Count)
+	r.tag.Store(x.calls<<32 | uint64(x.hash))
+	for peer := range x.n {
+		if _, hash, ok := x.page.rank(peer).calls[x.calls%callsKept].read(x.calls); ok && hash != x.hash {
+			return x.different(peer)
+		}
+	}
+	return nil
+}
+
+// different says where the calls of another rank part from those of this one.
+func (x *Path) different(peer int) error {
+	lo, hi := min(peer, x.me), max(peer, x.me)
+	err := fmt.Errorf("shim: operation %d or one before it: rank %d and rank %d made different calls: %w", x.calls, lo, hi, errdefs.ErrMismatch)
+	for n := x.calls; n > 0 && n+callsKept > x.calls; n-- {
+		a, _, known := x.page.rank(lo).calls[n%callsKept].read(n)
+		b, _, there := x.page.rank(hi).calls[n%callsKept].read(n)
+		if known && there && (a.Pack() != b.Pack() || a.Count != b.Count) {
+			err = fmt.Errorf("shim: operation %d: rank %d called %s, rank %d called %s: %w", n, lo, a.String(), hi, b.String(), errdefs.ErrMismatch)
+		}
+	}
+	return err
+}
+
+// compareMessage does so for a message: the other side has one of the same number and size, or none yet.
+func (x *Path) compareMessage(m *message) error {
+	if m.peer == x.me || x.n == 1 {
+		return nil
+	}
+	own, theirs := &x.page.rank(x.me).sent[m.peer], &x.page.rank(m.peer).wanted[x.me]
+	numbers, from, to := x.sent, x.me, m.peer
+	if !m.send {
+		own, theirs = &x.page.rank(x.me).wanted[m.peer], &x.page.rank(m.peer).sent[x.me]
+		numbers, from, to = x.wanted, m.peer, x.me
+	}
+	numbers[m.peer]++
+	number := numbers[m.peer]
+	m.number = number
+	r := &own[number%messagesKept]
+	r.number.Store(0)
+	r.bytes.Store(m.bytes)
+	r.number.Store(number)
+	t := &theirs[number%messagesKept]
+	if t.number.Load() != number {
+		return nil
+	}
+	if bytes := t.bytes.Load(); bytes != m.bytes && t.number.Load() == number {
+		sent, wanted := m.bytes, bytes
+		if !m.send {
+			sent, wanted = bytes, m.bytes
+		}
+		return fmt.Errorf("shim: message %d from rank %d to rank %d: %d bytes are sent, %d are to be received: %w", number, from, to, sent, wanted, errdefs.ErrMismatch)
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package peer
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim/device"
+	"lightpath/shim/memory"
+	"lightpath/shim/recorder"
+	"lightpath/shim/stream"
+)
+
+// count puts the kernel that counts a graph's replays ahead of what its first launch does.
+func (x *Path) count() error {
+	if x.capture.ID == 0 || x.graph != nil && x.graph.Capture == x.capture.ID {
+		return nil
+	}
+	d, f := x.dev, recorder.Of(x.c)
+	r, err := d.Lock(2 * memory.WordSize)
+	if err != nil {
+		return err
+	}
+	var current *uint32
+	if x.page != nil {
+		current = &x.page.rank(x.me).current
+	}
+	g := recorder.NewGraph(x.capture.ID, r.Word(), current, x.c.Failed)
+	one := unsafe.Add(r.At, memory.WordSize)
+	atomic.StoreUint32(r.Word(), 0)
+	*(*uint32)(one) = 1
+	release := func() {
+		f.ForgetGraph(g)
+		d.Unlock(r)
+	}
+	if err := stream.OnGraphGone(x.capture, release); err != nil {
+		release()
+		return err
+	}
+	x.graph = g
+	f.AddGraph(g)
+	x.kernel = device.Reduction{Dst: r.At, N: 2, Count: 1, Type: datatype.Uint32, Op: datatype.Sum}
+	x.kernel.Sources[0], x.kernel.Sources[1] = r.At, one
+	return x.combine()
+}

@@ -1,0 +1,363 @@
+package peer
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lightpath/collectives/exec"
+	"lightpath/collectives/program"
+	"lightpath/shim/comm"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/memory"
+	"lightpath/shim/recorder"
+	"lightpath/shim/stall"
+	"lightpath/shim/status"
+)
+
+// The CPU has no part in a launch, so somebody watches: a goroutine of the communicator, which sleeps while no launch is on
+// its way. It says what a launch waits for that does not move, ends the communicator after LIGHTPATH_TIMEOUT, and lets the streams of one
+// that has failed go.
+
+// watcher is what the goroutine is told.
+type watcher struct {
+	kick  chan struct{} // there is a launch
+	awake atomic.Bool   // it looks without being told
+	stop  chan struct{} // there will be none
+	over  chan struct{} // everything has been given back
+	close sync.Once
+	last  atomic.Uint32 // number of the last launch that is not in a graph
+	mu    sync.Mutex
+	first dueDate // of the launches on their way
+	final dueDate
+}
+
+// dueDate is when a launch must be over; the zero value is none.
+type dueDate struct {
+	at     time.Time
+	number uint32
+}
+
+// Looks at launches, and how often those in graphs are looked for, which begin without a word.
+const (
+	lookSoon  = 50 * time.Millisecond
+	lookAgain = time.Second
+	// Looks at a stream that is let go.
+	shortestLook = 50 * time.Microsecond
+	longestLook  = 5 * time.Millisecond
+	// regionsAgain is when the watcher tries again to tell others that it has opened their memory.
+	regionsAgain = 100 * time.Microsecond
+)
+
+// wake tells the watcher of a launch. Hot path: while launches follow each other, it is awake.
+func (w *watcher) wake() {
+	if w.awake.Load() {
+		return
+	}
+	select {
+	case w.kick <- struct{}{}:
+	default:
+	}
+}
+
+// expect sets the deadline of a launch. Of several those of the first and the last are kept.
+func (w *watcher) expect(number uint32, due time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.final = dueDate{due, number}
+	if w.first.at.IsZero() {
+		w.first = w.final
+	}
+}
+
+// missed reports whether a launch is not over in time, when ended is the last that is.
+func (w *watcher) missed(ended uint32, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if int32(ended-w.first.number) >= 0 {
+		w.first = w.final
+	}
+	if int32(ended-w.first.number) >= 0 {
+		w.first, w.final = dueDate{}, dueDate{}
+	}
+	return !w.first.at.IsZero() && now.After(w.first.at)
+}
+
+// end has everything given back when nothing uses it any more. Idempotent.
+func (w *watcher) end() { w.close.Do(func() { close(w.stop) }) }
+
+// watch is the goroutine.
+func (x *Path) watch() {
+	w := &x.watcher
+	defer close(w.over)
+	x.lookAtRegions()
+	for {
+		var look <-chan time.Time
+		if x.captured.Load() {
+			look = time.After(lookAgain)
+		}
+		select {
+		case <-w.kick:
+		case <-look:
+		case <-x.news.changed:
+			x.lookAtRegions()
+			continue
+		case <-x.c.FailedChan():
+		case <-w.stop:
+			x.shutDown()
+			return
+		}
+		if x.c.Failed() {
+			x.letGoOn()
+			x.shutDown()
+			return
+		}
+		x.follow()
+	}
+}
+
+// lookAtRegions opens what others have registered. While a call is being made it cannot tell them, and looks again.
+func (x *Path) lookAtRegions() {
+	if x.c.Failed() { // streams may still come to what is open
+		return
+	}
+	if again := x.publishLibrary(); !x.openRegions() && !again {
+		return
+	}
+	time.AfterFunc(regionsAgain, x.news.tell)
+}
+
+// standing is what the watcher has seen of the launch under way.
+type standing struct {
+	tokens uint64 // what they were
+	since  time.Time
+	said   time.Time
+}
+
+// follow looks at launches until there have been none for a while.
+func (x *Path) follow() {
+	var seen standing
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	w := &x.watcher
+	w.awake.Store(true)
+	for last := w.last.Load(); !x.c.Failed(); {
+		timer.Reset(min(lookSoon, x.c.Cfg.Timeout/4))
+		select {
+		case <-timer.C:
+		case <-x.c.FailedChan():
+		case <-x.news.changed:
+			x.lookAtRegions()
+		}
+		recorder.Of(x.c).Notice()
+		if err := x.look(&seen, time.Now()); err != nil {
+			x.c.Spread(err)
+		}
+		now := w.last.Load()
+		if quiet := now == last && !x.busy(); quiet {
+			w.awake.Store(false)
+			if w.last.Load() == last {
+				return
+			}
+			w.awake.Store(true) // one has come in between, which has not told
+		}
+		last = now
+	}
+	w.awake.Store(false)
+}
+
+// busy reports whether launches are on their way.
+func (x *Path) busy() bool {
+	return x.n > 1 && (x.ended() != x.watcher.last.Load() || atomic.LoadUint32(&x.page.rank(x.me).current) != 0)
+}
+
+// look takes a look at the launch under way.
+func (x *Path) look(seen *standing, now time.Time) error {
+	if err := x.broken(); err != nil || x.n == 1 {
+		return err
+	}
+	own := x.page.rank(x.me)
+	if x.watcher.missed(x.ended(), now) {
+		return fmt.Errorf("shim: rank %d: a call has missed its deadline; %s: %w", x.me, x.missing(), errdefs.ErrTimeout)
+	}
+	number, tokens := atomic.LoadUint32(&own.current), x.tokens()
+	if number == 0 || atomic.LoadUint32(&own.waited) == 0 || tokens != seen.tokens {
+		atomic.StoreUint32(&own.waited, 1)
+		*seen = standing{tokens: tokens, since: now}
+		return nil
+	}
+	if now.Sub(seen.since) > x.c.Cfg.Timeout {
+		return x.timedOut(number)
+	}
+	if now.Sub(seen.since) > time.Second && now.Sub(seen.said) > time.Second {
+		seen.said = now
+		x.say(number)
+	}
+	return nil
+}
+
+// broken is the driver's error where a launch has failed on the device.
+func (x *Path) broken() error {
+	d := x.dev
+	if !d.Mu.TryLock() {
+		return nil
+	}
+	defer d.Mu.Unlock()
+	_, err := d.Reached()
+	if err != nil {
+		err = fmt.Errorf("shim: rank %d: on its device: %w", x.me, err)
+	}
+	return err
+}
+
+// tokens is a hash of this rank's tokens: it changes while a launch moves on.
+func (x *Path) tokens() (h uint64) {
+	x.eachToken(func(word *uint32) { h = h*31 + uint64(atomic.LoadUint32(word)) })
+	return h
+}
+
+// eachToken calls f for the words that this rank or its peers wait for.
+func (x *Path) eachToken(f func(word *uint32)) {
+	p := x.page
+	for stage := range numStages {
+		for slot := range numSlots {
+			for r := range x.n {
+				for word := range tokenWords {
+					f(p.tokenWord(stage, slot, r, x.me, word))
+					f(p.tokenWord(stage, slot, x.me, r, word))
+				}
+			}
+		}
+	}
+}
+
+// say tells the leader and the flight recorder in what a launch stands, and for whom.
+func (x *Path) say(number uint32) {
+	late := x.late()
+	peer := -1
+	if len(late) > 0 {
+		peer = late[0]
+	}
+	for _, op := range recorder.Of(x.c).OfLaunch(number) {
+		recorder.Of(x.c).Stalled(op.Number, exec.Wait{Rank: x.me, Op: op.Seq, Kind: program.Recv, Peer: peer, Bytes: max(op.Bytes, int64(op.Shape.Count)*int64(op.Shape.Type.Size()))})
+		if op.Seq > 0 {
+			stall.ReportShape(x.c, op.Seq, &op.Shape)
+		}
+	}
+}
+
+// late lists the ranks whose streams have not come to the launch that this one is in, as far as tokens tell: those that have a word
+// which this rank may be waiting for.
+func (x *Path) late() (ranks []int) {
+	for r := range x.n {
+		if r != x.me && atomic.LoadUint32(&x.page.rank(r).current) == 0 {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// missing puts late into words.
+func (x *Path) missing() string {
+	late := x.late()
+	if len(late) == 0 {
+		return "the streams of all ranks are in one"
+	}
+	return "no stream of " + status.ListRanks(late) + " is in one"
+}
+
+// timedOut ends the communicator.
+func (x *Path) timedOut(number uint32) error {
+	c := x.c
+	err := fmt.Errorf("shim: rank %d: launch %d on its device has waited %v: %s: %w", x.me, number, c.Cfg.Timeout, x.missing(), errdefs.ErrTimeout)
+	stall.LaunchTimedOut(c, number, err)
+	return err
+}
+
+// letGoOn lets streams go until the communicator ends: graphs may be replayed at any time, and nobody hears of it.
+func (x *Path) letGoOn() {
+	for {
+		x.letGo()
+		var look <-chan time.Time
+		if x.captured.Load() {
+			look = time.After(lookSoon)
+		}
+		select {
+		case <-look:
+		case <-x.watcher.stop:
+			return
+		}
+	}
+}
+
+// letGo hands the streams of a communicator that has failed whatever they wait for, until they are through.
+func (x *Path) letGo() {
+	if x.n == 1 {
+		return
+	}
+	x.shutGates()
+	quiet, pause := time.Now(), shortestLook
+	for ; ; pause = min(2*pause, longestLook) {
+		x.page.letGo(x.me)
+		if x.advanceGates() {
+			pause = shortestLook
+		}
+		if !x.finished() {
+			quiet = time.Now()
+		} else if !x.captured.Load() || time.Since(quiet) > lookAgain {
+			return
+		}
+		time.Sleep(pause)
+	}
+}
+
+// finished reports whether the communicator's streams have left its launches. Whoever puts one there may wait for them.
+func (x *Path) finished() bool {
+	d := x.dev
+	if !d.Mu.TryLock() {
+		return false
+	}
+	defer d.Mu.Unlock()
+	if x.torn && x.driver.EnterContext(x.ctx) == nil {
+		x.breakOff()
+		x.driver.Leave()
+	}
+	if x.torn || atomic.LoadUint32(&x.page.rank(x.me).current) != 0 {
+		return false
+	}
+	reached, err := d.Reached()
+	return reached || err != nil
+}
+
+// home reports whether nobody reads what this rank has given any more.
+func (x *Path) home() bool {
+	if x.n == 1 {
+		return true
+	}
+	for stage := range numStages {
+		for slot := range numSlots {
+			for r := range x.n {
+				if r != x.me && atomic.LoadUint32(x.page.tokenWord(stage, slot, x.me, r, tokenFree)) == 0 {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// shutDown gives back what the communicator has on its device, when the others have read what this rank has given them.
+func (x *Path) shutDown() {
+	for end := time.Now().Add(comm.Linger); !x.c.Failed() && !x.home() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	read := x.home()
+	if x.c.Failed() {
+		x.letGo()
+		read = false
+	}
+	x.closeRegions()
+	memory.RemoveUser(x)
+	x.free(read)
+}

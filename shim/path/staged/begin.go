@@ -1,0 +1,92 @@
+package staged
+
+import (
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/comm"
+	"lightpath/shim/dispatch"
+	"lightpath/shim/session"
+	"lightpath/shim/shares"
+)
+
+// A step begins on the thread on which its driver tells that the stream has come to it. Such a thread must not call the driver, and
+// streams may be waiting for it, also those of ranks that the step waits for. So it begins only what takes microseconds once all
+// ranks have come, waits for no lock that is held meanwhile, and leaves the step to the worker where the others have not come.
+
+// briefMost is the most bytes that the blocks of all ranks have in such a step.
+const briefMost = 16 << 10
+
+// try begins the launch's step and reports whether it is over; else the worker runs it, or goes on with it.
+// Hot path: no allocation, no logging, no system call.
+func (l *launch) try(comms []*comm.Core) (over bool) {
+	c := comms[0]
+	if !l.isBrief() || !c.Turn.TryLock() {
+		return false
+	}
+	if c.Sound() != nil || !knows(c, &l.Calls[0]) {
+		c.Turn.Unlock()
+		return false
+	}
+	l.CopyOuts(0)
+	s := session.New(l.Calls, c)
+	if l.met = s.Bind(c); l.met == nil {
+		over, l.met = s.Try(c)
+	}
+	if !over {
+		l.begun = s // and c stays locked
+		return false
+	}
+	l.leave(s)
+	l.CopyIns(0)
+	l.stepped()
+	return true
+}
+
+// goOn ends what try has begun.
+func (l *launch) goOn() error {
+	s, err := l.begun, l.met
+	l.begun, l.met = nil, nil
+	if err == nil {
+		err = s.Drive()
+	} else {
+		err = s.Abandon(err)
+	}
+	l.leave(s)
+	if err == nil {
+		l.CopyIns(0)
+	}
+	return err
+}
+
+// leave gives back what a step that try has begun has had.
+func (l *launch) leave(s *session.Session) {
+	l.Comm.Turn.Unlock()
+	s.Close()
+}
+
+// isBrief reports whether the step may be begun before the worker has it: the launch's only one, of one collective of few bytes,
+// of ranks that share memory.
+func (l *launch) isBrief() bool {
+	if len(l.Steps) != 1 || len(l.Calls) != 1 {
+		return false
+	}
+	call, c := &l.Calls[0], l.Comm
+	if call.Kind >= calls.NumKinds || call.Kind.P2P() || call.Options != (calls.Options{}) || call.Scalar != nil || circuits.Of(c) != nil {
+		return false
+	}
+	most := briefMost / uint64(call.Type.Size()*c.Ranks)
+	if call.Count == 0 || call.Count > most {
+		return false
+	}
+	return c.Ranks == 1 ||
+		session.Of(c).Shares(call.Kind) && session.Of(c).Arena.InSmallSlots(calls.Kinds[call.Kind].Collective, int(call.Peer), int(call.Count)*call.Type.Size())
+}
+
+// knows reports whether a call has been made before, and nothing but the call is to be done. c.mu is held.
+func knows(c *comm.Core, call *calls.Call) bool {
+	if call.Resolve() != nil || shares.Of(c) != nil {
+		return false
+	}
+	e := session.Of(c).Programs.Get(dispatch.Key{Shape: calls.ShapeOf(call)})
+	return e != nil && e.Brings == nil
+}

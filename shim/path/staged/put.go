@@ -1,0 +1,267 @@
+package staged
+
+import (
+	"errors"
+	"sync/atomic"
+	"unsafe"
+
+	"lightpath/shim/comm"
+	"lightpath/shim/device"
+	"lightpath/shim/memory"
+	"lightpath/shim/steps"
+	"lightpath/shim/stream"
+)
+
+// place finds memory for what the launch moves, and has its steps work there; nothing is on a stream yet.
+func (l *launch) place(capture device.Capture) error {
+	if _, err := stream.Enter(l.Comm, l.streams[0]); err != nil {
+		return err
+	}
+	defer device.Active().Leave()
+	// In a graph nothing is sure to go on beside something that waits: there all messages of a group are staged whole.
+	l.Relaying = capture.ID == 0
+	size := l.Measure()
+	d := l.state
+	if err := d.prepare(!l.Whole && capture.ID == 0); err != nil {
+		return err
+	}
+	if capture.ID != 0 {
+		g, err := d.memoryOfGraph(capture, size)
+		if err != nil {
+			return err
+		}
+		l.graph, l.word, l.base, l.back = g, g.memory.Word(), 0, l.streams[0]
+		l.Write(unsafe.Add(g.memory.At, memory.WordSize))
+		l.ran, l.due = 0, len(l.Steps)
+		if err := stream.OnGraphGone(capture, l.forget); err != nil {
+			return err
+		}
+		l.kept = true
+		return nil
+	}
+	at, err := d.memoryFor(size)
+	if err != nil {
+		return err
+	}
+	l.Write(at)
+	if err := l.serve(); err != nil {
+		return err
+	}
+	l.word, l.base, l.back = d.control.Word(), d.seq, l.streams[0]
+	d.seq += uint32(len(l.Steps))
+	l.ran, l.due = 0, len(l.Steps)
+	if len(l.Steps) > 1 {
+		l.back = d.back
+	}
+	return nil
+}
+
+// putFirst has the launch follow the communicator's last one, and the other streams, and puts what its first step sends on its stream. The
+// communicator's launches follow each other, whatever streams they are on: that is the order in which they run here
+// and on every other rank.
+func (l *launch) putFirst(capture device.Capture) error {
+	d, s := l.state, l.streams[0]
+	if _, err := stream.Enter(l.Comm, s); err != nil {
+		return err
+	}
+	defer device.Active().Leave()
+	if err := d.dev.Follow(s, capture); err != nil {
+		return err
+	}
+	if err := d.dev.Join(s, l.streams[1:]); err != nil {
+		return err
+	}
+	for i := range l.Scalars {
+		x := &l.Scalars[i]
+		if err := device.Active().CopyOut(x.Room, x.Device, l.From[x.Call].Type.Size(), s); err != nil {
+			return err
+		}
+	}
+	return l.sends(0)
+}
+
+// putSends puts on the stream what step k sends, where there is such a step.
+func (l *launch) putSends(k int) error {
+	if k >= len(l.Steps) {
+		return nil
+	}
+	if _, err := stream.Enter(l.Comm, l.streams[0]); err != nil {
+		return err
+	}
+	defer device.Active().Leave()
+	return l.sends(k)
+}
+
+// sends puts on the stream what step k sends, and the signal that it can run. The rooms of the step before the last
+// are free when what it received has been copied; on two streams what it sent is overwritten earlier, once it has run.
+func (l *launch) sends(k int) error {
+	s, apart := l.streams[0], l.back != l.streams[0] && k >= steps.Rooms
+	if apart {
+		if err := device.Active().Await(s, l.word, l.base+uint32(k-steps.Rooms+1), false); err != nil {
+			return err
+		}
+	}
+	for i := l.Before(k).Outs; i < l.Steps[k].Outs; i++ {
+		if err := copyOut(&l.Outs[i], s); err != nil {
+			return err
+		}
+	}
+	if apart {
+		if err := device.Active().Follow(s, l.state.turns[k%steps.Rooms]); err != nil {
+			return err
+		}
+	}
+	last := k == len(l.Steps)-1
+	if last {
+		for _, m := range l.Relays.Selfs {
+			if err := device.Active().Copy(m.To, m.From, m.Bytes, s); err != nil {
+				return err
+			}
+		}
+	}
+	// Before, since it may run at once. How often a graph will run nobody knows.
+	if l.sent == 0 && l.graph == nil {
+		l.state.dev.Outstanding.Add(1)
+	}
+	l.sent++
+	err := device.Active().Signal(s, l.token.Part(0))
+	if err != nil {
+		if l.sent--; l.sent == 0 && l.graph == nil {
+			l.state.dev.Outstanding.Add(-1)
+		}
+		return err
+	}
+	if last {
+		err = l.putRelays()
+	}
+	return err
+}
+
+// putResults has a stream wait until step k has run, where there is such a step, and copy what it received.
+func (l *launch) putResults(k int, capture device.Capture) error {
+	if k >= len(l.Steps) {
+		return nil
+	}
+	s := l.streams[0]
+	if _, err := stream.Enter(l.Comm, s); err != nil {
+		return err
+	}
+	defer device.Active().Leave()
+	if err := device.Active().Await(l.back, l.word, l.base+uint32(k+1), false); err != nil {
+		return err
+	}
+	for i := l.Before(k).Ins; i < l.Steps[k].Ins; i++ {
+		if err := copyIn(&l.Ins[i], l.back); err != nil {
+			return err
+		}
+	}
+	if l.back != s {
+		if err := device.Active().Record(l.state.turns[k%steps.Rooms], l.back); err != nil {
+			return err
+		}
+	}
+	if k+1 < len(l.Steps) {
+		return nil
+	}
+	return l.putEnd(capture)
+}
+
+// putEnd lets the streams go on behind the launch.
+func (l *launch) putEnd(capture device.Capture) (err error) {
+	d, s := l.state, l.streams[0]
+	if l.back != s {
+		err = device.Active().Follow(s, d.turns[(len(l.Steps)-1)%steps.Rooms])
+	}
+	if l.graph != nil {
+		err = device.Active().Store(s, l.word, 0)
+	}
+	for i := range l.Relays.All {
+		lane := d.lanes[i]
+		err = errors.Join(err, device.Active().Record(lane.event, lane.stream), device.Active().Follow(s, lane.event))
+	}
+	return errors.Join(err, d.dev.End(s, l.streams[1:], capture))
+}
+
+// copyOut copies from device memory into staging memory.
+func copyOut(m *steps.Move, s device.Stream) error {
+	switch {
+	case m.ByCPU:
+		return nil
+	case m.Strided():
+		return device.Active().CopyRows(m.Room, m.Width, m.Buffer, m.Pitch, m.Width, m.Rows, s)
+	}
+	return device.Active().CopyOut(m.Room, m.Buffer, m.Width*m.Rows, s)
+}
+
+// copyIn copies from staging memory into device memory.
+func copyIn(m *steps.Move, s device.Stream) error {
+	switch {
+	case m.ByCPU:
+		return nil
+	case m.Strided():
+		return device.Active().CopyRows(m.Buffer, m.Pitch, m.Room, m.Width, m.Width, m.Rows, s)
+	}
+	return device.Active().CopyIn(m.Buffer, m.Room, m.Width*m.Rows, s)
+}
+
+// broken fails the communicator of a launch that is on its streams in part only: nobody can take that back. Its streams
+// come to the signals that are there, and go on.
+func (l *launch) broken(err error) {
+	l.Comm.Spread(err)
+	w := &l.state.worker
+	w.mu.Lock()
+	l.due = l.sent
+	over := l.ran == l.due
+	w.mu.Unlock()
+	if over {
+		l.Relays.Release()
+		l.end(l.sent > 0)
+	}
+}
+
+// step runs the launch's next step, on the communicator's worker, and lets the stream go on, whatever has come of it.
+func (l *launch) step(comms []*comm.Core) {
+	var err error
+	switch c := comms[0]; {
+	case l.begun != nil:
+		err = l.goOn()
+	case c.Sound() == nil:
+		err = l.Run(l.ran)
+	}
+	if err != nil {
+		comms[0].Spread(err)
+	}
+	l.stepped()
+}
+
+// stepped lets the stream go on behind a step.
+func (l *launch) stepped() {
+	w := &l.state.worker
+	w.mu.Lock()
+	l.ran++
+	k, over := l.ran, l.ran == l.due
+	w.mu.Unlock()
+	if over {
+		l.Relays.Release() // not before: what is sent lies in their slots
+		l.end(true)
+	} else {
+		atomic.StoreUint32(l.word, l.base+uint32(k))
+	}
+}
+
+// end lets the stream go on behind the last step that it comes to. The launch is somebody else's then, or begins with the next
+// replay.
+func (l *launch) end(awaited bool) {
+	word, value := l.word, l.base+uint32(len(l.Steps))
+	if l.graph != nil {
+		l.ran = 0
+	} else {
+		if awaited {
+			l.state.dev.Outstanding.Add(-1)
+		}
+		l.state.worker.give(l)
+	}
+	if awaited {
+		atomic.StoreUint32(word, value)
+	}
+}

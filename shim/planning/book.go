@@ -1,0 +1,257 @@
+package planning
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"lightpath/plans"
+	"lightpath/plans/cache"
+	"lightpath/plans/circuit"
+	"lightpath/plans/planner"
+	"lightpath/shim/calls"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/log"
+	"lightpath/shim/planeset"
+)
+
+const (
+	maxRows     = 1024 // of the table of plans
+	maxFamilies = 128
+)
+
+// Book is the leader's plans of a communicator: a table by shape, and plans of demand matrices. It plans in the
+// background. Safe for concurrent use.
+type Book struct {
+	site    *Site
+	known   *Known
+	log     *log.Logger
+	store   *cache.Cache // nil without a directory
+	ctx     context.Context
+	cancel  context.CancelFunc // of planning in the background
+	widen   chan struct{}      // holds a token while some family is being widened
+	demands demands
+
+	mu       sync.Mutex
+	rows     map[Key]*Row
+	version  uint32
+	families map[cache.Key]*Family
+}
+
+// Row is what the book has for a shape.
+type Row struct {
+	Best     *Agreed // nil: there is none yet
+	Interim  *Agreed // serves until then; nil: none
+	Hopeless bool    // no planner has a plan
+}
+
+// OpenBook returns an empty book. Its plans are added to known, so that ranks can ask for them.
+func OpenBook(site *Site, known *Known, out *log.Logger) (*Book, error) {
+	b := &Book{
+		site: site, known: known, log: out, widen: make(chan struct{}, 1), rows: map[Key]*Row{}, families: map[cache.Key]*Family{},
+		demands: demands{plans: map[demandKey]*plannedDemand{}},
+	}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	if dir := site.Cfg.PlanDir; dir != "" {
+		var err error
+		if b.store, err = cache.Open(dir); err != nil {
+			return nil, fmt.Errorf("shim: environment variable LIGHTPATH_PLAN_DIR: %w", err)
+		}
+	}
+	return b, nil
+}
+
+// Close ends planning in the background.
+func (b *Book) Close() { b.cancel() }
+
+// Store returns the cache of plans, nil if there is none.
+func (b *Book) Store() *cache.Cache { return b.store }
+
+// Version counts changes of the table.
+func (b *Book) Version() uint32 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.version
+}
+
+// Plannings returns how many plans this process has made.
+func (b *Book) Plannings() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, f := range b.families {
+		f.mu.Lock()
+		n += f.survey.Plannings
+		f.mu.Unlock()
+	}
+	return n
+}
+
+// Row returns what is known of a shape on so many planes. For a new shape it begins to plan, and waits for the plan if
+// LIGHTPATH_PLAN_WAIT is set. maps are the planes' present maps if plans begin there, else nil. An error is that of a call
+// that names its plan.
+func (b *Book) Row(s calls.Shape, use planeset.Set, maps []circuit.Permutation) (Row, error) {
+	key := Key{Shape: ShapeOf(s), Planes: use.Len(), Maps: standing(maps)}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r := b.rows[key]; r != nil {
+		return *r, nil
+	}
+	job, err := b.job(key, maps)
+	if key.Shape.Request.Plan.Digits > 0 {
+		if err != nil {
+			return Row{}, err
+		}
+		return b.named(job)
+	}
+	if len(b.rows) >= maxRows {
+		clear(b.rows) // families and the cache remember
+	}
+	r := &Row{}
+	b.rows[key] = r
+	if err != nil {
+		b.adopt(Solution{Key: key, Err: err})
+		return *r, nil
+	}
+	if known, ok := job.known(); ok {
+		b.adopt(known)
+		return *r, nil
+	}
+	if b.site.Cfg.PlanWait {
+		b.mu.Unlock()
+		result := job.Run(b.ctx)
+		b.mu.Lock()
+		b.adopt(result)
+		if result.Fresh {
+			go b.widenFrom(job)
+		}
+		return *r, nil
+	}
+	if plan, id, err := b.site.Interim(job.Problem); err == nil {
+		r.Interim = &Agreed{id, plan, job.Problem, job.StepOf}
+		b.known.Remember(r.Interim)
+	}
+	go b.plan(job)
+	return *r, nil
+}
+
+// plan runs a job in the background.
+func (b *Book) plan(job *Job) {
+	result := job.Run(b.ctx)
+	if b.ctx.Err() != nil {
+		return
+	}
+	b.mu.Lock()
+	b.adopt(result)
+	b.mu.Unlock()
+	if result.Fresh {
+		b.widenFrom(job)
+	}
+}
+
+// standing hashes maps; 0 for none.
+func standing(maps []circuit.Permutation) (h uint64) {
+	for _, m := range maps {
+		h = h*0x9e3779b97f4a7c15 + m.Digest()
+	}
+	return h
+}
+
+// job states the job of a shape, in the family of calls that it belongs to. mu is held.
+func (b *Book) job(key Key, maps []circuit.Permutation) (*Job, error) {
+	f, err := b.site.Family(key.Shape, key.Planes, maps)
+	if err != nil {
+		return nil, err
+	}
+	if known := b.families[f.CacheKey]; known != nil {
+		f = known
+	} else {
+		if len(b.families) >= maxFamilies {
+			clear(b.families)
+		}
+		f.Log, f.Store = b.log, b.store
+		b.families[f.CacheKey] = f
+	}
+	j, err := f.Job(key)
+	if err == nil {
+		j.delay = b.site.Cfg.Fault.PlanDelay
+	}
+	return j, err
+}
+
+// widenFrom lets a plan serve more sizes than its own, one family at a time. Plans that begin at the present circuits
+// hardly recur.
+func (b *Book) widenFrom(j *Job) {
+	if b.site.Cfg.PlanCurrent {
+		return
+	}
+	select {
+	case b.widen <- struct{}{}:
+		j.Widen(b.ctx)
+		<-b.widen
+	case <-b.ctx.Done():
+	}
+}
+
+// adopt puts a finished plan, or its failure, in force from the next ticket on. mu is held.
+func (b *Book) adopt(s Solution) {
+	r := b.rows[s.Key]
+	if r == nil {
+		return // forgotten meanwhile
+	}
+	b.version++
+	switch {
+	case s.Err == nil:
+		r.Best = s.Plan
+		b.known.Remember(s.Plan)
+		p := s.Plan.Plan
+		b.log.Info(log.Tuning, "plan table %d: %v: planner %s, predicted %.1f us, lower bound %.1f us, digest %.12s",
+			b.version, &s.Key.Shape, p.Planner, p.CCTUS, p.LowerBoundUS, p.Digest)
+	case r.Interim != nil && !errors.Is(s.Err, planner.ErrInfeasible):
+		b.log.Warn("%v keeps its interim plan: %v", &s.Key.Shape, s.Err)
+	default:
+		r.Hopeless, r.Interim = true, nil
+		b.log.Info(log.Tuning, "plan table %d: %v runs on packet planes: %v", b.version, &s.Key.Shape, s.Err)
+	}
+}
+
+// named returns the row of a call that names its plan: one that a ticket has named, the interim one, or one of any planner
+// in the cache, if it is a plan for this very call. mu is held.
+func (b *Book) named(job *Job) (Row, error) {
+	var known []string
+	try := func(plan *plans.Plan) *Agreed {
+		if plan == nil || plans.VerifyDigest(job.Problem, plan) != nil {
+			return nil
+		}
+		known = append(known, fmt.Sprintf("%.12s (%s)", plan.Digest, plan.Planner))
+		id, err := IDOf(plan)
+		if err != nil || !job.Key.Shape.Request.Plan.Matches(plan.Digest) {
+			return nil
+		}
+		return &Agreed{id, plan, job.Problem, job.StepOf}
+	}
+	interim, _, err := b.site.Interim(job.Problem)
+	if err != nil {
+		interim = nil
+	}
+	candidates := append([]*plans.Plan{interim}, b.known.Plans()...)
+	for _, plan := range append(candidates, job.stored(b.store)...) {
+		if p := try(plan); p != nil {
+			b.known.Remember(p)
+			b.rows[job.Key] = &Row{Best: p}
+			return Row{Best: p}, nil
+		}
+	}
+	return Row{}, fmt.Errorf("shim: %v: no such plan for this call on %d planes; known: %s: %w",
+		&job.Key.Shape, job.Key.Planes, strings.Join(known, ", "), errdefs.ErrInvalidUsage)
+}
+
+// Encoded returns a plan that a ticket has named, for a rank that lacks it.
+func (b *Book) Encoded(id ID) ([]byte, error) {
+	p := b.known.Lookup(id)
+	if p == nil {
+		return nil, fmt.Errorf("shim: no ticket has named plan %x: %w", id[:6], errdefs.ErrInternal)
+	}
+	return plans.EncodeCompactPlan(p.Plan)
+}

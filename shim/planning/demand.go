@@ -1,0 +1,70 @@
+package planning
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"lightpath/plans"
+)
+
+// Pair is what one rank sends another in a round.
+type Pair struct {
+	Src, Dst int
+	Bytes    int64
+}
+
+// Demand is the matrix of a round, with what it is known by.
+type Demand struct {
+	Pairs  []Pair
+	ranks  int
+	Digest [sha256.Size]byte
+}
+
+// NewDemand returns the demand of messages between pairs of ranks.
+func NewDemand(pairs []Pair, ranks int) *Demand {
+	d := &Demand{Pairs: pairs, ranks: ranks}
+	var b []byte
+	for _, p := range pairs {
+		b = binary.LittleEndian.AppendUint32(b, uint32(p.Src)<<16|uint32(p.Dst))
+		b = binary.LittleEndian.AppendUint64(b, uint64(p.Bytes))
+	}
+	d.Digest = sha256.Sum256(b)
+	return d
+}
+
+// Total is the bytes of all pairs, busiest those of the port that sends or receives most.
+func (d *Demand) Total() (total, busiest int64) {
+	out, in := make([]int64, d.ranks), make([]int64, d.ranks)
+	for _, p := range d.Pairs {
+		out[p.Src] += p.Bytes
+		in[p.Dst] += p.Bytes
+		total += p.Bytes
+		busiest = max(busiest, out[p.Src], in[p.Dst])
+	}
+	return total, busiest
+}
+
+// Worthwhile reports whether a matrix gains by circuits: over all planes, its busiest port sends
+// for longer than a plane takes to switch.
+func (o *Site) Worthwhile(d *Demand) bool {
+	_, busiest := d.Total()
+	t := o.Template
+	return plans.WireUS(t, float64(busiest))/float64(len(o.Planes)) > t.ReconfigUS+t.AlphaUS+t.HopUS
+}
+
+// DemandProblem states the planning problem of a matrix on so many planes. The model of demands
+// knows nothing of what a transmission costs before its first byte; here every hold begins with
+// one, so it is part of what a hold costs.
+func (o *Site) DemandProblem(d *Demand, planes int) *plans.Problem {
+	p := *o.Template
+	p.Planes, p.Initial, p.Final, p.Steps = planes, nil, plans.Final{}, nil
+	p.ReconfigUS += p.AlphaUS + p.HopUS
+	p.Demand = make([][]float64, d.ranks)
+	for r := range p.Demand {
+		p.Demand[r] = make([]float64, d.ranks)
+	}
+	for _, x := range d.Pairs {
+		p.Demand[x.Src][x.Dst] = float64(x.Bytes)
+	}
+	return &p
+}

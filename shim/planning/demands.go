@@ -1,0 +1,136 @@
+package planning
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"sync"
+	"time"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+	"lightpath/plans/spectra"
+	"lightpath/shim/log"
+	"lightpath/shim/settings"
+)
+
+// maxDemands bounds the matrices that the book has plans of.
+const maxDemands = 256
+
+// demandKey is what the plan of a matrix depends on within a communicator.
+type demandKey struct {
+	digest [sha256.Size]byte
+	planes int
+}
+
+// plannedDemand is a matrix with its plan.
+type plannedDemand struct {
+	problem *plans.Problem
+	plan    *plans.Plan
+	refined bool // the search for a better plan has begun
+}
+
+// demands is the book's part on matrices.
+type demands struct {
+	mu    sync.Mutex
+	plans map[demandKey]*plannedDemand
+	took  time.Duration // planning a matrix, the last time; it fades while plans are not tried
+}
+
+// Demand returns the plan of a matrix on planes that stand at maps. A matrix that comes again is improved in the
+// background.
+func (b *Book) Demand(d *Demand, maps []circuit.Permutation) (*plans.Plan, error) {
+	b.demands.mu.Lock()
+	defer b.demands.mu.Unlock()
+	key := demandKey{d.Digest, len(maps)}
+	k := b.demands.plans[key]
+	if k == nil {
+		if len(b.demands.plans) >= maxDemands {
+			clear(b.demands.plans)
+		}
+		k = &plannedDemand{problem: b.site.DemandProblem(d, key.planes)}
+		if err := b.planDemand(k); err != nil {
+			return nil, err
+		}
+		b.demands.plans[key] = k
+		total, busiest := d.Total()
+		b.log.Info(log.Tuning, "demand of %d pairs, %d bytes, %d at the busiest port: planner %s, predicted %.1f us, "+
+			"lower bound %.1f us, planned in %v",
+			len(d.Pairs), total, busiest, k.plan.Planner, k.plan.CCTUS, k.plan.LowerBoundUS, b.demands.took)
+	} else if !k.refined {
+		k.refined = true
+		go b.refine(key, k.problem)
+	}
+	plan, cct := spectra.From(k.problem, k.plan, maps)
+	plan.CCTUS = cct
+	return plan, nil
+}
+
+// searchShare divides what a plan may still be from the optimum: for that long the leader searches for a better one while
+// the ranks wait.
+const searchShare = 10
+
+// planDemand plans a new matrix while its ranks wait. So it takes plain order if planning, as it went the last time, takes
+// longer than there is to gain, and searches on for no more than a part of the gain.
+func (b *Book) planDemand(k *plannedDemand) error {
+	plain, err := spectra.Plain(k.problem)
+	if err != nil {
+		return err
+	}
+	k.plan = plain
+	cfg, took := b.site.Cfg, &b.demands.took
+	switch {
+	case cfg.Demand == settings.DemandPlain:
+		k.refined = true // plain order was asked for
+		return nil
+	case cfg.PlanWait:
+		k.refined = true
+		return k.improve(b.ctx, spectra.Options{TimeLimit: cfg.PlanLimit})
+	case gap(plain) <= *took:
+		*took -= *took / 32
+		return nil
+	}
+	began := time.Now()
+	if err := k.improve(b.ctx, spectra.Options{Mode: spectra.Fast, TimeLimit: gap(plain)}); err != nil {
+		return err
+	}
+	*took = time.Since(began)
+	if limit := gap(k.plan) / searchShare; limit > *took {
+		return k.improve(b.ctx, spectra.Options{TimeLimit: limit})
+	}
+	return nil
+}
+
+// gap returns the time by which a plan may be longer than the best.
+func gap(p *plans.Plan) time.Duration {
+	return time.Duration((p.CCTUS - p.LowerBoundUS) * float64(time.Microsecond))
+}
+
+// improve takes the plan that SPECTRA finds, if it is faster than the one in force.
+func (k *plannedDemand) improve(ctx context.Context, o spectra.Options) error {
+	plan, err := spectra.Solve(ctx, k.problem, o)
+	switch {
+	case errors.Is(err, spectra.ErrTooLong):
+		return nil
+	case err != nil:
+		return err
+	case plan.CCTUS < k.plan.CCTUS:
+		k.plan = plan
+	}
+	return nil
+}
+
+// refine searches for a better plan of a matrix that has come again.
+func (b *Book) refine(key demandKey, p *plans.Problem) {
+	plan, err := spectra.Solve(b.ctx, p, spectra.Options{TimeLimit: b.site.Cfg.PlanLimit})
+	if err != nil || b.ctx.Err() != nil {
+		return
+	}
+	b.demands.mu.Lock()
+	defer b.demands.mu.Unlock()
+	if k := b.demands.plans[key]; k != nil && plan.CCTUS < k.plan.CCTUS {
+		b.log.Info(log.Tuning, "demand: predicted %.1f us instead of %.1f, lower bound %.1f",
+			plan.CCTUS, k.plan.CCTUS, plan.LowerBoundUS)
+		k.plan = plan
+	}
+}

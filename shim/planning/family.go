@@ -1,0 +1,297 @@
+package planning
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lightpath/collectives/schedule"
+	"lightpath/plans"
+	"lightpath/plans/cache"
+	"lightpath/plans/circuit"
+	"lightpath/plans/planner"
+	"lightpath/plans/sizes"
+	"lightpath/shim/calls"
+	"lightpath/shim/dispatch"
+	"lightpath/shim/log"
+	"lightpath/shim/planeset"
+)
+
+const (
+	// spanReach is by how much smaller and larger calls than the one that was planned are
+	// looked at afterwards: three doublings each way.
+	spanReach = 8
+	// spanPlannings bounds the plans that one such look makes.
+	spanPlannings = 6
+)
+
+// Family is the calls of a communicator that differ in their bytes alone, and what is
+// known of their plans. Sizes count the bytes of a block: what a rank contributes to one
+// other, or to the result.
+type Family struct {
+	CacheKey cache.Key
+	sched    *schedule.Schedule
+	template plans.Problem
+	Store    *cache.Cache // nil without a directory
+	Log      *log.Logger  // nil outside jobs
+	failed   func(error)  // told of spans that could not be stored; nil: they are logged
+	ladder   atomic.Pointer[sizes.Ladder]
+
+	mu     sync.Mutex // held while planning
+	survey sizes.Survey
+}
+
+// Family returns the family of a shape on so many of the fabric's planes whose plans begin at
+// initial (nil: where they like), about which nothing is known yet. Planes are alike, so it
+// does not matter which of them are in use.
+func (o *Site) Family(s calls.Shape, planes int, initial []circuit.Permutation) (*Family, error) {
+	col, err := dispatch.BuildSchedule(&s, o.Ranks, true, o.Cfg, o.Pods)
+	if err != nil {
+		return nil, err
+	}
+	f := &Family{sched: col.Steps, template: *o.Template}
+	f.template.Planes, f.template.Initial = planes, initial
+	f.CacheKey = cache.Key{
+		Collective: col.Steps.Collective.String(), Algorithm: col.Algorithm, Root: int(s.Root), Ranks: o.Ranks,
+		Fabric: cache.Sum([]byte(o.fabric)), FabricName: o.name, Members: hashInts(o.Ports), Planes: uint64(planeset.All(planes)), Loop: true,
+		Planner: o.Cfg.Planner, PlannerVersion: planner.Version, TimeLimit: o.Cfg.PlanLimit, Tolerance: o.Cfg.PlanTolerance,
+	}
+	if initial != nil {
+		f.CacheKey.Maps = hashMaps(initial)
+	}
+	f.ladder.Store(&sizes.Ladder{})
+	f.survey = sizes.Survey{
+		Tolerance: o.Cfg.PlanTolerance,
+		Pose:      func(bytes int64) (*plans.Problem, error) { p, _, err := f.pose(bytes); return p, err },
+		Solve: func(ctx context.Context, p *plans.Problem) (*plans.Plan, error) {
+			return planner.Solve(ctx, o.Cfg.Planner, p, planner.Options{TimeLimit: o.Cfg.PlanLimit, SinglePlane: true})
+		},
+	}
+	if o.Cfg.PlanTolerance == 0 {
+		f.survey.Tolerance = -1
+	}
+	return f, nil
+}
+
+// pose states the planning problem of a call with blocks of the given bytes.
+func (f *Family) pose(bytes int64) (*plans.Problem, []int, error) {
+	size := float64(bytes) / f.sched.Collective.BlockBytes(1, f.sched.Ranks)
+	return schedule.Problem(f.sched, size, &f.template)
+}
+
+// add takes over new spans and stores them where there is a directory. Where that fails they
+// serve this process all the same.
+func (f *Family) add(spans sizes.Ladder) {
+	for _, s := range spans {
+		if f.Store != nil {
+			if e, err := f.Store.Put(f.CacheKey, s); err == nil {
+				s = e.Span
+			} else if f.failed != nil {
+				f.failed(err)
+			} else {
+				f.Log.Warn("plan cache: %v", err)
+			}
+		}
+		f.learn(s)
+	}
+}
+
+// learn adds a span to those that are known.
+func (f *Family) learn(s *sizes.Span) {
+	ladder := f.ladder.Load().With(s)
+	f.ladder.Store(&ladder)
+}
+
+// recall takes over what the cache has, unless it is known already. What is unusable, or
+// answers other problems, is reported and left alone.
+func (f *Family) recall() {
+	if f.Store == nil {
+		return
+	}
+	found, err := f.Store.Ladder(&f.CacheKey)
+	if err != nil {
+		f.Log.Warn("plan cache: refused: %v", err)
+	}
+	known := *f.ladder.Load()
+	for _, s := range found {
+		if slices.ContainsFunc(known, func(k *sizes.Span) bool { return k.Min <= s.Min && k.Max >= s.Max }) {
+			continue
+		}
+		problem, _, err := f.pose(s.Max)
+		if err == nil {
+			err = plans.VerifyDigest(problem, s.High.Plan)
+		}
+		if err != nil {
+			f.Log.Warn("plan cache: refused: %d..%d bytes: %v", s.Min, s.Max, err)
+			continue
+		}
+		f.survey.Known(s)
+		f.learn(s)
+	}
+}
+
+// planAt returns a span's plan for a call of the given bytes, whose problem is p, with its digest.
+func planAt(s *sizes.Span, bytes int64, p *plans.Problem) (*plans.Plan, ID, error) {
+	plan, err := s.At(bytes, p)
+	if err != nil {
+		return nil, ID{}, err
+	}
+	if plan.Digest == "" {
+		sealed := *plan
+		plan = &sealed
+		err = plans.Seal(p, plan)
+	} else {
+		err = plans.VerifyDigest(p, plan)
+	}
+	if err != nil {
+		return nil, ID{}, err
+	}
+	id, err := IDOf(plan)
+	return plan, id, err
+}
+
+// Job makes the plan of one call shape, or finds it in the cache. It may run on any
+// goroutine.
+type Job struct {
+	*Family
+	delay   time.Duration // fault injection
+	Key     Key
+	bytes   int64
+	Problem *plans.Problem
+	StepOf  []int
+}
+
+// Job states the job of a shape, which belongs to f.
+func (f *Family) Job(key Key) (*Job, error) {
+	j := &Job{Family: f, Key: key, bytes: int64(key.Shape.Count) * int64(key.Shape.Type.Size())}
+	var err error
+	j.Problem, j.StepOf, err = f.pose(j.bytes)
+	return j, err
+}
+
+// known returns the plan if it is known in this process: no planning, no files.
+func (j *Job) known() (Solution, bool) {
+	s := j.ladder.Load().Find(j.bytes)
+	if s == nil {
+		return Solution{}, false
+	}
+	plan, id, err := planAt(s, j.bytes, j.Problem)
+	if err != nil {
+		j.Log.Warn("plan for %d..%d bytes at %d: %v", s.Min, s.Max, j.bytes, err)
+		return Solution{}, false
+	}
+	return Solution{Key: j.Key, Plan: &Agreed{id, plan, j.Problem, j.StepOf}}, true
+}
+
+// stored returns the plans for the job that the cache holds, of whichever planner.
+func (j *Job) stored(c *cache.Cache) (found []*plans.Plan) {
+	if c == nil {
+		return nil
+	}
+	files, err := c.List()
+	if err != nil {
+		j.Log.Warn("plan cache: %v", err)
+	}
+	for i := range files {
+		if files[i].Err != nil || files[i].Entry == nil {
+			continue
+		}
+		s := files[i].Entry.Span
+		if j.bytes < s.Min || j.bytes > s.Max {
+			continue
+		}
+		if plan, _, err := planAt(s, j.bytes, j.Problem); err == nil {
+			found = append(found, plan)
+		}
+	}
+	return found
+}
+
+// Run returns the plan; it may take as long as LIGHTPATH_PLAN_LIMIT allows, and as other
+// plans of the family that are being made take.
+func (j *Job) Run(ctx context.Context) Solution {
+	if j.delay > 0 {
+		time.Sleep(j.delay)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if s, ok := j.known(); ok {
+		return s
+	}
+	j.recall()
+	if s, ok := j.known(); ok {
+		return s
+	}
+	span, err := j.survey.Plan(ctx, j.bytes)
+	if err != nil {
+		return Solution{Key: j.Key, Err: err}
+	}
+	j.add(sizes.Ladder{span})
+	plan, id, err := planAt(j.ladder.Load().Find(j.bytes), j.bytes, j.Problem)
+	if err != nil {
+		return Solution{Key: j.Key, Err: err}
+	}
+	return Solution{Key: j.Key, Plan: &Agreed{id, plan, j.Problem, j.StepOf}, Fresh: true}
+}
+
+// Widen finds out which calls of about the job's size can share plans, one planning at a
+// time: a call that needs a plan of its own meanwhile goes first. Many programs make calls of
+// one size only, so it takes a second one to begin.
+func (j *Job) Widen(ctx context.Context) {
+	j.mu.Lock()
+	single := j.survey.Plannings < 2
+	j.mu.Unlock()
+	if single || j.survey.Tolerance < 0 {
+		return
+	}
+	for range spanPlannings {
+		j.mu.Lock()
+		lo, hi := j.survey.Reach(j.bytes, spanReach)
+		before := j.survey.Plannings
+		spans, err := j.survey.Cover(ctx, lo, hi, 1)
+		j.add(spans)
+		idle := j.survey.Plannings == before
+		j.mu.Unlock()
+		for _, s := range spans {
+			j.Log.Info(log.Tuning, "plan table: %s %s: blocks of %d..%d bytes share a plan of %s", j.CacheKey.Collective, j.CacheKey.Algorithm, s.Min, s.Max, s.Low.Plan.Planner)
+		}
+		if err != nil || idle {
+			return
+		}
+	}
+}
+
+func hashMaps(maps []circuit.Permutation) cache.Hash {
+	var b []byte
+	for _, m := range maps {
+		b = appendInts(b, m)
+	}
+	return cache.Sum(b)
+}
+
+func hashInts(v []int) cache.Hash { return cache.Sum(appendInts(nil, v)) }
+
+func appendInts(b []byte, v []int) []byte {
+	for _, x := range v {
+		b = binary.LittleEndian.AppendUint32(b, uint32(int32(x)))
+	}
+	return b
+}
+
+// Key is what a plan depends on within a communicator.
+type Key struct {
+	Shape  calls.Shape
+	Planes int
+	Maps   uint64 // where plans begin at the present maps
+}
+
+// Solution is what a background planner returns.
+type Solution struct {
+	Key   Key
+	Plan  *Agreed
+	Fresh bool // made just now, not remembered
+	Err   error
+}

@@ -1,0 +1,112 @@
+package planning
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+	"lightpath/plans/fabric"
+	"lightpath/plans/planner"
+	"lightpath/shim/calls"
+	"lightpath/shim/dispatch"
+	"lightpath/shim/planeset"
+	"lightpath/shim/settings"
+)
+
+// Agreed is a plan with the problem it answers, the same on every rank.
+type Agreed struct {
+	ID      ID
+	Plan    *plans.Plan
+	Problem *plans.Problem
+	StepOf  []int // schedule step of each problem step
+}
+
+// Site is what every plan of a communicator has in common: where it will run.
+type Site struct {
+	Cfg      *settings.Config
+	Ranks    int
+	Ports    []int  // by rank
+	fabric   string // digest
+	name     string // of the fabric
+	Planes   []fabric.Plane
+	Template *plans.Problem
+	Pods     [][]int // the ranks of each pod of the fabric; nil where it has fewer than two
+}
+
+// NewSite returns the site of a communicator whose ranks have those ports of a fabric.
+func NewSite(cfg *settings.Config, fab *fabric.Fabric, ports []int) Site {
+	t := fab.Problem()
+	t.Ranks = len(ports)
+	t.Final = plans.Final{Kind: plans.FinalInitial}
+	return Site{Cfg: cfg, Ranks: len(ports), Ports: ports, fabric: fab.Digest(), name: fab.Name, Planes: fab.Planes, Template: t, Pods: dispatch.PodsOf(fab, ports)}
+}
+
+// Interim makes the plan that serves until the chosen planner has finished: quick, and the same on every rank. It moves no
+// circuits if the chosen planner moves none.
+func (o *Site) Interim(p *plans.Problem) (*plans.Plan, ID, error) {
+	name := "perstep"
+	if o.Cfg.PlanCurrent && o.Cfg.Planner == settings.PlannerStatic {
+		name = settings.PlannerStatic
+	}
+	return Solve(name, p, planner.Options{SinglePlane: true})
+}
+
+// All is the set of the fabric's planes.
+func (o *Site) All() planeset.Set { return planeset.All(len(o.Planes)) }
+
+// ShapeOf reduces a shape to what a plan depends on. Operators and in-place calls
+// share plans.
+func ShapeOf(s calls.Shape) calls.Shape {
+	s.Op, s.InPlace, s.Scripted = 0, false, false
+	return s
+}
+
+// Pose states the planning problem of a shape on so many planes. initial is nil where the
+// planner may choose where the planes begin.
+func (o *Site) Pose(s calls.Shape, planes int, initial []circuit.Permutation) (*plans.Problem, []int, error) {
+	f, err := o.Family(s, planes, initial)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f.pose(int64(s.Count) * int64(s.Type.Size()))
+}
+
+// Solve runs a planner and seals the plan.
+func Solve(name string, p *plans.Problem, o planner.Options) (*plans.Plan, ID, error) {
+	plan, err := planner.Solve(context.Background(), name, p, o)
+	if err != nil {
+		return nil, ID{}, err
+	}
+	if err := plans.Seal(p, plan); err != nil {
+		return nil, ID{}, err
+	}
+	id, err := IDOf(plan)
+	return plan, id, err
+}
+
+// IDOf returns the id of a plan: its digest.
+func IDOf(p *plans.Plan) (id ID, err error) {
+	raw, err := hex.DecodeString(p.Digest)
+	if err != nil || len(raw) != len(id) {
+		return id, fmt.Errorf("shim: plan digest %.80q: %w", p.Digest, plans.ErrDigest)
+	}
+	return ID(raw), nil
+}
+
+// ID names a plan: its digest.
+type ID [sha256.Size]byte
+
+// Key is the plan's part of a [shape].
+func (p *ID) Key() uint64 { return binary.LittleEndian.Uint64(p[:]) }
+
+// WithoutForwarding is where plans are made whose messages nobody forwards.
+func (o *Site) WithoutForwarding() Site {
+	site, template := *o, *o.Template
+	template.Forwarding = false
+	site.Template = &template
+	return site
+}

@@ -1,0 +1,415 @@
+package recorder
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"lightpath/collectives/exec"
+	"lightpath/collectives/program"
+	"lightpath/internal/monotonic"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
+	"lightpath/shim/dispatch"
+	"lightpath/shim/planeset"
+)
+
+// Recorder is a communicator's flight recorder: its last operations, what became of them, and what
+// the one in progress waits for. It is also how a rank that waits learns what others, long past
+// it, have called instead. Safe for concurrent use; the communicator writes and whoever asks
+// reads, under a lock that nobody else takes.
+type Recorder struct {
+	mu     sync.Mutex
+	Size   uint64 // of ops, a power of two
+	Timed  bool   // LIGHTPATH_FLIGHT_RECORDER is not 0
+	Planes int    // with circuits
+	ops    []Operation
+	lanes  []flownLane // planes per operation
+	moves  []flownMove // maxMoves per operation
+
+	last   uint64 // number of the last operation; they count from 1, collectives and groups alike
+	counts [calls.EndOfKinds]uint64
+	groups uint64
+	stall  Standstill
+
+	quick  quick
+	device deviceOps
+}
+
+var flightSlot = comm.NewSlot[Recorder]()
+
+// Of returns the flight recorder of a communicator.
+func Of(c *comm.Core) *Recorder { return flightSlot.Of(c) }
+
+// Least is what a recorder remembers at least, for ranks that ask each other.
+const Least = 64
+
+// maxMoves is how many reconfigurations of an operation are recorded.
+const maxMoves = 16
+
+// Operation is one operation.
+type Operation struct {
+	Number   uint64
+	Seq      uint64 // of a collective; 0: a group of sends and receives, a one-sided call, or a replay of what a graph holds
+	Replay   bool
+	Shape    calls.Shape     // of a collective; of a one-sided call kind, type, count and, as root, the peer
+	Messages int32           // of a group
+	Bytes    int64           // of a group, or of a put
+	launch   uint32          // on the device, 0: the CPU ends it
+	Entry    *dispatch.Entry // of a collective; nil where nothing is to be done, or not known yet
+	circuits bool            // the operation is on planes with circuits
+	use      planeset.Set
+	moves    int32 // recorded
+	Outcome  Outcome
+	Asked    int64 // nanoseconds of CLOCK_MONOTONIC, as all times here; 0: not yet, or not recorded
+	Ticketed int64
+	Arrived  int64
+	Ended    int64
+}
+
+// Outcome is what became of an operation.
+type Outcome uint8
+
+// The outcomes.
+const (
+	UnderWay Outcome = iota
+	Completed
+	Failed
+)
+
+// flownLane is an operation on one plane with circuits.
+type flownLane struct {
+	base       uint32 // epoch
+	start, end int64
+}
+
+// flownMove is a reconfiguration.
+type flownMove struct {
+	plane      int32
+	epoch      uint32 // that it ends
+	start, end int64  // end 0: nothing followed
+}
+
+// Standstill is what an operation that did not move was last seen to wait for.
+type Standstill struct {
+	number      uint64
+	Wait        exec.Wait
+	Since, seen int64
+}
+
+// fresh is for how long a stall is news: while one lasts it is seen again every second.
+const fresh = 2500 * time.Millisecond
+
+// New gives a communicator its flight recorder.
+func New(c *comm.Core, n int) *Recorder {
+	f := &Recorder{}
+	f.setUp(n)
+	flightSlot.Set(c, f)
+	c.AddHooks(comm.Hooks{Failed: func(err error) { leave(c, err) }})
+	return f
+}
+
+// setUp makes a recorder of n operations, 0 for the least and no times.
+func (f *Recorder) setUp(n int) {
+	f.Timed, f.Size = n > 0, Least
+	for f.Size < uint64(n) {
+		f.Size *= 2
+	}
+}
+
+// clock is the time where operations are timed. Hot path: no system call.
+func (f *Recorder) clock() int64 {
+	if !f.Timed {
+		return 0
+	}
+	return monotonic.Now()
+}
+
+// Add records a collective that begins, and returns its number.
+// Hot path: no allocation after the first, no logging.
+func (f *Recorder) Add(seq uint64, s *calls.Shape, e *dispatch.Entry) uint64 {
+	now := f.clock()
+	f.mu.Lock()
+	f.catchUp()
+	op := f.next(now)
+	op.Seq, op.Shape, op.Entry = seq, *s, e
+	f.counts[s.Kind]++
+	f.mu.Unlock()
+	return op.Number
+}
+
+// AddGroup records a group of sends and receives.
+func (f *Recorder) AddGroup(sends, recvs []program.Message) uint64 {
+	var bytes int64
+	for _, list := range [2][]program.Message{sends, recvs} {
+		for i := range list {
+			bytes += list[i].Bytes
+		}
+	}
+	return f.AddMessages(MessageCount{uint64(len(sends)), uint64(len(recvs)), bytes})
+}
+
+// AddMessages is addGroup for whoever has counted.
+func (f *Recorder) AddMessages(n MessageCount) uint64 {
+	now := f.clock()
+	f.mu.Lock()
+	f.catchUp()
+	op := f.next(now)
+	what := Called{MessageCount: n}
+	what.describe(op)
+	f.tally(&what, 1)
+	f.mu.Unlock()
+	return op.Number
+}
+
+// MessageCount is how many messages a group has.
+type MessageCount struct {
+	Sends, Recvs uint64
+	Bytes        int64
+}
+
+// Called is what an operation without a number among the collectives does: a group of messages, or without any
+// the collective that a graph replays.
+type Called struct {
+	Shape calls.Shape
+	Entry *dispatch.Entry
+	MessageCount
+}
+
+func (w *Called) isGroup() bool { return w.Sends+w.Recvs > 0 }
+
+// describe enters it into an operation that has just begun.
+func (w *Called) describe(op *Operation) {
+	if w.isGroup() {
+		op.Messages, op.Bytes = int32(w.Sends+w.Recvs), w.Bytes
+		return
+	}
+	op.Shape, op.Entry = w.Shape, w.Entry
+}
+
+// tally counts it so many times. f.mu is held.
+func (f *Recorder) tally(w *Called, times int64) {
+	n := uint64(times)
+	if w.isGroup() {
+		f.counts[calls.Send] += n * w.Sends
+		f.counts[calls.Recv] += n * w.Recvs
+		f.groups += n
+		return
+	}
+	f.counts[w.Shape.Kind] += n
+}
+
+// AddOneSided records a one-sided call.
+func (f *Recorder) AddOneSided(c *calls.Call) uint64 {
+	now := f.clock()
+	f.mu.Lock()
+	f.catchUp()
+	op := f.next(now)
+	op.Shape = calls.Shape{Kind: c.Kind, Type: c.Type, Count: c.Count, Root: c.Peer}
+	if c.Kind == calls.PutSignal {
+		op.Bytes = int64(c.Count) * int64(c.Type.Size())
+	}
+	f.counts[c.Kind]++
+	f.mu.Unlock()
+	return op.Number
+}
+
+// next is the place of the next operation. f.mu is held.
+func (f *Recorder) next(now int64) *Operation {
+	if f.ops == nil {
+		f.Size = max(f.Size, Least)
+		f.ops = make([]Operation, f.Size)
+		f.lanes, f.moves = make([]flownLane, int(f.Size)*f.Planes), make([]flownMove, int(f.Size)*min(f.Planes, 1)*maxMoves)
+	}
+	f.last++
+	op := f.at(f.last)
+	*op = Operation{Number: f.last, Arrived: now}
+	return op
+}
+
+func (f *Recorder) at(number uint64) *Operation { return &f.ops[number&(f.Size-1)] }
+
+// End records how an operation has ended. Hot path.
+func (f *Recorder) End(number uint64, how Outcome) {
+	now := f.clock()
+	f.mu.Lock()
+	if op := f.at(number); op.Number == number && op.Outcome == UnderWay {
+		op.Ended, op.Outcome = now, how
+	}
+	f.mu.Unlock()
+}
+
+// Asked records that the leader is asked, and with answered that it has answered.
+func (f *Recorder) Asked(number uint64, answered bool) {
+	now := f.clock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	op := f.at(number)
+	switch {
+	case op.Number != number:
+	case answered:
+		op.Ticketed = max(now, 1)
+	default:
+		op.Asked = max(now, 1)
+	}
+}
+
+// Bound records what a ticket made of an operation.
+func (f *Recorder) Bound(number uint64, e *dispatch.Entry, use planeset.Set, circuits bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if op := f.at(number); op.Number == number {
+		op.Entry, op.use, op.circuits = e, use, circuits
+	}
+}
+
+// Traced records what a task that was traced has done on the planes that it used.
+func (f *Recorder) Traced(number uint64, t *exec.Task, base []uint32) {
+	events := t.Events()
+	if events == nil || f.Planes == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	op := f.at(number)
+	if op.Number != number {
+		return
+	}
+	slot := int(number & (f.Size - 1))
+	lanes, moves := f.lanes[slot*f.Planes:][:f.Planes], f.moves[slot*maxMoves:][:maxMoves]
+	for j := range lanes {
+		lanes[j] = flownLane{}
+		if j < len(base) {
+			lanes[j].base = base[j]
+		}
+	}
+	for _, e := range events {
+		switch {
+		case e.Plane < 0 || int(e.Plane) >= f.Planes || e.Start == 0:
+		case e.Kind != program.Reconfigure:
+			l := &lanes[e.Plane]
+			if l.start == 0 || e.Start < l.start {
+				l.start = e.Start
+			}
+			l.end = max(l.end, e.End)
+		case int(op.moves) < maxMoves:
+			moves[op.moves] = flownMove{int32(e.Plane), e.Epoch, e.Start, e.End}
+			op.moves++
+		}
+	}
+}
+
+// Stalled records what an operation waits for.
+func (f *Recorder) Stalled(number uint64, w exec.Wait) {
+	now := monotonic.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stall.number != number || f.stall.Wait != w || now-f.stall.seen > int64(fresh) {
+		f.stall = Standstill{number: number, Wait: w, Since: now}
+	}
+	f.stall.seen = now
+}
+
+// Find returns what was called as collective seq.
+func (f *Recorder) Find(seq uint64) (calls.Shape, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.catchUp()
+	for n := f.last; n > 0 && n+f.Size > f.last; n-- {
+		if op := f.at(n); op.Seq == seq {
+			return op.Shape, seq > 0
+		} else if op.Seq != 0 && op.Seq < seq {
+			break
+		}
+	}
+	return calls.Shape{}, false
+}
+
+// Snapshot is what there is to see of a recorder now.
+type Snapshot struct {
+	Op      Operation // the first in progress, or else the last one; number 0: there was none
+	Running bool
+	Last    Operation // the last collective; number 0: none that is remembered
+	Stall   *Standstill
+	Counts  [calls.EndOfKinds]uint64
+	Groups  uint64
+}
+
+// Snapshot returns the state of the recorder for status reports.
+func (f *Recorder) Snapshot() Snapshot {
+	now := monotonic.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.catchUp()
+	g := Snapshot{Counts: f.counts, Groups: f.groups}
+	for n := f.last; n > 0 && n+f.Size > f.last; n-- {
+		op := f.at(n)
+		if g.Op.Number == 0 || op.Outcome == UnderWay {
+			g.Op, g.Running = *op, op.Outcome == UnderWay
+		} else if g.Last.Number != 0 {
+			break // what comes before has ended
+		}
+		if g.Last.Number == 0 && op.Seq > 0 {
+			g.Last = *op
+		}
+	}
+	if g.Running && f.stall.number == g.Op.Number && now-f.stall.seen < int64(fresh) {
+		s := f.stall
+		g.Stall = &s
+	}
+	return g
+}
+
+// WaitText says what an operation waits for.
+func (op *Operation) WaitText(w *exec.Wait) string {
+	if op.Shape.Kind.OneSided() {
+		return fmt.Sprintf("signals of rank %d (%d of %d)", w.Peer, w.Done, w.Bytes)
+	}
+	return w.String()
+}
+
+// Replayed records a replay that begins. It has no number among the collectives: streams come to replays in an order of their own, so ranks would
+// count differently. Hot path: no allocation after the first.
+func (f *Recorder) Replayed(r *Called) uint64 {
+	now := f.clock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.catchUp()
+	op := f.next(now)
+	op.Replay = true
+	r.describe(op)
+	f.tally(r, 1)
+	return op.Number
+}
+
+// IsCollective reports whether the operation has a collective's shape.
+func (op *Operation) IsCollective() bool { return op.Seq > 0 || op.Replay && op.Messages == 0 }
+
+// Recent returns the operations that are remembered, oldest first.
+func (f *Recorder) Recent() []Operation {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.catchUp()
+	var all []Operation
+	for n := f.first(); n <= f.last; n++ {
+		if op := f.at(n); op.Number == n {
+			all = append(all, *op)
+		}
+	}
+	return all
+}
+
+// first is the number of the oldest operation that is remembered. f.mu is held.
+func (f *Recorder) first() uint64 {
+	if f.last > f.Size {
+		return f.last - f.Size + 1
+	}
+	return 1
+}
+
+// Graphs returns the number of graphs whose replays the recorder counts.
+func (f *Recorder) Graphs() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.device.graphs)
+}

@@ -1,0 +1,106 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"lightpath/collectives/transport"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/comm"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/log"
+	"lightpath/shim/memory"
+	"lightpath/shim/onesided"
+	"lightpath/shim/path/host"
+	"lightpath/shim/path/nic"
+	"lightpath/shim/path/peer"
+	"lightpath/shim/session"
+)
+
+// Register tells the communicator of a buffer, as ncclCommRegister, or of a window. The handle
+// is good until it is deregistered or the communicator ends. Both are local: no rank waits. Device memory
+// may be registered like any other; nobody can put to a window of it.
+func Register(c *comm.Core, buff unsafe.Pointer, size uintptr, window bool, flags int32) (uint64, error) {
+	if err := c.Usable(); err != nil {
+		return 0, err
+	}
+	if uintptr(buff)+size < uintptr(buff) {
+		return 0, fmt.Errorf("shim: %d bytes at %#x end beyond the address space: %w", size, uintptr(buff), errdefs.ErrInvalidArgument)
+	}
+	reg := memory.Registration{Comm: c, Buffer: buff, Size: size, Window: window}
+	onDevice := memory.OnDevice(buff)
+	switch {
+	case !onDevice: // else it is sent out of staging memory
+		reg.Release = tellDevices(c, buff, size)
+	default:
+		reg.Withdraw = peer.Register(c, buff, size)
+		reg.Release = nic.Register(c, buff, size)
+	}
+	if window {
+		reg.Number = onesided.Of(c).AddWindow(buff, int64(size), onDevice)
+	}
+	return memory.Enter(reg), nil
+}
+
+// tellDevices has those of the communicator's endpoints know the memory that can send from where it
+// is. Where one cannot, its sends are copied as ever, and that is no error.
+func tellDevices(c *comm.Core, buff unsafe.Pointer, size uintptr) func() error {
+	ends := []transport.Endpoint{session.Of(c).Packet}
+	if circuits.Of(c) != nil {
+		ends = append(ends, circuits.Of(c).End)
+	}
+	var releases []func() error
+	for _, e := range ends {
+		r, able := e.(transport.Registrar)
+		if !able || size == 0 {
+			continue
+		}
+		release, err := r.Register(buff, size)
+		if err != nil {
+			c.Log.Info(log.Net, "memory at %p is sent by way of copies: %v", buff, err)
+			continue
+		}
+		releases = append(releases, release)
+	}
+	if releases == nil {
+		return nil
+	}
+	return func() (err error) {
+		for _, release := range releases {
+			err = errors.Join(err, release())
+		}
+		return err
+	}
+}
+
+// Registered returns the buffer of a registration, and with end deregisters it.
+func Registered(c *comm.Core, handle uint64, window, end bool) (unsafe.Pointer, error) {
+	reg, err := memory.Lookup(c, handle, window)
+	if err != nil || !end {
+		return reg.Buffer, err
+	}
+	if reg.Withdraw != nil {
+		if err := reg.Withdraw(); err != nil {
+			return nil, err
+		}
+	}
+	if reg, err = memory.Leave(c, handle, window); err != nil {
+		return nil, err
+	}
+	if window {
+		onesided.Of(c).DropWindow(reg.Number)
+	}
+	if reg.Release != nil {
+		err = reg.Release()
+	}
+	return reg.Buffer, err
+}
+
+// UseGate lets C make calls of a communicator that it knows by its handle, and reports whether it can. It is called once,
+// when the communicator has been made.
+func UseGate(c *comm.Core, g *Gate, handle uint64) bool { return host.UseGate(c, g, handle) }
+
+// RunBegun goes on with a call that C has begun, and returns when it has ended.
+func RunBegun(group []calls.Call) error { return host.RunBegun(group) }

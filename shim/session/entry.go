@@ -1,0 +1,83 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+
+	"lightpath/collectives/program"
+	"lightpath/shim/calls"
+	"lightpath/shim/dispatch"
+	"lightpath/shim/log"
+	"lightpath/shim/shares"
+)
+
+// Collectives of ranks that share memory need no frames: they go through that memory, unless an algorithm, or planes, are
+// asked for. Which way a call goes depends only on what all ranks have in common, and not on the group that it is part of.
+
+// sharedAlgorithm is the algorithm's name in logs and traces.
+const sharedAlgorithm = "shared-memory"
+
+// Shares reports whether collectives of a kind go through shared memory, if they do not use circuits.
+func (st *State) Shares(k calls.Kind) bool {
+	cfg := st.c.Cfg
+	return st.Arena != nil && k < calls.NumKinds && !k.P2P() &&
+		(len(cfg.Algorithms) == 0 || cfg.Algorithms[calls.Kinds[k].Collective.String()] == "")
+}
+
+// PacketEntry returns the program of a shape on the packet planes, for the collective that is next to get a number.
+func (st *State) PacketEntry(s calls.Shape) (*dispatch.Entry, error) {
+	c := st.c
+	key := dispatch.Key{Shape: s}
+	var units []int
+	if p := shares.Of(c); p != nil && s.Request.Planes == 0 {
+		var err error
+		if key.Shares, units, err = p.Enter(c, st.Seq+1, &st.Programs); err != nil {
+			return nil, err
+		}
+	}
+	if e := st.Programs.Get(key); e != nil {
+		return e, nil
+	}
+	if st.Shares(s.Kind) && s.Request.Planes == 0 {
+		return st.sharedEntry(s), nil
+	}
+	col, err := dispatch.BuildSchedule(&s, c.Ranks, false, c.Cfg, nil)
+	if err != nil {
+		return nil, err
+	}
+	k := calls.KernelsOf(&s, c.Ranks)
+	var use []int
+	if s.Request.Planes != 0 && !calls.FactsOf(c).Circuits { // else they are planes with circuits
+		use = slices.Collect(s.Request.Planes.Each())
+	}
+	sig := s.Signature()
+	if key.Shares != 0 {
+		sig = program.Signature(uint64(sig), uint64(key.Shares))
+	}
+	p, err := program.Lower(col.Steps, nil, program.Args{
+		Rank: c.Rank, Planes: len(st.Packet.Planes()), Use: use, Shares: units, Count: int64(s.Count), ElemSize: int64(s.Type.Size()),
+		InPlace: s.InPlace, Scale: k.Scale != nil, Signature: sig,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("shim: %v: algorithm %s: %w", s.Kind, col.Algorithm, err)
+	}
+	e := &dispatch.Entry{Prog: p, Signature: s.Signature(), Algorithm: col.Algorithm, Kernels: k}
+	if shares.Of(c) != nil {
+		e.Brings = shares.Brings(p)
+	}
+	st.Programs.Put(key, e)
+	st.Programs.Trace(c, &s, e)
+	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, %d operations on packet planes",
+		c.Rank, s.Kind, s.Count, s.Type, s.Root, col.Algorithm, p.Operations())
+	return e, nil
+}
+
+// sharedEntry makes the entry of a shape that goes through shared memory.
+func (st *State) sharedEntry(s calls.Shape) *dispatch.Entry {
+	c := st.c
+	e := &dispatch.Entry{Algorithm: sharedAlgorithm, Kernels: calls.KernelsOf(&s, c.Ranks), Signature: s.Signature()}
+	st.Programs.Put(dispatch.Key{Shape: s}, e)
+	st.Programs.Trace(c, &s, e)
+	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s", c.Rank, s.Kind, s.Count, s.Type, s.Root, e.Algorithm)
+	return e
+}

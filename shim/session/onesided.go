@@ -1,0 +1,160 @@
+package session
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"lightpath/collectives/exec"
+	"lightpath/shim/calls"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/onesided"
+	"lightpath/shim/recorder"
+)
+
+// takeOneSided moves the one-sided calls of a group, which run before the others, to s.sided.
+func (s *Session) takeOneSided(group []calls.Call) {
+	for i := range group {
+		if group[i].Kind.OneSided() {
+			s.sided = append(s.sided, group[i])
+		}
+	}
+	if len(s.sided) == 0 {
+		return
+	}
+	s.sidedFlights = slices.Grow(s.sidedFlights, len(s.sided))[:len(s.sided)]
+	clear(s.sidedFlights)
+	for i := range group {
+		if !group[i].Kind.OneSided() {
+			s.rest = append(s.rest, group[i])
+		}
+	}
+	s.Calls = s.rest
+}
+
+// runOneSided runs s.sided: those of a communicator in the order of calls. While one waits for
+// signals those of others go on, for all may be this thread's.
+func (s *Session) runOneSided() error {
+	err := s.tryOneSided()
+	for i := range s.sided {
+		if call := &s.sided[i]; call.Comm != nil && s.sidedFlights[i] != 0 {
+			recorder.Of(call.Comm).End(s.sidedFlights[i], recorder.Failed)
+		}
+	}
+	return err
+}
+
+// tryOneSided tries the calls of s.sided until all are done, which then have no Comm any more.
+func (s *Session) tryOneSided() error {
+	left := len(s.sided)
+	if left == 0 {
+		return nil
+	}
+	var idle waiter
+	for {
+		before := left
+		for _, c := range s.Comms {
+			for i := range s.sided {
+				call := &s.sided[i]
+				if call.Comm != c {
+					continue
+				}
+				if s.sidedFlights[i] == 0 {
+					s.sidedFlights[i] = recorder.Of(c).AddOneSided(call)
+				}
+				done, err := onesided.Of(c).Try(call)
+				if err != nil {
+					return c.Fail(err)
+				}
+				if !done {
+					break // those behind it wait too
+				}
+				recorder.Of(c).End(s.sidedFlights[i], recorder.Completed)
+				call.Comm = nil
+				left--
+			}
+		}
+		switch {
+		case left == 0:
+			return nil
+		case left < before:
+			idle = waiter{}
+		default:
+			if err := s.waitForSignals(&idle); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// waitForSignals pauses, and says whose signals do not come when that has been in vain for long.
+func (s *Session) waitForSignals(idle *waiter) error {
+	idle.pause()
+	waited := idle.waited()
+	tell := idle.tell(waited)
+	for i := range s.sided {
+		call := &s.sided[i]
+		if call.Comm == nil {
+			continue
+		}
+		c := call.Comm
+		if err := c.AsyncError(); err != nil {
+			return err
+		}
+		if s.sidedFlights[i] == 0 || !tell && waited < c.Cfg.Timeout {
+			continue
+		}
+		have, err := onesided.Of(c).Have(int(call.Peer))
+		if err == nil {
+			recorder.Of(c).Stalled(s.sidedFlights[i], exec.Wait{Rank: c.Rank, Peer: int(call.Peer), Plane: -1, Done: int64(have), Bytes: int64(call.Count)})
+			if waited < c.Cfg.Timeout {
+				continue
+			}
+			err = fmt.Errorf("shim: rank %d: %d of %d signals of rank %d in %v: %w", c.Rank, have, call.Count, call.Peer, c.Cfg.Timeout, errdefs.ErrTimeout)
+		}
+		return c.Fail(err)
+	}
+	return nil
+}
+
+// waiter paces polling: it yields, then sleeps, longer the longer it has been in vain.
+type waiter struct {
+	polls int
+	since time.Time
+	told  time.Duration // when tell last said so
+}
+
+// Whoever waits looks again at once so many times, giving way to others, and then every longestNap.
+const (
+	patientPolls = 2000
+	longestNap   = 200 * time.Microsecond
+)
+
+func (w *waiter) pause() {
+	if w.polls == 0 {
+		w.since = time.Now()
+	}
+	w.polls++
+	if w.polls < patientPolls {
+		runtime.Gosched()
+		return
+	}
+	time.Sleep(min(longestNap, time.Duration(w.polls-patientPolls+1)*10*time.Microsecond))
+}
+
+// tell reports, about once a second, that what is waited for is worth a word.
+func (w *waiter) tell(waited time.Duration) bool {
+	if waited < w.told+time.Second {
+		return false
+	}
+	w.told = waited
+	return true
+}
+
+func (w *waiter) waited() time.Duration {
+	if w.polls%256 != 0 && w.polls < patientPolls {
+		return 0 // the clock is dearer than a look
+	}
+	return time.Since(w.since)
+}

@@ -1,0 +1,140 @@
+package session
+
+import (
+	"unsafe"
+
+	"lightpath/collectives/exec"
+	"lightpath/collectives/program"
+	"lightpath/collectives/sharedmem"
+	"lightpath/collectives/transport"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
+	"lightpath/shim/dispatch"
+	"lightpath/shim/recorder"
+)
+
+// State is what a communicator keeps between groups, so that running one allocates nothing. The communicator's turn guards
+// it.
+type State struct {
+	Packet   transport.Endpoint // of the packet planes
+	Arena    *sharedmem.Arena   // nil if ranks share no memory
+	Carrier  Carrier            // of the communicator's calls; nil: packet planes and shared memory
+	Programs dispatch.Table
+	Pairs    *exec.Pairs // of sends and receives
+	Seq      uint64      // of the last collective
+	Patience Patience    // of calls that run alone
+	Group    Group       // of sends and receives, in progress
+
+	c        *comm.Core
+	tasks    []*exec.Task
+	ops      []*sharedmem.Op
+	used     int // of tasks by the group in progress
+	usedOps  int // of ops
+	scratch  []byte
+	p2p      program.Program
+	recvBufs []exec.Buffer
+}
+
+// Group is the sends and receives of a group.
+type Group struct {
+	Sends, Recvs []program.Message
+	Buffers      []exec.Buffer // of the sends, then of the receives
+	Flight       uint64        // its number in the flight recorder
+}
+
+// Carrier runs the calls of a communicator with circuits.
+type Carrier interface {
+	// Run runs the session's calls of the communicator, whose turn is held.
+	Run(s *Session) error
+}
+
+var slot = comm.NewSlot[State]()
+
+// Of returns the state of a communicator.
+func Of(c *comm.Core) *State { return slot.Of(c) }
+
+// Setup gives a communicator its state.
+func Setup(c *comm.Core) {
+	st := &State{c: c}
+	slot.Set(c, st)
+	c.AddHooks(comm.Hooks{Forget: st.forget, Close: st.close})
+}
+
+// Begin starts a group.
+func (st *State) Begin() { st.used, st.usedOps = 0, 0 }
+
+// Next gives a collective its number, on which all ranks agree, and its number in this rank's flight recorder. e is nil
+// while it is not known how the collective will be done.
+func (st *State) Next(s *calls.Shape, e *dispatch.Entry) (seq, flight uint64) {
+	st.Seq++
+	return st.Seq, recorder.Of(st.c).Add(st.Seq, s, e)
+}
+
+// Skip is [State.Next] for a collective of no elements. Every rank counts those too.
+func (st *State) Skip(s *calls.Shape) {
+	_, flight := st.Next(s, nil)
+	recorder.Of(st.c).End(flight, recorder.Completed)
+}
+
+// Task returns a task that the group in progress does not use yet.
+func (st *State) Task() *exec.Task {
+	if st.used == len(st.tasks) {
+		st.tasks = append(st.tasks, new(exec.Task))
+	}
+	st.used++
+	return st.tasks[st.used-1]
+}
+
+// Op is [State.Task] for operations through shared memory.
+func (st *State) Op() *sharedmem.Op {
+	if st.usedOps == len(st.ops) {
+		st.ops = append(st.ops, new(sharedmem.Op))
+	}
+	st.usedOps++
+	return st.ops[st.usedOps-1]
+}
+
+// scratchOf returns n bytes. Tasks of one communicator run one after another and share it.
+func (st *State) scratchOf(n int64) exec.Buffer {
+	if n > int64(len(st.scratch)) {
+		st.scratch = make([]byte, n)
+	}
+	return exec.BufferOf(st.scratch)
+}
+
+// forget gives back what calls have left for the next ones.
+func (st *State) forget() {
+	st.Programs, st.tasks, st.scratch, st.recvBufs, st.Group = dispatch.Table{}, nil, nil, nil, Group{}
+}
+
+// close gives back the planes and shared memory. No call is inside.
+func (st *State) close() {
+	if st.Packet != nil {
+		_ = st.Packet.Close() // no call waits for anything in flight
+	}
+	if st.Arena != nil {
+		st.Arena.Close()
+	}
+}
+
+// Bytes returns how much memory programs and scratch take.
+func (st *State) Bytes() uint64 {
+	const (
+		op      = uint64(unsafe.Sizeof(program.Op{}))
+		segment = uint64(unsafe.Sizeof(program.Segment{}))
+		dep     = uint64(unsafe.Sizeof(program.None))
+	)
+	sum := uint64(cap(st.scratch))
+	for _, e := range st.Programs.Programs {
+		if e.Prog == nil {
+			continue
+		}
+		for part := range e.Prog.Parts() {
+			for i := range part.Ops {
+				o := &part.Ops[i]
+				sum += op + segment*uint64(cap(o.Src)+cap(o.Dst)+cap(o.Init)) + dep*uint64(cap(o.Deps))
+			}
+		}
+	}
+	return sum
+}

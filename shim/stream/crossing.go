@@ -1,0 +1,390 @@
+package stream
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"lightpath/collectives/exec"
+	"lightpath/collectives/program"
+	"lightpath/plans/circuit"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/control"
+	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/memory"
+	"lightpath/shim/recorder"
+	"lightpath/shim/session"
+)
+
+// crossing is the part on the CPU of a script on planes with circuits. When the caller's stream comes to the script, the
+// crossing obtains the planes by a ticket, as any operation on circuits does. Before the first messages under a map, each
+// lane's stream waits for the lane's word to say that the plane has the map. After the last of them the stream signals, and
+// the crossing agrees to the reconfiguration.
+//
+// Circuits lead both ways, so a rank that receives on a circuit takes part like the sender in the reconfiguration that takes
+// the circuit away. When both have signalled, only the network's last acknowledgement is under way on it.
+type crossing struct {
+	in    *Issuer
+	of    *Scripted
+	call  calls.Call
+	token Token
+	words unsafe.Pointer // one for each lane
+	base  []uint32       // of each word: base + k + 1 says that the plane has map k
+	graph bool           // captured: it runs as often as the graph is replayed
+
+	completed []atomic.Int32 // by lane: maps whose messages have completed
+	over      atomic.Bool    // the caller's stream has left the script
+
+	// Of the run in progress:
+	lanes   []crossingLane
+	maps    circuits.ListedMaps // that each plane goes through
+	polls   uint
+	session *session.Session
+	ref     session.Ref
+}
+
+// crossingLane is where a plane is.
+type crossingLane struct {
+	epoch    uint32 // of the script's first map
+	stage    int
+	inForce  bool // the stage's map, as far as this rank needs it
+	signals  int32
+	complete bool
+}
+
+// crossings are those of a communicator.
+type crossings struct {
+	words       memory.Pinned
+	seq         []uint32 // by lane, what the word becomes
+	idle        []*crossing
+	outstanding atomic.Int64 // that have been signalled and have not run
+}
+
+func (cs *crossings) setUp(lanes int) { cs.seq = make([]uint32, lanes) }
+
+// wordsOf returns page-locked words for lanes.
+func wordsOf(lanes int) (memory.Pinned, error) {
+	r, err := memory.Pin(lanes * memory.WordSize)
+	if err == nil {
+		clear(unsafe.Slice((*byte)(r.At), lanes*memory.WordSize))
+	}
+	return r, err
+}
+
+// take returns a crossing for a script that is about to go on streams. Mu is held.
+func (in *Issuer) take(l *Launch) (x *crossing, err error) {
+	cs := &in.cross
+	captured := l.Capture.ID != 0
+	if !captured {
+		x = cs.reuse()
+	}
+	if x == nil {
+		lanes := in.Lanes
+		x = &crossing{
+			in: in, graph: captured, base: make([]uint32, lanes), completed: make([]atomic.Int32, lanes),
+			lanes: make([]crossingLane, lanes), maps: make(circuits.ListedMaps, lanes),
+		}
+		x.token = AddPlace(x)
+	}
+	x.of, x.call = l.Of, *l.Call
+	if captured {
+		r, err := wordsOf(in.Lanes)
+		if err != nil {
+			return nil, err
+		}
+		x.words = r.At
+		return x, OnGraphGone(l.Capture, func() {
+			DropPlace(x.token)
+			memory.Unpin(r)
+		})
+	}
+	if cs.words.At == nil {
+		if cs.words, err = wordsOf(in.Lanes); err != nil {
+			return nil, err
+		}
+	}
+	x.words = cs.words.At
+	for j := range x.base {
+		x.base[j] = cs.seq[j]
+		cs.seq[j] += uint32(len(l.Of.Script.Stages[j]))
+	}
+	return x, nil
+}
+
+// reuse returns a crossing that has ended, nil if there is none.
+func (cs *crossings) reuse() *crossing {
+	for i, x := range cs.idle {
+		if x.over.Load() {
+			cs.idle[i] = cs.idle[len(cs.idle)-1]
+			cs.idle = cs.idle[:len(cs.idle)-1]
+			return x
+		}
+	}
+	return nil
+}
+
+// free gives back what no stream uses any more.
+func (cs *crossings) free() {
+	for _, x := range cs.idle {
+		DropPlace(x.token)
+	}
+	memory.Unpin(cs.words)
+	cs.idle, cs.words = nil, memory.Pinned{}
+}
+
+func (x *crossing) word(lane int) *uint32 {
+	return (*uint32)(unsafe.Add(x.words, lane*memory.WordSize))
+}
+
+// Parts of a crossing that streams signal. Below are lanes.
+const (
+	partBegin = 64
+	partEnd   = 65
+)
+
+// What follows puts the crossing's part of a script on streams. A nil crossing does nothing.
+
+// begin has the stream start the crossing.
+func (x *crossing) begin(s device.Stream) error {
+	if x == nil {
+		return nil
+	}
+	if !x.graph {
+		x.in.cross.outstanding.Add(1) // before, since it may run at once
+	}
+	err := device.Active().Signal(s, x.token.Part(partBegin))
+	if err != nil && !x.graph {
+		x.in.cross.outstanding.Add(-1)
+	}
+	return err
+}
+
+// await holds a lane up until its plane has a map.
+func (x *crossing) await(lane, config int, s device.Stream) error {
+	if x == nil {
+		return nil
+	}
+	return device.Active().Await(s, x.word(lane), x.base[lane]+uint32(config)+1, false)
+}
+
+// leave has a lane signal that its messages under a map have completed, if the rank takes part in a reconfiguration after
+// that map.
+func (x *crossing) leave(lane, config int, s device.Stream) error {
+	if x == nil || !moves(x.of.Script.Stages[lane][config:]) {
+		return nil
+	}
+	return device.Active().Signal(s, x.token.Part(lane))
+}
+
+// moves reports whether a rank takes part in a reconfiguration after some stages.
+func moves(stages []program.ScriptStage) bool {
+	for i := range stages {
+		if stages[i].Moves {
+			return true
+		}
+	}
+	return false
+}
+
+// end has the stream signal that it leaves the script.
+func (x *crossing) end(s device.Stream) error {
+	if x == nil {
+		return nil
+	}
+	if x.graph {
+		for j := range x.base {
+			if err := device.Active().Store(s, x.word(j), 0); err != nil {
+				return err
+			}
+		}
+	}
+	return device.Active().Signal(s, x.token.Part(partEnd))
+}
+
+// Come implements [Place].
+func (x *crossing) Come(part int) {
+	switch part {
+	case partBegin:
+		// Nothing else of this run is signalled before: the words are not set.
+		for j := range x.completed {
+			x.completed[j].Store(0)
+		}
+		x.over.Store(false)
+		go x.run()
+	case partEnd:
+		x.over.Store(true)
+		circuits.Of(x.in.c).End.Wake()
+	default:
+		x.completed[part].Add(1)
+		circuits.Of(x.in.c).End.Wake()
+	}
+}
+
+// run runs the crossing, and lets the streams go on, whatever has become of it.
+func (x *crossing) run() {
+	c := x.in.c
+	if c.Sound() == nil {
+		if err := x.cross(); err != nil {
+			c.Spread(err)
+		}
+	}
+	failed := c.Sound() != nil
+	if failed {
+		for j := range x.base {
+			raise(x.word(j), x.base[j]+uint32(len(x.of.Script.Stages[j])))
+		}
+	}
+	if x.graph {
+		return
+	}
+	if !failed {
+		x.in.Mu.Lock()
+		x.in.cross.idle = append(x.in.cross.idle, x)
+		x.in.Mu.Unlock()
+	}
+	x.in.cross.outstanding.Add(-1)
+}
+
+// raise sets a word that only rises. When a communicator has failed its streams go on by themselves, and the next crossing
+// may have set the word already.
+func raise(word *uint32, to uint32) {
+	for at := atomic.LoadUint32(word); int32(at-to) < 0; at = atomic.LoadUint32(word) {
+		if atomic.CompareAndSwapUint32(word, at, to) {
+			return
+		}
+	}
+}
+
+// cross runs the crossing as the leader decides.
+func (x *crossing) cross() error {
+	c := x.in.c
+	c.Turn.Lock()
+	defer c.Turn.Unlock()
+	if err := c.Sound(); err != nil { // while this thread waited for the lock
+		return err
+	}
+	s := session.New([]calls.Call{x.call}, c)
+	defer s.Close()
+	s.Restart(c)
+	sh := calls.ShapeOf(&x.call)
+	sh.Request, sh.InPlace, sh.Scripted = calls.Request{}, false, true
+	x.session, x.ref = s, session.Ref{Comm: c, Sig: sh.Signature(), Entry: x.of.Entry}
+	x.ref.Seq, x.ref.Flight = session.Of(c).Next(&sh, nil)
+	return circuits.Of(c).Run(&circuits.Operation{
+		Kind: control.MsgWant, Seq: x.ref.Seq, Shape: &sh, Flight: x.ref.Flight, Deadline: calls.DeadlineOf(s.Calls),
+	}, x)
+}
+
+// Bind implements [circuits.Executor]. The planes will go through the script's maps, from where they stand.
+func (x *crossing) Bind(g *circuits.Grant) (circuits.Movement, error) {
+	c, p := x.in.c, circuits.Of(x.in.c)
+	if g.OnPackets() || g.Ticket.Plan != x.of.Plan.ID {
+		return nil, fmt.Errorf("shim: rank %d operation %d: the ticket is not for the plan that is on streams: %w",
+			c.Rank, g.Seq, errdefs.ErrInternal)
+	}
+	for j := range g.Use.Each() {
+		l := &x.lanes[j]
+		*l = crossingLane{epoch: p.Base()[j]}
+		x.maps[j] = x.of.Script.Configs[j]
+		if now := p.Now()[j].Maps; !now.Equal(x.maps[j][0]) {
+			x.maps[j] = append([]circuit.Permutation{now}, x.maps[j]...)
+			l.epoch++
+		}
+	}
+	recorder.Of(c).Bound(x.ref.Flight, x.ref.Entry, g.Use, true)
+	return &x.maps, x.session.Engage(x.ref, x)
+}
+
+// Drive implements [circuits.Executor]. It begins with the planes that do not stand where the plan begins.
+func (x *crossing) Drive() error {
+	c, p := x.in.c, circuits.Of(x.in.c)
+	for j, maps := range x.maps {
+		if len(maps) > len(x.of.Script.Configs[j]) && maps[0][c.Rank] != maps[1][c.Rank] {
+			if err := p.Switches().Post(j, p.Base()[j], maps[1]); err != nil {
+				return c.Fail(x.failed(j, err))
+			}
+		}
+	}
+	return x.session.Drive()
+}
+
+// Poll implements [exec.Engine].
+func (x *crossing) Poll() (moved, done bool, err error) {
+	// A look at the wire's errors takes longer than all else here.
+	if x.polls++; x.polls%256 == 0 {
+		x.in.check()
+	}
+	done = true
+	for j := range x.lanes {
+		m, err := x.poll(j)
+		if err != nil {
+			return moved, false, err
+		}
+		moved = moved || m
+		done = done && x.lanes[j].complete
+	}
+	return moved, done && x.over.Load(), nil
+}
+
+// poll does what can be done for a lane.
+func (x *crossing) poll(j int) (moved bool, err error) {
+	l, p := &x.lanes[j], circuits.Of(x.in.c)
+	epoch, err := p.Switches().Poll(j)
+	if err != nil {
+		return false, x.failed(j, err)
+	}
+	for !l.complete {
+		stage := &x.of.Script.Stages[j][l.stage]
+		at := l.epoch + uint32(l.stage)
+		if !l.inForce {
+			if stage.Batches > 0 {
+				if int32(epoch-at) < 0 {
+					return moved, nil
+				}
+				raise(x.word(j), x.base[j]+uint32(l.stage)+1)
+				l.signals++
+			}
+			l.inForce, moved = true, true
+		}
+		if stage.Moves {
+			if x.completed[j].Load() < l.signals && !p.SkipDrain(j, at) {
+				return moved, nil
+			}
+			if err := p.Switches().Post(j, at, x.of.Script.Configs[j][l.stage+1]); err != nil {
+				return moved, x.failed(j, err)
+			}
+		}
+		if l.stage+1 == len(x.of.Script.Stages[j]) {
+			l.complete = true
+			return true, nil
+		}
+		l.stage, l.inForce, moved = l.stage+1, false, true
+	}
+	return moved, nil
+}
+
+func (x *crossing) failed(j int, err error) error {
+	return fmt.Errorf("shim: rank %d plane %d epoch %d: %w", x.in.c.Rank, j, x.lanes[j].epoch+uint32(x.lanes[j].stage), err)
+}
+
+// Waiting implements [exec.Engine].
+func (x *crossing) Waiting() exec.Wait {
+	w := exec.Wait{Rank: x.in.c.Rank, Op: session.Of(x.in.c).Seq, Peer: -1, Plane: -1}
+	for j := range x.lanes {
+		l := &x.lanes[j]
+		if l.complete {
+			continue
+		}
+		w.Plane, w.Epoch, w.Kind = j, l.epoch+uint32(l.stage), program.Reconfigure
+		if l.inForce {
+			w.Detail = "messages on streams have not completed"
+		} else {
+			w.Epoch--
+			w.Detail = circuits.Of(x.in.c).Controller.Waiting(j)
+		}
+		return w
+	}
+	return w
+}

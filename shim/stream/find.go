@@ -1,0 +1,96 @@
+package stream
+
+import (
+	"errors"
+
+	"lightpath/shim/bootstrap"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
+	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
+)
+
+var (
+	// errNoContext is why most communicators have no device.
+	errNoContext = errors.New("no CUDA context was current on the thread that made it")
+	// errNoPeers is why a device reaches no other one.
+	errNoPeers = errors.New("the driver's binding has no memory of peers")
+)
+
+// Find gives the communicator its device: the one that it was asked for, or that of the calling thread's context. parent is
+// the communicator that it comes from, nil for none. Programs that use no device, or whose driver is of no use, may
+// communicate all the same.
+func Find(c, parent *comm.Core) {
+	defer func() { c.Device = max(c.Device, 0) }()
+	facts := calls.FactsOf(c)
+	if parent != nil && Of(parent) == nil {
+		facts.NoDevice = calls.FactsOf(parent).NoDevice
+		return
+	}
+	facts.NoDevice = errNoContext
+	if device.Active() == nil {
+		return
+	}
+	current, uses, err := device.Active().Current()
+	switch {
+	case err != nil:
+		facts.NoDevice = err
+		return
+	case !uses:
+		return
+	}
+	if c.Device < 0 {
+		c.Device = current
+	}
+	if c.Device >= 0 {
+		facts.NoDevice = nil
+		d := &Device{}
+		Set(c, d)
+		c.AddHooks(comm.Hooks{Closed: d.Close})
+		d.findContext(c, parent, current)
+	}
+}
+
+// findContext finds out what others must know of the communicator's device. The context is the calling thread's, if that is
+// of the device.
+func (d *Device) findContext(c, parent *comm.Core, current int) {
+	p, ok := device.Active().(device.Peers)
+	if !ok {
+		d.NoPeers = errNoPeers
+		return
+	}
+	if parent != nil {
+		from := Of(parent)
+		d.Context, d.Identity, d.NoPeers = from.Context, from.Identity, from.NoPeers
+		return
+	}
+	if current == c.Device {
+		d.Context, d.NoPeers = p.Context()
+	}
+	if d.Context == 0 && d.NoPeers == nil {
+		d.Context, d.NoPeers = p.PrimaryContext(c.Device)
+	}
+	if d.NoPeers != nil {
+		return
+	}
+	if d.NoPeers = p.EnterContext(d.Context); d.NoPeers == nil {
+		d.Identity, d.NoPeers = p.Identity()
+		p.Leave()
+	}
+}
+
+// Describe says in a hello which device the rank has, or why no other rank can reach it.
+func Describe(c *comm.Core, h *bootstrap.Hello) {
+	d := Of(c)
+	switch why := calls.FactsOf(c).NoDevice; {
+	case d == nil && why != nil:
+		h.NoDevice = why.Error()
+	case d == nil:
+	case d.NoPeers != nil:
+		h.NoDevice = d.NoPeers.Error()
+	default:
+		h.Identity = d.Identity
+	}
+	h.Device = d != nil
+	h.NoDevice = errdefs.Cut(h.NoDevice, 256)
+}

@@ -1,0 +1,296 @@
+package stream
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
+	"lightpath/shim/device"
+	"lightpath/shim/memory"
+)
+
+// group is the calls of a group that a [Launcher] puts on streams, pooled.
+type group struct {
+	calls []calls.Call
+	rest  []calls.Call // that no launcher takes
+	comms []*comm.Core
+	puts  []*comm.Core // those of them that have something to put on streams
+	bufs  []hostBuffer
+	waits []*comm.Core // whose calls have no stream
+}
+
+var groups = sync.Pool{New: func() any { return new(group) }}
+
+func (g *group) reset() {
+	clear(g.calls)
+	clear(g.rest)
+	clear(g.comms)
+	clear(g.puts)
+	clear(g.bufs)
+	clear(g.waits)
+	g.calls, g.rest, g.comms, g.puts, g.bufs, g.waits = g.calls[:0], g.rest[:0], g.comms[:0], g.puts[:0], g.bufs[:0], g.waits[:0]
+}
+
+// Run puts the calls that launchers take on their streams, and runs the others with rest. Calls whose buffers are all host
+// memory, and that have no stream, have ended when it returns.
+func Run(all []calls.Call, launched func(*calls.Call) bool, rest func([]calls.Call) error) error {
+	g := groups.Get().(*group)
+	err := g.run(all, launched, rest)
+	for i := range g.bufs {
+		g.bufs[i].finish(err)
+	}
+	g.reset()
+	groups.Put(g)
+	return err
+}
+
+func (g *group) run(all []calls.Call, launched func(*calls.Call) bool, rest func([]calls.Call) error) error {
+	for i := range all {
+		call := &all[i]
+		if !launched(call) {
+			g.rest = append(g.rest, *call)
+			continue
+		}
+		g.calls = append(g.calls, *call)
+		if !slices.Contains(g.comms, call.Comm) {
+			g.comms = append(g.comms, call.Comm)
+		}
+	}
+	// All ranks put their launches on streams in one order, since one stream may serve several communicators.
+	slices.SortFunc(g.comms, byID)
+	for _, c := range g.comms {
+		if err := g.divide(c); err != nil {
+			return err
+		}
+	}
+	if err := g.put(); err != nil {
+		return err
+	}
+	if len(g.rest) > 0 {
+		if err := rest(g.rest); err != nil {
+			return err
+		}
+	}
+	for _, c := range g.waits {
+		Drain(c)
+		c.Check()
+		if err := c.AsyncError(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byID orders communicators alike on all ranks.
+func byID(a, b *comm.Core) int {
+	switch {
+	case a.ID < b.ID || a.ID == b.ID && a.Rank < b.Rank:
+		return -1
+	case a == b:
+		return 0
+	}
+	return 1
+}
+
+// divide finds out how the group's calls of one communicator are made.
+func (g *group) divide(c *comm.Core) error {
+	here, err := g.onHost(c)
+	if err != nil {
+		return err
+	}
+	if here && c.Ranks == 1 {
+		for i := range g.calls {
+			if g.calls[i].Comm == c {
+				g.rest = append(g.rest, g.calls[i])
+			}
+		}
+		return nil
+	}
+	g.puts = append(g.puts, c)
+	if !here {
+		return nil
+	}
+	g.waits = append(g.waits, c)
+	return g.pin(c)
+}
+
+// onHost reports whether a communicator's calls have host memory alone, and no stream.
+func (g *group) onHost(c *comm.Core) (bool, error) {
+	for i := range g.calls {
+		call := &g.calls[i]
+		if call.Comm != c {
+			continue
+		}
+		if call.Stream != 0 {
+			return false, nil
+		}
+		send, recv := call.Extents()
+		for _, b := range [2]struct {
+			name string
+			at   unsafe.Pointer
+			size int64
+		}{{"sendbuff", call.Send, send}, {"recvbuff", call.Recv, recv}} {
+			place, err := Locate(call, b.name, b.at, b.size)
+			if err != nil || place.Kind >= device.Managed {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// hostBuffer is page-locked memory in the place of a buffer in host memory.
+type hostBuffer struct {
+	pinned memory.Pinned
+	to     unsafe.Pointer // nil: it is a send buffer
+	size   int64
+}
+
+// finish copies a result to the caller's buffer. After an error streams may still come to the memory, which then stays.
+func (b *hostBuffer) finish(err error) {
+	if err != nil {
+		return
+	}
+	if b.to != nil {
+		copy(memory.Bytes(b.to, b.size), memory.Bytes(b.pinned.At, b.size))
+	}
+	memory.Unpin(b.pinned)
+}
+
+// pin has a communicator's calls work on page-locked memory, which devices need.
+func (g *group) pin(c *comm.Core) error {
+	if err := device.Active().(device.Peers).EnterContext(Of(c).Context); err != nil {
+		return err
+	}
+	defer device.Active().Leave()
+	for i := range g.calls {
+		call := &g.calls[i]
+		if call.Comm != c || call.Count == 0 {
+			continue
+		}
+		send, recv := call.Extents()
+		if err := g.pinBuffer(&call.Send, send, true); err != nil {
+			return err
+		}
+		if err := g.pinBuffer(&call.Recv, recv, false); err != nil {
+			return err
+		}
+		if err := call.Resolve(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *group) pinBuffer(at *unsafe.Pointer, size int64, isSend bool) error {
+	if size == 0 {
+		return nil
+	}
+	r, err := memory.Pin(int(size))
+	if err != nil {
+		return err
+	}
+	b := hostBuffer{pinned: r, size: size}
+	if isSend {
+		copy(memory.Bytes(r.At, size), memory.Bytes(*at, size))
+	} else {
+		b.to = *at
+	}
+	*at = r.At
+	g.bufs = append(g.bufs, b)
+	return nil
+}
+
+// A driver keeps about a thousand operations for a stream, and has the thread wait that brings more. A thread that has
+// several ranks must not wait for one of them before it has brought what the others are to do: long launches are put on their
+// streams side by side.
+
+// surelyKept is how many parts a stream is given that no thread waits for: one part is 40 operations at most, of 16 ranks.
+const surelyKept = 24
+
+// put puts the group's calls on streams. If that fails for one communicator, all that have begun fail: the group will not be
+// whole.
+func (g *group) put() error {
+	if g.isLong() && g.isSeparate() {
+		return g.putApart()
+	}
+	for i, c := range g.puts {
+		if err := g.putOf(c); err != nil {
+			for _, begun := range g.puts[:i] {
+				begun.Spread(err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *group) putOf(c *comm.Core) error {
+	d := Of(c)
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
+	if err := c.Sound(); err != nil {
+		return err // failed or destroyed while this thread waited for the lock
+	}
+	return d.Launcher.Put(g.calls, slices.Contains(g.waits, c))
+}
+
+// putApart is put with a goroutine for each communicator.
+func (g *group) putApart() error {
+	var all sync.WaitGroup
+	errs := make([]error, len(g.puts))
+	for i, c := range g.puts {
+		all.Go(func() {
+			if errs[i] = g.putOf(c); errs[i] != nil {
+				for _, other := range g.puts { // their threads may wait too
+					if other != c {
+						other.Spread(errs[i])
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// isLong reports whether a driver may have the thread wait in the middle of a communicator's calls, while those of others
+// are still to come.
+func (g *group) isLong() bool {
+	if len(g.puts) < 2 {
+		return false
+	}
+	for _, c := range g.puts {
+		parts := int64(0)
+		for i := range g.calls {
+			if g.calls[i].Comm == c {
+				parts += Of(c).Launcher.Parts(&g.calls[i])
+			}
+		}
+		if parts > surelyKept {
+			return true
+		}
+	}
+	return false
+}
+
+// isSeparate reports whether the communicators have no stream in common, on which their order would matter, and none that is
+// another one on another thread.
+func (g *group) isSeparate() bool {
+	for i := range g.calls {
+		a := &g.calls[i]
+		if a.Stream == device.LastDefault {
+			return false
+		}
+		for k := range g.calls[:i] {
+			b := &g.calls[k]
+			if a.Comm != b.Comm && a.Stream == b.Stream && (a.Stream > device.LastDefault || Of(a.Comm).Context == Of(b.Comm).Context) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,161 @@
+package stream
+
+import (
+	"unsafe"
+
+	"lightpath/collectives/schedule"
+	"lightpath/collectives/transport/rdma/rendezvous"
+	"lightpath/shim/calls"
+	"lightpath/shim/device"
+)
+
+// Memory is memory of the device.
+type Memory struct {
+	At     unsafe.Pointer
+	Size   int64
+	Base   unsafe.Pointer     // what the driver has given
+	Region *rendezvous.Region // as RDMA ports know it; nil: they do not
+}
+
+// Free gives memory back that no port knows any more.
+func (m Memory) Free(peers device.Peers, ctx device.Context) {
+	if m.Base != nil && peers.EnterContext(ctx) == nil {
+		_ = peers.FreeExchange(m.Base)
+		device.Active().Leave()
+	}
+}
+
+// FreeMemory gives memory back, from any thread.
+func (in *Issuer) FreeMemory(m Memory) {
+	if m.Region != nil {
+		in.Wire.Forget(&m)
+	}
+	m.Free(in.peers, in.ctx)
+}
+
+// Outgrow keeps memory that launches may still use until the issuer ends.
+func (in *Issuer) Outgrow(m Memory) { in.old = append(in.old, m) }
+
+// memoryFor returns so many bytes of the device for a launch.
+func (in *Issuer) memoryFor(capture device.Capture, size int64) (unsafe.Pointer, error) {
+	if capture.ID != 0 {
+		return in.memoryOfGraph(capture, size)
+	}
+	if size > in.memory.Size {
+		m, err := in.Wire.Alloc(size)
+		if err != nil {
+			return nil, err
+		}
+		if in.memory.At != nil {
+			in.Outgrow(in.memory)
+		}
+		in.memory = m
+	}
+	return in.memory.At, nil
+}
+
+// memoryOfGraph returns memory that lives as long as the graph that is captured.
+func (in *Issuer) memoryOfGraph(capture device.Capture, size int64) (unsafe.Pointer, error) {
+	if size == 0 {
+		return nil, nil
+	}
+	m, err := in.Wire.Alloc(size)
+	if err != nil {
+		return nil, err
+	}
+	release := func() { go in.FreeMemory(m) } // the driver takes no calls where it says that the graph is gone
+	if err := OnGraphGone(capture, release); err != nil {
+		release()
+		return nil, err
+	}
+	return m.At, nil
+}
+
+// bounced is memory of a device in the place of buffers that no device reaches: a driver copies it from them before a
+// script, and back to them after it.
+type bounced struct {
+	send, recv, together bool
+	size, recvAt         int64
+	in, out              bouncedCopy
+}
+
+type bouncedCopy struct {
+	to, from unsafe.Pointer
+	bytes    int64
+}
+
+func (b bouncedCopy) put(s device.Stream) error {
+	if b.bytes == 0 {
+		return nil
+	}
+	return device.Active().Copy(b.to, b.from, int(b.bytes), s)
+}
+
+// alignment is what stretches of a launch's memory begin at multiples of.
+const alignment = 256
+
+func aligned(size int64) int64 { return (size + alignment - 1) &^ (alignment - 1) }
+
+// findBuffers finds out where the launch's input and output are.
+func (p *issuing) findBuffers() error {
+	call := p.Call
+	send, recv := call.Extents()
+	for _, b := range [...]struct {
+		name   string
+		at     unsafe.Pointer
+		size   int64
+		bounce *bool
+	}{{"sendbuff", call.Send, send, &p.bounced.send}, {"recvbuff", call.Recv, recv, &p.bounced.recv}} {
+		place, err := Locate(call, b.name, b.at, b.size)
+		if err != nil {
+			return err
+		}
+		onHost := b.size > 0 && place.Kind == device.Host
+		if onHost && !p.in.Bounces {
+			return call.Invalid("%s %p is memory that no device reaches: this call takes device memory, managed memory and page-locked memory",
+				b.name, b.at)
+		}
+		*b.bounce = onHost
+	}
+	p.Bases[schedule.Input], p.Bases[schedule.Output] = call.Send, call.Recv
+	p.bounced.measure(call, send, recv)
+	return nil
+}
+
+// measure finds out how much memory bouncing takes.
+func (b *bounced) measure(call *calls.Call, send, recv int64) {
+	b.together, _ = call.Overlap(send, recv)
+	switch {
+	case !b.send && !b.recv:
+	case b.together:
+		b.size = max(send, recv)
+	default:
+		if b.send {
+			b.size = aligned(send)
+		}
+		b.recvAt = b.size
+		if b.recv {
+			b.size += recv
+		}
+	}
+}
+
+// bounce has the script work in memory at a place.
+func (p *issuing) bounce(at unsafe.Pointer) {
+	b, call := &p.bounced, p.Call
+	send, recv := call.Extents()
+	if b.send {
+		to := at
+		if b.together && uintptr(call.Send) > uintptr(call.Recv) {
+			to = unsafe.Add(at, uintptr(call.Send)-uintptr(call.Recv))
+		}
+		b.in, p.Bases[schedule.Input] = bouncedCopy{to, call.Send, send}, to
+	}
+	if b.recv {
+		from := unsafe.Add(at, b.recvAt)
+		if b.together && uintptr(call.Recv) > uintptr(call.Send) {
+			from = unsafe.Add(at, uintptr(call.Recv)-uintptr(call.Send))
+		}
+		b.out, p.Bases[schedule.Output] = bouncedCopy{call.Recv, from, recv}, from
+	}
+}
