@@ -15,7 +15,7 @@ import (
 // long plan, which may take gigabytes, is never in memory. The text of a map is kept while its slice
 // may come again.
 type canonical struct {
-	ctx   context.Context // when it ends, what is written is incomplete
+	ctx   context.Context // when it ends, the output is incomplete
 	out   io.Writer
 	buf   []byte
 	texts map[mapKey][]byte

@@ -62,8 +62,10 @@ func TestDecodeProblemRefuses(t *testing.T) {
 		{problemText(goodSteps + `,"initial":[[1,0]]`), "initial: has 1 maps"},
 		{problemText(goodSteps + `,"initial":[[1,0],[1,1]]`), "initial[1][1]: port 1 already receives from port 0"},
 		{problemText(goodSteps + `,"initial":[[1,0],[1]]`), "initial[1]: has 1 entries, want 2"},
-		{problemText(goodSteps + `,"initial":[[1,-1],[-1,-1]],"circuits":"duplex"`), "initial[0]: circuit 0 -> 1 has no 1 -> 0"},
-		{problemText(goodSteps + `,"initial":[[1,0],[0,1]],"circuits":"interleaved"`), "initial[0]: circuit 0 -> 1 has no 1 -> 0 on interleaved plane 1"},
+		{problemText(goodSteps + `,"initial":[[1,-1],[-1,-1]],"circuits":"duplex"`),
+			"initial[0]: circuit 0 -> 1 has no 1 -> 0"},
+		{problemText(goodSteps + `,"initial":[[1,0],[0,1]],"circuits":"interleaved"`),
+			"initial[0]: circuit 0 -> 1 has no 1 -> 0 on interleaved plane 1"},
 		{problemText(goodSteps + `,"final":"first"`), "final: "},
 		{problemText(goodSteps + `,"final":[[1,0],[2,0]]`), "final[1][0]: port 2 is outside 0..1"},
 		{problemText(`"steps":[{"bytes":1,"to":[1,0]},{"bytes":1,"to":[1,1]}]`), "steps[1].to[1]: port 1 already receives"},
@@ -91,8 +93,10 @@ func TestDecodeProblemRefuses(t *testing.T) {
 		{`{"version":1,"ranks":2,"planes":65}`, "planes: 65 is outside"},
 		{`{"version":1,"ranks":2,"planes":1,"reconfig_us":1,"steps":[]}`, "bandwidth_gbps: missing"},
 		{`{"version":1,"ranks":2,"planes":1,"bandwidth_gbps":1,"steps":[]}`, "reconfig_us: missing"},
-		{`{"version":1,"ranks":2,"planes":1,"bandwidth_gbps":0,"reconfig_us":1,"steps":[]}`, "bandwidth_gbps: must be above 0"},
-		{`{"version":1,"ranks":2,"planes":1,"circuits":"interleaved","bandwidth_gbps":1,"reconfig_us":1,"steps":[]}`, "planes: 1 is odd"},
+		{`{"version":1,"ranks":2,"planes":1,"bandwidth_gbps":0,"reconfig_us":1,"steps":[]}`,
+			"bandwidth_gbps: must be above 0"},
+		{`{"version":1,"ranks":2,"planes":1,"circuits":"interleaved","bandwidth_gbps":1,"reconfig_us":1,"steps":[]}`,
+			"planes: 1 is odd"},
 		{problemText(`"steps":[],`), "line 1 column"},
 		{problemText(`"steps":[{"bytes":1,"to":[1,0],}]`), "steps[0]: line 1 column"},
 		{problemText(`"x":` + strings.Repeat("[", 1<<20)), "x: unknown field"},
@@ -186,7 +190,8 @@ func TestPlanRoundTrip(t *testing.T) {
 }
 
 func TestDecodePlanToleratesNewFields(t *testing.T) {
-	text := `{"version":1,"cct_us":1,"more":{"deep":[1,{"x":null}],"y":"\u00e9"},"planes":[[{"kind":"transmit","step":0,"bytes":1,"start_us":0,"end_us":1,"note":true}]]}`
+	text := `{"version":1,"cct_us":1,"more":{"deep":[1,{"x":null}],"y":"\u00e9"},` +
+		`"planes":[[{"kind":"transmit","step":0,"bytes":1,"start_us":0,"end_us":1,"note":true}]]}`
 	p, err := DecodePlan([]byte(text))
 	if err != nil || len(p.Planes[0]) != 1 {
 		t.Fatalf("%+v %v", p, err)
@@ -211,11 +216,13 @@ func TestDecodePlanRefuses(t *testing.T) {
 		{entry(`{"kind":"transmit","step":0,"start_us":0,"end_us":1}`), "bytes: missing"},
 		{entry(`{"kind":"transmit","step":-1,"bytes":1,"start_us":0,"end_us":1}`), "step: -1 is outside"},
 		{entry(`{"kind":"transmit","step":0,"bytes":1,"end_us":1}`), "start_us: missing"},
-		{entry(`{"kind":"transmit","step":0,"joint":"a","bytes":1,"start_us":0,"end_us":1}`), "bytes: not on a joint transmit"},
+		{entry(`{"kind":"transmit","step":0,"joint":"a","bytes":1,"start_us":0,"end_us":1}`),
+			"bytes: not on a joint transmit"},
 		{entry(`{"kind":"transmit","step":0,"joint":"","start_us":0,"end_us":1}`), "joint: is empty"},
 		{entry(`{"kind":"hold","start_us":0,"end_us":1}`), "to: missing"},
 		{entry(`{"kind":"hold","to":[0],"step":1,"start_us":0,"end_us":1}`), "step: not on a hold"},
-		{entry(`{"kind":"transmit","step":0,"joint":"a","routes":[{"flow":[0,1],"bytes":1}],"start_us":0,"end_us":1}`), "routes[0]: path: missing"},
+		{entry(`{"kind":"transmit","step":0,"joint":"a","routes":[{"flow":[0,1],"bytes":1}],"start_us":0,"end_us":1}`),
+			"routes[0]: path: missing"},
 		{entry("{\"kind\":\"hold\",\"to\":[0],\"a\xff\":0,\"start_us\":0,\"end_us\":1}"), "malformed string"},
 	} {
 		p, err := DecodePlan([]byte(c.text))
@@ -237,7 +244,8 @@ func TestManyKeys(t *testing.T) {
 	if _, err := DecodePlan([]byte(`{` + text.String() + `"version":1,"cct_us":0,"planes":[]}`)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := DecodePlan([]byte(`{` + text.String() + `"f77":1}`)); err == nil || !strings.Contains(err.Error(), `"f77" appears twice`) {
+	if _, err := DecodePlan([]byte(`{` + text.String() + `"f77":1}`)); err == nil ||
+		!strings.Contains(err.Error(), `"f77" appears twice`) {
 		t.Fatal(err)
 	}
 }

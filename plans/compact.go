@@ -2,10 +2,9 @@ package plans
 
 import "lightpath/plans/circuit"
 
-// A file has one of two forms. The expanded form states every map and every entry. The compact form
-// states the same in less: a map that is a shift or an exclusive or by a number, a map of a general form
-// by its place in a list, and entries that repeat by one of their repetitions. Decoding gives the same
-// values, so the digest, which is that of the expanded form, is the same.
+// A file has one of two forms. The expanded form states every map and every entry. The compact form is shorter: it
+// states a shift or an exclusive or by a number, any other map by its place in a list, and repeating entries by one of
+// their repetitions. Decoding gives the same values. So both forms have one digest, that of the expanded form.
 
 // mapKey tells slices apart without looking at their elements.
 type mapKey struct {

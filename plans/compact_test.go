@@ -25,7 +25,8 @@ func rotation(n int) (*Problem, *Plan) {
 		problem.Steps = append(problem.Steps, Step{Bytes: 7e3, To: circuit.Shift(n, i+1)})
 		j := i % 3
 		if i >= 3 {
-			plan.Planes[j] = append(plan.Planes[j], Entry{Kind: Reconfigure, To: circuit.Shift(n, i+1), StartUS: now - 14.1, EndUS: now - 4.1})
+			plan.Planes[j] = append(plan.Planes[j], Entry{Kind: Reconfigure, To: circuit.Shift(n, i+1), StartUS: now - 14.1,
+				EndUS: now - 4.1})
 		}
 		plan.Planes[j] = append(plan.Planes[j], Entry{Kind: Transmit, Step: i, Bytes: 7e3, StartUS: now, EndUS: now + 7.1})
 		now += 7.1
@@ -46,7 +47,8 @@ func TestCompactIsExpanded(t *testing.T) {
 	plan.FindRepeats()
 	for j := range plan.Planes {
 		for i := range plan.Planes[j] {
-			if e, f := &plan.Planes[j][i], &before.Planes[j][i]; !SameUS(e.StartUS, f.StartUS) || !SameUS(e.EndUS, f.EndUS) || e.Bytes != f.Bytes {
+			if e, f := &plan.Planes[j][i], &before.Planes[j][i]; !SameUS(e.StartUS, f.StartUS) || !SameUS(e.EndUS, f.EndUS) ||
+				e.Bytes != f.Bytes {
 				t.Fatalf("planes[%d][%d] moved from %+v to %+v", j, i, *f, *e)
 			}
 		}
@@ -94,7 +96,8 @@ func TestCompactAnything(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 300 {
 		n := 1 + rng.IntN(9)
-		maps := []circuit.Permutation{circuit.Shift(n, rng.IntN(n)), circuit.Xor(n, rng.IntN(n)), circuit.AllDark(n), rng.Perm(n), rng.Perm(n)}
+		maps := []circuit.Permutation{circuit.Shift(n, rng.IntN(n)), circuit.Xor(n, rng.IntN(n)), circuit.AllDark(n),
+			rng.Perm(n), rng.Perm(n)}
 		maps = append(maps, maps[3].Clone())
 		pick := func() circuit.Permutation { return maps[rng.IntN(len(maps))] }
 		plan := &Plan{Version: 1, Initial: []circuit.Permutation{pick(), pick()}, Planes: [][]Entry{{}, {}}}
@@ -104,7 +107,8 @@ func TestCompactAnything(t *testing.T) {
 				if rng.IntN(2) == 0 {
 					pattern = append(pattern, Entry{Kind: Reconfigure, To: pick(), EndUS: 1})
 				} else {
-					pattern = append(pattern, Entry{Kind: Transmit, Step: rng.IntN(3), Bytes: rng.Float64(), Flows: []int{0}[:rng.IntN(2)], EndUS: 1})
+					pattern = append(pattern, Entry{Kind: Transmit, Step: rng.IntN(3), Bytes: rng.Float64(),
+						Flows: []int{0}[:rng.IntN(2)], EndUS: 1})
 				}
 			}
 			by, us := rng.IntN(3), 10*rng.Float64()
@@ -146,7 +150,8 @@ func TestDecodeCompactRefuses(t *testing.T) {
 	one := `"entries":[{"kind":"transmit","step":1,"bytes":1,"start_us":0,"end_us":1}]`
 	hold := func(to string) string { return `"entries":[{"kind":"hold","to":` + to + `,"start_us":0,"end_us":1}]` }
 	for _, c := range []struct{ text, want string }{
-		{`{"version":1,"cct_us":1,"planes":[[{"kind":"hold","to":{"shift":1},"start_us":0,"end_us":1}]]}`, "planes[0][0].to: shift: ranks must be stated before"},
+		{`{"version":1,"cct_us":1,"planes":[[{"kind":"hold","to":{"shift":1},"start_us":0,"end_us":1}]]}`,
+			"planes[0][0].to: shift: ranks must be stated before"},
 		{plane(`{"kind":"hold","to":{"shift":4},"start_us":0,"end_us":1}`), "shift: 4 is outside 0..3"},
 		{plane(`{"kind":"hold","to":{"map":1},"start_us":0,"end_us":1}`), "there is no map 1"},
 		{plane(`{"kind":"hold","to":{},"start_us":0,"end_us":1}`), "one of shift, xor and map"},
@@ -158,14 +163,16 @@ func TestDecodeCompactRefuses(t *testing.T) {
 		{plane(`{` + one + `}`), "repeat: missing"},
 		{plane(`{"repeat":0,` + one + `}`), "repeat: 0 is outside"},
 		{plane(`{"repeat":9999999,` + one + `}`), "repeat: 9.999999e+06 is outside"},
-		{plane(`{"repeat":2000000,` + strings.Replace(one, "[", "["+one[len(`"entries":[`):len(one)-1]+",", 1) + `}`), "more than"},
+		{plane(`{"repeat":2000000,` + strings.Replace(one, "[", "["+one[len(`"entries":[`):len(one)-1]+",", 1) + `}`),
+			"more than"},
 		{plane(`{"repeat":3,"step_by":-1,` + one + `}`), "step_by: repetition 2 is of step -1"},
 		{plane(`{"repeat":3,"us_by":1e308,` + one + `}`), "us_by: repetition 1 has times that are not finite"},
 		{plane(`{"repeat":2,"to_by":1,` + hold(`[0,1,2,3]`) + `}`), "a map that is a list does not move"},
 		{plane(`{"repeat":2,"to_by":1,` + hold(`{"map":0}`) + `}`), "there is no map 1"},
 		{plane(`{"repeat":2,"to_by":1,` + hold(`{"xor":3}`) + `}`), "xor: 4 is outside 0..3"},
 		{plane(`{"repeat":2,"entries":[{"repeat":2,` + one + `}]}`), "only entries that are not joint repeat"},
-		{plane(`{"repeat":2,"entries":[{"kind":"transmit","step":0,"joint":"a","start_us":0,"end_us":1}]}`), "only entries that are not joint repeat"},
+		{plane(`{"repeat":2,"entries":[{"kind":"transmit","step":0,"joint":"a","start_us":0,"end_us":1}]}`),
+			"only entries that are not joint repeat"},
 	} {
 		p, err := DecodePlan([]byte(c.text))
 		if err == nil || p != nil {

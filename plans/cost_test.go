@@ -98,7 +98,8 @@ func TestCosts(t *testing.T) {
 		{"switch", ReconfigUS(p, circuit.Xor(8, 1), circuit.Xor(8, 2)), 216},
 		{"switch nothing", ReconfigUS(p, circuit.Xor(8, 1), circuit.Xor(8, 1)), 200},
 		{"ports go dark", ReconfigUS(p, circuit.Xor(8, 1), circuit.AllDark(8)), 200},
-		{"ports of circuits that stay", ReconfigUS(p, circuit.Permutation{1, 0, 3, 2}, circuit.Permutation{-1, 2, 3, 0}), 204},
+		{"ports of circuits that stay", ReconfigUS(p, circuit.Permutation{1, 0, 3, 2},
+			circuit.Permutation{-1, 2, 3, 0}), 204},
 		{"ports that light up again", ReconfigUS(p, circuit.AllDark(8), circuit.Xor(8, 1)), 216},
 		{"wire", WireUS(p, 5e6), 100},
 	} {

@@ -12,17 +12,16 @@ import (
 // ErrDigest is wrapped by errors about a plan whose digest is missing or wrong.
 var ErrDigest = errors.New("plans: bad digest")
 
-// Digest returns the digest of a plan for a problem: SHA-256, in lower-case hex, over the
-// RFC 8785 (JCS) form of the object
+// Digest returns the digest of a plan for a problem: SHA-256, in lower-case hex, over the RFC 8785 (JCS) form of the
+// object
 //
 //	{"plan": PLAN, "problem": PROBLEM}
 //
-// where PROBLEM is the problem file with every field present, defaults filled in (what
-// [EncodeProblem] writes) and PLAN the plan file without "digest" and without fields of
-// later versions (what [EncodePlan] writes of a plan whose Digest is empty). JCS sorts
-// keys, drops white space and fixes the text of numbers, so the digest depends on values
-// alone, and is the same for the compact form of a file. A plan that a later version extended has
-// another digest there, and is refused here rather than misread.
+// PROBLEM is the problem file with every field present and defaults filled in, as [EncodeProblem] writes it. PLAN is
+// the plan file without "digest" and without fields of later versions, as [EncodePlan] writes a plan whose Digest is
+// empty. JCS sorts keys, drops white space and fixes the text of numbers. So the digest depends on values alone, and is
+// the same for the compact form of a file. A plan that a later version extended has another digest here, so it is
+// refused and not misread.
 func Digest(problem *Problem, plan *Plan) (string, error) {
 	return digest(context.Background(), problem, plan)
 }

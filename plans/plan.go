@@ -12,7 +12,7 @@ const (
 	Hold        Kind = "hold"
 )
 
-// Plan answers a Problem: per plane, what is sent when and when the circuits change.
+// Plan answers a Problem: per plane, the transmits and reconfigurations with their times.
 type Plan struct {
 	Version      int
 	Planner      string

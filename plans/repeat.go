@@ -99,11 +99,13 @@ func (n *names) repeatFrom(entries []Entry, at, period int) Repeat {
 // near reports whether f is e in repetition i but for rounding. The first repetitions tell the
 // difference between two less exactly than those after them.
 func (n *names) near(rep *Repeat, e, f *Entry, i int) bool {
-	if e.Joint != "" || f.Joint != "" || e.Kind != f.Kind || !slices.Equal(e.Flows, f.Flows) || (e.Flows == nil) != (f.Flows == nil) {
+	if e.Joint != "" || f.Joint != "" || e.Kind != f.Kind || !slices.Equal(e.Flows, f.Flows) ||
+		(e.Flows == nil) != (f.Flows == nil) {
 		return false
 	}
 	want := rep.shifted(e, i)
-	return want.Step == f.Step && n.sameMap(rep, e, f, i) && math.Abs(e.Bytes-f.Bytes) <= 1e-12*e.Bytes && sameBut(want.StartUS, f.StartUS) && sameBut(want.EndUS, f.EndUS)
+	return want.Step == f.Step && n.sameMap(rep, e, f, i) && math.Abs(e.Bytes-f.Bytes) <= 1e-12*e.Bytes &&
+		sameBut(want.StartUS, f.StartUS) && sameBut(want.EndUS, f.EndUS)
 }
 
 // sameBut reports whether two times are the same but for rounding: well within [Tolerance].

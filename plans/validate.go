@@ -103,9 +103,8 @@ func (p *Problem) validateMaps(path string, maps []circuit.Permutation) error {
 	return nil
 }
 
-// Holds reports why plane j cannot have the map maps[j] on planes of kind k, of which
-// maps lists all: a duplex plane takes involutions only, and an interleaved one the
-// inverse of its partner's map.
+// Holds reports why plane j cannot have the map maps[j] on planes of kind k. maps lists the maps of all planes. A
+// duplex plane takes involutions only, and an interleaved one the inverse of its partner's map.
 func (k CircuitKind) Holds(maps []circuit.Permutation, j int) error {
 	switch k {
 	case Duplex:

@@ -93,7 +93,7 @@ func (o *ocsFlags) needOperator() (*rpc.Operator, error) {
 	return op, err
 }
 
-// operatorName is how the history calls whoever runs this command.
+// operatorName returns the name of this command's user for the history.
 func operatorName() string {
 	host, _ := os.Hostname()
 	if u, err := user.Current(); err == nil {

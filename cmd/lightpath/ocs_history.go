@@ -224,7 +224,7 @@ func planesColumn(e *controller.Event, names []string) string {
 	return orDash(strings.Join(all, ","))
 }
 
-// whoColumn says who caused an event: a holder, a port, somebody.
+// whoColumn returns the text for the cause of an event: its holder, port or operator.
 func whoColumn(e *controller.Event) string {
 	var parts []string
 	if e.Holder != 0 {

@@ -157,11 +157,11 @@ func openPanel(o *fabric.OCSD, f *fabric.Fabric) (closingPanel, error) {
 	return board, nil
 }
 
-// writerGone bounds how long a controller that takes over waits for the one before to let go of the planes.
+// writerGone bounds how long a controller that takes over waits for the one before to release the planes.
 const writerGone = 30 * time.Second
 
-// takeOver opens the panel. A controller that hangs is its writer until it ends, or goes on and finds that
-// it has been replaced: who takes over waits for that.
+// takeOver opens the panel. A hanging controller stays its writer until it ends, or continues and notices that it was
+// replaced; takeOver waits for that.
 func (p *kernelPlane) takeOver(r lead.Rule) (closingPanel, error) {
 	told := false
 	for deadline := time.Now().Add(writerGone); ; time.Sleep(20 * time.Millisecond) {

@@ -1,11 +1,3 @@
-// Package controller owns the planes of a fabric: who may use them, where their circuits
-// go, and when they move. One goroutine, the core, decides everything; front ends (package
-// local: shared memory on one host; package rpc: gRPC) bring it the ranks, devices are what
-// it moves (package switches: real switches through their drivers; package emulator: circuits
-// that carry frames in memory; package kernel: circuits in the kernel), and a journal makes
-// what it does outlive it.
-//
-// Layer: ocsctl. It knows ports, permutations and epochs, never plans or collectives.
 package controller
 
 import (
@@ -17,15 +9,15 @@ import (
 
 // Errors beyond those of package ocsctl.
 var (
-	// ErrMoving is what a [Device] answers while its mirrors have not settled.
+	// ErrMoving: the mirrors of a [Device] have not settled.
 	ErrMoving = errors.New("device is still moving")
 	// ErrPortBusy: a rank is attached to this port.
 	ErrPortBusy = errors.New("another rank is attached")
 	// ErrStopped: the controller has been closed.
 	ErrStopped = errors.New("controller is stopped")
-	// ErrNotLeader: another controller owns the planes; this one has stopped to move them.
+	// ErrNotLeader: another controller owns the planes; this one no longer moves them.
 	ErrNotLeader = errors.New("not the controller in charge")
-	// ErrHeld: an operator's change of a plane that a communicator uses.
+	// ErrHeld: a communicator uses the plane, so an operator may not change it.
 	ErrHeld = errors.New("plane is in use")
 	// ErrJournal: the journal has not confirmed a change in time. A restart of the controller may lose it.
 	ErrJournal = errors.New("the journal does not answer")
@@ -33,83 +25,83 @@ var (
 
 // Move is one reconfiguration of a plane.
 type Move struct {
-	Epoch    uint32 // that it ends
+	Epoch    uint32 // of the plane before the move
 	From, To circuit.Permutation
 	Token    uint64 // fences controllers; rises with every takeover
-	// Idle: no rank uses the plane. A device may disturb circuits that the move keeps, to verify or mend
-	// them.
+	// Idle: no rank uses the plane. The device may then interrupt circuits that the move keeps, to verify or
+	// repair them.
 	Idle bool
 }
 
-// Device is the cross-connect behind the planes: what the maps physically are, as opposed to
-// what was asked for. It is called from the core, so both methods must return promptly; a slow
-// device starts to move in Switch and reports ErrMoving from Map.
+// Device is the cross-connect of the planes. It knows the map that a plane physically has; the controller knows
+// the map it asked for. The core calls it, so both methods must return promptly: a slow device starts to move in
+// Switch, and Map returns ErrMoving until it has settled.
 type Device interface {
 	// Switch starts to move a plane. An error means that nothing moved.
 	Switch(plane int, m Move) error
-	// Map reads the plane's map back: what was last observed, for a device that is far away.
+	// Map returns the plane's map. A remote device returns the map that it observed last.
 	Map(plane int) (circuit.Permutation, error)
 }
 
-// Timed is a Device that takes its own time: the core does not wait for the plane's
-// reconfiguration time but until the device calls f, from any goroutine, because a plane has
-// settled or its observed map or its health has changed.
+// Timed is a Device that reports when it has settled; the core then ignores the plane's reconfiguration time. The
+// device calls f, from any goroutine, when a plane has settled, or when its observed map or its health has changed.
 type Timed interface {
 	Device
 	OnSettled(f func(plane int))
 }
 
-// Verifier is a Timed device that can verify the circuits of a plane without a change.
+// Verifier is a Timed device that can verify the circuits of a plane without changing them.
 type Verifier interface {
 	Timed
-	// Verify starts to verify the circuits that a plane has; it is for planes that no rank uses. Map
-	// returns ErrMoving until it is over. An error means that nothing was started.
+	// Verify starts to verify the circuits of a plane that no rank uses. Map returns ErrMoving until the
+	// verification has ended. An error means that nothing was started.
 	Verify(plane int, token uint64) error
 }
 
-// Reporter is a Device that can say more of a plane.
+// Reporter is a Device that reports the health of a plane.
 type Reporter interface {
-	// Report says how far the circuits that the plane has now are verified ("status", "light", ...)
-	// and, where the plane should not be used though nothing moves (a failed port, lost light, a
-	// switch that does not answer), why: nil while all is well.
+	// Report returns how the plane's current circuits were verified ("status", "light", ...). unwell is the
+	// reason why ranks should not use the plane: a failed port, lost light, a switch that does not answer. It is
+	// nil if there is none.
 	Report(plane int) (verified string, unwell error)
 }
 
 // LightMeter is a Device that measures the light of circuits.
 type LightMeter interface {
-	// Unlit returns the ports of a plane, in order, whose circuit receives no light; nil where all do, or where
-	// the light is not known.
+	// Unlit returns the ports of a plane, in order, whose circuit receives no light. It returns nil if all do, or
+	// if the device has not measured it.
 	Unlit(plane int) []int
 }
 
-// Intent is a move that has been asked for: it is journaled when the first rank posts, so that
-// it is durable, as a rule, when the last one has.
+// Intent is a move that ranks or an operator asked for. The core journals it when the first rank posts, so that it
+// is usually durable when the last rank posts.
 type Intent struct {
 	Plane int
 	Epoch uint32
 	To    circuit.Permutation
 }
 
-// Recovered is where a journal says that a plane is; see [Config.Recovered].
+// Recovered is the state of a plane in the journal; see [Config.Recovered].
 type Recovered struct {
-	// Epoch is the one that ranks know, so that their operations go on; where a later one may
-	// have been published it is above all that were.
+	// Epoch is the epoch that ranks know, so that their operations continue. If the controller before may have
+	// published later epochs than the journal has, Epoch is above all of them.
 	Epoch    uint32
 	Map      circuit.Permutation
-	Intent   *Intent // a move that was asked for and is not known to have ended
-	Failed   bool    // it was out of service
-	Disabled string  // why an operator took it out of service; "" where nobody did
+	Intent   *Intent // the last move, if the journal does not have its end
+	Failed   bool    // the plane was out of service
+	Disabled string  // why an operator disabled the plane; "": not disabled
 }
 
 // Journal makes the controller's state durable. Methods are called from the core and must
 // not block.
 type Journal interface {
-	// Intend makes an intent durable; done is called once, from any goroutine. A plane does not
-	// move before. An error that wraps ErrNotLeader ends the controller's rule.
+	// Intend makes an intent durable, and calls done once, from any goroutine. The plane does not move before
+	// that. An error that wraps ErrNotLeader ends the controller's rule.
 	Intend(i Intent, done func(error))
-	// Record notes what happened; it is durable in the order of calls, some time later. done, where it
-	// is not nil, is called once, from any goroutine, when the event and all before it are durable, or
-	// with the reason why they are not.
+	// Record adds an event to the history; events become durable later, in the order of calls. If done is not
+	// nil, it is called once, from any goroutine: with nil when the event and all before it are durable, else
+	// with the reason. A journal with a full queue may drop events; done then waits for the Lost event that
+	// takes their place.
 	Record(e Event, done func(error))
 }
 
@@ -120,15 +112,15 @@ type EventKind string
 const (
 	Switched  EventKind = "switched"  // a plane has moved: Epoch, From, To, Took, Waited, Verified
 	Failed    EventKind = "failed"    // a plane has gone out of service: Err
-	Restored  EventKind = "restored"  // and is back
-	Granted   EventKind = "granted"   // Mask to Holder of Port, which Waited for it
-	Released  EventKind = "released"  //
+	Restored  EventKind = "restored"  // a plane is back in service
+	Granted   EventKind = "granted"   // the planes of Mask to Holder of Port, after it Waited
+	Released  EventKind = "released"  // the planes of Mask, by the rank of Port
 	Attached  EventKind = "attached"  // a rank to Port
-	Detached  EventKind = "detached"  // Err: why, where it did not say goodbye
+	Detached  EventKind = "detached"  // the rank of Port; Err: why, unless it detached itself
 	Commanded EventKind = "commanded" // an operator (Who) changed a plane; Err: why it is disabled
-	TookOver  EventKind = "took-over" // this controller is in charge from now on
-	Settled   EventKind = "settled"   // and waits no more for ranks of the controllers before it
-	Lost      EventKind = "lost"      // events of the history, that came faster than they could be written: Err
+	TookOver  EventKind = "took-over" // this controller took over
+	Settled   EventKind = "settled"   // the grace time for ranks of earlier controllers has ended
+	Lost      EventKind = "lost"      // the journal dropped events; Err: how many
 )
 
 // Event is an entry of the history.
@@ -140,7 +132,7 @@ type Event struct {
 	Epoch    uint32              `json:"epoch"` // of the plane, after the event
 	From     circuit.Permutation `json:"from,omitempty"`
 	To       circuit.Permutation `json:"to,omitempty"`
-	Took     time.Duration       `json:"took,omitempty"`   // the device's part of a switch
+	Took     time.Duration       `json:"took,omitempty"`   // by the device, for the move
 	Waited   time.Duration       `json:"waited,omitempty"` // from the first post to the last, or for planes
 	Verified string              `json:"verified,omitempty"`
 	Port     int                 `json:"port"` // -1: none
@@ -162,7 +154,7 @@ const (
 	Down     PlaneState = "down"     // out of service: Reason
 )
 
-// Snapshot is the whole state of a controller at one moment.
+// Snapshot is the state of a controller at one moment.
 type Snapshot struct {
 	Time   time.Time       `json:"time"`
 	Name   string          `json:"name"` // of the controller
@@ -170,7 +162,7 @@ type Snapshot struct {
 	Token  uint64          `json:"token"`
 	Planes []PlaneSnapshot `json:"planes"`
 	Ports  []PortSnapshot  `json:"ports"`
-	Queue  []LeaseSnapshot `json:"queue"` // who waits for planes, in order
+	Queue  []LeaseSnapshot `json:"queue"` // requests for planes, in order
 }
 
 // PlaneSnapshot is a plane's part of a [Snapshot].
@@ -180,17 +172,17 @@ type PlaneSnapshot struct {
 	Reason   string              `json:"reason,omitempty"` // of Down
 	Epoch    uint32              `json:"epoch"`
 	Map      circuit.Permutation `json:"map"`
-	Desired  circuit.Permutation `json:"desired,omitempty"` // where it is not the map
+	Desired  circuit.Permutation `json:"desired,omitempty"` // nil: the same as Map
 	Target   circuit.Permutation `json:"target,omitempty"`  // while Waiting or Moving
 	Posted   []int               `json:"posted,omitempty"`  // ports
 	Missing  []int               `json:"missing,omitempty"`
 	Unlit    []int               `json:"unlit,omitempty"` // ports whose circuit receives no light
 	Holder   *LeaseSnapshot      `json:"holder,omitempty"`
-	Verified string              `json:"verified,omitempty"` // how far the circuits are verified; "" where they are not as desired
+	Verified string              `json:"verified,omitempty"` // how the circuits were verified; "": they are not as desired
 	Switches uint64              `json:"switches"`
 	Failures uint64              `json:"failures"`
 	Posts    uint64              `json:"posts"`   // of ranks
-	Refused  uint64              `json:"refused"` // posts that were
+	Refused  uint64              `json:"refused"` // refused posts
 }
 
 // PortSnapshot is a port's part of a [Snapshot].
@@ -201,7 +193,7 @@ type PortSnapshot struct {
 	Since    time.Time `json:"since,omitzero"`
 }
 
-// LeaseSnapshot is a use of planes, granted or asked for.
+// LeaseSnapshot is a lease of planes, granted or requested.
 type LeaseSnapshot struct {
 	Port   int       `json:"port"`
 	Holder uint64    `json:"holder"`
@@ -209,70 +201,70 @@ type LeaseSnapshot struct {
 	Since  time.Time `json:"since"`
 }
 
-// Sink is how a front end hears of what concerns a port. Methods are called from the core and
-// must not block. The map is shared and read-only.
+// Sink receives the news of one attachment. The core calls its methods; they must not block. The map is shared and
+// read-only.
 type Sink interface {
-	// Changed: a plane has another epoch, map or fault (nil: none).
+	// Changed: a plane's epoch, map or fault (nil: none) has changed.
 	Changed(plane int, epoch uint32, m circuit.Permutation, fault error)
-	// Refused: a post of this port for a holder was refused. why wraps ocsctl.ErrStaleEpoch where the
-	// epoch is past, ocsctl.ErrNotHolder where another holds the plane, and ocsctl.ErrPinned where ranks
-	// do not move it.
+	// Refused: a post of this port for a holder was refused. why wraps ocsctl.ErrStaleEpoch if the epoch is past,
+	// ocsctl.ErrNotHolder if another holder has the plane, and ocsctl.ErrPinned if only operators may move it.
 	Refused(plane int, holder uint64, why error)
-	// Granted answers the Acquire of that id: the planes of its mask that are in service, never
-	// none; or an error where none is.
+	// Granted answers the Acquire with that id. mask holds those of the requested planes that are in service; if
+	// none is, err says why.
 	Granted(id, mask uint64, err error)
-	// Closed: the controller has ended the attachment (it stopped, or is not the leader any more).
+	// Closed: the controller has ended the attachment. It has stopped or is not the leader any more.
 	Closed(err error)
 }
 
 // AttachOptions describe the rank that attaches.
 type AttachOptions struct {
-	Port int    // -1: none; the sink hears of every plane, before those that have a port
+	Port int    // -1: none; such a sink is told of changes before those that have a port
 	Who  string // for operators: "local pid 4711", "grpc 10.0.0.7:5123 CN=node7"
-	// Held are uses of planes that the rank had been granted by the controller before this one:
-	// they are given back to it; Attach fails with ErrHeld where somebody else claimed one.
-	// Ignored unless the controller has just taken over.
+	// Held lists the leases that the controller before this one had granted to the rank. During the grace time
+	// after a takeover the rank gets them back, and Attach fails with ErrHeld if another rank has claimed one of
+	// the planes. Otherwise Held is ignored.
 	Held []LeaseSnapshot
-	// Data is what the port shares with the core's [DataPath]; nil: nothing.
+	// Data is passed to the core's [DataPath], to share with the port; nil: nothing.
 	Data any
 }
 
-// Attachment is a rank's place at the controller. Methods may be called from any goroutine and
-// return at once; answers come through the [Sink].
+// Attachment connects a rank to the controller. Methods may be called from any goroutine and return at once;
+// answers come through the [Sink].
 type Attachment interface {
-	// Post agrees, for the plane's holder, to move plane from epoch to target: the port is drained.
+	// Post agrees, for the plane's holder, to move plane from epoch to target. The port must be drained.
 	Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error
-	// Schedule moves a plane at a time instead of when its ports have posted: the time-based
-	// barrier. Only the holder of the plane may. Moves that are due while an earlier one is under
-	// way fail the plane.
+	// Schedule moves a plane at a given time instead of when its ports have posted: the time-based barrier. Only
+	// the holder of the plane may call it. If a move is due while the one before it has not ended, the plane fails.
 	Schedule(plane int, epoch uint32, target circuit.Permutation, at time.Time) error
+	// Acquire asks for the planes of mask, as one lease of holder. [Sink.Granted] answers with the same id.
 	Acquire(id, mask, holder uint64) error
+	// Release gives planes of holder's lease back.
 	Release(mask, holder uint64) error
-	// Detach ends the attachment. Unless clean, the rank has died: its planes are released, its
-	// posts are void, and barriers that need it fail.
+	// Detach ends the attachment and releases its planes. Unless clean, the rank has died: its posts are void,
+	// and barriers that need them fail.
 	Detach(clean bool)
 }
 
-// Controller is what front ends and operators' interfaces use of the core. All methods may be
-// called from any goroutine.
+// Controller is the interface of the core to front ends and operators. All methods may be called from any
+// goroutine.
 type Controller interface {
-	// Attach connects a rank to its port, or an onlooker. The sink's Changed is called once per
-	// plane before it returns.
+	// Attach connects a rank to its port, or an observer without a port. It calls the sink's Changed once per plane
+	// before it returns.
 	Attach(s Sink, o AttachOptions) (Attachment, error)
 	Snapshot() (Snapshot, error)
-	// Watch has f called with every event from now on, from one goroutine, in order. A watcher
-	// that falls 4096 events behind loses the oldest.
+	// Watch calls f with every later event, in order, from one goroutine. If f falls 4096 events behind, it misses
+	// the oldest.
 	Watch(f func(Event)) (cancel func())
-	// Waiting says in words what the next switch of a plane waits for.
+	// Waiting returns a text for operators: what the next switch of a plane waits for.
 	Waiting(plane int) string
-	// Set is an operator's change: the plane must be free (ErrHeld), and is moved from the map that
-	// the device really has. All of its circuits are verified, those that it keeps too. Afterwards it is
-	// in service, unless it is disabled.
+	// Set moves a plane for an operator, from the map that its device has. A plane with a holder is refused
+	// (ErrHeld). The device verifies all circuits, also those that the move keeps. Afterwards the plane is in
+	// service, unless it is disabled.
 	Set(plane int, target circuit.Permutation, who string) error
-	// Disable takes a plane out of service for new grants. Enable puts it back, if its device has the
-	// desired map and verifies all circuits anew; else that is the error.
+	// Disable takes a plane out of service: later requests are not granted it. Enable puts it back if its device
+	// has the desired map and verifies all circuits again; otherwise it returns why not.
 	//
-	// Set, Disable and Enable return when the journal has what they have changed, or with ErrJournal.
+	// Set, Disable and Enable return when their change is in the journal, or with ErrJournal.
 	Disable(plane int, reason, who string) error
 	Enable(plane int, who string) error
 }

@@ -13,10 +13,10 @@ type attachment struct {
 	sink  Sink
 	port  int
 	who   string
-	id    uint64 // the machine's; 0: not attached
+	id    uint64 // from machine.nextID; 0: not attached
 	since int64
-	// recorded: the journal has that the rank is there. Without that, a controller that takes over would not
-	// wait for the rank, and might grant its planes to another.
+	// recorded: the journal has answered the Attached event. Before that, the rank is granted no planes: a
+	// controller that takes over would not wait for it, and might grant them to another rank.
 	recorded bool
 }
 
@@ -81,8 +81,7 @@ func (a *attachment) Release(mask, holder uint64) error {
 
 // Detach implements Attachment.
 func (a *attachment) Detach(clean bool) {
-	// An error means that the core has stopped; then nobody looks at the attachment, once the
-	// goroutine has ended.
+	// An error means that the core has stopped. It uses the attachment until its goroutine has ended.
 	if err := a.core.call(func(now int64) { a.core.machine.detach(a, clean, "", now) }); err != nil {
 		<-a.core.done
 	}

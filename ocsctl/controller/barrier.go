@@ -7,44 +7,43 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Bounds of the barrier. A rank waits for its plane between two posts, except for the
-// trailing ones of an operation, so a few epochs ahead is what honest ranks need.
+// Bounds of the barrier. A rank waits for its plane between two posts, except for the last ones of an operation, so
+// correct ranks need only a few epochs ahead.
 const (
 	maxAhead  = 4096 // epochs that a post may be ahead of the plane
-	keepPast  = 1024 // epochs whose outcome is remembered
+	keepPast  = 1024 // past epochs whose moves the barrier remembers
 	maxRounds = 64   // epochs with posts at one time
 )
 
-// barrier collects the posts of one plane. It decides nothing about time and performs no
-// I/O; the core owns it.
+// barrier collects the posts of one plane. It has no clock and does no I/O; the core owns it.
 type barrier struct {
 	rounds map[roundKey]*round
-	past   map[uint32]circuit.Permutation // epoch -> the map it was switched to from there
-	spare  []*round
+	past   map[uint32]circuit.Permutation // target of the move that ended each past epoch
+	spare  []*round                       // to reuse
 }
 
-// roundKey is one move that ports may agree on. Posts of different holders never meet.
+// roundKey identifies a move that ports agree on. Posts of different holders are kept apart.
 type roundKey struct {
 	epoch  uint32
 	holder uint64
 }
 
-// round is the posts of one epoch for one holder; all agree on target.
+// round holds the posts of one epoch for one holder; all have the same target.
 type round struct {
 	target circuit.Permutation
-	first  int   // the port that posted first, for messages
-	began  int64 // when
-	posted []bool
-	count  int
-	from   int // no port before it is waited for
+	first  int    // the port that posted first, for messages
+	began  int64  // time of the first post
+	posted []bool // by port
+	count  int    // of ports that posted
+	from   int    // the move waits for no port below it
 }
 
 func newBarrier() *barrier {
 	return &barrier{rounds: map[roundKey]*round{}, past: map[uint32]circuit.Permutation{}}
 }
 
-// late reports whether a post is for an epoch before that of the plane, cur. A repetition of a move that has
-// happened is accepted and changes nothing; any other is stale.
+// late reports whether a post is for an epoch before the plane's, cur. A late post for the move that ended its epoch
+// is accepted and changes nothing; err is ErrStaleEpoch for any other.
 func (b *barrier) late(cur uint32, port int, epoch uint32, target circuit.Permutation) (late bool, err error) {
 	if epoch >= cur {
 		return false, nil
@@ -55,13 +54,14 @@ func (b *barrier) late(cur uint32, port int, epoch uint32, target circuit.Permut
 	return true, fmt.Errorf("post of port %d for epoch %d, plane is at %d: %w", port, epoch, cur, ocsctl.ErrStaleEpoch)
 }
 
-// post records that port agrees to a move to target, where the plane is at cur. The target is kept. A
-// repetition is accepted and changes nothing.
+// post records that port agrees to a move to target; cur is the plane's epoch. The barrier keeps target. A repeated
+// post changes nothing.
 func (b *barrier) post(cur uint32, port int, k roundKey, target circuit.Permutation, now int64) error {
 	r := b.rounds[k]
 	switch {
 	case r == nil && (k.epoch-cur > maxAhead || len(b.rounds) >= maxRounds):
-		return fmt.Errorf("post of port %d for epoch %d, plane is at %d: too far ahead: %w", port, k.epoch, cur, ocsctl.ErrStaleEpoch)
+		return fmt.Errorf("post of port %d for epoch %d, plane is at %d: too far ahead: %w",
+			port, k.epoch, cur, ocsctl.ErrStaleEpoch)
 	case r == nil:
 		r = b.round(len(target))
 		r.target, r.first, r.began = target, port, now
@@ -76,7 +76,7 @@ func (b *barrier) post(cur uint32, port int, k roundKey, target circuit.Permutat
 	return nil
 }
 
-// round returns an empty one.
+// round returns an empty round.
 func (b *barrier) round(ports int) *round {
 	if n := len(b.spare); n > 0 {
 		r := b.spare[n-1]
@@ -88,7 +88,7 @@ func (b *barrier) round(ports int) *round {
 	return &round{posted: make([]bool, ports)}
 }
 
-// changing lists the ports whose circuit differs between two maps: those that must agree.
+// changing returns the ports whose circuit differs between two maps: a move needs their posts.
 func changing(cur, target circuit.Permutation) []int {
 	var ports []int
 	for r := range cur {
@@ -99,7 +99,7 @@ func changing(cur, target circuit.Permutation) []int {
 	return ports
 }
 
-// done closes the rounds of epoch, whose outcome was target.
+// done ends all rounds of an epoch; target is the map that the plane was moved to.
 func (b *barrier) done(epoch uint32, target circuit.Permutation) {
 	for k := range b.rounds {
 		if k.epoch == epoch {
@@ -110,14 +110,14 @@ func (b *barrier) done(epoch uint32, target circuit.Permutation) {
 	delete(b.past, epoch-keepPast)
 }
 
-// recheck: a port may be waited for that was not.
+// recheck resets round.from, since a port has got a rank.
 func (b *barrier) recheck() {
 	for _, r := range b.rounds {
 		r.from = 0
 	}
 }
 
-// same is Equal, quick where one is the other.
+// same reports whether two maps are equal; it is fast if they share memory.
 func same(a, b circuit.Permutation) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) || a.Equal(b)
 }

@@ -16,51 +16,49 @@ const (
 	MaxPlanes = 64
 )
 
-// Config describes a controller and what it controls.
+// Config describes a controller, its planes and its device.
 type Config struct {
 	Name   string // of the controller, for operators
 	Ports  int
 	Planes []PlaneConfig
-	// Initial holds one map per plane: where its device has to be at the start. nil, all of them
-	// or that one: wherever the device is. Planes with a Recovered are to be where that says.
+	// Initial holds the map that each plane's device must have at the start. A nil map, or a nil slice, accepts any
+	// map. A map of Recovered takes precedence.
 	Initial []circuit.Permutation
 	Device  Device
-	// DataPath carries data over the circuits in this process; nil: something else does.
+	// DataPath carries data over the circuits in this process; nil: this process carries none.
 	DataPath DataPath
-	Journal  Journal // nil: none, and nothing outlives the controller
+	Journal  Journal // nil: none; the controller's state ends with it
 	Token    uint64  // of the journal's leadership
 	LastSeq  uint64  // of the newest event in the journal
-	// Leading is asked before every move whether this controller still rules: an error that wraps
-	// ErrNotLeader ends its rule. nil: it does. It must not block.
+	// Leading is called before every move and returns nil while this controller rules. An error that wraps
+	// ErrNotLeader ends its rule. It must not block. nil: the controller always rules.
 	Leading func() error
-	// Log is told once of every change of a plane's service, and of what operators order; nil: nothing is
-	// logged.
+	// Log receives one line for each plane that goes out of service or comes back, and for each operator's order;
+	// nil: nothing is logged.
 	Log *slog.Logger
-	// Recovered holds one entry per plane where the journal knows of an earlier controller; nil: a
-	// beginning.
+	// Recovered holds one entry per plane from the journal of an earlier controller; nil: there was none.
 	Recovered []Recovered
-	// Absent says which ports had no rank under the controller before, as far as the journal shows;
-	// nil: it does not show any.
+	// Absent says which ports had no rank under the controller before, as far as the journal shows; nil: every port
+	// may have had one.
 	Absent []bool
-	// Grace is how long after a takeover only uses are granted that ranks claim to have, and how
-	// long ranks are waited for that have not come back; 0: DefaultGrace. It ends when every port
-	// has a rank, but for those that are Absent.
+	// Grace is the grace time after a takeover; 0: DefaultGrace. During it, ranks of the controller before come back
+	// and claim their leases; no other leases are granted. It ends early when every port that is not Absent has a
+	// rank.
 	Grace time.Duration
-	// JournalTimeout is how long the journal may take to confirm something; 0: 10 s.
+	// JournalTimeout bounds how long the journal may take to answer; 0: DefaultJournalTimeout.
 	JournalTimeout time.Duration
-	// SettleTimeout bounds how long a device may go on moving after the reconfiguration time; 0:
-	// one second.
+	// SettleTimeout bounds how long a device may move beyond the reconfiguration time; 0: one second.
 	SettleTimeout time.Duration
-	// Forgive puts planes whose device failed back into service, at the map that it has, once every
-	// rank is gone that saw the failure: for emulated switches. Others wait for an operator.
+	// Forgive puts a plane whose device failed back into service, at the map of the device, once all ranks that saw
+	// the failure have detached. It is for emulated switches; real ones wait for an operator.
 	Forgive bool
 }
 
-// DefaultGrace is how long ranks have to find the next controller: longer than it takes them to notice
-// that theirs is silent, since the lease of one that hangs may run out at once.
+// DefaultGrace is the time for ranks to find the next controller. It is longer than they take to notice that theirs is
+// silent, since the lease of a controller that hangs may expire at once.
 const DefaultGrace = 8 * time.Second
 
-// DefaultJournalTimeout is how long a journal may take: longer than a store needs to find that it has lost
+// DefaultJournalTimeout is the time for a journal to answer. It is longer than a store needs to notice that it has lost
 // its leadership.
 const DefaultJournalTimeout = 10 * time.Second
 
@@ -69,50 +67,48 @@ type PlaneConfig struct {
 	Name string
 	// BandwidthBitsPerSec is the rate of every circuit, of data bytes without labels.
 	BandwidthBitsPerSec float64
-	// Reconfig is how long changing ports are dark, plus ReconfigPerPort for each circuit
-	// that is made. Timed devices take the time that they take.
+	// Reconfig is how long changing ports are dark, plus ReconfigPerPort for each new circuit. Timed devices ignore
+	// both.
 	Reconfig, ReconfigPerPort time.Duration
-	// PinnedBy is the owner of the plane's circuits: only operators move them. "": ranks do, too.
+	// PinnedBy names the owner of the plane's circuits: only operators move them. "": ranks may move them too.
 	PinnedBy string
 }
 
-// DataPath carries data over circuits. Its methods are called from the core and must not block;
-// now is nanoseconds of CLOCK_MONOTONIC.
+// DataPath carries data over circuits. The core calls its methods; they must not block. now is in nanoseconds of
+// CLOCK_MONOTONIC.
 type DataPath interface {
-	// Step does everything that is due and returns when it has to be called next if nothing else
-	// happens before.
+	// Step does all that is due, and returns the time of the next call.
 	Step(now int64) (next int64)
-	// Darken: the circuits of these ports begin to move, and what is on them is lost.
+	// Darken stops the circuits of these ports, which start to move, and drops the data on them.
 	Darken(plane int, ports []int, now int64)
-	// Install makes m the map in force. Circuits that it changes exist from epoch made on.
+	// Install puts map m in force. Its new circuits exist from epoch made on.
 	Install(plane int, m circuit.Permutation, made uint32, now int64)
-	// Advance: the plane has another epoch. began is when the switch to it began, or 0 where
-	// nothing was switched.
+	// Advance sets the plane's epoch. began is the start of the move to it, or 0 if nothing moved.
 	Advance(plane int, epoch uint32, began, now int64)
-	// Attach gives a port what its rank and the data path share, AttachOptions.Data; Detach takes
-	// it away: afterwards it is not touched any more.
+	// Attach passes AttachOptions.Data, which a port's rank shares with the data path. After Detach, the data path
+	// does not use it any more.
 	Attach(port int, data any, now int64)
 	Detach(port int, now int64)
 }
 
-// Inbox is where a front end keeps posts that the core fetches itself, such as shared memory.
+// Inbox holds posts of a front end that the core fetches itself, such as shared memory.
 type Inbox interface {
-	// Collect passes on every post that has come. It is called from the core at every turn, and
-	// after every ring of [Core.Bell]; it must not block. The core keeps target, which must not
-	// change any more; passing on the same one for equal posts spares comparing.
+	// Collect passes every new post on. The core calls it in every iteration of its loop, and after every ring of
+	// [Core.Bell]; it must not block. The core keeps target, which must not change any more. Equal posts should
+	// share one target, since comparing it is then fast.
 	Collect(post PostFunc)
 }
 
 // PostFunc passes on a post that an [Inbox] has fetched.
 type PostFunc func(a Attachment, plane int, epoch uint32, holder uint64, target circuit.Permutation)
 
-// Check reports the first field that Start would refuse.
+// Check returns the error of the first field that Start would refuse.
 func (c Config) Check() error {
 	_, err := c.complete()
 	return err
 }
 
-// complete fills in defaults and checks everything; the first bad field is named.
+// complete sets defaults and checks all fields; its error names the first bad one.
 func (c Config) complete() (*Config, error) {
 	if c.SettleTimeout == 0 {
 		c.SettleTimeout = time.Second

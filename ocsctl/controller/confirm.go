@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// answer is what an operator waits for until the journal has confirmed a change.
+// answer is the pending answer to an operator's change; it waits for the journal.
 type answer struct {
-	due  int64
+	due  int64 // when the journal times out
 	done func(error)
 }
 
-// confirm notes what happened, and calls done when the journal has it, or with ErrJournal when it does not
-// answer in time.
+// confirm records an event, and calls done with nil when it is durable, or with ErrJournal if the journal fails or
+// does not answer in time.
 func (m *machine) confirm(now int64, e Event, done func(error)) {
 	m.nextAnswer++
 	id := m.nextAnswer
@@ -20,7 +20,7 @@ func (m *machine) confirm(now int64, e Event, done func(error)) {
 	m.note(now, e, func(err error) { m.later(func(now int64) { m.confirmed(id, err, now) }) })
 }
 
-// confirmed is the journal's answer.
+// confirmed takes the journal's answer to the event of a change.
 func (m *machine) confirmed(id uint64, err error, now int64) {
 	if errors.Is(err, ErrNotLeader) {
 		m.retire(err, now)
@@ -28,7 +28,7 @@ func (m *machine) confirmed(id uint64, err error, now int64) {
 	}
 	a, waits := m.answers[id]
 	if !waits {
-		return // too late
+		return // timed out
 	}
 	delete(m.answers, id)
 	if err != nil {
@@ -37,8 +37,7 @@ func (m *machine) confirmed(id uint64, err error, now int64) {
 	a.done(err)
 }
 
-// answerLate answers operators whose change the journal has not confirmed in time, and returns when the
-// next one is due.
+// answerLate answers the operators whose changes have timed out, and returns when the next one will.
 func (m *machine) answerLate(now int64) (next int64) {
 	next = never
 	for id, a := range m.answers {
@@ -52,13 +51,13 @@ func (m *machine) answerLate(now int64) (next int64) {
 	return next
 }
 
-// notDurable is the answer to an operator whose change the journal does not have.
+// notDurable returns the error for a change that is in force but not in the journal.
 func notDurable(why string, args ...any) error {
 	return fmt.Errorf("controller: the change is in force, and a restart may lose it: "+why, args...)
 }
 
-// recorded is the journal's answer to the event of an attachment, which may be granted planes from now on. After
-// an error too: a history that cannot be written does not stop jobs.
+// recorded takes the journal's answer to the Attached event of a. From now on a may be granted planes, even after an
+// error: a history that cannot be written must not stop jobs.
 func (m *machine) recorded(a *attachment, err error, now int64) {
 	if errors.Is(err, ErrNotLeader) {
 		m.retire(err, now)

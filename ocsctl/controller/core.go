@@ -15,21 +15,20 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Core is a running controller: one goroutine that decides everything, and what others hand to
-// it. Methods may be called from any goroutine, but not from within a [Sink], [DataPath] or
-// [Inbox].
+// Core is a running controller: the goroutine that makes all decisions, and the queue of commands to it. Methods may
+// be called from any goroutine, but not from within a [Sink], [DataPath] or [Inbox].
 type Core struct {
 	cfg     *Config
-	machine *machine // the goroutine's alone
+	machine *machine // used by the core's goroutine only
 	bell    *shmring.Bell
 	clock   func() int64
-	post    PostFunc // what inboxes call
+	post    PostFunc // inboxes call it
 
 	mu       sync.Mutex
 	commands []func(now int64)
-	spare    []func(now int64) // to be reused
+	spare    []func(now int64) // the slice to use next
 	stopped  bool
-	queued   atomic.Bool // commands or stopped
+	queued   atomic.Bool // there are commands, or stopped is set
 	inboxes  atomic.Pointer[[]Inbox]
 	done     chan struct{} // closed when the goroutine has ended
 	closed   sync.Once
@@ -42,8 +41,7 @@ type Core struct {
 
 var _ Controller = (*Core)(nil)
 
-// Start makes a controller that runs until Close. It reads where the planes are, and moves
-// nothing by itself.
+// Start starts a controller that runs until Close. It reads the maps of the planes and moves nothing.
 func Start(config Config) (*Core, error) {
 	c, err := newCore(config, monotonic.Now, func(int64) time.Time { return time.Now() })
 	if err != nil {
@@ -54,9 +52,9 @@ func Start(config Config) (*Core, error) {
 	return c, nil
 }
 
-// NewManual makes a controller without a goroutine and a clock of its own, for tests and
-// simulations: one goroutine calls it, requests are done when they return, and time passes by
-// Step only. Now is what the clock of its device and of its data path shows.
+// NewManual returns a controller without goroutine or clock, for tests and simulations. One goroutine calls it; a
+// request is done when it returns. Only Step does what is due. now is the clock, which the device and the data path
+// share.
 func NewManual(config Config, now func() int64) (*Core, error) {
 	c, err := newCore(config, now, func(now int64) time.Time { return time.Unix(0, now) })
 	if err != nil {
@@ -67,8 +65,7 @@ func NewManual(config Config, now func() int64) (*Core, error) {
 	return c, nil
 }
 
-// Step does everything that is due, and returns when it has to be called next. It is for
-// controllers that NewManual made.
+// Step does all that is due, and returns the time of the next call. It is for controllers of NewManual only.
 func (c *Core) Step() (next int64) {
 	c.collect(c.post)
 	c.drain()
@@ -94,31 +91,31 @@ func newCore(config Config, clock func() int64, wall func(int64) time.Time) (*Co
 	return c, nil
 }
 
-// begin reads where the planes are, and listens to the device.
+// begin reads the maps of the planes and subscribes to the device.
 func (c *Core) begin() {
 	c.machine.start(c.clock())
 	if d, ok := c.cfg.Device.(Timed); ok {
 		d.OnSettled(func(plane int) { _ = c.do(func(now int64) { c.machine.news(plane, now) }) })
-		for j := range c.cfg.Planes { // what happened before it was listened to
+		for j := range c.cfg.Planes { // changes before the subscription
 			c.machine.news(j, c.clock())
 		}
 	}
 }
 
-// Name is the controller's.
+// Name returns the controller's name.
 func (c *Core) Name() string { return c.cfg.Name }
 
-// NumPorts is the number of ports of every plane.
+// NumPorts returns the number of ports of every plane.
 func (c *Core) NumPorts() int { return c.cfg.Ports }
 
-// Planes describes the planes; read-only.
+// Planes returns the configuration of the planes; read-only.
 func (c *Core) Planes() []PlaneConfig { return c.cfg.Planes }
 
-// Bell wakes the core: who puts something into an [Inbox] or into rings of the data path rings it
-// afterwards. It lives until Close.
+// Bell returns the doorbell of the core. A front end rings it after it has put something into an [Inbox] or into a
+// ring of the data path. It is valid until Close.
 func (c *Core) Bell() *shmring.Bell { return c.bell }
 
-// AddInbox has the core look into i until remove has returned.
+// AddInbox makes the core collect from i until remove has returned.
 func (c *Core) AddInbox(i Inbox) (remove func(), err error) {
 	change := func(f func([]Inbox) []Inbox) error {
 		return c.call(func(int64) {
@@ -142,10 +139,10 @@ func (c *Core) AddInbox(i Inbox) (remove func(), err error) {
 	}, nil
 }
 
-// Do runs f on the core's goroutine and waits for it: for what a data path knows of itself.
+// Do runs f on the core's goroutine and waits for it. Callers read the state of a data path with it.
 func (c *Core) Do(f func(now int64)) error { return c.call(f) }
 
-// do hands a command to the core; commands are executed in order.
+// do queues a command; the core executes commands in order.
 func (c *Core) do(f func(now int64)) error {
 	c.mu.Lock()
 	if c.stopped {
@@ -155,7 +152,7 @@ func (c *Core) do(f func(now int64)) error {
 	c.commands = append(c.commands, f)
 	c.queued.Store(true)
 	if !c.manual {
-		c.bell.Ring() // under the lock: Close frees the bell after it
+		c.bell.Ring() // under the lock, since Close frees the bell after taking it
 	}
 	c.mu.Unlock()
 	if c.manual {
@@ -164,7 +161,7 @@ func (c *Core) do(f func(now int64)) error {
 	return nil
 }
 
-// drain executes the commands of a manual core, and those that they give.
+// drain executes the commands of a manual core, and the commands that these queue.
 func (c *Core) drain() {
 	if c.running {
 		return
@@ -176,7 +173,7 @@ func (c *Core) drain() {
 	c.running = false
 }
 
-// call is do, and waits until the command has been executed.
+// call queues a command and waits until the core has executed it.
 func (c *Core) call(f func(now int64)) error {
 	done := make(chan struct{})
 	if err := c.do(func(now int64) { f(now); close(done) }); err != nil {
@@ -186,15 +183,15 @@ func (c *Core) call(f func(now int64)) error {
 	return nil
 }
 
-// spinFor is how long the core looks for more before it sleeps, on machines with cores to spare.
+// spinFor is how long the core polls before it sleeps, if the machine has more cores than ranks.
 const spinFor = int64(50 * time.Microsecond)
 
-// run is the core's goroutine. It sleeps on its doorbell until the next thing is due.
+// run is the core's goroutine. It sleeps on the bell until the next action is due.
 func (c *Core) run() {
 	runtime.LockOSThread()
 	defer close(c.done)
-	// Timers to the nanosecond instead of 50 us, and before the ranks where that is allowed:
-	// both improve latency only, so failing is fine.
+	// Timer slack of 1 ns instead of 50 us, and a higher priority than the ranks. Both only improve latency, so
+	// errors are ignored.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -10)
 	spare := runtime.NumCPU() > c.cfg.Ports
@@ -236,13 +233,13 @@ func (c *Core) collect(post PostFunc) {
 	}
 }
 
-// collect is what inboxes pass posts to.
+// collect takes a post from an inbox.
 func (m *machine) collect(a Attachment, plane int, epoch uint32, holder uint64, target circuit.Permutation) {
 	m.posts++
 	m.post(a.(*attachment), plane, roundKey{epoch, holder}, target, m.now)
 }
 
-// execute runs the queued commands; stop is set with the last ones.
+// execute runs the queued commands. stop reports that these were the last.
 func (c *Core) execute() (ran, stop bool) {
 	if !c.queued.Load() {
 		return false, false
@@ -254,7 +251,7 @@ func (c *Core) execute() (ran, stop bool) {
 	c.queued.Store(stop)
 	c.mu.Unlock()
 	if len(commands) > 0 {
-		c.collect(c.post) // who gives a command has made its posts before
+		c.collect(c.post) // first the posts that ranks made before these commands
 	}
 	for i, f := range commands {
 		f(c.clock())
@@ -269,7 +266,7 @@ func (c *Core) execute() (ran, stop bool) {
 	return len(commands) > 0, stop
 }
 
-// Close ends every attachment and stops; the planes stay where they are. Idempotent.
+// Close ends every attachment and stops the core. The circuits stay as they are. Later calls do nothing.
 func (c *Core) Close() {
 	c.closed.Do(func() {
 		c.mu.Lock()
@@ -287,8 +284,8 @@ func (c *Core) Close() {
 	})
 }
 
-// Resign ends the controller's rule, because why: nothing moves any more, and every rank is sent
-// to find the next controller. Snapshot and Watch go on.
+// Resign ends the controller's rule for the reason why: it moves nothing any more and closes the attachments, so that
+// ranks look for the next controller. Snapshot and Watch still work.
 func (c *Core) Resign(why error) {
 	_ = c.do(func(now int64) { c.machine.retire(why, now) })
 }
@@ -319,7 +316,7 @@ func (c *Core) Enable(plane int, who string) error {
 	return c.await(func(now int64, done func(error)) { c.machine.enable(plane, &order{who: who, done: done}, now) })
 }
 
-// await has the core begin something, and waits for its end.
+// await calls begin on the core's goroutine, and waits until it or the core calls done.
 func (c *Core) await(begin func(now int64, done func(error))) error {
 	ended := make(chan error, 1)
 	if err := c.do(func(now int64) { begin(now, func(err error) { ended <- err }) }); err != nil {
@@ -329,7 +326,7 @@ func (c *Core) await(begin func(now int64, done func(error))) error {
 	case err := <-ended:
 		return err
 	case <-c.done:
-		select { // retirement has answered, unless the command was never run
+		select { // retire has answered, unless the core never ran the command
 		case err := <-ended:
 			return err
 		default:
@@ -338,7 +335,7 @@ func (c *Core) await(begin func(now int64, done func(error))) error {
 	}
 }
 
-// check checks what a caller names; target nil: none.
+// check checks a plane number and, unless it is nil, a target.
 func (c *Core) check(plane int, target circuit.Permutation) error {
 	if plane < 0 || plane >= len(c.cfg.Planes) {
 		return fmt.Errorf("plane %d of %d", plane, len(c.cfg.Planes))

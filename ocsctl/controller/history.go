@@ -6,20 +6,19 @@ import (
 	"time"
 )
 
-// Query selects events of the history. The zero value but for Plane selects all of plane 0;
-// [AllEvents] selects everything.
+// Query selects events of the history. The zero value selects all events of plane 0, [AllEvents] all events.
 type Query struct {
-	Plane  int         // AnyPlane: events of every plane and of none
-	Since  time.Time   // not before; zero: as far back as there is
-	Before uint64      // only events with a lower Seq; 0: from the newest
+	Plane  int         // AnyPlane: all planes, and events of no plane
+	Since  time.Time   // the earliest time; zero: no bound
+	Before uint64      // only events with a lower Seq; 0: no bound
 	Kinds  []EventKind // empty: all
-	Limit  int         // most events; 0: as many as the history gives at a time
+	Limit  int         // most events to return; 0: the bound of the history
 }
 
-// AnyPlane is the plane of a [Query] for all planes.
+// AnyPlane is the Plane of a [Query] for all planes.
 const AnyPlane = -1
 
-// AllEvents is the query for everything, newest first.
+// AllEvents returns the query for all events.
 func AllEvents() Query { return Query{Plane: AnyPlane} }
 
 // Match reports whether the query selects e.
@@ -28,8 +27,9 @@ func (q *Query) Match(e *Event) bool {
 		(q.Before == 0 || e.Seq < q.Before) && (len(q.Kinds) == 0 || slices.Contains(q.Kinds, e.Kind))
 }
 
-// History is what journals remember, newest first. It may be called from any goroutine, also
-// at a controller that is not in charge.
+// History returns the recorded events.
 type History interface {
+	// History returns events, the newest first. It may be called from any goroutine, also at a controller that is
+	// not in charge.
 	History(ctx context.Context, q Query) ([]Event, error)
 }

@@ -9,36 +9,34 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// lease is the exclusive use of planes: granted atomically, in the order of asking.
-// A request overtakes an earlier one only where they have no plane in common, so nobody
-// starves and nobody waits while holding.
+// lease grants the exclusive use of planes. A request gets all its planes at once, so no holder waits for more planes.
+// Requests that have a plane in common are granted in their order, so every request is granted in the end.
 type lease struct {
 	held  [MaxPlanes]leaseHolder // by plane
 	queue []leaseRequest
 }
 
-// leaseHolder is who holds a plane; the end of the attachment releases it.
+// leaseHolder is the holder of a plane. The lease ends with the attachment at the latest.
 type leaseHolder struct {
 	a      *attachment // nil: free
 	holder uint64
 	since  int64
 }
 
-// leaseRequest is an Acquire that waits.
+// leaseRequest is a pending Acquire.
 type leaseRequest struct {
 	leaseHolder
 	id, mask uint64
 }
 
-// grant is the answer to a request: the planes granted, 0 where none is in service.
+// grant is the answer to a request: the granted planes, or 0 if none is in service.
 type grant struct {
 	leaseRequest
 	granted uint64
 }
 
-// grants takes every request out of the queue that can be answered now, in order. Planes that
-// are down are not waited for, and never granted. An attachment that the journal does not have yet is granted
-// nothing.
+// grants removes from the queue the requests that can be answered now, and returns the answers in order. A request
+// gets no planes that are down, and does not wait for them. An attachment that is not in the journal yet gets none.
 func (l *lease) grants(down uint64, now int64) []grant {
 	var blocked uint64
 	for p := range l.held {
@@ -71,38 +69,39 @@ func (l *lease) give(mask uint64, to leaseHolder) {
 	}
 }
 
-// mayMove says who may ask for a move of a plane, in each state of its lease; it is asked for every post and
-// every scheduled move. Nobody may where the plane is pinned.
+// mayMove returns nil if an attachment may ask for a move of a plane for a holder: by a post, or by a schedule. It
+// depends on the lease of the plane:
 //
-//	state        post                                schedule
-//	held         for the holder, by any port:        the port that was granted the plane
-//	             the ranks of its communicator know
-//	             its number
-//	claimable    any: it is kept, and nothing moves  none
-//	             before the holder claims the plane
-//	free         none                                none
+//	lease        post                                  schedule
+//	held         any port that names the holder: the   the port that was granted the plane
+//	             ranks of its communicator know it
+//	claimable    any port; the plane does not move     no port
+//	             before its holder has claimed it
+//	free         no port                               no port
 //
-// Claimable are planes that no holder has, for the grace time after a takeover.
+// A plane is claimable if it has no holder during the grace time after a takeover. No port may move a pinned plane.
 func (m *machine) mayMove(pl *plane, a *attachment, holder uint64, target circuit.Permutation, scheduled bool) error {
 	switch h := m.lease.held[pl.index]; {
 	case m.over != nil:
 		return m.over
-	case h.a == nil && m.grace != 0 && !scheduled: // the holder may come
+	case h.a == nil && m.grace != 0 && !scheduled: // the holder may still claim it
 	case h.a == nil && scheduled:
-		return fmt.Errorf("nobody holds the plane: %w", ocsctl.ErrNotHolder)
+		return fmt.Errorf("the plane has no holder: %w", ocsctl.ErrNotHolder)
 	case h.a == nil:
-		return fmt.Errorf("nobody holds the plane, which holder %s would move: %w", ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
+		return fmt.Errorf("the plane has no holder, and holder %s would move it: %w",
+			ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
 	case h.holder != holder:
 		return fmt.Errorf("holder %s of port %d has the plane, which holder %s would move: %w",
 			ocsctl.HolderName(h.holder), h.a.port, ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
 	case scheduled && h.a != a:
-		return fmt.Errorf("holder %s has the plane, by port %d: %w", ocsctl.HolderName(h.holder), h.a.port, ocsctl.ErrNotHolder)
+		return fmt.Errorf("holder %s has the plane, by port %d: %w",
+			ocsctl.HolderName(h.holder), h.a.port, ocsctl.ErrNotHolder)
 	}
 	return pl.pinned(target)
 }
 
-// refuseOthers refuses, on some planes, the posts that are not for the plane's holder: they came when it had
-// another or, after a takeover, before its holder had claimed it.
+// refuseOthers refuses, on some planes, the posts that do not name the plane's holder. They came while the plane had
+// another holder or, after a takeover, before its holder had claimed it.
 func (m *machine) refuseOthers(planes uint64) {
 	for j, pl := range m.planes {
 		h := m.lease.held[j]
@@ -124,7 +123,7 @@ func (m *machine) refuseOthers(planes uint64) {
 	}
 }
 
-// release frees those planes of mask that the holder has.
+// release frees the planes of mask that the holder has, and returns them.
 func (l *lease) release(mask uint64, a *attachment, holder uint64) (freed uint64) {
 	for ; mask != 0; mask &= mask - 1 {
 		p := bits.TrailingZeros64(mask)
@@ -136,7 +135,7 @@ func (l *lease) release(mask uint64, a *attachment, holder uint64) (freed uint64
 	return freed
 }
 
-// drop frees everything an attachment holds or asks for.
+// drop ends all leases and requests of an attachment, and returns the planes that it held.
 func (l *lease) drop(a *attachment) (freed uint64) {
 	for p := range l.held {
 		if l.held[p].a == a {

@@ -42,7 +42,7 @@ func TestPostsOfStrangers(t *testing.T) {
 			t.Fatalf("a stranger's post: epoch %d, %v, %v", r.page.epochs[0], r.page.faults[0], r.dev.moves)
 		}
 	}
-	free := []string{"nobody holds the plane"}
+	free := []string{"the plane has no holder"}
 	as(1, 0, at, free...) // a move that changes nothing
 	for p := range 4 {
 		as(p, 0, to, free...)
@@ -76,7 +76,7 @@ func TestPostsOfStrangers(t *testing.T) {
 	}
 	// Scheduled moves are the granted port's.
 	want(t, "another port", r.s[1].Schedule(0, 2, at, time.Unix(0, r.now)), ocsctl.ErrNotHolder, "by port 0")
-	want(t, "a free plane", r.s[1].Schedule(1, 0, at, time.Unix(0, r.now)), ocsctl.ErrNotHolder, "nobody holds the plane")
+	want(t, "a free plane", r.s[1].Schedule(1, 0, at, time.Unix(0, r.now)), ocsctl.ErrNotHolder, "the plane has no holder")
 }
 
 // TestPostsEndWithTheUse: posts that wait when a plane is given back are void, and their ports are told.
@@ -91,7 +91,7 @@ func TestPostsEndWithTheUse(t *testing.T) {
 			r.hold(1)
 			r.post(2, 0, 0, circuit.Permutation{1, 2, circuit.Dark, 3}) // ports 2 and 3 change
 			end(r)
-			r.refusedLast(2, "nobody holds the plane")
+			r.refusedLast(2, "the plane has no holder")
 			if err := r.s[1].Acquire(1, 1, 8); err != nil {
 				t.Fatal(err)
 			}

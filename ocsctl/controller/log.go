@@ -2,7 +2,7 @@ package controller
 
 import "fmt"
 
-// log tells the log of a plane that goes out of service or comes back, and of what an operator has ordered.
+// log logs that a plane went out of service or came back, or that an operator changed it.
 func (c *Core) log(e Event) {
 	plane := fmt.Sprint(e.Plane)
 	if e.Plane >= 0 && c.cfg.Planes[e.Plane].Name != "" {

@@ -13,9 +13,8 @@ import (
 
 const never = math.MaxInt64
 
-// machine is the controller without clock, threads or front ends: all its methods run on one
-// goroutine, which tells it what time it is (nanoseconds of CLOCK_MONOTONIC). That is what makes
-// it testable to the nanosecond, and free of locks.
+// machine makes the decisions of the controller. It has no clock, threads or locks: one goroutine calls all methods
+// and passes the time, in nanoseconds of CLOCK_MONOTONIC. So tests control every nanosecond.
 type machine struct {
 	cfg      *Config
 	timed    bool
@@ -23,23 +22,23 @@ type machine struct {
 	meter    LightMeter
 	planes   []*plane
 	ports    []*attachment // by port, nil where no rank is attached
-	lost     []uint64      // by port: the mark of a rank that vanished, 0 none
-	vanished int           // ports with a mark
+	lost     []uint64      // by port: the value of nextID when its rank died, 0: none did
+	vanished int           // ports whose rank died: entries of lost that are not 0
 	watchers []*attachment // attached to no port
 	lease    lease
 	nextID   uint64 // of attachments
-	grace    int64  // until when a takeover waits for ranks
-	over     error  // why this controller moves nothing any more
-	now      int64  // of the posts that an inbox is passing on
-	posts    uint64 // passed on by inboxes
+	grace    int64  // end of the grace time after a takeover; 0: it has ended
+	over     error  // why the controller's rule has ended; nil: it has not
+	now      int64  // time of the posts that inboxes pass on
+	posts    uint64 // number of posts from inboxes
 
-	answers    map[uint64]answer // to operators, by id: they wait for the journal
+	answers    map[uint64]answer // pending answers to operators, by id
 	nextAnswer uint64
 
-	seq  uint64 // of events
+	seq  uint64 // number of the last event
 	emit func(e Event, done func(error))
 	wall func(now int64) time.Time
-	// later has f run on the core's goroutine; callable from any.
+	// later runs f on the core's goroutine; it may be called from any goroutine.
 	later func(f func(now int64))
 }
 
@@ -49,51 +48,53 @@ type plane struct {
 	index   int
 	epoch   uint32
 	m       circuit.Permutation // in force: observed, shared and read-only
-	desired circuit.Permutation // what it was last meant to be
-	fault   error               // why it is out of service; nil: it is not
-	byRank  bool                // ranks are to blame for fault, not the device
-	mark    uint64              // attachments below this id saw the fault
-	off     string              // who disabled it, and why; "": nobody
-	unread  *Recovered          // at the start: the device has not said where it is
+	desired circuit.Permutation // the last map that was asked for
+	fault   error               // why it is out of service; nil: it is in service
+	byRank  bool                // ranks caused fault, not the device
+	mark    uint64              // nextID at the time of the fault: attachments below it saw the fault
+	off     string              // the operator who disabled it and the reason; "": not disabled
+	unread  *Recovered          // not nil at the start, until the device has reported its map
 	barrier *barrier
-	timers  []timer // moves at a time, by epoch
+	timers  []timer // scheduled moves, by epoch
 	intent  intent
-	move    move // the one under way
+	move    move // the current one
 
 	switches, failures uint64
 	posts, refused     uint64
 }
 
-// move is a reconfiguration under way.
+// move is the current reconfiguration of a plane.
 type move struct {
 	on                  bool
 	target              circuit.Permutation
 	began, due, abandon int64
 	waited              int64  // from the first post to the last
-	order               *order // an operator's; nil: the ranks'
+	order               *order // of the operator; nil: ranks asked for the move
 }
 
-// enables reports whether the plane is verified to be put back into service.
+// enables reports whether the move is the verification of an Enable.
 func (mv *move) enables() bool { return mv.order != nil && mv.order.enable }
 
-// intent is what the journal has been told of the plane's next move.
+// intent is the plane's next move in the journal.
 type intent struct {
-	id      uint64 // of the one that counts
+	id      uint64 // of the newest intent; answers to earlier ones are ignored
 	epoch   uint32
 	to      circuit.Permutation // nil: none
 	durable bool
-	due     int64 // the journal has to answer by then
+	due     int64 // when the journal times out
 }
 
-// waits reports whether the journal has yet to answer.
+// waits reports whether the journal has not answered yet.
 func (i *intent) waits() bool { return i.to != nil && !i.durable }
 
-// is reports whether the intent is the move from epoch to target.
+// is reports whether the intent is the move of epoch to target.
 func (i *intent) is(epoch uint32, target circuit.Permutation) bool {
 	return i.to != nil && i.epoch == epoch && same(i.to, target)
 }
 
-func newMachine(cfg *Config, wall func(int64) time.Time, later func(func(now int64)), emit func(Event, func(error))) *machine {
+func newMachine(
+	cfg *Config, wall func(int64) time.Time, later func(func(now int64)), emit func(Event, func(error)),
+) *machine {
 	m := &machine{
 		cfg: cfg, ports: make([]*attachment, cfg.Ports), lost: make([]uint64, cfg.Ports),
 		nextID: 1, seq: cfg.LastSeq, wall: wall, later: later, emit: emit, answers: make(map[uint64]answer),
@@ -109,7 +110,7 @@ func newMachine(cfg *Config, wall func(int64) time.Time, later func(func(now int
 	return m
 }
 
-// step does everything that is due at now and returns when it has to be called next.
+// step does all that is due at now, and returns the time of the next call.
 func (m *machine) step(now int64) (next int64) {
 	next = never
 	if m.cfg.DataPath != nil {
@@ -147,7 +148,7 @@ func (m *machine) step(now int64) (next int64) {
 	return next
 }
 
-// attach connects a rank to its port, or a watcher where that is below 0.
+// attach connects a rank to its port, or an observer if the port is below 0.
 func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
 	if m.over != nil {
 		return m.over
@@ -184,7 +185,7 @@ func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
 	} else {
 		m.note(now, attached, func(err error) { m.later(func(now int64) { m.recorded(a, err, now) }) })
 	}
-	for _, pl := range m.planes { // its claim may be what posts waited for
+	for _, pl := range m.planes { // posts may have waited for its claim
 		m.advance(pl, now)
 	}
 	if m.grace != 0 && !m.awaitsRanks() {
@@ -193,14 +194,14 @@ func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
 	return nil
 }
 
-// show tells a new attachment where the planes are.
+// show passes the state of every plane to a new attachment.
 func (m *machine) show(a *attachment) {
 	for _, pl := range m.planes {
 		a.sink.Changed(pl.index, pl.epoch, pl.m, pl.fault)
 	}
 }
 
-// claim gives back to a rank what it held under the controller before this one.
+// claim gives a rank the leases back that the controller before this one had granted.
 func (m *machine) claim(a *attachment, held []LeaseSnapshot, now int64) error {
 	if m.grace == 0 {
 		return nil
@@ -224,8 +225,8 @@ func (m *machine) claim(a *attachment, held []LeaseSnapshot, now int64) error {
 	return nil
 }
 
-// detach ends an attachment. A rank that did not say goodbye takes its posts with it, and
-// barriers that need them fail.
+// detach ends an attachment. If the rank did not detach itself (clean), its posts are void, and barriers that need
+// them fail.
 func (m *machine) detach(a *attachment, clean bool, why string, now int64) {
 	if !m.attached(a) {
 		return
@@ -249,14 +250,14 @@ func (m *machine) detach(a *attachment, clean bool, why string, now int64) {
 	}
 	m.event(now, Event{Kind: Detached, Plane: -1, Port: a.port, Who: a.who, Err: why})
 	m.forgive(now)
-	for _, pl := range m.planes { // a barrier that needs the port fails while its holder is known
+	for _, pl := range m.planes { // before drop: a barrier that needs the port must fail with its holder known
 		m.advance(pl, now)
 	}
 	m.freed(a, m.lease.drop(a), now)
 	m.grant(now)
 }
 
-// leave takes a rank off its port.
+// leave disconnects a rank from its port.
 func (m *machine) leave(a *attachment, now int64) {
 	m.ports[a.port] = nil
 	if m.cfg.DataPath != nil {
@@ -293,9 +294,9 @@ func (m *machine) clearLost(port int) {
 	}
 }
 
-// forgive clears faults and lost ports once every attachment that was there when they arose
-// is gone: the next job starts afresh, from the map that the device really has. Where the device
-// failed, and is not one to be forgiven, the plane waits for an operator.
+// forgive clears a fault or a lost port once all attachments from the time of the fault have ended. The next job
+// then starts from the map that the device has. If the device failed, the plane waits for an operator, unless
+// Config.Forgive is set.
 func (m *machine) forgive(now int64) {
 	oldest, attached := m.nextID, false
 	for _, a := range m.ports {
@@ -327,7 +328,7 @@ func (m *machine) forgive(now int64) {
 	}
 }
 
-// restore ends a plane's fault at the map that its device has; what an operator has disabled stays so.
+// restore ends a plane's fault at the map that its device has. A disabled plane stays disabled.
 func (m *machine) restore(pl *plane, observed circuit.Permutation, now int64) {
 	pl.barrier.reset()
 	pl.timers, pl.intent = nil, intent{id: pl.intent.id}
@@ -338,7 +339,7 @@ func (m *machine) restore(pl *plane, observed circuit.Permutation, now int64) {
 	m.event(now, Event{Kind: Restored, Plane: pl.index, Epoch: pl.epoch, To: pl.m, Port: -1})
 }
 
-// read asks the device where a plane is.
+// read returns the plane's map from the device, checked.
 func (m *machine) read(pl *plane) (circuit.Permutation, error) {
 	observed, err := m.cfg.Device.Map(pl.index)
 	if err != nil {
@@ -350,7 +351,7 @@ func (m *machine) read(pl *plane) (circuit.Permutation, error) {
 	return observed, nil
 }
 
-// install puts a map in force whose circuits are those of the next epoch.
+// install puts a map in force; its new circuits belong to the next epoch.
 func (m *machine) install(pl *plane, observed circuit.Permutation, now int64) {
 	if m.cfg.DataPath != nil {
 		m.cfg.DataPath.Install(pl.index, observed, pl.epoch+1, now)
@@ -365,7 +366,7 @@ func (m *machine) advanceEpoch(pl *plane, began, now int64) {
 	}
 }
 
-// fail ends the service of a plane: it moves no more, and everybody is told why.
+// fail takes a plane out of service and tells every attachment why.
 func (m *machine) fail(pl *plane, err error, now int64) {
 	if pl.fault != nil {
 		return
@@ -379,13 +380,13 @@ func (m *machine) fail(pl *plane, err error, now int64) {
 	m.grant(now)
 }
 
-// failf is fail with the place before the text.
+// failf calls fail with the formatted error; it puts plane and epoch before the text.
 func (m *machine) failf(pl *plane, now int64, format string, args ...any) {
 	m.fail(pl, fmt.Errorf("plane %d epoch %d: %w", pl.index, pl.epoch, fmt.Errorf(format, args...)), now)
 }
 
-// publish shows a plane's state to everybody, to those without a port first: they may be what the
-// others look at.
+// publish passes a plane's state to every attachment. Those without a port come first: one of them may write the
+// shared state that the others read.
 func (m *machine) publish(pl *plane) {
 	for _, a := range m.watchers {
 		a.sink.Changed(pl.index, pl.epoch, pl.m, pl.fault)
@@ -397,8 +398,7 @@ func (m *machine) publish(pl *plane) {
 	}
 }
 
-// retire ends this controller's rule: nothing moves any more, and every rank has to find its
-// successor.
+// retire ends this controller's rule: it moves nothing any more, and ranks must look for the next controller.
 func (m *machine) retire(why error, now int64) {
 	if m.over != nil {
 		return
@@ -430,9 +430,10 @@ func (m *machine) retire(why error, now int64) {
 	m.watchers = nil
 }
 
-// event notes what happened.
+// event records an event of which no caller waits for an answer.
 func (m *machine) event(now int64, e Event) { m.note(now, e, nil) }
 
+// note numbers and records an event; see [Journal.Record] for done.
 func (m *machine) note(now int64, e Event, done func(error)) {
 	m.seq++
 	e.Seq, e.Time, e.Token = m.seq, m.wall(now), m.cfg.Token

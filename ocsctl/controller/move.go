@@ -16,7 +16,7 @@ func (m *machine) post(a *attachment, plane int, k roundKey, target circuit.Perm
 	}
 	pl := m.planes[plane]
 	if pl.fault != nil {
-		return // the port knows, or is about to
+		return // the port is told of the fault
 	}
 	pl.posts++
 	late, err := pl.barrier.late(pl.epoch, a.port, k.epoch, target)
@@ -46,14 +46,14 @@ func (m *machine) post(a *attachment, plane int, k roundKey, target circuit.Perm
 	}
 }
 
-// refuse tells a port, and no other, why its post for a holder is void.
+// refuse tells the port of a post why the post is void.
 func (m *machine) refuse(pl *plane, a *attachment, holder uint64, why error) {
 	pl.refused++
 	a.sink.Refused(pl.index, holder, fmt.Errorf("port %d plane %d: %w", a.port, pl.index, why))
 }
 
-// round returns the posts that the plane's next move waits for; nil: there are none. Before its holder has
-// claimed a plane after a takeover, nothing moves.
+// round returns the posts for the plane's next move; nil: there are none. After a takeover, a plane does not move
+// before its holder has claimed it.
 func (m *machine) round(pl *plane) *round {
 	h := m.lease.held[pl.index]
 	if h.a == nil {
@@ -62,7 +62,7 @@ func (m *machine) round(pl *plane) *round {
 	return pl.barrier.rounds[roundKey{pl.epoch, h.holder}]
 }
 
-// advance starts the switch of pl if every port that it waits for has posted.
+// advance starts the next move of pl if every port that it waits for has posted.
 func (m *machine) advance(pl *plane, now int64) {
 	if pl.move.on || pl.fault != nil || m.over != nil {
 		return
@@ -80,8 +80,8 @@ func (m *machine) advance(pl *plane, now int64) {
 	}
 }
 
-// ready has the journal told of the plane's next move, and reports false where that ended this
-// controller's rule or the plane's service.
+// ready passes the plane's next move to the journal. It reports false if that ended this controller's rule or the
+// plane's service.
 func (m *machine) ready(pl *plane, target circuit.Permutation, now int64) bool {
 	if pl.intent.is(pl.epoch, target) {
 		return true
@@ -97,7 +97,7 @@ func (m *machine) ready(pl *plane, target circuit.Permutation, now int64) bool {
 	return m.over == nil && pl.fault == nil
 }
 
-// intended is the journal's answer.
+// intended takes the journal's answer to an intent.
 func (m *machine) intended(pl *plane, id uint64, err error, now int64) {
 	if m.over != nil {
 		return
@@ -107,7 +107,7 @@ func (m *machine) intended(pl *plane, id uint64, err error, now int64) {
 		return
 	}
 	if pl.intent.id != id {
-		return // overtaken by another
+		return // a newer intent has replaced it
 	}
 	if err != nil {
 		pl.intent = intent{id: id}
@@ -127,9 +127,9 @@ func (m *machine) intended(pl *plane, id uint64, err error, now int64) {
 	m.runTimers(pl, now)
 }
 
-// awaited returns a port that the switch to r's target waits for, and one of those whose rank has
-// vanished; -1: none. A port without a rank is not waited for, since nothing can be sent from it,
-// unless that rank may have to find this controller first.
+// awaited returns a port that the move to r's target waits for (missing), and a port whose rank has died (gone); -1:
+// none. A move does not wait for a port without a rank, since no data comes from it. During the grace time it does:
+// the rank may not have found this controller yet.
 func (m *machine) awaited(pl *plane, r *round) (missing, gone int) {
 	missing, gone = -1, -1
 	if m.vanished > 0 {
@@ -152,7 +152,7 @@ func (m *machine) awaited(pl *plane, r *round) (missing, gone int) {
 	return missing, gone
 }
 
-// absent lists what awaited finds.
+// absent returns all ports that awaited looks for.
 func (m *machine) absent(pl *plane, r *round) (missing, gone []int) {
 	for _, p := range changing(pl.m, r.target) {
 		switch {
@@ -166,7 +166,8 @@ func (m *machine) absent(pl *plane, r *round) (missing, gone []int) {
 	return missing, gone
 }
 
-// begin darkens the circuits that change and moves the device.
+// begin starts a move: it darkens the circuits that change, and starts the device. waited is the time since the first
+// post; by is the operator's order, or nil.
 func (m *machine) begin(pl *plane, target circuit.Permutation, waited int64, by *order, now int64) {
 	moves, took := !same(pl.m, target), int64(0)
 	if moves {
@@ -177,16 +178,16 @@ func (m *machine) begin(pl *plane, target circuit.Permutation, waited int64, by 
 		on: true, target: target, began: now, due: now + took, abandon: now + took + int64(m.cfg.SettleTimeout),
 		waited: waited, order: by,
 	}
-	// A Timed device may have more to do for an operator than the map shows: circuits without light
-	// are made anew.
+	// For an operator, a Timed device acts even if the map stays the same: it makes circuits without light again.
 	if !m.timed || moves || by != nil {
 		err := m.leading()
 		if err == nil {
-			err = m.cfg.Device.Switch(pl.index, Move{Epoch: pl.epoch, From: pl.m, To: target, Token: m.cfg.Token, Idle: by != nil})
+			mv := Move{Epoch: pl.epoch, From: pl.m, To: target, Token: m.cfg.Token, Idle: by != nil}
+			err = m.cfg.Device.Switch(pl.index, mv)
 		}
 		if err != nil {
 			pl.desired = pl.m // nothing has moved
-			m.giveUp(pl, fmt.Errorf("%w: %w", err, ocsctl.ErrReconfFailed), now)
+			m.abort(pl, fmt.Errorf("%w: %w", err, ocsctl.ErrReconfFailed), now)
 			return
 		}
 		if m.timed {
@@ -201,7 +202,7 @@ func (m *machine) begin(pl *plane, target circuit.Permutation, waited int64, by 
 	}
 }
 
-// leading returns why this controller may not use the device any more; nil: it may.
+// leading returns nil while this controller may use the device, else the reason.
 func (m *machine) leading() error {
 	if m.cfg.Leading == nil {
 		return nil
@@ -209,8 +210,8 @@ func (m *machine) leading() error {
 	return m.cfg.Leading()
 }
 
-// giveUp ends a move that went wrong.
-func (m *machine) giveUp(pl *plane, err error, now int64) {
+// abort ends a failed move: the plane goes out of service, and the operator who ordered the move is told.
+func (m *machine) abort(pl *plane, err error, now int64) {
 	o := pl.move.order
 	pl.move = move{}
 	if errors.Is(err, ErrNotLeader) {
@@ -223,14 +224,14 @@ func (m *machine) giveUp(pl *plane, err error, now int64) {
 	if o != nil {
 		o.done(fmt.Errorf("controller: plane %d epoch %d: %w", pl.index, pl.epoch, err))
 	}
-	if pl.fault != nil { // before the move, or during it: what is new is where the plane is
+	if pl.fault != nil { // the plane is out of service already: publish its new map
 		m.publish(pl)
 		return
 	}
 	m.failf(pl, now, "%w", err)
 }
 
-// arrive reads back where the device went, and opens the plane if that is the target.
+// arrive reads the map back after a move, and puts the plane into service if that is the target.
 func (m *machine) arrive(pl *plane, now int64) {
 	mv := &pl.move
 	observed, err := m.read(pl)
@@ -247,22 +248,22 @@ func (m *machine) arrive(pl *plane, now int64) {
 	switch {
 	case errors.Is(err, ErrMoving):
 		m.install(pl, circuit.AllDark(m.cfg.Ports), now)
-		m.giveUp(pl, fmt.Errorf("not settled after %v: %w", time.Duration(now-mv.began), ocsctl.ErrReconfFailed), now)
+		m.abort(pl, fmt.Errorf("not settled after %v: %w", time.Duration(now-mv.began), ocsctl.ErrReconfFailed), now)
 	case err != nil:
 		m.install(pl, circuit.AllDark(m.cfg.Ports), now)
-		m.giveUp(pl, fmt.Errorf("%w: %w", err, ocsctl.ErrUnknownMap), now)
+		m.abort(pl, fmt.Errorf("%w: %w", err, ocsctl.ErrUnknownMap), now)
 	case unwell != nil:
 		failed := ocsctl.ErrReconfFailed
 		if mv.enables() {
 			failed = ocsctl.ErrPlaneDown
 		}
 		m.install(pl, observed, now)
-		m.giveUp(pl, fmt.Errorf("%w: %w", unwell, failed), now)
+		m.abort(pl, fmt.Errorf("%w: %w", unwell, failed), now)
 	case !same(observed, mv.target):
 		wrong := changing(observed, mv.target)
 		text := mismatch(observed, mv.target, wrong[0])
 		m.install(pl, observed, now)
-		m.giveUp(pl, fmt.Errorf("%d circuits are wrong, %s: %w", len(wrong), text, ocsctl.ErrReconfFailed), now)
+		m.abort(pl, fmt.Errorf("%d circuits are wrong, %s: %w", len(wrong), text, ocsctl.ErrReconfFailed), now)
 	case mv.enables():
 		m.enabled(pl, observed, mv.order, now)
 	default:
@@ -274,12 +275,12 @@ func mismatch(observed, want circuit.Permutation, port int) string {
 	return fmt.Sprintf("port %d leads to %s, want %s", port, portName(observed[port]), portName(want[port]))
 }
 
-// settled opens a plane at the target of its move.
+// settled puts a plane into service at the target of its move.
 func (m *machine) settled(pl *plane, verified string, now int64) {
 	from, mv := pl.m, pl.move
 	pl.move = move{}
 	if mv.order == nil && pl.fault != nil {
-		m.install(pl, mv.target, now) // failed meanwhile
+		m.install(pl, mv.target, now) // the plane failed during the move
 		m.publish(pl)
 		return
 	}
@@ -298,13 +299,15 @@ func (m *machine) settled(pl *plane, verified string, now int64) {
 		Took: time.Duration(now - mv.began), Waited: time.Duration(mv.waited), Verified: verified,
 	})
 	if mv.order != nil {
-		m.confirm(now, Event{Kind: Commanded, Plane: pl.index, Epoch: pl.epoch, From: from, To: pl.m, Port: -1, Who: mv.order.who, Err: pl.off}, mv.order.done)
+		m.confirm(now, Event{
+			Kind: Commanded, Plane: pl.index, Epoch: pl.epoch, From: from, To: pl.m, Port: -1, Who: mv.order.who, Err: pl.off,
+		}, mv.order.done)
 		m.grant(now)
 	}
 	m.advance(pl, now)
 }
 
-// news is what a Timed device calls: a plane has settled, or what is observed of it has changed.
+// news takes the call of a Timed device: a plane has settled, or its observed map or health has changed.
 func (m *machine) news(plane int, now int64) {
 	if m.over != nil || plane < 0 || plane >= len(m.planes) {
 		return
@@ -319,7 +322,7 @@ func (m *machine) news(plane int, now int64) {
 	}
 }
 
-// inspect takes a plane out of service that is not well, or not where it should be.
+// inspect takes a plane out of service if its device reports a problem, or another map than the one in force.
 func (m *machine) inspect(pl *plane, now int64) {
 	if m.reporter != nil {
 		switch _, unwell := m.reporter.Report(pl.index); {

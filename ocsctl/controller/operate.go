@@ -9,16 +9,16 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// order is an operator's move, or verification.
+// order is an operator's Set or Enable.
 type order struct {
 	target circuit.Permutation
 	who    string
-	enable bool        // the circuits stay: they are verified, and the plane is put back into service
-	taken  string      // of enable: why the plane was disabled again meanwhile
+	enable bool        // Enable: the device only verifies the circuits
+	taken  string      // Enable: why an operator disabled the plane during the verification
 	done   func(error) // called once, from the core
 }
 
-// set moves a plane for an operator, from wherever its device is.
+// set moves a plane for an operator, from the map that its device has.
 func (m *machine) set(plane int, o *order, now int64) {
 	pl := m.planes[plane]
 	if err := m.operable(pl); err != nil {
@@ -35,13 +35,13 @@ func (m *machine) set(plane int, o *order, now int64) {
 	m.install(pl, observed, now)
 	pl.move.order = o // out of service from here on
 	m.publish(pl)
-	m.ready(pl, o.target, now) // that the plane is out of service is no reason not to move it
+	m.ready(pl, o.target, now) // its result does not matter: a plane out of service may be set
 	if m.over == nil && pl.intent.durable {
 		m.begin(pl, o.target, 0, o, now)
 	}
 }
 
-// operable reports why an operator may not touch a plane now.
+// operable returns why an operator may not change a plane now; nil: he may.
 func (m *machine) operable(pl *plane) error {
 	where := fmt.Sprintf("controller: plane %d", pl.index)
 	switch h := m.lease.held[pl.index]; {
@@ -57,7 +57,7 @@ func (m *machine) operable(pl *plane) error {
 	return nil
 }
 
-// disable takes a plane out of service for new grants, at once; done is called when the journal has it.
+// disable excludes a plane from new grants at once, and calls done when that is in the journal.
 func (m *machine) disable(plane int, reason, who string, done func(error), now int64) {
 	if m.over != nil {
 		done(m.over)
@@ -72,8 +72,8 @@ func (m *machine) disable(plane int, reason, who string, done func(error), now i
 	m.grant(now)
 }
 
-// enable puts a plane back into service, if its device is where it should be and verifies all circuits. A
-// plane that a communicator still uses shows by itself whether it is.
+// enable puts a plane back into service if its device has the desired map and verifies all circuits. A plane in use
+// is not verified: its communicator would notice a wrong circuit.
 func (m *machine) enable(plane int, o *order, now int64) {
 	pl := m.planes[plane]
 	if m.over != nil {
@@ -108,9 +108,9 @@ func (m *machine) enable(plane int, o *order, now int64) {
 	}
 }
 
-// enabled ends an enable that has found nothing wrong; observed is nil where a communicator uses the plane.
+// enabled ends a successful enable. observed is nil if a communicator uses the plane.
 func (m *machine) enabled(pl *plane, observed circuit.Permutation, o *order, now int64) {
-	if pl.move.order == o { // else the ranks' move goes on
+	if pl.move.order == o { // otherwise the current move belongs to ranks, and continues
 		pl.move = move{}
 	}
 	if o.taken != "" {
@@ -127,8 +127,8 @@ func (m *machine) enabled(pl *plane, observed circuit.Permutation, o *order, now
 	m.advance(pl, now)
 }
 
-// sound returns the map that a plane's device has, or why that or, where it is asked for, the device's
-// health will not do.
+// sound returns the map of a plane's device. It returns an error if that is not the desired map or, with health set,
+// if the device reports a problem.
 func (m *machine) sound(pl *plane, health bool) (circuit.Permutation, error) {
 	observed, err := m.read(pl)
 	if err == nil && health && m.reporter != nil {
@@ -138,15 +138,16 @@ func (m *machine) sound(pl *plane, health bool) (circuit.Permutation, error) {
 		return nil, err
 	}
 	if pl.desired == nil {
-		return observed, nil // a beginning: the operator takes the circuits as they are
+		return observed, nil // no map is desired yet: take the circuits as they are
 	}
 	if wrong := changing(observed, pl.desired); len(wrong) > 0 {
-		return nil, fmt.Errorf("drift of %d circuits: %s: %w", len(wrong), mismatch(observed, pl.desired, wrong[0]), ocsctl.ErrPlaneDown)
+		text := mismatch(observed, pl.desired, wrong[0])
+		return nil, fmt.Errorf("drift of %d circuits: %s: %w", len(wrong), text, ocsctl.ErrPlaneDown)
 	}
 	return observed, nil
 }
 
-// down returns the planes that are not granted.
+// down returns the planes that are out of service, and so not granted.
 func (m *machine) down() (mask uint64) {
 	for j, pl := range m.planes {
 		if pl.fault != nil || pl.off != "" || pl.move.order != nil {
@@ -156,7 +157,7 @@ func (m *machine) down() (mask uint64) {
 	return mask
 }
 
-// acquire queues a request for planes and grants what can be granted.
+// acquire queues a request for planes, and grants it if they are free.
 func (m *machine) acquire(a *attachment, id, mask, holder uint64, now int64) {
 	if m.over != nil || !m.attached(a) {
 		return
@@ -165,7 +166,7 @@ func (m *machine) acquire(a *attachment, id, mask, holder uint64, now int64) {
 	m.grant(now)
 }
 
-// grant answers every request whose turn has come.
+// grant answers every request that can be answered now.
 func (m *machine) grant(now int64) {
 	if m.over != nil || m.grace != 0 || len(m.lease.queue) == 0 {
 		return
@@ -177,11 +178,14 @@ func (m *machine) grant(now int64) {
 		}
 		m.refuseOthers(g.granted)
 		g.a.sink.Granted(g.id, g.granted, nil)
-		m.event(now, Event{Kind: Granted, Plane: -1, Port: g.a.port, Holder: g.holder, Mask: g.granted, Who: g.a.who, Waited: time.Duration(now - g.since)})
+		m.event(now, Event{
+			Kind: Granted, Plane: -1, Port: g.a.port, Holder: g.holder, Mask: g.granted, Who: g.a.who,
+			Waited: time.Duration(now - g.since),
+		})
 	}
 }
 
-// noneLeft says why no plane of mask is in service.
+// noneLeft returns the error for a request whose planes are all out of service.
 func (m *machine) noneLeft(mask uint64) error {
 	for j, pl := range m.planes {
 		if mask>>j&1 != 0 {
@@ -191,7 +195,7 @@ func (m *machine) noneLeft(mask uint64) error {
 	return ocsctl.ErrPlaneDown
 }
 
-// reason says why a plane is out of service; "" where it is not.
+// reason returns why a plane is out of service; "": it is in service.
 func (pl *plane) reason() string {
 	switch {
 	case pl.fault != nil:
@@ -206,7 +210,7 @@ func (pl *plane) reason() string {
 	return ""
 }
 
-// release frees planes and grants them to who waits.
+// release frees planes and grants them to waiting requests.
 func (m *machine) release(a *attachment, mask, holder uint64, now int64) error {
 	if m.over != nil {
 		return m.over
@@ -215,12 +219,13 @@ func (m *machine) release(a *attachment, mask, holder uint64, now int64) error {
 	m.freed(a, freed, now)
 	m.grant(now)
 	if freed != mask {
-		return fmt.Errorf("controller: release: planes %#x are not held by holder %s of port %d", mask&^freed, ocsctl.HolderName(holder), a.port)
+		return fmt.Errorf("controller: release: planes %#x are not held by holder %s of port %d",
+			mask&^freed, ocsctl.HolderName(holder), a.port)
 	}
 	return nil
 }
 
-// freed notes that planes are free again: their scheduled moves are void.
+// freed records that planes are free again, and drops their scheduled moves.
 func (m *machine) freed(a *attachment, mask uint64, now int64) {
 	if mask == 0 {
 		return

@@ -7,8 +7,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// A pinned plane has an owner, such as a job whose topology was planned for it. Only operators move it: ranks use its
-// circuits as they are. pinned returns why a rank may not move the plane to target; nil if it may.
+// pinned returns nil if a rank may move the plane to target, else the reason. Only operators move a pinned plane; ranks
+// use its circuits as they are. Its owner is, for example, the job that the topology was planned for.
 func (pl *plane) pinned(target circuit.Permutation) error {
 	if pl.PinnedBy == "" || same(pl.m, target) {
 		return nil

@@ -34,16 +34,18 @@ func (m *machine) start(now int64) {
 	}
 }
 
-// takeOver puts a plane into service whose device is where the journal says, or on a way that it
-// knows. What nobody asked for is drift: it is for an operator to decide.
+// takeOver puts a plane into service if its device has the journal's map, or a map on the way to the journal's
+// intent. Any other map is drift: the plane stays out of service until an operator decides.
 func (m *machine) takeOver(pl *plane, now int64) {
 	observed, err := m.read(pl)
 	if errors.Is(err, ErrMoving) {
 		if pl.fault == nil {
-			pl.fault, pl.mark = fmt.Errorf("plane %d epoch %d: the device has not said where it is: %w", pl.index, pl.epoch, ocsctl.ErrPlaneDown), m.nextID
+			pl.mark = m.nextID
+			pl.fault = fmt.Errorf("plane %d epoch %d: the device has not said where it is: %w",
+				pl.index, pl.epoch, ocsctl.ErrPlaneDown)
 			m.publish(pl)
 		}
-		return // its news will tell
+		return // the device reports when it has settled
 	}
 	r := pl.unread
 	pl.unread, pl.fault = nil, nil
@@ -56,26 +58,27 @@ func (m *machine) takeOver(pl *plane, now int64) {
 		return
 	}
 	if pl.desired == nil {
-		pl.desired = observed // a beginning: wherever the device is
+		pl.desired = observed // the journal has no record: take the map as it is
 	}
 	switched := false
 	switch i := r.Intent; {
-	case i != nil && observed.Equal(i.To): // that switch has happened
+	case i != nil && observed.Equal(i.To): // the intended move is complete
 		if pl.desired, switched = i.To, true; !r.Failed {
 			pl.epoch = i.Epoch
 		}
 	case i != nil && !r.Failed && between(observed, r.Map, i.To):
-		pl.epoch, pl.desired = i.Epoch, observed // the ranks post again for it
+		pl.epoch, pl.desired = i.Epoch, observed // the ranks post again for the intended move
 	case !observed.Equal(pl.desired):
 		m.install(pl, observed, now)
 		wrong := changing(observed, pl.desired)
-		m.failf(pl, now, "drift of %d circuits: %s: %w", len(wrong), mismatch(observed, pl.desired, wrong[0]), ocsctl.ErrPlaneDown)
+		text := mismatch(observed, pl.desired, wrong[0])
+		m.failf(pl, now, "drift of %d circuits: %s: %w", len(wrong), text, ocsctl.ErrPlaneDown)
 		return
 	}
 	m.resume(pl, observed, switched, now)
 }
 
-// resume opens a plane after a takeover; switched: at the target of the journal's intent.
+// resume puts a plane into service after a takeover. switched: the move of the journal's intent is complete.
 func (m *machine) resume(pl *plane, observed circuit.Permutation, switched bool, now int64) {
 	from := pl.m
 	if m.cfg.DataPath != nil {
@@ -92,7 +95,7 @@ func (m *machine) resume(pl *plane, observed circuit.Permutation, switched bool,
 	m.grant(now)
 }
 
-// between reports whether every circuit of m is one of from or of to, or dark.
+// between reports whether every port of m has its circuit in from, its circuit in to, or none.
 func between(m, from, to circuit.Permutation) bool {
 	for p, at := range m {
 		if at != circuit.Dark && at != from[p] && at != to[p] {
@@ -102,12 +105,12 @@ func between(m, from, to circuit.Permutation) bool {
 	return true
 }
 
-// awaits reports whether the rank of a port may have to find this controller.
+// awaits reports whether a port may have a rank that has not found this controller yet.
 func (m *machine) awaits(port int) bool {
 	return m.ports[port] == nil && (m.cfg.Absent == nil || !m.cfg.Absent[port])
 }
 
-// awaitsRanks reports whether that is so for any port.
+// awaitsRanks reports whether awaits holds for any port.
 func (m *machine) awaitsRanks() bool {
 	for p := range m.ports {
 		if m.awaits(p) {
@@ -117,7 +120,7 @@ func (m *machine) awaitsRanks() bool {
 	return false
 }
 
-// graceEnds gives up ranks that have not come back.
+// graceEnds ends the grace time: planes whose next move needs a rank that has not come back fail.
 func (m *machine) graceEnds(now int64) {
 	var vacant []int
 	for p := range m.ports {

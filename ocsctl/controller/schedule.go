@@ -11,14 +11,14 @@ import (
 // maxTimers is how many moves of a plane may be scheduled at one time.
 const maxTimers = 4096
 
-// timer is a move of the time-based barrier.
+// timer is a scheduled move: one of the time-based barrier.
 type timer struct {
 	epoch  uint32
 	target circuit.Permutation
 	at     int64
 }
 
-// timer returns the move that is scheduled for an epoch; nil: none.
+// timer returns the scheduled move of an epoch; nil: none.
 func (pl *plane) timer(epoch uint32) *timer {
 	for i := range pl.timers {
 		if pl.timers[i].epoch == epoch {
@@ -28,8 +28,7 @@ func (pl *plane) timer(epoch uint32) *timer {
 	return nil
 }
 
-// schedule takes a move of the time-based barrier. What the holder gets wrong is an error; what
-// goes wrong later fails the plane.
+// schedule adds a scheduled move. A bad request is an error; if the move fails later, the plane fails.
 func (m *machine) schedule(a *attachment, plane int, t timer, now int64) error {
 	pl := m.planes[plane]
 	where := fmt.Sprintf("controller: port %d: schedule of plane %d epoch %d", a.port, plane, t.epoch)
@@ -59,7 +58,7 @@ func (m *machine) schedule(a *attachment, plane int, t timer, now int64) error {
 	return nil
 }
 
-// runTimers begins the next scheduled move if it is due, and returns when one will be.
+// runTimers starts the next scheduled move if it is due, and returns the time of the next call.
 func (m *machine) runTimers(pl *plane, now int64) (next int64) {
 	if m.over != nil || pl.fault != nil || len(pl.timers) == 0 {
 		return never
@@ -67,13 +66,14 @@ func (m *machine) runTimers(pl *plane, now int64) (next int64) {
 	t := pl.timers[0]
 	if pl.move.on {
 		if t.at <= now {
-			m.failf(pl, now, "a move was due at epoch %d while the one before is under way: %w", t.epoch, ocsctl.ErrReconfFailed)
+			m.failf(pl, now, "a move was due at epoch %d while the one before is under way: %w",
+				t.epoch, ocsctl.ErrReconfFailed)
 			return never
 		}
 		return t.at
 	}
 	if t.epoch != pl.epoch {
-		return never // posts come between
+		return never // posts move the plane to that epoch
 	}
 	if !m.ready(pl, t.target, now) {
 		return never
@@ -82,7 +82,7 @@ func (m *machine) runTimers(pl *plane, now int64) (next int64) {
 		return t.at
 	}
 	if !pl.intent.durable {
-		return never // begins when it is
+		return never // intended calls again
 	}
 	pl.timers = slices.Delete(pl.timers, 0, 1)
 	m.begin(pl, t.target, 0, nil, now)

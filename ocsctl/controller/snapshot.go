@@ -48,7 +48,7 @@ func (m *machine) snapshot(now int64) Snapshot {
 	return s
 }
 
-// heldBy returns all planes of a use.
+// heldBy returns all planes of a holder's lease.
 func (m *machine) heldBy(h leaseHolder) (mask uint64) {
 	for p, x := range m.lease.held {
 		if x.a == h.a && x.holder == h.holder {
@@ -90,8 +90,7 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 	return p
 }
 
-// verified says how far the circuits of a plane are verified; "" where they are not as they should be, or
-// are on their way.
+// verified returns how the circuits of a plane were verified; "" while they move or are not as desired.
 func (m *machine) verified(pl *plane) string {
 	if m.reporter == nil || pl.fault != nil || pl.move.on {
 		return ""
@@ -103,7 +102,7 @@ func (m *machine) verified(pl *plane) string {
 	return verified
 }
 
-// waiting says in words what the next switch of a plane waits for.
+// waiting implements [Controller.Waiting].
 func (m *machine) waiting(plane int) string {
 	pl := m.planes[plane]
 	where := fmt.Sprintf("plane %d epoch %d", plane, pl.epoch)

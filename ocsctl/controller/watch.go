@@ -8,14 +8,14 @@ import (
 // maxBehind is how many events a watcher may be behind before it loses the oldest.
 const maxBehind = 4096
 
-// watchers are those who are told of events.
+// watchers holds the receivers of events.
 type watchers struct {
 	mu     sync.Mutex
 	all    []*watcher
 	closed bool
 }
 
-// watcher has a goroutine of its own, so that a slow one holds up no other.
+// watcher passes events to f in its own goroutine, so that a slow receiver does not delay another.
 type watcher struct {
 	f      func(Event)
 	kinds  []EventKind // nil: all
@@ -29,7 +29,7 @@ type watcher struct {
 // Watch implements Controller.
 func (c *Core) Watch(f func(Event)) (cancel func()) { return c.watchKinds(f) }
 
-// watchKinds is Watch of some kinds of events; of all where none is named.
+// watchKinds is Watch for events of some kinds; none named: all.
 func (c *Core) watchKinds(f func(Event), kinds ...EventKind) (cancel func()) {
 	w := &watcher{f: f, kinds: kinds, more: make(chan struct{}, 1), cancel: make(chan struct{})}
 	c.watch.mu.Lock()
@@ -52,7 +52,7 @@ func (c *Core) watchKinds(f func(Event), kinds ...EventKind) (cancel func()) {
 	}
 }
 
-// record passes an event on, to the journal first; done may be nil.
+// record passes an event to the journal, then to the watchers; done may be nil.
 func (c *Core) record(e Event, done func(error)) {
 	if c.cfg.Journal != nil {
 		c.cfg.Journal.Record(e, done)

@@ -234,7 +234,7 @@ func TestChainFenced(t *testing.T) {
 	if err := c.core.Set(0, shift(1), "test"); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody with a higher token.
+	// A controller with a higher token.
 	if err := c.dev.Switch(0, controller.Move{From: shift(1), To: shift(2), Token: 9}); err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,8 @@ func TestChainTakeover(t *testing.T) {
 					t.Fatal(err)
 				}
 				ch.until(func() bool { m, err := ch.dev.Map(0); return err == nil && m.Equal(c.found) && !ch.model.Switching() })
-				config.Recovered = []controller.Recovered{{Epoch: 4, Map: shift(1), Intent: &controller.Intent{Epoch: 4, To: shift(2)}}}
+				intent := &controller.Intent{Epoch: 4, To: shift(2)}
+				config.Recovered = []controller.Recovered{{Epoch: 4, Map: shift(1), Intent: intent}}
 				config.Grace = 100 * time.Millisecond
 			})
 			if c.drift {
@@ -297,7 +298,9 @@ func TestChainTakeover(t *testing.T) {
 				return // the journal's move has happened
 			}
 			ch.move(0, p.Epoch, shift(2), func() {
-				p = ch.await(0, "the rest of the move", func(p controller.PlaneSnapshot) bool { return p.Map.Equal(shift(2)) && p.State == controller.Resident })
+				p = ch.await(0, "the rest of the move", func(p controller.PlaneSnapshot) bool {
+					return p.Map.Equal(shift(2)) && p.State == controller.Resident
+				})
 			})
 			ch.inService(0, p)
 		})

@@ -55,7 +55,8 @@ func (f *fake) Apply(_ context.Context, c driver.Change) ([]driver.Circuit, erro
 	var all []driver.Circuit
 	for r := range c.After {
 		if c.Before[r] != c.After[r] {
-			all = append(all, driver.Circuit{In: r, Intended: c.After[r], Accepted: true, Observed: c.After[r], Verified: c.Want})
+			to := c.After[r]
+			all = append(all, driver.Circuit{In: r, Intended: to, Accepted: true, Observed: to, Verified: c.Want})
 		}
 	}
 	f.table = c.After.Clone()

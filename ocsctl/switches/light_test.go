@@ -67,7 +67,8 @@ func TestLostLight(t *testing.T) {
 					c.refuses("set of what is there", c.core.Set(0, at, "test"), "no light")
 					c.down(0, "light")
 				}
-				c.refuses("set that keeps the dark circuit", c.core.Set(0, circuit.Permutation{circuit.Dark, circuit.Dark, at[2], circuit.Dark}, "test"), "no light")
+				keeps := circuit.Permutation{circuit.Dark, circuit.Dark, at[2], circuit.Dark}
+				c.refuses("set that keeps the dark circuit", c.core.Set(0, keeps, "test"), "no light")
 				c.refuses("enable", c.core.Enable(0, "test"), "")
 				c.inject(device.Fault{Kind: device.Clear})
 				c.mustSet(at)
@@ -168,7 +169,10 @@ func (c *chain) restart(recorded circuit.Permutation) {
 		c.Fatal(err)
 	}
 	c.start(c.dev.cfg)
-	config := controller.Config{Ports: ranks, Device: c.dev, Token: 9, SettleTimeout: c.dev.SettleWithin(), Planes: []controller.PlaneConfig{{Name: "a"}}}
+	config := controller.Config{
+		Ports: ranks, Device: c.dev, Token: 9, SettleTimeout: c.dev.SettleWithin(),
+		Planes: []controller.PlaneConfig{{Name: "a"}},
+	}
 	if recorded != nil {
 		config.Recovered, config.Grace = []controller.Recovered{{Epoch: 7, Map: recorded}}, 1
 	}

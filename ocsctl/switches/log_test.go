@@ -88,7 +88,7 @@ func TestLog(t *testing.T) {
 	r.inject(device.Fault{Kind: device.Clear})
 	once(1, "INFO", "no more: light is lost", "plane=b", "rank=1", "port=15")
 	r.inject(device.Fault{Kind: device.GhostConnect, In: 0, Out: ranks + 1})
-	once(1, "WARN", "switch reports a map that is none", "switch=sw", "planes=[a b]")
+	once(1, "WARN", "switch reports an invalid map", "switch=sw", "planes=[a b]")
 	r.inject(device.Fault{Kind: device.Clear})
 	once(1, "INFO", "switch answers again", "switch=sw", "planes=[a b]")
 	r.inject(device.Fault{Kind: device.Reboot, Delay: 2 * time.Second})

@@ -12,25 +12,25 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// maxAttempts is how often a change is begun anew because somebody else wrote to other planes of the
-// switch after it was read. Nothing was asked of the switch then.
+// maxAttempts is how often a change is tried if another writer changes the switch between the read and the change. The
+// switch was asked for nothing in the failed attempts.
 const maxAttempts = 3
 
 // job is one plane's part of a change.
 type job struct {
 	p   *plane
 	m   *move
-	ill bool // something was wrong with the plane before
+	ill bool // the plane had a problem before the change
 
-	made  []circuit.Pair // by the change, by rank
-	after circuit.Permutation
-	least driver.Level // of the circuits that were made
+	made  []circuit.Pair      // circuits that the change makes, by rank
+	after circuit.Permutation // map after the change
+	least driver.Level        // lowest level to which a made circuit was verified
 	err   error
-	done  bool // decided: it takes no further part
+	done  bool // decided: later steps skip it
 }
 
-// carry carries out the moves that are waiting, together: the switch moves its mirrors at once.
-func (u *unit) carry(ctx context.Context) {
+// executeMoves executes all pending moves of the switch in one change.
+func (u *unit) executeMoves(ctx context.Context) {
 	jobs := u.jobs()
 	if len(jobs) == 0 {
 		return
@@ -39,7 +39,7 @@ func (u *unit) carry(ctx context.Context) {
 	err := u.open(moving)
 	if err == nil {
 		u.change(moving, jobs)
-		u.rest(moving, jobs)
+		u.waitReconfig(moving, jobs)
 		u.probe(moving, jobs)
 	} else {
 		failAll(jobs, u.unusable(err))
@@ -48,7 +48,7 @@ func (u *unit) carry(ctx context.Context) {
 	u.settle(ctx, jobs)
 }
 
-// jobs takes the moves that are waiting.
+// jobs returns a job for each pending move.
 func (u *unit) jobs() []*job {
 	u.d.mu.Lock()
 	defer u.d.mu.Unlock()
@@ -61,7 +61,7 @@ func (u *unit) jobs() []*job {
 	return jobs
 }
 
-// change gives the planes of the jobs their maps, in one change of the switch.
+// change sets the maps of the jobs' planes, in one change of the switch.
 func (u *unit) change(ctx context.Context, jobs []*job) {
 	for attempt := 1; ; attempt++ {
 		if u.s.Table() == nil {
@@ -71,14 +71,16 @@ func (u *unit) change(ctx context.Context, jobs []*job) {
 			}
 		}
 		table := u.s.Table()
-		c := driver.Change{Before: table, After: table.Clone(), Check: make([]bool, len(table)), Want: u.d.cfg.rule().Want}
+		c := driver.Change{
+			Before: table, After: table.Clone(), Check: make([]bool, len(table)), Want: u.d.cfg.rule().Want,
+		}
 		idle := u.compose(&c, jobs)
 		if undecided(jobs) == 0 {
 			return
 		}
 		verdicts, err := u.s.Set(ctx, c, idle)
 		if errors.Is(err, driver.ErrDrift) && verdicts == nil && attempt < maxAttempts {
-			continue // nothing was asked; a look decides which plane has drifted
+			continue // the switch was asked for nothing; the next read shows which plane has drifted
 		}
 		for _, j := range jobs {
 			if !j.done {
@@ -89,15 +91,15 @@ func (u *unit) change(ctx context.Context, jobs []*job) {
 	}
 }
 
-// compose enters the planes of the jobs into a change, and returns the ports of planes whose circuits may
-// be made again. Jobs of planes that have drifted are decided.
+// compose adds the jobs' planes to a change. idle marks the ports whose circuits may be made again. compose fails the
+// jobs of planes that have drifted.
 func (u *unit) compose(c *driver.Change, jobs []*job) (idle []bool) {
 	idle = make([]bool, len(c.Before))
 	for _, j := range jobs {
 		if j.done {
 			continue
 		}
-		// A circuit to another plane belongs to neither; a move takes it away.
+		// A circuit between two planes belongs to neither; a move without From removes it.
 		own, foreign := u.block(c.Before, j.p)
 		if foreign != nil {
 			if j.m.From != nil || j.m.only {
@@ -131,7 +133,7 @@ func (u *unit) compose(c *driver.Change, jobs []*job) (idle []bool) {
 	return idle
 }
 
-// judge decides how a change went for one plane.
+// judge evaluates the result of a change for one plane.
 func (u *unit) judge(j *job, verdicts []driver.Circuit, err error) {
 	n := len(j.p.ports.In)
 	var touched, bad int
@@ -162,7 +164,7 @@ func (u *unit) judge(j *job, verdicts []driver.Circuit, err error) {
 		}
 		j.fail(fmt.Errorf("%w: %d of %d circuits: %s", err, bad, touched, strings.Join(first, "; ")))
 	case err == nil, errors.Is(err, driver.ErrNotAsIntended), errors.Is(err, driver.ErrDrift) && verdicts != nil:
-		// What is wrong is another plane's.
+		// Only circuits of other planes are wrong.
 	default:
 		j.fail(err)
 	}
@@ -171,7 +173,7 @@ func (u *unit) judge(j *job, verdicts []driver.Circuit, err error) {
 // maxExamples is how many circuits an error names.
 const maxExamples = 3
 
-// sentence is a verdict in words.
+// sentence describes a verdict for operators.
 func (u *unit) sentence(p *plane, v driver.Circuit) string {
 	s := fmt.Sprintf("rank %d, port %s, ", v.In-p.first, u.ports.In[v.In])
 	if v.Intended == circuit.Dark {
@@ -195,7 +197,8 @@ func (u *unit) where(port int) string {
 	return "port " + u.egress(port)
 }
 
-// cause is the sentinel of an error of a change whose text speaks of ports of the whole switch.
+// cause returns the sentinel of an error of a change. It drops the error's text, which names ports of the whole
+// switch.
 func cause(err error) error {
 	for _, sentinel := range []error{driver.ErrNotAsIntended, driver.ErrDrift} {
 		if errors.Is(err, sentinel) {
@@ -208,9 +211,9 @@ func cause(err error) error {
 	return nil
 }
 
-// rest waits for as long as mirrors may take, where nothing but the switch's table says that the circuits
-// are there: a rank that sends earlier loses frames.
-func (u *unit) rest(ctx context.Context, jobs []*job) {
+// waitReconfig waits for the reconfiguration time if a new circuit was verified by the switch's table only. A rank that
+// sends earlier would lose frames.
+func (u *unit) waitReconfig(ctx context.Context, jobs []*job) {
 	var longest time.Duration
 	for _, j := range jobs {
 		if !j.done && len(j.made) > 0 && j.least < driver.Status {
@@ -226,8 +229,8 @@ func (u *unit) rest(ctx context.Context, jobs []*job) {
 	}
 }
 
-// probe sends tokens over the circuits that were made, and on a plane that no rank uses over all, where
-// that is wanted and possible.
+// probe sends tokens over the new circuits, or over all circuits of an idle plane, if Config.Verify asks for it and
+// there is a Prober.
 func (u *unit) probe(ctx context.Context, jobs []*job) {
 	if u.d.cfg.Verify < driver.Token || u.d.cfg.Prober == nil {
 		return
@@ -255,32 +258,34 @@ func pairs(m circuit.Permutation) (all []circuit.Pair) {
 func (u *unit) probeAll(ctx context.Context, j *job, circuits []circuit.Pair) {
 	ctx, cancel := context.WithTimeout(ctx, u.d.cfg.ProbeTimeout)
 	defer cancel()
-	through, err := u.d.cfg.Prober.Probe(ctx, j.p.index, circuits)
-	if err == nil && len(through) != len(circuits) {
-		err = fmt.Errorf("%d answers for %d circuits", len(through), len(circuits))
+	arrived, err := u.d.cfg.Prober.Probe(ctx, j.p.index, circuits)
+	if err == nil && len(arrived) != len(circuits) {
+		err = fmt.Errorf("%d answers for %d circuits", len(arrived), len(circuits))
 	}
 	if err != nil {
 		j.fail(fmt.Errorf("%w: tokens over the circuits: %w", driver.ErrNotAsIntended, err))
 		return
 	}
 	for i, c := range circuits {
-		u.s.Proved(j.p.first+c.From, through[i], time.Now())
-		if !through[i] {
-			j.fail(fmt.Errorf("%w: no token came from rank %d to rank %d, port %s", driver.ErrNotAsIntended, c.From, c.To, u.egress(j.p.first+c.To)))
+		u.s.Proved(j.p.first+c.From, arrived[i], time.Now())
+		if !arrived[i] {
+			j.fail(fmt.Errorf("%w: no token came from rank %d to rank %d, port %s",
+				driver.ErrNotAsIntended, c.From, c.To, u.egress(j.p.first+c.To)))
 		}
 	}
 }
 
-// settle ends the moves. Where something went or was wrong, it looks at the switch first.
+// settle ends the moves. If a move failed, or a plane had a problem before, it first reads the switch.
 func (u *unit) settle(ctx context.Context, jobs []*job) {
 	var health []driver.Health
 	var unknown error
-	if u.s == nil || u.s.Table() == nil || slices.ContainsFunc(jobs, func(j *job) bool { return j.ill || j.err != nil }) {
-		ctx, cancel := context.WithTimeout(ctx, u.d.cfg.LookTimeout) // the time of the move may be over
-		if health, unknown = u.ask(ctx); unknown != nil && u.s != nil {
+	bad := slices.ContainsFunc(jobs, func(j *job) bool { return j.ill || j.err != nil })
+	if bad || u.s == nil || u.s.Table() == nil {
+		ctx, cancel := context.WithTimeout(ctx, u.d.cfg.LookTimeout) // the move's timeout may have passed
+		if health, unknown = u.read(ctx); unknown != nil && u.s != nil {
 			u.s.Forget()
 		}
-		u.heard(unknown)
+		u.setBad(unknown)
 		cancel()
 	}
 	planes := make([]*plane, len(jobs))
@@ -301,7 +306,7 @@ func (u *unit) settle(ctx context.Context, jobs []*job) {
 	u.d.mu.Unlock()
 	u.d.notify(planes)
 	if unknown == nil {
-		u.update(func(p *plane) { // what the change has shown of planes that did not move
+		u.update(func(p *plane) { // the change may also have read new circuits of planes without a move
 			if observed, foreign := u.block(u.s.Table(), p); foreign != nil || !p.observed.Equal(observed) {
 				u.see(p, nil)
 			}

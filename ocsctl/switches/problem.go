@@ -9,13 +9,12 @@ import (
 // problem is something wrong with a circuit or a port of a plane.
 type problem struct {
 	kind problemKind
-	rank int // that sends, or whose port it is
+	rank int // the sending rank, or the rank of the port
 	port string
-	text string // for operators: what was read, too
+	text string // for operators; includes the readings
 }
 
-// problemKind says what is wrong. A kind with rank and port is logged once while it lasts, whatever the
-// readings are meanwhile.
+// problemKind is the kind of a problem. While a problem lasts, it is logged once, even if its readings change.
 type problemKind string
 
 // The kinds of problems.
@@ -34,18 +33,19 @@ type problemID struct {
 	port  string
 }
 
-// problems are those that the log has been told of.
+// problems is the set of logged problems.
 type problems map[problemID]bool
 
-// problems lists what is wrong with a plane: failed ports, then circuits. Without health failed ports show
-// in the circuits only.
+// problems returns the problems of a plane: failed ports first, then bad circuits. Without health it finds bad
+// circuits only.
 func (u *unit) problems(p *plane, health []driver.Health) (found []problem) {
 	n := len(u.ports.In)
 	for r := range p.ports.In {
 		for _, at := range []int{p.first + r, n + p.first + r} {
 			if at < len(health) && health[at].Failed {
 				h := &health[at]
-				found = append(found, problem{portFailed, r, h.Port, fmt.Sprintf("port %s of rank %d is %s", h.Port, r, h.State)})
+				text := fmt.Sprintf("port %s of rank %d is %s", h.Port, r, h.State)
+				found = append(found, problem{portFailed, r, h.Port, text})
 			}
 		}
 	}
@@ -67,35 +67,38 @@ func unlit(found []problem) (ranks []int) {
 	return ranks
 }
 
-// badCircuit puts into words why the circuit from rank r to rank to is not good.
+// badCircuit returns the problem of the circuit from rank r to rank to.
 func (u *unit) badCircuit(p *plane, r, to int, c driver.Circuit) problem {
 	port, limit := u.egress(p.first+to), u.d.cfg.rule().Threshold()
 	where := fmt.Sprintf("port %s of rank %d receives", port, to)
 	switch {
 	case c.HasPower && c.PowerDBm < limit && u.s.WasLit(p.first+r):
-		return problem{lightLost, r, port, fmt.Sprintf("light is lost: %s %.2f dBm from rank %d, want %.2f", where, c.PowerDBm, r, limit)}
+		text := fmt.Sprintf("light is lost: %s %.2f dBm from rank %d, want %.2f", where, c.PowerDBm, r, limit)
+		return problem{lightLost, r, port, text}
 	case c.HasPower && c.PowerDBm < limit:
-		return problem{noLight, r, port, fmt.Sprintf("no light: %s %.2f dBm from rank %d, want %.2f", where, c.PowerDBm, r, limit)}
+		text := fmt.Sprintf("no light: %s %.2f dBm from rank %d, want %.2f", where, c.PowerDBm, r, limit)
+		return problem{noLight, r, port, text}
 	}
-	return problem{notGood, r, port, fmt.Sprintf("the circuit from rank %d to rank %d, port %s: %s", r, to, port, c.Reason)}
+	text := fmt.Sprintf("the circuit from rank %d to rank %d, port %s: %s", r, to, port, c.Reason)
+	return problem{notGood, r, port, text}
 }
 
-// tell logs which problems of a plane are new, and which are over.
-func (u *unit) tell(p *plane, found []problem) {
-	if u.told == nil {
-		u.told = make(problems)
+// logProblems logs the problems of a plane that are new, and those that have ended.
+func (u *unit) logProblems(p *plane, found []problem) {
+	if u.logged == nil {
+		u.logged = make(problems)
 	}
 	now := make(problems)
 	for i := range found {
 		id := problemID{p, found[i].kind, found[i].rank, found[i].port}
-		if now[id] = true; !u.told[id] {
-			u.told[id] = true
+		if now[id] = true; !u.logged[id] {
+			u.logged[id] = true
 			u.log.Warn(string(id.kind), "plane", p.name, "rank", id.rank, "port", id.port, "problem", found[i].text)
 		}
 	}
-	for id := range u.told {
+	for id := range u.logged {
 		if id.plane == p && !now[id] {
-			delete(u.told, id)
+			delete(u.logged, id)
 			u.log.Info("no more: "+string(id.kind), "plane", p.name, "rank", id.rank, "port", id.port)
 		}
 	}

@@ -74,7 +74,8 @@ func serveNETCONF(t *testing.T, d *device.Device) driver.Target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := devicenetconf.New(d, devicenetconf.Config{Mode: device.Bulk, Users: map[string]devicenetconf.User{"lightpath": {Keys: []ssh.PublicKey{key}}}})
+	users := map[string]devicenetconf.User{"lightpath": {Keys: []ssh.PublicKey{key}}}
+	s, err := devicenetconf.New(d, devicenetconf.Config{Mode: device.Bulk, Users: users})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +162,10 @@ func newRigWaiting(t *testing.T, w waits, protocol string, planes int, change fu
 	target := protocols[protocol](t, r.model)
 	target.Timeout = w.timeout
 	target.Tolerance = driver.Tolerance{Settle: w.settle, Averaging: 20 * time.Millisecond}
-	c := Config{Planes: planesOf(r.model, planes), DriftInterval: 20 * time.Millisecond, MoveTimeout: 10 * time.Second, LookTimeout: 5 * time.Second, Averaging: 50 * time.Millisecond}
+	c := Config{
+		Planes: planesOf(r.model, planes), DriftInterval: 20 * time.Millisecond, MoveTimeout: 10 * time.Second,
+		LookTimeout: 5 * time.Second, Averaging: 50 * time.Millisecond,
+	}
 	c.Open = func(ctx context.Context, _ string, ports driver.Ports) (driver.Switch, error) {
 		o := target
 		o.Ports = ports
@@ -196,7 +200,7 @@ func (r *rig) start(c Config) {
 	d.OnSettled(func(plane int) {
 		select {
 		case r.news <- plane:
-		default: // those that are not read are as good as many
+		default: // one unread notification is enough
 		}
 	})
 }
@@ -213,7 +217,8 @@ func (r *rig) move(plane int, to circuit.Permutation) error {
 
 func (r *rig) moveFrom(plane int, from, to circuit.Permutation) error {
 	r.Helper()
-	if err := r.dev.Switch(plane, controller.Move{Epoch: r.epoch.Add(1), From: from, To: to, Token: 3, Idle: r.idle}); err != nil {
+	m := controller.Move{Epoch: r.epoch.Add(1), From: from, To: to, Token: 3, Idle: r.idle}
+	if err := r.dev.Switch(plane, m); err != nil {
 		r.Fatalf("switch: %v", err)
 	}
 	r.settled(plane)

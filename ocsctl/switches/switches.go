@@ -1,11 +1,3 @@
-// Package switches makes one controller.Device of the real switches behind the planes of a fabric.
-// One goroutine per switch owns its session and is the only writer: it carries out the moves that the
-// controller asks for, in the background, and in between looks whether the switch still has the circuits
-// that were made and the ports still carry light.
-//
-// Layer: ocsctl, between controller and driver. It decides nothing: whether a plane is in service,
-// what its map shall be and who may move it belong to the controller; how a switch is spoken to
-// belongs to its driver.
 package switches
 
 import (
@@ -23,7 +15,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// ErrClosed is what calls after Close get.
+// ErrClosed reports a call after Close.
 var ErrClosed = errors.New("switches: closed")
 
 // Defaults of [Config].
@@ -38,39 +30,40 @@ const (
 
 // Plane is a plane of the fabric: part of the ports of a switch.
 type Plane struct {
-	Name   string       // as the fabric file has it
-	Switch string       // planes that name the same are on one switch, and share its session
+	Name   string       // from the fabric file
+	Switch string       // planes with the same Switch share its session
 	Ports  driver.Ports // rank r sends into In[r] and receives from Out[r]
-	// Reconfig is how long circuits are dark after they have been asked for, where the switch does
-	// not say when they are up, or is not asked: a move is not over before.
+	// Reconfig is how long new circuits are dark. If the switch's status does not show when they are up, or is not
+	// read, a move ends after this time.
 	Reconfig time.Duration
 }
 
 // Config describes the device. Planes and Open are required.
 type Config struct {
 	Planes []Plane
-	// Open connects to a switch by its name in Planes, with the ports of all planes on it, in the
-	// order of Planes. The context bounds connecting. It is called again after a failure.
+	// Open connects to the switch of this name. ports holds the ports of all its planes, in the order of Planes. ctx
+	// bounds the time to connect. The device calls it again after a failure.
 	Open func(ctx context.Context, name string, ports driver.Ports) (driver.Switch, error)
-	// Verify is how far moves are verified, as far as each switch can; Unverified stands for Light.
+	// Verify is the level to verify moves to, if the switch can; Unverified: Light.
 	Verify driver.Level
-	// Prober verifies to driver.Token; nil where nothing can, then Light is as far as it goes.
+	// Prober verifies circuits to driver.Token; nil: the highest level is Light.
 	Prober Prober
 
-	DriftInterval time.Duration // between two looks at a switch that does not move
-	MoveTimeout   time.Duration // for one move, verification and all
-	LookTimeout   time.Duration // for connecting and one look
-	ProbeTimeout  time.Duration // for tokens to come out
-	Misses        int           // looks in a row that may fail before the switch counts as lost
+	DriftInterval time.Duration // between two reads of a switch without moves
+	MoveTimeout   time.Duration // for one move and its verification
+	LookTimeout   time.Duration // for connecting and one read
+	ProbeTimeout  time.Duration // for tokens to arrive
+	Misses        int           // failed reads in a row after which the switch counts as lost
 	LightDBm      float64       // received power below which a circuit is dark
 	Averaging     time.Duration // the longest window of the power meters: see [driver.Rule]
 
-	Logger *slog.Logger // is told once of every change of what is known; nil: nothing is logged
+	Logger *slog.Logger // receives one line per change of state; nil: nothing is logged
 }
 
-// Prober sends a token over each of the circuits of a plane and says, circuit by circuit, whether it
-// came out where it should. An error means that it could not tell.
+// Prober tests circuits with data.
 type Prober interface {
+	// Probe sends a token over each circuit, and reports for each whether it arrived at the circuit's end. An error
+	// means that the result is unknown.
 	Probe(ctx context.Context, plane int, circuits []circuit.Pair) ([]bool, error)
 }
 
@@ -83,33 +76,33 @@ type Device struct {
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
 
-	mu      sync.Mutex // guards the state of planes, and what follows
+	mu      sync.Mutex // guards the state of planes and the fields below
 	settled func(plane int)
 	closed  bool
 }
 
 // plane is the state of one plane; Device.mu guards all but the first group.
 type plane struct {
-	index, first int // of the fabric; its first port on the switch
+	index, first int // its number in the fabric; its first port on the switch
 	name         string
 	ports        driver.Ports
 	reconfig     time.Duration
 	unit         *unit
 
-	move     *move               // under way; nil when settled
+	move     *move               // pending or current; nil: none
 	observed circuit.Permutation // nil: unknown
 	unknown  error               // why observed is nil
-	verified string              // how far the circuits are verified
+	verified string              // level to which the circuits were verified
 	unlit    []int               // ranks whose light does not arrive
-	failure  error               // of the last move, until the circuits are seen to be good again
-	ended    time.Time           // the last move
-	watch    error               // what is wrong with the circuits and ports, as last seen
+	failure  error               // of the last move, until a later read finds the circuits good
+	ended    time.Time           // end of the last move
+	watch    error               // problem with circuits or ports that the last read found
 }
 
 // move is a task of a plane.
 type move struct {
 	controller.Move
-	only bool // verify only, and leave the circuits as they are
+	only bool // only verify, without changing circuits
 }
 
 var (
@@ -118,8 +111,8 @@ var (
 	_ controller.LightMeter = (*Device)(nil)
 )
 
-// New connects to all switches, side by side, and looks at them once. A switch that does not answer is
-// no error: its planes are unwell until it does. What is wrong with the configuration is one.
+// New connects to all switches in parallel and reads each once. It returns an error for a bad configuration only: if
+// a switch does not answer, Report returns an error for its planes until it does.
 func New(c Config) (*Device, error) {
 	c.setDefaults()
 	d := &Device{cfg: c}
@@ -170,7 +163,7 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// rule is how circuits are judged. Tokens are sent by the Device.
+// rule returns the rule by which a session judges circuits. The Device itself sends tokens.
 func (c *Config) rule() driver.Rule {
 	return driver.Rule{Want: min(c.Verify, driver.Light), LightDBm: c.LightDBm, Window: c.Averaging}
 }
@@ -191,7 +184,10 @@ func (d *Device) group() error {
 		}
 		u := byName[c.Switch]
 		if u == nil {
-			u = &unit{d: d, name: c.Switch, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), log: d.cfg.Logger.With("switch", c.Switch)}
+			u = &unit{
+				d: d, name: c.Switch, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+				log: d.cfg.Logger.With("switch", c.Switch),
+			}
 			byName[c.Switch] = u
 			d.units = append(d.units, u)
 		}
@@ -214,8 +210,8 @@ func (d *Device) OnSettled(f func(plane int)) {
 	d.settled = f
 }
 
-// Switch implements controller.Device: it returns at once, and the move goes on in the background. A
-// move without From begins at whatever map the switch has.
+// Switch implements controller.Device. It returns at once; the move runs in the background. A move without From
+// accepts any current map.
 func (d *Device) Switch(index int, m controller.Move) error {
 	p, err := d.plane(index)
 	if err != nil {
@@ -233,7 +229,7 @@ func (d *Device) Switch(index int, m controller.Move) error {
 	return d.begin(p, &move{Move: m})
 }
 
-// Verify implements controller.Verifier: the circuits are read and verified anew, in the background.
+// Verify implements controller.Verifier. It returns at once; the circuits are verified in the background.
 func (d *Device) Verify(index int, token uint64) error {
 	p, err := d.plane(index)
 	if err != nil {
@@ -242,7 +238,7 @@ func (d *Device) Verify(index int, token uint64) error {
 	return d.begin(p, &move{Move: controller.Move{Token: token, Idle: true}, only: true})
 }
 
-// begin hands a task to the goroutine of the plane's switch.
+// begin passes a move to the goroutine of the plane's switch.
 func (d *Device) begin(p *plane, m *move) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -250,18 +246,19 @@ func (d *Device) begin(p *plane, m *move) error {
 		return ErrClosed
 	}
 	if p.move != nil {
-		return fmt.Errorf("switches: plane %s, epoch %d: the move of epoch %d is under way: %w", p.name, m.Epoch, p.move.Epoch, controller.ErrMoving)
+		return fmt.Errorf("switches: plane %s, epoch %d: the move of epoch %d is under way: %w",
+			p.name, m.Epoch, p.move.Epoch, controller.ErrMoving)
 	}
 	p.move = m
 	select {
 	case p.unit.wake <- struct{}{}:
-	default: // it will look anyway
+	default: // a wake-up is pending already
 	}
 	return nil
 }
 
-// Map implements controller.Device: ErrMoving until all verdicts are in, then what the switch was last
-// seen to have, or an error that wraps [ocsctl.ErrUnknownMap].
+// Map implements controller.Device. It returns ErrMoving until a move and its verification have ended, then the map
+// that the switch was last read to have, or an error that wraps [ocsctl.ErrUnknownMap].
 func (d *Device) Map(index int) (circuit.Permutation, error) {
 	p, err := d.plane(index)
 	if err != nil {
@@ -278,10 +275,9 @@ func (d *Device) Map(index int) (circuit.Permutation, error) {
 	return p.observed, nil
 }
 
-// Report implements controller.Reporter: how far the circuits that the plane has now are verified; the
-// failure of the last move, ports that have failed, circuits without light, a switch that does not answer.
-// That another map than desired is there is for Map to say. An error that wraps [controller.ErrNotLeader]
-// says that the switch obeys a controller with a higher token.
+// Report implements controller.Reporter. unwell is the failure of the last move, a failed port, a circuit without
+// light, or a switch that does not answer. It does not cover a wrong map, which Map shows. If it wraps
+// [controller.ErrNotLeader], the switch obeys a controller with a higher token.
 func (d *Device) Report(index int) (verified string, unwell error) {
 	p, err := d.plane(index)
 	if err != nil {
@@ -303,15 +299,13 @@ func (d *Device) Unlit(index int) []int {
 	return slices.Clone(p.unlit)
 }
 
-// SettleWithin bounds the time from Switch to the end of the move, whatever the switch does: the
-// controller should not give up before. A look and an earlier move of the same switch may have to end
-// first.
+// SettleWithin returns the longest time from Switch to the end of the move; the controller should wait that long. It
+// includes a read and an earlier move of the same switch, which may have to end first.
 func (d *Device) SettleWithin() time.Duration {
 	return 2*d.cfg.MoveTimeout + 3*d.cfg.LookTimeout
 }
 
-// Close ends all sessions; a move under way is given up where it is, and the circuits stay. Afterwards
-// Switch returns ErrClosed.
+// Close ends all sessions and abandons moves; the circuits stay as they are. Afterwards Switch returns ErrClosed.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	d.closed = true
@@ -328,7 +322,7 @@ func (d *Device) plane(index int) (*plane, error) {
 	return d.planes[index], nil
 }
 
-// notify tells the controller that planes have something new.
+// notify calls the controller's function for each of the planes.
 func (d *Device) notify(planes []*plane) {
 	d.mu.Lock()
 	f := d.settled

@@ -35,7 +35,9 @@ func eachWaiting(t *testing.T, w waits, planes int, change func(*Config), run fu
 func TestMoves(t *testing.T) {
 	each(t, 1, nil, func(r *rig) {
 		r.has(0, circuit.AllDark(ranks))
-		for _, to := range []circuit.Permutation{shift(1), {1, 0, circuit.Dark, 3}, {1, 0, 2, 3}, circuit.AllDark(ranks), shift(3)} {
+		for _, to := range []circuit.Permutation{
+			shift(1), {1, 0, circuit.Dark, 3}, {1, 0, 2, 3}, circuit.AllDark(ranks), shift(3),
+		} {
 			r.must(0, to)
 		}
 		if verified, err := r.dev.Report(0); verified != "light" || err != nil {
@@ -84,7 +86,7 @@ func TestTwoPlanesOneSwitch(t *testing.T) {
 	})
 }
 
-// TestMovesTogether: what waits while the switch is busy moves in one change.
+// TestMovesTogether: moves that wait while the switch is busy are executed in one change.
 func TestMovesTogether(t *testing.T) {
 	r := newRig(t, "polatis-scpi", 3, nil)
 	before := r.spy.applied.Load()
@@ -116,7 +118,7 @@ func TestMovesTogether(t *testing.T) {
 	}
 }
 
-// TestDrift: somebody else's change is found and told, and a move does not build on it.
+// TestDrift: the device finds and reports a change by another writer, and refuses a move that does not know of it.
 func TestDrift(t *testing.T) {
 	each(t, 2, nil, func(r *rig) {
 		r.must(0, shift(1))

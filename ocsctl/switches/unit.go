@@ -13,15 +13,13 @@ import (
 )
 
 const (
-	// firstRetry is the pause after a look that failed, doubled with each that follows: a switch that
-	// is back soon is found soon.
+	// firstRetry is the pause after a failed read; it doubles with each further failure.
 	firstRetry = 250 * time.Millisecond
-	// gather is how long news of a switch is collected before it is looked at.
+	// gather is the pause between a notification of a switch and the read, to collect further notifications.
 	gather = 50 * time.Millisecond
 )
 
-// unit is one physical switch with the planes on it. Its goroutine alone touches the fields below the
-// channels.
+// unit is one physical switch with its planes. Only its goroutine uses the fields below the channels.
 type unit struct {
 	d      *Device
 	name   string
@@ -29,29 +27,29 @@ type unit struct {
 	planes []*plane
 	ports  driver.Ports // of all planes, one after the other
 
-	wake    chan struct{} // a plane wants to move
-	changed chan struct{} // the switch says that something has changed
+	wake    chan struct{} // a plane has a pending move
+	changed chan struct{} // the switch has notified of a change
 
 	sw       driver.Switch      // nil while there is no session
-	s        *driver.Session    // of sw: what is known of the circuits of all planes
+	s        *driver.Session    // of sw: the state of the circuits of all planes
 	unwatch  context.CancelFunc // ends the subscription of sw
-	answered bool               // it ever has
-	misses   int                // looks in a row that failed
-	told     problems           // what the log has been told of
+	answered bool               // a read has succeeded before
+	misses   int                // failed reads in a row
+	logged   problems           // problems that were logged and last
 
-	info driver.Info // who it says it is; Device.mu guards this and the next
-	bad  error       // why the last look told nothing
+	info driver.Info // the switch's identity; Device.mu guards it and bad
+	bad  error       // why the last read failed; nil: it succeeded
 }
 
-// Seen is what is known of a physical switch.
+// Seen is the last known state of a physical switch.
 type Seen struct {
 	Name   string
 	Info   driver.Info // zero until it has answered
 	Planes []string
-	Err    error // why it is not known how the switch is
+	Err    error // why the last read failed; nil: it succeeded
 }
 
-// Switches says how the switches are, as far as the last looks at them tell.
+// Switches returns the last known state of every switch.
 func (d *Device) Switches() []Seen {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -66,10 +64,11 @@ func (d *Device) Switches() []Seen {
 	return all
 }
 
-// add gives the switch another plane.
+// add adds a plane to the switch.
 func (u *unit) add(p *plane) error {
 	if len(u.planes) > 0 && (u.ports.Out == nil) != (p.ports.Out == nil) {
-		return fmt.Errorf("planes %s and %s are on switch %s: either all ports have the form in/out or none has", u.planes[0].name, p.name, u.name)
+		return fmt.Errorf("planes %s and %s are on switch %s: either all ports have the form in/out or none has",
+			u.planes[0].name, p.name, u.name)
 	}
 	u.planes = append(u.planes, p)
 	u.ports.In = append(u.ports.In, p.ports.In...)
@@ -81,10 +80,10 @@ func (u *unit) add(p *plane) error {
 
 // run serves the switch until the context ends.
 func (u *unit) run(ctx context.Context) {
-	defer u.hangUp()
+	defer u.disconnect()
 	timer := time.NewTimer(u.pause())
 	defer timer.Stop()
-	soon := false // the next look is due because of news
+	soon := false // the timer runs for a notification
 	for {
 		select {
 		case <-ctx.Done():
@@ -97,7 +96,7 @@ func (u *unit) run(ctx context.Context) {
 			}
 			continue
 		case <-u.wake:
-			u.carry(ctx)
+			u.executeMoves(ctx)
 		case <-timer.C:
 			u.look(ctx)
 		}
@@ -106,7 +105,7 @@ func (u *unit) run(ctx context.Context) {
 	}
 }
 
-// abandon ends the moves that were never begun.
+// abandon ends the pending moves with ErrClosed.
 func (u *unit) abandon() {
 	var planes []*plane
 	u.d.mu.Lock()
@@ -120,7 +119,7 @@ func (u *unit) abandon() {
 	u.d.notify(planes)
 }
 
-// pause is how long until the next look.
+// pause returns the time until the next read.
 func (u *unit) pause() time.Duration {
 	pause := u.d.cfg.DriftInterval
 	if u.misses > 0 {
@@ -129,7 +128,7 @@ func (u *unit) pause() time.Duration {
 	return pause
 }
 
-// open connects, where there is no session.
+// open connects to the switch if there is no session.
 func (u *unit) open(ctx context.Context) error {
 	if u.sw != nil {
 		return nil
@@ -145,7 +144,7 @@ func (u *unit) open(ctx context.Context) error {
 	return nil
 }
 
-// identify asks the switch who it is and what it can: for operators and their log only.
+// identify reads the switch's identity and abilities, for operators and the log.
 func (u *unit) identify(ctx context.Context) {
 	info, err := u.sw.Info(ctx)
 	if err != nil {
@@ -166,8 +165,8 @@ func (u *unit) identify(ctx context.Context) {
 		"verifies", info.Reaches(), "wanted", u.d.cfg.Verify)
 }
 
-// subscribe listens to a switch that says when something changes. Where the subscription ends, the
-// looks go on.
+// subscribe reads the switch after each of its notifications. It renews a subscription that ends; the periodic reads
+// do not depend on it.
 func (u *unit) subscribe(w driver.Watcher) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -178,7 +177,7 @@ func (u *unit) subscribe(w driver.Watcher) {
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
-			_ = w.Watch(ctx, func() { // why it ended is what the next look finds
+			_ = w.Watch(ctx, func() { // its error is ignored: the next read finds the reason
 				select {
 				case u.changed <- struct{}{}:
 				default:
@@ -192,39 +191,39 @@ func (u *unit) subscribe(w driver.Watcher) {
 	}()
 }
 
-func (u *unit) hangUp() {
+// disconnect ends the session with the switch.
+func (u *unit) disconnect() {
 	if u.unwatch != nil {
 		u.unwatch()
 		u.unwatch = nil
 	}
 	if u.sw != nil {
-		_ = u.sw.Close() // how a session ends changes nothing
+		_ = u.sw.Close() // an error here has no consequence
 		u.sw, u.s = nil, nil
 	}
 }
 
-// look reads the switch's map and the health of its ports, and tells the controller of every plane that
-// has something new.
+// look reads the switch's map and the health of its ports, and notifies the controller of planes that changed.
 func (u *unit) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, u.d.cfg.LookTimeout)
 	defer cancel()
-	health, err := u.ask(ctx)
+	health, err := u.read(ctx)
 	if err == nil && !u.answered {
 		health, err = u.verifyFound(ctx)
 	}
 	switch {
 	case err == nil:
 		u.misses, u.answered = 0, true
-	case errors.Is(err, driver.ErrNotMatching): // it answers, and what it says is no map
+	case errors.Is(err, driver.ErrNotMatching): // the switch answers, with an invalid map
 		u.misses = 0
 	default:
 		u.misses++
 		if u.answered && u.misses < u.d.cfg.Misses && !errors.Is(err, driver.ErrPorts) {
-			return // patience: what is known stays
+			return // keep the last known state until Config.Misses reads have failed
 		}
 		err = u.unusable(err)
 	}
-	u.heard(err)
+	u.setBad(err)
 	if err != nil {
 		if u.s != nil {
 			u.s.Forget()
@@ -236,25 +235,28 @@ func (u *unit) look(ctx context.Context) {
 	}
 	u.update(func(p *plane) {
 		u.see(p, health)
-		if p.failure != nil && p.watch == nil && time.Since(p.ended) > u.d.cfg.Averaging && !errors.Is(p.failure, driver.ErrFenced) {
-			p.failure = nil // the fibre was cleaned, or only answers were lost
+		if p.failure == nil || errors.Is(p.failure, driver.ErrFenced) {
+			return
+		}
+		if p.watch == nil && time.Since(p.ended) > u.d.cfg.Averaging {
+			p.failure = nil // a fibre was cleaned, or only the answers of the move were lost
 		}
 	})
 }
 
-// verifyFound verifies the circuits of a switch that answers for the first time. Its meters may still
-// average over a change of the controller before this one, so a look alone does not do.
+// verifyFound verifies the circuits of a switch that answers for the first time. A read is not enough: its meters may
+// still average over a change that an earlier controller made.
 func (u *unit) verifyFound(ctx context.Context) ([]driver.Health, error) {
 	u.identify(ctx)
 	table := u.s.Table()
 	_, err := u.s.Apply(ctx, driver.Change{Before: table, After: table, Want: u.d.cfg.rule().Want})
-	if err != nil && !errors.Is(err, driver.ErrNotAsIntended) { // the look counts
+	if err != nil && !errors.Is(err, driver.ErrNotAsIntended) { // the read below decides
 		u.log.Debug("circuits could not be verified anew", "error", err)
 	}
 	return u.s.Look(ctx)
 }
 
-// unusable says why there is no session with the switch.
+// unusable returns the error for planes while there is no session with the switch.
 func (u *unit) unusable(err error) error {
 	if errors.Is(err, driver.ErrPorts) {
 		return fmt.Errorf("switch %s cannot be used: %w", u.name, err)
@@ -262,9 +264,8 @@ func (u *unit) unusable(err error) error {
 	return fmt.Errorf("switch %s does not answer: %w", u.name, err)
 }
 
-// heard notes why the last look told nothing, nil where it did. The log is told when that begins, when it
-// becomes another kind of trouble, and when it is over.
-func (u *unit) heard(err error) {
+// setBad records the error of the last read, nil for a success. It logs when the kind of error changes.
+func (u *unit) setBad(err error) {
 	u.d.mu.Lock()
 	before := u.bad
 	u.bad = err
@@ -278,13 +279,13 @@ func (u *unit) heard(err error) {
 	}
 }
 
-// trouble is the kind of an error of a look; "" where there is none.
+// trouble returns the kind of a read's error, as text for the log; "": no error.
 func trouble(err error) string {
 	switch {
 	case err == nil:
 		return ""
 	case errors.Is(err, driver.ErrNotMatching):
-		return "switch reports a map that is none"
+		return "switch reports an invalid map"
 	case errors.Is(err, driver.ErrPorts):
 		return "switch does not have the ports of the fabric file"
 	}
@@ -298,16 +299,16 @@ func (u *unit) planeNames() (all []string) {
 	return all
 }
 
-// ask looks at the switch.
-func (u *unit) ask(ctx context.Context) ([]driver.Health, error) {
+// read reads the switch's map and the health of its ports; it connects first if there is no session.
+func (u *unit) read(ctx context.Context) ([]driver.Health, error) {
 	if err := u.open(ctx); err != nil {
 		return nil, err
 	}
 	return u.s.Look(ctx)
 }
 
-// see takes over what is known of the circuits of a plane. Without health that of its ports stays as it
-// was; Device.mu is held.
+// see updates a plane from the session's last read. Without health, it does not look for failed ports. The caller
+// holds Device.mu.
 func (u *unit) see(p *plane, health []driver.Health) {
 	p.verified, p.unlit = "", nil
 	if p.observed, p.unknown = u.block(u.s.Table(), p); p.unknown != nil {
@@ -316,15 +317,14 @@ func (u *unit) see(p *plane, health []driver.Health) {
 	}
 	p.verified = u.s.Level(p.first, len(p.ports.In))
 	found := u.problems(p, health)
-	u.tell(p, found)
+	u.logProblems(p, found)
 	p.watch, p.unlit = nil, unlit(found)
 	if len(found) > 0 {
 		p.watch = errors.New(found[0].text)
 	}
 }
 
-// update changes the planes that do not move, and tells the controller of those that look different
-// afterwards.
+// update calls change for each plane without a move, and notifies the controller of those whose map or health changed.
 func (u *unit) update(change func(p *plane)) {
 	var news []*plane
 	u.d.mu.Lock()
@@ -342,7 +342,8 @@ func (u *unit) update(change func(p *plane)) {
 	u.d.notify(news)
 }
 
-// block is a plane's part of a map of the whole switch.
+// block returns a plane's part of a map of the whole switch. It returns an error if a circuit leads to or from another
+// plane.
 func (u *unit) block(table circuit.Permutation, p *plane) (circuit.Permutation, error) {
 	n := len(p.ports.In)
 	own := circuit.AllDark(n)
@@ -352,18 +353,20 @@ func (u *unit) block(table circuit.Permutation, p *plane) (circuit.Permutation, 
 			continue
 		}
 		if own[r] = to - p.first; own[r] < 0 || own[r] >= n {
-			return nil, fmt.Errorf("port %s of rank %d goes to a port of another plane, %s", u.ports.In[p.first+r], r, u.egress(to))
+			return nil, fmt.Errorf("port %s of rank %d goes to a port of another plane, %s",
+				u.ports.In[p.first+r], r, u.egress(to))
 		}
 	}
-	for r, to := range table { // ours that receive from others
+	for r, to := range table { // circuits from other planes to this one
 		if (r < p.first || r >= p.first+n) && to >= p.first && to < p.first+n {
-			return nil, fmt.Errorf("port %s of rank %d receives from a port of another plane, %s", u.egress(to), to-p.first, u.ports.In[r])
+			return nil, fmt.Errorf("port %s of rank %d receives from a port of another plane, %s",
+				u.egress(to), to-p.first, u.ports.In[r])
 		}
 	}
 	return own, nil
 }
 
-// egress names the egress side of a port, as far as its name is known.
+// egress returns the name of a port's egress side; without Ports.Out it has the name of the ingress side.
 func (u *unit) egress(port int) string {
 	if u.ports.Out == nil {
 		return u.ports.In[port]
@@ -371,7 +374,7 @@ func (u *unit) egress(port int) string {
 	return u.ports.Out[port]
 }
 
-// unwell says why a plane should not be used; Device.mu is held.
+// unwell returns why ranks should not use a plane; nil: they may. The caller holds Device.mu.
 func (p *plane) unwell() error {
 	err := p.failure
 	if err == nil {
@@ -386,11 +389,12 @@ func (p *plane) unwell() error {
 	return fmt.Errorf("switches: plane %s: %w", p.name, err)
 }
 
-// drift reports the first circuit of now that is not as desired.
+// drift returns an error for the first circuit of now that differs from desired; nil: none does.
 func (p *plane) drift(now, desired circuit.Permutation) error {
 	for r := range now {
 		if now[r] != desired[r] {
-			return fmt.Errorf("%w: port %s of rank %d goes to %s, want %s", driver.ErrDrift, p.ports.In[r], r, rank(now[r]), rank(desired[r]))
+			return fmt.Errorf("%w: port %s of rank %d goes to %s, want %s",
+				driver.ErrDrift, p.ports.In[r], r, rank(now[r]), rank(desired[r]))
 		}
 	}
 	return nil

@@ -105,7 +105,7 @@ const (
 	staleTemp  = time.Hour
 )
 
-// Entry is a cached span of sizes under its key. It is shared: nobody changes it.
+// Entry is a cached span of sizes under its key. Goroutines share it, so no caller may change it.
 type Entry struct {
 	Key  Key
 	Span *sizes.Span // the digests of its plans are set
@@ -134,7 +134,8 @@ func Open(dir string) (*Cache, error) {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
 	for _, f := range files {
-		if info, err := f.Info(); err == nil && strings.HasPrefix(f.Name(), tempPrefix) && time.Since(info.ModTime()) > staleTemp {
+		if info, err := f.Info(); err == nil && strings.HasPrefix(f.Name(), tempPrefix) &&
+			time.Since(info.ModTime()) > staleTemp {
 			os.Remove(filepath.Join(dir, f.Name()))
 		}
 	}
@@ -144,9 +145,8 @@ func Open(dir string) (*Cache, error) {
 // Dir returns the directory of the cache.
 func (c *Cache) Dir() string { return c.dir }
 
-// Get returns a span that serves a call of the given bytes under key: an error that wraps
-// [ErrMiss] where there is none, [ErrCorrupt], with file and reason, where there is one that
-// must not be used.
+// Get returns a span that serves a call of the given bytes under key. If there is none, the error wraps [ErrMiss]. If
+// its file must not be used, the error wraps [ErrCorrupt] and names the file and the reason.
 //
 // Hot path where the span is in memory: no allocation, one read lock.
 func (c *Cache) Get(key *Key, bytes int64) (*sizes.Span, error) {
@@ -229,7 +229,7 @@ func (c *Cache) remember(e *Entry) {
 	c.front[e.Key] = l
 }
 
-// Put stores a span under key and removes those that it contains. It refuses an infeasible
+// Put stores a span under key and removes the spans that it contains. It refuses an infeasible
 // plan. The file appears complete or not at all, and is on disk when Put returns. The span
 // that Put returns holds sealed copies of the plans; their problems and what the plans refer
 // to must not change any more.

@@ -24,8 +24,9 @@ const size = 40e6
 func example(t testing.TB) (Key, *plans.Problem, *plans.Plan) {
 	t.Helper()
 	problem, plan := planstest.Load(t, "swot-fig5")
-	key := Key{Collective: "allreduce", Algorithm: "rabenseifner", Ranks: 8, Fabric: Sum([]byte("fabric")), FabricName: "f",
-		Planes: 3, Planner: "swot", PlannerVersion: 1, TimeLimit: time.Second, Tolerance: .01}
+	key := Key{Collective: "allreduce", Algorithm: "rabenseifner", Ranks: 8, Fabric: Sum([]byte("fabric")),
+		FabricName: "f",
+		Planes:     3, Planner: "swot", PlannerVersion: 1, TimeLimit: time.Second, Tolerance: .01}
 	return key, problem, plan
 }
 
@@ -45,7 +46,8 @@ func wide(t testing.TB, problem *plans.Problem, plan *plans.Plan, ratio int64) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &sizes.Span{Min: size, Max: ratio * size, Low: sizes.Sized{Problem: problem, Plan: low}, High: sizes.Sized{Problem: &big, Plan: high}}
+	return &sizes.Span{Min: size, Max: ratio * size, Low: sizes.Sized{Problem: problem, Plan: low},
+		High: sizes.Sized{Problem: &big, Plan: high}}
 }
 
 // fileOf is the name of the file of the example's size.
@@ -154,7 +156,8 @@ func TestUnusableFilesAreRefused(t *testing.T) {
 			}
 			fresh := open(t, dir)
 			e, err := fresh.Get(&key, size)
-			if e != nil || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.want) {
+			if e != nil || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path) ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v %v", e, err)
 			}
 			list, err := fresh.List()
@@ -321,7 +324,8 @@ func TestIntervals(t *testing.T) {
 		t.Fatalf("%d files, %v: want the interval and the size outside it", len(list), err)
 	}
 	for _, from := range []*Cache{c, open(t, dir)} {
-		for bytes, hit := range map[int64]bool{size - 1: false, size: true, 3 * size: true, 4 * size: true, 4*size + 1: false, 9 * size: true} {
+		for bytes, hit := range map[int64]bool{size - 1: false, size: true, 3 * size: true, 4 * size: true,
+			4*size + 1: false, 9 * size: true} {
 			got, err := from.Get(&key, bytes)
 			if (err == nil) != hit || !hit && !errors.Is(err, ErrMiss) {
 				t.Fatalf("%d bytes: %v", bytes, err)
@@ -331,7 +335,7 @@ func TestIntervals(t *testing.T) {
 			}
 		}
 	}
-	// Whoever reads the file derives the same plan, to the bit.
+	// A process that reads the file derives the same plan, bit by bit.
 	again, err := open(t, dir).Get(&key, 3*size)
 	if err != nil {
 		t.Fatal(err)
@@ -457,7 +461,8 @@ func BenchmarkHit(b *testing.B) {
 		k := key
 		k.Root = root
 		for i := range int64(32) {
-			c.remember(&Entry{Key: k, Span: &sizes.Span{Min: 100 * i, Max: 100*i + 99, Low: sizes.Sized{Problem: problem, Plan: plan}}})
+			c.remember(&Entry{Key: k, Span: &sizes.Span{Min: 100 * i, Max: 100*i + 99,
+				Low: sizes.Sized{Problem: problem, Plan: plan}}})
 		}
 	}
 	b.ReportAllocs()

@@ -42,7 +42,8 @@ func (e *Entry) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := fmt.Appendf(nil, "{\"cache\":%d,\"key\":%s,\n\"min_bytes\":%d,\"max_bytes\":%d,\n\"problem\":", format, key, e.Span.Min, e.Span.Max)
+	b := fmt.Appendf(nil, "{\"cache\":%d,\"key\":%s,\n\"min_bytes\":%d,\"max_bytes\":%d,\n\"problem\":", format, key,
+		e.Span.Min, e.Span.Max)
 	problem, plan, err := encodeSized(&e.Span.High)
 	if err != nil {
 		return nil, err

@@ -58,7 +58,8 @@ func (c *stepsChecker) joint(members []jointMember) {
 			c.entryf(m.plane, m.entry, "a joint entry states no bytes and no flows of its own")
 		}
 		if k > 0 && f.Routes != nil {
-			c.entryf(m.plane, m.entry, "joint %q has its routes in its first entry only, on planes[%d][%d]", e.Joint, first.plane, first.entry)
+			c.entryf(m.plane, m.entry, "joint %q has its routes in its first entry only, on planes[%d][%d]", e.Joint,
+				first.plane, first.entry)
 		}
 		if !plans.SameUS(f.StartUS, e.StartUS) || !plans.SameUS(f.EndUS, e.EndUS) {
 			c.entryf(m.plane, m.entry, "joint %q has other times on planes[%d][%d]", e.Joint, first.plane, first.entry)
@@ -79,7 +80,8 @@ func (c *stepsChecker) joint(members []jointMember) {
 
 // routes follows every route, adds its bytes to its flow, and returns the hops of the
 // longest and the bytes on the busiest circuit.
-func (c *stepsChecker) routes(m jointMember, e *plans.Entry, maps map[int]circuit.Permutation) (hops int, most float64, ok bool) {
+func (c *stepsChecker) routes(m jointMember, e *plans.Entry,
+	maps map[int]circuit.Permutation) (hops int, most float64, ok bool) {
 	s := &c.state[e.Step]
 	flows := c.flows(e.Step)
 	index := make(map[[2]int]int, len(flows))

@@ -38,10 +38,12 @@ func bases(t testing.TB) []base {
 	}
 	one, two, half := circuit.Shift(5, 1), circuit.Shift(5, 2), circuit.Permutation{1, -1, 3, -1, -1}
 	for _, kind := range []plans.CircuitKind{plans.Simplex, plans.Duplex, plans.Interleaved} {
-		p := &plans.Problem{Version: plans.Version, Ranks: 5, Planes: 2, BandwidthGbps: 8, AlphaUS: 3, HopUS: 1, ReconfigUS: 40, ReconfigPerPort: 2,
+		p := &plans.Problem{Version: plans.Version, Ranks: 5, Planes: 2, BandwidthGbps: 8, AlphaUS: 3, HopUS: 1,
+			ReconfigUS: 40, ReconfigPerPort: 2,
 			Circuits: kind, Steps: steps(one, two, half, one)}
 		if kind == plans.Duplex {
-			p.Steps = steps(circuit.Permutation{1, 0, 3, 2, 4}, circuit.Permutation{2, 3, 0, 1, 4}, circuit.Permutation{1, 0, 3, 2, 4})
+			p.Steps = steps(circuit.Permutation{1, 0, 3, 2, 4}, circuit.Permutation{2, 3, 0, 1, 4},
+				circuit.Permutation{1, 0, 3, 2, 4})
 		}
 		for _, name := range planner.Names() {
 			for _, forward := range []bool{false, true} {
@@ -51,7 +53,8 @@ func bases(t testing.TB) []base {
 					q.Steps = append(slices.Clone(p.Steps), plans.Step{Bytes: 2e4, Flows: [][2]int{{0, 1}, {0, 2}, {3, 1}}})
 					q.Final.Kind = plans.FinalInitial
 				}
-				plan, err := planner.Solve(context.Background(), name, &q, planner.Options{TimeLimit: time.Minute, Effort: time.Millisecond})
+				plan, err := planner.Solve(context.Background(), name, &q,
+					planner.Options{TimeLimit: time.Minute, Effort: time.Millisecond})
 				if err == nil {
 					out = append(out, base{&q, plan})
 				}

@@ -16,7 +16,8 @@ func referee(p *plans.Problem, q *plans.Plan) error {
 	if len(q.Planes) != p.Planes || math.IsNaN(q.CCTUS+q.LowerBoundUS) || math.IsInf(q.CCTUS+q.LowerBoundUS, 0) {
 		return errors.New("planes or numbers")
 	}
-	r := &judge{p: p, q: q, got: map[[3]int]float64{}, stepEnd: map[int]float64{}, held: map[[2]int]float64{}, joint: map[string][][2]int{}}
+	r := &judge{p: p, q: q, got: map[[3]int]float64{}, stepEnd: map[int]float64{}, held: map[[2]int]float64{},
+		joint: map[string][][2]int{}}
 	for _, f := range []func() error{r.shape, r.planes, r.joints, r.barrier, r.carried, r.ends} {
 		if err := f(); err != nil {
 			return err
@@ -188,7 +189,8 @@ func (r *judge) pair(j int) error {
 	}
 	a, b := switches(j), switches(j^1)
 	for k := range a {
-		if len(a) != len(b) || less(a[k].StartUS, b[k].StartUS) || less(b[k].StartUS, a[k].StartUS) || less(a[k].EndUS, b[k].EndUS) ||
+		if len(a) != len(b) || less(a[k].StartUS, b[k].StartUS) || less(b[k].StartUS, a[k].StartUS) ||
+			less(a[k].EndUS, b[k].EndUS) ||
 			less(b[k].EndUS, a[k].EndUS) || fmt.Sprint(a[k].To) != fmt.Sprint(inverseOf(b[k].To)) {
 			return fmt.Errorf("plane %d: its partner", j)
 		}

@@ -38,7 +38,8 @@ func (o *OCSD) adoptData(f *Fabric) error {
 	}
 	switch {
 	case (o.DataPlane == DataNone) == emulated:
-		return fmt.Errorf("data_plane: %s, but the switches of %s are %s", o.DataPlane, o.Fabric, map[bool]string{true: "emulated", false: "not all emulated"}[emulated])
+		return fmt.Errorf("data_plane: %s, but the switches of %s are %s", o.DataPlane, o.Fabric,
+			map[bool]string{true: "emulated", false: "not all emulated"}[emulated])
 	case o.DataPlane == DataKernel && !interfaces:
 		return fmt.Errorf("data_plane: kernel, but not every plane of %s has an interface", o.Fabric)
 	case o.DataPlane != DataMemory && (o.FrameLog != "" || o.MTU != 0 || o.Slots != 0):
@@ -68,7 +69,8 @@ func (o *OCSD) adoptSocket(f *Fabric) error {
 	}
 	for j := range f.Planes {
 		if s := f.Switch(j); s.Driver == DriverEmulator && s.Endpoint != f.Switch(0).Endpoint {
-			return fmt.Errorf("fabric: ocs %q is at %q, %q at %q: one controller serves all emulated planes", s.Name, s.Endpoint, f.Switch(0).Name, f.Switch(0).Endpoint)
+			return fmt.Errorf("fabric: ocs %q is at %q, %q at %q: one controller serves all emulated planes", s.Name,
+				s.Endpoint, f.Switch(0).Name, f.Switch(0).Endpoint)
 		}
 	}
 	return nil

@@ -123,7 +123,8 @@ func (d *decoder) planes() error {
 		first := &f.Planes[0]
 		switch {
 		case p.Bandwidth != first.Bandwidth:
-			return d.errorf(path+".bandwidth", path, "%v, but planes[0] has %v: all planes have one rate", p.Bandwidth, first.Bandwidth)
+			return d.errorf(path+".bandwidth", path, "%v, but planes[0] has %v: all planes have one rate", p.Bandwidth,
+				first.Bandwidth)
 		case p.Interface != "" && p.HCA != "":
 			return d.errorf(path+".hca", path, "a plane has an interface or an hca, not both")
 		case (p.OCS == "") != (first.OCS == ""):

@@ -8,10 +8,9 @@ import (
 	"lightpath/plans"
 )
 
-// Decode reads a fabric file. It returns an error that wraps [ErrFabric] unless the file
-// is consistent: names are unique and known, the ports of every plane are a bijection of
-// the ranks (unique over the planes of a real switch), planes have one rate, pods are a
-// partition of the ranks, and ranks and hosts agree where both are given.
+// Decode reads a fabric file. It returns an error that wraps [ErrFabric] unless the file is consistent. Names are
+// unique and known. The ports of every plane are a bijection of the ranks (unique over the planes of a real switch).
+// Planes have one rate. Pods are a partition of the ranks. Ranks and hosts agree if both are given.
 func Decode(data []byte) (*Fabric, error) {
 	d := &decoder{f: &Fabric{Circuits: plans.Simplex}, at: make(map[string]value)}
 	root, err := parse(data)

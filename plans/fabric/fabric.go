@@ -50,7 +50,7 @@ type Controller struct {
 	// Endpoints are tried in turn: "unix:/path" on the ranks' host, else host:port. Nil where
 	// the file names none: then the endpoint of an emulated switch is the controller's.
 	Endpoints []string
-	TLS       TLS // who ranks are, and whom they trust
+	TLS       TLS // identity of the ranks, and the authorities that they trust
 }
 
 // TLS names the files of keys and certificates of one end of a connection; "" where not
@@ -102,8 +102,8 @@ type Costs struct {
 // Optical reports whether the planes have switches.
 func (f *Fabric) Optical() bool { return len(f.Planes) > 0 && f.Planes[0].OCS != "" }
 
-// Endpoints returns where ranks find the controller of the planes: what the file says, or else
-// the endpoint of the emulated switch; nil where there is neither.
+// Endpoints returns the addresses at which ranks find the controller of the planes: those in the file, or else
+// the endpoint of the emulated switch; nil if there is neither.
 func (f *Fabric) Endpoints() []string {
 	if f.Controller.Endpoints != nil || !f.Optical() {
 		return f.Controller.Endpoints
@@ -162,9 +162,8 @@ func (f *Fabric) Problem() *plans.Problem {
 
 func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// Digest returns the SHA-256, in lower-case hex, of what [Fabric.Encode] writes without the
-// controller: two files that say the same of the planes have one digest, whatever their layout and
-// wherever a host keeps its keys.
+// Digest returns the SHA-256, in lower-case hex, of the output of [Fabric.Encode] without the controller. Two files
+// that describe the planes alike have one digest, for any layout and any place of a host's keys.
 func (f *Fabric) Digest() string {
 	planes := *f
 	planes.Controller = Controller{}

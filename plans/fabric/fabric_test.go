@@ -24,7 +24,8 @@ func TestLoad(t *testing.T) {
 			{Name: "p0", Bandwidth: 2e9, OCS: "ocs0", Ports: []string{"1", "2", "3", "4"}, Interface: "eth2"},
 			{Name: "p1", Bandwidth: 2e9, OCS: "ocs0", Ports: []string{"1", "2", "x3", "x4"}, HCA: "mlx5_0:1:0:0"},
 		},
-		OCS:      []OCS{{Name: "ocs0", Driver: DriverEmulator, Endpoint: "unix:/run/ocsd.sock", Reconfig: 200 * time.Microsecond}},
+		OCS: []OCS{{Name: "ocs0", Driver: DriverEmulator, Endpoint: "unix:/run/ocsd.sock",
+			Reconfig: 200 * time.Microsecond}},
 		Costs:    Costs{Alpha: 20 * time.Microsecond, Hop: 500},
 		Circuits: plans.Duplex, Forwarding: true, Pods: [][]int{{0, 1}, {2, 3}},
 	}
@@ -153,7 +154,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{hosts, ", ports: {0: 1, 1: 2, 2: 3, 3: 4}}\n  - {name: west", "}\n  - {name: west", "planes[0].ports: missing"},
 		{hosts, "ocs: right", "ocs: left", `planes[1].ports.0: port "1" of left is in use on planes[0]`},
 		{hosts, `endpoint: "10.0.0.9:5025", `, "", "line 10: ocs[0].endpoint: missing"},
-		{hosts, "ocs: right, ports: {0: 1, 1: 2, 2: 3, 3: 4}", "interface: e", "planes[1].ocs: either every plane has an ocs or none has"},
+		{hosts, "ocs: right, ports: {0: 1, 1: 2, 2: 3, 3: 4}", "interface: e",
+			"planes[1].ocs: either every plane has an ocs or none has"},
 		{hosts, "driver: gnmi, ", "", "ocs[1].driver: missing"},
 	} {
 		text := strings.Replace(string(c.base), c.old, c.new, 1)
@@ -207,7 +209,8 @@ func TestLoadNamesTheFile(t *testing.T) {
 }
 
 func TestUnits(t *testing.T) {
-	for text, want := range map[string]Rate{"2Gbps": 2e9, "1.5Gbps": 1.5e9, "400Mbps": 400e6, "0.4Tbps": 400e9, "7bps": 7, "9 kbps": 9000} {
+	for text, want := range map[string]Rate{"2Gbps": 2e9, "1.5Gbps": 1.5e9, "400Mbps": 400e6, "0.4Tbps": 400e9,
+		"7bps": 7, "9 kbps": 9000} {
 		r, err := ParseRate(text)
 		if err != nil || r != want {
 			t.Errorf("%s: %v %v", text, r, err)
@@ -233,7 +236,8 @@ func TestOCSD(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &OCSD{Version: 1, Fabric: "testdata/two-planes.yaml", DataPlane: DataMemory, Socket: "/run/ocsd.sock", FrameLog: "testdata/frames.log", MTU: 8256, Slots: 64,
+	want := &OCSD{Version: 1, Fabric: "testdata/two-planes.yaml", DataPlane: DataMemory, Socket: "/run/ocsd.sock",
+		FrameLog: "testdata/frames.log", MTU: 8256, Slots: 64,
 		Initial: []circuit.Permutation{{1, 0, 3, 2}, circuit.AllDark(4)}}
 	if !reflect.DeepEqual(o, want) || f.Name != "two-planes" {
 		t.Fatalf("%+v %+v", o, f)
@@ -242,15 +246,16 @@ func TestOCSD(t *testing.T) {
 		t.Fatalf("%v\n%s", err, o.Encode())
 	}
 	for text, want := range map[string]string{
-		"version: 1":                                               "line 1: fabric: missing",
-		"fabric: f":                                                "line 1: version: missing",
-		"version: 1\nfabric: f\nmtu: 3":                            "line 3: mtu: 3 is outside",
-		"version: 1\nfabric: f\nslots: 1":                          "line 3: slots: 1 is outside",
-		"version: 1\nfabric: f\nport: 1":                           `line 3: unknown field "port"`,
-		"version: 1\nfabric: f\nsocket: [a]":                       "line 3: socket: want a text",
-		"version: 1\nfabric: f\nlisten: a":                         `line 3: listen: "a": want host:port`,
-		"version: 1\nfabric: f\nhttp: a:99999":                     "line 3: http: \"a:99999\": want host:port, the port",
-		"version: 1\nfabric: f\ndata_plane: x":                     `line 3: data_plane: "x" is not one of memory, kernel, none`,
+		"version: 1":                           "line 1: fabric: missing",
+		"fabric: f":                            "line 1: version: missing",
+		"version: 1\nfabric: f\nmtu: 3":        "line 3: mtu: 3 is outside",
+		"version: 1\nfabric: f\nslots: 1":      "line 3: slots: 1 is outside",
+		"version: 1\nfabric: f\nport: 1":       `line 3: unknown field "port"`,
+		"version: 1\nfabric: f\nsocket: [a]":   "line 3: socket: want a text",
+		"version: 1\nfabric: f\nlisten: a":     `line 3: listen: "a": want host:port`,
+		"version: 1\nfabric: f\nhttp: a:99999": "line 3: http: \"a:99999\": want host:port, the port",
+		"version: 1\nfabric: f\ndata_plane: x": `line 3: data_plane: "x" is not one of memory, ` +
+			`kernel, none`,
 		"version: 1\nfabric: f\njournal: {kind: etcd, lease: 5ms}": "line 3: journal.lease: 5ms is less than 1s",
 		"version: 1\nfabric: f\nswitches: {verify: hope}":          `switches.verify: "hope" is not one of`,
 		"version: 1\nfabric: f\ntls: {password: x}":                `unknown field "password"`,
@@ -267,15 +272,19 @@ func TestService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &OCSD{Version: 1, Name: "a", Fabric: "testdata/controlled.yaml", DataPlane: DataNone, Socket: "/run/lightpath/ocsd.sock",
+	want := &OCSD{Version: 1, Name: "a", Fabric: "testdata/controlled.yaml", DataPlane: DataNone,
+		Socket: "/run/lightpath/ocsd.sock",
 		Listen: "10.0.0.1:7443", HTTP: "127.0.0.1:9180", TLS: TLS{"testdata/ca.pem", "testdata/c.pem", "testdata/c.key"},
-		Journal: JournalConfig{Kind: "etcd", Endpoints: []string{"https://10.0.0.2:2379"}, Dir: "testdata/etcd", Prefix: "/lp/", Lease: 5 * time.Second, TLS: TLS{CA: "testdata/ca.pem"}},
-		Switches: SwitchesConfig{Verify: "status", DriftInterval: 2 * time.Second, Settle: time.Second, ReplyTimeout: 500 * time.Millisecond, InsecureSCPI: true,
+		Journal: JournalConfig{Kind: "etcd", Endpoints: []string{"https://10.0.0.2:2379"}, Dir: "testdata/etcd",
+			Prefix: "/lp/", Lease: 5 * time.Second, TLS: TLS{CA: "testdata/ca.pem"}},
+		Switches: SwitchesConfig{Verify: "status", DriftInterval: 2 * time.Second, Settle: time.Second,
+			ReplyTimeout: 500 * time.Millisecond, InsecureSCPI: true,
 			User: "u", PasswordFile: "testdata/pw", KnownHosts: "testdata/kh", TLS: TLS{Cert: "testdata/s.pem"}}}
 	if !reflect.DeepEqual(o, want) {
 		t.Errorf("%+v", o)
 	}
-	wantFabric := Controller{[]string{"unix:/run/lightpath/ocsd.sock", "10.0.0.1:7443"}, TLS{"testdata/ca.pem", "testdata/rank.pem", "/etc/rank.key"}}
+	wantFabric := Controller{[]string{"unix:/run/lightpath/ocsd.sock", "10.0.0.1:7443"},
+		TLS{"testdata/ca.pem", "testdata/rank.pem", "/etc/rank.key"}}
 	if !reflect.DeepEqual(f.Controller, wantFabric) {
 		t.Errorf("%+v", f.Controller)
 	}
@@ -316,12 +325,14 @@ func TestAdopt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for file, content := range map[string][]byte{"fabric.yaml": data, "ocsd.yaml": []byte("version: 1\nfabric: fabric.yaml\n" + k.text)} {
+		for file, content := range map[string][]byte{"fabric.yaml": data,
+			"ocsd.yaml": []byte("version: 1\nfabric: fabric.yaml\n" + k.text)} {
 			if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, _, err := LoadOCSD(filepath.Join(dir, "ocsd.yaml")); !errors.Is(err, ErrFabric) || !strings.Contains(err.Error(), k.want) {
+		if _, _, err := LoadOCSD(filepath.Join(dir, "ocsd.yaml")); !errors.Is(err, ErrFabric) ||
+			!strings.Contains(err.Error(), k.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

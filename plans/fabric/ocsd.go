@@ -256,7 +256,8 @@ func (o *OCSD) Encode() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "version: %d\nfabric: %s\n", o.Version, quote(o.Fabric))
 	for _, f := range []struct{ name, value string }{
-		{"name", o.Name}, {"data_plane", o.DataPlane}, {"socket", o.Socket}, {"frame_log", o.FrameLog}, {"listen", o.Listen}, {"http", o.HTTP},
+		{"name", o.Name}, {"data_plane", o.DataPlane}, {"socket", o.Socket}, {"frame_log", o.FrameLog},
+		{"listen", o.Listen}, {"http", o.HTTP},
 	} {
 		if f.value != "" {
 			fmt.Fprintf(&b, "%s: %s\n", f.name, quote(f.value))
@@ -291,11 +292,13 @@ func (o *OCSD) Encode() []byte {
 	}
 	group("journal", fields+field("dir", j.Dir)+field("prefix", j.Prefix)+durationField("lease", j.Lease)+j.TLS.fields())
 	s := &o.Switches
-	fields = field("verify", s.Verify) + durationField("drift_interval", s.DriftInterval) + durationField("settle", s.Settle) + durationField("reply_timeout", s.ReplyTimeout)
+	fields = field("verify", s.Verify) + durationField("drift_interval", s.DriftInterval) +
+		durationField("settle", s.Settle) + durationField("reply_timeout", s.ReplyTimeout)
 	if s.InsecureSCPI {
 		fields += ", insecure_scpi: true"
 	}
-	group("switches", fields+field("user", s.User)+field("password_file", s.PasswordFile)+field("known_hosts", s.KnownHosts)+s.TLS.fields())
+	group("switches", fields+field("user", s.User)+field("password_file", s.PasswordFile)+
+		field("known_hosts", s.KnownHosts)+s.TLS.fields())
 	fields = field("preset", o.Device.Preset) + field("faults", o.Device.Faults)
 	if o.Device.Seed != 0 {
 		fields += fmt.Sprintf(", seed: %d", o.Device.Seed)
@@ -326,7 +329,8 @@ func LoadOCSD(path string) (*OCSD, *Fabric, error) {
 	for _, t := range []*TLS{&o.TLS, &o.Journal.TLS, &o.Switches.TLS} {
 		t.beside(path)
 	}
-	besideFile(path, &o.Fabric, &o.FrameLog, &o.Journal.Dir, &o.Switches.PasswordFile, &o.Switches.KnownHosts, &o.Device.Faults)
+	besideFile(path, &o.Fabric, &o.FrameLog, &o.Journal.Dir, &o.Switches.PasswordFile, &o.Switches.KnownHosts,
+		&o.Device.Faults)
 	f, err := Load(o.Fabric)
 	if err != nil {
 		return nil, nil, err

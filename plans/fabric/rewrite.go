@@ -12,8 +12,8 @@ import (
 )
 
 // Rewrite changes the costs, bandwidths and reconfiguration times in the text of a fabric file to
-// those of f, and nothing else: comments and layout stay. What it returns reads as f; where that
-// cannot be, because f differs in more, the error wraps [ErrFabric].
+// those of f, and nothing else: comments and layout stay. [Decode] of the result
+// equals f. If f differs in more, the error wraps [ErrFabric].
 func Rewrite(data []byte, f *Fabric) ([]byte, error) {
 	old, err := Decode(data)
 	if err != nil {
@@ -59,7 +59,7 @@ type edit struct {
 	text                 string
 }
 
-// costs edits the costs, and adds those that the file does not have.
+// costs edits the costs, and adds the missing ones.
 func (e *editor) costs(root value, was, is Costs) error {
 	var missing []string
 	for _, c := range []struct {

@@ -12,9 +12,11 @@ import (
 )
 
 func TestRewrite(t *testing.T) {
-	const head = "# mine\nversion: 1\nranks: 2\nplanes:\n  - {name: p0, bandwidth: 2Gbps, ocs: o} # one\n  - ocs: o\n    bandwidth: \"2Gbps\"   # another\n    name: p1\n" +
+	const head = "# mine\nversion: 1\nranks: 2\nplanes:\n  - {name: p0, bandwidth: 2Gbps, ocs: o} # one\n" +
+		"  - ocs: o\n    bandwidth: \"2Gbps\"   # another\n    name: p1\n" +
 		"ocs: [{name: \u00e4, driver: emulator, reconfig: 1ms}, {name: o, driver: emulator, reconfig: '2ms'}]\n"
-	const changed = "# mine\nversion: 1\nranks: 2\nplanes:\n  - {name: p0, bandwidth: 1.98Gbps, ocs: o} # one\n  - ocs: o\n    bandwidth: \"1.98Gbps\"   # another\n    name: p1\n" +
+	const changed = "# mine\nversion: 1\nranks: 2\nplanes:\n  - {name: p0, bandwidth: 1.98Gbps, ocs: o} # one\n" +
+		"  - ocs: o\n    bandwidth: \"1.98Gbps\"   # another\n    name: p1\n" +
 		"ocs: [{name: \u00e4, driver: emulator, reconfig: 1500us}, {name: o, driver: emulator, reconfig: '2500us'}]\n"
 	change := func(f *Fabric) {
 		f.Costs = Costs{Alpha: 300 * time.Microsecond, Hop: 20 * time.Microsecond, Barrier: 150 * time.Microsecond}
@@ -28,10 +30,12 @@ func TestRewrite(t *testing.T) {
 	for _, c := range []struct{ name, costs, want string }{
 		{"none", "", "costs: {alpha: 300us, hop: 20us, barrier: 150us}\n"},
 		{"no end of line", "forwarding: true", "forwarding: true\ncosts: {alpha: 300us, hop: 20us, barrier: 150us}\n"},
-		{"all", "costs: {alpha: 1us, barrier: 3us, hop: 2us} # these\n", "costs: {alpha: 300us, barrier: 150us, hop: 20us} # these\n"},
+		{"all", "costs: {alpha: 1us, barrier: 3us, hop: 2us} # these\n",
+			"costs: {alpha: 300us, barrier: 150us, hop: 20us} # these\n"},
 		{"some", "costs: { hop: 2us }\n", "costs: { alpha: 300us, barrier: 150us, hop: 20us }\n"},
 		{"empty", "costs: {}\n", "costs: {alpha: 300us, hop: 20us, barrier: 150us}\n"},
-		{"block", "costs:\n  # in a block\n  hop: 2us\n  barrier: 1us\nforwarding: true\n", "costs:\n  # in a block\n  alpha: 300us\n  hop: 20us\n  barrier: 150us\nforwarding: true\n"},
+		{"block", "costs:\n  # in a block\n  hop: 2us\n  barrier: 1us\nforwarding: true\n",
+			"costs:\n  # in a block\n  alpha: 300us\n  hop: 20us\n  barrier: 150us\nforwarding: true\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, err := Decode([]byte(head + c.costs))

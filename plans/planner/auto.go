@@ -7,11 +7,10 @@ import (
 	"lightpath/plans"
 )
 
-// solveAuto returns the best plan of all planners, under the name of the one that made it;
-// among equals the simpler one, in the order static, perstep, harvest, swot, weave. They run
-// side by side, each with all of the effort and until the deadline of all, so auto is never
-// above one of them: since weave goes on from the plans of the others, auto is weave but for
-// the name.
+// solveAuto returns the best plan of all planners, under the name of its planner. Among equal plans it prefers the
+// simpler planner, in the order static, perstep, harvest, swot, weave. The planners run side by side, each with all
+// of the effort and until the common deadline, so auto is never above one of them. Since weave starts from the plans
+// of the others, auto equals weave except for the name.
 func solveAuto(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error) {
 	m, err := compile(p)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // The bounds here hold for every plan of the problem, also for plans that no planner here
 // makes (circuits that mix patterns, steps divided by flow).
 //
-//   - Bandwidth: a step costs alpha + hop, and the busiest port's bytes over all planes. What a port
-//     can serve depends on the kind of circuits (leastUS).
+//   - Bandwidth: a step costs alpha + hop, and the busiest port's bytes over all planes. The kind of
+//     circuits limits the flows that a port can serve (leastUS).
 //   - Switching, without forwarding: seen from one rank r, a plan is a schedule in which each
 //     of its planes holds the circuit to one peer. Serving r's sequence of
 //     peers is paging with as many slots as planes, so Belady's rule counts the
@@ -103,11 +103,11 @@ func (m *model) allSequences() []sequence {
 	return all
 }
 
-// pairSequence returns what the pairs of interleaved planes see of a schedule of shifts. A circuit from r
-// to s on one plane of a pair serves the flow from r to s and, by the other plane, that from s to r.
-// All ranks see the same, so on average each rank has one circuit per pair for the flow that it sends, or
-// for the one that it receives: a step takes one use of a pair, whose circuits are of a distance and its
-// opposite. Half way round both planes serve the flow.
+// pairSequence returns the sequence of the pairs of interleaved planes for a schedule of shifts. A circuit from r to s
+// on one plane of a pair serves the flow from r to s. The other plane then serves the flow from s to r. All ranks see
+// the same. So on average each rank has one circuit per pair, for the flow that it sends or for the one that it
+// receives. A step takes one use of a pair, whose circuits are of a distance and its opposite. Half way round, both
+// planes serve the flow.
 func (m *model) pairSequence() (sequence, bool) {
 	if m.p.Circuits != plans.Interleaved || m.initial != nil {
 		return sequence{}, false
@@ -249,7 +249,7 @@ func (m *model) views() []view {
 	return []view{{true, false, "sends to"}, {false, true, "receives from"}}
 }
 
-// sequence is a schedule seen from one rank: whom it talks to in each step.
+// sequence is a schedule seen from one rank: its peers in each step.
 type sequence struct {
 	view
 	rank   int
@@ -379,7 +379,9 @@ func (m *model) pagingBound(s sequence, ideal []float64) bounds {
 	if s.held != nil {
 		b.total = math.Max(b.total, window(0, s.held))
 	}
-	b.proof = fmt.Sprintf("switching: whom rank %d %s is paging on %d planes or pairs of them; the planes' time must hold its bytes, overheads, switches (Belady) and idle time, weighed against each step's own time and summed over windows of steps", s.rank, s.verb, s.planes)
+	b.proof = fmt.Sprintf("switching: whom rank %d %s is paging on %d planes or pairs of them; the planes' time must "+
+		"hold its bytes, overheads, switches (Belady) and idle time, weighed against each step's own time and summed over "+
+		"windows of steps", s.rank, s.verb, s.planes)
 	return b
 }
 
@@ -403,8 +405,8 @@ func nextUses(peers [][]int) [][]int {
 }
 
 // paging counts the fewest page loads (Belady's rule, optimal for every prefix). The requests of one step
-// may come in any order: those that are there are served first, and of the others those come last that
-// are needed again soonest.
+// may come in any order. Peers that have a slot are served first. The other peers follow, the one that is needed
+// again soonest last.
 type paging struct {
 	peer  []int // per plane, circuit.Dark when empty
 	next  []int // when the page is needed again

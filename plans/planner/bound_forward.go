@@ -9,13 +9,12 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// The forwarding bound holds for every plan on a fabric whose ranks forward. In a window of
-// steps in which q switches begin, a rank's k transmitters see at most k+q circuits, so at
-// most k+q of its destinations are ever one hop away; within one transmit a route stays on the
-// circuits of that moment, so at most N_h(q) = min((k+q)^h, (q+1) k^h) are ever h hops away
-// (q+1 for a single plane, where only h = 1 circuit leads on from each rank). Every byte
-// occupies one circuit per hop, and a transmit takes at least as long as its average circuit
-// is busy, hence
+// The forwarding bound holds for every plan on a fabric whose ranks forward. Consider a window of steps in which q
+// switches begin. A rank's k transmitters see at most k+q circuits, so at most k+q of its destinations are ever one
+// hop away. Within one transmit a route stays on the circuits of that moment. So at most
+// N_h(q) = min((k+q)^h, (q+1) k^h) destinations are ever h hops away (q+1 for a single plane, where only h = 1 circuit
+// leads on from each rank). Every byte occupies one circuit per hop. A transmit takes at least as long as its average
+// circuit is busy. Hence
 //
 //	k * window >= q*T + sum over steps of alpha + average over ranks of
 //	              sum over destinations of (bytes * beta [+ hop]) * hops
@@ -25,10 +24,9 @@ import (
 // where a rank has one destination in a step: some transmit of the step is as long as its
 // average route.
 //
-// A step, moreover, is served by circuits to its own destinations: let m of a rank's planes hold one of
-// them at some time in it. The bytes that take them are at most m times what one plane carries, the
-// others fill two circuits. With X the length of the step without alpha and hop, and w its data on one
-// plane, averaged over the ranks:
+// Circuits to the destinations of a step serve it directly. Let m of a rank's planes hold one of them at some time in
+// the step. The bytes on them are at most m times the bytes that one plane carries. All other bytes fill two circuits.
+// Let X be the length of the step without alpha and hop, and w its data on one plane, averaged over the ranks:
 //
 //	k X >= 2 w - direct,  direct <= m X,  so X >= 2 w / (k + m), and X >= w / k.
 //
@@ -38,7 +36,7 @@ import (
 const (
 	forwardWindow  = 64      // longest window
 	forwardStarts  = 64      // steps at which windows begin, where there are many
-	forwardClasses = 16      // kinds of ranks; a schedule with more is not bounded like this
+	forwardClasses = 16      // kinds of ranks; a schedule with more has no forwarding bound
 	forwardWork    = 3e7     // operations
 	forwardCells   = 1 << 22 // ranks x steps that are looked at
 )
@@ -86,7 +84,8 @@ func (m *model) forwardBound(ideal []float64) (bounds, bool) {
 	if b.total = b.suffix[0]; m.p.Initial != nil {
 		b.total = math.Max(b.total, least(0, m.litPlanes()))
 	}
-	b.proof = fmt.Sprintf("forwarding: with q switches a rank has at most %d+q destinations one hop away, so many two hops away, ...; every byte fills one circuit per hop; least over q, summed over windows of steps", m.p.Planes)
+	b.proof = fmt.Sprintf("forwarding: with q switches a rank has at most %d+q destinations one hop away, so many two "+
+		"hops away, ...; every byte fills one circuit per hop; least over q, summed over windows of steps", m.p.Planes)
 	return b, true
 }
 
@@ -104,7 +103,7 @@ func (m *model) litPlanes() int {
 	return lit
 }
 
-// reaches groups the ranks by what they send to whom; nil where there are too many kinds.
+// reaches groups the ranks by their destinations and bytes; nil if there are too many kinds.
 func (m *model) reaches() []reach {
 	if kind, ok := m.shifts(); ok {
 		return []reach{kind}
@@ -143,7 +142,7 @@ func (m *model) reaches() []reach {
 	return kinds
 }
 
-// shifts returns what all ranks send to whom if every step is a shift.
+// shifts returns the destinations of every rank if each step is a shift.
 func (m *model) shifts() (reach, bool) {
 	kind := reach{share: 1}
 	names := map[int]int{}
@@ -160,7 +159,7 @@ func (m *model) shifts() (reach, bool) {
 	return kind, true
 }
 
-// fanouts lists, per step without pattern, whom each rank sends to.
+// fanouts lists, per step without pattern, the destinations of each rank.
 func (m *model) fanouts() [][][]int {
 	out := make([][][]int, len(m.steps))
 	for i := range m.steps {

@@ -141,7 +141,8 @@ func TestForwardBoundDoubling(t *testing.T) {
 			t.Fatal(err)
 		}
 		if plan.CCTUS > b.total*c.gap+1e-6 || b.total < c.over*bandwidthBound(m.ideals()).total || b.total > plan.CCTUS+1e-6 {
-			t.Errorf("reconfiguration %v us: plan %v, bound %v, bandwidth %v", c.reconfig, plan.CCTUS, b.total, bandwidthBound(m.ideals()).total)
+			t.Errorf("reconfiguration %v us: plan %v, bound %v, bandwidth %v", c.reconfig, plan.CCTUS, b.total,
+				bandwidthBound(m.ideals()).total)
 		}
 	}
 }

@@ -25,10 +25,8 @@ const graphWork = 2e7
 // come last.
 const compactGraphs = 4
 
-// candidates returns the settings of a unit that are worth considering for a plan that
-// keeps circuits over several steps: the patterns of the steps, unions of patterns that
-// fit on one plane and, where the fabric forwards, rings. The first limit patterns come
-// first.
+// candidates returns settings of a unit for plans that keep circuits over several steps: the patterns of the steps,
+// unions of patterns that fit on one plane and, if the fabric forwards, rings. The first limit patterns come first.
 func (m *model) candidates(limit int) [][]circuit.Permutation {
 	var set candidateSet
 	for i := range m.pages[:min(limit, len(m.pages))] {
@@ -249,5 +247,6 @@ func (m *model) legalAll(maps []circuit.Permutation) bool {
 
 // finalDiffers is why a planner that never reconfigures cannot end elsewhere.
 func finalDiffers(plane int) error {
-	return fmt.Errorf("%w: plane %d must end on other circuits than it begins with, and static never reconfigures", ErrInfeasible, plane)
+	return fmt.Errorf("%w: plane %d must end on other circuits than it begins with, and static never reconfigures",
+		ErrInfeasible, plane)
 }

@@ -164,7 +164,7 @@ func TestWitness(t *testing.T) {
 		{"shifts", plans.Simplex, []circuit.Permutation{circuit.Shift(4, 1), circuit.Shift(4, 2)}, true},
 		{"same from rank 0", plans.Simplex, []circuit.Permutation{{1, 0, 3, 2}, {1, 2, 3, 0}}, true},
 		{"duplex, way back", plans.Duplex, []circuit.Permutation{{2, -1, -1, -1}, half}, true},
-		{"duplex, nobody sends twice", plans.Duplex, []circuit.Permutation{{-1, 0, -1, -1}, {2, -1, -1, -1}}, false},
+		{"duplex, no rank sends twice", plans.Duplex, []circuit.Permutation{{-1, 0, -1, -1}, {2, -1, -1, -1}}, false},
 		{"interleaved", plans.Interleaved, []circuit.Permutation{circuit.Shift(4, 1), circuit.Shift(4, 2)}, false},
 	} {
 		p := &plans.Problem{Version: plans.Version, Ranks: 4, Planes: 2, BandwidthGbps: 8, ReconfigUS: 1, Circuits: tc.kind}

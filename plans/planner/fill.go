@@ -7,9 +7,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// The flows of one step may be served by several settings of a plane in turn, also where the plane
-// could hold all of them at once: some on the circuits that are there, the rest on circuits that
-// serve the next step as well. That saves a switch. Fills are the settings that are of use then.
+// Several settings of a plane may serve the flows of one step in turn, even if the plane could hold all of them at
+// once. Circuits that are up serve some flows, and circuits that serve the next step too serve the rest. That saves
+// a switch. Fills are the settings for this.
 
 // filler joins flows into a setting of one unit.
 type filler struct {
@@ -89,8 +89,8 @@ func (m *model) fills() [][][]circuit.Permutation {
 	return all
 }
 
-// fill joins the flows of steps, in order; of the first step those that a unit set to held does not
-// serve.
+// fill joins the flows of steps, in order; of the first step only the flows that a unit
+// set to held does not serve.
 func (m *model) fill(steps [][][2]int, held []circuit.Permutation) []circuit.Permutation {
 	f := newFiller(m)
 	for i, flows := range steps {
@@ -103,7 +103,7 @@ func (m *model) fill(steps [][][2]int, held []circuit.Permutation) []circuit.Per
 	return f.maps()
 }
 
-// near returns, by step, settings that may serve a part of it: those that the problem gives, the fills of
+// near returns, by step, settings that may serve a part of it: the initial ones, the fills of
 // the steps around it, and its own matchings.
 func (m *model) near(fills [][][]circuit.Permutation) [][][]circuit.Permutation {
 	out := make([][][]circuit.Permutation, len(fills))
@@ -124,7 +124,7 @@ func (m *model) near(fills [][][]circuit.Permutation) [][][]circuit.Permutation 
 	return out
 }
 
-// leftovers lists what settings leave of the flows of a step, by their indexes: each setting alone, then
+// leftovers lists the flows of a step that settings do not serve, as indexes: of each setting alone, then of
 // two in turn. near are the settings.
 func leftovers(flows [][2]int, near [][]circuit.Permutation) [][]int {
 	var sets [][]int

@@ -10,7 +10,7 @@ import (
 const exactTimingSteps = 80
 
 // greedy times the pattern without letting any unit leave a step early: every step is
-// divided so that all its units end together, over those that are ready in time. That is
+// divided over the units that are ready in time, so that they end together. That is
 // an upper bound of solve, attained by shares. Steps that are joined to the one before
 // begin with it, and their units need not wait for each other; solve knows nothing of that.
 // False once the time is known to be at least cutoff.

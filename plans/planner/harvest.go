@@ -13,21 +13,19 @@ import (
 // solveHarvest decides when to switch, and to what, with all planes in lockstep and
 // forwarding where the fabric forwards (HARVEST, Algorithm 1).
 //
-// The paper's recurrence runs over intervals of steps and numbers of switches, with a
-// topology subproblem for each interval. Over a fixed set of candidate topologies (its
-// appendix A) the same optimum is that of a shortest path over (step, topology): the best
-// topology of an interval is the one that the path stays in, and the number of switches is
-// whatever the path takes. The path also allows a given start and switches that cost by
-// the port, and it needs no interval's sum before the interval is of interest. Since theta
-// is dear on several planes, a step's time on a candidate is at first a floor
-// (server.floorUS): the path is found with floors, those that it uses are raised by a search
-// for routes, and so on until a path uses none that can be raised. It is then the best of all
-// within the precision of these searches, as no floor is above its time.
+// The paper's recurrence runs over intervals of steps and numbers of switches, with a topology subproblem for each
+// interval. Over a fixed set of candidate topologies (its appendix A) a shortest path over (step, topology) has the
+// same optimum. The path stays on the best topology of an interval and takes any number of switches. It also allows
+// a given start and switches that cost by the port. It does not need the sum of an interval in advance.
 //
-// Appendix A counts the bytes m_i twice, in the demand D = m_i M_i and again in
-// T_i >= beta m_i / theta_i; here theta is that of M_i, so they count once, as in
-// Equation 3. The first topology is free unless the problem gives it, which the paper
-// leaves open.
+// Theta is expensive to compute on several planes. So the time of a step on a candidate is at first a floor
+// (server.floorUS). The search finds a path with floors, raises the floors on the path by a search for routes, and
+// repeats until the path uses no floor that can be raised. No floor is above its time. So the path is the best of
+// all, within the precision of these searches.
+//
+// Appendix A counts the bytes m_i twice, in the demand D = m_i M_i and again in T_i >= beta m_i / theta_i. Here theta
+// is that of M_i, so they count once, as in Equation 3. The first topology is free unless the problem gives it; the
+// paper leaves this open.
 //
 // solveHarvest returns nothing above perstep, nor above static where the search ended early.
 func solveHarvest(ctx context.Context, m *model, o Options) (*plans.Plan, error) {

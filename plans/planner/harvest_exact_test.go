@@ -106,7 +106,8 @@ func TestTableBracketsTimes(t *testing.T) {
 		}
 		single := i%4 == 0
 		pieces, _ := m.pieces(nil)
-		tab := newTable(context.Background(), testOptions(single), newServer(m, testOptions(single)), pieces, m.harvestStates(t.Context(), m.fills(), 0))
+		tab := newTable(context.Background(), testOptions(single), newServer(m, testOptions(single)), pieces,
+			m.harvestStates(t.Context(), m.fills(), 0))
 		for k := range tab.kinds {
 			for c := range tab.states {
 				for tab.isOpen(k, c) {
@@ -131,8 +132,9 @@ func TestTableBracketsTimes(t *testing.T) {
 // TestLateRatherThanWrong: what only planes together can serve is found without any effort.
 func TestLateRatherThanWrong(t *testing.T) {
 	p := &plans.Problem{
-		Version: plans.Version, Ranks: 6, Planes: 2, BandwidthGbps: 8, ReconfigUS: 10, HopUS: 1, Circuits: plans.Duplex, Forwarding: true,
-		Steps: []plans.Step{{Bytes: 1e3, To: circuit.Shift(6, 1)}},
+		Version: plans.Version, Ranks: 6, Planes: 2, BandwidthGbps: 8, ReconfigUS: 10, HopUS: 1, Circuits: plans.Duplex,
+		Forwarding: true,
+		Steps:      []plans.Step{{Bytes: 1e3, To: circuit.Shift(6, 1)}},
 	}
 	m, err := compile(p)
 	if err != nil {
@@ -176,5 +178,48 @@ func TestOutOfWork(t *testing.T) {
 		if harvest.CCTUS > static.CCTUS+tolerance(static.CCTUS) {
 			t.Fatalf("problem %d: harvest %v, static %v", i, harvest.CCTUS, static.CCTUS)
 		}
+	}
+}
+
+// TestSwitchTakesAsLongAsItsSlowestPlane: planes switch at the same time, so their times are not added.
+func TestSwitchTakesAsLongAsItsSlowestPlane(t *testing.T) {
+	p := &plans.Problem{
+		Version: plans.Version, Ranks: 4, Planes: 2, BandwidthGbps: 8, ReconfigUS: 10, ReconfigPerPort: 2,
+		Circuits: plans.Simplex, Steps: []plans.Step{{Bytes: 1e3, To: circuit.Shift(4, 1)}},
+	}
+	m, err := compile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := circuit.Permutation{2, circuit.Dark, circuit.Dark, circuit.Dark}
+	h := &harvest{table: &table{m: m, states: [][]circuit.Permutation{
+		{circuit.Shift(4, 1), circuit.Shift(4, 1)},
+		{circuit.Shift(4, 1), circuit.Shift(4, 2)},
+		{circuit.Shift(4, 2), part},
+	}}}
+	whole := plans.ReconfigUS(p, circuit.Shift(4, 1), circuit.Shift(4, 2))
+	for c, want := range []float64{0, whole, whole} {
+		if us := h.switchUS(0, c); us != want {
+			t.Errorf("from state 0 to %d: %v us, want %v", c, us, want)
+		}
+	}
+}
+
+// TestShortestPathChoosesPieces: two pieces that take 7 us beat the whole step, which takes 10 us and comes first.
+func TestShortestPathChoosesPieces(t *testing.T) {
+	p := &plans.Problem{
+		Version: plans.Version, Ranks: 2, Planes: 1, BandwidthGbps: 8, Circuits: plans.Simplex,
+		Steps: []plans.Step{{Bytes: 1e3, To: circuit.Shift(2, 1)}},
+	}
+	m, err := compile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab := &table{m: m, states: [][]circuit.Permutation{{circuit.Shift(2, 1)}}, pieces: []piece{
+		{from: 0, to: 2, kind: 0, last: true}, {from: 0, to: 1, kind: 1}, {from: 1, to: 2, kind: 2, last: true},
+	}}
+	path := (&harvest{table: tab, positions: 2}).shortest([][]float64{{10}, {3}, {4}})
+	if len(path) != 2 || path[0].piece.kind != 1 || path[1].piece.kind != 2 {
+		t.Errorf("path %v", path)
 	}
 }

@@ -26,18 +26,15 @@ type part struct {
 // nothing is the offer of circuits on which some flow has no route.
 var nothing = offer{us: math.Inf(1)}
 
-// server knows what circuits that all planes are set to offer. There are four ways:
-//   - split: every plane carries some bytes of all flows;
-//   - direct: every flow goes over circuits of its own, on all planes that have one. If
-//     the flow with the fewest such planes has s of them, the step takes alpha + hop +
-//     bytes/s at least, and that suffices if every flow takes s;
-//   - joint: the planes form one graph, in which flows divide (package flow);
-//   - spread, where joint transmits are not allowed: every flow goes over one plane,
-//     forwarded there.
+// server computes the offer of all planes on given circuits. An offer serves flows in one of four ways:
+//   - split: every plane carries some bytes of all flows.
+//   - direct: every flow goes over circuits of its own, on all planes that have one. If the flow with the fewest such
+//     planes has s of them, the step takes at least alpha + hop + bytes/s. It takes no longer if every flow uses s.
+//   - joint: the planes form one graph, in which flows divide (package flow).
+//   - spread: every flow goes over one plane, forwarded there. This replaces joint where joint transmits are off.
 //
-// The first two are simple: cheap and exact. Where the fabric does not forward,
-// the flows of a step with a pattern matter only to the parts of an offer: its time can
-// be asked for without them. For one goroutine.
+// The first two are cheap and exact. Without forwarding, only the parts of an offer depend on the flows of a step
+// with a pattern; its time does not. A server is for one goroutine.
 type server struct {
 	m       *model
 	joint   bool // joint transmits are allowed
@@ -181,7 +178,7 @@ func (s *server) simple(st *step, flows [][2]int) offer {
 	return offer{us: us, parts: s.directParts(st.bytes, flows, planes)}
 }
 
-// directParts gives every flow planes of those that have its circuit.
+// directParts gives every flow some of the planes that have its circuit.
 func (s *server) directParts(bytes float64, flows [][2]int, planes int) []part {
 	takes := make([][]int, len(s.maps))
 	for i, f := range flows {

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"lightpath/plans/circuit"
@@ -30,9 +31,9 @@ func (pc *piece) flowsAt(at []int) []int {
 	return class
 }
 
-// pieces lists the pieces of the steps as they are asked for, by their beginning: each step as a whole;
-// where it is split, the rounds of perstep and matching by matching; and what some of the settings
-// near[i] in turn serve of step i. It returns the number of positions. near may be nil.
+// pieces lists the pieces of the steps of the problem, sorted by their beginning: each step as a whole; for a split
+// step the rounds of perstep and single matchings; and the parts of step i that some of the settings near[i] serve in
+// turn. It returns the number of positions. near may be nil.
 func (m *model) pieces(near [][][]circuit.Permutation) (all []piece, positions int) {
 	at := 0 // of m.steps
 	for i := range m.asked {
@@ -104,7 +105,7 @@ func (b *partition) rounds() {
 	}
 }
 
-// leftovers adds what leads from one leftover of the step to a smaller one.
+// leftovers adds the pieces that lead from one leftover of the step to a smaller one.
 func (b *partition) leftovers() {
 	all := make([]int, len(b.flows))
 	for i := range all {
@@ -117,20 +118,25 @@ func (b *partition) leftovers() {
 		}
 		return b.base + b.subs + i - 1
 	}
-	stays := make([]bool, len(b.flows))
 	for i, set := range sets {
 		if i > 0 {
 			b.add(set, at(i), b.end())
 		}
 		for k, less := range sets[i+1:] {
-			clear(stays)
-			for _, f := range less {
-				stays[f] = true
-			}
-			served := slices.DeleteFunc(slices.Clone(set), func(f int) bool { return stays[f] })
+			served := subtract(set, slices.Values(less), len(b.flows))
 			if len(served)+len(less) == len(set) {
 				b.add(served, at(i), at(i+1+k))
 			}
 		}
 	}
+}
+
+// subtract returns the elements of set that less does not yield, in the order of set. Elements are in 0..n-1.
+// It reads less once: a step of a large fabric has millions of flows.
+func subtract(set []int, less iter.Seq[int], n int) []int {
+	drop := make([]bool, n)
+	for f := range less {
+		drop[f] = true
+	}
+	return slices.DeleteFunc(slices.Clone(set), func(f int) bool { return drop[f] })
 }

@@ -24,7 +24,7 @@ type table struct {
 	flows  int         // of all kinds
 	limit  int64       // work left, as flow counts it
 	stop   func() bool
-	found  map[[2]int]*joint // by kind and state: what attains us, where that is joint
+	found  map[[2]int]*joint // by kind and state: the joint transmission that takes us, if one does
 	keep   int               // hops of routes that may still be kept
 	listed [][2]int          // buffer of flowsOf
 }
@@ -54,7 +54,8 @@ const workShare = 4
 // newTable measures pieces on states, the first ones first; beyond measureWork it looks only at
 // what they serve direct.
 func newTable(ctx context.Context, o Options, s *server, pieces []piece, states [][]circuit.Permutation) *table {
-	t := &table{m: s.m, server: s, pieces: pieces, states: states, limit: int64(o.Effort) / workShare, found: map[[2]int]*joint{}, keep: keptHops}
+	t := &table{m: s.m, server: s, pieces: pieces, states: states, limit: int64(o.Effort) / workShare,
+		found: map[[2]int]*joint{}, keep: keptHops}
 	t.stop = func() bool { return ctx.Err() != nil }
 	t.findKinds()
 	t.us, t.floor, t.tier = make([][]float64, len(t.kinds)), make([][]float64, len(t.kinds)), make([][]uint8, len(t.kinds))

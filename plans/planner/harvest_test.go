@@ -126,7 +126,8 @@ func TestHarvestFigure5(t *testing.T) {
 			mean += cct(t, tc.over, &ring, one) / cct(t, "harvest", p, one) / float64(len(tc.bytes))
 		}
 		if math.Abs(mean-tc.model) > 0.01*tc.model {
-			t.Errorf("%s over %s at %v us, %v: %.3f, want %.2f (printed: %v)", tc.name, tc.over, tc.reconfig, tc.bytes, mean, tc.model, tc.printed)
+			t.Errorf("%s over %s at %v us, %v: %.3f, want %.2f (printed: %v)", tc.name, tc.over, tc.reconfig, tc.bytes, mean,
+				tc.model, tc.printed)
 		}
 	}
 }
@@ -210,7 +211,8 @@ func TestJoint(t *testing.T) {
 	}
 	duplex := eval5(6, 2, 1e6) // a ring of matchings: no plane alone leads two hops
 	duplex.Circuits = plans.Duplex
-	duplex.Steps = []plans.Step{{Bytes: mb, To: circuit.Xor(6, 1)}, {Bytes: mb, To: circuit.Permutation{3, 4, 5, 0, 1, 2}}, {Bytes: mb, To: circuit.Permutation{5, 2, 1, 4, 3, 0}}}
+	duplex.Steps = []plans.Step{{Bytes: mb, To: circuit.Xor(6, 1)},
+		{Bytes: mb, To: circuit.Permutation{3, 4, 5, 0, 1, 2}}, {Bytes: mb, To: circuit.Permutation{5, 2, 1, 4, 3, 0}}}
 	if plan := solve(t, "harvest", duplex, o); !hasJoint(plan) {
 		t.Errorf("duplex: %v us, nothing joint", plan.CCTUS)
 	}
@@ -232,13 +234,15 @@ func TestHarvestSplits(t *testing.T) {
 	}{
 		{"cheap switches", 1, true, 2*(1+10) + 1, 2},
 		{"no forwarding", 1000, false, 2*(1+10) + 1000, 2},
-		{"dear switches", 1000, true, 0.5 + 2*0.5 + 30, 0}, // a rank's destinations are 1, 1, 2 and 2 hops away, on 2 circuits
+		// a rank's destinations are 1, 1, 2 and 2 hops away, on 2 circuits
+		{"dear switches", 1000, true, 0.5 + 2*0.5 + 30, 0},
 	} {
 		p := eval5(5, 2, tc.reconfig)
 		p.Forwarding = tc.forward
 		plan := solve(t, "harvest", direct(p, mb), planner.Options{TimeLimit: time.Minute, Effort: 200 * time.Millisecond})
 		if plan.CCTUS > tc.us+1e-6 || reconfigurations(plan) != tc.reconfigs {
-			t.Errorf("%s: %v us with %d reconfigurations, want %v with %d", tc.name, plan.CCTUS, reconfigurations(plan), tc.us, tc.reconfigs)
+			t.Errorf("%s: %v us with %d reconfigurations, want %v with %d", tc.name, plan.CCTUS, reconfigurations(plan), tc.us,
+				tc.reconfigs)
 		}
 	}
 }

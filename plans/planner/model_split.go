@@ -10,16 +10,14 @@ import (
 	"lightpath/plans/internal/matching"
 )
 
-// A step whose flows are no partial permutation is divided into matchings, by Konig's
-// theorem as many as its busiest port has flows. Which matchings is a choice, and a good one
-// repeats circuits that other steps use, so they are taken off the step in this order, each
-// only if the rest then needs one matching less: patterns of the problem, shifts, exclusive
-// ors; what remains is coloured. Duplex planes join ranks in pairs, so there the matchings
-// are those of an undirected graph, which may need one or more beyond its degree where it is not
-// bipartite.
+// A step whose flows are no partial permutation is divided into matchings. By Konig's theorem it takes as many as its
+// busiest port has flows. A good choice of matchings repeats circuits that other steps use. So they are taken off
+// the step in this order: patterns of the problem, shifts, exclusive ors. Each is taken only if the rest then needs
+// one matching less. The rest is coloured. Duplex planes join ranks in pairs, so there the matchings are those of an
+// undirected graph. That may need one or more beyond its degree if it is not bipartite.
 
-// splitPages is the most patterns of other steps that are tried for each step, of those that have a circuit
-// for one of its flows.
+// splitPages is the most patterns of other steps that are tried for each step. A pattern counts if it has a
+// circuit for one of the flows of the step.
 const splitPages = 512
 
 // split divides a step without pattern into sub-steps with one.
@@ -115,8 +113,7 @@ func (s *splitter) find(src, dst int) (int, bool) {
 	return int(list[i]), true
 }
 
-// known peels patterns that the problem has already, among those that have a circuit for a flow of one of
-// the busiest ranks.
+// known peels patterns of other steps that have a circuit for a flow of one of the busiest ranks.
 func (s *splitter) known() {
 	if s.count == 0 {
 		return
@@ -291,7 +288,7 @@ func (s *splitter) pairs() {
 	}
 	best, fewest := s.colorBy(ids, func(f [2]int) int { return f[0] ^ f[1] })
 	color, colors := s.colorBy(ids, func(f [2]int) int {
-		if max(f[0], f[1]) == circle { // plays whom the circle leaves out
+		if max(f[0], f[1]) == circle { // its partner is the rank that the circle leaves out
 			return 2 * min(f[0], f[1]) % circle
 		}
 		return (f[0] + f[1]) % circle
@@ -405,7 +402,9 @@ func (s *splitter) greedyPairs(ids []int) (color []int, colors int) {
 // none otherwise than m, or a flow is in several of its parts.
 func (m *model) dividedAs(plan *plans.Plan) *model {
 	divides := func(e plans.Entry) bool { return e.Flows != nil }
-	if !slices.ContainsFunc(plan.Planes, func(entries []plans.Entry) bool { return slices.ContainsFunc(entries, divides) }) {
+	if !slices.ContainsFunc(plan.Planes, func(entries []plans.Entry) bool {
+		return slices.ContainsFunc(entries, divides)
+	}) {
 		return nil
 	}
 	parts := make(map[int][][]int, len(m.asked)) // by step of the problem

@@ -157,7 +157,8 @@ func TestSplitReusesCircuits(t *testing.T) {
 func TestSpread(t *testing.T) {
 	p := testFabric(1)
 	p.Ranks = 3
-	p.Steps = []plans.Step{{Bytes: 1, To: circuit.Shift(3, 1)}, {Bytes: 1, Flows: allToAll(3)}, {Bytes: 1, To: circuit.Shift(3, 2)}}
+	p.Steps = []plans.Step{{Bytes: 1, To: circuit.Shift(3, 1)}, {Bytes: 1, Flows: allToAll(3)},
+		{Bytes: 1, To: circuit.Shift(3, 2)}}
 	m, err := compile(p)
 	if err != nil {
 		t.Fatal(err)

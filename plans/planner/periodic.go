@@ -8,21 +8,19 @@ import (
 	"slices"
 )
 
-// Periodic patterns are what searches begin with. They take no search, so they are at hand for any
-// number of ranks and planes, and every planner that may switch planes one by one returns a plan no
-// worse than the best of them. Consecutive steps on one page are a turn, which a unit serves without
-// a switch:
+// Searches begin with periodic patterns. These take no search, so they exist for any number of ranks and planes.
+// Every planner that may switch planes one by one returns a plan no worse than the best of them. Consecutive steps
+// on one page are a turn. A unit serves a turn without a switch:
 //
-//   - rotation g x m: turn i is served by group i mod g, of m units each, for all g x m up to the
-//     number of units. Lockstep is the rotation of one group of all units, striped that of as many
-//     groups as there are units.
-//   - by class g x m: every page has its group, page q group q mod g. Where all pages have groups of
-//     their own ("one plane for each distance"), no unit switches.
-//   - dealt c: each step takes the c units that have been idle for longest, those that hold its page
-//     first; c may be a fraction, then steps take one unit more or less in turn.
+//   - rotation g x m: group i mod g serves turn i. A group has m units, and g x m is at most the number of units.
+//     Lockstep is the rotation of one group of all units. Striped is the rotation of as many groups as units.
+//   - by class g x m: every page has its group, page q group q mod g. If every page has a group of its own ("one
+//     plane for each distance"), no unit switches.
+//   - dealt c: each step takes c units. Units that hold its page come first, then the units that have been idle for
+//     longest. If c is a fraction, some steps take one unit more than others.
 //
-// The best number of units of a step weighs its own time against that of switches. Where the first
-// hides the second no periodic pattern is far from the bound by pricing (pricing.go).
+// The best number of units of a step weighs the time of the step against that of switches. If the steps hide the
+// switches, the best periodic pattern is near the bound by pricing (pricing.go).
 type periodic struct {
 	name  string
 	us    float64 // estimate
@@ -53,7 +51,7 @@ func (w *swot) grouped(class []int, groups, width int) pattern {
 	return u
 }
 
-// dealt gives each step width units on average: those that hold its page, then those that have been
+// dealt gives each step width units on average: units that hold its page first, then the units that have been
 // idle for longest.
 func (w *swot) dealt(width float64) pattern {
 	return w.rotation(math.Inf(1), func(i int) int {

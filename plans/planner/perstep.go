@@ -10,20 +10,18 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// solvePerStep is the strawman of SWOT and the BvN baseline of HARVEST: wherever the
-// pattern differs from the previous step's, every plane is reconfigured, in lockstep,
-// and the bytes are divided evenly.
+// solvePerStep is the strawman of SWOT and the BvN baseline of HARVEST. If the pattern differs from that of the
+// previous step, all planes are reconfigured in lockstep. The bytes are divided evenly.
 //
-// A step that is split into matchings is served in rounds: as many matchings at a time as
-// makes it shortest, each on an equal number of units (a unit that is left over helps the
-// first ones), reconfigured in lockstep between rounds. One matching at a time over all
-// planes, and one on each plane, are the extremes of that.
+// A split step is served in rounds. A round serves as many matchings as makes the step shortest, each on an equal
+// number of units. A unit that is left over helps the first matchings. Planes are reconfigured in lockstep between
+// rounds. The extremes are one matching at a time over all planes, and one matching on each plane.
 func solvePerStep(_ context.Context, m *model, _ Options) (*plans.Plan, error) {
 	return m.perStep(false).finish("perstep"), nil
 }
 
-// perStepBelow is solvePerStep for plans that take no longer than another one; it fails for those that do,
-// since they are long and of no use.
+// perStepBelow is solvePerStep, but fails if its plan takes longer than the given one: such a plan is long and of
+// no use.
 func (m *model) perStepBelow(plan *plans.Plan) solver {
 	return func(ctx context.Context, _ *model, o Options) (*plans.Plan, error) {
 		if us := m.perStepUS(); us > plan.CCTUS+tolerance(us) {

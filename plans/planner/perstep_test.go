@@ -41,7 +41,8 @@ func TestPerStepRounds(t *testing.T) {
 		p.BandwidthGbps = 800
 		plan := solve(t, "perstep", direct(p, mb), planner.Options{})
 		if !plans.SameUS(plan.CCTUS, tc.us) || reconfigurations(plan) != tc.reconfigs {
-			t.Errorf("%s: %v us with %d reconfigurations, want %v with %d", tc.name, plan.CCTUS, reconfigurations(plan), tc.us, tc.reconfigs)
+			t.Errorf("%s: %v us with %d reconfigurations, want %v with %d", tc.name, plan.CCTUS, reconfigurations(plan), tc.us,
+				tc.reconfigs)
 		}
 	}
 }

@@ -124,8 +124,10 @@ func TestDoublingEqualsGeneral(t *testing.T) {
 					closed := planner.SynthesizeDoubling(p, steps).US
 					free := solve(t, "harvest", p, planner.Options{SinglePlane: true}).CCTUS
 					given := solve(t, "harvest", startOn(p, circuit.Shift(n, 1)), planner.Options{SinglePlane: true}).CCTUS
-					if planes == 1 && !plans.SameUS(closed, free) || planes == 1 && !plans.SameUS(closed, given) || free > closed+1e-6 || given > closed+1e-6 {
-						t.Errorf("n=%d planes=%d bytes=%v reconfig=%v: closed form %v, general %v, from a given start %v", n, planes, bytes, reconfig, closed, free, given)
+					if planes == 1 && !plans.SameUS(closed, free) || planes == 1 && !plans.SameUS(closed, given) ||
+						free > closed+1e-6 || given > closed+1e-6 {
+						t.Errorf("n=%d planes=%d bytes=%v reconfig=%v: closed form %v, general %v, from a given start %v", n, planes,
+							bytes, reconfig, closed, free, given)
 					}
 				}
 			}
@@ -205,7 +207,8 @@ func TestStaticChoosesCircuits(t *testing.T) {
 // TestPartialPatternsShareAPlane: patterns that do not conflict need no switch.
 func TestPartialPatternsShareAPlane(t *testing.T) {
 	p := fabric(4, 1, 0, 1000)
-	p.Steps = []plans.Step{{Bytes: mb, Flows: [][2]int{{0, 1}}}, {Bytes: mb, Flows: [][2]int{{2, 3}}}, {Bytes: mb, To: circuit.Permutation{1, -1, -1, -1}}}
+	p.Steps = []plans.Step{{Bytes: mb, Flows: [][2]int{{0, 1}}}, {Bytes: mb, Flows: [][2]int{{2, 3}}},
+		{Bytes: mb, To: circuit.Permutation{1, -1, -1, -1}}}
 	for _, name := range []string{"static", "swot"} {
 		if plan := solve(t, name, p, planner.Options{}); !plans.SameUS(plan.CCTUS, 3*plans.WireUS(p, mb)) {
 			t.Errorf("%s: %v us", name, plan.CCTUS)
@@ -258,10 +261,12 @@ func TestRefusals(t *testing.T) {
 	}
 	broken := fabric(3, 1, 0, 10)
 	broken.Steps = []plans.Step{{Bytes: 1, To: circuit.Permutation{1, 2}}}
-	if _, err := planner.Solve(context.Background(), "swot", broken, planner.Options{}); !errors.Is(err, plans.ErrProblem) {
+	if _, err := planner.Solve(context.Background(), "swot", broken,
+		planner.Options{}); !errors.Is(err, plans.ErrProblem) {
 		t.Errorf("invalid problem: %v", err)
 	}
-	if _, err := planner.Solve(context.Background(), "best", fan, planner.Options{}); !errors.Is(err, planner.ErrUnknownPlanner) {
+	if _, err := planner.Solve(context.Background(), "best", fan,
+		planner.Options{}); !errors.Is(err, planner.ErrUnknownPlanner) {
 		t.Errorf("unknown planner: %v", err)
 	}
 }

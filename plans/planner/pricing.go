@@ -13,10 +13,9 @@ import (
 //	C = sum of D_i,  D_i >= o + M_i/n_i
 //	k C = sum of (n_i o + M_i) + switches + idle time of planes
 //
-// and a plane that serves step i has, since its last use, switched (T) or been idle in the
-// steps since the circuit was last wanted: at least c_i = min(T, idle). Adding the first
-// line (1-w) times and the second w/k times and choosing the best n_i for each step gives
-// a bound for every w in 0..1. In a window of steps that begins with free circuits, k first
+// Since its last use, a plane that serves step i has switched (T) or been idle in the steps since the circuit was last
+// wanted. That is at least c_i = min(T, idle). Add the first line (1-w) times and the second w/k times, and choose the
+// best n_i for each step. That gives a bound for every w in 0..1. In a window of steps that begins with free circuits, k first
 // uses cost no switch. Where the rank has several peers in a step, D_i depends on the peer with the fewest
 // planes, so all of them have n_i at best.
 
@@ -78,8 +77,8 @@ func newPricing(m *model, s *sequence, ideal []float64) *pricing {
 	return pr
 }
 
-// change is the least cost of a use of a plane for one peer of step i beside the use itself, in a window
-// that begins at step from, with free circuits or the given ones.
+// change is the least extra cost of a use of a plane for one peer of step i, besides the use itself. The window begins
+// at step from, with free circuits or the given ones.
 func (pr *pricing) change(i, peer, from int, free bool) float64 {
 	switch before := pr.prev[i][peer]; {
 	case before >= from:

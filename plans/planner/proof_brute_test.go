@@ -109,7 +109,7 @@ func tinyDivided(rng *rand.Rand) *plans.Problem {
 // TestDividedBrute: auto finds the optimum where steps have to be divided over settings of one plane.
 func TestDividedBrute(t *testing.T) {
 	rng := rand.New(rand.NewPCG(92, 1))
-	const problems = 80
+	problems := planner.Cases(96)
 	tried, optimal := 0, 0
 	for i := 0; tried < problems; i++ {
 		p := tinyDivided(rng)
@@ -128,7 +128,8 @@ func TestDividedBrute(t *testing.T) {
 		plan := solve(t, "auto", p, planner.Options{TimeLimit: time.Minute, Effort: 5 * time.Millisecond})
 		switch {
 		case plan.LowerBoundUS > optimum+1e-6*(1+optimum):
-			t.Errorf("problem %d: bound %v (%s), a plan takes %v: %s", i, plan.LowerBoundUS, plan.BoundProof, optimum, encoded(t, p))
+			t.Errorf("problem %d: bound %v (%s), a plan takes %v: %s", i, plan.LowerBoundUS, plan.BoundProof, optimum,
+				encoded(t, p))
 		case plans.SameUS(plan.CCTUS, optimum):
 			optimal++
 		case plan.CCTUS < optimum && !beyondBrute(plan) || plan.CCTUS > 1.1*optimum:
@@ -185,8 +186,9 @@ func TestProofBrute(t *testing.T) {
 	rng := rand.New(rand.NewPCG(31, 1))
 	type tally struct{ plans, optimal, proven int }
 	count := map[string]*tally{}
+	problems := planner.Cases(96)
 	tried := 0
-	for i := 0; tried < 50; i++ {
+	for i := 0; tried < problems; i++ {
 		p := tiny(rng)
 		if err := p.Validate(); err != nil {
 			t.Fatalf("problem %d: %v", i, err)
@@ -211,7 +213,8 @@ func TestProofBrute(t *testing.T) {
 				continue
 			}
 			if proven = math.Max(proven, plan.LowerBoundUS); name == "auto" && plan.LowerBoundUS < proven-1e-6*(1+proven) {
-				t.Errorf("problem %d: auto states the bound %v, another planner %v: %s", i, plan.LowerBoundUS, proven, encoded(t, p))
+				t.Errorf("problem %d: auto states the bound %v, another planner %v: %s", i, plan.LowerBoundUS, proven,
+					encoded(t, p))
 			}
 			c := count[name]
 			if c == nil {
@@ -220,7 +223,8 @@ func TestProofBrute(t *testing.T) {
 			}
 			c.plans++
 			if plan.LowerBoundUS > optimum+1e-6*(1+optimum) {
-				t.Errorf("problem %d: %s states the bound %v (%s), a plan takes %v: %s", i, name, plan.LowerBoundUS, plan.BoundProof, optimum, encoded(t, p))
+				t.Errorf("problem %d: %s states the bound %v (%s), a plan takes %v: %s", i, name, plan.LowerBoundUS,
+					plan.BoundProof, optimum, encoded(t, p))
 			}
 			if plan.CCTUS < optimum-1e-6*(1+optimum) && !beyondBrute(plan) {
 				t.Errorf("problem %d: %s takes %v, the optimum is %v: %s", i, name, plan.CCTUS, optimum, encoded(t, p))
@@ -235,14 +239,14 @@ func TestProofBrute(t *testing.T) {
 	}
 	for _, name := range planner.Names() {
 		c := count[name]
-		if c == nil || c.plans < 15 {
+		if c == nil || c.plans*3 < problems {
 			t.Errorf("%s planned too few problems: %+v", name, c)
 			continue
 		}
 		t.Logf("%-8s %3d plans, %3d optimal, %3d proven", name, c.plans, c.optimal, c.proven)
 	}
-	for name, percent := range map[string]int{"swot": 80, "weave": 96, "auto": 96} {
-		if c := count[name]; c != nil && c.optimal*100 < c.plans*percent {
+	for name, percent := range map[string]int{"swot": 20, "weave": 4, "auto": 4} { // that may be missed, at least one
+		if c := count[name]; c != nil && c.plans-c.optimal > max(1, c.plans*percent/100) {
 			t.Errorf("%s found %d optima of %d", name, c.optimal, c.plans)
 		}
 	}
@@ -269,12 +273,13 @@ func TestProofBruteDemand(t *testing.T) {
 	rng := rand.New(rand.NewPCG(31, 2))
 	type tally struct{ problems, optimal, proven int }
 	count := map[plans.CircuitKind]*tally{plans.Simplex: {}, plans.Duplex: {}, plans.Interleaved: {}}
-	const problems = 90
+	problems := planner.Cases(144)
 	for i := range problems {
 		n := 2 + rng.IntN(2)
 		p := &plans.Problem{
-			Version: plans.Version, Ranks: n, Planes: 1 + rng.IntN(2), BandwidthGbps: 8, ReconfigUS: []float64{0, 1, 10, 80}[rng.IntN(4)],
-			Circuits: []plans.CircuitKind{plans.Simplex, plans.Interleaved, plans.Duplex}[i%3],
+			Version: plans.Version, Ranks: n, Planes: 1 + rng.IntN(2), BandwidthGbps: 8,
+			ReconfigUS: []float64{0, 1, 10, 80}[rng.IntN(4)],
+			Circuits:   []plans.CircuitKind{plans.Simplex, plans.Interleaved, plans.Duplex}[i%3],
 		}
 		if p.Circuits == plans.Interleaved {
 			p.Planes *= 2
@@ -295,7 +300,8 @@ func TestProofBruteDemand(t *testing.T) {
 		for _, name := range []string{"spectra", "auto", "weave"} {
 			plan := solve(t, name, p, planner.Options{TimeLimit: time.Minute, Effort: 20 * time.Millisecond})
 			if plan.LowerBoundUS > optimum+1e-6*(1+optimum) || plan.CCTUS < optimum-1e-6*(1+optimum) {
-				t.Errorf("problem %d: %s: %v >= %v (%s), the optimum is %v: %s", i, name, plan.CCTUS, plan.LowerBoundUS, plan.BoundProof, optimum, encoded(t, p))
+				t.Errorf("problem %d: %s: %v >= %v (%s), the optimum is %v: %s", i, name, plan.CCTUS, plan.LowerBoundUS,
+					plan.BoundProof, optimum, encoded(t, p))
 			}
 			if name != "spectra" {
 				continue

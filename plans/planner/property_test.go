@@ -15,12 +15,26 @@ import (
 	"lightpath/plans/sim"
 )
 
-// quick keeps searches short: what they return must be right however short they are.
+// quick keeps searches short: a plan must be right however short the search is.
 var quick = planner.Options{TimeLimit: time.Minute, Effort: 4 * time.Millisecond, Seed: 1}
 
+// solve returns the plan of a problem that must have one, after check and simulation agree with its CCT.
 func solve(t *testing.T, name string, p *plans.Problem, o planner.Options) *plans.Plan {
 	t.Helper()
+	plan := trySolve(t, name, p, o)
+	if plan == nil {
+		t.Fatalf("%s: no plan", name)
+	}
+	return plan
+}
+
+// trySolve is solve for a problem that may have no plan; then it returns nil.
+func trySolve(t *testing.T, name string, p *plans.Problem, o planner.Options) *plans.Plan {
+	t.Helper()
 	plan, err := planner.Solve(context.Background(), name, p, o)
+	if errors.Is(err, planner.ErrInfeasible) {
+		return nil
+	}
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -35,15 +49,6 @@ func solve(t *testing.T, name string, p *plans.Problem, o planner.Options) *plan
 		t.Fatalf("%s: cct %v, simulated %v", name, plan.CCTUS, r.CCTUS)
 	}
 	return plan
-}
-
-// trySolve is solve for problems that may have no plan; then it returns nil.
-func trySolve(t *testing.T, name string, p *plans.Problem, o planner.Options) *plans.Plan {
-	t.Helper()
-	if _, err := planner.Solve(context.Background(), name, p, o); errors.Is(err, planner.ErrInfeasible) {
-		return nil
-	}
-	return solve(t, name, p, o)
 }
 
 // randomPattern is a permutation that planes of the given kind can hold, whole or partial.
@@ -152,7 +157,8 @@ func randomProblem(rng *rand.Rand) *plans.Problem {
 func TestRandomProblems(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	solved := map[string]int{}
-	for i := range 400 {
+	problems := planner.Cases(400)
+	for i := range problems {
 		p := randomProblem(rng)
 		if err := p.Validate(); err != nil {
 			t.Fatalf("problem %d: %v", i, err)
@@ -183,8 +189,8 @@ func TestRandomProblems(t *testing.T) {
 		}
 	}
 	for _, name := range planner.Names() {
-		if solved[name] < 40 {
-			t.Errorf("%s solved only %d of 400", name, solved[name])
+		if solved[name]*10 < problems {
+			t.Errorf("%s solved only %d of %d", name, solved[name], problems)
 		}
 	}
 }
@@ -193,7 +199,7 @@ func TestRandomProblems(t *testing.T) {
 // look at every rank.
 func TestRelabelling(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 1))
-	for i := range 60 {
+	for i := range planner.Cases(240) {
 		p := randomProblem(rng)
 		q := relabel(p, rng.Perm(p.Ranks))
 		if split(p) {
@@ -211,7 +217,8 @@ func TestRelabelling(t *testing.T) {
 			if (a == nil) != (b == nil) {
 				t.Fatalf("problem %d: %s: feasible %v, relabelled %v", i, name, a != nil, b != nil)
 			}
-			if a != nil && (name != "swot" || a.CCTUS == a.LowerBoundUS && b.CCTUS == b.LowerBoundUS) && !plans.SameUS(a.CCTUS, b.CCTUS) {
+			if a != nil && (name != "swot" || a.CCTUS == a.LowerBoundUS && b.CCTUS == b.LowerBoundUS) &&
+				!plans.SameUS(a.CCTUS, b.CCTUS) {
 				t.Fatalf("problem %d: %s: %v, relabelled %v", i, name, a.CCTUS, b.CCTUS)
 			}
 			if a != nil && a.LowerBoundUS > b.CCTUS+1e-6 {
@@ -276,7 +283,7 @@ func TestMonotone(t *testing.T) {
 		"reconfig":  func(p *plans.Problem) { p.ReconfigUS /= 2 },
 		"alpha":     func(p *plans.Problem) { p.AlphaUS /= 2 },
 	}
-	for i := range 40 {
+	for i := range planner.Cases(80) {
 		p := randomProblem(rng)
 		for what, improve := range better {
 			q := *p
@@ -301,11 +308,12 @@ func TestMonotone(t *testing.T) {
 // TestBoundHoldsForEveryPlan compares the bounds of all planners with the plans of all.
 func TestBoundHoldsForEveryPlan(t *testing.T) {
 	rng := rand.New(rand.NewPCG(10, 1))
-	for i := range 300 {
+	for i := range planner.Cases(320) {
 		p := randomProblem(rng)
 		bound, by, least := 0.0, "", math.Inf(1)
 		for _, name := range []string{"static", "perstep", "harvest", "swot"} {
-			if plan := trySolve(t, name, p, planner.Options{TimeLimit: time.Minute, Effort: 20 * time.Millisecond}); plan != nil {
+			if plan := trySolve(t, name, p, planner.Options{TimeLimit: time.Minute,
+				Effort: 20 * time.Millisecond}); plan != nil {
 				if plan.LowerBoundUS > bound {
 					bound, by = plan.LowerBoundUS, plan.BoundProof
 				}

@@ -208,9 +208,9 @@ func (s *searcher) restart(round int) {
 	}
 }
 
-// anneal walks from the current pattern until the meter's limit: a random change is
-// accepted if the new CCT is below a random threshold, so the timing program can give up
-// on a bad pattern early. The temperature falls from heat times the CCT.
+// anneal walks from the current pattern until the meter's limit. It accepts a random change if the new CCT is below a
+// random threshold, so the timing program can give up on a bad pattern early. The temperature falls from heat times
+// the CCT.
 func (s *searcher) anneal(heat float64) {
 	if s.cur == nil {
 		return
@@ -300,12 +300,12 @@ func (w *swot) rotationSeeds(ctx context.Context) []pattern {
 }
 
 // rotation uses all units in steps with more work than level, else few(step) of them: with reuse
-// those that hold the page already, then those idle for longest.
+// units that hold the page already, then the units idle for longest.
 func (w *swot) rotation(level float64, few func(step int) int, reuse bool) pattern {
 	units := w.m.units
 	u := make(pattern, len(w.page))
 	holds := make([]int, units) // page of each unit's last use
-	idle := make([]int, units)  // units, those idle for longest first
+	idle := make([]int, units)  // units, idle for longest first
 	busy := make([]int, 0, units)
 	for j := range holds {
 		holds[j], idle[j] = -1, j
@@ -327,7 +327,7 @@ func (w *swot) rotation(level float64, few func(step int) int, reuse bool) patte
 				count--
 			}
 		}
-		// Those that work go to the end.
+		// Units that work go to the end.
 		rest := idle[:0]
 		busy = busy[:0]
 		for _, j := range idle {

@@ -11,8 +11,8 @@ import (
 	"lightpath/plans/planner"
 )
 
-// TestDemand: whoever may choose how to plan a demand matrix plans it, the others say who
-// does, and spectra says that it plans nothing else.
+// TestDemand: planners that choose their method plan a demand matrix, the others name a planner that does, and
+// spectra refuses all other problems.
 func TestDemand(t *testing.T) {
 	p := fabric(3, 2, 0, 10)
 	p.Demand = [][]float64{{0, 1e6, 2e5}, {4e5, 3e5, 0}, {1e6, 0, 5e5}}
@@ -40,7 +40,8 @@ func TestDemand(t *testing.T) {
 	if _, err := planner.Solve(context.Background(), "auto", p, planner.Options{}); !errors.Is(err, plans.ErrProblem) {
 		t.Errorf("invalid demand: %v", err)
 	}
-	if _, err := planner.Solve(context.Background(), "best", p, planner.Options{}); !errors.Is(err, planner.ErrUnknownPlanner) {
+	if _, err := planner.Solve(context.Background(), "best", p,
+		planner.Options{}); !errors.Is(err, planner.ErrUnknownPlanner) {
 		t.Errorf("unknown planner: %v", err)
 	}
 }

@@ -10,7 +10,8 @@ import (
 )
 
 func testFabric(reconfig float64) *plans.Problem {
-	return &plans.Problem{Version: 1, Ranks: 2, Planes: 1, BandwidthGbps: 8e-3, ReconfigUS: reconfig, Circuits: plans.Simplex}
+	return &plans.Problem{Version: 1, Ranks: 2, Planes: 1, BandwidthGbps: 8e-3, ReconfigUS: reconfig,
+		Circuits: plans.Simplex}
 }
 
 // TestSplit checks the water level against its definition.

@@ -16,10 +16,10 @@ const staticEvaluations = 20000
 // staticMeasures bounds the flows times candidates that static looks at.
 const staticMeasures = 3e7
 
-// solveStatic never reconfigures. On free planes it chooses the best circuits it finds: for
-// every plane its own out of those that steps ask for and rings, or the torus, Kautz graph,
-// expander or circulant that the planes form together. Each step is served as well as
-// these circuits allow; without forwarding a pattern is served by planes that have all of it.
+// solveStatic never reconfigures. On free planes it chooses the best circuits that it finds. A plane holds a
+// pattern of a step or a ring, or all planes together form a torus, Kautz graph, expander or circulant. These
+// circuits serve each step as well as they can. Without forwarding, a plane serves a pattern only if it has all
+// circuits of the pattern.
 func solveStatic(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 	m = m.unsplit()
 	if err := m.tooManyPeers(); err != nil {
@@ -45,9 +45,9 @@ func solveStatic(ctx context.Context, m *model, o Options) (*plans.Plan, error) 
 	return line.finish("static"), nil
 }
 
-// tooManyPeers returns an error where a rank sends to more ranks than it has planes and nothing is
-// forwarded: then no circuits that never change will do, and there is no need to look for any. It looks
-// at a few ranks, and at steps that are patterns.
+// tooManyPeers returns an error if a rank sends to more ranks than it has planes and the fabric does not forward. Then
+// fixed circuits cannot serve the problem, and a search for them is useless. It looks at a few ranks, and at steps
+// that are patterns.
 func (m *model) tooManyPeers() error {
 	if m.p.Forwarding || m.p.Initial != nil || m.p.Final.Kind == plans.FinalGiven { // there is no choice
 		return nil
@@ -60,7 +60,8 @@ func (m *model) tooManyPeers() error {
 				continue
 			}
 			if peers = append(peers, c[r]); len(peers) > m.p.Planes {
-				return infeasible(m.asked[i].index, "rank %d has no circuit to rank %d on any plane, and the fabric does not forward", r, c[r])
+				return infeasible(m.asked[i].index, "rank %d has no circuit to rank %d on any plane, and the fabric does not "+
+					"forward", r, c[r])
 			}
 		}
 	}
@@ -174,7 +175,7 @@ type staticChoice struct {
 	m     *model
 	work  int // lanes that may still be looked at
 	maps  [][]circuit.Permutation
-	lanes [][][]lane // [candidate][distinct step]: what a unit set to it offers
+	lanes [][][]lane // [candidate][distinct step]: lanes of a unit with these circuits
 	holds [][][]int  // [candidate][distinct step][matching]: its planes that hold it
 	steps []weighted
 	buf   []lane
@@ -200,9 +201,9 @@ func (a score) better(b score) bool {
 	return a.us < b.us-tolerance(b.us)
 }
 
-// chooseStatic returns the best circuits of those that each plane can choose for itself.
+// chooseStatic returns the best circuits if each plane chooses its own.
 func (m *model) chooseStatic(ctx context.Context) []circuit.Permutation {
-	ctx, cancel := within(ctx, 0.4) // what is chosen has to be measured
+	ctx, cancel := within(ctx, 0.4) // keep time to measure the choice
 	defer cancel()
 	c := newStaticChoice(ctx, m)
 	if len(c.maps) == 0 {
@@ -242,7 +243,7 @@ func newStaticChoice(ctx context.Context, m *model) *staticChoice {
 	}
 	for i, w := range c.steps {
 		if c.over() {
-			break // what is not measured is not served
+			break // a pattern without measurement counts as not served
 		}
 		var flows [][2]int // of one step: those of all may be more than there is memory for
 		if m.p.Forwarding {

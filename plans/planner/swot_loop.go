@@ -8,10 +8,9 @@ import (
 	"lightpath/plans"
 )
 
-// A plan that is run in a loop (final: initial) is judged by its CCT first and then by its
-// period: a reset that the last transmits of other planes do not hide delays the next
-// round. On free circuits the reset of a plane that works late in the plan and not at
-// its beginning is better done there: it then begins on the circuits on which it ends.
+// A plan that is run in a loop (final: initial) is judged by its CCT first and then by its period. A reset delays the
+// next round unless the last transmits of other planes hide it. On free circuits, a plane that works late in the plan
+// and not at its beginning does its reset better at the beginning: it begins on the circuits on which it ends.
 
 // Period returns how long after it begins a plan may begin again, in us: the end of its last
 // entry, trailing reconfigurations included. It is at least CCTUS.
@@ -52,7 +51,8 @@ func (t *timeline) beginAtEnd(unit int) bool {
 		return false
 	}
 	for j := unit * m.unitPlanes; j < (unit+1)*m.unitPlanes; j++ {
-		t.planes[j] = slices.Insert(t.planes[j], 0, plans.Entry{Kind: plans.Reconfigure, To: t.initial[j], StartUS: 0, EndUS: cost})
+		t.planes[j] = slices.Insert(t.planes[j], 0, plans.Entry{Kind: plans.Reconfigure, To: t.initial[j], StartUS: 0,
+			EndUS: cost})
 		t.initial[j] = t.current[j]
 	}
 	return true
@@ -60,7 +60,8 @@ func (t *timeline) beginAtEnd(unit int) bool {
 
 // climb goes from a pattern to better neighbours until none is better or spent says so, and
 // returns the best plan. emit returns nil for what is not worth a plan.
-func climb[S any](m *model, at S, plan *plans.Plan, neighbours func(S) iter.Seq[S], emit func(S) *plans.Plan, spent func() bool) *plans.Plan {
+func climb[S any](m *model, at S, plan *plans.Plan, neighbours func(S) iter.Seq[S], emit func(S) *plans.Plan,
+	spent func() bool) *plans.Plan {
 	for found := true; found; {
 		found = false
 		for next := range neighbours(at) {

@@ -58,8 +58,9 @@ func TestBeginAtEnd(t *testing.T) {
 // TestLoopPeriod: among plans of one CCT, swot takes one whose reset is hidden.
 func TestLoopPeriod(t *testing.T) {
 	for name, p := range map[string]*plans.Problem{
-		"two patterns":   loopProblem(100, [2]int{1, 1}, [2]int{2, 1}, [2]int{1, 1}, [2]int{2, 1}),
-		"palindrome":     loopProblem(100, [2]int{1, 4}, [2]int{2, 2}, [2]int{3, 1}, [2]int{3, 1}, [2]int{2, 2}, [2]int{1, 4}),
+		"two patterns": loopProblem(100, [2]int{1, 1}, [2]int{2, 1}, [2]int{1, 1}, [2]int{2, 1}),
+		"palindrome": loopProblem(100, [2]int{1, 4}, [2]int{2, 2}, [2]int{3, 1}, [2]int{3, 1}, [2]int{2, 2},
+			[2]int{1, 4}),
 		"a long, once":   loopProblem(100, [2]int{1, 4}, [2]int{2, 1}, [2]int{3, 4}, [2]int{1, 4}),
 		"neighbour":      loopProblem(150, [2]int{2, 1}, [2]int{3, 5}, [2]int{2, 5}, [2]int{3, 1}),
 		"shift and back": loopProblem(50, [2]int{1, 2}, [2]int{2, 2}, [2]int{3, 2}, [2]int{1, 2}),

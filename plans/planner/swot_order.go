@@ -6,9 +6,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// arranged returns m with the sub-steps of split steps in a better order for planes that keep
-// their circuits: first what fits the circuits there are, given ones or those of the step
-// before, and last what fits the circuits of the step after. Nothing else is changed.
+// arranged returns m with the sub-steps of split steps in a better order for planes that keep their circuits. Sub-steps
+// that fit the current circuits come first: the given ones, or those of the step before. Sub-steps that fit the
+// circuits of the step after come last. Nothing else is changed.
 func (m *model) arranged() *model {
 	if len(m.steps) == len(m.asked) {
 		return m
@@ -49,7 +49,9 @@ func (m *model) before(from, q int) bool {
 	if from > 0 {
 		return m.fits(q, m.steps[from-1].page)
 	}
-	return slices.ContainsFunc(m.initial, func(have []circuit.Permutation) bool { return holdsPage(have, m.pages[q].maps) })
+	return slices.ContainsFunc(m.initial, func(have []circuit.Permutation) bool {
+		return holdsPage(have, m.pages[q].maps)
+	})
 }
 
 // fits reports whether one unit can serve both pages without a switch between.

@@ -9,7 +9,7 @@ import (
 )
 
 // TestSplitStepsMeetTheirNeighbours: the matchings of a split step are served in an order that
-// begins with the circuits there are and ends with those that come next. The times are
+// begins with the current circuits and ends with the next ones. The times are
 // the optima of these problems.
 func TestSplitStepsMeetTheirNeighbours(t *testing.T) {
 	begins := &plans.Problem{
@@ -20,7 +20,8 @@ func TestSplitStepsMeetTheirNeighbours(t *testing.T) {
 	ends := &plans.Problem{
 		Version: plans.Version, Ranks: 3, Planes: 1, BandwidthGbps: 8, ReconfigUS: 60, Circuits: plans.Simplex,
 		Initial: []circuit.Permutation{{0, 1, 2}},
-		Steps:   []plans.Step{{Bytes: 50000, Flows: [][2]int{{0, 1}, {0, 2}}}, {Bytes: 130000, To: circuit.Permutation{-1, 2, 0}}},
+		Steps: []plans.Step{{Bytes: 50000, Flows: [][2]int{{0, 1}, {0, 2}}},
+			{Bytes: 130000, To: circuit.Permutation{-1, 2, 0}}},
 	}
 	for _, tc := range []struct {
 		p  *plans.Problem

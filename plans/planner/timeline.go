@@ -221,7 +221,8 @@ func (m *model) unserved(st *step, maps []circuit.Permutation) error {
 		case m.p.Forwarding:
 			return infeasible(st.index, "rank %d cannot reach rank %d on any plane", f[0], f[1])
 		default:
-			return infeasible(st.index, "rank %d has no circuit to rank %d on any plane, and the fabric does not forward", f[0], f[1])
+			return infeasible(st.index, "rank %d has no circuit to rank %d on any plane, and the fabric does not forward",
+				f[0], f[1])
 		}
 	}
 	if m.p.Forwarding {

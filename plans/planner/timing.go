@@ -60,8 +60,8 @@ type use struct {
 	half          half
 }
 
-// half says which flows of a step a use carries: both halves of them, those that go up
-// (to ranks less than half the ranks ahead) or those that go down.
+// half says which flows of a step a use carries: both halves of them, the flows up
+// (to ranks less than half the ranks ahead) or the flows down.
 type half uint8
 
 const (

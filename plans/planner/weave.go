@@ -13,13 +13,11 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// solveWeave looks for plans that none of the others can make: each plane has its own sequence
-// of circuits, and on them it serves the steps that it is set for directly and others by
-// forwarding, at the rate and latency that its routes allow (plane j in configuration c
-// serves step i at bandwidth x theta(c, i)). SWOT is the case of theta 0 or 1, HARVEST that of
-// planes in lockstep. It starts from scratch while the others run, goes on from their plans,
-// and returns the best of all, so that it is never above them. docs/planners.md says where it
-// gains, and why.
+// solveWeave looks for plans in which each plane has its own sequence of circuits. A plane serves some steps directly
+// and others by forwarding, at the rate and latency that its routes allow: plane j in configuration c serves step i
+// at bandwidth x theta(c, i). SWOT is the case of theta 0 or 1, HARVEST that of planes in lockstep. solveWeave starts
+// from scratch while the other planners run, then continues from their plans and returns the best of all. So it is
+// never above them. docs/planners.md says where it gains, and why.
 func solveWeave(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 	best, err := m.bestOfAll(ctx, o)
 	if err == nil {
@@ -55,7 +53,7 @@ func (m *model) bestOfAll(ctx context.Context, o Options) (*plans.Plan, error) {
 			}
 		}
 	}
-	for _, plan := range others { // what one of them has proven holds for every plan
+	for _, plan := range others { // a bound that one of them proved holds for every plan
 		if plan.LowerBoundUS > best.LowerBoundUS {
 			best.LowerBoundUS, best.BoundProof = plan.LowerBoundUS, plan.BoundProof
 		}
@@ -68,17 +66,19 @@ const othersShare = 0.7
 
 // bestOfOthers runs the other planners, each with all of the effort, and meanwhile another
 // function.
-func (m *model) bestOfOthers(ctx context.Context, o Options, first *swotStart, meanwhile func()) (best *plans.Plan, all []*plans.Plan, err error) {
+func (m *model) bestOfOthers(ctx context.Context, o Options, first *swotStart,
+	meanwhile func()) (best *plans.Plan, all []*plans.Plan, err error) {
 	alone := func(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
-		plan, _, err := searchHarvest(ctx, m, o) // what it would be compared with runs here as well
+		plan, _, err := searchHarvest(ctx, m, o) // its competitors run here as well
 		return plan, err
 	}
 	solvers := []struct {
 		name  string
 		solve solver
-	}{{"static", solveStatic}, {"perstep", m.perStepBelow(first.best)}, {"harvest", alone}, {"swot", func(ctx context.Context, _ *model, o Options) (*plans.Plan, error) {
-		return first.solve(ctx, o)
-	}}}
+	}{{"static", solveStatic}, {"perstep", m.perStepBelow(first.best)}, {"harvest", alone},
+		{"swot", func(ctx context.Context, _ *model, o Options) (*plans.Plan, error) {
+			return first.solve(ctx, o)
+		}}}
 	found := make([]*plans.Plan, len(solvers))
 	errs := make([]error, len(solvers))
 	var wait sync.WaitGroup

@@ -21,7 +21,7 @@ const idle cell = -1
 const (
 	none          = -1      // no setting
 	maxWeave      = 4096    // settings that are considered, and
-	weaveServices = 1 << 20 // what they offer to kinds of steps, together
+	weaveServices = 1 << 20 // offers of all settings to all kinds of steps
 	maxWeaveKinds = 512     // kinds of steps
 	weaveFlows    = 3e7     // flows that may be measured; settings after that serve only directly
 )
@@ -53,7 +53,7 @@ type weaver struct {
 	costs    map[int]float64 // of switches, where they depend on the circuits
 	loaders  [2]plans.Loader
 	measured int         // flows so far
-	flows    [3][][2]int // scratch of measure: all flows, those that go up, those that go down
+	flows    [3][][2]int // scratch of measure: all flows, flows up, flows down
 }
 
 // unset is the start of a unit whose first setting is free.
@@ -135,9 +135,8 @@ func (w *weaver) serveDirect(maps []circuit.Permutation, st *step) service {
 	return s
 }
 
-// halve lists the flows of a step in w.flows, in both halves where one plane may carry one:
-// on the two ways round a ring, patterns of exchanges need a few hops each instead of
-// nearly all.
+// halve lists the flows of a step in w.flows, and in both halves if one plane may carry one half. On the two ways
+// round a ring, patterns of exchanges then need a few hops instead of nearly all.
 func (w *weaver) halve(st *step) {
 	n := w.m.p.Ranks
 	for h := range w.flows {
@@ -162,9 +161,8 @@ func halfOf(n, src, dst int) half {
 	return down
 }
 
-// offer combines the planes of a unit, which the loaders are bound to, in the way that is
-// quickest for an even part of the step: the better plane, both, or on a pair each for the
-// flows that go its way.
+// offer combines the planes of a unit in the way that is quickest for an even part of the step: the better plane,
+// both, or on a pair each plane for the flows that go its way. The loaders are bound to the planes of the unit.
 func (w *weaver) offer(st *step, h half) service {
 	part := w.m.usPerByte * st.bytes / float64(w.m.units)
 	best, least := service{}, math.Inf(1)

@@ -94,7 +94,7 @@ func (w *weaver) bytesOf(i int, data []float64) []float64 {
 		factor = math.Max(factor, asked/sum)
 	}
 	rest := [3]float64{asked, asked, asked}
-	for _, h := range []half{both, up, down} { // those that carry all flows first
+	for _, h := range []half{both, up, down} { // circuits that carry all flows first
 		if h != both {
 			rest[h] = rest[both]
 		}
@@ -192,7 +192,8 @@ func (w *weaver) read(e *plans.Entry, from int, maps []circuit.Permutation) (int
 		}
 	}
 	for h := up; h <= down; h++ {
-		if c := cellOf(setting, h); w.m.steps[from].class == nil && w.can(c, from) && slices.Equal(w.indexes(from, h), e.Flows) {
+		if c := cellOf(setting, h); w.m.steps[from].class == nil && w.can(c, from) &&
+			slices.Equal(w.indexes(from, h), e.Flows) {
 			return from, c
 		}
 	}

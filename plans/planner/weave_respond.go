@@ -6,14 +6,14 @@ import (
 	"lightpath/plans"
 )
 
-// The best answer of some units, a team, to what the other units do. Let the others hold still:
-// in step i they transmit at rate R for work W (their overheads included), so that
-// the step takes W/R without the team and (W + r(o+s))/(R+r) if the team helps at rate r
-// after an overhead o, s us of the step being lost to its switch; where flows go in halves,
-// the longer of the two. A dynamic program over (step, line-up) finds the sequence of
-// line-ups that ends first; the units of a team switch together, at the end of a step, to join a
-// later one late, or so as to be ready when a step begins, having left an earlier one
-// early. For all units together, with no others, this is the optimum in lockstep.
+// A team is some units that change together. Its best answer to the other units is found as if these held still. In
+// step i the others transmit at rate R for work W (their overheads included). The step takes W/R without the team.
+// It takes (W + r(o+s))/(R+r) if the team helps at rate r after an overhead o and a switch that costs s us of the
+// step. If flows go in halves, the longer half counts.
+//
+// A dynamic program over (step, line-up) finds the sequence of line-ups that ends first. The units of a team switch
+// together. A switch begins at the end of a step and the team joins a later step late; or the team leaves a step
+// early, to be ready when a later one begins. For a team of all units this is the optimum in lockstep.
 
 // lineup is what a team is set to: its first half and its second, which may be the same.
 type lineup struct{ a, b int }
@@ -41,9 +41,8 @@ type responder struct {
 	from    []origin     // how
 }
 
-// origin is how a state was reached: from the start of step with another line-up, which may
-// have served that step (left), to the state's own, which may have served the step before
-// (joined), in the given ways.
+// origin is how a state was reached: from the start of step, by a switch from another line-up to the state's own.
+// The other line-up may have served that step (left); the state's own may have served the step before (joined).
 type origin struct {
 	step, lineup     int32
 	left, joined     bool
@@ -110,12 +109,12 @@ func (s *weaving) others(l layout, noise float64) {
 	}
 	for i := range steps {
 		for g, r := range a.rate[i] {
-			a.alone[i] = math.Max(a.alone[i], a.work[i][g]/r) // +Inf where nobody is
+			a.alone[i] = math.Max(a.alone[i], a.work[i][g]/r) // +Inf if no unit serves it
 		}
 	}
 }
 
-// lineups lists those that are considered: every setting for the whole team, and for a team of
+// lineups lists the settings to consider: every setting for the whole team, and for a team of
 // several a ring for one half with its opposite for the other.
 func (s *weaving) lineups(team []int, noise float64) {
 	w, a := s.w, &s.answer

@@ -13,7 +13,7 @@ type weaving struct {
 	meter    *meter
 	fast     bool // time greedily
 	rng      *rand.Rand
-	short    [][]cell // per step: those that serve it best, quickest first
+	short    [][]cell // per step: the cells that serve it best, quickest first
 	pool     []woven  // evaluated seeds, best first
 	cur      woven
 	opposite []int   // per setting: the one with its circuits turned round, or none

@@ -136,7 +136,8 @@ func TestWeaveBothWaysRound(t *testing.T) {
 		p.HopUS, p.Forwarding, p.Circuits = 0.5, true, kind
 		p.Initial = []circuit.Permutation{ring, ring.Inverse()}
 		p.Steps = []plans.Step{{Bytes: mb, To: circuit.Xor(16, 1)}, {Bytes: mb, To: circuit.Xor(16, 2)}}
-		plan := solve(t, "weave", p, planner.Options{TimeLimit: time.Minute, Effort: 10 * time.Millisecond, SinglePlane: true})
+		plan := solve(t, "weave", p, planner.Options{TimeLimit: time.Minute, Effort: 10 * time.Millisecond,
+			SinglePlane: true})
 		if want := 5 + 0.5 + plans.WireUS(p, mb) + 5 + 2*0.5 + plans.WireUS(p, 2*mb); !plans.SameUS(plan.CCTUS, want) {
 			t.Errorf("%s: %v us, want %v", kind, plan.CCTUS, want)
 		}

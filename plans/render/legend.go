@@ -79,7 +79,8 @@ func (l *legend) draw(d *drawing, y float64) {
 			d.Text(item.x, top+11, 11, "start", svg.Faint, item.label)
 			continue
 		case "dashed":
-			d.Rect(item.x, top, 16, 13, fmt.Sprintf(`fill="white" stroke="%s" stroke-width="1.3" stroke-dasharray="4 2"`, svg.Ink), "")
+			d.Rect(item.x, top, 16, 13, fmt.Sprintf(`fill="white" stroke="%s" stroke-width="1.3" stroke-dasharray="4 2"`,
+				svg.Ink), "")
 		default:
 			d.Rect(item.x, top, 16, 13, fmt.Sprintf(`fill="%s" stroke="%s" stroke-width="0.7"`, item.fill, svg.Ink), "")
 		}

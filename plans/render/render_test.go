@@ -25,7 +25,8 @@ func draw(t testing.TB, plan *plans.Plan, o Options) string {
 		t.Fatal(err)
 	}
 	text := b.String()
-	if bad := []string{"NaN", "Inf", "%!"}; strings.Contains(text, bad[0]) || strings.Contains(text, bad[1]) || strings.Contains(text, bad[2]) {
+	if bad := []string{"NaN", "Inf", "%!"}; strings.Contains(text, bad[0]) || strings.Contains(text, bad[1]) ||
+		strings.Contains(text, bad[2]) {
 		t.Fatalf("not a number in\n%s", text)
 	}
 	d := xml.NewDecoder(strings.NewReader(text))
@@ -80,12 +81,14 @@ func TestTimelineShowsTheRun(t *testing.T) {
 		}
 	}
 	text := draw(t, plan, Options{Measured: measured})
-	for _, want := range []string{"measured 1320 us (+10.0 %)", "at most 20 % above the optimum", ">measured<", ">planned<", ">bound 1000 us<", ">CCT 1200 us<", ">measured 1320 us<"} {
+	for _, want := range []string{"measured 1320 us (+10.0 %)", "at most 20 % above the optimum", ">measured<",
+		">planned<", ">bound 1000 us<", ">CCT 1200 us<", ">measured 1320 us<"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q", want)
 		}
 	}
-	if text = draw(t, plan, Options{Measured: measured, MeasuredCCTUS: 1260}); !strings.Contains(text, "measured 1260 us (+5.0 %)") {
+	text = draw(t, plan, Options{Measured: measured, MeasuredCCTUS: 1260})
+	if !strings.Contains(text, "measured 1260 us (+5.0 %)") {
 		t.Error("stated completion time is not shown")
 	}
 }
@@ -96,7 +99,8 @@ func TestTimelineOfHoldsAndJoints(t *testing.T) {
 	if text := draw(t, demand, Options{}); !strings.Contains(text, "hold shift 1") {
 		t.Error("holds")
 	}
-	if text := draw(t, joint, Options{}); !strings.Contains(text, ">step 0, joint, H2<") || !strings.Contains(text, "one joint transmit") {
+	if text := draw(t, joint, Options{}); !strings.Contains(text, ">step 0, joint, H2<") ||
+		!strings.Contains(text, "one joint transmit") {
 		t.Error("joints")
 	}
 }
@@ -136,11 +140,13 @@ func TestManyStepsAreAScale(t *testing.T) {
 	plan := &plans.Plan{CCTUS: 500, Planes: make([][]plans.Entry, 64)}
 	for j := range plan.Planes {
 		for i := range 500 {
-			plan.Planes[j] = append(plan.Planes[j], plans.Entry{Kind: plans.Transmit, Step: i, Bytes: 1, StartUS: float64(i), EndUS: float64(i) + 1})
+			plan.Planes[j] = append(plan.Planes[j], plans.Entry{Kind: plans.Transmit, Step: i, Bytes: 1, StartUS: float64(i),
+				EndUS: float64(i) + 1})
 		}
 	}
 	text := draw(t, plan, Options{})
-	for _, want := range []string{">step 0<", ">step 499<", "(500 steps)", `fill="` + svg.Shade(0) + `"`, `fill="` + svg.Shade(1) + `"`} {
+	for _, want := range []string{">step 0<", ">step 499<", "(500 steps)", `fill="` + svg.Shade(0) + `"`,
+		`fill="` + svg.Shade(1) + `"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q", want)
 		}
@@ -182,7 +188,8 @@ func TestAnythingCanBeDrawn(t *testing.T) {
 func TestManyEntriesStaySmall(t *testing.T) {
 	plan := &plans.Plan{CCTUS: 1e6, Planes: make([][]plans.Entry, 1)}
 	for i := range 200000 {
-		plan.Planes[0] = append(plan.Planes[0], plans.Entry{Kind: plans.Transmit, Step: i, StartUS: float64(i) * 5, EndUS: float64(i)*5 + 5})
+		plan.Planes[0] = append(plan.Planes[0], plans.Entry{Kind: plans.Transmit, Step: i, StartUS: float64(i) * 5,
+			EndUS: float64(i)*5 + 5})
 	}
 	if text := draw(t, plan, Options{}); len(text) > 1<<20 {
 		t.Errorf("%d bytes", len(text))
@@ -202,7 +209,8 @@ func TestHTML(t *testing.T) {
 	}
 	for _, want := range []string{
 		`data-t="0 300" data-labels="step 0, 15 MB|step 0|0"`, "<svg ",
-		"busiest &lt;port&gt;.", "<code>abc</code>", "<td>switch to xor 4</td>", "<td>step 0, 15 MB for each flow</td>", "<title>Lightpath plan: swot</title>",
+		"busiest &lt;port&gt;.", "<code>abc</code>", "<td>switch to xor 4</td>", "<td>step 0, 15 MB for each flow</td>",
+		"<title>Lightpath plan: swot</title>",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q", want)

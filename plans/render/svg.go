@@ -111,7 +111,8 @@ func (d *drawing) labels(e *plans.Entry) []string {
 
 // describe is the text that a reader gets who points at an entry.
 func (d *drawing) describe(e *plans.Entry) string {
-	s := fmt.Sprintf("%s: %s to %s (%s)", Describe(e), d.unit.format(e.StartUS), d.unit.format(e.EndUS), d.unit.format(e.EndUS-e.StartUS))
+	s := fmt.Sprintf("%s: %s to %s (%s)", Describe(e), d.unit.format(e.StartUS), d.unit.format(e.EndUS),
+		d.unit.format(e.EndUS-e.StartUS))
 	if t := d.traffic[e]; t.hops > 1 {
 		s += fmt.Sprintf(", forwarded over %d hops", t.hops)
 		if t.load > 1 {

@@ -268,7 +268,8 @@ func (d *drawing) head() {
 		}
 	}
 	if sending, switching, ok := d.shares(); ok {
-		sum += fmt.Sprintf("; planes send %.0f %%, switch %.0f %%, idle %.0f %% of the time", 100*sending, 100*switching, math.Max(0, 100*(1-sending-switching)))
+		sum += fmt.Sprintf("; planes send %.0f %%, switch %.0f %%, idle %.0f %% of the time", 100*sending, 100*switching,
+			math.Max(0, 100*(1-sending-switching)))
 	}
 	if d.measuredCCT > 0 && d.plan.CCTUS > 0 {
 		sum += fmt.Sprintf("; measured %s (%+.1f %%)", d.unit.format(d.measuredCCT), 100*(d.measuredCCT/d.plan.CCTUS-1))

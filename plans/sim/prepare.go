@@ -76,7 +76,8 @@ func (s *simulator) initial(j int) (circuit.Permutation, error) {
 }
 
 // cost sets the duration of entry i of plane j, whose map is *current and bound to l.
-func (s *simulator) cost(j, i int, e *plans.Entry, l *plans.Loader, current *circuit.Permutation, longest map[jointKey]*jointLoad) error {
+func (s *simulator) cost(j, i int, e *plans.Entry, l *plans.Loader, current *circuit.Permutation,
+	longest map[jointKey]*jointLoad) error {
 	switch {
 	case e.Kind == plans.Reconfigure:
 		if err := e.To.Validate(s.p.Ranks); err != nil {

@@ -48,8 +48,9 @@ func TestTightPlansKeepTheirTimes(t *testing.T) {
 // fig5Lockstep is the strawman of SWOT Fig. 5: every step split evenly over both planes,
 // which switch in lockstep where the pattern changes.
 func fig5Lockstep(reconfig float64) (*plans.Problem, *plans.Plan) {
-	problem := &plans.Problem{Version: 1, Ranks: 8, Planes: 2, BandwidthGbps: 400, ReconfigUS: reconfig, Circuits: plans.Simplex,
-		Initial: []circuit.Permutation{circuit.Xor(8, 1), circuit.Xor(8, 1)}}
+	problem := &plans.Problem{Version: 1, Ranks: 8, Planes: 2, BandwidthGbps: 400, ReconfigUS: reconfig,
+		Circuits: plans.Simplex,
+		Initial:  []circuit.Permutation{circuit.Xor(8, 1), circuit.Xor(8, 1)}}
 	plan := &plans.Plan{Version: 1, Planes: make([][]plans.Entry, 2)}
 	last := 1
 	for i, step := range []struct {
@@ -203,11 +204,13 @@ func TestMonotone(t *testing.T) {
 
 func TestInterleavedPlanesWaitForEachOther(t *testing.T) {
 	n := 4
-	problem := &plans.Problem{Version: 1, Ranks: n, Planes: 2, BandwidthGbps: 8, ReconfigUS: 10, Circuits: plans.Interleaved,
-		Steps: []plans.Step{{Bytes: 1000, To: circuit.Shift(n, 1)}, {Bytes: 1000, To: circuit.Shift(n, 2)}}}
+	problem := &plans.Problem{Version: 1, Ranks: n, Planes: 2, BandwidthGbps: 8, ReconfigUS: 10,
+		Circuits: plans.Interleaved,
+		Steps:    []plans.Step{{Bytes: 1000, To: circuit.Shift(n, 1)}, {Bytes: 1000, To: circuit.Shift(n, 2)}}}
 	plan := &plans.Plan{Version: 1, Initial: []circuit.Permutation{circuit.Shift(n, 1), circuit.Shift(n, -1)},
 		Planes: [][]plans.Entry{
-			{{Kind: plans.Transmit, Step: 0, Bytes: 1000}, {Kind: plans.Reconfigure, To: circuit.Shift(n, 2)}, {Kind: plans.Transmit, Step: 1, Bytes: 500}},
+			{{Kind: plans.Transmit, Step: 0, Bytes: 1000}, {Kind: plans.Reconfigure, To: circuit.Shift(n, 2)},
+				{Kind: plans.Transmit, Step: 1, Bytes: 500}},
 			{{Kind: plans.Reconfigure, To: circuit.Shift(n, 2)}, {Kind: plans.Transmit, Step: 1, Bytes: 500}}}}
 	result, err := Run(problem, plan)
 	if err != nil {

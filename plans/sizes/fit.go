@@ -21,20 +21,18 @@ const (
 	dust = 1e-9
 )
 
-// Fit returns the pattern of s on p, whose fabric and flows are those of s.Problem, with
-// the division of bytes that makes it fastest, by the linear program over
+// Fit returns the pattern of s on p with the fastest division of bytes. The fabric and flows of p are those of
+// s.Problem. The linear program is over
 //
 //	D_i  the length of step i
 //	x_v  the time on the wire of transmit v
 //
-// which minimizes the sum of D such that every flow gets its bytes, and such that every chain of
-// activities, on one plane or across planes that switch or transmit together, that begins in
-// step i and ends with a transmit of step j fits into D_i + ... + D_j. It never returns a plan
-// slower than [Scale]. The program divides any pattern's bytes anew, that of a planner which
-// divides evenly too, so the result may be faster than s.Plan on its own problem.
+// It minimizes the sum of D under two conditions. Every flow gets its bytes. Every chain of activities, on one plane or
+// across planes that switch or transmit together, that begins in step i and ends with a transmit of step j fits into
+// D_i + ... + D_j. Fit never returns a plan slower than [Scale]. The result may be faster than s.Plan on its own
+// problem, because the program divides the bytes of any pattern anew.
 //
-// The result states no bound, carries no digest and shares circuits with s.Plan. Errors wrap
-// [ErrPattern].
+// The result states no bound, carries no digest and shares circuits with s.Plan. Errors wrap [ErrPattern].
 func Fit(s Sized, p *plans.Problem) (*plans.Plan, error) {
 	scaled, err := Scale(s, p)
 	if err != nil || scaled.CCTUS <= 0 {
@@ -77,8 +75,8 @@ type share struct {
 	part  []float64 // of the step's bytes that the node carries at the plan's division
 }
 
-// solve returns, by plane and entry, what the bytes of the plan are to be multiplied by; nil
-// where the program is too large or has not closed.
+// solve returns, by plane and entry, the factor for the bytes of the plan; nil
+// if the program is too large or has not closed.
 func (f *fit) solve() [][]float64 {
 	columns := len(f.steps)
 	for k := range f.nodes {

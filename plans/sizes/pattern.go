@@ -54,7 +54,9 @@ func compatible(from, to *plans.Problem) error {
 
 // rewrite returns plan with the bytes of each transmit times a factor, played as early as
 // possible on p and checked.
-func rewrite(p *plans.Problem, plan *plans.Plan, factor func(plane, entry int, e *plans.Entry) float64) (*plans.Plan, error) {
+func rewrite(p *plans.Problem, plan *plans.Plan,
+	factor func(plane, entry int, e *plans.Entry) float64,
+) (*plans.Plan, error) {
 	q := *plan
 	q.LowerBoundUS, q.BoundProof, q.Digest = 0, "", ""
 	q.Planes = make([][]plans.Entry, len(plan.Planes))

@@ -50,7 +50,8 @@ func TestFitFig5(t *testing.T) {
 	}
 	// Spoil the division: 10 MB on both planes, then let the program divide.
 	spoilt := *plan
-	spoilt.Planes = [][]plans.Entry{append([]plans.Entry(nil), plan.Planes[0]...), append([]plans.Entry(nil), plan.Planes[1]...)}
+	spoilt.Planes = [][]plans.Entry{append([]plans.Entry(nil), plan.Planes[0]...),
+		append([]plans.Entry(nil), plan.Planes[1]...)}
 	for j := range spoilt.Planes {
 		for i := range spoilt.Planes[j] {
 			if e := &spoilt.Planes[j][i]; e.Kind == plans.Transmit && (e.Step == 0 || e.Step == 5) {
@@ -128,7 +129,8 @@ func TestFitsAndSpans(t *testing.T) {
 		}
 		low.LowerBoundUS = plan.LowerBoundUS
 		const unit = 1 << 20
-		span := &Span{Min: unit, Max: int64(ratio * unit), Low: Sized{p, low}, High: Sized{grown(p, float64(int64(ratio*unit))/unit), high}}
+		span := &Span{Min: unit, Max: int64(ratio * unit), Low: Sized{p, low},
+			High: Sized{grown(p, float64(int64(ratio*unit))/unit), high}}
 		if span.High.Plan, err = Fit(s, span.High.Problem); err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +164,8 @@ func TestFitAgainstGrid(t *testing.T) {
 	}
 	pattern := func(x, y float64) *plans.Plan {
 		plane := func(a, b float64) []plans.Entry {
-			return []plans.Entry{{Kind: plans.Transmit, Step: 0, Bytes: a}, {Kind: plans.Reconfigure, To: circuit.Shift(4, 2)}, {Kind: plans.Transmit, Step: 1, Bytes: b}}
+			return []plans.Entry{{Kind: plans.Transmit, Step: 0, Bytes: a}, {Kind: plans.Reconfigure, To: circuit.Shift(4, 2)},
+				{Kind: plans.Transmit, Step: 1, Bytes: b}}
 		}
 		return &plans.Plan{Version: 1, Initial: p.Initial, Planes: [][]plans.Entry{plane(x, y), plane(200e3-x, 100e3-y)}}
 	}
@@ -260,7 +263,8 @@ func TestSurvey(t *testing.T) {
 		t.Errorf("%d of %d covered, worst %v, %d plannings", covered, tries, worst, s.Plannings)
 	}
 	again := survey(swot)
-	if second, err := again.Cover(context.Background(), lo, hi, 60); err != nil || fmt.Sprint(bounds(second)) != fmt.Sprint(bounds(ladder)) {
+	if second, err := again.Cover(context.Background(), lo, hi, 60); err != nil ||
+		fmt.Sprint(bounds(second)) != fmt.Sprint(bounds(ladder)) {
 		t.Errorf("another survey finds %v, %v", bounds(second), err)
 	}
 }
@@ -277,14 +281,16 @@ func TestSurveyOfAffineCosts(t *testing.T) {
 	best := func(ctx context.Context, p *plans.Problem) (*plans.Plan, error) {
 		var best *plans.Plan
 		for _, name := range []string{"static", "perstep"} {
-			if plan, err := planner.Solve(ctx, name, p, planner.Options{}); err == nil && (best == nil || plan.CCTUS < best.CCTUS) {
+			if plan, err := planner.Solve(ctx, name, p, planner.Options{}); err == nil &&
+				(best == nil || plan.CCTUS < best.CCTUS) {
 				best = plan
 			}
 		}
 		return best, nil
 	}
 	ring := func(bytes int64) (*plans.Problem, error) {
-		p := &plans.Problem{Version: 1, Ranks: 8, Planes: 1, BandwidthGbps: 8, ReconfigUS: 100, Forwarding: true, Circuits: plans.Simplex}
+		p := &plans.Problem{Version: 1, Ranks: 8, Planes: 1, BandwidthGbps: 8, ReconfigUS: 100, Forwarding: true,
+			Circuits: plans.Simplex}
 		for _, d := range []int{1, 2} {
 			p.Steps = append(p.Steps, plans.Step{Bytes: float64(bytes), To: circuit.Shift(8, d)})
 		}
@@ -316,7 +322,8 @@ func TestLadder(t *testing.T) {
 	if fmt.Sprint(bounds(l)) != "[[5 6] [8 12] [20 40] [40 80] [100 100]]" {
 		t.Fatal(bounds(l))
 	}
-	for bytes, want := range map[int64]int64{4: 0, 5: 5, 7: 0, 8: 8, 12: 8, 13: 0, 39: 20, 40: 40, 41: 40, 80: 40, 99: 0, 100: 100, 101: 0} {
+	for bytes, want := range map[int64]int64{4: 0, 5: 5, 7: 0, 8: 8, 12: 8, 13: 0, 39: 20, 40: 40, 41: 40, 80: 40, 99: 0,
+		100: 100, 101: 0} {
 		got := l.Find(bytes)
 		if (got == nil) != (want == 0) || got != nil && got.Min != want {
 			t.Errorf("%d: %+v, want %d", bytes, got, want)
@@ -333,7 +340,8 @@ func TestReach(t *testing.T) {
 		problem, _ := s.Pose(bytes)
 		s.Known(Point(bytes, problem, &plans.Plan{}))
 	}
-	for bytes, want := range map[int64][2]int64{1: {1, 8}, 99: {12, 100}, 200: {100, 700}, 5000: {700, 40000}, 80000: {10000, 640000}, math.MaxInt64: {math.MaxInt64 / 8, math.MaxInt64}} {
+	for bytes, want := range map[int64][2]int64{1: {1, 8}, 99: {12, 100}, 200: {100, 700}, 5000: {700, 40000},
+		80000: {10000, 640000}, math.MaxInt64: {math.MaxInt64 / 8, math.MaxInt64}} {
 		if lo, hi := s.Reach(bytes, 8); lo != want[0] || hi != want[1] {
 			t.Errorf("%d: %d..%d, want %v", bytes, lo, hi, want)
 		}

@@ -8,10 +8,9 @@ import (
 	"lightpath/plans"
 )
 
-// Span is one pattern with the division of its bytes for the smallest and for the largest
-// call that it serves; Min and Max count the call's bytes, both included, in whatever unit
-// the owner of the span counts calls. Steps are affine in the size between them. Where
-// Min and Max are equal, so are Low and High. A span is not changed once it is made.
+// Span is one pattern with the division of its bytes for the smallest and for the largest call that it serves. Min and
+// Max count the call's bytes, both included, in the unit in which the owner of the span counts calls. Steps are affine
+// in the size between them. If Min and Max are equal, so are Low and High. A span is immutable.
 type Span struct {
 	Min, Max  int64
 	Low, High Sized
@@ -49,10 +48,9 @@ func (s *Span) CCTUS(bytes int64) float64 {
 	return (1-w)*s.Low.Plan.CCTUS + w*s.High.Plan.CCTUS
 }
 
-// LowerBoundUS returns a proven bound for a call of the given bytes: no plan for it is faster
-// than the bound of Low allows, since it also serves a smaller call; nor by more than in
-// proportion faster than that of High allows, since stretching all of its times in proportion
-// makes it serve a larger call.
+// LowerBoundUS returns a proven bound for a call of the given bytes. A plan for it also serves a smaller call, so it
+// takes at least the bound of Low. Stretched in proportion, it serves a larger call, so it takes at least the bound of
+// High in proportion.
 func (s *Span) LowerBoundUS(bytes int64) float64 {
 	bound := s.Low.Plan.LowerBoundUS
 	if s.Max > 0 {
@@ -79,13 +77,13 @@ func (s *Span) At(bytes int64, p *plans.Problem) (*plans.Plan, error) {
 		return nil, err
 	}
 	plan.LowerBoundUS = math.Min(plan.CCTUS, s.LowerBoundUS(bytes))
-	plan.BoundProof = fmt.Sprintf("that of %d bytes, which any plan for more serves, or that of %d in proportion", s.Min, s.Max)
+	plan.BoundProof = fmt.Sprintf("that of %d bytes, which any plan for more serves, or that of %d in proportion",
+		s.Min, s.Max)
 	return plan, nil
 }
 
-// ProblemAt returns the problem of a call of the given bytes, of those that the span serves: that
-// of Low with bytes between those of the two ends. It agrees with the owner's problem but for
-// rounding.
+// ProblemAt returns the problem of a call of the given bytes, a size that the span serves. It is the problem of
+// Low with bytes between those of the two ends. It equals the owner's problem, except for rounding.
 func (s *Span) ProblemAt(bytes int64) *plans.Problem {
 	switch bytes {
 	case s.Min:

@@ -24,17 +24,15 @@ const (
 	maxPieces = 8
 )
 
-// Survey finds out which pattern serves which sizes of a call. It plans few sizes, called
-// points. Between two points the better of their two patterns, refitted, is compared with a
-// plan made anew where the two cross: there they are at their worst. If the new plan is not
-// better by more than the tolerance, the two spans meet there; otherwise the crossing is a point
-// itself, and both sides are looked at in turn. On affine costs this is the method of Eisner and
-// Severance (Mathematical Techniques for Efficient Record Segmentation in Large Shared Databases,
-// J. ACM 1976), which then finds every breakpoint; refitted patterns are convex, and are tried
-// at one more size where the points are far apart.
+// Survey finds the pattern that serves each size of a call best. It plans few sizes, called points. Between two points
+// their two patterns, refitted, are at their worst at the size at which they cross. Survey plans this size anew. If the
+// new plan is not better by more than the tolerance, the two spans meet there. Otherwise the crossing becomes a point,
+// and Survey looks at both sides in turn. On affine costs this is the method of Eisner and Severance (Mathematical
+// Techniques for Efficient Record Segmentation in Large Shared Databases, J. ACM 1976), which then finds every
+// breakpoint. Refitted patterns are convex, so Survey tries one more size if the points are far apart.
 //
-// The zero value with Pose and Solve is ready. It is for one goroutine at a time; what it
-// does depends on the order of calls and on Solve alone.
+// The zero value with Pose and Solve is ready. It is for one goroutine at a time. Its results depend only on the order
+// of calls and on Solve.
 type Survey struct {
 	// Pose returns the problem of a call of the given bytes: the same steps for every size,
 	// with bytes affine in it.
@@ -88,7 +86,7 @@ func (s *Survey) insert(p point) {
 		return
 	}
 	if at > 0 && s.points[at-1].linked {
-		p.linked = true // what was covered stays so
+		p.linked = true // covered sizes stay covered
 	}
 	s.points = slices.Insert(s.points, at, p)
 }
@@ -355,7 +353,8 @@ func (c *cover) pieces(p point, lo, hi int64, other point) error {
 			return Sized{}, err
 		}
 		plan.LowerBoundUS = math.Min(plan.CCTUS, ends.LowerBoundUS(bytes))
-		plan.BoundProof = "those of the sizes planned next to this one: more bytes take no less, and no less than in proportion fewer"
+		plan.BoundProof = "those of the sizes planned next to this one: more bytes take no less, and no less than in " +
+			"proportion fewer"
 		return Sized{problem, plan}, nil
 	}
 	knots := []int64{lo, hi}

@@ -17,13 +17,11 @@ func Baseline(d Matrix, s int) Timetable {
 	return t
 }
 
-// Split divides d into s matrices that sum to it, in the way of LESS (Liu, Xu, Singh): with as
-// few entries divided among them as balance allows. No code of LESS is public and the SPECTRA
-// paper describes it in one sentence; this is our reading of it. A matrix may take a share of
-// 1/s of the busiest port's demand at each of its ports. Entries are placed from the largest
-// on, whole, where the fuller one of their two ports has the least; one that fits
-// nowhere is divided over the matrices with the most room, and what is left over goes to the
-// one with the least at its ports.
+// Split divides d into s matrices that sum to it, in the way of LESS (Liu, Xu, Singh): it divides as few entries as
+// balance allows. No code of LESS is public and the SPECTRA paper describes it in one sentence; this is our reading of
+// it. A matrix may take a share of 1/s of the busiest port's demand at each of its ports. Split places entries whole,
+// the largest first, in the matrix in which the fuller one of their two ports has the least. It divides an entry that
+// fits nowhere over the matrices with the most room. The rest goes to the matrix with the least at its ports.
 func Split(d Matrix, s int) []Matrix {
 	w := newNetwork(d, plans.Simplex)
 	parts := make([]Matrix, s)

@@ -79,9 +79,9 @@ func sum(x []float64) float64 {
 	return total
 }
 
-// portEntries lists the demands of every port, in falling order: of rows and columns on
-// simplex planes; else of ranks, each entry counting at both its ends, since a circuit of a
-// rank to another one serves both directions (on interleaved planes: with the inverse).
+// portEntries lists the demands of every port, in falling order. On simplex planes the ports are rows and columns. Else
+// they are ranks, and each entry counts at both ends: a circuit of a rank to another one serves both directions (on
+// interleaved planes: with the inverse).
 func (w *network) portEntries() [][]float64 {
 	ports := make([][]float64, 2*w.n)
 	for i, x := range w.demand {
@@ -160,7 +160,8 @@ func (w *network) bound(s int, delta, perPort float64, rows int) (value float64,
 		if len(c.x) > exactEntries || part.feasible(c.x, s, chunk, value) {
 			continue
 		}
-		value, proof = part.least(c.x, s, chunk, value), "port: the best partition of its entries over the planes, by exhaustion"
+		value, proof = part.least(c.x, s, chunk, value),
+			"port: the best partition of its entries over the planes, by exhaustion"
 	}
 	return value, proof
 }

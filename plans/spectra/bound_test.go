@@ -70,13 +70,15 @@ func TestBounds(t *testing.T) {
 		if p.feasible(x, s, delta, exact*(1-1e-6)) {
 			t.Fatalf("x=%v s=%d delta=%v: less than %v is not feasible", x, s, delta, exact)
 		}
-		for name, b := range map[string]float64{"1": Bound1(d, s, delta), "2": Bound2(d, s, delta), "whole": wholeBound(newNetwork(d, "simplex").portEntries()[0], s, delta)} {
+		for name, b := range map[string]float64{"1": Bound1(d, s, delta), "2": Bound2(d, s, delta),
+			"whole": wholeBound(newNetwork(d, "simplex").portEntries()[0], s, delta)} {
 			if b > exact*(1+1e-9) {
 				t.Fatalf("x=%v s=%d delta=%v: bound %s is %v, the optimum %v", x, s, delta, name, b, exact)
 			}
 		}
 		b, proof := Bound(d, s, delta)
-		if b > exact*(1+1e-9) || b < exact*(1-1e-7) || b < max(Bound1(d, s, delta), Bound2(d, s, delta))*(1-1e-9) || proof == "" {
+		if b > exact*(1+1e-9) || b < exact*(1-1e-7) || b < max(Bound1(d, s, delta), Bound2(d, s, delta))*(1-1e-9) ||
+			proof == "" {
 			t.Fatalf("x=%v s=%d delta=%v: bound %v, the optimum %v", x, s, delta, b, exact)
 		}
 	}

@@ -39,7 +39,9 @@ func TestCompared(t *testing.T) {
 func TestComparison(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 3))
 	var base, eclipse, spectra float64
-	for _, gen := range []func() Matrix{func() Matrix { return benchmark(rng, 40, 8) }, func() Matrix { return gpt(rng) }, func() Matrix { return moe(rng) }} {
+	for _, gen := range []func() Matrix{func() Matrix {
+		return benchmark(rng, 40, 8)
+	}, func() Matrix { return gpt(rng) }, func() Matrix { return moe(rng) }} {
 		d := gen()
 		for _, delta := range []float64{0.03} {
 			ours := Spectra(d, 4, delta).Makespan(delta)

@@ -21,7 +21,7 @@ const (
 )
 
 // Decompose covers d by as many permutations as its degree, the most positive entries of a
-// row or column (Algorithm 1): each is a matching of maximum remaining demand among those
+// row or column (Algorithm 1): each is a matching of maximum remaining demand among the matchings
 // that use an uncovered entry in every row and column that has the most of them.
 //
 // The weight of line 5 is taken literally: the smallest remaining demand over the whole
@@ -89,8 +89,8 @@ func (m *matcher) heaviest(edges []int32) []int32 {
 // work counts the edges that were looked at.
 func (m *matcher) work() int64 { return m.simple.Work() + m.pairs.work }
 
-// decompose is lines 2 to 10 of Algorithm 1, for every kind of plane. What it returns
-// covers every entry at least once; its weights need a refinement. When stop says so, the
+// decompose is lines 2 to 10 of Algorithm 1, for every kind of plane. The
+// permutations cover every entry at least once; their weights need a refinement. When stop says so, the
 // rest is coloured, by durations that are worth a reconfiguration of delta. bare is what has
 // to be covered (S_rem), at first the whole support.
 func decompose(w *network, m *matcher, bare *bare, stop func() bool, delta float64) []hold {
@@ -152,7 +152,8 @@ type bare struct {
 
 // newBare opens the entries of at least a demand.
 func newBare(w *network, least float64) *bare {
-	b := &bare{w: w, open: make([]bool, len(w.demand)), served: make([]bool, len(w.demand)), ports: make([]int32, 2*w.n), main: make([]int32, len(w.demand))}
+	b := &bare{w: w, open: make([]bool, len(w.demand)), served: make([]bool, len(w.demand)), ports: make([]int32, 2*w.n),
+		main: make([]int32, len(w.demand))}
 	if w.kind != plans.Duplex {
 		b.far = int32(w.n)
 	}

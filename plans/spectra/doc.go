@@ -1,17 +1,15 @@
-// Package spectra schedules a demand matrix on parallel optical circuit switches: which
-// permutations to hold, for how long and on which switch, so that the last switch ends as
-// early as possible, each permutation costing a reconfiguration first.
+// Package spectra schedules a demand matrix on parallel optical circuit switches. It decides which permutations each
+// switch holds and for how long, so that the last switch ends as early as possible. Each permutation costs a
+// reconfiguration first.
 //
-// It holds the algorithms of SPECTRA (Liang, Qiao, Keslassy, Lin, "Scheduling Parallel
-// Optical Circuit Switches for AI Training") one by one: [Decompose] (Algorithm 1, with
-// either REFINE), [Schedule], [Equalize], [Bound1], [Bound2]; the two it is compared with,
-// [Eclipse] and [Baseline]; and what goes beyond it: [Improve], an anytime search, and
-// [Bound], a stronger lower bound. [Solve] answers problems with them.
+// It holds the algorithms of SPECTRA (Liang, Qiao, Keslassy, Lin, "Scheduling Parallel Optical Circuit Switches for AI
+// Training") one by one: [Decompose] (Algorithm 1, with either REFINE), [Schedule], [Equalize], [Bound1], [Bound2]. It
+// also holds [Eclipse] and [Baseline], which the paper compares it with. [Improve], an anytime search, and [Bound], a
+// stronger lower bound, go beyond the paper. [Solve] answers problems with them.
 //
-// In this package a demand is time: entry [r][s] is how long the circuit r -> s must be
-// held, and so has the unit of the reconfiguration delay delta.
+// In this package a demand is time: entry [r][s] is how long the circuit r -> s must be held. It has the unit of the
+// reconfiguration delay delta.
 //
-// Layer: inside plans, above plans/internal/{matching,lp}. It must not import
-// plans/planner, which registers it, nor plans/check and plans/sim, which judge it. It
-// performs no I/O, and its results repeat for equal input.
+// Layer: inside plans, above plans/internal/{matching,lp}. It must not import plans/planner, which registers it, nor
+// plans/check and plans/sim, which judge it. It performs no I/O, and its results repeat for equal input.
 package spectra

@@ -6,18 +6,16 @@ import (
 	"lightpath/plans"
 )
 
-// Eclipse decomposes d greedily as ECLIPSE does (Bojja Venkatakrishnan, Alizadeh, Viswanath,
-// "Costly circuits, submodular schedules and approximate Caratheodory theorems"): each
-// permutation and duration a maximize the demand served per time, sum of min(a, remaining)
-// over a+delta. That work fills a window; here the greedy goes on until d is covered, which
-// is how the SPECTRA paper uses it in place of DECOMPOSE. Durations are sought among the
-// remaining demands by ternary search. What is left after six permutations for each one of
-// Algorithm 1's is decomposed by that.
+// Eclipse decomposes d greedily as ECLIPSE does (Bojja Venkatakrishnan, Alizadeh, Viswanath, "Costly circuits,
+// submodular schedules and approximate Caratheodory theorems"). Each permutation and duration a maximize the demand
+// served per time, sum of min(a, remaining) over a+delta. That paper fills a window. Here the greedy goes on until d is
+// covered, as the SPECTRA paper uses it in place of DECOMPOSE. A ternary search finds durations among the remaining
+// demands. After six permutations for each one of Algorithm 1, Algorithm 1 decomposes the rest.
 func Eclipse(d Matrix, delta float64) Decomposition {
 	w := newNetwork(d, plans.Simplex)
 	m := newMatcher(w)
 	left := slices.Clone(w.demand)
-	least := 1e-9 * w.scale() // what is less is rounding
+	least := 1e-9 * w.scale() // smaller values are rounding errors
 	var holds []hold
 	for range 6 * int(newBare(w, 0).degree()) {
 		values := remaining(left, least)

@@ -60,10 +60,9 @@ func (x *exchanger) gather(at []int32, edges []int32) []int32 {
 // mostPartners is with how many others a permutation exchanges in one pass.
 const mostPartners = 24
 
-// relieve lowers the sum of all positive shortfalls: chains that hold one in the shorter of
-// two permutations are exchanged where that helps, in as many passes over all pairs as help,
-// up to the given number. at lists the edges by port and hold; left is the demand minus what
-// is held, and kept up to date.
+// relieve lowers the sum of all positive shortfalls. It exchanges chains that have a shortfall in the shorter of two
+// permutations if that helps. It repeats passes over all pairs while they help, up to the given number. at lists the
+// edges by port and hold. left is the demand minus the held time; relieve updates it.
 func (x *exchanger) relieve(holds []hold, at [][]int32, left []float64, passes int) {
 	for range passes {
 		gain := 0.0

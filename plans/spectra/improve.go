@@ -17,9 +17,9 @@ func (l *layout) clone() *layout {
 	return &layout{slices.Clone(l.holds), slices.Clone(l.unit), l.span}
 }
 
-// searcher improves layouts. A round takes time away from the permutations, so that the
-// schedule would be shorter, exchanges circuits until as little as possible is short, and
-// lets the linear program find the weights that the new permutations need.
+// searcher improves layouts. A round takes time away from the permutations, so that the schedule would be shorter. It
+// exchanges circuits until as little demand as possible is unserved. The linear program then finds the weights that
+// the new permutations need.
 type searcher struct {
 	w       *network
 	m       *matcher
@@ -96,9 +96,9 @@ func (s *searcher) weigh(l *layout) bool {
 	return true
 }
 
-// squeeze changes weights so that every unit ends at target, the change divided at random:
-// mostly without regard to the weights, because what makes permutations too long, the
-// spread of the demands in them, does not grow with the demands. One hold may be excepted.
+// squeeze changes weights so that every unit ends at target. It divides the change at random, mostly without regard to
+// the weights: the spread of the demands in a permutation makes it too long, and does not grow with the demands. One
+// hold may be excepted.
 func (s *searcher) squeeze(l *layout, target float64, except int) {
 	s.measure(l)
 	s.share = resize(s.share, len(l.holds))
@@ -205,7 +205,7 @@ const farthest = 0.02
 
 // round tries one change of cur and returns the layout that results, nil where there is none.
 func (s *searcher) round(cur *layout) *layout {
-	s.spent += int64(500 + 50*len(cur.holds)) // what is not counted elsewhere
+	s.spent += int64(500 + 50*len(cur.holds)) // work that is not counted elsewhere
 	next := cur.clone()
 	if s.units > 1 && s.rng.IntN(4) == 0 {
 		s.regroup(next)

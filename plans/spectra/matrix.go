@@ -51,7 +51,7 @@ type network struct {
 	start  []int32    // the edges of sender u are start[u]..start[u+1]
 	from   []int32    // per edge: sender
 	to     []int32    // per edge: receiver
-	entry  []int32    // per edge: what it covers
+	entry  []int32    // per edge: the entry that it covers
 	extra  []bool     // per edge: a second way to cover its entry, which nothing relies on; nil: none is
 }
 

@@ -10,10 +10,9 @@ import (
 // PlainName is what plans of [Plain] state as their planner.
 const PlainName = "plain"
 
-// Plain plans a demand problem in the order in which programs issue all-to-all exchanges: every
-// rank serves its peers by their distance, one distance after the other, each as long as the
-// largest demand at that distance; the planes take turns. It is what a runtime without a scheduler
-// would do, what SPECTRA is measured against, and cheap: O(ranks^2).
+// Plain plans a demand problem in the order in which programs issue all-to-all exchanges. Every rank serves its peers
+// by their distance, one distance after the other, each as long as the largest demand at that distance. The planes take
+// turns. A runtime without a scheduler would do this. SPECTRA is measured against it. It takes O(ranks^2).
 //
 // Errors: [plans.ErrProblem], [ErrNoDemand].
 func Plain(p *plans.Problem) (*plans.Plan, error) {
@@ -54,8 +53,8 @@ func planesPerUnit(p *plans.Problem) int {
 	return 1
 }
 
-// atDistance returns the circuits between ranks at a distance, those that serve nothing left
-// dark. On duplex planes, whose maps are involutions, r and s are at the distance r+s.
+// atDistance returns the circuits between ranks at a distance, without the ones that serve
+// no demand. On duplex planes, whose maps are involutions, r and s are at the distance r+s.
 func atDistance(p *plans.Problem, d Matrix, distance int) held {
 	n := p.Ranks
 	h := held{to: circuit.AllDark(n)}
@@ -103,11 +102,10 @@ func layHolds(p *plans.Problem, plan *plans.Plan, units [][]held) {
 	}
 }
 
-// From returns a plan of a demand problem rearranged for planes that stand at the given maps: the
-// holds of a plane may come in any order, so each time the one follows for which the fewest
-// circuits change, and circuits that a hold leaves dark stay as they were while their ports are free.
-// A plan that is repeated so begins with the circuits that it ended with. It also returns how
-// long the plan takes from there. p is the problem that the plan answers, and so does the result.
+// From returns a plan of a demand problem rearranged for planes that stand at the given maps, and its time from there.
+// The holds of a plane may come in any order, so From always takes the one next for which the fewest circuits change.
+// Circuits that a hold leaves dark stay up while their ports are free. So a repeated plan begins with the circuits that
+// it ended with. p is the problem that the plan answers, and the result answers it too.
 func From(p *plans.Problem, plan *plans.Plan, standing []circuit.Permutation) (*plans.Plan, float64) {
 	per := planesPerUnit(p)
 	units := make([][]held, p.Planes/per)
@@ -162,7 +160,7 @@ func holdsOf(entries []plans.Entry) []held {
 	return list
 }
 
-// differ counts the ports that two maps send elsewhere: those that take part in the switch.
+// differ counts the ports that take part in a switch from one map to the other.
 func differ(a, b circuit.Permutation) int {
 	n := 0
 	for r := range a {

@@ -47,8 +47,9 @@ func TestPlainAndFrom(t *testing.T) {
 			for i := range 60 {
 				n := 2 + rng.IntN(7)
 				p := &plans.Problem{
-					Version: plans.Version, Ranks: n, Planes: 2 * (1 + rng.IntN(2)), BandwidthGbps: 10, ReconfigUS: float64(rng.IntN(100)),
-					Circuits: kind, Demand: randomDemand(rng, n),
+					Version: plans.Version, Ranks: n, Planes: 2 * (1 + rng.IntN(2)), BandwidthGbps: 10,
+					ReconfigUS: float64(rng.IntN(100)),
+					Circuits:   kind, Demand: randomDemand(rng, n),
 				}
 				plain, err := spectra.Plain(p)
 				if err != nil {
@@ -67,7 +68,8 @@ func TestPlainAndFrom(t *testing.T) {
 					moved, cct := spectra.From(p, plan, dark)
 					feasible(t, p, moved)
 					if !plans.AtLeastUS(plan.CCTUS, cct) || !plans.SameUS(moved.CCTUS, cct) {
-						t.Fatalf("%d: %s from the dark: %v us, %v from where it stands, planned were %v", i, plan.Planner, moved.CCTUS, cct, plan.CCTUS)
+						t.Fatalf("%d: %s from the dark: %v us, %v from where it stands, planned were %v", i, plan.Planner, moved.CCTUS,
+							cct, plan.CCTUS)
 					}
 					ends := make([]circuit.Permutation, p.Planes)
 					saved := true
@@ -93,7 +95,8 @@ func TestPlainAndFrom(t *testing.T) {
 // TestPlainOrder: distances in their order, planes in turn.
 func TestPlainOrder(t *testing.T) {
 	d := [][]float64{{0, 1000, 2000, 0}, {0, 0, 3000, 0}, {0, 0, 0, 500}, {0, 0, 0, 0}}
-	p := &plans.Problem{Version: plans.Version, Ranks: 4, Planes: 2, BandwidthGbps: 8, ReconfigUS: 10, Circuits: plans.Simplex, Demand: d}
+	p := &plans.Problem{Version: plans.Version, Ranks: 4, Planes: 2, BandwidthGbps: 8, ReconfigUS: 10,
+		Circuits: plans.Simplex, Demand: d}
 	plan, err := spectra.Plain(p)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +118,8 @@ func TestPlainOrder(t *testing.T) {
 // TestFrom: the hold that is there goes first, and circuits stay while their ports are free.
 func TestFrom(t *testing.T) {
 	d := [][]float64{{0, 1000, 1000, 0}, {1000, 0, 0, 0}, {0, 0, 0, 1000}, {0, 0, 1000, 0}}
-	p := &plans.Problem{Version: plans.Version, Ranks: 4, Planes: 1, BandwidthGbps: 8, ReconfigUS: 10, Circuits: plans.Simplex, Demand: d}
+	p := &plans.Problem{Version: plans.Version, Ranks: 4, Planes: 1, BandwidthGbps: 8, ReconfigUS: 10,
+		Circuits: plans.Simplex, Demand: d}
 	hold := func(to ...int) plans.Entry { return plans.Entry{Kind: plans.Hold, To: to, EndUS: 1} }
 	plan := &plans.Plan{Planes: [][]plans.Entry{{hold(2, 0, 3, -1), hold(1, -1, -1, 2), hold(-1, -1, -1, 2)}}}
 	got, cct := spectra.From(p, plan, []circuit.Permutation{{1, 3, 0, 2}})
@@ -137,7 +141,8 @@ func TestFrom(t *testing.T) {
 func BenchmarkPlanning(b *testing.B) {
 	for _, n := range []int{8, 16, 32, 64} {
 		d := workload(n)
-		p := &plans.Problem{Version: plans.Version, Ranks: n, Planes: 2, BandwidthGbps: 10, ReconfigUS: 50, Circuits: plans.Simplex, Demand: d}
+		p := &plans.Problem{Version: plans.Version, Ranks: n, Planes: 2, BandwidthGbps: 10, ReconfigUS: 50,
+			Circuits: plans.Simplex, Demand: d}
 		dark := []circuit.Permutation{circuit.AllDark(n), circuit.AllDark(n)}
 		b.Run(fmt.Sprintf("plain/%d", n), func(b *testing.B) {
 			for b.Loop() {

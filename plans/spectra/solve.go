@@ -71,7 +71,8 @@ func Solve(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error
 	if p.Circuits == plans.Interleaved {
 		units /= 2
 	}
-	plan := &plans.Plan{Version: plans.Version, Planner: Name, Planes: make([][]plans.Entry, p.Planes), BoundProof: "there is nothing to serve"}
+	plan := &plans.Plan{Version: plans.Version, Planner: Name, Planes: make([][]plans.Entry, p.Planes),
+		BoundProof: "there is nothing to serve"}
 	if len(w.demand) == 0 {
 		return plan, nil
 	}

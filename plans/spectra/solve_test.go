@@ -98,8 +98,10 @@ func TestRepeats(t *testing.T) {
 }
 
 func TestEdges(t *testing.T) {
-	zero := &plans.Problem{Version: 1, Ranks: 3, Planes: 2, BandwidthGbps: 1, ReconfigUS: 5, Circuits: plans.Simplex, Demand: [][]float64{{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}}
-	if plan := solve(t, zero, spectra.Options{}); plan.CCTUS != 0 || plan.LowerBoundUS != 0 || len(plan.Planes[0])+len(plan.Planes[1]) != 0 {
+	zero := &plans.Problem{Version: 1, Ranks: 3, Planes: 2, BandwidthGbps: 1, ReconfigUS: 5, Circuits: plans.Simplex,
+		Demand: [][]float64{{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}}
+	if plan := solve(t, zero, spectra.Options{}); plan.CCTUS != 0 || plan.LowerBoundUS != 0 ||
+		len(plan.Planes[0])+len(plan.Planes[1]) != 0 {
 		t.Errorf("nothing takes %v us", plan.CCTUS)
 	}
 	self := *zero

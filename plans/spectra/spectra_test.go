@@ -20,7 +20,7 @@ var example = Matrix{
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9 }
 
 // TestExample is the paper's worked example (Fig. 2 to 4): taken literally its Algorithms 1
-// and 2 give 0.61, 0.31, 0.10; what it prints comes from the linear program (5).
+// and 2 give 0.61, 0.31, 0.10; the numbers that it prints come from the linear program (5).
 func TestExample(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -1,6 +1,3 @@
-// Package controllertest has a device for tests of controllers and of who talks to them.
-//
-// Layer: ocsctl/controller, for tests only.
 package controllertest
 
 import (

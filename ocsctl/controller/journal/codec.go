@@ -14,13 +14,13 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Format is the version of what stores keep. A controller refuses a store of a later one.
+// Format is the version of stored values. A controller refuses a store of a later version.
 const Format = 1
 
-// FormatValue says which programs may read a store.
+// FormatValue is the stored format version; it decides which programs may read a store.
 type FormatValue struct {
 	Version  int    `json:"version"`
-	Software string `json:"software"` // that wrote it
+	Software string `json:"software"` // version of the program that wrote it
 }
 
 // Author is the controller that writes a value.
@@ -29,8 +29,8 @@ type Author struct {
 	Token uint64
 }
 
-// planeValue is a State as stores keep it, and what tells operators which map is in force, since when and
-// by which controller.
+// planeValue is the stored form of a State. Digest, Name, Token and Time tell operators which map is in force, since
+// when, and by which controller.
 type planeValue struct {
 	Version  int                 `json:"version"`
 	Plane    int                 `json:"plane"`
@@ -64,15 +64,16 @@ func Encode(v any) ([]byte, error) {
 	return b, nil
 }
 
-// Decode reads a value of a store, which names its version. A later version is ocsctl.ErrVersion; anything
-// that this program does not know is ErrCorrupt.
+// Decode reads a stored value. A version later than Format is ocsctl.ErrVersion; unknown fields or other errors are
+// ErrCorrupt.
 func Decode(key string, data []byte, v any) error {
 	var head struct {
 		Version int `json:"version"`
 	}
 	err := json.Unmarshal(data, &head)
 	if err == nil && head.Version > Format {
-		return fmt.Errorf("journal: %s is of format %d, this program reads up to %d: %w", key, head.Version, Format, ocsctl.ErrVersion)
+		return fmt.Errorf("journal: %s is of format %d, this program reads up to %d: %w",
+			key, head.Version, Format, ocsctl.ErrVersion)
 	}
 	if err == nil && head.Version < 1 {
 		err = errors.New("it has no version")
@@ -92,8 +93,8 @@ func Decode(key string, data []byte, v any) error {
 	return nil
 }
 
-// DecodeFormat reads the format of a store, for the program of that version. A store of a later program is
-// ocsctl.ErrVersion, with both versions.
+// DecodeFormat checks the format of a store; software is the version of this program. A later format is
+// ocsctl.ErrVersion, and the error names the versions of both programs.
 func DecodeFormat(key string, data []byte, software string) error {
 	var v FormatValue
 	err := Decode(key, data, &v)
@@ -103,7 +104,7 @@ func DecodeFormat(key string, data []byte, software string) error {
 	return err
 }
 
-// softwareOf is the version of the program that wrote a format value of any version.
+// softwareOf returns the version of the program that wrote a format value of any version.
 func softwareOf(data []byte) string {
 	var v struct {
 		Software string `json:"software"`
@@ -126,7 +127,7 @@ func EncodePlane(j int, s *State, by Author) ([]byte, error) {
 	return Encode(v)
 }
 
-// digest is what operators compare maps by.
+// digest returns a short text by which operators compare maps.
 func digest(m circuit.Permutation) string {
 	if m == nil {
 		return ""
@@ -134,8 +135,8 @@ func digest(m circuit.Permutation) string {
 	return fmt.Sprintf("%016x", m.Digest())
 }
 
-// DecodePlane reads the state of the plane that key names. Maps are checked for being maps, not
-// for their number of ports.
+// DecodePlane reads the state of the plane that key names. It checks that maps are valid, but not their number of
+// ports; see [State.Fits].
 func DecodePlane(key string, data []byte) (j int, s State, err error) {
 	var v planeValue
 	if err := Decode(key, data, &v); err != nil {
@@ -144,7 +145,9 @@ func DecodePlane(key string, data []byte) (j int, s State, err error) {
 	if err := v.check(key); err != nil {
 		return 0, s, fmt.Errorf("journal: %s: %w: %w", key, err, ErrCorrupt)
 	}
-	s = State{Epoch: v.Epoch, Reserved: v.Reserved, Revision: v.Revision, Map: v.Map, Failed: v.Failed, Disabled: v.Disabled}
+	s = State{
+		Epoch: v.Epoch, Reserved: v.Reserved, Revision: v.Revision, Map: v.Map, Failed: v.Failed, Disabled: v.Disabled,
+	}
 	if v.Intent != nil {
 		s.Intent = &controller.Intent{Plane: v.Plane, Epoch: v.Intent.Epoch, To: v.Intent.To}
 	}
@@ -180,7 +183,7 @@ func (v *planeValue) check(key string) error {
 	return nil
 }
 
-// Fits reports whether a state that key names can be that of plane j of a fabric; else the error wraps
+// Fits returns nil if the state can be that of plane j of a fabric. Otherwise the error names key and wraps
 // ErrOtherFabric.
 func (s *State) Fits(key string, j, ports, planes int) error {
 	has := len(s.Map)

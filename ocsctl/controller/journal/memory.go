@@ -8,15 +8,15 @@ import (
 	"lightpath/ocsctl/controller"
 )
 
-// Memory is a store that ends with its process: one controller rules at a time, and what is
-// intended is as durable as it will get. All methods may be called from any goroutine.
+// Memory is a store in memory. It ends with its process, so an intent counts as durable at once. All methods may be
+// called from any goroutine.
 type Memory struct {
 	name string
-	free chan struct{} // holds one element while nobody rules
+	free chan struct{} // holds one element while no controller rules
 
 	mu     sync.Mutex
 	seq    Sequence
-	ring   []controller.Event // the newest, from next on the oldest
+	ring   []controller.Event // the newest events; the oldest of them is at next
 	next   int
 	full   bool
 	planes map[int]*State
@@ -26,18 +26,20 @@ type Memory struct {
 
 var _ Store = (*Memory)(nil)
 
-// NewMemory returns a store for a controller of this name that remembers the newest keep
-// events; [DefaultHistory] where keep is not positive.
+// NewMemory returns a store for the controller name. It keeps the newest keep events, or [DefaultHistory] if keep is
+// not positive.
 func NewMemory(name string, keep int) *Memory {
 	if keep <= 0 {
 		keep = DefaultHistory
 	}
-	m := &Memory{name: name, free: make(chan struct{}, 1), ring: make([]controller.Event, keep), planes: make(map[int]*State)}
+	m := &Memory{
+		name: name, free: make(chan struct{}, 1), ring: make([]controller.Event, keep), planes: make(map[int]*State),
+	}
 	m.free <- struct{}{}
 	return m
 }
 
-// Campaign implements [Store]: it leads at once, unless a rule lasts.
+// Campaign implements [Store]. It waits for the end of an earlier rule.
 func (m *Memory) Campaign(ctx context.Context) (Leadership, error) {
 	select {
 	case <-m.free:
@@ -61,7 +63,7 @@ func (m *Memory) Leader() Leader {
 	return Leader{Name: m.name, Token: m.token}
 }
 
-// Close implements [Store]; there is nothing to let go of.
+// Close implements [Store]. It does nothing.
 func (m *Memory) Close() error { return nil }
 
 // History implements [controller.History].
@@ -82,10 +84,10 @@ func (m *Memory) History(_ context.Context, q controller.Query) ([]controller.Ev
 	return events, nil
 }
 
-// MaxEvents is how many events a query gets at most at a time.
+// MaxEvents is the most events that a query returns.
 const MaxEvents = 1000
 
-// Limit returns how many events to give a query: what it asks for, within [MaxEvents].
+// Limit returns the most events to return for a query: its own limit, at most [MaxEvents].
 func Limit(q controller.Query) int {
 	if q.Limit <= 0 {
 		return MaxEvents
@@ -93,7 +95,7 @@ func Limit(q controller.Query) int {
 	return min(q.Limit, MaxEvents)
 }
 
-// plane returns the state of a plane; m.mu is held.
+// plane returns the state of a plane. The caller holds m.mu.
 func (m *Memory) plane(j int) *State {
 	if m.planes[j] == nil {
 		m.planes[j] = new(State)

@@ -6,28 +6,30 @@ import (
 	"time"
 )
 
-// slowWrite is after how long a write is worth a line in the log. A reconfiguration waits for it.
+// slowWrite is the duration from which a write is logged. A reconfiguration waits for the write of its intent.
 const slowWrite = time.Second
 
-// Slow tells the log when writes begin to be slow or to fail, and when they are well again: once each. It may
-// be used from any goroutine.
+// Slow logs once when writes become slow or fail, and once when they are normal again. It may be used from any
+// goroutine.
 type Slow struct {
 	Log *slog.Logger
 
-	mu   sync.Mutex
-	told bool
+	mu     sync.Mutex
+	logged bool
 }
 
-// Begin notes that a write begins; the caller calls end with its outcome.
+// Begin marks the start of a write; the caller calls end with its result.
 func (s *Slow) Begin() (end func(error)) {
 	began := time.Now()
-	late := time.AfterFunc(slowWrite, func() { s.bad("the journal does not answer; planes do not move until it does", "after", slowWrite) })
+	late := time.AfterFunc(slowWrite, func() {
+		s.bad("the journal does not answer; planes do not move until it does", "after", slowWrite)
+	})
 	return func(err error) {
 		late.Stop()
 		switch took := time.Since(began); {
 		case err != nil:
 			s.bad("the journal refuses a write", "error", err)
-		case took >= slowWrite: // told
+		case took >= slowWrite: // logged above
 		default:
 			s.good(took)
 		}
@@ -37,8 +39,8 @@ func (s *Slow) Begin() (end func(error)) {
 func (s *Slow) bad(text string, attrs ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.told {
-		s.told = true
+	if !s.logged {
+		s.logged = true
 		s.Log.Warn(text, attrs...)
 	}
 }
@@ -46,8 +48,8 @@ func (s *Slow) bad(text string, attrs ...any) {
 func (s *Slow) good(took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.told {
-		s.told = false
+	if s.logged {
+		s.logged = false
 		s.Log.Info("the journal answers in time again", "took", took.Round(time.Millisecond))
 	}
 }

@@ -5,34 +5,33 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// EpochBlock is how many epochs a plane reserves at a time: all that it publishes are below a
-// mark that was durable before, so that nothing but an intent is ever waited for.
+// EpochBlock is how many epochs a plane reserves at a time. The reserved mark is durable before the plane publishes an
+// epoch below it, so a plane waits for the journal only for an intent.
 const EpochBlock = 1024
 
-// State is what a journal keeps of one plane. It is folded from intents and events, and written
-// as a whole: the newest says all. The zero value is a plane without a record. Maps are shared
-// and read-only.
+// State is the journal's state of one plane. Intents and events update it, and a store writes it as a whole. The zero
+// value is a plane without a record. Maps are shared and read-only.
 type State struct {
-	Epoch    uint32 // the newest that is known to have been published
+	Epoch    uint32 // the newest epoch that is known to be published
 	Reserved uint32 // above every published epoch
-	Revision uint64 // counts the changes of Map
+	Revision uint64 // number of changes of Map
 	Map      circuit.Permutation
 	Intent   *controller.Intent
 	Failed   bool
-	Disabled string // why an operator took the plane out of service; "" where nobody did
+	Disabled string // why an operator disabled the plane; "": not disabled
 }
 
-// Recorded reports whether anything is known of the plane.
+// Recorded reports whether the plane has a record.
 func (s *State) Recorded() bool { return s.Map != nil || s.Intent != nil || s.Reserved != 0 }
 
-// Recovered is where the next controller starts. A plane in service is at the epoch that ranks
-// know, or at the one that its intent leads to: nothing else advances it. One that had failed may
-// have been restored since, more than once, without anybody waiting for a write.
+// Recovered returns the state from which the next controller starts. A plane in service is at the recorded epoch or at
+// the one after its intent, since only intents advance it. A failed plane may have been restored several times since,
+// and a restore does not wait for a write: it starts at the reserved mark.
 func (s *State) Recovered() controller.Recovered {
 	r := controller.Recovered{Epoch: s.Epoch, Map: s.Map, Intent: s.Intent, Failed: s.Failed, Disabled: s.Disabled}
 	if s.Intent != nil {
 		r.Epoch = max(r.Epoch, s.Intent.Epoch+1)
-		if r.Map == nil { // all that is known is where it was to go
+		if r.Map == nil { // only the target of the intent is known
 			r.Map = circuit.AllDark(len(s.Intent.To))
 		}
 	}
@@ -42,13 +41,13 @@ func (s *State) Recovered() controller.Recovered {
 	return r
 }
 
-// Intend takes a move that may happen from now on.
+// Intend records a move that may start from now on.
 func (s *State) Intend(i controller.Intent) {
 	s.Intent = &i
 	s.reserve(i.Epoch)
 }
 
-// Apply takes what has happened to the plane, and reports whether that changed the state.
+// Apply updates the state with an event of the plane, and reports whether that changed it.
 func (s *State) Apply(e *controller.Event) (changed bool) {
 	if e.Epoch > s.Epoch {
 		s.Epoch, changed = e.Epoch, true
@@ -66,8 +65,7 @@ func (s *State) Apply(e *controller.Event) (changed bool) {
 		changed = changed || !s.Failed
 		s.Failed = true
 	case controller.Restored:
-		// The controller has looked at the plane's map: the intent is settled. Whether an operator has
-		// disabled the plane is another matter.
+		// The controller has read the plane's map, so the intent has no more meaning. A disabled plane stays so.
 		s.moved(e.To)
 		s.Intent, s.Failed = nil, false
 		return true
@@ -78,7 +76,7 @@ func (s *State) Apply(e *controller.Event) (changed bool) {
 	return changed
 }
 
-// Baseline takes the state of a plane that has no record, and reports whether it had none.
+// Baseline sets the state of a plane without a map, and reports whether it did.
 func (s *State) Baseline(r controller.Recovered) bool {
 	if s.Map != nil || r.Map == nil {
 		return false
@@ -97,8 +95,8 @@ func (s *State) moved(to circuit.Permutation) {
 	s.Revision++
 }
 
-// reserve keeps the mark above epoch. Half a block is left for epochs that are published while
-// the mark is being written.
+// reserve keeps the reserved mark at least half a block above epoch: a plane may publish epochs while a store writes
+// the new mark.
 func (s *State) reserve(epoch uint32) bool {
 	if s.Reserved > epoch && s.Reserved-epoch > EpochBlock/2 {
 		return false

@@ -11,8 +11,8 @@ import (
 // historyTimeout bounds how long a takeover waits for the history.
 const historyTimeout = 2 * time.Second
 
-// absent returns which ports had no rank when the rule before ended, as the history up to event last shows.
-// A port may have had one where the history does not say.
+// absent returns which ports had no rank when the rule before ended. It reads the history up to event last. If the
+// history does not show it, the port may have had a rank.
 func absent(ctx context.Context, h controller.History, ports int, last uint64) ([]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
 	defer cancel()
@@ -40,18 +40,18 @@ func absent(ctx context.Context, h controller.History, ports int, last uint64) (
 	}
 }
 
-// absence is what a history says of ports, read from its newest event on.
+// absence collects which ports had no rank, from events that are read from the newest to older ones.
 type absence struct {
 	gone, known []bool // by port
-	settled     bool   // the rule of this token settled: ranks of the rules before it are gone
+	settled     bool   // the rule with this token ended its grace time: ranks of earlier rules are gone
 	token       uint64
 }
 
-// note takes the next older event, and reports whether older ones say nothing more.
+// note takes the next older event, and reports whether no older one is needed.
 func (a *absence) note(e *controller.Event) (enough bool) {
 	switch {
 	case e.Kind == controller.Lost:
-		return true // any rank may have come among the events that are lost
+		return true // the lost events may include the Attached event of any rank
 	case e.Kind == controller.Settled:
 		a.settled, a.token = true, e.Token
 	case e.Kind == controller.TookOver:

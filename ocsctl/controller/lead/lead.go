@@ -1,9 +1,3 @@
-// Package lead runs a controller for as long as it is the one in charge: it campaigns, builds
-// the core on what the rule before has left, hands it to the front ends, takes it away from them
-// when the rule ends, and campaigns again.
-//
-// Layer: ocsctl, above the core and the journal; commands compose the rest. It knows neither
-// devices nor front ends.
 package lead
 
 import (
@@ -19,41 +13,41 @@ import (
 	"lightpath/ocsctl/controller/journal"
 )
 
-// Rule is what a core is built on.
+// Rule is the part of a core's configuration that depends on the rule.
 type Rule struct {
 	Token     uint64
 	LastSeq   uint64
-	Recovered []controller.Recovered // nil: a beginning
+	Recovered []controller.Recovered // nil: the journal has no record
 	Absent    []bool                 // ports that had no rank in the rule before
 	Journal   controller.Journal
 	Leading   func() error // nil while the rule lasts
 	Log       *slog.Logger
 }
 
-// Apply sets what a rule decides of a core's configuration.
+// Apply copies the rule into a core's configuration.
 func (r *Rule) Apply(c *controller.Config) {
 	c.Token, c.LastSeq, c.Recovered, c.Absent = r.Token, r.LastSeq, r.Recovered, r.Absent
 	c.Journal, c.Leading, c.Log = r.Journal, r.Leading, r.Log
 }
 
-// Options say what is run. Store, Ports, Planes and Build are required.
+// Options describe the controller to run. Store, Ports, Planes and Build are required.
 type Options struct {
-	Name, Address string        // of this controller, as the store has them
+	Name, Address string        // of this controller, the same as in the store
 	Store         journal.Store // closed by the caller, after Run
 	Ports, Planes int
-	// Build starts the core of a rule, on a configuration that the rule was applied to. An error
-	// ends Run: another controller may be able to.
+	// Build starts the core of a rule, with a configuration that Rule.Apply has completed. An error ends Run, so that
+	// another controller can rule.
 	Build func(Rule) (*controller.Core, error)
-	// OnLeader shows the core to ranks and operators; stop has to end that, before the core is
-	// closed. An error ends Run. nil: who wants the core asks [Runner.Controller].
+	// OnLeader connects the core to front ends; stop disconnects it, before the core is closed. An error ends Run.
+	// nil: callers use [Runner.Controller].
 	OnLeader func(*controller.Core) (stop func(), err error)
-	// OnEnd is called when the core of a rule has been closed: what Build has opened for it has to go
-	// before the next controller can have it. nil: nothing has to.
+	// OnEnd is called after the core of a rule was closed. It closes the resources that Build opened, so that the next
+	// controller can open them. nil: there are none.
 	OnEnd  func()
 	Logger *slog.Logger // nil: nothing is logged
 }
 
-// Bounds of what Run waits for.
+// Timing of Run.
 const (
 	resignTimeout = 5 * time.Second
 	lookEvery     = 200 * time.Millisecond
@@ -64,10 +58,10 @@ type Runner struct {
 	o      Options
 	core   atomic.Pointer[controller.Core]
 	own    atomic.Uint64 // token of the last rule of this controller
-	ruling atomic.Bool   // it lasts
+	ruling atomic.Bool   // this rule lasts
 }
 
-// New checks the options.
+// New checks the options and returns a Runner.
 func New(o Options) (*Runner, error) {
 	switch {
 	case o.Store == nil:
@@ -95,8 +89,8 @@ func Run(ctx context.Context, o Options) error {
 	return r.Run(ctx)
 }
 
-// Controller returns the core while this controller is in charge. Otherwise it returns nil and
-// the name of the one that is; "" where none is known.
+// Controller returns the core while this controller is in charge. Otherwise it returns nil and the name of the
+// controller that is; "": none is known.
 func (r *Runner) Controller() (c controller.Controller, leader string) {
 	if core := r.core.Load(); core != nil {
 		return core, core.Name()
@@ -104,7 +98,8 @@ func (r *Runner) Controller() (c controller.Controller, leader string) {
 	return nil, r.other().Name
 }
 
-// Standby says, while this controller is not in charge, who is, as the end of a sentence.
+// Standby names the controller that is in charge while this one is not: "NAME at ADDRESS is". The text ends a sentence
+// of the caller.
 func (r *Runner) Standby() string {
 	l := r.o.Store.Leader()
 	switch {
@@ -125,8 +120,8 @@ func (r *Runner) before(l journal.Leader) bool {
 	return l.Token != r.own.Load() && l.Name != "" && l.Name == r.o.Name && l.Address == r.o.Address
 }
 
-// other is the other controller that is in charge, as far as it is known. The journal may name this one: it has
-// won, and is not in charge yet, or it has been until now, or before it was started again.
+// other returns the other controller that is in charge, as far as known. It returns the zero value if the journal names
+// this one: its rule is about to start, has just ended, or is one from before its restart.
 func (r *Runner) other() journal.Leader {
 	l := r.o.Store.Leader()
 	if l.Token == r.own.Load() || r.before(l) {
@@ -135,8 +130,8 @@ func (r *Runner) other() journal.Leader {
 	return l
 }
 
-// Run campaigns and rules, again and again, until ctx ends: then it resigns and returns nil. Its
-// errors are those that trying again would not mend.
+// Run campaigns and rules in turn until ctx ends; then it resigns and returns nil. It returns an error only if a
+// further attempt would not help.
 func (r *Runner) Run(ctx context.Context) error {
 	for {
 		rule, err := r.campaign(ctx)
@@ -152,7 +147,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
-// campaign waits until this controller rules, and tells the log for which one it stands by meanwhile.
+// campaign waits until this controller rules. Until then, it logs for which controller it stands by.
 func (r *Runner) campaign(ctx context.Context) (journal.Leadership, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -177,14 +172,14 @@ func (r *Runner) campaign(ctx context.Context) (journal.Leadership, error) {
 	return r.o.Store.Campaign(ctx)
 }
 
-// rule rules until ctx or the rule ends.
+// rule runs the core of a rule until ctx or the rule ends.
 func (r *Runner) rule(ctx context.Context, l journal.Leadership) (err error) {
 	log := r.o.Logger.With("token", l.Token())
 	r.own.Store(l.Token())
 	r.ruling.Store(true)
 	defer r.ruling.Store(false)
 	defer func() {
-		// A rule that has ended has nothing to resign from; this gives the lease back.
+		// Also after the rule has ended: this releases the lease.
 		bounded, cancel := context.WithTimeout(context.Background(), resignTimeout)
 		defer cancel()
 		if e := l.Resign(bounded); e != nil {
@@ -227,12 +222,12 @@ func (r *Runner) rule(ctx context.Context, l journal.Leadership) (err error) {
 	return nil
 }
 
-// logPlanes tells the log where the planes in service are at the beginning of a rule; of the others it has been
-// told why they are not.
+// logPlanes logs the planes at the start of a rule: those in service, and those that are out of service for a reason
+// that the core has not logged.
 func logPlanes(log *slog.Logger, core *controller.Core, at []controller.Recovered) {
 	s, err := core.Snapshot()
 	if err != nil {
-		return // it has stopped
+		return // the core has stopped
 	}
 	for j, p := range s.Planes {
 		if p.State == controller.Down {
@@ -249,7 +244,7 @@ func logPlanes(log *slog.Logger, core *controller.Core, at []controller.Recovere
 	}
 }
 
-// watch returns why the rule has ended.
+// watch waits for the end of the rule, and returns its reason.
 func watch(ctx context.Context, l journal.Leadership, base *baseline) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -267,13 +262,13 @@ func watch(ctx context.Context, l journal.Leadership, base *baseline) error {
 	}
 }
 
-// baseline tells the journal where planes are that it has no record of, as soon as their devices
-// have said so: from then on a takeover can tell drift from a beginning.
+// baseline records the maps of planes that have no record in the journal, as soon as their devices have reported them.
+// From then on, a takeover can detect drift.
 type baseline struct {
 	core    *controller.Core
 	rule    journal.Leadership
-	unknown []bool // by plane
-	left    int    // planes that are
+	unknown []bool // by plane: it has no record
+	left    int    // number of planes without a record
 }
 
 func newBaseline(c *controller.Core, l journal.Leadership, at []controller.Recovered, planes int) *baseline {
@@ -286,8 +281,8 @@ func newBaseline(c *controller.Core, l journal.Leadership, at []controller.Recov
 	return b
 }
 
-// record records what has become known, and reports whether the core still rules: a device may
-// have told it that another controller does.
+// record records the maps that have become known, and reports whether the core still rules. It does not if a device has
+// reported a controller with a higher token.
 func (b *baseline) record() bool {
 	s, err := b.core.Snapshot()
 	if err != nil || !s.Leader {

@@ -349,8 +349,8 @@ func (c *Client) notify() {
 	}
 }
 
-// fail ends the connection for everyone who uses or waits for it. What it touches Close
-// unmaps once done is closed, so that comes last.
+// fail ends the connection for all callers that use it or wait for it. It closes done last, since Close then unmaps the
+// memory that fail uses.
 func (c *Client) fail(cause error) {
 	err := fmt.Errorf("ocs: port %d: %w: %w", c.port, ocsctl.ErrControlLost, cause)
 	c.lost.CompareAndSwap(nil, &err)

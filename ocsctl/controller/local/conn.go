@@ -58,8 +58,8 @@ func (c *conn) recv() (*message, error) {
 	}
 }
 
-// fill reads once. A plain read, unlike one that takes descriptors, is also an order that the race
-// detector sees: what a rank did with planes before it gave them back comes before what the next does.
+// fill reads once. The race detector takes a plain read as an order between goroutines, but not a read that takes
+// descriptors: a rank's use of a plane comes before its release, and that before the next holder's use.
 func (c *conn) fill() error {
 	var data [8192]byte
 	if c.plain {
@@ -130,7 +130,7 @@ func (c *conn) send(m *message, fds ...int) error {
 // shut closes the socket only; callable while another goroutine receives.
 func (c *conn) shut() { _ = c.Close() }
 
-// close closes the socket and the descriptors that nobody took.
+// close closes the socket and the received descriptors that were not taken.
 func (c *conn) close() {
 	c.shut()
 	for _, fd := range c.files {

@@ -107,7 +107,7 @@ func (t *taker) take(v *portView, post func(plane int, epoch uint32, holder uint
 	if v.dirty.Load() == 0 {
 		return nil
 	}
-	v.dirty.Swap(0) // before looking: what comes later sets it again
+	v.dirty.Swap(0) // before reading: a later post sets it again
 	for plane, ring := range v.posts {
 		for n := 0; ; n++ {
 			slot, epoch, err := ring.Peek()

@@ -39,7 +39,7 @@ type session struct {
 	data       any
 	bell       *shmring.Doorbell
 	bellMem    *shmring.Memory
-	out        chan *message // to the client; closed by nobody, ended by quit
+	out        chan *message // to the client; never closed, quit ends it
 	quit       chan struct{}
 	watch      atomic.Bool           // told of state changes
 	broken     atomic.Pointer[error] // why the core gave the rank up
@@ -122,7 +122,7 @@ func (s *session) serve() {
 	}
 }
 
-// leave ends the attachment; afterwards nobody uses the memory any more.
+// leave ends the attachment; afterwards the core does not use the memory any more.
 func (s *session) leave(clean bool) {
 	if s.attachment != nil {
 		s.attachment.Detach(clean) // its posts are taken before

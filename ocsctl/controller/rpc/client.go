@@ -16,22 +16,21 @@ import (
 
 // Options of the end of a rank or an operator. The zero value is for a controller on this host.
 type Options struct {
-	// CA, Cert and Key are files: whom this end trusts and who it is. Required for endpoints off
-	// loopback.
+	// CA, Cert and Key are PEM files: the trusted authority, and this end's certificate. Required for endpoints on
+	// other hosts.
 	CA, Cert, Key string
 	// Version is that of this end's software; see ocsctl.CheckVersions.
 	Version string
 	// Takeover is how long a rank looks for a controller before it gives up; 0: 30 s.
 	Takeover time.Duration
-	// Silence is how long a rank hears nothing from its controller, which says something every
-	// second, before it looks for one; 0: 6 s.
+	// Silence is the time without a message after which a rank looks for another controller; 0: 6 s. A controller
+	// sends a message every second.
 	Silence time.Duration
 }
 
-// Client is a rank's attachment to the controller in charge, wherever that is: an ocsctl.Client.
-// When its stream breaks or its controller gives up, it finds the next one at its endpoints, claims
-// the planes that it holds and repeats what was not answered; until it gives up, callers notice
-// nothing but the time it takes. Safe for concurrent use.
+// Client is a rank's attachment to the controller in charge: an ocsctl.Client. When its stream breaks or its
+// controller ends, it finds the next controller at its endpoints, claims the planes that it holds, and repeats pending
+// requests. Callers only notice the time that this takes, unless it fails. Safe for concurrent use.
 type Client struct {
 	port      int
 	endpoints []*endpoint

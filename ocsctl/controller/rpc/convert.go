@@ -10,8 +10,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// The functions of this file come in pairs: to the wire and back. Those that read check what a
-// peer could get wrong; what they return shares nothing with the message.
+// The functions of this file convert to messages and back. The latter check every field that a peer can get wrong;
+// their results share no memory with the message.
 
 func toMap(p circuit.Permutation) []int32 {
 	if p == nil {

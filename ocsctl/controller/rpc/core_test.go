@@ -114,7 +114,7 @@ func TestCoreRefuses(t *testing.T) {
 	const stranger = holder + 1
 	must(t, all[3].Post(0, 0, holder, circuit.Shift(4, 2)))
 	until(t, "refusal", func() bool { return all[3].Refused(0, holder) != nil })
-	wants(t, all[3].Refused(0, holder), ocsctl.ErrNotHolder, "port 3 plane 0", "nobody holds the plane")
+	wants(t, all[3].Refused(0, holder), ocsctl.ErrNotHolder, "port 3 plane 0", "the plane has no holder")
 	if got, err := all[0].Acquire(1, holder); got != 1 || err != nil {
 		t.Fatal(got, err)
 	}

@@ -18,9 +18,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Dial attaches port to the controller in charge at one of the endpoints (host:port). It waits for
-// one while a takeover goes on, at most for Options.Takeover and as long as ctx lives; where nobody
-// answers at any endpoint it returns at once. ctx matters until Dial returns.
+// Dial attaches port to the controller in charge at one of the endpoints (host:port). During a takeover it waits for
+// the next controller, for Options.Takeover or until ctx ends. If no endpoint answers, it returns an error at once.
+// ctx has no effect after Dial has returned.
 func Dial(ctx context.Context, endpoints []string, port int, o Options) (*Client, error) {
 	if port < 0 || port >= maxPorts {
 		return nil, fmt.Errorf("rpc: port %d", port)
@@ -194,8 +194,8 @@ func (c *Client) receive(l *link) error {
 	}
 }
 
-// takeOver is receive for one message; the caller holds mu. Changes come before grants: who is
-// granted a plane looks at where it is.
+// takeOver handles one message; the caller holds mu. It applies changes before grants, since the rank reads the map of
+// a plane that it is granted.
 func (c *Client) takeOver(d *ocspb.Down) error {
 	for _, s := range d.GetChanged() {
 		if err := c.apply(s); err != nil {

@@ -115,8 +115,7 @@ func (o *Operator) History(ctx context.Context, q controller.Query) ([]controlle
 	return all, err
 }
 
-// Watch calls f with every event from when it has called started (nil: nobody is told), until ctx
-// ends or the connection does.
+// Watch calls started (unless it is nil), then f with every later event, until ctx or the connection ends.
 func (o *Operator) Watch(ctx context.Context, started func(), f func(controller.Event)) error {
 	_, at, err := o.inCharge(ctx)
 	if err != nil {

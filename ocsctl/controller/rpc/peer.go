@@ -21,7 +21,7 @@ import (
 // operate the controller.
 const RoleRank = "rank"
 
-// alertTimeout is how long a peer that is turned away may take to hear of it.
+// alertTimeout is how long a refused peer may take to read the reason.
 const alertTimeout = 500 * time.Millisecond
 
 // gate is the server's side of a handshake: it logs peers that were turned away, and keeps the
@@ -54,8 +54,8 @@ type trialConn struct {
 	passed bool
 }
 
-// Close lets a peer that is turned away hear of it: closing a socket with unread data resets the
-// connection, and the reset overtakes the alert that says why.
+// Close first reads the pending data of a refused peer. Otherwise closing resets the connection, and the reset
+// overtakes the alert with the reason.
 func (c *trialConn) Close() error {
 	if !c.passed {
 		_ = c.SetReadDeadline(time.Now().Add(alertTimeout))

@@ -36,7 +36,7 @@ func (r *ranks) Attach(g grpc.BidiStreamingServer[ocspb.Up, ocspb.Down]) error {
 	}
 	core, err := s.inCharge()
 	if err != nil {
-		return err // what a standby answers is no news
+		return err // this controller stands by
 	}
 	if err := s.check(hello); err != nil {
 		return s.refuse(st.ctx, err)

@@ -23,10 +23,10 @@ import (
 	"lightpath/ocsctl/internal/mtls"
 )
 
-// ServerOptions say what a server serves, and to whom.
+// ServerOptions describe the planes of a server and its clients.
 type ServerOptions struct {
-	// Controller returns the controller in charge; nil while this one stands by, with who is in charge
-	// as the end of a sentence. Called for every stream and call, from any goroutine.
+	// Controller returns the controller in charge. While this one stands by, it returns nil and a text that names the
+	// one in charge; see lead.Runner.Standby. It is called for every stream and call, from any goroutine.
 	Controller func() (c controller.Controller, standby string)
 	// History answers what operators ask about the past; nil: there is none.
 	History controller.History

@@ -12,8 +12,8 @@ const (
 	keepAlive    = 15 * time.Second // so that proxies and dead peers show
 )
 
-// serveEvents streams the state and what happens as server-sent events: "status", first, then
-// whenever it has changed; "history", what has been noted since.
+// serveEvents streams server-sent events: "status" with the state, at first and after each change, and "history" with
+// new events.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		w.Header().Set("Content-Type", "text/event-stream")

@@ -20,9 +20,8 @@ const (
 	maxReaders = 64
 )
 
-// feed follows the core, whichever is in charge at the time, and tells the readers of /api/events of
-// what changes: once per beat, so that planes that switch every few microseconds cost no more than
-// planes that do not.
+// feed follows the controller in charge, and passes changes to the readers of /api/events. It does so once per beat,
+// so that planes that switch every few microseconds cost no more than others.
 type feed struct {
 	s         *Server
 	snapshots snapshots

@@ -20,7 +20,7 @@ const prefix = "lightpath_ocs_"
 // seconds holds the bounds of all durations: from a switch in microseconds to one in tens of seconds.
 var seconds = prometheus.ExponentialBuckets(1e-6, 4, 14)
 
-// metrics holds what is counted as it happens. What is a state is read from a snapshot when it is asked for.
+// metrics counts events as they happen. States are read from a snapshot at each request.
 type metrics struct {
 	took, waited *prometheus.HistogramVec
 	lease        prometheus.Histogram
@@ -111,7 +111,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prefix+name, help, labels, nil)
 }
 
-// What a snapshot has.
+// Metrics of a snapshot.
 var (
 	descLeader    = desc("leader", "1 if this controller is in charge of the planes.")
 	descResponds  = desc("responds", "1 if the core of this controller answers, or stands by.")

@@ -21,7 +21,7 @@ type Plan struct {
 	Planes [][]Interval `json:"planes"` // in time order
 }
 
-// What a plane does in an [Interval].
+// Activities of a plane in an [Interval].
 const (
 	Transmit    = "transmit"
 	Reconfigure = "reconfigure"

@@ -19,10 +19,10 @@ import (
 	"lightpath/ocsctl/internal/mtls"
 )
 
-// ErrPlain means that the page would leave this host without anybody having to prove who he is.
+// ErrPlain means that the page would be served to other hosts without certificates.
 var ErrPlain = errors.New("web: off loopback, certificates are required")
 
-// Endpoint says where and to whom the page is served.
+// Endpoint describes the address of the page and the certificates of its readers.
 type Endpoint struct {
 	Address       string // host:port; port 0 is any
 	CA, Cert, Key string // files; all or none

@@ -30,7 +30,7 @@ type Status struct {
 
 // PlaneView adds to a plane what is not in its snapshot.
 type PlaneView struct {
-	Waiting string  `json:"waiting,omitempty"` // what its next switch waits for, in words
+	Waiting string  `json:"waiting,omitempty"` // see controller.Controller
 	Gone    []int   `json:"gone,omitempty"`    // missing ports that no rank is attached to
 	Cause   Cause   `json:"cause,omitempty"`   // of being down
 	Advice  *Advice `json:"advice,omitempty"`  // what to do about it
@@ -116,7 +116,7 @@ func view(c controller.Controller, snap *controller.Snapshot, j int) PlaneView {
 	return v
 }
 
-// uses lists who has planes and who waits for them. A request waits for the holders of its planes and
+// uses returns the leases and the pending requests for planes. A request waits for the holders of its planes and
 // for earlier requests that share a plane with it.
 func uses(snap *controller.Snapshot) []Use {
 	all := []Use{}

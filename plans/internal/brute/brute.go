@@ -78,8 +78,8 @@ type search struct {
 	best     float64
 }
 
-// list makes the states that are worth being in: of those that serve the same, one. Where every
-// circuit costs, all are, and those with ports left dark too.
+// list makes the states that can be of use: one of the states that serve the same flows. If every circuit has a
+// cost, it keeps all states, also those with dark ports.
 func (b *search) list() {
 	var all []state
 	perPort := b.p.ReconfigPerPort > 0

@@ -9,7 +9,8 @@ import (
 )
 
 func problem(n, planes int, steps ...plans.Step) *plans.Problem {
-	return &plans.Problem{Version: plans.Version, Ranks: n, Planes: planes, BandwidthGbps: 8, Circuits: plans.Simplex, Steps: steps}
+	return &plans.Problem{Version: plans.Version, Ranks: n, Planes: planes, BandwidthGbps: 8, Circuits: plans.Simplex,
+		Steps: steps}
 }
 
 func step(us float64, to ...int) plans.Step { return plans.Step{Bytes: 1000 * us, To: to} }
@@ -81,7 +82,7 @@ func TestDemandByHand(t *testing.T) {
 	}
 }
 
-// TestRefuses: what it does not try, it does not answer.
+// TestRefuses: Steps returns an error for problems that it does not try.
 func TestRefuses(t *testing.T) {
 	p := problem(4, 4, step(1, 1, 2, 3, 0), step(1, 2, 3, 0, 1), step(1, 3, 0, 1, 2), step(1, 1, 0, 3, 2))
 	if _, err := Steps(p, 2); err == nil {

@@ -1,11 +1,9 @@
-// Package brute finds the optimum of tiny planning problems by trying every sequence of
-// circuits and, for each, timing it with a linear program. It is what planners and their
-// bounds are held against, and shares nothing with them but the types of a problem.
+// Package brute finds the optimum of tiny planning problems. It tries every sequence of circuits and times each with a
+// linear program. Tests compare planners and their bounds with it. It shares only the types of a problem with them.
 //
-// The plans that it tries: every plane works at most so many times in a step, each time on
-// any circuits that a plane can hold, with any set of the flows that these carry, for any time;
-// planes are not synchronized but by the steps. Not among them: joint transmissions and idle
-// reconfigurations, which cannot help.
+// It tries these plans: every plane works at most so many times in a step, each time on any circuits that a plane can
+// hold, with any set of the flows that these carry, for any time. Only the steps synchronize planes. It does not try
+// joint transmissions, nor idle reconfigurations, which cannot help.
 //
 // Layer: inside plans, for tests only.
 package brute

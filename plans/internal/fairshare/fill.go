@@ -40,7 +40,7 @@ func (f *filling) addLink(n *Network, id int32) {
 	f.shared = append(f.shared, s)
 }
 
-// solve raises the rates of all groups alike and finishes those that a limit or a full link
+// solve raises the rates of all groups alike and finishes the groups that a limit or a full link
 // holds back. The rate at which a link is full only rises while groups finish, so an old value in
 // the heap is a lower bound, which is put right when its turn comes.
 //

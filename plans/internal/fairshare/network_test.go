@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// slow is the textbook: all rates rise together until a link or a limit stops somebody, again
-// and again, from the beginning each time.
+// slow is the textbook: all rates rise together until a link or a limit stops a group,
+// again and again, from the beginning each time.
 func slow(capacity []float64, limits []float64, uses [][]Use) []float64 {
 	rates := make([]float64, len(limits))
 	open := make([]bool, len(limits))
@@ -138,8 +138,8 @@ func anyOf(r *rand.Rand, alive map[Group][]Use) Group {
 
 func has(alive map[Group][]Use, g Group) bool { _, ok := alive[g]; return ok }
 
-// TestBottleneck is the certificate of max-min fairness: everybody is at its limit, or on a full
-// link on which nobody is faster.
+// TestBottleneck is the certificate of max-min fairness: every group is at its limit, or on a full
+// link on which no group is faster.
 func TestBottleneck(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	capacity := make([]float64, 300)

@@ -1,7 +1,3 @@
-// Package jsonread reads JSON strictly, and says of what is wrong at which field of which element
-// of which list, or at which line.
-//
-// Layer: a leaf inside plans. It knows no format.
 package jsonread
 
 import (

@@ -120,9 +120,9 @@ func (w *Weighted) begin() {
 	w.work += int64(len(to))
 }
 
-// search makes an unmatched vertex with a price legal: it is matched along the cheapest
-// alternating path, which ends at an unmatched vertex of the far side or leaves a vertex of
-// its own side, perhaps itself, unmatched at price 0.
+// search makes an unmatched vertex with a price legal. It matches the vertex along the cheapest alternating path. The
+// path ends at an unmatched vertex of the far side, or leaves a vertex of its own side, perhaps itself, unmatched at
+// price 0.
 func (w *Weighted) search(side int, root int32) {
 	far := 1 - side
 	w.round++

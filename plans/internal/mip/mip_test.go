@@ -43,7 +43,8 @@ End
 	if err := p.WriteMPS(&mps, "knapsack"); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"NAME knapsack\n", " L weight\n", " MARKER0 'MARKER' 'INTORG'\n a obj -5\n a weight 2\n a order 1\n",
+	for _, want := range []string{"NAME knapsack\n", " L weight\n",
+		" MARKER0 'MARKER' 'INTORG'\n a obj -5\n a weight 2\n a order 1\n",
 		" MARKER2 'MARKER' 'INTEND'\n c obj -3\n c weight 1\nRHS\n RHS weight 3\n", " UP BND a 1\n", " PL BND c\n"} {
 		if !strings.Contains(mps.String(), want) {
 			t.Errorf("no %q in\n%s", want, mps.String())
@@ -83,7 +84,8 @@ func TestCheckNamesWhatIsMissed(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for name, want := range map[string]bool{"x_1": true, "e1": false, "E": false, "1x": false, "": false, "a b": false, "_x": false, "te": true} {
+	for name, want := range map[string]bool{"x_1": true, "e1": false, "E": false, "1x": false, "": false, "a b": false,
+		"_x": false, "te": true} {
 		if validName(name) != want {
 			t.Errorf("%q: %v", name, !want)
 		}

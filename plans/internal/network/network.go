@@ -1,9 +1,3 @@
-// Package network finds integral flows with lower and upper bounds on the arcs of a directed
-// graph: any one (Dinic's method), or one of least cost (primal-dual: shortest paths in
-// reduced costs, then a blocking flow on the arcs that lie on them).
-//
-// Layer: a leaf inside plans. It knows nodes and arcs; it performs no I/O and reads no clock. Equal
-// input, equal result.
 package network
 
 import (
@@ -28,7 +22,8 @@ type Graph struct {
 // New returns a graph of n nodes without arcs; arcs is how many to expect.
 func New(n, arcs int) *Graph {
 	g := &Graph{first: make([]int32, n), imbalance: make([]int, n), lower: make([]int, 0, arcs),
-		to: make([]int32, 0, 2*arcs), next: make([]int32, 0, 2*arcs), room: make([]int, 0, 2*arcs), cost: make([]int, 0, 2*arcs)}
+		to: make([]int32, 0, 2*arcs), next: make([]int32, 0, 2*arcs), room: make([]int, 0, 2*arcs),
+		cost: make([]int, 0, 2*arcs)}
 	for v := range g.first {
 		g.first[v] = -1
 	}

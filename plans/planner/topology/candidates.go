@@ -7,9 +7,8 @@ import (
 	"lightpath/plans"
 )
 
-// Limits of Candidates: the most ranks on which every distance makes a ring, the most
-// dimensions of a torus, and the most tori with strides chosen per dimension; beyond that
-// all dimensions have the same and the most compact tori are kept.
+// Limits of Candidates: the most ranks for rings of every distance, the most dimensions of a torus, and the most tori
+// with strides chosen per dimension. Beyond the last, all dimensions have one stride and the most compact tori stay.
 const (
 	allRings    = 32
 	maxDims     = 6
@@ -17,13 +16,11 @@ const (
 	randomGraph = 1 // seed of the expanders
 )
 
-// Candidates returns graphs of n ranks and at most ports ports that planes of the given kind
-// can hold and that are worth trying for a collective: the shifted rings, shifted tori,
-// generalized Kautz graph and expander of HARVEST, appendix A, and circulants. Not all are
-// connected: a shifted ring whose stride divides n is for steps that stay on its cycles.
-// Fewer than ports ports are used only where the kind demands it (interleaved planes come
-// in pairs). The result is deterministic, in the order named; it is empty for n < 2 or
-// ports < 1, or where the kind allows no graph of as many ports.
+// Candidates returns graphs of n ranks and at most ports ports that planes of the given kind can hold: the shifted
+// rings, shifted tori, generalized Kautz graph and expander of HARVEST, appendix A, and circulants. Some are not
+// connected: a shifted ring whose stride divides n is for steps that stay on its cycles. A graph uses fewer than ports
+// ports only if the kind demands it (interleaved planes come in pairs). The result is deterministic, in the order
+// named. It is empty for n < 2 or ports < 1, or if the kind allows no graph of as many ports.
 func Candidates(n, ports int, kind plans.CircuitKind) []Graph {
 	if n < 2 || ports < 1 {
 		return nil
@@ -105,10 +102,9 @@ func Strides(n int) []int {
 	return strides
 }
 
-// fit brings g, one direction of a graph, to the ports of a plane kind: with the other
-// direction where there are ports for both or the kind demands it, and repeated while
-// there are ports left. A port that is its own inverse, as of a dimension of 2, takes part
-// twice only where there is room.
+// fit extends g, one direction of a graph, to the ports of a plane kind. It adds the other direction if there are ports
+// for both or the kind demands it, and repeats while ports are left. A port that is its own inverse, as in a dimension
+// of 2, takes part twice only if there is room.
 func fit(g Graph, ports int, kind plans.CircuitKind) (Graph, bool) {
 	var both Graph
 	switch kind {

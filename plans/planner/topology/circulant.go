@@ -36,10 +36,9 @@ func Circulant(n int, shifts ...int) (Graph, error) {
 	return g, nil
 }
 
-// BestCirculant returns the circulant of n ranks and ports shifts with small mean
-// distance, hence large theta for total exchange: of the powers of every base, improved,
-// up to 512 ranks, by one shift after the other as long as that shortens the mean distance.
-// ports >= 1; if it exceeds n-1 some ports share a shift.
+// BestCirculant returns the circulant of n ranks and ports shifts with small mean distance, hence large theta for
+// total exchange. It takes the powers of the best base. Up to 512 ranks it then changes one shift after the other as
+// long as that shortens the mean distance. ports >= 1; if it exceeds n-1 some ports share a shift.
 func BestCirculant(n, ports int) (Graph, error) {
 	if n < 2 || ports < 1 {
 		return Graph{}, shapef("a circulant of %d ranks and %d ports", n, ports)

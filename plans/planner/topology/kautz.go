@@ -36,8 +36,8 @@ func Kautz(n, ports int) (Graph, error) {
 	return g, nil
 }
 
-// joinLoops turns the ranks that p, which nobody else holds yet, leads to themselves into
-// one cycle; a lone one stays as it is.
+// joinLoops joins the ranks that p leads to themselves into one cycle. A single such rank stays as it is. The
+// caller must be the only owner of p.
 func joinLoops(p circuit.Permutation) {
 	first, last := -1, -1
 	for r, s := range p {

@@ -285,7 +285,8 @@ func TestCube(t *testing.T) {
 		found := false
 		for _, g := range topology.Candidates(8, 3, kind) {
 			d, _ := g.Diameter()
-			found = found || d == 3 && g.Ports() == 3 && g.Maps[0].Involution() && g.Maps[1].Involution() && g.Maps[2].Involution()
+			found = found || d == 3 && g.Ports() == 3 && g.Maps[0].Involution() && g.Maps[1].Involution() &&
+				g.Maps[2].Involution()
 		}
 		if !found {
 			t.Errorf("%s planes: no cube among the candidates", kind)

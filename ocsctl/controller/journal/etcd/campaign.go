@@ -11,8 +11,8 @@ import (
 	"lightpath/ocsctl/controller/journal"
 )
 
-// Campaign implements [journal.Store]. It waits for the leader key to be free, watching it, and
-// asking for it now and then in case the watch is deaf.
+// Campaign implements [journal.Store]. It watches the leader key until the key is free, and also reads it once per
+// lease time in case the watch misses the change.
 func (c *Client) Campaign(ctx context.Context) (journal.Leadership, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -39,7 +39,7 @@ func (c *Client) Campaign(ctx context.Context) (journal.Leadership, error) {
 	}
 }
 
-// attempt leads if nobody does. Otherwise it returns the revision at which somebody did.
+// attempt starts a rule if no controller rules. Otherwise it returns the revision of its read of the leader key.
 func (c *Client) attempt(ctx context.Context) (*leadership, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.conf.Lease)
 	defer cancel()
@@ -70,8 +70,10 @@ func (c *Client) attempt(ctx context.Context) (*leadership, int64, error) {
 	return l.begin(asked), at, nil
 }
 
-// take puts the leader key, unless somebody else has.
-func (c *Client) take(ctx context.Context, lease *clientv3.LeaseGrantResponse, format stored) (*leadership, int64, error) {
+// take writes the leader key. If another controller was faster, it returns a nil leadership and the revision.
+func (c *Client) take(
+	ctx context.Context, lease *clientv3.LeaseGrantResponse, format stored,
+) (*leadership, int64, error) {
 	me := c.newLeaderValue()
 	value, err := journal.Encode(me)
 	if err != nil {
@@ -105,8 +107,8 @@ func (c *Client) take(ctx context.Context, lease *clientv3.LeaseGrantResponse, f
 	return l, 0, nil
 }
 
-// news is closed when this client begins to serve the store; nil where it does already, or
-// never will.
+// news returns a channel that is closed when this client starts to serve the store. It is nil if the client serves it
+// already, or never will.
 func (c *Client) news() <-chan struct{} {
 	if c.host == nil {
 		return nil
@@ -119,23 +121,22 @@ func (c *Client) news() <-chan struct{} {
 	}
 }
 
-// bury takes the leader key away from a leader that is known to be dead, instead of waiting for
-// its lease to run out.
+// bury deletes the leader key of a leader that is known to have ended, so that its lease need not expire first.
 func (c *Client) bury(ctx context.Context, leader *mvcc.KeyValue) (gone bool, err error) {
 	v := c.sawLeader(leader)
 	if c.host == nil || !c.host.ended(v.Instance) {
 		return false, nil
 	}
 	key := c.key(leaderKey)
-	resp, err := c.etcd.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", leader.CreateRevision)).Then(clientv3.OpDelete(key)).Commit()
+	same := clientv3.Compare(clientv3.CreateRevision(key), "=", leader.CreateRevision)
+	resp, err := c.etcd.Txn(ctx).If(same).Then(clientv3.OpDelete(key)).Commit()
 	if err != nil {
 		return false, fmt.Errorf("etcd: %s: %w", key, err)
 	}
 	return resp.Succeeded, nil
 }
 
-// waitVacant returns when the leader key has gone, or there is other news, and at the latest
-// after a lease.
+// waitVacant returns when the leader key is deleted or news is closed, at the latest after the lease time.
 func (c *Client) waitVacant(ctx context.Context, after int64, news <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, c.conf.Lease)
 	defer cancel()
@@ -162,17 +163,19 @@ func (c *Client) waitVacant(ctx context.Context, after int64, news <-chan struct
 	}
 }
 
-// sawLeader remembers who rules. A value that cannot be read is of somebody all the same.
+// sawLeader stores and returns the current leader. If its value cannot be read, the name is "unknown".
 func (c *Client) sawLeader(kv *mvcc.KeyValue) leaderValue {
 	var v leaderValue
 	if journal.Decode(c.key(leaderKey), kv.Value, &v) != nil {
 		v = leaderValue{Name: "unknown"}
 	}
-	c.leader.Store(&journal.Leader{Name: v.Name, Software: v.Software, Address: v.Address, Token: uint64(kv.CreateRevision)})
+	c.leader.Store(&journal.Leader{
+		Name: v.Name, Software: v.Software, Address: v.Address, Token: uint64(kv.CreateRevision),
+	})
 	return v
 }
 
-// revoke gives a lease back that no rule came of; failing that it runs out.
+// revoke ends a lease that no rule uses. If that fails, the lease expires.
 func (c *Client) revoke(id clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(c.closing, time.Second)
 	defer cancel()

@@ -1,12 +1,3 @@
-// Package etcd keeps the journal of a controller in etcd: in a cluster elsewhere, or in a
-// server within the process that the controllers of one host share.
-//
-// Whoever rules holds a lease and the leader key, whose create revision is the fencing token.
-// Every write is a transaction that is void once that key is another, so a controller that was
-// replaced without noticing cannot write; and it notices: it stops by its own clock some time
-// before its lease can have run out on the server.
-//
-// Layer: ocsctl, below package lead. It must not be linked into the library that ranks load.
 package etcd
 
 import (
@@ -32,11 +23,11 @@ import (
 	"lightpath/ocsctl/controller/journal"
 )
 
-// Client is a controller's way to the store. Its methods may be called from any goroutine.
+// Client is a controller's connection to the store. Its methods may be called from any goroutine.
 type Client struct {
 	conf   Config
 	etcd   *clientv3.Client
-	host   *host // nil: the store is served elsewhere
+	host   *host // nil: the store is an etcd cluster elsewhere
 	id     string
 	clock  func() time.Duration
 	leader atomic.Pointer[journal.Leader]
@@ -57,8 +48,8 @@ const (
 	keepAliveGap    = 5 * time.Second
 )
 
-// Open connects to the store, serving it where nobody on this host does yet, and checks that
-// this program can read it. It gives up when ctx ends, and by itself after 15 s.
+// Open connects to the store and checks that this program can read it. It serves a store in a directory if no other
+// controller of this host does. It returns an error when ctx ends, at the latest after 15 s.
 func Open(ctx context.Context, conf Config) (*Client, error) {
 	if err := conf.complete(); err != nil {
 		return nil, err
@@ -76,7 +67,8 @@ func Open(ctx context.Context, conf Config) (*Client, error) {
 		}
 	}
 	c.etcd, err = clientv3.New(clientv3.Config{
-		Endpoints: endpoints, TLS: tls, Logger: quiet(conf.Logger, new(atomic.Bool), zapcore.WriteThenPanic), Context: c.closing,
+		Endpoints: endpoints, TLS: tls, Context: c.closing,
+		Logger:      quiet(conf.Logger, new(atomic.Bool), zapcore.WriteThenPanic),
 		DialTimeout: openTimeout, DialKeepAliveTime: keepAliveGap, DialKeepAliveTimeout: keepAliveGap,
 		BackoffWaitBetween: retryPause, DialOptions: dialOptions(),
 	})
@@ -96,8 +88,8 @@ func Open(ctx context.Context, conf Config) (*Client, error) {
 	return c, nil
 }
 
-// diagnose says what is wrong with the connection where err only says that there was no answer:
-// clientv3 tries again until time is up, this does not.
+// diagnose returns the reason why there was no answer. clientv3 hides it, since it retries until its time is up;
+// diagnose sends one request without retries.
 func (c *Client) diagnose(err error) error {
 	ctx, cancel := context.WithTimeout(c.closing, diagnoseTimeout)
 	defer cancel()
@@ -108,14 +100,14 @@ func (c *Client) diagnose(err error) error {
 	return errors.New(status.Convert(why).Message())
 }
 
-// dialOptions let a client find a server that was started again soon.
+// dialOptions returns short backoffs, so that a client soon finds a restarted server.
 func dialOptions() []grpc.DialOption {
 	retry := backoff.Config{BaseDelay: retryPause, Multiplier: 1.6, Jitter: 0.2, MaxDelay: dialBackoff}
 	return []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: time.Second})}
 }
 
-// Close ends the connection, and with it, without resigning, the rule of this client: its lease
-// runs out. A store that this client serves goes on at another controller of this host.
+// Close ends the connection, and the rule of this client without resigning: its lease expires. If this client serves
+// the store, another controller of this host takes that over.
 func (c *Client) Close() error {
 	c.once.Do(c.end)
 	return nil
@@ -125,7 +117,7 @@ func (c *Client) end() {
 	c.cancel()
 	c.rules.Wait()
 	if c.etcd != nil {
-		_ = c.etcd.Close() // says that it was closed
+		_ = c.etcd.Close() // its error only says that it was closed
 	}
 	if c.host != nil {
 		c.host.close()
@@ -135,16 +127,16 @@ func (c *Client) end() {
 // Leader implements [journal.Store].
 func (c *Client) Leader() journal.Leader { return *c.leader.Load() }
 
-// key is a key of this store.
+// key returns the full key of a name in this store.
 func (c *Client) key(name string) string { return c.conf.Prefix + name }
 
-// stored is a version of a value: its revision, 0 where there is none.
+// stored is a value and the revision of its last write; 0: there is no value.
 type stored struct {
 	value []byte
 	mod   int64
 }
 
-// format reads the format of the store, and refuses one that this program does not know.
+// format reads the format of the store, and returns an error for one that this program does not know.
 func (c *Client) format(ctx context.Context) (stored, error) {
 	resp, err := c.etcd.Get(ctx, c.key(formatKey))
 	if err != nil {
@@ -157,25 +149,29 @@ func (c *Client) format(ctx context.Context) (stored, error) {
 	return s, journal.DecodeFormat(c.key(formatKey), s.value, c.conf.Software)
 }
 
-// newLeaderValue describes this controller.
+// newLeaderValue returns the value of the leader key for this controller.
 func (c *Client) newLeaderValue() leaderValue {
 	name, err := os.Hostname()
 	if err != nil {
 		name = "unknown"
 	}
-	return leaderValue{Version: journal.Format, Name: c.conf.Name, Software: c.conf.Software, Address: c.conf.Address, Instance: c.id, Host: name, PID: os.Getpid(), Since: time.Now().UTC()}
+	return leaderValue{
+		Version: journal.Format, Name: c.conf.Name, Software: c.conf.Software, Address: c.conf.Address,
+		Instance: c.id, Host: name, PID: os.Getpid(), Since: time.Now().UTC(),
+	}
 }
 
-// lasting reports whether trying again would not help: the request is refused, not lost.
+// lasting reports whether a further attempt would not help: the request was refused, not lost.
 func lasting(err error) bool {
 	switch code(err) {
-	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.ResourceExhausted, codes.Unimplemented, codes.OutOfRange:
+	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.ResourceExhausted,
+		codes.Unimplemented, codes.OutOfRange:
 		return true
 	}
 	return errors.Is(err, ocsctl.ErrVersion) || errors.Is(err, journal.ErrCorrupt)
 }
 
-// code is the gRPC code of an error of the client, in whichever form it comes.
+// code returns the gRPC code of an error of the etcd client.
 func code(err error) codes.Code {
 	var coded interface{ Code() codes.Code }
 	if errors.As(err, &coded) {

@@ -11,23 +11,21 @@ import (
 	"lightpath/ocsctl/controller/journal"
 )
 
-// Values are JSON, so that an operator can read them with etcdctl. Every one carries its
-// version, and is refused where it says anything that this program does not know.
+// Values are JSON, so that an operator can read them with etcdctl. Each has a version. Unknown fields are an error.
 
-// leaderValue is under "leader", with the lease of the rule. The key's create revision is the token.
+// leaderValue is the value of key "leader", which has the lease of the rule. The key's create revision is the token.
 type leaderValue struct {
 	Version  int       `json:"version"`
 	Name     string    `json:"name"`
 	Software string    `json:"software"`
 	Address  string    `json:"address,omitempty"`
-	Instance string    `json:"instance"` // of the client, unlike any other
+	Instance string    `json:"instance"` // unique ID of the client
 	Host     string    `json:"host"`
 	PID      int       `json:"pid"`
 	Since    time.Time `json:"since"`
 }
 
-// segmentValue is under "history/" and the number of its first event: events that were written
-// together.
+// segmentValue holds events that were written together. Its key is "history/" and the number of its first event.
 type segmentValue struct {
 	Version int                `json:"version"`
 	Events  []controller.Event `json:"events"`
@@ -43,7 +41,7 @@ const (
 
 func segmentKey(first uint64) string { return fmt.Sprintf("%s%020d", historyKey, first) }
 
-// decodeSegment reads events in the order in which they happened.
+// decodeSegment returns the events of a segment, the oldest first.
 func decodeSegment(key string, data []byte) ([]controller.Event, error) {
 	var v segmentValue
 	if err := journal.Decode(key, data, &v); err != nil {

@@ -15,26 +15,25 @@ import (
 	"lightpath/ocsctl/internal/mtls"
 )
 
-// Config says where the store is and how it is used. Zero values stand for defaults.
+// Config describes the store and this controller. Zero values stand for defaults.
 type Config struct {
 	Name     string // of this controller, for operators and other controllers
 	Software string // version of this program; stores remember who wrote them
-	Address  string // where ranks and operators reach this controller, for those who stand by
+	Address  string // where ranks and operators reach this controller; standbys show it
 
-	// Dir is the directory of a store on this host. The first controller that opens it serves it
-	// to the others on this host, through a socket in it; when that one is gone the next one
-	// does. Ignored where there are Endpoints.
+	// Dir is the directory of a store on this host. The first controller that opens it serves it to the others through
+	// a socket in it; when that one ends, another takes over. Ignored if there are Endpoints.
 	Dir string
-	// Endpoints of an etcd cluster: host:port, an http or https URL, or unix:path. Off loopback
-	// they need CA, Cert and Key.
+	// Endpoints of an etcd cluster: host:port, an http or https URL, or unix:path. Endpoints on other hosts need CA,
+	// Cert and Key.
 	Endpoints     []string
 	CA, Cert, Key string // PEM files
 
 	Prefix string        // of every key: one per fabric; "": /lightpath/
-	Lease  time.Duration // a controller that is silent for so long rules no more; 0: 5 s
+	Lease  time.Duration // a controller that does not renew its lease for this time loses its rule; 0: 5 s
 
-	History int // events that are kept; 0: journal.DefaultHistory
-	Queue   int // events that wait to be written; 0: 8192
+	History int // how many events to keep; 0: journal.DefaultHistory
+	Queue   int // most events that wait for a write; 0: 8192
 
 	Logger *slog.Logger // nil: nothing is logged
 	// OnWrite is called after every transaction, from any goroutine, and must not block.
@@ -49,10 +48,10 @@ const (
 	DefaultQueue  = 8192
 )
 
-// maxSocketPath is what the kernel takes for the path of a socket.
+// maxSocketPath is the longest path of a socket in the kernel, in bytes.
 const maxSocketPath = 107
 
-// complete checks c and fills in the defaults.
+// complete checks c and sets the defaults.
 func (c *Config) complete() error {
 	switch {
 	case c.Name == "":
@@ -87,15 +86,16 @@ func (c *Config) complete() error {
 		return fmt.Errorf("etcd: dir: %w", err)
 	}
 	if c.Dir = dir; len(c.socket()) > maxSocketPath {
-		return fmt.Errorf("etcd: dir: the path of the socket %s is longer than the %d bytes that the kernel takes", c.socket(), maxSocketPath)
+		return fmt.Errorf("etcd: dir: the path of the socket %s is longer than the %d bytes that the kernel takes",
+			c.socket(), maxSocketPath)
 	}
 	return nil
 }
 
-// socket is where the store in Dir is served.
+// socket returns the path of the socket of the store in Dir.
 func (c *Config) socket() string { return filepath.Join(c.Dir, "etcd.sock") }
 
-// tls returns nil where no file is named.
+// tls returns the TLS configuration, or nil if no file is named.
 func (c *Config) tls() (*tls.Config, error) {
 	if c.CA == "" && c.Cert == "" && c.Key == "" {
 		return nil, nil
@@ -103,8 +103,8 @@ func (c *Config) tls() (*tls.Config, error) {
 	return mtls.Client(c.CA, c.Cert, c.Key)
 }
 
-// dial returns the endpoints as the client wants them. One that leaves this host without TLS is
-// refused: whoever can write the store moves the circuits.
+// dial returns the endpoints in the form of the etcd client. It refuses an endpoint on another host without TLS, since
+// write access to the store means control of the circuits.
 func (c *Config) dial() ([]string, *tls.Config, error) {
 	if len(c.Endpoints) == 0 {
 		return []string{"unix://" + c.socket()}, nil, nil

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,8 +27,9 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestFullQueue: events that come too fast are counted, in their place, and the state of the
-// plane is kept all the same.
+// TestFullQueue fills the history's queue. The journal counts the dropped events in a Lost event and keeps the
+// state of the plane. It answers a dropped event only after it has stored the Lost event: without that, a takeover
+// would not know of the rank that attached.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
 	server := open(t, t.TempDir())
@@ -41,15 +41,29 @@ func TestFullQueue(t *testing.T) {
 	for i := range uint32(n) {
 		l.Record(controller.Event{Seq: uint64(i) + 1, Time: time.Now(), Kind: controller.Switched, Epoch: i + 1, To: circuit.Shift(journaltest.Ports, int(i)), Port: -1}, nil)
 	}
-	r.free()
-	lost := func(e controller.Event) bool { return e.Kind == controller.Lost }
-	events := journaltest.Await(t, server, controller.AllEvents(), func(e []controller.Event) bool { return slices.ContainsFunc(e, lost) })
-	if i := slices.IndexFunc(events, lost); i != 0 || len(events) != room+1 || !strings.Contains(events[0].Err, fmt.Sprint(n-room)) || events[1].Epoch != room {
-		t.Fatalf("%d events, the loss is number %d: %+v", len(events), i, events[i])
+	answer := make(chan error, 1)
+	attached := controller.Event{Seq: n + 1, Time: time.Now(), Kind: controller.Attached, Plane: -1}
+	l.Record(attached, func(err error) { answer <- err })
+	select {
+	case err := <-answer:
+		t.Fatalf("the journal answered before it stored the Lost event: %v", err)
+	default:
 	}
-	l.Record(controller.Event{Seq: n + 1, Time: time.Now(), Kind: controller.Attached, Plane: -1}, nil)
+	r.free()
+	if err := <-answer; err != nil {
+		t.Fatal(err)
+	}
+	events, err := server.History(t.Context(), controller.AllEvents())
+	if err != nil || len(events) != room+1 {
+		t.Fatalf("%d events, want %d: %v", len(events), room+1, err)
+	}
+	if e := events[0]; e.Kind != controller.Lost || !strings.Contains(e.Err, fmt.Sprint(n+1-room)) || events[1].Epoch != room {
+		t.Fatalf("the newest event is %+v, want the loss of %d events after epoch %d", e, n+1-room, room)
+	}
+	attached.Seq++
+	l.Record(attached, nil)
 	events = journaltest.Await(t, server, controller.AllEvents(), func(e []controller.Event) bool { return len(e) == room+2 })
-	if events[0].Kind != controller.Attached || events[0].Seq != n+1 {
+	if events[0].Kind != controller.Attached || events[0].Seq != n+2 {
 		t.Fatalf("after the loss: %+v", events[0])
 	}
 	journaltest.Resign(t, l)

@@ -17,22 +17,23 @@ import (
 	"lightpath/ocsctl/controller/journal"
 )
 
-// historyWriter writes events, in order and behind the core's back: those that gather while one
-// transaction is under way go into the next as one segment. What comes faster than that is
-// dropped and counted, and the count becomes an event in its place.
+// historyWriter writes events to etcd in order, in a goroutine of its own. Events that arrive during a
+// transaction go into the next one, as one segment. While the queue is full, new events are dropped and counted;
+// a Lost event with their number takes their place.
 type historyWriter struct {
 	l     *leadership
-	last  uint64           // number of the newest event of the rules before
-	seq   journal.Sequence // of events that have been taken from the queue
-	first []uint64         // of the segments that are stored
+	last  uint64           // number of the newest event of earlier rules
+	seq   journal.Sequence // numbers the events taken from the queue
+	first []uint64         // number of the first event of each stored segment
 
-	mu    sync.Mutex
-	queue []queued
-	lost  int // events dropped since the queue was full
-	wake  chan struct{}
+	mu       sync.Mutex
+	queue    []queued
+	lost     int           // events dropped since the last Lost event
+	lostDone []func(error) // callbacks of dropped events; called when the Lost event is durable
+	wake     chan struct{}
 }
 
-// queued is an event that is to be written; done may be nil.
+// queued is an event to write; done may be nil.
 type queued struct {
 	controller.Event
 	done func(error)
@@ -50,7 +51,7 @@ func (w *historyWriter) begin(l *leadership) {
 	w.l, w.wake = l, make(chan struct{}, 1)
 }
 
-// load reads where the history stands.
+// load reads the numbers of the stored segments and of the newest event.
 func (w *historyWriter) load(ctx context.Context, c *Client) error {
 	resp, err := c.etcd.Get(ctx, c.key(historyKey), clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
@@ -60,7 +61,7 @@ func (w *historyWriter) load(ctx context.Context, c *Client) error {
 		key := string(kv.Key)
 		n, err := strconv.ParseUint(key[strings.LastIndexByte(key, '/')+1:], 10, 64)
 		if err != nil || c.key(segmentKey(n)) != key {
-			return fmt.Errorf("etcd: %s: not a number of an event: %w", key, journal.ErrCorrupt)
+			return fmt.Errorf("etcd: %s: the key does not end in an event number: %w", key, journal.ErrCorrupt)
 		}
 		w.first = append(w.first, n)
 	}
@@ -73,7 +74,7 @@ func (w *historyWriter) load(ctx context.Context, c *Client) error {
 		return fmt.Errorf("etcd: %s: %w", key, err)
 	}
 	if len(last.Kvs) == 0 {
-		return fmt.Errorf("etcd: %s has gone while it was read", key)
+		return fmt.Errorf("etcd: %s was deleted while the history was read", key)
 	}
 	events, err := decodeSegment(key, last.Kvs[0].Value)
 	if err != nil {
@@ -84,8 +85,7 @@ func (w *historyWriter) load(ctx context.Context, c *Client) error {
 	return nil
 }
 
-// Record implements [controller.Journal]. The state of the plane is kept even where the event
-// is dropped.
+// Record implements [controller.Journal]. It stores the state of the plane even if it drops the event.
 func (l *leadership) Record(e controller.Event, done func(error)) {
 	if err := l.Err(); err != nil {
 		if done != nil {
@@ -98,7 +98,7 @@ func (l *leadership) Record(e controller.Event, done func(error)) {
 		l.history.add(queued{Event: e})
 		return
 	}
-	// The event is durable when both the state of its plane and the history have it.
+	// The event is durable when the state of its plane and the history are both written.
 	var left atomic.Int32
 	var once sync.Once
 	left.Store(2)
@@ -114,11 +114,11 @@ func (l *leadership) Record(e controller.Event, done func(error)) {
 func (w *historyWriter) add(e queued) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tell()
+	w.queueLost()
 	if w.lost > 0 || len(w.queue) == w.l.c.conf.Queue {
 		w.lost++
 		if e.done != nil {
-			e.done(nil) // the state of the plane has it
+			w.lostDone = append(w.lostDone, e.done)
 		}
 		return
 	}
@@ -126,16 +126,24 @@ func (w *historyWriter) add(e queued) {
 	w.notify()
 }
 
-// tell puts what was dropped into the queue, as soon as there is room; w.mu is held.
-func (w *historyWriter) tell() {
+// queueLost queues a Lost event for the dropped events if the queue has room. The caller holds w.mu.
+func (w *historyWriter) queueLost() {
 	if w.lost == 0 || len(w.queue) == w.l.c.conf.Queue {
 		return
 	}
-	w.queue = append(w.queue, queued{Event: controller.Event{
+	e := queued{Event: controller.Event{
 		Time: time.Now(), Kind: controller.Lost, Plane: -1, Port: -1,
 		Err: fmt.Sprintf("%d events came faster than the journal could write them", w.lost),
-	}})
-	w.lost = 0
+	}}
+	if dropped := w.lostDone; len(dropped) > 0 {
+		e.done = func(err error) {
+			for _, done := range dropped {
+				done(err)
+			}
+		}
+	}
+	w.queue = append(w.queue, e)
+	w.lost, w.lostDone = 0, nil
 }
 
 func (w *historyWriter) notify() {
@@ -145,14 +153,14 @@ func (w *historyWriter) notify() {
 	}
 }
 
-// run writes until the rule ends, and then answers the requests that wait.
+// run writes events until the rule ends. Then it calls the remaining callbacks with the reason.
 func (w *historyWriter) run() {
 	for w.l.Err() == nil {
 		select {
 		case <-w.l.done:
 		case <-w.wake:
 			if !w.urgent() {
-				pause(w.l.ctx, linger) // for company
+				pause(w.l.ctx, linger) // collect more events for one segment
 			}
 			for w.write() {
 			}
@@ -160,7 +168,10 @@ func (w *historyWriter) run() {
 	}
 	w.mu.Lock()
 	left := w.queue
-	w.queue = nil
+	for _, done := range w.lostDone {
+		left = append(left, queued{done: done})
+	}
+	w.queue, w.lostDone = nil, nil
 	w.mu.Unlock()
 	for _, e := range left {
 		if e.done != nil {
@@ -169,17 +180,17 @@ func (w *historyWriter) run() {
 	}
 }
 
-// urgent reports whether the core waits for an event.
+// urgent reports whether the core waits for a queued event to become durable.
 func (w *historyWriter) urgent() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.queue, func(e queued) bool { return e.done != nil })
 }
 
-// write writes one segment, and reports whether there may be another.
+// write writes one segment, and reports whether to call it again.
 func (w *historyWriter) write() (more bool) {
 	w.mu.Lock()
-	w.tell()
+	w.queueLost()
 	taken := slices.Clone(w.queue[:min(len(w.queue), maxSegment)])
 	w.mu.Unlock()
 	if len(taken) == 0 {
@@ -190,9 +201,11 @@ func (w *historyWriter) write() (more bool) {
 		old := w.old(events[len(events)-1].Seq)
 		var sweep []clientv3.Op
 		if old > 0 {
-			sweep = []clientv3.Op{clientv3.OpDelete(w.l.c.key(historyKey), clientv3.WithRange(w.l.c.key(segmentKey(w.first[old]))))}
+			end := w.l.c.key(segmentKey(w.first[old]))
+			sweep = []clientv3.Op{clientv3.OpDelete(w.l.c.key(historyKey), clientv3.WithRange(end))}
 		}
-		if _, err = w.l.commit([]put{{key: w.l.c.key(segmentKey(events[0].Seq)), value: value}}, sweep...); err == nil {
+		segment := put{key: w.l.c.key(segmentKey(events[0].Seq)), value: value}
+		if _, err = w.l.commit([]put{segment}, sweep...); err == nil {
 			w.first = append(w.first[old:], events[0].Seq)
 		}
 	}
@@ -200,7 +213,7 @@ func (w *historyWriter) write() (more bool) {
 		return false
 	}
 	if err != nil {
-		w.l.c.conf.Logger.Error("events are not in the history", "events", len(events), "error", err)
+		w.l.c.conf.Logger.Error("events were not written to the history", "events", len(events), "error", err)
 	}
 	w.mu.Lock()
 	w.queue = w.queue[len(events):]
@@ -216,7 +229,7 @@ func (w *historyWriter) write() (more bool) {
 	return true
 }
 
-// segment numbers and encodes the first of events, as many as one value takes, and returns them.
+// segment numbers and encodes as many of the taken events as fit into one value, and returns them.
 func (w *historyWriter) segment(taken []queued) ([]controller.Event, string, error) {
 	events := make([]controller.Event, len(taken))
 	for i := range taken {
@@ -246,7 +259,8 @@ func (w *historyWriter) segment(taken []queued) ([]controller.Event, string, err
 	return events, string(value), err
 }
 
-// old counts the segments that are older than what is kept when the newest event is last.
+// old returns how many segments to delete when the newest event has number last: those with no event among the
+// newest Config.History ones.
 func (w *historyWriter) old(last uint64) int {
 	keep := uint64(w.l.c.conf.History)
 	n := 0
@@ -256,7 +270,7 @@ func (w *historyWriter) old(last uint64) int {
 	return n
 }
 
-// flush waits until everything is written, the rule ends, or ctx does.
+// flush waits until the queue is empty, the rule has ended or ctx has ended.
 func (w *historyWriter) flush(ctx context.Context) {
 	for ctx.Err() == nil && w.l.Err() == nil && !w.empty() {
 		pause(ctx, flushPoll)
@@ -269,8 +283,7 @@ func (w *historyWriter) empty() bool {
 	return len(w.queue) == 0
 }
 
-// History implements [controller.History]. Events become visible some milliseconds after they
-// have happened, in order.
+// History implements [controller.History]. It returns an event some milliseconds after Record, in order.
 func (c *Client) History(ctx context.Context, q controller.Query) ([]controller.Event, error) {
 	limit := journal.Limit(q)
 	end := clientv3.GetPrefixRangeEnd(c.key(historyKey))

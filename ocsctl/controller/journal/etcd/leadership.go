@@ -18,9 +18,9 @@ import (
 
 // leadership is one rule of this controller; see [journal.Leadership].
 //
-// Its clock runs from before a renewal is asked for, the server's from when it is granted, and
-// it ends margin early: so when the server gives the lease up, this controller has long stopped,
-// and what it sent to a switch at the last moment has arrived.
+// Its clock starts before it asks for a renewal, the server's when it grants the renewal; and the rule ends one part
+// (see renewals) early. So when the lease expires on the server, this controller has stopped, and its last command to
+// a switch has arrived.
 type leadership struct {
 	c     *Client
 	me    leaderValue
@@ -28,7 +28,7 @@ type leadership struct {
 	lease clientv3.LeaseID
 	ttl   time.Duration
 
-	until atomic.Int64 // of the client's clock: the rule ends then
+	until atomic.Int64 // end of the rule, on the client's clock
 	once  sync.Once
 	why   error // set before done is closed
 	done  chan struct{}
@@ -37,7 +37,7 @@ type leadership struct {
 
 	slow      journal.Slow
 	revision  atomic.Int64 // of the newest write
-	compacted int64        // revisions below it are gone
+	compacted int64        // revisions below it are deleted
 
 	planes  planeWriter
 	history historyWriter
@@ -45,15 +45,14 @@ type leadership struct {
 
 var _ journal.Leadership = (*leadership)(nil)
 
-// A lease is renewed renewals times before it runs out, and given up one such part early.
+// renewals is the number of parts of a lease. The rule renews the lease after each part, and ends one part early.
 const renewals = 5
 
-// compactEvery is how many old revisions gather in a store of our own before they go. etcd's own
-// compaction looks every five minutes: enough, at thousands of switches per second on large
-// planes, to fill its quota.
+// compactEvery is how many revisions an embedded store collects before it deletes the old ones. etcd's own compaction
+// runs every five minutes; thousands of moves per second on large planes fill its quota before.
 const compactEvery = 1000
 
-// begin starts the rule, whose lease was asked for at that time.
+// begin starts the rule. asked is the time before the request of its lease.
 func (l *leadership) begin(asked time.Duration) *leadership {
 	l.extend(asked)
 	l.ctx, l.end = context.WithCancel(context.Background())
@@ -66,8 +65,8 @@ func (l *leadership) begin(asked time.Duration) *leadership {
 	return l
 }
 
-// load reads what the rules before have left. Nobody else writes any more: this rule's key is
-// there, so the transactions of others are void.
+// load reads the state that earlier rules have left. No other controller can write any more, since this rule has the
+// leader key.
 func (l *leadership) load(ctx context.Context) error {
 	if err := l.planes.load(ctx, l.c); err != nil {
 		return err
@@ -111,8 +110,7 @@ func (l *leadership) lose(why error) {
 	<-l.done
 }
 
-// keep renews the lease until the rule ends. It also looks at the clock often enough for Done
-// to be in time.
+// keep renews the lease until the rule ends. It also checks the clock often enough to close done in time.
 func (l *leadership) keep() {
 	part := l.ttl / renewals
 	told := false
@@ -144,13 +142,13 @@ func (l *leadership) keep() {
 	}
 }
 
-// renew asks for the lease once, and waits for the answer as long as the rule lasts without.
+// renew asks for one renewal, and waits for the answer until the rule ends.
 func (l *leadership) renew() error {
 	asked := l.c.clock()
 	ctx, cancel := context.WithTimeout(l.ctx, time.Duration(l.until.Load())-asked)
 	defer cancel()
 	defer context.AfterFunc(l.c.closing, cancel)()
-	// clientv3's KeepAliveOnce would try again without a pause.
+	// Not clientv3's KeepAliveOnce, which retries without a pause.
 	stream, err := pb.NewLeaseClient(l.c.etcd.ActiveConnection()).LeaseKeepAlive(ctx)
 	if err != nil {
 		return err
@@ -170,7 +168,7 @@ func (l *leadership) renew() error {
 	return nil
 }
 
-// compact forgets old revisions where the store is this controllers' alone.
+// compact deletes old revisions of an embedded store.
 func (l *leadership) compact() {
 	now := l.revision.Load()
 	if len(l.c.conf.Endpoints) > 0 || now-l.compacted < compactEvery {
@@ -185,7 +183,7 @@ func (l *leadership) compact() {
 	l.compacted = now
 }
 
-// Resign ends the rule and lets the next controller begin at once.
+// Resign ends the rule and lets the next controller start at once.
 func (l *leadership) Resign(ctx context.Context) error {
 	if l.Err() == nil {
 		l.history.flush(ctx)
@@ -198,17 +196,16 @@ func (l *leadership) Resign(ctx context.Context) error {
 	return nil
 }
 
-// put is a value to write over the version that is known.
+// put is a value to write in place of a known version.
 type put struct {
 	key, value string
-	mod        int64 // revision of that version; 0: there is none
+	mod        int64 // revision of the known version; 0: the key does not exist
 }
 
-// commit writes all puts, and deletes what sweep selects, in one transaction that is void
-// unless this rule lasts and every key is as it is known. After a lost answer the same
-// transaction is sent again until its outcome is known, so an old value never follows a newer one.
-// It returns the revision at which the values stand. Errors that wrap controller.ErrNotLeader
-// have ended the rule; others are refusals, and nothing was written.
+// commit writes all puts and executes the deletes of sweep, in one transaction. The transaction fails unless this rule
+// lasts and every key has its known version. After a lost answer, commit sends the same transaction again until the
+// outcome is known, so an old value never replaces a newer one. It returns the revision of the values. An error that
+// wraps controller.ErrNotLeader has ended the rule; after any other, nothing was written.
 func (l *leadership) commit(puts []put, sweep ...clientv3.Op) (at int64, err error) {
 	end := l.slow.Begin()
 	defer func() { end(err) }()
@@ -225,7 +222,7 @@ func (l *leadership) commit(puts []put, sweep ...clientv3.Op) (at int64, err err
 			return 0, err
 		}
 		began := time.Now()
-		// A server that does not answer may have gone: the next attempt finds another.
+		// The server may have ended; the next attempt then finds another.
 		ctx, cancel := context.WithTimeout(l.ctx, l.ttl/renewals)
 		resp, err := l.c.etcd.Txn(ctx).If(ifs...).Then(then...).Else(otherwise...).Commit()
 		cancel()
@@ -246,8 +243,8 @@ func (l *leadership) commit(puts []put, sweep ...clientv3.Op) (at int64, err err
 	}
 }
 
-// settle tells why a transaction was void: another controller rules, or this one has written the
-// values already, in an attempt whose answer was lost.
+// settle finds out why a transaction failed: another controller rules, or an earlier attempt whose answer was lost has
+// written the values.
 func (l *leadership) settle(puts []put, resp *clientv3.TxnResponse) (int64, error) {
 	leader := resp.Responses[0].GetResponseRange().Kvs
 	switch {
@@ -257,7 +254,8 @@ func (l *leadership) settle(puts []put, resp *clientv3.TxnResponse) (int64, erro
 	case uint64(leader[0].CreateRevision) != l.token:
 		l.c.sawLeader(leader[0])
 		now := l.c.Leader()
-		l.lose(fmt.Errorf("etcd: %s with token %d has taken over from %s with token %d: %w", now.Name, now.Token, l.me.Name, l.token, controller.ErrNotLeader))
+		l.lose(fmt.Errorf("etcd: %s with token %d has taken over from %s with token %d: %w",
+			now.Name, now.Token, l.me.Name, l.token, controller.ErrNotLeader))
 		return 0, l.why
 	}
 	var at int64
@@ -272,5 +270,5 @@ func (l *leadership) settle(puts []put, resp *clientv3.TxnResponse) (int64, erro
 	return at, l.Err()
 }
 
-// stopped reports whether err means that the rule is over.
+// stopped reports whether err means that the rule has ended.
 func stopped(err error) bool { return errors.Is(err, controller.ErrNotLeader) }

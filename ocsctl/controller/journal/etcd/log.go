@@ -10,15 +10,16 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// quiet gives etcd a logger that passes warnings on to l until it is muted. What etcd takes for
-// the end of the process goes to last.
+// quiet returns a logger for etcd that passes warnings to l until muted is set. etcd's fatal errors and panics go to
+// last.
 func quiet(l *slog.Logger, muted *atomic.Bool, last zapcore.CheckWriteHook) *zap.Logger {
-	return zap.New(&slogCore{log: l.With("component", "etcd"), muted: muted}, zap.WithFatalHook(last), zap.WithPanicHook(last))
+	core := &slogCore{log: l.With("component", "etcd"), muted: muted}
+	return zap.New(core, zap.WithFatalHook(last), zap.WithPanicHook(last))
 }
 
-// lastWords is the end that etcd makes of its process. While a server starts, that is an error of
-// the start, and the goroutine ends alone. Later it is a panic: whoever serves the store and
-// cannot go on must let go of the directory, which only the end of the process does for certain.
+// lastWords handles a fatal error of etcd. While the server starts, it becomes an error of the start, and only the
+// goroutine ends. Later it is a panic: a controller that can no longer serve the store must release the directory, and
+// only the end of the process does that for certain.
 type lastWords struct {
 	started atomic.Bool
 	said    chan string
@@ -56,9 +57,8 @@ func (c *slogCore) With(fields []zapcore.Field) zapcore.Core {
 	return &slogCore{log: c.log.With(attributes(fields)...), muted: c.muted}
 }
 
-// harmless are warnings about what is as it should be: the server has one socket, which is not
-// for everybody; and a new store has no schema version until its first write, which etcd's monitor
-// of that version may be ahead of, and then looks again.
+// harmless lists warnings to drop. The server has one socket on purpose, and only this user can open it. A new store
+// has no schema version until its first write; etcd's monitor of that version may look before, and looks again.
 var harmless = map[string]bool{
 	"Running http and grpc server on single port. This is not recommended for production.": true,
 	"simple token is not cryptographically signed":                                         true,

@@ -12,20 +12,19 @@ import (
 	"lightpath/ocsctl/controller/journal"
 )
 
-// planeWriter keeps the states of the planes and writes those that have changed: at once, all in
-// one transaction, when an intent waits, and otherwise some time later. While a transaction is
-// under way, intents gather for the next one.
+// planeWriter keeps the states of the planes, and writes the changed ones together in one transaction: at once if an
+// intent waits, else after linger. Changes during a transaction go into the next one.
 type planeWriter struct {
 	l      *leadership
 	loaded []planeRecord // until Recovered
 
 	mu     sync.Mutex
 	planes []planeSlot // nil until Recovered
-	from   int         // the plane to begin the next transaction with
+	from   int         // first plane of the next transaction
 	wake   chan struct{}
 }
 
-// planeRecord is a value as it was found.
+// planeRecord is the value of a plane that load has read.
 type planeRecord struct {
 	key string
 	stored
@@ -34,21 +33,21 @@ type planeRecord struct {
 // planeSlot is one plane.
 type planeSlot struct {
 	state   journal.State
-	mod     int64 // revision of what is stored
+	mod     int64 // revision of the stored value
 	dirty   bool
 	writing bool
-	urgent  bool          // what has changed should not linger
-	waiting []func(error) // of intents and events that the next write makes durable
+	urgent  bool          // write it without linger
+	waiting []func(error) // callbacks of intents and events in the next write
 }
 
 const (
-	// linger is how long what nobody waits for may stay unwritten.
+	// linger is the longest time that a change stays unwritten if no caller waits for it.
 	linger = 20 * time.Millisecond
-	// maxTxnBytes bounds the values of one transaction; etcd takes 1.5 MiB by default.
+	// maxTxnBytes bounds the values of one transaction; etcd accepts 1.5 MiB by default.
 	maxTxnBytes = 1 << 19
-	// maxTxnPlanes bounds its operations; etcd takes 128 by default.
+	// maxTxnPlanes bounds the operations of one transaction; etcd accepts 128 by default.
 	maxTxnPlanes = 64
-	// flushPoll is how often a flush looks.
+	// flushPoll is the interval of a flush's checks.
 	flushPoll = 2 * time.Millisecond
 )
 
@@ -62,7 +61,8 @@ func (w *planeWriter) load(ctx context.Context, c *Client) error {
 		return fmt.Errorf("etcd: %s: %w", c.key(planesKey), err)
 	}
 	for _, kv := range resp.Kvs {
-		w.loaded = append(w.loaded, planeRecord{key: string(kv.Key), stored: stored{value: kv.Value, mod: kv.ModRevision}})
+		r := planeRecord{key: string(kv.Key), stored: stored{value: kv.Value, mod: kv.ModRevision}}
+		w.loaded = append(w.loaded, r)
 	}
 	return nil
 }
@@ -129,8 +129,8 @@ func (w *planeWriter) intend(i controller.Intent, done func(error)) error {
 	return nil
 }
 
-// apply takes an event; it is written with the next intent, or some time later. done, where it is not nil,
-// is called when it is written.
+// apply updates the state of an event's plane. The state is written with the next intent, or later; then done, unless
+// it is nil, is called.
 func (w *planeWriter) apply(e *controller.Event, done func(error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,7 +143,7 @@ func (w *planeWriter) apply(e *controller.Event, done func(error)) {
 	p := &w.planes[e.Plane]
 	if p.state.Apply(e) || done != nil {
 		p.dirty = true
-		// How far a plane that failed and is back may be from what is stored is a matter of time.
+		// The longer a failed or restored plane stays unwritten, the further its epoch may be from the stored one.
 		p.urgent = p.urgent || e.Kind == controller.Failed || e.Kind == controller.Restored
 		if done != nil {
 			p.waiting = append(p.waiting, done)
@@ -159,7 +159,7 @@ func (w *planeWriter) notify() {
 	}
 }
 
-// run writes until the rule ends, and then tells those who wait.
+// run writes until the rule ends. Then it calls the remaining callbacks with the reason.
 func (w *planeWriter) run() {
 	for w.await() {
 		for w.write() {
@@ -177,8 +177,8 @@ func (w *planeWriter) run() {
 	}
 }
 
-// await returns when an intent waits, or something else for long enough; false: the rule has
-// ended.
+// await waits until a plane is urgent or has callbacks, or another change has waited for linger. It returns false when
+// the rule has ended.
 func (w *planeWriter) await() bool {
 	select {
 	case <-w.l.done:
@@ -210,16 +210,16 @@ func (w *planeWriter) any(is func(*planeSlot) bool) bool {
 	return false
 }
 
-// write writes the planes that have changed, as many as one transaction takes, and reports
-// whether there may be more to write.
+// write writes as many changed planes as fit into one transaction, and reports whether to call it again.
 func (w *planeWriter) write() (more bool) {
 	taken := w.take()
+	author := journal.Author{Name: w.l.me.Name, Token: w.l.token}
 	var puts []put
 	var err error
 	for bytes := 0; len(puts) < len(taken) && err == nil; {
 		p := &taken[len(puts)]
 		var value []byte
-		if value, err = journal.EncodePlane(p.plane, &p.state, journal.Author{Name: w.l.me.Name, Token: w.l.token}); err != nil {
+		if value, err = journal.EncodePlane(p.plane, &p.state, author); err != nil {
 			break
 		}
 		if bytes += len(value); len(puts) > 0 && bytes > maxTxnBytes {
@@ -245,14 +245,13 @@ func (w *planeWriter) write() (more bool) {
 	return err == nil
 }
 
-// takenSlot is a changed plane that is being written.
+// takenSlot is a changed plane in the current transaction.
 type takenSlot struct {
 	plane int
 	planeSlot
 }
 
-// take takes the planes that have changed, at most what one transaction may compare, and those
-// first that an earlier one had no room for.
+// take returns up to maxTxnPlanes changed planes. It starts with those that did not fit into the last transaction.
 func (w *planeWriter) take() []takenSlot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -267,7 +266,7 @@ func (w *planeWriter) take() []takenSlot {
 	return taken
 }
 
-// putBack leaves what was taken to the next transaction.
+// putBack returns taken planes to the next transaction.
 func (w *planeWriter) putBack(taken []takenSlot) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -278,8 +277,7 @@ func (w *planeWriter) putBack(taken []takenSlot) {
 	}
 }
 
-// settle notes what has become of a transaction. What was refused is tried again with the next
-// intent, or the next change.
+// settle records the result of a transaction. After an error, the next change or intent writes its planes again.
 func (w *planeWriter) settle(taken []takenSlot, at int64, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -293,7 +291,7 @@ func (w *planeWriter) settle(taken []takenSlot, at int64, err error) {
 	}
 }
 
-// flush waits until everything is written, the rule ends, or ctx does.
+// flush waits until all changes are written, the rule has ended or ctx has ended.
 func (w *planeWriter) flush(ctx context.Context) {
 	w.notify()
 	for ctx.Err() == nil && w.l.Err() == nil && w.any(func(p *planeSlot) bool { return p.dirty || p.writing }) {

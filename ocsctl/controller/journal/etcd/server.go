@@ -17,9 +17,9 @@ import (
 	"google.golang.org/grpc"
 )
 
-// host serves the store of a directory to the controllers of this host, for as long as it holds
-// the directory's lock; the kernel passes that on when its process ends, however it ends. So
-// the store outlives the process that serves it, and is never served twice.
+// host serves the store of a directory to the controllers of this host while it holds the directory's lock. The kernel
+// releases the lock when the process ends; another controller then serves the store. So there is never more than one
+// server.
 type host struct {
 	conf    Config
 	id      string        // of the client
@@ -28,12 +28,12 @@ type host struct {
 	streams context.Context
 	cut     context.CancelFunc // ends the streams of the server, which waits for them when it stops
 	stop    chan struct{}
-	closed  atomic.Bool // what etcd says about that is of no interest
+	closed  atomic.Bool // mutes etcd's log while it stops
 	done    sync.WaitGroup
 }
 
-// Timing of the embedded server. It is alone, so its elections cannot fail; short ones shorten
-// the least lease, which is one and a half of them.
+// Timing of the embedded server. It has no peers, so its elections cannot fail. The shortest lease is one and a half
+// election timeouts, so the timeout is short.
 const (
 	serverTick     = 50 * time.Millisecond
 	serverElection = 500 * time.Millisecond
@@ -41,8 +41,8 @@ const (
 	lockPoll       = 100 * time.Millisecond
 )
 
-// serve starts to serve conf.Dir, or, where another controller does, to wait for its end. An
-// error means that this one could serve the store but the store is unusable.
+// serve starts to serve conf.Dir or, if another controller does, to wait for its end. An error means that this
+// controller may serve the store, but the store is unusable.
 func serve(conf Config, id string) (*host, error) {
 	if err := os.MkdirAll(conf.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("etcd: dir: %w", err)
@@ -80,7 +80,7 @@ func tryLock(f *os.File) (bool, error) {
 	return true, nil
 }
 
-// run waits for the lock where there is no server yet, and looks after the server.
+// run waits for the lock if there is no server yet, and stops the server at the end.
 func (h *host) run(lock *os.File, server *embed.Etcd) {
 	defer h.cut()
 	poll := time.NewTicker(lockPoll)
@@ -128,7 +128,7 @@ type endableStream struct {
 
 func (s *endableStream) Context() context.Context { return s.ctx }
 
-// succeed runs the server in place of whoever held the lock before, and remembers who that was.
+// succeed starts the server after getting the lock, and remembers which client held the lock before.
 func (h *host) succeed(lock *os.File) (*embed.Etcd, error) {
 	text, err := io.ReadAll(io.NewSectionReader(lock, 0, 1<<10))
 	if err == nil && h.before == "" {
@@ -150,8 +150,7 @@ func (h *host) succeed(lock *os.File) (*embed.Etcd, error) {
 	return server, err
 }
 
-// ended reports whether a client is known to rule no more: it held the lock of the directory,
-// which only its end gives away.
+// ended reports whether a client is known to have ended: it held the directory's lock before this one.
 func (h *host) ended(id string) bool {
 	select {
 	case <-h.serving:
@@ -161,8 +160,7 @@ func (h *host) ended(id string) bool {
 	}
 }
 
-// start runs the server. The lock is held. A directory that etcd cannot open leaves its goroutine
-// behind.
+// start starts the server; the caller holds the lock. If etcd cannot open the directory in time, its goroutine stays.
 func (h *host) start() (*embed.Etcd, error) {
 	type outcome struct {
 		server *embed.Etcd
@@ -210,7 +208,7 @@ func (h *host) embedded(last *lastWords) *embed.Config {
 	c.Dir = filepath.Join(h.conf.Dir, "data")
 	socket := url.URL{Scheme: "unix", Path: h.conf.socket()}
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{socket}, []url.URL{socket}
-	// There are no peers: nobody listens where they would be.
+	// There are no peers; nothing listens at this address.
 	nowhere := url.URL{Scheme: "unix", Path: filepath.Join(h.conf.Dir, "peers.sock")}
 	c.ListenPeerUrls, c.AdvertisePeerUrls = nil, []url.URL{nowhere}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
@@ -220,7 +218,7 @@ func (h *host) embedded(last *lastWords) *embed.Config {
 	return c
 }
 
-// close stops to serve; the next controller of this host takes the directory over.
+// close stops serving; another controller of this host takes over.
 func (h *host) close() {
 	h.closed.Store(true)
 	close(h.stop)

@@ -14,15 +14,15 @@ import (
 	"lightpath/ocsctl/controller/journal"
 )
 
-// linger is how long a change that no caller waits for may stay unwritten.
+// linger is the longest time that a change stays unwritten if no caller waits for it.
 const linger = 20 * time.Millisecond
 
-// rule is a leadership: one goroutine commits what has gathered, all in one transaction.
+// rule is a [journal.Leadership]. One goroutine commits all pending changes in one transaction.
 type rule struct {
 	s      *Store
 	db     *bbolt.DB
 	token  uint64
-	last   uint64            // number of the newest event of the rules before
+	last   uint64            // number of the newest event of earlier rules
 	loaded map[string][]byte // states of planes by key, until Recovered
 
 	once  sync.Once
@@ -37,7 +37,7 @@ type rule struct {
 	dirty   []bool          // by plane
 	seq     journal.Sequence
 	events  []controller.Event
-	lost    int           // events dropped since the queue was full
+	lost    int           // events dropped since the last Lost event
 	waiting []func(error) // callers that the next commit answers
 	writing bool
 }
@@ -132,7 +132,7 @@ func (r *rule) intend(i controller.Intent, done func(error)) error {
 	return nil
 }
 
-// Record implements [controller.Journal]. The state of the plane is kept even where the event is dropped.
+// Record implements [controller.Journal]. It stores the state of the plane even if it drops the event.
 func (r *rule) Record(e controller.Event, done func(error)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,8 +145,10 @@ func (r *rule) Record(e controller.Event, done func(error)) {
 	if e.Plane >= 0 && e.Plane < len(r.planes) && r.planes[e.Plane].Apply(&e) {
 		r.dirty[e.Plane] = true
 	}
-	r.tell()
-	if r.lost > 0 || len(r.events) >= r.s.conf.Queue {
+	if r.lost > 0 && len(r.events) < r.s.conf.Queue {
+		r.addLost()
+	}
+	if len(r.events) >= r.s.conf.Queue {
 		r.lost++
 	} else {
 		r.seq.Number(&e)
@@ -158,11 +160,8 @@ func (r *rule) Record(e controller.Event, done func(error)) {
 	r.notify()
 }
 
-// tell puts the count of dropped events into the queue, as soon as there is room; r.mu is held.
-func (r *rule) tell() {
-	if r.lost == 0 || len(r.events) >= r.s.conf.Queue {
-		return
-	}
+// addLost adds a Lost event for the dropped events. The caller holds r.mu.
+func (r *rule) addLost() {
 	e := controller.Event{
 		Time: time.Now(), Kind: controller.Lost, Plane: -1, Port: -1,
 		Err: fmt.Sprintf("%d events came faster than the journal could write them", r.lost),
@@ -178,7 +177,7 @@ func (r *rule) notify() {
 	}
 }
 
-// run commits until the rule ends, and then answers the callers that wait.
+// run commits until the rule ends. Then it calls the remaining callbacks with the reason.
 func (r *rule) run() {
 	for r.Err() == nil {
 		select {
@@ -197,7 +196,7 @@ func (r *rule) run() {
 	}
 }
 
-// gather returns when a caller waits, or after linger.
+// gather waits for more to write: until a caller waits for an answer, linger has passed or the rule ends.
 func (r *rule) gather() {
 	lazy := time.NewTimer(linger)
 	defer lazy.Stop()
@@ -225,7 +224,7 @@ type batch struct {
 	waiting []func(error)
 }
 
-// commit writes everything that has gathered. What was refused is written with the next change.
+// commit writes all pending changes in one transaction. If that fails, the states of the planes stay pending.
 func (r *rule) commit() {
 	b, err := r.take()
 	if err == nil && len(b.planes)+len(b.events) > 0 {
@@ -250,7 +249,9 @@ func (r *rule) take() (b batch, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.writing = true
-	r.tell()
+	if r.lost > 0 { // in this batch, since it answers the callers whose events were dropped
+		r.addLost()
+	}
 	b = batch{planes: make(map[int][]byte), events: r.events, waiting: r.waiting}
 	r.events, r.waiting = nil, nil
 	for j := range r.planes {
@@ -258,14 +259,15 @@ func (r *rule) take() (b batch, err error) {
 			continue
 		}
 		r.dirty[j] = false
-		if b.planes[j], err = journal.EncodePlane(j, &r.planes[j], journal.Author{Name: r.s.conf.Name, Token: r.token}); err != nil {
+		by := journal.Author{Name: r.s.conf.Name, Token: r.token}
+		if b.planes[j], err = journal.EncodePlane(j, &r.planes[j], by); err != nil {
 			return b, err
 		}
 	}
 	return b, nil
 }
 
-// putBack leaves the states of planes to the next transaction; events that were refused are lost.
+// putBack marks the states of a failed batch as pending again, and counts its events as lost.
 func (r *rule) putBack(b batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -275,7 +277,7 @@ func (r *rule) putBack(b batch) {
 	r.lost += len(b.events)
 }
 
-// write puts a batch into a transaction, and forgets events that are too old.
+// write puts a batch into a transaction, and deletes all but the newest Config.History events.
 func (r *rule) write(tx *bbolt.Tx, b batch) error {
 	planes, history := tx.Bucket(planesBucket), tx.Bucket(historyBucket)
 	for j, value := range b.planes {
@@ -305,7 +307,7 @@ func (r *rule) write(tx *bbolt.Tx, b batch) error {
 	return nil
 }
 
-// Resign ends the rule once everything is written, and lets the next controller begin at once.
+// Resign ends the rule once everything is written, and lets the next controller start at once.
 func (r *rule) Resign(ctx context.Context) error {
 	for r.Err() == nil && ctx.Err() == nil && r.pending() {
 		r.notify()

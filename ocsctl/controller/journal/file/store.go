@@ -1,12 +1,3 @@
-// Package file keeps the journal of a controller in one file of its host: a bbolt database, which commits
-// with fsync. It survives kills, power cuts and restarts; it needs no server.
-//
-// The controller that has the file open is in charge: the kernel keeps a lock on it and gives the lock
-// away when the process ends, however it ends. A second controller on the same host and directory stands
-// by until then. A controller that hangs keeps the lock: for a takeover from it, and for controllers on
-// several hosts, there is package etcd.
-//
-// Layer: ocsctl, below package lead. It must not be linked into the library that ranks load.
 package file
 
 import (
@@ -35,10 +26,10 @@ type Config struct {
 	Name     string // of this controller, for operators and other controllers
 	Software string // version of this program
 	Address  string // where ranks and operators reach this controller
-	Dir      string // made where it is missing; only this user may read it
+	Dir      string // created if missing, with access for this user only
 
-	History int // events that are kept; 0: journal.DefaultHistory
-	Queue   int // events that wait to be written; 0: 8192
+	History int // how many events to keep; 0: journal.DefaultHistory
+	Queue   int // most events that wait for a write; 0: 8192
 
 	Logger *slog.Logger // nil: nothing is logged
 	// OnWrite is called after every commit, from any goroutine, and must not block.
@@ -47,7 +38,7 @@ type Config struct {
 
 const (
 	defaultQueue = 8192
-	// lockPoll is how long one attempt at the lock takes; a standby makes one after the other.
+	// lockPoll is how long one attempt to lock the file lasts; a standby repeats it.
 	lockPoll = 200 * time.Millisecond
 )
 
@@ -67,7 +58,7 @@ type Store struct {
 	mu     sync.Mutex
 	db     *bbolt.DB      // nil while this store does not have the lock
 	rule   *rule          // nil while this controller is not in charge
-	leader journal.Leader // as last seen
+	leader journal.Leader // the last known one
 	closed bool
 }
 
@@ -76,8 +67,8 @@ var _ journal.Store = (*Store)(nil)
 // ErrClosed reports a call after Close.
 var ErrClosed = errors.New("journal: closed")
 
-// Open opens the store, or finds that another controller of this host has it. A file that this program
-// cannot read is an error.
+// Open opens the store. If another controller of this host has it, Open succeeds too, and Campaign waits. A file that
+// this program cannot read is an error.
 func Open(conf Config) (*Store, error) {
 	switch {
 	case conf.Name == "":
@@ -108,7 +99,7 @@ func Open(conf Config) (*Store, error) {
 	return s, nil
 }
 
-// Path is the file of the store.
+// Path returns the path of the store's file.
 func (s *Store) Path() string { return filepath.Join(s.conf.Dir, "journal.db") }
 
 // errLocked: another controller has the file.
@@ -126,8 +117,8 @@ func syncDir(path string) error {
 	return nil
 }
 
-// open opens the database, for as long as lockPoll, and checks that it is whole and that this program can
-// read it.
+// open opens the database and checks that it is whole and that this program can read it. It waits lockPoll for the
+// lock, then returns errLocked.
 func (s *Store) open() (db *bbolt.DB, err error) {
 	defer s.survive(&db, &err)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -146,8 +137,8 @@ func (s *Store) open() (db *bbolt.DB, err error) {
 	return db, err
 }
 
-// survive makes an error of a panic: bbolt panics where pages of the file are no pages, and the kernel
-// where the file is shorter than it was. It closes the database after an error.
+// survive turns a panic into an error, and closes the database after an error. bbolt panics if a page of the file is
+// corrupt; reading a truncated file is a memory fault.
 func (s *Store) survive(db **bbolt.DB, err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("%v: %w", p, journal.ErrCorrupt)
@@ -162,8 +153,8 @@ func (s *Store) survive(db **bbolt.DB, err *error) {
 	}
 }
 
-// whole reads everything in a database, so that a page that is none shows before the controller rules. bbolt's
-// own check runs on a goroutine of its own, whose panics end the process.
+// whole reads the entire database, to find a corrupt page before the controller rules. bbolt's own check would run in
+// another goroutine, where a panic ends the process.
 func whole(tx *bbolt.Tx) error {
 	return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
 		return b.ForEach(func(k, v []byte) error {
@@ -175,7 +166,7 @@ func whole(tx *bbolt.Tx) error {
 	})
 }
 
-// prepare makes the buckets of a fresh database, and checks the format of one that was written before.
+// prepare creates the buckets of a new database, and checks the format of an existing one.
 func (s *Store) prepare(tx *bbolt.Tx) error {
 	for _, name := range [][]byte{metaBucket, planesBucket, historyBucket} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
@@ -193,8 +184,7 @@ func (s *Store) prepare(tx *bbolt.Tx) error {
 	return meta.Put(formatKey, format)
 }
 
-// Campaign implements [journal.Store]: it waits for the lock. The token of the rule is durable before it
-// returns.
+// Campaign implements [journal.Store]. It waits for the lock. The token of the rule is durable when it returns.
 func (s *Store) Campaign(ctx context.Context) (journal.Leadership, error) {
 	for {
 		r, err := s.attempt()
@@ -209,7 +199,7 @@ func (s *Store) Campaign(ctx context.Context) (journal.Leadership, error) {
 	}
 }
 
-// attempt leads if no other controller does, and is errLocked otherwise.
+// attempt starts a rule if no other controller rules; otherwise it returns errLocked.
 func (s *Store) attempt() (journal.Leadership, error) {
 	s.mu.Lock()
 	db, rules, closed := s.db, s.rule != nil, s.closed
@@ -243,7 +233,7 @@ func (s *Store) attempt() (journal.Leadership, error) {
 	return r, nil
 }
 
-// begin takes the next token, and reads what rules before have left.
+// begin stores the next token, and reads the planes' states of earlier rules.
 func (s *Store) begin(db *bbolt.DB) (*rule, error) {
 	r := newRule(s, db)
 	err := db.Update(func(tx *bbolt.Tx) error {
@@ -279,8 +269,7 @@ func (s *Store) Leader() journal.Leader {
 	return s.leader
 }
 
-// leaderPath is where the controller in charge says who it is, for those that stand by. Nothing depends
-// on it.
+// leaderPath returns the path of a file that names the controller that rules. It is for the log of standbys only.
 func (s *Store) leaderPath() string { return filepath.Join(s.conf.Dir, "leader.json") }
 
 func (s *Store) writeLeader(l journal.Leader) {
@@ -296,24 +285,25 @@ func (s *Store) writeLeader(l journal.Leader) {
 	}
 }
 
-// sawLeader reads who has the lock.
+// sawLeader reads the name of the controller that has the lock.
 func (s *Store) sawLeader() {
 	l := journal.Leader{Name: "unknown"}
 	if text, err := os.ReadFile(s.leaderPath()); err == nil {
-		_ = json.Unmarshal(text, &l) // it may be in the middle of changing
+		_ = json.Unmarshal(text, &l) // an unreadable file leaves the name unknown
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leader = l
 }
 
-// History implements [controller.History]. While another controller has the file, it is the one to ask.
+// History implements [controller.History]. It returns an error while another controller has the file.
 func (s *Store) History(_ context.Context, q controller.Query) ([]controller.Event, error) {
 	s.mu.Lock()
 	db, leader := s.db, s.leader
 	s.mu.Unlock()
 	if db == nil {
-		return nil, fmt.Errorf("journal: %s has the history: %w", cmp.Or(leader.Name, "another controller"), controller.ErrNotLeader)
+		name := cmp.Or(leader.Name, "another controller")
+		return nil, fmt.Errorf("journal: %s has the history: %w", name, controller.ErrNotLeader)
 	}
 	var found []controller.Event
 	err := db.View(func(tx *bbolt.Tx) error {
@@ -332,7 +322,7 @@ func (s *Store) History(_ context.Context, q controller.Query) ([]controller.Eve
 				return fmt.Errorf("history %x: %w: %w", k, err, journal.ErrCorrupt)
 			}
 			if !q.Since.IsZero() && e.Time.Before(q.Since) && len(q.Kinds) == 0 && q.Plane == controller.AnyPlane {
-				break // events are in the order of time
+				break // older events cannot match, since events are in order of time
 			}
 			if q.Match(&e) {
 				found = append(found, e)
@@ -346,7 +336,7 @@ func (s *Store) History(_ context.Context, q controller.Query) ([]controller.Eve
 	return found, nil
 }
 
-// release gives the lock away.
+// release closes the file after rule r, which releases the lock.
 func (s *Store) release(r *rule) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -361,7 +351,7 @@ func (s *Store) release(r *rule) error {
 	return nil
 }
 
-// Close lets go of the file. What a rule has not written is lost, as in a crash.
+// Close closes the file. Changes that a rule has not written are lost, as in a crash.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true

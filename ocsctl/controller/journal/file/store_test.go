@@ -63,6 +63,33 @@ func crash(t *testing.T, s *Store) (dir string) {
 	return dir
 }
 
+// TestDroppedEvent: the journal answers a dropped event only after it has stored the Lost event in its place.
+// Without that, a takeover would not know of the rank that attached.
+func TestDroppedEvent(t *testing.T) {
+	s := open(t, Config{Dir: t.TempDir(), Queue: 4})
+	r := journaltest.Lead(t, s).(*rule)
+	block, err := r.db.Begin(true) // commits wait for it
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2*s.conf.Queue + 1 { // the blocked commit has taken some of them
+		r.Record(controller.Event{Time: time.Now(), Kind: controller.Detached, Plane: -1}, nil)
+	}
+	answer := make(chan error, 1)
+	attached := controller.Event{Time: time.Now(), Kind: controller.Attached, Plane: -1}
+	r.Record(attached, func(err error) { answer <- err })
+	if err := block.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answer; err != nil {
+		t.Fatal(err)
+	}
+	events, err := s.History(t.Context(), controller.AllEvents())
+	if err != nil || len(events) == 0 || events[0].Kind != controller.Lost {
+		t.Fatalf("the journal answered before it stored the Lost event: %+v, %v", events, err)
+	}
+}
+
 // TestCrash: what has been answered is there after a crash at any later time.
 func TestCrash(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})

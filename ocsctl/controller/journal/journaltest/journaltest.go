@@ -46,7 +46,7 @@ func Run(t *testing.T, open func(t *testing.T, keep int) journal.Store) {
 	t.Run("HistoryForgets", func(t *testing.T) { historyForgets(t, open(t, forgetful)) })
 }
 
-// Lead campaigns, and fails the test where that does not succeed.
+// Lead campaigns, and fails the test on an error.
 func Lead(t *testing.T, s journal.Store) journal.Leadership {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)

@@ -2,12 +2,11 @@ package flow
 
 import "math"
 
-// equilibrium improves a routing of a block by path equilibration: circuits are as long as
-// the exponential of beta times their load (the lengths of Garg and Koenemann), every flow
-// moves from its longer paths to its shortest one by Newton's rule, and beta rises until the
-// lengths prove the routing good. Against the fixed small steps of Garg and Koenemann and of
-// Fleischer, whose number grows with the inverse square of the gap, it keeps few paths per
-// flow and gets by with some tens of rounds of shortest-path trees for a gap of 1e-2.
+// equilibrium improves a routing of a block by path equilibration. The length of a circuit is the exponential of beta
+// times its load (the lengths of Garg and Koenemann). Every flow moves from its longer paths to its shortest one by
+// Newton's rule. beta rises until the lengths prove the routing good. Garg and Koenemann, and Fleischer, take fixed
+// small steps, whose number grows with the inverse square of the gap. This method keeps few paths per flow and needs
+// some tens of rounds of shortest-path trees for a gap of 1e-2.
 type equilibrium struct {
 	s     *solver
 	b     *block
@@ -60,7 +59,7 @@ func (q *equilibrium) addLane(f int, edges []int32, share float64) {
 }
 
 // solve runs until theta is within epsilon of the bound or the work spent reaches until.
-// What it finds is in the block.
+// The block holds the result.
 func (q *equilibrium) solve(epsilon float64, until int64) {
 	hardest := 4 * math.Log(float64(len(q.y)+1)) / epsilon
 	soft := float64(softBeta)

@@ -58,8 +58,8 @@ func newExact(s *solver, b *block, limit int) *exact {
 }
 
 // solve starts with the paths that the block's routing uses, and ends with a gap of at most
-// epsilon, when the work spent reaches until, or where numbers go wrong. What it found is in
-// the block.
+// epsilon, when the work spent reaches until, or where numbers go wrong. The block holds
+// the result.
 func (x *exact) solve(epsilon float64, until int64) {
 	for {
 		before := x.program.Work()
@@ -82,10 +82,9 @@ func (x *exact) solve(epsilon float64, until int64) {
 	}
 }
 
-// separate adds paths that violate the current lengths, and bounds theta on the way. It looks
-// first at those it knows, then at the shortest paths half way to the lengths
-// that prove the best bound, which is where the optimum is (the in-out separation of Ben-Ameur
-// and Neto), and last at the shortest paths themselves.
+// separate adds paths that violate the current lengths, and improves the bound on theta. It looks first at the known
+// paths. Then it takes the shortest paths half way to the lengths that prove the best bound, because the optimum is
+// there (the in-out separation of Ben-Ameur and Neto). The shortest paths themselves come last.
 func (x *exact) separate() (added bool) {
 	for c := range x.length {
 		x.length[c] = x.program.Value(c)

@@ -46,10 +46,9 @@ type Result struct {
 	Work int64
 }
 
-// Concurrent returns the largest theta such that every flow can carry theta times the rate
-// of one circuit at once, with every circuit of maps (one permutation per plane) having
-// capacity 1 and flows divided freely over paths of at most o.MaxHops circuits. Flows are
-// pairs {source, destination} of distinct ranks, none listed twice. An error wraps
+// Concurrent returns the largest theta such that all flows together can each carry theta times the rate of one circuit.
+// Every circuit of maps (one permutation per plane) has capacity 1, and flows divide freely over paths of at most
+// o.MaxHops circuits. Flows are pairs {source, destination} of distinct ranks, none listed twice. An error wraps
 // [plans.ErrUnreachable], naming the first flow without such a path, or [ErrInput].
 func Concurrent(maps []circuit.Permutation, flows [][2]int, o Options) (*Result, error) {
 	if len(flows) == 0 {

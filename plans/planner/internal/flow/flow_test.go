@@ -393,15 +393,16 @@ func TestErrors(t *testing.T) {
 		o     flow.Options
 		want  error
 	}{
-		"no maps":     {nil, [][2]int{{0, 1}}, flow.Options{}, flow.ErrInput},
-		"sizes":       {[]circuit.Permutation{ring, circuit.Shift(5, 1)}, [][2]int{{0, 1}}, flow.Options{}, flow.ErrInput},
-		"no map":      {[]circuit.Permutation{{1, 1, 0, 2}}, [][2]int{{0, 1}}, flow.Options{}, flow.ErrInput},
-		"range":       {[]circuit.Permutation{ring}, [][2]int{{0, 4}}, flow.Options{}, flow.ErrInput},
-		"self":        {[]circuit.Permutation{ring}, [][2]int{{1, 1}}, flow.Options{}, flow.ErrInput},
-		"twice":       {[]circuit.Permutation{ring}, [][2]int{{0, 1}, {0, 1}}, flow.Options{}, flow.ErrInput},
-		"hops":        {[]circuit.Permutation{ring}, [][2]int{{0, 2}}, flow.Options{MaxHops: 1}, plans.ErrUnreachable},
-		"dark":        {[]circuit.Permutation{circuit.AllDark(4)}, [][2]int{{0, 2}}, flow.Options{}, plans.ErrUnreachable},
-		"unconnected": {[]circuit.Permutation{circuit.Shift(4, 2)}, [][2]int{{0, 2}, {0, 1}}, flow.Options{}, plans.ErrUnreachable},
+		"no maps": {nil, [][2]int{{0, 1}}, flow.Options{}, flow.ErrInput},
+		"sizes":   {[]circuit.Permutation{ring, circuit.Shift(5, 1)}, [][2]int{{0, 1}}, flow.Options{}, flow.ErrInput},
+		"no map":  {[]circuit.Permutation{{1, 1, 0, 2}}, [][2]int{{0, 1}}, flow.Options{}, flow.ErrInput},
+		"range":   {[]circuit.Permutation{ring}, [][2]int{{0, 4}}, flow.Options{}, flow.ErrInput},
+		"self":    {[]circuit.Permutation{ring}, [][2]int{{1, 1}}, flow.Options{}, flow.ErrInput},
+		"twice":   {[]circuit.Permutation{ring}, [][2]int{{0, 1}, {0, 1}}, flow.Options{}, flow.ErrInput},
+		"hops":    {[]circuit.Permutation{ring}, [][2]int{{0, 2}}, flow.Options{MaxHops: 1}, plans.ErrUnreachable},
+		"dark":    {[]circuit.Permutation{circuit.AllDark(4)}, [][2]int{{0, 2}}, flow.Options{}, plans.ErrUnreachable},
+		"unconnected": {[]circuit.Permutation{circuit.Shift(4, 2)}, [][2]int{{0, 2}, {0, 1}}, flow.Options{},
+			plans.ErrUnreachable},
 	} {
 		_, err := flow.Concurrent(c.maps, c.flows, c.o)
 		_, _, err2 := flow.Best(c.maps, c.flows, c.o, 1, 1)

@@ -7,8 +7,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// CostUS is what a joint transmit by these routes takes after alpha: hopUS for each hop of
-// the longest path, and the time of a flow, wireUS on a circuit of its own, at rate Theta.
+// CostUS is the time of a joint transmit by these routes, without alpha: hopUS for each hop of the longest path, plus
+// the time of a flow at rate Theta, wireUS on a circuit of its own.
 func (r *Result) CostUS(hopUS, wireUS float64) float64 {
 	if len(r.Routes) == 0 {
 		return 0
@@ -20,7 +20,8 @@ func (r *Result) CostUS(hopUS, wireUS float64) float64 {
 // paths where the rate they add is worth their hops. bound is proven: no routes cost less.
 // wireUS is what plans.WireUS says of the bytes of one flow. Arguments and errors are those
 // of [Concurrent]; Upper belongs to the hops at which the search met the result.
-func Best(maps []circuit.Permutation, flows [][2]int, o Options, hopUS, wireUS float64) (best *Result, bound float64, err error) {
+func Best(maps []circuit.Permutation, flows [][2]int, o Options,
+	hopUS, wireUS float64) (best *Result, bound float64, err error) {
 	if len(flows) == 0 {
 		r, err := Concurrent(maps, flows, o)
 		return r, 0, err

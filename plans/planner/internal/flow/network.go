@@ -34,7 +34,7 @@ type block struct {
 	short [][]part // flow, in the order of parts -> a path of fewest hops
 	hops  float64  // sum of theirs
 
-	// What the last call of solver.solve found.
+	// Results of the last call of solver.solve.
 	parts  [][]part  // flow, in the order of sources and their destinations -> its division
 	theta  float64   // by parts
 	upper  float64   // by length

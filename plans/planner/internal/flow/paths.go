@@ -27,13 +27,13 @@ type visit struct {
 
 func newPather(w *network) *pather {
 	n := len(w.dst)
-	return &pather{w: w, dist: make([]float64, n), label: make([]int32, n), hops: make([]int32, n), marked: make([]bool, n)}
+	return &pather{w: w, dist: make([]float64, n), label: make([]int32, n), hops: make([]int32, n),
+		marked: make([]bool, n)}
 }
 
-// from computes the shortest paths of at most limit hops from src to its flows' destinations,
-// where an edge is as long as its class: Bellman and Ford's rounds, one for each hop, without
-// the ranks that are no nearer than all destinations. each, unless nil, is called after each
-// round with the hops so far.
+// from computes the shortest paths of at most limit hops from src to its flows' destinations. The length of an edge is
+// that of its class. It runs the rounds of Bellman and Ford, one for each hop, without ranks that are at least as far
+// as all destinations. Unless each is nil, from calls it after each round with the hops so far.
 func (s *pather) from(src int32, length []float64, limit int, each func(hops int)) {
 	for r := range s.dist {
 		s.dist[r], s.label[r] = math.Inf(1), -1

@@ -99,7 +99,7 @@ func (s *solver) trees(b *block, length []float64, limit int, visit func(flow in
 func (s *solver) solve(limit int, epsilon float64, work int64) {
 	end := s.spent() + work
 	for i, b := range s.w.blocks {
-		// What is left is shared evenly, so that no block starves the others.
+		// Blocks share the remaining work evenly, so that no block starves the others.
 		s.solveBlock(b, limit, epsilon, s.spent()+work/int64(len(s.w.blocks)-i))
 		work = max(0, end-s.spent())
 	}
@@ -129,7 +129,7 @@ func (s *solver) solveBlock(b *block, limit int, epsilon float64, until int64) {
 // gap is by how much, relatively, theta may be improved.
 func (b *block) gap() float64 { return b.upper/b.theta - 1 }
 
-// direct sends every flow on a path of fewest hops: what the other methods start from, and
+// direct sends every flow on a path of fewest hops. The other methods start from it. It is
 // optimal where all circuits get equal loads.
 func (s *solver) direct(b *block) {
 	b.parts, b.upper = b.short, math.Inf(1)

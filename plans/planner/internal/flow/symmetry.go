@@ -2,12 +2,11 @@ package flow
 
 import "lightpath/plans/circuit"
 
-// symmetry finds, component by component, the renumberings of the ranks that map every
-// plane's circuits onto themselves and the flows onto the flows. On a component such a
-// renumbering is known from the image of one rank, by following the planes, so it fixes no
-// rank unless it fixes all: its orbits are all of one size, and a route is copied to another
-// source by taking the same planes. Translations of circulants and tori are found as well
-// as those of any other Cayley graph, however the ranks are numbered.
+// symmetry finds, component by component, the renumberings of the ranks that map every plane's circuits onto themselves
+// and the flows onto the flows. The image of one rank determines such a renumbering on a component, by following the
+// planes. So it fixes no rank unless it fixes all. Its orbits are all of one size, and a route is copied to another
+// source by taking the same planes. It finds translations of circulants, tori and all other Cayley graphs, for any
+// numbering of the ranks.
 type symmetry struct {
 	w     *network
 	asked *pairs

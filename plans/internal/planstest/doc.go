@@ -1,0 +1,4 @@
+// Package planstest gives the tests of the packages under plans their common examples.
+//
+// Layer: inside plans, for tests only.
+package planstest

@@ -1,0 +1,144 @@
+package planner
+
+import (
+	"math"
+	"slices"
+
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+)
+
+// emit writes the plan of a pattern: at its best timing, if that takes at most budget
+// operations, else at the greedy one.
+func (w *swot) emit(u pattern, budget float64) *plans.Plan {
+	for {
+		us, share := w.timed(u, budget)
+		lean := slices.Clone(u)
+		for k, x := range share {
+			if use := w.t.uses[k]; x <= timingEps {
+				lean[use.step] &^= 1 << use.unit
+			}
+		}
+		plan := w.write(u, share)
+		if slices.Equal(lean, u) || slices.Contains(lean, 0) {
+			return plan
+		}
+		// Uses without bytes are dropped, unless their switches were useful.
+		if leanUS, _ := w.timed(lean, budget); leanUS > us+timingEps {
+			return plan
+		}
+		u = lean
+	}
+}
+
+// timed returns the CCT of a pattern and the time for which each use transmits.
+func (w *swot) timed(u pattern, budget float64) (float64, []float64) {
+	w.load(u, len(u))
+	if w.t.barriers() && w.t.solveFlops(len(u)) <= budget {
+		if us, ok := w.t.solve(len(u), math.Inf(1)); ok {
+			share := make([]float64, len(w.t.uses))
+			for k := range share {
+				share[k] = w.t.data(k)
+			}
+			return us, share
+		}
+	}
+	us, _ := w.t.greedy(len(u), math.Inf(1))
+	return us, slices.Clone(w.t.shares)
+}
+
+// write turns a pattern and the time for which each use transmits into a plan, everything
+// as early as possible.
+func (w *swot) write(u pattern, share []float64) *plans.Plan {
+	m, t := w.m, &w.t
+	w.load(u, len(u))
+	settings := w.settings(u)
+	free := make([]circuit.Permutation, 0, m.p.Planes)
+	for unit := range settings {
+		if len(settings[unit]) > 0 {
+			free = append(free, settings[unit][0].maps...)
+		} else {
+			free = append(free, m.pages[w.page[0]].maps...)
+		}
+	}
+	line := newTimeline(m, m.startMaps(free))
+	shares := make([]float64, m.units)
+	for i := range u {
+		st := &m.steps[i]
+		total := 0.0
+		for unit := range shares {
+			shares[unit] = 0
+			if k := t.useAt[i*t.units+unit]; k >= 0 {
+				shares[unit] = math.Max(share[k], math.SmallestNonzeroFloat64) // a step may be too short to be timed
+				total += shares[unit]
+			}
+		}
+		rest := st.bytes
+		for unit, x := range shares {
+			if t.useAt[i*t.units+unit] < 0 {
+				continue
+			}
+			if s := settings[unit]; len(s) > 0 && s[0].step <= i {
+				if s[0].switches {
+					line.reconfigure(unit, s[0].maps)
+				}
+				settings[unit] = s[1:]
+			}
+			bytes := st.bytes / float64(w.planes[i]) * (x / total)
+			w.writeUse(line, st, unit, w.planes[i], bytes, &rest)
+		}
+		line.closeAt(i)
+	}
+	return line.finish("swot")
+}
+
+// writeUse transmits bytes on each of the unit's planes that serve the step.
+func (w *swot) writeUse(line *timeline, st *step, unit, planes int, bytes float64, rest *float64) {
+	m := w.m
+	for j := unit * m.unitPlanes; j < (unit+1)*m.unitPlanes && planes > 0; j++ {
+		if !line.current[j].Covers(st.pattern) {
+			continue
+		}
+		planes--
+		b := math.Min(bytes, *rest)
+		if b <= 0 {
+			continue
+		}
+		*rest -= b
+		if *rest < 1e-9*st.bytes { // rounding: nothing is left for the others
+			b, *rest = b+*rest, 0
+		}
+		line.transmit(j, st, b, 1, 1)
+	}
+}
+
+// setting is what a unit is set to from step on.
+type setting struct {
+	step     int
+	switches bool // false: it begins like this
+	maps     []circuit.Permutation
+}
+
+// settings lists what every unit of a pattern is set to.
+func (w *swot) settings(u pattern) [][]setting {
+	out := make([][]setting, w.m.units)
+	for unit := range out {
+		state := unitState{start: w.startState()}
+		for i := range u {
+			if u[i]&(1<<unit) == 0 {
+				continue
+			}
+			q := w.page[i]
+			before := len(state.pages)
+			switched := w.next(&state, unit, q)
+			switch {
+			case switched || before == 0 && len(state.pages) > 0:
+				out[unit] = append(out[unit], setting{i, switched, w.m.pages[q].maps})
+			case len(state.pages) > before:
+				at := &out[unit][len(out[unit])-1]
+				at.maps, _ = union(at.maps, w.m.pages[q].maps)
+			}
+		}
+	}
+	return out
+}
