@@ -251,7 +251,7 @@ func TestEdges(t *testing.T) {
 		slots uint64
 	}{{2, manySlots}, {3, fewSlots}, {8, fewSlots}, {2, fewSlots}, {3, manySlots}, {8, halfSlots}} {
 		ranks := of.ranks
-		if testing.Short() && ranks*int(of.slots) > 2*manySlots {
+		if testing.Short() && (ranks > 3 || ranks*int(of.slots) > 2*manySlots) {
 			continue
 		}
 		g := newGroupOf(t, ranks, 1, of.slots)
@@ -305,8 +305,9 @@ func TestScaledAndStreamed(t *testing.T) {
 			large(coll, datatype.Max, false)
 		}
 	}
-	for _, inPlace := range []bool{false, true} {
-		large(schedule.ReduceScatter, datatype.Sum, inPlace) // its kernels store past the caches
+	large(schedule.ReduceScatter, datatype.Sum, false) // its kernels store past the caches
+	if !testing.Short() {
+		large(schedule.ReduceScatter, datatype.Sum, true)
 	}
 }
 

@@ -31,6 +31,7 @@ func flood(t *testing.T, address string, n int, opening string) {
 // TestFlood: connections that never call anything, more than the server takes and never cut off by
 // time here, keep neither operators nor ranks out.
 func TestFlood(t *testing.T) {
+	t.Parallel()
 	const ports = 2
 	a, err := labcerts.Create(t.TempDir(), time.Hour)
 	must(t, err)

@@ -112,6 +112,7 @@ func TestHostileRank(t *testing.T) {
 
 // TestGarbage: bytes that are not gRPC end the connection and nothing else.
 func TestGarbage(t *testing.T) {
+	t.Parallel()
 	o := options("a", 2, 1)
 	o.Patience = time.Second // of a machine that stands still now and then
 	s := serve(t, fake.New("a", 1, 2, 1), o)
@@ -133,6 +134,7 @@ func TestGarbage(t *testing.T) {
 
 // TestSlowLoris: who connects and says nothing, or attaches and says nothing, is cut off.
 func TestSlowLoris(t *testing.T) {
+	t.Parallel()
 	o := options("a", 2, 1)
 	o.Patience = time.Second // of a machine that stands still now and then
 	s := serve(t, fake.New("a", 1, 2, 1), o)
@@ -161,6 +163,7 @@ func TestSlowLoris(t *testing.T) {
 // TestSlowReader: a rank that takes nothing is cut off, and costs the controller no more than the
 // newest state of each plane; the others go on.
 func TestSlowReader(t *testing.T) {
+	t.Parallel()
 	const ports = 4096
 	core := fake.New("a", 1, ports, 1)
 	o := options("a", ports, 1)

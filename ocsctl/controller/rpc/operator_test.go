@@ -160,6 +160,7 @@ func TestHistory(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	core := fake.New("a", 1, 4, 1)
 	s := serve(t, core, options("a", 4, 1))
 	op := operate(t, rpc.Options{}, s.address)
@@ -187,6 +188,7 @@ func TestWatch(t *testing.T) {
 
 // TestSlowWatcher: a watcher that does not read is cut off, and the controller does not wait.
 func TestSlowWatcher(t *testing.T) {
+	t.Parallel()
 	core := fake.New("a", 1, 4096, 1)
 	s := serve(t, core, options("a", 4096, 1))
 	op := operate(t, rpc.Options{}, s.address)
@@ -204,6 +206,7 @@ func TestSlowWatcher(t *testing.T) {
 
 // TestRoles: a rank's certificate attaches and does not operate.
 func TestRoles(t *testing.T) {
+	t.Parallel()
 	a := lab(t)
 	core := fake.New("a", 1, 4, 1)
 	o := secure(options("a", 4, 1), a, "controller")

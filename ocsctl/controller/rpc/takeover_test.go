@@ -29,6 +29,7 @@ func pair(t *testing.T, ports, planes int) (core *fake.Controller, first, second
 // TestTakeover: the controller ends in the middle of a barrier, with planes held and asked for.
 // The next one finishes it; no rank sees an error.
 func TestTakeover(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(core *fake.Controller, s *site){
 		"stops":   func(_ *fake.Controller, s *site) { s.Close() },
 		"deposed": func(core *fake.Controller, _ *site) { core.Stop(controller.ErrNotLeader) },
@@ -77,6 +78,7 @@ func TestTakeover(t *testing.T) {
 
 // TestTakeoverFinds: what has happened while nobody listened is judged against what was asked for.
 func TestTakeoverFinds(t *testing.T) {
+	t.Parallel()
 	target := circuit.Shift(2, 1)
 	for _, c := range []struct {
 		name   string
@@ -145,6 +147,7 @@ func TestScheduleWithoutController(t *testing.T) {
 // TestGivesUp: without a controller for Options.Takeover every plane fails, and the error names
 // every endpoint with its last answer. Until then nothing fails.
 func TestGivesUp(t *testing.T) {
+	t.Parallel()
 	core, first, second := pair(t, 2, 1)
 	const takeover = 2 * time.Second
 	c := dial(t, 0, rpc.Options{Takeover: takeover}, first.address, second.address)
@@ -283,6 +286,7 @@ func (r *relay) cut(down bool) {
 // TestBrokenStream: a connection breaks again and again under load; the rank keeps its place, its
 // planes and its posts, and every barrier ends.
 func TestBrokenStream(t *testing.T) {
+	t.Parallel()
 	core := fake.New("a", 1, 3, 2)
 	o := options("a", 3, 2)
 	o.Linger = patience
@@ -325,6 +329,7 @@ func TestBrokenStream(t *testing.T) {
 // TestSilence: a network that swallows everything is noticed, and the rank goes on where it was on
 // another connection, though the controller has the old one still.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	core := fake.New("a", 1, 2, 1)
 	s := serve(t, core, options("a", 2, 1))
 	r := newRelay(t, s.address)
@@ -345,6 +350,7 @@ func TestSilence(t *testing.T) {
 // TestLostPlace: who comes back too late to the same controller has been taken for dead, and is
 // told so.
 func TestLostPlace(t *testing.T) {
+	t.Parallel()
 	core := fake.New("a", 1, 2, 1)
 	o := options("a", 2, 1)
 	o.Linger = time.Millisecond
@@ -374,6 +380,7 @@ func TestLostPlace(t *testing.T) {
 // TestDeadRank: a rank that dies without a goodbye gives up its place soon, and at once where a
 // new one wants it.
 func TestDeadRank(t *testing.T) {
+	t.Parallel()
 	core := fake.New("a", 1, 2, 1)
 	o := options("a", 2, 1)
 	o.Linger = patience
@@ -389,6 +396,7 @@ func TestDeadRank(t *testing.T) {
 
 // TestManyTakeovers: controllers follow each other while ranks go on.
 func TestManyTakeovers(t *testing.T) {
+	t.Parallel()
 	const ports = 4
 	core := fake.New("0", 1, ports, 1)
 	sites := []*site{serve(t, core, options("x", ports, 1)), serve(t, nil, options("y", ports, 1)), serve(t, nil, options("z", ports, 1))}

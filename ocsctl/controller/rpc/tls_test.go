@@ -41,6 +41,7 @@ func as(a *labcerts.Authority, name string) rpc.Options {
 }
 
 func TestMutualTLS(t *testing.T) {
+	t.Parallel()
 	ours, theirs := lab(t), lab(t)
 	core := fake.New("a", 1, 2, 1)
 	s := serve(t, core, secure(options("a", 2, 1), ours, "controller"))

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,28 +32,47 @@ func browse(t *testing.T, r *rig, width, height int64, before ...chromedp.Action
 	return ctx
 }
 
-// browser starts a browser that ends with the test.
+// shared is the browser of all tests, started by the first one that needs it; TestMain ends it. nil: there is none.
+var shared = sync.OnceValues(func() (context.Context, error) {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+			chromedp.WSURLReadTimeout(patience))
+		allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+		ctx, _ := chromedp.NewContext(allocator)
+		stopBrowser = func() {
+			_ = chromedp.Cancel(ctx) // waits until the browser has gone, and its files with it
+			stopAllocator()
+		}
+		return ctx, chromedp.Do(ctx)
+	}
+	return nil, nil
+})
+
+// stopBrowser ends the shared browser.
+var stopBrowser = func() {}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	stopBrowser()
+	os.Exit(code)
+}
+
+// browser opens a tab of the shared browser that closes with the test.
 func browser(t *testing.T) context.Context {
 	t.Helper()
-	path := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if p, err := exec.LookPath(name); err == nil {
-			path = p
-			break
-		}
+	parent, err := shared()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if path == "" {
+	if parent == nil {
 		t.Skip("no chromium on this machine")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
-		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(patience))
-	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
-	ctx, stop := chromedp.NewContext(allocator)
-	t.Cleanup(func() {
-		_ = chromedp.Cancel(ctx) // waits until the browser has gone, and its files with it
-		stop()
-		stopAllocator()
-	})
+	ctx, stop := chromedp.NewContext(parent)
+	t.Cleanup(stop)
 	return ctx
 }
 

@@ -71,6 +71,7 @@ func TestServeOnLoopback(t *testing.T) {
 
 // Who sends nothing, or goes on sending one header, is hung up on.
 func TestSlowLoris(t *testing.T) {
+	t.Parallel()
 	address := serve(t, Endpoint{Address: "127.0.0.1:0"}, func(s *Server) { s.headers = 300 * time.Millisecond })
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -120,6 +121,7 @@ func TestOffLoopbackWantsCertificates(t *testing.T) {
 }
 
 func TestMutualTLS(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	authority, err := labcerts.Create(dir, time.Hour)
 	if err != nil {
@@ -180,6 +182,7 @@ func TestMutualTLS(t *testing.T) {
 // TestFlood: clients that never finish a request, or keep connections that they have used, leave
 // the page to others. Time cuts nobody off here.
 func TestFlood(t *testing.T) {
+	t.Parallel()
 	for name, opening := range map[string]string{
 		"silent": "", "part of a request": "GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", "idle": "GET /icon.svg HTTP/1.1\r\nHost: localhost\r\n\r\n",
 	} {

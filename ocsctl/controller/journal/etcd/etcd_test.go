@@ -19,6 +19,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	open(t, dir) // serves the others
 	journaltest.Run(t, func(t *testing.T, keep int) journal.Store {
@@ -30,6 +31,7 @@ func TestConformance(t *testing.T) {
 // state of the plane. It answers a dropped event only after it has stored the Lost event: without that, a takeover
 // would not know of the rank that attached.
 func TestFullQueue(t *testing.T) {
+	t.Parallel()
 	server := open(t, t.TempDir())
 	r := newRelay(t, server.conf.socket())
 	const room, n = 16, 100
@@ -72,6 +74,7 @@ func TestFullQueue(t *testing.T) {
 
 // TestVersions: a store of a later format is refused, naming who wrote it and who reads it.
 func TestVersions(t *testing.T) {
+	t.Parallel()
 	server := open(t, t.TempDir())
 	if _, err := server.etcd.Put(t.Context(), server.key(formatKey), `{"version":9,"software":"7.3.1","more":[]}`); err != nil {
 		t.Fatal(err)
@@ -101,6 +104,7 @@ func wants(t *testing.T, err, kind error, words ...string) {
 
 // TestCorrupt: a value that no controller wrote is refused with its key.
 func TestCorrupt(t *testing.T) {
+	t.Parallel()
 	c := open(t, t.TempDir())
 	encoded, err := journal.EncodePlane(1, &journal.State{Epoch: 3, Reserved: 9, Map: circuit.Shift(journaltest.Ports, 1), Intent: &controller.Intent{Plane: 1, Epoch: 3, To: circuit.Shift(journaltest.Ports, 2)}}, journal.Author{Token: 1})
 	if err != nil {
@@ -156,6 +160,7 @@ func TestCorrupt(t *testing.T) {
 
 // TestCorruptHistory: so is an event.
 func TestCorruptHistory(t *testing.T) {
+	t.Parallel()
 	c := open(t, t.TempDir())
 	for key, value := range map[string]string{
 		segmentKey(5):          `{"version":1,"events":[{"seq":6,"time":"2026-01-02T03:04:05Z","kind":"attached","plane":-1,"epoch":0,"port":0}]}`,
@@ -210,7 +215,7 @@ func TestConfig(t *testing.T) {
 // TestCompaction: a store of our own does not keep what was.
 func TestCompaction(t *testing.T) {
 	t.Parallel()
-	c := open(t, t.TempDir())
+	c := open(t, t.TempDir(), brief) // the leader compacts when it renews its lease
 	l := lead(t, c)
 	for i := range uint32(compactEvery) {
 		if err := journaltest.Intend(t, l, intent(i)); err != nil {
