@@ -149,8 +149,9 @@ func TestDocumentedFiles(t *testing.T) {
 	}
 }
 
-// TestREADME runs the commands of the README, in order, that need neither root nor rank processes.
-func TestREADME(t *testing.T) {
+// TestDocumentsRun runs the commands of the README and of docs/planners.md, in order, that need neither root nor rank
+// processes.
+func TestDocumentsRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: plans and figures")
 	}
@@ -170,7 +171,7 @@ func TestREADME(t *testing.T) {
 	skip := []string{"bench", "run", "figure", "ocsd", "fabric", "ocs", "doctor", "ranks", "demo"}
 	ran := 0
 	for _, c := range commands {
-		if c.document != "README.md" || slices.Contains(skip, c.args[0]) {
+		if c.document != "README.md" && c.document != "docs/planners.md" || slices.Contains(skip, c.args[0]) {
 			continue
 		}
 		ran++
@@ -181,7 +182,7 @@ func TestREADME(t *testing.T) {
 			t.Errorf("%v: status %d: %s", c, o.status, o.stderr)
 		}
 	}
-	if ran < 2 {
-		t.Errorf("%d commands, want at least 2", ran)
+	if ran < 8 {
+		t.Errorf("%d commands, want at least 8", ran)
 	}
 }
