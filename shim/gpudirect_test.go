@@ -229,7 +229,7 @@ func TestGPUDirectBreaks(t *testing.T) {
 		"aborted":      {func(_ *portsAndGPUs, w *world) { _ = w.comms[1].Abort() }, "aborted"},
 		"no answer":    {func(g *portsAndGPUs, _ *world) { g.network.Drop(func(uint32, uint32, uint64) bool { return true }) }, "RETRY_EXC_ERR"},
 		"device lost":  {func(g *portsAndGPUs, _ *world) { verbstest.RaiseEvent(g.ports[0], rdma.Event{Kind: rdma.DeviceFatal}) }, "the device has failed|RETRY_EXC_ERR"},
-		"bad offer":    {func(g *portsAndGPUs, _ *world) { g.network.Corrupt(1) }, "no offer"},
+		"bad offer":    {func(g *portsAndGPUs, _ *world) { g.network.Corrupt(1) }, "not an offer"},
 		"no flush":     {func(g *portsAndGPUs, _ *world) { g.Fail("FlushRemote", 0) }, "FlushRemote"},
 		"nobody comes": {func(*portsAndGPUs, *world) {}, "rank 1 did not arrive|nobody receives there"},
 	} {

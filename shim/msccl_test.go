@@ -92,7 +92,7 @@ func TestBadMSCCL(t *testing.T) {
 	for value, says := range map[string]string{
 		"allreduce:msccl:" + mscclFiles + "none.xml":                  "none.xml",
 		"allreduce:msccl:" + mscclFiles + "README.md":                 "msccl: bad file",
-		"allgather:msccl:" + mscclFiles + "allreduce-ring-3.xml":      "it is allreduce, not allgather",
+		"allgather:msccl:" + mscclFiles + "allreduce-ring-3.xml":      "coll: allreduce, want allgather",
 		"allreduce:msccl:" + mscclFiles + "alltoall-allpairs-3-2inst": "no such file",
 	} {
 		_, err := settings.Of("LIGHTPATH_ALGORITHM", value)

@@ -252,11 +252,18 @@ func (g *rig) startRanks() error {
 	return nil
 }
 
-// freeAddresses returns addresses of this host that no socket has.
+// addressings counts the calls of freeAddresses.
+var addressings atomic.Uint32
+
+// freeAddresses returns addresses of this host that no socket has. Each call uses a loopback address of its own. The
+// outgoing connections of other processes have ports of 127.0.0.1, so they cannot take one of these ports before the
+// listener does.
 func freeAddresses(n int) ([]string, error) {
+	pid := os.Getpid()
+	host := fmt.Sprintf("127.%d.%d.%d:0", 64+pid%128, pid/128%256, 1+addressings.Add(1)%254)
 	var all []string
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := net.Listen("tcp", host)
 		if err != nil {
 			return nil, err
 		}
