@@ -9,10 +9,11 @@ import (
 	"lightpath/shim/memory"
 )
 
-// Memory of ncclMemAlloc is used where it is also where nobody has registered it: the watchers of the communicators of its context publish it
-// as if somebody had, and it is withdrawn before it is freed.
+// A rank also lends memory of ncclMemAlloc that the program has not registered. The watchers of all communicators in
+// the memory's context publish it. WithdrawAt withdraws it before it is freed.
 
-// publishLibrary publishes what the library has allocated in the context. again: it could not do it now.
+// publishLibrary publishes memory of ncclMemAlloc in the communicator's context. It returns again if a call holds the
+// lock: the watcher must then try again.
 func (x *Path) publishLibrary() (again bool) {
 	if x.n == 1 {
 		return false
@@ -21,7 +22,8 @@ func (x *Path) publishLibrary() (again bool) {
 		return true
 	}
 	news := false
-	for _, m := range memory.InContext(x.ctx) { // which are not freed while the lock is held: that takes WithdrawAt
+	// The lock keeps this memory allocated: freeing it calls WithdrawAt, which takes the lock.
+	for _, m := range memory.InContext(x.ctx) {
 		if !x.tried[m.Base] && len(x.tried) < maxAutoregistered {
 			x.tried[m.Base] = true
 			news = x.publishOne(&m) || news
@@ -34,7 +36,7 @@ func (x *Path) publishLibrary() (again bool) {
 	return false
 }
 
-// publishOne publishes memory of the library's. onDevice.mu is held.
+// publishOne publishes an allocation of ncclMemAlloc. It reports whether it succeeded. Device.Mu must be held.
 func (x *Path) publishOne(m *memory.Region) bool {
 	at := *(*unsafe.Pointer)(unsafe.Pointer(&m.Base))
 	r, handle, err := x.export(at, m.Size)
@@ -48,7 +50,7 @@ func (x *Path) publishOne(m *memory.Region) bool {
 	return err == nil
 }
 
-// autoregisteredAt returns what publishLibrary has made of the memory that a buffer is in, nil where it has not.
+// autoregisteredAt returns the region of publishLibrary that holds a buffer, nil if there is none.
 func (x *Path) autoregisteredAt(at unsafe.Pointer, size uintptr) *region {
 	x.dev.Mu.Lock()
 	defer x.dev.Mu.Unlock()
@@ -59,7 +61,7 @@ func (x *Path) autoregisteredAt(at unsafe.Pointer, size uintptr) *region {
 	return x.regions[i]
 }
 
-// WithdrawAt has nobody use memory of the library's any more, which is about to be freed.
+// WithdrawAt withdraws memory of ncclMemAlloc that is about to be freed.
 func (x *Path) WithdrawAt(at unsafe.Pointer) {
 	x.dev.Mu.Lock()
 	delete(x.tried, uintptr(at))
@@ -70,7 +72,7 @@ func (x *Path) WithdrawAt(at unsafe.Pointer) {
 	}
 	x.dev.Mu.Unlock()
 	if r != nil {
-		_ = x.withdraw(r) // of which nobody has asked whether it is in use
+		_ = x.withdraw(r) // cannot fail: retire refuses only memory that the program registered
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"lightpath/shim/stream"
 )
 
-// Put enqueues the calls of x's communicator among those of a group: its collectives, in order, and then its sends and receives, all
-// at a time. here: they have no stream. onDevice.mu is held.
+// Put enqueues the calls of x's communicator in a group: first its collectives in order, then its sends and receives,
+// which run side by side. If here is set, the calls have no stream. Device.Mu must be held.
 //
 // Hot path: no allocation after the first launch of a size, no logging.
 func (x *Path) Put(group []calls.Call, here bool) error {
@@ -45,7 +45,7 @@ func (x *Path) Put(group []calls.Call, here bool) error {
 		return nil
 	}
 	if err := x.enqueue(); err != nil {
-		// Some of it is on streams, and nobody can take it back.
+		// Part of the launch is on streams and cannot be removed from them.
 		x.c.Spread(err)
 		x.breakOff()
 		return err
@@ -57,7 +57,7 @@ func (x *Path) Put(group []calls.Call, here bool) error {
 	return nil
 }
 
-// gather finds the streams of the calls.
+// gather collects the streams of the communicator's calls. The first is the launch's stream.
 func (x *Path) gather(calls []calls.Call, here bool) {
 	x.streams, x.ops, x.msgs, x.words, x.inFlight = x.streams[:0], x.ops[:0], x.msgs[:0], x.words[:0], x.inFlight[:0]
 	if here {
@@ -71,7 +71,7 @@ func (x *Path) gather(calls []calls.Call, here bool) {
 	x.stream = x.streams[0]
 }
 
-// check refuses calls that cannot be right before anything has an effect.
+// check adds the calls to the launch. It refuses wrong calls before any call has an effect.
 func (x *Path) check(calls []calls.Call) error {
 	for i := range calls {
 		call := &calls[i]
@@ -107,12 +107,13 @@ func (x *Path) addOp(call *calls.Call) error {
 	return err
 }
 
-// otherStreams checks the streams but the first, which is to be entered, and returns the graph that they are captured into.
+// otherStreams checks all streams except the first, which Put enters later. It returns the graph that captures them.
 func (x *Path) otherStreams() (first device.Capture, err error) {
 	return stream.Capturing(x.c, x.streams[1:])
 }
 
-// firstStream checks the first stream, which has been entered and is on a device, and that it is captured as the others are.
+// firstStream checks the first stream, which Put has entered and which is on device on. The graph that captures it
+// must be that of the other streams.
 func (x *Path) firstStream(on int, others device.Capture) (err error) {
 	if x.capture, err = stream.CapturingOn(x.c, on, x.stream); err != nil {
 		return err
@@ -123,7 +124,8 @@ func (x *Path) firstStream(on int, others device.Capture) (err error) {
 	return nil
 }
 
-// announce tells the other ranks what is called, and the flight recorder. It fails the communicator where they have called something else.
+// announce records the calls in the page and in the flight recorder. If another rank has made different calls, it
+// fails the communicator.
 func (x *Path) announce(group []calls.Call) error {
 	for i := range group {
 		call := &group[i]
@@ -214,13 +216,14 @@ func (x *Path) enqueue() error {
 	return err
 }
 
-// breakOff ends a launch that is on its streams in part: they leave it, if the driver lets them; else the watcher tries again.
+// breakOff makes the streams leave a launch that was enqueued only in part. If the driver refuses, it sets x.torn, and
+// the watcher tries again.
 func (x *Path) breakOff() {
 	err := x.join()
 	x.words = x.words[:0]
 	if x.n > 1 {
 		if x.lent.Load() {
-			atomic.StoreUint32(&x.page.rank(x.me).gateIn, 0) // no token has been waited for
+			atomic.StoreUint32(&x.page.rank(x.me).gateIn, 0) // this launch has not waited for its tokens
 			x.unsay(1<<numSlots - 1)
 			x.passGates()
 		}
@@ -233,17 +236,19 @@ func (x *Path) breakOff() {
 	x.torn = err != nil
 }
 
-// write has the stream write a word of the page.
+// write adds a write of a word of the page to the operations that flush puts on the stream.
 func (x *Path) write(word *uint32, value uint32) { x.word(x.page.wordOf(word), value, 0) }
 
-// word adds an operation on a word to those that the stream carries out next.
+// word adds an operation to those that flush puts on the stream. The stream waits for value if wait is not 0.
+// Otherwise it writes value.
 func (x *Path) word(at device.Address, value, wait uint32) {
 	x.words = append(x.words, device.Word{At: at, Value: value, Wait: wait})
 }
 
-// flush puts the operations on words on the stream.
+// flush puts the pending operations on words on the stream.
 func (x *Path) flush() error { return x.flushTo(x.stream) }
 
+// flushTo puts the pending operations on words on stream s.
 func (x *Path) flushTo(s device.Stream) error {
 	for words := x.words; len(words) > 0; {
 		n := min(len(words), device.MaxWords)
@@ -256,7 +261,7 @@ func (x *Path) flushTo(s device.Stream) error {
 	return nil
 }
 
-// copy has the stream copy.
+// copy puts a copy of size bytes on the stream, after the pending operations.
 func (x *Path) copy(dst, src unsafe.Pointer, size int64) error {
 	if size == 0 || dst == src {
 		return nil
@@ -267,7 +272,7 @@ func (x *Path) copy(dst, src unsafe.Pointer, size int64) error {
 	return device.Active().Copy(dst, src, int(size), x.stream)
 }
 
-// copyRows has the stream copy rows, which begin so many bytes apart on either side.
+// copyRows puts a copy of rows on the stream. A pitch is the distance in bytes between the starts of two rows.
 func (x *Path) copyRows(dst unsafe.Pointer, dstPitch int64, src unsafe.Pointer, srcPitch, width int64, rows int) error {
 	if err := x.flush(); err != nil {
 		return err
@@ -275,10 +280,11 @@ func (x *Path) copyRows(dst unsafe.Pointer, dstPitch int64, src unsafe.Pointer, 
 	return device.Active().CopyRows(dst, int(dstPitch), src, int(srcPitch), int(width), rows, x.stream)
 }
 
-// The tokens: an owner claims its slot from all who may still be reading it, and takes the tokens of those who are to read it
-// next; it gives them what is there; they take it, and give it back.
+// Tokens pass a slot between its owner and its readers. The owner claims the slot, writes it and gives the tokens. The
+// readers take the tokens, read the slot and give the tokens back.
 
-// claim waits until nobody reads the slot, and takes the tokens of its next readers.
+// claim waits until all readers have given back the tokens of the slot. Then it takes the tokens of its next readers:
+// in for stageIn, part for stagePart.
 func (x *Path) claim(slot int, in, part rankSet) {
 	x.everyone().without(x.me).each(func(r int) {
 		x.word(x.page.token(stageIn, slot, x.me, r, tokenFree), 1, 1)
@@ -288,23 +294,24 @@ func (x *Path) claim(slot int, in, part rankSet) {
 	part.without(x.me).each(func(r int) { x.word(x.page.token(stagePart, slot, x.me, r, tokenFree), 0, 0) })
 }
 
-// give lets readers read what is in the slot now.
+// give passes the tokens of the slot to its readers.
 func (x *Path) give(stage, slot int, to rankSet) {
 	to.without(x.me).each(func(r int) { x.word(x.page.token(stage, slot, x.me, r, tokenReady), 1, 0) })
 }
 
-// take waits until there is something in the slots of others.
+// take waits until the owners give the tokens of their slots, and takes these tokens.
 func (x *Path) take(stage, slot int, from rankSet) {
 	from.without(x.me).each(func(r int) { x.word(x.page.token(stage, slot, r, x.me, tokenReady), 1, 1) })
 	from.without(x.me).each(func(r int) { x.word(x.page.token(stage, slot, r, x.me, tokenReady), 0, 0) })
 }
 
-// giveBack says that this rank has read.
+// giveBack returns the tokens to the owners: this rank has read their slots.
 func (x *Path) giveBack(stage, slot int, from rankSet) {
 	from.without(x.me).each(func(r int) { x.word(x.page.token(stage, slot, r, x.me, tokenFree), 1, 0) })
 }
 
-// scaling is how a call's contribution is multiplied on its own rank, alike for no other.
+// scaling returns the factor by which this rank multiplies its contribution. It is set only for OpPreMulSum. Each rank
+// may have a different factor.
 func (x *Path) scaling(call *calls.Call) (s device.Scale, err error) {
 	if !calls.Kinds[call.Kind].Reduces || call.Op != calls.OpPreMulSum {
 		return s, nil
@@ -333,9 +340,11 @@ func (x *Path) combine() error {
 	return device.Active().Reduce(&x.kernel, x.stream)
 }
 
-// sum prepares the kernel that combines the contributions of all ranks, in their order: those at an offset of slots, or, with lent, of
-// send buffers where ranks lend them, at another one.
-func (x *Path) sum(op *operation, dst unsafe.Pointer, slot int, inSlot, inSend, count int64, lent bool) *device.Reduction {
+// sum prepares the kernel that combines the contributions of all ranks in rank order. The kernel reads a contribution
+// from the rank's slot at byte inSlot. With lent, it reads a lent send buffer at byte inSend instead.
+func (x *Path) sum(
+	op *operation, dst unsafe.Pointer, slot int, inSlot, inSend, count int64, lent bool,
+) *device.Reduction {
 	k, call := &x.kernel, op.call
 	*k = device.Reduction{Dst: dst, N: x.n, Count: count, Type: call.Type, Op: call.Op, Tag: op.tag(), Offset: inSend}
 	switch call.Op {
@@ -356,7 +365,7 @@ func (x *Path) sum(op *operation, dst unsafe.Pointer, slot int, inSlot, inSend, 
 	return k
 }
 
-// lay copies a contribution, multiplied where the call's operator is the rank's own.
+// lay copies a contribution. It multiplies the contribution by this rank's factor if the operator is OpPreMulSum.
 func (x *Path) lay(call *calls.Call, dst, src unsafe.Pointer, bytes int64) error {
 	if !calls.Kinds[call.Kind].Reduces || call.Op != calls.OpPreMulSum {
 		return x.copy(dst, src, bytes)
@@ -365,15 +374,17 @@ func (x *Path) lay(call *calls.Call, dst, src unsafe.Pointer, bytes int64) error
 	if err != nil {
 		return err
 	}
-	x.kernel = device.Reduction{Dst: dst, N: 1, Count: bytes / int64(call.Type.Size()), Type: call.Type, Op: datatype.Sum, Scale: scale}
+	x.kernel = device.Reduction{
+		Dst: dst, N: 1, Count: bytes / int64(call.Type.Size()), Type: call.Type, Op: datatype.Sum, Scale: scale,
+	}
 	x.kernel.Sources[0] = src
 	return x.combine()
 }
 
-// ended is the number of the last launch, none of a graph, that is over.
+// ended returns the number of the last launch that has ended, not counting launches in graphs.
 func (x *Path) ended() uint32 { return atomic.LoadUint32(&x.page.rank(x.me).ended) }
 
-// Parts returns how many chunks a call has, or more.
+// Parts returns an upper bound on the number of a call's chunks.
 func (x *Path) Parts(call *calls.Call) int64 {
 	if x.n == 1 {
 		return 1

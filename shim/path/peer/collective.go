@@ -7,11 +7,12 @@ import (
 	"lightpath/shim/calls"
 )
 
-// oneShotBytes is up to where every rank combines all of what all ranks bring, in one exchange instead of two.
+// oneShotBytes is the largest chunk, in bytes, that each receiving rank combines whole, in one exchange. A larger
+// chunk takes two exchanges.
 const oneShotBytes = 256 << 10
 
-// collective puts a collective on the stream. What a rank brings goes through its slots in chunks; a chunk has number k of the
-// collective on all ranks, and slot k mod numSlots.
+// collective enqueues a collective. Contributions go through the slots of their ranks in chunks. Chunk k has the same
+// number on all ranks, and uses slot k mod numSlots.
 func (x *Path) collective(op *operation) error {
 	if x.n == 1 {
 		return x.alone(op)
@@ -46,20 +47,20 @@ func (x *Path) exchangeOf(op *operation) error {
 	}
 }
 
-// alone is any collective of one rank.
+// alone enqueues a collective of a communicator with one rank.
 func (x *Path) alone(op *operation) error {
 	_, bytes := op.call.Extents()
 	return x.lay(op.call, op.recv, op.send, bytes)
 }
 
-// element and block are the bytes of an element, and of the call's block.
+// element and block return the bytes of an element, and of the call's block.
 func (op *operation) element() int64 { return int64(op.call.Type.Size()) }
 func (op *operation) block() int64   { return int64(op.call.Count) * op.element() }
 
-// partAlign is what parts and pieces of chunks begin at multiples of, in elements, so that kernels find them aligned.
+// partAlign is the alignment of parts and pieces of chunks, in elements, so that kernels find them aligned.
 const partAlign = 16
 
-// part is where a rank's part of a chunk of count elements begins.
+// part returns the element at which a rank's part of a chunk of count elements begins.
 func (x *Path) part(count int64, rank int) int64 {
 	if rank == x.n {
 		return count
@@ -67,7 +68,7 @@ func (x *Path) part(count int64, rank int) int64 {
 	return count * int64(rank) / int64(x.n) &^ (partAlign - 1)
 }
 
-// reduction is AllReduce and Reduce: result has the ranks that get it.
+// reduction enqueues AllReduce or Reduce. The ranks in result get the result.
 func (x *Path) reduction(op *operation, result rankSet) error {
 	size, count := op.element(), int64(op.call.Count)
 	most := x.slotBytes / size &^ (partAlign - 1)
@@ -84,7 +85,7 @@ func (x *Path) reduction(op *operation, result rankSet) error {
 	return nil
 }
 
-// oneShot combines a chunk at every rank that gets it.
+// oneShot enqueues a chunk that each rank in result combines whole.
 func (x *Path) oneShot(op *operation, result rankSet, slot int, off, n int64) error {
 	size := op.element()
 	x.claim(slot, result, 0)
@@ -103,8 +104,8 @@ func (x *Path) oneShot(op *operation, result rankSet, slot int, off, n int64) er
 	return nil
 }
 
-// twoShot has every rank combine its part of a chunk, and store it where it is to be: in its own receive buffer, in those that others
-// lend, and in its slot, from which the rest copy it.
+// twoShot enqueues a chunk of which every rank combines its part. A rank stores its part in its own receive buffer and
+// in the receive buffers that peers lend. The peers that lend none copy it from the rank's slot.
 func (x *Path) twoShot(op *operation, result rankSet, slot int, off, n int64) error {
 	size := op.element()
 	x.claim(slot, x.everyone(), result)
@@ -125,9 +126,9 @@ func (x *Path) twoShot(op *operation, result rankSet, slot int, off, n int64) er
 	}
 	x.take(stagePart, slot, x.everyone())
 	for i := range x.n {
-		r := (x.me + i) % x.n // nobody first
+		r := (x.me + i) % x.n // each rank starts at itself, so peers do not all read one slot first
 		if i == 0 && whole || i > 0 && op.lentRecv != nil {
-			continue // it is there
+			continue // a kernel has stored it there
 		}
 		from, to := x.part(n, r)*size, x.part(n, r+1)*size
 		if err := x.copy(unsafe.Add(op.recv, off*size+from), unsafe.Add(x.slotAt(r, slot), from), to-from); err != nil {
@@ -138,7 +139,7 @@ func (x *Path) twoShot(op *operation, result rankSet, slot int, off, n int64) er
 	return nil
 }
 
-// combinePart combines this rank's part of a chunk.
+// combinePart enqueues the kernel that combines this rank's part of a chunk.
 func (x *Path) combinePart(op *operation, result rankSet, whole bool, slot int, off, n int64) error {
 	from, to, size := x.part(n, x.me), x.part(n, x.me+1), op.element()
 	inSlot := unsafe.Add(x.slotAt(x.me, slot), from*size)
@@ -154,12 +155,12 @@ func (x *Path) combinePart(op *operation, result rankSet, whole bool, slot int, 
 		if op.look.has(r) {
 			k.Targets[k.NumTargets] = x.said(r, slot, x.me, wordRecv)
 		}
-		k.NumTargets++ // nil: it does not lend its buffer
+		k.NumTargets++ // nil if rank r lends no buffer
 	}
 	return x.combine()
 }
 
-// bring gives the others what this rank brings to a chunk: its own buffer, or a copy in its slot.
+// bring makes this rank's contribution to a chunk readable: in its lent send buffer, or copied to its slot.
 func (x *Path) bring(op *operation, slot int, dst, src unsafe.Pointer, bytes int64) error {
 	x.speak(op, slot)
 	if op.lentSend != nil {
@@ -168,7 +169,8 @@ func (x *Path) bring(op *operation, slot int, dst, src unsafe.Pointer, bytes int
 	return x.lay(op.call, dst, src, bytes)
 }
 
-// reduceTo combines contributions into the receive buffer at byte off, or, where no kernel can write that, by way of the scratch.
+// reduceTo combines the contributions into the receive buffer at byte off. If kernels cannot write that buffer, the
+// result goes through the scratch.
 func (x *Path) reduceTo(op *operation, off int64, slot int, inSlot, inSend, n int64, lent bool) error {
 	dst := unsafe.Add(op.recv, off)
 	if !op.bounce {
@@ -182,7 +184,7 @@ func (x *Path) reduceTo(op *operation, off int64, slot int, inSlot, inSend, n in
 	return x.copy(dst, x.scratch(), n*op.element())
 }
 
-// pieces calls step for the chunks of a call whose slots hold a piece of each rank's block, of elements off .. off+n-1.
+// pieces calls step for each chunk of a call. The slots of a chunk hold elements off to off+n-1 of each rank's block.
 func (x *Path) pieces(op *operation, step func(slot int, off, n int64) error) error {
 	count := int64(op.call.Count)
 	most := x.slotBytes / op.element() / int64(x.n) &^ (partAlign - 1)
@@ -194,7 +196,8 @@ func (x *Path) pieces(op *operation, step func(slot int, off, n int64) error) er
 	return nil
 }
 
-// bringPieces gives the ranks of a set what this rank brings to a chunk: its own buffer, or copies of their pieces in its slot.
+// bringPieces makes this rank's contribution to a chunk readable for a set of ranks. They read it in the lent send
+// buffer, or read copies of their pieces in the slot.
 func (x *Path) bringPieces(op *operation, to rankSet, slot int, off, n int64) error {
 	x.speak(op, slot)
 	if op.lentSend != nil {
@@ -210,7 +213,7 @@ func (x *Path) bringPieces(op *operation, to rankSet, slot int, off, n int64) er
 	return errors.Join(x.layRows(op, at, 0, x.me, off, n), x.layRows(op, at, x.me+1, x.n, off, n))
 }
 
-// layRows lays this rank's pieces for some ranks, at once where one copy does it.
+// layRows copies this rank's pieces for ranks from to to-1, in one copy if possible.
 func (x *Path) layRows(op *operation, at unsafe.Pointer, from, to int, off, n int64) error {
 	size := op.element()
 	scaled := calls.Kinds[op.call.Kind].Reduces && op.call.Op == calls.OpPreMulSum
@@ -235,7 +238,8 @@ func (x *Path) reduceScatter(op *operation) error {
 		}
 		x.give(stageIn, slot, x.everyone())
 		x.take(stageIn, slot, x.everyone())
-		if err := x.reduceTo(op, off*size, slot, int64(x.me)*n*size, int64(x.me)*op.block()+off*size, n, true); err != nil {
+		if err := x.reduceTo(op, off*size, slot,
+			int64(x.me)*n*size, int64(x.me)*op.block()+off*size, n, true); err != nil {
 			return err
 		}
 		x.giveBack(stageIn, slot, x.everyone())
@@ -243,7 +247,7 @@ func (x *Path) reduceScatter(op *operation) error {
 	})
 }
 
-// distribute is AlltoAll and Scatter: every rank gets its piece of what the owners have.
+// distribute enqueues AlltoAll or Scatter: every rank gets its piece from each owner.
 func (x *Path) distribute(op *operation, owners rankSet) error {
 	size := op.element()
 	if owners.has(x.me) && !op.inPlace {
@@ -273,7 +277,8 @@ func (x *Path) distribute(op *operation, owners rankSet) error {
 			if op.call.Kind == calls.AllToAll {
 				to = unsafe.Add(to, int64(r)*op.block())
 			}
-			if err := x.fetch(op, to, r, slot, int64(x.me)*n*size, int64(x.me)*op.block()+off*size, n*size); err != nil {
+			if err := x.fetch(op, to, r, slot,
+				int64(x.me)*n*size, int64(x.me)*op.block()+off*size, n*size); err != nil {
 				return err
 			}
 		}
@@ -282,10 +287,10 @@ func (x *Path) distribute(op *operation, owners rankSet) error {
 	})
 }
 
-// spread is AllGather, Broadcast and Gather: the readers get the whole block of each owner.
+// spread enqueues AllGather, Broadcast or Gather: the readers get the whole block of each owner.
 func (x *Path) spread(op *operation, owners, readers rankSet) error {
 	size, count := op.element(), int64(op.call.Count)
-	blocks := op.call.Kind != calls.Broadcast // in the receive buffer, one of each rank
+	blocks := op.call.Kind != calls.Broadcast // the receive buffer has a block for each rank
 	if owners.has(x.me) && readers.has(x.me) && !op.inPlace {
 		own := op.recv
 		if blocks {

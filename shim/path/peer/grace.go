@@ -11,33 +11,37 @@ import (
 	"lightpath/shim/status"
 )
 
-// What a rank lends may not be used any more when its stream has left the call. Tokens say so until the communicator fails and watchers
-// hand out tokens that nobody has given back. From then on there is a grace period, as of RCU: a stream that has taken its words back
-// stands between two gates until all others have been seen outside of kernels that may have found them.
+// A peer must not use a lent buffer after the owner's stream has left the call. Tokens ensure this until the
+// communicator fails. Then watchers set tokens that no peer has given back. From then on a grace period, as in RCU,
+// protects the buffers. A stream that has withdrawn its words waits at its entry gate. Its watcher opens the gate when
+// no peer runs a kernel that may have read the words.
 //
-// The gates are open while the communicator is sound, so the stream runs through. The first watcher that lets a stream go has shut
-// those in of all ranks before it hands out a token; then the rank's own watcher opens one of its two gates at a time.
+// The gates are open until the communicator fails, so the stream does not stop at them. A watcher shuts the entry
+// gates of all ranks before it releases the first stream. Then each rank's watcher opens one of its own two gates at a
+// time.
 
 const (
-	// graceTimeout is for how long a rank that has failed waits, once, for each other one whose process is there and whose stream does not move.
+	// graceTimeout is how long a failed rank waits for peers whose process is alive and whose stream does not move. It
+	// waits for each such peer once.
 	graceTimeout = 10 * time.Second
-	// longestTurn is how much of that may pass from one look to the next: who has been stopped has not been waiting, and the others may have been stopped with it.
+	// longestTurn is the most that one check adds to the time waited. A process that was stopped has not waited, and
+	// its peers may have been stopped with it.
 	longestTurn = 100 * time.Millisecond
 )
 
-// grace is what a watcher knows of its stream at the gates.
+// grace is what a watcher knows about its stream at the gates.
 type grace struct {
-	shut   bool             // the gates in of all ranks
-	stands bool             // the stream does, before the gate in
-	leaves bool             // that has been opened for it
-	inside rankSet          // ranks that may have a kernel which has found a word
-	launch [maxRanks]uint32 // that their streams were in
-	gone   rankSet          // ranks that are not waited for any more
-	waited time.Duration    // for them
-	looked time.Time        // last
+	shut   bool             // the entry gates of all ranks have been shut
+	stands bool             // the stream waits at its entry gate
+	leaves bool             // the entry gate has been opened for the stream
+	inside rankSet          // ranks that may run a kernel that has read a withdrawn word
+	launch [maxRanks]uint32 // the launches that their streams were in
+	gone   rankSet          // ranks that the watcher does not wait for any more
+	waited time.Duration    // time waited for the ranks inside
+	looked time.Time        // time of the last check
 }
 
-// passGates has the stream, which has taken its words back, say so and pass the gates. Hot path.
+// passGates makes the stream, which has withdrawn its words, set settling and pass the gates. Hot path.
 func (x *Path) passGates() {
 	own := x.page.rank(x.me)
 	x.write(&own.settling, 1)
@@ -46,8 +50,9 @@ func (x *Path) passGates() {
 	x.word(x.page.wordOf(&own.gateOut), 1, 1)
 }
 
-// shutGates comes before the first stream of a communicator that has failed is let go: who passes a gate later has its tokens of nobody,
-// who has passed it has them of those who have read.
+// shutGates shuts the entry gates of all ranks. The watcher calls it before it releases the first stream of a failed
+// communicator. A stream that reaches its gate later may hold tokens that no peer gave back. A stream that passed its
+// gate earlier holds tokens from peers that had read.
 func (x *Path) shutGates() {
 	if x.grace.shut {
 		return
@@ -58,16 +63,18 @@ func (x *Path) shutGates() {
 	}
 }
 
-// peerFailed reports whether a rank has shut this one's gates: it has failed, and from then on streams of all may have got results that are void. So who asks
-// after its stream is through hears of it, whether or not the error has come.
+// peerFailed reports whether a rank has shut this rank's entry gate. That rank has failed, and streams of all ranks
+// may have got invalid results since. A caller that asks whether its stream has finished so learns of the failure
+// before the error arrives.
 func (x *Path) peerFailed() bool {
 	x.reading.Lock()
 	defer x.reading.Unlock()
 	return x.page != nil && len(x.page.mem) > 0 && atomic.LoadUint32(&x.page.rank(x.me).gateIn) == 0
 }
 
-// failIfPeerFailed has the communicator fail before anybody takes results for good that another rank's failure has spoilt. The reason comes by the control
-// network, but for that of a rank that is gone before it says so.
+// failIfPeerFailed fails the communicator before the caller accepts results that another rank's failure may have
+// spoilt. The reason comes over the control network. If the failed rank ended before it sent the reason, the error
+// says so.
 func failIfPeerFailed(c *comm.Core) {
 	if x := slot.Of(c); x == nil || c.AsyncError() != nil || !x.peerFailed() {
 		return
@@ -75,17 +82,18 @@ func failIfPeerFailed(c *comm.Core) {
 	select {
 	case <-c.FailedChan():
 	case <-time.After(session.VerdictWait):
-		c.Spread(fmt.Errorf("shim: rank %d: another rank has failed, and has not said why in %v: %w", c.Rank, session.VerdictWait, errdefs.ErrRemote))
+		c.Spread(fmt.Errorf("shim: rank %d: another rank has failed, and has not said why in %v: %w",
+			c.Rank, session.VerdictWait, errdefs.ErrRemote))
 	}
 }
 
-// advanceGates leads the stream through its gates, one step at a time. It reports whether it has done one.
+// advanceGates moves the stream one step through its gates. It reports whether it made a step.
 func (x *Path) advanceGates() bool {
 	g, own := &x.grace, x.page.rank(x.me)
 	settling := atomic.LoadUint32(&own.settling) != 0
 	switch {
 	case g.leaves && settling:
-		atomic.StoreUint32(&own.gateIn, 1) // again: another rank that fails may have shut it
+		atomic.StoreUint32(&own.gateIn, 1) // again: a peer that fails later may have shut it
 		return false
 	case g.leaves:
 		atomic.StoreUint32(&own.gateIn, 0)
@@ -98,7 +106,8 @@ func (x *Path) advanceGates() bool {
 		g.stands, g.leaves = false, true
 		atomic.StoreUint32(&own.gateIn, 1)
 	case settling:
-		// It may have been through the gate in before that was shut. Then it is not held at the one out, or has come to the next settle.
+		// The stream may have passed the entry gate before a watcher shut it. Then the exit gate must not hold the
+		// stream. If settling is still set, the stream is at the entry gate, perhaps of a later call.
 		atomic.StoreUint32(&own.gateOut, 0)
 		if atomic.LoadUint32(&own.settling) == 0 {
 			atomic.StoreUint32(&own.gateOut, 1)
@@ -112,7 +121,7 @@ func (x *Path) advanceGates() bool {
 	return true
 }
 
-// lookInside begins a grace period: it notes which launches the streams of the others are in.
+// lookInside begins a grace period: it notes which launches the peers' streams are in.
 func (x *Path) lookInside() {
 	g := &x.grace
 	g.inside, g.waited, g.looked = 0, 0, time.Now()
@@ -121,14 +130,15 @@ func (x *Path) lookInside() {
 			continue
 		}
 		theirs := x.page.rank(r)
-		atomic.StoreUint32(&theirs.waited, 1) // the stream clears it when it begins a launch, which may have the number of the last: a graph's
+		// The stream clears waited when it begins a launch. A replay of a graph has the same launch number again.
+		atomic.StoreUint32(&theirs.waited, 1)
 		if g.launch[r] = atomic.LoadUint32(&theirs.current); g.launch[r] != 0 {
 			g.inside |= one(r)
 		}
 	}
 }
 
-// unused reports whether all others have been outside since, or are not waited for any more.
+// unused reports whether all peers have been outside since lookInside. It ignores peers in gone.
 func (x *Path) unused() bool {
 	g := &x.grace
 	for r := range x.n {
@@ -146,7 +156,8 @@ func (x *Path) unused() bool {
 	return g.inside == 0
 }
 
-// outside reports whether a rank's stream is or has been where it runs no kernel: between launches or gates, or in a process that is gone.
+// outside reports whether a peer's stream has run no kernel at some time since lookInside: it was between launches or
+// at a gate, or its process is gone.
 func (x *Path) outside(r int) bool {
 	theirs := x.page.rank(r)
 	return atomic.LoadUint32(&theirs.settling) != 0 || atomic.LoadUint32(&theirs.waited) == 0 ||

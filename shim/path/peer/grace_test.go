@@ -6,7 +6,8 @@ import (
 	"unsafe"
 )
 
-// gated is a rank whose stream passes gates word by word, again and again, and another one whose stream goes in and out of launches.
+// gated is a rank whose stream passes its gates word by word, again and again. The stream of another rank enters and
+// leaves launches.
 type gated struct {
 	x, other *Path
 	step     int
@@ -21,7 +22,8 @@ func newGated() *gated {
 	return g
 }
 
-// stream carries out the next word unless it has to wait. It reports whether it said that the stream settles, and whether that was let in.
+// stream carries out the next word unless it has to wait. settles reports that it set settling, in that it passed the
+// entry gate.
 func (g *gated) stream() (settles, in bool) {
 	page := g.x.page
 	w := g.x.words[g.step]
@@ -37,8 +39,9 @@ func (g *gated) stream() (settles, in bool) {
 	return at == &own.settling && w.Value == 1, at == &own.gateIn
 }
 
-// TestGates: however stream and watcher take turns, and wherever the stream is when the gates are shut, by its own watcher or another one's, it passes
-// a gate in only when the other rank has been outside since it settles, and never stands for long.
+// TestGates: a stream passes its entry gate only if the other rank has been outside since the stream settled. No
+// stream waits for long. Stream and watchers take turns at random. Either rank's watcher may shut the gates wherever
+// the stream is.
 func TestGates(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	for round := range 2000 {
@@ -49,7 +52,7 @@ func TestGates(t *testing.T) {
 			g.stream()
 		}
 		g.other.shutGates()
-		for range rng.IntN(9) { // its own watcher has not heard of it
+		for range rng.IntN(9) { // its own watcher does not know of the failure yet
 			if _, in := g.stream(); in {
 				t.Fatalf("round %d: the stream is let in when another rank has failed", round)
 			}
@@ -75,7 +78,7 @@ func TestGates(t *testing.T) {
 			case 2, 3:
 				g.x.advanceGates()
 			case 4:
-				own.gateIn *= rng.Uint32N(2) // shut by one that fails late
+				own.gateIn *= rng.Uint32N(2) // a rank that fails later shuts it
 			case 5:
 				if rng.IntN(4) == 0 { // its launch ends, and a replay of it begins
 					theirs.waited, outside = 0, true

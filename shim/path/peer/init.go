@@ -20,8 +20,8 @@ import (
 	"lightpath/shim/stream"
 )
 
-// whyNot is why ranks cannot even try to exchange through the memory of their devices, "" where they can: a pure function of what all
-// of them share.
+// whyNot returns why ranks cannot try to exchange data through device memory, "" if they can. It is a pure function of
+// what all ranks share.
 func whyNot(table []bootstrap.Hello, cfg *settings.Config) string {
 	first := &table[0]
 	switch {
@@ -50,8 +50,8 @@ func whyNot(table []bootstrap.Hello, cfg *settings.Config) string {
 	return ""
 }
 
-// Attach has the ranks exchange through the memory of their devices: all, or none. It returns why not. An error has failed
-// the communicator.
+// Attach makes all ranks exchange data through device memory, or none. It returns why they do not. If it returns an
+// error, the communicator has failed.
 func Attach(c *comm.Core) (why string, err error) {
 	if why := whyNot(c.Table, c.Cfg); why != "" {
 		return why, nil
@@ -60,8 +60,8 @@ func Attach(c *comm.Core) (why string, err error) {
 	x := &Path{
 		c: c, dev: d, news: newsSlot.Of(c), driver: device.Active().(device.Peers), ctx: d.Context, n: n, me: c.Rank,
 		exchange: make([]unsafe.Pointer, n), opened: make([]openRegion, n*maxRegions), tried: make(map[uintptr]bool),
-		lanes: make([]lane, 2*n), sent: make([]uint64, n), wanted: make([]uint64, n), entry: dispatch.Entry{Algorithm: algorithm},
-		words: make([]device.Word, 0, device.MaxWords),
+		lanes: make([]lane, 2*n), sent: make([]uint64, n), wanted: make([]uint64, n),
+		entry: dispatch.Entry{Algorithm: algorithm}, words: make([]device.Word, 0, device.MaxWords),
 	}
 	for i := range x.lanes {
 		x.lanes[i].peer, x.lanes[i].send = i%n, i < n
@@ -82,7 +82,7 @@ func Attach(c *comm.Core) (why string, err error) {
 	return "", nil
 }
 
-// meet makes what the ranks share: in two steps, each of which all must manage before the next.
+// meet sets up what the ranks share, in two steps. All ranks must complete the first step before the second.
 func (x *Path) meet() (why string, err error) {
 	if x.n > 1 {
 		if err := x.divide(x.c.Cfg.DeviceExchange); err != nil {
@@ -116,13 +116,13 @@ func (x *Path) meet() (why string, err error) {
 	return x.c.Accord(2, x.reachAll())
 }
 
-// sharedWhere is a [memfile.Place], as ranks tell each other.
+// sharedWhere is a [memfile.Place] as the leader sends it.
 type sharedWhere struct {
 	PID, FD  int32
 	Dev, Ino uint64
 }
 
-// leaderPage makes the page, at the leader.
+// leaderPage makes the page if this rank is the leader.
 func (x *Path) leaderPage() (w sharedWhere, err error) {
 	if x.n == 1 || x.me != 0 {
 		return w, nil
@@ -137,7 +137,7 @@ func (x *Path) leaderPage() (w sharedWhere, err error) {
 	return sharedWhere{at.PID, at.FD, at.Dev, at.Ino}, nil
 }
 
-// offer maps the page, and says in it where this rank's memory is.
+// offer maps the page, and publishes in it how peers reach the exchange memory of this rank.
 func (x *Path) offer(w sharedWhere) error {
 	if err := x.driver.EnterContext(x.ctx); err != nil {
 		return err
@@ -164,7 +164,8 @@ func (x *Path) offer(w sharedWhere) error {
 	}
 	own := x.page.rank(x.me)
 	if x.exchange[x.me], err = spare.take(x.driver, x.ctx, x.c.Cfg.DeviceExchange); err != nil {
-		return fmt.Errorf("LIGHTPATH_DEVICE_EXCHANGE=%d bytes on device %d: %w", x.c.Cfg.DeviceExchange, x.c.Device, err)
+		return fmt.Errorf("LIGHTPATH_DEVICE_EXCHANGE=%d bytes on device %d: %w",
+			x.c.Cfg.DeviceExchange, x.c.Device, err)
 	}
 	own.process, own.pointer = x.c.Table[x.me].Process, uint64(uintptr(x.exchange[x.me]))
 	if own.handle, err = x.driver.Export(x.exchange[x.me]); err != nil {
@@ -173,7 +174,8 @@ func (x *Path) offer(w sharedWhere) error {
 	return x.sayNothing()
 }
 
-// sayNothing has this rank say in its exchange memory that it lends nothing, and waits until it does.
+// sayNothing clears the words in the exchange memory of this rank, so that it lends nothing. It waits until the stream
+// has cleared them.
 func (x *Path) sayNothing() error {
 	e, err := x.driver.NewEvent()
 	if err != nil {
@@ -195,7 +197,7 @@ func (x *Path) sayNothing() error {
 	return err
 }
 
-// reachAll makes the memory of all others this rank's device's to read.
+// reachAll gives this rank's device access to the exchange memory of all peers.
 func (x *Path) reachAll() error {
 	if x.n == 1 {
 		return nil
@@ -228,14 +230,15 @@ func (x *Path) reach(r int) (err error) {
 	return err
 }
 
-// free gives everything back; read: what is given to the next communicator is read by nobody any more.
+// free releases everything. If read is set, no peer reads the exchange memory any more, and it is kept for the next
+// communicator.
 func (x *Path) free(read bool) {
 	if x.page != nil {
 		recorder.Of(x.c).OnDevice(nil)
 		x.page.shared.Free()
 	}
 	if err := x.driver.EnterContext(x.ctx); err != nil {
-		return // the context is gone, and all that was in it
+		return // the context is gone, with everything in it
 	}
 	defer x.driver.Leave()
 	for i := range x.lanes {
@@ -263,8 +266,8 @@ func (x *Path) free(read bool) {
 	}
 }
 
-// exchangeRooms keeps memory of devices for the next communicator: a driver that frees some waits for all work of the device, which may
-// wait for the one who frees.
+// exchangeRooms keeps device memory for the next communicator. A driver that frees memory waits for all work of the
+// device. That work may wait for the rank that frees.
 type exchangeRooms struct {
 	mu   sync.Mutex
 	free []exchangeRoom

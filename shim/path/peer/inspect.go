@@ -1,6 +1,6 @@
 package peer
 
-// What follows is for tests of whole communicators in package shim.
+// This file exports internals to the tests of whole communicators in package shim.
 
 type (
 	// Region is registered memory.
@@ -34,7 +34,7 @@ var (
 	PeerFailed     = (*Path).peerFailed
 )
 
-// ForgetExchange drops memory that is kept for the next communicator.
+// ForgetExchange drops the memory that is kept for the next communicator.
 func ForgetExchange() {
 	spare.mu.Lock()
 	defer spare.mu.Unlock()

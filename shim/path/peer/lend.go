@@ -8,53 +8,58 @@ import (
 	"lightpath/shim/device"
 )
 
-// What a rank lends in a call it says to each of the others in words of its exchange memory, one for its send buffer and one for its
-// receive buffer, for each slot: the address at which the other has it, with the call's tag ([device.SaidTag]). Its stream writes them when the
-// slot is the rank's, before it gives the tokens of the slot's first chunk, and takes them back at the end of the call, when it has all
-// tokens back. So they say something only while the stream is in the call. Streams of a communicator that has failed wait for nothing, and may look
-// while a word is written, or in another call than its writer: half a word, or another call's, says nothing to them.
+// A rank tells each peer what it lends in a call by words in its own exchange memory. For each slot and peer one word
+// is for the send buffer and one for the receive buffer. A word holds the address at which the peer has mapped the
+// buffer, and the call's tag ([device.SaidTag]).
+//
+// The rank's stream first claims the slot, then writes the words, then gives the tokens of the slot's first
+// chunk. At the end of the call it waits for all tokens and withdraws the words. So a word is valid only while the
+// stream is in the call. In a failed communicator streams wait for nothing. A peer's stream may then read half a word,
+// or the word of another call. It ignores both, because their tags differ from its own.
 
-// lendBytes is above which block the ranks look whether buffers are lent. Smaller ones are copied sooner than waited for.
+// lendBytes is the size of a block, in bytes, above which ranks check for lent buffers. Copying a smaller block is
+// faster than waiting for its readers.
 const lendBytes = 64 << 10
 
-// The words for a slot and a reader.
+// The words for a slot and a peer.
 const (
-	wordSend    = iota // of a collective
-	wordRecv           // of a collective
-	wordMessage        // of what is sent to the reader
+	wordSend    = iota // address of a collective's send buffer
+	wordRecv           // address of a collective's receive buffer
+	wordMessage        // address of a message to the peer
 	saidWords
 )
 
-// saidBytes is what the words of a rank take, at the end of its exchange memory.
+// saidBytes is the size of a rank's words in bytes. They are at the end of its exchange memory.
 const saidBytes = numSlots * maxRanks * saidWords * 8
 
-// said is where a rank says to a reader what it lends.
+// said returns the address of a word by which owner tells reader what it lends.
 func (x *Path) said(owner, slot, reader, word int) unsafe.Pointer {
 	at := ((slot*maxRanks+reader)*saidWords + word) * 8
 	return unsafe.Add(x.exchange[owner], x.c.Cfg.DeviceExchange-saidBytes+int64(at))
 }
 
-// tell has the stream write a word of this rank's, which says nothing yet.
+// tell makes the stream write a word of this rank. The word must be empty.
 func (x *Path) tell(slot, reader, word int, value uint64) {
 	at := device.Address(uintptr(x.said(x.me, slot, reader, word)))
 	x.word(at, uint32(value), 0)
 	x.word(at+4, uint32(value>>32), 0)
 }
 
-// untell has the stream take a word back.
+// untell makes the stream withdraw a word.
 func (x *Path) untell(slot, reader, word int) {
 	x.word(device.Address(uintptr(x.said(x.me, slot, reader, word)))+4, 0, 0)
 }
 
-// tag is that of the words of a collective, which has buffers of one size at all ranks.
+// tag returns the tag of a collective's words. It depends on the collective and on the block, which are the same on
+// all ranks.
 func (op *operation) tag() uint64 {
 	return device.SaidTag(uint64(op.block())<<8 | uint64(op.call.Kind)<<1)
 }
 
-// tag is that of a message's word.
+// tag returns the tag of a message's word.
 func (m *message) tag() uint64 { return device.SaidTag(uint64(m.bytes)<<8 | 1) }
 
-// consider decides what this rank lends in a call, and whom it looks at.
+// consider decides what this rank lends in a call, and which peers may lend it something.
 func (x *Path) consider(op *operation) error {
 	op.look, op.lentSend, op.lentRecv, op.spoken = 0, nil, nil, 0
 	call, block := op.call, op.block()
@@ -67,7 +72,7 @@ func (x *Path) consider(op *operation) error {
 		return nil
 	}
 	send, recv := call.Extents()
-	scaled := calls.Kinds[call.Kind].Reduces && call.Op == calls.OpPreMulSum // what it brings is not what it has
+	scaled := calls.Kinds[call.Kind].Reduces && call.Op == calls.OpPreMulSum // the contribution differs from the buffer
 	if send > 0 && !scaled && lendAligned(op.send) && (!op.inPlace || call.Kind != calls.AllToAll) {
 		op.lentSend = x.lendable(op.send, send, op.number)
 	}
@@ -85,17 +90,17 @@ func (x *Path) consider(op *operation) error {
 	return nil
 }
 
-// lendAlign is what lent buffers begin at multiples of, so that kernels find them aligned.
+// lendAlign is the alignment of lent buffers in bytes, so that kernels find them aligned.
 const lendAlign = 16
 
 func lendAligned(p unsafe.Pointer) bool { return uintptr(p)%lendAlign == 0 }
 
-// pushes reports whether ranks store results in the receive buffers of others.
+// pushes reports whether ranks store results in the receive buffers of their peers.
 func (x *Path) pushes(op *operation) bool {
 	return op.call.Kind == calls.AllReduce || op.call.Kind == calls.Reduce
 }
 
-// speak says what this rank lends, to the readers of a slot. Hot path.
+// speak tells the readers of a slot what this rank lends. Hot path.
 func (x *Path) speak(op *operation, slot int) {
 	if op.lentSend == nil && op.lentRecv == nil || op.spoken>>slot&1 != 0 {
 		return
@@ -114,12 +119,12 @@ func (x *Path) speak(op *operation, slot int) {
 	}
 }
 
-// theirs is where another rank has memory of a region.
+// theirs returns the address at which another rank has mapped memory of a region.
 func (x *Path) theirs(r *region, at unsafe.Pointer, rank int) uint64 {
 	return x.recordOf(x.me, r.index).opened[rank].at.Load() + uint64(uintptr(at)-r.base)
 }
 
-// settle ends a call that has lent something: when nobody reads it any more, nothing is said of it.
+// settle ends a call that has lent buffers. The stream waits for all tokens, withdraws the words and passes the gates.
 func (x *Path) settle(op *operation) {
 	if op.spoken == 0 {
 		return
@@ -138,7 +143,7 @@ func (x *Path) settle(op *operation) {
 	x.passGates()
 }
 
-// unsay takes back what this rank may have said of some slots.
+// unsay makes the stream withdraw all words of a set of slots.
 func (x *Path) unsay(slots uint32) {
 	for slot := range numSlots {
 		for r := 0; r < x.n && slots>>slot&1 != 0; r++ {
@@ -152,7 +157,7 @@ func (x *Path) unsay(slots uint32) {
 	}
 }
 
-// fetch copies what a rank brings: from its slot, at an offset, or from its send buffer at another one.
+// fetch copies a peer's contribution, from its lent send buffer at byte inSend or from its slot at byte inSlot.
 func (x *Path) fetch(op *operation, dst unsafe.Pointer, rank, slot int, inSlot, inSend, size int64) error {
 	from := unsafe.Add(x.slotAt(rank, slot), inSlot)
 	if !op.look.has(rank) {
@@ -165,9 +170,12 @@ func (x *Path) fetch(op *operation, dst unsafe.Pointer, rank, slot int, inSlot, 
 	return x.find(x.stream, dst, from, x.said(rank, slot, x.me, wordSend), op.tag(), inSend, size, room)
 }
 
-// find has a stream copy from where a word with a tag says, at an offset, or, if it says nothing, from a slot: by way of room, unless that is nil, where
-// kernels do not store at dst, or not fast.
-func (x *Path) find(s device.Stream, dst, slot, word unsafe.Pointer, tag uint64, offset, size int64, room unsafe.Pointer) error {
+// find makes stream s copy size bytes to dst. If word has the tag, the source is the address in word plus offset.
+// Otherwise the source is slot. If kernels cannot store at dst, or only slowly, room is memory for an intermediate
+// copy. Otherwise room is nil.
+func (x *Path) find(
+	s device.Stream, dst, slot, word unsafe.Pointer, tag uint64, offset, size int64, room unsafe.Pointer,
+) error {
 	if size == 0 {
 		return nil
 	}

@@ -2,11 +2,12 @@ package peer
 
 import "unsafe"
 
-// A message whose buffer the sender has registered is copied once: by a kernel of the receiver's, from where the sender has it. Chunks and
-// tokens are those of slots. As for collectives each side decides for itself: the receiver looks at all long messages of a sender of which it has
-// opened something, the sender lends what that receiver has opened before it called for the message.
+// If the sender has registered the buffer of a message, a kernel of the receiver copies the message from there. Such a
+// message is copied once. It has the same chunks and tokens as a message in slots. As in collectives, each side
+// decides for itself. If the receiver has opened a region of the sender, it checks the word of each long message. The
+// sender lends a buffer if the receiver opened it before it called for the message.
 
-// considerMessages decides what this rank lends to whom, and whom it looks at.
+// considerMessages decides which messages this rank lends, and which peers may lend it theirs.
 func (x *Path) considerMessages() error {
 	for i := range x.msgs {
 		m := &x.msgs[i]
@@ -27,7 +28,8 @@ func (x *Path) considerMessages() error {
 	return nil
 }
 
-// speakOf says to the receiver where a message is, once for each slot, or that it is in the slot, which is this rank's now. Hot path.
+// speakOf tells the receiver the address of a lent message, once for each slot. For a message that is not lent, it
+// withdraws the word. The stream has claimed the slot. Hot path.
 func (x *Path) speakOf(l *lane, m *message, slot int) {
 	switch {
 	case m.lent != nil && l.chunk < numSlots:
@@ -42,8 +44,9 @@ func (x *Path) speakOf(l *lane, m *message, slot int) {
 	}
 }
 
-// settleMessages has the launch's stream wait until nobody reads what lanes have lent, and say nothing of it any more. It comes when all lanes have
-// joined: what the receiver waits for may be behind what this rank waits for, and at the gates no kernel of the launch is left.
+// settleMessages makes the launch's stream wait until peers have read all lent messages, and withdraws the words. Then
+// the stream passes the gates. All lanes must have joined: waiting earlier could block work that the receiver waits
+// for. At the gates no kernel of the launch may be left.
 func (x *Path) settleMessages() {
 	lent := false
 	for i := range x.lanes {
@@ -62,11 +65,13 @@ func (x *Path) settleMessages() {
 	}
 }
 
-// fetchMessage copies a chunk of n bytes from where the sender has it, or from the slot. Lanes go on side by side, so each has a part of the scratch.
+// fetchMessage copies a chunk of n bytes from the sender's buffer, or from the slot. Lanes run side by side, so each
+// has its own part of the scratch.
 func (x *Path) fetchMessage(l *lane, m *message, to unsafe.Pointer, slot int, n int64) error {
 	var room unsafe.Pointer
 	if m.bounce || !lendAligned(m.at) {
 		room = unsafe.Add(x.scratch(), int64(l.peer)*x.pairBytes)
 	}
-	return x.find(l.on, to, x.pairAt(l.peer, x.me, slot), x.said(l.peer, slot, x.me, wordMessage), m.tag(), l.off, n, room)
+	return x.find(l.on, to, x.pairAt(l.peer, x.me, slot), x.said(l.peer, slot, x.me, wordMessage),
+		m.tag(), l.off, n, room)
 }

@@ -8,17 +8,18 @@ import (
 	"lightpath/shim/errdefs"
 )
 
-// Ranks leave in the page what they call, and look at what the others have called. Nobody waits: whoever comes last sees that two
-// calls differ, however far apart on their streams they are.
+// Each rank records its calls in the page and compares them with those of its peers. No rank waits. The last rank to
+// call finds a difference, however far apart the streams are.
 
-// read returns the call of a number, if it is still there, and the hash with it.
+// read returns the call with a number and its hash. ok is false if the record does not hold that call.
 func (r *callRecord) read(number uint64) (sh calls.Shape, hash uint32, ok bool) {
 	tag := r.tag.Load()
 	sh = calls.Unpack(r.what.Load(), r.count.Load())
 	return sh, uint32(tag), tag>>32 == number&(1<<32-1) && r.tag.Load() == tag
 }
 
-// compare leaves the call that is x.calls in the page, and compares it, and all before it, with those of the others.
+// compare records call x.calls in the page. It compares the hash of this and all earlier calls with the hash of each
+// peer.
 func (x *Path) compare(s *calls.Shape) error {
 	if x.n == 1 {
 		return nil
@@ -37,21 +38,24 @@ func (x *Path) compare(s *calls.Shape) error {
 	return nil
 }
 
-// different says where the calls of another rank part from those of this one.
+// different returns an error that names the first call in which this rank and a peer differ. If the page no longer
+// holds that call, the error names only the ranks.
 func (x *Path) different(peer int) error {
 	lo, hi := min(peer, x.me), max(peer, x.me)
-	err := fmt.Errorf("shim: operation %d or one before it: rank %d and rank %d made different calls: %w", x.calls, lo, hi, errdefs.ErrMismatch)
+	err := fmt.Errorf("shim: operation %d or one before it: rank %d and rank %d made different calls: %w",
+		x.calls, lo, hi, errdefs.ErrMismatch)
 	for n := x.calls; n > 0 && n+callsKept > x.calls; n-- {
 		a, _, known := x.page.rank(lo).calls[n%callsKept].read(n)
 		b, _, there := x.page.rank(hi).calls[n%callsKept].read(n)
 		if known && there && (a.Pack() != b.Pack() || a.Count != b.Count) {
-			err = fmt.Errorf("shim: operation %d: rank %d called %s, rank %d called %s: %w", n, lo, a.String(), hi, b.String(), errdefs.ErrMismatch)
+			err = fmt.Errorf("shim: operation %d: rank %d called %s, rank %d called %s: %w",
+				n, lo, a.String(), hi, b.String(), errdefs.ErrMismatch)
 		}
 	}
 	return err
 }
 
-// compareMessage does so for a message: the other side has one of the same number and size, or none yet.
+// compareMessage records a message in the page. If the peer has called for the same message, both sizes must be equal.
 func (x *Path) compareMessage(m *message) error {
 	if m.peer == x.me || x.n == 1 {
 		return nil
@@ -78,7 +82,8 @@ func (x *Path) compareMessage(m *message) error {
 		if !m.send {
 			sent, wanted = bytes, m.bytes
 		}
-		return fmt.Errorf("shim: message %d from rank %d to rank %d: %d bytes are sent, %d are to be received: %w", number, from, to, sent, wanted, errdefs.ErrMismatch)
+		return fmt.Errorf("shim: message %d from rank %d to rank %d: %d bytes are sent, %d are to be received: %w",
+			number, from, to, sent, wanted, errdefs.ErrMismatch)
 	}
 	return nil
 }

@@ -17,26 +17,26 @@ type message struct {
 	bytes  int64
 	peer   int
 	send   bool
-	bounce bool   // at is memory that no kernel writes
-	number uint64 // of those between the two ranks in that direction, from 1
-	next   int    // of the same lane, -1: it is the last
+	bounce bool   // kernels cannot write the buffer
+	number uint64 // counts messages between the two ranks in that direction, from 1
+	next   int    // index of the next message of the lane, -1 for the last
 
-	lent *region // by the sender: it is read where it is
-	look bool    // the receiver asks whether it is
+	lent *region // the region that the sender lends, nil if the message goes through slots
+	look bool    // the receiver checks whether the sender lends the message
 }
 
-// lane is what goes to another rank, or comes from there: messages one after another, beside those of other lanes.
+// lane is the sequence of messages to a peer, or from a peer. Lanes run side by side.
 type lane struct {
-	stream device.Stream // 0: there has been no need for one
+	stream device.Stream // 0 until it is needed
 	event  device.Event
-	on     device.Stream // where this launch has it
+	on     device.Stream // the stream in this launch
 	peer   int
 	send   bool
 
-	first, last int // messages of the launch; first -1: none
+	first, last int // indices of messages of the launch; first is -1 if there are none
 	off         int64
 	chunk       int
-	said        uint32 // slots for which the sender has said where something is
+	said        uint32 // slots whose word the sender has written
 }
 
 // addMessage adds a send or receive to the launch.
@@ -72,7 +72,7 @@ func (x *Path) addMessage(call *calls.Call) error {
 	return nil
 }
 
-// matchOwn checks what this rank sends to itself.
+// matchOwn checks the messages of this rank to itself.
 func (x *Path) matchOwn() error {
 	if len(x.msgs) == 0 {
 		return nil
@@ -89,9 +89,9 @@ func (x *Path) matchOwn() error {
 	return nil
 }
 
-// messages puts the launch's sends and receives on the stream, and what goes on beside on streams that part from it and join it again.
-// Parts of messages are put there by turns, sends first: so they also go on where a driver has fewer queues than
-// streams, or a graph, which is in one order.
+// messages enqueues the launch's sends and receives. Lanes run on streams that fork from the launch's stream and join
+// it again. Chunks of the lanes alternate, sends first. So the messages also progress if the driver has fewer queues
+// than streams. They progress in a graph as well, which runs them in one order.
 func (x *Path) messages() error {
 	if len(x.msgs) == 0 {
 		return nil
@@ -125,7 +125,7 @@ func (x *Path) messages() error {
 	return nil
 }
 
-// turn is the lane that comes as number i: sends before receives, those to the next rank first.
+// turn returns the index of lane i in the order of enqueuing: sends before receives, those to the next rank first.
 func (x *Path) turn(i int) int {
 	if i < x.n {
 		return (x.me + i) % x.n
@@ -133,7 +133,7 @@ func (x *Path) turn(i int) int {
 	return x.n + (x.me-i+2*x.n)%x.n
 }
 
-// copyOwn copies what this rank sends to itself.
+// copyOwn enqueues copies for the messages of this rank to itself.
 func (x *Path) copyOwn() error {
 	s, r := x.lanes[x.me].first, x.lanes[x.n+x.me].first
 	for ; s >= 0; s, r = x.msgs[s].next, x.msgs[r].next {
@@ -144,7 +144,8 @@ func (x *Path) copyOwn() error {
 	return nil
 }
 
-// fork gives each lane of the launch a stream: the first the launch's own, as all in a graph.
+// fork gives each lane of the launch a stream. The first lane runs on the launch's own stream. In a graph all lanes
+// do.
 func (x *Path) fork() error {
 	if err := x.flush(); err != nil {
 		return err
@@ -175,7 +176,7 @@ func (x *Path) fork() error {
 	return nil
 }
 
-// open makes the stream of a lane.
+// open makes the stream and the event of a lane if it has none.
 func (x *Path) open(l *lane) (err error) {
 	if l.event == 0 {
 		if l.event, err = device.Active().NewEvent(); err != nil {
@@ -188,7 +189,7 @@ func (x *Path) open(l *lane) (err error) {
 	return err
 }
 
-// join has the launch's stream wait for all lanes.
+// join makes the launch's stream wait for all lanes.
 func (x *Path) join() error {
 	for i := range x.lanes {
 		l := &x.lanes[i]
@@ -204,7 +205,8 @@ func (x *Path) join() error {
 	return nil
 }
 
-// move copies a chunk of n bytes between a message and its slot, or to the receiver from where the sender has it.
+// move enqueues the copy of a chunk of n bytes. The sender copies from its buffer to the slot. The receiver copies
+// from the slot, or from the sender's buffer. A sender that lends its buffer copies nothing.
 func (x *Path) move(l *lane, m *message, slot int, n int64) error {
 	own := unsafe.Add(m.at, l.off)
 	switch {
@@ -222,7 +224,7 @@ func (x *Path) move(l *lane, m *message, slot int, n int64) error {
 	return device.Active().Copy(own, x.pairAt(l.peer, x.me, slot), int(n), l.on)
 }
 
-// step puts the next chunk of a lane on its stream. A message of no bytes has one.
+// step enqueues the next chunk of a lane. An empty message has one chunk.
 func (x *Path) step(l *lane) error {
 	m := &x.msgs[l.first]
 	n, slot := min(x.pairBytes, m.bytes-l.off), l.chunk%numSlots

@@ -8,48 +8,48 @@ import (
 	"lightpath/shim/memory"
 )
 
-// The page is host memory that all ranks of a communicator share, and the streams of all their devices with them: the tokens
-// that ranks hand each other, and what is known of each. Tokens are read and written by streams; the CPU does so only to
-// let a stream go that waits for a rank which will not come.
+// The page is host memory that all ranks of a communicator share with the streams of their devices. It holds the
+// tokens that ranks pass to each other, and the state of each rank. Streams read and write tokens. After begin the CPU
+// writes tokens only to release the streams of a failed communicator.
 
-// maxRanks is how many ranks one kernel can combine.
+// maxRanks is the largest number of ranks whose contributions one kernel can combine.
 const maxRanks = device.MaxSources
 
-// The stages that memory is handed over for.
+// A stage says what memory a token passes.
 const (
-	stageIn   = iota // a slot, with what a rank brings to a collective
-	stagePart        // the part of a slot that a rank has combined for the others
+	stageIn   = iota // a slot with a rank's contribution to a collective
+	stagePart        // the part of a slot that a rank has combined for its peers
 	stagePair        // a slot between two ranks
 	numStages
 )
 
-// numSlots is how many slots there are of a kind: one is filled while another is read.
+// numSlots is the number of slots of each kind. The owner fills one while readers read the other.
 const numSlots = 2
 
-// A token is handed by the owner of memory to a reader when there is something to read, and back when it has been read:
-// of the two words that it has, one is 1, or neither where a rank holds it. Whoever waits for a word sets it to 0, and only
-// the other one sets it to 1.
+// An owner of memory passes a token to a reader when there is data to read. The reader passes it back when it has
+// read. A token has two words. At most one word is 1, and none while a rank holds the token. Only the rank that waits
+// for a word sets it to 0. Only the other rank sets it to 1.
 const (
 	tokenReady = iota // the reader waits for it
-	tokenFree         // the owner waits for it; it begins here
+	tokenFree         // the owner waits for it; 1 at the start
 	tokenWords
 )
 
-// tokenSize is what a word takes.
+// tokenSize is the size of a word in bytes.
 const tokenSize = 4
 
-// directRank is what a rank says of itself in the page.
+// directRank is a rank's state in the page.
 type directRank struct {
-	current uint32 // number of the launch that its stream is in, 0: none; streams write it
-	waited  uint32 // the rank's watcher sets it, the stream clears it at the beginning of a launch
-	ended   uint32 // number of the last launch that has ended, but for those in graphs; streams write it
+	current uint32 // number of the launch that the rank's stream is in, 0 if none; the stream writes it
+	waited  uint32 // watchers set it; the stream clears it when it begins a launch
+	ended   uint32 // number of the last launch that has ended, not counting graphs; the stream writes it
 
-	// See grace. Watchers write the gates, the rank's stream the word between them.
-	settling uint32 // 1: it has taken back what it has lent, and waits
-	gateIn   uint32
-	gateOut  uint32
+	// See grace. Watchers write the gates. The rank's stream writes settling.
+	settling uint32 // 1: the stream has withdrawn its words and waits
+	gateIn   uint32 // entry gate, open at 1
+	gateOut  uint32 // exit gate, open at 1
 
-	process uint64 // whose number pointer is meant in
+	process uint64 // identifies the process in which pointer is valid
 	pointer uint64
 	handle  device.Handle
 	calls   [callsKept]callRecord
@@ -66,47 +66,48 @@ const (
 // tokenPage is a rank's view of the page.
 type tokenPage struct {
 	n      int
-	mem    []byte         // mapped for this rank alone, since a driver takes an address once
+	mem    []byte         // mapped for this rank alone, because a driver registers an address only once
 	at     device.Address // of mem, for streams
-	shared *memory.Page   // at the leader, until all have mapped it
+	shared *memory.Page   // on the leader, until all ranks have mapped it
 }
 
-// tokenIndex is where a token's word is in the page.
+// tokenIndex returns the index of a token's word in the page.
 func (p *tokenPage) tokenIndex(stage, slot, owner, reader, word int) int {
 	return (((stage*numSlots+slot)*p.n+owner)*p.n+reader)*tokenWords + word
 }
 
-// tokensSize is what all tokens of n ranks take.
+// tokensSize returns the size of all tokens of n ranks in bytes, in whole pages of memory.
 func tokensSize(n int) int {
 	return (numStages*numSlots*n*n*tokenWords*tokenSize + memory.PageSize - 1) / memory.PageSize * memory.PageSize
 }
 
-// pageSize is the size of the page.
+// pageSize returns the size of the page in bytes, in whole pages of memory.
 func pageSize(n int) int {
-	return (tokensSize(n) + n*int(unsafe.Sizeof(directRank{})) + memory.PageSize - 1) / memory.PageSize * memory.PageSize
+	return (tokensSize(n) + n*int(unsafe.Sizeof(directRank{})) + memory.PageSize - 1) /
+		memory.PageSize * memory.PageSize
 }
 
-// token is a token's word for streams.
+// token returns the address of a token's word for streams.
 func (p *tokenPage) token(stage, slot, owner, reader, word int) device.Address {
 	return p.at + device.Address(p.tokenIndex(stage, slot, owner, reader, word)*tokenSize)
 }
 
-// tokenWord is the same for the CPU.
+// tokenWord returns the address of a token's word for the CPU.
 func (p *tokenPage) tokenWord(stage, slot, owner, reader, word int) *uint32 {
 	return (*uint32)(unsafe.Pointer(&p.mem[p.tokenIndex(stage, slot, owner, reader, word)*tokenSize]))
 }
 
-// rank is what a rank says of itself.
+// rank returns the state of rank r.
 func (p *tokenPage) rank(r int) *directRank {
 	return (*directRank)(unsafe.Pointer(&p.mem[tokensSize(p.n)+r*int(unsafe.Sizeof(directRank{}))]))
 }
 
-// wordOf is where streams find a word that tokens are none of.
+// wordOf returns the address for streams of a word of the page.
 func (p *tokenPage) wordOf(word *uint32) device.Address {
 	return p.at + device.Address(uintptr(unsafe.Pointer(word))-uintptr(unsafe.Pointer(&p.mem[0])))
 }
 
-// begin lays all tokens where they belong before the first launch, and opens the gates. Leader only.
+// begin sets all tokens to free and opens the gates. The leader calls it before the first launch.
 func (p *tokenPage) begin() {
 	for r := range p.n {
 		own := p.rank(r)
@@ -123,7 +124,7 @@ func (p *tokenPage) begin() {
 	}
 }
 
-// letGo gives a rank's stream all tokens that it may wait for.
+// letGo sets all token words that a rank's stream may wait for.
 func (p *tokenPage) letGo(rank int) {
 	for stage := range numStages {
 		for slot := range numSlots {
@@ -135,15 +136,16 @@ func (p *tokenPage) letGo(rank int) {
 	}
 }
 
-// callRecord is a collective that a rank has called. Whoever finds the number in tag, before and after, may believe the rest.
+// callRecord is a collective that a rank has called. If tag has the number before and after a read, the other fields
+// belong to that call.
 type callRecord struct {
-	tag   atomic.Uint64 // the number above, below the hash of this call and all before
+	tag   atomic.Uint64 // upper half: the number of the call; lower half: the hash of this and all earlier calls
 	what  atomic.Uint64 // kind, type, operator and root
 	count atomic.Uint64
 }
 
-// messageRecord is a message that a rank has sent or wants.
+// messageRecord is a message that a rank has called to send or to receive.
 type messageRecord struct {
-	number atomic.Uint64 // from 1, between two ranks
+	number atomic.Uint64 // from 1, between two ranks in one direction
 	bytes  atomic.Int64
 }

@@ -1,7 +1,7 @@
-// Package peer runs calls on streams of devices that reach each other's memory: kernels and copies exchange through it, and
-// streams of all ranks wait for each other with tokens in a page that they share.
+// Package peer runs calls on the streams of devices that reach each other's memory. Kernels and copies exchange data
+// through that memory. The streams of all ranks wait for each other with tokens in a page that they share.
 //
-// Layer: a path, above stream. No CPU takes part in a call after the launch, except to watch it.
+// Layer: a path, above stream. No CPU takes part in a call after the launch, except the watcher.
 package peer
 
 import (
@@ -22,8 +22,8 @@ import (
 	"lightpath/shim/stream"
 )
 
-// Path is the state of a communicator whose ranks exchange through the memory of their devices
-// (docs/design/peer-memory.md). Device.Mu guards it, except the fields of the watcher.
+// Path is the state of a communicator whose ranks exchange data through device memory (docs/design/peer-memory.md).
+// Device.Mu guards it, except the fields of the watcher.
 type Path struct {
 	c        *comm.Core
 	dev      *stream.Device
@@ -32,46 +32,46 @@ type Path struct {
 	ctx      device.Context
 	n, me    int
 	page     *tokenPage // nil for one rank
-	reading  sync.Mutex // held by who gives it back, and by who reads it and does not hold that up
+	reading  sync.Mutex // held to unmap the page, and to read it where nothing else delays the unmapping
 	exchange []unsafe.Pointer
-	imported uint64 // ranks whose exchange memory has to be closed
+	imported uint64 // bit mask of ranks whose exchange memory must be closed
 
-	slotBytes int64 // of a slot of collectives
-	pairBytes int64 // of a slot between two ranks
+	slotBytes int64 // size of a slot for collectives
+	pairBytes int64 // size of a slot between two ranks
 
-	own    device.Stream // of calls without a stream
-	lanes  []lane        // by peer, of what goes there, and then of what comes from there
+	own    device.Stream // for calls without a stream
+	lanes  []lane        // sends by peer, then receives by peer
 	number uint32        // of the last launch
 
-	// Of the launch that is being put on streams:
+	// State of the launch that is being enqueued:
 	stream  device.Stream
 	capture device.Capture
-	words   []device.Word // not on the stream yet
+	words   []device.Word // pending operations, not on the stream yet
 	kernel  device.Reduction
 	streams []device.Stream
 	ops     []operation
 	msgs    []message
 
-	calls    uint64 // collectives called
-	hash     uint32 // of them all
-	sent     []uint64
-	wanted   []uint64
+	calls    uint64   // number of collectives called
+	hash     uint32   // of all these collectives
+	sent     []uint64 // number of messages sent, by peer
+	wanted   []uint64 // number of messages received, by peer
 	entry    dispatch.Entry
 	inFlight []uint64              // flight records of the launch
-	moves    recorder.MessageCount // its messages
-	graph    *recorder.Graph       // of the capture that came last
+	moves    recorder.MessageCount // messages of the launch
+	graph    *recorder.Graph       // of the latest capture
 
-	regions []*region        // that this rank has registered, and those of the library's
-	tried   map[uintptr]bool // where the library's memory is that has become one, or cannot
-	serial  uint64           // of the last
-	opened  []openRegion     // of all ranks, maxRegions each; the watcher's
-	looks   rankSet          // ranks that may lend buffers: this one has opened something of theirs
-	lent    atomic.Bool      // something has been
+	regions []*region        // that this rank has registered or publishLibrary has published
+	tried   map[uintptr]bool // addresses of ncclMemAlloc memory that publishLibrary has tried to publish
+	serial  uint64           // of the last region
+	opened  []openRegion     // of all ranks, maxRegions each; only the watcher uses it
+	looks   rankSet          // ranks that may lend buffers: this rank has opened a region of theirs
+	lent    atomic.Bool      // this rank has lent a buffer
 
-	torn     bool        // the last launch is on its streams in part, and they will not say that they have left it
-	captured atomic.Bool // some launch is in a graph
+	torn     bool        // the last launch was enqueued only in part, and breakOff has failed
+	captured atomic.Bool // a launch is in a graph
 	watcher  watcher
-	grace    grace // the watcher's
+	grace    grace // only the watcher uses it
 }
 
 // operation is a collective of a launch.
@@ -79,16 +79,16 @@ type operation struct {
 	call       *calls.Call
 	send, recv unsafe.Pointer
 	inPlace    bool
-	bounce     bool   // recv is memory that no kernel writes
-	plain      bool   // so is send
+	bounce     bool   // kernels cannot write recv
+	plain      bool   // send is ordinary host memory
 	number     uint64 // of the call
 
-	look               rankSet // who may lend buffers in this call
-	lentSend, lentRecv *region // by this rank, nil for none
-	spoken             uint32  // slots for which it has said so
+	look               rankSet // peers that may lend buffers in this call
+	lentSend, lentRecv *region // regions that this rank lends, nil if none
+	spoken             uint32  // bit mask of slots whose words this rank has written
 }
 
-// algorithm is the name under which the log and traces know it.
+// algorithm is the name of this path in the log and in traces.
 const algorithm = "device-memory"
 
 var (
@@ -96,10 +96,10 @@ var (
 	newsSlot = comm.NewSlot[news]()
 )
 
-// news tells the watcher that ranks have registered memory, or withdrawn some.
+// news tells the watcher that a rank has registered or withdrawn memory.
 type news struct{ changed chan struct{} }
 
-// changed has the watcher look at what is registered. A watcher that starts does so first of all.
+// tell makes the watcher look at the regions of all ranks. A watcher also does so when it starts.
 func (n *news) tell() {
 	select {
 	case n.changed <- struct{}{}:
@@ -107,7 +107,7 @@ func (n *news) tell() {
 	}
 }
 
-// Handle has ranks look at what others have registered. The communicator may have a device, or none.
+// Handle installs the handler by which ranks learn of regions of their peers. The communicator may have no device.
 func Handle(c *comm.Core) {
 	n := &news{make(chan struct{}, 1)}
 	newsSlot.Set(c, n)
@@ -120,7 +120,7 @@ func Handle(c *comm.Core) {
 	c.AddHooks(comm.Hooks{Check: func() { failIfPeerFailed(c) }, Closed: func() { slot.Of(c).close() }})
 }
 
-// close ends the watcher, and waits for it.
+// close stops the watcher, and waits for its end for at most comm.Linger.
 func (x *Path) close() {
 	if x == nil {
 		return
@@ -128,12 +128,12 @@ func (x *Path) close() {
 	x.watcher.end()
 	select {
 	case <-x.watcher.over:
-	case <-time.After(comm.Linger): // a stream that others hold up; it goes on in the background
+	case <-time.After(comm.Linger): // a peer holds up a stream; the watcher goes on in the background
 	}
 }
 
-// Register has other ranks reach memory of the device. It returns what withdraws the memory, nil if it is exchanged by way of
-// copies. x may be nil.
+// Register lets peers reach memory of the device. It returns a function that withdraws the memory, nil if there is
+// nothing to withdraw. The communicator may have no path.
 func Register(c *comm.Core, at unsafe.Pointer, size uintptr) (withdraw func() error) {
 	x := slot.Of(c)
 	if x == nil {
@@ -146,47 +146,49 @@ func Register(c *comm.Core, at unsafe.Pointer, size uintptr) (withdraw func() er
 	return func() error { return x.withdraw(r) }
 }
 
-// ranks of a mask, in order.
+// rankSet is a bit mask of ranks.
 type rankSet uint32
 
 func (s rankSet) has(r int) bool { return s>>r&1 != 0 }
 
-// without returns s but for one rank.
+// without returns s without rank r.
 func (s rankSet) without(r int) rankSet { return s &^ (1 << r) }
 
 func one(r int) rankSet { return 1 << r }
 
 func (x *Path) everyone() rankSet { return 1<<x.n - 1 }
 
-// each calls f for all ranks of s.
+// each calls f for all ranks of s, in ascending order.
 func (s rankSet) each(f func(r int)) {
 	for ; s != 0; s &= s - 1 {
 		f(bits.TrailingZeros32(uint32(s)))
 	}
 }
 
-// slotAt is where a rank's slot is.
+// slotAt returns the address of a rank's slot for collectives.
 func (x *Path) slotAt(rank, slot int) unsafe.Pointer {
 	return unsafe.Add(x.exchange[rank], int64(slot)*x.slotBytes)
 }
 
-// scratch is memory of this rank's, as large as a slot.
+// scratch returns memory of this rank, as large as a slot.
 func (x *Path) scratch() unsafe.Pointer { return unsafe.Add(x.exchange[x.me], numSlots*x.slotBytes) }
 
-// pairAt is where a rank's slot for another one is.
+// pairAt returns the address of the owner's slot for messages to a reader.
 func (x *Path) pairAt(owner, reader, slot int) unsafe.Pointer {
 	return unsafe.Add(x.exchange[owner], (numSlots+1)*x.slotBytes+int64(reader*numSlots+slot)*x.pairBytes)
 }
 
-// slotAlign is what slots begin at multiples of.
+// slotAlign is the alignment of slots in bytes.
 const slotAlign = 4096
 
-// divide cuts exchange memory of so many bytes into slots.
+// divide cuts exchange memory of size bytes into slots.
 func (x *Path) divide(size int64) error {
 	x.slotBytes = size / 4 &^ (slotAlign - 1)
-	x.pairBytes = (size/4 - slotAlign) / int64(numSlots*x.n) &^ (slotAlign - 1) // behind them is what the rank lends
+	// The words of lend.go follow these slots.
+	x.pairBytes = (size/4 - slotAlign) / int64(numSlots*x.n) &^ (slotAlign - 1)
 	if x.pairBytes == 0 {
-		return fmt.Errorf("shim: LIGHTPATH_DEVICE_EXCHANGE=%d is too small for %d ranks: %w", size, x.n, errdefs.ErrInvalidUsage)
+		return fmt.Errorf("shim: LIGHTPATH_DEVICE_EXCHANGE=%d is too small for %d ranks: %w",
+			size, x.n, errdefs.ErrInvalidUsage)
 	}
 	return nil
 }

@@ -18,52 +18,54 @@ import (
 // the page. After its confirmation a rank checks in each call whether the registering rank lends its buffer. The
 // registering rank lends only buffers that all other ranks have opened before the call.
 
-// maxRegions is how many registrations of a rank the others can open at a time; what is registered beyond goes through slots. Half
-// of them at most are memory of ncclMemAlloc that nobody has registered.
+// maxRegions is how many regions of a rank its peers can have open at a time. Memory that is registered beyond this
+// limit goes through slots. At most half of the regions are memory of ncclMemAlloc that the program has not
+// registered.
 const (
 	maxRegions        = 128
 	maxAutoregistered = maxRegions / 2
-	regionPauses      = 50 * time.Microsecond // between looks at what the others have said, at first
+	regionPauses      = 50 * time.Microsecond // first pause between checks of the peers' acknowledgements
 	longestPauses     = 5 * time.Millisecond
 )
 
-// openTime is how long a registration waits for the others to open it, and one that ends for them to close it. It is good without: calls
-// made meanwhile use slots.
+// openTime limits how long a rank waits for peers to open a region, or to close it. A longer wait is not needed: calls
+// use slots until all peers have opened the region.
 const openTime = time.Second
 
-// regionRecord is a registration, in the page.
+// regionRecord is a region in the page. If serial is the same before and after a read, the other fields belong to that
+// region.
 type regionRecord struct {
-	serial atomic.Uint64 // its number, never used again at this rank; 0: none. Whoever finds it, before and after, may believe the rest
-	base   atomic.Uint64 // of the allocation, where its rank has it
+	serial atomic.Uint64 // number of the region, never used again on this rank; 0 if there is none
+	base   atomic.Uint64 // of the allocation, in its rank's address space
 	handle device.Handle // of the allocation
 	opened [maxRanks]regionOpened
 }
 
-// regionOpened is what another rank says of a registration.
+// regionOpened is what a peer acknowledges about a region.
 type regionOpened struct {
-	holds  atomic.Uint64 // which it opens, or has open
-	serial atomic.Uint64 // which it has opened, so that it looks
-	since  atomic.Uint64 // its collectives so far: it looks in those that follow
-	wanted atomic.Uint64 // and what it has received from the registering rank so far
-	at     atomic.Uint64 // where it has the allocation
+	holds  atomic.Uint64 // serial of the region that it is opening or has open
+	serial atomic.Uint64 // serial of the region that it has opened and checks for lent buffers
+	since  atomic.Uint64 // number of its collectives so far; it checks in later ones
+	wanted atomic.Uint64 // number of its messages from the owner so far; it checks in later ones
+	at     atomic.Uint64 // address at which it has mapped the allocation
 }
 
-// region is memory that this rank has registered, or that the library has allocated.
+// region is memory that this rank has registered, or memory of ncclMemAlloc.
 type region struct {
-	auto     bool // the library has
+	auto     bool // publishLibrary has published it
 	index    int  // in the page
 	serial   uint64
 	at, size uintptr
-	base     uintptr // of the allocation
-	id       uint64  // of the allocation
-	opened   bool    // by all others: then since is the last of theirs
-	since    uint64
-	launch   uint32 // the last that has lent it, but for those in graphs
-	capture  uint64 // the last that has lent it
-	graphs   atomic.Int32
+	base     uintptr      // of the allocation
+	id       uint64       // of the allocation
+	opened   bool         // all peers have opened it
+	since    uint64       // largest number of collectives in their acknowledgements
+	launch   uint32       // last launch that lent it, not counting graphs
+	capture  uint64       // last capture that lent it
+	graphs   atomic.Int32 // number of graphs that lend it
 }
 
-// openRegion is a registration of another rank as this one has it. The watcher's alone.
+// openRegion is a region of a peer that this rank has opened. Only the watcher uses it.
 type openRegion struct {
 	serial   uint64
 	at       unsafe.Pointer
@@ -72,7 +74,8 @@ type openRegion struct {
 
 func (x *Path) recordOf(rank, index int) *regionRecord { return &x.page.rank(rank).regions[index] }
 
-// register publishes memory of the communicator's device, and gives the others some time to open it. nil where they cannot.
+// register publishes memory of the communicator's device, and waits for the peers to open it. It returns nil if there
+// is nothing to withdraw later.
 func (x *Path) register(at unsafe.Pointer, size uintptr) *region {
 	if x.n == 1 || size == 0 {
 		return nil
@@ -88,13 +91,13 @@ func (x *Path) register(at unsafe.Pointer, size uintptr) *region {
 		x.tellRegions()
 	}
 	x.await(func() bool { return x.isOpen(r) })
-	if known { // it ends with the memory
+	if known { // WithdrawAt withdraws it
 		return nil
 	}
 	return r
 }
 
-// await waits for what other ranks say of regions, for a while.
+// await waits until said reports true, the communicator fails or openTime is over.
 func (x *Path) await(said func() bool) {
 	pause, end := regionPauses, time.Now().Add(openTime)
 	for !said() && !x.c.Failed() && time.Now().Before(end) {
@@ -103,14 +106,14 @@ func (x *Path) await(said func() bool) {
 	}
 }
 
-// isOpen takes the communicator's lock to ask whether all others have opened a region.
+// isOpen takes Device.Mu and reports whether all peers have opened a region.
 func (x *Path) isOpen(r *region) bool {
 	x.dev.Mu.Lock()
 	defer x.dev.Mu.Unlock()
 	return x.openedByAll(r)
 }
 
-// publish puts a region into the page.
+// publish makes a region of memory and puts it into the page.
 func (x *Path) publish(at unsafe.Pointer, size uintptr) (*region, error) {
 	r, handle, err := x.export(at, size)
 	if err != nil {
@@ -121,7 +124,7 @@ func (x *Path) publish(at unsafe.Pointer, size uintptr) (*region, error) {
 	return r, x.enter(r, &handle)
 }
 
-// export makes a region of a stretch of memory, and a name of its allocation.
+// export makes a region of a range of memory, and a handle of its allocation.
 func (x *Path) export(at unsafe.Pointer, size uintptr) (r *region, handle device.Handle, err error) {
 	place, err := device.Active().Locate(at)
 	if err != nil {
@@ -139,19 +142,19 @@ func (x *Path) export(at unsafe.Pointer, size uintptr) (r *region, handle device
 		return nil, handle, err
 	}
 	if uintptr(at)+size > uintptr(base)+uintptr(extent) {
-		return nil, handle, fmt.Errorf("it is of several allocations: %w", errdefs.ErrInvalidArgument)
+		return nil, handle, fmt.Errorf("it spans several allocations: %w", errdefs.ErrInvalidArgument)
 	}
 	handle, err = x.driver.Export(base)
 	return &region{at: uintptr(at), size: size, base: uintptr(base), id: place.ID}, handle, err
 }
 
-// enter puts a region into the page. onDevice.mu is held.
+// enter puts a region into the page. Device.Mu must be held.
 func (x *Path) enter(r *region, handle *device.Handle) error {
 	for r.index < maxRegions && x.recordOf(x.me, r.index).serial.Load() != 0 {
 		r.index++
 	}
 	if r.index == maxRegions {
-		return fmt.Errorf("%d registrations are the most: %w", maxRegions, errdefs.ErrInvalidUsage)
+		return fmt.Errorf("a rank can publish at most %d regions: %w", maxRegions, errdefs.ErrInvalidUsage)
 	}
 	x.serial++
 	r.serial = x.serial
@@ -163,8 +166,9 @@ func (x *Path) enter(r *region, handle *device.Handle) error {
 	return nil
 }
 
-// withdraw has nobody use a region any more, and gives the others some time to close it. It fails while something may use it; not where
-// the memory ends anyhow, which no call uses then.
+// withdraw ends the use of a region, and waits for the peers to close it. It returns an error while a launch or graph
+// may use the region. It does not check that in a failed communicator, nor for memory of ncclMemAlloc that is being
+// freed: no call may use such memory.
 func (x *Path) withdraw(r *region) error {
 	if err := x.retire(r); err != nil {
 		return err
@@ -174,7 +178,7 @@ func (x *Path) withdraw(r *region) error {
 	return nil
 }
 
-// closedByAll reports whether no other rank has a region open that has been retired.
+// closedByAll reports whether all peers have closed a retired region.
 func (x *Path) closedByAll(r *region) bool {
 	rec := x.recordOf(x.me, r.index)
 	for rank := range x.n {
@@ -185,15 +189,18 @@ func (x *Path) closedByAll(r *region) bool {
 	return true
 }
 
+// retire removes a region from the page, unless a launch or graph may use it.
 func (x *Path) retire(r *region) error {
 	x.dev.Mu.Lock()
 	defer x.dev.Mu.Unlock()
 	if !x.c.Failed() && !r.auto {
 		if n := r.graphs.Load(); n > 0 {
-			return fmt.Errorf("shim: memory at %#x is used by calls in %d graphs: destroy them first: %w", r.at, n, errdefs.ErrInvalidUsage)
+			return fmt.Errorf("shim: memory at %#x is used by calls in %d graphs: destroy them first: %w",
+				r.at, n, errdefs.ErrInvalidUsage)
 		}
 		if r.launch != 0 && int32(x.ended()-r.launch) < 0 {
-			return fmt.Errorf("shim: memory at %#x is used by a call that is still on its stream: %w", r.at, errdefs.ErrInvalidUsage)
+			return fmt.Errorf("shim: memory at %#x is used by a call that is still on its stream: %w",
+				r.at, errdefs.ErrInvalidUsage)
 		}
 	}
 	x.recordOf(x.me, r.index).serial.Store(0)
@@ -206,12 +213,13 @@ func (x *Path) retire(r *region) error {
 	return nil
 }
 
-// tellRegions has all ranks look at what is registered.
+// tellRegions makes all ranks look at the regions of their peers.
 func (x *Path) tellRegions() {
-	_ = x.c.Star.ToLeader(&control.Message{Kind: control.MsgRegions}) // a leader that is gone is noticed elsewhere
+	_ = x.c.Star.ToLeader(&control.Message{Kind: control.MsgRegions}) // another goroutine notices a lost leader
 }
 
-// openRegions opens what others have registered, and closes what they have withdrawn. again: it could not do all of it now.
+// openRegions opens what peers have registered, and closes what they have withdrawn. It returns again if it must try
+// again to acknowledge some.
 func (x *Path) openRegions() (again bool) {
 	if x.n == 1 || x.driver.EnterContext(x.ctx) != nil {
 		return false
@@ -235,14 +243,15 @@ func (x *Path) openRegions() (again bool) {
 	return again
 }
 
-// openOne opens a registration. Where it cannot be, nobody is told that it has, and it goes through slots.
+// openOne opens a region of a peer. If the driver cannot open it, this rank does not acknowledge it, and the memory
+// goes through slots.
 func (x *Path) openOne(owner int, rec *regionRecord, own *openRegion, serial uint64) {
 	handle, base := rec.handle, rec.base.Load()
 	holds := &rec.opened[x.me].holds
 	holds.Store(serial)
 	if rec.serial.Load() != serial {
 		holds.Store(0)
-		return // changed meanwhile, which comes with a message
+		return // it has changed; the owner announces that by a message
 	}
 	own.serial = serial
 	var err error
@@ -256,11 +265,13 @@ func (x *Path) openOne(owner int, rec *regionRecord, own *openRegion, serial uin
 	if err != nil {
 		own.at = nil
 		holds.Store(0)
-		x.c.Log.Info(log.Init, "registered memory of %s is exchanged by way of copies: %v", x.c.Table[owner].Where(), err)
+		x.c.Log.Info(log.Init, "registered memory of %s is exchanged by way of copies: %v",
+			x.c.Table[owner].Where(), err)
 	}
 }
 
-// sayOpen tells a registration's owner that this rank looks, beginning with its next call. False: a call is being made.
+// sayOpen acknowledges a region: from its next call on, this rank checks whether the owner lends it. It returns false
+// if a call holds the lock.
 func (x *Path) sayOpen(owner int, rec *regionRecord, own *openRegion) bool {
 	if !x.dev.Mu.TryLock() {
 		return false
@@ -275,10 +286,10 @@ func (x *Path) sayOpen(owner int, rec *regionRecord, own *openRegion) bool {
 	return true
 }
 
-// closeRegions closes all that this rank has open.
+// closeRegions closes all regions that this rank has opened.
 func (x *Path) closeRegions() {
 	if x.driver.EnterContext(x.ctx) != nil {
-		return // the context is gone, and all that was in it
+		return // the context is gone, with everything in it
 	}
 	defer x.driver.Leave()
 	for i := range x.opened {
@@ -288,7 +299,7 @@ func (x *Path) closeRegions() {
 	}
 }
 
-// closeRegion closes what this rank has open of a rank's.
+// closeRegion closes a region of a peer if this rank has opened it.
 func (x *Path) closeRegion(owner, index int) {
 	own := &x.opened[owner*maxRegions+index]
 	if own.imported {
@@ -300,7 +311,7 @@ func (x *Path) closeRegion(owner, index int) {
 	*own = openRegion{}
 }
 
-// openedByAll reports whether all others have opened a region. onDevice.mu is held.
+// openedByAll reports whether all peers have opened a region. Device.Mu must be held.
 func (x *Path) openedByAll(r *region) bool {
 	if r.opened {
 		return true
@@ -320,7 +331,8 @@ func (x *Path) openedByAll(r *region) bool {
 	return true
 }
 
-// lendable returns the region that a buffer of a collective is in, nil where the others cannot use it there.
+// lendable returns the region that holds a buffer of a collective. It returns nil if this rank cannot lend the buffer
+// in that call.
 func (x *Path) lendable(at unsafe.Pointer, size int64, call uint64) *region {
 	for _, r := range x.regions {
 		if r.holds(at, size) && x.openedByAll(r) && call > r.since {
@@ -330,7 +342,8 @@ func (x *Path) lendable(at unsafe.Pointer, size int64, call uint64) *region {
 	return nil
 }
 
-// lendableTo is the same for a message to another rank, which has a number of those between the two.
+// lendableTo returns the region that holds a message to a peer, nil if this rank cannot lend it. number counts the
+// messages to that peer.
 func (x *Path) lendableTo(peer int, at unsafe.Pointer, size int64, number uint64) *region {
 	for _, r := range x.regions {
 		said := &x.recordOf(x.me, r.index).opened[peer]
@@ -341,8 +354,8 @@ func (x *Path) lendableTo(peer int, at unsafe.Pointer, size int64, number uint64
 	return nil
 }
 
-// holds reports whether a buffer is in a region: not where its memory was freed without being deregistered, and is another allocation's now,
-// which is not what the others have opened.
+// holds reports whether a buffer is in a region. It returns false if the program freed the memory without
+// deregistering it. Then the address belongs to an allocation that the peers have not opened.
 func (r *region) holds(at unsafe.Pointer, size int64) bool {
 	p, n := uintptr(at), uintptr(size)
 	if p < r.at || n > r.size || p-r.at > r.size-n {
@@ -352,7 +365,8 @@ func (r *region) holds(at unsafe.Pointer, size int64) bool {
 	return err == nil && place.ID == r.id
 }
 
-// lend notes that the launch lends a region: it is not withdrawn before that is over, or the graph is gone.
+// lend notes that the launch lends a region. The region cannot be withdrawn before the launch has ended, or its graph
+// is destroyed.
 func (x *Path) lend(r *region) error {
 	x.lent.Store(true)
 	if x.capture.ID == 0 {

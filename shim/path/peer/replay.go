@@ -11,7 +11,7 @@ import (
 	"lightpath/shim/stream"
 )
 
-// count puts the kernel that counts a graph's replays ahead of what its first launch does.
+// count enqueues the kernel that counts a graph's replays, before the first launch in that graph.
 func (x *Path) count() error {
 	if x.capture.ID == 0 || x.graph != nil && x.graph.Capture == x.capture.ID {
 		return nil

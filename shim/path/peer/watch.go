@@ -16,41 +16,41 @@ import (
 	"lightpath/shim/status"
 )
 
-// The CPU has no part in a launch, so somebody watches: a goroutine of the communicator, which sleeps while no launch is on
-// its way. It says what a launch waits for that does not move, ends the communicator after LIGHTPATH_TIMEOUT, and lets the streams of one
-// that has failed go.
+// No CPU takes part in a launch, so a goroutine of the communicator watches it: the watcher. It sleeps while no launch
+// is pending. It reports what a stalled launch waits for. It ends the communicator after LIGHTPATH_TIMEOUT, and
+// releases the streams of a failed communicator.
 
-// watcher is what the goroutine is told.
+// watcher is how other goroutines control the watcher.
 type watcher struct {
-	kick  chan struct{} // there is a launch
-	awake atomic.Bool   // it looks without being told
-	stop  chan struct{} // there will be none
-	over  chan struct{} // everything has been given back
+	kick  chan struct{} // a launch has been enqueued
+	awake atomic.Bool   // it looks at launches without a kick
+	stop  chan struct{} // no launch will follow
+	over  chan struct{} // it has released everything
 	close sync.Once
-	last  atomic.Uint32 // number of the last launch that is not in a graph
+	last  atomic.Uint32 // number of the last launch outside graphs
 	mu    sync.Mutex
-	first dueDate // of the launches on their way
-	final dueDate
+	first dueDate // of the first pending launch that has a deadline
+	final dueDate // of the last one
 }
 
-// dueDate is when a launch must be over; the zero value is none.
+// dueDate is the deadline of a launch. The zero value is none.
 type dueDate struct {
 	at     time.Time
 	number uint32
 }
 
-// Looks at launches, and how often those in graphs are looked for, which begin without a word.
+// Pauses between looks at launches. Launches in graphs begin without a kick, so the watcher also looks for them.
 const (
 	lookSoon  = 50 * time.Millisecond
 	lookAgain = time.Second
-	// Looks at a stream that is let go.
+	// Pauses between steps that release a stream.
 	shortestLook = 50 * time.Microsecond
 	longestLook  = 5 * time.Millisecond
-	// regionsAgain is when the watcher tries again to tell others that it has opened their memory.
+	// regionsAgain is the pause before the watcher tries again to acknowledge regions.
 	regionsAgain = 100 * time.Microsecond
 )
 
-// wake tells the watcher of a launch. Hot path: while launches follow each other, it is awake.
+// wake tells the watcher of a launch. Hot path: while launches follow each other, the watcher is awake.
 func (w *watcher) wake() {
 	if w.awake.Load() {
 		return
@@ -61,7 +61,7 @@ func (w *watcher) wake() {
 	}
 }
 
-// expect sets the deadline of a launch. Of several those of the first and the last are kept.
+// expect sets the deadline of a launch. The watcher keeps the deadlines of the first and the last pending launch.
 func (w *watcher) expect(number uint32, due time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,7 +71,8 @@ func (w *watcher) expect(number uint32, due time.Time) {
 	}
 }
 
-// missed reports whether a launch is not over in time, when ended is the last that is.
+// missed reports whether a pending launch has missed its deadline. ended is the number of the last launch that has
+// ended.
 func (w *watcher) missed(ended uint32, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,10 +85,10 @@ func (w *watcher) missed(ended uint32, now time.Time) bool {
 	return !w.first.at.IsZero() && now.After(w.first.at)
 }
 
-// end has everything given back when nothing uses it any more. Idempotent.
+// end makes the watcher release everything when nothing uses it any more. Idempotent.
 func (w *watcher) end() { w.close.Do(func() { close(w.stop) }) }
 
-// watch is the goroutine.
+// watch is the watcher's goroutine.
 func (x *Path) watch() {
 	w := &x.watcher
 	defer close(w.over)
@@ -117,9 +118,10 @@ func (x *Path) watch() {
 	}
 }
 
-// lookAtRegions opens what others have registered. While a call is being made it cannot tell them, and looks again.
+// lookAtRegions opens what peers have registered. While a call holds the lock, it cannot acknowledge that, and tries
+// again later.
 func (x *Path) lookAtRegions() {
-	if x.c.Failed() { // streams may still come to what is open
+	if x.c.Failed() { // streams may still use what is open
 		return
 	}
 	if again := x.publishLibrary(); !x.openRegions() && !again {
@@ -128,14 +130,14 @@ func (x *Path) lookAtRegions() {
 	time.AfterFunc(regionsAgain, x.news.tell)
 }
 
-// standing is what the watcher has seen of the launch under way.
+// standing is what the watcher has seen of the current launch.
 type standing struct {
-	tokens uint64 // what they were
-	since  time.Time
-	said   time.Time
+	tokens uint64    // hash of the tokens
+	since  time.Time // time of their last change
+	said   time.Time // time of the last report
 }
 
-// follow looks at launches until there have been none for a while.
+// follow looks at launches until none has been pending for a while.
 func (x *Path) follow() {
 	var seen standing
 	timer := time.NewTimer(0)
@@ -160,26 +162,27 @@ func (x *Path) follow() {
 			if w.last.Load() == last {
 				return
 			}
-			w.awake.Store(true) // one has come in between, which has not told
+			w.awake.Store(true) // a launch has come in between, without a kick
 		}
 		last = now
 	}
 	w.awake.Store(false)
 }
 
-// busy reports whether launches are on their way.
+// busy reports whether launches are pending.
 func (x *Path) busy() bool {
 	return x.n > 1 && (x.ended() != x.watcher.last.Load() || atomic.LoadUint32(&x.page.rank(x.me).current) != 0)
 }
 
-// look takes a look at the launch under way.
+// look checks the current launch once.
 func (x *Path) look(seen *standing, now time.Time) error {
 	if err := x.broken(); err != nil || x.n == 1 {
 		return err
 	}
 	own := x.page.rank(x.me)
 	if x.watcher.missed(x.ended(), now) {
-		return fmt.Errorf("shim: rank %d: a call has missed its deadline; %s: %w", x.me, x.missing(), errdefs.ErrTimeout)
+		return fmt.Errorf("shim: rank %d: a call has missed its deadline; %s: %w",
+			x.me, x.missing(), errdefs.ErrTimeout)
 	}
 	number, tokens := atomic.LoadUint32(&own.current), x.tokens()
 	if number == 0 || atomic.LoadUint32(&own.waited) == 0 || tokens != seen.tokens {
@@ -197,7 +200,7 @@ func (x *Path) look(seen *standing, now time.Time) error {
 	return nil
 }
 
-// broken is the driver's error where a launch has failed on the device.
+// broken returns the driver's error if a launch has failed on the device.
 func (x *Path) broken() error {
 	d := x.dev
 	if !d.Mu.TryLock() {
@@ -211,7 +214,7 @@ func (x *Path) broken() error {
 	return err
 }
 
-// tokens is a hash of this rank's tokens: it changes while a launch moves on.
+// tokens returns a hash of this rank's tokens. It changes while a launch moves on.
 func (x *Path) tokens() (h uint64) {
 	x.eachToken(func(word *uint32) { h = h*31 + uint64(atomic.LoadUint32(word)) })
 	return h
@@ -232,7 +235,7 @@ func (x *Path) eachToken(f func(word *uint32)) {
 	}
 }
 
-// say tells the leader and the flight recorder in what a launch stands, and for whom.
+// say reports to the leader and to the flight recorder which peer a launch waits for.
 func (x *Path) say(number uint32) {
 	late := x.late()
 	peer := -1
@@ -240,15 +243,17 @@ func (x *Path) say(number uint32) {
 		peer = late[0]
 	}
 	for _, op := range recorder.Of(x.c).OfLaunch(number) {
-		recorder.Of(x.c).Stalled(op.Number, exec.Wait{Rank: x.me, Op: op.Seq, Kind: program.Recv, Peer: peer, Bytes: max(op.Bytes, int64(op.Shape.Count)*int64(op.Shape.Type.Size()))})
+		recorder.Of(x.c).Stalled(op.Number, exec.Wait{
+			Rank: x.me, Op: op.Seq, Kind: program.Recv, Peer: peer,
+			Bytes: max(op.Bytes, int64(op.Shape.Count)*int64(op.Shape.Type.Size())),
+		})
 		if op.Seq > 0 {
 			stall.ReportShape(x.c, op.Seq, &op.Shape)
 		}
 	}
 }
 
-// late lists the ranks whose streams have not come to the launch that this one is in, as far as tokens tell: those that have a word
-// which this rank may be waiting for.
+// late lists the peers whose streams are in no launch. This rank's launch may wait for them.
 func (x *Path) late() (ranks []int) {
 	for r := range x.n {
 		if r != x.me && atomic.LoadUint32(&x.page.rank(r).current) == 0 {
@@ -258,7 +263,7 @@ func (x *Path) late() (ranks []int) {
 	return ranks
 }
 
-// missing puts late into words.
+// missing describes the late ranks for an error.
 func (x *Path) missing() string {
 	late := x.late()
 	if len(late) == 0 {
@@ -267,15 +272,17 @@ func (x *Path) missing() string {
 	return "no stream of " + status.ListRanks(late) + " is in one"
 }
 
-// timedOut ends the communicator.
+// timedOut reports a launch that has waited longer than LIGHTPATH_TIMEOUT. It returns the error that ends the
+// communicator.
 func (x *Path) timedOut(number uint32) error {
 	c := x.c
-	err := fmt.Errorf("shim: rank %d: launch %d on its device has waited %v: %s: %w", x.me, number, c.Cfg.Timeout, x.missing(), errdefs.ErrTimeout)
+	err := fmt.Errorf("shim: rank %d: launch %d on its device has waited %v: %s: %w",
+		x.me, number, c.Cfg.Timeout, x.missing(), errdefs.ErrTimeout)
 	stall.LaunchTimedOut(c, number, err)
 	return err
 }
 
-// letGoOn lets streams go until the communicator ends: graphs may be replayed at any time, and nobody hears of it.
+// letGoOn releases streams until the communicator is destroyed, because the program may replay graphs at any time.
 func (x *Path) letGoOn() {
 	for {
 		x.letGo()
@@ -291,7 +298,8 @@ func (x *Path) letGoOn() {
 	}
 }
 
-// letGo hands the streams of a communicator that has failed whatever they wait for, until they are through.
+// letGo releases the streams of a failed communicator: it sets every word that they wait for, until they have
+// finished.
 func (x *Path) letGo() {
 	if x.n == 1 {
 		return
@@ -312,7 +320,8 @@ func (x *Path) letGo() {
 	}
 }
 
-// finished reports whether the communicator's streams have left its launches. Whoever puts one there may wait for them.
+// finished reports whether the communicator's streams have left its launches. It does not wait for the lock, because a
+// caller that holds it may wait for these streams.
 func (x *Path) finished() bool {
 	d := x.dev
 	if !d.Mu.TryLock() {
@@ -330,7 +339,7 @@ func (x *Path) finished() bool {
 	return reached || err != nil
 }
 
-// home reports whether nobody reads what this rank has given any more.
+// home reports whether all peers have read what this rank has given them.
 func (x *Path) home() bool {
 	if x.n == 1 {
 		return true
@@ -347,7 +356,8 @@ func (x *Path) home() bool {
 	return true
 }
 
-// shutDown gives back what the communicator has on its device, when the others have read what this rank has given them.
+// shutDown waits for at most comm.Linger until peers have read what this rank has given them. Then it releases what
+// the communicator has on its device.
 func (x *Path) shutDown() {
 	for end := time.Now().Add(comm.Linger); !x.c.Failed() && !x.home() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
