@@ -45,7 +45,7 @@ type Call struct {
 	sendBytes, recvBytes int64
 }
 
-// String describes for messages what ranks must agree on.
+// String describes the values that ranks must agree on, for messages.
 func (c *Call) String() string {
 	if c.Kind.OneSided() {
 		return DescribeOneSided(c.Kind, c.Count, c.Type, c.Peer)
@@ -246,7 +246,7 @@ func DescribeOneSided(k Kind, count uint64, typ datatype.Type, peer int32) strin
 	return fmt.Sprintf("WaitSignal(%d signals, peer %d)", count, peer)
 }
 
-// Misuse returns the error of calls that do not belong together.
+// Misuse returns the error of calls that cannot be in one group.
 func (c *Call) Misuse(err error) error {
 	return fmt.Errorf("shim: %v: %w: %w", c.Kind, err, errdefs.ErrInvalidUsage)
 }

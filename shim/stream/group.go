@@ -279,8 +279,9 @@ func (g *group) isLong() bool {
 	return false
 }
 
-// isSeparate reports whether no two communicators share a stream, on which their order would matter. The default
-// stream of each thread counts as shared: it is another stream on another thread.
+// isSeparate reports whether goroutines may put the communicators' launches side by side. No two communicators may
+// share a stream, on which their order would matter. No call may use the per-thread default stream, which differs
+// between threads.
 func (g *group) isSeparate() bool {
 	for i := range g.calls {
 		a := &g.calls[i]
