@@ -65,7 +65,7 @@ const (
 	Release                      // give Planes back to the controller
 	Await                        // wait until Plane has reached Epoch; Reached follows
 	Vacate                       // make Ports release their circuits: Plane moves from Epoch to Target; Vacated follows
-	Schedule                     // schedule the moves of Agreed for Shape on Planes, which stand at Standing; Scheduled follows
+	Schedule                     // schedule the moves of Agreed for Shape on Planes at Standing; Scheduled follows
 	SetTimer                     // make Timer expire after After
 	StopTimer                    // stop Timer
 	Fail                         // fail the communicator with Err

@@ -41,8 +41,8 @@ func (m *Machine) secure() error {
 	return m.decide()
 }
 
-// current reports whether no held plane has an epoch beyond those that this communicator has requested. A new
-// controller that does not know its predecessor's exact state begins with such an epoch.
+// current reports whether every held plane has an epoch that this communicator has requested. A new controller that
+// does not know its predecessor's exact state begins with an epoch beyond those.
 func (m *Machine) current() bool {
 	for j := range m.held.Each() {
 		if epoch, _, _ := m.view.State(j); int32(epoch-m.now[j].Epoch) > 0 {

@@ -27,14 +27,14 @@ type Call struct {
 	Recv  unsafe.Pointer
 	// Window is the caller's handle of the window that a put writes to, at byte Offset of the peer's window.
 	Window, Offset uint64
-	// Stream orders the call on the communicator's device. 0 is the default stream if a buffer is device memory, and the
-	// calling thread if none is.
+	// Stream orders the call on the communicator's device. 0 is the default stream if a buffer is device memory,
+	// otherwise the calling thread.
 	Stream device.Stream
-	// Scalar is the element, of type Type and any alignment, by which [OpPreMulSum] multiplies this rank's contribution.
-	// It is read when the call runs.
+	// Scalar is the element by which [OpPreMulSum] multiplies this rank's contribution. It has type Type and any
+	// alignment. The call reads it when it runs.
 	Scalar unsafe.Pointer
-	// Operator is the number of the user's operator that [OpPreMulSum] stands for; 0: none. Recipes of calls that C makes
-	// carry it.
+	// Operator is the number of the user's operator for which [OpPreMulSum] stands; 0: none. Recipes of calls that C
+	// makes carry it.
 	Operator int32
 	Options  Options
 

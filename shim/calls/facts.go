@@ -14,12 +14,12 @@ type Facts struct {
 	Planes      planeset.Set      // planes that a call may name: those with circuits, otherwise the packet planes
 	CircuitKind plans.CircuitKind // of planes with circuits
 	Cut         int64             // bytes of a buffer that a call moves in one piece; 0: any
-	Launches    Launches          // how calls run on streams without the CPU
+	Launches    Launches          // how calls run on streams if no CPU touches their data
 	Foreign     bool              // another libnccl executes collectives on streams
 	NoDevice    error             // why this rank has no device, perhaps unlike others; nil: it has one
 }
 
-// Launches is the way in which calls run on streams without the CPU.
+// Launches is the way in which calls run on streams without a CPU touching their data.
 type Launches uint8
 
 // The ways. With ByPortsOverCircuits only collectives with a script run on streams.

@@ -145,7 +145,8 @@ func (p *Planes) vacate(m *control.Message) {
 	_ = p.Controller.Post(r.Plane, r.Epoch, r.Holder, r.Target)
 }
 
-// Outside returns a map of ports without the circuits from ports outside a communicator to its members, and those ports.
+// Outside returns a map of ports without the circuits from outside ports to members. It also returns those outside
+// ports.
 func Outside(m circuit.Permutation, member []int) (target circuit.Permutation, ports []int) {
 	for p, to := range m {
 		if to == circuit.Dark || member[p] >= 0 || member[to] < 0 {

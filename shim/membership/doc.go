@@ -4,8 +4,8 @@
 // leader, which answers when all have asked. The ranks of a shrink meet at the door of the first of them, since the
 // leader may be gone.
 //
-// Layer 6: it may import the rooms of circuits, since a shrink of a failed communicator gives back its ports. It knows no
-// path.
+// Layer 6: it may import the rooms of circuits, since a shrink of a failed communicator gives back its ports. It
+// knows no path.
 package membership
 
 import (
@@ -105,8 +105,8 @@ func (st *State) End() {
 	st.Args.From = nil
 }
 
-// Roles reports whether this rank may become the leader, and whether it may be the only rank. A split knows neither before
-// its ranks have met.
+// Roles reports whether this rank may become the leader, and whether it may be the only rank. Before its ranks have
+// met, a split knows neither.
 func (st *State) Roles(c *comm.Core) (leader, alone bool) {
 	if o := st.Args.From; o != nil && o.How == BySplit {
 		return o.Color != NoColor, o.Color == NoColor || o.Parent.Ranks == 1
@@ -114,7 +114,7 @@ func (st *State) Roles(c *comm.Core) (leader, alone bool) {
 	return c.Rank == 0, c.Ranks == 1
 }
 
-// EnterDoor opens the door where ranks can meet this one again, unless it will be the only rank.
+// EnterDoor opens the door at which ranks can meet this rank again, unless it will be the only rank.
 func (st *State) EnterDoor(c *comm.Core) (door *bootstrap.Door, err error) {
 	alone := c.Ranks == 1
 	if o := st.Args.From; o != nil && o.How == BySplit {

@@ -84,8 +84,8 @@ func AskAll(c *comm.Core, d time.Duration) []status.Rank {
 	return out
 }
 
-// handleAsk handles control.MsgAsk. The leader gets it from the rank that asks; other ranks get it from the leader, with
-// that rank in Arg.
+// handleAsk handles control.MsgAsk. The leader gets it from the rank that asks. Other ranks get it from the leader,
+// with the asking rank in Arg.
 func handleAsk(c *comm.Core, m *control.Message) {
 	if c.Rank != 0 {
 		go answer(c, int(m.Arg), m.Seq)

@@ -8,7 +8,7 @@ import (
 )
 
 // lead is the leader's part in the shares of planes. Only the leader's goroutine uses it, so its messages arrive in
-// order:
+// order. The messages of one round are:
 //
 //	look -> ask all -> all tell -> propose shares and a future operation -> all answer -> conclude
 //

@@ -158,7 +158,8 @@ func (p *State) Measure(c *comm.Core, t *exec.Task, brings []int64) {
 	copy(p.Seen, pace)
 	p.Mu.Unlock()
 	if misfit(p.Units, p.Window.ideal, pace) || p.Units != nil && c.Rank == 0 {
-		_ = c.Star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: SharesLook}) // if the leader has ended, the reading goroutine reports it
+		// If the leader has ended, the reading goroutine reports it.
+		_ = c.Star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: SharesLook})
 	}
 }
 
@@ -182,7 +183,7 @@ func Brings(p *program.Program) []int64 {
 
 // Kinds of a [control.MsgShares], in its Arg. Seq is the number of the leader's question, and Body is a list of words.
 const (
-	SharesLook     = iota // to the leader: the shares do not fit this rank's paces, or a trial of other shares may be due
+	SharesLook     = iota // to the leader: the shares do not fit, or a trial may be due
 	sharesAsk             // leader to all: asks for paces
 	sharesTold            // to the leader: last operation reached, then paces
 	SharesPropose         // leader to all: first operation, then shares

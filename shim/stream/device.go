@@ -25,13 +25,13 @@ type Device struct {
 	Locked      atomic.Int64 // bytes of page-locked memory
 	Outstanding atomic.Int64 // launches that have not run
 	Exchange    uint64       // bytes of device memory reserved for exchange
-	Launcher    Launcher     // for calls that run without the CPU; nil: launches are staged
+	Launcher    Launcher     // for calls whose data no CPU touches; nil: launches are staged
 	Context     device.Context
 	Identity    string // of the device
 	NoPeers     error  // why no other device can access it
 }
 
-// Launcher puts calls on streams. From then on they run without the CPU.
+// Launcher puts calls on streams whose data no CPU touches.
 type Launcher interface {
 	// Put puts the calls of its communicator in a group on streams. here says that the calls have no stream. The
 	// caller holds Device.Mu.

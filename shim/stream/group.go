@@ -17,7 +17,7 @@ type group struct {
 	calls []calls.Call
 	rest  []calls.Call // calls without a launcher
 	comms []*comm.Core
-	puts  []*comm.Core // those that have something to put on streams
+	puts  []*comm.Core // communicators with work for streams
 	bufs  []hostBuffer
 	waits []*comm.Core // communicators whose calls have no stream
 }

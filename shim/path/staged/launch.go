@@ -14,9 +14,10 @@ import (
 	"lightpath/shim/stream"
 )
 
-// launch is the calls of one communicator that run when its stream reaches them. Each step of its script puts on the
-// stream: copies of its input into staging memory; a signal, on which the communicator's worker runs the step; a wait
-// for the communicator's word, which the worker sets after the step; copies of its output out of staging memory.
+// launch is the calls of one communicator that run when its stream reaches them. Each step of its script puts four
+// things on the stream. First come copies of its input into staging memory. A signal follows, on which the
+// communicator's worker runs the step. Then the stream waits for the communicator's word, which the worker sets after
+// the step. Last come copies of the output out of staging memory.
 //
 // The copies and the signal of the next step come before the wait of a step. So the device copies the previous output
 // and the next input while a step runs. Streams never need a later operation to finish an earlier one. A driver that
@@ -37,7 +38,7 @@ type launch struct {
 
 	ran, due int // steps that have run, and steps that the stream will signal; guarded by state.worker.mu
 
-	begun *session.Session // a step that the driver's thread began and left to the worker; it holds the communicator's lock
+	begun *session.Session // begun by the driver's thread, left to the worker; holds the communicator's lock
 	met   error            // the error of that step so far
 }
 
