@@ -11,23 +11,23 @@ import (
 	"lightpath/shim/ticket"
 )
 
-// EventKind is what has happened.
+// EventKind is the kind of an event.
 type EventKind uint8
 
 // The events. Rank is the rank that sent a message.
 const (
 	Want      EventKind = iota // a rank wants the ticket of collective Seq, of Shape
-	Done                       // a rank has ended the operation of ticket Seq; Standing says where it left the planes
+	Done                       // a rank has ended the operation of ticket Seq; Standing is where it left the planes
 	Row                        // a rank posts Row as round Seq
 	PlanLack                   // a rank lacks plan Plan, for Seq
-	Granted                    // the controller has granted Planes, or Err
-	Reached                    // Plane has reached the epoch of an Await, or Err
+	Granted                    // the controller has granted Planes, or failed with Err
+	Reached                    // Plane has reached the epoch of an Await, or failed with Err
 	Vacated                    // ranks have been told to release circuits on Plane (OK), or could not be
-	Scheduled                  // moves have been scheduled from Start on, or Err
+	Scheduled                  // moves have been scheduled from Start on, or failed with Err
 	Expired                    // Timer has expired
 )
 
-// Event is something that has happened. Fields that its kind does not name are zero.
+// Event is the input of one step. Fields that its kind does not name are zero.
 type Event struct {
 	Kind     EventKind
 	Rank     int
@@ -49,31 +49,31 @@ type Timer uint8
 
 // The timers.
 const (
-	IdleTimer  Timer = iota // planes are given back
-	RoundTimer              // an open round is not waited for any longer
+	IdleTimer  Timer = iota // then the machine gives idle planes back
+	RoundTimer              // then the machine stops waiting for an open round
 	NumTimers
 )
 
-// ActionKind is what is to be done.
+// ActionKind is the kind of an action.
 type ActionKind uint8
 
 // The actions. Rank -1 stands for all ranks.
 const (
-	SendTicket ActionKind = iota // Body to Rank as the ticket of Seq
-	SendPlan                     // Body to Rank as the plan that it lacks for Seq
-	Acquire                      // Planes from the controller; Granted follows
-	Release                      // Planes to the controller
-	Await                        // until Plane has reached Epoch; Reached follows
-	Vacate                       // Ports must release their circuits: Plane moves from Epoch to Target; Vacated follows
-	Schedule                     // the moves of Agreed for Shape on Planes, which stand at Standing; Scheduled follows
-	SetTimer                     // Timer expires after After
-	StopTimer                    // Timer does not expire
-	Fail                         // the communicator, with Err
-	Inform                       // the log of Text
-	Warn                         // the log of Text
+	SendTicket ActionKind = iota // send Body to Rank as the ticket of Seq
+	SendPlan                     // send Body to Rank as the missing plan for Seq
+	Acquire                      // request Planes from the controller; Granted follows
+	Release                      // give Planes back to the controller
+	Await                        // wait until Plane has reached Epoch; Reached follows
+	Vacate                       // make Ports release their circuits: Plane moves from Epoch to Target; Vacated follows
+	Schedule                     // schedule the moves of Agreed for Shape on Planes at Standing; Scheduled follows
+	SetTimer                     // make Timer expire after After
+	StopTimer                    // stop Timer
+	Fail                         // fail the communicator with Err
+	Inform                       // log Text
+	Warn                         // log Text as a warning
 )
 
-// Action is something to be done. Fields that its kind does not name are zero.
+// Action is one output of a step. Fields that its kind does not name are zero.
 type Action struct {
 	Kind     ActionKind
 	Rank     int
@@ -93,15 +93,15 @@ type Action struct {
 	Text     string
 }
 
-// View is what the leader has last heard of planes. Its methods answer at once.
+// View is the leader's latest knowledge of planes. Its methods do not block.
 type View interface {
-	// State returns a plane's epoch and map of ports, and why it is out of service.
+	// State returns a plane's epoch and map of ports, and the error if it is out of service.
 	State(plane int) (epoch uint32, ports circuit.Permutation, err error)
-	// Waiting says what the next switch of a plane waits for.
+	// Waiting returns what the next switch of a plane waits for.
 	Waiting(plane int) string
 }
 
-// Book is the plans that the leader knows; [planning.Book] is one.
+// Book is the leader's known plans; [planning.Book] implements it.
 type Book interface {
 	Version() uint32
 	Row(s calls.Shape, use planeset.Set, maps []circuit.Permutation) (planning.Row, error)

@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// IdleHold is how long planes stay granted after an operation: the next one of a loop needs no new grant, and a reset
-	// under way overlaps with the ranks' own work.
+	// IdleHold is how long planes stay granted after an operation. So the next operation of a loop needs no new grant,
+	// and a reset in progress overlaps with the ranks' own work.
 	IdleHold = 2 * time.Millisecond
-	// MaxHold is after how long a busy communicator gives planes back between two operations, so that others get their
-	// turn.
+	// MaxHold is how long a busy communicator holds planes before it gives them back between two operations. So others
+	// get their turn.
 	MaxHold = 100 * time.Millisecond
 )
 
-// Config is what a machine knows from the beginning.
+// Config is the fixed input of a machine.
 type Config struct {
 	Ranks      int
 	Site       *planning.Site
 	FabricSize int           // ports of each plane
-	RoundWait  time.Duration // for all ranks to post a round
+	RoundWait  time.Duration // how long all ranks have to post a round
 	ByTime     bool          // planes move at planned times
 	// Scripted returns the plan of a shape whose scripts are on streams, nil if there is none.
 	Scripted func(calls.Shape) *planning.Agreed
@@ -37,8 +37,9 @@ type Config struct {
 
 // Machine issues the tickets of a communicator. Not safe for concurrent use.
 //
-// A rank's control connection keeps order, and a rank wants its next operation only after it has ended the last. So a
-// complete set of wants, or of rows, means that no operation is under way: the machine works for one at a time.
+// A rank's control connection keeps order, and a rank requests its next operation only after it has ended the last. So
+// a complete set of wants, or of rows, means that no operation is under way. The machine works on one operation at a
+// time.
 type Machine struct {
 	cfg    Config
 	view   View
@@ -50,13 +51,13 @@ type Machine struct {
 	rounds   rounds
 
 	stage stage
-	work  work // of all stages but idle
+	work  work // in all stages except idle
 	done  int  // ranks that have ended the operation under way
 
 	held    planeset.Set   // granted
-	out     planeset.Set   // known to be out of service
-	moved   planeset.Set   // of held: they may be elsewhere than ranks know
-	waiting planeset.Set   // planes that Await actions are for
+	out     planeset.Set   // planes known to be out of service
+	moved   planeset.Set   // held planes that may stand elsewhere than ranks know
+	waiting planeset.Set   // planes with an Await action under way
 	since   time.Time      // of the grant
 	now     []ticket.Plane // where operations leave the planes
 
@@ -65,14 +66,14 @@ type Machine struct {
 	clock   time.Time     // of this step
 }
 
-// arrivals are the ranks that have asked for an operation.
+// arrivals holds the ranks that have requested an operation.
 type arrivals struct {
 	shapes []calls.Shape // by rank
 	here   []bool
 	have   int
 }
 
-// work is what the machine obtains planes for.
+// work is the operation for which the machine obtains planes.
 type work struct {
 	seq    uint64
 	shape  calls.Shape      // of a collective
@@ -80,16 +81,16 @@ type work struct {
 	agreed *planning.Agreed // while its moves are being scheduled
 }
 
-// stage is how far the work has come.
+// stage is the progress of the work.
 type stage uint8
 
 const (
 	idle       stage = iota
-	releasing        // planes that have been held for long are on their way to where they are given back
+	releasing        // long-held planes move to where they are given back
 	acquiring        // the controller has been asked for planes
 	vacating         // ports outside the communicator have been asked to release circuits
-	vacated          // and the plane is on its way
-	settling         // planes are on their way to where they are scheduled from
+	vacated          // they have been asked, and the plane is switching
+	settling         // planes switch to where their scheduled moves begin
 	scheduling       // their moves are being scheduled
 	running          // the ticket has been issued
 )
@@ -106,8 +107,8 @@ func New(cfg Config, v View, b Book) *Machine {
 // Held returns the planes that are granted.
 func (m *Machine) Held() planeset.Set { return m.held }
 
-// Step takes an event that happens at a time and returns what is to be done, in this order. The result is valid until the
-// next step. After an action Fail there are no more.
+// Step handles an event at a time and returns actions, to be performed in this order. The result is valid until the
+// next step. After a Fail action there are no more.
 func (m *Machine) Step(at time.Time, e *Event) []Action {
 	m.actions, m.clock = m.actions[:0], at
 	if m.failed {
@@ -122,7 +123,7 @@ func (m *Machine) Step(at time.Time, e *Event) []Action {
 
 func (m *Machine) act(a Action) { m.actions = append(m.actions, a) }
 
-// send sends an encoded ticket to a rank, -1 for all. The body is not reused: messages may be read later.
+// send sends an encoded ticket to a rank, -1 for all. It allocates the body, since messages may be read later.
 func (m *Machine) send(rank int, seq uint64, t *ticket.Ticket, plan []byte) {
 	m.act(Action{Kind: SendTicket, Rank: rank, Seq: seq, Body: append(ticket.Append(nil, t), plan...)})
 }
@@ -158,7 +159,7 @@ func (m *Machine) take(e *Event) error {
 	return m.releaseIdle()
 }
 
-// want takes the wish of a rank for the ticket of a collective.
+// want handles a rank's request for the ticket of a collective.
 func (m *Machine) want(e *Event) error {
 	w := m.arrivals[e.Seq]
 	if w == nil {
@@ -176,14 +177,14 @@ func (m *Machine) want(e *Event) error {
 		}
 	}
 	if w.have++; w.have < m.cfg.Ranks {
-		m.closeRound() // this rank will not join
+		m.closeRound() // this rank will not join the round
 		return nil
 	}
 	delete(m.arrivals, e.Seq)
 	return m.begin(work{seq: e.Seq, shape: e.Shape})
 }
 
-// begin obtains planes for an operation that all ranks have come to.
+// begin obtains planes for an operation that all ranks have requested.
 func (m *Machine) begin(w work) error {
 	if m.stage != idle {
 		return fmt.Errorf("shim: arbiter: operation %#x begins while %#x is under way: %w", w.seq, m.work.seq, errdefs.ErrInternal)
@@ -193,7 +194,7 @@ func (m *Machine) begin(w work) error {
 	return m.secure()
 }
 
-// decide answers the work, for which planes have been secured.
+// decide answers the work after its planes have been obtained.
 func (m *Machine) decide() error {
 	switch {
 	case m.work.demand != nil:
@@ -204,7 +205,7 @@ func (m *Machine) decide() error {
 	return m.decideCollective()
 }
 
-// decideCollective answers a collective on the planes that are held.
+// decideCollective answers a collective on the held planes.
 func (m *Machine) decideCollective() error {
 	all, use, s := m.cfg.Site.All(), m.held, m.work.shape
 	if s.Request.Planes != 0 {
@@ -252,7 +253,7 @@ func (m *Machine) onPackets(flags uint8) error {
 	return nil
 }
 
-// rest ends the work. Planes that are held are given back after a while.
+// rest ends the work. After IdleHold the machine gives the held planes back.
 func (m *Machine) rest() {
 	m.stage, m.work = idle, work{}
 	if m.held != 0 {
@@ -260,20 +261,20 @@ func (m *Machine) rest() {
 	}
 }
 
-// issue sends the ticket of a plan, or has its moves scheduled before.
+// issue sends the ticket of a plan, or first schedules its moves.
 func (m *Machine) issue(p *planning.Agreed, use planeset.Set, flags uint8) error {
 	m.fill(p.ID, use, flags)
 	m.work.agreed = p
 	if !m.cfg.ByTime {
 		return m.announce(0)
 	}
-	// A move that is due while another is under way would fail the plane.
+	// A move fails the plane if it is due during another move.
 	m.stage = settling
 	m.awaitStanding(use)
 	return m.settled()
 }
 
-// settled has moves scheduled once all planes stand.
+// settled schedules moves once all planes stand.
 func (m *Machine) settled() error {
 	if m.waiting != 0 {
 		return nil
@@ -291,7 +292,7 @@ func (m *Machine) scheduled(e *Event) error {
 	return m.announce(e.Start)
 }
 
-// announce sends the ticket that has been filled in.
+// announce sends the filled-in ticket.
 func (m *Machine) announce(start int64) error {
 	m.t.Start, m.stage, m.done = start, running, 0
 	m.send(-1, m.work.seq, &m.t, nil)
@@ -311,7 +312,7 @@ func (m *Machine) fill(id planning.ID, use planeset.Set, flags uint8) {
 	}
 }
 
-// decideScripted answers an operation whose plan is on streams already. No other plan will do.
+// decideScripted answers an operation whose plan is already on streams. It can use no other plan.
 func (m *Machine) decideScripted() error {
 	s, all := m.work.shape, m.cfg.Site.All()
 	p := m.cfg.Scripted(planning.ShapeOf(s))
@@ -330,7 +331,7 @@ func (m *Machine) decideScripted() error {
 	return m.announce(0)
 }
 
-// ended takes the end of an operation at a rank. All ranks leave the planes alike.
+// ended handles the end of an operation at a rank. All ranks leave the planes in the same state.
 func (m *Machine) ended(e *Event) error {
 	if m.stage != running || e.Seq != m.work.seq {
 		return fmt.Errorf("%w: rank %d has ended operation %#x, which is not under way", control.ErrMessage, e.Rank, e.Seq)
@@ -354,8 +355,8 @@ func (m *Machine) ended(e *Event) error {
 	return nil
 }
 
-// entangled returns a plane on which a port outside the communicator has a circuit to a member: that port would have to
-// agree to every switch, and does not know of them.
+// entangled returns a plane on which a port outside the communicator has a circuit to a member. That port would have
+// to agree to every switch, but does not know of them.
 func (m *Machine) entangled(use planeset.Set) (plane int, yes bool) {
 	for j := range use.Each() {
 		_, ports, _ := m.view.State(j)

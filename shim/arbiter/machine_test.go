@@ -22,8 +22,7 @@ import (
 	"lightpath/shim/ticket"
 )
 
-// rig is a machine with planes and plans that the test sets, and a clock that it moves. It grants what the machine asks for
-// when the test says so.
+// rig is a machine with planes, plans and a clock that the test controls. It grants planes when the test says so.
 type rig struct {
 	t      *testing.T
 	m      *Machine
@@ -86,7 +85,7 @@ func (r *rig) Encoded(id planning.ID) ([]byte, error) {
 	return []byte("plan"), nil
 }
 
-// step has the machine take an event and compares its actions.
+// step makes the machine handle an event and compares its actions.
 func (r *rig) step(e Event, want ...string) {
 	r.t.Helper()
 	r.last = slices.Clone(r.m.Step(r.now, &e))
@@ -144,7 +143,7 @@ func want(rank int, seq uint64) Event {
 	return Event{Kind: Want, Rank: rank, Seq: seq, Shape: allReduce}
 }
 
-// done is the end of an operation that leaves planes where they are.
+// done returns the end of an operation that leaves planes where they are.
 func (r *rig) done(rank int, seq uint64) Event {
 	t := &ticket.Ticket{Planes: make([]ticket.Plane, len(r.epochs))}
 	for j := range t.Planes {
@@ -153,7 +152,7 @@ func (r *rig) done(rank int, seq uint64) Event {
 	return Event{Kind: Done, Rank: rank, Seq: seq, Standing: t}
 }
 
-// held has two ranks hold all planes after operation 1.
+// held makes two ranks hold all planes after operation 1.
 func (r *rig) held(all planeset.Set) {
 	r.t.Helper()
 	r.step(want(0, 1))
@@ -163,7 +162,7 @@ func (r *rig) held(all planeset.Set) {
 	r.step(r.done(0, 1), "set 0")
 }
 
-// TestCollective: planes are obtained when all ranks have asked, and stay for the next operation.
+// TestCollective checks that planes are obtained when all ranks have asked, and stay for the next operation.
 func TestCollective(t *testing.T) {
 	r := newRig(t, 2, 2, 2)
 	r.held(0b11)
@@ -172,7 +171,7 @@ func TestCollective(t *testing.T) {
 	r.step(Event{Kind: PlanLack, Rank: 1, Seq: 2, Plan: planning.ID{1}}, "plan to 1")
 	r.step(r.done(0, 2))
 	r.step(r.done(1, 2), "set 0")
-	r.epochs[0] = 1 // somebody has moved a plane: ranks are told where it is
+	r.epochs[0] = 1 // another communicator has moved a plane: the ticket tells ranks where it is
 	r.step(want(0, 3))
 	r.step(want(1, 3), "stop 0", "ticket 3 to -1: planes 11 maps")
 	r.step(r.done(0, 3))
@@ -183,7 +182,7 @@ func TestCollective(t *testing.T) {
 	}
 }
 
-// TestPlanes: which planes an operation gets.
+// TestPlanes checks which planes an operation gets.
 func TestPlanes(t *testing.T) {
 	for name, k := range map[string]struct {
 		change func(r *rig)
@@ -218,7 +217,7 @@ func TestPlanes(t *testing.T) {
 	}
 }
 
-// TestRelease: planes that are on their way are given back when they have got there.
+// TestRelease checks that switching planes are given back once they have arrived.
 func TestRelease(t *testing.T) {
 	r := newRig(t, 2, 2, 2)
 	r.held(0b11)
@@ -228,7 +227,7 @@ func TestRelease(t *testing.T) {
 	r.step(Event{Kind: Expired, Timer: IdleTimer}, "release 11")
 }
 
-// TestNoPlaneInService: without planes an operation runs on packet planes.
+// TestNoPlaneInService checks that an operation runs on packet planes if no plane is in service.
 func TestNoPlaneInService(t *testing.T) {
 	r := newRig(t, 1, 2, 1)
 	r.step(want(0, 1), "stop 0", "acquire 1")
@@ -238,7 +237,7 @@ func TestNoPlaneInService(t *testing.T) {
 	r.step(Event{Kind: Granted, Planes: 1}, "plane p0 is back in service; going on with 1 of 1 planes", "ticket 2 to -1: planes 1 maps")
 }
 
-// TestVacate: ports outside the communicator release their circuits to its members before a plane is used.
+// TestVacate checks that outside ports release their circuits to members before a plane is used.
 func TestVacate(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		r := newRig(t, 2, 4, 1)
@@ -257,7 +256,7 @@ func TestVacate(t *testing.T) {
 	}
 }
 
-// TestMistakes: what ranks do wrong fails the communicator, and nothing happens after that.
+// TestMistakes checks that a rank's mistake fails the communicator, and that the machine then does nothing more.
 func TestMistakes(t *testing.T) {
 	for name, k := range map[string]struct {
 		events []Event
@@ -292,13 +291,13 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// message is the row of a rank that sends to, and receives from, the other of two.
+// message returns the row of a rank that exchanges messages with the other of two ranks.
 func message(rank int, number uint64, bytes int64) Event {
 	m := []ticket.Message{{Peer: 1 - rank, Number: number, Bytes: bytes}}
 	return Event{Kind: Row, Rank: rank, Seq: RoundNumber(0, uint32(number)), Row: &ticket.Row{Sends: m, Recvs: m}}
 }
 
-// TestRounds: a round of all ranks gets circuits if it is worth it; all others go to packet planes.
+// TestRounds checks that a round of all ranks gets circuits if it pays; all others use packet planes.
 func TestRounds(t *testing.T) {
 	r := newRig(t, 2, 2, 1)
 	r.step(message(0, 1, 1e9), "set 1")
@@ -318,7 +317,7 @@ func TestRounds(t *testing.T) {
 	r.step(message(1, 5, 1e9), "ticket 5 to 1: packet")   // too late
 }
 
-// TestRoundsOfSome: after rounds that run out of time the leader does not wait for a while, each time for longer.
+// TestRoundsOfSome checks that after timed-out rounds the leader skips waiting, each time for more rounds.
 func TestRoundsOfSome(t *testing.T) {
 	r := newRig(t, 2, 2, 1)
 	number := uint64(0)
@@ -347,7 +346,7 @@ func TestRoundsOfSome(t *testing.T) {
 	r.step(message(1, number, 1e9), "stop 1", "stop 0", "acquire 1")
 }
 
-// TestScripted: what is on streams runs under its plan on all planes, or fails.
+// TestScripted checks that a script on streams runs under its plan on all planes, or fails.
 func TestScripted(t *testing.T) {
 	scripted := allReduce
 	scripted.Scripted = true
@@ -372,7 +371,7 @@ func TestScripted(t *testing.T) {
 	}
 }
 
-// TestByTime: planes move at planned times when they stand.
+// TestByTime checks that standing planes move at planned times.
 func TestByTime(t *testing.T) {
 	r := newRig(t, 1, 1, 2)
 	r.m.cfg.ByTime = true

@@ -16,9 +16,9 @@ var (
 	errUnknownMap = ocsctl.ErrUnknownMap
 )
 
-// secure sees to it that the communicator holds the planes in service: those that it holds from the operation before, or
-// all there are. Between operations nothing is lost with a plane, so one that has failed is left out. None at all is no
-// error either.
+// secure makes the communicator hold the planes in service: the planes that it still holds, otherwise all available
+// planes. Between operations a failed plane loses no data, so secure leaves it out. Holding no plane is no error
+// either.
 func (m *Machine) secure() error {
 	for j := range m.held.Each() {
 		if _, _, err := m.view.State(j); err != nil {
@@ -41,8 +41,8 @@ func (m *Machine) secure() error {
 	return m.decide()
 }
 
-// current reports whether no plane that is held has an epoch beyond what operations of this communicator have asked for.
-// A controller that has taken over, and does not know exactly where the one before was, begins with such an epoch.
+// current reports whether every held plane has an epoch that this communicator has requested. A new controller that
+// does not know its predecessor's exact state begins with an epoch beyond those.
 func (m *Machine) current() bool {
 	for j := range m.held.Each() {
 		if epoch, _, _ := m.view.State(j); int32(epoch-m.now[j].Epoch) > 0 {
@@ -52,7 +52,7 @@ func (m *Machine) current() bool {
 	return true
 }
 
-// reload reads where planes stand that others may have moved. The next ticket tells ranks.
+// reload reads the states of planes that others may have moved. The next ticket tells the ranks.
 func (m *Machine) reload(planes planeset.Set) {
 	for j := range planes.Each() {
 		epoch, ports, _ := m.view.State(j)
@@ -61,14 +61,14 @@ func (m *Machine) reload(planes planeset.Set) {
 	m.moved |= planes
 }
 
-// awaitStanding waits until planes are where operations leave them.
+// awaitStanding waits until planes reach the states in which operations leave them.
 func (m *Machine) awaitStanding(planes planeset.Set) {
 	for j := range planes.Each() {
 		m.await(j, m.now[j].Epoch)
 	}
 }
 
-// await waits until a plane has reached an epoch, unless it has or has failed.
+// await waits until a plane reaches an epoch. It does nothing if the plane has reached it or has failed.
 func (m *Machine) await(j int, epoch uint32) {
 	if at, _, err := m.view.State(j); err == nil && int32(at-epoch) >= 0 {
 		return
@@ -77,7 +77,7 @@ func (m *Machine) await(j int, epoch uint32) {
 	m.act(Action{Kind: Await, Plane: j, Epoch: epoch})
 }
 
-// releaseHeld gives planes back that have been held for long, and asks for all anew.
+// releaseHeld gives back planes that have been held for MaxHold, and requests all planes again.
 func (m *Machine) releaseHeld() error {
 	if m.waiting != 0 {
 		return nil
@@ -93,7 +93,7 @@ func (m *Machine) giveBack() {
 	}
 }
 
-// releaseIdle gives planes back that no operation has needed for a while, once they are where the last one leaves them.
+// releaseIdle gives back idle planes, once they have reached the state in which the last operation leaves them.
 func (m *Machine) releaseIdle() error {
 	if m.stage != idle {
 		return nil
@@ -114,14 +114,14 @@ func (m *Machine) releaseIdle() error {
 	return nil
 }
 
-// acquire asks for all planes.
+// acquire requests all planes.
 func (m *Machine) acquire() error {
 	m.stage = acquiring
 	m.act(Action{Kind: Acquire, Planes: m.cfg.Site.All()})
 	return nil
 }
 
-// granted takes the planes that the controller has granted.
+// granted handles a grant of the controller.
 func (m *Machine) granted(e *Event) error {
 	switch {
 	case errors.Is(e.Err, errPlaneDown):
@@ -140,8 +140,8 @@ func (m *Machine) granted(e *Event) error {
 	return m.vacate(0)
 }
 
-// vacate has circuits from ports outside the communicator to its members released, plane by plane from one on. If that
-// cannot be, they stay as they are, and the operation goes by packet planes.
+// vacate releases circuits from ports outside the communicator to its members, plane by plane from a given plane on.
+// If that fails, the circuits stay, and the operation runs on packet planes.
 func (m *Machine) vacate(from int) error {
 	for j := range m.held.Each() {
 		if j < from {
@@ -157,7 +157,7 @@ func (m *Machine) vacate(from int) error {
 	return m.decide()
 }
 
-// vacated goes on when the ranks of other communicators have been told.
+// vacated continues after the ranks of other communicators have been told.
 func (m *Machine) vacated(e *Event) error {
 	if !e.OK {
 		return m.decide()
@@ -177,10 +177,10 @@ func (m *Machine) vacatedPlane(j int) error {
 	return m.vacate(j + 1)
 }
 
-// reached takes a plane that has got to where it was awaited, or has failed on the way.
+// reached handles a plane that has reached its awaited state, or has failed before.
 func (m *Machine) reached(e *Event) error {
 	if !m.waiting.Has(e.Plane) {
-		return nil // from a stage that is over
+		return nil // the event belongs to an earlier stage
 	}
 	m.waiting = m.waiting.Without(e.Plane)
 	if e.Err != nil {
@@ -202,8 +202,8 @@ func (m *Machine) reached(e *Event) error {
 	return nil
 }
 
-// outOfService reports whether an error says no more than that a plane does not serve: it has cost no bytes, and is no
-// rank's mistake.
+// outOfService reports whether an error only says that a plane is out of service: no bytes were lost, and no rank made
+// a mistake.
 func outOfService(err error) bool {
 	for _, is := range []error{errPlaneDown, ocsctl.ErrReconfFailed, errUnknownMap, ocsctl.ErrPortLost} {
 		if errors.Is(err, is) {
@@ -228,7 +228,7 @@ func (m *Machine) drop(j int, why error) error {
 	return nil
 }
 
-// notice tells the log, once, which planes have gone out of service and which are back.
+// notice logs once which planes have gone out of service and which are back.
 func (m *Machine) notice(in planeset.Set, why error) {
 	all, planes := m.cfg.Site.All(), m.cfg.Site.Planes
 	out := all &^ in
@@ -237,7 +237,7 @@ func (m *Machine) notice(in planeset.Set, why error) {
 		if _, _, err := m.view.State(j); err != nil {
 			reason = err
 		}
-		if reason == nil { // an operator took it, which is no failure of a holder
+		if reason == nil { // an operator removed it; the holder has not failed
 			reason = errors.New(m.view.Waiting(j))
 		}
 		m.act(Action{Kind: Warn, Text: fmt.Sprintf("plane %s is out of service (%v); going on with %d of %d planes",
@@ -253,5 +253,5 @@ func (m *Machine) notice(in planeset.Set, why error) {
 	m.out = out
 }
 
-// TimedOut returns the error of a plane that does not get where it is awaited.
+// TimedOut returns the error of a plane that does not reach its awaited state in time.
 func TimedOut(waiting string) error { return fmt.Errorf("%s: %w", waiting, errdefs.ErrTimeout) }

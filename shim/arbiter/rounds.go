@@ -9,32 +9,32 @@ import (
 	"lightpath/shim/ticket"
 )
 
-// rounds are the groups of sends and receives that ranks post. See docs/design/rounds.md for the protocol, and why
-// no rank can hang in it.
+// rounds holds the groups of sends and receives that ranks post. docs/design/rounds.md has the protocol, and why no
+// rank can hang in it.
 type rounds struct {
 	rows   []*ticket.Row // by rank, of the open round; nil: the rank has not posted
 	have   int
 	open   uint64 // number of the round, if have > 0
 	closed uint64 // posts up to this number go to packet planes at once
-	misses int    // rounds in a row that ran out of time
-	skip   int    // rounds that are not waited for
+	misses int    // consecutive rounds that timed out
+	skip   int    // rounds for which the leader will not wait
 }
 
-// maxSkip bounds for how many rounds the leader does not wait after some ran out of time.
+// maxSkip bounds the number of rounds for which the leader does not wait after timeouts.
 const maxSkip = 1024
 
-// RoundNumber returns the number of a rank's post: how many collectives it has called, and how many groups it has posted
-// since the last of them, from 1.
+// RoundNumber returns the number of a rank's post. It combines the number of collectives called with the number of
+// groups posted since the last of them, counted from 1.
 func RoundNumber(collectives uint64, posts uint32) uint64 { return collectives<<32 | uint64(posts) }
 
-// post takes a rank's group.
+// post handles a rank's group.
 func (m *Machine) post(e *Event) error {
 	r := &m.rounds
 	if r.rows[e.Rank] != nil {
 		return fmt.Errorf("%w: rank %d posts round %d twice", control.ErrMessage, e.Rank, e.Seq)
 	}
 	if r.have > 0 && e.Seq > r.open {
-		m.closeRound() // a rank has left it behind
+		m.closeRound() // a rank has gone past the open round
 	}
 	if e.Seq <= r.closed || r.have > 0 && e.Seq < r.open {
 		m.packets(e.Rank, e.Seq)
@@ -60,7 +60,7 @@ func (m *Machine) post(e *Event) error {
 	return nil
 }
 
-// expireRound ends a round whose time is up.
+// expireRound ends a round that has timed out.
 func (m *Machine) expireRound() {
 	r := &m.rounds
 	if r.have == 0 {
@@ -114,7 +114,7 @@ func (m *Machine) completeRound() error {
 	return m.begin(work{seq: m.rounds.open, demand: demand})
 }
 
-// decideRound answers a round for which planes have been secured.
+// decideRound answers a round after its planes have been obtained.
 func (m *Machine) decideRound() error {
 	_, entangled := m.entangled(m.held)
 	if m.held == 0 || entangled {

@@ -27,14 +27,14 @@ type Call struct {
 	Recv  unsafe.Pointer
 	// Window is the caller's handle of the window that a put writes to, at byte Offset of the peer's window.
 	Window, Offset uint64
-	// Stream orders the call on the communicator's device. 0 is the default stream if a buffer is device memory, and the
-	// calling thread if none is.
+	// Stream orders the call on the communicator's device. 0 is the default stream if a buffer is device memory,
+	// otherwise the calling thread.
 	Stream device.Stream
-	// Scalar is the element, of type Type and any alignment, by which [OpPreMulSum] multiplies this rank's contribution.
-	// It is read when the call runs.
+	// Scalar is the element by which [OpPreMulSum] multiplies this rank's contribution. It has type Type and any
+	// alignment. The call reads it when it runs.
 	Scalar unsafe.Pointer
-	// Operator is the number of the user's operator that [OpPreMulSum] stands for; 0: none. Recipes of calls that C makes
-	// carry it.
+	// Operator is the number of the user's operator for which [OpPreMulSum] stands; 0: none. Recipes of calls that C
+	// makes carry it.
 	Operator int32
 	Options  Options
 
@@ -45,7 +45,7 @@ type Call struct {
 	sendBytes, recvBytes int64
 }
 
-// String describes for messages what ranks must agree on.
+// String describes the values that ranks must agree on, for messages.
 func (c *Call) String() string {
 	if c.Kind.OneSided() {
 		return DescribeOneSided(c.Kind, c.Count, c.Type, c.Peer)
@@ -246,7 +246,7 @@ func DescribeOneSided(k Kind, count uint64, typ datatype.Type, peer int32) strin
 	return fmt.Sprintf("WaitSignal(%d signals, peer %d)", count, peer)
 }
 
-// Misuse returns the error of calls that do not belong together.
+// Misuse returns the error of calls that cannot be in one group.
 func (c *Call) Misuse(err error) error {
 	return fmt.Errorf("shim: %v: %w: %w", c.Kind, err, errdefs.ErrInvalidUsage)
 }

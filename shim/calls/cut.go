@@ -1,9 +1,9 @@
 package calls
 
 // Calls that need more staging memory than LIGHTPATH_STAGING are cut into pieces. A piece is some elements of each
-// block, and is itself a call, which ranks number and compare like any other. The cut follows from the call and from
-// what ranks told each other when they met: whether some of them have a device, and LIGHTPATH_STAGING. So ranks whose
-// buffers are host memory cut alike. Calls on circuits are planned as a whole and never cut.
+// block. It is itself a call, which ranks number and compare like any other. The cut follows from the call and from
+// values that ranks exchanged when they met: LIGHTPATH_STAGING, and whether some rank has a device. So ranks whose
+// buffers are host memory cut in the same way. Calls on circuits are planned as a whole and never cut.
 
 // MostPieces bounds the pieces of a call, and so the work of putting it on a stream. Larger calls have larger pieces.
 const MostPieces = 128

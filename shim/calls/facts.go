@@ -8,26 +8,26 @@ import (
 	"lightpath/shim/planeset"
 )
 
-// Facts are what the ranks of a communicator agreed on when they met, as far as checks and routes of calls need it.
+// Facts are values that the ranks of a communicator agreed on when they met. Checks and paths of calls need them.
 type Facts struct {
 	Circuits    bool              // the communicator has planes with circuits
-	Planes      planeset.Set      // that a call may name: those with circuits, else the packet planes
+	Planes      planeset.Set      // planes that a call may name: those with circuits, otherwise the packet planes
 	CircuitKind plans.CircuitKind // of planes with circuits
 	Cut         int64             // bytes of a buffer that a call moves in one piece; 0: any
-	Launches    Launches          // who puts calls on streams that need no CPU there
+	Launches    Launches          // how calls run on streams if no CPU touches their data
 	Foreign     bool              // another libnccl executes collectives on streams
-	NoDevice    error             // why this rank, unlike others perhaps, has no device; nil: it has one
+	NoDevice    error             // why this rank has no device, perhaps unlike others; nil: it has one
 }
 
-// Launches says how calls are put on streams that need no CPU once they are there.
+// Launches is the way in which calls run on streams without a CPU touching their data.
 type Launches uint8
 
-// The ways. With ByPortsOverCircuits only collectives that have a script go there.
+// The ways. With ByPortsOverCircuits only collectives with a script run on streams.
 const (
 	NoLaunches          Launches = iota // calls on streams are staged
-	ByPeers                             // ranks reach the memory of each other's devices
-	ByPorts                             // RDMA ports reach the memory of devices, over packet planes
-	ByPortsOverCircuits                 // and over planes with circuits
+	ByPeers                             // ranks access the memory of each other's devices
+	ByPorts                             // RDMA ports access device memory, over packet planes
+	ByPortsOverCircuits                 // RDMA ports access device memory, over planes with circuits
 )
 
 var factsSlot = comm.NewSlot[Facts]()

@@ -78,8 +78,8 @@ func CreatePreMulSum(c *comm.Core, t datatype.Type, scalar unsafe.Pointer, later
 	return number, nil
 }
 
-// DestroyOp forgets an operator. It does not affect calls that were made with it, not even those that wait for the end
-// of their group.
+// DestroyOp removes an operator. Earlier calls with it are not affected, also calls that wait for the end of their
+// group.
 func DestroyOp(c *comm.Core, number int32) error {
 	o := operatorsSlot.Of(c)
 	o.mu.Lock()

@@ -9,16 +9,16 @@ import (
 	"lightpath/shim/planeset"
 )
 
-// Options are what one call asks for beyond NCCL's arguments. The zero value asks for nothing. All ranks must ask for
-// the same plan and planes. A deadline is the rank's own.
+// Options are a call's requests beyond NCCL's arguments. The zero value requests nothing. All ranks must request the
+// same plan and planes. Each rank has its own deadline.
 type Options struct {
 	// Plan begins the digest of the plan that the call must run. It needs planes with circuits.
 	Plan DigestPrefix
 	// Planes has a bit for each plane that the call may use, 0 for all: planes with circuits if the communicator has
 	// some, else packet planes. If none of them is in service, the call runs on packet planes.
 	Planes uint64
-	// Deadline is the longest that the group of the call may take; 0: no longer than LIGHTPATH_TIMEOUT without progress. A
-	// missed deadline fails the communicator on all ranks, since no rank knows how far the others are.
+	// Deadline bounds the time of the call's group. 0 means no bound except LIGHTPATH_TIMEOUT without progress. A
+	// missed deadline fails the communicator on all ranks, since no rank knows the progress of the others.
 	Deadline time.Duration
 }
 
@@ -42,7 +42,7 @@ type Request struct {
 	Planes planeset.Set
 }
 
-// signature is what a request adds to the signature of a call.
+// signature returns a request's part of the signature of a call.
 func (w *Request) signature() uint64 {
 	h := w.Plan.Bits ^ uint64(w.Plan.Digits)<<1
 	return bits.RotateLeft64(h, 17)*0x9e3779b97f4a7c15 ^ uint64(w.Planes)

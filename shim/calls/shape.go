@@ -12,7 +12,7 @@ import (
 	"lightpath/shim/planeset"
 )
 
-// Shape is what ranks agree on in a collective call, and InPlace, which is each rank's own.
+// Shape holds the values that ranks agree on in a collective call, and InPlace, which each rank has for itself.
 type Shape struct {
 	Kind     Kind
 	Type     datatype.Type
@@ -85,8 +85,8 @@ func Unpack(packed, count uint64) Shape {
 // shapeBytes is the size of an encoded shape.
 const shapeBytes = 41
 
-// AppendShape encodes what ranks agree on, for the leader. Little endian: kind, type, operator and flags, a byte each,
-// root u32, count u64, whole u64, plan u64, its digits u8, planes u64.
+// AppendShape encodes the values that ranks agree on, for the leader. Little endian: kind, type, operator and flags, a
+// byte each, root u32, count u64, whole u64, plan u64, its digits u8, planes u64.
 func AppendShape(b []byte, s *Shape) []byte {
 	le := binary.LittleEndian
 	flags := byte(0)

@@ -8,7 +8,7 @@ import (
 	"lightpath/shim/control"
 )
 
-// TestShapeCodec: a shape survives its encoding, and damaged ones are refused.
+// TestShapeCodec checks that a shape survives its encoding, and that damaged encodings are refused.
 func TestShapeCodec(t *testing.T) {
 	s := Shape{
 		Kind: Reduce, Type: datatype.Float16, Op: OpPreMulSum, Root: 3, Count: 1 << 40, Whole: 1 << 41, Scripted: true,

@@ -20,23 +20,23 @@ import (
 	"lightpath/shim/topology"
 )
 
-// Planes is a rank's side of the planes with circuits. Maps are in ranks of the communicator unless said otherwise. The
-// communicator's turn guards the fields without a lock.
+// Planes is a rank's side of the planes with circuits. Maps connect ranks of the communicator unless said otherwise.
+// The communicator's turn guards all fields that have no lock of their own.
 type Planes struct {
 	planning.Site
 	Controller *endpoints.Controller // moves the planes
 	End        transport.Endpoint
-	HCAs       topology.HCAs  // of planes of RDMA ports
+	HCAs       topology.HCAs  // for planes of RDMA ports
 	Known      planning.Known // plans that tickets may name
 
 	c        *comm.Core
-	parent   *Planes // of the communicator that this one comes from; nil: there is none with circuits
+	parent   *Planes // of the parent communicator; nil: there is no parent with circuits
 	member   []int   // by port: its rank, or -1
 	switches *Switches
-	now      []ticket.Plane  // where operations of this communicator have left each plane, or will
-	base     []uint32        // of the operation in progress: each plane's epoch at its beginning
-	switchAt [][]int64       // by plane and move, in nanoseconds of Unix time; reused, as times is
-	times    []time.Duration // planned, of all moves
+	now      []ticket.Plane  // where this communicator's operations leave each plane
+	base     []uint32        // each plane's epoch when the operation in progress began
+	switchAt [][]int64       // by plane and move, in nanoseconds of Unix time; reused
+	times    []time.Duration // planned times of all moves; reused
 	grant    Grant           // of the operation in progress
 	request  []byte          // reused
 	closed   sync.Once
@@ -48,8 +48,8 @@ var slot = comm.NewSlot[Planes]()
 // Of returns the planes of a communicator, nil without circuits.
 func Of(c *comm.Core) *Planes { return slot.Of(c) }
 
-// maxTakeover is how long a communicator waits for another controller when its own has ended. It never waits longer than
-// LIGHTPATH_TIMEOUT.
+// maxTakeover is how long a communicator waits for another controller after its own has ended. LIGHTPATH_TIMEOUT also
+// bounds the wait.
 const maxTakeover = 30 * time.Second
 
 // Attach connects this rank's ports if the fabric has circuits and the communicator more than one rank. parent is the
@@ -113,27 +113,26 @@ func (p *Planes) Describe() string {
 	return fmt.Sprintf("%d planes at %s, port %d", len(p.now), p.Controller.Key.Controller, p.Controller.Key.Port)
 }
 
-// Switches returns the switches, which take maps of ranks.
+// Switches returns the switches, whose maps connect ranks.
 func (p *Planes) Switches() *Switches { return p.switches }
 
 // Base returns each plane's epoch at the beginning of the operation in progress.
 func (p *Planes) Base() []uint32 { return p.base }
 
-// Now returns where operations of this communicator leave each plane. It may still be on its way there: the last
-// reconfiguration of a plan is not waited for. The caller must not change the result.
+// Now returns where operations of this communicator leave each plane. A plane may still be switching, since operations
+// do not wait for the last reconfiguration of a plan. The caller must not change the result.
 func (p *Planes) Now() []ticket.Plane { return p.now }
 
-// Reached reports whether a plane is where operations of this communicator leave it, or further on.
+// Reached reports whether a plane has reached the state in which operations leave it, or a later one.
 func (p *Planes) Reached(plane int) (bool, error) {
 	epoch, err := p.switches.Poll(plane)
 	return int32(epoch-p.now[plane].Epoch) >= 0, err
 }
 
-// Granted returns the grant of the operation in progress, or of the last.
+// Granted returns the grant of the operation in progress, or of the last one.
 func (p *Planes) Granted() *Grant { return &p.grant }
 
-// Waiting says what the planes of the operation in progress wait for, as far as their controller knows. It may take a
-// while.
+// Waiting returns what the planes of the operation in progress wait for, as far as the controller knows. It may block.
 func (p *Planes) Waiting() string {
 	var planes []string
 	for j := range p.grant.Use.Each() {
@@ -148,8 +147,8 @@ func (p *Planes) SkipDrain(plane int, epoch uint32) bool {
 	return f.SkipDrain && plane == f.Plane && epoch == f.Epoch
 }
 
-// Quiesce waits, for at most limit, until what this rank's calls have sent has left the wire and the switches that they
-// asked for are made. Until then the other ranks need this rank's ports.
+// Quiesce waits, at most for limit, until this rank's data has left the wire and its requested switches are done.
+// Until then the other ranks need this rank's ports.
 func (p *Planes) Quiesce(limit time.Duration) {
 	if p == nil {
 		return
@@ -162,7 +161,7 @@ func (p *Planes) Quiesce(limit time.Duration) {
 			}
 			reached, err := p.Reached(j)
 			if err != nil {
-				continue // a plane that has failed goes nowhere
+				continue // a failed plane does not move any more
 			}
 			drained, err := p.End.Planes()[j].Drained()
 			pending = pending || err == nil && !drained || !reached
@@ -173,7 +172,7 @@ func (p *Planes) Quiesce(limit time.Duration) {
 	}
 }
 
-// Close takes leave of the controller. Idempotent.
+// Close disconnects from the controller. Idempotent.
 func (p *Planes) Close() {
 	if p == nil {
 		return
@@ -185,7 +184,7 @@ func (p *Planes) Close() {
 	})
 }
 
-// RankMap returns the members' circuits of a plane's map of ports. A circuit to a port outside the communicator is none.
+// RankMap returns a plane's map of ports as a map of members. It drops circuits to ports outside the communicator.
 func RankMap(ports circuit.Permutation, portOf, member []int) circuit.Permutation {
 	m := make(circuit.Permutation, len(portOf))
 	for r, p := range portOf {
@@ -197,14 +196,13 @@ func RankMap(ports circuit.Permutation, portOf, member []int) circuit.Permutatio
 	return m
 }
 
-// Switches are the switches as a communicator uses them: targets are maps of its ranks, laid over what the planes' other
-// ports have.
+// Switches lets a communicator move its planes by maps of ranks. Circuits of the planes' other ports stay as they are.
 type Switches struct {
 	ocsctl.Use
 	p *Planes
 }
 
-// Waiting says what a reconfiguration waits for.
+// Waiting returns what a reconfiguration waits for.
 func (s *Switches) Waiting(plane int) string { return s.p.Controller.Waiting(plane) }
 
 // Post implements [exec.Switch].
@@ -212,13 +210,13 @@ func (s *Switches) Post(plane int, epoch uint32, target circuit.Permutation) err
 	return s.Use.Post(plane, epoch, s.p.overlay(plane, target))
 }
 
-// Schedule has a plane moved at a time: see [ocsctl.Client].
+// Schedule makes the controller move a plane at a time: see [ocsctl.Client].
 func (s *Switches) Schedule(plane int, epoch uint32, target circuit.Permutation, at time.Time) error {
 	return s.Client.Schedule(plane, epoch, s.p.overlay(plane, target), at)
 }
 
-// overlay returns a map of ranks as one of ports. Other ports' circuits stay, so every rank asks for the same map whenever
-// it does.
+// overlay turns a map of ranks into a map of ports. Other ports keep their circuits. So every rank requests the same
+// map at any time.
 func (p *Planes) overlay(plane int, target circuit.Permutation) circuit.Permutation {
 	ports := p.Controller.State(plane).Map.Clone()
 	for port := range ports {

@@ -21,7 +21,7 @@ func (p *Planes) Initial(use planeset.Set) []circuit.Permutation {
 	return nil
 }
 
-// Obtain returns the plan that a grant names: known, derived here, or from the leader.
+// Obtain returns the plan that a grant names: a known plan, a plan derived here, or the leader's plan.
 func (p *Planes) Obtain(g *Grant, s calls.Shape) (*planning.Agreed, error) {
 	if a := p.Known.Lookup(g.Ticket.Plan); a != nil {
 		return a, nil

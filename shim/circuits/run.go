@@ -21,26 +21,26 @@ import (
 // Operation is one operation on planes with circuits, as this rank asks for it.
 type Operation struct {
 	Kind     control.Kind // MsgWant: a collective or script; MsgRow: a round
-	Seq      uint64       // of the collective, or the number of the round
+	Seq      uint64       // number of the collective or round
 	Shape    *calls.Shape // of a collective; nil for a round
 	Row      *ticket.Row  // of a round; nil for a collective
 	Flight   uint64       // its number in the flight recorder
-	Deadline time.Time    // of the group; zero: none
+	Deadline time.Time    // of the group; zero: no deadline
 }
 
-// Grant is what an operation may use. It is valid until the operation ends.
+// Grant names the planes and the plan that an operation may use. It is valid until the operation ends.
 type Grant struct {
 	ticket.Ticket
 	Seq  uint64
 	Plan []byte // of a round
 }
 
-// Executor does one operation between settle and done.
+// Executor runs one operation between settle and done.
 type Executor interface {
-	// Bind prepares the operation for a grant. It returns how the operation moves the planes, nil for a grant on packet
-	// planes.
+	// Bind prepares the operation for a grant. It returns how the operation moves the planes, nil for a grant on
+	// packet planes.
 	Bind(g *Grant) (Movement, error)
-	// Drive runs the operation to its end. Its error has failed the communicator.
+	// Drive runs the operation until it ends. If it returns an error, it has failed the communicator.
 	Drive() error
 }
 
@@ -51,7 +51,7 @@ type Movement interface {
 	Target(plane int, move uint32) circuit.Permutation
 }
 
-// ListedMaps are, by plane, the maps that it goes through. The first is in force when the operation begins.
+// ListedMaps lists each plane's maps in order. The first is in force when the operation begins.
 type ListedMaps [][]circuit.Permutation
 
 // Switches implements [Movement].
@@ -60,8 +60,8 @@ func (l ListedMaps) Switches(plane int) uint32 { return uint32(max(1, len(l[plan
 // Target implements [Movement].
 func (l ListedMaps) Target(plane int, move uint32) circuit.Permutation { return l[plane][move] }
 
-// Run does an operation: acquire -> settle -> execute -> done. A failure in any of them fails the communicator. The
-// communicator's turn is held.
+// Run runs an operation: acquire -> settle -> execute -> done. A failure in any stage fails the communicator. The
+// caller holds the communicator's turn.
 func (p *Planes) Run(op *Operation, x Executor) error {
 	g, err := p.acquire(op)
 	if err != nil {
@@ -86,7 +86,7 @@ func (p *Planes) Run(op *Operation, x Executor) error {
 	return nil
 }
 
-// acquire asks for an operation and waits for its ticket.
+// acquire requests an operation and waits for its ticket.
 func (p *Planes) acquire(op *Operation) (*Grant, error) {
 	m := &control.Message{Kind: op.Kind, Seq: op.Seq}
 	if op.Shape != nil {
@@ -120,8 +120,8 @@ func (p *Planes) acquire(op *Operation) (*Grant, error) {
 	return g, nil
 }
 
-// await waits for the ticket of an operation. Each second it tells the leader which call it waits in, as a stalled
-// operation does, so that mismatched calls and missing ranks are found.
+// await waits for the ticket of an operation. Each second it tells the leader in which call it waits, like a stalled
+// operation. So the leader finds mismatched calls and missing ranks.
 func (p *Planes) await(op *Operation) (*control.Message, error) {
 	c := p.c
 	deadline := time.Now().Add(c.Cfg.Timeout)
@@ -135,7 +135,7 @@ func (p *Planes) await(op *Operation) (*control.Message, error) {
 		case err == nil || !errors.Is(err, comm.ErrNothing):
 			return m, err
 		case time.Now().Before(deadline):
-			if op.Shape != nil { // sends and receives have no number that ranks could compare
+			if op.Shape != nil { // sends and receives have no number to compare between ranks
 				stall.ReportShape(c, op.Seq, op.Shape)
 			}
 		case own:
@@ -153,12 +153,12 @@ func (p *Planes) await(op *Operation) (*control.Message, error) {
 	}
 }
 
-// failureGrace is for how long a rank may still see the failure of a plane that the leader has been granted again: the
-// controller tells each of them by itself.
+// failureGrace is how long a rank may still see the failure of a plane that the leader has already been granted again.
+// The controller informs each rank separately.
 const failureGrace = time.Second
 
-// settle takes over where the ticket says that the planes are, and waits until they are there. A plane may be further on
-// already: a switch of this operation in which the rank has no part.
+// settle adopts the planes' states in the ticket, and waits until the planes reach them. A plane may already be
+// further on, by a switch of this operation in which the rank takes no part.
 func (p *Planes) settle(g *Grant) error {
 	began := time.Now()
 	for j := range g.Use.Each() {
@@ -192,7 +192,7 @@ func (p *Planes) settle(g *Grant) error {
 	return nil
 }
 
-// there reports whether a plane is where a ticket says, or further on.
+// there reports whether a plane has reached the ticket's state or a later one.
 func (p *Planes) there(plane int, want *ticket.Plane) (bool, error) {
 	st := p.Controller.State(plane)
 	if _, err := p.switches.Poll(plane); err != nil {
@@ -204,10 +204,10 @@ func (p *Planes) there(plane int, want *ticket.Plane) (bool, error) {
 	return int32(st.Epoch-want.Epoch) >= 0, nil
 }
 
-// releaseOutside agrees, on behalf of this rank's port, to the first switch of each plane that takes from it a circuit to a
-// port outside the communicator. In maps of ranks the port is dark before and after, so the program does not know that it
-// has a part in the switch. Nothing is on the way on such a circuit: no call of this communicator has used it, and its last
-// user has given the plane back. Planes that move by time need no agreement.
+// releaseOutside agrees for this rank's port to some switches that the program does not know. They are the first
+// switch of each plane that takes a circuit to a port outside the communicator from this port. In maps of ranks the
+// port is dark before and after such a switch. No data is in flight on this circuit: no call of this communicator has
+// used it, and its last user has given the plane back. Planes that move by time need no agreement.
 func (p *Planes) releaseOutside(g *Grant, moves Movement) error {
 	if g.OnPackets() || g.Start != 0 {
 		return nil
@@ -237,7 +237,7 @@ func (p *Planes) done(g *Grant, moves Movement) error {
 	return p.c.Star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: g.Seq, Body: p.request})
 }
 
-// standing says where some planes stand. Rank 0 adds their maps, which the leader has from no other place.
+// standing returns the states of some planes. Rank 0 adds their maps, which the leader gets only there.
 func (p *Planes) standing(use planeset.Set) *ticket.Ticket {
 	t := &ticket.Ticket{Use: use, Planes: p.now}
 	if p.c.Rank == 0 {

@@ -8,13 +8,13 @@ import (
 	"lightpath/plans"
 )
 
-// The time-based barrier: the leader tells the controller beforehand when each plane moves, and the ticket tells the
-// ranks when the operation begins. All else follows from the program, so no rank posts. A rank that still uses a plane
-// when the plane moves fails the operation.
+// The time-based barrier: the leader tells the controller in advance when each plane moves. The ticket tells the ranks
+// when the operation begins. The program determines the rest, so no rank posts. A rank that still uses a plane when it
+// moves fails the operation.
 
-// Due returns when the planes of a program move, by [plane][move], in nanoseconds of Unix time,
-// for an operation that begins at start: the planned times with the slack, after the moves that
-// take planes to where the plan begins. The result is reused by the next call.
+// Due returns when the planes of a program move, by [plane][move], in nanoseconds of Unix time. The operation begins
+// at start. Each time is the planned time plus the slack. The moves to the plan's first maps come first. The next call
+// reuses the result.
 func (p *Planes) Due(prog *program.Program, start int64) [][]int64 {
 	setup := 0.0
 	for j, moves := range prog.SwitchUS {
@@ -44,8 +44,8 @@ func (p *Planes) Due(prog *program.Program, start int64) [][]int64 {
 	return p.switchAt
 }
 
-// plannedAt is the time of a move that the plan has at us, where those that take planes to where it
-// begins, at 0, take setup. Both are in microseconds.
+// plannedAt returns the time of a move after the start of the operation. us is the move's time in the plan. setup is
+// the time of the moves to the plan's first maps, whose us is negative. Both are in microseconds.
 func plannedAt(us, setup float64) time.Duration {
 	if us < 0 {
 		return 0

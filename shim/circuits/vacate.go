@@ -10,28 +10,29 @@ import (
 	"lightpath/shim/control"
 )
 
-// Ports outside a communicator that have circuits to its members would have to agree to every switch of them, and do not
-// know of it. If the communicator comes from another one, its leader has them released first: it holds the planes, so that
-// no other communicator sends on them, and asks the leader of the parent, whose ranks the ports are. That leader has the
-// ranks post a map in which the circuits are dark.
+// A port outside a communicator may have a circuit to a member. It would have to agree to every switch of that
+// circuit, but it does not know of the switches. If the communicator has a parent, its leader asks for the release of
+// these circuits first. The leader holds the planes, so no other communicator sends on them. It asks the leader of the
+// parent, to whose ranks the ports belong. The parent's leader makes these ranks post a map in which the circuits are
+// dark.
 
-// vacateRequest goes to the parent's leader, and to each rank that it concerns.
+// vacateRequest is sent to the parent's leader, and from there to each rank concerned.
 type vacateRequest struct {
 	Plane  int
 	Epoch  uint32
 	Holder uint64              // of the plane
 	Target circuit.Permutation // of ports
-	Ranks  []int               // of the parent, that have to agree
+	Ranks  []int               // ranks of the parent that must agree
 }
 
-// requests are the requests of this rank that are open. The zero value is ready.
+// requests holds this rank's open requests. The zero value is ready.
 type requests struct {
 	mu   sync.Mutex
 	last uint64
 	open map[uint64]chan bool
 }
 
-// HandleVacating has the leader pass on requests to release circuits, and ranks follow them.
+// HandleVacating makes the leader forward requests to release circuits, and makes ranks follow them.
 func HandleVacating(c *comm.Core) {
 	c.HandleAtLeader(control.MsgVacateAsk, func(m *control.Message) { go passOn(c, m) })
 	c.Handle(control.MsgVacate, func(m *control.Message) {
@@ -46,8 +47,8 @@ func HandleVacating(c *comm.Core) {
 	})
 }
 
-// Vacate asks the nearest ancestor to which all of some ports belong to make their circuits dark on a plane, and reports
-// whether its ranks have been told. It waits for the answer.
+// Vacate asks the nearest ancestor that has all these ports to make their circuits dark on a plane. It waits for the
+// answer, and reports whether the ancestor's ranks have been told.
 func (p *Planes) Vacate(plane int, epoch uint32, target circuit.Permutation, ports []int) bool {
 	for a := p.parent; a != nil; a = a.parent {
 		if a.c.Life() != comm.Alive || a.c.Failed() {
@@ -104,7 +105,7 @@ func (p *Planes) ask(r *vacateRequest) bool {
 	return false
 }
 
-// answer hands the answer of a request to the goroutine that waits for it.
+// answer delivers an answer to the goroutine that waits for it.
 func (q *requests) answer(seq uint64, told bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -114,8 +115,8 @@ func (q *requests) answer(seq uint64, told bool) {
 	}
 }
 
-// passOn is the parent's leader: it tells the ranks, if all are there. A post that other ranks do not follow would stand in
-// the way of the next holder of the plane.
+// passOn runs at the parent's leader. It tells the ranks, if all are connected. A post that other ranks do not follow
+// would block the next holder of the plane.
 func passOn(c *comm.Core, m *control.Message) {
 	var r vacateRequest
 	ok := control.DecodeStrict(m.Body, &r) == nil
@@ -132,19 +133,20 @@ func passOn(c *comm.Core, m *control.Message) {
 	c.Star.To(int(m.From), answer)
 }
 
-// vacate is a rank: its port agrees to lose the circuit that it has. Nothing is on the way on it, since another
+// vacate runs at a rank. Its port agrees to lose its circuit. No data is in flight on the circuit, since another
 // communicator holds the plane.
 func (p *Planes) vacate(m *control.Message) {
 	var r vacateRequest
 	if control.DecodeStrict(m.Body, &r) != nil || r.Plane < 0 || r.Plane >= len(p.now) ||
 		r.Target.Validate(len(p.member)) != nil || r.Target[p.Controller.Port()] != circuit.Dark {
-		return // the leader that asks waits for the plane, and says so
+		return // the requesting leader waits for the plane, and reports it
 	}
-	// A post that fails is the plane's failure, which its holder sees.
+	// If the post fails, the plane has failed, and its holder sees that.
 	_ = p.Controller.Post(r.Plane, r.Epoch, r.Holder, r.Target)
 }
 
-// Outside returns a map of ports without the circuits from ports outside a communicator to its members, and those ports.
+// Outside returns a map of ports without the circuits from outside ports to members. It also returns those outside
+// ports.
 func Outside(m circuit.Permutation, member []int) (target circuit.Permutation, ports []int) {
 	for p, to := range m {
 		if to == circuit.Dark || member[p] >= 0 || member[to] < 0 {

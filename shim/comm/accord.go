@@ -9,25 +9,25 @@ import (
 	"lightpath/shim/errdefs"
 )
 
-// accord is the leader's part in [Core.Accord]: what ranks have said of the step under way.
+// accord is the leader's part in [Core.Accord]: the ranks' results of the step under way.
 type accord struct {
 	mu   sync.Mutex
 	said int
-	rank int // the lowest that failed
+	rank int // the lowest rank that failed
 	why  string
 }
 
 var accords = NewSlot[accord]()
 
-// HandleAccords has the leader gather what ranks say in [Core.Accord].
+// HandleAccords makes the leader gather the results of [Core.Accord].
 func (c *Core) HandleAccords() {
 	a := new(accord)
 	accords.Set(c, a)
 	c.HandleAtLeader(control.MsgManaged, func(m *control.Message) { a.add(c, m) })
 }
 
-// Accord has all ranks say how a step went here: failed is nil, or why this rank could not take it. It returns why one
-// of them could not, "" if all could.
+// Accord gathers the result of a step from all ranks. failed is this rank's error, nil if the step succeeded. Accord
+// returns the error of a failed rank, "" if all succeeded.
 func (c *Core) Accord(step uint64, failed error) (why string, err error) {
 	m := &control.Message{Kind: control.MsgManaged, Seq: step}
 	if failed != nil {
@@ -43,7 +43,7 @@ func (c *Core) Accord(step uint64, failed error) (why string, err error) {
 	return string(answer.Body), nil
 }
 
-// add notes what a rank says, and tells all ranks when the last has spoken.
+// add records a rank's result. After the last it tells all ranks.
 func (a *accord) add(c *Core, m *control.Message) {
 	a.mu.Lock()
 	if len(m.Body) > 0 && (a.why == "" || int(m.From) < a.rank) {
@@ -65,7 +65,7 @@ func (a *accord) add(c *Core, m *control.Message) {
 	c.ToAll(answer)
 }
 
-// Exchange tells every rank what each has: where its ends of planes are, for example. All ranks call it.
+// Exchange gives every rank the values of all ranks, such as the addresses of their planes. All ranks call it.
 func Exchange[A any](c *Core, mine A) ([]A, error) {
 	if c.Rank != 0 {
 		body, err := json.Marshal(mine)

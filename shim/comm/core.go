@@ -10,9 +10,8 @@ import (
 	"lightpath/shim/settings"
 )
 
-// Core is one rank of a communicator. Safe for concurrent use: calls of several threads on one communicator are taken
-// one at a time, in the order in which they get its [Turn]. The caller sees to it that this order is the same on every
-// rank.
+// Core is one rank of a communicator. Safe for concurrent use: calls of several threads run one at a time, in the
+// order in which they get its [Turn]. The caller makes sure that this order is the same on every rank.
 type Core struct {
 	Identity
 	Turn     Turn // held while the communicator is made and while a group runs
@@ -23,7 +22,7 @@ type Core struct {
 	slots    slots
 }
 
-// Identity is who a rank is and how it reaches the others. It is final when the communicator has joined. Before, only
+// Identity names a rank and its connections to the others. It is final once the communicator has joined. Before, only
 // the goroutine that makes the communicator reads it.
 type Identity struct {
 	Rank, Ranks int
@@ -32,7 +31,7 @@ type Identity struct {
 	Serial      uint64         // of this object in this process: the order of locks
 	Name        string         // for logs
 	Device      int            // the device that the communicator was made for
-	NonBlocking bool           // calls return before they have ended
+	NonBlocking bool           // calls return before they complete
 
 	Cfg   *settings.Config
 	Log   *log.Logger
@@ -71,7 +70,7 @@ func (c *Core) Join(star *control.Star) {
 	c.life.joined.Store(true)
 }
 
-// CountLocal finds out how the ranks are placed on hosts and in processes.
+// CountLocal counts how the ranks are placed on hosts and in processes.
 func (c *Core) CountLocal() {
 	me := &c.Table[c.Rank]
 	c.SoleRank = true

@@ -1,8 +1,8 @@
-// Package comm has what every path needs of a communicator: who its ranks are, the control network between them, its
+// Package comm has the parts of a communicator that every path needs: its ranks, the control network between them, its
 // first failure, its life, and the lock that orders its calls.
 //
-// Layer: above bootstrap, control and settings, below calls and all paths. It knows no path: a room keeps its state of
-// a communicator in a [Slot], handles control messages that it has registered, and gives its share back in [Hooks].
+// Layer: above bootstrap, control and settings, below calls and all paths. It knows no path. A room keeps its state of
+// a communicator in a [Slot]. It registers handlers for control messages, and frees its state in [Hooks].
 //
 //	          ranks have met              Suspend
 //	making ------------------> alive <---------------> suspended
@@ -13,5 +13,5 @@
 //	  |                          |
 //	  +----> destroyed <---------+   Destroy and Abort: from every state
 //
-// A failure ("poison") is apart from the state. It may come in every state and is never taken back.
+// A failure ("poison") is separate from the state. It may happen in every state and is never reset.
 package comm

@@ -41,18 +41,18 @@ func (c *Core) Failed() bool { return c.failure.err.Load() != nil }
 // FailedChan is closed when the communicator has failed.
 func (c *Core) FailedChan() <-chan struct{} { return c.failure.done }
 
-// Poison returns where the failure is found, for loops that look at it often.
+// Poison returns the address of the failure, for loops that check it often.
 func (c *Core) Poison() *atomic.Pointer[error] { return &c.failure.err }
 
-// OnFailure has wake called when the communicator fails. It must not block.
+// OnFailure registers wake, which is called when the communicator fails. wake must not block.
 func (c *Core) OnFailure(wake func()) {
 	c.failure.mu.Lock()
 	c.failure.wake = append(c.failure.wake, wake)
 	c.failure.mu.Unlock()
 }
 
-// fail records the first failure and wakes everything that waits here. tell runs before: it tells the other ranks,
-// since a process may end as soon as a call of it returns.
+// fail records the first failure and wakes everything that waits on this rank. It calls tell first, which tells the
+// other ranks: a process may end as soon as its call returns.
 func (c *Core) fail(err error, tell func()) {
 	f := &c.failure
 	if !f.begun.CompareAndSwap(false, true) {
@@ -94,23 +94,23 @@ func (c *Core) Spread(err error) {
 		if c.Rank == 0 {
 			c.Star.Broadcast(m, -1)
 		} else {
-			_ = c.Star.ToLeader(m) // if the leader is gone, every rank notices that by itself
+			_ = c.Star.ToLeader(m) // if the leader has ended, every rank notices that by itself
 		}
 	})
 }
 
-// Fail is [Core.Spread], and returns the failure that the communicator has: err, or one that came before.
+// Fail is [Core.Spread]. It returns the communicator's first failure: err or an earlier one.
 func (c *Core) Fail(err error) error {
 	if errors.Is(err, control.ErrUnsent) && c.Joined() {
 		c.AwaitCause()
 	}
 	c.Spread(err)
-	<-c.failure.done // a failure that came before may still be on its way to the others
+	<-c.failure.done // an earlier failure may still be on its way to the other ranks
 	return c.AsyncError()
 }
 
-// AwaitCause waits a second for the failure of another rank, whose last words come by way of the leader. It waits in
-// parts: if this process was stopped, one part is over at once, and the words are read during the next.
+// AwaitCause waits up to a second for the failure of another rank, which arrives through the leader. It waits in
+// parts: if this process was stopped, one part ends at once, and the failure is read during the next.
 func (c *Core) AwaitCause() {
 	part := time.NewTicker(time.Second / 10)
 	defer part.Stop()
@@ -125,14 +125,14 @@ func (c *Core) AwaitCause() {
 	}
 }
 
-// IsEcho reports whether another rank's failure may look like this error here: what that rank had made is gone.
+// IsEcho reports whether another rank's failure may cause this error here, because that rank has freed its resources.
 func IsEcho(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF) ||
 		errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// withStopped adds to a time-out which ranks of this host are stopped. The rank that was waited for may itself have
-// waited for one of them.
+// withStopped adds to a time-out which ranks of this host are stopped. The awaited rank may itself have waited for one
+// of them.
 func (c *Core) withStopped(err error) error {
 	if !c.Joined() {
 		return err
@@ -152,7 +152,7 @@ func (c *Core) peerLost(rank int, cause error) {
 	c.Spread(fmt.Errorf("shim: lost %s: %w: %w", c.Table[rank].Where(), cause, errdefs.ErrRemote))
 }
 
-// failedElsewhere takes the failure of another rank. The leader passes it on.
+// failedElsewhere handles the failure of another rank. The leader forwards it.
 func (c *Core) failedElsewhere(m *control.Message) {
 	c.fail(result.Decode(m), func() {
 		if c.Rank == 0 {

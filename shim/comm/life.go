@@ -16,7 +16,7 @@ import (
 // leader stays until all are gone or have said goodbye.
 const Linger = 10 * time.Second
 
-// LifeState is where a communicator is in its life. Failure is apart from it.
+// LifeState is the stage of a communicator's life. Failure is separate from it.
 type LifeState int32
 
 // The states; see the drawing in the package comment.
@@ -28,33 +28,33 @@ const (
 	Destroyed
 )
 
-// life is the state of a communicator and what goes on in the background.
+// life is the state of a communicator and of its background work.
 type life struct {
 	state    atomic.Int32
 	joined   atomic.Bool        // the identity is final and the control network works
-	pending  atomic.Int32       // operations that go on in the background
-	revoked  atomic.Bool        // by this rank
-	ctx      context.Context    // of making the communicator; ends with its failure
+	pending  atomic.Int32       // operations in progress in the background
+	revoked  atomic.Bool        // this rank has revoked the communicator
+	ctx      context.Context    // for making the communicator; ends with its failure
 	cancel   context.CancelFunc // of ctx
 	endOnce  sync.Once
 	ended    chan struct{} // closed when this rank makes no more calls
 	once     sync.Once
-	ending   chan struct{} // closed when no message is handled in order any more
-	released chan struct{} // closed when everything is given back
+	ending   chan struct{} // closed when messages are not handled in order any more
+	released chan struct{} // closed when everything has been freed
 }
 
-// Hooks are what a room does while a communicator lives and ends. Functions that are nil are skipped. Rooms are asked
-// in the order in which they have added hooks.
+// Hooks are a room's functions during the life and end of a communicator. nil functions are skipped. Rooms are called
+// in the order in which they added hooks.
 type Hooks struct {
-	Check  func()          // look for a failure that nobody has reported yet
-	Failed func(err error) // the communicator fails with err, and no waiter has been woken yet
-	Forget func()          // Suspend: give back what calls have left for the next ones; the turn is held
-	Drain  func()          // wait until nothing is on streams any more, or the communicator has failed
+	Check  func()          // look for an unreported failure
+	Failed func(err error) // the communicator fails with err; no waiter has been woken yet
+	Forget func()          // Suspend: free memory that calls keep for later calls; the turn is held
+	Drain  func()          // wait until all launches have completed, or the communicator has failed
 	Ending func()          // the state is Destroyed; a call may still be inside
-	Quiet  func()          // wait until what this rank has sent has left it; the turn is held
-	Detach func()          // no call comes any more: nobody may use this rank's memory from now on; the turn is held
-	Close  func()          // all ranks have left, or it is over: give back what does not need the control network
-	Closed func()          // the control network is gone: give back the rest
+	Quiet  func()          // wait until this rank's sent data has left it; the turn is held
+	Detach func()          // no more calls follow: stop all use of this rank's memory; the turn is held
+	Close  func()          // all ranks have left, or Release stops waiting: free what does not need the control network
+	Closed func()          // the control network has ended: free the rest
 }
 
 // AddHooks adds the hooks of a room. It is called before the communicator is alive.
@@ -91,7 +91,7 @@ func (c *Core) Life() LifeState { return LifeState(c.life.state.Load()) }
 // Joined reports whether the ranks have met: the identity is final and the control network works.
 func (c *Core) Joined() bool { return c.life.joined.Load() }
 
-// Made reports whether everything that makes the communicator has been written.
+// Made reports whether the communicator has been made completely, so that its fields can be read.
 func (c *Core) Made() bool {
 	switch c.Life() {
 	case Alive, Suspended, Finalized:
@@ -109,14 +109,14 @@ func (c *Core) Context() context.Context { return c.life.ctx }
 // Cancel ends [Core.Context] of a communicator that is not made.
 func (c *Core) Cancel() { c.life.cancel() }
 
-// Released is closed when the communicator has given everything back.
+// Released is closed when the communicator has freed everything.
 func (c *Core) Released() <-chan struct{} { return c.life.released }
 
-// State returns the failure of the communicator, and [errdefs.ErrInProgress] while something goes on in the background.
-// A communicator that this rank has revoked has not failed.
+// State returns the failure of the communicator. While background work is in progress, it returns
+// [errdefs.ErrInProgress]. Revoking a communicator is no failure.
 func (c *Core) State() error {
 	if c.Life() == Making {
-		return errdefs.ErrInProgress // also if making has failed: until it is over nothing can be called
+		return errdefs.ErrInProgress // also if making has failed: no call is possible before it ends
 	}
 	c.Check()
 	err := c.AsyncError()
@@ -129,7 +129,7 @@ func (c *Core) State() error {
 	return nil
 }
 
-// Check looks for a failure that nobody has reported yet.
+// Check looks for an unreported failure.
 func (c *Core) Check() { c.each(func(h *Hooks) func() { return h.Check }) }
 
 // Revoked reports whether this rank has revoked the communicator.
@@ -152,7 +152,7 @@ func (c *Core) Usable() error {
 	return c.Sound()
 }
 
-// Sound is [Core.Usable] for a call that is itself what goes on in the background. Hot path.
+// Sound is [Core.Usable] for a call that is itself the background work. Hot path.
 func (c *Core) Sound() error {
 	switch c.Life() {
 	case Alive:
@@ -165,16 +165,16 @@ func (c *Core) Sound() error {
 	return fmt.Errorf("shim: comm has been finalized or destroyed: %w", errdefs.ErrDestroyed)
 }
 
-// TryOccupy counts an operation in the background if there is none yet.
+// TryOccupy counts a background operation if there is none yet.
 func (c *Core) TryOccupy() bool { return c.life.pending.CompareAndSwap(0, 1) }
 
-// Occupy counts an operation in the background, Vacate ends it.
+// Occupy counts a background operation. Vacate ends it.
 func (c *Core) Occupy() { c.life.pending.Add(1) }
 
-// Vacate ends an operation in the background.
+// Vacate ends a background operation.
 func (c *Core) Vacate() { c.life.pending.Add(-1) }
 
-// InBackground runs the rest of an operation: here, or for a nonblocking communicator on a goroutine of its own.
+// InBackground runs the rest of an operation: in the caller, or on a new goroutine for a nonblocking communicator.
 func (c *Core) InBackground(f func() error) error {
 	if !c.NonBlocking {
 		return f()
@@ -189,7 +189,7 @@ func (c *Core) InBackground(f func() error) error {
 	return errdefs.ErrInProgress
 }
 
-// whoami names this rank for messages, also before it has a number.
+// whoami returns this rank's name for messages, also before it has a number.
 func (c *Core) whoami() string {
 	if !c.Joined() {
 		return "a rank of a communicator that is being made"
@@ -215,7 +215,7 @@ func (c *Core) end() {
 // Ended is closed when this rank has destroyed or aborted the communicator.
 func (c *Core) Ended() <-chan struct{} { return c.life.ended }
 
-// Release gives everything back when all ranks have left, or after d, or when the communicator has failed. Idempotent.
+// Release frees everything when all ranks have left, or after d, or when the communicator has failed. Idempotent.
 func (c *Core) Release(d time.Duration) {
 	c.life.once.Do(func() {
 		defer close(c.life.released)
@@ -243,9 +243,9 @@ func (c *Core) Release(d time.Duration) {
 	})
 }
 
-// Finalize ends the communicator: every call has completed, or is on a stream and waited for, and the other ranks learn
-// that this one will make no more. Later calls are refused; Destroy is still due. A revoked communicator has nothing to
-// finish.
+// Finalize ends the communicator. It waits until every call has completed, also on streams, and tells the other ranks
+// that this rank makes no more calls. Later calls are refused. The caller must still call Destroy. A revoked
+// communicator has nothing to finish.
 func (c *Core) Finalize() error {
 	if c.Busy() == nil {
 		c.each(drain)
@@ -267,10 +267,9 @@ func (c *Core) Finalize() error {
 	})
 }
 
-// Destroy frees the communicator. It waits for a call in progress on another thread. While an operation goes on in the
-// background the communicator stays, and the error is that of [Core.State]. Destroy does not wait for other ranks: what
-// they still need of this rank is kept in the background until they have left too. The second Destroy returns
-// [errdefs.ErrDestroyed].
+// Destroy frees the communicator. It waits for a call in progress on another thread. During a background operation it
+// frees nothing and returns the error of [Core.State]. Destroy does not wait for other ranks. It keeps resources that
+// they need in the background until they have left too. The second Destroy returns [errdefs.ErrDestroyed].
 func (c *Core) Destroy() error {
 	if c.Life() != Destroyed && c.Busy() != nil {
 		return c.Busy()
@@ -293,8 +292,8 @@ func (c *Core) Destroy() error {
 	return nil
 }
 
-// Abort fails the communicator on every rank and frees it here. Everything that is blocked on any thread, its making
-// included, returns [errdefs.ErrAborted].
+// Abort fails the communicator on every rank and frees it on this rank. Every blocked call on any thread returns
+// [errdefs.ErrAborted], also a call that makes the communicator.
 func (c *Core) Abort() error {
 	if LifeState(c.life.state.Swap(int32(Destroyed))) == Destroyed {
 		return fmt.Errorf("shim: abort: %w", errdefs.ErrDestroyed)
@@ -302,7 +301,7 @@ func (c *Core) Abort() error {
 	c.Spread(fmt.Errorf("shim: %s aborted: %w", c.whoami(), errdefs.ErrAborted))
 	c.end()
 	c.Leave()
-	c.Turn.Lock() // the blocked call has left
+	c.Turn.Lock() // the blocked call has returned
 	defer c.Turn.Unlock()
 	c.Turn.keep()
 	c.each(detach)
@@ -310,8 +309,8 @@ func (c *Core) Abort() error {
 	return nil
 }
 
-// Revoke stops what is under way on the communicator, on every rank. Afterwards it can be split, shrunk, destroyed and
-// aborted, and nothing else. Revoke returns when no call of this rank is inside.
+// Revoke stops all work on the communicator, on every rank. Afterwards it can only be split, shrunk, destroyed and
+// aborted. Revoke returns when no call of this rank is in progress.
 func (c *Core) Revoke() error {
 	switch c.Life() {
 	case Finalized, Destroyed:
@@ -326,7 +325,7 @@ func (c *Core) Revoke() error {
 	})
 }
 
-// Suspend gives back the memory that calls have left for the next ones. Until [Core.Resume] calls are refused.
+// Suspend frees memory that calls keep for later calls. Calls are refused until [Core.Resume].
 func (c *Core) Suspend() error {
 	if err := c.Usable(); err != nil {
 		return err

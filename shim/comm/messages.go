@@ -11,11 +11,11 @@ import (
 	"lightpath/shim/errdefs"
 )
 
-// messages is what a rank does with control messages.
+// messages is a rank's state for control messages.
 type messages struct {
 	handlers [control.NumKinds]func(*control.Message)
-	inbox    chan *control.Message // of kinds without a handler: for the call in progress
-	ready    atomic.Int32          // leader: ranks that are ready
+	inbox    chan *control.Message // messages without a handler, for the call in progress
+	ready    atomic.Int32          // at the leader: ranks that are ready
 
 	queue   chan queued // messages that wait for their turn
 	serving sync.Once
@@ -27,11 +27,11 @@ type queued struct {
 	m      *control.Message
 }
 
-// queueLength bounds the messages that wait. A rank's connection is not read on while they are too many.
+// queueLength bounds the queued messages. If the queue is full, the rank stops reading the connection.
 const queueLength = 256
 
-// Handle has messages of a kind handled by f, on the goroutine that reads their connection: f must not block. It is
-// called before the communicator joins.
+// Handle registers f for messages of a kind. f runs on the goroutine that reads their connection, so it must not
+// block. Call Handle before the communicator joins.
 func (c *Core) Handle(kind control.Kind, f func(*control.Message)) { c.messages.handlers[kind] = f }
 
 // HandleAtLeader is [Core.Handle] at rank 0. Other ranks ignore such messages.
@@ -43,8 +43,8 @@ func (c *Core) HandleAtLeader(kind control.Kind, f func(*control.Message)) {
 	})
 }
 
-// HandleInOrder has messages of a kind handled by f one after another, with those of all kinds that are handled in order,
-// on a goroutine of the communicator: f may block. f must not deliver such a message itself.
+// HandleInOrder registers f for messages of a kind. A goroutine of the communicator handles messages of all such kinds
+// one after another, so f may block. f must not deliver such a message itself.
 func (c *Core) HandleInOrder(kind control.Kind, f func(*control.Message)) {
 	c.Handle(kind, func(m *control.Message) {
 		c.messages.serving.Do(func() { go c.serve() })
@@ -88,8 +88,8 @@ func (c *Core) ToAll(m *control.Message) {
 // ErrNothing reports that no message came in time.
 var ErrNothing = errors.New("shim: nothing came")
 
-// Await returns the next message of a kind and sequence to this rank, and drops older ones. It fails with the
-// communicator, or after LIGHTPATH_TIMEOUT.
+// Await returns the next message of a kind and sequence to this rank, and drops older ones. It fails if the
+// communicator fails, or after LIGHTPATH_TIMEOUT.
 func (c *Core) Await(kind control.Kind, seq uint64) (*control.Message, error) {
 	m, err := c.AwaitFor(kind, seq, c.Cfg.Timeout)
 	if errors.Is(err, ErrNothing) {
@@ -116,7 +116,7 @@ func (c *Core) AwaitFor(kind control.Kind, seq uint64, d time.Duration) (*contro
 	}
 }
 
-// AwaitAll returns when all ranks have called it: their planes are attached.
+// AwaitAll returns when all ranks have called it. Then their planes are attached.
 func (c *Core) AwaitAll() error {
 	if err := c.Star.ToLeader(&control.Message{Kind: control.MsgReady}); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (c *Core) AwaitAll() error {
 	return err
 }
 
-// handleReady has the leader count ranks that are ready, and let all go on.
+// handleReady makes the leader count ready ranks, and tell all ranks when all are ready.
 func (c *Core) handleReady() {
 	c.HandleAtLeader(control.MsgReady, func(*control.Message) {
 		if int(c.messages.ready.Add(1)) == c.Ranks {

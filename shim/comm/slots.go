@@ -12,7 +12,7 @@ type slots [maxSlots]unsafe.Pointer
 
 var numSlots int
 
-// Slot is where a room keeps its state of each communicator, a *T. Rooms declare slots as package variables.
+// Slot holds a room's state of each communicator, a *T. Rooms declare slots as package variables.
 type Slot[T any] struct{ at int }
 
 // NewSlot returns a slot that no other room has. Call it to initialize a package variable.

@@ -9,32 +9,32 @@ import (
 	"lightpath/collectives/sharedmem"
 )
 
-// Gate is struct lp_gate of cgo/core/lp_types.h: through it C gets hold of a communicator, to make by itself the calls
-// that it can ([sharedmem.Quick]). Gates lie in memory of C, one cache line each, that is never freed.
+// Gate is struct lp_gate of cgo/core/lp_types.h. Through it C locks a communicator, to make calls by itself where it
+// can ([sharedmem.Quick]). Gates are in C memory that is never freed, one cache line each.
 type Gate struct {
-	// Word is the communicator's handle while C may enter, 1 while C is inside, else 0. A thread that swaps the handle out
-	// of it has the communicator.
+	// Word is the communicator's handle while C may enter, 1 while C is inside, otherwise 0. A thread that swaps the
+	// handle out of Word holds the communicator.
 	Word  atomic.Uint64
-	Quick atomic.Pointer[sharedmem.Quick] // what C works on, inside
-	Shut  atomic.Uint32                   // not 0 if calls fail: C leaves them to Go, also a call that it has begun
+	Quick atomic.Pointer[sharedmem.Quick] // the data that C uses inside
+	Shut  atomic.Uint32                   // not 0 if calls fail: C leaves calls to Go, also a call that it has begun
 	_     uint32
 	Owner atomic.Uint64 // handle of the communicator that has the gate, 0 for none; not for C
 	_     [4]uint64
 }
 
-// Turn is the lock of a communicator. One thread has it at a time, in Go or in C. While it is free, C may work on what
-// [Turn.Share] lends.
+// Turn is the lock of a communicator. One thread holds it at a time, in Go or in C. While it is free, C may use the
+// state that [Turn.Share] lends.
 type Turn struct {
 	sync.Mutex
 	core   *Core
-	gate   atomic.Pointer[Gate] // nil if C stays outside; read without the lock to shut it
-	lent   Lender               // guarded by Mutex, as all that follows
+	gate   atomic.Pointer[Gate] // nil if C does not enter; read without the lock to shut it
+	lent   Lender               // guarded by Mutex, like the fields below
 	quick  *sharedmem.Quick
 	handle uint64
-	begun  bool // C has begun a call, and its thread is on the way to go on with it in Go
+	begun  bool // C has begun a call, and its thread is about to continue it in Go
 }
 
-// BySerial puts communicators in the one order in which all threads lock them, whatever order their groups name them in.
+// BySerial is the one order in which all threads lock communicators, whatever their order in a group.
 func BySerial(a, b *Core) int {
 	if a.Serial < b.Serial {
 		return -1
@@ -48,7 +48,7 @@ type Lender interface {
 	TakeBack(q *sharedmem.Quick)
 }
 
-// C polls and yields inside, and never blocks: a thread that waits for it yields gateYields times, then sleeps.
+// C polls and yields inside, and never blocks. A thread that waits for C yields gateYields times, then sleeps.
 const (
 	gateYields = 100
 	gateWait   = 20 * time.Microsecond
@@ -66,7 +66,7 @@ func (t *Turn) Lock() {
 	}
 }
 
-// TryLock is [Turn.Lock] for a thread that must not wait. If C makes calls it does not try.
+// TryLock is [Turn.Lock] for a thread that must not wait. If C makes calls, TryLock returns false.
 func (t *Turn) TryLock() bool {
 	if !t.Mutex.TryLock() {
 		return false
@@ -119,7 +119,7 @@ func (t *Turn) Unlock() {
 	t.Mutex.Unlock()
 }
 
-// Shared returns what C works on, nil if C makes no calls of the communicator. The turn is held.
+// Shared returns the data that C uses, nil if C makes no calls of the communicator. The caller holds the turn.
 func (t *Turn) Shared() *sharedmem.Quick {
 	if t.gate.Load() == nil {
 		return nil
@@ -127,8 +127,8 @@ func (t *Turn) Shared() *sharedmem.Quick {
 	return t.quick
 }
 
-// Share lets C make calls, at g, of the communicator that C knows by its handle. It reports whether C can. The turn is
-// held.
+// Share lets C make calls through g, of the communicator that C knows by its handle. It reports whether C can. The
+// caller holds the turn.
 func (t *Turn) Share(g *Gate, handle uint64, q *sharedmem.Quick, lent Lender) bool {
 	if !g.Owner.CompareAndSwap(0, handle) {
 		return false // a communicator with an older handle is about to end
@@ -143,7 +143,7 @@ func (t *Turn) Share(g *Gate, handle uint64, q *sharedmem.Quick, lent Lender) bo
 	return true
 }
 
-// OperatorEnded has C make no more calls with operators of the user that it has seen. It needs no lock.
+// OperatorEnded stops C from making calls with user operators that it has seen. It needs no lock.
 func (t *Turn) OperatorEnded() {
 	if g := t.gate.Load(); g != nil {
 		if q := g.Quick.Load(); q != nil {
@@ -152,8 +152,8 @@ func (t *Turn) OperatorEnded() {
 	}
 }
 
-// shut has calls fail that C would make. It needs no lock. If the gate is another communicator's meanwhile, calls of
-// that one go through Go, and nothing worse.
+// shut makes the calls fail that C would make. It needs no lock. If another communicator has the gate by now, its
+// calls go through Go, which does no harm.
 func (t *Turn) shut() {
 	if g := t.gate.Load(); g != nil {
 		g.Shut.Store(1)

@@ -17,11 +17,11 @@ type Args struct {
 	Ranks, Rank int
 	// Device is the number of a device, negative for that of the calling thread's context.
 	Device int
-	// From is set if the communicator comes from another one. It has the parent's device then; ID, More, Ranks and Rank are
-	// not read.
+	// From is set if the communicator comes from another one. Then it has the parent's device, and ID, More, Ranks and
+	// Rank are not read.
 	From *Origin
-	// NonBlocking: calls that would wait return [errdefs.ErrInProgress] and go on in the background. [comm.Core.State] tells
-	// when they have ended.
+	// NonBlocking: calls that would wait return [errdefs.ErrInProgress] and continue in the background.
+	// [comm.Core.State] tells when they have completed.
 	NonBlocking bool
 	Name        string // for logs
 }
@@ -65,7 +65,7 @@ func (a *Args) resolve() {
 	}
 }
 
-// How says how a communicator comes from another one, its parent.
+// How is the way in which a communicator comes from another one, its parent.
 type How int
 
 // The ways.
@@ -94,7 +94,7 @@ func (h How) String() string {
 // NoColor is the color of ranks that get no communicator from a split.
 const NoColor = -1
 
-// Origin says from which communicator a new one comes, and how.
+// Origin names the communicator from which a new one comes, and how.
 type Origin struct {
 	Parent     *comm.Core
 	How        How
@@ -141,8 +141,8 @@ func (o *Origin) check() error {
 	return nil
 }
 
-// usable returns why no communicator can come from c, nil if one can. A revoked communicator can still be split and shrunk. One that has
-// failed can be shrunk with Abort.
+// usable returns why no communicator can come from c, nil if one can. A revoked communicator can still be split and
+// shrunk. A failed communicator can be shrunk with Abort.
 func usable(c *comm.Core, o *Origin) error {
 	err := c.Usable()
 	shrink := o.How == ByShrink

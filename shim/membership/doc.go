@@ -1,11 +1,11 @@
-// Package membership says how communicators come to be: by an id, or from another communicator by split, shrink or grow.
+// Package membership creates communicators: by an id, or from another communicator by split, shrink or grow.
 //
 // Ranks with an id meet at its rendezvous. For a split or grow every rank of the parent sends a request to the parent's
 // leader, which answers when all have asked. The ranks of a shrink meet at the door of the first of them, since the
 // leader may be gone.
 //
-// Layer 6: it may import the rooms of circuits, since a shrink of a failed communicator gives back its ports. It knows no
-// path.
+// Layer 6: it may import the rooms of circuits, since a shrink of a failed communicator gives back its ports. It
+// knows no path.
 package membership
 
 import (
@@ -15,7 +15,7 @@ import (
 	"lightpath/shim/settings"
 )
 
-// State is how one communicator comes to be, and the requests for communicators that come from it.
+// State is how one communicator is created, and the requests for its children.
 type State struct {
 	Args     Args
 	requests requests
@@ -23,7 +23,7 @@ type State struct {
 	door     *bootstrap.Door
 	unwanted bool
 	number   uint64          // of the request at the parent
-	before   <-chan struct{} // closed when it is this shrink's turn; nil: at once
+	before   <-chan struct{} // closed when this shrink has its turn; nil: at once
 	over     func()          // ends this shrink's turn; nil without one
 }
 
@@ -60,7 +60,7 @@ func (st *State) Parent() *comm.Core {
 // Wanted reports whether this rank gets a communicator. A rank without a color takes part in a split and gets none.
 func (st *State) Wanted() bool { return !st.unwanted }
 
-// Begin counts the communicator among those that come from its parent. The caller does that in the order of calls.
+// Begin counts the communicator among the children of its parent. The caller calls Begin in the order of calls.
 func (st *State) Begin() {
 	o := st.Args.From
 	if o == nil {
@@ -97,7 +97,7 @@ func (st *State) EndTurn() {
 	}
 }
 
-// End ends what [State.Begin] has begun. It forgets the parent, which would else stay in memory after its end.
+// End ends the work of [State.Begin]. It drops the parent, which otherwise would stay in memory after its end.
 func (st *State) End() {
 	if p := st.Parent(); p != nil && st.Args.NonBlocking {
 		p.Vacate()
@@ -105,8 +105,8 @@ func (st *State) End() {
 	st.Args.From = nil
 }
 
-// Roles reports whether this rank may become the leader, and whether it may be the only rank. A split knows neither before
-// its ranks have met.
+// Roles reports whether this rank may become the leader, and whether it may be the only rank. Before its ranks have
+// met, a split knows neither.
 func (st *State) Roles(c *comm.Core) (leader, alone bool) {
 	if o := st.Args.From; o != nil && o.How == BySplit {
 		return o.Color != NoColor, o.Color == NoColor || o.Parent.Ranks == 1
@@ -114,7 +114,7 @@ func (st *State) Roles(c *comm.Core) (leader, alone bool) {
 	return c.Rank == 0, c.Ranks == 1
 }
 
-// EnterDoor opens the door where ranks can meet this one again, unless it will be the only rank.
+// EnterDoor opens the door at which ranks can meet this rank again, unless it will be the only rank.
 func (st *State) EnterDoor(c *comm.Core) (door *bootstrap.Door, err error) {
 	alone := c.Ranks == 1
 	if o := st.Args.From; o != nil && o.How == BySplit {

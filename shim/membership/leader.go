@@ -19,8 +19,8 @@ import (
 )
 
 // leader gathers the requests of all ranks of a communicator for new communicators, and answers each of them. Safe for
-// concurrent use. It runs on the goroutines that read the control connections, since the leader's own goroutine may be
-// waiting for planes.
+// concurrent use. It runs on the goroutines that read the control connections, since the leader's own goroutine may
+// wait for planes.
 type leader struct {
 	c      *comm.Core
 	mu     sync.Mutex

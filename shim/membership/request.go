@@ -13,7 +13,7 @@ import (
 	"lightpath/shim/result"
 )
 
-// request is the body of control.MsgKin: what a rank asks of the parent's leader.
+// request is the body of control.MsgKin, a rank's request to the parent's leader.
 type request struct {
 	Color, Key int
 	Ranks      int
@@ -30,8 +30,8 @@ type answer struct {
 	ID    []byte
 }
 
-// requests are this rank's requests for communicators that come from one. Ranks count them, so that equal numbers mean the
-// same request. Safe for concurrent use.
+// requests holds this rank's requests for communicators that come from one. Ranks count them, so equal numbers mean
+// the same request. Safe for concurrent use.
 type requests struct {
 	mu      sync.Mutex
 	last    uint64
@@ -41,7 +41,7 @@ type requests struct {
 	shrunk  chan struct{}       // closed when the last of them has ended; nil before the first
 }
 
-// spend forgets the id that was made for growing, when it is used.
+// spend forgets the grow id once it is used.
 func (q *requests) spend(id *bootstrap.UniqueID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -50,8 +50,8 @@ func (q *requests) spend(id *bootstrap.UniqueID) {
 	}
 }
 
-// GrowID makes the id by which new ranks join the next communicator that grows out of this one. There is one at a time, and
-// it can be used once.
+// GrowID makes the id by which new ranks join when this communicator grows. There is one id at a time, and it can be
+// used once.
 func GrowID(c *comm.Core) (bootstrap.UniqueID, error) {
 	if err := c.Usable(); err != nil {
 		return bootstrap.UniqueID{}, err
@@ -78,7 +78,7 @@ func (q *requests) next() uint64 {
 	return q.last
 }
 
-// expect registers for the answer to a request.
+// expect returns the channel for the answer to a request.
 func (q *requests) expect(seq uint64) <-chan *control.Message {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -107,8 +107,8 @@ func (q *requests) deliver(m *control.Message) {
 	}
 }
 
-// ask sends request number seq to the parent's leader, and returns the answer. It ends with communicator c, with the
-// parent, and with a failure of a parent that had not failed before.
+// ask sends request number seq to the parent's leader, and returns the answer. It also ends if communicator c or the
+// parent ends, or if a healthy parent fails.
 func ask(c *comm.Core, seq uint64, r *request) (*answer, error) {
 	o := Of(c).Args.From
 	p := o.Parent
@@ -120,7 +120,7 @@ func ask(c *comm.Core, seq uint64, r *request) (*answer, error) {
 	defer Of(p).requests.forget(seq)
 	failed := p.FailedChan()
 	if p.AsyncError() != nil {
-		failed = nil // it is revoked
+		failed = nil // the parent is revoked
 	}
 	if err := p.Star.ToLeader(&control.Message{Kind: control.MsgKin, Seq: seq, Arg: uint64(o.How), Body: body}); err != nil {
 		return nil, err

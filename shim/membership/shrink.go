@@ -22,8 +22,9 @@ import (
 	"lightpath/shim/status"
 )
 
-// turn gives shrinks their turns, in the order of calls, since ranks meet at the same door for each. try numbers them.
-// before, nil for the first, is closed when it is this one's turn. The caller calls over after it.
+// turn gives shrinks their turns, in the order of calls, since ranks meet at the same door for each. try is the
+// shrink's number. before is closed when the shrink has its turn; it is nil for the first. The caller calls over
+// afterwards.
 func (q *requests) turn() (try uint64, before <-chan struct{}, over func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -42,8 +43,8 @@ func (q *requests) turn() (try uint64, before <-chan struct{}, over func()) {
 	}
 }
 
-// meetSurvivors meets the ranks that a shrink does not exclude, at the door of the first of them. The parent's leader and
-// control network may be gone.
+// meetSurvivors meets the ranks that a shrink does not exclude, at the door of the first of them. The parent's leader
+// and control network may have ended.
 func meetSurvivors(c *comm.Core, h *bootstrap.Hello, try uint64) (err error) {
 	o := Of(c).Args.From
 	p := o.Parent
@@ -73,8 +74,8 @@ func meetSurvivors(c *comm.Core, h *bootstrap.Hello, try uint64) (err error) {
 	} else {
 		Of(p).door.Sign(p.Secret.Derive("shrink", p.ID, uint64(p.Rank)), h, c.Cfg.Timeout, ctx.Done(), func(why string) {
 			conflict.Store(&why)
-			// Ranks that agree with this rank wait for it at the meeting, and get the refusal first. If the meeting has not
-			// begun, they get it when they come.
+			// Ranks that agree with this rank wait for it at the meeting, and get the refusal first. If the meeting
+			// has not begun, they get it when they arrive.
 			veto := &control.Message{Kind: control.MsgRefuse, Arg: try, Body: []byte(why)}
 			if at.Veto(ctx, veto, bootstrap.VetoTime) {
 				select {
@@ -111,7 +112,7 @@ func vetoLater(c *comm.Core, at *bootstrap.Place, veto *control.Message) {
 	}
 }
 
-// without names the ranks that a shrink excludes. Equal texts mean equal ranks.
+// without returns text that names the ranks a shrink excludes. Equal texts mean equal ranks.
 func without(ranks []int) string {
 	ranks = slices.Sorted(slices.Values(ranks))
 	s := status.ListRanks(ranks)
@@ -125,7 +126,7 @@ func without(ranks []int) string {
 	return s
 }
 
-// yieldCircuits gives back the ports of a communicator that has failed, for the one that comes from it.
+// yieldCircuits gives back the ports of a failed parent, for the communicator that comes from it.
 func yieldCircuits(c *comm.Core) {
 	c.Turn.Lock()
 	defer c.Turn.Unlock()

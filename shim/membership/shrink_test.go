@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestLongLists: lists that a message cuts are told apart.
+// TestLongLists checks that two lists cut to fit a message still differ.
 func TestLongLists(t *testing.T) {
 	var long []int
 	for r := range 10 {

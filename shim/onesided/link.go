@@ -15,12 +15,12 @@ import (
 	"lightpath/shim/settings"
 )
 
-// link is a source's way to one target. Guarded by the communicator's lock.
+// link is a source's connection to one target. The communicator's turn guards it.
 type link struct {
 	s       *State
 	peer    int
 	conn    net.Conn
-	counter *uint64 // of this source in the target's page; nil: signals are messages
+	counter *uint64 // this source's counter in the target's page; nil: signals are messages
 	page    []byte
 	Windows map[int]*peerWindow
 	buf     [sideMessageBytes]byte
@@ -29,10 +29,10 @@ type link struct {
 // peerWindow is a window of the target.
 type peerWindow struct {
 	size int64
-	Mem  []byte // nil: it is written by messages
+	Mem  []byte // nil: puts are messages
 }
 
-// link returns the way to a rank. The first time it connects.
+// link returns the link to a rank. The first time it connects.
 func (s *State) link(peer int) (*link, error) {
 	if l := s.Links[peer]; l != nil {
 		return l, nil
@@ -52,7 +52,7 @@ func (s *State) link(peer int) (*link, error) {
 	return l, nil
 }
 
-// maySharedMemory: the settings and the hosts of both allow to map the target's memory.
+// mayShareMemory reports whether the settings and the hosts of both ranks allow mapping the target's memory.
 func (l *link) mayShareMemory() bool {
 	me, it := &l.s.c.Table[l.s.c.Rank], &l.s.c.Table[l.peer]
 	switch l.s.c.Cfg.Transport {
@@ -86,7 +86,7 @@ func (l *link) connect() error {
 	return nil
 }
 
-// send sends a message with its data, however long the target takes to read it.
+// send sends a message with its data. It waits as long as the target takes to read them.
 func (l *link) send(m *message, data []byte) error {
 	m.encode(&l.buf)
 	if len(data) == 0 {
@@ -110,7 +110,7 @@ func (l *link) ask(m *message, data []byte, a *answer) error {
 	return a.decode(&b)
 }
 
-// window returns a window of the target, and waits for its registration the first time.
+// window returns a window of the target. The first time it waits until the target has registered the window.
 func (l *link) window(number int) (*peerWindow, error) {
 	if w := l.Windows[number]; w != nil {
 		return w, nil
@@ -127,7 +127,7 @@ func (l *link) window(number int) (*peerWindow, error) {
 	}
 	w := &peerWindow{size: int64(a.size)}
 	if l.counter != nil && l.mayShareMemory() {
-		w.Mem, _ = memfile.Map(a.at, w.size, true) // else by messages
+		w.Mem, _ = memfile.Map(a.at, w.size, true) // nil: puts are messages
 	}
 	l.Windows[number] = w
 	return w, nil
@@ -137,7 +137,7 @@ func (l *link) gone(number int) error {
 	return fmt.Errorf("shim: PutSignal: rank %d has deregistered its window number %d: %w", l.peer, number, errdefs.ErrInvalidUsage)
 }
 
-// put writes to a window of the target and counts a signal. data may be reused when it returns.
+// put writes to a window of the target and counts a signal. The caller may reuse data when put returns.
 func (l *link) put(number int, offset int64, data []byte) error {
 	if l.conn == nil {
 		if err := l.s.write(number, offset, data); err != nil {
@@ -160,7 +160,7 @@ func (l *link) put(number int, offset int64, data []byte) error {
 	if l.counter == nil {
 		return l.failed(l.send(&m, data))
 	}
-	// Later signals do not come this way, and must not come before this one.
+	// Wait for the answer: later signals go through shared memory and must not overtake this one.
 	m.flags |= sideAnswers
 	var a answer
 	if err := l.ask(&m, data, &a); err != nil {
@@ -172,7 +172,7 @@ func (l *link) put(number int, offset int64, data []byte) error {
 	return nil
 }
 
-// signal counts at the target, behind everything that was put there.
+// signal counts a signal at the target, after everything that was put there.
 func (l *link) signal() error {
 	if l.counter != nil {
 		atomic.AddUint64(l.counter, 1)
@@ -181,7 +181,7 @@ func (l *link) signal() error {
 	return l.failed(l.send(&message{kind: sideSignal}, nil))
 }
 
-// failed says whom a connection was to; nil stays nil.
+// failed adds the target to the error of a connection. nil stays nil.
 func (l *link) failed(err error) error {
 	if err == nil {
 		return nil

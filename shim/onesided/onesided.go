@@ -1,4 +1,5 @@
-// Package onesided runs put, signal and wait: it keeps links to other ranks, and the windows that ranks put to.
+// Package onesided runs put, signal and wait. It keeps links to other ranks, and the windows that other ranks write
+// to.
 package onesided
 
 import (
@@ -13,42 +14,41 @@ import (
 	"lightpath/shim/memory"
 )
 
-// One-sided calls: a rank writes to a window of another, which takes no part, and counts a signal
-// there; whoever waits for signals sees all that was written before them.
+// One-sided calls: a rank (the source) writes to a window of another rank (the target) and counts a signal there. The
+// target takes no part. A rank that waits for signals sees all data written before them.
 //
-// Windows are numbered by rank in the order of registration, so that a window of the caller's names
-// the one with its number at any rank. A rank's signals are counters in a page of its own, one per
-// source. Where two ranks may share memory, the source maps the page and the windows that are memory
-// of ncclMemAlloc, copies, and counts: the other process does nothing. Everything else goes over a
-// connection from the source to the target's door, in order, where a goroutine of the target receives
-// into the window and counts (sidelink.go, sideserve.go).
+// Each rank numbers its windows in the order of registration. A window of the caller stands for the window with the
+// same number at any rank. A rank's signals are counters in a page of its own, one for each source. If two ranks may
+// share memory, the source maps the page and the windows from ncclMemAlloc. Then it copies and counts by itself, and
+// the target's process does nothing. Everything else goes over a connection from the source to the target's door, in
+// order. A goroutine of the target receives into the window and counts (link.go, serve.go).
 
 var sidedSlot = comm.NewSlot[State]()
 
 // Of returns a rank's part in one-sided calls.
 func Of(c *comm.Core) *State { return sidedSlot.Of(c) }
 
-// Attach gives a communicator that has joined its part in one-sided calls.
+// Attach prepares a joined communicator for one-sided calls.
 func Attach(c *comm.Core, door *bootstrap.Door) {
 	sidedSlot.Set(c, newOneSided(c, door))
 }
 
-// SignalBytes is a signal's counter.
+// SignalBytes is the size of a signal's counter.
 const SignalBytes = 8
 
-// State is a rank's part in one-sided calls. What sources use is guarded by the communicator's
-// lock; what targets use by mu.
+// State is a rank's part in one-sided calls. The communicator's turn guards the fields that sources use; mu guards
+// those of targets.
 type State struct {
 	c     *comm.Core
 	door  *bootstrap.Door // where sources connect; nil for one rank
-	Links []*link         // to ranks that this one has written to
-	taken []uint64        // signals that waits have used up, by source
+	Links []*link         // to ranks that this rank has written to
+	taken []uint64        // signals that waits have consumed, by source
 
 	mu      sync.Mutex
 	windows []*ownWindow  // by number
-	more    chan struct{} // closed when there is another one, or the end
-	idle    sync.Cond     // on mu: a window is not written to any more
-	page    *memory.Page  // of counters, once it is needed
+	more    chan struct{} // closed when a window is added, and at the end
+	idle    sync.Cond     // a window has no writers any more
+	page    *memory.Page  // of counters; nil until it is needed
 	conns   map[closer]bool
 	ended   bool
 	serving sync.WaitGroup
@@ -60,9 +60,9 @@ type closer interface{ Close() error }
 type ownWindow struct {
 	at      unsafe.Pointer
 	size    int64
-	device  bool // memory that the CPU cannot write: it has a number, and takes no puts
+	device  bool // memory that the CPU cannot write: the window has a number, and refuses puts
 	gone    bool
-	writers int // that are receiving into it
+	writers int // goroutines that receive into it
 }
 
 func newOneSided(c *comm.Core, door *bootstrap.Door) *State {
@@ -78,12 +78,12 @@ func newOneSided(c *comm.Core, door *bootstrap.Door) *State {
 	return s
 }
 
-// secret is what a source proves to know to the target of that rank.
+// secret returns the secret that authenticates a source to a target.
 func (s *State) secret(target int) control.Secret {
 	return s.c.Secret.Derive("one-sided", s.c.ID, uint64(target))
 }
 
-// AddWindow numbers a window.
+// AddWindow registers a window and returns its number.
 func (s *State) AddWindow(at unsafe.Pointer, size int64, device bool) (number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *State) AddWindow(at unsafe.Pointer, size int64, device bool) (number in
 	return len(s.windows) - 1
 }
 
-// DropWindow has nobody write to a window any more: when it returns its memory may be freed.
+// DropWindow stops writes to a window. The caller may free the memory when it returns.
 func (s *State) DropWindow(number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *State) DropWindow(number int) {
 	}
 }
 
-// closeAll ends what is under way on connections: the communicator has failed.
+// closeAll closes all connections, since the communicator has failed.
 func (s *State) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,7 @@ func (s *State) closeAll() {
 	}
 }
 
-// track has the end of the communicator close a connection. False: it has ended.
+// track makes the end of the communicator close a connection. It returns false if the communicator has ended.
 func (s *State) track(conn closer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +132,7 @@ func (s *State) forget(conn closer) {
 	delete(s.conns, conn)
 }
 
-// End gives everything back. No call is in progress; other ranks' writes end here. Idempotent.
+// End frees everything and stops writes of other ranks. No call may be in progress. Idempotent.
 func (s *State) End() {
 	if s == nil {
 		return
@@ -170,7 +170,7 @@ func (s *State) signals() (*memory.Page, error) {
 	return s.page, err
 }
 
-// count counts a signal of another rank at this one.
+// count counts a signal of a source at this rank.
 func (s *State) count(source int) error {
 	page, err := s.signals()
 	if err == nil && page != nil {
@@ -179,7 +179,7 @@ func (s *State) count(source int) error {
 	return err
 }
 
-// Have is how many signals of a rank have come that no wait has used.
+// Have returns how many signals of a rank have arrived that no wait has consumed.
 func (s *State) Have(source int) (uint64, error) {
 	page, err := s.signals()
 	if err != nil || page == nil {
@@ -188,8 +188,8 @@ func (s *State) Have(source int) (uint64, error) {
 	return atomic.LoadUint64(page.Counter(source)) - s.taken[source], nil
 }
 
-// Try runs a call, or reports that signals that it waits for are still to come. Hot path: where the
-// window has been written to before it allocates nothing.
+// Try runs a call, or reports that the signals it waits for have not arrived. Hot path: for a window that was written
+// before, it allocates nothing.
 func (s *State) Try(call *calls.Call) (done bool, err error) {
 	peer := int(call.Peer)
 	if call.Kind == calls.WaitSignal {

@@ -16,7 +16,7 @@ import (
 	"lightpath/shim/memory"
 )
 
-// serve does what a source asks for by a connection, until one of both ends.
+// serve handles a source's messages on a connection, until source or target ends.
 func (s *State) serve(conn net.Conn) {
 	defer conn.Close()
 	if !s.enter(conn) {
@@ -26,12 +26,12 @@ func (s *State) serve(conn net.Conn) {
 	defer s.forget(conn)
 	err := s.attend(conn)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-		// A source that is gone is noticed by the control network, with its rank.
+		// The control network reports a lost source, with its rank.
 		s.c.Log.Info(log.Net, "rank %d: one-sided calls: %v", s.c.Rank, err)
 	}
 }
 
-// enter is follow for a connection that somebody serves.
+// enter is track for a connection that serve handles. End waits for it.
 func (s *State) enter(conn net.Conn) bool {
 	if !s.track(conn) {
 		return false
@@ -104,7 +104,7 @@ func (s *State) perform(conn net.Conn, source int, m *message) error {
 	return fmt.Errorf("%w: a second join", errSideMessage)
 }
 
-// windowAt returns a window when it has been registered.
+// windowAt returns a window. It waits until the window is registered.
 func (s *State) windowAt(number int) (*ownWindow, error) {
 	for {
 		s.mu.Lock()
@@ -126,7 +126,7 @@ func (s *State) windowAt(number int) (*ownWindow, error) {
 	}
 }
 
-// describe says where a window is.
+// describe returns where a window is.
 func (s *State) describe(number int) (a answer, err error) {
 	w, err := s.windowAt(number)
 	if err != nil {
@@ -147,14 +147,14 @@ func (s *State) describe(number int) (a answer, err error) {
 	return a, nil
 }
 
-// windowOnDevice is the error of a put to a window of a rank that is device memory.
+// windowOnDevice returns the error of a put to a window in device memory.
 func windowOnDevice(c *comm.Core, rank, number int) error {
 	return fmt.Errorf("shim: PutSignal: rank %d's window number %d is device memory: puts go to host memory: %w", rank, number, errdefs.ErrInvalidUsage)
 }
 
 var errWindowGone = errors.New("shim: the window has been deregistered")
 
-// hold keeps a part of a window from being freed until drop, and returns it.
+// hold returns a part of a window and keeps it from being freed until drop.
 func (s *State) hold(number int, offset, n uint64) (w *ownWindow, part []byte, err error) {
 	if w, err = s.windowAt(number); err != nil {
 		return nil, nil, err
@@ -180,8 +180,8 @@ func (s *State) drop(w *ownWindow) {
 	s.idle.Broadcast()
 }
 
-// receive takes the data of a put. That for a window which is gone fails the communicator: whoever
-// put it does not wait for an answer, and somebody waits for its signal.
+// receive reads the data of a put into its window. If the window is gone and the source does not wait for an answer,
+// receive fails the communicator: a peer may be waiting for the signal.
 func (s *State) receive(conn net.Conn, m *message) error {
 	w, part, err := s.hold(int(m.window), m.offset, m.bytes)
 	if errors.Is(err, errWindowGone) {
@@ -202,7 +202,7 @@ func (s *State) receive(conn net.Conn, m *message) error {
 	return err
 }
 
-// write is a put to a window of this rank's own.
+// write is a put to one of this rank's own windows.
 func (s *State) write(number int, offset int64, data []byte) error {
 	w, part, err := s.hold(number, uint64(offset), uint64(len(data)))
 	if err != nil {

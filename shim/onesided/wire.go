@@ -12,21 +12,21 @@ import (
 type kind uint8
 
 const (
-	sideJoin   kind = iota // the first: window is the source's rank; answered
-	sideOpen               // where is the window? answered when it is registered
-	sidePut                // bytes of data follow, for the window at offset
+	sideJoin   kind = iota // first message: window is the source's rank; answered
+	sideOpen               // asks where the window is; answered once it is registered
+	sidePut                // bytes of data follow, for the window at the offset
 	sideSignal             // count
 	numSideKinds
 )
 
 // Flags of sidePut.
 const (
-	sideCounts  = 1 << iota // it counts as a signal
-	sideAnswers             // it is answered when the data is there
+	sideCounts  = 1 << iota // the put also counts a signal
+	sideAnswers             // the target answers when the data has arrived
 	sideFlags   = sideCounts | sideAnswers
 )
 
-// message is what a source says. Little endian: kind, flags, two zero bytes, window u32, offset u64, bytes u64.
+// message is a message of a source. Little endian: kind, flags, two zero bytes, window u32, offset u64, bytes u64.
 type message struct {
 	kind   kind
 	flags  uint8
@@ -59,8 +59,9 @@ func (m *message) decode(b *[sideMessageBytes]byte) error {
 	return nil
 }
 
-// answer is what a target answers: that the window is gone, or device memory, or its size (to a join: that of the page
-// of counters) and where it is. Little endian: 1 gone, 2 device memory, else 0, seven zero bytes, size u64, pid u32, fd u32, dev u64, ino u64, offset u64.
+// answer is a target's answer. It says that the window is gone, or is device memory, or gives its size and place. The
+// answer to a join gives those of the page of counters. Little endian: status (1 gone, 2 device memory, else 0), seven
+// zero bytes, size u64, pid u32, fd u32, dev u64, ino u64, offset u64.
 type answer struct {
 	gone   bool
 	device bool

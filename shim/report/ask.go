@@ -12,14 +12,14 @@ import (
 	"lightpath/shim/status"
 )
 
-// Questions to all ranks: a rank that a user asks sends the question to the leader. The leader passes it on to all ranks,
-// and their answers back. It counts the answers that each rank owes, since a rank that reads nothing must not fill its
-// connection with questions.
+// Questions to all ranks: the rank that a user asks sends the question to the leader. The leader forwards the question
+// to all ranks, and their answers back. It counts the pending answers of each rank: a rank that reads nothing must not
+// fill its connection with questions.
 
-// MaxOwed is how many answers a rank may owe.
+// MaxOwed bounds the pending answers of a rank.
 const MaxOwed = 8
 
-// Owed counts, at the leader, the answers of each rank that have not come. Safe for concurrent use.
+// Owed counts, at the leader, the pending answers of each rank. Safe for concurrent use.
 type Owed struct {
 	mu sync.Mutex
 	of map[int]int
@@ -73,7 +73,7 @@ func AskAll(c *comm.Core, d time.Duration) []status.Rank {
 		case r := <-answers:
 			got[r.Rank] = r
 		case <-timer:
-			n = 0 // the caller gets the answers that have come
+			n = 0 // return the answers so far
 		}
 	}
 	ranks := slices.Sorted(maps.Keys(got))
@@ -84,8 +84,8 @@ func AskAll(c *comm.Core, d time.Duration) []status.Rank {
 	return out
 }
 
-// handleAsk handles control.MsgAsk. The leader gets it from the rank that asks; other ranks get it from the leader, with
-// that rank in Arg.
+// handleAsk handles control.MsgAsk. The leader gets it from the rank that asks. Other ranks get it from the leader,
+// with the asking rank in Arg.
 func handleAsk(c *comm.Core, m *control.Message) {
 	if c.Rank != 0 {
 		go answer(c, int(m.Arg), m.Seq)
@@ -111,7 +111,7 @@ func answer(c *comm.Core, asker int, id uint64) {
 	_ = c.Star.ToLeader(&control.Message{Kind: control.MsgTell, Seq: id, Arg: uint64(asker), Body: body})
 }
 
-// handleTell handles control.MsgTell, an answer. The leader passes it on to the rank that has asked.
+// handleTell handles control.MsgTell, an answer. The leader forwards it to the rank that asked.
 func handleTell(c *comm.Core, m *control.Message) {
 	if c.Rank == 0 {
 		Of(c).Owed.Answered(int(m.From))

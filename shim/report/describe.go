@@ -23,8 +23,8 @@ func node(host, pids string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// describe describes a communicator as this rank knows it: itself, and where the other ranks are. It may ask the
-// controller of the planes, which takes time.
+// describe describes a communicator as this rank knows it: itself, and where the other ranks are. It may block, since
+// it may ask the controller of the planes.
 func describe(c *comm.Core) status.Comm {
 	if !c.Joined() {
 		return describeMaking(c)
@@ -130,13 +130,13 @@ func describeOp(c *comm.Core, g *recorder.Snapshot, now int64) *status.Op {
 	return out
 }
 
-// waitKinds says for which thing an operation of a program waits.
+// waitKinds names the event for which an operation of a program waits.
 var waitKinds = map[program.Kind]string{
 	program.Send: status.ForSend, program.Recv: status.ForReceive, program.RecvReduce: status.ForReceive,
 	program.Forward: status.ForForward, program.Reconfigure: status.ForSwitch,
 }
 
-// describeWait describes a wait. If it is for a switch, the planes' controller says more.
+// describeWait describes a wait. For a switch it adds what the planes' controller reports.
 func describeWait(c *comm.Core, s *recorder.Standstill, op *recorder.Operation, now int64) *status.Wait {
 	w := s.Wait
 	out := &status.Wait{

@@ -1,8 +1,8 @@
-// Package report says what communicators of this process do: their status, questions to all ranks, memory. It serves them
-// at a socket of the process and at NCCL's RAS port.
+// Package report reports on the communicators of this process: their status, questions to all ranks, memory. It serves
+// the reports at a socket of the process and at NCCL's RAS port.
 //
-// Layer 6: it may import session, stream, circuits and the rooms below them. It never changes a communicator, and knows no
-// path.
+// Layer 6: it may import session, stream, circuits and the rooms below them. It never changes a communicator, and
+// knows no path.
 package report
 
 import (
@@ -13,7 +13,7 @@ import (
 	"lightpath/shim/status"
 )
 
-// Request is how a communicator was asked for. Until its ranks have met, nothing else is known of it.
+// Request holds the arguments for a communicator. Until its ranks have met, nothing else is known of it.
 type Request struct {
 	Key, Name           string
 	Ranks, Rank, Device int // Ranks 0, Rank -1: not known yet

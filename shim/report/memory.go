@@ -14,12 +14,12 @@ type MemStat int32
 
 // The questions, in bytes.
 const (
-	// MemSuspend is the memory that Suspend would give back: programs and scratch.
+	// MemSuspend is the memory that Suspend would free: programs and scratch.
 	MemSuspend MemStat = iota
 	// MemSuspended is 1 while the communicator is suspended, else 0.
 	MemSuspended
-	// MemPersist is the memory that it keeps until it ends: shared memory of its packet planes, staging memory, and memory
-	// of its device for exchange. The ranks of a host share the first, and each reports all of it.
+	// MemPersist is the memory that the communicator keeps until it ends: shared memory of its packet planes, staging
+	// memory, and device memory for exchange. The ranks of a host share the first, and each reports all of it.
 	MemPersist
 	// MemTotal is the sum of MemSuspend and MemPersist.
 	MemTotal

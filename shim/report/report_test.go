@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestABIVersion compares with the header.
+// TestABIVersion compares ABIVersion with the header.
 func TestABIVersion(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "cgo", "front", "nccl.h"))
 	if err != nil {
@@ -23,7 +23,7 @@ func TestABIVersion(t *testing.T) {
 	}
 }
 
-// TestOwed: a rank that answers nothing gets few questions.
+// TestOwed checks that a rank that answers nothing gets few questions.
 func TestOwed(t *testing.T) {
 	var o Owed
 	for i := range 3 * MaxOwed {

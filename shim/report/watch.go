@@ -16,12 +16,12 @@ import (
 	"lightpath/shim/status"
 )
 
-// ABIVersion is the version of NCCL whose interface cgo/front has. NCCL's RAS protocol carries it.
+// ABIVersion is the version of NCCL whose interface cgo/front implements. NCCL's RAS protocol carries it.
 const ABIVersion = "2.32.3"
 
-// watched are the communicators of this process that answer, and where: a socket of the process, and NCCL's RAS port if
-// this process was the first of its host to take it. Both are open while there are communicators, and only answer
-// questions.
+// watched holds the communicators that this process serves, and the servers: a socket of the process, and NCCL's RAS
+// port if this process was the first on its host to take it. Both are open while there are communicators, and only
+// answer questions.
 var watched struct {
 	sync.Mutex
 	comms  []*comm.Core
@@ -94,7 +94,7 @@ func RASAddress() string {
 // StatusDir returns the directory with the sockets of the processes of this user.
 func StatusDir(cfg *settings.Config) string { return status.Dir(cfg.StatusDir, cfg.RuntimeDir) }
 
-// rasAddress replaces the name of the default, so that no name service is asked.
+// rasAddress replaces localhost by its address, so that no name service is asked.
 func rasAddress(address string) string {
 	if host, port, err := net.SplitHostPort(address); err == nil && host == "localhost" {
 		return net.JoinHostPort("127.0.0.1", port)
@@ -102,7 +102,7 @@ func rasAddress(address string) string {
 	return address
 }
 
-// watching returns the communicators that are served.
+// watching returns the served communicators.
 func watching() []*comm.Core {
 	watched.Lock()
 	defer watched.Unlock()

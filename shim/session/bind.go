@@ -13,7 +13,7 @@ import (
 	"lightpath/shim/recorder"
 )
 
-// Ref says what a task does, for messages and for what follows the task.
+// Ref describes a task, for messages and for the work after the task.
 type Ref struct {
 	Comm     *comm.Core
 	Call     int // index of the (first) call
@@ -23,8 +23,8 @@ type Ref struct {
 	Circuits bool            // sends and receives on planes with circuits
 	Flight   uint64          // its number in the flight recorder
 
-	op     *sharedmem.Op // of a collective through shared memory
-	result exec.Buffer   // to divide
+	op     *sharedmem.Op // for a collective through shared memory
+	result exec.Buffer   // result to divide by the number of ranks
 }
 
 // shared reports whether the task goes through shared memory.
@@ -76,8 +76,8 @@ func (s *Session) BindPacket(c *comm.Core, i int) error {
 	return s.BindEntry(ref, nil, nil)
 }
 
-// BindEntry binds the entry of a reference to its call. p is nil on packet planes and in shared memory. switchAt is when the
-// planes move, nil if the ranks decide that.
+// BindEntry binds the entry of a reference to its call. p is nil on packet planes and in shared memory. switchAt says
+// when the planes move, nil if the ranks decide that.
 func (s *Session) BindEntry(ref Ref, p *circuits.Planes, switchAt [][]int64) error {
 	c, call, st := ref.Comm, &s.Calls[ref.Call], Of(ref.Comm)
 	if ref.shared() {
@@ -114,7 +114,7 @@ func (s *Session) bindTask(ref Ref, ec *exec.Call, traced, paced bool) error {
 	return nil
 }
 
-// Engage adds a task that an engine does: an operation through shared memory, for example.
+// Engage adds a task that an engine runs, for example an operation through shared memory.
 func (s *Session) Engage(ref Ref, x exec.Engine) error {
 	c := ref.Comm
 	end := Of(c).Packet
@@ -124,8 +124,8 @@ func (s *Session) Engage(ref Ref, x exec.Engine) error {
 	return s.bindTask(ref, &exec.Call{Engine: x, Comm: c.ID, Op: ref.Seq, Endpoint: end, Poison: c.Poison()}, false, false)
 }
 
-// Gather merges the sends and receives of a communicator into [State.Group] and its program on packet planes. It returns
-// the first of the calls, -1 if there are none.
+// Gather merges the sends and receives of a communicator into [State.Group] and its program on packet planes. It
+// returns the index of the first such call, -1 if there are none.
 func (s *Session) Gather(c *comm.Core) (first int, err error) {
 	first = -1
 	st := Of(c)
@@ -164,8 +164,7 @@ func (s *Session) Gather(c *comm.Core) (first int, err error) {
 	return first, nil
 }
 
-// BindMessages prepares the task of the sends and receives that have been gathered, on packet planes. Call first is the
-// first of them.
+// BindMessages prepares the task of the gathered sends and receives on packet planes. Call first is the first of them.
 func (s *Session) BindMessages(c *comm.Core, first int) error {
 	st := Of(c)
 	return s.bindTask(Ref{Comm: c, Call: first, Seq: st.Seq, Flight: st.Group.Flight}, &exec.Call{
@@ -199,7 +198,7 @@ func (r *Ref) AdoptOp(op *sharedmem.Op, call *calls.Call) {
 	r.toDivide(call)
 }
 
-// toDivide notes which of a call's results are to be divided.
+// toDivide records which result of a call must be divided.
 func (r *Ref) toDivide(call *calls.Call) {
 	if r.Entry.Kernels.Div != nil {
 		_, recv := call.Extents()
@@ -207,7 +206,7 @@ func (r *Ref) toDivide(call *calls.Call) {
 	}
 }
 
-// sharedCall is the call of r as package sharedmem wants it.
+// sharedCall returns the call of r in the form that package sharedmem takes.
 func (r *Ref) sharedCall(call *calls.Call) sharedmem.Call {
 	k := &r.Entry.Kernels
 	scale, factor := k.Scaling(call)
@@ -218,7 +217,7 @@ func (r *Ref) sharedCall(call *calls.Call) sharedmem.Call {
 	}
 }
 
-// Finish does what follows a task.
+// Finish does the work after a task.
 func (r *Ref) Finish() {
 	if e := r.Entry; e != nil && e.Kernels.Div != nil {
 		e.Kernels.Div(memory.Bytes(r.result.Ptr, r.result.Len), int64(r.Comm.Ranks))

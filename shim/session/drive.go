@@ -14,8 +14,8 @@ import (
 	"lightpath/shim/stall"
 )
 
-// Drive runs the tasks that have been bound, and does what follows them. Its error has failed the communicators whose tasks
-// did not end.
+// Drive runs the bound tasks and the work after them. If it returns an error, it has failed the communicators whose
+// tasks did not end.
 func (s *Session) Drive() error {
 	if len(s.tasks) == 0 {
 		return nil
@@ -29,8 +29,8 @@ func (s *Session) Drive() error {
 	return nil
 }
 
-// Try drives the tasks of one communicator for as long as a driver's thread may: about 1 us if other ranks are waited for.
-// If they have not ended, [Session.Drive] goes on with them, or [Session.Abandon] does after an error.
+// Try drives the tasks of one communicator for as long as a driver's thread may: about 1 us if it must wait for other
+// ranks. If they have not ended, the caller continues with [Session.Drive], or after an error with [Session.Abandon].
 func (s *Session) Try(c *comm.Core) (ended bool, err error) {
 	st, polls := Of(c), SpinLong
 	if c.Ranks > 1 {
@@ -51,7 +51,7 @@ func (s *Session) Abandon(err error) error {
 	return s.failed(err)
 }
 
-// ended does what follows the tasks.
+// ended does the work after the tasks.
 func (s *Session) ended() {
 	for i := range s.refs {
 		r := &s.refs[i]
@@ -65,8 +65,8 @@ func (s *Session) ended() {
 	}
 }
 
-// failed turns what ended [exec.Run] into the error of the group. It fails every communicator whose task did not finish:
-// its ranks are in the middle of something.
+// failed turns the error of [exec.Run] into the error of the group. It fails every communicator whose task did not
+// finish, since its ranks are in the middle of a call.
 func (s *Session) failed(err error) error {
 	result := err
 	for i := range s.refs {
@@ -88,11 +88,11 @@ func (s *Session) failed(err error) error {
 	return result
 }
 
-// VerdictWait is how long a rank whose operation has failed waits for a rank that knows more.
+// VerdictWait is how long a rank with a failed operation waits for a more precise error from another rank.
 const VerdictWait = 3 * time.Second
 
-// Explain fails the communicator of a task. If ranks disagree or one is missing, the leader knows more than this rank does,
-// and gets the first word.
+// Explain fails the communicator of a task. If ranks disagree or one is missing, the leader knows more than this rank.
+// So Explain waits first for the leader's error.
 func (s *Session) Explain(ref *Ref, err error) error {
 	c := ref.Comm
 	recorder.Of(c).End(ref.Flight, recorder.Failed)
@@ -100,18 +100,18 @@ func (s *Session) Explain(ref *Ref, err error) error {
 	switch timedOut := errors.Is(err, exec.ErrTimeout); {
 	case c.AsyncError() != nil:
 	case errors.Is(err, transport.ErrPeerLost):
-		// Why the peer is gone comes by the control network.
+		// The control network reports why the peer has ended.
 		wait = VerdictWait
 	case timedOut && ref.onCircuits():
-		// With a ticket every rank has arrived. What matters is which ports the switches wait for.
+		// A ticket means that every rank has arrived. Report which ports the switches wait for.
 		err = fmt.Errorf("%w; %s", err, circuits.Of(c).Waiting())
-	case ref.Entry == nil: // sends and receives concern two ranks, which the error names
+	case ref.Entry == nil: // sends and receives concern two ranks; the error names them
 	case errors.Is(err, exec.ErrSignature):
 		s.report(ref)
 		wait = VerdictWait
 	case errors.Is(err, exec.ErrSequence):
-		// A frame of an operation that this rank has left behind: its sender calls it something else. The leader finds out
-		// which operation it is.
+		// The frame is from an operation that this rank has completed; its sender gave it another signature. The
+		// leader finds out which operation it is.
 		for seq := ref.Seq; seq > 0 && seq+8 > ref.Seq; seq-- {
 			if sh, ok := recorder.Of(c).Find(seq); ok {
 				stall.ReportShape(c, seq, &sh)
@@ -133,14 +133,14 @@ func (s *Session) Explain(ref *Ref, err error) error {
 	return c.Fail(err)
 }
 
-// report tells the leader which call a task is of.
+// report tells the leader to which call a task belongs.
 func (s *Session) report(ref *Ref) {
 	stall.Report(ref.Comm, ref.Seq, ref.Sig, s.Calls[ref.Call].String())
 }
 
-// stalled tells the leaders which calls this rank waits in, and the flight recorders what it waits for.
+// stalled tells the leaders in which calls this rank waits, and the flight recorders for what it waits.
 func (s *Session) stalled([]*exec.Task) error {
-	var said *comm.Core // the first task of a communicator is the one that waits
+	var said *comm.Core // only the first unfinished task of a communicator waits
 	for i, t := range s.tasks {
 		ref := &s.refs[i]
 		if w, ok := t.Blocked(); ok && !t.Done() && ref.Comm != said {

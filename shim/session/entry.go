@@ -11,20 +11,20 @@ import (
 	"lightpath/shim/shares"
 )
 
-// Collectives of ranks that share memory need no frames: they go through that memory, unless an algorithm, or planes, are
-// asked for. Which way a call goes depends only on what all ranks have in common, and not on the group that it is part of.
+// Collectives of ranks that share memory need no frames: they run in that memory, unless the settings or the call name
+// an algorithm or planes. The path of a call depends only on values that all ranks share, not on its group.
 
 // sharedAlgorithm is the algorithm's name in logs and traces.
 const sharedAlgorithm = "shared-memory"
 
-// Shares reports whether collectives of a kind go through shared memory, if they do not use circuits.
+// Shares reports whether collectives of a kind run in shared memory, if they do not use circuits.
 func (st *State) Shares(k calls.Kind) bool {
 	cfg := st.c.Cfg
 	return st.Arena != nil && k < calls.NumKinds && !k.P2P() &&
 		(len(cfg.Algorithms) == 0 || cfg.Algorithms[calls.Kinds[k].Collective.String()] == "")
 }
 
-// PacketEntry returns the program of a shape on the packet planes, for the collective that is next to get a number.
+// PacketEntry returns the program of a shape on the packet planes, for the collective that gets the next number.
 func (st *State) PacketEntry(s calls.Shape) (*dispatch.Entry, error) {
 	c := st.c
 	key := dispatch.Key{Shape: s}
@@ -47,7 +47,7 @@ func (st *State) PacketEntry(s calls.Shape) (*dispatch.Entry, error) {
 	}
 	k := calls.KernelsOf(&s, c.Ranks)
 	var use []int
-	if s.Request.Planes != 0 && !calls.FactsOf(c).Circuits { // else they are planes with circuits
+	if s.Request.Planes != 0 && !calls.FactsOf(c).Circuits { // otherwise the request names planes with circuits
 		use = slices.Collect(s.Request.Planes.Each())
 	}
 	sig := s.Signature()
@@ -72,7 +72,7 @@ func (st *State) PacketEntry(s calls.Shape) (*dispatch.Entry, error) {
 	return e, nil
 }
 
-// sharedEntry makes the entry of a shape that goes through shared memory.
+// sharedEntry returns the entry of a shape that runs in shared memory.
 func (st *State) sharedEntry(s calls.Shape) *dispatch.Entry {
 	c := st.c
 	e := &dispatch.Entry{Algorithm: sharedAlgorithm, Kernels: calls.KernelsOf(&s, c.Ranks), Signature: s.Signature()}

@@ -13,7 +13,7 @@ import (
 	"lightpath/shim/recorder"
 )
 
-// takeOneSided moves the one-sided calls of a group, which run before the others, to s.sided.
+// takeOneSided moves the one-sided calls of a group to s.sided. They run before the other calls.
 func (s *Session) takeOneSided(group []calls.Call) {
 	for i := range group {
 		if group[i].Kind.OneSided() {
@@ -33,8 +33,8 @@ func (s *Session) takeOneSided(group []calls.Call) {
 	s.Calls = s.rest
 }
 
-// runOneSided runs s.sided: those of a communicator in the order of calls. While one waits for
-// signals those of others go on, for all may be this thread's.
+// runOneSided runs s.sided. Calls of one communicator run in order. While one waits for signals, calls of other
+// communicators continue, since one thread may make the calls of all of them.
 func (s *Session) runOneSided() error {
 	err := s.tryOneSided()
 	for i := range s.sided {
@@ -45,7 +45,7 @@ func (s *Session) runOneSided() error {
 	return err
 }
 
-// tryOneSided tries the calls of s.sided until all are done, which then have no Comm any more.
+// tryOneSided tries the calls of s.sided until all have completed. It clears Comm of each completed call.
 func (s *Session) tryOneSided() error {
 	left := len(s.sided)
 	if left == 0 {
@@ -68,7 +68,7 @@ func (s *Session) tryOneSided() error {
 					return c.Fail(err)
 				}
 				if !done {
-					break // those behind it wait too
+					break // later calls of the communicator wait too
 				}
 				recorder.Of(c).End(s.sidedFlights[i], recorder.Completed)
 				call.Comm = nil
@@ -88,7 +88,7 @@ func (s *Session) tryOneSided() error {
 	}
 }
 
-// waitForSignals pauses, and says whose signals do not come when that has been in vain for long.
+// waitForSignals pauses. After a long wait it reports whose signals are missing.
 func (s *Session) waitForSignals(idle *waiter) error {
 	idle.pause()
 	waited := idle.waited()
@@ -118,14 +118,14 @@ func (s *Session) waitForSignals(idle *waiter) error {
 	return nil
 }
 
-// waiter paces polling: it yields, then sleeps, longer the longer it has been in vain.
+// waiter paces polling: it yields, then sleeps longer and longer.
 type waiter struct {
 	polls int
 	since time.Time
-	told  time.Duration // when tell last said so
+	told  time.Duration // wait so far at the last report
 }
 
-// Whoever waits looks again at once so many times, giving way to others, and then every longestNap.
+// A waiter yields for patientPolls polls. Then it sleeps between polls, at most longestNap.
 const (
 	patientPolls = 2000
 	longestNap   = 200 * time.Microsecond
@@ -143,7 +143,7 @@ func (w *waiter) pause() {
 	time.Sleep(min(longestNap, time.Duration(w.polls-patientPolls+1)*10*time.Microsecond))
 }
 
-// tell reports, about once a second, that what is waited for is worth a word.
+// tell returns true about once a second: the wait should be reported.
 func (w *waiter) tell(waited time.Duration) bool {
 	if waited < w.told+time.Second {
 		return false
@@ -154,7 +154,7 @@ func (w *waiter) tell(waited time.Duration) bool {
 
 func (w *waiter) waited() time.Duration {
 	if w.polls%256 != 0 && w.polls < patientPolls {
-		return 0 // the clock is dearer than a look
+		return 0 // reading the clock costs more than a poll
 	}
 	return time.Since(w.since)
 }

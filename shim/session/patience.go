@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// SpinLong polls take about 1 us: more than a rank that runs takes to answer.
+	// SpinLong polls take about 1 us. A running rank answers in less.
 	SpinLong = 50
-	// SpinShort is for ranks whose peers do not run while they do.
+	// SpinShort is for ranks whose peers wait for the same CPU.
 	SpinShort = 3
 )
 
-// Patience learns whether spinning pays. It does if every rank runs. If two ranks share a CPU, as they do when other
-// programs want one, the rank that spins holds up the rank that it waits for.
+// Patience learns whether spinning pays. It pays if every rank has a running CPU. If other programs make two ranks
+// share a CPU, a spinning rank delays the rank that it waits for.
 type Patience struct {
 	vain  int    // long spins in a row that ended in a yield
-	calls uint32 // one in 32 spins long whatever the others did
+	calls uint32 // one call in 32 spins long, whatever the others did
 }
 
 // polls returns how often the next call is to poll.
@@ -29,7 +29,7 @@ func (p *Patience) polls() int {
 	return SpinShort
 }
 
-// Learn takes note of a call that has polled so often: what it waited for came, or not.
+// Learn records the result of a call that polled this often. came says whether the awaited data arrived.
 func (p *Patience) Learn(polls int, came bool) {
 	switch {
 	case came:
@@ -51,9 +51,9 @@ func (st *State) Polls() int {
 	return 1
 }
 
-// policy sets how the session waits. A yield to other processes costs some 0.3 us if none of them wants the CPU, a wake-up
-// 30 us. So ranks yield long before they sleep, also if each could have a CPU: the system may have put two on one. If
-// ranks outnumber CPUs, a rank that waits is in the way of the rank that it waits for, and spinning only delays both.
+// policy sets how the session waits. A yield costs about 0.3 us if no other process wants the CPU, a wake-up 30 us. So
+// ranks yield long before they sleep, also if each could have a CPU: the system may have put two on one. If ranks
+// outnumber CPUs, spinning delays the awaited rank, and so both.
 func (s *Session) policy() {
 	s.opts.Timeout, s.opts.Alone = 0, true
 	for _, c := range s.Comms {
@@ -68,14 +68,14 @@ func (s *Session) policy() {
 		s.opts.Spin, s.opts.Yield = 64, 2000
 		switch {
 		case ref.shared():
-			s.opts.Spin = 0 // the call has spun alone
+			s.opts.Spin = 0 // the call has already spun
 		case !ref.onCircuits():
 			s.opts.Brief = 16 // about as long as a wake-up takes
 		}
 	} else {
 		s.opts.Spin, s.opts.Yield = 1, 200
 		if ref.onCircuits() {
-			// A frame takes the emulated wire far longer than a wake-up takes, and the switch itself needs the cores.
+			// On the emulated wire a frame takes far longer than a wake-up, and the switch itself needs the CPUs.
 			s.opts.Spin, s.opts.Yield = 0, 0
 		}
 	}

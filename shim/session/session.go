@@ -10,16 +10,16 @@ import (
 	"lightpath/shim/comm"
 )
 
-// Session is one group on its way. Get one with [New], and end it with [Session.Close].
+// Session is one group of calls in progress. Get one with [New], and end it with [Session.Close].
 type Session struct {
-	Calls []calls.Call // checked; none is cut
+	Calls []calls.Call // checked, and not cut into pieces
 	Comms []*comm.Core // of the calls
 	Gate  exec.Gate    // holds messages back; nil: none
 
 	tasks []*exec.Task
 	refs  []Ref        // of tasks
 	sided []calls.Call // the one-sided calls
-	// sidedFlights are their numbers in the flight recorder; 0: not begun.
+	// sidedFlights holds their numbers in the flight recorder; 0: not begun.
 	sidedFlights []uint64
 	rest         []calls.Call // the other calls, if there are both
 	opts         exec.Options
@@ -38,7 +38,7 @@ func New(group []calls.Call, comms ...*comm.Core) *Session {
 	return s
 }
 
-// Close gives the session back.
+// Close returns the session to its pool.
 func (s *Session) Close() {
 	clear(s.Comms)
 	clear(s.tasks)
@@ -51,12 +51,12 @@ func (s *Session) Close() {
 	pool.Put(s)
 }
 
-// Deadline returns until when the group must have ended, zero for none.
+// Deadline returns when the group must have ended, zero for no deadline.
 func (s *Session) Deadline() time.Time { return s.opts.Deadline }
 
-// Run runs the calls and returns when all have ended. Calls of one communicator keep their order, except that its one-sided
-// calls come first, and its sends and receives are merged into one exchange after its collectives. Different communicators
-// progress at the same time.
+// Run runs the calls and returns when all have completed. Calls of one communicator keep their order, with two
+// exceptions. Its one-sided calls run first. Its sends and receives are merged into one exchange after its
+// collectives. Different communicators progress at the same time.
 func (s *Session) Run() error {
 	s.takeOneSided(s.Calls)
 	s.opts.Deadline = calls.DeadlineOf(s.Calls)
@@ -73,7 +73,7 @@ func (s *Session) Run() error {
 
 func (s *Session) runLocked() error {
 	for _, c := range s.Comms {
-		// While this thread waited for the lock another may have failed or destroyed it.
+		// Another thread may have failed or destroyed it while this thread waited for the lock.
 		if err := c.Sound(); err != nil {
 			return err
 		}
@@ -95,8 +95,8 @@ func (s *Session) runLocked() error {
 	return s.Drive()
 }
 
-// runApart runs each communicator's calls by themselves. A carrier may wait for other ranks before it begins, and these may
-// have to finish calls of other communicators first.
+// runApart runs the calls of one communicator after another. A carrier may first wait for other ranks, and these may
+// first have to complete calls of other communicators.
 func (s *Session) runApart() error {
 	if len(s.Comms) == 1 {
 		return s.runOf(s.Comms[0])

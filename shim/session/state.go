@@ -13,23 +13,23 @@ import (
 	"lightpath/shim/recorder"
 )
 
-// State is what a communicator keeps between groups, so that running one allocates nothing. The communicator's turn guards
-// it.
+// State is a communicator's state between groups. It is reused, so that running a group allocates nothing. The
+// communicator's turn guards it.
 type State struct {
 	Packet   transport.Endpoint // of the packet planes
-	Arena    *sharedmem.Arena   // nil if ranks share no memory
+	Arena    *sharedmem.Arena   // nil if the ranks share no memory
 	Carrier  Carrier            // of the communicator's calls; nil: packet planes and shared memory
 	Programs dispatch.Table
 	Pairs    *exec.Pairs // of sends and receives
-	Seq      uint64      // of the last collective
-	Patience Patience    // of calls that run alone
-	Group    Group       // of sends and receives, in progress
+	Seq      uint64      // number of the last collective
+	Patience Patience    // for calls that run alone in their group
+	Group    Group       // the sends and receives in progress
 
 	c        *comm.Core
 	tasks    []*exec.Task
 	ops      []*sharedmem.Op
-	used     int // of tasks by the group in progress
-	usedOps  int // of ops
+	used     int // tasks that the group in progress uses
+	usedOps  int // ops that it uses
 	scratch  []byte
 	p2p      program.Program
 	recvBufs []exec.Buffer
@@ -63,20 +63,20 @@ func Setup(c *comm.Core) {
 // Begin starts a group.
 func (st *State) Begin() { st.used, st.usedOps = 0, 0 }
 
-// Next gives a collective its number, on which all ranks agree, and its number in this rank's flight recorder. e is nil
-// while it is not known how the collective will be done.
+// Next returns the next collective's number, on which all ranks agree, and its number in this rank's flight recorder.
+// e is nil if its entry is not known yet.
 func (st *State) Next(s *calls.Shape, e *dispatch.Entry) (seq, flight uint64) {
 	st.Seq++
 	return st.Seq, recorder.Of(st.c).Add(st.Seq, s, e)
 }
 
-// Skip is [State.Next] for a collective of no elements. Every rank counts those too.
+// Skip is [State.Next] for a collective without elements. Every rank counts those too.
 func (st *State) Skip(s *calls.Shape) {
 	_, flight := st.Next(s, nil)
 	recorder.Of(st.c).End(flight, recorder.Completed)
 }
 
-// Task returns a task that the group in progress does not use yet.
+// Task returns a task that the group in progress does not use.
 func (st *State) Task() *exec.Task {
 	if st.used == len(st.tasks) {
 		st.tasks = append(st.tasks, new(exec.Task))
@@ -102,22 +102,22 @@ func (st *State) scratchOf(n int64) exec.Buffer {
 	return exec.BufferOf(st.scratch)
 }
 
-// forget gives back what calls have left for the next ones.
+// forget frees memory that completed calls keep for later calls.
 func (st *State) forget() {
 	st.Programs, st.tasks, st.scratch, st.recvBufs, st.Group = dispatch.Table{}, nil, nil, nil, Group{}
 }
 
-// close gives back the planes and shared memory. No call is inside.
+// close frees the planes and shared memory. No call may be in progress.
 func (st *State) close() {
 	if st.Packet != nil {
-		_ = st.Packet.Close() // no call waits for anything in flight
+		_ = st.Packet.Close() // no call waits for data in flight
 	}
 	if st.Arena != nil {
 		st.Arena.Close()
 	}
 }
 
-// Bytes returns how much memory programs and scratch take.
+// Bytes returns the size of programs and scratch memory, in bytes.
 func (st *State) Bytes() uint64 {
 	const (
 		op      = uint64(unsafe.Sizeof(program.Op{}))

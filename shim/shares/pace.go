@@ -6,28 +6,29 @@ import (
 	"time"
 )
 
-// What planes carry, and the shares that fit it. Paces are relative: numbers that are in proportion to bytes per time.
+// The paces of planes, and the shares that fit them. Paces are relative numbers, proportional to bytes per time.
 
 const (
-	// ShareTotal is what the shares of all planes add up to.
+	// ShareTotal is the sum of the shares of all planes.
 	ShareTotal = 1024
-	// leastShare: no plane's share is below this part of an even one, so that it is seen when the plane has recovered.
+	// leastShare sets the smallest share: an even share divided by leastShare. It lets ranks see that the plane has
+	// recovered.
 	leastShare = 32
-	// shareGain is how many times as long a call must take as it would with other shares for these to be worth it.
+	// shareGain is the ratio of the times with old and new shares from which a change pays.
 	shareGain = 1.25
-	// paceTotal is what the paces of a rank's planes add up to, but for rounding.
+	// paceTotal is the sum of the paces of a rank's planes, except for rounding.
 	paceTotal = 1 << 20
-	// A window ends with paceOps operations and paceTime after its beginning, or with one and longTime.
+	// A window ends with at least paceOps operations and paceTime, or with one operation and longTime.
 	paceOps  = 4
 	paceTime = 200 * time.Millisecond
 	longTime = 2 * time.Second
 )
 
-// window adds up what planes have brought a rank.
+// window sums the bytes and times of a rank's planes.
 type window struct {
 	Ops   int
 	Since int64   // when it began, in ns
-	bytes []int64 // by plane, as the others
+	bytes []int64 // by plane, like the slices below
 	ns    []int64
 	pace  []uint64
 	ideal []int
@@ -37,8 +38,8 @@ func newWindow(planes int) window {
 	return window{bytes: make([]int64, planes), ns: make([]int64, planes), pace: make([]uint64, planes), ideal: make([]int, planes)}
 }
 
-// add adds an operation that has ended now and brought so many bytes on each plane in the times that took returns, and
-// reports whether the window is over.
+// add adds an operation that ended at now. bytes are its bytes on each plane, and took returns its time on a plane in
+// nanoseconds. add reports whether the window has ended.
 func (w *window) add(bytes []int64, took func(plane int) int64, now int64) bool {
 	longest := int64(0)
 	for j := range w.bytes {
@@ -54,7 +55,7 @@ func (w *window) add(bytes []int64, took func(plane int) int64, now int64) bool 
 	return w.Ops >= paceOps && lasted >= paceTime || lasted >= longTime
 }
 
-// end returns the paces of the window, valid until the next end, and begins another.
+// end returns the paces of the window and begins the next. The result is valid until the next end.
 func (w *window) end() []uint64 {
 	total := 0.0
 	for j := range w.bytes {
@@ -75,9 +76,8 @@ func (w *window) clear() {
 
 func rate(bytes, ns int64) float64 { return float64(max(bytes, 1)) / float64(max(ns, 1)) }
 
-// slowest combines what ranks tell: each plane at the pace that the rank has seen that it is slowest for,
-// since that rank is waited for. Ranks that have measured nothing tell zeros. The result is nil where none
-// has.
+// slowest combines the paces of all ranks: each plane gets the smallest pace that a rank measured, since the other
+// ranks wait for that rank. Ranks without measurements send zeros. The result is nil if no rank has measured.
 func slowest(told [][]uint64, planes int) []uint64 {
 	var all []uint64
 	for _, pace := range told {
@@ -94,13 +94,13 @@ func slowest(told [][]uint64, planes int) []uint64 {
 	return all
 }
 
-// idealShares sets shares in proportion to paces, none below the least. They add up to shareTotal.
+// idealShares sets shares proportional to paces, none below the smallest share. They add up to ShareTotal.
 func idealShares(shares []int, pace []uint64) []int {
 	k := len(pace)
 	least := max(ShareTotal/(leastShare*k), 1)
 	clear(shares)
-	// Planes that are due less than the least get that, and the others divide the rest, which may be too little
-	// for more of them.
+	// Planes that would get less than the smallest share get that. The other planes divide the rest, which may put
+	// more of them below the smallest share.
 	rest, sum := ShareTotal, uint64(0)
 	for _, p := range pace {
 		sum += p
@@ -129,8 +129,8 @@ func idealShares(shares []int, pace []uint64) []int {
 	return shares
 }
 
-// nextShares is idealShares, but a plane's share that is below an even one grows to twice what it is, or
-// little more: what a plane does with few bytes says little about what it does with many.
+// nextShares is idealShares with limited growth. A share below an even one grows to at most about twice its size. A
+// plane's pace with few bytes says little about its pace with many.
 func nextShares(now []int, pace []uint64) []int {
 	sum := uint64(0)
 	for _, p := range pace {
@@ -145,9 +145,9 @@ func nextShares(now []int, pace []uint64) []int {
 	return idealShares(make([]int, len(pace)), limited)
 }
 
-// grownShares gives planes that have less than an even share half as much again, to try: where processors
-// are what is scarce, a plane that has recovered is as late with a little as it would be with more. From
-// three quarters of an even share on it gets that.
+// grownShares returns shares for a trial: planes below an even share get half as much again. If processors are the
+// bottleneck, a recovered plane is equally late with small and larger shares. From three quarters of an even share on,
+// all shares become even.
 func grownShares(now []int) []int {
 	k := len(now)
 	grown := make([]uint64, k)
@@ -162,7 +162,7 @@ func grownShares(now []int) []int {
 	return idealShares(make([]int, k), grown)
 }
 
-// shareOf is a plane's share; nil shares are even.
+// shareOf returns a plane's share. nil shares are even.
 func shareOf(shares []int, plane, planes int) int {
 	if shares == nil {
 		return ShareTotal / planes
@@ -170,7 +170,7 @@ func shareOf(shares []int, plane, planes int) int {
 	return shares[plane]
 }
 
-// stretch is how many times as long as with ideal shares, without a least one, a call takes with these.
+// stretch returns the time of a call with these shares, divided by its time with ideal shares without a smallest one.
 func stretch(shares []int, pace []uint64) float64 {
 	sum, worst := 0.0, 0.0
 	for j, p := range pace {
@@ -180,15 +180,15 @@ func stretch(shares []int, pace []uint64) float64 {
 	return worst * sum / ShareTotal
 }
 
-// misfit reports whether other shares are worth it. ideal is where those go.
+// misfit reports whether other shares are worth a change. It writes them to ideal.
 func misfit(shares, ideal []int, pace []uint64) bool {
 	return stretch(shares, pace) >= shareGain*stretch(idealShares(ideal, pace), pace)
 }
 
-// evenShares reports whether shares are even but for rounding.
+// evenShares reports whether shares are even, except for rounding.
 func evenShares(shares []int) bool { return slices.Max(shares)-slices.Min(shares) < len(shares) }
 
-// sharesFit reports whether shares are such as nextShares makes.
+// sharesFit reports whether shares are valid: one for each plane, from 1 to ShareTotal, with the right sum.
 func sharesFit(shares []int, planes int) bool {
 	sum := 0
 	for _, s := range shares {

@@ -9,7 +9,7 @@ import (
 	"lightpath/shim/control"
 )
 
-// randomPaces are paces of planes that may be thousands of times as fast as others.
+// randomPaces returns paces of planes. Some are thousands of times as large as others.
 func randomPaces(rng *rand.Rand, planes int) []uint64 {
 	pace := make([]uint64, planes)
 	for j := range pace {
@@ -18,7 +18,7 @@ func randomPaces(rng *rand.Rand, planes int) []uint64 {
 	return pace
 }
 
-// randomShares are any that ranks accept.
+// randomShares returns random shares that ranks accept.
 func randomShares(rng *rand.Rand, planes int) []int {
 	shares := make([]int, planes)
 	for j := range shares {
@@ -30,7 +30,8 @@ func randomShares(rng *rand.Rand, planes int) []int {
 	return shares
 }
 
-// TestIdealShares: whatever the paces, shares add up, none is below the least, and no others would be faster.
+// TestIdealShares checks, for any paces, that shares add up, that none is too small and that no others would be
+// faster.
 func TestIdealShares(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {
@@ -41,8 +42,8 @@ func TestIdealShares(t *testing.T) {
 		if !sharesFit(ideal, planes) || slices.Min(ideal) < least {
 			t.Fatalf("paces %v: shares %v", pace, ideal)
 		}
-		// A unit moved from the plane that is last to another one must not pay, but for what rounding left to the
-		// fastest.
+		// Moving a unit from the slowest plane to another must not pay, except for the rounding rest that the fastest
+		// plane got.
 		last, at := 0.0, 0
 		for j := range ideal {
 			if end := float64(ideal[j]-planes) / float64(pace[j]); end > last {
@@ -57,8 +58,8 @@ func TestIdealShares(t *testing.T) {
 	}
 }
 
-// TestNextShares: from any shares, paces that last lead to shares that fit them, in a few steps; and no
-// share grows far beyond twice what it was.
+// TestNextShares checks that constant paces lead from any shares to fitting ones in a few steps. No share grows far
+// beyond twice its size at once.
 func TestNextShares(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {
@@ -82,7 +83,7 @@ func TestNextShares(t *testing.T) {
 	}
 }
 
-// TestGrownShares: trials that succeed end with even shares, whatever they begin with.
+// TestGrownShares checks that successful trials end with even shares, whatever they begin with.
 func TestGrownShares(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 2000 {
@@ -120,13 +121,13 @@ func TestSlowest(t *testing.T) {
 	if got := slowest([][]uint64{{0, 0}, {0, 0}}, 2); got != nil {
 		t.Errorf("of nothing: %v", got)
 	}
-	// One rank sees plane 1 slow, another plane 0; the third has seen nothing.
+	// One rank measures plane 1 as slow, another plane 0. The third has measured nothing.
 	if got := slowest([][]uint64{{700, 300}, {0, 0}, {200, 800}}, 2); !slices.Equal(got, []uint64{200, 300}) {
 		t.Error(got)
 	}
 }
 
-// TestWindow: a window ends with enough operations and time, and its paces are bytes per time.
+// TestWindow checks that a window ends after enough operations and time, with paces in bytes per time.
 func TestWindow(t *testing.T) {
 	w, now := newWindow(2), int64(1)
 	took := func(plane int) int64 { return int64(time.Millisecond) << plane }
@@ -160,7 +161,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// FuzzShares: whatever a message says, a rank accepts no shares but such as are made.
+// FuzzShares checks that a rank accepts only valid shares, whatever a message contains.
 func FuzzShares(f *testing.F) {
 	f.Add(uint64(SharesPropose), AppendWords(nil, 7, 1000, 24))
 	f.Add(uint64(SharesPropose), AppendWords(nil, 7, 1<<63, 1<<63))

@@ -7,40 +7,40 @@ import (
 	"lightpath/shim/control"
 )
 
-// lead is the leader's part in the shares of planes. It is used by the leader's goroutine only, so
-// what it says arrives in order.
+// lead is the leader's part in the shares of planes. Only the leader's goroutine uses it, so its messages arrive in
+// order. The messages of one round are:
 //
-//	look -> ask all -> told by all -> propose, from an operation that none has reached -> answered by all -> conclude
+//	look -> ask all -> all tell -> propose shares and a future operation -> all answer -> conclude
 //
-// A rank that has accepted a proposal waits, when it comes to the operation, for the conclusion, and that
-// is to accept only if all have. It is said only after all have answered, so no rank can get it before the
-// proposal. A rank that is past the operation, as the root of a broadcast may be, refuses; then the leader
-// proposes a later one.
+// A rank that has accepted a proposal waits for the conclusion when it reaches the operation. The conclusion is to use
+// the shares only if all ranks have accepted. The leader sends it after all answers, so no rank receives it before the
+// proposal. A rank past the operation refuses, as the root of a broadcast may. Then the leader proposes a later
+// operation.
 type lead struct {
 	c        *comm.Core
 	Send     func(*control.Message) // to all other ranks, without waiting for them
-	number   uint64                 // of the question or proposal that is open, or was last
-	open     uint64                 // what the answers to it are: sharesTold, sharesAnswer, or 0
+	number   uint64                 // of the open question or proposal, or of the last
+	open     uint64                 // kind of its answers: sharesTold, sharesAnswer, or 0 if none is open
 	missing  int
 	answers  [][]uint64 // by rank; nil: it has not answered
-	agreed   []int      // shares in force, or to come; nil: even
-	units    []int      // that are proposed
-	lead     uint64     // how many operations ahead of the first rank they are to count from
+	agreed   []int      // shares agreed last; nil: even
+	units    []int      // proposed shares
+	lead     uint64     // how many operations after the most advanced rank the shares are to count from
 	tries    int
-	asked    time.Time     // when it last asked what ranks see
+	asked    time.Time     // when it last asked for paces
 	changed  time.Time     // when shares were last agreed on
-	trial    bool          // those were to try whether a plane has recovered
+	trial    bool          // those shares were a trial whether a plane has recovered
 	patience time.Duration // until the next trial
 }
 
 const (
 	leastLead = 2
 	mostLead  = 1 << 12
-	// maxTries bounds the proposals for one question: the ranks will ask again.
+	// maxTries bounds the proposals for one question. Ranks ask again later.
 	maxTries = 12
 	// askPause is the least time between two questions.
 	askPause = paceTime / 2
-	// Between trials pass leastPatience, and up to mostPatience where they fail.
+	// A trial follows the last one after leastPatience, or after up to mostPatience if trials fail.
 	leastPatience = time.Second
 	mostPatience  = time.Minute
 )
@@ -50,7 +50,7 @@ func newLead(c *comm.Core) *lead {
 	return &lead{c: c, Send: send, lead: leastLead, patience: leastPatience, answers: make([][]uint64, c.Ranks)}
 }
 
-// handle takes a [control.MsgShares] to the leader.
+// handle handles a [control.MsgShares] to the leader.
 func (l *lead) handle(m *control.Message) {
 	if Of(l.c) == nil {
 		return
@@ -67,7 +67,7 @@ func (l *lead) handle(m *control.Message) {
 	}
 }
 
-// put asks all ranks something.
+// put sends a question or proposal to all ranks and waits for answers of the given kind.
 func (l *lead) put(what, answer uint64, words ...uint64) {
 	l.number++
 	l.open, l.missing = answer, len(l.answers)
@@ -75,7 +75,7 @@ func (l *lead) put(what, answer uint64, words ...uint64) {
 	l.say(what, words...)
 }
 
-// say sends something to all ranks. This one's own answer comes the same way as the others'.
+// say sends a message to all ranks. It handles this rank's own answer like the others.
 func (l *lead) say(what uint64, words ...uint64) {
 	m := &control.Message{Kind: control.MsgShares, Seq: l.number, Arg: what, Body: AppendWords(nil, words...)}
 	l.Send(m)
@@ -97,7 +97,7 @@ func (l *lead) take(from int, body []byte) bool {
 	return l.missing == 0
 }
 
-// answered goes on when all ranks have answered.
+// answered continues when all ranks have answered.
 func (l *lead) answered() {
 	if l.open == sharesTold {
 		l.open = 0
@@ -126,7 +126,7 @@ func (l *lead) answered() {
 	}
 }
 
-// decide proposes other shares where what ranks have told asks for them, and now and then to try.
+// decide proposes other shares if the paces call for them. Now and then it proposes a trial.
 func (l *lead) decide() {
 	told, first := make([][]uint64, len(l.answers)), uint64(0)
 	for r, a := range l.answers {
@@ -155,7 +155,7 @@ func (l *lead) decide() {
 	l.propose(first)
 }
 
-// propose proposes units for some operations after the latest that a rank has reached.
+// propose proposes the units for an operation after first, the latest that any rank has reached.
 func (l *lead) propose(first uint64) {
 	words := []uint64{first + l.lead}
 	for _, u := range l.units {

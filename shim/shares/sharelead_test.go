@@ -8,7 +8,8 @@ import (
 	"lightpath/shim/control"
 )
 
-// shareTable is a leader of two ranks, and rank 1's part, which hears what the leader says when the test has it hear.
+// shareTable is a leader of two ranks, and rank 1's part. The test decides when rank 1 handles a message of the
+// leader.
 type shareTable struct {
 	t     *testing.T
 	lead  *lead
@@ -16,7 +17,7 @@ type shareTable struct {
 	said  []*control.Message
 }
 
-// newShareTable has both ranks see that plane 1 is slow, and the leader asked to look.
+// newShareTable makes both ranks measure plane 1 as slow, and asks the leader to look.
 func newShareTable(t *testing.T) *shareTable {
 	c := &comm.Core{Identity: comm.Identity{Ranks: 2}}
 	SharesSlot.Set(c, newShares(2))
@@ -29,8 +30,8 @@ func newShareTable(t *testing.T) *shareTable {
 	return b
 }
 
-// TestSharesLate: a rank has begun the operation that shares are proposed for when it hears of that. It refuses,
-// nobody goes by them, and all by those that are then proposed for a later one.
+// TestSharesLate checks a proposal that reaches a rank after it has begun the operation. The rank refuses, and no rank
+// uses the shares. All ranks use the next proposal, for a later operation.
 func TestSharesLate(t *testing.T) {
 	b := newShareTable(t)
 	b.hear(sharesAsk)
@@ -58,7 +59,7 @@ func TestSharesLate(t *testing.T) {
 	}
 }
 
-// TestSharesAlwaysLate: the leader gives up where a rank is past every operation that it proposes.
+// TestSharesAlwaysLate checks that the leader gives up if a rank is past every operation that it proposes.
 func TestSharesAlwaysLate(t *testing.T) {
 	b := newShareTable(t)
 	b.hear(sharesAsk)
@@ -71,7 +72,7 @@ func TestSharesAlwaysLate(t *testing.T) {
 	}
 }
 
-// hear has rank 1 take the next that the leader has said, and the leader its answer, which is returned with it.
+// hear makes rank 1 handle the leader's next message and the leader handle the answer. It returns both.
 func (b *shareTable) hear(what uint64) (m, answer *control.Message) {
 	b.t.Helper()
 	if len(b.said) == 0 || b.said[0].Arg != what {
@@ -85,7 +86,8 @@ func (b *shareTable) hear(what uint64) (m, answer *control.Message) {
 	return m, answer
 }
 
-// late has rank 1 begin the operation that the next proposal is for before it hears of that, and returns its number.
+// late makes rank 1 begin the operation of the next proposal before it handles the proposal. It returns the
+// operation's number.
 func (b *shareTable) late() (from uint64) {
 	b.t.Helper()
 	from = WordsOf(b.said[0].Body, 3)[0]

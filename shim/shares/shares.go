@@ -17,34 +17,35 @@ import (
 	"lightpath/shim/settings"
 )
 
-// Shares of the packet planes of a network: one that is slow or loses frames for long carries less of large
-// calls. Each rank measures what planes bring it (pace.go), and tells the leader when their shares do not
-// fit that; the leader makes others of what all ranks have seen, and they agree from which operation on
-// these count (sharelead.go).
+// Shares of the packet planes of a network. A plane that is slow or loses frames for long carries less of large calls.
+// Each rank measures the pace of its planes (pace.go), and tells the leader if the shares do not fit the paces. The
+// leader computes new shares from the paces of all ranks. All ranks agree on the operation from which the new shares
+// count (sharelead.go).
 
-// PaceBytes is how much a program must bring a rank, per plane, to be measured: less says little about rates.
+// PaceBytes is how many bytes a program must bring a rank, per plane, to be measured. Fewer bytes say little about
+// rates.
 const PaceBytes = 256 << 10
 
-// State is a rank's part in that.
+// State is a rank's part in the shares.
 type State struct {
-	// Guarded by Comm.mu.
+	// Guarded by the communicator's turn.
 	Version uint32 // the number of the agreement in force; 0: even
-	Units   []int  // by plane; nil: even
+	Units   []int  // by plane; nil: even shares
 	Window  window
 	Lead    *lead // at rank 0
 
 	Mu      sync.Mutex
-	reached uint64    // the last operation that has gone by shares, or is about to
-	Seen    []uint64  // paces in the last window; zeros: there was none
+	reached uint64    // the last operation that has entered
+	Seen    []uint64  // paces in the last window; zeros: no window has ended
 	Next    *proposal // nil: none
 }
 
-// proposal is what is to count from an operation on.
+// proposal is shares proposed to count from operation From on.
 type proposal struct {
 	number, From uint64
 	units        []int
 	agreed       bool          // final when settled is closed
-	settled      chan struct{} // closed with the leader's conclusion
+	settled      chan struct{} // closed by the leader's conclusion
 }
 
 func newShares(planes int) *State {
@@ -54,11 +55,11 @@ func newShares(planes int) *State {
 // SharesSlot holds the shares of a communicator. Tests empty it.
 var SharesSlot = comm.NewSlot[State]()
 
-// Of returns a rank's part, nil if shares are even for good.
+// Of returns a rank's part in the shares, nil if shares are always even.
 func Of(c *comm.Core) *State { return SharesSlot.Of(c) }
 
-// Attach lets the shares of packet planes follow what they carry, if they are a network's and no plane has
-// circuits. If LIGHTPATH_PLANE_SHARES forbids that to one rank, it agrees to nothing.
+// Attach lets the shares of packet planes follow their paces, if a network carries the planes and none has circuits.
+// If LIGHTPATH_PLANE_SHARES forbids that on one rank, that rank accepts no proposal.
 func Attach(c *comm.Core, transport string, planes int, circuits bool) {
 	network := transport == "tcp" || transport == settings.TransportRDMA
 	if !network || planes < 2 || circuits || c.Cfg.PlaneShares != settings.SharesMeasured {
@@ -71,7 +72,7 @@ func Attach(c *comm.Core, transport string, planes int, circuits bool) {
 	SharesSlot.Set(c, p)
 }
 
-// Handle has the leader take what ranks see, and ranks answer its questions.
+// Handle makes the leader receive paces and answers, and makes ranks answer its questions.
 func Handle(c *comm.Core) {
 	c.HandleInOrder(control.MsgShares, func(m *control.Message) {
 		p := Of(c)
@@ -80,14 +81,14 @@ func Handle(c *comm.Core) {
 				p.Lead.handle(m)
 			}
 		} else if answer := p.Answer(m, c.Cfg.Planes); answer != nil {
-			_ = c.Star.ToLeader(answer) // if the leader is gone, the goroutine that reads notices
+			_ = c.Star.ToLeader(answer) // if the leader has ended, the reading goroutine reports it
 		}
 	})
 }
 
-// Enter sets the shares that operation seq, the next to be bound, goes by, and returns them; nil units are even. If some
-// have been proposed for it, it waits for the leader's conclusion. That needs the control networks of all ranks, and
-// nothing of their callers. The communicator's turn is held.
+// Enter sets and returns the shares for operation seq, the next to be bound. nil units are even shares. If shares have
+// been proposed for this operation, Enter waits for the leader's conclusion. That needs only the control networks of
+// all ranks, not their callers. The caller holds the communicator's turn.
 func (p *State) Enter(c *comm.Core, seq uint64, t *dispatch.Table) (version uint32, units []int, err error) {
 	for {
 		n := p.due(seq)
@@ -103,7 +104,8 @@ func (p *State) Enter(c *comm.Core, seq uint64, t *dispatch.Table) (version uint
 	}
 }
 
-// due returns what has been proposed for operation seq, nil where nothing has. Nothing is accepted for it any more then.
+// due returns the proposal that operation seq must wait for, nil for none. Afterwards this rank accepts no proposal
+// for it.
 func (p *State) due(seq uint64) *proposal {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -132,7 +134,7 @@ func awaitShares(c *comm.Core, n *proposal, seq uint64) error {
 	}
 }
 
-// adopt has what follows go by what has been agreed. Comm.mu is held.
+// adopt makes an agreed proposal count from now on. The caller holds the communicator's turn.
 func (p *State) adopt(c *comm.Core, n *proposal, t *dispatch.Table) {
 	t.DropShares(p.Version)
 	if p.Version, p.Units = uint32(n.number), n.units; evenShares(n.units) {
@@ -145,7 +147,7 @@ func (p *State) adopt(c *comm.Core, n *proposal, t *dispatch.Table) {
 	c.Log.Info(log.Tuning, "rank %d: from operation %d on planes carry %v of %d", c.Rank, n.From, n.units, ShareTotal)
 }
 
-// Measure takes what a program that has ended has brought on each plane. Hot path: no allocation, and no message while
+// Measure adds the bytes and times per plane of a completed program. Hot path: no allocation, and no message while
 // even shares fit.
 func (p *State) Measure(c *comm.Core, t *exec.Task, brings []int64) {
 	if !p.Window.add(brings, t.Brought, monotonic.Now()) {
@@ -156,11 +158,12 @@ func (p *State) Measure(c *comm.Core, t *exec.Task, brings []int64) {
 	copy(p.Seen, pace)
 	p.Mu.Unlock()
 	if misfit(p.Units, p.Window.ideal, pace) || p.Units != nil && c.Rank == 0 {
-		_ = c.Star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: SharesLook}) // a leader that is gone is noticed by who reads
+		// If the leader has ended, the reading goroutine reports it.
+		_ = c.Star.ToLeader(&control.Message{Kind: control.MsgShares, Arg: SharesLook})
 	}
 }
 
-// Brings returns what a program brings on each plane, nil where it is too little to be measured.
+// Brings returns the bytes that a program receives on each plane, nil if they are too few to measure.
 func Brings(p *program.Program) []int64 {
 	bytes, total := make([]int64, len(p.Lanes)), int64(0)
 	for j := range p.Lanes {
@@ -178,24 +181,24 @@ func Brings(p *program.Program) []int64 {
 	return bytes
 }
 
-// What a [control.MsgShares] is, in its Arg. Seq is the number of the leader's question, Body words.
+// Kinds of a [control.MsgShares], in its Arg. Seq is the number of the leader's question, and Body is a list of words.
 const (
-	SharesLook     = iota // to the leader: the shares in force do not fit what this rank sees, or may be tried to change
-	sharesAsk             // leader to all: what do you see?
-	sharesTold            // to the leader: reached, then paces
-	SharesPropose         // leader to all: from, then shares
-	sharesAnswer          // to the leader: one of the answers, then reached
-	sharesConclude        // leader to all: 1: agreed, 0: not
+	SharesLook     = iota // to the leader: the shares do not fit, or a trial may be due
+	sharesAsk             // leader to all: asks for paces
+	sharesTold            // to the leader: last operation reached, then paces
+	SharesPropose         // leader to all: first operation, then shares
+	sharesAnswer          // to the leader: one of the answers, then last operation reached
+	sharesConclude        // leader to all: 1 agreed, 0 not
 )
 
 // Answers to a proposal.
 const (
-	answerLate     = iota // its operation has begun here
-	answerAccepted        // it is waited for there
-	answerBusy            // another has been agreed on, and not been reached
+	answerLate     = iota // this rank has begun the operation
+	answerAccepted        // this rank waits for the conclusion at the operation
+	answerBusy            // this rank has accepted another proposal and not reached it, or has no shares
 )
 
-// AppendWords and wordsOf are the encoding of bodies.
+// AppendWords appends words to a message body. [WordsOf] decodes them.
 func AppendWords(b []byte, words ...uint64) []byte {
 	for _, w := range words {
 		b = binary.LittleEndian.AppendUint64(b, w)
@@ -203,7 +206,7 @@ func AppendWords(b []byte, words ...uint64) []byte {
 	return b
 }
 
-// WordsOf returns nil where a body is not n words.
+// WordsOf decodes a message body, nil if it is not n words.
 func WordsOf(b []byte, n int) []uint64 {
 	if len(b) != 8*n {
 		return nil
@@ -215,8 +218,8 @@ func WordsOf(b []byte, n int) []uint64 {
 	return words
 }
 
-// Answer takes what the leader says and returns the answer, nil where it wants none. p is nil on a rank whose
-// planes have no shares, which accepts none. Callable at any time.
+// Answer handles a message of the leader and returns the reply, nil if the message needs none. p is nil on a rank
+// without shares, which accepts no proposal. Safe for concurrent use.
 func (p *State) Answer(m *control.Message, planes int) *control.Message {
 	switch m.Arg {
 	case sharesAsk:

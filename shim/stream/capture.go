@@ -9,8 +9,8 @@ import (
 	"lightpath/shim/errdefs"
 )
 
-// Enter makes the context of a stream the goroutine's until [device.Driver] Leave, and returns its device. Default streams
-// are those of the communicator's own context, whatever context the calling thread has, if any.
+// Enter sets the context of a stream on the goroutine until [device.Driver] Leave, and returns the context's device.
+// For default streams it sets the communicator's own context, whatever context the calling thread has.
 func Enter(c *comm.Core, s device.Stream) (on int, err error) {
 	if p, able := device.Active().(device.Peers); able && s <= device.LastDefault && Of(c).Context != 0 {
 		return c.Device, p.EnterContext(Of(c).Context)
@@ -18,11 +18,11 @@ func Enter(c *comm.Core, s device.Stream) (on int, err error) {
 	return device.Active().Enter(s)
 }
 
-// errCaptures reports a group that could run in part only.
+// errCaptures reports a group that could run only in part.
 var errCaptures = fmt.Errorf("shim: a group cannot have streams that are captured and streams that are not, or of two captures: %w",
 	errdefs.ErrInvalidUsage)
 
-// SameCapture checks that two streams of a group are captured alike.
+// SameCapture checks that two streams of a group have the same capture, or none.
 func SameCapture(a, b device.Capture) error {
 	if a.ID != b.ID {
 		return errCaptures
@@ -30,7 +30,7 @@ func SameCapture(a, b device.Capture) error {
 	return nil
 }
 
-// Capturing checks streams for the communicator's calls, and returns the graph that they are captured into: all of them or
+// Capturing checks streams for the communicator's calls, and returns the capture they share: all of them have it or
 // none.
 func Capturing(c *comm.Core, streams []device.Stream) (first device.Capture, err error) {
 	for i, s := range streams {
@@ -55,14 +55,14 @@ func capturing(c *comm.Core, s device.Stream) (device.Capture, error) {
 	return CapturingOn(c, on, s)
 }
 
-// CapturingOn is [Capturing] for a stream that has been entered, and is on a device.
+// CapturingOn is [Capturing] for a stream of device on, whose context has been entered.
 func CapturingOn(c *comm.Core, on int, s device.Stream) (device.Capture, error) {
 	if on != c.Device {
 		return device.Capture{}, fmt.Errorf("shim: the stream is of device %d, the communicator of device %d: %w",
 			on, c.Device, errdefs.ErrInvalidArgument)
 	}
 	if p, able := device.Active().(device.Peers); able && Of(c).Context != 0 {
-		// Streams and events of one context are of no use in another, which may not reach its memory either.
+		// Another context cannot use these streams and events, and may not access this context's memory.
 		if ctx, err := p.Context(); err != nil || ctx != Of(c).Context {
 			return device.Capture{}, errors.Join(err, fmt.Errorf(
 				"shim: the stream is of another context of device %d than that in which the communicator was made: %w",

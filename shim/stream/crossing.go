@@ -18,48 +18,48 @@ import (
 	"lightpath/shim/session"
 )
 
-// crossing is the part on the CPU of a script on planes with circuits. When the caller's stream comes to the script, the
-// crossing obtains the planes by a ticket, as any operation on circuits does. Before the first messages under a map, each
-// lane's stream waits for the lane's word to say that the plane has the map. After the last of them the stream signals, and
-// the crossing agrees to the reconfiguration.
+// crossing is the CPU part of a script on planes with circuits. When the caller's stream reaches the script, the
+// crossing obtains the planes by a ticket, like any operation on circuits. Before the first messages under a map, each
+// lane's stream waits for the lane's word, which says that the plane has the map. After the last of these messages the
+// stream signals. Then the crossing agrees to the reconfiguration.
 //
-// Circuits lead both ways, so a rank that receives on a circuit takes part like the sender in the reconfiguration that takes
-// the circuit away. When both have signalled, only the network's last acknowledgement is under way on it.
+// Circuits are duplex. So the receiver on a circuit takes part in the reconfiguration that removes the circuit, like
+// the sender. When both have signalled, only the network's last acknowledgement is in flight on the circuit.
 type crossing struct {
 	in    *Issuer
 	of    *Scripted
 	call  calls.Call
 	token Token
 	words unsafe.Pointer // one for each lane
-	base  []uint32       // of each word: base + k + 1 says that the plane has map k
-	graph bool           // captured: it runs as often as the graph is replayed
+	base  []uint32       // by lane: the word base + k + 1 says that the plane has map k
+	graph bool           // captured: it runs at each replay of the graph
 
 	completed []atomic.Int32 // by lane: maps whose messages have completed
 	over      atomic.Bool    // the caller's stream has left the script
 
 	// Of the run in progress:
 	lanes   []crossingLane
-	maps    circuits.ListedMaps // that each plane goes through
+	maps    circuits.ListedMaps // maps that each plane takes
 	polls   uint
 	session *session.Session
 	ref     session.Ref
 }
 
-// crossingLane is where a plane is.
+// crossingLane is the state of one plane in the run in progress.
 type crossingLane struct {
 	epoch    uint32 // of the script's first map
 	stage    int
-	inForce  bool // the stage's map, as far as this rank needs it
+	inForce  bool // the plane has the stage's map, or this rank does not need it
 	signals  int32
 	complete bool
 }
 
-// crossings are those of a communicator.
+// crossings holds the crossings of a communicator.
 type crossings struct {
 	words       memory.Pinned
-	seq         []uint32 // by lane, what the word becomes
+	seq         []uint32 // by lane, the word's value after the last crossing
 	idle        []*crossing
-	outstanding atomic.Int64 // that have been signalled and have not run
+	outstanding atomic.Int64 // crossings that are signalled or about to be, and have not run
 }
 
 func (cs *crossings) setUp(lanes int) { cs.seq = make([]uint32, lanes) }
@@ -73,7 +73,7 @@ func wordsOf(lanes int) (memory.Pinned, error) {
 	return r, err
 }
 
-// take returns a crossing for a script that is about to go on streams. Mu is held.
+// take returns a crossing for a script that is about to be put on streams. The caller holds Mu.
 func (in *Issuer) take(l *Launch) (x *crossing, err error) {
 	cs := &in.cross
 	captured := l.Capture.ID != 0
@@ -113,7 +113,7 @@ func (in *Issuer) take(l *Launch) (x *crossing, err error) {
 	return x, nil
 }
 
-// reuse returns a crossing that has ended, nil if there is none.
+// reuse returns an ended crossing, nil if there is none.
 func (cs *crossings) reuse() *crossing {
 	for i, x := range cs.idle {
 		if x.over.Load() {
@@ -125,7 +125,7 @@ func (cs *crossings) reuse() *crossing {
 	return nil
 }
 
-// free gives back what no stream uses any more.
+// free frees the crossings and words. No stream uses them any more.
 func (cs *crossings) free() {
 	for _, x := range cs.idle {
 		DropPlace(x.token)
@@ -138,13 +138,13 @@ func (x *crossing) word(lane int) *uint32 {
 	return (*uint32)(unsafe.Add(x.words, lane*memory.WordSize))
 }
 
-// Parts of a crossing that streams signal. Below are lanes.
+// Parts of a crossing that streams signal. Smaller numbers are lanes.
 const (
 	partBegin = 64
 	partEnd   = 65
 )
 
-// What follows puts the crossing's part of a script on streams. A nil crossing does nothing.
+// The methods below put the crossing's part of a script on streams. On a nil crossing they do nothing.
 
 // begin has the stream start the crossing.
 func (x *crossing) begin(s device.Stream) error {
@@ -152,7 +152,7 @@ func (x *crossing) begin(s device.Stream) error {
 		return nil
 	}
 	if !x.graph {
-		x.in.cross.outstanding.Add(1) // before, since it may run at once
+		x.in.cross.outstanding.Add(1) // count first: the crossing may run at once
 	}
 	err := device.Active().Signal(s, x.token.Part(partBegin))
 	if err != nil && !x.graph {
@@ -161,7 +161,7 @@ func (x *crossing) begin(s device.Stream) error {
 	return err
 }
 
-// await holds a lane up until its plane has a map.
+// await makes a lane's stream wait until its plane has a map.
 func (x *crossing) await(lane, config int, s device.Stream) error {
 	if x == nil {
 		return nil
@@ -169,8 +169,8 @@ func (x *crossing) await(lane, config int, s device.Stream) error {
 	return device.Active().Await(s, x.word(lane), x.base[lane]+uint32(config)+1, false)
 }
 
-// leave has a lane signal that its messages under a map have completed, if the rank takes part in a reconfiguration after
-// that map.
+// leave makes a lane's stream signal that its messages under a map have completed. It does so only if the rank takes
+// part in a reconfiguration after that map.
 func (x *crossing) leave(lane, config int, s device.Stream) error {
 	if x == nil || !moves(x.of.Script.Stages[lane][config:]) {
 		return nil
@@ -178,7 +178,7 @@ func (x *crossing) leave(lane, config int, s device.Stream) error {
 	return device.Active().Signal(s, x.token.Part(lane))
 }
 
-// moves reports whether a rank takes part in a reconfiguration after some stages.
+// moves reports whether this rank takes part in a reconfiguration in some of the stages.
 func moves(stages []program.ScriptStage) bool {
 	for i := range stages {
 		if stages[i].Moves {
@@ -188,7 +188,7 @@ func moves(stages []program.ScriptStage) bool {
 	return false
 }
 
-// end has the stream signal that it leaves the script.
+// end makes the stream signal that it leaves the script.
 func (x *crossing) end(s device.Stream) error {
 	if x == nil {
 		return nil
@@ -207,7 +207,7 @@ func (x *crossing) end(s device.Stream) error {
 func (x *crossing) Come(part int) {
 	switch part {
 	case partBegin:
-		// Nothing else of this run is signalled before: the words are not set.
+		// No other signal of this run comes earlier: the lanes still wait for their words.
 		for j := range x.completed {
 			x.completed[j].Store(0)
 		}
@@ -222,7 +222,7 @@ func (x *crossing) Come(part int) {
 	}
 }
 
-// run runs the crossing, and lets the streams go on, whatever has become of it.
+// run runs the crossing. If it fails, run lets the streams continue.
 func (x *crossing) run() {
 	c := x.in.c
 	if c.Sound() == nil {
@@ -247,8 +247,8 @@ func (x *crossing) run() {
 	x.in.cross.outstanding.Add(-1)
 }
 
-// raise sets a word that only rises. When a communicator has failed its streams go on by themselves, and the next crossing
-// may have set the word already.
+// raise sets a word that only increases. If a communicator has failed, its streams continue by themselves, so the next
+// crossing may already have set the word.
 func raise(word *uint32, to uint32) {
 	for at := atomic.LoadUint32(word); int32(at-to) < 0; at = atomic.LoadUint32(word) {
 		if atomic.CompareAndSwapUint32(word, at, to) {
@@ -262,7 +262,7 @@ func (x *crossing) cross() error {
 	c := x.in.c
 	c.Turn.Lock()
 	defer c.Turn.Unlock()
-	if err := c.Sound(); err != nil { // while this thread waited for the lock
+	if err := c.Sound(); err != nil { // the communicator failed while this thread waited for the lock
 		return err
 	}
 	s := session.New([]calls.Call{x.call}, c)
@@ -277,7 +277,7 @@ func (x *crossing) cross() error {
 	}, x)
 }
 
-// Bind implements [circuits.Executor]. The planes will go through the script's maps, from where they stand.
+// Bind implements [circuits.Executor]. From where they stand, the planes move through the script's maps.
 func (x *crossing) Bind(g *circuits.Grant) (circuits.Movement, error) {
 	c, p := x.in.c, circuits.Of(x.in.c)
 	if g.OnPackets() || g.Ticket.Plan != x.of.Plan.ID {
@@ -297,7 +297,7 @@ func (x *crossing) Bind(g *circuits.Grant) (circuits.Movement, error) {
 	return &x.maps, x.session.Engage(x.ref, x)
 }
 
-// Drive implements [circuits.Executor]. It begins with the planes that do not stand where the plan begins.
+// Drive implements [circuits.Executor]. First it moves the planes that are not at the plan's first map.
 func (x *crossing) Drive() error {
 	c, p := x.in.c, circuits.Of(x.in.c)
 	for j, maps := range x.maps {
@@ -312,7 +312,7 @@ func (x *crossing) Drive() error {
 
 // Poll implements [exec.Engine].
 func (x *crossing) Poll() (moved, done bool, err error) {
-	// A look at the wire's errors takes longer than all else here.
+	// Check the wire for errors only now and then: that check takes longer than all else here.
 	if x.polls++; x.polls%256 == 0 {
 		x.in.check()
 	}
@@ -328,7 +328,7 @@ func (x *crossing) Poll() (moved, done bool, err error) {
 	return moved, done && x.over.Load(), nil
 }
 
-// poll does what can be done for a lane.
+// poll advances a lane as far as it can without waiting.
 func (x *crossing) poll(j int) (moved bool, err error) {
 	l, p := &x.lanes[j], circuits.Of(x.in.c)
 	epoch, err := p.Switches().Poll(j)

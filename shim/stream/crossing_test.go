@@ -2,7 +2,7 @@ package stream
 
 import "testing"
 
-// TestRaise: a crossing that is late takes nothing back of what the next one has said.
+// TestRaise checks that a late crossing does not lower a word that the next crossing has set.
 func TestRaise(t *testing.T) {
 	for _, c := range []struct{ at, to, want uint32 }{{4, 6, 6}, {6, 4, 6}, {6, 6, 6}, {1<<32 - 2, 1, 1}, {1, 1<<32 - 2, 1}} {
 		word := c.at

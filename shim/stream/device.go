@@ -11,46 +11,47 @@ import (
 	"lightpath/shim/memory"
 )
 
-// Device is what a communicator has on its device. Its launches follow each other there, whatever streams they are on: that
-// is the order in which they run here and on every other rank.
+// Device is a communicator's state on its device. Its launches run one after another there, whatever streams they are
+// on. Every rank keeps the same order.
 type Device struct {
-	Mu    sync.Mutex   // held while a launch is put on streams; guards what follows
+	Mu    sync.Mutex   // held while a launch is put on streams; guards the fields below
 	Joint device.Event // joins the streams of one launch
 
 	recorded bool
 	event    device.Event // after the last launch
-	capture  uint64       // the last one that a launch was part of
+	capture  uint64       // the last capture with a launch
 	captured device.Event // after that launch
 
 	Locked      atomic.Int64 // bytes of page-locked memory
 	Outstanding atomic.Int64 // launches that have not run
-	Exchange    uint64       // bytes of the device that are kept for exchange
-	Launcher    Launcher     // of calls that no CPU carries; nil: launches are staged
+	Exchange    uint64       // bytes of device memory reserved for exchange
+	Launcher    Launcher     // for calls whose data no CPU touches; nil: launches are staged
 	Context     device.Context
 	Identity    string // of the device
-	NoPeers     error  // why no other device can reach it
+	NoPeers     error  // why no other device can access it
 }
 
-// Launcher puts calls on streams that need no CPU once they are there.
+// Launcher puts calls on streams whose data no CPU touches.
 type Launcher interface {
-	// Put puts the calls of its communicator among those of a group on streams. here: they have no stream. Device.Mu is held.
+	// Put puts the calls of its communicator in a group on streams. here says that the calls have no stream. The
+	// caller holds Device.Mu.
 	Put(group []calls.Call, here bool) error
-	// Parts returns about how many parts a call is put on its stream in.
+	// Parts returns about how many parts a call has on its stream.
 	Parts(call *calls.Call) int64
 }
 
 var deviceSlot = comm.NewSlot[Device]()
 
-// Of returns what a communicator has on its device, nil if it has none.
+// Of returns a communicator's state on its device, nil if it has none.
 func Of(c *comm.Core) *Device { return deviceSlot.Of(c) }
 
 // Set gives a communicator a device.
 func Set(c *comm.Core, d *Device) { deviceSlot.Set(c, d) }
 
-// Prepare makes what the first launch needs.
+// Prepare creates the events that launches need, if they do not exist yet.
 func (d *Device) Prepare() error { return NewEvents(&d.event, &d.Joint, &d.captured) }
 
-// NewEvents makes those events that are not there.
+// NewEvents creates the events that are zero.
 func NewEvents(events ...*device.Event) (err error) {
 	for _, e := range events {
 		if *e == 0 {
@@ -62,7 +63,7 @@ func NewEvents(events ...*device.Event) (err error) {
 	return nil
 }
 
-// FreeEvents gives events back.
+// FreeEvents frees events and sets them to zero.
 func FreeEvents(events ...*device.Event) {
 	for _, e := range events {
 		if *e != 0 {
@@ -72,7 +73,7 @@ func FreeEvents(events ...*device.Event) {
 	}
 }
 
-// Lock takes page-locked memory.
+// Lock allocates page-locked memory.
 func (d *Device) Lock(size int) (memory.Pinned, error) {
 	r, err := memory.Pin(size)
 	if err == nil {
@@ -81,14 +82,14 @@ func (d *Device) Lock(size int) (memory.Pinned, error) {
 	return r, err
 }
 
-// Unlock gives page-locked memory back.
+// Unlock frees page-locked memory.
 func (d *Device) Unlock(r memory.Pinned) {
 	d.Locked.Add(-int64(r.Size))
 	memory.Unpin(r)
 }
 
-// Follow holds a stream up until the communicator's launch before this one is over. A capture knows of its own launches
-// only: the program sees to the order of replays and other launches, as with NCCL.
+// Follow makes a stream wait for the communicator's previous launch. A captured launch waits only for launches of its
+// capture. The program orders replays and other launches, as with NCCL.
 func (d *Device) Follow(s device.Stream, capture device.Capture) error {
 	switch {
 	case capture.ID == 0 && d.recorded:
@@ -109,7 +110,7 @@ func (d *Device) Last(capture device.Capture) device.Event {
 	return d.captured
 }
 
-// Join has a stream wait for other streams.
+// Join makes a stream wait for other streams.
 func (d *Device) Join(s device.Stream, others []device.Stream) error {
 	for _, other := range others {
 		if err := device.Active().Record(d.Joint, other); err != nil {
@@ -122,7 +123,7 @@ func (d *Device) Join(s device.Stream, others []device.Stream) error {
 	return nil
 }
 
-// End records the end of a launch on a stream, and has other streams wait for it.
+// End records the end of a launch on a stream, and makes other streams wait for it.
 func (d *Device) End(s device.Stream, others []device.Stream, capture device.Capture) error {
 	last := d.Last(capture)
 	if err := device.Active().Record(last, s); err != nil {
@@ -136,7 +137,7 @@ func (d *Device) End(s device.Stream, others []device.Stream, capture device.Cap
 	return nil
 }
 
-// Over reports whether all launches have run and their streams have left them.
+// Over reports whether all launches have run and completed on their streams.
 func (d *Device) Over() bool {
 	if d.Outstanding.Load() > 0 {
 		return false
@@ -147,7 +148,7 @@ func (d *Device) Over() bool {
 	return reached || err != nil
 }
 
-// Reached reports whether streams have left the last launch. Mu is held.
+// Reached reports whether the last launch has completed on its streams. The caller holds Mu.
 func (d *Device) Reached() (bool, error) {
 	if !d.recorded {
 		return true, nil
@@ -155,7 +156,7 @@ func (d *Device) Reached() (bool, error) {
 	return device.Active().Reached(d.event)
 }
 
-// Close gives the events back, if nothing is on streams any more.
+// Close frees the events, if all launches have completed.
 func (d *Device) Close() {
 	if !d.Over() {
 		return
@@ -166,15 +167,15 @@ func (d *Device) Close() {
 	d.recorded = false
 }
 
-// Drain waits until all launches of a communicator are over, or it has failed.
+// Drain waits until all launches of a communicator have completed, or until it fails.
 func Drain(c *comm.Core) {
 	if d := Of(c); d != nil {
 		sleepUntil(c, func() bool { return d.Over() && IssuerOf(c).Over() })
 	}
 }
 
-// AwaitLaunches waits until launches that were issued before calls on host memory have run. That is the order of the
-// communicator's calls on other ranks, which may have the same calls on streams.
+// AwaitLaunches waits until earlier launches have run, before calls on host memory run. Other ranks keep this order of
+// calls, and may have the same calls on streams.
 func AwaitLaunches(group []calls.Call) {
 	for i := range group {
 		if c := group[i].Comm; c != nil && Of(c) != nil && !haveRun(c) {
@@ -183,7 +184,7 @@ func AwaitLaunches(group []calls.Call) {
 	}
 }
 
-// haveRun reports whether nothing is on streams that has not run.
+// haveRun reports whether all launches have run.
 func haveRun(c *comm.Core) bool {
 	if in := IssuerOf(c); in != nil && in.Ordered && in.cross.outstanding.Load() > 0 {
 		return false
@@ -191,7 +192,7 @@ func haveRun(c *comm.Core) bool {
 	return Of(c).Outstanding.Load() == 0
 }
 
-// sleepUntil waits for a condition, or until the communicator has failed.
+// sleepUntil polls a condition until it is true or the communicator has failed.
 func sleepUntil(c *comm.Core, done func() bool) {
 	for pause := 20 * time.Microsecond; !c.Failed() && !done(); pause = min(2*pause, time.Millisecond) {
 		time.Sleep(pause)

@@ -11,15 +11,15 @@ import (
 )
 
 var (
-	// errNoContext is why most communicators have no device.
+	// errNoContext is the usual reason why a communicator has no device.
 	errNoContext = errors.New("no CUDA context was current on the thread that made it")
-	// errNoPeers is why a device reaches no other one.
+	// errNoPeers reports a driver without access to memory of other devices.
 	errNoPeers = errors.New("the driver's binding has no memory of peers")
 )
 
-// Find gives the communicator its device: the one that it was asked for, or that of the calling thread's context. parent is
-// the communicator that it comes from, nil for none. Programs that use no device, or whose driver is of no use, may
-// communicate all the same.
+// Find sets the communicator's device: the requested one, or the device of the calling thread's context. parent is the
+// communicator that it comes from, nil for none. Programs without a device, or with a driver that fails, can still
+// communicate.
 func Find(c, parent *comm.Core) {
 	defer func() { c.Device = max(c.Device, 0) }()
 	facts := calls.FactsOf(c)
@@ -51,8 +51,8 @@ func Find(c, parent *comm.Core) {
 	}
 }
 
-// findContext finds out what others must know of the communicator's device. The context is the calling thread's, if that is
-// of the device.
+// findContext finds the context of the communicator's device and the device's identity, which other ranks need. It
+// takes the calling thread's context if that belongs to the device, otherwise the primary context.
 func (d *Device) findContext(c, parent *comm.Core, current int) {
 	p, ok := device.Active().(device.Peers)
 	if !ok {
@@ -79,7 +79,7 @@ func (d *Device) findContext(c, parent *comm.Core, current int) {
 	}
 }
 
-// Describe says in a hello which device the rank has, or why no other rank can reach it.
+// Describe writes into a hello which device the rank has, or why no other rank can access it.
 func Describe(c *comm.Core, h *bootstrap.Hello) {
 	d := Of(c)
 	switch why := calls.FactsOf(c).NoDevice; {

@@ -12,14 +12,14 @@ import (
 	"lightpath/shim/memory"
 )
 
-// group is the calls of a group that a [Launcher] puts on streams, pooled.
+// group is the calls of a group that [Launcher]s put on streams. Groups are pooled.
 type group struct {
 	calls []calls.Call
-	rest  []calls.Call // that no launcher takes
+	rest  []calls.Call // calls without a launcher
 	comms []*comm.Core
-	puts  []*comm.Core // those of them that have something to put on streams
+	puts  []*comm.Core // communicators with work for streams
 	bufs  []hostBuffer
-	waits []*comm.Core // whose calls have no stream
+	waits []*comm.Core // communicators whose calls have no stream
 }
 
 var groups = sync.Pool{New: func() any { return new(group) }}
@@ -34,8 +34,8 @@ func (g *group) reset() {
 	g.calls, g.rest, g.comms, g.puts, g.bufs, g.waits = g.calls[:0], g.rest[:0], g.comms[:0], g.puts[:0], g.bufs[:0], g.waits[:0]
 }
 
-// Run puts the calls that launchers take on their streams, and runs the others with rest. Calls whose buffers are all host
-// memory, and that have no stream, have ended when it returns.
+// Run puts the calls for which launched returns true on their streams, and runs the other calls with rest. Calls that
+// have no stream, and only buffers in host memory, have completed when Run returns.
 func Run(all []calls.Call, launched func(*calls.Call) bool, rest func([]calls.Call) error) error {
 	g := groups.Get().(*group)
 	err := g.run(all, launched, rest)
@@ -84,7 +84,7 @@ func (g *group) run(all []calls.Call, launched func(*calls.Call) bool, rest func
 	return nil
 }
 
-// byID orders communicators alike on all ranks.
+// byID orders communicators in the same way on all ranks.
 func byID(a, b *comm.Core) int {
 	switch {
 	case a.ID < b.ID || a.ID == b.ID && a.Rank < b.Rank:
@@ -95,7 +95,7 @@ func byID(a, b *comm.Core) int {
 	return 1
 }
 
-// divide finds out how the group's calls of one communicator are made.
+// divide decides how the group's calls of one communicator run.
 func (g *group) divide(c *comm.Core) error {
 	here, err := g.onHost(c)
 	if err != nil {
@@ -117,7 +117,7 @@ func (g *group) divide(c *comm.Core) error {
 	return g.pin(c)
 }
 
-// onHost reports whether a communicator's calls have host memory alone, and no stream.
+// onHost reports whether a communicator's calls have only host memory and no stream.
 func (g *group) onHost(c *comm.Core) (bool, error) {
 	for i := range g.calls {
 		call := &g.calls[i]
@@ -142,14 +142,15 @@ func (g *group) onHost(c *comm.Core) (bool, error) {
 	return true, nil
 }
 
-// hostBuffer is page-locked memory in the place of a buffer in host memory.
+// hostBuffer is page-locked memory that replaces a buffer in host memory.
 type hostBuffer struct {
 	pinned memory.Pinned
 	to     unsafe.Pointer // nil: it is a send buffer
 	size   int64
 }
 
-// finish copies a result to the caller's buffer. After an error streams may still come to the memory, which then stays.
+// finish copies a result to the caller's buffer and frees the memory. After an error it keeps the memory, which
+// streams may still use.
 func (b *hostBuffer) finish(err error) {
 	if err != nil {
 		return
@@ -160,7 +161,7 @@ func (b *hostBuffer) finish(err error) {
 	memory.Unpin(b.pinned)
 }
 
-// pin has a communicator's calls work on page-locked memory, which devices need.
+// pin replaces the buffers of a communicator's calls by page-locked memory, which devices need.
 func (g *group) pin(c *comm.Core) error {
 	if err := device.Active().(device.Peers).EnterContext(Of(c).Context); err != nil {
 		return err
@@ -204,15 +205,16 @@ func (g *group) pinBuffer(at *unsafe.Pointer, size int64, isSend bool) error {
 	return nil
 }
 
-// A driver keeps about a thousand operations for a stream, and has the thread wait that brings more. A thread that has
-// several ranks must not wait for one of them before it has brought what the others are to do: long launches are put on their
-// streams side by side.
+// A driver queues about a thousand operations for a stream. Then it blocks the thread that adds more. A thread with
+// several ranks must not block on one rank before it has added the work of the others. So goroutines put long launches
+// on their streams side by side.
 
-// surelyKept is how many parts a stream is given that no thread waits for: one part is 40 operations at most, of 16 ranks.
+// surelyKept is how many parts a stream takes without blocking the thread. With 16 ranks, one part is at most 40
+// operations.
 const surelyKept = 24
 
-// put puts the group's calls on streams. If that fails for one communicator, all that have begun fail: the group will not be
-// whole.
+// put puts the group's calls on streams. If that fails for one communicator, put fails all communicators that have
+// begun: the group will stay incomplete.
 func (g *group) put() error {
 	if g.isLong() && g.isSeparate() {
 		return g.putApart()
@@ -245,7 +247,7 @@ func (g *group) putApart() error {
 	for i, c := range g.puts {
 		all.Go(func() {
 			if errs[i] = g.putOf(c); errs[i] != nil {
-				for _, other := range g.puts { // their threads may wait too
+				for _, other := range g.puts { // their goroutines may be blocked too
 					if other != c {
 						other.Spread(errs[i])
 					}
@@ -257,8 +259,8 @@ func (g *group) putApart() error {
 	return errors.Join(errs...)
 }
 
-// isLong reports whether a driver may have the thread wait in the middle of a communicator's calls, while those of others
-// are still to come.
+// isLong reports whether a driver may block the thread in the middle of one communicator's calls, before it has added
+// the calls of the others.
 func (g *group) isLong() bool {
 	if len(g.puts) < 2 {
 		return false
@@ -277,8 +279,9 @@ func (g *group) isLong() bool {
 	return false
 }
 
-// isSeparate reports whether the communicators have no stream in common, on which their order would matter, and none that is
-// another one on another thread.
+// isSeparate reports whether goroutines may put the communicators' launches side by side. No two communicators may
+// share a stream, on which their order would matter. No call may use the per-thread default stream, which differs
+// between threads.
 func (g *group) isSeparate() bool {
 	for i := range g.calls {
 		a := &g.calls[i]

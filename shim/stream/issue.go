@@ -15,11 +15,11 @@ import (
 	"lightpath/shim/memory"
 )
 
-// launching is what puts scripts on streams. Scripts of a communicator follow each other on the device, whatever streams they
-// are on: that is the order in which they run on every rank. Therefore one memory serves them all. What a capture records
-// follows itself, and has memory of its own that lives as long as its graph.
+// launching is the state that puts scripts on streams. Scripts of a communicator run one after another on the device,
+// whatever streams they are on. Every rank keeps the same order. So all scripts share one memory. The launches of a
+// capture also run one after another, and have memory of their own that lives as long as the graph.
 type launching struct {
-	Mu      sync.Mutex   // held while a script is put on streams; guards what follows
+	Mu      sync.Mutex   // held while a script is put on streams; guards the fields below
 	peers   device.Peers // the driver
 	ctx     device.Context
 	memory  Memory
@@ -28,11 +28,11 @@ type launching struct {
 	joints  []device.Event  // by lane
 	events  []device.Event  // by batch
 	fork    device.Event
-	last    lastLaunch // that was not captured
-	graph   lastLaunch // of the capture that came last
-	current issuing    // that is being put on streams
+	last    lastLaunch // of launches that are not captured
+	graph   lastLaunch // of the latest capture
+	current issuing    // the script that is being put on streams
 	list    []Transfer
-	kernel  device.Reduction // as the driver is given it
+	kernel  device.Reduction // argument of the driver, reused
 }
 
 // lastLaunch is the end of a script on the device.
@@ -42,7 +42,7 @@ type lastLaunch struct {
 	set     bool
 }
 
-// issuing is a call's script on its way to streams.
+// issuing is a call's script while it is put on streams.
 type issuing struct {
 	Launch
 	in      *Issuer
@@ -61,7 +61,7 @@ func (l *launching) prepareLaunches(lanes int) {
 // Able reports whether the driver can make streams and memory for scripts.
 func (in *Issuer) Able() bool { return in.peers != nil }
 
-// Issue puts a call's script on its stream. Hot path without circuits: it allocates nothing once a shape is known.
+// Issue puts a call's script on its stream. Hot path without circuits: it allocates nothing for a known shape.
 func (in *Issuer) Issue(e *Scripted, call *calls.Call) error {
 	in.Mu.Lock()
 	defer in.Mu.Unlock()
@@ -83,13 +83,13 @@ func (in *Issuer) Issue(e *Scripted, call *calls.Call) error {
 		return err
 	}
 	if err := p.put(); err != nil {
-		// Part of it is on its streams, and cannot be taken back.
+		// Part of it is on its streams and cannot be undone.
 		return in.c.Fail(fmt.Errorf("shim: rank %d: %v, %s: %w", in.c.Rank, call.Kind, in.Name, err))
 	}
 	return nil
 }
 
-// prepare finds out what the script needs. Nothing is on a stream yet.
+// prepare gets what the script needs. It puts nothing on a stream.
 func (p *issuing) prepare() (err error) {
 	in, script := p.in, p.Of.Script
 	if err := p.findBuffers(); err != nil {
@@ -117,7 +117,7 @@ func (p *issuing) prepare() (err error) {
 	return err
 }
 
-// findOperator finds out what the kernels compute.
+// findOperator decides what the kernels compute.
 func (p *issuing) findOperator() error {
 	call, n := p.Call, p.in.c.Ranks
 	if !call.Kind.Reduces() {
@@ -143,7 +143,7 @@ func (p *issuing) findOperator() error {
 	return nil
 }
 
-// PrepareLanes makes the streams and events of so many lanes that are not there yet.
+// PrepareLanes creates the streams and events of the first lanes that do not exist yet.
 func (in *Issuer) PrepareLanes(lanes int) (err error) {
 	if in.ctx == 0 {
 		if in.ctx, err = in.peers.Context(); err != nil {
@@ -169,7 +169,7 @@ func (in *Issuer) PrepareLanes(lanes int) (err error) {
 	return nil
 }
 
-// prepareEvents makes the streams and events of a script that are not there yet.
+// prepareEvents creates the streams and events of a script that do not exist yet.
 func (in *Issuer) prepareEvents(s *program.Script) error {
 	if err := in.PrepareLanes(len(s.Lanes)); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (p *issuing) put() error {
 	return err
 }
 
-// lastOf returns the end of the last script before one of a capture.
+// lastOf returns the end of the last script in a capture, or outside captures.
 func (in *Issuer) lastOf(capture device.Capture) *lastLaunch {
 	if capture.ID != 0 {
 		return &in.graph
@@ -232,12 +232,12 @@ func (in *Issuer) lastOf(capture device.Capture) *lastLaunch {
 	return &in.last
 }
 
-// Follow has a stream wait for the last script.
+// Follow makes a stream wait for the last script.
 func (in *Issuer) Follow(s device.Stream, capture device.Capture) error {
 	last := in.lastOf(capture)
 	switch {
 	case in.Ordered:
-		if err := Of(in.c).Follow(s, capture); err != nil { // or for a launch that is staged
+		if err := Of(in.c).Follow(s, capture); err != nil { // also waits for staged launches
 			return err
 		}
 	case last.set && last.capture == capture.ID:
@@ -248,7 +248,7 @@ func (in *Issuer) Follow(s device.Stream, capture device.Capture) error {
 	return in.Wire.Begin(s)
 }
 
-// End makes the work that a stream has been given the last script, and returns the event behind it.
+// End records the work on a stream as the last script, and returns the event after it.
 func (in *Issuer) End(s device.Stream, capture device.Capture) (device.Event, error) {
 	if err := in.Wire.End(s); err != nil {
 		return 0, err
@@ -273,7 +273,7 @@ func (p *issuing) uses(lane int) bool {
 	return false
 }
 
-// forkLanes has the lanes in use follow the caller's stream.
+// forkLanes makes the streams of the lanes in use follow the caller's stream.
 func (p *issuing) forkLanes() error {
 	in, main := p.in, p.Call.Stream
 	forked := false
@@ -294,10 +294,10 @@ func (p *issuing) forkLanes() error {
 	return nil
 }
 
-// Fork marks the place on a stream where lanes part from it.
+// Fork records the point on a stream from which lanes fork.
 func (in *Issuer) Fork(main device.Stream) error { return device.Active().Record(in.fork, main) }
 
-// Lane returns the stream of a lane that has parted from a stream.
+// Lane returns the stream of a lane, which waits for the last Fork. Lane 0 is main.
 func (in *Issuer) Lane(lane int, main device.Stream) (device.Stream, error) {
 	if lane == 0 {
 		return main, nil
@@ -305,12 +305,12 @@ func (in *Issuer) Lane(lane int, main device.Stream) (device.Stream, error) {
 	return in.streams[lane], device.Active().Follow(in.streams[lane], in.fork)
 }
 
-// JoinLane has a stream wait for a lane other than lane 0.
+// JoinLane makes a stream wait for a lane other than lane 0.
 func (in *Issuer) JoinLane(lane int, main device.Stream) error {
 	return errors.Join(device.Active().Record(in.joints[lane], in.streams[lane]), device.Active().Follow(main, in.joints[lane]))
 }
 
-// batch puts a batch on the stream of its lane: what it waits for, its work, its messages.
+// batch puts a batch on the stream of its lane: its waits, its work, its messages.
 func (p *issuing) batch(i int) error {
 	in, b := p.in, &p.Of.Script.Batches[i]
 	s := p.Call.Stream
@@ -378,7 +378,7 @@ func (p *issuing) exchange(b *program.Batch, s device.Stream) error {
 	return nil
 }
 
-// divide makes averages of sums of integers.
+// divide turns integer sums into averages.
 func (p *issuing) divide() error {
 	_, recv := p.Call.Extents()
 	if p.divisor <= 1 || recv == 0 {
@@ -392,7 +392,7 @@ func (p *issuing) divide() error {
 	return device.Active().Reduce(r, p.Call.Stream)
 }
 
-// Over reports whether all scripts have left their streams.
+// Over reports whether all scripts have completed on their streams.
 func (in *Issuer) Over() bool {
 	if in == nil {
 		return true
@@ -409,7 +409,7 @@ func (in *Issuer) Over() bool {
 	return reached || err != nil
 }
 
-// free gives back what no stream uses any more.
+// free frees memory, streams and events, if all scripts have completed.
 func (in *Issuer) free() {
 	if !in.Over() {
 		return

@@ -18,21 +18,21 @@ import (
 	"lightpath/shim/planning"
 )
 
-// Issuer puts scripts of a communicator's collectives on streams: messages that a [Wire] moves, lane by lane, with kernels
-// of ours between them.
+// Issuer puts scripts of a communicator's collectives on streams. A [Wire] moves the messages, lane by lane, with
+// Lightpath's kernels between them.
 type Issuer struct {
 	Options
 	c     *comm.Core
-	ended chan struct{} // closed when nothing is on streams any more, or the communicator has failed
-	gone  chan struct{} // closed when nothing of it is left
+	ended chan struct{} // closed by close: no launch is pending, or the communicator has failed
+	gone  chan struct{} // closed when the issuer has ended
 
-	tableMu sync.Mutex // guards what follows
+	tableMu sync.Mutex // guards the fields below
 	table   map[calls.Shape]*Scripted
-	site    planning.Site // of plans, if there are circuits
-	asked   uint64        // number of the last question for a plan
+	site    planning.Site // used to plan, if there are circuits
+	asked   uint64        // number of the last request for a plan
 	answers chan *control.Message
 
-	plans plannedScripts // at the leader
+	plans plannedScripts // used at the leader
 	launching
 	cross crossings
 }
@@ -41,32 +41,32 @@ type Issuer struct {
 type Options struct {
 	Wire    Wire
 	Lanes   int    // one for each plane with circuits; else as many as the wire likes
-	Name    string // of the way, for the log
-	Without string // says for the log where a shape without a script goes
-	Every   bool   // without circuits all shapes have scripts, else those for which an algorithm is chosen
+	Name    string // of the path, for the log
+	Without string // where a shape without a script runs, for the log
+	Every   bool   // without circuits: all shapes have scripts, not only those with a chosen algorithm
 	Bounces bool   // buffers in host memory are copied to the device
 	Ordered bool   // scripts keep the order of the communicator's other launches and calls
 }
 
-// Wire moves the messages of scripts. Its methods but Check and Stop are called with Issuer.Mu held.
+// Wire moves the messages of scripts. The caller holds Issuer.Mu, except for Check and Stop.
 type Wire interface {
-	// Prepare finds what a launch needs; nothing is on a stream yet.
+	// Prepare gets what a launch needs. It puts nothing on a stream.
 	Prepare(l *Launch) error
-	// Begin puts on the stream what comes before the launch, after the launch before it.
+	// Begin puts on the stream what precedes the launch. The previous launch comes first.
 	Begin(s device.Stream) error
 	// Exchange puts the messages of a lane on a stream, as one group. It allocates nothing.
 	Exchange(lane int, list []Transfer, s device.Stream) error
-	// End puts on the stream what comes after the launch.
+	// End puts on the stream what follows the launch.
 	End(s device.Stream) error
-	// Alloc returns memory of the device from which the wire sends. The context has been entered.
+	// Alloc returns device memory from which the wire sends. The caller has entered the context.
 	Alloc(size int64) (Memory, error)
-	// Forget has the wire forget memory.
+	// Forget deregisters memory.
 	Forget(m *Memory)
 	// Check returns why the wire has failed, nil if it has not.
 	Check() error
-	// Stop ends the wire: what it has on streams is over, or has failed with the communicator.
+	// Stop ends the wire. Its work on streams has completed, or the communicator has failed.
 	Stop(failed bool)
-	// Free gives back what streams have used that have left it for good.
+	// Free frees the wire's memory. No stream uses it any more.
 	Free()
 }
 
@@ -78,7 +78,7 @@ type Transfer struct {
 	Send  bool
 }
 
-// Launch is a script on its way to streams.
+// Launch is a script while it is put on streams.
 type Launch struct {
 	Call    *calls.Call
 	Of      *Scripted
@@ -88,7 +88,7 @@ type Launch struct {
 
 // Scripted is how calls of one shape are issued.
 type Scripted struct {
-	Script    *program.Script  // nil: they are not
+	Script    *program.Script  // nil: without a script
 	Plan      *planning.Agreed // nil without circuits
 	Algorithm string
 	Entry     *dispatch.Entry // for the flight recorder, and errors of calls on circuits
@@ -99,7 +99,7 @@ var issuerSlot = comm.NewSlot[Issuer]()
 // IssuerOf returns the issuer of a communicator, nil if there is none.
 func IssuerOf(c *comm.Core) *Issuer { return issuerSlot.Of(c) }
 
-// NewIssuer gives a communicator an issuer. From now on the leader answers ranks that ask for plans.
+// NewIssuer creates a communicator's issuer. From now on the leader answers requests for plans.
 func NewIssuer(c *comm.Core, o Options) *Issuer {
 	in := &Issuer{
 		Options: o, c: c, table: map[calls.Shape]*Scripted{}, ended: make(chan struct{}), gone: make(chan struct{}),
@@ -117,8 +117,8 @@ func NewIssuer(c *comm.Core, o Options) *Issuer {
 	return in
 }
 
-// Handle has the leader say which plan a shape has, and ranks take its answers. The communicator may have an issuer, or
-// none.
+// Handle makes the leader answer requests for plans, and ranks receive the answers. A communicator without an issuer
+// ignores them.
 func Handle(c *comm.Core) {
 	c.HandleAtLeader(control.MsgPlanAsk, func(m *control.Message) {
 		if in := IssuerOf(c); in != nil {
@@ -137,7 +137,7 @@ func Handle(c *comm.Core) {
 	})
 }
 
-// Of returns how a call that has been checked is issued. The first call of a shape on circuits waits for its plan.
+// Of returns how to issue a checked call. The first call of a shape on circuits waits for its plan.
 func (in *Issuer) Of(call *calls.Call) (*Scripted, error) {
 	s := calls.ShapeOf(call)
 	s.Request = calls.Request{}
@@ -196,13 +196,14 @@ func (in *Issuer) make(s calls.Shape) (*Scripted, error) {
 	return e, nil
 }
 
-// without is the entry of a shape that has no script.
+// without returns the entry of a shape without a script, and logs why there is none.
 func (in *Issuer) without(s calls.Shape, why string) *Scripted {
 	in.c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): %s: %s", in.c.Rank, s.Kind, s.Count, s.Type, s.Root, in.Without, why)
 	return &Scripted{}
 }
 
-// Watch stops the wire when the communicator fails: nothing else ends what it has on streams.
+// Watch stops the wire when the communicator fails, since nothing else ends its work on streams. Then it waits for
+// close.
 func (in *Issuer) Watch() {
 	defer close(in.gone)
 	select {
@@ -212,18 +213,18 @@ func (in *Issuer) Watch() {
 	in.Wire.Stop(in.c.Failed())
 	<-in.ended
 	if !in.c.Failed() {
-		in.free() // what a communicator that has failed has on streams may still come to its memory
+		in.free() // after a failure, streams may still use the memory
 	}
 }
 
-// Abandon takes the issuer from its communicator before it has issued anything.
+// Abandon removes the issuer from its communicator, before it has issued anything.
 func (in *Issuer) Abandon() {
 	issuerSlot.Set(in.c, nil)
 	in.Wire.Stop(true)
 	close(in.gone)
 }
 
-// close ends the issuer of a communicator that has nothing on streams, or has failed, and returns when it has.
+// close ends the issuer and waits for its end. No launch is pending, or the communicator has failed.
 func (in *Issuer) close() {
 	if in == nil {
 		return

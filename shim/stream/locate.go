@@ -8,8 +8,8 @@ import (
 	"lightpath/shim/memory"
 )
 
-// OnStreams reports whether a group belongs on streams: one of its calls has a stream or device memory.
-// Hot path for communicators without a device.
+// OnStreams reports whether a group runs on streams: one of its calls has a stream or device memory. Hot path for
+// communicators without a device.
 func OnStreams(group []calls.Call) (bool, error) {
 	for i := range group {
 		call := &group[i]
@@ -26,8 +26,8 @@ func OnStreams(group []calls.Call) (bool, error) {
 	return false, nil
 }
 
-// hasDeviceMemory reports whether the call has device memory. If all of its memory is the host's, it refuses memory that the
-// process does not have.
+// hasDeviceMemory reports whether the call has device memory. If it has only host memory, hasDeviceMemory refuses
+// memory that the process cannot read.
 func hasDeviceMemory(c *calls.Call) (bool, error) {
 	for _, p := range [...]unsafe.Pointer{c.Send, c.Recv, c.Scalar} {
 		if p == nil {
@@ -48,7 +48,7 @@ func hasDeviceMemory(c *calls.Call) (bool, error) {
 	return false, mustBeReadable(c, "recvbuff", c.Recv, recv)
 }
 
-// Locate finds out where a buffer is, and refuses memory that cannot be right. An empty buffer is nowhere.
+// Locate returns where a buffer is, and refuses invalid memory. For an empty buffer it returns a zero Place.
 func Locate(c *calls.Call, name string, p unsafe.Pointer, size int64) (at device.Place, err error) {
 	if size == 0 {
 		return at, nil
@@ -74,8 +74,8 @@ func Locate(c *calls.Call, name string, p unsafe.Pointer, size int64) (at device
 	return at, nil
 }
 
-// mustBeReadable refuses a buffer that the driver does not know and the CPU cannot read. Device memory that has been freed
-// is both.
+// mustBeReadable refuses a buffer that the CPU cannot read. Callers use it for memory that the driver does not know,
+// such as freed device memory.
 func mustBeReadable(c *calls.Call, name string, p unsafe.Pointer, size int64) error {
 	if size > 0 && !memory.Readable(p, size) {
 		return c.Invalid("%s %p of %d bytes is neither device nor host memory: has it been freed?", name, p, size)

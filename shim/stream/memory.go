@@ -9,15 +9,15 @@ import (
 	"lightpath/shim/device"
 )
 
-// Memory is memory of the device.
+// Memory is device memory.
 type Memory struct {
 	At     unsafe.Pointer
 	Size   int64
-	Base   unsafe.Pointer     // what the driver has given
-	Region *rendezvous.Region // as RDMA ports know it; nil: they do not
+	Base   unsafe.Pointer     // address from the driver
+	Region *rendezvous.Region // registration with the RDMA ports; nil: none
 }
 
-// Free gives memory back that no port knows any more.
+// Free frees memory that is not registered with any port.
 func (m Memory) Free(peers device.Peers, ctx device.Context) {
 	if m.Base != nil && peers.EnterContext(ctx) == nil {
 		_ = peers.FreeExchange(m.Base)
@@ -25,7 +25,7 @@ func (m Memory) Free(peers device.Peers, ctx device.Context) {
 	}
 }
 
-// FreeMemory gives memory back, from any thread.
+// FreeMemory deregisters and frees memory. Any thread may call it.
 func (in *Issuer) FreeMemory(m Memory) {
 	if m.Region != nil {
 		in.Wire.Forget(&m)
@@ -33,10 +33,10 @@ func (in *Issuer) FreeMemory(m Memory) {
 	m.Free(in.peers, in.ctx)
 }
 
-// Outgrow keeps memory that launches may still use until the issuer ends.
+// Outgrow keeps replaced memory until the issuer ends, since launches may still use it.
 func (in *Issuer) Outgrow(m Memory) { in.old = append(in.old, m) }
 
-// memoryFor returns so many bytes of the device for a launch.
+// memoryFor returns size bytes of device memory for a launch.
 func (in *Issuer) memoryFor(capture device.Capture, size int64) (unsafe.Pointer, error) {
 	if capture.ID != 0 {
 		return in.memoryOfGraph(capture, size)
@@ -54,7 +54,7 @@ func (in *Issuer) memoryFor(capture device.Capture, size int64) (unsafe.Pointer,
 	return in.memory.At, nil
 }
 
-// memoryOfGraph returns memory that lives as long as the graph that is captured.
+// memoryOfGraph returns device memory that lives as long as the captured graph.
 func (in *Issuer) memoryOfGraph(capture device.Capture, size int64) (unsafe.Pointer, error) {
 	if size == 0 {
 		return nil, nil
@@ -63,7 +63,7 @@ func (in *Issuer) memoryOfGraph(capture device.Capture, size int64) (unsafe.Poin
 	if err != nil {
 		return nil, err
 	}
-	release := func() { go in.FreeMemory(m) } // the driver takes no calls where it says that the graph is gone
+	release := func() { go in.FreeMemory(m) } // release runs on a driver's thread, which must not call the driver
 	if err := OnGraphGone(capture, release); err != nil {
 		release()
 		return nil, err
@@ -71,8 +71,8 @@ func (in *Issuer) memoryOfGraph(capture device.Capture, size int64) (unsafe.Poin
 	return m.At, nil
 }
 
-// bounced is memory of a device in the place of buffers that no device reaches: a driver copies it from them before a
-// script, and back to them after it.
+// bounced is device memory that replaces buffers that no device can access. The driver copies the input there before a
+// script, and copies the output back after it.
 type bounced struct {
 	send, recv, together bool
 	size, recvAt         int64
@@ -91,12 +91,12 @@ func (b bouncedCopy) put(s device.Stream) error {
 	return device.Active().Copy(b.to, b.from, int(b.bytes), s)
 }
 
-// alignment is what stretches of a launch's memory begin at multiples of.
+// alignment is the alignment of the parts of a launch's memory, in bytes.
 const alignment = 256
 
 func aligned(size int64) int64 { return (size + alignment - 1) &^ (alignment - 1) }
 
-// findBuffers finds out where the launch's input and output are.
+// findBuffers sets where the launch's input and output are.
 func (p *issuing) findBuffers() error {
 	call := p.Call
 	send, recv := call.Extents()
@@ -122,7 +122,7 @@ func (p *issuing) findBuffers() error {
 	return nil
 }
 
-// measure finds out how much memory bouncing takes.
+// measure computes how much memory bouncing takes.
 func (b *bounced) measure(call *calls.Call, send, recv int64) {
 	b.together, _ = call.Overlap(send, recv)
 	switch {
@@ -140,7 +140,7 @@ func (b *bounced) measure(call *calls.Call, send, recv int64) {
 	}
 }
 
-// bounce has the script work in memory at a place.
+// bounce makes the script use bounce memory at an address.
 func (p *issuing) bounce(at unsafe.Pointer) {
 	b, call := &p.bounced, p.Call
 	send, recv := call.Extents()

@@ -6,17 +6,17 @@ import (
 	"lightpath/shim/device"
 )
 
-// Place is something on a stream that wants to know when the stream has come to it.
+// Place is a point on a stream. The driver tells it when the stream reaches it.
 type Place interface {
-	// Come is called when a stream has come to the place, with the number of [Token.Part]. It runs on a thread of the driver:
-	// it must not wait and not call the driver.
+	// Come is called when a stream has reached the place, with the number of [Token.Part]. It runs on a thread of the
+	// driver: it must not wait or call the driver.
 	Come(part int)
 }
 
-// Token is a number that a driver can carry. It stands for a place. The token of a place that is gone means nothing.
+// Token is a number that stands for a place and that a driver can carry. After DropPlace it stands for nothing.
 type Token uintptr
 
-// A token has the part in its lowest bits, then the place's index, then how often the index has been given.
+// A token has three fields from the lowest bit: the part, the place's index, and how often the index has been used.
 const (
 	partBits  = 8
 	indexBits = 28
@@ -36,12 +36,12 @@ type places struct {
 
 type numbered struct {
 	place Place
-	token Token // of the place, or of the next one
+	token Token // of the place, or of the next place with this index
 }
 
 var table places
 
-// Places is what a [device.Driver] tells how far streams have come.
+// Places returns the handler to which a [device.Driver] reports how far streams have advanced.
 func Places() device.Handler { return &table }
 
 // AddPlace returns the token of a new place.
@@ -60,7 +60,7 @@ func AddPlace(p Place) Token {
 	return at.token
 }
 
-// DropPlace forgets a place.
+// DropPlace removes a place. Its token becomes invalid.
 func DropPlace(t Token) {
 	table.mu.Lock()
 	defer table.mu.Unlock()
@@ -71,7 +71,7 @@ func DropPlace(t Token) {
 	}
 }
 
-// find returns the entry of a token, nil for none. mu is held.
+// find returns the entry of a token, nil if the token is invalid. The caller holds mu.
 func (t *places) find(token uintptr) *numbered {
 	of := Token(token &^ (1<<partBits - 1))
 	if i := of.index(); i < len(t.all) && t.all[i].place != nil && t.all[i].token == of {
@@ -93,10 +93,10 @@ func (t *places) Ready(token uintptr) {
 	}
 }
 
-// Forget implements [device.Handler]: a graph is gone.
+// Forget implements [device.Handler]: a graph has been destroyed.
 func (t *places) Forget(token uintptr) { t.Ready(token) }
 
-// graphResource is what a graph keeps.
+// graphResource is a resource that a graph owns.
 type graphResource struct {
 	token   Token
 	release func()
@@ -108,8 +108,8 @@ func (r *graphResource) Come(int) {
 	r.release()
 }
 
-// OnGraphGone has release called once a graph and all copies of it are gone, on a thread of the driver: release must not
-// call the driver. With an error release is not called.
+// OnGraphGone calls release once a graph and all its copies have been destroyed. release runs on a thread of the
+// driver, so it must not call the driver. If OnGraphGone returns an error, it never calls release.
 func OnGraphGone(capture device.Capture, release func()) error {
 	r := &graphResource{release: release}
 	r.token = AddPlace(r)

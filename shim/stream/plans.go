@@ -16,8 +16,8 @@ import (
 	"lightpath/shim/planning"
 )
 
-// A rank asks the leader for the plan of a shape. The first answer stays, so that all ranks have the same plan whenever they
-// come to it, and no rank waits for ranks that have not called.
+// A rank asks the leader for the plan of a shape. The leader keeps its first answer. So all ranks get the same plan at
+// any time, and no rank waits for ranks that have not called.
 
 // plannedScripts are the leader's plans of scripts.
 type plannedScripts struct {
@@ -40,7 +40,7 @@ func (in *Issuer) askPlan(s calls.Shape) (a *planning.Agreed, why string, err er
 	if err := c.Star.ToLeader(m); err != nil {
 		return nil, "", c.Fail(err)
 	}
-	// Planning ends by LIGHTPATH_PLAN_LIMIT, for each plan that is asked for before.
+	// LIGHTPATH_PLAN_LIMIT bounds the planning of each plan that is requested before this one.
 	timer := time.NewTimer(c.Cfg.Timeout)
 	defer timer.Stop()
 	var answer *control.Message
@@ -71,7 +71,7 @@ func (in *Issuer) askPlan(s calls.Shape) (a *planning.Agreed, why string, err er
 	return &planning.Agreed{ID: id, Plan: plan, Problem: problem, StepOf: stepOf}, "", err
 }
 
-// answered takes an answer of the leader.
+// answered receives an answer of the leader.
 func (in *Issuer) answered(m *control.Message) {
 	select {
 	case in.answers <- m:
@@ -79,7 +79,7 @@ func (in *Issuer) answered(m *control.Message) {
 	}
 }
 
-// answer plans for a rank that asks. It runs at the leader, on a goroutine of its own.
+// answer answers a request for a plan. It runs at the leader, on a goroutine of its own.
 func (in *Issuer) answer(m *control.Message) {
 	reply := &control.Message{Kind: control.MsgPlanTold, Seq: m.Seq}
 	s, err := calls.DecodeShape(m.Body, in.c.Ranks)
@@ -99,14 +99,14 @@ func (in *Issuer) answer(m *control.Message) {
 	in.c.Star.To(int(m.From), reply)
 }
 
-// known returns what the leader has answered for a shape, nil if no rank has asked.
+// known returns the leader's answer for a shape, nil if no rank has asked.
 func (in *Issuer) known(s calls.Shape) *plannedScript {
 	p, _ := in.plans.made.Load(s)
 	known, _ := p.(*plannedScript)
 	return known
 }
 
-// knownPlan returns the plan that the leader has answered for a shape, nil for none.
+// knownPlan returns the plan in the leader's answer for a shape, nil if there is none.
 func (in *Issuer) knownPlan(s calls.Shape) *planning.Agreed {
 	if p := in.known(s); p != nil {
 		return p.plan
@@ -114,7 +114,7 @@ func (in *Issuer) knownPlan(s calls.Shape) *planning.Agreed {
 	return nil
 }
 
-// planOf returns the leader's plan of a shape, which it makes once.
+// planOf returns the leader's answer for a shape. It plans each shape once.
 func (in *Issuer) planOf(s calls.Shape) *plannedScript {
 	in.plans.planning.Lock()
 	defer in.plans.planning.Unlock()
@@ -142,7 +142,7 @@ func (in *Issuer) solve(s calls.Shape) (*planning.Agreed, error) {
 	}
 	f.Log = in.c.Log
 	if p := circuits.Of(in.c); p != nil && !p.Template.Forwarding {
-		f.Store = live.Of(in.c).Book.Store() // made for the same problem
+		f.Store = live.Of(in.c).Book.Store() // its plans solve the same problem
 	}
 	job, err := f.Job(planning.Key{Shape: s, Planes: in.Lanes})
 	if err != nil {

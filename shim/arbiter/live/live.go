@@ -1,4 +1,4 @@
-// Package live runs the arbiter's machine at rank 0: it turns messages, grants and timers into events, and performs the
+// Package live runs the arbiter's machine at rank 0. It turns messages, grants and timers into events. It performs the
 // machine's actions with the real controller, book of plans, clock and control network.
 //
 // Layer: above arbiter and circuits, below the paths. It decides nothing.
@@ -23,7 +23,7 @@ import (
 	"lightpath/shim/ticket"
 )
 
-// Scheduler has the moves of a plan scheduled by time. It returns when the operation begins, in nanoseconds of Unix time.
+// Scheduler schedules a plan's moves by time. It returns when the operation begins, in nanoseconds of Unix time.
 type Scheduler func(a *arbiter.Action) (start int64, err error)
 
 // Leader is the arbiter of a communicator, at its rank 0.
@@ -46,7 +46,7 @@ type Leader struct {
 	once    sync.Once
 }
 
-// awaiting is a plane on its way.
+// awaiting is a plane for which an Await action is under way.
 type awaiting struct {
 	plane    int
 	epoch    uint32
@@ -58,10 +58,10 @@ const queueLength = 256
 
 var slot = comm.NewSlot[Leader]()
 
-// Of returns the leader of a communicator. Only that of rank 0 serves.
+// Of returns the leader of a communicator. Only the leader at rank 0 serves.
 func Of(c *comm.Core) *Leader { return slot.Of(c) }
 
-// Handle has messages become events of the machine. The communicator may have circuits, or none.
+// Handle turns messages into events of the machine. It also serves a communicator without circuits.
 func Handle(c *comm.Core) {
 	l := &Leader{c: c, events: make(chan arbiter.Event, queueLength), stop: make(chan struct{}), stopped: make(chan struct{})}
 	handle := func(kind control.Kind, decode func(m *control.Message, e *arbiter.Event) error) {
@@ -99,7 +99,7 @@ func Handle(c *comm.Core) {
 	slot.Set(c, l)
 }
 
-// Attach gives rank 0 the machine for planes that have been attached. [Leader.Start] starts it.
+// Attach creates the machine at rank 0, for attached planes. [Leader.Start] starts it.
 func Attach(c *comm.Core, p *circuits.Planes) (err error) {
 	l := Of(c)
 	l.p = p
@@ -117,7 +117,7 @@ func Attach(c *comm.Core, p *circuits.Planes) (err error) {
 	return nil
 }
 
-// Start begins to serve. Messages that came before are waiting.
+// Start begins to serve, first the queued messages.
 func (l *Leader) Start() {
 	if l.machine != nil {
 		l.begin.Do(func() { go l.serve() })
@@ -143,7 +143,7 @@ func (l *Leader) Close() {
 	<-l.stopped
 }
 
-// lookPause is the time between looks at planes that are on their way.
+// lookPause is the time between checks of awaited planes.
 const lookPause = 50 * time.Microsecond
 
 func (l *Leader) serve() {
@@ -169,18 +169,18 @@ func (l *Leader) serve() {
 	}
 }
 
-// end gives back what the machine holds.
+// end gives back the planes that the machine holds.
 func (l *Leader) end() {
 	for _, t := range l.timers {
 		t.Stop()
 	}
 	if held := l.machine.Held(); held != 0 {
-		// A controller that is gone holds nothing.
+		// A controller that has ended holds nothing.
 		_ = l.p.Controller.Release(uint64(held), l.c.ID)
 	}
 }
 
-// step has the machine take an event, and performs its actions.
+// step makes the machine handle an event, and performs its actions.
 func (l *Leader) step(e arbiter.Event) {
 	for _, a := range l.machine.Step(time.Now(), &e) {
 		l.perform(&a)
@@ -229,7 +229,7 @@ func (l *Leader) perform(a *arbiter.Action) {
 	}
 }
 
-// acquire waits for planes. Planes that are granted when the leader has ended go back at once.
+// acquire waits for planes. If the leader has ended, it gives granted planes back at once.
 func (l *Leader) acquire(planes planeset.Set) {
 	mask, err := l.p.Controller.Acquire(uint64(planes), l.c.ID)
 	if err != nil && !errors.Is(err, errdefs.ErrDestroyed) {
@@ -244,7 +244,7 @@ func (l *Leader) acquire(planes planeset.Set) {
 	}
 }
 
-// look finds planes that have got to where they are awaited, or will not.
+// look finds planes that have reached their awaited state or will not reach it.
 func (l *Leader) look() {
 	for i := 0; i < len(l.awaits); {
 		w := l.awaits[i]
@@ -264,7 +264,7 @@ func (l *Leader) look() {
 	}
 }
 
-// view is the planes as the controller's client has last heard of them.
+// view is the latest knowledge of the controller's client about planes.
 type view struct{ p *circuits.Planes }
 
 // State implements arbiter.View.

@@ -14,11 +14,11 @@ import (
 	"lightpath/shim/stream"
 )
 
-// What follows is the path over planes whose circuits switch. Collectives with plans go there, as crossings; all else is staged. The
-// two kinds of launches follow each other on the device.
+// This file has the path over planes whose circuits switch. Collectives with plans run there as crossings; all other
+// calls are staged. The two kinds of launches run one after another on the device.
 
-// whyNotOverCircuits is why ports whose circuits switch cannot reach the memory of devices, "" where they can: a pure function of what all
-// ranks share. overRDMA: the circuits end at RDMA ports.
+// whyNotOverCircuits returns why ports whose circuits switch cannot access device memory, "" if they can. It is a pure
+// function of values that all ranks share. overRDMA says that the circuits end at RDMA ports.
 func whyNotOverCircuits(cfg *settings.Config, kind plans.CircuitKind, overRDMA bool) string {
 	switch {
 	case cfg.DevicePath != settings.DevicePathRDMA:
@@ -26,7 +26,7 @@ func whyNotOverCircuits(cfg *settings.Config, kind plans.CircuitKind, overRDMA b
 	case !overRDMA:
 		return "the planes' circuits do not end at RDMA ports"
 	case kind != plans.Duplex:
-		// Offers and acknowledgements have to travel back on the same plane.
+		// Offers and acknowledgements must travel back on the same plane.
 		return fmt.Sprintf("the planes' circuits are %v, and messages need such as lead both ways (duplex)", kind)
 	case cfg.BarrierTime:
 		return "LIGHTPATH_BARRIER is time, and streams keep none"
@@ -43,8 +43,8 @@ func (x *Path) openPorts() (*endpoints.Ports, error) {
 	return endpoints.OpenPorts(c, c.Cfg.IB.HCAs, c.Cfg.Planes)
 }
 
-// HasScript reports whether the call has a plan that goes on streams. It depends on the shape alone, not on memory and
-// streams, so all ranks find the same. The first call of a shape waits for the leader's answer.
+// HasScript reports whether the call has a plan that runs on streams. The result depends only on the shape, not on
+// memory or streams, so it is the same on all ranks. The first call of a shape waits for the leader's answer.
 func HasScript(c *calls.Call) (bool, error) {
 	if c.Kind >= calls.NumKinds || c.Kind.P2P() || c.Count == 0 || c.Options.Planes != 0 || c.Options.Plan.Digits != 0 {
 		return false, nil
@@ -53,7 +53,7 @@ func HasScript(c *calls.Call) (bool, error) {
 	return err == nil && e.Script != nil, err
 }
 
-// withEpoch adds to the failure of a queue pair under which epoch its plane is.
+// withEpoch adds the plane's epoch to the error of a queue pair.
 func (x *Path) withEpoch(err error) error {
 	var failure *rdma.QPError
 	if x.circuits && errors.As(err, &failure) {
@@ -62,7 +62,7 @@ func (x *Path) withEpoch(err error) error {
 	return err
 }
 
-// epochText names a plane's epoch where there are circuits.
+// epochText returns the plane's epoch as text, "" without circuits.
 func (x *Path) epochText(plane int) string {
 	if !x.circuits {
 		return ""
@@ -70,7 +70,7 @@ func (x *Path) epochText(plane int) string {
 	return fmt.Sprintf(", epoch %d", circuits.Of(x.c).Controller.State(plane).Epoch)
 }
 
-// crossed puts a collective on its stream as a crossing, which is what the flight recorder hears of, whenever it runs.
+// crossed puts a collective on its stream as a crossing. Each run of the crossing appears in the flight recorder.
 func (x *Path) crossed(e *stream.Scripted, call *calls.Call, sh *calls.Shape) error {
 	x.tag = program.Signature(uint64(sh.Signature()), x.calls+1)
 	x.nextNumber()

@@ -30,18 +30,19 @@ func (x *Path) Prepare(l *stream.Launch) error {
 	return x.record(recorder.Called{Shape: calls.ShapeOf(l.Call), Entry: l.Of.Entry})
 }
 
-// Check implements [stream.Wire]: the goroutine that works on messages fails the communicator.
+// Check implements [stream.Wire]. It returns nil: the goroutine of [Path.run] fails the communicator.
 func (x *Path) Check() error { return nil }
 
 // Stop implements [stream.Wire].
 func (x *Path) Stop(bool) { _ = x.stop() }
 
-// Exchange implements [stream.Wire]. On the stream come, for every round: copies of what is sent from memory that no port knows into the
-// lane's room; a signal, on which the messages begin; a wait until they are over; copies of what has come into such memory.
-// All messages move in pieces, which both ends cut alike, one of each to a round. The copies and the signal of a round come before the
-// wait of the one before it, so the ports have work while the device copies; the rooms of two rounds take turns.
+// Exchange implements [stream.Wire]. A message in memory that is not registered goes through the lane's room. Each
+// round puts on the stream: copies of such messages into the room; a signal, on which the messages begin; a wait until
+// they complete; copies of received data out of the room. All messages move in pieces, one piece of each message a
+// round. Both ends cut the pieces alike. The copies and the signal of a round come before the wait of the previous
+// round, so the ports have work while the device copies. The rooms of two rounds take turns.
 //
-// Hot path: no allocation for groups as large as seen before, no logging.
+// Hot path: groups no larger than earlier ones allocate nothing. No logging.
 func (x *Path) Exchange(lane int, list []stream.Transfer, s device.Stream) error {
 	rounds := int64(1)
 	for i := range list {
@@ -60,7 +61,7 @@ func (x *Path) Exchange(lane int, list []stream.Transfer, s device.Stream) error
 	return err
 }
 
-// pieceOf is how many bytes of a message a round moves.
+// pieceOf returns how many bytes of a message a round moves.
 func (x *Path) pieceOf(bytes int64) int64 {
 	return max(x.piece, ((bytes+calls.MostPieces-1)/calls.MostPieces+calls.PieceAlign-1)&^(calls.PieceAlign-1))
 }
@@ -70,13 +71,14 @@ func (x *Path) rounds(bytes int64) int64 {
 	return max((bytes+piece-1)/piece, 1)
 }
 
-// Parts is about how many rounds a call's messages take.
+// Parts returns about how many rounds a call's messages take.
 func (x *Path) Parts(call *calls.Call) int64 {
 	send, recv := call.Extents()
 	return int64(x.c.Ranks) + max(send, recv)/x.piece
 }
 
-// part returns the bytes of a message that a round moves; ok is false where it has none. A message of no bytes has one round.
+// part returns the bytes of a message that a round moves. ok is false if there are none. A message of no bytes has one
+// round.
 func (x *Path) part(t *stream.Transfer, round int64) (from, n int64, ok bool) {
 	piece := x.pieceOf(t.Bytes)
 	from = round * piece
@@ -84,7 +86,7 @@ func (x *Path) part(t *stream.Transfer, round int64) (from, n int64, ok bool) {
 	return from, n, n > 0 || round == 0
 }
 
-// begin puts a round on the stream, up to its beginning.
+// begin puts the first half of a round on the stream: the copies of sent data, and the signal.
 func (x *Path) begin(lane int, list []stream.Transfer, round int64, s device.Stream) (*exchange, error) {
 	ex, err := x.take(lane)
 	if err != nil {
@@ -126,7 +128,7 @@ func (x *Path) begin(lane int, list []stream.Transfer, round int64, s device.Str
 	return ex, device.Active().Signal(s, ex.token.Part(0))
 }
 
-// finish puts the end of a round on the stream.
+// finish puts the second half of a round on the stream: the wait, and the copies of received data.
 func (x *Path) finish(ex *exchange, list []stream.Transfer, round int64, s device.Stream) error {
 	if err := errors.Join(device.Active().Await(s, ex.word, 1, true), device.Active().Store(s, ex.word, 0)); err != nil {
 		return err
@@ -152,7 +154,7 @@ func (x *Path) finish(ex *exchange, list []stream.Transfer, round int64, s devic
 	return nil
 }
 
-// laneRoom is the part of a lane's room that a round has.
+// laneRoom is the part of a lane's room that a round uses.
 type laneRoom struct {
 	at   unsafe.Pointer
 	left int64
@@ -166,7 +168,7 @@ func (x *Path) roomOf(lane int, round int64) laneRoom {
 	return laneRoom{unsafe.Add(m.At, round%steps.Rooms*(m.Size/steps.Rooms)), m.Size / steps.Rooms}
 }
 
-// next takes room for so many bytes, nil where there is none.
+// next takes n bytes of the room. It returns nil if fewer are left.
 func (r *laneRoom) next(n int64) unsafe.Pointer {
 	at := r.at
 	if r.left -= roomOfPiece(n); r.left < 0 {
@@ -176,10 +178,10 @@ func (r *laneRoom) next(n int64) unsafe.Pointer {
 	return at
 }
 
-// roomOfPiece is what a piece takes in a room, so that the next one begins as aligned as any memory.
+// roomOfPiece returns the room that a piece of n bytes takes. It keeps the next piece aligned.
 func roomOfPiece(n int64) int64 { return (n + calls.PieceAlign - 1) &^ (calls.PieceAlign - 1) }
 
-// regionOf returns the region that holds all of some memory, nil for none.
+// regionOf returns the registered region that contains a buffer, nil if there is none.
 func (x *Path) regionOf(at unsafe.Pointer, bytes int64) *rendezvous.Region {
 	m := &x.memory
 	m.mu.Lock()
@@ -192,7 +194,7 @@ func (x *Path) regionOf(at unsafe.Pointer, bytes int64) *rendezvous.Region {
 	return nil
 }
 
-// reserve makes the lanes' rooms large enough for a script's messages, before any of it is on a stream.
+// reserve makes the lanes' rooms large enough for a script's messages, before any part of the script is on a stream.
 func (x *Path) reserve(s *program.Script, bases *[program.Area + 1]unsafe.Pointer) error {
 	for j := range x.rooms {
 		most := int64(0)
@@ -216,7 +218,7 @@ func (x *Path) reserve(s *program.Script, bases *[program.Area + 1]unsafe.Pointe
 	return nil
 }
 
-// reserveMessages is reserve for those of a group.
+// reserveMessages is reserve for the messages of a group.
 func (x *Path) reserveMessages() error {
 	for j := range x.rooms {
 		sum := int64(0)
@@ -232,7 +234,7 @@ func (x *Path) reserveMessages() error {
 	return nil
 }
 
-// roomFor is what a round of a message takes in a room.
+// roomFor returns the room that one round of a message takes.
 func (x *Path) roomFor(at unsafe.Pointer, bytes int64) int64 {
 	if bytes == 0 || x.regionOf(at, bytes) != nil {
 		return 0
@@ -240,7 +242,8 @@ func (x *Path) roomFor(at unsafe.Pointer, bytes int64) int64 {
 	return roomOfPiece(min(bytes, x.pieceOf(bytes)))
 }
 
-// enlarge makes a lane's room large enough for rounds that take so much. What launches may still use is kept.
+// enlarge makes a lane's room large enough for rounds of the given size. It keeps the old room, which launches may
+// still use.
 func (x *Path) enlarge(lane int, round int64) error {
 	m := &x.rooms[lane]
 	if steps.Rooms*round <= m.Size {
@@ -255,10 +258,11 @@ func (x *Path) enlarge(lane int, round int64) error {
 	return nil
 }
 
-// leastMemory is the least memory that is registered at a time.
+// leastMemory is the smallest allocation that is registered, in bytes.
 const leastMemory = 1 << 20
 
-// Alloc implements [stream.Wire]: it returns memory of the device that the ports know, of a size that is a power of two. The context has been entered.
+// Alloc implements [stream.Wire]. It returns registered device memory, whose size is a power of two. The caller has
+// entered the context.
 func (x *Path) Alloc(size int64) (m stream.Memory, err error) {
 	for m.Size = leastMemory; m.Size < size; m.Size *= 2 {
 	}
@@ -273,7 +277,7 @@ func (x *Path) Alloc(size int64) (m stream.Memory, err error) {
 	return m, nil
 }
 
-// register makes memory of the device known to the ports. The context has been entered.
+// register registers device memory with the ports. The caller has entered the context.
 func (x *Path) register(at unsafe.Pointer, size int64) (*rendezvous.Region, error) {
 	fd, offset, err := x.driver.ExportBuf(at, int(size))
 	if err != nil {
@@ -290,8 +294,8 @@ func (x *Path) register(at unsafe.Pointer, size int64) (*rendezvous.Region, erro
 	return r, nil
 }
 
-// Register has the communicator's ports know memory of its device, if they reach that. Memory that they do not know is copied
-// on the device, and that is no error.
+// Register registers device memory with the communicator's ports, if they access that device. If it fails, the device
+// copies the memory before sending it. That is no error, and release is nil.
 func Register(c *comm.Core, buff unsafe.Pointer, size uintptr) (release func() error) {
 	x := slot.Of(c)
 	if x == nil || size == 0 {
@@ -312,7 +316,7 @@ func Register(c *comm.Core, buff unsafe.Pointer, size uintptr) (release func() e
 // Forget implements [stream.Wire].
 func (x *Path) Forget(m *stream.Memory) { _ = x.forget(m.Region) }
 
-// forget has the ports forget memory.
+// forget deregisters memory from the ports.
 func (x *Path) forget(r *rendezvous.Region) error {
 	m := &x.memory
 	m.mu.Lock()

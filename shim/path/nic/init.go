@@ -19,13 +19,13 @@ import (
 	"lightpath/shim/stream"
 )
 
-// errNoExport is why no port reaches the memory of a device.
+// errNoExport reports a driver whose memory no port can access.
 var errNoExport = errors.New("the driver's binding exports no memory for other devices")
 
-// whyNot is why ranks cannot even try to have ports reach the memory of their devices, "" where they can: a pure function of what all
-// of them share. overCircuits: the planes' circuits switch; see whyNotOverCircuits.
+// whyNot returns why ranks cannot try to give ports access to device memory, "" if they can. It is a pure function of
+// values that all ranks share. overCircuits says that the planes' circuits switch; see whyNotOverCircuits.
 func whyNot(table []bootstrap.Hello, cfg *settings.Config, overCircuits bool) string {
-	kind, _ := endpoints.ChooseTransport(table, cfg) // it has been chosen before
+	kind, _ := endpoints.ChooseTransport(table, cfg) // the same choice succeeded before
 	switch {
 	case len(table) == 1:
 		return "the communicator has one rank"
@@ -47,13 +47,13 @@ func whyNot(table []bootstrap.Hello, cfg *settings.Config, overCircuits bool) st
 	return ""
 }
 
-// offer is what a rank tells the others: where its queue pairs are, or why it has none.
+// offer is a rank's message to the others: the addresses of its queue pairs, or why it has none.
 type offer struct {
 	Addrs rendezvous.Addrs
 	Why   string
 }
 
-// Attach has the ranks' ports reach the memory of their devices: all, or none. It returns why not.
+// Attach gives the ranks' ports access to device memory, on all ranks or on none. It returns why not.
 func Attach(c *comm.Core) (why string, err error) {
 	if why := whyNot(c.Table, c.Cfg, circuits.Of(c) != nil); why != "" {
 		return why, nil
@@ -101,7 +101,7 @@ func Attach(c *comm.Core) (why string, err error) {
 	return "", nil
 }
 
-// offer makes what this rank needs, and tries whether all its ports take memory of the device.
+// offer creates this rank's part of the path, and tests that all its ports can register device memory.
 func (x *Path) offer() (addrs rendezvous.Addrs, err error) {
 	able := false
 	if x.driver, able = device.Active().(device.Remote); !able {
@@ -151,7 +151,7 @@ func (x *Path) offer() (addrs rendezvous.Addrs, err error) {
 	return addrs, device.Active().LoadKernels()
 }
 
-// abandon gives back what an attempt has made.
+// abandon frees what a failed attempt has created.
 func (x *Path) abandon() {
 	if x.end != nil {
 		_ = x.end.Close()

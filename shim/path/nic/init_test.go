@@ -14,7 +14,7 @@ import (
 	"lightpath/shim/stream"
 )
 
-// TestGPUDirectEligible: who may try is decided by what all ranks share.
+// TestGPUDirectEligible checks that eligibility depends only on values that all ranks share.
 func TestGPUDirectEligible(t *testing.T) {
 	good := func() []bootstrap.Hello {
 		return []bootstrap.Hello{{Rank: 0, Identity: "a", Host: "h"}, {Rank: 1, Identity: "b", Host: "i", Process: 1}}
@@ -54,7 +54,7 @@ func TestGPUDirectEligible(t *testing.T) {
 	}
 }
 
-// TestGPUDirectCircuitsEligible: which planes may be used is decided by what all ranks share.
+// TestGPUDirectCircuitsEligible checks which planes are eligible, by values that all ranks share.
 func TestGPUDirectCircuitsEligible(t *testing.T) {
 	for _, c := range []struct {
 		cfg  settings.Config
@@ -74,7 +74,7 @@ func TestGPUDirectCircuitsEligible(t *testing.T) {
 	}
 }
 
-// TestGPUDirectReplayAllocatesNothing: what is recorded on a driver's thread.
+// TestGPUDirectReplayAllocatesNothing checks that recording a replay on a driver's thread allocates nothing.
 func TestGPUDirectReplayAllocatesNothing(t *testing.T) {
 	c := &comm.Core{}
 	recorder.New(c, recorder.Least)

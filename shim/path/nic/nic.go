@@ -1,5 +1,5 @@
-// Package nic runs calls on streams over RDMA ports that reach the memory of devices: a goroutine posts the messages that
-// streams have come to, and lets the streams go on when they have completed.
+// Package nic runs calls on streams over RDMA ports that access device memory. A goroutine posts messages when streams
+// reach them, and lets the streams continue when the messages have completed.
 //
 // Layer: a path, above stream. No CPU touches the payload.
 package nic
@@ -21,38 +21,38 @@ import (
 	"lightpath/shim/stream"
 )
 
-// Path is what a communicator has if RDMA ports reach its device's memory: see docs/design/nic-memory.md.
-// Collectives are scripts that a [stream.Issuer] puts on streams; this is its wire, whose messages go from memory of one
-// device to that of another. Device.Mu guards it unless said otherwise.
+// Path is the state of a communicator whose RDMA ports access its device's memory: see docs/design/nic-memory.md. A
+// [stream.Issuer] puts the scripts of collectives on streams. Path is its wire: messages go from memory of one device
+// to memory of another. Device.Mu guards Path unless said otherwise.
 type Path struct {
 	c      *comm.Core
 	driver device.Remote
 	ctx    device.Context
 	ports  *endpoints.Ports
-	// circuits: lanes are planes whose circuits switch, and collectives without a plan are staged, as are sends and receives.
+	// circuits: lanes are planes whose circuits switch. Collectives without a plan, sends and receives are staged.
 	circuits bool
 	end      *rendezvous.Endpoint
-	flush    bool // what has come is not seen by streams before FlushRemote
+	flush    bool // streams see received data only after FlushRemote
 	in       *stream.Issuer
-	own      device.Stream // of calls without a stream
+	own      device.Stream // for calls without a stream
 	joint    device.Event
-	piece    int64         // bytes of a message that move at a time
-	ended    memory.Pinned // its word is the number of the last launch, none of a graph, that is over
+	piece    int64         // bytes of a message that a round moves
+	ended    memory.Pinned // its word is the number of the last completed launch outside graphs
 	number   uint32
 	calls    uint64          // collectives called
-	tag      uint32          // of what is being put on streams
-	rooms    []stream.Memory // by lane, for messages in memory that no port knows
+	tag      uint32          // of the messages that are being put on streams
+	rooms    []stream.Memory // by lane, for messages in memory that is not registered with the ports
 
 	// Of the launch that is being put on streams:
 	call    calls.Call
 	capture device.Capture
-	replay  *replay // nil: it is in no graph, or circuits are used
+	replay  *replay // the launch is in no graph, or uses circuits
 
-	// Of the messages that are:
+	// Of the messages that are being put on streams:
 	msgs         []message
 	streams      []device.Stream
 	list         []stream.Transfer
-	sent, wanted []uint64 // messages to, and from, each rank
+	sent, wanted []uint64 // messages to and from each rank
 
 	memory registered
 	work   work
@@ -64,22 +64,22 @@ type message struct {
 	bytes  int64
 	peer   int
 	send   bool
-	number uint64 // among those of the pair, this way
+	number uint64 // among the messages from this sender to this receiver
 }
 
 var slot = comm.NewSlot[Path]()
 
-// algorithm is the name under which the log and traces know it.
+// algorithm is the name of this path in the log and in traces.
 const algorithm = "gpudirect-rdma"
 
-// registered is memory of the device that the ports know.
+// registered is the device memory that is registered with the ports.
 type registered struct {
 	mu      sync.Mutex
 	regions []*rendezvous.Region
 }
 
-// Put puts the calls of x's communicator among those of a group on streams: its collectives, in order, and then its sends and receives,
-// all at a time. here: they have no stream. Device.Mu is held.
+// Put puts the calls of x's communicator in a group on streams: first its collectives in order, then its sends and
+// receives together. here says that the calls have no stream. The caller holds Device.Mu.
 func (x *Path) Put(calls []calls.Call, here bool) error {
 	x.msgs, x.streams = x.msgs[:0], x.streams[:0]
 	for i := range calls {
@@ -127,7 +127,7 @@ func (x *Path) collective(call *calls.Call) error {
 		return err
 	}
 	x.calls++
-	if x.capture.ID == 0 { // else its replays are recorded
+	if x.capture.ID == 0 { // otherwise record records its replays
 		x.launched(recorder.Of(x.c).Add(x.calls, &sh, e.Entry))
 	}
 	return nil
@@ -163,8 +163,8 @@ func (x *Path) addMessage(call *calls.Call) error {
 	return nil
 }
 
-// messages puts the group's sends and receives on the first stream, and on those of the lanes. The other streams wait, and are
-// waited for.
+// messages puts the group's sends and receives on the first stream and on the lanes' streams. The first stream waits
+// for the group's other streams, and these wait for the messages.
 func (x *Path) messages() error {
 	if err := x.matchOwn(); err != nil {
 		return err
@@ -197,7 +197,7 @@ func (x *Path) messages() error {
 		return err
 	}
 	if err := x.putMessages(s); err != nil {
-		return x.c.Fail(err) // part of it is on streams, and cannot be taken back
+		return x.c.Fail(err) // part of it is on streams and cannot be undone
 	}
 	if x.capture.ID == 0 {
 		x.launched(recorder.Of(x.c).AddMessages(count))
@@ -205,7 +205,7 @@ func (x *Path) messages() error {
 	return nil
 }
 
-// countMessages numbers the messages, which says over which lanes they go.
+// countMessages numbers the messages and counts them. The number decides over which lanes a message goes.
 func (x *Path) countMessages() (n recorder.MessageCount) {
 	for i := range x.msgs {
 		m := &x.msgs[i]
@@ -221,7 +221,7 @@ func (x *Path) countMessages() (n recorder.MessageCount) {
 	return n
 }
 
-// takeBack undoes the counting of messages that are not on streams.
+// takeBack undoes countMessages for messages that are not on streams.
 func (x *Path) takeBack() {
 	for i := range x.msgs {
 		if m := &x.msgs[i]; m.send {
@@ -232,7 +232,8 @@ func (x *Path) takeBack() {
 	}
 }
 
-// putMessages puts the messages on streams: after the communicator's last launch, and after what the group's other streams have.
+// putMessages puts the messages on streams, after the communicator's last launch and after the work on the group's
+// other streams.
 func (x *Path) putMessages(s device.Stream) error {
 	in := x.in
 	if err := in.Follow(s, x.capture); err != nil {
@@ -267,7 +268,7 @@ func (x *Path) putMessages(s device.Stream) error {
 	return nil
 }
 
-// putLane puts the messages of a lane on its stream, which parts from a stream and joins it again.
+// putLane puts the messages of a lane on its stream, which forks from s and joins it again.
 func (x *Path) putLane(j int, s device.Stream) error {
 	x.list = x.list[:0]
 	for i := range x.msgs {
@@ -288,11 +289,11 @@ func (x *Path) putLane(j int, s device.Stream) error {
 	return x.in.JoinLane(j, s)
 }
 
-// leastPart is how many bytes of a message are worth a lane of their own.
+// leastPart is the fewest bytes of a message that use a lane of their own.
 const leastPart = program.DefaultMinPiece
 
-// partOf returns what of a message goes over a lane; nothing has the peer -1. Large messages are divided evenly, small ones take the
-// lanes in turn: both ends know which.
+// partOf returns the part of a message that goes over a lane. If none does, its peer is -1. Large messages are divided
+// evenly. Small messages take the lanes in turn. Both ends compute the same lanes.
 func (x *Path) partOf(m *message, lane int) stream.Transfer {
 	t := stream.Transfer{At: m.at, Bytes: m.bytes, Peer: int32(m.peer), Send: m.send}
 	lanes := int64(x.in.Lanes)
@@ -309,7 +310,8 @@ func (x *Path) partOf(m *message, lane int) stream.Transfer {
 	return t
 }
 
-// nextOwn returns the next message of this rank to itself, or from there, at or behind a place; nil for none.
+// nextOwn returns this rank's next send to itself, or its next receive from itself, at or after a position. It returns
+// nil if there is none.
 func (x *Path) nextOwn(at *int, send bool) *message {
 	for ; *at < len(x.msgs); *at++ {
 		if m := &x.msgs[*at]; m.send == send && m.peer == x.c.Rank {
@@ -320,7 +322,7 @@ func (x *Path) nextOwn(at *int, send bool) *message {
 	return nil
 }
 
-// matchOwn checks what this rank sends to itself.
+// matchOwn checks that this rank's sends to itself match its receives from itself.
 func (x *Path) matchOwn() error {
 	for s, r := 0, 0; ; {
 		from, to := x.nextOwn(&s, true), x.nextOwn(&r, false)
@@ -334,7 +336,7 @@ func (x *Path) matchOwn() error {
 	}
 }
 
-// copyOwn copies what this rank sends to itself.
+// copyOwn puts the copies of this rank's messages to itself on a stream.
 func (x *Path) copyOwn(s device.Stream) error {
 	for i, k := 0, 0; ; {
 		from, to := x.nextOwn(&i, true), x.nextOwn(&k, false)

@@ -8,17 +8,17 @@ import (
 	"lightpath/shim/stream"
 )
 
-// replay is a launch in a graph, whose replays the flight recorder and the metrics count like calls: the graph tells where it begins and
-// ends, as it tells of messages. It lives as long as the graph, whose replays follow each other.
+// replay is a captured launch. The flight recorder and the metrics count its replays like calls: the graph signals
+// where the launch begins and ends. It lives as long as the graph, whose replays run one after another.
 type replay struct {
 	x     *Path
 	first stream.Token // its places on the stream
 	last  stream.Token
 	recorder.Called
-	flight atomic.Uint64 // of the replay in progress
+	flight atomic.Uint64 // flight number of the replay in progress
 }
 
-// replayBegins and replayEnds are its places on the stream.
+// replayBegins and replayEnds are its two places on the stream.
 type (
 	replayBegins struct{ r *replay }
 	replayEnds   struct{ r *replay }
@@ -34,8 +34,8 @@ func (p replayEnds) Come(int) {
 	recorder.Of(c).End(p.r.flight.Load(), how)
 }
 
-// record has the replays of the launch recorded for as long as its graph lives, if it is in a graph. Launches over circuits
-// are recorded as crossings.
+// record makes the flight recorder count the launch's replays, for as long as its graph lives. Outside graphs it does
+// nothing. Launches over circuits are recorded as crossings.
 func (x *Path) record(what recorder.Called) error {
 	if x.replay = nil; x.capture.ID == 0 || x.circuits {
 		return nil

@@ -21,46 +21,46 @@ import (
 	"lightpath/shim/stream"
 )
 
-// exchange is a round of messages, which begins when a stream has come to it. Its word is 1 when they are over; the stream sets it
-// back.
+// exchange is a round of messages, which begins when a stream reaches it. Its word becomes 1 when they have completed;
+// the stream resets it.
 type exchange struct {
 	x        *Path
 	lane     int
 	token    stream.Token
 	word     *uint32
-	kept     bool // by a graph
-	putting  bool // its end is not on the stream yet
+	kept     bool // a graph owns it
+	putting  bool // finish has not put its end on the stream yet
 	receives bool
 	group    rendezvous.Group
 }
 
-// work is what the goroutine that works on messages has; it lives as long as the path. An exchange that is over serves
-// its lane again: what a lane puts on streams follows itself there, so nothing of the old one is left when the new one begins.
+// work is the state of the goroutine that moves messages. It lives as long as the path. A completed exchange serves
+// its lane again. Work on a lane's stream runs in order, so the old exchange has ended when the new one begins.
 type work struct {
 	mu    sync.Mutex
 	idle  [][]*exchange // by lane
-	all   []*exchange   // but for those of graphs that are gone
-	queue []*exchange   // that streams have come to
+	all   []*exchange   // except those of destroyed graphs
+	queue []*exchange   // that streams have reached
 	words []memory.Pinned
 	free  []*uint32
-	ended bool // nothing moves any more; streams do not wait
+	ended bool // no message moves any more; streams do not wait
 
 	over chan struct{} // closed when the goroutine has ended
 	halt atomic.Bool
-	// flushing counts how often the device has been asked to see what has come.
+	// flushing counts calls of FlushRemote.
 	flushing atomic.Int64
 	once     sync.Once
-	err      error // of the end
+	err      error // error of closing the path
 
 	// The goroutine's own:
 	taken  []*exchange
 	active int
-	since  time.Time // that nothing has moved
+	since  time.Time // when the messages last stopped moving; zero while they move
 	moves  uint64
 	said   time.Time
 }
 
-// Come implements [stream.Place]: it begins the messages. Hot path: no allocation.
+// Come implements [stream.Place]: it queues the messages and wakes the goroutine. Hot path: no allocation.
 func (ex *exchange) Come(int) {
 	w := &ex.x.work
 	w.mu.Lock()
@@ -73,7 +73,7 @@ func (ex *exchange) Come(int) {
 	ex.x.end.Wake()
 }
 
-// take returns an exchange that nobody uses. That of a graph lives as long as the graph.
+// take returns an unused exchange. An exchange of a graph lives as long as the graph.
 func (x *Path) take(lane int) (*exchange, error) {
 	w := &x.work
 	w.mu.Lock()
@@ -111,7 +111,7 @@ func (x *Path) take(lane int) (*exchange, error) {
 	return ex, nil
 }
 
-// drop forgets the exchange of a graph that is gone.
+// drop frees the exchange of a destroyed graph.
 func (x *Path) drop(ex *exchange) {
 	stream.DropPlace(ex.token)
 	w := &x.work
@@ -127,16 +127,16 @@ func (x *Path) drop(ex *exchange) {
 	}
 }
 
-// eager is how often who works on messages looks again before it sleeps.
+// eager is how often the goroutine polls before it sleeps.
 const eager = 200
 
-// Looks while something is under way, and while nothing is.
+// Longest sleeps between polls, while messages are under way and while there are none.
 const (
 	busyLook = 100 * time.Millisecond
 	idleLook = time.Hour
 )
 
-// run works on messages until the path ends or the communicator fails, and lets all streams go then.
+// run moves messages until the path ends or the communicator fails. Then it lets all streams continue.
 func (x *Path) run() {
 	w := &x.work
 	defer close(w.over)
@@ -146,7 +146,7 @@ func (x *Path) run() {
 		moved, err := x.turn()
 		if err != nil {
 			if errors.Is(err, transport.ErrPeerLost) {
-				x.c.AwaitCause() // it may have failed, and closed its queue pairs, for what a third rank has done
+				x.c.AwaitCause() // the peer may have failed and closed its queue pairs because of a third rank
 			}
 			x.c.Spread(x.withEpoch(err))
 		}
@@ -171,8 +171,8 @@ func (x *Path) run() {
 	}
 }
 
-// turn begins what streams have come to, moves everything on, and lets the streams go whose messages are over.
-// Hot path: no allocation, no logging.
+// turn begins the messages that streams have reached, moves all messages, and releases the streams whose messages have
+// completed. Hot path: no allocation, no logging.
 func (x *Path) turn() (moved bool, err error) {
 	w := &x.work
 	w.mu.Lock()
@@ -212,8 +212,8 @@ func (x *Path) turn() (moved bool, err error) {
 	return moved, nil
 }
 
-// makeVisible has the device see what has come for it, where it does not by itself. A port's completions say that data is where it was
-// sent; but they are in the memory of the host, and a device may order what comes for it otherwise.
+// makeVisible makes received data visible to the device, if the driver needs a flush. A port's completion says that
+// the data has arrived. But completions are in host memory, and a device may order them differently from its own data.
 func (x *Path) makeVisible(over []*rendezvous.Group) error {
 	if !x.flush {
 		return nil
@@ -232,8 +232,8 @@ func (x *Path) makeVisible(over []*rendezvous.Group) error {
 	return nil
 }
 
-// stalled says what has not moved for a second, and ends the communicator after LIGHTPATH_TIMEOUT. now is from before the last turn, which
-// has found nothing.
+// stalled reports messages that have not moved for a second, and fails the communicator after LIGHTPATH_TIMEOUT. now
+// is a time before the last turn, which moved nothing.
 func (x *Path) stalled(now time.Time) error {
 	w := &x.work
 	if w.since.IsZero() {
@@ -262,7 +262,7 @@ func (x *Path) stalled(now time.Time) error {
 	return nil
 }
 
-// timedOut ends the communicator.
+// timedOut returns the time-out error, and reports it for the calls of the launch.
 func (x *Path) timedOut(number uint32, on rendezvous.Wait) error {
 	what := "receives"
 	if on.Send && !on.Offered {
@@ -276,8 +276,7 @@ func (x *Path) timedOut(number uint32, on rendezvous.Wait) error {
 	return err
 }
 
-// letGo ends all messages, and then lets all streams go: nothing is written into memory any more that a stream has been told is
-// its own.
+// letGo ends all messages, and then releases all streams. After that no port writes into memory that a stream may use.
 func (x *Path) letGo() {
 	w := &x.work
 	w.err = errors.Join(x.end.Close(), x.ports.Close())
@@ -289,7 +288,7 @@ func (x *Path) letGo() {
 	}
 }
 
-// stop ends the path, when nothing is on streams any more or the communicator has failed. Idempotent.
+// stop ends the path. The caller makes sure that no launch is pending or that the communicator has failed. Idempotent.
 func (x *Path) stop() error {
 	x.work.once.Do(func() {
 		x.work.halt.Store(true)
@@ -300,7 +299,7 @@ func (x *Path) stop() error {
 	return x.work.err
 }
 
-// Free implements [stream.Wire]: it gives back what streams have used that have left it for good.
+// Free implements [stream.Wire]. It frees the rooms and the rest of the path. No stream uses them any more.
 func (x *Path) Free() {
 	for _, m := range x.rooms {
 		x.in.FreeMemory(m)
@@ -308,7 +307,7 @@ func (x *Path) Free() {
 	x.free()
 }
 
-// free gives back all but memory of the device.
+// free frees everything except device memory.
 func (x *Path) free() {
 	w := &x.work
 	recorder.Of(x.c).OnDevice(nil)
@@ -322,7 +321,7 @@ func (x *Path) free() {
 	}
 	w.all, w.words, w.free, x.ended = nil, nil, nil, memory.Pinned{}
 	if x.driver.EnterContext(x.ctx) != nil {
-		return // the context is gone, and all that was in it
+		return // the context was destroyed with everything in it
 	}
 	defer x.driver.Leave()
 	if x.own != 0 {

@@ -9,14 +9,15 @@ import (
 	"lightpath/shim/shares"
 )
 
-// A step begins on the thread on which its driver tells that the stream has come to it. Such a thread must not call the driver, and
-// streams may be waiting for it, also those of ranks that the step waits for. So it begins only what takes microseconds once all
-// ranks have come, waits for no lock that is held meanwhile, and leaves the step to the worker where the others have not come.
+// A step begins on the thread on which its driver reports that the stream reached it. This thread must not call the
+// driver. Streams may wait for the thread, also streams of ranks that the step waits for. So the thread begins only a
+// step that takes microseconds once all ranks have arrived. It never waits for a lock. If other ranks have not
+// arrived, it leaves the step to the worker.
 
-// briefMost is the most bytes that the blocks of all ranks have in such a step.
+// briefMost is the largest sum of all ranks' blocks in such a step, in bytes.
 const briefMost = 16 << 10
 
-// try begins the launch's step and reports whether it is over; else the worker runs it, or goes on with it.
+// try begins the launch's step and reports whether the step has ended. Otherwise the worker runs it or continues it.
 // Hot path: no allocation, no logging, no system call.
 func (l *launch) try(comms []*comm.Core) (over bool) {
 	c := comms[0]
@@ -33,7 +34,7 @@ func (l *launch) try(comms []*comm.Core) (over bool) {
 		over, l.met = s.Try(c)
 	}
 	if !over {
-		l.begun = s // and c stays locked
+		l.begun = s // c stays locked
 		return false
 	}
 	l.leave(s)
@@ -42,7 +43,7 @@ func (l *launch) try(comms []*comm.Core) (over bool) {
 	return true
 }
 
-// goOn ends what try has begun.
+// goOn completes a step that try has begun.
 func (l *launch) goOn() error {
 	s, err := l.begun, l.met
 	l.begun, l.met = nil, nil
@@ -58,14 +59,14 @@ func (l *launch) goOn() error {
 	return err
 }
 
-// leave gives back what a step that try has begun has had.
+// leave releases the lock and the session of a step that try has begun.
 func (l *launch) leave(s *session.Session) {
 	l.Comm.Turn.Unlock()
 	s.Close()
 }
 
-// isBrief reports whether the step may be begun before the worker has it: the launch's only one, of one collective of few bytes,
-// of ranks that share memory.
+// isBrief reports whether try may begin the step. The step must be the only one of its launch, with one collective of
+// few bytes, among ranks that share memory.
 func (l *launch) isBrief() bool {
 	if len(l.Steps) != 1 || len(l.Calls) != 1 {
 		return false
@@ -82,7 +83,8 @@ func (l *launch) isBrief() bool {
 		session.Of(c).Shares(call.Kind) && session.Of(c).Arena.InSmallSlots(calls.Kinds[call.Kind].Collective, int(call.Peer), int(call.Count)*call.Type.Size())
 }
 
-// knows reports whether a call has been made before, and nothing but the call is to be done. c.mu is held.
+// knows reports whether the program of a call is cached and the call needs nothing else: no agreement on shares and no
+// measurement. The caller holds c.Turn.
 func knows(c *comm.Core, call *calls.Call) bool {
 	if call.Resolve() != nil || shares.Of(c) != nil {
 		return false

@@ -9,7 +9,7 @@ import (
 	"lightpath/shim/stream"
 )
 
-// stagedOf finds out where the call's buffers are. It refuses memory that cannot be right.
+// stagedOf returns which buffers of the call need staging. It refuses invalid memory.
 func stagedOf(c *calls.Call) (where steps.Staged, err error) {
 	if c.Kind.OneSided() {
 		place, err := device.Active().Locate(c.Send)
@@ -28,8 +28,8 @@ func stagedOf(c *calls.Call) (where steps.Staged, err error) {
 	return where, err
 }
 
-// needsStage tells whether the CPU cannot use a buffer where it is. Managed memory it could, but not while the
-// device does.
+// needsStage reports whether a buffer needs staging because the CPU cannot use it in place. The CPU could use managed
+// memory, but not while the device does.
 func needsStage(c *calls.Call, name string, p unsafe.Pointer, size int64) (bool, error) {
 	at, err := stream.Locate(c, name, p, size)
 	return at.Kind >= device.Managed, err

@@ -14,34 +14,35 @@ import (
 	"lightpath/shim/stream"
 )
 
-// launch is calls of one communicator that run when its stream comes to them. On the stream come, for each step of its script: copies of what
-// it sends into staging memory; a signal, on which the communicator's worker runs the step; a wait for the communicator's word to say that it
-// has; copies of what it received out of staging memory.
+// launch is the calls of one communicator that run when its stream reaches them. Each step of its script puts four
+// things on the stream. First come copies of its input into staging memory. A signal follows, on which the
+// communicator's worker runs the step. Then the stream waits for the communicator's word, which the worker sets after
+// the step. Last come copies of the output out of staging memory.
 //
-// The copies of the next step, and its signal, come before the wait of a step. So a step runs while what it follows is copied back
-// and what follows it is copied out. What is put on streams can be done in the order in which it is put there: a driver that
-// keeps several streams in one queue delays launches, and never stops them.
+// The copies and the signal of the next step come before the wait of a step. So the device copies the previous output
+// and the next input while a step runs. Streams never need a later operation to finish an earlier one. A driver that
+// keeps several streams in one queue therefore delays launches, but never stops them.
 type launch struct {
 	steps.List
 	state   *state
 	token   stream.Token
-	streams []device.Stream // the first is the one that the work is on
-	back    device.Stream   // the one that results are copied on
+	streams []device.Stream // the first carries the work
+	back    device.Stream   // copies the results
 	word    *uint32         // base + k says that k steps have run
 	base    uint32
-	graph   *graphMemory // captured: the launch runs as often as the graph is replayed
-	kept    bool         // by the graph, whose end is the launch's
-	sent    int          // signals that are on the stream
-	copies  []*[8]byte   // of elements of operators; those in use are the first owned
+	graph   *graphMemory // set if captured: the launch runs at each replay
+	kept    bool         // the graph owns the launch and frees it
+	sent    int          // signals put on the stream
+	copies  []*[8]byte   // of operators' scalars; the first owned are in use
 	owned   int
 
-	ran, due int // steps that have run, and that the stream will come to; guarded by dev.worker.mu
+	ran, due int // steps that have run, and steps that the stream will signal; guarded by state.worker.mu
 
-	begun *session.Session // of the step that the driver's thread has begun and left to the worker, with the lock of the communicator
-	met   error            // what it came to there
+	begun *session.Session // begun by the driver's thread, left to the worker; holds the communicator's lock
+	met   error            // the error of that step so far
 }
 
-// group is launches that are put on their streams together.
+// group is the launches that are put on their streams together.
 type group struct {
 	launches []*launch // in the order of their locks
 	capture  device.Capture
@@ -49,8 +50,8 @@ type group struct {
 
 var groups = sync.Pool{New: func() any { return new(group) }}
 
-// Run puts a group on its streams and returns: it runs when they come to it. All calls are checked before any
-// has an effect. Hot path: groups of shapes seen before allocate nothing.
+// Run puts a group on its streams and returns; the calls run when the streams reach them. It checks all calls before
+// any has an effect. Hot path: groups of known shapes allocate nothing.
 func Run(calls []calls.Call) error {
 	g := groups.Get().(*group)
 	err := g.divide(calls)
@@ -75,7 +76,7 @@ func Run(calls []calls.Call) error {
 
 func launchesBySerial(a, b *launch) int { return comm.BySerial(a.Comm, b.Comm) }
 
-// divide makes a launch of each communicator's calls.
+// divide makes one launch of the calls of each communicator.
 func (g *group) divide(calls []calls.Call) error {
 	for i := range calls {
 		call := &calls[i]
@@ -97,7 +98,7 @@ func (g *group) divide(calls []calls.Call) error {
 	return nil
 }
 
-// drop gives back launches that are not on streams.
+// drop returns launches that are not on streams to their workers.
 func (g *group) drop() {
 	for _, l := range g.launches {
 		if !l.kept {
@@ -106,7 +107,7 @@ func (g *group) drop() {
 	}
 }
 
-// forget gives a launch back that no stream will come to.
+// forget returns a launch that no stream will reach to its worker.
 func (l *launch) forget() {
 	if l.graph != nil {
 		l.graph.leave()
@@ -128,8 +129,9 @@ func (l *launch) take(call *calls.Call) error {
 	return l.takeScalar(len(l.From) - 1)
 }
 
-// takeScalar sees to an operator's element: what is in device memory is copied out of it when the stream comes to the launch, what is in
-// page-locked memory is read then, and what the driver does not know may be the caller's until the call returns, and is copied now.
+// takeScalar decides when to read an operator's scalar. The stream copies a scalar in device memory when it reaches
+// the launch. The step reads a scalar in page-locked memory when it runs. The caller may reuse other host memory after
+// the call, so takeScalar copies a scalar there at once.
 func (l *launch) takeScalar(i int) error {
 	call := &l.From[i]
 	if call.Scalar == nil {
@@ -156,7 +158,7 @@ func (l *launch) takeScalar(i int) error {
 	return nil
 }
 
-// put puts the launches on their streams. Their locks are held.
+// put puts the launches on their streams. The caller holds their locks.
 func (g *group) put() (err error) {
 	if g.capture, err = g.capturing(); err == nil {
 		for _, l := range g.launches {
@@ -177,8 +179,8 @@ func (g *group) put() (err error) {
 	return err
 }
 
-// putSteps puts all steps on the streams. What any launch sends in a step comes before all waits for that step: launches that share a
-// stream do not wait for each other's ends.
+// putSteps puts all steps on the streams. The inputs of all launches for a step come before any wait for that step. So
+// launches that share a stream do not wait for each other's end.
 func (g *group) putSteps() error {
 	last := 0
 	for _, l := range g.launches {
@@ -202,7 +204,7 @@ func (g *group) putSteps() error {
 	return nil
 }
 
-// capturing returns the graph that the streams are captured into: all of them or none.
+// capturing returns the graph that captures the streams: all of them or none.
 func (g *group) capturing() (first device.Capture, err error) {
 	for i, l := range g.launches {
 		got, err := stream.Capturing(l.Comm, l.streams)

@@ -12,13 +12,13 @@ import (
 	"lightpath/shim/stream"
 )
 
-// place finds memory for what the launch moves, and has its steps work there; nothing is on a stream yet.
+// place finds the launch's staging memory and binds its steps to it. It puts nothing on a stream.
 func (l *launch) place(capture device.Capture) error {
 	if _, err := stream.Enter(l.Comm, l.streams[0]); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
-	// In a graph nothing is sure to go on beside something that waits: there all messages of a group are staged whole.
+	// A graph may not run other work beside a node that waits, so a captured launch stages whole messages.
 	l.Relaying = capture.ID == 0
 	size := l.Measure()
 	d := l.state
@@ -56,9 +56,9 @@ func (l *launch) place(capture device.Capture) error {
 	return nil
 }
 
-// putFirst has the launch follow the communicator's last one, and the other streams, and puts what its first step sends on its stream. The
-// communicator's launches follow each other, whatever streams they are on: that is the order in which they run here
-// and on every other rank.
+// putFirst makes the launch wait for the communicator's last launch and for the other streams. Then it puts the input
+// of the first step on the stream. A communicator's launches run one after another, whatever streams they are on.
+// Every rank keeps the same order.
 func (l *launch) putFirst(capture device.Capture) error {
 	d, s := l.state, l.streams[0]
 	if _, err := stream.Enter(l.Comm, s); err != nil {
@@ -80,7 +80,7 @@ func (l *launch) putFirst(capture device.Capture) error {
 	return l.sends(0)
 }
 
-// putSends puts on the stream what step k sends, where there is such a step.
+// putSends puts the input of step k on the stream, if there is a step k.
 func (l *launch) putSends(k int) error {
 	if k >= len(l.Steps) {
 		return nil
@@ -92,8 +92,9 @@ func (l *launch) putSends(k int) error {
 	return l.sends(k)
 }
 
-// sends puts on the stream what step k sends, and the signal that it can run. The rooms of the step before the last
-// are free when what it received has been copied; on two streams what it sent is overwritten earlier, once it has run.
+// sends puts the input of step k on the stream, and the signal to run the step. Two rooms of staging memory take
+// turns. The step before the last frees its room when its output has been copied. With a separate stream for results,
+// the input there is overwritten earlier, once that step has run.
 func (l *launch) sends(k int) error {
 	s, apart := l.streams[0], l.back != l.streams[0] && k >= steps.Rooms
 	if apart {
@@ -119,7 +120,8 @@ func (l *launch) sends(k int) error {
 			}
 		}
 	}
-	// Before, since it may run at once. How often a graph will run nobody knows.
+	// Count before the signal, since the step may run at once. Graphs are not counted: they may run any number of
+	// times.
 	if l.sent == 0 && l.graph == nil {
 		l.state.dev.Outstanding.Add(1)
 	}
@@ -137,7 +139,7 @@ func (l *launch) sends(k int) error {
 	return err
 }
 
-// putResults has a stream wait until step k has run, where there is such a step, and copy what it received.
+// putResults makes a stream wait for step k and then copy its output, if there is a step k.
 func (l *launch) putResults(k int, capture device.Capture) error {
 	if k >= len(l.Steps) {
 		return nil
@@ -166,7 +168,7 @@ func (l *launch) putResults(k int, capture device.Capture) error {
 	return l.putEnd(capture)
 }
 
-// putEnd lets the streams go on behind the launch.
+// putEnd ends the launch on its streams: later work waits for the results, the relays and the other streams.
 func (l *launch) putEnd(capture device.Capture) (err error) {
 	d, s := l.state, l.streams[0]
 	if l.back != s {
@@ -204,8 +206,8 @@ func copyIn(m *steps.Move, s device.Stream) error {
 	return device.Active().CopyIn(m.Buffer, m.Room, m.Width*m.Rows, s)
 }
 
-// broken fails the communicator of a launch that is on its streams in part only: nobody can take that back. Its streams
-// come to the signals that are there, and go on.
+// broken fails the communicator of a launch that is only partly on its streams, which cannot be undone. The streams
+// still reach the signals that are there, and continue.
 func (l *launch) broken(err error) {
 	l.Comm.Spread(err)
 	w := &l.state.worker
@@ -219,7 +221,7 @@ func (l *launch) broken(err error) {
 	}
 }
 
-// step runs the launch's next step, on the communicator's worker, and lets the stream go on, whatever has come of it.
+// step runs the launch's next step on the communicator's worker. The stream continues also after an error.
 func (l *launch) step(comms []*comm.Core) {
 	var err error
 	switch c := comms[0]; {
@@ -234,7 +236,7 @@ func (l *launch) step(comms []*comm.Core) {
 	l.stepped()
 }
 
-// stepped lets the stream go on behind a step.
+// stepped lets the stream continue after a step.
 func (l *launch) stepped() {
 	w := &l.state.worker
 	w.mu.Lock()
@@ -242,15 +244,15 @@ func (l *launch) stepped() {
 	k, over := l.ran, l.ran == l.due
 	w.mu.Unlock()
 	if over {
-		l.Relays.Release() // not before: what is sent lies in their slots
+		l.Relays.Release() // not earlier: the data to send is in their slots
 		l.end(true)
 	} else {
 		atomic.StoreUint32(l.word, l.base+uint32(k))
 	}
 }
 
-// end lets the stream go on behind the last step that it comes to. The launch is somebody else's then, or begins with the next
-// replay.
+// end lets the stream continue after the last step. Afterwards another group may reuse the launch, or the graph's next
+// replay begins it again.
 func (l *launch) end(awaited bool) {
 	word, value := l.word, l.base+uint32(len(l.Steps))
 	if l.graph != nil {

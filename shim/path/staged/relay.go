@@ -10,13 +10,13 @@ import (
 	"lightpath/shim/stream"
 )
 
-// relayLane is what the communicator keeps for a relay: relay i of a launch has lane i.
+// relayLane holds the stream, event and words of a relay. Relay i of a launch uses lane i.
 type relayLane struct {
 	stream device.Stream
 	event  device.Event
 	words  memory.Pinned // the device's, and the CPU's
-	seq    uint32        // what both become with the last relay
-	put    uint32        // pieces of the relay that are on the stream
+	seq    uint32        // value of both words after the last relay
+	put    uint32        // pieces put on the stream
 }
 
 func (l *relayLane) copied() *uint32 { return l.words.Word() }
@@ -40,7 +40,7 @@ func (l *launch) serve() error {
 	return nil
 }
 
-// open makes what a lane lacks.
+// open creates what the lane does not have yet.
 func (d *state) open(l *relayLane) (err error) {
 	if err = stream.NewEvents(&l.event); err == nil && l.stream == 0 {
 		l.stream, err = device.Active().NewStream()
@@ -54,7 +54,7 @@ func (d *state) open(l *relayLane) (err error) {
 	return err
 }
 
-// close gives back what the communicator keeps for relays.
+// close frees the lane.
 func (l *relayLane) close(d *stream.Device) {
 	if l.event != 0 {
 		_ = device.Active().FreeEvent(l.event)
@@ -65,8 +65,9 @@ func (l *relayLane) close(d *stream.Device) {
 	d.Unlock(l.words)
 }
 
-// putRelays puts the relays' copies on streams that part from the launch's, and join it again at its end. They come by turns, so that they also go
-// on where a driver keeps several streams in one queue and the groups of all ranks are alike.
+// putRelays puts the relays' copies on streams that fork from the launch's stream and join it at its end. The pieces
+// of all relays take turns. So relays also progress if a driver keeps several streams in one queue and all ranks post
+// the same groups.
 func (l *launch) putRelays() error {
 	if len(l.Relays.All) == 0 {
 		return nil
@@ -103,7 +104,7 @@ func (l *relayLane) putPiece(r *steps.Relay) error {
 	slot, size := unsafe.Add(r.Slots, int(l.put%steps.RelaySlots)*steps.Aligned(r.Piece)), min(r.Piece, r.Bytes-first)
 	l.put++
 	at, wait := unsafe.Add(r.Buffer, first), l.put
-	if r.Send { // else it must have been received
+	if r.Send { // a piece to copy in must have been received first
 		wait -= min(steps.RelaySlots, wait)
 	}
 	if wait > 0 {

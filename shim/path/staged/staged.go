@@ -1,5 +1,5 @@
-// Package staged runs calls on streams through page-locked host memory: the device copies what a call sends into it, the CPU
-// runs the call there as steps on host memory, and the device copies what it has received out of it.
+// Package staged runs calls on streams through page-locked host memory. The device copies a call's input into that
+// memory. The CPU runs the call there as steps on host memory. The device copies the result back.
 //
 // Layer: a path, above stream and steps. It never waits for a device on the CPU.
 package staged
@@ -15,18 +15,18 @@ import (
 	"lightpath/shim/stream"
 )
 
-// state is what a communicator has for launches that are staged. They follow each other on the device, so that all of them
-// have one staging memory in turn. [stream.Device].Mu guards it.
+// state is a communicator's memory and streams for staged launches. Launches run one after another on the device, so
+// they share one staging memory. [stream.Device].Mu guards it.
 type state struct {
 	dev      *stream.Device
 	control  memory.Pinned // its first bytes are the word that streams wait for
-	seq      uint32        // what the word becomes with the last launch
+	seq      uint32        // value of the word after the last launch
 	staging  memory.Pinned
 	outgrown []memory.Pinned // launches that have not ended may still use it
-	graph    *graphMemory    // of the capture that came last
+	graph    *graphMemory    // of the latest capture
 
-	back  device.Stream             // results of launches of several steps are copied on it
-	turns [steps.Rooms]device.Event // after the results of a step
+	back  device.Stream             // copies the results of launches with several steps
+	turns [steps.Rooms]device.Event // recorded after the results of a step
 
 	lanes  []*relayLane
 	worker worker
@@ -34,15 +34,15 @@ type state struct {
 
 var slot = comm.NewSlot[state]()
 
-// Setup gives a communicator that has a device what launches need.
+// Setup prepares a communicator that has a device for staged launches.
 func Setup(c *comm.Core) {
 	st := &state{dev: stream.Of(c)}
 	slot.Set(c, st)
 	c.AddHooks(comm.Hooks{Closed: st.close})
 }
 
-// graphMemory is the word and the staging memory of launches of one capture, which follow each other. It lives as long as
-// they do.
+// graphMemory holds the word and the staging memory of the launches of one capture. These launches run one after
+// another. The memory is freed with the last of them.
 type graphMemory struct {
 	capture uint64
 	memory  memory.Pinned
@@ -50,14 +50,15 @@ type graphMemory struct {
 	users   atomic.Int32
 }
 
-// leave gives the memory back when its last launch is gone.
+// leave drops one user, and frees the memory after the last.
 func (g *graphMemory) leave() {
 	if g.users.Add(-1) == 0 {
 		g.dev.Unlock(g.memory)
 	}
 }
 
-// prepare makes what the first launch needs, and with apart the first that copies results on a stream of its own.
+// prepare creates what launches need, if it does not exist yet. If apart is true, it also creates the stream that
+// copies results.
 func (st *state) prepare(apart bool) (err error) {
 	if err := st.dev.Prepare(); err != nil {
 		return err
@@ -89,8 +90,8 @@ func (st *state) memoryFor(size int) (unsafe.Pointer, error) {
 	return st.staging.At, nil
 }
 
-// memoryOfGraph returns the word and the staging memory of a captured launch, of which it is now a user. A graph may be
-// replayed while other launches are on their way, so it has its own for as long as it lives.
+// memoryOfGraph returns the word and the staging memory of a captured launch, and counts the launch as a user. A graph
+// may be replayed while other launches are pending, so it keeps memory of its own until it is destroyed.
 func (st *state) memoryOfGraph(capture device.Capture, size int) (*graphMemory, error) {
 	g := st.graph
 	if g == nil || g.capture != capture.ID || g.users.Load() == 0 || g.memory.Size < memory.WordSize+size {
@@ -106,8 +107,8 @@ func (st *state) memoryOfGraph(capture device.Capture, size int) (*graphMemory, 
 	return g, nil
 }
 
-// close gives back what no stream uses any more. Of a communicator that has failed with launches on streams the rest stays:
-// nothing says when streams come to them.
+// close frees what no stream uses any more. If the communicator failed with launches on streams, close frees nothing:
+// it cannot know when the streams reach those launches.
 func (st *state) close() {
 	if !st.dev.Over() {
 		return

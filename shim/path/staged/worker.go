@@ -7,8 +7,8 @@ import (
 	"lightpath/shim/stream"
 )
 
-// worker runs the steps of a communicator's launches, in the order in which streams come to them. Its goroutine exists while there is
-// work. Hot path: no allocation, but for a queue that has never been as long.
+// worker runs the steps of a communicator's launches, in the order in which streams reach them. Its goroutine exists
+// while there is work. Hot path: it allocates only when the queue grows.
 type worker struct {
 	comms []*comm.Core // the communicator
 	loop  func()       // run
@@ -17,13 +17,13 @@ type worker struct {
 	queue   []*launch // a ring: n from first
 	first   int
 	n       int
-	running bool      // a goroutine, or whoever begins a step (see submit)
-	begun   *launch   // whose step the goroutine goes on with first
-	spare   []*launch // that nobody uses
-	open    bool      // to launches that are spare
+	running bool      // a goroutine runs steps, or a driver's thread begins one (see submit)
+	begun   *launch   // its step was begun; the goroutine continues with it first
+	spare   []*launch // unused launches
+	open    bool      // false after close: give drops launches instead of keeping them
 }
 
-// take returns a launch that nobody uses.
+// take returns an unused launch.
 func (w *worker) take(c *comm.Core) *launch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,7 +40,7 @@ func (w *worker) take(c *comm.Core) *launch {
 	return l
 }
 
-// give gives back a launch that no stream will come to.
+// give takes back a launch that no stream will reach.
 func (w *worker) give(l *launch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,7 +51,7 @@ func (w *worker) give(l *launch) {
 	}
 }
 
-// close gives the spare launches back. Those in use follow when their streams have come to them.
+// close frees the spare launches. The others are freed when their streams have reached them.
 func (w *worker) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,11 +61,11 @@ func (w *worker) close() {
 	w.spare, w.open = nil, false
 }
 
-// Come implements [stream.Place]: the stream has come to the next step.
+// Come implements [stream.Place]: the stream has reached the next step.
 func (l *launch) Come(int) { l.state.worker.submit(l) }
 
-// submit has the next step of a launch run. Where nothing is before it, it is begun here, on the driver's thread, and most
-// short ones end here: a goroutine would take longer to wake up than they take.
+// submit runs the next step of a launch. If no other step is pending, submit begins it here, on the driver's thread.
+// Most short steps also end here: waking a goroutine would take longer than the step.
 func (w *worker) submit(l *launch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,7 +85,7 @@ func (w *worker) submit(l *launch) {
 	}
 }
 
-// enqueue has the next step of a launch follow those that are before it. w.mu is held.
+// enqueue queues the next step of a launch. The caller holds w.mu.
 func (w *worker) enqueue(l *launch) {
 	if w.n == len(w.queue) {
 		longer := make([]*launch, max(2*w.n, 16))
@@ -104,7 +104,7 @@ func (w *worker) run() {
 	}
 }
 
-// next returns whose step the goroutine is to run, nil where there is none: then it ends.
+// next returns the launch whose step the goroutine runs next. If there is none, it returns nil and the goroutine ends.
 func (w *worker) next() *launch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
