@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -91,21 +90,12 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// wide are pages whose lines are still to be broken.
-var wide = []string{
-	"bench/RESULTS.md", "CHANGELOG.md",
-	"docs/design/communicator.md", "docs/design/circuits.md",
-}
-
 // unbroken matches lines that have no breaks: rows of tables, pictures, code.
 var unbroken = regexp.MustCompile(`^(\||!\[|    )`)
 
 // TestWidth: lines have 120 columns at most, unless they cannot be broken.
 func TestWidth(t *testing.T) {
 	for path, text := range pages(t) {
-		if slices.Contains(wide, path) {
-			continue
-		}
 		for i, line := range strings.Split(fence.ReplaceAllStringFunc(text, onlyLines), "\n") {
 			if n := utf8.RuneCountInString(line); n > 120 && !unbroken.MatchString(line) {
 				t.Errorf("%s:%d and perhaps more: %d columns", path, i+1, n)

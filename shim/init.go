@@ -208,15 +208,6 @@ func start(c *comm.Core, fab *endpoints.Fabric) <-chan error {
 	return ended
 }
 
-// initOne makes one communicator and waits for it.
-func initOne(args InitArgs, cfg *settings.Config, fab *endpoints.Fabric) (*comm.Core, error) {
-	c := newComm(args, cfg)
-	if err := <-start(c, fab); err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
 // joinRanks meets the other ranks and connects to them. Every step is bounded by the timeout and the communicator's context.
 // As soon as the control star stands, a failure of one rank fails all.
 func joinRanks(c *comm.Core, fab *endpoints.Fabric) error {

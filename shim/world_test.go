@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"lightpath/shim/comm"
+	"lightpath/shim/endpoints"
+	"lightpath/shim/settings"
 )
 
 // world is a communicator whose ranks are goroutines of the test.
@@ -87,4 +89,13 @@ func concurrently(t testing.TB, n int, f func(int) error) []error {
 		panic(fmt.Sprintf("%s: hangs", t.Name()))
 	}
 	return errs
+}
+
+// initOne makes one communicator and waits for it.
+func initOne(args InitArgs, cfg *settings.Config, fab *endpoints.Fabric) (*comm.Core, error) {
+	c := newComm(args, cfg)
+	if err := <-start(c, fab); err != nil {
+		return nil, err
+	}
+	return c, nil
 }

@@ -33,13 +33,13 @@ type Options struct {
 	Programs Programs
 	// Timeout bounds one sample, and the start of a contender's ranks.
 	Timeout time.Duration
-	// Budget, where not 0, is after how long no more points are begun. Those of a collective begin together.
+	// Budget, unless 0, is the time after which no further points begin. The points of a collective begin together.
 	Budget time.Duration
-	// Before is what an earlier run has measured and this one need not; nil for nothing.
+	// Before, unless nil, has the points of an earlier run, which this run does not repeat.
 	Before *Document
-	// Save, when set, is called with what there is so far, after each collective.
+	// Save, unless nil, is called after each collective with all points so far.
 	Save func(*Document) error
-	// Progress, when set, hears of what is done, in lines.
+	// Progress, unless nil, gets a line at each step.
 	Progress func(format string, args ...any)
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"lightpath/bench"
-	"lightpath/collectives/schedule"
 )
 
 // benchFlags are the flags as typed. options turns them into options.
@@ -36,10 +35,7 @@ type benchFlags struct {
 
 func newBenchCommand() *cobra.Command {
 	f := &benchFlags{}
-	var names []string
-	for c := range schedule.NumCollectives {
-		names = append(names, c.String())
-	}
+	names := collectiveNames()
 	cmd := &cobra.Command{
 		Use:   "bench COLLECTIVE",
 		Short: "Time a collective with nccl-tests' columns",

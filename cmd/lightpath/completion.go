@@ -8,21 +8,22 @@ import (
 
 	"lightpath/collectives/schedule"
 	"lightpath/plans"
+	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
+	"lightpath/plans/spectra"
 )
 
-// flagValues returns the values that a shell offers for flags of these names.
-var flagValues = map[string]func(*cobra.Command) []string{
-	"algorithm": algorithmNames,
-	"circuits": func(*cobra.Command) []string {
-		return []string{string(plans.Simplex), string(plans.Duplex), string(plans.Interleaved)}
-	},
-	"collective": func(*cobra.Command) []string { return collectiveNames() },
-	"planner":    func(*cobra.Command) []string { return append(planner.Names(), "spectra") },
-	"data-plane": func(*cobra.Command) []string { return []string{"memory", "kernel"} },
-	"transport":  func(*cobra.Command) []string { return []string{"shm", "tcp", "rdma", "inproc", "ebpf", "auto"} },
-	"format":     func(*cobra.Command) []string { return []string{"simai", "aicb", "chakra"} },
-	"solver":     func(*cobra.Command) []string { return []string{"cbc", "highs", "gurobi"} },
+// flagValues returns the values that a shell offers for flags of these names, which are words.
+// args are the arguments of the command so far. nil: the command has another meaning for the flag.
+var flagValues = map[string]func(c *cobra.Command, args []string) []string{
+	"algorithm":  algorithmNames,
+	"circuits":   circuitKinds,
+	"collective": func(*cobra.Command, []string) []string { return collectiveNames() },
+	"planner":    func(*cobra.Command, []string) []string { return append(planner.Names(), spectra.Name) },
+	"data-plane": func(*cobra.Command, []string) []string { return []string{fabric.DataMemory, fabric.DataKernel} },
+	"transport":  transportNames,
+	"format":     func(*cobra.Command, []string) []string { return []string{"simai", "aicb", "chakra"} },
+	"solver":     mixedIntegerSolvers,
 }
 
 // fileEndings are the endings of the files that flags of these names take.
@@ -39,12 +40,35 @@ func collectiveNames() []string {
 	return names
 }
 
-// algorithmNames returns the algorithms of the collective that c's flags name, or else of all collectives.
-func algorithmNames(c *cobra.Command) []string {
+// circuitKinds returns the kinds of circuits; for topology delta simulate, --circuits are numbers.
+func circuitKinds(c *cobra.Command, _ []string) []string {
+	if c.Flags().Lookup("circuits").Value.Type() != "string" {
+		return nil
+	}
+	return []string{string(plans.Simplex), string(plans.Duplex), string(plans.Interleaved)}
+}
+
+// transportNames returns the transports of a bench command.
+func transportNames(c *cobra.Command, _ []string) []string {
+	if c.Name() != "bench" {
+		return []string{"shm", "tcp"}
+	}
+	return []string{"shm", "tcp", "rdma", "inproc", "ebpf", "auto"}
+}
+
+// algorithmNames returns the algorithms of the collective that c's flag or argument names, or else of all collectives.
+// Other commands than those of collectives have algorithms of their own.
+func algorithmNames(c *cobra.Command, args []string) []string {
+	var of string
 	if f := c.Flags().Lookup("collective"); f != nil {
-		if of, err := schedule.ParseCollective(f.Value.String()); err == nil {
-			return schedule.Algorithms(of)
-		}
+		of = f.Value.String()
+	} else if c.Name() != "bench" {
+		return nil
+	} else if len(args) > 0 {
+		of = args[0]
+	}
+	if collective, err := schedule.ParseCollective(of); err == nil {
+		return schedule.Algorithms(collective)
 	}
 	var names []string
 	for of := range schedule.NumCollectives {
@@ -59,8 +83,8 @@ func completeFlags(c *cobra.Command) {
 	c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		var complete cobra.CompletionFunc
 		if values, ok := flagValues[f.Name]; ok {
-			complete = func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-				return values(c), cobra.ShellCompDirectiveNoFileComp
+			complete = func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+				return values(c, args), cobra.ShellCompDirectiveNoFileComp
 			}
 		} else if endings, ok := fileEndings[f.Name]; ok && f.Value.Type() == "string" {
 			complete = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -30,3 +30,18 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 }
+
+// TestCompletionOfOtherMeanings checks flags whose names have another meaning in other commands.
+func TestCompletionOfOtherMeanings(t *testing.T) {
+	for args, never := range map[string]string{
+		"topology delta plan --algorithm ":    "ring",
+		"topology delta simulate --circuits ": "duplex",
+		"bench latency --transport ":          "rdma",
+		"bench alltoall --algorithm ":         "ring",
+	} {
+		out := command(t, "", append([]string{"__complete"}, strings.Split(args, " ")...)...).stdout
+		if slices.Contains(strings.Split(out, "\n"), never) {
+			t.Errorf("lightpath %s: offers %q", args, never)
+		}
+	}
+}

@@ -223,7 +223,7 @@ ocs: [{name: sw, driver: polatis-scpi, endpoint: "192.0.2.1:5025", reconfig: 1ms
 	}
 }
 
-// TestOCSEmulate: one model in all protocols at once; what one driver sets the others see.
+// TestOCSEmulate sets a circuit of one model by the driver of each protocol; the other drivers see it.
 func TestOCSEmulate(t *testing.T) {
 	d, err := device.New(device.Config{Ports: 4, Preset: "rotor-20us"})
 	if err != nil {

@@ -210,3 +210,8 @@ func reportCircuits(path string, p *delta.Planner, c dag.Circuits) error {
 	}
 	return writeReport(path, p.Graph(), runs)
 }
+
+// mixedIntegerSolvers returns the values that a shell offers for --solver.
+func mixedIntegerSolvers(*cobra.Command, []string) []string {
+	return append([]string{"auto"}, solver.Names...)
+}

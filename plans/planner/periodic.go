@@ -3,7 +3,6 @@ package planner
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math"
 	"slices"
 )
@@ -22,13 +21,9 @@ import (
 // The best number of units of a step weighs the time of the step against that of switches. If the steps hide the
 // switches, the best periodic pattern is near the bound by pricing (pricing.go).
 type periodic struct {
-	name  string
 	us    float64 // estimate
 	build func(w *swot) pattern
 }
-
-// String returns the name of the pattern as in the list above.
-func (p periodic) String() string { return p.name }
 
 // turns numbers, by step, the runs of steps on one page.
 func (w *swot) turns() []int {
@@ -70,22 +65,20 @@ const (
 func (w *swot) periodics() []periodic {
 	units := w.m.units
 	var all []periodic
-	add := func(name string, groups, width float64, build func(*swot) pattern) {
-		all = append(all, periodic{name, w.estimatePeriodic(groups, width), build})
+	add := func(groups, width float64, build func(*swot) pattern) {
+		all = append(all, periodic{w.estimatePeriodic(groups, width), build})
 	}
 	turns := w.turns()
 	for width := 1; width <= units; width++ {
 		for groups := 1; groups*width <= units; groups++ {
-			add(fmt.Sprintf("rotation %d x %d", groups, width), float64(groups), float64(width),
-				func(w *swot) pattern { return w.grouped(turns, groups, width) })
+			add(float64(groups), float64(width), func(w *swot) pattern { return w.grouped(turns, groups, width) })
 		}
 		groups := units / width
-		add(fmt.Sprintf("by class %d x %d", groups, width), float64(groups), float64(width),
-			func(w *swot) pattern { return w.grouped(w.page, groups, width) })
+		add(float64(groups), float64(width), func(w *swot) pattern { return w.grouped(w.page, groups, width) })
 		for part := range fractions {
 			c := float64(width) + float64(part)/fractions
 			if c <= float64(units) && (part == 0 || width <= mostFractional) {
-				add(fmt.Sprintf("dealt %g", c), float64(units)/c, c, func(w *swot) pattern { return w.dealt(c) })
+				add(float64(units)/c, c, func(w *swot) pattern { return w.dealt(c) })
 			}
 		}
 	}

@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"lightpath/ocsctl/controller"
@@ -376,134 +373,4 @@ func TestPagePlan(t *testing.T) {
 	until(t, ctx, `document.querySelectorAll("#plan-drawing .took").length === 3`)
 	until(t, ctx, `document.querySelectorAll("#plan-drawing .planned").length === 3`)
 	until(t, ctx, says("#plan-note", "200 \u00b5s late"))
-}
-
-// TestPictures writes pictures of the page in many states into the directory that is named, for
-// somebody to look at.
-func TestPictures(t *testing.T) {
-	dir := os.Getenv("LIGHTPATH_PICTURES")
-	if dir == "" {
-		t.Skip("LIGHTPATH_PICTURES names no directory")
-	}
-	for _, picture := range []struct {
-		name           string
-		ports, planes  int
-		width          int64
-		dark, standby  bool
-		change         func(*controller.Snapshot)
-		withoutHistory bool
-	}{
-		{name: "healthy", ports: 8, planes: 4, width: 1280},
-		{name: "dark", ports: 8, planes: 4, width: 1280, dark: true, change: troubled},
-		{name: "troubled", ports: 8, planes: 4, width: 1280, change: troubled},
-		{name: "phone", ports: 8, planes: 4, width: 390, change: troubled},
-		{name: "large", ports: 64, planes: 8, width: 1440},
-		{name: "bad2", ports: 8, planes: 2, width: 1280, change: bad},
-		{name: "bad8", ports: 16, planes: 8, width: 1280, change: bad},
-		{name: "bad8dark", ports: 16, planes: 8, width: 1280, dark: true, change: bad},
-		{name: "badphone", ports: 8, planes: 2, width: 390, change: bad},
-		{name: "standby", ports: 8, planes: 4, width: 1280, standby: true},
-		{name: "empty", ports: 8, planes: 2, width: 1280, withoutHistory: true, change: func(s *controller.Snapshot) {
-			for i := range s.Ports {
-				s.Ports[i] = controller.PortSnapshot{Port: i}
-			}
-			for j := range s.Planes {
-				s.Planes[j].Map = circuit.AllDark(8)
-			}
-		}},
-	} {
-		t.Run(picture.name, func(t *testing.T) {
-			f := newFake(picture.ports, picture.planes)
-			if picture.change != nil {
-				f.set(picture.change)
-				f.waiting[1] = "epoch 14 waits for ports 3 and 7, since 1.2 s"
-			}
-			p := twoPlanes()
-			p.Title = "allreduce rabenseifner 8 MiB, weave, 2 planes"
-			r := newRig(t, f, Options{
-				Plans: func(context.Context) ([]Plan, error) { return []Plan{p}, nil },
-				Switches: func(context.Context) (all []SwitchHealth, _ error) {
-					for j := range picture.planes {
-						all = append(all, SwitchHealth{Name: fmt.Sprintf("sw%d", j), Driver: "polatis-scpi", Model: "Polatis 6000", Planes: []string{fmt.Sprintf("p%d", j)}})
-					}
-					return all, nil
-				},
-			})
-			if !picture.withoutHistory {
-				past(f, &p, picture.planes, picture.ports)
-			}
-			if picture.standby {
-				r.charge.set(nil, "ocs2")
-			}
-			scheme := "light"
-			if picture.dark {
-				scheme = "dark"
-			}
-			ctx := browse(t, r, picture.width, 900, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-				_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-					Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-				})
-				return err
-			}))
-			do(t, ctx, chromedp.Sleep(1500*time.Millisecond))
-			png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, picture.name+".png"), png, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-}
-
-// troubled is a fabric of which every plane is in another state.
-func troubled(s *controller.Snapshot) {
-	a := &controller.LeaseSnapshot{Port: 0, Holder: 0x9f3ac2d1, Mask: 0b0110, Since: time.Now().Add(-3 * time.Second)}
-	s.Planes[1].State, s.Planes[1].Target, s.Planes[1].Posted, s.Planes[1].Missing, s.Planes[1].Holder =
-		controller.Waiting, circuit.Xor(8, 3), []int{0, 1, 2, 4, 5, 6}, []int{3, 7}, a
-	s.Planes[2].State, s.Planes[2].Target, s.Planes[2].Posted, s.Planes[2].Holder = controller.Moving, circuit.Shift(8, 1), []int{0, 1, 2, 3, 4, 5, 6, 7}, a
-	s.Planes[3].State, s.Planes[3].Reason, s.Planes[3].Failures =
-		controller.Down, "plane p3 epoch 15: switch ocs3: drift: port 5 reaches 2, desired 1 (the switch's map is not the one that the change starts from)", 2
-	s.Queue = []controller.LeaseSnapshot{{Port: 4, Holder: 0x51e07b77, Mask: 0b0011, Since: time.Now().Add(-800 * time.Millisecond)}, {Port: 6, Holder: 0x6b21, Mask: 0b0010, Since: time.Now()}}
-	s.Ports[7].Attached, s.Ports[7].Who = false, ""
-}
-
-// bad is a fabric with lost light on the first plane and a drifted last plane, with a long cause.
-func bad(s *controller.Snapshot) {
-	s.Planes[0].Unlit = []int{4}
-	s.Planes[0].State, s.Planes[0].Reason = controller.Down,
-		"plane 0 epoch 12: reconfiguration failed: light is lost: port 13 of rank 5 receives -60.00 dBm from rank 4, want -30.00"
-	p := &s.Planes[len(s.Planes)-1]
-	p.State, p.Desired, p.Map = controller.Down, p.Map, p.Map.Clone()
-	p.Map[2], p.Map[6] = circuit.Dark, p.Map[2]
-	p.Reason = "plane p1 epoch 13: drift of 2 circuits: port 2 is dark, desired " + fmt.Sprint(p.Desired[2]) +
-		": " + strings.Repeat("the switch's map is not the one that the change starts from; ", 9) + "this is the end of the cause"
-}
-
-// past gives the fake some minutes of history, and a run of p at the end of it.
-func past(f *fake, p *Plan, planes, ports int) {
-	at := time.Now().Add(-6 * time.Minute)
-	f.emit(controller.Event{Kind: controller.TookOver, Time: at.Add(2 * time.Minute), Plane: -1, Port: -1, Who: "ocs1", Token: 41})
-	for i := range 90 {
-		at = at.Add(time.Duration(1500+(i*i*37)%4200) * time.Millisecond)
-		j := i * 7 % planes
-		switch i {
-		case 60:
-			f.emit(controller.Event{Kind: controller.Failed, Time: at, Plane: planes - 1, Epoch: uint32(i), Port: -1, Err: "plane p3: circuits are not as intended: port 5: no light"})
-		case 68:
-			f.emit(controller.Event{Kind: controller.Commanded, Time: at, Plane: planes - 1, Epoch: uint32(i), Port: -1, Who: "CN=alice: enable"})
-			f.emit(controller.Event{Kind: controller.Restored, Time: at, Plane: planes - 1, Epoch: uint32(i), Port: -1})
-		default:
-			f.emit(controller.Event{
-				Kind: controller.Switched, Time: at, Plane: j, Epoch: uint32(i), Port: -1, From: circuit.Xor(ports, 1+i%3), To: circuit.Xor(ports, 1+(i+1)%3),
-				Took: time.Duration(24+i%3) * time.Millisecond, Waited: time.Duration(i*i*29%1800) * time.Millisecond, Verified: "light",
-			})
-		}
-	}
-	f.emit(controller.Event{Kind: controller.Granted, Plane: -1, Port: 0, Holder: 0x9f3ac2d1, Mask: 3})
-	n := 0
-	for _, e := range carryOut(p, []int{0, 1}, time.Now(), func() time.Duration { n++; return time.Duration((n-1)*40) * time.Microsecond }) {
-		f.emit(e)
-	}
 }

@@ -74,9 +74,6 @@ func New(g *dag.Graph) (*Network, error) {
 	return w, nil
 }
 
-// Graph returns the graph that the network was made of.
-func (w *Network) Graph() *dag.Graph { return w.g }
-
 // nicClasses groups the ends of NICs (the sending and the receiving side of a GPU) that the
 // same transfers use: they have the same load at all times, and one stands for all. A class that
 // a single transfer uses limits it to its full rate, which it has anyway, and is left out.

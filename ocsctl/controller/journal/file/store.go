@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"lightpath/internal/files"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 )
@@ -275,10 +276,7 @@ func (s *Store) leaderPath() string { return filepath.Join(s.conf.Dir, "leader.j
 func (s *Store) writeLeader(l journal.Leader) {
 	text, err := json.Marshal(l)
 	if err == nil {
-		fresh := s.leaderPath() + ".new"
-		if err = os.WriteFile(fresh, text, 0o600); err == nil {
-			err = os.Rename(fresh, s.leaderPath())
-		}
+		err = files.Write(s.leaderPath(), text, 0o600)
 	}
 	if err != nil {
 		s.conf.Logger.Warn("standbys are not told who is in charge", "error", err)
