@@ -42,7 +42,7 @@ func newQuickWorld(t testing.TB, n int) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t, make([]*Comm, n)}
+	w := worldOf(t, make([]*Comm, n))
 	for r := range n {
 		comms, err := Init([]InitArgs{{ID: id, Ranks: n, Rank: r, NonBlocking: true}})
 		begun(t, err)
@@ -265,7 +265,7 @@ func TestScalable(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			w := &world{t, make([]*Comm, k[0])}
+			w := worldOf(t, make([]*Comm, k[0]))
 			for r, err := range concurrently(t, k[0], func(r int) error {
 				comms, err := Init([]InitArgs{{ID: ids[0], More: ids[1:], Ranks: k[0], Rank: r}})
 				if err == nil {
@@ -441,7 +441,7 @@ func TestManyAtOnce(t *testing.T) {
 		w := newWorld(t, 2)
 		f, errs := w.bears(func(c *Comm) membership.Origin { return membership.Origin{Parent: c, How: membership.BySplit} })
 		none(t, errs)
-		worlds = append(worlds, w, &world{t, f.children})
+		worlds = append(worlds, w, worldOf(t, f.children))
 	}
 	for _, w := range worlds {
 		w.must(sums)

@@ -1,7 +1,6 @@
 package shim
 
 import (
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,21 +35,9 @@ func newBeginner(t *testing.T, ranks int) *beginner {
 	}
 	for r, c := range b.comms {
 		b.settle(r)
-		mu, loop := b.worker(c)
-		mu.Lock()
-		run := *loop
-		*loop = func() {
-			b.woken[r].Add(1)
-			run()
-		}
-		mu.Unlock()
+		staged.OnWake(c, func() { b.woken[r].Add(1) })
 	}
 	return b
-}
-
-// worker returns the lock of a rank's worker, and what its goroutine runs.
-func (b *beginner) worker(c *Comm) (*sync.Mutex, *func()) {
-	return inside[sync.Mutex](staged.Of(c), "worker", "mu"), inside[func()](staged.Of(c), "worker", "loop")
 }
 
 // launch puts a sum of so many numbers, which are ranks' numbers counted from 1, on a rank's stream that nothing is on.
@@ -81,12 +68,7 @@ func (b *beginner) settle(rank int) {
 		b.t.Fatal(err)
 	}
 	c := b.comms[rank]
-	mu, _ := b.worker(c)
-	b.until("the worker rests", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return !*inside[bool](staged.Of(c), "worker", "running")
-	})
+	b.until("the worker rests", func() bool { return !staged.Working(c) })
 }
 
 func (b *beginner) until(what string, done func() bool) {

@@ -75,7 +75,7 @@ func ranksWith(t *testing.T, n int, environment func(r int) []string) []error {
 		if err != nil {
 			return err
 		}
-		c, err := initOne(InitArgs{ID: id, Ranks: n, Rank: r, Device: r}, cfg, nil)
+		c, err := initOne(InitArgs{ID: id, Ranks: n, Rank: r, Device: r}, cfg)
 		if err != nil {
 			return err
 		}

@@ -212,8 +212,8 @@ func TestNewsTravelsSlowly(t *testing.T) {
 	core := lightFabric(t, 2, 2, nil).Core()
 	w := newWorld(t, 2)
 	var leader, other outage
-	leader.over(&world{t, w.comms[:1]})
-	other.over(&world{t, w.comms[1:]})
+	leader.over(worldOf(t, w.comms[:1]))
+	other.over(worldOf(t, w.comms[1:]))
 	call := func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 100))}) }
 	leader.down.Store(0b10)
 	other.down.Store(0b10)

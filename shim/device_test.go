@@ -15,7 +15,6 @@ import (
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/memory"
-	"lightpath/shim/path/peer"
 	"lightpath/shim/path/staged"
 	"lightpath/shim/report"
 	"lightpath/shim/stream"
@@ -67,22 +66,14 @@ func useDriver(t testing.TB, d *devicetest.Driver, as device.Driver, n, streams 
 		g.streams = append(g.streams, own)
 	}
 	device.Use(as)
-	forgetRooms()
 	t.Cleanup(func() {
 		device.Use(nil)
-		forgetRooms()
 		if !settled(func() bool { return g.Inside() == 0 }) {
 			t.Errorf("%d threads have entered a context and not left it", g.Inside())
 		}
 		g.Close()
 	})
 	return g
-}
-
-// forgetRooms drops memory that is kept for the next communicator.
-func forgetRooms() {
-	memory.ForgetPinned()
-	peer.ForgetExchange()
 }
 
 func (g *gpus) synchronize(rank int) error {
@@ -356,7 +347,7 @@ func TestStepsOverlap(t *testing.T) {
 		case o.Stream == g.streams[0][0] && o.Kind == devicetest.CopyOut:
 			out++
 			outs <- out
-		case o.Kind == devicetest.CopyIn && o.Bytes > 0 && o.Stream == *inside[device.Stream](staged.Of(w.comms[0]), "back"):
+		case o.Kind == devicetest.CopyIn && o.Bytes > 0 && o.Stream == staged.Back(w.comms[0]):
 			in++
 			ins <- in
 		}

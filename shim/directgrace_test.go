@@ -112,7 +112,7 @@ func TestFailureHeard(t *testing.T) {
 			}
 			x := peer.Of(w.comms[0])
 			w.destroy()
-			<-*inside[chan struct{}](x, "watcher", "over")
+			<-peer.WatcherOver(x)
 			if peer.PeerFailed(x) {
 				t.Error("told by a page that is gone")
 			}

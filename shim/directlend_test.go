@@ -54,7 +54,7 @@ func awaitOpen(t testing.TB, c *Comm) {
 }
 
 // regionsOf returns the memory that a rank has registered.
-func regionsOf(c *Comm) []*peer.Region { return *inside[[]*peer.Region](peer.Of(c), "regions") }
+func regionsOf(c *Comm) []*peer.Region { return peer.Regions(peer.Of(c)) }
 
 // TestLentBuffers: every collective with the buffers of each rank registered or not, in place and not, in chunks of slots,
 // in counts that are whole multiples of what kernels take at once and not, captured and not, against the oracle.
@@ -289,7 +289,7 @@ func TestLentReused(t *testing.T) {
 		registerAll(t, c, at[r], count)
 	}
 	c := w.comms[0]
-	if *inside[uint64](regionsOf(c)[0], "id")++; peer.Lendable(peer.Of(c), at[0], count, 1000) != nil { // as if it were another allocation's
+	if peer.Replace(regionsOf(c)[0]); peer.Lendable(peer.Of(c), at[0], count, 1000) != nil { // as if it were another allocation's
 		t.Error("it is lent")
 	}
 	if err := g.sumOnPeers(w, at, count); err != nil {
@@ -305,7 +305,7 @@ func TestLentBounds(t *testing.T) {
 	at := g.Memory(0, size)
 	registerAll(t, w.comms[0], unsafe.Add(at, 4096), size/2)
 	x := peer.Of(w.comms[0])
-	since := *inside[uint64](regionsOf(w.comms[0])[0], "since")
+	since := peer.Since(regionsOf(w.comms[0])[0])
 	for _, c := range []struct {
 		from, bytes int64
 		call        uint64
@@ -448,8 +448,8 @@ func TestLentElsewhere(t *testing.T) {
 		lent[r], plain[r] = g.Memory(r, count), g.Memory(r, count)
 		registerAll(t, c, lent[r], count)
 	}
-	op := operationOf(&calls.Call{Kind: calls.AllReduce, Type: datatype.Uint8, Count: count})
-	elsewhere := operationOf(&calls.Call{Kind: calls.AllReduce, Type: datatype.Uint8, Count: other})
+	op := peer.OperationOf(&calls.Call{Kind: calls.AllReduce, Type: datatype.Uint8, Count: count})
+	elsewhere := peer.OperationOf(&calls.Call{Kind: calls.AllReduce, Type: datatype.Uint8, Count: other})
 	for _, says := range []func(at uint64) uint64{
 		func(at uint64) uint64 { return (at | peer.Tag(op)) & math.MaxUint32 },
 		func(at uint64) uint64 { return at | peer.Tag(elsewhere) },
@@ -466,10 +466,4 @@ func TestLentElsewhere(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-func operationOf(call *calls.Call) *peer.Operation {
-	op := &peer.Operation{}
-	*inside[*calls.Call](op, "call") = call
-	return op
 }

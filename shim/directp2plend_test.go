@@ -83,12 +83,7 @@ func (g *gpus) letters(w *world, rng *rand.Rand, sizes []int, captured bool) (le
 		if err := Run(group[r]); err != nil {
 			return err
 		}
-		msgs := insideOf(peer.Of(c), "msgs")
-		for i := range msgs.Len() {
-			if !msgs.Index(i).FieldByName("lent").IsNil() {
-				count.Add(1)
-			}
-		}
+		count.Add(int64(peer.MessagesLent(peer.Of(c))))
 		if captured {
 			graph := g.End(g.streams[r][0])
 			g.Replay(graph, g.streams[r][0])
@@ -137,7 +132,7 @@ func (g *gpus) view(at unsafe.Pointer, size int) []byte {
 // sayNothing checks that a rank whose streams are through says of nothing where it is.
 func sayNothing(g *gpus, c *Comm) {
 	g.t.Helper()
-	words := g.Bytes(unsafe.Add((*inside[[]unsafe.Pointer](peer.Of(c), "exchange"))[c.Rank], c.Cfg.DeviceExchange-peer.SaidBytes), peer.SaidBytes)
+	words := g.Bytes(unsafe.Add(peer.Exchange(peer.Of(c)), c.Cfg.DeviceExchange-peer.SaidBytes), peer.SaidBytes)
 	for ; len(words) > 0; words = words[8:] {
 		if said := binary.NativeEndian.Uint64(words); said>>63 != 0 {
 			g.t.Errorf("rank %d has left its calls and says %#x", c.Rank, said)
@@ -212,8 +207,7 @@ func TestLentMessageBounds(t *testing.T) {
 	at := g.Memory(0, size)
 	registerAll(t, w.comms[0], at, size)
 	x := peer.Of(w.comms[0])
-	said := peer.OpenedBy(x, 0, 0, 1)
-	inside[atomic.Uint64](said, "wanted").Store(7)
+	peer.SetWanted(x, 0, 0, 1, 7)
 	for _, c := range []struct {
 		peer   int
 		bytes  int64
@@ -224,7 +218,7 @@ func TestLentMessageBounds(t *testing.T) {
 			t.Errorf("%+v: lent %v", c, got)
 		}
 	}
-	inside[atomic.Uint64](said, "serial").Store(0)
+	peer.SetSerial(x, 0, 0, 1, 0)
 	if peer.LendableTo(x, 1, at, size, 8) != nil || peer.LendableTo(x, 2, at, size, 8) == nil {
 		t.Error("it is lent to whom has not opened it, or not to whom has")
 	}
@@ -382,6 +376,6 @@ func TestUnaskedRefused(t *testing.T) {
 	}
 }
 
-func pairBytes(w *world) int64 { return *inside[int64](peer.Of(w.comms[0]), "pairBytes") }
+func pairBytes(w *world) int64 { return peer.PairBytes(peer.Of(w.comms[0])) }
 
-func triedBy(c *Comm) map[uintptr]bool { return *inside[map[uintptr]bool](peer.Of(c), "tried") }
+func triedBy(c *Comm) map[uintptr]bool { return peer.Tried(peer.Of(c)) }

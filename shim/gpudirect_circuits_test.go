@@ -58,7 +58,7 @@ func TestGPUDirectOverCircuits(t *testing.T) {
 			if moved < 4 && n > 2 {
 				t.Errorf("planes were moved %d times", moved)
 			}
-			if *inside[uint64](nic.Of(w.comms[0]), "calls") == 0 {
+			if nic.Calls(nic.Of(w.comms[0])) == 0 {
 				t.Error("nothing has gone over circuits from memory of devices")
 			}
 			destroyAll(w)

@@ -13,7 +13,6 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport/rdma"
-	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/collectives/transport/rdma/verbstest"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -114,7 +113,7 @@ func TestGPUDirectMovesNothingOnHosts(t *testing.T) {
 	destroyAll(w)
 	sent := int64(0)
 	for _, c := range w.comms {
-		sent += (*inside[*rendezvous.Endpoint](nic.Of(c), "end")).Traffic()
+		sent += nic.Traffic(nic.Of(c))
 	}
 	if sent != moved.FromBuf {
 		t.Errorf("ranks have counted %d bytes, the network %d", sent, moved.FromBuf)
@@ -361,7 +360,7 @@ func TestGPUDirectFlushes(t *testing.T) {
 	if err := g.synchronize(1); err != nil { // which receives nothing
 		t.Fatal(err)
 	}
-	for inside[atomic.Int64](nic.Of(w.comms[0]), "work", "flushing").Load() == 0 {
+	for nic.Flushing(nic.Of(w.comms[0])) == 0 {
 		if err := w.comms[0].AsyncError(); err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,7 @@ func TestKinOnCircuits(t *testing.T) {
 			t.Errorf("ports %v, want %v", circuits.Of(c).Ports, want)
 		}
 	}
-	left := &world{t, w.comms[1:4]}
+	left := worldOf(t, w.comms[1:4])
 	small, errs := left.bears(func(c *Comm) membership.Origin {
 		return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{0, 4, 5}}
 	})
@@ -83,7 +83,7 @@ func TestCircuitsToOutside(t *testing.T) {
 		})
 		none(t, errs)
 		for _, color := range []int{0, 1} {
-			half := &world{t, []*Comm{halves.children[color], halves.children[color+2]}}
+			half := worldOf(t, []*Comm{halves.children[color], halves.children[color+2]})
 			if err := k.run(half, rng); err != nil {
 				t.Fatalf("%v, colour %d: %v", k, color, err)
 			}
@@ -105,7 +105,7 @@ func TestShrinkOnCircuits(t *testing.T) {
 	if err := w.comms[0].Abort(); err != nil {
 		t.Fatal(err)
 	}
-	left := &world{t, w.comms[1:]}
+	left := worldOf(t, w.comms[1:])
 	f, errs := left.bears(func(c *Comm) membership.Origin {
 		return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{0}, Abort: true}
 	})

@@ -54,7 +54,7 @@ func (w *world) bears(origin func(c *Comm) membership.Origin) (*family, []error)
 		return err
 	})
 	w.t.Cleanup(func() {
-		(&world{w.t, slices.DeleteFunc(f.children, func(c *Comm) bool { return c == nil })}).destroy()
+		(worldOf(w.t, slices.DeleteFunc(f.children, func(c *Comm) bool { return c == nil }))).destroy()
 	})
 	return f, errs
 }
@@ -136,7 +136,7 @@ func TestSplitInOneGroup(t *testing.T) {
 			t.Errorf("child %d has %d ranks, want %d", i, c.Ranks, want)
 		}
 	}
-	(&world{t, comms}).destroy()
+	(worldOf(t, comms)).destroy()
 }
 
 func TestKinArguments(t *testing.T) {
@@ -294,7 +294,7 @@ func TestGrow(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				g := &world{t, comms}
+				g := worldOf(t, comms)
 				t.Cleanup(g.destroy)
 				for r, c := range comms {
 					if c.Rank != r || c.Ranks != 4 {
@@ -323,7 +323,7 @@ func TestSpentID(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	(&world{t, comms}).destroy()
+	(worldOf(t, comms)).destroy()
 	_, err = Init(args)
 	wantError(t, err, errdefs.ErrRemote, "nobody listens there any more")
 }
@@ -360,7 +360,7 @@ func TestRevoke(t *testing.T) {
 	})
 	none(t, errs)
 	f.must(sums)
-	left := &world{t, w.comms[:2]}
+	left := worldOf(t, w.comms[:2])
 	f, errs = left.bears(func(c *Comm) membership.Origin {
 		return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{2}}
 	})

@@ -97,7 +97,7 @@ func (r lossyRank) do(line string) error {
 // what this rank has got. What it is depends on the seed alone.
 func (r lossyRank) everything(seed uint64) error {
 	rank, n := r.wide.Rank, r.wide.Ranks
-	w := &world{comms: make([]*Comm, n)}
+	w := worldOf(nil, make([]*Comm, n))
 	for i := range w.comms {
 		w.comms[i] = &Comm{Identity: comm.Identity{Rank: i, Ranks: n}} // not here
 	}

@@ -78,7 +78,7 @@ func TestMSCCLFilesDiffer(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		_, err = initOne(InitArgs{ID: id, Ranks: 2, Rank: r}, cfg, nil)
+		_, err = initOne(InitArgs{ID: id, Ranks: 2, Rank: r}, cfg)
 		return err
 	})
 	for _, err := range errs {

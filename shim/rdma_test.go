@@ -226,7 +226,7 @@ func TestNoRDMA(t *testing.T) {
 		}
 		comms, err := Init(args)
 		if err == nil {
-			(&world{t, comms}).destroy()
+			(worldOf(t, comms)).destroy()
 		}
 		return err
 	}

@@ -17,7 +17,7 @@ func TestShrink(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
 			w := newWorld(t, 5)
 			excluded := []int{3, 0} // rank 0, the parent's leader, too
-			left := &world{t, []*Comm{w.comms[1], w.comms[2], w.comms[4]}}
+			left := worldOf(t, []*Comm{w.comms[1], w.comms[2], w.comms[4]})
 			f, errs := left.bears(func(c *Comm) membership.Origin {
 				return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: excluded}
 			})
@@ -35,13 +35,13 @@ func TestShrink(t *testing.T) {
 			})
 			none(t, errs)
 			f.must(sums)
-			small := &world{t, f.children[:2]}
+			small := worldOf(t, f.children[:2])
 			f, errs = small.bears(func(c *Comm) membership.Origin {
 				return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{2}}
 			})
 			none(t, errs)
 			f.must(sums)
-			one := &world{t, w.comms[2:3]}
+			one := worldOf(t, w.comms[2:3])
 			f, errs = one.bears(func(c *Comm) membership.Origin {
 				return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{0, 1, 3, 4}}
 			})
@@ -54,7 +54,7 @@ func TestShrink(t *testing.T) {
 // TestShrinkDisagree: different lists are refused by name, and the same call can be made again.
 func TestShrinkDisagree(t *testing.T) {
 	w := newWorld(t, 4)
-	left := &world{t, w.comms[:3]}
+	left := worldOf(t, w.comms[:3])
 	_, errs := left.bears(func(c *Comm) membership.Origin {
 		o := membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{3}}
 		if c.Rank == 1 {
@@ -79,7 +79,7 @@ func TestShrinkElsewhere(t *testing.T) {
 		t.Run(fmt.Sprint(late), func(t *testing.T) {
 			w := newWorld(t, 5)
 			// 0, 1 and 3 meet at 0, and 2 goes to 1, all without 4.
-			_, errs := (&world{t, w.comms[:4]}).bears(func(c *Comm) membership.Origin {
+			_, errs := (worldOf(t, w.comms[:4])).bears(func(c *Comm) membership.Origin {
 				o := membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{4}}
 				if c.Rank == 2 {
 					o.Exclude = []int{4, 0}
@@ -92,7 +92,7 @@ func TestShrinkElsewhere(t *testing.T) {
 			for _, err := range errs {
 				wantError(t, err, errdefs.ErrInvalidUsage, "rank 1", "excludes rank 4", "rank 2", "excludes ranks 0, 4")
 			}
-			f, errs := (&world{t, w.comms[1:4]}).bears(func(c *Comm) membership.Origin {
+			f, errs := (worldOf(t, w.comms[1:4])).bears(func(c *Comm) membership.Origin {
 				return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{4, 0}}
 			})
 			none(t, errs)
@@ -136,7 +136,7 @@ func TestShrinksInTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		f := &world{t, []*Comm{comms[i], comms[3+i]}}
+		f := worldOf(t, []*Comm{comms[i], comms[3+i]})
 		t.Cleanup(f.destroy)
 		f.must(sums)
 	}
@@ -162,7 +162,7 @@ func TestShrinkAbort(t *testing.T) {
 	for _, lost := range []int{0, 2} {
 		t.Run(fmt.Sprint(lost), func(t *testing.T) {
 			w := newWorld(t, 4)
-			left := &world{t, slices.Delete(slices.Clone(w.comms), lost, lost+1)}
+			left := worldOf(t, slices.Delete(slices.Clone(w.comms), lost, lost+1))
 			errs := concurrently(t, 4, func(i int) error {
 				if i == lost {
 					time.Sleep(20 * time.Millisecond)
@@ -193,7 +193,7 @@ func TestShrinkAbort(t *testing.T) {
 		w := newWorld(t, 3)
 		group := make(chan error, 1)
 		go func() { group <- Run([]calls.Call{allReduce(w.comms[0], make([]float32, 100))}) }()
-		left := &world{t, w.comms[:2]}
+		left := worldOf(t, w.comms[:2])
 		f, errs := left.bears(func(c *Comm) membership.Origin {
 			return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{2}, Abort: true}
 		})

@@ -348,7 +348,7 @@ func (s *soak) bear(b *branch, ranks []int, origin func(rank int) membership.Ori
 			continue
 		}
 		if made[c.ID] == nil {
-			made[c.ID] = &branch{&world{s.t, make([]*Comm, c.Ranks)}, make([]int, c.Ranks)}
+			made[c.ID] = &branch{worldOf(s.t, make([]*Comm, c.Ranks)), make([]int, c.Ranks)}
 		}
 		made[c.ID].comms[c.Rank], made[c.ID].thread[c.Rank] = c, b.thread[ranks[i]]
 	}

@@ -77,14 +77,10 @@ func TestSlowRank(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fab, err := endpoints.LoadFabric(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
 	errs := concurrently(t, 2, func(r int) error {
 		mine := *cfg
 		mine.Fault.PlanDelay = time.Duration(r) * time.Hour
-		c, err := initOne(InitArgs{ID: id, Ranks: 2, Rank: r}, &mine, fab)
+		c, err := initOne(InitArgs{ID: id, Ranks: 2, Rank: r}, &mine)
 		if err != nil {
 			return err
 		}
@@ -164,18 +160,14 @@ func TestSmallerThanTheFabric(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &world{t: t, comms: make([]*Comm, len(ports))}
+		w := worldOf(t, make([]*Comm, len(ports)))
 		for r, err := range concurrently(t, len(ports), func(r int) error {
 			cfg, err := settings.Load()
 			if err != nil {
 				return err
 			}
-			fab, err := endpoints.LoadFabric(cfg)
-			if err != nil {
-				return err
-			}
 			cfg.FabricRank = ports[r]
-			w.comms[r], err = initOne(InitArgs{ID: id, Ranks: len(ports), Rank: r}, cfg, fab)
+			w.comms[r], err = initOne(InitArgs{ID: id, Ranks: len(ports), Rank: r}, cfg)
 			return err
 		}) {
 			if err != nil {

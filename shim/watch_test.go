@@ -141,7 +141,7 @@ func TestStatusOfWhatIsMade(t *testing.T) {
 		t.Errorf("%s: %s", c.ID, c.Diagnosis)
 	}
 	go join(1)
-	w := &world{t: t}
+	w := worldOf(t, nil)
 	for range 2 {
 		if c := <-made; c != nil {
 			w.comms = append(w.comms, c)
@@ -188,9 +188,9 @@ func TestStatusThroughControl(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := &world{t: t, comms: make([]*Comm, 3)}
+	w := worldOf(t, make([]*Comm, 3))
 	for r, err := range concurrently(t, 3, func(r int) (err error) {
-		w.comms[r], err = initOne(InitArgs{ID: id, Ranks: 3, Rank: r}, configs[r], nil)
+		w.comms[r], err = initOne(InitArgs{ID: id, Ranks: 3, Rank: r}, configs[r])
 		return err
 	}) {
 		if err != nil {

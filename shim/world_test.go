@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"lightpath/shim/comm"
-	"lightpath/shim/endpoints"
 	"lightpath/shim/settings"
 )
 
@@ -16,6 +15,9 @@ type world struct {
 	t     testing.TB
 	comms []*Comm
 }
+
+// worldOf returns a world of communicators that exist already.
+func worldOf(t testing.TB, comms []*Comm) *world { return &world{t, comms} }
 
 // newWorld makes a communicator of n ranks, all by one Init. The environment must have
 // been set.
@@ -33,7 +35,7 @@ func newWorld(t testing.TB, n int) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t, comms}
+	w := worldOf(t, comms)
 	t.Cleanup(w.destroy)
 	return w
 }
@@ -91,11 +93,11 @@ func concurrently(t testing.TB, n int, f func(int) error) []error {
 	return errs
 }
 
-// initOne makes one communicator and waits for it.
-func initOne(args InitArgs, cfg *settings.Config, fab *endpoints.Fabric) (*comm.Core, error) {
-	c := newComm(args, cfg)
-	if err := <-start(c, fab); err != nil {
+// initOne makes one communicator with settings of its own.
+func initOne(args InitArgs, cfg *settings.Config) (*Comm, error) {
+	comms, err := InitWith(cfg, []InitArgs{args})
+	if err != nil {
 		return nil, err
 	}
-	return c, nil
+	return comms[0], nil
 }
