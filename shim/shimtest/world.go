@@ -1,0 +1,117 @@
+package shimtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim"
+	"lightpath/shim/comm"
+	"lightpath/shim/settings"
+)
+
+// runAll runs every collective once.
+func (w *World) RunAll(t *testing.T, rng *rand.Rand, count int) {
+	t.Helper()
+	for _, kind := range OracleKinds {
+		k := Collective{Kind: kind, Typ: datatype.Float32, Op: datatype.Sum, Count: count, Root: rng.IntN(len(w.Comms)), InPlace: rng.IntN(2) == 0}
+		if err := k.Run(w, rng); err != nil {
+			t.Fatalf("%v: %v", k, err)
+		}
+	}
+}
+
+// world is a communicator whose ranks are goroutines of the test.
+type World struct {
+	t     testing.TB
+	Comms []*shim.Comm
+}
+
+// worldOf returns a world of communicators that exist already.
+func WorldOf(t testing.TB, comms []*shim.Comm) *World { return &World{t, comms} }
+
+// newWorld makes a communicator of n ranks, all by one Init. The environment must have
+// been set.
+func NewWorld(t testing.TB, n int) *World {
+	t.Helper()
+	id, err := shim.NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := make([]shim.InitArgs, n)
+	for r := range args {
+		args[r] = shim.InitArgs{ID: id, Ranks: n, Rank: r, Device: r}
+	}
+	comms, err := shim.Init(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := WorldOf(t, comms)
+	t.Cleanup(w.Destroy)
+	return w
+}
+
+func (w *World) Destroy() {
+	for _, c := range w.Comms {
+		if c.Life() != comm.Destroyed {
+			_ = c.Destroy()
+		}
+	}
+	for _, c := range w.Comms {
+		<-c.Released()
+	}
+}
+
+// limit is LIGHTPATH_TIMEOUT from now on: however long the communicator has taken to be made. The caller has it
+// at rest, on packet planes.
+func (w *World) Limit(d time.Duration) {
+	for _, c := range w.Comms {
+		c.Cfg.Timeout = d
+	}
+}
+
+// each runs f once per rank, concurrently, and returns the errors by rank.
+func (w *World) Each(f func(c *shim.Comm) error) []error {
+	w.t.Helper()
+	return Concurrently(w.t, len(w.Comms), func(r int) error { return f(w.Comms[r]) })
+}
+
+// must is each without errors.
+func (w *World) Must(f func(c *shim.Comm) error) {
+	w.t.Helper()
+	for r, err := range w.Each(f) {
+		if err != nil {
+			w.t.Fatalf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// concurrently runs f(0..n-1) and fails the test where they do not end.
+func Concurrently(t testing.TB, n int, f func(int) error) []error {
+	t.Helper()
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = f(i) })
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(60 * time.Second):
+		panic(fmt.Sprintf("%s: hangs", t.Name()))
+	}
+	return errs
+}
+
+// initOne makes one communicator with settings of its own.
+func InitOne(args shim.InitArgs, cfg *settings.Config) (*shim.Comm, error) {
+	comms, err := shim.InitWith(cfg, []shim.InitArgs{args})
+	if err != nil {
+		return nil, err
+	}
+	return comms[0], nil
+}
