@@ -270,7 +270,7 @@ func describeCall(c calls.Call) string { return (&c).String() }
 // TestMissingRank: waiting for a rank that never calls ends, and says for whom.
 func TestMissingRank(t *testing.T) {
 	w := shimtest.NewWorld(t, 3)
-	w.Limit(3 * time.Second) // after a second the others say that they wait
+	w.SetTimeout(3 * time.Second) // after a second the others say that they wait
 	errs := w.Each(func(c *shim.Comm) error {
 		if c.Rank == 2 {
 			return nil

@@ -33,7 +33,7 @@ func TestGroupedSendRecv(t *testing.T) {
 					sum := shimtest.Ramp(1, 50)
 					for peer := range n {
 						in[peer] = make([]int32, size(peer, me))
-						group = append(group, shimtest.Message32(calls.Send, c, peer, shimtest.Ramp(me*n+peer, size(me, peer))), shimtest.Message32(calls.Recv, c, peer, in[peer]))
+						group = append(group, shimtest.MessageInt32(calls.Send, c, peer, shimtest.Ramp(me*n+peer, size(me, peer))), shimtest.MessageInt32(calls.Recv, c, peer, in[peer]))
 						if peer == 1 {
 							group = append(group, calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Int32, Count: 50, Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&sum[0])})
 						}
@@ -42,7 +42,7 @@ func TestGroupedSendRecv(t *testing.T) {
 						return err
 					}
 					for peer := range n {
-						if err := shimtest.Equal32(in[peer], shimtest.Ramp(peer*n+me, size(peer, me))); err != nil {
+						if err := shimtest.CompareInt32(in[peer], shimtest.Ramp(peer*n+me, size(peer, me))); err != nil {
 							return fmt.Errorf("from rank %d: %w", peer, err)
 						}
 					}
@@ -65,7 +65,7 @@ func TestSendRecvUngrouped(t *testing.T) {
 	w.Must(func(c *shim.Comm) error {
 		if c.Rank == 0 {
 			for i := range 5 {
-				if err := shim.Run([]calls.Call{shimtest.Message32(calls.Send, c, 1, shimtest.Ramp(i, 10+i))}); err != nil {
+				if err := shim.Run([]calls.Call{shimtest.MessageInt32(calls.Send, c, 1, shimtest.Ramp(i, 10+i))}); err != nil {
 					return err
 				}
 			}
@@ -75,13 +75,13 @@ func TestSendRecvUngrouped(t *testing.T) {
 		var in [5][]int32
 		for i := range in {
 			in[i] = make([]int32, 10+i)
-			group = append(group, shimtest.Message32(calls.Recv, c, 0, in[i]))
+			group = append(group, shimtest.MessageInt32(calls.Recv, c, 0, in[i]))
 		}
 		if err := shim.Run(group); err != nil {
 			return err
 		}
 		for i := range in {
-			if err := shimtest.Equal32(in[i], shimtest.Ramp(i, 10+i)); err != nil {
+			if err := shimtest.CompareInt32(in[i], shimtest.Ramp(i, 10+i)); err != nil {
 				return fmt.Errorf("message %d: %w", i, err)
 			}
 		}
@@ -92,12 +92,12 @@ func TestSendRecvUngrouped(t *testing.T) {
 func TestUnmatchedSelfSend(t *testing.T) {
 	w := shimtest.NewWorld(t, 1)
 	c := w.Comms[0]
-	shimtest.WantError(t, shim.Run([]calls.Call{shimtest.Message32(calls.Send, c, 0, shimtest.Ramp(1, 3))}), errdefs.ErrInvalidUsage, "Send")
+	shimtest.WantError(t, shim.Run([]calls.Call{shimtest.MessageInt32(calls.Send, c, 0, shimtest.Ramp(1, 3))}), errdefs.ErrInvalidUsage, "Send")
 	in := make([]int32, 3)
-	if err := shim.Run([]calls.Call{shimtest.Message32(calls.Recv, c, 0, in), shimtest.Message32(calls.Send, c, 0, shimtest.Ramp(1, 3))}); err != nil {
+	if err := shim.Run([]calls.Call{shimtest.MessageInt32(calls.Recv, c, 0, in), shimtest.MessageInt32(calls.Send, c, 0, shimtest.Ramp(1, 3))}); err != nil {
 		t.Fatal(err)
 	}
-	if err := shimtest.Equal32(in, shimtest.Ramp(1, 3)); err != nil {
+	if err := shimtest.CompareInt32(in, shimtest.Ramp(1, 3)); err != nil {
 		t.Error(err)
 	}
 }
@@ -174,7 +174,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 			for r, c := range w.Comms {
 				sent[r], got[r] = shimtest.Ramp(r, 3000), make([]int32, 3000)
 				group = append(group, shimtest.AllReduce(c, make([]float32, 3000)), shimtest.AllReduce(c, make([]float32, 3)),
-					shimtest.Message32(calls.Send, c, 1-r, sent[r]), shimtest.Message32(calls.Recv, c, 1-r, got[r]))
+					shimtest.MessageInt32(calls.Send, c, 1-r, sent[r]), shimtest.MessageInt32(calls.Recv, c, 1-r, got[r]))
 			}
 			var failed error
 			n := testing.AllocsPerRun(50, func() {
@@ -257,14 +257,14 @@ func TestMessagesFollowCollectives(t *testing.T) {
 				}
 				w.Must(func(c *shim.Comm) error {
 					sum, twice, got := shimtest.Ramp(1, count), make([]int32, count), make([]int32, count)
-					send := shimtest.Message32(calls.Send, c, (c.Rank+1)%n, twice)
-					recv := shimtest.Message32(calls.Recv, c, (c.Rank+n-1)%n, got)
+					send := shimtest.MessageInt32(calls.Send, c, (c.Rank+1)%n, twice)
+					recv := shimtest.MessageInt32(calls.Recv, c, (c.Rank+n-1)%n, got)
 					in := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Int32, Count: uint64(count), Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&sum[0])}
 					out := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Int32, Count: uint64(count), Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&twice[0])}
 					if err := shim.Run([]calls.Call{send, in, recv, out}); err != nil {
 						return err
 					}
-					return shimtest.Equal32(got, want)
+					return shimtest.CompareInt32(got, want)
 				})
 			})
 		}

@@ -41,7 +41,7 @@ func TestMSCCLFiles(t *testing.T) {
 				w := shimtest.NewWorld(t, f.Ranks())
 				for _, inPlace := range []bool{false, true} {
 					for _, count := range []int{1, 101} {
-						k := shimtest.Collective{Kind: kind, Typ: datatype.Int32, Count: count, InPlace: inPlace}
+						k := shimtest.Collective{Kind: kind, Type: datatype.Int32, Count: count, InPlace: inPlace}
 						if err := k.Run(w, rng); err != nil {
 							t.Errorf("%v: %v", k, err)
 						}
@@ -62,7 +62,7 @@ func TestMSCCLOtherRanks(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
 	t.Setenv("LIGHTPATH_ALGORITHM", "allreduce:msccl:"+mscclFiles+"allreduce-ring-3.xml")
 	w := shimtest.NewWorld(t, 2)
-	k := shimtest.Collective{Kind: calls.AllReduce, Typ: datatype.Int32, Count: 7}
+	k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Int32, Count: 7}
 	if err := k.Run(w, rand.New(rand.NewPCG(3, 4))); err != nil {
 		t.Error(err)
 	}

@@ -39,7 +39,7 @@ func TestPlaneMask(t *testing.T) {
 		}
 	}
 	// Larger calls, which are cut.
-	k := shimtest.Collective{Kind: calls.AllToAll, Typ: datatype.Float64, Count: 40000, Options: calls.Options{Planes: 0b110}}
+	k := shimtest.Collective{Kind: calls.AllToAll, Type: datatype.Float64, Count: 40000, Options: calls.Options{Planes: 0b110}}
 	if err := k.Run(w, rand.New(rand.NewPCG(8, 8))); err != nil {
 		t.Error(err)
 	}
@@ -119,12 +119,12 @@ func TestPlaneMaskOnCircuits(t *testing.T) {
 	w := shimtest.NewWorld(t, 4)
 	rng := rand.New(rand.NewPCG(9, 9))
 	for i, mask := range []uint64{0b010, 0, 0b101, 0b010, 0b111, 0} {
-		before := shimtest.Carried(t, server)
-		k := shimtest.Collective{Kind: calls.AllReduce, Typ: datatype.Int32, Count: 4096, Options: calls.Options{Planes: mask}}
+		before := shimtest.FramesByPlane(t, server)
+		k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Int32, Count: 4096, Options: calls.Options{Planes: mask}}
 		if err := k.Run(w, rng); err != nil {
 			t.Fatalf("call %d, planes %#b: %v", i, mask, err)
 		}
-		for j, n := range shimtest.Carried(t, server) {
+		for j, n := range shimtest.FramesByPlane(t, server) {
 			if want := mask == 0 || mask>>j&1 != 0; (n > before[j]) != want {
 				t.Errorf("call %d, planes %#b: plane %d carried %d frames", i, mask, j, n-before[j])
 			}

@@ -19,7 +19,7 @@ import (
 // simulated is a collective of count floats that nobody runs.
 func simulated(c *shim.Comm, kind calls.Kind, count uint64) calls.Call {
 	var in float32
-	return calls.Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: unsafe.Pointer(&in), Recv: shimtest.Fake(1 << 60)}
+	return calls.Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: unsafe.Pointer(&in), Recv: shimtest.FakeAddress(1 << 60)}
 }
 
 // TestSimulatePacket compares with sums made by hand, with the costs of a file: alpha 10 us, two
@@ -37,7 +37,7 @@ func TestSimulatePacket(t *testing.T) {
 	w := shimtest.NewWorld(t, 4)
 	other := shimtest.NewWorld(t, 4).Comms[0]
 	c := w.Comms[0]
-	window := (&shimtest.SideWorld{World: w, Mem: [][]byte{shimtest.WindowMemory(t, 1000, false)}}).Register(c)
+	window := (&shimtest.WindowWorld{World: w, Mem: [][]byte{shimtest.WindowMemory(t, 1000, false)}}).Register(c)
 	for name, k := range map[string]struct {
 		calls []calls.Call
 		want  float64
@@ -52,14 +52,14 @@ func TestSimulatePacket(t *testing.T) {
 		"side by side": {[]calls.Call{simulated(c, calls.AllReduce, 100_000), simulated(other, calls.AllGather, 100_000)}, 3 * 410},
 		// What one rank sends and receives overlaps.
 		"exchange": {[]calls.Call{
-			{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 5000, Peer: 1, Send: shimtest.Fake(8)},
-			{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 5000, Peer: 2, Send: shimtest.Fake(8)},
-			{Comm: c, Kind: calls.Recv, Type: datatype.Int8, Count: 7000, Peer: 3, Recv: shimtest.Fake(8)},
+			{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 5000, Peer: 1, Send: shimtest.FakeAddress(8)},
+			{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 5000, Peer: 2, Send: shimtest.FakeAddress(8)},
+			{Comm: c, Kind: calls.Recv, Type: datatype.Int8, Count: 7000, Peer: 3, Recv: shimtest.FakeAddress(8)},
 		}, 10 + 10},
 		// One after the other, and before what the others wait for.
 		"one-sided": {[]calls.Call{
-			shimtest.SideSignalTo(c, 1), shimtest.SignalsFrom(c, 2, 3), simulated(c, calls.AllReduce, 100_000),
-			{Comm: c, Kind: calls.PutSignal, Type: datatype.Float32, Count: 98, Peer: 1, Send: shimtest.Fake(8), Window: window},
+			shimtest.SignalTo(c, 1), shimtest.SignalsFrom(c, 2, 3), simulated(c, calls.AllReduce, 100_000),
+			{Comm: c, Kind: calls.PutSignal, Type: datatype.Float32, Count: 98, Peer: 1, Send: shimtest.FakeAddress(8), Window: window},
 		}, 2*(10+0.008) + (10 + 0.4) + 6*110},
 	} {
 		got, err := predict.Group(k.calls)

@@ -69,9 +69,9 @@ func TestVersionSkew(t *testing.T) {
 
 // TestPlansOfAnotherPlanner: a plan that another version of the planners has made is not used.
 func TestPlansOfAnotherPlanner(t *testing.T) {
-	cfg, fab, store := shimtest.WarmSetup(t)
+	cfg, fab, store := shimtest.SetUpWarm(t)
 	call := planning.Asked{Collective: calls.Kinds[calls.AllReduce].Collective, Count: 1000}
-	made := shimtest.Warm(t, cfg, fab, 4, store, call)
+	made := shimtest.WarmPlan(t, cfg, fab, 4, store, call)
 	old := made.Entry.Key
 	old.PlannerVersion = planner.Version - 1
 	if _, err := store.Put(old, made.Entry.Span); err != nil {
@@ -84,7 +84,7 @@ func TestPlansOfAnotherPlanner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again := shimtest.Warm(t, cfg, fab, 4, other, call); again.Cached {
+	if again := shimtest.WarmPlan(t, cfg, fab, 4, other, call); again.Cached {
 		t.Error("the plan of another planner was used")
 	}
 	if n := len(shimtest.PlanFiles(t, store.Dir())); n != 2 {

@@ -17,7 +17,7 @@ func TestRegistrations(t *testing.T) {
 	const base = uintptr(0xfffe) << 48
 	memory.Add(memory.Region{Base: base, Size: 4096, FD: -1})
 	reg := func(c *shim.Comm, window bool) uint64 {
-		h, err := shim.Register(c, shimtest.Fake(base+1000), 10, window, 0)
+		h, err := shim.Register(c, shimtest.FakeAddress(base+1000), 10, window, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestRegistrations(t *testing.T) {
 	check(err, "not a window")
 	_, err = shim.Registered(a, others, false, true)
 	check(err, "another communicator")
-	_, err = shim.Register(a, shimtest.Fake(^uintptr(0)), 2, false, 0)
+	_, err = shim.Register(a, shimtest.FakeAddress(^uintptr(0)), 2, false, 0)
 	check(err, "address space")
 	shimtest.WantError(t, memory.Remove(base), errdefs.ErrInvalidUsage, "registered 3 times")
 	for _, h := range []uint64{plain, window} {

@@ -41,7 +41,7 @@ func TestBarrierByTime(t *testing.T) {
 	s := shimtest.UseControllers(t, 4, 2, shimtest.SiteOptions{Reconfig: 4 * time.Millisecond})
 	t.Setenv("LIGHTPATH_PLANNER", "swot")
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
-	shimtest.OnTime(t, s.Rulers[0].Core)
+	shimtest.UseClock(t, s.Controllers[0].Core)
 }
 
 // TestLateForTheSwitch: where planes move sooner than ranks can be done, the operation ends, and
@@ -53,7 +53,7 @@ func TestLateForTheSwitch(t *testing.T) {
 	t.Setenv("LIGHTPATH_BARRIER_SLACK", "1us")
 	w := shimtest.NewWorld(t, 4)
 	for r, err := range w.Each(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1<<23))}) }) {
-		shimtest.WantLate(t, err, "rank ", "plane 0 epoch", "s after it")
+		shimtest.WantLateError(t, err, "rank ", "plane 0 epoch", "s after it")
 		if result.Of(err) != result.SystemError {
 			t.Errorf("rank %d: result %d", r, result.Of(err))
 		}
@@ -63,11 +63,11 @@ func TestLateForTheSwitch(t *testing.T) {
 // TestPlaneDisabled: what an operator takes out of service two communicators leave out, and use
 // again when it is back; the log says whose doing it is.
 func TestPlaneDisabled(t *testing.T) {
-	log := shimtest.LogTo(t, "WARN")
+	log := shimtest.UseLogFile(t, "WARN")
 	s := shimtest.UseControllers(t, 4, 2, shimtest.SiteOptions{})
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
 	a, b := shimtest.NewWorld(t, 4), shimtest.NewWorld(t, 4)
-	core := s.Rulers[0].Core
+	core := s.Controllers[0].Core
 	uses := func(use planeset.Set) bool {
 		return shimtest.Eventually(func() bool {
 			for i, err := range shimtest.Concurrently(t, 8, func(i int) error {
@@ -123,7 +123,7 @@ func TestPlaneBreaks(t *testing.T) {
 	for _, c := range append(w.Comms, other.Comms...) {
 		circuits.Of(c).Quiesce(10 * time.Second) // what nobody waits for would fail between two operations
 	}
-	s.Device.Breaks(1, errors.New("mirror 7 is stuck"))
+	s.Device.Break(1, errors.New("mirror 7 is stuck"))
 	for r, err := range w.Each(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 5000))}) }) {
 		shimtest.WantError(t, err, ocsctl.ErrReconfFailed, "rank ", "plane 1 epoch", "mirror 7 is stuck")
 		if result.Of(err) != result.SystemError {
@@ -140,11 +140,11 @@ func TestPlaneBreaks(t *testing.T) {
 	}
 	uses(other, 0b01)
 	uses(shimtest.NewWorld(t, 4), 0b01)
-	s.Device.Breaks(1, nil)
-	if err := s.Rulers[0].Core.Set(1, circuit.AllDark(4), "ops"); err != nil {
+	s.Device.Break(1, nil)
+	if err := s.Controllers[0].Core.Set(1, circuit.AllDark(4), "ops"); err != nil {
 		t.Fatal(err)
 	}
-	shimtest.GivenBack(t, s.Rulers[0].Core)
+	shimtest.AwaitReleased(t, s.Controllers[0].Core)
 	uses(other, 0b11)
 }
 
@@ -159,10 +159,10 @@ func TestTakeover(t *testing.T) {
 	done := make(chan struct{})
 	stop.Go(func() {
 		defer close(done)
-		for i := range s.Rulers[1:] {
+		for i := range s.Controllers[1:] {
 			time.Sleep(100 * time.Millisecond)
-			s.Rulers[i].Stop()
-			s.Rulers[i+1].TakeOver()
+			s.Controllers[i].Stop()
+			s.Controllers[i+1].TakeOver()
 		}
 		time.Sleep(300 * time.Millisecond)
 	})
@@ -191,8 +191,8 @@ func TestTakeoverBetweenOperations(t *testing.T) {
 	for _, c := range w.Comms {
 		circuits.Of(c).Quiesce(10 * time.Second)
 	}
-	s.Rulers[0].Stop()
-	s.Rulers[1].TakeOver()
+	s.Controllers[0].Stop()
+	s.Controllers[1].TakeOver()
 	if !shimtest.Eventually(func() bool { return circuits.Of(w.Comms[0]).Controller.State(0).Epoch >= 1000 }) {
 		t.Fatal("the leader has not found the other controller")
 	}
@@ -208,7 +208,7 @@ func TestNobodyTakesOver(t *testing.T) {
 	t.Setenv("LIGHTPATH_TIMEOUT", "3s")
 	t.Setenv("LIGHTPATH_PLANNER", "perstep")
 	w := shimtest.NewWorld(t, 2)
-	time.AfterFunc(50*time.Millisecond, s.Rulers[0].Stop)
+	time.AfterFunc(50*time.Millisecond, s.Controllers[0].Stop)
 	for r, err := range w.Each(func(c *shim.Comm) error {
 		for {
 			if err := shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 5000))}); err != nil {

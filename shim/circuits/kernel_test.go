@@ -40,7 +40,7 @@ func TestPlanesInTheKernel(t *testing.T) {
 
 // TestSkippedDrainInTheKernel: ranks that ask for a switch with frames on the wire lose them. The
 // call fails on every rank, and says what was lost where.
-func TestSkippedDrainInTheKernel(t *testing.T) { shimtest.UntilLost(t, skippedDrainInTheKernel) }
+func TestSkippedDrainInTheKernel(t *testing.T) { shimtest.RetryUntilLost(t, skippedDrainInTheKernel) }
 
 func skippedDrainInTheKernel(t *testing.T) bool {
 	_, lost := shimtest.UseKernelPlanes(t, 4, 1, 2e7) // so that frames are on the wire for long
@@ -96,7 +96,7 @@ func TestBarrierByTimeInTheKernel(t *testing.T) {
 	core, lost := shimtest.UseKernelPlanes(t, 4, 2, 5e8)
 	t.Setenv("LIGHTPATH_PLANNER", "swot")
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
-	if !shimtest.OnTime(t, core) {
+	if !shimtest.UseClock(t, core) {
 		return
 	}
 	if problems := lost(); len(problems) > 0 {

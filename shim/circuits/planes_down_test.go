@@ -23,13 +23,13 @@ func TestPlanesGoAndComeBack(t *testing.T) {
 		{"swot", "free"}, {"static", "current"},
 	} {
 		t.Run(env[0]+"/"+env[1], func(t *testing.T) {
-			log := shimtest.LogTo(t, "WARN")
+			log := shimtest.UseLogFile(t, "WARN")
 			server := shimtest.UseEmulator(t, 4, 3, nil)
 			t.Setenv("LIGHTPATH_PLANNER", env[0])
 			t.Setenv("LIGHTPATH_PLAN_INITIAL", env[1])
 			t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
 			for j := range 3 { // circuits that static plans find
-				shimtest.MustOf(t)(server.Core().Set(j, circuit.Shift(4, 1), "ann"))
+				shimtest.Fatal(t)(server.Core().Set(j, circuit.Shift(4, 1), "ann"))
 			}
 			w := shimtest.NewWorld(t, 4)
 			var o shimtest.Outage
@@ -37,20 +37,20 @@ func TestPlanesGoAndComeBack(t *testing.T) {
 			rng := rand.New(rand.NewPCG(8, 8))
 			for i, down := range []uint64{0, 0b010, 0b011, 0b111, 0b110, 0} {
 				o.Down.Store(down)
-				before := shimtest.Carried(t, server)
+				before := shimtest.FramesByPlane(t, server)
 				// Planes that are back are used from the next grant on.
 				if !shimtest.Eventually(func() bool {
 					w.RunAll(t, rng, 1500+i)
-					for j, n := range shimtest.Carried(t, server) {
+					for j, n := range shimtest.FramesByPlane(t, server) {
 						if down>>j&1 == 0 && n == before[j] {
 							return false
 						}
 					}
 					return true
 				}) {
-					t.Errorf("planes %#b are down, and not all others carried frames: %v, then %v", down, before, shimtest.Carried(t, server))
+					t.Errorf("planes %#b are down, and not all others carried frames: %v, then %v", down, before, shimtest.FramesByPlane(t, server))
 				}
-				for j, n := range shimtest.Carried(t, server) {
+				for j, n := range shimtest.FramesByPlane(t, server) {
 					if down>>j&1 != 0 && n != before[j] {
 						t.Errorf("planes %#b are down, plane %d carried %d frames", down, j, n-before[j])
 					}
@@ -118,14 +118,14 @@ func TestNewsTravelsSlowly(t *testing.T) {
 	leader.Down.Store(0b10)
 	other.Down.Store(0b10)
 	w.Must(call)
-	shimtest.GivenBack(t, core)
+	shimtest.AwaitReleased(t, core)
 	leader.Down.Store(0)
-	other.Looks.Store(20)
+	other.Polls.Store(20)
 	w.Must(call)
 	if circuits.Of(w.Comms[1]).Granted().Use != 0b11 {
 		t.Errorf("planes %#b are in use", circuits.Of(w.Comms[1]).Granted().Use)
 	}
-	shimtest.GivenBack(t, core)
+	shimtest.AwaitReleased(t, core)
 	other.Down.Store(0b01)
 	for r, err := range w.Each(call) {
 		if !errors.Is(err, ocsctl.ErrPlaneDown) || !strings.Contains(err.Error(), "rank 1") || !strings.Contains(err.Error(), "plane 0 epoch") {

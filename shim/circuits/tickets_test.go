@@ -31,7 +31,7 @@ func TestPlanDelayed(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLANNER", "swot")
 	t.Setenv("LIGHTPATH_FAULT", "plan-delay:2s")
 	w := shimtest.NewWorld(t, 4)
-	k := shimtest.Collective{Kind: calls.AllReduce, Typ: datatype.Float32, Count: 4001}
+	k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Float32, Count: 4001}
 	rng := rand.New(rand.NewPCG(1, 2))
 	inForce := func() (planners map[string]bool) {
 		planners = map[string]bool{}
@@ -182,7 +182,7 @@ func TestSmallerThanTheFabric(t *testing.T) {
 	a, b := made(4, 1, 3), made(0, 5, 2)
 	rng := rand.New(rand.NewPCG(3, 3))
 	for _, kind := range shimtest.OracleKinds {
-		k := shimtest.Collective{Kind: kind, Typ: datatype.Int64, Count: 333, Root: 1}
+		k := shimtest.Collective{Kind: kind, Type: datatype.Int64, Count: 333, Root: 1}
 		for _, w := range []*shimtest.World{a, b} {
 			if err := k.Run(w, rng); err != nil {
 				t.Fatalf("%v: %v", k, err)
@@ -203,7 +203,7 @@ func TestResetOutlastsTheOperation(t *testing.T) {
 	for range 3 {
 		for _, w := range []*shimtest.World{a, b} {
 			for _, kind := range []calls.Kind{calls.AllReduce, calls.AllToAll} {
-				k := shimtest.Collective{Kind: kind, Typ: datatype.Uint32, Count: 100}
+				k := shimtest.Collective{Kind: kind, Type: datatype.Uint32, Count: 100}
 				if err := k.Run(w, rng); err != nil {
 					t.Fatal(err)
 				}
@@ -227,7 +227,7 @@ func TestForeignCircuit(t *testing.T) {
 	if _, ports := circuits.Outside(m, circuits.Members(p.Ports, p.Controller.NumPorts())); len(ports) == 0 {
 		t.Fatalf("the static plan left %v", m)
 	}
-	k := shimtest.Collective{Kind: calls.AllReduce, Typ: datatype.Float64, Count: 77}
+	k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Float64, Count: 77}
 	if err := k.Run(part, rand.New(rand.NewPCG(5, 5))); err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +323,7 @@ func TestPlanCache(t *testing.T) {
 	if job() != first {
 		t.Error("the second job planned anew")
 	}
-	shimtest.Damage(t, files[0])
+	shimtest.CorruptPlan(t, files[0])
 	if job() != first {
 		t.Error("a damaged file changed the plan")
 	}
@@ -382,18 +382,18 @@ func TestLoopOverSizes(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			const loops = 24
 			for i := range loops {
-				k := shimtest.Collective{Kind: calls.AllReduce, Typ: datatype.Float32, Count: 10000 + 500*i}
+				k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Float32, Count: 10000 + 500*i}
 				if err := k.Run(w, rng); err != nil {
 					t.Fatal(err)
 				}
-				if i == 0 && shimtest.PlannedBy(w) != 1 {
-					t.Errorf("%d plans for one size", shimtest.PlannedBy(w))
+				if i == 0 && shimtest.PlansMade(w) != 1 {
+					t.Errorf("%d plans for one size", shimtest.PlansMade(w))
 				}
 				if i == 1 {
-					shimtest.Eventually(func() bool { return shimtest.PlannedBy(w) > 2 || tolerance == "0" })
+					shimtest.Eventually(func() bool { return shimtest.PlansMade(w) > 2 || tolerance == "0" })
 				}
 			}
-			if n := shimtest.PlannedBy(w); (n < loops/2) != (tolerance != "0") || n > loops {
+			if n := shimtest.PlansMade(w); (n < loops/2) != (tolerance != "0") || n > loops {
 				t.Errorf("%d plans for %d sizes", n, loops)
 			}
 			for r, c := range w.Comms {

@@ -27,7 +27,7 @@ import (
 // the second host.
 func twoHosts(t *testing.T) (core *controller.Core, lost func() []string, kill func()) {
 	t.Helper()
-	must := shimtest.MustOf(t)
+	must := shimtest.Fatal(t)
 	const planes, mtu = 2, 9000
 	hosts := kerneltest.Hosts(t, 2, planes, mtu)
 	socket := filepath.Join(t.TempDir(), "ocsd.sock")
@@ -67,7 +67,7 @@ func twoHosts(t *testing.T) (core *controller.Core, lost func() []string, kill f
 	board, err := agent.Dial(context.Background(), f, agent.TLS{})
 	must(err)
 	t.Cleanup(func() { _ = board.Close() })
-	core = shimtest.Driven(t, f, path, socket, board)
+	core = shimtest.UseDeviceModels(t, f, path, socket, board)
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
 	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
 	return core, func() []string {

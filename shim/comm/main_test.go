@@ -6,4 +6,6 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-func TestMain(m *testing.M) { shimtest.Main(m, map[string]func() int{"full": fullProcess, "narrow": narrowProcess}) }
+func TestMain(m *testing.M) {
+	shimtest.Main(m, map[string]func() int{"full": fullProcess, "narrow": narrowProcess})
+}

@@ -45,7 +45,7 @@ func TestKinOnCircuits(t *testing.T) {
 	}
 	for _, f := range []*shimtest.Family{halves, small} {
 		for _, c := range f.Children {
-			if shimtest.OnCircuits(c) == 0 {
+			if shimtest.ProgramsOnCircuits(c) == 0 {
 				t.Errorf("comm %#x rank %d never used a circuit", c.ID, c.Rank)
 			}
 		}
@@ -62,10 +62,10 @@ func TestCircuitsToOutside(t *testing.T) {
 	w := shimtest.NewWorld(t, 4)
 	rng := rand.New(rand.NewPCG(6, 6))
 	for _, k := range []shimtest.Collective{
-		{Kind: calls.Broadcast, Typ: datatype.Int32, Count: 2000},
-		{Kind: calls.Reduce, Typ: datatype.Int32, Count: 2000, Root: 1},
+		{Kind: calls.Broadcast, Type: datatype.Int32, Count: 2000},
+		{Kind: calls.Reduce, Type: datatype.Int32, Count: 2000, Root: 1},
 	} {
-		ring := shimtest.Collective{Kind: calls.ReduceScatter, Typ: datatype.Int32, Count: 2000}
+		ring := shimtest.Collective{Kind: calls.ReduceScatter, Type: datatype.Int32, Count: 2000}
 		if err := ring.Run(w, rng); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestCircuitsToOutside(t *testing.T) {
 			if err := k.Run(half, rng); err != nil {
 				t.Fatalf("%v, colour %d: %v", k, color, err)
 			}
-			if shimtest.OnCircuits(half.Comms[0]) == 0 {
+			if shimtest.ProgramsOnCircuits(half.Comms[0]) == 0 {
 				t.Errorf("%v, colour %d: not on circuits", k, color)
 			}
 		}

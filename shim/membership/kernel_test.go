@@ -24,7 +24,7 @@ func TestKinOnKernelPlanes(t *testing.T) {
 	w.Must(shimtest.CheckSums)
 	f.Must(shimtest.CheckSums)
 	for _, c := range f.Children {
-		if shimtest.OnCircuits(c) == 0 {
+		if shimtest.ProgramsOnCircuits(c) == 0 {
 			t.Errorf("comm %#x rank %d never used a circuit", c.ID, c.Rank)
 		}
 	}

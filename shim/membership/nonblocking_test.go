@@ -159,7 +159,7 @@ func TestNonBlockingFailure(t *testing.T) {
 	if err := comms[0].Destroy(); err != nil {
 		t.Error(err)
 	}
-	w.Limit(time.Second)
+	w.SetTimeout(time.Second)
 	begun(t, shim.Run([]calls.Call{shimtest.AllReduce(w.Comms[0], make([]float32, 5))}))
 	shimtest.WantError(t, finished(t, w.Comms[0]), errdefs.ErrTimeout, "rank 1 did not arrive")
 }
@@ -460,7 +460,7 @@ func TestManyAtOnce(t *testing.T) {
 // TestFailedKinLeavesNothing: children that were not made, and aborted ones.
 func TestFailedKinLeavesNothing(t *testing.T) {
 	w := shimtest.NewWorld(t, 2)
-	w.Limit(50 * time.Millisecond)
+	w.SetTimeout(50 * time.Millisecond)
 	before := shimtest.CountResources(t)
 	for range 5 {
 		for _, o := range []membership.Origin{{How: membership.BySplit}, {How: membership.ByShrink, Exclude: []int{1}, Color: 0}, {How: membership.ByGrow, Ranks: 3}} {

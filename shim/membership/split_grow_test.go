@@ -146,7 +146,7 @@ func TestKinDisagree(t *testing.T) {
 func TestSplitWithoutSome(t *testing.T) {
 	t.Run("never calls", func(t *testing.T) {
 		w := shimtest.NewWorld(t, 3)
-		w.Limit(2 * time.Second)
+		w.SetTimeout(2 * time.Second)
 		for _, err := range shimtest.Concurrently(t, 2, func(i int) error {
 			_, err := shimtest.InitFrom(membership.Origin{Parent: w.Comms[i], How: membership.BySplit})
 			return err

@@ -22,8 +22,8 @@ import (
 	"lightpath/shim/status"
 )
 
-func newSideWorld(t testing.TB, n, size int, shared func(rank int) bool) *shimtest.SideWorld {
-	w := &shimtest.SideWorld{Mem: make([][]byte, n), Handles: make([]uint64, n)}
+func newSideWorld(t testing.TB, n, size int, shared func(rank int) bool) *shimtest.WindowWorld {
+	w := &shimtest.WindowWorld{Mem: make([][]byte, n), Handles: make([]uint64, n)}
 	for r := range n {
 		w.Mem[r] = shimtest.WindowMemory(t, size, shared(r))
 	}
@@ -64,7 +64,7 @@ func TestOneSidedAllToAll(t *testing.T) {
 	}
 }
 
-func exchangeByPuts(w *shimtest.SideWorld, c *shim.Comm, round, block int) error {
+func exchangeByPuts(w *shimtest.WindowWorld, c *shim.Comm, round, block int) error {
 	n, me := c.Ranks, c.Rank
 	rng := func(from, to int) *rand.Rand { return rand.New(rand.NewPCG(uint64(round), uint64(from*n+to))) }
 	var puts, waits []calls.Call
@@ -86,7 +86,7 @@ func exchangeByPuts(w *shimtest.SideWorld, c *shim.Comm, round, block int) error
 	}
 	var barrier []calls.Call
 	for peer := range n {
-		barrier = append(barrier, shimtest.SideSignalTo(c, peer))
+		barrier = append(barrier, shimtest.SignalTo(c, peer))
 	}
 	return shim.Run(append(barrier, waits...))
 }
@@ -144,7 +144,7 @@ func TestOneSidedOrder(t *testing.T) {
 						return fmt.Errorf("signal %d came with %d", i, got)
 					}
 					if i%slots == slots-1 {
-						if err := shim.Run([]calls.Call{shimtest.SideSignalTo(c, 0)}); err != nil {
+						if err := shim.Run([]calls.Call{shimtest.SignalTo(c, 0)}); err != nil {
 							return err
 						}
 					}
@@ -167,7 +167,7 @@ func TestOneSidedFromOneThread(t *testing.T) {
 			out := make([][]byte, n)
 			for r, c := range w.Comms {
 				out[r] = make([]byte, 1)
-				own = append(own, shimtest.SideSignalTo(c, r), shimtest.SideSignalTo(c, r))
+				own = append(own, shimtest.SignalTo(c, r), shimtest.SignalTo(c, r))
 				puts = append(puts, w.Put(c, (r+n-1)%n, 0, []byte{byte(10 + r)}))
 				group = append(group, calls.Call{
 					Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1,
@@ -207,7 +207,7 @@ func TestOneSidedRefused(t *testing.T) {
 		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Window: w.Handles[0]}, "localbuff is NULL"},
 		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Window: w.Handles[1], Send: unsafe.Pointer(&data[0])}, "another communicator"},
 		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Send: unsafe.Pointer(&data[0])}, "window 0x0 is not registered"},
-		{shimtest.SideSignalTo(c, -1), "peer -1"},
+		{shimtest.SignalTo(c, -1), "peer -1"},
 		{shimtest.SignalsFrom(c, 1, 0), "opCnt 0"},
 		{shimtest.SignalsFrom(c, 1, -1), "opCnt -1"},
 		{calls.Call{Comm: c, Kind: calls.EndOfKinds}, "no such call"},
@@ -215,11 +215,11 @@ func TestOneSidedRefused(t *testing.T) {
 	} {
 		shimtest.WantError(t, shim.Run([]calls.Call{k.call}), errdefs.ErrInvalidArgument, k.says)
 	}
-	three := slices.Repeat([]calls.Call{shimtest.SideSignalTo(w.Comms[1], 0)}, 3)
+	three := slices.Repeat([]calls.Call{shimtest.SignalTo(w.Comms[1], 0)}, 3)
 	if err := shim.Run(append(three, shimtest.SignalsFrom(c, 1, 2))); err != nil {
 		t.Fatal(err)
 	}
-	w.Limit(200 * time.Millisecond)
+	w.SetTimeout(200 * time.Millisecond)
 	shimtest.WantError(t, shim.Run([]calls.Call{shimtest.SignalsFrom(c, 1, 3)}), errdefs.ErrTimeout, "rank 0: 1 of 3 signals of rank 1")
 	shimtest.WantError(t, c.AsyncError(), errdefs.ErrTimeout)
 }
@@ -231,7 +231,7 @@ func TestOneSidedWindowsComeLateAndGo(t *testing.T) {
 		t.Run(transport, func(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
 			const size = 1 << 20
-			w := &shimtest.SideWorld{Mem: [][]byte{shimtest.WindowMemory(t, size, true), shimtest.WindowMemory(t, size, true)}, Handles: make([]uint64, 2)}
+			w := &shimtest.WindowWorld{Mem: [][]byte{shimtest.WindowMemory(t, size, true), shimtest.WindowMemory(t, size, true)}, Handles: make([]uint64, 2)}
 			w.World = shimtest.NewWorld(t, 2)
 			w.Handles[0] = w.Register(w.Comms[0])
 			data := bytes.Repeat([]byte{7}, size)
@@ -290,7 +290,7 @@ func TestOneSidedAbort(t *testing.T) {
 // TestOneSidedIsSeen: who waits for whose signals is in the status and in the flight recorder, and so is
 // what has been put.
 func TestOneSidedIsSeen(t *testing.T) {
-	dir := shimtest.StatusHere(t)
+	dir := shimtest.UseStatusDir(t)
 	w := newSideWorld(t, 3, 4096, func(int) bool { return true })
 	sender, waiter := w.Comms[0], w.Comms[2]
 	if err := shim.Run([]calls.Call{w.Put(sender, 2, 8, make([]byte, 40))}); err != nil {
@@ -300,7 +300,7 @@ func TestOneSidedIsSeen(t *testing.T) {
 	go func() {
 		done <- shim.Run([]calls.Call{shimtest.SignalsFrom(waiter, 0, 1), shimtest.SignalsFrom(waiter, 0, 2)})
 	}()
-	c := shimtest.CollectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Waiting })
+	c := shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return c.State == status.Waiting })
 	for _, want := range []string{"rank 2 waits for rank 0 (", "it is in WaitSignal for "} {
 		if !strings.Contains(c.Diagnosis, want) {
 			t.Errorf("%q lacks %q", c.Diagnosis, want)
@@ -318,7 +318,7 @@ func TestOneSidedIsSeen(t *testing.T) {
 		d.Operations[1].Detail != "WaitSignal(2 signals, peer 0)" || d.Operations[1].Wait != "signals of rank 0 (0 of 2)" {
 		t.Errorf("waits: %+v", d.Operations)
 	}
-	if err := shim.Run([]calls.Call{shimtest.SideSignalTo(sender, 2), shimtest.SideSignalTo(sender, 2)}); err != nil {
+	if err := shim.Run([]calls.Call{shimtest.SignalTo(sender, 2), shimtest.SignalTo(sender, 2)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil {
@@ -331,7 +331,7 @@ func TestOneSidedIsSeen(t *testing.T) {
 		d.Operations[1].Detail != "Signal(peer 2)" || d.Operations[0].Outcome != flight.Completed || d.Operations[0].Arrived == 0 || d.Operations[0].Ended == 0 {
 		t.Errorf("puts and signals: %+v", d.Operations)
 	}
-	c = shimtest.CollectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Healthy })
+	c = shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return c.State == status.Healthy })
 	for name, counts := range map[string][3]uint64{"PutSignal": {1, 0, 0}, "Signal": {2, 0, 0}, "WaitSignal": {0, 0, 2}} {
 		for r, want := range counts {
 			if got := c.Ranks[r].Counts[name]; got != want || c.Ranks[r].Collectives != 0 {
@@ -345,7 +345,7 @@ func TestOneSidedIsSeen(t *testing.T) {
 // none.
 func TestOneSidedFailureIsSeen(t *testing.T) {
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
-	w.Limit(300 * time.Millisecond)
+	w.SetTimeout(300 * time.Millisecond)
 	err := shim.Run([]calls.Call{shimtest.SignalsFrom(w.Comms[0], 1, 3), shimtest.SignalsFrom(w.Comms[0], 1, 1)})
 	shimtest.WantError(t, err, errdefs.ErrTimeout, "0 of 3 signals of rank 1")
 	d, err := recorder.Record(w.Comms[0], err)
@@ -365,7 +365,7 @@ func TestOneSidedAllocatesNothing(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
 	data := make([]byte, 64)
-	calls := []calls.Call{w.Put(w.Comms[0], 1, 0, data), shimtest.SideSignalTo(w.Comms[0], 1), shimtest.SignalsFrom(w.Comms[1], 0, 2)}
+	calls := []calls.Call{w.Put(w.Comms[0], 1, 0, data), shimtest.SignalTo(w.Comms[0], 1), shimtest.SignalsFrom(w.Comms[1], 0, 2)}
 	if n := testing.AllocsPerRun(100, func() {
 		if err := shim.Run(calls); err != nil {
 			t.Fatal(err)

@@ -24,12 +24,12 @@ import (
 // TestStatusNamesStoppedRank: whoever is stopped is named, with its process.
 func TestStatusNamesStoppedRank(t *testing.T) {
 	for _, victim := range []int{0, 2} {
-		dir := shimtest.StatusHere(t)
+		dir := shimtest.UseStatusDir(t)
 		ranks := shimtest.StartRanks(t, 3)
 		if err := ranks[victim].Process.Signal(unix.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		c := shimtest.CollectUntil(t, dir, func(c *status.Comm) bool {
+		c := shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool {
 			return c.State == status.Waiting && strings.Contains(c.Diagnosis, "everybody else waits for rank")
 		})
 		for r := range c.Ranks {
@@ -42,7 +42,7 @@ func TestStatusNamesStoppedRank(t *testing.T) {
 		}
 		for _, p := range ranks {
 			_ = p.Process.Kill()
-			<-p.Last
+			<-p.LastLine
 			_ = p.Wait() // its status is the signal
 		}
 		// What they leave is swept.
@@ -61,7 +61,7 @@ func TestStatusNamesRankElsewhere(t *testing.T) {
 	for _, transport := range []string{"shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			dir := shimtest.StatusHere(t)
+			dir := shimtest.UseStatusDir(t)
 			w := shimtest.NewWorld(t, 3)
 			w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))}) })
 			done := make(chan []error, 1)
@@ -74,7 +74,7 @@ func TestStatusNamesRankElsewhere(t *testing.T) {
 					return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))})
 				})
 			}()
-			c := shimtest.CollectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Waiting })
+			c := shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return c.State == status.Waiting })
 			for _, want := range []string{"everybody else waits for rank 1 (", "which has made no call for ", " since AllReduce #1", "in AllReduce #2"} {
 				if !strings.Contains(c.Diagnosis, want) {
 					t.Errorf("%q lacks %q", c.Diagnosis, want)
@@ -86,7 +86,7 @@ func TestStatusNamesRankElsewhere(t *testing.T) {
 					t.Errorf("rank %d: %v", r, err)
 				}
 			}
-			c = shimtest.CollectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Healthy })
+			c = shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return c.State == status.Healthy })
 			if n := c.Ranks[1].Counts["AllReduce"]; n != 2 || c.Ranks[1].Collectives != 2 {
 				t.Errorf("counted %d", n)
 			}
@@ -96,7 +96,7 @@ func TestStatusNamesRankElsewhere(t *testing.T) {
 
 // TestStatusOfWhatIsMade: a communicator whose ranks have not all come says who is missing.
 func TestStatusOfWhatIsMade(t *testing.T) {
-	dir := shimtest.StatusHere(t)
+	dir := shimtest.UseStatusDir(t)
 	id, err := shim.NewUniqueID()
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestStatusOfWhatIsMade(t *testing.T) {
 		made <- comms[0]
 	}
 	go join(0)
-	c := shimtest.CollectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Making })
+	c := shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return c.State == status.Making })
 	if !strings.Contains(c.Diagnosis, "rank 1, not seen on this host") || strings.Contains(c.ID, string(id[:4])) {
 		t.Errorf("%s: %s", c.ID, c.Diagnosis)
 	}
@@ -124,12 +124,12 @@ func TestStatusOfWhatIsMade(t *testing.T) {
 		}
 	}
 	t.Cleanup(w.Destroy)
-	shimtest.CollectUntil(t, dir, func(c *status.Comm) bool { return c.State == status.Healthy && len(c.Ranks) == 2 })
+	shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return c.State == status.Healthy && len(c.Ranks) == 2 })
 }
 
 // TestProbe: every rank answers by the control network, whoever asks.
 func TestProbe(t *testing.T) {
-	shimtest.StatusHere(t)
+	shimtest.UseStatusDir(t)
 	w := shimtest.NewWorld(t, 4)
 	w.Must(func(c *shim.Comm) error {
 		for range 3 { // answers of one question must not be taken for those of the next
@@ -154,7 +154,7 @@ func TestStatusThroughControl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := shimtest.StatusHere(t)
+	dir := shimtest.UseStatusDir(t)
 	configs := make([]*settings.Config, 3)
 	for r := range configs {
 		if r == 1 {
@@ -175,7 +175,7 @@ func TestStatusThroughControl(t *testing.T) {
 	}
 	t.Cleanup(w.Destroy)
 	w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))}) })
-	c := shimtest.CollectUntil(t, dir, func(c *status.Comm) bool { return len(c.Ranks) == 3 })
+	c := shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return len(c.Ranks) == 3 })
 	for r := range c.Ranks {
 		if k := &c.Ranks[r]; k.Answer != status.Answered || k.Collectives != 1 {
 			t.Errorf("%+v", k)
@@ -195,7 +195,7 @@ func TestStatusThroughControl(t *testing.T) {
 func TestFlightOnFailure(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "flights")
 	t.Setenv("LIGHTPATH_FLIGHT_RECORDER_DIR", dir)
-	shimtest.StatusHere(t)
+	shimtest.UseStatusDir(t)
 	w := shimtest.NewWorld(t, 3)
 	w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))}) })
 	w.Each(func(c *shim.Comm) error {
@@ -240,7 +240,7 @@ func TestFlightOnCircuits(t *testing.T) {
 	shimtest.UseEmulator(t, 4, 2, nil)
 	t.Setenv("LIGHTPATH_PLANNER", "perstep")
 	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
-	shimtest.StatusHere(t)
+	shimtest.UseStatusDir(t)
 	w := shimtest.NewWorld(t, 4)
 	for range 3 {
 		w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10000))}) })
@@ -287,7 +287,7 @@ func TestFlightOnCircuits(t *testing.T) {
 
 // TestRAS: a client of NCCL's protocol gets the diagnosis, in text and in JSON.
 func TestRAS(t *testing.T) {
-	shimtest.StatusHere(t)
+	shimtest.UseStatusDir(t)
 	t.Setenv("NCCL_RAS_ENABLE", "1")
 	t.Setenv("NCCL_RAS_ADDR", "127.0.0.1:0")
 	w := shimtest.NewWorld(t, 2)

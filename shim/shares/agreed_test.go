@@ -197,7 +197,7 @@ func TestSharesRefused(t *testing.T) {
 // up when nobody concludes.
 func TestSharesNeverConcluded(t *testing.T) {
 	w := newSharing(t, 2, 2)
-	w.Limit(1e9)
+	w.SetTimeout(1e9)
 	for _, c := range w.Comms {
 		shares.Of(c).Answer(&control.Message{Seq: 99, Arg: shares.SharesPropose, Body: shares.AppendWords(nil, session.Of(c).Seq+1, 512, 512)}, 2)
 	}

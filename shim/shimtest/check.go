@@ -18,8 +18,8 @@ import (
 	"lightpath/shim/calls"
 )
 
-// givenBack waits until nobody holds a plane.
-func GivenBack(t *testing.T, core *controller.Core) {
+// AwaitReleased waits until no communicator holds a plane.
+func AwaitReleased(t *testing.T, core *controller.Core) {
 	t.Helper()
 	if !Eventually(func() bool {
 		s, err := core.Snapshot()
@@ -29,8 +29,8 @@ func GivenBack(t *testing.T, core *controller.Core) {
 	}
 }
 
-// logTo has warnings written to a file, whose lines it returns a reader of.
-func LogTo(t *testing.T, level string) func() string {
+// UseLogFile sends log lines of a level to a file. It returns a function that reads the file.
+func UseLogFile(t *testing.T, level string) func() string {
 	path := filepath.Join(t.TempDir(), "log")
 	t.Setenv("NCCL_DEBUG", level)
 	t.Setenv("NCCL_DEBUG_FILE", path)
@@ -43,13 +43,13 @@ func LogTo(t *testing.T, level string) func() string {
 	}
 }
 
-// allReduce is a call of count float32.
+// AllReduce returns a call that adds buf on all ranks, in place.
 func AllReduce(c *shim.Comm, buf []float32) calls.Call {
 	p := unsafe.Pointer(unsafe.SliceData(buf))
 	return calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Float32, Count: uint64(len(buf)), Send: p, Recv: p}
 }
 
-// wantError checks that an error is of a kind and says certain things.
+// WantError checks that an error wraps another and that its text contains all of some words.
 func WantError(t testing.TB, err error, is error, says ...string) {
 	t.Helper()
 	if !errors.Is(err, is) {
@@ -63,7 +63,7 @@ func WantError(t testing.TB, err error, is error, says ...string) {
 	}
 }
 
-// initAll makes one Init per element, concurrently: as processes would.
+// InitAll calls Init once per element, concurrently, as processes do, and destroys what it makes.
 func InitAll(t *testing.T, args []shim.InitArgs) []error {
 	return Concurrently(t, len(args), func(i int) error {
 		comms, err := shim.Init(args[i : i+1])
@@ -74,7 +74,8 @@ func InitAll(t *testing.T, args []shim.InitArgs) []error {
 	})
 }
 
-// settled waits for background work to end: a condition, not a duration.
+// Eventually polls until ok is true, and collects garbage in between: endpoints unmap memory when they are collected.
+// After a minute it gives up and returns false.
 func Eventually(ok func() bool) bool {
 	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if ok() {
@@ -85,8 +86,8 @@ func Eventually(ok func() bool) bool {
 	return false
 }
 
-// mustOf ends a test with an error.
-func MustOf(t *testing.T) func(error) {
+// Fatal returns a function that ends the test with an error.
+func Fatal(t *testing.T) func(error) {
 	return func(err error) {
 		t.Helper()
 		if err != nil {
@@ -95,7 +96,7 @@ func MustOf(t *testing.T) func(error) {
 	}
 }
 
-// sums checks a communicator by an AllReduce: everyone gets the sum of all ranks.
+// CheckSums runs an AllReduce and checks the sums on this rank.
 func CheckSums(c *shim.Comm) error {
 	mem := make([]float32, 1000)
 	for i := range mem {
@@ -113,6 +114,7 @@ func CheckSums(c *shim.Comm) error {
 	return nil
 }
 
+// NoErrors ends the test with the first error of errs, which are by rank.
 func NoErrors(t testing.TB, errs []error) {
 	t.Helper()
 	for r, err := range errs {
@@ -122,9 +124,9 @@ func NoErrors(t testing.TB, errs []error) {
 	}
 }
 
-// untilLost repeats a call that asks for a switch with frames on the wire, and is false where the machine stood
-// still until all of them had left it.
-func UntilLost(t *testing.T, call func(t *testing.T) bool) {
+// RetryUntilLost repeats a call in which a circuit moves while frames are in flight. The call returns false if all
+// frames had left the circuit before. After 20 such calls the test fails.
+func RetryUntilLost(t *testing.T, call func(t *testing.T) bool) {
 	lost := false
 	for try := 0; try < 20 && !lost && !t.Failed(); try++ {
 		t.Run(fmt.Sprint(try), func(t *testing.T) { lost = call(t) })

@@ -34,8 +34,8 @@ import (
 	"lightpath/shim/settings"
 )
 
-// carried returns the frames that every plane has carried.
-func Carried(t testing.TB, s *emulator.Server) []uint64 {
+// FramesByPlane returns the number of frames that each plane of a switch has carried.
+func FramesByPlane(t testing.TB, s *emulator.Server) []uint64 {
 	t.Helper()
 	stats, err := s.Stats()
 	if err != nil {
@@ -48,8 +48,8 @@ func Carried(t testing.TB, s *emulator.Server) []uint64 {
 	return frames
 }
 
-// kernelFabric builds planes in the kernel, with a controller in this process that moves them by
-// device models, and points the environment at them. lost tells what has been lost so far.
+// UseKernelPlanes makes planes in the kernel and a controller of this process that moves them by device models. It points
+// the environment at them. lost returns the losses so far.
 func UseKernelPlanes(t *testing.T, ranks, planes int, rate fabric.Rate) (core *controller.Core, lost func() []string) {
 	t.Helper()
 	if err := kernel.Check(); err != nil {
@@ -68,7 +68,7 @@ func UseKernelPlanes(t *testing.T, ranks, planes int, rate fabric.Rate) (core *c
 	if err := os.WriteFile(path, f.Encode(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	must := MustOf(t)
+	must := Fatal(t)
 	f, err := fabric.Load(path)
 	must(err)
 	t.Cleanup(func() {
@@ -81,18 +81,18 @@ func UseKernelPlanes(t *testing.T, ranks, planes int, rate fabric.Rate) (core *c
 	board, err := kernel.Open(state)
 	must(err)
 	t.Cleanup(func() { _ = board.Close() })
-	return Driven(t, f, path, socket, board), func() []string {
+	return UseDeviceModels(t, f, path, socket, board), func() []string {
 		r, err := kernel.Inspect(state)
 		must(err)
 		return r.Problems
 	}
 }
 
-// driven starts a controller in this process that moves the planes by device models, and points the
-// environment at it and at the file of the fabric.
-func Driven(t *testing.T, f *fabric.Fabric, path, socket string, board kernel.Panel) *controller.Core {
+// UseDeviceModels starts a controller in this process that moves planes by device models. It points the environment at
+// the controller and at the fabric file at path.
+func UseDeviceModels(t *testing.T, f *fabric.Fabric, path, socket string, board kernel.Panel) *controller.Core {
 	t.Helper()
-	must := MustOf(t)
+	must := Fatal(t)
 	models, cables, err := kernel.Models(board, f, "", 1)
 	must(err)
 	t.Cleanup(func() {
@@ -119,8 +119,8 @@ func Driven(t *testing.T, f *fabric.Fabric, path, socket string, board kernel.Pa
 	return core
 }
 
-// onCircuits tells how many of a communicator's programs run on circuits.
-func OnCircuits(c *shim.Comm) (n int) {
+// ProgramsOnCircuits returns how many programs of a communicator run on circuits.
+func ProgramsOnCircuits(c *shim.Comm) (n int) {
 	for _, e := range session.Of(c).Programs.Programs {
 		if e.Plan != nil {
 			n++
@@ -129,7 +129,8 @@ func OnCircuits(c *shim.Comm) (n int) {
 	return n
 }
 
-// lightFabric starts a switch and points the environment at a fabric of it.
+// UseEmulator starts a switch and points the environment at a fabric of it. edit, which may be nil, changes the fabric
+// before.
 func UseEmulator(t testing.TB, ranks, planes int, edit func(*fabric.Fabric)) *emulator.Server {
 	t.Helper()
 	dir := t.TempDir()
@@ -165,7 +166,7 @@ func UseEmulator(t testing.TB, ranks, planes int, edit func(*fabric.Fabric)) *em
 	return server
 }
 
-// noLosses checks the switch's own count of frames.
+// NoLosses checks that the switch has dropped no frame.
 func NoLosses(t testing.TB, server *emulator.Server) {
 	t.Helper()
 	stats, err := server.Stats()
@@ -184,7 +185,7 @@ func NoLosses(t testing.TB, server *emulator.Server) {
 	}
 }
 
-// planFiles lists the files of a plan cache.
+// PlanFiles returns the plan files of a cache directory.
 func PlanFiles(t testing.TB, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
@@ -194,8 +195,8 @@ func PlanFiles(t testing.TB, dir string) []string {
 	return files
 }
 
-// damage changes one digit of a plan file.
-func Damage(t testing.TB, path string) {
+// CorruptPlan changes one digit of a plan file.
+func CorruptPlan(t testing.TB, path string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -210,7 +211,7 @@ func Damage(t testing.TB, path string) {
 	}
 }
 
-// reduceWith is an AllReduce of one float with options.
+// ReduceWith runs an AllReduce of one float with options.
 func ReduceWith(c *shim.Comm, in, out *float32, o calls.Options) error {
 	return shim.Run([]calls.Call{{
 		Comm: c, Kind: calls.AllReduce, Type: datatype.Float32, Count: 1,
@@ -218,7 +219,7 @@ func ReduceWith(c *shim.Comm, in, out *float32, o calls.Options) error {
 	}})
 }
 
-// sumWith runs one on all ranks, each with its rank + 1.
+// SumWith runs [ReduceWith] on all ranks. Each contributes its rank + 1.
 func SumWith(w *World, o func(rank int) calls.Options) ([]float32, []error) {
 	out := make([]float32, len(w.Comms))
 	errs := w.Each(func(c *shim.Comm) error {
@@ -228,7 +229,7 @@ func SumWith(w *World, o func(rank int) calls.Options) ([]float32, []error) {
 	return out, errs
 }
 
-// lastPlan is the plan of the program that rank 0 used last.
+// LastPlan returns the plan of the program that rank 0 used last.
 func LastPlan(t *testing.T, w *World) *plans.Plan {
 	t.Helper()
 	var last *dispatch.Entry
@@ -243,15 +244,15 @@ func LastPlan(t *testing.T, w *World) *plans.Plan {
 	return last.Plan
 }
 
-// quickFabric is a fabric that switches fast, so that small matrices are worth circuits.
+// UseFastEmulator is [UseEmulator] with a fast switch, so that circuits are worth it for small messages.
 func UseFastEmulator(t testing.TB, ranks, planes int) *emulator.Server {
 	t.Helper()
 	return UseEmulator(t, ranks, planes, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 20 * time.Microsecond })
 }
 
-// onTime runs collectives by the clock. On a machine that is too busy to keep time it tries again
-// with more of it, and returns false.
-func OnTime(t *testing.T, core *controller.Core) (first bool) {
+// UseClock makes collectives switch by the clock. If the machine is too busy to keep time, it allows more time and returns
+// false.
+func UseClock(t *testing.T, core *controller.Core) (first bool) {
 	t.Helper()
 	t.Setenv("LIGHTPATH_BARRIER", "time")
 	const least = 40 * time.Millisecond
@@ -261,7 +262,7 @@ func OnTime(t *testing.T, core *controller.Core) (first bool) {
 		rng := rand.New(rand.NewPCG(5, 5))
 		var err error
 		for _, kind := range []calls.Kind{calls.AllReduce, calls.AllToAll, calls.Broadcast} {
-			k := Collective{Kind: kind, Typ: datatype.Int32, Count: 3001, Root: 2}
+			k := Collective{Kind: kind, Type: datatype.Int32, Count: 3001, Root: 2}
 			if err = k.Run(w, rng); err != nil {
 				break
 			}
@@ -288,9 +289,8 @@ func OnTime(t *testing.T, core *controller.Core) (first bool) {
 	}
 }
 
-// wantLate checks that a rank has missed a switch, or on a machine that is too busy to keep time
-// the controller the next one.
-func WantLate(t *testing.T, err error, says ...string) {
+// WantLateError checks that a rank has missed a switch. On a busy machine the controller may have missed one instead.
+func WantLateError(t *testing.T, err error, says ...string) {
 	t.Helper()
 	if errors.Is(err, ocsctl.ErrReconfFailed) && strings.Contains(err.Error(), "a move was due") {
 		t.Logf("the machine is busy: %v", err)
@@ -299,8 +299,8 @@ func WantLate(t *testing.T, err error, says ...string) {
 	WantError(t, err, exec.ErrLate, says...)
 }
 
-// warmSetup starts a fabric of 4 ports and returns what Warm needs of it.
-func WarmSetup(t *testing.T) (*settings.Config, *fabric.Fabric, *cache.Cache) {
+// SetUpWarm starts a fabric of 4 ports and returns the arguments of [WarmPlan].
+func SetUpWarm(t *testing.T) (*settings.Config, *fabric.Fabric, *cache.Cache) {
 	t.Helper()
 	UseEmulator(t, 4, 2, nil)
 	dir := t.TempDir()
@@ -323,8 +323,8 @@ func WarmSetup(t *testing.T) (*settings.Config, *fabric.Fabric, *cache.Cache) {
 	return cfg, fab, store
 }
 
-// warm makes the plan of one call ahead.
-func Warm(t *testing.T, cfg *settings.Config, fab *fabric.Fabric, ranks int, store *cache.Cache, call planning.Asked) planning.Warmed {
+// WarmPlan plans one call ahead, into store.
+func WarmPlan(t *testing.T, cfg *settings.Config, fab *fabric.Fabric, ranks int, store *cache.Cache, call planning.Asked) planning.Warmed {
 	t.Helper()
 	made, err := planning.Warm(t.Context(), cfg, fab, ranks, []planning.Asked{call}, store, nil)
 	if err != nil || made[0].Err != nil {
@@ -333,5 +333,5 @@ func Warm(t *testing.T, cfg *settings.Config, fab *fabric.Fabric, ranks int, sto
 	return made[0]
 }
 
-// plannedBy counts the plans that a world's leader has made.
-func PlannedBy(w *World) (n int) { return live.Of(w.Comms[0]).Book.Plannings() }
+// PlansMade returns the number of plans that the leader of a world has made.
+func PlansMade(w *World) (n int) { return live.Of(w.Comms[0]).Book.Plannings() }

@@ -17,8 +17,7 @@ import (
 	"lightpath/shim/calls"
 )
 
-// product multiplies every element by the scalar: integers modulo their width, by way of
-// unbounded ones, and floats that are small enough to be exact.
+// product multiplies every element by the scalar. Integers wrap; floats are small enough to be exact.
 func product(t datatype.Type, buf, scalar []byte) []byte {
 	out, size := make([]byte, len(buf)), t.Size()
 	for i := 0; i < len(buf); i += size {
@@ -45,6 +44,7 @@ func littleEndian(b []byte) *big.Int {
 	return new(big.Int).SetBytes(be)
 }
 
+// GetFloat returns an element of a float type.
 func GetFloat(t datatype.Type, b []byte) float64 {
 	le := binary.LittleEndian
 	switch t {
@@ -63,8 +63,7 @@ func GetFloat(t datatype.Type, b []byte) float64 {
 	}
 }
 
-// scalars returns a scalar per rank, unaligned: floats that keep sums exact, integers of any
-// bits.
+// Scalars returns an unaligned scalar per rank. Floats keep sums exact; integers have any bits.
 func Scalars(rng *rand.Rand, t datatype.Type, n int) [][]byte {
 	all := make([][]byte, n)
 	for r := range all {
@@ -85,10 +84,10 @@ var (
 	OracleSizes = []int{0, 1, 7, 1023, 65537}
 )
 
-// collectiveCase is one collective call on all ranks.
+// Collective is one collective call on all ranks.
 type Collective struct {
 	Kind    calls.Kind
-	Typ     datatype.Type
+	Type    datatype.Type
 	Op      datatype.Op
 	Root    int
 	Count   int
@@ -107,7 +106,7 @@ func (k Collective) room(rank, n int) []byte {
 	return k.Memory(rank, n)
 }
 
-// scalarOf is a rank's scalar, NULL without.
+// scalarOf returns the scalar of a rank, nil if the call has none.
 func (k Collective) scalarOf(rank int) unsafe.Pointer {
 	if k.Scalars == nil {
 		return nil
@@ -116,33 +115,33 @@ func (k Collective) scalarOf(rank int) unsafe.Pointer {
 }
 
 func (k Collective) String() string {
-	return fmt.Sprintf("%v %v %v root %d count %d inPlace %v skew %d", k.Kind, k.Typ, k.Op, k.Root, k.Count, k.InPlace, k.Skew)
+	return fmt.Sprintf("%v %v %v root %d count %d inPlace %v skew %d", k.Kind, k.Type, k.Op, k.Root, k.Count, k.InPlace, k.Skew)
 }
 
 // fill makes inputs for which every reduction is exact in its type, whatever the order:
 // whole numbers up to the ranks for sums, powers of two for products, and for averages of
 // floats one contribution other than zero per element.
 func (k Collective) fill(rng *rand.Rand, buf []byte, rank, n int) {
-	size := k.Typ.Size()
+	size := k.Type.Size()
 	switch {
-	case !k.Typ.Float() || !calls.Kinds[k.Kind].Reduces:
+	case !k.Type.Float() || !calls.Kinds[k.Kind].Reduces:
 		for i := range buf {
 			buf[i] = byte(rng.Uint32())
 		}
 		return
 	case k.Op == datatype.Max, k.Op == datatype.Min, k.Op == datatype.Sum, k.Op == calls.OpPreMulSum:
 		for i := 0; i < len(buf); i += size {
-			putFloat(k.Typ, buf[i:], float64(rng.IntN(2)))
+			putFloat(k.Type, buf[i:], float64(rng.IntN(2)))
 		}
 	case k.Op == datatype.Prod:
 		for i := 0; i < len(buf); i += size {
-			putFloat(k.Typ, buf[i:], float64(1+rng.IntN(2)))
+			putFloat(k.Type, buf[i:], float64(1+rng.IntN(2)))
 		}
 	default:
 		for i := 0; i < len(buf); i += size {
 			if v := 0.0; i/size%n == rank {
 				v = float64(1 + rng.IntN(3))
-				putFloat(k.Typ, buf[i:], v)
+				putFloat(k.Type, buf[i:], v)
 			}
 		}
 	}
@@ -150,14 +149,14 @@ func (k Collective) fill(rng *rand.Rand, buf []byte, rank, n int) {
 
 const guard = 0xa5
 
-// rankBuffers are one rank's memory for a case, with guard bytes round the output.
+// rankBuffers are the memory of one rank, with guard bytes around the output.
 type rankBuffers struct {
 	input, output []byte
 	guarded       []byte
 	skew          int
 }
 
-// deed is what all ranks of a world do together: the calls of each, and what must be so afterwards.
+// Operation is calls of all ranks of a world, and the check of their results.
 type Operation struct {
 	Name      string
 	Messages  bool           // the calls are sends and receives
@@ -166,8 +165,8 @@ type Operation struct {
 	CheckRank func(rank int) error // the part of check that is about one rank
 }
 
-// everyRank has check say of n ranks what right says of one.
-func (d *Operation) everyRank(n int, right func(rank int) error) {
+// checkRanks makes right the check of each of n ranks.
+func (d *Operation) checkRanks(n int, right func(rank int) error) {
 	d.CheckRank = right
 	d.Check = func() error {
 		for r := range n {
@@ -179,7 +178,7 @@ func (d *Operation) everyRank(n int, right func(rank int) error) {
 	}
 }
 
-// run has every rank of w make its calls as one group, after the delay for the rank, and checks.
+// Run makes the calls of every rank as one group, after a delay by rank, and checks the results.
 func (d *Operation) Run(w *World, delay func(rank int) time.Duration) error {
 	for r, err := range Concurrently(w.t, len(w.Comms), func(r int) error {
 		time.Sleep(delay(r))
@@ -192,9 +191,10 @@ func (d *Operation) Run(w *World, delay func(rank int) time.Duration) error {
 	return d.Check()
 }
 
+// NoDelay is the delay of ranks that call at once.
 func NoDelay(int) time.Duration { return 0 }
 
-// run executes the case on every rank of w and compares with the oracle.
+// Run makes the call on every rank of w and compares the results with the oracle.
 func (k Collective) Run(w *World, rng *rand.Rand) error {
 	d, err := k.Prepare(w, rng)
 	if err != nil {
@@ -203,7 +203,7 @@ func (k Collective) Run(w *World, rng *rand.Rand) error {
 	return d.Run(w, NoDelay)
 }
 
-// prepare makes the buffers and the calls of all ranks of w, and asks the oracle.
+// Prepare makes the buffers and calls of all ranks of w and asks the oracle for the results.
 func (k Collective) Prepare(w *World, rng *rand.Rand) (*Operation, error) {
 	n := len(w.Comms)
 	inputs := make([][]byte, n)
@@ -211,13 +211,13 @@ func (k Collective) Prepare(w *World, rng *rand.Rand) (*Operation, error) {
 	d := &Operation{Name: k.String(), Calls: make([][]calls.Call, n)}
 	for r := range n {
 		call := calls.Call{
-			Comm: w.Comms[r], Kind: k.Kind, Type: k.Typ, Op: k.Op, Peer: int32(k.Root), Count: uint64(k.Count),
+			Comm: w.Comms[r], Kind: k.Kind, Type: k.Type, Op: k.Op, Peer: int32(k.Root), Count: uint64(k.Count),
 			Scalar: k.scalarOf(r), Options: k.Options,
 		}
 		_ = call.Resolve()
 		send, recv := call.Extents()
 		// Every rank gets full buffers; those that the call gives it none of stay untouched.
-		block := int64(k.Count * k.Typ.Size())
+		block := int64(k.Count * k.Type.Size())
 		inputs[r] = make([]byte, calls.Blocks(calls.Kinds[k.Kind].Send, n)*block)
 		k.fill(rng, inputs[r], r, n)
 		b := &bufs[r]
@@ -229,25 +229,25 @@ func (k Collective) Prepare(w *World, rng *rand.Rand) (*Operation, error) {
 	if k.Op == calls.OpPreMulSum {
 		op, summands = datatype.Sum, make([][]byte, n)
 		for r := range n {
-			summands[r] = product(k.Typ, inputs[r], k.Scalars[r])
+			summands[r] = product(k.Type, inputs[r], k.Scalars[r])
 		}
 	}
-	want, err := oracle.Expected(oracle.Call{Collective: calls.Kinds[k.Kind].Collective, Type: k.Typ, Op: op, Root: k.Root}, summands)
+	want, err := oracle.Expected(oracle.Call{Collective: calls.Kinds[k.Kind].Collective, Type: k.Type, Op: op, Root: k.Root}, summands)
 	if err != nil {
 		return nil, err
 	}
-	d.everyRank(n, func(r int) error { return k.compare(&bufs[r], inputs[r], want[r]) })
+	d.checkRanks(n, func(r int) error { return k.compare(&bufs[r], inputs[r], want[r]) })
 	return d, nil
 }
 
-// compare holds what a rank has got against what it should have, nil where the call gives it nothing.
+// compare checks the memory of a rank. want is nil if the call gives the rank nothing.
 func (k Collective) compare(b *rankBuffers, input, want []byte) error {
 	if k.Count > 0 && want != nil && !bytes.Equal(b.output, want) {
 		at := 0
 		for at < len(want) && b.output[at] == want[at] {
 			at++
 		}
-		return fmt.Errorf("element %d of %d differs: % x, want % x", at/k.Typ.Size(), len(want)/k.Typ.Size(),
+		return fmt.Errorf("element %d of %d differs: % x, want % x", at/k.Type.Size(), len(want)/k.Type.Size(),
 			b.output[at:min(at+8, len(want))], want[at:min(at+8, len(want))])
 	}
 	if err := b.check(); err != nil {
@@ -259,7 +259,7 @@ func (k Collective) compare(b *rankBuffers, input, want []byte) error {
 	return nil
 }
 
-// layout places a rank's buffers: apart, or as NCCL defines in place.
+// layout places the buffers of a rank: apart, or in place as NCCL defines it.
 func (k Collective) layout(input []byte, send, recv int64, rank int) rankBuffers {
 	size := max(send, recv, int64(len(input)))
 	mem := k.room(rank, int(size)+128+k.Skew)
@@ -274,7 +274,7 @@ func (k Collective) layout(input []byte, send, recv int64, rank int) rankBuffers
 		b.output = body[:recv]
 		return b
 	}
-	own := int64(rank) * int64(k.Count*k.Typ.Size())
+	own := int64(rank) * int64(k.Count*k.Type.Size())
 	switch {
 	case send == recv:
 		copy(body, input)

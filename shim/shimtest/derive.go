@@ -7,7 +7,7 @@ import (
 	"lightpath/shim/membership"
 )
 
-// bear makes one communicator of a parent, as one rank of a process of its own would.
+// InitFrom makes one communicator from a parent, as one rank of a process of its own does.
 func InitFrom(o membership.Origin) (*shim.Comm, error) {
 	comms, err := shim.Init([]shim.InitArgs{{From: &o}})
 	if err != nil {
@@ -16,13 +16,13 @@ func InitFrom(o membership.Origin) (*shim.Comm, error) {
 	return comms[0], nil
 }
 
-// family is the children of a world, by rank of the parent.
+// Family is the communicators made from a world, by rank of the parent; nil if the rank has none.
 type Family struct {
 	*World
 	Children []*shim.Comm
 }
 
-// bears makes children and has them destroyed when the test ends.
+// InitFrom makes one communicator per rank from the parent that origin names. The test destroys them at its end.
 func (w *World) InitFrom(origin func(c *shim.Comm) membership.Origin) (*Family, []error) {
 	f := &Family{w, make([]*shim.Comm, len(w.Comms))}
 	errs := w.Each(func(c *shim.Comm) (err error) {
@@ -35,7 +35,7 @@ func (w *World) InitFrom(origin func(c *shim.Comm) membership.Origin) (*Family, 
 	return f, errs
 }
 
-// must runs f on every child, concurrently.
+// Must runs f on every child, concurrently, and ends the test with the first error.
 func (f *Family) Must(run func(c *shim.Comm) error) {
 	f.t.Helper()
 	for r, err := range Concurrently(f.t, len(f.Children), func(i int) error {

@@ -19,23 +19,23 @@ import (
 	"lightpath/shim/stream"
 )
 
-// patient is how long tests of devices wait for what must come.
-const Patient = 60 * time.Second
+// DeviceTimeout bounds the waits of tests for streams.
+const DeviceTimeout = 60 * time.Second
 
-// gpus are devices of a test, one for each rank of its worlds.
+// GPUs are software devices, one for each rank of a world, with streams.
 type GPUs struct {
 	*devicetest.Driver
 	T       testing.TB
 	Streams [][]device.Stream // by rank
 }
 
-// useGPUs has communicators use devices that are goroutines.
+// UseGPUs gives communicators software devices: n of them, each with some streams.
 func UseGPUs(t testing.TB, n, streams int) *GPUs {
 	t.Helper()
 	return UseDriver(t, devicetest.New(stream.Places(), n), nil, n, streams)
 }
 
-// usePeers is useGPUs for devices that reach each other.
+// UsePeers is [UseGPUs] for devices that read each other's memory.
 func UsePeers(t testing.TB, n, streams int) *GPUs {
 	t.Helper()
 	t.Setenv("LIGHTPATH_DEVICE_PATH", "direct")
@@ -50,7 +50,7 @@ func UsePeers(t testing.TB, n, streams int) *GPUs {
 	return g
 }
 
-// useDriver has communicators use a driver, or what is made of it.
+// UseDriver gives communicators the devices of d. as is the driver that they see: d, if nil, or a driver made of d.
 func UseDriver(t testing.TB, d *devicetest.Driver, as device.Driver, n, streams int) *GPUs {
 	t.Helper()
 	if as == nil {
@@ -75,27 +75,28 @@ func UseDriver(t testing.TB, d *devicetest.Driver, as device.Driver, n, streams 
 	return g
 }
 
+// SynchronizeRank waits for all streams of a rank.
 func (g *GPUs) SynchronizeRank(rank int) error {
 	for i, s := range g.Streams[rank] {
-		if !g.Synchronize(s, Patient) {
+		if !g.Synchronize(s, DeviceTimeout) {
 			return fmt.Errorf("rank %d: stream %d does not end", rank, i)
 		}
 	}
 	return nil
 }
 
-// memories are the kinds that a buffer may be moved to.
+// memories are the kinds of memory that a buffer may be in.
 var memories = []device.Kind{device.Host, device.Pinned, device.Managed, device.Memory}
 
-// moved is a copy of a call's buffer in memory of some kind.
-type Moved struct {
+// DeviceBuffer is a copy of a host buffer in memory of some kind.
+type DeviceBuffer struct {
 	At   unsafe.Pointer
 	host []byte
 }
 
-// move returns memory of a kind with what the host has.
-func (g *GPUs) Move(kind device.Kind, dev int, host []byte) Moved {
-	m := Moved{host: host, At: unsafe.Pointer(unsafe.SliceData(host))}
+// Move copies a host buffer into memory of a kind.
+func (g *GPUs) Move(kind device.Kind, dev int, host []byte) DeviceBuffer {
+	m := DeviceBuffer{host: host, At: unsafe.Pointer(unsafe.SliceData(host))}
 	switch {
 	case len(host) == 0 || kind == device.Host:
 		return m
@@ -108,10 +109,10 @@ func (g *GPUs) Move(kind device.Kind, dev int, host []byte) Moved {
 	return m
 }
 
-// upload has calls of a rank work in other memory, of a kind for each buffer. back brings the results to where they were
-// asked for.
+// Upload moves the buffers of calls into memory whose kind the caller draws for each. back copies the results to the
+// buffers of calls.
 func (g *GPUs) Upload(calls []calls.Call, dev int, kind func() device.Kind) (on []calls.Call, back func()) {
-	var all []Moved
+	var all []DeviceBuffer
 	for _, c := range calls {
 		_ = c.Resolve()
 		send, recv := c.Extents()
@@ -145,20 +146,20 @@ func (g *GPUs) Upload(calls []calls.Call, dev int, kind func() device.Kind) (on 
 	}
 }
 
-// randomDeed is what all ranks do together: collective or messages, larger and smaller than a piece.
-func randomDeed(w *World, rng *rand.Rand, inPlace bool) (*Operation, error) {
+// randomOperation draws a collective or messages, smaller and larger than a piece.
+func randomOperation(w *World, rng *rand.Rand, inPlace bool) (*Operation, error) {
 	if rng.IntN(4) == 0 {
 		scale := []int{100, 40000}[rng.IntN(2)]
 		return RandomMessages(rng, len(w.Comms), scale).Prepare(w, rng.IntN(1000)), nil
 	}
 	k := Collective{
-		Kind: OracleKinds[rng.IntN(len(OracleKinds))], Typ: datatype.Type(rng.IntN(int(datatype.NumTypes))), Op: datatype.Op(rng.IntN(int(datatype.NumOps))),
+		Kind: OracleKinds[rng.IntN(len(OracleKinds))], Type: datatype.Type(rng.IntN(int(datatype.NumTypes))), Op: datatype.Op(rng.IntN(int(datatype.NumOps))),
 		Root: rng.IntN(len(w.Comms)), Count: []int{0, 1, 777, 5000, 65537}[rng.IntN(5)], InPlace: inPlace && rng.IntN(3) == 0,
 	}
 	return k.Prepare(w, rng)
 }
 
-// sequence makes some groups, and checks them when all have ended.
+// Sequence runs random groups on random streams, some of them captured, and checks their results.
 func (g *GPUs) Sequence(w *World, rng *rand.Rand, length int) {
 	g.T.Helper()
 	n := len(w.Comms)
@@ -168,7 +169,7 @@ func (g *GPUs) Sequence(w *World, rng *rand.Rand, length int) {
 	calls := make([][][]calls.Call, n) // by rank and deed
 	for i := range deeds {
 		inGraph := captured && i >= from && i < to
-		d, err := randomDeed(w, rng, !inGraph) // what is replayed must find its input
+		d, err := randomOperation(w, rng, !inGraph) // what is replayed must find its input
 		if err != nil {
 			g.T.Fatal(err)
 		}
@@ -226,17 +227,17 @@ func (g *GPUs) Sequence(w *World, rng *rand.Rand, length int) {
 	}
 }
 
-// leaveStreams waits until no launch is left of a communicator.
+// LeaveStreams waits until no launch of a communicator is pending.
 func LeaveStreams(c *shim.Comm) {
 	for !stream.Of(c).Over() {
 		runtime.Gosched()
 	}
 }
 
-// os4K is a page, which a word takes.
-const Os4K = 4096
+// PageSize is the size of a page, in bytes, which a word takes.
+const PageSize = 4096
 
-// destroyAll ends a world, and waits until nothing of it is left.
+// DestroyAll destroys a world and waits until streams hold nothing of it.
 func DestroyAll(w *World) {
 	for _, c := range w.Comms {
 		_ = c.Destroy()
@@ -246,8 +247,9 @@ func DestroyAll(w *World) {
 	}
 }
 
-// eachRefusal has the driver refuse the methods' first calls, then their second, and so on, at most so many, until none fails.
-func EachRefusal(t *testing.T, use func(t testing.TB, n, streams int) *GPUs, most int,
+// RefuseEach makes the driver refuse the first call of each method, then the second, and so on, at most so many, until
+// no call fails.
+func RefuseEach(t *testing.T, use func(t testing.TB, n, streams int) *GPUs, most int,
 	refuses func(g *GPUs, w *World, method string, after int) (failed bool), methods ...string,
 ) {
 	for _, method := range methods {
@@ -269,8 +271,8 @@ func EachRefusal(t *testing.T, use func(t testing.TB, n, streams int) *GPUs, mos
 	}
 }
 
-// refuses runs a group so many times, of which so many calls of a method succeed, and reports whether one has failed. The streams of
-// both ranks must end.
+// Refuses runs a group several times while the driver refuses a method after some calls. It reports whether a call failed.
+// The streams of both ranks must end.
 func (g *GPUs) Refuses(calls []calls.Call, times int, method string, after int) (failed bool) {
 	g.Fail(method, after)
 	var err error
@@ -287,4 +289,7 @@ func (g *GPUs) Refuses(calls []calls.Call, times int, method string, after int) 
 	return err != nil
 }
 
-func (g *GPUs) SynchronizeBoth() error { return errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)) }
+// SynchronizeBoth waits for all streams of ranks 0 and 1.
+func (g *GPUs) SynchronizeBoth() error {
+	return errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1))
+}

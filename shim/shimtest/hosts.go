@@ -9,8 +9,8 @@ import (
 	"lightpath/ocsctl/kernel/kerneltest"
 )
 
-// addressedHosts are hosts that speak IP on every plane: host i is 10.77.J.(i+1) on plane J. Their frames are
-// single segments.
+// NewHosts makes network namespaces with an IP address on every plane: host i is 10.77.J.(i+1) on plane J. Their frames
+// are single segments.
 func NewHosts(t *testing.T, n, planes int) ([]string, *kerneltest.Ethernet) {
 	t.Helper()
 	if _, err := exec.LookPath("ip"); err != nil {

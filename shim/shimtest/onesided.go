@@ -12,11 +12,11 @@ import (
 	"lightpath/shim/memory"
 )
 
-// fake is an address that nobody looks at.
-func Fake(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
+// FakeAddress returns a pointer that no code may read.
+func FakeAddress(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
-// windowMemory returns memory for a window: a file, as ncclMemAlloc makes it, which peers may map, or
-// memory of this process alone.
+// WindowMemory returns memory for a window: shared memory, as ncclMemAlloc makes it, which peers can map, or private
+// memory of this process. The test frees it.
 func WindowMemory(t testing.TB, size int, shared bool) []byte {
 	t.Helper()
 	fd, flags := -1, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS
@@ -50,14 +50,15 @@ func WindowMemory(t testing.TB, size int, shared bool) []byte {
 	return mem
 }
 
-// sideWorld is a world in which every rank has registered a window.
-type SideWorld struct {
+// WindowWorld is a world in which every rank has registered a window.
+type WindowWorld struct {
 	*World
 	Mem     [][]byte
 	Handles []uint64
 }
 
-func (w *SideWorld) Register(c *shim.Comm) uint64 {
+// Register registers the window memory of a rank again and returns the handle.
+func (w *WindowWorld) Register(c *shim.Comm) uint64 {
 	w.t.Helper()
 	m := w.Mem[c.Rank]
 	h, err := shim.Register(c, unsafe.Pointer(unsafe.SliceData(m)), uintptr(len(m)), true, 0)
@@ -67,17 +68,20 @@ func (w *SideWorld) Register(c *shim.Comm) uint64 {
 	return h
 }
 
-func (w *SideWorld) Put(c *shim.Comm, peer int, offset uint64, data []byte) calls.Call {
+// Put returns a call that writes data into the window of peer and signals it.
+func (w *WindowWorld) Put(c *shim.Comm, peer int, offset uint64, data []byte) calls.Call {
 	return calls.Call{
 		Comm: c, Kind: calls.PutSignal, Type: datatype.Uint8, Peer: int32(peer), Window: w.Handles[c.Rank], Offset: offset,
 		Send: unsafe.Pointer(unsafe.SliceData(data)), Count: uint64(len(data)),
 	}
 }
 
-func SideSignalTo(c *shim.Comm, peer int) calls.Call {
+// SignalTo returns a call that signals peer.
+func SignalTo(c *shim.Comm, peer int) calls.Call {
 	return calls.Call{Comm: c, Kind: calls.Signal, Peer: int32(peer)}
 }
 
+// SignalsFrom returns a call that waits for count signals of peer.
 func SignalsFrom(c *shim.Comm, peer, count int) calls.Call {
 	return calls.Call{Comm: c, Kind: calls.WaitSignal, Peer: int32(peer), Count: uint64(count)}
 }

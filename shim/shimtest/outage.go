@@ -12,7 +12,7 @@ import (
 // outage takes planes out of service, as their controller would, for those who use it.
 type Outage struct {
 	Down  atomic.Uint64
-	Looks atomic.Int64 // at planes that are down, until all are back; 0: it is not looks that bring them back
+	Polls atomic.Int64 // at planes that are down, until all are back; 0: it is not looks that bring them back
 }
 
 // outageController is a controller of which some planes are out of service.
@@ -34,7 +34,7 @@ func (c outageController) Acquire(mask, holder uint64) (uint64, error) {
 func (c outageController) Poll(plane int) (uint32, error) {
 	epoch, err := c.Client.Poll(plane)
 	if c.Down.Load()>>plane&1 != 0 {
-		if c.Looks.Load() > 0 && c.Looks.Add(-1) == 0 {
+		if c.Polls.Load() > 0 && c.Polls.Add(-1) == 0 {
 			c.Down.Store(0)
 		}
 		err = fmt.Errorf("plane %d epoch %d: mirrors are being cleaned: %w", plane, epoch, ocsctl.ErrPlaneDown)

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// takePath points the environment at a way for the bytes of ranks, which are processes but for rdma.
+// UsePath points the environment at a path for the bytes of ranks. For "rdma" the ranks must be goroutines.
 func UsePath(t *testing.T, path string, ranks int) {
 	t.Helper()
 	switch path {

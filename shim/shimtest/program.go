@@ -21,7 +21,7 @@ import (
 	"lightpath/shim/result"
 )
 
-// ranksHere makes a communicator of n ranks in this process, uses and destroys it.
+// RunRanks makes a communicator of n ranks in this process, uses it and destroys it.
 func RunRanks(n int) error {
 	id, err := shim.NewUniqueID()
 	if err != nil {
@@ -47,8 +47,8 @@ func RunRanks(n int) error {
 	return errors.Join(errs...)
 }
 
-// rankProcess joins a communicator and calls AllReduce for ever; it says how many calls it has made,
-// from the fourth on, and at last the first error.
+// runRank is the program "rank". It joins a communicator and calls AllReduce until a call fails. It prints the number of
+// calls, from the fourth on, and then the error.
 func runRank() int {
 	var a shim.InitArgs
 	if _, err := fmt.Sscan(os.Getenv("LP_TEST_RANK"), &a.Rank, &a.Ranks); err != nil {
@@ -85,17 +85,17 @@ func runRank() int {
 	}
 }
 
-// talker is a rank process whose words are read.
+// RankProcess is a process of the program "rank".
 type RankProcess struct {
 	*exec.Cmd
-	Calls atomic.Int64 // it says to have made
-	Last  chan string  // what it says at the end; "" where it has been killed
+	Calls    atomic.Int64 // it says to have made
+	LastLine chan string  // what it says at the end; "" where it has been killed
 }
 
-// talk starts a command that is a rank process.
+// StartProcess starts a command that runs the program "rank". The test kills it at its end.
 func StartProcess(t *testing.T, cmd *exec.Cmd) *RankProcess {
 	t.Helper()
-	p := &RankProcess{Cmd: cmd, Last: make(chan string, 1)}
+	p := &RankProcess{Cmd: cmd, LastLine: make(chan string, 1)}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -116,12 +116,12 @@ func StartProcess(t *testing.T, cmd *exec.Cmd) *RankProcess {
 		if strings.HasPrefix(said, "called ") {
 			said = ""
 		}
-		p.Last <- said
+		p.LastLine <- said
 	}()
 	return p
 }
 
-// rankProcesses starts n ranks as processes and returns once all are in their loops.
+// StartRanks starts n ranks as processes and returns when all of them have made calls.
 func StartRanks(t *testing.T, n int) []*RankProcess {
 	t.Helper()
 	id, err := shim.NewUniqueID()
@@ -142,17 +142,17 @@ func StartRanks(t *testing.T, n int) []*RankProcess {
 	return all
 }
 
-// going waits until all ranks make calls.
+// AwaitCalls waits until all ranks have made calls.
 func AwaitCalls(t *testing.T, all []*RankProcess) {
 	t.Helper()
 	for r, p := range all {
-		if !Eventually(func() bool { return p.Calls.Load() > 0 || len(p.Last) > 0 }) || p.Calls.Load() == 0 {
+		if !Eventually(func() bool { return p.Calls.Load() > 0 || len(p.LastLine) > 0 }) || p.Calls.Load() == 0 {
 			t.Fatalf("rank %d does not get going", r)
 		}
 	}
 }
 
-// regionOfFloats is memory as ncclMemAlloc makes it, for as long as the process lives.
+// regionOfFloats returns memory as ncclMemAlloc makes it. It is never freed.
 func regionOfFloats(n int) ([]float32, error) {
 	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
 	if err != nil {

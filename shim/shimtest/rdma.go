@@ -20,7 +20,7 @@ import (
 	"lightpath/shim/endpoints"
 )
 
-// crossbars is a switch per plane: ports that change are dark until somebody looks at the map.
+// Crossbars is a switch per plane. Ports that change are dark until the controller reads the map.
 type Crossbars struct {
 	Network *verbstest.Network
 	Planes  []*verbstest.Crossbar
@@ -48,8 +48,8 @@ func (c *Crossbars) Map(plane int) (circuit.Permutation, error) {
 	return c.Planes[plane].Map(), nil
 }
 
-// rdmaFabric is a fabric whose planes are RDMA ports behind crossbars, with a controller in this process
-// that moves them, and points the environment at it. Rank r is at port r of every plane.
+// UseRDMACircuits makes a fabric whose planes are RDMA ports behind crossbars, and a controller of this process that moves
+// them. It points the environment at the fabric. Rank r is at port r of every plane.
 func UseRDMACircuits(t *testing.T, ranks, planes int, kind plans.CircuitKind) *Crossbars {
 	t.Helper()
 	n := verbstest.New(1)
@@ -100,7 +100,7 @@ func UseRDMACircuits(t *testing.T, ranks, planes int, kind plans.CircuitKind) *C
 	return dev
 }
 
-// rdmaNetwork has communicators use planes of RDMA devices in memory: mem0, mem1 and so on.
+// UseRDMA gives communicators planes of RDMA devices in memory: mem0, mem1 and so on.
 func UseRDMA(t *testing.T, devices, planes int) (*verbstest.Network, []rdma.Device) {
 	t.Helper()
 	n := verbstest.New(1)

@@ -9,17 +9,19 @@ import (
 	"testing"
 )
 
-// resources is what this process holds.
+// Resources is what this process holds.
 type Resources struct {
 	Goroutines, files, segments, mappings, threads int
 	Heap                                           int // MiB in use
 }
 
+// Within reports whether r is at most limit. The runtime may add a few threads.
 func (r Resources) Within(limit Resources) bool {
 	// A runtime that breathes has a few threads more, or less.
 	return r.threads <= limit.threads+8 && r.Goroutines <= limit.Goroutines && r.files <= limit.files && r.segments <= limit.segments && r.mappings <= limit.mappings
 }
 
+// CountResources returns what this process holds now.
 func CountResources(t testing.TB) Resources {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
@@ -54,7 +56,7 @@ func CountResources(t testing.TB) Resources {
 	}
 }
 
-// freePort returns a port that nobody listens on, most likely.
+// FreePort returns a TCP port of this host that was free.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

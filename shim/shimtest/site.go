@@ -47,27 +47,27 @@ func (d *table) Map(plane int) (circuit.Permutation, error) {
 	return d.maps[plane].Clone(), nil
 }
 
-// breaks has every later move of a plane fail; nil mends it.
-func (d *table) Breaks(plane int, err error) {
+// Break makes later moves of a plane fail with err. Nil repairs the plane.
+func (d *table) Break(plane int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.broken[plane] = err
 }
 
-// site is a fabric whose planes are the loopback interface, so that frames reach everyone whatever
-// the circuits: with controllers that are reached over gRPC, the first of them in charge.
+// Site is a fabric whose planes are the loopback interface, so that frames arrive whatever the circuits. It has controllers
+// that communicators reach by gRPC. The first is in charge.
 type Site struct {
-	t      *testing.T
-	Device *table
-	Book   *notebook
-	token  atomic.Uint64
-	ports  int
-	planes []controller.PlaneConfig
-	Rulers []*ruler
+	t           *testing.T
+	Device      *table
+	Book        *journal
+	token       atomic.Uint64
+	ports       int
+	planes      []controller.PlaneConfig
+	Controllers []*controllerServer
 }
 
-// ruler is a controller and its server; core is nil while it stands by.
-type ruler struct {
+// controllerServer is a controller and its server. core is nil while the controller is on standby.
+type controllerServer struct {
 	Site   *Site
 	mu     sync.Mutex
 	Core   *controller.Core
@@ -75,7 +75,7 @@ type ruler struct {
 	addr   string
 }
 
-// siteOptions are what a site may have of its own.
+// SiteOptions are the choices of [UseControllers].
 type SiteOptions struct {
 	Controllers int         // 0: one
 	Version     string      // of the controllers; "": ours
@@ -87,7 +87,7 @@ type SiteOptions struct {
 // moveTime is how long a move of a site's planes takes.
 const moveTime = 500 * time.Microsecond
 
-// newSite starts the controllers and points the environment at the fabric.
+// UseControllers starts the controllers of a site and points the environment at its fabric.
 func UseControllers(t *testing.T, ranks, planes int, o SiteOptions) *Site {
 	t.Helper()
 	if o.Rate == 0 {
@@ -96,7 +96,7 @@ func UseControllers(t *testing.T, ranks, planes int, o SiteOptions) *Site {
 	if o.Reconfig == 0 {
 		o.Reconfig = moveTime
 	}
-	s := &Site{t: t, Device: &table{}, Book: &notebook{}, ports: ranks}
+	s := &Site{t: t, Device: &table{}, Book: &journal{}, ports: ranks}
 	f := &fabric.Fabric{
 		Version: fabric.Version, Name: fmt.Sprintf("tG%d-%d", os.Getpid(), rand.Uint32()), Ranks: ranks, Circuits: plans.Simplex,
 		OCS: []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Reconfig: o.Reconfig}},
@@ -107,13 +107,13 @@ func UseControllers(t *testing.T, ranks, planes int, o SiteOptions) *Site {
 		s.planes = append(s.planes, controller.PlaneConfig{Name: f.Planes[p].Name, BandwidthBitsPerSec: float64(o.Rate), Reconfig: moveTime})
 	}
 	for range max(o.Controllers, 1) {
-		r := &ruler{Site: s}
+		r := &controllerServer{Site: s}
 		r.serve(cmp.Or(o.Version, shim.Version))
-		s.Rulers = append(s.Rulers, r)
+		s.Controllers = append(s.Controllers, r)
 		f.Controller.Endpoints = append(f.Controller.Endpoints, r.addr)
 		t.Cleanup(r.Stop)
 	}
-	s.Rulers[0].TakeOver()
+	s.Controllers[0].TakeOver()
 	path := filepath.Join(t.TempDir(), "fabric.yaml")
 	if err := os.WriteFile(path, f.Encode(), 0o600); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func UseControllers(t *testing.T, ranks, planes int, o SiteOptions) *Site {
 	return s
 }
 
-func (r *ruler) serve(version string) {
+func (r *controllerServer) serve(version string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.Site.t.Fatal(err)
@@ -142,7 +142,7 @@ func (r *ruler) serve(version string) {
 	}
 }
 
-func (r *ruler) inCharge() (controller.Controller, string) {
+func (r *controllerServer) inCharge() (controller.Controller, string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.Core == nil {
@@ -151,8 +151,8 @@ func (r *ruler) inCharge() (controller.Controller, string) {
 	return r.Core, ""
 }
 
-// takeOver makes r the controller in charge.
-func (r *ruler) TakeOver() {
+// TakeOver puts this controller in charge.
+func (r *controllerServer) TakeOver() {
 	core, err := controller.Start(controller.Config{
 		Name: r.addr, Ports: r.Site.ports, Planes: r.Site.planes, Device: r.Site.Device, Journal: r.Site.Book, Recovered: r.Site.Book.recovered(),
 		Token: r.Site.token.Add(1), Grace: 30 * time.Second,
@@ -165,8 +165,8 @@ func (r *ruler) TakeOver() {
 	r.mu.Unlock()
 }
 
-// stop ends the controller, whatever it is in the middle of.
-func (r *ruler) Stop() {
+// Stop ends the controller at once.
+func (r *controllerServer) Stop() {
 	r.mu.Lock()
 	core := r.Core
 	r.Core = nil
@@ -177,15 +177,15 @@ func (r *ruler) Stop() {
 	}
 }
 
-// notebook is the journal of all controllers of a site, which rule one after the other.
-type notebook struct {
+// journal is the journal that all controllers of a site share. One writes it at a time.
+type journal struct {
 	mu     sync.Mutex
 	Jump   uint32 // of epochs at every takeover
 	planes map[int]*controller.Recovered
 }
 
 // Intend implements controller.Journal.
-func (n *notebook) Intend(i controller.Intent, done func(error)) {
+func (n *journal) Intend(i controller.Intent, done func(error)) {
 	n.mu.Lock()
 	n.plane(i.Plane).Intent = &i
 	n.mu.Unlock()
@@ -193,7 +193,7 @@ func (n *notebook) Intend(i controller.Intent, done func(error)) {
 }
 
 // Record implements controller.Journal.
-func (n *notebook) Record(e controller.Event, done func(error)) {
+func (n *journal) Record(e controller.Event, done func(error)) {
 	if done != nil {
 		defer done(nil)
 	}
@@ -208,7 +208,7 @@ func (n *notebook) Record(e controller.Event, done func(error)) {
 	}
 }
 
-func (n *notebook) plane(j int) *controller.Recovered {
+func (n *journal) plane(j int) *controller.Recovered {
 	if n.planes == nil {
 		n.planes = map[int]*controller.Recovered{}
 	}
@@ -218,8 +218,8 @@ func (n *notebook) plane(j int) *controller.Recovered {
 	return n.planes[j]
 }
 
-// recovered is where the controller before has left the planes of which anything is known.
-func (n *notebook) recovered() []controller.Recovered {
+// recovered returns the state in which the last controller left the planes.
+func (n *journal) recovered() []controller.Recovered {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.planes == nil {

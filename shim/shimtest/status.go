@@ -9,16 +9,16 @@ import (
 	"lightpath/shim/status"
 )
 
-// statusHere has communicators answer in a directory of the test's own.
-func StatusHere(t *testing.T) string {
+// UseStatusDir gives the communicators of a test a status directory of their own, and returns it.
+func UseStatusDir(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "s")
 	t.Setenv("LIGHTPATH_STATUS_DIR", dir)
 	return dir
 }
 
-// collectUntil asks until the report of the one communicator satisfies ok.
-func CollectUntil(t *testing.T, dir string, ok func(c *status.Comm) bool) *status.Comm {
+// AwaitStatus asks for the status until the report of the only communicator satisfies ok, and returns that report.
+func AwaitStatus(t *testing.T, dir string, ok func(c *status.Comm) bool) *status.Comm {
 	t.Helper()
 	var last *status.Report
 	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {

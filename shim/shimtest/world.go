@@ -13,28 +13,28 @@ import (
 	"lightpath/shim/settings"
 )
 
-// runAll runs every collective once.
+// RunAll runs every collective once and ends the test with the first wrong result.
 func (w *World) RunAll(t *testing.T, rng *rand.Rand, count int) {
 	t.Helper()
 	for _, kind := range OracleKinds {
-		k := Collective{Kind: kind, Typ: datatype.Float32, Op: datatype.Sum, Count: count, Root: rng.IntN(len(w.Comms)), InPlace: rng.IntN(2) == 0}
+		k := Collective{Kind: kind, Type: datatype.Float32, Op: datatype.Sum, Count: count, Root: rng.IntN(len(w.Comms)), InPlace: rng.IntN(2) == 0}
 		if err := k.Run(w, rng); err != nil {
 			t.Fatalf("%v: %v", k, err)
 		}
 	}
 }
 
-// world is a communicator whose ranks are goroutines of the test.
+// World is a communicator whose ranks are goroutines of the test. Its methods that take a function are for one
+// goroutine at a time.
 type World struct {
 	t     testing.TB
 	Comms []*shim.Comm
 }
 
-// worldOf returns a world of communicators that exist already.
+// WorldOf returns a world of communicators that exist. The caller destroys them.
 func WorldOf(t testing.TB, comms []*shim.Comm) *World { return &World{t, comms} }
 
-// newWorld makes a communicator of n ranks, all by one Init. The environment must have
-// been set.
+// NewWorld makes a communicator of n ranks by one Init, which reads the environment. The test destroys it at its end.
 func NewWorld(t testing.TB, n int) *World {
 	t.Helper()
 	id, err := shim.NewUniqueID()
@@ -54,6 +54,7 @@ func NewWorld(t testing.TB, n int) *World {
 	return w
 }
 
+// Destroy destroys the communicators that live, and waits until all have released what they hold.
 func (w *World) Destroy() {
 	for _, c := range w.Comms {
 		if c.Life() != comm.Destroyed {
@@ -65,21 +66,21 @@ func (w *World) Destroy() {
 	}
 }
 
-// limit is LIGHTPATH_TIMEOUT from now on: however long the communicator has taken to be made. The caller has it
-// at rest, on packet planes.
-func (w *World) Limit(d time.Duration) {
+// SetTimeout changes LIGHTPATH_TIMEOUT of communicators that were made with a longer one. The ranks must be idle and on
+// packet planes.
+func (w *World) SetTimeout(d time.Duration) {
 	for _, c := range w.Comms {
 		c.Cfg.Timeout = d
 	}
 }
 
-// each runs f once per rank, concurrently, and returns the errors by rank.
+// Each runs f once per rank, concurrently, and returns the errors by rank.
 func (w *World) Each(f func(c *shim.Comm) error) []error {
 	w.t.Helper()
 	return Concurrently(w.t, len(w.Comms), func(r int) error { return f(w.Comms[r]) })
 }
 
-// must is each without errors.
+// Must runs f once per rank, concurrently, and ends the test with the first error.
 func (w *World) Must(f func(c *shim.Comm) error) {
 	w.t.Helper()
 	for r, err := range w.Each(f) {
@@ -89,7 +90,8 @@ func (w *World) Must(f func(c *shim.Comm) error) {
 	}
 }
 
-// concurrently runs f(0..n-1) and fails the test where they do not end.
+// Concurrently runs f(0) to f(n-1) at once and returns their errors. If they take a minute, it panics, and the stacks
+// of all goroutines tell why.
 func Concurrently(t testing.TB, n int, f func(int) error) []error {
 	t.Helper()
 	errs := make([]error, n)
@@ -107,7 +109,7 @@ func Concurrently(t testing.TB, n int, f func(int) error) []error {
 	return errs
 }
 
-// initOne makes one communicator with settings of its own.
+// InitOne makes one communicator with settings of its own.
 func InitOne(args shim.InitArgs, cfg *settings.Config) (*shim.Comm, error) {
 	comms, err := shim.InitWith(cfg, []shim.InitArgs{args})
 	if err != nil {

@@ -49,13 +49,13 @@ func TestCablePulled(t *testing.T) {
 	}
 	for _, p := range ranks {
 		_ = p.Process.Kill()
-		<-p.Last
+		<-p.LastLine
 		_ = p.Wait() // its status is the signal
 	}
 	ranks = start("6s", 4712) // they meet and get going in less
 	ethernet.Plug(t, 1, false)
 	for r, p := range ranks {
-		if s := <-p.Last; !strings.Contains(s, "timed out") || !strings.Contains(s, fmt.Sprintf("rank %d (plane 1", 1-r)) && !strings.Contains(s, fmt.Sprintf("rank %d (plane 1", r)) {
+		if s := <-p.LastLine; !strings.Contains(s, "timed out") || !strings.Contains(s, fmt.Sprintf("rank %d (plane 1", 1-r)) && !strings.Contains(s, fmt.Sprintf("rank %d (plane 1", r)) {
 			t.Errorf("rank %d says %q", r, s)
 		}
 		if err := p.Wait(); err != nil {

@@ -27,7 +27,7 @@ func TestKilledRank(t *testing.T) {
 					t.Fatal(err)
 				}
 				for r, p := range ranks {
-					s := <-p.Last
+					s := <-p.LastLine
 					if r == victim {
 						continue
 					}

@@ -108,7 +108,7 @@ func (r lossyRank) everything(seed uint64) error {
 	var deeds []*shimtest.Operation
 	for _, count := range []int{1, 1023, 65537} {
 		for _, kind := range shimtest.OracleKinds {
-			k := shimtest.Collective{Kind: kind, Typ: datatype.Float32, Op: datatype.Op(rng.IntN(int(datatype.NumOps))), Root: rng.IntN(n), Count: count, InPlace: rng.IntN(3) == 0}
+			k := shimtest.Collective{Kind: kind, Type: datatype.Float32, Op: datatype.Op(rng.IntN(int(datatype.NumOps))), Root: rng.IntN(n), Count: count, InPlace: rng.IntN(3) == 0}
 			d, err := k.Prepare(w, rng)
 			if err != nil {
 				return err

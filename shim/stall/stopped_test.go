@@ -69,7 +69,7 @@ func TestStoppedRank(t *testing.T) {
 			if r == j.victim {
 				continue
 			}
-			s := <-p.Last
+			s := <-p.LastLine
 			for _, want := range []string{fmt.Sprintf("rank %d", j.victim), "timed out", fmt.Sprintf("process %d) is stopped", j.ranks[j.victim].Process.Pid)} {
 				if !strings.Contains(s, want) {
 					t.Errorf("%s, rank %d does not say %q of rank %d: %q", j.path, r, want, j.victim, s)
@@ -82,7 +82,7 @@ func TestStoppedRank(t *testing.T) {
 		if err := j.ranks[j.victim].Process.Signal(unix.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		if s := <-j.ranks[j.victim].Last; !strings.HasPrefix(s, "error: ") {
+		if s := <-j.ranks[j.victim].LastLine; !strings.HasPrefix(s, "error: ") {
 			t.Errorf("%s, rank %d, which was stopped, says %q", j.path, j.victim, s)
 		}
 		for _, p := range j.ranks {
@@ -119,9 +119,9 @@ func TestWrongMessageSizes(t *testing.T) {
 		wg.Go(func() {
 			for r, err := range w.Each(func(c *shim.Comm) error {
 				if c.Rank == 0 {
-					return shim.Run([]calls.Call{shimtest.Message32(calls.Send, c, 1, make([]int32, 4))})
+					return shim.Run([]calls.Call{shimtest.MessageInt32(calls.Send, c, 1, make([]int32, 4))})
 				}
-				return shim.Run([]calls.Call{shimtest.Message32(calls.Recv, c, 0, make([]int32, 5))})
+				return shim.Run([]calls.Call{shimtest.MessageInt32(calls.Recv, c, 0, make([]int32, 5))})
 			}) {
 				if r == 0 && err == nil {
 					continue // what it has sent is on its way
@@ -227,7 +227,7 @@ func TestSignalStorm(t *testing.T) {
 		rng := rand.New(rand.NewPCG(3, 3))
 		for _, count := range []int{1, 777, 40000} {
 			for _, kind := range shimtest.OracleKinds {
-				k := shimtest.Collective{Kind: kind, Typ: datatype.Float32, Op: datatype.Sum, Count: count, Root: 2}
+				k := shimtest.Collective{Kind: kind, Type: datatype.Float32, Op: datatype.Sum, Count: count, Root: 2}
 				if err := k.Run(all[path], rng); err != nil {
 					t.Fatalf("%s: %v: %v", path, k, err)
 				}

@@ -25,7 +25,7 @@ func TestArenaIsUsed(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(4, 4))
 	for _, kind := range []calls.Kind{calls.AllReduce, calls.AllToAll, calls.AllReduce} {
-		if err := (shimtest.Collective{Kind: kind, Typ: datatype.Int32, Count: 777}).Run(w, rng); err != nil {
+		if err := (shimtest.Collective{Kind: kind, Type: datatype.Int32, Count: 777}).Run(w, rng); err != nil {
 			t.Errorf("%v: %v", kind, err)
 		}
 	}
@@ -105,7 +105,7 @@ func TestNoRoomForArena(t *testing.T) {
 	for _, c := range w.Comms {
 		session.Of(c).Arena = nil // as if there had been no room: see transport/shm
 	}
-	if err := (shimtest.Collective{Kind: calls.AllReduce, Typ: datatype.Int32, Count: 777}).Run(w, rand.New(rand.NewPCG(5, 5))); err != nil {
+	if err := (shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Int32, Count: 777}).Run(w, rand.New(rand.NewPCG(5, 5))); err != nil {
 		t.Error(err)
 	}
 }

@@ -69,7 +69,7 @@ func everyCallOf(typ datatype.Type, count int, w *shimtest.World, rng *rand.Rand
 	var deeds []*shimtest.Operation
 	for _, kind := range shimtest.OracleKinds {
 		for op := datatype.Op(0); op <= calls.OpPreMulSum; op++ {
-			k := shimtest.Collective{Kind: kind, Typ: typ, Op: op, Root: n - 1, Count: count, InPlace: op%2 == 1}
+			k := shimtest.Collective{Kind: kind, Type: typ, Op: op, Root: n - 1, Count: count, InPlace: op%2 == 1}
 			switch {
 			case op > 0 && !calls.Kinds[kind].Reduces, op >= datatype.NumOps && op != calls.OpPreMulSum:
 				continue

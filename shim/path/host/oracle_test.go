@@ -27,7 +27,7 @@ func TestOracle(t *testing.T) {
 				for _, size := range shimtest.OracleSizes {
 					for _, kind := range shimtest.OracleKinds {
 						k := shimtest.Collective{
-							Kind: kind, Typ: datatype.Type(rng.IntN(int(datatype.NumTypes))), Op: datatype.Op(rng.IntN(int(datatype.NumOps))),
+							Kind: kind, Type: datatype.Type(rng.IntN(int(datatype.NumTypes))), Op: datatype.Op(rng.IntN(int(datatype.NumOps))),
 							Root: rng.IntN(n), Count: size, InPlace: rng.IntN(3) == 0, Skew: rng.IntN(2) * rng.IntN(8),
 						}
 						if err := k.Run(w, rng); err != nil {
@@ -68,7 +68,7 @@ func everyTypeAndOperator(t *testing.T, count int) {
 				if op > 0 && !calls.Kinds[kind].Reduces {
 					continue
 				}
-				k := shimtest.Collective{Kind: kind, Typ: typ, Op: op, Root: 1, Count: count, InPlace: op%2 == 1}
+				k := shimtest.Collective{Kind: kind, Type: typ, Op: op, Root: 1, Count: count, InPlace: op%2 == 1}
 				if err := k.Run(w, rng); err != nil {
 					t.Errorf("%v: %v", k, err)
 				}
@@ -91,7 +91,7 @@ func TestEveryAlgorithm(t *testing.T) {
 				t.Setenv("LIGHTPATH_ALGORITHM", coll.String()+":"+name)
 				w := shimtest.NewWorld(t, 4)
 				for _, inPlace := range []bool{false, true} {
-					k := shimtest.Collective{Kind: kind, Typ: datatype.Int32, Root: 2, Count: 101, InPlace: inPlace}
+					k := shimtest.Collective{Kind: kind, Type: datatype.Int32, Root: 2, Count: 101, InPlace: inPlace}
 					if err := k.Run(w, rng); err != nil {
 						t.Errorf("%v: %v", k, err)
 					}

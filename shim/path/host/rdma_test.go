@@ -37,7 +37,7 @@ func TestOracleRDMA(t *testing.T) {
 			for _, size := range []int{0, 1, 1023, 20001} {
 				for _, kind := range shimtest.OracleKinds {
 					k := shimtest.Collective{
-						Kind: kind, Typ: datatype.Type(rng.IntN(int(datatype.NumTypes))), Op: datatype.Op(rng.IntN(int(datatype.NumOps))),
+						Kind: kind, Type: datatype.Type(rng.IntN(int(datatype.NumTypes))), Op: datatype.Op(rng.IntN(int(datatype.NumOps))),
 						Root: rng.IntN(c.ranks), Count: size, InPlace: rng.IntN(3) == 0,
 					}
 					if err := k.Run(w, rng); err != nil {

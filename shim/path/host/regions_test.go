@@ -95,7 +95,7 @@ func TestRegionsOracle(t *testing.T) {
 				for _, kind := range shimtest.OracleKinds {
 					for i := range 4 { // the first ones tell of the memory
 						k := shimtest.Collective{
-							Kind: kind, Typ: datatype.Int32, Op: datatype.Op(rng.IntN(4)), Root: 0, Count: count, InPlace: i%2 == 1,
+							Kind: kind, Type: datatype.Int32, Op: datatype.Op(rng.IntN(4)), Root: 0, Count: count, InPlace: i%2 == 1,
 							Skew: 4 * (i / 2), Memory: m.room,
 						}
 						if err := k.Run(w, rng); err != nil {

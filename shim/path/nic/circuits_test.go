@@ -159,7 +159,7 @@ func TestGPUDirectCircuitsBreak(t *testing.T) {
 
 // TestGPUDirectSkippedDrain: a rank that asks for a switch while its messages are on the wire loses them, and all ranks hear on which plane.
 func TestGPUDirectSkippedDrain(t *testing.T) {
-	shimtest.UntilLost(t, func(t *testing.T) bool {
+	shimtest.RetryUntilLost(t, func(t *testing.T) bool {
 		g, dev := switchedGPUs(t, 4, 1, 1)
 		t.Setenv("LIGHTPATH_FAULT", "skip-drain:0:1") // after the move to where the plan begins
 		w := shimtest.NewWorld(t, 4)

@@ -110,7 +110,7 @@ func TestGPUDirectMovesNothingOnHosts(t *testing.T) {
 	if sent != moved.FromBuf {
 		t.Errorf("ranks have counted %d bytes, the network %d", sent, moved.FromBuf)
 	}
-	if _, most := g.Locked(); most > 3*2*shimtest.Os4K {
+	if _, most := g.Locked(); most > 3*2*shimtest.PageSize {
 		t.Errorf("%d bytes were page-locked", most)
 	}
 }
@@ -166,7 +166,7 @@ func TestGPUDirectRegistered(t *testing.T) {
 			copied.Add(int64(o.Bytes))
 		}
 	})
-	at, handles := make([]shimtest.Moved, 3), make([]uint64, 3)
+	at, handles := make([]shimtest.DeviceBuffer, 3), make([]uint64, 3)
 	for r, c := range w.Comms {
 		at[r] = g.Move(device.Memory, r, []byte(strings.Repeat(string(rune('a'+r)), count)))
 		var err error
@@ -345,7 +345,7 @@ func TestGPUDirectFlushes(t *testing.T) {
 	g.driver.NeedFlush(hold)
 	w := shimtest.NewWorld(t, 2)
 	const count = 5000
-	at := [2]shimtest.Moved{}
+	at := [2]shimtest.DeviceBuffer{}
 	for r, c := range w.Comms {
 		at[r] = g.Move(device.Memory, r, []byte(strings.Repeat(string(rune('a'+r)), count)))
 		call := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Uint8, Count: count, Peer: 1, Send: at[r].At, Recv: at[r].At, Stream: g.Streams[r][0]}

@@ -33,7 +33,7 @@ func TestPinnedCircuits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 3 {
 		for _, kind := range shimtest.OracleKinds {
-			k := shimtest.Collective{Kind: kind, Typ: datatype.Int32, Op: datatype.Sum, Count: 20011}
+			k := shimtest.Collective{Kind: kind, Type: datatype.Int32, Op: datatype.Sum, Count: 20011}
 			if err := k.Run(w, rng); err != nil {
 				t.Fatal(err)
 			}

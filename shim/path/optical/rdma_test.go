@@ -52,7 +52,7 @@ func TestCircuitsOverRDMA(t *testing.T) {
 
 // TestSkippedDrainOverRDMA: a rank that asks for a switch with frames on the wire loses them. The call fails on
 // every rank, and says what was lost where.
-func TestSkippedDrainOverRDMA(t *testing.T) { shimtest.UntilLost(t, skippedDrainOverRDMA) }
+func TestSkippedDrainOverRDMA(t *testing.T) { shimtest.RetryUntilLost(t, skippedDrainOverRDMA) }
 
 func skippedDrainOverRDMA(t *testing.T) bool {
 	dev := shimtest.UseRDMACircuits(t, 4, 1, plans.Simplex)

@@ -38,7 +38,7 @@ var rewired = lumos.Fabric{Pods: 4, KLeaf: 2, KSpine: 4, Tau: 2, KOCS: 4}
 // jobs returns what a random set of jobs needs between leaves.
 func jobs(t *testing.T, rng *rand.Rand) *lumos.Requirement {
 	r, err := lumos.NewRequirement(rewired)
-	shimtest.MustOf(t)(err)
+	shimtest.Fatal(t)(err)
 	for range 40 {
 		a, b := rng.IntN(rewired.Leaves()), rng.IntN(rewired.Leaves())
 		_ = r.Add(a, b, 1) // or it has no room, or needs no circuit
@@ -50,7 +50,7 @@ func jobs(t *testing.T, rng *rand.Rand) *lumos.Requirement {
 // collectives. Every result must be right.
 func rewiring(t *testing.T, c controller.Controller, w *shimtest.World, sets int) {
 	t.Helper()
-	must := shimtest.MustOf(t)
+	must := shimtest.Fatal(t)
 	core, err := lumos.NewCore(rewired)
 	must(err)
 	rng := rand.New(rand.NewPCG(31, 7))
@@ -83,7 +83,7 @@ func rewiring(t *testing.T, c controller.Controller, w *shimtest.World, sets int
 	}()
 	draw := rand.New(rand.NewPCG(3, 9))
 	for after := 2; after > 0; {
-		k := shimtest.Collective{Kind: shimtest.OracleKinds[draw.IntN(len(shimtest.OracleKinds))], Typ: datatype.Int32, Op: datatype.Sum, Root: draw.IntN(4), Count: draw.IntN(20000)}
+		k := shimtest.Collective{Kind: shimtest.OracleKinds[draw.IntN(len(shimtest.OracleKinds))], Type: datatype.Int32, Op: datatype.Sum, Root: draw.IntN(4), Count: draw.IntN(20000)}
 		must(k.Run(w, draw))
 		calls.Add(1)
 		select {
@@ -123,7 +123,7 @@ func TestRewiringUnderLoad(t *testing.T) {
 	w := shimtest.NewWorld(t, rewired.Pods)
 	rewiring(t, server.Core(), w, 12)
 	stats, err := server.Stats()
-	shimtest.MustOf(t)(err)
+	shimtest.Fatal(t)(err)
 	frames := uint64(0)
 	for j, s := range stats {
 		frames += s.Frames

@@ -69,10 +69,10 @@ func TestRoundOfSome(t *testing.T) {
 				return nil
 			}
 			in := big()
-			if err := shim.Run([]calls.Call{shimtest.Message32(calls.Send, c, 1-c.Rank, shimtest.Ramp(i+c.Rank, len(in))), shimtest.Message32(calls.Recv, c, 1-c.Rank, in)}); err != nil {
+			if err := shim.Run([]calls.Call{shimtest.MessageInt32(calls.Send, c, 1-c.Rank, shimtest.Ramp(i+c.Rank, len(in))), shimtest.MessageInt32(calls.Recv, c, 1-c.Rank, in)}); err != nil {
 				return err
 			}
-			return shimtest.Equal32(in, shimtest.Ramp(i+1-c.Rank, len(in)))
+			return shimtest.CompareInt32(in, shimtest.Ramp(i+1-c.Rank, len(in)))
 		})
 	}
 	before := framesOf(t, server)
@@ -94,7 +94,7 @@ func TestRoundOfSome(t *testing.T) {
 // framesOf counts the frames that all planes have carried.
 func framesOf(t testing.TB, server *emulator.Server) (n uint64) {
 	t.Helper()
-	for _, frames := range shimtest.Carried(t, server) {
+	for _, frames := range shimtest.FramesByPlane(t, server) {
 		n += frames
 	}
 	return n
@@ -111,18 +111,18 @@ func TestRoundBesideCollective(t *testing.T) {
 		reduce := func() error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1000))}) }
 		switch c.Rank {
 		case 0:
-			if err := shim.Run([]calls.Call{shimtest.Message32(calls.Send, c, 1, shimtest.Ramp(3, len(in)))}); err != nil {
+			if err := shim.Run([]calls.Call{shimtest.MessageInt32(calls.Send, c, 1, shimtest.Ramp(3, len(in)))}); err != nil {
 				return err
 			}
 			return reduce()
 		case 1:
-			if err := shim.Run([]calls.Call{shimtest.Message32(calls.Recv, c, 0, in)}); err != nil {
+			if err := shim.Run([]calls.Call{shimtest.MessageInt32(calls.Recv, c, 0, in)}); err != nil {
 				return err
 			}
 			if err := reduce(); err != nil {
 				return err
 			}
-			return shimtest.Equal32(in, shimtest.Ramp(3, len(in)))
+			return shimtest.CompareInt32(in, shimtest.Ramp(3, len(in)))
 		}
 		return reduce()
 	})
@@ -142,15 +142,15 @@ func TestChains(t *testing.T) {
 			buf := shimtest.Ramp(i, 30000)
 			if me > 0 {
 				clear(buf)
-				if err := shim.Run([]calls.Call{shimtest.Message32(calls.Recv, c, me-1, buf)}); err != nil {
+				if err := shim.Run([]calls.Call{shimtest.MessageInt32(calls.Recv, c, me-1, buf)}); err != nil {
 					return err
 				}
 			}
-			if err := shimtest.Equal32(buf, shimtest.Ramp(i, len(buf))); err != nil {
+			if err := shimtest.CompareInt32(buf, shimtest.Ramp(i, len(buf))); err != nil {
 				return fmt.Errorf("message %d: %w", i, err)
 			}
 			if me < n-1 {
-				if err := shim.Run([]calls.Call{shimtest.Message32(calls.Send, c, me+1, buf)}); err != nil {
+				if err := shim.Run([]calls.Call{shimtest.MessageInt32(calls.Send, c, me+1, buf)}); err != nil {
 					return err
 				}
 			}
@@ -170,7 +170,7 @@ func TestRoundMismatch(t *testing.T) {
 		if me == 2 {
 			n = 40001
 		}
-		return shim.Run([]calls.Call{shimtest.Message32(calls.Send, c, (me+1)%3, make([]int32, 40000)), shimtest.Message32(calls.Recv, c, (me+2)%3, make([]int32, n))})
+		return shim.Run([]calls.Call{shimtest.MessageInt32(calls.Send, c, (me+1)%3, make([]int32, 40000)), shimtest.MessageInt32(calls.Recv, c, (me+2)%3, make([]int32, n))})
 	}) {
 		shimtest.WantError(t, err, errdefs.ErrMismatch, "message 0 from rank 1 to rank 2: rank 1 sends 160000 bytes, rank 2 receives 160004")
 		if err == nil {
@@ -189,7 +189,7 @@ func TestRoundOfTheDead(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 			return c.Abort()
 		}
-		return shim.Run([]calls.Call{shimtest.Message32(calls.Send, c, (c.Rank+1)%3, make([]int32, 9)), shimtest.Message32(calls.Recv, c, (c.Rank+2)%3, make([]int32, 9))})
+		return shim.Run([]calls.Call{shimtest.MessageInt32(calls.Send, c, (c.Rank+1)%3, make([]int32, 9)), shimtest.MessageInt32(calls.Recv, c, (c.Rank+2)%3, make([]int32, 9))})
 	}) {
 		if r < 2 {
 			shimtest.WantError(t, err, errdefs.ErrAborted, "rank 2 aborted")
@@ -211,7 +211,7 @@ func TestRoundUndrained(t *testing.T) {
 		var group []calls.Call
 		for peer := range 3 {
 			if peer != c.Rank {
-				group = append(group, shimtest.Message32(calls.Send, c, peer, make([]int32, 20000)), shimtest.Message32(calls.Recv, c, peer, make([]int32, 20000)))
+				group = append(group, shimtest.MessageInt32(calls.Send, c, peer, make([]int32, 20000)), shimtest.MessageInt32(calls.Recv, c, peer, make([]int32, 20000)))
 			}
 		}
 		return shim.Run(group)
@@ -237,7 +237,7 @@ func TestRoundCutShort(t *testing.T) {
 	for _, err := range w.Each(func(c *shim.Comm) error {
 		n := c.Ranks
 		return shim.Run([]calls.Call{
-			shimtest.Message32(calls.Send, c, (c.Rank+1)%n, make([]int32, 1<<20)), shimtest.Message32(calls.Recv, c, (c.Rank+n-1)%n, make([]int32, 1<<20)),
+			shimtest.MessageInt32(calls.Send, c, (c.Rank+1)%n, make([]int32, 1<<20)), shimtest.MessageInt32(calls.Recv, c, (c.Rank+n-1)%n, make([]int32, 1<<20)),
 		})
 	}) {
 		shimtest.WantError(t, err, errdefs.ErrAborted, "rank 2 aborted")
@@ -262,10 +262,10 @@ func TestRoundWithoutPlanes(t *testing.T) {
 	var before []uint64
 	for i, down := range []uint64{0, 0b01, 0b10, 0b11, 0} {
 		out.Down.Store(down)
-		before = shimtest.Carried(t, server)
+		before = shimtest.FramesByPlane(t, server)
 		exchange(2 * i)
 		exchange(2*i + 1)
-		for j, frames := range shimtest.Carried(t, server) {
+		for j, frames := range shimtest.FramesByPlane(t, server) {
 			if used := frames > before[j]; used == (down>>j&1 != 0) {
 				t.Errorf("planes %#b out of service: plane %d used: %v", down, j, used)
 			}

@@ -131,7 +131,7 @@ func compareMoves(t *testing.T, j int, due []int64, maps []circuit.Permutation, 
 func TestBarrierByTimeOnRings(t *testing.T) {
 	server := shimtest.UseEmulator(t, 4, 2, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 5 * time.Millisecond })
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
-	if shimtest.OnTime(t, server.Core()) {
+	if shimtest.UseClock(t, server.Core()) {
 		shimtest.NoLosses(t, server)
 	}
 }
@@ -194,7 +194,7 @@ func TestDelayedBeyondItsSwitch(t *testing.T) {
 	w := shimtest.NewWorld(t, 4)
 	delay(w, 2, time.Minute)
 	for _, err := range w.Each(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1000))}) }) {
-		shimtest.WantLate(t, err, "rank 2 plane 0 epoch")
+		shimtest.WantLateError(t, err, "rank 2 plane 0 epoch")
 	}
 }
 

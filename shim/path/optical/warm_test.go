@@ -38,12 +38,12 @@ func TestWarm(t *testing.T) {
 		{3, planning.Asked{Collective: schedule.ReduceScatter, Type: datatype.Int8, Count: 4000, Root: 0}, calls.ReduceScatter, false},
 	} {
 		t.Run(fmt.Sprintf("%v/%d", c.kind, c.ranks), func(t *testing.T) {
-			cfg, fab, store := shimtest.WarmSetup(t)
-			made := shimtest.Warm(t, cfg, fab, c.ranks, store, c.shape)
+			cfg, fab, store := shimtest.SetUpWarm(t)
+			made := shimtest.WarmPlan(t, cfg, fab, c.ranks, store, c.shape)
 			if made.Cached {
 				t.Fatal("an empty cache has the plan")
 			}
-			if again := shimtest.Warm(t, cfg, fab, c.ranks, store, c.shape); !again.Cached || again.Plan.Digest != made.Plan.Digest {
+			if again := shimtest.WarmPlan(t, cfg, fab, c.ranks, store, c.shape); !again.Cached || again.Plan.Digest != made.Plan.Digest {
 				t.Fatalf("again: %+v", again)
 			}
 			point := made.Entry.Span
@@ -86,7 +86,7 @@ func TestWarm(t *testing.T) {
 // TestWarmIntervals: of many sizes few are planned, and a job takes the plans of all of them,
 // and of sizes between them, from the cache.
 func TestWarmIntervals(t *testing.T) {
-	cfg, fab, store := shimtest.WarmSetup(t)
+	cfg, fab, store := shimtest.SetUpWarm(t)
 	var group []planning.Asked
 	for count := uint64(1 << 10); count <= 1<<20; count *= 2 {
 		group = append(group, planning.Asked{Collective: schedule.AllReduce, Type: datatype.Float32, Count: count, Root: 0})
@@ -108,27 +108,27 @@ func TestWarmIntervals(t *testing.T) {
 	}
 	w := shimtest.NewWorld(t, 4)
 	for _, count := range []int{1 << 10, 3000, 1 << 12, 40001} {
-		k := shimtest.Collective{Kind: calls.AllReduce, Typ: datatype.Float32, Count: count}
+		k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Float32, Count: count}
 		if err := k.Run(w, rand.New(rand.NewPCG(1, 2))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := shimtest.PlannedBy(w); n != 0 {
+	if n := shimtest.PlansMade(w); n != 0 {
 		t.Errorf("the job made %d plans", n)
 	}
 }
 
 // TestWarmReplacesWhatIsUnusable: as the job itself would.
 func TestWarmReplacesWhatIsUnusable(t *testing.T) {
-	cfg, fab, store := shimtest.WarmSetup(t)
+	cfg, fab, store := shimtest.SetUpWarm(t)
 	call := planning.Asked{Collective: schedule.AllReduce, Type: datatype.Float32, Count: 1000, Root: 0}
-	shimtest.Warm(t, cfg, fab, 4, store, call)
-	shimtest.Damage(t, shimtest.PlanFiles(t, store.Dir())[0])
+	shimtest.WarmPlan(t, cfg, fab, 4, store, call)
+	shimtest.CorruptPlan(t, shimtest.PlanFiles(t, store.Dir())[0])
 	other, err := cache.Open(store.Dir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again := shimtest.Warm(t, cfg, fab, 4, other, call); again.Cached {
+	if again := shimtest.WarmPlan(t, cfg, fab, 4, other, call); again.Cached {
 		t.Fatal("a damaged file was used")
 	}
 	list, err := other.List()
@@ -160,7 +160,7 @@ func TestWarmRefuses(t *testing.T) {
 		}, planner.ErrInfeasible},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, fab, store := shimtest.WarmSetup(t)
+			cfg, fab, store := shimtest.SetUpWarm(t)
 			if c.edit != nil {
 				c.edit(cfg, fab)
 			}

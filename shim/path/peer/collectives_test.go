@@ -78,7 +78,7 @@ func TestDirectAllocatesNothing(t *testing.T) {
 
 // TestDirectRefused: whatever a driver refuses while calls are made, wherever, is an error, and no stream hangs.
 func TestDirectRefused(t *testing.T) {
-	shimtest.EachRefusal(t, shimtest.UsePeers, 6, refusesDirect,
+	shimtest.RefuseEach(t, shimtest.UsePeers, 6, refusesDirect,
 		"Locate", "Enter", "Capturing", "Context", "NewEvent", "NewStream", "Record", "Follow", "Copy", "Reduce", "Words")
 }
 

@@ -268,7 +268,7 @@ func allocOn(g *shimtest.GPUs, rank, size int) unsafe.Pointer {
 // awaitUnasked waits until a communicator has published memory of the library's and the others have opened it.
 func awaitUnasked(t testing.TB, c *shim.Comm, at unsafe.Pointer) *peer.Region {
 	t.Helper()
-	for end := time.Now().Add(shimtest.Patient); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(shimtest.DeviceTimeout); ; time.Sleep(time.Millisecond) {
 		if r := peer.AutoRegistered(peer.Of(c), at, 1); r != nil && peer.IsOpen(peer.Of(c), r) {
 			return r
 		}
@@ -335,7 +335,7 @@ func TestUnasked(t *testing.T) {
 		if regions, tried := len(regionsOf(c)), len(triedBy(c)); regions != 0 || tried != 0 {
 			t.Errorf("rank %d: %d regions, %d tried", r, regions, tried)
 		}
-		for end := time.Now().Add(shimtest.Patient); !peer.IsClosed(x, held); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(shimtest.DeviceTimeout); !peer.IsClosed(x, held); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("rank %d: freed memory is not closed", r)
 			}
@@ -356,7 +356,7 @@ func TestUnaskedRefused(t *testing.T) {
 			defer stream.Of(c).Mu.Unlock()
 			return triedBy(c)[uintptr(at[r])]
 		}
-		for end := time.Now().Add(shimtest.Patient); !tried(); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(shimtest.DeviceTimeout); !tried(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("nobody tries")
 			}

@@ -47,7 +47,7 @@ func awaitOpen(t testing.TB, c *shim.Comm) {
 	regions := append([]*peer.Region(nil), regionsOf(c)...)
 	stream.Of(c).Mu.Unlock()
 	for _, r := range regions {
-		for end := time.Now().Add(shimtest.Patient); !peer.IsOpen(x, r); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(shimtest.DeviceTimeout); !peer.IsOpen(x, r); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("rank %d: its memory is not opened", c.Rank)
 			}
@@ -76,7 +76,7 @@ func TestLentBuffers(t *testing.T) {
 			for i, kind := range shimtest.OracleKinds {
 				for _, count := range counts {
 					lent(g, w, rng, shimtest.Collective{
-						Kind: kind, Typ: []datatype.Type{datatype.Float32, datatype.Int32, datatype.Int64}[rng.IntN(3)],
+						Kind: kind, Type: []datatype.Type{datatype.Float32, datatype.Int32, datatype.Int64}[rng.IntN(3)],
 						Op: datatype.Op(rng.IntN(int(datatype.NumOps))), Root: i % n, Count: count, InPlace: rng.IntN(2) == 0,
 					})
 				}
@@ -424,7 +424,7 @@ func TestLentAborted(t *testing.T) {
 		b := g.Bytes(peer.Said(x, 0, 0, 1, peer.WordSend), 8)
 		return uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[0])))) | uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[4]))))<<32
 	}
-	for end := time.Now().Add(shimtest.Patient); said()&^device.SaidBits != uint64(uintptr(at)) || said()>>63 == 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(shimtest.DeviceTimeout); said()&^device.SaidBits != uint64(uintptr(at)) || said()>>63 == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the stream says %#x, not %p", said(), at)
 		}

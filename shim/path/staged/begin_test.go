@@ -75,7 +75,7 @@ func (b *beginner) settle(rank int) {
 
 func (b *beginner) until(what string, done func() bool) {
 	b.t.Helper()
-	for deadline := time.Now().Add(shimtest.Patient); !done(); time.Sleep(100 * time.Microsecond) {
+	for deadline := time.Now().Add(shimtest.DeviceTimeout); !done(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("never: %s", what)
 		}

@@ -102,7 +102,7 @@ func TestStagingIsBounded(t *testing.T) {
 		}
 		return g.SynchronizeRank(r)
 	})
-	bound := int64(2 * (4*64<<10 + memory.WordSize + shimtest.Os4K)) // for each rank two rooms of two pieces
+	bound := int64(2 * (4*64<<10 + memory.WordSize + shimtest.PageSize)) // for each rank two rooms of two pieces
 	if _, most := g.Locked(); most > bound {
 		t.Errorf("%d bytes were locked, want at most %d", most, bound)
 	}
@@ -145,7 +145,7 @@ func TestStepsOverlap(t *testing.T) {
 	// Rank 0 is in its third step, which waits for rank 1's: the fourth has been copied out, the second in.
 	await := func(c chan int, want int) {
 		t.Helper()
-		for deadline := time.After(shimtest.Patient); ; {
+		for deadline := time.After(shimtest.DeviceTimeout); ; {
 			select {
 			case n := <-c:
 				if n == want {
@@ -197,7 +197,7 @@ func TestAbortedLaunch(t *testing.T) {
 	if err := w.Comms[0].Abort(); err != nil {
 		t.Fatal(err)
 	}
-	if !g.Synchronize(g.Streams[0][0], shimtest.Patient) {
+	if !g.Synchronize(g.Streams[0][0], shimtest.DeviceTimeout) {
 		t.Fatal("the stream hangs")
 	}
 	close(gate)

@@ -14,7 +14,7 @@ import (
 // TestRefusedByDriver: whatever a driver refuses, wherever, is an error, of the call or of the communicator, and no stream hangs.
 func TestRefusedByDriver(t *testing.T) {
 	t.Setenv("LIGHTPATH_STAGING", "64K")
-	shimtest.EachRefusal(t, shimtest.UseGPUs, 1<<20, refusesPieces,
+	shimtest.RefuseEach(t, shimtest.UseGPUs, 1<<20, refusesPieces,
 		"Locate", "Enter", "Capturing", "Alloc", "NewEvent", "NewStream", "Record", "Follow", "CopyOut", "CopyIn", "CopyRows", "Signal", "Await")
 }
 

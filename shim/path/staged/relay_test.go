@@ -123,8 +123,8 @@ func TestGroupsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	staging := int64(2 * (n - 1) * steps.RelaySlots * 64 << 10)               // of one rank: as many messages as there are peers, both ways
-	bound := n * (2*staging + int64(2*(n-1)+1)*shimtest.Os4K + shimtest.Os4K) // sizes are powers of two; a page for each pair of words
+	staging := int64(2 * (n - 1) * steps.RelaySlots * 64 << 10)                       // of one rank: as many messages as there are peers, both ways
+	bound := n * (2*staging + int64(2*(n-1)+1)*shimtest.PageSize + shimtest.PageSize) // sizes are powers of two; a page for each pair of words
 	if _, most := g.Locked(); most > bound {
 		t.Errorf("%d bytes were locked, want at most %d", most, bound)
 	}
