@@ -9,7 +9,7 @@ import (
 	"lightpath/shim/endpoints"
 )
 
-// outage takes planes out of service, as their controller would, for those who use it.
+// Outage takes planes out of service for some communicators, as their controller does.
 type Outage struct {
 	Down  atomic.Uint64
 	Polls atomic.Int64 // at planes that are down, until all are back; 0: it is not looks that bring them back
@@ -42,7 +42,7 @@ func (c outageController) Poll(plane int) (uint32, error) {
 	return epoch, err
 }
 
-// over puts the outage between communicators and their controller.
+// Apply puts the outage between communicators and their controller.
 func (o *Outage) Apply(worlds ...*World) {
 	for _, w := range worlds {
 		for _, c := range w.Comms {
