@@ -111,6 +111,7 @@ func TestBadInit(t *testing.T) {
 
 // TestRendezvousRefusals: whatever is wrong with one rank, everyone learns it.
 func TestRendezvousRefusals(t *testing.T) {
+	t.Parallel()
 	for name, k := range map[string]struct {
 		ranks []shim.InitArgs // Ranks and Rank only
 		is    error
@@ -121,17 +122,20 @@ func TestRendezvousRefusals(t *testing.T) {
 		"never arrives": {[]shim.InitArgs{{Ranks: 4, Rank: 0}, {Ranks: 4, Rank: 3}}, errdefs.ErrTimeout, []string{"ranks 1-2 never arrived"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			timeout := "50s"
 			if errors.Is(k.is, errdefs.ErrTimeout) {
-				t.Setenv("LIGHTPATH_TIMEOUT", "5s") // those that come come sooner
+				timeout = "3s" // the ranks that come are faster
 			}
-			id, err := shim.NewUniqueID()
+			cfg := shimtest.Settings(t, "LIGHTPATH_TIMEOUT", timeout)
+			id, err := bootstrap.NewID(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i := range k.ranks {
 				k.ranks[i].ID = id
 			}
-			for _, err := range shimtest.InitAll(t, k.ranks) {
+			for _, err := range shimtest.InitAll(t, k.ranks, cfg) {
 				if name == "sizes differ" && err != nil && strings.Contains(err.Error(), "not one of") {
 					continue // a rank beyond the size that was said first
 				}
@@ -143,6 +147,7 @@ func TestRendezvousRefusals(t *testing.T) {
 
 // TestSettingsDiffer: ranks that would choose differently refuse each other.
 func TestSettingsDiffer(t *testing.T) {
+	t.Parallel()
 	id, err := shim.NewUniqueID()
 	if err != nil {
 		t.Fatal(err)
@@ -162,6 +167,7 @@ func TestSettingsDiffer(t *testing.T) {
 
 // TestStrangers: whoever knocks without the secret changes nothing.
 func TestStrangers(t *testing.T) {
+	t.Parallel()
 	id, err := shim.NewUniqueID()
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +190,7 @@ func TestStrangers(t *testing.T) {
 	if _, err := control.Dial(t.Context(), addr, control.Secret{1, 2, 3}, time.Now().Add(2*time.Second), true); err == nil {
 		t.Error("a wrong secret was let in")
 	}
-	for r, err := range shimtest.InitAll(t, []shim.InitArgs{{ID: id, Ranks: 2, Rank: 0}, {ID: id, Ranks: 2, Rank: 1}}) {
+	for r, err := range shimtest.InitAll(t, []shim.InitArgs{{ID: id, Ranks: 2, Rank: 0}, {ID: id, Ranks: 2, Rank: 1}}, shimtest.Settings(t)) {
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)
 		}
@@ -269,8 +275,9 @@ func describeCall(c calls.Call) string { return (&c).String() }
 
 // TestMissingRank: waiting for a rank that never calls ends, and says for whom.
 func TestMissingRank(t *testing.T) {
+	t.Parallel()
 	w := shimtest.NewWorld(t, 3)
-	w.SetTimeout(3 * time.Second) // after a second the others say that they wait
+	w.SetTimeout(time.Second) // the others report four times that they wait
 	errs := w.Each(func(c *shim.Comm) error {
 		if c.Rank == 2 {
 			return nil

@@ -47,10 +47,8 @@ func TestPlaneMask(t *testing.T) {
 
 // TestOptionsDiffer: ranks that ask for different planes are told what both asked for.
 func TestOptionsDiffer(t *testing.T) {
-	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
-	t.Setenv("LIGHTPATH_PLANES", "2")
-	t.Setenv("LIGHTPATH_TIMEOUT", "30s")
-	w := shimtest.NewWorld(t, 2)
+	t.Parallel()
+	w := shimtest.NewWorldWith(t, 2, shimtest.Settings(t, "LIGHTPATH_TRANSPORT", "inproc", "LIGHTPATH_PLANES", "2"))
 	_, errs := shimtest.SumWith(w, func(r int) calls.Options { return calls.Options{Planes: uint64(1 + r)} })
 	for _, err := range errs {
 		shimtest.WantError(t, err, errdefs.ErrMismatch, "rank 0 called", "planes 0x1)", "rank 1 called", "planes 0x2)")

@@ -205,9 +205,10 @@ func TestTakeoverBetweenOperations(t *testing.T) {
 // TestNobodyTakesOver: without a controller every call ends when the client has given up, or the operation.
 func TestNobodyTakesOver(t *testing.T) {
 	s := shimtest.UseControllers(t, 2, 1, shimtest.SiteOptions{})
-	t.Setenv("LIGHTPATH_TIMEOUT", "3s")
+	t.Setenv("LIGHTPATH_TIMEOUT", "2s")
 	t.Setenv("LIGHTPATH_PLANNER", "perstep")
 	w := shimtest.NewWorld(t, 2)
+	w.SetTimeout(time.Second)
 	time.AfterFunc(50*time.Millisecond, s.Controllers[0].Stop)
 	for r, err := range w.Each(func(c *shim.Comm) error {
 		for {

@@ -29,7 +29,7 @@ import (
 func TestPlanDelayed(t *testing.T) {
 	server := shimtest.UseEmulator(t, 4, 2, nil)
 	t.Setenv("LIGHTPATH_PLANNER", "swot")
-	t.Setenv("LIGHTPATH_FAULT", "plan-delay:2s")
+	t.Setenv("LIGHTPATH_FAULT", "plan-delay:500ms")
 	w := shimtest.NewWorld(t, 4)
 	k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Float32, Count: 4001}
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -278,8 +278,8 @@ func TestMismatchOnCircuits(t *testing.T) {
 // TestMissingRankOnCircuits: a ticket that is never complete.
 func TestMissingRankOnCircuits(t *testing.T) {
 	shimtest.UseEmulator(t, 3, 2, nil)
-	t.Setenv("LIGHTPATH_TIMEOUT", "3s")
 	w := shimtest.NewWorld(t, 3)
+	w.SetTimeout(time.Second)
 	for r, err := range w.Each(func(c *shim.Comm) error {
 		if c.Rank == 1 {
 			return nil

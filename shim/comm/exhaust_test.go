@@ -17,6 +17,7 @@ import (
 
 	"lightpath/collectives/transport/shm"
 	"lightpath/shim"
+	"lightpath/shim/settings"
 	"lightpath/shim/shimtest"
 )
 
@@ -30,7 +31,7 @@ func TestNoFilesLeft(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := shimtest.CountResources(t)
-			t.Setenv("LIGHTPATH_TIMEOUT", "2s") // whom a rank without descriptors does not answer, gives up
+			t.Setenv("LIGHTPATH_TIMEOUT", "300ms") // whom a rank without descriptors does not answer, gives up
 			few := []int{0}
 			if transport == "tcp" {
 				few = append(few, 4) // somewhere in the middle, after as long as it takes
@@ -69,6 +70,10 @@ func withFiles(t *testing.T, spare int) []error {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg, err := settings.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var old unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
@@ -79,11 +84,11 @@ func withFiles(t *testing.T, spare int) []error {
 		t.Skip(err)
 	}
 	ranks := []shim.InitArgs{{ID: id, Ranks: 2, Rank: 0}, {ID: id, Ranks: 2, Rank: 1}}
-	errs := shimtest.InitAll(t, ranks)
+	errs := shimtest.InitAll(t, ranks, cfg)
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
 	}
-	shimtest.InitAll(t, ranks) // the place where nobody could go would wait for them
+	shimtest.InitAll(t, ranks, cfg) // the place where nobody could go would wait for them
 	return errs
 }
 

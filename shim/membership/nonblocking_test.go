@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lightpath/shim"
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
@@ -146,13 +147,14 @@ func TestMixedGroup(t *testing.T) {
 
 // TestNonBlockingFailure: what goes wrong in the background is the communicator's state.
 func TestNonBlockingFailure(t *testing.T) {
+	t.Parallel()
 	w := newQuickWorld(t, 2) // in time, whatever that takes
-	t.Setenv("LIGHTPATH_TIMEOUT", "1s")
-	id, err := shim.NewUniqueID()
+	cfg := shimtest.Settings(t, "LIGHTPATH_TIMEOUT", "1s")
+	id, err := bootstrap.NewID(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	comms, err := shim.Init([]shim.InitArgs{{ID: id, Ranks: 2, NonBlocking: true}})
+	comms, err := shim.InitWith(cfg, []shim.InitArgs{{ID: id, Ranks: 2, NonBlocking: true}})
 	begun(t, err)
 	shimtest.WantError(t, finished(t, comms[0]), errdefs.ErrTimeout, "rank 1 never arrived")
 	shimtest.WantError(t, shimtest.CheckSums(comms[0]), errdefs.ErrTimeout)
@@ -287,6 +289,7 @@ func TestScalable(t *testing.T) {
 
 // TestScalableRefusals: whatever is wrong at one place, everyone learns it.
 func TestScalableRefusals(t *testing.T) {
+	t.Parallel()
 	for name, k := range map[string]struct {
 		edit func(args []shim.InitArgs) []shim.InitArgs
 		is   error
@@ -297,13 +300,16 @@ func TestScalableRefusals(t *testing.T) {
 		"ids":           {func(a []shim.InitArgs) []shim.InitArgs { a[1].More = nil; return a }, errdefs.ErrInvalidUsage, "ids"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			timeout := "50s"
 			if errors.Is(k.is, errdefs.ErrTimeout) {
-				t.Setenv("LIGHTPATH_TIMEOUT", "5s") // those that come come sooner
+				timeout = "3s" // the ranks that come are faster
 			}
+			cfg := shimtest.Settings(t, "LIGHTPATH_TIMEOUT", timeout)
 			ids := make([]shim.UniqueID, 2)
 			for i := range ids {
 				var err error
-				if ids[i], err = shim.NewUniqueID(); err != nil {
+				if ids[i], err = bootstrap.NewID(cfg); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -311,7 +317,7 @@ func TestScalableRefusals(t *testing.T) {
 			for r := range args {
 				args[r] = shim.InitArgs{ID: ids[0], More: ids[1:], Ranks: 6, Rank: r}
 			}
-			for _, err := range shimtest.InitAll(t, k.edit(args)) {
+			for _, err := range shimtest.InitAll(t, k.edit(args), cfg) {
 				shimtest.WantError(t, err, k.is, k.says)
 			}
 		})

@@ -105,6 +105,7 @@ func TestShrinkElsewhere(t *testing.T) {
 
 // TestShrinkElsewhereLater: so is a rank that comes to the others' door when those who differ have gone.
 func TestShrinkElsewhereLater(t *testing.T) {
+	t.Parallel()
 	w := shimtest.NewWorld(t, 4)
 	gone := make(chan struct{}, 3)
 	for _, err := range shimtest.Concurrently(t, 3, func(r int) error {

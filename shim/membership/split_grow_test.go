@@ -144,9 +144,11 @@ func TestKinDisagree(t *testing.T) {
 
 // TestSplitWithoutSome: ranks that do not split, or cannot any more, are named.
 func TestSplitWithoutSome(t *testing.T) {
+	t.Parallel()
 	t.Run("never calls", func(t *testing.T) {
+		t.Parallel()
 		w := shimtest.NewWorld(t, 3)
-		w.SetTimeout(2 * time.Second)
+		w.SetTimeout(time.Second)
 		for _, err := range shimtest.Concurrently(t, 2, func(i int) error {
 			_, err := shimtest.InitFrom(membership.Origin{Parent: w.Comms[i], How: membership.BySplit})
 			return err
@@ -155,6 +157,7 @@ func TestSplitWithoutSome(t *testing.T) {
 		}
 	})
 	t.Run("has left", func(t *testing.T) {
+		t.Parallel()
 		w := shimtest.NewWorld(t, 3)
 		if err := w.Comms[2].Destroy(); err != nil {
 			t.Fatal(err)
@@ -167,6 +170,7 @@ func TestSplitWithoutSome(t *testing.T) {
 		}
 	})
 	t.Run("leader has left", func(t *testing.T) {
+		t.Parallel()
 		w := shimtest.NewWorld(t, 3)
 		if err := w.Comms[0].Abort(); err != nil {
 			t.Fatal(err)
@@ -181,6 +185,7 @@ func TestSplitWithoutSome(t *testing.T) {
 		}
 	})
 	t.Run("abort of the parent", func(t *testing.T) {
+		t.Parallel()
 		w := shimtest.NewWorld(t, 3)
 		errs := shimtest.Concurrently(t, 3, func(i int) error {
 			if i == 2 {
@@ -245,6 +250,7 @@ func TestGrow(t *testing.T) {
 // TestSpentID: an id is good for one communicator; the next attempt is told soon, not at the
 // end of the timeout.
 func TestSpentID(t *testing.T) {
+	t.Parallel()
 	id, err := shim.NewUniqueID()
 	if err != nil {
 		t.Fatal(err)

@@ -184,7 +184,7 @@ func TestStatusThroughControl(t *testing.T) {
 	for range report.MaxOwed {
 		report.Of(w.Comms[0]).Owed.Add(1) // it no longer answers
 	}
-	report, err := status.Collect(dir, 2*time.Second)
+	report, err := status.Collect(dir, 500*time.Millisecond)
 	if err != nil || report.Comms[0].Ranks[1].Answer != status.Silent || report.Comms[0].State != status.Waiting {
 		t.Errorf("%+v %v", report, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"lightpath/ocsctl/controller"
 	"lightpath/shim"
 	"lightpath/shim/calls"
+	"lightpath/shim/settings"
 )
 
 // AwaitReleased waits until no communicator holds a plane.
@@ -64,11 +65,11 @@ func WantError(t testing.TB, err error, is error, says ...string) {
 }
 
 // InitAll calls Init once per element, concurrently, as processes do, and destroys what it makes.
-func InitAll(t *testing.T, args []shim.InitArgs) []error {
+func InitAll(t *testing.T, args []shim.InitArgs, cfg *settings.Config) []error {
 	return Concurrently(t, len(args), func(i int) error {
-		comms, err := shim.Init(args[i : i+1])
+		c, err := InitOne(args[i], cfg)
 		if err == nil {
-			err = comms[0].Destroy()
+			err = c.Destroy()
 		}
 		return err
 	})

@@ -1,6 +1,7 @@
 package shimtest
 
 import (
+	"flag"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,6 +15,11 @@ func Main(m *testing.M, programs map[string]func() int) {
 	maps.Copy(all, programs)
 	if run := all[os.Getenv("LP_TEST_PROGRAM")]; run != nil {
 		os.Exit(run())
+	}
+	// Tests that run in parallel mostly wait.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
 	}
 	// Communicators of a test neither report to other programs of this machine nor take the port of RAS.
 	dir, err := os.MkdirTemp("", "lp")

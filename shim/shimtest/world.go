@@ -3,6 +3,7 @@ package shimtest
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -37,6 +38,16 @@ func WorldOf(t testing.TB, comms []*shim.Comm) *World { return &World{t, comms} 
 // NewWorld makes a communicator of n ranks by one Init, which reads the environment. The test destroys it at its end.
 func NewWorld(t testing.TB, n int) *World {
 	t.Helper()
+	cfg, err := settings.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewWorldWith(t, n, cfg)
+}
+
+// NewWorldWith is [NewWorld] with settings instead of the environment. Tests that use it can run in parallel.
+func NewWorldWith(t testing.TB, n int, cfg *settings.Config) *World {
+	t.Helper()
 	id, err := shim.NewUniqueID()
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +56,7 @@ func NewWorld(t testing.TB, n int) *World {
 	for r := range args {
 		args[r] = shim.InitArgs{ID: id, Ranks: n, Rank: r, Device: r}
 	}
-	comms, err := shim.Init(args)
+	comms, err := shim.InitWith(cfg, args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,6 +118,19 @@ func Concurrently(t testing.TB, n int, f func(int) error) []error {
 		panic(fmt.Sprintf("%s: hangs", t.Name()))
 	}
 	return errs
+}
+
+// Settings returns the settings of a test: pairs of names and values, and those that [Main] has chosen.
+func Settings(t testing.TB, pairs ...string) *settings.Config {
+	t.Helper()
+	for _, name := range []string{"LIGHTPATH_STATUS_DIR", "NCCL_RAS_ENABLE"} {
+		pairs = append(pairs, name, os.Getenv(name))
+	}
+	cfg, err := settings.Of(pairs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
 }
 
 // InitOne makes one communicator with settings of its own.

@@ -270,11 +270,13 @@ func lostFrames(plane []*loss.Interface) (lost uint64) {
 
 // TestLossyPlane: results are right where one plane loses frames, whatever the collective.
 func TestLossyPlane(t *testing.T) {
+	t.Parallel()
 	for _, k := range []struct {
 		hosts, planes int
 		rate          float64
 	}{{2, 2, 0.01}, {3, 2, 0.05}, {2, 4, 0.05}} {
 		t.Run(fmt.Sprintf("%d ranks, %d planes, %v", k.hosts, k.planes, k.rate), func(t *testing.T) {
+			t.Parallel()
 			hosts, ethernet := shimtest.NewHosts(t, k.hosts, k.planes)
 			worse := ethernet.Lossy(t, k.planes-1)
 			ranks := lossyRanks(t, hosts, k.planes, "LIGHTPATH_PLANE_SHARES=measured")
@@ -292,6 +294,7 @@ func TestLossyPlane(t *testing.T) {
 // and an operation of another communicator, which ends. Then plane 1 loses nothing more, and the
 // first ends, too.
 func TestHeldPlane(t *testing.T) {
+	t.Parallel()
 	const n = 3
 	hosts, ethernet := shimtest.NewHosts(t, n, 2)
 	held := ethernet.Lossy(t, 1)
@@ -320,6 +323,7 @@ func TestHeldPlane(t *testing.T) {
 
 // TestLossyPlaneCarriesLess: a plane that loses frames for long gets less of the calls, and more again when it loses nothing.
 func TestLossyPlaneCarriesLess(t *testing.T) {
+	t.Parallel()
 	hosts, ethernet := shimtest.NewHosts(t, 2, 2)
 	worse := ethernet.Lossy(t, 1)
 	ranks := lossyRanks(t, hosts, 2, "LIGHTPATH_PLANE_SHARES=measured")
@@ -351,13 +355,14 @@ func TestLossyPlaneCarriesLess(t *testing.T) {
 // TestOneWayPlane: of plane 1 one host hears nobody, while everybody hears it: all say that it is
 // plane 1.
 func TestOneWayPlane(t *testing.T) {
+	t.Parallel()
 	hosts, ethernet := shimtest.NewHosts(t, 2, 2)
 	plane := ethernet.Lossy(t, 1)
 	ranks := lossyRanks(t, hosts, 2)
 	tellFiles(t, ranks, "reduce")
 	done(t, ranks, "reduce")
 	lose(t, plane[1:], 1) // what host 1 sends
-	tellFiles(t, ranks, "limited 6s")
+	tellFiles(t, ranks, "limited 2s")
 	for r, w := range ranks {
 		if line := <-w.lines; !strings.Contains(line, "timed out") || !strings.Contains(line, "plane 1") {
 			t.Errorf("rank %d says %q", r, line)

@@ -58,7 +58,8 @@ func TestStoppedRank(t *testing.T) {
 		j := &jobs[i]
 		t.Setenv("LIGHTPATH_ALGORITHM", "")
 		shimtest.UsePath(t, j.path, 3)
-		t.Setenv("LIGHTPATH_TIMEOUT", "6s") // they meet and get going in less
+		t.Setenv("LIGHTPATH_TIMEOUT", "60s")
+		t.Setenv("LP_TEST_LIMIT", "2s")
 		j.ranks = shimtest.StartRanks(t, 3)
 		if err := j.ranks[j.victim].Process.Signal(unix.SIGSTOP); err != nil {
 			t.Fatal(err)

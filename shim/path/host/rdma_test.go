@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
@@ -60,6 +61,7 @@ func TestLostRDMA(t *testing.T) {
 		buf[r] = make([]float32, 50000)
 	}
 	w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, buf[c.Rank])}) })
+	w.SetTimeout(time.Second) // bounds the wait for the reason of another rank, too
 	n.Drop(func(uint32, uint32, uint64) bool { return true })
 	for r, err := range w.Each(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, buf[c.Rank])}) }) {
 		if err == nil || !strings.Contains(err.Error(), "RETRY_EXC_ERR") || !strings.Contains(err.Error(), "plane ") {
@@ -79,8 +81,8 @@ func TestStoppedRDMA(t *testing.T) {
 				_, devices := shimtest.UseRDMA(t, 4, 2)
 				t.Setenv("LIGHTPATH_RDMA_MODE", mode)
 				t.Setenv("NCCL_IB_HCA", "=mem0:1:0:0,mem1:1:1:0,mem2:1:0:1,mem3:1:1:1")
-				t.Setenv("LIGHTPATH_TIMEOUT", "2s")
 				w := shimtest.NewWorld(t, 2)
+				w.SetTimeout(700 * time.Millisecond)
 				ended := make([]chan error, 2)
 				for r, c := range w.Comms {
 					ended[r] = make(chan error, 1)

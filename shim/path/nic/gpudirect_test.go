@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
@@ -231,10 +232,10 @@ func TestGPUDirectBreaks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := useGPUDirect(t, 2, 2, 1)
 			g.driver.NeedFlush(nil)
-			if name == "nobody comes" {
-				t.Setenv("LIGHTPATH_TIMEOUT", "2s")
-			}
 			w := shimtest.NewWorld(t, 2)
+			if name == "nobody comes" {
+				w.SetTimeout(time.Second)
+			}
 			const count = 400000
 			at := []unsafe.Pointer{g.Memory(0, count), g.Memory(1, count)}
 			gate := make(chan struct{})

@@ -190,7 +190,7 @@ func TestDelayedBeyondItsSwitch(t *testing.T) {
 	shimtest.UseEmulator(t, 4, 1, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 5 * time.Millisecond })
 	t.Setenv("LIGHTPATH_PLANNER", "perstep")
 	t.Setenv("LIGHTPATH_BARRIER", "time")
-	t.Setenv("LIGHTPATH_BARRIER_SLACK", "1000%+3s") // that only rank 2 is late
+	t.Setenv("LIGHTPATH_BARRIER_SLACK", "1000%+1s") // that only rank 2 is late
 	w := shimtest.NewWorld(t, 4)
 	delay(w, 2, time.Minute)
 	for _, err := range w.Each(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1000))}) }) {
@@ -208,8 +208,8 @@ func TestWhoIsWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			start(t)
 			t.Setenv("LIGHTPATH_PLANNER", "perstep")
-			t.Setenv("LIGHTPATH_TIMEOUT", "3s")
 			w := shimtest.NewWorld(t, 4)
+			w.SetTimeout(time.Second)
 			delay(w, 2, time.Minute)
 			for _, err := range w.Each(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1000))}) }) {
 				shimtest.WantError(t, err, exec.ErrTimeout, "rank ", "plane 0 epoch 1: waiting for ports 2")
