@@ -146,14 +146,11 @@ func TestTheorems(t *testing.T) {
 			most = f.KLeaf / 2
 		}
 		r := randomRequirement(t, rng, f, most, rng.IntN(4*f.Leaves()*f.KLeaf+1))
-		l, err := Plan(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := Realize(l)
+		core, err := CoreFor(r)
 		if err != nil {
 			t.Fatalf("%+v: %v", f, err)
 		}
+		l, c := core.Logical(), core.Configuration()
 		judge(t, l, c, r, contention(r))
 		for h := range l.Core {
 			if !c.Core(h).Equal(l.Core[h]) {
@@ -178,9 +175,15 @@ func TestAnyCoreIsWired(t *testing.T) {
 				}
 			}
 		}
-		c, err := Realize(l)
-		if err != nil {
-			t.Fatal(err)
+		c := NewConfiguration(f)
+		for h, core := range l.Core {
+			slots, err := realize(f, core)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for k := range c.Even[h] {
+				c.Even[h][k] = slots.Links(k)
+			}
 		}
 		if err := c.Validate(); err != nil {
 			t.Fatal(err)
