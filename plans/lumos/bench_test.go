@@ -63,7 +63,7 @@ func churn(b testing.TB, f Fabric, events int) []*Requirement {
 	roomiest := func(pod int) int {
 		best := pod * f.LeavesPerPod()
 		for l := best; l < (pod+1)*f.LeavesPerPod(); l++ {
-			if r.Spare(l) > r.Spare(best) {
+			if r.Sum(l) < r.Sum(best) {
 				best = l
 			}
 		}
@@ -86,7 +86,7 @@ func churn(b testing.TB, f Fabric, events int) []*Requirement {
 			for i, p := range pods {
 				for range width {
 					a, c := roomiest(p), roomiest(pods[(i+1)%len(pods)])
-					if r.Spare(a) > 0 && r.Spare(c) > 0 {
+					if r.Sum(a) < f.KLeaf && r.Sum(c) < f.KLeaf {
 						_ = r.Add(a, c, 1)
 						j = append(j, [3]int{a, c, 1})
 					}
