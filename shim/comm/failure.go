@@ -147,11 +147,6 @@ func (c *Core) withStopped(err error) error {
 	return err
 }
 
-// peerLost is called when a control connection ends without a goodbye.
-func (c *Core) peerLost(rank int, cause error) {
-	c.Spread(fmt.Errorf("shim: lost %s: %w: %w", c.Table[rank].Where(), cause, errdefs.ErrRemote))
-}
-
 // failedElsewhere handles the failure of another rank. The leader forwards it.
 func (c *Core) failedElsewhere(m *control.Message) {
 	c.fail(result.Decode(m), func() {

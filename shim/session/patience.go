@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"lightpath/collectives/sharedmem"
+	"lightpath/shim/stall"
 )
 
 const (
@@ -55,7 +56,7 @@ func (st *State) Polls() int {
 // ranks yield long before they sleep, also if each could have a CPU: the system may have put two on one. If ranks
 // outnumber CPUs, spinning delays the awaited rank, and so both.
 func (s *Session) policy() {
-	s.opts.Timeout, s.opts.Alone = 0, true
+	s.opts.Timeout, s.opts.Alone, s.opts.StallAfter = 0, true, stall.After
 	for _, c := range s.Comms {
 		if s.opts.Timeout == 0 || c.Cfg.Timeout < s.opts.Timeout {
 			s.opts.Timeout = c.Cfg.Timeout
