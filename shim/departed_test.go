@@ -201,3 +201,34 @@ func exchange(c, peer *comm.Core) error {
 	send.Kind, send.Peer, recv.Kind, recv.Peer = calls.Send, int32(peer.Rank), calls.Recv, int32(peer.Rank)
 	return Run([]calls.Call{send, recv})
 }
+
+// TestDepartedLeaderEnds: after the leader's process has ended too, ranks that need no ticket of it go on. The others
+// get an error that names it.
+func TestDepartedLeaderEnds(t *testing.T) {
+	for path, fails := range map[string]bool{"arena": false, "tcp": false, "circuits": true} {
+		t.Run(path, func(t *testing.T) {
+			takePath(t, path, 3)
+			w := newWorld(t, 3)
+			w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
+			if err := w.comms[0].Destroy(); err != nil {
+				t.Fatal(err)
+			}
+			w.comms[0].Star.Close() // as the end of its process does
+			for r, err := range concurrently(t, 2, func(i int) error { return exchange(w.comms[1+i], w.comms[2-i]) }) {
+				switch {
+				case fails:
+					wantError(t, err, errdefs.ErrRemote, "rank 0 (", "has ended; it destroyed its communicator after 1 call")
+				case err != nil:
+					t.Errorf("rank %d: %v", 1+r, err)
+				}
+			}
+			if fails {
+				return
+			}
+			// A failure reaches the other rank without the leader.
+			w.comms[1].Spread(fmt.Errorf("as a test wants: %w", errdefs.ErrRemote))
+			<-w.comms[2].FailedChan()
+			wantError(t, w.comms[2].AsyncError(), errdefs.ErrRemote, "as a test wants")
+		})
+	}
+}

@@ -43,6 +43,7 @@ type Identity struct {
 	// the call that this rank is in, "" for none.
 	CountCalls     func() (collectives, all uint64)
 	CallInProgress func() string
+	TellRanks      func(*control.Message) // sends a failure to all ranks after the leader has ended; nil: cannot
 
 	LocalRanks int  // ranks of the communicator on this host
 	SoleRank   bool // no other rank of this host is in this process
@@ -54,7 +55,7 @@ var serials atomic.Uint64
 func New(id Identity) *Core {
 	c := &Core{Identity: id}
 	c.Serial = serials.Add(1)
-	c.failure.done = make(chan struct{})
+	c.failure.done, c.failure.told = make(chan struct{}), make(chan struct{})
 	c.life.released = make(chan struct{})
 	c.life.ctx, c.life.cancel = context.WithCancel(context.Background())
 	c.life.ended, c.life.ending = make(chan struct{}), make(chan struct{})

@@ -46,6 +46,14 @@ func (c *Core) LeaderGone() bool {
 	}
 }
 
+// tellRanks sends a failure to the other ranks after the leader has ended.
+func (c *Core) tellRanks(m *control.Message) {
+	if c.TellRanks != nil {
+		m.From = uint16(c.Rank)
+		c.TellRanks(m)
+	}
+}
+
 // Vanished returns the ranks on this host whose processes have ended.
 func (c *Core) Vanished() (ranks []int) {
 	me := &c.Table[c.Rank]

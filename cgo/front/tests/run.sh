@@ -54,7 +54,9 @@ for transport in shm tcp; do
     for call in allreduce sendrecv group; do
       check "leaves-$transport-$how-$call" LIGHTPATH_TRANSPORT=$transport "$out/leaves" $how $call 2
     done
-    check "leaves-$transport-$how-leader" LIGHTPATH_TRANSPORT=$transport "$out/leaves" $how allreduce 0
+    for call in allreduce sendrecv; do
+      check "leaves-$transport-$how-$call-leader" LIGHTPATH_TRANSPORT=$transport "$out/leaves" $how $call 0
+    done
   done
 done
 check never-comes LIGHTPATH_TIMEOUT=1s "$out/nonblocking" never
