@@ -83,7 +83,8 @@ func (p *party) leave(t *testing.T, kind string, leaver int) {
 			}
 			continue
 		}
-		wantError(t, err, errdefs.ErrRemote, fmt.Sprintf("rank %d (", leaver), "destroyed its communicator after", "waits for it in")
+		wantError(t, err, errdefs.ErrRemote,
+			fmt.Sprintf("rank %d (", leaver), "destroyed its communicator after", "waits for it in")
 	}
 }
 

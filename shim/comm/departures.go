@@ -35,8 +35,8 @@ func (c *Core) peerDeparted(d control.Departure) {
 	c.each(func(h *Hooks) func() { return h.Departed })
 }
 
-// LeaderGone reports whether the connection to the leader has ended. Then no rank hears of the others any more. It is
-// meaningful while this rank has not left.
+// LeaderGone reports whether the connection to the leader has ended. Then no rank is told of departures and failures
+// by it. LeaderGone is meaningful while this rank has not left.
 func (c *Core) LeaderGone() bool {
 	select {
 	case <-c.Star.EveryoneLeft():

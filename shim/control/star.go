@@ -94,7 +94,7 @@ func NewStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string,
 }
 
 // gather accepts the control connections of all other ranks. Connections are handled one
-// goroutine each, so that a stranger who connects and waits holds up nobody.
+// goroutine each, so that a stranger that connects and waits delays no rank.
 func (c *Star) gather(ctx context.Context, ln net.Listener, s Secret, deadline time.Time) error {
 	type joined struct {
 		rank int

@@ -22,7 +22,8 @@ func failureSecret(c *comm.Core, to int) control.Secret {
 	return c.Secret.Derive("failure", c.ID, uint64(to))
 }
 
-// ExchangeFailures makes the rank hear of failures at its door, and tell of its own. The ranks have met.
+// ExchangeFailures makes the rank receive failures at its door, and send its own to those of others. The ranks have
+// met.
 func ExchangeFailures(c *comm.Core) {
 	door := Of(c).door
 	if door == nil {

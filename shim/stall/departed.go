@@ -84,5 +84,6 @@ func needs(op *recorder.Operation, stall *recorder.Standstill, d control.Departu
 }
 
 func departed(c *comm.Core, op *recorder.Operation, rank int, how string) error {
-	return fmt.Errorf("shim: %s %s; rank %d waits for it in %v: %w", c.Table[rank].Where(), how, c.Rank, op, errdefs.ErrRemote)
+	return fmt.Errorf("shim: %s %s; rank %d waits for it in %v: %w",
+		c.Table[rank].Where(), how, c.Rank, op, errdefs.ErrRemote)
 }
