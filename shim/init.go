@@ -239,6 +239,7 @@ func joinRanks(c *comm.Core, fab *endpoints.Fabric) error {
 	if err != nil {
 		return err
 	}
+	membership.ExchangeFailures(c)
 	c.Join(star)
 	onesided.Attach(c, door)
 	return attachPlanes(c, l, fab)
