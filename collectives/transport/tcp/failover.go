@@ -45,6 +45,8 @@ const (
 	holds = 32
 	// attempts is the number of rounds through all planes in which a rank tries to resume a stream.
 	attempts = 4
+	// minAttempt is enough to connect and shake hands in a data centre.
+	minAttempt = 100 * time.Millisecond
 )
 
 // detour is the part of a connection's state that matters after it has broken.
@@ -191,7 +193,7 @@ func (g *guard) recover(c *conn) {
 			if _, _, down := g.state(c); !down {
 				return
 			}
-			err := g.attempt(c, via, limit/time.Duration(attempts*len(g.e.planes)))
+			err := g.attempt(c, via, max(limit/time.Duration(attempts*len(g.e.planes)), minAttempt))
 			if err == nil && pokes {
 				patience = g.o.Heartbeat // the other rank dials
 				break
@@ -200,6 +202,9 @@ func (g *guard) recover(c *conn) {
 				patience = 0
 				break
 			}
+		}
+		if errors.Is(cause, errSilent) {
+			since = since.Add(-limit / 2) // the rank was silent before, too
 		}
 		if time.Since(since) > patience {
 			g.lose(c, cmp.Or(last, errIdle))
