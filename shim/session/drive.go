@@ -108,7 +108,7 @@ func (s *Session) Explain(ref *Ref, err error) error {
 			recorder.Of(c).Stalled(ref.Flight, w)
 		}
 		if wait = VerdictWait; c.LeaderGone() {
-			wait = stall.After
+			wait = stall.Interval(c.Cfg.Timeout)
 		}
 	case timedOut && ref.onCircuits():
 		// A ticket means that every rank has arrived. Report which ports the switches wait for.

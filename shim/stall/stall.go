@@ -20,9 +20,12 @@ import (
 	"lightpath/shim/status"
 )
 
+// MaxInterval is the longest [Interval].
+const MaxInterval = 500 * time.Millisecond
+
 // Interval returns how often a stalled rank reports: each half second, or four times in a shorter timeout. So
 // the leader knows where all ranks are when the first of them gives up.
-func Interval(timeout time.Duration) time.Duration { return min(500*time.Millisecond, timeout/4) }
+func Interval(timeout time.Duration) time.Duration { return min(MaxInterval, timeout/4) }
 
 // Report tells the leader which call this rank is in, as operation seq.
 func Report(c *comm.Core, seq uint64, signature uint32, call string) {
