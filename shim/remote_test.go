@@ -256,30 +256,6 @@ func TestControllerElsewhere(t *testing.T) {
 	}
 }
 
-// TestBarrierByTime: collectives whose planes move by the clock give the same results.
-func TestBarrierByTime(t *testing.T) {
-	s := newSite(t, 4, 2, siteOptions{reconfig: 4 * time.Millisecond})
-	t.Setenv("LIGHTPATH_PLANNER", "swot")
-	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
-	onTime(t, s.rulers[0].core)
-}
-
-// TestLateForTheSwitch: where planes move sooner than ranks can be done, the operation ends, and
-// says who was late for which plane and by how much.
-func TestLateForTheSwitch(t *testing.T) {
-	newSite(t, 4, 1, siteOptions{rate: 1e13, reconfig: 20 * time.Millisecond})
-	t.Setenv("LIGHTPATH_PLANNER", "perstep")
-	t.Setenv("LIGHTPATH_BARRIER", "time")
-	t.Setenv("LIGHTPATH_BARRIER_SLACK", "1us")
-	w := newWorld(t, 4)
-	for r, err := range w.each(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 1<<23))}) }) {
-		wantLate(t, err, "rank ", "plane 0 epoch", "s after it")
-		if result.Of(err) != result.SystemError {
-			t.Errorf("rank %d: result %d", r, result.Of(err))
-		}
-	}
-}
-
 // TestPlaneDisabled: what an operator takes out of service two communicators leave out, and use
 // again when it is back; the log says whose doing it is.
 func TestPlaneDisabled(t *testing.T) {

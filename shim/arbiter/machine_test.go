@@ -125,8 +125,6 @@ func (r *rig) describe(a *Action) string {
 		return fmt.Sprintf("await %d epoch %d", a.Plane, a.Epoch)
 	case Vacate:
 		return fmt.Sprintf("vacate %d ports %v", a.Plane, a.Ports)
-	case Schedule:
-		return fmt.Sprintf("schedule %b", uint64(a.Planes))
 	case SetTimer:
 		return fmt.Sprintf("set %d", a.Timer)
 	case StopTimer:
@@ -369,20 +367,4 @@ func TestScripted(t *testing.T) {
 			r.step(Event{Kind: Granted, Planes: k.planes}, k.want...)
 		})
 	}
-}
-
-// TestByTime checks that standing planes move at planned times.
-func TestByTime(t *testing.T) {
-	r := newRig(t, 1, 1, 2)
-	r.m.cfg.ByTime = true
-	r.step(want(0, 1), "stop 0", "acquire 11")
-	r.step(Event{Kind: Granted, Planes: 0b11}, "schedule 11")
-	r.step(Event{Kind: Scheduled, Start: 5}, "ticket 1 to -1: planes 11 maps")
-	r.m.now[1] = ticket.At(2, circuit.AllDark(1))
-	r.step(r.done(0, 1), "set 0")
-	r.m.now[1] = ticket.At(2, circuit.AllDark(1))
-	r.step(want(0, 2), "stop 0", "await 1 epoch 2")
-	r.epochs[1] = 2
-	r.step(Event{Kind: Reached, Plane: 1}, "schedule 11")
-	r.step(Event{Kind: Scheduled, Err: ocsctl.ErrReconfFailed}, "fail: "+ocsctl.ErrReconfFailed.Error())
 }

@@ -33,12 +33,10 @@ type Planes struct {
 	parent   *Planes // of the parent communicator; nil: there is no parent with circuits
 	member   []int   // by port: its rank, or -1
 	switches *Switches
-	now      []ticket.Plane  // where this communicator's operations leave each plane
-	base     []uint32        // each plane's epoch when the operation in progress began
-	switchAt [][]int64       // by plane and move, in nanoseconds of Unix time; reused
-	times    []time.Duration // planned times of all moves; reused
-	grant    Grant           // of the operation in progress
-	request  []byte          // reused
+	now      []ticket.Plane // where this communicator's operations leave each plane
+	base     []uint32       // each plane's epoch when the operation in progress began
+	grant    Grant          // of the operation in progress
+	request  []byte         // reused
 	closed   sync.Once
 	requests requests
 }
@@ -208,11 +206,6 @@ func (s *Switches) Waiting(plane int) string { return s.p.Controller.Waiting(pla
 // Post implements [exec.Switch].
 func (s *Switches) Post(plane int, epoch uint32, target circuit.Permutation) error {
 	return s.Use.Post(plane, epoch, s.p.overlay(plane, target))
-}
-
-// Schedule makes the controller move a plane at a time: see [ocsctl.Client].
-func (s *Switches) Schedule(plane int, epoch uint32, target circuit.Permutation, at time.Time) error {
-	return s.Client.Schedule(plane, epoch, s.p.overlay(plane, target), at)
 }
 
 // overlay turns a map of ranks into a map of ports. Other ports keep their circuits. So every rank requests the same

@@ -86,19 +86,6 @@ var vars = []Var{
 		"algorithms to use instead of the chosen ones, as allreduce:ring,alltoall:bruck,allgather:msccl:FILE. " +
 			"The same on every rank",
 		func(c *Config, v string) error { return c.SetAlgorithms(v) }},
-	{"LIGHTPATH_BARRIER", "explicit|time", "explicit",
-		"when planes switch. explicit: when every rank concerned has drained. time: at the planned time, by a " +
-			"clock that all hosts share. The same on every rank",
-		func(c *Config, v string) error {
-			barrier := "explicit"
-			err := setChoice(&barrier, v, "explicit", "time")
-			c.BarrierTime = barrier == "time"
-			return err
-		}},
-	{"LIGHTPATH_BARRIER_SLACK", "percent+duration", "20%+1ms",
-		"safety margin on planned switching times, with LIGHTPATH_BARRIER=time: a percentage, a fixed time " +
-			"per preceding switch, or both (20%+500us). The same on every rank",
-		func(c *Config, v string) error { return c.BarrierSlack.set(v) }},
 	{"LIGHTPATH_DEMAND", "spectra|plain|off", DemandSpectra,
 		"grouped sends and receives of all ranks on circuits. spectra: SPECTRA schedules them. plain: in " +
 			"order of distance. off: they use packet planes",
@@ -333,8 +320,7 @@ func Of(pairs ...string) (*Config, error) {
 func load(getenv func(string) string) (*Config, error) {
 	c := &Config{
 		FabricRank: -1, Transport: "auto", Planes: 1, PlaneShares: SharesEven, Staging: DefaultStaging, Planner: "auto", PlanLimit: 2 * time.Second,
-		PlanTolerance: sizes.DefaultTolerance, BarrierSlack: Slack{Part: 0.2, Fixed: time.Millisecond},
-		Demand: DemandSpectra, DemandWait: 10 * time.Millisecond,
+		PlanTolerance: sizes.DefaultTolerance, Demand: DemandSpectra, DemandWait: 10 * time.Millisecond,
 		DevicePath: DevicePathAuto, DeviceExchange: DefaultExchange,
 		Timeout: 10 * time.Minute, Spin: -1, LargePages: true, CPUSpread: true, IB: IB{Mode: RDMAAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, Log: log.Options{Subsystems: "INIT,BOOTSTRAP,ENV", Times: log.DefaultTimestamps}, LauncherRank: -1,
 		FlightRecorder: 256, RAS: true, RASAddr: status.DefaultRASAddress,
