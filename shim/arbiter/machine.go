@@ -215,7 +215,7 @@ func (m *Machine) decideCollective() error {
 	}
 	plane, entangled := m.entangled(use)
 	switch {
-	case row.Hopeless && use == all:
+	case row.Small, row.Hopeless && use == all:
 		return m.onPackets(ticket.Always)
 	case row.Hopeless: // until more planes are back
 		return m.onPackets(0)

@@ -11,6 +11,7 @@ import (
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 	"lightpath/shim/comm"
+	"lightpath/shim/dispatch"
 	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/planning"
@@ -67,6 +68,11 @@ func Attach(c *comm.Core, fab *endpoints.Fabric, parent *comm.Core) error {
 		return err
 	}
 	p := &Planes{Site: planning.NewSite(c.Cfg, fab.Fabric, ports), c: c}
+	transport, err := endpoints.ChooseTransport(c.Table, c.Cfg)
+	if err != nil {
+		return err
+	}
+	p.Packets = dispatch.PacketCosts(transport)
 	if p.Controller, err = endpoints.AttachPort(fab, ports[c.Rank], min(c.Cfg.Timeout, maxTakeover)); err != nil {
 		return fmt.Errorf("shim: rank %d: %w", c.Rank, err)
 	}
@@ -89,6 +95,7 @@ func Attach(c *comm.Core, fab *endpoints.Fabric, parent *comm.Core) error {
 	p.switches = &Switches{Use: ocsctl.Use{Client: p.Controller, Holder: c.ID}, p: p}
 	recorder.Of(c).Planes = len(fab.Planes)
 	slot.Set(c, p)
+	planning.Retain()
 	c.OnFailure(p.End.Wake)
 	p.Controller.Watch(p, p.End.Wake)
 	return nil
@@ -179,6 +186,7 @@ func (p *Planes) Close() {
 		p.Controller.Watch(p, nil)
 		_ = p.End.Close()
 		p.Controller.Detach()
+		planning.Release()
 	})
 }
 

@@ -55,5 +55,6 @@ func (p *Planes) Obtain(g *Grant, s calls.Shape) (*planning.Agreed, error) {
 		return nil, fmt.Errorf("shim: rank %d: plan from rank 0: %w", p.c.Rank, err)
 	}
 	p.Known.Remember(a)
+	p.Learn(planning.ShapeOf(s), g.Use.Len(), p.Initial(g.Use), problem, a.Plan)
 	return a, nil
 }
