@@ -58,13 +58,15 @@ var vars = []Var{
 		"how large calls are divided over several tcp or rdma planes. even: equal parts. measured: by recent " +
 			"throughput of each plane, which all ranks agree on. If one rank says even, all ranks use even",
 		func(c *Config, v string) error { return setChoice(&c.PlaneShares, v, SharesMeasured, SharesEven) }},
-	{"LIGHTPATH_PLANNER", "name", "auto", "planner of collectives on circuits: " + strings.Join(planner.Names(), ", "),
+	{"LIGHTPATH_PLANNER", "name", planner.Auto,
+		"planner of collectives on circuits: " + strings.Join(planner.Names(), ", ") + ". With auto, small calls use " +
+			"packet planes if these are faster. With another planner, all calls use circuits",
 		func(c *Config, v string) error { return setChoice(&c.Planner, v, planner.Names()...) }},
 	{"LIGHTPATH_PLAN_DIR", "path", "",
 		"directory of the plan cache. Empty: plans stay in memory",
 		func(c *Config, v string) error { c.PlanDir = v; return nil }},
 	{"LIGHTPATH_PLAN_LIMIT", "duration", "2s",
-		"maximum time to plan one call shape",
+		"maximum time to plan one call shape. A search that could save little takes less",
 		func(c *Config, v string) error { return setDuration(&c.PlanLimit, v) }},
 	{"LIGHTPATH_PLAN_WAIT", "0|1", "0",
 		"1: the first call of a shape waits for its plan. 0: it runs with the interim plan",
