@@ -67,7 +67,7 @@ const (
 	StopTimer                    // stop Timer
 	Fail                         // fail the communicator with Err
 	Inform                       // log Text
-	Warn                         // log Text as a warning
+	Warn                         // log Text as a warning, at every level
 )
 
 // Action is one output of a step. Fields that its kind does not name are zero.

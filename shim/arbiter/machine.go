@@ -55,6 +55,7 @@ type Machine struct {
 
 	held    planeset.Set   // granted
 	out     planeset.Set   // planes known to be out of service
+	warned  bool           // that ports outside have circuits to members
 	moved   planeset.Set   // held planes that may stand elsewhere than ranks know
 	waiting planeset.Set   // planes with an Await action under way
 	since   time.Time      // of the grant
@@ -214,14 +215,13 @@ func (m *Machine) decideCollective() error {
 		return err
 	}
 	plane, entangled := m.entangled(use)
+	m.warnEntangled(plane, entangled)
 	switch {
 	case row.Small, row.Hopeless && use == all:
 		return m.onPackets(ticket.Always)
 	case row.Hopeless: // until more planes are back
 		return m.onPackets(0)
 	case entangled:
-		m.act(Action{Kind: Inform, Text: fmt.Sprintf(
-			"operation %d: packet planes, another communicator's port has a circuit to ours on plane %d", m.work.seq, plane)})
 		return m.onPackets(0)
 	case row.Best != nil:
 		m.issue(row.Best, use, 0)
@@ -330,4 +330,17 @@ func (m *Machine) entangled(use planeset.Set) (plane int, yes bool) {
 		}
 	}
 	return 0, false
+}
+
+// warnEntangled warns once that collectives cannot use the planes, until they can again.
+func (m *Machine) warnEntangled(plane int, yes bool) {
+	if yes && !m.warned {
+		_, ports, _ := m.view.State(plane)
+		_, outside := circuits.Outside(ports, m.member)
+		name := m.cfg.Site.Planes[plane].Name
+		m.act(Action{Kind: Warn, Text: fmt.Sprintf("collectives use packet planes: on plane %s, port %d, which is not of "+
+			"this communicator, has a circuit to rank %d (to release it: lightpath ocs set --plane %s --map dark)",
+			name, outside[0], m.member[ports[outside[0]]], name)})
+	}
+	m.warned = yes
 }

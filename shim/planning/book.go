@@ -25,15 +25,16 @@ const (
 // Book is the leader's plans of a communicator: a table by shape, and plans of demand matrices. It plans in the
 // background. Safe for concurrent use.
 type Book struct {
-	site    *Site
-	known   *Known
-	log     *log.Logger
-	store   *cache.Cache // nil without a directory
-	ctx     context.Context
-	cancel  context.CancelFunc // of planning in the background
-	widen   chan struct{}      // holds a token while some family is being widened
-	demands demands
-	made    atomic.Int64 // plans
+	site     *Site
+	known    *Known
+	log      *log.Logger
+	store    *cache.Cache // nil without a directory
+	ctx      context.Context
+	cancel   context.CancelFunc // of planning in the background
+	widen    chan struct{}      // holds a token while some family is being widened
+	demands  demands
+	hopeless sync.Once    // warns of the first call without a plan
+	made     atomic.Int64 // plans
 
 	mu      sync.Mutex
 	rows    map[Key]*Row
@@ -203,6 +204,10 @@ func (b *Book) adopt(s Solution) {
 		b.log.Warn("%v keeps its interim plan: %v", &s.Key.Shape, s.Err)
 	default:
 		r.Hopeless, r.Interim = true, nil
+		b.hopeless.Do(func() {
+			b.log.Notice("%v runs on packet planes, since planner %s has no plan for it: %v (LIGHTPATH_PLANNER=auto may have one; "+
+				"NCCL_DEBUG_SUBSYS=TUNING lists all such calls)", &s.Key.Shape, b.site.Cfg.Planner, s.Err)
+		})
 		b.log.Info(log.Tuning, "plan table %d: %v runs on packet planes: %v", b.version, &s.Key.Shape, s.Err)
 	}
 }

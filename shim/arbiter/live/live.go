@@ -217,7 +217,7 @@ func (l *Leader) perform(a *arbiter.Action) {
 	case arbiter.Inform:
 		c.Log.Info(log.Coll, "%s", a.Text)
 	case arbiter.Warn:
-		c.Log.Warn("%s", a.Text)
+		c.Log.Notice("%s", a.Text)
 	}
 }
 
