@@ -18,9 +18,7 @@ import (
 	"lightpath/shim/planeset"
 )
 
-const (
-	maxRows = 1024 // of the table of plans
-)
+const maxRows = 1024 // of the table of plans
 
 // Book is the leader's plans of a communicator: a table by shape, and plans of demand matrices. It plans in the
 // background. Safe for concurrent use.

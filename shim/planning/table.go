@@ -5,10 +5,9 @@ import (
 
 	"lightpath/plans"
 	"lightpath/plans/cache"
-	"lightpath/plans/circuit"
 	"lightpath/plans/planner"
 	"lightpath/plans/sizes"
-	"lightpath/shim/calls"
+	"lightpath/shim/settings"
 )
 
 // maxFamilies bounds the table of the process.
@@ -62,25 +61,20 @@ func (f *Family) Share(dir string) *Family {
 	return f
 }
 
-// Learn adds the leader's plan of a shape to the process's table. So a new communicator of the same size, with its
-// leader in this process, need not plan the shape again. initial are the maps that the plan begins with, nil if the
-// planner chose them. Learn does not wait for a planner; it drops the plan if one is working on the family.
-func (o *Site) Learn(s calls.Shape, planes int, initial []circuit.Permutation, problem *plans.Problem, plan *plans.Plan) {
-	if s.Request.Plan.Digits > 0 || o.Cfg.Planner != planner.Auto && o.Cfg.Planner != plan.Planner {
+// Learn adds the leader's plan of the job to the process's table. So a new communicator of the same size, with its leader
+// in this process, need not plan the shape again. Learn does not wait for a planner; it drops the plan if one is working
+// on the family.
+func (j *Job) Learn(cfg *settings.Config, plan *plans.Plan) {
+	if j.Key.Shape.Request.Plan.Digits > 0 || cfg.Planner != planner.Auto && cfg.Planner != plan.Planner {
 		return // the call, or another setting, has chosen this plan
 	}
-	f, err := o.Family(s, planes, initial)
-	if err != nil {
-		return
-	}
-	f = f.Share(o.Cfg.PlanDir)
+	f := j.Family.Share(cfg.PlanDir)
 	if !f.mu.TryLock() {
 		return
 	}
 	defer f.mu.Unlock()
-	bytes := int64(s.Count) * int64(s.Type.Size())
-	if f.ladder.Load().Find(bytes) == nil {
-		span := sizes.Point(bytes, problem, plan)
+	if f.ladder.Load().Find(j.bytes) == nil {
+		span := sizes.Point(j.bytes, j.Problem, plan)
 		f.survey.Known(span)
 		f.learn(span)
 	}

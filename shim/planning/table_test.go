@@ -86,20 +86,37 @@ func TestLearn(t *testing.T) {
 	s := float32s(calls.AllToAll, 1000)
 	var told *Agreed
 	t.Run("leader", func(t *testing.T) { told = row(t, open(t, siteAt(0, 1, 2, 3)), s).Best })
-	site := siteAt(0, 1, 2, 3)
-	Retain()
-	defer Release()
 	named := s
 	named.Request.Plan.Digits = 4
-	site.Learn(named, 2, nil, told.Problem, told.Plan)
-	if b := open(t, site); row(t, b, float32s(calls.AllToAll, 1000)).Best == nil || b.Plannings() != 1 {
-		t.Errorf("a plan that a call has named is used for others")
-	}
-	table.families = nil
-	site.Learn(s, 2, nil, told.Problem, told.Plan)
-	b := open(t, siteAt(4, 5, 6, 7))
-	if got := row(t, b, s).Best; got == nil || got.ID != told.ID || b.Plannings() != 0 {
-		t.Errorf("%d plans made", b.Plannings())
+	for name, k := range map[string]struct {
+		shape   calls.Shape
+		planner string // of this process's settings
+		made    int
+	}{
+		"auto": {s, planner.Auto, 0}, "same planner": {s, told.Plan.Planner, 0}, "other planner": {s, "harvest", 1},
+		"named by the call": {named, planner.Auto, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Retain()
+			t.Cleanup(Release)
+			site := siteAt(0, 1, 2, 3)
+			site.Cfg.Planner = k.planner
+			f, err := site.Family(k.shape, 2, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			job, err := f.Job(Key{Shape: k.shape})
+			if err != nil {
+				t.Fatal(err)
+			}
+			job.Learn(site.Cfg, told.Plan)
+			other := siteAt(4, 5, 6, 7)
+			other.Cfg.Planner = k.planner
+			b := open(t, other)
+			if got := row(t, b, s).Best; got == nil || k.made == 0 && got.ID != told.ID || b.Plannings() != k.made {
+				t.Errorf("%d plans made, want %d", b.Plannings(), k.made)
+			}
+		})
 	}
 }
 
