@@ -339,8 +339,8 @@ func (m *Machine) warnEntangled(plane int, yes bool) {
 		_, outside := circuits.Outside(ports, m.member)
 		name := m.cfg.Site.Planes[plane].Name
 		m.act(Action{Kind: Warn, Text: fmt.Sprintf("collectives use packet planes: on plane %s, port %d, which is not of "+
-			"this communicator, has a circuit to rank %d (to release it: lightpath ocs set --plane %s --map dark)",
-			name, outside[0], m.member[ports[outside[0]]], name)})
+			"this communicator, has a circuit to rank %d (to release it: lightpath ocs set --plane %s --map dark, or run a "+
+			"rank at the port)", name, outside[0], m.member[ports[outside[0]]], name)})
 	}
 	m.warned = yes
 }

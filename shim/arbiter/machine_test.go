@@ -238,7 +238,7 @@ func TestNoPlaneInService(t *testing.T) {
 // entangled returns the warning of a port outside the communicator with a circuit to a rank on plane p0.
 func entangled(port, rank int) string {
 	return fmt.Sprintf("collectives use packet planes: on plane p0, port %d, which is not of this communicator, has a circuit "+
-		"to rank %d (to release it: lightpath ocs set --plane p0 --map dark)", port, rank)
+		"to rank %d (to release it: lightpath ocs set --plane p0 --map dark, or run a rank at the port)", port, rank)
 }
 
 // TestSmall checks that ranks need no more tickets for a shape that is too small for circuits, also while a plane is

@@ -18,8 +18,8 @@ func TestSharedInterface(t *testing.T) {
 		"one plane":            {[]string{one, one}, 1, ""},
 		"one per plane":        {[]string{two, two}, 2, ""},
 		"more than planes":     {[]string{two, two}, 1, ""},
-		"one for two planes":   {[]string{two, one}, 2, "LIGHTPATH_PLANES=2, but rank 1"},
-		"two for three planes": {[]string{two, two}, 3, "uses 2 network interfaces"},
+		"one for two planes":   {[]string{two, one}, 2, "the 2 planes of rank 1"},
+		"two for three planes": {[]string{two, two}, 3, "use 2 interface(s)"},
 	} {
 		var table []bootstrap.Hello
 		for r, tcp := range k.tcp {

@@ -164,7 +164,8 @@ var vars = []Var{
 		"address of the RAS server",
 		func(c *Config, v string) error { c.RASAddr = v; return nil }},
 	{"NCCL_DEBUG", "VERSION|WARN|INFO|TRACE", "",
-		"level of the log, as in NCCL. Other words count as WARN",
+		"level of the log, as in NCCL. Other words count as WARN. Warnings about planes that are not used appear at " +
+			"every level: below WARN once, on standard error",
 		func(c *Config, v string) error { c.Log.Level = log.Warn; return c.Log.Level.Set(v) }},
 	{"NCCL_DEBUG_FILE", "path", "standard output",
 		"file of the log (%h host, %p process)",
