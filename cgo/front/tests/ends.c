@@ -144,8 +144,11 @@ static void refused(void) {
   FAILS(ncclCommFinalize(comms[0]), ncclInvalidArgument, "destroyed earlier in this group");
   FAILS(ncclCommDestroy((ncclComm_t)&id), ncclInvalidArgument, "not a communicator");
   OK(ncclCommDestroy(NULL));
+  IS(ncclGroupSimulateEnd(&info), ncclInvalidArgument); /* the group has failed */
+  OK(ncclGroupStart());
+  OK(ncclCommDestroy(comms[0]));
   FAILS(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "ends communicators");
-  /* That group has failed and so has no effect; nor has the next one. */
+  /* Those groups have no effect; nor has the next one. */
   OK(ncclGetUniqueId(&id));
   OK(ncclGroupStart());
   sum(comms);
