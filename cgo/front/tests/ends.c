@@ -92,7 +92,6 @@ static void while_making(void) {
       OK(ncclCommShrink(comms[r], &exclude, 1, &again[r / 2], NULL, NCCL_SHRINK_DEFAULT));
     }
     OK(ncclCommDestroy(comms[r]));
-    FAILS(ncclCommSplit(comms[r], 0, 0, &comms[r], NULL), ncclInvalidArgument, "destroyed earlier in this group");
   }
   OK(ncclGroupEnd());
   for (r = 0; r < RANKS; r++) {
@@ -145,6 +144,10 @@ static void refused(void) {
   FAILS(ncclCommDestroy((ncclComm_t)&id), ncclInvalidArgument, "not a communicator");
   OK(ncclCommDestroy(NULL));
   IS(ncclGroupSimulateEnd(&info), ncclInvalidArgument); /* the group has failed */
+  OK(ncclGroupStart());
+  OK(ncclCommDestroy(comms[0]));
+  FAILS(ncclCommSplit(comms[0], 0, 0, &c, NULL), ncclInvalidArgument, "destroyed earlier in this group");
+  IS(ncclGroupEnd(), ncclInvalidArgument);
   OK(ncclGroupStart());
   OK(ncclCommDestroy(comms[0]));
   FAILS(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "ends communicators");
