@@ -144,9 +144,9 @@ func (w *waiter) pause() {
 	time.Sleep(min(longestNap, time.Duration(w.polls-patientPolls+1)*10*time.Microsecond))
 }
 
-// tell returns true after each [stall.After]: the wait should be reported.
+// tell returns true after each [stall.MaxInterval]: the wait should be reported.
 func (w *waiter) tell(waited time.Duration) bool {
-	if waited < w.told+stall.After {
+	if waited < w.told+stall.MaxInterval {
 		return false
 	}
 	w.told = waited

@@ -56,7 +56,7 @@ func (st *State) Polls() int {
 // ranks yield long before they sleep, also if each could have a CPU: the system may have put two on one. If ranks
 // outnumber CPUs, spinning delays the awaited rank, and so both.
 func (s *Session) policy() {
-	s.opts.Timeout, s.opts.Alone, s.opts.StallAfter = 0, true, stall.After
+	s.opts.Timeout, s.opts.Alone = 0, true
 	for _, c := range s.Comms {
 		if s.opts.Timeout == 0 || c.Cfg.Timeout < s.opts.Timeout {
 			s.opts.Timeout = c.Cfg.Timeout
@@ -64,6 +64,7 @@ func (s *Session) policy() {
 		s.opts.Alone = s.opts.Alone && c.SoleRank
 	}
 	c, ref := s.Comms[0], &s.refs[0]
+	s.opts.StallAfter = stall.Interval(s.opts.Timeout)
 	s.opts.Brief = 0
 	if c.LocalRanks <= runtime.NumCPU() {
 		s.opts.Spin, s.opts.Yield = 64, 2000

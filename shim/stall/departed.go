@@ -12,9 +12,6 @@ import (
 	"lightpath/shim/recorder"
 )
 
-// After is how long an operation makes no progress before its rank reports what it waits for.
-const After = 500 * time.Millisecond
-
 // watchEvery is how often a rank compares its calls in progress with the departures of other ranks.
 const watchEvery = 100 * time.Millisecond
 
