@@ -99,6 +99,9 @@ const VerdictWait = 3 * time.Second
 func (s *Session) Explain(ref *Ref, err error) error {
 	c := ref.Comm
 	defer recorder.Of(c).End(ref.Flight, recorder.Failed)
+	if bad := s.badBuffer(err); bad != err {
+		return c.Fail(bad)
+	}
 	var wait time.Duration
 	switch timedOut := errors.Is(err, exec.ErrTimeout); {
 	case c.AsyncError() != nil:
