@@ -89,7 +89,8 @@ func planeAddr(addrs string, plane int) string {
 	return all[plane%len(all)]
 }
 
-// Options of [Connect]. All fields except Rank, Congestion and the functions of Failover are the same at all ranks of the communicator.
+// Options of [Connect]. All fields except Rank, Congestion and the functions of Failover are the same at all ranks of
+// the communicator.
 type Options struct {
 	Rank, Planes int
 	Addrs        []string // every rank's Listener.Addr

@@ -16,7 +16,7 @@ import (
 )
 
 // A stream is all that two ranks exchange on one plane. It outlives its connection. If the connection breaks, both
-// ranks leave it, agree how many bytes each has received, and continue over a connection on another plane:
+// ranks leave it and continue over a connection on another plane (docs/design/transports.md).
 //
 //	rank with the higher number                  rank with the lower number
 //	leaves the connection, or notices its end

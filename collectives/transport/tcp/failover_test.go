@@ -235,7 +235,8 @@ func TestCutAnywhere(t *testing.T) {
 			whole.mu.Lock()
 			total := whole.sent
 			whole.mu.Unlock()
-			for _, limit := range []int{0, 1, wire.HeaderSize, wire.HeaderSize + 1, rng.IntN(total + 1), rng.IntN(total + 1), total} {
+			cuts := []int{0, 1, wire.HeaderSize, wire.HeaderSize + 1, rng.IntN(total + 1), rng.IntN(total + 1), total}
+			for _, limit := range cuts {
 				if limit > total {
 					continue
 				}
@@ -297,7 +298,8 @@ func TestStreamReturns(t *testing.T) {
 	ev, f := newReports()
 	all := guarded(t, 2, 2, time.Hour, nil, f)
 	moved := func(via int) {
-		for left := map[string]bool{fmt.Sprint("0: 1 over ", via): true, fmt.Sprint("1: 1 over ", via): true}; len(left) > 0; {
+		left := map[string]bool{fmt.Sprint("0: 1 over ", via): true, fmt.Sprint("1: 1 over ", via): true}
+		for len(left) > 0 {
 			delete(left, <-ev.next)
 		}
 	}

@@ -164,8 +164,8 @@ func (c *conn) receive(dst []byte, ahead int) (int, error) {
 	}
 }
 
-// acknowledge makes the kernel acknowledge at once what it has received. Without this the kernel may wait 40 ms, and the
-// other rank would copy lent payload instead.
+// acknowledge makes the kernel acknowledge received bytes at once. Otherwise the kernel may wait 40 ms, and the other
+// rank would copy lent payload instead.
 func (c *conn) acknowledge() {
 	on := int32(1)
 	_, _, _ = unix.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(c.fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK,
