@@ -203,7 +203,26 @@ func joinTCP(c *comm.Core, l *Listeners) (transport.Endpoint, error) {
 		case <-ctx.Done():
 		}
 	}()
-	return tcp.Connect(ctx, l.tcp, o)
+	o.Failover = failover(c)
+	e, err := tcp.Connect(ctx, l.tcp, o)
+	if err == nil && o.Heartbeat > 0 {
+		l.tcp = nil // the endpoint closes it
+	}
+	return e, err
+}
+
+// failover logs the planes that streams leave, and fails the communicator if no plane reaches a rank.
+func failover(c *comm.Core) tcp.Failover {
+	return tcp.Failover{
+		Heartbeat: c.Cfg.Heartbeat,
+		Moved: func(rank, plane, via int, cause error) {
+			c.Log.Warn("comm %#x rank %d: data of plane %d to and from %s now uses plane %d: %v", c.ID, c.Rank, plane,
+				c.Table[rank].Where(), via, cause)
+		},
+		Lost: func(rank int, err error) {
+			c.Spread(fmt.Errorf("shim: lost %s: %w: %w", c.Table[rank].Where(), err, errdefs.ErrRemote))
+		},
+	}
 }
 
 // gatherings holds the endpoints of communicators that are being made within this

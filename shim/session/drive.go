@@ -3,12 +3,14 @@ package session
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/transport"
 	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
+	"lightpath/shim/control"
 	"lightpath/shim/recorder"
 	"lightpath/shim/shares"
 	"lightpath/shim/stall"
@@ -101,20 +103,26 @@ func VerdictWait(timeout time.Duration) time.Duration {
 // So Explain waits first for the leader's error.
 func (s *Session) Explain(ref *Ref, err error) error {
 	c := ref.Comm
-	recorder.Of(c).End(ref.Flight, recorder.Failed)
-	wait := false
+	defer recorder.Of(c).End(ref.Flight, recorder.Failed)
+	var wait time.Duration
+	verdict := VerdictWait(c.Cfg.Timeout)
 	switch timedOut := errors.Is(err, exec.ErrTimeout); {
 	case c.AsyncError() != nil:
 	case errors.Is(err, transport.ErrPeerLost):
-		// The control network reports why the peer has ended.
-		wait = true
+		// The control network reports why the peer has ended, unless the leader has ended too.
+		if w, ok := s.blocked(ref); ok {
+			recorder.Of(c).Stalled(ref.Flight, w)
+		}
+		if wait = verdict; c.LeaderGone() {
+			wait = stall.Interval(c.Cfg.Timeout)
+		}
 	case timedOut && ref.onCircuits():
 		// A ticket means that every rank has arrived. Report which ports the switches wait for.
 		err = fmt.Errorf("%w; %s", err, circuits.Of(c).Waiting())
 	case ref.Entry == nil: // sends and receives concern two ranks; the error names them
 	case errors.Is(err, exec.ErrSignature):
 		s.report(ref)
-		wait = true
+		wait = verdict
 	case errors.Is(err, exec.ErrSequence):
 		// The frame is from an operation that this rank has completed; its sender gave it another signature. The
 		// leader finds out which operation it is.
@@ -123,13 +131,13 @@ func (s *Session) Explain(ref *Ref, err error) error {
 				stall.ReportShape(c, seq, &sh)
 			}
 		}
-		wait = true
+		wait = verdict
 	case timedOut:
 		stall.GiveUp(c, ref.Seq, ref.Sig, s.Calls[ref.Call].String(), err)
-		wait = true
+		wait = verdict
 	}
-	if wait {
-		timer := time.NewTimer(VerdictWait(c.Cfg.Timeout))
+	if wait > 0 {
+		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
 		case <-c.FailedChan():
@@ -137,6 +145,19 @@ func (s *Session) Explain(ref *Ref, err error) error {
 		}
 	}
 	return c.Fail(err)
+}
+
+// blocked returns what the task of a reference waits for.
+func (s *Session) blocked(ref *Ref) (exec.Wait, bool) {
+	if ref.op != nil {
+		return ref.op.Waiting(), true
+	}
+	for i := range s.refs {
+		if &s.refs[i] == ref {
+			return s.tasks[i].Blocked()
+		}
+	}
+	return exec.Wait{}, false
 }
 
 // report tells the leader to which call a task belongs.
@@ -151,6 +172,14 @@ func (s *Session) stalled([]*exec.Task) error {
 		ref := &s.refs[i]
 		if w, ok := t.Blocked(); ok && !t.Done() && ref.Comm != said {
 			said = ref.Comm
+			if gone := ref.Comm.Departures(); len(gone) > 0 {
+				left := func(rank int) bool {
+					return slices.ContainsFunc(gone, func(d control.Departure) bool { return d.Rank == rank })
+				}
+				if needed, ok := t.BlockedBy(left); ok {
+					w = needed
+				}
+			}
 			recorder.Of(ref.Comm).Stalled(ref.Flight, w)
 		}
 		if !t.Done() && ref.Entry != nil { // sends and receives have no number that ranks could compare

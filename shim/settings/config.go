@@ -55,6 +55,7 @@ type Config struct {
 	DevicePath     string
 	DeviceExchange int64
 	Timeout        time.Duration
+	Heartbeat      time.Duration // 0: none
 	Spin           int
 	// LargePages: buffers on shared memory that come again and again are moved to large pages.
 	LargePages bool

@@ -128,6 +128,11 @@ var vars = []Var{
 	{"LIGHTPATH_TIMEOUT", "duration", "10m",
 		"longest wait without progress, when communicators are made and in calls",
 		func(c *Config, v string) error { return setDuration(&c.Timeout, v) }},
+	{"LIGHTPATH_HEARTBEAT", "duration", "10s",
+		"time without an answer from a rank's host on any tcp plane or the control network after which the rank is " +
+			"lost. A plane without answers is left before that. At least 2s; 0: no heartbeats, and a plane that breaks " +
+			"ends the communicator",
+		func(c *Config, v string) error { return c.setHeartbeat(v) }},
 	{"LIGHTPATH_DEVICE_PATH", "auto|direct|rdma|staged", DevicePathAuto,
 		"how ranks exchange device memory. direct: devices of one host that reach each other's memory. rdma: " +
 			"RDMA ports that reach it (GPUDirect). staged: through host memory. auto: the first that is possible " +
@@ -336,7 +341,7 @@ func load(getenv func(string) string) (*Config, error) {
 		PlanTolerance: sizes.DefaultTolerance, BarrierSlack: Slack{Part: 0.2, Fixed: time.Millisecond},
 		Demand: DemandSpectra, DemandWait: 10 * time.Millisecond,
 		DevicePath: DevicePathAuto, DeviceExchange: DefaultExchange,
-		Timeout: 10 * time.Minute, Spin: -1, LargePages: true, CPUSpread: true, IB: IB{Mode: RDMAAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, Log: log.Options{Subsystems: "INIT,BOOTSTRAP,ENV", Times: log.DefaultTimestamps}, LauncherRank: -1,
+		Timeout: 10 * time.Minute, Heartbeat: 10 * time.Second, Spin: -1, LargePages: true, CPUSpread: true, IB: IB{Mode: RDMAAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, Log: log.Options{Subsystems: "INIT,BOOTSTRAP,ENV", Times: log.DefaultTimestamps}, LauncherRank: -1,
 		FlightRecorder: 256, RAS: true, RASAddr: status.DefaultRASAddress,
 		RuntimeDir: getenv("XDG_RUNTIME_DIR"),
 	}
@@ -424,6 +429,18 @@ func setDuration(p *time.Duration, v string) error {
 		return fmt.Errorf("%q is not a positive duration like 500ms, 30s or 10m", v)
 	}
 	*p = d
+	return nil
+}
+
+// minHeartbeat is two of the shortest keep-alive intervals.
+const minHeartbeat = 2 * time.Second
+
+func (c *Config) setHeartbeat(v string) error {
+	d, err := time.ParseDuration(v)
+	if err != nil || d < minHeartbeat && d != 0 {
+		return fmt.Errorf("%q is neither 0 nor a duration of at least %v", v, minHeartbeat)
+	}
+	c.Heartbeat = d
 	return nil
 }
 

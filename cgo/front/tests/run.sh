@@ -6,7 +6,7 @@ out=build/test-c
 
 tests=cgo/front/tests
 for test in library fork churn group args failure nocore core redop options conf memory other membership nonblocking \
-  survivors properties ends onesided quick stays; do
+  survivors properties ends onesided quick stays leaves; do
   compile $test $tests/$test.c $link
 done
 compile cpu_spread -D_GNU_SOURCE $tests/cpu_spread.c cgo/front/cpu_spread.c $link
@@ -49,6 +49,16 @@ for test in library fork group ends onesided args membership nonblocking survivo
 done
 check onesided-tcp LIGHTPATH_TRANSPORT=tcp "$out/onesided"
 check survivors-tcp LIGHTPATH_TRANSPORT=tcp "$out/survivors"
+for transport in shm tcp; do
+  for how in destroy leave exit kill; do
+    for call in allreduce sendrecv group; do
+      check "leaves-$transport-$how-$call" LIGHTPATH_TRANSPORT=$transport "$out/leaves" $how $call 2
+    done
+    for call in allreduce sendrecv; do
+      check "leaves-$transport-$how-$call-leader" LIGHTPATH_TRANSPORT=$transport "$out/leaves" $how $call 0
+    done
+  done
+done
 check never-comes LIGHTPATH_TIMEOUT=1s "$out/nonblocking" never
 for ranks in 2 3 5; do check "quick-$ranks" LIGHTPATH_TRANSPORT=shm "$out/quick" $ranks; done
 for ranks in 2 3; do

@@ -94,38 +94,6 @@ func (c *chooser) search(epsilon float64) {
 	}
 }
 
-// Frontier returns the routings among which Best chooses, whatever hops and bytes cost:
-// Hops and Theta both rise from each to the next. The first has the fewest hops possible,
-// the last the largest Theta. Steps of Theta that are smaller than the gap of the method may
-// be missing.
-func Frontier(maps []circuit.Permutation, flows [][2]int, o Options) ([]*Result, error) {
-	if len(flows) == 0 {
-		r, err := Concurrent(maps, flows, o)
-		return []*Result{r}, err
-	}
-	s, err := newSolver(maps, flows, o)
-	if err != nil {
-		return nil, err
-	}
-	var all []*Result
-	last := 0.0
-	for limit := s.fewest; ; {
-		s.solve(limit, s.epsilon, s.left()/2)
-		if theta, _ := s.summary(); theta > last*(1+exactEpsilon) {
-			all, last = append(all, s.result()), theta
-		}
-		upper := s.bounds()
-		s.curve(upper)
-		// Hops at which these lengths remain a proof need no look.
-		known := upper[limit-s.fewest]
-		for limit++; limit <= s.most && upper[limit-s.fewest] <= known*(1+1e-7); limit++ {
-		}
-		if limit > s.most || s.left() == 0 {
-			return all, nil
-		}
-	}
-}
-
 // bounds returns room for bounds of theta by hops, from s.fewest on, none of them known.
 func (s *solver) bounds() []float64 {
 	upper := make([]float64, s.most-s.fewest+1)
