@@ -80,8 +80,9 @@ func Scalars(rng *rand.Rand, t datatype.Type, n int) [][]byte {
 }
 
 var (
-	// OracleKinds are the collectives that the oracle knows, OracleSizes their sizes in elements.
+	// OracleKinds are the collectives that the oracle knows.
 	OracleKinds = []calls.Kind{calls.AllReduce, calls.Broadcast, calls.Reduce, calls.AllGather, calls.ReduceScatter, calls.AllToAll, calls.Gather, calls.Scatter}
+	// OracleSizes are numbers of elements, from none to several frames.
 	OracleSizes = []int{0, 1, 7, 1023, 65537}
 )
 
