@@ -107,12 +107,14 @@ func overlay(f *Figure, half int) {
 
 // spectra9 is the benchmark workload.
 func spectra9(ctx context.Context, o Options) (*Figure, error) {
-	g := spectraGrid{deltas: deltasOf(o), methods: comparison, settings: []setting{{benchDemands, 2}, {benchDemands, 4}}}
+	n := benchRanks(o)
+	d := benchDemands(o, fmt.Sprintf("benchmark, %d x %d, m = 16", n, n), 16)
+	g := spectraGrid{deltas: deltasOf(o), methods: comparison, settings: []setting{{d, 2}, {d, 4}}}
 	f, means, err := spectraFigure(ctx, o, "SPECTRA Fig. 9: makespan on the benchmark workload", g)
 	if err != nil {
 		return nil, err
 	}
-	f.spectraClaims(&g, means, "P4", benchDemands, 2.4, 1.2)
+	f.spectraClaims(&g, means, "P4", d, 2.4, 1.2)
 	return f, nil
 }
 
@@ -125,7 +127,7 @@ func spectra10(ctx context.Context, o Options) (*Figure, error) {
 	}
 	g := spectraGrid{deltas: []float64{delta}, methods: comparison, runs: runsOf(o)}
 	for _, m := range flows {
-		d := demands{fmt.Sprintf("benchmark, m = %.0f", m), func(seed int64) [][]float64 { return workload.Benchmark(100, int(m), 0.003, seed) }}
+		d := benchDemands(o, fmt.Sprintf("benchmark, m = %.0f", m), int(m))
 		g.settings = append(g.settings, setting{d, 2}, setting{d, 4})
 	}
 	means, err := g.mean(ctx, o)
@@ -135,7 +137,7 @@ func spectra10(ctx context.Context, o Options) (*Figure, error) {
 	f := &Figure{Columns: 2, Title: "SPECTRA Fig. 10: benchmark workload over flows per port, delay 0.04"}
 	f.Table.Columns = []string{"flows", "switches", "delta", "method", "mean_makespan", "runs"}
 	for k, s := range []int{2, 4} {
-		c := &Chart{Title: fmt.Sprintf("(%c) benchmark, 100 x 100, s = %d", 'a'+k, s),
+		c := &Chart{Title: fmt.Sprintf("(%c) benchmark, %d x %d, s = %d", 'a'+k, benchRanks(o), benchRanks(o), s),
 			X: Axis{Label: "flows per port", At: flows}, Y: Axis{Label: "makespan / demand of a port"}}
 		for m, md := range g.methods {
 			y := make([]float64, len(flows))

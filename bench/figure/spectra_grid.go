@@ -19,10 +19,22 @@ type demands struct {
 
 const syntheticNote = "GPT and MoE matrices are synthetic substitutes: the paper's 32 x 32 GPT-3B and 64 x 64 Qwen2-57B traces are not published. The paper states neither the delays of its axis nor, but for s = 4, the numbers of switches."
 
-var (
-	gptDemands   = demands{"GPT-like (synthetic), 32 x 32", func(seed int64) [][]float64 { return workload.GPT(workload.GPT3B(seed)) }}
-	benchDemands = demands{"benchmark, 100 x 100, m = 16", func(seed int64) [][]float64 { return workload.Benchmark(100, 16, 0.003, seed) }}
-)
+var gptDemands = demands{
+	"GPT-like (synthetic), 32 x 32", func(seed int64) [][]float64 { return workload.GPT(workload.GPT3B(seed)) },
+}
+
+// benchRanks returns the ranks of SPECTRA's benchmark. A quick figure takes a third of them.
+func benchRanks(o Options) int {
+	if o.Quick {
+		return 33
+	}
+	return 100
+}
+
+// benchDemands are sums of m permutations.
+func benchDemands(o Options, name string, m int) demands {
+	return demands{name, func(seed int64) [][]float64 { return workload.Benchmark(benchRanks(o), m, 0.003, seed) }}
+}
 
 // moeDemands are dense, which makes ECLIPSE slow: a quick figure takes a third of the experts.
 func moeDemands(o Options) demands {

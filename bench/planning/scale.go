@@ -41,9 +41,9 @@ func scaleReport(ctx context.Context, o figure.Options) (*figure.Figure, error) 
 		{"swot", 2 * time.Second}, {"auto", 10 * time.Second}, {"plan build", 30 * time.Second},
 	}
 	if o.Quick {
-		ranks, planes = []int{32}, []int{4, 8}
+		ranks, planes = []int{16}, []int{4, 8}
 		searches = []scaleSearch{
-			{"swot", 200 * time.Millisecond}, {"auto", 200 * time.Millisecond}, {"plan build", time.Second},
+			{"swot", 20 * time.Millisecond}, {"auto", 20 * time.Millisecond}, {"plan build", 100 * time.Millisecond},
 		}
 	}
 	f := &figure.Figure{

@@ -71,7 +71,7 @@ func solve(ctx context.Context, name string, p *plans.Problem, o planner.Options
 func swot(ctx context.Context, o figure.Options) (*figure.Figure, error) {
 	limits, cbcLimit := []time.Duration{time.Second, 10 * time.Second}, 120*time.Second
 	if o.Quick {
-		limits, cbcLimit = []time.Duration{20 * time.Millisecond, 50 * time.Millisecond}, 100*time.Millisecond
+		limits, cbcLimit = []time.Duration{5 * time.Millisecond, 10 * time.Millisecond}, 20*time.Millisecond
 	}
 	f := &figure.Figure{Title: "swot: 32 MB, 800 Gb/s per node, 200 us, latency 20 us, start free"}
 	f.Table.Columns = []string{"instance", "strawman_us", "printed_us", "target_us", "swot_us (" + limits[0].String() + ")", "s",

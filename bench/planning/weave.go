@@ -58,7 +58,8 @@ type axes struct {
 
 func (g weaveGrid) axes(quick bool) axes {
 	if quick {
-		return axes{[]int{8, 32}, []int{1, 2}, []float64{256 << 10, 4 << 20, 16 << 20, 256 << 20}, []float64{1, 20, 200, 2000}, 5 * time.Millisecond}
+		return axes{[]int{8, 32}, []int{1, 2}, []float64{256 << 10, 16 << 20}, []float64{1, 20, 2000},
+			2 * time.Millisecond}
 	}
 	return axes{
 		g.ranks, g.planes,
@@ -173,7 +174,7 @@ func (g weaveGrid) addTargets(ctx context.Context, f *figure.Figure, o figure.Op
 	}
 	effort := time.Second
 	if o.Quick {
-		effort = 20 * time.Millisecond
+		effort = 2 * time.Millisecond
 	}
 	for _, at := range []struct{ bytes, delay float64 }{{16 << 20, 200}, {256 << 20, 2000}} {
 		p, err := figure.Collective(g.collective, g.algorithm, at.bytes, weaveFabric(32, 2, at.delay))

@@ -153,7 +153,7 @@ func TestTimeLimit(t *testing.T) {
 	for d := 1; d < 10; d++ {
 		p.Steps = append(p.Steps, plans.Step{Bytes: 3.2e6, To: circuit.Shift(10, d)})
 	}
-	for limit := 2 * time.Second; ; limit *= 4 {
+	for limit := 250 * time.Millisecond; ; limit *= 2 {
 		r, err := milp.SolveCBC(context.Background(), p, limit)
 		if err != nil {
 			t.Fatal(err)
