@@ -118,7 +118,8 @@ func TestRanksReport(t *testing.T) {
 			t.Fatalf("%s: %v", transport, err)
 		}
 		for rank, got := range reports {
-			if len(got) != 2 || got[0].Bytes != 8 || got[1].Bytes != 16 || got[0].Rank != rank || got[0].TimeUS != 10.5+float64(rank) {
+			if len(got) != 2 || got[0].Bytes != 8 || got[1].Bytes != 16 || got[0].Rank != rank ||
+				got[0].TimeUS != 10.5+float64(rank) {
 				t.Errorf("%s: rank %d reports %+v", transport, rank, got)
 			}
 		}
@@ -178,7 +179,8 @@ func TestRanksDeadline(t *testing.T) {
 	r := fakeRanks(t, 2, "hang")
 	r.Deadline = 300 * time.Millisecond
 	_, err := r.Run(context.Background(), twoRuns)
-	if !errors.Is(err, ErrRankFailed) || !strings.Contains(err.Error(), "not done within 300ms") || !strings.Contains(err.Error(), "ranks 0 1: did not end") {
+	if !errors.Is(err, ErrRankFailed) || !strings.Contains(err.Error(), "not done within 300ms") ||
+		!strings.Contains(err.Error(), "ranks 0 1: did not end") {
 		t.Errorf("%v", err)
 	}
 }
@@ -194,7 +196,8 @@ func TestRanksCancelled(t *testing.T) {
 
 func TestNoWorker(t *testing.T) {
 	r := Ranks{N: 2, Worker: filepath.Join(t.TempDir(), "lightpath-rank")}
-	if _, err := r.Run(context.Background(), twoRuns); err == nil || !strings.Contains(err.Error(), "cannot start rank 0") ||
+	if _, err := r.Run(context.Background(), twoRuns); err == nil ||
+		!strings.Contains(err.Error(), "cannot start rank 0") ||
 		!strings.Contains(err.Error(), "build it with make") {
 		t.Errorf("%v", err)
 	}
@@ -240,7 +243,8 @@ func TestRun(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	o := Options{Fabric: "f.yaml", Planner: "swot", Algorithm: "ring", Planes: 2, Env: []string{"A=1"}}
 	o.Specs = []Spec{{Collective: schedule.AllToAll}}
-	want := []string{"A=1", "LIGHTPATH_FABRIC=f.yaml", "LIGHTPATH_PLANNER=swot", "LIGHTPATH_ALGORITHM=alltoall:ring", "LIGHTPATH_PLANES=2"}
+	want := []string{"A=1", "LIGHTPATH_FABRIC=f.yaml", "LIGHTPATH_PLANNER=swot", "LIGHTPATH_ALGORITHM=alltoall:ring",
+		"LIGHTPATH_PLANES=2"}
 	if got := o.environment(); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

@@ -143,7 +143,8 @@ func read(t *testing.T, path string) string {
 func TestContainerfile(t *testing.T) {
 	text := regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(read(t, "container/Containerfile"), "")
 	text = strings.ReplaceAll(text, "\\\n", " ")
-	known := []string{"ARG", "FROM", "WORKDIR", "COPY", "RUN", "USER", "VOLUME", "STOPSIGNAL", "ENTRYPOINT", "CMD", "ENV", "LABEL", "EXPOSE"}
+	known := []string{"ARG", "FROM", "WORKDIR", "COPY", "RUN", "USER", "VOLUME", "STOPSIGNAL", "ENTRYPOINT", "CMD", "ENV",
+		"LABEL", "EXPOSE"}
 	stages := map[string]bool{}
 	user, froms := "root", 0
 	for line := range strings.Lines(text) {

@@ -80,7 +80,8 @@ func (b *kernelBackend) audit(a *auditor, iters []window, shown int) (counts, []
 			c.Lost += int(lost)
 			if lost > 0 {
 				return c, nil, fmt.Errorf("%w: plane %d port %d lost frames: "+
-					"%d dark, %d misdirected, %d came back, %d foreign, %d strayed", ErrAudit, plane, port, s.Dark, s.Misdirected, s.CameBack, s.Other, s.Strayed)
+					"%d dark, %d misdirected, %d came back, %d foreign, %d strayed", ErrAudit, plane, port, s.Dark, s.Misdirected,
+					s.CameBack, s.Other, s.Strayed)
 			}
 			payload := payloadOf(&s)
 			c.Bytes += int64(payload)

@@ -13,8 +13,10 @@ const splitNote = "BASELINE is described in one sentence; this is our reading of
 // spectraClaims adds the paper's mean ratios; methods are in the order of comparison.
 func (f *Figure) spectraClaims(g *spectraGrid, means [][][]float64, id string, d demands, baseline, eclipse float64) {
 	f.Claims = append(f.Claims,
-		Claim{ID: id, What: d.name + ": BASELINE over SPECTRA, mean", Printed: baseline, Ours: g.meanRatio(means, d.name, 0, 2), Unit: "x", Note: splitNote},
-		Claim{ID: id, What: d.name + ": ECLIPSE variant over SPECTRA, mean", Printed: eclipse, Ours: g.meanRatio(means, d.name, 1, 2), Unit: "x"})
+		Claim{ID: id, What: d.name + ": BASELINE over SPECTRA, mean", Printed: baseline,
+			Ours: g.meanRatio(means, d.name, 0, 2), Unit: "x", Note: splitNote},
+		Claim{ID: id, What: d.name + ": ECLIPSE variant over SPECTRA, mean", Printed: eclipse,
+			Ours: g.meanRatio(means, d.name, 1, 2), Unit: "x"})
 	f.Notes = append(f.Notes, fmt.Sprintf("%s: SPECTRA is %.4g times LB1/LB2 and %.4g times Lightpath's bound in the mean; Lightpath's plan %.4g times its bound.",
 		d.name, g.meanRatio(means, d.name, 2, 4), g.meanRatio(means, d.name, 2, 5), g.meanRatio(means, d.name, 3, 5)))
 }

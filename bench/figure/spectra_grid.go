@@ -58,7 +58,8 @@ type subject struct {
 }
 
 func newSubject(d [][]float64) *subject {
-	return &subject{matrix: d, cover: spectra.Decompose(d, spectra.Greedy), eclipse: make(map[float64]spectra.Decomposition)}
+	return &subject{matrix: d, cover: spectra.Decompose(d, spectra.Greedy),
+		eclipse: make(map[float64]spectra.Decomposition)}
 }
 
 // method is a scheduler, or a bound, whose value is drawn.
@@ -101,7 +102,8 @@ const lightpathWork = 1e7
 
 var methodLightpath = method{"Lightpath", 3, false, func(x *subject, s int, delta float64) float64 {
 	// Every demand has a plan; a search that is not there is a gap in the line.
-	plan, err := spectra.Solve(context.Background(), DemandProblem(x.matrix, s, delta), spectra.Options{Work: lightpathWork})
+	plan, err := spectra.Solve(context.Background(), DemandProblem(x.matrix, s, delta),
+		spectra.Options{Work: lightpathWork})
 	if err != nil {
 		return math.NaN()
 	}
@@ -114,7 +116,8 @@ const DemandUS = 1e3
 // DemandProblem states a matrix on s planes whose reconfiguration takes delta: entries and
 // delta in units of DemandUS.
 func DemandProblem(d [][]float64, s int, delta float64) *plans.Problem {
-	p := &plans.Problem{Version: plans.Version, Ranks: len(d), Planes: s, BandwidthGbps: 8, ReconfigUS: delta * DemandUS, Circuits: plans.Simplex}
+	p := &plans.Problem{Version: plans.Version, Ranks: len(d), Planes: s, BandwidthGbps: 8, ReconfigUS: delta * DemandUS,
+		Circuits: plans.Simplex}
 	p.Demand = make([][]float64, len(d))
 	for r, row := range d {
 		p.Demand[r] = make([]float64, len(row))
@@ -236,7 +239,8 @@ func spectraFigure(ctx context.Context, o Options, title string, g spectraGrid) 
 		}
 		f.Panels = append(f.Panels, c)
 	}
-	f.Notes = append(f.Notes, fmt.Sprintf("Random matrices per point: %d (the paper: %d).", g.runs, paperRuns), syntheticNote)
+	f.Notes = append(f.Notes, fmt.Sprintf("Random matrices per point: %d (the paper: %d).", g.runs, paperRuns),
+		syntheticNote)
 	return f, means, nil
 }
 

@@ -15,7 +15,8 @@ func (o *Options) reserve(ranks, contenders int) int64 {
 	if all := available(); all > 0 {
 		room := all / 2 / int64(2*ranks*contenders) &^ (1<<20 - 1)
 		if room < most {
-			o.Progress("%d ranks: %d contenders keep buffers of %s each; larger ones are new in every sample", ranks, contenders, figure.Binary(float64(room)))
+			o.Progress("%d ranks: %d contenders keep buffers of %s each; larger ones are new in every sample", ranks, contenders,
+				figure.Binary(float64(room)))
 			return room
 		}
 	}

@@ -136,7 +136,8 @@ func Run(ctx context.Context, o *Options) (*Document, error) {
 	for _, transport := range o.Transports {
 		for _, n := range o.Ranks {
 			m := match{o: o, d: d, setting: setting{
-				transport: transport, ranks: n, cores: d.Cores, busy: o.Busy, libraryMemory: o.LibraryMemory, reserve: o.reserve(n, len(chosen)),
+				transport: transport, ranks: n, cores: d.Cores, busy: o.Busy, libraryMemory: o.LibraryMemory,
+				reserve: o.reserve(n, len(chosen)),
 			}}
 			if o.Budget > 0 {
 				m.until = began.Add(o.Budget)
@@ -162,7 +163,8 @@ type match struct {
 
 // due reports whether a point is to be measured, and counts those for which there is no time.
 func (m *match) due(c schedule.Collective, s size) bool {
-	if m.d.has(&Point{Transport: m.transport, Ranks: m.ranks, Collective: c.String(), Type: m.o.Type.String(), Op: m.o.Op.String(), Bytes: s.bytes}) {
+	if m.d.has(&Point{Transport: m.transport, Ranks: m.ranks, Collective: c.String(), Type: m.o.Type.String(),
+		Op: m.o.Op.String(), Bytes: s.bytes}) {
 		return false
 	}
 	if !m.until.IsZero() && time.Now().After(m.until) {
@@ -331,7 +333,8 @@ func (m *match) settle(ctx context.Context, p *Point, c schedule.Collective, tim
 
 // round takes one sample of every contender, beginning with another one each time. MPI_Bcast has one
 // buffer, so a broadcast is one in place for all.
-func (m *match) round(ctx context.Context, p *Point, c schedule.Collective, check bool, r int) (map[string]float64, error) {
+func (m *match) round(ctx context.Context, p *Point, c schedule.Collective, check bool,
+	r int) (map[string]float64, error) {
 	times := map[string]float64{}
 	spec := bench.Spec{Collective: c, Type: m.o.Type, Op: m.o.Op, Check: check}
 	for i := range m.sessions {

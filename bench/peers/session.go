@@ -60,7 +60,8 @@ func startSession(ctx context.Context, c *Contender, p *Programs, s setting, tim
 		return nil, err
 	}
 	s.scratch = dir
-	ses := &session{name: c.Name, timeout: timeout, patience: 20 * time.Second, dir: dir, ranks: make([]*rankConn, s.ranks)}
+	ses := &session{name: c.Name, timeout: timeout, patience: 20 * time.Second, dir: dir,
+		ranks: make([]*rankConn, s.ranks)}
 	socket := filepath.Join(dir, "commands")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -71,7 +72,8 @@ func startSession(ctx context.Context, c *Contender, p *Programs, s setting, tim
 	job := make([]string, s.ranks)
 	for r := range job {
 		job[r] = filepath.Join(dir, fmt.Sprintf("job-%d", r))
-		if err := os.WriteFile(job[r], bench.SessionJob(r, s.ranks, dir, socket, c.plain && !s.libraryMemory, s.reserve), 0o600); err != nil {
+		if err := os.WriteFile(job[r], bench.SessionJob(r, s.ranks, dir, socket, c.plain && !s.libraryMemory, s.reserve),
+			0o600); err != nil {
 			os.RemoveAll(dir)
 			return nil, err
 		}

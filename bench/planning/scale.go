@@ -106,7 +106,8 @@ func (s scaleSearch) addRow(ctx context.Context, f *figure.Figure, n, k int, see
 	if err != nil {
 		return err
 	}
-	f.Table.Add(n, k, s.name, s.limit.Seconds(), took.Seconds(), algorithm, cct, bound, cct/bound, rotation, cct/rotation, memory/1e6)
+	f.Table.Add(n, k, s.name, s.limit.Seconds(), took.Seconds(), algorithm, cct, bound, cct/bound, rotation, cct/rotation,
+		memory/1e6)
 	return nil
 }
 

@@ -81,7 +81,8 @@ type GPTOptions struct {
 // matrix of a 3-billion-parameter GPT, which is not published: 32 ranks as 4 tensor x 2 data
 // x 4 pipeline, mostly tensor traffic.
 func GPT3B(seed int64) GPTOptions {
-	return GPTOptions{Tensor: 4, Data: 2, Pipeline: 4, TensorBytes: 12, DataBytes: 4, PipelineBytes: 1, Sigma: 0.003, Seed: seed}
+	return GPTOptions{Tensor: 4, Data: 2, Pipeline: 4, TensorBytes: 12, DataBytes: 4, PipelineBytes: 1, Sigma: 0.003,
+		Seed: seed}
 }
 
 // GPT is synthetic traffic of a model trained with tensor, data and pipeline parallelism,

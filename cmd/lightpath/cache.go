@@ -180,7 +180,8 @@ func compareRows(a, b cacheRow) int {
 }
 
 func printCache(rows []cacheRow) {
-	fmt.Printf("%-16s %-13s %-20s %5s %24s %-9s %22s %14s\n", "name", "collective", "algorithm", "ranks", "bytes", "planner", "CCT (us)", "bound (us)")
+	fmt.Printf("%-16s %-13s %-20s %5s %24s %-9s %22s %14s\n", "name", "collective", "algorithm", "ranks", "bytes",
+		"planner", "CCT (us)", "bound (us)")
 	for _, r := range rows {
 		switch {
 		case r.Error != "" && r.Stale != "":
@@ -262,7 +263,8 @@ func newCacheShow(open func() (*cache.Cache, error)) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&problem, "problem", false, "print the problem")
-	cmd.Flags().StringVar(&bytes, "bytes", "", "size of the call, such as 32MiB, of those that the plan serves (default the largest)")
+	cmd.Flags().StringVar(&bytes, "bytes", "",
+		"size of the call, such as 32MiB, of those that the plan serves (default the largest)")
 	return cmd
 }
 

@@ -235,7 +235,8 @@ func (c *calibration) print(out io.Writer, f *fabric.Fabric) error {
 	check := c.Check
 	check.Name = "fresh " + check.Name
 	for _, l := range append(c.Lines[:len(c.Lines):len(c.Lines)], check) {
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f..%.0f\t%.0f\t%+.1f %%\n", l.Name, l.Bytes, l.MeasuredUS, l.LowUS, l.HighUS, l.PredictedUS, 100*l.Error())
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f..%.0f\t%.0f\t%+.1f %%\n", l.Name, l.Bytes, l.MeasuredUS, l.LowUS, l.HighUS,
+			l.PredictedUS, 100*l.Error())
 	}
 	fmt.Fprintln(w)
 	for _, d := range c.Changes {

@@ -25,7 +25,8 @@ func newOCSCommand() *cobra.Command {
 		Use:   "ocs",
 		Short: "Look at and set the planes of a fabric, through their controller or on the switches themselves",
 	}
-	cmd.AddCommand(newOCSStatus(), newOCSSet(), newOCSRewire(), newOCSDrift(), newOCSHistory(), newOCSEnable(), newOCSDisable(), newOCSEmulate(), newOCSCerts())
+	cmd.AddCommand(newOCSStatus(), newOCSSet(), newOCSRewire(), newOCSDrift(), newOCSHistory(), newOCSEnable(),
+		newOCSDisable(), newOCSEmulate(), newOCSCerts())
 	return cmd
 }
 
@@ -47,7 +48,8 @@ func (o *ocsFlags) add(cmd *cobra.Command) {
 	fl.DurationVar(&o.timeout, "timeout", time.Minute, "most time for the whole command")
 	fl.DurationVar(&o.target.Timeout, "reply-timeout", 2*time.Second, "most time for one answer of a switch")
 	fl.DurationVar(&o.target.Tolerance.Settle, "settle", 5*time.Second, "most time for circuits to come up")
-	fl.BoolVar(&o.target.Insecure, "insecure-scpi", false, "allow SCPI, which is neither encrypted nor authenticated, off this host")
+	fl.BoolVar(&o.target.Insecure, "insecure-scpi", false,
+		"allow SCPI, which is neither encrypted nor authenticated, off this host")
 	o.addController(cmd)
 	fl.BoolVar(&o.direct, "direct", false, "speak to the switches themselves, also where the fabric file names a controller")
 	o.addCredentials(cmd)
@@ -67,7 +69,8 @@ func (o *ocsFlags) planes() (*fabric.Fabric, []int, error) {
 	}
 	var all []int
 	for j, p := range f.Planes {
-		if o.plane == "" || o.plane == p.Name || o.plane == strconv.Itoa(j) && !slices.ContainsFunc(f.Planes, func(p fabric.Plane) bool { return p.Name == o.plane }) {
+		if o.plane == "" || o.plane == p.Name || o.plane == strconv.Itoa(j) &&
+			!slices.ContainsFunc(f.Planes, func(p fabric.Plane) bool { return p.Name == o.plane }) {
 			all = append(all, j)
 		}
 	}

@@ -81,7 +81,8 @@ func (o *ocsFlags) setDirect(ctx context.Context, spec string, want driver.Level
 	c := driver.Change{Before: known.Table(), After: v.wanted, Token: token, Want: min(want, driver.Light)}
 	remove, add := driver.Delta(c.Before, c.After)
 	r := setReport{
-		Plane: v.name, Before: c.Before, After: c.After, Remove: fromTo(remove), Add: fromTo(add), Again: fromTo(known.Remake(c, nil)),
+		Plane: v.name, Before: c.Before, After: c.After, Remove: fromTo(remove), Add: fromTo(add),
+		Again:    fromTo(known.Remake(c, nil)),
 		Circuits: []driver.Circuit{},
 	}
 	if !o.asJSON {
@@ -168,7 +169,8 @@ func printVerdicts(r *setReport) {
 		} else if v.HasPower {
 			as += fmt.Sprintf(", %.2f dBm", v.PowerDBm)
 		}
-		fmt.Printf("  %d: intended %s, accepted %v, observed %s, %s %s: %s\n", v.In, portOf(v.Intended), v.Accepted, portOf(v.Observed), known, v.Verified, as)
+		fmt.Printf("  %d: intended %s, accepted %v, observed %s, %s %s: %s\n", v.In, portOf(v.Intended), v.Accepted,
+			portOf(v.Observed), known, v.Verified, as)
 	}
 	if r.Error == "" {
 		fmt.Printf("plane %s: %s%s\n", r.Plane, circuitList(r.After), verifiedBy(r.Verified))
@@ -251,5 +253,6 @@ func (r *driftReport) verdict() error {
 	if len(r.Drifted) == 0 {
 		return nil
 	}
-	return no(fmt.Errorf("plane %s: %d of %d ranks have another circuit than desired", printable(r.Plane), len(r.Drifted), len(r.Map)))
+	return no(fmt.Errorf("plane %s: %d of %d ranks have another circuit than desired", printable(r.Plane), len(r.Drifted),
+		len(r.Map)))
 }
