@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fakeWorker reads its job file and reports every run as lightpath-rank would, but for the rank
-// that misbehaves: what is BEHAVIOUR@RANK.
+// fakeWorker reads its job file and reports every run as lightpath-rank would, except on the rank that misbehaves. The
+// argument has the form BEHAVIOUR@RANK.
 func fakeWorker(what string) int {
 	job := map[string]string{}
 	var runs []map[string]string
@@ -155,7 +155,7 @@ func TestRankFailures(t *testing.T) {
 		{"stranger@1", []string{`rank 1: unreadable report "{\"rank\":99}"`}},
 		{"long@1", []string{"rank 1: bufio.Scanner: token too long"}},
 		{"killed@2", []string{"rank 2: signal: killed"}},
-		// Those that the failure leaves hanging are stopped, which is no failure of their own.
+		// The launcher stops the ranks that hang after the failure, and does not report them as failed.
 		{"others-hang@1", []string{"rank 1: exit status 3", "ranks 0 2: did not end and was stopped"}},
 	} {
 		t.Run(c.behaviour, func(t *testing.T) {

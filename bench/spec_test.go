@@ -110,7 +110,7 @@ func TestBandwidths(t *testing.T) {
 			t.Errorf("%v: algbw %v busbw %v, want 1.024 and %v", c, alg, bus, 1.024*want)
 		}
 	}
-	// What was rounded away was not moved.
+	// Bytes lost by rounding were not moved.
 	if alg, _ := Bandwidths(schedule.AllGather, 1, datatype.Float32, 3, 1); math.Abs(alg-12e-3) > 1e-15 {
 		t.Errorf("3 ranks of 4 bytes in 1 us: algbw %v GB/s, want 0.012", alg)
 	}

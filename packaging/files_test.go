@@ -33,7 +33,7 @@ func TestExampleConfig(t *testing.T) {
 	}
 }
 
-// TestSources: what the packages take from the repository is there.
+// TestSources: the repository has the files that the packages take.
 func TestSources(t *testing.T) {
 	configs, err := filepath.Glob("deb/*.yaml")
 	if err != nil || len(configs) != 2 {

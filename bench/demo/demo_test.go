@@ -92,7 +92,7 @@ func TestExperiments(t *testing.T) {
 	}
 }
 
-// TestWriteFabric: what is written for the switch and the ranks reads back and agrees with the problem.
+// TestWriteFabric: the files for the switch and the ranks read back and agree with the problem.
 func TestWriteFabric(t *testing.T) {
 	for _, e := range experiments() {
 		trial := Trial{Experiment: &e}

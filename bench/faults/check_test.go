@@ -134,8 +134,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestProcess: what a process says is heard, and one that ends while something is expected of it is an
-// error with its last words.
+// TestProcess: the output of a process is read. If a process ends early, the error has its last output.
 func TestProcess(t *testing.T) {
 	p, err := start(t.Context(), "the shell", "/bin/sh", "-c", "echo ready >&2; echo done for >&2; exit 3")
 	if err != nil {

@@ -138,7 +138,7 @@ func (g *rig) without(planes ...int) error {
 	return nil
 }
 
-// thirdParty has somebody else remove the circuit of rank 1 on plane 1, whose ingress port is 5.
+// thirdParty has another writer remove the circuit of rank 1 on plane 1, whose ingress port is 5.
 func (g *rig) thirdParty() error { return g.inject("[{fault: third-party, in: 5}]") }
 
 func driftBetween(g *rig, change func() error) error {

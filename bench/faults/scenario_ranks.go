@@ -165,7 +165,7 @@ func stallRank(g *rig) error {
 	if err != nil {
 		return err
 	}
-	// Whoever runs into its own timeout later may hear first that an earlier one has gone.
+	// A rank whose timeout ends later may first get the news that an earlier rank has ended.
 	if err := g.fails([]int{1}, "rank 1|ports 1|rank of port [023] disconnected"); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func switchScenarios() []Scenario {
 			},
 		},
 		{
-			// Nobody sees when light arrives, so the fabric's time has to be one that the switch surely meets.
+			// No device sees light arrive, so the fabric's time must be one that the switch always meets.
 			Name: "scpi-stuck-mirror-unverified", Fault: "the same, with nothing verified but the switch's table",
 			Bound: 4 * time.Second,
 			setup: setup{scpi: true, preset: "palomar-ms", reconfig: 250 * time.Millisecond, verify: "read-back",
@@ -94,7 +94,7 @@ func lostReply(g *rig) error {
 	return g.recovers()
 }
 
-// unverified lets frames find out what nobody has verified: they are lost, and that is an error.
+// unverified leaves a circuit unverified: the frames on it are lost, and that is an error.
 func unverified(g *rig) error {
 	if err := g.inOperation(1); err != nil {
 		return err
@@ -110,8 +110,8 @@ func unverified(g *rig) error {
 	return err
 }
 
-// ghost has the switch report two circuits at one port. Nobody can tell which is real, so neither plane
-// is used: whichever moves first says so.
+// ghost has the switch report two circuits at one port. The controller cannot tell which is real, so it uses neither
+// plane. The plane that moves first reports it.
 func ghost(g *rig) error {
 	if err := g.inOperation(1); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (g *rig) otherWriter() error {
 	return nil
 }
 
-// switchGone ends the switch while nobody uses it: its planes go out of service.
+// switchGone ends the switch between operations: its planes go out of service.
 func switchGone(g *rig) error {
 	if err := g.resting(); err != nil {
 		return err

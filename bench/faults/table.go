@@ -41,7 +41,7 @@ func WriteMarkdown(w io.Writer, results []Result) error {
 	return err
 }
 
-// verdict says what became of the job, and when.
+// verdict returns how and when the job ended.
 func (r *Result) verdict() string {
 	what := "error on every rank"
 	if r.GoesOn {

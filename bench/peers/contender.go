@@ -45,7 +45,7 @@ type setting struct {
 // crowded says that a rank that spins may keep the one it waits for from running.
 func (s setting) crowded() bool { return s.busy || s.ranks > s.cores }
 
-// command is one process: what it runs and what it has in its environment besides ours.
+// command is one process: its program, and its environment in addition to ours.
 type command struct {
 	argv, env []string
 }

@@ -58,8 +58,8 @@ type Point struct {
 	// Best is the fastest peer and Ratio the median over rounds of its time over the subject's; nil without a peer.
 	Best  string    `json:"best_peer,omitempty"`
 	Ratio *Interval `json:"ratio,omitempty"`
-	// LeastRatio compares the least samples instead of the medians: what is left of the ratio
-	// where other work disturbs most of the rounds.
+	// LeastRatio compares the least samples instead of the medians. Work of other processes, which disturbs most rounds,
+	// changes it less than Ratio.
 	LeastRatio float64 `json:"least_sample_ratio,omitempty"`
 }
 
@@ -188,8 +188,8 @@ func (m *match) play(ctx context.Context, chosen []Contender) error {
 	return nil
 }
 
-// collective measures all sizes of one. Each round has all of them, so that the samples of a point lie as far apart as can be:
-// what a host is like changes in seconds, and would otherwise be the same for all samples of one point.
+// collective measures all sizes of one collective. Each round has all sizes, so the samples of a point are far apart in
+// time. The state of a host changes in seconds, and would otherwise be the same for all samples of a point.
 func (m *match) collective(ctx context.Context, c schedule.Collective, chosen []Contender) error {
 	var points []*Point
 	for _, s := range sizesOf(c, m.o, m.ranks) {
@@ -292,7 +292,8 @@ func (m *match) lost(name string, err error) error {
 	return nil
 }
 
-// checkedAlways is up to what size every sample's result is checked; above, those that iterations are chosen by.
+// checkedAlways is the largest size of which every sample's result is checked. Of larger sizes, only the samples that
+// choose the iterations are checked.
 const checkedAlways = 64 << 10
 
 // calibrated returns a point of which only samples are missing. Their iterations are chosen by rounds of ever more, since the
@@ -318,8 +319,8 @@ func (m *match) calibrated(ctx context.Context, c schedule.Collective, s size) (
 	}
 }
 
-// settle makes as many calls of a point as a library may take to arrange itself for a buffer that is used again and again: Lightpath gives
-// it large pages with the 16th, in several calls where it is large. A call of the slowest contender takes what times say.
+// settle makes calls of a point until each library has adapted to a buffer that is used again. Lightpath gives it large
+// pages with the 16th call, and a large buffer in several calls. times has the time of a call of each contender.
 func (m *match) settle(ctx context.Context, p *Point, c schedule.Collective, times map[string]float64) error {
 	slowest := 1.0
 	for _, us := range times {
@@ -368,8 +369,8 @@ func (m *match) round(ctx context.Context, p *Point, c schedule.Collective, chec
 }
 
 const (
-	sampleUS  = 20e3  // of the fastest contender
-	patience  = 500e3 // what a sample of a slow one may take, in us
+	sampleUS  = 20e3  // a sample of the fastest contender, in us
+	patience  = 500e3 // of a slow contender, at most
 	mostIters = 200e3 // sampleUS of 0.1 us each
 
 	settleCalls = 40   // that settle makes,

@@ -122,8 +122,8 @@ func addGeneral(ctx context.Context, f *figure.Figure, o figure.Options) error {
 	return nil
 }
 
-// addTable1 checks Table 1: what the third step of recursive doubling on 8 ranks meets on the
-// rings of the first, the second and the third.
+// addTable1 checks Table 1: the congestion of the third step of recursive doubling on 8 ranks, on the rings of the
+// first, the second and the third step.
 func addTable1(f *figure.Figure) error {
 	const n = 8
 	last := plans.Step{To: circuit.Shift(n, 4)}

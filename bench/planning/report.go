@@ -132,7 +132,7 @@ type timing struct {
 // measure times work: the least mean of a few batches, each at least batch long, and the
 // allocations of a call. Other goroutines must be idle.
 func measure(batch time.Duration, work func()) timing {
-	work() // what is made once is not the call's
+	work() // allocations of the first call do not count
 	n := 1
 	for {
 		if d := clock(n, work); d >= batch/4 || n >= 1<<26 {

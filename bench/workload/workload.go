@@ -187,7 +187,7 @@ func Qwen2MoE(seed int64) MoEOptions {
 // MoE is synthetic token traffic: every token of a rank goes to TopK experts drawn without
 // replacement by popularity (log-normal) times the taste of the token's node and rank. An
 // entry is a number of tokens, divided by the largest row or column sum, so that the busiest
-// port carries 1; what a rank keeps is on the diagonal.
+// port carries 1; the diagonal has the tokens that a rank keeps.
 func MoE(o MoEOptions) [][]float64 {
 	rng := source(o.Seed)
 	n := o.Ranks

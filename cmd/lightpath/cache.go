@@ -294,7 +294,7 @@ func newCacheRemove(open func() (*cache.Cache, error)) *cobra.Command {
 	var fabricPath string
 	cmd := &cobra.Command{
 		Use:   "rm NAME... | --stale | --all",
-		Short: "Remove cached plans: those named, those that no job will find any more, or all",
+		Short: "Remove cached plans: named plans, plans that no job can find any more, or all",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 && (all || stale) || len(args) == 0 && all == stale {
 				return errors.New("name the plans to remove, or say --stale or --all")

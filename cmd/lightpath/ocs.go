@@ -164,10 +164,12 @@ func newOCSStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [--fabric f.yaml | --controller host:port] [--plane p]",
 		Short: "Show planes, their circuits and who uses them, or the switches and the health of ports",
-		Long: `With a controller, named by --controller or the fabric file: shows what it has, with epochs, holders, and who waits
-for whom; exits with 1 if a plane is out of service. Otherwise, or with --direct: asks the switch of each plane who it
-is, for its map and for the health of its ports; exits with 1 if a switch cannot be read, a port has failed, or a
-circuit has no light where the switch can measure it.`,
+		Long: `With a controller, named by --controller or the fabric file, status shows the controller's planes: epochs,
+holders, and the operations that wait. It exits with 1 if a plane is out of service.
+
+Without a controller, or with --direct, status asks the switch of each plane for its identity, its map and the health of
+its ports. It exits with 1 if a switch cannot be read, a port has failed, or a circuit has no light. Only some switches
+can measure light.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.dispatch(cmd.Context(), o.statusOf, o.askAll)

@@ -327,8 +327,8 @@ with 1 if the plane is not in service.`, nil)
 
 func newOCSDisable() *cobra.Command {
 	var reason string
-	cmd := newOCSService("disable", "Take a plane out of service", `Takes a plane out of service, for work on its switch: who uses it goes on, nobody is granted it any more, and
-collectives run on the planes that are left.`, &reason)
+	cmd := newOCSService("disable", "Take a plane out of service", `Takes a plane out of service, for work on its switch. An operation that holds the plane goes on. The controller
+grants the plane to no other operation, and collectives run on the other planes.`, &reason)
 	cmd.Flags().StringVar(&reason, "reason", "", "what for: ranks and the history will say so")
 	return cmd
 }

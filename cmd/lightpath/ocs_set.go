@@ -34,12 +34,11 @@ func newOCSSet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set [--fabric f.yaml | --controller host:port] --plane p --map ring:1|xor:1|dark|FILE",
 		Short: "Give a plane a map: show what changes, change it, and verify each circuit",
-		Long: `Reads the map of the plane's switch, removes the circuits that the new map does not have, makes those that it
-has in addition, and leaves all others alone, except those without light: they are made again. Then it verifies all
-circuits, those that stayed too. Exits with 1 if one is not as intended or has no light. The file of a map is a JSON
-list: the rank that each rank sends to, -1 dark. Where there is a controller it does so: the plane must be free, and is
-in service afterwards unless it is disabled. With --direct the switch is changed behind its back, and it will call that
-drift.`,
+		Long: `Reads the map of the plane's switch, removes the circuits that the new map does not have, and makes its new
+circuits. It also makes circuits without light again, and leaves all others alone. Then it verifies all circuits, and
+exits with 1 if one is not as intended or has no light. The file of a map is a JSON list: the rank that each rank sends
+to, -1 dark. If there is a controller, the controller does this: the plane must be free, and is in service afterwards
+unless it is disabled. With --direct the command changes the switch itself, and the controller reports drift.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var want driver.Level

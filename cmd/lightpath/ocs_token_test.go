@@ -149,8 +149,8 @@ func TestVerifyToken(t *testing.T) {
 	}
 }
 
-// TestOperatorMovesPackets: from an operator's command through gRPC, the controller, SCPI and the
-// switch to circuits in the kernel, proved by tokens; and back, when somebody else has changed them.
+// TestOperatorMovesPackets: an operator's command goes through gRPC, the controller, SCPI and the switch to circuits in
+// the kernel, and tokens prove them. If another writer changes the circuits, the operator sees it.
 func TestOperatorMovesPackets(t *testing.T) {
 	model, path := kernelSwitch(t)
 	f, err := fabric.Load(path)

@@ -159,8 +159,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestCheckerAgrees: what the simulator plays is feasible for the checker, with the same
-// completion time, and playing it again changes nothing.
+// TestCheckerAgrees: the checker accepts the timeline of the simulator, with the same completion time. Playing it again
+// changes nothing.
 func TestCheckerAgrees(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 2000 {
