@@ -15,8 +15,9 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// kernelBackend is planes in the kernel. It audits the counters of the switch's ports, which no rank can write. Over the
-// whole run they must match the plan, with no frame lost. Times come from samples of the same counters and circuits.
+// kernelBackend is planes in the kernel. It audits the counters of the switch's ports, which no rank can write. Over
+// the whole run they must match the plan, with no frame lost. Times come from samples of the same counters and
+// circuits.
 type kernelBackend struct {
 	down    func() error
 	view    *kernel.View

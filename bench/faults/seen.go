@@ -43,7 +43,8 @@ func (g *rig) status(plane int) (controller.PlaneSnapshot, error) {
 	return s.Planes[plane], nil
 }
 
-// recovers waits until the ranks complete an operation after the injection. A pause before the operation does not count.
+// recovers waits until the ranks complete an operation after the injection. A pause before the operation does not
+// count.
 func (g *rig) recovers() error {
 	return wait(g.ctx, "the ranks have results again", patience, func() (bool, error) {
 		if at, ok := g.job.completed(g.injectedAt); ok {

@@ -8,8 +8,8 @@ import (
 	"lightpath/bench/figure"
 )
 
-// reserve is how large the buffers are that ranks keep: those of the largest size, as long as those of all contenders together are
-// no more than half of the memory that there is.
+// reserve is how large the buffers are that ranks keep: those of the largest size, as long as those of all contenders
+// together are no more than half of the memory that there is.
 func (o *Options) reserve(ranks, contenders int) int64 {
 	most := max(slices.Max(o.Sizes), 64<<10)
 	if all := available(); all > 0 {

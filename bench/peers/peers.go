@@ -25,8 +25,8 @@ type Options struct {
 	Op          datatype.Op
 	Contenders  []string // none: all; the subject is always one
 	Rounds      int      // samples of a point
-	// LibraryMemory: buffers are what each library allocates (ncclMemAlloc, MPI_Alloc_mem), not pages that none knows. Gloo
-	// has the latter in any case.
+	// LibraryMemory: buffers are what each library allocates (ncclMemAlloc, MPI_Alloc_mem), not pages that none knows.
+	// Gloo has the latter in any case.
 	LibraryMemory bool
 	// Busy says that other work shares the processors, which settings of peers answer to.
 	Busy     bool
@@ -296,8 +296,8 @@ func (m *match) lost(name string, err error) error {
 // choose the iterations are checked.
 const checkedAlways = 64 << 10
 
-// calibrated returns a point of which only samples are missing. Their iterations are chosen by rounds of ever more, since the
-// first calls of a size take many times as long as the rest: until what the last round had is enough to tell.
+// calibrated returns a point of which only samples are missing. Their iterations are chosen by rounds of ever more,
+// since the first calls of a size take many times as long as the rest: until what the last round had is enough to tell.
 func (m *match) calibrated(ctx context.Context, c schedule.Collective, s size) (*Point, error) {
 	p := &Point{
 		Transport: m.transport, Collective: c.String(), Ranks: m.ranks, Bytes: s.bytes, Count: s.count,
