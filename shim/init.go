@@ -51,6 +51,12 @@ func Init(args []InitArgs) ([]*comm.Core, error) {
 	if err != nil {
 		return nil, err
 	}
+	return InitWith(cfg, args)
+}
+
+// InitWith is [Init] with settings of the caller instead of the environment. The communicators share cfg, which no
+// caller may change afterwards.
+func InitWith(cfg *settings.Config, args []InitArgs) ([]*comm.Core, error) {
 	fab, err := endpoints.LoadFabric(cfg)
 	if err == nil {
 		err = fab.Pin(cfg)
@@ -232,6 +238,12 @@ func joinRanks(c *comm.Core, fab *endpoints.Fabric) error {
 	star, err := control.NewStar(c.Context(), c.Rank, c.Ranks, l.Control, leaderAt, c.Secret, c.Cfg.Timeout)
 	if err != nil {
 		return err
+	}
+	membership.ExchangeFailures(c)
+	if c.Cfg.Heartbeat > 0 {
+		if err := star.Probe(c.Cfg.Heartbeat); err != nil {
+			return err
+		}
 	}
 	c.Join(star)
 	onesided.Attach(c, door)

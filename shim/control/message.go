@@ -38,7 +38,7 @@ const (
 	MsgState                 // this rank is stalled in Seq with signature Arg; Body describes the call
 	MsgQuery                 // leader to all: which call was Seq? Answered by MsgState
 	MsgTimeout               // as MsgState, and this rank gives up
-	MsgGoodbye               // both ways: From leaves; from the leader with Arg 1: all have left
+	MsgGoodbye               // both ways: Body lists [Departure]; from the leader with Arg 1: all ranks have left
 	MsgRow                   // Seq numbers a group of sends and receives; Body is its row
 	MsgKin                   // a communicator is to be made from this one; Seq counts them, Arg is the How, Body the request
 	MsgKinAnswer             // leader to rank: Arg is the class of an error with Body its text, or 0 with an answer
@@ -76,7 +76,7 @@ const MaxRow = 1 << 20
 // MaxBody bounds a body by kind, so that a stranger's length cannot make us allocate.
 func MaxBody(k Kind) uint32 {
 	switch k {
-	case MsgWelcome, MsgPlan, MsgPlanes, MsgTicket, MsgKinAnswer, MsgBlock, MsgPlanTold:
+	case MsgWelcome, MsgPlan, MsgPlanes, MsgTicket, MsgKinAnswer, MsgBlock, MsgPlanTold, MsgGoodbye:
 		return 64 << 20
 	case MsgRow:
 		return MaxRow

@@ -1,4 +1,4 @@
-// Package stall finds out why operations do not move. A stalled rank tells the leader, each second, which call it is in.
+// Package stall finds out why operations do not move. A stalled rank tells the leader, each [Interval], which call it is in.
 // The leader compares the calls of all ranks, asks ranks that are past the operation what they called, and fails the
 // communicator with the reason: ranks made different calls, or a rank never came.
 //
@@ -19,6 +19,13 @@ import (
 	"lightpath/shim/recorder"
 	"lightpath/shim/status"
 )
+
+// MaxInterval is the longest [Interval].
+const MaxInterval = 500 * time.Millisecond
+
+// Interval returns how often a stalled rank reports: each half second, or four times in a shorter timeout. So
+// the leader knows where all ranks are when the first of them gives up.
+func Interval(timeout time.Duration) time.Duration { return min(MaxInterval, timeout/4) }
 
 // Report tells the leader which call this rank is in, as operation seq.
 func Report(c *comm.Core, seq uint64, signature uint32, call string) {
@@ -54,13 +61,15 @@ func LaunchTimedOut(c *comm.Core, number uint32, err error) {
 	}
 }
 
-// Handle has ranks answer which call they made, and the leader compare calls.
+// Handle makes ranks answer which call they made, the leader compare calls, and every rank notice that a call needs a
+// rank that has left.
 func Handle(c *comm.Core) {
 	c.Handle(control.MsgQuery, func(m *control.Message) {
 		if s, ok := recorder.Of(c).Find(m.Seq); ok {
 			ReportShape(c, m.Seq, &s)
 		}
 	})
+	handleDepartures(c)
 	b := &board{c: c}
 	c.HandleAtLeader(control.MsgState, b.add)
 	c.HandleAtLeader(control.MsgTimeout, b.add)

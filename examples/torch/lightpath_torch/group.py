@@ -5,13 +5,13 @@ when first used: so a send never waits behind a receive or behind another tag, a
 
 import itertools
 import os
-import time
 import weakref
 
 import torch.distributed as dist
 
 from . import tensors as t
-from .engine import Call, Engine, library, unique_id
+from .engine import Call, Engine, library
+from .rendezvous import offer_id, take_id
 from .tensors import Combined, Source, Target
 from .work import Work
 
@@ -46,8 +46,8 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     def _exchange_id(self):
         if self._rank == 0:
-            self._store.set("id", unique_id())
-        return self._store.get("id")
+            return offer_id(self._store, "id", range(1, self._size), self._timeout)
+        return take_id(self._store, "id", self._rank, 0, self._timeout)
 
     # Names and numbers.
 
@@ -130,6 +130,9 @@ class LightpathProcessGroup(dist.ProcessGroup):
             target = Combined(tensor, self._size, combine)
             function, source = self._all_gather(target, tensor)
             return function, (source, target)
+        op, (summand,) = t.premultiplied(op, tensor)
+        if summand is not tensor:
+            tensor.detach().copy_(summand)
         memory = Target(tensor, keep=True)
         dtype, number = t.reduction(tensor, op)
         return (self._nccl.ncclAllReduce, memory.pointer, memory.pointer, tensor.numel(), dtype, number), (memory,)
@@ -151,15 +154,14 @@ class LightpathProcessGroup(dist.ProcessGroup):
                 receive = memory[0].pointer
             function = (self._nccl.ncclGather, source.pointer, receive, *t.copied(tensor), opts.rootRank)
             return self._submit([function], tensors, source, *memory)
-        dtype, number = t.reduction(tensor, opts.reduceOp)
-        root = opts.rootRank
+        op, (summand,) = t.premultiplied(opts.reduceOp, tensor)
+        dtype, number = t.reduction(tensor, op)
+        root, source, memory, receive = opts.rootRank, Source(summand), (), None
         if self._rank == root:
-            memory = Target(tensor, keep=True)
-            receive = memory.pointer
-        else:
-            memory, receive = Source(tensor), None
-        function = (self._nccl.ncclReduce, memory.pointer, receive, tensor.numel(), dtype, number, root)
-        return self._submit([function], tensors, memory)
+            memory = (Target(tensor),)
+            receive = memory[0].pointer
+        function = (self._nccl.ncclReduce, source.pointer, receive, tensor.numel(), dtype, number, root)
+        return self._submit([function], tensors, source, *memory)
 
     def _reduce_scatter(self, output, source, op):
         if source.memory.numel() != output.numel() * self._size:
@@ -176,10 +178,11 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     def reduce_scatter(self, outputs, inputs, opts):
         (output,), (parts,) = outputs, inputs
-        if len({p.numel() for p in parts}) > 1 and not t.bitwise(output, opts.reduceOp):
-            return self._reduce_scatter_uneven(output, parts, opts.reduceOp)
+        op, parts = t.premultiplied(opts.reduceOp, *parts)
+        if len({p.numel() for p in parts}) > 1 and not t.bitwise(output, op):
+            return self._reduce_scatter_uneven(output, parts, op)
         source = Source(*parts)
-        function, target = self._reduce_scatter(output, source, opts.reduceOp)
+        function, target = self._reduce_scatter(output, source, op)
         return self._submit([function], outputs, source, target)
 
     def _reduce_scatter_uneven(self, output, parts, op):
@@ -195,7 +198,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         return self.reduce_scatter_single_coalesced([output], [source], opts)
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
-        op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
+        op, inputs = t.premultiplied(opts.reduceOp if opts is not None else dist.ReduceOp.SUM, *inputs)
         sources = [Source(i) for i in inputs]
         functions, targets = zip(*(self._reduce_scatter(o, s, op) for o, s in zip(outputs, sources)))
         return self._submit(functions, outputs, *sources, *targets)
@@ -348,19 +351,13 @@ class LightpathProcessGroup(dist.ProcessGroup):
         if key not in self._engines:
             sends = source == self._rank
             label = f"rank {self._rank} of {self._size}, messages {source} -> {destination}, tag {tag}"
-            self._engines[key] = Engine(lambda: (2, self._channel_id(key, sends), 0 if sends else 1), label)
+            self._engines[key] = Engine(lambda: (2, self._channel_id(key), 0 if sends else 1), label)
         return self._engines[key]
 
-    def _channel_id(self, key, sends):
-        """The id of a pair's communicator, which the sender makes. Asks again and again rather than waiting in
-        the store, whose client would be blocked for the other threads of the process."""
+    def _channel_id(self, key):
+        """The id of a pair's communicator, which the sender makes."""
+        source, destination, _ = key
         name = "messages/" + "/".join(map(str, key))
-        if sends:
-            self._store.set(name, unique_id())
-            self._store.add(name + "/set", 1)
-        deadline = time.monotonic() + self._timeout.total_seconds()
-        while self._store.add(name + "/set", 0) == 0:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"rank {key[0]} has not sent within {self._timeout}")
-            time.sleep(0.002)
-        return self._store.get(name)
+        if source == self._rank:
+            return offer_id(self._store, name, [destination], self._timeout)
+        return take_id(self._store, name, destination, source, self._timeout)

@@ -1,0 +1,56 @@
+package stall_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"lightpath/shim/shimtest"
+)
+
+// TestCablePulled pulls the cable of one of two planes between two hosts during calls. The calls continue over the
+// other plane, and over both once the cable is back. Without both cables, each rank reports the other one as lost, and
+// on which plane.
+func TestCablePulled(t *testing.T) {
+	t.Parallel()
+	hosts, ethernet := shimtest.NewHosts(t, 2, 2)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ranks := make([]*shimtest.RankProcess, len(hosts))
+	for r, host := range hosts {
+		cmd := exec.Command("ip", "netns", "exec", host, exe)
+		cmd.Env = append(os.Environ(), "LP_TEST_PROGRAM=rank", fmt.Sprintf("LP_TEST_RANK=%d %d", r, len(hosts)),
+			"NCCL_COMM_ID=10.77.0.1:4711", "NCCL_SOCKET_IFNAME=e0,e1", "LIGHTPATH_TRANSPORT=tcp", "LIGHTPATH_PLANES=2",
+			"LIGHTPATH_TIMEOUT=60s", "LIGHTPATH_HEARTBEAT=2s")
+		ranks[r] = shimtest.StartProcess(t, cmd)
+	}
+	shimtest.AwaitCalls(t, ranks)
+	more := func() bool {
+		before := ranks[0].Calls.Load()
+		return shimtest.Eventually(func() bool { return ranks[0].Calls.Load() > before+20 })
+	}
+	ethernet.Plug(t, 1, false)
+	if !more() { // every call needs plane 1, or what replaces it
+		t.Fatal("no calls without plane 1")
+	}
+	ethernet.Plug(t, 1, true)
+	before := ethernet.Sent(t, 1, 1)
+	if !shimtest.Eventually(func() bool { return ethernet.Sent(t, 1, 1) > before+1<<20 }) || !more() {
+		t.Error("the calls do not use plane 1 again")
+	}
+	for plane := range 2 {
+		ethernet.Plug(t, plane, false)
+	}
+	for r, p := range ranks {
+		if s := <-p.LastLine; !strings.Contains(s, fmt.Sprintf("lost rank %d", 1-r)) || !strings.Contains(s, ", plane ") {
+			t.Errorf("rank %d says %q", r, s)
+		}
+		if err := p.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+}
