@@ -52,7 +52,6 @@ var table = []struct {
 	{exec.ErrSignature, InvalidUsage},
 	{exec.ErrTimeout, Timeout},
 	{exec.ErrDeadline, Timeout},
-	{exec.ErrLate, SystemError},
 	{transport.ErrPeerLost, RemoteError},
 	{transport.ErrClosed, RemoteError},
 	{ocsctl.ErrControlLost, SystemError},

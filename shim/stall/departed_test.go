@@ -12,10 +12,8 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
-	"lightpath/shim/device/devicetest"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/shimtest"
-	"lightpath/shim/stream"
 )
 
 // party makes the calls of one communicator whose ranks do not all make as many. Rank r has memory of floats at[r].
@@ -146,15 +144,9 @@ func TestDeparted(t *testing.T) {
 func TestDepartedOnDevices(t *testing.T) {
 	const streams = 6 // one for each party
 	for name, use := range map[string]func(t *testing.T) *shimtest.GPUs{
-		"staged": func(t *testing.T) *shimtest.GPUs { return shimtest.UseGPUs(t, 3, streams) },
-		"direct": func(t *testing.T) *shimtest.GPUs { return shimtest.UsePeers(t, 3, streams) },
-		"rdma": func(t *testing.T) *shimtest.GPUs {
-			shimtest.UseRDMA(t, 2, 2)
-			t.Setenv("LIGHTPATH_DEVICE_PATH", "rdma")
-			t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "1M")
-			d := devicetest.NewRemote(stream.Places(), 3)
-			return shimtest.UseDriver(t, d.Driver, d, 3, streams)
-		},
+		"staged":  func(t *testing.T) *shimtest.GPUs { return shimtest.UseGPUs(t, 3, streams) },
+		"direct":  func(t *testing.T) *shimtest.GPUs { return shimtest.UsePeers(t, 3, streams) },
+		"through": func(t *testing.T) *shimtest.GPUs { return shimtest.UseGPUDirect(t, 3, streams, 2).GPUs },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, used := use(t), 0

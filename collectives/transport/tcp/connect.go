@@ -20,6 +20,8 @@ const (
 	helloTimeout = 5 * time.Second
 	// extraHandshakes is the number of concurrent handshakes beyond the expected ones.
 	extraHandshakes = 256
+	// filesPause is the pause after an accept that found no free descriptor.
+	filesPause = 10 * time.Millisecond
 	// maxDials is the number of concurrent dials. More could overrun the peers' accept queues.
 	maxDials = 32
 )
@@ -87,7 +89,8 @@ func planeAddr(addrs string, plane int) string {
 	return all[plane%len(all)]
 }
 
-// Options of [Connect]. All fields except Rank, Congestion and the functions of Failover are the same at all ranks of the communicator.
+// Options of [Connect]. All fields except Rank, Congestion and the functions of Failover are the same at all ranks of
+// the communicator.
 type Options struct {
 	Rank, Planes int
 	Addrs        []string // every rank's Listener.Addr
@@ -225,8 +228,9 @@ func (m *mesh) acceptAll(ctx context.Context, l *net.TCPListener) {
 	}
 }
 
-// serve accepts connections until ctx ends, and calls accept for at most limit of them at a time, which then have
-// helloTimeout. It ignores the errors of a single connection, and returns those of the listener.
+// serve accepts connections until ctx ends, and calls accept for at most limit of them at a time. Then it closes the
+// oldest one: a rank completes its handshake at once, so strangers hold only a bounded number of descriptors and delay
+// no rank. It ignores the errors of a single connection, and returns those of the listener.
 func serve(ctx context.Context, l *net.TCPListener, limit int, accept func(net.Conn) error) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -241,23 +245,28 @@ func serve(ctx context.Context, l *net.TCPListener, limit int, accept func(net.C
 			_ = l.SetDeadline(time.Time{})
 		}
 	}()
-	handshakes := make(chan struct{}, limit)
+	handshakes := make(chan net.Conn, limit) // in the order of their arrival; some have ended
 	for ctx.Err() == nil {
 		c, err := l.Accept()
-		if err != nil {
-			if ctx.Err() == nil && !transient(err) {
-				return err
-			}
+		switch {
+		case err == nil:
+		case ctx.Err() != nil || transient(err):
 			continue
+		case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE):
+			time.Sleep(filesPause)
+			continue
+		default:
+			return err
 		}
-		select {
-		case handshakes <- struct{}{}:
-		case <-ctx.Done():
-			c.Close()
-			return nil
+		for queued := false; !queued; {
+			select {
+			case handshakes <- c:
+				queued = true
+			default:
+				_ = (<-handshakes).Close()
+			}
 		}
 		wg.Go(func() {
-			defer func() { <-handshakes }()
 			defer c.Close()
 			_ = c.SetDeadline(time.Now().Add(helloTimeout))
 			defer interruptWith(ctx, c)()

@@ -16,7 +16,7 @@ import (
 )
 
 // A stream is all that two ranks exchange on one plane. It outlives its connection. If the connection breaks, both
-// ranks leave it, agree how many bytes each has received, and continue over a connection on another plane:
+// ranks leave it and continue over a connection on another plane (docs/design/transports.md).
 //
 //	rank with the higher number                  rank with the lower number
 //	leaves the connection, or notices its end
@@ -45,6 +45,8 @@ const (
 	holds = 32
 	// attempts is the number of rounds through all planes in which a rank tries to resume a stream.
 	attempts = 4
+	// guardHandshakes is the number of concurrent handshakes beyond one for each stream.
+	guardHandshakes = 32
 	// minAttempt is enough to connect and shake hands in a data centre.
 	minAttempt = 100 * time.Millisecond
 )
@@ -93,7 +95,7 @@ func newGuard(e *Endpoint, l *Listener, o *Options) error {
 	}
 	e.guard = g
 	for _, one := range l.ls {
-		g.wg.Go(func() { _ = serve(ctx, one, len(e.conns)+extraHandshakes, g.accept) })
+		g.wg.Go(func() { _ = serve(ctx, one, len(e.conns)+guardHandshakes, g.accept) })
 	}
 	g.wg.Go(g.watch)
 	return nil

@@ -2,10 +2,10 @@ package tcp
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -160,12 +160,12 @@ func guarded(t *testing.T, ranks, planes int, heartbeat time.Duration, r *relay,
 	return all
 }
 
-// abandonStream makes an endpoint leave the connection of a stream, as watch does without answers.
+// leaveStream makes an endpoint leave the connection of a stream, as watch does without answers.
 func leaveStream(e *Endpoint, plane, peer int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c := e.conn(plane, peer); !e.poll.Closed() {
-		e.guard.leave(c, c.loss(unix.ETIMEDOUT))
+		e.guard.leave(c, fmt.Errorf("%w: %w", transport.ErrPeerLost, errSilent))
 	}
 }
 
@@ -235,7 +235,8 @@ func TestCutAnywhere(t *testing.T) {
 			whole.mu.Lock()
 			total := whole.sent
 			whole.mu.Unlock()
-			for _, limit := range []int{0, 1, wire.HeaderSize, wire.HeaderSize + 1, rng.IntN(total + 1), rng.IntN(total + 1), total} {
+			cuts := []int{0, 1, wire.HeaderSize, wire.HeaderSize + 1, rng.IntN(total + 1), rng.IntN(total + 1), total}
+			for _, limit := range cuts {
 				if limit > total {
 					continue
 				}
@@ -279,7 +280,149 @@ func cutOnce(t *testing.T, s *schedule.Schedule, ranks, planes int, count int64,
 	collective(t, all, s, count, inPlace, 2)
 }
 
-var _ = binary.LittleEndian
-var _ = strings.Contains
-var _ transport.Endpoint
-var _ = transporttest.Close
+// reports collects what an endpoint reports.
+type reports struct {
+	next chan string
+}
+
+func newReports() (*reports, Failover) {
+	ev := &reports{next: make(chan string, 64)}
+	return ev, Failover{
+		Moved: func(rank, plane, via int, cause error) { ev.next <- fmt.Sprintf("%d: %d over %d", rank, plane, via) },
+		Lost:  func(rank int, err error) { ev.next <- fmt.Sprintf("%d lost: %v", rank, err) },
+	}
+}
+
+// TestStreamReturns checks that a stream leaves its plane after a cut, returns, and stays away longer after each cut.
+func TestStreamReturns(t *testing.T) {
+	ev, f := newReports()
+	all := guarded(t, 2, 2, time.Hour, nil, f)
+	moved := func(via int) {
+		left := map[string]bool{fmt.Sprint("0: 1 over ", via): true, fmt.Sprint("1: 1 over ", via): true}
+		for len(left) > 0 {
+			delete(left, <-ev.next)
+		}
+	}
+	g, c := all[1].guard, all[1].conn(1, 0)
+	last := time.Hour - 1
+	for range 2 {
+		leaveStream(all[1], 1, 0)
+		moved(0)
+		for busy := true; busy; { // until the goroutine that moved the stream has ended
+			all[1].mu.Lock()
+			busy = c.busy
+			all[1].mu.Unlock()
+		}
+		if c.hold <= last {
+			t.Errorf("the stream stays away for %v after a cut, %v after the cut before", c.hold, last)
+		}
+		last = c.hold
+		g.look(c, time.Now())
+		g.look(c, c.homeAt.Add(1))
+		moved(1)
+	}
+}
+
+// TestPeerClosed checks that an endpoint notices at once that the other rank has closed its endpoint, and that this is
+// not reported as a lost host.
+func TestPeerClosed(t *testing.T) {
+	ev, f := newReports()
+	all := guarded(t, 2, 2, time.Hour, nil, f)
+	transporttest.Close(t, all[1])
+	p := all[0].Planes()[1]
+	h := wire.Header{Dst: 1, Plane: 1}
+	for name, call := range map[string]func() error{
+		"Peek":    func() error { _, _, err := p.Peek(1); return err },
+		"TrySend": func() error { _, err := p.TrySend(&h, []byte("x")); return err },
+	} {
+		err := until(t, all[0], call)
+		if !errors.Is(err, transport.ErrPeerLost) || !strings.Contains(err.Error(), "rank 1 has closed plane 1") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	select {
+	case e := <-ev.next:
+		t.Error(e)
+	default:
+	}
+}
+
+// TestAbandon checks that a failed call leaves no reference to its payload.
+func TestAbandon(t *testing.T) {
+	e := guarded(t, 2, 1, time.Hour, nil, Failover{})[0]
+	p := e.Planes()[0].(transport.Abandoner)
+	payload := make([]byte, 1<<20)
+	_, mark, err := p.Lend(&wire.Header{Dst: 1}, payload)
+	if err != nil || mark == 0 {
+		t.Fatalf("mark %d, %v", mark, err)
+	}
+	p.Abandon()
+	if c := e.conn(0, 1); c.sent.lent != 0 || len(c.sent.spans) != 0 {
+		t.Errorf("%d lent spans of %d", c.sent.lent, len(c.sent.spans))
+	}
+	if _, err := p.Returned(1); err == nil {
+		t.Error("Returned after Abandon returns no error")
+	}
+}
+
+// TestStrangersDuringResume holds more idle connections than a rank has room for, and resumes a stream meanwhile.
+func TestStrangersDuringResume(t *testing.T) {
+	ev, f := newReports()
+	all := guarded(t, 2, 2, time.Hour, nil, f)
+	at := all[0].guard.l.ls[0].Addr().String()
+	for i := range guardHandshakes + 20 {
+		c, err := net.Dial("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if i%2 == 0 {
+			_, _ = c.Write([]byte("GET / HTTP/1.1\r\n\r\n" + strings.Repeat(" ", helloSize)))
+		}
+	}
+	leaveStream(all[1], 1, 0)
+	if e := <-ev.next; !strings.Contains(e, ": 1 over ") {
+		t.Error(e)
+	}
+}
+
+// TestJournal checks a journal against a plain stream, with random lent and copied bytes.
+func TestJournal(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	var j journal
+	var stream, given []byte
+	for range 3000 {
+		switch rng.IntN(4) {
+		case 0:
+			j.trim(j.base + uint64(rng.IntN(int(j.end-j.base)+1)))
+		case 1:
+			j.own()
+			clear(given) // lent bytes belong to the caller again
+			given = nil
+		default:
+			b := make([]byte, rng.IntN(20000))
+			for i := range b {
+				b[i] = byte(rng.Uint32())
+			}
+			stream = append(stream, b...)
+			lend := rng.IntN(2) == 0
+			j.add(b, lend)
+			if !lend {
+				clear(b)
+			} else if given == nil {
+				given = b
+			}
+		}
+		at := j.base
+		for at < j.end {
+			b := j.from(at)
+			if len(b) == 0 || !bytes.Equal(b, stream[at:at+uint64(len(b))]) {
+				t.Fatalf("wrong bytes from %d", at)
+			}
+			at += uint64(len(b))
+		}
+		if j.end != uint64(len(stream)) {
+			t.Fatalf("end %d of %d", j.end, len(stream))
+		}
+	}
+}

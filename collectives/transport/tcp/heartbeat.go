@@ -39,8 +39,8 @@ func (g *guard) probe(fd int) error {
 	return nil
 }
 
-// watch looks at all connections until the guard stops. It leaves those whose probes are not answered, and takes streams
-// back to their planes.
+// watch looks at all connections until the guard stops. It leaves those whose probes are not answered, and takes
+// streams back to their planes.
 func (g *guard) watch() {
 	tick := time.NewTicker(g.o.Heartbeat / ticks)
 	defer tick.Stop()

@@ -15,9 +15,9 @@ import (
 // its sender knows the communicator's secret.
 //
 // The hello, little endian: magic u64, version u32, comm u64, ranks u32, planes u32, from u32, to u32, plane u32,
-// purpose u32, via u32, nonce [16]byte, HMAC-SHA256 [32]byte of all before it. A reply: position u64, HMAC-SHA256 of the HMAC
-// that it answers and of the position. The rank that resumes a stream answers the reply with a reply of its own.
-// Positions are how many bytes of the stream a rank has received, 0 unless a stream is resumed.
+// purpose u32, via u32, nonce [16]byte, HMAC-SHA256 [32]byte of all before it. A reply: position u64, HMAC-SHA256 of
+// the HMAC that it answers and of the position. The rank that resumes a stream answers the reply with a reply of its
+// own. A position is the number of bytes of the stream that a rank has received, 0 unless a stream is resumed.
 const (
 	helloMagic   = 0x4f4c4c454854504c // "LPTHELLO"
 	helloVersion = 2

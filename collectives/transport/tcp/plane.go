@@ -5,10 +5,6 @@ import (
 	"lightpath/collectives/wire"
 )
 
-// shortCopy is the largest number of bytes that Returned copies while the caller is busy. It covers the last segments of
-// a stream, which the peer's host may acknowledge 40 ms later.
-const shortCopy = 2 * segment
-
 // plane is a [transport.Lander] and [transport.Borrower] with one connection per peer.
 type plane struct {
 	e     *Endpoint
@@ -52,7 +48,7 @@ func (p *plane) Returned(dst int) (uint64, error) {
 		return 0, c.txLost
 	}
 	c.sent.trim(c.received())
-	if c.sent.lent > 0 && (c.sent.end-c.sent.base <= shortCopy || p.e.armed) {
+	if c.sent.lent > 0 && (c.sent.end-c.sent.base <= copied || p.e.armed) {
 		c.sent.own()
 	}
 	if c.sent.lent == 0 {

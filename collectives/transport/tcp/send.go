@@ -26,7 +26,7 @@ type sender struct {
 // copied is the size up to which Lend copies payload. For larger payload the copy takes longer than the system call.
 const copied = shortCall
 
-// maxSpans is the number of spans of a journal from which send drops those that the peer has received.
+// maxSpans is the number of spans of a journal at which send asks the kernel how many bytes the peer has received.
 const maxSpans = 64
 
 func (s *sender) init() {

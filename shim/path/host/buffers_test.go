@@ -1,4 +1,4 @@
-package host_test
+package shim_test
 
 import (
 	"testing"
