@@ -80,15 +80,6 @@ func New(o Options) (*Runner, error) {
 	return &Runner{o: o}, nil
 }
 
-// Run is New and [Runner.Run].
-func Run(ctx context.Context, o Options) error {
-	r, err := New(o)
-	if err != nil {
-		return err
-	}
-	return r.Run(ctx)
-}
-
 // Controller returns the core while this controller is in charge. Otherwise it returns nil and the name of the
 // controller that is; "": none is known.
 func (r *Runner) Controller() (c controller.Controller, leader string) {

@@ -267,7 +267,11 @@ func TestErrors(t *testing.T) {
 			return controller.Start(conf)
 		}}
 		change(&o)
-		if err := lead.Run(t.Context(), o); !errors.Is(err, broken) {
+		r, err := lead.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Run(t.Context()); !errors.Is(err, broken) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if s.Leader() != (journal.Leader{}) {
