@@ -172,7 +172,7 @@ func (s *search) add(name string) *candidate {
 // pose sets the planning problem of a candidate.
 func (s *search) pose(c *candidate) (err error) {
 	c.problem, c.stepOf, err = schedule.Pose(
-		s.Collective, c.Algorithm, s.Ranks, s.Root, s.Bytes, s.Fabric, schedule.Disjoint())
+		s.Collective, c.Algorithm, s.Ranks, s.Root, s.Bytes, s.Fabric, schedule.Disjoint)
 	if err == nil {
 		c.Steps = len(c.problem.Steps)
 	}

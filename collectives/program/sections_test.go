@@ -16,7 +16,7 @@ import (
 // rotating is a pairwise exchange with a plan that mostly repeats.
 func rotating(t *testing.T, n int) (*schedule.Schedule, *plans.Plan, program.Args) {
 	t.Helper()
-	s, err := schedule.Build(schedule.AllToAll, "pairwise", n, 0, schedule.Disjoint())
+	s, err := schedule.Build(schedule.AllToAll, "pairwise", n, 0, schedule.Disjoint)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func TestBuildIsDeterministic(t *testing.T) {
 	each(t, 9, func(name string, s *Schedule) {
 		var opts []Option
 		if s.Disjoint {
-			opts = append(opts, Disjoint())
+			opts = append(opts, Disjoint)
 		}
 		if again := build(t, s.Collective, s.Algorithm, s.Ranks, s.Root, opts...); !reflect.DeepEqual(s, again) {
 			t.Errorf("%s: two builds differ", name)
