@@ -146,7 +146,7 @@ func (g *group) bind(t testing.TB, j *job) {
 		op := new(Op)
 		op.Bind(g.arenas[r], &Call{
 			Collective: j.coll, Root: j.root, Block: block, Send: pointer(in), Recv: pointer(out), InPlace: j.inPlace,
-			Combine: datatype.Combine(j.op, j.typ), CombinePast: datatype.CombineStream(j.op, j.typ),
+			Combine: datatype.Combine(j.op, j.typ), CombineStream: datatype.CombineStream(j.op, j.typ),
 			Seq: g.seq[r], Signature: uint32(j.coll)<<16 | uint32(j.count),
 		})
 		j.ops = append(j.ops, op)

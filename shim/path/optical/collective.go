@@ -109,7 +109,7 @@ func (o *Path) Entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []
 	args := program.Args{
 		Rank: c.Rank, Count: int64(s.Count), ElemSize: int64(s.Type.Size()), InPlace: s.InPlace,
 		Signature: program.Signature(uint64(s.Signature()), key.Plan, key.Maps, uint64(use)), Problem: a.Problem, StepOf: a.StepOf,
-		Roll: o.roll(),
+		SectionSteps: o.sectionSteps(),
 	}
 	if setup {
 		args.Current = use.SpreadMaps(ticket.MapsOf(now, use), len(p.Planes))
@@ -131,8 +131,9 @@ func (o *Path) Entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []
 // sectionSteps is the fewest steps of a section of a program. Between two sections a rank waits for all its planes.
 const sectionSteps = 32
 
-// roll returns [program.Args.Roll]. The time-based barrier needs a time for every move, so its programs have no sections.
-func (o *Path) roll() int {
+// sectionSteps returns [program.Args.SectionSteps]. The time-based barrier needs a time for every move, so its programs
+// have no sections.
+func (o *Path) sectionSteps() int {
 	if o.c.Cfg.BarrierTime {
 		return 0
 	}
