@@ -141,6 +141,7 @@ type Event struct {
 	Who      string              `json:"who,omitempty"` // operator, or a rank's front end and address
 	Token    uint64              `json:"token,omitempty"`
 	Err      string              `json:"error,omitempty"`
+	Cause    Cause               `json:"-"` // of Failed; journals and clients do not get it
 }
 
 // PlaneState says what a plane is doing.
@@ -170,6 +171,7 @@ type PlaneSnapshot struct {
 	Name     string              `json:"name"`
 	State    PlaneState          `json:"state"`
 	Reason   string              `json:"reason,omitempty"` // of Down
+	Cause    Cause               `json:"-"`                // of Down, the class of Reason; clients do not get it
 	Epoch    uint32              `json:"epoch"`
 	Map      circuit.Permutation `json:"map"`
 	Desired  circuit.Permutation `json:"desired,omitempty"` // nil: the same as Map

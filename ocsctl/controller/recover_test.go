@@ -186,7 +186,7 @@ func TestDeviceThatIsReadLater(t *testing.T) {
 			r.dev.next[0], r.dev.due[0] = have, r.now+1e9
 			c.Recovered = []Recovered{{Epoch: 4, Map: circuit.Shift(2, 1)}}
 		})
-		want(t, "before", r.page.faults[0], ocsctl.ErrPlaneDown, "has not said")
+		want(t, "before", r.page.faults[0], ocsctl.ErrPlaneDown, "has not reported its map")
 		r.pass(2 * time.Second)
 		r.timed.news(0)
 		if err := r.page.faults[0]; (err == nil) != have.Equal(circuit.Shift(2, 1)) || r.page.epochs[0] != 4 {

@@ -25,6 +25,10 @@ var (
 	ErrRefused = errors.New("refused by the switch")
 	// ErrProtocol: the peer said something that is not its protocol, or too much of it.
 	ErrProtocol = errors.New("not what the protocol allows")
+	// ErrNoAnswer: the switch cannot be reached, or does not answer in time.
+	ErrNoAnswer = errors.New("does not answer")
+	// ErrUnwell: a port has failed, or a circuit has lost its light.
+	ErrUnwell = errors.New("bad port or circuit")
 	// ErrFenced: a controller with a higher fencing token has written.
 	ErrFenced = errors.New("another controller with a higher token writes this switch")
 	// ErrDrift: the map that the switch has is not the one that the change starts from: somebody
