@@ -1,4 +1,4 @@
-package shim
+package shim_test
 
 import (
 	"encoding/hex"
@@ -10,11 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/shim"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
 	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
+	"lightpath/shim/shimtest"
 )
 
 // TestTransportOfNCCLPaths: what carries the packet planes, by where ranks are and what is set.
@@ -58,7 +60,7 @@ func TestNCCLPathsDiffer(t *testing.T) {
 			}
 			return nil
 		}) {
-			wantError(t, err, errdefs.ErrInvalidUsage, k[0]+"="+k[1], "rank 0", "rank 1")
+			shimtest.WantError(t, err, errdefs.ErrInvalidUsage, k[0]+"="+k[1], "rank 0", "rank 1")
 		}
 	}
 }
@@ -66,16 +68,16 @@ func TestNCCLPathsDiffer(t *testing.T) {
 // ranksWith makes a communicator whose ranks have variables of their own, and destroys it; it returns what ranks say.
 func ranksWith(t *testing.T, n int, environment func(r int) []string) []error {
 	t.Helper()
-	id, err := NewUniqueID()
+	id, err := shim.NewUniqueID()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return concurrently(t, n, func(r int) error {
+	return shimtest.Concurrently(t, n, func(r int) error {
 		cfg, err := settings.Of(append(environment(r), "LIGHTPATH_TIMEOUT", "60s")...)
 		if err != nil {
 			return err
 		}
-		c, err := initOne(InitArgs{ID: id, Ranks: n, Rank: r, Device: r}, cfg, nil)
+		c, err := shimtest.InitOne(shim.InitArgs{ID: id, Ranks: n, Rank: r, Device: r}, cfg)
 		if err != nil {
 			return err
 		}
@@ -88,7 +90,7 @@ func ranksWith(t *testing.T, n int, environment func(r int) []string) []error {
 
 // TestNoDirectOnOneRank: where one rank may not have its device reached, none has.
 func TestNoDirectOnOneRank(t *testing.T) {
-	usePeers(t, 2, 1)
+	shimtest.UsePeers(t, 2, 1)
 	for _, off := range []bool{false, true} {
 		for r, err := range ranksWith(t, 2, func(r int) []string {
 			env := []string{"LIGHTPATH_DEVICE_EXCHANGE", "1M"}
@@ -111,13 +113,13 @@ func TestNoSharedMemory(t *testing.T) {
 	for name, value := range map[string]string{"NCCL_SHM_DISABLE": "1", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": log, "LIGHTPATH_TIMEOUT": "60s"} {
 		t.Setenv(name, value)
 	}
-	rankProcesses(t, 2)
+	shimtest.StartRanks(t, 2)
 	text, err := os.ReadFile(log)
 	if err != nil || strings.Count(string(text), "transport tcp planes 1") != 2 {
 		t.Errorf("the log is %s, %v", text, err)
 	}
 	t.Setenv("NCCL_NET", "IB")
-	id, err := NewUniqueID()
+	id, err := shim.NewUniqueID()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +127,7 @@ func TestNoSharedMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := concurrently(t, 2, func(r int) error {
+	said := shimtest.Concurrently(t, 2, func(r int) error {
 		cmd := exec.Command(exe)
 		cmd.Env = append(os.Environ(), "LP_TEST_PROGRAM=rank", fmt.Sprintf("LP_TEST_RANK=%d 2", r), "LP_TEST_ID="+hex.EncodeToString(id[:]))
 		out, _ := cmd.CombinedOutput()

@@ -1,4 +1,4 @@
-package shim
+package shim_test
 
 import (
 	"fmt"
@@ -7,8 +7,10 @@ import (
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
+	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/session"
+	"lightpath/shim/shimtest"
 )
 
 // stampedPlane notes when the first byte is handed to it.
@@ -32,8 +34,8 @@ type stampedEndpoint struct {
 func (e *stampedEndpoint) Planes() []transport.Plane { return e.planes }
 
 // stamp has rank 0 note in first when it hands over the first byte since that was zero.
-func (w *world) stamp(first *time.Time) {
-	c := w.comms[0]
+func stamp(w *shimtest.World, first *time.Time) {
+	c := w.Comms[0]
 	e := &stampedEndpoint{Endpoint: session.Of(c).Packet}
 	for _, p := range session.Of(c).Packet.Planes() {
 		e.planes = append(e.planes, stampedPlane{p, first})
@@ -49,13 +51,13 @@ func BenchmarkFirstByte(b *testing.B) {
 			b.Run(fmt.Sprintf("planes=%s/shapes=%d", planes, shapes), func(b *testing.B) {
 				b.Setenv("LIGHTPATH_TRANSPORT", "inproc")
 				b.Setenv("LIGHTPATH_PLANES", planes)
-				w := newWorld(b, 2)
+				w := shimtest.NewWorld(b, 2)
 				var first time.Time
-				w.stamp(&first)
+				stamp(w, &first)
 				group := make([][2][]calls.Call, shapes)
 				for i := range group {
-					for r := range w.comms {
-						group[i][r] = []calls.Call{allReduce(w.comms[r], make([]float32, 256+i))}
+					for r := range w.Comms {
+						group[i][r] = []calls.Call{shimtest.AllReduce(w.Comms[r], make([]float32, 256+i))}
 					}
 				}
 				const warm = 3
@@ -63,7 +65,7 @@ func BenchmarkFirstByte(b *testing.B) {
 				end := make(chan error, 1)
 				go func() {
 					for i := range n {
-						if err := Run(group[i%shapes][1]); err != nil {
+						if err := shim.Run(group[i%shapes][1]); err != nil {
 							end <- err
 							return
 						}
@@ -74,7 +76,7 @@ func BenchmarkFirstByte(b *testing.B) {
 				for i := range n {
 					first = time.Time{}
 					start := time.Now()
-					if err := Run(group[i%shapes][0]); err != nil {
+					if err := shim.Run(group[i%shapes][0]); err != nil {
 						b.Fatal(err)
 					}
 					if i >= n-b.N {

@@ -51,6 +51,12 @@ func Init(args []InitArgs) ([]*comm.Core, error) {
 	if err != nil {
 		return nil, err
 	}
+	return InitWith(cfg, args)
+}
+
+// InitWith is [Init] with settings of the caller instead of the environment. The communicators share cfg, which no
+// caller may change afterwards.
+func InitWith(cfg *settings.Config, args []InitArgs) ([]*comm.Core, error) {
 	fab, err := endpoints.LoadFabric(cfg)
 	if err == nil {
 		err = fab.Pin(cfg)

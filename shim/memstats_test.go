@@ -1,19 +1,21 @@
-package shim
+package shim_test
 
 import (
 	"testing"
 
+	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/report"
+	"lightpath/shim/shimtest"
 )
 
 // TestMemStats: calls leave memory behind, which Suspend gives back.
 func TestMemStats(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	t.Setenv("LIGHTPATH_ALGORITHM", "allreduce:ring")
-	w := newWorld(t, 2)
-	c := w.comms[0]
+	w := shimtest.NewWorld(t, 2)
+	c := w.Comms[0]
 	stat := func(s report.MemStat) uint64 {
 		n, err := report.MemStats(c, s)
 		if err != nil {
@@ -24,7 +26,7 @@ func TestMemStats(t *testing.T) {
 	if stat(report.MemSuspend) != 0 || stat(report.MemPersist) < 4096 || stat(report.MemSuspended) != 0 {
 		t.Errorf("at first: %d %d %d", stat(report.MemSuspend), stat(report.MemPersist), stat(report.MemSuspended))
 	}
-	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 5000))}) })
+	w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 5000))}) })
 	if n := stat(report.MemSuspend); n == 0 || stat(report.MemTotal) != n+stat(report.MemPersist) {
 		t.Errorf("after a call: %d of %d", n, stat(report.MemTotal))
 	}
@@ -35,10 +37,10 @@ func TestMemStats(t *testing.T) {
 		t.Errorf("suspended: %d %d", stat(report.MemSuspend), stat(report.MemSuspended))
 	}
 	_, err := report.MemStats(c, 9)
-	wantError(t, err, errdefs.ErrInvalidArgument, "9")
+	shimtest.WantError(t, err, errdefs.ErrInvalidArgument, "9")
 	if err := c.Destroy(); err != nil {
 		t.Fatal(err)
 	}
 	_, err = report.MemStats(c, report.MemTotal)
-	wantError(t, err, errdefs.ErrDestroyed)
+	shimtest.WantError(t, err, errdefs.ErrDestroyed)
 }

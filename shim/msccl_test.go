@@ -1,4 +1,4 @@
-package shim
+package shim_test
 
 import (
 	"math/rand/v2"
@@ -8,10 +8,12 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule/msccl"
+	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/session"
 	"lightpath/shim/settings"
+	"lightpath/shim/shimtest"
 )
 
 const mscclFiles = "../collectives/schedule/msccl/testdata/"
@@ -28,7 +30,7 @@ func TestMSCCLFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, kind := range oracleKinds {
+		for _, kind := range shimtest.OracleKinds {
 			f, err := f.As(calls.Kinds[kind].Collective)
 			if err != nil || !strings.HasPrefix(filepath.Base(path), f.Collective.String()) {
 				continue
@@ -36,16 +38,16 @@ func TestMSCCLFiles(t *testing.T) {
 			t.Run(strings.TrimSuffix(filepath.Base(path), ".xml"), func(t *testing.T) {
 				t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
 				t.Setenv("LIGHTPATH_ALGORITHM", f.Collective.String()+":msccl:"+path)
-				w := newWorld(t, f.Ranks())
+				w := shimtest.NewWorld(t, f.Ranks())
 				for _, inPlace := range []bool{false, true} {
 					for _, count := range []int{1, 101} {
-						k := collectiveCase{kind: kind, typ: datatype.Int32, count: count, inPlace: inPlace}
-						if err := k.run(w, rng); err != nil {
+						k := shimtest.Collective{Kind: kind, Type: datatype.Int32, Count: count, InPlace: inPlace}
+						if err := k.Run(w, rng); err != nil {
 							t.Errorf("%v: %v", k, err)
 						}
 					}
 				}
-				for _, e := range session.Of(w.comms[0]).Programs.Programs {
+				for _, e := range session.Of(w.Comms[0]).Programs.Programs {
 					if e.Algorithm != f.Identity() {
 						t.Errorf("ran %s", e.Algorithm)
 					}
@@ -59,30 +61,30 @@ func TestMSCCLFiles(t *testing.T) {
 func TestMSCCLOtherRanks(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
 	t.Setenv("LIGHTPATH_ALGORITHM", "allreduce:msccl:"+mscclFiles+"allreduce-ring-3.xml")
-	w := newWorld(t, 2)
-	k := collectiveCase{kind: calls.AllReduce, typ: datatype.Int32, count: 7}
-	if err := k.run(w, rand.New(rand.NewPCG(3, 4))); err != nil {
+	w := shimtest.NewWorld(t, 2)
+	k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Int32, Count: 7}
+	if err := k.Run(w, rand.New(rand.NewPCG(3, 4))); err != nil {
 		t.Error(err)
 	}
 }
 
 // TestMSCCLFilesDiffer: ranks with different files refuse each other, whatever the files are called.
 func TestMSCCLFilesDiffer(t *testing.T) {
-	id, err := NewUniqueID()
+	id, err := shim.NewUniqueID()
 	if err != nil {
 		t.Fatal(err)
 	}
-	errs := concurrently(t, 2, func(r int) error {
+	errs := shimtest.Concurrently(t, 2, func(r int) error {
 		cfg, err := settings.Of("LIGHTPATH_TIMEOUT", "40s",
 			"LIGHTPATH_ALGORITHM", "allreduce:msccl:"+mscclFiles+[]string{"allreduce-ring-3", "allreduce-halving-8"}[r]+".xml")
 		if err != nil {
 			return err
 		}
-		_, err = initOne(InitArgs{ID: id, Ranks: 2, Rank: r}, cfg, nil)
+		_, err = shimtest.InitOne(shim.InitArgs{ID: id, Ranks: 2, Rank: r}, cfg)
 		return err
 	})
 	for _, err := range errs {
-		wantError(t, err, errdefs.ErrInvalidUsage, "allreduce:msccl:allreduce_ring_1channelsperring#", "allreduce:msccl:allreduce_recursive_doubling_halving#")
+		shimtest.WantError(t, err, errdefs.ErrInvalidUsage, "allreduce:msccl:allreduce_ring_1channelsperring#", "allreduce:msccl:allreduce_recursive_doubling_halving#")
 	}
 }
 
@@ -96,6 +98,6 @@ func TestBadMSCCL(t *testing.T) {
 		"allreduce:msccl:" + mscclFiles + "alltoall-allpairs-3-2inst": "no such file",
 	} {
 		_, err := settings.Of("LIGHTPATH_ALGORITHM", value)
-		wantError(t, err, errdefs.ErrInvalidUsage, "LIGHTPATH_ALGORITHM", says)
+		shimtest.WantError(t, err, errdefs.ErrInvalidUsage, "LIGHTPATH_ALGORITHM", says)
 	}
 }

@@ -1,4 +1,4 @@
-package shim
+package shim_test
 
 import (
 	"math/rand/v2"
@@ -9,43 +9,26 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/exec"
 	"lightpath/plans"
+	"lightpath/shim"
 	"lightpath/shim/calls"
-	"lightpath/shim/dispatch"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
 	"lightpath/shim/session"
+	"lightpath/shim/shimtest"
 )
-
-// reduceWith is an AllReduce of one float with options.
-func reduceWith(c *Comm, in, out *float32, o calls.Options) error {
-	return Run([]calls.Call{{
-		Comm: c, Kind: calls.AllReduce, Type: datatype.Float32, Count: 1,
-		Send: unsafe.Pointer(in), Recv: unsafe.Pointer(out), Options: o,
-	}})
-}
-
-// sumWith runs one on all ranks, each with its rank + 1.
-func sumWith(w *world, o func(rank int) calls.Options) ([]float32, []error) {
-	out := make([]float32, len(w.comms))
-	errs := w.each(func(c *Comm) error {
-		in := float32(c.Rank + 1)
-		return reduceWith(c, &in, &out[c.Rank], o(c.Rank))
-	})
-	return out, errs
-}
 
 // TestPlaneMask: a call stays on the packet planes that it is told.
 func TestPlaneMask(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
 	t.Setenv("LIGHTPATH_PLANES", "3")
-	w := newWorld(t, 3)
-	out, errs := sumWith(w, func(int) calls.Options { return calls.Options{Planes: 0b101} })
+	w := shimtest.NewWorld(t, 3)
+	out, errs := shimtest.SumWith(w, func(int) calls.Options { return calls.Options{Planes: 0b101} })
 	for r := range out {
 		if errs[r] != nil || out[r] != 6 {
 			t.Fatalf("rank %d: %v, %v", r, out[r], errs[r])
 		}
 	}
-	for s, e := range session.Of(w.comms[0]).Programs.Programs {
+	for s, e := range session.Of(w.Comms[0]).Programs.Programs {
 		if s.Request.Planes != 0b101 || len(e.Prog.Lanes) != 3 {
 			t.Errorf("%+v on %d lanes", s, len(e.Prog.Lanes))
 		}
@@ -56,35 +39,33 @@ func TestPlaneMask(t *testing.T) {
 		}
 	}
 	// Larger calls, which are cut.
-	k := collectiveCase{kind: calls.AllToAll, typ: datatype.Float64, count: 40000, options: calls.Options{Planes: 0b110}}
-	if err := k.run(w, rand.New(rand.NewPCG(8, 8))); err != nil {
+	k := shimtest.Collective{Kind: calls.AllToAll, Type: datatype.Float64, Count: 40000, Options: calls.Options{Planes: 0b110}}
+	if err := k.Run(w, rand.New(rand.NewPCG(8, 8))); err != nil {
 		t.Error(err)
 	}
 }
 
 // TestOptionsDiffer: ranks that ask for different planes are told what both asked for.
 func TestOptionsDiffer(t *testing.T) {
-	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
-	t.Setenv("LIGHTPATH_PLANES", "2")
-	t.Setenv("LIGHTPATH_TIMEOUT", "30s")
-	w := newWorld(t, 2)
-	_, errs := sumWith(w, func(r int) calls.Options { return calls.Options{Planes: uint64(1 + r)} })
+	t.Parallel()
+	w := shimtest.NewWorldWith(t, 2, shimtest.Settings(t, "LIGHTPATH_TRANSPORT", "inproc", "LIGHTPATH_PLANES", "2"))
+	_, errs := shimtest.SumWith(w, func(r int) calls.Options { return calls.Options{Planes: uint64(1 + r)} })
 	for _, err := range errs {
-		wantError(t, err, errdefs.ErrMismatch, "rank 0 called", "planes 0x1)", "rank 1 called", "planes 0x2)")
+		shimtest.WantError(t, err, errdefs.ErrMismatch, "rank 0 called", "planes 0x1)", "rank 1 called", "planes 0x2)")
 	}
 }
 
 func TestBadOptions(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
-	c := newWorld(t, 1).comms[0]
+	c := shimtest.NewWorld(t, 1).Comms[0]
 	var in, out float32
 	for says, o := range map[string]calls.Options{
 		"planes 0x2": {Planes: 2}, "no planes with circuits": {Plan: calls.DigestPrefix{Bits: 1 << 60, Digits: 1}}, "17": {Plan: calls.DigestPrefix{Digits: 17}}, "deadline": {Deadline: -1},
 	} {
-		wantError(t, reduceWith(c, &in, &out, o), errdefs.ErrInvalidArgument, says)
+		shimtest.WantError(t, shimtest.ReduceWith(c, &in, &out, o), errdefs.ErrInvalidArgument, says)
 	}
-	err := Run([]calls.Call{{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 1, Send: unsafe.Pointer(&in), Options: calls.Options{Planes: 1}}})
-	wantError(t, err, errdefs.ErrInvalidArgument, "only collectives")
+	err := shim.Run([]calls.Call{{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 1, Send: unsafe.Pointer(&in), Options: calls.Options{Planes: 1}}})
+	shimtest.WantError(t, err, errdefs.ErrInvalidArgument, "only collectives")
 }
 
 // TestDeadline: a call that cannot end in time fails, long before LIGHTPATH_TIMEOUT, and so does
@@ -98,21 +79,21 @@ func TestDeadline(t *testing.T) {
 func deadline(t *testing.T, transport string) {
 	t.Setenv("LIGHTPATH_TRANSPORT", transport)
 	t.Setenv("LIGHTPATH_TIMEOUT", "10m")
-	w := newWorld(t, 2)
-	out, errs := sumWith(w, func(int) calls.Options { return calls.Options{Deadline: time.Hour} })
+	w := shimtest.NewWorld(t, 2)
+	out, errs := shimtest.SumWith(w, func(int) calls.Options { return calls.Options{Deadline: time.Hour} })
 	if errs[0] != nil || errs[1] != nil || out[0] != 3 {
 		t.Fatal(out, errs)
 	}
 	var in, alone float32
-	err := concurrently(t, 1, func(int) error {
-		return reduceWith(w.comms[1], &in, &alone, calls.Options{Deadline: 20 * time.Millisecond})
+	err := shimtest.Concurrently(t, 1, func(int) error {
+		return shimtest.ReduceWith(w.Comms[1], &in, &alone, calls.Options{Deadline: 20 * time.Millisecond})
 	})[0]
-	wantError(t, err, exec.ErrDeadline, "rank 1", "deadline", "waiting for")
+	shimtest.WantError(t, err, exec.ErrDeadline, "rank 1", "deadline", "waiting for")
 	if result.Of(err) != result.Timeout {
 		t.Errorf("result %v", result.Of(err))
 	}
 	select {
-	case <-w.comms[0].FailedChan():
+	case <-w.Comms[0].FailedChan():
 	case <-time.After(30 * time.Second):
 		t.Error("the other rank does not learn of it")
 	}
@@ -120,11 +101,11 @@ func deadline(t *testing.T, transport string) {
 
 // TestDeadlineOnCircuits: the same while the leader waits for the others.
 func TestDeadlineOnCircuits(t *testing.T) {
-	lightFabric(t, 2, 1, nil)
-	w := newWorld(t, 2)
+	shimtest.UseEmulator(t, 2, 1, nil)
+	w := shimtest.NewWorld(t, 2)
 	var in, out float32
-	err := reduceWith(w.comms[0], &in, &out, calls.Options{Deadline: 20 * time.Millisecond})
-	wantError(t, err, exec.ErrDeadline, "rank 0", "no ticket")
+	err := shimtest.ReduceWith(w.Comms[0], &in, &out, calls.Options{Deadline: 20 * time.Millisecond})
+	shimtest.WantError(t, err, exec.ErrDeadline, "rank 0", "no ticket")
 }
 
 // TestPlaneMaskOnCircuits: the plan is one for the planes asked for, and those that the mask leaves
@@ -132,22 +113,22 @@ func TestDeadlineOnCircuits(t *testing.T) {
 func TestPlaneMaskOnCircuits(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLANNER", "perstep")
 	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
-	server := lightFabric(t, 4, 3, nil)
-	w := newWorld(t, 4)
+	server := shimtest.UseEmulator(t, 4, 3, nil)
+	w := shimtest.NewWorld(t, 4)
 	rng := rand.New(rand.NewPCG(9, 9))
 	for i, mask := range []uint64{0b010, 0, 0b101, 0b010, 0b111, 0} {
-		before := carried(t, server)
-		k := collectiveCase{kind: calls.AllReduce, typ: datatype.Int32, count: 4096, options: calls.Options{Planes: mask}}
-		if err := k.run(w, rng); err != nil {
+		before := shimtest.FramesByPlane(t, server)
+		k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Int32, Count: 4096, Options: calls.Options{Planes: mask}}
+		if err := k.Run(w, rng); err != nil {
 			t.Fatalf("call %d, planes %#b: %v", i, mask, err)
 		}
-		for j, n := range carried(t, server) {
+		for j, n := range shimtest.FramesByPlane(t, server) {
 			if want := mask == 0 || mask>>j&1 != 0; (n > before[j]) != want {
 				t.Errorf("call %d, planes %#b: plane %d carried %d frames", i, mask, j, n-before[j])
 			}
 		}
 	}
-	noLosses(t, server)
+	shimtest.NoLosses(t, server)
 }
 
 // TestNamedPlan: a call runs the plan that it names, and no other.
@@ -156,51 +137,36 @@ func TestNamedPlan(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLANNER", "static")
 	t.Setenv("LIGHTPATH_PLAN_TOLERANCE", "0")
 	t.Setenv("LIGHTPATH_PLAN_DIR", t.TempDir())
-	lightFabric(t, 4, 2, nil)
+	shimtest.UseEmulator(t, 4, 2, nil)
 	planOf := func(planner string) *plans.Plan {
 		t.Setenv("LIGHTPATH_PLANNER", planner)
-		w := newWorld(t, 4)
-		if _, errs := sumWith(w, func(int) calls.Options { return calls.Options{} }); errs[0] != nil {
+		w := shimtest.NewWorld(t, 4)
+		if _, errs := shimtest.SumWith(w, func(int) calls.Options { return calls.Options{} }); errs[0] != nil {
 			t.Fatal(errs)
 		}
-		return lastPlan(t, w)
+		return shimtest.LastPlan(t, w)
 	}
 	swot, static := planOf("swot"), planOf("static")
 	if swot.Digest == static.Digest {
 		t.Fatal("one plan of two planners")
 	}
-	w := newWorld(t, 4) // whose planner is static
+	w := shimtest.NewWorld(t, 4) // whose planner is static
 	for _, want := range []*plans.Plan{swot, static, swot} {
 		name := prefixOf(t, want.Digest[:12])
-		_, errs := sumWith(w, func(int) calls.Options { return calls.Options{Plan: name} })
+		_, errs := shimtest.SumWith(w, func(int) calls.Options { return calls.Options{Plan: name} })
 		for r, err := range errs {
 			if err != nil {
 				t.Fatalf("rank %d: %v", r, err)
 			}
 		}
-		if got := lastPlan(t, w); got.Digest != want.Digest {
+		if got := shimtest.LastPlan(t, w); got.Digest != want.Digest {
 			t.Errorf("ran %.12s of %s, want %.12s", got.Digest, got.Planner, want.Digest)
 		}
 	}
-	_, errs := sumWith(w, func(int) calls.Options { return calls.Options{Plan: prefixOf(t, "0123456789ab")} })
+	_, errs := shimtest.SumWith(w, func(int) calls.Options { return calls.Options{Plan: prefixOf(t, "0123456789ab")} })
 	for _, err := range errs {
-		wantError(t, err, errdefs.ErrInvalidUsage, "plan 0123456789ab", "known: ", swot.Digest[:12])
+		shimtest.WantError(t, err, errdefs.ErrInvalidUsage, "plan 0123456789ab", "known: ", swot.Digest[:12])
 	}
-}
-
-// lastPlan is the plan of the program that rank 0 used last.
-func lastPlan(t *testing.T, w *world) *plans.Plan {
-	t.Helper()
-	var last *dispatch.Entry
-	for _, e := range session.Of(w.comms[0]).Programs.Programs {
-		if last == nil || e.Used > last.Used {
-			last = e
-		}
-	}
-	if last == nil || last.Plan == nil {
-		t.Fatal("no program with a plan")
-	}
-	return last.Plan
 }
 
 func prefixOf(t *testing.T, digits string) (p calls.DigestPrefix) {

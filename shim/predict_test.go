@@ -1,4 +1,4 @@
-package shim
+package shim_test
 
 import (
 	"math"
@@ -8,16 +8,18 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/predict"
 	"lightpath/shim/result"
 	"lightpath/shim/session"
+	"lightpath/shim/shimtest"
 )
 
 // simulated is a collective of count floats that nobody runs.
-func simulated(c *Comm, kind calls.Kind, count uint64) calls.Call {
+func simulated(c *shim.Comm, kind calls.Kind, count uint64) calls.Call {
 	var in float32
-	return calls.Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: unsafe.Pointer(&in), Recv: fake(1 << 60)}
+	return calls.Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: unsafe.Pointer(&in), Recv: shimtest.FakeAddress(1 << 60)}
 }
 
 // TestSimulatePacket compares with sums made by hand, with the costs of a file: alpha 10 us, two
@@ -32,10 +34,10 @@ func TestSimulatePacket(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
 	t.Setenv("LIGHTPATH_PLANES", "2")
 	t.Setenv("LIGHTPATH_ALGORITHM", "allreduce:ring,allgather:ring,alltoall:pairwise")
-	w := newWorld(t, 4)
-	other := newWorld(t, 4).comms[0]
-	c := w.comms[0]
-	window := (&sideWorld{world: w, mem: [][]byte{windowMemory(t, 1000, false)}}).register(c)
+	w := shimtest.NewWorld(t, 4)
+	other := shimtest.NewWorld(t, 4).Comms[0]
+	c := w.Comms[0]
+	window := (&shimtest.WindowWorld{World: w, Mem: [][]byte{shimtest.WindowMemory(t, 1000, false)}}).Register(c)
 	for name, k := range map[string]struct {
 		calls []calls.Call
 		want  float64
@@ -50,14 +52,14 @@ func TestSimulatePacket(t *testing.T) {
 		"side by side": {[]calls.Call{simulated(c, calls.AllReduce, 100_000), simulated(other, calls.AllGather, 100_000)}, 3 * 410},
 		// What one rank sends and receives overlaps.
 		"exchange": {[]calls.Call{
-			{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 5000, Peer: 1, Send: fake(8)},
-			{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 5000, Peer: 2, Send: fake(8)},
-			{Comm: c, Kind: calls.Recv, Type: datatype.Int8, Count: 7000, Peer: 3, Recv: fake(8)},
+			{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 5000, Peer: 1, Send: shimtest.FakeAddress(8)},
+			{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 5000, Peer: 2, Send: shimtest.FakeAddress(8)},
+			{Comm: c, Kind: calls.Recv, Type: datatype.Int8, Count: 7000, Peer: 3, Recv: shimtest.FakeAddress(8)},
 		}, 10 + 10},
 		// One after the other, and before what the others wait for.
 		"one-sided": {[]calls.Call{
-			sideSignalTo(c, 1), signalsFrom(c, 2, 3), simulated(c, calls.AllReduce, 100_000),
-			{Comm: c, Kind: calls.PutSignal, Type: datatype.Float32, Count: 98, Peer: 1, Send: fake(8), Window: window},
+			shimtest.SignalTo(c, 1), shimtest.SignalsFrom(c, 2, 3), simulated(c, calls.AllReduce, 100_000),
+			{Comm: c, Kind: calls.PutSignal, Type: datatype.Float32, Count: 98, Peer: 1, Send: shimtest.FakeAddress(8), Window: window},
 		}, 2*(10+0.008) + (10 + 0.4) + 6*110},
 	} {
 		got, err := predict.Group(k.calls)
@@ -75,7 +77,7 @@ func TestSimulatePacket(t *testing.T) {
 	if _, err := predict.Group([]calls.Call{bad}); result.Of(err) != result.InvalidArgument {
 		t.Error(err)
 	}
-	for _, c := range w.comms {
+	for _, c := range w.Comms {
 		if session.Of(c).Seq != 0 {
 			t.Errorf("rank %d has run something", c.Rank)
 		}
@@ -86,21 +88,21 @@ func TestSimulatePacket(t *testing.T) {
 func TestSimulateCircuits(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLANNER", "swot")
 	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
-	lightFabric(t, 4, 2, nil)
-	w := newWorld(t, 4)
+	shimtest.UseEmulator(t, 4, 2, nil)
+	w := shimtest.NewWorld(t, 4)
 	time := func() float64 {
-		us, err := predict.Group([]calls.Call{simulated(w.comms[2], calls.AllReduce, 1)})
+		us, err := predict.Group([]calls.Call{simulated(w.Comms[2], calls.AllReduce, 1)})
 		if err != nil || !(us > 0) {
 			t.Fatal(us, err)
 		}
 		return us
 	}
 	before := time()
-	if _, errs := sumWith(w, func(int) calls.Options { return calls.Options{} }); errs[2] != nil {
+	if _, errs := shimtest.SumWith(w, func(int) calls.Options { return calls.Options{} }); errs[2] != nil {
 		t.Fatal(errs)
 	}
 	after := time()
-	if plan := lastPlan(t, w); after != plan.CCTUS || plan.Planner == "perstep" || before < after {
+	if plan := shimtest.LastPlan(t, w); after != plan.CCTUS || plan.Planner == "perstep" || before < after {
 		t.Errorf("%v us before, %v after a plan of %s for %v", before, after, plan.Planner, plan.CCTUS)
 	}
 }

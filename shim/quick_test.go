@@ -1,4 +1,4 @@
-package shim
+package shim_test
 
 import (
 	"errors"
@@ -9,25 +9,27 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/sharedmem"
+	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/path/host"
 	"lightpath/shim/recorder"
+	"lightpath/shim/shimtest"
 )
 
 // visitor does what C does with a gate: it begins calls whose contribution is in the slot's header, and
 // leaves the rest to Go. It relies on ranks that are never far from each other.
 type visitor struct {
-	gate   *Gate
+	gate   *shim.Gate
 	handle uint64
 }
 
-func visit(t *testing.T, w *world) []*visitor {
+func visit(t *testing.T, w *shimtest.World) []*visitor {
 	t.Helper()
-	gates := make([]Gate, len(w.comms))
-	all := make([]*visitor, len(w.comms))
-	for r, c := range w.comms {
+	gates := make([]shim.Gate, len(w.Comms))
+	all := make([]*visitor, len(w.Comms))
+	for r, c := range w.Comms {
 		all[r] = &visitor{&gates[r], uint64(100 + r)}
 		if !host.UseGate(c, all[r].gate, all[r].handle) {
 			t.Fatalf("rank %d has nothing for the gate", r)
@@ -39,13 +41,13 @@ func visit(t *testing.T, w *world) []*visitor {
 // call makes a call of one int32, in C as far as it comes there, and reports whether it came to begin it.
 func (v *visitor) call(c *calls.Call) (quick bool, err error) {
 	if !v.gate.Word.CompareAndSwap(v.handle, 1) {
-		return false, Run([]calls.Call{*c})
+		return false, shim.Run([]calls.Call{*c})
 	}
 	q := v.gate.Quick.Load()
 	i := v.recipe(q, c)
 	if i < 0 || v.gate.Shut.Load() != 0 {
 		v.gate.Word.Store(v.handle)
-		return false, Run([]calls.Call{*c})
+		return false, shim.Run([]calls.Call{*c})
 	}
 	v.begin(q, uint32(i), c)
 	q.Begun = 1
@@ -91,8 +93,8 @@ func (v *visitor) begin(q *sharedmem.Quick, i uint32, c *calls.Call) {
 	(*atomic.Uint64)(slot).Store(k + 1)
 }
 
-func allReduceOf(c *Comm, x []int32) *calls.Call {
-	call := allReduce(c, make([]float32, 1))
+func allReduceOf(c *shim.Comm, x []int32) *calls.Call {
+	call := shimtest.AllReduce(c, make([]float32, 1))
 	call.Type, call.Count, call.Send, call.Recv = datatype.Int32, 1, unsafe.Pointer(&x[0]), unsafe.Pointer(&x[1])
 	return &call
 }
@@ -101,7 +103,7 @@ func allReduceOf(c *Comm, x []int32) *calls.Call {
 // flight recorder has them all, whoever looks into it meanwhile.
 func TestQuickCalls(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
-	w := newWorld(t, 2)
+	w := shimtest.NewWorld(t, 2)
 	visitors := visit(t, w)
 	stop := make(chan struct{})
 	watched := make(chan struct{})
@@ -113,7 +115,7 @@ func TestQuickCalls(t *testing.T) {
 				return
 			default:
 			}
-			for _, c := range w.comms {
+			for _, c := range w.Comms {
 				if _, err := recorder.Dump(c); err != nil {
 					t.Error(err)
 				}
@@ -126,13 +128,13 @@ func TestQuickCalls(t *testing.T) {
 	}()
 	const rounds = 1000
 	var quick [2]int
-	errs := concurrently(t, 2, func(r int) error {
-		c, x := w.comms[r], make([]int32, 3)
+	errs := shimtest.Concurrently(t, 2, func(r int) error {
+		c, x := w.Comms[r], make([]int32, 3)
 		for round := range int32(rounds) {
 			x[0] = round + int32(r)
 			call := allReduceOf(c, x)
 			if (int(round)+r)%7 == 0 {
-				if err := Run([]calls.Call{*call}); err != nil {
+				if err := shim.Run([]calls.Call{*call}); err != nil {
 					return err
 				}
 			} else if q, err := visitors[r].call(call); err != nil {
@@ -154,7 +156,7 @@ func TestQuickCalls(t *testing.T) {
 	})
 	close(stop)
 	<-watched
-	for r, c := range w.comms {
+	for r, c := range w.Comms {
 		if errs[r] != nil {
 			t.Fatalf("rank %d: %v", r, errs[r])
 		}
@@ -181,10 +183,10 @@ func TestQuickCalls(t *testing.T) {
 // TestQuickEnds: what C has begun ends with the communicator, and nobody comes in afterwards.
 func TestQuickEnds(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
-	w := newWorld(t, 2)
+	w := shimtest.NewWorld(t, 2)
 	visitors := visit(t, w)
-	w.must(func(c *Comm) error { return Run([]calls.Call{*allReduceOf(c, make([]int32, 2))}) })
-	v, c := visitors[0], w.comms[0]
+	w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{*allReduceOf(c, make([]int32, 2))}) })
+	v, c := visitors[0], w.Comms[0]
 	ended := make(chan error)
 	go func() {
 		quick, err := v.call(allReduceOf(c, make([]int32, 2)))
@@ -209,8 +211,8 @@ func TestQuickEnds(t *testing.T) {
 		t.Error("the gate is still somebody's")
 	}
 	other := visitors[1]
-	<-w.comms[1].FailedChan()
-	if quick, err := other.call(allReduceOf(w.comms[1], make([]int32, 2))); quick || !errors.Is(err, errdefs.ErrAborted) {
+	<-w.Comms[1].FailedChan()
+	if quick, err := other.call(allReduceOf(w.Comms[1], make([]int32, 2))); quick || !errors.Is(err, errdefs.ErrAborted) {
 		t.Errorf("the other rank: at the gate %v, %v", quick, err)
 	}
 }
@@ -218,15 +220,15 @@ func TestQuickEnds(t *testing.T) {
 // TestGateOfAnother: a gate that has not been given back stays whose it is.
 func TestGateOfAnother(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
-	a, b := newWorld(t, 2), newWorld(t, 2)
-	var g Gate
-	if !host.UseGate(a.comms[0], &g, 1<<16) || host.UseGate(b.comms[0], &g, 2<<16) || g.Owner.Load() != 1<<16 {
+	a, b := shimtest.NewWorld(t, 2), shimtest.NewWorld(t, 2)
+	var g shim.Gate
+	if !host.UseGate(a.Comms[0], &g, 1<<16) || host.UseGate(b.Comms[0], &g, 2<<16) || g.Owner.Load() != 1<<16 {
 		t.Error("the second communicator has the gate of the first")
 	}
-	if err := a.comms[0].Destroy(); err != nil {
+	if err := a.Comms[0].Destroy(); err != nil {
 		t.Fatal(err)
 	}
-	if !host.UseGate(b.comms[0], &g, 2<<16) || g.Word.Load() != 2<<16 {
+	if !host.UseGate(b.Comms[0], &g, 2<<16) || g.Word.Load() != 2<<16 {
 		t.Error("a gate that was given back is not given again")
 	}
 }
@@ -235,11 +237,11 @@ func TestGateOfAnother(t *testing.T) {
 // same. Rank 0 waits for nobody: what it reduces is for rank 1.
 func TestTaught(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
-	w := newWorld(t, 2)
+	w := shimtest.NewWorld(t, 2)
 	visit(t, w)
 	scalar, later := float32(3), float32(5)
 	var ops [2][2]int32
-	for r, c := range w.comms {
+	for r, c := range w.Comms {
 		for i, s := range []*float32{&scalar, &later} {
 			op, err := calls.CreatePreMulSum(c, datatype.Float32, unsafe.Pointer(s), s == &later)
 			if err != nil {
@@ -251,7 +253,7 @@ func TestTaught(t *testing.T) {
 	x := make([]float32, 4)
 	call := func(r int, typ datatype.Type, op datatype.Op, number int32) []calls.Call {
 		return []calls.Call{{
-			Comm: w.comms[r], Kind: calls.Reduce, Type: typ, Op: op, Peer: 1, Count: 1, Operator: number,
+			Comm: w.Comms[r], Kind: calls.Reduce, Type: typ, Op: op, Peer: 1, Count: 1, Operator: number,
 			Send: unsafe.Pointer(&x[2*r]), Recv: unsafe.Pointer(&x[2*r+1]), Scalar: unsafe.Pointer(&scalar),
 		}}
 	}
@@ -263,7 +265,7 @@ func TestTaught(t *testing.T) {
 	}
 	run := func(r int) {
 		for _, calls := range all(r) {
-			if err := Run(calls); err != nil {
+			if err := shim.Run(calls); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -276,7 +278,7 @@ func TestTaught(t *testing.T) {
 		{Op: int32(datatype.Max), Combine: uint8(datatype.Max)},
 		{Op: ops[0][0], Scales: 1, Factor: element(3)}, {Op: ops[0][1], Scales: 1, FactorAt: unsafe.Pointer(&later)},
 	}
-	q := w.comms[0].Turn.Shared()
+	q := w.Comms[0].Turn.Shared()
 	known := recipes(q)
 	if len(known) != len(want) {
 		t.Fatalf("%d recipes of %d calls", len(known), len(want))
@@ -290,12 +292,12 @@ func TestTaught(t *testing.T) {
 	group := all(0)
 	n := testing.AllocsPerRun(runs, func() {
 		for _, c := range group {
-			if err := Run(c); err != nil {
+			if err := shim.Run(c); err != nil {
 				t.Fatal(err)
 			}
 		}
 	})
-	if n != 0 && !raceEnabled {
+	if n != 0 && !shimtest.RaceEnabled {
 		t.Errorf("%v allocations in calls that C knows", n)
 	}
 	if len(recipes(q)) != len(want) {
@@ -305,7 +307,7 @@ func TestTaught(t *testing.T) {
 		run(1)
 	}
 	// An operator that ends takes the recipes of the others along, which are learnt again; its own is not.
-	if err := calls.DestroyOp(w.comms[0], ops[0][0]); err != nil {
+	if err := calls.DestroyOp(w.Comms[0], ops[0][0]); err != nil {
 		t.Fatal(err)
 	}
 	run(0)

@@ -1,8 +1,9 @@
-package shim
+package shim_test
 
 import (
 	"testing"
 
+	"lightpath/shim"
 	"lightpath/shim/calls"
 )
 
@@ -16,15 +17,15 @@ func TestRoute(t *testing.T) {
 		call               calls.Call
 		facts              calls.Facts
 		onDevice, scripted bool
-		want               Path
+		want               shim.Path
 	}{
-		{sum, peers, false, false, Peer}, {send, peers, true, false, Peer}, {put, peers, false, false, Host},
-		{named, peers, true, false, Staged}, {sum, ports, false, false, NIC}, {named, ports, false, false, Host},
-		{sum, circuits, true, true, NIC}, {sum, circuits, true, false, Staged}, {send, circuits, false, false, Host},
-		{sum, foreign, true, false, Foreign}, {sum, foreign, false, false, Host},
-		{sum, calls.Facts{}, true, false, Staged}, {sum, calls.Facts{}, false, false, Host},
+		{sum, peers, false, false, shim.Peer}, {send, peers, true, false, shim.Peer}, {put, peers, false, false, shim.Host},
+		{named, peers, true, false, shim.Staged}, {sum, ports, false, false, shim.NIC}, {named, ports, false, false, shim.Host},
+		{sum, circuits, true, true, shim.NIC}, {sum, circuits, true, false, shim.Staged}, {send, circuits, false, false, shim.Host},
+		{sum, foreign, true, false, shim.Foreign}, {sum, foreign, false, false, shim.Host},
+		{sum, calls.Facts{}, true, false, shim.Staged}, {sum, calls.Facts{}, false, false, shim.Host},
 	} {
-		if got := Route(&c.call, &c.facts, c.onDevice, c.scripted); got != c.want {
+		if got := shim.Route(&c.call, &c.facts, c.onDevice, c.scripted); got != c.want {
 			t.Errorf("case %d: path %d, want %d", i, got, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package shim
+package shim_test
 
 import (
 	"bytes"
@@ -8,16 +8,18 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/shim"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/membership"
+	"lightpath/shim/shimtest"
 )
 
 // TestMissingFabric: the error names the variable.
 func TestMissingFabric(t *testing.T) {
 	t.Setenv("LIGHTPATH_FABRIC", filepath.Join(t.TempDir(), "missing.yaml"))
-	if _, err := Init(nil); err == nil || !strings.Contains(err.Error(), "LIGHTPATH_FABRIC") {
+	if _, err := shim.Init(nil); err == nil || !strings.Contains(err.Error(), "LIGHTPATH_FABRIC") {
 		t.Errorf("missing fabric file: %v", err)
 	}
 }
@@ -26,7 +28,7 @@ func TestMissingFabric(t *testing.T) {
 func TestNoLogFile(t *testing.T) {
 	t.Setenv("NCCL_DEBUG", "VERSION")
 	t.Setenv("NCCL_DEBUG_FILE", filepath.Join(t.TempDir(), "no", "such", "directory"))
-	newWorld(t, 1)
+	shimtest.NewWorld(t, 1)
 }
 
 // TestLogKeepsSecrets: a communicator's log, however detailed, has nothing of its id.
@@ -35,21 +37,21 @@ func TestLogKeepsSecrets(t *testing.T) {
 	t.Setenv("NCCL_DEBUG", "TRACE")
 	t.Setenv("NCCL_DEBUG_SUBSYS", "ALL")
 	t.Setenv("NCCL_DEBUG_FILE", path)
-	w := newWorld(t, 2)
-	w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 5))}) })
+	w := shimtest.NewWorld(t, 2)
+	w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 5))}) })
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Lightpath version " + Version, "nranks 2", "transport inproc", "algorithm"} {
+	for _, want := range []string{"Lightpath version " + shim.Version, "nranks 2", "transport inproc", "algorithm"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the log does not say %q:\n%s", want, text)
 		}
 	}
-	if exe, err := os.Executable(); err != nil || libraryPath() != exe {
-		t.Errorf("loaded from %q, the test is %q (%v)", libraryPath(), exe, err)
+	if exe, err := os.Executable(); err != nil || !strings.Contains(string(text), "Lightpath version "+shim.Version+", "+exe+"\n") {
+		t.Errorf("the log does not say that the library is in %q (%v):\n%s", exe, err, text)
 	}
-	_, s, err := bootstrap.ParseID(&membership.Of(w.comms[0]).Args.ID)
+	_, s, err := bootstrap.ParseID(&membership.Of(w.Comms[0]).Args.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func TestVariablesInLog(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	newWorld(t, 1)
+	shimtest.NewWorld(t, 1)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -85,19 +87,19 @@ func TestVariablesInLog(t *testing.T) {
 
 // TestCommID: with NCCL_COMM_ID ranks find each other without an id being sent.
 func TestCommID(t *testing.T) {
-	t.Setenv("NCCL_COMM_ID", fmt.Sprintf("127.0.0.1:%d", freePort(t)))
+	t.Setenv("NCCL_COMM_ID", fmt.Sprintf("127.0.0.1:%d", shimtest.FreePort(t)))
 	for range 2 {
-		for r, err := range concurrently(t, 2, func(r int) error {
-			id, err := NewUniqueID()
+		for r, err := range shimtest.Concurrently(t, 2, func(r int) error {
+			id, err := shim.NewUniqueID()
 			if err != nil {
 				return err
 			}
-			comms, err := Init([]InitArgs{{ID: id, Ranks: 2, Rank: r}})
+			comms, err := shim.Init([]shim.InitArgs{{ID: id, Ranks: 2, Rank: r}})
 			if err != nil {
 				return err
 			}
 			defer func() { _ = comms[0].Destroy() }()
-			return Run([]calls.Call{allReduce(comms[0], make([]float32, 5))})
+			return shim.Run([]calls.Call{shimtest.AllReduce(comms[0], make([]float32, 5))})
 		}) {
 			if err != nil {
 				t.Errorf("rank %d: %v", r, err)
@@ -105,6 +107,6 @@ func TestCommID(t *testing.T) {
 		}
 	}
 	t.Setenv("NCCL_COMM_ID", "nowhere")
-	_, err := NewUniqueID()
-	wantError(t, err, errdefs.ErrInvalidUsage, "NCCL_COMM_ID")
+	_, err := shim.NewUniqueID()
+	shimtest.WantError(t, err, errdefs.ErrInvalidUsage, "NCCL_COMM_ID")
 }

@@ -201,6 +201,57 @@ func TestNeverWorse(t *testing.T) {
 	}
 }
 
+// TestMorePlanesNeverWorse: a fabric with more planes of the same bandwidth never gets a worse choice.
+func TestMorePlanesNeverWorse(t *testing.T) {
+	for _, reconfigUS := range []float64{20, 20000} {
+		before := math.Inf(1)
+		for _, k := range []int{1, 3, 8, 24} {
+			f := &plans.Problem{
+				Planes: k, BandwidthGbps: 400, AlphaUS: 20, ReconfigUS: reconfigUS, Circuits: plans.Simplex,
+			}
+			ch := choose(t, Request{
+				Collective: schedule.AllToAll, Ranks: 24, Bytes: 1e7, Fabric: f, FixedOrder: true,
+				Options: counted(leastEffort),
+			})
+			if ch.Plan.CCTUS > before+plans.Tolerance(before, ch.Plan.CCTUS) {
+				t.Errorf("%v us to switch: %d planes take %v us, fewer take %v us (%s)",
+					reconfigUS, k, ch.Plan.CCTUS, before, ch.Algorithm)
+			}
+			before = ch.Plan.CCTUS
+		}
+	}
+}
+
+// TestRadices: if each step has circuits of its own, so that no plane switches, the best of the radices takes less than
+// 1.5 times as long as the best of all. The measure is the time of a block on one circuit.
+func TestRadices(t *testing.T) {
+	for _, n := range []int{6, 16, 64, 100, 512, 4096} {
+		for k := 1; k <= plans.MaxPlanes; k++ {
+			for _, alpha := range []float64{0.01, 1, 100} {
+				cost := func(r int) float64 {
+					steps := digits(n, r)
+					if planes := steps * (r - 1); planes <= k {
+						return float64(steps) * (alpha + float64(n)/float64(r)/float64(k/planes))
+					}
+					return math.Inf(1)
+				}
+				least, found := math.Inf(1), cost(2)
+				for r := 2; r <= k+1 && r <= n; r++ {
+					least = min(least, cost(r))
+				}
+				for _, r := range radices(n, k) {
+					if r <= n {
+						found = min(found, cost(r))
+					}
+				}
+				if found > 1.5*least {
+					t.Errorf("%d ranks, %d planes, alpha %v: %v, all radices: %v", n, k, alpha, found, least)
+				}
+			}
+		}
+	}
+}
+
 func TestChoiceRepeats(t *testing.T) {
 	r := Request{
 		Collective: schedule.AllReduce, Ranks: 8, Bytes: 1e6, Fabric: fabric(2, plans.Simplex),

@@ -2,9 +2,9 @@ package codesign
 
 import (
 	"fmt"
-	"math"
 	"math/bits"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -17,8 +17,14 @@ const maxFlows = 1 << 22
 
 // predictedFlows returns an upper estimate of the flows of a schedule, without building it.
 func predictedFlows(algorithm string, n int) int {
-	base, _, _ := strings.Cut(withoutOrder(algorithm), ":")
+	base, args, _ := strings.Cut(withoutOrder(algorithm), ":")
 	switch base {
+	case "bruck":
+		radix, err := strconv.Atoi(args)
+		if err != nil {
+			radix = 2
+		}
+		return 2 * n * min(n-1, (radix-1)*digits(n, radix))
 	case "ring":
 		return 2 * n * n
 	case "pairwise", "pod-pairwise", "pairwise-xor", "round-robin", "direct", "hierarchical-ring":
@@ -76,8 +82,7 @@ func (s *search) parametrised(base string) []string {
 	case "pairwise", "pairwise-xor", "round-robin":
 		return with(2, (k+1)/2, k, 2*k, 4*k)
 	case "bruck":
-		// Radix r has r-1 flows per rank and step. These values use every plane, every second plane, or all but one.
-		return with(3, 4, k/2+1, k, k+1, 2*k+1, int(math.Round(math.Sqrt(float64(s.Ranks)))))
+		return with(radices(s.Ranks, k)...)
 	case "hierarchical-ring":
 		return with(divisors(s.Ranks)...)
 	case "binary-tree", "double-binary-tree":
@@ -86,6 +91,34 @@ func (s *search) parametrised(base string) []string {
 		return tori(s.Ranks)
 	}
 	return nil
+}
+
+// radices returns radices of Bruck's algorithms for n ranks and k planes. Radix r has r-1 flows per rank and step. For
+// each number of steps, the smallest radix has the fewest flows and the fewest bytes. The other radices have one flow
+// for each plane, with the planes divided evenly over 1, 2, 3, ... steps, so that a plane need not switch between them.
+func radices(n, k int) []int {
+	var all []int
+	for steps := 1; steps == 1 || 1<<(steps-1) < n; steps++ {
+		all = append(all, smallestRadix(n, steps))
+		if k/steps > 1 {
+			all = append(all, k/steps+1)
+		}
+	}
+	return append(all, 2*k+1)
+}
+
+// smallestRadix returns the smallest radix in which the numbers below n have that many digits at most.
+func smallestRadix(n, steps int) int {
+	return 2 + sort.Search(n, func(i int) bool { return digits(n, 2+i) <= steps })
+}
+
+// digits returns how many digits the numbers below n have.
+func digits(n, radix int) int {
+	count := 0
+	for w := 1; w < n; w *= radix {
+		count++
+	}
+	return count
 }
 
 // divisors returns the divisors of n except 1 and n.

@@ -122,11 +122,17 @@ func (b *builder) appendMove(list []Move, m Move) []Move {
 
 // load copies chunks of Input before the first step.
 func (b *builder) load(r, chunk int, to Ref, count int) {
+	if b.problem != nil {
+		return
+	}
 	b.Pre = b.appendMove(b.Pre, Move{Src: r, Dst: r, From: Ref{Input, chunk}, To: to, Count: count})
 }
 
 // finish copies between buffers after the last step.
 func (b *builder) finish(r int, from, to Ref, count int) {
+	if b.problem != nil {
+		return
+	}
 	b.Post = b.appendMove(b.Post, Move{Src: r, Dst: r, From: from, To: to, Count: count})
 }
 
@@ -156,6 +162,16 @@ func (b *builder) transfer(src, dst int, from, to Ref, count int, reduce bool) {
 	}
 	s := &b.Steps[len(b.Steps)-1]
 	s.Transfers = b.appendMove(s.Transfers, Move{src, dst, from, to, count, reduce})
+}
+
+// sendSize adds a transfer of count chunks if the builder only computes a planning problem, in which a flow has a size
+// and no places. Otherwise it returns false, and the caller sends the chunks.
+func (b *builder) sendSize(src, dst, count int) bool {
+	if b.problem == nil {
+		return false
+	}
+	b.problem.transfer(src, dst, count)
+	return true
 }
 
 // sendSame sends the given chunks of buf to the same chunks at dst, in ascending order. It sorts chunks in place.

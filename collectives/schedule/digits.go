@@ -107,11 +107,15 @@ func (b *builder) digitReduceScatter(t *number, buf Buffer, pos []int, dir int) 
 		b.step()
 		t.values(i, left, func(v int, xs []int) {
 			for r := range b.n {
+				to := b.mod(r + dir*v*t.weights[i])
+				if b.sendSize(r, to, len(xs)) {
+					continue
+				}
 				chunks = chunks[:0]
 				for _, x := range xs {
 					chunks = append(chunks, pos[b.mod(r+dir*x)])
 				}
-				b.combineSame(v-1, r, b.mod(r+dir*v*t.weights[i]), buf, chunks)
+				b.combineSame(v-1, r, to, buf, chunks)
 			}
 		})
 	}
@@ -128,11 +132,15 @@ func (b *builder) digitAllGather(t *number, order []int, pos []int, dir int) {
 		t.values(i, done, func(v int, xs []int) {
 			far := dir * v * t.weights[i]
 			for r := range b.n {
+				to := b.mod(r + far)
+				if b.sendSize(r, to, len(xs)) {
+					continue
+				}
 				chunks = chunks[:0]
 				for _, x := range xs {
 					chunks = append(chunks, pos[b.mod(r+far-dir*x)])
 				}
-				b.sendSame(r, b.mod(r+far), Output, chunks)
+				b.sendSame(r, to, Output, chunks)
 			}
 		})
 		done[i] = true
@@ -209,6 +217,9 @@ func bruckAllToAll(b *builder) {
 		t.values(i, all, func(v int, xs []int) {
 			for r := range b.n {
 				to := b.mod(r + v*t.weights[i])
+				if b.sendSize(r, to, len(xs)) {
+					continue
+				}
 				for _, x := range xs {
 					src, dst := slot(x, hops[x]), slot(x, hops[x]+1)
 					if hops[x] == 0 {

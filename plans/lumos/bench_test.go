@@ -6,9 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"lightpath/plans/circuit"
 	"lightpath/plans/lumos/decompose"
-	"lightpath/plans/lumos/matrix"
 )
 
 // sized is a cluster of 51.2 Tb/s chips at 1.6 Tb/s a port, K_leaf = K_spine = 16: 128 GPUs in a pod where tau is
@@ -30,42 +28,24 @@ var scales = []int{2048, 4096, 8192, 16384, 32768}
 func BenchmarkDecompose(b *testing.B) {
 	for _, gpus := range scales {
 		r := full(b, sized(gpus, 2), 16)
-		for name, one := range map[string]struct {
-			halve func(*matrix.Matrix) (*matrix.Matrix, error)
-			split func(*matrix.Matrix) ([]*matrix.Matrix, error)
-		}{
-			"euler": {
-				func(c *matrix.Matrix) (*matrix.Matrix, error) { return decompose.Halve(c, nil) },
-				func(a *matrix.Matrix) ([]*matrix.Matrix, error) {
-					return decompose.Split(a, r.Fabric().Spines(), nil)
-				},
-			},
-			"flow": {
-				func(c *matrix.Matrix) (*matrix.Matrix, error) { return decompose.HalveByFlow(c, nil) },
-				func(a *matrix.Matrix) ([]*matrix.Matrix, error) {
-					return decompose.SplitByFlow(a, r.Fabric().Spines(), nil)
-				},
-			},
-		} {
-			half, err := one.halve(r.Matrix())
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Run(fmt.Sprintf("halve/gpus=%d/%s", gpus, name), func(b *testing.B) {
-				for b.Loop() {
-					if _, err := one.halve(r.Matrix()); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-			b.Run(fmt.Sprintf("split/gpus=%d/%s", gpus, name), func(b *testing.B) {
-				for b.Loop() {
-					if _, err := one.split(half); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
+		half, err := decompose.Halve(r.Matrix(), nil)
+		if err != nil {
+			b.Fatal(err)
 		}
+		b.Run(fmt.Sprintf("halve/gpus=%d", gpus), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := decompose.Halve(r.Matrix(), nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("split/gpus=%d", gpus), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := decompose.Split(half, r.Fabric().Spines(), nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
@@ -83,7 +63,7 @@ func churn(b testing.TB, f Fabric, events int) []*Requirement {
 	roomiest := func(pod int) int {
 		best := pod * f.LeavesPerPod()
 		for l := best; l < (pod+1)*f.LeavesPerPod(); l++ {
-			if r.Spare(l) > r.Spare(best) {
+			if r.Sum(l) < r.Sum(best) {
 				best = l
 			}
 		}
@@ -106,7 +86,7 @@ func churn(b testing.TB, f Fabric, events int) []*Requirement {
 			for i, p := range pods {
 				for range width {
 					a, c := roomiest(p), roomiest(pods[(i+1)%len(pods)])
-					if r.Spare(a) > 0 && r.Spare(c) > 0 {
+					if r.Sum(a) < f.KLeaf && r.Sum(c) < f.KLeaf {
 						_ = r.Add(a, c, 1)
 						j = append(j, [3]int{a, c, 1})
 					}
@@ -133,79 +113,17 @@ func (c incremental) update(r *Requirement) (Change, error) { return c.Update(r,
 type anew struct{ has *Configuration }
 
 func (a *anew) update(r *Requirement) (Change, error) {
-	l, err := Plan(r)
+	core, err := CoreFor(r)
 	if err != nil {
 		return Change{}, err
 	}
-	to, err := Realize(l)
-	if err != nil {
-		return Change{}, err
-	}
+	to := core.Configuration()
 	made := 0
 	for _, m := range Moves(a.has, to) {
 		made += a.has.Even[m.Group][m.Pair].Changes(m.Even)
 	}
 	a.has = to
 	return Change{Links: r.Fabric().Pods * r.Fabric().OCSes() / 2, Made: made}, nil
-}
-
-// byFlow is the paper's method: flows of least cost give the maps nearest to the old ones. It uses the core
-// links that the topology needs. With leaves set, flows also choose these links, nearest to the old ones.
-type byFlow struct {
-	leaves bool
-	half   *matrix.Matrix
-	parts  []*matrix.Matrix
-	halves []*matrix.Matrix
-	maps   [][]*matrix.Matrix
-	has    *Configuration
-}
-
-func (p *byFlow) update(r *Requirement) (Change, error) {
-	f := r.Fabric()
-	l, err := p.logical(r)
-	if err != nil {
-		return Change{}, err
-	}
-	if p.maps == nil {
-		p.halves, p.maps, p.has = make([]*matrix.Matrix, f.Spines()), make([][]*matrix.Matrix, f.Spines()),
-			NewConfiguration(f)
-	}
-	change := Change{Links: f.Pods * f.OCSes() / 2}
-	for h, core := range l.Core {
-		if p.halves[h], err = decompose.HalveByFlow(core, p.halves[h]); err != nil {
-			return Change{}, err
-		}
-		if p.maps[h], err = decompose.SplitByFlow(p.halves[h], f.Pairs(), p.maps[h]); err != nil {
-			return Change{}, err
-		}
-		for k, m := range tableMaps(f.Pods, p.maps[h]) {
-			change.Made += p.has.Even[h][k].Changes(m)
-			p.has.Even[h][k] = m
-		}
-	}
-	return change, nil
-}
-
-func tableMaps(n int, parts []*matrix.Matrix) []circuit.Permutation {
-	t, all := tableOf(n, parts), make([]circuit.Permutation, len(parts))
-	for c := range all {
-		all[c] = t.Links(c)
-	}
-	return all
-}
-
-func (p *byFlow) logical(r *Requirement) (*Logical, error) {
-	if !p.leaves {
-		return Plan(r)
-	}
-	var err error
-	if p.half, err = decompose.HalveByFlow(r.Matrix(), p.half); err != nil {
-		return nil, err
-	}
-	if p.parts, err = decompose.SplitByFlow(p.half, r.Fabric().Spines(), p.parts); err != nil {
-		return nil, err
-	}
-	return logicalOf(r.Fabric(), tableOf(r.Fabric().Leaves(), p.parts)), nil
 }
 
 // BenchmarkRewire follows jobs that come and go, and reports links made anew per event, in percent of the
@@ -222,8 +140,6 @@ func BenchmarkRewire(b *testing.B) {
 			start func() rewirer
 		}{
 			{"slots", func() rewirer { c, _ := NewCore(f); return incremental{c} }},
-			{"flow-both", func() rewirer { return &byFlow{leaves: true} }},
-			{"flow", func() rewirer { return &byFlow{} }},
 			{"anew", func() rewirer { return &anew{NewConfiguration(f)} }},
 		} {
 			b.Run(fmt.Sprintf("gpus=%d/%s", gpus, way.name), func(b *testing.B) {

@@ -91,11 +91,11 @@ func FuzzDecodeRequirement(f *testing.F) {
 		if err != nil || r.Fabric().Leaves() > 1000 {
 			return
 		}
-		l, err := Plan(r)
+		core, err := CoreFor(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Check(r); err != nil {
+		if err := core.Logical().Check(r); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := DecodeRequirement(r.Encode()); err != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"lightpath/plans/circuit"
-	"lightpath/plans/lumos/matrix"
 )
 
 // Configuration is what all OCSes of a fabric with interleaved wiring are set to. Port i of
@@ -60,20 +59,6 @@ func (c *Configuration) Validate() error {
 		}
 	}
 	return nil
-}
-
-// Core returns the links between pods that group h has: C_h as it is, not as it was asked for.
-func (c *Configuration) Core(h int) *matrix.Matrix {
-	m := matrix.New(c.Fabric.Pods)
-	for _, p := range c.Even[h] {
-		for i, j := range p {
-			if j != circuit.Dark {
-				m.Add(i, j, 1)
-				m.Add(j, i, 1)
-			}
-		}
-	}
-	return m
 }
 
 // Clone returns a copy that shares nothing with c.

@@ -52,7 +52,7 @@ func CoreOf(has *Configuration) (*Core, error) {
 	return c, nil
 }
 
-// CoreFor returns a core that carries a requirement, planned from nothing: see [Plan] and [Realize].
+// CoreFor returns a core that carries a requirement, planned from nothing.
 func CoreFor(r *Requirement) (*Core, error) {
 	c, err := NewCore(r.Fabric())
 	if err != nil {

@@ -81,6 +81,3 @@ func (f Fabric) Pairs() int { return f.KSpine / 2 }
 
 // Pod returns the pod of a leaf.
 func (f Fabric) Pod(leaf int) int { return leaf / f.LeavesPerPod() }
-
-// Leaf returns the leaf of a GPU.
-func (f Fabric) Leaf(gpu int) int { return gpu / f.KLeaf }

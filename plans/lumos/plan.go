@@ -9,18 +9,9 @@ import (
 	"lightpath/plans/lumos/slots"
 )
 
-// Plan returns a new logical topology for a requirement. With tau = 2 it has no contention (LumosCore,
-// Theorem 4.1). With tau = 1 it has none if no leaf needs more than K_leaf/2 links (Theorem 4.2); otherwise a
-// leaf has at most 2 links by one spine.
-func Plan(r *Requirement) (*Logical, error) {
-	t, err := assign(r)
-	if err != nil {
-		return nil, err
-	}
-	return logicalOf(r.Fabric(), t), nil
-}
-
-// assign gives the links of a requirement slots: leaf by spine.
+// assign gives the links of a requirement slots: leaf by spine. With tau = 2 there is no contention (LumosCore,
+// Theorem 4.1). With tau = 1 there is none if no leaf needs more than K_leaf/2 links (Theorem 4.2). Otherwise a leaf
+// has at most 2 links by one spine.
 func assign(r *Requirement) (*slots.Table, error) {
 	if f := r.Fabric(); f.Tau == 1 {
 		if t, ok := greedy(r); ok {
@@ -101,23 +92,8 @@ func logicalOf(f Fabric, t *slots.Table) *Logical {
 	return l
 }
 
-// Realize returns a configuration with exactly the links of a logical topology, from nothing: one
-// always exists (LumosCore, Theorem 3.1). An error names the spine whose C is none.
-func Realize(l *Logical) (*Configuration, error) {
-	c := NewConfiguration(l.Fabric)
-	for h, core := range l.Core {
-		t, err := realize(l.Fabric, core)
-		if err != nil {
-			return nil, fmt.Errorf("%w: spine %d: %w", ErrInput, h, err)
-		}
-		for k := range c.Even[h] {
-			c.Even[h][k] = t.Links(k)
-		}
-	}
-	return c, nil
-}
-
-// realize gives the links of one group slots: pod by pair of OCSes.
+// realize gives the links of one group slots: pod by pair of OCSes. A core within K_spine can always be wired
+// (LumosCore, Theorem 3.1).
 func realize(f Fabric, core *matrix.Matrix) (*slots.Table, error) {
 	if core.Size() != f.Pods {
 		return nil, fmt.Errorf("%d rows, want one for each of %d pods", core.Size(), f.Pods)

@@ -55,16 +55,6 @@ func (p Planes) Maps(c *Configuration) []circuit.Permutation {
 	return all
 }
 
-// Plane returns the plane of OCS k of group h, -1 where the file has none.
-func (p Planes) Plane(f Fabric, h, k int) int {
-	for n, group := range p.Groups {
-		if group == h {
-			return n*f.KSpine + k
-		}
-	}
-	return -1
-}
-
 func (p Planes) check(f Fabric) error {
 	if err := f.Validate(); err != nil {
 		return err
@@ -81,21 +71,4 @@ func (p Planes) check(f Fabric) error {
 			len(p.Groups), f.KSpine, n, plans.MaxPlanes)
 	}
 	return nil
-}
-
-// Stages returns steps as the planes of the file see them: for each step the planes whose
-// map changes, with the new one. Moves of groups that the file leaves out are left out.
-func (p Planes) Stages(f Fabric, steps []Step) []map[int]circuit.Permutation {
-	stages := make([]map[int]circuit.Permutation, len(steps))
-	for s, step := range steps {
-		stages[s] = map[int]circuit.Permutation{}
-		for _, m := range step.Moves {
-			for side, want := range m.Maps() {
-				if plane := p.Plane(f, m.Group, 2*m.Pair+side); plane >= 0 {
-					stages[s][plane] = want
-				}
-			}
-		}
-	}
-	return stages
 }

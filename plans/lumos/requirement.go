@@ -91,9 +91,6 @@ func (r *Requirement) At(a, b int) int { return r.links.At(a, b) }
 // Sum returns the links of leaf a.
 func (r *Requirement) Sum(a int) int { return r.sums[a] }
 
-// Spare returns how many more links leaf a may have.
-func (r *Requirement) Spare(a int) int { return r.fabric.KLeaf - r.sums[a] }
-
 // Links returns how many links there are, each counted once.
 func (r *Requirement) Links() int { return r.links.Total() / 2 }
 

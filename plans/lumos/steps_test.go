@@ -157,15 +157,7 @@ func TestSteps(t *testing.T) {
 				}
 			}
 			if rng.IntN(4) == 0 { // as bad as it gets: all is planned anew
-				l, err := Plan(next)
-				if err != nil {
-					t.Fatal(err)
-				}
-				to, err := Realize(l)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if core, err = CoreOf(to); err != nil {
+				if core, err = CoreFor(next); err != nil {
 					t.Fatal(err)
 				}
 			} else if _, err := core.Update(next, rng.IntN(2) == 0); err != nil {

@@ -166,20 +166,3 @@ func (f Fabric) checkReach(w Wiring, cables []Cable) error {
 	}
 	return nil
 }
-
-// Uplink is one cable within a pod, between port LeafPort of a leaf towards spines and port SpinePort of a spine
-// towards leaves.
-type Uplink struct {
-	Pod, Leaf, LeafPort, Spine, SpinePort int // Leaf is counted within the pod
-}
-
-// Uplinks returns the cables of a pod: tau between each leaf and each spine.
-func (f Fabric) Uplinks(pod int) []Uplink {
-	all := make([]Uplink, 0, f.LeavesPerPod()*f.KLeaf)
-	for leaf := range f.LeavesPerPod() {
-		for port := range f.KLeaf {
-			all = append(all, Uplink{pod, leaf, port, port / f.Tau, leaf*f.Tau + port%f.Tau})
-		}
-	}
-	return all
-}

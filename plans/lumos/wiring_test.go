@@ -79,27 +79,3 @@ func TestMiswired(t *testing.T) {
 		}
 	}
 }
-
-func TestUplinks(t *testing.T) {
-	for _, f := range []Fabric{small, {Pods: 1, KLeaf: 6, KSpine: 4, Tau: 1, KOCS: 1}} {
-		type pair struct{ a, b int }
-		between, leafPorts, spinePorts := map[pair]int{}, map[pair]bool{}, map[pair]bool{}
-		for _, u := range f.Uplinks(0) {
-			between[pair{u.Leaf, u.Spine}]++
-			leafPorts[pair{u.Leaf, u.LeafPort}] = true
-			spinePorts[pair{u.Spine, u.SpinePort}] = true
-			if u.SpinePort >= f.KSpine || u.Spine >= f.Spines() {
-				t.Fatalf("%+v: %+v", f, u)
-			}
-		}
-		if len(between) != f.LeavesPerPod()*f.Spines() || len(leafPorts) != f.GPUsPerPod() ||
-			len(spinePorts) != f.GPUsPerPod() {
-			t.Errorf("%+v: %d pairs, %d and %d ports", f, len(between), len(leafPorts), len(spinePorts))
-		}
-		for p, n := range between {
-			if n != f.Tau {
-				t.Errorf("%+v: %d links between leaf %d and spine %d", f, n, p.a, p.b)
-			}
-		}
-	}
-}

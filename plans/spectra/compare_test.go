@@ -44,7 +44,7 @@ func TestComparison(t *testing.T) {
 	}, func() Matrix { return gpt(rng) }, func() Matrix { return moe(rng) }} {
 		d := gen()
 		for _, delta := range []float64{0.03} {
-			ours := Spectra(d, 4, delta).Makespan(delta)
+			ours := faithful(d, 4, delta).Makespan(delta)
 			b, e := Baseline(d, 4).Makespan(delta), Equalize(Schedule(Eclipse(d, delta), 4, delta), delta).Makespan(delta)
 			t.Logf("delta %v: SPECTRA %.4f, ECLIPSE variant x %.2f, BASELINE x %.2f", delta, ours, e/ours, b/ours)
 			base, eclipse, spectra = base+b/ours, eclipse+e/ours, spectra+1

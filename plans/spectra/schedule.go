@@ -29,12 +29,6 @@ func Equalize(t Timetable, delta float64) Timetable {
 	return timetable(parts, perms)
 }
 
-// Spectra is the paper's algorithm as a whole: DECOMPOSE with greedy REFINE, SCHEDULE and
-// EQUALIZE on s switches.
-func Spectra(d Matrix, s int, delta float64) Timetable {
-	return Equalize(Schedule(Decompose(d, Greedy), s, delta), delta)
-}
-
 // part is some time of one of a list of permutations.
 type part struct {
 	item   int

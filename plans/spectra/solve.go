@@ -100,27 +100,6 @@ func wireTimes(p *plans.Problem) Matrix {
 	return d
 }
 
-// Improve schedules d on s switches, at least one, as [Solve] does with the same options, for
-// comparisons with the algorithms of the paper. The timetable's permutations are Dark where
-// they serve no demand.
-func Improve(ctx context.Context, d Matrix, s int, delta float64, o Options) Timetable {
-	lim, cancel := o.begin(ctx)
-	defer cancel()
-	w := newNetwork(d, plans.Simplex)
-	t := make(Timetable, s)
-	if len(w.demand) == 0 {
-		return t
-	}
-	search := newSearcher(w, s, delta, 0, o.Seed)
-	lim.floor, _ = w.bound(s, delta, 0, o.rows())
-	l := search.layout(o.Mode, lim)
-	for i, h := range l.holds {
-		u := &t[l.unit[i]]
-		u.Perms, u.Weights = append(u.Perms, w.permutation(h.edges)), append(u.Weights, h.weight)
-	}
-	return t
-}
-
 // begin returns the limits of a search, and what ends its context.
 func (o Options) begin(ctx context.Context) (*limits, context.CancelFunc) {
 	lim := &limits{ctx: ctx, work: o.Work}

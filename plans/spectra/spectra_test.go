@@ -230,7 +230,7 @@ func BenchmarkFast(b *testing.B) {
 	}{{"n=100", benchmark(rng, 100, 16)}, {"n=512", benchmark(rng, 512, 16)}, {"n=64,dense", moe(rng)}} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
-				Improve(context.Background(), c.d, 4, 0.01, Options{Mode: Fast})
+				improved(context.Background(), c.d, 4, 0.01, Options{Mode: Fast})
 			}
 		})
 	}

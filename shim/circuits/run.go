@@ -120,7 +120,7 @@ func (p *Planes) acquire(op *Operation) (*Grant, error) {
 	return g, nil
 }
 
-// await waits for the ticket of an operation. Each second it tells the leader in which call it waits, like a stalled
+// await waits for the ticket of an operation. Each [stall.Interval] it tells the leader in which call it waits, like a stalled
 // operation. So the leader finds mismatched calls and missing ranks.
 func (p *Planes) await(op *Operation) (*control.Message, error) {
 	c := p.c
@@ -130,7 +130,7 @@ func (p *Planes) await(op *Operation) (*control.Message, error) {
 		deadline = op.Deadline
 	}
 	for {
-		m, err := c.AwaitFor(control.MsgTicket, op.Seq, min(time.Second, time.Until(deadline)))
+		m, err := c.AwaitFor(control.MsgTicket, op.Seq, min(stall.Interval(c.Cfg.Timeout), time.Until(deadline)))
 		switch {
 		case err == nil || !errors.Is(err, comm.ErrNothing):
 			return m, err

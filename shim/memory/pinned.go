@@ -27,14 +27,24 @@ func (p Pinned) Word() *uint32 { return (*uint32)(p.At) }
 // pinned keeps page-locked memory for the next user. A driver takes milliseconds to lock pages, and refuses to free
 // them inside its callbacks.
 var pinned struct {
-	mu   sync.Mutex
-	free [64][]Pinned // by the logarithm of the size
+	mu         sync.Mutex
+	free       [64][]Pinned // by the logarithm of the size
+	generation uint64       // of the driver that the memory is from
+}
+
+// forgetOld drops memory of an earlier driver. The caller holds pinned.mu.
+func forgetOld() {
+	if now := device.Generation(); pinned.generation != now {
+		pinned.generation = now
+		clear(pinned.free[:])
+	}
 }
 
 // Pin returns page-locked memory of at least size bytes. Sizes are powers of two, one page at least.
 func Pin(size int) (Pinned, error) {
 	class := bits.Len(uint(max(size, os.Getpagesize()) - 1))
 	pinned.mu.Lock()
+	forgetOld()
 	if n := len(pinned.free[class]); n > 0 {
 		p := pinned.free[class][n-1]
 		pinned.free[class] = pinned.free[class][:n-1]
@@ -57,14 +67,8 @@ func Unpin(p Pinned) {
 	class := bits.Len(uint(p.Size - 1))
 	pinned.mu.Lock()
 	defer pinned.mu.Unlock()
+	forgetOld()
 	pinned.free[class] = append(pinned.free[class], p)
-}
-
-// ForgetPinned drops the memory that [Unpin] keeps. The driver that gave it has ended.
-func ForgetPinned() {
-	pinned.mu.Lock()
-	defer pinned.mu.Unlock()
-	clear(pinned.free[:])
 }
 
 // Readable reports whether the first and the last byte of a buffer can be read. To a driver, device memory that has

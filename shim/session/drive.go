@@ -89,6 +89,7 @@ func (s *Session) failed(err error) error {
 }
 
 // VerdictWait is how long a rank with a failed operation waits for a more precise error from another rank.
+// It waits no longer than LIGHTPATH_TIMEOUT, and a second.
 const VerdictWait = 3 * time.Second
 
 // Explain fails the communicator of a task. If ranks disagree or one is missing, the leader knows more than this rank.
@@ -122,7 +123,7 @@ func (s *Session) Explain(ref *Ref, err error) error {
 		stall.GiveUp(c, ref.Seq, ref.Sig, s.Calls[ref.Call].String(), err)
 		wait = VerdictWait
 	}
-	if wait > 0 {
+	if wait = min(wait, max(c.Cfg.Timeout, time.Second)); wait > 0 {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {

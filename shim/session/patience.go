@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"lightpath/collectives/sharedmem"
+	"lightpath/shim/stall"
 )
 
 const (
@@ -63,6 +64,7 @@ func (s *Session) policy() {
 		s.opts.Alone = s.opts.Alone && c.SoleRank
 	}
 	c, ref := s.Comms[0], &s.refs[0]
+	s.opts.StallAfter = stall.Interval(s.opts.Timeout)
 	s.opts.ShortSpin = 0
 	if c.LocalRanks <= runtime.NumCPU() {
 		s.opts.Spin, s.opts.Yield = 64, 2000

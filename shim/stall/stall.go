@@ -1,4 +1,4 @@
-// Package stall finds out why operations do not move. A stalled rank tells the leader, each second, which call it is in.
+// Package stall finds out why operations do not move. A stalled rank tells the leader, each [Interval], which call it is in.
 // The leader compares the calls of all ranks, asks ranks that are past the operation what they called, and fails the
 // communicator with the reason: ranks made different calls, or a rank never came.
 //
@@ -19,6 +19,10 @@ import (
 	"lightpath/shim/recorder"
 	"lightpath/shim/status"
 )
+
+// Interval returns how often a stalled rank reports: each second, or four times in a shorter timeout. So the leader
+// knows where all ranks are when the first of them gives up.
+func Interval(timeout time.Duration) time.Duration { return min(time.Second, timeout/4) }
 
 // Report tells the leader which call this rank is in, as operation seq.
 func Report(c *comm.Core, seq uint64, signature uint32, call string) {

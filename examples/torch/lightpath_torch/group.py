@@ -5,13 +5,13 @@ when first used: so a send never waits behind a receive or behind another tag, a
 
 import itertools
 import os
-import time
 import weakref
 
 import torch.distributed as dist
 
 from . import tensors as t
-from .engine import Call, Engine, library, unique_id
+from .engine import Call, Engine, library
+from .rendezvous import offer_id, take_id
 from .tensors import Combined, Source, Target
 from .work import Work
 
@@ -46,8 +46,8 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     def _exchange_id(self):
         if self._rank == 0:
-            self._store.set("id", unique_id())
-        return self._store.get("id")
+            return offer_id(self._store, "id", range(1, self._size), self._timeout)
+        return take_id(self._store, "id", self._rank, 0, self._timeout)
 
     # Names and numbers.
 
@@ -348,19 +348,13 @@ class LightpathProcessGroup(dist.ProcessGroup):
         if key not in self._engines:
             sends = source == self._rank
             label = f"rank {self._rank} of {self._size}, messages {source} -> {destination}, tag {tag}"
-            self._engines[key] = Engine(lambda: (2, self._channel_id(key, sends), 0 if sends else 1), label)
+            self._engines[key] = Engine(lambda: (2, self._channel_id(key), 0 if sends else 1), label)
         return self._engines[key]
 
-    def _channel_id(self, key, sends):
-        """The id of a pair's communicator, which the sender makes. Asks again and again rather than waiting in
-        the store, whose client would be blocked for the other threads of the process."""
+    def _channel_id(self, key):
+        """The id of a pair's communicator, which the sender makes."""
+        source, destination, _ = key
         name = "messages/" + "/".join(map(str, key))
-        if sends:
-            self._store.set(name, unique_id())
-            self._store.add(name + "/set", 1)
-        deadline = time.monotonic() + self._timeout.total_seconds()
-        while self._store.add(name + "/set", 0) == 0:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"rank {key[0]} has not sent within {self._timeout}")
-            time.sleep(0.002)
-        return self._store.get(name)
+        if source == self._rank:
+            return offer_id(self._store, name, [destination], self._timeout)
+        return take_id(self._store, name, destination, source, self._timeout)

@@ -48,16 +48,6 @@ func (m *Model) LayerParams(i int) (all, active float64) {
 // EmbeddingParams is the parameters of the embedding, and of the output matrix.
 func (m *Model) EmbeddingParams() float64 { return float64(m.Vocab) * float64(m.Hidden) }
 
-// Params returns the parameters of the whole model.
-func (m *Model) Params() float64 {
-	sum := 2 * m.EmbeddingParams()
-	for i := range m.Layers {
-		all, _ := m.LayerParams(i)
-		sum += all
-	}
-	return sum
-}
-
 // multiHead is the parameters of attention with full heads.
 func multiHead(hidden int) float64 { return 4 * float64(hidden) * float64(hidden) }
 

@@ -17,7 +17,12 @@ func TestParameters(t *testing.T) {
 	for _, m := range Models() {
 		want := map[string]float64{"gpt-7b": 7e9, "megatron-177b": 177e9, "mixtral-8x22b": 141e9, "megatron-462b": 462e9,
 			"deepseek-671b": 671e9}[m.Name]
-		if got := m.Params(); math.Abs(got/want-1) > 0.03 {
+		got := 2 * m.EmbeddingParams()
+		for i := range m.Layers {
+			all, _ := m.LayerParams(i)
+			got += all
+		}
+		if math.Abs(got/want-1) > 0.03 {
 			t.Errorf("%s has %.4g parameters", m.Name, got)
 		}
 	}

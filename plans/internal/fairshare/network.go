@@ -108,18 +108,8 @@ func (n *Network) SetLimit(g Group, limit float64) {
 	n.changedGroups = append(n.changedGroups, g)
 }
 
-// SetCapacity changes the capacity of a link.
-func (n *Network) SetCapacity(l int32, capacity float64) {
-	n.checkCapacity(int(l), capacity)
-	n.links[l].capacity = capacity
-	n.changedLinks = append(n.changedLinks, l)
-}
-
-// Rate returns the rate of a flow of the group, as of the last Update.
-func (n *Network) Rate(g Group) float64 { return n.groups[g].rate }
-
 // Update makes the rates fair again after any number of changes, and calls changed for every
-// group whose rate is no longer what it was. changed must not call the network but for Rate.
+// group whose rate is no longer what it was. changed must not call the network.
 func (n *Network) Update(changed func(g Group, rate float64)) {
 	f := &n.fill
 	f.begin()

@@ -85,17 +85,6 @@ func (m *Matrix) RowSum(i int) int {
 	return sum
 }
 
-// ColSums returns the sum of every column.
-func (m *Matrix) ColSums() []int {
-	sums := make([]int, len(m.rows))
-	for _, row := range m.rows {
-		for _, c := range row {
-			sums[c.Col] += c.Count
-		}
-	}
-	return sums
-}
-
 // Total returns the sum of all entries.
 func (m *Matrix) Total() int {
 	sum := 0

@@ -247,14 +247,14 @@ func TestRequirement(t *testing.T) {
 			before[[2]int32{p.A, p.B}] = p.Links
 		}
 		fitted := true
-		for leaf, sum := range req.Sums() {
+		for leaf, sum := range req.sums(linksOf) {
 			fitted = fitted && sum <= onLeaf[leaf]
 		}
 		longer, err := req.Fit(func(leaf int32) int { return onLeaf[leaf] }, volume)
 		if err != nil || fitted != (longer == 0) {
 			t.Fatalf("seed %d: %v: an iteration takes %v longer, and everything fitted: %v", seed, err, longer, fitted)
 		}
-		for leaf, sum := range req.Sums() {
+		for leaf, sum := range req.sums(linksOf) {
 			if sum > onLeaf[leaf] {
 				t.Fatalf("seed %d: leaf %d has %d links for %d GPUs", seed, leaf, sum, onLeaf[leaf])
 			}
@@ -288,7 +288,7 @@ func TestMirroredRingNeedsHalf(t *testing.T) {
 		if pods > 2 && 2*arranged.Links() != naive.Links() {
 			t.Errorf("%d pods: %d links, %d without arrangement", pods, arranged.Links(), naive.Links())
 		}
-		for leaf, sum := range arranged.Sums() {
+		for leaf, sum := range arranged.sums(linksOf) {
 			if sum > 8 {
 				t.Errorf("%d pods: leaf %d needs %d links", pods, leaf, sum)
 			}
@@ -312,3 +312,5 @@ func TestGridAndShapeRefused(t *testing.T) {
 		t.Error("3 servers for a grid of 4 are accepted")
 	}
 }
+
+func linksOf(p *Pair) int { return p.Links }

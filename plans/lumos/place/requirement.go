@@ -79,9 +79,7 @@ func (r *Requirement) Links() int {
 	return sum
 }
 
-// Sums returns the links of each leaf that has any.
-func (r *Requirement) Sums() map[int32]int { return r.sums(func(p *Pair) int { return p.Links }) }
-
+// sums returns the sum of links over the pairs of each leaf that has any.
 func (r *Requirement) sums(links func(*Pair) int) map[int32]int {
 	sums := map[int32]int{}
 	for i := range r.Pairs {

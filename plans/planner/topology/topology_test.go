@@ -33,6 +33,43 @@ func valid(t *testing.T, g topology.Graph) {
 	}
 }
 
+// distances sets dist[r], for each of the len(dist) ranks, to the circuits on a shortest path from src, -1 where there
+// is none. It returns their sum and the longest.
+func distances(g topology.Graph, src int, dist []int) (sum int64, longest int) {
+	for r := range dist {
+		dist[r] = -1
+	}
+	dist[src] = 0
+	queue := make([]int, 1, len(dist))
+	queue[0] = src
+	for i := 0; i < len(queue); i++ {
+		u := queue[i]
+		sum, longest = sum+int64(dist[u]), dist[u]
+		for _, p := range g.Maps {
+			if v := p[u]; v != circuit.Dark && dist[v] < 0 {
+				dist[v] = dist[u] + 1
+				queue = append(queue, v)
+			}
+		}
+	}
+	return sum, longest
+}
+
+// diameter returns the longest of the shortest paths between ranks. It returns false if a rank does not reach another.
+func diameter(g topology.Graph) (hops int, connected bool) {
+	dist := make([]int, g.Ranks())
+	for src := range dist {
+		_, far := distances(g, src, dist)
+		hops = max(hops, far)
+		for _, d := range dist {
+			if d < 0 {
+				return 0, false
+			}
+		}
+	}
+	return hops, true
+}
+
 func TestDiameters(t *testing.T) {
 	torus := func(dims ...int) topology.Graph { g, err := topology.Torus(dims, nil); return must(t, g, err) }
 	ring := func(n, s int) topology.Graph { g, err := topology.Circulant(n, s); return must(t, g, err) }
@@ -55,7 +92,7 @@ func TestDiameters(t *testing.T) {
 		{torus(2, 2, 2), 3, true},
 		{torus(4, 6).Paired().Filled(6), 5, true},
 	} {
-		if d, ok := c.g.Diameter(); d != c.diameter || ok != c.connected {
+		if d, ok := diameter(c.g); d != c.diameter || ok != c.connected {
 			t.Errorf("%s of %d ranks: diameter %d %v, want %d %v", c.g.Name, c.g.Ranks(), d, ok, c.diameter, c.connected)
 		}
 	}
@@ -102,7 +139,7 @@ func TestKautz(t *testing.T) {
 				continue
 			}
 			limit := int(math.Ceil(math.Log(float64(n))/math.Log(float64(ports)) - 1e-9))
-			if d, ok := g.Diameter(); !ok || d > limit {
+			if d, ok := diameter(g); !ok || d > limit {
 				t.Errorf("kautz %d,%d: diameter %d %v, at most %d", n, ports, d, ok, limit)
 			}
 		}
@@ -158,7 +195,7 @@ func TestExpander(t *testing.T) {
 					t.Fatal("the same seed gives another graph")
 				}
 			}
-			if _, ok := g.Diameter(); !ok {
+			if _, ok := diameter(g); !ok {
 				t.Errorf("n=%d ports=%d: not connected", n, ports)
 			}
 			// A random graph comes close to the least possible, 2 sqrt(d-1)/d of an
@@ -177,7 +214,7 @@ func TestExpander(t *testing.T) {
 // TestBestCirculant compares with the least total distance over all pairs of shifts.
 func TestBestCirculant(t *testing.T) {
 	total := func(g topology.Graph) int64 {
-		sum, _ := g.Distances(0, make([]int, g.Ranks()))
+		sum, _ := distances(g, 0, make([]int, g.Ranks()))
 		return sum
 	}
 	for _, n := range []int{2, 3, 5, 8, 13, 16, 24} {
@@ -188,13 +225,13 @@ func TestBestCirculant(t *testing.T) {
 			c, err := topology.Circulant(n, 1, b)
 			least = min(least, total(must(t, c, err)))
 		}
-		if _, ok := g.Diameter(); !ok || got > least {
+		if _, ok := diameter(g); !ok || got > least {
 			t.Errorf("n=%d: %s has total distance %d, 1 and another shift %d", n, g.Name, got, least)
 		}
 	}
 	if g, err := topology.BestCirculant(1000, 3); err != nil || g.Ports() != 3 {
 		t.Error(err)
-	} else if d, ok := g.Diameter(); !ok || d > 30 {
+	} else if d, ok := diameter(g); !ok || d > 30 {
 		t.Errorf("diameter %d %v", d, ok)
 	}
 }
@@ -240,7 +277,7 @@ func TestCandidates(t *testing.T) {
 							t.Fatalf("%s: ports %d and %d are not inverse", g.Name, i, i^1)
 						}
 					}
-					_, ok := g.Diameter()
+					_, ok := diameter(g)
 					connected = connected || ok
 				}
 				needs := 1
@@ -284,7 +321,7 @@ func TestCube(t *testing.T) {
 	for _, kind := range []plans.CircuitKind{plans.Simplex, plans.Duplex} {
 		found := false
 		for _, g := range topology.Candidates(8, 3, kind) {
-			d, _ := g.Diameter()
+			d, _ := diameter(g)
 			found = found || d == 3 && g.Ports() == 3 && g.Maps[0].Involution() && g.Maps[1].Involution() &&
 				g.Maps[2].Involution()
 		}

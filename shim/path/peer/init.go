@@ -269,8 +269,16 @@ func (x *Path) free(read bool) {
 // exchangeRooms keeps device memory for the next communicator. A driver that frees memory waits for all work of the
 // device. That work may wait for the rank that frees.
 type exchangeRooms struct {
-	mu   sync.Mutex
-	free []exchangeRoom
+	mu         sync.Mutex
+	free       []exchangeRoom
+	generation uint64 // of the driver that the memory is from
+}
+
+// forgetOld drops memory of an earlier driver. The caller holds e.mu.
+func (e *exchangeRooms) forgetOld() {
+	if now := device.Generation(); e.generation != now {
+		e.generation, e.free = now, nil
+	}
 }
 
 type exchangeRoom struct {
@@ -283,6 +291,7 @@ var spare exchangeRooms
 
 func (e *exchangeRooms) take(p device.Peers, ctx device.Context, size int64) (unsafe.Pointer, error) {
 	e.mu.Lock()
+	e.forgetOld()
 	for i, r := range e.free {
 		if r.ctx == ctx && r.size == size {
 			e.free[i] = e.free[len(e.free)-1]
@@ -298,5 +307,6 @@ func (e *exchangeRooms) take(p device.Peers, ctx device.Context, size int64) (un
 func (e *exchangeRooms) give(ctx device.Context, size int64, at unsafe.Pointer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.forgetOld()
 	e.free = append(e.free, exchangeRoom{ctx, size, at})
 }

@@ -1,0 +1,56 @@
+"""How the ranks of a new communicator get its id from torch's store.
+
+A store may outlive a restart of its ranks (torchrun --max-restarts), with all keys of the ranks that ended. So no rank
+trusts a key that it finds: a joining rank asks under a name that it has just made up and takes only the answer to that
+name; the maker of the id looks for new questions until every rank has confirmed this id."""
+
+import time
+import uuid
+
+from .engine import unique_id
+
+
+def offer_id(store, name, ranks, timeout):
+    """Makes an id and returns it when all ranks of ranks have taken it."""
+    uid = unique_id()
+    answered, waiting = {}, set(ranks)
+
+    def offered():
+        for rank in list(waiting):
+            asked = store.add(f"{name}/asked/{rank}", 0)
+            if asked != answered.get(rank, 0):
+                question = store.get(f"{name}/question/{rank}").decode()
+                store.set(f"{name}/answer/{question}", uid)
+                store.add(f"{name}/answered/{question}", 1)
+                answered[rank] = asked
+            if store.add(f"{name}/taken/{uid.hex()}/{rank}", 0):
+                waiting.remove(rank)
+        return not waiting
+
+    _poll(offered, timeout, lambda: f"ranks {sorted(waiting)} have not come to {name} within {timeout}")
+    return uid
+
+
+def take_id(store, name, rank, maker, timeout):
+    """Returns the id that rank maker offers now."""
+    question = uuid.uuid4().hex
+    store.set(f"{name}/question/{rank}", question)
+    store.add(f"{name}/asked/{rank}", 1)
+    _poll(
+        lambda: store.add(f"{name}/answered/{question}", 0),
+        timeout,
+        lambda: f"rank {maker} has not come to {name} within {timeout}",
+    )
+    uid = store.get(f"{name}/answer/{question}")
+    store.add(f"{name}/taken/{uid.hex()}/{rank}", 1)
+    return uid
+
+
+def _poll(done, timeout, explain):
+    """Asks again and again instead of waiting in the store: its client would block the process's other threads."""
+    deadline, pause = time.monotonic() + timeout.total_seconds(), 0.001
+    while not done():
+        if time.monotonic() > deadline:
+            raise TimeoutError(explain())
+        time.sleep(pause)
+        pause = min(2 * pause, 0.016)

@@ -1,0 +1,409 @@
+package circuits_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/plans/fabric"
+	"lightpath/shim"
+	"lightpath/shim/bootstrap"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/endpoints"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/planning"
+	"lightpath/shim/result"
+	"lightpath/shim/session"
+	"lightpath/shim/settings"
+	"lightpath/shim/shimtest"
+)
+
+// TestPlanDelayed: while the leader's planner is slow, operations run on the interim
+// plan; once it has finished, all ranks change over at the same operation. Results do not
+// change.
+func TestPlanDelayed(t *testing.T) {
+	server := shimtest.UseEmulator(t, 4, 2, nil)
+	t.Setenv("LIGHTPATH_PLANNER", "swot")
+	t.Setenv("LIGHTPATH_FAULT", "plan-delay:500ms")
+	w := shimtest.NewWorld(t, 4)
+	k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Float32, Count: 4001}
+	rng := rand.New(rand.NewPCG(1, 2))
+	inForce := func() (planners map[string]bool) {
+		planners = map[string]bool{}
+		for _, c := range w.Comms {
+			for s, e := range session.Of(c).Programs.Programs {
+				if s.Plan != 0 {
+					planners[e.Plan.Planner] = true
+				}
+			}
+		}
+		return planners
+	}
+	if err := k.Run(w, rng); err != nil {
+		t.Fatal(err)
+	}
+	if p := inForce(); !p["perstep"] || p["swot"] {
+		t.Fatalf("while the planner is busy: programs of %v", p)
+	}
+	changed := shimtest.Eventually(func() bool {
+		if err := k.Run(w, rng); err != nil {
+			t.Fatal(err)
+		}
+		return inForce()["swot"]
+	})
+	if !changed {
+		t.Error("the plan never came into force")
+	}
+	for _, c := range w.Comms {
+		if n := len(circuits.Of(c).Known.Plans()); n != 2 {
+			t.Errorf("rank %d knows %d plans, want the interim and the final one", c.Rank, n)
+		}
+	}
+	shimtest.NoLosses(t, server)
+}
+
+// TestSlowRank: a rank that plans slowly, or that plans at all, matters only where it is
+// the leader.
+func TestSlowRank(t *testing.T) {
+	shimtest.UseEmulator(t, 2, 1, nil)
+	id, err := shim.NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := settings.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := shimtest.Concurrently(t, 2, func(r int) error {
+		mine := *cfg
+		mine.Fault.PlanDelay = time.Duration(r) * time.Hour
+		c, err := shimtest.InitOne(shim.InitArgs{ID: id, Ranks: 2, Rank: r}, &mine)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.Destroy() }()
+		for range 5 {
+			if err := shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 100))}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for r, err := range errs {
+		if err != nil {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// TestTwoCommunicatorsShareThePlanes: two communicators over the same ports, each on a
+// thread of its own per rank, in opposite orders on different ranks. Planes are granted
+// whole, so nobody holds half.
+func TestTwoCommunicatorsShareThePlanes(t *testing.T) {
+	server := shimtest.UseEmulator(t, 4, 2, nil)
+	t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
+	a, b := shimtest.NewWorld(t, 4), shimtest.NewWorld(t, 4)
+	errs := shimtest.Concurrently(t, 8, func(i int) error {
+		r, w := i%4, a
+		if (i < 4) != (r%2 == 0) {
+			w = b
+		}
+		c := w.Comms[r]
+		for k := range 20 {
+			buf := []float32{float32(k), 1}
+			if err := shim.Run([]calls.Call{shimtest.AllReduce(c, buf)}); err != nil {
+				return err
+			}
+			if buf[0] != float32(4*k) || buf[1] != 4 {
+				return fmt.Errorf("call %d: %v", k, buf)
+			}
+		}
+		return nil
+	})
+	for i, err := range errs {
+		if err != nil {
+			t.Errorf("thread %d: %v", i, err)
+		}
+	}
+	shimtest.NoLosses(t, server)
+}
+
+// TestOneThreadOnCircuits: all ranks of a communicator in one group of one thread.
+func TestOneThreadOnCircuits(t *testing.T) {
+	shimtest.UseEmulator(t, 4, 2, nil)
+	w := shimtest.NewWorld(t, 4)
+	var calls []calls.Call
+	var mem [4][]float32
+	for r, c := range w.Comms {
+		mem[r] = []float32{1, 2, 3}
+		calls = append(calls, shimtest.AllReduce(c, mem[r]), shimtest.AllReduce(c, mem[r]))
+	}
+	if errs := shimtest.Concurrently(t, 1, func(int) error { return shim.Run(calls) }); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	for r := range mem {
+		if mem[r][2] != 48 {
+			t.Errorf("rank %d: %v", r, mem[r])
+		}
+	}
+}
+
+// TestSmallerThanTheFabric: two communicators on halves of the ports; each lays its
+// circuits over those of the other.
+func TestSmallerThanTheFabric(t *testing.T) {
+	server := shimtest.UseEmulator(t, 6, 2, nil)
+	made := func(ports ...int) *shimtest.World {
+		id, err := shim.NewUniqueID()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := shimtest.WorldOf(t, make([]*shim.Comm, len(ports)))
+		for r, err := range shimtest.Concurrently(t, len(ports), func(r int) error {
+			cfg, err := settings.Load()
+			if err != nil {
+				return err
+			}
+			cfg.FabricRank = ports[r]
+			w.Comms[r], err = shimtest.InitOne(shim.InitArgs{ID: id, Ranks: len(ports), Rank: r}, cfg)
+			return err
+		}) {
+			if err != nil {
+				t.Fatalf("rank %d: %v", r, err)
+			}
+		}
+		t.Cleanup(w.Destroy)
+		return w
+	}
+	a, b := made(4, 1, 3), made(0, 5, 2)
+	rng := rand.New(rand.NewPCG(3, 3))
+	for _, kind := range shimtest.OracleKinds {
+		k := shimtest.Collective{Kind: kind, Type: datatype.Int64, Count: 333, Root: 1}
+		for _, w := range []*shimtest.World{a, b} {
+			if err := k.Run(w, rng); err != nil {
+				t.Fatalf("%v: %v", k, err)
+			}
+		}
+	}
+	shimtest.NoLosses(t, server)
+}
+
+// TestResetOutlastsTheOperation: planes go to the next communicator only when the reset
+// after the last operation of the one before, which nobody waits for, has been made.
+func TestResetOutlastsTheOperation(t *testing.T) {
+	server := shimtest.UseEmulator(t, 4, 2, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 15 * time.Millisecond })
+	t.Setenv("LIGHTPATH_PLANNER", "perstep")
+	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
+	a, b := shimtest.NewWorld(t, 4), shimtest.NewWorld(t, 4)
+	rng := rand.New(rand.NewPCG(4, 4))
+	for range 3 {
+		for _, w := range []*shimtest.World{a, b} {
+			for _, kind := range []calls.Kind{calls.AllReduce, calls.AllToAll} {
+				k := shimtest.Collective{Kind: kind, Type: datatype.Uint32, Count: 100}
+				if err := k.Run(w, rng); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	shimtest.NoLosses(t, server)
+}
+
+// TestForeignCircuit: a port outside the communicator has a circuit to one of its ports.
+// It would have to agree to every switch, so all ranks use the packet planes instead.
+func TestForeignCircuit(t *testing.T) {
+	shimtest.UseEmulator(t, 4, 1, nil)
+	t.Setenv("LIGHTPATH_PLANNER", "static")
+	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
+	all := shimtest.NewWorld(t, 4)
+	all.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 64))}) })
+	part := shimtest.NewWorld(t, 2)
+	p := circuits.Of(part.Comms[0])
+	m := p.Controller.State(0).Map
+	if _, ports := circuits.Outside(m, circuits.Members(p.Ports, p.Controller.NumPorts())); len(ports) == 0 {
+		t.Fatalf("the static plan left %v", m)
+	}
+	k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Float64, Count: 77}
+	if err := k.Run(part, rand.New(rand.NewPCG(5, 5))); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range part.Comms {
+		for s := range session.Of(c).Programs.Programs {
+			if s.Plan != 0 {
+				t.Errorf("rank %d used circuits", c.Rank)
+			}
+		}
+	}
+}
+
+// TestAssignPorts: which port a rank takes.
+func TestAssignPorts(t *testing.T) {
+	for name, k := range map[string]struct {
+		table []bootstrap.Hello
+		want  string
+	}{
+		"none given":          {[]bootstrap.Hello{{Port: -1}, {Port: -1}}, "[0 1]"},
+		"by the launcher":     {[]bootstrap.Hello{{Port: 3}, {Port: 1}}, "[3 1]"},
+		"one process, no use": {[]bootstrap.Hello{{Port: 2}, {Port: 2}}, "[0 1]"},
+		"launcher too large":  {[]bootstrap.Hello{{Port: 9}, {Port: 1}}, "[0 1]"},
+		"given":               {[]bootstrap.Hello{{Port: 2, PortGiven: true}, {Port: 0, PortGiven: true}}, "[2 0]"},
+		"given twice":         {[]bootstrap.Hello{{Port: 2, PortGiven: true}, {Rank: 1, Port: 2, PortGiven: true}}, "same port 2"},
+		"given too large":     {[]bootstrap.Hello{{Port: 4, PortGiven: true}, {Port: 2, PortGiven: true}}, "port 4 on a fabric of 4"},
+		"more than fabric":    {make([]bootstrap.Hello, 5), "port 4"},
+	} {
+		ports, err := endpoints.AssignPorts(k.table, 4)
+		if err != nil {
+			shimtest.WantError(t, err, errdefs.ErrInvalidUsage, k.want)
+		} else if fmt.Sprint(ports) != k.want {
+			t.Errorf("%s: %v, want %s", name, ports, k.want)
+		}
+	}
+}
+
+// TestMismatchOnCircuits: different calls are found before anything is sent.
+func TestMismatchOnCircuits(t *testing.T) {
+	shimtest.UseEmulator(t, 3, 2, nil)
+	w := shimtest.NewWorld(t, 3)
+	for _, err := range w.Each(func(c *shim.Comm) error {
+		return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10+c.Rank/2))})
+	}) {
+		shimtest.WantError(t, err, errdefs.ErrMismatch, "count 10", "count 11", "rank 2")
+	}
+}
+
+// TestMissingRankOnCircuits: a ticket that is never complete.
+func TestMissingRankOnCircuits(t *testing.T) {
+	shimtest.UseEmulator(t, 3, 2, nil)
+	w := shimtest.NewWorld(t, 3)
+	w.SetTimeout(time.Second)
+	for r, err := range w.Each(func(c *shim.Comm) error {
+		if c.Rank == 1 {
+			return nil
+		}
+		return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))})
+	}) {
+		if r != 1 {
+			shimtest.WantError(t, err, errdefs.ErrTimeout, "rank 1 did not arrive")
+		}
+	}
+}
+
+// TestPlanCache: the second job takes the first one's plan; a damaged file is refused and
+// planned again.
+func TestPlanCache(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("LIGHTPATH_PLAN_DIR", dir)
+	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
+	t.Setenv("LIGHTPATH_PLANNER", "swot")
+	t.Setenv("LIGHTPATH_PLAN_TOLERANCE", "0") // this size alone
+	shimtest.UseEmulator(t, 4, 2, func(f *fabric.Fabric) { f.Name = "cached" })
+	job := func() planning.ID {
+		w := shimtest.NewWorld(t, 4)
+		defer w.Destroy()
+		w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1000))}) })
+		known := circuits.Of(w.Comms[0]).Known.Plans()
+		if len(known) == 0 {
+			t.Fatal("no plan")
+		}
+		id, err := planning.IDOf(known[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	first := job()
+	files := shimtest.PlanFiles(t, dir)
+	if len(files) != 1 {
+		t.Fatalf("%d files in the plan cache", len(files))
+	}
+	if job() != first {
+		t.Error("the second job planned anew")
+	}
+	shimtest.CorruptPlan(t, files[0])
+	if job() != first {
+		t.Error("a damaged file changed the plan")
+	}
+}
+
+// TestNoSwitch: an unreachable switch is an error at creation.
+func TestNoSwitch(t *testing.T) {
+	server := shimtest.UseEmulator(t, 2, 1, nil)
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	id, err := shim.NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = shim.Init([]shim.InitArgs{{ID: id, Ranks: 2, Rank: 0}})
+	if err == nil || result.Of(err) != result.SystemError {
+		t.Errorf("got %v, result %d", err, result.Of(err))
+	}
+}
+
+// TestSwitchDies: when the switch goes away in the middle, everyone's call ends.
+func TestSwitchDies(t *testing.T) {
+	server := shimtest.UseEmulator(t, 2, 1, nil)
+	w := shimtest.NewWorld(t, 2)
+	time.AfterFunc(50*time.Millisecond, func() { _ = server.Close() })
+	for r, err := range w.Each(func(c *shim.Comm) error {
+		buf := make([]byte, 64)
+		for {
+			call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 64, Send: unsafe.Pointer(&buf[0]), Recv: unsafe.Pointer(&buf[0])}
+			if err := shim.Run([]calls.Call{call}); err != nil {
+				return err
+			}
+		}
+	}) {
+		if res := result.Of(err); res != result.SystemError && res != result.RemoteError {
+			t.Errorf("rank %d: %v, result %d", r, err, res)
+		}
+	}
+	if errors.Is(w.Comms[0].AsyncError(), errdefs.ErrInternal) {
+		t.Error(w.Comms[0].AsyncError())
+	}
+}
+
+// TestLoopOverSizes: calls of many sizes need few plans, since sizes share them; all ranks use
+// the same, and results are right. With a tolerance of 0 every size has its own.
+func TestLoopOverSizes(t *testing.T) {
+	for _, tolerance := range []string{"0.01", "0"} {
+		t.Run(tolerance, func(t *testing.T) {
+			server := shimtest.UseEmulator(t, 4, 2, nil)
+			t.Setenv("LIGHTPATH_PLANNER", "swot")
+			t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
+			t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
+			t.Setenv("LIGHTPATH_PLAN_TOLERANCE", tolerance)
+			w := shimtest.NewWorld(t, 4)
+			rng := rand.New(rand.NewPCG(1, 2))
+			const loops = 24
+			for i := range loops {
+				k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Float32, Count: 10000 + 500*i}
+				if err := k.Run(w, rng); err != nil {
+					t.Fatal(err)
+				}
+				if i == 0 && shimtest.PlansMade(w) != 1 {
+					t.Errorf("%d plans for one size", shimtest.PlansMade(w))
+				}
+				if i == 1 {
+					shimtest.Eventually(func() bool { return shimtest.PlansMade(w) > 2 || tolerance == "0" })
+				}
+			}
+			if n := shimtest.PlansMade(w); (n < loops/2) != (tolerance != "0") || n > loops {
+				t.Errorf("%d plans for %d sizes", n, loops)
+			}
+			for r, c := range w.Comms {
+				for _, p := range circuits.Of(c).Known.Plans() {
+					if id, err := planning.IDOf(p); err != nil || circuits.Of(w.Comms[0]).Known.Lookup(id) == nil {
+						t.Errorf("rank %d used a plan that the leader does not know", r)
+					}
+				}
+			}
+			shimtest.NoLosses(t, server)
+		})
+	}
+}

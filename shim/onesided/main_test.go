@@ -1,0 +1,9 @@
+package onesided_test
+
+import (
+	"testing"
+
+	"lightpath/shim/shimtest"
+)
+
+func TestMain(m *testing.M) { shimtest.Main(m, nil) }

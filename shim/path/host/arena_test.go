@@ -1,0 +1,111 @@
+package host_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim"
+	"lightpath/shim/calls"
+	"lightpath/shim/session"
+	"lightpath/shim/shimtest"
+)
+
+// TestArenaIsUsed: ranks that share memory go through it, unless an algorithm is asked for.
+func TestArenaIsUsed(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+	t.Setenv("LIGHTPATH_ALGORITHM", "alltoall:bruck")
+	w := shimtest.NewWorld(t, 2)
+	for _, c := range w.Comms {
+		if !session.Of(c).Shares(calls.AllReduce) || session.Of(c).Shares(calls.AllToAll) || session.Of(c).Shares(calls.Send) {
+			t.Errorf("rank %d: AllReduce %v, AlltoAll %v, Send %v through the arena",
+				c.Rank, session.Of(c).Shares(calls.AllReduce), session.Of(c).Shares(calls.AllToAll), session.Of(c).Shares(calls.Send))
+		}
+	}
+	rng := rand.New(rand.NewPCG(4, 4))
+	for _, kind := range []calls.Kind{calls.AllReduce, calls.AllToAll, calls.AllReduce} {
+		if err := (shimtest.Collective{Kind: kind, Type: datatype.Int32, Count: 777}).Run(w, rng); err != nil {
+			t.Errorf("%v: %v", kind, err)
+		}
+	}
+}
+
+// TestGroupsThroughArena: collectives of a group keep their order, and groups that name
+// communicators in different orders do not wait for each other.
+func TestGroupsThroughArena(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+	a, b := shimtest.NewWorld(t, 2), shimtest.NewWorld(t, 2)
+	for range 20 {
+		errs := shimtest.Concurrently(t, 2, func(r int) error {
+			x, y, z := make([]float32, 50000), make([]float32, 3), make([]float32, 50000)
+			for i := range x {
+				x[i] = float32(r + 1)
+			}
+			first, second := shimtest.AllReduce(a.Comms[r], x), shimtest.AllReduce(b.Comms[r], y)
+			third := calls.Call{Comm: a.Comms[r], Kind: calls.Broadcast, Type: datatype.Float32, Count: 50000, Peer: 1,
+				Send: unsafe.Pointer(&x[0]), Recv: unsafe.Pointer(&z[0])}
+			group := []calls.Call{first, third, second}
+			if r == 1 {
+				group = []calls.Call{second, first, third}
+			}
+			if err := shim.Run(group); err != nil {
+				return err
+			}
+			for i := range z {
+				if z[i] != 3 {
+					t.Errorf("rank %d: element %d is %v", r, i, z[i])
+					break
+				}
+			}
+			return nil
+		})
+		for r, err := range errs {
+			if err != nil {
+				t.Fatalf("rank %d: %v", r, err)
+			}
+		}
+	}
+}
+
+// TestArenaAllocatesNothing counts over whole calls on all ranks at once.
+func TestArenaAllocatesNothing(t *testing.T) {
+	if shimtest.RaceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+	w := shimtest.NewWorld(t, 2)
+	const runs = 100
+	for _, count := range []int{2, 3000, 300000} {
+		group := [2][]calls.Call{}
+		for r := range group {
+			group[r] = []calls.Call{shimtest.AllReduce(w.Comms[r], make([]float32, count))}
+		}
+		loop := func(r, n int) {
+			for range n {
+				if err := shim.Run(group[r]); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		other := make(chan struct{})
+		go func() { loop(1, runs+2); close(other) }()
+		loop(0, 1)
+		if n := testing.AllocsPerRun(runs, func() { loop(0, 1) }); n >= 1 {
+			t.Errorf("%d elements: %v allocations a call", count, n)
+		}
+		<-other
+	}
+}
+
+// TestNoRoomForArena: where shared memory holds the rings alone, calls go by frames.
+func TestNoRoomForArena(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+	w := shimtest.NewWorld(t, 2)
+	for _, c := range w.Comms {
+		session.Of(c).Arena = nil // as if there had been no room: see transport/shm
+	}
+	if err := (shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Int32, Count: 777}).Run(w, rand.New(rand.NewPCG(5, 5))); err != nil {
+		t.Error(err)
+	}
+}

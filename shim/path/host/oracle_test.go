@@ -1,0 +1,102 @@
+package host_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/schedule"
+	"lightpath/shim/calls"
+	"lightpath/shim/shimtest"
+)
+
+// TestOracle samples every dimension: collective, type, operator, root, size, in place or
+// not, alignment, ranks, transport and number of planes.
+func TestOracle(t *testing.T) {
+	for _, transport := range []string{"inproc", "shm", "tcp"} {
+		for _, n := range []int{1, 2, 3, 5, 8} {
+			if testing.Short() && n > 3 {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%d", transport, n), func(t *testing.T) {
+				t.Setenv("LIGHTPATH_TRANSPORT", transport)
+				t.Setenv("LIGHTPATH_PLANES", fmt.Sprint(1+n%3))
+				rng := rand.New(rand.NewPCG(uint64(n), uint64(len(transport))))
+				w := shimtest.NewWorld(t, n)
+				for _, size := range shimtest.OracleSizes {
+					for _, kind := range shimtest.OracleKinds {
+						k := shimtest.Collective{
+							Kind: kind, Type: datatype.Type(rng.IntN(int(datatype.NumTypes))), Op: datatype.Op(rng.IntN(int(datatype.NumOps))),
+							Root: rng.IntN(n), Count: size, InPlace: rng.IntN(3) == 0, Skew: rng.IntN(2) * rng.IntN(8),
+						}
+						if err := k.Run(w, rng); err != nil {
+							t.Fatalf("%v: %v", k, err)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestEveryTypeAndOperator is exhaustive in what a kernel is chosen by, in programs and through
+// shared memory: in one exchange, and where ranks reduce a part each.
+func TestEveryTypeAndOperator(t *testing.T) {
+	for _, transport := range []string{"inproc", "shm"} {
+		for _, count := range []int{19, 40009} {
+			if transport == "inproc" && count > 19 {
+				continue // the program is the same
+			}
+			t.Run(fmt.Sprintf("%s/%d", transport, count), func(t *testing.T) {
+				t.Setenv("LIGHTPATH_TRANSPORT", transport)
+				everyTypeAndOperator(t, count)
+			})
+		}
+	}
+}
+
+func everyTypeAndOperator(t *testing.T, count int) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	w := shimtest.NewWorld(t, 3)
+	for _, kind := range shimtest.OracleKinds {
+		if count > 1000 && kind != calls.AllReduce && kind != calls.Reduce {
+			continue
+		}
+		for typ := range datatype.NumTypes {
+			for op := range datatype.NumOps {
+				if op > 0 && !calls.Kinds[kind].Reduces {
+					continue
+				}
+				k := shimtest.Collective{Kind: kind, Type: typ, Op: op, Root: 1, Count: count, InPlace: op%2 == 1}
+				if err := k.Run(w, rng); err != nil {
+					t.Errorf("%v: %v", k, err)
+				}
+			}
+		}
+	}
+}
+
+// TestEveryAlgorithm runs each algorithm by its override.
+func TestEveryAlgorithm(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 2))
+	for _, kind := range shimtest.OracleKinds {
+		coll := calls.Kinds[kind].Collective
+		for _, name := range append(schedule.Algorithms(coll), "bruck:3", "swing:2x2", "pairwise:2@3.1.2", "rabenseifner@1.0") {
+			if !schedule.Defined(coll, name, 4) {
+				continue
+			}
+			t.Run(coll.String()+"/"+name, func(t *testing.T) {
+				t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
+				t.Setenv("LIGHTPATH_ALGORITHM", coll.String()+":"+name)
+				w := shimtest.NewWorld(t, 4)
+				for _, inPlace := range []bool{false, true} {
+					k := shimtest.Collective{Kind: kind, Type: datatype.Int32, Root: 2, Count: 101, InPlace: inPlace}
+					if err := k.Run(w, rng); err != nil {
+						t.Errorf("%v: %v", k, err)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,413 @@
+package nic_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/transport/rdma"
+	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/shim"
+	"lightpath/shim/calls"
+	"lightpath/shim/device"
+	"lightpath/shim/device/devicetest"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/path/nic"
+	"lightpath/shim/shimtest"
+	"lightpath/shim/stream"
+)
+
+// portsAndGPUs are devices of a test whose memory RDMA ports reach.
+type portsAndGPUs struct {
+	*shimtest.GPUs
+	driver  devicetest.Remote
+	network *verbstest.Network
+	ports   []rdma.Device
+}
+
+// useGPUDirect has communicators of n ranks send from memory of devices, over planes of RDMA ports.
+func useGPUDirect(t *testing.T, n, streams, planes int) *portsAndGPUs {
+	t.Helper()
+	return useGPUDirectOn(t, n, streams, planes, planes)
+}
+
+// useGPUDirectOn is useGPUDirect with so many ports for all ranks.
+func useGPUDirectOn(t *testing.T, n, streams, planes, ports int) *portsAndGPUs {
+	t.Helper()
+	network, made := shimtest.UseRDMA(t, ports, planes)
+	t.Setenv("LIGHTPATH_DEVICE_PATH", "rdma")
+	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "1M")
+	driver := devicetest.NewRemote(stream.Places(), n)
+	return &portsAndGPUs{shimtest.UseDriver(t, driver.Driver, driver, n, streams), driver, network, made}
+}
+
+// TestGPUDirectSequences is TestDeviceSequences over RDMA ports, on one plane or two.
+func TestGPUDirectSequences(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 11))
+			n := 1 + int(seed)%4
+			g := useGPUDirect(t, n, 3, 1+int(seed)/4)
+			if n == 1 {
+				t.Setenv("LIGHTPATH_DEVICE_PATH", "auto")
+			}
+			w := shimtest.NewWorld(t, n)
+			for range 2 {
+				g.Sequence(w, rng, 9)
+			}
+			shimtest.DestroyAll(w)
+		})
+	}
+}
+
+// TestGPUDirectMovesNothingOnHosts: what travels comes from memory of devices and goes there, and no page-locked memory holds any of it.
+func TestGPUDirectMovesNothingOnHosts(t *testing.T) {
+	const count = 300000
+	g := useGPUDirect(t, 3, 1, 2)
+	w := shimtest.NewWorld(t, 3)
+	g.Before(func(o devicetest.Op) {
+		if o.Kind == devicetest.CopyOut || o.Kind == devicetest.CopyIn {
+			t.Errorf("%d bytes are copied by way of page-locked memory", o.Bytes)
+		}
+	})
+	before := g.network.Moved()
+	w.Must(func(c *shim.Comm) error {
+		r := c.Rank
+		send, recv := g.Memory(r, 3*count), g.Memory(r, 3*count)
+		for _, kind := range shimtest.OracleKinds {
+			if err := shim.Run([]calls.Call{{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: send, Recv: recv, Stream: g.Streams[r][0]}}); err != nil {
+				return err
+			}
+		}
+		to := calls.Call{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Peer: int32(r+1) % 3, Send: send, Stream: g.Streams[r][0]}
+		from := to
+		from.Kind, from.Peer, from.Recv = calls.Recv, int32(r+2)%3, recv
+		if err := shim.Run([]calls.Call{to, from}); err != nil {
+			return err
+		}
+		return g.SynchronizeRank(r)
+	})
+	g.Before(nil)
+	moved := g.network.Moved()
+	if host := moved.FromHost + moved.ToHost - before.FromHost - before.ToHost; host != 0 {
+		t.Errorf("%d bytes have come from memory of hosts, or gone there", host)
+	}
+	if moved.FromBuf < 20*count || moved.FromBuf != moved.ToBuf {
+		t.Errorf("%d bytes have come from memory of devices, and %d gone there", moved.FromBuf, moved.ToBuf)
+	}
+	shimtest.DestroyAll(w)
+	sent := int64(0)
+	for _, c := range w.Comms {
+		sent += nic.Traffic(nic.Of(c))
+	}
+	if sent != moved.FromBuf {
+		t.Errorf("ranks have counted %d bytes, the network %d", sent, moved.FromBuf)
+	}
+	if _, most := g.Locked(); most > 3*2*shimtest.PageSize {
+		t.Errorf("%d bytes were page-locked", most)
+	}
+}
+
+// TestGPUDirectAllocatesNothing: launches of all kinds.
+func TestGPUDirectAllocatesNothing(t *testing.T) {
+	if shimtest.RaceEnabled {
+		t.Skip("the race detector makes sync.Pool forget")
+	}
+	g := useGPUDirect(t, 2, 2, 2)
+	w := shimtest.NewWorld(t, 2)
+	const count = 200000 // several rounds
+	scalar := g.Move(device.Memory, 0, []byte{0, 0, 128, 63}).At
+	var group []calls.Call
+	for r, c := range w.Comms {
+		send, recv, s := g.Memory(r, 8*count), g.Memory(r, 8*count), g.Streams[r]
+		base := calls.Call{Comm: c, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: s[0]}
+		for kind := range calls.NumKinds {
+			call := base
+			if call.Kind = kind; kind.P2P() {
+				call.Peer, call.Stream = int32(1-r), s[1]
+			}
+			group = append(group, call)
+		}
+		base.Kind, base.Op, base.Scalar = calls.AllReduce, calls.OpPreMulSum, scalar
+		group = append(group, base)
+	}
+	launch := func() {
+		if err := shim.Run(group); err != nil {
+			t.Error(err)
+		}
+		for _, c := range w.Comms {
+			stream.Drain(c)
+		}
+	}
+	for range 4 {
+		launch()
+	}
+	if n := testing.AllocsPerRun(20, launch); n != 0 {
+		t.Errorf("%v allocations per group", n)
+	}
+	shimtest.DestroyAll(w)
+}
+
+// TestGPUDirectRegistered: what the program has registered travels from where it is to where it is to be, until it is deregistered.
+func TestGPUDirectRegistered(t *testing.T) {
+	const count = 300000
+	g := useGPUDirect(t, 3, 1, 1)
+	w := shimtest.NewWorld(t, 3)
+	var copied atomic.Int64
+	g.Before(func(o devicetest.Op) {
+		if o.Kind == devicetest.Copy {
+			copied.Add(int64(o.Bytes))
+		}
+	})
+	at, handles := make([]shimtest.DeviceBuffer, 3), make([]uint64, 3)
+	for r, c := range w.Comms {
+		at[r] = g.Move(device.Memory, r, []byte(strings.Repeat(string(rune('a'+r)), count)))
+		var err error
+		if handles[r], err = shim.Register(c, at[r].At, count, false, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cast := func(root int) {
+		t.Helper()
+		w.Must(func(c *shim.Comm) error {
+			r := c.Rank
+			call := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Uint8, Count: count, Peer: int32(root), Send: at[r].At, Recv: at[r].At, Stream: g.Streams[r][0]}
+			if err := shim.Run([]calls.Call{call}); err != nil {
+				return err
+			}
+			return g.SynchronizeRank(r)
+		})
+		for r := range at {
+			if got := g.Bytes(at[r].At, count); string(got) != strings.Repeat(string(got[:1]), count) || got[0] != g.Bytes(at[root].At, 1)[0] {
+				t.Errorf("rank %d has another result", r)
+			}
+		}
+	}
+	cast(1)
+	if n := copied.Load(); n != 0 {
+		t.Errorf("%d bytes were copied", n)
+	}
+	for r, c := range w.Comms {
+		if _, err := shim.Registered(c, handles[r], false, true); err != nil {
+			t.Error(err)
+		}
+	}
+	for r := range at {
+		copy(g.Bytes(at[r].At, count), strings.Repeat(string(rune('p'+r)), count))
+	}
+	cast(2)
+	if copied.Load() == 0 {
+		t.Error("nothing was copied that is not registered any more")
+	}
+	g.Before(nil)
+	shimtest.DestroyAll(w)
+}
+
+// TestGPUDirectBreaks: what ends a communicator in the middle ends it on all ranks, with an error that says what it was; no stream hangs, nor
+// any that comes to a launch later, in a graph or not.
+func TestGPUDirectBreaks(t *testing.T) {
+	for name, c := range map[string]struct {
+		breaks func(g *portsAndGPUs, w *shimtest.World)
+		says   string
+	}{
+		"aborted": {func(_ *portsAndGPUs, w *shimtest.World) { _ = w.Comms[1].Abort() }, "aborted"},
+		"no answer": {func(g *portsAndGPUs, _ *shimtest.World) {
+			g.network.Drop(func(uint32, uint32, uint64) bool { return true })
+		}, "RETRY_EXC_ERR"},
+		"device lost": {func(g *portsAndGPUs, _ *shimtest.World) {
+			verbstest.RaiseEvent(g.ports[0], rdma.Event{Kind: rdma.DeviceFatal})
+		}, "the device has failed|RETRY_EXC_ERR"},
+		"bad offer":    {func(g *portsAndGPUs, _ *shimtest.World) { g.network.Corrupt(1) }, "not an offer"},
+		"no flush":     {func(g *portsAndGPUs, _ *shimtest.World) { g.Fail("FlushRemote", 0) }, "FlushRemote"},
+		"nobody comes": {func(*portsAndGPUs, *shimtest.World) {}, "rank 1 did not arrive|nobody receives there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := useGPUDirect(t, 2, 2, 1)
+			g.driver.NeedFlush(nil)
+			w := shimtest.NewWorld(t, 2)
+			if name == "nobody comes" {
+				w.SetTimeout(time.Second)
+			}
+			const count = 400000
+			at := []unsafe.Pointer{g.Memory(0, count), g.Memory(1, count)}
+			gate := make(chan struct{})
+			g.Before(func(o devicetest.Op) {
+				if o.Stream == g.Streams[0][1] {
+					<-gate
+				}
+			})
+			cast := func(r, root, stream int) error {
+				return shim.Run([]calls.Call{{
+					Comm: w.Comms[r], Kind: calls.Broadcast, Type: datatype.Uint8, Count: count, Peer: int32(root), Send: at[r], Recv: at[r], Stream: g.Streams[r][stream],
+				}})
+			}
+			graphs := make([]*devicetest.Graph, 2)
+			for r := range graphs {
+				g.Capture(g.Streams[r][0])
+				if err := cast(r, 0, 0); err != nil {
+					t.Fatal(err)
+				}
+				graphs[r] = g.End(g.Streams[r][0])
+			}
+			for range 2 { // rank 1 has not come
+				if err := cast(0, 0, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := cast(0, 0, 1); err != nil { // behind a gate
+				t.Fatal(err)
+			}
+			c.breaks(g, w)
+			if name != "aborted" && name != "nobody comes" {
+				_ = cast(1, 0, 0) // it may have failed by now
+			}
+			for r, comm := range w.Comms {
+				<-comm.FailedChan()
+				if err := comm.AsyncError(); !slices.ContainsFunc(strings.Split(c.says, "|"), func(says string) bool { return strings.Contains(err.Error(), says) }) {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+			g.Replay(graphs[0], g.Streams[0][0])
+			g.Replay(graphs[1], g.Streams[1][0])
+			close(gate)
+			if err := errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)); err != nil {
+				t.Error(err)
+			}
+			if err := cast(0, 0, 0); err == nil {
+				t.Error("a communicator that has failed takes a call")
+			}
+			g.Discard(graphs[0])
+			g.Discard(graphs[1])
+			g.Before(nil)
+			shimtest.DestroyAll(w)
+		})
+	}
+}
+
+// TestGPUDirectNotMade: where one rank cannot go on no rank does, with the reason; unless they must, launches are staged.
+func TestGPUDirectNotMade(t *testing.T) {
+	refuse := func(method string) func(g *portsAndGPUs) {
+		return func(g *portsAndGPUs) { g.Fail(method, 2) } // of the last rank; of others where they call it more than once
+	}
+	for name, c := range map[string]struct {
+		breaks func(g *portsAndGPUs)
+		says   string
+	}{
+		"the kernel takes none": {func(g *portsAndGPUs) { verbstest.RefuseBuf(g.ports[1], syscall.EOPNOTSUPP) }, "mem1"},
+		"no memory for it":      {func(g *portsAndGPUs) { verbstest.RefuseBuf(g.ports[0], syscall.ENOMEM) }, "cannot allocate"},
+		"RemoteWrites":          {refuse("RemoteWrites"), "RemoteWrites"},
+		"ExportBuf":             {refuse("ExportBuf"), "ExportBuf"},
+		"AllocExchange":         {refuse("AllocExchange"), "AllocExchange"},
+		"NewStream":             {refuse("NewStream"), "NewStream"},
+		"LoadKernels":           {refuse("LoadKernels"), "LoadKernels"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := useGPUDirect(t, 3, 3, 2)
+			c.breaks(g)
+			id, err := shim.NewUniqueID()
+			if err != nil {
+				t.Fatal(err)
+			}
+			args := make([]shim.InitArgs, 3)
+			for r := range args {
+				args[r] = shim.InitArgs{ID: id, Ranks: 3, Rank: r, Device: r}
+			}
+			if _, err := shim.Init(args); !errors.Is(err, errdefs.ErrInvalidUsage) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "LIGHTPATH_DEVICE_PATH=rdma") {
+				t.Errorf("they must, and the error is %v", err)
+			}
+			t.Setenv("LIGHTPATH_DEVICE_PATH", "auto")
+			g.Fail("", 0)
+			c.breaks(g)
+			w := shimtest.NewWorld(t, 3)
+			g.Fail("", 0)
+			for r, comm := range w.Comms {
+				if calls.FactsOf(comm).Launches == calls.ByPorts {
+					t.Errorf("rank %d goes on", r)
+				}
+			}
+			g.Sequence(w, rand.New(rand.NewPCG(1, 9)), 6)
+			shimtest.DestroyAll(w)
+		})
+	}
+}
+
+// TestGPUDirectFlushes: where a driver says that streams do not see what ports have written, no stream goes on before it has been flushed.
+func TestGPUDirectFlushes(t *testing.T) {
+	g := useGPUDirect(t, 2, 1, 1)
+	hold := make(chan struct{})
+	g.driver.NeedFlush(hold)
+	w := shimtest.NewWorld(t, 2)
+	const count = 5000
+	at := [2]shimtest.DeviceBuffer{}
+	for r, c := range w.Comms {
+		at[r] = g.Move(device.Memory, r, []byte(strings.Repeat(string(rune('a'+r)), count)))
+		call := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Uint8, Count: count, Peer: 1, Send: at[r].At, Recv: at[r].At, Stream: g.Streams[r][0]}
+		if err := shim.Run([]calls.Call{call}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.SynchronizeRank(1); err != nil { // which receives nothing
+		t.Fatal(err)
+	}
+	for nic.Flushing(nic.Of(w.Comms[0])) == 0 {
+		if err := w.Comms[0].AsyncError(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if stream.IssuerOf(w.Comms[0]).Over() || g.driver.Flushes() != 0 {
+		t.Error("the stream has not waited")
+	}
+	close(hold)
+	if err := g.SynchronizeRank(0); err != nil {
+		t.Fatal(err)
+	}
+	if g.driver.Flushes() != 1 {
+		t.Errorf("flushed %d times", g.driver.Flushes())
+	}
+	if got := string(g.Bytes(at[0].At, count)); got != strings.Repeat("b", count) {
+		t.Error("wrong result")
+	}
+	shimtest.DestroyAll(w)
+}
+
+// TestGPUDirectDiffers: calls that differ fail the communicator on all ranks, and no stream hangs.
+func TestGPUDirectDiffers(t *testing.T) {
+	for name, change := range map[string]func(c *calls.Call){
+		"type":  func(c *calls.Call) { c.Type = datatype.Int8 },
+		"count": func(c *calls.Call) { c.Count += 1 << 16 },
+		"kind":  func(c *calls.Call) { c.Kind = calls.Reduce },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := useGPUDirect(t, 2, 1, 1)
+			w := shimtest.NewWorld(t, 2)
+			for r, c := range w.Comms {
+				at := g.Memory(r, 1<<20)
+				call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 2 << 16, Send: at, Recv: at, Stream: g.Streams[r][0]}
+				if r == 1 {
+					change(&call)
+				}
+				if err := shim.Run([]calls.Call{call}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for r, c := range w.Comms {
+				<-c.FailedChan()
+				if err := c.AsyncError(); !errors.Is(err, errdefs.ErrInvalidUsage) && !errors.Is(err, errdefs.ErrRemote) && !strings.Contains(err.Error(), "something else") && !strings.Contains(err.Error(), "different calls") {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+			if err := errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)); err != nil {
+				t.Error(err)
+			}
+			shimtest.DestroyAll(w)
+		})
+	}
+}

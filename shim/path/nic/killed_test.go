@@ -1,0 +1,88 @@
+package nic_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/shim"
+	"lightpath/shim/calls"
+	"lightpath/shim/shimtest"
+)
+
+// TestGPUDirectKilled: a rank ends in the middle of collectives over RDMA ports, with nobody closing anything of it: its ports say no more. Where the
+// process has been killed its system ends its control connection, too; where the host is gone nothing tells but the ports. The others fail
+// naming the rank, and the plane where a port has told; their streams go on, and no queue pair or memory of theirs is left at the ports, as
+// their network says in the end. RDMA ports in memory are of one process, so what is killed is a rank's ports and its connection, and whoever polls
+// the ports stands still.
+func TestGPUDirectKilled(t *testing.T) {
+	const ranks, planes, victim = 3, 2, 2
+	for name, says := range map[string][]string{
+		"process": {fmt.Sprintf("rank %d", victim)},
+		"host":    {fmt.Sprintf("rank %d", victim), "plane", "RETRY_EXC"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := useGPUDirectOn(t, ranks, 1, planes, ranks*planes)
+			var ports []string // of plane j those of rank r, as its rail
+			for i := range ranks * planes {
+				ports = append(ports, fmt.Sprintf("mem%d:1:%d:%d", i, i/planes, i%planes))
+			}
+			t.Setenv("NCCL_IB_HCA", "="+strings.Join(ports, ","))
+			w := shimtest.NewWorld(t, ranks)
+			const count = 300000
+			launch := func() {
+				t.Helper()
+				for r, c := range w.Comms {
+					at := g.Memory(r, count)
+					call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.Streams[r][0]}
+					if err := shim.Run([]calls.Call{call}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			launch()
+			for r := range w.Comms {
+				if err := g.SynchronizeRank(r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g.network.Hold(true)
+			for range 3 {
+				launch()
+			}
+			buried := make(chan struct{})
+			for _, d := range g.ports[victim*planes:] {
+				verbstest.Kill(d, buried)
+			}
+			if name == "process" {
+				if err := w.Comms[victim].Star.Mute(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g.network.Hold(false)
+			for r, c := range w.Comms[:victim] {
+				<-c.FailedChan()
+				for _, want := range says {
+					if err := c.AsyncError(); !strings.Contains(err.Error(), want) {
+						t.Errorf("rank %d does not say %q: %v", r, want, err)
+					}
+				}
+				if err := g.SynchronizeRank(r); err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+			for _, c := range w.Comms[:victim] {
+				_ = c.Destroy()
+				<-c.Released()
+			}
+			close(buried) // its system would clear up
+			_ = w.Comms[victim].Abort()
+			<-w.Comms[victim].Released()
+			if err := g.SynchronizeRank(victim); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

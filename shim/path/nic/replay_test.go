@@ -1,0 +1,94 @@
+package nic_test
+
+import (
+	"errors"
+	"testing"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim"
+	"lightpath/shim/calls"
+	"lightpath/shim/device/devicetest"
+	"lightpath/shim/flight"
+	"lightpath/shim/recorder"
+	"lightpath/shim/report"
+	"lightpath/shim/shimtest"
+	"lightpath/shim/stream"
+)
+
+// TestGPUDirectReplays: each replay of a graph is an operation of the flight recorder, from when its stream comes to it until it has left it, and
+// counted; that it was captured is not.
+func TestGPUDirectReplays(t *testing.T) {
+	g := useGPUDirect(t, 2, 1, 1)
+	before := stream.NumPlaces()
+	w := shimtest.NewWorld(t, 2)
+	const count = 3000
+	graphs := make([]*devicetest.Graph, 2)
+	for r, c := range w.Comms {
+		at := g.Memory(r, count)
+		base := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.Streams[r][0]}
+		if err := shim.Run([]calls.Call{base}); err != nil {
+			t.Fatal(err)
+		}
+		send, recv := base, base
+		send.Kind, send.Peer, recv.Kind, recv.Peer = calls.Send, int32(1-r), calls.Recv, int32(1-r)
+		g.Capture(g.Streams[r][0])
+		if err := errors.Join(shim.Run([]calls.Call{base}), shim.Run([]calls.Call{send, recv})); err != nil {
+			t.Fatal(err)
+		}
+		graphs[r] = g.End(g.Streams[r][0])
+	}
+	if err := errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)); err != nil {
+		t.Fatal(err)
+	}
+	f := recorder.Of(w.Comms[0])
+	if n := f.Snapshot().Counts[calls.AllReduce]; n != 1 {
+		t.Errorf("%d calls where one has run", n)
+	}
+	g.Replay(graphs[0], g.Streams[0][0])
+	for !f.Snapshot().Running { // rank 1 has not come
+		if err := w.Comms[0].AsyncError(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if op := f.Snapshot().Op; !op.Replay || op.Shape.Kind != calls.AllReduce || op.Shape.Count != count || op.Seq != 0 {
+		t.Errorf("in progress: %+v", op)
+	}
+	if s := report.Self(w.Comms[0]); s.Op == nil || s.Op.Call != "AllReduce" || s.Counts["AllReduce"] != 2 {
+		t.Errorf("in progress: %+v", s)
+	}
+	g.Replay(graphs[1], g.Streams[1][0])
+	g.Replay(graphs[0], g.Streams[0][0])
+	g.Replay(graphs[1], g.Streams[1][0])
+	if err := errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)); err != nil {
+		t.Fatal(err)
+	}
+	for r, c := range w.Comms {
+		seen := recorder.Of(c).Snapshot()
+		if n := seen.Counts; n[calls.AllReduce] != 3 || n[calls.Send] != 2 || n[calls.Recv] != 2 || seen.Groups != 2 || seen.Running {
+			t.Errorf("rank %d: counted %v, %d groups, running %v", r, n, seen.Groups, seen.Running)
+		}
+		d, err := recorder.Record(c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(d.Operations) != 5 {
+			t.Fatalf("%d operations", len(d.Operations))
+		}
+		for i, want := range []flight.Operation{
+			{Seq: 1, Call: "AllReduce", Bytes: count}, {Call: "AllReduce", Bytes: count}, {Call: "Send/Recv", Bytes: 2 * count, Detail: "2 messages, in a graph"},
+			{Call: "AllReduce", Bytes: count}, {Call: "Send/Recv", Bytes: 2 * count, Detail: "2 messages, in a graph"},
+		} {
+			o := d.Operations[i]
+			if o.Seq != want.Seq || o.Call != want.Call || o.Bytes != want.Bytes || want.Detail != "" && o.Detail != want.Detail || o.Outcome != flight.Completed || o.Ended < o.Arrived {
+				t.Errorf("rank %d: operation %d: %+v", r, i, o)
+			}
+		}
+	}
+	for _, graph := range graphs {
+		g.Discard(graph)
+	}
+	shimtest.DestroyAll(w)
+	if n := stream.NumPlaces(); n > before { // communicators that have failed keep theirs
+		t.Errorf("%d places are left, of %d before", n, before)
+	}
+}

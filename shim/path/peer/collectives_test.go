@@ -1,0 +1,172 @@
+package peer_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim"
+	"lightpath/shim/calls"
+	"lightpath/shim/device"
+	"lightpath/shim/device/devicetest"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/recorder"
+	"lightpath/shim/shimtest"
+)
+
+// TestDirectSequences is TestDeviceSequences through the memory of devices.
+func TestDirectSequences(t *testing.T) {
+	seeds := uint64(8)
+	if testing.Short() {
+		seeds = 4
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 8))
+			n := 1 + int(seed)%4
+			g := shimtest.UsePeers(t, n, 3)
+			w := shimtest.NewWorld(t, n)
+			for range 3 {
+				g.Sequence(w, rng, 12)
+			}
+		})
+	}
+}
+
+// TestDirectAllocatesNothing: launches of all kinds.
+func TestDirectAllocatesNothing(t *testing.T) {
+	if shimtest.RaceEnabled {
+		t.Skip("the race detector makes sync.Pool forget")
+	}
+	g := shimtest.UsePeers(t, 2, 2)
+	w := shimtest.NewWorld(t, 2)
+	const count = 100000 // more than a slot
+	scalar := g.Move(device.Memory, 0, []byte{0, 0, 128, 63}).At
+	var group []calls.Call
+	for r, c := range w.Comms {
+		send, recv, s := g.Memory(r, 8*count), g.Memory(r, 8*count), g.Streams[r]
+		base := calls.Call{Comm: c, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: s[0]}
+		for kind := range calls.NumKinds {
+			call := base
+			if call.Kind = kind; kind.P2P() {
+				call.Peer, call.Stream = int32(1-r), s[1]
+			}
+			group = append(group, call)
+		}
+		base.Kind, base.Op, base.Scalar = calls.AllReduce, calls.OpPreMulSum, scalar
+		group = append(group, base)
+	}
+	launch := func() {
+		if err := shim.Run(group); err != nil {
+			t.Error(err)
+		}
+		for _, c := range w.Comms {
+			shimtest.LeaveStreams(c)
+		}
+	}
+	for range 3 {
+		launch()
+	}
+	if n := testing.AllocsPerRun(20, launch); n != 0 {
+		t.Errorf("%v allocations per group", n)
+	}
+}
+
+// TestDirectRefused: whatever a driver refuses while calls are made, wherever, is an error, and no stream hangs.
+func TestDirectRefused(t *testing.T) {
+	shimtest.RefuseEach(t, shimtest.UsePeers, 6, refusesDirect,
+		"Locate", "Enter", "Capturing", "Context", "NewEvent", "NewStream", "Record", "Follow", "Copy", "Reduce", "Words")
+}
+
+// refusesDirect has a group of collectives and messages refused.
+func refusesDirect(g *shimtest.GPUs, w *shimtest.World, method string, after int) (failed bool) {
+	const count = 300000
+	var group []calls.Call
+	for r, c := range w.Comms {
+		at, to, s := g.Memory(r, 2*count), g.Memory(r, 2*count), g.Streams[r]
+		group = append(group,
+			calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: s[0]},
+			calls.Call{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at, Peer: int32(1 - r), Stream: s[1]},
+			calls.Call{Comm: c, Kind: calls.Recv, Type: datatype.Uint8, Count: count, Recv: to, Peer: int32(1 - r), Stream: s[0]})
+	}
+	return g.Refuses(group, 1, method, after)
+}
+
+// TestDirectNotMade: where one rank cannot go on, no rank does; and unless they must, launches are staged.
+func TestDirectNotMade(t *testing.T) {
+	for _, method := range []string{"AllocExchange", "Export", "Reach", "Register", "LoadKernels", "NewStream", "EnterContext"} {
+		t.Run(method, func(t *testing.T) {
+			g := shimtest.UsePeers(t, 3, 3)
+			t.Setenv("LIGHTPATH_DEVICE_PATH", "auto")
+			g.Fail(method, 2) // of the last rank; of others where they call it more than once
+			w := shimtest.NewWorld(t, 3)
+			g.Fail("", 0)
+			direct := 0
+			for _, c := range w.Comms {
+				if calls.FactsOf(c).Launches == calls.ByPeers {
+					direct++
+				}
+			}
+			if direct != 0 {
+				t.Errorf("%d ranks go on", direct)
+			}
+			g.Sequence(w, rand.New(rand.NewPCG(1, 9)), 6)
+		})
+	}
+}
+
+// TestDirectDeadline: a call that is not over in time fails the communicator.
+func TestDirectDeadline(t *testing.T) {
+	g := shimtest.UsePeers(t, 2, 1)
+	w := shimtest.NewWorld(t, 2)
+	at := g.Memory(0, 1000)
+	call := calls.Call{Comm: w.Comms[0], Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1000, Send: at, Recv: at, Stream: g.Streams[0][0]}
+	call.Options.Deadline = 10 * time.Millisecond
+	if err := shim.Run([]calls.Call{call}); err != nil {
+		t.Fatal(err)
+	}
+	<-w.Comms[0].FailedChan()
+	if err := w.Comms[0].AsyncError(); !errors.Is(err, errdefs.ErrTimeout) || !strings.Contains(err.Error(), "no stream of rank 1 is in one") {
+		t.Error(err)
+	}
+	if err := g.SynchronizeRank(0); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDirectRecorder: launches are under way until their streams have left them.
+func TestDirectRecorder(t *testing.T) {
+	g := shimtest.UsePeers(t, 2, 1)
+	w := shimtest.NewWorld(t, 2)
+	held := make(chan struct{})
+	g.Before(func(o devicetest.Op) {
+		if o.Stream == g.Streams[1][0] {
+			<-held
+		}
+	})
+	for r, c := range w.Comms {
+		at := g.Memory(r, 1000)
+		if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1000, Send: at, Recv: at, Stream: g.Streams[r][0]}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for r, c := range w.Comms {
+		if now := recorder.Of(c).Snapshot(); !now.Running || now.Op.Seq != 1 {
+			t.Errorf("rank %d: %+v", r, now.Op)
+		}
+	}
+	close(held)
+	for r, c := range w.Comms {
+		if err := g.SynchronizeRank(r); err != nil {
+			t.Fatal(err)
+		}
+		if now := recorder.Of(c).Snapshot(); now.Running || now.Last.Outcome != recorder.Completed || now.Counts[calls.AllReduce] != 1 {
+			t.Errorf("rank %d: %+v", r, now)
+		}
+	}
+	g.Before(nil)
+}

@@ -1,0 +1,84 @@
+package peer
+
+import (
+	"unsafe"
+
+	"lightpath/shim/calls"
+)
+
+// This file exports internals to the tests of whole communicators in package peer_test.
+
+type (
+	// Region is registered memory.
+	Region = region
+	// Operation is a collective of a launch.
+	Operation = operation
+)
+
+// Limits.
+const (
+	MaxRegions = maxRegions
+	LendBytes  = lendBytes
+	SaidBytes  = saidBytes
+	SaidWords  = saidWords
+	NumSlots   = numSlots
+	WordSend   = wordSend
+)
+
+// Functions of a path.
+var (
+	Of             = slot.Of
+	IsOpen         = (*Path).isOpen
+	IsClosed       = (*Path).closedByAll
+	Lendable       = (*Path).lendable
+	LendableTo     = (*Path).lendableTo
+	AutoRegistered = (*Path).autoregisteredAt
+	Said           = (*Path).said
+	Tag            = (*operation).tag
+	ShutGates      = (*Path).shutGates
+	PeerFailed     = (*Path).peerFailed
+)
+
+// OperationOf returns an operation of a call.
+func OperationOf(call *calls.Call) *Operation { return &operation{call: call} }
+
+// Regions returns the memory that a rank has registered. The caller holds the lock of the device.
+func Regions(x *Path) []*Region { return x.regions }
+
+// Replace makes a region one of an earlier allocation at the same address.
+func Replace(r *Region) { r.id++ }
+
+// Since returns the number of the last collective before all peers had opened a region.
+func Since(r *Region) uint64 { return r.since }
+
+// SetWanted sets how many messages a peer had received from the owner when it opened a region.
+func SetWanted(x *Path, owner, region, peer int, messages uint64) {
+	x.recordOf(owner, region).opened[peer].wanted.Store(messages)
+}
+
+// SetSerial sets which region a peer has opened.
+func SetSerial(x *Path, owner, region, peer int, serial uint64) {
+	x.recordOf(owner, region).opened[peer].serial.Store(serial)
+}
+
+// MessagesLent returns how many messages of the last launch lend their buffers.
+func MessagesLent(x *Path) (n int) {
+	for i := range x.msgs {
+		if x.msgs[i].lent != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// Exchange returns the exchange memory of a path's own rank.
+func Exchange(x *Path) unsafe.Pointer { return x.exchange[x.me] }
+
+// PairBytes returns the size of a slot between two ranks.
+func PairBytes(x *Path) int64 { return x.pairBytes }
+
+// Tried returns the addresses of memory that a path has tried to publish without registration.
+func Tried(x *Path) map[uintptr]bool { return x.tried }
+
+// WatcherOver returns a channel that is closed when the watcher of a path has ended.
+func WatcherOver(x *Path) <-chan struct{} { return x.watcher.over }

@@ -1,0 +1,109 @@
+package peer_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim"
+	"lightpath/shim/calls"
+	"lightpath/shim/device/devicetest"
+	"lightpath/shim/flight"
+	"lightpath/shim/recorder"
+	"lightpath/shim/shimtest"
+)
+
+// TestDirectReplays: each replay of a graph is counted, and its operations are in the flight recorder, in progress while the stream is in their
+// launch; that they were captured is not. One rank's device counts, too.
+func TestDirectReplays(t *testing.T) {
+	for _, n := range []int{1, 2} {
+		g := shimtest.UsePeers(t, n, 1)
+		w := shimtest.NewWorld(t, n)
+		const count = 3000
+		graphs := make([]*devicetest.Graph, n)
+		for r, c := range w.Comms {
+			at := g.Memory(r, count)
+			base := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.Streams[r][0]}
+			if err := shim.Run([]calls.Call{base}); err != nil {
+				t.Fatal(err)
+			}
+			send, recv := base, base
+			send.Kind, send.Peer, recv.Kind, recv.Peer = calls.Send, int32(n-1-r), calls.Recv, int32(n-1-r)
+			g.Capture(g.Streams[r][0])
+			if err := errors.Join(shim.Run([]calls.Call{base}), shim.Run([]calls.Call{send, recv})); err != nil {
+				t.Fatal(err)
+			}
+			graphs[r] = g.End(g.Streams[r][0])
+		}
+		all := func() error {
+			var errs []error
+			for r := range n {
+				errs = append(errs, g.SynchronizeRank(r))
+			}
+			return errors.Join(errs...)
+		}
+		if err := all(); err != nil {
+			t.Fatal(err)
+		}
+		f := recorder.Of(w.Comms[0])
+		if got := f.Snapshot().Counts; got[calls.AllReduce] != 1 || got[calls.Send] != 0 {
+			t.Errorf("counted %v where one AllReduce has run", got)
+		}
+		g.Replay(graphs[0], g.Streams[0][0])
+		for n > 1 && !f.Snapshot().Running { // rank 1 has not come
+			if err := w.Comms[0].AsyncError(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n > 1 {
+			if op := f.Snapshot().Op; !op.Replay || op.Shape.Kind != calls.AllReduce || op.Shape.Count != count || op.Seq != 0 {
+				t.Errorf("in progress: %+v", op)
+			}
+			g.Replay(graphs[1], g.Streams[1][0])
+		}
+		for range 2 {
+			for r := range n {
+				g.Replay(graphs[r], g.Streams[r][0])
+			}
+		}
+		if err := all(); err != nil {
+			t.Fatal(err)
+		}
+		for r, c := range w.Comms {
+			seen := recorder.Of(c).Snapshot()
+			if got := seen.Counts; got[calls.AllReduce] != 4 || got[calls.Send] != 3 || got[calls.Recv] != 3 || seen.Groups != 3 || seen.Running {
+				t.Errorf("%d ranks, rank %d: counted %v, %d groups, running %v", n, r, got, seen.Groups, seen.Running)
+			}
+			checkReplays(t, c, 3)
+		}
+		for _, graph := range graphs {
+			g.Discard(graph)
+		}
+		for _, c := range w.Comms {
+			if left := recorder.Of(c).Graphs(); left != 0 {
+				t.Errorf("the recorder looks after %d graphs that are gone", left)
+			}
+		}
+		shimtest.DestroyAll(w)
+	}
+}
+
+// checkReplays expects replays of an AllReduce and of two messages in the dump, all over.
+func checkReplays(t *testing.T, c *shim.Comm, replays int) {
+	t.Helper()
+	d, err := recorder.Record(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ops := slices.DeleteFunc(d.Operations, func(o flight.Operation) bool { return o.Seq != 0 })
+	if len(ops) != 2*replays {
+		t.Fatalf("%d operations of replays", len(ops))
+	}
+	for i, o := range ops {
+		want := [2]string{"AllReduce", "Send/Recv"}[i%2]
+		if o.Call != want || o.Outcome != flight.Completed || o.Ended < o.Arrived || o.Arrived == 0 {
+			t.Errorf("operation %d: %+v", i, o)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package staged_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim"
+	"lightpath/shim/calls"
+	"lightpath/shim/flight"
+	"lightpath/shim/path/staged"
+	"lightpath/shim/recorder"
+	"lightpath/shim/shimtest"
+)
+
+// beginner is a world on devices that counts how often a rank's worker is woken up.
+type beginner struct {
+	*shimtest.GPUs
+	*shimtest.World
+	t     *testing.T
+	woken []atomic.Int32
+	at    []unsafe.Pointer
+}
+
+const beginnerCount = 16
+
+// newBeginner has each rank make its first call, which no driver's thread makes.
+func newBeginner(t *testing.T, ranks int) *beginner {
+	t.Helper()
+	b := &beginner{GPUs: shimtest.UseGPUs(t, ranks, 1), World: shimtest.NewWorld(t, ranks), t: t, woken: make([]atomic.Int32, ranks)}
+	for r := range ranks {
+		b.at = append(b.at, b.Memory(r, 4*staged.BriefMost))
+	}
+	for r := range ranks {
+		b.launch(r, beginnerCount)
+	}
+	for r, c := range b.Comms {
+		b.settle(r)
+		staged.OnWake(c, func() { b.woken[r].Add(1) })
+	}
+	return b
+}
+
+// launch puts a sum of so many numbers, which are ranks' numbers counted from 1, on a rank's stream that nothing is on.
+func (b *beginner) launch(rank, count int) {
+	b.t.Helper()
+	for i := range count {
+		b.numbers(rank)[i] = float32(rank + 1)
+	}
+	b.put(rank, count)
+}
+
+func (b *beginner) put(rank, count int) {
+	b.t.Helper()
+	call := calls.Call{Comm: b.Comms[rank], Kind: calls.AllReduce, Type: datatype.Float32, Count: uint64(count), Send: b.at[rank], Recv: b.at[rank], Stream: b.Streams[rank][0]}
+	if err := shim.Run([]calls.Call{call}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *beginner) numbers(rank int) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b.Bytes(b.at[rank], 4*staged.BriefMost)))), staged.BriefMost)
+}
+
+// settle waits until a rank's launches are over, and nobody is at its worker.
+func (b *beginner) settle(rank int) {
+	b.t.Helper()
+	if err := b.SynchronizeRank(rank); err != nil {
+		b.t.Fatal(err)
+	}
+	c := b.Comms[rank]
+	b.until("the worker rests", func() bool { return !staged.Working(c) })
+}
+
+func (b *beginner) until(what string, done func() bool) {
+	b.t.Helper()
+	for deadline := time.Now().Add(shimtest.DeviceTimeout); !done(); time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(deadline) {
+			b.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// has checks results.
+func (b *beginner) has(rank, count int, want float32) {
+	b.t.Helper()
+	for i, got := range b.numbers(rank)[:count] {
+		if got != want {
+			b.t.Fatalf("rank %d: element %d is %v, want %v", rank, i, got, want)
+		}
+	}
+}
+
+// wakeUps checks how often a rank's worker has been woken up since the first call.
+func (b *beginner) wakeUps(rank int, want int32) {
+	b.t.Helper()
+	if got := b.woken[rank].Load(); got != want {
+		b.t.Errorf("the worker of rank %d was woken up %d times, want %d", rank, got, want)
+	}
+}
+
+// TestBeginAlone: a rank that waits for nobody makes short calls on its driver's thread, long ones, and those of a shape not seen before, not.
+func TestBeginAlone(t *testing.T) {
+	b := newBeginner(t, 1)
+	for range 10 {
+		b.launch(0, beginnerCount)
+		b.settle(0)
+		b.has(0, beginnerCount, 1)
+	}
+	b.wakeUps(0, 0)
+	for i := range 2 {
+		b.launch(0, staged.BriefMost)
+		b.settle(0)
+		b.has(0, staged.BriefMost, 1)
+		b.wakeUps(0, int32(i)+1)
+	}
+	b.launch(0, beginnerCount+1)
+	b.settle(0)
+	b.wakeUps(0, 3)
+}
+
+// operations returns the operations in a rank's flight recorder.
+func (b *beginner) operations(rank int) []flight.Operation {
+	b.t.Helper()
+	d, err := recorder.Record(b.Comms[rank], nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return d.Operations
+}
+
+// TestBeginTogether: the rank that comes first leaves its step to the worker, the other one needs none. What follows the
+// first one's step waits for it, and runs in its order.
+func TestBeginTogether(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+	b := newBeginner(t, 2)
+	for i := range 5 {
+		first := i % 2
+		b.launch(first, beginnerCount)
+		b.until("the step is left to the worker", func() bool { return b.woken[first].Load() == int32(i/2+1) })
+		b.launch(1-first, beginnerCount)
+		for r := range 2 {
+			b.settle(r)
+			b.has(r, beginnerCount, 3)
+		}
+		b.wakeUps(1-first, int32((i+1)/2))
+	}
+	for i, op := range b.operations(0) {
+		if op.Seq != uint64(i+1) || op.Outcome != flight.Completed {
+			t.Errorf("operation %d of the flight recorder has number %d and outcome %v", i+1, op.Seq, op.Outcome)
+		}
+	}
+}
+
+// TestBeginBusy: a step of a communicator that somebody uses is the worker's.
+func TestBeginBusy(t *testing.T) {
+	b := newBeginner(t, 1)
+	b.Comms[0].Turn.Lock()
+	b.launch(0, beginnerCount)
+	b.until("the worker has the step", func() bool { return b.woken[0].Load() == 1 })
+	b.Comms[0].Turn.Unlock()
+	b.settle(0)
+	b.has(0, beginnerCount, 1)
+}
+
+// TestBegunAborted: a step that has begun ends with its communicator, as do those that follow it.
+func TestBegunAborted(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+	b := newBeginner(t, 2)
+	for range 3 {
+		b.put(0, beginnerCount)
+	}
+	b.until("the step is left to the worker", func() bool { return b.woken[0].Load() == 1 })
+	if err := b.Comms[0].Abort(); err != nil {
+		t.Fatal(err)
+	}
+	b.settle(0)
+	if op := b.operations(0)[1]; op.Outcome != flight.Failed {
+		t.Errorf("the step has outcome %v", op.Outcome)
+	}
+}
+
+// TestBeginReplayed: steps of a graph begin on the driver's thread, too.
+func TestBeginReplayed(t *testing.T) {
+	b := newBeginner(t, 1)
+	b.Capture(b.Streams[0][0])
+	b.launch(0, beginnerCount)
+	graph := b.End(b.Streams[0][0])
+	for range 3 {
+		b.Replay(graph, b.Streams[0][0])
+		b.settle(0)
+		b.has(0, beginnerCount, 1)
+	}
+	b.wakeUps(0, 0)
+	b.Discard(graph)
+}
+
+// TestBeginAllocatesNothing: nor does a call that ends where it began.
+func TestBeginAllocatesNothing(t *testing.T) {
+	if shimtest.RaceEnabled {
+		t.Skip("the race detector makes sync.Pool forget")
+	}
+	b := newBeginner(t, 1)
+	calls := []calls.Call{{Comm: b.Comms[0], Kind: calls.AllReduce, Type: datatype.Float32, Count: beginnerCount, Send: b.at[0], Recv: b.at[0], Stream: b.Streams[0][0]}}
+	launch := func() {
+		if err := shim.Run(calls); err != nil {
+			t.Error(err)
+		}
+		shimtest.LeaveStreams(b.Comms[0])
+	}
+	for range 3 {
+		launch()
+	}
+	if n := testing.AllocsPerRun(100, launch); n != 0 {
+		t.Errorf("%v allocations a call", n)
+	}
+}

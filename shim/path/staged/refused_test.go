@@ -1,0 +1,61 @@
+package staged_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim"
+	"lightpath/shim/calls"
+	"lightpath/shim/shimtest"
+)
+
+// TestRefusedByDriver: whatever a driver refuses, wherever, is an error, of the call or of the communicator, and no stream hangs.
+func TestRefusedByDriver(t *testing.T) {
+	t.Setenv("LIGHTPATH_STAGING", "64K")
+	shimtest.RefuseEach(t, shimtest.UseGPUs, 1<<20, refusesPieces,
+		"Locate", "Enter", "Capturing", "Alloc", "NewEvent", "NewStream", "Record", "Follow", "CopyOut", "CopyIn", "CopyRows", "Signal", "Await")
+}
+
+// refusesPieces has a group in pieces refused.
+func refusesPieces(g *shimtest.GPUs, w *shimtest.World, method string, after int) (failed bool) {
+	const count = 70000
+	var group []calls.Call
+	for r, c := range w.Comms {
+		at, to := g.Memory(r, 2*count), g.Memory(r, 2*count)
+		group = append(group,
+			calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.Streams[r][0]},
+			calls.Call{Comm: c, Kind: calls.AllToAll, Type: datatype.Uint8, Count: count, Send: at, Recv: to, Stream: g.Streams[r][1]})
+	}
+	if !g.Refuses(group, 2, method, after) {
+		return false
+	}
+	switch method {
+	case "Alloc", "Locate", "NewEvent", "NewStream", "Capturing": // nothing was on a stream: the communicators are as they were
+		if err := errors.Join(shim.Run(group), g.SynchronizeBoth(), w.Comms[0].AsyncError(), w.Comms[1].AsyncError()); err != nil {
+			g.T.Errorf("after %d: the next group: %v", after, err)
+		}
+	}
+	return true
+}
+
+// TestCauseIsHeard: where one rank refuses and takes along what others are about to open, all give its reason.
+func TestCauseIsHeard(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+	t.Setenv("LIGHTPATH_DEVICE_PATH", "direct") // and there are no devices
+	for range 10 {
+		id, err := shim.NewUniqueID()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r, err := range shimtest.Concurrently(t, 4, func(r int) error {
+			_, err := shim.Init([]shim.InitArgs{{ID: id, Ranks: 4, Rank: r}})
+			return err
+		}) {
+			if err == nil || !strings.Contains(err.Error(), "LIGHTPATH_DEVICE_PATH=direct") {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,337 @@
+package shimtest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/exec"
+	"lightpath/collectives/transport"
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/local"
+	"lightpath/ocsctl/emulator"
+	"lightpath/ocsctl/kernel"
+	"lightpath/plans"
+	"lightpath/plans/cache"
+	"lightpath/plans/circuit"
+	"lightpath/plans/fabric"
+	"lightpath/shim"
+	"lightpath/shim/arbiter/live"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/dispatch"
+	"lightpath/shim/planning"
+	"lightpath/shim/session"
+	"lightpath/shim/settings"
+)
+
+// FramesByPlane returns the number of frames that each plane of a switch has carried.
+func FramesByPlane(t testing.TB, s *emulator.Server) []uint64 {
+	t.Helper()
+	stats, err := s.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	frames := make([]uint64, len(stats))
+	for j := range stats {
+		frames[j] = stats[j].Frames
+	}
+	return frames
+}
+
+// UseKernelPlanes makes planes in the kernel and a controller of this process that moves them by device models. It points
+// the environment at them. lost returns the losses so far.
+func UseKernelPlanes(t *testing.T, ranks, planes int, rate fabric.Rate) (core *controller.Core, lost func() []string) {
+	t.Helper()
+	if err := kernel.Check(); err != nil {
+		t.Skipf("planes in the kernel cannot be built here: %v", err)
+	}
+	socket := filepath.Join(t.TempDir(), "ocsd.sock")
+	f := &fabric.Fabric{
+		Version: fabric.Version, Name: fmt.Sprintf("tG%d-%d", os.Getpid(), rand.Uint32()), Ranks: ranks, Circuits: plans.Simplex, Forwarding: true,
+		OCS:        []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + socket, Reconfig: 2 * time.Millisecond}},
+		Controller: fabric.Controller{Endpoints: []string{"unix:" + socket}},
+	}
+	for p := range planes {
+		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: rate, OCS: "ocs0", Interface: fmt.Sprintf("p%d", p)})
+	}
+	path := filepath.Join(t.TempDir(), "fabric.yaml")
+	if err := os.WriteFile(path, f.Encode(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must := Fatal(t)
+	f, err := fabric.Load(path)
+	must(err)
+	t.Cleanup(func() {
+		if _, err := kernel.Down(f.Name, true); err != nil {
+			t.Error(err)
+		}
+	})
+	state, _, err := kernel.Up(f, kernel.Options{})
+	must(err)
+	board, err := kernel.Open(state)
+	must(err)
+	t.Cleanup(func() { _ = board.Close() })
+	return UseDeviceModels(t, f, path, socket, board), func() []string {
+		r, err := kernel.Inspect(state)
+		must(err)
+		return r.Problems
+	}
+}
+
+// UseDeviceModels starts a controller in this process that moves planes by device models. It points the environment at
+// the controller and at the fabric file at path.
+func UseDeviceModels(t *testing.T, f *fabric.Fabric, path, socket string, board kernel.Panel) *controller.Core {
+	t.Helper()
+	must := Fatal(t)
+	models, cables, err := kernel.Models(board, f, "", 1)
+	must(err)
+	t.Cleanup(func() {
+		for _, m := range models {
+			m.Close()
+		}
+	})
+	dev, err := kernel.NewDevice(board, cables)
+	must(err)
+	t.Cleanup(func() { _ = dev.Close() })
+	config := controller.Config{Name: f.Name, Ports: f.Ranks, Device: dev}
+	for _, p := range f.Planes {
+		config.Planes = append(config.Planes, controller.PlaneConfig{Name: p.Name, BandwidthBitsPerSec: float64(p.Bandwidth), Reconfig: f.OCS[0].Reconfig})
+	}
+	core, err := controller.Start(config)
+	must(err)
+	t.Cleanup(core.Close)
+	server, err := local.Serve(core, local.Options{Socket: socket, DataPlane: ocsctl.DataKernel, Version: shim.Version})
+	must(err)
+	t.Cleanup(server.Close)
+	t.Setenv("LIGHTPATH_FABRIC", path)
+	t.Setenv("LIGHTPATH_TIMEOUT", "50s")
+	t.Setenv("LIGHTPATH_TRANSPORT", settings.TransportEBPF)
+	return core
+}
+
+// ProgramsOnCircuits returns how many programs of a communicator run on circuits.
+func ProgramsOnCircuits(c *shim.Comm) (n int) {
+	for _, e := range session.Of(c).Programs.Programs {
+		if e.Plan != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// UseEmulator starts a switch and points the environment at a fabric of it. edit, which may be nil, changes the fabric
+// before.
+func UseEmulator(t testing.TB, ranks, planes int, edit func(*fabric.Fabric)) *emulator.Server {
+	t.Helper()
+	dir := t.TempDir()
+	f := &fabric.Fabric{
+		Version: fabric.Version, Name: "test", Ranks: ranks, Circuits: plans.Simplex, Forwarding: true,
+		OCS: []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + filepath.Join(dir, "ocs.sock"), Reconfig: 200 * time.Microsecond}},
+	}
+	for p := range planes {
+		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: 2e9, OCS: "ocs0"})
+	}
+	if edit != nil {
+		edit(f)
+	}
+	config := emulator.Config{Socket: filepath.Join(dir, "ocs.sock"), Ports: ranks, FrameLog: filepath.Join(dir, "frames.log")}
+	for _, p := range f.Planes {
+		config.Planes = append(config.Planes, emulator.PlaneConfig{Name: p.Name, BandwidthBitsPerSec: float64(p.Bandwidth), Reconfig: f.OCS[0].Reconfig, PinnedBy: f.PinnedBy})
+	}
+	server, err := emulator.Start(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Errorf("switch: %v", err)
+		}
+	})
+	path := filepath.Join(dir, "fabric.yaml")
+	if err := os.WriteFile(path, f.Encode(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LIGHTPATH_FABRIC", path)
+	t.Setenv("LIGHTPATH_TIMEOUT", "50s")
+	return server
+}
+
+// NoLosses checks that the switch has dropped no frame.
+func NoLosses(t testing.TB, server *emulator.Server) {
+	t.Helper()
+	stats, err := server.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for j, s := range stats {
+		if s.Frames == 0 {
+			t.Errorf("plane %d carried nothing", j)
+		}
+		for v, n := range s.Lost {
+			if n > 0 {
+				t.Errorf("plane %d lost %d frames: %v", j, n, emulator.Verdict(v))
+			}
+		}
+	}
+}
+
+// PlanFiles returns the plan files of a cache directory.
+func PlanFiles(t testing.TB, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// CorruptPlan changes one digit of a plan file.
+func CorruptPlan(t testing.TB, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(data, []byte("end_us"))
+	for ; data[at] < '0' || data[at] > '9'; at++ {
+	}
+	data[at] ^= 1
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ReduceWith runs an AllReduce of one float with options.
+func ReduceWith(c *shim.Comm, in, out *float32, o calls.Options) error {
+	return shim.Run([]calls.Call{{
+		Comm: c, Kind: calls.AllReduce, Type: datatype.Float32, Count: 1,
+		Send: unsafe.Pointer(in), Recv: unsafe.Pointer(out), Options: o,
+	}})
+}
+
+// SumWith runs [ReduceWith] on all ranks. Each contributes its rank + 1.
+func SumWith(w *World, o func(rank int) calls.Options) ([]float32, []error) {
+	out := make([]float32, len(w.Comms))
+	errs := w.Each(func(c *shim.Comm) error {
+		in := float32(c.Rank + 1)
+		return ReduceWith(c, &in, &out[c.Rank], o(c.Rank))
+	})
+	return out, errs
+}
+
+// LastPlan returns the plan of the program that rank 0 used last.
+func LastPlan(t *testing.T, w *World) *plans.Plan {
+	t.Helper()
+	var last *dispatch.Entry
+	for _, e := range session.Of(w.Comms[0]).Programs.Programs {
+		if last == nil || e.Used > last.Used {
+			last = e
+		}
+	}
+	if last == nil || last.Plan == nil {
+		t.Fatal("no program with a plan")
+	}
+	return last.Plan
+}
+
+// UseFastEmulator is [UseEmulator] with a fast switch, so that circuits are worth it for small messages.
+func UseFastEmulator(t testing.TB, ranks, planes int) *emulator.Server {
+	t.Helper()
+	return UseEmulator(t, ranks, planes, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 20 * time.Microsecond })
+}
+
+// UseClock makes collectives switch by the clock. If the machine is too busy to keep time, it allows more time and returns
+// false.
+func UseClock(t *testing.T, core *controller.Core) (first bool) {
+	t.Helper()
+	t.Setenv("LIGHTPATH_BARRIER", "time")
+	const least = 40 * time.Millisecond
+	for fixed := least; ; fixed *= 3 {
+		t.Setenv("LIGHTPATH_BARRIER_SLACK", fmt.Sprintf("1000%%+%v", fixed))
+		w := NewWorld(t, 4)
+		rng := rand.New(rand.NewPCG(5, 5))
+		var err error
+		for _, kind := range []calls.Kind{calls.AllReduce, calls.AllToAll, calls.Broadcast} {
+			k := Collective{Kind: kind, Type: datatype.Int32, Count: 3001, Root: 2}
+			if err = k.Run(w, rng); err != nil {
+				break
+			}
+			if at := circuits.Of(w.Comms[1]).Granted().Start; at == 0 {
+				t.Error("the ticket does not say when the operation began")
+			}
+		}
+		if err == nil {
+			return fixed == least
+		}
+		// Whoever stands still between its look at the clock and what it sends loses that.
+		busy := errors.Is(err, exec.ErrLate) || errors.Is(err, transport.ErrDark) ||
+			strings.Contains(err.Error(), "a move was due") || strings.Contains(err.Error(), "not settled after")
+		if !busy || fixed > 5*time.Second {
+			t.Fatal(err)
+		}
+		t.Logf("slack of %v: %v", fixed, err)
+		w.Destroy()
+		for j := range core.Planes() { // a plane that could not keep time is out of service
+			if !Eventually(func() bool { err = core.Set(j, circuit.AllDark(4), "test"); return err == nil }) {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// WantLateError checks that a rank has missed a switch. On a busy machine the controller may have missed one instead.
+func WantLateError(t *testing.T, err error, says ...string) {
+	t.Helper()
+	if errors.Is(err, ocsctl.ErrReconfFailed) && strings.Contains(err.Error(), "a move was due") {
+		t.Logf("the machine is busy: %v", err)
+		return
+	}
+	WantError(t, err, exec.ErrLate, says...)
+}
+
+// SetUpWarm starts a fabric of 4 ports and returns the arguments of [WarmPlan].
+func SetUpWarm(t *testing.T) (*settings.Config, *fabric.Fabric, *cache.Cache) {
+	t.Helper()
+	UseEmulator(t, 4, 2, nil)
+	dir := t.TempDir()
+	t.Setenv("LIGHTPATH_PLAN_DIR", dir)
+	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
+	t.Setenv("LIGHTPATH_PLANNER", "swot")
+	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
+	cfg, err := settings.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fab, err := fabric.Load(os.Getenv("LIGHTPATH_FABRIC"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := cache.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg, fab, store
+}
+
+// WarmPlan plans one call ahead, into store.
+func WarmPlan(t *testing.T, cfg *settings.Config, fab *fabric.Fabric, ranks int, store *cache.Cache, call planning.Asked) planning.Warmed {
+	t.Helper()
+	made, err := planning.Warm(t.Context(), cfg, fab, ranks, []planning.Asked{call}, store, nil)
+	if err != nil || made[0].Err != nil {
+		t.Fatal(made, err)
+	}
+	return made[0]
+}
+
+// PlansMade returns the number of plans that the leader of a world has made.
+func PlansMade(w *World) (n int) { return live.Of(w.Comms[0]).Book.Plannings() }

@@ -1,0 +1,68 @@
+package shimtest
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// Resources is what this process holds.
+type Resources struct {
+	Goroutines, files, segments, mappings, threads int
+	Heap                                           int // MiB in use
+}
+
+// Within reports whether r is at most limit. The runtime may add a few threads.
+func (r Resources) Within(limit Resources) bool {
+	// A runtime that breathes has a few threads more, or less.
+	return r.threads <= limit.threads+8 && r.Goroutines <= limit.Goroutines && r.files <= limit.files && r.segments <= limit.segments && r.mappings <= limit.mappings
+}
+
+// CountResources returns what this process holds now.
+func CountResources(t testing.TB) Resources {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	segments, err := filepath.Glob("/dev/shm/lightpath*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := 0
+	for _, s := range segments {
+		if strings.Contains(string(maps), s) {
+			own++
+		}
+	}
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mem runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&mem)
+	return Resources{
+		threads: len(threads), Heap: int(mem.HeapAlloc >> 20),
+		Goroutines: runtime.NumGoroutine(), files: len(fds), segments: own,
+		mappings: strings.Count(string(maps), "/dev/shm/"),
+	}
+}
+
+// FreePort returns a TCP port of this host that was free.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port
+}

@@ -1,0 +1,9 @@
+package stall_test
+
+import (
+	"testing"
+
+	"lightpath/shim/shimtest"
+)
+
+func TestMain(m *testing.M) { shimtest.Main(m, map[string]func() int{"lossy": lossyProcess}) }
