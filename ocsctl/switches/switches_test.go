@@ -386,7 +386,9 @@ func TestFenced(t *testing.T) {
 }
 
 // TestFailedPort: a port that fails while nothing moves.
-func TestFailedPort(t *testing.T) {
+func TestFailedPort(t *testing.T) { synctest.Test(t, testFailedPort) }
+
+func testFailedPort(t *testing.T) {
 	f := newFake(2 * ranks)
 	r := &rig{T: t, spy: &spy{}, news: make(chan int, 64)}
 	r.start(Config{
