@@ -306,7 +306,7 @@ func TestSchedule(t *testing.T) {
 	want(t, "too early", r.page.faults[0], ocsctl.ErrReconfFailed, "due at epoch 4", "under way")
 }
 
-// What is scheduled ends with the use of the plane.
+// A schedule ends with the use of the plane.
 func TestScheduleEndsWithTheUse(t *testing.T) {
 	r := newTestRig(t, 2, 1, nil)
 	if err := r.s[0].Acquire(1, 1, 7); err != nil {
@@ -433,7 +433,7 @@ func TestDisabledPlanesAreLookedAt(t *testing.T) {
 	if err := r.core.Disable(0, "cleaning", "ann"); err != nil {
 		t.Fatal(err)
 	}
-	r.dev.maps[0] = circuit.Shift(3, 2) // nobody reports this device
+	r.dev.maps[0] = circuit.Shift(3, 2) // no notification follows
 	want(t, "enable", r.core.Enable(0, "ann"), ocsctl.ErrPlaneDown, "drift of 3 circuits")
 	if p := r.plane(0); p.State != Down {
 		t.Errorf("%+v", p)

@@ -132,7 +132,7 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// Once every port has its rank back nobody else can claim anything, and there is nothing to wait for.
+// Once every port has its rank back, no other rank can claim a plane. The grace time then ends early.
 func TestGraceEndsWhenAllAreBack(t *testing.T) {
 	r := newTestRig(t, 3, 1, func(r *testRig, c *Config) {
 		c.Recovered = []Recovered{{Epoch: 3, Map: r.dev.maps[0]}}

@@ -170,7 +170,7 @@ func TestLostOnARing(t *testing.T) {
 	}
 }
 
-// Flows of different sources share a port evenly: a rank's own, and those that the rank steers on. Of the first frames
+// Flows of different sources share a port evenly: a rank's own flows, and flows that the rank forwards. Of the first frames
 // to arrive each flow has about half, though the rank queued all of its own first.
 func TestShares(t *testing.T) {
 	t.Parallel()

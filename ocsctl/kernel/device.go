@@ -124,7 +124,7 @@ func (d *Device) OnSettled(f func(plane int)) {
 }
 
 // Switch implements [controller.Device]. It changes nothing where
-// the plane's circuits differ from those that the move starts from: the error wraps [driver.ErrDrift].
+// the plane's circuits differ from the move's start: the error wraps [driver.ErrDrift].
 func (d *Device) Switch(plane int, m controller.Move) error {
 	if err := d.board.State().check(plane); err != nil {
 		return err

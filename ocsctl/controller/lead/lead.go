@@ -213,8 +213,7 @@ func (r *Runner) rule(ctx context.Context, l journal.Leadership) (err error) {
 	return nil
 }
 
-// logPlanes logs the planes at the start of a rule: those in service, and those that are out of service for a reason
-// that the core has not logged.
+// logPlanes logs the planes at the start of a rule. It leaves out planes whose failure the core has logged.
 func logPlanes(log *slog.Logger, core *controller.Core, at []controller.Recovered) {
 	s, err := core.Snapshot()
 	if err != nil {

@@ -51,7 +51,7 @@ func TestKilledRankIsNamed(t *testing.T) {
 	}
 }
 
-// What is refused is told to who posted it, and disturbs nobody else.
+// The rank that posted learns of a refusal. Other ranks are not affected.
 func TestRefusedPosts(t *testing.T) {
 	s := start(t)
 	cs := dialHolding(t, s, 0)

@@ -220,8 +220,8 @@ func (s *session) attach() error {
 	}
 }
 
-// failing reports whether a plane has failed and may be back when those are gone who saw it. Without
-// anybody it would be back by now.
+// failing reports whether a plane has failed and returns to service once the ranks that saw the failure
+// have left.
 func (s *Server) failing() bool {
 	failed := false
 	for p := range s.planes {

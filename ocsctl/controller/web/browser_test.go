@@ -16,8 +16,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// browse starts a headless browser and opens the page. What the page's scripts throw, or its policy
-// refuses, fails the test.
+// browse starts a headless browser and opens the page. An exception of a script, or a violation of the
+// page's policy, fails the test.
 func browse(t *testing.T, r *rig, width, height int64, before ...chromedp.Action[chromedp.Void]) context.Context {
 	t.Helper()
 	ctx := browser(t)
@@ -144,7 +144,7 @@ func TestPage(t *testing.T) {
 		until(t, ctx, want)
 	}
 
-	// A barrier that waits: who has posted, who has not, who cannot.
+	// A barrier that waits: ports that have posted, that have not, and that cannot.
 	f.set(func(s *controller.Snapshot) {
 		p := &s.Planes[0]
 		p.State, p.Target, p.Posted, p.Missing = controller.Waiting, circuit.Shift(8, 3), []int{0, 1, 2, 4, 5, 6}, []int{3, 7}

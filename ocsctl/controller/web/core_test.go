@@ -39,7 +39,7 @@ func (deaf) Refused(int, uint64, error)                      {}
 func (deaf) Granted(uint64, uint64, error)                   {}
 func (deaf) Closed(error)                                    {}
 
-// What the core really does is what the page shows: the fake of the other tests agrees with it.
+// The page shows a real core as it shows the fake of the other tests.
 func TestRealCore(t *testing.T) {
 	d := &instant{m: []circuit.Permutation{circuit.Shift(2, 1), circuit.Shift(2, 1)}}
 	core, err := controller.Start(controller.Config{

@@ -162,8 +162,8 @@ func planesOf(mask uint64) []int {
 	return planes
 }
 
-// snapshots has one question to the core under way at a time, whoever asks, so that neither a crowd of
-// clients nor a core that does not answer costs more than one goroutine.
+// snapshots has at most one request to the core in flight, for all clients. So many clients, or a core that
+// does not answer, cost one goroutine only.
 type snapshots struct {
 	mu      sync.Mutex
 	pending *answer

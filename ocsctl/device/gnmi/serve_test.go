@@ -188,7 +188,7 @@ func TestTooMuch(t *testing.T) {
 		if err := c.SetReadDeadline(time.Now().Add(60 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Read(make([]byte, 1)); err != nil { // those that are served get settings
+		if _, err := c.Read(make([]byte, 1)); err != nil { // the server sends settings to accepted clients
 			refused++
 		}
 	}
