@@ -239,6 +239,12 @@ func joinRanks(c *comm.Core, fab *endpoints.Fabric) error {
 	if err != nil {
 		return err
 	}
+	membership.ExchangeFailures(c)
+	if c.Cfg.Heartbeat > 0 {
+		if err := star.Probe(c.Cfg.Heartbeat); err != nil {
+			return err
+		}
+	}
 	c.Join(star)
 	onesided.Attach(c, door)
 	return attachPlanes(c, l, fab)

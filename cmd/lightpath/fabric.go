@@ -195,10 +195,10 @@ func newFabricStatus() *cobra.Command {
 	var o fabricFlags
 	cmd := &cobra.Command{
 		Use:   "status [--fabric fabric.yaml | --name NAME]",
-		Short: "List the fabrics of this host, or show one; exit 1 where something is missing, lost or left over",
-		Long: `Lists all fabrics in the kernel of this host, and says which ones a demo, a bench or a test has left behind. With
---fabric or --name it shows the circuits and counters of one. Exit status 1: a fabric is incomplete or left over, or
-frames were lost.`,
+		Short: "List the fabrics of this host, or show one; exit 1 if something is missing, down, lost or left over",
+		Long: `Lists all fabrics in the kernel of this host, and says which ones a demo, a bench or a test has left behind, and
+which planes are down. With --fabric or --name it shows the circuits and counters of one. Exit status 1: a fabric is
+incomplete or left over, a plane is down, or frames were lost.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if o.file == "" && o.name == "" && o.host == "" {
@@ -253,22 +253,47 @@ func listFabrics(o *fabricFlags) error {
 	if err != nil {
 		return err
 	}
+	var bad, down []string
+	for i := range all {
+		p := &all[i]
+		if p.Left || !p.Complete && p.Owner == 0 {
+			bad = append(bad, p.Name)
+		}
+		if p.Down = planesDown(p); p.Down != "" {
+			down = append(down, fmt.Sprintf("fabric %s: plane %s is down", p.Name, p.Down))
+		}
+	}
 	if o.asJSON {
 		err = printJSON(all)
 	} else {
 		err = printFabrics(os.Stdout, all)
 	}
-	var bad []string
-	for _, p := range all {
-		if p.Left || !p.Complete && p.Owner == 0 {
-			bad = append(bad, p.Name)
-		}
-	}
-	if err != nil || len(bad) == 0 {
+	switch {
+	case err != nil:
 		return err
+	case len(down) > 0:
+		return no(errors.New(strings.Join(down, "; ")))
+	case len(bad) > 0:
+		return no(fmt.Errorf("incomplete or left over: %s; lightpath fabric down --left or --name removes them",
+			strings.Join(bad, ", ")))
 	}
-	return no(fmt.Errorf("incomplete or left over: %s; lightpath fabric down --left or --name removes them",
-		strings.Join(bad, ", ")))
+	return nil
+}
+
+// planesDown returns the planes of a complete fabric with a port that is down.
+func planesDown(p *kernel.Presence) string {
+	if !p.Complete {
+		return ""
+	}
+	s, err := kernel.Load(p.Name)
+	if err != nil {
+		return "" // it has just been taken down
+	}
+	r, err := kernel.Inspect(s)
+	if err != nil {
+		return ""
+	}
+	return strings.Join(r.Down(), ", ")
 }
 
 func printFabrics(out io.Writer, all []kernel.Presence) error {
@@ -282,6 +307,9 @@ func printFabrics(out io.Writer, all []kernel.Presence) error {
 		state := "up"
 		if !p.Complete {
 			state = "incomplete"
+		}
+		if p.Down != "" {
+			state = "plane " + p.Down + " is down"
 		}
 		switch {
 		case p.Left:

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"time"
 
+	"lightpath/collectives/transport"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -63,14 +65,26 @@ func Run(tasks []*Task, o *Options) error {
 		}
 		switch {
 		case err != nil:
-			return err
 		case d.first == len(d.tasks):
 			return nil
 		case moved:
 			d.moved()
 		default:
-			if err := d.rest(); err != nil {
-				return err
+			err = d.rest()
+		}
+		if err != nil {
+			abandon(tasks)
+			return err
+		}
+	}
+}
+
+// abandon makes the planes forget the payload of all tasks, so that the caller may use or free it.
+func abandon(tasks []*Task) {
+	for _, t := range tasks {
+		for i := range t.lanes {
+			if b, ok := t.planes[i].(transport.Abandoner); ok && t.remaining > 0 {
+				b.Abandon()
 			}
 		}
 	}
@@ -84,7 +98,11 @@ func Try(tasks []*Task, rounds int) (ended bool, err error) {
 	}
 	d := driver{tasks: tasks}
 	for range rounds {
-		if _, err := d.round(); err != nil || d.first == len(tasks) {
+		_, err := d.round()
+		if err != nil {
+			abandon(tasks)
+		}
+		if err != nil || d.first == len(tasks) {
 			return err == nil, err
 		}
 	}

@@ -77,6 +77,31 @@ func (t *Task) Blocked() (Wait, bool) {
 	return Wait{Rank: t.prog.Rank, Op: t.call.Op, Peer: -1, Plane: -1}, true
 }
 
+// BlockedBy is like Blocked, but returns an operation that waits for one of some ranks.
+func (t *Task) BlockedBy(some func(rank int) bool) (Wait, bool) {
+	if !t.bound || t.remaining == 0 {
+		return Wait{}, false
+	}
+	if t.call.Engine != nil {
+		w := t.call.Engine.Waiting()
+		return w, some(w.Peer)
+	}
+	for i := range t.lanes {
+		l := &t.lanes[i]
+		for _, c := range l.rx {
+			if t.waits[c.id] == 0 && some(int(t.ops[c.id].Peer)) {
+				return t.wait(c.id), true
+			}
+		}
+		for _, c := range l.tx {
+			if t.waits[c.id] == 0 && some(int(t.ops[c.id].Peer)) {
+				return t.wait(c.id), true
+			}
+		}
+	}
+	return Wait{}, false
+}
+
 func (t *Task) waitingTX(l *lane) (Wait, bool) {
 	if l.gated && l.left > 0 || !l.finished && l.left == 0 {
 		w := Wait{Rank: t.prog.Rank, Op: t.call.Op, Kind: program.Reconfigure, Peer: -1, Plane: l.id, Epoch: l.settle}

@@ -69,6 +69,14 @@ type Borrower interface {
 	Returned(dst int) (mark uint64, err error)
 }
 
+// Abandoner is a Borrower that can stop its use of borrowed payload before the endpoint is closed.
+type Abandoner interface {
+	Borrower
+	// Abandon ends all flows with borrowed payload that Returned has not reached, and the use of that payload. The
+	// caller calls it after an error, before it gives the payload to others.
+	Abandon()
+}
+
 // Registrar is an Endpoint that can register memory, from which its planes then send without a copy.
 type Registrar interface {
 	Endpoint

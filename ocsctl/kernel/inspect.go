@@ -211,11 +211,36 @@ func (r *Report) lookAtSwitch(s *State) error {
 			}
 			r.attached(s, switchPin(j, rank), l.Attrs().Index, plane.Name, rank)
 			if s.Host != "" {
+				r.lookAtWire(h, plane, j, &r.Planes[j].Ports[rank-s.First])
 				r.attached(s, wirePin(j, rank), l.Attrs().Index+wireShift, plane.Name, rank)
 			}
 		}
 	}
 	return nil
+}
+
+// lookAtWire looks at a port's end on the Ethernet between hosts. It is down if the host's interface is.
+func (r *Report) lookAtWire(h *netlink.Handle, plane StatePlane, j int, p *PortReport) {
+	l, err := h.LinkByName(wireLink(j, p.Rank))
+	switch {
+	case err != nil:
+		p.Up = false
+		r.problem("plane %s: rank %d: its end on the Ethernet between hosts is missing: %v", plane.Name, p.Rank, err)
+	case l.Attrs().OperState != netlink.OperUp:
+		p.Up = false
+		r.problem("plane %s: rank %d: the host's interface %s is down (%s)",
+			plane.Name, p.Rank, plane.Interface, l.Attrs().OperState)
+	}
+}
+
+// Down lists the planes with a port that is down.
+func (r *Report) Down() (planes []string) {
+	for i := range r.Planes {
+		if slices.ContainsFunc(r.Planes[i].Ports, func(p PortReport) bool { return !p.Up }) {
+			planes = append(planes, r.Planes[i].Name)
+		}
+	}
+	return planes
 }
 
 // attached adds a program that is not where it should be.

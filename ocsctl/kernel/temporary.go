@@ -126,6 +126,8 @@ type Presence struct {
 	// process has ended.
 	Owner int  `json:"owner,omitempty"`
 	Left  bool `json:"left,omitempty"`
+	// Down names the planes with a port that is down. List leaves it empty.
+	Down string `json:"down,omitempty"`
 }
 
 // List returns the fabrics on this host, ordered by name.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+
 	"lightpath/ocsctl/kernel/kerneltest"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
@@ -72,6 +74,35 @@ func installAll(t testing.TB, boards []*Board, plane int, m circuit.Permutation)
 	for _, b := range boards {
 		if err := b.Install(plane, m); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestHostInterfaceDown: the report of a host names the plane whose interface is down, and no other plane.
+func TestHostInterfaceDown(t *testing.T) {
+	on := machines(t, 2)[1:]
+	states, _, _ := upOn(t, hostsFabric(t, 2, "2Gbps", false), on)
+	err := within(on[0].underlay, func() error {
+		l, err := netlink.LinkByName("e1")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetDown(l)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r *Report
+	wait(t, func() bool {
+		r, err = Inspect(states[0])
+		return err != nil || len(r.Problems) > 0
+	}, "no problem is reported")
+	if err != nil || !slices.Equal(r.Down(), []string{"plane1"}) || len(r.Problems) != states[0].Count {
+		t.Fatal(err, r.Down(), r.Problems)
+	}
+	for _, p := range r.Problems {
+		if !strings.HasPrefix(p, "plane plane1: rank ") || !strings.Contains(p, "interface e1 is down") {
+			t.Error(p)
 		}
 	}
 }

@@ -17,6 +17,7 @@ type Core struct {
 	Turn     Turn // held while the communicator is made and while a group runs
 	failure  failure
 	life     life
+	gone     departures
 	messages messages
 	hooks    atomic.Pointer[[]Hooks]
 	slots    slots
@@ -38,6 +39,12 @@ type Identity struct {
 	Table []bootstrap.Hello // by rank
 	Star  *control.Star     // the control network; nil before the ranks have met
 
+	// CountCalls returns the number of the last collective and that of all calls; nil: no calls. CallInProgress names
+	// the call that this rank is in, "" for none.
+	CountCalls     func() (collectives, all uint64)
+	CallInProgress func() string
+	TellRanks      func(*control.Message) // sends a failure to all ranks after the leader has ended; nil: cannot
+
 	LocalRanks int  // ranks of the communicator on this host
 	SoleRank   bool // no other rank of this host is in this process
 }
@@ -48,7 +55,7 @@ var serials atomic.Uint64
 func New(id Identity) *Core {
 	c := &Core{Identity: id}
 	c.Serial = serials.Add(1)
-	c.failure.done = make(chan struct{})
+	c.failure.done, c.failure.told = make(chan struct{}), make(chan struct{})
 	c.life.released = make(chan struct{})
 	c.life.ctx, c.life.cancel = context.WithCancel(context.Background())
 	c.life.ended, c.life.ending = make(chan struct{}), make(chan struct{})
@@ -66,7 +73,7 @@ func (c *Core) Blocking() bool { return !c.NonBlocking }
 // Join starts the control network of a communicator whose ranks have met. From now on a failure on one rank fails all.
 func (c *Core) Join(star *control.Star) {
 	c.Star = star
-	star.Start(c.Deliver, c.peerLost)
+	star.Start(control.Events{Deliver: c.Deliver, Departed: c.peerDeparted, Lost: c.peerLost})
 	c.life.joined.Store(true)
 }
 

@@ -22,6 +22,8 @@ type failure struct {
 	begun atomic.Bool // a goroutine is about to set err
 	err   atomic.Pointer[error]
 	done  chan struct{} // closed when err is set
+	told  chan struct{} // closed when the leader has told all ranks of a failure
+	heard sync.Once     // closes told
 	mu    sync.Mutex
 	wake  []func()
 }
@@ -93,8 +95,10 @@ func (c *Core) Spread(err error) {
 		m := &control.Message{Kind: control.MsgPoison, Arg: class, Body: []byte(text)}
 		if c.Rank == 0 {
 			c.Star.Broadcast(m, -1)
+		} else if err := c.Star.ToLeader(m); err != nil {
+			c.tellRanks(m)
 		} else {
-			_ = c.Star.ToLeader(m) // if the leader has ended, every rank notices that by itself
+			go c.awaitRelay(m)
 		}
 	})
 }
@@ -147,16 +151,30 @@ func (c *Core) withStopped(err error) error {
 	return err
 }
 
-// peerLost is called when a control connection ends without a goodbye.
-func (c *Core) peerLost(rank int, cause error) {
-	c.Spread(fmt.Errorf("shim: lost %s: %w: %w", c.Table[rank].Where(), cause, errdefs.ErrRemote))
-}
-
-// failedElsewhere handles the failure of another rank. The leader forwards it.
+// failedElsewhere handles the failure of another rank. The leader forwards it to all ranks. The rank that has failed
+// learns thereby that the others know.
 func (c *Core) failedElsewhere(m *control.Message) {
 	c.fail(result.Decode(m), func() {
 		if c.Rank == 0 {
-			c.Star.Broadcast(m, int(m.From))
+			c.Star.Broadcast(m, -1)
 		}
 	})
+	c.failure.heard.Do(func() { close(c.failure.told) })
+}
+
+// awaitRelay makes sure that a failure that this rank has sent to the leader reaches the other ranks. If the leader ends
+// before it has forwarded the failure, this rank tells them.
+func (c *Core) awaitRelay(m *control.Message) {
+	select {
+	case <-c.failure.told:
+		return
+	case <-c.life.released:
+		return
+	case <-c.Star.EveryoneLeft():
+	}
+	select {
+	case <-c.failure.told: // it was read before the end of the connection
+	default:
+		c.tellRanks(m)
+	}
 }

@@ -9,11 +9,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 )
 
 // Linger is how long a destroyed communicator keeps its connections for ranks that have not destroyed theirs. The
-// leader stays until all are gone or have said goodbye.
+// leader keeps them until all ranks have left.
 const Linger = 10 * time.Second
 
 // LifeState is the stage of a communicator's life. Failure is separate from it.
@@ -46,15 +47,16 @@ type life struct {
 // Hooks are a room's functions during the life and end of a communicator. nil functions are skipped. Rooms are called
 // in the order in which they added hooks.
 type Hooks struct {
-	Check  func()          // look for an unreported failure
-	Failed func(err error) // the communicator fails with err; no waiter has been woken yet
-	Forget func()          // Suspend: free memory that calls keep for later calls; the turn is held
-	Drain  func()          // wait until all launches have completed, or the communicator has failed
-	Ending func()          // the state is Destroyed; a call may still be inside
-	Quiet  func()          // wait until this rank's sent data has left it; the turn is held
-	Detach func()          // no more calls follow: stop all use of this rank's memory; the turn is held
-	Close  func()          // all ranks have left, or Release stops waiting: free what does not need the control network
-	Closed func()          // the control network has ended: free the rest
+	Check    func()          // look for an unreported failure
+	Failed   func(err error) // the communicator fails with err; no waiter has been woken yet
+	Forget   func()          // Suspend: free memory that calls keep for later calls; the turn is held
+	Drain    func()          // wait until all launches have completed, or the communicator has failed
+	Ending   func()          // the state is Destroyed; a call may still be inside
+	Quiet    func()          // wait until this rank's sent data has left it; the turn is held
+	Detach   func()          // no more calls follow: stop all use of this rank's memory; the turn is held
+	Departed func()          // another rank has left (see [Core.Departures]); must not block
+	Close    func()          // all ranks have left, or Release stops waiting: free what does not need the control network
+	Closed   func()          // the control network has ended: free the rest
 }
 
 // AddHooks adds the hooks of a room. It is called before the communicator is alive.
@@ -200,7 +202,11 @@ func (c *Core) whoami() string {
 // Leave says goodbye to the control network.
 func (c *Core) Leave() {
 	if c.Joined() {
-		c.Star.Leave()
+		d := control.Departure{Rank: c.Rank}
+		if c.CountCalls != nil {
+			d.Collectives, d.Calls = c.CountCalls()
+		}
+		c.Star.Leave(d)
 	}
 }
 
@@ -224,10 +230,14 @@ func (c *Core) Release(d time.Duration) {
 		if c.Star != nil && d > 0 {
 			timer := time.NewTimer(d)
 			defer timer.Stop()
+			over := timer.C
+			if c.Rank == 0 {
+				over = nil // the leader serves the others as long as there are some
+			}
 			select {
 			case <-c.Star.EveryoneLeft():
 			case <-c.failure.done:
-			case <-timer.C:
+			case <-over:
 			}
 		}
 		close(c.life.ending)

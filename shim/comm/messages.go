@@ -110,6 +110,15 @@ func (c *Core) AwaitFor(kind control.Kind, seq uint64, d time.Duration) (*contro
 			}
 		case <-c.failure.done:
 			return nil, c.AsyncError()
+		case <-c.Star.EveryoneLeft(): // this rank has not left, so the leader's connection has ended
+			select {
+			case m := <-c.messages.inbox:
+				if m.Kind == kind && m.Seq == seq {
+					return m, nil
+				}
+			default:
+				return nil, c.leaderGone()
+			}
 		case <-timer.C:
 			return nil, ErrNothing
 		}

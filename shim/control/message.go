@@ -38,7 +38,7 @@ const (
 	MsgState                        // this rank is stalled in Seq with signature Arg; Body describes the call
 	MsgQuery                        // leader to all: which call was Seq? Answered by MsgState
 	MsgTimeout                      // as MsgState, and this rank gives up
-	MsgGoodbye                      // both ways: From leaves; from the leader with Arg 1: all have left
+	MsgGoodbye                      // both ways: Body lists [Departure]; from the leader with Arg 1: all ranks have left
 	MsgRow                          // Seq numbers a group of sends and receives; Body is its row
 	MsgMembership                   // this rank wants a communicator made from this one; Seq counts them
 	MsgMembershipAnswer             // leader to rank: Arg is 0 with an answer, or the class of an error
@@ -76,7 +76,7 @@ const MaxRow = 1 << 20
 // MaxBody bounds a body by kind, so that a stranger's length cannot make us allocate.
 func MaxBody(k Kind) uint32 {
 	switch k {
-	case MsgWelcome, MsgPlan, MsgPlanes, MsgTicket, MsgMembershipAnswer, MsgBlock, MsgPlanTold:
+	case MsgWelcome, MsgPlan, MsgPlanes, MsgTicket, MsgMembershipAnswer, MsgBlock, MsgPlanTold, MsgGoodbye:
 		return 64 << 20
 	case MsgRow:
 		return MaxRow

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -16,22 +17,38 @@ import (
 // writeTime bounds how long a rank that no longer reads can hold up the sender.
 const writeTime = 5 * time.Second
 
-// Star is a communicator's control network: every rank has one connection to rank 0, the
-// leader. Messages that arrive are handed to deliver, on the goroutine of their connection;
-// the end of a connection whose rank has not said goodbye to lost. Safe for
-// concurrent use, but for Start, which comes first.
+// Departure says that a rank makes no more calls, and how many it has made.
+type Departure struct {
+	Rank        int
+	Collectives uint64 // the number of its last collective
+	Calls       uint64 // of all kinds
+}
+
+// goodbyeDelay is how long the leader collects goodbyes before it tells the other ranks of them. Ranks mostly leave at
+// about the same time, and then need no such message.
+const goodbyeDelay = 50 * time.Millisecond
+
+// Star is a communicator's control network: every rank has one connection to rank 0, the leader. Safe for concurrent
+// use, except Start, which comes first.
 type Star struct {
 	rank, ranks int
 	links       []*link // leader: by rank, nil for itself; others: links[0] is the leader
-	deliver     func(*Message)
-	lost        func(rank int, err error)
+	events      Events
 
 	mu       sync.Mutex
-	left     []bool // who has said goodbye
+	left     []bool      // by rank: it has said goodbye, or its connection has ended
+	untold   []Departure // at the leader: not yet told to the other ranks
 	numLeft  int
 	allLeft  chan struct{} // closed when every rank has, or the leader's connection ended
 	leftOnce sync.Once
 	readers  sync.WaitGroup
+}
+
+// Events are what a star calls, on the goroutine of a connection. The functions must not block.
+type Events struct {
+	Deliver  func(*Message)            // a message has come; it belongs to the callee, and those of a rank keep their order
+	Departed func(Departure)           // a rank has said goodbye
+	Lost     func(rank int, err error) // a connection has ended, and its rank has not said goodbye
 }
 
 // link is one connection.
@@ -77,7 +94,7 @@ func NewStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string,
 }
 
 // gather accepts the control connections of all other ranks. Connections are handled one
-// goroutine each, so that a stranger who connects and waits holds up nobody.
+// goroutine each, so that a stranger that connects and waits delays no rank.
 func (c *Star) gather(ctx context.Context, ln net.Listener, s Secret, deadline time.Time) error {
 	type joined struct {
 		rank int
@@ -134,9 +151,9 @@ func (c *Star) gather(ctx context.Context, ln net.Listener, s Secret, deadline t
 	return nil
 }
 
-// Start begins to deliver: each message is deliver's own, those of one connection come in order.
-func (c *Star) Start(deliver func(*Message), lost func(rank int, err error)) {
-	c.deliver, c.lost = deliver, lost
+// Start begins to read the connections.
+func (c *Star) Start(e Events) {
+	c.events = e
 	for r, l := range c.links {
 		if l != nil {
 			c.readers.Add(1)
@@ -155,63 +172,112 @@ func (c *Star) read(from int, l *link) {
 		}
 		if err != nil {
 			expected := c.HasLeft(from) || errors.Is(err, net.ErrClosed)
-			c.markLeft(from)
-			if c.rank != 0 {
+			if c.rank == 0 {
+				c.markLeft(from)
+			} else {
 				c.closeAllLeft()
 			}
 			if !expected {
-				c.lost(from, err)
+				c.events.Lost(from, err)
 			}
 			return
 		}
-		if m.Kind == MsgGoodbye {
-			c.goodbye(&m)
-			continue
+		if m.Kind != MsgGoodbye {
+			c.events.Deliver(&m)
+		} else if err := c.goodbye(&m); err != nil {
+			c.events.Lost(from, err)
+			return
 		}
-		c.deliver(&m)
 	}
 }
 
-// goodbye notes who has left. The leader tells everyone when all have.
-func (c *Star) goodbye(m *Message) {
-	c.markLeft(int(m.From))
+// goodbye notes the ranks that have left. The leader tells the others: after a moment that they have, and at once when
+// all ranks have.
+func (c *Star) goodbye(m *Message) error {
+	var gone []Departure
+	if err := DecodeStrict(m.Body, &gone); err != nil {
+		return err
+	}
+	for _, d := range gone {
+		if d.Rank < 0 || d.Rank >= c.ranks || c.rank == 0 && d.Rank != int(m.From) {
+			return fmt.Errorf("%w: goodbye of rank %d from rank %d", ErrMessage, d.Rank, m.From)
+		}
+		if c.rank == 0 {
+			c.tellLater(d)
+		}
+		if c.markLeft(d.Rank) {
+			c.events.Departed(d)
+		}
+	}
 	if c.rank != 0 && m.Arg == 1 {
 		c.closeAllLeft()
 	}
+	return nil
 }
 
-// HasLeft reports whether a rank has said goodbye.
+// tellLater has the leader tell the other ranks of a departure.
+func (c *Star) tellLater(d Departure) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.untold = append(c.untold, d); len(c.untold) == 1 {
+		time.AfterFunc(goodbyeDelay, c.tell)
+	}
+}
+
+// tell tells the other ranks which ranks have left.
+func (c *Star) tell() {
+	c.mu.Lock()
+	untold := c.untold
+	c.untold = nil
+	c.mu.Unlock()
+	if len(untold) > 0 {
+		c.Broadcast(&Message{Kind: MsgGoodbye, Body: goodbyeBody(untold)}, -1)
+	}
+}
+
+func goodbyeBody(d []Departure) []byte {
+	body, _ := json.Marshal(d) // plain structs: cannot fail
+	return body
+}
+
+// HasLeft reports whether a rank has said goodbye. At the leader it is also true if the rank's connection has ended.
 func (c *Star) HasLeft(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.left[rank]
 }
 
-func (c *Star) markLeft(rank int) {
+// markLeft notes that a rank has left, and reports whether it had not before.
+func (c *Star) markLeft(rank int) bool {
 	c.mu.Lock()
 	if rank >= c.ranks || c.left[rank] {
 		c.mu.Unlock()
-		return
+		return false
 	}
 	c.left[rank] = true
 	c.numLeft++
 	last := c.rank == 0 && c.numLeft == c.ranks
+	if last {
+		c.untold = nil
+	}
 	c.mu.Unlock()
 	if last {
 		// Before allLeft, which lets the leader close these connections.
-		c.Broadcast(&Message{Kind: MsgGoodbye, Arg: 1}, -1)
+		c.Broadcast(&Message{Kind: MsgGoodbye, Arg: 1, Body: goodbyeBody(nil)}, -1)
 		c.closeAllLeft()
 	}
+	return true
 }
 
 func (c *Star) closeAllLeft() { c.leftOnce.Do(func() { close(c.allLeft) }) }
 
-// Leave says goodbye: from here on the end of this rank's connection is not a failure.
-func (c *Star) Leave() {
+// Leave says goodbye: from here on the end of this rank's connection is not a failure. d is this rank's departure.
+func (c *Star) Leave(d Departure) {
 	if c.rank == 0 {
-		c.Broadcast(&Message{Kind: MsgGoodbye}, -1)
+		c.tellLater(d)
+		c.tell() // at once: this process may end
 	} else {
-		_ = c.links[0].send(&Message{Kind: MsgGoodbye, From: uint16(c.rank)})
+		_ = c.links[0].send(&Message{Kind: MsgGoodbye, From: uint16(c.rank), Body: goodbyeBody([]Departure{d})})
 	}
 	c.markLeft(c.rank)
 }
@@ -224,7 +290,7 @@ var ErrUnsent = fmt.Errorf("%w", errdefs.ErrRemote)
 func (c *Star) ToLeader(m *Message) error {
 	m.From = uint16(c.rank)
 	if c.rank == 0 {
-		c.deliver(m)
+		c.events.Deliver(m)
 		return nil
 	}
 	if err := c.links[0].send(m); err != nil {
@@ -237,7 +303,7 @@ func (c *Star) ToLeader(m *Message) error {
 func (c *Star) To(rank int, m *Message) {
 	m.From = 0
 	if rank == c.rank {
-		c.deliver(m)
+		c.events.Deliver(m)
 		return
 	}
 	// A rank that is gone is noticed by its reader.

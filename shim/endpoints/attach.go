@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -188,11 +189,26 @@ func sharedRegion(p unsafe.Pointer, n int64) (sharedmem.Region, int64, bool) {
 	return sharedmem.Region{Number: r.Number, FD: r.FD, Size: int64(r.Size)}, offset, ok && r.FD >= 0
 }
 
+// sharedInterface returns a text if planes of a rank share a network interface, so that more planes are not faster. ""
+// stands for one interface per plane.
+func sharedInterface(table []bootstrap.Hello, planes int) string {
+	for i := range table {
+		if n := 1 + strings.Count(table[i].TCP, ","); n < planes {
+			return fmt.Sprintf("the %d planes of %s (LIGHTPATH_PLANES) use %d interface(s): planes that share an interface add no "+
+				"bandwidth. NCCL_SOCKET_IFNAME lists the interfaces to use in turn, such as =eth0,eth1", planes, table[i].Where(), n)
+		}
+	}
+	return ""
+}
+
 // joinTCP joins the mesh of connections.
 func joinTCP(c *comm.Core, l *Listeners) (transport.Endpoint, error) {
 	o := tcp.Options{Rank: c.Rank, Planes: c.Cfg.Planes, Comm: c.ID, Secret: c.Secret, Congestion: c.Cfg.Congestion}
 	for i := range c.Table {
 		o.Addrs = append(o.Addrs, c.Table[i].TCP)
+	}
+	if why := sharedInterface(c.Table, c.Cfg.Planes); why != "" && c.Rank == 0 {
+		c.Log.Notice("%s", why)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.Cfg.Timeout)
 	defer cancel()
@@ -203,7 +219,26 @@ func joinTCP(c *comm.Core, l *Listeners) (transport.Endpoint, error) {
 		case <-ctx.Done():
 		}
 	}()
-	return tcp.Connect(ctx, l.tcp, o)
+	o.Failover = failover(c)
+	e, err := tcp.Connect(ctx, l.tcp, o)
+	if err == nil && o.Heartbeat > 0 {
+		l.tcp = nil // the endpoint closes it
+	}
+	return e, err
+}
+
+// failover logs the planes that streams leave, and fails the communicator if no plane reaches a rank.
+func failover(c *comm.Core) tcp.Failover {
+	return tcp.Failover{
+		Heartbeat: c.Cfg.Heartbeat,
+		Moved: func(rank, plane, via int, cause error) {
+			c.Log.Warn("comm %#x rank %d: data of plane %d to and from %s now uses plane %d: %v", c.ID, c.Rank, plane,
+				c.Table[rank].Where(), via, cause)
+		},
+		Lost: func(rank int, err error) {
+			c.Spread(fmt.Errorf("shim: lost %s: %w: %w", c.Table[rank].Where(), err, errdefs.ErrRemote))
+		},
+	}
 }
 
 // gatherings holds the endpoints of communicators that are being made within this

@@ -86,6 +86,7 @@ func (f *Recorder) catchUp() {
 		}
 		s := &k.shapes[r.Recipe]
 		op.Seq, op.Shape, op.Entry, op.Arrived, op.Ended = r.Seq, s.Shape, s.Entry, r.Begin, r.End
+		f.seq = r.Seq
 		if r.Done == 0 && k.entered == head {
 			op.Outcome, k.open = UnderWay, op.Number
 		}

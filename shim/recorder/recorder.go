@@ -28,6 +28,7 @@ type Recorder struct {
 	moves  []flownMove // maxMoves per operation
 
 	last   uint64 // number of the last operation; they count from 1, collectives and groups alike
+	seq    uint64 // number of the last collective
 	counts [calls.EndOfKinds]uint64
 	groups uint64
 	stall  Standstill
@@ -132,7 +133,7 @@ func (f *Recorder) Add(seq uint64, s *calls.Shape, e *dispatch.Entry) uint64 {
 	f.mu.Lock()
 	f.catchUp()
 	op := f.next(now)
-	op.Seq, op.Shape, op.Entry = seq, *s, e
+	op.Seq, op.Shape, op.Entry, f.seq = seq, *s, e, seq
 	f.counts[s.Kind]++
 	f.mu.Unlock()
 	return op.Number
@@ -359,6 +360,60 @@ func (f *Recorder) Snapshot() Snapshot {
 	}
 	return g
 }
+
+// CallsMade returns the number of the last collective, and that of all calls.
+func (f *Recorder) CallsMade() (collectives, all uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.catchUp()
+	for _, n := range f.counts {
+		all += n
+	}
+	return f.seq, all
+}
+
+// InProgress returns the operations in progress, oldest first, and what one of them was last seen to wait for.
+func (f *Recorder) InProgress() (ops []Operation, stall Standstill) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.catchUp()
+	for n := f.first(); n <= f.last; n++ {
+		if op := f.at(n); op.Number == n && op.Outcome == UnderWay {
+			ops = append(ops, *op)
+		}
+	}
+	if monotonic.Now()-f.stall.seen < int64(fresh) {
+		stall = f.stall
+	}
+	return ops, stall
+}
+
+// CallInProgress names the oldest call in progress, "" for none.
+func (f *Recorder) CallInProgress() string {
+	if ops, _ := f.InProgress(); len(ops) > 0 {
+		return ops[0].String()
+	}
+	return ""
+}
+
+// String names an operation for an error.
+func (op *Operation) String() string {
+	s := &op.Shape
+	switch {
+	case op.Seq > 0:
+		return fmt.Sprintf("operation %d, %v", op.Seq, s)
+	case op.IsCollective():
+		return fmt.Sprintf("%v of a graph", s)
+	case s.Kind.OneSided():
+		return calls.DescribeOneSided(s.Kind, s.Count, s.Type, s.Root)
+	case op.Messages == 1:
+		return "a send or receive"
+	}
+	return fmt.Sprintf("a group of %d sends and receives", op.Messages)
+}
+
+// Of reports whether the standstill is that of an operation.
+func (s *Standstill) Of(op *Operation) bool { return s.number == op.Number && op.Number > 0 }
 
 // WaitText says what an operation waits for.
 func (op *Operation) WaitText(w *exec.Wait) string {

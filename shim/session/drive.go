@@ -3,12 +3,14 @@ package session
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/transport"
 	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
+	"lightpath/shim/control"
 	"lightpath/shim/recorder"
 	"lightpath/shim/shares"
 	"lightpath/shim/stall"
@@ -96,13 +98,21 @@ const VerdictWait = 3 * time.Second
 // So Explain waits first for the leader's error.
 func (s *Session) Explain(ref *Ref, err error) error {
 	c := ref.Comm
-	recorder.Of(c).End(ref.Flight, recorder.Failed)
+	defer recorder.Of(c).End(ref.Flight, recorder.Failed)
+	if bad := s.badBuffer(err); bad != err {
+		return c.Fail(bad)
+	}
 	var wait time.Duration
 	switch timedOut := errors.Is(err, exec.ErrTimeout); {
 	case c.AsyncError() != nil:
 	case errors.Is(err, transport.ErrPeerLost):
-		// The control network reports why the peer has ended.
-		wait = VerdictWait
+		// The control network reports why the peer has ended, unless the leader has ended too.
+		if w, ok := s.blocked(ref); ok {
+			recorder.Of(c).Stalled(ref.Flight, w)
+		}
+		if wait = VerdictWait; c.LeaderGone() {
+			wait = stall.Interval(c.Cfg.Timeout)
+		}
 	case timedOut && ref.onCircuits():
 		// A ticket means that every rank has arrived. Report which ports the switches wait for.
 		err = fmt.Errorf("%w; %s", err, circuits.Of(c).Waiting())
@@ -134,6 +144,19 @@ func (s *Session) Explain(ref *Ref, err error) error {
 	return c.Fail(err)
 }
 
+// blocked returns what the task of a reference waits for.
+func (s *Session) blocked(ref *Ref) (exec.Wait, bool) {
+	if ref.op != nil {
+		return ref.op.Waiting(), true
+	}
+	for i := range s.refs {
+		if &s.refs[i] == ref {
+			return s.tasks[i].Blocked()
+		}
+	}
+	return exec.Wait{}, false
+}
+
 // report tells the leader to which call a task belongs.
 func (s *Session) report(ref *Ref) {
 	stall.Report(ref.Comm, ref.Seq, ref.Sig, s.Calls[ref.Call].String())
@@ -146,6 +169,14 @@ func (s *Session) stalled([]*exec.Task) error {
 		ref := &s.refs[i]
 		if w, ok := t.Blocked(); ok && !t.Done() && ref.Comm != said {
 			said = ref.Comm
+			if gone := ref.Comm.Departures(); len(gone) > 0 {
+				left := func(rank int) bool {
+					return slices.ContainsFunc(gone, func(d control.Departure) bool { return d.Rank == rank })
+				}
+				if needed, ok := t.BlockedBy(left); ok {
+					w = needed
+				}
+			}
 			recorder.Of(ref.Comm).Stalled(ref.Flight, w)
 		}
 		if !t.Done() && ref.Entry != nil { // sends and receives have no number that ranks could compare

@@ -11,6 +11,7 @@ import (
 	"lightpath/shim/errdefs"
 	"lightpath/shim/onesided"
 	"lightpath/shim/recorder"
+	"lightpath/shim/stall"
 )
 
 // takeOneSided moves the one-sided calls of a group to s.sided. They run before the other calls.
@@ -143,9 +144,9 @@ func (w *waiter) pause() {
 	time.Sleep(min(longestNap, time.Duration(w.polls-patientPolls+1)*10*time.Microsecond))
 }
 
-// tell returns true about once a second: the wait should be reported.
+// tell returns true after each [stall.MaxInterval]: the wait should be reported.
 func (w *waiter) tell(waited time.Duration) bool {
-	if waited < w.told+time.Second {
+	if waited < w.told+stall.MaxInterval {
 		return false
 	}
 	w.told = waited

@@ -298,7 +298,7 @@ func TestHeldPlane(t *testing.T) {
 	const n = 3
 	hosts, ethernet := shimtest.NewHosts(t, n, 2)
 	held := ethernet.Lossy(t, 1)
-	ranks := lossyRanks(t, hosts, 2, "LIGHTPATH_PLANE_SHARES=even")
+	ranks := lossyRanks(t, hosts, 2, "LIGHTPATH_PLANE_SHARES=even", "LIGHTPATH_HEARTBEAT=0")
 	for command, share := range map[string]uint64{"reduce": reduceShare(n), "exchange": exchangeShare(n)} {
 		tellFiles(t, ranks, command) // finds the ways, and who is at their ends
 		done(t, ranks, command)
@@ -358,7 +358,7 @@ func TestOneWayPlane(t *testing.T) {
 	t.Parallel()
 	hosts, ethernet := shimtest.NewHosts(t, 2, 2)
 	plane := ethernet.Lossy(t, 1)
-	ranks := lossyRanks(t, hosts, 2)
+	ranks := lossyRanks(t, hosts, 2, "LIGHTPATH_HEARTBEAT=0")
 	tellFiles(t, ranks, "reduce")
 	done(t, ranks, "reduce")
 	lose(t, plane[1:], 1) // what host 1 sends

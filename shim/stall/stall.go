@@ -20,9 +20,12 @@ import (
 	"lightpath/shim/status"
 )
 
-// Interval returns how often a stalled rank reports: each second, or four times in a shorter timeout. So the leader
-// knows where all ranks are when the first of them gives up.
-func Interval(timeout time.Duration) time.Duration { return min(time.Second, timeout/4) }
+// MaxInterval is the longest [Interval].
+const MaxInterval = 500 * time.Millisecond
+
+// Interval returns how often a stalled rank reports: each half second, or four times in a shorter timeout. So
+// the leader knows where all ranks are when the first of them gives up.
+func Interval(timeout time.Duration) time.Duration { return min(MaxInterval, timeout/4) }
 
 // Report tells the leader which call this rank is in, as operation seq.
 func Report(c *comm.Core, seq uint64, signature uint32, call string) {
@@ -58,13 +61,15 @@ func LaunchTimedOut(c *comm.Core, number uint32, err error) {
 	}
 }
 
-// Handle has ranks answer which call they made, and the leader compare calls.
+// Handle makes ranks answer which call they made, the leader compare calls, and every rank notice that a call needs a
+// rank that has left.
 func Handle(c *comm.Core) {
 	c.Handle(control.MsgQuery, func(m *control.Message) {
 		if s, ok := recorder.Of(c).Find(m.Seq); ok {
 			ReportShape(c, m.Seq, &s)
 		}
 	})
+	handleDepartures(c)
 	b := &board{c: c}
 	c.HandleAtLeader(control.MsgState, b.add)
 	c.HandleAtLeader(control.MsgTimeout, b.add)

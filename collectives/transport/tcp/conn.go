@@ -12,9 +12,11 @@ import (
 // conn is one connection. Its sender and receiver are independent of each other.
 type conn struct {
 	fd          int
+	id          int // of its events
 	plane, peer int
 	sender
 	receiver
+	detour
 }
 
 func newConn(fd, plane, peer int) *conn {
@@ -34,6 +36,37 @@ func (c *conn) loss(errno unix.Errno) error {
 
 func (c *conn) corrupt(err error) error {
 	return fmt.Errorf("%w: rank %d, plane %d: %w", transport.ErrCorrupt, c.peer, c.plane, err)
+}
+
+// broken handles the end of the connection, with errno 0 for the end of the stream. It returns the error of the calls
+// that need the connection, or nil if another connection may continue the stream. The caller holds the endpoint's lock.
+func (c *conn) broken(errno unix.Errno) error {
+	if c.guard == nil {
+		return c.loss(errno)
+	}
+	c.guard.leave(c, c.loss(errno))
+	return nil
+}
+
+// drained reports whether the peer's host has received the whole stream.
+func (c *conn) drained() (bool, error) {
+	if c.guard != nil {
+		return c.txLost == nil && !c.down && c.received() == c.sent.end, c.txLost
+	}
+	n, err := c.unacknowledged()
+	return n == 0 && err == nil, err
+}
+
+// received returns a position up to which the peer's host has received the stream.
+func (c *conn) received() uint64 {
+	if c.down || c.replaying {
+		return c.sent.base
+	}
+	n, err := c.unacknowledged()
+	if err != nil || uint64(n) > c.sent.end-c.sent.base {
+		return c.sent.base
+	}
+	return c.sent.end - uint64(n)
 }
 
 // unacknowledged returns the number of bytes that the peer's host has not acknowledged (SIOCOUTQ).

@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"context"
-	"crypto/hmac"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,8 @@ const (
 	helloTimeout = 5 * time.Second
 	// extraHandshakes is the number of concurrent handshakes beyond the expected ones.
 	extraHandshakes = 256
+	// filesPause is the pause after an accept that found no free descriptor.
+	filesPause = 10 * time.Millisecond
 	// maxDials is the number of concurrent dials. More could overrun the peers' accept queues.
 	maxDials = 32
 )
@@ -88,20 +89,23 @@ func planeAddr(addrs string, plane int) string {
 	return all[plane%len(all)]
 }
 
-// Options of [Connect]. All fields except Rank and Congestion are the same at all ranks of the communicator.
+// Options of [Connect]. All fields except Rank, Congestion and the functions of Failover are the same at all ranks of
+// the communicator.
 type Options struct {
 	Rank, Planes int
 	Addrs        []string // every rank's Listener.Addr
 	Comm         uint64
 	Secret       [SecretSize]byte
 	Congestion   string // congestion control of this rank's connections; "" is the host's default
+	Failover
 }
 
 // Connect sets up the full mesh of a communicator: every rank dials the lower ranks, once per plane, and accepts the
 // higher ranks. It returns when this rank has all its connections, or when ctx ends. It rejects connections whose
 // hello does not prove knowledge of the secret.
 //
-// The caller still owns the listener, and must not use it during Connect.
+// The caller must not use the listener during Connect. It still owns the listener afterwards if Connect fails, or if
+// o.Heartbeat is 0. Otherwise the listener belongs to the endpoint, which other ranks reach there.
 func Connect(ctx context.Context, l *Listener, o Options) (transport.Endpoint, error) {
 	if len(o.Addrs) == 0 || o.Rank < 0 || o.Rank >= len(o.Addrs) || o.Planes < 1 {
 		return nil, fmt.Errorf("tcp: rank %d of %d on %d planes", o.Rank, len(o.Addrs), o.Planes)
@@ -131,6 +135,12 @@ func Connect(ctx context.Context, l *Listener, o Options) (transport.Endpoint, e
 	e, err := newEndpoint(o.Rank, m.fds)
 	if err != nil {
 		return nil, err
+	}
+	if o.Heartbeat > 0 {
+		if err := newGuard(e, l, &o); err != nil {
+			_ = e.Close()
+			return nil, err
+		}
 	}
 	return e, nil
 }
@@ -163,9 +173,9 @@ func newMesh(l *Listener, o Options, fail context.CancelCauseFunc) *mesh {
 	return m
 }
 
-func (m *mesh) hello(plane, to int) hello {
-	return hello{comm: m.o.Comm, ranks: uint32(len(m.o.Addrs)), planes: uint32(m.o.Planes),
-		from: uint32(m.o.Rank), to: uint32(to), plane: uint32(plane)}
+func (o *Options) hello(plane, to, purpose int) hello {
+	return hello{comm: o.Comm, ranks: uint32(len(o.Addrs)), planes: uint32(o.Planes),
+		from: uint32(o.Rank), to: uint32(to), plane: uint32(plane), via: uint32(plane), purpose: uint32(purpose)}
 }
 
 // dialAll dials every lower rank on every plane.
@@ -196,61 +206,74 @@ func (m *mesh) dial(ctx context.Context, plane, to int) error {
 	}
 	defer c.Close()
 	defer interruptWith(ctx, c)()
-	hello, err := m.hello(plane, to).encode(m.o.Secret[:])
+	hello, err := m.o.hello(plane, to, forMesh).encode(m.o.Secret[:])
 	if err != nil {
 		return err
 	}
 	if _, err := c.Write(hello); err != nil {
 		return err
 	}
-	var answer [replySize]byte
-	if _, err := io.ReadFull(c, answer[:]); err != nil {
-		return fmt.Errorf("it rejected this rank: %w", err)
-	}
-	if !hmac.Equal(answer[:], reply(hello, m.o.Secret[:])) {
-		return errRejected
+	if _, _, err := readReply(c, hello, m.o.Secret[:]); err != nil {
+		return err
 	}
 	return m.add(c, plane, to)
 }
 
-// acceptAll accepts higher ranks until ctx ends. It ignores the errors of a single connection.
+// acceptAll accepts higher ranks until ctx ends.
 func (m *mesh) acceptAll(ctx context.Context, l *net.TCPListener) {
-	expected := m.o.Planes * (len(m.o.Addrs) - 1 - m.o.Rank)
-	if expected == 0 {
-		return
+	if expected := m.o.Planes * (len(m.o.Addrs) - 1 - m.o.Rank); expected > 0 {
+		if err := serve(ctx, l, expected+extraHandshakes, m.accept); err != nil {
+			m.fail(fmt.Errorf("accept: %w", err))
+		}
 	}
+}
+
+// serve accepts connections until ctx ends, and calls accept for at most limit of them at a time. Then it closes the
+// oldest one: a rank completes its handshake at once, so strangers hold only a bounded number of descriptors and delay
+// no rank. It ignores the errors of a single connection, and returns those of the listener.
+func serve(ctx context.Context, l *net.TCPListener, limit int, accept func(net.Conn) error) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	interrupted := make(chan struct{})
-	context.AfterFunc(ctx, func() {
+	undo := context.AfterFunc(ctx, func() {
 		_ = l.SetDeadline(past)
 		close(interrupted)
 	})
-	defer func() { // ctx has ended, because the loop below runs until then
-		<-interrupted
-		_ = l.SetDeadline(time.Time{})
+	defer func() {
+		if !undo() {
+			<-interrupted
+			_ = l.SetDeadline(time.Time{})
+		}
 	}()
-	handshakes := make(chan struct{}, expected+extraHandshakes)
+	handshakes := make(chan net.Conn, limit) // in the order of their arrival; some have ended
 	for ctx.Err() == nil {
 		c, err := l.Accept()
-		if err != nil {
-			if ctx.Err() == nil && !transient(err) {
-				m.fail(fmt.Errorf("accept: %w", err))
-			}
+		switch {
+		case err == nil:
+		case ctx.Err() != nil || transient(err):
 			continue
+		case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE):
+			time.Sleep(filesPause)
+			continue
+		default:
+			return err
 		}
-		select {
-		case handshakes <- struct{}{}:
-		case <-ctx.Done():
-			c.Close()
-			return
+		for queued := false; !queued; {
+			select {
+			case handshakes <- c:
+				queued = true
+			default:
+				_ = (<-handshakes).Close()
+			}
 		}
-		m.wg.Go(func() {
-			defer func() { <-handshakes }()
+		wg.Go(func() {
 			defer c.Close()
 			_ = c.SetDeadline(time.Now().Add(helloTimeout))
 			defer interruptWith(ctx, c)()
-			_ = m.accept(c)
+			_ = accept(c)
 		})
 	}
+	return nil
 }
 
 // transient reports whether err concerns one incoming connection and not the listener.
@@ -268,7 +291,7 @@ func (m *mesh) accept(c net.Conn) error {
 	if err != nil {
 		return err
 	}
-	want := m.hello(int(got.plane), m.o.Rank)
+	want := m.o.hello(int(got.plane), m.o.Rank, forMesh)
 	want.from = got.from
 	if got != want || got.plane >= want.planes || got.from >= want.ranks || got.from <= want.to {
 		return errRejected
@@ -277,7 +300,7 @@ func (m *mesh) accept(c net.Conn) error {
 	if m.connected(int(got.plane), int(got.from)) {
 		return errRejected
 	}
-	if _, err := c.Write(reply(hello[:], m.o.Secret[:])); err != nil {
+	if _, err := c.Write(reply(hello[:], 0, m.o.Secret[:])); err != nil {
 		return err
 	}
 	return m.add(c, int(got.plane), int(got.from))
@@ -291,30 +314,34 @@ func (m *mesh) connected(plane, rank int) bool {
 
 // add duplicates a connection's socket into the mesh.
 func (m *mesh) add(c net.Conn, plane, rank int) error {
-	raw, err := c.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		return err
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fds[plane][rank] >= 0 {
 		return errRejected
 	}
-	fd := -1
-	var dupErr error
-	if err := raw.Control(func(from uintptr) {
-		fd, dupErr = unix.FcntlInt(from, unix.F_DUPFD_CLOEXEC, 0)
-	}); err != nil {
+	fd, err := socketOf(c)
+	if err != nil {
 		return err
-	}
-	if dupErr != nil {
-		return dupErr
 	}
 	m.fds[plane][rank] = fd
 	if m.left--; m.left == 0 {
 		close(m.complete)
 	}
 	return nil
+}
+
+// socketOf returns a duplicate of a connection's socket.
+func socketOf(c net.Conn) (fd int, err error) {
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	var dupErr error
+	err = raw.Control(func(from uintptr) { fd, dupErr = unix.FcntlInt(from, unix.F_DUPFD_CLOEXEC, 0) })
+	if err = errors.Join(err, dupErr); err != nil {
+		return -1, err
+	}
+	return fd, nil
 }
 
 // missing lists the missing connections; it returns "" if the mesh is complete.
@@ -342,14 +369,23 @@ func (m *mesh) missing() string {
 func (m *mesh) setCongestion() error {
 	for plane, row := range m.fds {
 		for rank, fd := range row {
-			if fd < 0 || m.o.Congestion == "" {
+			if fd < 0 {
 				continue
 			}
-			if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, m.o.Congestion); err != nil {
-				return fmt.Errorf("tcp: rank %d, plane %d of rank %d: congestion control %q: %w",
-					rank, plane, m.o.Rank, m.o.Congestion, err)
+			if err := m.o.setCongestion(fd); err != nil {
+				return fmt.Errorf("tcp: rank %d, plane %d of rank %d: %w", rank, plane, m.o.Rank, err)
 			}
 		}
+	}
+	return nil
+}
+
+func (o *Options) setCongestion(fd int) error {
+	if o.Congestion == "" {
+		return nil
+	}
+	if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, o.Congestion); err != nil {
+		return fmt.Errorf("congestion control %q: %w", o.Congestion, err)
 	}
 	return nil
 }

@@ -188,7 +188,7 @@ func TestDialRejectsWrongReply(t *testing.T) {
 		defer c.Close()
 		b := make([]byte, helloSize)
 		_, _ = io.ReadFull(c, b)
-		_, _ = c.Write(reply(b, []byte("another secret")))
+		_, _ = c.Write(reply(b, 0, []byte("another secret")))
 		_, _ = c.Read(b) // until the rank closes the connection
 	}()
 	_, err := Connect(limit(t), ls[1], Options{Rank: 1, Planes: 1, Addrs: addrs, Secret: secret})

@@ -5,6 +5,8 @@
 // payload directly into the caller's memory after the header has been checked. Payload to be reduced is received into
 // a buffer per connection that fits the cache.
 //
-// Package net sets up the connections. After that, the package owns the sockets and starts no goroutines. It imports
-// transport, wire and internal/poller.
+// Package net sets up the connections. After that, the package owns the sockets. With heartbeats, goroutines of the
+// endpoint watch the connections, and replace one that breaks by a connection on another plane (see [Failover]).
+//
+// The package imports transport, wire and internal/poller.
 package tcp

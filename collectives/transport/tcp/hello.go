@@ -1,30 +1,41 @@
 package tcp
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 )
 
 // A connection begins with a hello from the rank that dials and a reply from the rank that accepts. Each proves that
 // its sender knows the communicator's secret.
 //
 // The hello, little endian: magic u64, version u32, comm u64, ranks u32, planes u32, from u32, to u32, plane u32,
-// nonce [16]byte, HMAC-SHA256 [32]byte of all before it. The reply is the HMAC of the hello's HMAC.
+// purpose u32, via u32, nonce [16]byte, HMAC-SHA256 [32]byte of all before it. A reply: position u64, HMAC-SHA256 of
+// the HMAC that it answers and of the position. The rank that resumes a stream answers the reply with a reply of its
+// own. A position is the number of bytes of the stream that a rank has received, 0 unless a stream is resumed.
 const (
 	helloMagic   = 0x4f4c4c454854504c // "LPTHELLO"
-	helloVersion = 1
+	helloVersion = 2
 	macSize      = sha256.Size
-	helloBody    = 8 + 4 + 8 + 5*4 + 16
+	helloBody    = 8 + 4 + 8 + 7*4 + 16
 	helloSize    = helloBody + macSize
-	replySize    = macSize
+	replySize    = 8 + macSize
 )
 
 // SecretSize is the size of a communicator's secret in bytes.
 const SecretSize = 16
+
+// Purposes of a connection.
+const (
+	forMesh   = iota // the first connection of a stream
+	forResume        // continues a stream whose connection has broken
+	forPoke          // asks the rank that dials the streams of both ranks to resume one
+)
 
 var errRejected = errors.New("not a rank of this communicator")
 
@@ -34,6 +45,8 @@ type hello struct {
 	ranks, planes uint32
 	from, to      uint32
 	plane         uint32
+	purpose       uint32
+	via           uint32 // plane of the connection; plane is that of the stream
 }
 
 // encode returns the encoding with a new nonce and the HMAC.
@@ -43,7 +56,7 @@ func (h hello) encode(secret []byte) ([]byte, error) {
 	b = le.AppendUint64(b, helloMagic)
 	b = le.AppendUint32(b, helloVersion)
 	b = le.AppendUint64(b, h.comm)
-	for _, v := range []uint32{h.ranks, h.planes, h.from, h.to, h.plane} {
+	for _, v := range []uint32{h.ranks, h.planes, h.from, h.to, h.plane, h.purpose, h.via} {
 		b = le.AppendUint32(b, v)
 	}
 	b = b[:helloBody]
@@ -66,14 +79,30 @@ func decodeHello(b, secret []byte) (h hello, err error) {
 		return h, fmt.Errorf("%w: wrong secret", errRejected)
 	}
 	h.comm = le.Uint64(b[12:])
-	for i, v := range []*uint32{&h.ranks, &h.planes, &h.from, &h.to, &h.plane} {
+	for i, v := range []*uint32{&h.ranks, &h.planes, &h.from, &h.to, &h.plane, &h.purpose, &h.via} {
 		*v = le.Uint32(b[20+4*i:])
 	}
 	return h, nil
 }
 
-// reply returns the reply to an encoded hello.
-func reply(hello, secret []byte) []byte { return mac(secret, hello[helloBody:]) }
+// reply returns the reply to an encoded hello or reply.
+func reply(to []byte, at uint64, secret []byte) []byte {
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, replySize), at)
+	return append(b, mac(secret, append(bytes.Clone(to[len(to)-macSize:]), b...))...)
+}
+
+// readReply reads and checks the reply to an encoded hello or reply. It returns the reply and its position.
+func readReply(r io.Reader, to, secret []byte) (b []byte, at uint64, err error) {
+	b = make([]byte, replySize)
+	if _, err := io.ReadFull(r, b); err != nil {
+		return nil, 0, fmt.Errorf("it rejected this rank: %w", err)
+	}
+	at = binary.LittleEndian.Uint64(b)
+	if !hmac.Equal(b, reply(to, at, secret)) {
+		return nil, 0, errRejected
+	}
+	return b, at, nil
+}
 
 func mac(secret, b []byte) []byte {
 	m := hmac.New(sha256.New, secret)

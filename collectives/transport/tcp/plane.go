@@ -5,7 +5,7 @@ import (
 	"lightpath/collectives/wire"
 )
 
-// plane is a [transport.Lander] with one connection per peer.
+// plane is a [transport.Lander] and [transport.Borrower] with one connection per peer.
 type plane struct {
 	e     *Endpoint
 	id    int
@@ -25,33 +25,85 @@ func (p *plane) conn(peer int) (*conn, error) {
 // TrySend implements [transport.Plane].
 // Hot path: no allocation, no logging.
 func (p *plane) TrySend(h *wire.Header, payload []byte) (int, error) {
+	n, _, err := p.offer(h, payload, false)
+	return n, err
+}
+
+// Lend implements [transport.Borrower]. If heartbeats are off, no connection takes over a stream, and the mark is 0.
+// Hot path: no allocation, no logging.
+func (p *plane) Lend(h *wire.Header, payload []byte) (int, uint64, error) {
+	return p.offer(h, payload, len(payload) > copied)
+}
+
+// Returned implements [transport.Borrower]. The peer's host has received what is returned, or a copy is here. A copy is
+// made if it is short, or if the caller would sleep until the network has taken more.
+func (p *plane) Returned(dst int) (uint64, error) {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	c, err := p.conn(dst)
+	if err != nil {
+		return 0, err
+	}
+	if c.txLost != nil {
+		return 0, c.txLost
+	}
+	c.sent.trim(c.received())
+	if c.sent.lent > 0 && (c.sent.end-c.sent.base <= copied || p.e.armed) {
+		c.sent.own()
+	}
+	if c.sent.lent == 0 {
+		return c.sent.end, nil
+	}
+	return c.sent.base, nil
+}
+
+// Abandon implements [transport.Abandoner].
+func (p *plane) Abandon() {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	for _, c := range p.conns {
+		if c != nil && c.sent.lent > 0 {
+			c.guard.give(c, transport.ErrClosed)
+		}
+	}
+}
+
+// offer sends frames until the kernel accepts no more, at most burst. mark is the position in the stream after lent
+// payload, 0 if none was lent.
+func (p *plane) offer(h *wire.Header, payload []byte, lend bool) (taken int, mark uint64, err error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
 	c, err := p.conn(int(h.Dst))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if c.full {
+		if c.txLost != nil {
+			return 0, 0, c.txLost
+		}
 		if p.e.pollReady(&c.txPoll); c.full {
-			return 0, nil
+			return 0, 0, nil
 		}
 	}
-	frame, taken := *h, 0
+	frame := *h
 	for range burst {
 		if taken == len(payload) {
 			break
 		}
-		n, err := c.send(&frame, payload[taken:])
+		n, err := c.send(&frame, payload[taken:], lend)
 		taken += n
 		frame.Offset += uint64(n)
 		if err != nil && taken == 0 {
-			return 0, err
+			return 0, 0, err
 		}
 		if err != nil || c.full || c.unsent != 0 {
 			break
 		}
 	}
-	return taken, nil
+	if lend && c.sent.lent > 0 {
+		mark = c.sent.end
+	}
+	return taken, mark, nil
 }
 
 // Peek implements [transport.Plane].
@@ -119,7 +171,7 @@ func (p *plane) parse(src int) (*conn, error) {
 
 // fill receives at most ahead bytes into c's buffer if the kernel may have any, then parses again.
 func (p *plane) fill(c *conn, ahead int) error {
-	if c.rxLost != nil {
+	if c.rxLost != nil && len(c.backlog) == 0 {
 		return c.rxLost
 	}
 	if !c.readable && (p.e.armed || len(p.e.conns) > fewConns) {
@@ -155,7 +207,7 @@ func (p *plane) Drained() (bool, error) {
 		if _, err := p.conn(peer); err != nil {
 			return false, err
 		}
-		if n, err := c.unacknowledged(); n != 0 || err != nil {
+		if ok, err := c.drained(); !ok || err != nil {
 			return false, err
 		}
 	}

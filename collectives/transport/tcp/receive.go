@@ -30,6 +30,7 @@ type receiver struct {
 	last      int         // number of bytes that the last system call received
 	rxIov     [2]unix.Iovec
 	rxMsg     unix.Msghdr
+	rxTotal   uint64 // bytes of the stream that receive has returned
 }
 
 func (r *receiver) init() {
@@ -124,7 +125,7 @@ func (c *conn) receiveInto(dst []byte) (int, error) {
 // a piece. It returns the number of bytes read into both.
 // Hot path: no allocation, no logging.
 func (c *conn) receive(dst []byte, ahead int) (int, error) {
-	if c.rxLost != nil {
+	if c.rxLost != nil && len(c.backlog) == 0 {
 		return 0, c.rxLost
 	}
 	if len(c.buf)-c.end < ahead {
@@ -133,6 +134,9 @@ func (c *conn) receive(dst []byte, ahead int) (int, error) {
 	}
 	room := c.buf[c.end:]
 	room = room[:min(len(room), ahead)]
+	if c.down || len(c.backlog) > 0 {
+		return c.receiveBacklog(dst, room), nil
+	}
 	for {
 		n, errno := c.recvmsg(dst, room)
 		switch {
@@ -142,15 +146,30 @@ func (c *conn) receive(dst []byte, ahead int) (int, error) {
 			c.readable = false
 			return 0, nil
 		case errno != 0 || n == 0:
-			c.rxLost = c.loss(errno)
-			return 0, c.rxLost
+			c.rxLost = c.broken(errno)
+			if c.rxLost == nil {
+				n = c.receiveBacklog(dst, room)
+			}
+			return n, c.rxLost
 		}
 		c.last = n
+		c.rxTotal += uint64(n)
+		if c.guard != nil && n > wire.HeaderSize+copied {
+			c.acknowledge()
+		}
 		c.end += max(n-len(dst), 0)
 		// After a short count the kernel has no more data, and reports the next arrival as a new edge.
 		c.readable = n == len(dst)+len(room) || c.ended
 		return n, nil
 	}
+}
+
+// acknowledge makes the kernel acknowledge received bytes at once. Otherwise the kernel may wait 40 ms, and the other
+// rank would copy lent payload instead.
+func (c *conn) acknowledge() {
+	on := int32(1)
+	_, _, _ = unix.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(c.fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK,
+		uintptr(unsafe.Pointer(&on)), unsafe.Sizeof(on), 0)
 }
 
 // expected returns the number of bytes to receive before the next header is known. If the last frames were small, it

@@ -20,7 +20,14 @@ type sender struct {
 	txPoll uint64 // see [poller.Set.PollOnce]
 	txIov  [2]unix.Iovec
 	txMsg  unix.Msghdr
+	sent   journal // if the endpoint has a guard
 }
+
+// copied is the size up to which Lend copies payload. For larger payload the copy takes longer than the system call.
+const copied = shortCall
+
+// maxSpans is the number of spans of a journal at which send asks the kernel how many bytes the peer has received.
+const maxSpans = 64
 
 func (s *sender) init() {
 	s.headAt = wire.HeaderSize
@@ -28,9 +35,9 @@ func (s *sender) init() {
 }
 
 // send continues the current frame, or begins one with payload[0]. It writes as much as the socket accepts and returns
-// the number of payload bytes.
+// the number of payload bytes. lend: the journal refers to the payload instead of copying it.
 // Hot path: no allocation, no logging.
-func (c *conn) send(h *wire.Header, payload []byte) (int, error) {
+func (c *conn) send(h *wire.Header, payload []byte, lend bool) (int, error) {
 	if c.txLost != nil {
 		return 0, c.txLost
 	}
@@ -55,8 +62,11 @@ func (c *conn) send(h *wire.Header, payload []byte) (int, error) {
 	case unix.EINTR, unix.ENOBUFS:
 		return 0, nil
 	default:
-		c.txLost = c.loss(errno)
+		c.txLost = c.broken(errno)
 		return 0, c.txLost
+	}
+	if c.guard != nil {
+		c.record(payload[:max(n-header, 0)], min(n, header), lend)
 	}
 	if n < header {
 		c.headAt += n
@@ -65,6 +75,17 @@ func (c *conn) send(h *wire.Header, payload []byte) (int, error) {
 	c.headAt = wire.HeaderSize
 	c.unsent -= n - header
 	return n - header, nil
+}
+
+// record adds bytes of the header and of the payload, which the kernel has accepted, to the journal.
+// Hot path: no allocation, no logging.
+func (c *conn) record(payload []byte, header int, lend bool) {
+	j := &c.sent
+	if len(j.spans)-j.first >= maxSpans || len(j.now.mem)-j.now.used < wire.HeaderSize+copied {
+		j.trim(c.received())
+	}
+	j.add(c.head[c.headAt:c.headAt+header], false)
+	j.add(payload, lend)
 }
 
 // sendmsg passes the rest of the header and payload to the kernel. It does not use writev, which would raise SIGPIPE

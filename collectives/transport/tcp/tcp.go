@@ -33,6 +33,8 @@ const (
 	fewConns = 2
 	// burst is the largest number of frames that one TrySend sends.
 	burst = 4
+	// events are the edges of a connection that the kernel reports.
+	events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP
 )
 
 // Endpoint is one rank's connections; it implements [transport.Endpoint].
@@ -43,7 +45,8 @@ type Endpoint struct {
 	planes []transport.Plane
 	conns  []*conn // all connections, by event id
 	poll   *poller.Set
-	armed  bool // between Arm and the end of Wait: an event must be polled, or the rank would sleep
+	guard  *guard // nil: a connection that breaks is not replaced
+	armed  bool   // between Arm and the end of Wait: an event must be polled, or the rank would sleep
 
 	mu sync.Mutex // held by Close and by every call of the driving goroutine except Arm and Wait
 }
@@ -69,8 +72,9 @@ func newEndpoint(rank int, fds [][]int) (*Endpoint, error) {
 		return nil, fmt.Errorf("tcp: rank %d: %w", rank, err)
 	}
 	for id, c := range e.conns {
+		c.id = id
 		if err = prepare(c.fd); err == nil {
-			err = e.poll.Add(c.fd, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP, int32(id))
+			err = e.poll.Add(c.fd, events, int32(id))
 		}
 		if err != nil {
 			_ = e.Close()
@@ -115,16 +119,16 @@ func (e *Endpoint) Wake() { e.poll.Wake() }
 // pollReady marks the connections that have become ready. It polls at most once for all connections; see
 // [poller.Set.PollOnce] for seen. The caller holds mu.
 func (e *Endpoint) pollReady(seen *uint64) {
-	events := e.poll.PollOnce(seen)
-	for i := range events {
-		ev := &events[i]
+	ready := e.poll.PollOnce(seen)
+	for i := range ready {
+		ev := &ready[i]
 		c := e.conns[ev.Fd]
 		if ev.Events&^unix.EPOLLOUT != 0 {
 			c.readable = true
 			c.ended = c.ended || ev.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0
 		}
 		if ev.Events&^unix.EPOLLIN != 0 {
-			c.full = false
+			c.full = c.replaying
 		}
 	}
 }
@@ -133,6 +137,9 @@ func (e *Endpoint) pollReady(seen *uint64) {
 // [transport.ErrPeerLost].
 func (e *Endpoint) Close() error {
 	e.poll.Close(func() {
+		if e.guard != nil {
+			e.guard.stop()
+		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.closeConns()
@@ -142,6 +149,9 @@ func (e *Endpoint) Close() error {
 
 func (e *Endpoint) closeConns() {
 	for _, c := range e.conns {
+		if c.down {
+			continue
+		}
 		// A close with unread bytes resets the connection, and the peer would lose the bytes in flight. The shutdown
 		// sends the end of the stream first.
 		_ = unix.Shutdown(c.fd, unix.SHUT_WR)

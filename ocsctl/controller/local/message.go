@@ -23,20 +23,19 @@ var ErrProtocol = errors.New("malformed control message")
 
 // The types of control messages; PROTOCOL.md says who sends which, and when.
 const (
-	msgHello    = "hello"
-	msgWelcome  = "welcome"
-	msgPost     = "post"
-	msgSchedule = "schedule"
-	msgAcquire  = "acquire"
-	msgRelease  = "release"
-	msgGranted  = "granted"
-	msgRefused  = "refused"
-	msgWatch    = "watch"
-	msgState    = "state"
-	msgWaiting  = "waiting"
-	msgDone     = "done"
-	msgGoodbye  = "goodbye"
-	msgError    = "error"
+	msgHello   = "hello"
+	msgWelcome = "welcome"
+	msgPost    = "post"
+	msgAcquire = "acquire"
+	msgRelease = "release"
+	msgGranted = "granted"
+	msgRefused = "refused"
+	msgWatch   = "watch"
+	msgState   = "state"
+	msgWaiting = "waiting"
+	msgDone    = "done"
+	msgGoodbye = "goodbye"
+	msgError   = "error"
 )
 
 // message is every control message: one JSON object, 4 bytes of length before it.
@@ -50,7 +49,6 @@ type message struct {
 	Target   circuit.Permutation `json:"target,omitempty"`
 	Mask     uint64              `json:"mask,omitempty"`
 	Holder   uint64              `json:"holder,omitempty"`
-	At       int64               `json:"at_unix_ns,omitempty"`
 	Text     string              `json:"text,omitempty"`
 	Software string              `json:"software,omitempty"` // the version of the sender's
 	Fabric   *fabricInfo         `json:"fabric,omitempty"`
@@ -93,7 +91,7 @@ func decodeMessage(body []byte) (*message, error) {
 		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	switch m.Type {
-	case msgHello, msgWelcome, msgPost, msgSchedule, msgAcquire, msgRelease, msgGranted, msgRefused, msgWatch, msgState, msgWaiting, msgDone, msgGoodbye, msgError:
+	case msgHello, msgWelcome, msgPost, msgAcquire, msgRelease, msgGranted, msgRefused, msgWatch, msgState, msgWaiting, msgDone, msgGoodbye, msgError:
 		return m, nil
 	}
 	return nil, fmt.Errorf("%w: type %q", ErrProtocol, m.Type)
@@ -102,7 +100,7 @@ func decodeMessage(body []byte) (*message, error) {
 // checkRequest checks what a client may ask of a switch with these dimensions.
 func (m *message) checkRequest(ports, planes int) error {
 	switch m.Type {
-	case msgPost, msgSchedule:
+	case msgPost:
 		if m.Plane < 0 || m.Plane >= planes {
 			return fmt.Errorf("%w: %s: plane %d, the switch has %d", ErrProtocol, m.Type, m.Plane, planes)
 		}

@@ -1,0 +1,442 @@
+package tcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"lightpath/collectives/transport"
+
+	"golang.org/x/sys/unix"
+)
+
+// A stream is all that two ranks exchange on one plane. It outlives its connection. If the connection breaks, both
+// ranks leave it and continue over a connection on another plane (docs/design/transports.md).
+//
+//	rank with the higher number                  rank with the lower number
+//	leaves the connection, or notices its end
+//	hello (resume plane j)  ------------------>  leaves the connection too
+//	                        <------------------  reply (position)
+//	reply (position)        ------------------>
+//	sends again from there                       sends again from there
+//
+// A rank that leaves a connection receives all that its kernel has, then closes it. From then on it neither sends nor
+// drops bytes from its journal until the stream is resumed. So each position is final when it is sent, and the journal
+// of the other rank begins at it or before.
+
+// Failover says when the connections of an endpoint are replaced.
+type Failover struct {
+	// Heartbeat is the time after which a rank is lost if no plane brings an answer from its host. A plane without an
+	// answer is left before that. 0: a connection that breaks is not replaced.
+	Heartbeat time.Duration
+	// Moved is called when the stream of a plane to a rank continues over the plane via. It may be nil.
+	Moved func(rank, plane, via int, cause error)
+	// Lost is called when no plane brings an answer from a rank's host. It may be nil.
+	Lost func(rank int, err error)
+}
+
+const (
+	// holds bounds how long a stream stays away from its own plane: from one to this number of heartbeats.
+	holds = 32
+	// attempts is the number of rounds through all planes in which a rank tries to resume a stream.
+	attempts = 4
+	// guardHandshakes is the number of concurrent handshakes beyond one for each stream.
+	guardHandshakes = 32
+	// minAttempt is enough to connect and shake hands in a data centre.
+	minAttempt = 100 * time.Millisecond
+)
+
+// detour is the part of a connection's state that matters after it has broken.
+type detour struct {
+	guard     *guard    // nil: the connection is not replaced
+	down      bool      // the stream has no connection: fd is closed
+	replaying bool      // the connection first carries bytes that the journal holds
+	busy      bool      // a goroutine works on the stream
+	backlog   []byte    // received from earlier connections, not consumed
+	cause     error     // why the stream has no connection
+	since     time.Time // of the present connection, or of the end of the last one
+	silent    int       // consecutive probes without an answer; see watch
+	via       int       // the plane that carries the stream
+	// The stream returns to its plane at homeAt, and stays away for hold next time.
+	hold   time.Duration
+	homeAt time.Time
+}
+
+// guard replaces the connections of an endpoint.
+type guard struct {
+	e    *Endpoint
+	o    Options
+	l    *Listener
+	ctx  context.Context
+	stop func()
+	wg   sync.WaitGroup
+}
+
+// newGuard gives an endpoint a guard, which then owns the listener.
+func newGuard(e *Endpoint, l *Listener, o *Options) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	g := &guard{e: e, o: *o, l: l, ctx: ctx}
+	for _, c := range e.conns {
+		if err := g.probe(c.fd); err != nil {
+			cancel()
+			return fmt.Errorf("tcp: rank %d, plane %d of rank %d: %w", c.peer, c.plane, e.rank, err)
+		}
+		c.guard, c.via, c.hold = g, c.plane, o.Heartbeat
+	}
+	g.stop = func() {
+		cancel()
+		_ = l.Close()
+		g.wg.Wait()
+	}
+	e.guard = g
+	for _, one := range l.ls {
+		g.wg.Go(func() { _ = serve(ctx, one, len(e.conns)+guardHandshakes, g.accept) })
+	}
+	g.wg.Go(g.watch)
+	return nil
+}
+
+// leave ends the use of a connection, and begins to resume its stream. The caller holds the endpoint's lock.
+func (g *guard) leave(c *conn, cause error) {
+	if c.down {
+		return
+	}
+	c.drain()
+	// The reset makes the other rank leave the connection too, if the network still carries it.
+	_ = unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	_ = unix.Close(c.fd)
+	now := time.Now()
+	if c.via == c.plane {
+		if now.Sub(c.homeAt) > holds*g.o.Heartbeat {
+			c.hold = g.o.Heartbeat / 2
+		}
+		c.hold = min(2*c.hold, holds*g.o.Heartbeat)
+		c.homeAt = now.Add(c.hold)
+	}
+	c.fd, c.down, c.replaying, c.full, c.ended = -1, true, false, true, false
+	c.readable = len(c.backlog) > 0
+	c.cause, c.since, c.silent = cause, now, 0
+	if !c.busy && g.ctx.Err() == nil {
+		c.busy = true
+		g.wg.Go(func() { g.recover(c) })
+	}
+}
+
+// drain receives what the kernel has of a connection.
+func (c *conn) drain() {
+	at := len(c.backlog)
+	for {
+		if len(c.backlog) == cap(c.backlog) {
+			c.backlog = append(c.backlog, make([]byte, maxPayload)...)[:len(c.backlog)]
+		}
+		n, _, err := unix.Recvfrom(c.fd, c.backlog[len(c.backlog):cap(c.backlog)], unix.MSG_DONTWAIT)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n <= 0 {
+			break
+		}
+		c.backlog = c.backlog[:len(c.backlog)+n]
+	}
+	c.rxTotal += uint64(len(c.backlog) - at)
+	if len(c.backlog) == 0 {
+		c.backlog = nil
+	}
+}
+
+// receiveBacklog is like receive for bytes of earlier connections.
+func (c *conn) receiveBacklog(dst, room []byte) int {
+	n := copy(dst, c.backlog)
+	more := copy(room, c.backlog[n:])
+	c.end += more
+	c.last = n + more
+	if c.backlog = c.backlog[n+more:]; len(c.backlog) == 0 {
+		c.backlog = nil
+		c.readable = !c.down
+	}
+	return n + more
+}
+
+// give ends a stream with an error. The caller holds the endpoint's lock.
+func (g *guard) give(c *conn, err error) {
+	if !c.down {
+		c.drain()
+		_ = unix.Close(c.fd)
+	}
+	c.fd, c.down, c.full, c.readable = -1, true, true, true
+	c.txLost, c.rxLost = err, err
+	c.sent = journal{}
+	g.e.poll.Wake()
+}
+
+// recover resumes the stream of a connection that is down, or gives it up. The rank with the higher number dials; the
+// other one pokes it.
+func (g *guard) recover(c *conn) {
+	limit := g.o.Heartbeat / 4
+	pokes, patience := c.peer > g.e.rank, limit
+	for round := 0; ; round++ {
+		cause, since, down := g.state(c)
+		if !down {
+			return
+		}
+		if errors.Is(cause, errLeft) || round > 0 { // the other rank is at it already
+			select {
+			case <-g.ctx.Done():
+			case <-time.After(min(10*time.Millisecond<<min(round, 8), limit/attempts)):
+			}
+		}
+		var last error
+		for _, via := range g.ways(c) {
+			if _, _, down := g.state(c); !down {
+				return
+			}
+			err := g.attempt(c, via, max(limit/time.Duration(attempts*len(g.e.planes)), minAttempt))
+			if err == nil && pokes {
+				patience = g.o.Heartbeat // the other rank dials
+				break
+			}
+			if last = err; errors.Is(err, unix.ECONNREFUSED) {
+				patience = 0
+				break
+			}
+		}
+		if errors.Is(cause, errSilent) {
+			since = since.Add(-limit / 2) // the rank was silent before, too
+		}
+		if time.Since(since) > patience {
+			g.lose(c, cmp.Or(last, errIdle))
+		}
+	}
+}
+
+// state returns why and since when a stream has no connection. If it has one, or needs none any more, the goroutine
+// that calls state stops its work on the stream.
+func (g *guard) state(c *conn) (cause error, since time.Time, down bool) {
+	g.e.mu.Lock()
+	defer g.e.mu.Unlock()
+	down = c.down && c.rxLost == nil && g.ctx.Err() == nil
+	c.busy = down
+	return c.cause, c.since, down
+}
+
+// lose gives a stream up.
+func (g *guard) lose(c *conn, last error) {
+	g.e.mu.Lock()
+	if !c.down || c.rxLost != nil {
+		g.e.mu.Unlock()
+		return
+	}
+	closed := errors.Is(last, unix.ECONNREFUSED)
+	err := fmt.Errorf("%w (no other plane reaches the rank at %s: %w)", c.cause, g.o.Addrs[c.peer], last)
+	if closed {
+		err = c.loss(0)
+	}
+	g.give(c, err)
+	g.e.mu.Unlock()
+	if !closed && g.o.Lost != nil {
+		g.o.Lost(c.peer, err)
+	}
+}
+
+// Causes of leaving a connection that still works, or that is silent.
+var (
+	errSilent = errors.New("no answer from its host")
+	errLeft   = errors.New("the other rank has left the connection")
+	errIdle   = errors.New("the rank answers, but does not resume the stream")
+	errReturn = errors.New("the plane carries connections again")
+)
+
+// ways returns the planes on which a rank tries to resume a stream, the most promising first.
+func (g *guard) ways(c *conn) []int {
+	g.e.mu.Lock()
+	defer g.e.mu.Unlock()
+	n := len(g.e.planes)
+	var good, bad []int
+	if errors.Is(c.cause, errSilent) {
+		bad = append(bad, c.via)
+	} else {
+		good = append(good, c.via)
+	}
+	for i := 1; i <= n; i++ {
+		k := (c.via + i) % n
+		if k == c.via {
+			continue
+		}
+		if g.answers(k, c.peer) {
+			good = append(good, k)
+		} else {
+			bad = append(bad, k)
+		}
+	}
+	return append(good, bad...)
+}
+
+// answers reports whether a stream to a rank uses a plane and its probes are answered.
+func (g *guard) answers(plane, peer int) bool {
+	for _, c := range g.e.conns {
+		if c.peer == peer && c.via == plane && !c.down && c.silent == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// attempt connects to the other rank on the plane via, and resumes the stream or pokes the rank. It leaves the present
+// connection of the stream when the new one is there.
+func (g *guard) attempt(c *conn, via int, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(g.ctx, limit)
+	defer cancel()
+	d := net.Dialer{LocalAddr: g.l.source(via)}
+	to, err := d.DialContext(ctx, "tcp", planeAddr(g.o.Addrs[c.peer], via))
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	defer interruptWith(ctx, to)()
+	purpose := forResume
+	if c.peer > g.e.rank {
+		purpose = forPoke
+	} else {
+		g.e.mu.Lock()
+		g.leave(c, errReturn)
+		g.e.mu.Unlock()
+	}
+	h := g.o.hello(c.plane, c.peer, purpose)
+	h.via = uint32(via)
+	hello, err := h.encode(g.o.Secret[:])
+	if err != nil {
+		return err
+	}
+	if _, err := to.Write(hello); err != nil {
+		return err
+	}
+	answer, at, err := readReply(to, hello, g.o.Secret[:])
+	if err != nil || purpose == forPoke {
+		return err
+	}
+	g.e.mu.Lock()
+	mine := c.rxTotal
+	g.e.mu.Unlock()
+	if _, err := to.Write(reply(answer, mine, g.o.Secret[:])); err != nil {
+		return err
+	}
+	return g.resume(c, to, via, at)
+}
+
+// accept resumes a stream over a connection that another rank has dialed.
+func (g *guard) accept(from net.Conn) error {
+	var hello [helloSize]byte
+	if _, err := io.ReadFull(from, hello[:]); err != nil {
+		return err
+	}
+	got, err := decodeHello(hello[:], g.o.Secret[:])
+	if err != nil {
+		return err
+	}
+	want := g.o.hello(int(got.plane), g.e.rank, int(got.purpose))
+	want.from, want.via = got.from, got.via
+	if got != want || got.plane >= want.planes || got.via >= want.planes || got.from >= want.ranks || got.from == want.to {
+		return errRejected
+	}
+	c := g.e.planes[got.plane].(*plane).conns[got.from]
+	higher := c.peer > g.e.rank
+	if got.purpose != forResume && (got.purpose != forPoke || higher) || got.purpose == forResume && !higher {
+		return errRejected
+	}
+	g.e.mu.Lock()
+	lost := c.rxLost != nil || g.e.poll.Closed()
+	// A poke may be older than the present connection. The other rank repeats it if it needs another one.
+	if stale := got.purpose == forPoke && time.Since(c.since) < g.o.Heartbeat/ticks; !lost && !stale {
+		g.leave(c, errLeft)
+	}
+	mine := c.rxTotal
+	g.e.mu.Unlock()
+	if lost {
+		return errRejected
+	}
+	answer := reply(hello[:], mine, g.o.Secret[:])
+	if _, err := from.Write(answer); err != nil || got.purpose == forPoke {
+		return err
+	}
+	_, at, err := readReply(from, answer, g.o.Secret[:])
+	if err != nil {
+		return err
+	}
+	return g.resume(c, from, int(got.via), at)
+}
+
+// resume continues a stream over a connection, on the plane via. at is the position that the other rank has received.
+func (g *guard) resume(c *conn, over net.Conn, via int, at uint64) error {
+	fd, err := socketOf(over)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(prepare(fd), g.o.setCongestion(fd), g.probe(fd)); err != nil {
+		_ = unix.Close(fd)
+		return err
+	}
+	g.e.mu.Lock()
+	if !c.down || c.rxLost != nil || g.ctx.Err() != nil {
+		g.e.mu.Unlock()
+		_ = unix.Close(fd)
+		return errRejected
+	}
+	if at < c.sent.base || at > c.sent.end {
+		g.give(c, fmt.Errorf("%w: rank %d, plane %d: the rank has received %d bytes, and this rank holds %d to %d",
+			transport.ErrPeerLost, c.peer, c.plane, at, c.sent.base, c.sent.end))
+		g.e.mu.Unlock()
+		_ = unix.Close(fd)
+		return nil
+	}
+	if err := g.e.poll.Add(fd, events, int32(c.id)); err != nil {
+		g.e.mu.Unlock()
+		_ = unix.Close(fd)
+		return err
+	}
+	cause := c.cause
+	c.sent.trim(at)
+	c.fd, c.via, c.down, c.silent, c.since = fd, via, false, 0, time.Now()
+	c.readable, c.replaying, c.full = true, true, true
+	g.e.mu.Unlock()
+	g.e.poll.Wake()
+	if g.o.Moved != nil {
+		g.o.Moved(c.peer, c.plane, via, cause)
+	}
+	g.wg.Go(func() { g.replay(c, fd, at) })
+	return nil
+}
+
+// replay sends the bytes of the journal over a new connection.
+func (g *guard) replay(c *conn, fd int, at uint64) {
+	const pause = time.Millisecond
+	for g.ctx.Err() == nil {
+		g.e.mu.Lock()
+		if c.fd != fd || !c.replaying {
+			g.e.mu.Unlock()
+			return
+		}
+		b := c.sent.from(at)
+		if b == nil {
+			c.replaying, c.full = false, false
+			g.e.mu.Unlock()
+			g.e.poll.Wake()
+			return
+		}
+		n, err := unix.SendmsgN(fd, b, nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+		if err == nil {
+			at += uint64(n)
+		} else if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOBUFS) {
+			errno, _ := errors.AsType[unix.Errno](err)
+			g.leave(c, c.loss(errno))
+		}
+		g.e.mu.Unlock()
+		if err != nil {
+			time.Sleep(pause)
+		}
+	}
+}

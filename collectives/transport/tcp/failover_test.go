@@ -1,0 +1,428 @@
+package tcp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lightpath/collectives/exec"
+	"lightpath/collectives/program"
+	"lightpath/collectives/program/programtest"
+	"lightpath/collectives/schedule"
+	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/transporttest"
+	"lightpath/collectives/wire"
+
+	"golang.org/x/sys/unix"
+)
+
+// relay carries the first connection of one stream between two ranks. It forwards limit bytes from the first socket to
+// the second one, then nothing in either direction, as a cable that is cut. A byte counts as received by the other host
+// when it is forwarded.
+type relay struct {
+	limit int
+	mu    sync.Mutex
+	sent  int
+	isCut bool
+	cut   func() // called once, when limit bytes are forwarded
+	wg    sync.WaitGroup
+}
+
+// start returns the sockets of both ranks.
+func (r *relay) start(t *testing.T) (a, b int) {
+	t.Helper()
+	var ends [2][2]int
+	for i := range ends {
+		var err error
+		if ends[i], err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.wg.Go(func() { r.copy(ends[0][1], ends[1][1], true) })
+	r.wg.Go(func() { r.copy(ends[1][1], ends[0][1], false) })
+	t.Cleanup(func() {
+		for i := range ends {
+			_ = unix.Shutdown(ends[i][1], unix.SHUT_RDWR)
+		}
+		r.wg.Wait()
+		for i := range ends {
+			_ = unix.Close(ends[i][1])
+		}
+	})
+	return ends[0][0], ends[1][0]
+}
+
+func (r *relay) copy(from, to int, limited bool) {
+	buf := make([]byte, 16<<10)
+	for {
+		n, _, err := unix.Recvfrom(from, buf, unix.MSG_PEEK)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n <= 0 || err != nil {
+			return
+		}
+		r.mu.Lock()
+		if limited {
+			n = min(n, r.limit-r.sent)
+		}
+		if r.isCut {
+			n = 0
+		}
+		if n > 0 {
+			n, err = unix.SendmsgN(to, buf[:n], nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+		}
+		if err != nil { // no room, or the rank has left
+			n = 0
+		}
+		if n > 0 {
+			_, _, _ = unix.Recvfrom(from, buf[:n], 0)
+		}
+		if limited {
+			r.sent += n
+		}
+		call := r.sent == r.limit && !r.isCut
+		r.isCut = r.isCut || call
+		over := r.isCut
+		r.mu.Unlock()
+		if call {
+			r.cut()
+		}
+		if over {
+			return
+		}
+		if n == 0 {
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+}
+
+// guarded returns endpoints that fail over, each plane on an address of its own. The stream of ranks 0 and 1 on the
+// last plane begins in the relay, if there is one.
+func guarded(t *testing.T, ranks, planes int, heartbeat time.Duration, r *relay, f Failover) []*Endpoint {
+	t.Helper()
+	fds := make([][][]int, ranks)
+	for a := range fds {
+		fds[a] = make([][]int, planes)
+		for k := range fds[a] {
+			fds[a][k] = make([]int, ranks)
+		}
+	}
+	for k := range planes {
+		for a := range ranks {
+			for b := range a {
+				if r != nil && k == planes-1 && a == 1 {
+					fds[0][k][1], fds[1][k][0] = r.start(t)
+					continue
+				}
+				pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fds[a][k][b], fds[b][k][a] = pair[0], pair[1]
+			}
+		}
+	}
+	f.Heartbeat = heartbeat
+	o := Options{Planes: planes, Comm: 5, Secret: secret, Failover: f}
+	ls := make([]*Listener, ranks)
+	for a := range ls {
+		var addrs []string
+		for k := range planes {
+			addrs = append(addrs, fmt.Sprintf("127.0.0.%d:0", k+1))
+		}
+		l, err := Listen(addrs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ls[a] = l
+		o.Addrs = append(o.Addrs, l.Addr())
+	}
+	all := make([]*Endpoint, ranks)
+	for a := range all {
+		e, err := newEndpoint(a, fds[a])
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Rank = a
+		if err := newGuard(e, ls[a], &o); err != nil {
+			t.Fatal(err)
+		}
+		all[a] = e
+		t.Cleanup(func() { _ = e.Close() })
+	}
+	return all
+}
+
+// leaveStream makes an endpoint leave the connection of a stream, as watch does without answers.
+func leaveStream(e *Endpoint, plane, peer int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c := e.conn(plane, peer); !e.poll.Closed() {
+		e.guard.leave(c, fmt.Errorf("%w: %w", transport.ErrPeerLost, errSilent))
+	}
+}
+
+func (e *Endpoint) conn(k, peer int) *conn { return e.planes[k].(*plane).conns[peer] }
+
+// collective runs a schedule on all ranks, one goroutine each. Each rank overwrites its buffers as soon as its own call
+// has returned, as a user may.
+func collective(t *testing.T, all []*Endpoint, s *schedule.Schedule, count int64, inPlace bool, op uint64) {
+	t.Helper()
+	planes := len(all[0].planes)
+	progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, InPlace: inPlace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := programtest.NewCase(s, count, 1, op)
+	var wg sync.WaitGroup
+	for r := range all {
+		wg.Go(func() {
+			in, out := c.Buffers(r, inPlace)
+			call := exec.Call{
+				Program: progs[r], Comm: 7, Op: op, Reduce: programtest.AddInto, Endpoint: all[r],
+				Buffers: [schedule.NumBuffers]exec.Buffer{
+					exec.BufferOf(in), exec.BufferOf(out), exec.BufferOf(make([]byte, progs[r].ScratchBytes)),
+				},
+			}
+			var task exec.Task
+			if err := task.Bind(call); err != nil {
+				t.Error(err)
+				return
+			}
+			if err := exec.Run([]*exec.Task{&task}, &exec.Options{Timeout: 20 * time.Second, Yield: 100}); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+				return
+			}
+			if want := c.Want[r]; want != nil && !bytes.Equal(out, want) {
+				t.Errorf("rank %d: wrong result", r)
+			}
+			for _, b := range [][]byte{in, out} {
+				for i := range b {
+					b[i] = 0xaa
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestCutAnywhere cuts a stream after any number of bytes, in the middle of any collective, over 2 to 4 planes. The
+// results must be the same as without the cut, and the next collective must use the other planes.
+func TestCutAnywhere(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for c := range schedule.NumCollectives {
+		for _, count := range []int64{50, 30000} {
+			planes, ranks := 2+rng.IntN(3), 2+rng.IntN(2)
+			algorithms := schedule.Algorithms(c)
+			name := algorithms[rng.IntN(len(algorithms))]
+			if !schedule.Defined(c, name, ranks) {
+				name = algorithms[0]
+			}
+			s, err := schedule.Build(c, name, ranks, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inPlace := rng.IntN(2) == 0
+			whole := &relay{limit: 1 << 40, cut: func() {}}
+			collective(t, guarded(t, ranks, planes, 10*time.Second, whole, Failover{}), s, count, inPlace, 1)
+			whole.mu.Lock()
+			total := whole.sent
+			whole.mu.Unlock()
+			cuts := []int{0, 1, wire.HeaderSize, wire.HeaderSize + 1, rng.IntN(total + 1), rng.IntN(total + 1), total}
+			for _, limit := range cuts {
+				if limit > total {
+					continue
+				}
+				sides := 1 + rng.IntN(3)
+				t.Run(fmt.Sprintf("%v/%s/%d/ranks=%d/planes=%d/cut=%d/sides=%d", c, name, count, ranks, planes, limit, sides),
+					func(t *testing.T) { cutOnce(t, s, ranks, planes, count, inPlace, limit, sides) })
+			}
+		}
+	}
+}
+
+// cutOnce cuts a stream after limit bytes. sides says which ranks notice it: 1 the lower one, 2 the higher one, 3 both.
+func cutOnce(t *testing.T, s *schedule.Schedule, ranks, planes int, count int64, inPlace bool, limit, sides int) {
+	r := &relay{limit: limit}
+	var all []*Endpoint
+	ready, done := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	r.cut = func() {
+		once.Do(func() {
+			<-ready
+			for side := range 2 {
+				if sides&(1<<side) != 0 {
+					leaveStream(all[side], planes-1, 1-side)
+				}
+			}
+			close(done)
+		})
+	}
+	all = guarded(t, ranks, planes, 10*time.Second, r, Failover{})
+	close(ready)
+	collective(t, all, s, count, inPlace, 1)
+	if limit == 0 { // the relay forwards nothing before it has something to forward
+		r.mu.Lock()
+		idle := !r.isCut
+		r.mu.Unlock()
+		if idle {
+			return
+		}
+	}
+	<-done
+	collective(t, all, s, count, inPlace, 2)
+}
+
+// reports collects what an endpoint reports.
+type reports struct {
+	next chan string
+}
+
+func newReports() (*reports, Failover) {
+	ev := &reports{next: make(chan string, 64)}
+	return ev, Failover{
+		Moved: func(rank, plane, via int, cause error) { ev.next <- fmt.Sprintf("%d: %d over %d", rank, plane, via) },
+		Lost:  func(rank int, err error) { ev.next <- fmt.Sprintf("%d lost: %v", rank, err) },
+	}
+}
+
+// TestStreamReturns checks that a stream leaves its plane after a cut, returns, and stays away longer after each cut.
+func TestStreamReturns(t *testing.T) {
+	ev, f := newReports()
+	all := guarded(t, 2, 2, time.Hour, nil, f)
+	moved := func(via int) {
+		left := map[string]bool{fmt.Sprint("0: 1 over ", via): true, fmt.Sprint("1: 1 over ", via): true}
+		for len(left) > 0 {
+			delete(left, <-ev.next)
+		}
+	}
+	g, c := all[1].guard, all[1].conn(1, 0)
+	last := time.Hour - 1
+	for range 2 {
+		leaveStream(all[1], 1, 0)
+		moved(0)
+		for busy := true; busy; { // until the goroutine that moved the stream has ended
+			all[1].mu.Lock()
+			busy = c.busy
+			all[1].mu.Unlock()
+		}
+		if c.hold <= last {
+			t.Errorf("the stream stays away for %v after a cut, %v after the cut before", c.hold, last)
+		}
+		last = c.hold
+		g.look(c, time.Now())
+		g.look(c, c.homeAt.Add(1))
+		moved(1)
+	}
+}
+
+// TestPeerClosed checks that an endpoint notices at once that the other rank has closed its endpoint, and that this is
+// not reported as a lost host.
+func TestPeerClosed(t *testing.T) {
+	ev, f := newReports()
+	all := guarded(t, 2, 2, time.Hour, nil, f)
+	transporttest.Close(t, all[1])
+	p := all[0].Planes()[1]
+	h := wire.Header{Dst: 1, Plane: 1}
+	for name, call := range map[string]func() error{
+		"Peek":    func() error { _, _, err := p.Peek(1); return err },
+		"TrySend": func() error { _, err := p.TrySend(&h, []byte("x")); return err },
+	} {
+		err := until(t, all[0], call)
+		if !errors.Is(err, transport.ErrPeerLost) || !strings.Contains(err.Error(), "rank 1 has closed plane 1") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	select {
+	case e := <-ev.next:
+		t.Error(e)
+	default:
+	}
+}
+
+// TestAbandon checks that a failed call leaves no reference to its payload.
+func TestAbandon(t *testing.T) {
+	e := guarded(t, 2, 1, time.Hour, nil, Failover{})[0]
+	p := e.Planes()[0].(transport.Abandoner)
+	payload := make([]byte, 1<<20)
+	_, mark, err := p.Lend(&wire.Header{Dst: 1}, payload)
+	if err != nil || mark == 0 {
+		t.Fatalf("mark %d, %v", mark, err)
+	}
+	p.Abandon()
+	if c := e.conn(0, 1); c.sent.lent != 0 || len(c.sent.spans) != 0 {
+		t.Errorf("%d lent spans of %d", c.sent.lent, len(c.sent.spans))
+	}
+	if _, err := p.Returned(1); err == nil {
+		t.Error("Returned after Abandon returns no error")
+	}
+}
+
+// TestStrangersDuringResume holds more idle connections than a rank has room for, and resumes a stream meanwhile.
+func TestStrangersDuringResume(t *testing.T) {
+	ev, f := newReports()
+	all := guarded(t, 2, 2, time.Hour, nil, f)
+	at := all[0].guard.l.ls[0].Addr().String()
+	for i := range guardHandshakes + 20 {
+		c, err := net.Dial("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if i%2 == 0 {
+			_, _ = c.Write([]byte("GET / HTTP/1.1\r\n\r\n" + strings.Repeat(" ", helloSize)))
+		}
+	}
+	leaveStream(all[1], 1, 0)
+	if e := <-ev.next; !strings.Contains(e, ": 1 over ") {
+		t.Error(e)
+	}
+}
+
+// TestJournal checks a journal against a plain stream, with random lent and copied bytes.
+func TestJournal(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	var j journal
+	var stream, given []byte
+	for range 3000 {
+		switch rng.IntN(4) {
+		case 0:
+			j.trim(j.base + uint64(rng.IntN(int(j.end-j.base)+1)))
+		case 1:
+			j.own()
+			clear(given) // lent bytes belong to the caller again
+			given = nil
+		default:
+			b := make([]byte, rng.IntN(20000))
+			for i := range b {
+				b[i] = byte(rng.Uint32())
+			}
+			stream = append(stream, b...)
+			lend := rng.IntN(2) == 0
+			j.add(b, lend)
+			if !lend {
+				clear(b)
+			} else if given == nil {
+				given = b
+			}
+		}
+		at := j.base
+		for at < j.end {
+			b := j.from(at)
+			if len(b) == 0 || !bytes.Equal(b, stream[at:at+uint64(len(b))]) {
+				t.Fatalf("wrong bytes from %d", at)
+			}
+			at += uint64(len(b))
+		}
+		if j.end != uint64(len(stream)) {
+			t.Fatalf("end %d of %d", j.end, len(stream))
+		}
+	}
+}

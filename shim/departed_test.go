@@ -1,0 +1,235 @@
+package shim
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"lightpath/collectives/datatype"
+	"lightpath/shim/calls"
+	"lightpath/shim/comm"
+	"lightpath/shim/device"
+	"lightpath/shim/errdefs"
+)
+
+// party makes the calls of one communicator whose ranks do not all make as many. Rank r has memory of floats at[r].
+type party struct {
+	*world
+	at     []unsafe.Pointer
+	stream []device.Stream // nil: the calls have none
+}
+
+// departureCounts is how many floats each call moves: more than a slot of any path holds.
+const departureCount = 1 << 18
+
+// departureCalls are the kinds of calls that wait for a rank that has left.
+var departureCalls = []string{"AllReduce", "Recv", "group"}
+
+// call makes one call of a rank.
+func (p *party) call(rank int, kind string) error {
+	c, n := p.comms[rank], len(p.comms)
+	base := calls.Call{
+		Comm: c, Kind: calls.AllReduce, Type: datatype.Float32, Count: departureCount / uint64(n), Send: p.at[rank],
+		Recv: unsafe.Add(p.at[rank], 4*departureCount),
+	}
+	if p.stream != nil {
+		base.Stream = p.stream[rank]
+	}
+	group := []calls.Call{base}
+	message := func(kind calls.Kind, peer int) calls.Call {
+		m := base
+		m.Kind, m.Peer = kind, int32(peer)
+		return m
+	}
+	switch kind {
+	case "Recv": // round the ring, in one group of two, so that no rank waits for all
+		group = []calls.Call{message(calls.Send, (rank+1)%n), message(calls.Recv, (rank+n-1)%n)}
+	case "group":
+		group = group[:0]
+		for peer := range n {
+			if peer != rank {
+				group = append(group, message(calls.Send, peer), message(calls.Recv, peer))
+			}
+		}
+	}
+	return Run(group)
+}
+
+// leave has all ranks make two calls, and all but one a third. The leaver destroys its communicator after two, and the
+// others get an error that names it, without waiting for LIGHTPATH_TIMEOUT.
+func (p *party) leave(t *testing.T, kind string, leaver int) {
+	errs := concurrently(t, len(p.comms), func(r int) error {
+		for range 2 {
+			if err := p.call(r, kind); err != nil {
+				return fmt.Errorf("rank %d in a call that all make: %w", r, err)
+			}
+		}
+		if r == leaver {
+			return p.comms[r].Destroy()
+		}
+		err := p.call(r, kind)
+		if err == nil { // it is on its stream
+			<-p.comms[r].FailedChan()
+			err = p.comms[r].AsyncError()
+		}
+		return err
+	})
+	for r, err := range errs {
+		if r == leaver {
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		wantError(t, err, errdefs.ErrRemote,
+			fmt.Sprintf("rank %d (", leaver), "destroyed its communicator after", "waits for it in")
+	}
+}
+
+// leaving is one party and how a rank leaves it.
+type leaving struct {
+	*party
+	name, kind string
+	leaver     int
+}
+
+// leavings makes a party for each kind of call and leaver.
+func leavings(name string, make func(n int) *party) (all []leaving) {
+	for _, kind := range departureCalls {
+		for _, leaver := range []int{0, 2} {
+			all = append(all, leaving{make(3), fmt.Sprint(name, "/", kind, "/", leaver), kind, leaver})
+		}
+	}
+	return all
+}
+
+// leaveAll runs all at the same time: each waits for its own stall.
+func leaveAll(t *testing.T, all []leaving) {
+	var wg sync.WaitGroup
+	for _, x := range all {
+		wg.Go(func() {
+			if x.leave(t, x.kind, x.leaver); t.Failed() {
+				t.Log("failed by now: ", x.name)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestDeparted: a rank that has destroyed its communicator after its last call is an error for ranks that need its next
+// call, and for no others.
+func TestDeparted(t *testing.T) {
+	var all []leaving
+	for _, path := range paths {
+		for _, name := range []string{"LIGHTPATH_ALGORITHM", "LIGHTPATH_FABRIC", "LIGHTPATH_PLANES"} {
+			t.Setenv(name, "")
+		}
+		takePath(t, path, 3)
+		all = append(all, leavings(path, func(n int) *party {
+			p := &party{world: newWorld(t, n)}
+			for range n {
+				p.at = append(p.at, unsafe.Pointer(&make([]float32, 2*departureCount)[0]))
+			}
+			return p
+		})...)
+	}
+	leaveAll(t, all)
+}
+
+// TestDepartedOnDevices is TestDeparted for calls on streams.
+func TestDepartedOnDevices(t *testing.T) {
+	const streams = 6 // one for each party
+	for name, use := range map[string]func(t *testing.T) *gpus{
+		"staged":  func(t *testing.T) *gpus { return useGPUs(t, 3, streams) },
+		"direct":  func(t *testing.T) *gpus { return usePeers(t, 3, streams) },
+		"through": func(t *testing.T) *gpus { return useGPUDirect(t, 3, streams, 2).gpus },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, used := use(t), 0
+			leaveAll(t, leavings(name, func(n int) *party {
+				p := &party{world: newWorld(t, n)}
+				for r := range n {
+					p.at, p.stream = append(p.at, g.Memory(r, 8*departureCount)), append(p.stream, g.streams[r][used])
+				}
+				used++
+				return p
+			}))
+		})
+	}
+}
+
+// TestDepartedElsewhere: ranks that do not need a departed rank go on, the leader included.
+func TestDepartedElsewhere(t *testing.T) {
+	for _, path := range []string{"arena", "tcp"} {
+		for leaver := range 3 {
+			t.Run(fmt.Sprint(path, leaver), func(t *testing.T) {
+				takePath(t, path, 3)
+				w := newWorld(t, 3)
+				w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
+				if err := w.comms[leaver].Destroy(); err != nil {
+					t.Fatal(err)
+				}
+				a, b := w.comms[(leaver+1)%3], w.comms[(leaver+2)%3]
+				told := time.Now().Add(20 * time.Second)
+				for len(a.Departures()) == 0 || len(b.Departures()) == 0 {
+					if time.Now().After(told) {
+						t.Fatal("ranks are not told of a departure")
+					}
+					time.Sleep(time.Millisecond)
+				}
+				errs := concurrently(t, 2, func(i int) error {
+					c, peer := a, b
+					if i == 1 {
+						c, peer = b, a
+					}
+					return exchange(c, peer)
+				})
+				for _, err := range errs {
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// exchange sends to a rank and receives from it.
+func exchange(c, peer *comm.Core) error {
+	send, recv := allReduce(c, make([]float32, 1000)), allReduce(c, make([]float32, 1000))
+	send.Kind, send.Peer, recv.Kind, recv.Peer = calls.Send, int32(peer.Rank), calls.Recv, int32(peer.Rank)
+	return Run([]calls.Call{send, recv})
+}
+
+// TestDepartedLeaderEnds: after the leader's process has ended too, ranks that need no ticket of it go on. The others
+// get an error that names it.
+func TestDepartedLeaderEnds(t *testing.T) {
+	for path, fails := range map[string]bool{"arena": false, "tcp": false, "circuits": true} {
+		t.Run(path, func(t *testing.T) {
+			takePath(t, path, 3)
+			w := newWorld(t, 3)
+			w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
+			if err := w.comms[0].Destroy(); err != nil {
+				t.Fatal(err)
+			}
+			w.comms[0].Star.Close() // as the end of its process does
+			for r, err := range concurrently(t, 2, func(i int) error { return exchange(w.comms[1+i], w.comms[2-i]) }) {
+				switch {
+				case fails:
+					wantError(t, err, errdefs.ErrRemote, "rank 0 (", "has ended; it destroyed its communicator after 1 call")
+				case err != nil:
+					t.Errorf("rank %d: %v", 1+r, err)
+				}
+			}
+			if fails {
+				return
+			}
+			// A failure reaches the other rank without the leader.
+			w.comms[1].Spread(fmt.Errorf("as a test wants: %w", errdefs.ErrRemote))
+			<-w.comms[2].FailedChan()
+			wantError(t, w.comms[2].AsyncError(), errdefs.ErrRemote, "as a test wants")
+		})
+	}
+}
