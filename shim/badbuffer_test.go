@@ -1,4 +1,4 @@
-package shim
+package shim_test
 
 import (
 	"testing"
@@ -6,8 +6,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/shimtest"
 )
 
 // TestBadBuffers: a buffer that is not mapped or read-only is an error that names rank, call and address, on every path
@@ -30,10 +32,10 @@ func TestBadBuffers(t *testing.T) {
 	for _, path := range []string{"arena", "frames", "circuits", "tcp"} {
 		for _, wrong := range []string{"receive", "send"} {
 			t.Run(path+"/"+wrong, func(t *testing.T) {
-				takePath(t, path, 2)
-				w := newWorld(t, 2)
-				errs := w.each(func(c *Comm) error {
-					call := allReduce(c, make([]float32, floats))
+				shimtest.UsePath(t, path, 2)
+				w := shimtest.NewWorld(t, 2)
+				errs := w.Each(func(c *shim.Comm) error {
+					call := shimtest.AllReduce(c, make([]float32, floats))
 					call.Recv = unsafe.Pointer(&make([]float32, floats)[0])
 					switch {
 					case c.Rank == 1:
@@ -42,14 +44,14 @@ func TestBadBuffers(t *testing.T) {
 					default:
 						call.Recv = readOnly
 					}
-					return Run([]calls.Call{call})
+					return shim.Run([]calls.Call{call})
 				})
 				says := []string{"rank 0: AllReduce(", "the receive buffer is read-only at 0x"}
 				if wrong == "send" {
 					says[1] = "the send buffer is not readable at 0x"
 				}
 				for _, err := range errs {
-					wantError(t, err, errdefs.ErrInvalidArgument, says...)
+					shimtest.WantError(t, err, errdefs.ErrInvalidArgument, says...)
 				}
 			})
 		}
