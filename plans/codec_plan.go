@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"lightpath/plans/internal/jsonread"
+	"lightpath/internal/decode"
 )
 
 // ErrPlan is wrapped by every error about text that is not a plan file. Whether a plan is
@@ -17,7 +17,7 @@ var ErrPlan = errors.New("plans: bad plan file")
 // entry, and version, cct_us and planes must be there. Ranks, steps and times are not
 // judged here: that takes the problem (plans/check). Errors wrap [ErrPlan].
 func DecodePlan(data []byte) (*Plan, error) {
-	r := &reader{Reader: jsonread.New(data)}
+	r := &reader{Reader: decode.NewReader(data)}
 	p := &Plan{}
 	err := decodePlan(r, p)
 	if err == nil {
@@ -46,7 +46,7 @@ func decodePlan(r *reader, p *Plan) error {
 		case "bound":
 			p.BoundProof, err = r.Text()
 		case "initial":
-			if !r.Literal("null") {
+			if !r.Null() {
 				p.Initial, err = r.permutations()
 			}
 		case "ranks":
@@ -72,11 +72,11 @@ func decodePlan(r *reader, p *Plan) error {
 	case err != nil:
 		return err
 	case !version:
-		return jsonread.At("version", "missing")
+		return decode.At("version", "missing")
 	case !cct:
-		return jsonread.At("cct_us", "missing")
+		return decode.At("cct_us", "missing")
 	case !planes:
-		return jsonread.At("planes", "missing")
+		return decode.At("planes", "missing")
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"sync"
 
+	"lightpath/internal/decode"
 	"lightpath/plans/circuit"
-	"lightpath/plans/internal/jsonread"
 )
 
 // ErrProblem is wrapped by every error about a problem: text that is not one, or values
@@ -21,7 +21,7 @@ var ErrProblem = errors.New("plans: bad problem")
 // [ErrProblem]. Numbers keep their bits; fields that are left out get the defaults of the
 // problem file format.
 func DecodeProblem(data []byte) (*Problem, error) {
-	r := &reader{Reader: jsonread.New(data)}
+	r := &reader{Reader: decode.NewReader(data)}
 	p := &Problem{Circuits: Simplex}
 	err := decodeProblem(r, p)
 	if err == nil {
@@ -65,7 +65,7 @@ func decodeProblem(r *reader, p *Problem) error {
 			kind, err = r.Text()
 			p.Circuits = CircuitKind(kind)
 		case "initial":
-			if !r.Literal("null") {
+			if !r.Null() {
 				p.Initial, err = r.permutations()
 			}
 		case "final":
@@ -99,20 +99,20 @@ func decodeProblem(r *reader, p *Problem) error {
 	}
 	for _, key := range []string{"version", "ranks", "planes", "bandwidth_gbps", "reconfig_us"} {
 		if !have[key] {
-			return jsonread.At(key, "missing")
+			return decode.At(key, "missing")
 		}
 	}
 	switch {
 	case have["steps"] && have["demand"]:
-		return jsonread.At("demand", "a problem has steps or a demand, not both")
+		return decode.At("demand", "a problem has steps or a demand, not both")
 	case !have["steps"] && !have["demand"]:
-		return jsonread.At("steps", "missing: a problem has steps or a demand")
+		return decode.At("steps", "missing: a problem has steps or a demand")
 	}
 	return nil
 }
 
 func decodeFinal(r *reader) (f Final, err error) {
-	if r.Literal("null") {
+	if r.Null() {
 		return f, nil
 	}
 	if r.Peek() != '"' {
@@ -166,7 +166,7 @@ func decodeStep(r *reader) (s Step, err error) {
 
 // reader reads what the formats of this package are made of.
 type reader struct {
-	*jsonread.Reader
+	*decode.Reader
 	ranks int // 0 until they are known
 	maps  map[mapName]circuit.Permutation
 }

@@ -54,7 +54,7 @@ func TestDecodeProblemRefuses(t *testing.T) {
 		{problemText(goodSteps + `,"\u0072anks":2`), `field "ranks" appears twice`},
 		{problemText(goodSteps + `,"alpha_us":-1`), "alpha_us: -1 is negative"},
 		{problemText(goodSteps + `,"alpha_us":1e999`), "alpha_us: number 1e999 is not finite"},
-		{problemText(goodSteps + `,"alpha_us":NaN`), "alpha_us: want a number"},
+		{problemText(goodSteps + `,"alpha_us":NaN`), "alpha_us: line 1 column"},
 		{problemText(goodSteps + `,"alpha_us":"1"`), "alpha_us: want a number"},
 		{problemText(goodSteps + `,"alpha_us":01`), "line 1 column"},
 		{problemText(goodSteps + `,"forwarding":1`), "forwarding: want true or false"},
@@ -223,7 +223,7 @@ func TestDecodePlanRefuses(t *testing.T) {
 		{entry(`{"kind":"hold","to":[0],"step":1,"start_us":0,"end_us":1}`), "step: not on a hold"},
 		{entry(`{"kind":"transmit","step":0,"joint":"a","routes":[{"flow":[0,1],"bytes":1}],"start_us":0,"end_us":1}`),
 			"routes[0]: path: missing"},
-		{entry("{\"kind\":\"hold\",\"to\":[0],\"a\xff\":0,\"start_us\":0,\"end_us\":1}"), "malformed string"},
+		{entry("{\"kind\":\"hold\",\"to\":[0],\"a\xff\":0,\"start_us\":0,\"end_us\":1}"), "invalid UTF-8"},
 	} {
 		p, err := DecodePlan([]byte(c.text))
 		if err == nil || p != nil {

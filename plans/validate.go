@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"lightpath/internal/decode"
 	"lightpath/plans/circuit"
-	"lightpath/plans/internal/jsonread"
 )
 
 type namedNumber struct {
@@ -35,15 +35,15 @@ func (p *Problem) Validate() error {
 func (p *Problem) validate() error {
 	switch {
 	case p.Version != Version:
-		return jsonread.At("version", "%d is not %d", p.Version, Version)
+		return decode.At("version", "%d is not %d", p.Version, Version)
 	case p.Ranks < 1 || p.Ranks > MaxRanks:
-		return jsonread.At("ranks", "%d is outside 1..%d", p.Ranks, MaxRanks)
+		return decode.At("ranks", "%d is outside 1..%d", p.Ranks, MaxRanks)
 	case p.Planes < 1 || p.Planes > MaxPlanes:
-		return jsonread.At("planes", "%d is outside 1..%d", p.Planes, MaxPlanes)
+		return decode.At("planes", "%d is outside 1..%d", p.Planes, MaxPlanes)
 	case p.BandwidthGbps == 0:
-		return jsonread.At("bandwidth_gbps", "must be above 0")
+		return decode.At("bandwidth_gbps", "must be above 0")
 	case p.Steps != nil && p.Demand != nil:
-		return jsonread.At("demand", "a problem has steps or a demand, not both")
+		return decode.At("demand", "a problem has steps or a demand, not both")
 	}
 	for _, f := range p.numbers() {
 		if err := amount(f.name, f.value); err != nil {
@@ -54,10 +54,10 @@ func (p *Problem) validate() error {
 	case Simplex, Duplex:
 	case Interleaved:
 		if p.Planes%2 != 0 {
-			return jsonread.At("planes", "%d is odd: interleaved planes come in pairs", p.Planes)
+			return decode.At("planes", "%d is odd: interleaved planes come in pairs", p.Planes)
 		}
 	default:
-		return jsonread.At("circuits", "%q is not simplex, duplex or interleaved", p.Circuits)
+		return decode.At("circuits", "%q is not simplex, duplex or interleaved", p.Circuits)
 	}
 	if p.Initial != nil {
 		if err := p.validateMaps("initial", p.Initial); err != nil {
@@ -79,16 +79,16 @@ func (p *Problem) validate() error {
 func amount(path string, v float64) error {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
-		return jsonread.At(path, "%v is not finite", v)
+		return decode.At(path, "%v is not finite", v)
 	case v < 0:
-		return jsonread.At(path, "%v is negative", v)
+		return decode.At(path, "%v is negative", v)
 	}
 	return nil
 }
 
 func (p *Problem) validateMaps(path string, maps []circuit.Permutation) error {
 	if len(maps) != p.Planes {
-		return jsonread.At(path, "has %d maps, want one for each of %d planes", len(maps), p.Planes)
+		return decode.At(path, "has %d maps, want one for each of %d planes", len(maps), p.Planes)
 	}
 	for j, m := range maps {
 		if err := m.Validate(p.Ranks); err != nil {
@@ -97,7 +97,7 @@ func (p *Problem) validateMaps(path string, maps []circuit.Permutation) error {
 	}
 	for j := range maps {
 		if err := p.Circuits.Holds(maps, j); err != nil {
-			return jsonread.At(fmt.Sprintf("%s[%d]", path, j), "%w", err)
+			return decode.At(fmt.Sprintf("%s[%d]", path, j), "%w", err)
 		}
 	}
 	return nil
@@ -131,16 +131,16 @@ func positioned(path string, err error) error {
 	if msg := err.Error(); msg[0] == '[' {
 		return fmt.Errorf("%s%w", path, err)
 	}
-	return jsonread.At(path, "%w", err)
+	return decode.At(path, "%w", err)
 }
 
 func (p *Problem) validateDemand() error {
 	if len(p.Demand) != p.Ranks {
-		return jsonread.At("demand", "has %d rows, want %d", len(p.Demand), p.Ranks)
+		return decode.At("demand", "has %d rows, want %d", len(p.Demand), p.Ranks)
 	}
 	for r, row := range p.Demand {
 		if len(row) != p.Ranks {
-			return jsonread.At(fmt.Sprintf("demand[%d]", r), "has %d entries, want %d", len(row), p.Ranks)
+			return decode.At(fmt.Sprintf("demand[%d]", r), "has %d entries, want %d", len(row), p.Ranks)
 		}
 		for s, v := range row {
 			if v >= 0 && v <= math.MaxFloat64 {
@@ -162,7 +162,7 @@ func (p *Problem) validateSteps() error {
 		}
 		if s.To != nil {
 			if s.Flows != nil {
-				return jsonread.At(path+".flows", "a step has to or flows, not both")
+				return decode.At(path+".flows", "a step has to or flows, not both")
 			}
 			if err := s.To.Validate(p.Ranks); err != nil {
 				return positioned(path+".to", err)
@@ -196,13 +196,13 @@ func (f *flowSet) check(path string, flows [][2]int) error {
 		s, d := flow[0], flow[1]
 		switch {
 		case s < 0 || s >= f.n || d < 0 || d >= f.n:
-			return jsonread.At(fmt.Sprintf("%s.flows[%d]", path, i), "flow %d -> %d leaves ranks 0..%d", s, d, f.n-1)
+			return decode.At(fmt.Sprintf("%s.flows[%d]", path, i), "flow %d -> %d leaves ranks 0..%d", s, d, f.n-1)
 		case s == d:
-			return jsonread.At(fmt.Sprintf("%s.flows[%d]", path, i), "flow %d -> %d is no transfer", s, d)
+			return decode.At(fmt.Sprintf("%s.flows[%d]", path, i), "flow %d -> %d is no transfer", s, d)
 		}
 		word, bit := (s*f.n+d)/64, uint64(1)<<((s*f.n+d)%64)
 		if f.bits[word]&bit != 0 {
-			return jsonread.At(fmt.Sprintf("%s.flows[%d]", path, i), "flow %d -> %d is listed twice", s, d)
+			return decode.At(fmt.Sprintf("%s.flows[%d]", path, i), "flow %d -> %d is listed twice", s, d)
 		}
 		f.bits[word] |= bit
 		done = i + 1

@@ -140,7 +140,7 @@ func Each(ctx context.Context, n int, o Options, work func(i int) error) error {
 // Collective is the planning problem of a collective of so many bytes (as nccl-tests counts
 // them) on the fabric of a template.
 func Collective(c schedule.Collective, algorithm string, bytes float64, fabric plans.Problem) (*plans.Problem, error) {
-	s, err := schedule.Build(c, algorithm, fabric.Ranks, 0, schedule.Disjoint())
+	s, err := schedule.Build(c, algorithm, fabric.Ranks, 0, schedule.Disjoint)
 	if err != nil {
 		return nil, err
 	}

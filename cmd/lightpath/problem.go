@@ -77,7 +77,7 @@ func (f *problemFlags) problem(cmd *cobra.Command) (*plans.Problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := msccl.Pose(c, f.algorithm, f.ranks, f.root, float64(bytes), template, schedule.Disjoint())
+	p, err := msccl.ProblemOf(c, f.algorithm, f.ranks, f.root, float64(bytes), template, schedule.Disjoint)
 	if err != nil {
 		return nil, err
 	}

@@ -164,7 +164,7 @@ func newScheduleShow() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("--bytes: %w", err)
 			}
-			s, err := f.build(schedule.Disjoint())
+			s, err := f.build(schedule.Disjoint)
 			if err != nil {
 				return err
 			}

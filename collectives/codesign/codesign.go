@@ -171,8 +171,8 @@ func (s *search) add(name string) *candidate {
 
 // pose sets the planning problem of a candidate.
 func (s *search) pose(c *candidate) (err error) {
-	c.problem, c.stepOf, err = schedule.Pose(
-		s.Collective, c.Algorithm, s.Ranks, s.Root, s.Bytes, s.Fabric, schedule.Disjoint())
+	c.problem, c.stepOf, err = schedule.ProblemOf(
+		s.Collective, c.Algorithm, s.Ranks, s.Root, s.Bytes, s.Fabric, schedule.Disjoint)
 	if err == nil {
 		c.Steps = len(c.problem.Steps)
 	}

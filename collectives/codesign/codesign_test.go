@@ -42,7 +42,7 @@ func choose(t *testing.T, r Request) *Choice {
 // verify checks a choice: its schedule is correct, its plan is valid, and it is the first of those considered.
 func verify(t *testing.T, r Request, ch *Choice) {
 	t.Helper()
-	s, err := schedule.Build(r.Collective, ch.Algorithm, r.Ranks, r.Root, schedule.Disjoint())
+	s, err := schedule.Build(r.Collective, ch.Algorithm, r.Ranks, r.Root, schedule.Disjoint)
 	if err == nil {
 		err = schedule.Verify(s)
 	}

@@ -43,7 +43,7 @@ func TestCombine(t *testing.T) {
 
 // TestCombineStream compares CombineStream with Reduce for random lengths and alignments, with a separate result and in
 // place.
-func TestCombinePast(t *testing.T) {
+func TestCombineStream(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	for typ := range NumTypes {
 		stream := CombineStream(Sum, typ)

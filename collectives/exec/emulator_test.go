@@ -11,6 +11,7 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/transport/port"
 	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller/local"
 	"lightpath/ocsctl/emulator"
 	"lightpath/plans"
 )
@@ -60,11 +61,15 @@ func emulated(t *testing.T, s *schedule.Schedule) {
 	t.Cleanup(func() { _ = server.Close() })
 	endpoints, clients := make([]*port.Endpoint, s.Ranks), make([]*emulator.Client, s.Ranks)
 	for r := range endpoints {
-		c, err := emulator.Dial(cfg.Socket, r)
+		l, err := local.Dial(cfg.Socket, r, local.DialOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = c.Close() })
+		t.Cleanup(func() { _ = l.Close() })
+		c, err := emulator.Attach(l)
+		if err != nil {
+			t.Fatal(err)
+		}
 		clients[r] = c
 		if endpoints[r], err = port.New(port.Options{Rank: r, Ranks: s.Ranks, Ports: c.Ports(), MTU: c.MTU()}); err != nil {
 			t.Fatal(err)

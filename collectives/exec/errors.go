@@ -9,7 +9,7 @@ var (
 	ErrCall = errors.New("call does not fit its program")
 	// ErrForeignFrame reports a frame of another communicator, or one between two ranks that the program does not
 	// connect on that plane.
-	ErrForeignFrame = errors.New("frame of a stranger")
+	ErrForeignFrame = errors.New("frame of another communicator, or of a pair of ranks that does not use this plane")
 	// ErrSequence reports a frame of an earlier operation or of another step.
 	ErrSequence = errors.New("frame out of sequence")
 	// ErrSignature reports that two ranks have made different calls.

@@ -21,6 +21,7 @@ import (
 func TestKernel(t *testing.T) {
 	for _, shape := range []struct{ ranks, planes, window int }{{2, 1, 0}, {3, 2, 0}, {5, 1, 2}, {8, 2, 0}} {
 		t.Run(fmt.Sprintf("%dx%d-window%d", shape.ranks, shape.planes, shape.window), func(t *testing.T) {
+			t.Parallel()
 			p := newPanel(t, shape.ranks, shape.planes, shape.window, "20Gbps")
 			op := uint64(0)
 			schedules(t, shape.ranks, func(t *testing.T, s *schedule.Schedule, rng *rand.Rand) {

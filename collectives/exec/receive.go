@@ -23,8 +23,8 @@ func (t *Task) receiveAll(l *lane) (bool, error) {
 		}
 		i++
 	}
-	if t.pacing && moved {
-		t.pace(l)
+	if t.measuring && moved {
+		t.noteDelivery(l)
 	}
 	return moved, nil
 }

@@ -60,7 +60,7 @@ func TestBrief(t *testing.T) {
 	rounds = append(rounds, 5, 30)
 	for _, brief := range []int{0, 8} {
 		s := &standstills{rounds: rounds}
-		if err := s.run(t, &Options{Spin: 20, Yield: 30, Brief: brief}); err != nil {
+		if err := s.run(t, &Options{Spin: 20, Yield: 30, ShortSpin: brief}); err != nil {
 			t.Fatal(err)
 		}
 		long := 0
@@ -78,7 +78,8 @@ func TestBrief(t *testing.T) {
 				want += 2 // the round after Arm is one more
 			}
 			if s.sleeps[i] != want {
-				t.Errorf("Brief %d: standstill %d of %d polls: first sleep after %d, want %d", brief, i, n, s.sleeps[i], want)
+				t.Errorf("ShortSpin %d: standstill %d of %d polls: first sleep after %d, want %d",
+					brief, i, n, s.sleeps[i], want)
 			}
 		}
 	}
@@ -93,7 +94,7 @@ func TestBriefTimeout(t *testing.T) {
 	const timeout = 20 * time.Millisecond
 	s := &standstills{rounds: append(rounds, 1<<62)}
 	begin := time.Now()
-	if err := s.run(t, &Options{Spin: 20, Yield: 30, Brief: 8, Timeout: timeout}); !errors.Is(err, ErrTimeout) {
+	if err := s.run(t, &Options{Spin: 20, Yield: 30, ShortSpin: 8, Timeout: timeout}); !errors.Is(err, ErrTimeout) {
 		t.Errorf("got %v", err)
 	}
 	if d := time.Since(begin); d < timeout || s.slept != 8+2 {

@@ -15,9 +15,9 @@ type Options struct {
 	// Spin is the number of rounds without progress that Run repeats at once. Yield is the number of further rounds
 	// after each of which it yields the CPU. Then Run blocks. Spinning is useful if every rank has a CPU of its own.
 	Spin, Yield int
-	// Brief, if not 0, replaces Spin + Yield after several waits of this Run have been longer than Brief rounds. In
-	// that case the network is slow, and the kernel may need this CPU.
-	Brief int
+	// ShortSpin, if not 0, replaces Spin + Yield after several waits of this Run have been longer than ShortSpin
+	// rounds. In that case the network is slow, and the kernel may need this CPU.
+	ShortSpin int
 	// Alone means that no other goroutine of this process drives a rank for which this one may wait. Run then yields to
 	// the operating system only. runtime.Gosched costs two thread switches on a goroutine that is locked to its thread,
 	// as in a call from C.
@@ -32,7 +32,7 @@ type Options struct {
 	StallAfter time.Duration
 }
 
-// longWaits is the number of waits of more than Options.Brief rounds after which Run uses Brief.
+// longWaits is the number of waits of more than Options.ShortSpin rounds after which Run uses ShortSpin.
 const longWaits = 8
 
 // Limits of one wait for the doorbell of an endpoint.
@@ -132,7 +132,7 @@ type driver struct {
 	o     *Options
 	first int // all tasks before this one have finished
 	idle  int // consecutive rounds without progress
-	long  int // number of waits of more than Brief rounds
+	long  int // number of waits of more than ShortSpin rounds
 	wait  time.Duration
 	// still is the time of the last progress, stalled that of the last OnStall, looked the end of the last wait.
 	still, stalled, looked time.Time
@@ -188,15 +188,15 @@ func (d *driver) rest() error {
 
 // patience returns the number of rounds without progress before Run blocks.
 func (d *driver) patience() int {
-	if d.o.Brief > 0 && d.long >= longWaits {
-		return d.o.Brief
+	if d.o.ShortSpin > 0 && d.long >= longWaits {
+		return d.o.ShortSpin
 	}
 	return d.o.Spin + d.o.Yield
 }
 
 // moved records progress.
 func (d *driver) moved() {
-	if d.idle > d.o.Brief {
+	if d.idle > d.o.ShortSpin {
 		d.long++
 	}
 	d.idle, d.wait = 0, minWait

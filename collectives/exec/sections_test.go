@@ -30,7 +30,7 @@ func TestSections(t *testing.T) {
 		for _, inPlace := range []bool{false, true} {
 			const count = 6
 			s, plan, args := repeating(t, tc.c, tc.algorithm, 23, tc.planes, count)
-			args.InPlace, args.Roll = inPlace, 2
+			args.InPlace, args.SectionSteps = inPlace, 2
 			progs, err := program.LowerAll(s, plan, args)
 			if err != nil {
 				t.Fatal(err)
@@ -79,7 +79,7 @@ func (r *ready) Poll(int) (uint32, error)                    { return 1 << 30, n
 func sectionsTeam(t testing.TB, ranks, planes, roll int, count int64) *team {
 	t.Helper()
 	s, plan, args := repeating(t, schedule.AllToAll, "pairwise", ranks, planes, count)
-	args.Roll = roll
+	args.SectionSteps = roll
 	progs, err := program.LowerAll(s, plan, args)
 	if err != nil {
 		t.Fatal(err)

@@ -135,8 +135,8 @@ type Task struct {
 	tracing            bool
 	events             []Event
 	parts              []int32 // by message: incomplete operations; only with a gate
-	pacing             bool
-	first              int64 // time of the first bytes on any plane; 0: none yet, or not pacing
+	measuring          bool
+	first              int64 // time of the first bytes on any plane; 0: none yet, or not measured
 }
 
 // lane is the state of one plane.
@@ -159,7 +159,7 @@ type lane struct {
 	gated       bool
 	posted      program.OpID // reconfiguration for which gated waits; index of events
 	finished    bool         // all of TX is complete, and all reconfigurations are posted
-	first, last int64        // times of the first and last bytes, 0 for none; see Pace
+	first, last int64        // times of the first and last bytes, 0 for none; see MeasureDelivery
 	lent        []loan       // sends whose payload the plane has not returned yet
 }
 

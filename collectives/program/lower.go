@@ -38,9 +38,9 @@ type Args struct {
 	// [schedule.Problem] returns both. A plan requires them.
 	Problem *plans.Problem
 	StepOf  []int
-	// Roll is the least number of steps per section. A plan that repeats becomes sections if it has at least 4*Roll
-	// steps. 0 means no sections.
-	Roll int
+	// SectionSteps is the least number of steps per section. A plan that repeats becomes sections if it has at least
+	// 4*SectionSteps steps. 0 means no sections.
+	SectionSteps int
 	// Current are the present maps of the planes. If one differs from the plan's initial map, the program begins with a
 	// reconfiguration. nil means that no map differs.
 	Current []circuit.Permutation

@@ -133,7 +133,7 @@ type Program struct {
 	MsgWhole        []int64
 	Sends, Receives []int32
 	// Sections run one after another. If there are sections, Ops, Local and Lanes are empty, and Configs are those of
-	// the first section. See [Args.Roll].
+	// the first section. See [Args.SectionSteps].
 	Sections []Section
 
 	// Derived from Ops and Lanes.

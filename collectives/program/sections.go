@@ -17,15 +17,15 @@ import (
 // Section is a part of a long program. A rank runs it Count times.
 type Section struct {
 	// Program is the first repetition. Its epochs are relative to the start of the section.
-	Program *Program
-	Count   int
-	By      []OpTurn // by operation of Program; nil if Count is 1
-	MapBy   [][]int  // by plane and map: the map is a shift, and its distance grows by this number of ranks
+	Program   *Program
+	Count     int
+	OpShifts  []OpShift // by operation of Program; nil if Count is 1
+	MapShifts [][]int   // by plane and map: the map is a shift, and its distance grows by this number of ranks
 }
 
-// OpTurn is the difference between an operation and the same operation of the next repetition: in steps, in ranks for
+// OpShift is the difference between an operation and the same operation of the next repetition: in steps, in ranks for
 // Peer and FlowDst, and in blocks for Src and Dst. Ranks and blocks are modulo the number of ranks.
-type OpTurn struct{ Step, Peer, FlowDst, Src, Dst int32 }
+type OpShift struct{ Step, Peer, FlowDst, Src, Dst int32 }
 
 // Repetition holds the operations of one repetition of a section. Section.Repetition reuses its memory.
 type Repetition struct {
@@ -42,10 +42,10 @@ func (s *Section) Repetition(i int, r *Repetition) {
 	}
 	r.segments = r.segments[:0]
 	for k := range r.Ops {
-		op, by := &r.Ops[k], &s.By[k]
+		op, by := &r.Ops[k], &s.OpShifts[k]
 		op.Step += int32(i) * by.Step
-		op.Peer, op.FlowDst = p.turned(op.Peer, by.Peer, i), p.turned(op.FlowDst, by.FlowDst, i)
-		op.Src, op.Dst = p.moved(r, op.Src, by.Src, i), p.moved(r, op.Dst, by.Dst, i)
+		op.Peer, op.FlowDst = p.shiftRank(op.Peer, by.Peer, i), p.shiftRank(op.FlowDst, by.FlowDst, i)
+		op.Src, op.Dst = p.shiftSegments(r, op.Src, by.Src, i), p.shiftSegments(r, op.Dst, by.Dst, i)
 	}
 }
 
@@ -53,24 +53,24 @@ func (s *Section) Repetition(i int, r *Repetition) {
 // in *room, and replaces *room if it is too small.
 func (s *Section) Map(plane, k, i int, room *circuit.Permutation) circuit.Permutation {
 	c := s.Program.Configs[plane][k]
-	if i == 0 || s.MapBy[plane][k] == 0 {
+	if i == 0 || s.MapShifts[plane][k] == 0 {
 		return c
 	}
 	*room = resize(*room, len(c))
-	room.SetShift(c[0] + i*s.MapBy[plane][k])
+	room.SetShift(c[0] + i*s.MapShifts[plane][k])
 	return *room
 }
 
-// turned returns a rank of the first repetition in repetition i.
-func (p *Program) turned(rank, by int32, i int) int32 {
+// shiftRank returns a rank of the first repetition in repetition i.
+func (p *Program) shiftRank(rank, by int32, i int) int32 {
 	if by == 0 {
 		return rank
 	}
 	return int32((int(rank) + i*int(by)) % p.Ranks)
 }
 
-// moved returns segments of the first repetition in repetition i. They use the memory of r.
-func (p *Program) moved(r *Repetition, list []Segment, by int32, i int) []Segment {
+// shiftSegments returns segments of the first repetition in repetition i. They use the memory of r.
+func (p *Program) shiftSegments(r *Repetition, list []Segment, by int32, i int) []Segment {
 	if by == 0 {
 		return list
 	}
@@ -123,7 +123,7 @@ func (p *Program) Target(plane int, move uint32) circuit.Permutation {
 // sectionSteps returns the number of problem steps per section, or 0 if the program has no sections.
 func sectionSteps(plan *plans.Plan, a *Args) int {
 	steps := len(a.StepOf)
-	if a.Roll <= 0 || steps < 4*a.Roll || !ascending(a.StepOf) {
+	if a.SectionSteps <= 0 || steps < 4*a.SectionSteps || !ascending(a.StepOf) {
 		return 0
 	}
 	by := 0 // period of all planes, in steps
@@ -144,7 +144,7 @@ func sectionSteps(plan *plans.Plan, a *Args) int {
 	if by == 0 {
 		return 0
 	}
-	return by * ((a.Roll + by - 1) / by)
+	return by * ((a.SectionSteps + by - 1) / by)
 }
 
 func gcd(a, b int) int {
@@ -211,7 +211,7 @@ func lowerSections(s *schedule.Schedule, tl *timeline, args Args, steps int) (*P
 // repeat increments Count if p is the next repetition of the section, and reports whether it is.
 func (s *Section) repeat(p *Program, r *Repetition) bool {
 	next := *s
-	if s.Count == 1 && !next.setTurns(p) {
+	if s.Count == 1 && !next.setShifts(p) {
 		return false
 	}
 	next.Repetition(s.Count, r)
@@ -223,9 +223,9 @@ func (s *Section) repeat(p *Program, r *Repetition) bool {
 	return true
 }
 
-// setTurns computes By and MapBy from the differences between the section's program and p. It returns false if p cannot
-// be a repetition; repeat makes the complete check.
-func (s *Section) setTurns(p *Program) bool {
+// setShifts computes OpShifts and MapShifts from the differences between the section's program and p. It returns false
+// if p cannot be a repetition; repeat makes the complete check.
+func (s *Section) setShifts(p *Program) bool {
 	q := s.Program
 	if len(p.Ops) != len(q.Ops) || len(p.Configs) != len(q.Configs) {
 		return false
@@ -237,15 +237,15 @@ func (s *Section) setTurns(p *Program) bool {
 		}
 		return between(int32(a[0].Off/p.block%int64(p.Ranks)), int32(b[0].Off/p.block%int64(p.Ranks)))
 	}
-	s.By = make([]OpTurn, len(q.Ops))
+	s.OpShifts = make([]OpShift, len(q.Ops))
 	for i := range q.Ops {
 		a, b := &q.Ops[i], &p.Ops[i]
-		s.By[i] = OpTurn{
+		s.OpShifts[i] = OpShift{
 			b.Step - a.Step, between(a.Peer, b.Peer), between(a.FlowDst, b.FlowDst),
 			blocks(a.Src, b.Src), blocks(a.Dst, b.Dst),
 		}
 	}
-	s.MapBy = make([][]int, len(q.Configs))
+	s.MapShifts = make([][]int, len(q.Configs))
 	for j, maps := range q.Configs {
 		if len(maps) != len(p.Configs[j]) {
 			return false
@@ -260,7 +260,7 @@ func (s *Section) setTurns(p *Program) bool {
 				}
 				by = to - from
 			}
-			s.MapBy[j] = append(s.MapBy[j], by)
+			s.MapShifts[j] = append(s.MapShifts[j], by)
 		}
 	}
 	return true

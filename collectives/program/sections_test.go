@@ -16,7 +16,7 @@ import (
 // rotating is a pairwise exchange with a plan that mostly repeats.
 func rotating(t *testing.T, n int) (*schedule.Schedule, *plans.Plan, program.Args) {
 	t.Helper()
-	s, err := schedule.Build(schedule.AllToAll, "pairwise", n, 0, schedule.Disjoint())
+	s, err := schedule.Build(schedule.AllToAll, "pairwise", n, 0, schedule.Disjoint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,12 +40,12 @@ func rotating(t *testing.T, n int) (*schedule.Schedule, *plans.Plan, program.Arg
 func TestSectionsAreTheWhole(t *testing.T) {
 	s, plan, args := rotating(t, 61)
 	for _, rank := range []int{0, 1, 30, 60} {
-		args.Rank, args.Roll = rank, 0
+		args.Rank, args.SectionSteps = rank, 0
 		flat, err := program.Lower(s, plan, args)
 		if err != nil {
 			t.Fatal(err)
 		}
-		args.Roll = 4
+		args.SectionSteps = 4
 		rolled, err := program.Lower(s, plan, args)
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +138,7 @@ func inOrder(ops []program.Op, lanes []program.Lane, configs [][]circuit.Permuta
 func TestSectionsDoNotGrow(t *testing.T) {
 	size := func(n int) (parts, sections int) {
 		s, plan, args := rotating(t, n)
-		args.Roll = 4
+		args.SectionSteps = 4
 		p, err := program.Lower(s, plan, args)
 		if err != nil {
 			t.Fatal(err)

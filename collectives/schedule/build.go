@@ -47,8 +47,7 @@ func Build(c Collective, algorithm string, n, root int, opts ...Option) (*Schedu
 
 // prepare returns the builder of a schedule.
 func prepare(c Collective, algorithm string, n, root int, opts []Option) (*builder, error) {
-	o := Apply(opts...)
-	r, err := resolve(c, algorithm, n, o.Order)
+	r, err := resolve(c, algorithm, n)
 	if err != nil {
 		return nil, err
 	}
@@ -61,8 +60,15 @@ func prepare(c Collective, algorithm string, n, root int, opts []Option) (*build
 	if r.seats != nil { // the builder needs the root's position in the algorithm
 		root = slices.Index(r.seats, root)
 	}
-	return newBuilder(c, r, root, o), nil
+	return newBuilder(c, r, root, opts), nil
 }
+
+// Option changes the result of [Build].
+type Option uint8
+
+// Disjoint omits the copies of Input that only in-place calls need (AllToAll, SendRecv). Calls whose Input and Output
+// overlap must not use the schedule. The steps and their flows do not change.
+const Disjoint Option = 1
 
 // builder appends moves to a schedule.
 type builder struct {
@@ -76,11 +82,11 @@ type builder struct {
 	size    int             // blocks of a slot
 }
 
-func newBuilder(c Collective, r *resolved, root int, o Settings) *builder {
+func newBuilder(c Collective, r *resolved, root int, opts []Option) *builder {
 	in, out := c.IOBlocks(r.n)
 	s := &Schedule{
 		Collective: c, Algorithm: r.canonical().String(), Ranks: r.n, Root: root, Sub: 1,
-		Blocks: [NumBuffers]int{Input: in, Output: out}, Disjoint: o.Disjoint,
+		Blocks: [NumBuffers]int{Input: in, Output: out}, Disjoint: slices.Contains(opts, Disjoint),
 	}
 	return &builder{Schedule: s, n: r.n, alg: r}
 }

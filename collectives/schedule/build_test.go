@@ -72,7 +72,7 @@ func TestBuildIsDeterministic(t *testing.T) {
 	each(t, 9, func(name string, s *Schedule) {
 		var opts []Option
 		if s.Disjoint {
-			opts = append(opts, Disjoint())
+			opts = append(opts, Disjoint)
 		}
 		if again := build(t, s.Collective, s.Algorithm, s.Ranks, s.Root, opts...); !reflect.DeepEqual(s, again) {
 			t.Errorf("%s: two builds differ", name)
@@ -275,8 +275,8 @@ func TestProblemForms(t *testing.T) {
 func zero() float64 { return 0 }
 func nan() float64  { return zero() / zero() }
 
-// TestPose compares Pose with Problem of the built schedule, with and without seats.
-func TestPose(t *testing.T) {
+// TestProblemOf compares ProblemOf with Problem of the built schedule, with and without seats.
+func TestProblemOf(t *testing.T) {
 	each(t, 6, func(name string, s *Schedule) {
 		seats := append(upTo(1, s.Ranks), 0)
 		for _, algorithm := range []string{s.Algorithm, Seated(s.Algorithm, seats)} {
@@ -288,13 +288,13 @@ func TestPose(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, steps, err := Pose(s.Collective, algorithm, s.Ranks, s.Root, 1e6, &plans.Problem{Planes: 3})
+			got, steps, err := ProblemOf(s.Collective, algorithm, s.Ranks, s.Root, 1e6, &plans.Problem{Planes: 3})
 			if err != nil || !reflect.DeepEqual(got, want) || !slices.Equal(steps, wantSteps) {
 				t.Fatalf("%s, %s: %+v of %v, want %+v of %v: %v", name, algorithm, got, steps, want, wantSteps, err)
 			}
 		}
 	})
-	if _, _, err := Pose(AllToAll, "pairwise", 4, 0, -1, &plans.Problem{}); !errors.Is(err, ErrProblem) {
+	if _, _, err := ProblemOf(AllToAll, "pairwise", 4, 0, -1, &plans.Problem{}); !errors.Is(err, ErrProblem) {
 		t.Errorf("negative size: %v", err)
 	}
 }

@@ -59,7 +59,7 @@
 //	hierarchical-ring, pod-pairwise  :g  ranks per group (the largest divisor up to the root of n)
 //	binary-tree, double-binary-tree  :C  chunks of a block, or of half a block (2 log n)
 //
-// "@" and a list is the order of the offsets, bits or digits of an algorithm that allows any ([WithOrder], [StepOrder],
+// "@" and a list is the order of the offsets, bits or digits of an algorithm that allows any ([StepOrder],
 // [Neighbours]). Optical planes are faster with orders in which circuits recur.
 //
 // "~" and a list assigns ranks to positions ([Seated]): ring~0.2.1.3 is the ring 0, 2, 1, 3.

@@ -117,14 +117,14 @@ func Check(c Collective, algorithm string) error {
 
 // Defined reports whether [Build] accepts the algorithm on n ranks, without building it.
 func Defined(c Collective, algorithm string, n int) bool {
-	_, err := resolve(c, algorithm, n, nil)
+	_, err := resolve(c, algorithm, n)
 	return err == nil
 }
 
 // Canonical returns the shortest name of the algorithm on n ranks, without default parameters and orders. It is the
 // Algorithm of the schedule that [Build] returns. Errors: those of [Check], and [ErrRanks].
 func Canonical(c Collective, algorithm string, n int) (string, error) {
-	r, err := resolve(c, algorithm, n, nil)
+	r, err := resolve(c, algorithm, n)
 	if err != nil {
 		return "", err
 	}
@@ -170,17 +170,11 @@ type resolved struct {
 	seats        []int // nil: position k is rank k
 }
 
-// resolve finds an algorithm and sets its parameters and order. An order that is not nil overrides the name's.
-func resolve(c Collective, algorithm string, n int, order []int) (*resolved, error) {
+// resolve finds an algorithm and sets its parameters and order.
+func resolve(c Collective, algorithm string, n int) (*resolved, error) {
 	e, s, err := find(c, algorithm)
 	if err != nil {
 		return nil, err
-	}
-	if order != nil {
-		s.order = order
-	}
-	if s.order != nil && e.orderOf == nil {
-		return nil, fmt.Errorf("%w: the order of %v %s is fixed", ErrOrder, c, e.name)
 	}
 	undefined := func() (*resolved, error) {
 		return nil, fmt.Errorf("%w: %v %s on %d ranks", ErrRanks, c, algorithm, n)

@@ -23,7 +23,7 @@ import (
 // halves it returns both orders, concatenated. It returns nil if the order of the algorithm is fixed. Errors: those of
 // [Build].
 func StepOrder(c Collective, algorithm string, n int) ([]int, error) {
-	r, err := resolve(c, algorithm, n, nil)
+	r, err := resolve(c, algorithm, n)
 	if err != nil || r.orderOf == nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func StepOrder(c Collective, algorithm string, n int) ([]int, error) {
 // not defined on n ranks.
 func Neighbours(c Collective, algorithm string, n int) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		r, err := resolve(c, algorithm, n, nil)
+		r, err := resolve(c, algorithm, n)
 		if err != nil {
 			return
 		}

@@ -91,9 +91,9 @@ func Problem(s *Schedule, bytes float64, fabric *plans.Problem) (p *plans.Proble
 	return p, steps, nil
 }
 
-// Pose returns the [Problem] of the schedule that [Build] returns, without storing the schedule, whose moves may take
-// gigabytes. Errors: those of Build and Problem.
-func Pose(c Collective, algorithm string, n, root int, bytes float64, fabric *plans.Problem,
+// ProblemOf returns the [Problem] of the schedule that [Build] returns. It does not store the schedule, whose moves may
+// take gigabytes. Errors: those of Build and Problem.
+func ProblemOf(c Collective, algorithm string, n, root int, bytes float64, fabric *plans.Problem,
 	opts ...Option) (p *plans.Problem, steps []int, err error) {
 	b, err := prepare(c, algorithm, n, root, opts)
 	if err != nil {

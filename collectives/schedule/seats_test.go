@@ -23,7 +23,7 @@ func TestSeats(t *testing.T) {
 				if !c.Rooted() {
 					part = 0
 				}
-				for _, opts := range [][]Option{nil, {Disjoint()}} {
+				for _, opts := range [][]Option{nil, {Disjoint}} {
 					plain, err := Build(c, name, n, part, opts...)
 					if err != nil {
 						t.Fatal(err)

@@ -44,7 +44,7 @@ func each(t testing.TB, n int, f func(name string, s *Schedule)) {
 				if i > 0 && root == roots[i-1] || !Defined(c, alg, n) {
 					continue
 				}
-				for _, opts := range [][]Option{nil, {Disjoint()}} {
+				for _, opts := range [][]Option{nil, {Disjoint}} {
 					s, err := Build(c, alg, n, root, opts...)
 					if err != nil {
 						t.Fatalf("%v %s n=%d root=%d: %v", c, alg, n, root, err)

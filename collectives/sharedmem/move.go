@@ -240,11 +240,12 @@ func (o *Op) store(dst, src unsafe.Pointer, n int) {
 func (o *Op) fold(dst, result unsafe.Pointer, n int, direct bool) {
 	src := o.a.src
 	// In place, dst may be the last source. A kernel accepts only its first operand as its destination.
-	streams := o.stream && !direct && result == nil && o.CombinePast != nil && dst != src[len(src)-1]
+	streams := o.stream && !direct && result == nil && o.CombineStream != nil && dst != src[len(src)-1]
 	for at := 0; at < n; at += tileSize {
 		m := min(tileSize, n-at)
 		if streams {
-			combinePast(o.CombinePast, o.Combine, unsafe.Slice((*byte)(unsafe.Add(dst, at)), m), o.a.tile[:m], src, at)
+			to := unsafe.Slice((*byte)(unsafe.Add(dst, at)), m)
+			combineStream(o.CombineStream, o.Combine, to, o.a.tile[:m], src, at)
 			continue
 		}
 		t := o.a.tile[:m]
@@ -274,8 +275,8 @@ func combineAll(combine datatype.CombineFunc, t []byte, src []unsafe.Pointer, at
 	}
 }
 
-// combinePast is combineAll with a dst that is written past the caches. t is scratch for the sources before the last.
-func combinePast(past, combine datatype.CombineFunc, dst, t []byte, src []unsafe.Pointer, at int) {
+// combineStream is combineAll with a dst that is written past the caches. t is scratch for the sources before the last.
+func combineStream(past, combine datatype.CombineFunc, dst, t []byte, src []unsafe.Pointer, at int) {
 	last := unsafe.Slice((*byte)(unsafe.Add(src[len(src)-1], at)), len(t))
 	if len(src) == 2 {
 		t = unsafe.Slice((*byte)(unsafe.Add(src[0], at)), len(t))
@@ -293,7 +294,7 @@ func FoldPastCaches(op datatype.Op, t datatype.Type, dst []byte, src [][]byte) {
 	for i, s := range src {
 		at[i] = unsafe.Pointer(unsafe.SliceData(s))
 	}
-	o := &Op{Call: Call{Combine: datatype.Combine(op, t), CombinePast: datatype.CombineStream(op, t)}, a: &Arena{src: at,
-		tile: tile}, stream: true}
+	call := Call{Combine: datatype.Combine(op, t), CombineStream: datatype.CombineStream(op, t)}
+	o := &Op{Call: call, a: &Arena{src: at, tile: tile}, stream: true}
 	o.fold(unsafe.Pointer(unsafe.SliceData(dst)), nil, len(dst), false)
 }

@@ -21,10 +21,10 @@ type Call struct {
 	InPlace    bool
 	// Combine reduces. Scale, unless nil, is applied to every contribution first.
 	Combine datatype.CombineFunc
-	// CombinePast, unless nil, is Combine for results that are written past the caches.
-	CombinePast datatype.CombineFunc
-	Scale       datatype.ScaleFunc
-	Factor      float64
+	// CombineStream, unless nil, is Combine for results that are written past the caches.
+	CombineStream datatype.CombineFunc
+	Scale         datatype.ScaleFunc
+	Factor        float64
 	// Seq and Signature are the same on all ranks.
 	Seq       uint64
 	Signature uint32

@@ -2,6 +2,7 @@ package sharedmem
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -122,12 +123,9 @@ func (g *group) bind(t testing.TB, j *job) {
 	inputs := make([][]byte, n)
 	for r := range n {
 		send, recv := j.blocks(r, n)
-		inputs[r] = make([]byte, max(send, 1)*block)
-		for i := range inputs[r] {
-			inputs[r][i] = byte(g.rng.Uint32())
-		}
-		if j.coll == schedule.Broadcast || j.coll == schedule.Scatter {
-			inputs[r] = inputs[r][:send*block]
+		inputs[r] = make([]byte, send*block, send*block+8)
+		for i := 0; i < send*block; i += 8 {
+			binary.NativeEndian.PutUint64(inputs[r][i:i+8:i+8], g.rng.Uint64())
 		}
 		in, out := bytes.Clone(inputs[r][:send*block]), bytes.Repeat([]byte{0xa5}, recv*block)
 		if j.inPlace && send > 0 && recv > 0 {
@@ -146,7 +144,7 @@ func (g *group) bind(t testing.TB, j *job) {
 		op := new(Op)
 		op.Bind(g.arenas[r], &Call{
 			Collective: j.coll, Root: j.root, Block: block, Send: pointer(in), Recv: pointer(out), InPlace: j.inPlace,
-			Combine: datatype.Combine(j.op, j.typ), CombinePast: datatype.CombineStream(j.op, j.typ),
+			Combine: datatype.Combine(j.op, j.typ), CombineStream: datatype.CombineStream(j.op, j.typ),
 			Seq: g.seq[r], Signature: uint32(j.coll)<<16 | uint32(j.count),
 		})
 		j.ops = append(j.ops, op)
@@ -156,9 +154,7 @@ func (g *group) bind(t testing.TB, j *job) {
 	if j.coll == schedule.Broadcast || j.coll == schedule.Scatter {
 		full = slices.Clone(inputs)
 		for r := range full {
-			if r != j.root {
-				full[r] = make([]byte, len(inputs[j.root]))
-			}
+			full[r] = inputs[j.root] // the oracle reads the root's input only
 		}
 	}
 	want, err := oracle.Expected(oracle.Call{Collective: j.coll, Type: j.typ, Op: j.op, Root: j.root}, full)

@@ -52,7 +52,7 @@ type Lander interface {
 	// Length describe the payload that Land has not yet received. The result is valid until the next call of Head,
 	// Land, Peek or Release.
 	Head(src int) (*wire.Header, error)
-	// Land receives payload of that frame into dst and returns the number of bytes: those that have arrived and
+	// Land receives payload of that frame into dst and returns the number of bytes: all that have arrived and
 	// fit. It shortens the frame by that many bytes and releases it once it is empty. The plane does not write to
 	// dst before Head has returned the header, nor beyond the frame's payload. Land invalidates a result of Peek.
 	Land(src int, dst []byte) (int, error)

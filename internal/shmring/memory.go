@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Memory is an anonymous file that two processes map. Its size is sealed, so neither process can shrink it and make
-// the other one's reads fail with SIGBUS.
+// Memory is an anonymous file that two processes map. Its size is sealed, so neither process can shrink it. Reads
+// beyond the end of a shrunk file would fail with SIGBUS.
 type Memory struct {
 	fd    int
 	Bytes []byte // the mapping; nil after Close

@@ -141,6 +141,7 @@ type Event struct {
 	Who      string              `json:"who,omitempty"` // operator, or a rank's front end and address
 	Token    uint64              `json:"token,omitempty"`
 	Err      string              `json:"error,omitempty"`
+	Cause    Cause               `json:"-"` // of Failed; journals and clients do not get it
 }
 
 // PlaneState says what a plane is doing.
@@ -170,6 +171,7 @@ type PlaneSnapshot struct {
 	Name     string              `json:"name"`
 	State    PlaneState          `json:"state"`
 	Reason   string              `json:"reason,omitempty"` // of Down
+	Cause    Cause               `json:"-"`                // of Down, the class of Reason; clients do not get it
 	Epoch    uint32              `json:"epoch"`
 	Map      circuit.Permutation `json:"map"`
 	Desired  circuit.Permutation `json:"desired,omitempty"` // nil: the same as Map
@@ -218,7 +220,7 @@ type Sink interface {
 
 // AttachOptions describe the rank that attaches.
 type AttachOptions struct {
-	Port int    // -1: none; such a sink is told of changes before those that have a port
+	Port int    // -1: none; the core calls such a sink before those of ports
 	Who  string // for operators: "local pid 4711", "grpc 10.0.0.7:5123 CN=node7"
 	// Held lists the leases that the controller before this one had granted to the rank. During the grace time
 	// after a takeover the rank gets them back, and Attach fails with ErrHeld if another rank has claimed one of
@@ -252,7 +254,7 @@ type Controller interface {
 	// Watch calls f with every later event, in order, from one goroutine. If f falls 4096 events behind, it misses
 	// the oldest.
 	Watch(f func(Event)) (cancel func())
-	// Waiting returns a text for operators: what the next switch of a plane waits for.
+	// Waiting returns a text for operators: the ports or times for which the next switch of a plane waits.
 	Waiting(plane int) string
 	// Set moves a plane for an operator, from the map that its device has. A plane with a holder is refused
 	// (ErrHeld). The device verifies all circuits, also those that the move keeps. Afterwards the plane is in

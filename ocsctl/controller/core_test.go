@@ -374,7 +374,7 @@ func TestDisabledPlanesAreLookedAt(t *testing.T) {
 	if err := r.core.Disable(0, "cleaning", "ann"); err != nil {
 		t.Fatal(err)
 	}
-	r.dev.maps[0] = circuit.Shift(3, 2) // nobody reports this device
+	r.dev.maps[0] = circuit.Shift(3, 2) // no notification follows
 	want(t, "enable", r.core.Enable(0, "ann"), ocsctl.ErrPlaneDown, "drift of 3 circuits")
 	if p := r.plane(0); p.State != Down {
 		t.Errorf("%+v", p)

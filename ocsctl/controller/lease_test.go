@@ -67,7 +67,7 @@ func TestPostsOfStrangers(t *testing.T) {
 	if r.page.epochs[0] != 2 {
 		t.Error("the holder's own move that changes nothing was lost")
 	}
-	// What has happened may be repeated by every port.
+	// Every port may repeat a post of a move that is complete.
 	if err := r.s[3].Post(0, 0, stranger, to); err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func (m *machine) intended(pl *plane, id uint64, err error, now int64) {
 			pl.move = move{}
 			o.done(fmt.Errorf("controller: plane %d: journal: %w", pl.index, err))
 		}
-		m.failf(pl, now, "the journal did not take the intent: %w: %w", err, ocsctl.ErrReconfFailed)
+		m.failf(pl, now, "%w: %w: %w", errIntent, err, ocsctl.ErrReconfFailed)
 		return
 	}
 	pl.intent.durable = true
@@ -336,6 +336,6 @@ func (m *machine) inspect(pl *plane, now int64) {
 		wrong := changing(observed, pl.m)[0]
 		was := pl.m
 		m.install(pl, observed, now)
-		m.failf(pl, now, "drift: %s: %w", mismatch(observed, was, wrong), ocsctl.ErrPlaneDown)
+		m.failf(pl, now, "%w: %s: %w", errDrift, mismatch(observed, was, wrong), ocsctl.ErrPlaneDown)
 	}
 }

@@ -142,7 +142,7 @@ func (m *machine) sound(pl *plane, health bool) (circuit.Permutation, error) {
 	}
 	if wrong := changing(observed, pl.desired); len(wrong) > 0 {
 		text := mismatch(observed, pl.desired, wrong[0])
-		return nil, fmt.Errorf("drift of %d circuits: %s: %w", len(wrong), text, ocsctl.ErrPlaneDown)
+		return nil, fmt.Errorf("%w of %d circuits: %s: %w", errDrift, len(wrong), text, ocsctl.ErrPlaneDown)
 	}
 	return observed, nil
 }

@@ -30,7 +30,7 @@ func TestOperatorsWaitForTheJournal(t *testing.T) {
 		name  string
 		order func() *error
 		state PlaneState // at once
-		after string     // what the journal has then
+		after string     // the journal's record afterwards
 	}{
 		{"disable", func() *error { return r.disable(0) }, Down, "disabled by ann: fibre work"},
 		{"set", func() *error { return r.set(0, circuit.Shift(2, 0)) }, Moving, "disabled by ann: fibre work"},

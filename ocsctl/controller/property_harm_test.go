@@ -41,7 +41,7 @@ func (w *world) takeOver() {
 	w.journal.waiting = nil
 	known := append([]Recovered(nil), w.journal.planes...)
 	w.config.Recovered = append([]Recovered(nil), w.journal.planes...)
-	for p := range w.dev.next { // devices settle while nobody looks
+	for p := range w.dev.next { // devices settle meanwhile
 		w.dev.due[p] = 0
 		_, _ = w.dev.Map(p)
 	}

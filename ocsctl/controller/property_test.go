@@ -26,7 +26,7 @@ type job struct {
 	id     uint64
 }
 
-// jobMove is a plane's next switch: who has posted it.
+// jobMove is a plane's next switch and the ports that have posted it.
 type jobMove struct {
 	on     bool
 	epoch  uint32

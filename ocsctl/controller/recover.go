@@ -41,8 +41,8 @@ func (m *machine) takeOver(pl *plane, now int64) {
 	if errors.Is(err, ErrMoving) {
 		if pl.fault == nil {
 			pl.mark = m.nextID
-			pl.fault = fmt.Errorf("plane %d epoch %d: the device has not said where it is: %w",
-				pl.index, pl.epoch, ocsctl.ErrPlaneDown)
+			pl.fault = fmt.Errorf("plane %d epoch %d: the device has not reported its map: %w: %w",
+				pl.index, pl.epoch, ocsctl.ErrUnknownMap, ocsctl.ErrPlaneDown)
 			m.publish(pl)
 		}
 		return // the device reports when it has settled
@@ -72,7 +72,7 @@ func (m *machine) takeOver(pl *plane, now int64) {
 		m.install(pl, observed, now)
 		wrong := changing(observed, pl.desired)
 		text := mismatch(observed, pl.desired, wrong[0])
-		m.failf(pl, now, "drift of %d circuits: %s: %w", len(wrong), text, ocsctl.ErrPlaneDown)
+		m.failf(pl, now, "%w of %d circuits: %s: %w", errDrift, len(wrong), text, ocsctl.ErrPlaneDown)
 		return
 	}
 	m.resume(pl, observed, switched, now)

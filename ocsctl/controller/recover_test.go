@@ -132,7 +132,7 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// Once every port has its rank back nobody else can claim anything, and there is nothing to wait for.
+// Once every port has its rank back, no other rank can claim a plane. The grace time then ends early.
 func TestGraceEndsWhenAllAreBack(t *testing.T) {
 	r := newTestRig(t, 3, 1, func(r *testRig, c *Config) {
 		c.Recovered = []Recovered{{Epoch: 3, Map: r.dev.maps[0]}}
@@ -186,7 +186,7 @@ func TestDeviceThatIsReadLater(t *testing.T) {
 			r.dev.next[0], r.dev.due[0] = have, r.now+1e9
 			c.Recovered = []Recovered{{Epoch: 4, Map: circuit.Shift(2, 1)}}
 		})
-		want(t, "before", r.page.faults[0], ocsctl.ErrPlaneDown, "has not said")
+		want(t, "before", r.page.faults[0], ocsctl.ErrPlaneDown, "has not reported its map")
 		r.pass(2 * time.Second)
 		r.timed.news(0)
 		if err := r.page.faults[0]; (err == nil) != have.Equal(circuit.Shift(2, 1)) || r.page.epochs[0] != 4 {

@@ -68,7 +68,7 @@ type timedDevice struct {
 func (d *timedDevice) OnSettled(f func(plane int))      { d.news = f }
 func (d *timedDevice) Report(plane int) (string, error) { return "light", d.unwell[plane] }
 
-// testSink is a rank, or nobody, as a front end knows it.
+// testSink is the sink of a front end, with or without a port.
 type testSink struct {
 	Attachment
 	port    int
@@ -106,8 +106,7 @@ func (s *testSink) Granted(id, mask uint64, err error) {
 	}
 }
 
-// testJournal keeps intents and where planes are. What the core waits for becomes durable some time after
-// the journal has been told.
+// testJournal keeps intents and the maps of planes. Writes become durable some time after the call.
 type testJournal struct {
 	now     *int64
 	delay   time.Duration

@@ -82,7 +82,7 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 		p.State, p.Target = Moving, pl.move.target
 	}
 	if p.Reason != "" && !pl.move.on {
-		p.State = Down
+		p.State, p.Cause = Down, pl.cause()
 	}
 	return p
 }

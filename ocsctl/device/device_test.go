@@ -339,7 +339,7 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// TestWaitForWatchers: who waits for the switch waits for what follows it, too.
+// TestWaitForWatchers: a caller that waits for the switch also waits for its watchers.
 func TestWaitForWatchers(t *testing.T) {
 	model(t, device.Config{Ports: 2}, func(t *testing.T, d *device.Device) {
 		held, waited := make(chan struct{}), make(chan error, 1)

@@ -31,8 +31,8 @@ const (
 	// PartialBulk: of the next bulk request with more circuits to make than Count, only the first
 	// Count are made; the others get ErrPartial, or with Silent the answer that all is well.
 	PartialBulk FaultKind = "partial-bulk"
-	// ThirdParty: somebody else connects In to Out, breaking what is there; Out -1 removes In's
-	// circuit.
+	// ThirdParty: another writer connects In to Out and breaks the circuits of both ports. Out -1
+	// removes In's circuit.
 	ThirdParty FaultKind = "third-party"
 	// Reboot: the switch goes down for Delay; its circuits do as Config.ColdBoot says.
 	Reboot FaultKind = "reboot"

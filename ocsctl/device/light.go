@@ -20,9 +20,8 @@ func (d *Device) Lit() circuit.Permutation {
 	return p
 }
 
-// Due returns when the state changes next by itself, zero where it does not. The change happens at
-// that time for whoever looks then; watchers hear of it when somebody looks, or when a timer of the
-// time package, which may be a millisecond late, does.
+// Due returns when the state changes next by itself; zero: it does not. Reads from that time on show
+// the change. Watchers are called at the first read, or by a timer, which may be a millisecond late.
 func (d *Device) Due() time.Time {
 	d.lock()
 	defer d.unlock()

@@ -25,13 +25,17 @@ var (
 	ErrRefused = errors.New("refused by the switch")
 	// ErrProtocol: the peer said something that is not its protocol, or too much of it.
 	ErrProtocol = errors.New("not what the protocol allows")
+	// ErrNoAnswer: the switch cannot be reached, or does not answer in time.
+	ErrNoAnswer = errors.New("does not answer")
+	// ErrUnwell: a port has failed, or a circuit has lost its light.
+	ErrUnwell = errors.New("bad port or circuit")
 	// ErrFenced: a controller with a higher fencing token has written.
 	ErrFenced = errors.New("another controller with a higher token writes this switch")
-	// ErrDrift: the map that the switch has is not the one that the change starts from: somebody
-	// else has written. Nothing was asked of the switch.
+	// ErrDrift: the switch's map is not the one that the change starts from, because another writer
+	// has changed it. The driver asked nothing of the switch.
 	ErrDrift = errors.New("the switch's map is not the one that the change starts from")
-	// ErrNotAsIntended: what the switch did is known, and it is not all that was asked; the
-	// verdicts say which circuits.
+	// ErrNotAsIntended: the outcome is known, and some circuits are not as asked; the verdicts name
+	// them.
 	ErrNotAsIntended = errors.New("circuits are not as intended")
 	// ErrPorts: the switch answers, and does not have ports that the map needs.
 	ErrPorts = errors.New("the switch does not have these ports")

@@ -198,7 +198,7 @@ func (k *Known) Changed(c Change, verdicts []Circuit, at time.Time) {
 		k.observe(known, v.Observed, at)
 		known.Intended, known.Accepted = v.Intended, v.Accepted
 		if v.Observed != v.Intended {
-			continue // a look judges a circuit that nobody asked for
+			continue // a look judges a circuit that was not requested
 		}
 		proven := known.Verified == Token && v.Reason == ""
 		known.Circuit, known.At = v, at

@@ -30,7 +30,7 @@ func randomStep(rng *rand.Rand, m circuit.Permutation) circuit.Permutation {
 	if rng.IntN(4) == 0 {
 		next[some[0]] = circuit.Dark
 	}
-	if next.Equal(m) { // nobody would post
+	if next.Equal(m) { // no port would post
 		return randomStep(rng, m)
 	}
 	return next
@@ -133,8 +133,8 @@ func (b *barrierRank) move(r *rig, maps []circuit.Permutation, rng *rand.Rand) (
 	return sent, true
 }
 
-// checkBarrier: nobody whose circuit changes is still in a map that the plane has left or
-// is leaving.
+// checkBarrier: no port whose circuit changes still uses a map that the plane has left or is
+// leaving.
 func checkBarrier(t *testing.T, r *rig, maps []circuit.Permutation, ranks []*barrierRank) {
 	t.Helper()
 	at := int(r.epoch(0))

@@ -1,7 +1,6 @@
 package emulator
 
 import (
-	"errors"
 	"fmt"
 
 	"lightpath/internal/shmring"
@@ -176,13 +175,4 @@ func (c *circuits) broken(number int, err error) {
 		t.tx, t.busy = nil, false
 	}
 	c.ports[number].broken(fmt.Errorf("port %d: %w", number, err))
-}
-
-// flush has the log written out and answers when it is.
-func (c *circuits) flush(answer chan error) {
-	if c.log == nil {
-		answer <- errors.New("emulator: the switch keeps no frame log")
-		return
-	}
-	c.log.flush(answer)
 }

@@ -20,25 +20,6 @@ type Client struct {
 
 var _ ocsctl.Client = (*Client)(nil)
 
-// Dial attaches to a port of the switch at a socket path ("unix:" may stand before it).
-// The client owns its bell.
-func Dial(socket string, port int) (*Client, error) {
-	return dialRings(socket, port, local.DialOptions{})
-}
-
-func dialRings(socket string, port int, o local.DialOptions) (*Client, error) {
-	l, err := local.Dial(socket, port, o)
-	if err != nil {
-		return nil, err
-	}
-	c, err := Attach(l)
-	if err != nil {
-		_ = l.Close() // always nil
-		return nil, err
-	}
-	return c, nil
-}
-
 // Attach makes the rings of a client whose controller has its planes in memory
 // (ocsctl.DataMemory). The result stands for l, and closes it.
 func Attach(l *local.Client) (*Client, error) {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
 )
 
@@ -90,7 +91,7 @@ func (d *MemoryDevice) Map(plane int) (circuit.Permutation, error) {
 		return nil, controller.ErrMoving
 	}
 	if f := d.faults[plane]; f != nil && f.Kind == Unreadable {
-		return nil, fmt.Errorf("plane %d: device does not answer", plane)
+		return nil, fmt.Errorf("plane %d: device %w", plane, driver.ErrNoAnswer)
 	}
 	return d.maps[plane].Clone(), nil
 }

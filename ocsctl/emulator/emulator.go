@@ -39,7 +39,7 @@ func Start(config Config) (*Server, error) {
 	cc.DataPath = s.circuits
 	if s.core, err = controller.Start(cc); err == nil {
 		s.local, err = local.Serve(s.core, local.Options{
-			Socket: cfg.Socket, DataPlane: ocsctl.DataMemory, Version: cfg.Version, Rings: s.circuits, Flush: s.FlushLog,
+			Socket: cfg.Socket, DataPlane: ocsctl.DataMemory, Version: cfg.Version, Rings: s.circuits,
 		})
 	}
 	if err != nil {
@@ -51,16 +51,6 @@ func Start(config Config) (*Server, error) {
 
 // Core is the switch's controller, for further front ends; they are to be closed before the switch.
 func (s *Server) Core() *controller.Core { return s.core }
-
-// FlushLog returns when every frame that has ended so far is in the log file, and reports
-// what failed in writing it.
-func (s *Server) FlushLog() error {
-	answer := make(chan error, 1)
-	if err := s.core.Do(func(int64) { s.circuits.flush(answer) }); err != nil {
-		return err
-	}
-	return <-answer
-}
 
 // Stats returns the counters of every plane.
 func (s *Server) Stats() ([]PlaneStats, error) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"sync/atomic"
 
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
@@ -36,8 +35,8 @@ type SwitchRecord struct {
 
 // The log file: a header, then records, little endian. Every record begins with one
 // fixed part of recordSize bytes, whose first byte is its kind; a change is followed by
-// its map, 4 bytes per port. A mark ends every flushed stretch and counts all records
-// before it: a file that does not end in a mark is cut off.
+// its map, 4 bytes per port. A mark ends the file and counts all records before it: a file
+// that does not end in a mark is cut off.
 const (
 	logMagic    = "LPOCSLOG"
 	logVersion  = 1
@@ -62,9 +61,8 @@ type frameLog struct {
 	lost    uint64
 	free    chan []byte
 	full    chan []byte
-	flushed chan chan error // one answer per flush
-	done    sync.WaitGroup
-	failed  atomic.Pointer[error]
+	done    sync.WaitGroup // the writer goroutine
+	failed  error          // the writer's first error; read after done
 }
 
 // newFrameLog creates or truncates the file.
@@ -73,10 +71,7 @@ func newFrameLog(path string, ports, planes int) (*frameLog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("emulator: frame log: %w", err)
 	}
-	l := &frameLog{
-		file: file, free: make(chan []byte, logChunks), full: make(chan []byte, logChunks+20),
-		flushed: make(chan chan error, 16),
-	}
+	l := &frameLog{file: file, free: make(chan []byte, logChunks), full: make(chan []byte, logChunks)}
 	for range logChunks {
 		l.free <- make([]byte, 0, logChunk+logHeadroom)
 	}
@@ -91,7 +86,7 @@ func newFrameLog(path string, ports, planes int) (*frameLog, error) {
 	return l, nil
 }
 
-// frame appends a record. Switching thread only; so are change, flush and close.
+// frame appends a record. Switching thread only; so are change and close.
 func (l *frameLog) frame(r *FrameRecord) {
 	if !l.room() {
 		return
@@ -152,49 +147,25 @@ func (l *frameLog) room() bool {
 	return true
 }
 
-// flush ends the stretch with a mark and answers when it is in the file.
-func (l *frameLog) flush(answer chan error) {
-	if l.cur == nil {
-		l.cur = <-l.free // after an overflow: the writer gives one back
-		l.cur = l.cur[:0]
-	}
-	l.mark()
-	l.full <- l.cur
-	l.cur = nil
-	select {
-	case l.flushed <- answer:
-	default:
-		answer <- errors.New("emulator: frame log: too many flushes at once")
-		return
-	}
-	l.full <- nil
-}
-
-// write is the writer goroutine; a nil chunk asks it to answer a flush.
+// write is the writer goroutine.
 func (l *frameLog) write() {
 	defer l.done.Done()
 	for b := range l.full {
-		if b == nil {
-			var err error
-			if p := l.failed.Load(); p != nil {
-				err = *p
-			}
-			(<-l.flushed) <- err
-			continue
-		}
-		if _, err := l.file.Write(b); err != nil && l.failed.Load() == nil {
-			err = fmt.Errorf("emulator: frame log: %w", err)
-			l.failed.Store(&err)
+		if _, err := l.file.Write(b); err != nil && l.failed == nil {
+			l.failed = fmt.Errorf("emulator: frame log: %w", err)
 		}
 		l.free <- b
 	}
 }
 
-// close flushes and closes the file; the log must not be used again.
+// close ends the log with a mark, waits for the writer goroutine and closes the file. The log must not be used again.
 func (l *frameLog) close() error {
-	answer := make(chan error, 1)
-	l.flush(answer)
+	if l.cur == nil {
+		l.cur = (<-l.free)[:0] // after an overflow: the writer gives one back
+	}
+	l.mark()
+	l.full <- l.cur
 	close(l.full)
 	l.done.Wait()
-	return errors.Join(<-answer, l.file.Close())
+	return errors.Join(l.failed, l.file.Close())
 }

@@ -7,11 +7,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"lightpath/ocsctl/controller/local"
 	"lightpath/plans/circuit"
 )
 
@@ -33,13 +31,6 @@ func writeLog(t testing.TB, path string, n int) (frames []FrameRecord, change Sw
 		l.frame(&frames[i])
 		if i == 0 {
 			l.change(&change)
-		}
-		if i%1000 == 999 { // far more would outrun the writer, by design
-			answer := make(chan error, 1)
-			l.flush(answer)
-			if err := <-answer; err != nil {
-				t.Fatal(err)
-			}
 		}
 	}
 	if err := l.close(); err != nil {
@@ -118,37 +109,6 @@ func TestLogOverflowIsLoud(t *testing.T) {
 	}
 	if _, err := parseLog(<-data); !errors.Is(err, ErrLogOverflow) {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestFlushWhileFramesFlow(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log")
-	s := start(t, Config{Ports: 2, Planes: planes(1, 1e9, time.Millisecond), FrameLog: path,
-		Initial: []circuit.Permutation{circuit.Shift(2, 1)}})
-	cs := dialAll(t, s)
-	for n := 1; n <= 5; n++ {
-		put(t, cs[0].Ports()[0], uint64(n), n, 0)
-		eventually(t, "the wire is empty", cs[0].Ports()[0].TX.Empty)
-		if err := s.FlushLog(); err != nil {
-			t.Fatal(err)
-		}
-		l, err := ReadLog(path)
-		if err != nil || len(l.Frames) != n {
-			t.Fatalf("%+v, %v", l, err)
-		}
-		f := l.Frames[n-1]
-		if f.Src != 0 || f.Dst != 1 || f.Bytes != uint32(n) || f.Label[0] != byte(n) || f.Verdict != Delivered || f.Finish-f.Start != int64(8*n) {
-			t.Errorf("%+v", f)
-		}
-	}
-	none := start(t, Config{Ports: 1, Planes: planes(1, 1e9, 0)})
-	o, err := local.Observe("unix:" + none.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer shut(t, o)
-	if err := o.FlushLog(); err == nil {
-		t.Error("flushed a log that is not kept")
 	}
 }
 

@@ -66,12 +66,7 @@ func pumpAll(t testing.TB, nPlanes int, rate float64, frames, data int) (time.Du
 	var mu sync.Mutex
 	var cs []*Client
 	for p := range 8 {
-		c, err := Dial(s.socket, p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer shut(t, c)
-		cs = append(cs, c)
+		cs = append(cs, dial(t, s, p))
 	}
 	began, last := time.Now(), time.Time{}
 	for _, c := range cs {

@@ -26,8 +26,7 @@ type Log struct {
 	Switches      []SwitchRecord
 }
 
-// ReadLog reads the log of a switch, which must have been flushed or closed; records that
-// came after the flush make the file cut off. A log that lost records is refused.
+// ReadLog reads the log of a switch that has been closed. A log that lost records is refused.
 func ReadLog(path string) (*Log, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

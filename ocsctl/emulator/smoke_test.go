@@ -49,10 +49,15 @@ func dialAll(t *testing.T, s *Server) []*Client {
 	return cs
 }
 
-func dial(t *testing.T, s *Server, port int) *Client {
+func dial(t testing.TB, s *Server, port int) *Client {
 	t.Helper()
-	c, err := Dial(s.socket, port)
+	l, err := local.Dial(s.socket, port, local.DialOptions{})
 	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Attach(l)
+	if err != nil {
+		shut(t, l)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { shut(t, c) })
@@ -124,17 +129,13 @@ func TestFramesTravelAndPlanesSwitch(t *testing.T) {
 			}
 		}
 	}
-	o, err := local.Observe(s.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer shut(t, o)
-	if err := o.FlushLog(); err != nil {
-		t.Fatal(err)
-	}
+	shut(t, s)
 	l, err := ReadLog(log)
 	if err != nil || len(l.Frames) != 16 || len(l.Switches) != 4 {
 		t.Fatalf("log %+v, %v", l, err)
+	}
+	if f := l.Frames[0]; f.Bytes != 1000 || f.Verdict != Delivered || f.Finish-f.Start != 8*1000 {
+		t.Errorf("%+v", f)
 	}
 }
 

@@ -125,7 +125,7 @@ func (s *State) check(plane int, ports ...int) error {
 type Panel interface {
 	// State says what the fabric is. It is not changed.
 	State() *State
-	// Map returns the circuits of a plane. A board of other hosts returns those that it read last.
+	// Map returns the circuits of a plane. A board of other hosts returns the maps that it read last.
 	Map(plane int) (circuit.Permutation, error)
 	// Install gives a plane the circuits of to. Circuits that both maps have keep carrying frames.
 	Install(plane int, to circuit.Permutation) error

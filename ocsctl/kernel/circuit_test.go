@@ -143,14 +143,14 @@ func TestRing(t *testing.T) {
 // more, do not go round for ever.
 func TestLostOnARing(t *testing.T) {
 	t.Parallel()
-	s := up(t, fabricFile(t, 4, 1, "5Mbps", true)) // so slow that the ring is full for a second
+	s := up(t, fabricFile(t, 4, 1, "5Mbps", true)) // so slow that the ring is still full when it changes
 	b := openBoard(t, s)
 	all := hosts(t, s)
 	if err := b.Install(0, circuit.Permutation{2, circuit.Dark, 3, circuit.Dark}); err != nil {
 		t.Fatal(err)
 	}
 	const n, size = 300, 200
-	all[2].send(0, all[3], 3000, size) // a queue at 2, in which frames of 0 wait
+	all[2].send(0, all[3], 2*n, size) // a queue at 2, in which frames of 0 wait
 	all[0].send(0, all[1], n, size)
 	lost := func(r int) uint64 { return all[r].Planes[0].Counters.Stats().Strayed }
 	wait(t, func() bool { return all[2].Planes[0].Counters.Stats().Transit >= n/2 }, "nothing passes rank 2")
@@ -170,7 +170,7 @@ func TestLostOnARing(t *testing.T) {
 	}
 }
 
-// Flows of different sources share a port evenly: a rank's own, and those that the rank steers on. Of the first frames
+// Flows of different sources share a port evenly: a rank's own flows, and flows that the rank forwards. Of the first frames
 // to arrive each flow has about half, though the rank queued all of its own first.
 func TestShares(t *testing.T) {
 	t.Parallel()
@@ -287,8 +287,8 @@ func TestCountersAllocate(t *testing.T) {
 
 func TestEntry(t *testing.T) {
 	for _, e := range []struct{ to, from int }{{circuit.Dark, circuit.Dark}, {0, circuit.Dark}, {circuit.Dark, 0}, {4095, 17}} {
-		if got := newEntry(e.to, e.from); got.to() != e.to || got.from() != e.from {
-			t.Errorf("%+v became %d and %d", e, got.to(), got.from())
+		if got := newEntry(e.to, e.from); got.to() != e.to || int(got>>32)-1 != e.from {
+			t.Errorf("%+v became %#x", e, got)
 		}
 	}
 	if newEntry(circuit.Dark, circuit.Dark) != 0 {

@@ -8,16 +8,9 @@ import (
 
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/device"
+	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
-)
-
-// Errors of a [Device].
-var (
-	// ErrDrift: no circuit moves, and yet the circuits differ from the last request.
-	ErrDrift = errors.New("circuits are not as they were left")
-	// ErrFailed: a port of the switch has failed.
-	ErrFailed = errors.New("port has failed")
 )
 
 // verified is how far a move is known: the kernel's own map is what carries frames.
@@ -131,7 +124,7 @@ func (d *Device) OnSettled(f func(plane int)) {
 }
 
 // Switch implements [controller.Device]. It changes nothing where
-// the plane's circuits differ from those that the move starts from: the error wraps ErrDrift.
+// the plane's circuits differ from the move's start: the error wraps [driver.ErrDrift].
 func (d *Device) Switch(plane int, m controller.Move) error {
 	if err := d.board.State().check(plane); err != nil {
 		return err
@@ -253,10 +246,10 @@ func (d *Device) unwell(plane int) error {
 		return err
 	}
 	if !d.mirror.cable[plane].Model.Up() {
-		return device.ErrDown
+		return fmt.Errorf("%w: %w", driver.ErrNoAnswer, device.ErrDown)
 	}
 	if r := d.any(plane, device.Failed); r != circuit.Dark {
-		return fmt.Errorf("port %d: %w", r, ErrFailed)
+		return fmt.Errorf("%w: port %d has failed", driver.ErrUnwell, r)
 	}
 	d.mu.Lock()
 	want := d.want[plane]
@@ -275,7 +268,7 @@ func (d *Device) unwell(plane int) error {
 func drift(have, want circuit.Permutation) error {
 	for r := range want {
 		if have[r] != want[r] {
-			return fmt.Errorf("%w: port %d goes to %s, not to %s", ErrDrift, r, portName(have[r]), portName(want[r]))
+			return fmt.Errorf("%w: port %d goes to %s, not to %s", driver.ErrDrift, r, portName(have[r]), portName(want[r]))
 		}
 	}
 	return nil

@@ -160,7 +160,7 @@ func TestDeviceRefuses(t *testing.T) {
 		{"negative plane", -1, controller.Move{From: ring, To: ring}, nil},
 		{"ranks", 0, controller.Move{From: ring, To: circuit.Shift(4, 1)}, nil},
 		{"egress twice", 0, controller.Move{From: ring, To: circuit.Permutation{1, 1, 0}}, nil},
-		{"drift", 0, controller.Move{From: circuit.AllDark(3), To: ring}, ErrDrift},
+		{"drift", 0, controller.Move{From: circuit.AllDark(3), To: ring}, driver.ErrDrift},
 	} {
 		err := g.device.Switch(c.plane, c.m)
 		if err == nil || c.want != nil && !errors.Is(err, c.want) || strings.Contains(err.Error(), "\n") {
@@ -193,14 +193,14 @@ func TestFaultsMovePackets(t *testing.T) {
 			if m := g.move(0, ring); !m.Equal(circuit.Permutation{1, 2, circuit.Dark, 0}) {
 				t.Errorf("map %v", m)
 			}
-			g.unwell(0, ErrDrift, "port 2 goes to none, not to port 3")
+			g.unwell(0, driver.ErrDrift, "port 2 goes to none, not to port 3")
 			g.dropped(0, 2, 3)
 			g.carried(0, 1, 2)
 		}},
 		{"stuck", func(t *testing.T, g *rig) {
 			inject(g, device.Fault{Kind: device.StuckMirror, In: -1, Out: 3})
 			g.move(0, ring)
-			g.unwell(0, ErrFailed, "port 2")
+			g.unwell(0, driver.ErrUnwell, "port 2")
 			g.dropped(0, 2, 3)
 		}},
 		{"ghost", func(t *testing.T, g *rig) {
@@ -217,7 +217,7 @@ func TestFaultsMovePackets(t *testing.T) {
 			if m := g.move(0, ring); !m.Equal(circuit.Permutation{1, circuit.Dark, circuit.Dark, circuit.Dark}) {
 				t.Errorf("map %v", m)
 			}
-			g.unwell(0, ErrDrift, "port 1")
+			g.unwell(0, driver.ErrDrift, "port 1")
 			g.dropped(0, 1, 2)
 		}},
 		{"third party", func(t *testing.T, g *rig) {
@@ -226,7 +226,7 @@ func TestFaultsMovePackets(t *testing.T) {
 			inject(g, device.Fault{Kind: device.ThirdParty, In: 0, Out: 3}) // breaks 2 to 3
 			wait(t, func() bool { return g.settled[0].Load() > before }, "nobody is told")
 			wait(t, func() bool { m, err := g.device.Map(0); return err == nil && m[0] == 3 }, "0 does not go to 3")
-			g.unwell(0, ErrDrift, "port 0 goes to port 3, not to port 1")
+			g.unwell(0, driver.ErrDrift, "port 0 goes to port 3, not to port 1")
 			g.hosts[0].send(0, g.hosts[1], 4, frame)
 			g.hosts[0].drained(0)
 			if _, misdirected := g.hosts[0].Planes[0].Counters.Dropped(); misdirected != 4 { // none before

@@ -206,7 +206,7 @@ func (r *Report) lookAtSwitch(s *State) error {
 				continue
 			}
 			if st := l.Attrs().Statistics; st != nil {
-				// Counts frames that did not reach the program, not those that it drops.
+				// Counts frames that did not reach the program, not frames that it drops.
 				r.Planes[j].Ports[rank-s.First].Overflow += st.RxDropped
 			}
 			r.attached(s, switchPin(j, rank), l.Attrs().Index, plane.Name, rank)

@@ -24,8 +24,7 @@ func newEntry(to, from int) circuitEntry {
 	return circuitEntry(uint32(to+1)) | circuitEntry(from+1)<<32
 }
 
-func (e circuitEntry) to() int   { return int(uint32(e)) - 1 }
-func (e circuitEntry) from() int { return int(e>>32) - 1 }
+func (e circuitEntry) to() int { return int(uint32(e)) - 1 }
 
 // Results of a TCX program.
 const (

@@ -176,7 +176,7 @@ func TestChain(t *testing.T) {
 	for protocol := range protocols {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			c := newChain(t, protocol, planes, nil)
+			c := newRigWaiting(t, rash, protocol, planes, nil).chain(nil)
 			failed, drifted := 0, 0
 			for range rounds {
 				j := c.rng.IntN(planes)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lightpath/ocsctl/device"
@@ -62,7 +63,9 @@ func (l *ledger) count(words ...string) (n int) {
 
 // TestLog: what changes with a switch and its circuits is logged once, with plane, switch, rank and port,
 // whatever is read meanwhile.
-func TestLog(t *testing.T) {
+func TestLog(t *testing.T) { synctest.Test(t, testLog) }
+
+func testLog(t *testing.T) {
 	log := newLedger()
 	r := newRig(t, "polatis-scpi", 2, func(c *Config) {
 		c.Logger, c.Misses, c.LookTimeout = slog.New(log), 2, 500*time.Millisecond

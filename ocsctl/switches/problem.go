@@ -83,7 +83,7 @@ func (u *unit) badCircuit(p *plane, r, to int, c driver.Circuit) problem {
 	return problem{notGood, r, port, text}
 }
 
-// logProblems logs the problems of a plane that are new, and those that have ended.
+// logProblems logs the problems of a plane that are new, and problems that have ended.
 func (u *unit) logProblems(p *plane, found []problem) {
 	if u.logged == nil {
 		u.logged = make(problems)

@@ -154,6 +154,7 @@ type waits struct{ timeout, settle time.Duration }
 var (
 	calm  = waits{5 * time.Second, 20 * time.Second}
 	hasty = waits{time.Second, 3 * time.Second}
+	rash  = waits{100 * time.Millisecond, 200 * time.Millisecond} // for tests whose moves may fail
 )
 
 func newRigWaiting(t *testing.T, w waits, protocol string, planes int, change func(*Config)) *rig {

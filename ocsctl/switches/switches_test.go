@@ -151,7 +151,7 @@ func TestNews(t *testing.T) {
 	r.drifts(0, shift(1))
 }
 
-// TestThirdPartyDuringMove: somebody writes right before our change. Ours is not made, or, where it
+// TestThirdPartyDuringMove: another controller writes right before our change. Ours is not made, or, where it
 // concerns another plane only, made all the same.
 func TestThirdPartyDuringMove(t *testing.T) {
 	each(t, 2, func(c *Config) { c.DriftInterval = time.Hour }, func(r *rig) {
@@ -311,7 +311,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// TestNothingVerified: where nobody asks the switch whether its mirrors are there, a move lasts as long as
+// TestNothingVerified: if the driver does not verify mirrors, a move lasts as long as
 // they may take.
 func TestNothingVerified(t *testing.T) {
 	rest := 20 * quick.Max
@@ -386,7 +386,9 @@ func TestFenced(t *testing.T) {
 }
 
 // TestFailedPort: a port that fails while nothing moves.
-func TestFailedPort(t *testing.T) {
+func TestFailedPort(t *testing.T) { synctest.Test(t, testFailedPort) }
+
+func testFailedPort(t *testing.T) {
 	f := newFake(2 * ranks)
 	r := &rig{T: t, spy: &spy{}, news: make(chan int, 64)}
 	r.start(Config{

@@ -261,7 +261,7 @@ func (u *unit) unusable(err error) error {
 	if errors.Is(err, driver.ErrPorts) {
 		return fmt.Errorf("switch %s cannot be used: %w", u.name, err)
 	}
-	return fmt.Errorf("switch %s does not answer: %w", u.name, err)
+	return fmt.Errorf("switch %s %w: %w", u.name, driver.ErrNoAnswer, err)
 }
 
 // setBad records the error of the last read, nil for a success. It logs when the kind of error changes.
@@ -320,7 +320,7 @@ func (u *unit) see(p *plane, health []driver.Health) {
 	u.logProblems(p, found)
 	p.watch, p.unlit = nil, unlit(found)
 	if len(found) > 0 {
-		p.watch = errors.New(found[0].text)
+		p.watch = fmt.Errorf("%w: %s", driver.ErrUnwell, found[0].text)
 	}
 }
 

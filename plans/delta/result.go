@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"lightpath/internal/decode"
 	"lightpath/plans/delta/dag"
-	"lightpath/plans/internal/jsonread"
 )
 
 // Result is a topology of a job as a file says it.
@@ -66,7 +66,7 @@ var ErrResult = errors.New("bad topology file")
 
 // DecodeCircuits reads what a topology file says of the job: its circuits, which g must be able to have.
 func DecodeCircuits(data []byte, g *dag.Graph) (dag.Circuits, error) {
-	r := jsonread.New(data)
+	r := decode.NewReader(data)
 	var c dag.Circuits
 	job, version := g.Name, false
 	err := r.Object(func(key string) (err error) {
@@ -94,11 +94,11 @@ func DecodeCircuits(data []byte, g *dag.Graph) (dag.Circuits, error) {
 	switch {
 	case err != nil:
 	case !version:
-		err = jsonread.At("version", "missing")
+		err = decode.At("version", "missing")
 	case c == nil:
-		err = jsonread.At("circuits", "missing")
+		err = decode.At("circuits", "missing")
 	case job != g.Name:
-		err = jsonread.At("job", "%q, and the job is %q", job, g.Name)
+		err = decode.At("job", "%q, and the job is %q", job, g.Name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrResult, err)

@@ -10,12 +10,12 @@ import (
 
 // Kernels are the functions that compute a call of some shape, looked up once.
 type Kernels struct {
-	Reduce  datatype.ReduceFunc
-	Combine datatype.CombineFunc
-	Past    datatype.CombineFunc // Combine with stores past the caches; nil: there is none
-	Scale   datatype.ScaleFunc   // scales each contribution as it is loaded; nil: none is scaled
-	factor  float64              // of Scale; 0: each call has its own
-	Div     datatype.DivFunc     // divides the result by the ranks; nil: it is not divided
+	Reduce        datatype.ReduceFunc
+	Combine       datatype.CombineFunc
+	CombineStream datatype.CombineFunc // Combine with stores past the caches; nil: there is none
+	Scale         datatype.ScaleFunc   // scales each contribution as it is loaded; nil: none is scaled
+	factor        float64              // of Scale; 0: each call has its own
+	Div           datatype.DivFunc     // divides the result by the ranks; nil: it is not divided
 }
 
 // KernelsOf returns the kernels of a shape. Averages of floats scale every contribution by 1/n as it is loaded; averages of
@@ -39,7 +39,7 @@ func KernelsOf(s *Shape, ranks int) Kernels {
 		}
 	}
 	k.Reduce = datatype.Reduce(op, s.Type)
-	k.Combine, k.Past = datatype.Combine(op, s.Type), datatype.CombineStream(op, s.Type)
+	k.Combine, k.CombineStream = datatype.Combine(op, s.Type), datatype.CombineStream(op, s.Type)
 	return k
 }
 

@@ -93,7 +93,7 @@ func BuildSchedule(s *calls.Shape, ranks int, optical bool, cfg *settings.Config
 	block := int64(s.Count) * int64(s.Type.Size())
 	var opts []schedule.Option
 	if !s.InPlace {
-		opts = append(opts, schedule.Disjoint())
+		opts = append(opts, schedule.Disjoint)
 	}
 	var sched *schedule.Schedule
 	var name string

@@ -43,8 +43,8 @@ func New(args Args, cfg *settings.Config) *comm.Core {
 		st.unwanted = o.How == BySplit && o.Color == NoColor
 	}
 	slot.Set(c, st)
-	c.HandleAtLeader(control.MsgKin, st.leader.handle)
-	c.Handle(control.MsgKinAnswer, st.requests.deliver)
+	c.HandleAtLeader(control.MsgMembership, st.leader.handle)
+	c.Handle(control.MsgMembershipAnswer, st.requests.deliver)
 	c.AddHooks(comm.Hooks{Closed: func() { st.door.Leave() }})
 	return c
 }

@@ -149,14 +149,15 @@ func (l *leader) absent(r *round, late bool) error {
 func (l *leader) refuse(seq uint64, ranks []int, err error) {
 	class, text := result.Encode(err)
 	for _, rank := range ranks {
-		l.c.Star.To(rank, &control.Message{Kind: control.MsgKinAnswer, Seq: seq, Arg: class + 1, Body: []byte(text)})
+		m := &control.Message{Kind: control.MsgMembershipAnswer, Seq: seq, Arg: class + 1, Body: []byte(text)}
+		l.c.Star.To(rank, m)
 	}
 }
 
 // send sends an answer to a rank.
 func (l *leader) send(seq uint64, rank int, a *answer) {
 	body, _ := json.Marshal(a) // plain structs: cannot fail
-	l.c.Star.To(rank, &control.Message{Kind: control.MsgKinAnswer, Seq: seq, Body: body})
+	l.c.Star.To(rank, &control.Message{Kind: control.MsgMembershipAnswer, Seq: seq, Body: body})
 }
 
 // decide answers all ranks when all have asked.

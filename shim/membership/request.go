@@ -13,7 +13,7 @@ import (
 	"lightpath/shim/result"
 )
 
-// request is the body of control.MsgKin, a rank's request to the parent's leader.
+// request is the body of control.MsgMembership, a rank's request to the parent's leader.
 type request struct {
 	Color, Key int
 	Ranks      int
@@ -21,8 +21,8 @@ type request struct {
 	Hello      bootstrap.Hello
 }
 
-// answer is the body of control.MsgKinAnswer: the new communicator, the id to meet at, or neither for ranks without a
-// color.
+// answer is the body of control.MsgMembershipAnswer: the new communicator, the id to meet at, or neither for ranks
+// without a color.
 type answer struct {
 	Comm  uint64
 	Rank  int
@@ -122,7 +122,8 @@ func ask(c *comm.Core, seq uint64, r *request) (*answer, error) {
 	if p.AsyncError() != nil {
 		failed = nil // the parent is revoked
 	}
-	if err := p.Star.ToLeader(&control.Message{Kind: control.MsgKin, Seq: seq, Arg: uint64(o.How), Body: body}); err != nil {
+	m := &control.Message{Kind: control.MsgMembership, Seq: seq, Arg: uint64(o.How), Body: body}
+	if err := p.Star.ToLeader(m); err != nil {
 		return nil, err
 	}
 	timer := time.NewTimer(p.Cfg.Timeout + bootstrap.RefusalGrace)

@@ -374,13 +374,14 @@ func (f *Recorder) CallsMade() (collectives, all uint64) {
 
 // InProgress returns the operations in progress, oldest first, and what one of them was last seen to wait for.
 func (f *Recorder) InProgress() (ops []Operation, stall Standstill) {
-	for _, op := range f.Recent() {
-		if op.Outcome == UnderWay {
-			ops = append(ops, op)
-		}
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.catchUp()
+	for n := f.first(); n <= f.last; n++ {
+		if op := f.at(n); op.Number == n && op.Outcome == UnderWay {
+			ops = append(ops, *op)
+		}
+	}
 	if monotonic.Now()-f.stall.seen < int64(fresh) {
 		stall = f.stall
 	}
@@ -438,20 +439,6 @@ func (f *Recorder) Replayed(r *Called) uint64 {
 
 // IsCollective reports whether the operation has a collective's shape.
 func (op *Operation) IsCollective() bool { return op.Seq > 0 || op.Replay && op.Messages == 0 }
-
-// Recent returns the operations that are remembered, oldest first.
-func (f *Recorder) Recent() []Operation {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.catchUp()
-	var all []Operation
-	for n := f.first(); n <= f.last; n++ {
-		if op := f.at(n); op.Number == n {
-			all = append(all, *op)
-		}
-	}
-	return all
-}
 
 // first is the number of the oldest operation that is remembered. f.mu is held.
 func (f *Recorder) first() uint64 {

@@ -105,7 +105,7 @@ func (s *Session) BindEntry(ref Ref, p *circuits.Planes) error {
 func (s *Session) bindTask(ref Ref, ec *exec.Call, traced, paced bool) error {
 	t := Of(ref.Comm).Task()
 	t.Trace(traced)
-	t.Pace(paced)
+	t.MeasureDelivery(paced)
 	if err := t.Bind(*ec); err != nil {
 		return ref.Comm.Fail(err)
 	}
@@ -212,7 +212,7 @@ func (r *Ref) sharedCall(call *calls.Call) sharedmem.Call {
 	return sharedmem.Call{
 		Collective: calls.Kinds[call.Kind].Collective, Root: int(call.Peer), Block: int(call.Count) * call.Type.Size(),
 		Send: call.Send, Recv: call.Recv, InPlace: call.InPlace(),
-		Combine: k.Combine, CombinePast: k.Past, Scale: scale, Factor: factor, Seq: r.Seq, Signature: r.Sig,
+		Combine: k.Combine, CombineStream: k.CombineStream, Scale: scale, Factor: factor, Seq: r.Seq, Signature: r.Sig,
 	}
 }
 

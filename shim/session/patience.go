@@ -65,14 +65,14 @@ func (s *Session) policy() {
 	}
 	c, ref := s.Comms[0], &s.refs[0]
 	s.opts.StallAfter = stall.Interval(s.opts.Timeout)
-	s.opts.Brief = 0
+	s.opts.ShortSpin = 0
 	if c.LocalRanks <= runtime.NumCPU() {
 		s.opts.Spin, s.opts.Yield = 64, 2000
 		switch {
 		case ref.shared():
 			s.opts.Spin = 0 // the call has already spun
 		case !ref.onCircuits():
-			s.opts.Brief = 16 // about as long as a wake-up takes
+			s.opts.ShortSpin = 16 // about as long as a wake-up takes
 		}
 	} else {
 		s.opts.Spin, s.opts.Yield = 1, 200
@@ -82,6 +82,6 @@ func (s *Session) policy() {
 		}
 	}
 	if c.Cfg.Spin >= 0 {
-		s.opts.Spin, s.opts.Brief = c.Cfg.Spin, 0
+		s.opts.Spin, s.opts.ShortSpin = c.Cfg.Spin, 0
 	}
 }

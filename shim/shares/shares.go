@@ -150,7 +150,7 @@ func (p *State) adopt(c *comm.Core, n *proposal, t *dispatch.Table) {
 // Measure adds the bytes and times per plane of a completed program. Hot path: no allocation, and no message while
 // even shares fit.
 func (p *State) Measure(c *comm.Core, t *exec.Task, brings []int64) {
-	if !p.Window.add(brings, t.Brought, monotonic.Now()) {
+	if !p.Window.add(brings, t.DeliveryTime, monotonic.Now()) {
 		return
 	}
 	pace := p.Window.end()

@@ -80,9 +80,6 @@ func (s *Server) Close() {
 	_ = s.ln.Close()
 }
 
-// Path is the socket's.
-func (s *Server) Path() string { return s.path }
-
 // accept hands every connection to serve, on a goroutine of its own and not too many at once.
 func accept(ln net.Listener, serve func(net.Conn)) {
 	slots := make(chan struct{}, maxClients)

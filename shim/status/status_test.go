@@ -154,7 +154,7 @@ func TestServeAndCollect(t *testing.T) {
 		t.Errorf("%q, %v", docs, err)
 	}
 	s.Close()
-	if _, err := os.Stat(s.Path()); !os.IsNotExist(err) {
+	if _, err := os.Stat(s.path); !os.IsNotExist(err) {
 		t.Errorf("the socket is left: %v", err)
 	}
 	if r, err := Collect(filepath.Join(dir, "none"), time.Second); err != nil || len(r.Comms) != 0 {
@@ -185,7 +185,7 @@ func TestAskedWhileItBegins(t *testing.T) {
 			t.Fatal(err)
 		}
 		runtime.Gosched()
-		if _, err := os.Stat(s.Path()); err != nil {
+		if _, err := os.Stat(s.path); err != nil {
 			t.Errorf("process %d has no socket any more: %v", i, err)
 		}
 		s.Close()

@@ -53,11 +53,12 @@ func Build(c schedule.Collective, algorithm string, n, root int, opts ...schedul
 	return s, nil
 }
 
-// Pose is like [schedule.Pose], and also accepts "msccl:FILE". Errors: those of [Build] and schedule.Pose.
-func Pose(c schedule.Collective, algorithm string, n, root int, bytes float64, fabric *plans.Problem,
+// ProblemOf is like [schedule.ProblemOf], and also accepts "msccl:FILE". Errors: those of [Build] and
+// schedule.ProblemOf.
+func ProblemOf(c schedule.Collective, algorithm string, n, root int, bytes float64, fabric *plans.Problem,
 	opts ...schedule.Option) (*plans.Problem, error) {
 	if !strings.HasPrefix(algorithm, Prefix) {
-		p, _, err := schedule.Pose(c, algorithm, n, root, bytes, fabric, opts...)
+		p, _, err := schedule.ProblemOf(c, algorithm, n, root, bytes, fabric, opts...)
 		return p, err
 	}
 	s, err := Build(c, algorithm, n, root, opts...)

@@ -175,7 +175,7 @@ func TestCustom(t *testing.T) {
 }
 
 func TestExportErrors(t *testing.T) {
-	s, err := schedule.Build(schedule.AllToAll, "pairwise", 4, 0, schedule.Disjoint())
+	s, err := schedule.Build(schedule.AllToAll, "pairwise", 4, 0, schedule.Disjoint)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package msccl
 
 import (
 	"fmt"
+	"slices"
 
 	"lightpath/collectives/schedule"
 )
@@ -33,20 +34,17 @@ func (f *File) Schedule(root int, opts ...schedule.Option) (*schedule.Schedule, 
 	if root < 0 || root >= f.Ranks() {
 		return nil, fmt.Errorf("%w: %d of %d ranks", schedule.ErrRoot, root, f.Ranks())
 	}
-	set := schedule.Apply(opts...)
-	if set.Order != nil {
-		return nil, fmt.Errorf("%w: the order of a file is fixed", schedule.ErrOrder)
-	}
+	disjoint := slices.Contains(opts, schedule.Disjoint)
 	for _, u := range []inputUse{readInPlace, copyFrom} {
 		if u == readInPlace && !f.readsInput() {
 			continue
 		}
-		s, err := f.build(root, u, set)
+		s, err := f.build(root, u, disjoint)
 		if err != nil || schedule.Verify(s) == nil {
 			return s, err
 		}
 	}
-	s, err := f.build(root, loadFirst, set)
+	s, err := f.build(root, loadFirst, disjoint)
 	if err == nil {
 		err = schedule.Verify(s)
 	}
@@ -67,12 +65,12 @@ const (
 )
 
 // build returns the better of two schedules: with consecutive sends as one flow, and as a pipeline.
-func (f *File) build(root int, use inputUse, set schedule.Settings) (*schedule.Schedule, error) {
-	flows, err := f.arrange(root, use, true, set)
+func (f *File) build(root int, use inputUse, disjoint bool) (*schedule.Schedule, error) {
+	flows, err := f.arrange(root, use, true, disjoint)
 	if err != nil {
 		return nil, err
 	}
-	pipeline, err := f.arrange(root, use, false, set)
+	pipeline, err := f.arrange(root, use, false, disjoint)
 	if err != nil {
 		return nil, err
 	}
@@ -118,13 +116,13 @@ func (f *File) readsInput() bool {
 	return true
 }
 
-func (f *File) arrange(root int, use inputUse, batchSends bool, set schedule.Settings) (*schedule.Schedule, error) {
+func (f *File) arrange(root int, use inputUse, batchSends bool, disjoint bool) (*schedule.Schedule, error) {
 	sub, err := f.sub()
 	if err != nil {
 		return nil, err
 	}
 	s := &schedule.Schedule{
-		Collective: f.Collective, Algorithm: f.Identity(), Ranks: f.Ranks(), Root: root, Sub: sub, Disjoint: set.Disjoint,
+		Collective: f.Collective, Algorithm: f.Identity(), Ranks: f.Ranks(), Root: root, Sub: sub, Disjoint: disjoint,
 	}
 	s.Blocks[schedule.Input], s.Blocks[schedule.Output] = f.Collective.IOBlocks(f.Ranks())
 	g, err := newGraph(f, batchSends)

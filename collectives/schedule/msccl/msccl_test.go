@@ -95,7 +95,7 @@ func TestImport(t *testing.T) {
 		if name != racy {
 			runs(t, text, f.Collective, 0, 8)
 		}
-		for _, opts := range [][]schedule.Option{nil, {schedule.Disjoint()}} {
+		for _, opts := range [][]schedule.Option{nil, {schedule.Disjoint}} {
 			s, err := f.Schedule(0, opts...)
 			if err != nil {
 				t.Fatal(err)
@@ -129,7 +129,7 @@ func TestDisjointReadsInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := decode(t, text).Schedule(0, schedule.Disjoint())
+	s, err := decode(t, text).Schedule(0, schedule.Disjoint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +360,7 @@ func TestDisjointKeepsTransfers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		two, err := f.Schedule(0, schedule.Disjoint())
+		two, err := f.Schedule(0, schedule.Disjoint)
 		if err != nil {
 			t.Fatal(err)
 		}

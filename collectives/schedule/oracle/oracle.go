@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -36,6 +37,10 @@ func Expected(c Call, inputs [][]byte) ([][]byte, error) {
 	out := make([][]byte, n)
 	part := func(r, i int) []byte { return inputs[r][i*block : (i+1)*block] }
 	for r := range out {
+		if r > 0 && (c.Collective == schedule.AllReduce || c.Collective == schedule.AllGather) {
+			out[r] = bytes.Clone(out[0])
+			continue
+		}
 		switch c.Collective {
 		case schedule.AllReduce:
 			out[r] = reduceAll(c, inputs, 0, block)
@@ -57,12 +62,12 @@ func Expected(c Call, inputs [][]byte) ([][]byte, error) {
 			}
 			fallthrough
 		case schedule.AllGather:
-			out[r] = []byte{}
+			out[r] = make([]byte, 0, n*block)
 			for q := range n {
 				out[r] = append(out[r], part(q, 0)...)
 			}
 		case schedule.AllToAll:
-			out[r] = []byte{}
+			out[r] = make([]byte, 0, n*block)
 			for q := range n {
 				out[r] = append(out[r], part(q, r)...)
 			}

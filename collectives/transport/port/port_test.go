@@ -13,6 +13,7 @@ import (
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
 	"lightpath/internal/shmring"
+	"lightpath/ocsctl/controller/local"
 	"lightpath/ocsctl/emulator"
 	"lightpath/plans/circuit"
 )
@@ -408,11 +409,15 @@ func TestEmulator(t *testing.T) {
 	defer transporttest.Close(t, s)
 	var endpoints []transport.Endpoint
 	for r := range ranks {
-		client, err := emulator.Dial(socket, r)
+		l, err := local.Dial(socket, r, local.DialOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer transporttest.Close(t, client)
+		defer transporttest.Close(t, l)
+		client, err := emulator.Attach(l)
+		if err != nil {
+			t.Fatal(err)
+		}
 		e, err := New(Options{Rank: r, Ranks: ranks, Ports: client.Ports(), MTU: client.MTU(),
 			Health: func(plane int) error { _, err := client.Poll(plane); return err }})
 		if err != nil {

@@ -116,7 +116,7 @@ func (p *plane) open(po *PlaneOptions) (a PlaneAddr, err error) {
 }
 
 // RegisterHalves registers the halves of a plane's memory. Peers write to the first half. After an error, the caller
-// passes regions to [CloseQueue], which closes those that exist.
+// passes regions to [CloseQueue], which closes the regions that exist.
 func RegisterHalves(d Device, mem []byte, regions *[2]Region) (err error) {
 	half := len(mem) / 2
 	for i, m := range [][]byte{mem[:half], mem[half:]} {

@@ -1,14 +1,13 @@
 package journal
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
+	"lightpath/internal/decode"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
@@ -79,13 +78,7 @@ func Decode(key string, data []byte, v any) error {
 		err = errors.New("it has no version")
 	}
 	if err == nil {
-		d := json.NewDecoder(bytes.NewReader(data))
-		d.DisallowUnknownFields()
-		if err = d.Decode(v); err == nil {
-			if _, more := d.Token(); !errors.Is(more, io.EOF) {
-				err = errors.New("something follows it")
-			}
-		}
+		err = decode.StrictJSON(data, v)
 	}
 	if err != nil {
 		return fmt.Errorf("journal: %s: %w: %w", key, err, ErrCorrupt)

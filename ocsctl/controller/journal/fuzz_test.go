@@ -8,7 +8,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// FuzzPlane: what is taken for the state of a plane is one, and stays the same when it is written.
+// FuzzPlane: a decoded state of a plane is valid, and encodes to the same state.
 func FuzzPlane(f *testing.F) {
 	for _, s := range []State{
 		{Reserved: 1}, {Epoch: 3, Reserved: 9, Revision: 2, Map: circuit.Shift(4, 1), Failed: true, Disabled: "x"},

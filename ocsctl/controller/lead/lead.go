@@ -80,15 +80,6 @@ func New(o Options) (*Runner, error) {
 	return &Runner{o: o}, nil
 }
 
-// Run is New and [Runner.Run].
-func Run(ctx context.Context, o Options) error {
-	r, err := New(o)
-	if err != nil {
-		return err
-	}
-	return r.Run(ctx)
-}
-
 // Controller returns the core while this controller is in charge. Otherwise it returns nil and the name of the
 // controller that is; "": none is known.
 func (r *Runner) Controller() (c controller.Controller, leader string) {
@@ -222,8 +213,7 @@ func (r *Runner) rule(ctx context.Context, l journal.Leadership) (err error) {
 	return nil
 }
 
-// logPlanes logs the planes at the start of a rule: those in service, and those that are out of service for a reason
-// that the core has not logged.
+// logPlanes logs the planes at the start of a rule. It leaves out planes whose failure the core has logged.
 func logPlanes(log *slog.Logger, core *controller.Core, at []controller.Recovered) {
 	s, err := core.Snapshot()
 	if err != nil {

@@ -63,7 +63,7 @@ type rule struct {
 	journal.Leadership
 	mu   sync.Mutex
 	base []controller.Recovered
-	late bool // by the clock, the rule is over; nobody has noticed yet
+	late bool // by the clock, the rule is over; the store does not show it yet
 }
 
 func (r *rule) Err() error {
@@ -142,8 +142,8 @@ func rules(r *lead.Runner) bool {
 	return c != nil
 }
 
-// TestRule: front ends get the core while the rule lasts, lose it before it is closed, what was
-// opened for it is closed after it, and front ends get another one in the next.
+// TestRule: front ends get the core while the rule lasts and lose it before it closes. Its device closes
+// after the core. The next rule gives front ends another core.
 func TestRule(t *testing.T) {
 	s, d := newStore(), &device{at: circuit.Shift(ports, 1)}
 	shown := make(chan *controller.Core, 9)
@@ -267,7 +267,11 @@ func TestErrors(t *testing.T) {
 			return controller.Start(conf)
 		}}
 		change(&o)
-		if err := lead.Run(t.Context(), o); !errors.Is(err, broken) {
+		r, err := lead.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Run(t.Context()); !errors.Is(err, broken) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if s.Leader() != (journal.Leader{}) {

@@ -29,7 +29,7 @@ func (r *registry) Campaign(ctx context.Context) (journal.Leadership, error) {
 	}
 }
 
-// TestStandby: a controller that is not in charge says who is, and never that it is itself.
+// TestStandby: a controller that is not in charge names the one that is, and never itself.
 func TestStandby(t *testing.T) {
 	s := &registry{store: newStore(), open: make(chan struct{})}
 	s.leader.Store(new(journal.Leader))

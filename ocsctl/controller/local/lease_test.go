@@ -55,7 +55,7 @@ func TestHoldersDoNotDeadlock(t *testing.T) {
 	}
 }
 
-// What is out of service is left out of grants, says why, and works again when it is back.
+// A plane out of service is not granted, and the error says why. It is granted again once it is back.
 func TestPlaneDownAndBack(t *testing.T) {
 	s := start(t)
 	cs := dialAll(t, s)
@@ -126,7 +126,7 @@ func TestGrantIsAnOrder(t *testing.T) {
 	}
 }
 
-// A rank that has posted and said goodbye is not missed; what it agreed to holds.
+// The post of a rank that has said goodbye stays valid.
 func TestPostsOutliveGoodbye(t *testing.T) {
 	s := start(t)
 	cs := dialHolding(t, s, 0)

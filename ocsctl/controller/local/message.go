@@ -33,14 +33,10 @@ const (
 	msgWatch   = "watch"
 	msgState   = "state"
 	msgWaiting = "waiting"
-	msgFlush   = "flush"
 	msgDone    = "done"
 	msgGoodbye = "goodbye"
 	msgError   = "error"
 )
-
-// observer is the port of a connection that is attached to none.
-const observer = -1
 
 // message is every control message: one JSON object, 4 bytes of length before it.
 type message struct {
@@ -95,7 +91,7 @@ func decodeMessage(body []byte) (*message, error) {
 		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	switch m.Type {
-	case msgHello, msgWelcome, msgPost, msgAcquire, msgRelease, msgGranted, msgRefused, msgWatch, msgState, msgWaiting, msgFlush, msgDone, msgGoodbye, msgError:
+	case msgHello, msgWelcome, msgPost, msgAcquire, msgRelease, msgGranted, msgRefused, msgWatch, msgState, msgWaiting, msgDone, msgGoodbye, msgError:
 		return m, nil
 	}
 	return nil, fmt.Errorf("%w: type %q", ErrProtocol, m.Type)
@@ -119,7 +115,7 @@ func (m *message) checkRequest(ports, planes int) error {
 		if m.Plane < 0 || m.Plane >= planes {
 			return fmt.Errorf("%w: waiting: plane %d, the switch has %d", ErrProtocol, m.Plane, planes)
 		}
-	case msgWatch, msgFlush, msgGoodbye:
+	case msgWatch, msgGoodbye:
 	default:
 		return fmt.Errorf("%w: unexpected %s", ErrProtocol, m.Type)
 	}

@@ -15,7 +15,7 @@ import (
 
 func TestMessagesSurviveTheWire(t *testing.T) {
 	for _, m := range []*message{
-		{Type: msgHello, Version: 1, Port: 3}, {Type: msgHello, Version: 1, Port: observer},
+		{Type: msgHello, Version: 1, Port: 3},
 		{Type: msgPost, Plane: 63, Epoch: 1<<32 - 1, Target: circuit.AllDark(controller.MaxPorts)},
 		{Type: msgAcquire, ID: 7, Mask: 1<<64 - 1, Holder: 1<<64 - 1}, {Type: msgError, Text: "plane 1: \x00\u2028"},
 		{Type: msgWelcome, Version: 1, Fabric: &fabricInfo{Ports: 8, DataPlane: ocsctl.DataMemory, Rings: &RingsInfo{64, 4096, 1 << 20}, Planes: []ocsctl.PlaneInfo{{Name: "p0", BandwidthBitsPerSec: 2e9, Reconfig: 1, ReconfigPerPort: 2}}}},

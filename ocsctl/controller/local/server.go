@@ -32,8 +32,6 @@ type Options struct {
 	Version string
 	// Rings is the data path's memory with every rank; nil: it has none.
 	Rings Rings
-	// Flush writes out what is logged of the data; nil: nothing is.
-	Flush func() error
 }
 
 // Rings is a data path that shares memory with every rank.

@@ -146,7 +146,7 @@ func (s *session) greet() error {
 		return fmt.Errorf("%w: %s before hello", ErrProtocol, m.Type)
 	case m.Version != ProtocolVersion:
 		return fmt.Errorf("client speaks protocol version %d, the controller speaks %d: %w", m.Version, ProtocolVersion, ocsctl.ErrVersion)
-	case m.Port != observer && (m.Port < 0 || m.Port >= ports):
+	case m.Port < 0 || m.Port >= ports:
 		return fmt.Errorf("port %d: the controller has ports 0..%d", m.Port, ports-1)
 	}
 	if err := ocsctl.CheckVersions(m.Software, server.o.Version); err != nil {
@@ -154,15 +154,12 @@ func (s *session) greet() error {
 	}
 	s.place.Admit()
 	s.port = m.Port
-	fds := []int{server.memory.File()}
-	if s.port != observer {
-		if err := s.claim(); err != nil {
-			return err
-		}
-		fds = append(fds, server.core.Bell().Memory.File(), s.mem.File())
-		if s.rings != nil {
-			fds = append(fds, s.rings.File())
-		}
+	if err := s.claim(); err != nil {
+		return err
+	}
+	fds := []int{server.memory.File(), server.core.Bell().Memory.File(), s.mem.File()}
+	if s.rings != nil {
+		fds = append(fds, s.rings.File())
 	}
 	welcome := &message{Type: msgWelcome, Version: ProtocolVersion, Software: server.o.Version, Fabric: server.info()}
 	if err := s.conn.send(welcome, fds...); err != nil {
@@ -223,8 +220,8 @@ func (s *session) attach() error {
 	}
 }
 
-// failing reports whether a plane has failed and may be back when those are gone who saw it. Without
-// anybody it would be back by now.
+// failing reports whether a plane has failed and returns to service once the ranks that saw the failure
+// have left.
 func (s *Server) failing() bool {
 	failed := false
 	for p := range s.planes {
@@ -260,9 +257,6 @@ func (s *session) read() (clean bool, err error) {
 		if err := m.checkRequest(s.server.core.NumPorts(), len(s.server.planes)); err != nil {
 			return false, err
 		}
-		if s.port == observer && m.Type != msgWaiting && m.Type != msgFlush && m.Type != msgGoodbye {
-			return false, fmt.Errorf("%w: %s from a connection without a port", ErrProtocol, m.Type)
-		}
 		if m.Type == msgGoodbye {
 			return true, nil
 		}
@@ -286,8 +280,6 @@ func (s *session) request(m *message) error {
 		s.push(&message{Type: msgState}) // what may have come before
 	case msgWaiting:
 		s.answer(m, s.server.core.Waiting(m.Plane), nil)
-	default:
-		s.answer(m, "", s.server.flush())
 	}
 	return nil
 }
@@ -299,11 +291,4 @@ func (s *session) answer(m *message, text string, err error) {
 		return
 	}
 	s.push(&message{Type: msgDone, ID: m.ID, Text: text})
-}
-
-func (s *Server) flush() error {
-	if s.o.Flush == nil {
-		return errors.New("ocs: no log of frames is kept")
-	}
-	return s.o.Flush()
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestGroupSocket: with umask 0007 users of the group are served, and nobody else.
+// TestGroupSocket: with umask 0007 the server serves users of the group and refuses others.
 func TestGroupSocket(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to be other users")

@@ -249,7 +249,7 @@ func (c *Client) Waiting(plane int) string {
 // errClosed is why a closed client does nothing.
 var errClosed = errors.New("closed")
 
-// Close says goodbye: when it returns the port is free, if there was a controller to hear it.
+// Close says goodbye. When it returns, the port is free if a controller could be reached.
 // Posts that have been made stay valid. Idempotent.
 func (c *Client) Close() error {
 	c.once.Do(func() {

@@ -47,7 +47,7 @@ func TestAttach(t *testing.T) {
 	dial(t, 2, rpc.Options{}, s.address) // the port is free
 }
 
-// TestBarrier: planes move when their ports have posted, and every rank hears of it.
+// TestBarrier: planes move when their ports have posted, and every rank learns the new state.
 func TestBarrier(t *testing.T) {
 	const ports = 6
 	s := serve(t, fake.New("a", 1, ports, 2), options("a", ports, 2))
@@ -184,7 +184,7 @@ func TestLeases(t *testing.T) {
 	wg.Wait()
 }
 
-// TestNoAllocation: what a progress loop calls does not allocate.
+// TestNoAllocation: the calls of a progress loop do not allocate.
 func TestNoAllocation(t *testing.T) {
 	s := serve(t, fake.New("a", 1, 4, 1), options("a", 4, 1))
 	c := dial(t, 0, rpc.Options{}, s.address)

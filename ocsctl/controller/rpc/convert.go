@@ -39,7 +39,7 @@ func fromMap(m []int32, ports int) (circuit.Permutation, error) {
 	return p, nil
 }
 
-// optionalMap is fromMap where a map of any size, or none, will do: nobody acts on it.
+// optionalMap is fromMap for maps that are only shown: it accepts any size, and no map.
 func optionalMap(m []int32) (circuit.Permutation, error) {
 	if len(m) == 0 {
 		return nil, nil

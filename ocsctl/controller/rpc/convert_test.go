@@ -56,18 +56,22 @@ func scribble(r *rand.Rand, v reflect.Value) {
 	}
 }
 
-// TestRoundTrip: every field of what operators see crosses the wire.
+// TestRoundTrip: every field of events and snapshots crosses the wire, except causes.
 func TestRoundTrip(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 100 {
 		var e controller.Event
 		scribble(r, reflect.ValueOf(&e).Elem())
+		e.Cause = "" // for the status page only
 		got, err := fromEvent(carry(t, toEvent(&e), new(ocspb.Event)))
 		if err != nil || !reflect.DeepEqual(got, e) {
 			t.Fatalf("%v: %+v, want %+v", err, got, e)
 		}
 		var s controller.Snapshot
 		scribble(r, reflect.ValueOf(&s).Elem())
+		for i := range s.Planes {
+			s.Planes[i].Cause = ""
+		}
 		back, err := fromSnapshot(carry(t, toSnapshot(&s), new(ocspb.Snapshot)))
 		if err != nil || !reflect.DeepEqual(back, s) {
 			t.Fatalf("%v: %+v, want %+v", err, back, s)

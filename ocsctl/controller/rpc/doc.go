@@ -10,8 +10,8 @@
 //	Post ------- stream ------->  Attachment.Post ------------->  barrier
 //	Poll <- atomics <- stream <-  mailbox, one writer <- Sink <-  Changed
 //
-// Off loopback both ends prove who they are with certificates of one authority; without
-// certificates, whoever reaches the port on this host may attach and operate.
+// Off loopback both ends prove their identity with certificates of one authority. Without
+// certificates, every process that reaches the port on this host may attach and operate.
 //
 // Layer: ocsctl/controller. It decides nothing about planes: that is the core's.
 package rpc

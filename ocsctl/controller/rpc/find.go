@@ -276,8 +276,8 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// reclaim checks that what this rank has is still its own, and gives back what it has not: it was
-// released while there was nobody to hear it. The caller holds mu.
+// reclaim checks that this rank still holds its planes. It gives back planes that the rank released while
+// no controller could be reached. The caller holds mu.
 func (c *Client) reclaim(l *link, w *ocspb.Welcome) error {
 	if w.GetToken() == c.token && !w.GetResumed() {
 		busy := len(c.held) > 0

@@ -168,7 +168,7 @@ func (o *Operator) command(ctx context.Context, what string, plane int, call fun
 	return nil
 }
 
-// Set gives a free plane a map, and returns when it has settled; who is for the history.
+// Set gives a free plane a map and returns when the plane has settled. The history names the operator, who.
 func (o *Operator) Set(ctx context.Context, plane int, target circuit.Permutation, who string) error {
 	return o.command(ctx, "set", plane, func(c ocspb.OperatorsClient, plane uint32) error {
 		_, err := c.Set(ctx, &ocspb.SetRequest{Plane: plane, Target: toMap(target), Who: who})

@@ -24,7 +24,7 @@ type ranks struct {
 	server *Server
 }
 
-// Attach is one stream of a rank, from its Hello to its end.
+// Attach serves one stream of a rank.
 func (r *ranks) Attach(g grpc.BidiStreamingServer[ocspb.Up, ocspb.Down]) error {
 	s := r.server
 	st := newStream(g, len(s.o.Planes), s.o.Stall)
@@ -222,7 +222,7 @@ func (s *Server) leave(x *session, st *stream, end ending) {
 	s.detach(x, end.err == nil)
 }
 
-// expire ends a session that nobody has come back to.
+// expire ends a session whose rank has not reconnected.
 func (s *Server) expire(x *session) {
 	x.mu.Lock()
 	back := x.stream != nil

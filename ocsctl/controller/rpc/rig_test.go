@@ -25,7 +25,7 @@ type site struct {
 	*rpc.Server
 	address string
 	core    atomic.Pointer[fake.Controller] // nil: it stands by
-	standby atomic.Value                    // string: who is in charge
+	standby atomic.Value                    // string: the controller in charge
 }
 
 func options(name string, ports, planes int) rpc.ServerOptions {

@@ -47,7 +47,7 @@ type ServerOptions struct {
 	Patience time.Duration
 	// Stall is how long a rank may take nothing of what is sent to it before it is cut off; 0: 10 s.
 	Stall time.Duration
-	// Log hears of refused peers and broken streams; nil: nobody does.
+	// Log gets refused peers and broken streams; nil discards them.
 	Log *slog.Logger
 }
 

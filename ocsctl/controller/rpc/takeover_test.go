@@ -59,7 +59,7 @@ func TestTakeover(t *testing.T) {
 			first.core.Store(nil)
 			end(core, first)
 			next := core.TakeOver("b")
-			must(t, all[3].Post(0, 1, holder, circuit.Shift(4, 2))) // while nobody is in charge
+			must(t, all[3].Post(0, 1, holder, circuit.Shift(4, 2))) // while no controller is in charge
 			second.core.Store(next)
 			for _, c := range all {
 				reach(t, c, 0, 2)
@@ -76,7 +76,7 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// TestTakeoverFinds: what has happened while nobody listened is judged against what was asked for.
+// TestTakeoverFinds: a client compares the state after a takeover with its requests.
 func TestTakeoverFinds(t *testing.T) {
 	t.Parallel()
 	target := circuit.Shift(2, 1)

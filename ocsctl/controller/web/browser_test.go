@@ -16,8 +16,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// browse starts a headless browser and opens the page. What the page's scripts throw, or its policy
-// refuses, fails the test.
+// browse starts a headless browser and opens the page. An exception of a script, or a violation of the
+// page's policy, fails the test.
 func browse(t *testing.T, r *rig, width, height int64, before ...chromedp.Action[chromedp.Void]) context.Context {
 	t.Helper()
 	ctx := browser(t)
@@ -144,7 +144,7 @@ func TestPage(t *testing.T) {
 		until(t, ctx, want)
 	}
 
-	// A barrier that waits: who has posted, who has not, who cannot.
+	// A barrier that waits: ports that have posted, that have not, and that cannot.
 	f.set(func(s *controller.Snapshot) {
 		p := &s.Planes[0]
 		p.State, p.Target, p.Posted, p.Missing = controller.Waiting, circuit.Shift(8, 3), []int{0, 1, 2, 4, 5, 6}, []int{3, 7}
@@ -175,7 +175,8 @@ func TestPage(t *testing.T) {
 
 	// A plane fails: the reason, and what to do.
 	f.set(func(s *controller.Snapshot) {
-		s.Planes[2].State, s.Planes[2].Reason = controller.Down, "plane p2 epoch 14: drift on ports 3 and 5"
+		s.Planes[2].State, s.Planes[2].Cause = controller.Down, controller.CauseDrift
+		s.Planes[2].Reason = "plane p2 epoch 14: drift on ports 3 and 5"
 	})
 	f.emit(controller.Event{Kind: controller.Failed, Plane: 2, Epoch: 14, Port: -1, Err: "plane p2 epoch 14: drift on ports 3 and 5"})
 	for _, want := range []string{
@@ -199,7 +200,9 @@ func TestPageOfBadCircuits(t *testing.T) {
 	f := newFake(8, 3)
 	f.set(func(s *controller.Snapshot) {
 		s.Planes[0].State, s.Planes[0].Reason, s.Planes[0].Unlit = controller.Down, lost, []int{4}
+		s.Planes[0].Cause = controller.CauseNotAsWanted
 		p := &s.Planes[1]
+		p.Cause = controller.CauseDrift
 		p.State, p.Reason, p.Desired, p.Map = controller.Down, long, p.Map, p.Map.Clone()
 		p.Map[3], p.Map[6] = circuit.Dark, 5 // shift 2: 3 -> 5, 6 -> 0
 	})
@@ -273,6 +276,7 @@ func TestPageEscapes(t *testing.T) {
 	f.set(func(s *controller.Snapshot) {
 		s.Name = hostile
 		s.Planes[0].Name, s.Planes[0].Reason, s.Planes[0].State = hostile, hostile+" drift", controller.Down
+		s.Planes[0].Cause = controller.CauseDrift
 		s.Planes[1].State, s.Planes[1].Target, s.Planes[1].Missing = controller.Waiting, circuit.Xor(4, 1), []int{0}
 		s.Planes[1].Holder = &controller.LeaseSnapshot{Port: 1, Holder: 1, Mask: 2}
 		s.Planes[1].Verified = hostile

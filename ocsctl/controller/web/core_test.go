@@ -39,7 +39,7 @@ func (deaf) Refused(int, uint64, error)                      {}
 func (deaf) Granted(uint64, uint64, error)                   {}
 func (deaf) Closed(error)                                    {}
 
-// What the core really does is what the page shows: the fake of the other tests agrees with it.
+// The page shows a real core as it shows the fake of the other tests.
 func TestRealCore(t *testing.T) {
 	d := &instant{m: []circuit.Permutation{circuit.Shift(2, 1), circuit.Shift(2, 1)}}
 	core, err := controller.Start(controller.Config{
@@ -96,10 +96,12 @@ func TestRealCore(t *testing.T) {
 		must(ports[p].Post(0, epoch+1, 99, circuit.Shift(2, 1)))
 	}
 	until("failed", func() bool {
-		return st.Planes[0].State == controller.Down && st.Views[0].Cause == CauseNotAsWanted && st.Views[0].Advice != nil
+		return st.Planes[0].State == controller.Down && st.Views[0].Cause == controller.CauseNotAsWanted && st.Views[0].Advice != nil
 	})
 	must(core.Disable(1, "fibre work", "CN=alice"))
-	until("disabled", func() bool { return st.Planes[1].State == controller.Down && st.Views[1].Cause == CauseDisabled })
+	until("disabled", func() bool {
+		return st.Planes[1].State == controller.Down && st.Views[1].Cause == controller.CauseDisabled
+	})
 	for _, want := range []string{
 		`lightpath_ocs_switch_seconds_count{plane="east"} 1`, `lightpath_ocs_lease_wait_seconds_count 1`, `lightpath_ocs_plane_posts_total{plane="east"} 4`, `lightpath_ocs_plane_failures_total{cause=`,
 		`lightpath_ocs_plane_up{plane="east"} 0`, `lightpath_ocs_events_total{kind="attached"} 2`, `lightpath_ocs_plane_down{cause="disabled",plane="west"} 1`,

@@ -13,7 +13,7 @@ import (
 
 // fake is a controller whose state is what a test says.
 type fake struct {
-	controller.Controller // what the page must not call panics
+	controller.Controller // nil: calls that the page must not make panic
 
 	mu       sync.Mutex
 	snap     controller.Snapshot
@@ -106,7 +106,7 @@ func (f *fake) Waiting(plane int) string {
 	return f.waiting[plane]
 }
 
-// charge says who is in charge; a test may change it.
+// charge names the controller in charge; a test may change it.
 type charge struct {
 	mu     sync.Mutex
 	c      controller.Controller

@@ -119,14 +119,14 @@ type historyMessage struct {
 
 func encode(event string, v any) message {
 	data, err := json.Marshal(v)
-	if err != nil { // what is marshalled has no such value
+	if err != nil { // messages have no value that cannot be marshalled
 		data, _ = json.Marshal(problem{err.Error()})
 		event = "problem"
 	}
 	return message{event, data}
 }
 
-// send passes m to all readers, and cuts those that have not read what they have.
+// send passes m to all readers, and disconnects readers with unread messages.
 func (f *feed) send(m message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

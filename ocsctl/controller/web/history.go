@@ -29,7 +29,6 @@ type Entry struct {
 	Name     string `json:"name,omitempty"`      // of the plane
 	HolderID string `json:"holder_id,omitempty"` // Holder, hexadecimal
 	Planes   []int  `json:"planes,omitempty"`    // of Mask
-	Cause    Cause  `json:"cause,omitempty"`     // of Failed
 }
 
 // HistoryPage is what /api/history answers: newest first.
@@ -49,9 +48,6 @@ func entries(events []controller.Event) []Entry {
 		}
 		if e.Mask != 0 {
 			e.Planes = planesOf(e.Mask)
-		}
-		if e.Kind == controller.Failed {
-			e.Cause = causeOf(e.Err)
 		}
 	}
 	return all

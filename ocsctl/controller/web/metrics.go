@@ -78,7 +78,7 @@ func (m *metrics) observe(e *controller.Event, name string) {
 		m.took.WithLabelValues(plane).Observe(e.Took.Seconds())
 		m.waited.WithLabelValues(plane).Observe(e.Waited.Seconds())
 	case controller.Failed:
-		m.failures.WithLabelValues(plane, string(causeOf(e.Err))).Inc()
+		m.failures.WithLabelValues(plane, string(e.Cause)).Inc()
 	case controller.Granted:
 		m.lease.Observe(e.Waited.Seconds())
 	case controller.Restored, controller.Released, controller.Attached, controller.Detached, controller.Commanded, controller.TookOver, controller.Settled:

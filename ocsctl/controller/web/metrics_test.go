@@ -14,9 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
-	"lightpath/ocsctl/driver"
 )
 
 // full is a view of a controller of which everything that can be measured has a value.
@@ -27,7 +25,7 @@ func full(t *testing.T) *rig {
 	f.set(func(s *controller.Snapshot) { s.Planes[1].Posts, s.Planes[1].Refused = 31, 2 })
 	r := newRig(t, f, Options{Switches: wellSwitches})
 	for _, k := range kinds {
-		f.emit(controller.Event{Kind: k, Plane: 1, Port: -1, Took: 25 * time.Millisecond, Waited: time.Millisecond, Mask: 2, Err: "drift"})
+		f.emit(controller.Event{Kind: k, Plane: 1, Port: -1, Took: 25 * time.Millisecond, Waited: time.Millisecond, Mask: 2, Err: "drift", Cause: controller.CauseDrift})
 	}
 	r.ObserveJournal(3*time.Millisecond, nil)
 	r.ObserveJournal(0, errors.New("no quorum"))
@@ -225,33 +223,12 @@ func sections(t *testing.T) []string {
 	return all
 }
 
-func TestCauses(t *testing.T) {
-	for text, want := range map[string]Cause{
-		"plane p0 epoch 3: " + driver.ErrDrift.Error():             CauseDrift,
-		"drift: port 5 reaches 2, desired 1":                       CauseDrift,
-		driver.ErrNotAsIntended.Error() + ": port 3: no light":     CauseNotAsWanted,
-		"switch sw: " + driver.ErrUnknownOutcome.Error():           CauseUnknown,
-		"no light: port 3 of rank 0 receives -60.00 dBm":           CauseNotAsWanted,
-		"plane 0 epoch 3: being verified for ann":                  CauseDisabled,
-		"plane 0: the journal does not answer in 10s":              CauseJournal,
-		driver.ErrFenced.Error():                                   CauseFenced,
-		"plane 1 epoch 4: " + ocsctl.ErrConflict.Error() + ": ...": CauseConflict,
-		ocsctl.ErrPortLost.Error():                                 CausePortLost,
-		ocsctl.ErrFramesLost.Error():                               CauseFramesLost,
-		"dial tcp 10.0.0.1:830: connection refused":                CauseUnresponsive,
-		"": CauseOther,
-	} {
-		if got := causeOf(text); got != want {
-			t.Errorf("%q: %s, want %s", text, got, want)
-		}
-	}
+// TestAdvice: every cause has advice, which names a section of operations.md.
+func TestAdvice(t *testing.T) {
 	headings := sections(t)
-	for _, s := range append(signs, struct {
-		cause Cause
-		texts []string
-	}{cause: CauseOther}) {
-		if a := s.cause.advice(); a.Do == "" || !slices.Contains(headings, a.Section) {
-			t.Errorf("%s: operations.md has no section %q", s.cause, a.Section)
+	for _, c := range controller.Causes() {
+		if a := advices[c]; a == nil || a.Do == "" || !slices.Contains(headings, a.Section) {
+			t.Errorf("%s: %+v, which is no section of operations.md", c, a)
 		}
 	}
 }

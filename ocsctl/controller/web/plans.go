@@ -78,11 +78,11 @@ type planSummary struct {
 const maxRuns = 20
 
 // runs finds, newest first, where p was carried out in events, which are in order. Between grant
-// and release of as many planes as p has, a run is the sequence of p's maps on every one of them;
-// what was switched in between, such as from the circuits that others left, does not belong to it.
+// and release of as many planes as p has, a run is the sequence of p's maps on every one of them.
+// Other switches in between do not belong to it, such as a switch away from the previous job's circuits.
 //
-// When an operation began, a controller does not know. A run is laid so that the switch that came
-// soonest after its time came in time: lateness is what others lost against it.
+// A controller does not know when an operation began. runs assumes that the earliest switch, relative to
+// its planned time, was in time. The lateness of the other switches is relative to that one.
 func runs(p *Plan, events []controller.Event) []Run {
 	var found []Run
 	for _, w := range grants(len(p.Planes), events) {

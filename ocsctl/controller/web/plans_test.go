@@ -67,7 +67,7 @@ func TestRunsAreFoundAgain(t *testing.T) {
 			starts, latest = append(starts, now), append(latest, worst)
 		}
 		events = append(events, controller.Event{Kind: controller.Released, Plane: -1, Time: now, Mask: events[0].Mask})
-		events = append(events, carryOut(&p, planes, now.Add(time.Second), func() time.Duration { return 0 })...) // by nobody: not counted
+		events = append(events, carryOut(&p, planes, now.Add(time.Second), func() time.Duration { return 0 })...) // without a holder: not counted
 		found := runs(&p, events)
 		if len(found) != count {
 			t.Fatalf("%d runs, want %d", len(found), count)

@@ -26,7 +26,7 @@ var ErrPlain = errors.New("web: off loopback, certificates are required")
 type Endpoint struct {
 	Address       string // host:port; port 0 is any
 	CA, Cert, Key string // files; all or none
-	// Plain allows to serve off loopback without them, to whoever can reach the address.
+	// Plain allows to serve off loopback without certificates, to every client that reaches the address.
 	Plain bool
 	Log   *slog.Logger // of refused connections; nil: nothing is logged
 }
@@ -89,7 +89,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		shut, cancel := context.WithTimeout(context.WithoutCancel(ctx), headerTimeout)
 		defer cancel()
 		if server.Shutdown(shut) != nil {
-			_ = server.Close() // hangs up on who is left
+			_ = server.Close() // closes the remaining connections
 		}
 	}()
 	err := server.Serve(l)

@@ -179,8 +179,8 @@ func TestMutualTLS(t *testing.T) {
 	}
 }
 
-// TestFlood: clients that never finish a request, or keep connections that they have used, leave
-// the page to others. Time cuts nobody off here.
+// TestFlood: clients that never finish a request, or keep idle connections, do not block the page for
+// others. No timeout helps here.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	for name, opening := range map[string]string{

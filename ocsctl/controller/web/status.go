@@ -30,10 +30,10 @@ type Status struct {
 
 // PlaneView adds to a plane what is not in its snapshot.
 type PlaneView struct {
-	Waiting string  `json:"waiting,omitempty"` // see controller.Controller
-	Gone    []int   `json:"gone,omitempty"`    // missing ports that no rank is attached to
-	Cause   Cause   `json:"cause,omitempty"`   // of being down
-	Advice  *Advice `json:"advice,omitempty"`  // what to do about it
+	Waiting string           `json:"waiting,omitempty"` // see controller.Controller
+	Gone    []int            `json:"gone,omitempty"`    // missing ports that no rank is attached to
+	Cause   controller.Cause `json:"cause,omitempty"`   // of being down
+	Advice  *Advice          `json:"advice,omitempty"`  // what to do about it
 }
 
 // Use is a use of planes, granted or asked for. Identifiers are text: they use all of their 64 bits,
@@ -89,7 +89,7 @@ func (st *Status) blameSwitches() {
 		s := &st.Switches[i]
 		for j := range st.Planes {
 			p := &st.Planes[j]
-			if s.Error == "" && p.State == controller.Down && st.Views[j].Cause.ofSwitch() && slices.Contains(s.Planes, p.Name) {
+			if s.Error == "" && p.State == controller.Down && ofSwitch(st.Views[j].Cause) && slices.Contains(s.Planes, p.Name) {
 				s.Error = p.Name + ": " + p.Reason
 			}
 		}
@@ -109,8 +109,7 @@ func view(c controller.Controller, snap *controller.Snapshot, j int) PlaneView {
 			}
 		}
 	case controller.Down:
-		v.Cause = causeOf(p.Reason)
-		v.Advice = v.Cause.advice()
+		v.Cause, v.Advice = p.Cause, advices[p.Cause]
 	case controller.Resident:
 	}
 	return v
@@ -163,8 +162,8 @@ func planesOf(mask uint64) []int {
 	return planes
 }
 
-// snapshots has one question to the core under way at a time, whoever asks, so that neither a crowd of
-// clients nor a core that does not answer costs more than one goroutine.
+// snapshots has at most one request to the core in flight, for all clients. So many clients, or a core that
+// does not answer, cost one goroutine only.
 type snapshots struct {
 	mu      sync.Mutex
 	pending *answer

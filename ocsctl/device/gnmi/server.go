@@ -46,9 +46,6 @@ type Options struct {
 	// AcceptInvalid takes circuits that cannot be made as configuration and reports them INVALID,
 	// as the OCP draft allows, instead of refusing the whole Set.
 	AcceptInvalid bool
-	// Redis is the address on this host of a Redis server that is kept equal to the tree, as it is
-	// inside a SONiC switch; for the sonic-db dialect. Tables of other names are left alone there.
-	Redis string
 }
 
 // ErrExposed means that the listener can be reached from elsewhere, and clients would not have to prove who
@@ -73,15 +70,6 @@ func Serve(ctx context.Context, l net.Listener, d *device.Device, o Options) err
 	})()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	mirrored := make(chan error, 1)
-	if o.Redis == "" {
-		mirrored <- nil
-	} else {
-		go func() {
-			defer cancel()
-			mirrored <- s.mirror(ctx, o.Redis)
-		}()
-	}
 	stopped := make(chan struct{})
 	context.AfterFunc(ctx, func() {
 		g.Stop()
@@ -93,7 +81,7 @@ func Serve(ctx context.Context, l net.Listener, d *device.Device, o Options) err
 	}
 	cancel()
 	<-stopped
-	if err := errors.Join(err, <-mirrored); err != nil {
+	if err != nil {
 		return fmt.Errorf("gnmi: %w", err)
 	}
 	return nil

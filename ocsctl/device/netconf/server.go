@@ -136,12 +136,6 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// ServeStream serves one session over a stream that has authenticated its client, and returns
-// when that has ended.
-func (s *Server) ServeStream(stream io.ReadWriteCloser) {
-	<-s.start(stream, func(id uint64) { s.session(stream, id) })
-}
-
 // Close ends all sessions and Serve calls, and waits for them.
 func (s *Server) Close() error {
 	s.mu.Lock()

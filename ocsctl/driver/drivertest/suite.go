@@ -389,7 +389,7 @@ func (s Suite) concurrent(t *testing.T) {
 	}
 }
 
-// badMaps: what is no map of these ports never reaches the switch.
+// badMaps: an invalid map of these ports never reaches the switch.
 func (s Suite) badMaps(t *testing.T) {
 	r := s.rig(t, nil)
 	dark := circuit.AllDark(mapped)

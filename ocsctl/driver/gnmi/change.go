@@ -126,7 +126,7 @@ func (p *protocol) clear(pair circuit.Pair, all []dialect.Circuit, req *gpb.SetR
 	}
 }
 
-// overwrites refuses to write an entry that somebody else's circuit has by that name.
+// overwrites refuses to write an entry whose name belongs to another writer's circuit.
 func overwrites(all []dialect.Circuit, req *gpb.SetRequest) error {
 	taken := make(map[string]bool, len(all))
 	for _, c := range all {

@@ -156,7 +156,7 @@ func TestOtherSwitches(t *testing.T) {
 	}
 }
 
-// TestRefusals: what a switch says no to is refused, in one line, and nothing is asked twice.
+// TestRefusals: a refusal of the switch is an error of one line, and the driver does not ask again.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[codes.Code]error{

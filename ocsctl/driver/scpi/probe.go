@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// probe finds out, once per session, what the switch can say: how its ports are, and which egress ports have
-// a power meter. Models without either, and firmware that knows other commands, answer such a query with an
-// error or not at all; then circuits are verified as far as the rest can tell.
+// probe finds out, once per session, whether the switch reports the states of its ports, and which egress ports
+// have a power meter. Models without either, and firmware with other commands, answer such a query with an error
+// or not at all. Circuits are then verified by the remaining readings.
 func (s *swtch) probe(ctx context.Context) error {
 	if s.asked && s.wire.conn != nil {
 		return nil

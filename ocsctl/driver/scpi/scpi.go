@@ -67,7 +67,7 @@ type swtch struct {
 	in, out []int       // port numbers by port of the map
 	port    map[int]int // the reverse, of both sides
 	table   int         // circuits of the switch when it was read last, ours and others
-	asked   bool        // what the session that there is can say has been found out
+	asked   bool        // probe has run in this session
 	states  bool        // it says how ports are
 	metered []bool      // by port of the map: the egress port has a power meter
 	closed  bool
@@ -301,7 +301,7 @@ func (p protocol) Send(ctx context.Context, _ uint64, remove, add []circuit.Pair
 	if err != nil || len(problems) == 0 {
 		return nil, err
 	}
-	// The queue does not say which circuits it is about: those that are missing then.
+	// The queue does not name circuits. They are the circuits missing afterwards.
 	refused := make([]error, len(remove)+len(add))
 	for i := range refused {
 		refused[i] = fmt.Errorf("%w: %s", driver.ErrRefused, problems[0])

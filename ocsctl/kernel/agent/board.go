@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/internal/mtls"
 	"lightpath/ocsctl/kernel"
 	"lightpath/ocsctl/kernel/agent/agentpb"
@@ -138,6 +140,9 @@ func (a *remote) open(ctx context.Context, s *kernel.State, first int) ([]*agent
 func (a *remote) failed(err error) error {
 	if s, ok := status.FromError(err); ok && s.Message() != "" {
 		err = errors.New(s.Message())
+		if c := s.Code(); c == codes.Unavailable || c == codes.DeadlineExceeded {
+			err = fmt.Errorf("%w: %w", driver.ErrNoAnswer, err)
+		}
 	}
 	return fmt.Errorf("%w: %s at %s: %w", ErrAgent, a.host.Name, a.host.Address, err)
 }

@@ -97,7 +97,7 @@ func TestDarkEverywhereBeforeLightAnywhere(t *testing.T) {
 				if to == circuit.Dark || have[c.host][r] == to {
 					continue
 				}
-				for h, other := range have { // a circuit that is added shares no port with those that stand
+				for h, other := range have { // a circuit that is added shares no port with circuits that stand
 					if from := other.Inverse()[to]; other[r] != circuit.Dark && other[r] != to || from != circuit.Dark && from != r {
 						t.Errorf("host %d lights %d to %d while host %d has %v", c.host, r, to, h, other)
 					}

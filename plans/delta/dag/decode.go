@@ -3,13 +3,13 @@ package dag
 import (
 	"fmt"
 
-	"lightpath/plans/internal/jsonread"
+	"lightpath/internal/decode"
 )
 
 // Decode reads a job file. It is strict: an unknown or repeated field, a value of another type, and everything that
 // [Graph.Validate] refuses is an error that wraps [ErrGraph] and names the field or the line.
 func Decode(data []byte) (*Graph, error) {
-	d := &decoder{jsonread.New(data)}
+	d := &decoder{decode.NewReader(data)}
 	g := &Graph{}
 	err := d.graph(g)
 	if err == nil {
@@ -24,7 +24,7 @@ func Decode(data []byte) (*Graph, error) {
 	return g, nil
 }
 
-type decoder struct{ *jsonread.Reader }
+type decoder struct{ *decode.Reader }
 
 func (d *decoder) graph(g *Graph) error {
 	have := make(map[string]bool)
@@ -71,7 +71,7 @@ func (d *decoder) graph(g *Graph) error {
 	}
 	for _, key := range []string{"version", "bandwidth_gbps", "pods", "links", "tasks", "deps"} {
 		if !have[key] {
-			return jsonread.At(key, "missing")
+			return decode.At(key, "missing")
 		}
 	}
 	return nil

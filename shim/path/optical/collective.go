@@ -103,7 +103,7 @@ func (o *Path) Entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []
 	args := program.Args{
 		Rank: c.Rank, Count: int64(s.Count), ElemSize: int64(s.Type.Size()), InPlace: s.InPlace,
 		Signature: program.Signature(uint64(s.Signature()), key.Plan, key.Maps, uint64(use)), Problem: a.Problem, StepOf: a.StepOf,
-		Roll: sectionSteps,
+		SectionSteps: sectionSteps,
 	}
 	if setup {
 		args.Current = use.SpreadMaps(ticket.MapsOf(now, use), len(p.Planes))

@@ -9,6 +9,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/shim"
 	"lightpath/shim/calls"
+	"lightpath/shim/flight"
 	"lightpath/shim/path/staged"
 	"lightpath/shim/recorder"
 	"lightpath/shim/shimtest"
@@ -120,6 +121,16 @@ func TestBeginAlone(t *testing.T) {
 	b.wakeUps(0, 3)
 }
 
+// operations returns the operations in a rank's flight recorder.
+func (b *beginner) operations(rank int) []flight.Operation {
+	b.t.Helper()
+	d, err := recorder.Record(b.Comms[rank], nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return d.Operations
+}
+
 // TestBeginTogether: the rank that comes first leaves its step to the worker, the other one needs none. What follows the
 // first one's step waits for it, and runs in its order.
 func TestBeginTogether(t *testing.T) {
@@ -136,8 +147,8 @@ func TestBeginTogether(t *testing.T) {
 		}
 		b.wakeUps(1-first, int32((i+1)/2))
 	}
-	for i, op := range recorder.Of(b.Comms[0]).Recent() {
-		if op.Seq != uint64(i+1) || op.Outcome != recorder.Completed {
+	for i, op := range b.operations(0) {
+		if op.Seq != uint64(i+1) || op.Outcome != flight.Completed {
 			t.Errorf("operation %d of the flight recorder has number %d and outcome %v", i+1, op.Seq, op.Outcome)
 		}
 	}
@@ -166,7 +177,7 @@ func TestBegunAborted(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.settle(0)
-	if op := recorder.Of(b.Comms[0]).Recent()[1]; op.Outcome != recorder.Failed {
+	if op := b.operations(0)[1]; op.Outcome != flight.Failed {
 		t.Errorf("the step has outcome %v", op.Outcome)
 	}
 }

@@ -188,8 +188,9 @@ func attachAll(t *testing.T, c controller.Controller, target circuit.Permutation
 	return all
 }
 
-// TestKilledInTheMiddle: a controller is gone while its switch moves. The next one finishes the
-// move, or finds that it is done, or blocks the plane where nobody can tell what it is.
+// TestKilledInTheMiddle: a controller is killed while its switch moves. The next controller finishes
+// the move or finds it complete. If the map is neither the old nor the new one, it takes the plane
+// out of service.
 func TestKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	from, to := circuit.Shift(ports, 1), circuit.Shift(ports, 2)
@@ -221,7 +222,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 			await(t, "the device moves", d.isMoving)
 			b := start(t, "b", prefix, dir+"/etcd.sock", d)
 			journaltest.Await(t, a.store, controller.AllEvents(), func(e []controller.Event) bool { return len(e) > 0 })
-			_ = a.store.Close() // without a word to anybody
+			_ = a.store.Close() // without resigning
 			d.settle(test.at)
 			await(t, "ranks are told", func() bool { _, _, closed := ranks[3].sees(); return closed != nil })
 			second := b.rules(t)

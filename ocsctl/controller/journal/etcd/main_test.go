@@ -1,16 +1,9 @@
 package etcd
 
 import (
-	"flag"
-	"os"
 	"testing"
+
+	"lightpath/ocsctl/controller/controllertest"
 )
 
-// TestMain lets more tests run at once than there are processors: most of them wait for timeouts.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", "16"); err != nil {
-		panic(err)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { controllertest.Main(m) }

@@ -251,7 +251,7 @@ type takenSlot struct {
 	planeSlot
 }
 
-// take returns up to maxTxnPlanes changed planes. It starts with those that did not fit into the last transaction.
+// take returns up to maxTxnPlanes changed planes. It starts with planes that did not fit into the last transaction.
 func (w *planeWriter) take() []takenSlot {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -144,7 +144,7 @@ func (r *relay) pass(to, from net.Conn, way int) {
 	}
 }
 
-// stick stops what goes a way; free lets it go on.
+// stick holds back the bytes of one direction; free forwards them.
 func (r *relay) stick(ways ...int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -48,7 +48,7 @@ func TestLostLease(t *testing.T) {
 	if err := journaltest.Intend(t, old, intent(1)); !errors.Is(err, controller.ErrNotLeader) {
 		t.Errorf("an intent afterwards: %v", err)
 	}
-	// What was under way arrived late, if at all, and is void.
+	// The intent that was under way is void, even if it arrived late.
 	if err := journaltest.Intend(t, l, intent(7)); err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +127,8 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// TestSharedDirectory: when the controller that serves the store dies, the next one serves it,
-// and does not wait for a lease that it knows to be nobody's.
+// TestSharedDirectory: when the controller that serves the store dies, the next one serves it. It does
+// not wait for the dead controller's lease to end.
 func TestSharedDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -90,7 +90,7 @@ func TestDroppedEvent(t *testing.T) {
 	}
 }
 
-// TestCrash: what has been answered is there after a crash at any later time.
+// TestCrash: acknowledged writes survive a crash at any later time.
 func TestCrash(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
 	l := journaltest.Lead(t, s)
@@ -116,7 +116,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestStandby: a second controller of the host stands by, knows for whom, and takes over.
+// TestStandby: a second controller of the host stands by, names the first one, and takes over.
 func TestStandby(t *testing.T) {
 	dir := t.TempDir()
 	first := open(t, Config{Name: "first", Address: "127.0.0.1:7443", Dir: dir})

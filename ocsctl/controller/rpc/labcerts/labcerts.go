@@ -35,7 +35,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// Subject says whom a certificate is for.
+// Subject describes the owner of a certificate.
 type Subject struct {
 	Name  string        // of the files, NAME.pem and NAME.key, and the common name
 	Unit  string        // organizational unit; "" for none

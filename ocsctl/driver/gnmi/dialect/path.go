@@ -121,7 +121,7 @@ func Within(pattern, path []*gpb.PathElem) bool {
 	return true
 }
 
-// Roots sorts paths into those that may share a request.
+// Roots groups paths that may share a request.
 func (d *Dialect) Roots(paths []*gpb.Path) [][]*gpb.Path {
 	if !d.OneRoot {
 		return [][]*gpb.Path{paths}

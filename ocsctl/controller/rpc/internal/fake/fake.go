@@ -30,8 +30,8 @@ type Controller struct {
 	seq      uint64
 	stopped  error
 	frozen   bool // moves wait
-	// expect is how many ranks the predecessor had: until they are back, planes are given to who
-	// claims to hold them, and to nobody else.
+	// expect is how many ranks the predecessor had. Until they are back, only ranks that claim to hold
+	// a plane get it.
 	expect   int
 	Detached chan Detachment
 }

@@ -1,0 +1,9 @@
+package switches
+
+import (
+	"testing"
+
+	"lightpath/ocsctl/controller/controllertest"
+)
+
+func TestMain(m *testing.M) { controllertest.Main(m) }
