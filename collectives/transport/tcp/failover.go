@@ -180,7 +180,7 @@ func (g *guard) recover(c *conn) {
 	limit := g.o.Heartbeat / 4
 	pokes, patience := c.peer > g.e.rank, limit
 	for round := 0; ; round++ {
-		cause, since, down := g.state(c)
+		since, down, cause := g.state(c)
 		if !down {
 			return
 		}
@@ -192,7 +192,7 @@ func (g *guard) recover(c *conn) {
 		}
 		var last error
 		for _, via := range g.ways(c) {
-			if _, _, down := g.state(c); !down {
+			if _, down, _ := g.state(c); !down {
 				return
 			}
 			err := g.attempt(c, via, max(limit/time.Duration(attempts*len(g.e.planes)), minAttempt))
@@ -216,12 +216,12 @@ func (g *guard) recover(c *conn) {
 
 // state returns why and since when a stream has no connection. If it has one, or needs none any more, the goroutine
 // that calls state stops its work on the stream.
-func (g *guard) state(c *conn) (cause error, since time.Time, down bool) {
+func (g *guard) state(c *conn) (since time.Time, down bool, cause error) {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
 	down = c.down && c.rxLost == nil && g.ctx.Err() == nil
 	c.busy = down
-	return c.cause, c.since, down
+	return c.since, down, c.cause
 }
 
 // lose gives a stream up.
