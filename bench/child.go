@@ -63,6 +63,17 @@ func (c *Child) Explain(err error) error {
 	return err
 }
 
+// notices returns the lines of the child's standard error that the library writes there at every level of NCCL_DEBUG.
+func (c *Child) notices() string {
+	var b strings.Builder
+	for line := range strings.Lines(c.said.String()) {
+		if strings.Contains(line, " NCCL WARN ") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
 // Tail is a writer that keeps the last bytes written to it. The zero value is ready; goroutines may write at the
 // same time.
 type Tail struct {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"os/exec"
 	"runtime"
 	"sync"
@@ -39,4 +40,13 @@ func TestStartOutlivesThreads(t *testing.T) {
 		ended.Go(func() { runtime.LockOSThread() })
 	}
 	ended.Wait()
+}
+
+// TestNotices checks that warnings of the library are shown, and nothing else that a child says.
+func TestNotices(t *testing.T) {
+	var c Child
+	fmt.Fprint(&c.said, "h:5 [0] NCCL WARN plane p0\nplain text\nh:5 [0] NCCL WARN plane p1\n")
+	if got := c.notices(); got != "h:5 [0] NCCL WARN plane p0\nh:5 [0] NCCL WARN plane p1\n" {
+		t.Errorf("%q", got)
+	}
 }

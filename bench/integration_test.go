@@ -64,7 +64,8 @@ func checkDocument(t *testing.T, text, transport string) {
 	sizes := map[int64]int{}
 	for i, r := range doc.Results {
 		for _, field := range []string{
-			"collective", "bytes", "count", "type", "op", "time_us", "algbw_gbs", "busbw_gbs", "wrong", "algorithm", "planner", "predicted_us",
+			"collective", "bytes", "count", "type", "op", "time_us", "algbw_gbs", "busbw_gbs", "wrong", "algorithm", "planner",
+			"predicted_us",
 		} {
 			if _, there := raw.Results[i][field]; !there {
 				t.Errorf("result %d has no %s", i, field)
@@ -76,7 +77,8 @@ func checkDocument(t *testing.T, text, transport string) {
 			t.Errorf("%+v", r)
 		}
 		// On two ranks the bus bandwidth of an allreduce is its algorithm bandwidth.
-		if want := float64(r.Bytes) / r.TimeUS / 1e3; math.Abs(r.AlgBW-want) > 1e-9*want || math.Abs(r.BusBW-want) > 1e-9*want {
+		if want := float64(r.Bytes) / r.TimeUS / 1e3; math.Abs(r.AlgBW-want) > 1e-9*want ||
+			math.Abs(r.BusBW-want) > 1e-9*want {
 			t.Errorf("%d bytes in %v us: %v and %v GB/s, want %v", r.Bytes, r.TimeUS, r.AlgBW, r.BusBW, want)
 		}
 	}
@@ -126,7 +128,8 @@ func TestBenchAlgorithm(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range doc.Results {
-		if r.Algorithm != "ring" || r.Type != "bfloat16" || r.Op != "max" || r.Count != 2048 || r.Wrong == nil || *r.Wrong != 0 {
+		if r.Algorithm != "ring" || r.Type != "bfloat16" || r.Op != "max" || r.Count != 2048 || r.Wrong == nil ||
+			*r.Wrong != 0 {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -220,7 +223,8 @@ func TestBenchRefusesUnderLaunchers(t *testing.T) {
 		cmd.Env = append(cmd.Env, c.env, "WORLD_SIZE=2")
 		out, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), c.says) || strings.Count(string(out), "\n") != 1 {
+		if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), c.says) ||
+			strings.Count(string(out), "\n") != 1 {
 			t.Errorf("%s %s: %v %q; want status 2 and one line with %s", c.env, c.flag, err, out, c.says)
 		}
 	}
@@ -230,7 +234,8 @@ func TestBenchRefusesUnderLaunchers(t *testing.T) {
 func TestBenchOverFabric(t *testing.T) {
 	lightpath := filepath.Join(benchtest.Bin(t), "lightpath")
 	dir, socket := fabricDir(t, "1Gbps", false)
-	out := start(t, dir, lightpath, "bench", "allreduce", "-n", "4", "-b", "64K", "-e", "256K", "-f", "4", "-w", "1", "-i", "2",
+	out := start(t, dir, lightpath, "bench", "allreduce", "-n", "4", "-b", "64K", "-e", "256K", "-f", "4", "-w", "1", "-i",
+		"2",
 		"--fabric", "fabric.yaml", "--planner", "swot", "--algorithm", "rabenseifner", "--json", "-")
 	var doc bench.Document
 	if err := json.Unmarshal([]byte(out), &doc); err != nil {

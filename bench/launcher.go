@@ -222,6 +222,7 @@ func (j *job) watch(ctx context.Context, process int, p *rankProcess, failed fun
 	}
 	switch err := p.Wait(); {
 	case err == nil:
+		fmt.Fprint(os.Stderr, p.notices())
 	case ctx.Err() != nil:
 		fail(process, "did not end and was stopped")
 	default:

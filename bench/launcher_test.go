@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fakeWorker reads its job file and reports every run as lightpath-rank would, but for the rank
-// that misbehaves: what is BEHAVIOUR@RANK.
+// fakeWorker reads its job file and reports every run as lightpath-rank would, except on the rank that misbehaves. The
+// argument has the form BEHAVIOUR@RANK.
 func fakeWorker(what string) int {
 	job := map[string]string{}
 	var runs []map[string]string
@@ -118,7 +118,8 @@ func TestRanksReport(t *testing.T) {
 			t.Fatalf("%s: %v", transport, err)
 		}
 		for rank, got := range reports {
-			if len(got) != 2 || got[0].Bytes != 8 || got[1].Bytes != 16 || got[0].Rank != rank || got[0].TimeUS != 10.5+float64(rank) {
+			if len(got) != 2 || got[0].Bytes != 8 || got[1].Bytes != 16 || got[0].Rank != rank ||
+				got[0].TimeUS != 10.5+float64(rank) {
 				t.Errorf("%s: rank %d reports %+v", transport, rank, got)
 			}
 		}
@@ -154,7 +155,7 @@ func TestRankFailures(t *testing.T) {
 		{"stranger@1", []string{`rank 1: unreadable report "{\"rank\":99}"`}},
 		{"long@1", []string{"rank 1: bufio.Scanner: token too long"}},
 		{"killed@2", []string{"rank 2: signal: killed"}},
-		// Those that the failure leaves hanging are stopped, which is no failure of their own.
+		// The launcher stops the ranks that hang after the failure, and does not report them as failed.
 		{"others-hang@1", []string{"rank 1: exit status 3", "ranks 0 2: did not end and was stopped"}},
 	} {
 		t.Run(c.behaviour, func(t *testing.T) {
@@ -178,7 +179,8 @@ func TestRanksDeadline(t *testing.T) {
 	r := fakeRanks(t, 2, "hang")
 	r.Deadline = 300 * time.Millisecond
 	_, err := r.Run(context.Background(), twoRuns)
-	if !errors.Is(err, ErrRankFailed) || !strings.Contains(err.Error(), "not done within 300ms") || !strings.Contains(err.Error(), "ranks 0 1: did not end") {
+	if !errors.Is(err, ErrRankFailed) || !strings.Contains(err.Error(), "not done within 300ms") ||
+		!strings.Contains(err.Error(), "ranks 0 1: did not end") {
 		t.Errorf("%v", err)
 	}
 }
@@ -194,7 +196,8 @@ func TestRanksCancelled(t *testing.T) {
 
 func TestNoWorker(t *testing.T) {
 	r := Ranks{N: 2, Worker: filepath.Join(t.TempDir(), "lightpath-rank")}
-	if _, err := r.Run(context.Background(), twoRuns); err == nil || !strings.Contains(err.Error(), "cannot start rank 0") ||
+	if _, err := r.Run(context.Background(), twoRuns); err == nil ||
+		!strings.Contains(err.Error(), "cannot start rank 0") ||
 		!strings.Contains(err.Error(), "build it with make") {
 		t.Errorf("%v", err)
 	}
@@ -240,7 +243,8 @@ func TestRun(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	o := Options{Fabric: "f.yaml", Planner: "swot", Algorithm: "ring", Planes: 2, Env: []string{"A=1"}}
 	o.Specs = []Spec{{Collective: schedule.AllToAll}}
-	want := []string{"A=1", "LIGHTPATH_FABRIC=f.yaml", "LIGHTPATH_PLANNER=swot", "LIGHTPATH_ALGORITHM=alltoall:ring", "LIGHTPATH_PLANES=2"}
+	want := []string{"A=1", "LIGHTPATH_FABRIC=f.yaml", "LIGHTPATH_PLANNER=swot", "LIGHTPATH_ALGORITHM=alltoall:ring",
+		"LIGHTPATH_PLANES=2"}
 	if got := o.environment(); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

@@ -14,7 +14,8 @@ import (
 func TestBenchMSCCL(t *testing.T) {
 	lightpath := filepath.Join(benchtest.Bin(t), "lightpath")
 	for file, collective := range map[string]string{
-		"allreduce-hierarchical-2x2": "allreduce", "alltoall-allpairs-3-2inst": "alltoall", "allgather-pcie-4": "allgather", "reducescatter-ring-4": "reducescatter",
+		"allreduce-hierarchical-2x2": "allreduce", "alltoall-allpairs-3-2inst": "alltoall", "allgather-pcie-4": "allgather",
+		"reducescatter-ring-4": "reducescatter",
 	} {
 		path, err := filepath.Abs("../collectives/schedule/msccl/testdata/" + file + ".xml")
 		if err != nil {
@@ -24,7 +25,8 @@ func TestBenchMSCCL(t *testing.T) {
 		if collective == "alltoall" {
 			ranks = "3"
 		}
-		text := start(t, t.TempDir(), lightpath, "bench", collective, "-n", ranks, "-b", "3K", "-e", "3M", "-f", "32", "-i", "1", "-w", "0",
+		text := start(t, t.TempDir(), lightpath, "bench", collective, "-n", ranks, "-b", "3K", "-e", "3M", "-f", "32", "-i",
+			"1", "-w", "0",
 			"--transport", "shm", "--algorithm", "msccl:"+path, "--json", "-")
 		var doc bench.Document
 		if err := json.Unmarshal([]byte(text), &doc); err != nil {

@@ -27,7 +27,8 @@ const ocsStart = 10 * time.Second
 // when the switch listens on socket.
 func StartOCS(ctx context.Context, lightpath, config, socket string) (*OCS, error) {
 	// The switch outlives ctx, so that Stop can end it in good order.
-	o := &OCS{Child: NewChild(context.WithoutCancel(ctx), lightpath, "ocsd", "--config", config), exited: make(chan error, 1)}
+	o := &OCS{Child: NewChild(context.WithoutCancel(ctx), lightpath, "ocsd", "--config", config),
+		exited: make(chan error, 1)}
 	o.SysProcAttr.Pdeathsig = syscall.SIGTERM
 	if err := o.Start(); err != nil {
 		return nil, fmt.Errorf("bench: cannot start the switch: %w", err)

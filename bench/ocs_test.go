@@ -110,13 +110,16 @@ func TestEnsureOCSFailures(t *testing.T) {
 	}
 	path, _ := switchFabric(t)
 	t.Setenv(workerVar, "switch-fails")
-	if _, err := EnsureOCS(context.Background(), path, self); err == nil || !strings.Contains(err.Error(), "exit status 2") || !strings.Contains(err.Error(), "plane p7") {
+	if _, err := EnsureOCS(context.Background(), path, self); err == nil ||
+		!strings.Contains(err.Error(), "exit status 2") || !strings.Contains(err.Error(), "plane p7") {
 		t.Errorf("a switch that does not start: %v", err)
 	}
-	if _, err := EnsureOCS(context.Background(), path, "/no/such/program"); err == nil || !strings.Contains(err.Error(), "/no/such/program") {
+	if _, err := EnsureOCS(context.Background(), path, "/no/such/program"); err == nil ||
+		!strings.Contains(err.Error(), "/no/such/program") {
 		t.Errorf("no program: %v", err)
 	}
-	if _, err := EnsureOCS(context.Background(), path+".none", self); err == nil || !strings.Contains(err.Error(), "fabric.yaml.none") {
+	if _, err := EnsureOCS(context.Background(), path+".none", self); err == nil ||
+		!strings.Contains(err.Error(), "fabric.yaml.none") {
 		t.Errorf("no fabric file: %v", err)
 	}
 }

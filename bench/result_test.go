@@ -37,16 +37,20 @@ func TestCollectLoop(t *testing.T) {
 	s := loopSpec()
 	_, points := runLines(&s, 2)
 	reports := [][]Report{
-		{{Rank: 0, Collective: "allreduce", Bytes: 64, TimeUS: 10, Wrong: 1}, {Rank: 0, Collective: "allreduce", Bytes: 128, TimeUS: 20}},
-		{{Rank: 1, Collective: "allreduce", Bytes: 64, TimeUS: 30, Wrong: 2}, {Rank: 1, Collective: "allreduce", Bytes: 128, TimeUS: 40}},
+		{{Rank: 0, Collective: "allreduce", Bytes: 64, TimeUS: 10, Wrong: 1}, {Rank: 0, Collective: "allreduce", Bytes: 128,
+			TimeUS: 20}},
+		{{Rank: 1, Collective: "allreduce", Bytes: 64, TimeUS: 30, Wrong: 2}, {Rank: 1, Collective: "allreduce", Bytes: 128,
+			TimeUS: 40}},
 	}
 	got, err := collect(2, points, reports)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []Result{
-		{Collective: "allreduce", Bytes: 64, Count: 16, Type: "float", Op: "sum", TimeUS: 20, AlgBW: 64 / 20e3, BusBW: 64 / 20e3, Wrong: wrong(3)},
-		{Collective: "allreduce", Bytes: 128, Count: 32, Type: "float", Op: "sum", TimeUS: 30, AlgBW: 128 / 30e3, BusBW: 128 / 30e3, Wrong: wrong(0)},
+		{Collective: "allreduce", Bytes: 64, Count: 16, Type: "float", Op: "sum", TimeUS: 20, AlgBW: 64 / 20e3,
+			BusBW: 64 / 20e3, Wrong: wrong(3)},
+		{Collective: "allreduce", Bytes: 128, Count: 32, Type: "float", Op: "sum", TimeUS: 30, AlgBW: 128 / 30e3,
+			BusBW: 128 / 30e3, Wrong: wrong(0)},
 	}
 	for i := range want {
 		if math.Abs(got[i].AlgBW-want[i].AlgBW) > 1e-12 || math.Abs(got[i].BusBW-want[i].BusBW) > 1e-12 {
@@ -84,8 +88,10 @@ func TestCollectSync(t *testing.T) {
 func TestCollectRefuses(t *testing.T) {
 	good := func() [][]Report {
 		return [][]Report{
-			{{Collective: "allreduce", Bytes: 64, Iters: make([][2]int64, 2)}, {Collective: "allreduce", Bytes: 128, Iters: make([][2]int64, 2)}},
-			{{Collective: "allreduce", Bytes: 64, Iters: make([][2]int64, 2)}, {Collective: "allreduce", Bytes: 128, Iters: make([][2]int64, 2)}},
+			{{Collective: "allreduce", Bytes: 64, Iters: make([][2]int64, 2)},
+				{Collective: "allreduce", Bytes: 128, Iters: make([][2]int64, 2)}},
+			{{Collective: "allreduce", Bytes: 64, Iters: make([][2]int64, 2)},
+				{Collective: "allreduce", Bytes: 128, Iters: make([][2]int64, 2)}},
 		}
 	}
 	s := loopSpec()
@@ -100,9 +106,12 @@ func TestCollectRefuses(t *testing.T) {
 		says string
 	}{
 		{"no rank", func([][]Report) [][]Report { return make([][]Report, 2) }, "no rank reported allreduce of 64 bytes"},
-		{"a run is missing", func(r [][]Report) [][]Report { r[1] = r[1][:1]; return r }, "rank 1 did not report allreduce of 128 bytes"},
-		{"another size", func(r [][]Report) [][]Report { r[0][1].Bytes = 64; return r }, "rank 0 reported allreduce of 64 bytes"},
-		{"another collective", func(r [][]Report) [][]Report { r[0][0].Collective = "reduce"; return r }, "rank 0 reported reduce"},
+		{"a run is missing", func(r [][]Report) [][]Report { r[1] = r[1][:1]; return r },
+			"rank 1 did not report allreduce of 128 bytes"},
+		{"another size", func(r [][]Report) [][]Report { r[0][1].Bytes = 64; return r },
+			"rank 0 reported allreduce of 64 bytes"},
+		{"another collective", func(r [][]Report) [][]Report { r[0][0].Collective = "reduce"; return r },
+			"rank 0 reported reduce"},
 		{"in place", func(r [][]Report) [][]Report { r[1][0].InPlace = 1; return r }, "in place 1"},
 		{"no iterations", func(r [][]Report) [][]Report { r[1][0].Iters = nil; return r }, "rank 1 reported 0 iterations"},
 	} {
@@ -137,7 +146,8 @@ not JSON
 		t.Fatal(err)
 	}
 	results := []Result{
-		{Collective: "allreduce", Type: "float", Count: 16}, {Collective: "allreduce", Type: "float", Count: 16, InPlace: true},
+		{Collective: "allreduce", Type: "float", Count: 16}, {Collective: "allreduce", Type: "float", Count: 16,
+			InPlace: true},
 		{Collective: "reduce", Type: "float", Count: 16}, {Collective: "allreduce", Type: "int8", Count: 16},
 	}
 	programs, err := ReadTrace(trace, int64(len(before)))

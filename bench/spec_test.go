@@ -46,7 +46,8 @@ func TestParseBytes(t *testing.T) {
 			t.Errorf("ParseBytes(%q) = %d, %v; want %d", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "K", "-1", "-1K", "8Q", "8KK", "8iB", "eight", "NaN", "Inf", "InfG", "1e300", "4000000G", "8 8", "0x8", "8T"} {
+	for _, text := range []string{"", "K", "-1", "-1K", "8Q", "8KK", "8iB", "eight", "NaN", "Inf", "InfG", "1e300",
+		"4000000G", "8 8", "0x8", "8T"} {
 		if got, err := ParseBytes(text); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("ParseBytes(%q) = %d, %v; want an error that quotes it", text, got, err)
 		}
@@ -109,7 +110,7 @@ func TestBandwidths(t *testing.T) {
 			t.Errorf("%v: algbw %v busbw %v, want 1.024 and %v", c, alg, bus, 1.024*want)
 		}
 	}
-	// What was rounded away was not moved.
+	// Bytes lost by rounding were not moved.
 	if alg, _ := Bandwidths(schedule.AllGather, 1, datatype.Float32, 3, 1); math.Abs(alg-12e-3) > 1e-15 {
 		t.Errorf("3 ranks of 4 bytes in 1 us: algbw %v GB/s, want 0.012", alg)
 	}
@@ -136,7 +137,8 @@ func TestRunLines(t *testing.T) {
 	if !slices.Equal(lines, want) {
 		t.Errorf("lines\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
 	}
-	if want := []point{{&s, 8, 4, false}, {&s, 8, 4, true}, {&s, 16, 8, false}, {&s, 16, 8, true}}; !slices.Equal(points, want) {
+	if want := []point{{&s, 8, 4, false}, {&s, 8, 4, true}, {&s, 16, 8, false}, {&s, 16, 8, true}}; !slices.Equal(points,
+		want) {
 		t.Errorf("points %v, want %v", points, want)
 	}
 	s.Sync, s.Check, s.InPlace, s.MaxBytes = true, false, false, 8
@@ -213,9 +215,11 @@ func TestWriteTable(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	WriteTable(&b, []Result{row(8, false, 12.345, 0), row(8, true, 9.5, 0), row(1<<20, false, 523.44, 0), row(1<<20, true, 498.1, 3)})
+	WriteTable(&b, []Result{row(8, false, 12.345, 0), row(8, true, 9.5, 0), row(1<<20, false, 523.44, 0),
+		row(1<<20, true, 498.1, 3)})
 	WriteTable(&b, []Result{row(64, true, 12345.6, 0), row(128, true, 20000, 0)})
-	WriteTable(&b, []Result{{Collective: "broadcast", Bytes: 64, Count: 16, Type: "float", Op: "sum", Root: 3, TimeUS: 10, AlgBW: 0.0064, BusBW: 0.0064}})
+	WriteTable(&b, []Result{{Collective: "broadcast", Bytes: 64, Count: 16, Type: "float", Op: "sum", Root: 3, TimeUS: 10,
+		AlgBW: 0.0064, BusBW: 0.0064}})
 	WriteTable(&b, nil)
 	want, err := os.ReadFile("testdata/table.txt")
 	if err != nil {

@@ -6,6 +6,9 @@ CSTD    := -std=gnu11 -Wall -Wextra -Werror
 CFLAGS  ?= -O2 -g
 LP_VERSION := $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' shim/bootstrap/version.go)
 
+# The digest of the interface between the two libraries: two builds of one version may differ in it.
+LP_BUILD := $(LP_VERSION)+$(shell cat cgo/core/lp_core.h cgo/core/lp_types.h | sha256sum | cut -c1-12)
+
 FRONT_SOURCES := $(wildcard cgo/front/*.c cgo/front/combine/*.c)
 FRONT_HEADERS := $(wildcard cgo/front/*.h cgo/front/*.inc cgo/front/combine/*.h cgo/core/*.h)
 CORE_SOURCES  := $(foreach d,core verbs cuda cuda/kernels,$(wildcard $(addprefix cgo/$d/*.,c h map zip))) go.mod go.sum \
@@ -18,8 +21,8 @@ RANK_SOURCES  := $(wildcard cgo/rank/*.c) cgo/cuda/tests/gpu.c
 # thread-local state do not survive unloading.
 lib/libnccl.so.2: $(FRONT_SOURCES) $(FRONT_HEADERS) cgo/front/libnccl.map shim/bootstrap/version.go
 	@mkdir -p lib include
-	$(CC) $(CSTD) $(CFLAGS) -O3 -D_GNU_SOURCE -Icgo/front -DLP_VERSION='"$(LP_VERSION)"' -fPIC -fvisibility=hidden \
-	  -pthread -shared -Wl,-soname,libnccl.so.2 -Wl,-z,now -Wl,-z,defs -Wl,-z,nodelete \
+	$(CC) $(CSTD) $(CFLAGS) -O3 -D_GNU_SOURCE -Icgo/front -DLP_VERSION='"$(LP_VERSION)"' -DLP_BUILD='"$(LP_BUILD)"' \
+	  -fPIC -fvisibility=hidden -pthread -shared -Wl,-soname,libnccl.so.2 -Wl,-z,now -Wl,-z,defs -Wl,-z,nodelete \
 	  -Wl,--version-script=cgo/front/libnccl.map \
 	  -o $@.tmp $(FRONT_SOURCES) -ldl
 	mv $@.tmp $@

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"lightpath/plans/circuit"
 )
@@ -63,10 +62,6 @@ type Client interface {
 	// Refused returns why a post of this port for a holder was refused; nil: none was (poll). It
 	// stays: the holder's ranks do not agree with the controller on where the plane is.
 	Refused(plane int, holder uint64) error
-	// Schedule has plane moved from epoch to target at a time instead of when its ports have
-	// posted. Only a port whose client holds the plane may; nobody posts for that epoch. It does
-	// not wait for the move; what goes wrong there fails the plane.
-	Schedule(plane int, epoch uint32, target circuit.Permutation, at time.Time) error
 	// Acquire obtains planes for one holder, all at once and in one global order among holders;
 	// it blocks until granted. What is granted are the planes of mask that are in service; where
 	// none is, the error wraps ErrPlaneDown. Release gives them back. At most one Acquire per

@@ -33,7 +33,7 @@ func TestExampleConfig(t *testing.T) {
 	}
 }
 
-// TestSources: what the packages take from the repository is there.
+// TestSources: the repository has the files that the packages take.
 func TestSources(t *testing.T) {
 	configs, err := filepath.Glob("deb/*.yaml")
 	if err != nil || len(configs) != 2 {
@@ -143,7 +143,8 @@ func read(t *testing.T, path string) string {
 func TestContainerfile(t *testing.T) {
 	text := regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(read(t, "container/Containerfile"), "")
 	text = strings.ReplaceAll(text, "\\\n", " ")
-	known := []string{"ARG", "FROM", "WORKDIR", "COPY", "RUN", "USER", "VOLUME", "STOPSIGNAL", "ENTRYPOINT", "CMD", "ENV", "LABEL", "EXPOSE"}
+	known := []string{"ARG", "FROM", "WORKDIR", "COPY", "RUN", "USER", "VOLUME", "STOPSIGNAL", "ENTRYPOINT", "CMD", "ENV",
+		"LABEL", "EXPOSE"}
 	stages := map[string]bool{}
 	user, froms := "root", 0
 	for line := range strings.Lines(text) {

@@ -90,7 +90,8 @@ func (r *target) exists(name string) bool {
 
 func (r *target) dpkg(args ...string) string {
 	r.Helper()
-	return output(r.T, nil, "dpkg", append([]string{"--root=" + r.dir, "--force-script-chrootless", "--force-depends", "--force-confold", "--log=/dev/null"}, args...)...)
+	return output(r.T, nil, "dpkg", append([]string{"--root=" + r.dir, "--force-script-chrootless", "--force-depends",
+		"--force-confold", "--log=/dev/null"}, args...)...)
 }
 
 // one returns the only file that a pattern names.
@@ -141,7 +142,8 @@ func TestInstall(t *testing.T) {
 		t.Errorf("--version: %s", out)
 	}
 	// Two ranks of the installed worker, on the installed library and its core.
-	output(t, nil, program, "bench", "allreduce", "-n", "2", "-b", "4096", "-e", "4096", "-i", "1", "-w", "0", "--timeout", "60s")
+	output(t, nil, program, "bench", "allreduce", "-n", "2", "-b", "4096", "-e", "4096", "-i", "1", "-w", "0", "--timeout",
+		"60s")
 	r.builds()
 	r.serves(program)
 
@@ -159,12 +161,14 @@ func TestInstall(t *testing.T) {
 		t.Error("an upgrade lost the state")
 	}
 	r.dpkg("-r", "lightpath")
-	if r.exists("usr/bin/lightpath") || !r.exists("etc/lightpath/fabric.yaml") || !r.exists("var/lib/lightpath/etcd/state") {
+	if r.exists("usr/bin/lightpath") || !r.exists("etc/lightpath/fabric.yaml") ||
+		!r.exists("var/lib/lightpath/etcd/state") {
 		t.Error("removing takes the program, and leaves configuration and state")
 	}
 	r.dpkg("-P", "lightpath")
 	r.dpkg("-P", "liblightpath-nccl")
-	for _, gone := range []string{"etc/lightpath", "var/lib/lightpath", "usr/share/lightpath", "usr/include/lightpath", "usr/share/doc/lightpath"} {
+	for _, gone := range []string{"etc/lightpath", "var/lib/lightpath", "usr/share/lightpath", "usr/include/lightpath",
+		"usr/share/doc/lightpath"} {
 		if r.exists(gone) {
 			t.Errorf("purging left %s", gone)
 		}
@@ -207,7 +211,8 @@ func (r *target) serves(program string) {
 	}
 	defer os.RemoveAll(dir)
 	for _, name := range []string{"fabric.yaml", "ocsd.yaml"} {
-		text := strings.NewReplacer("/run/lightpath", dir, "/var/lib/lightpath", dir).Replace(read(r.T, r.path("etc/lightpath/"+name)))
+		text := strings.NewReplacer("/run/lightpath", dir, "/var/lib/lightpath",
+			dir).Replace(read(r.T, r.path("etc/lightpath/"+name)))
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			r.Fatal(err)
 		}
@@ -257,7 +262,8 @@ func (r *target) builds() {
 			return
 		}
 	}
-	env := []string{"PKG_CONFIG_LIBDIR=" + filepath.Dir(r.one("usr/lib/*/pkgconfig/lightpath.pc")), "PKG_CONFIG_SYSROOT_DIR=" + r.dir}
+	env := []string{"PKG_CONFIG_LIBDIR=" + filepath.Dir(r.one("usr/lib/*/pkgconfig/lightpath.pc")),
+		"PKG_CONFIG_SYSROOT_DIR=" + r.dir}
 	if v := strings.TrimSpace(output(r.T, env, "pkg-config", "--modversion", "lightpath")); v != shim.Version {
 		r.Errorf("pkg-config has version %s", v)
 	}
@@ -281,7 +287,8 @@ func TestContents(t *testing.T) {
 	for _, name := range []string{"lightpath", "liblightpath-nccl"} {
 		path := deb(t, name)
 		control := output(t, nil, "dpkg-deb", "-f", path)
-		for _, field := range []string{"Package: " + name + "\n", "Version: " + shim.Version + "\n", "Maintainer: ", "Section: ", "Priority: optional", "Installed-Size: ", "Description: ", "Depends: "} {
+		for _, field := range []string{"Package: " + name + "\n", "Version: " + shim.Version + "\n", "Maintainer: ",
+			"Section: ", "Priority: optional", "Installed-Size: ", "Description: ", "Depends: "} {
 			if !strings.Contains(control, field) {
 				t.Errorf("%s: no %q in\n%s", name, field, control)
 			}

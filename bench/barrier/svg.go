@@ -35,7 +35,8 @@ func (r *Report) SVG() []byte {
 	for i, k := range r.Histogram {
 		h := (base - svgTop) * float64(k.Count) / float64(most)
 		x := svgLeft + float64(i)*w
-		c.Rect(x, base-h, max(w-1, 0.5), h, fmt.Sprintf(`fill="%s"`, svg.Colour(0)), fmt.Sprintf("below %v: %d", k.Below, k.Count))
+		c.Rect(x, base-h, max(w-1, 0.5), h, fmt.Sprintf(`fill="%s"`, svg.Colour(0)),
+			fmt.Sprintf("below %v: %d", k.Below, k.Count))
 		if i%each == 0 {
 			c.Text(x+w, base+14, 11, "middle", svg.Ink, upper(k))
 		}

@@ -77,7 +77,8 @@ func allGather(t *testing.T, algorithm string, ranks int, forwarding bool) *plan
 
 func TestTermsRefuse(t *testing.T) {
 	p := &plans.Problem{Ranks: 2, Planes: 1, BandwidthGbps: 1, Steps: []plans.Step{{Bytes: 1, To: circuit.Shift(2, 1)}}}
-	for _, e := range []plans.Entry{{Kind: plans.Hold}, {Kind: plans.Transmit, Joint: "a"}, {Kind: plans.Transmit, Bytes: 1}} {
+	for _, e := range []plans.Entry{{Kind: plans.Hold}, {Kind: plans.Transmit, Joint: "a"},
+		{Kind: plans.Transmit, Bytes: 1}} {
 		plan := &plans.Plan{Initial: []circuit.Permutation{{circuit.Dark, circuit.Dark}}, Planes: [][]plans.Entry{{e}}}
 		if _, err := termsOf(p, plan); err == nil {
 			t.Errorf("%+v was accepted", e)

@@ -24,7 +24,8 @@ type workload struct {
 	wire       float64 // bytes on one circuit over the data size, on one plane, approximately
 }
 
-// workloads returns those that a fabric can run, in order: the forwarding one uses the rings of the ones before.
+// workloads returns the workloads that a fabric can run, in order: the forwarding one uses the rings of the ones
+// before.
 func workloads(f *fabric.Fabric, ranks int) []workload {
 	p := float64(ranks)
 	all := []workload{

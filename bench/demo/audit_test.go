@@ -22,8 +22,9 @@ const (
 func testAuditor() auditor {
 	cycle := circuit.Shift(4, 1)
 	problem := &plans.Problem{
-		Version: plans.Version, Ranks: 4, Planes: 2, BandwidthGbps: 1, ReconfigUS: 10, Forwarding: true, Circuits: plans.Simplex,
-		Steps: []plans.Step{{Bytes: 8000, To: circuit.Xor(4, 1)}, {Bytes: 6000, To: circuit.Xor(4, 2)}},
+		Version: plans.Version, Ranks: 4, Planes: 2, BandwidthGbps: 1, ReconfigUS: 10, Forwarding: true,
+		Circuits: plans.Simplex,
+		Steps:    []plans.Step{{Bytes: 8000, To: circuit.Xor(4, 1)}, {Bytes: 6000, To: circuit.Xor(4, 2)}},
 	}
 	plan := &plans.Plan{
 		Version: plans.Version, Planner: "hand", Initial: []circuit.Permutation{circuit.Xor(4, 1), circuit.Xor(4, 1)},
@@ -68,7 +69,8 @@ func testLog(a auditor, n int) (*emulator.Log, []window) {
 				for _, f := range a.problem.Steps[e.Step].FlowList() {
 					for r := f[0]; r != f[1]; r = at[r] {
 						for sent := 0.0; sent < e.Bytes; sent += testFrame {
-							log.Frames = append(log.Frames, frame(plane, a.steps[e.Step], r, at[r], testFrame, ns(e.StartUS), ns(e.EndUS), epoch[plane]))
+							log.Frames = append(log.Frames, frame(plane, a.steps[e.Step], r, at[r], testFrame, ns(e.StartUS), ns(e.EndUS),
+								epoch[plane]))
 						}
 					}
 				}
@@ -80,7 +82,8 @@ func testLog(a auditor, n int) (*emulator.Log, []window) {
 
 func frame(plane, step, src, dst, bytes int, start, end int64, epoch uint32) emulator.FrameRecord {
 	r := emulator.FrameRecord{
-		Start: start, Finish: end, Bytes: uint32(bytes), Epoch: epoch, Plane: uint16(plane), Src: uint16(src), Dst: uint16(dst),
+		Start: start, Finish: end, Bytes: uint32(bytes), Epoch: epoch, Plane: uint16(plane), Src: uint16(src),
+		Dst: uint16(dst),
 	}
 	wire.Encode(&wire.Header{Step: uint32(step), Plane: uint16(plane), Epoch: epoch, Length: uint32(bytes)}, r.Label[:])
 	return r
@@ -96,7 +99,8 @@ func TestAuditPasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Per iteration: 8 frames a rank in step 0; 4 over one circuit and 2 over two in step 1.
-	if want := 3*4*(8+4+2*2) + 1; got.Frames != want || got.Bytes != int64((want-1)*testFrame+999) || got.Switches != 3*2 || got.Lost != 0 {
+	if want := 3*4*(8+4+2*2) + 1; got.Frames != want || got.Bytes != int64((want-1)*testFrame+999) ||
+		got.Switches != 3*2 || got.Lost != 0 {
 		t.Errorf("%+v, want %d frames and 6 switches, those before the last frame", got, want)
 	}
 }
@@ -125,13 +129,21 @@ func TestAuditFinds(t *testing.T) {
 		says  string
 		quiet bool // within what rounding to elements may do
 	}{
-		{"a frame lost in the dark", func(l *emulator.Log) { find(l, 1, 0, 2).Verdict = emulator.LostDark }, "lost 1 of", false},
-		{"a frame of the wrong epoch", func(l *emulator.Log) { find(l, 0, 3, 2).Verdict = emulator.LostEpoch }, "lost 1 of", false},
-		{"a frame of the warm-up lost", func(l *emulator.Log) { l.Frames[0].Verdict = emulator.LostVacant }, "lost 1 of", false},
+		{"a frame lost in the dark", func(l *emulator.Log) { find(l, 1, 0, 2).Verdict = emulator.LostDark }, "lost 1 of",
+			false},
+		{"a frame of the wrong epoch", func(l *emulator.Log) { find(l, 0, 3, 2).Verdict = emulator.LostEpoch }, "lost 1 of",
+			false},
+		{"a frame of the warm-up lost", func(l *emulator.Log) { l.Frames[0].Verdict = emulator.LostVacant }, "lost 1 of",
+			false},
 		{"a frame ends in the switch", func(l *emulator.Log) { find(l, 0, 0, 3).Finish = origin + 41_000 },
 			"plane 0: a frame from port 3 was on the wire while its circuit moved to epoch 5", false},
-		{"a frame begins in the switch", func(l *emulator.Log) { find(l, 0, 3, 1).Start = origin + 45_000 }, "plane 0: a frame from port 1", false},
-		{"a frame outlasts the switch", func(l *emulator.Log) { r := find(l, 1, 0, 1); r.Start, r.Finish = origin, origin+60_000 }, "plane 1: a frame from port 1", false},
+		{"a frame begins in the switch", func(l *emulator.Log) { find(l, 0, 3, 1).Start = origin + 45_000 },
+			"plane 0: a frame from port 1", false},
+		{"a frame outlasts the switch", func(l *emulator.Log) {
+			r := find(l, 1, 0, 1)
+			r.Start, r.Finish = origin,
+				origin+60_000
+		}, "plane 1: a frame from port 1", false},
 		{"a frame touches the switch", func(l *emulator.Log) { find(l, 0, 0, 3).Finish = origin + 40_000 }, "", true},
 		{"bytes are missing", func(l *emulator.Log) { find(l, 1, 3, 2).Bytes -= 65 },
 			"iteration 2: plane 1 step 3 circuit 2 -> 3 carried 3935 bytes, the plan says 4000", false},
@@ -145,7 +157,8 @@ func TestAuditFinds(t *testing.T) {
 		{"a step that the plan does not have", func(l *emulator.Log) {
 			l.Frames = append(l.Frames, frame(1, 1, 0, 1, 10, origin+10, origin+20, 4))
 		}, "iteration 2: plane 1 step 1 circuit 0 -> 1 carried 10 bytes, the plan says none", false},
-		{"another circuit of the step", func(l *emulator.Log) { find(l, 1, 3, 0).Dst = 2 }, "iteration 2: plane 1 step 3 circuit 0 -> ", false},
+		{"another circuit of the step", func(l *emulator.Log) { find(l, 1, 3, 0).Dst = 2 },
+			"iteration 2: plane 1 step 3 circuit 0 -> ", false},
 		{"a label that is none", func(l *emulator.Log) { find(l, 0, 0, 0).Label[3] ^= 1 }, "iteration 2: ", false},
 	} {
 		a := testAuditor()
@@ -179,7 +192,8 @@ func TestAuditLeavesUnmovedCircuits(t *testing.T) {
 }
 
 func TestAuditRefusesPlansThatLeadNowhere(t *testing.T) {
-	for name, m := range map[string]circuit.Permutation{"dark": circuit.AllDark(4), "a cycle beside it": circuit.Xor(4, 2)} {
+	for name, m := range map[string]circuit.Permutation{"dark": circuit.AllDark(4),
+		"a cycle beside it": circuit.Xor(4, 2)} {
 		a := testAuditor()
 		log, iters := testLog(a, 1)
 		a.plan.Initial[1] = m

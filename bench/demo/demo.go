@@ -69,7 +69,8 @@ func Break(ctx context.Context, o *Options) error {
 		return ErrNotBroken
 	}
 	if errors.Is(err, bench.ErrRankFailed) {
-		return fmt.Errorf("demo --break drain: plane 0 switched with bytes on the wire, and the run failed as it must: %w", err)
+		return fmt.Errorf("demo --break drain: plane 0 switched with bytes on the wire, and the run failed as it must: %w",
+			err)
 	}
 	return err
 }

@@ -65,7 +65,8 @@ func TestExperiments(t *testing.T) {
 		}
 		cct := map[string]float64{}
 		for _, name := range e.Planners {
-			plan, err := planner.Solve(t.Context(), name, trial.Problem, planner.Options{TimeLimit: time.Minute, Effort: 100 * time.Millisecond, SinglePlane: true})
+			plan, err := planner.Solve(t.Context(), name, trial.Problem,
+				planner.Options{TimeLimit: time.Minute, Effort: 100 * time.Millisecond, SinglePlane: true})
 			if errors.Is(err, planner.ErrInfeasible) {
 				if name != "static" || e.Forwarding {
 					t.Errorf("(%s) %s: %v", e.Key, name, err)
@@ -91,7 +92,7 @@ func TestExperiments(t *testing.T) {
 	}
 }
 
-// TestWriteFabric: what is written for the switch and the ranks reads back and agrees with the problem.
+// TestWriteFabric: the files for the switch and the ranks read back and agree with the problem.
 func TestWriteFabric(t *testing.T) {
 	for _, e := range experiments() {
 		trial := Trial{Experiment: &e}
@@ -108,8 +109,10 @@ func TestWriteFabric(t *testing.T) {
 		}
 		p := f.Problem()
 		q := trial.Problem
-		if p.Ranks != q.Ranks || p.Planes != q.Planes || !plans.SameUS(p.BandwidthGbps, q.BandwidthGbps) || !plans.SameUS(p.ReconfigUS, q.ReconfigUS) ||
-			!plans.SameUS(p.HopUS, q.HopUS) || p.AlphaUS != q.AlphaUS || p.Forwarding != q.Forwarding || p.Circuits != q.Circuits {
+		if p.Ranks != q.Ranks || p.Planes != q.Planes || !plans.SameUS(p.BandwidthGbps, q.BandwidthGbps) ||
+			!plans.SameUS(p.ReconfigUS, q.ReconfigUS) ||
+			!plans.SameUS(p.HopUS, q.HopUS) || p.AlphaUS != q.AlphaUS || p.Forwarding != q.Forwarding ||
+			p.Circuits != q.Circuits {
 			t.Errorf("(%s) the fabric file states %+v, the problem %+v", e.Key, p, q)
 		}
 		if o.Socket != socket || filepath.Base(o.FrameLog) != "frames.log" || len(o.Initial) != len(q.Initial) {
@@ -122,14 +125,18 @@ func TestTable(t *testing.T) {
 	e := &Experiment{Key: "a", Title: "a title", Bytes: 1000, Reconfig: 50 * time.Millisecond, Scale: demoScale()}
 	plan := func(cct float64) *plans.Plan { return &plans.Plan{CCTUS: cct} }
 	trials := []*Trial{
-		{Experiment: e, Planner: "static", Infeasible: fmt.Errorf("planner: static: %w: step 1: no circuit", planner.ErrInfeasible)},
-		{Experiment: e, Planner: "perstep", Plan: plan(1500e3), MeasuredCCT: 1515e3, Times: make([]float64, 2), Audit: counts{Frames: 70, Switches: 16}},
-		{Experiment: e, Planner: "swot", Plan: plan(1200e3), MeasuredCCT: 1212e3, Times: make([]float64, 2), Audit: counts{Frames: 80, Switches: 8}, Wrong: 3},
+		{Experiment: e, Planner: "static", Infeasible: fmt.Errorf("planner: static: %w: step 1: no circuit",
+			planner.ErrInfeasible)},
+		{Experiment: e, Planner: "perstep", Plan: plan(1500e3), MeasuredCCT: 1515e3, Times: make([]float64, 2),
+			Audit: counts{Frames: 70, Switches: 16}},
+		{Experiment: e, Planner: "swot", Plan: plan(1200e3), MeasuredCCT: 1212e3, Times: make([]float64, 2),
+			Audit: counts{Frames: 80, Switches: 8}, Wrong: 3},
 	}
 	var b bytes.Buffer
 	writeTable(&b, trials)
 	text := b.String()
-	for _, want := range []string{"(a) a title, 2 planes of 50 Mb/s per port, 1000 bytes, reconfiguration 50ms", "static     infeasible: step 1: no circuit\n",
+	for _, want := range []string{"(a) a title, 2 planes of 50 Mb/s per port, 1000 bytes, reconfiguration 50ms",
+		"static     infeasible: step 1: no circuit\n",
 		"2 of 2 trials within 5 % of expected, the furthest 1.0 % away; 1 of 1 pairs", "0 frames lost, 3 elements wrong"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
@@ -156,7 +163,8 @@ func TestExpected(t *testing.T) {
 		return plans.Entry{Kind: plans.Transmit, StartUS: start, EndUS: end}
 	}
 	reset := plans.Entry{Kind: plans.Reconfigure, StartUS: 100, EndUS: 150}
-	p := &plans.Plan{CCTUS: 100, Planes: [][]plans.Entry{{transmit(0, 10), transmit(60, 100), reset}, {transmit(0, 60), reset}}}
+	p := &plans.Plan{CCTUS: 100, Planes: [][]plans.Entry{{transmit(0, 10), transmit(60, 100), reset},
+		{transmit(0, 60), reset}}}
 	if got := (&Trial{Plan: p}).Expected(); got != 100 {
 		t.Errorf("dependent steps: %v, want the CCT", got)
 	}

@@ -32,8 +32,8 @@ func installed(t *testing.T) *Options {
 	}
 }
 
-// TestTrial runs the first experiment under swot. What the ranks did is held against the plan by the
-// audit; how long it took is not judged here, except that nothing is faster than the light.
+// TestTrial runs the first experiment under swot. The audit compares the ranks' transfers with the plan. The test does
+// not judge the time, except that no transfer is faster than its plane.
 func TestTrial(t *testing.T) {
 	o := installed(t)
 	trial, err := runTrial(t.Context(), o, &experiments()[0], "swot")
@@ -76,7 +76,7 @@ func TestTrialWithoutPlan(t *testing.T) {
 	}
 }
 
-// TestBreak: a rank that skips a drain puts bytes on circuits that move; somebody must notice.
+// TestBreak: a rank that skips a drain puts bytes on circuits that move; the audit or a rank must notice.
 func TestBreak(t *testing.T) {
 	o := installed(t)
 	err := Break(t.Context(), o)

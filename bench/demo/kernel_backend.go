@@ -15,8 +15,9 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// kernelBackend is planes in the kernel. It audits the counters of the switch's ports, which no rank can write. Over the
-// whole run they must match the plan, with no frame lost. Times come from samples of the same counters and circuits.
+// kernelBackend is planes in the kernel. It audits the counters of the switch's ports, which no rank can write. Over
+// the whole run they must match the plan, with no frame lost. Times come from samples of the same counters and
+// circuits.
 type kernelBackend struct {
 	down    func() error
 	view    *kernel.View
@@ -80,7 +81,8 @@ func (b *kernelBackend) audit(a *auditor, iters []window, shown int) (counts, []
 			c.Lost += int(lost)
 			if lost > 0 {
 				return c, nil, fmt.Errorf("%w: plane %d port %d lost frames: "+
-					"%d dark, %d misdirected, %d came back, %d foreign, %d strayed", ErrAudit, plane, port, s.Dark, s.Misdirected, s.CameBack, s.Other, s.Strayed)
+					"%d dark, %d misdirected, %d came back, %d foreign, %d strayed", ErrAudit, plane, port, s.Dark, s.Misdirected,
+					s.CameBack, s.Other, s.Strayed)
 			}
 			payload := payloadOf(&s)
 			c.Bytes += int64(payload)

@@ -108,7 +108,8 @@ func runTrial(ctx context.Context, o *Options, e *Experiment, name string) (*Tri
 		return nil, err
 	}
 	// The ranks plan for themselves. This plan only tells whether there is one.
-	if _, err := planner.Solve(ctx, name, t.Problem, planner.Options{SinglePlane: true}); errors.Is(err, planner.ErrInfeasible) {
+	if _, err := planner.Solve(ctx, name, t.Problem, planner.Options{SinglePlane: true}); errors.Is(err,
+		planner.ErrInfeasible) {
 		t.Infeasible = err
 		return t, nil
 	} else if err != nil {

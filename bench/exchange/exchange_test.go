@@ -41,7 +41,8 @@ func skewed(i int) [][]float64 {
 // TestRun: every byte arrives by circuits, in both orders, whether matrices repeat or not.
 func TestRun(t *testing.T) {
 	o := installed(t)
-	o.Matrices = []Matrix{{Name: "same", Demand: func(int) [][]float64 { return skewed(0) }}, {Name: "fresh", Demand: skewed, Fresh: true}}
+	o.Matrices = []Matrix{{Name: "same", Demand: func(int) [][]float64 { return skewed(0) }},
+		{Name: "fresh", Demand: skewed, Fresh: true}}
 	results, err := Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

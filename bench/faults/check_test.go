@@ -46,7 +46,8 @@ func TestCheck(t *testing.T) {
 func TestScenarios(t *testing.T) {
 	names := map[string]bool{}
 	for _, s := range Scenarios() {
-		if names[s.Name] || s.Fault == "" || s.Bound <= 0 || s.play == nil || s.setup.phases == nil || strings.Contains(s.Name, " ") {
+		if names[s.Name] || s.Fault == "" || s.Bound <= 0 || s.play == nil || s.setup.phases == nil ||
+			strings.Contains(s.Name, " ") {
 			t.Errorf("%+v", s)
 		}
 		if s.setup.open && !s.GoesOn {
@@ -93,14 +94,16 @@ func TestJob(t *testing.T) {
 
 func TestTables(t *testing.T) {
 	results := []Result{
-		{Name: "a", Fault: "one | two", Ranks: "rank 1 <dark>", GoesOn: true, Took: 1234567 * time.Nanosecond, Bound: time.Second, Lost: 3},
+		{Name: "a", Fault: "one | two", Ranks: "rank 1 <dark>", GoesOn: true, Took: 1234567 * time.Nanosecond,
+			Bound: time.Second, Lost: 3},
 		{Name: "b", Fault: "three", Took: 12345 * time.Millisecond, Bound: time.Minute, Problem: "not so"},
 	}
 	var text, table strings.Builder
 	if err := errors.Join(Write(&text, results), WriteMarkdown(&table, results)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"a: one | two\n  results again after 1.2ms (at most 1s); 0 operations", "ranks: rank 1 <dark>\n", "error on every rank after 12s", "PROBLEM: not so"} {
+	for _, want := range []string{"a: one | two\n  results again after 1.2ms (at most 1s); 0 operations",
+		"ranks: rank 1 <dark>\n", "error on every rank after 12s", "PROBLEM: not so"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is not in\n%s", want, text.String())
 		}
@@ -121,7 +124,8 @@ func TestWait(t *testing.T) {
 	if err := wait(ctx, "pigs fly", 5*time.Millisecond, never); err == nil || !strings.Contains(err.Error(), "pigs fly") {
 		t.Error(err)
 	}
-	if err := wait(ctx, "it breaks", time.Hour, func() (bool, error) { return true, errEnded }); !errors.Is(err, errEnded) {
+	if err := wait(ctx, "it breaks", time.Hour, func() (bool, error) { return true, errEnded }); !errors.Is(err,
+		errEnded) {
 		t.Error(err)
 	}
 	cancel()
@@ -130,8 +134,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestProcess: what a process says is heard, and one that ends while something is expected of it is an
-// error with its last words.
+// TestProcess: the output of a process is read. If a process ends early, the error has its last output.
 func TestProcess(t *testing.T) {
 	p, err := start(t.Context(), "the shell", "/bin/sh", "-c", "echo ready >&2; echo done for >&2; exit 3")
 	if err != nil {
@@ -144,7 +147,8 @@ func TestProcess(t *testing.T) {
 		t.Error(err)
 	}
 	p.kill() // it has ended by itself
-	if _, err := start(t.Context(), "nothing", "/does/not/exist"); err == nil || !strings.Contains(err.Error(), "nothing") {
+	if _, err := start(t.Context(), "nothing", "/does/not/exist"); err == nil ||
+		!strings.Contains(err.Error(), "nothing") {
 		t.Error(err)
 	}
 }

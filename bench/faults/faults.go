@@ -68,8 +68,8 @@ func Scenarios() []Scenario {
 	return slices.Concat(rankScenarios(), controllerScenarios(), planeScenarios(), switchScenarios(), operatorScenarios())
 }
 
-// Run plays the scenarios one after the other. The error wraps [ErrProblem] if a scenario failed. The results are complete
-// nevertheless, and say which scenario failed and why.
+// Run plays the scenarios one after the other. The error wraps [ErrProblem] if a scenario failed. The results are
+// complete nevertheless, and say which scenario failed and why.
 func Run(ctx context.Context, o *Options) ([]Result, error) {
 	chosen := slices.DeleteFunc(Scenarios(), func(s Scenario) bool { return !strings.Contains(s.Name, o.Only) })
 	if len(chosen) == 0 {

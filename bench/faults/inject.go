@@ -120,7 +120,9 @@ func (g *rig) whileMoving(plane int) error {
 	if err := g.whileCarrying(plane); err != nil {
 		return err
 	}
-	return wait(g.ctx, fmt.Sprintf("plane %d moves", plane), patience, func() (bool, error) { return g.dark(plane), g.job.running() })
+	return wait(g.ctx, fmt.Sprintf("plane %d moves", plane), patience, func() (bool, error) {
+		return g.dark(plane), g.job.running()
+	})
 }
 
 // whileFree returns when no communicator holds a plane.

@@ -17,8 +17,8 @@ import (
 	"lightpath/shim/result"
 )
 
-// job is the ranks of a scenario with their reports and errors so far. Each operation is a run of its own, so that every
-// rank reports it when it ends.
+// job is the ranks of a scenario with their reports and errors so far. Each operation is a run of its own, so that
+// every rank reports it when it ends.
 type job struct {
 	ctx    context.Context // of waits
 	ranks  int
@@ -49,8 +49,8 @@ type phase struct {
 	pause      time.Duration
 }
 
-// lines returns the runs of a job: All-to-All, each of whose steps needs other circuits. Ranks that are apart do not wait
-// for each other before a run.
+// lines returns the runs of a job: All-to-All, each of whose steps needs other circuits. Ranks that are apart do not
+// wait for each other before a run.
 func lines(ranks int, phases []phase, apart bool) []string {
 	var all []string
 	for _, p := range phases {

@@ -102,7 +102,8 @@ func (g *rig) buildPlanes() error {
 	}
 	f.OCS = []fabric.OCS{sw}
 	for j := range planes {
-		p := fabric.Plane{Name: fmt.Sprintf("p%d", j), Bandwidth: cmp.Or(g.rate, 200e6), OCS: sw.Name, Interface: fmt.Sprintf("p%d", j)}
+		p := fabric.Plane{Name: fmt.Sprintf("p%d", j), Bandwidth: cmp.Or(g.rate, 200e6), OCS: sw.Name,
+			Interface: fmt.Sprintf("p%d", j)}
 		for r := range ranks {
 			if g.scpi { // ingress ports come first, then those of egress
 				p.Ports = append(p.Ports, fmt.Sprintf("%d/%d", j*ranks+r+1, (planes+j)*ranks+r+1))
@@ -134,7 +135,8 @@ func (g *rig) startSwitch() (err error) {
 	if err := os.WriteFile(g.path("faults.yaml"), []byte("[]\n"), 0o600); err != nil || !g.scpi {
 		return err
 	}
-	g.sw, err = start(g.ctx, "the switch", g.o.Lightpath, "ocs", "emulate", "--ports", fmt.Sprint(planes*ranks), "--scpi", g.scpiAddress, "--preset", g.preset,
+	g.sw, err = start(g.ctx, "the switch", g.o.Lightpath, "ocs", "emulate", "--ports", fmt.Sprint(planes*ranks), "--scpi",
+		g.scpiAddress, "--preset", g.preset,
 		"--fabric", g.path("fabric.yaml"), "--faults", g.path("faults.yaml"))
 	if err == nil {
 		_, err = g.sw.await("scpi on", 0)
@@ -185,7 +187,8 @@ const lease = 2 * time.Second
 
 func (g *rig) startController(i int) error {
 	c := fabric.OCSD{
-		Version: fabric.Version, Name: fmt.Sprintf("c%d", i), Fabric: g.path("fabric.yaml"), DataPlane: fabric.DataKernel, Listen: g.listen[i],
+		Version: fabric.Version, Name: fmt.Sprintf("c%d", i), Fabric: g.path("fabric.yaml"), DataPlane: fabric.DataKernel,
+		Listen: g.listen[i],
 		Device: fabric.DeviceConfig{Faults: g.path("faults.yaml")},
 	}
 	if !g.remote {
@@ -193,7 +196,8 @@ func (g *rig) startController(i int) error {
 	}
 	if g.scpi {
 		c.DataPlane, c.Device = fabric.DataNone, fabric.DeviceConfig{}
-		c.Switches = fabric.SwitchesConfig{Verify: g.verify, DriftInterval: 100 * time.Millisecond, Settle: g.stretched(time.Second), ReplyTimeout: g.stretched(replyTimeout)}
+		c.Switches = fabric.SwitchesConfig{Verify: g.verify, DriftInterval: 100 * time.Millisecond,
+			Settle: g.stretched(time.Second), ReplyTimeout: g.stretched(replyTimeout)}
 	}
 	switch {
 	case g.store != nil:
@@ -246,7 +250,8 @@ func (g *rig) startRanks() error {
 		phases[i].pause = g.stretched(phases[i].pause)
 	}
 	g.job = startJob(g.ctx, g.o.Worker, append([]string{
-		"LIGHTPATH_FABRIC=" + g.path("fabric.yaml"), "LIGHTPATH_PLANNER=perstep", "LIGHTPATH_PLAN_WAIT=1", "LIGHTPATH_ALGORITHM=alltoall:pairwise",
+		"LIGHTPATH_FABRIC=" + g.path("fabric.yaml"), "LIGHTPATH_PLANNER=perstep", "LIGHTPATH_PLAN_WAIT=1",
+		"LIGHTPATH_ALGORITHM=alltoall:pairwise",
 		"LIGHTPATH_TIMEOUT=" + timeout.String(), "NCCL_DEBUG=WARN", "NCCL_DEBUG_FILE=" + g.path("log.%p"),
 	}, g.env...), cmp.Or(g.ranks, ranks), phases, g.apart)
 	return nil

@@ -102,8 +102,8 @@ func takeover(g *rig) error {
 	return g.recoversAfter(l)
 }
 
-// killWhileMoving kills the controller in charge in the middle of a move of plane 0. On a loaded machine the move or the
-// lease may end before the signal arrives. So killWhileMoving first stops the controller. It tries again unless the
+// killWhileMoving kills the controller in charge in the middle of a move of plane 0. On a loaded machine the move or
+// the lease may end before the signal arrives. So killWhileMoving first stops the controller. It tries again unless the
 // plane is dark and the controller is still in charge.
 func (g *rig) killWhileMoving() (leadership, error) {
 	if err := g.job.await(2); err != nil {

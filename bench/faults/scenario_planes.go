@@ -26,26 +26,34 @@ func planeScenarios() []Scenario {
 	return []Scenario{
 		{
 			Name: "drift-between-operations", Fault: "somebody else moves a circuit of plane 1 while nobody uses it; later ocs set puts it back", GoesOn: true, Bound: 3 * time.Second,
-			setup: setup{phases: rest(time.Second), open: true}, play: func(g *rig) error { return driftBetween(g, g.thirdParty) },
+			setup: setup{phases: rest(time.Second), open: true},
+			play:  func(g *rig) error { return driftBetween(g, g.thirdParty) },
 		},
 		{
-			Name: "drift-in-operation", Fault: "somebody else moves a circuit of plane 1 while frames flow", Bound: 2 * time.Second,
+			Name: "drift-in-operation", Fault: "somebody else moves a circuit of plane 1 while frames flow",
+			Bound: 2 * time.Second,
 			setup: setup{phases: interrupted()}, play: func(g *rig) error { return driftDuring(g, g.thirdParty) },
 		},
 		{
 			Name: "stuck-mirror", Fault: "a mirror of plane 1 does not follow, and the switch says so", Bound: 4 * time.Second,
-			setup: setup{phases: interrupted()}, play: func(g *rig) error { return failedMove(g, "[{fault: stuck-mirror, in: 5}]", "failed|port 1") },
+			setup: setup{phases: interrupted()}, play: func(g *rig) error {
+				return failedMove(g, "[{fault: stuck-mirror, in: 5}]", "failed|port 1")
+			},
 		},
 		{
-			Name: "stuck-mirror-silent", Fault: "a mirror of plane 1 does not follow, and the switch says that it has", Bound: 4 * time.Second,
-			setup: setup{phases: interrupted()}, play: func(g *rig) error { return failedMove(g, "[{fault: stuck-mirror, in: 5, silent: true}]", "port 1") },
+			Name: "stuck-mirror-silent", Fault: "a mirror of plane 1 does not follow, and the switch says that it has",
+			Bound: 4 * time.Second,
+			setup: setup{phases: interrupted()}, play: func(g *rig) error {
+				return failedMove(g, "[{fault: stuck-mirror, in: 5, silent: true}]", "port 1")
+			},
 		},
 		{
 			Name: "ghost-circuit", Fault: "the switch's table has a circuit of plane 1 that was never made; the controller sees the light", GoesOn: true, Bound: 2 * time.Second,
 			setup: setup{phases: interrupted(), open: true}, play: harmlessGhost,
 		},
 		{
-			Name: "slow-circuit", Fault: "circuits from a port of plane 1 take 300 ms longer", GoesOn: true, Bound: 4 * time.Second,
+			Name: "slow-circuit", Fault: "circuits from a port of plane 1 take 300 ms longer", GoesOn: true,
+			Bound: 4 * time.Second,
 			setup: setup{phases: steady(plenty), open: true}, play: slowCircuit,
 		},
 		{
@@ -55,11 +63,13 @@ func planeScenarios() []Scenario {
 			},
 		},
 		{
-			Name: "plane-disabled", Fault: "an operator takes plane 1 out of service, and puts it back", GoesOn: true, Bound: 3 * time.Second,
+			Name: "plane-disabled", Fault: "an operator takes plane 1 out of service, and puts it back", GoesOn: true,
+			Bound: 3 * time.Second,
 			setup: setup{phases: rest(time.Second), open: true}, play: disablePlane,
 		},
 		{
-			Name: "all-planes-disabled", Fault: "an operator takes both planes out of service, and puts them back", GoesOn: true, Bound: 3 * time.Second,
+			Name: "all-planes-disabled", Fault: "an operator takes both planes out of service, and puts them back", GoesOn: true,
+			Bound: 3 * time.Second,
 			setup: setup{phases: rest(time.Second), open: true}, play: disableAll,
 		},
 		{
@@ -128,7 +138,7 @@ func (g *rig) without(planes ...int) error {
 	return nil
 }
 
-// thirdParty has somebody else remove the circuit of rank 1 on plane 1, whose ingress port is 5.
+// thirdParty has another writer remove the circuit of rank 1 on plane 1, whose ingress port is 5.
 func (g *rig) thirdParty() error { return g.inject("[{fault: third-party, in: 5}]") }
 
 func driftBetween(g *rig, change func() error) error {

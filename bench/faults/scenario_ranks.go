@@ -35,15 +35,20 @@ func rankScenarios() []Scenario {
 		},
 		{
 			Name: "skipped-drain", Fault: "ranks ask for a switch of plane 0 with frames on the wire", Bound: 2 * time.Second,
-			setup: setup{rate: 20e6, phases: []phase{{9, large, 0}}, env: []string{"LIGHTPATH_FAULT=skip-drain:0:2"}}, play: skippedDrain,
+			setup: setup{rate: 20e6, phases: []phase{{9, large, 0}}, env: []string{"LIGHTPATH_FAULT=skip-drain:0:2"}},
+			play:  skippedDrain,
 		},
 		{
 			Name: "rank-killed-in-operation", Fault: "SIGKILL to rank 2 while frames flow", Bound: 2 * time.Second,
-			setup: setup{phases: interrupted()}, play: func(g *rig) error { return killRank(g, func() error { return g.whileCarrying(1) }) },
+			setup: setup{phases: interrupted()}, play: func(g *rig) error {
+				return killRank(g, func() error { return g.whileCarrying(1) })
+			},
 		},
 		{
-			Name: "rank-killed-between-operations", Fault: "SIGKILL to rank 2 before it has asked for the next operation", Bound: 2 * time.Second,
-			setup: setup{phases: []phase{{4, small, 0}, {1, small, 600 * time.Millisecond}}, apart: true}, play: func(g *rig) error { return killRank(g, g.whileAllPause) },
+			Name: "rank-killed-between-operations", Fault: "SIGKILL to rank 2 before it has asked for the next operation",
+			Bound: 2 * time.Second,
+			setup: setup{phases: []phase{{4, small, 0}, {1, small, 600 * time.Millisecond}}, apart: true},
+			play:  func(g *rig) error { return killRank(g, g.whileAllPause) },
 		},
 		{
 			Name: "rank-stalled", Fault: "SIGSTOP to rank 1 in an operation; LIGHTPATH_TIMEOUT=2s", Bound: 6 * time.Second,
@@ -131,7 +136,10 @@ func (g *rig) whileAllPause() error { return errors.Join(g.job.await(4), g.while
 
 // detached has the controller's word that the rank of a port has gone without a goodbye.
 func (g *rig) detached(port int) error {
-	e, err := g.happened(controller.Detached, controller.AnyPlane, func(e controller.Event) bool { return e.Port == port && e.Err != "" })
+	e, err := g.happened(controller.Detached, controller.AnyPlane, func(e controller.Event) bool {
+		return e.Port == port &&
+			e.Err != ""
+	})
 	g.Operator = fmt.Sprintf("detached: port %d: %s", port, e.Err)
 	return err
 }
@@ -157,7 +165,7 @@ func stallRank(g *rig) error {
 	if err != nil {
 		return err
 	}
-	// Whoever runs into its own timeout later may hear first that an earlier one has gone.
+	// A rank whose timeout ends later may first get the news that an earlier rank has ended.
 	if err := g.fails([]int{1}, "rank 1|ports 1|rank of port [023] disconnected"); err != nil {
 		return err
 	}

@@ -21,11 +21,13 @@ func switchScenarios() []Scenario {
 			setup: setup{scpi: true, verify: "status", phases: steady(20)}, play: healthy,
 		},
 		{
-			Name: "scpi-lost-reply", Fault: "the switch makes a change, and its answer is lost", GoesOn: true, Bound: 4 * time.Second,
+			Name: "scpi-lost-reply", Fault: "the switch makes a change, and its answer is lost", GoesOn: true,
+			Bound: 4 * time.Second,
 			setup: setup{scpi: true, verify: "status", phases: interrupted(), open: true}, play: lostReply,
 		},
 		{
-			Name: "scpi-stuck-mirror", Fault: "a mirror of plane 1 does not follow, and the switch says so", Bound: 4 * time.Second,
+			Name: "scpi-stuck-mirror", Fault: "a mirror of plane 1 does not follow, and the switch says so",
+			Bound: 4 * time.Second,
 			setup: setup{scpi: true, verify: "status", phases: interrupted()}, play: func(g *rig) error {
 				return failedMove(g, "[{fault: stuck-mirror, in: 5}]", "not as intended")
 			},
@@ -37,28 +39,38 @@ func switchScenarios() []Scenario {
 			},
 		},
 		{
-			// Nobody sees when light arrives, so the fabric's time has to be one that the switch surely meets.
-			Name: "scpi-stuck-mirror-unverified", Fault: "the same, with nothing verified but the switch's table", Bound: 4 * time.Second,
-			setup: setup{scpi: true, preset: "palomar-ms", reconfig: 250 * time.Millisecond, verify: "read-back", phases: interrupted()}, play: unverified,
+			// No device sees light arrive, so the fabric's time must be one that the switch always meets.
+			Name: "scpi-stuck-mirror-unverified", Fault: "the same, with nothing verified but the switch's table",
+			Bound: 4 * time.Second,
+			setup: setup{scpi: true, preset: "palomar-ms", reconfig: 250 * time.Millisecond, verify: "read-back",
+				phases: interrupted()}, play: unverified,
 		},
 		{
-			Name: "scpi-ghost-circuit", Fault: "the switch's table has a circuit of plane 1 that was never made", Bound: 4 * time.Second,
+			Name: "scpi-ghost-circuit", Fault: "the switch's table has a circuit of plane 1 that was never made",
+			Bound: 4 * time.Second,
 			setup: setup{scpi: true, verify: "status", phases: interrupted()}, play: ghost,
 		},
 		{
-			Name: "scpi-drift-between-operations", Fault: "another SCPI session removes a circuit of plane 1 while nobody uses it; later ocs set puts it back", GoesOn: true, Bound: 3 * time.Second,
-			setup: setup{scpi: true, verify: "status", phases: rest(time.Second), open: true}, play: func(g *rig) error { return driftBetween(g, g.otherWriter) },
+			Name:   "scpi-drift-between-operations",
+			Fault:  "another SCPI session removes a circuit of plane 1 while nobody uses it; later ocs set puts it back",
+			GoesOn: true, Bound: 3 * time.Second,
+			setup: setup{scpi: true, verify: "status", phases: rest(time.Second), open: true},
+			play:  func(g *rig) error { return driftBetween(g, g.otherWriter) },
 		},
 		{
-			Name: "scpi-drift-in-operation", Fault: "another SCPI session removes a circuit of plane 1 while frames flow", Bound: 4 * time.Second,
-			setup: setup{scpi: true, verify: "status", phases: interrupted()}, play: func(g *rig) error { return driftDuring(g, g.otherWriter) },
+			Name: "scpi-drift-in-operation", Fault: "another SCPI session removes a circuit of plane 1 while frames flow",
+			Bound: 4 * time.Second,
+			setup: setup{scpi: true, verify: "status", phases: interrupted()},
+			play:  func(g *rig) error { return driftDuring(g, g.otherWriter) },
 		},
 		{
-			Name: "scpi-switch-gone", Fault: "SIGKILL to the switch between operations; its circuits stay as they are", GoesOn: true, Bound: 10 * time.Second,
+			Name: "scpi-switch-gone", Fault: "SIGKILL to the switch between operations; its circuits stay as they are",
+			GoesOn: true, Bound: 10 * time.Second,
 			setup: setup{scpi: true, verify: "status", phases: rest(2 * time.Second), open: true}, play: switchGone,
 		},
 		{
-			Name: "scpi-switch-hangs", Fault: "SIGSTOP to the switch in an operation: it answers nothing", Bound: 20 * time.Second,
+			Name: "scpi-switch-hangs", Fault: "SIGSTOP to the switch in an operation: it answers nothing",
+			Bound: 20 * time.Second,
 			setup: setup{scpi: true, verify: "status", phases: interrupted()}, play: switchHangs,
 		},
 	}
@@ -73,7 +85,8 @@ func lostReply(g *rig) error {
 		return err
 	}
 	// A move that has lost an answer has waited for it.
-	e, err := g.happened(controller.Switched, controller.AnyPlane, func(e controller.Event) bool { return e.Took >= g.stretched(replyTimeout) })
+	e, err := g.happened(controller.Switched, controller.AnyPlane,
+		func(e controller.Event) bool { return e.Took >= g.stretched(replyTimeout) })
 	if err != nil {
 		return err
 	}
@@ -81,7 +94,7 @@ func lostReply(g *rig) error {
 	return g.recovers()
 }
 
-// unverified lets frames find out what nobody has verified: they are lost, and that is an error.
+// unverified leaves a circuit unverified: the frames on it are lost, and that is an error.
 func unverified(g *rig) error {
 	if err := g.inOperation(1); err != nil {
 		return err
@@ -97,8 +110,8 @@ func unverified(g *rig) error {
 	return err
 }
 
-// ghost has the switch report two circuits at one port. Nobody can tell which is real, so neither plane
-// is used: whichever moves first says so.
+// ghost has the switch report two circuits at one port. The controller cannot tell which is real, so it uses neither
+// plane. The plane that moves first reports it.
 func ghost(g *rig) error {
 	if err := g.inOperation(1); err != nil {
 		return err
@@ -109,7 +122,8 @@ func ghost(g *rig) error {
 	if err := g.fails(nil, "rank ", "plane ", "epoch ", "no matching"); err != nil {
 		return err
 	}
-	e, err := g.happened(controller.Failed, controller.AnyPlane, func(e controller.Event) bool { return strings.Contains(e.Err, "no matching") })
+	e, err := g.happened(controller.Failed, controller.AnyPlane,
+		func(e controller.Event) bool { return strings.Contains(e.Err, "no matching") })
 	g.Operator = "failed: " + e.Err
 	return err
 }
@@ -146,7 +160,7 @@ func (g *rig) otherWriter() error {
 	return nil
 }
 
-// switchGone ends the switch while nobody uses it: its planes go out of service.
+// switchGone ends the switch between operations: its planes go out of service.
 func switchGone(g *rig) error {
 	if err := g.resting(); err != nil {
 		return err

@@ -12,7 +12,8 @@ import (
 )
 
 // happened waits for the first event of a kind, on a plane or AnyPlane, after the injection.
-func (g *rig) happened(kind controller.EventKind, plane int, is func(controller.Event) bool) (found controller.Event, err error) {
+func (g *rig) happened(kind controller.EventKind, plane int,
+	is func(controller.Event) bool) (found controller.Event, err error) {
 	q := controller.Query{Plane: plane, Kinds: []controller.EventKind{kind}, Since: g.injectedAt.Add(-time.Millisecond)}
 	err = wait(g.ctx, fmt.Sprintf("the history has that plane %d %s", plane, kind), patience, func() (bool, error) {
 		events, err := g.operator.History(g.ctx, q)
@@ -42,7 +43,8 @@ func (g *rig) status(plane int) (controller.PlaneSnapshot, error) {
 	return s.Planes[plane], nil
 }
 
-// recovers waits until the ranks complete an operation after the injection. A pause before the operation does not count.
+// recovers waits until the ranks complete an operation after the injection. A pause before the operation does not
+// count.
 func (g *rig) recovers() error {
 	return wait(g.ctx, "the ranks have results again", patience, func() (bool, error) {
 		if at, ok := g.job.completed(g.injectedAt); ok {

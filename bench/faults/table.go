@@ -13,7 +13,8 @@ func Write(w io.Writer, results []Result) error {
 	for i := range results {
 		r := &results[i]
 		fmt.Fprintf(&b, "%s: %s\n  %s; %s\n", r.Name, r.Fault, r.verdict(), r.losses())
-		for _, seen := range [][2]string{{"injected", r.Injected}, {"ranks", r.Ranks}, {"operator", r.Operator}, {"PROBLEM", r.Problem}} {
+		for _, seen := range [][2]string{{"injected", r.Injected}, {"ranks", r.Ranks}, {"operator", r.Operator},
+			{"PROBLEM", r.Problem}} {
 			if seen[1] != "" {
 				fmt.Fprintf(&b, "  %s: %s\n", seen[0], seen[1])
 			}
@@ -40,7 +41,7 @@ func WriteMarkdown(w io.Writer, results []Result) error {
 	return err
 }
 
-// verdict says what became of the job, and when.
+// verdict returns how and when the job ended.
 func (r *Result) verdict() string {
 	what := "error on every rank"
 	if r.GoesOn {
@@ -50,7 +51,8 @@ func (r *Result) verdict() string {
 }
 
 func (r *Result) losses() string {
-	return fmt.Sprintf("%d operations done, %d frames lost, %d of them silently, %d wrong elements", r.Operations, r.Lost, r.Silent, r.Wrong)
+	return fmt.Sprintf("%d operations done, %d frames lost, %d of them silently, %d wrong elements", r.Operations, r.Lost,
+		r.Silent, r.Wrong)
 }
 
 // round keeps what a machine can measure.

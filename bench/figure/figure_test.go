@@ -129,7 +129,8 @@ func checkJSON(t *testing.T, data []byte, f *Figure) {
 	if err := json.Unmarshal(data, &back); err != nil {
 		t.Fatal(err)
 	}
-	if back.Paper+back.Figure != f.Paper+f.Name || len(back.Rows) != len(f.Table.Rows) || len(back.Printed.Rows) != len(f.Claims) {
+	if back.Paper+back.Figure != f.Paper+f.Name || len(back.Rows) != len(f.Table.Rows) ||
+		len(back.Printed.Rows) != len(f.Claims) {
 		t.Errorf("%+v", back)
 	}
 	numbers := 0
@@ -331,7 +332,8 @@ func TestChartsOfOddData(t *testing.T) {
 	nan := math.NaN()
 	f := &Figure{Title: "odd " + strings.Repeat("long title ", 40), Columns: 3, Panels: []Panel{
 		&Chart{Title: "none", X: Axis{Log: true}, Y: Axis{Log: true}},
-		&Chart{Title: "gaps", X: Axis{Log: true}, Y: Axis{Log: true}, Lines: []Line{{Name: "a", X: []float64{1, 2, 3}, Y: []float64{nan, -1, math.Inf(1)}}}},
+		&Chart{Title: "gaps", X: Axis{Log: true}, Y: Axis{Log: true},
+			Lines: []Line{{Name: "a", X: []float64{1, 2, 3}, Y: []float64{nan, -1, math.Inf(1)}}}},
 		&Chart{Title: "point", Lines: []Line{{Name: "b", X: []float64{2}, Y: []float64{2}}}},
 		&HeatMap{Title: "empty", Scale: Scale{Min: 1, Max: 1}, Xs: []float64{1}, Ys: []float64{1}, Z: [][]float64{{nan}}},
 	}}

@@ -46,9 +46,12 @@ func harvestFabric(ranks, planes int) plans.Problem {
 // way at half the rate.
 func harvestTrials(n int) []trial {
 	return []trial{
-		{"Recursive doubling", call{schedule.ReduceScatter, "recursive-doubling", "RD"}, harvestFabric(n, 1), []circuit.Permutation{circuit.Shift(n, 1)}},
-		{"Swing", call{schedule.ReduceScatter, "swing", "Swing"}, harvestFabric(n, 2), []circuit.Permutation{circuit.Shift(n, 1), circuit.Shift(n, -1)}},
-		{"All-to-All", call{schedule.AllToAll, "pairwise", "A2A"}, harvestFabric(n, 1), []circuit.Permutation{circuit.Shift(n, 1)}},
+		{"Recursive doubling", call{schedule.ReduceScatter, "recursive-doubling", "RD"}, harvestFabric(n, 1),
+			[]circuit.Permutation{circuit.Shift(n, 1)}},
+		{"Swing", call{schedule.ReduceScatter, "swing", "Swing"}, harvestFabric(n, 2),
+			[]circuit.Permutation{circuit.Shift(n, 1), circuit.Shift(n, -1)}},
+		{"All-to-All", call{schedule.AllToAll, "pairwise", "A2A"}, harvestFabric(n, 1),
+			[]circuit.Permutation{circuit.Shift(n, 1)}},
 	}
 }
 
@@ -64,7 +67,8 @@ func oneTwoFive(from, to int) []float64 {
 }
 
 // gridOf solves a trial for all delays and sizes.
-func gridOf(ctx context.Context, o Options, trials []trial, delays, ms []float64, effort time.Duration) ([]ratios, error) {
+func gridOf(ctx context.Context, o Options, trials []trial, delays, ms []float64,
+	effort time.Duration) ([]ratios, error) {
 	out := make([]ratios, len(trials))
 	base := make([]*plans.Problem, len(trials))
 	for i := range trials {
@@ -73,7 +77,8 @@ func gridOf(ctx context.Context, o Options, trials []trial, delays, ms []float64
 			return nil, err
 		}
 		base[i] = p
-		out[i] = ratios{static: matrix(len(delays), len(ms)), bvn: matrix(len(delays), len(ms)), harvest: matrix(len(delays), len(ms))}
+		out[i] = ratios{static: matrix(len(delays), len(ms)), bvn: matrix(len(delays), len(ms)),
+			harvest: matrix(len(delays), len(ms))}
 		for range delays {
 			out[i].late = append(out[i].late, make([]bool, len(ms)))
 		}
@@ -195,20 +200,30 @@ const (
 )
 
 var harvestClaims = []harvestClaim{
-	{"H2", "RD vs static, 1-256 KB, delay < 1 us, largest", 0, "static", area{[2]float64{0, 0.99}, [2]float64{1e3, 256e3}}, "max", 6.4, packetNote},
-	{"H2", "Swing vs static, 1-256 KB, delay < 1 us, largest", 1, "static", area{[2]float64{0, 0.99}, [2]float64{1e3, 256e3}}, "max", 4.7, packetNote},
-	{"H2", "A2A vs static, 1-256 KB, delay < 1 us, largest", 2, "static", area{[2]float64{0, 0.99}, [2]float64{1e3, 256e3}}, "max", 20, packetNote},
+	{"H2", "RD vs static, 1-256 KB, delay < 1 us, largest", 0, "static", area{[2]float64{0, 0.99}, [2]float64{1e3, 256e3}},
+		"max", 6.4, packetNote},
+	{"H2", "Swing vs static, 1-256 KB, delay < 1 us, largest", 1, "static",
+		area{[2]float64{0, 0.99}, [2]float64{1e3, 256e3}}, "max", 4.7, packetNote},
+	{"H2", "A2A vs static, 1-256 KB, delay < 1 us, largest", 2, "static",
+		area{[2]float64{0, 0.99}, [2]float64{1e3, 256e3}}, "max", 20, packetNote},
 	{"H3", "RD vs static, 1 GB, 10 us", 0, "static", area{[2]float64{10, 10}, [2]float64{1e9, 1e9}}, "max", 3.0, ""},
 	{"H3", "Swing vs static, 1 GB, 10 us", 1, "static", area{[2]float64{10, 10}, [2]float64{1e9, 1e9}}, "max", 3.1, ""},
 	{"H3", "A2A vs static, 1 GB, 10 us", 2, "static", area{[2]float64{10, 10}, [2]float64{1e9, 1e9}}, "max", 30, ""},
 	{"H4", "RD vs BvN, 1-256 KB, 100 us, mean", 0, "bvn", area{[2]float64{100, 100}, [2]float64{1e3, 256e3}}, "mean", 7.3,
 		cannotNote},
-	{"H4", "Swing vs BvN, 1-256 KB, 100 us, mean", 1, "bvn", area{[2]float64{100, 100}, [2]float64{1e3, 256e3}}, "mean", 10, cannotNote},
-	{"H4", "A2A vs BvN, 1-256 KB, 100 us, mean", 2, "bvn", area{[2]float64{100, 100}, [2]float64{1e3, 256e3}}, "mean", 5.3, cannotNote},
-	{"H5", "RD vs BvN, 4 MB, 10-100 us, largest", 0, "bvn", area{[2]float64{10, 100}, [2]float64{4e6, 4e6}}, "max", 3.0, packetNote},
-	{"H5", "A2A vs BvN, 4 MB, 10-100 us, largest", 2, "bvn", area{[2]float64{10, 100}, [2]float64{4e6, 4e6}}, "max", 4.8, packetNote},
-	{"H6", "RD vs the better of both, largest (abstract: about 2x)", 0, "best", area{[2]float64{0, math.Inf(1)}, [2]float64{0, math.Inf(1)}}, "max", 2.0, "3.0 in Section 6.2 is the 1 GB end of panel (a)"},
-	{"H6", "A2A vs the better of both, up to 16 MB, 10-100 us, least (printed: above 1)", 2, "best", area{[2]float64{10, 100}, [2]float64{0, 16e6}}, "min", 1.0, ""},
+	{"H4", "Swing vs BvN, 1-256 KB, 100 us, mean", 1, "bvn", area{[2]float64{100, 100}, [2]float64{1e3, 256e3}}, "mean",
+		10, cannotNote},
+	{"H4", "A2A vs BvN, 1-256 KB, 100 us, mean", 2, "bvn", area{[2]float64{100, 100}, [2]float64{1e3, 256e3}}, "mean", 5.3,
+		cannotNote},
+	{"H5", "RD vs BvN, 4 MB, 10-100 us, largest", 0, "bvn", area{[2]float64{10, 100}, [2]float64{4e6, 4e6}}, "max", 3.0,
+		packetNote},
+	{"H5", "A2A vs BvN, 4 MB, 10-100 us, largest", 2, "bvn", area{[2]float64{10, 100}, [2]float64{4e6, 4e6}}, "max", 4.8,
+		packetNote},
+	{"H6", "RD vs the better of both, largest (abstract: about 2x)", 0, "best",
+		area{[2]float64{0, math.Inf(1)}, [2]float64{0, math.Inf(1)}}, "max", 2.0,
+		"3.0 in Section 6.2 is the 1 GB end of panel (a)"},
+	{"H6", "A2A vs the better of both, up to 16 MB, 10-100 us, least (printed: above 1)", 2, "best",
+		area{[2]float64{10, 100}, [2]float64{0, 16e6}}, "min", 1.0, ""},
 }
 
 // harvest5 is Figure 5: HARVEST against a static ring and against switching at each step.
@@ -232,7 +247,8 @@ func harvest5(ctx context.Context, o Options) (*Figure, error) {
 		h := speedupMap(fmt.Sprintf("(%c) %s", 'a'+i, ts[pn.trial].name), &grids[pn.trial], pn.base, delays, ms)
 		for _, c := range harvestClaims {
 			if c.trial == pn.trial && c.base == pn.base && c.area.size[1] < 1e12 {
-				h.Regions = append(h.Regions, c.area.region(delays, ms, map[string]string{"max": "<= ", "min": "> ", "mean": "mean "}[c.how]+fmt.Sprintf("%.3gx", c.printed)))
+				h.Regions = append(h.Regions, c.area.region(delays, ms, map[string]string{"max": "<= ", "min": "> ",
+					"mean": "mean "}[c.how]+fmt.Sprintf("%.3gx", c.printed)))
 			}
 		}
 		f.Panels = append(f.Panels, h)
@@ -253,7 +269,8 @@ func (f *Figure) addRatios(ts []trial, grids []ratios, delays, ms []float64) {
 		g := &grids[t]
 		for d := range delays {
 			for m := range ms {
-				f.Table.Add(ts[t].name, ts[t].fabric.Ranks, ts[t].fabric.Planes, delays[d], ms[m], g.static[d][m], g.bvn[d][m], g.harvest[d][m])
+				f.Table.Add(ts[t].name, ts[t].fabric.Ranks, ts[t].fabric.Planes, delays[d], ms[m], g.static[d][m], g.bvn[d][m],
+					g.harvest[d][m])
 				if g.late[d][m] {
 					late++
 				}

@@ -150,7 +150,7 @@ func cumulative(sorted []float64) (x, y []float64) {
 // generate returns the synthetic trace of a seed.
 func (p clusterPoint) generate(o Options, seed uint64) ([]cluster.Job, error) {
 	if o.Quick {
-		p.jobs = 100
+		p.jobs = 40
 	}
 	return cluster.Generate(cluster.Spec{Jobs: p.jobs, GPUs: p.gpus, Level: p.level, Seed: seed, ServerGPUs: 8})
 }

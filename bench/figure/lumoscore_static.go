@@ -97,9 +97,11 @@ func lumos6a(context.Context, Options) (*Figure, error) {
 		}
 	}
 	f.Columns, f.Panels = 2, []Panel{
-		&Chart{Title: "(a) contention", Lines: flows, Bars: true, Y: Axis{Label: "flows on the busiest link", Min: 0, Max: 2.5},
+		&Chart{Title: "(a) contention", Lines: flows, Bars: true, Y: Axis{Label: "flows on the busiest link", Min: 0,
+			Max: 2.5},
 			X: groups("links that the job needs between pods", len(needs), func(i int) string { return needs[i].name })},
-		&Chart{Title: "(b) throughput", Lines: gains, Bars: true, Y: Axis{Label: "gain of interleaved wiring [%]", Min: 0, Max: 10},
+		&Chart{Title: "(b) throughput", Lines: gains, Bars: true, Y: Axis{Label: "gain of interleaved wiring [%]", Min: 0,
+			Max: 10},
 			X: groups("model", len(models), func(i int) string { return models[i].name })},
 	}
 	full := needs[0].need

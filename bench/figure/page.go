@@ -132,7 +132,8 @@ func (f *Figure) size() (w, h vg.Length) {
 	width := 2*pageMargin + float64(cols)*panelWidth
 	inner := vg.Length(width - 2*pageMargin)
 	lines, legend := len(f.footer(inner)), len(f.legend(inner))
-	height := f.titleHeight(inner) + float64(legend)*legendLine + float64(rows)*panelHeight + float64(lines)*noteLine + 2*pageMargin
+	height := f.titleHeight(inner) + float64(legend)*legendLine + float64(rows)*panelHeight + float64(lines)*noteLine +
+		2*pageMargin
 	return vg.Length(width), vg.Length(height)
 }
 

@@ -162,7 +162,8 @@ func resize(p *plans.Problem, factor float64) *plans.Problem {
 // cct is the completion time in us of a planner's plan; NaN where it has none. The search
 // is bounded by operations, so that it repeats; the clock is a distant stop.
 func cct(ctx context.Context, name string, p *plans.Problem, effort time.Duration, seed int64) (float64, error) {
-	plan, err := planner.Solve(ctx, name, p, planner.Options{Effort: effort, TimeLimit: 20*effort + 5*time.Second, Seed: seed})
+	plan, err := planner.Solve(ctx, name, p, planner.Options{Effort: effort, TimeLimit: 20*effort + 5*time.Second,
+		Seed: seed})
 	switch {
 	case errors.Is(err, planner.ErrInfeasible):
 		return math.NaN(), nil

@@ -13,8 +13,10 @@ const splitNote = "BASELINE is described in one sentence; this is our reading of
 // spectraClaims adds the paper's mean ratios; methods are in the order of comparison.
 func (f *Figure) spectraClaims(g *spectraGrid, means [][][]float64, id string, d demands, baseline, eclipse float64) {
 	f.Claims = append(f.Claims,
-		Claim{ID: id, What: d.name + ": BASELINE over SPECTRA, mean", Printed: baseline, Ours: g.meanRatio(means, d.name, 0, 2), Unit: "x", Note: splitNote},
-		Claim{ID: id, What: d.name + ": ECLIPSE variant over SPECTRA, mean", Printed: eclipse, Ours: g.meanRatio(means, d.name, 1, 2), Unit: "x"})
+		Claim{ID: id, What: d.name + ": BASELINE over SPECTRA, mean", Printed: baseline,
+			Ours: g.meanRatio(means, d.name, 0, 2), Unit: "x", Note: splitNote},
+		Claim{ID: id, What: d.name + ": ECLIPSE variant over SPECTRA, mean", Printed: eclipse,
+			Ours: g.meanRatio(means, d.name, 1, 2), Unit: "x"})
 	f.Notes = append(f.Notes, fmt.Sprintf("%s: SPECTRA is %.4g times LB1/LB2 and %.4g times Lightpath's bound in the mean; Lightpath's plan %.4g times its bound.",
 		d.name, g.meanRatio(means, d.name, 2, 4), g.meanRatio(means, d.name, 2, 5), g.meanRatio(means, d.name, 3, 5)))
 }
@@ -107,12 +109,14 @@ func overlay(f *Figure, half int) {
 
 // spectra9 is the benchmark workload.
 func spectra9(ctx context.Context, o Options) (*Figure, error) {
-	g := spectraGrid{deltas: deltasOf(o), methods: comparison, settings: []setting{{benchDemands, 2}, {benchDemands, 4}}}
+	n := benchRanks(o)
+	d := benchDemands(o, fmt.Sprintf("benchmark, %d x %d, m = 16", n, n), 16)
+	g := spectraGrid{deltas: deltasOf(o), methods: comparison, settings: []setting{{d, 2}, {d, 4}}}
 	f, means, err := spectraFigure(ctx, o, "SPECTRA Fig. 9: makespan on the benchmark workload", g)
 	if err != nil {
 		return nil, err
 	}
-	f.spectraClaims(&g, means, "P4", benchDemands, 2.4, 1.2)
+	f.spectraClaims(&g, means, "P4", d, 2.4, 1.2)
 	return f, nil
 }
 
@@ -125,7 +129,7 @@ func spectra10(ctx context.Context, o Options) (*Figure, error) {
 	}
 	g := spectraGrid{deltas: []float64{delta}, methods: comparison, runs: runsOf(o)}
 	for _, m := range flows {
-		d := demands{fmt.Sprintf("benchmark, m = %.0f", m), func(seed int64) [][]float64 { return workload.Benchmark(100, int(m), 0.003, seed) }}
+		d := benchDemands(o, fmt.Sprintf("benchmark, m = %.0f", m), int(m))
 		g.settings = append(g.settings, setting{d, 2}, setting{d, 4})
 	}
 	means, err := g.mean(ctx, o)
@@ -135,7 +139,7 @@ func spectra10(ctx context.Context, o Options) (*Figure, error) {
 	f := &Figure{Columns: 2, Title: "SPECTRA Fig. 10: benchmark workload over flows per port, delay 0.04"}
 	f.Table.Columns = []string{"flows", "switches", "delta", "method", "mean_makespan", "runs"}
 	for k, s := range []int{2, 4} {
-		c := &Chart{Title: fmt.Sprintf("(%c) benchmark, 100 x 100, s = %d", 'a'+k, s),
+		c := &Chart{Title: fmt.Sprintf("(%c) benchmark, %d x %d, s = %d", 'a'+k, benchRanks(o), benchRanks(o), s),
 			X: Axis{Label: "flows per port", At: flows}, Y: Axis{Label: "makespan / demand of a port"}}
 		for m, md := range g.methods {
 			y := make([]float64, len(flows))

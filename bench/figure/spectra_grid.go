@@ -19,10 +19,22 @@ type demands struct {
 
 const syntheticNote = "GPT and MoE matrices are synthetic substitutes: the paper's 32 x 32 GPT-3B and 64 x 64 Qwen2-57B traces are not published. The paper states neither the delays of its axis nor, but for s = 4, the numbers of switches."
 
-var (
-	gptDemands   = demands{"GPT-like (synthetic), 32 x 32", func(seed int64) [][]float64 { return workload.GPT(workload.GPT3B(seed)) }}
-	benchDemands = demands{"benchmark, 100 x 100, m = 16", func(seed int64) [][]float64 { return workload.Benchmark(100, 16, 0.003, seed) }}
-)
+var gptDemands = demands{
+	"GPT-like (synthetic), 32 x 32", func(seed int64) [][]float64 { return workload.GPT(workload.GPT3B(seed)) },
+}
+
+// benchRanks returns the ranks of SPECTRA's benchmark. A quick figure takes a third of them.
+func benchRanks(o Options) int {
+	if o.Quick {
+		return 33
+	}
+	return 100
+}
+
+// benchDemands are sums of m permutations.
+func benchDemands(o Options, name string, m int) demands {
+	return demands{name, func(seed int64) [][]float64 { return workload.Benchmark(benchRanks(o), m, 0.003, seed) }}
+}
 
 // moeDemands are dense, which makes ECLIPSE slow: a quick figure takes a third of the experts.
 func moeDemands(o Options) demands {
@@ -46,7 +58,8 @@ type subject struct {
 }
 
 func newSubject(d [][]float64) *subject {
-	return &subject{matrix: d, cover: spectra.Decompose(d, spectra.Greedy), eclipse: make(map[float64]spectra.Decomposition)}
+	return &subject{matrix: d, cover: spectra.Decompose(d, spectra.Greedy),
+		eclipse: make(map[float64]spectra.Decomposition)}
 }
 
 // method is a scheduler, or a bound, whose value is drawn.
@@ -89,7 +102,8 @@ const lightpathWork = 1e7
 
 var methodLightpath = method{"Lightpath", 3, false, func(x *subject, s int, delta float64) float64 {
 	// Every demand has a plan; a search that is not there is a gap in the line.
-	plan, err := spectra.Solve(context.Background(), DemandProblem(x.matrix, s, delta), spectra.Options{Work: lightpathWork})
+	plan, err := spectra.Solve(context.Background(), DemandProblem(x.matrix, s, delta),
+		spectra.Options{Work: lightpathWork})
 	if err != nil {
 		return math.NaN()
 	}
@@ -102,7 +116,8 @@ const DemandUS = 1e3
 // DemandProblem states a matrix on s planes whose reconfiguration takes delta: entries and
 // delta in units of DemandUS.
 func DemandProblem(d [][]float64, s int, delta float64) *plans.Problem {
-	p := &plans.Problem{Version: plans.Version, Ranks: len(d), Planes: s, BandwidthGbps: 8, ReconfigUS: delta * DemandUS, Circuits: plans.Simplex}
+	p := &plans.Problem{Version: plans.Version, Ranks: len(d), Planes: s, BandwidthGbps: 8, ReconfigUS: delta * DemandUS,
+		Circuits: plans.Simplex}
 	p.Demand = make([][]float64, len(d))
 	for r, row := range d {
 		p.Demand[r] = make([]float64, len(row))
@@ -224,7 +239,8 @@ func spectraFigure(ctx context.Context, o Options, title string, g spectraGrid) 
 		}
 		f.Panels = append(f.Panels, c)
 	}
-	f.Notes = append(f.Notes, fmt.Sprintf("Random matrices per point: %d (the paper: %d).", g.runs, paperRuns), syntheticNote)
+	f.Notes = append(f.Notes, fmt.Sprintf("Random matrices per point: %d (the paper: %d).", g.runs, paperRuns),
+		syntheticNote)
 	return f, means, nil
 }
 

@@ -111,7 +111,8 @@ func swot7(ctx context.Context, o Options) (*Figure, error) {
 	if o.Quick {
 		ms, ranks = sizes(4, 19, 5), 64
 	}
-	panels := []sweepPanel{{call: halving, ranks: ranks}, {call: doubling, ranks: ranks}, {call: bruck, ranks: ranks}, {call: pairwise, ranks: 9}}
+	panels := []sweepPanel{{call: halving, ranks: ranks}, {call: doubling, ranks: ranks}, {call: bruck, ranks: ranks},
+		{call: pairwise, ranks: 9}}
 	if err := sweep(ctx, o, panels, ms); err != nil {
 		return nil, err
 	}
@@ -139,8 +140,10 @@ func swot7(ctx context.Context, o Options) (*Figure, error) {
 				Printed: printed[i][b], Ours: largestReduction(p.ccts[base], p.ccts[2]), Unit: "%", Note: note})
 		}
 	}
-	f.Claims = append(f.Claims, Claim{ID: "S2", What: "Rabenseifner ReduceScatter: largest reduction vs Strawman-ICR if planes start on P1", Printed: 89.1,
-		Ours: largestReduction(panels[0].ccts[1], panels[0].ccts[3]), Unit: "%", Note: "89.1 needs planes preset to different matchings for free"})
+	f.Claims = append(f.Claims, Claim{ID: "S2",
+		What: "Rabenseifner ReduceScatter: largest reduction vs Strawman-ICR if planes start on P1", Printed: 89.1,
+		Ours: largestReduction(panels[0].ccts[1], panels[0].ccts[3]), Unit: "%",
+		Note: "89.1 needs planes preset to different matchings for free"})
 	f.Notes = append(f.Notes, conventionNote)
 	return f, nil
 }
@@ -233,7 +236,8 @@ func swot8(ctx context.Context, o Options) (*Figure, error) {
 				if cut, ok := p.printed[int(n)]; ok && s == 2 {
 					printed = p.ccts[1][x] * (1 - cut/100)
 					c.Printed = append(c.Printed, Printed{X: n, Y: printed, Label: fmt.Sprintf("-%.1f %%", cut)})
-					f.Claims = append(f.Claims, Claim{ID: "S3", What: fmt.Sprintf("%s, p=%d: reduction vs Strawman-ICR", p.call.label, int(n)),
+					f.Claims = append(f.Claims, Claim{ID: "S3", What: fmt.Sprintf("%s, p=%d: reduction vs Strawman-ICR", p.call.label,
+						int(n)),
 						Printed: cut, Ours: 100 * (1 - p.ccts[s][x]/p.ccts[1][x]), Unit: "%"})
 				}
 				f.Table.Add(p.call.label, int(n), 4, bytes, sc.name, p.ccts[s][x], printed)

@@ -32,7 +32,8 @@ func swot9(ctx context.Context, o Options) (*Figure, error) {
 		{name: "All-to-All", sizes: sizes(6, 19, step), window: [2]float64{8e6, 33e6}, calls: []call{
 			{schedule.AllToAll, "bruck", "B"}, {schedule.AllToAll, "pairwise", "P"}}},
 		{name: "AllReduce", sizes: sizes(6, 19, step), window: [2]float64{200e3, 600e3}, calls: []call{
-			{schedule.AllReduce, "rabenseifner", "HD"}, {schedule.AllReduce, "recursive-doubling", "RD"}, {schedule.AllReduce, "double-binary-tree", "DP"}}},
+			{schedule.AllReduce, "rabenseifner", "HD"}, {schedule.AllReduce, "recursive-doubling", "RD"},
+			{schedule.AllReduce, "double-binary-tree", "DP"}}},
 	}
 	schemes := []scheme{swotSchemes[0], swotSchemes[1], swotSchemes[2], swotSchemes[4]}
 	f := &Figure{Columns: 2, Title: fmt.Sprintf("SWOT Fig. 9: best algorithm of each scheme (%d nodes, 8 planes of 100 Gb/s, 200 us, latency 20 us)", ranks)}
@@ -92,7 +93,8 @@ func (b *breed) best(scheme, size int) (us float64, algorithm string) {
 func (f *Figure) addBreed(i int, b *breed, schemes []scheme, ranks int) {
 	const swot = 2
 	c := &Chart{Title: fmt.Sprintf("(%c) %s", 'a'+i, b.name),
-		X: Axis{Label: "message size", Log: true, At: b.sizes, Name: Bytes}, Y: Axis{Label: "CCT, best baseline = 1", Log: true}}
+		X: Axis{Label: "message size", Log: true, At: b.sizes, Name: Bytes}, Y: Axis{Label: "CCT, best baseline = 1",
+			Log: true}}
 	peak, peakAt, most := math.NaN(), math.NaN(), math.NaN() // most: what Ideal gains there
 	lines := make([]Line, len(schemes))
 	for m, size := range b.sizes {
@@ -167,7 +169,8 @@ func swot10(ctx context.Context, o Options) (*Figure, error) {
 	f.Table.Columns = []string{"algorithm", "ranks", "planes", "bytes", "gain_percent"}
 	for c := range calls {
 		chart := &Chart{Title: fmt.Sprintf("(%c) %s", 'a'+c, calls[c].label),
-			X: Axis{Label: "message size", Log: true, At: ms, Name: Bytes}, Y: Axis{Label: "reduction of CCT [%]", Min: 0, Max: 100}}
+			X: Axis{Label: "message size", Log: true, At: ms, Name: Bytes}, Y: Axis{Label: "reduction of CCT [%]", Min: 0,
+				Max: 100}}
 		for k, n := range planes {
 			chart.Lines = append(chart.Lines, Line{Name: fmt.Sprintf("k = %d", n), X: ms, Y: gains[c][k], Colour: k})
 			for m := range ms {
@@ -190,7 +193,8 @@ func swot10(ctx context.Context, o Options) (*Figure, error) {
 }
 
 // gainOver is by how much, in percent, SWOT shortens the plan of a baseline.
-func gainOver(ctx context.Context, p *plans.Problem, baseline string, effort time.Duration, seed int64) (float64, error) {
+func gainOver(ctx context.Context, p *plans.Problem, baseline string, effort time.Duration,
+	seed int64) (float64, error) {
 	base, err := cct(ctx, baseline, p, effort, seed)
 	if err != nil {
 		return 0, err
@@ -239,7 +243,8 @@ func swot11(ctx context.Context, o Options) (*Figure, error) {
 
 func (f *Figure) addOverhead(index int, c call, ranks int, delays, ms []float64, share [][]float64) {
 	chart := &Chart{Title: fmt.Sprintf("(%c) %s", 'a'+index, c.label),
-		X: Axis{Label: "message size", Log: true, At: ms, Name: Bytes}, Y: Axis{Label: "overhead [% of CCT]", Min: 0, Max: 100}, PrintedName: "m_step/B = T"}
+		X: Axis{Label: "message size", Log: true, At: ms, Name: Bytes}, Y: Axis{Label: "overhead [% of CCT]", Min: 0,
+			Max: 100}, PrintedName: "m_step/B = T"}
 	for d, delay := range delays {
 		knee := math.NaN()
 		if p, err := Collective(c.collective, c.algorithm, 1, swotFabric(ranks, 4)); err == nil {

@@ -21,7 +21,8 @@ func options(t *testing.T, text string) *Options {
 	if err := os.WriteFile(stream, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return &Options{Stream: stream, Type: datatype.Float32, Bytes: 64 << 10, Threads: []int{1, 3}, Sources: []int{2, 5}, Rounds: 3}
+	return &Options{Stream: stream, Type: datatype.Float32, Bytes: 64 << 10, Threads: []int{1, 3}, Sources: []int{2, 5},
+		Rounds: 3}
 }
 
 func TestRates(t *testing.T) {
@@ -29,8 +30,10 @@ func TestRates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]float64{"copy": 2 * 65.536, "copy-nt": 2 * 65.536, "add": 3 * 16.384, "add-nt": 3 * 32.768, "triad": 3 * 32.768, "triad-nt": 3 * 32.768}
-	ours := map[string]int{"copy past the caches": 2, "sum into a source": 3, "sum of 2": 3, "sum of 2 past the caches": 3, "sum of 5 past the caches": 6}
+	want := map[string]float64{"copy": 2 * 65.536, "copy-nt": 2 * 65.536, "add": 3 * 16.384, "add-nt": 3 * 32.768,
+		"triad": 3 * 32.768, "triad-nt": 3 * 32.768}
+	ours := map[string]int{"copy past the caches": 2, "sum into a source": 3, "sum of 2": 3, "sum of 2 past the caches": 3,
+		"sum of 5 past the caches": 6}
 	for i, l := range lines {
 		if threads := 1 + 2*(i/(len(want)+len(ours))); l.Threads != threads {
 			t.Errorf("%s is of %d threads, want %d", l.Name, l.Threads, threads)
@@ -38,7 +41,8 @@ func TestRates(t *testing.T) {
 		if l.Stream && (l.Best != want[l.Name] || l.Median != want[l.Name] || l.OfAdd != want[l.Name]/want["add-nt"]) {
 			t.Errorf("%s: %v GB/s, median %v, %v of the addition; want %v", l.Name, l.Best, l.Median, l.OfAdd, want[l.Name])
 		}
-		if !l.Stream && (l.Arrays != ours[l.Name] || l.Best < l.Median || l.Median <= 0 || len(l.ns) != 3 || l.OfAdd != l.Best/want["add-nt"]) {
+		if !l.Stream && (l.Arrays != ours[l.Name] || l.Best < l.Median || l.Median <= 0 || len(l.ns) != 3 ||
+			l.OfAdd != l.Best/want["add-nt"]) {
 			t.Errorf("%+v", l)
 		}
 	}

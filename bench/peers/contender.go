@@ -45,7 +45,7 @@ type setting struct {
 // crowded says that a rank that spins may keep the one it waits for from running.
 func (s setting) crowded() bool { return s.busy || s.ranks > s.cores }
 
-// command is one process: what it runs and what it has in its environment besides ours.
+// command is one process: its program, and its environment in addition to ours.
 type command struct {
 	argv, env []string
 }
@@ -70,8 +70,10 @@ func Contenders() []Contender {
 	return []Contender{
 		{Name: Subject, missing: lightpathMissing, commands: lightpath, plain: true},
 		{Name: Subject + "-alloc", Aside: true, missing: lightpathMissing, commands: lightpath},
-		{Name: "openmpi", missing: mpiMissing("openmpi", "openmpi-bin libopenmpi-dev"), commands: openMPI("ob1"), plain: true},
-		{Name: "openmpi-ucx", missing: mpiMissing("openmpi", "openmpi-bin libopenmpi-dev"), commands: openMPI("ucx"), plain: true},
+		{Name: "openmpi", missing: mpiMissing("openmpi", "openmpi-bin libopenmpi-dev"), commands: openMPI("ob1"),
+			plain: true},
+		{Name: "openmpi-ucx", missing: mpiMissing("openmpi", "openmpi-bin libopenmpi-dev"), commands: openMPI("ucx"),
+			plain: true},
 		{Name: "ucc", missing: uccMissing, commands: ucc, plain: true},
 		{Name: "mpich", missing: mpiMissing("mpich", "mpich libmpich-dev"), commands: mpich, plain: true},
 		{Name: "gloo", missing: glooMissing, commands: gloo, plain: true},
@@ -216,7 +218,8 @@ func gloo(p *Programs, s setting, job []string) []command {
 	}
 	var all []command
 	for _, j := range job {
-		all = append(all, command{argv: []string{p.Python, program, "--job", j}, env: []string{"GLOO_SOCKET_IFNAME=lo", "OMP_NUM_THREADS=1"}})
+		all = append(all, command{argv: []string{p.Python, program, "--job", j},
+			env: []string{"GLOO_SOCKET_IFNAME=lo", "OMP_NUM_THREADS=1"}})
 	}
 	return all
 }

@@ -93,8 +93,9 @@ func fake(t *testing.T, name, what string) Contender {
 func play(t *testing.T, chosen ...Contender) (*Document, error) {
 	t.Helper()
 	o := &Options{
-		Collectives: []schedule.Collective{schedule.AllReduce, schedule.AllToAll}, Sizes: []int64{4, 64}, Type: datatype.Float32,
-		Op: datatype.Sum, Rounds: 3, Timeout: time.Minute, Progress: func(string, ...any) {},
+		Collectives: []schedule.Collective{schedule.AllReduce, schedule.AllToAll}, Sizes: []int64{4, 64},
+		Type: datatype.Float32,
+		Op:   datatype.Sum, Rounds: 3, Timeout: time.Minute, Progress: func(string, ...any) {},
 	}
 	d := &Document{Rounds: o.Rounds}
 	m := match{o: o, d: d, setting: setting{transport: "shm", ranks: 2, cores: 2}}
@@ -105,7 +106,8 @@ func play(t *testing.T, chosen ...Contender) (*Document, error) {
 }
 
 func TestMatch(t *testing.T) {
-	d, err := play(t, fake(t, Subject, "good"), fake(t, "openmpi", "wrong"), fake(t, "mpich", "slow"), fake(t, "gloo", "poor"))
+	d, err := play(t, fake(t, Subject, "good"), fake(t, "openmpi", "wrong"), fake(t, "mpich", "slow"),
+		fake(t, "gloo", "poor"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +145,8 @@ func TestCalibrate(t *testing.T) {
 	}
 	for _, p := range d.Points {
 		if p.Iters != 2000 || p.Contenders[Subject].Iters != 0 {
-			t.Errorf("%s: %d and %d iterations; want the 2000 that take 20 ms, of everybody", p, p.Iters, p.Contenders[Subject].Iters)
+			t.Errorf("%s: %d and %d iterations; want the 2000 that take 20 ms, of everybody", p, p.Iters,
+				p.Contenders[Subject].Iters)
 		}
 	}
 }
@@ -159,7 +162,8 @@ func TestMatchLosesPeers(t *testing.T) {
 		if len(d.Failures) != 1 || !strings.Contains(d.Failures[0], want) || !strings.Contains(d.Failures[0], "openmpi") {
 			t.Errorf("%s: failures %q; want %q", what, d.Failures, want)
 		}
-		if _, err := play(t, fake(t, Subject, what), fake(t, "mpich", "slow")); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := play(t, fake(t, Subject, what), fake(t, "mpich", "slow")); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("subject %s: %v; want %q", what, err, want)
 		}
 	}
@@ -218,13 +222,15 @@ func TestInstalled(t *testing.T) {
 			if why := known.missing(&p); why != "" {
 				t.Skip(why)
 			}
-			s, err := startSession(context.WithoutCancel(t.Context()), &known, &p, setting{transport: "shm", ranks: 2, cores: 1}, 2*time.Minute)
+			s, err := startSession(context.WithoutCancel(t.Context()), &known, &p, setting{transport: "shm", ranks: 2, cores: 1},
+				2*time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer s.close()
 			spec := bench.Spec{Type: datatype.Float32, Op: datatype.Sum, Iters: 2, Check: true}
-			for _, c := range []schedule.Collective{schedule.AllReduce, schedule.AllToAll, schedule.AllGather, schedule.ReduceScatter, schedule.Broadcast} {
+			for _, c := range []schedule.Collective{schedule.AllReduce, schedule.AllToAll, schedule.AllGather,
+				schedule.ReduceScatter, schedule.Broadcast} {
 				for _, count := range []int64{1, 37, 5000} {
 					spec.Collective = c
 					us, wrong, err := s.run(spec.RunLine(count*4, count, c == schedule.Broadcast))
@@ -260,7 +266,8 @@ func TestChoose(t *testing.T) {
 			return strings.HasPrefix(line, name+" is left out: ") && strings.Contains(line, remedy)
 		})
 	}
-	if len(why) != 5 || !has("openmpi", "make peers") || !has("ucc", "UCC=PREFIX") || !has("gloo", "apt-get install python3-torch") {
+	if len(why) != 5 || !has("openmpi", "make peers") || !has("ucc", "UCC=PREFIX") ||
+		!has("gloo", "apt-get install python3-torch") {
 		t.Errorf("what to do: %q", why)
 	}
 	p.Python = filepath.Join(p.Bin, "python")
@@ -277,7 +284,8 @@ func TestChoose(t *testing.T) {
 func TestResume(t *testing.T) {
 	dir := t.TempDir()
 	o := &Options{
-		Transports: []string{"shm"}, Ranks: []int{2}, Collectives: []schedule.Collective{schedule.AllToAll, schedule.AllReduce},
+		Transports: []string{"shm"}, Ranks: []int{2}, Collectives: []schedule.Collective{schedule.AllToAll,
+			schedule.AllReduce},
 		Sizes: []int64{64, 8}, Type: datatype.Float32, Op: datatype.Sum, Rounds: 2,
 	}
 	run := func(sizes []int64, until time.Time) (*Document, int) {
@@ -313,7 +321,8 @@ func TestResume(t *testing.T) {
 	for _, p := range d.Points {
 		got = append(got, fmt.Sprint(p.Collective, p.Bytes))
 	}
-	if n != 2 || len(d.Libraries) != 2 || !slices.Equal(got, []string{"allreduce8", "allreduce64", "alltoall8", "alltoall64"}) {
+	if n != 2 || len(d.Libraries) != 2 || !slices.Equal(got, []string{"allreduce8", "allreduce64", "alltoall8",
+		"alltoall64"}) {
 		t.Errorf("second: %d points measured, %d libraries, in all %v", n, len(d.Libraries), got)
 	}
 	if _, n := run([]int64{8, 64}, time.Time{}); n != 0 {

@@ -8,14 +8,15 @@ import (
 	"lightpath/bench/figure"
 )
 
-// reserve is how large the buffers are that ranks keep: those of the largest size, as long as those of all contenders together are
-// no more than half of the memory that there is.
+// reserve is how large the buffers are that ranks keep: those of the largest size, as long as those of all contenders
+// together are no more than half of the memory that there is.
 func (o *Options) reserve(ranks, contenders int) int64 {
 	most := max(slices.Max(o.Sizes), 64<<10)
 	if all := available(); all > 0 {
 		room := all / 2 / int64(2*ranks*contenders) &^ (1<<20 - 1)
 		if room < most {
-			o.Progress("%d ranks: %d contenders keep buffers of %s each; larger ones are new in every sample", ranks, contenders, figure.Binary(float64(room)))
+			o.Progress("%d ranks: %d contenders keep buffers of %s each; larger ones are new in every sample", ranks, contenders,
+				figure.Binary(float64(room)))
 			return room
 		}
 	}

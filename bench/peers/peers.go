@@ -25,8 +25,8 @@ type Options struct {
 	Op          datatype.Op
 	Contenders  []string // none: all; the subject is always one
 	Rounds      int      // samples of a point
-	// LibraryMemory: buffers are what each library allocates (ncclMemAlloc, MPI_Alloc_mem), not pages that none knows. Gloo
-	// has the latter in any case.
+	// LibraryMemory: buffers are what each library allocates (ncclMemAlloc, MPI_Alloc_mem), not pages that none knows.
+	// Gloo has the latter in any case.
 	LibraryMemory bool
 	// Busy says that other work shares the processors, which settings of peers answer to.
 	Busy     bool
@@ -58,8 +58,8 @@ type Point struct {
 	// Best is the fastest peer and Ratio the median over rounds of its time over the subject's; nil without a peer.
 	Best  string    `json:"best_peer,omitempty"`
 	Ratio *Interval `json:"ratio,omitempty"`
-	// LeastRatio compares the least samples instead of the medians: what is left of the ratio
-	// where other work disturbs most of the rounds.
+	// LeastRatio compares the least samples instead of the medians. Work of other processes, which disturbs most rounds,
+	// changes it less than Ratio.
 	LeastRatio float64 `json:"least_sample_ratio,omitempty"`
 }
 
@@ -136,7 +136,8 @@ func Run(ctx context.Context, o *Options) (*Document, error) {
 	for _, transport := range o.Transports {
 		for _, n := range o.Ranks {
 			m := match{o: o, d: d, setting: setting{
-				transport: transport, ranks: n, cores: d.Cores, busy: o.Busy, libraryMemory: o.LibraryMemory, reserve: o.reserve(n, len(chosen)),
+				transport: transport, ranks: n, cores: d.Cores, busy: o.Busy, libraryMemory: o.LibraryMemory,
+				reserve: o.reserve(n, len(chosen)),
 			}}
 			if o.Budget > 0 {
 				m.until = began.Add(o.Budget)
@@ -162,7 +163,8 @@ type match struct {
 
 // due reports whether a point is to be measured, and counts those for which there is no time.
 func (m *match) due(c schedule.Collective, s size) bool {
-	if m.d.has(&Point{Transport: m.transport, Ranks: m.ranks, Collective: c.String(), Type: m.o.Type.String(), Op: m.o.Op.String(), Bytes: s.bytes}) {
+	if m.d.has(&Point{Transport: m.transport, Ranks: m.ranks, Collective: c.String(), Type: m.o.Type.String(),
+		Op: m.o.Op.String(), Bytes: s.bytes}) {
 		return false
 	}
 	if !m.until.IsZero() && time.Now().After(m.until) {
@@ -186,8 +188,8 @@ func (m *match) play(ctx context.Context, chosen []Contender) error {
 	return nil
 }
 
-// collective measures all sizes of one. Each round has all of them, so that the samples of a point lie as far apart as can be:
-// what a host is like changes in seconds, and would otherwise be the same for all samples of one point.
+// collective measures all sizes of one collective. Each round has all sizes, so the samples of a point are far apart in
+// time. The state of a host changes in seconds, and would otherwise be the same for all samples of a point.
 func (m *match) collective(ctx context.Context, c schedule.Collective, chosen []Contender) error {
 	var points []*Point
 	for _, s := range sizesOf(c, m.o, m.ranks) {
@@ -290,11 +292,12 @@ func (m *match) lost(name string, err error) error {
 	return nil
 }
 
-// checkedAlways is up to what size every sample's result is checked; above, those that iterations are chosen by.
+// checkedAlways is the largest size of which every sample's result is checked. Of larger sizes, only the samples that
+// choose the iterations are checked.
 const checkedAlways = 64 << 10
 
-// calibrated returns a point of which only samples are missing. Their iterations are chosen by rounds of ever more, since the
-// first calls of a size take many times as long as the rest: until what the last round had is enough to tell.
+// calibrated returns a point of which only samples are missing. Their iterations are chosen by rounds of ever more,
+// since the first calls of a size take many times as long as the rest: until what the last round had is enough to tell.
 func (m *match) calibrated(ctx context.Context, c schedule.Collective, s size) (*Point, error) {
 	p := &Point{
 		Transport: m.transport, Collective: c.String(), Ranks: m.ranks, Bytes: s.bytes, Count: s.count,
@@ -316,8 +319,8 @@ func (m *match) calibrated(ctx context.Context, c schedule.Collective, s size) (
 	}
 }
 
-// settle makes as many calls of a point as a library may take to arrange itself for a buffer that is used again and again: Lightpath gives
-// it large pages with the 16th, in several calls where it is large. A call of the slowest contender takes what times say.
+// settle makes calls of a point until each library has adapted to a buffer that is used again. Lightpath gives it large
+// pages with the 16th call, and a large buffer in several calls. times has the time of a call of each contender.
 func (m *match) settle(ctx context.Context, p *Point, c schedule.Collective, times map[string]float64) error {
 	slowest := 1.0
 	for _, us := range times {
@@ -331,7 +334,8 @@ func (m *match) settle(ctx context.Context, p *Point, c schedule.Collective, tim
 
 // round takes one sample of every contender, beginning with another one each time. MPI_Bcast has one
 // buffer, so a broadcast is one in place for all.
-func (m *match) round(ctx context.Context, p *Point, c schedule.Collective, check bool, r int) (map[string]float64, error) {
+func (m *match) round(ctx context.Context, p *Point, c schedule.Collective, check bool,
+	r int) (map[string]float64, error) {
 	times := map[string]float64{}
 	spec := bench.Spec{Collective: c, Type: m.o.Type, Op: m.o.Op, Check: check}
 	for i := range m.sessions {
@@ -365,8 +369,8 @@ func (m *match) round(ctx context.Context, p *Point, c schedule.Collective, chec
 }
 
 const (
-	sampleUS  = 20e3  // of the fastest contender
-	patience  = 500e3 // what a sample of a slow one may take, in us
+	sampleUS  = 20e3  // a sample of the fastest contender, in us
+	patience  = 500e3 // of a slow contender, at most
 	mostIters = 200e3 // sampleUS of 0.1 us each
 
 	settleCalls = 40   // that settle makes,

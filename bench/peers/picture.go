@@ -67,7 +67,8 @@ func (d *Document) timesFigure(transport string) *figure.Figure {
 	for _, k := range keys {
 		c := &figure.Chart{
 			Title: fmt.Sprintf("%s, %d ranks", k.collective, k.ranks),
-			X:     figure.Axis{Label: "size", Log: true, Name: figure.Binary}, Y: figure.Axis{Label: "time", Log: true, Name: figure.Micros},
+			X:     figure.Axis{Label: "size", Log: true, Name: figure.Binary}, Y: figure.Axis{Label: "time", Log: true,
+				Name: figure.Micros},
 		}
 		for _, p := range points[k] {
 			c.X.At = append(c.X.At, float64(p.Bytes))
@@ -103,7 +104,8 @@ func (d *Document) ratioFigure(transport string) *figure.Figure {
 		sizes := map[float64]bool{}
 		h := &figure.HeatMap{
 			Title: first, X: figure.Axis{Label: "size", Name: figure.Binary}, Y: figure.Axis{Label: "ranks"},
-			Scale: figure.Scale{Label: "ratio", Min: 0.25, Max: 4, Log: true, Name: func(v float64) string { return fmt.Sprintf("%.2f", v) }},
+			Scale: figure.Scale{Label: "ratio", Min: 0.25, Max: 4, Log: true,
+				Name: func(v float64) string { return fmt.Sprintf("%.2f", v) }},
 		}
 		begin := i
 		for ; i < len(keys) && keys[i].collective == first; i++ {

@@ -55,10 +55,12 @@ func (d *Document) goOn(before *Document) error {
 		return nil
 	}
 	if before.Cores != d.Cores || before.Rounds != d.Rounds {
-		return fmt.Errorf("peers: what is there was measured with %d rounds on %d cores, not with %d on %d", before.Rounds, before.Cores, d.Rounds, d.Cores)
+		return fmt.Errorf("peers: what is there was measured with %d rounds on %d cores, not with %d on %d", before.Rounds,
+			before.Cores, d.Rounds, d.Cores)
 	}
 	if before.LibraryMemory != d.LibraryMemory {
-		return fmt.Errorf("peers: what is there was measured with other buffers: of the libraries %v, not %v", before.LibraryMemory, d.LibraryMemory)
+		return fmt.Errorf("peers: what is there was measured with other buffers: of the libraries %v, not %v",
+			before.LibraryMemory, d.LibraryMemory)
 	}
 	d.Points, d.Libraries, d.Failures = before.Points, before.Libraries, before.Failures
 	return nil
@@ -73,6 +75,7 @@ func (d *Document) has(want *Point) bool {
 func (d *Document) sort() { slices.SortStableFunc(d.Points, (*Point).compare) }
 
 func (p *Point) compare(o *Point) int {
-	return cmp.Or(cmp.Compare(p.Transport, o.Transport), cmp.Compare(p.Ranks, o.Ranks), cmp.Compare(p.Collective, o.Collective),
+	return cmp.Or(cmp.Compare(p.Transport, o.Transport), cmp.Compare(p.Ranks, o.Ranks),
+		cmp.Compare(p.Collective, o.Collective),
 		cmp.Compare(p.Type, o.Type), cmp.Compare(p.Op, o.Op), cmp.Compare(p.Bytes, o.Bytes))
 }

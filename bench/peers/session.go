@@ -21,7 +21,7 @@ import (
 // session is the rank processes of one contender, waiting for runs.
 type session struct {
 	name     string
-	library  string // what the ranks say they are
+	library  string // as the ranks report it
 	started  command
 	timeout  time.Duration
 	gone     bool          // failed
@@ -60,7 +60,8 @@ func startSession(ctx context.Context, c *Contender, p *Programs, s setting, tim
 		return nil, err
 	}
 	s.scratch = dir
-	ses := &session{name: c.Name, timeout: timeout, patience: 20 * time.Second, dir: dir, ranks: make([]*rankConn, s.ranks)}
+	ses := &session{name: c.Name, timeout: timeout, patience: 20 * time.Second, dir: dir,
+		ranks: make([]*rankConn, s.ranks)}
 	socket := filepath.Join(dir, "commands")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -71,7 +72,8 @@ func startSession(ctx context.Context, c *Contender, p *Programs, s setting, tim
 	job := make([]string, s.ranks)
 	for r := range job {
 		job[r] = filepath.Join(dir, fmt.Sprintf("job-%d", r))
-		if err := os.WriteFile(job[r], bench.SessionJob(r, s.ranks, dir, socket, c.plain && !s.libraryMemory, s.reserve), 0o600); err != nil {
+		if err := os.WriteFile(job[r], bench.SessionJob(r, s.ranks, dir, socket, c.plain && !s.libraryMemory, s.reserve),
+			0o600); err != nil {
 			os.RemoveAll(dir)
 			return nil, err
 		}
@@ -93,7 +95,7 @@ func (s *session) start(ctx context.Context, all []command) error {
 		cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
 		cmd.Env = append(os.Environ(), c.env...)
 		cmd.Stdout, cmd.Stderr = &s.stderr, &s.stderr
-		// Ranks must not outlive this process, and a signal reaches those that a launcher started.
+		// Ranks must not outlive this process, and a signal must reach the ranks that a launcher started.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 		if err := bench.Start(cmd); err != nil {
 			return err
@@ -199,7 +201,7 @@ func (s *session) explain(err error) error {
 	return err
 }
 
-// close lets ranks end by themselves, and ends those that do not.
+// close lets ranks end by themselves, then ends the remaining ones.
 func (s *session) close() {
 	for _, c := range s.ranks {
 		if c != nil {

@@ -53,7 +53,8 @@ func TestSummarize(t *testing.T) {
 	point := func(ranks int, value, low float64) *Point {
 		return &Point{Transport: "shm", Collective: "allreduce", Ranks: ranks, Ratio: &Interval{Value: value, Low: low}}
 	}
-	points := []*Point{point(2, 1, 0.94), point(2, 4, 3), {Transport: "shm", Collective: "allreduce", Ranks: 2}, point(4, 16, 0.95)}
+	points := []*Point{point(2, 1, 0.94), point(2, 4, 3), {Transport: "shm", Collective: "allreduce", Ranks: 2},
+		point(4, 16, 0.95)}
 	want := []Summary{
 		{"shm", "allreduce", 2, 2, 2, 1, 1},
 		{"shm", "allreduce", 0, 3, 4, 1, 1},

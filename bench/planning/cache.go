@@ -28,7 +28,8 @@ func cacheReport(ctx context.Context, o figure.Options) (*figure.Figure, error) 
 	if o.Quick {
 		batch, effort = time.Millisecond, 2*time.Millisecond
 	}
-	f := &figure.Figure{Title: fmt.Sprintf("cache: intervals from %s to %s", figure.Binary(cacheLow), figure.Binary(cacheHigh))}
+	f := &figure.Figure{Title: fmt.Sprintf("cache: intervals from %s to %s", figure.Binary(cacheLow),
+		figure.Binary(cacheHigh))}
 	f.Table.Columns = []string{"what", "planner", "intervals", "plannings", "ns", "allocations"}
 	dir, err := os.MkdirTemp("", "lightpath-cache-")
 	if err != nil {
@@ -40,7 +41,8 @@ func cacheReport(ctx context.Context, o figure.Options) (*figure.Figure, error) 
 		return nil, err
 	}
 	for i, name := range []string{"perstep", "static", "swot"} {
-		if err := addIntervals(ctx, f, c, name, planner.Options{Effort: effort, TimeLimit: time.Minute, Seed: o.Seed}, batch); err != nil {
+		if err := addIntervals(ctx, f, c, name, planner.Options{Effort: effort, TimeLimit: time.Minute, Seed: o.Seed},
+			batch); err != nil {
 			return nil, err
 		}
 		if o.Progress != nil {
@@ -52,8 +54,10 @@ func cacheReport(ctx context.Context, o figure.Options) (*figure.Figure, error) 
 
 // addIntervals surveys the sizes of Rabenseifner's AllReduce with one planner, keeps the
 // intervals, and measures finding one.
-func addIntervals(ctx context.Context, f *figure.Figure, c *cache.Cache, name string, o planner.Options, batch time.Duration) error {
-	fabric := plans.Problem{Version: plans.Version, Ranks: 8, Planes: 4, BandwidthGbps: 200, AlphaUS: 20, ReconfigUS: 200, Circuits: plans.Simplex}
+func addIntervals(ctx context.Context, f *figure.Figure, c *cache.Cache, name string, o planner.Options,
+	batch time.Duration) error {
+	fabric := plans.Problem{Version: plans.Version, Ranks: 8, Planes: 4, BandwidthGbps: 200, AlphaUS: 20, ReconfigUS: 200,
+		Circuits: plans.Simplex}
 	pose := func(bytes int64) (*plans.Problem, error) {
 		return figure.Collective(schedule.AllReduce, "rabenseifner", float64(bytes), fabric)
 	}

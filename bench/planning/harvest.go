@@ -54,13 +54,15 @@ func harvest(ctx context.Context, o figure.Options) (*figure.Figure, error) {
 			paper = math.NaN()
 		} else {
 			marks = append(marks, figure.Printed{X: float64(n), Y: paper, Label: fmt.Sprintf("%g us", paper)})
-			f.Claims = append(f.Claims, figure.Claim{ID: "H10", What: fmt.Sprintf("recursive doubling, %d ranks, at most", n), Printed: paper, Ours: micros(t.ns), Unit: " us"})
+			f.Claims = append(f.Claims, figure.Claim{ID: "H10", What: fmt.Sprintf("recursive doubling, %d ranks, at most", n),
+				Printed: paper, Ours: micros(t.ns), Unit: " us"})
 		}
 		f.Table.Add("recursive doubling, schedule", n, micros(t.ns), t.allocs, t.bytes, paper)
 		xs, ys = append(xs, float64(n)), append(ys, micros(t.ns))
 	}
 	f.Panels = append(f.Panels, &figure.Chart{
-		Title: "recursive doubling (HARVEST Fig. 11)", X: figure.Axis{Label: "ranks", Log: true, At: xs}, Y: figure.Axis{Label: "synthesis time [us]", Log: true},
+		Title: "recursive doubling (HARVEST Fig. 11)", X: figure.Axis{Label: "ranks", Log: true, At: xs},
+		Y:     figure.Axis{Label: "synthesis time [us]", Log: true},
 		Lines: []figure.Line{{Name: "Lightpath", X: xs, Y: ys}}, Printed: marks,
 	})
 	if err := addGeneral(ctx, f, o); err != nil {
@@ -99,7 +101,7 @@ func addGeneral(ctx context.Context, f *figure.Figure, o figure.Options) error {
 		{schedule.AllToAll, "direct", 64, 4, 1e6},
 	}
 	if o.Quick {
-		cases = cases[:4]
+		cases = cases[:2]
 	}
 	for _, c := range cases {
 		p, err := figure.Collective(c.c, c.name, c.bytes, harvestFabric(c.n, c.k, 5))
@@ -114,13 +116,14 @@ func addGeneral(ctx context.Context, f *figure.Figure, o figure.Options) error {
 			}
 			best = math.Min(best, s.seconds)
 		}
-		f.Table.Add(fmt.Sprintf("%v %s, %d ports, whole plan", c.c, c.name, c.k), c.n, micros(best*1e9), math.NaN(), math.NaN(), math.NaN())
+		f.Table.Add(fmt.Sprintf("%v %s, %d ports, whole plan", c.c, c.name, c.k), c.n, micros(best*1e9), math.NaN(),
+			math.NaN(), math.NaN())
 	}
 	return nil
 }
 
-// addTable1 checks Table 1: what the third step of recursive doubling on 8 ranks meets on the
-// rings of the first, the second and the third.
+// addTable1 checks Table 1: the congestion of the third step of recursive doubling on 8 ranks, on the rings of the
+// first, the second and the third step.
 func addTable1(f *figure.Figure) error {
 	const n = 8
 	last := plans.Step{To: circuit.Shift(n, 4)}
@@ -129,7 +132,8 @@ func addTable1(f *figure.Figure) error {
 		if err != nil {
 			return err
 		}
-		f.Claims = append(f.Claims, figure.Claim{ID: "H1", What: fmt.Sprintf("congestion of step 3 on G%d (path length %d)", i+1, hops),
+		f.Claims = append(f.Claims, figure.Claim{ID: "H1", What: fmt.Sprintf("congestion of step 3 on G%d (path length %d)",
+			i+1, hops),
 			Printed: []float64{4, 2, 1}[i], Ours: float64(load), Unit: "x"})
 	}
 	return nil

@@ -46,10 +46,14 @@ var registry = []struct {
 	{"cache", "a hit, and how many intervals of sizes cover a call", cacheReport},
 	{"weave", "ratio to the best of the others, cyclic recursive doubling",
 		weaveReport(weaveGrid{schedule.AllReduce, "recursive-doubling", []int{8, 32, 128, 256}, []int{1, 2, 4, 8}})},
-	{"weave-rabenseifner", "the same for Rabenseifner's AllReduce", weaveReport(weaveGrid{schedule.AllReduce, "rabenseifner", []int{32, 128}, []int{2, 4}})},
-	{"weave-swing", "the same for Swing's AllReduce", weaveReport(weaveGrid{schedule.AllReduce, "swing", []int{32, 128}, []int{2, 4}})},
-	{"weave-bruck", "the same for Bruck's All-to-All", weaveReport(weaveGrid{schedule.AllToAll, "bruck", []int{32, 128}, []int{2, 4}})},
-	{"weave-pairwise", "the same for pairwise All-to-All", weaveReport(weaveGrid{schedule.AllToAll, "pairwise", []int{8, 16, 32}, []int{1, 2}})},
+	{"weave-rabenseifner", "the same for Rabenseifner's AllReduce",
+		weaveReport(weaveGrid{schedule.AllReduce, "rabenseifner", []int{32, 128}, []int{2, 4}})},
+	{"weave-swing", "the same for Swing's AllReduce",
+		weaveReport(weaveGrid{schedule.AllReduce, "swing", []int{32, 128}, []int{2, 4}})},
+	{"weave-bruck", "the same for Bruck's All-to-All",
+		weaveReport(weaveGrid{schedule.AllToAll, "bruck", []int{32, 128}, []int{2, 4}})},
+	{"weave-pairwise", "the same for pairwise All-to-All",
+		weaveReport(weaveGrid{schedule.AllToAll, "pairwise", []int{8, 16, 32}, []int{1, 2}})},
 }
 
 // List returns "lightpath name: what" for each report.
@@ -86,7 +90,8 @@ func Make(ctx context.Context, name string, o figure.Options) (*figure.Figure, e
 		f.Paper, f.Name = Paper, name
 		f.Notes = append(f.Notes, machine.String())
 		f.Facts = map[string]any{
-			"machine": machine, "quick": o.Quick, "began": began.UTC().Format(time.RFC3339), "took_s": time.Since(began).Seconds(),
+			"machine": machine, "quick": o.Quick, "began": began.UTC().Format(time.RFC3339),
+			"took_s": time.Since(began).Seconds(),
 		}
 		return f, nil
 	}
@@ -95,7 +100,8 @@ func Make(ctx context.Context, name string, o figure.Options) (*figure.Figure, e
 
 // ThisMachine describes the machine that this process runs on.
 func ThisMachine() Machine {
-	m := Machine{CPU: "unknown", CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH}
+	m := Machine{CPU: "unknown", CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version(),
+		OS: runtime.GOOS + "/" + runtime.GOARCH}
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		in := bufio.NewScanner(bytes.NewReader(text))
 		for in.Scan() {
@@ -126,7 +132,7 @@ type timing struct {
 // measure times work: the least mean of a few batches, each at least batch long, and the
 // allocations of a call. Other goroutines must be idle.
 func measure(batch time.Duration, work func()) timing {
-	work() // what is made once is not the call's
+	work() // allocations of the first call do not count
 	n := 1
 	for {
 		if d := clock(n, work); d >= batch/4 || n >= 1<<26 {

@@ -41,9 +41,9 @@ func scaleReport(ctx context.Context, o figure.Options) (*figure.Figure, error) 
 		{"swot", 2 * time.Second}, {"auto", 10 * time.Second}, {"plan build", 30 * time.Second},
 	}
 	if o.Quick {
-		ranks, planes = []int{32}, []int{4, 8}
+		ranks, planes = []int{16}, []int{4, 8}
 		searches = []scaleSearch{
-			{"swot", 200 * time.Millisecond}, {"auto", 200 * time.Millisecond}, {"plan build", time.Second},
+			{"swot", 20 * time.Millisecond}, {"auto", 20 * time.Millisecond}, {"plan build", 100 * time.Millisecond},
 		}
 	}
 	f := &figure.Figure{
@@ -106,7 +106,8 @@ func (s scaleSearch) addRow(ctx context.Context, f *figure.Figure, n, k int, see
 	if err != nil {
 		return err
 	}
-	f.Table.Add(n, k, s.name, s.limit.Seconds(), took.Seconds(), algorithm, cct, bound, cct/bound, rotation, cct/rotation, memory/1e6)
+	f.Table.Add(n, k, s.name, s.limit.Seconds(), took.Seconds(), algorithm, cct, bound, cct/bound, rotation, cct/rotation,
+		memory/1e6)
 	return nil
 }
 

@@ -49,7 +49,8 @@ func spectraReport(ctx context.Context, o figure.Options) (*figure.Figure, error
 		workload.Normalise(d)
 		families, runs = []family{{fmt.Sprintf("given (n=%d)", len(d)), func(int64) [][]float64 { return d }}}, 1
 	}
-	f := &figure.Figure{Columns: len(switches), Title: fmt.Sprintf("spectra: gap to the paper's LB1/LB2 and to Lightpath's bound (matrices per point: %d)", runs)}
+	f := &figure.Figure{Columns: len(switches),
+		Title: fmt.Sprintf("spectra: gap to the paper's LB1/LB2 and to Lightpath's bound (matrices per point: %d)", runs)}
 	f.Table.Columns = []string{"family", "switches", "delta", "faithful_gap", "fast_gap", "anytime_gap", "gap_ratio",
 		"faithful_gap_to_ours", "anytime_gap_to_ours"}
 	if err := addFastTimes(ctx, f, o); err != nil {
@@ -69,7 +70,8 @@ func spectraReport(ctx context.Context, o figure.Options) (*figure.Figure, error
 	found := make([]gaps, len(points))
 	err := figure.Each(ctx, len(points), o, func(i int) (err error) {
 		at := points[i]
-		found[i], err = gapsOf(ctx, families[at.family].make(o.Seed+int64(at.run)), switches[at.s], deltas[at.delta], work, o.Seed)
+		found[i], err = gapsOf(ctx, families[at.family].make(o.Seed+int64(at.run)), switches[at.s], deltas[at.delta], work,
+			o.Seed)
 		return err
 	})
 	if err != nil {
@@ -88,7 +90,8 @@ func spectraReport(ctx context.Context, o figure.Options) (*figure.Figure, error
 	}
 	for fam := range families {
 		for s := range switches {
-			f.Panels = append(f.Panels, gapChart(f, families[fam].name, switches[s], deltas, func(d int) *gaps { return mean[[3]int{fam, s, d}] }))
+			f.Panels = append(f.Panels, gapChart(f, families[fam].name, switches[s], deltas,
+				func(d int) *gaps { return mean[[3]int{fam, s, d}] }))
 		}
 		g := perFamily[fam]
 		f.Notes = append(f.Notes, g.line(families[fam].name))
@@ -106,8 +109,10 @@ func (g gaps) line(what string) string {
 // gapChart draws the gaps over the delay and adds their rows to the table.
 func gapChart(f *figure.Figure, name string, s int, deltas []float64, at func(d int) *gaps) *figure.Chart {
 	lines := []figure.Line{
-		{Name: "SPECTRA, to LB1/LB2", Colour: 1}, {Name: "fast, to LB1/LB2", Colour: 4}, {Name: "anytime, to LB1/LB2", Colour: 0},
-		{Name: "SPECTRA, to Lightpath's bound", Colour: 1, Dashed: true}, {Name: "anytime, to Lightpath's bound", Colour: 0, Dashed: true},
+		{Name: "SPECTRA, to LB1/LB2", Colour: 1}, {Name: "fast, to LB1/LB2", Colour: 4},
+		{Name: "anytime, to LB1/LB2", Colour: 0},
+		{Name: "SPECTRA, to Lightpath's bound", Colour: 1, Dashed: true}, {Name: "anytime, to Lightpath's bound", Colour: 0,
+			Dashed: true},
 	}
 	for d, delta := range deltas {
 		g := at(d)
@@ -170,7 +175,8 @@ func addFastTimes(ctx context.Context, f *figure.Figure, o figure.Options) error
 			f.Notes = append(f.Notes, fmt.Sprintf("Fast mode, n = %d, m = 16, s = 4: %.1f ms (%s).", c.n, best, c.note))
 			continue
 		}
-		f.Claims = append(f.Claims, figure.Claim{ID: "P7", What: fmt.Sprintf("fast mode, n = %d, m = 16, s = 4", c.n), Printed: c.printed, Ours: best, Unit: " ms", Note: c.note})
+		f.Claims = append(f.Claims, figure.Claim{ID: "P7", What: fmt.Sprintf("fast mode, n = %d, m = 16, s = 4", c.n),
+			Printed: c.printed, Ours: best, Unit: " ms", Note: c.note})
 	}
 	return nil
 }

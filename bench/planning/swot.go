@@ -71,11 +71,13 @@ func solve(ctx context.Context, name string, p *plans.Problem, o planner.Options
 func swot(ctx context.Context, o figure.Options) (*figure.Figure, error) {
 	limits, cbcLimit := []time.Duration{time.Second, 10 * time.Second}, 120*time.Second
 	if o.Quick {
-		limits, cbcLimit = []time.Duration{20 * time.Millisecond, 50 * time.Millisecond}, 100*time.Millisecond
+		limits, cbcLimit = []time.Duration{5 * time.Millisecond, 10 * time.Millisecond}, 20*time.Millisecond
 	}
 	f := &figure.Figure{Title: "swot: 32 MB, 800 Gb/s per node, 200 us, latency 20 us, start free"}
-	f.Table.Columns = []string{"instance", "strawman_us", "printed_us", "target_us", "swot_us (" + limits[0].String() + ")", "s",
-		"swot_us (" + limits[1].String() + ")", "s", "cut_percent", "bound_us", "cbc_us (" + cbcLimit.String() + ")", "cbc_bound_us"}
+	f.Table.Columns = []string{"instance", "strawman_us", "printed_us", "target_us",
+		"swot_us (" + limits[0].String() + ")", "s",
+		"swot_us (" + limits[1].String() + ")", "s", "cut_percent", "bound_us", "cbc_us (" + cbcLimit.String() + ")",
+		"cbc_bound_us"}
 	if err := milp.Available(); err != nil {
 		f.Notes = append(f.Notes, fmt.Sprintf("CBC is left out: %v.", err))
 	}
@@ -96,7 +98,8 @@ func swot(ctx context.Context, o figure.Options) (*figure.Figure, error) {
 	return f, nil
 }
 
-func runInstance(ctx context.Context, f *figure.Figure, in instance, o figure.Options, limits []time.Duration, cbcLimit time.Duration) error {
+func runInstance(ctx context.Context, f *figure.Figure, in instance, o figure.Options, limits []time.Duration,
+	cbcLimit time.Duration) error {
 	p, err := in.problem()
 	if err != nil {
 		return err
@@ -121,10 +124,12 @@ func runInstance(ctx context.Context, f *figure.Figure, in instance, o figure.Op
 		target = math.NaN()
 	}
 	cut := 100 * (1 - at[1].cct/strawman.cct)
-	f.Table.Add(name, strawman.cct, strawman.cct*(1-in.printed/100), target, at[0].cct, at[0].seconds, at[1].cct, at[1].seconds,
+	f.Table.Add(name, strawman.cct, strawman.cct*(1-in.printed/100), target, at[0].cct, at[0].seconds, at[1].cct,
+		at[1].seconds,
 		cut, at[1].bound, cbc.CCTUS, cbc.BoundUS)
 	if !math.IsNaN(in.printed) {
-		f.Claims = append(f.Claims, figure.Claim{ID: "S3", What: name + ": reduction vs Strawman-ICR", Printed: in.printed, Ours: cut, Unit: "%"})
+		f.Claims = append(f.Claims, figure.Claim{ID: "S3", What: name + ": reduction vs Strawman-ICR", Printed: in.printed,
+			Ours: cut, Unit: "%"})
 	}
 	return nil
 }
@@ -170,7 +175,8 @@ func addExample(ctx context.Context, f *figure.Figure, o figure.Options, limit t
 		if plans.SameUS(s.cct, s.bound) {
 			note = "proven optimal"
 		}
-		f.Claims = append(f.Claims, figure.Claim{ID: "S1", What: "example of Fig. 5, " + c.what, Printed: c.printed, Ours: s.cct, Unit: " us", Note: note})
+		f.Claims = append(f.Claims, figure.Claim{ID: "S1", What: "example of Fig. 5, " + c.what, Printed: c.printed,
+			Ours: s.cct, Unit: " us", Note: note})
 	}
 	return nil
 }

@@ -58,7 +58,8 @@ type axes struct {
 
 func (g weaveGrid) axes(quick bool) axes {
 	if quick {
-		return axes{[]int{8, 32}, []int{1, 2}, []float64{256 << 10, 4 << 20, 16 << 20, 256 << 20}, []float64{1, 20, 200, 2000}, 5 * time.Millisecond}
+		return axes{[]int{8, 32}, []int{1, 2}, []float64{256 << 10, 16 << 20}, []float64{1, 20, 2000},
+			2 * time.Millisecond}
 	}
 	return axes{
 		g.ranks, g.planes,
@@ -87,7 +88,8 @@ func (g weaveGrid) run(ctx context.Context, o figure.Options) (*figure.Figure, e
 	cells := x.cells()
 	err := figure.Each(ctx, len(cells), o, func(i int) error {
 		c := &cells[i]
-		p, err := figure.Collective(g.collective, g.algorithm, x.sizes[c.size], weaveFabric(x.ranks[c.n], x.planes[c.k], x.delays[c.delay]))
+		p, err := figure.Collective(g.collective, g.algorithm, x.sizes[c.size], weaveFabric(x.ranks[c.n], x.planes[c.k],
+			x.delays[c.delay]))
 		if err != nil {
 			return err
 		}
@@ -98,23 +100,28 @@ func (g weaveGrid) run(ctx context.Context, o figure.Options) (*figure.Figure, e
 	}
 	f := &figure.Figure{Columns: max(2, len(x.planes)), Title: fmt.Sprintf("weave / best of static, perstep, harvest and swot: %v %s, 800 Gb/s per node, alpha 5 us, hop 0.5 us", g.collective, g.algorithm)}
 	x.draw(f, cells)
-	f.Notes = append(f.Notes, x.summary(cells), fmt.Sprintf("Effort of each search, the others' too: %v, counted in operations.", x.effort))
+	f.Notes = append(f.Notes, x.summary(cells),
+		fmt.Sprintf("Effort of each search, the others' too: %v, counted in operations.", x.effort))
 	return f, g.addTargets(ctx, f, o)
 }
 
 // draw adds a heat map for each number of ranks and of planes, and a row for each cell.
 func (x *axes) draw(f *figure.Figure, cells []cell) {
-	f.Table.Columns = []string{"ranks", "planes", "bytes", "reconfig_us", "best_other_us", "by", "weave_us", "ratio", "bound_us"}
+	f.Table.Columns = []string{"ranks", "planes", "bytes", "reconfig_us", "best_other_us", "by", "weave_us", "ratio",
+		"bound_us"}
 	var z [][]float64
 	for i := range cells {
 		c := &cells[i]
-		f.Table.Add(x.ranks[c.n], x.planes[c.k], x.sizes[c.size], x.delays[c.delay], c.best, c.by, c.weave, c.ratio(), c.bound)
+		f.Table.Add(x.ranks[c.n], x.planes[c.k], x.sizes[c.size], x.delays[c.delay], c.best, c.by, c.weave, c.ratio(),
+			c.bound)
 		if c.delay == 0 && c.size == 0 { // the first of a map
 			z = make([][]float64, len(x.delays))
 			f.Panels = append(f.Panels, &figure.HeatMap{
 				Title: fmt.Sprintf("n = %d, k = %d", x.ranks[c.n], x.planes[c.k]), Xs: x.sizes, Ys: x.delays, Z: z,
-				X: figure.Axis{Label: "size", Name: figure.Binary}, Y: figure.Axis{Label: "reconfiguration delay", Name: figure.Micros},
-				Scale: figure.Scale{Label: "ratio", Min: 0.7, Max: 1, Reverse: true, Name: func(v float64) string { return fmt.Sprintf("%.2f", v) }},
+				X: figure.Axis{Label: "size", Name: figure.Binary}, Y: figure.Axis{Label: "reconfiguration delay",
+					Name: figure.Micros},
+				Scale: figure.Scale{Label: "ratio", Min: 0.7, Max: 1, Reverse: true,
+					Name: func(v float64) string { return fmt.Sprintf("%.2f", v) }},
 			})
 		}
 		z[c.delay] = append(z[c.delay], c.ratio())
@@ -162,7 +169,8 @@ func (x *axes) summary(cells []cell) string {
 	}
 	return fmt.Sprintf("Gain of 1 %% or more at %d of %d points, geometric mean ratio %.4f, above the best of the others at %d. Least ratio %.3f: %d ranks, %d planes, %s, %s, where %s is the best of the others.",
 		gains, len(cells), math.Exp(sum/float64(len(cells))), above,
-		least.ratio(), x.ranks[least.n], x.planes[least.k], figure.Binary(x.sizes[least.size]), figure.Micros(x.delays[least.delay]), least.by)
+		least.ratio(), x.ranks[least.n], x.planes[least.k], figure.Binary(x.sizes[least.size]),
+		figure.Micros(x.delays[least.delay]), least.by)
 }
 
 // addTargets states the points at which an exhaustive search over shifts by powers of two is
@@ -173,7 +181,7 @@ func (g weaveGrid) addTargets(ctx context.Context, f *figure.Figure, o figure.Op
 	}
 	effort := time.Second
 	if o.Quick {
-		effort = 20 * time.Millisecond
+		effort = 2 * time.Millisecond
 	}
 	for _, at := range []struct{ bytes, delay float64 }{{16 << 20, 200}, {256 << 20, 2000}} {
 		p, err := figure.Collective(g.collective, g.algorithm, at.bytes, weaveFabric(32, 2, at.delay))

@@ -16,10 +16,9 @@ var ErrMatrix = errors.New("workload: not a demand matrix")
 // MaxPorts bounds a matrix that is read.
 const MaxPorts = 4096
 
-// Read reads a square matrix of numbers that are not negative: a row per line, entries apart
-// by blanks or commas; empty lines and those that begin with # are skipped. That is the form
-// of the matrices published with studies of reconfigurable networks. An error wraps
-// [ErrMatrix] and names the line, or is that of r.
+// Read reads a square matrix of numbers that are not negative. Each line is a row, with blanks or commas between
+// entries. Read skips empty lines and lines that begin with #. The matrices published with studies of reconfigurable
+// networks have this form. An error wraps [ErrMatrix] and names the line, or is that of r.
 func Read(r io.Reader) ([][]float64, error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(make([]byte, 0, 64<<10), 64*MaxPorts)

@@ -81,7 +81,8 @@ type GPTOptions struct {
 // matrix of a 3-billion-parameter GPT, which is not published: 32 ranks as 4 tensor x 2 data
 // x 4 pipeline, mostly tensor traffic.
 func GPT3B(seed int64) GPTOptions {
-	return GPTOptions{Tensor: 4, Data: 2, Pipeline: 4, TensorBytes: 12, DataBytes: 4, PipelineBytes: 1, Sigma: 0.003, Seed: seed}
+	return GPTOptions{Tensor: 4, Data: 2, Pipeline: 4, TensorBytes: 12, DataBytes: 4, PipelineBytes: 1, Sigma: 0.003,
+		Seed: seed}
 }
 
 // GPT is synthetic traffic of a model trained with tensor, data and pipeline parallelism,
@@ -186,7 +187,7 @@ func Qwen2MoE(seed int64) MoEOptions {
 // MoE is synthetic token traffic: every token of a rank goes to TopK experts drawn without
 // replacement by popularity (log-normal) times the taste of the token's node and rank. An
 // entry is a number of tokens, divided by the largest row or column sum, so that the busiest
-// port carries 1; what a rank keeps is on the diagonal.
+// port carries 1; the diagonal has the tokens that a rank keeps.
 func MoE(o MoEOptions) [][]float64 {
 	rng := source(o.Seed)
 	n := o.Ranks

@@ -14,6 +14,9 @@ package main
 import "C"
 
 import (
+	"crypto/sha256"
+	"embed"
+	"fmt"
 	"os"
 	"runtime/debug"
 	"unsafe"
@@ -36,7 +39,23 @@ func main() {} // required by c-shared, never called
 // and calls allocate nothing, but a collection takes time from the program's threads.
 const gcPercent = 400
 
-// lpGoStart prepares the Go runtime, once, and returns Lightpath's version. The string is never freed.
+// headers are the interface between libnccl.so.2 and this library.
+//
+//go:embed lp_core.h lp_types.h
+var headers embed.FS
+
+// build returns Lightpath's version and a digest of the interface. Two builds of one version may differ in the
+// interface. build.mk makes the same string for libnccl.so.2.
+func build() string {
+	h := sha256.New()
+	for _, name := range []string{"lp_core.h", "lp_types.h"} {
+		text, _ := headers.ReadFile(name) // embedded: cannot fail
+		h.Write(text)
+	}
+	return fmt.Sprintf("%s+%.6x", shim.Version, h.Sum(nil))
+}
+
+// lpGoStart prepares the Go runtime, once, and returns [build]. The string is never freed.
 //
 //export lpGoStart
 func lpGoStart() *C.char {
@@ -46,7 +65,7 @@ func lpGoStart() *C.char {
 	endpoints.UseVerbs(verbs.Library{})
 	cuda.Tell(stream.Places())
 	device.Use(cuda.Library{})
-	return C.CString(shim.Version)
+	return C.CString(build())
 }
 
 // text is a caller's error buffer.

@@ -2,7 +2,7 @@
 #include "other.h"
 
 static ncclResult_t submit(const char* function, struct lp_call* call) {
-  if (call->comm == 0) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
+  if (call->comm == 0) return lp_group_note(lp_fail(ncclInvalidArgument, "%s: comm is NULL", function));
   if (lp_route_other(call)) return lp_route_call(function, call, NULL);
   return lp_submit(call);
 }

@@ -1,7 +1,7 @@
 /* The group of a thread: calls that are queued until the outermost ncclGroupEnd. group_end.c runs them.
  *
- * As in NCCL, a group belongs to its thread. A call that fails with ncclInvalidArgument has no effect and leaves
- * its group intact. Any other failure becomes the result of the group, which then runs nothing. */
+ * As in NCCL, a group belongs to its thread. The first failure of a call in a group becomes the result of the group,
+ * which then runs nothing. */
 #include "front.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ bool lp_group_open(void) { return own.group.depth > 0; }
 
 ncclResult_t lp_group_note(ncclResult_t code) {
   struct lp_group* g = &own.group;
-  if (g->depth > 0 && g->error == ncclSuccess && code != ncclInvalidArgument && code != ncclInProgress) g->error = code;
+  if (g->depth > 0 && g->error == ncclSuccess && code != ncclInProgress) g->error = code;
   return code;
 }
 
@@ -139,7 +139,7 @@ ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* 
     if (inits[i].how != LP_BY_ID) rc = not_ended(inits[i].parent);
     if (rc == ncclSuccess) rc = fit(inits[i].blocking != 0);
   }
-  if (rc != ncclSuccess) return rc;
+  if (rc != ncclSuccess) return lp_group_note(rc);
   if (g->init_count + n > own.init_room) {
     size_t room = 2 * (g->init_count + n);
     struct lp_pending_init* bigger = realloc(own.inits, room * sizeof *bigger);

@@ -14,6 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef LP_BUILD /* see build.mk */
+#define LP_BUILD LP_VERSION
+#endif
+
 static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 static atomic_bool loading; /* set before the first thread of the core can exist */
 static atomic_bool forked;
@@ -63,10 +67,10 @@ static void load(void) {
   }
   *(void**)&table = dlsym(library, "lpCoreTable");
   t = table != NULL ? table(LP_CORE_ABI) : NULL;
-  if (t == NULL || t->abi != LP_CORE_ABI || t->size < sizeof *t || strcmp(t->version, LP_VERSION) != 0) {
+  if (t == NULL || t->abi != LP_CORE_ABI || t->size < sizeof *t || strcmp(t->version, LP_BUILD) != 0) {
     snprintf(load_error, sizeof load_error,
              "%.600s (Lightpath %.30s) does not fit this libnccl.so.2 (Lightpath %s): install both from one build",
-             path, t != NULL ? t->version : "of another interface", LP_VERSION);
+             path, t != NULL ? t->version : "of another interface", LP_BUILD);
     return;
   }
   t->use_environ(lp_environ);

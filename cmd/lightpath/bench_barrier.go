@@ -79,7 +79,8 @@ func runBarriers(sizes []int, rounds int, carrier string) ([]*barrier.Report, er
 		if err != nil {
 			return nil, err
 		}
-		r, err := barrier.Run(barrier.Options{Ranks: n, Rounds: rounds, Mode: barrier.Sleep, Dial: dial, Name: "gRPC, loopback"})
+		r, err := barrier.Run(barrier.Options{Ranks: n, Rounds: rounds, Mode: barrier.Sleep, Dial: dial,
+			Name: "gRPC, loopback"})
 		stop()
 		if err != nil {
 			return nil, err

@@ -59,7 +59,8 @@ Exits 1 where an element of Lightpath's is wrong.`,
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringSliceVar(&f.collectives, "collective", []string{"allreduce", "alltoall", "allgather", "reducescatter", "broadcast"}, "collectives")
+	fl.StringSliceVar(&f.collectives, "collective", []string{"allreduce", "alltoall", "allgather", "reducescatter",
+		"broadcast"}, "collectives")
 	fl.StringSliceVar(&f.transports, "transport", []string{"shm"}, "shm, tcp")
 	fl.IntSliceVarP(&f.ranks, "ranks", "n", []int{2, 4, 8}, "numbers of ranks")
 	fl.StringSliceVar(&f.sizes, "sizes", nil, "sizes, instead of -b, -e and -f")
@@ -68,9 +69,11 @@ Exits 1 where an element of Lightpath's is wrong.`,
 	fl.Float64VarP(&f.factor, "stepfactor", "f", 4, "factor between sizes")
 	fl.StringVarP(&f.datatype, "type", "d", "float", "element type: float, half, bfloat16, ...")
 	fl.StringVarP(&f.op, "op", "o", "sum", "reduction operator")
-	fl.StringSliceVar(&f.contenders, "peers", nil, "libraries: openmpi, openmpi-ucx, ucc, mpich, gloo, lightpath-alloc (default: all)")
+	fl.StringSliceVar(&f.contenders, "peers", nil,
+		"libraries: openmpi, openmpi-ucx, ucc, mpich, gloo, lightpath-alloc (default: all)")
 	fl.IntVar(&f.rounds, "rounds", 5, "samples of a point")
-	fl.StringVar(&f.memory, "memory", bench.PlainBuffers, "buffers: plain (pages that no library knows) or library (that each library allocates)")
+	fl.StringVar(&f.memory, "memory", bench.PlainBuffers,
+		"buffers: plain (pages that no library knows) or library (that each library allocates)")
 	fl.BoolVar(&f.busy, "busy", false, "other work shares the processors: Open MPI's ranks yield while they wait, as they do where ranks outnumber processors")
 	fl.StringVar(&f.python, "python", "", "interpreter that has PyTorch (default: python3, else /usr/bin/python3)")
 	fl.StringVar(&f.out, "out", "", "directory for peers.json, peers.md and pictures")
@@ -81,7 +84,8 @@ Exits 1 where an element of Lightpath's is wrong.`,
 }
 
 func (f *peersFlags) parse() (*peers.Options, error) {
-	o := &peers.Options{Transports: f.transports, Ranks: f.ranks, Contenders: f.contenders, Rounds: f.rounds, LibraryMemory: f.memory == libraryMemory, Busy: f.busy, Timeout: f.timeout, Budget: f.budget}
+	o := &peers.Options{Transports: f.transports, Ranks: f.ranks, Contenders: f.contenders, Rounds: f.rounds,
+		LibraryMemory: f.memory == libraryMemory, Busy: f.busy, Timeout: f.timeout, Budget: f.budget}
 	for _, name := range f.collectives {
 		c, err := schedule.ParseCollective(name)
 		if err != nil {

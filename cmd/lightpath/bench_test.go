@@ -30,7 +30,8 @@ echo '{"rank":'$rank',"collective":"allreduce","bytes":8,"count":2,"inplace":0,"
 	for ranks, wrong := range map[int]int64{1: 0, 3: 3} {
 		f := &benchFlags{jsonOut: filepath.Join(dir, "out.json"), check: 1}
 		o := &bench.Options{Ranks: ranks, Transport: "shm", Worker: worker, Specs: []bench.Spec{{
-			Collective: schedule.AllReduce, Type: datatype.Float32, Op: datatype.Sum, MinBytes: 8, MaxBytes: 8, Factor: 2, Iters: 1,
+			Collective: schedule.AllReduce, Type: datatype.Float32, Op: datatype.Sum, MinBytes: 8, MaxBytes: 8, Factor: 2,
+			Iters: 1,
 			Check: true, OutOfPlace: true,
 		}}}
 		cmd := newBenchCommand()

@@ -180,7 +180,8 @@ func compareRows(a, b cacheRow) int {
 }
 
 func printCache(rows []cacheRow) {
-	fmt.Printf("%-16s %-13s %-20s %5s %24s %-9s %22s %14s\n", "name", "collective", "algorithm", "ranks", "bytes", "planner", "CCT (us)", "bound (us)")
+	fmt.Printf("%-16s %-13s %-20s %5s %24s %-9s %22s %14s\n", "name", "collective", "algorithm", "ranks", "bytes",
+		"planner", "CCT (us)", "bound (us)")
 	for _, r := range rows {
 		switch {
 		case r.Error != "" && r.Stale != "":
@@ -262,7 +263,8 @@ func newCacheShow(open func() (*cache.Cache, error)) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&problem, "problem", false, "print the problem")
-	cmd.Flags().StringVar(&bytes, "bytes", "", "size of the call, such as 32MiB, of those that the plan serves (default the largest)")
+	cmd.Flags().StringVar(&bytes, "bytes", "",
+		"size of the call, such as 32MiB, of those that the plan serves (default the largest)")
 	return cmd
 }
 
@@ -292,7 +294,7 @@ func newCacheRemove(open func() (*cache.Cache, error)) *cobra.Command {
 	var fabricPath string
 	cmd := &cobra.Command{
 		Use:   "rm NAME... | --stale | --all",
-		Short: "Remove cached plans: those named, those that no job will find any more, or all",
+		Short: "Remove cached plans: named plans, plans that no job can find any more, or all",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 && (all || stale) || len(args) == 0 && all == stale {
 				return errors.New("name the plans to remove, or say --stale or --all")

@@ -79,7 +79,8 @@ func refuse(t *testing.T, stdin string, says []string, args ...string) {
 	o := command(t, stdin, args...)
 	line, rest, ended := strings.Cut(o.stderr, "\n")
 	if o.status != exitUsage || o.stdout != "" || !ended || rest != "" || !strings.HasPrefix(line, "lightpath: ") {
-		t.Errorf("lightpath %s: status %d, output %q, errors %q; want 2, nothing and one line", strings.Join(args, " "), o.status, o.stdout, o.stderr)
+		t.Errorf("lightpath %s: status %d, output %q, errors %q; want 2, nothing and one line", strings.Join(args, " "),
+			o.status, o.stdout, o.stderr)
 	}
 	for _, s := range says {
 		if !strings.Contains(line, s) {
@@ -143,14 +144,16 @@ func TestSWOTFigure5(t *testing.T) {
 			t.Errorf("%s: CCT %v, bound %v; want %v", planner, plan.CCTUS, plan.LowerBoundUS, want)
 		}
 		checked := succeed(t, "", "plan", "check", "--in", problem, "--plan", out)
-		if !strings.Contains(checked, "feasible") || !strings.Contains(checked, map[float64]string{1500: "1500", 1200: "1200"}[want]) {
+		if !strings.Contains(checked, "feasible") ||
+			!strings.Contains(checked, map[float64]string{1500: "1500", 1200: "1200"}[want]) {
 			t.Errorf("%s: check prints %q", planner, checked)
 		}
 		var verdict struct {
 			Feasible bool    `json:"feasible"`
 			CCT      float64 `json:"cct_us"`
 		}
-		if err := json.Unmarshal([]byte(succeed(t, "", "plan", "check", "--json", "--in", problem, "--plan", out)), &verdict); err != nil {
+		if err := json.Unmarshal([]byte(succeed(t, "", "plan", "check", "--json", "--in", problem, "--plan", out)),
+			&verdict); err != nil {
 			t.Fatal(err)
 		}
 		if !verdict.Feasible || !plans.SameUS(verdict.CCT, want) {
@@ -158,7 +161,8 @@ func TestSWOTFigure5(t *testing.T) {
 		}
 	}
 	free := write(t, "free.json", swotProblem(t, func(p map[string]any) { p["reconfig_us"] = 0 }))
-	if plan := decodePlan(t, succeed(t, "", "plan", "solve", "--planner", "perstep", "--in", free)); !plans.SameUS(plan.CCTUS, 700) {
+	if plan := decodePlan(t, succeed(t, "", "plan", "solve", "--planner", "perstep", "--in",
+		free)); !plans.SameUS(plan.CCTUS, 700) {
 		t.Errorf("no switching cost: CCT %v, want 700", plan.CCTUS)
 	}
 }
@@ -188,12 +192,15 @@ func TestPlanProblem(t *testing.T) {
 			To    []int
 		}
 	}
-	text := succeed(t, "", "plan", "problem", "--collective", "allreduce", "--algorithm", "rabenseifner", "--ranks", "8", "--bytes", "40MB",
-		"--planes", "2", "--bandwidth", "400Gbps", "--reconfig", "200us", "--alpha", "20us", "--hop", "500ns", "--forwarding", "--final", "initial", "--circuits", "duplex")
+	text := succeed(t, "", "plan", "problem", "--collective", "allreduce", "--algorithm", "rabenseifner", "--ranks", "8",
+		"--bytes", "40MB",
+		"--planes", "2", "--bandwidth", "400Gbps", "--reconfig", "200us", "--alpha", "20us", "--hop", "500ns", "--forwarding",
+		"--final", "initial", "--circuits", "duplex")
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		t.Fatal(err)
 	}
-	if p.Ranks != 8 || p.Planes != 2 || p.Bandwidth != 400 || p.Reconfig != 200 || p.Alpha != 20 || p.Hop != 0.5 || !p.Forwarding ||
+	if p.Ranks != 8 || p.Planes != 2 || p.Bandwidth != 400 || p.Reconfig != 200 || p.Alpha != 20 || p.Hop != 0.5 ||
+		!p.Forwarding ||
 		p.Circuits != "duplex" || p.Initial != nil || p.Final != "initial" {
 		t.Errorf("%+v", p)
 	}
@@ -214,7 +221,8 @@ func TestPlanProblem(t *testing.T) {
 func TestPlanSolveThroughPipes(t *testing.T) {
 	problem := swotProblem(t, nil)
 	toPipe := succeed(t, problem, "plan", "solve", "--planner", "swot", "--in", "-", "--out", "-", "--time-limit", "1s")
-	if again := succeed(t, problem, "plan", "solve", "--planner", "swot", "--in", "-", "--seed", "1", "--time-limit", "1s"); again != toPipe {
+	if again := succeed(t, problem, "plan", "solve", "--planner", "swot", "--in", "-", "--seed", "1", "--time-limit",
+		"1s"); again != toPipe {
 		t.Error("equal problem, seed and limit gave another plan")
 	}
 	plan := decodePlan(t, toPipe)
@@ -230,7 +238,8 @@ func TestPlanSolveThroughPipes(t *testing.T) {
 func TestInfeasibleStatic(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "plan.json")
 	o := command(t, swotProblem(t, nil), "plan", "solve", "--planner", "static", "--in", "-", "--out", out)
-	if o.status != exitNo || o.stdout != "" || !strings.Contains(o.stderr, "infeasible") || !strings.Contains(o.stderr, "step 1") {
+	if o.status != exitNo || o.stdout != "" || !strings.Contains(o.stderr, "infeasible") ||
+		!strings.Contains(o.stderr, "step 1") {
 		t.Errorf("%+v; want status 1 and step 1", o)
 	}
 	if _, err := os.Stat(out); !os.IsNotExist(err) {
@@ -281,12 +290,15 @@ func TestPlanCheckSaysNo(t *testing.T) {
 			Feasible *bool
 			Reason   string
 		}
-		if err := json.Unmarshal([]byte(o.stdout), &verdict); err != nil || o.status != exitNo || verdict.Feasible == nil || *verdict.Feasible || !strings.Contains(verdict.Reason, c.says) {
+		if err := json.Unmarshal([]byte(o.stdout), &verdict); err != nil || o.status != exitNo || verdict.Feasible == nil ||
+			*verdict.Feasible || !strings.Contains(verdict.Reason, c.says) {
 			t.Errorf("%s: check --json: %+v, %v", c.name, o, err)
 		}
 	}
-	refuse(t, "", []string{"cct_us", "missing"}, "plan", "check", "--in", problem, "--plan", bend(func(p map[string]any) { delete(p, "cct_us") }))
-	refuse(t, "", []string{"planes[0][0]", "kind"}, "plan", "check", "--in", problem, "--plan", bend(func(p map[string]any) { entry(p, 0, 0)["kind"] = "wait" }))
+	refuse(t, "", []string{"cct_us", "missing"}, "plan", "check", "--in", problem, "--plan",
+		bend(func(p map[string]any) { delete(p, "cct_us") }))
+	refuse(t, "", []string{"planes[0][0]", "kind"}, "plan", "check", "--in", problem, "--plan",
+		bend(func(p map[string]any) { entry(p, 0, 0)["kind"] = "wait" }))
 }
 
 func TestPlanBuild(t *testing.T) {
@@ -299,7 +311,8 @@ planes:
 ocs:
   - {name: ocs0, driver: emulator, endpoint: "unix:/tmp/none.sock", reconfig: 200us}
 `)
-	args := []string{"plan", "build", "--collective", "allreduce", "--algorithm", "rabenseifner", "--bytes", "40MB", "--fabric", fabric}
+	args := []string{"plan", "build", "--collective", "allreduce", "--algorithm", "rabenseifner", "--bytes", "40MB",
+		"--fabric", fabric}
 	plan := decodePlan(t, succeed(t, "", append(args, "--ranks", "8", "--planner", "swot")...))
 	if plan.Planner != "swot" || len(plan.Planes) != 2 || plan.CCTUS > 1200+1e-6 {
 		t.Errorf("%s on %d planes in %v us", plan.Planner, len(plan.Planes), plan.CCTUS)
@@ -309,7 +322,8 @@ ocs:
 	}
 	refuse(t, "", []string{"--ranks", "16", "8"}, append(args, "--ranks", "16")...)
 	refuse(t, "", []string{"--planes", "--fabric"}, append(args, "--ranks", "8", "--planes", "2")...)
-	refuse(t, "", []string{"--fabric", "none.yaml"}, "plan", "build", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "8", "--bytes", "1M", "--fabric", "none.yaml")
+	refuse(t, "", []string{"--fabric", "none.yaml"}, "plan", "build", "--collective", "allreduce", "--algorithm", "ring",
+		"--ranks", "8", "--bytes", "1M", "--fabric", "none.yaml")
 }
 
 func TestPlanShow(t *testing.T) {
@@ -328,7 +342,8 @@ func TestPlanShow(t *testing.T) {
 	if s := content(t, html); !strings.Contains(s, "<html") || !strings.Contains(s, "<svg") {
 		t.Errorf("%s holds %.60q", html, s)
 	}
-	if s := succeed(t, "", "plan", "show", "--plan", plan, "--svg", "-"); !strings.Contains(s, "<svg") || strings.Contains(s, "CCT 1200 us,") {
+	if s := succeed(t, "", "plan", "show", "--plan", plan, "--svg", "-"); !strings.Contains(s, "<svg") ||
+		strings.Contains(s, "CCT 1200 us,") {
 		t.Errorf("--svg - prints %.80q", s)
 	}
 	var trace chrometrace.File
@@ -372,20 +387,24 @@ func TestPlanCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bytes := range []int64{40_000_000, 40_000_001} {
-		key := cache.Key{Collective: "allreduce", Algorithm: "rabenseifner", Ranks: 8, Planes: 3, Planner: "swot", PlannerVersion: planner.Version}
+		key := cache.Key{Collective: "allreduce", Algorithm: "rabenseifner", Ranks: 8, Planes: 3, Planner: "swot",
+			PlannerVersion: planner.Version}
 		if _, err := c.Put(key, sizes.Point(bytes, problem, plan)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	rows := list()
-	if len(rows) != 2 || rows[0].PlanPlanner != "swot" || !plans.SameUS(rows[0].CCTUS, 1200) || rows[0].Key.Collective != "allreduce" {
+	if len(rows) != 2 || rows[0].PlanPlanner != "swot" || !plans.SameUS(rows[0].CCTUS, 1200) ||
+		rows[0].Key.Collective != "allreduce" {
 		t.Fatalf("%+v", rows)
 	}
-	if table := succeed(t, "", "plan", "cache", "ls"); strings.Count(table, "rabenseifner") != 2 || strings.Count(table, "\n") != 3 {
+	if table := succeed(t, "", "plan", "cache", "ls"); strings.Count(table, "rabenseifner") != 2 ||
+		strings.Count(table, "\n") != 3 {
 		t.Errorf("ls prints\n%s", table)
 	}
 	name := rows[0].Name
-	if shown := decodePlan(t, succeed(t, "", "plan", "cache", "show", name)); !plans.SameUS(shown.CCTUS, 1200) || shown.Digest == "" {
+	if shown := decodePlan(t, succeed(t, "", "plan", "cache", "show", name)); !plans.SameUS(shown.CCTUS, 1200) ||
+		shown.Digest == "" {
 		t.Errorf("shows %+v", shown)
 	}
 	if shown := succeed(t, "", "plan", "cache", "show", "--problem", name); shown != string(text) {
@@ -413,7 +432,8 @@ func TestPlanCache(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, rows[1].Name), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if o := command(t, "", "plan", "cache", "ls"); o.status != exitNo || !strings.Contains(o.stdout, "unusable") || !strings.Contains(o.stderr, rows[1].Name) {
+	if o := command(t, "", "plan", "cache", "ls"); o.status != exitNo || !strings.Contains(o.stdout, "unusable") ||
+		!strings.Contains(o.stderr, rows[1].Name) {
 		t.Errorf("a corrupt entry: %+v", o)
 	}
 	if o := command(t, "", "plan", "cache", "show", rows[1].Name); o.status != exitNo || o.stdout != "" {

@@ -38,7 +38,8 @@ in the kernel, 2 and 4 of them, at reconfiguration times of 1 to 40 ms: that nee
 				return err
 			}
 			o := &demo.Options{
-				Lightpath: selfPath(), Worker: worker, Report: report, Iters: iters, Only: only, Kernel: data == fabric.DataKernel, Progress: progressLine(isTerminal(os.Stderr)),
+				Lightpath: selfPath(), Worker: worker, Report: report, Iters: iters, Only: only, Kernel: data == fabric.DataKernel,
+				Progress: progressLine(isTerminal(os.Stderr)),
 			}
 			if breakWhat != "" {
 				return no(demo.Break(cmd.Context(), o))

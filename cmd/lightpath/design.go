@@ -70,8 +70,9 @@ func (w *warming) choose(ctx context.Context, c schedule.Collective, root int, b
 			size = bytes[i*(len(bytes)-1)/(n-1)]
 		}
 		choice, err := codesign.Choose(ctx, codesign.Request{
-			Collective: c, Ranks: w.ranks, Root: root, Bytes: float64(size), Fabric: template, Planner: w.config.Planner, FixedOrder: true,
-			Options: planner.Options{TimeLimit: w.config.PlanLimit, SinglePlane: true},
+			Collective: c, Ranks: w.ranks, Root: root, Bytes: float64(size), Fabric: template, Planner: w.config.Planner,
+			FixedOrder: true,
+			Options:    planner.Options{TimeLimit: w.config.PlanLimit, SinglePlane: true},
 		})
 		switch {
 		case errors.Is(err, planner.ErrInfeasible):
@@ -105,14 +106,16 @@ func printConsidered(w io.Writer, choice *codesign.Choice) {
 			if a.Final {
 				effort = "planned"
 			}
-			fmt.Fprintf(w, "%-32s %6d %-9s %14.6g %14.6g  %s\n", shortened(a.Algorithm, 32), a.Steps, a.Planner, a.CCTUS, a.LowerBoundUS, effort)
+			fmt.Fprintf(w, "%-32s %6d %-9s %14.6g %14.6g  %s\n", shortened(a.Algorithm, 32), a.Steps, a.Planner, a.CCTUS,
+				a.LowerBoundUS, effort)
 		}
 	}
 	if planned := len(choice.Considered) - without; planned > mostShown {
 		fmt.Fprintf(w, "and %d that take longer\n", planned-mostShown)
 	}
 	if without > 0 {
-		fmt.Fprintf(w, "%d have no plan, such as %s: %v\n", without, choice.Considered[len(choice.Considered)-without].Algorithm,
+		fmt.Fprintf(w, "%d have no plan, such as %s: %v\n", without,
+			choice.Considered[len(choice.Considered)-without].Algorithm,
 			choice.Considered[len(choice.Considered)-without].Err)
 	}
 }

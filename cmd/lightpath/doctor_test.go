@@ -23,8 +23,10 @@ func TestGPUDirectFinding(t *testing.T) {
 		{topology.Machine{RDMA: ports("ACTIVE")}, "LIGHTPATH_DEVICE_PATH=rdma", false, "no GPU"},
 		{topology.Machine{GPUs: gpus, RDMA: ports("DOWN")}, "", true, "no active RDMA port"},
 		{topology.Machine{GPUs: gpus}, "LIGHTPATH_DEVICE_PATH=rdma", false, "no active RDMA port"},
-		{topology.Machine{GPUs: gpus, RDMA: ports("ACTIVE")}, "NCCL_NET_GDR_LEVEL=LOC", true, "not used: NCCL_NET_GDR_LEVEL=LOC"},
-		{topology.Machine{GPUs: gpus, RDMA: ports("ACTIVE")}, "LIGHTPATH_DEVICE_PATH=staged", true, "not used: LIGHTPATH_DEVICE_PATH=staged"},
+		{topology.Machine{GPUs: gpus, RDMA: ports("ACTIVE")}, "NCCL_NET_GDR_LEVEL=LOC", true,
+			"not used: NCCL_NET_GDR_LEVEL=LOC"},
+		{topology.Machine{GPUs: gpus, RDMA: ports("ACTIVE")}, "LIGHTPATH_DEVICE_PATH=staged", true,
+			"not used: LIGHTPATH_DEVICE_PATH=staged"},
 		{topology.Machine{GPUs: gpus, RDMA: ports("ACTIVE")}, "", true, "GPUs: 2, active ports: mlx5_0:1"},
 	} {
 		t.Run(c.text+" "+c.variable, func(t *testing.T) {

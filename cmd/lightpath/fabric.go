@@ -26,7 +26,8 @@ func newFabricCommand() *cobra.Command {
 per plane, and a switch whose circuits are real. Needs root and Linux 6.6. Where the file has several hosts, each
 builds its own part (--host), on the planes' interfaces, and runs an agent that writes its circuits for the controller.`,
 	}
-	cmd.AddCommand(newFabricUp(), newFabricStatus(), newFabricDown(), newFabricCalibrate(), newFabricAgent(), newFabricLose())
+	cmd.AddCommand(newFabricUp(), newFabricStatus(), newFabricDown(), newFabricCalibrate(), newFabricAgent(),
+		newFabricLose())
 	return cmd
 }
 
@@ -111,7 +112,8 @@ func newFabricUp() *cobra.Command {
 			if !fresh {
 				word = "up already, nothing changed"
 			}
-			fmt.Printf("%s: %s: %d ranks, %d planes, namespaces %s ... %s\n", s.Name, word, s.Count, len(s.Planes), s.Namespaces[s.First], s.Switch)
+			fmt.Printf("%s: %s: %d ranks, %d planes, namespaces %s ... %s\n", s.Name, word, s.Count, len(s.Planes),
+				s.Namespaces[s.First], s.Switch)
 			return nil
 		},
 	}
@@ -360,7 +362,8 @@ func printReport(out io.Writer, r *kernel.Report) error {
 			}
 			c := p.Counters
 			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", plane.Name, p.Rank, state, p.Address, to,
-				c.Forwarded, c.ForwardedBytes, c.Transit, c.Returned, c.Dark, c.Misdirected+c.CameBack+c.Strayed, p.Overflow, p.Queued)
+				c.Forwarded, c.ForwardedBytes, c.Transit, c.Returned, c.Dark, c.Misdirected+c.CameBack+c.Strayed, p.Overflow,
+				p.Queued)
 		}
 	}
 	if err := w.Flush(); err != nil {

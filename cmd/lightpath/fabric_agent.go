@@ -94,7 +94,8 @@ func runAgent(ctx context.Context, f *fabric.Fabric, host, address string, tls a
 		hangUp(l)
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "agent: host %s, ranks %d to %d, on %s\n", host, state.First, state.First+state.Count-1, l.Addr())
+	fmt.Fprintf(os.Stderr, "agent: host %s, ranks %d to %d, on %s\n", host, state.First, state.First+state.Count-1,
+		l.Addr())
 	if err := notify(notifyReady); err != nil {
 		server.Close()
 		return err

@@ -47,13 +47,16 @@ func TestFabricOfOneHost(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if o := command(t, "", "fabric", "agent", "--fabric", file, "--host", "h1"); o.status != exitNo || !strings.Contains(o.stderr, "not up") {
+	if o := command(t, "", "fabric", "agent", "--fabric", file, "--host", "h1"); o.status != exitNo ||
+		!strings.Contains(o.stderr, "not up") {
 		t.Errorf("agent of nothing: %+v", o)
 	}
-	if out := succeed(t, "", "fabric", "up", "--fabric", file, "--host", "h1", "--underlay", hosts[0], "--mtu", "1500"); !strings.Contains(out, name+": up: 2 ranks, 1 planes") {
+	if out := succeed(t, "", "fabric", "up", "--fabric", file, "--host", "h1", "--underlay", hosts[0], "--mtu",
+		"1500"); !strings.Contains(out, name+": up: 2 ranks, 1 planes") {
 		t.Errorf("up: %s", out)
 	}
-	if out := succeed(t, "", "fabric", "status", "--fabric", file, "--host", "h1"); !strings.Contains(out, "10.100.0.2") || strings.Contains(out, "10.100.0.3") {
+	if out := succeed(t, "", "fabric", "status", "--fabric", file, "--host", "h1"); !strings.Contains(out, "10.100.0.2") ||
+		strings.Contains(out, "10.100.0.3") {
 		t.Errorf("status: %s", out)
 	}
 	ctx, stop := context.WithCancel(t.Context())

@@ -26,14 +26,14 @@ func newFabricCalibrate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "calibrate --fabric fabric.yaml",
 		Short: "Measure what the planes of a fabric that is up cost",
-		Long: `Runs collectives over the planes of a fabric that is up and quiet, fits the cost model to what they took, and
-prints its costs with quartiles: alpha, hop, bandwidth, and a reconfiguration from the last byte before it to the
-first after it. A fresh AllReduce is predicted with them. The fabric's controller runs, or is started meanwhile.
+		Long: `Runs collectives over the planes of a fabric that is up and idle, and fits the cost model to their times. Prints the
+costs with quartiles: alpha, hop, bandwidth, and a reconfiguration from the last byte before it to the first after it.
+Compares the prediction for an AllReduce with its time. If no controller runs, the command starts one meanwhile.
 
---write puts the costs into the fabric file, where they differ by more than they scatter; comments and layout
-stay. Planes in the kernel are built from that file, so after a change take the fabric down and up, and start
-its controller again. What is written never feeds back: emulated switches take the time that their reconfig says, so what is
-measured beyond it is costs.barrier; a bandwidth whose quartiles come within 2 % is left alone.`,
+--write writes a cost into the fabric file if it differs by more than the measurement noise; comments and layout stay.
+Planes in the kernel are built from that file. So after a change take the fabric down and up, and start its controller
+again. A second calibration finds the same costs: emulated switches take the time of their reconfig, and the measured
+time beyond it is costs.barrier. A bandwidth whose quartiles are within 2 % of the file's is not written.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := o.standing()
@@ -235,7 +235,8 @@ func (c *calibration) print(out io.Writer, f *fabric.Fabric) error {
 	check := c.Check
 	check.Name = "fresh " + check.Name
 	for _, l := range append(c.Lines[:len(c.Lines):len(c.Lines)], check) {
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f..%.0f\t%.0f\t%+.1f %%\n", l.Name, l.Bytes, l.MeasuredUS, l.LowUS, l.HighUS, l.PredictedUS, 100*l.Error())
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f..%.0f\t%.0f\t%+.1f %%\n", l.Name, l.Bytes, l.MeasuredUS, l.LowUS, l.HighUS,
+			l.PredictedUS, 100*l.Error())
 	}
 	fmt.Fprintln(w)
 	for _, d := range c.Changes {

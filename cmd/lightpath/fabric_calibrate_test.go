@@ -28,8 +28,10 @@ func TestCalibrationSettles(t *testing.T) {
 	}{
 		{
 			"everything", head + "ocs: [{name: sw, driver: emulator, reconfig: 2ms}] # ours\n",
-			strings.ReplaceAll(head, "1Gbps", "950Mbps") + "ocs: [{name: sw, driver: emulator, reconfig: 2ms}] # ours\ncosts: {alpha: 321us, hop: 45600ns, barrier: 457us}\n",
-			calibrate.Result{AlphaUS: estimate(321.4, 9), HopUS: estimate(45.6, 3), BandwidthGbps: estimate(0.95, 0.001), ReconfigUS: estimate(2456.7, 30)}, 4,
+			strings.ReplaceAll(head, "1Gbps", "950Mbps") +
+				"ocs: [{name: sw, driver: emulator, reconfig: 2ms}] # ours\ncosts: {alpha: 321us, hop: 45600ns, barrier: 457us}\n",
+			calibrate.Result{AlphaUS: estimate(321.4, 9), HopUS: estimate(45.6, 3), BandwidthGbps: estimate(0.95, 0.001),
+				ReconfigUS: estimate(2456.7, 30)}, 4,
 		},
 		{
 			"bandwidth as it is", head + "ocs: [{name: sw, driver: emulator, reconfig: 2ms}]\ncosts: {alpha: 320us}\n", "",
@@ -98,7 +100,8 @@ func TestCalibrationSparesAnEditedFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte(edited), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := report.write(path, f); err == nil || !strings.Contains(err.Error(), "changed meanwhile") || content(t, path) != edited {
+	if err := report.write(path, f); err == nil || !strings.Contains(err.Error(), "changed meanwhile") ||
+		content(t, path) != edited {
 		t.Errorf("%v\n%s", err, content(t, path))
 	}
 }
@@ -110,12 +113,14 @@ func TestCalibrateRefuses(t *testing.T) {
 		t.Skip("needs root")
 	}
 	file, _ := kernelFabric(t, "emulator", "unix:/nowhere")
-	if o := command(t, "", "fabric", "calibrate", "--fabric", file); o.status != exitNo || !strings.Contains(o.stderr, "not up") {
+	if o := command(t, "", "fabric", "calibrate", "--fabric", file); o.status != exitNo ||
+		!strings.Contains(o.stderr, "not up") {
 		t.Errorf("of a fabric that is not up: %+v", o)
 	}
 	changed := write(t, "changed.yaml", strings.Replace(content(t, file), "1ms", "2ms", 1))
 	succeed(t, "", "fabric", "up", "--fabric", file)
-	if o := command(t, "", "fabric", "calibrate", "--fabric", changed); o.status != exitNo || !strings.Contains(o.stderr, "down first") {
+	if o := command(t, "", "fabric", "calibrate", "--fabric", changed); o.status != exitNo ||
+		!strings.Contains(o.stderr, "down first") {
 		t.Errorf("of a fabric that has changed: %+v", o)
 	}
 }

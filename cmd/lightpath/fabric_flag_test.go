@@ -14,7 +14,8 @@ func TestFabricVariable(t *testing.T) {
 		"lightpath ocs emulate",    // a test device must not follow kernel planes unasked
 		"lightpath topology place", // --fabric is the name of a cluster
 		// --fabric is an output:
-		"lightpath topology delta plan", "lightpath topology lumos plan", "lightpath topology lumos place", "lightpath topology lumos rewire",
+		"lightpath topology delta plan", "lightpath topology lumos plan", "lightpath topology lumos place",
+		"lightpath topology lumos rewire",
 	}
 	found := 0
 	var walk func(c *cobra.Command)

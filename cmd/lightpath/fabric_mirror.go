@@ -86,8 +86,10 @@ func (m *mirrored) cables(d *device.Device) ([]kernel.Cable, error) {
 				out = findPort(d, label, device.Egress)
 			}
 			if in < 0 || out < 0 {
-				return nil, fmt.Errorf("plane %s: rank %d: the switch has no port %q: --ports %d, %s to %s and %s to %s", m.fabric.Planes[j].Name, r, label, d.Ports(),
-					d.Label(0, device.Ingress), d.Label(d.Ports()-1, device.Ingress), d.Label(0, device.Egress), d.Label(d.Ports()-1, device.Egress))
+				return nil, fmt.Errorf("plane %s: rank %d: the switch has no port %q: --ports %d, %s to %s and %s to %s",
+					m.fabric.Planes[j].Name, r, label, d.Ports(),
+					d.Label(0, device.Ingress), d.Label(d.Ports()-1, device.Ingress), d.Label(0, device.Egress),
+					d.Label(d.Ports()-1, device.Egress))
 			}
 			c.In, c.Out = append(c.In, in), append(c.Out, out)
 		}

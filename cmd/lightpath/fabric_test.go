@@ -49,29 +49,35 @@ func TestFabricCommands(t *testing.T) {
 		t.Errorf("up again: %s", out)
 	}
 	var s kernel.State
-	if out := succeed(t, "", "fabric", "up", "--fabric", file, "--json"); json.Unmarshal([]byte(out), &s) != nil || s.Name != name || s.Planes[0].Interface != "lp0" {
+	if out := succeed(t, "", "fabric", "up", "--fabric", file, "--json"); json.Unmarshal([]byte(out), &s) != nil ||
+		s.Name != name || s.Planes[0].Interface != "lp0" {
 		t.Errorf("up --json: %s", out)
 	}
 	if out := succeed(t, "", "fabric", "status", "--fabric", file); !strings.Contains(out, "10.100.0.4") {
 		t.Errorf("status: %s", out)
 	}
 	var r kernel.Report
-	if out := succeed(t, "", "fabric", "status", "--name", name, "--json"); json.Unmarshal([]byte(out), &r) != nil || r.Planes[0].Ports[3].To != circuit.Dark {
+	if out := succeed(t, "", "fabric", "status", "--name", name, "--json"); json.Unmarshal([]byte(out), &r) != nil ||
+		r.Planes[0].Ports[3].To != circuit.Dark {
 		t.Errorf("status --json: %s", out)
 	}
 	changed := write(t, "changed.yaml", strings.Replace(content(t, file), "1ms", "2ms", 1))
-	for _, args := range [][]string{{"up", "--fabric", changed}, {"status", "--fabric", changed}, {"up", "--fabric", file, "--mtu", "1500"}} {
-		if o := command(t, "", append([]string{"fabric"}, args...)...); o.status != exitNo || !strings.Contains(o.stderr, "down first") {
+	for _, args := range [][]string{{"up", "--fabric", changed}, {"status", "--fabric", changed},
+		{"up", "--fabric", file, "--mtu", "1500"}} {
+		if o := command(t, "", append([]string{"fabric"}, args...)...); o.status != exitNo ||
+			!strings.Contains(o.stderr, "down first") {
 			t.Errorf("%v: %+v", args, o)
 		}
 	}
 	if out := succeed(t, "", "fabric", "down", "--name", name); !strings.Contains(out, name+": down") {
 		t.Errorf("down: %s", out)
 	}
-	if out := succeed(t, "", "fabric", "down", "--fabric", file, "--json"); !strings.Contains(out, `"removed":false`) && !strings.Contains(out, `"removed": false`) {
+	if out := succeed(t, "", "fabric", "down", "--fabric", file, "--json"); !strings.Contains(out, `"removed":false`) &&
+		!strings.Contains(out, `"removed": false`) {
 		t.Errorf("down again: %s", out)
 	}
-	if o := command(t, "", "fabric", "status", "--name", name); o.status != exitNo || !strings.Contains(o.stderr, "not up") {
+	if o := command(t, "", "fabric", "status", "--name", name); o.status != exitNo ||
+		!strings.Contains(o.stderr, "not up") {
 		t.Errorf("status of nothing: %+v", o)
 	}
 }
@@ -152,8 +158,10 @@ func TestProtocolsMovePackets(t *testing.T) {
 	prober := kernel.NewProber(s)
 	defer closing(t, prober.Close)
 	for i, driver := range []string{"polatis-scpi", "gnmi", "netconf"} {
-		protocol := write(t, driver+".yaml", strings.NewReplacer("polatis-scpi", driver, listeners[0].Addr().String(), listeners[i].Addr().String()).Replace(content(t, file)))
-		succeed(t, "", "ocs", "set", "--fabric", protocol, "--plane", "p0", "--map", fmt.Sprintf("ring:%d", i+1), "--verify", "status",
+		protocol := write(t, driver+".yaml", strings.NewReplacer("polatis-scpi", driver, listeners[0].Addr().String(),
+			listeners[i].Addr().String()).Replace(content(t, file)))
+		succeed(t, "", "ocs", "set", "--fabric", protocol, "--plane", "p0", "--map", fmt.Sprintf("ring:%d", i+1), "--verify",
+			"status",
 			"--user", "operator", "--password-file", password, "--known-hosts", hosts)
 		for shift := 1; shift <= 3; shift++ {
 			var ring []circuit.Pair
@@ -171,10 +179,12 @@ func TestProtocolsMovePackets(t *testing.T) {
 			}
 		}
 	}
-	if o := command(t, "", "ocs", "emulate", "--fabric", file, "--scpi", "127.0.0.1:0"); o.status != exitNo || !strings.Contains(o.stderr, "another writer") {
+	if o := command(t, "", "ocs", "emulate", "--fabric", file, "--scpi", "127.0.0.1:0"); o.status != exitNo ||
+		!strings.Contains(o.stderr, "another writer") {
 		t.Errorf("a second writer: %+v", o)
 	}
-	if o := command(t, "", "fabric", "down", "--fabric", file); o.status != exitNo || !strings.Contains(o.stderr, fmt.Sprint(os.Getpid())) {
+	if o := command(t, "", "fabric", "down", "--fabric", file); o.status != exitNo ||
+		!strings.Contains(o.stderr, fmt.Sprint(os.Getpid())) {
 		t.Errorf("down under a writer: %+v", o)
 	}
 }
@@ -204,12 +214,14 @@ func TestFabricsOfThisHost(t *testing.T) {
 	}
 	out := command(t, "", "fabric", "status")
 	if !slices.ContainsFunc(strings.Split(out.stdout, "\n"), func(line string) bool {
-		return strings.HasPrefix(line, name+" ") && strings.HasSuffix(line, fmt.Sprintf("up, until process %d ends", os.Getpid()))
+		return strings.HasPrefix(line, name+" ") &&
+			strings.HasSuffix(line, fmt.Sprintf("up, until process %d ends", os.Getpid()))
 	}) {
 		t.Errorf("%+v does not list %s", out, name)
 	}
 	succeed(t, "", "fabric", "down", "--left")
-	if o := command(t, "", "fabric", "down", "--name", name); o.status != exitNo || !strings.Contains(o.stderr, fmt.Sprintf("process %d", os.Getpid())) {
+	if o := command(t, "", "fabric", "down", "--name", name); o.status != exitNo ||
+		!strings.Contains(o.stderr, fmt.Sprintf("process %d", os.Getpid())) {
 		t.Errorf("down while its owner lives: %+v", o)
 	}
 	succeed(t, "", "fabric", "status", "--name", name)
@@ -223,7 +235,8 @@ func TestFabricsOfThisHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out = command(t, "", "fabric", "status"); strings.Contains(out.stdout, name) &&
-		(out.status != exitNo || !strings.Contains(out.stdout, "left over: process 4194303 has ended") || !strings.Contains(out.stderr, name)) {
+		(out.status != exitNo || !strings.Contains(out.stdout, "left over: process 4194303 has ended") ||
+			!strings.Contains(out.stderr, name)) {
 		t.Errorf("%+v", out)
 	}
 	succeed(t, "", "fabric", "down", "--left")

@@ -24,7 +24,8 @@ type faultScript struct {
 // hears, from other goroutines, of every fault that happens, and why a script could not be used that was
 // to be read again; it must not block.
 func startFaults(read func() ([]byte, error), models []*device.Device, tell func(text string)) (*faultScript, error) {
-	s := &faultScript{read: read, models: models, hangup: make(chan os.Signal, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	s := &faultScript{read: read, models: models, hangup: make(chan os.Signal, 1), quit: make(chan struct{}),
+		done: make(chan struct{})}
 	signal.Notify(s.hangup, syscall.SIGHUP)
 	for _, m := range models {
 		s.cancel = append(s.cancel, m.Watch(func(e device.Event) {

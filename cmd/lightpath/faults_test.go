@@ -19,7 +19,8 @@ func TestFaultsRefuses(t *testing.T) {
 		{[]string{"faults", "none"}, "none"},
 		{[]string{"faults"}, says},
 	} {
-		if o := command(t, "", c.args...); o.status != exitUsage || !strings.Contains(o.stderr, c.says) || strings.Count(o.stderr, "\n") != 1 {
+		if o := command(t, "", c.args...); o.status != exitUsage || !strings.Contains(o.stderr, c.says) ||
+			strings.Count(o.stderr, "\n") != 1 {
 			t.Errorf("%q: %+v", c.args, o)
 		}
 	}

@@ -20,7 +20,8 @@ func TestFigureCommand(t *testing.T) {
 			t.Error(name, info, err)
 		}
 	}
-	if out := succeed(t, "", "figure", "--list"); !strings.Contains(out, "harvest 5: ") || !strings.Contains(out, "lightpath weave: ") {
+	if out := succeed(t, "", "figure", "--list"); !strings.Contains(out, "harvest 5: ") ||
+		!strings.Contains(out, "lightpath weave: ") {
 		t.Errorf("list:\n%s", out)
 	}
 }
@@ -41,10 +42,12 @@ func TestFigureOfDemand(t *testing.T) {
 	if err := os.WriteFile(file, []byte("# tokens\n0 4 2\n4 0 2\n1 1 0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := succeed(t, "", "figure", "lightpath", "spectra", "--quick", "--demand", file, "--out", t.TempDir()); !strings.Contains(out, "given (n=3)") || strings.Contains(out, "GPT-like") {
+	if out := succeed(t, "", "figure", "lightpath", "spectra", "--quick", "--demand", file, "--out",
+		t.TempDir()); !strings.Contains(out, "given (n=3)") || strings.Contains(out, "GPT-like") {
 		t.Errorf("%s", out)
 	}
-	refuse(t, "1 2\n3 -4\n", []string{"--demand -", "line 2: entry 2: -4 is negative"}, "figure", "lightpath", "spectra", "--demand", "-")
+	refuse(t, "1 2\n3 -4\n", []string{"--demand -", "line 2: entry 2: -4 is negative"}, "figure", "lightpath", "spectra",
+		"--demand", "-")
 	refuse(t, "", []string{"--demand", "swot 8 takes no matrix"}, "figure", "swot", "8", "--demand", file)
 }
 

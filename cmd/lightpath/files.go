@@ -118,7 +118,8 @@ func (f *formFlag) Type() string   { return "form" }
 func (f *formFlag) compact(ports int) bool {
 	const portBytes = 5 // a number of up to four digits, and a comma
 	if *f == "auto" && ports*portBytes >= compactFrom {
-		fmt.Fprintf(os.Stderr, "written in the compact form; with --form expanded it takes about %d MB\n", ports*portBytes>>20)
+		fmt.Fprintf(os.Stderr, "written in the compact form; with --form expanded it takes about %d MB\n",
+			ports*portBytes>>20)
 		return true
 	}
 	return *f == "compact"

@@ -26,7 +26,8 @@ func TestOutputFile(t *testing.T) {
 	for _, args := range writers {
 		dir := t.TempDir()
 		path := func(name string) string { return filepath.Join(dir, name) }
-		err := errors.Join(unix.Mkfifo(path("fifo"), 0o600), os.WriteFile(path("target"), nil, 0o600), os.Symlink("target", path("link")))
+		err := errors.Join(unix.Mkfifo(path("fifo"), 0o600), os.WriteFile(path("target"), nil, 0o600),
+			os.Symlink("target", path("link")))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,8 @@ func newOCSCommand() *cobra.Command {
 		Use:   "ocs",
 		Short: "Look at and set the planes of a fabric, through their controller or on the switches themselves",
 	}
-	cmd.AddCommand(newOCSStatus(), newOCSSet(), newOCSRewire(), newOCSDrift(), newOCSHistory(), newOCSEnable(), newOCSDisable(), newOCSEmulate(), newOCSCerts())
+	cmd.AddCommand(newOCSStatus(), newOCSSet(), newOCSRewire(), newOCSDrift(), newOCSHistory(), newOCSEnable(),
+		newOCSDisable(), newOCSEmulate(), newOCSCerts())
 	return cmd
 }
 
@@ -47,7 +48,8 @@ func (o *ocsFlags) add(cmd *cobra.Command) {
 	fl.DurationVar(&o.timeout, "timeout", time.Minute, "most time for the whole command")
 	fl.DurationVar(&o.target.Timeout, "reply-timeout", 2*time.Second, "most time for one answer of a switch")
 	fl.DurationVar(&o.target.Tolerance.Settle, "settle", 5*time.Second, "most time for circuits to come up")
-	fl.BoolVar(&o.target.Insecure, "insecure-scpi", false, "allow SCPI, which is neither encrypted nor authenticated, off this host")
+	fl.BoolVar(&o.target.Insecure, "insecure-scpi", false,
+		"allow SCPI, which is neither encrypted nor authenticated, off this host")
 	o.addController(cmd)
 	fl.BoolVar(&o.direct, "direct", false, "speak to the switches themselves, also where the fabric file names a controller")
 	o.addCredentials(cmd)
@@ -67,7 +69,8 @@ func (o *ocsFlags) planes() (*fabric.Fabric, []int, error) {
 	}
 	var all []int
 	for j, p := range f.Planes {
-		if o.plane == "" || o.plane == p.Name || o.plane == strconv.Itoa(j) && !slices.ContainsFunc(f.Planes, func(p fabric.Plane) bool { return p.Name == o.plane }) {
+		if o.plane == "" || o.plane == p.Name || o.plane == strconv.Itoa(j) &&
+			!slices.ContainsFunc(f.Planes, func(p fabric.Plane) bool { return p.Name == o.plane }) {
 			all = append(all, j)
 		}
 	}
@@ -161,10 +164,12 @@ func newOCSStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [--fabric f.yaml | --controller host:port] [--plane p]",
 		Short: "Show planes, their circuits and who uses them, or the switches and the health of ports",
-		Long: `With a controller, named by --controller or the fabric file: shows what it has, with epochs, holders, and who waits
-for whom; exits with 1 if a plane is out of service. Otherwise, or with --direct: asks the switch of each plane who it
-is, for its map and for the health of its ports; exits with 1 if a switch cannot be read, a port has failed, or a
-circuit has no light where the switch can measure it.`,
+		Long: `With a controller, named by --controller or the fabric file, status shows the controller's planes: epochs,
+holders, and the operations that wait. It exits with 1 if a plane is out of service.
+
+Without a controller, or with --direct, status asks the switch of each plane for its identity, its map and the health of
+its ports. It exits with 1 if a switch cannot be read, a port has failed, or a circuit has no light. Only some switches
+can measure light.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.dispatch(cmd.Context(), o.statusOf, o.askAll)

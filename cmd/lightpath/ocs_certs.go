@@ -83,13 +83,15 @@ func makeCerts(dir string, hosts []string) (certsReport, error) {
 		return certPair{filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key")}
 	}
 	r := certsReport{filepath.Join(dir, "ca.pem"), pair("controller"), pair("rank"), pair("operator")}
-	for _, path := range []string{r.CA, pair("ca").Key, r.Controller.Cert, r.Controller.Key, r.Rank.Cert, r.Rank.Key, r.Operator.Cert, r.Operator.Key} {
+	for _, path := range []string{r.CA, pair("ca").Key, r.Controller.Cert, r.Controller.Key, r.Rank.Cert, r.Rank.Key,
+		r.Operator.Cert, r.Operator.Key} {
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 			return r, fmt.Errorf("--dir %s: %s is there already", dir, filepath.Base(path))
 		}
 	}
 	a, err := labcerts.Create(dir, labLife)
-	for _, s := range []labcerts.Subject{{Name: "controller", Hosts: hosts}, {Name: "rank", Unit: rpc.RoleRank}, {Name: "operator", Unit: "operator"}} {
+	for _, s := range []labcerts.Subject{{Name: "controller", Hosts: hosts}, {Name: "rank", Unit: rpc.RoleRank},
+		{Name: "operator", Unit: "operator"}} {
 		if err == nil {
 			s.Life = labLife
 			err = a.Issue(s)

@@ -23,7 +23,8 @@ import (
 
 // addController adds the flags that name controllers.
 func (o *ocsFlags) addController(cmd *cobra.Command) {
-	cmd.Flags().StringSliceVar(&o.controllers, "controller", nil, "host:port of controllers (gRPC); by default those of the fabric file")
+	cmd.Flags().StringSliceVar(&o.controllers, "controller", nil,
+		"host:port of controllers (gRPC); by default those of the fabric file")
 }
 
 // addCredentials adds the flags that say who we are.
@@ -70,7 +71,8 @@ func (o *ocsFlags) operator() (*rpc.Operator, error) {
 
 // dispatch does a command by the controllers, where there are any to speak to, or on the switches
 // themselves, within its time.
-func (o *ocsFlags) dispatch(ctx context.Context, byController func(context.Context, *rpc.Operator) error, direct func(context.Context) error) error {
+func (o *ocsFlags) dispatch(ctx context.Context, byController func(context.Context, *rpc.Operator) error,
+	direct func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	op, err := o.operator()
@@ -153,7 +155,8 @@ func printSnapshot(w io.Writer, s *controller.Snapshot, planes []int) {
 	fmt.Fprintf(w, "controller %s, token %d\n", printable(s.Name), s.Token)
 	for _, j := range planes {
 		p := &s.Planes[j]
-		fmt.Fprintf(w, "plane %s: %s, epoch %d, %d switches, %d failures\n", printable(p.Name), p.State, p.Epoch, p.Switches, p.Failures)
+		fmt.Fprintf(w, "plane %s: %s, epoch %d, %d switches, %d failures\n", printable(p.Name), p.State, p.Epoch, p.Switches,
+			p.Failures)
 		if p.Reason != "" {
 			fmt.Fprintf(w, "  problem: %s\n", printable(p.Reason))
 		}
@@ -198,7 +201,8 @@ type commandReport struct {
 }
 
 // command runs one on the plane that --plane names, and shows what has become of it.
-func (o *ocsFlags) command(ctx context.Context, op *rpc.Operator, run func(plane int, s *controller.PlaneSnapshot) error) error {
+func (o *ocsFlags) command(ctx context.Context, op *rpc.Operator,
+	run func(plane int, s *controller.PlaneSnapshot) error) error {
 	if o.plane == "" {
 		return errors.New("--plane is required")
 	}
@@ -218,7 +222,8 @@ func (o *ocsFlags) command(ctx context.Context, op *rpc.Operator, run func(plane
 	} else if failed == nil && err != nil {
 		failed = fmt.Errorf("done, but the plane cannot be seen afterwards: %w", err)
 	}
-	r := commandReport{Plane: after.Name, State: after.State, Epoch: after.Epoch, Before: before.Map, After: after.Map, Reason: after.Reason}
+	r := commandReport{Plane: after.Name, State: after.State, Epoch: after.Epoch, Before: before.Map, After: after.Map,
+		Reason: after.Reason}
 	if failed == nil {
 		r.Verified = after.Verified
 	}
@@ -249,7 +254,8 @@ func printCommand(w io.Writer, r *commandReport) {
 	for _, c := range r.Add {
 		fmt.Fprintf(w, "  + %d>%d\n", c[0], c[1])
 	}
-	fmt.Fprintf(w, "plane %s: %s at epoch %d%s: %s\n", printable(r.Plane), r.State, r.Epoch, verifiedBy(r.Verified), circuitList(r.After))
+	fmt.Fprintf(w, "plane %s: %s at epoch %d%s: %s\n", printable(r.Plane), r.State, r.Epoch, verifiedBy(r.Verified),
+		circuitList(r.After))
 	if r.Reason != "" && r.Error == "" { // a disabled plane that was set, say
 		fmt.Fprintf(w, "  %s\n", printable(r.Reason))
 	}
@@ -321,8 +327,8 @@ with 1 if the plane is not in service.`, nil)
 
 func newOCSDisable() *cobra.Command {
 	var reason string
-	cmd := newOCSService("disable", "Take a plane out of service", `Takes a plane out of service, for work on its switch: who uses it goes on, nobody is granted it any more, and
-collectives run on the planes that are left.`, &reason)
+	cmd := newOCSService("disable", "Take a plane out of service", `Takes a plane out of service, for work on its switch. An operation that holds the plane goes on. The controller
+grants the plane to no other operation, and collectives run on the other planes.`, &reason)
 	cmd.Flags().StringVar(&reason, "reason", "", "what for: ranks and the history will say so")
 	return cmd
 }

@@ -24,11 +24,13 @@ func startController(t *testing.T, d *controllertest.Panel, o rpc.ServerOptions)
 }
 
 // controllerOf serves the core of planes of 4 ports with these names.
-func controllerOf(t *testing.T, d *controllertest.Panel, o rpc.ServerOptions, planes ...string) (*controller.Core, string) {
+func controllerOf(t *testing.T, d *controllertest.Panel, o rpc.ServerOptions,
+	planes ...string) (*controller.Core, string) {
 	t.Helper()
 	config := controller.Config{Name: "test", Ports: 4, Device: d, Token: 5}
 	for _, name := range planes {
-		config.Planes = append(config.Planes, controller.PlaneConfig{Name: name, BandwidthBitsPerSec: 2e9, Reconfig: time.Millisecond})
+		config.Planes = append(config.Planes, controller.PlaneConfig{Name: name, BandwidthBitsPerSec: 2e9,
+			Reconfig: time.Millisecond})
 		o.Planes = append(o.Planes, ocsctl.PlaneInfo{Name: name})
 	}
 	core, err := controller.Start(config)
@@ -88,11 +90,13 @@ controller: {endpoints: ["unix:/nowhere.sock", "%s"]}
 		succeed(t, "", at("set", "--plane", "p1", "--map", "dark")...)
 		out := succeed(t, "", at("set", "--plane", "p1", "--map", "ring:1")...)
 		says(out, "+ 3>0", "plane p1: resident at epoch", ": 0>1 1>2 2>3 3>0")
-		says(succeed(t, "", at("status")...), "controller test, token 5", "plane p0: resident, epoch 0", "circuits: 0>1 1>2 2>3 3>0")
+		says(succeed(t, "", at("status")...), "controller test, token 5", "plane p0: resident, epoch 0",
+			"circuits: 0>1 1>2 2>3 3>0")
 		says(succeed(t, "", at("drift")...), "plane p0: no drift", "plane p1: no drift")
 
 		var r commandReport
-		if err := json.Unmarshal([]byte(succeed(t, "", at("disable", "--plane", "1", "--reason", "cleaning", "--json")...)), &r); err != nil || r.State != controller.Down || r.Plane != "p1" {
+		if err := json.Unmarshal([]byte(succeed(t, "", at("disable", "--plane", "1", "--reason", "cleaning", "--json")...)),
+			&r); err != nil || r.State != controller.Down || r.Plane != "p1" {
 			t.Errorf("%v: %+v", err, r)
 		}
 		refused([]string{"plane p1", "cleaning"}, at("status")...)
@@ -112,7 +116,8 @@ controller: {endpoints: ["unix:/nowhere.sock", "%s"]}
 		succeed(t, "", at("status")...)
 	}
 	var s controller.Snapshot
-	if err := json.Unmarshal([]byte(succeed(t, "", "ocs", "status", "--controller", address, "--json")), &s); err != nil || len(s.Planes) != 2 || !s.Leader {
+	if err := json.Unmarshal([]byte(succeed(t, "", "ocs", "status", "--controller", address, "--json")), &s); err != nil ||
+		len(s.Planes) != 2 || !s.Leader {
 		t.Errorf("%v: %+v", err, s)
 	}
 	c, err := rpc.Dial(t.Context(), []string{address}, 2, rpc.Options{})
@@ -123,7 +128,8 @@ controller: {endpoints: ["unix:/nowhere.sock", "%s"]}
 	if _, err := c.Acquire(1, 255); err != nil {
 		t.Fatal(err)
 	}
-	says(succeed(t, "", "ocs", "status", "--controller", address), "held by port 2, holder 0xff", "port 2: grpc 127.0.0.1:")
+	says(succeed(t, "", "ocs", "status", "--controller", address), "held by port 2, holder 0xff",
+		"port 2: grpc 127.0.0.1:")
 	refused([]string{"plane is in use"}, "ocs", "set", "--controller", address, "--plane", "p0", "--map", "ring:1")
 
 	for _, c := range []struct{ args, words []string }{
@@ -170,15 +176,19 @@ func TestOCSCerts(t *testing.T) {
 		t.Error("overwritten")
 	}
 	file := func(name string) string { return filepath.Join(dir, name) }
-	_, address := startController(t, controllertest.NewPanel(4, 2), rpc.ServerOptions{CA: file("ca.pem"), Cert: file("controller.pem"), Key: file("controller.key")})
+	_, address := startController(t, controllertest.NewPanel(4, 2),
+		rpc.ServerOptions{CA: file("ca.pem"), Cert: file("controller.pem"), Key: file("controller.key")})
 	as := func(who string) []string {
-		return []string{"--controller", address, "--ca", file("ca.pem"), "--cert", file(who + ".pem"), "--key", file(who + ".key")}
+		return []string{"--controller", address, "--ca", file("ca.pem"), "--cert", file(who + ".pem"), "--key",
+			file(who + ".key")}
 	}
 	succeed(t, "", append([]string{"ocs", "status"}, as("operator")...)...)
-	if o := command(t, "", append([]string{"ocs", "status"}, as("rank")...)...); o.status != exitNo || !strings.Contains(o.stderr, "not allowed") {
+	if o := command(t, "", append([]string{"ocs", "status"}, as("rank")...)...); o.status != exitNo ||
+		!strings.Contains(o.stderr, "not allowed") {
 		t.Errorf("a rank operates: %+v", o)
 	}
-	c, err := rpc.Dial(t.Context(), []string{address}, 0, rpc.Options{CA: file("ca.pem"), Cert: file("rank.pem"), Key: file("rank.key")})
+	c, err := rpc.Dial(t.Context(), []string{address}, 0, rpc.Options{CA: file("ca.pem"), Cert: file("rank.pem"),
+		Key: file("rank.key")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,8 @@ import (
 )
 
 // coldBoots are the values of --cold-boot.
-var coldBoots = map[string]device.ColdBoot{"remove": device.Remove, "restore": device.Restore, "maintain": device.Maintain}
+var coldBoots = map[string]device.ColdBoot{"remove": device.Remove, "restore": device.Restore,
+	"maintain": device.Maintain}
 
 // emulateFlags say how protocols are served.
 type emulateFlags struct {
@@ -39,10 +40,12 @@ type deviceServer struct {
 
 // deviceServers are the protocols of ocs emulate.
 var deviceServers = []deviceServer{
-	{"scpi", "serve SCPI, as Polatis switches do, at this address of this host", func(ctx context.Context, l net.Listener, d *device.Device, _ emulateFlags) error {
+	{"scpi", "serve SCPI, as Polatis switches do, at this address of this host", func(ctx context.Context, l net.Listener,
+		d *device.Device, _ emulateFlags) error {
 		return scpi.Serve(ctx, l, d)
 	}},
-	{"gnmi", "serve gNMI at this address of this host", func(ctx context.Context, l net.Listener, d *device.Device, o emulateFlags) error {
+	{"gnmi", "serve gNMI at this address of this host", func(ctx context.Context, l net.Listener, d *device.Device,
+		o emulateFlags) error {
 		return gnmi.Serve(ctx, l, d, gnmi.Options{Dialect: o.dialect})
 	}},
 	{"netconf", "serve NETCONF over SSH, as Polatis switches do, at this address of this host; needs --user and --password-file", serveNETCONF},
@@ -64,7 +67,8 @@ func serveNETCONF(ctx context.Context, l net.Listener, d *device.Device, o emula
 	if err != nil {
 		return fail(fmt.Errorf("--password-file: %w", err))
 	}
-	s, err := netconf.New(d, netconf.Config{Mode: device.Bulk, Users: map[string]netconf.User{o.user: {Password: strings.TrimRight(string(password), "\r\n")}}})
+	s, err := netconf.New(d, netconf.Config{Mode: device.Bulk,
+		Users: map[string]netconf.User{o.user: {Password: strings.TrimRight(string(password), "\r\n")}}})
 	if err != nil {
 		return fail(err)
 	}
@@ -105,13 +109,17 @@ that "lightpath fabric up" has built in the kernel follow it, so that commands a
 	}
 	fl := cmd.Flags()
 	fl.IntVar(&e.device.Ports, "ports", 16, "ports of each side")
-	fl.StringVar(&e.device.Preset, "preset", "", "kind of switch: "+strings.Join(slices.Sorted(maps.Keys(device.Presets)), ", ")+
+	fl.StringVar(&e.device.Preset, "preset", "", "kind of switch: "+strings.Join(slices.Sorted(maps.Keys(device.Presets)),
+		", ")+
 		" (default "+device.DefaultPreset+", or with --fabric one that takes exactly the reconfiguration time of the file)")
 	fl.Uint64Var(&e.device.Seed, "seed", 0, "seed of delays and losses")
-	fl.BoolVar(&e.device.BreakConflicts, "break-conflicts", false, "break circuits that are in the way of new ones instead of refusing those")
-	fl.StringVar(&e.boot, "cold-boot", "remove", "circuits after a reboot: remove, restore or maintain; with --fabric, all but remove begin with those that are there")
+	fl.BoolVar(&e.device.BreakConflicts, "break-conflicts", false,
+		"break circuits that are in the way of new ones instead of refusing those")
+	fl.StringVar(&e.boot, "cold-boot", "remove",
+		"circuits after a reboot: remove, restore or maintain; with --fabric, all but remove begin with those that are there")
 	fl.StringVar(&e.faults, "faults", "", "fault script; SIGHUP has it read again, and happen again")
-	fl.StringVar(&e.serve.dialect, "dialect", "", "dialect of gNMI: "+strings.Join(dialect.Names(), ", ")+" (default the first)")
+	fl.StringVar(&e.serve.dialect, "dialect", "", "dialect of gNMI: "+strings.Join(dialect.Names(),
+		", ")+" (default the first)")
 	fl.StringVar(&e.serve.user, "user", "", "user name of NETCONF")
 	fl.StringVar(&e.serve.passwordFile, "password-file", "", "file of the password of NETCONF")
 	fl.StringVar(&e.serve.knownHosts, "known-hosts", "", "write the host key of NETCONF here, as a file of known hosts")
@@ -157,9 +165,10 @@ func (e *emulation) run(ctx context.Context) error {
 		return err
 	}
 	if e.faults != "" {
-		faults, err := startFaults(func() ([]byte, error) { return readInput("faults", e.faults) }, []*device.Device{d}, func(text string) {
-			fmt.Fprintln(os.Stderr, "ocs: fault:", text)
-		})
+		faults, err := startFaults(func() ([]byte, error) { return readInput("faults", e.faults) }, []*device.Device{d},
+			func(text string) {
+				fmt.Fprintln(os.Stderr, "ocs: fault:", text)
+			})
 		if err != nil {
 			return errors.Join(err, closeAll(listeners))
 		}

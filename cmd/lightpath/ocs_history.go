@@ -197,7 +197,8 @@ func printHistory(w io.Writer, events []controller.Event, names []string) error 
 			epoch = strconv.FormatUint(uint64(e.Epoch), 10)
 		}
 		fmt.Fprintln(t, strings.Join([]string{
-			e.Time.Local().Format("2006-01-02 15:04:05.000"), planesColumn(e, names), epoch, orDash(string(e.Kind)), durationColumn(e.Took), durationColumn(e.Waited),
+			e.Time.Local().Format("2006-01-02 15:04:05.000"), planesColumn(e, names), epoch, orDash(string(e.Kind)),
+			durationColumn(e.Took), durationColumn(e.Waited),
 			orDash(e.Verified), whoColumn(e), orDash(e.Err),
 		}, "\t"))
 	}

@@ -37,7 +37,8 @@ func someHistory() keptHistory {
 	h := keptHistory{
 		{Seq: 1, Kind: controller.TookOver, Plane: -1, Port: -1, Who: "ocs1", Token: 41},
 		{Seq: 2, Kind: controller.Granted, Plane: -1, Port: 3, Holder: 0xbeef, Mask: 3, Waited: time.Second},
-		{Seq: 3, Kind: controller.Switched, Plane: 0, Epoch: 7, Port: -1, Took: 25 * time.Millisecond, Waited: 3 * time.Millisecond, Verified: "light"},
+		{Seq: 3, Kind: controller.Switched, Plane: 0, Epoch: 7, Port: -1, Took: 25 * time.Millisecond,
+			Waited: 3 * time.Millisecond, Verified: "light"},
 		{Seq: 4, Kind: controller.Switched, Plane: 1, Epoch: 9, Port: -1, Took: 26 * time.Millisecond},
 		{Seq: 5, Kind: controller.Failed, Plane: 1, Epoch: 9, Port: -1, Err: "drift\x1b[2J\nport 3"},
 	}
@@ -64,7 +65,8 @@ func serveHistory(t *testing.T) (url, endpoint string) {
 		t.Fatal(err)
 	}
 	s, err := rpc.Serve(l, rpc.ServerOptions{
-		Controller: standby, History: h, Ports: 2, Planes: []ocsctl.PlaneInfo{{Name: "east"}, {Name: "west"}}, DataPlane: ocsctl.DataNone, Name: "ocs1", Version: shim.Version,
+		Controller: standby, History: h, Ports: 2, Planes: []ocsctl.PlaneInfo{{Name: "east"}, {Name: "west"}},
+		DataPlane: ocsctl.DataNone, Name: "ocs1", Version: shim.Version,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -99,18 +101,21 @@ ocs:
 		if len(lines) != 6 || !strings.HasPrefix(lines[0], "TIME") {
 			t.Fatalf("%v:\n%s", source, out)
 		}
-		for i, words := range [][]string{{"took-over", "ocs1, token 41"}, {"granted", "1s", "holder 0xbeef, port 3"}, {"7", "switched", "25ms", "3ms", "light"}, {"switched", "26ms", "-"}, {"failed", "drift?[2J?port 3"}} {
+		for i, words := range [][]string{{"took-over", "ocs1, token 41"}, {"granted", "1s", "holder 0xbeef, port 3"},
+			{"7", "switched", "25ms", "3ms", "light"}, {"switched", "26ms", "-"}, {"failed", "drift?[2J?port 3"}} {
 			for _, w := range words {
 				if !strings.Contains(lines[i+1], w) {
 					t.Errorf("%v: no %q in %q", source, w, lines[i+1])
 				}
 			}
 		}
-		if named := strings.Contains(lines[2], "east,west") && strings.Contains(lines[5], "west"); named != (source[0] != "--controller") {
+		if named := strings.Contains(lines[2], "east,west") &&
+			strings.Contains(lines[5], "west"); named != (source[0] != "--controller") {
 			t.Errorf("%v: names of planes: %s", source, out)
 		}
 		var events []controller.Event
-		if err := json.Unmarshal([]byte(ask("--json", "--plane", "1", "--limit", "1")), &events); err != nil || len(events) != 1 || events[0].Seq != 5 {
+		if err := json.Unmarshal([]byte(ask("--json", "--plane", "1", "--limit", "1")), &events); err != nil ||
+			len(events) != 1 || events[0].Seq != 5 {
 			t.Errorf("%v: %v %+v", source, err, events)
 		}
 		if out := ask("--since", "7m30s", "--kind", "switched"); strings.Count(out, "\n") != 2 {
@@ -144,7 +149,8 @@ func TestOCSHistoryRefuses(t *testing.T) {
 		{[]string{"--controller", "10.0.0.1:7443"}, exitUsage, "ca, cert and key"},
 	} {
 		o := command(t, "", append([]string{"ocs", "history"}, c.args...)...)
-		if o.status != c.status || !strings.Contains(o.stderr, c.says) || strings.Count(o.stderr, "\n") != 1 || o.stdout != "" {
+		if o.status != c.status || !strings.Contains(o.stderr, c.says) || strings.Count(o.stderr, "\n") != 1 ||
+			o.stdout != "" {
 			t.Errorf("%v: %+v", c.args, o)
 		}
 	}

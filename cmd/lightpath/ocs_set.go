@@ -34,12 +34,11 @@ func newOCSSet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set [--fabric f.yaml | --controller host:port] --plane p --map ring:1|xor:1|dark|FILE",
 		Short: "Give a plane a map: show what changes, change it, and verify each circuit",
-		Long: `Reads the map of the plane's switch, removes the circuits that the new map does not have, makes those that it
-has in addition, and leaves all others alone, except those without light: they are made again. Then it verifies all
-circuits, those that stayed too. Exits with 1 if one is not as intended or has no light. The file of a map is a JSON
-list: the rank that each rank sends to, -1 dark. Where there is a controller it does so: the plane must be free, and is
-in service afterwards unless it is disabled. With --direct the switch is changed behind its back, and it will call that
-drift.`,
+		Long: `Reads the map of the plane's switch, removes the circuits that the new map does not have, and makes its new
+circuits. It also makes circuits without light again, and leaves all others alone. Then it verifies all circuits, and
+exits with 1 if one is not as intended or has no light. The file of a map is a JSON list: the rank that each rank sends
+to, -1 dark. If there is a controller, the controller does this: the plane must be free, and is in service afterwards
+unless it is disabled. With --direct the command changes the switch itself, and the controller reports drift.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var want driver.Level
@@ -81,7 +80,8 @@ func (o *ocsFlags) setDirect(ctx context.Context, spec string, want driver.Level
 	c := driver.Change{Before: known.Table(), After: v.wanted, Token: token, Want: min(want, driver.Light)}
 	remove, add := driver.Delta(c.Before, c.After)
 	r := setReport{
-		Plane: v.name, Before: c.Before, After: c.After, Remove: fromTo(remove), Add: fromTo(add), Again: fromTo(known.Remake(c, nil)),
+		Plane: v.name, Before: c.Before, After: c.After, Remove: fromTo(remove), Add: fromTo(add),
+		Again:    fromTo(known.Remake(c, nil)),
 		Circuits: []driver.Circuit{},
 	}
 	if !o.asJSON {
@@ -168,7 +168,8 @@ func printVerdicts(r *setReport) {
 		} else if v.HasPower {
 			as += fmt.Sprintf(", %.2f dBm", v.PowerDBm)
 		}
-		fmt.Printf("  %d: intended %s, accepted %v, observed %s, %s %s: %s\n", v.In, portOf(v.Intended), v.Accepted, portOf(v.Observed), known, v.Verified, as)
+		fmt.Printf("  %d: intended %s, accepted %v, observed %s, %s %s: %s\n", v.In, portOf(v.Intended), v.Accepted,
+			portOf(v.Observed), known, v.Verified, as)
 	}
 	if r.Error == "" {
 		fmt.Printf("plane %s: %s%s\n", r.Plane, circuitList(r.After), verifiedBy(r.Verified))
@@ -251,5 +252,6 @@ func (r *driftReport) verdict() error {
 	if len(r.Drifted) == 0 {
 		return nil
 	}
-	return no(fmt.Errorf("plane %s: %d of %d ranks have another circuit than desired", printable(r.Plane), len(r.Drifted), len(r.Map)))
+	return no(fmt.Errorf("plane %s: %d of %d ranks have another circuit than desired", printable(r.Plane), len(r.Drifted),
+		len(r.Map)))
 }

@@ -88,7 +88,8 @@ func TestOCSInTheDark(t *testing.T) {
 			t.Errorf("set: %d, %s", o.status, o.stdout)
 		}
 		o = command(t, "", append(set, "--json")...)
-		if o.status != exitNo || strings.Contains(o.stdout, `"verified": "light",`+"\n  \"error\"") || !strings.Contains(o.stdout, `"error"`) {
+		if o.status != exitNo || strings.Contains(o.stdout, `"verified": "light",`+"\n  \"error\"") ||
+			!strings.Contains(o.stdout, `"error"`) {
 			t.Errorf("set --json: %d, %s", o.status, o.stdout)
 		}
 	}
@@ -106,7 +107,8 @@ func TestOCSInTheDark(t *testing.T) {
 func TestOCSSetStatusDrift(t *testing.T) {
 	d, fabric := switchFabric(t)
 	out := succeed(t, "", "ocs", "set", "--fabric", fabric, "--plane", "p0", "--map", "ring:1")
-	for _, s := range []string{"0 circuits to remove, 4 to make", "+ 3>0", "0: intended 1, accepted true, observed 1, verified by light: as intended"} {
+	for _, s := range []string{"0 circuits to remove, 4 to make", "+ 3>0",
+		"0: intended 1, accepted true, observed 1, verified by light: as intended"} {
 		if !strings.Contains(out, s) {
 			t.Errorf("no %q in %s", s, out)
 		}
@@ -117,16 +119,19 @@ func TestOCSSetStatusDrift(t *testing.T) {
 	}
 	var report setReport
 	text := succeed(t, "", "ocs", "set", "--fabric", fabric, "--plane", "p0", "--map", "xor:1", "--json")
-	if err := json.Unmarshal([]byte(text), &report); err != nil || len(report.Circuits) != 4 || report.Add[0] != [2]int{1, 0} || report.Before[3] != 0 {
+	if err := json.Unmarshal([]byte(text), &report); err != nil || len(report.Circuits) != 4 ||
+		report.Add[0] != [2]int{1, 0} || report.Before[3] != 0 {
 		t.Errorf("%v in %s", err, text)
 	}
-	if out := succeed(t, "", "ocs", "status", "--fabric", fabric); !strings.Contains(out, "plane p0: switch sw, driver polatis-scpi, Rotor R-8x8") ||
+	if out := succeed(t, "", "ocs", "status", "--fabric", fabric); !strings.Contains(out,
+		"plane p0: switch sw, driver polatis-scpi, Rotor R-8x8") ||
 		!strings.Contains(out, "circuits: 0>1 1>0 2>3 3>2") || !strings.Contains(out, "port 13       ENABLED") {
 		t.Errorf("status: %s", out)
 	}
 	var all []planeStatus
 	text = succeed(t, "", "ocs", "status", "--fabric", fabric, "--json", "--plane", "p1")
-	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) != 1 || len(all[0].Ports) != 8 || !all[0].Map.Equal(circuit.Permutation{1, 0, -1, 2}) {
+	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) != 1 || len(all[0].Ports) != 8 ||
+		!all[0].Map.Equal(circuit.Permutation{1, 0, -1, 2}) {
 		t.Errorf("%v in %s", err, text)
 	}
 	succeed(t, "", "ocs", "drift", "--fabric", fabric, "--plane", "p0", "--map", "xor:1")
@@ -134,12 +139,14 @@ func TestOCSSetStatusDrift(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := command(t, "", "ocs", "drift", "--fabric", fabric, "--plane", "p0", "--map", "xor:1")
-	if o.status != exitNo || !strings.Contains(o.stdout, "0: desired 1, observed dark") || !strings.Contains(o.stderr, "1 of 4 ranks") {
+	if o.status != exitNo || !strings.Contains(o.stdout, "0: desired 1, observed dark") ||
+		!strings.Contains(o.stderr, "1 of 4 ranks") {
 		t.Errorf("drift: %+v", o)
 	}
 	var drift driftReport
 	o = command(t, "", "ocs", "drift", "--fabric", fabric, "--plane", "p0", "--map", "xor:1", "--json")
-	if err := json.Unmarshal([]byte(o.stdout), &drift); err != nil || o.status != exitNo || len(drift.Drifted) != 1 || drift.Drifted[0] != 0 {
+	if err := json.Unmarshal([]byte(o.stdout), &drift); err != nil || o.status != exitNo || len(drift.Drifted) != 1 ||
+		drift.Drifted[0] != 0 {
 		t.Errorf("drift: %+v", o)
 	}
 }
@@ -152,11 +159,13 @@ func TestOCSBadSwitch(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := command(t, "", "ocs", "set", "--fabric", fabric, "--plane", "p0", "--map", "ring:1")
-	if o.status != exitNo || !strings.Contains(o.stdout, "2: intended 3, accepted true, observed 3, known by read-back: NOT as intended") ||
+	if o.status != exitNo || !strings.Contains(o.stdout,
+		"2: intended 3, accepted true, observed 3, known by read-back: NOT as intended") ||
 		!strings.Contains(o.stdout, "1: intended 2, accepted true, observed 2, known by light: as intended") {
 		t.Errorf("set: %+v", o)
 	}
-	if o = command(t, "", "ocs", "status", "--fabric", fabric); o.status != exitNo || !strings.Contains(o.stdout, "port 3        FAILED") {
+	if o = command(t, "", "ocs", "status", "--fabric", fabric); o.status != exitNo ||
+		!strings.Contains(o.stdout, "port 3        FAILED") {
 		t.Errorf("status: %+v", o)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -169,10 +178,12 @@ func TestOCSBadSwitch(t *testing.T) {
 	if err := os.WriteFile(fabric, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if o = command(t, "", "ocs", "set", "--fabric", fabric, "--plane", "p0", "--map", "dark"); o.status != exitNo || strings.Count(o.stderr, "\n") != 1 {
+	if o = command(t, "", "ocs", "set", "--fabric", fabric, "--plane", "p0", "--map", "dark"); o.status != exitNo ||
+		strings.Count(o.stderr, "\n") != 1 {
 		t.Errorf("set without a switch: %+v", o)
 	}
-	if o = command(t, "", "ocs", "status", "--fabric", fabric); o.status != exitNo || !strings.Contains(o.stdout, "problem: scpi:") {
+	if o = command(t, "", "ocs", "status", "--fabric", fabric); o.status != exitNo ||
+		!strings.Contains(o.stdout, "problem: scpi:") {
 		t.Errorf("status without a switch: %+v", o)
 	}
 }
@@ -218,7 +229,8 @@ ocs: [{name: sw, driver: polatis-scpi, endpoint: "192.0.2.1:5025", reconfig: 1ms
 	} {
 		refuse(t, "[1, 1, 2, 3]", c.says, append([]string{"ocs"}, c.args...)...)
 	}
-	if o := command(t, "", "ocs", "set", "--fabric", remote, "--plane", "p0", "--map", "dark"); o.status != exitNo || !strings.Contains(o.stderr, "in/out") {
+	if o := command(t, "", "ocs", "set", "--fabric", remote, "--plane", "p0", "--map", "dark"); o.status != exitNo ||
+		!strings.Contains(o.stderr, "in/out") {
 		t.Errorf("mixed labels: %+v", o)
 	}
 }
@@ -267,12 +279,14 @@ ocs: [{name: sw, driver: %s, endpoint: "%s", reconfig: 25ms}]
 	for setter := range fabrics {
 		shift++
 		ring := fmt.Sprintf("ring:%d", shift)
-		succeed(t, "", append([]string{"ocs", "set", "--fabric", fabrics[setter], "--plane", "p0", "--map", ring, "--verify", "status"}, login...)...)
+		succeed(t, "", append([]string{"ocs", "set", "--fabric", fabrics[setter], "--plane", "p0", "--map", ring, "--verify",
+			"status"}, login...)...)
 		if got := d.Map(); !got.Equal(circuit.Shift(4, shift)) {
 			t.Errorf("%s set %s, and the switch has %v", setter, ring, got)
 		}
 		for reader := range fabrics {
-			succeed(t, "", append([]string{"ocs", "drift", "--fabric", fabrics[reader], "--plane", "p0", "--map", ring}, login...)...)
+			succeed(t, "", append([]string{"ocs", "drift", "--fabric", fabrics[reader], "--plane", "p0", "--map", ring},
+				login...)...)
 		}
 	}
 	cancel()
@@ -285,8 +299,9 @@ ocs: [{name: sw, driver: %s, endpoint: "%s", reconfig: 25ms}]
 func TestMapInWordsOfTheFile(t *testing.T) {
 	_, fabric := switchFabric(t)
 	for text, want := range map[string]string{
-		`{"0": 1}`: "want a list, not an object", `[0, "1"]`: "want a whole number, not text", `[0, 1.5]`: "want a whole number, not 1.5",
-		``: "no text",
+		`{"0": 1}`: "want a list, not an object", `[0, "1"]`: "want a whole number, not text",
+		`[0, 1.5]`: "want a whole number, not 1.5",
+		``:         "no text",
 	} {
 		refuse(t, text, []string{"--map -: " + want}, "ocs", "set", "--fabric", fabric, "--plane", "p0", "--map", "-")
 	}

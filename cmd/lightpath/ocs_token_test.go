@@ -49,11 +49,13 @@ func TestProve(t *testing.T) {
 	known := driver.NewKnown(4, driver.Rule{})
 	p := &tokens{lost: -1}
 	all := verdicts()
-	if err := prove(t.Context(), p, 0, all, known); err != nil || len(p.sent) != 2 || all[0].Verified != driver.Token || all[1].Verified != driver.ReadBack || all[2].Verified != driver.Token {
+	if err := prove(t.Context(), p, 0, all, known); err != nil || len(p.sent) != 2 || all[0].Verified != driver.Token ||
+		all[1].Verified != driver.ReadBack || all[2].Verified != driver.Token {
 		t.Errorf("%v, %+v, sent %v", err, all, p.sent)
 	}
 	p, all = &tokens{lost: 3}, verdicts()
-	if err := prove(t.Context(), p, 0, all, known); !errors.Is(err, driver.ErrNotAsIntended) || all[0].Verified != driver.Token || all[2].Reason == "" || all[2].Verified != driver.Light {
+	if err := prove(t.Context(), p, 0, all, known); !errors.Is(err, driver.ErrNotAsIntended) ||
+		all[0].Verified != driver.Token || all[2].Reason == "" || all[2].Verified != driver.Light {
 		t.Errorf("%v, %+v", err, all)
 	}
 	p, all = &tokens{err: errors.New("no interface")}, verdicts()
@@ -68,7 +70,8 @@ func TestProve(t *testing.T) {
 // TestVerifyTokenRefused: without interfaces nothing is changed.
 func TestVerifyTokenRefused(t *testing.T) {
 	d, fabric := switchFabric(t)
-	refuse(t, "", []string{"--verify token", "not up on this host"}, "ocs", "set", "--fabric", fabric, "--plane", "p0", "--map", "ring:1", "--verify", "token")
+	refuse(t, "", []string{"--verify token", "not up on this host"}, "ocs", "set", "--fabric", fabric, "--plane", "p0",
+		"--map", "ring:1", "--verify", "token")
 	if d.Revision() != 0 {
 		t.Error("the switch was changed")
 	}
@@ -146,15 +149,16 @@ func TestVerifyToken(t *testing.T) {
 	}
 }
 
-// TestOperatorMovesPackets: from an operator's command through gRPC, the controller, SCPI and the
-// switch to circuits in the kernel, proved by tokens; and back, when somebody else has changed them.
+// TestOperatorMovesPackets: an operator's command goes through gRPC, the controller, SCPI and the switch to circuits in
+// the kernel, and tokens prove them. If another writer changes the circuits, the operator sees it.
 func TestOperatorMovesPackets(t *testing.T) {
 	model, path := kernelSwitch(t)
 	f, err := fabric.Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := switchDevice(f, fabric.SwitchesConfig{Verify: "token", DriftInterval: 50 * time.Millisecond}, tokenProber(f), nil)
+	d, err := switchDevice(f, fabric.SwitchesConfig{Verify: "token", DriftInterval: 50 * time.Millisecond}, tokenProber(f),
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +167,8 @@ func TestOperatorMovesPackets(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	core, err := controller.Start(controller.Config{Name: "test", Ports: 3, Planes: planeConfigs(f), Device: d, Token: 1, SettleTimeout: d.SettleWithin()})
+	core, err := controller.Start(controller.Config{Name: "test", Ports: 3, Planes: planeConfigs(f), Device: d, Token: 1,
+		SettleTimeout: d.SettleWithin()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,8 +178,9 @@ func TestOperatorMovesPackets(t *testing.T) {
 		t.Fatal(err)
 	}
 	server, err := rpc.Serve(l, rpc.ServerOptions{
-		Controller: func() (controller.Controller, string) { return core, "" }, Ports: 3, Name: "test", DataPlane: ocsctl.DataNone,
-		Version: shim.Version, Planes: []ocsctl.PlaneInfo{{Name: "p0"}},
+		Controller: func() (controller.Controller, string) { return core, "" }, Ports: 3, Name: "test",
+		DataPlane: ocsctl.DataNone,
+		Version:   shim.Version, Planes: []ocsctl.PlaneInfo{{Name: "p0"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -183,14 +189,16 @@ func TestOperatorMovesPackets(t *testing.T) {
 	ocs := func(args ...string) []string {
 		return append([]string{"ocs", args[0], "--controller", l.Addr().String(), "--plane", "p0"}, args[1:]...)
 	}
-	if out := succeed(t, "", ocs("set", "--map", "ring:1")...); !strings.Contains(out, "resident at epoch 1, verified by token: 0>1 1>2 2>0") {
+	if out := succeed(t, "", ocs("set", "--map", "ring:1")...); !strings.Contains(out,
+		"resident at epoch 1, verified by token: 0>1 1>2 2>0") {
 		t.Error(out)
 	}
 	if err := model.Inject(device.Fault{Kind: device.ThirdParty, In: 0, Out: -1}); err != nil {
 		t.Fatal(err)
 	}
 	deadline := time.Now().Add(30 * time.Second)
-	for o := command(t, "", ocs("drift")...); !strings.Contains(o.stdout, "0: desired 1, observed dark"); o = command(t, "", ocs("drift")...) {
+	for o := command(t, "", ocs("drift")...); !strings.Contains(o.stdout, "0: desired 1, observed dark"); o = command(t,
+		"", ocs("drift")...) {
 		if time.Now().After(deadline) {
 			t.Fatalf("drift is not found: %+v", o)
 		}
@@ -199,7 +207,8 @@ func TestOperatorMovesPackets(t *testing.T) {
 	if o := command(t, "", ocs("enable")...); o.status != exitNo || !strings.Contains(o.stderr, "drift") {
 		t.Errorf("a drifted plane is enabled: %+v", o)
 	}
-	if out := succeed(t, "", ocs("set", "--map", "ring:1")...); !strings.Contains(out, "resident at epoch 2, verified by token") {
+	if out := succeed(t, "", ocs("set", "--map", "ring:1")...); !strings.Contains(out,
+		"resident at epoch 2, verified by token") {
 		t.Error(out)
 	}
 }

@@ -52,7 +52,8 @@ docs/operations.md how to run it.`,
 		},
 	}
 	cmd.Flags().StringVar(&config, "config", "", "configuration file")
-	cmd.Flags().StringVar(&plans, "plans", "", "directory of cached plans that the page shows beside what happened (LIGHTPATH_PLAN_DIR of the jobs)")
+	cmd.Flags().StringVar(&plans, "plans", "",
+		"directory of cached plans that the page shows beside what happened (LIGHTPATH_PLAN_DIR of the jobs)")
 	return cmd
 }
 
@@ -86,7 +87,8 @@ func (s *service) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	data := s.dataPlane()
 	runner, err := lead.New(lead.Options{
-		Name: s.o.Name, Address: s.o.Listen, Store: store, Ports: s.f.Ranks, Planes: len(s.f.Planes), Logger: s.log, Build: data.build, OnLeader: s.serveLocal(data),
+		Name: s.o.Name, Address: s.o.Listen, Store: store, Ports: s.f.Ranks, Planes: len(s.f.Planes), Logger: s.log,
+		Build: data.build, OnLeader: s.serveLocal(data),
 		OnEnd: func() {
 			if err := data.close(); err != nil {
 				s.log.Warn("planes", "error", err)
@@ -130,11 +132,13 @@ func (s *service) openStore(ctx context.Context) (journal.Store, error) {
 		return journal.NewMemory(s.o.Name, journal.DefaultHistory), nil
 	case fabric.JournalFile:
 		return file.Open(file.Config{
-			Name: s.o.Name, Address: s.o.Listen, Software: shim.Version, Dir: cmp.Or(j.Dir, defaultJournal(s.config)), Logger: s.log, OnWrite: observe,
+			Name: s.o.Name, Address: s.o.Listen, Software: shim.Version, Dir: cmp.Or(j.Dir, defaultJournal(s.config)),
+			Logger: s.log, OnWrite: observe,
 		})
 	}
 	c := etcd.Config{
-		Name: s.o.Name, Address: s.o.Listen, Software: shim.Version, Dir: j.Dir, Endpoints: j.Endpoints, CA: j.TLS.CA, Cert: j.TLS.Cert, Key: j.TLS.Key,
+		Name: s.o.Name, Address: s.o.Listen, Software: shim.Version, Dir: j.Dir, Endpoints: j.Endpoints, CA: j.TLS.CA,
+		Cert: j.TLS.Cert, Key: j.TLS.Key,
 		Prefix: j.Prefix, Lease: j.Lease, Logger: s.log, OnWrite: observe,
 	}
 	if c.Dir == "" && c.Endpoints == nil {
@@ -230,7 +234,8 @@ func (s *service) serveRPC(ctx context.Context, group *errgroup.Group, r *lead.R
 }
 
 // serveHTTP serves the page and metrics.
-func (s *service) serveHTTP(ctx context.Context, group *errgroup.Group, r *lead.Runner, h controller.History, data dataPlane) error {
+func (s *service) serveHTTP(ctx context.Context, group *errgroup.Group, r *lead.Runner, h controller.History,
+	data dataPlane) error {
 	if s.o.HTTP == "" {
 		return nil
 	}

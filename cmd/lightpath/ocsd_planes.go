@@ -80,8 +80,9 @@ func (p *memoryPlane) close() error {
 
 func emulatorConfig(o *fabric.OCSD, f *fabric.Fabric) emulator.Config {
 	return emulator.Config{
-		Socket: o.Socket, Ports: f.Ranks, Planes: planeConfigs(f), Initial: o.Initial, MTU: o.MTU, Slots: o.Slots, FrameLog: o.FrameLog,
-		Name: o.Name, Version: shim.Version,
+		Socket: o.Socket, Ports: f.Ranks, Planes: planeConfigs(f), Initial: o.Initial, MTU: o.MTU, Slots: o.Slots,
+		FrameLog: o.FrameLog,
+		Name:     o.Name, Version: shim.Version,
 	}
 }
 
@@ -232,7 +233,8 @@ func (p *realPlane) seen(context.Context) ([]web.SwitchHealth, error) {
 	}
 	var all []web.SwitchHealth
 	for _, s := range d.Switches() {
-		h := web.SwitchHealth{Name: s.Name, Driver: drivers[s.Name], Model: strings.TrimSpace(s.Info.Vendor + " " + s.Info.Model), Planes: s.Planes}
+		h := web.SwitchHealth{Name: s.Name, Driver: drivers[s.Name],
+			Model: strings.TrimSpace(s.Info.Vendor + " " + s.Info.Model), Planes: s.Planes}
 		if s.Err != nil {
 			h.Error = s.Err.Error()
 		}
@@ -250,7 +252,8 @@ func (p *realPlane) build(r lead.Rule) (_ *controller.Core, err error) {
 		return nil, err
 	}
 	p.shown.Store(p.device)
-	c := controller.Config{Name: o.Name, Ports: f.Ranks, Planes: planeConfigs(f), Device: p.device, SettleTimeout: p.device.SettleWithin()}
+	c := controller.Config{Name: o.Name, Ports: f.Ranks, Planes: planeConfigs(f), Device: p.device,
+		SettleTimeout: p.device.SettleWithin()}
 	r.Apply(&c)
 	return controller.Start(c)
 }

@@ -45,7 +45,9 @@ func cachedPlans(dir string) func(context.Context) ([]web.Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		slices.SortStableFunc(list, func(a, b cache.Info) int { return cmp.Compare(b.ModTime.UnixNano(), a.ModTime.UnixNano()) })
+		slices.SortStableFunc(list, func(a, b cache.Info) int {
+			return cmp.Compare(b.ModTime.UnixNano(), a.ModTime.UnixNano())
+		})
 		shown = nil
 		for i := range list {
 			if e := list[i].Entry; e != nil && len(shown) < shownPlans {
@@ -64,14 +66,16 @@ func cachedPlans(dir string) func(context.Context) ([]web.Plan, error) {
 func planOf(e *cache.Entry, block int64, p *plans.Plan) web.Plan {
 	k := &e.Key
 	w := web.Plan{
-		Name:  fmt.Sprintf("%.16s-%d", e.Name(), block),
-		Title: fmt.Sprintf("%s %s, %d ranks, %.0f bytes, %s", k.Collective, k.Algorithm, k.Ranks, callBytes(k, block), p.Planner),
+		Name: fmt.Sprintf("%.16s-%d", e.Name(), block),
+		Title: fmt.Sprintf("%s %s, %d ranks, %.0f bytes, %s", k.Collective, k.Algorithm, k.Ranks, callBytes(k, block),
+			p.Planner),
 		EndUS: p.CCTUS, Planes: make([][]web.Interval, len(p.Planes)),
 	}
 	for j, entries := range p.Planes {
 		for i := range entries {
 			en := &entries[i]
-			w.Planes[j] = append(w.Planes[j], web.Interval{Kind: string(en.Kind), Step: en.Step, StartUS: en.StartUS, EndUS: en.EndUS, To: en.To})
+			w.Planes[j] = append(w.Planes[j], web.Interval{Kind: string(en.Kind), Step: en.Step, StartUS: en.StartUS,
+				EndUS: en.EndUS, To: en.To})
 		}
 	}
 	return w

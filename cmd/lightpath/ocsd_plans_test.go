@@ -21,7 +21,8 @@ func TestCachedPlans(t *testing.T) {
 		t.Error("looking has made the directory")
 	}
 	t.Setenv("LIGHTPATH_FABRIC", write(t, "fabric.yaml", warmFabric))
-	succeed(t, "", "plan", "cache", "warm", "--dir", dir, "--collective", "allreduce", "--bytes", "64K..1M", "--time-limit", "50ms", "--planner", "swot")
+	succeed(t, "", "plan", "cache", "warm", "--dir", dir, "--collective", "allreduce", "--bytes", "64K..1M",
+		"--time-limit", "50ms", "--planner", "swot")
 	if err := os.WriteFile(filepath.Join(dir, "junk.json"), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,8 @@ func TestCachedPlans(t *testing.T) {
 		t.Error(err)
 	}
 	// The page uses the names of plan files.
-	if web.Transmit != string(plans.Transmit) || web.Reconfigure != string(plans.Reconfigure) || web.Hold != string(plans.Hold) {
+	if web.Transmit != string(plans.Transmit) || web.Reconfigure != string(plans.Reconfigure) ||
+		web.Hold != string(plans.Hold) {
 		t.Error("kinds of intervals differ")
 	}
 }

@@ -173,7 +173,8 @@ func TestDriftOutlivesACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := filepath.Join(filepath.Dir(fabric), "ocsd.yaml")
-	if err := os.WriteFile(config, []byte("version: 1\nfabric: fabric.yaml\nswitches: {drift_interval: 50ms}\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("version: 1\nfabric: fabric.yaml\nswitches: {drift_interval: 50ms}\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	o := newOCSD(t, config)
@@ -189,7 +190,8 @@ func TestDriftOutlivesACrash(t *testing.T) {
 		}
 	}
 	o.start()
-	if p := o.plane("p0"); p.State != controller.Down || !strings.Contains(p.Reason, "drift") || !p.Desired.Equal(circuit.Shift(4, 1)) {
+	if p := o.plane("p0"); p.State != controller.Down || !strings.Contains(p.Reason, "drift") ||
+		!p.Desired.Equal(circuit.Shift(4, 1)) {
 		t.Errorf("%s: %s; desired %v", p.State, p.Reason, p.Desired)
 	}
 	if p := o.plane("p1"); p.State != controller.Down || !strings.Contains(p.Reason, "no light") {

@@ -39,9 +39,11 @@ type planFlags struct {
 
 func (f *planFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.planner, "planner", "auto", fmt.Sprintf("planner: one of %v, or %s for a demand matrix", planner.Names(), spectra.Name))
+	fl.StringVar(&f.planner, "planner", "auto", fmt.Sprintf("planner: one of %v, or %s for a demand matrix",
+		planner.Names(), spectra.Name))
 	fl.StringVar(&f.out, "out", "", "plan file to write (standard output by default)")
-	fl.DurationVar(&f.limit, "time-limit", planner.DefaultTimeLimit, "most time to search; the best plan by then is the answer")
+	fl.DurationVar(&f.limit, "time-limit", planner.DefaultTimeLimit,
+		"most time to search; the best plan by then is the answer")
 	fl.Int64Var(&f.seed, "seed", 1, "seed of the search")
 	f.form.register(fl)
 }

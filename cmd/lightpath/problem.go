@@ -42,7 +42,8 @@ var fabricFacts = []string{"planes", "bandwidth", "alpha", "hop", "reconfig", "f
 func (f *problemFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.collective, "collective", "", "allreduce, alltoall, allgather, ...")
-	fl.StringVar(&f.algorithm, "algorithm", "", "schedule, such as rabenseifner, pairwise:4 or recursive-doubling; build: auto chooses one")
+	fl.StringVar(&f.algorithm, "algorithm", "",
+		"schedule, such as rabenseifner, pairwise:4 or recursive-doubling; build: auto chooses one")
 	fl.IntVar(&f.ranks, "ranks", 0, "number of ranks")
 	fl.IntVar(&f.root, "root", 0, "root of rooted collectives")
 	fl.StringVar(&f.bytes, "bytes", "", "size as nccl-tests counts it, such as 32MiB")
@@ -55,7 +56,8 @@ func (f *problemFlags) register(cmd *cobra.Command) {
 	fl.Var(&f.reconfig, "reconfig", "reconfiguration delay")
 	fl.BoolVar(&f.forwarding, "forwarding", false, "ranks forward for each other")
 	fl.StringVar(&f.circuits, "circuits", string(plans.Simplex), "simplex, duplex or interleaved")
-	fl.StringVar(&f.initial, "initial", "free", "free: the planner chooses; dark; first: every plane on the first step's circuits, as in SWOT's example")
+	fl.StringVar(&f.initial, "initial", "free",
+		"free: the planner chooses; dark; first: every plane on the first step's circuits, as in SWOT's example")
 	fl.StringVar(&f.final, "final", "", "\"initial\": the plan must return to where it began")
 }
 

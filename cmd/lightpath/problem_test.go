@@ -35,7 +35,8 @@ func TestPlanBuildChooses(t *testing.T) {
 		}
 		chosen, _, _ := strings.Cut(strings.TrimPrefix(lines[0], "algorithm "), ",")
 		problem := succeed(t, "", slices.Concat([]string{"plan", "problem", "--algorithm", chosen}, args)...)
-		if text := succeed(t, "", "plan", "check", "--in", write(t, "problem.json", problem), "--plan", write(t, "plan.json", o.stdout)); !strings.Contains(text, "feasible") {
+		if text := succeed(t, "", "plan", "check", "--in", write(t, "problem.json", problem), "--plan",
+			write(t, "plan.json", o.stdout)); !strings.Contains(text, "feasible") {
 			t.Errorf("%s: %s", chosen, text)
 		}
 	}
@@ -44,14 +45,18 @@ func TestPlanBuildChooses(t *testing.T) {
 // TestBuildWritesProblem: plan build leaves a problem beside the plan, with which plan check and plan show work.
 func TestBuildWritesProblem(t *testing.T) {
 	plan := filepath.Join(t.TempDir(), "p.json")
-	succeed(t, "", "plan", "build", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "4", "--bytes", "1M", "--out", plan)
+	succeed(t, "", "plan", "build", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "4", "--bytes", "1M",
+		"--out", plan)
 	problem := strings.TrimSuffix(plan, ".json") + ".problem.json"
 	succeed(t, "", "plan", "check", "--in", problem, "--plan", plan)
 	succeed(t, "", "plan", "show", "--in", problem, "--plan", plan)
 	other := filepath.Join(t.TempDir(), "other.json")
-	succeed(t, "", "plan", "problem", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "8", "--bytes", "1M", "--out", other)
-	refuse(t, "", []string{"--in", other, "is not the problem of this plan"}, "plan", "show", "--in", other, "--plan", plan)
-	if out := succeed(t, "", "plan", "build", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "4", "--bytes", "1M",
+	succeed(t, "", "plan", "problem", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "8", "--bytes", "1M",
+		"--out", other)
+	refuse(t, "", []string{"--in", other, "is not the problem of this plan"}, "plan", "show", "--in", other, "--plan",
+		plan)
+	if out := succeed(t, "", "plan", "build", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "4",
+		"--bytes", "1M",
 		"--out", "/dev/null"); out != "" {
 		t.Errorf("output %q", out)
 	}

@@ -30,7 +30,8 @@ func TestRanksOfNobody(t *testing.T) {
 func TestRanksMerge(t *testing.T) {
 	dir := t.TempDir()
 	write := func(rank int, operations ...flight.Operation) string {
-		d := flight.Dump{Version: flight.Version, Comm: "c", Ranks: 2, Rank: rank, Time: 100, UnixTime: 200, Operations: operations}
+		d := flight.Dump{Version: flight.Version, Comm: "c", Ranks: 2, Rank: rank, Time: 100, UnixTime: 200,
+			Operations: operations}
 		text, err := d.Encode()
 		if err != nil {
 			t.Fatal(err)
@@ -41,7 +42,8 @@ func TestRanksMerge(t *testing.T) {
 		}
 		return path
 	}
-	op := flight.Operation{Number: 1, Seq: 1, Call: "AllReduce", Detail: "AllReduce", Outcome: flight.UnderWay, Arrived: 10}
+	op := flight.Operation{Number: 1, Seq: 1, Call: "AllReduce", Detail: "AllReduce", Outcome: flight.UnderWay,
+		Arrived: 10}
 	a, b := write(0, op), write(1)
 	trace := filepath.Join(dir, "trace.json")
 	if got := run(t.Context(), []string{"ranks", "merge", "--trace", trace, a, b}); got != exitNo {

@@ -65,9 +65,11 @@ func TestProblemRules(t *testing.T) {
 		{"negative port cost", add(`"reconfig_per_port_us":-1`), []string{"reconfig_per_port_us", "-1"}},
 		{"forwarding", add(`"forwarding":1`), []string{"forwarding"}},
 		{"circuits", add(`"circuits":"triplex"`), []string{"circuits", "triplex"}},
-		{"odd interleaved", strings.Replace(add(`"circuits":"interleaved"`), `"planes":2`, `"planes":3`, 1), []string{"planes", "3"}},
+		{"odd interleaved", strings.Replace(add(`"circuits":"interleaved"`), `"planes":2`, `"planes":3`, 1),
+			[]string{"planes", "3"}},
 		{"unknown field", add(`"speed":1`), []string{"speed", "unknown"}},
-		{"unknown field of a step", swap(`"to":[1,0,3,2]`, `"to":[1,0,3,2],"name":"x"`), []string{"steps[0].name", "unknown"}},
+		{"unknown field of a step", swap(`"to":[1,0,3,2]`, `"to":[1,0,3,2],"name":"x"`),
+			[]string{"steps[0].name", "unknown"}},
 		{"a field twice", add(`"ranks":4`), []string{"ranks", "twice"}},
 		{"neither steps nor demand", good[:strings.Index(good, `,"steps"`)] + "}", []string{"steps", "missing"}},
 		{"both", add(`"demand":[[0,0,0,0],[0,0,0,0],[0,0,0,0],[0,0,0,0]]`), []string{"demand", "not both"}},
@@ -92,8 +94,10 @@ func TestProblemRules(t *testing.T) {
 		{"initial word", add(`"initial":"dark"`), []string{"initial"}},
 		{"final word", add(`"final":"start"`), []string{"final", "start"}},
 		{"final maps", add(`"final":[[1,0,3,2]]`), []string{"final", "1"}},
-		{"initial of a duplex plane", add(`"circuits":"duplex","initial":[[1,0,3,2],[1,2,3,0]]`), []string{"initial[1]", "duplex"}},
-		{"initial of interleaved planes", add(`"circuits":"interleaved","initial":[[1,2,3,0],[1,2,3,0]]`), []string{"initial[0]", "interleaved"}},
+		{"initial of a duplex plane", add(`"circuits":"duplex","initial":[[1,0,3,2],[1,2,3,0]]`),
+			[]string{"initial[1]", "duplex"}},
+		{"initial of interleaved planes", add(`"circuits":"interleaved","initial":[[1,2,3,0],[1,2,3,0]]`),
+			[]string{"initial[0]", "interleaved"}},
 		{"rows of the demand", strings.Replace(demand, `[[0,1],[2,0]]`, `[[0,1]]`, 1), []string{"demand", "1"}},
 		{"columns of the demand", strings.Replace(demand, `[2,0]`, `[2]`, 1), []string{"demand[1]", "1"}},
 		{"negative demand", strings.Replace(demand, `[2,0]`, `[-2,0]`, 1), []string{"demand[1][0]", "-2"}},
@@ -117,10 +121,12 @@ func TestRefusedArguments(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none.json")
 	solve := func(more ...string) []string { return append([]string{"plan", "solve", "--in", problem}, more...) }
 	build := func(more ...string) []string {
-		return append([]string{"plan", "problem", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "4", "--bytes", "1M"}, more...)
+		return append([]string{"plan", "problem", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "4",
+			"--bytes", "1M"}, more...)
 	}
 	auto := func(more ...string) []string {
-		return append([]string{"plan", "build", "--collective", "allreduce", "--ranks", "4", "--bytes", "1M", "--time-limit", "20ms"}, more...)
+		return append([]string{"plan", "build", "--collective", "allreduce", "--ranks", "4", "--bytes", "1M", "--time-limit",
+			"20ms"}, more...)
 	}
 	bench := func(more ...string) []string { return append([]string{"bench", "allreduce"}, more...) }
 	for _, c := range []struct {
@@ -230,7 +236,8 @@ func TestSchema(t *testing.T) {
 func TestDoctor(t *testing.T) {
 	t.Setenv("NCCL_DEBUG", "INFO")
 	text := succeed(t, "", "doctor", "--env")
-	for _, name := range []string{"LIGHTPATH_TRANSPORT", "LIGHTPATH_FABRIC", "LIGHTPATH_PLANNER", "LIGHTPATH_TIMEOUT", "NCCL_DEBUG", "NCCL_DEBUG_FILE",
+	for _, name := range []string{"LIGHTPATH_TRANSPORT", "LIGHTPATH_FABRIC", "LIGHTPATH_PLANNER", "LIGHTPATH_TIMEOUT",
+		"NCCL_DEBUG", "NCCL_DEBUG_FILE",
 		"NCCL_DEBUG_SUBSYS", "NCCL_SOCKET_IFNAME", "NCCL_COMM_ID"} {
 		if !strings.Contains(text, name+" (") {
 			t.Errorf("doctor --env does not list %s", name)
@@ -240,12 +247,14 @@ func TestDoctor(t *testing.T) {
 		t.Error("doctor --env does not say what NCCL_DEBUG is")
 	}
 	var rows []map[string]string
-	if err := json.Unmarshal([]byte(succeed(t, "", "doctor", "--env", "--json")), &rows); err != nil || len(rows) != len(settings.Vars()) {
+	if err := json.Unmarshal([]byte(succeed(t, "", "doctor", "--env", "--json")), &rows); err != nil ||
+		len(rows) != len(settings.Vars()) {
 		t.Errorf("doctor --env --json: %d rows, %v", len(rows), err)
 	}
 	// Beside a test binary there is no installation: unhealthy, status 1, in both forms.
 	o := command(t, "", "doctor")
-	if o.status != exitNo || !strings.Contains(o.stdout, "FAIL libnccl.so.2") || !strings.Contains(o.stdout, "ok   version") {
+	if o.status != exitNo || !strings.Contains(o.stdout, "FAIL libnccl.so.2") ||
+		!strings.Contains(o.stdout, "ok   version") {
 		t.Errorf("doctor: %+v", o)
 	}
 	var findings []finding
@@ -257,7 +266,8 @@ func TestDoctor(t *testing.T) {
 
 func TestRun(t *testing.T) {
 	o := command(t, "", "run", "-n", "2", "--preload=false", "--", "sh", "-c", "echo $RANK of $WORLD_SIZE; echo oops >&2")
-	if o.status != 0 || !strings.Contains(o.stdout, "[0] 0 of 2\n") || !strings.Contains(o.stdout, "[1] 1 of 2\n") || strings.Count(o.stderr, "oops") != 2 {
+	if o.status != 0 || !strings.Contains(o.stdout, "[0] 0 of 2\n") || !strings.Contains(o.stdout, "[1] 1 of 2\n") ||
+		strings.Count(o.stderr, "oops") != 2 {
 		t.Errorf("run: %+v", o)
 	}
 	o = command(t, "", "run", "-n", "2", "--preload=false", "--", "sh", "-c", "test $RANK = 0 || exit 3; exec sleep 60")

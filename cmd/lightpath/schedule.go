@@ -196,7 +196,8 @@ func printSchedule(w io.Writer, info *scheduleInfo) error {
 		if name == "" && st.Permutation && st.Flows > 0 {
 			name = "permutation"
 		}
-		fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\t%d\t%s\t\n", i, st.Flows, number(st.Bytes), number(st.Busiest), reduces, st.Local, name)
+		fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\t%d\t%s\t\n", i, st.Flows, number(st.Bytes), number(st.Busiest), reduces,
+			st.Local, name)
 	}
 	return table.Flush()
 }

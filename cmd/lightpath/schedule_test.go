@@ -12,25 +12,30 @@ import (
 const mscclFiles = "../../collectives/schedule/msccl/testdata/"
 
 func TestScheduleShow(t *testing.T) {
-	text := succeed(t, "", "schedule", "show", "--collective", "allreduce", "--algorithm", "rabenseifner", "--ranks", "8", "--bytes", "8000")
+	text := succeed(t, "", "schedule", "show", "--collective", "allreduce", "--algorithm", "rabenseifner", "--ranks", "8",
+		"--bytes", "8000")
 	for _, says := range []string{"allreduce rabenseifner on 8 ranks: 6 steps, 8000 bytes; the busiest rank sends or receives 14000", "r xor 4", "4000"} {
 		if !strings.Contains(text, says) {
 			t.Errorf("no %q in\n%s", says, text)
 		}
 	}
 	var info scheduleInfo
-	text = succeed(t, "", "schedule", "show", "--algorithm", "msccl:"+mscclFiles+"allreduce-halving-8.xml", "--bytes", "8000", "--json")
+	text = succeed(t, "", "schedule", "show", "--algorithm", "msccl:"+mscclFiles+"allreduce-halving-8.xml", "--bytes",
+		"8000", "--json")
 	if err := json.Unmarshal([]byte(text), &info); err != nil {
 		t.Fatal(err)
 	}
-	if len(info.Steps) != 6 || info.Ranks != 8 || info.Busiest != 14000 || info.Steps[0].Bytes != 4000 || !info.Steps[0].Permutation || !info.Steps[0].Reduces {
+	if len(info.Steps) != 6 || info.Ranks != 8 || info.Busiest != 14000 || info.Steps[0].Bytes != 4000 ||
+		!info.Steps[0].Permutation || !info.Steps[0].Reduces {
 		t.Errorf("%+v", info)
 	}
-	text = succeed(t, "", "schedule", "show", "--collective", "alltoall", "--algorithm", "direct", "--ranks", "4", "--bytes", "4000", "--json")
+	text = succeed(t, "", "schedule", "show", "--collective", "alltoall", "--algorithm", "direct", "--ranks", "4",
+		"--bytes", "4000", "--json")
 	if err := json.Unmarshal([]byte(text), &info); err != nil {
 		t.Fatal(err)
 	}
-	if len(info.Steps) != 1 || info.Steps[0].Flows != 12 || info.Steps[0].Permutation || info.Steps[0].Bytes != 1000 || info.Steps[0].Busiest != 3000 {
+	if len(info.Steps) != 1 || info.Steps[0].Flows != 12 || info.Steps[0].Permutation || info.Steps[0].Bytes != 1000 ||
+		info.Steps[0].Busiest != 3000 {
 		t.Errorf("%+v", info)
 	}
 }
@@ -40,7 +45,8 @@ func TestScheduleExport(t *testing.T) {
 	dir := t.TempDir()
 	for _, place := range [][]string{nil, {"--in-place"}} {
 		path := filepath.Join(dir, "a.xml")
-		args := []string{"schedule", "export", "--collective", "allreduce", "--algorithm", "rabenseifner", "--ranks", "8", "--xml", path}
+		args := []string{"schedule", "export", "--collective", "allreduce", "--algorithm", "rabenseifner", "--ranks", "8",
+			"--xml", path}
 		succeed(t, "", append(args, place...)...)
 		problem := []string{"plan", "problem", "--collective", "allreduce", "--ranks", "8", "--bytes", "8000", "--algorithm"}
 		ours := succeed(t, "", append(problem, "rabenseifner")...)
@@ -49,14 +55,16 @@ func TestScheduleExport(t *testing.T) {
 			t.Errorf("the problem of the file:\n%s\nof the algorithm:\n%s", theirs, ours)
 		}
 	}
-	if text := succeed(t, "", "schedule", "export", "--collective", "broadcast", "--algorithm", "binomial", "--ranks", "3", "--root", "1"); !strings.HasPrefix(text, "<algo ") || !strings.Contains(text, `root="1"`) {
+	if text := succeed(t, "", "schedule", "export", "--collective", "broadcast", "--algorithm", "binomial", "--ranks", "3",
+		"--root", "1"); !strings.HasPrefix(text, "<algo ") || !strings.Contains(text, `root="1"`) {
 		t.Errorf("standard output: %.80q", text)
 	}
 }
 
 // TestMSCCLPlan: an algorithm of msccl-tools is planned.
 func TestMSCCLPlan(t *testing.T) {
-	text := succeed(t, "", "plan", "build", "--collective", "alltoall", "--algorithm", "msccl:"+mscclFiles+"alltoall-twostep-2x3.xml",
+	text := succeed(t, "", "plan", "build", "--collective", "alltoall", "--algorithm",
+		"msccl:"+mscclFiles+"alltoall-twostep-2x3.xml",
 		"--ranks", "6", "--bytes", "6MiB", "--planes", "2", "--planner", "perstep")
 	plan, err := plans.DecodePlan([]byte(text))
 	if err != nil || !(plan.CCTUS > 0) {
@@ -72,14 +80,18 @@ func TestScheduleRefuses(t *testing.T) {
 	}{
 		{[]string{"--algorithm"}, []string{"schedule", "show"}},
 		{[]string{"--collective", "--ranks"}, []string{"schedule", "show", "--algorithm", "ring"}},
-		{[]string{"--algorithm", "no such algorithm"}, []string{"schedule", "show", "--algorithm", "sort", "--collective", "allreduce", "--ranks", "4"}},
-		{[]string{"--bytes"}, []string{"schedule", "show", "--algorithm", "ring", "--collective", "allreduce", "--ranks", "4", "--bytes", "many"}},
+		{[]string{"--algorithm", "no such algorithm"}, []string{"schedule", "show", "--algorithm", "sort", "--collective",
+			"allreduce", "--ranks", "4"}},
+		{[]string{"--bytes"}, []string{"schedule", "show", "--algorithm", "ring", "--collective", "allreduce", "--ranks", "4",
+			"--bytes", "many"}},
 		{[]string{"wrong file", "ngpus: 3, want 4"}, []string{"schedule", "show", "--algorithm", file, "--ranks", "4"}},
 		{[]string{"coll"}, []string{"schedule", "export", "--algorithm", file, "--collective", "allgather"}},
 		{[]string{"no such file"}, []string{"schedule", "export", "--algorithm", "msccl:nowhere.xml"}},
-		{[]string{"msccl: bad file"}, []string{"plan", "problem", "--collective", "allreduce", "--ranks", "3", "--bytes", "3K", "--algorithm", "msccl:" + mscclFiles + "README.md"}},
+		{[]string{"msccl: bad file"}, []string{"plan", "problem", "--collective", "allreduce", "--ranks", "3", "--bytes",
+			"3K", "--algorithm", "msccl:" + mscclFiles + "README.md"}},
 		{[]string{"wrong file", "ngpus: 3, want 4"}, []string{"bench", "allreduce", "-n", "4", "--algorithm", file}},
-		{[]string{"wrong file", "ngpus: 3, want 4"}, []string{"plan", "build", "--collective", "allreduce", "--ranks", "4", "--bytes", "4K", "--algorithm", file}},
+		{[]string{"wrong file", "ngpus: 3, want 4"}, []string{"plan", "build", "--collective", "allreduce", "--ranks", "4",
+			"--bytes", "4K", "--algorithm", file}},
 	} {
 		refuse(t, "", c.says, c.args...)
 	}

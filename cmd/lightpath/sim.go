@@ -71,7 +71,8 @@ func printSim(r *sim.Result, plan *plans.Plan, asJSON bool) error {
 	}
 	fmt.Printf("CCT %.9g us simulated, %.9g us stated by the plan\n", r.CCTUS, plan.CCTUS)
 	for j, pl := range r.Planes {
-		fmt.Printf("plane %d: transmits %.6g us (%.1f %%), reconfigures %.6g us\n", j, pl.TransmitUS, 100*r.Utilization(j), pl.ReconfigUS)
+		fmt.Printf("plane %d: transmits %.6g us (%.1f %%), reconfigures %.6g us\n", j, pl.TransmitUS, 100*r.Utilization(j),
+			pl.ReconfigUS)
 	}
 	return nil
 }

@@ -87,7 +87,8 @@ func TestComputingEnds(t *testing.T) {
 
 // TestComputesOnly: every command that plans, simulates or draws ends within grace.
 func TestComputesOnly(t *testing.T) {
-	for _, path := range []string{"plan solve", "plan cache warm", "sim", "figure", "schedule show", "topology delta plan", "bench"} {
+	for _, path := range []string{"plan solve", "plan cache warm", "sim", "figure", "schedule show", "topology delta plan",
+		"bench"} {
 		cmd, _, err := newRoot().Find(strings.Fields(path))
 		if err != nil {
 			t.Fatal(err)

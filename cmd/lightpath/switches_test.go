@@ -15,18 +15,21 @@ import (
 func TestSwitchDevice(t *testing.T) {
 	model, path := switchFabric(t)
 	text := content(t, path)
-	f, err := fabric.Decode([]byte(strings.Replace(text, `{0: "1", 1: "2", 2: "3", 3: "4"}`, `{0: "1/9", 1: "2/10", 2: "3/11", 3: "4/12"}`, 1)))
+	f, err := fabric.Decode([]byte(strings.Replace(text, `{0: "1", 1: "2", 2: "3", 3: "4"}`,
+		`{0: "1/9", 1: "2/10", 2: "3/11", 3: "4/12"}`, 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := switchDevice(f, fabric.SwitchesConfig{Verify: "status", ReplyTimeout: time.Minute, DriftInterval: 50 * time.Millisecond}, nil, nil)
+	d, err := switchDevice(f, fabric.SwitchesConfig{Verify: "status", ReplyTimeout: time.Minute,
+		DriftInterval: 50 * time.Millisecond}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	settled := make(chan int, 64)
 	d.OnSettled(func(plane int) { settled <- plane })
 	for plane := range 2 {
-		if err := d.Switch(plane, controller.Move{From: circuit.AllDark(4), To: circuit.Shift(4, 1+plane), Token: 1}); err != nil {
+		if err := d.Switch(plane, controller.Move{From: circuit.AllDark(4), To: circuit.Shift(4, 1+plane),
+			Token: 1}); err != nil {
 			t.Fatal(err)
 		}
 		for {
@@ -57,10 +60,12 @@ func TestSwitchDevice(t *testing.T) {
 	if f, err = fabric.Load(path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := switchDevice(f, fabric.SwitchesConfig{}, nil, nil); err == nil || !strings.Contains(err.Error(), "in/out") {
+	if _, err := switchDevice(f, fabric.SwitchesConfig{}, nil, nil); err == nil ||
+		!strings.Contains(err.Error(), "in/out") {
 		t.Errorf("mixed ports: %v", err)
 	}
-	if _, err := switchDevice(f, fabric.SwitchesConfig{Verify: "prayer"}, nil, nil); err == nil || !strings.Contains(err.Error(), "switches.verify") {
+	if _, err := switchDevice(f, fabric.SwitchesConfig{Verify: "prayer"}, nil, nil); err == nil ||
+		!strings.Contains(err.Error(), "switches.verify") {
 		t.Errorf("verify: %v", err)
 	}
 }

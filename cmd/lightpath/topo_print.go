@@ -100,7 +100,8 @@ func nicTable(w *strings.Builder, m *topology.Machine) {
 		case n.VirtualFunctions > 0:
 			virtual = fmt.Sprintf("%d functions", n.VirtualFunctions)
 		}
-		lines = append(lines, []any{n.Name, n.State, gigabits(n.SpeedMbps), n.Driver, n.PCI, numa(n.NUMANode), n.RDMA, virtual})
+		lines = append(lines, []any{n.Name, n.State, gigabits(n.SpeedMbps), n.Driver, n.PCI, numa(n.NUMANode), n.RDMA,
+			virtual})
 	}
 	table(w, lines)
 	if left > 0 {
@@ -142,7 +143,8 @@ func gpuTable(w *strings.Builder, m *topology.Machine) {
 			}
 			ends = []string{fmt.Sprintf("%d to %d ends", total, len(g.NVLinks))}
 		}
-		lines = append(lines, []any{g.Label(), g.Name, gibibytes(g.MemoryBytes), g.PCI, numa(g.NUMANode), strings.Join(ends, ", ")})
+		lines = append(lines, []any{g.Label(), g.Name, gibibytes(g.MemoryBytes), g.PCI, numa(g.NUMANode),
+			strings.Join(ends, ", ")})
 	}
 	table(w, lines)
 }

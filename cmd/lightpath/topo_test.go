@@ -15,10 +15,12 @@ import (
 // plane that is not there.
 func large() *topology.Machine {
 	m := &topology.Machine{
-		Nodes: []topology.Node{{ID: 0, CPUs: "0-55,112-167", MemoryBytes: 1 << 40}, {ID: 1, CPUs: "56-111,168-223", MemoryBytes: 1 << 40}},
-		NICs:  []topology.NIC{{Name: "veth12345678", NUMANode: topology.Unknown, State: "up"}},
+		Nodes: []topology.Node{{ID: 0, CPUs: "0-55,112-167", MemoryBytes: 1 << 40},
+			{ID: 1, CPUs: "56-111,168-223", MemoryBytes: 1 << 40}},
+		NICs: []topology.NIC{{Name: "veth12345678", NUMANode: topology.Unknown, State: "up"}},
 		Planes: []topology.Plane{
-			{Name: "p0", Interface: "enp10s0f0np0", HCA: "mlx5_bond_0:1", PCI: "0000:00:00.0", GPU: "0000:00:01.0", Distance: topology.PIX},
+			{Name: "p0", Interface: "enp10s0f0np0", HCA: "mlx5_bond_0:1", PCI: "0000:00:00.0", GPU: "0000:00:01.0",
+				Distance: topology.PIX},
 			{Name: "p1", Interface: "missing", NUMANode: topology.Unknown, Warnings: []string{"no interface missing"}},
 		},
 		Problems: []topology.Problem{{Part: "gpus", Detail: "libnvidia-ml.so.1 is not installed"}},
@@ -26,11 +28,15 @@ func large() *topology.Machine {
 	for i := range 16 {
 		nic, gpu := fmt.Sprintf("0000:%02x:00.0", i), fmt.Sprintf("0000:%02x:01.0", i)
 		name, hca := fmt.Sprintf("enp%ds0f0np0", 10+i), fmt.Sprintf("mlx5_bond_%d", i)
-		m.NICs = append(m.NICs, topology.NIC{Name: name, Driver: "mlx5_core", PCI: nic, State: "up", SpeedMbps: 400000, RDMA: hca, VirtualFunctions: 127})
-		m.RDMA = append(m.RDMA, topology.RDMA{Name: hca, PCI: nic, CharDevices: []string{"/dev/infiniband/rdma_cm", fmt.Sprintf("/dev/infiniband/uverbs%d", i)},
-			Ports: []topology.Port{{Number: 1, State: "ACTIVE", RateGbps: 400, LinkLayer: "Ethernet", Netdev: name, GIDs: make([]topology.GID, 4)}}})
+		m.NICs = append(m.NICs, topology.NIC{Name: name, Driver: "mlx5_core", PCI: nic, State: "up", SpeedMbps: 400000,
+			RDMA: hca, VirtualFunctions: 127})
+		m.RDMA = append(m.RDMA, topology.RDMA{Name: hca, PCI: nic, CharDevices: []string{"/dev/infiniband/rdma_cm",
+			fmt.Sprintf("/dev/infiniband/uverbs%d", i)},
+			Ports: []topology.Port{{Number: 1, State: "ACTIVE", RateGbps: 400, LinkLayer: "Ethernet", Netdev: name,
+				GIDs: make([]topology.GID, 4)}}})
 		m.GPUs = append(m.GPUs, topology.GPU{Index: i, PCI: gpu, Name: "NVIDIA H200 141GB HBM3e", MemoryBytes: 141 << 30,
-			NVLinks: []topology.NVLink{{Kind: "switch", PCI: "0000:c4:00.0", Links: 9}, {Kind: "switch", PCI: "0000:c5:00.0", Links: 9}}})
+			NVLinks: []topology.NVLink{{Kind: "switch", PCI: "0000:c4:00.0", Links: 9},
+				{Kind: "switch", PCI: "0000:c5:00.0", Links: 9}}})
 		m.Distances.GPUs = append(m.Distances.GPUs, gpu)
 		m.Distances.NICs = append(m.Distances.NICs, topology.Adapter{PCI: nic, NICs: []string{name}, RDMA: []string{hca}})
 		row := make([]topology.Distance, 16)
@@ -90,7 +96,8 @@ func TestTopo(t *testing.T) {
 	if text := succeed(t, "", "topo", "--fabric", path); !strings.Contains(text, "plane a: no interface lp-absent0") {
 		t.Error(text)
 	}
-	if o := command(t, "", "topo", "--fabric", path+".absent"); o.status != exitUsage || !strings.Contains(o.stderr, "--fabric: ") {
+	if o := command(t, "", "topo", "--fabric", path+".absent"); o.status != exitUsage ||
+		!strings.Contains(o.stderr, "--fabric: ") {
 		t.Errorf("%+v", o)
 	}
 }

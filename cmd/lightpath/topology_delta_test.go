@@ -185,8 +185,10 @@ func TestDeltaRefuses(t *testing.T) {
 		}
 	}
 	for bad, says := range map[string]string{
-		`{"version":1,"circuits":[1],"job":"y"}`: `"y"`, `{"version":1,"circuits":[3]}`: "over-subscribed", `{"version":1}`: "circuits: missing",
-		`{"circuits":[1]}`: "version: missing", `{"version":1,"circuits":[1.5]}`: "circuits[0]", `{"version":1,"circuits":[1]`: "line 1",
+		`{"version":1,"circuits":[1],"job":"y"}`: `"y"`, `{"version":1,"circuits":[3]}`: "over-subscribed",
+		`{"version":1}`:    "circuits: missing",
+		`{"circuits":[1]}`: "version: missing", `{"version":1,"circuits":[1.5]}`: "circuits[0]",
+		`{"version":1,"circuits":[1]`: "line 1",
 	} {
 		write(bad)
 		o := command(t, job, "topology", "delta", "simulate", "--in", "-", "--topology", topology)

@@ -69,7 +69,8 @@ func TestLumosWire(t *testing.T) {
 func TestLumosPlanAndRewire(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	succeed(t, lumosHead+`[[0,2,1],[1,4,2],[3,6,1],[0,5,2]]}`, "topology", "lumos", "plan", "--in", "-", "--out", file("core.json"),
+	succeed(t, lumosHead+`[[0,2,1],[1,4,2],[3,6,1],[0,5,2]]}`, "topology", "lumos", "plan", "--in", "-", "--out",
+		file("core.json"),
 		"--fabric", file("f.yaml"), "--ocsd", file("o.yaml"), "--maps", file("maps"), "--svg", file("logical.svg"))
 	checkSVG(t, file("logical.svg"))
 	if n := strings.Count(content(t, file("logical.svg")), ">pod<"); n != 2*3 {
@@ -86,7 +87,8 @@ func TestLumosPlanAndRewire(t *testing.T) {
 	if got, err := readMap(file("maps/g0o0.json"), 4); err != nil || !got.Equal(o.Initial[0]) {
 		t.Errorf("%v: %v, want %v", err, got, o.Initial[0])
 	}
-	out := command(t, lumosHead+`[[0,2,1],[1,4,2],[3,6,1],[1,7,2]]}`, "topology", "lumos", "rewire", "--core", file("core.json"), "--in", "-", "--out", file("core2.json"),
+	out := command(t, lumosHead+`[[0,2,1],[1,4,2],[3,6,1],[1,7,2]]}`, "topology", "lumos", "rewire", "--core",
+		file("core.json"), "--in", "-", "--out", file("core2.json"),
 		"--steps", file("steps.json"), "--maps", file("steps"), "--svg", file("steps.svg"), "--iota", "0.5")
 	if out.status != 0 || !strings.Contains(out.stderr, "2 of 16 links made") {
 		t.Fatalf("%d: %s", out.status, out.stderr)
@@ -99,8 +101,10 @@ func TestLumosPlanAndRewire(t *testing.T) {
 		t.Error(err)
 	}
 	refuse(t, lumosHead+`[[0,1,1]]}`, []string{"links[0]", "both in pod 0"}, "topology", "lumos", "plan", "--in", "-")
-	refuse(t, lumosHead+`[]}`, []string{"iota", "2"}, "topology", "lumos", "rewire", "--core", file("core.json"), "--in", "-", "--iota", "2")
-	refuse(t, lumosHead+`[]}`, []string{"groups"}, "topology", "lumos", "plan", "--in", "-", "--fabric", file("g.yaml"), "--groups", "0,9")
+	refuse(t, lumosHead+`[]}`, []string{"iota", "2"}, "topology", "lumos", "rewire", "--core", file("core.json"), "--in",
+		"-", "--iota", "2")
+	refuse(t, lumosHead+`[]}`, []string{"groups"}, "topology", "lumos", "plan", "--in", "-", "--fabric", file("g.yaml"),
+		"--groups", "0,9")
 }
 
 // TestOCSRewire carries out a plan and then a change of it on a controller's planes.
@@ -143,5 +147,6 @@ func TestOCSRewire(t *testing.T) {
 	refuse(t, "", []string{"step 1", "no plane g0o"}, "ocs", "rewire", "--controller", other, "--steps",
 		file("steps.json"))
 	refuse(t, "", []string{"--controller is required"}, "ocs", "rewire", "--steps", file("steps.json"))
-	refuse(t, `{"version":1}`, []string{"standard input", "k_leaf"}, "ocs", "rewire", "--controller", other, "--steps", "-")
+	refuse(t, `{"version":1}`, []string{"standard input", "k_leaf"}, "ocs", "rewire", "--controller", other, "--steps",
+		"-")
 }

@@ -69,7 +69,8 @@ it on packet planes.`,
 	fl := cmd.Flags()
 	fabricFlag(cmd, &f.fabric, "fabric file")
 	fl.StringSliceVar(&f.collectives, "collective", nil, "collectives: allreduce, alltoall, ...")
-	fl.StringVar(&f.algorithm, "algorithm", "", "algorithm of all of them, or auto: choose the best of each (default LIGHTPATH_ALGORITHM, else as jobs choose)")
+	fl.StringVar(&f.algorithm, "algorithm", "",
+		"algorithm of all of them, or auto: choose the best of each (default LIGHTPATH_ALGORITHM, else as jobs choose)")
 	fl.IntVar(&f.ranks, "ranks", 0, "ranks of the communicator (default the fabric's)")
 	fl.IntVar(&f.root, "root", 0, "root of those that have one")
 	fl.StringSliceVar(&f.bytes, "bytes", nil, "sizes as nccl-tests counts them, such as 32MiB; 1M..64M is 1M, 2M, 4M, ...")
@@ -245,13 +246,15 @@ func (w *warming) run(cmd *cobra.Command, c *cache.Cache, asJSON bool) error {
 }
 
 func printWarmed(rows []warmRow) {
-	fmt.Printf("%-13s %-20s %14s %-9s %12s %12s  %-6s %s\n", "collective", "algorithm", "bytes", "planner", "CCT (us)", "bound (us)", "", "plan, and the sizes that share it")
+	fmt.Printf("%-13s %-20s %14s %-9s %12s %12s  %-6s %s\n", "collective", "algorithm", "bytes", "planner", "CCT (us)",
+		"bound (us)", "", "plan, and the sizes that share it")
 	for _, r := range rows {
 		was := "new"
 		if r.Cached {
 			was = "cached"
 		}
-		fmt.Printf("%-13s %-20s %14.0f %-9s %12.6g %12.6g  %-6s %.16s %.0f..%.0f\n", r.Key.Collective, r.Key.Algorithm, r.Bytes,
+		fmt.Printf("%-13s %-20s %14.0f %-9s %12.6g %12.6g  %-6s %.16s %.0f..%.0f\n", r.Key.Collective, r.Key.Algorithm,
+			r.Bytes,
 			r.PlanPlanner, r.CCTUS, r.LowerBound, was, r.Name, r.MinBytes, r.MaxBytes)
 	}
 }

@@ -35,13 +35,15 @@ func TestPlanCacheWarm(t *testing.T) {
 		var got []string
 		for _, r := range rows {
 			k := r.Key
-			if r.Cached != cached || k.Ranks != 4 || k.Planner != "swot" || r.CCTUS <= 0 || r.MinBytes > r.Bytes || r.MaxBytes < r.Bytes {
+			if r.Cached != cached || k.Ranks != 4 || k.Planner != "swot" || r.CCTUS <= 0 || r.MinBytes > r.Bytes ||
+				r.MaxBytes < r.Bytes {
 				t.Errorf("%+v", r)
 			}
 			got = append(got, fmt.Sprintf("%s %s %d %.0f", k.Collective, k.Algorithm, k.Root, r.Bytes))
 		}
 		want := []string{
-			"allreduce rabenseifner 0 6", "allreduce rabenseifner 0 1024", "allreduce rabenseifner 0 2048", "allreduce rabenseifner 0 4096",
+			"allreduce rabenseifner 0 6", "allreduce rabenseifner 0 1024", "allreduce rabenseifner 0 2048",
+			"allreduce rabenseifner 0 4096",
 			"broadcast binomial 3 6", "broadcast binomial 3 1024", "broadcast binomial 3 2048", "broadcast binomial 3 4096",
 		}
 		if !slices.Equal(got, want) {
@@ -50,7 +52,8 @@ func TestPlanCacheWarm(t *testing.T) {
 	}
 	// Sizes share plans: a size between those given is there, and few files are.
 	var rows []warmRow
-	if err := json.Unmarshal([]byte(succeed(t, "", append(slices.Replace(slices.Clone(args), 8, 9, "3000"), "--json")...)), &rows); err != nil {
+	if err := json.Unmarshal([]byte(succeed(t, "", append(slices.Replace(slices.Clone(args), 8, 9, "3000"), "--json")...)),
+		&rows); err != nil {
 		t.Fatal(err)
 	}
 	if len(rows) != 2 || !rows[0].Cached || !rows[1].Cached {
@@ -69,7 +72,8 @@ func TestPlanCacheWarm(t *testing.T) {
 	}
 	// Another delay is another fabric: its plans are stale.
 	t.Setenv("LIGHTPATH_FABRIC", write(t, "fabric.yaml", strings.Replace(warmFabric, "200us", "300us", 1)))
-	if now := succeed(t, "", "plan", "cache", "ls", "--dir", dir); strings.Count(now, "stale: fabric") != strings.Count(list, "swot") {
+	if now := succeed(t, "", "plan", "cache", "ls", "--dir", dir); strings.Count(now,
+		"stale: fabric") != strings.Count(list, "swot") {
 		t.Errorf("after the fabric changed, ls prints\n%s", now)
 	}
 	succeed(t, "", "plan", "cache", "rm", "--stale", "--dir", dir)
@@ -77,17 +81,22 @@ func TestPlanCacheWarm(t *testing.T) {
 		t.Errorf("after rm --stale, ls prints\n%s", now)
 	}
 
-	o := command(t, "", "plan", "cache", "warm", "--dir", dir, "--collective", "alltoall", "--algorithm", "bruck", "--ranks", "3", "--bytes", "3K")
-	if o.status != 0 || !strings.Contains(o.stdout, "bruck") || !strings.Contains(o.stderr, "LIGHTPATH_PLAN_DIR="+dir+" LIGHTPATH_ALGORITHM=alltoall:bruck\n") {
+	o := command(t, "", "plan", "cache", "warm", "--dir", dir, "--collective", "alltoall", "--algorithm", "bruck",
+		"--ranks", "3", "--bytes", "3K")
+	if o.status != 0 || !strings.Contains(o.stdout, "bruck") ||
+		!strings.Contains(o.stderr, "LIGHTPATH_PLAN_DIR="+dir+" LIGHTPATH_ALGORITHM=alltoall:bruck\n") {
 		t.Errorf("%+v", o)
 	}
 	// auto: the algorithm that is chosen is in the environment that jobs need.
-	o = command(t, "", "plan", "cache", "warm", "--dir", dir, "--collective", "alltoall", "--algorithm", "auto", "--bytes", "1K..64M", "--time-limit", "200ms")
+	o = command(t, "", "plan", "cache", "warm", "--dir", dir, "--collective", "alltoall", "--algorithm", "auto", "--bytes",
+		"1K..64M", "--time-limit", "200ms")
 	_, hint, _ := strings.Cut(o.stderr, "LIGHTPATH_ALGORITHM=alltoall:")
-	if hint = strings.TrimSpace(hint); o.status != 0 || !schedule.Defined(schedule.AllToAll, hint, 4) || strings.Count(o.stdout, "alltoall ") != 17 {
+	if hint = strings.TrimSpace(hint); o.status != 0 || !schedule.Defined(schedule.AllToAll, hint, 4) ||
+		strings.Count(o.stdout, "alltoall ") != 17 {
 		t.Errorf("%+v", o)
 	}
-	o = command(t, "", "plan", "cache", "warm", "--dir", dir, "--collective", "allreduce,alltoall", "--bytes", "1K", "--planner", "static")
+	o = command(t, "", "plan", "cache", "warm", "--dir", dir, "--collective", "allreduce,alltoall", "--bytes", "1K",
+		"--planner", "static")
 	if o.status != exitNo || !strings.Contains(o.stderr, "alltoall") || !strings.Contains(o.stderr, "infeasible") {
 		t.Errorf("a call without a plan: %+v", o)
 	}
@@ -107,12 +116,16 @@ func TestPlanCacheWarmRefuses(t *testing.T) {
 		{[]string{"--fabric", file, "--collective", "allreduce", "--bytes", "2K..1K"}, []string{"--bytes", "2K..1K"}},
 		{[]string{"--fabric", file, "--collective", "allreduce", "--bytes", "0"}, []string{"--bytes", `"0"`}},
 		{[]string{"--fabric", file, "--collective", "alltoall", "--bytes", "15"}, []string{"--bytes", "15", "float"}},
-		{[]string{"--fabric", file, "--collective", "allreduce", "--bytes", "1K", "--type", "quad"}, []string{"--type", "quad"}},
-		{[]string{"--fabric", file, "--collective", "allreduce", "--bytes", "1K", "--planner", "magic"}, []string{"--planner", "magic"}},
-		{[]string{"--fabric", file, "--collective", "allreduce", "--bytes", "1K", "--algorithm", "pairwise-xor"}, []string{"--algorithm", "pairwise-xor", "ring"}},
+		{[]string{"--fabric", file, "--collective", "allreduce", "--bytes", "1K", "--type", "quad"},
+			[]string{"--type", "quad"}},
+		{[]string{"--fabric", file, "--collective", "allreduce", "--bytes", "1K", "--planner", "magic"},
+			[]string{"--planner", "magic"}},
+		{[]string{"--fabric", file, "--collective", "allreduce", "--bytes", "1K", "--algorithm", "pairwise-xor"},
+			[]string{"--algorithm", "pairwise-xor", "ring"}},
 		{[]string{"--fabric", file, "--collective", "allreduce", "--bytes", "1K", "--ranks", "5"}, []string{"--ranks", "5"}},
 		{[]string{"--fabric", file, "--collective", "reduce", "--bytes", "1K", "--root", "4"}, []string{"root", "4"}},
-		{[]string{"--fabric", file, "--collective", "allreduce", "--bytes", "1K", "--time-limit", "-1s"}, []string{"--time-limit"}},
+		{[]string{"--fabric", file, "--collective", "allreduce", "--bytes", "1K", "--time-limit", "-1s"},
+			[]string{"--time-limit"}},
 		{[]string{"--fabric", packet, "--collective", "allreduce", "--bytes", "1K"}, []string{"circuits"}},
 	} {
 		refuse(t, "", c.says, append([]string{"plan", "cache", "warm", "--dir", dir}, c.args...)...)

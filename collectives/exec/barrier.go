@@ -2,7 +2,6 @@ package exec
 
 import (
 	"fmt"
-	"time"
 
 	"lightpath/collectives/program"
 	"lightpath/internal/monotonic"
@@ -59,10 +58,8 @@ func (t *Task) endStage(l *lane) (bool, error) {
 		target := t.target(l.id, int(op.Config))
 		from := t.epoch(l.id, op.Epoch)
 		t.began(st.Reconf)
-		if t.call.SwitchAt == nil {
-			if err := t.call.OCS.Post(l.id, from, target); err != nil {
-				return false, t.failPlane(l, err)
-			}
+		if err := t.call.OCS.Post(l.id, from, target); err != nil {
+			return false, t.failPlane(l, err)
 		}
 		l.settle, l.gated, l.posted = from+1, true, t.past+st.Reconf
 	}
@@ -79,42 +76,11 @@ func (t *Task) drained(l *lane, op *program.Op) (bool, error) {
 	if t.call.SkipDrain != nil && t.call.SkipDrain(l.id, t.epoch(l.id, op.Epoch)) {
 		return true, nil
 	}
-	late := t.late(op) // before Drained: a plane that has drained by then was in time
 	ok, err := t.planes[l.id].Drained()
 	if err != nil {
 		return false, t.failPlane(l, err)
 	}
-	if !ok && late > 0 {
-		return false, t.failPlane(l, fmt.Errorf("not drained %v after it: %w", late, ErrLate))
-	}
 	return ok, nil
-}
-
-// late returns the time since the planned time of a reconfiguration. It is not positive if that time is in the future
-// or not set.
-func (t *Task) late(op *program.Op) time.Duration {
-	if t.call.SwitchAt == nil {
-		return 0
-	}
-	return time.Duration(time.Now().UnixNano() - t.call.SwitchAt[op.Plane][op.Config-1])
-}
-
-// onTime returns an error if the plane has switched before the stage has sent and forwarded all its frames. This
-// concerns reconfigurations of this rank's circuit. If the kernel forwards, it also concerns circuits further along the
-// route, since no forwarder then holds frames back.
-func (t *Task) onTime(l *lane) error {
-	st := &t.prog.Lanes[l.id].Stages[l.stage]
-	if st.Reconf == program.None {
-		return nil
-	}
-	op := &t.ops[st.Reconf]
-	if !op.Moves && l.steer == nil {
-		return nil
-	}
-	if late := t.late(op); late > 0 {
-		return t.failPlane(l, fmt.Errorf("%d of %d transmissions left %v after it: %w", l.left, st.Ops, late, ErrLate))
-	}
-	return nil
 }
 
 // watch checks the planes in use for failures of their switches.

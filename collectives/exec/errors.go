@@ -18,9 +18,6 @@ var (
 	ErrEpoch = errors.New("frame of another epoch")
 	// ErrOffset reports a frame that is not the next one of its flow, or that has a wrong length.
 	ErrOffset = errors.New("frame at another offset")
-	// ErrLate reports that a plane switched at its time in Call.SwitchAt before this rank had finished with the
-	// circuits.
-	ErrLate = errors.New("late for the switch")
 	// ErrTimeout reports that there was no progress for Options.Timeout.
 	ErrTimeout = errors.New("timed out")
 	// ErrDeadline reports that the tasks had not finished at Options.Deadline.

@@ -124,33 +124,3 @@ func TestKernelSlowRanks(t *testing.T) {
 		}
 	}
 }
-
-// TestKernelTimed checks the time-based barrier: the plane moves at its time, and each rank has finished or reports
-// that it is late.
-func TestKernelTimed(t *testing.T) {
-	p := newPanel(t, 4, 1, 0, "1Gbps")
-	k := newKernelCall(t, 20_000)
-	p.install(t, k.plan.Initial)
-	var times []int64
-	start := time.Now().Add(20 * time.Millisecond)
-	for i := range k.progs[0].Configs[0][1:] {
-		at := start.Add(time.Duration(i+1) * 25 * time.Millisecond)
-		times = append(times, at.UnixNano())
-		p.planes[0].moves.Add(1)
-		time.AfterFunc(time.Until(at), func() {
-			defer p.planes[0].moves.Done()
-			p.move(0, []int{0, 1, 2, 3}, k.progs[0].Configs[0][i+1])
-		})
-	}
-	err := k.run(t, p, 1, func(_ int, c *Call) { c.SwitchAt = [][]int64{times} })
-	if err != nil && !errors.Is(err, ErrLate) && !errors.Is(err, transport.ErrDark) {
-		t.Fatal(err)
-	}
-	t.Log("error:", err)
-	p.planes[0].moves.Wait()
-
-	times = make([]int64, len(times)) // all long over
-	if err := k.run(t, p, 2, func(_ int, c *Call) { c.SwitchAt = [][]int64{times} }); !errors.Is(err, ErrLate) {
-		t.Fatal(err)
-	}
-}

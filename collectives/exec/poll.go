@@ -106,11 +106,6 @@ func (t *Task) transmit(l *lane) (bool, error) {
 		}
 		moved = true
 	}
-	if l.left > 0 && t.call.SwitchAt != nil {
-		if err := t.onTime(l); err != nil {
-			return moved, err
-		}
-	}
 	if l.steer != nil {
 		m, err := t.advance(l)
 		if err != nil {

@@ -61,10 +61,6 @@ type Call struct {
 	// epoch of each plane at the start of the program.
 	OCS  Switch
 	Base []uint32
-	// SwitchAt, if not nil, selects the time-based barrier. It has the times of the reconfigurations in nanoseconds of
-	// Unix time, by [plane][reconfiguration] as Program.SwitchUS. Ranks then post no requests. A rank that has not
-	// drained at the time of its reconfiguration fails with [ErrLate].
-	SwitchAt [][]int64
 	// Poison ends the task with its error, if it holds one.
 	Poison *atomic.Pointer[error]
 	// SkipDrain injects faults: if it returns true, the task posts the reconfiguration of a plane from an epoch without
@@ -290,8 +286,6 @@ func checkCall(c *Call) error {
 		return fmt.Errorf("exec: operation number %d: %w", c.Op, ErrCall)
 	case p.Configs != nil && (c.OCS == nil || len(c.Base) < len(p.Lanes)):
 		return fmt.Errorf("exec: a program with circuits needs a switch and its epochs: %w", ErrCall)
-	case c.SwitchAt != nil && (p.Sections != nil || !timesFit(c)):
-		return fmt.Errorf("exec: a reconfiguration without its time: %w", ErrCall)
 	case p.P2P && (c.Pairs == nil || len(c.Messages) != len(p.MsgBytes) || len(c.Pairs.send) != p.Ranks):
 		return fmt.Errorf("exec: %d buffers for %d messages: %w", len(c.Messages), len(p.MsgBytes), ErrCall)
 	}
@@ -309,16 +303,6 @@ func checkCall(c *Call) error {
 		}
 	}
 	return nil
-}
-
-// timesFit reports whether SwitchAt has a time for each reconfiguration of the program.
-func timesFit(c *Call) bool {
-	for j := range c.Program.Configs {
-		if j >= len(c.SwitchAt) || len(c.SwitchAt[j]) < int(c.Program.Switches(j)) {
-			return false
-		}
-	}
-	return true
 }
 
 func (t *Task) bindPlanes() {

@@ -40,7 +40,6 @@ func LowerExchange(a ExchangeArgs, sends, recvs []Message) (*Program, error) {
 	p.reset(P2PArgs{Rank: a.Rank, Ranks: a.Ranks, Planes: len(tl.planes)})
 	for j := range tl.planes {
 		p.Configs = append(p.Configs, tl.planes[j].maps)
-		p.SwitchUS = append(p.SwitchUS, tl.planes[j].startUS)
 	}
 	x := exchange{lowering{
 		p: p, me: a.Rank, tl: tl, config: make([]int, len(tl.planes)), base: make([]int, len(tl.planes)),
@@ -77,14 +76,12 @@ func holdTimeline(a *ExchangeArgs) (*timeline, error) {
 		}
 		tp.maps = []circuit.Permutation{a.Current[j]}
 		tp.made = [][]uint32{make([]uint32, a.Ranks)}
-		startUS := float64(setupUS)
 		for k := range a.Plan.Planes[j] {
 			e := &a.Plan.Planes[j][k]
 			switch {
 			case e.Kind == plans.Reconfigure:
-				startUS = e.StartUS
 			case e.Kind == plans.Hold && e.EndUS >= e.StartUS:
-				if err := tp.move(e.To, a.Ranks, startUS); err != nil {
+				if err := tp.move(e.To, a.Ranks); err != nil {
 					return nil, fmt.Errorf("program: plane %d: entry %d: %w", j, k, err)
 				}
 				tp.entries = append(tp.entries, txEntry{config: len(tp.maps) - 1, bytes: e.EndUS - e.StartUS})

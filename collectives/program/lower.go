@@ -39,7 +39,7 @@ type Args struct {
 	Problem *plans.Problem
 	StepOf  []int
 	// Roll is the least number of steps per section. A plan that repeats becomes sections if it has at least 4*Roll
-	// steps. 0 means no sections. A program with sections has no SwitchUS.
+	// steps. 0 means no sections.
 	Roll int
 	// Current are the present maps of the planes. If one differs from the plan's initial map, the program begins with a
 	// reconfiguration. nil means that no map differs.
@@ -87,7 +87,6 @@ func Lower(s *schedule.Schedule, plan *plans.Plan, args Args) (*Program, error) 
 		for j := range tl.planes {
 			l.end = append(l.end, len(tl.planes[j].maps)-1)
 			l.p.Configs = append(l.p.Configs, tl.planes[j].maps)
-			l.p.SwitchUS = append(l.p.SwitchUS, tl.planes[j].startUS)
 		}
 	}
 	if err := l.run(); err != nil {

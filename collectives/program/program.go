@@ -116,9 +116,6 @@ type Program struct {
 	// Configs lists the maps of each plane. The plane must hold Configs[plane][0] when the program starts. Configs is
 	// nil for packet planes.
 	Configs [][]circuit.Permutation
-	// SwitchUS is the planned start of each reconfiguration to Configs[plane][1:], in microseconds from the start of
-	// the plan. It is negative for a setup, which precedes the plan.
-	SwitchUS [][]float64
 	// ScratchBytes is the size of the rank's Scratch buffer.
 	ScratchBytes int64
 	ElemSize     int64

@@ -21,7 +21,6 @@ type timeline struct {
 type planeLine struct {
 	maps    []circuit.Permutation
 	made    [][]uint32 // [k][r]: relative epoch in which the circuit of map k from rank r was made
-	startUS []float64  // [k-1]: planned start of the reconfiguration to map k, or setupUS
 	entries []txEntry
 }
 
@@ -32,9 +31,6 @@ type txEntry struct {
 	bytes  float64
 	flows  map[int]bool // nil: all flows of the step
 }
-
-// setupUS is the startUS of a reconfiguration to the plan's initial map.
-const setupUS = -1
 
 // stepLine has the transmissions of one step of the schedule.
 type stepLine struct {
@@ -77,7 +73,7 @@ func (t *timeline) addPlane(j, ranks int, plan *plans.Plan, a *Args) error {
 	}
 	tp.maps = []circuit.Permutation{start}
 	tp.made = [][]uint32{make([]uint32, ranks)}
-	if err := tp.move(plan.Initial[j], ranks, setupUS); err != nil {
+	if err := tp.move(plan.Initial[j], ranks); err != nil {
 		return err
 	}
 	last := -1
@@ -85,7 +81,7 @@ func (t *timeline) addPlane(j, ranks int, plan *plans.Plan, a *Args) error {
 		e := &plan.Planes[j][k]
 		switch {
 		case e.Kind == plans.Reconfigure:
-			if err := tp.move(e.To, ranks, e.StartUS); err != nil {
+			if err := tp.move(e.To, ranks); err != nil {
 				return fmt.Errorf("entry %d: %w", k, err)
 			}
 		case e.Kind == plans.Transmit && e.Joint != "":
@@ -125,7 +121,7 @@ func (tp *planeLine) route(config, src, dst int) uint32 {
 }
 
 // move appends a map, unless it equals the last one.
-func (tp *planeLine) move(to circuit.Permutation, ranks int, startUS float64) error {
+func (tp *planeLine) move(to circuit.Permutation, ranks int) error {
 	if err := to.Validate(ranks); err != nil {
 		return fmt.Errorf("map %w: %w", err, ErrPlan)
 	}
@@ -141,7 +137,6 @@ func (tp *planeLine) move(to circuit.Permutation, ranks int, startUS float64) er
 	}
 	tp.maps = append(tp.maps, to)
 	tp.made = append(tp.made, made)
-	tp.startUS = append(tp.startUS, startUS)
 	return nil
 }
 

@@ -1,9 +1,8 @@
 // Package schema embeds the JSON Schemas (2020-12) of Lightpath's file formats, so that
 // the program prints what the repository documents.
 //
-// Layer: a leaf without imports of the project. A schema says what a reader of a file can
-// rely on; the decoders in plans, plans/fabric, plans/delta, plans/lumos and shim/flight are the judges, and tests here hold the
-// two together.
+// Layer: a leaf without imports of the project. A schema says what a reader of a file can rely on; the decoders in
+// plans, plans/fabric, plans/delta, plans/lumos and shim/flight are the judges, and tests here hold the two together.
 package schema
 
 import (

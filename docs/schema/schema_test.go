@@ -340,7 +340,7 @@ func TestBadFilesAreRefusedByBoth(t *testing.T) {
 	}
 }
 
-// TestWrittenFilesAreAccepted: what the code writes is valid by the schema.
+// TestWrittenFilesAreAccepted: files that the code writes are valid by the schema.
 func TestWrittenFilesAreAccepted(t *testing.T) {
 	for _, name := range []string{"swot-fig5", "demand", "joint", "compact"} {
 		problem, err := plans.DecodeProblem(replaced(t, "testdata/"+name+".problem.json", "{", "{"))

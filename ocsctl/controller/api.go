@@ -233,9 +233,6 @@ type AttachOptions struct {
 type Attachment interface {
 	// Post agrees, for the plane's holder, to move plane from epoch to target. The port must be drained.
 	Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error
-	// Schedule moves a plane at a given time instead of when its ports have posted: the time-based barrier. Only
-	// the holder of the plane may call it. If a move is due while the one before it has not ended, the plane fails.
-	Schedule(plane int, epoch uint32, target circuit.Permutation, at time.Time) error
 	// Acquire asks for the planes of mask, as one lease of holder. [Sink.Granted] answers with the same id.
 	Acquire(id, mask, holder uint64) error
 	// Release gives planes of holder's lease back.

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"fmt"
-	"time"
 
 	"lightpath/plans/circuit"
 )
@@ -40,23 +39,6 @@ func (a *attachment) Post(plane int, epoch uint32, holder uint64, target circuit
 	}
 	target = target.Clone()
 	return a.core.do(func(now int64) { a.core.machine.post(a, plane, roundKey{epoch, holder}, target, now) })
-}
-
-// Schedule implements Attachment.
-func (a *attachment) Schedule(plane int, epoch uint32, target circuit.Permutation, at time.Time) error {
-	if err := a.check("schedule", plane, target); err != nil {
-		return err
-	}
-	var err error
-	t := timer{epoch: epoch, target: target.Clone()}
-	if e := a.core.call(func(now int64) {
-		m := a.core.machine
-		t.at = now + int64(at.Sub(m.wall(now)))
-		err = m.schedule(a, plane, t, now)
-	}); e != nil {
-		return e
-	}
-	return err
 }
 
 // Acquire implements Attachment.

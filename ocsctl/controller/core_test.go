@@ -265,65 +265,6 @@ func TestSet(t *testing.T) {
 	}
 }
 
-func TestSchedule(t *testing.T) {
-	r := newTestRig(t, 2, 1, nil)
-	at := func(d time.Duration) time.Time { return time.Unix(0, r.now).Add(d) }
-	a, b := circuit.Shift(2, 0), circuit.Shift(2, 1)
-	if err := r.s[0].Schedule(0, 0, a, at(0)); err == nil {
-		t.Error("scheduled by a rank that does not hold the plane")
-	}
-	if err := r.s[0].Acquire(1, 1, 7); err != nil {
-		t.Fatal(err)
-	}
-	for e, target := range []circuit.Permutation{a, b, a} {
-		if err := r.s[0].Schedule(0, uint32(e), target, at(time.Duration(10*(e+1))*time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want(t, "another map", r.s[0].Schedule(0, 1, a, at(0)), ocsctl.ErrConflict)
-	for e, target := range []circuit.Permutation{a, b, a} {
-		r.pass(9 * time.Millisecond)
-		if got := r.page.epochs[0]; got != uint32(e) {
-			t.Fatalf("epoch %d before its time, want %d", got, e)
-		}
-		r.pass(1 * time.Millisecond)
-		if r.plane(0).State != Moving && r.page.epochs[0] == uint32(e) {
-			t.Fatal(r.core.Waiting(0))
-		}
-		if len(r.dev.moves) != e+1 || !r.dev.moves[e].To.Equal(target) {
-			t.Fatal(r.dev.moves)
-		}
-	}
-	r.pass(5 * time.Millisecond)
-	want(t, "past", r.s[0].Schedule(0, 1, a, at(0)), ocsctl.ErrStaleEpoch)
-	r.dev.delay = 50 * time.Millisecond
-	for e, target := range []circuit.Permutation{b, a} {
-		if err := r.s[0].Schedule(0, uint32(3+e), target, at(time.Duration(10*(e+1))*time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r.pass(100 * time.Millisecond)
-	want(t, "too early", r.page.faults[0], ocsctl.ErrReconfFailed, "due at epoch 4", "under way")
-}
-
-// What is scheduled ends with the use of the plane.
-func TestScheduleEndsWithTheUse(t *testing.T) {
-	r := newTestRig(t, 2, 1, nil)
-	if err := r.s[0].Acquire(1, 1, 7); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.s[0].Schedule(0, 0, circuit.Shift(2, 0), time.Unix(0, r.now).Add(time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.s[0].Release(1, 7); err != nil {
-		t.Fatal(err)
-	}
-	r.pass(time.Minute)
-	if len(r.dev.moves) != 0 {
-		t.Error(r.dev.moves)
-	}
-}
-
 func TestJournalComesBeforeTheMove(t *testing.T) {
 	var j *testJournal
 	r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {

@@ -69,33 +69,25 @@ func (l *lease) give(mask uint64, to leaseHolder) {
 	}
 }
 
-// mayMove returns nil if an attachment may ask for a move of a plane for a holder: by a post, or by a schedule. It
-// depends on the lease of the plane:
+// mayMove returns nil if a port may post a move of a plane for a holder. It depends on the lease of the plane:
 //
-//	lease        post                                  schedule
-//	held         any port that names the holder: the   the port that was granted the plane
-//	             ranks of its communicator know it
-//	claimable    any port; the plane does not move     no port
-//	             before its holder has claimed it
-//	free         no port                               no port
+//	lease        post
+//	held         any port that names the holder: the ranks of its communicator know it
+//	claimable    any port; the plane does not move before its holder has claimed it
+//	free         no port
 //
 // A plane is claimable if it has no holder during the grace time after a takeover. No port may move a pinned plane.
-func (m *machine) mayMove(pl *plane, a *attachment, holder uint64, target circuit.Permutation, scheduled bool) error {
+func (m *machine) mayMove(pl *plane, holder uint64, target circuit.Permutation) error {
 	switch h := m.lease.held[pl.index]; {
 	case m.over != nil:
 		return m.over
-	case h.a == nil && m.grace != 0 && !scheduled: // the holder may still claim it
-	case h.a == nil && scheduled:
-		return fmt.Errorf("the plane has no holder: %w", ocsctl.ErrNotHolder)
+	case h.a == nil && m.grace != 0: // the holder may still claim it
 	case h.a == nil:
 		return fmt.Errorf("the plane has no holder, and holder %s would move it: %w",
 			ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
 	case h.holder != holder:
 		return fmt.Errorf("holder %s of port %d has the plane, which holder %s would move: %w",
 			ocsctl.HolderName(h.holder), h.a.port, ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
-	case scheduled && h.a != a:
-		return fmt.Errorf("holder %s has the plane, by port %d: %w",
-			ocsctl.HolderName(h.holder), h.a.port, ocsctl.ErrNotHolder)
 	}
 	return pl.pinned(target)
 }
@@ -116,7 +108,7 @@ func (m *machine) refuseOthers(planes uint64) {
 			pl.barrier.drop(k)
 			for port, has := range posted {
 				if a := m.ports[port]; has && a != nil {
-					m.refuse(pl, a, k.holder, m.mayMove(pl, a, k.holder, target, false))
+					m.refuse(pl, a, k.holder, m.mayMove(pl, k.holder, target))
 				}
 			}
 		}

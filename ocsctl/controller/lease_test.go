@@ -74,9 +74,6 @@ func TestPostsOfStrangers(t *testing.T) {
 	if len(r.s[3].refused) != 0 {
 		t.Error(r.s[3].refused)
 	}
-	// Scheduled moves are the granted port's.
-	want(t, "another port", r.s[1].Schedule(0, 2, at, time.Unix(0, r.now)), ocsctl.ErrNotHolder, "by port 0")
-	want(t, "a free plane", r.s[1].Schedule(1, 0, at, time.Unix(0, r.now)), ocsctl.ErrNotHolder, "the plane has no holder")
 }
 
 // TestPostsEndWithTheUse: posts that wait when a plane is given back are void, and their ports are told.

@@ -55,7 +55,6 @@ type plane struct {
 	off     string              // the operator who disabled it and the reason; "": not disabled
 	unread  *Recovered          // not nil at the start, until the device has reported its map
 	barrier *barrier
-	timers  []timer // scheduled moves, by epoch
 	intent  intent
 	move    move // the current one
 
@@ -137,9 +136,6 @@ func (m *machine) step(now int64) (next int64) {
 		}
 		if pl.move.on && pl.move.due <= now {
 			m.arrive(pl, now)
-		}
-		if len(pl.timers) > 0 {
-			next = min(next, m.runTimers(pl, now))
 		}
 		if pl.move.on {
 			next = min(next, pl.move.due)
@@ -331,7 +327,7 @@ func (m *machine) forgive(now int64) {
 // restore ends a plane's fault at the map that its device has. A disabled plane stays disabled.
 func (m *machine) restore(pl *plane, observed circuit.Permutation, now int64) {
 	pl.barrier.reset()
-	pl.timers, pl.intent = nil, intent{id: pl.intent.id}
+	pl.intent = intent{id: pl.intent.id}
 	m.install(pl, observed, now)
 	pl.desired, pl.fault, pl.byRank = pl.m, nil, false
 	m.advanceEpoch(pl, 0, now)
@@ -373,7 +369,6 @@ func (m *machine) fail(pl *plane, err error, now int64) {
 	}
 	pl.fault, pl.mark = err, m.nextID
 	pl.byRank = errors.Is(err, ocsctl.ErrConflict) || errors.Is(err, ocsctl.ErrPortLost)
-	pl.timers = nil
 	pl.failures++
 	m.publish(pl)
 	m.event(now, Event{Kind: Failed, Plane: pl.index, Epoch: pl.epoch, To: pl.m, Port: -1, Err: err.Error()})
@@ -415,7 +410,7 @@ func (m *machine) retire(why error, now int64) {
 		if o := pl.move.order; o != nil {
 			o.done(why)
 		}
-		pl.move, pl.timers = move{}, nil
+		pl.move = move{}
 	}
 	m.lease = lease{}
 	for _, a := range m.ports {

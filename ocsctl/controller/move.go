@@ -24,16 +24,10 @@ func (m *machine) post(a *attachment, plane int, k roundKey, target circuit.Perm
 		return
 	}
 	if err == nil {
-		err = m.mayMove(pl, a, k.holder, target, false)
+		err = m.mayMove(pl, k.holder, target)
 	}
 	if err != nil {
 		m.refuse(pl, a, k.holder, err)
-		return
-	}
-	if t := pl.timer(k.epoch); t != nil {
-		if !t.target.Equal(target) {
-			m.failf(pl, now, "port %d posted another map than is scheduled: %w", a.port, ocsctl.ErrConflict)
-		}
 		return
 	}
 	switch err := pl.barrier.post(pl.epoch, a.port, k, target, now); {
@@ -68,7 +62,7 @@ func (m *machine) advance(pl *plane, now int64) {
 		return
 	}
 	r := m.round(pl)
-	if r == nil || pl.timer(pl.epoch) != nil || !m.ready(pl, r.target, now) {
+	if r == nil || !m.ready(pl, r.target, now) {
 		return
 	}
 	switch missing, gone := m.awaited(pl, r); {
@@ -124,7 +118,6 @@ func (m *machine) intended(pl *plane, id uint64, err error, now int64) {
 		return
 	}
 	m.advance(pl, now)
-	m.runTimers(pl, now)
 }
 
 // awaited returns a port that the move to r's target waits for (missing), and a port whose rank has died (gone); -1:

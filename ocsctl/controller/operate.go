@@ -31,7 +31,7 @@ func (m *machine) set(plane int, o *order, now int64) {
 		return
 	}
 	pl.barrier.reset()
-	pl.timers, pl.unread = nil, nil
+	pl.unread = nil
 	m.install(pl, observed, now)
 	pl.move.order = o // out of service from here on
 	m.publish(pl)
@@ -225,15 +225,10 @@ func (m *machine) release(a *attachment, mask, holder uint64, now int64) error {
 	return nil
 }
 
-// freed records that planes are free again, and drops their scheduled moves.
+// freed records that planes are free again.
 func (m *machine) freed(a *attachment, mask uint64, now int64) {
 	if mask == 0 {
 		return
-	}
-	for j, pl := range m.planes {
-		if mask>>j&1 != 0 {
-			pl.timers = nil
-		}
 	}
 	m.refuseOthers(mask)
 	m.event(now, Event{Kind: Released, Plane: -1, Port: a.port, Mask: mask, Who: a.who})

@@ -22,8 +22,6 @@ func TestPinned(t *testing.T) {
 		}
 		want(t, "post", s.refused[0], ocsctl.ErrPinned, "p0", "job")
 	}
-	err := r.s[0].Schedule(0, r.s[0].epochs[0], to, time.Unix(0, r.now))
-	want(t, "schedule", err, ocsctl.ErrPinned, "p0", "job")
 	r.release(1)
 	r.pass(10 * time.Millisecond)
 	if s := r.s[0]; !s.maps[0].Equal(circuit.Shift(3, 1)) || s.faults[0] != nil || !s.maps[1].Equal(to) {

@@ -78,9 +78,6 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 		}
 		p.Missing, _ = m.absent(pl, r)
 	}
-	if len(pl.timers) > 0 && pl.timers[0].epoch == pl.epoch {
-		p.State, p.Target = Waiting, pl.timers[0].target
-	}
 	if pl.move.on {
 		p.State, p.Target = Moving, pl.move.target
 	}
@@ -116,8 +113,6 @@ func (m *machine) waiting(plane int) string {
 		return pl.reason()
 	case pl.move.on:
 		return where + ": switching"
-	case pl.timer(pl.epoch) != nil:
-		return where + ": waiting for its time"
 	case m.grace != 0 && m.lease.held[plane].a == nil:
 		return where + ": no communicator has claimed it since the takeover"
 	case r == nil:

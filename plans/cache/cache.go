@@ -36,9 +36,9 @@ type Key struct {
 	Algorithm  string `json:"algorithm"` // with its parameters and variant
 	Root       int    `json:"root,omitempty"`
 	Ranks      int    `json:"ranks"`
-	// Fabric is the fabric's digest, FabricName its name, Members the digest of the ports of
-	// the ranks in order, Maps that of the planes' maps where the plan does not begin with its
-	// own. A fabric that changes has another digest: plans for what it was are never found.
+	// Fabric is the fabric's digest, FabricName its name, Members the digest of the pods of the ranks, Maps that of the
+	// planes' maps if the plan does not begin with its own. Ranks at other ports use the same plan. A fabric that
+	// changes has another digest, so its old plans are never found.
 	Fabric     Hash   `json:"fabric"`
 	FabricName string `json:"fabric_name,omitempty"`
 	Members    Hash   `json:"members"`

@@ -264,6 +264,31 @@ func TestInterleavedPlanesSwitchTogether(t *testing.T) {
 	}
 }
 
+// TestJointWithoutForwarding: routes of one circuit need no rank that forwards.
+func TestJointWithoutForwarding(t *testing.T) {
+	swap := circuit.Permutation{1, 0}
+	p := &plans.Problem{
+		Version: plans.Version, Ranks: 2, Planes: 2, BandwidthGbps: 8, HopUS: 3, Circuits: plans.Simplex,
+		Steps: []plans.Step{{Bytes: 2000, To: swap}},
+	}
+	joint := plans.Entry{Kind: plans.Transmit, Joint: "a", EndUS: 4}
+	first := joint
+	for r := range 2 {
+		for plane := range 2 {
+			first.Routes = append(first.Routes, plans.Route{
+				Flow: [2]int{r, 1 - r}, Bytes: 1000, Path: [][2]int{{plane, 1 - r}},
+			})
+		}
+	}
+	plan := &plans.Plan{
+		Version: plans.Version, Planner: "test", CCTUS: 4, Initial: []circuit.Permutation{swap, swap},
+		Planes: [][]plans.Entry{{first}, {joint}},
+	}
+	if _, err := Check(p, plan); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestInvalidProblem(t *testing.T) {
 	problem, plan := planstest.Load(t, "swot-fig5")
 	problem.BandwidthGbps = 0

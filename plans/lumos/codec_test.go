@@ -27,10 +27,14 @@ func TestRequirementRefused(t *testing.T) {
 		"links and matrix are given":                        head + `,"links":[[0,2,1]],"matrix":[]}`,
 		"matrix: row 1 has 1 entries":                       head + `,"matrix":[[0,0],[1]]}`,
 		"requirement: 2 rows, want one for each of 6":       head + `,"matrix":[[0,0],[0,0]]}`,
-		"requirement[0][2] is 1 but [2][0] is 0":            head + `,"matrix":[[0,0,1,0,0,0],` + strings.Repeat(zeros+",", 4) + zeros + `]}`,
-		"requirement[0][2]: -1 is negative":                 head + `,"matrix":[[0,0,-1,0,0,0],` + strings.Repeat(zeros+",", 4) + zeros + `]}`,
-		"requirement[0][1]: leaves 0 and 1 are both in pod": head + `,"matrix":[[0,1,0,0,0,0],[1,0,0,0,0,0],` + strings.Repeat(zeros+",", 3) + zeros + `]}`,
-		"requirement[0]: leaf 0 of pod 0 needs 5 links":     head + `,"matrix":[[0,0,5,0,0,0],` + zeros + `,[5,0,0,0,0,0],` + strings.Repeat(zeros+",", 2) + zeros + `]}`,
+		"requirement[0][2] is 1 but [2][0] is 0": head + `,"matrix":[[0,0,1,0,0,0],` + strings.Repeat(zeros+",",
+			4) + zeros + `]}`,
+		"requirement[0][2]: -1 is negative": head + `,"matrix":[[0,0,-1,0,0,0],` + strings.Repeat(zeros+",",
+			4) + zeros + `]}`,
+		"requirement[0][1]: leaves 0 and 1 are both in pod": head + `,"matrix":[[0,1,0,0,0,0],[1,0,0,0,0,0],` +
+			strings.Repeat(zeros+",", 3) + zeros + `]}`,
+		"requirement[0]: leaf 0 of pod 0 needs 5 links": head + `,"matrix":[[0,0,5,0,0,0],` + zeros + `,[5,0,0,0,0,0],` +
+			strings.Repeat(zeros+",", 2) + zeros + `]}`,
 	} {
 		if _, err := DecodeRequirement([]byte(file)); !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s:\n%v, want %q", file, err, want)
@@ -49,7 +53,8 @@ func TestCoreRefused(t *testing.T) {
 		"group 0 has 0 circuits between pods 0 and 1":  head + `,"links":[[0,2,0]],"maps":[` + group + `,` + group + `]}`,
 		"links[0]: leaves 0 and 1 by spine 0: both":    head + `,"links":[[0,1,0]],"maps":[` + group + `,` + group + `]}`,
 		"links[0]: leaves 0 and 2 by spine 2: no such": head + `,"links":[[0,2,2]],"maps":[` + group + `,` + group + `]}`,
-		"one of them has such a link already":          head + `,"links":[[0,2,0],[0,2,0]],"maps":[[[1,-1,-1],[1,-1,-1]],` + group + `]}`,
+		"one of them has such a link already": head + `,"links":[[0,2,0],[0,2,0]],"maps":[[[1,-1,-1],[1,-1,-1]],` +
+			group + `]}`,
 	} {
 		if _, err := DecodeCore([]byte(file)); !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s:\n%v, want %q", file, err, want)

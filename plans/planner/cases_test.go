@@ -6,7 +6,7 @@ import (
 )
 
 // Cases returns how many of n random problems a test tries: all with LIGHTPATH_TEST_LONG, a sixteenth with
-// -short, else a quarter. Seeds are fixed, so a shorter run tries the first problems of a longer one.
+// -short, else an eighth. Seeds are fixed, so a shorter run tries the first problems of a longer one.
 func Cases(n int) int {
 	switch {
 	case os.Getenv("LIGHTPATH_TEST_LONG") != "":
@@ -14,5 +14,5 @@ func Cases(n int) int {
 	case testing.Short():
 		return n / 16
 	}
-	return n / 4
+	return n / 8
 }

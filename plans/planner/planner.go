@@ -28,9 +28,12 @@ const Version = 2
 // DefaultTimeLimit is the time that a search takes where Options states none.
 const DefaultTimeLimit = 2 * time.Second
 
-// effortShare is TimeLimit over Effort where Options states no Effort: room for the five
-// searches of weave on two cores, and for a machine that is not idle.
-const effortShare = 3
+// Auto is the name of the planner that returns the best plan of all planners.
+const Auto = "auto"
+
+// EffortShare is TimeLimit over Effort if Options states no Effort. It leaves room for the five searches of weave on
+// two cores, and for a machine that is not idle.
+const EffortShare = 3
 
 // Options tune a planner. The zero value is usable.
 type Options struct {
@@ -71,7 +74,7 @@ func Names() []string {
 	for _, r := range registry {
 		names = append(names, r.name)
 	}
-	return append(names, "auto")
+	return append(names, Auto)
 }
 
 // Solve plans p with the named planner. The problem is not changed; the plan shares its
@@ -86,7 +89,7 @@ func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plan
 	}
 	if o.Effort <= 0 {
 		if o.Effort = o.TimeLimit; p.Demand == nil {
-			o.Effort /= effortShare
+			o.Effort /= EffortShare
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.TimeLimit)
@@ -95,7 +98,7 @@ func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plan
 	if p.Demand != nil && slices.Contains(known, name) || name == spectra.Name {
 		return solveDemand(ctx, name, p, o)
 	}
-	if name == "auto" {
+	if name == Auto {
 		return solveAuto(ctx, p, o)
 	}
 	for _, r := range registry {

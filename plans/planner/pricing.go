@@ -15,8 +15,8 @@ import (
 //
 // Since its last use, a plane that serves step i has switched (T) or been idle in the steps since the circuit was last
 // wanted. That is at least c_i = min(T, idle). Add the first line (1-w) times and the second w/k times, and choose the
-// best n_i for each step. That gives a bound for every w in 0..1. In a window of steps that begins with free circuits, k first
-// uses cost no switch. Where the rank has several peers in a step, D_i depends on the peer with the fewest
+// best n_i for each step. That gives a bound for every w in 0..1. In a window of steps that begins with free circuits,
+// k first uses cost no switch. Where the rank has several peers in a step, D_i depends on the peer with the fewest
 // planes, so all of them have n_i at best.
 
 // weights are the w that are tried.

@@ -159,8 +159,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestCheckerAgrees: what the simulator plays is feasible for the checker, with the same
-// completion time, and playing it again changes nothing.
+// TestCheckerAgrees: the checker accepts the timeline of the simulator, with the same completion time. Playing it again
+// changes nothing.
 func TestCheckerAgrees(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 2000 {
@@ -240,6 +240,7 @@ func TestRefuses(t *testing.T) {
 		}},
 		{"swot-fig5", "no step 6", func(q *plans.Plan) { q.Planes[1][2].Step = 6 }},
 		{"swot-fig5", "no flow 9", func(q *plans.Plan) { q.Planes[1][2].Flows = []int{9} }},
+		{"swot-fig5", "no flow 8", func(q *plans.Plan) { q.Planes[1][2].Flows = []int{8} }},
 		{"swot-fig5", "a hold does not belong", func(q *plans.Plan) { q.Planes[1][2].Kind = plans.Hold }},
 		{"demand", "a transmit does not belong", func(q *plans.Plan) { q.Planes[1][1].Kind = plans.Transmit }},
 		{"demand", "no reconfiguration to the map", func(q *plans.Plan) { q.Planes[1][1].To = circuit.Shift(3, 1) }},

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"lightpath/plans"
 )
 
 // exactPort is the makespan of a port by enumeration of its groups: assign divides the
@@ -81,5 +83,38 @@ func TestBounds(t *testing.T) {
 			proof == "" {
 			t.Fatalf("x=%v s=%d delta=%v: bound %v, the optimum %v", x, s, delta, b, exact)
 		}
+	}
+}
+
+// TestCountBound: with 6 durations, the longest of both ports add up to 21: (21 + 6) / 3 = 9. With 7 durations, 18 + 7
+// are left for 3 switches. More durations than 7 take longer.
+func TestCountBound(t *testing.T) {
+	ports := [][]float64{{6, 1, 1, 1, 1, 1}, {3, 3, 3, 3, 3, 3}}
+	if got := countBound(ports, 3, 1, 0); math.Abs(got-25.0/3) > 1e-9 {
+		t.Errorf("%v, want 25/3", got)
+	}
+	// The third duration shares a switch: 2 reconfigurations, 3 and 1.
+	if got := countBound([][]float64{{4, 3, 1}}, 2, 1, 0); got != 6 {
+		t.Errorf("%v, want 6", got)
+	}
+}
+
+func TestCircuits(t *testing.T) {
+	for kind, want := range map[plans.CircuitKind]float64{plans.Simplex: 2, plans.Duplex: 3, plans.Interleaved: 4} {
+		w := newNetwork(Matrix{{5, 5}, {0, 0}}, kind) // to itself, and to the other rank
+		if got := w.circuits(); got != want {
+			t.Errorf("%v: %v circuits, want %v", kind, got, want)
+		}
+	}
+	if w := newNetwork(Matrix{{0, 5}, {0, 0}}, plans.Interleaved); len(w.to) != 2 {
+		t.Errorf("%d edges for two ranks on interleaved planes, want one for each direction", len(w.to))
+	}
+}
+
+// TestEclipseTakesTheDensest: a duration of 1 serves 4 in 1.1, one of 10 serves 13 in 10.1.
+func TestEclipseTakesTheDensest(t *testing.T) {
+	d := Matrix{{10, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}}
+	if got := Eclipse(d, 0.1); got.Weights[0] != 1 {
+		t.Errorf("%+v", got)
 	}
 }

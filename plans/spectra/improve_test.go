@@ -18,7 +18,7 @@ func TestImprove(t *testing.T) {
 		for _, s := range []int{2, 8} {
 			for _, delta := range []float64{0.003, 0.03} {
 				bound, _ := Bound(d, s, delta)
-				table := improved(context.Background(), d, s, delta, Options{Work: 2e7})
+				table := improved(context.Background(), d, s, delta, Options{Work: 5e6})
 				covers(t, d, table)
 				a, b := faithful(d, s, delta).Makespan(delta)/bound-1, table.Makespan(delta)/bound-1
 				if b > a+1e-9 {

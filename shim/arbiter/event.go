@@ -16,15 +16,14 @@ type EventKind uint8
 
 // The events. Rank is the rank that sent a message.
 const (
-	Want      EventKind = iota // a rank wants the ticket of collective Seq, of Shape
-	Done                       // a rank has ended the operation of ticket Seq; Standing is where it left the planes
-	Row                        // a rank posts Row as round Seq
-	PlanLack                   // a rank lacks plan Plan, for Seq
-	Granted                    // the controller has granted Planes, or failed with Err
-	Reached                    // Plane has reached the epoch of an Await, or failed with Err
-	Vacated                    // ranks have been told to release circuits on Plane (OK), or could not be
-	Scheduled                  // moves have been scheduled from Start on, or failed with Err
-	Expired                    // Timer has expired
+	Want     EventKind = iota // a rank wants the ticket of collective Seq, of Shape
+	Done                      // a rank has ended the operation of ticket Seq; Standing is where it left the planes
+	Row                       // a rank posts Row as round Seq
+	PlanLack                  // a rank lacks plan Plan, for Seq
+	Granted                   // the controller has granted Planes, or failed with Err
+	Reached                   // Plane has reached the epoch of an Await, or failed with Err
+	Vacated                   // ranks have been told to release circuits on Plane (OK), or could not be
+	Expired                   // Timer has expired
 )
 
 // Event is the input of one step. Fields that its kind does not name are zero.
@@ -39,7 +38,6 @@ type Event struct {
 	Planes   planeset.Set
 	Plane    int
 	OK       bool
-	Start    int64
 	Timer    Timer
 	Err      error
 }
@@ -65,32 +63,28 @@ const (
 	Release                      // give Planes back to the controller
 	Await                        // wait until Plane has reached Epoch; Reached follows
 	Vacate                       // make Ports release their circuits: Plane moves from Epoch to Target; Vacated follows
-	Schedule                     // schedule the moves of Agreed for Shape on Planes at Standing; Scheduled follows
 	SetTimer                     // make Timer expire after After
 	StopTimer                    // stop Timer
 	Fail                         // fail the communicator with Err
 	Inform                       // log Text
-	Warn                         // log Text as a warning
+	Warn                         // log Text as a warning, at every level
 )
 
 // Action is one output of a step. Fields that its kind does not name are zero.
 type Action struct {
-	Kind     ActionKind
-	Rank     int
-	Seq      uint64
-	Body     []byte
-	Planes   planeset.Set
-	Plane    int
-	Epoch    uint32
-	Target   circuit.Permutation // of ports
-	Ports    []int
-	Agreed   *planning.Agreed
-	Shape    calls.Shape
-	Standing []ticket.Plane
-	Timer    Timer
-	After    time.Duration
-	Err      error
-	Text     string
+	Kind   ActionKind
+	Rank   int
+	Seq    uint64
+	Body   []byte
+	Planes planeset.Set
+	Plane  int
+	Epoch  uint32
+	Target circuit.Permutation // of ports
+	Ports  []int
+	Timer  Timer
+	After  time.Duration
+	Err    error
+	Text   string
 }
 
 // View is the leader's latest knowledge of planes. Its methods do not block.

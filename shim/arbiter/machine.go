@@ -30,7 +30,6 @@ type Config struct {
 	Site       *planning.Site
 	FabricSize int           // ports of each plane
 	RoundWait  time.Duration // how long all ranks have to post a round
-	ByTime     bool          // planes move at planned times
 	// Scripted returns the plan of a shape whose scripts are on streams, nil if there is none.
 	Scripted func(calls.Shape) *planning.Agreed
 }
@@ -56,6 +55,7 @@ type Machine struct {
 
 	held    planeset.Set   // granted
 	out     planeset.Set   // planes known to be out of service
+	warned  bool           // that ports outside have circuits to members
 	moved   planeset.Set   // held planes that may stand elsewhere than ranks know
 	waiting planeset.Set   // planes with an Await action under way
 	since   time.Time      // of the grant
@@ -78,21 +78,18 @@ type work struct {
 	seq    uint64
 	shape  calls.Shape      // of a collective
 	demand *planning.Demand // of a round; nil for a collective
-	agreed *planning.Agreed // while its moves are being scheduled
 }
 
 // stage is the progress of the work.
 type stage uint8
 
 const (
-	idle       stage = iota
-	releasing        // long-held planes move to where they are given back
-	acquiring        // the controller has been asked for planes
-	vacating         // ports outside the communicator have been asked to release circuits
-	vacated          // they have been asked, and the plane is switching
-	settling         // planes switch to where their scheduled moves begin
-	scheduling       // their moves are being scheduled
-	running          // the ticket has been issued
+	idle      stage = iota
+	releasing       // long-held planes move to where they are given back
+	acquiring       // the controller has been asked for planes
+	vacating        // ports outside the communicator have been asked to release circuits
+	vacated         // they have been asked, and the plane is switching
+	running         // the ticket has been issued
 )
 
 // New returns a machine.
@@ -149,8 +146,6 @@ func (m *Machine) take(e *Event) error {
 		return m.reached(e)
 	case Vacated:
 		return m.vacated(e)
-	case Scheduled:
-		return m.scheduled(e)
 	}
 	if e.Timer == RoundTimer {
 		m.expireRound()
@@ -220,21 +215,22 @@ func (m *Machine) decideCollective() error {
 		return err
 	}
 	plane, entangled := m.entangled(use)
+	m.warnEntangled(plane, entangled)
 	switch {
-	case row.Hopeless && use == all:
+	case row.Small, row.Hopeless && use == all:
 		return m.onPackets(ticket.Always)
 	case row.Hopeless: // until more planes are back
 		return m.onPackets(0)
 	case entangled:
-		m.act(Action{Kind: Inform, Text: fmt.Sprintf(
-			"operation %d: packet planes, another communicator's port has a circuit to ours on plane %d", m.work.seq, plane)})
 		return m.onPackets(0)
 	case row.Best != nil:
-		return m.issue(row.Best, use, 0)
+		m.issue(row.Best, use, 0)
 	case row.Interim != nil:
-		return m.issue(row.Interim, use, ticket.Interim)
+		m.issue(row.Interim, use, ticket.Interim)
+	default:
+		return m.onPackets(0)
 	}
-	return m.onPackets(0)
+	return nil
 }
 
 // initial returns the maps that plans begin with, nil if planners choose.
@@ -247,7 +243,7 @@ func (m *Machine) initial(use planeset.Set) []circuit.Permutation {
 
 // onPackets sends the operation to packet planes.
 func (m *Machine) onPackets(flags uint8) error {
-	m.t.Flags, m.t.Version, m.t.Plan, m.t.Use, m.t.Start = ticket.Packet|flags, m.book.Version(), planning.ID{}, 0, 0
+	m.t.Flags, m.t.Version, m.t.Plan, m.t.Use = ticket.Packet|flags, m.book.Version(), planning.ID{}, 0
 	m.send(-1, m.work.seq, &m.t, nil)
 	m.rest()
 	return nil
@@ -261,48 +257,17 @@ func (m *Machine) rest() {
 	}
 }
 
-// issue sends the ticket of a plan, or first schedules its moves.
-func (m *Machine) issue(p *planning.Agreed, use planeset.Set, flags uint8) error {
+// issue sends the ticket of a plan.
+func (m *Machine) issue(p *planning.Agreed, use planeset.Set, flags uint8) {
 	m.fill(p.ID, use, flags)
-	m.work.agreed = p
-	if !m.cfg.ByTime {
-		return m.announce(0)
-	}
-	// A move fails the plane if it is due during another move.
-	m.stage = settling
-	m.awaitStanding(use)
-	return m.settled()
-}
-
-// settled schedules moves once all planes stand.
-func (m *Machine) settled() error {
-	if m.waiting != 0 {
-		return nil
-	}
-	m.stage = scheduling
-	m.act(Action{Kind: Schedule, Seq: m.work.seq, Agreed: m.work.agreed, Shape: m.work.shape, Planes: m.t.Use, Standing: m.now})
-	return nil
-}
-
-// scheduled announces an operation whose planes move by time.
-func (m *Machine) scheduled(e *Event) error {
-	if e.Err != nil {
-		return e.Err
-	}
-	return m.announce(e.Start)
-}
-
-// announce sends the filled-in ticket.
-func (m *Machine) announce(start int64) error {
-	m.t.Start, m.stage, m.done = start, running, 0
+	m.stage, m.done = running, 0
 	m.send(-1, m.work.seq, &m.t, nil)
-	return nil
 }
 
 // fill fills in a ticket: the plan, and where the planes in use stand.
 func (m *Machine) fill(id planning.ID, use planeset.Set, flags uint8) {
 	t := &m.t
-	t.Flags, t.Version, t.Plan, t.Use, t.Start = flags, m.book.Version(), id, use, 0
+	t.Flags, t.Version, t.Plan, t.Use = flags, m.book.Version(), id, use
 	if m.moved&use != 0 {
 		t.Flags |= ticket.Maps
 		m.moved &^= use
@@ -327,8 +292,8 @@ func (m *Machine) decideScripted() error {
 		return fmt.Errorf("shim: %v is on streams, and another communicator's port has a circuit to ours on plane %d: %w",
 			&s, plane, errUnknownMap)
 	}
-	m.fill(p.ID, m.held, 0)
-	return m.announce(0)
+	m.issue(p, m.held, 0)
+	return nil
 }
 
 // ended handles the end of an operation at a rank. All ranks leave the planes in the same state.
@@ -365,4 +330,17 @@ func (m *Machine) entangled(use planeset.Set) (plane int, yes bool) {
 		}
 	}
 	return 0, false
+}
+
+// warnEntangled warns once that collectives cannot use the planes, until they can again.
+func (m *Machine) warnEntangled(plane int, yes bool) {
+	if yes && !m.warned {
+		_, ports, _ := m.view.State(plane)
+		_, outside := circuits.Outside(ports, m.member)
+		name := m.cfg.Site.Planes[plane].Name
+		m.act(Action{Kind: Warn, Text: fmt.Sprintf("collectives use packet planes: on plane %s, port %d, which is not of "+
+			"this communicator, has a circuit to rank %d (to release it: lightpath ocs set --plane %s --map dark, or run a "+
+			"rank at the port)", name, outside[0], m.member[ports[outside[0]]], name)})
+	}
+	m.warned = yes
 }

@@ -125,8 +125,6 @@ func (r *rig) describe(a *Action) string {
 		return fmt.Sprintf("await %d epoch %d", a.Plane, a.Epoch)
 	case Vacate:
 		return fmt.Sprintf("vacate %d ports %v", a.Plane, a.Ports)
-	case Schedule:
-		return fmt.Sprintf("schedule %b", uint64(a.Planes))
 	case SetTimer:
 		return fmt.Sprintf("set %d", a.Timer)
 	case StopTimer:
@@ -203,7 +201,7 @@ func TestPlanes(t *testing.T) {
 			func(r *rig) { r.now = r.now.Add(MaxHold + 1); r.m.now[1].Epoch = 3 }, []string{"stop 0", "await 1 epoch 3"},
 		},
 		"another port has a circuit to ours": {func(r *rig) { r.maps[0][2] = 1 }, []string{
-			"stop 0", "operation 2: packet planes, another communicator's port has a circuit to ours on plane 0",
+			"stop 0", entangled(2, 1),
 			"ticket 2 to -1: packet", "set 0",
 		}},
 	} {
@@ -237,6 +235,40 @@ func TestNoPlaneInService(t *testing.T) {
 	r.step(Event{Kind: Granted, Planes: 1}, "plane p0 is back in service; going on with 1 of 1 planes", "ticket 2 to -1: planes 1 maps")
 }
 
+// entangled returns the warning of a port outside the communicator with a circuit to a rank on plane p0.
+func entangled(port, rank int) string {
+	return fmt.Sprintf("collectives use packet planes: on plane p0, port %d, which is not of this communicator, has a circuit "+
+		"to rank %d (to release it: lightpath ocs set --plane p0 --map dark, or run a rank at the port)", port, rank)
+}
+
+// TestSmall checks that ranks need no more tickets for a shape that is too small for circuits, also while a plane is
+// out of service.
+func TestSmall(t *testing.T) {
+	for _, granted := range []planeset.Set{0b11, 0b01} {
+		r := newRig(t, 1, 1, 2)
+		r.row = planning.Row{Small: true}
+		r.step(want(0, 1), "stop 0", "acquire 11")
+		r.m.Step(r.now, &Event{Kind: Granted, Planes: granted})
+		r.log = nil
+		for i := range r.m.actions {
+			r.log = append(r.log, r.describe(&r.m.actions[i]))
+		}
+		if !slices.Contains(r.log, "ticket 1 to -1: always") {
+			t.Errorf("planes %b: %q", granted, r.log)
+		}
+	}
+}
+
+// TestEntangledWarnsOnce checks that a port outside is named once.
+func TestEntangledWarnsOnce(t *testing.T) {
+	r := newRig(t, 1, 2, 1)
+	r.maps[0] = circuit.Permutation{circuit.Dark, 0}
+	r.step(want(0, 1), "stop 0", "acquire 1")
+	r.step(Event{Kind: Granted, Planes: 1}, "vacate 0 ports [1]")
+	r.step(Event{Kind: Vacated}, entangled(1, 0), "ticket 1 to -1: packet", "set 0")
+	r.step(want(0, 2), "stop 0", "ticket 2 to -1: packet", "set 0")
+}
+
 // TestVacate checks that outside ports release their circuits to members before a plane is used.
 func TestVacate(t *testing.T) {
 	for _, told := range []bool{true, false} {
@@ -247,7 +279,7 @@ func TestVacate(t *testing.T) {
 		r.step(Event{Kind: Granted, Planes: 1}, "vacate 0 ports [2]")
 		if !told {
 			r.step(Event{Kind: Vacated, OK: false},
-				"operation 1: packet planes, another communicator's port has a circuit to ours on plane 0", "ticket 1 to -1: packet", "set 0")
+				entangled(2, 0), "ticket 1 to -1: packet", "set 0")
 			continue
 		}
 		r.step(Event{Kind: Vacated, OK: true}, "await 0 epoch 1")
@@ -369,20 +401,4 @@ func TestScripted(t *testing.T) {
 			r.step(Event{Kind: Granted, Planes: k.planes}, k.want...)
 		})
 	}
-}
-
-// TestByTime checks that standing planes move at planned times.
-func TestByTime(t *testing.T) {
-	r := newRig(t, 1, 1, 2)
-	r.m.cfg.ByTime = true
-	r.step(want(0, 1), "stop 0", "acquire 11")
-	r.step(Event{Kind: Granted, Planes: 0b11}, "schedule 11")
-	r.step(Event{Kind: Scheduled, Start: 5}, "ticket 1 to -1: planes 11 maps")
-	r.m.now[1] = ticket.At(2, circuit.AllDark(1))
-	r.step(r.done(0, 1), "set 0")
-	r.m.now[1] = ticket.At(2, circuit.AllDark(1))
-	r.step(want(0, 2), "stop 0", "await 1 epoch 2")
-	r.epochs[1] = 2
-	r.step(Event{Kind: Reached, Plane: 1}, "schedule 11")
-	r.step(Event{Kind: Scheduled, Err: ocsctl.ErrReconfFailed}, "fail: "+ocsctl.ErrReconfFailed.Error())
 }

@@ -184,9 +184,6 @@ func (m *Machine) reached(e *Event) error {
 	}
 	m.waiting = m.waiting.Without(e.Plane)
 	if e.Err != nil {
-		if m.stage == settling {
-			return fmt.Errorf("shim: plane %d epoch %d: %w", e.Plane, m.now[e.Plane].Epoch, e.Err)
-		}
 		if err := m.drop(e.Plane, e.Err); err != nil {
 			return err
 		}
@@ -196,8 +193,6 @@ func (m *Machine) reached(e *Event) error {
 		return m.releaseHeld()
 	case vacated:
 		return m.vacatedPlane(e.Plane)
-	case settling:
-		return m.settled()
 	}
 	return nil
 }

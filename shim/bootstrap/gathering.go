@@ -187,10 +187,13 @@ func (g *gathering) answer(conn net.Conn, m *control.Message) {
 	_ = conn.Close()
 }
 
+// leftWhileMade ends a refusal because of a rank that has ended.
+const leftWhileMade = " left while the communicator was made"
+
 // gone notes that the connection of a rank has ended.
 func (g *gathering) gone(h *Hello, conn net.Conn) {
 	if g.refusal == "" && g.answered == 0 && g.conns[h.Rank] == conn {
-		g.refuse(h.Where() + " left while the communicator was made")
+		g.refuse(h.Where() + leftWhileMade)
 	}
 }
 

@@ -137,7 +137,7 @@ func (p *Place) delegate(ctx context.Context, block []byte, deadline time.Time, 
 func (p *Place) failed(ctx context.Context, h *Hello, err error) error {
 	class := errdefs.ErrRemote
 	var netErr net.Error
-	if errors.Is(err, errdefs.ErrRemote) {
+	if errors.Is(err, errdefs.ErrRemote) || errors.Is(err, errdefs.ErrSystem) {
 		return fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, err) // of control.Dial, which names the place
 	}
 	switch {
@@ -153,8 +153,11 @@ func (p *Place) failed(ctx context.Context, h *Hello, err error) error {
 func readTable(m *control.Message, h *Hello) (uint64, []Hello, error) {
 	if m.Kind == control.MsgRefuse {
 		class := errdefs.ErrInvalidUsage
-		if strings.HasPrefix(string(m.Body), "timed out") {
+		switch {
+		case strings.HasPrefix(string(m.Body), "timed out"):
 			class = errdefs.ErrTimeout
+		case strings.HasSuffix(string(m.Body), leftWhileMade):
+			class = errdefs.ErrRemote
 		}
 		return 0, nil, fmt.Errorf("shim: rank %d: communicator not made: %s: %w", h.Rank, m.Body, class)
 	}

@@ -36,30 +36,6 @@ func TestControllerElsewhere(t *testing.T) {
 	}
 }
 
-// TestBarrierByTime: collectives whose planes move by the clock give the same results.
-func TestBarrierByTime(t *testing.T) {
-	s := shimtest.UseControllers(t, 4, 2, shimtest.SiteOptions{Reconfig: 4 * time.Millisecond})
-	t.Setenv("LIGHTPATH_PLANNER", "swot")
-	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
-	shimtest.UseClock(t, s.Controllers[0].Core)
-}
-
-// TestLateForTheSwitch: where planes move sooner than ranks can be done, the operation ends, and
-// says who was late for which plane and by how much.
-func TestLateForTheSwitch(t *testing.T) {
-	shimtest.UseControllers(t, 4, 1, shimtest.SiteOptions{Rate: 1e13, Reconfig: 20 * time.Millisecond})
-	t.Setenv("LIGHTPATH_PLANNER", "perstep")
-	t.Setenv("LIGHTPATH_BARRIER", "time")
-	t.Setenv("LIGHTPATH_BARRIER_SLACK", "1us")
-	w := shimtest.NewWorld(t, 4)
-	for r, err := range w.Each(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1<<23))}) }) {
-		shimtest.WantLateError(t, err, "rank ", "plane 0 epoch", "s after it")
-		if result.Of(err) != result.SystemError {
-			t.Errorf("rank %d: result %d", r, result.Of(err))
-		}
-	}
-}
-
 // TestPlaneDisabled: what an operator takes out of service two communicators leave out, and use
 // again when it is back; the log says whose doing it is.
 func TestPlaneDisabled(t *testing.T) {

@@ -89,17 +89,3 @@ func TestPlaneDisabledInTheKernel(t *testing.T) {
 		t.Errorf("%q", problems)
 	}
 }
-
-// TestBarrierByTimeInTheKernel: planes in the kernel move by the clock, and lose nothing where
-// ranks keep to it.
-func TestBarrierByTimeInTheKernel(t *testing.T) {
-	core, lost := shimtest.UseKernelPlanes(t, 4, 2, 5e8)
-	t.Setenv("LIGHTPATH_PLANNER", "swot")
-	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
-	if !shimtest.UseClock(t, core) {
-		return
-	}
-	if problems := lost(); len(problems) > 0 {
-		t.Errorf("%q", problems)
-	}
-}

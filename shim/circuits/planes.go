@@ -11,6 +11,7 @@ import (
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 	"lightpath/shim/comm"
+	"lightpath/shim/dispatch"
 	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/planning"
@@ -33,12 +34,10 @@ type Planes struct {
 	parent   *Planes // of the parent communicator; nil: there is no parent with circuits
 	member   []int   // by port: its rank, or -1
 	switches *Switches
-	now      []ticket.Plane  // where this communicator's operations leave each plane
-	base     []uint32        // each plane's epoch when the operation in progress began
-	switchAt [][]int64       // by plane and move, in nanoseconds of Unix time; reused
-	times    []time.Duration // planned times of all moves; reused
-	grant    Grant           // of the operation in progress
-	request  []byte          // reused
+	now      []ticket.Plane // where this communicator's operations leave each plane
+	base     []uint32       // each plane's epoch when the operation in progress began
+	grant    Grant          // of the operation in progress
+	request  []byte         // reused
 	closed   sync.Once
 	requests requests
 }
@@ -69,6 +68,11 @@ func Attach(c *comm.Core, fab *endpoints.Fabric, parent *comm.Core) error {
 		return err
 	}
 	p := &Planes{Site: planning.NewSite(c.Cfg, fab.Fabric, ports), c: c}
+	transport, err := endpoints.ChooseTransport(c.Table, c.Cfg)
+	if err != nil {
+		return err
+	}
+	p.Packets = dispatch.PacketCosts(transport)
 	if p.Controller, err = endpoints.AttachPort(fab, ports[c.Rank], min(c.Cfg.Timeout, maxTakeover)); err != nil {
 		return fmt.Errorf("shim: rank %d: %w", c.Rank, err)
 	}
@@ -91,6 +95,7 @@ func Attach(c *comm.Core, fab *endpoints.Fabric, parent *comm.Core) error {
 	p.switches = &Switches{Use: ocsctl.Use{Client: p.Controller, Holder: c.ID}, p: p}
 	recorder.Of(c).Planes = len(fab.Planes)
 	slot.Set(c, p)
+	planning.Retain()
 	c.OnFailure(p.End.Wake)
 	p.Controller.Watch(p, p.End.Wake)
 	return nil
@@ -181,6 +186,7 @@ func (p *Planes) Close() {
 		p.Controller.Watch(p, nil)
 		_ = p.End.Close()
 		p.Controller.Detach()
+		planning.Release()
 	})
 }
 
@@ -208,11 +214,6 @@ func (s *Switches) Waiting(plane int) string { return s.p.Controller.Waiting(pla
 // Post implements [exec.Switch].
 func (s *Switches) Post(plane int, epoch uint32, target circuit.Permutation) error {
 	return s.Use.Post(plane, epoch, s.p.overlay(plane, target))
-}
-
-// Schedule makes the controller move a plane at a time: see [ocsctl.Client].
-func (s *Switches) Schedule(plane int, epoch uint32, target circuit.Permutation, at time.Time) error {
-	return s.Client.Schedule(plane, epoch, s.p.overlay(plane, target), at)
 }
 
 // overlay turns a map of ranks into a map of ports. Other ports keep their circuits. So every rank requests the same

@@ -26,11 +26,16 @@ func (p *Planes) Obtain(g *Grant, s calls.Shape) (*planning.Agreed, error) {
 	if a := p.Known.Lookup(g.Ticket.Plan); a != nil {
 		return a, nil
 	}
-	problem, stepOf, err := p.Pose(planning.ShapeOf(s), g.Use.Len(), p.Initial(g.Use))
+	f, err := p.Family(planning.ShapeOf(s), g.Use.Len(), p.Initial(g.Use))
 	if err != nil {
 		return nil, err
 	}
-	a := &planning.Agreed{ID: g.Ticket.Plan, Problem: problem, StepOf: stepOf}
+	job, err := f.Job(planning.Key{Shape: planning.ShapeOf(s)})
+	if err != nil {
+		return nil, err
+	}
+	problem := job.Problem
+	a := &planning.Agreed{ID: g.Ticket.Plan, Problem: problem, StepOf: job.StepOf}
 	if g.Flags&ticket.Interim != 0 {
 		if plan, id, err := p.Interim(problem); err == nil && id == a.ID {
 			a.Plan = plan
@@ -55,5 +60,6 @@ func (p *Planes) Obtain(g *Grant, s calls.Shape) (*planning.Agreed, error) {
 		return nil, fmt.Errorf("shim: rank %d: plan from rank 0: %w", p.c.Rank, err)
 	}
 	p.Known.Remember(a)
+	job.Learn(p.Cfg, a.Plan)
 	return a, nil
 }

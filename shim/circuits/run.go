@@ -207,9 +207,9 @@ func (p *Planes) there(plane int, want *ticket.Plane) (bool, error) {
 // releaseOutside agrees for this rank's port to some switches that the program does not know. They are the first
 // switch of each plane that takes a circuit to a port outside the communicator from this port. In maps of ranks the
 // port is dark before and after such a switch. No data is in flight on this circuit: no call of this communicator has
-// used it, and its last user has given the plane back. Planes that move by time need no agreement.
+// used it, and its last user has given the plane back.
 func (p *Planes) releaseOutside(g *Grant, moves Movement) error {
-	if g.OnPackets() || g.Start != 0 {
+	if g.OnPackets() {
 		return nil
 	}
 	for j := range g.Use.Each() {

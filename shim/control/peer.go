@@ -108,6 +108,8 @@ func Dial(ctx context.Context, addr netip.AddrPort, s Secret, deadline time.Time
 		switch {
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("shim: connect to %v: %w", addr, context.Cause(ctx))
+		case exhausted(err) && time.Now().Add(wait).After(deadline):
+			return nil, fmt.Errorf("shim: connect to %v: %w: %w", addr, err, errdefs.ErrSystem)
 		case errors.Is(err, errStranger) || time.Now().Add(wait).After(deadline):
 			return nil, fmt.Errorf("shim: connect to %v: %w: %w", addr, err, errdefs.ErrRemote)
 		case !errors.Is(err, syscall.ECONNREFUSED):
@@ -123,6 +125,12 @@ func Dial(ctx context.Context, addr netip.AddrPort, s Secret, deadline time.Time
 		}
 		wait = min(2*wait, time.Second)
 	}
+}
+
+// exhausted reports whether this process has no files or memory for another connection.
+func exhausted(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) ||
+		errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM)
 }
 
 // CloseWith closes conn when ctx ends, unless stop was called before; stop reports that.

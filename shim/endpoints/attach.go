@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -188,11 +189,26 @@ func sharedRegion(p unsafe.Pointer, n int64) (sharedmem.Region, int64, bool) {
 	return sharedmem.Region{Number: r.Number, FD: r.FD, Size: int64(r.Size)}, offset, ok && r.FD >= 0
 }
 
+// sharedInterface returns a text if planes of a rank share a network interface, so that more planes are not faster. ""
+// stands for one interface per plane.
+func sharedInterface(table []bootstrap.Hello, planes int) string {
+	for i := range table {
+		if n := 1 + strings.Count(table[i].TCP, ","); n < planes {
+			return fmt.Sprintf("the %d planes of %s (LIGHTPATH_PLANES) use %d interface(s): planes that share an interface add no "+
+				"bandwidth. NCCL_SOCKET_IFNAME lists the interfaces to use in turn, such as =eth0,eth1", planes, table[i].Where(), n)
+		}
+	}
+	return ""
+}
+
 // joinTCP joins the mesh of connections.
 func joinTCP(c *comm.Core, l *Listeners) (transport.Endpoint, error) {
 	o := tcp.Options{Rank: c.Rank, Planes: c.Cfg.Planes, Comm: c.ID, Secret: c.Secret, Congestion: c.Cfg.Congestion}
 	for i := range c.Table {
 		o.Addrs = append(o.Addrs, c.Table[i].TCP)
+	}
+	if why := sharedInterface(c.Table, c.Cfg.Planes); why != "" && c.Rank == 0 {
+		c.Log.Notice("%s", why)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.Cfg.Timeout)
 	defer cancel()

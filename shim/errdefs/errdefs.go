@@ -26,6 +26,8 @@ var (
 	ErrDestroyed = errors.New("communicator destroyed")
 	// ErrLibrary: another libnccl, which executes calls for this one, has refused a request or failed.
 	ErrLibrary = errors.New("the other library")
+	// ErrSystem: the operating system refused a request: no more files, memory or space.
+	ErrSystem = errors.New("system error")
 	// ErrInternal: a defect of Lightpath.
 	ErrInternal = errors.New("internal error")
 )

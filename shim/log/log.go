@@ -129,6 +129,25 @@ func ExpandPath(path, host string, pid int) string {
 // Version writes a line where anything is written.
 func (l *Logger) Version(format string, args ...any) { l.line(Version, All, format, args...) }
 
+// standardError is a variable for tests.
+var standardError io.Writer = os.Stderr
+
+// notices are the texts that Notice has written on standard error.
+var notices sync.Map
+
+// Notice writes a warning that a user must see at any level. Below WARN it goes to standard error, once per process for
+// each text.
+func (l *Logger) Notice(format string, args ...any) {
+	if l == nil || l.level >= Warn {
+		l.Warn(format, args...)
+		return
+	}
+	text := fmt.Sprintf(format, args...)
+	if _, twice := notices.LoadOrStore(text, true); !twice {
+		_, _ = fmt.Fprintf(standardError, "%s:%d [%d] NCCL WARN %s\n", l.Host, l.PID, l.device, text)
+	}
+}
+
 // Warn writes a line of the level WARN.
 func (l *Logger) Warn(format string, args ...any) { l.line(Warn, All, format, args...) }
 

@@ -34,6 +34,24 @@ func TestLogFormat(t *testing.T) {
 	}
 }
 
+// TestNotice checks that a notice is a warning, and that it appears once where warnings do not.
+func TestNotice(t *testing.T) {
+	var out, quiet bytes.Buffer
+	standardError = &quiet
+	t.Cleanup(func() { standardError = os.Stderr })
+	for range 2 {
+		(&Logger{out: &out, level: Warn, subs: All}).Notice("plane %s", "p0")
+		(&Logger{out: &out, Host: "h", PID: 5, device: 3}).Notice("plane %s", "p0")
+		(*Logger)(nil).Notice("plane %s", "p1")
+	}
+	if n := bytes.Count(out.Bytes(), []byte("NCCL WARN plane p0\n")); n != 2 {
+		t.Errorf("%d warnings: %s", n, &out)
+	}
+	if quiet.String() != "h:5 [3] NCCL WARN plane p0\n" {
+		t.Errorf("standard error: %q", quiet.String())
+	}
+}
+
 // TestTimestamps compares with what date writes, where that has the conversion.
 func TestTimestamps(t *testing.T) {
 	at := time.Date(2026, 3, 7, 9, 5, 1, 123456789, time.UTC)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"lightpath/plans"
 	"lightpath/plans/cache"
@@ -17,27 +18,25 @@ import (
 	"lightpath/shim/planeset"
 )
 
-const (
-	maxRows     = 1024 // of the table of plans
-	maxFamilies = 128
-)
+const maxRows = 1024 // of the table of plans
 
 // Book is the leader's plans of a communicator: a table by shape, and plans of demand matrices. It plans in the
 // background. Safe for concurrent use.
 type Book struct {
-	site    *Site
-	known   *Known
-	log     *log.Logger
-	store   *cache.Cache // nil without a directory
-	ctx     context.Context
-	cancel  context.CancelFunc // of planning in the background
-	widen   chan struct{}      // holds a token while some family is being widened
-	demands demands
+	site     *Site
+	known    *Known
+	log      *log.Logger
+	store    *cache.Cache // nil without a directory
+	ctx      context.Context
+	cancel   context.CancelFunc // of planning in the background
+	widen    chan struct{}      // holds a token while some family is being widened
+	demands  demands
+	hopeless sync.Once    // warns of the first call without a plan
+	made     atomic.Int64 // plans
 
-	mu       sync.Mutex
-	rows     map[Key]*Row
-	version  uint32
-	families map[cache.Key]*Family
+	mu      sync.Mutex
+	rows    map[Key]*Row
+	version uint32
 }
 
 // Row is what the book has for a shape.
@@ -45,12 +44,13 @@ type Row struct {
 	Best     *Agreed // nil: there is none yet
 	Interim  *Agreed // serves until then; nil: none
 	Hopeless bool    // no planner has a plan
+	Small    bool    // the call uses packet planes: see [Site.Small]
 }
 
 // OpenBook returns an empty book. Its plans are added to known, so that ranks can ask for them.
 func OpenBook(site *Site, known *Known, out *log.Logger) (*Book, error) {
 	b := &Book{
-		site: site, known: known, log: out, widen: make(chan struct{}, 1), rows: map[Key]*Row{}, families: map[cache.Key]*Family{},
+		site: site, known: known, log: out, widen: make(chan struct{}, 1), rows: map[Key]*Row{},
 		demands: demands{plans: map[demandKey]*plannedDemand{}},
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
@@ -60,11 +60,15 @@ func OpenBook(site *Site, known *Known, out *log.Logger) (*Book, error) {
 			return nil, fmt.Errorf("shim: environment variable LIGHTPATH_PLAN_DIR: %w", err)
 		}
 	}
+	Retain()
 	return b, nil
 }
 
-// Close ends planning in the background.
-func (b *Book) Close() { b.cancel() }
+// Close ends planning in the background. The caller closes a book once.
+func (b *Book) Close() {
+	b.cancel()
+	Release()
+}
 
 // Store returns the cache of plans, nil if there is none.
 func (b *Book) Store() *cache.Cache { return b.store }
@@ -76,17 +80,8 @@ func (b *Book) Version() uint32 {
 	return b.version
 }
 
-// Plannings returns how many plans this process has made.
-func (b *Book) Plannings() (n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, f := range b.families {
-		f.mu.Lock()
-		n += f.survey.Plannings
-		f.mu.Unlock()
-	}
-	return n
-}
+// Plannings returns how many plans the book has made.
+func (b *Book) Plannings() int { return int(b.made.Load()) }
 
 // Row returns what is known of a shape on so many planes. For a new shape it begins to plan, and waits for the plan if
 // LIGHTPATH_PLAN_WAIT is set. maps are the planes' present maps if plans begin there, else nil. An error is that of a call
@@ -112,6 +107,10 @@ func (b *Book) Row(s calls.Shape, use planeset.Set, maps []circuit.Permutation) 
 	b.rows[key] = r
 	if err != nil {
 		b.adopt(Solution{Key: key, Err: err})
+		return *r, nil
+	}
+	if r.Small = b.site.Small(key.Shape, job.Problem); r.Small {
+		b.log.Info(log.Tuning, "%v is small, and runs on packet planes", &key.Shape)
 		return *r, nil
 	}
 	if known, ok := job.known(); ok {
@@ -164,18 +163,9 @@ func (b *Book) job(key Key, maps []circuit.Permutation) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	if known := b.families[f.CacheKey]; known != nil {
-		f = known
-	} else {
-		if len(b.families) >= maxFamilies {
-			clear(b.families)
-		}
-		f.Log, f.Store = b.log, b.store
-		b.families[f.CacheKey] = f
-	}
-	j, err := f.Job(key)
+	j, err := f.Share(b.site.Cfg.PlanDir).Job(key)
 	if err == nil {
-		j.delay = b.site.Cfg.Fault.PlanDelay
+		j.Store, j.Log, j.made, j.delay = b.store, b.log, &b.made, b.site.Cfg.Fault.PlanDelay
 	}
 	return j, err
 }
@@ -212,6 +202,10 @@ func (b *Book) adopt(s Solution) {
 		b.log.Warn("%v keeps its interim plan: %v", &s.Key.Shape, s.Err)
 	default:
 		r.Hopeless, r.Interim = true, nil
+		b.hopeless.Do(func() {
+			b.log.Notice("%v runs on packet planes, since planner %s has no plan for it: %v (LIGHTPATH_PLANNER=auto may have one; "+
+				"NCCL_DEBUG_SUBSYS=TUNING lists all such calls)", &s.Key.Shape, b.site.Cfg.Planner, s.Err)
+		})
 		b.log.Info(log.Tuning, "plan table %d: %v runs on packet planes: %v", b.version, &s.Key.Shape, s.Err)
 	}
 }

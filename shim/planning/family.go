@@ -35,9 +35,6 @@ type Family struct {
 	CacheKey cache.Key
 	sched    *schedule.Schedule
 	template plans.Problem
-	Store    *cache.Cache // nil without a directory
-	Log      *log.Logger  // nil outside jobs
-	failed   func(error)  // told of spans that could not be stored; nil: they are logged
 	ladder   atomic.Pointer[sizes.Ladder]
 
 	mu     sync.Mutex // held while planning
@@ -56,7 +53,7 @@ func (o *Site) Family(s calls.Shape, planes int, initial []circuit.Permutation) 
 	f.template.Planes, f.template.Initial = planes, initial
 	f.CacheKey = cache.Key{
 		Collective: col.Steps.Collective.String(), Algorithm: col.Algorithm, Root: int(s.Root), Ranks: o.Ranks,
-		Fabric: cache.Sum([]byte(o.fabric)), FabricName: o.name, Members: hashInts(o.Ports), Planes: uint64(planeset.All(planes)), Loop: true,
+		Fabric: cache.Sum([]byte(o.fabric)), FabricName: o.name, Members: hashMaps(o.Pods), Planes: uint64(planeset.All(planes)), Loop: true,
 		Planner: o.Cfg.Planner, PlannerVersion: planner.Version, TimeLimit: o.Cfg.PlanLimit, Tolerance: o.Cfg.PlanTolerance,
 	}
 	if initial != nil {
@@ -67,7 +64,7 @@ func (o *Site) Family(s calls.Shape, planes int, initial []circuit.Permutation) 
 		Tolerance: o.Cfg.PlanTolerance,
 		Pose:      func(bytes int64) (*plans.Problem, error) { p, _, err := f.pose(bytes); return p, err },
 		Solve: func(ctx context.Context, p *plans.Problem) (*plans.Plan, error) {
-			return planner.Solve(ctx, o.Cfg.Planner, p, planner.Options{TimeLimit: o.Cfg.PlanLimit, SinglePlane: true})
+			return search(ctx, o.Cfg.Planner, p, o.Cfg.PlanLimit)
 		},
 	}
 	if o.Cfg.PlanTolerance == 0 {
@@ -82,20 +79,19 @@ func (f *Family) pose(bytes int64) (*plans.Problem, []int, error) {
 	return schedule.Problem(f.sched, size, &f.template)
 }
 
-// add takes over new spans and stores them where there is a directory. Where that fails they
-// serve this process all the same.
-func (f *Family) add(spans sizes.Ladder) {
+// add takes over new spans and stores them if there is a directory. If that fails they serve this process all the same.
+func (j *Job) add(spans sizes.Ladder) {
 	for _, s := range spans {
-		if f.Store != nil {
-			if e, err := f.Store.Put(f.CacheKey, s); err == nil {
+		if j.Store != nil {
+			if e, err := j.Store.Put(j.CacheKey, s); err == nil {
 				s = e.Span
-			} else if f.failed != nil {
-				f.failed(err)
+			} else if j.failed != nil {
+				j.failed(err)
 			} else {
-				f.Log.Warn("plan cache: %v", err)
+				j.Log.Warn("plan cache: %v", err)
 			}
 		}
-		f.learn(s)
+		j.learn(s)
 	}
 }
 
@@ -105,15 +101,16 @@ func (f *Family) learn(s *sizes.Span) {
 	f.ladder.Store(&ladder)
 }
 
-// recall takes over what the cache has, unless it is known already. What is unusable, or
-// answers other problems, is reported and left alone.
-func (f *Family) recall() {
-	if f.Store == nil {
+// recall takes over the plans of the cache that are not known yet. It reports unusable plans and plans of other
+// problems, and leaves them alone.
+func (j *Job) recall() {
+	f := j.Family
+	if j.Store == nil {
 		return
 	}
-	found, err := f.Store.Ladder(&f.CacheKey)
+	found, err := j.Store.Ladder(&f.CacheKey)
 	if err != nil {
-		f.Log.Warn("plan cache: refused: %v", err)
+		j.Log.Warn("plan cache: refused: %v", err)
 	}
 	known := *f.ladder.Load()
 	for _, s := range found {
@@ -125,7 +122,7 @@ func (f *Family) recall() {
 			err = plans.VerifyDigest(problem, s.High.Plan)
 		}
 		if err != nil {
-			f.Log.Warn("plan cache: refused: %d..%d bytes: %v", s.Min, s.Max, err)
+			j.Log.Warn("plan cache: refused: %d..%d bytes: %v", s.Min, s.Max, err)
 			continue
 		}
 		f.survey.Known(s)
@@ -157,7 +154,11 @@ func planAt(s *sizes.Span, bytes int64, p *plans.Problem) (*plans.Plan, ID, erro
 // goroutine.
 type Job struct {
 	*Family
+	Store   *cache.Cache  // nil without a directory
+	Log     *log.Logger   // nil outside communicators
+	failed  func(error)   // gets the error of a span that cannot be stored; nil: it is logged
 	delay   time.Duration // fault injection
+	made    *atomic.Int64 // counts plans
 	Key     Key
 	bytes   int64
 	Problem *plans.Problem
@@ -166,7 +167,7 @@ type Job struct {
 
 // Job states the job of a shape, which belongs to f.
 func (f *Family) Job(key Key) (*Job, error) {
-	j := &Job{Family: f, Key: key, bytes: int64(key.Shape.Count) * int64(key.Shape.Type.Size())}
+	j := &Job{Family: f, made: new(atomic.Int64), Key: key, bytes: int64(key.Shape.Count) * int64(key.Shape.Type.Size())}
 	var err error
 	j.Problem, j.StepOf, err = f.pose(j.bytes)
 	return j, err
@@ -225,6 +226,7 @@ func (j *Job) Run(ctx context.Context) Solution {
 	if s, ok := j.known(); ok {
 		return s
 	}
+	j.made.Add(1)
 	span, err := j.survey.Plan(ctx, j.bytes)
 	if err != nil {
 		return Solution{Key: j.Key, Err: err}
@@ -254,6 +256,7 @@ func (j *Job) Widen(ctx context.Context) {
 		spans, err := j.survey.Cover(ctx, lo, hi, 1)
 		j.add(spans)
 		idle := j.survey.Plannings == before
+		j.made.Add(int64(j.survey.Plannings - before))
 		j.mu.Unlock()
 		for _, s := range spans {
 			j.Log.Info(log.Tuning, "plan table: %s %s: blocks of %d..%d bytes share a plan of %s", j.CacheKey.Collective, j.CacheKey.Algorithm, s.Min, s.Max, s.Low.Plan.Planner)
@@ -264,15 +267,15 @@ func (j *Job) Widen(ctx context.Context) {
 	}
 }
 
-func hashMaps(maps []circuit.Permutation) cache.Hash {
+// hashMaps hashes maps, or the pods of ranks.
+func hashMaps[M ~[]int](maps []M) cache.Hash {
 	var b []byte
 	for _, m := range maps {
+		b = appendInts(b, []int{len(m)})
 		b = appendInts(b, m)
 	}
 	return cache.Sum(b)
 }
-
-func hashInts(v []int) cache.Hash { return cache.Sum(appendInts(nil, v)) }
 
 func appendInts(b []byte, v []int) []byte {
 	for _, x := range v {

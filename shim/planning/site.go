@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"time"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -35,6 +36,9 @@ type Site struct {
 	Planes   []fabric.Plane
 	Template *plans.Problem
 	Pods     [][]int // the ranks of each pod of the fabric; nil where it has fewer than two
+	// Packets has the costs of the communicator's packet planes. nil: all calls use circuits.
+	Packets *plans.Problem
+	agreeUS float64 // costs.barrier of the fabric
 }
 
 // NewSite returns the site of a communicator whose ranks have those ports of a fabric.
@@ -42,7 +46,8 @@ func NewSite(cfg *settings.Config, fab *fabric.Fabric, ports []int) Site {
 	t := fab.Problem()
 	t.Ranks = len(ports)
 	t.Final = plans.Final{Kind: plans.FinalInitial}
-	return Site{Cfg: cfg, Ranks: len(ports), Ports: ports, fabric: fab.Digest(), name: fab.Name, Planes: fab.Planes, Template: t, Pods: dispatch.PodsOf(fab, ports)}
+	return Site{Cfg: cfg, Ranks: len(ports), Ports: ports, fabric: fab.Digest(), name: fab.Name, Planes: fab.Planes, Template: t, Pods: dispatch.PodsOf(fab, ports),
+		agreeUS: float64(fab.Costs.Barrier) / float64(time.Microsecond)}
 }
 
 // Interim makes the plan that serves until the chosen planner has finished: quick, and the same on every rank. It moves no
@@ -73,6 +78,22 @@ func (o *Site) Pose(s calls.Shape, planes int, initial []circuit.Permutation) (*
 		return nil, nil, err
 	}
 	return f.pose(int64(s.Count) * int64(s.Type.Size()))
+}
+
+// Small reports whether a call uses the packet planes because it is too small for circuits: see
+// [dispatch.SmallOnPackets]. p is its problem on circuits. The result depends on the call, the fabric file and the
+// settings of rank 0. A call that names planes or a plan is not small, and neither is a call if LIGHTPATH_PLANNER names
+// a planner.
+func (o *Site) Small(s calls.Shape, p *plans.Problem) bool {
+	if o.Packets == nil || o.Cfg.Planner != planner.Auto || s.Request != (calls.Shape{}).Request {
+		return false
+	}
+	fixed, wire := dispatch.CircuitsUS(p, len(o.Planes), o.agreeUS)
+	if wire > fixed {
+		return false
+	}
+	packets, err := dispatch.PacketsUS(s, o.Ranks, o.Cfg, o.Packets)
+	return err == nil && dispatch.SmallOnPackets(packets, fixed, wire)
 }
 
 // Solve runs a planner and seals the plan.

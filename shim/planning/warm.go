@@ -122,8 +122,6 @@ func (w *warmer) add(call Asked) error {
 	if known := w.families[f.CacheKey]; known != nil {
 		f = known
 	} else {
-		f.Store = w.store
-		f.failed = func(err error) { w.failed = errors.Join(w.failed, err) }
 		solve := f.survey.Solve
 		f.survey.Solve = func(ctx context.Context, p *plans.Problem) (*plans.Plan, error) {
 			plan, err := solve(ctx, p)
@@ -132,7 +130,6 @@ func (w *warmer) add(call Asked) error {
 			}
 			return plan, err
 		}
-		f.recall()
 		w.families[f.CacheKey] = f
 		w.order = append(w.order, f)
 	}
@@ -140,6 +137,8 @@ func (w *warmer) add(call Asked) error {
 	if err != nil {
 		return err
 	}
+	j.Store, j.failed = w.store, func(err error) { w.failed = errors.Join(w.failed, err) }
+	j.recall()
 	_, known := j.known()
 	w.jobs, w.cached = append(w.jobs, j), append(w.cached, known)
 	return nil
@@ -148,16 +147,17 @@ func (w *warmer) add(call Asked) error {
 // survey covers the sizes of a family's calls, where there are several that lack plans.
 func (w *warmer) survey(ctx context.Context, f *Family) error {
 	var lacking []int64
+	var last *Job
 	for i, j := range w.jobs {
 		if j.Family == f && !w.cached[i] {
-			lacking = append(lacking, j.bytes)
+			lacking, last = append(lacking, j.bytes), j
 		}
 	}
 	if len(lacking) < 2 {
 		return nil
 	}
 	spans, err := f.survey.Cover(ctx, slices.Min(lacking), slices.Max(lacking), 2*len(lacking)+4)
-	f.add(spans)
+	last.add(spans)
 	if errors.Is(err, planner.ErrInfeasible) || errors.Is(err, sizes.ErrPattern) {
 		return nil // each of the calls is planned, and says so if it has no plan
 	}

@@ -4,7 +4,7 @@
 // A collective on circuits takes the time of its plan: the plan that it last ran with, else the interim plan. On packet
 // planes a step takes alpha and the transfer time of its busiest rank's bytes on all planes. A one-sided call takes alpha
 // and the transfer time of its bytes; a signal has 8. The time that a wait loses to a late sender is not known here.
-// The costs are those of a fabric file that describes packet planes, else those of packetCosts.
+// The costs are those of a fabric file that describes packet planes, else those of [dispatch.PacketCosts].
 //
 // Layer 6: it may import session, circuits and the rooms below them, no path.
 package predict
@@ -129,6 +129,9 @@ func onCircuits(c *comm.Core, s calls.Shape) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if circuits.Of(c).Small(planning.ShapeOf(s), problem) {
+		return onPackets(c, s)
+	}
 	plan, _, err := circuits.Of(c).Interim(problem)
 	if err != nil {
 		return 0, err
@@ -145,31 +148,7 @@ func onPackets(c *comm.Core, s calls.Shape) (float64, error) {
 	if s.Request.Planes != 0 && circuits.Of(c) == nil {
 		costs.BandwidthGbps *= float64(s.Request.Planes.Len()) / float64(len(session.Of(c).Packet.Planes()))
 	}
-	col, err := dispatch.BuildSchedule(&s, c.Ranks, false, c.Cfg, nil)
-	if err != nil {
-		return 0, err
-	}
-	us, size := 0.0, int64(s.Type.Size())
-	ranks := make([]traffic, c.Ranks)
-	for i := range col.Steps.Steps {
-		clear(ranks)
-		flows, busiest := col.Steps.Flows(i), int64(0)
-		for k := range flows {
-			f := &flows[k]
-			n := size * col.Steps.FlowElements(f, int64(s.Count))
-			ranks[f.Src].send += n
-			ranks[f.Dst].recv += n
-			busiest = max(busiest, ranks[f.Src].send, ranks[f.Dst].recv)
-		}
-		us += plans.TransmitUS(costs, 1, min(len(flows), 1), float64(busiest))
-	}
-	return us, nil
-}
-
-// packetCosts are rough costs of one host, of a 10 Gb/s network and of a 100 Gb/s network with RDMA, for fabrics without a
-// file: the time of a step in microseconds, and the rate in Gb/s of all planes together.
-var packetCosts = map[string]struct{ alphaUS, gbps float64 }{
-	"inproc": {0.5, 80}, "shm": {1, 40}, "tcp": {20, 10}, "rdma": {3, 100},
+	return dispatch.PacketsUS(s, c.Ranks, c.Cfg, costs)
 }
 
 // packetModel returns the cost model of the packet planes, all of them as one plane.
@@ -178,8 +157,7 @@ func packetModel(c *comm.Core) (*plans.Problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	costs := packetCosts[kind]
-	p := &plans.Problem{AlphaUS: costs.alphaUS, BandwidthGbps: costs.gbps}
+	p := dispatch.PacketCosts(kind)
 	if c.Cfg.Fabric == "" || circuits.Of(c) != nil {
 		return p, nil
 	}

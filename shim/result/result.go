@@ -11,7 +11,9 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/rdma"
+	"lightpath/collectives/transport/shm"
 	"lightpath/ocsctl"
+	"lightpath/ocsctl/kernel"
 	"lightpath/shim/control"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
@@ -50,7 +52,6 @@ var table = []struct {
 	{exec.ErrSignature, InvalidUsage},
 	{exec.ErrTimeout, Timeout},
 	{exec.ErrDeadline, Timeout},
-	{exec.ErrLate, SystemError},
 	{transport.ErrPeerLost, RemoteError},
 	{transport.ErrClosed, RemoteError},
 	{ocsctl.ErrControlLost, SystemError},
@@ -69,6 +70,13 @@ var table = []struct {
 	{errdefs.ErrInternal, InternalError},
 	{device.ErrDriver, UnhandledCudaError},
 	{errdefs.ErrLibrary, SystemError},
+	{shm.ErrNoSpace, SystemError},
+	{shm.ErrNotSegment, SystemError},
+	{kernel.ErrNotUp, SystemError},
+	{kernel.ErrBusy, InvalidUsage},
+	{kernel.ErrChanged, InvalidUsage},
+	{kernel.ErrVersion, InvalidUsage},
+	{errdefs.ErrSystem, SystemError},
 }
 
 // Of returns the result of an error: [Success] for nil, [SystemError] for one of the operating system, and
@@ -82,12 +90,17 @@ func Of(err error) Result {
 			return e.to
 		}
 	}
-	var errno syscall.Errno
-	var path *os.PathError
-	if errors.As(err, &errno) || errors.As(err, &path) {
+	if ofSystem(err) {
 		return SystemError
 	}
 	return InternalError
+}
+
+// ofSystem reports whether an error is one of the operating system.
+func ofSystem(err error) bool {
+	var errno syscall.Errno
+	var path *os.PathError
+	return errors.As(err, &errno) || errors.As(err, &path)
 }
 
 // peerError is an error that happened on another rank.
@@ -102,10 +115,11 @@ const ReportedByPeer = " (reported by another rank)"
 func (e *peerError) Error() string { return e.text }
 func (e *peerError) Unwrap() error { return e.is }
 
-// Encode returns the row of the table that an error matches, from 1, or 0 for none, and at most 4 KiB of its text.
+// Encode returns the row of the table that an error matches, from 1, or 0 for none, and at most 4 KiB of its text. An
+// error of the operating system without a row of its own matches that of [errdefs.ErrSystem].
 func Encode(err error) (class uint64, text string) {
 	for i, e := range table {
-		if errors.Is(err, e.is) {
+		if errors.Is(err, e.is) || e.is == errdefs.ErrSystem && ofSystem(err) {
 			return uint64(i) + 1, errdefs.Cut(err.Error(), 4096)
 		}
 	}

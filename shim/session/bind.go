@@ -73,12 +73,11 @@ func (s *Session) BindPacket(c *comm.Core, i int) error {
 	}
 	ref := Ref{Comm: c, Call: i, Sig: sh.Signature(), Entry: e}
 	ref.Seq, ref.Flight = st.Next(&sh, e)
-	return s.BindEntry(ref, nil, nil)
+	return s.BindEntry(ref, nil)
 }
 
-// BindEntry binds the entry of a reference to its call. p is nil on packet planes and in shared memory. switchAt says
-// when the planes move, nil if the ranks decide that.
-func (s *Session) BindEntry(ref Ref, p *circuits.Planes, switchAt [][]int64) error {
+// BindEntry binds the entry of a reference to its call. p is nil on packet planes and in shared memory.
+func (s *Session) BindEntry(ref Ref, p *circuits.Planes) error {
 	c, call, st := ref.Comm, &s.Calls[ref.Call], Of(ref.Comm)
 	if ref.shared() {
 		op := st.Op()
@@ -96,7 +95,7 @@ func (s *Session) BindEntry(ref Ref, p *circuits.Planes, switchAt [][]int64) err
 	ec.Buffers[schedule.Output] = exec.Buffer{Ptr: call.Recv, Len: recv}
 	ec.Buffers[schedule.Scratch] = st.scratchOf(ref.Entry.Prog.ScratchBytes)
 	if p != nil {
-		ec.Endpoint, ec.OCS, ec.Base, ec.SwitchAt, ec.SkipDrain = p.End, p.Switches(), p.Base(), switchAt, p.SkipDrain
+		ec.Endpoint, ec.OCS, ec.Base, ec.SkipDrain = p.End, p.Switches(), p.Base(), p.SkipDrain
 	}
 	ref.toDivide(call)
 	return s.bindTask(ref, &ec, p != nil && recorder.Of(c).Timed, ref.Entry.Brings != nil)

@@ -90,16 +90,25 @@ func (s *Session) failed(err error) error {
 	return result
 }
 
-// VerdictWait is how long a rank with a failed operation waits for a more precise error from another rank.
-// It waits no longer than LIGHTPATH_TIMEOUT, and a second.
-const VerdictWait = 3 * time.Second
+// verdictWait is how long a rank with a failed operation waits for a more precise error from another rank.
+const verdictWait = 3 * time.Second
+
+// VerdictWait returns the time that a rank with a failed operation waits for a more precise error from another rank:
+// three seconds or, if the timeout is shorter, the timeout, but one second at least.
+func VerdictWait(timeout time.Duration) time.Duration {
+	return min(verdictWait, max(timeout, time.Second))
+}
 
 // Explain fails the communicator of a task. If ranks disagree or one is missing, the leader knows more than this rank.
 // So Explain waits first for the leader's error.
 func (s *Session) Explain(ref *Ref, err error) error {
 	c := ref.Comm
 	defer recorder.Of(c).End(ref.Flight, recorder.Failed)
+	if bad := s.badBuffer(err); bad != err {
+		return c.Fail(bad)
+	}
 	var wait time.Duration
+	verdict := VerdictWait(c.Cfg.Timeout)
 	switch timedOut := errors.Is(err, exec.ErrTimeout); {
 	case c.AsyncError() != nil:
 	case errors.Is(err, transport.ErrPeerLost):
@@ -107,7 +116,7 @@ func (s *Session) Explain(ref *Ref, err error) error {
 		if w, ok := s.blocked(ref); ok {
 			recorder.Of(c).Stalled(ref.Flight, w)
 		}
-		if wait = VerdictWait; c.LeaderGone() {
+		if wait = verdict; c.LeaderGone() {
 			wait = stall.Interval(c.Cfg.Timeout)
 		}
 	case timedOut && ref.onCircuits():
@@ -116,7 +125,7 @@ func (s *Session) Explain(ref *Ref, err error) error {
 	case ref.Entry == nil: // sends and receives concern two ranks; the error names them
 	case errors.Is(err, exec.ErrSignature):
 		s.report(ref)
-		wait = VerdictWait
+		wait = verdict
 	case errors.Is(err, exec.ErrSequence):
 		// The frame is from an operation that this rank has completed; its sender gave it another signature. The
 		// leader finds out which operation it is.
@@ -125,12 +134,12 @@ func (s *Session) Explain(ref *Ref, err error) error {
 				stall.ReportShape(c, seq, &sh)
 			}
 		}
-		wait = VerdictWait
+		wait = verdict
 	case timedOut:
 		stall.GiveUp(c, ref.Seq, ref.Sig, s.Calls[ref.Call].String(), err)
-		wait = VerdictWait
+		wait = verdict
 	}
-	if wait = min(wait, max(c.Cfg.Timeout, time.Second)); wait > 0 {
+	if wait > 0 {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {

@@ -64,11 +64,14 @@ func (s *Session) Run() error {
 	for _, c := range s.Comms {
 		c.Turn.Lock()
 	}
-	err := s.runLocked()
+	defer s.unlock()
+	return s.runLocked()
+}
+
+func (s *Session) unlock() {
 	for _, c := range s.Comms {
 		c.Turn.Unlock()
 	}
-	return err
 }
 
 func (s *Session) runLocked() error {

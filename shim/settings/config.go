@@ -6,7 +6,6 @@ package settings
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -37,10 +36,6 @@ type Config struct {
 	PlanCurrent bool
 	Algorithms  map[string]string      // collective -> algorithm
 	files       map[string]*msccl.File // collective -> the algorithm that is a file
-	// BarrierTime: planes are switched at the planned time and BarrierSlack, not when the ranks
-	// have drained.
-	BarrierTime  bool
-	BarrierSlack Slack
 	// Demand plans grouped sends and receives: DemandSpectra, DemandPlain or DemandOff.
 	Demand string
 	// Interpose: collectives on streams are executed as sends and receives of the other library, over
@@ -151,40 +146,6 @@ const (
 	RDMAUC   = "uc"
 )
 
-// Slack is what ranks get on top of the planned time of a switch.
-type Slack struct {
-	Part  float64       // of the planned time
-	Fixed time.Duration // for every time up to then at which planes switch
-}
-
-// After returns the planned time t of the n-th switch, from 1, with the slack.
-func (s Slack) After(t time.Duration, n int) time.Duration {
-	return t + time.Duration(s.Part*float64(t)) + time.Duration(n)*s.Fixed
-}
-
-// set reads "20%", "500us" or "20%+500us".
-func (s *Slack) set(v string) error {
-	var got Slack
-	part, fixed, both := strings.Cut(v, "+")
-	if !both && !strings.HasSuffix(v, "%") {
-		part, fixed = "", v
-	}
-	if part != "" {
-		x, err := strconv.ParseFloat(strings.TrimSuffix(part, "%"), 64)
-		if err != nil || !strings.HasSuffix(part, "%") || !(x >= 0 && x <= 1000) {
-			return fmt.Errorf("%q is not a slack like 20%%, 500us or 20%%+500us", v)
-		}
-		got.Part = x / 100
-	}
-	if fixed != "" || both {
-		if err := setDuration(&got.Fixed, fixed); err != nil {
-			return err
-		}
-	}
-	*s = got
-	return nil
-}
-
 // Agreed is what ranks must agree on to make the same choices.
 func (c *Config) Agreed() string {
 	var items []string
@@ -207,9 +168,6 @@ func (c *Config) Agreed() string {
 	}
 	if c.PlanCurrent {
 		s += " LIGHTPATH_PLAN_INITIAL=current"
-	}
-	if c.BarrierTime {
-		s += fmt.Sprintf(" LIGHTPATH_BARRIER=time LIGHTPATH_BARRIER_SLACK=%g%%+%v", 100*c.BarrierSlack.Part, c.BarrierSlack.Fixed)
 	}
 	if c.Interpose {
 		s += " LIGHTPATH_FALLBACK=interpose LIGHTPATH_INTERPOSE_NETS=" + strings.Join(c.InterposeNets, ",")

@@ -58,13 +58,15 @@ var vars = []Var{
 		"how large calls are divided over several tcp or rdma planes. even: equal parts. measured: by recent " +
 			"throughput of each plane, which all ranks agree on. If one rank says even, all ranks use even",
 		func(c *Config, v string) error { return setChoice(&c.PlaneShares, v, SharesMeasured, SharesEven) }},
-	{"LIGHTPATH_PLANNER", "name", "auto", "planner of collectives on circuits: " + strings.Join(planner.Names(), ", "),
+	{"LIGHTPATH_PLANNER", "name", planner.Auto,
+		"planner of collectives on circuits: " + strings.Join(planner.Names(), ", ") + ". With auto, small calls use " +
+			"packet planes if these are faster. With another planner, all calls use circuits",
 		func(c *Config, v string) error { return setChoice(&c.Planner, v, planner.Names()...) }},
 	{"LIGHTPATH_PLAN_DIR", "path", "",
 		"directory of the plan cache. Empty: plans stay in memory",
 		func(c *Config, v string) error { c.PlanDir = v; return nil }},
 	{"LIGHTPATH_PLAN_LIMIT", "duration", "2s",
-		"maximum time to plan one call shape",
+		"maximum time to plan one call shape. A search that could save little takes less",
 		func(c *Config, v string) error { return setDuration(&c.PlanLimit, v) }},
 	{"LIGHTPATH_PLAN_WAIT", "0|1", "0",
 		"1: the first call of a shape waits for its plan. 0: it runs with the interim plan",
@@ -86,19 +88,6 @@ var vars = []Var{
 		"algorithms to use instead of the chosen ones, as allreduce:ring,alltoall:bruck,allgather:msccl:FILE. " +
 			"The same on every rank",
 		func(c *Config, v string) error { return c.SetAlgorithms(v) }},
-	{"LIGHTPATH_BARRIER", "explicit|time", "explicit",
-		"when planes switch. explicit: when every rank concerned has drained. time: at the planned time, by a " +
-			"clock that all hosts share. The same on every rank",
-		func(c *Config, v string) error {
-			barrier := "explicit"
-			err := setChoice(&barrier, v, "explicit", "time")
-			c.BarrierTime = barrier == "time"
-			return err
-		}},
-	{"LIGHTPATH_BARRIER_SLACK", "percent+duration", "20%+1ms",
-		"safety margin on planned switching times, with LIGHTPATH_BARRIER=time: a percentage, a fixed time " +
-			"per preceding switch, or both (20%+500us). The same on every rank",
-		func(c *Config, v string) error { return c.BarrierSlack.set(v) }},
 	{"LIGHTPATH_DEMAND", "spectra|plain|off", DemandSpectra,
 		"grouped sends and receives of all ranks on circuits. spectra: SPECTRA schedules them. plain: in " +
 			"order of distance. off: they use packet planes",
@@ -180,7 +169,8 @@ var vars = []Var{
 		"address of the RAS server",
 		func(c *Config, v string) error { c.RASAddr = v; return nil }},
 	{"NCCL_DEBUG", "VERSION|WARN|INFO|TRACE", "",
-		"level of the log, as in NCCL. Other words count as WARN",
+		"level of the log, as in NCCL. Other words count as WARN. Warnings about planes that are not used appear at " +
+			"every level: below WARN once, on standard error",
 		func(c *Config, v string) error { c.Log.Level = log.Warn; return c.Log.Level.Set(v) }},
 	{"NCCL_DEBUG_FILE", "path", "standard output",
 		"file of the log (%h host, %p process)",
@@ -338,8 +328,7 @@ func Of(pairs ...string) (*Config, error) {
 func load(getenv func(string) string) (*Config, error) {
 	c := &Config{
 		FabricRank: -1, Transport: "auto", Planes: 1, PlaneShares: SharesEven, Staging: DefaultStaging, Planner: "auto", PlanLimit: 2 * time.Second,
-		PlanTolerance: sizes.DefaultTolerance, BarrierSlack: Slack{Part: 0.2, Fixed: time.Millisecond},
-		Demand: DemandSpectra, DemandWait: 10 * time.Millisecond,
+		PlanTolerance: sizes.DefaultTolerance, Demand: DemandSpectra, DemandWait: 10 * time.Millisecond,
 		DevicePath: DevicePathAuto, DeviceExchange: DefaultExchange,
 		Timeout: 10 * time.Minute, Heartbeat: 10 * time.Second, Spin: -1, LargePages: true, CPUSpread: true, IB: IB{Mode: RDMAAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, Log: log.Options{Subsystems: "INIT,BOOTSTRAP,ENV", Times: log.DefaultTimestamps}, LauncherRank: -1,
 		FlightRecorder: 256, RAS: true, RASAddr: status.DefaultRASAddress,

@@ -18,7 +18,6 @@ func TestConfig(t *testing.T) {
 	c, err := Of(
 		"LIGHTPATH_TRANSPORT", "SHM", "LIGHTPATH_PLANES", " 3 ", "LIGHTPATH_TIMEOUT", "1m30s", "LIGHTPATH_FABRIC_RANK", "5",
 		"LIGHTPATH_ALGORITHM", "allreduce:ring, alltoall:bruck", "LIGHTPATH_FAULT", "skip-drain:1:4,plan-delay:2s",
-		"LIGHTPATH_BARRIER", "Time", "LIGHTPATH_BARRIER_SLACK", "50%+2ms",
 		"LIGHTPATH_PLAN_INITIAL", "current", "NCCL_DEBUG", "info", "OMPI_COMM_WORLD_RANK", "7", "RANK", "", "LIGHTPATH_PLANNER", "swot",
 	)
 	if err != nil {
@@ -26,11 +25,10 @@ func TestConfig(t *testing.T) {
 	}
 	if c.Transport != "shm" || c.Planes != 3 || c.Timeout != 90*time.Second || c.FabricRank != 5 ||
 		c.Algorithms["alltoall"] != "bruck" || !c.PlanCurrent || c.Log.Level != log.Info || c.LauncherRank != 7 || c.Planner != "swot" ||
-		!c.BarrierTime || c.BarrierSlack != (Slack{0.5, 2 * time.Millisecond}) || c.BarrierSlack.After(time.Second, 3) != 1506*time.Millisecond ||
 		c.Fault != (Fault{SkipDrain: true, Plane: 1, Epoch: 4, PlanDelay: 2 * time.Second}) {
 		t.Errorf("%+v", c)
 	}
-	if c, err = Of(); err != nil || c.Timeout != 10*time.Minute || c.Planes != 1 || c.Spin != -1 || c.FabricRank != -1 || c.BarrierTime {
+	if c, err = Of(); err != nil || c.Timeout != 10*time.Minute || c.Planes != 1 || c.Spin != -1 || c.FabricRank != -1 {
 		t.Errorf("defaults: %+v, %v", c, err)
 	}
 }
@@ -43,8 +41,6 @@ func TestBadConfig(t *testing.T) {
 		{"LIGHTPATH_PLAN_INITIAL", "dark"}, {"LIGHTPATH_PLANNER", "guess"}, {"LIGHTPATH_SPIN", "-2"}, {"LIGHTPATH_FABRIC_RANK", "-1"},
 		{"LIGHTPATH_ALGORITHM", "allreduce"}, {"LIGHTPATH_ALGORITHM", "allreduce:pairwise-xor"}, {"LIGHTPATH_ALGORITHM", "sort:ring"},
 		{"LIGHTPATH_PLAN_TOLERANCE", "2"}, {"LIGHTPATH_PLAN_TOLERANCE", "1%"},
-		{"LIGHTPATH_BARRIER", "sometimes"}, {"LIGHTPATH_BARRIER_SLACK", "20"}, {"LIGHTPATH_BARRIER_SLACK", "-1%"}, {"LIGHTPATH_BARRIER_SLACK", "5%+"},
-		{"LIGHTPATH_BARRIER_SLACK", "1ms+5%"}, {"LIGHTPATH_BARRIER_SLACK", "NaN%"},
 		{"LIGHTPATH_FALLBACK", "perhaps"}, {"LIGHTPATH_FAULT", "explode"}, {"LIGHTPATH_FAULT", "skip-drain:0"}, {"LIGHTPATH_FAULT", "plan-delay:x"},
 	} {
 		_, err := Of(k[0], k[1])

@@ -78,11 +78,13 @@ func InitAll(t *testing.T, args []shim.InitArgs, cfg *settings.Config) []error {
 // Eventually polls until ok is true, and collects garbage in between: endpoints unmap memory when they are collected.
 // After a minute it gives up and returns false.
 func Eventually(ok func() bool) bool {
-	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	pause := time.Millisecond
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(pause) {
 		if ok() {
 			return true
 		}
-		runtime.GC() // endpoints unmap when nobody can reach them
+		runtime.GC()
+		pause = min(2*pause, 20*time.Millisecond)
 	}
 	return false
 }

@@ -2,19 +2,15 @@ package shimtest
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
-	"lightpath/collectives/exec"
-	"lightpath/collectives/transport"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/local"
@@ -22,12 +18,10 @@ import (
 	"lightpath/ocsctl/kernel"
 	"lightpath/plans"
 	"lightpath/plans/cache"
-	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 	"lightpath/shim"
 	"lightpath/shim/arbiter/live"
 	"lightpath/shim/calls"
-	"lightpath/shim/circuits"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/planning"
 	"lightpath/shim/session"
@@ -248,55 +242,6 @@ func LastPlan(t *testing.T, w *World) *plans.Plan {
 func UseFastEmulator(t testing.TB, ranks, planes int) *emulator.Server {
 	t.Helper()
 	return UseEmulator(t, ranks, planes, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 20 * time.Microsecond })
-}
-
-// UseClock makes collectives switch by the clock. If the machine is too busy to keep time, it allows more time and returns
-// false.
-func UseClock(t *testing.T, core *controller.Core) (first bool) {
-	t.Helper()
-	t.Setenv("LIGHTPATH_BARRIER", "time")
-	const least = 40 * time.Millisecond
-	for fixed := least; ; fixed *= 3 {
-		t.Setenv("LIGHTPATH_BARRIER_SLACK", fmt.Sprintf("1000%%+%v", fixed))
-		w := NewWorld(t, 4)
-		rng := rand.New(rand.NewPCG(5, 5))
-		var err error
-		for _, kind := range []calls.Kind{calls.AllReduce, calls.AllToAll, calls.Broadcast} {
-			k := Collective{Kind: kind, Type: datatype.Int32, Count: 3001, Root: 2}
-			if err = k.Run(w, rng); err != nil {
-				break
-			}
-			if at := circuits.Of(w.Comms[1]).Granted().Start; at == 0 {
-				t.Error("the ticket does not say when the operation began")
-			}
-		}
-		if err == nil {
-			return fixed == least
-		}
-		// Whoever stands still between its look at the clock and what it sends loses that.
-		busy := errors.Is(err, exec.ErrLate) || errors.Is(err, transport.ErrDark) ||
-			strings.Contains(err.Error(), "a move was due") || strings.Contains(err.Error(), "not settled after")
-		if !busy || fixed > 5*time.Second {
-			t.Fatal(err)
-		}
-		t.Logf("slack of %v: %v", fixed, err)
-		w.Destroy()
-		for j := range core.Planes() { // a plane that could not keep time is out of service
-			if !Eventually(func() bool { err = core.Set(j, circuit.AllDark(4), "test"); return err == nil }) {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
-// WantLateError checks that a rank has missed a switch. On a busy machine the controller may have missed one instead.
-func WantLateError(t *testing.T, err error, says ...string) {
-	t.Helper()
-	if errors.Is(err, ocsctl.ErrReconfFailed) && strings.Contains(err.Error(), "a move was due") {
-		t.Logf("the machine is busy: %v", err)
-		return
-	}
-	WantError(t, err, exec.ErrLate, says...)
 }
 
 // SetUpWarm starts a fabric of 4 ports and returns the arguments of [WarmPlan].

@@ -80,8 +80,9 @@ func Scalars(rng *rand.Rand, t datatype.Type, n int) [][]byte {
 }
 
 var (
-	// OracleKinds are the collectives that the oracle knows, OracleSizes their sizes in elements.
+	// OracleKinds are the collectives that the oracle knows.
 	OracleKinds = []calls.Kind{calls.AllReduce, calls.Broadcast, calls.Reduce, calls.AllGather, calls.ReduceScatter, calls.AllToAll, calls.Gather, calls.Scatter}
+	// OracleSizes are numbers of elements, from none to several frames.
 	OracleSizes = []int{0, 1, 7, 1023, 65537}
 )
 
@@ -126,18 +127,12 @@ func (k Collective) fill(rng *rand.Rand, buf []byte, rank, n int) {
 	size := k.Type.Size()
 	switch {
 	case !k.Type.Float() || !calls.Kinds[k.Kind].Reduces:
-		for i := range buf {
-			buf[i] = byte(rng.Uint32())
-		}
+		randomBytes(rng, buf)
 		return
 	case k.Op == datatype.Max, k.Op == datatype.Min, k.Op == datatype.Sum, k.Op == calls.OpPreMulSum:
-		for i := 0; i < len(buf); i += size {
-			putFloat(k.Type, buf[i:], float64(rng.IntN(2)))
-		}
+		twoValues(rng, k.Type, buf, 0, 1)
 	case k.Op == datatype.Prod:
-		for i := 0; i < len(buf); i += size {
-			putFloat(k.Type, buf[i:], float64(1+rng.IntN(2)))
-		}
+		twoValues(rng, k.Type, buf, 1, 2)
 	default:
 		for i := 0; i < len(buf); i += size {
 			if v := 0.0; i/size%n == rank {
@@ -145,6 +140,43 @@ func (k Collective) fill(rng *rand.Rand, buf []byte, rank, n int) {
 				putFloat(k.Type, buf[i:], v)
 			}
 		}
+	}
+}
+
+// randomBytes fills buf with random bytes.
+func randomBytes(rng *rand.Rand, buf []byte) {
+	for ; len(buf) >= 8; buf = buf[8:] {
+		binary.LittleEndian.PutUint64(buf, rng.Uint64())
+	}
+	for i := range buf {
+		buf[i] = byte(rng.Uint32())
+	}
+}
+
+// twoValues fills buf with random elements, each of which is a or b.
+func twoValues(rng *rand.Rand, t datatype.Type, buf []byte, a, b float64) {
+	size := t.Size()
+	var either [2][8]byte
+	putFloat(t, either[0][:], a)
+	putFloat(t, either[1][:], b)
+	var bits uint64
+	for i := 0; i < len(buf); i += size {
+		if i/size%64 == 0 {
+			bits = rng.Uint64()
+		}
+		copy(buf[i:i+size], either[bits&1][:])
+		bits >>= 1
+	}
+}
+
+// fillWith fills buf with one value.
+func fillWith(buf []byte, v byte) {
+	if len(buf) == 0 {
+		return
+	}
+	buf[0] = v
+	for n := 1; n < len(buf); n *= 2 {
+		copy(buf[n:], buf[:n])
 	}
 }
 
@@ -264,9 +296,7 @@ func (k Collective) compare(b *rankBuffers, input, want []byte) error {
 func (k Collective) layout(input []byte, send, recv int64, rank int) rankBuffers {
 	size := max(send, recv, int64(len(input)))
 	mem := k.room(rank, int(size)+128+k.Skew)
-	for i := range mem {
-		mem[i] = guard
-	}
+	fillWith(mem, guard)
 	body := mem[64+k.Skew:][:size:size]
 	b := rankBuffers{guarded: mem, skew: k.Skew}
 	if !k.InPlace || send == 0 || recv == 0 {

@@ -22,7 +22,7 @@ func AwaitStatus(t *testing.T, dir string, ok func(c *status.Comm) bool) *status
 	t.Helper()
 	var last *status.Report
 	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		r, err := status.Collect(dir, 5*time.Second)
+		r, err := status.Collect(dir, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -140,13 +140,17 @@ func (in *Issuer) solve(s calls.Shape) (*planning.Agreed, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.Log = in.c.Log
-	if p := circuits.Of(in.c); p != nil && !p.Template.Forwarding {
-		f.Store = live.Of(in.c).Book.Store() // its plans solve the same problem
+	p := circuits.Of(in.c)
+	same := p != nil && !p.Template.Forwarding // the book's plans solve the same problem
+	if same {
+		f = f.Share(in.c.Cfg.PlanDir)
 	}
 	job, err := f.Job(planning.Key{Shape: s, Planes: in.Lanes})
 	if err != nil {
 		return nil, err
+	}
+	if job.Log = in.c.Log; same {
+		job.Store = live.Of(in.c).Book.Store()
 	}
 	r := job.Run(context.Background())
 	return r.Plan, r.Err

@@ -36,7 +36,6 @@ type Ticket struct {
 	Version uint32 // of the leader's table of plans
 	Plan    planning.ID
 	Use     planeset.Set // planes of the operation, granted to the communicator
-	Start   int64        // of the operation, in nanoseconds of Unix time, if planes move by time; else 0
 	Planes  []Plane      // by plane of the fabric; zero if not in use
 }
 
@@ -70,10 +69,10 @@ func Standing(planes []Plane, use planeset.Set) (h uint64) {
 	return h
 }
 
-// The encoding, little endian: flags u8, planes u8, ranks u16 (0 without maps), version u32, plan, use u64, start u64, then per
+// The encoding, little endian: flags u8, planes u8, ranks u16 (0 without maps), version u32, plan, use u64, then per
 // plane in use epoch u32 and hash u64, then per plane in use the map, a u16 per rank.
 const (
-	headerBytes = 24 + sha256.Size
+	headerBytes = 16 + sha256.Size
 	planeBytes  = 12
 )
 
@@ -90,7 +89,6 @@ func Append(b []byte, t *Ticket) []byte {
 	b = le.AppendUint32(b, t.Version)
 	b = append(b, t.Plan[:]...)
 	b = le.AppendUint64(b, uint64(t.Use))
-	b = le.AppendUint64(b, uint64(t.Start))
 	for j := range t.Use.Each() {
 		b = le.AppendUint32(b, t.Planes[j].Epoch)
 		b = le.AppendUint64(b, t.Planes[j].Hash)
@@ -121,7 +119,7 @@ func Decode(b []byte, t *Ticket) (rest []byte, err error) {
 		len(b) < headerBytes+n*(planeBytes+2*ranks):
 		return nil, fmt.Errorf("%w: ticket of %d bytes for %d planes and %d ranks", control.ErrMessage, len(b), n, ranks)
 	}
-	t.Flags, t.Version, t.Use, t.Start = b[0], le.Uint32(b[4:]), use, int64(le.Uint64(b[16+sha256.Size:]))
+	t.Flags, t.Version, t.Use = b[0], le.Uint32(b[4:]), use
 	copy(t.Plan[:], b[8:])
 	if len(t.Planes) != planes {
 		t.Planes = make([]Plane, planes)

@@ -52,7 +52,8 @@ func SolveCBC(ctx context.Context, p *plans.Problem, timeLimit time.Duration) (R
 		return Result{}, fmt.Errorf("milp: %w", err)
 	}
 	seconds := strconv.FormatFloat(timeLimit.Seconds(), 'f', 3, 64)
-	cmd := exec.CommandContext(ctx, "cbc", file, "-timeMode", "elapsed", "-seconds", seconds, "-threads", "0", "-solve", "-quit")
+	cmd := exec.CommandContext(ctx, "cbc", file, "-timeMode", "elapsed", "-seconds", seconds, "-threads", "0", "-solve",
+		"-quit")
 	text, err := cmd.Output()
 	if ctx.Err() != nil {
 		return Result{}, ctx.Err()

@@ -92,7 +92,6 @@ static void while_making(void) {
       OK(ncclCommShrink(comms[r], &exclude, 1, &again[r / 2], NULL, NCCL_SHRINK_DEFAULT));
     }
     OK(ncclCommDestroy(comms[r]));
-    FAILS(ncclCommSplit(comms[r], 0, 0, &comms[r], NULL), ncclInvalidArgument, "destroyed earlier in this group");
   }
   OK(ncclGroupEnd());
   for (r = 0; r < RANKS; r++) {
@@ -144,8 +143,15 @@ static void refused(void) {
   FAILS(ncclCommFinalize(comms[0]), ncclInvalidArgument, "destroyed earlier in this group");
   FAILS(ncclCommDestroy((ncclComm_t)&id), ncclInvalidArgument, "not a communicator");
   OK(ncclCommDestroy(NULL));
+  IS(ncclGroupSimulateEnd(&info), ncclInvalidArgument); /* the group has failed */
+  OK(ncclGroupStart());
+  OK(ncclCommDestroy(comms[0]));
+  FAILS(ncclCommSplit(comms[0], 0, 0, &c, NULL), ncclInvalidArgument, "destroyed earlier in this group");
+  IS(ncclGroupEnd(), ncclInvalidArgument);
+  OK(ncclGroupStart());
+  OK(ncclCommDestroy(comms[0]));
   FAILS(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "ends communicators");
-  /* That group has failed and so has no effect; nor has the next one. */
+  /* Those groups have no effect; nor has the next one. */
   OK(ncclGetUniqueId(&id));
   OK(ncclGroupStart());
   sum(comms);

@@ -60,17 +60,22 @@ static void exchange(void) {
     for (i = 0; i < N; i++) CHECK(out[r][i] == 1000 * ((r + RANKS - 1) % RANKS) + i);
 }
 
-/* A call with a wrong argument fails; the group runs without it. */
+/* A failed call fails its group, which runs nothing. The next group is not affected. */
 static void individual(void) {
-  int in[RANKS] = {1, 1, 1}, out[RANKS] = {0}, r;
-  OK(ncclGroupStart());
-  for (r = 0; r < RANKS; r++) {
-    OK(ncclAllReduce(&in[r], &out[r], 1, ncclInt, ncclSum, comms[r], NULL));
-    FAILS(ncclBroadcast(&in[r], &out[r], 1, ncclInt, RANKS, comms[r], NULL), ncclInvalidArgument, "root");
-    FAILS(ncclAllReduce(&in[r], &out[r], 1, ncclInt, ncclSum, NULL, NULL), ncclInvalidArgument, "comm");
+  int in[RANKS] = {1, 1, 1}, out[RANKS] = {0}, r, wrong;
+  for (wrong = 0; wrong < 3; wrong++) {
+    OK(ncclGroupStart());
+    for (r = 0; r < RANKS; r++) OK(ncclAllReduce(&in[r], &out[r], 1, ncclInt, ncclSum, comms[r], NULL));
+    if (wrong == 1) FAILS(ncclBroadcast(in, out, 1, ncclInt, RANKS, comms[0], NULL), ncclInvalidArgument, "root");
+    if (wrong == 2) FAILS(ncclAllReduce(in, out, 1, ncclInt, ncclSum, NULL, NULL), ncclInvalidArgument, "comm");
+    for (r = 0; r < RANKS; r++) OK(ncclAllReduce(&in[r], &out[r], 1, ncclInt, ncclSum, comms[r], NULL));
+    IS(ncclGroupEnd(), wrong ? ncclInvalidArgument : ncclSuccess);
+    for (r = 0; r < RANKS; r++) {
+      CHECK(out[r] == (wrong ? 0 : RANKS));
+      out[r] = 0;
+    }
   }
-  OK(ncclGroupEnd());
-  for (r = 0; r < RANKS; r++) CHECK(out[r] == RANKS);
+  nested();
 }
 
 /* A group that creates and uses communicators fails and runs nothing. The next group is not affected. */

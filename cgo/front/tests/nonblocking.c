@@ -107,16 +107,19 @@ static void children(void) {
   OK(ncclGroupStart());
   for (r = 0; r < RANKS; r++) OK(ncclCommSplit(comms[r], r, 0, &child[r], &patient));
   FAILS(ncclCommSplit(comms[0], 0, 0, &blocking, &quick), ncclInvalidArgument, "blocking and nonblocking");
+  IS(ncclGroupEnd(), ncclInvalidArgument);
+  OK(ncclGroupStart());
+  for (r = 0; r < RANKS; r++) OK(ncclCommSplit(comms[r], r, 0, &child[r], &patient));
   OK(ncclGroupEnd());
   for (r = 0; r < RANKS; r++) {
     OK(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, child[r], NULL));
     CHECK(out == 4);
   }
-  /* A group takes communicators of one kind only; the call on one of the other kind has no effect. */
+  /* A group takes communicators of one kind only. */
   OK(ncclGroupStart());
   OK(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, child[0], NULL));
   FAILS(ncclAllReduce(&in, &out, 1, ncclInt, ncclSum, comms[0], NULL), ncclInvalidArgument, "blocking and nonblocking");
-  OK(ncclGroupEnd());
+  IS(ncclGroupEnd(), ncclInvalidArgument);
   for (r = 0; r < RANKS; r++) OK(ncclCommDestroy(child[r]));
 }
 

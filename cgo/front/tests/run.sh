@@ -16,9 +16,11 @@ library counting.so counting.so $tests/counting.c -fvisibility=default -ldl
 # Another libnccl and a driver, with the names of installed ones.
 library fake/libnccl.so.2 libnccl.so.2 $tests/fake.c -fvisibility=default
 library cuda/libcuda.so.1 libcuda.so.1 $tests/fakecuda.c -fvisibility=default
-# The front with another version.
+# The front of another build of this version.
+version=$(sed -n 's/^const Version = "\(.*\)"/\1/p' shim/bootstrap/version.go)
 mkdir -p "$out/elsewhere" "$out/second"
-library elsewhere/newer.so libnccl.so.2 -D_GNU_SOURCE '-DLP_VERSION="9.9.9"' cgo/front/*.c cgo/front/combine/*.c -ldl
+library elsewhere/newer.so libnccl.so.2 -D_GNU_SOURCE -DLP_VERSION="\"$version\"" -DLP_BUILD="\"$version+other\"" \
+  cgo/front/*.c cgo/front/combine/*.c -ldl
 # The header in C and C++ with all warnings.
 {
   echo '#include <nccl.h>'
@@ -88,8 +90,8 @@ other policy "is none of auto, interpose, all, none" "$fake" LIGHTPATH_FALLBACK=
 check core "$out/core" "$root/lib/liblightpath.so"
 check no-core LIGHTPATH_CORE=/nonexistent/core.so "$out/nocore" /nonexistent/core.so
 check wrong-core LIGHTPATH_CORE=libc.so.6 "$out/nocore" "does not fit" # a library, but no core
-check version-skew LD_PRELOAD="$root/$out/elsewhere/newer.so" LIGHTPATH_CORE="$root/lib/liblightpath.so" \
-  "$out/nocore" "this libnccl.so.2 (Lightpath 9.9.9)"
+check build-skew LD_PRELOAD="$root/$out/elsewhere/newer.so" LIGHTPATH_CORE="$root/lib/liblightpath.so" \
+  "$out/nocore" "this libnccl.so.2 (Lightpath $version+other)"
 check preload-bash LD_PRELOAD="$lib" bash -c '
   grep -q libnccl /proc/$$/maps && [ "$(ls /proc/$$/task | wc -l)" = 1 ] && [ "$(echo a | tr a b)" = b ]'
 check preload-python LD_PRELOAD="$lib" "${PYTHON:-python3}" $tests/preload.py

@@ -130,6 +130,9 @@ class LightpathProcessGroup(dist.ProcessGroup):
             target = Combined(tensor, self._size, combine)
             function, source = self._all_gather(target, tensor)
             return function, (source, target)
+        op, (summand,) = t.premultiplied(op, tensor)
+        if summand is not tensor:
+            tensor.detach().copy_(summand)
         memory = Target(tensor, keep=True)
         dtype, number = t.reduction(tensor, op)
         return (self._nccl.ncclAllReduce, memory.pointer, memory.pointer, tensor.numel(), dtype, number), (memory,)
@@ -151,15 +154,14 @@ class LightpathProcessGroup(dist.ProcessGroup):
                 receive = memory[0].pointer
             function = (self._nccl.ncclGather, source.pointer, receive, *t.copied(tensor), opts.rootRank)
             return self._submit([function], tensors, source, *memory)
-        dtype, number = t.reduction(tensor, opts.reduceOp)
-        root = opts.rootRank
+        op, (summand,) = t.premultiplied(opts.reduceOp, tensor)
+        dtype, number = t.reduction(tensor, op)
+        root, source, memory, receive = opts.rootRank, Source(summand), (), None
         if self._rank == root:
-            memory = Target(tensor, keep=True)
-            receive = memory.pointer
-        else:
-            memory, receive = Source(tensor), None
-        function = (self._nccl.ncclReduce, memory.pointer, receive, tensor.numel(), dtype, number, root)
-        return self._submit([function], tensors, memory)
+            memory = (Target(tensor),)
+            receive = memory[0].pointer
+        function = (self._nccl.ncclReduce, source.pointer, receive, tensor.numel(), dtype, number, root)
+        return self._submit([function], tensors, source, *memory)
 
     def _reduce_scatter(self, output, source, op):
         if source.memory.numel() != output.numel() * self._size:
@@ -176,10 +178,11 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     def reduce_scatter(self, outputs, inputs, opts):
         (output,), (parts,) = outputs, inputs
-        if len({p.numel() for p in parts}) > 1 and not t.bitwise(output, opts.reduceOp):
-            return self._reduce_scatter_uneven(output, parts, opts.reduceOp)
+        op, parts = t.premultiplied(opts.reduceOp, *parts)
+        if len({p.numel() for p in parts}) > 1 and not t.bitwise(output, op):
+            return self._reduce_scatter_uneven(output, parts, op)
         source = Source(*parts)
-        function, target = self._reduce_scatter(output, source, opts.reduceOp)
+        function, target = self._reduce_scatter(output, source, op)
         return self._submit([function], outputs, source, target)
 
     def _reduce_scatter_uneven(self, output, parts, op):
@@ -195,7 +198,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         return self.reduce_scatter_single_coalesced([output], [source], opts)
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
-        op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
+        op, inputs = t.premultiplied(opts.reduceOp if opts is not None else dist.ReduceOp.SUM, *inputs)
         sources = [Source(i) for i in inputs]
         functions, targets = zip(*(self._reduce_scatter(o, s, op) for o, s in zip(outputs, sources)))
         return self._submit(functions, outputs, *sources, *targets)

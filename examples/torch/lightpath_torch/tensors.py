@@ -29,11 +29,21 @@ def bitwise(tensor, op):
     return function
 
 
+def premultiplied(op, *tensors):
+    """op and tensors without a premultiplied sum: SUM, and copies of the tensors times its factor."""
+    if op != ReduceOp.PREMUL_SUM:
+        return op, tensors
+    state = op.__getstate__()
+    if state is None:
+        raise NotImplementedError(f"lightpath: torch {torch.__version__} does not tell the factor of {op}; torch 2 does")
+    return ReduceOp.SUM, [tensor.detach() * state[1] for tensor in tensors]
+
+
 def reduction(tensor, op):
     """ncclDataType_t and ncclRedOp_t of a reduction of tensor by a torch ReduceOp."""
     number = next((number for known, number in OPS if op == known), None)
     if number is None:
-        raise NotImplementedError(f"lightpath: {op} is not an operator; there are SUM, PRODUCT, MAX, MIN, AVG, BAND, BOR and BXOR")
+        raise NotImplementedError(f"lightpath: {op} is not an operator; there are SUM, PRODUCT, MAX, MIN, AVG, PREMUL_SUM, BAND, BOR and BXOR")
     dtype = TYPES.get(tensor.dtype)
     if dtype is None or (tensor.dtype == torch.bool and number == AVG):
         raise NotImplementedError(f"lightpath: no {op} of {tensor.dtype}")

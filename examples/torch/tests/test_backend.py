@@ -70,6 +70,18 @@ def reductions():
     average = value(me, (7,), torch.float32)
     dist.all_reduce(average, dist.ReduceOp.AVG)
     assert torch.allclose(average, reduced("SUM", (7,), torch.float32) / size)
+    doubled = torch._C._distributed_c10d._make_nccl_premul_sum(2.0)
+    if doubled.__getstate__() is not None:  # torch 1.13 does not tell the factor
+        for layout in (torch.clone, strided):
+            dist.all_reduce(tensor := layout(value(me, (7,), torch.float32)), doubled)
+            same(tensor, 2 * reduced("SUM", (7,), torch.float32))
+            dist.reduce(tensor := layout(value(me, (7,), torch.float32)), size - 1, doubled)
+            same(tensor, 2 * reduced("SUM", (7,), torch.float32) if me == size - 1 else value(me, (7,), torch.float32))
+        dist.reduce_scatter(tensor := torch.zeros(7), parts := [value(me, (7,), torch.float32)] * size, doubled)
+        same(tensor, 2 * reduced("SUM", (7,), torch.float32))
+        same(parts[0], value(me, (7,), torch.float32))
+        dist.reduce_scatter_tensor(tensor := torch.zeros(7), torch.cat(parts), doubled)
+        same(tensor, 2 * reduced("SUM", (7,), torch.float32))
     for op, combine in (("BAND", torch.bitwise_and), ("BOR", torch.bitwise_or), ("BXOR", torch.bitwise_xor)):
         bits = lambda rank: torch.tensor([[3, 5], [rank * 7, 1 << rank]])  # noqa: E731
         want = functools.reduce(combine, [bits(r) for r in range(size)])

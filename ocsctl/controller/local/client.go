@@ -198,15 +198,6 @@ func (c *Client) check(what string, plane int, target circuit.Permutation) error
 	return nil
 }
 
-// Schedule implements ocsctl.Client.
-func (c *Client) Schedule(plane int, epoch uint32, target circuit.Permutation, at time.Time) error {
-	if err := c.check("schedule", plane, target); err != nil {
-		return err
-	}
-	_, err := c.request(&message{Type: msgSchedule, Plane: plane, Epoch: epoch, Target: target, At: at.UnixNano()}, requestTimeout)
-	return err
-}
-
 func (c *Client) send(m *message) error {
 	b, err := m.encode()
 	if err != nil {

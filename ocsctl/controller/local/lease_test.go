@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
@@ -93,30 +92,6 @@ func TestPlaneDownAndBack(t *testing.T) {
 	})
 	if epoch, err := cs[2].Poll(0); epoch != 1 || err != nil {
 		t.Errorf("after an operator has it back: epoch %d, %v", epoch, err)
-	}
-}
-
-func TestSchedule(t *testing.T) {
-	s := start(t)
-	cs := dialAll(t, s)
-	if err := cs[0].Schedule(0, 0, circuit.Shift(4, 2), time.Now()); !errors.Is(err, ocsctl.ErrNotHolder) {
-		t.Error(err)
-	}
-	if _, err := cs[0].Acquire(1, 7); err != nil {
-		t.Fatal(err)
-	}
-	begin := time.Now()
-	for e := range 3 {
-		if err := cs[0].Schedule(0, uint32(e), circuit.Shift(4, 2+e), begin.Add(time.Duration(300*(e+1))*time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	eventually(t, "all moves", func() bool { e, err := cs[3].Poll(0); return err == nil && e == 3 })
-	if took := time.Since(begin); took < 900*time.Millisecond {
-		t.Errorf("moved after %v", took)
-	}
-	if err := cs[0].Schedule(0, 1, circuit.Shift(4, 2), begin); !errors.Is(err, ocsctl.ErrStaleEpoch) {
-		t.Error(err)
 	}
 }
 

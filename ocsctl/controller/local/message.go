@@ -23,21 +23,20 @@ var ErrProtocol = errors.New("malformed control message")
 
 // The types of control messages; PROTOCOL.md says who sends which, and when.
 const (
-	msgHello    = "hello"
-	msgWelcome  = "welcome"
-	msgPost     = "post"
-	msgSchedule = "schedule"
-	msgAcquire  = "acquire"
-	msgRelease  = "release"
-	msgGranted  = "granted"
-	msgRefused  = "refused"
-	msgWatch    = "watch"
-	msgState    = "state"
-	msgWaiting  = "waiting"
-	msgFlush    = "flush"
-	msgDone     = "done"
-	msgGoodbye  = "goodbye"
-	msgError    = "error"
+	msgHello   = "hello"
+	msgWelcome = "welcome"
+	msgPost    = "post"
+	msgAcquire = "acquire"
+	msgRelease = "release"
+	msgGranted = "granted"
+	msgRefused = "refused"
+	msgWatch   = "watch"
+	msgState   = "state"
+	msgWaiting = "waiting"
+	msgFlush   = "flush"
+	msgDone    = "done"
+	msgGoodbye = "goodbye"
+	msgError   = "error"
 )
 
 // observer is the port of a connection that is attached to none.
@@ -54,7 +53,6 @@ type message struct {
 	Target   circuit.Permutation `json:"target,omitempty"`
 	Mask     uint64              `json:"mask,omitempty"`
 	Holder   uint64              `json:"holder,omitempty"`
-	At       int64               `json:"at_unix_ns,omitempty"`
 	Text     string              `json:"text,omitempty"`
 	Software string              `json:"software,omitempty"` // the version of the sender's
 	Fabric   *fabricInfo         `json:"fabric,omitempty"`
@@ -97,7 +95,7 @@ func decodeMessage(body []byte) (*message, error) {
 		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	switch m.Type {
-	case msgHello, msgWelcome, msgPost, msgSchedule, msgAcquire, msgRelease, msgGranted, msgRefused, msgWatch, msgState, msgWaiting, msgFlush, msgDone, msgGoodbye, msgError:
+	case msgHello, msgWelcome, msgPost, msgAcquire, msgRelease, msgGranted, msgRefused, msgWatch, msgState, msgWaiting, msgFlush, msgDone, msgGoodbye, msgError:
 		return m, nil
 	}
 	return nil, fmt.Errorf("%w: type %q", ErrProtocol, m.Type)
@@ -106,7 +104,7 @@ func decodeMessage(body []byte) (*message, error) {
 // checkRequest checks what a client may ask of a switch with these dimensions.
 func (m *message) checkRequest(ports, planes int) error {
 	switch m.Type {
-	case msgPost, msgSchedule:
+	case msgPost:
 		if m.Plane < 0 || m.Plane >= planes {
 			return fmt.Errorf("%w: %s: plane %d, the switch has %d", ErrProtocol, m.Type, m.Plane, planes)
 		}

@@ -277,8 +277,6 @@ func (s *session) request(m *message) error {
 	switch m.Type {
 	case msgPost:
 		return s.attachment.Post(m.Plane, m.Epoch, m.Holder, m.Target)
-	case msgSchedule:
-		s.answer(m, "", s.attachment.Schedule(m.Plane, m.Epoch, m.Target, time.Unix(0, m.At)))
 	case msgAcquire:
 		return s.attachment.Acquire(m.ID, m.Mask, m.Holder)
 	case msgRelease:

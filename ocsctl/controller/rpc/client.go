@@ -49,37 +49,30 @@ type Client struct {
 	ended  chan struct{} // closed: the client's goroutine is gone
 	once   sync.Once
 
-	mu        sync.Mutex // of what follows, and of writes to the stream
-	link      *link      // nil while there is none
-	session   []byte
-	token     uint64
-	closing   bool
-	nextID    uint64
-	posts     [][]post             // by plane: not known to have happened
-	schedules [][]schedule         // by plane: the same
-	requests  map[uint64]*asked    // not answered
-	held      map[uint64]heldLease // by holder
-	up        ocspb.Up             // reused, as are the next two
-	upPost    ocspb.Up_Post
-	post      ocspb.Post
+	mu       sync.Mutex // of what follows, and of writes to the stream
+	link     *link      // nil while there is none
+	session  []byte
+	token    uint64
+	closing  bool
+	nextID   uint64
+	posts    [][]post             // by plane: not known to have happened
+	requests map[uint64]*asked    // not answered
+	held     map[uint64]heldLease // by holder
+	up       ocspb.Up             // reused, as are the next two
+	upPost   ocspb.Up_Post
+	post     ocspb.Post
 }
 
 // planeView is all that Poll and State look at. It is never changed.
 type planeView struct {
 	ocsctl.PlaneState
 	fault error // that the controller reports
-	lost  error // a scheduled move whose time passed without a controller: it stays
 }
 
 type post struct {
 	epoch  uint32
 	holder uint64
 	target circuit.Permutation
-}
-
-type schedule struct {
-	post
-	at time.Time
 }
 
 // asked is an Acquire that waits.
@@ -124,9 +117,6 @@ func (c *Client) Poll(plane int) (uint32, error) {
 	if err := c.gone.Load(); err != nil {
 		return v.Epoch, *err
 	}
-	if v.lost != nil {
-		return v.Epoch, v.lost
-	}
 	return v.Epoch, v.fault
 }
 
@@ -163,30 +153,6 @@ func (c *Client) Post(plane int, epoch uint32, holder uint64, target circuit.Per
 	c.up.Message = &c.upPost
 	c.send(&c.up)
 	return nil
-}
-
-// Schedule has plane moved at a time: the clocks of this host and the controller's must agree.
-// One that has not been confirmed when its time has passed without a controller fails the plane.
-func (c *Client) Schedule(plane int, epoch uint32, target circuit.Permutation, at time.Time) error {
-	if err := c.check("schedule", plane, target); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.gone.Load(); err != nil {
-		return *err
-	}
-	if len(c.schedules[plane]) >= maxAhead {
-		return fmt.Errorf("rpc: schedule: port %d plane %d epoch %d: %d moves wait already: %w", c.port, plane, epoch, len(c.schedules[plane]), ocsctl.ErrStaleEpoch)
-	}
-	s := schedule{post{epoch: epoch, target: target.Clone()}, at}
-	c.schedules[plane] = append(c.schedules[plane], s)
-	c.send(s.message(plane))
-	return nil
-}
-
-func (s *schedule) message(plane int) *ocspb.Up {
-	return &ocspb.Up{Message: &ocspb.Up_Schedule{Schedule: &ocspb.Schedule{Plane: uint32(plane), Epoch: s.epoch, Target: toMap(s.target), AtUnixNano: s.at.UnixNano()}}}
 }
 
 // check checks the arguments of what.

@@ -83,7 +83,7 @@ func TestBadArguments(t *testing.T) {
 	wants(t, c.Post(-1, 0, holder, circuit.Shift(4, 1)), nil, "plane -1")
 	wants(t, c.Post(0, 0, holder, circuit.Shift(3, 1)), nil, "target", "3 entries")
 	wants(t, c.Post(0, 0, holder, circuit.Permutation{1, 1, 2, 3}), nil, "target", "[1]")
-	wants(t, c.Schedule(0, 0, circuit.Permutation{4, 1, 2, 3}, time.Now()), nil, "target", "[0]")
+	wants(t, c.Post(0, 0, holder, circuit.Permutation{4, 1, 2, 3}), nil, "target", "[0]")
 	_, err := c.Acquire(0, 1)
 	wants(t, err, nil, "mask 0x0")
 	_, err = c.Acquire(4, 1)
@@ -182,19 +182,6 @@ func TestLeases(t *testing.T) {
 	until(t, "queue", func() bool { s, _ := core.Snapshot(); return len(s.Queue) == 8 })
 	must(t, a.Release(3, 1))
 	wg.Wait()
-}
-
-func TestSchedule(t *testing.T) {
-	s := serve(t, fake.New("a", 1, 4, 1), options("a", 4, 1))
-	a, b := dial(t, 0, rpc.Options{}, s.address), dial(t, 1, rpc.Options{}, s.address)
-	at := time.Now().Add(200 * time.Millisecond)
-	must(t, a.Schedule(0, 0, circuit.Shift(4, 1), at))
-	for _, c := range []*rpc.Client{a, b} {
-		reach(t, c, 0, 1)
-		if time.Now().Before(at) {
-			t.Error("too early")
-		}
-	}
 }
 
 // TestNoAllocation: what a progress loop calls does not allocate.

@@ -82,10 +82,7 @@ func TestCore(t *testing.T) {
 	for i := range 10 {
 		move(t, 0, 1+i%3, all...)
 	}
-	must(t, all[0].Schedule(0, 10, circuit.Shift(4, 2), time.Now().Add(10*time.Millisecond)))
-	for _, c := range all {
-		reach(t, c, 0, 11)
-	}
+	move(t, 0, 2, all...)
 	must(t, all[0].Post(0, 11, holder, circuit.Shift(4, 3)))
 	until(t, "waiting", func() bool { return all[1].Waiting(0) == "plane 0 epoch 11: waiting for ports 1,2,3" })
 	device.Stick(true)

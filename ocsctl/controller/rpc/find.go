@@ -67,7 +67,7 @@ func (c *Client) begin(w *ocspb.Welcome) error {
 	for j := range c.planes {
 		c.planes[j].Store(&planeView{PlaneState: ocsctl.PlaneState{Map: circuit.AllDark(ports)}})
 	}
-	c.posts, c.schedules = make([][]post, planes), make([][]schedule, planes)
+	c.posts = make([][]post, planes)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.welcome(w)
@@ -118,7 +118,7 @@ func (c *Client) apply(s *ocspb.Changed) error {
 			return fmt.Errorf("plane %d: map %w: %w", s.GetPlane(), err, ErrProtocol)
 		}
 	}
-	v := &planeView{PlaneState: ocsctl.PlaneState{Epoch: s.GetEpoch(), Map: m}, lost: was.lost}
+	v := &planeView{PlaneState: ocsctl.PlaneState{Epoch: s.GetEpoch(), Map: m}}
 	if s.GetFault() != nil {
 		v.fault = fmt.Errorf("rpc: port %d: %w", c.port, fromFault(s.GetFault()))
 	}
@@ -135,7 +135,6 @@ func (c *Client) apply(s *ocspb.Changed) error {
 // caller holds mu.
 func (c *Client) forget(plane int, epoch uint32) {
 	c.posts[plane] = slices.DeleteFunc(c.posts[plane], func(p post) bool { return p.epoch < epoch })
-	c.schedules[plane] = slices.DeleteFunc(c.schedules[plane], func(s schedule) bool { return s.epoch < epoch })
 }
 
 // run is the client's goroutine: it receives, and finds the next controller.
@@ -233,15 +232,6 @@ func (c *Client) takeOver(d *ocspb.Down) error {
 	return nil
 }
 
-// lose is a fault of this port alone; the first one stays. The caller holds mu.
-func (c *Client) lose(plane int, err error) {
-	if was := c.planes[plane].Load(); was.lost == nil {
-		v := *was
-		v.lost = err
-		c.planes[plane].Store(&v)
-	}
-}
-
 // errLost means that a controller was found that cannot give this rank its place back.
 var errLost = errors.New("this rank has lost its place")
 
@@ -292,7 +282,7 @@ func (c *Client) reclaim(l *link, w *ocspb.Welcome) error {
 	if w.GetToken() == c.token && !w.GetResumed() {
 		busy := len(c.held) > 0
 		for j := range c.posts {
-			busy = busy || len(c.posts[j]) > 0 || len(c.schedules[j]) > 0
+			busy = busy || len(c.posts[j]) > 0
 		}
 		if busy {
 			return fmt.Errorf("the controller took it for dead: %w", errLost)
@@ -321,9 +311,9 @@ func (c *Client) reclaim(l *link, w *ocspb.Welcome) error {
 // repeat takes over where the planes are and sends again what is not confirmed; the caller holds
 // mu.
 func (c *Client) repeat(l *link, w *ocspb.Welcome) error {
-	posts, schedules := make([][]post, len(c.posts)), make([][]schedule, len(c.posts))
+	posts := make([][]post, len(c.posts))
 	for j := range c.posts {
-		posts[j], schedules[j] = append(posts[j], c.posts[j]...), append(schedules[j], c.schedules[j]...)
+		posts[j] = append(posts[j], c.posts[j]...)
 	}
 	same := w.GetToken() == c.token
 	if err := c.welcome(w); err != nil {
@@ -337,18 +327,6 @@ func (c *Client) repeat(l *link, w *ocspb.Welcome) error {
 			}
 			if p.epoch >= v.Epoch {
 				_ = l.stream.Send(&ocspb.Up{Message: &ocspb.Up_Post{Post: &ocspb.Post{Plane: uint32(j), Epoch: p.epoch, Holder: p.holder, Target: toMap(p.target)}}})
-			}
-		}
-		for _, s := range schedules[j] {
-			if err := c.verify(j, s.post, v, same); err != nil {
-				c.lose(j, err)
-			}
-			switch {
-			case s.epoch < v.Epoch:
-			case time.Now().After(s.at) && !same:
-				c.lose(j, fmt.Errorf("rpc: port %d plane %d epoch %d: no controller when the move was due: %w", c.port, j, s.epoch, ocsctl.ErrReconfFailed))
-			default:
-				_ = l.stream.Send(s.message(j))
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -31,7 +30,6 @@ func FuzzUp(f *testing.F) {
 	seed(f,
 		&ocspb.Up{Message: &ocspb.Up_Hello{Hello: &ocspb.Hello{Protocol: ProtocolVersion, Port: 2, Held: []*ocspb.Lease{{Holder: 1, Mask: 1}}}}},
 		&ocspb.Up{Message: &ocspb.Up_Post{Post: &ocspb.Post{Plane: 1, Target: []int32{1, 2, 3, 0}}}},
-		&ocspb.Up{Message: &ocspb.Up_Schedule{Schedule: &ocspb.Schedule{Plane: 1, Target: []int32{1, 2, 3, 0}, AtUnixNano: 1}}},
 		&ocspb.Up{Message: &ocspb.Up_Acquire{Acquire: &ocspb.Acquire{Id: 1, Mask: 3, Holder: 1}}},
 		&ocspb.Up{Message: &ocspb.Up_Release{Release: &ocspb.Release{Mask: 3, Holder: 1}}},
 	)
@@ -72,12 +70,11 @@ func FuzzDown(f *testing.F) {
 		if proto.Unmarshal(b, d) != nil {
 			return
 		}
-		c := &Client{numPorts: 4, planes: make([]atomic.Pointer[planeView], 2), refused: make([]ocsctl.Refusals, 2), posts: make([][]post, 2), schedules: make([][]schedule, 2), held: map[uint64]heldLease{}}
+		c := &Client{numPorts: 4, planes: make([]atomic.Pointer[planeView], 2), refused: make([]ocsctl.Refusals, 2), posts: make([][]post, 2), held: map[uint64]heldLease{}}
 		c.requests = map[uint64]*asked{1: {1, 1, make(chan grant, 1)}, 2: {3, 1, make(chan grant, 1)}}
 		for j := range c.planes {
 			c.planes[j].Store(&planeView{PlaneState: ocsctl.PlaneState{Map: circuit.Shift(4, 1)}})
 			c.posts[j] = []post{{1, 7, circuit.Shift(4, 2)}}
-			c.schedules[j] = []schedule{{post{2, 7, circuit.Shift(4, 2)}, time.Now()}}
 		}
 		if w := d.GetWelcome(); w != nil {
 			oneLiner(t, c.welcome(w))

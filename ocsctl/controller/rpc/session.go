@@ -146,12 +146,6 @@ func (x *session) apply(up *ocspb.Up) error {
 			return fmt.Errorf("post: %w", err)
 		}
 		return x.attachment.Post(int(m.Post.GetPlane()), m.Post.GetEpoch(), m.Post.GetHolder(), target)
-	case *ocspb.Up_Schedule:
-		target, err := x.target(m.Schedule.GetPlane(), m.Schedule.GetTarget())
-		if err != nil {
-			return fmt.Errorf("schedule: %w", err)
-		}
-		return x.attachment.Schedule(int(m.Schedule.GetPlane()), m.Schedule.GetEpoch(), target, fromNano(m.Schedule.GetAtUnixNano()))
 	case *ocspb.Up_Acquire:
 		return x.acquire(m.Acquire)
 	case *ocspb.Up_Release:

@@ -127,23 +127,6 @@ func TestFaultVoidsPosts(t *testing.T) {
 	move(t, 0, 0, a, b) // would be a conflict
 }
 
-// TestScheduleWithoutController: a move that was due while nobody was in charge fails the plane.
-func TestScheduleWithoutController(t *testing.T) {
-	core, first, second := pair(t, 2, 1)
-	c := dial(t, 0, rpc.Options{}, first.address, second.address)
-	core.Freeze(true) // as if it were deposed before the move is due, however long that takes here
-	at := time.Now().Add(100 * time.Millisecond)
-	must(t, c.Schedule(0, 0, circuit.Shift(2, 1), at))
-	first.core.Store(nil)
-	next := core.TakeOver("b")
-	core.Stop(controller.ErrNotLeader)
-	time.Sleep(time.Until(at) + 10*time.Millisecond)
-	second.core.Store(next)
-	until(t, "fault", func() bool { _, err := c.Poll(0); return err != nil })
-	_, err := c.Poll(0)
-	wants(t, err, ocsctl.ErrReconfFailed, "port 0 plane 0 epoch 0", "due")
-}
-
 // TestGivesUp: without a controller for Options.Takeover every plane fails, and the error names
 // every endpoint with its last answer. Until then nothing fails.
 func TestGivesUp(t *testing.T) {

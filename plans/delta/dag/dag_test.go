@@ -62,7 +62,8 @@ func TestValidate(t *testing.T) {
 		{"dependency on nothing", func(g *Graph) { g.Deps[1].To = 4 }, []string{"deps[1]", "4"}},
 		{"dependency on itself", func(g *Graph) { g.Deps[1].To = 0 }, []string{"deps[1]", "itself"}},
 		{"negative delay", func(g *Graph) { g.Deps[1].Delay = -3 }, []string{"deps[1].delay_us", "-3"}},
-		{"cycle", func(g *Graph) { g.Deps = append(g.Deps, Dep{From: 3, To: 1}) }, []string{"cycle", `tasks[1] "ab"`, `tasks[3] "end"`, "2 tasks"}},
+		{"cycle", func(g *Graph) { g.Deps = append(g.Deps, Dep{From: 3, To: 1}) },
+			[]string{"cycle", `tasks[1] "ab"`, `tasks[3] "end"`, "2 tasks"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := diamond()

@@ -148,7 +148,8 @@ func (p *plot) limit(c *svg.Canvas, rate float64) {
 	if math.IsInf(rate, 1) {
 		return
 	}
-	c.Line(p.axis.left, p.y(rate), p.axis.left+p.axis.width, p.y(rate), fmt.Sprintf(`stroke="%s" stroke-width="1" stroke-dasharray="6 3"`, svg.Late))
+	c.Line(p.axis.left, p.y(rate), p.axis.left+p.axis.width, p.y(rate),
+		fmt.Sprintf(`stroke="%s" stroke-width="1" stroke-dasharray="6 3"`, svg.Late))
 	c.Text(p.axis.left+p.axis.width, p.y(rate)-3, 9.5, "end", svg.Late, fmt.Sprintf("%g GB/s", rate/1e3))
 }
 

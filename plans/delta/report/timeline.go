@@ -90,7 +90,10 @@ func Timeline(g *dag.Graph, s *dag.Schedule, width float64) string {
 		edge(path[k-1], path[k], fmt.Sprintf(`stroke="%s" stroke-width="1.2"`, svg.Late))
 	}
 	right := legend(&c, kinds, a.left, height-20)
-	if slices.ContainsFunc(g.Tasks, func(t dag.Task) bool { return t.Kind == "forward" && strings.HasPrefix(t.Name, "F0S") }) {
+	if slices.ContainsFunc(g.Tasks, func(t dag.Task) bool {
+		return t.Kind == "forward" &&
+			strings.HasPrefix(t.Name, "F0S")
+	}) {
 		c.Text(right, height-10, 11, "start", svg.Faint, "F3S1, B3S1: forward, backward of micro-batch 3 on stage S1")
 	}
 	return c.Picture(labelWidth+width+2*margin, height)

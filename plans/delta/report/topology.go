@@ -20,7 +20,8 @@ func Topology(g *dag.Graph, circuits dag.Circuits) string {
 	for l, k := range g.Links {
 		a, b := at[k.Pods[0]], at[k.Pods[1]]
 		c.Path(fmt.Sprintf("M%.1f %.1fL%.1f %.1f", a[0], a[1], b[0], b[1]),
-			fmt.Sprintf(`stroke="%s" stroke-width="%.1f" stroke-linecap="round" opacity="0.75" fill="none"`, svg.Colour(l), 2+14*float64(circuits[l])/float64(most)),
+			fmt.Sprintf(`stroke="%s" stroke-width="%.1f" stroke-linecap="round" opacity="0.75" fill="none"`, svg.Colour(l),
+				2+14*float64(circuits[l])/float64(most)),
 			linkTitle(g, l, circuits[l]))
 	}
 	for l, k := range g.Links { // labels above all lines
@@ -34,7 +35,8 @@ func Topology(g *dag.Graph, circuits dag.Circuits) string {
 	used := g.PortsUsed(circuits)
 	for p := range g.Pods {
 		pod := &g.Pods[p]
-		style, below := fmt.Sprintf(`fill="white" stroke="%s" stroke-width="1.6"`, svg.Ink), fmt.Sprintf("%d/%d ports", used[p], pod.Ports)
+		style, below := fmt.Sprintf(`fill="white" stroke="%s" stroke-width="1.6"`, svg.Ink),
+			fmt.Sprintf("%d/%d ports", used[p], pod.Ports)
 		if pod.Image {
 			style, below = fmt.Sprintf(`fill="%s" stroke="%s" stroke-dasharray="4 3"`, svg.Track, svg.Faint), "next replica"
 		}

@@ -62,7 +62,8 @@ func Wiring(f lumos.Fabric, w lumos.Wiring) (string, error) {
 		}
 	}
 	for k := range switches {
-		c.Rect(right, ocsY(k), spineWidth, ocsHeight, fmt.Sprintf(`fill="%s" stroke="%s"`, []string{"#8dbbe8", "#f2b56b"}[k%2], svg.Ink), "")
+		c.Rect(right, ocsY(k), spineWidth, ocsHeight,
+			fmt.Sprintf(`fill="%s" stroke="%s"`, []string{"#8dbbe8", "#f2b56b"}[k%2], svg.Ink), "")
 		c.Text(right+spineWidth/2, ocsY(k)+ocsHeight/2+4, coreFont, "middle", svg.Ink, fmt.Sprintf("OCS %d", k))
 	}
 	for _, cable := range cables {
@@ -79,7 +80,8 @@ func Wiring(f lumos.Fabric, w lumos.Wiring) (string, error) {
 			slots *= 2
 		}
 		y := ocsY(cable.OCS) + (float64(slot)+0.5)*ocsHeight/float64(slots)
-		c.Line(left, portY(cable.Pod, cable.Port, cable.Egress), right, y, fmt.Sprintf(`stroke="%s" stroke-width="1.2"%s`, colour, dash))
+		c.Line(left, portY(cable.Pod, cable.Port, cable.Egress), right, y, fmt.Sprintf(`stroke="%s" stroke-width="1.2"%s`,
+			colour, dash))
 	}
 	return c.Picture(right+spineWidth+coreMargin, height+coreMargin), nil
 }
@@ -99,7 +101,8 @@ func Logical(l *lumos.Logical) string {
 	c.Text(coreMargin, coreMargin, coreFont+3, "start", svg.Ink,
 		fmt.Sprintf("Logical topology: %d pods, %d spines each, %d links", f.Pods, f.Spines(), all.Total()/2))
 	c.Text(coreMargin, coreMargin+20, coreFont, "start", svg.Faint,
-		fmt.Sprintf("A cell: the links between two pods. Contention between leaf and spine: %d (1 is none).", max(1, l.Contention())))
+		fmt.Sprintf("A cell: the links between two pods. Contention between leaf and spine: %d (1 is none).",
+			max(1, l.Contention())))
 	top := coreMargin + 64
 	size := math.Max(220, math.Min(420, float64(f.Pods)*34))
 	heat(&c, coreMargin+24, top, size, "all spines", all)
@@ -134,7 +137,8 @@ func heat(c *svg.Canvas, x, y, size float64, name string, m *matrix.Matrix) {
 	for i := range m.Size() {
 		for _, cell := range m.Row(i) {
 			cx, cy := x+float64(cell.Col)*pitch, y+float64(i)*pitch
-			c.Rect(cx, cy, pitch, pitch, fmt.Sprintf(`fill="#2b6cb0" fill-opacity="%.2f"`, 0.15+0.7*float64(cell.Count)/float64(most)), fmt.Sprintf("pods %d and %d: %d links", i, cell.Col, cell.Count))
+			c.Rect(cx, cy, pitch, pitch, fmt.Sprintf(`fill="#2b6cb0" fill-opacity="%.2f"`,
+				0.15+0.7*float64(cell.Count)/float64(most)), fmt.Sprintf("pods %d and %d: %d links", i, cell.Col, cell.Count))
 			if label := svg.Fit(pitch, coreFont-2, fmt.Sprint(cell.Count)); label != "" && pitch > coreFont {
 				c.Text(cx+pitch/2, cy+pitch/2+4, coreFont-2, "middle", svg.Ink, label)
 			}

@@ -50,8 +50,8 @@ func (t *Table) shift(u, v int) bool {
 	return true
 }
 
-// path returns the links that change between slots a and b so that a link may enter v by a, into
-// which b is open. It ends at the first slot that is open, and early where it has more than limit hops, unless that is below 0.
+// path returns the links that change between slots a and b so that a link may enter v by a, into which b is open. It
+// ends at the first slot that is open, and early where it has more than limit hops, unless that is below 0.
 func (t *Table) path(v, a, b, limit int) []hop {
 	var hops []hop
 	for a != b && !t.openIn(v, a) {

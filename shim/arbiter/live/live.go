@@ -23,16 +23,11 @@ import (
 	"lightpath/shim/ticket"
 )
 
-// Scheduler schedules a plan's moves by time. It returns when the operation begins, in nanoseconds of Unix time.
-type Scheduler func(a *arbiter.Action) (start int64, err error)
-
 // Leader is the arbiter of a communicator, at its rank 0.
 type Leader struct {
 	Book *planning.Book
 	// Scripted returns the plan of a shape whose scripts are on streams; set before the first of them.
 	Scripted func(calls.Shape) *planning.Agreed
-	// Schedule is needed if planes move at planned times.
-	Schedule Scheduler
 
 	c       *comm.Core
 	p       *circuits.Planes
@@ -107,7 +102,7 @@ func Attach(c *comm.Core, p *circuits.Planes) (err error) {
 		return err
 	}
 	l.machine = arbiter.New(arbiter.Config{
-		Ranks: c.Ranks, Site: &p.Site, FabricSize: p.Controller.NumPorts(), RoundWait: c.Cfg.DemandWait, ByTime: c.Cfg.BarrierTime,
+		Ranks: c.Ranks, Site: &p.Site, FabricSize: p.Controller.NumPorts(), RoundWait: c.Cfg.DemandWait,
 		Scripted: func(s calls.Shape) *planning.Agreed { return l.Scripted(s) },
 	}, view{p}, l.Book)
 	for i := range l.timers {
@@ -213,9 +208,6 @@ func (l *Leader) perform(a *arbiter.Action) {
 			ok := l.p.Vacate(plane, epoch, target, ports)
 			l.post(arbiter.Event{Kind: arbiter.Vacated, Plane: plane, OK: ok})
 		}()
-	case arbiter.Schedule:
-		start, err := l.Schedule(a)
-		l.step(arbiter.Event{Kind: arbiter.Scheduled, Start: start, Err: err})
 	case arbiter.SetTimer:
 		l.timers[a.Timer].Reset(a.After)
 	case arbiter.StopTimer:
@@ -225,7 +217,7 @@ func (l *Leader) perform(a *arbiter.Action) {
 	case arbiter.Inform:
 		c.Log.Info(log.Coll, "%s", a.Text)
 	case arbiter.Warn:
-		c.Log.Warn("%s", a.Text)
+		c.Log.Notice("%s", a.Text)
 	}
 }
 

@@ -98,8 +98,6 @@ func lanesOf(c *comm.Core) (lanes int, why string) {
 	case p.Template.Circuits != plans.Duplex:
 		// A receiver answers on the same plane: with a credit, an acknowledgement.
 		return 0, fmt.Sprintf("the planes' circuits are %v, and the other library needs such as lead both ways (duplex)", p.Template.Circuits)
-	case c.Cfg.BarrierTime:
-		return 0, "LIGHTPATH_BARRIER is time, and streams keep none"
 	}
 	planes := len(p.Planes)
 	if nets := len(c.Cfg.InterposeNets); nets != planes && (nets > 0 || planes > 1) {

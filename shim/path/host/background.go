@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"unsafe"
 
@@ -49,9 +50,15 @@ func copyScalar(c *calls.Call) {
 	}
 }
 
+// runGuarded is run with guarded buffers.
+func runGuarded(s *session.Session) (err error) {
+	defer guard(s.Calls, debug.SetPanicOnFault(true), &err)
+	return run(s)
+}
+
 // runInBackground runs a session whose caller has gone on: its communicators can report a failure only by failing.
 func runInBackground(s *session.Session) {
-	err := run(s)
+	err := runGuarded(s)
 	for _, c := range s.Comms {
 		if err != nil {
 			c.Spread(err)

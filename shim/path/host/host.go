@@ -5,6 +5,7 @@
 package host
 
 import (
+	"runtime/debug"
 	"slices"
 	"sync"
 	"unsafe"
@@ -16,7 +17,8 @@ import (
 
 // Run runs checked calls on host memory and returns when all have ended, or [errdefs.ErrInProgress] if their communicators
 // do not block. Hot path: a group of shapes seen before allocates nothing on packet planes.
-func Run(group []calls.Call) error {
+func Run(group []calls.Call) (err error) {
+	defer guard(group, debug.SetPanicOnFault(true), &err)
 	if len(group) == 1 {
 		if c := &group[0]; runsAlone(c) {
 			return runAlone(c.Comm, group)

@@ -3,6 +3,7 @@ package host
 import (
 	"math"
 	"runtime"
+	"runtime/debug"
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/sharedmem"
@@ -110,7 +111,8 @@ func quickMost(t datatype.Type, op datatype.Op) int {
 }
 
 // RunBegun goes on with a call that C has begun, and returns when it has ended.
-func RunBegun(group []calls.Call) error {
+func RunBegun(group []calls.Call) (err error) {
+	defer guard(group, debug.SetPanicOnFault(true), &err)
 	call := &group[0]
 	c := call.Comm
 	st := session.Of(c)

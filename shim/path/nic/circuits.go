@@ -28,8 +28,6 @@ func whyNotOverCircuits(cfg *settings.Config, kind plans.CircuitKind, overRDMA b
 	case kind != plans.Duplex:
 		// Offers and acknowledgements must travel back on the same plane.
 		return fmt.Sprintf("the planes' circuits are %v, and messages need such as lead both ways (duplex)", kind)
-	case cfg.BarrierTime:
-		return "LIGHTPATH_BARRIER is time, and streams keep none"
 	}
 	return ""
 }

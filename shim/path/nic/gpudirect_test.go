@@ -25,37 +25,13 @@ import (
 	"lightpath/shim/stream"
 )
 
-// portsAndGPUs are devices of a test whose memory RDMA ports reach.
-type portsAndGPUs struct {
-	*shimtest.GPUs
-	driver  devicetest.Remote
-	network *verbstest.Network
-	ports   []rdma.Device
-}
-
-// useGPUDirect has communicators of n ranks send from memory of devices, over planes of RDMA ports.
-func useGPUDirect(t *testing.T, n, streams, planes int) *portsAndGPUs {
-	t.Helper()
-	return useGPUDirectOn(t, n, streams, planes, planes)
-}
-
-// useGPUDirectOn is useGPUDirect with so many ports for all ranks.
-func useGPUDirectOn(t *testing.T, n, streams, planes, ports int) *portsAndGPUs {
-	t.Helper()
-	network, made := shimtest.UseRDMA(t, ports, planes)
-	t.Setenv("LIGHTPATH_DEVICE_PATH", "rdma")
-	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "1M")
-	driver := devicetest.NewRemote(stream.Places(), n)
-	return &portsAndGPUs{shimtest.UseDriver(t, driver.Driver, driver, n, streams), driver, network, made}
-}
-
 // TestGPUDirectSequences is TestDeviceSequences over RDMA ports, on one plane or two.
 func TestGPUDirectSequences(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 11))
 			n := 1 + int(seed)%4
-			g := useGPUDirect(t, n, 3, 1+int(seed)/4)
+			g := shimtest.UseGPUDirect(t, n, 3, 1+int(seed)/4)
 			if n == 1 {
 				t.Setenv("LIGHTPATH_DEVICE_PATH", "auto")
 			}
@@ -71,14 +47,14 @@ func TestGPUDirectSequences(t *testing.T) {
 // TestGPUDirectMovesNothingOnHosts: what travels comes from memory of devices and goes there, and no page-locked memory holds any of it.
 func TestGPUDirectMovesNothingOnHosts(t *testing.T) {
 	const count = 300000
-	g := useGPUDirect(t, 3, 1, 2)
+	g := shimtest.UseGPUDirect(t, 3, 1, 2)
 	w := shimtest.NewWorld(t, 3)
 	g.Before(func(o devicetest.Op) {
 		if o.Kind == devicetest.CopyOut || o.Kind == devicetest.CopyIn {
 			t.Errorf("%d bytes are copied by way of page-locked memory", o.Bytes)
 		}
 	})
-	before := g.network.Moved()
+	before := g.Network.Moved()
 	w.Must(func(c *shim.Comm) error {
 		r := c.Rank
 		send, recv := g.Memory(r, 3*count), g.Memory(r, 3*count)
@@ -96,7 +72,7 @@ func TestGPUDirectMovesNothingOnHosts(t *testing.T) {
 		return g.SynchronizeRank(r)
 	})
 	g.Before(nil)
-	moved := g.network.Moved()
+	moved := g.Network.Moved()
 	if host := moved.FromHost + moved.ToHost - before.FromHost - before.ToHost; host != 0 {
 		t.Errorf("%d bytes have come from memory of hosts, or gone there", host)
 	}
@@ -121,7 +97,7 @@ func TestGPUDirectAllocatesNothing(t *testing.T) {
 	if shimtest.RaceEnabled {
 		t.Skip("the race detector makes sync.Pool forget")
 	}
-	g := useGPUDirect(t, 2, 2, 2)
+	g := shimtest.UseGPUDirect(t, 2, 2, 2)
 	w := shimtest.NewWorld(t, 2)
 	const count = 200000 // several rounds
 	scalar := g.Move(device.Memory, 0, []byte{0, 0, 128, 63}).At
@@ -159,7 +135,7 @@ func TestGPUDirectAllocatesNothing(t *testing.T) {
 // TestGPUDirectRegistered: what the program has registered travels from where it is to where it is to be, until it is deregistered.
 func TestGPUDirectRegistered(t *testing.T) {
 	const count = 300000
-	g := useGPUDirect(t, 3, 1, 1)
+	g := shimtest.UseGPUDirect(t, 3, 1, 1)
 	w := shimtest.NewWorld(t, 3)
 	var copied atomic.Int64
 	g.Before(func(o devicetest.Op) {
@@ -215,23 +191,23 @@ func TestGPUDirectRegistered(t *testing.T) {
 // any that comes to a launch later, in a graph or not.
 func TestGPUDirectBreaks(t *testing.T) {
 	for name, c := range map[string]struct {
-		breaks func(g *portsAndGPUs, w *shimtest.World)
+		breaks func(g *shimtest.GPUsAndPorts, w *shimtest.World)
 		says   string
 	}{
-		"aborted": {func(_ *portsAndGPUs, w *shimtest.World) { _ = w.Comms[1].Abort() }, "aborted"},
-		"no answer": {func(g *portsAndGPUs, _ *shimtest.World) {
-			g.network.Drop(func(uint32, uint32, uint64) bool { return true })
+		"aborted": {func(_ *shimtest.GPUsAndPorts, w *shimtest.World) { _ = w.Comms[1].Abort() }, "aborted"},
+		"no answer": {func(g *shimtest.GPUsAndPorts, _ *shimtest.World) {
+			g.Network.Drop(func(uint32, uint32, uint64) bool { return true })
 		}, "RETRY_EXC_ERR"},
-		"device lost": {func(g *portsAndGPUs, _ *shimtest.World) {
-			verbstest.RaiseEvent(g.ports[0], rdma.Event{Kind: rdma.DeviceFatal})
+		"device lost": {func(g *shimtest.GPUsAndPorts, _ *shimtest.World) {
+			verbstest.RaiseEvent(g.Ports[0], rdma.Event{Kind: rdma.DeviceFatal})
 		}, "the device has failed|RETRY_EXC_ERR"},
-		"bad offer":    {func(g *portsAndGPUs, _ *shimtest.World) { g.network.Corrupt(1) }, "not an offer"},
-		"no flush":     {func(g *portsAndGPUs, _ *shimtest.World) { g.Fail("FlushRemote", 0) }, "FlushRemote"},
-		"nobody comes": {func(*portsAndGPUs, *shimtest.World) {}, "rank 1 did not arrive|nobody receives there"},
+		"bad offer":    {func(g *shimtest.GPUsAndPorts, _ *shimtest.World) { g.Network.Corrupt(1) }, "not an offer"},
+		"no flush":     {func(g *shimtest.GPUsAndPorts, _ *shimtest.World) { g.Fail("FlushRemote", 0) }, "FlushRemote"},
+		"nobody comes": {func(*shimtest.GPUsAndPorts, *shimtest.World) {}, "rank 1 did not arrive|nobody receives there"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := useGPUDirect(t, 2, 2, 1)
-			g.driver.NeedFlush(nil)
+			g := shimtest.UseGPUDirect(t, 2, 2, 1)
+			g.Remote.NeedFlush(nil)
 			w := shimtest.NewWorld(t, 2)
 			if name == "nobody comes" {
 				w.SetTimeout(time.Second)
@@ -294,15 +270,15 @@ func TestGPUDirectBreaks(t *testing.T) {
 
 // TestGPUDirectNotMade: where one rank cannot go on no rank does, with the reason; unless they must, launches are staged.
 func TestGPUDirectNotMade(t *testing.T) {
-	refuse := func(method string) func(g *portsAndGPUs) {
-		return func(g *portsAndGPUs) { g.Fail(method, 2) } // of the last rank; of others where they call it more than once
+	refuse := func(method string) func(g *shimtest.GPUsAndPorts) {
+		return func(g *shimtest.GPUsAndPorts) { g.Fail(method, 2) } // of the last rank; of others where they call it more than once
 	}
 	for name, c := range map[string]struct {
-		breaks func(g *portsAndGPUs)
+		breaks func(g *shimtest.GPUsAndPorts)
 		says   string
 	}{
-		"the kernel takes none": {func(g *portsAndGPUs) { verbstest.RefuseBuf(g.ports[1], syscall.EOPNOTSUPP) }, "mem1"},
-		"no memory for it":      {func(g *portsAndGPUs) { verbstest.RefuseBuf(g.ports[0], syscall.ENOMEM) }, "cannot allocate"},
+		"the kernel takes none": {func(g *shimtest.GPUsAndPorts) { verbstest.RefuseBuf(g.Ports[1], syscall.EOPNOTSUPP) }, "mem1"},
+		"no memory for it":      {func(g *shimtest.GPUsAndPorts) { verbstest.RefuseBuf(g.Ports[0], syscall.ENOMEM) }, "cannot allocate"},
 		"RemoteWrites":          {refuse("RemoteWrites"), "RemoteWrites"},
 		"ExportBuf":             {refuse("ExportBuf"), "ExportBuf"},
 		"AllocExchange":         {refuse("AllocExchange"), "AllocExchange"},
@@ -310,7 +286,7 @@ func TestGPUDirectNotMade(t *testing.T) {
 		"LoadKernels":           {refuse("LoadKernels"), "LoadKernels"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := useGPUDirect(t, 3, 3, 2)
+			g := shimtest.UseGPUDirect(t, 3, 3, 2)
 			c.breaks(g)
 			id, err := shim.NewUniqueID()
 			if err != nil {
@@ -341,9 +317,9 @@ func TestGPUDirectNotMade(t *testing.T) {
 
 // TestGPUDirectFlushes: where a driver says that streams do not see what ports have written, no stream goes on before it has been flushed.
 func TestGPUDirectFlushes(t *testing.T) {
-	g := useGPUDirect(t, 2, 1, 1)
+	g := shimtest.UseGPUDirect(t, 2, 1, 1)
 	hold := make(chan struct{})
-	g.driver.NeedFlush(hold)
+	g.Remote.NeedFlush(hold)
 	w := shimtest.NewWorld(t, 2)
 	const count = 5000
 	at := [2]shimtest.DeviceBuffer{}
@@ -362,15 +338,15 @@ func TestGPUDirectFlushes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if stream.IssuerOf(w.Comms[0]).Over() || g.driver.Flushes() != 0 {
+	if stream.IssuerOf(w.Comms[0]).Over() || g.Remote.Flushes() != 0 {
 		t.Error("the stream has not waited")
 	}
 	close(hold)
 	if err := g.SynchronizeRank(0); err != nil {
 		t.Fatal(err)
 	}
-	if g.driver.Flushes() != 1 {
-		t.Errorf("flushed %d times", g.driver.Flushes())
+	if g.Remote.Flushes() != 1 {
+		t.Errorf("flushed %d times", g.Remote.Flushes())
 	}
 	if got := string(g.Bytes(at[0].At, count)); got != strings.Repeat("b", count) {
 		t.Error("wrong result")
@@ -386,7 +362,7 @@ func TestGPUDirectDiffers(t *testing.T) {
 		"kind":  func(c *calls.Call) { c.Kind = calls.Reduce },
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := useGPUDirect(t, 2, 1, 1)
+			g := shimtest.UseGPUDirect(t, 2, 1, 1)
 			w := shimtest.NewWorld(t, 2)
 			for r, c := range w.Comms {
 				at := g.Memory(r, 1<<20)

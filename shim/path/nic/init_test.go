@@ -66,7 +66,6 @@ func TestGPUDirectCircuitsEligible(t *testing.T) {
 		{settings.Config{DevicePath: settings.DevicePathAuto}, plans.Duplex, true, "taken out of service"},
 		{settings.Config{DevicePath: settings.DevicePathRDMA}, plans.Simplex, true, "simplex"},
 		{settings.Config{DevicePath: settings.DevicePathRDMA}, plans.Duplex, false, "do not end at RDMA ports"},
-		{settings.Config{DevicePath: settings.DevicePathRDMA, BarrierTime: true}, plans.Duplex, true, "LIGHTPATH_BARRIER"},
 	} {
 		if why := whyNotOverCircuits(&c.cfg, c.kind, c.rdma); (why == "") != (c.says == "") || !strings.Contains(why, c.says) {
 			t.Errorf("%+v, %v: %q", c.cfg, c.kind, why)

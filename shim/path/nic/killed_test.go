@@ -24,7 +24,7 @@ func TestGPUDirectKilled(t *testing.T) {
 		"host":    {fmt.Sprintf("rank %d", victim), "plane", "RETRY_EXC"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := useGPUDirectOn(t, ranks, 1, planes, ranks*planes)
+			g := shimtest.UseGPUDirectOn(t, ranks, 1, planes, ranks*planes)
 			var ports []string // of plane j those of rank r, as its rail
 			for i := range ranks * planes {
 				ports = append(ports, fmt.Sprintf("mem%d:1:%d:%d", i, i/planes, i%planes))
@@ -48,12 +48,12 @@ func TestGPUDirectKilled(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			g.network.Hold(true)
+			g.Network.Hold(true)
 			for range 3 {
 				launch()
 			}
 			buried := make(chan struct{})
-			for _, d := range g.ports[victim*planes:] {
+			for _, d := range g.Ports[victim*planes:] {
 				verbstest.Kill(d, buried)
 			}
 			if name == "process" {
@@ -61,7 +61,7 @@ func TestGPUDirectKilled(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			g.network.Hold(false)
+			g.Network.Hold(false)
 			for r, c := range w.Comms[:victim] {
 				<-c.FailedChan()
 				for _, want := range says {

@@ -18,7 +18,7 @@ import (
 // TestGPUDirectReplays: each replay of a graph is an operation of the flight recorder, from when its stream comes to it until it has left it, and
 // counted; that it was captured is not.
 func TestGPUDirectReplays(t *testing.T) {
-	g := useGPUDirect(t, 2, 1, 1)
+	g := shimtest.UseGPUDirect(t, 2, 1, 1)
 	before := stream.NumPlaces()
 	w := shimtest.NewWorld(t, 2)
 	const count = 3000

@@ -2,10 +2,8 @@ package optical
 
 import (
 	"fmt"
-	"time"
 
 	"lightpath/collectives/program"
-	"lightpath/shim/arbiter"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/control"
@@ -61,7 +59,7 @@ func (x *collective) Bind(g *circuits.Grant) (circuits.Movement, error) {
 		}
 		x.ref.Entry = e
 		recorder.Of(c).Bound(x.ref.Flight, e, 0, false)
-		return nil, x.s.BindEntry(x.ref, nil, nil)
+		return nil, x.s.BindEntry(x.ref, nil)
 	}
 	plan, err := o.planes.Obtain(g, x.shape)
 	if err != nil {
@@ -71,13 +69,9 @@ func (x *collective) Bind(g *circuits.Grant) (circuits.Movement, error) {
 	if err != nil {
 		return nil, err
 	}
-	var switchAt [][]int64
-	if g.Start != 0 {
-		switchAt = o.planes.Due(e.Prog, g.Start)
-	}
 	x.ref.Entry = e
 	recorder.Of(c).Bound(x.ref.Flight, e, g.Use, true)
-	return e.Prog, x.s.BindEntry(x.ref, o.planes, switchAt)
+	return e.Prog, x.s.BindEntry(x.ref, o.planes)
 }
 
 // Drive implements [circuits.Executor].
@@ -109,7 +103,7 @@ func (o *Path) Entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []
 	args := program.Args{
 		Rank: c.Rank, Count: int64(s.Count), ElemSize: int64(s.Type.Size()), InPlace: s.InPlace,
 		Signature: program.Signature(uint64(s.Signature()), key.Plan, key.Maps, uint64(use)), Problem: a.Problem, StepOf: a.StepOf,
-		Roll: o.roll(),
+		Roll: sectionSteps,
 	}
 	if setup {
 		args.Current = use.SpreadMaps(ticket.MapsOf(now, use), len(p.Planes))
@@ -130,36 +124,3 @@ func (o *Path) Entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []
 
 // sectionSteps is the fewest steps of a section of a program. Between two sections a rank waits for all its planes.
 const sectionSteps = 32
-
-// roll returns [program.Args.Roll]. The time-based barrier needs a time for every move, so its programs have no sections.
-func (o *Path) roll() int {
-	if o.c.Cfg.BarrierTime {
-		return 0
-	}
-	return sectionSteps
-}
-
-// headStart is how many times as long as the leader has taken for the program of an operation the others get for theirs:
-// nothing if it is known, more than once if they share processors.
-const headStart = 4
-
-// schedule has the controller move the planes of the next operation at their times. It runs at the leader between the
-// want of this rank and its ticket.
-func (o *Path) schedule(a *arbiter.Action) (start int64, err error) {
-	began := time.Now()
-	e, err := o.Entry(a.Shape, a.Agreed, a.Planes, a.Standing)
-	if err != nil {
-		return 0, err
-	}
-	now := time.Now()
-	start = now.Add(headStart * now.Sub(began)).UnixNano()
-	for j, times := range o.planes.Due(e.Prog, start) {
-		for k, at := range times {
-			epoch := a.Standing[j].Epoch + uint32(k)
-			if err := o.planes.Switches().Schedule(j, epoch, e.Prog.Configs[j][k+1], time.Unix(0, at)); err != nil {
-				return 0, fmt.Errorf("shim: plane %d epoch %d: %w", j, epoch, err)
-			}
-		}
-	}
-	return start, nil
-}

@@ -5,7 +5,6 @@
 package optical
 
 import (
-	"lightpath/shim/arbiter/live"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
@@ -36,9 +35,6 @@ func Attach(c *comm.Core) {
 	o := &Path{c: c, planes: planes, session: session.Of(c), Packet: map[calls.Shape]bool{}}
 	slot.Set(c, o)
 	o.session.Carrier = o
-	if c.Rank == 0 {
-		live.Of(c).Schedule = o.schedule
-	}
 }
 
 // Run implements [session.Carrier]: it runs the calls of one communicator in their order, each under its ticket.

@@ -45,7 +45,7 @@ type exchangeKey struct {
 
 // postsRounds reports whether groups of sends and receives are posted.
 func (o *Path) postsRounds() bool {
-	return o.c.Cfg.Demand != settings.DemandOff && !o.c.Cfg.BarrierTime
+	return o.c.Cfg.Demand != settings.DemandOff
 }
 
 // runRound runs the sends and receives that have been gathered as the leader decides.

@@ -103,6 +103,7 @@ func TestFailureHeard(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			w.SetTimeout(time.Second) // bounds the wait for the reason, too
 			peer.ShutGates(peer.Of(w.Comms[1]))
 			if says {
 				go func() { _ = w.Comms[1].Abort() }()

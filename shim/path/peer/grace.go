@@ -79,11 +79,12 @@ func failIfPeerFailed(c *comm.Core) {
 	if x := slot.Of(c); x == nil || c.AsyncError() != nil || !x.peerFailed() {
 		return
 	}
+	wait := session.VerdictWait(c.Cfg.Timeout)
 	select {
 	case <-c.FailedChan():
-	case <-time.After(session.VerdictWait):
+	case <-time.After(wait):
 		c.Spread(fmt.Errorf("shim: rank %d: another rank has failed, and has not said why in %v: %w",
-			c.Rank, session.VerdictWait, errdefs.ErrRemote))
+			c.Rank, wait, errdefs.ErrRemote))
 	}
 }
 

@@ -135,7 +135,6 @@ type Up struct {
 	//
 	//	*Up_Hello
 	//	*Up_Post
-	//	*Up_Schedule
 	//	*Up_Acquire
 	//	*Up_Release
 	//	*Up_Goodbye
@@ -199,15 +198,6 @@ func (x *Up) GetPost() *Post {
 	return nil
 }
 
-func (x *Up) GetSchedule() *Schedule {
-	if x != nil {
-		if x, ok := x.Message.(*Up_Schedule); ok {
-			return x.Schedule
-		}
-	}
-	return nil
-}
-
 func (x *Up) GetAcquire() *Acquire {
 	if x != nil {
 		if x, ok := x.Message.(*Up_Acquire); ok {
@@ -247,10 +237,6 @@ type Up_Post struct {
 	Post *Post `protobuf:"bytes,2,opt,name=post,proto3,oneof"`
 }
 
-type Up_Schedule struct {
-	Schedule *Schedule `protobuf:"bytes,3,opt,name=schedule,proto3,oneof"`
-}
-
 type Up_Acquire struct {
 	Acquire *Acquire `protobuf:"bytes,4,opt,name=acquire,proto3,oneof"`
 }
@@ -266,8 +252,6 @@ type Up_Goodbye struct {
 func (*Up_Hello) isUp_Message() {}
 
 func (*Up_Post) isUp_Message() {}
-
-func (*Up_Schedule) isUp_Message() {}
 
 func (*Up_Acquire) isUp_Message() {}
 
@@ -754,75 +738,6 @@ func (x *Post) GetHolder() uint64 {
 	return 0
 }
 
-// Schedule moves a plane at a time. The clocks of ranks and controller must be synchronized.
-type Schedule struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plane         uint32                 `protobuf:"varint,1,opt,name=plane,proto3" json:"plane,omitempty"`
-	Epoch         uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Target        []int32                `protobuf:"zigzag32,3,rep,packed,name=target,proto3" json:"target,omitempty"`
-	AtUnixNano    int64                  `protobuf:"varint,4,opt,name=at_unix_nano,json=atUnixNano,proto3" json:"at_unix_nano,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Schedule) Reset() {
-	*x = Schedule{}
-	mi := &file_ocs_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Schedule) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Schedule) ProtoMessage() {}
-
-func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
-func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *Schedule) GetPlane() uint32 {
-	if x != nil {
-		return x.Plane
-	}
-	return 0
-}
-
-func (x *Schedule) GetEpoch() uint32 {
-	if x != nil {
-		return x.Epoch
-	}
-	return 0
-}
-
-func (x *Schedule) GetTarget() []int32 {
-	if x != nil {
-		return x.Target
-	}
-	return nil
-}
-
-func (x *Schedule) GetAtUnixNano() int64 {
-	if x != nil {
-		return x.AtUnixNano
-	}
-	return 0
-}
-
 // Acquire asks for planes, all at once. An id names one request of a session, for ever.
 type Acquire struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -835,7 +750,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_ocs_proto_msgTypes[8]
+	mi := &file_ocs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +762,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[8]
+	mi := &file_ocs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +775,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{8}
+	return file_ocs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Acquire) GetId() uint64 {
@@ -894,7 +809,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_ocs_proto_msgTypes[9]
+	mi := &file_ocs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +821,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[9]
+	mi := &file_ocs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +834,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{9}
+	return file_ocs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Release) GetMask() uint64 {
@@ -945,7 +860,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_ocs_proto_msgTypes[10]
+	mi := &file_ocs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -957,7 +872,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[10]
+	mi := &file_ocs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -970,7 +885,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{10}
+	return file_ocs_proto_rawDescGZIP(), []int{9}
 }
 
 // Changed is where a plane is now. The map is whole, or the ports that differ from the one
@@ -989,7 +904,7 @@ type Changed struct {
 
 func (x *Changed) Reset() {
 	*x = Changed{}
-	mi := &file_ocs_proto_msgTypes[11]
+	mi := &file_ocs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +916,7 @@ func (x *Changed) String() string {
 func (*Changed) ProtoMessage() {}
 
 func (x *Changed) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[11]
+	mi := &file_ocs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +929,7 @@ func (x *Changed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changed.ProtoReflect.Descriptor instead.
 func (*Changed) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{11}
+	return file_ocs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Changed) GetPlane() uint32 {
@@ -1072,7 +987,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_ocs_proto_msgTypes[12]
+	mi := &file_ocs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1084,7 +999,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[12]
+	mi := &file_ocs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1097,7 +1012,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{12}
+	return file_ocs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Refused) GetPlane() uint32 {
@@ -1133,7 +1048,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_ocs_proto_msgTypes[13]
+	mi := &file_ocs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1060,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[13]
+	mi := &file_ocs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1073,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{13}
+	return file_ocs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Granted) GetId() uint64 {
@@ -1193,7 +1108,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_ocs_proto_msgTypes[14]
+	mi := &file_ocs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1120,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[14]
+	mi := &file_ocs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1133,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{14}
+	return file_ocs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Fault) GetCodes() []FaultCode {
@@ -1244,7 +1159,7 @@ type WaitingRequest struct {
 
 func (x *WaitingRequest) Reset() {
 	*x = WaitingRequest{}
-	mi := &file_ocs_proto_msgTypes[15]
+	mi := &file_ocs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1171,7 @@ func (x *WaitingRequest) String() string {
 func (*WaitingRequest) ProtoMessage() {}
 
 func (x *WaitingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[15]
+	mi := &file_ocs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1184,7 @@ func (x *WaitingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingRequest.ProtoReflect.Descriptor instead.
 func (*WaitingRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{15}
+	return file_ocs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WaitingRequest) GetPlane() uint32 {
@@ -1288,7 +1203,7 @@ type WaitingReply struct {
 
 func (x *WaitingReply) Reset() {
 	*x = WaitingReply{}
-	mi := &file_ocs_proto_msgTypes[16]
+	mi := &file_ocs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1215,7 @@ func (x *WaitingReply) String() string {
 func (*WaitingReply) ProtoMessage() {}
 
 func (x *WaitingReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[16]
+	mi := &file_ocs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1228,7 @@ func (x *WaitingReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingReply.ProtoReflect.Descriptor instead.
 func (*WaitingReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{16}
+	return file_ocs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WaitingReply) GetText() string {
@@ -1331,7 +1246,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_ocs_proto_msgTypes[17]
+	mi := &file_ocs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1258,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[17]
+	mi := &file_ocs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1271,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{17}
+	return file_ocs_proto_rawDescGZIP(), []int{16}
 }
 
 type Snapshot struct {
@@ -1374,7 +1289,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_ocs_proto_msgTypes[18]
+	mi := &file_ocs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1301,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[18]
+	mi := &file_ocs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1314,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{18}
+	return file_ocs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Snapshot) GetTimeUnixNano() int64 {
@@ -1475,7 +1390,7 @@ type PlaneSnapshot struct {
 
 func (x *PlaneSnapshot) Reset() {
 	*x = PlaneSnapshot{}
-	mi := &file_ocs_proto_msgTypes[19]
+	mi := &file_ocs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1402,7 @@ func (x *PlaneSnapshot) String() string {
 func (*PlaneSnapshot) ProtoMessage() {}
 
 func (x *PlaneSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[19]
+	mi := &file_ocs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1415,7 @@ func (x *PlaneSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaneSnapshot.ProtoReflect.Descriptor instead.
 func (*PlaneSnapshot) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{19}
+	return file_ocs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PlaneSnapshot) GetName() string {
@@ -1627,7 +1542,7 @@ type PortSnapshot struct {
 
 func (x *PortSnapshot) Reset() {
 	*x = PortSnapshot{}
-	mi := &file_ocs_proto_msgTypes[20]
+	mi := &file_ocs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1554,7 @@ func (x *PortSnapshot) String() string {
 func (*PortSnapshot) ProtoMessage() {}
 
 func (x *PortSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[20]
+	mi := &file_ocs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1567,7 @@ func (x *PortSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortSnapshot.ProtoReflect.Descriptor instead.
 func (*PortSnapshot) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{20}
+	return file_ocs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PortSnapshot) GetPort() uint32 {
@@ -1696,7 +1611,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_ocs_proto_msgTypes[21]
+	mi := &file_ocs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1623,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[21]
+	mi := &file_ocs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1636,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{21}
+	return file_ocs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HistoryRequest) GetPlane() uint32 {
@@ -1767,7 +1682,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_ocs_proto_msgTypes[22]
+	mi := &file_ocs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1779,7 +1694,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[22]
+	mi := &file_ocs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1792,7 +1707,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{22}
+	return file_ocs_proto_rawDescGZIP(), []int{21}
 }
 
 type Event struct {
@@ -1819,7 +1734,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_ocs_proto_msgTypes[23]
+	mi := &file_ocs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +1746,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[23]
+	mi := &file_ocs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +1759,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{23}
+	return file_ocs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Event) GetSeq() uint64 {
@@ -1970,7 +1885,7 @@ type SetRequest struct {
 
 func (x *SetRequest) Reset() {
 	*x = SetRequest{}
-	mi := &file_ocs_proto_msgTypes[24]
+	mi := &file_ocs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1982,7 +1897,7 @@ func (x *SetRequest) String() string {
 func (*SetRequest) ProtoMessage() {}
 
 func (x *SetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[24]
+	mi := &file_ocs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1995,7 +1910,7 @@ func (x *SetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRequest.ProtoReflect.Descriptor instead.
 func (*SetRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{24}
+	return file_ocs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SetRequest) GetPlane() uint32 {
@@ -2027,7 +1942,7 @@ type SetReply struct {
 
 func (x *SetReply) Reset() {
 	*x = SetReply{}
-	mi := &file_ocs_proto_msgTypes[25]
+	mi := &file_ocs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2039,7 +1954,7 @@ func (x *SetReply) String() string {
 func (*SetReply) ProtoMessage() {}
 
 func (x *SetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[25]
+	mi := &file_ocs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2052,7 +1967,7 @@ func (x *SetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReply.ProtoReflect.Descriptor instead.
 func (*SetReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{25}
+	return file_ocs_proto_rawDescGZIP(), []int{24}
 }
 
 type EnableRequest struct {
@@ -2065,7 +1980,7 @@ type EnableRequest struct {
 
 func (x *EnableRequest) Reset() {
 	*x = EnableRequest{}
-	mi := &file_ocs_proto_msgTypes[26]
+	mi := &file_ocs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +1992,7 @@ func (x *EnableRequest) String() string {
 func (*EnableRequest) ProtoMessage() {}
 
 func (x *EnableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[26]
+	mi := &file_ocs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2005,7 @@ func (x *EnableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableRequest.ProtoReflect.Descriptor instead.
 func (*EnableRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{26}
+	return file_ocs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *EnableRequest) GetPlane() uint32 {
@@ -2115,7 +2030,7 @@ type EnableReply struct {
 
 func (x *EnableReply) Reset() {
 	*x = EnableReply{}
-	mi := &file_ocs_proto_msgTypes[27]
+	mi := &file_ocs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2042,7 @@ func (x *EnableReply) String() string {
 func (*EnableReply) ProtoMessage() {}
 
 func (x *EnableReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[27]
+	mi := &file_ocs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2055,7 @@ func (x *EnableReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableReply.ProtoReflect.Descriptor instead.
 func (*EnableReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{27}
+	return file_ocs_proto_rawDescGZIP(), []int{26}
 }
 
 type DisableRequest struct {
@@ -2154,7 +2069,7 @@ type DisableRequest struct {
 
 func (x *DisableRequest) Reset() {
 	*x = DisableRequest{}
-	mi := &file_ocs_proto_msgTypes[28]
+	mi := &file_ocs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2081,7 @@ func (x *DisableRequest) String() string {
 func (*DisableRequest) ProtoMessage() {}
 
 func (x *DisableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[28]
+	mi := &file_ocs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2094,7 @@ func (x *DisableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableRequest.ProtoReflect.Descriptor instead.
 func (*DisableRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{28}
+	return file_ocs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DisableRequest) GetPlane() uint32 {
@@ -2211,7 +2126,7 @@ type DisableReply struct {
 
 func (x *DisableReply) Reset() {
 	*x = DisableReply{}
-	mi := &file_ocs_proto_msgTypes[29]
+	mi := &file_ocs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2223,7 +2138,7 @@ func (x *DisableReply) String() string {
 func (*DisableReply) ProtoMessage() {}
 
 func (x *DisableReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[29]
+	mi := &file_ocs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2236,22 +2151,21 @@ func (x *DisableReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableReply.ProtoReflect.Descriptor instead.
 func (*DisableReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{29}
+	return file_ocs_proto_rawDescGZIP(), []int{28}
 }
 
 var File_ocs_proto protoreflect.FileDescriptor
 
 const file_ocs_proto_rawDesc = "" +
 	"\n" +
-	"\tocs.proto\x12\x10lightpath.ocs.v1\"\xcd\x02\n" +
+	"\tocs.proto\x12\x10lightpath.ocs.v1\"\x99\x02\n" +
 	"\x02Up\x12/\n" +
 	"\x05hello\x18\x01 \x01(\v2\x17.lightpath.ocs.v1.HelloH\x00R\x05hello\x12,\n" +
-	"\x04post\x18\x02 \x01(\v2\x16.lightpath.ocs.v1.PostH\x00R\x04post\x128\n" +
-	"\bschedule\x18\x03 \x01(\v2\x1a.lightpath.ocs.v1.ScheduleH\x00R\bschedule\x125\n" +
+	"\x04post\x18\x02 \x01(\v2\x16.lightpath.ocs.v1.PostH\x00R\x04post\x125\n" +
 	"\aacquire\x18\x04 \x01(\v2\x19.lightpath.ocs.v1.AcquireH\x00R\aacquire\x125\n" +
 	"\arelease\x18\x05 \x01(\v2\x19.lightpath.ocs.v1.ReleaseH\x00R\arelease\x125\n" +
 	"\agoodbye\x18\x06 \x01(\v2\x19.lightpath.ocs.v1.GoodbyeH\x00R\agoodbyeB\t\n" +
-	"\amessage\"\xda\x01\n" +
+	"\amessageJ\x04\b\x03\x10\x04\"\xda\x01\n" +
 	"\x04Down\x123\n" +
 	"\awelcome\x18\x01 \x01(\v2\x19.lightpath.ocs.v1.WelcomeR\awelcome\x123\n" +
 	"\achanged\x18\x02 \x03(\v2\x19.lightpath.ocs.v1.ChangedR\achanged\x123\n" +
@@ -2292,13 +2206,7 @@ const file_ocs_proto_rawDesc = "" +
 	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x16\n" +
 	"\x06target\x18\x03 \x03(\x11R\x06target\x12\x16\n" +
-	"\x06holder\x18\x04 \x01(\x04R\x06holder\"p\n" +
-	"\bSchedule\x12\x14\n" +
-	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x16\n" +
-	"\x06target\x18\x03 \x03(\x11R\x06target\x12 \n" +
-	"\fat_unix_nano\x18\x04 \x01(\x03R\n" +
-	"atUnixNano\"E\n" +
+	"\x06holder\x18\x04 \x01(\x04R\x06holder\"E\n" +
 	"\aAcquire\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04mask\x18\x02 \x01(\x04R\x04mask\x12\x16\n" +
@@ -2450,7 +2358,7 @@ func file_ocs_proto_rawDescGZIP() []byte {
 }
 
 var file_ocs_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ocs_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_ocs_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_ocs_proto_goTypes = []any{
 	(FaultCode)(0),         // 0: lightpath.ocs.v1.FaultCode
 	(*Up)(nil),             // 1: lightpath.ocs.v1.Up
@@ -2460,74 +2368,72 @@ var file_ocs_proto_goTypes = []any{
 	(*PlaneInfo)(nil),      // 5: lightpath.ocs.v1.PlaneInfo
 	(*Lease)(nil),          // 6: lightpath.ocs.v1.Lease
 	(*Post)(nil),           // 7: lightpath.ocs.v1.Post
-	(*Schedule)(nil),       // 8: lightpath.ocs.v1.Schedule
-	(*Acquire)(nil),        // 9: lightpath.ocs.v1.Acquire
-	(*Release)(nil),        // 10: lightpath.ocs.v1.Release
-	(*Goodbye)(nil),        // 11: lightpath.ocs.v1.Goodbye
-	(*Changed)(nil),        // 12: lightpath.ocs.v1.Changed
-	(*Refused)(nil),        // 13: lightpath.ocs.v1.Refused
-	(*Granted)(nil),        // 14: lightpath.ocs.v1.Granted
-	(*Fault)(nil),          // 15: lightpath.ocs.v1.Fault
-	(*WaitingRequest)(nil), // 16: lightpath.ocs.v1.WaitingRequest
-	(*WaitingReply)(nil),   // 17: lightpath.ocs.v1.WaitingReply
-	(*StatusRequest)(nil),  // 18: lightpath.ocs.v1.StatusRequest
-	(*Snapshot)(nil),       // 19: lightpath.ocs.v1.Snapshot
-	(*PlaneSnapshot)(nil),  // 20: lightpath.ocs.v1.PlaneSnapshot
-	(*PortSnapshot)(nil),   // 21: lightpath.ocs.v1.PortSnapshot
-	(*HistoryRequest)(nil), // 22: lightpath.ocs.v1.HistoryRequest
-	(*WatchRequest)(nil),   // 23: lightpath.ocs.v1.WatchRequest
-	(*Event)(nil),          // 24: lightpath.ocs.v1.Event
-	(*SetRequest)(nil),     // 25: lightpath.ocs.v1.SetRequest
-	(*SetReply)(nil),       // 26: lightpath.ocs.v1.SetReply
-	(*EnableRequest)(nil),  // 27: lightpath.ocs.v1.EnableRequest
-	(*EnableReply)(nil),    // 28: lightpath.ocs.v1.EnableReply
-	(*DisableRequest)(nil), // 29: lightpath.ocs.v1.DisableRequest
-	(*DisableReply)(nil),   // 30: lightpath.ocs.v1.DisableReply
+	(*Acquire)(nil),        // 8: lightpath.ocs.v1.Acquire
+	(*Release)(nil),        // 9: lightpath.ocs.v1.Release
+	(*Goodbye)(nil),        // 10: lightpath.ocs.v1.Goodbye
+	(*Changed)(nil),        // 11: lightpath.ocs.v1.Changed
+	(*Refused)(nil),        // 12: lightpath.ocs.v1.Refused
+	(*Granted)(nil),        // 13: lightpath.ocs.v1.Granted
+	(*Fault)(nil),          // 14: lightpath.ocs.v1.Fault
+	(*WaitingRequest)(nil), // 15: lightpath.ocs.v1.WaitingRequest
+	(*WaitingReply)(nil),   // 16: lightpath.ocs.v1.WaitingReply
+	(*StatusRequest)(nil),  // 17: lightpath.ocs.v1.StatusRequest
+	(*Snapshot)(nil),       // 18: lightpath.ocs.v1.Snapshot
+	(*PlaneSnapshot)(nil),  // 19: lightpath.ocs.v1.PlaneSnapshot
+	(*PortSnapshot)(nil),   // 20: lightpath.ocs.v1.PortSnapshot
+	(*HistoryRequest)(nil), // 21: lightpath.ocs.v1.HistoryRequest
+	(*WatchRequest)(nil),   // 22: lightpath.ocs.v1.WatchRequest
+	(*Event)(nil),          // 23: lightpath.ocs.v1.Event
+	(*SetRequest)(nil),     // 24: lightpath.ocs.v1.SetRequest
+	(*SetReply)(nil),       // 25: lightpath.ocs.v1.SetReply
+	(*EnableRequest)(nil),  // 26: lightpath.ocs.v1.EnableRequest
+	(*EnableReply)(nil),    // 27: lightpath.ocs.v1.EnableReply
+	(*DisableRequest)(nil), // 28: lightpath.ocs.v1.DisableRequest
+	(*DisableReply)(nil),   // 29: lightpath.ocs.v1.DisableReply
 }
 var file_ocs_proto_depIdxs = []int32{
 	3,  // 0: lightpath.ocs.v1.Up.hello:type_name -> lightpath.ocs.v1.Hello
 	7,  // 1: lightpath.ocs.v1.Up.post:type_name -> lightpath.ocs.v1.Post
-	8,  // 2: lightpath.ocs.v1.Up.schedule:type_name -> lightpath.ocs.v1.Schedule
-	9,  // 3: lightpath.ocs.v1.Up.acquire:type_name -> lightpath.ocs.v1.Acquire
-	10, // 4: lightpath.ocs.v1.Up.release:type_name -> lightpath.ocs.v1.Release
-	11, // 5: lightpath.ocs.v1.Up.goodbye:type_name -> lightpath.ocs.v1.Goodbye
-	4,  // 6: lightpath.ocs.v1.Down.welcome:type_name -> lightpath.ocs.v1.Welcome
-	12, // 7: lightpath.ocs.v1.Down.changed:type_name -> lightpath.ocs.v1.Changed
-	13, // 8: lightpath.ocs.v1.Down.refused:type_name -> lightpath.ocs.v1.Refused
-	14, // 9: lightpath.ocs.v1.Down.granted:type_name -> lightpath.ocs.v1.Granted
-	6,  // 10: lightpath.ocs.v1.Hello.held:type_name -> lightpath.ocs.v1.Lease
-	5,  // 11: lightpath.ocs.v1.Welcome.planes:type_name -> lightpath.ocs.v1.PlaneInfo
-	6,  // 12: lightpath.ocs.v1.Welcome.held:type_name -> lightpath.ocs.v1.Lease
-	12, // 13: lightpath.ocs.v1.Welcome.state:type_name -> lightpath.ocs.v1.Changed
-	15, // 14: lightpath.ocs.v1.Changed.fault:type_name -> lightpath.ocs.v1.Fault
-	15, // 15: lightpath.ocs.v1.Refused.fault:type_name -> lightpath.ocs.v1.Fault
-	15, // 16: lightpath.ocs.v1.Granted.fault:type_name -> lightpath.ocs.v1.Fault
-	0,  // 17: lightpath.ocs.v1.Fault.codes:type_name -> lightpath.ocs.v1.FaultCode
-	20, // 18: lightpath.ocs.v1.Snapshot.planes:type_name -> lightpath.ocs.v1.PlaneSnapshot
-	21, // 19: lightpath.ocs.v1.Snapshot.ports:type_name -> lightpath.ocs.v1.PortSnapshot
-	6,  // 20: lightpath.ocs.v1.Snapshot.queue:type_name -> lightpath.ocs.v1.Lease
-	6,  // 21: lightpath.ocs.v1.PlaneSnapshot.holder:type_name -> lightpath.ocs.v1.Lease
-	1,  // 22: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
-	16, // 23: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
-	18, // 24: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
-	22, // 25: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
-	23, // 26: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
-	25, // 27: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
-	27, // 28: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
-	29, // 29: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
-	2,  // 30: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
-	17, // 31: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
-	19, // 32: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
-	24, // 33: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
-	24, // 34: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
-	26, // 35: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
-	28, // 36: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
-	30, // 37: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
-	30, // [30:38] is the sub-list for method output_type
-	22, // [22:30] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	8,  // 2: lightpath.ocs.v1.Up.acquire:type_name -> lightpath.ocs.v1.Acquire
+	9,  // 3: lightpath.ocs.v1.Up.release:type_name -> lightpath.ocs.v1.Release
+	10, // 4: lightpath.ocs.v1.Up.goodbye:type_name -> lightpath.ocs.v1.Goodbye
+	4,  // 5: lightpath.ocs.v1.Down.welcome:type_name -> lightpath.ocs.v1.Welcome
+	11, // 6: lightpath.ocs.v1.Down.changed:type_name -> lightpath.ocs.v1.Changed
+	12, // 7: lightpath.ocs.v1.Down.refused:type_name -> lightpath.ocs.v1.Refused
+	13, // 8: lightpath.ocs.v1.Down.granted:type_name -> lightpath.ocs.v1.Granted
+	6,  // 9: lightpath.ocs.v1.Hello.held:type_name -> lightpath.ocs.v1.Lease
+	5,  // 10: lightpath.ocs.v1.Welcome.planes:type_name -> lightpath.ocs.v1.PlaneInfo
+	6,  // 11: lightpath.ocs.v1.Welcome.held:type_name -> lightpath.ocs.v1.Lease
+	11, // 12: lightpath.ocs.v1.Welcome.state:type_name -> lightpath.ocs.v1.Changed
+	14, // 13: lightpath.ocs.v1.Changed.fault:type_name -> lightpath.ocs.v1.Fault
+	14, // 14: lightpath.ocs.v1.Refused.fault:type_name -> lightpath.ocs.v1.Fault
+	14, // 15: lightpath.ocs.v1.Granted.fault:type_name -> lightpath.ocs.v1.Fault
+	0,  // 16: lightpath.ocs.v1.Fault.codes:type_name -> lightpath.ocs.v1.FaultCode
+	19, // 17: lightpath.ocs.v1.Snapshot.planes:type_name -> lightpath.ocs.v1.PlaneSnapshot
+	20, // 18: lightpath.ocs.v1.Snapshot.ports:type_name -> lightpath.ocs.v1.PortSnapshot
+	6,  // 19: lightpath.ocs.v1.Snapshot.queue:type_name -> lightpath.ocs.v1.Lease
+	6,  // 20: lightpath.ocs.v1.PlaneSnapshot.holder:type_name -> lightpath.ocs.v1.Lease
+	1,  // 21: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
+	15, // 22: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
+	17, // 23: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
+	21, // 24: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
+	22, // 25: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
+	24, // 26: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
+	26, // 27: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
+	28, // 28: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
+	2,  // 29: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
+	16, // 30: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
+	18, // 31: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
+	23, // 32: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
+	23, // 33: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
+	25, // 34: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
+	27, // 35: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
+	29, // 36: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
+	29, // [29:37] is the sub-list for method output_type
+	21, // [21:29] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_ocs_proto_init() }
@@ -2538,19 +2444,18 @@ func file_ocs_proto_init() {
 	file_ocs_proto_msgTypes[0].OneofWrappers = []any{
 		(*Up_Hello)(nil),
 		(*Up_Post)(nil),
-		(*Up_Schedule)(nil),
 		(*Up_Acquire)(nil),
 		(*Up_Release)(nil),
 		(*Up_Goodbye)(nil),
 	}
-	file_ocs_proto_msgTypes[21].OneofWrappers = []any{}
+	file_ocs_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ocs_proto_rawDesc), len(file_ocs_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   30,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

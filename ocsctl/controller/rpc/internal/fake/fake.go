@@ -240,20 +240,6 @@ func (c *Controller) step(j int) {
 	c.publish(j)
 }
 
-// Schedule implements controller.Attachment.
-func (a *attachment) Schedule(j int, epoch uint32, target circuit.Permutation, at time.Time) error {
-	time.AfterFunc(time.Until(at), func() {
-		a.c.mu.Lock()
-		defer a.c.mu.Unlock()
-		p := &a.c.planes[j]
-		if p.epoch == epoch && a.c.stopped == nil && !a.c.frozen {
-			p.epoch, p.maps = epoch+1, target
-			a.c.publish(j)
-		}
-	})
-	return nil
-}
-
 // Acquire implements controller.Attachment.
 func (a *attachment) Acquire(id, mask, holder uint64) error {
 	a.c.mu.Lock()

@@ -1,4 +1,4 @@
-package shim
+package stall_test
 
 import (
 	"fmt"
@@ -8,15 +8,17 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/shimtest"
 )
 
 // party makes the calls of one communicator whose ranks do not all make as many. Rank r has memory of floats at[r].
 type party struct {
-	*world
+	*shimtest.World
 	at     []unsafe.Pointer
 	stream []device.Stream // nil: the calls have none
 }
@@ -29,7 +31,7 @@ var departureCalls = []string{"AllReduce", "Recv", "group"}
 
 // call makes one call of a rank.
 func (p *party) call(rank int, kind string) error {
-	c, n := p.comms[rank], len(p.comms)
+	c, n := p.Comms[rank], len(p.Comms)
 	base := calls.Call{
 		Comm: c, Kind: calls.AllReduce, Type: datatype.Float32, Count: departureCount / uint64(n), Send: p.at[rank],
 		Recv: unsafe.Add(p.at[rank], 4*departureCount),
@@ -54,25 +56,25 @@ func (p *party) call(rank int, kind string) error {
 			}
 		}
 	}
-	return Run(group)
+	return shim.Run(group)
 }
 
 // leave has all ranks make two calls, and all but one a third. The leaver destroys its communicator after two, and the
 // others get an error that names it, without waiting for LIGHTPATH_TIMEOUT.
 func (p *party) leave(t *testing.T, kind string, leaver int) {
-	errs := concurrently(t, len(p.comms), func(r int) error {
+	errs := shimtest.Concurrently(t, len(p.Comms), func(r int) error {
 		for range 2 {
 			if err := p.call(r, kind); err != nil {
 				return fmt.Errorf("rank %d in a call that all make: %w", r, err)
 			}
 		}
 		if r == leaver {
-			return p.comms[r].Destroy()
+			return p.Comms[r].Destroy()
 		}
 		err := p.call(r, kind)
 		if err == nil { // it is on its stream
-			<-p.comms[r].FailedChan()
-			err = p.comms[r].AsyncError()
+			<-p.Comms[r].FailedChan()
+			err = p.Comms[r].AsyncError()
 		}
 		return err
 	})
@@ -83,7 +85,7 @@ func (p *party) leave(t *testing.T, kind string, leaver int) {
 			}
 			continue
 		}
-		wantError(t, err, errdefs.ErrRemote,
+		shimtest.WantError(t, err, errdefs.ErrRemote,
 			fmt.Sprintf("rank %d (", leaver), "destroyed its communicator after", "waits for it in")
 	}
 }
@@ -126,9 +128,9 @@ func TestDeparted(t *testing.T) {
 		for _, name := range []string{"LIGHTPATH_ALGORITHM", "LIGHTPATH_FABRIC", "LIGHTPATH_PLANES"} {
 			t.Setenv(name, "")
 		}
-		takePath(t, path, 3)
+		shimtest.UsePath(t, path, 3)
 		all = append(all, leavings(path, func(n int) *party {
-			p := &party{world: newWorld(t, n)}
+			p := &party{World: shimtest.NewWorld(t, n)}
 			for range n {
 				p.at = append(p.at, unsafe.Pointer(&make([]float32, 2*departureCount)[0]))
 			}
@@ -141,17 +143,17 @@ func TestDeparted(t *testing.T) {
 // TestDepartedOnDevices is TestDeparted for calls on streams.
 func TestDepartedOnDevices(t *testing.T) {
 	const streams = 6 // one for each party
-	for name, use := range map[string]func(t *testing.T) *gpus{
-		"staged":  func(t *testing.T) *gpus { return useGPUs(t, 3, streams) },
-		"direct":  func(t *testing.T) *gpus { return usePeers(t, 3, streams) },
-		"through": func(t *testing.T) *gpus { return useGPUDirect(t, 3, streams, 2).gpus },
+	for name, use := range map[string]func(t *testing.T) *shimtest.GPUs{
+		"staged":  func(t *testing.T) *shimtest.GPUs { return shimtest.UseGPUs(t, 3, streams) },
+		"direct":  func(t *testing.T) *shimtest.GPUs { return shimtest.UsePeers(t, 3, streams) },
+		"through": func(t *testing.T) *shimtest.GPUs { return shimtest.UseGPUDirect(t, 3, streams, 2).GPUs },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, used := use(t), 0
 			leaveAll(t, leavings(name, func(n int) *party {
-				p := &party{world: newWorld(t, n)}
+				p := &party{World: shimtest.NewWorld(t, n)}
 				for r := range n {
-					p.at, p.stream = append(p.at, g.Memory(r, 8*departureCount)), append(p.stream, g.streams[r][used])
+					p.at, p.stream = append(p.at, g.Memory(r, 8*departureCount)), append(p.stream, g.Streams[r][used])
 				}
 				used++
 				return p
@@ -165,13 +167,13 @@ func TestDepartedElsewhere(t *testing.T) {
 	for _, path := range []string{"arena", "tcp"} {
 		for leaver := range 3 {
 			t.Run(fmt.Sprint(path, leaver), func(t *testing.T) {
-				takePath(t, path, 3)
-				w := newWorld(t, 3)
-				w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
-				if err := w.comms[leaver].Destroy(); err != nil {
+				shimtest.UsePath(t, path, 3)
+				w := shimtest.NewWorld(t, 3)
+				w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))}) })
+				if err := w.Comms[leaver].Destroy(); err != nil {
 					t.Fatal(err)
 				}
-				a, b := w.comms[(leaver+1)%3], w.comms[(leaver+2)%3]
+				a, b := w.Comms[(leaver+1)%3], w.Comms[(leaver+2)%3]
 				told := time.Now().Add(20 * time.Second)
 				for len(a.Departures()) == 0 || len(b.Departures()) == 0 {
 					if time.Now().After(told) {
@@ -179,7 +181,7 @@ func TestDepartedElsewhere(t *testing.T) {
 					}
 					time.Sleep(time.Millisecond)
 				}
-				errs := concurrently(t, 2, func(i int) error {
+				errs := shimtest.Concurrently(t, 2, func(i int) error {
 					c, peer := a, b
 					if i == 1 {
 						c, peer = b, a
@@ -198,9 +200,9 @@ func TestDepartedElsewhere(t *testing.T) {
 
 // exchange sends to a rank and receives from it.
 func exchange(c, peer *comm.Core) error {
-	send, recv := allReduce(c, make([]float32, 1000)), allReduce(c, make([]float32, 1000))
+	send, recv := shimtest.AllReduce(c, make([]float32, 1000)), shimtest.AllReduce(c, make([]float32, 1000))
 	send.Kind, send.Peer, recv.Kind, recv.Peer = calls.Send, int32(peer.Rank), calls.Recv, int32(peer.Rank)
-	return Run([]calls.Call{send, recv})
+	return shim.Run([]calls.Call{send, recv})
 }
 
 // TestDepartedLeaderEnds: after the leader's process has ended too, ranks that need no ticket of it go on. The others
@@ -208,17 +210,17 @@ func exchange(c, peer *comm.Core) error {
 func TestDepartedLeaderEnds(t *testing.T) {
 	for path, fails := range map[string]bool{"arena": false, "tcp": false, "circuits": true} {
 		t.Run(path, func(t *testing.T) {
-			takePath(t, path, 3)
-			w := newWorld(t, 3)
-			w.must(func(c *Comm) error { return Run([]calls.Call{allReduce(c, make([]float32, 10))}) })
-			if err := w.comms[0].Destroy(); err != nil {
+			shimtest.UsePath(t, path, 3)
+			w := shimtest.NewWorld(t, 3)
+			w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))}) })
+			if err := w.Comms[0].Destroy(); err != nil {
 				t.Fatal(err)
 			}
-			w.comms[0].Star.Close() // as the end of its process does
-			for r, err := range concurrently(t, 2, func(i int) error { return exchange(w.comms[1+i], w.comms[2-i]) }) {
+			w.Comms[0].Star.Close() // as the end of its process does
+			for r, err := range shimtest.Concurrently(t, 2, func(i int) error { return exchange(w.Comms[1+i], w.Comms[2-i]) }) {
 				switch {
 				case fails:
-					wantError(t, err, errdefs.ErrRemote, "rank 0 (", "has ended; it destroyed its communicator after 1 call")
+					shimtest.WantError(t, err, errdefs.ErrRemote, "rank 0 (", "has ended; it destroyed its communicator after 1 call")
 				case err != nil:
 					t.Errorf("rank %d: %v", 1+r, err)
 				}
@@ -227,9 +229,9 @@ func TestDepartedLeaderEnds(t *testing.T) {
 				return
 			}
 			// A failure reaches the other rank without the leader.
-			w.comms[1].Spread(fmt.Errorf("as a test wants: %w", errdefs.ErrRemote))
-			<-w.comms[2].FailedChan()
-			wantError(t, w.comms[2].AsyncError(), errdefs.ErrRemote, "as a test wants")
+			w.Comms[1].Spread(fmt.Errorf("as a test wants: %w", errdefs.ErrRemote))
+			<-w.Comms[2].FailedChan()
+			shimtest.WantError(t, w.Comms[2].AsyncError(), errdefs.ErrRemote, "as a test wants")
 		})
 	}
 }

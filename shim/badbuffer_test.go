@@ -1,0 +1,59 @@
+package shim_test
+
+import (
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lightpath/shim"
+	"lightpath/shim/calls"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/shimtest"
+)
+
+// TestBadBuffers: a buffer that is not mapped or read-only is an error that names rank, call and address, on every path
+// on which a CPU copies, and fails the communicator. It does not end the process.
+func TestBadBuffers(t *testing.T) {
+	const floats = 1 << 16
+	mapped := func(protection int) unsafe.Pointer {
+		mem, err := unix.Mmap(-1, 0, 4*floats, protection, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Munmap(mem); err != nil {
+				t.Error(err)
+			}
+		})
+		return unsafe.Pointer(&mem[0])
+	}
+	readOnly, unreadable := mapped(unix.PROT_READ), mapped(unix.PROT_NONE)
+	for _, path := range []string{"arena", "frames", "circuits", "tcp"} {
+		for _, wrong := range []string{"receive", "send"} {
+			t.Run(path+"/"+wrong, func(t *testing.T) {
+				shimtest.UsePath(t, path, 2)
+				w := shimtest.NewWorld(t, 2)
+				errs := w.Each(func(c *shim.Comm) error {
+					call := shimtest.AllReduce(c, make([]float32, floats))
+					call.Recv = unsafe.Pointer(&make([]float32, floats)[0])
+					switch {
+					case c.Rank == 1:
+					case wrong == "send":
+						call.Send = unreadable
+					default:
+						call.Recv = readOnly
+					}
+					return shim.Run([]calls.Call{call})
+				})
+				says := []string{"rank 0: AllReduce(", "the receive buffer is read-only at 0x"}
+				if wrong == "send" {
+					says[1] = "the send buffer is not readable at 0x"
+				}
+				for _, err := range errs {
+					shimtest.WantError(t, err, errdefs.ErrInvalidArgument, says...)
+				}
+			})
+		}
+	}
+}

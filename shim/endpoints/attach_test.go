@@ -1,0 +1,32 @@
+package endpoints
+
+import (
+	"strings"
+	"testing"
+
+	"lightpath/shim/bootstrap"
+)
+
+// TestSharedInterface covers ranks with one interface per plane, and with fewer.
+func TestSharedInterface(t *testing.T) {
+	one, two := "10.0.0.1:5", "10.0.0.2:5,10.0.1.2:6"
+	for name, k := range map[string]struct {
+		tcp    []string
+		planes int
+		says   string // "": nothing
+	}{
+		"one plane":            {[]string{one, one}, 1, ""},
+		"one per plane":        {[]string{two, two}, 2, ""},
+		"more than planes":     {[]string{two, two}, 1, ""},
+		"one for two planes":   {[]string{two, one}, 2, "the 2 planes of rank 1"},
+		"two for three planes": {[]string{two, two}, 3, "use 2 interface(s)"},
+	} {
+		var table []bootstrap.Hello
+		for r, tcp := range k.tcp {
+			table = append(table, bootstrap.Hello{Rank: r, TCP: tcp})
+		}
+		if got := sharedInterface(table, k.planes); (got == "") != (k.says == "") || !strings.Contains(got, k.says) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package planning
+
+import (
+	"context"
+	"time"
+
+	"lightpath/plans"
+	"lightpath/plans/planner"
+)
+
+const (
+	// firstEffort is the search for the first plan of a call. It is enough for the best known plan of most small calls.
+	firstEffort = 2 * time.Millisecond
+	// worthCalls bounds the search for a better plan: it takes at most the time that a plan at the lower bound would
+	// save in so many calls.
+	worthCalls = 1000
+)
+
+// search plans a problem within a limit. The effort depends on the problem alone, so plans repeat: if the first plan is
+// at its lower bound, or so close that a better one could save little, search returns it without using the limit.
+func search(ctx context.Context, name string, p *plans.Problem, limit time.Duration) (*plans.Plan, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	o := planner.Options{TimeLimit: limit, Effort: min(firstEffort, limit), SinglePlane: true}
+	first, err := planner.Solve(ctx, name, p, o)
+	o.Effort = 0 // as much as the limit allows
+	if err == nil {
+		switch worth := worthOf(first); {
+		case worth <= firstEffort:
+			return first, nil
+		case worth < limit/planner.EffortShare:
+			o.Effort = worth
+		}
+	}
+	plan, err := planner.Solve(ctx, name, p, o)
+	if first != nil && (err != nil || first.CCTUS < plan.CCTUS) {
+		return first, nil
+	}
+	return plan, err
+}
+
+// worthOf returns the search that a better plan than this one is worth.
+func worthOf(p *plans.Plan) time.Duration {
+	us := min(worthCalls*(p.CCTUS-p.LowerBoundUS), float64(time.Hour/time.Microsecond))
+	return time.Duration(us * float64(time.Microsecond))
+}

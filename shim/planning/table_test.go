@@ -1,0 +1,177 @@
+package planning
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"lightpath/collectives/datatype"
+	"lightpath/plans"
+	"lightpath/plans/fabric"
+	"lightpath/plans/planner"
+	"lightpath/shim/calls"
+	"lightpath/shim/dispatch"
+	"lightpath/shim/settings"
+)
+
+// siteAt returns the site of ranks at ports of a fabric of 8 ports and 2 planes.
+func siteAt(ports ...int) *Site {
+	fab := &fabric.Fabric{
+		Version: fabric.Version, Name: "test", Ranks: 8, Circuits: plans.Simplex,
+		OCS:   []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:/ocs", Reconfig: 200 * time.Microsecond}},
+		Costs: fabric.Costs{Alpha: 20 * time.Microsecond, Barrier: 100 * time.Microsecond},
+	}
+	for _, name := range []string{"p0", "p1"} {
+		fab.Planes = append(fab.Planes, fabric.Plane{Name: name, Bandwidth: 2e9, OCS: "ocs0"})
+	}
+	s := NewSite(&settings.Config{Planner: planner.Auto, PlanLimit: 10 * time.Second, PlanTolerance: 0.01, PlanWait: true}, fab, ports)
+	return &s
+}
+
+func float32s(kind calls.Kind, count uint64) calls.Shape {
+	return calls.Shape{Kind: kind, Type: datatype.Float32, Count: count}
+}
+
+// open returns the book of a communicator, which ends with the test.
+func open(t *testing.T, s *Site) *Book {
+	t.Helper()
+	b, err := OpenBook(s, new(Known), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+// row returns a book's row of a shape on all planes.
+func row(t *testing.T, b *Book, s calls.Shape) Row {
+	t.Helper()
+	r, err := b.Row(s, b.site.All(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestPlansAreShared checks that communicators of one size use each other's plans, at the same ports and at others, and
+// that the last one takes the plans along.
+func TestPlansAreShared(t *testing.T) {
+	s := float32s(calls.AllToAll, 1000)
+	t.Run("process", func(t *testing.T) {
+		first := row(t, open(t, siteAt(0, 1, 2, 3)), s).Best
+		for _, site := range []*Site{siteAt(0, 1, 2, 3), siteAt(7, 5, 6, 4)} {
+			b := open(t, site)
+			if again := row(t, b, s).Best; again == nil || again.ID != first.ID || b.Plannings() != 0 {
+				t.Errorf("ports %v: %d plans made", site.Ports, b.Plannings())
+			}
+		}
+		for name, k := range map[string]struct {
+			site  *Site
+			shape calls.Shape
+		}{
+			"other ranks": {siteAt(0, 1), s}, "other kind": {siteAt(0, 1, 2, 3), float32s(calls.AllGather, 1000)},
+		} {
+			if b := open(t, k.site); row(t, b, k.shape).Best == nil || b.Plannings() != 1 {
+				t.Errorf("%s: %d plans made", name, b.Plannings())
+			}
+		}
+	})
+	if b := open(t, siteAt(0, 1, 2, 3)); row(t, b, s).Best == nil || b.Plannings() != 1 {
+		t.Errorf("after the last communicator: %d plans made", b.Plannings())
+	}
+}
+
+// TestLearn checks that a plan from another process's leader serves communicators of this process.
+func TestLearn(t *testing.T) {
+	s := float32s(calls.AllToAll, 1000)
+	var told *Agreed
+	t.Run("leader", func(t *testing.T) { told = row(t, open(t, siteAt(0, 1, 2, 3)), s).Best })
+	named := s
+	named.Request.Plan.Digits = 4
+	for name, k := range map[string]struct {
+		shape   calls.Shape
+		planner string // of this process's settings
+		made    int
+	}{
+		"auto": {s, planner.Auto, 0}, "same planner": {s, told.Plan.Planner, 0}, "other planner": {s, "harvest", 1},
+		"named by the call": {named, planner.Auto, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Retain()
+			t.Cleanup(Release)
+			site := siteAt(0, 1, 2, 3)
+			site.Cfg.Planner = k.planner
+			f, err := site.Family(k.shape, 2, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			job, err := f.Job(Key{Shape: k.shape})
+			if err != nil {
+				t.Fatal(err)
+			}
+			job.Learn(site.Cfg, told.Plan)
+			other := siteAt(4, 5, 6, 7)
+			other.Cfg.Planner = k.planner
+			b := open(t, other)
+			if got := row(t, b, s).Best; got == nil || k.made == 0 && got.ID != told.ID || b.Plannings() != k.made {
+				t.Errorf("%d plans made, want %d", b.Plannings(), k.made)
+			}
+		})
+	}
+}
+
+// TestSmallCallsStopEarly checks that a plan at its bound, or near it, is returned without the limit of a search.
+func TestSmallCallsStopEarly(t *testing.T) {
+	site := siteAt(0, 1, 2, 3)
+	for _, kind := range []calls.Kind{calls.AllReduce, calls.AllGather, calls.Broadcast, calls.AllToAll} {
+		for _, forwarding := range []bool{false, true} {
+			site.Template.Forwarding = forwarding
+			p, _, err := site.Pose(float32s(kind, 1), 2, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			plan, err := search(context.Background(), planner.Auto, p, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%v, forwarding %v: %v us, bound %v, in %v", kind, forwarding, plan.CCTUS, plan.LowerBoundUS, time.Since(began))
+		}
+	}
+}
+
+// TestSmall covers which calls use packet planes: the choice depends on the call, the fabric and rank 0's settings.
+func TestSmall(t *testing.T) {
+	for name, k := range map[string]struct {
+		shape     calls.Shape
+		transport string // of the packet planes
+		edit      func(*Site, *calls.Shape)
+		want      bool
+	}{
+		"one element":      {float32s(calls.AllGather, 1), "shm", nil, true},
+		"over TCP":         {float32s(calls.AllGather, 1), "tcp", nil, true},
+		"large":            {float32s(calls.AllReduce, 1<<20), "shm", nil, false},
+		"named planner":    {float32s(calls.AllGather, 1), "shm", func(s *Site, _ *calls.Shape) { s.Cfg.Planner = "swot" }, false},
+		"named planes":     {float32s(calls.AllGather, 1), "shm", func(_ *Site, c *calls.Shape) { c.Request.Planes = 1 }, false},
+		"no packet planes": {float32s(calls.AllGather, 1), "", func(s *Site, _ *calls.Shape) { s.Packets = nil }, false},
+		"no costs stated": {float32s(calls.AllGather, 1), "shm", func(s *Site, _ *calls.Shape) {
+			s.Template.AlphaUS, s.agreeUS = 0, 0
+		}, false},
+		"slow packet planes": {float32s(calls.AllGather, 1), "tcp", func(s *Site, _ *calls.Shape) { s.Packets.AlphaUS = 100 }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			site := siteAt(0, 1, 2, 3)
+			site.Packets = dispatch.PacketCosts(k.transport)
+			if k.edit != nil {
+				k.edit(site, &k.shape)
+			}
+			p, _, err := site.Pose(k.shape, 1, nil) // however many planes are in service
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := site.Small(k.shape, p); got != k.want {
+				t.Errorf("small: %v", got)
+			}
+		})
+	}
+}
