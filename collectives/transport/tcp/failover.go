@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -54,9 +55,13 @@ const (
 
 // detour is the part of a connection's state that matters after it has broken.
 type detour struct {
-	guard     *guard    // nil: the connection is not replaced
-	down      bool      // the stream has left its connection, and has no other one
-	turn      int       // number of the last handshake
+	guard *guard // nil: the connection is not replaced
+	down  bool   // the stream has left its connection, and has no other one
+	turn  int    // number of the last handshake
+	// shaking is held during a handshake that another rank began, over the connection earlier. It is taken before the
+	// endpoint's lock.
+	shaking   sync.Mutex
+	earlier   net.Conn
 	replaying bool      // the connection first carries bytes that the journal holds
 	busy      bool      // a goroutine works on the stream
 	backlog   []byte    // received from earlier connections, not consumed
@@ -361,6 +366,17 @@ func (g *guard) accept(from net.Conn) error {
 	if got.purpose != forResume && (got.purpose != forPoke || higher) || got.purpose == forResume && !higher {
 		return errRejected
 	}
+	if got.purpose == forResume {
+		defer c.shaking.Unlock()
+		for !c.shaking.TryLock() { // the handshake before this one reads what has arrived, then ends
+			g.e.mu.Lock()
+			if c.earlier != nil {
+				_ = c.earlier.SetReadDeadline(past)
+			}
+			g.e.mu.Unlock()
+			time.Sleep(time.Millisecond)
+		}
+	}
 	g.e.mu.Lock()
 	lost := c.rxLost != nil || g.e.poll.Closed()
 	// A poke may be older than the present connection. The other rank repeats it if it needs another one.
@@ -371,6 +387,7 @@ func (g *guard) accept(from net.Conn) error {
 	var turn int
 	if !lost && got.purpose == forResume {
 		mine, turn = c.finish()
+		c.earlier = from
 	}
 	g.e.mu.Unlock()
 	if lost {
@@ -380,11 +397,34 @@ func (g *guard) accept(from net.Conn) error {
 	if _, err := from.Write(answer); err != nil || got.purpose == forPoke {
 		return err
 	}
-	_, at, err := readReply(from, answer, g.o.Secret[:])
+	// The rank that dials may send data at once, which this rank's kernel acknowledges. So the handshake must not end
+	// before it has read what has arrived.
+	_, at, err := readReply(lastReader{from}, answer, g.o.Secret[:])
 	if err != nil {
 		return err
 	}
 	return g.resume(c, from, int(got.via), at, turn)
+}
+
+// lastReader reads what has arrived even after the deadline of the connection.
+type lastReader struct{ net.Conn }
+
+// Read implements [io.Reader].
+func (l lastReader) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
+	}
+	raw, rawErr := l.Conn.(*net.TCPConn).SyscallConn()
+	if rawErr != nil {
+		return n, err
+	}
+	var got int
+	_ = raw.Control(func(fd uintptr) { got, _, _ = unix.Recvfrom(int(fd), b[n:], unix.MSG_DONTWAIT) })
+	if got <= 0 {
+		return n, err
+	}
+	return n + got, nil
 }
 
 // resume continues a stream over a connection, on the plane via. at is the position that the other rank has received,
