@@ -9,26 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/bench/benchtest"
 	"lightpath/plans/fabric"
 )
 
 // installed returns options that use what make built, or skips.
 func installed(t *testing.T) *Options {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starts rank processes")
-	}
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range []string{"bin/lightpath", "bin/lightpath-rank", "lib/libnccl.so.2", "lib/liblightpath.so"} {
-		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
-			t.Skipf("%v: build it with make", err)
-		}
-	}
+	bin := benchtest.Bin(t)
 	return &Options{
-		Lightpath: filepath.Join(root, "bin", "lightpath"), Worker: filepath.Join(root, "bin", "lightpath-rank"),
+		Lightpath: filepath.Join(bin, "lightpath"), Worker: filepath.Join(bin, "lightpath-rank"),
 		Ranks: 3, Planes: 2, Rate: fabric.Rate(100e6), Reconfig: time.Millisecond, Bytes: 100000, Rounds: 1, Iters: 2,
 		Progress: func(string, ...any) {},
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lightpath/bench"
+	"lightpath/bench/benchtest"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
 )
@@ -196,19 +197,7 @@ func TestSessionTimeout(t *testing.T) {
 // installed returns the programs of this installation, or skips where it is not complete.
 func installed(t *testing.T) Programs {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starts rank processes")
-	}
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range []string{"bin/lightpath-rank", "lib/libnccl.so.2", "lib/liblightpath.so"} {
-		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
-			t.Skipf("%v: build it with make", err)
-		}
-	}
-	return Programs{Bin: filepath.Join(root, "bin")}
+	return Programs{Bin: benchtest.Bin(t)}
 }
 
 // TestInstalled runs every contender that is here on small messages: all must be right, and what the

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -203,22 +204,30 @@ func TestNeverWorse(t *testing.T) {
 
 // TestMorePlanesNeverWorse: a fabric with more planes of the same bandwidth never gets a worse choice.
 func TestMorePlanesNeverWorse(t *testing.T) {
-	for _, reconfigUS := range []float64{20, 20000} {
-		before := math.Inf(1)
-		for _, k := range []int{1, 3, 8, 24} {
-			f := &plans.Problem{
-				Planes: k, BandwidthGbps: 400, AlphaUS: 20, ReconfigUS: reconfigUS, Circuits: plans.Simplex,
-			}
-			ch := choose(t, Request{
-				Collective: schedule.AllToAll, Ranks: 24, Bytes: 1e7, Fabric: f, FixedOrder: true,
-				Options: counted(leastEffort),
-			})
-			if ch.Plan.CCTUS > before+plans.Tolerance(before, ch.Plan.CCTUS) {
-				t.Errorf("%v us to switch: %d planes take %v us, fewer take %v us (%s)",
-					reconfigUS, k, ch.Plan.CCTUS, before, ch.Algorithm)
-			}
-			before = ch.Plan.CCTUS
+	before := math.Inf(1)
+	for _, k := range []int{1, 3, 8, 24} {
+		f := &plans.Problem{Planes: k, BandwidthGbps: 400, AlphaUS: 20, ReconfigUS: 20000, Circuits: plans.Simplex}
+		ch := choose(t, Request{
+			Collective: schedule.AllToAll, Ranks: 24, Bytes: 1e7, Fabric: f, FixedOrder: true,
+			Options: counted(leastEffort),
+		})
+		if ch.Plan.CCTUS > before+plans.Tolerance(before, ch.Plan.CCTUS) {
+			t.Errorf("%d planes take %v us, fewer take %v us (%s)", k, ch.Plan.CCTUS, before, ch.Algorithm)
 		}
+		before = ch.Plan.CCTUS
+	}
+}
+
+// TestPromisingRadixFirst: on 4096 ranks a short time limit leaves time for few radices.
+func TestPromisingRadixFirst(t *testing.T) {
+	s := &search{Request: Request{
+		Collective: schedule.AllToAll, Ranks: 4096, Bytes: 1e9,
+		Fabric: &plans.Problem{Planes: 64, BandwidthGbps: 12.5, AlphaUS: 5, ReconfigUS: 200},
+	}}
+	names := []string{"direct", "bruck", "bruck:3", "bruck:16", "bruck:64", "bruck:129"}
+	slices.SortStableFunc(names, s.bySize)
+	if names[0] != "bruck:64" || names[5] != "direct" {
+		t.Error(names)
 	}
 }
 

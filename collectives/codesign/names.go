@@ -1,6 +1,7 @@
 package codesign
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -20,11 +21,8 @@ func predictedFlows(algorithm string, n int) int {
 	base, args, _ := strings.Cut(withoutOrder(algorithm), ":")
 	switch base {
 	case "bruck":
-		radix, err := strconv.Atoi(args)
-		if err != nil {
-			radix = 2
-		}
-		return 2 * n * min(n-1, (radix-1)*digits(n, radix))
+		r := radixOf(args)
+		return 2 * n * min(n-1, (r-1)*digits(n, r))
 	case "ring":
 		return 2 * n * n
 	case "pairwise", "pod-pairwise", "pairwise-xor", "round-robin", "direct", "hierarchical-ring":
@@ -32,6 +30,43 @@ func predictedFlows(algorithm string, n int) int {
 	default:
 		return 16 * n * (bits.Len(uint(n)) + 1)
 	}
+}
+
+// radixOf returns the radix that the parameter of a Bruck algorithm states.
+func radixOf(arg string) int {
+	r, err := strconv.Atoi(arg)
+	if err != nil {
+		return 2
+	}
+	return r
+}
+
+// bySize orders algorithms for screening: families with few flows first, so that a plan exists early. Bruck's radices
+// are in order of a rough estimate of their time, because a short time limit may leave no time for the last ones.
+func (s *search) bySize(a, b string) int {
+	key := func(name string) (flows int, us float64) {
+		base, arg, _ := strings.Cut(withoutOrder(name), ":")
+		if base == "bruck" {
+			name, us = base, s.estimateUS(radixOf(arg))
+		}
+		return predictedFlows(name, s.Ranks), us
+	}
+	flowsA, usA := key(a)
+	flowsB, usB := key(b)
+	return cmp.Or(cmp.Compare(flowsA, flowsB), cmp.Compare(usA, usB))
+}
+
+// estimateUS estimates the time of Bruck's algorithm: all planes carry data at once, and switch once for every k flows
+// of a rank.
+func (s *search) estimateUS(radix int) float64 {
+	f := s.Fabric
+	steps := digits(s.Ranks, radix)
+	sent := s.Bytes
+	if s.Collective == schedule.AllToAll {
+		sent *= float64(steps*(radix-1)) / float64(radix)
+	}
+	switches := max(0, (steps*(radix-1)-1)/f.Planes)
+	return float64(steps)*f.AlphaUS + 8e-3*sent/(f.BandwidthGbps*float64(f.Planes)) + float64(switches)*f.ReconfigUS
 }
 
 func withoutOrder(algorithm string) string {

@@ -1,7 +1,6 @@
 package codesign
 
 import (
-	"cmp"
 	"iter"
 	"math/rand/v2"
 	"slices"
@@ -38,9 +37,7 @@ const (
 func (s *search) screen() {
 	var cs []*candidate
 	names := s.names()
-	slices.SortStableFunc(names, func(a, b string) int {
-		return cmp.Compare(predictedFlows(a, s.Ranks), predictedFlows(b, s.Ranks))
-	})
+	slices.SortStableFunc(names, s.bySize)
 	budget := time.Duration(screenShare * float64(s.effort))
 	s.effort -= budget
 	each := max(leastEffort, budget/time.Duration(max(1, len(names))))

@@ -10,8 +10,8 @@ import (
 	"lightpath/shim/settings"
 )
 
-// TestCosts compares predictions with sums made by hand: on circuits 20 us of alpha and 5 us of a hop for each step, 2
-// planes of 2 Gb/s; on packet planes the costs of each transport.
+// TestCosts compares predictions with sums made by hand. On circuits a step has 20 us of alpha and 5 us for a hop, and
+// there are 2 planes of 2 Gb/s.
 func TestCosts(t *testing.T) {
 	p := &plans.Problem{BandwidthGbps: 2, AlphaUS: 20, HopUS: 5, ReconfigUS: 200, Steps: []plans.Step{{Bytes: 1000}, {}, {Bytes: 500}}}
 	if fixed, wire := CircuitsUS(p, 2, 100); fixed != 150 || math.Abs(wire-3) > 1e-9 {

@@ -227,12 +227,16 @@ func joinTCP(c *comm.Core, l *Listeners) (transport.Endpoint, error) {
 	return e, err
 }
 
-// failover logs the planes that streams leave, and fails the communicator if no plane reaches a rank.
+// failover logs the planes that streams leave, each once at every level of NCCL_DEBUG, and fails the communicator if no
+// plane reaches a rank.
 func failover(c *comm.Core) tcp.Failover {
+	left := make([]sync.Once, c.Cfg.Planes)
 	return tcp.Failover{
 		Heartbeat: c.Cfg.Heartbeat,
 		Moved: func(rank, plane, via int, cause error) {
-			c.Log.Warn("comm %#x rank %d: data of plane %d to and from %s now uses plane %d: %v", c.ID, c.Rank, plane,
+			say := c.Log.Warn
+			left[plane].Do(func() { say = c.Log.Notice })
+			say("comm %#x rank %d: data of plane %d to and from %s now uses plane %d: %v", c.ID, c.Rank, plane,
 				c.Table[rank].Where(), via, cause)
 		},
 		Lost: func(rank int, err error) {

@@ -16,8 +16,8 @@ const (
 	worthCalls = 1000
 )
 
-// search plans a problem within a limit. The effort depends on the problem alone, so plans repeat: if the first plan is
-// at its lower bound, or so close that a better one could save little, search returns it without using the limit.
+// search plans a problem within a limit. It returns the first plan without using the limit if a better plan could save
+// little. The effort depends on the problem alone, so plans repeat.
 func search(ctx context.Context, name string, p *plans.Problem, limit time.Duration) (*plans.Plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -68,7 +68,7 @@ func (j *Job) Learn(cfg *settings.Config, plan *plans.Plan) {
 	if j.Key.Shape.Request.Plan.Digits > 0 || cfg.Planner != planner.Auto && cfg.Planner != plan.Planner {
 		return // the call, or another setting, has chosen this plan
 	}
-	f := j.Family.Share(cfg.PlanDir)
+	f := j.Share(cfg.PlanDir)
 	if !f.mu.TryLock() {
 		return
 	}

@@ -159,6 +159,14 @@ func randomOperation(w *World, rng *rand.Rand, inPlace bool) (*Operation, error)
 	return k.Prepare(w, rng)
 }
 
+// Repeats returns how often a test repeats what it draws at random: n times, once in a short run.
+func Repeats(n int) int {
+	if testing.Short() {
+		return 1
+	}
+	return n
+}
+
 // Sequence runs random groups on random streams, some of them captured, and checks their results.
 func (g *GPUs) Sequence(w *World, rng *rand.Rand, length int) {
 	g.T.Helper()

@@ -36,7 +36,7 @@ func TestGPUDirectSequences(t *testing.T) {
 				t.Setenv("LIGHTPATH_DEVICE_PATH", "auto")
 			}
 			w := shimtest.NewWorld(t, n)
-			for range 2 {
+			for range shimtest.Repeats(2) {
 				g.Sequence(w, rng, 9)
 			}
 			shimtest.DestroyAll(w)

@@ -30,7 +30,7 @@ func TestDirectSequences(t *testing.T) {
 			n := 1 + int(seed)%4
 			g := shimtest.UsePeers(t, n, 3)
 			w := shimtest.NewWorld(t, n)
-			for range 3 {
+			for range shimtest.Repeats(3) {
 				g.Sequence(w, rng, 12)
 			}
 		})

@@ -32,7 +32,7 @@ func TestDeviceSequences(t *testing.T) {
 				n := 1 + int(seed)%4
 				g := shimtest.UseGPUs(t, n, 3)
 				w := shimtest.NewWorld(t, n)
-				for range 3 {
+				for range shimtest.Repeats(3) {
 					g.Sequence(w, rng, 12)
 				}
 			})
