@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -25,9 +26,10 @@ import (
 //	reply (position)        ------------------>
 //	sends again from there                       sends again from there
 //
-// A rank that leaves a connection receives all that its kernel has, then closes it. From then on it neither sends nor
-// drops bytes from its journal until the stream is resumed. So each position is final when it is sent, and the journal
-// of the other rank begins at it or before.
+// A rank that leaves a connection neither sends nor drops bytes from its journal until the stream is resumed. When the
+// other rank has left the connection too, it receives all that its kernel has, and closes the socket. So its position is
+// final when it is sent, and the journal of the other rank begins at that position or before. If a rank closed the socket
+// earlier, its kernel could have acknowledged bytes that it then loses.
 
 // Failover says when the connections of an endpoint are replaced.
 type Failover struct {
@@ -53,8 +55,13 @@ const (
 
 // detour is the part of a connection's state that matters after it has broken.
 type detour struct {
-	guard     *guard    // nil: the connection is not replaced
-	down      bool      // the stream has no connection: fd is closed
+	guard *guard // nil: the connection is not replaced
+	down  bool   // the stream has left its connection, and has no other one
+	turn  int    // number of the last handshake
+	// shaking is held during a handshake that another rank began, over the connection earlier. It is taken before the
+	// endpoint's lock.
+	shaking   sync.Mutex
+	earlier   net.Conn
 	replaying bool      // the connection first carries bytes that the journal holds
 	busy      bool      // a goroutine works on the stream
 	backlog   []byte    // received from earlier connections, not consumed
@@ -106,10 +113,6 @@ func (g *guard) leave(c *conn, cause error) {
 	if c.down {
 		return
 	}
-	c.drain()
-	// The reset makes the other rank leave the connection too, if the network still carries it.
-	_ = unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
-	_ = unix.Close(c.fd)
 	now := time.Now()
 	if c.via == c.plane {
 		if now.Sub(c.homeAt) > holds*g.o.Heartbeat {
@@ -118,13 +121,28 @@ func (g *guard) leave(c *conn, cause error) {
 		c.hold = min(2*c.hold, holds*g.o.Heartbeat)
 		c.homeAt = now.Add(c.hold)
 	}
-	c.fd, c.down, c.replaying, c.full, c.ended = -1, true, false, true, false
+	c.down, c.replaying, c.full = true, false, true
 	c.readable = len(c.backlog) > 0
 	c.cause, c.since, c.silent = cause, now, 0
 	if !c.busy && g.ctx.Err() == nil {
 		c.busy = true
 		g.wg.Go(func() { g.recover(c) })
 	}
+}
+
+// finish closes a connection after both ranks have left it. It returns the position of this rank in the stream, and
+// the number of this handshake: a later handshake makes it void.
+func (c *conn) finish() (at uint64, turn int) {
+	if c.fd >= 0 {
+		c.drain()
+		// The network may have lost the way to the other rank: send nothing more.
+		_ = unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		_ = unix.Close(c.fd)
+		c.fd = -1
+		c.readable = len(c.backlog) > 0
+	}
+	c.turn++
+	return c.rxTotal, c.turn
 }
 
 // drain receives what the kernel has of a connection.
@@ -164,7 +182,7 @@ func (c *conn) receiveBacklog(dst, room []byte) int {
 
 // give ends a stream with an error. The caller holds the endpoint's lock.
 func (g *guard) give(c *conn, err error) {
-	if !c.down {
+	if c.fd >= 0 {
 		c.drain()
 		_ = unix.Close(c.fd)
 	}
@@ -320,12 +338,12 @@ func (g *guard) attempt(c *conn, via int, limit time.Duration) error {
 		return err
 	}
 	g.e.mu.Lock()
-	mine := c.rxTotal
+	mine, turn := c.finish()
 	g.e.mu.Unlock()
 	if _, err := to.Write(reply(answer, mine, g.o.Secret[:])); err != nil {
 		return err
 	}
-	return g.resume(c, to, via, at)
+	return g.resume(c, to, via, at, turn)
 }
 
 // accept resumes a stream over a connection that another rank has dialed.
@@ -348,13 +366,29 @@ func (g *guard) accept(from net.Conn) error {
 	if got.purpose != forResume && (got.purpose != forPoke || higher) || got.purpose == forResume && !higher {
 		return errRejected
 	}
+	if got.purpose == forResume {
+		defer c.shaking.Unlock()
+		for !c.shaking.TryLock() { // the handshake before this one reads what has arrived, then ends
+			g.e.mu.Lock()
+			if c.earlier != nil {
+				_ = c.earlier.SetReadDeadline(past)
+			}
+			g.e.mu.Unlock()
+			time.Sleep(time.Millisecond)
+		}
+	}
 	g.e.mu.Lock()
 	lost := c.rxLost != nil || g.e.poll.Closed()
 	// A poke may be older than the present connection. The other rank repeats it if it needs another one.
 	if stale := got.purpose == forPoke && time.Since(c.since) < g.o.Heartbeat/ticks; !lost && !stale {
 		g.leave(c, errLeft)
 	}
-	mine := c.rxTotal
+	var mine uint64
+	var turn int
+	if !lost && got.purpose == forResume {
+		mine, turn = c.finish()
+		c.earlier = from
+	}
 	g.e.mu.Unlock()
 	if lost {
 		return errRejected
@@ -363,15 +397,39 @@ func (g *guard) accept(from net.Conn) error {
 	if _, err := from.Write(answer); err != nil || got.purpose == forPoke {
 		return err
 	}
-	_, at, err := readReply(from, answer, g.o.Secret[:])
+	// The rank that dials may send data at once, which this rank's kernel acknowledges. So the handshake must not end
+	// before it has read what has arrived.
+	_, at, err := readReply(lastReader{from}, answer, g.o.Secret[:])
 	if err != nil {
 		return err
 	}
-	return g.resume(c, from, int(got.via), at)
+	return g.resume(c, from, int(got.via), at, turn)
 }
 
-// resume continues a stream over a connection, on the plane via. at is the position that the other rank has received.
-func (g *guard) resume(c *conn, over net.Conn, via int, at uint64) error {
+// lastReader reads what has arrived even after the deadline of the connection.
+type lastReader struct{ net.Conn }
+
+// Read implements [io.Reader].
+func (l lastReader) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
+	}
+	raw, rawErr := l.Conn.(*net.TCPConn).SyscallConn()
+	if rawErr != nil {
+		return n, err
+	}
+	var got int
+	_ = raw.Control(func(fd uintptr) { got, _, _ = unix.Recvfrom(int(fd), b[n:], unix.MSG_DONTWAIT) })
+	if got <= 0 {
+		return n, err
+	}
+	return n + got, nil
+}
+
+// resume continues a stream over a connection, on the plane via. at is the position that the other rank has received,
+// and turn the number of the handshake.
+func (g *guard) resume(c *conn, over net.Conn, via int, at uint64, turn int) error {
 	fd, err := socketOf(over)
 	if err != nil {
 		return err
@@ -381,7 +439,7 @@ func (g *guard) resume(c *conn, over net.Conn, via int, at uint64) error {
 		return err
 	}
 	g.e.mu.Lock()
-	if !c.down || c.rxLost != nil || g.ctx.Err() != nil {
+	if !c.down || c.turn != turn || c.rxLost != nil || g.ctx.Err() != nil {
 		g.e.mu.Unlock()
 		_ = unix.Close(fd)
 		return errRejected
@@ -401,7 +459,7 @@ func (g *guard) resume(c *conn, over net.Conn, via int, at uint64) error {
 	cause := c.cause
 	c.sent.trim(at)
 	c.fd, c.via, c.down, c.silent, c.since = fd, via, false, 0, time.Now()
-	c.readable, c.replaying, c.full = true, true, true
+	c.readable, c.ended, c.replaying, c.full = true, false, true, true
 	g.e.mu.Unlock()
 	g.e.poll.Wake()
 	if g.o.Moved != nil {

@@ -323,6 +323,46 @@ func TestStreamReturns(t *testing.T) {
 	}
 }
 
+// TestMovesDuringCalls moves a stream between planes that work, all the time, while ranks exchange data. Each time the
+// other rank still sends.
+func TestMovesDuringCalls(t *testing.T) {
+	all := guarded(t, 2, 2, time.Hour, nil, Failover{})
+	s, err := schedule.Build(schedule.AllReduce, "ring", 2, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var moves int
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		g, c := all[1].guard, all[1].conn(1, 0)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			all[1].mu.Lock()
+			free := !c.busy && !c.replaying
+			c.busy = c.busy || free
+			all[1].mu.Unlock()
+			if free {
+				if err := g.attempt(c, moves%2, time.Minute); err != nil {
+					t.Error(err)
+				}
+				moves++
+				g.recover(c)
+			}
+		}
+	})
+	for op := uint64(1); op <= 6; op++ {
+		collective(t, all, s, 1<<18, false, op)
+	}
+	close(stop)
+	wg.Wait()
+	t.Logf("%d moves", moves)
+}
+
 // TestPeerClosed checks that an endpoint notices at once that the other rank has closed its endpoint, and that this is
 // not reported as a lost host.
 func TestPeerClosed(t *testing.T) {

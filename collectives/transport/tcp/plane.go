@@ -5,6 +5,13 @@ import (
 	"lightpath/collectives/wire"
 )
 
+// A copy of at most longCopy bytes is made after this number of calls of Returned. The other rank acknowledges the last
+// bytes only when it has a CPU, and the caller should not wait for that.
+const (
+	longCopy = maxPayload
+	asks     = 4
+)
+
 // plane is a [transport.Lander] and [transport.Borrower] with one connection per peer.
 type plane struct {
 	e     *Endpoint
@@ -48,13 +55,15 @@ func (p *plane) Returned(dst int) (uint64, error) {
 		return 0, c.txLost
 	}
 	c.sent.trim(c.received())
-	if c.sent.lent > 0 && (c.sent.end-c.sent.base <= copied || p.e.armed) {
+	if c.sent.lent > 0 {
+		rest := c.sent.end - c.sent.base
+		if c.asked++; rest > copied && !p.e.armed && (rest > longCopy || c.asked < asks) {
+			return c.sent.base, nil
+		}
 		c.sent.own()
 	}
-	if c.sent.lent == 0 {
-		return c.sent.end, nil
-	}
-	return c.sent.base, nil
+	c.asked = 0
+	return c.sent.end, nil
 }
 
 // Abandon implements [transport.Abandoner].

@@ -21,6 +21,7 @@ type sender struct {
 	txIov  [2]unix.Iovec
 	txMsg  unix.Msghdr
 	sent   journal // if the endpoint has a guard
+	asked  int     // calls of Returned since lent payload was returned
 }
 
 // copied is the size up to which Lend copies payload. For larger payload the copy takes longer than the system call.

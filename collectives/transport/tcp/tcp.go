@@ -128,7 +128,7 @@ func (e *Endpoint) pollReady(seen *uint64) {
 			c.ended = c.ended || ev.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0
 		}
 		if ev.Events&^unix.EPOLLIN != 0 {
-			c.full = c.replaying
+			c.full = c.down || c.replaying
 		}
 	}
 }
@@ -149,7 +149,7 @@ func (e *Endpoint) Close() error {
 
 func (e *Endpoint) closeConns() {
 	for _, c := range e.conns {
-		if c.down {
+		if c.fd < 0 {
 			continue
 		}
 		// A close with unread bytes resets the connection, and the peer would lose the bytes in flight. The shutdown
