@@ -119,7 +119,7 @@ func (e *peerError) Unwrap() error { return e.is }
 // error of the operating system without a row of its own matches that of [errdefs.ErrSystem].
 func Encode(err error) (class uint64, text string) {
 	for i, e := range table {
-		if errors.Is(err, e.is) || e.is == errdefs.ErrSystem && ofSystem(err) {
+		if errors.Is(err, e.is) || errors.Is(e.is, errdefs.ErrSystem) && ofSystem(err) {
 			return uint64(i) + 1, errdefs.Cut(err.Error(), 4096)
 		}
 	}

@@ -12,10 +12,10 @@ import (
 	"lightpath/shim/errdefs"
 )
 
-// badBuffer returns the error of a call of the group whose buffer the kernel has refused (EFAULT), or err.
+// badBuffer returns the error of a call of the group whose buffer the kernel has refused (EFAULT), nil if there is none.
 func (s *Session) badBuffer(err error) error {
 	if !errors.Is(err, syscall.EFAULT) {
-		return err
+		return nil
 	}
 	for i := range s.Calls {
 		call := &s.Calls[i]
@@ -27,7 +27,7 @@ func (s *Session) badBuffer(err error) error {
 			return bad
 		}
 	}
-	return err
+	return nil
 }
 
 // BadBuffer returns the error of a call that cannot use some of the memory from an address on, nil if it can or if the

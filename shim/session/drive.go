@@ -104,7 +104,7 @@ func VerdictWait(timeout time.Duration) time.Duration {
 func (s *Session) Explain(ref *Ref, err error) error {
 	c := ref.Comm
 	defer recorder.Of(c).End(ref.Flight, recorder.Failed)
-	if bad := s.badBuffer(err); bad != err {
+	if bad := s.badBuffer(err); bad != nil {
 		return c.Fail(bad)
 	}
 	var wait time.Duration
