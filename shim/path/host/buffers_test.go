@@ -1,4 +1,4 @@
-package shim_test
+package host_test
 
 import (
 	"testing"
