@@ -23,9 +23,9 @@ import (
 //	sends again from there                       sends again from there
 //
 // A rank that leaves a connection neither sends nor drops bytes from its journal until the stream is resumed. When the
-// other rank has left the connection too, it receives all that its kernel has, and closes the socket. So its position is
-// final when it is sent, and the journal of the other rank begins at that position or before. If a rank closed the socket
-// earlier, its kernel could have acknowledged bytes that it then loses.
+// other rank has left the connection too, it receives all that its kernel has, and closes the socket. So its position
+// is final when it is sent, and the journal of the other rank begins at that position or before. If a rank closed the
+// socket earlier, its kernel could have acknowledged bytes that it then loses.
 
 // Failover says when the connections of an endpoint are replaced.
 type Failover struct {
