@@ -5,13 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"sync"
 	"time"
-
-	"lightpath/collectives/transport"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,9 +23,9 @@ import (
 //	sends again from there                       sends again from there
 //
 // A rank that leaves a connection neither sends nor drops bytes from its journal until the stream is resumed. When the
-// other rank has left the connection too, it receives all that its kernel has, and closes the socket. So its position is
-// final when it is sent, and the journal of the other rank begins at that position or before. If a rank closed the socket
-// earlier, its kernel could have acknowledged bytes that it then loses.
+// other rank has left the connection too, it receives all that its kernel has, and closes the socket. So its position
+// is final when it is sent, and the journal of the other rank begins at that position or before. If a rank closed the
+// socket earlier, its kernel could have acknowledged bytes that it then loses.
 
 // Failover says when the connections of an endpoint are replaced.
 type Failover struct {
@@ -302,199 +298,4 @@ func (g *guard) answers(plane, peer int) bool {
 		}
 	}
 	return false
-}
-
-// attempt connects to the other rank on the plane via, and resumes the stream or pokes the rank. It leaves the present
-// connection of the stream when the new one is there.
-func (g *guard) attempt(c *conn, via int, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(g.ctx, limit)
-	defer cancel()
-	d := net.Dialer{LocalAddr: g.l.source(via)}
-	to, err := d.DialContext(ctx, "tcp", planeAddr(g.o.Addrs[c.peer], via))
-	if err != nil {
-		return err
-	}
-	defer to.Close()
-	defer interruptWith(ctx, to)()
-	purpose := forResume
-	if c.peer > g.e.rank {
-		purpose = forPoke
-	} else {
-		g.e.mu.Lock()
-		g.leave(c, errReturn)
-		g.e.mu.Unlock()
-	}
-	h := g.o.hello(c.plane, c.peer, purpose)
-	h.via = uint32(via)
-	hello, err := h.encode(g.o.Secret[:])
-	if err != nil {
-		return err
-	}
-	if _, err := to.Write(hello); err != nil {
-		return err
-	}
-	answer, at, err := readReply(to, hello, g.o.Secret[:])
-	if err != nil || purpose == forPoke {
-		return err
-	}
-	g.e.mu.Lock()
-	mine, turn := c.finish()
-	g.e.mu.Unlock()
-	if _, err := to.Write(reply(answer, mine, g.o.Secret[:])); err != nil {
-		return err
-	}
-	return g.resume(c, to, via, at, turn)
-}
-
-// accept resumes a stream over a connection that another rank has dialed.
-func (g *guard) accept(from net.Conn) error {
-	var hello [helloSize]byte
-	if _, err := io.ReadFull(from, hello[:]); err != nil {
-		return err
-	}
-	got, err := decodeHello(hello[:], g.o.Secret[:])
-	if err != nil {
-		return err
-	}
-	want := g.o.hello(int(got.plane), g.e.rank, int(got.purpose))
-	want.from, want.via = got.from, got.via
-	if got != want || got.plane >= want.planes || got.via >= want.planes || got.from >= want.ranks || got.from == want.to {
-		return errRejected
-	}
-	c := g.e.planes[got.plane].(*plane).conns[got.from]
-	higher := c.peer > g.e.rank
-	if got.purpose != forResume && (got.purpose != forPoke || higher) || got.purpose == forResume && !higher {
-		return errRejected
-	}
-	if got.purpose == forResume {
-		defer c.shaking.Unlock()
-		for !c.shaking.TryLock() { // the handshake before this one reads what has arrived, then ends
-			g.e.mu.Lock()
-			if c.earlier != nil {
-				_ = c.earlier.SetReadDeadline(past)
-			}
-			g.e.mu.Unlock()
-			time.Sleep(time.Millisecond)
-		}
-	}
-	g.e.mu.Lock()
-	lost := c.rxLost != nil || g.e.poll.Closed()
-	// A poke may be older than the present connection. The other rank repeats it if it needs another one.
-	if stale := got.purpose == forPoke && time.Since(c.since) < g.o.Heartbeat/ticks; !lost && !stale {
-		g.leave(c, errLeft)
-	}
-	var mine uint64
-	var turn int
-	if !lost && got.purpose == forResume {
-		mine, turn = c.finish()
-		c.earlier = from
-	}
-	g.e.mu.Unlock()
-	if lost {
-		return errRejected
-	}
-	answer := reply(hello[:], mine, g.o.Secret[:])
-	if _, err := from.Write(answer); err != nil || got.purpose == forPoke {
-		return err
-	}
-	// The rank that dials may send data at once, which this rank's kernel acknowledges. So the handshake must not end
-	// before it has read what has arrived.
-	_, at, err := readReply(lastReader{from}, answer, g.o.Secret[:])
-	if err != nil {
-		return err
-	}
-	return g.resume(c, from, int(got.via), at, turn)
-}
-
-// lastReader reads what has arrived even after the deadline of the connection.
-type lastReader struct{ net.Conn }
-
-// Read implements [io.Reader].
-func (l lastReader) Read(b []byte) (int, error) {
-	n, err := l.Conn.Read(b)
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		return n, err
-	}
-	raw, rawErr := l.Conn.(*net.TCPConn).SyscallConn()
-	if rawErr != nil {
-		return n, err
-	}
-	var got int
-	_ = raw.Control(func(fd uintptr) { got, _, _ = unix.Recvfrom(int(fd), b[n:], unix.MSG_DONTWAIT) })
-	if got <= 0 {
-		return n, err
-	}
-	return n + got, nil
-}
-
-// resume continues a stream over a connection, on the plane via. at is the position that the other rank has received,
-// and turn the number of the handshake.
-func (g *guard) resume(c *conn, over net.Conn, via int, at uint64, turn int) error {
-	fd, err := socketOf(over)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(prepare(fd), g.o.setCongestion(fd), g.probe(fd)); err != nil {
-		_ = unix.Close(fd)
-		return err
-	}
-	g.e.mu.Lock()
-	if !c.down || c.turn != turn || c.rxLost != nil || g.ctx.Err() != nil {
-		g.e.mu.Unlock()
-		_ = unix.Close(fd)
-		return errRejected
-	}
-	if at < c.sent.base || at > c.sent.end {
-		g.give(c, fmt.Errorf("%w: rank %d, plane %d: the rank has received %d bytes, and this rank holds %d to %d",
-			transport.ErrPeerLost, c.peer, c.plane, at, c.sent.base, c.sent.end))
-		g.e.mu.Unlock()
-		_ = unix.Close(fd)
-		return nil
-	}
-	if err := g.e.poll.Add(fd, events, int32(c.id)); err != nil {
-		g.e.mu.Unlock()
-		_ = unix.Close(fd)
-		return err
-	}
-	cause := c.cause
-	c.sent.trim(at)
-	c.fd, c.via, c.down, c.silent, c.since = fd, via, false, 0, time.Now()
-	c.readable, c.ended, c.replaying, c.full = true, false, true, true
-	g.e.mu.Unlock()
-	g.e.poll.Wake()
-	if g.o.Moved != nil {
-		g.o.Moved(c.peer, c.plane, via, cause)
-	}
-	g.wg.Go(func() { g.replay(c, fd, at) })
-	return nil
-}
-
-// replay sends the bytes of the journal over a new connection.
-func (g *guard) replay(c *conn, fd int, at uint64) {
-	const pause = time.Millisecond
-	for g.ctx.Err() == nil {
-		g.e.mu.Lock()
-		if c.fd != fd || !c.replaying {
-			g.e.mu.Unlock()
-			return
-		}
-		b := c.sent.from(at)
-		if b == nil {
-			c.replaying, c.full = false, false
-			g.e.mu.Unlock()
-			g.e.poll.Wake()
-			return
-		}
-		n, err := unix.SendmsgN(fd, b, nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
-		if err == nil {
-			at += uint64(n)
-		} else if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOBUFS) {
-			errno, _ := errors.AsType[unix.Errno](err)
-			g.leave(c, c.loss(errno))
-		}
-		g.e.mu.Unlock()
-		if err != nil {
-			time.Sleep(pause)
-		}
-	}
 }

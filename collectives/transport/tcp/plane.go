@@ -6,10 +6,10 @@ import (
 )
 
 // A copy of at most longCopy bytes is made after this number of calls of Returned. The other rank acknowledges the last
-// bytes only when it has a CPU, and the caller should not wait for that.
+// bytes only when it has a CPU. If both ranks have one, that takes fewer calls; otherwise the caller should not wait.
 const (
 	longCopy = maxPayload
-	asks     = 4
+	asks     = 64
 )
 
 // plane is a [transport.Lander] and [transport.Borrower] with one connection per peer.
