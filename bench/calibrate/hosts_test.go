@@ -91,7 +91,9 @@ ocs: [{name: o, driver: emulator, endpoint: "unix:%s/ocs.sock", reconfig: 2ms}]
 				t.Error(err)
 			}
 		})
-		state, _, err := kernel.Up(f, kernel.Options{MTU: mtu, Overhead: ebpf.FrameOverhead, Host: h.Name, Underlay: underlays[i]})
+		state, _, err := kernel.Up(f, kernel.Options{
+			MTU: mtu, Overhead: ebpf.FrameOverhead, Host: h.Name, Underlay: underlays[i],
+		})
 		must(err)
 		board, err := kernel.Open(state)
 		must(err)

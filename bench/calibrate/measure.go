@@ -143,7 +143,8 @@ func (o *Options) environment(w *workload, store string) []string {
 	return env
 }
 
-// evaluate adds times and terms to runs, which have different sizes in rising order, as their plans have. hosts: the ranks are on several hosts.
+// evaluate adds times and terms to runs, which have different sizes in rising order, as their plans have. hosts says
+// that the ranks are on several hosts.
 func evaluate(runs []run, reports [][]bench.Report, store string, hosts bool) error {
 	used, err := bench.UsedPlans(store, runs[0].planner)
 	if err != nil {

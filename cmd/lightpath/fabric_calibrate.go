@@ -87,7 +87,7 @@ the other hosts.`,
 	return cmd
 }
 
-// standing returns the fabric of the file, which must be up as the file says, and suit the options.
+// standing returns the fabric of the file. The fabric must be up as the file says, and suit the options.
 func (o *fabricFlags) standing(c *calibrate.Options) (*fabric.Fabric, error) {
 	if o.file == "" {
 		return nil, errors.New("--fabric is required")
