@@ -120,7 +120,8 @@ func (w *world) published(plane int) {
 		w.t.Fatalf("plane %d: epoch %d published while the device moves to %v", plane, w.page.epochs[plane], n)
 	}
 	if !have.Equal(w.page.maps[plane]) {
-		w.t.Fatalf("plane %d epoch %d: published %v, the device has %v", plane, w.page.epochs[plane], w.page.maps[plane], have)
+		w.t.Fatalf("plane %d epoch %d: published %v, the device has %v", plane, w.page.epochs[plane],
+			w.page.maps[plane], have)
 	}
 }
 

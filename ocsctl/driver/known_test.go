@@ -56,7 +56,8 @@ func (l *ledger) made(before, after circuit.Permutation, levels ...Level) {
 func (l *ledger) is(in int, level Level, reason string) {
 	l.Helper()
 	c := l.Circuit(in)
-	if c.Verified != level || (c.Reason == "") != (reason == "") || !strings.Contains(c.Reason, reason) || l.Good(in) != (reason == "") {
+	if c.Verified != level || (c.Reason == "") != (reason == "") || !strings.Contains(c.Reason, reason) ||
+		l.Good(in) != (reason == "") {
 		l.Errorf("circuit %d: %+v, want %v, %q", in, c, level, reason)
 	}
 }

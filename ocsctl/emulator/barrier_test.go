@@ -61,7 +61,8 @@ func TestBarrierProperty(t *testing.T) {
 			}
 			maps = append(maps, randomStep(rng, maps[len(maps)-1]))
 		}
-		r := newRig(t, Config{Ports: ports, Planes: planes(1, frameRate, time.Duration(rng.IntN(3))*frameTime), Initial: maps[:1]})
+		r := newRig(t, Config{Ports: ports, Planes: planes(1, frameRate, time.Duration(rng.IntN(3))*frameTime),
+			Initial: maps[:1]})
 		r.late, r.max = rng, int64(3*frameTime)
 		sent, got := 0, 0
 		ranks := make([]*barrierRank, ports)

@@ -91,7 +91,8 @@ func (l *Log) record(b []byte, before uint64) (int, error) {
 		l.Frames = append(l.Frames, r)
 	case kindChange:
 		ports := int(le.Uint32(b[4:]))
-		r := SwitchRecord{Plane: plane, Start: int64(le.Uint64(b[8:])), End: int64(le.Uint64(b[16:])), Epoch: le.Uint32(b[24:])}
+		r := SwitchRecord{Plane: plane, Start: int64(le.Uint64(b[8:])), End: int64(le.Uint64(b[16:])),
+			Epoch: le.Uint32(b[24:])}
 		if ports != l.Ports || int(plane) >= l.Planes || r.End < r.Start {
 			return 0, fmt.Errorf("switch record: %w", ErrLogCorrupt)
 		}

@@ -127,11 +127,15 @@ type Stats struct {
 func (c *Counters) Stats() Stats {
 	s, r := &c.sw, &c.rank
 	return Stats{
-		UDP: atomic.LoadUint64(&s.udp), Forwarded: atomic.LoadUint64(&s.forwarded), ForwardedBytes: atomic.LoadUint64(&s.bytes),
-		Dark: atomic.LoadUint64(&s.dark), Misdirected: atomic.LoadUint64(&s.misdirected), Returned: atomic.LoadUint64(&s.returned),
-		Other: atomic.LoadUint64(&s.other), Tokens: atomic.LoadUint64(&s.tokens),
-		Delivered: atomic.LoadUint64(&r.delivered), DeliveredBytes: atomic.LoadUint64(&r.deliveredBytes), CameBack: atomic.LoadUint64(&r.misdirected),
-		Transit: atomic.LoadUint64(&r.transit), TransitBytes: atomic.LoadUint64(&r.transitBytes), TransitUDP: atomic.LoadUint64(&r.transitUDP),
+		UDP: atomic.LoadUint64(&s.udp), Forwarded: atomic.LoadUint64(&s.forwarded),
+		ForwardedBytes: atomic.LoadUint64(&s.bytes),
+		Dark:           atomic.LoadUint64(&s.dark), Misdirected: atomic.LoadUint64(&s.misdirected),
+		Returned: atomic.LoadUint64(&s.returned),
+		Other:    atomic.LoadUint64(&s.other), Tokens: atomic.LoadUint64(&s.tokens),
+		Delivered: atomic.LoadUint64(&r.delivered), DeliveredBytes: atomic.LoadUint64(&r.deliveredBytes),
+		CameBack: atomic.LoadUint64(&r.misdirected),
+		Transit:  atomic.LoadUint64(&r.transit), TransitBytes: atomic.LoadUint64(&r.transitBytes),
+		TransitUDP:     atomic.LoadUint64(&r.transitUDP),
 		TransitPayload: atomic.LoadUint64(&r.transitPayload), Strayed: atomic.LoadUint64(&r.strayed),
 	}
 }

@@ -1,5 +1,5 @@
-// Package rewire carries out a plan of a job-level topology: it gives planes new maps in stages, while communicators use
-// the other planes.
+// Package rewire carries out a plan of a job-level topology: it gives planes new maps in stages, while communicators
+// use the other planes.
 //
 // Layer: ocsctl. It knows planes and permutations, neither pods nor jobs.
 package rewire

@@ -30,7 +30,8 @@ func Dial(ctx context.Context, endpoints []string, port int, o Options) (*Client
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{port: port, endpoints: all, o: o, ended: make(chan struct{}), requests: map[uint64]*asked{}, held: map[uint64]heldLease{}}
+	c := &Client{port: port, endpoints: all, o: o, ended: make(chan struct{}), requests: map[uint64]*asked{},
+		held: map[uint64]heldLease{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, c.cancel)
 	l, w, err := c.find(ctx, true)
@@ -76,7 +77,8 @@ func (c *Client) begin(w *ocspb.Welcome) error {
 // welcome takes over where the planes are; the caller holds mu.
 func (c *Client) welcome(w *ocspb.Welcome) error {
 	if int(w.GetPorts()) != c.numPorts || len(w.GetPlanes()) != len(c.planes) || len(w.GetState()) != len(c.planes) {
-		return fmt.Errorf("welcome: %d ports and %d planes, not %d and %d: %w", w.GetPorts(), len(w.GetPlanes()), c.numPorts, len(c.planes), ErrProtocol)
+		return fmt.Errorf("welcome: %d ports and %d planes, not %d and %d: %w", w.GetPorts(), len(w.GetPlanes()), c.numPorts,
+			len(c.planes), ErrProtocol)
 	}
 	for j, s := range w.GetState() {
 		if int(s.GetPlane()) != j || len(s.GetMap()) == 0 {
@@ -241,7 +243,8 @@ var errLost = errors.New("this rank has lost its place")
 func (c *Client) again(broke error) (*link, error) {
 	for {
 		if errors.Is(broke, ErrProtocol) || errors.Is(broke, errLost) || errors.Is(broke, errClosed) {
-			return nil, fmt.Errorf("rpc: port %d: %w: controller at %s: %w", c.port, ocsctl.ErrControlLost, c.endpoints[0].address, broke)
+			return nil, fmt.Errorf("rpc: port %d: %w: controller at %s: %w", c.port, ocsctl.ErrControlLost,
+				c.endpoints[0].address, broke)
 		}
 		if errors.Is(broke, errSilent) {
 			c.demote()
@@ -326,7 +329,8 @@ func (c *Client) repeat(l *link, w *ocspb.Welcome) error {
 				c.refused[j].Add(p.holder, err)
 			}
 			if p.epoch >= v.Epoch {
-				_ = l.stream.Send(&ocspb.Up{Message: &ocspb.Up_Post{Post: &ocspb.Post{Plane: uint32(j), Epoch: p.epoch, Holder: p.holder, Target: toMap(p.target)}}})
+				_ = l.stream.Send(&ocspb.Up{Message: &ocspb.Up_Post{Post: &ocspb.Post{Plane: uint32(j), Epoch: p.epoch,
+					Holder: p.holder, Target: toMap(p.target)}}})
 			}
 		}
 	}
@@ -342,7 +346,8 @@ func (c *Client) verify(plane int, p post, v *planeView, same bool) error {
 	if p.epoch >= v.Epoch || same || p.epoch+1 == v.Epoch && v.Map.Equal(p.target) {
 		return nil
 	}
-	return fmt.Errorf("rpc: port %d plane %d: asked to move from epoch %d, another controller has it at epoch %d: %w", c.port, plane, p.epoch, v.Epoch, ocsctl.ErrUnknownMap)
+	return fmt.Errorf("rpc: port %d plane %d: asked to move from epoch %d, another controller has it at epoch %d: %w",
+		c.port, plane, p.epoch, v.Epoch, ocsctl.ErrUnknownMap)
 }
 
 // hello says who this rank is and what it has; the caller does not hold mu.
@@ -371,7 +376,8 @@ func (c *Client) find(ctx context.Context, first bool) (*link, *ocspb.Welcome, e
 			}
 			e.last = err
 			if errors.Is(err, controller.ErrHeld) {
-				return nil, nil, fmt.Errorf("rpc: port %d: %w: controller at %s: %w: %w", c.port, ocsctl.ErrControlLost, e.address, errLost, err)
+				return nil, nil, fmt.Errorf("rpc: port %d: %w: controller at %s: %w: %w", c.port, ocsctl.ErrControlLost,
+					e.address, errLost, err)
 			}
 			patience = patience || errors.Is(err, controller.ErrNotLeader) || errors.Is(err, controller.ErrStopped)
 			if ctx.Err() != nil {
@@ -408,7 +414,8 @@ func (c *Client) nobody() error {
 		why = append(why, fmt.Sprintf("%s: %v", e.address, e.last))
 		wraps = append(wraps, e.last)
 	}
-	return &nobodyError{fmt.Sprintf("rpc: port %d: %v: %s", c.port, ocsctl.ErrControlLost, strings.Join(why, "; ")), append(wraps, ocsctl.ErrControlLost)}
+	return &nobodyError{fmt.Sprintf("rpc: port %d: %v: %s", c.port, ocsctl.ErrControlLost, strings.Join(why, "; ")),
+		append(wraps, ocsctl.ErrControlLost)}
 }
 
 // nobodyError names every endpoint's last error, and wraps them all.

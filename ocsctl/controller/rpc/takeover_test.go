@@ -112,7 +112,8 @@ func TestTakeoverFinds(t *testing.T) {
 // TestFaultVoidsPosts: what was asked for before a fault is not asked of the next controller.
 func TestFaultVoidsPosts(t *testing.T) {
 	core, first, second := pair(t, 2, 1)
-	a, b := dial(t, 0, rpc.Options{}, first.address, second.address), dial(t, 1, rpc.Options{}, first.address, second.address)
+	a, b := dial(t, 0, rpc.Options{}, first.address, second.address),
+		dial(t, 1, rpc.Options{}, first.address, second.address)
 	must(t, a.Post(0, 0, holder, circuit.Shift(2, 1)))
 	until(t, "post", func() bool { return core.Posted(0) == 1 })
 	core.Fault(0, ocsctl.ErrReconfFailed)
@@ -151,7 +152,8 @@ func TestGivesUp(t *testing.T) {
 		t.Errorf("failed at once: %v", err)
 	}
 	err := <-ended
-	wants(t, err, ocsctl.ErrControlLost, "port 0", first.address, "refused", second.address, "controller b is not the controller in charge")
+	wants(t, err, ocsctl.ErrControlLost, "port 0", first.address, "refused", second.address,
+		"controller b is not the controller in charge")
 	wants(t, err, controller.ErrNotLeader)
 	_, err = c.Poll(0)
 	wants(t, err, ocsctl.ErrControlLost)
@@ -275,7 +277,8 @@ func TestBrokenStream(t *testing.T) {
 	o.Linger = patience
 	s := serve(t, core, o)
 	r := newRelay(t, s.address)
-	all := []*rpc.Client{dial(t, 0, rpc.Options{}, r.Addr().String()), dial(t, 1, rpc.Options{}, s.address), dial(t, 2, rpc.Options{}, s.address)}
+	all := []*rpc.Client{dial(t, 0, rpc.Options{}, r.Addr().String()), dial(t, 1, rpc.Options{}, s.address),
+		dial(t, 2, rpc.Options{}, s.address)}
 	stop := make(chan struct{})
 	var cutter sync.WaitGroup
 	cutter.Add(1)
@@ -316,7 +319,8 @@ func TestSilence(t *testing.T) {
 	core := fake.New("a", 1, 2, 1)
 	s := serve(t, core, options("a", 2, 1))
 	r := newRelay(t, s.address)
-	all := []*rpc.Client{dial(t, 0, rpc.Options{Silence: 3 * time.Second / 2}, r.Addr().String()), dial(t, 1, rpc.Options{}, s.address)}
+	all := []*rpc.Client{dial(t, 0, rpc.Options{Silence: 3 * time.Second / 2}, r.Addr().String()),
+		dial(t, 1, rpc.Options{}, s.address)}
 	if _, err := all[0].Acquire(1, 5); err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +386,8 @@ func TestManyTakeovers(t *testing.T) {
 	t.Parallel()
 	const ports = 4
 	core := fake.New("0", 1, ports, 1)
-	sites := []*site{serve(t, core, options("x", ports, 1)), serve(t, nil, options("y", ports, 1)), serve(t, nil, options("z", ports, 1))}
+	sites := []*site{serve(t, core, options("x", ports, 1)), serve(t, nil, options("y", ports, 1)),
+		serve(t, nil, options("z", ports, 1))}
 	var all []*rpc.Client
 	for p := range ports {
 		all = append(all, dial(t, p, rpc.Options{}, sites[0].address, sites[1].address, sites[2].address))

@@ -68,7 +68,8 @@ func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
 	// environment are for the web.
 	s.conn, err = grpc.NewClient("passthrough:///"+t.Endpoint, grpc.WithTransportCredentials(creds), grpc.WithNoProxy(),
 		grpc.WithContextDialer(t.Connect),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second}, MinConnectTimeout: s.timeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 2,
+			Jitter: 0.2, MaxDelay: time.Second}, MinConnectTimeout: s.timeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
 		return nil, fmt.Errorf("gnmi: %s: %w", t.Endpoint, err)
@@ -137,7 +138,8 @@ func (s *swtch) speak(ctx context.Context, want string) error {
 		return err
 	}
 	if s.words = dialect.ByModels(models); s.words == nil {
-		return fmt.Errorf("%w: %s has %d models, none of %s", ErrDialect, s.endpoint, len(models), strings.Join(dialect.Names(), ", "))
+		return fmt.Errorf("%w: %s has %d models, none of %s", ErrDialect, s.endpoint, len(models),
+			strings.Join(dialect.Names(), ", "))
 	}
 	return nil
 }
@@ -162,7 +164,8 @@ func (s *swtch) number(ctx context.Context, p driver.Ports) error {
 				return nil, fmt.Errorf("%w: %q appears twice", ErrPorts, label)
 			}
 			if _, ok := has[name]; !ok {
-				return nil, fmt.Errorf("%w: %w: %q is none of the %d that %s has as %s", ErrPorts, driver.ErrPorts, label, len(has), s.endpoint, s.words.Name)
+				return nil, fmt.Errorf("%w: %w: %q is none of the %d that %s has as %s", ErrPorts, driver.ErrPorts, label, len(has),
+					s.endpoint, s.words.Name)
 			}
 			all[r], by[name] = name, r
 		}
@@ -193,7 +196,8 @@ func (s *swtch) Info(ctx context.Context) (driver.Info, error) {
 		}
 	}
 	for _, r := range store.Records(&s.words.System) {
-		i.Vendor, i.Model, i.Serial, i.Software = dialect.Brief(r.Values["vendor"]), dialect.Brief(r.Values["model"]), dialect.Brief(r.Values["serial"]), dialect.Brief(r.Values["software"])
+		i.Vendor, i.Model, i.Serial, i.Software = dialect.Brief(r.Values["vendor"]), dialect.Brief(r.Values["model"]),
+			dialect.Brief(r.Values["serial"]), dialect.Brief(r.Values["software"])
 	}
 	return i, nil
 }
