@@ -84,7 +84,8 @@ func TestMSCCLFilesDiffer(t *testing.T) {
 		return err
 	})
 	for _, err := range errs {
-		shimtest.WantError(t, err, errdefs.ErrInvalidUsage, "allreduce:msccl:allreduce_ring_1channelsperring#", "allreduce:msccl:allreduce_recursive_doubling_halving#")
+		shimtest.WantError(t, err, errdefs.ErrInvalidUsage, "allreduce:msccl:allreduce_ring_1channelsperring#",
+			"allreduce:msccl:allreduce_recursive_doubling_halving#")
 	}
 }
 

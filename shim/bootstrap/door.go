@@ -58,7 +58,8 @@ func EnterDoor(cfg *settings.Config) (*Door, error) {
 		if err != nil {
 			return nil, fmt.Errorf("shim: door: %w", err)
 		}
-		d = &Door{ln: ln, ip: ip, slots: make(chan struct{}, maxUnproven), roots: map[control.Secret]*root{}, guests: map[control.Secret]func(net.Conn){}}
+		d = &Door{ln: ln, ip: ip, slots: make(chan struct{}, maxUnproven), roots: map[control.Secret]*root{},
+			guests: map[control.Secret]func(net.Conn){}}
 		if doors.open == nil {
 			doors.open = map[netip.Addr]*Door{}
 		}
@@ -157,7 +158,8 @@ func (d *Door) Hold(s control.Secret, timeout time.Duration, try int) {
 // Sign puts up a sign where a rank could be looked for while it meets the others elsewhere: whoever
 // comes to meet it here means other ranks than it does, is told so, and so is conflict, once. The sign
 // is there until over is closed, or where someone has come, until all who mean what they do have.
-func (d *Door) Sign(s control.Secret, own *Hello, timeout time.Duration, over <-chan struct{}, conflict func(why string)) {
+func (d *Door) Sign(s control.Secret, own *Hello, timeout time.Duration, over <-chan struct{},
+	conflict func(why string)) {
 	go d.root(s, timeout, own.Try).refuseOthers(own, over, conflict)
 }
 

@@ -1,5 +1,5 @@
-// Package bootstrap is how the ranks of a communicator that is being made find each other: unique ids, the root that an id
-// names, where ranks give their hellos and get the table of all of them, and the doors at which ranks that are left
+// Package bootstrap is how the ranks of a communicator that is being made find each other: unique ids, the root that an
+// id names, where ranks give their hellos and get the table of all of them, and the doors at which ranks that are left
 // of a communicator meet again.
 //
 // Layer: above control and settings, below shim, which makes communicators of what ranks know of each other here.
@@ -54,7 +54,8 @@ func ParseID(id *UniqueID) (netip.AddrPort, control.Secret, error) {
 	var s control.Secret
 	check := sha256.Sum256(id[:atCheck])
 	if string(id[:atSecret]) != idMagic || !bytes.Equal(id[atCheck:], check[:UniqueIDSize-atCheck]) {
-		return netip.AddrPort{}, s, fmt.Errorf("shim: commId is not an id that this library made: %w", errdefs.ErrInvalidArgument)
+		return netip.AddrPort{}, s, fmt.Errorf("shim: commId is not an id that this library made: %w",
+			errdefs.ErrInvalidArgument)
 	}
 	copy(s[:], id[atSecret:])
 	addr := netip.AddrFrom16([16]byte(id[atAddr:atPort])).Unmap()
@@ -72,7 +73,8 @@ func EnvID(addr netip.AddrPort) UniqueID {
 func parseCommID(v string) (netip.AddrPort, error) {
 	a, err := net.ResolveTCPAddr("tcp", v)
 	if err != nil || a.Port == 0 || a.IP == nil {
-		return netip.AddrPort{}, fmt.Errorf("shim: environment variable NCCL_COMM_ID: %q is not host:port: %w", v, errdefs.ErrInvalidUsage)
+		return netip.AddrPort{}, fmt.Errorf("shim: environment variable NCCL_COMM_ID: %q is not host:port: %w", v,
+			errdefs.ErrInvalidUsage)
 	}
 	ap := a.AddrPort()
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()), nil

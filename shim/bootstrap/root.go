@@ -98,8 +98,8 @@ func newRoot(s control.Secret, timeout, idle time.Duration) *root {
 }
 
 // StartRoot listens (at addr where it is valid) and serves one rendezvous in the
-// background: until everyone has an answer, or cfg.Timeout after the first has come, or for an hour that nobody comes. It
-// returns where it listens.
+// background: until everyone has an answer, or cfg.Timeout after the first has come, or for an hour that nobody comes.
+// It returns where it listens.
 func StartRoot(cfg *settings.Config, s control.Secret, addr netip.AddrPort) (netip.AddrPort, error) {
 	if !addr.IsValid() {
 		ip, err := control.Address(cfg.ControlInterfaces())
@@ -189,7 +189,8 @@ func decodeHello(b []byte, h *Hello) error {
 		Version string `json:"version"`
 	}
 	if err := json.Unmarshal(b, &who); err == nil && who.Version != Version {
-		*h = Hello{Rank: who.Rank, Ranks: who.Ranks, Name: errdefs.Cut(who.Name, 64), PID: who.PID, Version: errdefs.Cut(who.Version, 64)}
+		*h = Hello{Rank: who.Rank, Ranks: who.Ranks, Name: errdefs.Cut(who.Name, 64), PID: who.PID,
+			Version: errdefs.Cut(who.Version, 64)}
 		return nil
 	}
 	return control.DecodeStrict(b, h)
@@ -230,7 +231,8 @@ func (r *root) serve() {
 		case <-timer.C:
 			for _, g := range []*gathering{g, blocks} {
 				if g.ranks > 0 {
-					g.refuse(fmt.Sprintf("timed out after %v: %s never arrived%v", r.timeout, status.ListRanks(g.missing()), &r.trouble))
+					g.refuse(fmt.Sprintf("timed out after %v: %s never arrived%v", r.timeout, status.ListRanks(g.missing()),
+						&r.trouble))
 				}
 			}
 			return
@@ -244,7 +246,8 @@ func over(g, blocks *gathering) bool {
 	if g.answered == 0 || g.answered < g.expect {
 		return false
 	}
-	return g.ranks == 0 || g.block.first > 0 || blocks.answered >= blocks.expect && (blocks.answered > 0 || g.block.n == g.ranks)
+	return g.ranks == 0 || g.block.first > 0 || blocks.answered >= blocks.expect &&
+		(blocks.answered > 0 || g.block.n == g.ranks)
 }
 
 // handle takes one event; blocks gathers the delegates.

@@ -135,7 +135,8 @@ func TestFullSharedMemory(t *testing.T) {
 		t.Skip("needs root, to mount a small /dev/shm of its own")
 	}
 	for size, want := range map[string]string{"8k": shm.ErrNoSpace.Error(), "1m": "well", "64m": "well"} {
-		out := runProgram(t, "full", &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}, "LP_TEST_SIZE="+size, "LIGHTPATH_TRANSPORT=shm", "LIGHTPATH_TIMEOUT=60s")
+		out := runProgram(t, "full", &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}, "LP_TEST_SIZE="+size,
+			"LIGHTPATH_TRANSPORT=shm", "LIGHTPATH_TIMEOUT=60s")
 		if strings.HasPrefix(out, "skip") {
 			t.Skip(out)
 		}

@@ -114,7 +114,8 @@ func soakEnvironment(t *testing.T, rng *rand.Rand, transport string, n int) {
 	t.Setenv("LIGHTPATH_PLANES", fmt.Sprint(planes))
 	t.Setenv("LIGHTPATH_TIMEOUT", "40s") // before the test calls it a hang: this error says more
 	if rng.IntN(3) == 0 {
-		t.Setenv("LIGHTPATH_ALGORITHM", pick("allreduce:ring", "allreduce:double-binary-tree,alltoall:pairwise", "broadcast:binomial,allgather:ring"))
+		t.Setenv("LIGHTPATH_ALGORITHM", pick("allreduce:ring", "allreduce:double-binary-tree,alltoall:pairwise",
+			"broadcast:binomial,allgather:ring"))
 	}
 }
 
@@ -400,8 +401,9 @@ func (s *soak) abort(b *branch) error {
 // randomCase draws a call; counts are spread evenly over orders of magnitude.
 func randomCase(rng *rand.Rand, n int) shimtest.Collective {
 	k := shimtest.Collective{
-		Kind: shimtest.OracleKinds[rng.IntN(len(shimtest.OracleKinds))], Type: datatype.Type(rng.IntN(int(datatype.NumTypes))),
-		Op: datatype.Op(rng.IntN(int(datatype.NumOps))), Root: rng.IntN(n),
+		Kind: shimtest.OracleKinds[rng.IntN(len(shimtest.OracleKinds))],
+		Type: datatype.Type(rng.IntN(int(datatype.NumTypes))),
+		Op:   datatype.Op(rng.IntN(int(datatype.NumOps))), Root: rng.IntN(n),
 		Count:   int(math.Exp(rng.Float64()*math.Log(100_000))) - rng.IntN(2),
 		InPlace: rng.IntN(3) == 0, Skew: rng.IntN(2) * rng.IntN(8),
 	}

@@ -30,8 +30,8 @@ const Magic = "LPCTL\x00\x00\x01"
 // Secret is what ranks prove knowledge of when they connect to each other.
 type Secret [16]byte
 
-// Proof is the answer to a challenge by somebody in a role, with a nonce of their own: that of who has the secret. What else
-// needs a value that only the communicator's ranks know may have one under a role of its own.
+// Proof is the answer to a challenge by somebody in a role, with a nonce of their own: that of who has the secret. What
+// else needs a value that only the communicator's ranks know may have one under a role of its own.
 func Proof(s Secret, role string, challenge, nonce []byte) []byte {
 	m := hmac.New(sha256.New, s[:])
 	m.Write([]byte(role))
@@ -178,8 +178,8 @@ func (t *Trouble) String() string {
 	return ""
 }
 
-// AcceptAll hands over every connection until the listener is closed; t says why it can accept none, if so. Greet must not
-// wait long.
+// AcceptAll hands over every connection until the listener is closed; t says why it can accept none, if so. Greet must
+// not wait long.
 func AcceptAll(ln net.Listener, t *Trouble, greet func(net.Conn)) {
 	for {
 		conn, err := ln.Accept()

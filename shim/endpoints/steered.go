@@ -52,7 +52,8 @@ func openKernel(state *kernel.State, port int) (*interfaces, error) {
 	in := &interfaces{close: p.Close}
 	for j := range p.Planes {
 		rp := &p.Planes[j]
-		in.planes = append(in.planes, ebpf.PlaneOptions{FD: rp.FD, MTU: rp.MTU, Counters: rp.Counters, BitsPerSecond: float64(state.Planes[j].Rate)})
+		in.planes = append(in.planes, ebpf.PlaneOptions{FD: rp.FD, MTU: rp.MTU, Counters: rp.Counters,
+			BitsPerSecond: float64(state.Planes[j].Rate)})
 	}
 	return in, nil
 }
@@ -73,7 +74,8 @@ func openNICs(fab *Fabric) (*interfaces, error) {
 		p, err := openNIC(fab.Planes[j].Interface)
 		if err != nil {
 			_ = in.close()
-			return nil, fmt.Errorf("fabric %s: plane %s: interface %q: %w", fab.Path, fab.Planes[j].Name, fab.Planes[j].Interface, err)
+			return nil, fmt.Errorf("fabric %s: plane %s: interface %q: %w", fab.Path, fab.Planes[j].Name,
+				fab.Planes[j].Interface, err)
 		}
 		p.BitsPerSecond = float64(fab.Planes[j].Bandwidth)
 		in.planes = append(in.planes, p)

@@ -59,7 +59,8 @@ func Compare(dumps []*Dump) []Finding {
 
 // compare compares the recorders of one communicator, which ascend in rank.
 func compare(ranks []*Dump) Finding {
-	f := Finding{Comm: ranks[0].Comm, Ranks: ranks[0].Ranks, Missing: []int{}, Behind: []int{}, Inside: []int{}, Calls: []Callers{}, Errors: []RankWord{}}
+	f := Finding{Comm: ranks[0].Comm, Ranks: ranks[0].Ranks, Missing: []int{}, Behind: []int{}, Inside: []int{},
+		Calls: []Callers{}, Errors: []RankWord{}}
 	for r := range f.Ranks {
 		if !slices.ContainsFunc(ranks, func(d *Dump) bool { return d.Rank == r }) {
 			f.Missing = append(f.Missing, r)

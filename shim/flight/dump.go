@@ -48,7 +48,8 @@ type Dump struct {
 	Operations []Operation `json:"operations"`
 }
 
-// Operation is a collective, a group of sends and receives, or a one-sided call; or a replay of the first two, out of a graph.
+// Operation is a collective, a group of sends and receives, or a one-sided call; or a replay of the first two, out of a
+// graph.
 type Operation struct {
 	Number    uint64  `json:"number"` // of this rank's operations
 	Seq       uint64  `json:"seq"`    // of a collective, equal on all ranks; 0 for a group, a one-sided call, or a replay

@@ -96,7 +96,8 @@ func New(o *Options, device int) *Logger {
 	if err != nil {
 		host = "localhost"
 	}
-	l := &Logger{out: os.Stdout, level: o.Level, subs: parseSubsystems(o.Subsystems), times: o.Times, Host: host, PID: os.Getpid(), device: device}
+	l := &Logger{out: os.Stdout, level: o.Level, subs: parseSubsystems(o.Subsystems), times: o.Times, Host: host,
+		PID: os.Getpid(), device: device}
 	if o.File != "" && o.Level > None {
 		f, err := os.OpenFile(ExpandPath(o.File, host, l.PID), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err == nil {
@@ -164,7 +165,8 @@ func (l *Logger) line(level Level, s Subsystem, format string, args ...any) {
 	if level == Version {
 		name = "INFO"
 	}
-	text := fmt.Sprintf("%s%s:%d:%d [%d] NCCL %s %s\n", l.times.prefix(level, time.Now()), l.Host, l.PID, unix.Gettid(), l.device, name, fmt.Sprintf(format, args...))
+	text := fmt.Sprintf("%s%s:%d:%d [%d] NCCL %s %s\n", l.times.prefix(level, time.Now()), l.Host, l.PID, unix.Gettid(),
+		l.device, name, fmt.Sprintf(format, args...))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// A log that cannot be written is no reason to fail a collective.

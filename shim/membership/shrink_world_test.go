@@ -146,7 +146,8 @@ func TestShrinksInTurn(t *testing.T) {
 	// The first waits for rank 1, the second for the first: it ends when it is told to.
 	both := []shim.InitArgs{args[0], args[0]}
 	for i := range both {
-		both[i].From, both[i].NonBlocking = &membership.Origin{Parent: w.Comms[0], How: membership.ByShrink, Exclude: []int{2}}, true
+		both[i].From, both[i].NonBlocking = &membership.Origin{Parent: w.Comms[0], How: membership.ByShrink,
+			Exclude: []int{2}}, true
 	}
 	comms, err = shim.Init(both)
 	shimtest.WantError(t, err, errdefs.ErrInProgress)

@@ -53,7 +53,8 @@ func (o *Site) Family(s calls.Shape, planes int, initial []circuit.Permutation) 
 	f.template.Planes, f.template.Initial = planes, initial
 	f.CacheKey = cache.Key{
 		Collective: col.Steps.Collective.String(), Algorithm: col.Algorithm, Root: int(s.Root), Ranks: o.Ranks,
-		Fabric: cache.Sum([]byte(o.fabric)), FabricName: o.name, Members: hashMaps(o.Pods), Planes: uint64(planeset.All(planes)), Loop: true,
+		Fabric: cache.Sum([]byte(o.fabric)), FabricName: o.name, Members: hashMaps(o.Pods),
+		Planes: uint64(planeset.All(planes)), Loop: true,
 		Planner: o.Cfg.Planner, PlannerVersion: planner.Version, TimeLimit: o.Cfg.PlanLimit, Tolerance: o.Cfg.PlanTolerance,
 	}
 	if initial != nil {
@@ -259,7 +260,8 @@ func (j *Job) Widen(ctx context.Context) {
 		j.made.Add(int64(j.survey.Plannings - before))
 		j.mu.Unlock()
 		for _, s := range spans {
-			j.Log.Info(log.Tuning, "plan table: %s %s: blocks of %d..%d bytes share a plan of %s", j.CacheKey.Collective, j.CacheKey.Algorithm, s.Min, s.Max, s.Low.Plan.Planner)
+			j.Log.Info(log.Tuning, "plan table: %s %s: blocks of %d..%d bytes share a plan of %s", j.CacheKey.Collective,
+				j.CacheKey.Algorithm, s.Min, s.Max, s.Low.Plan.Planner)
 		}
 		if err != nil || idle {
 			return

@@ -50,7 +50,8 @@ type Warmed struct {
 // the same. Plans that begin at the planes' present maps (LIGHTPATH_PLAN_INITIAL=current) cannot
 // be foreseen. The result is in the order of calls. Errors: [errdefs.ErrInvalidArgument], those of
 // [schedule.Build] and [cache.Cache.Put], that of ctx.
-func Warm(ctx context.Context, cfg *settings.Config, fab *fabric.Fabric, ranks int, calls []Asked, store *cache.Cache, progress func(plannings int)) ([]Warmed, error) {
+func Warm(ctx context.Context, cfg *settings.Config, fab *fabric.Fabric, ranks int, calls []Asked, store *cache.Cache,
+	progress func(plannings int)) ([]Warmed, error) {
 	switch {
 	case !fab.Optical():
 		return nil, fmt.Errorf("shim: the fabric has no circuits to plan: %w", errdefs.ErrInvalidArgument)

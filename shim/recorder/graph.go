@@ -5,9 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// Graph is what one capture has of a communicator's launches on the direct path. No CPU hears of a replay, so the first of them has the
-// device count it, in page-locked memory, and whoever looks into the flight recorder enters what has been added: one
-// small kernel for all launches of a graph. The word that says which launch the stream is in says which of them is in progress.
+// Graph is what one capture has of a communicator's launches on the direct path. No CPU hears of a replay, so the first
+// of them has the device count it, in page-locked memory, and whoever looks into the flight recorder enters what has
+// been added: one small kernel for all launches of a graph. The word that says which launch the stream is in says which
+// of them is in progress.
 type Graph struct {
 	Capture uint64
 	replays *uint32 // counted by the device
@@ -27,8 +28,8 @@ type captured struct {
 	Called
 }
 
-// NewGraph returns what a capture has. A device counts its replays in a word; current, nil for one rank, is the launch that
-// the rank's stream is in.
+// NewGraph returns what a capture has. A device counts its replays in a word; current, nil for one rank, is the launch
+// that the rank's stream is in.
 func NewGraph(capture uint64, replays, current *uint32, failed func() bool) *Graph {
 	return &Graph{Capture: capture, replays: replays, current: current, failed: failed}
 }
@@ -48,8 +49,8 @@ func (f *Recorder) ForgetGraph(g *Graph) {
 	f.device.graphs = slices.DeleteFunc(f.device.graphs, func(other *Graph) bool { return other == g })
 }
 
-// Captured says that what is being put on streams is a launch in a graph: collectives, which have been recorded since other ranks may ask what was
-// called, and messages. Replays are counted, and that something was captured is not.
+// Captured says that what is being put on streams is a launch in a graph: collectives, which have been recorded since
+// other ranks may ask what was called, and messages. Replays are counted, and that something was captured is not.
 func (f *Recorder) Captured(g *Graph, collectives []uint64, launch uint32, messages MessageCount) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

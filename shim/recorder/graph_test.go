@@ -7,7 +7,8 @@ import (
 	"lightpath/shim/calls"
 )
 
-// TestDirectReplayLooks: whatever moment somebody looks at, each replay is counted once, and in the end none is in progress.
+// TestDirectReplayLooks: whatever moment somebody looks at, each replay is counted once, and in the end none is in
+// progress.
 func TestDirectReplayLooks(t *testing.T) {
 	var replays, current uint32
 	f := &Recorder{}
@@ -38,7 +39,8 @@ func TestDirectReplayLooks(t *testing.T) {
 			if want := running[k]; want >= 0 && seen.Running != (want > 0) || want < 0 && seen.Running && same {
 				t.Fatalf("round %d, step %d: running %v", round, k, seen.Running)
 			}
-			if seen.Running && running[k] > 0 && f.at(f.last).Outcome != UnderWay || f.at(f.last-1).Outcome == UnderWay != (seen.Running && over[k] == 0) {
+			if seen.Running && running[k] > 0 && f.at(f.last).Outcome != UnderWay ||
+				f.at(f.last-1).Outcome == UnderWay != (seen.Running && over[k] == 0) {
 				t.Fatalf("round %d, step %d: %v and %v", round, k, f.at(f.last-1).Outcome, f.at(f.last).Outcome)
 			}
 			if seen.Counts[calls.AllReduce] != 2*uint64(replays) {

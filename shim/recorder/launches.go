@@ -2,8 +2,9 @@ package recorder
 
 import "sync/atomic"
 
-// deviceOps is what a recorder knows of the launches that no CPU ends: streams leave the number of the last one, and whoever looks
-// into the recorder ends them first. The watcher looks while launches are on their way, so the times are late by no more than [lookSoon].
+// deviceOps is what a recorder knows of the launches that no CPU ends: streams leave the number of the last one, and
+// whoever looks into the recorder ends them first. The watcher looks while launches are on their way, so the times are
+// late by no more than [lookSoon].
 type deviceOps struct {
 	ended *uint32
 	first uint64 // all operations before it have been looked at

@@ -50,8 +50,9 @@ const maxMoves = 16
 
 // Operation is one operation.
 type Operation struct {
-	Number   uint64
-	Seq      uint64 // of a collective; 0: a group of sends and receives, a one-sided call, or a replay of what a graph holds
+	Number uint64
+	// of a collective; 0: a group of sends and receives, a one-sided call, or a replay of what a graph holds
+	Seq      uint64
 	Replay   bool
 	Shape    calls.Shape     // of a collective; of a one-sided call kind, type, count and, as root, the peer
 	Messages int32           // of a group
@@ -423,8 +424,8 @@ func (op *Operation) WaitText(w *exec.Wait) string {
 	return w.String()
 }
 
-// Replayed records a replay that begins. It has no number among the collectives: streams come to replays in an order of their own, so ranks would
-// count differently. Hot path: no allocation after the first.
+// Replayed records a replay that begins. It has no number among the collectives: streams come to replays in an order of
+// their own, so ranks would count differently. Hot path: no allocation after the first.
 func (f *Recorder) Replayed(r *Called) uint64 {
 	now := f.clock()
 	f.mu.Lock()

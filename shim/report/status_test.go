@@ -75,7 +75,8 @@ func TestStatusNamesRankElsewhere(t *testing.T) {
 				})
 			}()
 			c := shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return c.State == status.Waiting })
-			for _, want := range []string{"everybody else waits for rank 1 (", "which has made no call for ", " since AllReduce #1", "in AllReduce #2"} {
+			for _, want := range []string{"everybody else waits for rank 1 (", "which has made no call for ",
+				" since AllReduce #1", "in AllReduce #2"} {
 				if !strings.Contains(c.Diagnosis, want) {
 					t.Errorf("%q lacks %q", c.Diagnosis, want)
 				}
@@ -230,7 +231,8 @@ func TestFlightOnFailure(t *testing.T) {
 		dumps = append(dumps, d)
 	}
 	found := flight.Compare(dumps)
-	if len(found) != 1 || found[0].Seq != 2 || len(found[0].Behind) != 1 || found[0].Behind[0] != 1 || len(found[0].Inside) != 2 {
+	if len(found) != 1 || found[0].Seq != 2 || len(found[0].Behind) != 1 || found[0].Behind[0] != 1 ||
+		len(found[0].Inside) != 2 {
 		t.Errorf("%+v", found)
 	}
 }
@@ -269,7 +271,8 @@ func TestFlightOnCircuits(t *testing.T) {
 		if o.Seq != uint64(i+1) || o.Planner != "perstep" || len(o.Plan) == 0 || len(o.Planes) != 2 || len(o.Moves) == 0 {
 			t.Errorf("%+v", o)
 		}
-		if o.Arrived <= 0 || o.Asked < o.Arrived || o.Ticketed < o.Asked || o.Ended < o.Ticketed || o.Outcome != flight.Completed {
+		if o.Arrived <= 0 || o.Asked < o.Arrived || o.Ticketed < o.Asked || o.Ended < o.Ticketed ||
+			o.Outcome != flight.Completed {
 			t.Errorf("times of %+v", o)
 		}
 		for _, l := range o.Planes {
@@ -311,7 +314,8 @@ func TestRAS(t *testing.T) {
 			} `json:"ranks"`
 		} `json:"communicators"`
 	}
-	if err := json.Unmarshal(doc.Bytes(), &got); err != nil || len(got.Communicators) != 1 || got.Communicators[0].Size != 2 ||
+	if err := json.Unmarshal(doc.Bytes(), &got); err != nil || len(got.Communicators) != 1 ||
+		got.Communicators[0].Size != 2 ||
 		len(got.Communicators[0].Ranks) != 2 || got.Communicators[0].Ranks[1].Counts["AllReduce"] != 1 {
 		t.Errorf("%v %s", err, doc.String())
 	}

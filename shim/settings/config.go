@@ -15,7 +15,8 @@ import (
 )
 
 // Config is what the environment says, read once per communicator, which does not change
-// it and may read it from everywhere. Fields are named like their variables, whose documentation in the table says what they mean.
+// it and may read it from everywhere. Fields are named like their variables, whose documentation in the table says what
+// they mean.
 type Config struct {
 	Fabric     string
 	FabricRank int // -1: not given
@@ -186,7 +187,8 @@ func (c *Config) ControlInterfaces() string {
 // Variables says which variables are set, one line each.
 func (c *Config) Variables() []string { return c.variables }
 
-// Warnings says what is set in vain: misspelt variables of ours, values that mean nothing, and settings that others come before.
+// Warnings says what is set in vain: misspelt variables of ours, values that mean nothing, and settings that others
+// come before.
 func (c *Config) Warnings() []string { return c.warnings }
 
 // NewLog opens the log that is asked for, of a communicator with the given device, and writes the warnings.

@@ -9,8 +9,9 @@ import (
 	"lightpath/shim/errdefs"
 )
 
-// NCCLPaths is what variables of NCCL's say of data paths. They refine what LIGHTPATH_TRANSPORT and LIGHTPATH_DEVICE_PATH leave
-// open; where those say something, they come first (see settle). Bans are the setting that says so, as NCCL_SHM_DISABLE=1, or "".
+// NCCLPaths is what variables of NCCL's say of data paths. They refine what LIGHTPATH_TRANSPORT and
+// LIGHTPATH_DEVICE_PATH leave open; where those say something, they come first (see settle). Bans are the setting that
+// says so, as NCCL_SHM_DISABLE=1, or "".
 type NCCLPaths struct {
 	Net      string // netSocket, netIB or "": the network between hosts
 	NoShared string // ranks share no memory, but within a process
@@ -28,8 +29,8 @@ const (
 // notUsed is why the value of a variable changes nothing: NCCL takes its default too, so it is told and fails nobody.
 type notUsed struct{ error }
 
-// setNet reads NCCL_NET. Others than NCCL's own are networks of plugins, which Lightpath cannot load: an error as in NCCL where the
-// plugin is missing, unless there is another library to have it.
+// setNet reads NCCL_NET. Others than NCCL's own are networks of plugins, which Lightpath cannot load: an error as in
+// NCCL where the plugin is missing, unless there is another library to have it.
 func (c *Config) setNet(v string) error {
 	err := setChoice(&c.NCCL.Net, v, netIB, netSocket)
 	switch {
@@ -83,8 +84,8 @@ func banBelow(p *string, name, v, least string) error {
 	return nil
 }
 
-// settle drops what NCCL's variables say where Lightpath's own say it already, with a warning where those say otherwise. What is
-// left takes effect.
+// settle drops what NCCL's variables say where Lightpath's own say it already, with a warning where those say
+// otherwise. What is left takes effect.
 func (c *Config) settle() error {
 	p := &c.NCCL
 	net := ""

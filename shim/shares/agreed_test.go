@@ -120,7 +120,9 @@ func TestSharesAgreed(t *testing.T) {
 				}
 				return []uint64{500, 500}
 			}, func(u []int) bool { return u != nil && u[1] < u[0]/4 })
-			until("recovered", func(int) []uint64 { return []uint64{500, 500} }, func(u []int) bool { return u == nil || u[1] > shares.ShareTotal/4 })
+			until("recovered", func(int) []uint64 { return []uint64{500, 500} }, func(u []int) bool {
+				return u == nil || u[1] > shares.ShareTotal/4
+			})
 		})
 	}
 }
@@ -131,7 +133,8 @@ func TestSharesRootAhead(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	broadcast := func(c *shim.Comm, buf []float32) error {
 		p := unsafe.Pointer(unsafe.SliceData(buf))
-		return shim.Run([]calls.Call{{Comm: c, Kind: calls.Broadcast, Type: datatype.Float32, Count: uint64(len(buf)), Send: p, Recv: p}})
+		return shim.Run([]calls.Call{{Comm: c, Kind: calls.Broadcast, Type: datatype.Float32, Count: uint64(len(buf)),
+			Send: p, Recv: p}})
 	}
 	const ahead = 8 // whose bytes the connections hold
 	w.Must(func(c *shim.Comm) error {
@@ -199,7 +202,8 @@ func TestSharesNeverConcluded(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	w.SetTimeout(1e9)
 	for _, c := range w.Comms {
-		shares.Of(c).Answer(&control.Message{Seq: 99, Arg: shares.SharesPropose, Body: shares.AppendWords(nil, session.Of(c).Seq+1, 512, 512)}, 2)
+		shares.Of(c).Answer(&control.Message{Seq: 99, Arg: shares.SharesPropose,
+			Body: shares.AppendWords(nil, session.Of(c).Seq+1, 512, 512)}, 2)
 	}
 	for r, err := range w.Each(func(c *shim.Comm) error { return gatherOne(c, 1) }) {
 		if err == nil {

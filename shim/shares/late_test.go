@@ -22,7 +22,8 @@ func TestSharesLateInCalls(t *testing.T) {
 	broadcast := func(c *shim.Comm) error {
 		buf := []float32{float32(c.Rank)}
 		p := unsafe.Pointer(unsafe.SliceData(buf))
-		if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.Broadcast, Type: datatype.Float32, Count: 1, Peer: 1, Send: p, Recv: p}}); err != nil {
+		if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.Broadcast, Type: datatype.Float32, Count: 1, Peer: 1, Send: p,
+			Recv: p}}); err != nil {
 			return err
 		}
 		if buf[0] != 1 {

@@ -81,7 +81,8 @@ func Scalars(rng *rand.Rand, t datatype.Type, n int) [][]byte {
 
 var (
 	// OracleKinds are the collectives that the oracle knows.
-	OracleKinds = []calls.Kind{calls.AllReduce, calls.Broadcast, calls.Reduce, calls.AllGather, calls.ReduceScatter, calls.AllToAll, calls.Gather, calls.Scatter}
+	OracleKinds = []calls.Kind{calls.AllReduce, calls.Broadcast, calls.Reduce, calls.AllGather, calls.ReduceScatter,
+		calls.AllToAll, calls.Gather, calls.Scatter}
 	// OracleSizes are numbers of elements, from none to several frames.
 	OracleSizes = []int{0, 1, 7, 1023, 65537}
 )
@@ -117,7 +118,8 @@ func (k Collective) scalarOf(rank int) unsafe.Pointer {
 }
 
 func (k Collective) String() string {
-	return fmt.Sprintf("%v %v %v root %d count %d inPlace %v skew %d", k.Kind, k.Type, k.Op, k.Root, k.Count, k.InPlace, k.Skew)
+	return fmt.Sprintf("%v %v %v root %d count %d inPlace %v skew %d", k.Kind, k.Type, k.Op, k.Root, k.Count, k.InPlace,
+		k.Skew)
 }
 
 // fill makes inputs for which every reduction is exact in its type, whatever the order:
@@ -265,7 +267,8 @@ func (k Collective) Prepare(w *World, rng *rand.Rand) (*Operation, error) {
 			summands[r] = product(k.Type, inputs[r], k.Scalars[r])
 		}
 	}
-	want, err := oracle.Expected(oracle.Call{Collective: calls.Kinds[k.Kind].Collective, Type: k.Type, Op: op, Root: k.Root}, summands)
+	want, err := oracle.Expected(oracle.Call{Collective: calls.Kinds[k.Kind].Collective, Type: k.Type, Op: op,
+		Root: k.Root}, summands)
 	if err != nil {
 		return nil, err
 	}

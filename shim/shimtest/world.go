@@ -18,7 +18,8 @@ import (
 func (w *World) RunAll(t *testing.T, rng *rand.Rand, count int) {
 	t.Helper()
 	for _, kind := range OracleKinds {
-		k := Collective{Kind: kind, Type: datatype.Float32, Op: datatype.Sum, Count: count, Root: rng.IntN(len(w.Comms)), InPlace: rng.IntN(2) == 0}
+		k := Collective{Kind: kind, Type: datatype.Float32, Op: datatype.Sum, Count: count, Root: rng.IntN(len(w.Comms)),
+			InPlace: rng.IntN(2) == 0}
 		if err := k.Run(w, rng); err != nil {
 			t.Fatalf("%v: %v", k, err)
 		}

@@ -39,7 +39,8 @@ func lossyProcess() int {
 		if err := os.Setenv("LIGHTPATH_PLANES", planes); err != nil {
 			panic(err)
 		}
-		if err := os.Setenv("NCCL_COMM_ID", fmt.Sprintf("10.77.0.1:%d", 4713+i)); err != nil { // nobody else is in this namespace
+		// nobody else is in this namespace
+		if err := os.Setenv("NCCL_COMM_ID", fmt.Sprintf("10.77.0.1:%d", 4713+i)); err != nil {
 			panic(err)
 		}
 		id, err := shim.NewUniqueID()
@@ -108,7 +109,8 @@ func (r lossyRank) everything(seed uint64) error {
 	var deeds []*shimtest.Operation
 	for _, count := range []int{1, 1023, 65537} {
 		for _, kind := range shimtest.OracleKinds {
-			k := shimtest.Collective{Kind: kind, Type: datatype.Float32, Op: datatype.Op(rng.IntN(int(datatype.NumOps))), Root: rng.IntN(n), Count: count, InPlace: rng.IntN(3) == 0}
+			k := shimtest.Collective{Kind: kind, Type: datatype.Float32, Op: datatype.Op(rng.IntN(int(datatype.NumOps))),
+				Root: rng.IntN(n), Count: count, InPlace: rng.IntN(3) == 0}
 			d, err := k.Prepare(w, rng)
 			if err != nil {
 				return err
@@ -194,8 +196,10 @@ func lossyRanks(t *testing.T, hosts []string, planes int, env ...string) []*loss
 	all := make([]*lossyTalker, len(hosts))
 	for r, host := range hosts {
 		cmd := exec.Command("ip", "netns", "exec", host, exe)
-		cmd.Env = append(os.Environ(), "LP_TEST_PROGRAM=lossy", fmt.Sprintf("LP_TEST_RANK=%d %d", r, len(hosts)), "NCCL_SOCKET_IFNAME=="+strings.Join(names, ","),
-			fmt.Sprintf("LIGHTPATH_PLANES=%d", planes), "LIGHTPATH_TRANSPORT=tcp", "LIGHTPATH_TIMEOUT=300s", "LIGHTPATH_ALGORITHM=allreduce:ring,alltoall:pairwise")
+		cmd.Env = append(os.Environ(), "LP_TEST_PROGRAM=lossy", fmt.Sprintf("LP_TEST_RANK=%d %d", r, len(hosts)),
+			"NCCL_SOCKET_IFNAME=="+strings.Join(names, ","),
+			fmt.Sprintf("LIGHTPATH_PLANES=%d", planes), "LIGHTPATH_TRANSPORT=tcp", "LIGHTPATH_TIMEOUT=300s",
+			"LIGHTPATH_ALGORITHM=allreduce:ring,alltoall:pairwise")
 		cmd.Env = append(cmd.Env, env...)
 		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()
@@ -321,7 +325,8 @@ func TestHeldPlane(t *testing.T) {
 	}
 }
 
-// TestLossyPlaneCarriesLess: a plane that loses frames for long gets less of the calls, and more again when it loses nothing.
+// TestLossyPlaneCarriesLess: a plane that loses frames for long gets less of the calls, and more again when it loses
+// nothing.
 func TestLossyPlaneCarriesLess(t *testing.T) {
 	t.Parallel()
 	hosts, ethernet := shimtest.NewHosts(t, 2, 2)

@@ -165,7 +165,9 @@ func (c *Comm) gather(replies []reply, nodes map[string]bool, d time.Duration) {
 	if asker := c.asker(replies); asker != nil {
 		var ranks []Rank
 		// What has not come in time has not come.
-		_ = ask(asker.path, fmt.Sprintf("%s %s %d", askGather, c.ID, d.Milliseconds()), d+time.Second, func() any { return &ranks })
+		_ = ask(asker.path, fmt.Sprintf("%s %s %d", askGather, c.ID, d.Milliseconds()), d+time.Second, func() any {
+			return &ranks
+		})
 		c.Take(ranks)
 	}
 	for i := range c.Ranks {

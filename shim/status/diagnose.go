@@ -84,7 +84,8 @@ func (c *Comm) making() string {
 	if len(missing) == 0 {
 		return "is being made: all ranks are there"
 	}
-	return fmt.Sprintf("is being made: %s, not seen on this host, %s still to come", ListRanks(missing), verb(len(missing), "is", "are"))
+	return fmt.Sprintf("is being made: %s, not seen on this host, %s still to come", ListRanks(missing),
+		verb(len(missing), "is", "are"))
 }
 
 // idle judges a communicator with no operation in progress anywhere.
@@ -126,7 +127,8 @@ func mismatch(inside []*Rank) string {
 		if len(other) > len(same) {
 			same, other = other, same
 		}
-		return fmt.Sprintf("operation %d: %s called %s, %s called %s", a.Op.Seq, listOf(other), other[0].Op.Detail, listOf(same), same[0].Op.Detail)
+		return fmt.Sprintf("operation %d: %s called %s, %s called %s", a.Op.Seq, listOf(other), other[0].Op.Detail,
+			listOf(same), same[0].Op.Detail)
 	}
 	return ""
 }
@@ -190,7 +192,9 @@ func where(waiting, late []*Rank) string {
 		if w == nil {
 			continue
 		}
-		if w.For == ForSwitch || w.For != ForTicket && slices.ContainsFunc(late, func(l *Rank) bool { return l.Rank == w.Peer }) && w.Plane >= 0 {
+		if w.For == ForSwitch || w.For != ForTicket && slices.ContainsFunc(late, func(l *Rank) bool {
+			return l.Rank == w.Peer
+		}) && w.Plane >= 0 {
 			return fmt.Sprintf(" (plane %d, epoch %d)", w.Plane, w.Epoch)
 		}
 	}
@@ -226,7 +230,8 @@ func (c *Comm) together(inside []*Rank, longest float64) (state, text string) {
 	for _, r := range stuck {
 		p := c.known(r.Op.Wait.Peer)
 		if p != nil && p.Op != nil && p.Op.Wait == nil {
-			return Waiting, fmt.Sprintf("in %s: rank %d waits for the %s; %s is in the call and at work", in, r.Rank, r.Op.Wait.Text, p.who())
+			return Waiting, fmt.Sprintf("in %s: rank %d waits for the %s; %s is in the call and at work", in, r.Rank,
+				r.Op.Wait.Text, p.who())
 		}
 	}
 	var words []string

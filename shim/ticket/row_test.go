@@ -102,7 +102,8 @@ func TestMatchRows(t *testing.T) {
 		{"receive elsewhere", []*Row{{Sends: list(one(1, 4, 10))}, {}}, nil, false, ""},
 		{"send elsewhere", []*Row{{}, {Recvs: list(one(0, 4, 10))}}, nil, false, ""},
 		{"another of the pair", []*Row{{Sends: list(one(1, 4, 10))}, {Recvs: list(one(0, 3, 10))}}, nil, false, ""},
-		{"size", []*Row{{Sends: list(one(1, 4, 10))}, {Recvs: list(one(0, 4, 11))}}, nil, false, "rank 0 sends 10 bytes, rank 1 receives 11"},
+		{"size", []*Row{{Sends: list(one(1, 4, 10))}, {Recvs: list(one(0, 4, 11))}}, nil, false,
+			"rank 0 sends 10 bytes, rank 1 receives 11"},
 	} {
 		pairs, closed, err := Match(c.rows)
 		if c.err != "" {

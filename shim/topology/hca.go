@@ -46,7 +46,8 @@ func ParseHCA(text string) (HCA, error) {
 		}
 		v, err := strconv.ParseUint(parts[i+1], 10, 8)
 		if err != nil || v < field.low {
-			return HCA{}, fmt.Errorf("%w: %q: %s: %q is no number from %d to 255", ErrHCA, text, field.name, parts[i+1], field.low)
+			return HCA{}, fmt.Errorf("%w: %q: %s: %q is no number from %d to 255", ErrHCA, text, field.name,
+				parts[i+1], field.low)
 		}
 		*field.at = int(v)
 	}

@@ -12,8 +12,8 @@ import (
 	"lightpath/shim/device"
 )
 
-// Reduce does on the CPU what a device's kernel does, with the kernels of package datatype. reach returns memory that the CPU
-// can use for bytes of the device.
+// Reduce does on the CPU what a device's kernel does, with the kernels of package datatype. reach returns memory that
+// the CPU can use for bytes of the device.
 func Reduce(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte) {
 	element := int64(r.Type.Size())
 	size := r.Count * element

@@ -32,7 +32,8 @@ func (h *state) Lend(q *sharedmem.Quick) { h.session.Arena.Lend(q, h.session.Seq
 // TakeBack implements [comm.Lender].
 func (h *state) TakeBack(q *sharedmem.Quick) { h.session.Seq = h.session.Arena.TakeBack(q) }
 
-// yieldAlone is how often a call that runs alone gives the CPU away, after its polls, before it waits as a session does.
+// yieldAlone is how often a call that runs alone gives the CPU away, after its polls, before it waits as a session
+// does.
 const yieldAlone = 100
 
 // runsAlone reports whether a group of one call needs no session: a collective through shared memory.

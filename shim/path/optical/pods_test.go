@@ -30,7 +30,8 @@ func TestPodsOracle(t *testing.T) {
 			for _, size := range []int{1, 1023, 5003} {
 				for _, kind := range shimtest.OracleKinds {
 					k := shimtest.Collective{
-						Kind: kind, Type: datatype.Type(rng.IntN(int(datatype.NumTypes))), Op: datatype.Op(rng.IntN(int(datatype.NumOps))),
+						Kind: kind, Type: datatype.Type(rng.IntN(int(datatype.NumTypes))),
+						Op:   datatype.Op(rng.IntN(int(datatype.NumOps))),
 						Root: rng.IntN(n), Count: size, InPlace: rng.IntN(3) == 0,
 					}
 					if err := k.Run(w, rng); err != nil {

@@ -29,8 +29,8 @@ type letter struct {
 	want       []byte
 }
 
-// TestLentMessages: groups of messages between all ranks, some to the same, of sizes around those of chunks and of the shortest that is looked at,
-// in buffers that are registered or not, aligned or not, of the host's, and in graphs.
+// TestLentMessages: groups of messages between all ranks, some to the same, of sizes around those of chunks and of the
+// shortest that is looked at, in buffers that are registered or not, aligned or not, of the host's, and in graphs.
 func TestLentMessages(t *testing.T) {
 	for _, n := range []int{2, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -59,7 +59,8 @@ func letters(g *shimtest.GPUs, w *shimtest.World, rng *rand.Rand, sizes []int, c
 	for from := range n {
 		for k := range 2 * n {
 			m := letter{from: from, to: k % n, size: sizes[rng.IntN(len(sizes))]}
-			m.send, m.recv = letterRoom(g, w.Comms[from], rng, m.size, false), letterRoom(g, w.Comms[m.to], rng, m.size, !captured)
+			m.send, m.recv = letterRoom(g, w.Comms[from], rng, m.size, false),
+				letterRoom(g, w.Comms[m.to], rng, m.size, !captured)
 			m.want = make([]byte, m.size)
 			for i := range m.want {
 				m.want[i] = byte(rng.Uint32())
@@ -99,7 +100,8 @@ func letters(g *shimtest.GPUs, w *shimtest.World, rng *rand.Rand, sizes []int, c
 	})
 	for i, m := range all {
 		if m.size > 0 && !bytes.Equal(view(g, m.recv, m.size), m.want) {
-			g.T.Fatalf("message %d of %d bytes from %d to %d (captured %v): it is not what was sent", i, m.size, m.from, m.to, captured)
+			g.T.Fatalf("message %d of %d bytes from %d to %d (captured %v): it is not what was sent", i, m.size,
+				m.from, m.to, captured)
 		}
 	}
 	for _, c := range w.Comms {
@@ -142,7 +144,8 @@ func sayNothing(g *shimtest.GPUs, c *shim.Comm) {
 	}
 }
 
-// TestLentMessagesCopyOnce: a message between registered buffers, of several chunks, is moved by the receiver's kernels alone.
+// TestLentMessagesCopyOnce: a message between registered buffers, of several chunks, is moved by the receiver's kernels
+// alone.
 func TestLentMessagesCopyOnce(t *testing.T) {
 	const count = 1 << 20
 	g := shimtest.UsePeers(t, 2, 1)
@@ -153,7 +156,8 @@ func TestLentMessagesCopyOnce(t *testing.T) {
 		send[r] = g.Memory(r, count)
 		recv := g.Memory(r, count)
 		registerAll(t, c, send[r], count)
-		base := calls.Call{Comm: c, Type: datatype.Uint8, Count: count, Send: send[r], Recv: recv, Peer: int32(1 - r), Stream: g.Streams[r][0]}
+		base := calls.Call{Comm: c, Type: datatype.Uint8, Count: count, Send: send[r], Recv: recv, Peer: int32(1 - r),
+			Stream: g.Streams[r][0]}
 		s, v := base, base
 		s.Kind, v.Kind = calls.Send, calls.Recv
 		group[r] = []calls.Call{s, v}
@@ -201,7 +205,8 @@ func TestLentMessagesCopyOnce(t *testing.T) {
 	}
 }
 
-// TestLentMessageBounds: what the receiver had not opened when it called for a message is not lent to it, whoever else has.
+// TestLentMessageBounds: what the receiver had not opened when it called for a message is not lent to it, whoever else
+// has.
 func TestLentMessageBounds(t *testing.T) {
 	const size = 1 << 20
 	g := shimtest.UsePeers(t, 3, 1)
@@ -234,7 +239,8 @@ func TestLentMessageAborted(t *testing.T) {
 	at := g.Memory(0, count)
 	c := w.Comms[0]
 	registerAll(t, c, at, count)
-	if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at, Peer: 1, Stream: g.Streams[0][0]}}); err != nil {
+	if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at, Peer: 1,
+		Stream: g.Streams[0][0]}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Abort(); err != nil {
@@ -278,7 +284,8 @@ func awaitUnasked(t testing.TB, c *shim.Comm, at unsafe.Pointer) *peer.Region {
 	}
 }
 
-// TestUnasked: memory of ncclMemAlloc is lent by communicators made before and after it was allocated, until it is freed; registering it changes nothing.
+// TestUnasked: memory of ncclMemAlloc is lent by communicators made before and after it was allocated, until it is
+// freed; registering it changes nothing.
 func TestUnasked(t *testing.T) {
 	const count = 300 << 10
 	g := useLenders(t, 2)
@@ -343,7 +350,8 @@ func TestUnasked(t *testing.T) {
 	}
 }
 
-// TestUnaskedRefused: memory that cannot be exported is exchanged by way of slots, and one that cannot be freed is still known.
+// TestUnaskedRefused: memory that cannot be exported is exchanged by way of slots, and one that cannot be freed is
+// still known.
 func TestUnaskedRefused(t *testing.T) {
 	const count = 300 << 10
 	g := useLenders(t, 2)
