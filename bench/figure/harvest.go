@@ -257,7 +257,8 @@ func harvest5(ctx context.Context, o Options) (*Figure, error) {
 		f.Claims = append(f.Claims, Claim{ID: c.id, What: c.what, Printed: c.printed, Unit: "x", Note: c.note,
 			Ours: c.area.reduce(c.how, grids[c.trial].against(c.base), delays, ms)})
 	}
-	f.Notes = append(f.Notes, "Red: what the paper prints of the outlined cells.", fmt.Sprintf("Completion times from the cost model, the first circuits free; AllReduce algorithms are drawn by their ReduceScatter phase. The paper does not state the ranks: only 64 fits its 2x and 3.0x. Here %d.", n))
+	f.Notes = append(f.Notes, "Red: what the paper prints of the outlined cells.",
+		fmt.Sprintf("Completion times from the cost model, the first circuits free; AllReduce algorithms are drawn by their ReduceScatter phase. The paper does not state the ranks: only 64 fits its 2x and 3.0x. Here %d.", n))
 	return f, nil
 }
 

@@ -98,7 +98,8 @@ func (g weaveGrid) run(ctx context.Context, o figure.Options) (*figure.Figure, e
 	if err != nil {
 		return nil, err
 	}
-	f := &figure.Figure{Columns: max(2, len(x.planes)), Title: fmt.Sprintf("weave / best of static, perstep, harvest and swot: %v %s, 800 Gb/s per node, alpha 5 us, hop 0.5 us", g.collective, g.algorithm)}
+	f := &figure.Figure{Columns: max(2, len(x.planes)),
+		Title: fmt.Sprintf("weave / best of static, perstep, harvest and swot: %v %s, 800 Gb/s per node, alpha 5 us, hop 0.5 us", g.collective, g.algorithm)}
 	x.draw(f, cells)
 	f.Notes = append(f.Notes, x.summary(cells),
 		fmt.Sprintf("Effort of each search, the others' too: %v, counted in operations.", x.effort))

@@ -65,7 +65,8 @@ func newFigureCommand() *cobra.Command {
 	fl.BoolVar(&list, "list", false, "list the figures")
 	fl.BoolVar(&o.Quick, "quick", false, "a coarse figure in seconds")
 	fl.IntVar(&o.Runs, "runs", 0, "random matrices per point of a SPECTRA figure (0: its default)")
-	fl.StringVar(&demand, "demand", "", "for lightpath spectra: a matrix as text, rows of numbers, in place of random ones")
+	fl.StringVar(&demand, "demand", "",
+		"for lightpath spectra: a matrix as text, rows of numbers, in place of random ones")
 	fl.Int64Var(&o.Seed, "seed", 1, "seed of matrices and searches")
 	return cmd
 }

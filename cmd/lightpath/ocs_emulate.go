@@ -123,7 +123,8 @@ that "lightpath fabric up" has built in the kernel follow it, so that commands a
 	fl.StringVar(&e.serve.user, "user", "", "user name of NETCONF")
 	fl.StringVar(&e.serve.passwordFile, "password-file", "", "file of the password of NETCONF")
 	fl.StringVar(&e.serve.knownHosts, "known-hosts", "", "write the host key of NETCONF here, as a file of known hosts")
-	fl.StringVar(&e.fabric, "fabric", "", "fabric file: its planes in the kernel follow the model, by the ports that the file gives")
+	fl.StringVar(&e.fabric, "fabric", "",
+		"fabric file: its planes in the kernel follow the model, by the ports that the file gives")
 	fl.StringVar(&e.ocs, "ocs", "", "the switch of the fabric that this is, where it has several")
 	for i, s := range deviceServers {
 		fl.StringVar(&e.addresses[i], s.name, "", s.usage)
