@@ -168,7 +168,7 @@ func TestSettingsDiffer(t *testing.T) {
 	}
 }
 
-// TestStrangers: whoever knocks without the secret changes nothing.
+// TestStrangers checks that connections without the secret change nothing.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	id, err := shim.NewUniqueID()
@@ -203,8 +203,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// impostor goes through the motions with a wrong secret and claims to be rank 1. Whoever
-// listens must hang up on it without proving anything in turn.
+// impostor runs the handshake with a wrong secret and claims to be rank 1. The listener must close the connection
+// without proving anything itself.
 func impostor(t *testing.T, addr netip.AddrPort) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr.String())
@@ -282,7 +282,7 @@ func TestMismatch(t *testing.T) {
 
 func describeCall(c calls.Call) string { return (&c).String() }
 
-// TestMissingRank: waiting for a rank that never calls ends, and says for whom.
+// TestMissingRank checks that the wait for a rank that never calls ends, with an error that names the rank.
 func TestMissingRank(t *testing.T) {
 	t.Parallel()
 	w := shimtest.NewWorld(t, 3)

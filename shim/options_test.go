@@ -111,8 +111,8 @@ func TestDeadlineOnCircuits(t *testing.T) {
 	shimtest.WantError(t, err, exec.ErrDeadline, "rank 0", "no ticket")
 }
 
-// TestPlaneMaskOnCircuits: the plan is one for the planes asked for, and those that the mask leaves
-// out may be used by the next call, wherever they stand.
+// TestPlaneMaskOnCircuits checks that the plan uses only the requested planes, and that the next call may use the
+// others, with any maps.
 func TestPlaneMaskOnCircuits(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLANNER", "perstep")
 	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")

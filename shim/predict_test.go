@@ -16,7 +16,7 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// simulated is a collective of count floats that nobody runs.
+// simulated is a collective of count floats that is never run.
 func simulated(c *shim.Comm, kind calls.Kind, count uint64) calls.Call {
 	var in float32
 	return calls.Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: unsafe.Pointer(&in),
@@ -53,7 +53,7 @@ func TestSimulatePacket(t *testing.T) {
 			6*110 + 3*410},
 		"side by side": {[]calls.Call{simulated(c, calls.AllReduce, 100_000), simulated(other, calls.AllGather, 100_000)},
 			3 * 410},
-		// What one rank sends and receives overlaps.
+		// Sends and receives of one rank overlap.
 		"exchange": {[]calls.Call{
 			{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 5000, Peer: 1, Send: shimtest.FakeAddress(8)},
 			{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 5000, Peer: 2, Send: shimtest.FakeAddress(8)},

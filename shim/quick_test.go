@@ -99,8 +99,8 @@ func allReduceOf(c *shim.Comm, x []int32) *calls.Call {
 	return &call
 }
 
-// TestQuickCalls: calls that C begins and Go ends, and some that Go alone makes, are one sequence, and the
-// flight recorder has them all, whoever looks into it meanwhile.
+// TestQuickCalls checks that calls that begin in C and end in Go, and calls made by Go alone, are one sequence. The
+// flight recorder has them all, also for a reader in between.
 func TestQuickCalls(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := shimtest.NewWorld(t, 2)
@@ -182,7 +182,7 @@ func TestQuickCalls(t *testing.T) {
 	}
 }
 
-// TestQuickEnds: what C has begun ends with the communicator, and nobody comes in afterwards.
+// TestQuickEnds checks that calls begun by C end with the communicator, and that no call enters afterwards.
 func TestQuickEnds(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := shimtest.NewWorld(t, 2)
@@ -235,8 +235,8 @@ func TestGateOfAnother(t *testing.T) {
 	}
 }
 
-// TestTaught: what C is told about operators, and that calls which it knows cost nothing when they come to Go all the
-// same. Rank 0 waits for nobody: what it reduces is for rank 1.
+// TestTaught checks the operators that C knows, and that a call of a known shape costs nothing extra if it reaches Go.
+// Rank 0 waits for no rank: its reduction is for rank 1.
 func TestTaught(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := shimtest.NewWorld(t, 2)

@@ -93,7 +93,7 @@ func TestPlansOfAnotherPlanner(t *testing.T) {
 	}
 }
 
-// TestPlanesThatAreNotInterfaces: whoever asks for circuits that are real gets them or an error.
+// TestPlanesThatAreNotInterfaces checks that ranks that ask for real circuits get them or an error.
 func TestPlanesThatAreNotInterfaces(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "ebpf")
 	t.Setenv("LIGHTPATH_TIMEOUT", "50s")

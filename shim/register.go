@@ -19,9 +19,9 @@ import (
 	"lightpath/shim/session"
 )
 
-// Register tells the communicator of a buffer, as ncclCommRegister, or of a window. The handle
-// is good until it is deregistered or the communicator ends. Both are local: no rank waits. Device memory
-// may be registered like any other; nobody can put to a window of it.
+// Register tells the communicator of a buffer, as ncclCommRegister, or of a window. The handle is good until it is
+// deregistered or the communicator ends. Both are local: no rank waits. Device memory may be registered like any other;
+// no rank can put to a window of it.
 func Register(c *comm.Core, buff unsafe.Pointer, size uintptr, window bool, flags int32) (uint64, error) {
 	if err := c.Usable(); err != nil {
 		return 0, err

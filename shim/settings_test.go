@@ -24,7 +24,7 @@ func TestMissingFabric(t *testing.T) {
 	}
 }
 
-// TestNoLogFile: a file of the log that cannot be had refuses nobody.
+// TestNoLogFile checks that a log file that cannot be opened is no error.
 func TestNoLogFile(t *testing.T) {
 	t.Setenv("NCCL_DEBUG", "VERSION")
 	t.Setenv("NCCL_DEBUG_FILE", filepath.Join(t.TempDir(), "no", "such", "directory"))
@@ -61,7 +61,7 @@ func TestLogKeepsSecrets(t *testing.T) {
 	}
 }
 
-// TestVariablesInLog: what is set is named, and what is not read is named as that.
+// TestVariablesInLog checks that the log names the variables that are set, and the ones among them that are not read.
 func TestVariablesInLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	for name, value := range map[string]string{

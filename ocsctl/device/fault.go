@@ -52,7 +52,7 @@ type Fault struct {
 // ErrFault reports a fault that the switch cannot have.
 var ErrFault = errors.New("no such fault")
 
-// faults are those that wait or last.
+// faults are pending and lasting faults.
 type faults struct {
 	lostNext, lost int // answers to lose from the next change on, and now
 	slow           []Fault

@@ -132,8 +132,8 @@ type Info struct {
 	CanLight bool   `json:"can_light"` // it measures the power of at least one egress port
 }
 
-// Reaches returns how far the switch can verify a circuit by itself. What a switch can is found by
-// asking it, not by its model's name.
+// Reaches returns how far the switch can verify a circuit by itself. The driver asks the switch for its abilities; it
+// does not derive them from the model's name.
 func (i *Info) Reaches() Level {
 	switch {
 	case i.CanLight:

@@ -229,8 +229,8 @@ func TestBarrierErrors(t *testing.T) {
 	}
 }
 
-// After a failed switch frames go where the device really points, or nowhere, never as data
-// to somebody who takes them for another's.
+// After a failed switch, frames go where the device really points, or are lost. No receiver takes them for another
+// rank's data.
 func TestNothingTravelsAfterAWrongSwitch(t *testing.T) {
 	r := newRig(t, Config{Ports: 4, Planes: planes(1, frameRate, 0), Initial: []circuit.Permutation{circuit.Shift(4, 1)}})
 	r.dev.Inject(0, &Fault{Kind: WrongMap, Map: circuit.Shift(4, 3)})

@@ -375,7 +375,7 @@ func TestCloseWhileMoving(t *testing.T) {
 	})
 }
 
-// TestFenced: a switch that obeys a controller with a higher token ends this one's rule.
+// TestFenced checks that a switch that obeys a controller with a higher token ends this controller's rule.
 func TestFenced(t *testing.T) {
 	r := newRig(t, "gnmi", 1, nil)
 	r.must(0, shift(1))
@@ -429,7 +429,7 @@ func testFailedPort(t *testing.T) {
 	said(0, "light is lost: port p11 of rank 3 receives -55.00 dBm from rank 2")
 	say(well, 2*ranks+3)
 	said(0, "")
-	// What the driver must not say.
+	// Text that the driver must not report.
 	f.mu.Lock()
 	f.health = f.health[1:]
 	f.mu.Unlock()

@@ -18,12 +18,12 @@ type gathering struct {
 	ranks    int
 	block    span
 	table    []*Hello         // by rank
-	conns    map[int]net.Conn // by rank; those that want an answer
+	conns    map[int]net.Conn // by rank; ranks that wait for an answer
 	refusal  string
 	answered int
 	expect   int          // the most that anyone spoke of: so many want an answer
 	settled  func()       // called before anyone is welcome; may be nil
-	told     map[int]bool // who has an answer, by hello.Was: at a door they may come again
+	told     map[int]bool // ranks that have an answer, by hello.Was: at a door they may come again
 	try      int          // root.try
 }
 
@@ -157,7 +157,7 @@ func (g *gathering) admit(h *Hello) {
 	}
 }
 
-// refuse tells everyone who is there, and later all who come.
+// refuse answers all ranks that are there, and later all that come, with the error.
 func (g *gathering) refuse(why string) {
 	if g.refusal != "" || g.answered > 0 {
 		return
@@ -175,7 +175,7 @@ func (g *gathering) welcome() {
 	g.tell(&control.Message{Kind: control.MsgWelcome, Arg: RandomID(), Body: body})
 }
 
-// tell gives everyone who is there their answer.
+// tell gives every rank that is there its answer.
 func (g *gathering) tell(m *control.Message) {
 	for rank, conn := range g.conns {
 		if g.table != nil {

@@ -78,7 +78,7 @@ func TestRanksThatDoNotFit(t *testing.T) {
 			if g.refusal != "" {
 				t.Fatal(g.refusal)
 			}
-			clear(g.conns) // nobody is there to be told
+			clear(g.conns) // no rank is there to be told
 			g.admit(&second)
 			if (g.refusal == "") != (c.says == nil) {
 				t.Fatalf("refusal %q", g.refusal)

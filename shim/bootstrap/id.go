@@ -25,9 +25,8 @@ type UniqueID [UniqueIDSize]byte
 // UniqueIDSize is NCCL_UNIQUE_ID_BYTES.
 const UniqueIDSize = 128
 
-// A unique id holds where the rendezvous root listens and the secret that proves
-// membership: magic, secret, address, port and a checksum. Whoever has the id can join,
-// so it is never logged.
+// A unique id holds where the rendezvous root listens and the secret that proves membership: magic, secret, address,
+// port and a checksum. Any process that has the id can join, so the id is never logged.
 //
 //	0 magic [8]   8 secret [16]   24 address [16]   40 port u16 BE   42 zero   120 check [8]
 const (

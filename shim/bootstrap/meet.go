@@ -22,7 +22,7 @@ type Place struct {
 	Addr     netip.AddrPort
 	Secret   control.Secret
 	Patience bool
-	Again    bool // who is sent away without an answer came too early, and comes again
+	Again    bool // a rank that is closed without an answer came too early, and comes again
 }
 
 // Meet is a rank's side of a rendezvous: it gives its hello at its place and returns the

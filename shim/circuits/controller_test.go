@@ -99,7 +99,7 @@ func TestPlaneBreaks(t *testing.T) {
 	w.RunAll(t, rng, 1000)
 	other.RunAll(t, rng, 1000)
 	for _, c := range append(w.Comms, other.Comms...) {
-		circuits.Of(c).Quiesce(10 * time.Second) // what nobody waits for would fail between two operations
+		circuits.Of(c).Quiesce(10 * time.Second) // a failure between two operations, at which no rank waits
 	}
 	s.Device.Break(1, errors.New("mirror 7 is stuck"))
 	for r, err := range w.Each(func(c *shim.Comm) error {

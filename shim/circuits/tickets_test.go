@@ -101,9 +101,9 @@ func TestSlowRank(t *testing.T) {
 	}
 }
 
-// TestTwoCommunicatorsShareThePlanes: two communicators over the same ports, each on a
-// thread of its own per rank, in opposite orders on different ranks. Planes are granted
-// whole, so nobody holds half.
+// TestTwoCommunicatorsShareThePlanes runs two communicators over the same ports. Each rank has a thread per
+// communicator, and ranks call in opposite orders. The controller grants planes all at once, so no communicator holds
+// half.
 func TestTwoCommunicatorsShareThePlanes(t *testing.T) {
 	server := shimtest.UseEmulator(t, 4, 2, nil)
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
@@ -192,8 +192,8 @@ func TestSmallerThanTheFabric(t *testing.T) {
 	shimtest.NoLosses(t, server)
 }
 
-// TestResetOutlastsTheOperation: planes go to the next communicator only when the reset
-// after the last operation of the one before, which nobody waits for, has been made.
+// TestResetOutlastsTheOperation checks that planes go to the next communicator only after the reset that follows the
+// last operation, though no rank waits for it.
 func TestResetOutlastsTheOperation(t *testing.T) {
 	server := shimtest.UseEmulator(t, 4, 2, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 15 * time.Millisecond })
 	t.Setenv("LIGHTPATH_PLANNER", "perstep")

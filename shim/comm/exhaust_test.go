@@ -231,8 +231,8 @@ func spareThreads(n int) {
 	all.Wait()
 }
 
-// settledSize returns the bytes of this process's address space, once what communicators had mapped is gone:
-// it goes when the collector has found that nobody has it any more.
+// settledSize returns the bytes of this process's address space, after the collector has unmapped the memory of
+// communicators that are gone.
 func settledSize() (size uint64, err error) {
 	for same := 0; same < 20; same++ {
 		runtime.GC()

@@ -138,7 +138,7 @@ func Read(r io.Reader, m *Message) error {
 	return err
 }
 
-// Send writes a message to somebody who should be reading, in at most HandshakeTime.
+// Send writes a message to a peer that should be reading, in at most HandshakeTime.
 func Send(conn net.Conn, m *Message) error {
 	_ = conn.SetWriteDeadline(time.Now().Add(HandshakeTime))
 	_, err := conn.Write(Append(nil, m))

@@ -286,8 +286,8 @@ func (c *Star) Leave(d Departure) {
 	c.markLeft(c.rank)
 }
 
-// ErrUnsent says that the connection to the leader takes nothing any more. What the leader has said before may
-// still be on its way to be read; see Comm.fail of package shim.
+// ErrUnsent says that the connection to the leader takes nothing any more. Earlier messages of the leader may still be
+// unread; see Comm.fail of package shim.
 var ErrUnsent = fmt.Errorf("%w", errdefs.ErrRemote)
 
 // ToLeader sends m to rank 0; at the leader it is delivered at once.

@@ -59,8 +59,8 @@ type Reduction struct {
 // nothing.
 const SaidBits uint64 = 0xfe<<56 | 0xf
 
-// SaidTag is the tag of words that mean the same: of who says where something is, and of who is to find it there.
-// Others have another one, but for one of 1024.
+// SaidTag is the tag of words with one meaning: the sender of an address and its reader use the same tag. Other
+// meanings have another tag, except by chance 1 of 1024.
 func SaidTag(meaning uint64) uint64 {
 	mixed := meaning * 0x9e3779b97f4a7c15 // 2^64 / the golden ratio
 	return 1<<63 | mixed>>1&(SaidBits&^0xf) | mixed>>54&0xf

@@ -13,8 +13,7 @@ type Remote interface {
 	// FlushRemote makes what other devices have written to the current device, as far as the CPU knows of it, visible to
 	// all that streams do after it. It waits for nothing else.
 	FlushRemote() error
-	// ExportBuf returns a descriptor of a dma-buf that holds a stretch of the device's memory, and where that begins in
-	// it. The descriptor is the caller's, to be closed; the memory stays where it is as long as somebody has it
-	// registered, also when it has been freed.
+	// ExportBuf returns a descriptor of a dma-buf with a range of the device's memory, and the range's offset in it. The
+	// caller closes the descriptor. The memory stays in place while a registration of it exists, even after it was freed.
 	ExportBuf(at unsafe.Pointer, size int) (fd int, offset uint64, err error)
 }

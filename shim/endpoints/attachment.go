@@ -21,7 +21,7 @@ import (
 	"lightpath/shim/topology"
 )
 
-// Client is a port's connection to whoever moves the planes, wherever that is.
+// Client is a port's connection to the controller that moves the planes.
 type Client interface {
 	ocsctl.Client
 	// Waiting says what the next switch of a plane waits for; it may ask, and take a while.

@@ -47,9 +47,9 @@ func (f *Fabric) overRDMA() bool {
 	return true
 }
 
-// circuitsRDMA makes the planes whose circuits switch of RDMA ports: those that NCCL_IB_HCA
-// says, else those of the fabric file. Only circuits that lead both ways can carry acknowledgements, and
-// nothing else may travel backwards: it might find the circuit gone.
+// circuitsRDMA makes the planes whose circuits switch of RDMA ports: the ones of NCCL_IB_HCA, else of the fabric file.
+// Only circuits that lead both ways can carry acknowledgements, and nothing else may travel backwards: it might find
+// the circuit gone.
 func circuitsRDMA(c *comm.Core, fab *Fabric) (_ transport.Endpoint, hcas topology.HCAs, err error) {
 	ways := rdmaWays{aside: true, unacknowledged: fab.Circuits != plans.Duplex || c.Cfg.IB.Mode == settings.RDMAUC}
 	hcas = c.Cfg.IB.HCAs

@@ -52,7 +52,7 @@ func TestNotice(t *testing.T) {
 	}
 }
 
-// TestTimestamps compares with what date writes, where that has the conversion.
+// TestTimestamps compares with the output of date, if date has the conversion.
 func TestTimestamps(t *testing.T) {
 	at := time.Date(2026, 3, 7, 9, 5, 1, 123456789, time.UTC)
 	for format, want := range map[string]string{

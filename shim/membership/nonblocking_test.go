@@ -71,7 +71,7 @@ func TestNonBlocking(t *testing.T) {
 				mem[r] = []float32{float32(r), 1}
 				begun(t, shim.Run([]calls.Call{shimtest.AllReduce(c, mem[r])}))
 				if r == 0 {
-					// Nobody else has called yet, so it cannot have ended.
+					// No other rank has called yet, so it cannot have ended.
 					begun(t, c.State())
 					for name, err := range map[string]error{
 						"run":   shim.Run([]calls.Call{shimtest.AllReduce(c, mem[r])}),
@@ -148,7 +148,7 @@ func TestMixedGroup(t *testing.T) {
 	}
 }
 
-// TestNonBlockingFailure: what goes wrong in the background is the communicator's state.
+// TestNonBlockingFailure checks that a failure in the background becomes the communicator's state.
 func TestNonBlockingFailure(t *testing.T) {
 	t.Parallel()
 	w := newQuickWorld(t, 2) // in time, whatever that takes

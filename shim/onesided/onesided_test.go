@@ -98,7 +98,7 @@ func fillFrom(rng *rand.Rand, b []byte) {
 	}
 }
 
-// TestOneSidedOrder: who has seen n signals of a rank sees what came with all of them, whichever way each went.
+// TestOneSidedOrder checks that a rank that has seen n signals of a peer sees all data sent before them, on every path.
 func TestOneSidedOrder(t *testing.T) {
 	for _, transport := range []string{"shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestOneSidedFromOneThread(t *testing.T) {
 	}
 }
 
-// TestOneSidedRefused: what is wrong with a call is said before it has an effect.
+// TestOneSidedRefused checks that a bad call is refused before it has an effect.
 func TestOneSidedRefused(t *testing.T) {
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
 	c, data := w.Comms[0], make([]byte, 4096)
@@ -266,7 +266,7 @@ func TestOneSidedWindowsComeLateAndGo(t *testing.T) {
 	}
 }
 
-// TestOneSidedAbort: whoever waits for signals, or for a window, ends with the communicator.
+// TestOneSidedAbort checks that a wait for signals, or for a window, ends with the communicator.
 func TestOneSidedAbort(t *testing.T) {
 	for _, transport := range []string{"shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
@@ -294,8 +294,7 @@ func TestOneSidedAbort(t *testing.T) {
 	}
 }
 
-// TestOneSidedIsSeen: who waits for whose signals is in the status and in the flight recorder, and so is
-// what has been put.
+// TestOneSidedIsSeen checks that the status and the flight recorder show waits for signals, with their ranks, and puts.
 func TestOneSidedIsSeen(t *testing.T) {
 	dir := shimtest.UseStatusDir(t)
 	w := newSideWorld(t, 3, 4096, func(int) bool { return true })

@@ -28,9 +28,8 @@ const (
 	spanPlannings = 6
 )
 
-// Family is the calls of a communicator that differ in their bytes alone, and what is
-// known of their plans. Sizes count the bytes of a block: what a rank contributes to one
-// other, or to the result.
+// Family is the set of calls of a communicator that differ only in their bytes, with their known plans. Sizes count the
+// bytes of a block: a rank's part for one other rank, or of the result.
 type Family struct {
 	CacheKey cache.Key
 	sched    *schedule.Schedule
@@ -96,7 +95,7 @@ func (j *Job) add(spans sizes.Ladder) {
 	}
 }
 
-// learn adds a span to those that are known.
+// learn adds a span to the known ones.
 func (f *Family) learn(s *sizes.Span) {
 	ladder := f.ladder.Load().With(s)
 	f.ladder.Store(&ladder)

@@ -125,7 +125,7 @@ type ID [sha256.Size]byte
 // Key is the plan's part of a [shape].
 func (p *ID) Key() uint64 { return binary.LittleEndian.Uint64(p[:]) }
 
-// WithoutForwarding is where plans are made whose messages nobody forwards.
+// WithoutForwarding is where plans are made without forwarding.
 func (o *Site) WithoutForwarding() Site {
 	site, template := *o, *o.Template
 	template.Forwarding = false

@@ -14,10 +14,9 @@ import (
 	"lightpath/shim/planeset"
 )
 
-// Recorder is a communicator's flight recorder: its last operations, what became of them, and what
-// the one in progress waits for. It is also how a rank that waits learns what others, long past
-// it, have called instead. Safe for concurrent use; the communicator writes and whoever asks
-// reads, under a lock that nobody else takes.
+// Recorder is a communicator's flight recorder: its last operations, their states, and the wait of the operation in
+// progress. From it, a rank that waits learns which other calls its peers have made since. Safe for concurrent use: the
+// communicator writes and reporters read, under a lock of the recorder's own.
 type Recorder struct {
 	mu     sync.Mutex
 	Size   uint64 // of ops, a power of two
@@ -69,7 +68,7 @@ type Operation struct {
 	Ended    int64
 }
 
-// Outcome is what became of an operation.
+// Outcome is the state of an operation.
 type Outcome uint8
 
 // The outcomes.
@@ -151,7 +150,7 @@ func (f *Recorder) AddGroup(sends, recvs []program.Message) uint64 {
 	return f.AddMessages(MessageCount{uint64(len(sends)), uint64(len(recvs)), bytes})
 }
 
-// AddMessages is addGroup for whoever has counted.
+// AddMessages is addGroup for a caller that has counted.
 func (f *Recorder) AddMessages(n MessageCount) uint64 {
 	now := f.clock()
 	f.mu.Lock()
@@ -349,7 +348,7 @@ func (f *Recorder) Snapshot() Snapshot {
 		if g.Op.Number == 0 || op.Outcome == UnderWay {
 			g.Op, g.Running = *op, op.Outcome == UnderWay
 		} else if g.Last.Number != 0 {
-			break // what comes before has ended
+			break // earlier operations have ended
 		}
 		if g.Last.Number == 0 && op.Seq > 0 {
 			g.Last = *op

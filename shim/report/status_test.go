@@ -21,7 +21,7 @@ import (
 	"lightpath/shim/status"
 )
 
-// TestStatusNamesStoppedRank: whoever is stopped is named, with its process.
+// TestStatusNamesStoppedRank checks that the status names a stopped rank, with its process.
 func TestStatusNamesStoppedRank(t *testing.T) {
 	for _, victim := range []int{0, 2} {
 		dir := shimtest.UseStatusDir(t)
@@ -45,7 +45,7 @@ func TestStatusNamesStoppedRank(t *testing.T) {
 			<-p.LastLine
 			_ = p.Wait() // its status is the signal
 		}
-		// What they leave is swept.
+		// Its sockets and files are removed.
 		if r, err := status.Collect(dir, 20*time.Second); err != nil || len(r.Comms) != 0 {
 			t.Errorf("afterwards: %+v, %v", r, err)
 		}
@@ -95,7 +95,7 @@ func TestStatusNamesRankElsewhere(t *testing.T) {
 	}
 }
 
-// TestStatusOfWhatIsMade: a communicator whose ranks have not all come says who is missing.
+// TestStatusOfWhatIsMade checks that a communicator names its missing ranks while it is being made.
 func TestStatusOfWhatIsMade(t *testing.T) {
 	dir := shimtest.UseStatusDir(t)
 	id, err := shim.NewUniqueID()
@@ -128,7 +128,7 @@ func TestStatusOfWhatIsMade(t *testing.T) {
 	shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return c.State == status.Healthy && len(c.Ranks) == 2 })
 }
 
-// TestProbe: every rank answers by the control network, whoever asks.
+// TestProbe checks that every rank answers any other rank over the control network.
 func TestProbe(t *testing.T) {
 	shimtest.UseStatusDir(t)
 	w := shimtest.NewWorld(t, 4)
@@ -148,8 +148,8 @@ func TestProbe(t *testing.T) {
 	})
 }
 
-// TestStatusThroughControl: a rank without a socket here, as on another host, answers by the control
-// network; who does not answer there is silent.
+// TestStatusThroughControl checks that a rank without a socket here, as on another host, answers over the control
+// network, and that a rank that does not is silent.
 func TestStatusThroughControl(t *testing.T) {
 	id, err := shim.NewUniqueID()
 	if err != nil {
@@ -191,8 +191,8 @@ func TestStatusThroughControl(t *testing.T) {
 	}
 }
 
-// TestFlightOnFailure: a communicator that fails leaves a file per rank, from which follows who is
-// missing from what.
+// TestFlightOnFailure checks that a communicator that fails leaves a file per rank, and that these show which rank has
+// not made which call.
 func TestFlightOnFailure(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "flights")
 	t.Setenv("LIGHTPATH_FLIGHT_RECORDER_DIR", dir)

@@ -1,6 +1,6 @@
-// Package settings is the one home of environment variables: the table of those that Lightpath reads (Vars), with their
-// documentation, what they say (Config), and why others are not read. docs/environment.md and the C front's table of
-// parameters are held against it by tests.
+// Package settings is the one home of environment variables: the table of the ones that Lightpath reads (Vars), with
+// their documentation, their values (Config), and why others are not read. Tests compare docs/environment.md and the C
+// front's table of parameters with it.
 package settings
 
 import (
@@ -79,13 +79,13 @@ type Config struct {
 	// LauncherRank is the rank that the launcher gave this process, -1 without one.
 	LauncherRank int
 	variables    []string // that are set, in words
-	warnings     []string // what is set in vain, in words
+	warnings     []string // settings without effect, in words
 }
 
 // DefaultStaging is large enough for copies to reach their rate, and small beside what pages a process may lock.
 const DefaultStaging = 4 << 20
 
-// StatusOff is what LIGHTPATH_STATUS_DIR says where nobody is to be answered.
+// StatusOff is the value of LIGHTPATH_STATUS_DIR with which a process answers no requests.
 const StatusOff = "off"
 
 // DefaultExchange is LIGHTPATH_DEVICE_EXCHANGE's.

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestNCCLPaths: values of NCCL's variables mean what they mean to NCCL, and those that mean nothing to it are told.
+// TestNCCLPaths checks that values of NCCL's variables mean the same as in NCCL, and that values unknown to NCCL cause
+// a warning.
 func TestNCCLPaths(t *testing.T) {
 	for _, k := range []struct {
 		name, value string

@@ -78,8 +78,8 @@ func inForce(w *shimtest.World) (units []int, all bool) {
 	return units, all
 }
 
-// TestSharesAgreed: what ranks see becomes the shares of all from one operation on, whoever is ahead, in
-// groups of any size, while results stay right; and even ones again when planes are alike.
+// TestSharesAgreed checks that measured speeds become the shares of all ranks from one operation on, whichever rank is
+// ahead, with groups of any size and right results. When the planes are equally fast again, shares become even.
 func TestSharesAgreed(t *testing.T) {
 	for _, k := range []struct{ ranks, planes int }{{2, 2}, {3, 2}, {4, 2}} {
 		t.Run(fmt.Sprintf("%d ranks", k.ranks), func(t *testing.T) {
@@ -127,8 +127,8 @@ func TestSharesAgreed(t *testing.T) {
 	}
 }
 
-// TestSharesRootAhead: the root of broadcasts, which waits for nobody, has begun what is proposed for an
-// operation that the others have yet to come to; then a later one is found.
+// TestSharesRootAhead: the root of broadcasts waits for no rank, so it has already begun the operation from which the
+// proposed shares would hold. The leader then proposes a later one.
 func TestSharesRootAhead(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	broadcast := func(c *shim.Comm, buf []float32) error {
@@ -177,7 +177,7 @@ func TestSharesRootAhead(t *testing.T) {
 	}
 }
 
-// TestSharesRefused: ranks keep even shares where one has been told to; nobody waits for it.
+// TestSharesRefused checks that all ranks keep even shares if one is told to, and that no rank waits for it.
 func TestSharesRefused(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	w.Comms[1].Turn.Lock()
@@ -196,8 +196,8 @@ func TestSharesRefused(t *testing.T) {
 	}
 }
 
-// TestSharesNeverConcluded: a rank that has come to an operation that shares have been proposed for gives
-// up when nobody concludes.
+// TestSharesNeverConcluded checks that a rank that has reached the proposed operation gives up if the leader does not
+// decide.
 func TestSharesNeverConcluded(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	w.SetTimeout(1e9)

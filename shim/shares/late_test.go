@@ -15,8 +15,8 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestSharesLateInCalls is TestSharesLate with calls: between the leader's proposal and the others' hearing of it
-// rank 1 runs ahead as a root of broadcasts, which waits for nobody.
+// TestSharesLateInCalls is TestSharesLate with calls. Between the leader's proposal and its arrival, rank 1 runs ahead
+// as a root of broadcasts, which waits for no rank.
 func TestSharesLateInCalls(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	broadcast := func(c *shim.Comm) error {
@@ -88,7 +88,7 @@ func TestSharesAllocateNothing(t *testing.T) {
 				if p := shares.Of(c); units != nil {
 					p.Version, p.Units = 1, units
 				}
-				// No window ends, of which other shares might come. What one costs at its end is TestWindow's.
+				// No window ends, so no other shares result. TestWindow measures the cost of a window's end.
 				shares.Of(c).Window.Ops, shares.Of(c).Window.Since = 1, math.MaxInt64
 				c.Turn.Unlock()
 			}

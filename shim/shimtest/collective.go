@@ -251,7 +251,7 @@ func (k Collective) Prepare(w *World, rng *rand.Rand) (*Operation, error) {
 		}
 		_ = call.Resolve()
 		send, recv := call.Extents()
-		// Every rank gets full buffers; those that the call gives it none of stay untouched.
+		// Every rank gets full buffers; buffers that the call does not use stay unchanged.
 		block := int64(k.Count * k.Type.Size())
 		inputs[r] = make([]byte, calls.Blocks(calls.Kinds[k.Kind].Send, n)*block)
 		k.fill(rng, inputs[r], r, n)

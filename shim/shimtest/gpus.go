@@ -173,12 +173,12 @@ func (g *GPUs) Sequence(w *World, rng *rand.Rand, length int) {
 	g.T.Helper()
 	n := len(w.Comms)
 	captured := rng.IntN(2) == 0
-	from, to := length/3, 2*length/3 // what a graph holds
+	from, to := length/3, 2*length/3 // the buffers of a graph
 	deeds, backs := make([]*Operation, length), make([]func(), 0, length*n)
 	calls := make([][][]calls.Call, n) // by rank and deed
 	for i := range deeds {
 		inGraph := captured && i >= from && i < to
-		d, err := randomOperation(w, rng, !inGraph) // what is replayed must find its input
+		d, err := randomOperation(w, rng, !inGraph) // a replay must find its input
 		if err != nil {
 			g.T.Fatal(err)
 		}

@@ -96,7 +96,7 @@ func runRank() int {
 type RankProcess struct {
 	*exec.Cmd
 	Calls    atomic.Int64 // it says to have made
-	LastLine chan string  // what it says at the end; "" where it has been killed
+	LastLine chan string  // its last output; "" if it was killed
 }
 
 // StartProcess starts a command that runs the program "rank". The test kills it at its end.

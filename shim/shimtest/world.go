@@ -121,7 +121,7 @@ func Concurrently(t testing.TB, n int, f func(int) error) []error {
 	return errs
 }
 
-// Settings returns the settings of a test: pairs of names and values, and those that [Main] has chosen.
+// Settings returns the settings of a test: pairs of names and values, and the settings that [Main] has chosen.
 func Settings(t testing.TB, pairs ...string) *settings.Config {
 	t.Helper()
 	for _, name := range []string{"LIGHTPATH_STATUS_DIR", "NCCL_RAS_ENABLE"} {

@@ -39,7 +39,7 @@ func lossyProcess() int {
 		if err := os.Setenv("LIGHTPATH_PLANES", planes); err != nil {
 			panic(err)
 		}
-		// nobody else is in this namespace
+		// no other process is in this namespace
 		if err := os.Setenv("NCCL_COMM_ID", fmt.Sprintf("10.77.0.1:%d", 4713+i)); err != nil {
 			panic(err)
 		}
@@ -96,8 +96,8 @@ func (r lossyRank) do(line string) error {
 	}
 }
 
-// everything makes collectives of every kind, of sizes from nothing to what all planes carry, and messages, and checks
-// what this rank has got. What it is depends on the seed alone.
+// everything makes collectives of every kind, from empty to sizes that use all planes, and messages, and checks this
+// rank's results. All choices depend on the seed alone.
 func (r lossyRank) everything(seed uint64) error {
 	rank, n := r.wide.Rank, r.wide.Ranks
 	w := shimtest.WorldOf(nil, make([]*shim.Comm, n))
@@ -244,7 +244,7 @@ func tellFiles(t *testing.T, all []*lossyTalker, command string) {
 	}
 }
 
-// done waits for every rank to have done it, and nothing else. What waits in vain says so itself, after its time.
+// done waits until every rank is done, and for nothing else. A rank that waits too long reports that itself.
 func done(t *testing.T, all []*lossyTalker, command string) {
 	t.Helper()
 	for r, w := range all {
@@ -304,7 +304,7 @@ func TestHeldPlane(t *testing.T) {
 	held := ethernet.Lossy(t, 1)
 	ranks := lossyRanks(t, hosts, 2, "LIGHTPATH_PLANE_SHARES=even", "LIGHTPATH_HEARTBEAT=0")
 	for command, share := range map[string]uint64{"reduce": reduceShare(n), "exchange": exchangeShare(n)} {
-		tellFiles(t, ranks, command) // finds the ways, and who is at their ends
+		tellFiles(t, ranks, command) // finds the paths and the ranks at their ends
 		done(t, ranks, command)
 		lose(t, held, 1)
 		var before [n]uint64
@@ -357,8 +357,7 @@ func TestLossyPlaneCarriesLess(t *testing.T) {
 	}
 }
 
-// TestOneWayPlane: of plane 1 one host hears nobody, while everybody hears it: all say that it is
-// plane 1.
+// TestOneWayPlane: one host receives nothing on plane 1, while all others receive from it. All ranks name plane 1.
 func TestOneWayPlane(t *testing.T) {
 	t.Parallel()
 	hosts, ethernet := shimtest.NewHosts(t, 2, 2)

@@ -129,7 +129,7 @@ func TestWrongMessageSizes(t *testing.T) {
 				return shim.Run([]calls.Call{shimtest.MessageInt32(calls.Recv, c, 0, make([]int32, 5))})
 			}) {
 				if r == 0 && err == nil {
-					continue // what it has sent is on its way
+					continue // its data is on the wire
 				}
 				if !errors.Is(err, errdefs.ErrMismatch) && !errors.Is(err, exec.ErrSignature) || !strings.Contains(err.Error(),
 					"message 0 from rank 0 to rank 1") ||
@@ -189,8 +189,7 @@ func forge(e transport.Endpoint) transport.Endpoint {
 	return f
 }
 
-// TestForgedFrame: a frame that is not what it should be is an error on every rank, which names who got
-// it from whom on which plane.
+// TestForgedFrame checks that a wrong frame is an error on every rank, which names receiver, sender and plane.
 func TestForgedFrame(t *testing.T) {
 	for path, w := range worlds(t, 3) {
 		c := w.Comms[1]

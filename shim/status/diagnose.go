@@ -48,8 +48,7 @@ func (c *Comm) judge() (state, text string) {
 	return c.together(inside, longest)
 }
 
-// failure is the error of a communicator: of those that its ranks have, one that a rank has met
-// itself.
+// failure is the error of a communicator: of its ranks' errors, one that a rank has met itself.
 func (c *Comm) failure() string {
 	best := ""
 	for i := range c.Ranks {
@@ -133,8 +132,8 @@ func mismatch(inside []*Rank) string {
 	return ""
 }
 
-// blame names those whom the others wait for, where that is not mutual: ranks that do not answer or
-// have not made the call, and else those in an earlier one.
+// blame names the ranks that the others wait for, unless they wait for each other: ranks that do not answer or have not
+// made the call, else ranks in an earlier call.
 func (c *Comm) blame(inside, absent []*Rank, longest float64) string {
 	top := inside[0]
 	for _, r := range inside {
@@ -226,7 +225,7 @@ func (c *Comm) together(inside []*Rank, longest float64) (state, text string) {
 			}
 		}
 	}
-	// Someone who is waited for and waits for nobody holds up the rest.
+	// A rank that is waited for and waits for none holds up the rest.
 	for _, r := range stuck {
 		p := c.known(r.Op.Wait.Peer)
 		if p != nil && p.Op != nil && p.Op.Wait == nil {

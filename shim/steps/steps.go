@@ -104,7 +104,7 @@ func (l *List) room(i int, n uint64) (sent, received int) {
 	return sent, received
 }
 
-// Begin empties the list for calls of a communicator. What it has allocated is reused.
+// Begin empties the list for calls of a communicator. It reuses allocated memory.
 func (l *List) Begin(c *comm.Core) {
 	l.Comm, l.deadline = c, time.Time{}
 	l.From, l.Staged, l.Scalars, l.Relays.Selfs = l.From[:0], l.Staged[:0], l.Scalars[:0], l.Relays.Selfs[:0]
@@ -281,7 +281,7 @@ func (l *List) Before(k int) Step {
 	return l.Steps[k-1]
 }
 
-// Run runs step k. What it sends has been copied from the device.
+// Run runs step k. Its data has been copied from the device.
 func (l *List) Run(k int) error {
 	from, to := l.Before(k), l.Steps[k]
 	group := l.Calls[from.Calls:to.Calls]

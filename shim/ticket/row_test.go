@@ -83,7 +83,7 @@ func FuzzHolds(f *testing.F) {
 	})
 }
 
-// TestMatchRows: what is in a round and what is not, whatever the order in which ranks list it.
+// TestMatchRows checks which messages are in a round, for any order in which ranks list them.
 func TestMatchRows(t *testing.T) {
 	one := func(peer int, number uint64, bytes int64) Message { return Message{peer, number, bytes} }
 	list := func(m ...Message) []Message { return m }

@@ -66,8 +66,8 @@ func (h HCA) String() string {
 	return text
 }
 
-// HCAs is what NCCL_IB_HCA says: entries whose devices are prefixes of names, or whole names
-// after "=", and after "^" those that are not meant. The zero value means every device.
+// HCAs is the value of NCCL_IB_HCA: entries whose devices are prefixes of names, or whole names after "=". After "^",
+// it lists devices to exclude. The zero value means every device.
 type HCAs struct {
 	Entries        []HCA
 	Exact, Exclude bool

@@ -32,7 +32,7 @@ func TestParseHCA(t *testing.T) {
 	}
 }
 
-// FuzzParseHCA: what is accepted is written and read back the same, and stays in bounds.
+// FuzzParseHCA checks that accepted text is written and read back the same, and stays in bounds.
 func FuzzParseHCA(f *testing.F) {
 	for _, seed := range []string{"mlx5_0", "mlx5_0:1", "mlx5_0:1:0:0", "a:01", ":", "a:1::", "\xff"} {
 		f.Add(seed)

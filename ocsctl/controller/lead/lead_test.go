@@ -217,7 +217,7 @@ func TestCoreGivesUp(t *testing.T) {
 	}
 }
 
-// TestLate: no device moves once the lease may have run out, though nobody has said so.
+// TestLate checks that no device moves once the lease may have run out, even before the runner is told.
 func TestLate(t *testing.T) {
 	s, d := newStore(), &device{at: circuit.Shift(ports, 1)}
 	r, _ := run(t, s, d, nil)

@@ -391,8 +391,8 @@ func (c *Client) find(ctx context.Context, first bool) (*link, *ocspb.Welcome, e
 	}
 }
 
-// prefer puts endpoint i first: whoever was in charge last, probably is. Only the goroutine that
-// finds controllers looks at the list.
+// prefer puts endpoint i first: its controller was in charge last, and probably still is. Only the goroutine that finds
+// controllers reads the list.
 func (c *Client) prefer(i int) {
 	e := c.endpoints[i]
 	copy(c.endpoints[1:i+1], c.endpoints[:i])

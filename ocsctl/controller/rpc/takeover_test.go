@@ -82,7 +82,7 @@ func TestTakeoverFinds(t *testing.T) {
 	target := circuit.Shift(2, 1)
 	for _, c := range []struct {
 		name   string
-		found  circuit.Permutation // what the next controller has at epoch 1
+		found  circuit.Permutation // the map of the next controller at epoch 1
 		wanted error
 	}{{"the move has happened", target, nil}, {"another map", circuit.Shift(2, 0), ocsctl.ErrUnknownMap}} {
 		t.Run(c.name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestTakeoverFinds(t *testing.T) {
 	}
 }
 
-// TestFaultVoidsPosts: what was asked for before a fault is not asked of the next controller.
+// TestFaultVoidsPosts checks that the next controller does not get a request made before a fault.
 func TestFaultVoidsPosts(t *testing.T) {
 	core, first, second := pair(t, 2, 1)
 	a, b := dial(t, 0, rpc.Options{}, first.address, second.address),
@@ -163,8 +163,8 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
-// TestDialWaitsForTakeover: a rank that starts while nobody is in charge waits, within bounds; one
-// that finds nobody at all does not.
+// TestDialWaitsForTakeover checks that a rank waits, within bounds, while no controller is in charge, and does not wait
+// if no endpoint answers.
 func TestDialWaitsForTakeover(t *testing.T) {
 	s := serve(t, nil, options("a", 2, 1))
 	s.standby.Store("10.1.2.3:7443 is")
@@ -334,8 +334,7 @@ func TestSilence(t *testing.T) {
 	must(t, all[0].Release(1, 5))
 }
 
-// TestLostPlace: who comes back too late to the same controller has been taken for dead, and is
-// told so.
+// TestLostPlace checks that a client that returns too late to the same controller is told that it was taken for dead.
 func TestLostPlace(t *testing.T) {
 	t.Parallel()
 	core := fake.New("a", 1, 2, 1)

@@ -269,7 +269,7 @@ func TestPageOfStandby(t *testing.T) {
 		says("#planes", "ocs2 is in charge and has the planes"), says("#token", "-")} {
 		until(t, ctx, want)
 	}
-	// It takes over: the planes appear without anybody loading the page again.
+	// It takes over: the planes appear without a reload of the page.
 	r.charge.set(f, "ocs1")
 	until(t, ctx, `document.querySelectorAll(".plane").length === 2`)
 	until(t, ctx, says("#role", "in charge"))

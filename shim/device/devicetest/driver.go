@@ -13,9 +13,9 @@ import (
 	"lightpath/shim/device"
 )
 
-// Driver is a [device.Driver] of goroutines, and of device memory that the CPU cannot touch: who takes a device's
-// pointer for one of the CPU's crashes. Page-locked memory is Go's, so that the race detector sees it. It refuses what
-// a driver refuses: operations outside Enter and Leave, on streams that are gone, and waits that cross captures. Once
+// Driver is a [device.Driver] of goroutines, and of device memory that the CPU cannot touch: a program that uses a
+// device's pointer on the CPU crashes. Page-locked memory is Go's, so that the race detector sees it. It refuses what a
+// driver refuses: operations outside Enter and Leave, on streams that are gone, and waits that cross captures. Once
 // streams and graphs have been used it allocates nothing.
 type Driver struct {
 	handler device.Handler
@@ -41,7 +41,7 @@ type block struct {
 	at    uintptr
 	alias []byte // where the driver reaches it
 	place device.Place
-	seen  []byte   // what the program sees, of the mapping; nil where that is alias
+	seen  []byte   // the program's mapping; nil if that is alias
 	fd    *os.File // of a device's memory
 }
 

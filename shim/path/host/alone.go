@@ -81,8 +81,7 @@ func runAlone(c *comm.Core, group []calls.Call) error {
 	return nil
 }
 
-// poll drives the one operation of a call to its end.
-// Hot path: no allocation, no logging.
+// poll drives the one operation of a call until it ends. Hot path: no allocation, no logging.
 func poll(group []calls.Call, ref session.Ref, op *sharedmem.Op) error {
 	c, st := ref.Comm, session.Of(ref.Comm)
 	polls := st.Polls()

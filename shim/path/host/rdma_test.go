@@ -203,7 +203,8 @@ func TestRegisteredBuffers(t *testing.T) {
 	}
 }
 
-// TestNoRDMA: what is missing fails the creation of the communicator on every rank, and is named.
+// TestNoRDMA checks that a missing part fails the creation of the communicator on every rank, and that the error names
+// it.
 func TestNoRDMA(t *testing.T) {
 	create := func() error {
 		id, err := shim.NewUniqueID()

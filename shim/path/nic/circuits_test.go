@@ -71,8 +71,8 @@ func TestGPUDirectOverCircuits(t *testing.T) {
 	}
 }
 
-// TestGPUDirectCircuitsMoveNothingOnHosts: over circuits too, what a collective with a plan sends comes from memory of
-// devices and goes there.
+// TestGPUDirectCircuitsMoveNothingOnHosts checks that a planned collective moves bytes from device memory to device
+// memory, over circuits too.
 func TestGPUDirectCircuitsMoveNothingOnHosts(t *testing.T) {
 	const count = 300000
 	g, dev := switchedGPUs(t, 4, 1, 2)

@@ -135,8 +135,8 @@ func TestGPUDirectAllocatesNothing(t *testing.T) {
 	shimtest.DestroyAll(w)
 }
 
-// TestGPUDirectRegistered: what the program has registered travels from where it is to where it is to be, until it is
-// deregistered.
+// TestGPUDirectRegistered checks that bytes travel between registered buffers directly, until the program deregisters
+// them.
 func TestGPUDirectRegistered(t *testing.T) {
 	const count = 300000
 	g := shimtest.UseGPUDirect(t, 3, 1, 1)

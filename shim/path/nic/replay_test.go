@@ -15,8 +15,8 @@ import (
 	"lightpath/shim/stream"
 )
 
-// TestGPUDirectReplays: each replay of a graph is an operation of the flight recorder, from when its stream comes to it
-// until it has left it, and counted; that it was captured is not.
+// TestGPUDirectReplays checks that each replay of a graph is counted, and is one operation of the flight recorder: from
+// the time when its stream comes to it until the stream has left it. The capture is not recorded.
 func TestGPUDirectReplays(t *testing.T) {
 	g := shimtest.UseGPUDirect(t, 2, 1, 1)
 	before := stream.NumPlaces()

@@ -61,8 +61,8 @@ func delay(w *shimtest.World, rank int, d time.Duration) {
 	o.End = slow
 }
 
-// TestWhoIsWaitedFor: where a rank does not get to its part of a barrier, the others say which
-// port is missing, whoever the controller is.
+// TestWhoIsWaitedFor checks that ranks name the missing port if a rank does not reach a barrier, with every kind of
+// controller.
 func TestWhoIsWaitedFor(t *testing.T) {
 	for name, start := range map[string]func(*testing.T){
 		"here":      func(t *testing.T) { shimtest.UseEmulator(t, 4, 1, nil) },

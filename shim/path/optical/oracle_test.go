@@ -11,8 +11,8 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestOpticalOracle runs every collective on circuits, under each planner; those that a
-// planner has no plan for run on packet planes, by everyone's decision.
+// TestOpticalOracle runs every collective on circuits, under each planner. If a planner has no plan for one, all ranks
+// run it on packet planes.
 func TestOpticalOracle(t *testing.T) {
 	for _, c := range []struct {
 		n       int

@@ -57,8 +57,8 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// TestRoundOfSome: ranks without traffic do not call, and nobody waits for them for long; then
-// ranks that do are together again.
+// TestRoundOfSome checks that ranks with traffic do not wait long for ranks that do not call, and that later rounds of
+// all ranks work again.
 func TestRoundOfSome(t *testing.T) {
 	server := shimtest.UseFastEmulator(t, 4, 2)
 	t.Setenv("LIGHTPATH_DEMAND_WAIT", "300ms")
@@ -280,7 +280,7 @@ func TestRoundWithoutPlanes(t *testing.T) {
 	}
 }
 
-// TestDemandPlansPass: what the leader plans, from wherever the planes stand, passes the checker.
+// TestDemandPlansPass checks that the leader's plans, from any maps of the planes, pass the checker.
 func TestDemandPlansPass(t *testing.T) {
 	shimtest.UseFastEmulator(t, 5, 3)
 	w := shimtest.NewWorld(t, 5)

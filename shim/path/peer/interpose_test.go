@@ -130,8 +130,8 @@ func TestInterposes(t *testing.T) {
 	}
 }
 
-// TestInterposerBreaks: what the other library reports when it is asked is the communicator's failure, on all ranks,
-// and aborts its communicators there.
+// TestInterposerBreaks checks that an asynchronous error of the other library fails the communicator on all ranks, and
+// aborts the other library's communicators.
 func TestInterposerBreaks(t *testing.T) {
 	_, w, lib := interposedWorld(t, 2)
 	lib.broken.Store(true)

@@ -21,7 +21,7 @@ import (
 	"lightpath/shim/stream"
 )
 
-// letter is a message of a test: what a rank sends, and where another one has it.
+// letter is a test message: the bytes to send, and where the receiver has them.
 type letter struct {
 	from, to   int
 	size       int
@@ -133,7 +133,7 @@ func view(g *shimtest.GPUs, at unsafe.Pointer, size int) []byte {
 	return memory.Bytes(at, int64(size))
 }
 
-// sayNothing checks that a rank whose streams are through says of nothing where it is.
+// sayNothing checks that a rank whose streams have left publishes no address.
 func sayNothing(g *shimtest.GPUs, c *shim.Comm) {
 	g.T.Helper()
 	words := g.Bytes(unsafe.Add(peer.Exchange(peer.Of(c)), c.Cfg.DeviceExchange-peer.SaidBytes), peer.SaidBytes)
@@ -205,8 +205,8 @@ func TestLentMessagesCopyOnce(t *testing.T) {
 	}
 }
 
-// TestLentMessageBounds: what the receiver had not opened when it called for a message is not lent to it, whoever else
-// has.
+// TestLentMessageBounds checks that a message is not lent to a receiver that had not opened the buffer when it called,
+// even if other ranks had.
 func TestLentMessageBounds(t *testing.T) {
 	const size = 1 << 20
 	g := shimtest.UsePeers(t, 3, 1)
@@ -231,7 +231,8 @@ func TestLentMessageBounds(t *testing.T) {
 	}
 }
 
-// TestLentMessageAborted: a rank that has lent a message to one that does not come is through when it is aborted.
+// TestLentMessageAborted checks that an abort frees the stream of a rank that has lent a message to a rank that does
+// not come.
 func TestLentMessageAborted(t *testing.T) {
 	const count = 300 << 10
 	g := shimtest.UsePeers(t, 2, 1)

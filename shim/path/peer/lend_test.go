@@ -304,8 +304,8 @@ func TestLentReused(t *testing.T) {
 	}
 }
 
-// TestLentBounds: what is not all within a registration is not lent, nor is what no rank had opened when a call was
-// made.
+// TestLentBounds checks that a buffer is lent only if it lies within one registration, and if the peers had opened this
+// when the call was made.
 func TestLentBounds(t *testing.T) {
 	const size = 1 << 20
 	g := useLenders(t, 2)
@@ -415,8 +415,8 @@ func TestLentAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestLentAborted: a rank that has lent a buffer to one that does not come is through when it is aborted, and says of
-// nothing any more where it is.
+// TestLentAborted checks that an abort frees the stream of a rank that has lent a buffer to a rank that does not come.
+// The rank then publishes no address.
 func TestLentAborted(t *testing.T) {
 	const count = 300 << 10
 	g := useLenders(t, 2)
@@ -450,8 +450,8 @@ func TestLentAborted(t *testing.T) {
 	}
 }
 
-// TestLentElsewhere: what a rank says of another call, or has said of this one by half, is not where others look for
-// what it brings.
+// TestLentElsewhere checks that peers do not take an address that a rank has published for another call, or only half,
+// as the address for this call.
 func TestLentElsewhere(t *testing.T) {
 	const count, other = 300 << 10, 200 << 10
 	g := useLenders(t, 2)

@@ -67,7 +67,7 @@ func (b *beginner) numbers(rank int) []float32 {
 		staged.BriefMost)
 }
 
-// settle waits until a rank's launches are over, and nobody is at its worker.
+// settle waits until a rank's launches have ended and its worker is idle.
 func (b *beginner) settle(rank int) {
 	b.t.Helper()
 	if err := b.SynchronizeRank(rank); err != nil {
@@ -104,8 +104,8 @@ func (b *beginner) wakeUps(rank int, want int32) {
 	}
 }
 
-// TestBeginAlone: a rank that waits for nobody makes short calls on its driver's thread, long ones, and those of a
-// shape not seen before, not.
+// TestBeginAlone checks that a rank that waits for no peer makes short calls on its driver's thread. Its worker makes
+// long calls and calls of a new shape.
 func TestBeginAlone(t *testing.T) {
 	b := newBeginner(t, 1)
 	for range 10 {
@@ -158,7 +158,7 @@ func TestBeginTogether(t *testing.T) {
 	}
 }
 
-// TestBeginBusy: a step of a communicator that somebody uses is the worker's.
+// TestBeginBusy checks that the worker makes a step of a communicator in use.
 func TestBeginBusy(t *testing.T) {
 	b := newBeginner(t, 1)
 	b.Comms[0].Turn.Lock()
@@ -169,7 +169,7 @@ func TestBeginBusy(t *testing.T) {
 	b.has(0, beginnerCount, 1)
 }
 
-// TestBegunAborted: a step that has begun ends with its communicator, as do those that follow it.
+// TestBegunAborted checks that a step that has begun, and later steps, end with their communicator.
 func TestBegunAborted(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	b := newBeginner(t, 2)

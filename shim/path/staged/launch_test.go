@@ -119,8 +119,9 @@ func TestStagingIsBounded(t *testing.T) {
 	}
 }
 
-// TestStepsOverlap: while a step waits for another rank, what the next one sends is copied out, and what the one before
-// received is copied in, in every launch but captured ones also where one stream would have the one wait for the other.
+// TestStepsOverlap checks that, while a step waits for another rank, the data of the next step is copied out and the
+// results of the previous step are copied in. This holds in every launch, even if one stream orders the copies, but not
+// in captured launches.
 func TestStepsOverlap(t *testing.T) {
 	t.Setenv("LIGHTPATH_STAGING", "64K")
 	g := shimtest.UseGPUs(t, 2, 1)
@@ -183,8 +184,8 @@ func TestStepsOverlap(t *testing.T) {
 	g.Before(nil)
 }
 
-// TestAbortedLaunch: a stream that waits for a rank that does not come goes on, launches behind it too, and those that
-// streams come to later.
+// TestAbortedLaunch checks that an abort frees a stream that waits for an absent rank, later launches, and launches
+// that streams reach later.
 func TestAbortedLaunch(t *testing.T) {
 	t.Setenv("LIGHTPATH_STAGING", "64K")
 	g := shimtest.UseGPUs(t, 2, 2)

@@ -113,7 +113,7 @@ func exchangeAll(g *shimtest.GPUs, w *shimtest.World, sizes []int) error {
 	return nil
 }
 
-// TestGroupsAreBounded: what a group of messages takes of page-locked memory does not grow with them.
+// TestGroupsAreBounded checks that page-locked memory does not grow with the number of messages of a group.
 func TestGroupsAreBounded(t *testing.T) {
 	t.Setenv("LIGHTPATH_STAGING", "64K")
 	const n = 3
@@ -226,8 +226,7 @@ func TestRefusedGroup(t *testing.T) {
 	}
 }
 
-// TestSlotsAreLeftAlone: what is sent arrives whole though its two slots are used again and again, and though the peer
-// comes late.
+// TestSlotsAreLeftAlone checks that data arrives whole, though its two slots are reused and the peer comes late.
 func TestSlotsAreLeftAlone(t *testing.T) {
 	t.Setenv("LIGHTPATH_STAGING", "64K")
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")

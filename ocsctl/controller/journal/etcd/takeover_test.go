@@ -185,7 +185,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestForeignWriter: somebody who writes past the rule ends it; the next one reads what is there.
+// TestForeignWriter checks that a writer which ignores the rule ends it, and that the next rule reads the stored state.
 func TestForeignWriter(t *testing.T) {
 	t.Parallel()
 	c := open(t, t.TempDir())
