@@ -11,9 +11,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// The fabric of these tests: 4 ranks, 2 planes; step 0 (step 0 of the schedule) to xor 1 over both
-// planes, step 1 (step 3 of the schedule) to the next rank but one, which plane 0 reaches by switching
-// to xor 2 and plane 1 by forwarding over a cycle.
+// The fabric of these tests has 4 ranks and 2 planes. Step 0 of the plan is step 0 of the schedule: to xor 1, over both
+// planes. Step 1 is step 3 of the schedule: to the next rank but one. Plane 0 switches to xor 2 for it; plane 1
+// forwards over a cycle.
 const (
 	testFrame = 1000 // payload bytes of a frame
 	period    = 1_000_000

@@ -164,8 +164,8 @@ func TestPackagedConfigOutlivesACrash(t *testing.T) {
 	}
 }
 
-// TestDriftOutlivesACrash: with a file that names no journal, a controller of real switches does not take
-// for its own what another writer did to a switch while it was gone, nor a circuit that has lost its light.
+// TestDriftOutlivesACrash checks that a restarted controller of real switches, whose file names no journal, finds the
+// change that another writer made to a switch meanwhile, and a circuit that has lost its light.
 func TestDriftOutlivesACrash(t *testing.T) {
 	model, fabric := switchFabric(t)
 	// one form for all

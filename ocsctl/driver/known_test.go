@@ -123,8 +123,8 @@ func TestKnownWindow(t *testing.T) {
 	}
 }
 
-// TestKnownTokens: a token is worth more than light for as long as every look confirms the circuit; one that was
-// lost is mended by another one, or by making the circuit anew, and by no light.
+// TestKnownTokens checks that a token counts more than light while every look confirms the circuit. A circuit that lost
+// its token recovers by another token, or if it is made again, but not by light.
 func TestKnownTokens(t *testing.T) {
 	swap := circuit.Shift(2, 1)
 	l := newLedger(t, Light)

@@ -20,8 +20,8 @@ func rankMAC(plane, rank int) net.HardwareAddr {
 		byte(rank)}
 }
 
-// wirePrefix begins the addresses of ports on the Ethernet between hosts, which end as those of
-// ranks do: a frame there is from the port where its last circuit began, to the one where that ends.
+// wirePrefix begins the addresses of ports on the Ethernet between hosts. They end like the addresses of ranks. A frame
+// there goes from the port where its last circuit began to the port where that circuit ends.
 const wirePrefix = 0x024c51
 
 // wireMAC is the hardware address of a port on the Ethernet between hosts.

@@ -81,8 +81,8 @@ type rankCounters struct {
 // have sent plus [Counters.Transit].
 func (c *Counters) Sent() uint64 { return atomic.LoadUint64(&c.sw.udp) }
 
-// Dropped returns how many frames of data that left at this port were lost: on a dark circuit, and
-// on a circuit that did not lead to the rank they were for, frames that came back to it included.
+// Dropped returns how many data frames that left at this port were lost: on a dark circuit, or on a circuit to another
+// rank than the frame's. Frames that came back to this port count too.
 func (c *Counters) Dropped() (dark, misdirected uint64) {
 	return atomic.LoadUint64(&c.sw.dark), atomic.LoadUint64(&c.sw.misdirected) + atomic.LoadUint64(&c.rank.misdirected)
 }

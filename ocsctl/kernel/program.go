@@ -6,9 +6,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// The programs: switchProgram at the switch's end of every port, where frames enter the switch;
-// ingressProgram at the rank's end, where they arrive; egressProgram at the rank's end, before the
-// queues. They are written for the verifier of Linux 6.6, the first with TCX.
+// There are three programs. switchProgram is at the switch's end of every port, where frames enter the switch.
+// ingressProgram is at the rank's end, where frames arrive. egressProgram is at the rank's end, before the queues. They
+// are written for the verifier of Linux 6.6, the first kernel with TCX.
 //
 // Registers that live across a program:
 //
@@ -343,9 +343,9 @@ const (
 	queueDirect = queueMajor << 16
 )
 
-// egressProgram chooses the queue of what a rank sends or steers on: what may travel backwards, and
-// tokens, have one that is not shaped; data goes by its source, so that all sources of frames that
-// leave here have equal parts. queues is a power of two.
+// egressProgram chooses the queue of a frame that a rank sends or steers on. Tokens, and frames that may travel
+// backwards, use a queue that is not shaped. Data is queued by source, so that all sources of frames that leave here
+// have equal parts. queues is a power of two.
 func egressProgram(t tables, plane, rank, slot, queues int) asm.Instructions {
 	return program(
 		asm.Instructions{

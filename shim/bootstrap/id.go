@@ -1,8 +1,8 @@
-// Package bootstrap is how the ranks of a communicator that is being made find each other: unique ids, the root that an
-// id names, where ranks give their hellos and get the table of all of them, and the doors at which ranks that are left
-// of a communicator meet again.
+// Package bootstrap lets the ranks of a new communicator find each other. It has unique ids and the root that an id
+// names: ranks send it their hellos and get the table of all hellos. It also has doors, where the remaining ranks of a
+// communicator meet again.
 //
-// Layer: above control and settings, below shim, which makes communicators of what ranks know of each other here.
+// Layer: above control and settings, below shim, which makes communicators from the tables.
 package bootstrap
 
 import (

@@ -61,10 +61,9 @@ func (h *Hello) excludes() string {
 	return fmt.Sprintf("rank %d (%s, process %d) excludes %s", h.Was, h.Name, h.PID, h.Without)
 }
 
-// root gathers the hellos of one communicator and hands everyone the table. Where ranks meet
-// at several places, each place has a root, which gathers a block of ranks; the first of a
-// block, its delegate, then takes its table to the root of the first block, and brings back
-// everyone's.
+// root gathers the hellos of one communicator and sends every rank the table. If ranks meet at several places, each
+// place has a root, which gathers a block of ranks. The first rank of a block, its delegate, then takes its table to
+// the root of the first block, and brings back the table of all.
 type root struct {
 	ln      net.Listener // nil behind a door
 	secret  control.Secret

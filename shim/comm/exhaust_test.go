@@ -21,8 +21,8 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestNoFilesLeft: where the process has no file descriptors left, or too few, making a communicator
-// ends, those who lack them say so, nothing is left behind, and with some of them back the next one works.
+// TestNoFilesLeft checks a process with too few file descriptors. Making a communicator ends, the ranks that lack
+// descriptors say so, and nothing leaks. With some descriptors back, the next communicator works.
 func TestNoFilesLeft(t *testing.T) {
 	for _, transport := range []string{"shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {

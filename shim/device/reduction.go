@@ -54,9 +54,9 @@ type Reduction struct {
 	Spare        unsafe.Pointer // nil: nowhere
 }
 
-// SaidBits are those of a word that are no address but its tag. Streams write such a word in two halves, the lower one
-// first, and take it back by a 0 in the upper one: tags have the upper bit set, so a word that is half written says
-// nothing.
+// SaidBits are the bits of a word, without its tag, that are no address. Streams write such a word in two halves, the
+// lower one first. They take it back with a 0 in the upper half. Tags have the upper bit set, so a half-written word
+// has no meaning.
 const SaidBits uint64 = 0xfe<<56 | 0xf
 
 // SaidTag is the tag of words with one meaning: the sender of an address and its reader use the same tag. Other

@@ -210,8 +210,8 @@ func (b *Book) adopt(s Solution) {
 	}
 }
 
-// named returns the row of a call that names its plan: one that a ticket has named, the interim one, or one of any
-// planner in the cache, if it is a plan for this very call. mu is held.
+// named returns the row of a call that names its plan: a plan that a ticket has named, the interim plan, or a plan of
+// any planner in the cache for this very call. mu is held.
 func (b *Book) named(job *Job) (Row, error) {
 	var known []string
 	try := func(plan *plans.Plan) *Agreed {

@@ -122,9 +122,8 @@ func (k Collective) String() string {
 		k.Skew)
 }
 
-// fill makes inputs for which every reduction is exact in its type, whatever the order:
-// whole numbers up to the ranks for sums, powers of two for products, and for averages of
-// floats one contribution other than zero per element.
+// fill makes inputs whose reduction is exact in their type, in every order. Sums have whole numbers up to the number of
+// ranks; products have powers of two. Averages of floats have one nonzero contribution per element.
 func (k Collective) fill(rng *rand.Rand, buf []byte, rank, n int) {
 	size := k.Type.Size()
 	switch {

@@ -74,9 +74,8 @@ func TestLostRDMA(t *testing.T) {
 	w.Destroy()
 }
 
-// TestStoppedRDMA: of a rank that is stopped in the middle of calls, while its device acknowledges what it is sent,
-// the other says within the time allowed that it has waited for it, and on which plane; when it goes on it has an
-// error too.
+// TestStoppedRDMA stops a rank in the middle of calls, while its device still acknowledges data. The other rank reports
+// in time that it has waited for that rank, and on which plane. When the stopped rank continues, it has an error too.
 func TestStoppedRDMA(t *testing.T) {
 	for mode, victims := range map[string][]int{"rc": {0, 1}, "uc": {1}} {
 		for _, victim := range victims {
@@ -145,9 +144,9 @@ func TestLostUnacknowledged(t *testing.T) {
 	w.Destroy()
 }
 
-// TestRegisteredBuffers: collectives on registered buffers send from where they are, in place and not, with other
-// calls on the same buffers right behind them; the results are right, and nothing is written that is still to be
-// read, which the network checks.
+// TestRegisteredBuffers checks that collectives send from registered buffers without a copy, in place and not, with
+// later calls on the same buffers. Results are right. The network checks that no byte is written while it still has to
+// be read.
 func TestRegisteredBuffers(t *testing.T) {
 	for _, mode := range []string{"rc", "uc"} {
 		t.Run(mode, func(t *testing.T) {

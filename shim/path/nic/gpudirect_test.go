@@ -193,8 +193,8 @@ func TestGPUDirectRegistered(t *testing.T) {
 	shimtest.DestroyAll(w)
 }
 
-// TestGPUDirectBreaks: what ends a communicator in the middle ends it on all ranks, with an error that says what it
-// was; no stream hangs, nor any that comes to a launch later, in a graph or not.
+// TestGPUDirectBreaks checks that a failure in the middle ends the communicator on all ranks, with an error that names
+// it. No stream hangs, nor does one that reaches a launch later, in a graph or not.
 func TestGPUDirectBreaks(t *testing.T) {
 	for name, c := range map[string]struct {
 		breaks func(g *shimtest.GPUsAndPorts, w *shimtest.World)

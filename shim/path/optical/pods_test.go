@@ -12,8 +12,8 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestPodsOracle runs every collective on circuits of fabrics with pods that are not in the order of
-// ranks: the bytes are right, and the ranks of a pod are next to each other in what they ran.
+// TestPodsOracle runs every collective on circuits of fabrics whose pods are not in the order of ranks. The results are
+// right, and the programs place the ranks of a pod next to each other.
 func TestPodsOracle(t *testing.T) {
 	for _, pods := range [][][]int{{{0, 2}, {1, 3}}, {{0, 3}, {1, 4}, {2, 5}}, {{4, 0, 2}, {1, 3}}} {
 		n := 0

@@ -29,8 +29,9 @@ type letter struct {
 	want       []byte
 }
 
-// TestLentMessages: groups of messages between all ranks, some to the same, of sizes around those of chunks and of the
-// shortest that is looked at, in buffers that are registered or not, aligned or not, of the host's, and in graphs.
+// TestLentMessages runs groups of messages between all ranks, some to the same rank. Sizes are around the chunk size
+// and the shortest lent size. Buffers are registered or not, aligned or not, or in host memory, and groups run in
+// graphs too.
 func TestLentMessages(t *testing.T) {
 	for _, n := range []int{2, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

@@ -45,8 +45,8 @@ func message(g *shimtest.GPUs, c *shim.Comm, kind calls.Kind, peer int, at unsaf
 		Recv: at, Stream: g.Streams[c.Rank][0]}
 }
 
-// TestMessagesMoveByThemselves: a rank sends and receives in one group what the other end makes calls of one after
-// another, in which what comes later depends on what came before, in part by way of a third rank.
+// TestMessagesMoveByThemselves: a rank sends and receives in one group, and the other end makes the same calls one
+// after another. Later messages depend on earlier ones, in part through a third rank.
 func TestMessagesMoveByThemselves(t *testing.T) {
 	for _, transport := range []string{"inproc", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
