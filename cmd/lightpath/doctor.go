@@ -29,7 +29,7 @@ func newDoctorCommand() *cobra.Command {
 	var env, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look at this machine and installation; exit 1 where something is missing",
+		Short: "Check this machine and installation; exit 1 if something is missing",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if env {

@@ -52,7 +52,7 @@ func (o *ocsFlags) add(cmd *cobra.Command) {
 		"allow SCPI, which is neither encrypted nor authenticated, off this host")
 	o.addController(cmd)
 	fl.BoolVar(&o.direct, "direct", false,
-		"speak to the switches themselves, also where the fabric file names a controller")
+		"speak to the switches themselves, even if the fabric file names a controller")
 	o.addCredentials(cmd)
 	fl.StringVar(&o.target.User, "user", "", "user name (NETCONF)")
 	fl.StringVar(&o.target.PasswordFile, "password-file", "", "file of the password (NETCONF)")
