@@ -98,7 +98,8 @@ func lightpath(p *Programs, s setting, job []string) []command {
 	return all
 }
 
-// mpiMissing returns a function that says whether the package of an MPI library, or the program built with it, is missing.
+// mpiMissing returns a function for [Contender].missing: it checks the package of an MPI library and the program built
+// with it.
 func mpiMissing(name, packages string) func(*Programs) string {
 	return func(p *Programs) string {
 		if _, err := exec.LookPath("mpirun." + name); err != nil {

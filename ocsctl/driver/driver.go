@@ -93,7 +93,7 @@ type Change struct {
 	Before, After circuit.Permutation
 	Token         uint64
 	Want          Level // verify to this level, as far as the switch can
-	// Check says which ports' circuits are verified besides those that the change makes; nil: all.
+	// Check lists the ports whose circuits are verified, besides the ones that the change makes; nil: all.
 	Check []bool
 }
 

@@ -17,8 +17,8 @@ var (
 	ErrLogOverflow  = errors.New("frame log is incomplete: the disk was slower than the switch")
 )
 
-// Log is a frame log in memory. Frames of one circuit are in the order in which they ended; frames of different circuits
-// are in the order in which the switch noticed them. Switches are in order.
+// Log is a frame log in memory. Frames of one circuit are in the order in which they ended. Frames of different
+// circuits are in the order in which the switch noticed them. Switches are in order.
 type Log struct {
 	Ports, Planes int
 	Frames        []FrameRecord
@@ -73,8 +73,8 @@ func parseLog(data []byte) (*Log, error) {
 	return l, nil
 }
 
-// record adds the record at the head of b to l, and returns its size in bytes. b holds at least recordSize bytes. before
-// is the number of records before this one, which a mark must state.
+// record adds the record at the head of b to l, and returns its size in bytes. b holds at least recordSize bytes.
+// before is the number of records before this one, which a mark must state.
 func (l *Log) record(b []byte, before uint64) (int, error) {
 	le := binary.LittleEndian
 	plane := le.Uint16(b[2:])

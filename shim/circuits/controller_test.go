@@ -224,7 +224,7 @@ func TestPlanesLeaveNothing(t *testing.T) {
 		w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))}) })
 		w.Destroy()
 	}
-	cycle() // what is made once per process
+	cycle() // a resource that the process makes once
 	before := shimtest.CountResources(t)
 	for range 10 {
 		cycle()

@@ -27,11 +27,11 @@ func TestNoFilesLeft(t *testing.T) {
 	for _, transport := range []string{"shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			if err := shimtest.RunRanks(2); err != nil { // what is made once per process
+			if err := shimtest.RunRanks(2); err != nil { // a resource that the process makes once
 				t.Fatal(err)
 			}
 			before := shimtest.CountResources(t)
-			t.Setenv("LIGHTPATH_TIMEOUT", "300ms") // whom a rank without descriptors does not answer, gives up
+			t.Setenv("LIGHTPATH_TIMEOUT", "300ms") // a rank that waits for a rank without descriptors gives up
 			few := []int{0}
 			if transport == "tcp" {
 				few = append(few, 4) // somewhere in the middle, after as long as it takes
@@ -88,7 +88,7 @@ func withFiles(t *testing.T, spare int) []error {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
 	}
-	shimtest.InitAll(t, ranks, cfg) // the place where nobody could go would wait for them
+	shimtest.InitAll(t, ranks, cfg) // otherwise the id's listener would wait for them
 	return errs
 }
 
@@ -262,7 +262,7 @@ func TestCreateDestroyLeavesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cycle() // what is made once per process
+			cycle() // a resource that the process makes once
 			before := shimtest.CountResources(t)
 			cycles := 70 // 210 in all
 			switch {

@@ -264,7 +264,7 @@ func TestSpentID(t *testing.T) {
 	}
 	(shimtest.WorldOf(t, comms)).Destroy()
 	_, err = shim.Init(args)
-	shimtest.WantError(t, err, errdefs.ErrRemote, "nobody listens there any more")
+	shimtest.WantError(t, err, errdefs.ErrRemote, "no process listens there any more")
 }
 
 // TestRevoke: it ends calls everywhere; afterwards the communicator can be split, shrunk and

@@ -163,8 +163,8 @@ func (b *board) stuckBefore(op *operation) bool {
 	return false
 }
 
-// timedOut returns the error of an operation that rank from gave up: the ranks that are missing or, if none is, what
-// the rank waited for.
+// timedOut returns the error of an operation that rank from gave up. It names the missing ranks or, if there are none,
+// the wait of the rank.
 func (b *board) timedOut(op *operation, from int, why string) error {
 	var here, missing []int
 	var elsewhere string

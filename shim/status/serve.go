@@ -19,8 +19,8 @@ import (
 type Source interface {
 	// Status is what the process knows by itself.
 	Status() Process
-	// Gather asks the other ranks of a communicator, by id, over its control network, for at most
-	// d. It returns those that have answered.
+	// Gather asks the other ranks of a communicator, by id, over its control network, for at most d. It returns the
+	// answers that have come.
 	Gather(id string, d time.Duration) []Rank
 	// Dump returns the flight recorders of the process's ranks, one JSON document each.
 	Dump() [][]byte

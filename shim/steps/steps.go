@@ -11,8 +11,8 @@ import (
 )
 
 // List is calls of one communicator, divided into steps. Each step is a group of calls on host memory. Steps take turns
-// with two rooms of staging memory: what a step receives can be copied out of one room while the next step's data is in
-// the other.
+// with two rooms of staging memory: the results of a step can be copied out of one room while the next step's data is
+// in the other.
 //
 // One piece follows another, call by call: that order is the same on all ranks, whatever their groups are. Only sends
 // and receives of one group may depend on each other in ways that no rank sees alone. They are one step, in which long

@@ -53,7 +53,7 @@ func TestStandby(t *testing.T) {
 			t.Errorf("%+v: %v, %q, want %q", leader, c, got, name)
 		}
 	}
-	says(journal.Leader{}, "nobody is known to be", "")
+	says(journal.Leader{}, "no other controller is known to be", "")
 	says(journal.Leader{Name: "ctl2", Address: "localhost:7502", Token: 5}, "ctl2 at localhost:7502 is", "ctl2")
 	says(journal.Leader{Name: "ctl2", Token: 5}, "ctl2 is", "ctl2")
 	says(journal.Leader{Name: "ctl1", Address: "localhost:7502", Token: 5}, "ctl1 at localhost:7502 is", "ctl1")

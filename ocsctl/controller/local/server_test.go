@@ -324,7 +324,7 @@ func TestPollingAllocatesNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("Poll, Refused and State: %v allocations", n)
 	}
-	// A post that the plane will never act on: what is counted is the rank's part, and the core's.
+	// A post that the plane will never act on is counted by the rank's part and by the core's.
 	if n := testing.AllocsPerRun(100, func() {
 		if err := c.Post(1, 5, holder, same); err != nil {
 			t.Error(err)

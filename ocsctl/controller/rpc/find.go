@@ -385,7 +385,7 @@ func (c *Client) find(ctx context.Context, first bool) (*link, *ocspb.Welcome, e
 			}
 		}
 		if !patience || time.Now().After(deadline) {
-			return nil, nil, c.nobody()
+			return nil, nil, c.noController()
 		}
 		c.sleep(ctx, pause)
 	}
@@ -406,23 +406,23 @@ func (c *Client) demote() {
 	c.endpoints[copy(c.endpoints, c.endpoints[1:])] = first
 }
 
-// nobody is the error when no endpoint has a controller.
-func (c *Client) nobody() error {
+// noController returns the error if no endpoint has a controller.
+func (c *Client) noController() error {
 	var why []string
 	var wraps []error
 	for _, e := range c.endpoints {
 		why = append(why, fmt.Sprintf("%s: %v", e.address, e.last))
 		wraps = append(wraps, e.last)
 	}
-	return &nobodyError{fmt.Sprintf("rpc: port %d: %v: %s", c.port, ocsctl.ErrControlLost, strings.Join(why, "; ")),
+	return &noControllerError{fmt.Sprintf("rpc: port %d: %v: %s", c.port, ocsctl.ErrControlLost, strings.Join(why, "; ")),
 		append(wraps, ocsctl.ErrControlLost)}
 }
 
-// nobodyError names every endpoint's last error, and wraps them all.
-type nobodyError struct {
+// noControllerError names every endpoint's last error, and wraps them all.
+type noControllerError struct {
 	text  string
 	wraps []error
 }
 
-func (e *nobodyError) Error() string   { return e.text }
-func (e *nobodyError) Unwrap() []error { return e.wraps }
+func (e *noControllerError) Error() string   { return e.text }
+func (e *noControllerError) Unwrap() []error { return e.wraps }

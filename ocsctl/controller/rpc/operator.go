@@ -53,7 +53,7 @@ func (o *Operator) Close() error {
 // each has call tried at one endpoint after the other, until one answers for itself. The error
 // names them all.
 func (o *Operator) each(ctx context.Context, call func(ocspb.OperatorsClient) error) error {
-	failed := &nobodyError{}
+	failed := &noControllerError{}
 	var why []string
 	for i, conn := range o.conns {
 		err := tidy(fromStatus(call(ocspb.NewOperatorsClient(conn))))

@@ -52,7 +52,7 @@ func serveAt(t testing.TB, address string, core *fake.Controller, o rpc.ServerOp
 	}
 	s := &site{address: l.Addr().String()}
 	s.core.Store(core)
-	s.standby.Store("nobody is known to be")
+	s.standby.Store("no other controller is known to be")
 	if o.Controller == nil {
 		o.Controller = func() (controller.Controller, string) {
 			if c := s.core.Load(); c != nil {

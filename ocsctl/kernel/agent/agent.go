@@ -88,7 +88,7 @@ func (s *Server) Close() { s.grpc.Stop() }
 func authorize(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
-		return nil, status.Error(codes.PermissionDenied, "nobody is there")
+		return nil, status.Error(codes.PermissionDenied, "the peer is unknown")
 	}
 	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 		for _, c := range info.State.PeerCertificates[:min(1, len(info.State.PeerCertificates))] {

@@ -16,7 +16,7 @@ import (
 )
 
 // TestGPUDirectReplays checks that each replay of a graph is counted, and is one operation of the flight recorder: from
-// the time when its stream comes to it until the stream has left it. The capture is not recorded.
+// the time when its stream reaches it until the stream has left it. The capture is not recorded.
 func TestGPUDirectReplays(t *testing.T) {
 	g := shimtest.UseGPUDirect(t, 2, 1, 1)
 	before := stream.NumPlaces()
