@@ -354,9 +354,9 @@ func (w *world) worsen(plane int, unwell error, drift circuit.Permutation) {
 	w.timed.unwell[plane] = nil
 }
 
-// TestProperty sends random jobs, faults and takeovers to the core. It checks that a plane never has two holders; that
-// no plane that is down is granted; that a move needs an intent and agreement; that an epoch is published only at the
-// device's map; and that no plane is in service on an unwanted map. When the faults end, every job is served.
+// TestProperty sends random jobs, faults and takeovers to the core, and checks the rules. A plane never has two
+// holders, and no plane that is down is granted. A move needs an intent and agreement. An epoch is published only at
+// the device's map. No plane is in service on an unwanted map. When the faults end, every job is served.
 func TestProperty(t *testing.T) {
 	takes, switched := 0, uint64(0)
 	for seed := range uint64(150) {

@@ -23,14 +23,13 @@ var ErrReduction = errors.New("device: impossible reduction")
 //
 //	Dst[i] = (Sources[0][i]*Scale Op Sources[1][i]*Scale Op ... Sources[N-1][i]*Scale) / Divisor
 //
-// (only sums, and one source alone, are scaled or divided)
-// from left to right, every result rounded to the type as by package datatype: the same bits as its kernels make of
-// the same sources in the same order, but for NaN, which is a NaN here where it is one there, of any sign and payload.
-// One source alone is copied, bit for bit, or multiplied.
+// (only sums, and one source alone, are scaled or divided) from left to right. Every result is rounded to the type, as
+// in package datatype: the same sources in the same order give the same bits as its kernels. A NaN is a NaN in both,
+// but may differ in sign and payload. One source alone is copied, bit for bit, or multiplied.
 //
-// Sources are only read; Dst may be one of them, and overlaps nothing else. All is memory that the stream's device
-// reaches, of any alignment: kernels are fast where all addresses are alike modulo 16. The driver reads the structure
-// in the call only.
+// Sources are only read. Dst may be one of them, and overlaps nothing else. All buffers must be memory that the
+// stream's device reaches. Any alignment works; kernels are fast if all addresses are equal modulo 16. The driver reads
+// the structure only during the call.
 type Reduction struct {
 	Dst     unsafe.Pointer
 	Sources [MaxSources]unsafe.Pointer

@@ -58,8 +58,8 @@ func awaitOpen(t testing.TB, c *shim.Comm) {
 // regionsOf returns the memory that a rank has registered.
 func regionsOf(c *shim.Comm) []*peer.Region { return peer.Regions(peer.Of(c)) }
 
-// TestLentBuffers compares every collective with the oracle: buffers of each rank registered or not, in place and not,
-// in chunks of slots, in counts that are multiples of a kernel's width and not, captured and not.
+// TestLentBuffers compares every collective with the oracle. Buffers of each rank are registered or not, in place and
+// not, in chunks of slots, and captured and not. Counts are multiples of a kernel's width and not.
 func TestLentBuffers(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 8} {
 		if testing.Short() && n > 3 {
