@@ -11,6 +11,7 @@ import (
 
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/status"
 )
 
 // Linger is how long a destroyed communicator keeps its connections for ranks that have not destroyed theirs. The
@@ -47,16 +48,17 @@ type life struct {
 // Hooks are a room's functions during the life and end of a communicator. nil functions are skipped. Rooms are called
 // in the order in which they added hooks.
 type Hooks struct {
-	Check    func()          // look for an unreported failure
-	Failed   func(err error) // the communicator fails with err; no waiter has been woken yet
-	Forget   func()          // Suspend: free memory that calls keep for later calls; the turn is held
-	Drain    func()          // wait until all launches have completed, or the communicator has failed
-	Ending   func()          // the state is Destroyed; a call may still be inside
-	Quiet    func()          // wait until this rank's sent data has left it; the turn is held
-	Detach   func()          // no more calls follow: stop all use of this rank's memory; the turn is held
-	Departed func()          // another rank has left (see [Core.Departures]); must not block
-	Close    func()          // all ranks have left, or Release stops waiting: free what does not need the control network
-	Closed   func()          // the control network has ended: free the rest
+	Check    func()                                  // look for an unreported failure
+	Failed   func(err error)                         // the communicator fails with err; no waiter has been woken yet
+	Forget   func()                                  // Suspend: free memory that calls keep for later calls; the turn is held
+	Drain    func()                                  // wait until all launches have completed, or the communicator has failed
+	Ending   func()                                  // the state is Destroyed; a call may still be inside
+	Quiet    func()                                  // wait until this rank's sent data has left it; the turn is held
+	Detach   func()                                  // no more calls follow: stop all use of this rank's memory; the turn is held
+	Faults   func(wait time.Duration) []status.Fault // see [Core.Faults]
+	Departed func()                                  // another rank has left (see [Core.Departures]); must not block
+	Close    func()                                  // all ranks have left, or Release stops waiting: free what does not need the control network
+	Closed   func()                                  // the control network has ended: free the rest
 }
 
 // AddHooks adds the hooks of a room. It is called before the communicator is alive.
@@ -80,6 +82,16 @@ func (c *Core) each(hook func(h *Hooks) func()) {
 			f()
 		}
 	}
+}
+
+// Faults returns the signs of faults that this rank sees now. It waits at most that long for the planes' controller.
+func (c *Core) Faults(wait time.Duration) (all []status.Fault) {
+	for _, h := range c.allHooks() {
+		if h.Faults != nil {
+			all = append(all, h.Faults(wait)...)
+		}
+	}
+	return all
 }
 
 func drain(h *Hooks) func()  { return h.Drain }

@@ -55,6 +55,7 @@ const (
 	MsgPlanTold                     // leader to rank: the answer; Arg is 1 with the plan, 0 with the reason why there is none
 	MsgRegions                      // a rank has registered device memory, or no longer has; leader to all: the same
 	MsgShares                       // both ways, of the shares of packet planes; Arg says what, Seq numbers the leader's questions
+	MsgFaults                       // Body lists the faults that a rank sees; leader to all: the same, Arg is the rank
 	NumKinds
 )
 

@@ -185,8 +185,12 @@ func (s *Session) stalled([]*exec.Task) error {
 			}
 			recorder.Of(ref.Comm).Stalled(ref.Flight, w)
 		}
-		if !t.Done() && ref.Entry != nil { // sends and receives have no number that ranks could compare
+		switch {
+		case t.Done():
+		case ref.Entry != nil:
 			s.report(ref)
+		default: // sends and receives have no number that ranks could compare
+			stall.ReportFaults(ref.Comm)
 		}
 	}
 	return nil
