@@ -209,7 +209,8 @@ func (s *search) solve(c *candidate, name string, effort time.Duration) {
 		}
 	}
 	o := s.Options
-	o.Effort, o.TimeLimit = effort, max(leastEffort, min(time.Until(s.deadline), slackFactor*effort+slackTime))
+	slack := slackTime + time.Duration(max(slackFactor, float64(o.TimeLimit)/float64(o.Effort))*float64(effort))
+	o.Effort, o.TimeLimit = effort, max(leastEffort, min(time.Until(s.deadline), slack))
 	plan, err := planner.Solve(s.ctx, name, c.problem, o)
 	if err != nil {
 		if !c.planned && c.failed == nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // TestCablePulled pulls the cable of one of two planes between two hosts during calls. The calls continue over the
-// other plane, and over both once the cable is back. Without both cables, each rank reports the other one as lost, and
-// on which plane.
+// other plane, and over both once the cable is back. Without both cables, each rank reports the other one as lost: the
+// control network and the planes notice it at the same time.
 func TestCablePulled(t *testing.T) {
 	t.Parallel()
 	hosts, ethernet := shimtest.NewHosts(t, 2, 2)
@@ -34,7 +34,7 @@ func TestCablePulled(t *testing.T) {
 		ethernet.Plug(t, plane, false)
 	}
 	for r, p := range ranks {
-		if s := <-p.LastLine; !strings.Contains(s, fmt.Sprintf("lost rank %d", 1-r)) || !strings.Contains(s, ", plane ") {
+		if s := <-p.LastLine; !strings.Contains(s, fmt.Sprintf("lost rank %d", 1-r)) {
 			t.Errorf("rank %d says %q", r, s)
 		}
 		if err := p.Wait(); err != nil {
