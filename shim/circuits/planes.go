@@ -107,8 +107,8 @@ func Attach(c *comm.Core, fab *endpoints.Fabric, parent *comm.Core) error {
 func (p *Planes) faults(wait time.Duration) []status.Fault {
 	all := endpoints.Faults(p.End)
 	if since, silent := p.Controller.Silent(wait); silent {
-		all = append(all, status.Fault{Plane: status.Controller, Peer: -1, Seen: fmt.Sprintf(
-			"the controller at %s has not answered since %s", p.Controller.Key.Controller, since.Format(time.TimeOnly))})
+		seen := fmt.Sprintf("the controller at %s has not answered", p.Controller.Key.Controller)
+		all = append(all, status.Fault{Plane: status.Controller, Peer: -1, Seen: seen, Since: since})
 	}
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Fault is a sign of a fault that a rank sees.
@@ -12,6 +13,8 @@ type Fault struct {
 	Plane int    `json:"plane"` // [Controller]: the controller of the planes
 	Peer  int    `json:"peer"`  // the rank that does not answer on the plane; -1: the fault is at the rank itself
 	Seen  string `json:"seen"`
+	// Since is when a controller got the first question that it has not answered.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // Controller is the Plane of a fault of the planes' controller.
@@ -24,21 +27,25 @@ const maxFaults = 4
 // controller, then ranks that do not answer on a plane. seen holds the signs by rank, and who names a rank.
 func Verdict(seen map[int][]Fault, who func(rank int) string) string {
 	var texts []string
-	asked := map[string][]int{} // ranks, by what they see of the controller
+	asked := map[string]*silence{} // by what ranks see of the controller
 	planes := map[int]*unanswered{}
 	ranks := slices.Sorted(maps.Keys(seen))
 	for _, rank := range ranks {
 		for _, f := range seen[rank] {
 			switch {
 			case f.Plane == Controller:
-				asked[f.Seen] = append(asked[f.Seen], rank)
+				if asked[f.Seen] == nil {
+					asked[f.Seen] = &silence{since: f.Since}
+				}
+				asked[f.Seen].add(rank, f.Since)
 			case f.Peer < 0:
 				texts = append(texts, fmt.Sprintf("plane %d of %s: %s", f.Plane, who(rank), f.Seen))
 			}
 		}
 	}
 	for _, text := range slices.Sorted(maps.Keys(asked)) {
-		texts = append(texts, fmt.Sprintf("%s (%s)", text, ListRanks(asked[text])))
+		s := asked[text]
+		texts = append(texts, fmt.Sprintf("%s since %s (%s)", text, s.since.Local().Format(time.TimeOnly), ListRanks(s.ranks)))
 	}
 	for _, rank := range ranks {
 		for _, f := range seen[rank] {
@@ -58,6 +65,18 @@ func Verdict(seen map[int][]Fault, who func(rank int) string) string {
 		texts = append(texts[:maxFaults], fmt.Sprintf("%d more faults", n))
 	}
 	return strings.Join(texts, "; ")
+}
+
+// silence is a controller that does not answer ranks.
+type silence struct {
+	since time.Time
+	ranks []int
+}
+
+func (s *silence) add(rank int, since time.Time) {
+	if s.ranks = append(s.ranks, rank); since.Before(s.since) {
+		s.since = since
+	}
 }
 
 // broken reports whether a rank sees a fault of its own interface on a plane.
