@@ -62,7 +62,7 @@ func (s *sight) take(c *comm.Core, m *control.Message) {
 	s.mu.Unlock()
 }
 
-// verdict names the faults that ranks have reported, and those that this rank sees now.
+// verdict names the faults that ranks have reported, and what this rank sees now.
 func (s *sight) verdict(c *comm.Core) string {
 	own := c.Faults(0)
 	s.mu.Lock()

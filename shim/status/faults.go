@@ -45,7 +45,8 @@ func Verdict(seen map[int][]Fault, who func(rank int) string) string {
 	}
 	for _, text := range slices.Sorted(maps.Keys(asked)) {
 		s := asked[text]
-		texts = append(texts, fmt.Sprintf("%s since %s (%s)", text, s.since.Local().Format(time.TimeOnly), ListRanks(s.ranks)))
+		since := s.since.Local().Format(time.TimeOnly)
+		texts = append(texts, fmt.Sprintf("%s since %s (%s)", text, since, ListRanks(s.ranks)))
 	}
 	for _, rank := range ranks {
 		for _, f := range seen[rank] {

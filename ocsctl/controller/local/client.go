@@ -21,6 +21,7 @@ const requestTimeout = 5 * time.Second
 // Safe for concurrent use.
 type Client struct {
 	conn    *conn
+	socket  string // of the controller
 	port    int
 	version string // of the controller
 	fabric  fabricInfo
@@ -357,7 +358,7 @@ func (c *Client) notify() {
 // fail ends the connection for all callers that use it or wait for it. It closes done last, since Close then unmaps the
 // memory that fail uses.
 func (c *Client) fail(cause error) {
-	err := fmt.Errorf("ocs: port %d: %w: %w", c.port, ocsctl.ErrControlLost, cause)
+	err := fmt.Errorf("ocs: port %d: %w: controller at %s: %w", c.port, ocsctl.ErrControlLost, c.socket, cause)
 	c.lost.CompareAndSwap(nil, &err)
 	if c.bell != nil {
 		c.bell.Ring()
