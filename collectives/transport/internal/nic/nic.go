@@ -33,10 +33,10 @@ func FaultOfSocket(fd int) string {
 }
 
 // FaultOfAddress returns a fault of the interface with a local address, "" for none. It looks in the network namespace
-// of the caller.
+// of the caller. Loopback addresses have none.
 func FaultOfAddress(local netip.Addr) string {
 	all, err := net.Interfaces()
-	if err != nil || local.IsUnspecified() {
+	if err != nil || local.IsUnspecified() || local.IsLoopback() {
 		return ""
 	}
 	for i := range all {
