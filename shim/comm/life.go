@@ -48,17 +48,18 @@ type life struct {
 // Hooks are a room's functions during the life and end of a communicator. nil functions are skipped. Rooms are called
 // in the order in which they added hooks.
 type Hooks struct {
-	Check    func()                                  // look for an unreported failure
-	Failed   func(err error)                         // the communicator fails with err; no waiter has been woken yet
-	Forget   func()                                  // Suspend: free memory that calls keep for later calls; the turn is held
-	Drain    func()                                  // wait until all launches have completed, or the communicator has failed
-	Ending   func()                                  // the state is Destroyed; a call may still be inside
-	Quiet    func()                                  // wait until this rank's sent data has left it; the turn is held
-	Detach   func()                                  // no more calls follow: stop all use of this rank's memory; the turn is held
-	Faults   func(wait time.Duration) []status.Fault // see [Core.Faults]
-	Departed func()                                  // another rank has left (see [Core.Departures]); must not block
-	Close    func()                                  // all ranks have left, or Release stops waiting: free what does not need the control network
-	Closed   func()                                  // the control network has ended: free the rest
+	Check    func()          // look for an unreported failure
+	Failed   func(err error) // the communicator fails with err; no waiter has been woken yet
+	Forget   func()          // Suspend: free memory that calls keep for later calls; the turn is held
+	Drain    func()          // wait until all launches have completed, or the communicator has failed
+	Ending   func()          // the state is Destroyed; a call may still be inside
+	Quiet    func()          // wait until this rank's sent data has left it; the turn is held
+	Detach   func()          // no more calls follow: stop all use of this rank's memory; the turn is held
+	Departed func()          // another rank has left (see [Core.Departures]); must not block
+	Close    func()          // all ranks have left, or Release stops waiting: free what does not need the control network
+	Closed   func()          // the control network has ended: free the rest
+
+	Faults func(wait time.Duration) []status.Fault // see [Core.Faults]
 }
 
 // AddHooks adds the hooks of a room. It is called before the communicator is alive.
