@@ -72,6 +72,7 @@ func Handle(c *comm.Core) {
 	})
 	handleDepartures(c)
 	handleFaults(c)
+	handleAwaited(c)
 	b := &board{c: c}
 	c.HandleAtLeader(control.MsgState, b.add)
 	c.HandleAtLeader(control.MsgTimeout, b.add)
