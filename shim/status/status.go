@@ -43,11 +43,13 @@ type Rank struct {
 	Last        string            `json:"last,omitempty"`   // the last collective, in words
 	IdleSeconds float64           `json:"idle_seconds"`     // since the last operation ended, where Op is nil
 	Op          *Op               `json:"op,omitempty"`     // in progress
+	Faults      []Fault           `json:"faults,omitempty"` // that the rank sees, if Op waits
 }
 
 // Op is an operation in progress.
 type Op struct {
-	Seq       uint64  `json:"seq"` // of a collective, equal on all ranks; 0: a group of sends and receives, or a one-sided call
+	// of a collective, equal on all ranks; 0: a group of sends and receives, or a one-sided call
+	Seq       uint64  `json:"seq"`
 	Call      string  `json:"call"`
 	Detail    string  `json:"detail"`    // the call with what must agree between ranks
 	Signature uint32  `json:"signature"` // of Detail; 0 where Seq is

@@ -58,7 +58,8 @@ func Of(c *comm.Core) *Leader { return slot.Of(c) }
 
 // Handle turns messages into events of the machine. It also serves a communicator without circuits.
 func Handle(c *comm.Core) {
-	l := &Leader{c: c, events: make(chan arbiter.Event, queueLength), stop: make(chan struct{}), stopped: make(chan struct{})}
+	l := &Leader{c: c, events: make(chan arbiter.Event, queueLength), stop: make(chan struct{}),
+		stopped: make(chan struct{})}
 	handle := func(kind control.Kind, decode func(m *control.Message, e *arbiter.Event) error) {
 		c.HandleAtLeader(kind, func(m *control.Message) {
 			e := arbiter.Event{Rank: int(m.From), Seq: m.Seq}
@@ -246,7 +247,7 @@ func (l *Leader) look() {
 		case l.c.Failed():
 			err = l.c.AsyncError()
 		case time.Now().After(w.deadline):
-			err = arbiter.TimedOut(l.p.Controller.Waiting(w.plane))
+			err = arbiter.TimedOut(l.p.WaitingOn(w.plane))
 		default:
 			i++
 			continue
@@ -267,4 +268,4 @@ func (v view) State(plane int) (epoch uint32, ports circuit.Permutation, err err
 }
 
 // Waiting implements arbiter.View.
-func (v view) Waiting(plane int) string { return v.p.Controller.Waiting(plane) }
+func (v view) Waiting(plane int) string { return v.p.WaitingOn(plane) }
