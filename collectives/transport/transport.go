@@ -127,6 +127,23 @@ type Endpoint interface {
 	Close() error
 }
 
+// Fault is a sign that a plane carries nothing between this rank and others.
+type Fault struct {
+	Plane int
+	Peer  int    // the rank that does not answer on the plane; [Itself]: this rank's own interface is at fault
+	Seen  string // what the endpoint sees, such as "interface e1 has no carrier"
+}
+
+// Itself is the Peer of a fault at this rank's own interface.
+const Itself = -1
+
+// FaultFinder is an Endpoint that can look for faults of its planes.
+type FaultFinder interface {
+	Endpoint
+	// Faults returns the signs of faults that this rank sees now. It sends nothing. Safe for concurrent use.
+	Faults() []Fault
+}
+
 // Sharer is an Endpoint whose ranks share memory, which they can use without frames.
 type Sharer interface {
 	Endpoint

@@ -2,6 +2,7 @@ package circuits_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"lightpath/collectives/transport"
@@ -89,5 +90,25 @@ func TestPlaneDisabledInTheKernel(t *testing.T) {
 	}
 	if problems := lost(); len(problems) > 0 {
 		t.Errorf("%q", problems)
+	}
+}
+
+// TestCablePulled pulls the cable of one rank on one plane. Every rank's error begins with it, although ranks wait for
+// other ranks and on the other plane, too.
+func TestCablePulled(t *testing.T) {
+	shimtest.UseKernelPlanes(t, 4, 2, 5e8)
+	t.Setenv("LIGHTPATH_PLANNER", "perstep")
+	t.Setenv("LIGHTPATH_TIMEOUT", "500ms")
+	w := shimtest.NewWorld(t, 4)
+	call := func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1<<16))}) }
+	w.Must(call)
+	shimtest.PullCable(t, 2, 1)
+	if !shimtest.Eventually(func() bool { return len(w.Comms[2].Faults(0)) > 0 }) {
+		t.Fatal("rank 2 does not see that the carrier is lost")
+	}
+	for r, err := range w.Each(call) {
+		if err == nil || !strings.HasPrefix(err.Error(), "shim: plane 1 of rank 2 (") || !strings.Contains(err.Error(), "interface p1 has no carrier; ") {
+			t.Errorf("rank %d: %v", r, err)
+		}
 	}
 }

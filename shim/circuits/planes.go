@@ -17,6 +17,7 @@ import (
 	"lightpath/shim/planning"
 	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
+	"lightpath/shim/status"
 	"lightpath/shim/ticket"
 	"lightpath/shim/topology"
 )
@@ -97,8 +98,19 @@ func Attach(c *comm.Core, fab *endpoints.Fabric, parent *comm.Core) error {
 	slot.Set(c, p)
 	planning.Retain()
 	c.OnFailure(p.End.Wake)
+	c.AddHooks(comm.Hooks{Faults: p.faults})
 	p.Controller.Watch(p, p.End.Wake)
 	return nil
+}
+
+// faults returns the faults that this rank sees of its planes and their controller.
+func (p *Planes) faults(wait time.Duration) []status.Fault {
+	all := endpoints.Faults(p.End)
+	if since, silent := p.Controller.Silent(wait); silent {
+		seen := fmt.Sprintf("the controller at %s has not answered", p.Controller.Key.Controller)
+		all = append(all, status.Fault{Plane: status.Controller, Peer: -1, Seen: seen, Since: since})
+	}
+	return all
 }
 
 // Members returns the rank at each port, -1 for a port outside the communicator.
@@ -141,9 +153,18 @@ func (p *Planes) Granted() *Grant { return &p.grant }
 func (p *Planes) Waiting() string {
 	var planes []string
 	for j := range p.grant.Use.Each() {
-		planes = append(planes, p.Controller.Waiting(j))
+		planes = append(planes, p.WaitingOn(j))
 	}
 	return strings.Join(planes, "; ")
+}
+
+// WaitingOn returns what the next reconfiguration of a plane waits for. It asks the controller, but not a silent one:
+// each question would take seconds.
+func (p *Planes) WaitingOn(plane int) string {
+	if _, silent := p.Controller.Silent(endpoints.SilentAfter); silent {
+		return fmt.Sprintf("plane %d: unknown (the controller does not answer)", plane)
+	}
+	return p.Controller.Waiting(plane)
 }
 
 // SkipDrain implements the injected fault of that name.
@@ -209,7 +230,7 @@ type Switches struct {
 }
 
 // Waiting returns what a reconfiguration waits for.
-func (s *Switches) Waiting(plane int) string { return s.p.Controller.Waiting(plane) }
+func (s *Switches) Waiting(plane int) string { return s.p.WaitingOn(plane) }
 
 // Post implements [exec.Switch].
 func (s *Switches) Post(plane int, epoch uint32, target circuit.Permutation) error {

@@ -136,8 +136,10 @@ func (p *Planes) await(op *Operation) (*control.Message, error) {
 		case err == nil || !errors.Is(err, comm.ErrNothing):
 			return m, err
 		case time.Now().Before(deadline):
-			if op.Shape != nil { // sends and receives have no number to compare between ranks
+			if op.Shape != nil {
 				stall.ReportShape(c, op.Seq, op.Shape)
+			} else { // sends and receives have no number to compare between ranks
+				stall.ReportFaults(c)
 			}
 		case own:
 			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket by the call's deadline: %w", c.Rank,

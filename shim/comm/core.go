@@ -43,6 +43,7 @@ type Identity struct {
 	// the call that this rank is in, "" for none.
 	CountCalls     func() (collectives, all uint64)
 	CallInProgress func() string
+	Verdict        func() string          // names the faults that ranks see, "" for none; nil: not known
 	TellRanks      func(*control.Message) // sends a failure to all ranks after the leader has ended; nil: cannot
 
 	LocalRanks int  // ranks of the communicator on this host

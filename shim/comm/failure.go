@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lightpath/collectives/exec"
+	"lightpath/collectives/transport"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
@@ -87,8 +88,15 @@ func (c *Core) fail(err error, tell func()) {
 
 // Spread fails the communicator here and, if err is its first failure, on all ranks.
 func (c *Core) Spread(err error) {
-	if errors.Is(err, errdefs.ErrTimeout) || errors.Is(err, exec.ErrTimeout) {
+	timedOut := errors.Is(err, errdefs.ErrTimeout) || errors.Is(err, exec.ErrTimeout)
+	if timedOut {
 		err = c.withStopped(err)
+	}
+	// The rank or plane that such an error names may only have waited for a plane that has failed.
+	if (timedOut || errors.Is(err, transport.ErrPeerLost)) && c.Verdict != nil && c.Joined() {
+		if text := c.Verdict(); text != "" {
+			err = fmt.Errorf("shim: %s; %w", text, err)
+		}
 	}
 	c.fail(err, func() {
 		class, text := result.Encode(err)

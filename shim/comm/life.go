@@ -11,6 +11,7 @@ import (
 
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/status"
 )
 
 // Linger is how long a destroyed communicator keeps its connections for ranks that have not destroyed theirs. The
@@ -57,6 +58,8 @@ type Hooks struct {
 	Departed func()          // another rank has left (see [Core.Departures]); must not block
 	Close    func()          // all ranks have left, or Release stops waiting: free what does not need the control network
 	Closed   func()          // the control network has ended: free the rest
+
+	Faults func(wait time.Duration) []status.Fault // see [Core.Faults]
 }
 
 // AddHooks adds the hooks of a room. It is called before the communicator is alive.
@@ -80,6 +83,16 @@ func (c *Core) each(hook func(h *Hooks) func()) {
 			f()
 		}
 	}
+}
+
+// Faults returns the signs of faults that this rank sees now. It waits at most that long for the planes' controller.
+func (c *Core) Faults(wait time.Duration) (all []status.Fault) {
+	for _, h := range c.allHooks() {
+		if h.Faults != nil {
+			all = append(all, h.Faults(wait)...)
+		}
+	}
+	return all
 }
 
 func drain(h *Hooks) func()  { return h.Drain }

@@ -62,6 +62,9 @@ const (
 	MsgRegions // a rank has registered device memory, or no longer has; leader to all: the same
 	// both ways, of the shares of packet planes; Arg says what, Seq numbers the leader's questions
 	MsgShares
+	MsgFaults // Body lists the faults that a rank sees; leader to all: the same, Arg is the rank
+	// leader on to rank Arg: Body says which messages the sender of the message waits for from it
+	MsgAwaited
 	NumKinds
 )
 

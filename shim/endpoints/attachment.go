@@ -26,6 +26,8 @@ type Client interface {
 	ocsctl.Client
 	// Waiting says what the next switch of a plane waits for; it may ask, and take a while.
 	Waiting(plane int) string
+	// Ask returns nil if the controller answers a question, and an error after some seconds if it does not.
+	Ask() error
 	NumPorts() int
 	Planes() []ocsctl.PlaneInfo
 	// DataPlane is one of the ocsctl.Data constants.
@@ -39,6 +41,7 @@ type Controller struct {
 	rings *rings // nil where the planes are not in the controller's memory
 	Key   controllerKey
 	refs  int
+	probe probe
 
 	mu     sync.Mutex
 	wakers map[any]func()

@@ -12,6 +12,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
+	"lightpath/shim/endpoints"
 	"lightpath/shim/recorder"
 	"lightpath/shim/result"
 	"lightpath/shim/status"
@@ -82,7 +83,9 @@ func Self(c *comm.Core) status.Rank {
 	}
 	switch {
 	case g.Running:
-		r.Op = describeOp(c, &g, now)
+		if r.Op = describeOp(c, &g, now); r.Op.Wait != nil {
+			r.Faults = c.Faults(endpoints.SilentAfter)
+		}
 	case g.Op.Ended > 0:
 		r.IdleSeconds = seconds(now - g.Op.Ended)
 	}
@@ -154,7 +157,7 @@ func describeWait(c *comm.Core, s *recorder.Standstill, op *recorder.Operation, 
 		out.Text = fmt.Sprintf("memory of rank %d (%d of %d bytes)", w.Peer, w.Done, w.Bytes)
 		return out
 	case w.Kind == program.Reconfigure && c.Made() && circuits.Of(c) != nil:
-		w.Detail = circuits.Of(c).Controller.Waiting(w.Plane)
+		w.Detail = circuits.Of(c).WaitingOn(w.Plane)
 	case out.For == "" || w.Plane < 0:
 		out.For, out.Peer = status.ForOther, -1
 	}

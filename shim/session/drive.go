@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lightpath/collectives/exec"
+	"lightpath/collectives/program"
 	"lightpath/collectives/transport"
 	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
@@ -168,6 +169,17 @@ func (s *Session) report(ref *Ref) {
 	stall.Report(ref.Comm, ref.Seq, ref.Sig, s.Calls[ref.Call].String())
 }
 
+// reportReceives tells each rank from which the group receives how many messages it has to send.
+func (s *Session) reportReceives(c *comm.Core) {
+	st := Of(c)
+	for i, m := range st.Group.Recvs {
+		first := slices.IndexFunc(st.Group.Recvs, func(o program.Message) bool { return o.Peer == m.Peer })
+		if first == i && m.Peer != c.Rank {
+			stall.ReportAwaited(c, m.Peer, stall.Awaited{Rank: c.Rank, Messages: st.Pairs.Received(m.Peer), Collectives: st.Seq})
+		}
+	}
+}
+
 // stalled tells the leaders in which calls this rank waits, and the flight recorders for what it waits.
 func (s *Session) stalled([]*exec.Task) error {
 	var said *comm.Core // only the first unfinished task of a communicator waits
@@ -185,8 +197,16 @@ func (s *Session) stalled([]*exec.Task) error {
 			}
 			recorder.Of(ref.Comm).Stalled(ref.Flight, w)
 		}
-		if !t.Done() && ref.Entry != nil { // sends and receives have no number that ranks could compare
+		switch {
+		case t.Done():
+		case ref.Entry != nil:
 			s.report(ref)
+			if err := stall.Unsent(ref.Comm, ref.Seq, s.Calls[ref.Call].String(), Of(ref.Comm).Pairs.Sent); err != nil {
+				go ref.Comm.Spread(err) // not on this goroutine, which the failure wakes
+			}
+		default: // sends and receives have no number that ranks could compare
+			stall.ReportFaults(ref.Comm)
+			s.reportReceives(ref.Comm)
 		}
 	}
 	return nil

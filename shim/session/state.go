@@ -1,6 +1,7 @@
 package session
 
 import (
+	"time"
 	"unsafe"
 
 	"lightpath/collectives/exec"
@@ -10,7 +11,9 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/dispatch"
+	"lightpath/shim/endpoints"
 	"lightpath/shim/recorder"
+	"lightpath/shim/status"
 )
 
 // State is a communicator's state between groups. It is reused, so that running a group allocates nothing. The
@@ -57,7 +60,15 @@ func Of(c *comm.Core) *State { return slot.Of(c) }
 func Setup(c *comm.Core) {
 	st := &State{c: c}
 	slot.Set(c, st)
-	c.AddHooks(comm.Hooks{Forget: st.forget, Close: st.close})
+	c.AddHooks(comm.Hooks{
+		Forget: st.forget, Close: st.close,
+		Faults: func(time.Duration) []status.Fault {
+			if !c.Made() {
+				return nil
+			}
+			return endpoints.Faults(st.Packet)
+		},
+	})
 }
 
 // Begin starts a group.

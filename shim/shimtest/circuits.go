@@ -10,6 +10,10 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
 	"lightpath/collectives/datatype"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
@@ -83,6 +87,25 @@ func UseKernelPlanes(t *testing.T, ranks, planes int, rate fabric.Rate) (core *c
 		must(err)
 		return r.Problems
 	}
+}
+
+// PullCable takes the carrier from a rank's interface on one plane of those that [UseKernelPlanes] made.
+func PullCable(t *testing.T, rank, plane int) {
+	t.Helper()
+	must := Fatal(t)
+	f, err := fabric.Load(os.Getenv("LIGHTPATH_FABRIC"))
+	must(err)
+	state, err := kernel.Load(kernel.NameFor(f, rank))
+	must(err)
+	ns, err := netns.GetFromName(state.Switch)
+	must(err)
+	defer func() { must(ns.Close()) }()
+	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	must(err)
+	defer h.Close()
+	link, err := h.LinkByName(fmt.Sprintf("p%dr%d", plane, rank)) // the switch's end
+	must(err)
+	must(h.LinkSetDown(link))
 }
 
 // UseDeviceModels starts a controller in this process that moves planes by device models. It points the environment at

@@ -16,19 +16,7 @@ import (
 func TestCablePulled(t *testing.T) {
 	t.Parallel()
 	hosts, ethernet := shimtest.NewHosts(t, 2, 2)
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ranks := make([]*shimtest.RankProcess, len(hosts))
-	for r, host := range hosts {
-		cmd := exec.Command("ip", "netns", "exec", host, exe)
-		cmd.Env = append(os.Environ(), "LP_TEST_PROGRAM=rank", fmt.Sprintf("LP_TEST_RANK=%d %d", r, len(hosts)),
-			"NCCL_COMM_ID=10.77.0.1:4711", "NCCL_SOCKET_IFNAME=e0,e1", "LIGHTPATH_TRANSPORT=tcp", "LIGHTPATH_PLANES=2",
-			"LIGHTPATH_TIMEOUT=60s", "LIGHTPATH_HEARTBEAT=2s")
-		ranks[r] = shimtest.StartProcess(t, cmd)
-	}
-	shimtest.AwaitCalls(t, ranks)
+	ranks := startOnHosts(t, hosts, "LIGHTPATH_TIMEOUT=60s", "LIGHTPATH_HEARTBEAT=2s")
 	more := func() bool {
 		before := ranks[0].Calls.Load()
 		return shimtest.Eventually(func() bool { return ranks[0].Calls.Load() > before+20 })
@@ -53,4 +41,45 @@ func TestCablePulled(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestCableOfOneHost cuts one plane of one of three hosts, without failover. Each rank's error begins with that plane
+// and host, whichever rank gives up first.
+func TestCableOfOneHost(t *testing.T) {
+	t.Parallel()
+	for name, seen := range map[string]string{"carrier": "interface e1 has no carrier; ", "silent": "no answer from its host, between it and ranks 0-1; "} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hosts, ethernet := shimtest.NewHosts(t, 3, 2)
+			ranks := startOnHosts(t, hosts, "LIGHTPATH_TIMEOUT=4s", "LIGHTPATH_HEARTBEAT=0")
+			ethernet.Cut(t, 2, 1, name == "silent")
+			for r, p := range ranks {
+				if s := <-p.LastLine; !strings.Contains(s, " shim: plane 1 of rank 2 (") || !strings.Contains(s, seen) {
+					t.Errorf("rank %d says %q", r, s)
+				}
+				if err := p.Wait(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// startOnHosts starts a rank on each host and returns when all have made calls.
+func startOnHosts(t *testing.T, hosts []string, env ...string) []*shimtest.RankProcess {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ranks := make([]*shimtest.RankProcess, len(hosts))
+	for r, host := range hosts {
+		cmd := exec.Command("ip", "netns", "exec", host, exe)
+		cmd.Env = append(os.Environ(), "LP_TEST_PROGRAM=rank", fmt.Sprintf("LP_TEST_RANK=%d %d", r, len(hosts)),
+			"NCCL_COMM_ID=10.77.0.1:4711", "NCCL_SOCKET_IFNAME=e0,e1", "LIGHTPATH_TRANSPORT=tcp", "LIGHTPATH_PLANES=2")
+		cmd.Env = append(cmd.Env, env...)
+		ranks[r] = shimtest.StartProcess(t, cmd)
+	}
+	shimtest.AwaitCalls(t, ranks)
+	return ranks
 }

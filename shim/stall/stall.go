@@ -27,8 +27,9 @@ const MaxInterval = 500 * time.Millisecond
 // the leader knows where all ranks are when the first of them gives up.
 func Interval(timeout time.Duration) time.Duration { return min(MaxInterval, timeout/4) }
 
-// Report tells the leader which call this rank is in, as operation seq.
+// Report tells the leader which call this rank is in, as operation seq, and all ranks which faults it sees.
 func Report(c *comm.Core, seq uint64, signature uint32, call string) {
+	ReportFaults(c)
 	// If the leader is gone, the communicator fails by itself.
 	_ = c.Star.ToLeader(&control.Message{Kind: control.MsgState, Seq: seq, Arg: uint64(signature), Body: []byte(call)})
 }
@@ -70,6 +71,8 @@ func Handle(c *comm.Core) {
 		}
 	})
 	handleDepartures(c)
+	handleFaults(c)
+	handleAwaited(c)
 	b := &board{c: c}
 	c.HandleAtLeader(control.MsgState, b.add)
 	c.HandleAtLeader(control.MsgTimeout, b.add)

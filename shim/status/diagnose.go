@@ -13,9 +13,12 @@ const Waiting = "waiting"
 // patience is from when on an operation is worth words, in seconds.
 const patience = 1.0
 
-// Diagnose fills in the state of a communicator and says, in one line, what everyone waits for.
+// Diagnose fills in the state of a communicator and one line: the faults that ranks see, then what each rank waits for.
 func Diagnose(c *Comm) {
 	c.State, c.Diagnosis = c.judge()
+	if s := c.faults(); s != "" && c.State == Waiting {
+		c.Diagnosis = s + "; " + c.Diagnosis
+	}
 }
 
 func (c *Comm) judge() (state, text string) {

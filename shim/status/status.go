@@ -43,6 +43,7 @@ type Rank struct {
 	Last        string            `json:"last,omitempty"`   // the last collective, in words
 	IdleSeconds float64           `json:"idle_seconds"`     // since the last operation ended, where Op is nil
 	Op          *Op               `json:"op,omitempty"`     // in progress
+	Faults      []Fault           `json:"faults,omitempty"` // that the rank sees, if Op waits
 }
 
 // Op is an operation in progress.

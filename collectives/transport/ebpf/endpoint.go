@@ -10,6 +10,7 @@ import (
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/internal/counts"
+	"lightpath/collectives/transport/internal/nic"
 	"lightpath/collectives/transport/internal/poller"
 )
 
@@ -247,6 +248,22 @@ func (e *Endpoint) Wait(armed uint32, d time.Duration) {
 
 // Wake implements [transport.Endpoint].
 func (e *Endpoint) Wake() { e.poll.Wake() }
+
+// Faults implements [transport.FaultFinder]. It knows only this rank's own interfaces: a plane has no connection that
+// could be silent.
+func (e *Endpoint) Faults() (all []transport.Fault) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.poll.Closed() {
+		return nil
+	}
+	for _, p := range e.planes {
+		if seen := nic.FaultOfSocket(p.fd); seen != "" {
+			all = append(all, transport.Fault{Plane: p.id, Peer: transport.Itself, Seen: seen})
+		}
+	}
+	return all
+}
 
 // Close implements [transport.Endpoint]. Peers still receive the frames that this rank has sent.
 func (e *Endpoint) Close() error {

@@ -136,6 +136,7 @@ func Connect(ctx context.Context, l *Listener, o Options) (transport.Endpoint, e
 	if err != nil {
 		return nil, err
 	}
+	e.local = l.addresses(o.Planes)
 	if o.Heartbeat > 0 {
 		if err := newGuard(e, l, &o); err != nil {
 			_ = e.Close()

@@ -294,6 +294,7 @@ func newReports() (*reports, Failover) {
 }
 
 // TestStreamReturns checks that a stream leaves its plane after a cut, returns, and stays away longer after each cut.
+// Meanwhile the plane is a fault.
 func TestStreamReturns(t *testing.T) {
 	ev, f := newReports()
 	all := guarded(t, 2, 2, time.Hour, nil, f)
@@ -313,6 +314,9 @@ func TestStreamReturns(t *testing.T) {
 			busy = c.busy
 			all[1].mu.Unlock()
 		}
+		if f := all[1].Faults(); len(f) != 1 || f[0] != (transport.Fault{Plane: 1, Peer: 0, Seen: "data uses plane 0 instead"}) {
+			t.Errorf("faults %+v", f)
+		}
 		if c.hold <= last {
 			t.Errorf("the stream stays away for %v after a cut, %v after the cut before", c.hold, last)
 		}
@@ -320,6 +324,9 @@ func TestStreamReturns(t *testing.T) {
 		g.look(c, time.Now())
 		g.look(c, c.homeAt.Add(1))
 		moved(1)
+		if f := all[1].Faults(); len(f) > 0 {
+			t.Errorf("faults %+v after the return", f)
+		}
 	}
 }
 
@@ -384,6 +391,9 @@ func TestPeerClosed(t *testing.T) {
 	case e := <-ev.next:
 		t.Error(e)
 	default:
+	}
+	if f := all[0].Faults(); len(f) > 0 {
+		t.Errorf("the end of a process counts as a fault: %+v", f)
 	}
 }
 

@@ -3,6 +3,7 @@ package tcp
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -43,7 +44,8 @@ const (
 type Endpoint struct {
 	rank   int
 	planes []transport.Plane
-	conns  []*conn // all connections, by event id
+	conns  []*conn      // all connections, by event id
+	local  []netip.Addr // by plane: this rank's address; empty: not known
 	poll   *poller.Set
 	guard  *guard // nil: a connection that breaks is not replaced
 	armed  bool   // between Arm and the end of Wait: an event must be polled, or the rank would sleep

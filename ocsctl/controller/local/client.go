@@ -21,6 +21,7 @@ const requestTimeout = 5 * time.Second
 // Safe for concurrent use.
 type Client struct {
 	conn    *conn
+	socket  string // of the controller
 	port    int
 	version string // of the controller
 	fabric  fabricInfo
@@ -296,11 +297,25 @@ func (c *Client) OnChange(f func()) {
 // Waiting says in words what the next switch of a plane waits for, for error messages:
 // "plane 1 epoch 17: waiting for ports 2,5". It asks the controller and may take a while.
 func (c *Client) Waiting(plane int) string {
-	a, err := c.request(&message{Type: msgWaiting, Plane: plane}, requestTimeout)
+	text, err := c.waiting(plane)
 	if err != nil {
 		return fmt.Sprintf("plane %d: unknown (%v)", plane, err)
 	}
-	return a.Text
+	return text
+}
+
+// Ask returns nil if the controller answers a question, and an error after some seconds if it does not.
+func (c *Client) Ask() error {
+	_, err := c.waiting(0)
+	return err
+}
+
+func (c *Client) waiting(plane int) (string, error) {
+	a, err := c.request(&message{Type: msgWaiting, Plane: plane}, requestTimeout)
+	if err != nil {
+		return "", err
+	}
+	return a.Text, nil
 }
 
 // read is the client's goroutine.
@@ -343,7 +358,7 @@ func (c *Client) notify() {
 // fail ends the connection for all callers that use it or wait for it. It closes done last, since Close then unmaps the
 // memory that fail uses.
 func (c *Client) fail(cause error) {
-	err := fmt.Errorf("ocs: port %d: %w: %w", c.port, ocsctl.ErrControlLost, cause)
+	err := fmt.Errorf("ocs: port %d: %w: controller at %s: %w", c.port, ocsctl.ErrControlLost, c.socket, cause)
 	c.lost.CompareAndSwap(nil, &err)
 	if c.bell != nil {
 		c.bell.Ring()

@@ -68,7 +68,7 @@ func connect(endpoint string, port int, version string, fds ...int) (*Client, er
 		return nil, fmt.Errorf("ocs: %w", err)
 	}
 	c := &Client{
-		conn: &conn{UnixConn: raw}, port: port, done: make(chan struct{}),
+		conn: &conn{UnixConn: raw}, socket: socket, port: port, done: make(chan struct{}),
 		answers: map[uint64]chan *message{}, held: map[uint64]uint64{},
 	}
 	if err := c.greet(version, fds); err != nil {

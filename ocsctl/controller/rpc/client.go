@@ -234,19 +234,36 @@ func (c *Client) notify() {
 // Waiting says in words what the next switch of a plane waits for, for error messages. It asks
 // the controller and may take a while.
 func (c *Client) Waiting(plane int) string {
+	text, err := c.waiting(plane)
+	if err != nil {
+		return fmt.Sprintf("plane %d: unknown (%v)", plane, err)
+	}
+	return text
+}
+
+// Ask returns nil if the controller answers a question, and an error after some seconds if it does not.
+func (c *Client) Ask() error {
+	_, err := c.waiting(0)
+	return err
+}
+
+// errNoLink means that the client looks for a controller.
+var errNoLink = errors.New("no controller at the moment")
+
+func (c *Client) waiting(plane int) (string, error) {
 	c.mu.Lock()
 	l := c.link
 	c.mu.Unlock()
 	if l == nil {
-		return fmt.Sprintf("plane %d: unknown (no controller at the moment)", plane)
+		return "", errNoLink
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, requestTimeout)
 	defer cancel()
 	reply, err := ocspb.NewRanksClient(l.conn).Waiting(ctx, &ocspb.WaitingRequest{Plane: uint32(plane)})
 	if err != nil {
-		return fmt.Sprintf("plane %d: unknown (%v)", plane, fromStatus(err))
+		return "", fromStatus(err)
 	}
-	return oneLine(clip(reply.GetText()))
+	return oneLine(clip(reply.GetText())), nil
 }
 
 // errClosed is why a closed client does nothing.

@@ -49,6 +49,18 @@ func (e *Ethernet) Plug(t testing.TB, plane int, in bool) {
 	}
 }
 
+// Cut ends a host's connection to a plane. The host's interface loses its carrier, unless the cut is silent.
+func (e *Ethernet) Cut(t testing.TB, host, plane int, silent bool) {
+	t.Helper()
+	l, err := e.h.LinkByName(socket(host, plane))
+	must(t, err)
+	if silent {
+		must(t, e.h.LinkSetNoMaster(l))
+	} else {
+		must(t, e.h.LinkSetDown(l))
+	}
+}
+
 // Lossy has a plane lose frames of each host, as much as is said by [loss.Interface.Set].
 func (e *Ethernet) Lossy(t testing.TB, plane int) []*loss.Interface {
 	t.Helper()

@@ -247,7 +247,7 @@ func (l *Leader) look() {
 		case l.c.Failed():
 			err = l.c.AsyncError()
 		case time.Now().After(w.deadline):
-			err = arbiter.TimedOut(l.p.Controller.Waiting(w.plane))
+			err = arbiter.TimedOut(l.p.WaitingOn(w.plane))
 		default:
 			i++
 			continue
@@ -268,4 +268,4 @@ func (v view) State(plane int) (epoch uint32, ports circuit.Permutation, err err
 }
 
 // Waiting implements arbiter.View.
-func (v view) Waiting(plane int) string { return v.p.Controller.Waiting(plane) }
+func (v view) Waiting(plane int) string { return v.p.WaitingOn(plane) }

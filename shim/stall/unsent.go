@@ -1,0 +1,77 @@
+package stall
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"lightpath/shim/comm"
+	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+)
+
+// Awaited is what a rank waits for from a peer in a group of sends and receives. The group cannot end before the peer
+// has called that many sends.
+type Awaited struct {
+	Rank        int    `json:"rank"`        // that waits
+	Messages    uint64 `json:"messages"`    // that it has called receives for, from the peer, over the life of the communicator
+	Collectives uint64 `json:"collectives"` // that it has called
+}
+
+// awaited is what other ranks wait for from this rank, as each said last. An old entry does no harm: once this rank has
+// called that many sends, it says nothing.
+type awaited struct {
+	mu     sync.Mutex
+	byRank map[int]Awaited
+}
+
+var awaitedSlot = comm.NewSlot[awaited]()
+
+// handleAwaited makes this rank remember what others wait for from it. The leader forwards.
+func handleAwaited(c *comm.Core) {
+	s := &awaited{byRank: map[int]Awaited{}}
+	awaitedSlot.Set(c, s)
+	c.Handle(control.MsgAwaited, func(m *control.Message) {
+		switch {
+		case m.Arg >= uint64(c.Ranks):
+			return
+		case c.Rank == 0 && m.Arg != 0:
+			go c.Star.To(int(m.Arg), &control.Message{Kind: control.MsgAwaited, Arg: m.Arg, Body: m.Body})
+			return
+		}
+		var a Awaited
+		if json.Unmarshal(m.Body, &a) != nil || a.Rank < 0 || a.Rank >= c.Ranks {
+			return
+		}
+		s.mu.Lock()
+		s.byRank[a.Rank] = a
+		s.mu.Unlock()
+	})
+}
+
+// ReportAwaited tells a peer what this rank waits for from it.
+func ReportAwaited(c *comm.Core, peer int, a Awaited) {
+	text, _ := json.Marshal(a) // numbers have no error
+	// If the leader is gone, the communicator fails by itself.
+	_ = c.Star.ToLeader(&control.Message{Kind: control.MsgAwaited, Arg: uint64(peer), Body: text})
+}
+
+// Unsent returns an error if a rank waits for a message that this rank has not called a send for, while this rank is in
+// a collective that the other has not called. Neither can go on, however slow the planes are: this rank sends nothing
+// more before the collective ends. sent returns the number of sends that this rank has called to a rank.
+func Unsent(c *comm.Core, seq uint64, call string, sent func(rank int) uint64) error {
+	s := awaitedSlot.Of(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, rank := range slices.Sorted(maps.Keys(s.byRank)) {
+		a, n := s.byRank[rank], sent(rank)
+		if a.Messages > n && a.Collectives < seq {
+			return fmt.Errorf("shim: rank %d has called %d receives from rank %d, which has called %d sends to it: "+
+				"rank %d waits in a receive, rank %d in operation %d, %s: %w",
+				rank, a.Messages, c.Rank, n, rank, c.Rank, seq, call, errdefs.ErrMismatch)
+		}
+	}
+	return nil
+}
