@@ -15,7 +15,7 @@ const (
 	ToleranceUS  = 1e-6
 )
 
-// ErrUnreachable is what a flow without a route on a plane's circuits gets.
+// ErrUnreachable is the error of a flow without a route on a plane's circuits.
 var ErrUnreachable = errors.New("no route on these circuits")
 
 // Tolerance returns the slack, in us, of a comparison of the times a and b. It is finite

@@ -15,7 +15,7 @@ import (
 	"lightpath/shim/stream"
 )
 
-// Path is what carries a call.
+// Path is the data path of a call.
 type Path uint8
 
 // The paths: see the packages below path.

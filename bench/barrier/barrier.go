@@ -18,7 +18,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Mode is what a rank does while it waits.
+// Mode says how a rank waits.
 type Mode string
 
 // The modes.

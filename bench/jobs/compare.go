@@ -12,7 +12,7 @@ import (
 	"lightpath/plans/delta/train"
 )
 
-// Outcome is what one way achieves.
+// Outcome is the result of one method.
 type Outcome struct {
 	Algorithm  string        `json:"algorithm"`
 	Sharing    delta.Sharing `json:"sharing"`

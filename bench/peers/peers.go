@@ -85,7 +85,7 @@ type Library struct {
 	Command   string `json:"command"`
 }
 
-// Document is what --json writes.
+// Document is the content of the --json file.
 type Document struct {
 	Cores  int `json:"cores"`
 	Rounds int `json:"rounds"`

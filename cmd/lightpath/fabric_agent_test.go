@@ -117,7 +117,8 @@ func TestFabricAgentRefuses(t *testing.T) {
 		refuse(t, "", c.says, append([]string{"fabric"}, c.args...)...)
 	}
 	refuse(t, "", []string{"--launch: missing; the fabric has 2 hosts"}, "fabric", "calibrate", "--fabric", file)
-	refuse(t, "", []string{`--launch: "ssh h2" has no {host}`}, "fabric", "calibrate", "--fabric", file, "--launch", "ssh h2")
+	refuse(t, "", []string{`--launch: "ssh h2" has no {host}`}, "fabric", "calibrate", "--fabric", file,
+		"--launch", "ssh h2")
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}

@@ -116,7 +116,7 @@ func (o *fabricFlags) standing(c *calibrate.Options) (*fabric.Fabric, error) {
 	return f, nil
 }
 
-// calibration is what the command prints.
+// calibration is the output of the command.
 type calibration struct {
 	*calibrate.Result
 	// Changes are fields of the fabric file whose values do not agree with what was measured.

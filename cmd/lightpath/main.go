@@ -23,8 +23,7 @@ const (
 	exitUsage = 2
 )
 
-// errNo marks an answer of "no": the command worked, and the result is not what the user
-// hoped for.
+// errNo marks the answer "no": the command worked, and the result is negative.
 var errNo = errors.New("")
 
 // no wraps an error so that the process exits with status 1.

@@ -16,7 +16,7 @@ import (
 // labLife is how long certificates for a lab are good.
 const labLife = 365 * 24 * time.Hour
 
-// certsReport is what ocs certs made.
+// certsReport lists the files that ocs certs made.
 type certsReport struct {
 	CA         string   `json:"ca"`
 	Controller certPair `json:"controller"`

@@ -186,7 +186,7 @@ func printSnapshot(w io.Writer, s *controller.Snapshot, planes []int) {
 	}
 }
 
-// commandReport is what a command to a controller did to a plane.
+// commandReport is the result of a controller's command on a plane.
 type commandReport struct {
 	Plane    string                `json:"plane"`
 	State    controller.PlaneState `json:"state"`

@@ -87,7 +87,7 @@ func serveNETCONF(ctx context.Context, l net.Listener, d *device.Device, o emula
 	return <-ended
 }
 
-// emulation is what ocs emulate is asked for.
+// emulation holds the options of ocs emulate.
 type emulation struct {
 	device       device.Config
 	faults, boot string

@@ -14,7 +14,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// setReport is what ocs set did.
+// setReport is the result of ocs set.
 type setReport struct {
 	Plane    string              `json:"plane"`
 	Before   circuit.Permutation `json:"before"`
@@ -185,7 +185,7 @@ func portOf(p int) string {
 	return fmt.Sprint(p)
 }
 
-// driftReport is what ocs drift found.
+// driftReport is the result of ocs drift.
 type driftReport struct {
 	Plane   string              `json:"plane"`
 	Desired circuit.Permutation `json:"desired"`

@@ -105,7 +105,7 @@ func (o *ocsd) crash() {
 	o.start()
 }
 
-// plane is what the controller says of a plane.
+// plane returns the controller's status of a plane.
 func (o *ocsd) plane(name string) controller.PlaneSnapshot {
 	o.Helper()
 	s, err := o.operator.Status(o.Context())

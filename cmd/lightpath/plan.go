@@ -26,7 +26,7 @@ func newPlanCommand() *cobra.Command {
 	return cmd
 }
 
-// planFlags are what solve and build share.
+// planFlags are the flags that solve and build share.
 type planFlags struct {
 	planner string
 	out     string

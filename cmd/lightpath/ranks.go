@@ -31,9 +31,9 @@ func newRanksCommand() *cobra.Command {
 		Use:   "ranks",
 		Short: "Say what the ranks of this host's jobs are doing, and whom everyone waits for",
 		Long: `Asks every process of this user on this host that has a communicator, and through them the
-ranks on other hosts. Prints a line per communicator that says what everyone waits for, and the
-ranks where something is wrong or --verbose is given. Exit status 1: a communicator has failed
-or waits.
+ranks on other hosts. Prints a line per communicator that names the rank for which the others wait. It
+lists the ranks if something is wrong, or with --verbose. Exit status 1: a communicator has failed or
+waits.
 
 With --address it asks a process that serves NCCL's RAS protocol (NCCL_RAS_ADDR) there.`,
 		Args: cobra.NoArgs,

@@ -125,7 +125,7 @@ func readJob(flag, path string) (*dag.Graph, error) {
 	return g, nil
 }
 
-// deltaFlags are what plan and simulate share.
+// deltaFlags are the flags that plan and simulate share.
 type deltaFlags struct {
 	in, out, sharing, report string
 	files                    planeFiles

@@ -33,7 +33,7 @@ type warmFlags struct {
 	asJSON             bool
 }
 
-// warming is what is to be planned, in order.
+// warming lists the calls to plan, in order.
 type warming struct {
 	config *settings.Config
 	fabric *fabric.Fabric

@@ -48,7 +48,7 @@ const (
 	mappedRoot = 64 << 10
 )
 
-// processInfo is what peers need to know of a rank's process, in the rank's memory.
+// processInfo tells peers about a rank's process. It is in the rank's memory.
 type processInfo struct {
 	token atomic.Uint64 // stored last, never 0: also the word at address at of process pid
 	pid   uint64

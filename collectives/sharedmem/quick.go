@@ -38,7 +38,7 @@ const (
 	NumRings   = numRings
 )
 
-// Quick is what C needs to make calls of one communicator. Fields marked atomic may be read while C has it.
+// Quick holds the data with which C makes calls of one communicator. Fields marked atomic may be read while C has it.
 type Quick struct {
 	Memory   unsafe.Pointer // the arena
 	Ranks    uint32

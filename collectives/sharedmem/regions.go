@@ -65,7 +65,7 @@ func (a *Arena) answers(rank int) *answers {
 	return (*answers)(unsafe.Add(a.at, rank*a.perRank+answersAt))
 }
 
-// regions is what an arena knows of mapped memory. The zero value offers nothing, and maps what peers offer.
+// regions holds an arena's mapped memory. The zero value offers nothing, and maps what peers offer.
 type regions struct {
 	find     func(p unsafe.Pointer, n int64) (r Region, offset int64, ok bool)
 	refused  func(rank int, err error)

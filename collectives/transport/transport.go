@@ -131,7 +131,7 @@ type Endpoint interface {
 type Fault struct {
 	Plane int
 	Peer  int    // the rank that does not answer on the plane; [Itself]: this rank's own interface is at fault
-	Seen  string // what the endpoint sees, such as "interface e1 has no carrier"
+	Seen  string // the fault that the endpoint sees, such as "interface e1 has no carrier"
 }
 
 // Itself is the Peer of a fault at this rank's own interface.

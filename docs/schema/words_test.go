@@ -14,7 +14,7 @@ import (
 	"lightpath/plans/delta/chakra"
 )
 
-// goWords are what decoders of Go say of a value that they cannot store.
+// goWords are the words of Go's decoders for a value that they cannot store.
 var goWords = regexp.MustCompile(`json:|unmarshal|Go (value|struct)|strconv|interface \{|\[\]\w|map\[` +
 	`|\b(u?int(8|16|32|64)?|float64|lightpath)\b`)
 

@@ -34,7 +34,7 @@ const (
 	Egress
 )
 
-// PortState is what a port reports.
+// PortState is the reported state of a port.
 type PortState int
 
 // The states of a port. A port without a circuit is Blocked. A port with a circuit is Tuning until it
@@ -93,7 +93,7 @@ func Suffixed(suffix string) Labels {
 	return func(port int) string { return strconv.Itoa(port+1) + suffix }
 }
 
-// Info is what a switch says of itself.
+// Info is the identity of a switch.
 type Info struct{ Vendor, Model, Serial, Software string }
 
 // Config describes a switch. The zero value of every field but Ports is usable.

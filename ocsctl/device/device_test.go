@@ -300,8 +300,8 @@ func TestReboot(t *testing.T) {
 			}
 			time.Sleep(circuitTime)
 			inject(t, d, device.Fault{Kind: device.Reboot, Delay: time.Second})
-			if err := d.Apply(t.Context(), nil, []circuit.Pair{pair(0, 0)}, device.Bulk)[0]; !errors.Is(err, device.ErrDown) ||
-				d.Up() {
+			if err := d.Apply(t.Context(), nil, []circuit.Pair{pair(0, 0)}, device.Bulk)[0]; !errors.Is(err,
+				device.ErrDown) || d.Up() {
 				t.Errorf("mode %d: down, yet %v, up %v", mode, err, d.Up())
 			}
 			if got := d.Map(); !got.Equal(want.during) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// DarkDBm is what a detector without light reports.
+// DarkDBm is the reading of a detector without light.
 const DarkDBm = -60
 
 // MaxAveraging is the longest window of a detector.

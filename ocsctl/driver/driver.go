@@ -105,13 +105,13 @@ type Circuit struct {
 	Observed int    `json:"observed"` // the port it reaches by read-back, -1 dark
 	Verified Level  `json:"verified"`
 	Reason   string `json:"reason,omitempty"` // why it is not as intended
-	// PowerDBm is what the egress port receives; 0 unless HasPower.
+	// PowerDBm is the power that the egress port receives; 0 unless HasPower.
 	PowerDBm float64   `json:"power_dbm,omitempty"`
 	HasPower bool      `json:"has_power"`
 	At       time.Time `json:"at,omitzero"` // when this was seen
 }
 
-// Health is what a switch says of one of its ports.
+// Health is a switch's report on one of its ports.
 type Health struct {
 	Port     string  `json:"port"`
 	State    string  `json:"state"`               // the switch's word: TUNED, BLOCKED, ENABLED, ...; "" where it has none

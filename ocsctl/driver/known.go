@@ -34,13 +34,13 @@ func (r Rule) complete() Rule {
 	return r
 }
 
-// fact is what a switch says of one circuit.
+// fact is a switch's report on one circuit.
 type fact struct {
 	state State
 	dbm   float64 // received; NaN: nothing measures it
 }
 
-// noFact is what a switch says that says nothing.
+// noFact is the report of a switch that reports nothing.
 var noFact = fact{state: Unsaid, dbm: math.NaN()}
 
 // judge returns how far a circuit that the switch's table has is verified, and why it is not good;

@@ -19,7 +19,7 @@ type circuits struct {
 	log    *frameLog // nil: none
 }
 
-// medium is what carries one plane's frames.
+// medium carries one plane's frames.
 type medium struct {
 	index     int
 	nsPerByte float64

@@ -25,7 +25,7 @@ type FrameRecord struct {
 	Label [LabelSize]byte // the head of the frame, opaque here
 }
 
-// SwitchRecord is what the log keeps of a reconfiguration that was verified.
+// SwitchRecord is the log's record of a verified reconfiguration.
 type SwitchRecord struct {
 	Start, End int64
 	Plane      uint16

@@ -56,7 +56,7 @@ const (
 	pageSize  = 4096
 )
 
-// geometry is what the memory of a port's rings consists of; both ends compute the layout from it.
+// geometry holds the sizes of the memory of a port's rings. Both ends compute the layout from it.
 type geometry struct {
 	planes, slots, mtu int
 }

@@ -293,8 +293,8 @@ func TestCountersAllocate(t *testing.T) {
 }
 
 func TestEntry(t *testing.T) {
-	for _, e := range []struct{ to, from int }{{circuit.Dark, circuit.Dark}, {0, circuit.Dark}, {circuit.Dark, 0},
-		{4095, 17}} {
+	for _, e := range []struct{ to, from int }{{circuit.Dark, circuit.Dark}, {0, circuit.Dark},
+		{circuit.Dark, 0}, {4095, 17}} {
 		if got := newEntry(e.to, e.from); got.to() != e.to || int(got>>32)-1 != e.from {
 			t.Errorf("%+v became %#x", e, got)
 		}

@@ -26,8 +26,8 @@ func needRoot(t testing.TB) {
 // fabricFile returns a fabric whose name is the test's and this process's own.
 func fabricFile(t testing.TB, ranks, planes int, rate string, forwarding bool) *fabric.Fabric {
 	t.Helper()
-	text := fmt.Sprintf("version: 1\nname: t%d-%s\nranks: %d\nforwarding: %v\nplanes:\n", os.Getpid(), t.Name(), ranks,
-		forwarding)
+	text := fmt.Sprintf("version: 1\nname: t%d-%s\nranks: %d\nforwarding: %v\nplanes:\n", os.Getpid(),
+		t.Name(), ranks, forwarding)
 	for j := range planes {
 		text += fmt.Sprintf("  - {name: plane%d, bandwidth: %s, ocs: ocs0, interface: p%d}\n", j, rate, j)
 	}

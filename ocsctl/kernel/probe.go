@@ -47,7 +47,7 @@ func (p *Prober) Close() error {
 	return err
 }
 
-// token is what a probe sends: IEEE's experimental Ethernet type, then these bytes.
+// token is the frame of a probe: IEEE's experimental Ethernet type, then these bytes.
 type token struct {
 	nonce    [16]byte
 	from, to uint32

@@ -195,7 +195,7 @@ func (s *State) same(o *State) bool {
 	return s.Digest == o.Digest && s.MTU == o.MTU && s.Overhead == o.Overhead
 }
 
-// objects are what a fabric is made of in the kernel while it is built.
+// objects are the kernel objects of a fabric while it is built.
 type objects struct {
 	counters, circuits *ebpf.Map
 	tables             tables

@@ -17,7 +17,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Operator is what a stage needs of the controller in charge of the planes. *rpc.Operator is one.
+// Operator is the part of the controller in charge that a stage needs. *rpc.Operator is one.
 type Operator interface {
 	Set(ctx context.Context, plane int, target circuit.Permutation, who string) error
 	Disable(ctx context.Context, plane int, reason, who string) error

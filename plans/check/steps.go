@@ -8,7 +8,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// stepState is what the entries of one step have done so far.
+// stepState is the state of one step after its entries so far.
 type stepState struct {
 	all  float64   // bytes that every flow got
 	each []float64 // bytes beyond those, by flow; nil while no entry lists flows

@@ -101,7 +101,7 @@ func Fabric(g *dag.Graph, planes int, ocs fabric.OCS, costs fabric.Costs) (*fabr
 	return f, nil
 }
 
-// PlaneName is what files call plane j.
+// PlaneName returns the name of plane j in files.
 func PlaneName(j int) string { return fmt.Sprintf("port%d", j) }
 
 // Reallocate returns the job with the ports that another copy of it leaves unused on topology c. The other

@@ -33,7 +33,7 @@ const (
 	generations = 5000
 )
 
-// Found is what a search returns.
+// Found is the result of a search.
 type Found struct {
 	*Plan
 	Bounds      []int // by link, most circuits that can be of use

@@ -16,7 +16,7 @@ import (
 type Sharing string
 
 const (
-	// Fair is what networks do by themselves: max-min fair shares per flow.
+	// Fair gives max-min fair shares per flow, as networks do.
 	Fair Sharing = "fair"
 	// Critical gives bandwidth to the transfers first that everything waits for.
 	Critical Sharing = "critical"

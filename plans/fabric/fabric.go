@@ -86,7 +86,7 @@ type OCS struct {
 	Endpoint string // "unix:/path" for the emulator; required for the other drivers
 	Dialect  string
 	Reconfig time.Duration
-	// ReconfigPerPort is what each transmit port that gets a new target adds.
+	// ReconfigPerPort is the time that each transmit port with a new target adds.
 	ReconfigPerPort time.Duration
 }
 

@@ -104,7 +104,7 @@ type rewirer interface {
 	update(r *Requirement) (Change, error)
 }
 
-// incremental is what [Core] does.
+// incremental uses [Core].
 type incremental struct{ *Core }
 
 func (c incremental) update(r *Requirement) (Change, error) { return c.Update(r, false) }

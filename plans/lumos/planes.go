@@ -9,7 +9,7 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// PlaneName is what files call OCS k of group h.
+// PlaneName returns the name of OCS k of group h in files.
 func PlaneName(h, k int) string { return fmt.Sprintf("g%do%d", h, k) }
 
 // Planes says which OCSes become planes of a fabric file, and what the file says of them.

@@ -20,7 +20,7 @@ func solveSWOT(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 	return m.beginSWOT(ctx, o).solve(ctx, o)
 }
 
-// swotStart is what a search of patterns begins with.
+// swotStart is the start of a search of patterns.
 type swotStart struct {
 	w     *swot
 	best  *plans.Plan   // of the best periodic pattern

@@ -107,7 +107,7 @@ func (t *timeline) finish(name string) *plans.Plan {
 	}
 }
 
-// route is what a plane offers a step.
+// route is the service that a plane offers a step.
 type route struct {
 	ok         bool
 	hops, load int

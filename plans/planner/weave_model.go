@@ -32,7 +32,7 @@ func (c cell) setting() int { return int(c) >> 2 }
 
 func (c cell) half() half { return half(c & 3) }
 
-// service is what a unit on some setting offers a step.
+// service is the bandwidth and overhead that a unit on some setting offers a step.
 type service struct {
 	rate   float64 // in planes at full rate; 0: it does not reach all destinations
 	o      float64 // us before the first byte

@@ -15,7 +15,7 @@ var ErrPlan = errors.New("sim: plan cannot be played")
 // Span is when an entry ran, in us.
 type Span struct{ StartUS, EndUS float64 }
 
-// Plane is what one plane did.
+// Plane is the record of one plane.
 type Plane struct {
 	Spans      []Span  // one for each entry of the plan
 	TransmitUS float64 // time spent on transmits and holds

@@ -176,7 +176,7 @@ func (w *network) bound(s int, delta, perPort float64, rows int) (value float64,
 // With e_i the largest x_(i+m) of any port, the durations sum to at least x_1 + ... + x_r +
 // the e_i with i > r+m, for every port and r. They and N reconfigurations share s switches;
 // where N is the degree, each a_i moreover is on one switch. The bound is the least over N.
-// fixed is what the switches spend on changing circuits.
+// fixed is the time that the switches spend on changing circuits.
 func countBound(ports [][]float64, s int, delta, fixed float64) float64 {
 	degree, widest := 0, 0.0
 	for _, x := range ports {

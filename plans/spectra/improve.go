@@ -57,7 +57,7 @@ func newSearcher(w *network, units int, delta, perPort float64, seed int64) *sea
 // work is what has been done so far, in elementary operations.
 func (s *searcher) work() int64 { return s.spent + s.m.work() + s.lp.lp.Work() + s.x.work }
 
-// setup is what a permutation costs beside its weight.
+// setup is the cost of a permutation beside its weight.
 func (s *searcher) setup(h *hold) float64 {
 	return s.delta + s.perPort*float64(s.w.changes(h.edges))
 }

@@ -7,7 +7,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// PlainName is what plans of [Plain] state as their planner.
+// PlainName is the planner's name in plans of [Plain].
 const PlainName = "plain"
 
 // Plain plans a demand problem in the order in which programs issue all-to-all exchanges. Every rank serves its peers

@@ -12,7 +12,7 @@ import (
 	"lightpath/plans"
 )
 
-// Name is what plans of this package state as their planner.
+// Name is the planner's name in plans of this package.
 const Name = "spectra"
 
 // ErrNoDemand is wrapped by [Solve]'s error for a problem with steps.

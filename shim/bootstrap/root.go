@@ -230,8 +230,8 @@ func (r *root) serve() {
 		case <-timer.C:
 			for _, g := range []*gathering{g, blocks} {
 				if g.ranks > 0 {
-					g.refuse(fmt.Sprintf("timed out after %v: %s never arrived%v", r.timeout, status.ListRanks(g.missing()),
-						&r.trouble))
+					g.refuse(fmt.Sprintf("timed out after %v: %s never arrived%v", r.timeout,
+						status.ListRanks(g.missing()), &r.trouble))
 				}
 			}
 			return

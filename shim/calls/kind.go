@@ -6,7 +6,7 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// Kind is what a call does. Its values are shared with cgo/front (lp_core.h).
+// Kind is the kind of a call. Its values are shared with cgo/front (lp_core.h).
 type Kind uint32
 
 // The kinds of calls.

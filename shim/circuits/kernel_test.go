@@ -107,7 +107,8 @@ func TestCablePulled(t *testing.T) {
 		t.Fatal("rank 2 does not see that the carrier is lost")
 	}
 	for r, err := range w.Each(call) {
-		if err == nil || !strings.HasPrefix(err.Error(), "shim: plane 1 of rank 2 (") || !strings.Contains(err.Error(), "interface p1 has no carrier; ") {
+		if err == nil || !strings.HasPrefix(err.Error(), "shim: plane 1 of rank 2 (") || !strings.Contains(err.Error(),
+			"interface p1 has no carrier; ") {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"lightpath/shim/status"
 )
 
-// departures is what this rank knows of ranks that make no more calls.
+// departures records the ranks that make no more calls.
 type departures struct {
 	mu   sync.Mutex
 	list []control.Departure

@@ -27,7 +27,7 @@ var errStranger = errors.New("shim: peer does not know the communicator's secret
 // Magic begins what either end says first.
 const Magic = "LPCTL\x00\x00\x01"
 
-// Secret is what ranks prove knowledge of when they connect to each other.
+// Secret is the value that ranks prove to know when they connect to each other.
 type Secret [16]byte
 
 // Proof is the answer to a challenge: it proves that a side in a role, with its own nonce, knows the secret. Other

@@ -44,7 +44,7 @@ type Star struct {
 	readers  sync.WaitGroup
 }
 
-// Events are what a star calls, on the goroutine of a connection. The functions must not block.
+// Events are functions that a star calls on the goroutine of a connection. The functions must not block.
 type Events struct {
 	// a message has come; it belongs to the callee, and those of a rank keep their order
 	Deliver  func(*Message)

@@ -19,7 +19,7 @@ const MaxDivisor = math.MaxInt32
 // ErrReduction reports a reduction that no kernel can make.
 var ErrReduction = errors.New("device: impossible reduction")
 
-// Reduction is what one kernel computes, for every element i:
+// Reduction is the computation of one kernel. For every element i it computes:
 //
 //	Dst[i] = (Sources[0][i]*Scale Op Sources[1][i]*Scale Op ... Sources[N-1][i]*Scale) / Divisor
 //

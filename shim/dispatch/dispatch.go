@@ -27,7 +27,7 @@ type Entry struct {
 // program.
 const MaxPrograms = 1024
 
-// Key is what a program depends on within a communicator.
+// Key holds all facts of a communicator on which a program depends.
 type Key struct {
 	calls.Shape
 	Plan   uint64       // first bytes of the plan's digest; 0: packet planes

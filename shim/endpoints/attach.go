@@ -24,7 +24,7 @@ import (
 	"lightpath/shim/settings"
 )
 
-// Listeners are what a rank opens before it can say where it is.
+// Listeners are the sockets that a rank opens before it can publish its addresses.
 type Listeners struct {
 	Control net.Listener  // leader only
 	tcp     *tcp.Listener // where the tcp planes may be wanted

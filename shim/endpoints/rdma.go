@@ -123,8 +123,8 @@ func connectRDMA(c *comm.Core, mine *Ports, ways rdmaWays) (_ transport.Endpoint
 	c.Log.Info(log.Net, "rdma: rank %d uses %s", c.Rank, mine)
 	return &RDMA{e, sync.OnceValue(func() error {
 		t := e.Traffic()
-		c.Log.Info(log.Net, "rdma: rank %d has sent %d bytes from registered memory and %d by way of copies", c.Rank, t.Lent,
-			t.Copied)
+		c.Log.Info(log.Net, "rdma: rank %d has sent %d bytes from registered memory and %d by way of copies",
+			c.Rank, t.Lent, t.Copied)
 		return mine.Close()
 	})}, nil
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Finding is what the recorders of one communicator say together.
+// Finding is the result of comparing the recorders of one communicator.
 type Finding struct {
 	Comm    string `json:"comm"`
 	Ranks   int    `json:"ranks"`
@@ -27,7 +27,7 @@ type Callers struct {
 	Ranks  []int  `json:"ranks"`
 }
 
-// RankWord is what a rank says.
+// RankWord is the statement of one rank.
 type RankWord struct {
 	Rank int    `json:"rank"`
 	Text string `json:"text"`

@@ -135,7 +135,7 @@ const maxPlanes = 64
 // Encode writes a dump.
 func (d *Dump) Encode() ([]byte, error) { return json.Marshal(d) }
 
-// FileName is what the file of a dump is called.
+// FileName returns the name of a dump's file.
 func (d *Dump) FileName() string {
 	return fmt.Sprintf("flight-%s-rank%d-%d.json", d.Comm, d.Rank, d.PID)
 }

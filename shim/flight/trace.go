@@ -92,7 +92,7 @@ func (r *tracer) operation(o *Operation) {
 		if end == 0 {
 			end = m.Start // nothing followed: when it ended is not known here
 		}
-		r.slice(fmt.Sprintf("reconfigure %d -> %d", m.Epoch, m.Epoch+1), "reconfiguration", r.plane(m.Plane), m.Start,
-			end, nil)
+		r.slice(fmt.Sprintf("reconfigure %d -> %d", m.Epoch, m.Epoch+1), "reconfiguration",
+			r.plane(m.Plane), m.Start, end, nil)
 	}
 }

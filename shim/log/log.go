@@ -27,7 +27,7 @@ const (
 
 var levelNames = [...]string{"NONE", "VERSION", "WARN", "INFO", "TRACE"}
 
-// Subsystem is what an INFO line is about.
+// Subsystem is the subject of an INFO line.
 type Subsystem uint32
 
 // The subsystems, sets of them by union.
@@ -81,7 +81,7 @@ type Logger struct {
 	PID    int
 }
 
-// Options is what NCCL_DEBUG and the variables that begin so ask for.
+// Options are the settings of NCCL_DEBUG and the variables that begin so.
 type Options struct {
 	Level      Level
 	File       string // where lines go, with %h and %p for host and process; "": standard output

@@ -49,7 +49,7 @@ func (t *Timestamps) SetLevels(v string) error {
 	return nil
 }
 
-// prefix is what a line of a level begins with.
+// prefix returns the beginning of a line of a level.
 func (t *Timestamps) prefix(level Level, now time.Time) string {
 	if t.levels>>level&1 == 0 {
 		return ""

@@ -54,8 +54,8 @@ func (m *message) decode(b *[sideMessageBytes]byte) error {
 	case m.kind >= numSideKinds, b[2] != 0, b[3] != 0:
 		return fmt.Errorf("%w: % x", errSideMessage, b[:4])
 	case m.kind != sidePut && (m.flags|uint8(min(m.offset|m.bytes, 1))) != 0, m.flags&^sideFlags != 0:
-		return fmt.Errorf("%w: kind %d with flags %d, offset %d, bytes %d", errSideMessage, m.kind, m.flags, m.offset,
-			m.bytes)
+		return fmt.Errorf("%w: kind %d with flags %d, offset %d, bytes %d", errSideMessage, m.kind,
+			m.flags, m.offset, m.bytes)
 	}
 	return nil
 }

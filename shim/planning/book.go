@@ -39,7 +39,7 @@ type Book struct {
 	version uint32
 }
 
-// Row is what the book has for a shape.
+// Row is the book's entry for a shape.
 type Row struct {
 	Best     *Agreed // nil: there is none yet
 	Interim  *Agreed // serves until then; nil: none

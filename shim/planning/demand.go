@@ -7,7 +7,7 @@ import (
 	"lightpath/plans"
 )
 
-// Pair is what one rank sends another in a round.
+// Pair holds the bytes that one rank sends another in a round.
 type Pair struct {
 	Src, Dst int
 	Bytes    int64

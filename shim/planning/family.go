@@ -285,14 +285,14 @@ func appendInts(b []byte, v []int) []byte {
 	return b
 }
 
-// Key is what a plan depends on within a communicator.
+// Key holds all facts of a communicator on which a plan depends.
 type Key struct {
 	Shape  calls.Shape
 	Planes int
 	Maps   uint64 // where plans begin at the present maps
 }
 
-// Solution is what a background planner returns.
+// Solution is the result of a background planner.
 type Solution struct {
 	Key   Key
 	Plan  *Agreed

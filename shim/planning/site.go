@@ -26,7 +26,7 @@ type Agreed struct {
 	StepOf  []int // schedule step of each problem step
 }
 
-// Site is what every plan of a communicator has in common: where it will run.
+// Site is the common part of all plans of a communicator: where they run.
 type Site struct {
 	Cfg      *settings.Config
 	Ranks    int

@@ -21,7 +21,7 @@ var table struct {
 	families map[tableKey]*Family
 }
 
-// tableKey is what a family depends on, and the directory that keeps its plans.
+// tableKey holds all facts on which a family depends, and the directory that keeps its plans.
 type tableKey struct {
 	cache.Key
 	dir string

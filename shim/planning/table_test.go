@@ -25,8 +25,8 @@ func siteAt(ports ...int) *Site {
 	for _, name := range []string{"p0", "p1"} {
 		fab.Planes = append(fab.Planes, fabric.Plane{Name: name, Bandwidth: 2e9, OCS: "ocs0"})
 	}
-	s := NewSite(&settings.Config{Planner: planner.Auto, PlanLimit: 10 * time.Second, PlanTolerance: 0.01, PlanWait: true},
-		fab, ports)
+	s := NewSite(&settings.Config{Planner: planner.Auto, PlanLimit: 10 * time.Second, PlanTolerance: 0.01,
+		PlanWait: true}, fab, ports)
 	return &s
 }
 

@@ -27,7 +27,7 @@ type Asked struct {
 	Root       int    // 0 where the collective has none
 }
 
-// Warmed is what there is now for a call.
+// Warmed describes the plan of a call after Warm.
 type Warmed struct {
 	Call  Asked
 	Entry *cache.Entry // whose span the call's size lies in; nil with Err

@@ -41,7 +41,7 @@ var flightSlot = comm.NewSlot[Recorder]()
 // Of returns the flight recorder of a communicator.
 func Of(c *comm.Core) *Recorder { return flightSlot.Of(c) }
 
-// Least is what a recorder remembers at least, for ranks that ask each other.
+// Least is the least number of operations in a recorder, for ranks that ask each other.
 const Least = 64
 
 // maxMoves is how many reconfigurations of an operation are recorded.
@@ -91,7 +91,7 @@ type flownMove struct {
 	start, end int64  // end 0: nothing followed
 }
 
-// Standstill is what an operation that did not move was last seen to wait for.
+// Standstill is the last seen wait of an operation that did not move.
 type Standstill struct {
 	number      uint64
 	Wait        exec.Wait
@@ -326,7 +326,7 @@ func (f *Recorder) Find(seq uint64) (calls.Shape, bool) {
 	return calls.Shape{}, false
 }
 
-// Snapshot is what there is to see of a recorder now.
+// Snapshot is the present content of a recorder.
 type Snapshot struct {
 	Op      Operation // the first in progress, or else the last one; number 0: there was none
 	Running bool

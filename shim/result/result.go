@@ -19,7 +19,7 @@ import (
 	"lightpath/shim/errdefs"
 )
 
-// Result is what the NCCL ABI returns for a call. Its values are those of ncclResult_t.
+// Result is the return value of a call in the NCCL ABI. Its values are those of ncclResult_t.
 type Result int32
 
 // The results.

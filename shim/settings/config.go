@@ -129,7 +129,7 @@ const (
 	DevicePathStaged = "staged"
 )
 
-// IB is what NCCL_IB_* variables say.
+// IB holds the NCCL_IB_* variables.
 type IB struct {
 	HCAs         topology.HCAs
 	Mode         string // RDMAAuto, RDMARC or RDMAUC
@@ -147,7 +147,7 @@ const (
 	RDMAUC   = "uc"
 )
 
-// Agreed is what ranks must agree on to make the same choices.
+// Agreed holds the settings on which ranks must agree to make the same choices.
 func (c *Config) Agreed() string {
 	var items []string
 	for coll, name := range c.Algorithms {

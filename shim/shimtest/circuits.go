@@ -89,7 +89,7 @@ func UseKernelPlanes(t *testing.T, ranks, planes int, rate fabric.Rate) (core *c
 	}
 }
 
-// PullCable takes the carrier from a rank's interface on one plane of those that [UseKernelPlanes] made.
+// PullCable takes the carrier from a rank's interface on one plane of [UseKernelPlanes].
 func PullCable(t *testing.T, rank, plane int) {
 	t.Helper()
 	must := Fatal(t)

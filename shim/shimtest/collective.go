@@ -118,8 +118,8 @@ func (k Collective) scalarOf(rank int) unsafe.Pointer {
 }
 
 func (k Collective) String() string {
-	return fmt.Sprintf("%v %v %v root %d count %d inPlace %v skew %d", k.Kind, k.Type, k.Op, k.Root, k.Count, k.InPlace,
-		k.Skew)
+	return fmt.Sprintf("%v %v %v root %d count %d inPlace %v skew %d", k.Kind, k.Type, k.Op, k.Root,
+		k.Count, k.InPlace, k.Skew)
 }
 
 // fill makes inputs whose reduction is exact in their type, in every order. Sums have whole numbers up to the number of

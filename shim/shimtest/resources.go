@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Resources is what this process holds.
+// Resources are the resources of this process.
 type Resources struct {
 	Goroutines, files, segments, mappings, threads int
 	Heap                                           int // MiB in use

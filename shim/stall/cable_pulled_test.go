@@ -47,7 +47,8 @@ func TestCablePulled(t *testing.T) {
 // and host, whichever rank gives up first.
 func TestCableOfOneHost(t *testing.T) {
 	t.Parallel()
-	for name, seen := range map[string]string{"carrier": "interface e1 has no carrier; ", "silent": "no answer from its host, between it and ranks 0-1; "} {
+	for name, seen := range map[string]string{"carrier": "interface e1 has no carrier; ",
+		"silent": "no answer from its host, between it and ranks 0-1; "} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			hosts, ethernet := shimtest.NewHosts(t, 3, 2)

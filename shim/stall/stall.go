@@ -78,7 +78,7 @@ func Handle(c *comm.Core) {
 	c.HandleAtLeader(control.MsgTimeout, b.add)
 }
 
-// board is what ranks have told the leader of recent operations.
+// board holds the ranks' reports to the leader on recent operations.
 type board struct {
 	c      *comm.Core
 	mu     sync.Mutex
@@ -86,7 +86,7 @@ type board struct {
 	last   []uint64 // by rank, the latest operation that it reported
 }
 
-// operation is what ranks said of one operation.
+// operation holds the ranks' reports on one operation.
 type operation struct {
 	seq   uint64
 	ranks []said

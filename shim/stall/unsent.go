@@ -15,8 +15,9 @@ import (
 // Awaited is what a rank waits for from a peer in a group of sends and receives. The group cannot end before the peer
 // has called that many sends.
 type Awaited struct {
-	Rank        int    `json:"rank"`        // that waits
-	Messages    uint64 `json:"messages"`    // that it has called receives for, from the peer, over the life of the communicator
+	Rank int `json:"rank"` // that waits
+	// that it has called receives for, from the peer, over the life of the communicator
+	Messages    uint64 `json:"messages"`
 	Collectives uint64 `json:"collectives"` // that it has called
 }
 

@@ -18,7 +18,7 @@ const DefaultTimeout = 2 * time.Second
 // minTimeout is the least: asking must be able to end.
 const minTimeout = 50 * time.Millisecond
 
-// reply is what has come of asking one process.
+// reply is the answer of one process, or its error.
 type reply struct {
 	path   string
 	pid    int

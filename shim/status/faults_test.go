@@ -12,7 +12,8 @@ func TestVerdict(t *testing.T) {
 	var never time.Time
 	const silent, carrier = "no answer from its host", "interface e1 has no carrier"
 	controller := func(second int) Fault {
-		return Fault{Controller, -1, "the controller at unix:/c has not answered", time.Date(2026, 1, 1, 12, 0, second, 0, time.Local)}
+		return Fault{Controller, -1, "the controller at unix:/c has not answered",
+			time.Date(2026, 1, 1, 12, 0, second, 0, time.Local)}
 	}
 	for _, c := range []struct {
 		name string
@@ -21,9 +22,11 @@ func TestVerdict(t *testing.T) {
 	}{
 		{"none", nil, ""},
 		{"interface", map[int][]Fault{2: {{1, -1, carrier, never}}}, "plane 1 of rank 2 (h): interface e1 has no carrier"},
-		{"interface explains connections", map[int][]Fault{0: {{1, 2, silent, never}}, 2: {{1, -1, carrier, never}, {1, 0, silent, never}, {1, 1, silent, never}}},
+		{"interface explains connections", map[int][]Fault{0: {{1, 2, silent, never}},
+			2: {{1, -1, carrier, never}, {1, 0, silent, never}, {1, 1, silent, never}}},
 			"plane 1 of rank 2 (h): interface e1 has no carrier"},
-		{"one rank of four", map[int][]Fault{0: {{1, 2, silent, never}}, 1: {{1, 2, silent, never}}, 2: {{1, 0, silent, never}, {1, 3, silent, never}}},
+		{"one rank of four", map[int][]Fault{0: {{1, 2, silent, never}}, 1: {{1, 2, silent, never}},
+			2: {{1, 0, silent, never}, {1, 3, silent, never}}},
 			"plane 1 of rank 2 (h): no answer from its host, between it and ranks 0-1, 3"},
 		{"two ranks", map[int][]Fault{0: {{1, 2, silent, never}}}, "plane 1 between ranks 0, 2: no answer from its host"},
 		{"switch", map[int][]Fault{0: {{0, 1, silent, never}, {0, 2, silent, never}}, 1: {{0, 2, silent, never}}},

@@ -17,7 +17,7 @@ import (
 
 // Source is a process that can be asked. Its methods are called from several goroutines at once.
 type Source interface {
-	// Status is what the process knows by itself.
+	// Status returns the facts that the process itself knows.
 	Status() Process
 	// Gather asks the other ranks of a communicator, by id, over its control network, for at most d. It returns the
 	// answers that have come.

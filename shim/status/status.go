@@ -70,7 +70,7 @@ const (
 	ForOther   = "other"
 )
 
-// Wait is what an operation that does not move waits for.
+// Wait is the wait of an operation that does not move.
 type Wait struct {
 	For     string  `json:"for"`  // one of the constants
 	Peer    int     `json:"peer"` // -1: no single rank
@@ -92,7 +92,7 @@ type Comm struct {
 	Ranks     []Rank `json:"ranks"` // ascending; all of them once the communicator is made
 }
 
-// Process is what one process answers: its own ranks, and where the others are.
+// Process is the answer of one process: its own ranks, and where the others are.
 type Process struct {
 	Version string `json:"version"` // of the library
 	Host    string `json:"host"`
@@ -101,7 +101,7 @@ type Process struct {
 	Comms   []Comm `json:"comms"`
 }
 
-// Report is what all processes that could be asked have answered.
+// Report holds the answers of all processes that could be asked.
 type Report struct {
 	Version   int       `json:"version"` // of this format, 1
 	Library   string    `json:"library"`

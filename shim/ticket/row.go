@@ -14,8 +14,8 @@ import (
 	"lightpath/shim/planning"
 )
 
-// Row is what a rank posts of a group of sends and receives: its part of a demand matrix.
-// Messages of a rank to itself are not in it.
+// Row is a rank's post of a group of sends and receives: its part of a demand matrix. Messages of a rank to itself are
+// not in it.
 type Row struct {
 	Packet       bool // the rank asks for packet planes: its messages are too many to list
 	Sends, Recvs []Message

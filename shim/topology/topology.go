@@ -14,8 +14,8 @@ const Version = 1
 // Unknown stands for a NUMA node, an index or a part of an [HCA] that is not known.
 const Unknown = -1
 
-// Machine is what was found. Lists are sorted and never nil, so that two runs on one machine
-// print the same.
+// Machine is the hardware that was found. Lists are sorted and never nil, so that two runs on one machine print the
+// same.
 type Machine struct {
 	Version   int       `json:"version"`
 	Nodes     []Node    `json:"numa_nodes"`
@@ -104,7 +104,7 @@ type NVLink struct {
 	Links int    `json:"links"`
 }
 
-// GPUReport is what NVML says, as lightpath-nvml prints it.
+// GPUReport is NVML's report, as lightpath-nvml prints it.
 type GPUReport struct {
 	Driver   string   `json:"driver,omitempty"`
 	GPUs     []GPU    `json:"gpus"`

@@ -19,7 +19,7 @@ import (
 // ErrSolver says that cbc is not installed, failed, or said something unexpected.
 var ErrSolver = errors.New("milp: cbc")
 
-// Result is what CBC found of a problem.
+// Result is CBC's result for a problem.
 type Result struct {
 	CCTUS   float64 // of the best solution; +Inf where it found none
 	BoundUS float64 // proven to be below every solution

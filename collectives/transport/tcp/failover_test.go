@@ -314,7 +314,8 @@ func TestStreamReturns(t *testing.T) {
 			busy = c.busy
 			all[1].mu.Unlock()
 		}
-		if f := all[1].Faults(); len(f) != 1 || f[0] != (transport.Fault{Plane: 1, Peer: 0, Seen: "data uses plane 0 instead"}) {
+		if f := all[1].Faults(); len(f) != 1 ||
+			f[0] != (transport.Fault{Plane: 1, Peer: 0, Seen: "data uses plane 0 instead"}) {
 			t.Errorf("faults %+v", f)
 		}
 		if c.hold <= last {

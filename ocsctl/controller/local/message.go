@@ -54,7 +54,7 @@ type message struct {
 	Fabric   *fabricInfo         `json:"fabric,omitempty"`
 }
 
-// fabricInfo is what a welcome tells of the planes.
+// fabricInfo describes the planes in a welcome.
 type fabricInfo struct {
 	Controller string             `json:"controller,omitempty"`
 	Ports      int                `json:"ports"`

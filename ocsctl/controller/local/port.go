@@ -20,7 +20,7 @@ const (
 	postHead  = 8 // bytes of a post before its map: the holder
 )
 
-// geometry is what a port's memory consists of; both ends compute the layout from it.
+// geometry holds the sizes of a port's memory. Both ends compute the layout from it.
 type geometry struct{ planes, ports int }
 
 func (g geometry) slot() int     { return postHead + 4*g.ports }

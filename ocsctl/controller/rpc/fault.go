@@ -91,7 +91,7 @@ func fromFault(f *ocspb.Fault) *remoteError {
 	return e
 }
 
-// standbyError is what a controller answers that is not in charge.
+// standbyError is the answer of a controller that is not in charge.
 type standbyError struct{ name, standby string }
 
 func (e *standbyError) Error() string {

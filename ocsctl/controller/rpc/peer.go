@@ -31,7 +31,7 @@ type gate struct {
 	refused *admission.Refusals
 }
 
-// peerInfo is what a handshake tells of a peer.
+// peerInfo describes a peer after its handshake.
 type peerInfo struct {
 	credentials.AuthInfo
 	conn net.Conn

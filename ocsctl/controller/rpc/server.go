@@ -121,8 +121,8 @@ func newServer(address net.Addr, o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-func serverCredentials(address string, o *ServerOptions, refused *admission.Refusals) (credentials.TransportCredentials,
-	error) {
+func serverCredentials(address string, o *ServerOptions,
+	refused *admission.Refusals) (credentials.TransportCredentials, error) {
 	if o.CA == "" && o.Cert == "" && o.Key == "" {
 		if !mtls.Loopback(address) {
 			return nil, fmt.Errorf("rpc: listen %s: not on this host alone: ca, cert and key are required", address)
@@ -175,8 +175,8 @@ func (s *Server) inCharge() (controller.Controller, error) {
 }
 
 // guardCall is every unary call: who may make it, and how its errors travel.
-func (s *Server) guardCall(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any,
-	error) {
+func (s *Server) guardCall(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+	handle grpc.UnaryHandler) (any, error) {
 	admission.Of(connection(ctx)).Admit()
 	if err := allowed(ctx, info.FullMethod); err != nil {
 		return nil, toStatus(err)

@@ -2,7 +2,7 @@ package web
 
 import "lightpath/ocsctl/controller"
 
-// Advice is what to do about a plane that is out of service.
+// Advice tells an operator how to put a plane back into service.
 type Advice struct {
 	Do      string `json:"do"`      // in one line
 	Section string `json:"section"` // of docs/operations.md

@@ -31,7 +31,7 @@ type Entry struct {
 	Planes   []int  `json:"planes,omitempty"`    // of Mask
 }
 
-// HistoryPage is what /api/history answers: newest first.
+// HistoryPage is the answer of /api/history, newest first.
 type HistoryPage struct {
 	Events []Entry `json:"events"`
 	// Before is the parameter with which the next older page is asked for; 0: there is none.

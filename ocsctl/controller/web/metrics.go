@@ -134,8 +134,8 @@ var (
 	descDown     = desc("plane_down", "1 for the cause for which the plane is out of service.", "plane", "cause")
 	descEpoch    = desc("plane_epoch", "Epoch of the plane: rises with every reconfiguration.", "plane")
 	descSwitches = desc("plane_switches_total", "Reconfigurations of the plane.", "plane")
-	descFailed   = desc("plane_outages_total", "Times that the plane went out of service, as the core counts them.",
-		"plane")
+	descFailed   = desc("plane_outages_total",
+		"Times that the plane went out of service, as the core counts them.", "plane")
 	descPosted    = desc("plane_ports_posted", "Ports that have posted for the next reconfiguration.", "plane")
 	descMissing   = desc("plane_ports_missing", "Ports that the next reconfiguration waits for.", "plane")
 	descPosts     = desc("plane_posts_total", "Posts of ranks.", "plane")

@@ -58,7 +58,7 @@ type Happened struct {
 	Verified string  `json:"verified,omitempty"`
 }
 
-// Comparison is what /api/plan answers.
+// Comparison is the answer of /api/plan.
 type Comparison struct {
 	Plan Plan   `json:"plan"`
 	Runs []Run  `json:"runs"`           // newest first

@@ -16,7 +16,7 @@ import (
 // errStandby: another controller is in charge, so there is no state to show.
 var errStandby = errors.New("web: this controller stands by")
 
-// Status is what /api/status answers: the snapshot of the core, and what follows from it for people.
+// Status is the answer of /api/status: the core's snapshot, with advice for operators.
 type Status struct {
 	controller.Snapshot
 	Version  string         `json:"version"`

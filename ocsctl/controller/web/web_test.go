@@ -407,8 +407,8 @@ func TestHistory(t *testing.T) {
 func TestHistoryOfTheJournal(t *testing.T) {
 	var asked controller.Query
 	fail := errors.New("etcd is away")
-	r := newRig(t, newFake(2, 2), Options{History: func(_ context.Context, q controller.Query) ([]controller.Event,
-		error) {
+	r := newRig(t, newFake(2, 2), Options{History: func(_ context.Context,
+		q controller.Query) ([]controller.Event, error) {
 		asked = q
 		if q.Plane == 1 {
 			return nil, fail

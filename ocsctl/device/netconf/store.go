@@ -27,7 +27,7 @@ const (
 	maxConfirm     = time.Hour
 )
 
-// config is what clients can change.
+// config holds the values that clients can change.
 type config struct {
 	pairs     map[uint32]uint32 // egress by ingress
 	averaging uint64            // averaging-time of all detectors, 1..8

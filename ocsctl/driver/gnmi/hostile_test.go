@@ -146,8 +146,8 @@ func TestOtherSwitches(t *testing.T) {
 					Tolerance: patient})
 				before := circuit.AllDark(4)
 				for by := range 3 {
-					all, err := sw.Apply(t.Context(), driver.Change{Before: before, After: circuit.Shift(4, by), Want: driver.Status,
-						Token: 1})
+					all, err := sw.Apply(t.Context(), driver.Change{Before: before, After: circuit.Shift(4, by),
+						Want: driver.Status, Token: 1})
 					if err != nil || !d.Map().Equal(circuit.Shift(4, by)) || d.Switching() {
 						t.Fatalf("%v, %+v; the switch has %v", err, all, d.Map())
 					}

@@ -266,8 +266,8 @@ func (s *swtch) Map(ctx context.Context) (circuit.Permutation, error) {
 		switch {
 		case !ours1 && !ours2:
 		case ours1 != ours2:
-			bad = fmt.Errorf("scpi: %w: port %d goes to port %d, and only one of them is of this map", driver.ErrNotMatching,
-				in[i], out[i])
+			bad = fmt.Errorf("scpi: %w: port %d goes to port %d, and only one of them is of this map",
+				driver.ErrNotMatching, in[i], out[i])
 		case p[r] != circuit.Dark || from[q]:
 			bad = fmt.Errorf("scpi: %w: port %d to port %d is a second circuit", driver.ErrNotMatching, in[i], out[i])
 		default:

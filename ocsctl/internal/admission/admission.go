@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// ErrGaveWay is what the log says of a connection that was closed to make room.
+// ErrGaveWay is the log's reason for a connection that was closed to make room.
 var ErrGaveWay = errors.New("too many connections without a request: the oldest gave way")
 
 // Options bound the pending connections of a listener.

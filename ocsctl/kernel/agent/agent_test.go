@@ -109,8 +109,8 @@ func TestBoardOfTwoHosts(t *testing.T) {
 	}
 	b := r.dial(t)
 	r.same(t, 1, circuit.AllDark(3))
-	for _, m := range []circuit.Permutation{circuit.Shift(3, 1), {1, 0, circuit.Dark}, {1, 2, 0}, circuit.AllDark(3),
-		{2, 1, 0}} {
+	for _, m := range []circuit.Permutation{circuit.Shift(3, 1), {1, 0, circuit.Dark}, {1, 2, 0},
+		circuit.AllDark(3), {2, 1, 0}} {
 		if err := b.Install(0, m); err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ func Hosts(t testing.TB, n, planes, mtu int) []string {
 	return hosts
 }
 
-// Ethernet is what joins hosts.
+// Ethernet joins hosts.
 type Ethernet struct {
 	h     *netlink.Handle
 	name  string // of its namespace

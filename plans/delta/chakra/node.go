@@ -65,7 +65,7 @@ type Node struct {
 	Group      string // process group; empty: all ranks
 }
 
-// Trace is what one rank did.
+// Trace is the record of one rank.
 type Trace struct {
 	Version string
 	Nodes   []Node

@@ -71,7 +71,7 @@ type Task struct {
 	From, To int
 	// Flows is how many pairs of GPUs transfer at once; each has its NICs' rate at most. 0 for work.
 	Flows int
-	// Bytes is what all flows together carry.
+	// Bytes is the sum over all flows.
 	Bytes float64
 	// Src and Dst number the GPUs that send and receive, Flows each, without repetition. Nil where
 	// unknown: then the transfer shares no NIC. Numbers are the job's, not the pod's.

@@ -24,7 +24,7 @@ var (
 	ErrSolver = errors.New("solver")
 )
 
-// Status is what a solver proved.
+// Status is the proof status of a solution.
 type Status int
 
 // The states of a solution.
@@ -47,7 +47,7 @@ type Options struct {
 	Start     []float64 // an assignment to begin with, one value per variable
 }
 
-// Result is what came back.
+// Result is the result of a solver.
 type Result struct {
 	Status    Status
 	Values    []float64 // one per variable; nil without a solution

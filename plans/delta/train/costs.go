@@ -2,7 +2,7 @@ package train
 
 import "lightpath/plans/delta/dag"
 
-// Costs is what one stage costs. Times in microseconds, sizes in bytes.
+// Costs are the costs of one stage. Times in microseconds, sizes in bytes.
 type Costs struct {
 	Forward  float64 `json:"forward_us"` // of one micro-batch, collectives within the pod included
 	Backward float64 `json:"backward_us"`

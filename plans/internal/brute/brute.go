@@ -67,7 +67,7 @@ type visit struct {
 	how         service
 }
 
-// script is what a plane does, in order.
+// script lists the acts of a plane, in order.
 type script []visit
 
 type search struct {

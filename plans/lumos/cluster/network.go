@@ -73,7 +73,7 @@ type router struct {
 	jobs    map[int]duties
 }
 
-// duties are what a job adds to busy.
+// duties are the loads that a job adds to busy.
 type duties struct {
 	paths  paths
 	shares place.Volume

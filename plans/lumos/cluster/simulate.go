@@ -33,7 +33,7 @@ type Outcome struct {
 	Carried float64
 }
 
-// Result is what came out of a simulation.
+// Result is the result of a simulation.
 type Result struct {
 	Fabric   Fabric
 	Outcomes []Outcome // by job

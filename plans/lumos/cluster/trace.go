@@ -16,7 +16,7 @@ import (
 // ErrTrace is wrapped by every error about a trace; it names the line.
 var ErrTrace = errors.New("bad trace")
 
-// Trace is what was read of a file.
+// Trace is the content of a trace file.
 type Trace struct {
 	Jobs []Job // by arrival, and of equals in the order of the file
 	// Skipped counts lines without a job to simulate: no GPUs, never started, or no time at all.

@@ -10,7 +10,7 @@ import (
 	"lightpath/shim/device"
 )
 
-// Kind is what an operation does.
+// Kind is the kind of an operation.
 type Kind uint8
 
 // The kinds.

@@ -10,7 +10,7 @@ import (
 	"lightpath/shim/session"
 )
 
-// state is what a communicator keeps for calls that run alone. The communicator's turn guards it.
+// state is the state of a communicator's calls that run alone. The communicator's turn guards it.
 type state struct {
 	session *session.State
 	shape   calls.Shape     // of the entry used last: a loop over one shape does not even look into the table

@@ -65,8 +65,8 @@ func TestGPUDirectReplays(t *testing.T) {
 	}
 	for r, c := range w.Comms {
 		seen := recorder.Of(c).Snapshot()
-		if n := seen.Counts; n[calls.AllReduce] != 3 || n[calls.Send] != 2 || n[calls.Recv] != 2 || seen.Groups != 2 ||
-			seen.Running {
+		if n := seen.Counts; n[calls.AllReduce] != 3 || n[calls.Send] != 2 || n[calls.Recv] != 2 ||
+			seen.Groups != 2 || seen.Running {
 			t.Errorf("rank %d: counted %v, %d groups, running %v", r, n, seen.Groups, seen.Running)
 		}
 		d, err := recorder.Record(c, nil)

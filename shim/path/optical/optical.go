@@ -11,7 +11,7 @@ import (
 	"lightpath/shim/session"
 )
 
-// Path is what a rank keeps for calls over circuits, a [session.Carrier]. The communicator's turn guards it.
+// Path is a rank's state of calls over circuits, a [session.Carrier]. The communicator's turn guards it.
 type Path struct {
 	c          *comm.Core
 	planes     *circuits.Planes

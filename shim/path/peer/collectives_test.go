@@ -92,8 +92,8 @@ func refusesDirect(g *shimtest.GPUs, w *shimtest.World, method string, after int
 			calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: s[0]},
 			calls.Call{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at, Peer: int32(1 - r),
 				Stream: s[1]},
-			calls.Call{Comm: c, Kind: calls.Recv, Type: datatype.Uint8, Count: count, Recv: to, Peer: int32(1 - r),
-				Stream: s[0]})
+			calls.Call{Comm: c, Kind: calls.Recv, Type: datatype.Uint8, Count: count, Recv: to,
+				Peer: int32(1 - r), Stream: s[0]})
 	}
 	return g.Refuses(group, 1, method, after)
 }

@@ -29,7 +29,7 @@ const (
 	longestTurn = 100 * time.Millisecond
 )
 
-// grace is what a watcher knows about its stream at the gates.
+// grace is a watcher's record of its stream at the gates.
 type grace struct {
 	shut   bool             // the entry gates of all ranks have been shut
 	stands bool             // the stream waits at its entry gate

@@ -41,7 +41,7 @@ type regionRecord struct {
 	opened [maxRanks]regionOpened
 }
 
-// regionOpened is what a peer acknowledges about a region.
+// regionOpened is a peer's acknowledgement of a region.
 type regionOpened struct {
 	holds  atomic.Uint64 // serial of the region that it is opening or has open
 	serial atomic.Uint64 // serial of the region that it has opened and checks for lent buffers

@@ -130,7 +130,7 @@ func (x *Path) lookAtRegions() {
 	time.AfterFunc(regionsAgain, x.news.tell)
 }
 
-// standing is what the watcher has seen of the current launch.
+// standing is the watcher's record of the current launch.
 type standing struct {
 	tokens uint64    // hash of the tokens
 	since  time.Time // time of their last change

@@ -217,7 +217,7 @@ func (r *rule) gather() {
 	}
 }
 
-// batch is what one transaction writes.
+// batch holds the writes of one transaction.
 type batch struct {
 	planes  map[int][]byte
 	events  []controller.Event

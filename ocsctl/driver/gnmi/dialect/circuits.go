@@ -8,7 +8,7 @@ import (
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
 )
 
-// Circuit is what a switch says of one circuit, in the labels of Normal.
+// Circuit is a switch's report on one circuit, in the labels of Normal.
 type Circuit struct {
 	In, Out    string
 	Configured bool            // it is asked for
@@ -19,7 +19,7 @@ type Circuit struct {
 	Path       []*gpb.PathElem // of the configuration's entry, nil unless Configured
 }
 
-// Port is what a switch says of one port.
+// Port is a switch's report on one port.
 type Port struct {
 	State         State
 	Word          string  // for State, in the switch's own words

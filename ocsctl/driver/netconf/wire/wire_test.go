@@ -172,8 +172,8 @@ func TestOpticalData(t *testing.T) {
 	for _, bad := range []string{"<o:ingress>0</o:ingress>", "<o:ingress>1</o:ingress>",
 		"<o:ingress>65536</o:ingress><o:egress>1</o:egress>",
 		"<o:ingress>-1</o:ingress><o:egress>1</o:egress>", "<o:egress>1</o:egress>"} {
-		if _, err := Pairs(data("<o:cross-connects><o:pair>" + bad + "</o:pair></o:cross-connects>")); !errors.Is(err,
-			ErrMalformed) {
+		if _, err := Pairs(data("<o:cross-connects><o:pair>" + bad +
+			"</o:pair></o:cross-connects>")); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
