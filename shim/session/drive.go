@@ -169,6 +169,18 @@ func (s *Session) report(ref *Ref) {
 	stall.Report(ref.Comm, ref.Seq, ref.Sig, s.Calls[ref.Call].String())
 }
 
+// compareSends fails the communicator if a rank waits for a send that cannot come while this rank waits in a collective.
+// All sends of a group are counted before its collectives begin, except by a carrier, which compares rounds itself.
+func (s *Session) compareSends(ref *Ref) {
+	st := Of(ref.Comm)
+	if st.Carrier != nil {
+		return
+	}
+	if err := stall.Unsent(ref.Comm, ref.Seq, s.Calls[ref.Call].String(), st.Pairs.Sent); err != nil {
+		go ref.Comm.Spread(err) // not on this goroutine, which the failure wakes
+	}
+}
+
 // reportReceives tells each rank from which the group receives how many messages it has to send.
 func (s *Session) reportReceives(c *comm.Core) {
 	st := Of(c)
@@ -201,9 +213,7 @@ func (s *Session) stalled([]*exec.Task) error {
 		case t.Done():
 		case ref.Entry != nil:
 			s.report(ref)
-			if err := stall.Unsent(ref.Comm, ref.Seq, s.Calls[ref.Call].String(), Of(ref.Comm).Pairs.Sent); err != nil {
-				go ref.Comm.Spread(err) // not on this goroutine, which the failure wakes
-			}
+			s.compareSends(ref)
 		default: // sends and receives have no number that ranks could compare
 			stall.ReportFaults(ref.Comm)
 			s.reportReceives(ref.Comm)

@@ -7,6 +7,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/shimtest"
+	"lightpath/shim/stall"
 )
 
 // TestReceiveWithoutSend: a rank receives from a rank that makes a collective instead, after both have exchanged
@@ -34,5 +35,24 @@ func TestReceiveWithoutSend(t *testing.T) {
 					"rank 2 in operation 1, ")
 			}
 		})
+	}
+}
+
+// TestUnsentByCounts: a message that has been sent, however slow its plane, is no mismatch, and neither is a wait of a
+// rank that has called the collective.
+func TestUnsentByCounts(t *testing.T) {
+	w := shimtest.NewWorld(t, 2)
+	c := w.Comms[1]
+	stall.ReportAwaited(w.Comms[0], 1, stall.Awaited{Rank: 0, Messages: 2, Collectives: 5})
+	unsent := func(seq, sends uint64) error {
+		return stall.Unsent(c, seq, "AllReduce", func(int) uint64 { return sends })
+	}
+	if !shimtest.Eventually(func() bool { return unsent(6, 1) != nil }) {
+		t.Error("no mismatch")
+	}
+	for _, ok := range [][2]uint64{{6, 2}, {6, 3}, {5, 1}} {
+		if err := unsent(ok[0], ok[1]); err != nil {
+			t.Errorf("operation %d, %d sends: %v", ok[0], ok[1], err)
+		}
 	}
 }
