@@ -171,7 +171,8 @@ func TestVariants(t *testing.T) {
 
 func TestJobFile(t *testing.T) {
 	j := jobFile{rank: 1, world: 4, threads: 1, rendezvous: "/r", barrier: "/b", runs: []string{"run a=1", "run a=2"}}
-	if got, want := string(j.encode()), "rank=1\nworld=4\nthreads=1\nrendezvous=/r\nbarrier=/b\nrun a=1\nrun a=2\n"; got != want {
+	if got, want := string(j.encode()),
+		"rank=1\nworld=4\nthreads=1\nrendezvous=/r\nbarrier=/b\nrun a=1\nrun a=2\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	j.barrier, j.runs = "", nil

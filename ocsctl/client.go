@@ -62,10 +62,9 @@ type Client interface {
 	// Refused returns why a post of this port for a holder was refused; nil: none was (poll). It
 	// stays: the holder's ranks do not agree with the controller on where the plane is.
 	Refused(plane int, holder uint64) error
-	// Acquire obtains planes for one holder, all at once and in one global order among holders;
-	// it blocks until granted. What is granted are the planes of mask that are in service; where
-	// none is, the error wraps ErrPlaneDown. Release gives them back. At most one Acquire per
-	// client is outstanding.
+	// Acquire obtains planes for one holder, all at once and in one global order among holders; it blocks until granted.
+	// It grants the planes of mask that are in service; if none is, the error wraps ErrPlaneDown. Release gives them back.
+	// At most one Acquire per client is outstanding.
 	Acquire(mask uint64, holder uint64) (granted uint64, err error)
 	Release(mask uint64, holder uint64) error
 	// OnChange registers a function called, from the client's own goroutine, after any

@@ -20,7 +20,8 @@ func TestCheckVersions(t *testing.T) {
 		if (err == nil) != c.good {
 			t.Errorf("%q and %q: %v", c.library, c.controller, err)
 		}
-		if err != nil && (!errors.Is(err, ocsctl.ErrVersion) || !strings.Contains(err.Error(), c.library) || !strings.Contains(err.Error(), c.controller)) {
+		if err != nil && (!errors.Is(err, ocsctl.ErrVersion) || !strings.Contains(err.Error(), c.library) ||
+			!strings.Contains(err.Error(), c.controller)) {
 			t.Errorf("%q and %q: %v", c.library, c.controller, err)
 		}
 	}

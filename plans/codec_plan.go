@@ -12,10 +12,9 @@ import (
 // feasible is another question, which plans/check answers.
 var ErrPlan = errors.New("plans: bad plan file")
 
-// DecodePlan reads a plan file. Fields that it does not know are skipped, since files may
-// gain some; those it knows must have the right type and belong to the kind of their
-// entry, and version, cct_us and planes must be there. Ranks, steps and times are not
-// judged here: that takes the problem (plans/check). Errors wrap [ErrPlan].
+// DecodePlan reads a plan file. It skips unknown fields, since later versions may add some. Known fields must have the
+// right type and belong to the kind of their entry. version, cct_us and planes are required. It does not check ranks,
+// steps and times, because that needs the problem (plans/check). Errors wrap [ErrPlan].
 func DecodePlan(data []byte) (*Plan, error) {
 	r := &reader{Reader: decode.NewReader(data)}
 	p := &Plan{}

@@ -117,9 +117,12 @@ func TestRendezvousRefusals(t *testing.T) {
 		is    error
 		says  []string
 	}{
-		"sizes differ":  {[]shim.InitArgs{{Ranks: 2, Rank: 0}, {Ranks: 3, Rank: 1}, {Ranks: 3, Rank: 2}}, errdefs.ErrInvalidUsage, []string{"says the communicator has", "2", "3"}},
-		"twice a rank":  {[]shim.InitArgs{{Ranks: 3, Rank: 0}, {Ranks: 3, Rank: 1}, {Ranks: 3, Rank: 1}}, errdefs.ErrInvalidUsage, []string{"rank 1"}},
-		"never arrives": {[]shim.InitArgs{{Ranks: 4, Rank: 0}, {Ranks: 4, Rank: 3}}, errdefs.ErrTimeout, []string{"ranks 1-2 never arrived"}},
+		"sizes differ": {[]shim.InitArgs{{Ranks: 2, Rank: 0}, {Ranks: 3, Rank: 1}, {Ranks: 3, Rank: 2}},
+			errdefs.ErrInvalidUsage, []string{"says the communicator has", "2", "3"}},
+		"twice a rank": {[]shim.InitArgs{{Ranks: 3, Rank: 0}, {Ranks: 3, Rank: 1}, {Ranks: 3, Rank: 1}},
+			errdefs.ErrInvalidUsage, []string{"rank 1"}},
+		"never arrives": {[]shim.InitArgs{{Ranks: 4, Rank: 0}, {Ranks: 4, Rank: 3}}, errdefs.ErrTimeout,
+			[]string{"ranks 1-2 never arrived"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -165,7 +168,7 @@ func TestSettingsDiffer(t *testing.T) {
 	}
 }
 
-// TestStrangers: whoever knocks without the secret changes nothing.
+// TestStrangers checks that connections without the secret change nothing.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	id, err := shim.NewUniqueID()
@@ -176,7 +179,8 @@ func TestStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, say := range []string{"", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", strings.Repeat("\x00", 4096), control.Magic + strings.Repeat("x", 48)} {
+	for _, say := range []string{"", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", strings.Repeat("\x00", 4096), control.Magic +
+		strings.Repeat("x", 48)} {
 		conn, err := net.Dial("tcp", addr.String())
 		if err != nil {
 			t.Fatal(err)
@@ -187,18 +191,20 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	impostor(t, addr)
-	if _, err := control.Dial(t.Context(), addr, control.Secret{1, 2, 3}, time.Now().Add(2*time.Second), true); err == nil {
+	if _, err := control.Dial(t.Context(), addr, control.Secret{1, 2, 3}, time.Now().Add(2*time.Second),
+		true); err == nil {
 		t.Error("a wrong secret was let in")
 	}
-	for r, err := range shimtest.InitAll(t, []shim.InitArgs{{ID: id, Ranks: 2, Rank: 0}, {ID: id, Ranks: 2, Rank: 1}}, shimtest.Settings(t)) {
+	for r, err := range shimtest.InitAll(t, []shim.InitArgs{{ID: id, Ranks: 2, Rank: 0}, {ID: id, Ranks: 2, Rank: 1}},
+		shimtest.Settings(t)) {
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}
 }
 
-// impostor goes through the motions with a wrong secret and claims to be rank 1. Whoever
-// listens must hang up on it without proving anything in turn.
+// impostor runs the handshake with a wrong secret and claims to be rank 1. The listener must close the connection
+// without proving anything itself.
 func impostor(t *testing.T, addr netip.AddrPort) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr.String())
@@ -213,7 +219,8 @@ func impostor(t *testing.T, addr netip.AddrPort) {
 	nonce := make([]byte, 16)
 	answer := append([]byte(control.Magic), nonce...)
 	answer = append(answer, control.Proof(control.Secret{9}, "join", challenge[8:], nonce)...)
-	answer = control.Append(answer, &control.Message{Kind: control.MsgHello, From: 1, Body: []byte(`{"rank":1,"ranks":2}`)})
+	answer = control.Append(answer, &control.Message{Kind: control.MsgHello, From: 1,
+		Body: []byte(`{"rank":1,"ranks":2}`)})
 	if _, err := conn.Write(answer); err != nil {
 		t.Fatal(err)
 	}
@@ -225,9 +232,11 @@ func impostor(t *testing.T, addr netip.AddrPort) {
 // TestMismatch: different calls under one number are an error that names both, not a hang.
 func TestMismatch(t *testing.T) {
 	type group = [2]func(c *shim.Comm, mem []float32) calls.Call
-	reduce := func(kind calls.Kind, count uint64, typ datatype.Type, op datatype.Op, root int32) func(*shim.Comm, []float32) calls.Call {
+	reduce := func(kind calls.Kind, count uint64, typ datatype.Type, op datatype.Op, root int32) func(*shim.Comm,
+		[]float32) calls.Call {
 		return func(c *shim.Comm, mem []float32) calls.Call {
-			return calls.Call{Comm: c, Kind: kind, Type: typ, Op: op, Peer: root, Count: count, Send: unsafe.Pointer(&mem[0]), Recv: unsafe.Pointer(&mem[1024])}
+			return calls.Call{Comm: c, Kind: kind, Type: typ, Op: op, Peer: root, Count: count, Send: unsafe.Pointer(&mem[0]),
+				Recv: unsafe.Pointer(&mem[1024])}
 		}
 	}
 	for name, k := range map[string]group{
@@ -273,7 +282,7 @@ func TestMismatch(t *testing.T) {
 
 func describeCall(c calls.Call) string { return (&c).String() }
 
-// TestMissingRank: waiting for a rank that never calls ends, and says for whom.
+// TestMissingRank checks that the wait for a rank that never calls ends, with an error that names the rank.
 func TestMissingRank(t *testing.T) {
 	t.Parallel()
 	w := shimtest.NewWorld(t, 3)
@@ -339,7 +348,8 @@ func TestUseAfterDestroy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, err := range map[string]error{
-		"run": shim.Run([]calls.Call{call}), "check": calls.Check(&call), "finalize": c.Finalize(), "destroy": c.Destroy(), "abort": c.Abort(),
+		"run": shim.Run([]calls.Call{call}), "check": calls.Check(&call), "finalize": c.Finalize(), "destroy": c.Destroy(),
+		"abort": c.Abort(),
 	} {
 		if !errors.Is(err, errdefs.ErrDestroyed) || result.Of(err) != result.InvalidArgument {
 			t.Errorf("%s: %v, result %d", name, err, result.Of(err))

@@ -99,18 +99,20 @@ func TestNoDirectOnOneRank(t *testing.T) {
 			}
 			return env
 		}) {
-			if direct := err != nil && strings.Contains(err.Error(), "reach each other"); err != nil && !direct || direct == off {
+			if direct := err != nil && strings.Contains(err.Error(), "reach each other"); err != nil &&
+				!direct || direct == off {
 				t.Errorf("off %v, rank %d: %v", off, r, err)
 			}
 		}
 	}
 }
 
-// TestNoSharedMemory: processes of one host with NCCL_SHM_DISABLE=1 go on, over tcp; with NCCL_NET=IB too, where nothing can be
-// RDMA, they say so.
+// TestNoSharedMemory: processes of one host with NCCL_SHM_DISABLE=1 go on, over tcp; with NCCL_NET=IB too, where
+// nothing can be RDMA, they say so.
 func TestNoSharedMemory(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
-	for name, value := range map[string]string{"NCCL_SHM_DISABLE": "1", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": log, "LIGHTPATH_TIMEOUT": "60s"} {
+	for name, value := range map[string]string{"NCCL_SHM_DISABLE": "1", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": log,
+		"LIGHTPATH_TIMEOUT": "60s"} {
 		t.Setenv(name, value)
 	}
 	shimtest.StartRanks(t, 2)
@@ -129,7 +131,8 @@ func TestNoSharedMemory(t *testing.T) {
 	}
 	said := shimtest.Concurrently(t, 2, func(r int) error {
 		cmd := exec.Command(exe)
-		cmd.Env = append(os.Environ(), "LP_TEST_PROGRAM=rank", fmt.Sprintf("LP_TEST_RANK=%d 2", r), "LP_TEST_ID="+hex.EncodeToString(id[:]))
+		cmd.Env = append(os.Environ(), "LP_TEST_PROGRAM=rank", fmt.Sprintf("LP_TEST_RANK=%d 2", r),
+			"LP_TEST_ID="+hex.EncodeToString(id[:]))
 		out, _ := cmd.CombinedOutput()
 		return errors.New(string(out))
 	})

@@ -43,8 +43,8 @@ func stamp(w *shimtest.World, first *time.Time) {
 	session.Of(c).Packet = e
 }
 
-// BenchmarkFirstByte is the time from the entry of the engine to the first byte handed to a plane, for calls
-// that have been planned before: of one shape, and of many in turn, which the table of programs must find.
+// BenchmarkFirstByte measures the time from the entry of the engine to the first byte on a plane, for calls with plans.
+// The calls have one shape, or many shapes in turn, which the table of programs must find.
 func BenchmarkFirstByte(b *testing.B) {
 	for _, planes := range []string{"1", "4"} {
 		for _, shapes := range []int{1, 64} {

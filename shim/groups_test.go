@@ -33,9 +33,11 @@ func TestGroupedSendRecv(t *testing.T) {
 					sum := shimtest.Ramp(1, 50)
 					for peer := range n {
 						in[peer] = make([]int32, size(peer, me))
-						group = append(group, shimtest.MessageInt32(calls.Send, c, peer, shimtest.Ramp(me*n+peer, size(me, peer))), shimtest.MessageInt32(calls.Recv, c, peer, in[peer]))
+						group = append(group, shimtest.MessageInt32(calls.Send, c, peer, shimtest.Ramp(me*n+peer, size(me, peer))),
+							shimtest.MessageInt32(calls.Recv, c, peer, in[peer]))
 						if peer == 1 {
-							group = append(group, calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Int32, Count: 50, Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&sum[0])})
+							group = append(group, calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Int32, Count: 50,
+								Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&sum[0])})
 						}
 					}
 					if err := shim.Run(group); err != nil {
@@ -92,9 +94,11 @@ func TestSendRecvUngrouped(t *testing.T) {
 func TestUnmatchedSelfSend(t *testing.T) {
 	w := shimtest.NewWorld(t, 1)
 	c := w.Comms[0]
-	shimtest.WantError(t, shim.Run([]calls.Call{shimtest.MessageInt32(calls.Send, c, 0, shimtest.Ramp(1, 3))}), errdefs.ErrInvalidUsage, "Send")
+	shimtest.WantError(t, shim.Run([]calls.Call{shimtest.MessageInt32(calls.Send, c, 0, shimtest.Ramp(1, 3))}),
+		errdefs.ErrInvalidUsage, "Send")
 	in := make([]int32, 3)
-	if err := shim.Run([]calls.Call{shimtest.MessageInt32(calls.Recv, c, 0, in), shimtest.MessageInt32(calls.Send, c, 0, shimtest.Ramp(1, 3))}); err != nil {
+	if err := shim.Run([]calls.Call{shimtest.MessageInt32(calls.Recv, c, 0, in),
+		shimtest.MessageInt32(calls.Send, c, 0, shimtest.Ramp(1, 3))}); err != nil {
 		t.Fatal(err)
 	}
 	if err := shimtest.CompareInt32(in, shimtest.Ramp(1, 3)); err != nil {
@@ -259,8 +263,10 @@ func TestMessagesFollowCollectives(t *testing.T) {
 					sum, twice, got := shimtest.Ramp(1, count), make([]int32, count), make([]int32, count)
 					send := shimtest.MessageInt32(calls.Send, c, (c.Rank+1)%n, twice)
 					recv := shimtest.MessageInt32(calls.Recv, c, (c.Rank+n-1)%n, got)
-					in := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Int32, Count: uint64(count), Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&sum[0])}
-					out := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Int32, Count: uint64(count), Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&twice[0])}
+					in := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Int32, Count: uint64(count),
+						Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&sum[0])}
+					out := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Int32, Count: uint64(count),
+						Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&twice[0])}
 					if err := shim.Run([]calls.Call{send, in, recv, out}); err != nil {
 						return err
 					}

@@ -40,12 +40,12 @@ import (
 	"lightpath/shim/stream"
 )
 
-// Init makes communicators of this process, all at once: ranks of one communicator may be among them. On failure nothing
-// stays behind and the error is the first by position. If a rank gets no communicator (a split without a color) the result
-// is nil. Init reads the environment; later changes have no effect on its communicators.
+// Init makes communicators of this process, all at once: ranks of one communicator may be among them. On failure
+// nothing stays behind and the error is the first by position. If a rank gets no communicator (a split without a color)
+// the result is nil. Init reads the environment; later changes have no effect on its communicators.
 //
-// Communicators that do not block are returned with [errdefs.ErrInProgress]; [Comm.State] tells when they can be used, or
-// why not. All of one Init are of one kind.
+// Communicators that do not block are returned with [errdefs.ErrInProgress]; [Comm.State] tells when they can be used,
+// or why not. All of one Init are of one kind.
 func Init(args []InitArgs) ([]*comm.Core, error) {
 	cfg, err := settings.Load()
 	if err != nil {
@@ -69,7 +69,8 @@ func InitWith(cfg *settings.Config, args []InitArgs) ([]*comm.Core, error) {
 			return nil, err
 		}
 		if args[i].NonBlocking != args[0].NonBlocking {
-			return nil, fmt.Errorf("shim: a group cannot hold blocking and nonblocking communicators: %w", errdefs.ErrInvalidArgument)
+			return nil, fmt.Errorf("shim: a group cannot hold blocking and nonblocking communicators: %w",
+				errdefs.ErrInvalidArgument)
 		}
 	}
 	comms := make([]*comm.Core, len(args))
@@ -179,8 +180,8 @@ func findDevice(c *comm.Core) {
 	}
 }
 
-// start makes the communicator in the background. Its lock is held until it is made or has failed. Then the channel has the
-// error.
+// start makes the communicator in the background. Its lock is held until it is made or has failed. Then the channel has
+// the error.
 func start(c *comm.Core, fab *endpoints.Fabric) <-chan error {
 	ended := make(chan error, 1)
 	m := membership.Of(c)
@@ -214,8 +215,8 @@ func start(c *comm.Core, fab *endpoints.Fabric) <-chan error {
 	return ended
 }
 
-// joinRanks meets the other ranks and connects to them. Every step is bounded by the timeout and the communicator's context.
-// As soon as the control star stands, a failure of one rank fails all.
+// joinRanks meets the other ranks and connects to them. Every step is bounded by the timeout and the communicator's
+// context. As soon as the control star stands, a failure of one rank fails all.
 func joinRanks(c *comm.Core, fab *endpoints.Fabric) error {
 	m := membership.Of(c)
 	leader, alone := m.Roles(c)
@@ -304,7 +305,8 @@ func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) e
 // helloOf returns this rank's entry in the table.
 func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric, door *bootstrap.Door) bootstrap.Hello {
 	h := bootstrap.Hello{
-		Rank: c.Rank, Ranks: c.Ranks, Host: bootstrap.HostID(), Name: c.Log.Host, PID: c.Log.PID, Process: bootstrap.ProcessID(), PIDs: bootstrap.PIDNamespace(),
+		Rank: c.Rank, Ranks: c.Ranks, Host: bootstrap.HostID(), Name: c.Log.Host, PID: c.Log.PID,
+		Process: bootstrap.ProcessID(), PIDs: bootstrap.PIDNamespace(),
 		Version: Version, Settings: c.Cfg.Agreed(), Fabric: fab.Digest(), Port: c.Cfg.LauncherRank,
 	}
 	if c.Cfg.FabricRank >= 0 {
@@ -322,7 +324,8 @@ func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric, door *
 	return h
 }
 
-// libraryPath returns the file that this code was loaded from. It tells a user which of several libraries a program uses.
+// libraryPath returns the file that this code was loaded from. It tells a user which of several libraries a program
+// uses.
 func libraryPath() string {
 	pc := uint64(reflect.ValueOf(libraryPath).Pointer())
 	maps, err := os.ReadFile("/proc/self/maps")
@@ -344,8 +347,8 @@ func libraryPath() string {
 // departWait is how long the leader's Destroy waits for the other ranks, whose tickets it issues.
 const departWait = 50 * time.Millisecond
 
-// departCircuits detaches from the controller before the process may end. If a process ends without that, the controller
-// reports to its operator that a rank died. Nothing is on its way to this rank any more.
+// departCircuits detaches from the controller before the process may end. If a process ends without that, the
+// controller reports to its operator that a rank died. Nothing is on its way to this rank any more.
 func departCircuits(c *comm.Core) {
 	p := circuits.Of(c)
 	if p == nil || c.Failed() {

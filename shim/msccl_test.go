@@ -57,7 +57,7 @@ func TestMSCCLFiles(t *testing.T) {
 	}
 }
 
-// TestMSCCLOtherRanks: a communicator of another size than the file's uses what it would without.
+// TestMSCCLOtherRanks checks that a communicator of another size than the file's ignores the file.
 func TestMSCCLOtherRanks(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
 	t.Setenv("LIGHTPATH_ALGORITHM", "allreduce:msccl:"+mscclFiles+"allreduce-ring-3.xml")
@@ -68,7 +68,7 @@ func TestMSCCLOtherRanks(t *testing.T) {
 	}
 }
 
-// TestMSCCLFilesDiffer: ranks with different files refuse each other, whatever the files are called.
+// TestMSCCLFilesDiffer checks that ranks with different files refuse each other; the names of the files do not matter.
 func TestMSCCLFilesDiffer(t *testing.T) {
 	id, err := shim.NewUniqueID()
 	if err != nil {
@@ -84,12 +84,12 @@ func TestMSCCLFilesDiffer(t *testing.T) {
 		return err
 	})
 	for _, err := range errs {
-		shimtest.WantError(t, err, errdefs.ErrInvalidUsage, "allreduce:msccl:allreduce_ring_1channelsperring#", "allreduce:msccl:allreduce_recursive_doubling_halving#")
+		shimtest.WantError(t, err, errdefs.ErrInvalidUsage, "allreduce:msccl:allreduce_ring_1channelsperring#",
+			"allreduce:msccl:allreduce_recursive_doubling_halving#")
 	}
 }
 
-// TestBadMSCCL: a file that is none, or for another collective, is refused when the communicator is
-// made.
+// TestBadMSCCL checks that settings with a missing or bad file, or with a file for another collective, are refused.
 func TestBadMSCCL(t *testing.T) {
 	for value, says := range map[string]string{
 		"allreduce:msccl:" + mscclFiles + "none.xml":                  "none.xml",

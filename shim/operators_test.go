@@ -33,7 +33,8 @@ func preMulSum(t *testing.T, transport string) {
 			for typ := range datatype.NumTypes {
 				for i, count := range []int{0, 1, 19, 5000} {
 					k := shimtest.Collective{
-						Kind: kind, Type: typ, Op: calls.OpPreMulSum, Root: n - 1, Count: count, InPlace: i%2 == 1, Scalars: shimtest.Scalars(rng, typ, n),
+						Kind: kind, Type: typ, Op: calls.OpPreMulSum, Root: n - 1, Count: count, InPlace: i%2 == 1,
+						Scalars: shimtest.Scalars(rng, typ, n),
 					}
 					if err := k.Run(w, rng); err != nil {
 						t.Errorf("%d ranks, %v: %v", n, k, err)
@@ -53,7 +54,8 @@ func TestPreMulSumOnCircuits(t *testing.T) {
 	w := shimtest.NewWorld(t, 4)
 	for _, kind := range reducingKinds {
 		for _, typ := range []datatype.Type{datatype.Float32, datatype.Bfloat16, datatype.Uint64} {
-			k := shimtest.Collective{Kind: kind, Type: typ, Op: calls.OpPreMulSum, Root: 1, Count: 1000, InPlace: kind == calls.Reduce, Scalars: shimtest.Scalars(rng, typ, 4)}
+			k := shimtest.Collective{Kind: kind, Type: typ, Op: calls.OpPreMulSum, Root: 1, Count: 1000,
+				InPlace: kind == calls.Reduce, Scalars: shimtest.Scalars(rng, typ, 4)}
 			if err := k.Run(w, rng); err != nil {
 				t.Errorf("%v: %v", k, err)
 			}

@@ -39,7 +39,8 @@ func TestPlaneMask(t *testing.T) {
 		}
 	}
 	// Larger calls, which are cut.
-	k := shimtest.Collective{Kind: calls.AllToAll, Type: datatype.Float64, Count: 40000, Options: calls.Options{Planes: 0b110}}
+	k := shimtest.Collective{Kind: calls.AllToAll, Type: datatype.Float64, Count: 40000,
+		Options: calls.Options{Planes: 0b110}}
 	if err := k.Run(w, rand.New(rand.NewPCG(8, 8))); err != nil {
 		t.Error(err)
 	}
@@ -60,11 +61,13 @@ func TestBadOptions(t *testing.T) {
 	c := shimtest.NewWorld(t, 1).Comms[0]
 	var in, out float32
 	for says, o := range map[string]calls.Options{
-		"planes 0x2": {Planes: 2}, "no planes with circuits": {Plan: calls.DigestPrefix{Bits: 1 << 60, Digits: 1}}, "17": {Plan: calls.DigestPrefix{Digits: 17}}, "deadline": {Deadline: -1},
+		"planes 0x2": {Planes: 2}, "no planes with circuits": {Plan: calls.DigestPrefix{Bits: 1 << 60, Digits: 1}},
+		"17": {Plan: calls.DigestPrefix{Digits: 17}}, "deadline": {Deadline: -1},
 	} {
 		shimtest.WantError(t, shimtest.ReduceWith(c, &in, &out, o), errdefs.ErrInvalidArgument, says)
 	}
-	err := shim.Run([]calls.Call{{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 1, Send: unsafe.Pointer(&in), Options: calls.Options{Planes: 1}}})
+	err := shim.Run([]calls.Call{{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 1, Send: unsafe.Pointer(&in),
+		Options: calls.Options{Planes: 1}}})
 	shimtest.WantError(t, err, errdefs.ErrInvalidArgument, "only collectives")
 }
 
@@ -108,8 +111,8 @@ func TestDeadlineOnCircuits(t *testing.T) {
 	shimtest.WantError(t, err, exec.ErrDeadline, "rank 0", "no ticket")
 }
 
-// TestPlaneMaskOnCircuits: the plan is one for the planes asked for, and those that the mask leaves
-// out may be used by the next call, wherever they stand.
+// TestPlaneMaskOnCircuits checks that the plan uses only the requested planes, and that the next call may use the
+// others, with any maps.
 func TestPlaneMaskOnCircuits(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLANNER", "perstep")
 	t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
@@ -118,7 +121,8 @@ func TestPlaneMaskOnCircuits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	for i, mask := range []uint64{0b010, 0, 0b101, 0b010, 0b111, 0} {
 		before := shimtest.FramesByPlane(t, server)
-		k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Int32, Count: 4096, Options: calls.Options{Planes: mask}}
+		k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Int32, Count: 4096,
+			Options: calls.Options{Planes: mask}}
 		if err := k.Run(w, rng); err != nil {
 			t.Fatalf("call %d, planes %#b: %v", i, mask, err)
 		}

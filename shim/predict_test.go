@@ -16,10 +16,11 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// simulated is a collective of count floats that nobody runs.
+// simulated is a collective of count floats that is never run.
 func simulated(c *shim.Comm, kind calls.Kind, count uint64) calls.Call {
 	var in float32
-	return calls.Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: unsafe.Pointer(&in), Recv: shimtest.FakeAddress(1 << 60)}
+	return calls.Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: unsafe.Pointer(&in),
+		Recv: shimtest.FakeAddress(1 << 60)}
 }
 
 // TestSimulatePacket compares with sums made by hand, with the costs of a file: alpha 10 us, two
@@ -45,12 +46,14 @@ func TestSimulatePacket(t *testing.T) {
 		// Six steps of a quarter of 400 kB.
 		"allreduce": {[]calls.Call{simulated(c, calls.AllReduce, 100_000)}, 6 * (10 + 100)},
 		// Three steps of 400 kB.
-		"allgather":    {[]calls.Call{simulated(c, calls.AllGather, 100_000)}, 3 * (10 + 400)},
-		"nothing":      {[]calls.Call{simulated(c, calls.AllReduce, 0)}, 0},
-		"no calls":     {nil, 0},
-		"one by one":   {[]calls.Call{simulated(c, calls.AllReduce, 100_000), simulated(c, calls.AllGather, 100_000)}, 6*110 + 3*410},
-		"side by side": {[]calls.Call{simulated(c, calls.AllReduce, 100_000), simulated(other, calls.AllGather, 100_000)}, 3 * 410},
-		// What one rank sends and receives overlaps.
+		"allgather": {[]calls.Call{simulated(c, calls.AllGather, 100_000)}, 3 * (10 + 400)},
+		"nothing":   {[]calls.Call{simulated(c, calls.AllReduce, 0)}, 0},
+		"no calls":  {nil, 0},
+		"one by one": {[]calls.Call{simulated(c, calls.AllReduce, 100_000), simulated(c, calls.AllGather, 100_000)},
+			6*110 + 3*410},
+		"side by side": {[]calls.Call{simulated(c, calls.AllReduce, 100_000), simulated(other, calls.AllGather, 100_000)},
+			3 * 410},
+		// Sends and receives of one rank overlap.
 		"exchange": {[]calls.Call{
 			{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 5000, Peer: 1, Send: shimtest.FakeAddress(8)},
 			{Comm: c, Kind: calls.Send, Type: datatype.Int8, Count: 5000, Peer: 2, Send: shimtest.FakeAddress(8)},
@@ -59,7 +62,8 @@ func TestSimulatePacket(t *testing.T) {
 		// One after the other, and before what the others wait for.
 		"one-sided": {[]calls.Call{
 			shimtest.SignalTo(c, 1), shimtest.SignalsFrom(c, 2, 3), simulated(c, calls.AllReduce, 100_000),
-			{Comm: c, Kind: calls.PutSignal, Type: datatype.Float32, Count: 98, Peer: 1, Send: shimtest.FakeAddress(8), Window: window},
+			{Comm: c, Kind: calls.PutSignal, Type: datatype.Float32, Count: 98, Peer: 1, Send: shimtest.FakeAddress(8),
+				Window: window},
 		}, 2*(10+0.008) + (10 + 0.4) + 6*110},
 	} {
 		got, err := predict.Group(k.calls)

@@ -99,8 +99,8 @@ func allReduceOf(c *shim.Comm, x []int32) *calls.Call {
 	return &call
 }
 
-// TestQuickCalls: calls that C begins and Go ends, and some that Go alone makes, are one sequence, and the
-// flight recorder has them all, whoever looks into it meanwhile.
+// TestQuickCalls checks that calls that begin in C and end in Go, and calls made by Go alone, are one sequence. The
+// flight recorder has them all, also for a reader in between.
 func TestQuickCalls(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := shimtest.NewWorld(t, 2)
@@ -145,7 +145,8 @@ func TestQuickCalls(t *testing.T) {
 			if x[1] != 2*round+1 {
 				t.Errorf("rank %d round %d: %d", r, round, x[1])
 			}
-			b := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Int32, Count: 1, Send: unsafe.Pointer(&x[0]), Recv: unsafe.Pointer(&x[2])}
+			b := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Int32, Count: 1, Send: unsafe.Pointer(&x[0]),
+				Recv: unsafe.Pointer(&x[2])}
 			if q, err := visitors[r].call(&b); err != nil {
 				return err
 			} else if q {
@@ -164,7 +165,8 @@ func TestQuickCalls(t *testing.T) {
 			t.Errorf("rank %d: %d of %d calls began at the gate", r, quick[r], 2*rounds)
 		}
 		g := recorder.Of(c).Snapshot()
-		if g.Counts[calls.AllReduce] != rounds || g.Counts[calls.Broadcast] != rounds || g.Op.Number != 2*rounds || g.Last.Seq != 2*rounds || g.Running {
+		if g.Counts[calls.AllReduce] != rounds || g.Counts[calls.Broadcast] != rounds || g.Op.Number != 2*rounds ||
+			g.Last.Seq != 2*rounds || g.Running {
 			t.Errorf("rank %d: %d and %d calls counted, operation %d is the last, its number among collectives %d, running %v",
 				r, g.Counts[calls.AllReduce], g.Counts[calls.Broadcast], g.Op.Number, g.Last.Seq, g.Running)
 		}
@@ -180,7 +182,7 @@ func TestQuickCalls(t *testing.T) {
 	}
 }
 
-// TestQuickEnds: what C has begun ends with the communicator, and nobody comes in afterwards.
+// TestQuickEnds checks that calls begun by C end with the communicator, and that no call enters afterwards.
 func TestQuickEnds(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := shimtest.NewWorld(t, 2)
@@ -233,8 +235,8 @@ func TestGateOfAnother(t *testing.T) {
 	}
 }
 
-// TestTaught: what C is told about operators, and that calls which it knows cost nothing when they come to Go all the
-// same. Rank 0 waits for nobody: what it reduces is for rank 1.
+// TestTaught checks the operators that C knows, and that a call of a known shape costs nothing extra if it reaches Go.
+// Rank 0 waits for no rank: its reduction is for rank 1.
 func TestTaught(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := shimtest.NewWorld(t, 2)
@@ -259,7 +261,8 @@ func TestTaught(t *testing.T) {
 	}
 	all := func(r int) [][]calls.Call {
 		return [][]calls.Call{
-			call(r, datatype.Float32, datatype.Avg, 0), call(r, datatype.Int32, datatype.Avg, 0), call(r, datatype.Float32, datatype.Max, 0),
+			call(r, datatype.Float32, datatype.Avg, 0), call(r, datatype.Int32, datatype.Avg, 0),
+			call(r, datatype.Float32, datatype.Max, 0),
 			call(r, datatype.Float32, calls.OpPreMulSum, ops[r][0]), call(r, datatype.Float32, calls.OpPreMulSum, ops[r][1]),
 		}
 	}
@@ -284,7 +287,8 @@ func TestTaught(t *testing.T) {
 		t.Fatalf("%d recipes of %d calls", len(known), len(want))
 	}
 	for i, r := range known {
-		if w := want[i]; r.Op != w.Op || r.Combine != w.Combine || r.Scales != w.Scales || r.Divides != w.Divides || r.Factor != w.Factor || r.FactorAt != w.FactorAt {
+		if w := want[i]; r.Op != w.Op || r.Combine != w.Combine || r.Scales != w.Scales || r.Divides != w.Divides ||
+			r.Factor != w.Factor || r.FactorAt != w.FactorAt {
 			t.Errorf("call %d: %+v, want %+v", i, r, w)
 		}
 	}
@@ -312,7 +316,8 @@ func TestTaught(t *testing.T) {
 	}
 	run(0)
 	run(1)
-	if known = recipes(q); len(known) != len(want)+1 || known[len(want)].Op != ops[0][1] || known[len(want)].Ended != q.OperatorsEnded() {
+	if known = recipes(q); len(known) != len(want)+1 || known[len(want)].Op != ops[0][1] ||
+		known[len(want)].Ended != q.OperatorsEnded() {
 		t.Errorf("%d recipes after the end of an operator, want %d", len(known), len(want)+1)
 	}
 }

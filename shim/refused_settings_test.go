@@ -48,7 +48,8 @@ func TestVersionSkew(t *testing.T) {
 					return err
 				}
 				defer conn.Close()
-				if _, err := conn.Write(control.Append(nil, &control.Message{Kind: control.MsgHello, From: 1, Body: []byte(body)})); err != nil {
+				if _, err := conn.Write(control.Append(nil, &control.Message{Kind: control.MsgHello, From: 1,
+					Body: []byte(body)})); err != nil {
 					return err
 				}
 				var m control.Message
@@ -92,7 +93,7 @@ func TestPlansOfAnotherPlanner(t *testing.T) {
 	}
 }
 
-// TestPlanesThatAreNotInterfaces: whoever asks for circuits that are real gets them or an error.
+// TestPlanesThatAreNotInterfaces checks that ranks that ask for real circuits get them or an error.
 func TestPlanesThatAreNotInterfaces(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "ebpf")
 	t.Setenv("LIGHTPATH_TIMEOUT", "50s")
@@ -122,13 +123,17 @@ func TestFabricsThatCannotBeUsed(t *testing.T) {
 		edit func(*fabric.Fabric)
 		says string // "": it is accepted
 	}{
-		"as it is":            {func(*fabric.Fabric) {}, ""},
-		"real, no controller": {func(f *fabric.Fabric) { driven(f, fabric.DriverGNMI) }, "plane p0: a switch with driver gnmi is moved by a controller"},
+		"as it is": {func(*fabric.Fabric) {}, ""},
+		"real, no controller": {func(f *fabric.Fabric) {
+			driven(f, fabric.DriverGNMI)
+		}, "plane p0: a switch with driver gnmi is moved by a controller"},
 		"real, controlled": {func(f *fabric.Fabric) {
 			f.Controller.Endpoints = []string{f.OCS[0].Endpoint}
 			driven(f, fabric.DriverPolatis)
 		}, ""},
-		"no controller there": {func(f *fabric.Fabric) { f.Controller.Endpoints = []string{"unix:/nonexistent/ocsd.sock"} }, "no switch at /nonexistent/ocsd.sock"},
+		"no controller there": {func(f *fabric.Fabric) {
+			f.Controller.Endpoints = []string{"unix:/nonexistent/ocsd.sock"}
+		}, "no switch at /nonexistent/ocsd.sock"},
 		"controller elsewhere": {func(f *fabric.Fabric) {
 			f.Controller.Endpoints = []string{"unix:/nonexistent/ocsd.sock", "127.0.0.1:1"}
 		}, ""},

@@ -19,15 +19,16 @@ import (
 	"lightpath/shim/session"
 )
 
-// Register tells the communicator of a buffer, as ncclCommRegister, or of a window. The handle
-// is good until it is deregistered or the communicator ends. Both are local: no rank waits. Device memory
-// may be registered like any other; nobody can put to a window of it.
+// Register tells the communicator of a buffer, as ncclCommRegister, or of a window. The handle is good until it is
+// deregistered or the communicator ends. Both are local: no rank waits. Device memory may be registered like any other;
+// no rank can put to a window of it.
 func Register(c *comm.Core, buff unsafe.Pointer, size uintptr, window bool, flags int32) (uint64, error) {
 	if err := c.Usable(); err != nil {
 		return 0, err
 	}
 	if uintptr(buff)+size < uintptr(buff) {
-		return 0, fmt.Errorf("shim: %d bytes at %#x end beyond the address space: %w", size, uintptr(buff), errdefs.ErrInvalidArgument)
+		return 0, fmt.Errorf("shim: %d bytes at %#x end beyond the address space: %w", size, uintptr(buff),
+			errdefs.ErrInvalidArgument)
 	}
 	reg := memory.Registration{Comm: c, Buffer: buff, Size: size, Window: window}
 	onDevice := memory.OnDevice(buff)
@@ -98,8 +99,8 @@ func Registered(c *comm.Core, handle uint64, window, end bool) (unsafe.Pointer, 
 	return reg.Buffer, err
 }
 
-// UseGate lets C make calls of a communicator that it knows by its handle, and reports whether it can. It is called once,
-// when the communicator has been made.
+// UseGate lets C make calls of a communicator that it knows by its handle, and reports whether it can. It is called
+// once, when the communicator has been made.
 func UseGate(c *comm.Core, g *Gate, handle uint64) bool { return host.UseGate(c, g, handle) }
 
 // RunBegun goes on with a call that C has begun, and returns when it has ended.

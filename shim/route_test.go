@@ -20,8 +20,10 @@ func TestRoute(t *testing.T) {
 		want               shim.Path
 	}{
 		{sum, peers, false, false, shim.Peer}, {send, peers, true, false, shim.Peer}, {put, peers, false, false, shim.Host},
-		{named, peers, true, false, shim.Staged}, {sum, ports, false, false, shim.NIC}, {named, ports, false, false, shim.Host},
-		{sum, circuits, true, true, shim.NIC}, {sum, circuits, true, false, shim.Staged}, {send, circuits, false, false, shim.Host},
+		{named, peers, true, false, shim.Staged}, {sum, ports, false, false, shim.NIC},
+		{named, ports, false, false, shim.Host},
+		{sum, circuits, true, true, shim.NIC}, {sum, circuits, true, false, shim.Staged},
+		{send, circuits, false, false, shim.Host},
 		{sum, foreign, true, false, shim.Foreign}, {sum, foreign, false, false, shim.Host},
 		{sum, calls.Facts{}, true, false, shim.Staged}, {sum, calls.Facts{}, false, false, shim.Host},
 	} {

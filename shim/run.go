@@ -14,10 +14,10 @@ import (
 )
 
 // Run runs calls as one group and returns when all have ended, or [errdefs.ErrInProgress] if their communicators do not
-// block; all are of one kind. Calls on streams or device memory run when the streams come to them, and Run returns before.
-// Calls of one communicator keep their order, except that its one-sided calls come first, and its sends and receives are
-// merged into one exchange after its collectives. Different communicators progress at the same time. All calls are checked
-// before any has an effect. Hot path: a group of shapes seen before allocates nothing on packet planes.
+// block; all are of one kind. Calls on streams or device memory run later, when the streams reach them. Calls of one
+// communicator keep their order, except that its one-sided calls come first, and its sends and receives are merged into
+// one exchange after its collectives. Different communicators progress at the same time. All calls are checked before
+// any has an effect. Hot path: a group of shapes seen before allocates nothing on packet planes.
 func Run(group []calls.Call) error {
 	var launched, ordered bool
 	for i := range group {

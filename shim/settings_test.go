@@ -24,7 +24,7 @@ func TestMissingFabric(t *testing.T) {
 	}
 }
 
-// TestNoLogFile: a file of the log that cannot be had refuses nobody.
+// TestNoLogFile checks that a log file that cannot be opened is no error.
 func TestNoLogFile(t *testing.T) {
 	t.Setenv("NCCL_DEBUG", "VERSION")
 	t.Setenv("NCCL_DEBUG_FILE", filepath.Join(t.TempDir(), "no", "such", "directory"))
@@ -48,7 +48,8 @@ func TestLogKeepsSecrets(t *testing.T) {
 			t.Errorf("the log does not say %q:\n%s", want, text)
 		}
 	}
-	if exe, err := os.Executable(); err != nil || !strings.Contains(string(text), "Lightpath version "+shim.Version+", "+exe+"\n") {
+	if exe, err := os.Executable(); err != nil || !strings.Contains(string(text),
+		"Lightpath version "+shim.Version+", "+exe+"\n") {
 		t.Errorf("the log does not say that the library is in %q (%v):\n%s", exe, err, text)
 	}
 	_, s, err := bootstrap.ParseID(&membership.Of(w.Comms[0]).Args.ID)
@@ -60,11 +61,12 @@ func TestLogKeepsSecrets(t *testing.T) {
 	}
 }
 
-// TestVariablesInLog: what is set is named, and what is not read is named as that.
+// TestVariablesInLog checks that the log names the variables that are set, and the ones among them that are not read.
 func TestVariablesInLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	for name, value := range map[string]string{
-		"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": path, "LIGHTPATH_PLANES": "2", "NCCL_P2P_LEVEL": "SYS", "NCCL_CUMEM_ENABLE": "1", "NCCL_NTHREADS": "", "NCCL_NO_SUCH": "1",
+		"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": path, "LIGHTPATH_PLANES": "2", "NCCL_P2P_LEVEL": "SYS",
+		"NCCL_CUMEM_ENABLE": "1", "NCCL_NTHREADS": "", "NCCL_NO_SUCH": "1",
 	} {
 		t.Setenv(name, value)
 	}
@@ -73,7 +75,8 @@ func TestVariablesInLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"NCCL INFO LIGHTPATH_PLANES set by environment to 2.\n", "NCCL INFO NCCL_P2P_LEVEL set by environment to SYS.\n",
+	for _, want := range []string{"NCCL INFO LIGHTPATH_PLANES set by environment to 2.\n",
+		"NCCL INFO NCCL_P2P_LEVEL set by environment to SYS.\n",
 		"NCCL INFO NCCL_CUMEM_ENABLE set by environment to 1: ignored, LIGHTPATH_DEVICE_PATH says",
 		"NCCL INFO NCCL_NO_SUCH set by environment to 1: ignored, Lightpath has no such variable.\n"} {
 		if !strings.Contains(string(text), want) {

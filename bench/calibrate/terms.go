@@ -8,20 +8,20 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Indexes of the costs in [terms] and in the result of a fit.
+// Indexes of the costs in [terms] and in the result of a fit. All costs are in us.
 const (
-	perCall     = iota // us for every plan; negative if a shaper lets a burst pass first
-	perTransmit        // alpha, us
-	perHop             // us
-	perByte            // us on one circuit
-	perMove            // a reconfiguration, us
-	costs
+	perCall     = iota // once per plan; negative if a shaper lets a burst pass first
+	perTransmit        // alpha
+	perHop
+	perByte // on one circuit
+	perMove // a reconfiguration
+	costs   // their number
 )
 
 // terms is the time of a plan as a sum: how often each cost occurs on its critical path.
 type terms struct {
 	times [costs]float64
-	fixed float64 // us that are known: the part of reconfigurations that depends on the number of changed circuits
+	fixed float64 // us that are not fitted: the part of reconfigurations that depends on the changed circuits
 }
 
 // at returns the sum for given costs, in us.
@@ -33,12 +33,13 @@ func (t terms) at(cost [costs]float64) float64 {
 	return sum
 }
 
-// moment is a point of time of a plan under the problem's costs, with the terms that lead to it.
+// moment is a time of a plan under the problem's costs, with the terms whose sum it is.
 type moment struct {
 	us float64
 	terms
 }
 
+// later returns the later moment, a if both are equal.
 func later(a, b moment) moment {
 	if b.us > a.us {
 		return b
@@ -49,7 +50,7 @@ func later(a, b moment) moment {
 // termsOf follows a plan by the rules of the cost model: a plane does one thing at a time, and a step begins when the
 // step before has ended on all planes. It refuses plans with joint transmissions.
 func termsOf(p *plans.Problem, plan *plans.Plan) (terms, error) {
-	planes := make([]moment, len(plan.Planes)) // when each plane is free
+	planes := make([]moment, len(plan.Planes)) // when each plane becomes free
 	maps := append([]circuit.Permutation(nil), plan.Initial...)
 	next := make([]int, len(plan.Planes))
 	begin := moment{}
@@ -85,7 +86,7 @@ func termsOf(p *plans.Problem, plan *plans.Plan) (terms, error) {
 	return begin.terms, nil
 }
 
-// move adds a reconfiguration in which so many circuits are new.
+// move returns the moment after a reconfiguration with this number of changed circuits.
 func (m moment) move(p *plans.Problem, changes int) moment {
 	m.us += plans.ReconfigPortsUS(p, changes)
 	m.times[perMove]++
@@ -93,7 +94,7 @@ func (m moment) move(p *plans.Problem, changes int) moment {
 	return m
 }
 
-// transmit adds a transmission over the circuits on.
+// transmit returns the moment after the transmission e over the circuits on.
 func (m moment) transmit(p *plans.Problem, on circuit.Permutation, e *plans.Entry) (moment, error) {
 	flows := p.Steps[e.Step].FlowList()
 	if e.Flows != nil {

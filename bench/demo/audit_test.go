@@ -11,9 +11,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// The fabric of these tests: 4 ranks, 2 planes; step 0 (step 0 of the schedule) to xor 1 over both
-// planes, step 1 (step 3 of the schedule) to the next rank but one, which plane 0 reaches by switching
-// to xor 2 and plane 1 by forwarding over a cycle.
+// The fabric of these tests has 4 ranks and 2 planes. Step 0 of the plan is step 0 of the schedule: to xor 1, over both
+// planes. Step 1 is step 3 of the schedule: to the next rank but one. Plane 0 switches to xor 2 for it; plane 1
+// forwards over a cycle.
 const (
 	testFrame = 1000 // payload bytes of a frame
 	period    = 1_000_000
@@ -46,7 +46,7 @@ func testAuditor() auditor {
 	return auditor{problem: problem, plan: plan, steps: []int{0, 3}, slack: 64}
 }
 
-// testLog is what a switch would log of n iterations of the plan, one every period.
+// testLog returns the log that a switch would write of n iterations of the plan, one per period, and their windows.
 func testLog(a auditor, n int) (*emulator.Log, []window) {
 	log := &emulator.Log{Ports: a.problem.Ranks, Planes: a.problem.Planes}
 	var iters []window
@@ -92,7 +92,7 @@ func frame(plane, step, src, dst, bytes int, start, end int64, epoch uint32) emu
 func TestAuditPasses(t *testing.T) {
 	a := testAuditor()
 	log, iters := testLog(a, 3)
-	// Frames of the warm-up, before the first window, are looked at for losses only.
+	// Frames before the first window belong to the warm-up. The audit checks them for losses only.
 	log.Frames = append(log.Frames, frame(0, 3, 2, 3, 999, 5, 6, 0))
 	got, err := a.audit(log, iters)
 	if err != nil {
@@ -101,7 +101,7 @@ func TestAuditPasses(t *testing.T) {
 	// Per iteration: 8 frames a rank in step 0; 4 over one circuit and 2 over two in step 1.
 	if want := 3*4*(8+4+2*2) + 1; got.Frames != want || got.Bytes != int64((want-1)*testFrame+999) ||
 		got.Switches != 3*2 || got.Lost != 0 {
-		t.Errorf("%+v, want %d frames and 6 switches, those before the last frame", got, want)
+		t.Errorf("%+v, want %d frames and 6 switches, the switches before the last frame", got, want)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestAuditFinds(t *testing.T) {
 		name  string
 		bend  func(log *emulator.Log)
 		says  string
-		quiet bool // within what rounding to elements may do
+		quiet bool // the audit passes: the difference is within the rounding to elements
 	}{
 		{"a frame lost in the dark", func(l *emulator.Log) { find(l, 1, 0, 2).Verdict = emulator.LostDark }, "lost 1 of",
 			false},
@@ -141,8 +141,7 @@ func TestAuditFinds(t *testing.T) {
 			"plane 0: a frame from port 1", false},
 		{"a frame outlasts the switch", func(l *emulator.Log) {
 			r := find(l, 1, 0, 1)
-			r.Start, r.Finish = origin,
-				origin+60_000
+			r.Start, r.Finish = origin, origin+60_000
 		}, "plane 1: a frame from port 1", false},
 		{"a frame touches the switch", func(l *emulator.Log) { find(l, 0, 0, 3).Finish = origin + 40_000 }, "", true},
 		{"bytes are missing", func(l *emulator.Log) { find(l, 1, 3, 2).Bytes -= 65 },
@@ -175,7 +174,7 @@ func TestAuditFinds(t *testing.T) {
 	}
 }
 
-// TestAuditLeavesUnmovedCircuits: a circuit that a switch keeps may carry frames meanwhile.
+// TestAuditLeavesUnmovedCircuits checks that a circuit that a switch keeps may carry frames during the switch.
 func TestAuditLeavesUnmovedCircuits(t *testing.T) {
 	log := &emulator.Log{Ports: 4, Planes: 1, Switches: []emulator.SwitchRecord{
 		{Start: 10, End: 20, Epoch: 1, Map: circuit.Permutation{1, 0, 3, 2}},

@@ -267,7 +267,8 @@ func (s *sampler) transmits(a *auditor, plane int, w window) []Interval {
 		list = list[:len(list)-1]
 	}
 	base, before, slack := list[i].bytes, 0.0, a.slack*float64(s.view.State().Ranks)
-	_ = a.walk(plane, func(e *plans.Entry, crosses map[circuitKey]float64) { // the audit has walked the plan without an error
+	// the audit has walked the plan without an error
+	_ = a.walk(plane, func(e *plans.Entry, crosses map[circuitKey]float64) {
 		after := before
 		for _, bytes := range crosses {
 			after += bytes

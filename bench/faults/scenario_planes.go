@@ -25,12 +25,12 @@ func (g *rig) resting() error {
 func planeScenarios() []Scenario {
 	return []Scenario{
 		{
-			Name: "drift-between-operations", Fault: "somebody else moves a circuit of plane 1 while nobody uses it; later ocs set puts it back", GoesOn: true, Bound: 3 * time.Second,
+			Name: "drift-between-operations", Fault: "another writer moves a circuit of plane 1 between operations; later ocs set puts it back", GoesOn: true, Bound: 3 * time.Second,
 			setup: setup{phases: rest(time.Second), open: true},
 			play:  func(g *rig) error { return driftBetween(g, g.thirdParty) },
 		},
 		{
-			Name: "drift-in-operation", Fault: "somebody else moves a circuit of plane 1 while frames flow",
+			Name: "drift-in-operation", Fault: "another writer moves a circuit of plane 1 while frames flow",
 			Bound: 2 * time.Second,
 			setup: setup{phases: interrupted()}, play: func(g *rig) error { return driftDuring(g, g.thirdParty) },
 		},

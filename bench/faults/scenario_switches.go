@@ -52,7 +52,7 @@ func switchScenarios() []Scenario {
 		},
 		{
 			Name:   "scpi-drift-between-operations",
-			Fault:  "another SCPI session removes a circuit of plane 1 while nobody uses it; later ocs set puts it back",
+			Fault:  "another SCPI session removes a circuit of plane 1 between operations; later ocs set puts it back",
 			GoesOn: true, Bound: 3 * time.Second,
 			setup: setup{scpi: true, verify: "status", phases: rest(time.Second), open: true},
 			play:  func(g *rig) error { return driftBetween(g, g.otherWriter) },

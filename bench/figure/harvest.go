@@ -257,7 +257,8 @@ func harvest5(ctx context.Context, o Options) (*Figure, error) {
 		f.Claims = append(f.Claims, Claim{ID: c.id, What: c.what, Printed: c.printed, Unit: "x", Note: c.note,
 			Ours: c.area.reduce(c.how, grids[c.trial].against(c.base), delays, ms)})
 	}
-	f.Notes = append(f.Notes, "Red: what the paper prints of the outlined cells.", fmt.Sprintf("Completion times from the cost model, the first circuits free; AllReduce algorithms are drawn by their ReduceScatter phase. The paper does not state the ranks: only 64 fits its 2x and 3.0x. Here %d.", n))
+	f.Notes = append(f.Notes, "Red: the paper's numbers for the outlined cells.",
+		fmt.Sprintf("Completion times are from the cost model; the first circuits are free. AllReduce algorithms are shown by their ReduceScatter phase. The paper does not state the ranks: only 64 fits its 2x and 3.0x. Here there are %d.", n))
 	return f, nil
 }
 
@@ -278,7 +279,7 @@ func (f *Figure) addRatios(ts []trial, grids []ratios, delays, ms []float64) {
 		}
 	}
 	if late > 0 {
-		f.Notes = append(f.Notes, fmt.Sprintf("At %d of %d points the search ended before it came to the static graph, which is one of its candidates and counts as its answer there.", late, len(f.Table.Rows)))
+		f.Notes = append(f.Notes, fmt.Sprintf("At %d of %d points the search ended before it tried the static graph. This is one of its candidates, so it counts as the result there.", late, len(f.Table.Rows)))
 	}
 }
 

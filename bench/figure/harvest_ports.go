@@ -99,7 +99,7 @@ func harvest9(ctx context.Context, o Options) (*Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.Notes = append(f.Notes, "Static: a generalized Kautz graph on 3 ports for Bruck's All-to-All of radix 4, rings for the others. A digit of radix 4 has three sends here; the paper counts four send/receive operations.")
+	f.Notes = append(f.Notes, "Static is a generalized Kautz graph on 3 ports for Bruck's All-to-All of radix 4, and rings for the others. A digit of radix 4 has three sends here; the paper counts four send/receive operations.")
 	return f, nil
 }
 
@@ -123,6 +123,6 @@ func harvest10(ctx context.Context, o Options) (*Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.Notes = append(f.Notes, "All-to-All by pairwise exchange, a permutation a step; the static graph serves each step by its own best flow.")
+	f.Notes = append(f.Notes, "All-to-All is a pairwise exchange with one permutation per step. The static graph serves each step by its own best flow.")
 	return f, nil
 }

@@ -77,7 +77,7 @@ func lumos6a(context.Context, Options) (*Figure, error) {
 	f := &Figure{Title: "LumosCore Fig. 6a: contention of one job in three pods of 32 NPUs",
 		Table: Table{Columns: []string{"need", "links_0_1", "links_0_2", "links_1_2", "flows_per_link_interleaved",
 			"flows_per_link_uniform", "model", "gain_pct"}},
-		Notes: []string{"Flow level: flows that share a link take turns, everything else is as it is. Gains follow from the share of an iteration that the AllReduce between pods takes, which the paper does not print; the shares here are its artifact's, at the testbed's contention."}}
+		Notes: []string{"Flow level: flows that share a link take turns, and nothing else changes. Gains follow from the share of an iteration that the AllReduce between pods takes. The paper does not print this share; here it is the share of its artifact, at the testbed's contention."}}
 	models := []struct {
 		name  string
 		share float64

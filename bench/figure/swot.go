@@ -65,7 +65,7 @@ func (s scheme) cct(ctx context.Context, p *plans.Problem, effort time.Duration,
 	return cct(ctx, s.planner, p, effort, seed)
 }
 
-const conventionNote = "Planes may begin as the planner likes (initial: null) unless it says that they start on P1, the first step's circuits; the paper never says. MB = 1e6 bytes."
+const conventionNote = "The planner chooses the initial circuits (initial: null), unless a figure says that planes start on P1, the first step's circuits. The paper does not say. MB = 1e6 bytes."
 
 // swotEffort is the search per point.
 func swotEffort(o Options) time.Duration {
@@ -247,7 +247,7 @@ func swot8(ctx context.Context, o Options) (*Figure, error) {
 		c.Y.Max = top * 1.05
 		f.Panels = append(f.Panels, c)
 	}
-	f.Notes = append(f.Notes, "One-shot exists where each pattern finds a plane: to 16 nodes (AllReduce) and 5 nodes (All-to-All), as printed.",
+	f.Notes = append(f.Notes, "One-shot exists if each pattern has a plane: up to 16 nodes (AllReduce) and 5 nodes (All-to-All), as printed.",
 		"The printed numbers fit no single convention of how planes start.", conventionNote)
 	return f, nil
 }

@@ -13,14 +13,14 @@ import (
 // Subject is the contender that the others are compared with.
 const Subject = "lightpath"
 
-// Contender is a library and how its ranks are started.
+// Contender is a library, with the commands that start its ranks.
 type Contender struct {
 	Name string
-	// Aside marks a contender that is shown, but is no peer.
+	// Aside marks a contender that is shown but not compared: it is no peer.
 	Aside bool
-	// missing says why it cannot be measured here, and what to install; "" where it can.
+	// missing returns why the library cannot be measured here and what to install, or "" if it can.
 	missing func(p *Programs) string
-	// commands are the processes of all ranks; job[r] is the job file of rank r.
+	// commands returns the processes of all ranks. job[r] is the job file of rank r.
 	commands func(p *Programs, s setting, job []string) []command
 	plain    bool // buffers that the library does not know
 }
@@ -31,18 +31,18 @@ type Programs struct {
 	Python string // the interpreter for Gloo; "": the first of python3 and /usr/bin/python3 that has PyTorch
 }
 
-// setting is where contenders are compared.
+// setting is the configuration in which contenders are compared.
 type setting struct {
 	transport     string
 	ranks         int
 	cores         int
-	busy          bool // other work shares the processors
-	libraryMemory bool
-	reserve       int64  // bytes of each of the two buffers that a rank has from the start
-	scratch       string // a directory for what a contender writes
+	busy          bool   // other work shares the processors
+	libraryMemory bool   // the library allocates the buffers
+	reserve       int64  // bytes of each of the two buffers of a rank
+	scratch       string // directory for files of a contender
 }
 
-// crowded says that a rank that spins may keep the one it waits for from running.
+// crowded reports that a rank that spins may keep the rank that it waits for from running.
 func (s setting) crowded() bool { return s.busy || s.ranks > s.cores }
 
 // command is one process: its program, and its environment in addition to ours.
@@ -50,7 +50,7 @@ type command struct {
 	argv, env []string
 }
 
-// String is the command as one would type it, without the paths of this run.
+// String returns the command as a user would type it, without the paths of this run.
 func (c command) String() string {
 	words := append([]string(nil), c.env...)
 	for _, a := range c.argv {
@@ -98,7 +98,8 @@ func lightpath(p *Programs, s setting, job []string) []command {
 	return all
 }
 
-// mpiMissing tells what an MPI library lacks: the package, or the program made with it.
+// mpiMissing returns a function for [Contender].missing: it checks the package of an MPI library and the program built
+// with it.
 func mpiMissing(name, packages string) func(*Programs) string {
 	return func(p *Programs) string {
 		if _, err := exec.LookPath("mpirun." + name); err != nil {
@@ -108,7 +109,7 @@ func mpiMissing(name, packages string) func(*Programs) string {
 	}
 }
 
-// lacks tells that there are no ranks of a library, and what to do.
+// lacks returns that the rank program of a library is missing, with the remedy what, or "" if the program exists.
 func (p *Programs) lacks(name, what string) string {
 	program := filepath.Join(p.Bin, "lightpath-rank-"+name)
 	if _, err := os.Stat(program); err != nil {
@@ -121,9 +122,8 @@ func uccMissing(p *Programs) string {
 	return p.lacks("ucc", "build UCC (github.com/openucx/ucc), then make peers UCC=PREFIX")
 }
 
-// openMPI is Open MPI over that point-to-point layer, named since what it would try first asks for
-// network hardware. Ranks that wait give their processor away only where there are more of them than
-// processors, which is best for it in both cases.
+// openMPI starts Open MPI with a point-to-point layer. Without the name, Open MPI first tries layers that need network
+// hardware. Waiting ranks yield only if ranks outnumber processors, which is fastest in both cases.
 func openMPI(layer string) func(*Programs, setting, []string) []command {
 	return func(p *Programs, s setting, job []string) []command {
 		argv, env := startOpenMPI(s)
@@ -148,7 +148,8 @@ func openMPI(layer string) func(*Programs, setting, []string) []command {
 	}
 }
 
-// startOpenMPI is how Open MPI starts ranks, and their environment. Several mpirun at once each keep their files apart.
+// startOpenMPI returns the command and environment with which Open MPI starts ranks. Each mpirun has a directory of its
+// own, so several can run at once.
 func startOpenMPI(s setting) (argv, env []string) {
 	argv = []string{"mpirun.openmpi", "-np", strconv.Itoa(s.ranks), "--oversubscribe", "--bind-to", "none"}
 	if os.Geteuid() == 0 {
@@ -157,7 +158,7 @@ func startOpenMPI(s setting) (argv, env []string) {
 	return argv, []string{"OMPI_MCA_orte_tmpdir_base=" + s.scratch}
 }
 
-// ucc is UCC over UCX; Open MPI only starts its ranks, which give their processor away as Open MPI's do.
+// ucc starts UCC over UCX. Open MPI only starts its ranks, which yield in the same cases as Open MPI's ranks.
 func ucc(p *Programs, s setting, job []string) []command {
 	argv, env := startOpenMPI(s)
 	argv = append(argv, "--mca", "pml", "ob1", "--mca", "btl", "vader,self")
@@ -170,12 +171,11 @@ func ucc(p *Programs, s setting, job []string) []command {
 	return []command{{argv: append(argv, filepath.Join(p.Bin, "lightpath-rank-ucc"), "--job", job[0]), env: env}}
 }
 
-// ucxOverTCP has UCX use TCP alone, between ranks of this host.
+// ucxOverTCP limits UCX to TCP, between ranks of this host.
 var ucxOverTCP = []string{"UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"}
 
-// mpich is over UCX too, as Debian builds it. It has no such setting: it never yields (it imports no
-// sched_yield, whatever MPIR_CVAR_POLLS_BEFORE_YIELD says), so its ranks wait for the scheduler where
-// they outnumber processors.
+// mpich starts MPICH, which Debian builds over UCX. It never yields: it imports no sched_yield, so
+// MPIR_CVAR_POLLS_BEFORE_YIELD has no effect. If its ranks outnumber processors, they wait for the scheduler.
 func mpich(p *Programs, s setting, job []string) []command {
 	c := command{argv: []string{"mpirun.mpich", "-np", strconv.Itoa(s.ranks), "-bind-to", "none"}}
 	if s.transport == "tcp" {
@@ -189,7 +189,7 @@ func mpich(p *Programs, s setting, job []string) []command {
 //go:embed gloo.py
 var glooProgram []byte
 
-// python finds an interpreter that has PyTorch.
+// python returns an interpreter that has PyTorch, or "".
 func (p *Programs) python() string {
 	names := []string{p.Python}
 	if p.Python == "" {
@@ -210,11 +210,11 @@ func glooMissing(p *Programs) string {
 	return ""
 }
 
-// gloo knows TCP only, whatever the transport.
+// gloo starts Gloo, which uses TCP with every transport.
 func gloo(p *Programs, s setting, job []string) []command {
 	program := filepath.Join(s.scratch, "gloo.py")
 	if err := os.WriteFile(program, glooProgram, 0o600); err != nil {
-		program = err.Error() // the ranks say so
+		program = err.Error() // the ranks fail with this text
 	}
 	var all []command
 	for _, j := range job {
@@ -224,8 +224,8 @@ func gloo(p *Programs, s setting, job []string) []command {
 	return all
 }
 
-// choose returns the contenders named, the subject always among them; one that is missing here is an error. Of
-// no names it returns all that are here, and why has the reason for each of the others.
+// choose returns the named contenders and the subject. A named contender that is missing is an error. Without names it
+// returns all contenders that are installed, and in why the reason for each of the others.
 func choose(names []string, p *Programs) (chosen []Contender, why []string, err error) {
 	wanted := map[string]bool{Subject: true}
 	for _, n := range names {

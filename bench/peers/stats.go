@@ -25,10 +25,10 @@ const (
 // compare returns how many times as long the best peer takes as the subject, and the index of that peer. It is the
 // median over rounds of the quotient of both times in the same round. subject and peers hold a time for each round.
 //
-// The samples of a round follow each other, so all contenders meet the same state of the machine: other work, or the
-// cores that a virtual machine has, which can make a call five times as slow a second later. Medians of each contender
-// alone may be of different states. The interval is a percentile bootstrap over whole rounds. Each resample chooses the
-// best peer again, so a doubtful choice widens the interval.
+// The samples of a round follow each other, so all contenders meet the same state of the machine. Other work, or a
+// virtual machine that loses a core, can make a call five times as slow a second later. So medians of single contenders
+// may be of different states. The interval is a percentile bootstrap over whole rounds. Each resample chooses the best
+// peer again, so a doubtful choice widens the interval.
 func compare(subject []float64, peers [][]float64, seed uint64) (ratio Interval, best int) {
 	rounds := len(subject)
 	quotients := make([][]float64, len(peers))

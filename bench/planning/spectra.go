@@ -96,7 +96,7 @@ func spectraReport(ctx context.Context, o figure.Options) (*figure.Figure, error
 		g := perFamily[fam]
 		f.Notes = append(f.Notes, g.line(families[fam].name))
 	}
-	f.Notes = append(f.Notes, all.line("All families")+" At most 0.7 is asked, 0.5 hoped for.",
+	f.Notes = append(f.Notes, all.line("All families")+" The goal is a ratio of 0.7 or less, better 0.5.",
 		"GPT and MoE matrices are synthetic substitutes for traces that are not published. Delays are shares of a port's whole demand.")
 	return f, nil
 }

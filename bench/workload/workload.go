@@ -39,10 +39,10 @@ func Noisy(d [][]float64, sigma float64, seed int64) [][]float64 {
 	return c
 }
 
-// Benchmark is SPECTRA's workload 3 (Section V-A), as a share of a port's rate: the sum of m
-// random permutations of n ports. A quarter of them (4 of 16) are large and evenly share 0.7
-// of the rate, the others are small and evenly share 0.3; then noise of standard deviation
-// sigma (0.003 in the paper) is added to what is not zero. With m below 4 one flow is large.
+// Benchmark is SPECTRA's workload 3 (Section V-A), as a share of a port's rate: the sum of m random permutations of n
+// ports. A quarter of them (4 of 16) are large and evenly share 0.7 of the rate; the others are small and evenly share
+// 0.3. Then noise of standard deviation sigma (0.003 in the paper) is added to all entries except zeros. With m below 4
+// one flow is large.
 func Benchmark(n, m int, sigma float64, seed int64) [][]float64 {
 	rng := source(seed)
 	d := square(n)
@@ -77,19 +77,17 @@ type GPTOptions struct {
 	Seed                                  int64
 }
 
-// GPT3B are the options of a synthetic substitute for SPECTRA's workload 1, the 32 x 32
-// matrix of a 3-billion-parameter GPT, which is not published: 32 ranks as 4 tensor x 2 data
-// x 4 pipeline, mostly tensor traffic.
+// GPT3B are the options of a synthetic substitute for SPECTRA's workload 1, which is not published: the 32 x 32 matrix
+// of a 3-billion-parameter GPT. It has 32 ranks as 4 tensor x 2 data x 4 pipeline, with mostly tensor traffic.
 func GPT3B(seed int64) GPTOptions {
 	return GPTOptions{Tensor: 4, Data: 2, Pipeline: 4, TensorBytes: 12, DataBytes: 4, PipelineBytes: 1, Sigma: 0.003,
 		Seed: seed}
 }
 
-// GPT is synthetic traffic of a model trained with tensor, data and pipeline parallelism,
-// made doubly stochastic as the paper does, then perturbed: sparse and strongly skewed.
-// Within a tensor group a rank sends to its next neighbour on the ring and a fifth of that
-// to the one before (bidirectional rings of unequal use); the volumes of ranks differ by up
-// to 20 %, so that no two rows are alike.
+// GPT is synthetic traffic of a model trained with tensor, data and pipeline parallelism, made doubly stochastic as the
+// paper does, then perturbed: sparse and strongly skewed. Within a tensor group, a rank sends to the next rank of the
+// ring, and a fifth of that to the previous rank (bidirectional rings of unequal use). The volumes of ranks differ by
+// up to 20 %, so no two rows are alike.
 func GPT(o GPTOptions) [][]float64 {
 	rng := source(o.Seed)
 	n := o.Tensor * o.Data * o.Pipeline
@@ -177,9 +175,8 @@ type MoEOptions struct {
 	Seed    int64
 }
 
-// Qwen2MoE are the options of a synthetic substitute for SPECTRA's workload 2, the 64 x 64
-// token counts of Qwen2-57B on 8 nodes of 8 ranks, which are not published: 64 experts, 8
-// per token, dense and slightly uneven.
+// Qwen2MoE are the options of a synthetic substitute for SPECTRA's workload 2, which is not published: the 64 x 64
+// token counts of Qwen2-57B on 8 nodes of 8 ranks. It has 64 experts and 8 per token, and is dense and slightly uneven.
 func Qwen2MoE(seed int64) MoEOptions {
 	return MoEOptions{Ranks: 64, TopK: 8, Tokens: 1024, Spread: 0.35, Affine: 0.15, PerNode: 8, Seed: seed}
 }

@@ -1,4 +1,4 @@
-/* Internal: what the files of libnccl.so.2 share. Nothing here is exported.
+/* Internal: declarations that the files of libnccl.so.2 share. Nothing here is exported.
  *
  * The front owns the state of threads and processes: groups, the last error, loading the core, fork. The core owns the
  * communicators and does the work. The front contains no Go: loading it starts no Go runtime, so a program that never

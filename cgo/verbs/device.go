@@ -17,7 +17,8 @@ const (
 	_ = uint(C.sizeof_struct_lpv_send - unsafe.Sizeof(rdma.SendRequest{}))
 	_ = uint(unsafe.Sizeof(rdma.Completion{}) - C.sizeof_struct_lpv_done)
 	_ = uint(C.sizeof_struct_lpv_done - unsafe.Sizeof(rdma.Completion{}))
-	_ = uint(rdma.SendSignaled-C.LPV_SIGNALED) + uint(rdma.SendInline-C.LPV_INLINE) + uint(rdma.SendImmediate-C.LPV_IMMEDIATE)
+	_ = uint(rdma.SendSignaled-C.LPV_SIGNALED) + uint(rdma.SendInline-C.LPV_INLINE) +
+		uint(rdma.SendImmediate-C.LPV_IMMEDIATE)
 )
 
 // device is an [rdma.Device]: a context and a protection domain.
@@ -34,7 +35,8 @@ func (d *device) Port(port int) (rdma.PortInfo, error) {
 		return rdma.PortInfo{}, wrap(rc, "%s port %d", d.name, port)
 	}
 	info := rdma.PortInfo{
-		Active: p.state == 4, State: "unknown", MTU: int(p.mtu), LID: uint16(p.lid), Ethernet: p.ethernet != 0, GIDs: int(p.gids),
+		Active: p.state == 4, State: "unknown", MTU: int(p.mtu), LID: uint16(p.lid),
+		Ethernet: p.ethernet != 0, GIDs: int(p.gids),
 		Soft: d.d.soft != 0,
 	}
 	if p.state >= 0 && int(p.state) < len(portStates) {
@@ -53,7 +55,8 @@ func (d *device) GID(port, index int) (rdma.Entry, error) {
 
 // eventKinds are the kinds of events in the order of verbs.h.
 var eventKinds = [...]rdma.EventKind{
-	C.LPV_OTHER: rdma.OtherEvent, C.LPV_DEVICE_FATAL: rdma.DeviceFatal, C.LPV_QUEUE_FAILED: rdma.QueueFailed, C.LPV_CQ_FAILED: rdma.CQFailed,
+	C.LPV_OTHER: rdma.OtherEvent, C.LPV_DEVICE_FATAL: rdma.DeviceFatal, C.LPV_QUEUE_FAILED: rdma.QueueFailed,
+	C.LPV_CQ_FAILED: rdma.CQFailed,
 	C.LPV_PORT_DOWN: rdma.PortDown, C.LPV_PORT_UP: rdma.PortUp, C.LPV_ADDRESS_MOVED: rdma.AddressMoved,
 }
 

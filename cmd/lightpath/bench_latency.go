@@ -24,7 +24,7 @@ func newBenchLatency() *cobra.Command {
 		Use:   "latency",
 		Short: "Time single AllReduce calls, alone and beside Go and Python programs that collect garbage",
 		Long: `Times every call of a loop of small AllReduces. It prints p50, p90, p99 and the maximum over all calls of all
-ranks: on the machine as it is (none), and beside a Go or Python program that makes garbage as fast as it can.`,
+ranks. The machine is as it is (none), or a Go or Python program beside the ranks makes garbage as fast as it can.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := &latency.Options{

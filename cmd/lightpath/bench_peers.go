@@ -41,14 +41,15 @@ func newBenchPeers() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peers",
 		Short: "Time Lightpath beside Open MPI, MPICH and Gloo, by turns in one run",
-		Long: `Times collectives of Lightpath and of other libraries by turns, sample by sample, in rank processes that
-wait without using a processor while others are timed. All have the same kind of buffers and numbers of iterations, and their results checked. Prints nccl-tests' columns with one for every library and the ratio
-(time of the best peer / Lightpath's) with its interval; --out writes JSON, Markdown and pictures.
+		Long: `Times collectives of Lightpath and of other libraries by turns, sample by sample. Rank processes that
+are not timed wait without using a processor. All libraries have the same kind of buffers and numbers of
+iterations, and the command checks their results. It prints nccl-tests' columns, one for every library, and
+the ratio (time of the best peer / Lightpath's) with its interval. --out writes JSON, Markdown and pictures.
 
-With --memory library buffers are those of ncclMemAlloc and MPI_Alloc_mem; Gloo has no such call.
+With --memory library, ncclMemAlloc and MPI_Alloc_mem allocate the buffers; Gloo has no such call.
 lightpath-alloc is Lightpath with buffers of ncclMemAlloc, shown beside the comparison. Gloo is PyTorch's and
-knows TCP only. Without --peers a library that is not installed is left out with a line that says what to do.
-Exits 1 where an element of Lightpath's is wrong.`,
+knows TCP only. Without --peers, a library that is not installed is left out, and a line says how to install
+it. Exits 1 if an element of Lightpath's is wrong.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, err := f.parse()
@@ -74,12 +75,12 @@ Exits 1 where an element of Lightpath's is wrong.`,
 	fl.IntVar(&f.rounds, "rounds", 5, "samples of a point")
 	fl.StringVar(&f.memory, "memory", bench.PlainBuffers,
 		"buffers: plain (pages that no library knows) or library (that each library allocates)")
-	fl.BoolVar(&f.busy, "busy", false, "other work shares the processors: Open MPI's ranks yield while they wait, as they do where ranks outnumber processors")
+	fl.BoolVar(&f.busy, "busy", false, "other work shares the processors: Open MPI's ranks yield while they wait, as if ranks outnumbered processors")
 	fl.StringVar(&f.python, "python", "", "interpreter that has PyTorch (default: python3, else /usr/bin/python3)")
 	fl.StringVar(&f.out, "out", "", "directory for peers.json, peers.md and pictures")
 	fl.DurationVar(&f.timeout, "timeout", 2*time.Minute, "of one sample")
-	fl.DurationVar(&f.budget, "budget", 0, "begin no more points after so long (0: no limit)")
-	fl.BoolVar(&f.resume, "resume", false, "go on where an earlier run with the same --out and --rounds has stopped")
+	fl.DurationVar(&f.budget, "budget", 0, "begin no more points after this time (0: no limit)")
+	fl.BoolVar(&f.resume, "resume", false, "continue an earlier run with the same --out and --rounds")
 	return cmd
 }
 

@@ -116,14 +116,14 @@ func staleness(path string) (func(in *cache.Info) string, error) {
 	}, nil
 }
 
-const fabricUsage = "fabric file whose present form stale plans are not for (default LIGHTPATH_FABRIC)"
+const fabricUsage = "fabric file: plans for an earlier form of it are stale"
 
 func newCacheList(open func() (*cache.Cache, error)) *cobra.Command {
 	var asJSON bool
 	var fabricPath string
 	cmd := &cobra.Command{
 		Use:   "ls",
-		Short: "List plans and the sizes that they serve; stale ones are marked, unusable files are named and exit 1",
+		Short: "List plans and the sizes that they serve; mark stale plans; exit 1 if a file is unusable",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			stale, err := staleness(fabricPath)
@@ -232,7 +232,7 @@ func newCacheShow(open func() (*cache.Cache, error)) *cobra.Command {
 	var bytes string
 	cmd := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Print a cached plan (or --problem, the problem it answers); a beginning of the name is enough",
+		Short: "Print a cached plan or, with --problem, its problem; the beginning of the name is enough",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := open()
@@ -264,7 +264,7 @@ func newCacheShow(open func() (*cache.Cache, error)) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&problem, "problem", false, "print the problem")
 	cmd.Flags().StringVar(&bytes, "bytes", "",
-		"size of the call, such as 32MiB, of those that the plan serves (default the largest)")
+		"size of the call, such as 32MiB, among the sizes that the plan serves (default the largest)")
 	return cmd
 }
 
@@ -331,7 +331,7 @@ func newCacheRemove(open func() (*cache.Cache, error)) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "remove every plan")
-	cmd.Flags().BoolVar(&stale, "stale", false, "remove plans of other releases, and of what the fabric was")
+	cmd.Flags().BoolVar(&stale, "stale", false, "remove plans of other releases, and of earlier forms of the fabric")
 	fabricFlag(cmd, &fabricPath, fabricUsage)
 	return cmd
 }

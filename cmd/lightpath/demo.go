@@ -17,11 +17,11 @@ func newDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run the main job on this machine: collectives over an emulated optical fabric",
-		Long: `Starts an emulated optical switch and 8 rank processes with 2 planes, and runs an AllReduce and
-All-to-Alls through libnccl.so.2 under each planner, circuits switching during the collective. Prints
-predicted and measured completion times and writes an HTML report with every timeline.
-Needs no root and no arguments. With --data-plane kernel the planes are interfaces whose circuits switch
-in the kernel, 2 and 4 of them, at reconfiguration times of 1 to 40 ms: that needs root and takes minutes.`,
+		Long: `Starts an emulated optical switch and 8 rank processes with 2 planes. Runs an AllReduce and
+All-to-Alls through libnccl.so.2 under each planner; circuits switch during the collective. Prints predicted
+and measured completion times, and writes an HTML report with every timeline. Needs no root and no arguments.
+With --data-plane kernel, 2 and 4 planes are interfaces whose circuits switch in the kernel, at
+reconfiguration times of 1 to 40 ms. This needs root and takes minutes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if breakWhat != "" && breakWhat != "drain" {

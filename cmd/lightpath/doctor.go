@@ -29,7 +29,7 @@ func newDoctorCommand() *cobra.Command {
 	var env, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look at this machine and installation; exit 1 where something is missing",
+		Short: "Check this machine and installation; exit 1 if something is missing",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if env {
@@ -162,7 +162,7 @@ func gpuDirect(m *topology.Machine) finding {
 	case len(m.GPUs) == 0:
 		return finding{check, !wanted, "no GPU (optional)"}
 	case len(active) == 0:
-		return finding{check, !wanted, "no active RDMA port: what GPUs of several hosts exchange goes through host memory (optional)"}
+		return finding{check, !wanted, "no active RDMA port: GPUs of several hosts exchange data through host memory (optional)"}
 	case forbidden != "":
 		return finding{check, true, "not used: " + forbidden}
 	}

@@ -68,7 +68,8 @@ func commandsOf(document, text string) []documentedCommand {
 		if m == nil || !fenced && !strings.HasPrefix(line, "    ") {
 			continue
 		}
-		all = append(all, documentedCommand{document, strings.Fields(m[1]), strings.Fields(shellEnd.ReplaceAllString(m[2], ""))})
+		all = append(all, documentedCommand{document, strings.Fields(m[1]),
+			strings.Fields(shellEnd.ReplaceAllString(m[2], ""))})
 	}
 	return all
 }

@@ -46,7 +46,7 @@ func (o *fabricFlags) add(cmd *cobra.Command, instead ...string) {
 
 // addHost is for commands about one host's part of a fabric.
 func (o *fabricFlags) addHost(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.host, "host", "", "this host's name in the fabric file, where several have the fabric")
+	cmd.Flags().StringVar(&o.host, "host", "", "this host's name in the fabric file, if the fabric has several hosts")
 }
 
 // addName is for commands that do without the file.
@@ -85,7 +85,7 @@ func newFabricUp() *cobra.Command {
 	build := kernel.Options{Overhead: ebpf.FrameOverhead}
 	cmd := &cobra.Command{
 		Use:   "up --fabric fabric.yaml",
-		Short: "Build the planes of a fabric; where they are up already nothing is touched",
+		Short: "Build the planes of a fabric; if they are up already, change nothing",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if o.file == "" {
@@ -198,9 +198,9 @@ func newFabricStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [--fabric fabric.yaml | --name NAME]",
 		Short: "List the fabrics of this host, or show one; exit 1 if something is missing, down, lost or left over",
-		Long: `Lists all fabrics in the kernel of this host, and says which ones a demo, a bench or a test has left behind, and
-which planes are down. With --fabric or --name it shows the circuits and counters of one. Exit status 1: a fabric is
-incomplete or left over, a plane is down, or frames were lost.`,
+		Long: `Lists all fabrics in the kernel of this host, with planes that are down. It marks fabrics that a
+demo, a bench or a test has left behind. With --fabric or --name it shows the circuits and counters of one.
+Exit status 1: a fabric is incomplete or left over, a plane is down, or frames were lost.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if o.file == "" && o.name == "" && o.host == "" {

@@ -21,10 +21,10 @@ func newFabricAgent() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent --fabric fabric.yaml --host name",
 		Short: "Write the circuits of this host's part of a fabric for its controller, until interrupted",
-		Long: `Writes the circuits of this host's part of a fabric, which is up, as the controller says. The controller finds
-it at the host's address in the fabric file, and drives the agents of all hosts as one switch: an agent that does
-not answer takes the planes out of service. Off loopback both ends show certificates of one authority, and ranks'
-are refused.`,
+		Long: `Writes the circuits of this host's part of a fabric that is up, for the controller. The controller
+finds the agent at the host's address in the fabric file, and drives the agents of all hosts as one switch. If
+an agent does not answer, the planes are out of service. Off loopback, both ends need certificates of one
+authority; certificates of ranks are refused.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {

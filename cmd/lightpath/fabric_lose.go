@@ -19,8 +19,9 @@ func newFabricLose() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lose --interface eth2,eth3 --rate 1%",
 		Short: "Lose frames that arrive at interfaces, until interrupted",
-		Long: `Loses frames that arrive at interfaces of this network namespace, at random, until interrupted, and says then how
-many: for measurements and drills. What offloads have joined is lost as one. Needs root and Linux 6.6, and no netem.`,
+		Long: `Drops a random part of the frames that arrive at interfaces of this network namespace, until it is
+interrupted, and prints how many. It is for measurements and drills. Frames that an offload has joined are
+lost together. Needs root and Linux 6.6, and no netem.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			part, err := parsePart(rate)

@@ -15,10 +15,10 @@ func newFaultsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "faults",
 		Short: "Break a fabric on this host in every way, and show what ranks and operators see",
-		Long: `Builds small fabrics with planes in the kernel, one after the other, runs rank processes through
-libnccl.so.2 with a controller, breaks something each time (ranks, controllers, planes, switches), and
-prints what is seen, how soon the ranks have an error or go on, and what was lost. Exits with 1 where a
-fault is not handled as it must be. Needs root; takes about two minutes, and leaves nothing behind.`,
+		Long: `Builds small fabrics with planes in the kernel, one after the other. On each it runs rank processes with
+libnccl.so.2 and a controller, and breaks a rank, a controller, a plane or a switch. It prints what users
+see, when the ranks have an error or continue, and which frames were lost. Exits with 1 if a fault is not
+handled as required. Needs root; takes about two minutes, and leaves nothing behind.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON && markdown {

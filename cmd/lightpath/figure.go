@@ -23,8 +23,8 @@ func newFigureCommand() *cobra.Command {
 	names := strings.Join(append(figure.Names(), planning.Names()...), ", ")
 	cmd := &cobra.Command{
 		Use:   "figure <paper> <figure>",
-		Short: "Regenerate a paper's figure: CSV, SVG and PNG, the printed numbers beside ours",
-		Long: "Regenerate a paper's figure: CSV, SVG and PNG, the printed numbers beside ours.\n" +
+		Short: "Regenerate a paper's figure as CSV, SVG and PNG, the printed numbers beside ours",
+		Long: "Regenerate a paper's figure as CSV, SVG and PNG, the printed numbers beside ours.\n" +
 			"The paper \"lightpath\" are measurements of this machine, as a table.\n\n  " + strings.Join(all, "\n  "),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 && !list {
@@ -65,7 +65,8 @@ func newFigureCommand() *cobra.Command {
 	fl.BoolVar(&list, "list", false, "list the figures")
 	fl.BoolVar(&o.Quick, "quick", false, "a coarse figure in seconds")
 	fl.IntVar(&o.Runs, "runs", 0, "random matrices per point of a SPECTRA figure (0: its default)")
-	fl.StringVar(&demand, "demand", "", "for lightpath spectra: a matrix as text, rows of numbers, in place of random ones")
+	fl.StringVar(&demand, "demand", "",
+		"for lightpath spectra: a matrix as text, rows of numbers, instead of random matrices")
 	fl.Int64Var(&o.Seed, "seed", 1, "seed of matrices and searches")
 	return cmd
 }

@@ -98,7 +98,7 @@ const compactFrom = 16 << 20
 
 func (f *formFlag) register(fl *pflag.FlagSet) {
 	*f = "auto"
-	fl.Var(f, "form", "form of the file: expanded, compact, or auto: compact where the expanded form is large")
+	fl.Var(f, "form", "form of the file: expanded, compact, or auto (compact if the expanded form is large)")
 }
 
 // Set implements pflag.Value.

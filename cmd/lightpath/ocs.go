@@ -51,7 +51,8 @@ func (o *ocsFlags) add(cmd *cobra.Command) {
 	fl.BoolVar(&o.target.Insecure, "insecure-scpi", false,
 		"allow SCPI, which is neither encrypted nor authenticated, off this host")
 	o.addController(cmd)
-	fl.BoolVar(&o.direct, "direct", false, "speak to the switches themselves, also where the fabric file names a controller")
+	fl.BoolVar(&o.direct, "direct", false,
+		"speak to the switches themselves, even if the fabric file names a controller")
 	o.addCredentials(cmd)
 	fl.StringVar(&o.target.User, "user", "", "user name (NETCONF)")
 	fl.StringVar(&o.target.PasswordFile, "password-file", "", "file of the password (NETCONF)")

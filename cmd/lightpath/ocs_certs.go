@@ -36,9 +36,9 @@ func newOCSCerts() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certs --dir D --host h1,h2",
 		Short: "Make certificates for a lab: of controllers, ranks and operators",
-		Long: `Makes an authority and three certificates for trials, not for production: one for controllers, good for the hosts
-named; one for ranks, whose unit "rank" may attach and not operate; and one for operators. They are good for a year
-and readable by their owner alone. Nothing that exists is overwritten.`,
+		Long: `Makes an authority and three certificates for trials, not for production. One is for controllers on
+the named hosts. One is for ranks: its unit "rank" may attach and not operate. One is for operators. They are
+valid for a year, and only their owner can read them. Existing files are not overwritten.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			switch {
@@ -71,7 +71,7 @@ lightpath ocs status --controller %s:7443 --ca %s --cert %s --key %s
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&dir, "dir", "", "directory for the files; made if need be")
+	fl.StringVar(&dir, "dir", "", "directory for the files; created if it is missing")
 	fl.StringSliceVar(&hosts, "host", nil, "names or addresses of controllers")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd

@@ -24,7 +24,7 @@ import (
 // addController adds the flags that name controllers.
 func (o *ocsFlags) addController(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&o.controllers, "controller", nil,
-		"host:port of controllers (gRPC); by default those of the fabric file")
+		"host:port of controllers (gRPC); by default from the fabric file")
 }
 
 // addCredentials adds the flags that say who we are.
@@ -320,16 +320,17 @@ func printDrift(w io.Writer, all []driftReport) {
 }
 
 func newOCSEnable() *cobra.Command {
-	return newOCSService("enable", "Put a plane back into service", `Puts a plane back into service that has failed or was disabled: only if its switch has the map that the
-controller wants, and all its circuits are verified anew; the switch is not changed. Else see lightpath ocs set. Exits
-with 1 if the plane is not in service.`, nil)
+	return newOCSService("enable", "Put a plane back into service", `Puts a plane that has failed or was disabled back
+into service. The switch must have the map that the controller wants, and the controller verifies all circuits
+again. It does not change the switch; for that, see lightpath ocs set. Exits with 1 if the plane is not in
+service.`, nil)
 }
 
 func newOCSDisable() *cobra.Command {
 	var reason string
 	cmd := newOCSService("disable", "Take a plane out of service", `Takes a plane out of service, for work on its switch. An operation that holds the plane goes on. The controller
 grants the plane to no other operation, and collectives run on the other planes.`, &reason)
-	cmd.Flags().StringVar(&reason, "reason", "", "what for: ranks and the history will say so")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason that ranks and the history show")
 	return cmd
 }
 

@@ -101,9 +101,10 @@ func newOCSEmulate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "emulate --ports 16 --scpi 127.0.0.1:5025",
 		Short: "Serve a model of a real switch in the protocols of real switches",
-		Long: `Serves one model of an optical circuit switch, which has delays, port states, optical power and, with --faults,
-faults, in the protocols asked for, until it is interrupted. It carries no data by itself: with --fabric the planes
-that "lightpath fabric up" has built in the kernel follow it, so that commands and faults move real packets.`,
+		Long: `Serves one model of an optical circuit switch in the requested protocols, until it is interrupted.
+The model has delays, port states, optical power and, with --faults, faults. It carries no data by itself.
+With --fabric, the planes that "lightpath fabric up" has built in the kernel follow it, so commands and faults
+move real packets.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return e.run(cmd.Context()) },
 	}
@@ -114,17 +115,18 @@ that "lightpath fabric up" has built in the kernel follow it, so that commands a
 		" (default "+device.DefaultPreset+", or with --fabric one that takes exactly the reconfiguration time of the file)")
 	fl.Uint64Var(&e.device.Seed, "seed", 0, "seed of delays and losses")
 	fl.BoolVar(&e.device.BreakConflicts, "break-conflicts", false,
-		"break circuits that are in the way of new ones instead of refusing those")
+		"break circuits that conflict with new ones, instead of refusing the new ones")
 	fl.StringVar(&e.boot, "cold-boot", "remove",
-		"circuits after a reboot: remove, restore or maintain; with --fabric, all but remove begin with those that are there")
-	fl.StringVar(&e.faults, "faults", "", "fault script; SIGHUP has it read again, and happen again")
+		"circuits after a reboot: remove, restore or maintain; with --fabric, all but remove begin with the present circuits")
+	fl.StringVar(&e.faults, "faults", "", "fault script; SIGHUP reads it and starts it again")
 	fl.StringVar(&e.serve.dialect, "dialect", "", "dialect of gNMI: "+strings.Join(dialect.Names(),
 		", ")+" (default the first)")
 	fl.StringVar(&e.serve.user, "user", "", "user name of NETCONF")
 	fl.StringVar(&e.serve.passwordFile, "password-file", "", "file of the password of NETCONF")
 	fl.StringVar(&e.serve.knownHosts, "known-hosts", "", "write the host key of NETCONF here, as a file of known hosts")
-	fl.StringVar(&e.fabric, "fabric", "", "fabric file: its planes in the kernel follow the model, by the ports that the file gives")
-	fl.StringVar(&e.ocs, "ocs", "", "the switch of the fabric that this is, where it has several")
+	fl.StringVar(&e.fabric, "fabric", "",
+		"fabric file: its planes in the kernel follow the model, by the ports that the file gives")
+	fl.StringVar(&e.ocs, "ocs", "", "name of this switch in the fabric, if the fabric has several")
 	for i, s := range deviceServers {
 		fl.StringVar(&e.addresses[i], s.name, "", s.usage)
 	}

@@ -37,8 +37,8 @@ func newOCSHistory() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history --fabric f.yaml | --controller host:port | --http URL [--plane p] [--since 1h]",
 		Short: "Show what has happened to the planes: switches, failures, grants, operators, takeovers",
-		Long: `Asks a controller, one that stands by too, for what its journal remembers, and prints it oldest first. The
-controllers are those of the fabric file (by default that of LIGHTPATH_FABRIC), or named by --controller or --http.
+		Long: `Prints the events in a controller's journal, the oldest first. A controller that stands by answers
+too. The controllers are in the fabric file (by default LIGHTPATH_FABRIC), or named by --controller or --http.
 Exits with 1 if none answers.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

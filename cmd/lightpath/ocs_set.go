@@ -58,8 +58,10 @@ unless it is disabled. With --direct the command changes the switch itself, and 
 	o.add(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&spec, "map", "", "ring:K (r to r+K), xor:M (r to r xor M), dark, or a JSON file (- for standard input)")
-	fl.StringVar(&verify, "verify", driver.Light.String(), "how far to verify, as far as the switch can: read-back, status, light, or token, sent over the circuits where the planes' interfaces are up on this host")
-	fl.Uint64Var(&token, "token", 1, "fencing token, where the protocol has one: a switch refuses writers with a lower one")
+	fl.StringVar(&verify, "verify", driver.Light.String(),
+		"how far to verify, up to what the switch can: read-back, status, light, or token. "+
+			"A token is sent over the circuits, if the planes' interfaces are up on this host")
+	fl.Uint64Var(&token, "token", 1, "fencing token, if the protocol has one: a switch refuses writers with a lower token")
 	return cmd
 }
 

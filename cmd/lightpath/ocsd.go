@@ -34,9 +34,9 @@ func newOCSDCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ocsd --config ocsd.yaml",
 		Short: "Run the controller of a fabric's switches, real or emulated",
-		Long: `Runs the controller of a fabric: it grants planes, holds the barrier of every reconfiguration and is the
-one writer of the switches, until it is interrupted. Ranks on this host reach it through a Unix socket, others
-and operators through gRPC, browsers and Prometheus through HTTP. docs/fabric.md describes the configuration,
+		Long: `Runs the controller of a fabric until it is interrupted. It grants planes, holds the barrier of every
+reconfiguration and is the one writer of the switches. Ranks on this host use its Unix socket; other ranks and
+operators use gRPC; browsers and Prometheus use HTTP. docs/fabric.md describes the configuration,
 docs/operations.md how to run it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -164,11 +164,12 @@ func TestPackagedConfigOutlivesACrash(t *testing.T) {
 	}
 }
 
-// TestDriftOutlivesACrash: with a file that names no journal, a controller of real switches does not take
-// for its own what another writer did to a switch while it was gone, nor a circuit that has lost its light.
+// TestDriftOutlivesACrash checks that a restarted controller of real switches, whose file names no journal, finds the
+// change that another writer made to a switch meanwhile, and a circuit that has lost its light.
 func TestDriftOutlivesACrash(t *testing.T) {
 	model, fabric := switchFabric(t)
-	text := strings.NewReplacer("5/13", "5", "6/14", "6", "7/15", "7", "8/16", "8").Replace(content(t, fabric)) // one form for all
+	// one form for all
+	text := strings.NewReplacer("5/13", "5", "6/14", "6", "7/15", "7", "8/16", "8").Replace(content(t, fabric))
 	if err := os.WriteFile(fabric, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func (f *planFlags) register(cmd *cobra.Command) {
 		planner.Names(), spectra.Name))
 	fl.StringVar(&f.out, "out", "", "plan file to write (standard output by default)")
 	fl.DurationVar(&f.limit, "time-limit", planner.DefaultTimeLimit,
-		"most time to search; the best plan by then is the answer")
+		"most time to search; the result is the best plan by then")
 	fl.Int64Var(&f.seed, "seed", 1, "seed of the search")
 	f.form.register(fl)
 }
@@ -173,7 +173,7 @@ func newPlanCheck() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check --in problem.json --plan plan.json",
-		Short: "Check a plan, independently of every planner; print its CCT; exit 1 and the reason where it is infeasible",
+		Short: "Check a plan, independently of every planner; print its CCT, or exit 1 with the reason if it is infeasible",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			p, plan, err := readPair(in, planPath)

@@ -47,11 +47,10 @@ func newCacheWarm(open func() (*cache.Cache, error)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "warm --fabric fabric.yaml --collective C,... --bytes S,...",
 		Short: "Plan calls ahead of the jobs that make them",
-		Long: `Plans calls ahead, under the keys that jobs look up: those of a communicator whose rank r is at
-port r of the fabric, in the environment that the last line names. A plan that is there already
-is kept. Sizes share plans where that costs at most LIGHTPATH_PLAN_TOLERANCE (1 %), so that few are
-planned, and sizes between those given are covered too. Exits 1 where a call has no plan; jobs run
-it on packet planes.`,
+		Long: `Plans calls ahead, under the keys that jobs look up. The job's rank r must be at port r of the
+fabric, with the environment in the last line of the output. The command keeps existing plans. Sizes share a
+plan if that costs at most LIGHTPATH_PLAN_TOLERANCE (1 %). So few sizes are planned, and sizes between the
+given ones are covered too. Exits 1 if a call has no plan; jobs run such a call on packet planes.`,
 		Example: "  lightpath plan cache warm --fabric fabric.yaml --collective allreduce,alltoall --bytes 64K,1M..64M",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,7 +71,7 @@ it on packet planes.`,
 	fl.StringVar(&f.algorithm, "algorithm", "",
 		"algorithm of all of them, or auto: choose the best of each (default LIGHTPATH_ALGORITHM, else as jobs choose)")
 	fl.IntVar(&f.ranks, "ranks", 0, "ranks of the communicator (default the fabric's)")
-	fl.IntVar(&f.root, "root", 0, "root of those that have one")
+	fl.IntVar(&f.root, "root", 0, "root of collectives that have one")
 	fl.StringSliceVar(&f.bytes, "bytes", nil, "sizes as nccl-tests counts them, such as 32MiB; 1M..64M is 1M, 2M, 4M, ...")
 	fl.StringVar(&f.datatype, "type", "float", "element type")
 	fl.StringVar(&f.planner, "planner", "", "planner (default LIGHTPATH_PLANNER, else auto)")

@@ -11,8 +11,9 @@ import (
 	"unsafe"
 )
 
-// edges returns the codes of special values: zeros, ones, subnormals, the largest values, infinities, quiet and
-// signalling NaN with payloads, all with both signs; for integers the ends of the range; for 8-bit types all codes.
+// edges returns the codes of special values. For floats: zeros, ones, subnormals, the largest values, infinities, quiet
+// and signalling NaN with payloads, all with both signs. For integers: the ends of the range. For 8-bit types: all
+// codes.
 func edges(t Type) []uint64 {
 	var v []uint64
 	switch {

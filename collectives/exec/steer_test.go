@@ -10,8 +10,8 @@ import (
 )
 
 // A plane that forwards sends a frame on when it arrives, over the circuits of that moment. It shares a circuit among
-// flows at random. It is stricter than a kernel: it loses each frame that meets a circuit that has moved since the
-// epoch of the frame, or has yet to move, even if the circuit leads to the right rank.
+// flows at random. It is stricter than a kernel: it loses each frame whose circuit is not the one of the frame's epoch,
+// even if the circuit leads to the right rank.
 
 // transit counts the frames of one operation that have passed through a rank.
 type transit struct {

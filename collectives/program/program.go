@@ -77,8 +77,9 @@ type Op struct {
 	// RecvReduce.
 	Config int32
 	// Moves is set if a Reconfigure changes the circuit from this rank. The rank then drains and takes part in the
-	// barrier. Otherwise the Reconfigure only keeps the order: if a send of the new map overtook a forward of the old
-	// one on a circuit of both maps, the next forwarder could not forward the send, nor receive the frames behind it.
+	// barrier. Otherwise the Reconfigure only keeps the order. Without it, a send of the new map could overtake a forward
+	// of the old map on a circuit of both maps. The next forwarder could then neither forward the send nor receive the
+	// frames behind it.
 	Moves bool
 }
 

@@ -54,7 +54,8 @@ func (c Collective) perRank() bool {
 }
 
 // BlockBytes returns the size of one block in bytes, for a call of s bytes as nccl-tests counts them: s = count *
-// element size, times the number of ranks for AllGather, ReduceScatter, AllToAll, Gather and Scatter.
+// element size. For AllGather, ReduceScatter, AllToAll, Gather and Scatter, s also counts the number of ranks as a
+// factor.
 func (c Collective) BlockBytes(s float64, ranks int) float64 {
 	if c.perRank() {
 		return s / float64(ranks)

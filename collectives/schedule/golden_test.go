@@ -241,8 +241,8 @@ func TestDoubleTreeOfEight(t *testing.T) {
 	}
 }
 
-// TestDoubleTree checks that a rank is an inner node of at most one tree, that the trees reach all ranks and have
-// minimal height, and that a rank has at most two links down and two up, so that two configurations serve all steps.
+// TestDoubleTree checks that a rank is an inner node of at most one tree, and that the trees reach all ranks and have
+// minimal height. A rank has at most two links down and two up, so two configurations serve all steps.
 func TestDoubleTree(t *testing.T) {
 	for n := 2; n <= 70; n++ {
 		for root := -1; root <= 0; root++ {

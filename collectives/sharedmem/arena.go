@@ -24,8 +24,8 @@ type ring struct {
 	slots uint64 // a power of two
 	room  int    // bytes of data in a slot
 	at    int    // where the first slot is in the rank's memory
-	// report is how many chunks a rank consumes before it updates its counter: a power of two, at most a quarter of
-	// the slots, so that no writer waits for a chunk that its reader has consumed long ago.
+	// report is how many chunks a rank consumes before it updates its counter. It is a power of two, and at most a quarter
+	// of the slots. So no writer waits for a chunk that its reader consumed long ago.
 	report uint64
 }
 

@@ -24,7 +24,7 @@ import (
 // peers have said that they can read this process.
 
 const (
-	// publishMin is the smallest block that the kernel copies faster than two copies through slots: the kernel looks up
+	// publishMin is the smallest block that the kernel copies faster than two copies through slots. The kernel looks up
 	// every page, such a call goes through Go, and it ends only when all peers have read.
 	publishMin = 64 << 10
 	// publishMany replaces publishMin on machines with many large slots, where slots are faster for longer. It counts all

@@ -370,7 +370,8 @@ func TestWrittenFilesAreAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for format, texts := range map[string][][]byte{"problem": {problemText, compactProblem}, "plan": {planText, compactPlan}} {
+		for format, texts := range map[string][][]byte{"problem": {problemText, compactProblem},
+			"plan": {planText, compactPlan}} {
 			for _, text := range texts {
 				if bySchema, byCode := formats[format].check(t, text); bySchema != nil || byCode != nil {
 					t.Errorf("%s %s: %v, %v", name, format, bySchema, byCode)

@@ -256,9 +256,9 @@ type Controller interface {
 	Watch(f func(Event)) (cancel func())
 	// Waiting returns a text for operators: the ports or times for which the next switch of a plane waits.
 	Waiting(plane int) string
-	// Set moves a plane for an operator, from the map that its device has. A plane with a holder is refused
-	// (ErrHeld). The device verifies all circuits, also those that the move keeps. Afterwards the plane is in
-	// service, unless it is disabled.
+	// Set moves a plane for an operator, from the map that its device has. A plane with a holder is refused (ErrHeld). The
+	// device verifies all circuits, including the ones that the move keeps. Afterwards the plane is in service, unless it
+	// is disabled.
 	Set(plane int, target circuit.Permutation, who string) error
 	// Disable takes a plane out of service: later requests are not granted it. Enable puts it back if its device
 	// has the desired map and verifies all circuits again; otherwise it returns why not.

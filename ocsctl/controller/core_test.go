@@ -132,7 +132,8 @@ func TestStaleAndRepeatedPosts(t *testing.T) {
 		t.Error("a repetition of what happened was refused")
 	}
 	r.post(1, 0, 0, circuit.Shift(2, 1))
-	if len(r.s[1].refused) != 1 || !errors.Is(r.s[1].refused[0], ocsctl.ErrStaleEpoch) || len(r.s[0].refused) != 0 || r.page.faults[0] != nil {
+	if len(r.s[1].refused) != 1 || !errors.Is(r.s[1].refused[0], ocsctl.ErrStaleEpoch) || len(r.s[0].refused) != 0 ||
+		r.page.faults[0] != nil {
 		t.Error("a stale post must be refused to its port alone")
 	}
 	r.post(1, 0, 1+maxAhead+1, same)
@@ -158,7 +159,8 @@ func TestWaitingAndSnapshotNamePorts(t *testing.T) {
 		}
 	}
 	wait("plane 1 epoch 0: waiting for ports 2,5")
-	if p := r.plane(1); p.State != Waiting || !slices.Equal(p.Missing, []int{2, 5}) || len(p.Posted) != 6 || !p.Target.Equal(target) {
+	if p := r.plane(1); p.State != Waiting || !slices.Equal(p.Missing, []int{2, 5}) || len(p.Posted) != 6 ||
+		!p.Target.Equal(target) {
 		t.Errorf("%+v", p)
 	}
 	r.post(2, 1, 0, target)

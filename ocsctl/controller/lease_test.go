@@ -119,7 +119,8 @@ func TestPostsBeforeTheClaim(t *testing.T) {
 			}
 		}
 		r.pass(time.Millisecond)
-		if len(r.dev.moves) != 0 || len(r.s[1].refused) != 0 || r.core.Waiting(0) != "plane 0 epoch 3: no communicator has claimed it since the takeover" {
+		if len(r.dev.moves) != 0 || len(r.s[1].refused) != 0 ||
+			r.core.Waiting(0) != "plane 0 epoch 3: no communicator has claimed it since the takeover" {
 			t.Fatal(r.dev.moves, r.s[1].refused, r.core.Waiting(0))
 		}
 		return r
@@ -136,7 +137,8 @@ func TestPostsBeforeTheClaim(t *testing.T) {
 	t.Run("never claimed", func(t *testing.T) {
 		r := start(t)
 		r.pass(2 * time.Second)
-		if n := len(r.s[1].refused); n != 2 || !errors.Is(r.s[1].refused[0], ocsctl.ErrNotHolder) || len(r.dev.moves) != 0 || r.page.faults[0] != nil {
+		if n := len(r.s[1].refused); n != 2 || !errors.Is(r.s[1].refused[0], ocsctl.ErrNotHolder) || len(r.dev.moves) != 0 ||
+			r.page.faults[0] != nil {
 			t.Error(r.s[1].refused, r.dev.moves, r.page.faults[0])
 		}
 	})

@@ -371,7 +371,8 @@ func (m *machine) fail(pl *plane, err error, now int64) {
 	pl.byRank = errors.Is(err, ocsctl.ErrConflict) || errors.Is(err, ocsctl.ErrPortLost)
 	pl.failures++
 	m.publish(pl)
-	m.event(now, Event{Kind: Failed, Plane: pl.index, Epoch: pl.epoch, To: pl.m, Port: -1, Err: err.Error(), Cause: CauseOf(err)})
+	m.event(now, Event{Kind: Failed, Plane: pl.index, Epoch: pl.epoch, To: pl.m, Port: -1, Err: err.Error(),
+		Cause: CauseOf(err)})
 	m.grant(now)
 }
 

@@ -115,7 +115,8 @@ func TestSetKeepsADisabledPlaneOut(t *testing.T) {
 	}
 	moved := r.set(0, circuit.Shift(2, 0))
 	r.pass(time.Second)
-	if p := r.plane(0); *moved != nil || p.State != Down || !strings.Contains(p.Reason, "fibre work") || !p.Map.Equal(circuit.Shift(2, 0)) {
+	if p := r.plane(0); *moved != nil || p.State != Down || !strings.Contains(p.Reason, "fibre work") ||
+		!p.Map.Equal(circuit.Shift(2, 0)) {
 		t.Errorf("%v, %+v", *moved, p)
 	}
 	if err := *r.enable(0); err != nil || r.plane(0).State != Resident {
@@ -186,7 +187,9 @@ func (d *verifyingDevice) Verify(plane int, token uint64) error {
 
 // TestDisabledWithoutARecord: a plane that was disabled before its device had said where it is stays so.
 func TestDisabledWithoutARecord(t *testing.T) {
-	r := newTestRig(t, 2, 1, func(_ *testRig, c *Config) { c.Recovered = []Recovered{{Disabled: "disabled by ann: fibre work"}} })
+	r := newTestRig(t, 2, 1, func(_ *testRig, c *Config) {
+		c.Recovered = []Recovered{{Disabled: "disabled by ann: fibre work"}}
+	})
 	if p := r.plane(0); p.State != Down || !strings.Contains(p.Reason, "fibre work") {
 		t.Errorf("%+v", p)
 	}

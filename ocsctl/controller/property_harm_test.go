@@ -18,8 +18,10 @@ func (w *world) intrude(j *job, port, plane int) {
 		target = w.shuffle(target, []int{0, 1, 2})
 	}
 	w.must(w.s[port].Post(plane, epoch, j.holder, target))
-	if w.page.epochs[plane] != epoch || w.page.faults[plane] != nil || len(w.dev.moves) != moves || len(w.s[port].refused) != refused+1 {
-		w.t.Fatalf("plane %d: port %d has posted without a grant: epoch %d after %d, %v, refused %v", plane, port, w.page.epochs[plane], epoch, w.page.faults[plane], w.s[port].refused)
+	if w.page.epochs[plane] != epoch || w.page.faults[plane] != nil || len(w.dev.moves) != moves ||
+		len(w.s[port].refused) != refused+1 {
+		w.t.Fatalf("plane %d: port %d has posted without a grant: epoch %d after %d, %v, refused %v", plane, port,
+			w.page.epochs[plane], epoch, w.page.faults[plane], w.s[port].refused)
 	}
 }
 
@@ -48,7 +50,8 @@ func (w *world) takeOver() {
 	before := append([]circuit.Permutation(nil), w.dev.maps...)
 	w.start()
 	for p, k := range known {
-		if w.page.faults[p] == nil && !before[p].Equal(k.Map) && (k.Intent == nil || !between(before[p], k.Map, k.Intent.To)) {
+		if w.page.faults[p] == nil && !before[p].Equal(k.Map) &&
+			(k.Intent == nil || !between(before[p], k.Map, k.Intent.To)) {
 			w.t.Fatalf("plane %d resumed at %v, the journal has %+v", p, before[p], k)
 		}
 		if w.off[p] && w.core.machine.planes[p].off == "" {

@@ -110,7 +110,7 @@ func (w *world) start() {
 	}
 }
 
-// published: what is shown as in service at a new epoch is where the device is.
+// published checks that a plane shown in service at a new epoch has the map of its device.
 func (w *world) published(plane int) {
 	if w.page.faults[plane] != nil {
 		return
@@ -120,7 +120,8 @@ func (w *world) published(plane int) {
 		w.t.Fatalf("plane %d: epoch %d published while the device moves to %v", plane, w.page.epochs[plane], n)
 	}
 	if !have.Equal(w.page.maps[plane]) {
-		w.t.Fatalf("plane %d epoch %d: published %v, the device has %v", plane, w.page.epochs[plane], w.page.maps[plane], have)
+		w.t.Fatalf("plane %d epoch %d: published %v, the device has %v", plane, w.page.epochs[plane],
+			w.page.maps[plane], have)
 	}
 }
 
@@ -174,7 +175,7 @@ func (w *world) jobOf(port int) *job {
 	return nil
 }
 
-// granted: nobody else has the planes, and they are in service.
+// granted checks that no other holder has the planes, and that they are in service.
 func (w *world) granted(j *job, mask uint64) {
 	if mask == 0 {
 		w.t.Fatal("a grant of nothing")
@@ -335,8 +336,7 @@ func (w *world) harm() {
 	}
 }
 
-// worsen has a device that can say so be unwell, or moved by somebody else: either takes the plane
-// out of service at once.
+// worsen makes a device unwell, or moves it as another writer would. Either takes the plane out of service at once.
 func (w *world) worsen(plane int, unwell error, drift circuit.Permutation) {
 	if w.timed == nil || w.dev.next[plane] != nil || w.page.faults[plane] != nil {
 		return
@@ -354,9 +354,9 @@ func (w *world) worsen(plane int, unwell error, drift circuit.Permutation) {
 	w.timed.unwell[plane] = nil
 }
 
-// TestProperty lets jobs, faults and takeovers loose on the core: never two holders of a plane, no
-// grant of a plane that is down, no move without intent and agreement, no epoch but at the map that
-// the device has, no service on a map that nobody asked for; and when all is calm everybody is served.
+// TestProperty sends random jobs, faults and takeovers to the core, and checks the rules. A plane never has two
+// holders, and no plane that is down is granted. A move needs an intent and agreement. An epoch is published only at
+// the device's map. No plane is in service on an unwanted map. When the faults end, every job is served.
 func TestProperty(t *testing.T) {
 	takes, switched := 0, uint64(0)
 	for seed := range uint64(150) {

@@ -58,8 +58,10 @@ func TestTakeover(t *testing.T) {
 		{"it has not", was, Recovered{Epoch: 7, Map: was, Intent: &Intent{0, 7, to}}, 7, "", true},
 		{"in between", half, Recovered{Epoch: 7, Map: was, Intent: &Intent{0, 7, to}}, 7, "", true},
 		{"drift", to, Recovered{Epoch: 7, Map: was}, 7, "drift of 4 circuits", false},
-		{"neither from nor to", circuit.Shift(4, 3), Recovered{Epoch: 7, Map: was, Intent: &Intent{0, 7, to}}, 7, "drift", false},
-		{"in between after a failure", half, Recovered{Epoch: 7, Map: was, Intent: &Intent{0, 7, to}, Failed: true}, 7, "drift", false},
+		{"neither from nor to", circuit.Shift(4, 3), Recovered{Epoch: 7, Map: was, Intent: &Intent{0, 7, to}}, 7, "drift",
+			false},
+		{"in between after a failure", half, Recovered{Epoch: 7, Map: was, Intent: &Intent{0, 7, to}, Failed: true}, 7,
+			"drift", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newTestRig(t, 4, 1, func(r *testRig, c *Config) {
@@ -123,7 +125,8 @@ func TestGrace(t *testing.T) {
 	_, err := r.core.Attach(newTestSink(), AttachOptions{Port: 2, Held: []LeaseSnapshot{{Holder: 30, Mask: 1}}})
 	want(t, "claimed twice", err, ErrHeld, "plane 0")
 	r.pass(time.Second)
-	want(t, "a rank that did not come back", r.page.faults[0], ocsctl.ErrPortLost, "plane 0 epoch 3", "port 2 has not come back")
+	want(t, "a rank that did not come back", r.page.faults[0], ocsctl.ErrPortLost, "plane 0 epoch 3",
+		"port 2 has not come back")
 	if a := r.s[1].answers; len(a) != 1 || a[0].mask != 2 {
 		t.Errorf("%v", a)
 	}

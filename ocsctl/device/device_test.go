@@ -14,7 +14,8 @@ import (
 )
 
 // timing makes every circuit take 15 ms: 1 to the first motion, 10 of motion, 4 to settle.
-var timing = device.Delays{Program: time.Millisecond, Min: 10 * time.Millisecond, Max: 10 * time.Millisecond, Settle: 4 * time.Millisecond, Conflict: 100 * time.Millisecond}
+var timing = device.Delays{Program: time.Millisecond, Min: 10 * time.Millisecond, Max: 10 * time.Millisecond,
+	Settle: 4 * time.Millisecond, Conflict: 100 * time.Millisecond}
 
 const circuitTime = 15 * time.Millisecond
 
@@ -115,8 +116,10 @@ func TestRefusals(t *testing.T) {
 		{nil, []circuit.Pair{pair(0, 2)}, []error{device.ErrBusy}},
 		{nil, []circuit.Pair{pair(3, 1), pair(3, 2)}, []error{device.ErrBusy, nil}},
 		{nil, []circuit.Pair{pair(-1, 1), pair(1, 4)}, []error{device.ErrPort, device.ErrPort}},
-		{[]circuit.Pair{pair(0, 2), pair(2, 2), pair(9, 9)}, nil, []error{device.ErrNoCircuit, device.ErrNoCircuit, device.ErrPort}},
-		{[]circuit.Pair{pair(0, 1), pair(0, 1)}, []circuit.Pair{pair(0, 3), pair(2, 3)}, []error{nil, device.ErrNoCircuit, nil, device.ErrBusy}},
+		{[]circuit.Pair{pair(0, 2), pair(2, 2), pair(9, 9)}, nil,
+			[]error{device.ErrNoCircuit, device.ErrNoCircuit, device.ErrPort}},
+		{[]circuit.Pair{pair(0, 1), pair(0, 1)}, []circuit.Pair{pair(0, 3), pair(2, 3)},
+			[]error{nil, device.ErrNoCircuit, nil, device.ErrBusy}},
 	}
 	model(t, device.Config{}, func(t *testing.T, d *device.Device) {
 		for i, r := range requests {
@@ -154,7 +157,8 @@ func TestReplaceLeavesWhatStays(t *testing.T) {
 		}
 		wantState(t, d, 0, device.Ingress, device.Tuned)
 		wantState(t, d, 1, device.Ingress, device.Tuning)
-		if err := d.Replace(t.Context(), circuit.Permutation{0, 0, 1, 2}, device.Bulk); !errors.Is(err, device.ErrPort) || !d.Map().Equal(to) {
+		if err := d.Replace(t.Context(), circuit.Permutation{0, 0, 1, 2}, device.Bulk); !errors.Is(err, device.ErrPort) ||
+			!d.Map().Equal(to) {
 			t.Fatalf("two circuits into one port: %v, map %v", err, d.Map())
 		}
 	})
@@ -296,7 +300,8 @@ func TestReboot(t *testing.T) {
 			}
 			time.Sleep(circuitTime)
 			inject(t, d, device.Fault{Kind: device.Reboot, Delay: time.Second})
-			if err := d.Apply(t.Context(), nil, []circuit.Pair{pair(0, 0)}, device.Bulk)[0]; !errors.Is(err, device.ErrDown) || d.Up() {
+			if err := d.Apply(t.Context(), nil, []circuit.Pair{pair(0, 0)}, device.Bulk)[0]; !errors.Is(err, device.ErrDown) ||
+				d.Up() {
 				t.Errorf("mode %d: down, yet %v, up %v", mode, err, d.Up())
 			}
 			if got := d.Map(); !got.Equal(want.during) {
@@ -391,7 +396,8 @@ func TestWatch(t *testing.T) {
 }
 
 func TestBadConfigs(t *testing.T) {
-	for _, c := range []device.Config{{}, {Ports: -1}, {Ports: device.MaxPorts + 1}, {Ports: 4, Preset: "magic"}, {Ports: 4, Delays: &device.Delays{Min: 2, Max: 1}}, {Ports: 4, Delays: &device.Delays{Settle: -1}}} {
+	for _, c := range []device.Config{{}, {Ports: -1}, {Ports: device.MaxPorts + 1}, {Ports: 4, Preset: "magic"},
+		{Ports: 4, Delays: &device.Delays{Min: 2, Max: 1}}, {Ports: 4, Delays: &device.Delays{Settle: -1}}} {
 		if _, err := device.New(c); err == nil {
 			t.Errorf("%+v: no error", c)
 		}
@@ -407,7 +413,8 @@ func TestBadConfigs(t *testing.T) {
 // to be, and a circuit on its way; Due says when that arrives.
 func TestLitAndDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, err := device.New(device.Config{Ports: 8, Delays: &device.Delays{Min: time.Millisecond, Max: time.Millisecond, PerCircuit: 100 * time.Microsecond}})
+		d, err := device.New(device.Config{Ports: 8, Delays: &device.Delays{Min: time.Millisecond, Max: time.Millisecond,
+			PerCircuit: 100 * time.Microsecond}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -416,14 +423,16 @@ func TestLitAndDue(t *testing.T) {
 			t.Error("a switch at rest changes")
 		}
 		for _, f := range []device.Fault{
-			{Kind: device.StuckMirror, In: 0, Out: -1, Silent: true}, {Kind: device.StuckMirror, In: 1, Out: -1}, {Kind: device.GhostConnect, In: 5, Out: 5},
+			{Kind: device.StuckMirror, In: 0, Out: -1, Silent: true}, {Kind: device.StuckMirror, In: 1, Out: -1},
+			{Kind: device.GhostConnect, In: 5, Out: 5},
 		} {
 			if err := d.Inject(f); err != nil {
 				t.Fatal(err)
 			}
 		}
 		start := time.Now()
-		if err := errors.Join(d.Apply(t.Context(), nil, []circuit.Pair{{From: 0, To: 1}, {From: 1, To: 2}, {From: 2, To: 3}}, device.Bulk)...); err != nil {
+		if err := errors.Join(d.Apply(t.Context(), nil, []circuit.Pair{{From: 0, To: 1}, {From: 1, To: 2}, {From: 2, To: 3}},
+			device.Bulk)...); err != nil {
 			t.Fatal(err)
 		}
 		due := start.Add(time.Millisecond + 3*100*time.Microsecond)

@@ -19,9 +19,8 @@ const (
 	LostReply FaultKind = "lost-reply"
 	// SlowPair: circuits In to Out take Delay longer, until Clear; -1 is any port.
 	SlowPair FaultKind = "slow-pair"
-	// StuckMirror: the mirror of ingress In (or of egress Out, if In is -1) does not follow: new
-	// circuits through it are in the table, but end FAILED; with Silent they claim to be TUNED, and
-	// are dark. Until Clear.
+	// StuckMirror: the mirror of ingress In (or of egress Out, if In is -1) does not follow, until Clear. New circuits
+	// through it are in the table, but end FAILED. With Silent they claim to be TUNED, and are dark.
 	StuckMirror FaultKind = "stuck-mirror"
 	// LostLight: no light arrives at egress Out, or at the end of the circuit from ingress In if Out is
 	// -1, whatever table and port states say: a fibre was pulled. Until Clear.
@@ -52,7 +51,7 @@ type Fault struct {
 // ErrFault reports a fault that the switch cannot have.
 var ErrFault = errors.New("no such fault")
 
-// faults are those that wait or last.
+// faults are pending and lasting faults.
 type faults struct {
 	lostNext, lost int // answers to lose from the next change on, and now
 	slow           []Fault

@@ -44,12 +44,14 @@ var Presets = map[string]Preset{
 	},
 	"calient-200ms": {
 		Vendor: "Calient", Model: "S-%dx%d",
-		Delays:    Delays{Program: 20 * time.Millisecond, Min: 80 * time.Millisecond, Max: 150 * time.Millisecond, Settle: 30 * time.Millisecond, Conflict: 300 * time.Millisecond},
+		Delays: Delays{Program: 20 * time.Millisecond, Min: 80 * time.Millisecond, Max: 150 * time.Millisecond,
+			Settle: 30 * time.Millisecond, Conflict: 300 * time.Millisecond},
 		LossMinDB: 1.5, LossMaxDB: 3, Averaging: 10 * time.Millisecond,
 	},
 	"palomar-ms": {
 		Vendor: "Palomar", Model: "MEMS-%dx%d",
-		Delays:    Delays{Min: 600 * time.Microsecond, Max: 1800 * time.Microsecond, Settle: 500 * time.Microsecond, Conflict: 2 * time.Millisecond},
+		Delays: Delays{Min: 600 * time.Microsecond, Max: 1800 * time.Microsecond, Settle: 500 * time.Microsecond,
+			Conflict: 2 * time.Millisecond},
 		LossMinDB: 1, LossMaxDB: 2, Averaging: time.Millisecond,
 	},
 	"rotor-20us": {

@@ -17,7 +17,8 @@ func TestScript(t *testing.T) {
 - {after_ms: 10, fault: slow-pair, in: 1, delay_ms: 1.5}
 `))
 	want := []device.Timed{
-		{After: 10 * time.Millisecond, Fault: device.Fault{Kind: device.SlowPair, In: 1, Out: -1, Delay: 1500 * time.Microsecond}},
+		{After: 10 * time.Millisecond, Fault: device.Fault{Kind: device.SlowPair, In: 1, Out: -1,
+			Delay: 1500 * time.Microsecond}},
 		{After: 20 * time.Millisecond, Fault: device.Fault{Kind: device.ThirdParty, In: 0, Out: 3}},
 	}
 	if err != nil || !reflect.DeepEqual(script, want) {
@@ -32,7 +33,8 @@ func TestScript(t *testing.T) {
 		if got := d.Map()[0]; got != 3 {
 			t.Errorf("port 0 goes to %d", got)
 		}
-		if err := d.Run([]device.Timed{{Fault: device.Fault{Kind: device.StuckMirror, In: 4}}}); !errors.Is(err, device.ErrPort) {
+		if err := d.Run([]device.Timed{{Fault: device.Fault{Kind: device.StuckMirror, In: 4}}}); !errors.Is(err,
+			device.ErrPort) {
 			t.Errorf("a mirror that the switch does not have: %v", err)
 		}
 		if err := d.Inject(device.Fault{Kind: "fire"}); !errors.Is(err, device.ErrFault) {

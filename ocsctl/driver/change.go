@@ -114,7 +114,8 @@ func newJudge(p Protocol, c Change, tol Tolerance) *judge {
 	n := len(c.Before)
 	j := &judge{
 		p: p, c: c, tol: tol, rule: Rule{Want: max(c.Want, ReadBack), LightDBm: tol.LightDBm}.complete(),
-		touched: make([]bool, n), judged: make([]bool, n), refused: make([]error, n), facts: make([]fact, n), dim: make([]string, n),
+		touched: make([]bool, n), judged: make([]bool, n), refused: make([]error, n), facts: make([]fact, n),
+		dim: make([]string, n),
 	}
 	for r := range j.facts {
 		j.touched[r] = c.Before[r] != c.After[r]

@@ -93,7 +93,7 @@ type Change struct {
 	Before, After circuit.Permutation
 	Token         uint64
 	Want          Level // verify to this level, as far as the switch can
-	// Check says which ports' circuits are verified besides those that the change makes; nil: all.
+	// Check lists the ports whose circuits are verified, besides the ones that the change makes; nil: all.
 	Check []bool
 }
 
@@ -132,8 +132,8 @@ type Info struct {
 	CanLight bool   `json:"can_light"` // it measures the power of at least one egress port
 }
 
-// Reaches returns how far the switch can verify a circuit by itself. What a switch can is found by
-// asking it, not by its model's name.
+// Reaches returns how far the switch can verify a circuit by itself. The driver asks the switch for its abilities; it
+// does not derive them from the model's name.
 func (i *Info) Reaches() Level {
 	switch {
 	case i.CanLight:

@@ -15,7 +15,8 @@ func TestDelta(t *testing.T) {
 	remove, add := driver.Delta(before, after)
 	wantRemove := []circuit.Pair{{From: 1, To: 0}, {From: 2, To: 3}}
 	wantAdd := []circuit.Pair{{From: 1, To: 2}, {From: 3, To: 0}}
-	if len(remove) != 2 || len(add) != 2 || remove[0] != wantRemove[0] || remove[1] != wantRemove[1] || add[0] != wantAdd[0] || add[1] != wantAdd[1] {
+	if len(remove) != 2 || len(add) != 2 || remove[0] != wantRemove[0] || remove[1] != wantRemove[1] ||
+		add[0] != wantAdd[0] || add[1] != wantAdd[1] {
 		t.Fatalf("remove %v, add %v", remove, add)
 	}
 	if remove, add = driver.Delta(after, after); remove != nil || add != nil {
@@ -50,7 +51,8 @@ func TestParsePorts(t *testing.T) {
 		{nil, nil, nil, true},
 	} {
 		p, err := driver.ParsePorts(c.labels)
-		if (err == nil) != c.ok || c.ok && (!slices.Equal(p.In, c.in) || !slices.Equal(p.Out, c.out) || (p.Out == nil) != (c.out == nil)) {
+		if (err == nil) != c.ok || c.ok && (!slices.Equal(p.In, c.in) || !slices.Equal(p.Out, c.out) ||
+			(p.Out == nil) != (c.out == nil)) {
 			t.Errorf("%v: %+v, %v", c.labels, p, err)
 		}
 	}

@@ -71,7 +71,7 @@ func (r Rule) judge(f fact) (Level, string) {
 // missing is the reason of a circuit that the switch's table does not have.
 const missing = "the switch does not have it"
 
-// Known is what is known of each circuit of a switch. Per circuit it is this machine:
+// Known holds the level to which each circuit of a switch is verified. Each circuit follows this state machine:
 //
 //	          change             table            port states         power meter          token
 //	(none) ---------> commanded -------> read-back -------> status -------> light -------> token
@@ -80,12 +80,11 @@ const missing = "the switch does not have it"
 //	                      v                  v                v               v              v
 //	                   missing             ( not good: the reason says why, and what was read )
 //
-// A level is reached as far as the switch can say. A circuit stays at its level while every look
-// confirms it, and a look that does not makes it "not good" from any level. A circuit that is not good
-// becomes good by a look that finds light, or because it is removed and made again; one that lost a
-// token only by the latter, or by another token.
+// The switch's abilities limit the level. A circuit stays at its level while every look confirms it. A look that does
+// not confirm it makes it "not good". A circuit that is not good becomes good if a look finds light, or if it is
+// removed and made again. If it lost a token, light is not enough: it needs another token, or to be made again.
 //
-// Known has neither clock nor connection: facts go in with their time. It is for one goroutine.
+// Known has neither clock nor connection: its caller passes each fact with its time. It is for one goroutine.
 type Known struct {
 	rule     Rule
 	circuits []knownCircuit // by ingress port of the map

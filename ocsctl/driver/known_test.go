@@ -56,7 +56,8 @@ func (l *ledger) made(before, after circuit.Permutation, levels ...Level) {
 func (l *ledger) is(in int, level Level, reason string) {
 	l.Helper()
 	c := l.Circuit(in)
-	if c.Verified != level || (c.Reason == "") != (reason == "") || !strings.Contains(c.Reason, reason) || l.Good(in) != (reason == "") {
+	if c.Verified != level || (c.Reason == "") != (reason == "") || !strings.Contains(c.Reason, reason) ||
+		l.Good(in) != (reason == "") {
 		l.Errorf("circuit %d: %+v, want %v, %q", in, c, level, reason)
 	}
 }
@@ -122,8 +123,8 @@ func TestKnownWindow(t *testing.T) {
 	}
 }
 
-// TestKnownTokens: a token is worth more than light for as long as every look confirms the circuit; one that was
-// lost is mended by another one, or by making the circuit anew, and by no light.
+// TestKnownTokens checks that a token counts more than light while every look confirms the circuit. A circuit that lost
+// its token recovers by another token, or if it is made again, but not by light.
 func TestKnownTokens(t *testing.T) {
 	swap := circuit.Shift(2, 1)
 	l := newLedger(t, Light)

@@ -61,7 +61,8 @@ func TestBarrierProperty(t *testing.T) {
 			}
 			maps = append(maps, randomStep(rng, maps[len(maps)-1]))
 		}
-		r := newRig(t, Config{Ports: ports, Planes: planes(1, frameRate, time.Duration(rng.IntN(3))*frameTime), Initial: maps[:1]})
+		r := newRig(t, Config{Ports: ports, Planes: planes(1, frameRate, time.Duration(rng.IntN(3))*frameTime),
+			Initial: maps[:1]})
 		r.late, r.max = rng, int64(3*frameTime)
 		sent, got := 0, 0
 		ranks := make([]*barrierRank, ports)
@@ -228,8 +229,8 @@ func TestBarrierErrors(t *testing.T) {
 	}
 }
 
-// After a failed switch frames go where the device really points, or nowhere, never as data
-// to somebody who takes them for another's.
+// After a failed switch, frames go where the device really points, or are lost. No receiver takes them for another
+// rank's data.
 func TestNothingTravelsAfterAWrongSwitch(t *testing.T) {
 	r := newRig(t, Config{Ports: 4, Planes: planes(1, frameRate, 0), Initial: []circuit.Permutation{circuit.Shift(4, 1)}})
 	r.dev.Inject(0, &Fault{Kind: WrongMap, Map: circuit.Shift(4, 3)})

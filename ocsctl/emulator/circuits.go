@@ -56,7 +56,8 @@ func newCircuits(cfg *Config, log *frameLog) *circuits {
 		ports: make([]*port, cfg.Ports), log: log,
 	}
 	for i, pc := range cfg.Planes {
-		pl := &medium{index: i, nsPerByte: 8e9 / pc.BandwidthBitsPerSec, m: circuit.AllDark(cfg.Ports), tx: make([]transmitter, cfg.Ports)}
+		pl := &medium{index: i, nsPerByte: 8e9 / pc.BandwidthBitsPerSec, m: circuit.AllDark(cfg.Ports),
+			tx: make([]transmitter, cfg.Ports)}
 		for p := range pl.tx {
 			pl.tx[p] = transmitter{port: p, to: circuit.Dark, idle: true}
 		}

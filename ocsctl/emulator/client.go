@@ -37,7 +37,8 @@ func Attach(l *local.Client) (*Client, error) {
 		return nil, err
 	}
 	for p := range geo.planes {
-		c.ports = append(c.ports, PortMemory{TX: c.view.tx[p], RX: c.view.rx[p], Bell: l.Bell(), Switch: l.CoreBell(), idle: c.view.idle[p]})
+		c.ports = append(c.ports, PortMemory{TX: c.view.tx[p], RX: c.view.rx[p], Bell: l.Bell(), Switch: l.CoreBell(),
+			idle: c.view.idle[p]})
 	}
 	return c, nil
 }
@@ -82,6 +83,7 @@ func (c *Client) diagnose(plane int, a *alarms, n uint32) {
 			why = append(why, text)
 		}
 	}
-	err := fmt.Errorf("emulator: port %d plane %d epoch %d: %d frames (%s): %w", c.Port(), plane, a.epoch.Load(), n, strings.Join(why, ", "), ocsctl.ErrFramesLost)
+	err := fmt.Errorf("emulator: port %d plane %d epoch %d: %d frames (%s): %w", c.Port(), plane, a.epoch.Load(), n,
+		strings.Join(why, ", "), ocsctl.ErrFramesLost)
 	c.lost[plane].CompareAndSwap(nil, &err)
 }

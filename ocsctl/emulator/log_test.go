@@ -46,7 +46,8 @@ func TestLogComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.Ports != 4 || l.Planes != 2 || !reflect.DeepEqual(l.Frames, frames) || !reflect.DeepEqual(l.Switches, []SwitchRecord{change}) {
+	if l.Ports != 4 || l.Planes != 2 || !reflect.DeepEqual(l.Frames, frames) || !reflect.DeepEqual(l.Switches,
+		[]SwitchRecord{change}) {
 		t.Errorf("%d frames, %v", len(l.Frames), l.Switches)
 	}
 }
@@ -65,7 +66,8 @@ func TestLogCutOffAnywhere(t *testing.T) {
 			t.Fatalf("%d bytes: %v", n, err)
 		}
 	}
-	for at, bad := range map[int]byte{0: 'X', 8: 2, 12: 0, headerSize: 'Q', headerSize + 1: 99, headerSize + 2: 7, len(data) - recordSize + 8: 1} {
+	for at, bad := range map[int]byte{0: 'X', 8: 2, 12: 0, headerSize: 'Q', headerSize + 1: 99, headerSize + 2: 7,
+		len(data) - recordSize + 8: 1} {
 		d := append([]byte(nil), data...)
 		d[at] = bad
 		if _, err := parseLog(d); !errors.Is(err, ErrLogCorrupt) {

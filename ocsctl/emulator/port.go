@@ -8,9 +8,8 @@ import (
 	"lightpath/internal/shmring"
 )
 
-// LabelSize is the number of bytes at the head of every slot's payload that the switch
-// records in its log and does not count against the rate of the circuit: the place of the
-// frame header. What follows is data.
+// LabelSize is the number of bytes at the head of every slot's payload that hold the frame header. The switch records
+// them in its log, and does not count them against the rate of the circuit. Data follows.
 const LabelSize = 64
 
 // Defaults of [Config]. A slot holds 8 KiB of data behind its label; a ring of 64 slots

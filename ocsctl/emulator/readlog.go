@@ -17,16 +17,16 @@ var (
 	ErrLogOverflow  = errors.New("frame log is incomplete: the disk was slower than the switch")
 )
 
-// Log is a frame log in memory: frames in the order in which they ended on their circuits
-// (per circuit; those of different circuits interleave as they were noticed), and switches in
-// order.
+// Log is a frame log in memory. Frames of one circuit are in the order in which they ended. Frames of different
+// circuits are in the order in which the switch noticed them. Switches are in order.
 type Log struct {
 	Ports, Planes int
 	Frames        []FrameRecord
 	Switches      []SwitchRecord
 }
 
-// ReadLog reads the log of a switch that has been closed. A log that lost records is refused.
+// ReadLog reads the log of a switch that has been closed. Its errors are the ones above: it refuses a log that is
+// damaged, cut off, or incomplete.
 func ReadLog(path string) (*Log, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -39,6 +39,7 @@ func ReadLog(path string) (*Log, error) {
 	return l, nil
 }
 
+// parseLog decodes a whole log. The last record must be a mark that counts all records.
 func parseLog(data []byte) (*Log, error) {
 	if len(data) < headerSize || string(data[:len(logMagic)]) != logMagic {
 		return nil, ErrLogCorrupt
@@ -72,8 +73,8 @@ func parseLog(data []byte) (*Log, error) {
 	return l, nil
 }
 
-// record parses the record at the head of b, which holds a fixed part at least, and
-// returns its size.
+// record adds the record at the head of b to l, and returns its size in bytes. b holds at least recordSize bytes.
+// before is the number of records before this one, which a mark must state.
 func (l *Log) record(b []byte, before uint64) (int, error) {
 	le := binary.LittleEndian
 	plane := le.Uint16(b[2:])
@@ -91,7 +92,8 @@ func (l *Log) record(b []byte, before uint64) (int, error) {
 		l.Frames = append(l.Frames, r)
 	case kindChange:
 		ports := int(le.Uint32(b[4:]))
-		r := SwitchRecord{Plane: plane, Start: int64(le.Uint64(b[8:])), End: int64(le.Uint64(b[16:])), Epoch: le.Uint32(b[24:])}
+		r := SwitchRecord{Plane: plane, Start: int64(le.Uint64(b[8:])), End: int64(le.Uint64(b[16:])),
+			Epoch: le.Uint32(b[24:])}
 		if ports != l.Ports || int(plane) >= l.Planes || r.End < r.Start {
 			return 0, fmt.Errorf("switch record: %w", ErrLogCorrupt)
 		}

@@ -53,7 +53,8 @@ func (k *rigRank) Refused(int, uint64, error)    { k.refused++ }
 func (k *rigRank) Granted(id, _ uint64, _ error) { k.granted = append(k.granted, id) }
 func (k *rigRank) Closed(err error)              { k.closed = err }
 
-// newRig makes a switch with every port attached, and port 0 holding the planes for all. The ring sizes are small by default.
+// newRig makes a switch with every port attached, and port 0 holding the planes for all. The ring sizes are small by
+// default.
 func newRig(t *testing.T, c Config) *rig {
 	t.Helper()
 	if c.Slots == 0 {

@@ -22,7 +22,8 @@ func TestAlarmReachesTheSender(t *testing.T) {
 	put(t, cs[2].Ports()[1], 1, 100, 0)
 	eventually(t, "the ring empties", cs[2].Ports()[1].TX.Empty)
 	// From the moment that the ring is empty the loss is known.
-	if _, err := cs[2].Poll(1); !errors.Is(err, ocsctl.ErrFramesLost) || !strings.Contains(err.Error(), "plane 1 epoch 0: 1 frames (1 vacant port: the rank of port 3 is gone)") {
+	if _, err := cs[2].Poll(1); !errors.Is(err, ocsctl.ErrFramesLost) || !strings.Contains(err.Error(),
+		"plane 1 epoch 0: 1 frames (1 vacant port: the rank of port 3 is gone)") {
 		t.Errorf("%v", err)
 	}
 	if _, err := cs[1].Poll(1); err != nil {

@@ -67,7 +67,8 @@ func TestRateSurvivesJitter(t *testing.T) {
 		slots int
 		late  time.Duration
 	}{
-		{"punctual", 4, 0}, {"late by less than the ring", 64, 3 * time.Millisecond}, {"late by more than the ring", 8, 3 * time.Millisecond},
+		{"punctual", 4, 0}, {"late by less than the ring", 64, 3 * time.Millisecond},
+		{"late by more than the ring", 8, 3 * time.Millisecond},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := shiftRig(t, 2, tc.slots, 0)
@@ -212,7 +213,8 @@ func TestLosses(t *testing.T) {
 // Circuits that a switch leaves alone carry on at full rate, with the epoch that they were
 // made in as well as with those since.
 func TestUntouchedCircuitsFlowOn(t *testing.T) {
-	r := newRig(t, Config{Ports: 4, Planes: planes(1, frameRate, 5*frameTime), Initial: []circuit.Permutation{{1, 0, 3, 2}}})
+	r := newRig(t, Config{Ports: 4, Planes: planes(1, frameRate, 5*frameTime),
+		Initial: []circuit.Permutation{{1, 0, 3, 2}}})
 	sent, got := 0, 0
 	r.each = func() (active bool) {
 		for r.send(0, 0, uint64(sent), frameBytes, uint32(sent%2)*r.epoch(0)) {

@@ -121,7 +121,8 @@ func mapArray[T any](m *ebpf.Map, n, protection int) ([]T, func() error, error) 
 	var zero T
 	size := int(unsafe.Sizeof(zero))
 	if int(m.ValueSize()) != size || int(m.MaxEntries()) != n {
-		return nil, nil, fmt.Errorf("%w: a map has %d values of %d bytes, not %d of %d", ErrVersion, m.MaxEntries(), m.ValueSize(), n, size)
+		return nil, nil, fmt.Errorf("%w: a map has %d values of %d bytes, not %d of %d", ErrVersion, m.MaxEntries(),
+			m.ValueSize(), n, size)
 	}
 	page := unix.Getpagesize()
 	data, err := unix.Mmap(m.FD(), 0, (n*size+page-1)/page*page, protection, unix.MAP_SHARED)

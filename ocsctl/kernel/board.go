@@ -114,7 +114,8 @@ func (s *State) check(plane int, ports ...int) error {
 	}
 	for _, p := range ports {
 		if p < 0 || p >= s.Ranks {
-			return fmt.Errorf("kernel: fabric %s: plane %s: port %d is outside 0..%d", s.Name, s.Planes[plane].Name, p, s.Ranks-1)
+			return fmt.Errorf("kernel: fabric %s: plane %s: port %d is outside 0..%d", s.Name, s.Planes[plane].Name, p,
+				s.Ranks-1)
 		}
 	}
 	return nil

@@ -150,7 +150,8 @@ func buildEnd(s *State, o *objects, h *netlink.Handle, plane, rank int) error {
 	if err := shape(h, index, s.wireRate(plane), s.MTU, s.queues()); err != nil {
 		return err
 	}
-	address := &netlink.Addr{IPNet: &net.IPNet{IP: s.Planes[plane].Addrs[rank].AsSlice(), Mask: net.CIDRMask(addrBits, 32)}}
+	address := &netlink.Addr{IPNet: &net.IPNet{IP: s.Planes[plane].Addrs[rank].AsSlice(),
+		Mask: net.CIDRMask(addrBits, 32)}}
 	if err := h.AddrAdd(l, address); err != nil {
 		return fmt.Errorf("address %s: %w", address, err)
 	}
@@ -172,7 +173,8 @@ func buildEnd(s *State, o *objects, h *netlink.Handle, plane, rank int) error {
 
 // load hands a program to the verifier.
 func load(in asm.Instructions) (*ebpf.Program, error) {
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "lightpath", Type: ebpf.SchedCLS, Instructions: in, License: "Apache-2.0"})
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "lightpath", Type: ebpf.SchedCLS, Instructions: in,
+		License: "Apache-2.0"})
 	if err != nil {
 		return nil, fmt.Errorf("eBPF program: %w", err)
 	}
@@ -229,7 +231,8 @@ func singleFrames(name string) error {
 			_    [16]byte
 		}{data: unsafe.Pointer(&value)}
 		copy(request.name[:], name)
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL,
+			uintptr(unsafe.Pointer(&request))); errno != 0 {
 			return fmt.Errorf("ethtool command %#x: %w", command, errno)
 		}
 	}

@@ -50,7 +50,8 @@ func TestCircuits(t *testing.T) {
 				lost[plane][r] += 10
 			}
 			if d, l := all[r].Planes[plane].Counters.Dropped(); d != dark[plane][r] || l != lost[plane][r] {
-				t.Fatalf("plane %d, map %v, rank %d to %d: dropped %d dark and %d misdirected, want %d and %d", plane, m, r, to, d, l, dark[plane][r], lost[plane][r])
+				t.Fatalf("plane %d, map %v, rank %d to %d: dropped %d dark and %d misdirected, want %d and %d", plane, m, r, to, d,
+					l, dark[plane][r], lost[plane][r])
 			}
 		}
 	}
@@ -63,7 +64,8 @@ func TestCircuits(t *testing.T) {
 	}
 }
 
-// TestDarkInTheMiddle checks that counters and lost frames agree, to the frame, while a circuit goes dark and comes back.
+// TestDarkInTheMiddle checks that counters and lost frames agree, to the frame, while a circuit goes dark and comes
+// back.
 func TestDarkInTheMiddle(t *testing.T) {
 	t.Parallel()
 	s := up(t, fabricFile(t, 2, 1, "10Gbps", false))
@@ -164,14 +166,16 @@ func TestLostOnARing(t *testing.T) {
 		}
 		return sum
 	}
-	wait(t, func() bool { return dark()+lost(2)+lost(3) == n }, "%d dark, %d and %d expired of %d", dark(), lost(2), lost(3), n)
+	wait(t, func() bool {
+		return dark()+lost(2)+lost(3) == n
+	}, "%d dark, %d and %d expired of %d", dark(), lost(2), lost(3), n)
 	if lost(2)+lost(3) == 0 {
 		t.Error("no frame was on the ring when it changed")
 	}
 }
 
-// Flows of different sources share a port evenly: a rank's own flows, and flows that the rank forwards. Of the first frames
-// to arrive each flow has about half, though the rank queued all of its own first.
+// Flows of different sources share a port evenly: a rank's own flows, and flows that the rank forwards. Of the first
+// frames to arrive each flow has about half, though the rank queued all of its own first.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	s := up(t, fabricFile(t, 3, 1, "50Mbps", true))
@@ -184,7 +188,10 @@ func TestShares(t *testing.T) {
 	all[0].send(0, all[2], n, size)
 	all[1].send(0, all[2], n, size)
 	var from []int
-	wait(t, func() bool { from = append(from, all[2].receive(0)...); return len(from) == 2*n }, "%d frames of %d", len(from), 2*n)
+	wait(t, func() bool {
+		from = append(from, all[2].receive(0)...)
+		return len(from) == 2*n
+	}, "%d frames of %d", len(from), 2*n)
 	steered := 0
 	for _, r := range from[:n] {
 		if r == 0 {
@@ -286,7 +293,8 @@ func TestCountersAllocate(t *testing.T) {
 }
 
 func TestEntry(t *testing.T) {
-	for _, e := range []struct{ to, from int }{{circuit.Dark, circuit.Dark}, {0, circuit.Dark}, {circuit.Dark, 0}, {4095, 17}} {
+	for _, e := range []struct{ to, from int }{{circuit.Dark, circuit.Dark}, {0, circuit.Dark}, {circuit.Dark, 0},
+		{4095, 17}} {
 		if got := newEntry(e.to, e.from); got.to() != e.to || int(got>>32)-1 != e.from {
 			t.Errorf("%+v became %#x", e, got)
 		}
@@ -345,7 +353,8 @@ func TestTally(t *testing.T) {
 		passed += uint64(f.n)
 		wait(t, func() bool { return c.Sent() == passed && c.Offered() == passed }, "%+v", c)
 		if got := c.TransitOp(); got>>tallyShift != f.tag || got&(1<<tallyShift-1) != f.amount {
-			t.Errorf("after %d of %d bytes: %d bytes of operation %d, want %d of %d", f.n, len(f.data), got&(1<<tallyShift-1), got>>tallyShift, f.amount, f.tag)
+			t.Errorf("after %d of %d bytes: %d bytes of operation %d, want %d of %d", f.n, len(f.data), got&(1<<tallyShift-1),
+				got>>tallyShift, f.amount, f.tag)
 		}
 	}
 	if got := all[0].Planes[0].Counters.TransitOp(); got != 0 {

@@ -61,7 +61,8 @@ func NewDevice(b Panel, cables []Cable) (*Device, error) {
 // to them: the k-th plane of a switch has its ports k*ranks and up. The models begin with the
 // circuits that the board has. An empty preset is a switch that takes exactly the fabric's
 // reconfiguration time.
-func Models(b Panel, f *fabric.Fabric, preset string, seed uint64) (models []*device.Device, cables []Cable, err error) {
+func Models(b Panel, f *fabric.Fabric, preset string, seed uint64) (models []*device.Device, cables []Cable,
+	err error) {
 	if f.Digest() != b.State().Digest {
 		return nil, nil, fmt.Errorf("kernel: fabric %s: %w", b.State().Name, ErrChanged)
 	}

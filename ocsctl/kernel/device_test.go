@@ -66,7 +66,10 @@ func (g *rig) move(plane int, to circuit.Permutation) circuit.Permutation {
 	}
 	wait(g.t, func() bool { return g.settled[plane].Load() > before }, "plane %d has not settled", plane)
 	var m circuit.Permutation
-	wait(g.t, func() bool { m, err = g.device.Map(plane); return !errors.Is(err, controller.ErrMoving) }, "plane %d still moves", plane)
+	wait(g.t, func() bool {
+		m, err = g.device.Map(plane)
+		return !errors.Is(err, controller.ErrMoving)
+	}, "plane %d still moves", plane)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -122,7 +125,8 @@ func TestDeviceMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Whatever the machine does meanwhile, a port that moves is dark until the delay is over.
-	if m, err := g.board.Map(0); err != nil || time.Since(begin) < 2*time.Millisecond && !m.Equal(circuit.Permutation{1, 0, circuit.Dark, circuit.Dark}) {
+	if m, err := g.board.Map(0); err != nil || time.Since(begin) < 2*time.Millisecond &&
+		!m.Equal(circuit.Permutation{1, 0, circuit.Dark, circuit.Dark}) {
 		t.Errorf("on its way: %v, %v", m, err)
 	}
 	g.carried(0, 1, 0)
@@ -304,7 +308,8 @@ func TestSCPIMovesPackets(t *testing.T) {
 	t.Parallel()
 	s := up(t, fabricFile(t, 3, 1, "1Gbps", false))
 	b := openBoard(t, s)
-	model, err := device.New(device.Config{Ports: 8, Delays: &device.Delays{Min: time.Millisecond, Max: 5 * time.Millisecond}})
+	model, err := device.New(device.Config{Ports: 8, Delays: &device.Delays{Min: time.Millisecond,
+		Max: 5 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +333,8 @@ func TestSCPIMovesPackets(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	sw, err := scpidriver.Open(ctx, driver.Target{Endpoint: l.Addr().String(), Ports: driver.Ports{In: []string{"5", "6", "7"}}, Tolerance: driver.Tolerance{Settle: patience}})
+	sw, err := scpidriver.Open(ctx, driver.Target{Endpoint: l.Addr().String(),
+		Ports: driver.Ports{In: []string{"5", "6", "7"}}, Tolerance: driver.Tolerance{Settle: patience}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +368,8 @@ func TestProbe(t *testing.T) {
 			}
 			p := NewProber(s)
 			defer shut(p)
-			got, err := p.Probe(t.Context(), 0, []circuit.Pair{{From: 0, To: 1}, {From: 1, To: 3}, {From: 2, To: 0}, {From: 3, To: 2}})
+			got, err := p.Probe(t.Context(), 0, []circuit.Pair{{From: 0, To: 1}, {From: 1, To: 3}, {From: 2, To: 0},
+				{From: 3, To: 2}})
 			if err != nil || len(got) != 4 || !got[0] || got[1] || got[2] || got[3] {
 				t.Errorf("heard %v, %v; want the first only", got, err)
 			}

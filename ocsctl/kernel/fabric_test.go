@@ -45,7 +45,8 @@ func TestUpDown(t *testing.T) {
 		t.Errorf("another MTU: %v", err)
 	}
 	r, err := Inspect(s)
-	if err != nil || len(r.Problems) > 0 || len(r.Planes) != 2 || len(r.Planes[1].Ports) != 3 || r.Planes[1].Ports[2].To != 0 {
+	if err != nil || len(r.Problems) > 0 || len(r.Planes) != 2 || len(r.Planes[1].Ports) != 3 ||
+		r.Planes[1].Ports[2].To != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if _, err := Open(s, 0); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
@@ -109,7 +110,8 @@ func TestInspect(t *testing.T) {
 	}
 	found := strings.Join(r.Problems, "\n")
 	for _, want := range []string{
-		"rank 2: namespace " + s.Namespaces[2], "plane plane1: rank 1: program egress-p1-r1", "plane plane1: rank 0: 3 frames lost on a dark circuit",
+		"rank 2: namespace " + s.Namespaces[2], "plane plane1: rank 1: program egress-p1-r1",
+		"plane plane1: rank 0: 3 frames lost on a dark circuit",
 		"frames lost for want of room in a socket",
 	} {
 		if !strings.Contains(found, want) {
@@ -245,13 +247,19 @@ func TestPlanRefuses(t *testing.T) {
 		o          Options
 		change     func(*fabric.Fabric)
 	}{
-		{name: "no interface", want: "plane plane1: interface", change: func(f *fabric.Fabric) { f.Planes[1].Interface = "" }},
+		{name: "no interface", want: "plane plane1: interface", change: func(f *fabric.Fabric) {
+			f.Planes[1].Interface = ""
+		}},
 		{name: "loopback", want: "plane plane0: interface", change: func(f *fabric.Fabric) { f.Planes[0].Interface = "lo" }},
 		{name: "path", want: "plane plane0: interface", change: func(f *fabric.Fabric) { f.Planes[0].Interface = "../x" }},
-		{name: "long", want: "plane plane0: interface", change: func(f *fabric.Fabric) { f.Planes[0].Interface = "sixteen-letters-" }},
+		{name: "long", want: "plane plane0: interface", change: func(f *fabric.Fabric) {
+			f.Planes[0].Interface = "sixteen-letters-"
+		}},
 		{name: "twice", want: "is that of plane plane0", change: func(f *fabric.Fabric) { f.Planes[1].Interface = "p0" }},
 		{name: "packets", want: "has no switch", change: func(f *fabric.Fabric) { f.Planes[0].OCS = "" }},
-		{name: "hosts", want: "hosts: 2", change: func(f *fabric.Fabric) { f.Hosts = []fabric.Host{{Name: "a", Ranks: 1}, {Name: "b", Ranks: 1}} }},
+		{name: "hosts", want: "hosts: 2", change: func(f *fabric.Fabric) {
+			f.Hosts = []fabric.Host{{Name: "a", Ranks: 1}, {Name: "b", Ranks: 1}}
+		}},
 		{name: "slow", want: "bandwidth", change: func(f *fabric.Fabric) { f.Planes[0].Bandwidth = 10 }},
 		{name: "ranks", want: "ranks: 5000", change: func(f *fabric.Fabric) { f.Ranks = 5000 }},
 		{name: "small MTU", want: "MTU 100", o: Options{MTU: 100}, change: func(*fabric.Fabric) {}},
@@ -259,7 +267,8 @@ func TestPlanRefuses(t *testing.T) {
 	} {
 		f := good()
 		c.change(f)
-		if _, err := plan(f, c.o); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if _, err := plan(f, c.o); err == nil || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
@@ -271,7 +280,8 @@ func TestPlanRefuses(t *testing.T) {
 // Names are short, plain and stay what they are; different names stay different.
 func TestCanonical(t *testing.T) {
 	seen := make(map[string]string)
-	for _, name := range []string{"", "two-planes", "A_b-9", "a/b", "a b", "a_b", "../../etc", strings.Repeat("x", 24), strings.Repeat("x", 25), strings.Repeat("x", 26), "Gruenkohl\u00df"} {
+	for _, name := range []string{"", "two-planes", "A_b-9", "a/b", "a b", "a_b", "../../etc", strings.Repeat("x", 24),
+		strings.Repeat("x", 25), strings.Repeat("x", 26), "Gruenkohl\u00df"} {
 		c := canonical(name)
 		if len(c) > maxName || strings.ContainsAny(c, "/. \n") || canonical(c) != c {
 			t.Errorf("%q became %q", name, c)
@@ -339,8 +349,8 @@ func TestParseOverruns(t *testing.T) {
 	}
 }
 
-// A writer that was killed leaves a lock without an owner: Down removes it, forced or not. A writer that lives keeps its
-// lock.
+// A writer that was killed leaves a lock without an owner: Down removes it, forced or not. A writer that lives keeps
+// its lock.
 func TestDownAfterWriters(t *testing.T) {
 	needRoot(t)
 	for _, force := range []bool{false, true} {

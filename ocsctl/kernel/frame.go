@@ -16,16 +16,18 @@ const (
 
 // rankMAC is the hardware address of a rank on a plane.
 func rankMAC(plane, rank int) net.HardwareAddr {
-	return net.HardwareAddr{macPrefix >> 16, macPrefix >> 8 & 0xff, macPrefix & 0xff, byte(plane), byte(rank >> 8), byte(rank)}
+	return net.HardwareAddr{macPrefix >> 16, macPrefix >> 8 & 0xff, macPrefix & 0xff, byte(plane), byte(rank >> 8),
+		byte(rank)}
 }
 
-// wirePrefix begins the addresses of ports on the Ethernet between hosts, which end as those of
-// ranks do: a frame there is from the port where its last circuit began, to the one where that ends.
+// wirePrefix begins the addresses of ports on the Ethernet between hosts. They end like the addresses of ranks. A frame
+// there goes from the port where its last circuit began to the port where that circuit ends.
 const wirePrefix = 0x024c51
 
 // wireMAC is the hardware address of a port on the Ethernet between hosts.
 func wireMAC(plane, rank int) net.HardwareAddr {
-	return net.HardwareAddr{wirePrefix >> 16, wirePrefix >> 8 & 0xff, wirePrefix & 0xff, byte(plane), byte(rank >> 8), byte(rank)}
+	return net.HardwareAddr{wirePrefix >> 16, wirePrefix >> 8 & 0xff, wirePrefix & 0xff, byte(plane), byte(rank >> 8),
+		byte(rank)}
 }
 
 // rankAddr is the address of a rank on a plane, in 10.(100+plane).0.0/16.

@@ -67,7 +67,8 @@ func Inspect(s *State) (*Report, error) {
 				return nil, err
 			}
 			pr.Ports[rank-s.First] = PortReport{
-				Rank: rank, Namespace: s.Namespaces[rank], Interface: p.Interface, Address: p.Addrs[rank].String(), To: m[rank], Counters: c.Stats(),
+				Rank: rank, Namespace: s.Namespaces[rank], Interface: p.Interface, Address: p.Addrs[rank].String(), To: m[rank],
+				Counters: c.Stats(),
 			}
 		}
 		r.Planes = append(r.Planes, pr)

@@ -26,7 +26,8 @@ func needRoot(t testing.TB) {
 // fabricFile returns a fabric whose name is the test's and this process's own.
 func fabricFile(t testing.TB, ranks, planes int, rate string, forwarding bool) *fabric.Fabric {
 	t.Helper()
-	text := fmt.Sprintf("version: 1\nname: t%d-%s\nranks: %d\nforwarding: %v\nplanes:\n", os.Getpid(), t.Name(), ranks, forwarding)
+	text := fmt.Sprintf("version: 1\nname: t%d-%s\nranks: %d\nforwarding: %v\nplanes:\n", os.Getpid(), t.Name(), ranks,
+		forwarding)
 	for j := range planes {
 		text += fmt.Sprintf("  - {name: plane%d, bandwidth: %s, ocs: ocs0, interface: p%d}\n", j, rate, j)
 	}
@@ -124,7 +125,8 @@ func (h host) sendData(plane int, to host, data []byte) {
 			h.t.Errorf("rank %d: plane %d: %v", h.Rank, plane, err)
 			return
 		}
-		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 1000); err != nil && !errors.Is(err, unix.EINTR) {
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 1000); err != nil &&
+			!errors.Is(err, unix.EINTR) {
 			h.t.Error(err)
 			return
 		}

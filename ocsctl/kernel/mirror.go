@@ -90,17 +90,20 @@ func (m *Mirror) check() error {
 			continue
 		}
 		if len(c.In) != s.Ranks || len(c.Out) != s.Ranks {
-			return fmt.Errorf("plane %s: %d ingress and %d egress ports for %d ranks", s.Planes[j].Name, len(c.In), len(c.Out), s.Ranks)
+			return fmt.Errorf("plane %s: %d ingress and %d egress ports for %d ranks", s.Planes[j].Name, len(c.In),
+				len(c.Out), s.Ranks)
 		}
 		ranks := make(map[int]int, s.Ranks)
 		for r := range s.Ranks {
 			ranks[c.Out[r]] = r
 			for _, e := range []end{{c.Model, device.Ingress, c.In[r]}, {c.Model, device.Egress, c.Out[r]}} {
 				if e.port < 0 || e.port >= c.Model.Ports() {
-					return fmt.Errorf("plane %s: rank %d: port[%d] is not one of the model's %d", s.Planes[j].Name, r, e.port, c.Model.Ports())
+					return fmt.Errorf("plane %s: rank %d: port[%d] is not one of the model's %d", s.Planes[j].Name, r,
+						e.port, c.Model.Ports())
 				}
 				if used[e] {
-					return fmt.Errorf("plane %s: rank %d: port %s has another cable", s.Planes[j].Name, r, c.Model.Label(e.port, e.side))
+					return fmt.Errorf("plane %s: rank %d: port %s has another cable", s.Planes[j].Name, r,
+						c.Model.Label(e.port, e.side))
 				}
 				used[e] = true
 			}
@@ -249,7 +252,8 @@ func (m *Mirror) clock() {
 	runtime.LockOSThread() // and not unlocked: the priority is the thread's
 	// A mirror does not wait for a processor. Real-time threads have no timer slack either. Without the
 	// right to be one, light is late by as much as the machine is busy, and nothing else.
-	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}, 0)
+	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1,
+		Flags: unix.SCHED_FLAG_RESET_ON_FORK}, 0)
 	models := m.models()
 	for {
 		var next time.Time

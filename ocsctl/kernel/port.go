@@ -81,8 +81,8 @@ type rankCounters struct {
 // have sent plus [Counters.Transit].
 func (c *Counters) Sent() uint64 { return atomic.LoadUint64(&c.sw.udp) }
 
-// Dropped returns how many frames of data that left at this port were lost: on a dark circuit, and
-// on a circuit that did not lead to the rank they were for, frames that came back to it included.
+// Dropped returns how many data frames that left at this port were lost: on a dark circuit, or on a circuit to another
+// rank than the frame's. Frames that came back to this port count too.
 func (c *Counters) Dropped() (dark, misdirected uint64) {
 	return atomic.LoadUint64(&c.sw.dark), atomic.LoadUint64(&c.sw.misdirected) + atomic.LoadUint64(&c.rank.misdirected)
 }
@@ -127,11 +127,15 @@ type Stats struct {
 func (c *Counters) Stats() Stats {
 	s, r := &c.sw, &c.rank
 	return Stats{
-		UDP: atomic.LoadUint64(&s.udp), Forwarded: atomic.LoadUint64(&s.forwarded), ForwardedBytes: atomic.LoadUint64(&s.bytes),
-		Dark: atomic.LoadUint64(&s.dark), Misdirected: atomic.LoadUint64(&s.misdirected), Returned: atomic.LoadUint64(&s.returned),
-		Other: atomic.LoadUint64(&s.other), Tokens: atomic.LoadUint64(&s.tokens),
-		Delivered: atomic.LoadUint64(&r.delivered), DeliveredBytes: atomic.LoadUint64(&r.deliveredBytes), CameBack: atomic.LoadUint64(&r.misdirected),
-		Transit: atomic.LoadUint64(&r.transit), TransitBytes: atomic.LoadUint64(&r.transitBytes), TransitUDP: atomic.LoadUint64(&r.transitUDP),
+		UDP: atomic.LoadUint64(&s.udp), Forwarded: atomic.LoadUint64(&s.forwarded),
+		ForwardedBytes: atomic.LoadUint64(&s.bytes),
+		Dark:           atomic.LoadUint64(&s.dark), Misdirected: atomic.LoadUint64(&s.misdirected),
+		Returned: atomic.LoadUint64(&s.returned),
+		Other:    atomic.LoadUint64(&s.other), Tokens: atomic.LoadUint64(&s.tokens),
+		Delivered: atomic.LoadUint64(&r.delivered), DeliveredBytes: atomic.LoadUint64(&r.deliveredBytes),
+		CameBack: atomic.LoadUint64(&r.misdirected),
+		Transit:  atomic.LoadUint64(&r.transit), TransitBytes: atomic.LoadUint64(&r.transitBytes),
+		TransitUDP:     atomic.LoadUint64(&r.transitUDP),
 		TransitPayload: atomic.LoadUint64(&r.transitPayload), Strayed: atomic.LoadUint64(&r.strayed),
 	}
 }

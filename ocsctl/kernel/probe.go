@@ -75,7 +75,8 @@ func (p *Prober) Probe(ctx context.Context, plane int, circuits []circuit.Pair) 
 		return nil, fmt.Errorf("kernel: fabric %s: plane %d is outside 0..%d", s.Name, plane, len(s.Planes)-1)
 	}
 	fail := func(c circuit.Pair, err error) ([]bool, error) {
-		return nil, fmt.Errorf("kernel: fabric %s: plane %s: token from port %d to %d: %w", s.Name, s.Planes[plane].Name, c.From, c.To, err)
+		return nil, fmt.Errorf("kernel: fabric %s: plane %s: token from port %d to %d: %w", s.Name, s.Planes[plane].Name,
+			c.From, c.To, err)
 	}
 	var nonce [16]byte
 	if _, err := rand.Read(nonce[:]); err != nil {
@@ -164,7 +165,8 @@ func (p *Prober) end(plane, rank int) (int, error) {
 		if err != nil {
 			return fmt.Errorf("packet socket: %w", err)
 		}
-		if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: uint16(native(etherToken)), Ifindex: device.Index}); err != nil {
+		if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: uint16(native(etherToken)),
+			Ifindex: device.Index}); err != nil {
 			shutFD(fd)
 			return fmt.Errorf("packet socket: %w", err)
 		}

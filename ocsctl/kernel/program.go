@@ -6,9 +6,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// The programs: switchProgram at the switch's end of every port, where frames enter the switch;
-// ingressProgram at the rank's end, where they arrive; egressProgram at the rank's end, before the
-// queues. They are written for the verifier of Linux 6.6, the first with TCX.
+// There are three programs. switchProgram is at the switch's end of every port, where frames enter the switch.
+// ingressProgram is at the rank's end, where frames arrive. egressProgram is at the rank's end, before the queues. They
+// are written for the verifier of Linux 6.6, the first kernel with TCX.
 //
 // Registers that live across a program:
 //
@@ -175,7 +175,8 @@ func switchProgram(s *State, t tables, plane int) asm.Instructions {
 	if !forwarding {
 		misdirected = program(label("misdirected", count(atMisdirected, asm.R0)), finish(tcxDrop))
 		check = asm.Instructions{ // is the frame for the rank at the end of the circuit?
-			asm.LoadMem(asm.R1, asm.RFP, offDstHead, asm.Word), asm.Mov.Imm32(asm.R2, head), asm.JNE.Reg(asm.R1, asm.R2, "misdirected"),
+			asm.LoadMem(asm.R1, asm.RFP, offDstHead, asm.Word), asm.Mov.Imm32(asm.R2, head),
+			asm.JNE.Reg(asm.R1, asm.R2, "misdirected"),
 			asm.LoadMem(asm.R1, asm.RFP, offDstTail, asm.Half), asm.HostTo(asm.BE, asm.R1, asm.Half), asm.Add.Imm(asm.R1, 1),
 			asm.JNE.Reg(asm.R1, asm.R7, "misdirected"),
 		}
@@ -224,7 +225,8 @@ func switchProgram(s *State, t tables, plane int) asm.Instructions {
 		label("back", asm.Instructions{
 			asm.Mov.Reg(asm.R9, asm.R7), asm.LSh.Imm(asm.R9, 32), asm.RSh.Imm(asm.R9, 32), // where data goes
 			asm.RSh.Imm(asm.R7, 32), // where data comes from
-			asm.LoadMem(asm.R1, asm.RFP, offDstHead, asm.Word), asm.Mov.Imm32(asm.R2, head), asm.JNE.Reg(asm.R1, asm.R2, "against"),
+			asm.LoadMem(asm.R1, asm.RFP, offDstHead, asm.Word), asm.Mov.Imm32(asm.R2, head),
+			asm.JNE.Reg(asm.R1, asm.R2, "against"),
 			asm.LoadMem(asm.R1, asm.RFP, offDstTail, asm.Half), asm.HostTo(asm.BE, asm.R1, asm.Half), asm.Add.Imm(asm.R1, 1),
 			asm.JNE.Reg(asm.R1, asm.R9, "against"),
 			asm.Mov.Reg(asm.R7, asm.R9),
@@ -282,7 +284,8 @@ func ingressProgram(t tables, plane, rank, slot int, forwarding bool) asm.Instru
 		loadHeaders("drop"),
 		asm.Instructions{
 			asm.LoadMem(asm.R9, asm.RFP, offType, asm.Half),
-			asm.LoadMem(asm.R1, asm.RFP, offDstHead, asm.Byte), asm.And.Imm(asm.R1, 1), asm.JNE.Imm(asm.R1, 0, "pass"), // broadcast
+			// broadcast
+			asm.LoadMem(asm.R1, asm.RFP, offDstHead, asm.Byte), asm.And.Imm(asm.R1, 1), asm.JNE.Imm(asm.R1, 0, "pass"),
 			asm.LoadMem(asm.R1, asm.RFP, offDstHead, asm.Word), asm.Mov.Imm32(asm.R2, head),
 			asm.JNE.Reg(asm.R1, asm.R2, "strayed"), // of another plane, or of no rank
 			asm.LoadMem(asm.R1, asm.RFP, offDstTail, asm.Half), asm.JEq.Imm(asm.R1, tail, "deliver"),
@@ -293,7 +296,8 @@ func ingressProgram(t tables, plane, rank, slot int, forwarding bool) asm.Instru
 		},
 		count(atCameBack, asm.R0), finish(tcxDrop),
 		label("onward", onward),
-		label("deliver", asm.Instructions{asm.JEq.Imm(asm.R9, native(etherToken), "pass"), asm.LoadMem(asm.R1, asm.R6, skbLen, asm.Word)}),
+		label("deliver", asm.Instructions{asm.JEq.Imm(asm.R9, native(etherToken), "pass"),
+			asm.LoadMem(asm.R1, asm.R6, skbLen, asm.Word)}),
 		count(atDeliveredBytes, asm.R1), count(atDelivered, asm.R0),
 		label("pass", finish(tcxPass)),
 		label("strayed", count(atStrayed, asm.R0)),
@@ -339,9 +343,9 @@ const (
 	queueDirect = queueMajor << 16
 )
 
-// egressProgram chooses the queue of what a rank sends or steers on: what may travel backwards, and
-// tokens, have one that is not shaped; data goes by its source, so that all sources of frames that
-// leave here have equal parts. queues is a power of two.
+// egressProgram chooses the queue of a frame that a rank sends or steers on. Tokens, and frames that may travel
+// backwards, use a queue that is not shaped. Data is queued by source, so that all sources of frames that leave here
+// have equal parts. queues is a power of two.
 func egressProgram(t tables, plane, rank, slot, queues int) asm.Instructions {
 	return program(
 		asm.Instructions{

@@ -34,7 +34,8 @@ func (s *State) wireRate(plane int) int64 {
 // direct queue passes it by. Of the kernel's qdiscs it is the only one that is in all of them, has a
 // bucket like TBF's and is fair.
 func shape(h *netlink.Handle, index int, rate int64, mtu, queues int) error {
-	root := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(queueMajor, 0), Parent: netlink.HANDLE_ROOT})
+	root := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(queueMajor, 0),
+		Parent: netlink.HANDLE_ROOT})
 	root.Defcls = queueFirst
 	if err := h.QdiscAdd(root); err != nil {
 		return fmt.Errorf("qdisc htb: %w", err)
@@ -42,7 +43,8 @@ func shape(h *netlink.Handle, index int, rate int64, mtu, queues int) error {
 	frame := int64(mtu + ethHeader)
 	class := func(parent, minor uint16, assured int64) error {
 		err := h.ClassAdd(netlink.NewHtbClass(
-			netlink.ClassAttrs{LinkIndex: index, Parent: netlink.MakeHandle(queueMajor, parent), Handle: netlink.MakeHandle(queueMajor, minor)},
+			netlink.ClassAttrs{LinkIndex: index, Parent: netlink.MakeHandle(queueMajor, parent),
+				Handle: netlink.MakeHandle(queueMajor, minor)},
 			netlink.HtbClassAttrs{
 				Rate: uint64(assured), Ceil: uint64(rate), Quantum: uint32(frame),
 				Buffer: bucket(assured, frame), Cbuffer: bucket(rate, frame),

@@ -96,7 +96,8 @@ func decodeState(data []byte) (*State, error) {
 	if s.Version != Version {
 		return nil, fmt.Errorf("%w: it has version %d, this is %d", ErrVersion, s.Version, Version)
 	}
-	if s.Ranks < 1 || s.Ranks > maxRanks || len(s.Namespaces) != s.Ranks || len(s.Planes) < 1 || len(s.Planes) > maxPlanes {
+	if s.Ranks < 1 || s.Ranks > maxRanks || len(s.Namespaces) != s.Ranks || len(s.Planes) < 1 ||
+		len(s.Planes) > maxPlanes {
 		return nil, fmt.Errorf("%d ranks, %d namespaces, %d planes", s.Ranks, len(s.Namespaces), len(s.Planes))
 	}
 	if s.First < 0 || s.Count < 1 || s.First > s.Ranks-s.Count {

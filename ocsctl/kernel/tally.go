@@ -8,8 +8,8 @@ import (
 )
 
 // Frames that a rank steers on are also counted by operation, for transports whose frames name their operation. So a
-// rank knows when it has steered on all frames of an operation, even if others used the port before. The payload of such
-// a datagram begins so:
+// rank knows when it has steered on all frames of an operation, even if others used the port before. The payload of
+// such a datagram begins so:
 //
 //	0 anything u32     4 tag u32, 24 bits, little endian     8 "LPTF"     ... 72 bytes in all
 //
@@ -62,7 +62,8 @@ func tally(plane, rank int, done string) asm.Instructions {
 	for range tallyTries {
 		in = append(in,
 			asm.Mov.Reg(asm.R4, asm.R3),
-			asm.Mov.Reg(asm.R1, asm.R0), asm.RSh.Imm(asm.R1, tallyShift), asm.Instruction{OpCode: asm.JNE.Op(asm.RegSource), Dst: asm.R1, Src: asm.R7, Offset: 2},
+			asm.Mov.Reg(asm.R1, asm.R0), asm.RSh.Imm(asm.R1, tallyShift), asm.Instruction{OpCode: asm.JNE.Op(asm.RegSource),
+				Dst: asm.R1, Src: asm.R7, Offset: 2},
 			asm.Mov.Reg(asm.R4, asm.R0), asm.Add.Reg(asm.R4, asm.R2),
 			asm.Mov.Reg(asm.R5, asm.R0),
 			compareAndSwap(asm.R8, asm.R4, int16(atTransitOp)),

@@ -32,7 +32,8 @@ func TestTemporary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := listed(t, s.Name), (Presence{Name: s.Name, Ranks: 2, Complete: true, Owner: os.Getpid()}); got != want {
+	if got, want := listed(t, s.Name), (Presence{Name: s.Name, Ranks: 2, Complete: true,
+		Owner: os.Getpid()}); got != want {
 		t.Errorf("listed as %+v, want %+v", got, want)
 	}
 	if removed, err := Sweep(); err != nil || slices.Contains(removed, s.Name) {

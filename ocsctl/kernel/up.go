@@ -117,7 +117,8 @@ func ranksOf(f *fabric.Fabric, host string) (first, count int, err error) {
 // plan says what the planes of a fabric are to be.
 func plan(f *fabric.Fabric, o Options) (*State, error) {
 	s := &State{
-		Version: Version, Name: NameOn(f, o.Host), Host: o.Host, Digest: f.Digest(), Ranks: f.Ranks, Forwarding: f.Forwarding, MTU: o.MTU, Overhead: o.Overhead,
+		Version: Version, Name: NameOn(f, o.Host), Host: o.Host, Digest: f.Digest(), Ranks: f.Ranks, Forwarding: f.Forwarding,
+		MTU: o.MTU, Overhead: o.Overhead,
 	}
 	if s.MTU == 0 {
 		s.MTU = DefaultMTU
@@ -150,14 +151,16 @@ func plan(f *fabric.Fabric, o Options) (*State, error) {
 		case p.OCS == "":
 			return fail("plane %s: has no switch", p.Name)
 		case !plausible(p.Interface):
-			return fail("plane %s: interface %q: want the name of one, at most 15 letters, digits, '-', '_' or '.'", p.Name, p.Interface)
+			return fail("plane %s: interface %q: want the name of one, at most 15 letters, digits, '-', '_' or '.'",
+				p.Name, p.Interface)
 		case twice:
 			return fail("plane %s: interface %s is that of plane %s", p.Name, p.Interface, other)
 		case p.Bandwidth < 1e6 || p.Bandwidth > 1e13:
 			return fail("plane %s: bandwidth %v is outside 1Mbps..10Tbps", p.Name, p.Bandwidth)
 		}
 		seen[p.Interface] = p.Name
-		plane := StatePlane{Name: p.Name, Interface: p.Interface, Rate: int64(p.Bandwidth), Addrs: make([]netip.Addr, f.Ranks)}
+		plane := StatePlane{Name: p.Name, Interface: p.Interface, Rate: int64(p.Bandwidth),
+			Addrs: make([]netip.Addr, f.Ranks)}
 		for r := range plane.Addrs {
 			plane.Addrs[r] = rankAddr(j, r)
 		}
@@ -268,7 +271,8 @@ func (o *objects) make(slots int) error {
 	} {
 		var err error
 		*m.to, err = ebpf.NewMap(&ebpf.MapSpec{
-			Name: "lp_" + m.name, Type: ebpf.Array, KeySize: 4, ValueSize: m.size, MaxEntries: uint32(slots), Flags: unix.BPF_F_MMAPABLE,
+			Name: "lp_" + m.name, Type: ebpf.Array, KeySize: 4, ValueSize: m.size, MaxEntries: uint32(slots),
+			Flags: unix.BPF_F_MMAPABLE,
 		})
 		if err != nil {
 			return fmt.Errorf("map %s: %w", m.name, err)

@@ -12,9 +12,9 @@ import (
 )
 
 // Where several hosts have a fabric, one Ethernet per plane joins the hosts' interfaces of that plane. No switch in it
-// knows circuits. Every port has an end on the Ethernet, a macvlan on its host's interface, and every host has the whole
-// map. The program at the port where a circuit begins addresses a frame to the port where it ends. The program there
-// takes the frame only if its own map has that circuit.
+// knows circuits. Every port has an end on the Ethernet, a macvlan on its host's interface, and every host has the
+// whole map. The program at the port where a circuit begins addresses a frame to the port where it ends. The program
+// there takes the frame only if its own map has that circuit.
 //
 // On that Ethernet the addresses of a frame name the ends of its circuit. So the Ethernet learns where ports are, and
 // hosts exchange no tables. The IP header has the sender and the receiver of the frame. The program restores the
@@ -100,7 +100,8 @@ func wireProgram(s *State, t tables, plane, rank int) asm.Instructions {
 	rankOf := func(offNet, offRank, offTail int16) asm.Instructions {
 		net := rankAddr(plane, 0).As4()
 		return asm.Instructions{
-			asm.LoadMem(asm.R1, asm.RFP, offNet, asm.Half), asm.JNE.Imm(asm.R1, native(uint16(net[0])<<8|uint16(net[1])), "strayed"),
+			asm.LoadMem(asm.R1, asm.RFP, offNet, asm.Half), asm.JNE.Imm(asm.R1, native(uint16(net[0])<<8|uint16(net[1])),
+				"strayed"),
 			asm.LoadMem(asm.R1, asm.RFP, offRank, asm.Half), asm.HostTo(asm.BE, asm.R1, asm.Half), asm.Sub.Imm(asm.R1, 1),
 			asm.JGE.Imm(asm.R1, int32(s.Ranks), "strayed"),
 			asm.HostTo(asm.BE, asm.R1, asm.Half), asm.StoreMem(asm.RFP, offTail, asm.R1, asm.Half),
@@ -199,8 +200,10 @@ func makeWire(s *State, h *netlink.Handle, plane, rank int) error {
 	}
 	defer target.Close()
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.Index, attrs.MTU, attrs.Group = wireLink(plane, rank), portIndex(s.slot(plane, rank))+wireShift, s.MTU, linkGroup
-	attrs.ParentIndex, attrs.HardwareAddr, attrs.Namespace = nic.Attrs().Index, wireMAC(plane, rank), netlink.NsFd(target.Fd())
+	attrs.Name, attrs.Index, attrs.MTU, attrs.Group = wireLink(plane, rank), portIndex(s.slot(plane, rank))+wireShift,
+		s.MTU, linkGroup
+	attrs.ParentIndex, attrs.HardwareAddr, attrs.Namespace = nic.Attrs().Index, wireMAC(plane, rank),
+		netlink.NsFd(target.Fd())
 	// Ports of one host meet in its switch, never here.
 	if err := h.LinkAdd(&netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_PRIVATE}); err != nil {
 		return fmt.Errorf("macvlan: %w", err)

@@ -144,7 +144,10 @@ func TestHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	all[1].send(0, all[2], 5, frame)
-	wait(t, func() bool { _, wrong := all[2].Planes[0].Counters.Dropped(); return wrong == 5 }, "frames on half a circuit are not counted")
+	wait(t, func() bool {
+		_, wrong := all[2].Planes[0].Counters.Dropped()
+		return wrong == 5
+	}, "frames on half a circuit are not counted")
 	for r := range all {
 		if got := all[r].receive(0); got != nil {
 			t.Errorf("rank %d has got frames from %v", r, got)

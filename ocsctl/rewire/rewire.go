@@ -1,5 +1,5 @@
-// Package rewire carries out a plan of a job-level topology: it gives planes new maps in stages, while communicators use
-// the other planes.
+// Package rewire carries out a plan of a job-level topology: it gives planes new maps in stages, while communicators
+// use the other planes.
 //
 // Layer: ocsctl. It knows planes and permutations, neither pods nor jobs.
 package rewire
@@ -37,11 +37,11 @@ type Options struct {
 	Done func(stage int)
 }
 
-// Run carries out stages in order. The planes of a stage are taken out of service for new operations, each is given
-// its map as soon as the operation that holds it has ended, and all are put back; meanwhile communicators go on with
-// the others. A stage of all planes of the fabric is divided in two, since an operation must
-// have a plane; one of the only plane is refused. After an error the planes that could not be given their
-// map are out of service, and the others of the stage in service again; later stages are not begun.
+// Run carries out stages in order. It takes the planes of a stage out of service for new operations. It gives each
+// plane its map as soon as the operation that holds the plane has ended, and puts all back. Meanwhile communicators use
+// the other planes. Run divides a stage of all planes of the fabric in two, since an operation must have a plane; it
+// refuses a stage of the only plane. After an error, the planes that did not get their map are out of service, and the
+// others of the stage are in service again. Run begins no later stage.
 func Run(ctx context.Context, op Operator, stages []Stage, o Options) error {
 	if o.Retry == 0 {
 		o.Retry = 2 * time.Millisecond

@@ -99,7 +99,8 @@ func TestAPlaneIsAlwaysLeft(t *testing.T) {
 			t.Errorf("%d planes: %d were out of service at once, want %d; %d moved", planes, f.most, most, len(f.maps))
 		}
 	}
-	if err := Run(t.Context(), newFake(), []Stage{ring(0)}, Options{Planes: 1}); err == nil || !strings.Contains(err.Error(), "the only one") {
+	if err := Run(t.Context(), newFake(), []Stage{ring(0)}, Options{Planes: 1}); err == nil ||
+		!strings.Contains(err.Error(), "the only one") {
 		t.Error(err)
 	}
 }
@@ -130,7 +131,8 @@ func TestFailures(t *testing.T) {
 		"plane 1: map[1]: port 2 alr": {1: circuit.Permutation{2, 2, 0}},
 	} {
 		f := newFake()
-		if err := Run(t.Context(), f, []Stage{ring(0), stage}, Options{Planes: 4}); err == nil || !strings.Contains(err.Error(), "stage 2: "+want) || f.most > 0 {
+		if err := Run(t.Context(), f, []Stage{ring(0), stage}, Options{Planes: 4}); err == nil ||
+			!strings.Contains(err.Error(), "stage 2: "+want) || f.most > 0 {
 			t.Errorf("%v, want %q before anything moves", err, want)
 		}
 	}

@@ -76,7 +76,8 @@ func TestTwoPlanesOneSwitch(t *testing.T) {
 		}
 		// One plane's fault is not the other's.
 		r.inject(device.Fault{Kind: device.StuckMirror, In: ranks + 1, Out: -1})
-		if err := r.move(1, shift(1)); !errors.Is(err, driver.ErrNotAsIntended) || !strings.Contains(err.Error(), "rank 1, port ") || !strings.Contains(err.Error(), "plane b") {
+		if err := r.move(1, shift(1)); !errors.Is(err, driver.ErrNotAsIntended) || !strings.Contains(err.Error(),
+			"rank 1, port ") || !strings.Contains(err.Error(), "plane b") {
 			r.Errorf("a mirror is stuck: %v", err)
 		}
 		if _, err := r.dev.Report(0); err != nil {
@@ -133,7 +134,8 @@ func TestDrift(t *testing.T) {
 		}
 		revision := r.model.Revision()
 		err := r.moveFrom(0, shift(1), shift(2))
-		if !errors.Is(err, driver.ErrDrift) || r.model.Revision() != revision || !strings.Contains(err.Error(), "rank 0 goes to nowhere, want rank 1") {
+		if !errors.Is(err, driver.ErrDrift) || r.model.Revision() != revision || !strings.Contains(err.Error(),
+			"rank 0 goes to nowhere, want rank 1") {
 			r.Errorf("a move from a map that is not there: %v, table changed %d times", err, r.model.Revision()-revision)
 		}
 		r.must(0, shift(2)) // from the map that is there
@@ -191,7 +193,8 @@ func TestStuckMirror(t *testing.T) {
 				r.must(0, shift(1))
 				r.inject(device.Fault{Kind: device.StuckMirror, In: 2, Out: -1, Silent: silent})
 				err := r.move(0, shift(2))
-				if !errors.Is(err, driver.ErrNotAsIntended) || !strings.Contains(err.Error(), "plane a: epoch 2") || !strings.Contains(err.Error(), "rank 2, port ") {
+				if !errors.Is(err, driver.ErrNotAsIntended) || !strings.Contains(err.Error(), "plane a: epoch 2") ||
+					!strings.Contains(err.Error(), "rank 2, port ") {
 					r.Fatalf("a mirror is stuck: %v", err)
 				}
 				if !silent {
@@ -224,7 +227,8 @@ func TestGhost(t *testing.T) {
 			r.Errorf("map %v, %v", m, err)
 		}
 		revision := r.model.Revision()
-		if err := r.moveFrom(0, shift(1), shift(2)); !errors.Is(err, driver.ErrNotMatching) || r.model.Revision() != revision {
+		if err := r.moveFrom(0, shift(1), shift(2)); !errors.Is(err, driver.ErrNotMatching) ||
+			r.model.Revision() != revision {
 			r.Errorf("a move on a ghost: %v", err)
 		}
 		r.inject(device.Fault{Kind: device.Clear})
@@ -297,7 +301,8 @@ func TestAway(t *testing.T) {
 	if _, err := r.dev.Map(0); !errors.Is(err, ocsctl.ErrUnknownMap) || !errors.Is(err, errAway) {
 		t.Errorf("map: %v", err)
 	}
-	if err := r.moveFrom(0, nil, shift(1)); !errors.Is(err, errAway) || !strings.Contains(err.Error(), "switch sw does not answer") {
+	if err := r.moveFrom(0, nil, shift(1)); !errors.Is(err, errAway) || !strings.Contains(err.Error(),
+		"switch sw does not answer") {
 		t.Errorf("move: %v", err)
 	}
 	close(there)
@@ -370,7 +375,7 @@ func TestCloseWhileMoving(t *testing.T) {
 	})
 }
 
-// TestFenced: a switch that obeys a controller with a higher token ends this one's rule.
+// TestFenced checks that a switch that obeys a controller with a higher token ends this controller's rule.
 func TestFenced(t *testing.T) {
 	r := newRig(t, "gnmi", 1, nil)
 	r.must(0, shift(1))
@@ -424,7 +429,7 @@ func testFailedPort(t *testing.T) {
 	said(0, "light is lost: port p11 of rank 3 receives -55.00 dBm from rank 2")
 	say(well, 2*ranks+3)
 	said(0, "")
-	// What the driver must not say.
+	// Text that the driver must not report.
 	f.mu.Lock()
 	f.health = f.health[1:]
 	f.mu.Unlock()
@@ -456,8 +461,10 @@ func TestBadConfig(t *testing.T) {
 		"open":            {Planes: []Plane{{Name: "p0", Switch: "sw", Ports: ports}}},
 		"names no switch": {Open: open, Planes: []Plane{{Name: "p0", Ports: ports}}},
 		"0 ingress":       {Open: open, Planes: []Plane{{Name: "p0", Switch: "sw"}}},
-		"1 egress":        {Open: open, Planes: []Plane{{Name: "p0", Switch: "sw", Ports: driver.Ports{In: ports.In, Out: []string{"3"}}}}},
-		"in/out":          {Open: open, Planes: []Plane{{Name: "p0", Switch: "sw", Ports: ports}, {Name: "p1", Switch: "sw", Ports: driver.Ports{In: []string{"3"}, Out: []string{"4"}}}}},
+		"1 egress": {Open: open, Planes: []Plane{{Name: "p0", Switch: "sw",
+			Ports: driver.Ports{In: ports.In, Out: []string{"3"}}}}},
+		"in/out": {Open: open, Planes: []Plane{{Name: "p0", Switch: "sw", Ports: ports},
+			{Name: "p1", Switch: "sw", Ports: driver.Ports{In: []string{"3"}, Out: []string{"4"}}}}},
 	} {
 		if d, err := New(c); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, %v", name, d, err)

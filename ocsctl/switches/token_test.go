@@ -41,7 +41,8 @@ func TestTokens(t *testing.T) {
 		t.Errorf("probed %v", probed)
 	}
 	lost = 2
-	if err := r.move(0, shift(2)); !errors.Is(err, driver.ErrNotAsIntended) || !strings.Contains(err.Error(), "no token came from rank 2 to rank 0") {
+	if err := r.move(0, shift(2)); !errors.Is(err, driver.ErrNotAsIntended) || !strings.Contains(err.Error(),
+		"no token came from rank 2 to rank 0") {
 		t.Errorf("a token is lost: %v", err)
 	}
 	lost = circuit.Dark

@@ -9,9 +9,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// referee decides as the contract's cost model does whether a plan is feasible, without a line of
-// the checker: it looks up what a plane holds by time, walks every flow along the circuits, and
-// adds up in maps. It takes valid problems and is slow.
+// referee decides by the cost model whether a plan is feasible, without code of the checker. It looks up a plane's
+// circuits by time, walks every flow along the circuits, and adds up in maps. It takes valid problems and is slow.
 func referee(p *plans.Problem, q *plans.Plan) error {
 	if len(q.Planes) != p.Planes || math.IsNaN(q.CCTUS+q.LowerBoundUS) || math.IsInf(q.CCTUS+q.LowerBoundUS, 0) {
 		return errors.New("planes or numbers")

@@ -31,9 +31,9 @@ func (pc *piece) flowsAt(at []int) []int {
 	return class
 }
 
-// pieces lists the pieces of the steps of the problem, sorted by their beginning: each step as a whole; for a split
-// step the rounds of perstep and single matchings; and the parts of step i that some of the settings near[i] serve in
-// turn. It returns the number of positions. near may be nil.
+// pieces lists the pieces of the steps of the problem, sorted by their beginning. It lists each step as a whole. For a
+// split step it adds the rounds of perstep and single matchings. It also adds the parts of step i that some of the
+// settings near[i] serve in turn. It returns the number of positions. near may be nil.
 func (m *model) pieces(near [][][]circuit.Permutation) (all []piece, positions int) {
 	at := 0 // of m.steps
 	for i := range m.asked {

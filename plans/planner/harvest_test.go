@@ -146,9 +146,8 @@ func TestHarvestTransition(t *testing.T) {
 	}
 }
 
-// TestHarvestTable1 is the paper's Table 1: on the circuits of steps 1, 1 1 1, 1 2 2 and
-// 1 2 3 the flows of recursive doubling on 8 ranks cross the busiest circuit 4, 2 and 1 at
-// a time, over as many hops.
+// TestHarvestTable1 is the paper's Table 1: recursive doubling on 8 ranks, on the circuits of steps 1, 1 1 1, 1 2 2 and
+// 1 2 3. The flows cross the busiest circuit 4, 2 and 1 at a time, over as many hops.
 func TestHarvestTable1(t *testing.T) {
 	p := cyclicDoubling(eval5(8, 1, 1), 1e6)
 	for _, tc := range []struct{ circuits, most int }{{0, 4}, {1, 2}, {2, 1}} {

@@ -13,9 +13,9 @@ import (
 	"lightpath/plans/planner"
 )
 
-// The optimum of a problem cannot rise where the problem gets easier. So whatever a planner finds
-// for a problem, no planner's bound for an easier one may be above: a check of all bounds with the
-// plans of other problems, for which no optimum need be known.
+// The optimum of a problem cannot rise if the problem gets easier. So no planner's bound for an easier problem may be
+// above any planner's result for the harder one. This checks all bounds with plans of other problems, without knowing
+// an optimum.
 
 // easier are changes of a problem after which its optimum is at most what it was.
 var easier = []struct {

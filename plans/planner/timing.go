@@ -16,10 +16,9 @@ import (
 //	(switch)    se_s + ss_s + sum of D_i for a < i < b >= T_s
 //	(share)     D_i - se - ss of a unit in step i >= o
 //
-// Direct circuits have rate 1; on circuits that forward, the rate is 1/L. Leaving early
-// costs now and pays later, so no step can be timed alone. It is a covering program:
-// the work rows come first, the others as they are violated, and a caller who only wants
-// better than cutoff gets its answer early.
+// Direct circuits have rate 1; on circuits that forward, the rate is 1/L. Leaving early costs now and pays later, so no
+// step can be timed alone. It is a covering program: the work rows come first, and the others are added when they are
+// violated. A caller that needs only a result better than cutoff gets its answer early.
 
 // timing solves such programs for one fabric; its buffers are reused. For one goroutine.
 type timing struct {

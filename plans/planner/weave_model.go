@@ -161,8 +161,8 @@ func halfOf(n, src, dst int) half {
 	return down
 }
 
-// offer combines the planes of a unit in the way that is quickest for an even part of the step: the better plane,
-// both, or on a pair each plane for the flows that go its way. The loaders are bound to the planes of the unit.
+// offer combines the planes of a unit in the quickest way for an even part of the step. This is the better plane, both
+// planes or, on a pair, each plane for the flows in its direction. The loaders are bound to the planes of the unit.
 func (w *weaver) offer(st *step, h half) service {
 	part := w.m.usPerByte * st.bytes / float64(w.m.units)
 	best, least := service{}, math.Inf(1)

@@ -13,10 +13,9 @@ import (
 // demand serves that of each row and column. Seen from a port, a schedule is a set of
 // chunks, each a part of one entry on one switch, each costing delta first.
 //
-// Join the entries and switches that share a chunk. A component of a entries with weight W
-// and b switches has at least a+b-1 chunks, so its switches take at least
-// (W + delta (a+b-1)) / b; and that is enough, by filling one switch after the other and
-// cutting what does not fit. So the makespan of a port alone is exactly
+// Join the entries and switches that share a chunk. A component of a entries with weight W and b switches has at least
+// a+b-1 chunks, so its switches take at least (W + delta (a+b-1)) / b. That is enough: fill one switch after the other,
+// and cut the entries that do not fit. So the makespan of a port alone is exactly
 //
 //	min over partitions of its entries into groups, and of the switches among them,
 //	of max over groups (W + delta (a+b-1)) / b.

@@ -20,9 +20,9 @@ const (
 	Linear                   // the linear program (5)
 )
 
-// Decompose covers d by as many permutations as its degree, the most positive entries of a
-// row or column (Algorithm 1): each is a matching of maximum remaining demand among the matchings
-// that use an uncovered entry in every row and column that has the most of them.
+// Decompose covers d by as many permutations as its degree, the most positive entries of a row or column (Algorithm 1).
+// Each permutation is a matching of maximum remaining demand. It uses an uncovered entry in every row and column that
+// has the most of them.
 //
 // The weight of line 5 is taken literally: the smallest remaining demand over the whole
 // permutation, which is 0 where the permutation has a cell without demand. Entries of the

@@ -34,9 +34,9 @@ func TestImprove(t *testing.T) {
 	}
 }
 
-// BenchmarkAnytime is one second of search for each point of the grid of families, switches
-// and delays; it reports the mean gaps, in percent, above our bound and above the paper's, and
-// their ratios to a faithful SPECTRA's. One iteration takes about a minute.
+// BenchmarkAnytime searches one second for each point of the grid of families, switches and delays. It reports the mean
+// gaps, in percent, above our bound and above the paper's bound, and their ratios to the gaps of a faithful SPECTRA.
+// One iteration takes about a minute.
 func BenchmarkAnytime(b *testing.B) {
 	for _, c := range []struct {
 		name string

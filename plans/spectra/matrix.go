@@ -126,10 +126,9 @@ func (w *network) connect(back []bool) {
 // isExtra reports whether an edge is a second way to cover its entry.
 func (w *network) isExtra(edge int32) bool { return w.extra != nil && w.extra[edge] }
 
-// orient chooses directions of the entries, true for backwards: of the entries of a rank, by
-// falling demand, the first and second go in opposite directions, the third and fourth, and
-// so on, as far as the paths and cycles that these pairs form allow, which is to the end. So
-// sent and received entries are as many, and of much the same demands.
+// orient chooses directions of the entries, true for backwards. Of a rank's entries, sorted by falling demand, the
+// first and second go in opposite directions, the third and fourth too, and so on. The paths and cycles that these
+// pairs form always allow this. So sent and received entries are as many, and of similar demands.
 func (w *network) orient(back []bool) {
 	byRank := make([][]int32, w.n)
 	for i, pair := range w.row {

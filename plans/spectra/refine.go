@@ -16,8 +16,8 @@ func refineLinear(w *network, holds []hold) {
 	s.solve(holds, make([]int32, len(holds)), []float64{0})
 }
 
-// weigher sets the weights of given permutations on given switches so that the longest switch is as short as possible:
-// minimize T subject to T >= overhead(h) + sum of the weights on h, and every entry covered. An entry that only one
+// weigher sets the weights of given permutations on given switches so that the longest switch is as short as possible.
+// It minimizes T subject to T >= overhead(h) + sum of the weights on h, and every entry covered. An entry that only one
 // hold covers is a floor of that hold's weight. The program adds to these floors.
 type weigher struct {
 	w     *network

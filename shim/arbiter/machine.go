@@ -96,8 +96,10 @@ const (
 func New(cfg Config, v View, b Book) *Machine {
 	planes := len(cfg.Site.Planes)
 	return &Machine{
-		cfg: cfg, view: v, book: b, member: circuits.Members(cfg.Site.Ports, cfg.FabricSize), arrivals: map[uint64]*arrivals{},
-		rounds: rounds{rows: make([]*ticket.Row, cfg.Ranks)}, now: make([]ticket.Plane, planes), t: ticket.Ticket{Planes: make([]ticket.Plane, planes)},
+		cfg: cfg, view: v, book: b, member: circuits.Members(cfg.Site.Ports, cfg.FabricSize),
+		arrivals: map[uint64]*arrivals{},
+		rounds:   rounds{rows: make([]*ticket.Row, cfg.Ranks)}, now: make([]ticket.Plane, planes),
+		t: ticket.Ticket{Planes: make([]ticket.Plane, planes)},
 	}
 }
 
@@ -182,7 +184,8 @@ func (m *Machine) want(e *Event) error {
 // begin obtains planes for an operation that all ranks have requested.
 func (m *Machine) begin(w work) error {
 	if m.stage != idle {
-		return fmt.Errorf("shim: arbiter: operation %#x begins while %#x is under way: %w", w.seq, m.work.seq, errdefs.ErrInternal)
+		return fmt.Errorf("shim: arbiter: operation %#x begins while %#x is under way: %w", w.seq, m.work.seq,
+			errdefs.ErrInternal)
 	}
 	m.work = w
 	m.act(Action{Kind: StopTimer, Timer: IdleTimer})

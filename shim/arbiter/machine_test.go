@@ -186,11 +186,16 @@ func TestPlanes(t *testing.T) {
 		change func(r *rig)
 		want   []string
 	}{
-		"no plan":          {func(r *rig) { r.row = planning.Row{} }, []string{"stop 0", "ticket 2 to -1: packet", "set 0"}},
-		"never a plan":     {func(r *rig) { r.row = planning.Row{Hopeless: true} }, []string{"stop 0", "ticket 2 to -1: always", "set 0"}},
-		"the interim plan": {func(r *rig) { r.row = planning.Row{Interim: r.row.Best} }, []string{"stop 0", "ticket 2 to -1: planes 11"}},
+		"no plan": {func(r *rig) { r.row = planning.Row{} }, []string{"stop 0", "ticket 2 to -1: packet", "set 0"}},
+		"never a plan": {func(r *rig) {
+			r.row = planning.Row{Hopeless: true}
+		}, []string{"stop 0", "ticket 2 to -1: always", "set 0"}},
+		"the interim plan": {func(r *rig) {
+			r.row = planning.Row{Interim: r.row.Best}
+		}, []string{"stop 0", "ticket 2 to -1: planes 11"}},
 		"a plane is down": {func(r *rig) { r.down[1] = ocsctl.ErrPlaneDown }, []string{
-			"stop 0", "plane p1 is out of service (" + ocsctl.ErrPlaneDown.Error() + "); going on with 1 of 2 planes", "release 10",
+			"stop 0", "plane p1 is out of service (" + ocsctl.ErrPlaneDown.Error() + "); going on with 1 of 2 planes",
+			"release 10",
 			"ticket 2 to -1: planes 1",
 		}},
 		"a plane has lost frames": {func(r *rig) { r.down[1] = ocsctl.ErrFramesLost }, []string{
@@ -229,10 +234,12 @@ func TestRelease(t *testing.T) {
 func TestNoPlaneInService(t *testing.T) {
 	r := newRig(t, 1, 2, 1)
 	r.step(want(0, 1), "stop 0", "acquire 1")
-	r.step(Event{Kind: Granted, Err: ocsctl.ErrPlaneDown}, "plane p0 is out of service ("+ocsctl.ErrPlaneDown.Error()+"); going on with 0 of 1 planes",
+	r.step(Event{Kind: Granted, Err: ocsctl.ErrPlaneDown},
+		"plane p0 is out of service ("+ocsctl.ErrPlaneDown.Error()+"); going on with 0 of 1 planes",
 		"no plane with circuits is in service; going on with packet planes", "ticket 1 to -1: packet")
 	r.step(want(0, 2), "stop 0", "acquire 1")
-	r.step(Event{Kind: Granted, Planes: 1}, "plane p0 is back in service; going on with 1 of 1 planes", "ticket 2 to -1: planes 1 maps")
+	r.step(Event{Kind: Granted, Planes: 1}, "plane p0 is back in service; going on with 1 of 1 planes",
+		"ticket 2 to -1: planes 1 maps")
 }
 
 // entangled returns the warning of a port outside the communicator with a circuit to a rank on plane p0.
@@ -295,12 +302,17 @@ func TestMistakes(t *testing.T) {
 		is     error
 		says   string
 	}{
-		"other calls":                {[]Event{want(0, 1), {Kind: Want, Rank: 1, Seq: 1, Shape: calls.Shape{Kind: calls.AllToAll, Count: 1}}}, errdefs.ErrMismatch, "rank 1 called"},
-		"wants twice":                {[]Event{want(0, 1), want(0, 1)}, control.ErrMessage, "rank 0 wants operation 1 twice"},
-		"posts twice":                {[]Event{{Kind: Row, Seq: 1, Row: &ticket.Row{}}, {Kind: Row, Seq: 1, Row: &ticket.Row{}}}, control.ErrMessage, "posts round 1 twice"},
-		"ends what is not under way": {[]Event{{Kind: Done, Rank: 1, Seq: 4, Standing: &ticket.Ticket{}}}, control.ErrMessage, "rank 1 has ended operation 0x4"},
-		"lacks no plan":              {[]Event{{Kind: PlanLack, Rank: 1}}, errdefs.ErrInternal, "plan for rank 1"},
-		"controller gone":            {[]Event{want(0, 1), want(1, 1), {Kind: Granted, Err: ocsctl.ErrControlLost}}, ocsctl.ErrControlLost, ""},
+		"other calls": {[]Event{want(0, 1),
+			{Kind: Want, Rank: 1, Seq: 1, Shape: calls.Shape{Kind: calls.AllToAll, Count: 1}}}, errdefs.ErrMismatch,
+			"rank 1 called"},
+		"wants twice": {[]Event{want(0, 1), want(0, 1)}, control.ErrMessage, "rank 0 wants operation 1 twice"},
+		"posts twice": {[]Event{{Kind: Row, Seq: 1, Row: &ticket.Row{}},
+			{Kind: Row, Seq: 1, Row: &ticket.Row{}}}, control.ErrMessage, "posts round 1 twice"},
+		"ends what is not under way": {[]Event{{Kind: Done, Rank: 1, Seq: 4, Standing: &ticket.Ticket{}}}, control.ErrMessage,
+			"rank 1 has ended operation 0x4"},
+		"lacks no plan": {[]Event{{Kind: PlanLack, Rank: 1}}, errdefs.ErrInternal, "plan for rank 1"},
+		"controller gone": {[]Event{want(0, 1), want(1, 1), {Kind: Granted, Err: ocsctl.ErrControlLost}},
+			ocsctl.ErrControlLost, ""},
 		"messages of two sizes": {[]Event{
 			{Kind: Row, Rank: 0, Seq: 1, Row: &ticket.Row{Sends: []ticket.Message{{Peer: 1, Bytes: 5}}}},
 			{Kind: Row, Rank: 1, Seq: 1, Row: &ticket.Row{Recvs: []ticket.Message{{Peer: 0, Bytes: 6}}}},

@@ -11,10 +11,9 @@ import (
 	"lightpath/shim/settings"
 )
 
-// Door is a listener of this process, where ranks of communicators that it is in can find it
-// again: those that are left when others have failed meet at the door of the first of them.
-// It stands open as long as there are such communicators; nobody gets through who does not
-// know the secret of a meeting that is under way.
+// Door is a listener of this process. Ranks that are left after a failure meet again at the door of the first of them.
+// It is open while this process has communicators. Only connections that know the secret of a current meeting are
+// accepted.
 type Door struct {
 	ln    net.Listener
 	ip    netip.Addr
@@ -23,11 +22,11 @@ type Door struct {
 
 	mu    sync.Mutex
 	roots map[control.Secret]*root
-	// guests are who is at home at any time, by what those who come to them prove to know.
+	// guests maps the secret that a connection proves to the meeting that receives it.
 	guests map[control.Secret]func(net.Conn)
 }
 
-// Receive has connections that know the secret go to guest, nil: to nobody any more.
+// Receive passes connections that know the secret to guest. If guest is nil, it passes no more of them.
 func (d *Door) Receive(s control.Secret, guest func(net.Conn)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -58,7 +57,8 @@ func EnterDoor(cfg *settings.Config) (*Door, error) {
 		if err != nil {
 			return nil, fmt.Errorf("shim: door: %w", err)
 		}
-		d = &Door{ln: ln, ip: ip, slots: make(chan struct{}, maxUnproven), roots: map[control.Secret]*root{}, guests: map[control.Secret]func(net.Conn){}}
+		d = &Door{ln: ln, ip: ip, slots: make(chan struct{}, maxUnproven), roots: map[control.Secret]*root{},
+			guests: map[control.Secret]func(net.Conn){}}
 		if doors.open == nil {
 			doors.open = map[netip.Addr]*Door{}
 		}
@@ -97,8 +97,8 @@ func (d *Door) accept() {
 	})
 }
 
-// greet takes whoever comes to the meeting whose secret they know. Who comes too early is sent
-// away, and comes again.
+// greet passes a connection to the meeting whose secret it knows. A rank that comes too early is sent away, and comes
+// again.
 func (d *Door) greet(conn net.Conn) {
 	s, err := control.AcceptAny(conn, d.find)
 	<-d.slots
@@ -154,10 +154,11 @@ func (d *Door) Hold(s control.Secret, timeout time.Duration, try int) {
 	go d.root(s, timeout, try).serve()
 }
 
-// Sign puts up a sign where a rank could be looked for while it meets the others elsewhere: whoever
-// comes to meet it here means other ranks than it does, is told so, and so is conflict, once. The sign
-// is there until over is closed, or where someone has come, until all who mean what they do have.
-func (d *Door) Sign(s control.Secret, own *Hello, timeout time.Duration, over <-chan struct{}, conflict func(why string)) {
+// Sign answers ranks that come here to meet this rank while it meets others elsewhere. They have another list of ranks,
+// so Sign tells them, and calls conflict once. The sign stays until over is closed; after a conflict, it stays until
+// all ranks with this rank's list have their answers.
+func (d *Door) Sign(s control.Secret, own *Hello, timeout time.Duration, over <-chan struct{},
+	conflict func(why string)) {
 	go d.root(s, timeout, own.Try).refuseOthers(own, over, conflict)
 }
 

@@ -18,17 +18,17 @@ type gathering struct {
 	ranks    int
 	block    span
 	table    []*Hello         // by rank
-	conns    map[int]net.Conn // by rank; those that want an answer
+	conns    map[int]net.Conn // by rank; ranks that wait for an answer
 	refusal  string
 	answered int
 	expect   int          // the most that anyone spoke of: so many want an answer
 	settled  func()       // called before anyone is welcome; may be nil
-	told     map[int]bool // who has an answer, by hello.Was: at a door they may come again
+	told     map[int]bool // ranks that have an answer, by hello.Was: at a door they may come again
 	try      int          // root.try
 }
 
-// Agreed puts hellos that have come by another way, of all ranks of one communicator, into its table, or says why they do not
-// fit.
+// Agreed puts hellos that have come by another way, of all ranks of one communicator, into its table, or says why they
+// do not fit.
 func Agreed(hellos []*Hello) (table []Hello, refusal string) {
 	g := &gathering{}
 	for _, h := range hellos {
@@ -131,21 +131,25 @@ func (g *gathering) admit(h *Hello) {
 	case first != nil && h.Without != first.Without:
 		g.refuse(first.excludes() + ", " + h.excludes())
 	case first != nil && h.Ranks != first.Ranks:
-		g.refuse(fmt.Sprintf("%s says the communicator has %d ranks, %s says %d", first.Where(), first.Ranks, h.Where(), h.Ranks))
+		g.refuse(fmt.Sprintf("%s says the communicator has %d ranks, %s says %d", first.Where(), first.Ranks,
+			h.Where(), h.Ranks))
 	case h.Rank < 0 || h.Rank >= g.ranks:
 		g.refuse(fmt.Sprintf("%s is not one of %d ranks", h.Where(), g.ranks))
 	case first != nil && h.places() != first.places() || h.Places > h.Ranks:
-		g.refuse(fmt.Sprintf("%s has %d ids for the communicator, %s has %d", h.Where(), h.places(), first.Where(), first.places()))
+		g.refuse(fmt.Sprintf("%s has %d ids for the communicator, %s has %d", h.Where(), h.places(),
+			first.Where(), first.places()))
 	case first != nil && !g.block.has(h.Rank):
 		g.refuse(fmt.Sprintf("%s and %s have the ids in different orders", first.Where(), h.Where()))
 	case g.table[h.Rank] != nil:
-		g.refuse(fmt.Sprintf("%s and process %d on %s both claim to be rank %d", g.table[h.Rank].Where(), h.PID, h.Name, h.Rank))
+		g.refuse(fmt.Sprintf("%s and process %d on %s both claim to be rank %d", g.table[h.Rank].Where(),
+			h.PID, h.Name, h.Rank))
 	case first != nil && h.Version != first.Version:
 		g.refuse(fmt.Sprintf("%s runs Lightpath %s, %s runs %s", first.Where(), first.Version, h.Where(), h.Version))
 	case h.Version != Version:
 		g.refuse(fmt.Sprintf("%s runs Lightpath %s, the rendezvous %s", h.Where(), h.Version, Version))
 	case first != nil && h.Fabric != first.Fabric:
-		g.refuse(fmt.Sprintf("%s has fabric %s, %s has %s", first.Where(), fabricName(first.Fabric), h.Where(), fabricName(h.Fabric)))
+		g.refuse(fmt.Sprintf("%s has fabric %s, %s has %s", first.Where(), fabricName(first.Fabric), h.Where(),
+			fabricName(h.Fabric)))
 	case first != nil && h.Settings != first.Settings:
 		g.refuse(fmt.Sprintf("%s is set to %s, %s to %s", first.Where(), first.Settings, h.Where(), h.Settings))
 	default:
@@ -153,7 +157,7 @@ func (g *gathering) admit(h *Hello) {
 	}
 }
 
-// refuse tells everyone who is there, and later all who come.
+// refuse answers all ranks that are there, and later all that come, with the error.
 func (g *gathering) refuse(why string) {
 	if g.refusal != "" || g.answered > 0 {
 		return
@@ -171,7 +175,7 @@ func (g *gathering) welcome() {
 	g.tell(&control.Message{Kind: control.MsgWelcome, Arg: RandomID(), Body: body})
 }
 
-// tell gives everyone who is there their answer.
+// tell gives every rank that is there its answer.
 func (g *gathering) tell(m *control.Message) {
 	for rank, conn := range g.conns {
 		if g.table != nil {

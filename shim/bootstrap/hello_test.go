@@ -52,16 +52,19 @@ func FuzzHelloOfAnyVersion(f *testing.F) {
 
 // TestRanksThatDoNotFit: what ranks must have in common, the refusal names on both sides.
 func TestRanksThatDoNotFit(t *testing.T) {
-	first := Hello{Ranks: 2, Name: "a", PID: 1, Version: Version, Fabric: "f00d", Settings: (&settings.Config{Transport: "auto", Planes: 1}).Agreed()}
+	first := Hello{Ranks: 2, Name: "a", PID: 1, Version: Version, Fabric: "f00d",
+		Settings: (&settings.Config{Transport: "auto", Planes: 1}).Agreed()}
 	current := settings.Config{Transport: "auto", Planes: 1, PlanCurrent: true}
 	for name, c := range map[string]struct {
 		edit func(*Hello)
 		says []string // none: they fit
 	}{
-		"fits":       {func(*Hello) {}, nil},
-		"fabric":     {func(h *Hello) { h.Fabric = "beef" }, []string{"has fabric f00d", "has beef"}},
-		"no fabric":  {func(h *Hello) { h.Fabric = "" }, []string{"has fabric f00d", "has none"}},
-		"initial":    {func(h *Hello) { h.Settings = current.Agreed() }, []string{"is set to LIGHTPATH_TRANSPORT=auto", "LIGHTPATH_PLAN_INITIAL=current"}},
+		"fits":      {func(*Hello) {}, nil},
+		"fabric":    {func(h *Hello) { h.Fabric = "beef" }, []string{"has fabric f00d", "has beef"}},
+		"no fabric": {func(h *Hello) { h.Fabric = "" }, []string{"has fabric f00d", "has none"}},
+		"initial": {func(h *Hello) {
+			h.Settings = current.Agreed()
+		}, []string{"is set to LIGHTPATH_TRANSPORT=auto", "LIGHTPATH_PLAN_INITIAL=current"}},
 		"version":    {func(h *Hello) { h.Version = "0.0.1" }, []string{Version, "0.0.1"}},
 		"rank twice": {func(h *Hello) { h.Rank = 0 }, []string{"both claim to be rank 0"}},
 	} {
@@ -75,7 +78,7 @@ func TestRanksThatDoNotFit(t *testing.T) {
 			if g.refusal != "" {
 				t.Fatal(g.refusal)
 			}
-			clear(g.conns) // nobody is there to be told
+			clear(g.conns) // no rank is there to be told
 			g.admit(&second)
 			if (g.refusal == "") != (c.says == nil) {
 				t.Fatalf("refusal %q", g.refusal)

@@ -11,8 +11,8 @@ import (
 // ProcessID returns a random number of this process. It tells processes of different containers apart too.
 var ProcessID = sync.OnceValue(RandomID)
 
-// PIDNamespace returns a name that processes share if they know each other by the same process numbers, "" if the system
-// does not say it.
+// PIDNamespace returns a name that processes share if they know each other by the same process numbers, "" if the
+// system does not say it.
 var PIDNamespace = sync.OnceValue(func() string {
 	name, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package bootstrap is how the ranks of a communicator that is being made find each other: unique ids, the root that an id
-// names, where ranks give their hellos and get the table of all of them, and the doors at which ranks that are left
-// of a communicator meet again.
+// Package bootstrap lets the ranks of a new communicator find each other. It has unique ids and the root that an id
+// names: ranks send it their hellos and get the table of all hellos. It also has doors, where the remaining ranks of a
+// communicator meet again.
 //
-// Layer: above control and settings, below shim, which makes communicators of what ranks know of each other here.
+// Layer: above control and settings, below shim, which makes communicators from the tables.
 package bootstrap
 
 import (
@@ -25,9 +25,8 @@ type UniqueID [UniqueIDSize]byte
 // UniqueIDSize is NCCL_UNIQUE_ID_BYTES.
 const UniqueIDSize = 128
 
-// A unique id holds where the rendezvous root listens and the secret that proves
-// membership: magic, secret, address, port and a checksum. Whoever has the id can join,
-// so it is never logged.
+// A unique id holds where the rendezvous root listens and the secret that proves membership: magic, secret, address,
+// port and a checksum. Any process that has the id can join, so the id is never logged.
 //
 //	0 magic [8]   8 secret [16]   24 address [16]   40 port u16 BE   42 zero   120 check [8]
 const (
@@ -54,7 +53,8 @@ func ParseID(id *UniqueID) (netip.AddrPort, control.Secret, error) {
 	var s control.Secret
 	check := sha256.Sum256(id[:atCheck])
 	if string(id[:atSecret]) != idMagic || !bytes.Equal(id[atCheck:], check[:UniqueIDSize-atCheck]) {
-		return netip.AddrPort{}, s, fmt.Errorf("shim: commId is not an id that this library made: %w", errdefs.ErrInvalidArgument)
+		return netip.AddrPort{}, s, fmt.Errorf("shim: commId is not an id that this library made: %w",
+			errdefs.ErrInvalidArgument)
 	}
 	copy(s[:], id[atSecret:])
 	addr := netip.AddrFrom16([16]byte(id[atAddr:atPort])).Unmap()
@@ -72,7 +72,8 @@ func EnvID(addr netip.AddrPort) UniqueID {
 func parseCommID(v string) (netip.AddrPort, error) {
 	a, err := net.ResolveTCPAddr("tcp", v)
 	if err != nil || a.Port == 0 || a.IP == nil {
-		return netip.AddrPort{}, fmt.Errorf("shim: environment variable NCCL_COMM_ID: %q is not host:port: %w", v, errdefs.ErrInvalidUsage)
+		return netip.AddrPort{}, fmt.Errorf("shim: environment variable NCCL_COMM_ID: %q is not host:port: %w", v,
+			errdefs.ErrInvalidUsage)
 	}
 	ap := a.AddrPort()
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()), nil

@@ -22,7 +22,7 @@ type Place struct {
 	Addr     netip.AddrPort
 	Secret   control.Secret
 	Patience bool
-	Again    bool // who is sent away without an answer came too early, and comes again
+	Again    bool // a rank that is closed without an answer came too early, and comes again
 }
 
 // Meet is a rank's side of a rendezvous: it gives its hello at its place and returns the
@@ -174,7 +174,8 @@ func readTable(m *control.Message, h *Hello) (uint64, []Hello, error) {
 // CheckTable checks that a table is one of h's communicator.
 func CheckTable(table []Hello, h *Hello) error {
 	if len(table) != h.Ranks || table[h.Rank] != *h {
-		return fmt.Errorf("shim: rank %d: rendezvous: table of %d ranks is not ours: %w", h.Rank, len(table), control.ErrMessage)
+		return fmt.Errorf("shim: rank %d: rendezvous: table of %d ranks is not ours: %w", h.Rank,
+			len(table), control.ErrMessage)
 	}
 	return nil
 }

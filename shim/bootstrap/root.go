@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// idleRoot is how long an id that nobody uses keeps its listener.
+	// idleRoot is how long an unused id keeps its listener.
 	idleRoot = time.Hour
 	// RefusalGrace lets the root's error, which names the ranks at fault, arrive before a
 	// rank's own timeout, which cannot.
@@ -47,7 +47,7 @@ type Hello struct {
 	Places    int    `json:"places"`   // ids that the ranks were given, where those are several
 	TCP       string `json:"tcp"`      // where this rank's tcp planes connect, "" without
 	Device    bool   `json:"device"`   // it may be given device memory
-	Identity  string `json:"identity"` // identity of the rank's device, "" where NoDevice says why nobody can reach it
+	Identity  string `json:"identity"` // identity of the rank's device, "" if NoDevice says why it is unreachable
 	NoDevice  string `json:"no_device"`
 	NoDirect  string `json:"no_direct"` // the setting by which devices do not reach each other, "" without
 	NoRemote  string `json:"no_remote"` // and that by which ports do not reach devices
@@ -56,20 +56,19 @@ type Hello struct {
 // Where names a rank for messages, with its host and process.
 func (h *Hello) Where() string { return fmt.Sprintf("rank %d (%s, process %d)", h.Rank, h.Name, h.PID) }
 
-// excludes says whom a rank leaves out, in numbers of the parent.
+// excludes lists the ranks that a rank leaves out, in numbers of the parent.
 func (h *Hello) excludes() string {
 	return fmt.Sprintf("rank %d (%s, process %d) excludes %s", h.Was, h.Name, h.PID, h.Without)
 }
 
-// root gathers the hellos of one communicator and hands everyone the table. Where ranks meet
-// at several places, each place has a root, which gathers a block of ranks; the first of a
-// block, its delegate, then takes its table to the root of the first block, and brings back
-// everyone's.
+// root gathers the hellos of one communicator and sends every rank the table. If ranks meet at several places, each
+// place has a root, which gathers a block of ranks. The first rank of a block, its delegate, then takes its table to
+// the root of the first block, and brings back the table of all.
 type root struct {
 	ln      net.Listener // nil behind a door
 	secret  control.Secret
 	timeout time.Duration
-	idle    time.Duration // how long nobody may come
+	idle    time.Duration // how long the root waits without a rank
 	try     int           // behind a door: whose meeting it is says so in its hello
 	retire  func()        // called before anyone is welcome, and at the end; may be nil
 	events  chan rootEvent
@@ -84,7 +83,7 @@ type rootEvent struct {
 	conn  net.Conn
 	hello Hello
 	block []Hello          // of a delegate
-	final *control.Message // what all roots together have decided, from this one's delegate
+	final *control.Message // the decision of all roots together, from this root's delegate
 	veto  string           // another place has refused its ranks
 	try   int              // of a veto: the meeting that it is about, 0: any
 	gone  bool
@@ -97,9 +96,9 @@ func newRoot(s control.Secret, timeout, idle time.Duration) *root {
 	}
 }
 
-// StartRoot listens (at addr where it is valid) and serves one rendezvous in the
-// background: until everyone has an answer, or cfg.Timeout after the first has come, or for an hour that nobody comes. It
-// returns where it listens.
+// StartRoot listens (at addr if it is valid) and serves one rendezvous in the background. The rendezvous ends when
+// every rank has an answer, cfg.Timeout after the first rank has come, or after an hour without a rank. StartRoot
+// returns its address.
 func StartRoot(cfg *settings.Config, s control.Secret, addr netip.AddrPort) (netip.AddrPort, error) {
 	if !addr.IsValid() {
 		ip, err := control.Address(cfg.ControlInterfaces())
@@ -152,7 +151,7 @@ func (r *root) follow(conn net.Conn) {
 		_ = conn.Close()
 		return
 	}
-	// A rank says nothing more, but a delegate says what became of its block.
+	// A rank sends no more; a delegate reports the result of its block.
 	if err := control.Read(conn, &m); err == nil && (m.Kind == control.MsgWelcome || m.Kind == control.MsgRefuse) {
 		r.post(rootEvent{conn: conn, hello: e.hello, final: &m})
 		return
@@ -189,7 +188,8 @@ func decodeHello(b []byte, h *Hello) error {
 		Version string `json:"version"`
 	}
 	if err := json.Unmarshal(b, &who); err == nil && who.Version != Version {
-		*h = Hello{Rank: who.Rank, Ranks: who.Ranks, Name: errdefs.Cut(who.Name, 64), PID: who.PID, Version: errdefs.Cut(who.Version, 64)}
+		*h = Hello{Rank: who.Rank, Ranks: who.Ranks, Name: errdefs.Cut(who.Name, 64), PID: who.PID,
+			Version: errdefs.Cut(who.Version, 64)}
 		return nil
 	}
 	return control.DecodeStrict(b, h)
@@ -230,7 +230,8 @@ func (r *root) serve() {
 		case <-timer.C:
 			for _, g := range []*gathering{g, blocks} {
 				if g.ranks > 0 {
-					g.refuse(fmt.Sprintf("timed out after %v: %s never arrived%v", r.timeout, status.ListRanks(g.missing()), &r.trouble))
+					g.refuse(fmt.Sprintf("timed out after %v: %s never arrived%v", r.timeout, status.ListRanks(g.missing()),
+						&r.trouble))
 				}
 			}
 			return
@@ -244,7 +245,8 @@ func over(g, blocks *gathering) bool {
 	if g.answered == 0 || g.answered < g.expect {
 		return false
 	}
-	return g.ranks == 0 || g.block.first > 0 || blocks.answered >= blocks.expect && (blocks.answered > 0 || g.block.n == g.ranks)
+	return g.ranks == 0 || g.block.first > 0 || blocks.answered >= blocks.expect &&
+		(blocks.answered > 0 || g.block.n == g.ranks)
 }
 
 // handle takes one event; blocks gathers the delegates.
@@ -279,7 +281,7 @@ func (g *gathering) handle(e *rootEvent, blocks *gathering) {
 		_ = control.Send(g.conns[g.block.first], &control.Message{Kind: control.MsgBlock, Body: body})
 	}
 	if g.refusal != "" {
-		blocks.refuse(g.refusal) // delegates who come later hear it too
+		blocks.refuse(g.refusal) // delegates that come later get it too
 	}
 }
 

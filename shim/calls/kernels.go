@@ -18,8 +18,9 @@ type Kernels struct {
 	Div           datatype.DivFunc     // divides the result by the ranks; nil: it is not divided
 }
 
-// KernelsOf returns the kernels of a shape. Averages of floats scale every contribution by 1/n as it is loaded; averages of
-// integers divide the sum (NCCL's definition of ncclAvg). Operators of the user scale by the scalar of each call.
+// KernelsOf returns the kernels of a shape. Averages of floats scale every contribution by 1/n as it is loaded;
+// averages of integers divide the sum (NCCL's definition of ncclAvg). Operators of the user scale by the scalar of each
+// call.
 func KernelsOf(s *Shape, ranks int) Kernels {
 	if !Kinds[s.Kind].Reduces {
 		return Kernels{}
@@ -43,8 +44,8 @@ func KernelsOf(s *Shape, ranks int) Kernels {
 	return k
 }
 
-// Scaling returns the function and factor that scale the call's contribution as it is loaded, nil if it is not scaled. It
-// allocates only for 64-bit scalars that float64 cannot hold.
+// Scaling returns the function and factor that scale the call's contribution as it is loaded, nil if it is not scaled.
+// It allocates only for 64-bit scalars that float64 cannot hold.
 func (k *Kernels) Scaling(c *Call) (datatype.ScaleFunc, float64) {
 	if c.Op != OpPreMulSum || k.Scale == nil {
 		return k.Scale, k.factor

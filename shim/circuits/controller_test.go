@@ -64,7 +64,8 @@ func TestPlaneDisabled(t *testing.T) {
 	if !uses(0b11) {
 		t.Error("not all planes are in use")
 	}
-	for _, c := range []struct{ disable, enable, use planeset.Set }{{0b10, 0, 0b01}, {0b01, 0, 0}, {0, 0b10, 0b10}, {0, 0b01, 0b11}} {
+	for _, c := range []struct{ disable, enable, use planeset.Set }{{0b10, 0, 0b01}, {0b01, 0, 0}, {0, 0b10, 0b10},
+		{0, 0b01, 0b11}} {
 		for j := range c.disable.Each() {
 			if err := core.Disable(j, "mirrors are being cleaned", "ops"); err != nil {
 				t.Fatal(err)
@@ -79,7 +80,8 @@ func TestPlaneDisabled(t *testing.T) {
 			t.Errorf("planes %#b are in service, %#b in use", c.use, circuits.Of(a.Comms[1]).Granted().Use)
 		}
 	}
-	for _, want := range []string{"plane p1 is out of service", "disabled by ops: mirrors are being cleaned", "going on with 1 of 2 planes", "plane p0 is back in service"} {
+	for _, want := range []string{"plane p1 is out of service", "disabled by ops: mirrors are being cleaned",
+		"going on with 1 of 2 planes", "plane p0 is back in service"} {
 		if !strings.Contains(log(), want) {
 			t.Errorf("the log does not say %q:\n%s", want, log())
 		}
@@ -97,10 +99,12 @@ func TestPlaneBreaks(t *testing.T) {
 	w.RunAll(t, rng, 1000)
 	other.RunAll(t, rng, 1000)
 	for _, c := range append(w.Comms, other.Comms...) {
-		circuits.Of(c).Quiesce(10 * time.Second) // what nobody waits for would fail between two operations
+		circuits.Of(c).Quiesce(10 * time.Second) // a failure between two operations, at which no rank waits
 	}
 	s.Device.Break(1, errors.New("mirror 7 is stuck"))
-	for r, err := range w.Each(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 5000))}) }) {
+	for r, err := range w.Each(func(c *shim.Comm) error {
+		return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 5000))})
+	}) {
 		shimtest.WantError(t, err, ocsctl.ErrReconfFailed, "rank ", "plane 1 epoch", "mirror 7 is stuck")
 		if result.Of(err) != result.SystemError {
 			t.Errorf("rank %d: result %d", r, result.Of(err))
@@ -220,7 +224,7 @@ func TestPlanesLeaveNothing(t *testing.T) {
 		w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))}) })
 		w.Destroy()
 	}
-	cycle() // what is made once per process
+	cycle() // a resource that the process makes once
 	before := shimtest.CountResources(t)
 	for range 10 {
 		cycle()

@@ -48,7 +48,9 @@ func skippedDrainInTheKernel(t *testing.T) bool {
 	t.Setenv("LIGHTPATH_PLANNER", "perstep")
 	t.Setenv("LIGHTPATH_FAULT", "skip-drain:0:1") // after the move to where the plan begins
 	w := shimtest.NewWorld(t, 4)
-	errs := w.Each(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1<<18))}) })
+	errs := w.Each(func(c *shim.Comm) error {
+		return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1<<18))})
+	})
 	if len(lost()) == 0 {
 		shimtest.NoErrors(t, errs)
 		return false

@@ -48,7 +48,8 @@ func TestPlanesGoAndComeBack(t *testing.T) {
 					}
 					return true
 				}) {
-					t.Errorf("planes %#b are down, and not all others carried frames: %v, then %v", down, before, shimtest.FramesByPlane(t, server))
+					t.Errorf("planes %#b are down, and not all others carried frames: %v, then %v", down, before,
+						shimtest.FramesByPlane(t, server))
 				}
 				for j, n := range shimtest.FramesByPlane(t, server) {
 					if down>>j&1 != 0 && n != before[j] {
@@ -58,7 +59,8 @@ func TestPlanesGoAndComeBack(t *testing.T) {
 			}
 			shimtest.NoLosses(t, server)
 			for _, want := range []string{
-				"plane p1 is out of service (plane 1", "mirrors are being cleaned", "going on with 2 of 3 planes", "no plane with circuits is in service",
+				"plane p1 is out of service (plane 1", "mirrors are being cleaned", "going on with 2 of 3 planes",
+				"no plane with circuits is in service",
 				"plane p0 is back in service; going on with 1 of 3 planes", "going on with 3 of 3 planes",
 			} {
 				if strings.Count(log(), want) == 0 {
@@ -128,7 +130,8 @@ func TestNewsTravelsSlowly(t *testing.T) {
 	shimtest.AwaitReleased(t, core)
 	other.Down.Store(0b01)
 	for r, err := range w.Each(call) {
-		if !errors.Is(err, ocsctl.ErrPlaneDown) || !strings.Contains(err.Error(), "rank 1") || !strings.Contains(err.Error(), "plane 0 epoch") {
+		if !errors.Is(err, ocsctl.ErrPlaneDown) || !strings.Contains(err.Error(), "rank 1") ||
+			!strings.Contains(err.Error(), "plane 0 epoch") {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}

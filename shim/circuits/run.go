@@ -115,13 +115,14 @@ func (p *Planes) acquire(op *Operation) (*Grant, error) {
 		bad = bad || g.Flags&ticket.Maps != 0 && len(g.Planes[j].Maps) != p.Ranks
 	}
 	if bad {
-		return nil, fmt.Errorf("%w: ticket for %d planes of %d, or other ranks", control.ErrMessage, len(g.Planes), len(p.now))
+		return nil, fmt.Errorf("%w: ticket for %d planes of %d, or other ranks", control.ErrMessage,
+			len(g.Planes), len(p.now))
 	}
 	return g, nil
 }
 
-// await waits for the ticket of an operation. Each [stall.Interval] it tells the leader in which call it waits, like a stalled
-// operation. So the leader finds mismatched calls and missing ranks.
+// await waits for the ticket of an operation. Each [stall.Interval] it tells the leader in which call it waits, like a
+// stalled operation. So the leader finds mismatched calls and missing ranks.
 func (p *Planes) await(op *Operation) (*control.Message, error) {
 	c := p.c
 	deadline := time.Now().Add(c.Cfg.Timeout)
@@ -141,7 +142,8 @@ func (p *Planes) await(op *Operation) (*control.Message, error) {
 				stall.ReportFaults(c)
 			}
 		case own:
-			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket by the call's deadline: %w", c.Rank, op.Seq, exec.ErrDeadline)
+			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket by the call's deadline: %w", c.Rank,
+				op.Seq, exec.ErrDeadline)
 		case op.Shape == nil:
 			return nil, fmt.Errorf("shim: rank %d: no word from rank 0 on a group of sends and receives in %v: %w",
 				c.Rank, c.Cfg.Timeout, errdefs.ErrTimeout)
@@ -150,7 +152,8 @@ func (p *Planes) await(op *Operation) (*control.Message, error) {
 			if _, err := c.AwaitFor(control.MsgTicket, op.Seq, time.Second); err != nil && !errors.Is(err, comm.ErrNothing) {
 				return nil, err
 			}
-			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket in %v: %w", c.Rank, op.Seq, c.Cfg.Timeout, errdefs.ErrTimeout)
+			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket in %v: %w", c.Rank, op.Seq,
+				c.Cfg.Timeout, errdefs.ErrTimeout)
 		}
 	}
 }
@@ -201,7 +204,8 @@ func (p *Planes) there(plane int, want *ticket.Plane) (bool, error) {
 		return false, err
 	}
 	if st.Epoch == want.Epoch && RankMap(st.Map, p.Ports, p.member).Digest() != want.Hash {
-		return false, fmt.Errorf("plane %d at epoch %d holds another map than the ticket's: %w", plane, st.Epoch, ocsctl.ErrUnknownMap)
+		return false, fmt.Errorf("plane %d at epoch %d holds another map than the ticket's: %w", plane, st.Epoch,
+			ocsctl.ErrUnknownMap)
 	}
 	return int32(st.Epoch-want.Epoch) >= 0, nil
 }

@@ -101,9 +101,9 @@ func TestSlowRank(t *testing.T) {
 	}
 }
 
-// TestTwoCommunicatorsShareThePlanes: two communicators over the same ports, each on a
-// thread of its own per rank, in opposite orders on different ranks. Planes are granted
-// whole, so nobody holds half.
+// TestTwoCommunicatorsShareThePlanes runs two communicators over the same ports. Each rank has a thread per
+// communicator, and ranks call in opposite orders. The controller grants planes all at once, so no communicator holds
+// half.
 func TestTwoCommunicatorsShareThePlanes(t *testing.T) {
 	server := shimtest.UseEmulator(t, 4, 2, nil)
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
@@ -192,8 +192,8 @@ func TestSmallerThanTheFabric(t *testing.T) {
 	shimtest.NoLosses(t, server)
 }
 
-// TestResetOutlastsTheOperation: planes go to the next communicator only when the reset
-// after the last operation of the one before, which nobody waits for, has been made.
+// TestResetOutlastsTheOperation checks that planes go to the next communicator only after the reset that follows the
+// last operation, though no rank waits for it.
 func TestResetOutlastsTheOperation(t *testing.T) {
 	server := shimtest.UseEmulator(t, 4, 2, func(f *fabric.Fabric) { f.OCS[0].Reconfig = 15 * time.Millisecond })
 	t.Setenv("LIGHTPATH_PLANNER", "perstep")
@@ -251,9 +251,11 @@ func TestAssignPorts(t *testing.T) {
 		"one process, no use": {[]bootstrap.Hello{{Port: 2}, {Port: 2}}, "[0 1]"},
 		"launcher too large":  {[]bootstrap.Hello{{Port: 9}, {Port: 1}}, "[0 1]"},
 		"given":               {[]bootstrap.Hello{{Port: 2, PortGiven: true}, {Port: 0, PortGiven: true}}, "[2 0]"},
-		"given twice":         {[]bootstrap.Hello{{Port: 2, PortGiven: true}, {Rank: 1, Port: 2, PortGiven: true}}, "same port 2"},
-		"given too large":     {[]bootstrap.Hello{{Port: 4, PortGiven: true}, {Port: 2, PortGiven: true}}, "port 4 on a fabric of 4"},
-		"more than fabric":    {make([]bootstrap.Hello, 5), "port 4"},
+		"given twice": {[]bootstrap.Hello{{Port: 2, PortGiven: true}, {Rank: 1, Port: 2, PortGiven: true}},
+			"same port 2"},
+		"given too large": {[]bootstrap.Hello{{Port: 4, PortGiven: true}, {Port: 2, PortGiven: true}},
+			"port 4 on a fabric of 4"},
+		"more than fabric": {make([]bootstrap.Hello, 5), "port 4"},
 	} {
 		ports, err := endpoints.AssignPorts(k.table, 4)
 		if err != nil {
@@ -353,7 +355,8 @@ func TestSwitchDies(t *testing.T) {
 	for r, err := range w.Each(func(c *shim.Comm) error {
 		buf := make([]byte, 64)
 		for {
-			call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 64, Send: unsafe.Pointer(&buf[0]), Recv: unsafe.Pointer(&buf[0])}
+			call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 64, Send: unsafe.Pointer(&buf[0]),
+				Recv: unsafe.Pointer(&buf[0])}
 			if err := shim.Run([]calls.Call{call}); err != nil {
 				return err
 			}

@@ -105,7 +105,9 @@ func TestTwoHosts(t *testing.T) {
 			kill()
 			// A call that finds out fails and says so; one that comes later does without the planes.
 			for range 3 {
-				for _, err := range w.Each(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1<<16))}) }) {
+				for _, err := range w.Each(func(c *shim.Comm) error {
+					return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1<<16))})
+				}) {
 					if err != nil && !strings.Contains(err.Error(), "h2 at 127.0.0.1") {
 						t.Errorf("%v: want it to name the host", err)
 					}

@@ -21,17 +21,17 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestNoFilesLeft: where the process has no file descriptors left, or too few, making a communicator
-// ends, those who lack them say so, nothing is left behind, and with some of them back the next one works.
+// TestNoFilesLeft checks a process with too few file descriptors. Making a communicator ends, the ranks that lack
+// descriptors say so, and nothing leaks. With some descriptors back, the next communicator works.
 func TestNoFilesLeft(t *testing.T) {
 	for _, transport := range []string{"shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			if err := shimtest.RunRanks(2); err != nil { // what is made once per process
+			if err := shimtest.RunRanks(2); err != nil { // a resource that the process makes once
 				t.Fatal(err)
 			}
 			before := shimtest.CountResources(t)
-			t.Setenv("LIGHTPATH_TIMEOUT", "300ms") // whom a rank without descriptors does not answer, gives up
+			t.Setenv("LIGHTPATH_TIMEOUT", "300ms") // a rank that waits for a rank without descriptors gives up
 			few := []int{0}
 			if transport == "tcp" {
 				few = append(few, 4) // somewhere in the middle, after as long as it takes
@@ -88,7 +88,7 @@ func withFiles(t *testing.T, spare int) []error {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
 	}
-	shimtest.InitAll(t, ranks, cfg) // the place where nobody could go would wait for them
+	shimtest.InitAll(t, ranks, cfg) // otherwise the id's listener would wait for them
 	return errs
 }
 
@@ -135,7 +135,8 @@ func TestFullSharedMemory(t *testing.T) {
 		t.Skip("needs root, to mount a small /dev/shm of its own")
 	}
 	for size, want := range map[string]string{"8k": shm.ErrNoSpace.Error(), "1m": "well", "64m": "well"} {
-		out := runProgram(t, "full", &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}, "LP_TEST_SIZE="+size, "LIGHTPATH_TRANSPORT=shm", "LIGHTPATH_TIMEOUT=60s")
+		out := runProgram(t, "full", &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}, "LP_TEST_SIZE="+size,
+			"LIGHTPATH_TRANSPORT=shm", "LIGHTPATH_TIMEOUT=60s")
 		if strings.HasPrefix(out, "skip") {
 			t.Skip(out)
 		}
@@ -230,8 +231,8 @@ func spareThreads(n int) {
 	all.Wait()
 }
 
-// settledSize returns the bytes of this process's address space, once what communicators had mapped is gone:
-// it goes when the collector has found that nobody has it any more.
+// settledSize returns the bytes of this process's address space, after the collector has unmapped the memory of
+// communicators that are gone.
 func settledSize() (size uint64, err error) {
 	for same := 0; same < 20; same++ {
 		runtime.GC()
@@ -261,7 +262,7 @@ func TestCreateDestroyLeavesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cycle() // what is made once per process
+			cycle() // a resource that the process makes once
 			before := shimtest.CountResources(t)
 			cycles := 70 // 210 in all
 			switch {

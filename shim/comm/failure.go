@@ -170,8 +170,8 @@ func (c *Core) failedElsewhere(m *control.Message) {
 	c.failure.heard.Do(func() { close(c.failure.told) })
 }
 
-// awaitRelay makes sure that a failure that this rank has sent to the leader reaches the other ranks. If the leader ends
-// before it has forwarded the failure, this rank tells them.
+// awaitRelay makes sure that a failure that this rank has sent to the leader reaches the other ranks. If the leader
+// ends before it has forwarded the failure, this rank tells them.
 func (c *Core) awaitRelay(m *control.Message) {
 	select {
 	case <-c.failure.told:

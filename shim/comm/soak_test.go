@@ -50,10 +50,9 @@ func soakSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// TestSoak makes one communicator after another, of random size over random planes, and does
-// random things with each and with its children: collectives and messages, alone and in groups,
-// by turns and side by side, splits, shrinks and aborts. What they return is held against the
-// oracle. Nothing may differ, hang or be left.
+// TestSoak makes communicators of random size over random planes, one after another. On each, and on its children, it
+// runs collectives and messages, alone and in groups, in turn and concurrently, and splits, shrinks and aborts. It
+// compares all results with the oracle. Nothing may differ, hang or leak.
 func TestSoak(t *testing.T) {
 	end := time.Now().Add(soakTime(t))
 	seed := soakSeed(t)
@@ -114,7 +113,8 @@ func soakEnvironment(t *testing.T, rng *rand.Rand, transport string, n int) {
 	t.Setenv("LIGHTPATH_PLANES", fmt.Sprint(planes))
 	t.Setenv("LIGHTPATH_TIMEOUT", "40s") // before the test calls it a hang: this error says more
 	if rng.IntN(3) == 0 {
-		t.Setenv("LIGHTPATH_ALGORITHM", pick("allreduce:ring", "allreduce:double-binary-tree,alltoall:pairwise", "broadcast:binomial,allgather:ring"))
+		t.Setenv("LIGHTPATH_ALGORITHM", pick("allreduce:ring", "allreduce:double-binary-tree,alltoall:pairwise",
+			"broadcast:binomial,allgather:ring"))
 	}
 }
 
@@ -354,7 +354,7 @@ func (s *soak) bear(b *branch, ranks []int, origin func(rank int) membership.Ori
 		}
 		made[c.ID].Comms[c.Rank], made[c.ID].thread[c.Rank] = c, b.thread[ranks[i]]
 	}
-	// In the order of ranks: what is drawn must not depend on ids.
+	// In the order of ranks: the random choices must not depend on ids.
 	for _, c := range children {
 		if c != nil && made[c.ID] != nil {
 			s.worlds = append(s.worlds, made[c.ID])
@@ -364,8 +364,8 @@ func (s *soak) bear(b *branch, ranks []int, origin func(rank int) membership.Ori
 	return nil
 }
 
-// abort has one rank abort while the others are in calls that need it: they get its error, and
-// those that are left may go on together.
+// abort has one rank abort while the others are in calls that need it. They get its error, and the remaining ranks may
+// continue together.
 func (s *soak) abort(b *branch) error {
 	defer b.Destroy()
 	deeds, err := s.draw(b)
@@ -400,8 +400,9 @@ func (s *soak) abort(b *branch) error {
 // randomCase draws a call; counts are spread evenly over orders of magnitude.
 func randomCase(rng *rand.Rand, n int) shimtest.Collective {
 	k := shimtest.Collective{
-		Kind: shimtest.OracleKinds[rng.IntN(len(shimtest.OracleKinds))], Type: datatype.Type(rng.IntN(int(datatype.NumTypes))),
-		Op: datatype.Op(rng.IntN(int(datatype.NumOps))), Root: rng.IntN(n),
+		Kind: shimtest.OracleKinds[rng.IntN(len(shimtest.OracleKinds))],
+		Type: datatype.Type(rng.IntN(int(datatype.NumTypes))),
+		Op:   datatype.Op(rng.IntN(int(datatype.NumOps))), Root: rng.IntN(n),
 		Count:   int(math.Exp(rng.Float64()*math.Log(100_000))) - rng.IntN(2),
 		InPlace: rng.IntN(3) == 0, Skew: rng.IntN(2) * rng.IntN(8),
 	}

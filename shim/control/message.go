@@ -1,8 +1,9 @@
-// Package control is the network between the ranks of a communicator beside its planes: connections whose two ends
-// prove to each other that they know the communicator's secret, the messages that travel on them, and the star of
-// connections by which ranks reach their leader, rank 0, and it reaches them.
+// Package control is the network between the ranks of a communicator beside its planes. Both ends of a connection prove
+// that they know the communicator's secret. The package has the connections, their messages, and the star: the
+// connections between the leader, rank 0, and all other ranks.
 //
-// Layer: below bootstrap and shim, which say what messages mean; this package reads only those that make the star and end it.
+// Layer: below bootstrap and shim, which give messages their meaning. This package reads only the messages that make
+// and end the star.
 package control
 
 import (
@@ -21,46 +22,54 @@ type Kind uint8
 
 // The control messages. They go to the leader unless said otherwise. Seq, Arg and Body are those of [Message].
 const (
-	MsgHello            Kind = iota // rendezvous: Body is a hello
-	MsgWelcome                      // root to rank: Arg is the communicator, Body the table of hellos
-	MsgRefuse                       // root to rank, or rank to another place: Body says why; Arg, unless 0, is the Try that it is about
-	MsgJoin                         // first message of a control connection
-	MsgSegment                      // leader to all: Body names the shared memory segment
-	MsgPlanes                       // Body says where this rank's ends of planes are; leader to all: every rank's
-	MsgReady                        // planes are attached
-	MsgGo                           // leader to all: all ranks are ready
-	MsgWant                         // Seq wants a ticket; Arg is the signature, Body the shape of the call
-	MsgTicket                       // leader to rank: the answer to MsgWant or MsgRow; Body is a ticket, then the plan of a round
-	MsgDone                         // the operation of ticket Seq has ended here; Body says where it leaves the planes
-	MsgPlanReq                      // Body is the digest of a plan that this rank lacks
-	MsgPlan                         // leader to rank: Body is the plan
-	MsgPoison                       // both ways: Arg is the class of the error, Body its text
-	MsgState                        // this rank is stalled in Seq with signature Arg; Body describes the call
-	MsgQuery                        // leader to all: which call was Seq? Answered by MsgState
-	MsgTimeout                      // as MsgState, and this rank gives up
-	MsgGoodbye                      // both ways: Body lists [Departure]; from the leader with Arg 1: all ranks have left
-	MsgRow                          // Seq numbers a group of sends and receives; Body is its row
-	MsgMembership                   // this rank wants a communicator made from this one; Seq counts them
-	MsgMembershipAnswer             // leader to rank: Arg is 0 with an answer, or the class of an error
-	MsgBlock                        // delegate to root: Body is the table of a block of ranks
-	MsgVacateAsk                    // ports of some ranks must release circuits; Seq numbers the request, Body says which
-	MsgVacated                      // leader to rank: the answer to MsgVacateAsk; Arg is 1 if the ranks were told
-	MsgVacate                       // leader to rank: this rank's port must
-	MsgAsk                          // what is every rank doing? Seq numbers the question; leader to all: Arg is the rank that asks
-	MsgTell                         // answer to MsgAsk, to the leader and on to rank Arg; Body says what the rank is doing
-	MsgExchange                     // leader to all: Body says where the page of tokens is
-	MsgManaged                      // Seq numbers a step of making a data path; Body, unless empty, says why this rank cannot take it
-	MsgAccord                       // leader to all: all ranks have answered step Seq; Body says why one could not take it
-	MsgPlanAsk                      // which plan do scripts of a shape have? Seq numbers the question, Body is the shape
-	MsgPlanTold                     // leader to rank: the answer; Arg is 1 with the plan, 0 with the reason why there is none
-	MsgRegions                      // a rank has registered device memory, or no longer has; leader to all: the same
-	MsgShares                       // both ways, of the shares of packet planes; Arg says what, Seq numbers the leader's questions
-	MsgFaults                       // Body lists the faults that a rank sees; leader to all: the same, Arg is the rank
-	MsgAwaited                      // leader on to rank Arg: Body says which messages the sender of the message waits for from it
+	MsgHello   Kind = iota // rendezvous: Body is a hello
+	MsgWelcome             // root to rank: Arg is the communicator, Body the table of hellos
+	// root to rank, or rank to another place: Body says why; Arg, unless 0, is the Try that it is about
+	MsgRefuse
+	MsgJoin    // first message of a control connection
+	MsgSegment // leader to all: Body names the shared memory segment
+	MsgPlanes  // Body says where this rank's ends of planes are; leader to all: every rank's
+	MsgReady   // planes are attached
+	MsgGo      // leader to all: all ranks are ready
+	MsgWant    // Seq wants a ticket; Arg is the signature, Body the shape of the call
+	// leader to rank: the answer to MsgWant or MsgRow; Body is a ticket, then the plan of a round
+	MsgTicket
+	MsgDone             // the operation of ticket Seq has ended here; Body says where it leaves the planes
+	MsgPlanReq          // Body is the digest of a plan that this rank lacks
+	MsgPlan             // leader to rank: Body is the plan
+	MsgPoison           // both ways: Arg is the class of the error, Body its text
+	MsgState            // this rank is stalled in Seq with signature Arg; Body describes the call
+	MsgQuery            // leader to all: which call was Seq? Answered by MsgState
+	MsgTimeout          // as MsgState, and this rank gives up
+	MsgGoodbye          // both ways: Body lists [Departure]; from the leader with Arg 1: all ranks have left
+	MsgRow              // Seq numbers a group of sends and receives; Body is its row
+	MsgMembership       // this rank wants a communicator made from this one; Seq counts them
+	MsgMembershipAnswer // leader to rank: Arg is 0 with an answer, or the class of an error
+	MsgBlock            // delegate to root: Body is the table of a block of ranks
+	MsgVacateAsk        // ports of some ranks must release circuits; Seq numbers the request, Body says which
+	MsgVacated          // leader to rank: the answer to MsgVacateAsk; Arg is 1 if the ranks were told
+	MsgVacate           // leader to rank: this rank's port must
+	// what is every rank doing? Seq numbers the question; leader to all: Arg is the rank that asks
+	MsgAsk
+	MsgTell     // answer to MsgAsk, to the leader and on to rank Arg; Body says what the rank is doing
+	MsgExchange // leader to all: Body says where the page of tokens is
+	// Seq numbers a step of making a data path; Body, unless empty, says why this rank cannot take it
+	MsgManaged
+	MsgAccord  // leader to all: all ranks have answered step Seq; Body says why one could not take it
+	MsgPlanAsk // which plan do scripts of a shape have? Seq numbers the question, Body is the shape
+	// leader to rank: the answer; Arg is 1 with the plan, 0 with the reason why there is none
+	MsgPlanTold
+	MsgRegions // a rank has registered device memory, or no longer has; leader to all: the same
+	// both ways, of the shares of packet planes; Arg says what, Seq numbers the leader's questions
+	MsgShares
+	MsgFaults // Body lists the faults that a rank sees; leader to all: the same, Arg is the rank
+	// to the leader and on to rank Arg: Body says how many messages a rank waits for from it
+	MsgAwaited
 	NumKinds
 )
 
-// Message is what travels between ranks outside the planes: from rank From, about what its kind says of Seq, Arg and Body.
+// Message is what travels between ranks outside the planes: from rank From, about what its kind says of Seq, Arg and
+// Body.
 type Message struct {
 	Kind     Kind
 	From     uint16
@@ -132,7 +141,7 @@ func Read(r io.Reader, m *Message) error {
 	return err
 }
 
-// Send writes a message to somebody who should be reading, in at most HandshakeTime.
+// Send writes a message to a peer that should be reading, in at most HandshakeTime.
 func Send(conn net.Conn, m *Message) error {
 	_ = conn.SetWriteDeadline(time.Now().Add(HandshakeTime))
 	_, err := conn.Write(Append(nil, m))

@@ -30,8 +30,8 @@ const Magic = "LPCTL\x00\x00\x01"
 // Secret is what ranks prove knowledge of when they connect to each other.
 type Secret [16]byte
 
-// Proof is the answer to a challenge by somebody in a role, with a nonce of their own: that of who has the secret. What else
-// needs a value that only the communicator's ranks know may have one under a role of its own.
+// Proof is the answer to a challenge: it proves that a side in a role, with its own nonce, knows the secret. Other
+// values that only the communicator's ranks may know use it with a role of their own.
 func Proof(s Secret, role string, challenge, nonce []byte) []byte {
 	m := hmac.New(sha256.New, s[:])
 	m.Write([]byte(role))
@@ -47,7 +47,7 @@ func Accept(conn net.Conn, s Secret) error {
 	return err
 }
 
-// AcceptAny is Accept where several secrets may be meant: find tries those that there are.
+// AcceptAny is Accept if several secrets are possible: find tries each of them.
 func AcceptAny(conn net.Conn, find func(knows func(Secret) bool) (Secret, bool)) (s Secret, err error) {
 	_ = conn.SetDeadline(time.Now().Add(HandshakeTime))
 	var hello [8 + 16]byte
@@ -84,13 +84,11 @@ func (s Secret) Derive(what string, numbers ...uint64) (d Secret) {
 	return d
 }
 
-// goneAfter is how long an address that was listened on may refuse connections before whoever
-// listened there is taken to be gone.
+// goneAfter is how long an address that was listened on may refuse connections before its listener counts as gone.
 const goneAfter = 2 * time.Second
 
-// Dial connects to addr and is the other side of [Accept]. It tries again, until ctx
-// or the deadline ends, where the other side does not know the secret yet; and with patience
-// where nobody listens yet, else not for long.
+// Dial connects to addr and is the other side of [Accept]. If the other side does not know the secret yet, Dial tries
+// again until ctx or the deadline ends. If no process listens yet, it tries that long only with patience.
 func Dial(ctx context.Context, addr netip.AddrPort, s Secret, deadline time.Time, patience bool) (net.Conn, error) {
 	wait := 5 * time.Millisecond
 	var refused time.Time
@@ -117,7 +115,7 @@ func Dial(ctx context.Context, addr netip.AddrPort, s Secret, deadline time.Time
 		case refused.IsZero():
 			refused = time.Now()
 		case !patience && time.Since(refused) > goneAfter:
-			return nil, fmt.Errorf("shim: connect to %v: nobody listens there any more: %w: %w", addr, err, errdefs.ErrRemote)
+			return nil, fmt.Errorf("shim: connect to %v: no process listens there any more: %w: %w", addr, err, errdefs.ErrRemote)
 		}
 		select {
 		case <-time.After(wait):
@@ -178,8 +176,8 @@ func (t *Trouble) String() string {
 	return ""
 }
 
-// AcceptAll hands over every connection until the listener is closed; t says why it can accept none, if so. Greet must not
-// wait long.
+// AcceptAll hands over every connection until the listener is closed; t says why it can accept none, if so. Greet must
+// not wait long.
 func AcceptAll(ln net.Listener, t *Trouble, greet func(net.Conn)) {
 	for {
 		conn, err := ln.Accept()

@@ -46,7 +46,8 @@ type Star struct {
 
 // Events are what a star calls, on the goroutine of a connection. The functions must not block.
 type Events struct {
-	Deliver  func(*Message)            // a message has come; it belongs to the callee, and those of a rank keep their order
+	// a message has come; it belongs to the callee, and those of a rank keep their order
+	Deliver  func(*Message)
 	Departed func(Departure)           // a rank has said goodbye
 	Lost     func(rank int, err error) // a connection has ended, and its rank has not said goodbye
 }
@@ -72,8 +73,10 @@ func (l *link) send(m *Message) error {
 
 // NewStar connects rank to the leader at addr, or as the leader waits on ln for all
 // others. Nothing is delivered before [Star.Start]. The end of ctx ends the wait.
-func NewStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string, s Secret, timeout time.Duration) (*Star, error) {
-	c := &Star{rank: rank, ranks: ranks, links: make([]*link, ranks), left: make([]bool, ranks), allLeft: make(chan struct{})}
+func NewStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string, s Secret,
+	timeout time.Duration) (*Star, error) {
+	c := &Star{rank: rank, ranks: ranks, links: make([]*link, ranks), left: make([]bool, ranks),
+		allLeft: make(chan struct{})}
 	deadline := time.Now().Add(timeout)
 	if ranks == 1 {
 		return c, nil
@@ -145,7 +148,8 @@ func (c *Star) gather(ctx context.Context, ln net.Listener, s Secret, deadline t
 				}
 			}
 			c.Close()
-			return fmt.Errorf("shim: control connections: %s never arrived%v: %w", status.ListRanks(missing), &t, errdefs.ErrTimeout)
+			return fmt.Errorf("shim: control connections: %s never arrived%v: %w", status.ListRanks(missing),
+				&t, errdefs.ErrTimeout)
 		}
 	}
 	return nil
@@ -282,8 +286,8 @@ func (c *Star) Leave(d Departure) {
 	c.markLeft(c.rank)
 }
 
-// ErrUnsent says that the connection to the leader takes nothing any more. What the leader has said before may
-// still be on its way to be read; see Comm.fail of package shim.
+// ErrUnsent says that the connection to the leader takes nothing any more. Earlier messages of the leader may still be
+// unread; see Comm.fail of package shim.
 var ErrUnsent = fmt.Errorf("%w", errdefs.ErrRemote)
 
 // ToLeader sends m to rank 0; at the leader it is delivered at once.

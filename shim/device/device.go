@@ -15,8 +15,8 @@ var ErrDriver = errors.New("device driver")
 // Stream is a handle of the driver's; up to [LastDefault] they are names of default streams.
 type Stream uintptr
 
-// LastDefault is the last handle that stands for a stream of whatever context is current: CUDA's are 0 and 1, the context's, and 2, the
-// calling thread's own.
+// LastDefault is the last handle that stands for a stream of whatever context is current: CUDA's are 0 and 1, the
+// context's, and 2, the calling thread's own.
 const LastDefault Stream = 2
 
 // Event is a handle of the driver's.
@@ -51,8 +51,8 @@ type Capture struct {
 // done. They belong between Enter and Leave, on one goroutine; memory and events may be used in all
 // contexts. Safe for concurrent use. Errors wrap [ErrDriver].
 type Driver interface {
-	// Current is the device of the calling thread's context, where it has none that which it would get one of, or -1. ok is false where
-	// the program does not use the driver at all.
+	// Current is the device of the calling thread's context, where it has none that which it would get one of, or -1. ok
+	// is false where the program does not use the driver at all.
 	Current() (device int, ok bool, err error)
 	// Locate tells whose memory a pointer is.
 	Locate(p unsafe.Pointer) (Place, error)
@@ -92,8 +92,8 @@ type Driver interface {
 	// later ones allocate nothing. Both Copy and Reduce may be part of a capture.
 	Reduce(r *Reduction, s Stream) error
 	// LoadKernels loads all kernels of Reduce into the context that has been entered, once. That takes memory there
-	// and up to seconds, and a driver may wait for all work of the device meanwhile: ranks that wait for each other there call it
-	// before they do.
+	// and up to seconds, and a driver may wait for all work of the device meanwhile: ranks that wait for each other there
+	// call it before they do.
 	LoadKernels() error
 	// Signal has the handler's Ready called, with job, when all work before it is done.
 	Signal(s Stream, job uintptr) error

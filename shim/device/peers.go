@@ -22,8 +22,8 @@ type Word struct {
 }
 
 // Peers is a driver with what ranks need to reach each other's memory. Its methods belong between
-// Enter, or EnterContext, and Leave; but for Context and Identity, which are of the calling thread's context, and PrimaryContext.
-// Safe for concurrent use; errors wrap [ErrDriver].
+// Enter, or EnterContext, and Leave; but for Context and Identity, which are of the calling thread's context, and
+// PrimaryContext. Safe for concurrent use; errors wrap [ErrDriver].
 type Peers interface {
 	Driver
 

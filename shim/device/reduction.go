@@ -23,13 +23,13 @@ var ErrReduction = errors.New("device: impossible reduction")
 //
 //	Dst[i] = (Sources[0][i]*Scale Op Sources[1][i]*Scale Op ... Sources[N-1][i]*Scale) / Divisor
 //
-// (only sums, and one source alone, are scaled or divided)
-// from left to right, every result rounded to the type as by package datatype: the same bits as its kernels make of
-// the same sources in the same order, but for NaN, which is a NaN here where it is one there, of any sign and payload. One
-// source alone is copied, bit for bit, or multiplied.
+// (only sums, and one source alone, are scaled or divided) from left to right. Every result is rounded to the type, as
+// in package datatype: the same sources in the same order give the same bits as its kernels. A NaN is a NaN in both,
+// but may differ in sign and payload. One source alone is copied, bit for bit, or multiplied.
 //
-// Sources are only read; Dst may be one of them, and overlaps nothing else. All is memory that the stream's device reaches, of any
-// alignment: kernels are fast where all addresses are alike modulo 16. The driver reads the structure in the call only.
+// Sources are only read. Dst may be one of them, and overlaps nothing else. All buffers must be memory that the
+// stream's device reaches. Any alignment works; kernels are fast if all addresses are equal modulo 16. The driver reads
+// the structure only during the call.
 type Reduction struct {
 	Dst     unsafe.Pointer
 	Sources [MaxSources]unsafe.Pointer
@@ -40,9 +40,10 @@ type Reduction struct {
 	Scale   Scale
 	Divisor int64 // of integers, truncating towards zero; 0 and 1 divide by nothing, at most MaxDivisor
 
-	// Words of 8 bytes in memory of devices, which say when the kernel runs where something is: an address, a multiple of 16, with Tag, which
-	// is of [SaidTag]. One with another tag says nothing, as does none (nil); a word may become one while the kernel runs. Where words speak of a source, it is there, Offset bytes on, and not at Sources[i].
-	// Results are stored at Dst, at all Targets that words speak of, and at Spare too if one of the Targets is not spoken of.
+	// Words of 8 bytes in memory of devices, which say when the kernel runs where something is: an address, a multiple of
+	// 16, with Tag, which is of [SaidTag]. One with another tag says nothing, as does none (nil); a word may become one
+	// while the kernel runs. Where words speak of a source, it is there, Offset bytes on, and not at Sources[i]. Results
+	// are stored at Dst, at all Targets that words speak of, and at Spare too if one of the Targets is not spoken of.
 	Tag          uint64
 	Found        [MaxSources]unsafe.Pointer
 	Offset       int64
@@ -52,12 +53,13 @@ type Reduction struct {
 	Spare        unsafe.Pointer // nil: nowhere
 }
 
-// SaidBits are those of a word that are no address but its tag. Streams write such a word in two halves, the lower one first, and take it back
-// by a 0 in the upper one: tags have the upper bit set, so a word that is half written says nothing.
+// SaidBits are the bits of a word, without its tag, that are no address. Streams write such a word in two halves, the
+// lower one first. They take it back with a 0 in the upper half. Tags have the upper bit set, so a half-written word
+// has no meaning.
 const SaidBits uint64 = 0xfe<<56 | 0xf
 
-// SaidTag is the tag of words that mean the same: of who says where something is, and of who is to find it there. Others have
-// another one, but for one of 1024.
+// SaidTag is the tag of words with one meaning: the sender of an address and its reader use the same tag. Other
+// meanings have another tag, except by chance 1 of 1024.
 func SaidTag(meaning uint64) uint64 {
 	mixed := meaning * 0x9e3779b97f4a7c15 // 2^64 / the golden ratio
 	return 1<<63 | mixed>>1&(SaidBits&^0xf) | mixed>>54&0xf
@@ -88,7 +90,8 @@ func ScaleBy(t datatype.Type, factor float64) Scale {
 	case datatype.Float64:
 		b.PutUint64(s.Factor[:], math.Float64bits(factor))
 	default:
-		b.PutUint64(s.Factor[:], uint64(int64(factor))) // little-endian, as all hosts of CUDA are: its low bytes are the element
+		// little-endian, as all hosts of CUDA are: its low bytes are the element
+		b.PutUint64(s.Factor[:], uint64(int64(factor)))
 	}
 	return s
 }

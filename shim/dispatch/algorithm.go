@@ -24,21 +24,26 @@ const anySize = 1<<63 - 1
 // else the ring, which needs no switching.
 var packetChoices = [schedule.NumCollectives][]choice{
 	schedule.AllReduce: {
-		{pow2: true, max: 16 << 10, algorithm: "recursive-doubling-xor"}, {pow2: true, max: 1 << 20, algorithm: "rabenseifner"},
-		{pow2: true, ranks: 4, max: 16 << 20, algorithm: "rabenseifner"}, {max: 32 << 10, algorithm: "recursive-doubling-xor"}, {max: anySize, algorithm: "ring"},
+		{pow2: true, max: 16 << 10, algorithm: "recursive-doubling-xor"},
+		{pow2: true, max: 1 << 20, algorithm: "rabenseifner"},
+		{pow2: true, ranks: 4, max: 16 << 20, algorithm: "rabenseifner"},
+		{max: 32 << 10, algorithm: "recursive-doubling-xor"}, {max: anySize, algorithm: "ring"},
 	},
-	schedule.AllGather:     {{max: 64 << 10, algorithm: "bruck"}, {max: anySize, algorithm: "ring"}},
-	schedule.ReduceScatter: {{pow2: true, max: 64 << 10, algorithm: "rabenseifner"}, {max: anySize, algorithm: "pairwise"}},
-	schedule.AllToAll:      {{ranks: 16, max: anySize, algorithm: "pairwise"}, {max: 2 << 10, algorithm: "bruck"}, {max: anySize, algorithm: "pairwise"}},
-	schedule.Broadcast:     {{max: 64 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "ring"}},
-	schedule.Reduce:        {{max: 64 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "ring"}},
-	schedule.Gather:        {{max: 16 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "direct"}},
-	schedule.Scatter:       {{max: 16 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "direct"}},
+	schedule.AllGather: {{max: 64 << 10, algorithm: "bruck"}, {max: anySize, algorithm: "ring"}},
+	schedule.ReduceScatter: {{pow2: true, max: 64 << 10, algorithm: "rabenseifner"},
+		{max: anySize, algorithm: "pairwise"}},
+	schedule.AllToAll: {{ranks: 16, max: anySize, algorithm: "pairwise"}, {max: 2 << 10, algorithm: "bruck"},
+		{max: anySize, algorithm: "pairwise"}},
+	schedule.Broadcast: {{max: 64 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "ring"}},
+	schedule.Reduce:    {{max: 64 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "ring"}},
+	schedule.Gather:    {{max: 16 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "direct"}},
+	schedule.Scatter:   {{max: 16 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "direct"}},
 }
 
 var opticalChoices = [schedule.NumCollectives][]choice{
-	schedule.AllReduce:     {{pow2: true, max: anySize, algorithm: "rabenseifner"}, {max: anySize, algorithm: "ring"}},
-	schedule.AllGather:     {{pow2: true, max: anySize, algorithm: "recursive-doubling"}, {max: anySize, algorithm: "ring"}},
+	schedule.AllReduce: {{pow2: true, max: anySize, algorithm: "rabenseifner"}, {max: anySize, algorithm: "ring"}},
+	schedule.AllGather: {{pow2: true, max: anySize, algorithm: "recursive-doubling"},
+		{max: anySize, algorithm: "ring"}},
 	schedule.ReduceScatter: {{pow2: true, max: anySize, algorithm: "rabenseifner"}, {max: anySize, algorithm: "ring"}},
 	schedule.AllToAll:      {{max: anySize, algorithm: "pairwise"}},
 	schedule.Broadcast:     {{max: anySize, algorithm: "binomial"}},

@@ -44,8 +44,8 @@ func PacketsUS(s calls.Shape, ranks int, cfg *settings.Config, costs *plans.Prob
 }
 
 // CircuitsUS returns the least time of a collective on planes with circuits, in microseconds, in two parts. fixed does
-// not depend on the size: the agreement on the ticket (agreeUS), and alpha and one hop per step. wire is the time of the
-// bytes on all planes. No plan is faster, since reconfigurations come on top.
+// not depend on the size: the agreement on the ticket (agreeUS), and alpha and one hop per step. wire is the time of
+// the bytes on all planes. No plan is faster, since reconfigurations come on top.
 func CircuitsUS(p *plans.Problem, planes int, agreeUS float64) (fixed, wire float64) {
 	fixed = agreeUS
 	for i := range p.Steps {

@@ -13,7 +13,8 @@ import (
 // TestCosts compares predictions with sums made by hand. On circuits a step has 20 us of alpha and 5 us for a hop, and
 // there are 2 planes of 2 Gb/s.
 func TestCosts(t *testing.T) {
-	p := &plans.Problem{BandwidthGbps: 2, AlphaUS: 20, HopUS: 5, ReconfigUS: 200, Steps: []plans.Step{{Bytes: 1000}, {}, {Bytes: 500}}}
+	p := &plans.Problem{BandwidthGbps: 2, AlphaUS: 20, HopUS: 5, ReconfigUS: 200,
+		Steps: []plans.Step{{Bytes: 1000}, {}, {Bytes: 500}}}
 	if fixed, wire := CircuitsUS(p, 2, 100); fixed != 150 || math.Abs(wire-3) > 1e-9 {
 		t.Errorf("circuits: %v and %v us, want 150 and 3", fixed, wire)
 	}

@@ -50,8 +50,10 @@ func TestArrangeCrossesPodsLess(t *testing.T) {
 		}
 		before, _ := crossing(c.coll, c.name)
 		after, most := crossing(c.coll, name)
-		if c.coll == schedule.AllToAll && after != before || c.coll != schedule.AllToAll && after >= before || c.most > 0 && most > c.most {
-			t.Errorf("%v %s: %d chunks go between pods, %d by %s, in %d flows at once", c.coll, c.name, before, after, name, most)
+		if c.coll == schedule.AllToAll && after != before || c.coll != schedule.AllToAll && after >= before ||
+			c.most > 0 && most > c.most {
+			t.Errorf("%v %s: %d chunks go between pods, %d by %s, in %d flows at once", c.coll, c.name,
+				before, after, name, most)
 		}
 		if Arrange(c.coll, c.name, nil, nil) != c.name {
 			t.Errorf("%s changes without pods", c.name)

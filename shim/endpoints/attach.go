@@ -106,9 +106,11 @@ func ChooseTransport(table []bootstrap.Hello, cfg *settings.Config) (string, err
 	case len(table) == 1:
 		return "inproc", nil
 	case setting == "inproc" && otherProcess != nil:
-		return "", fmt.Errorf("shim: LIGHTPATH_TRANSPORT=inproc, but %s and %s are different processes: %w", first.Where(), otherProcess.Where(), errdefs.ErrInvalidUsage)
+		return "", fmt.Errorf("shim: LIGHTPATH_TRANSPORT=inproc, but %s and %s are different processes: %w", first.Where(),
+			otherProcess.Where(), errdefs.ErrInvalidUsage)
 	case setting == "shm" && otherHost != nil:
-		return "", fmt.Errorf("shim: LIGHTPATH_TRANSPORT=shm, but %s and %s share no memory: %w", first.Where(), otherHost.Where(), errdefs.ErrInvalidUsage)
+		return "", fmt.Errorf("shim: LIGHTPATH_TRANSPORT=shm, but %s and %s share no memory: %w", first.Where(),
+			otherHost.Where(), errdefs.ErrInvalidUsage)
 	case setting != "auto":
 		return setting, nil
 	case otherProcess == nil:
@@ -195,7 +197,8 @@ func sharedInterface(table []bootstrap.Hello, planes int) string {
 	for i := range table {
 		if n := 1 + strings.Count(table[i].TCP, ","); n < planes {
 			return fmt.Sprintf("the %d planes of %s (LIGHTPATH_PLANES) use %d interface(s): planes that share an interface add no "+
-				"bandwidth. NCCL_SOCKET_IFNAME lists the interfaces to use in turn, such as =eth0,eth1", planes, table[i].Where(), n)
+				"bandwidth. NCCL_SOCKET_IFNAME lists the interfaces to use in turn, such as =eth0,eth1", planes,
+				table[i].Where(), n)
 		}
 	}
 	return ""

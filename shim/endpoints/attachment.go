@@ -21,7 +21,7 @@ import (
 	"lightpath/shim/topology"
 )
 
-// Client is a port's connection to whoever moves the planes, wherever that is.
+// Client is a port's connection to the controller that moves the planes.
 type Client interface {
 	ocsctl.Client
 	// Waiting says what the next switch of a plane waits for; it may ask, and take a while.
@@ -134,7 +134,8 @@ func dialController(fab *Fabric, port int, takeover time.Duration) (*Controller,
 	}
 	if remote := fab.remote(); len(remote) > 0 {
 		tls := fab.Controller.TLS
-		c, err := rpc.Dial(context.Background(), remote, port, rpc.Options{CA: tls.CA, Cert: tls.Cert, Key: tls.Key, Version: bootstrap.Version, Takeover: takeover})
+		c, err := rpc.Dial(context.Background(), remote, port, rpc.Options{CA: tls.CA, Cert: tls.Cert, Key: tls.Key,
+			Version: bootstrap.Version, Takeover: takeover})
 		if err != nil {
 			return nil, errors.Join(failed, err)
 		}
@@ -168,7 +169,8 @@ func Circuits(c *comm.Core, fab *Fabric, at *Controller) (e transport.Endpoint, 
 		return nil, hcas, fmt.Errorf("shim: rank %d: LIGHTPATH_TRANSPORT=%s, but the planes of fabric %s are in the memory of its controller: %w",
 			c.Rank, settings.TransportEBPF, fab.Path, errdefs.ErrInvalidUsage)
 	case at.rings != nil:
-		e, err = port.New(port.Options{Rank: c.Rank, Ranks: c.Ranks, Ports: at.rings.ports, MTU: at.rings.mtu, Health: health})
+		e, err = port.New(port.Options{Rank: c.Rank, Ranks: c.Ranks, Ports: at.rings.ports, MTU: at.rings.mtu,
+			Health: health})
 		return e, hcas, err
 	case at.DataPlane() == ocsctl.DataMemory:
 		return nil, hcas, fmt.Errorf("shim: rank %d: the planes of fabric %s are in the memory of the controller at %s, which only its unix endpoint reaches: %w",

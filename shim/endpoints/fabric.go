@@ -63,7 +63,8 @@ func (f *Fabric) Pin(cfg *settings.Config) error {
 	}
 	if cfg.Planner != "auto" && cfg.Planner != settings.PlannerStatic {
 		return fmt.Errorf("shim: environment variable LIGHTPATH_PLANNER: %s may move circuits, "+
-			"and those of fabric %s are pinned by %s: want %s: %w", cfg.Planner, f.Path, f.PinnedBy, settings.PlannerStatic, errdefs.ErrInvalidUsage)
+			"and those of fabric %s are pinned by %s: want %s: %w", cfg.Planner, f.Path, f.PinnedBy, settings.PlannerStatic,
+			errdefs.ErrInvalidUsage)
 	}
 	cfg.Planner, cfg.PlanCurrent, cfg.Demand = settings.PlannerStatic, true, settings.DemandOff
 	return nil
@@ -130,10 +131,12 @@ func AssignPorts(table []bootstrap.Hello, fabricRanks int) ([]int, error) {
 			ports[i] = h.Port
 		}
 		if ports[i] >= fabricRanks {
-			return nil, fmt.Errorf("shim: %s has port %d on a fabric of %d ranks (LIGHTPATH_FABRIC_RANK): %w", h.Where(), ports[i], fabricRanks, errdefs.ErrInvalidUsage)
+			return nil, fmt.Errorf("shim: %s has port %d on a fabric of %d ranks (LIGHTPATH_FABRIC_RANK): %w", h.Where(),
+				ports[i], fabricRanks, errdefs.ErrInvalidUsage)
 		}
 		if o := owner[ports[i]]; o >= 0 {
-			return nil, fmt.Errorf("shim: %s and %s have the same port %d (LIGHTPATH_FABRIC_RANK): %w", table[o].Where(), h.Where(), ports[i], errdefs.ErrInvalidUsage)
+			return nil, fmt.Errorf("shim: %s and %s have the same port %d (LIGHTPATH_FABRIC_RANK): %w", table[o].Where(),
+				h.Where(), ports[i], errdefs.ErrInvalidUsage)
 		}
 		owner[ports[i]] = i
 	}

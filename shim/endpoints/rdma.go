@@ -47,15 +47,16 @@ func (f *Fabric) overRDMA() bool {
 	return true
 }
 
-// circuitsRDMA makes the planes whose circuits switch of RDMA ports: those that NCCL_IB_HCA
-// says, else those of the fabric file. Only circuits that lead both ways can carry acknowledgements, and
-// nothing else may travel backwards: it might find the circuit gone.
+// circuitsRDMA makes the planes whose circuits switch of RDMA ports: the ones of NCCL_IB_HCA, else of the fabric file.
+// Only circuits that lead both ways can carry acknowledgements, and nothing else may travel backwards: it might find
+// the circuit gone.
 func circuitsRDMA(c *comm.Core, fab *Fabric) (_ transport.Endpoint, hcas topology.HCAs, err error) {
 	ways := rdmaWays{aside: true, unacknowledged: fab.Circuits != plans.Duplex || c.Cfg.IB.Mode == settings.RDMAUC}
 	hcas = c.Cfg.IB.HCAs
 	switch {
 	case fab.Forwarding:
-		return nil, hcas, fmt.Errorf("fabric %s: forwarding: RDMA ports of this host forward nothing: %w", fab.Path, errdefs.ErrInvalidUsage)
+		return nil, hcas, fmt.Errorf("fabric %s: forwarding: RDMA ports of this host forward nothing: %w", fab.Path,
+			errdefs.ErrInvalidUsage)
 	case ways.unacknowledged && c.Cfg.IB.Mode == settings.RDMARC:
 		return nil, hcas, fmt.Errorf("fabric %s: LIGHTPATH_RDMA_MODE=%s: circuits are %s: no way back for acknowledgements: %w", fab.Path, settings.RDMARC, fab.Circuits, errdefs.ErrInvalidUsage)
 	case len(hcas.Entries) == 0:
@@ -63,7 +64,8 @@ func circuitsRDMA(c *comm.Core, fab *Fabric) (_ transport.Endpoint, hcas topolog
 		for j := range fab.Planes {
 			h, err := topology.ParseHCA(fab.Planes[j].HCA)
 			if err != nil {
-				return nil, hcas, fmt.Errorf("fabric %s: plane %s: hca: %w: %w", fab.Path, fab.Planes[j].Name, err, errdefs.ErrInvalidUsage)
+				return nil, hcas, fmt.Errorf("fabric %s: plane %s: hca: %w: %w", fab.Path, fab.Planes[j].Name, err,
+					errdefs.ErrInvalidUsage)
 			}
 			h.Plane = j
 			hcas.Entries = append(hcas.Entries, h)
@@ -96,7 +98,8 @@ func connectRDMA(c *comm.Core, mine *Ports, ways rdmaWays) (_ transport.Endpoint
 	ib := &c.Cfg.IB
 	o := rdma.ListenOptions{
 		Rank: c.Rank, Ranks: c.Ranks, Planes: mine.Planes, Unacknowledged: ways.unacknowledged,
-		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass), ServiceLevel: uint8(ib.ServiceLevel),
+		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass),
+		ServiceLevel: uint8(ib.ServiceLevel),
 	}
 	if ways.aside {
 		ip, err := control.Address(c.Cfg.ControlInterfaces())
@@ -120,7 +123,8 @@ func connectRDMA(c *comm.Core, mine *Ports, ways rdmaWays) (_ transport.Endpoint
 	c.Log.Info(log.Net, "rdma: rank %d uses %s", c.Rank, mine)
 	return &RDMA{e, sync.OnceValue(func() error {
 		t := e.Traffic()
-		c.Log.Info(log.Net, "rdma: rank %d has sent %d bytes from registered memory and %d by way of copies", c.Rank, t.Lent, t.Copied)
+		c.Log.Info(log.Net, "rdma: rank %d has sent %d bytes from registered memory and %d by way of copies", c.Rank, t.Lent,
+			t.Copied)
 		return mine.Close()
 	})}, nil
 }
@@ -143,7 +147,8 @@ func OpenPorts(c *comm.Core, hcas topology.HCAs, planes int) (p *Ports, err erro
 	}
 	chosen := hcas.Select(names)
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("none of the RDMA devices of this host %q is one of NCCL_IB_HCA: %w", names, errdefs.ErrInvalidUsage)
+		return nil, fmt.Errorf("none of the RDMA devices of this host %q is one of NCCL_IB_HCA: %w", names,
+			errdefs.ErrInvalidUsage)
 	}
 	local := 0
 	for i := range c.Rank {

@@ -26,8 +26,8 @@ type interfaces struct {
 	close  func() error
 }
 
-// openInterfaces opens this rank's ends of the planes: those that `lightpath fabric up` has made
-// on this host, or the interfaces that the fabric file names.
+// openInterfaces opens this rank's ends of the planes: the interfaces of `lightpath fabric up` on this host, or the
+// ones that the fabric file names.
 func openInterfaces(fab *Fabric, at *Controller) (*interfaces, error) {
 	port := at.Port()
 	state, err := kernel.Load(kernel.NameFor(fab.Fabric, port))
@@ -52,7 +52,8 @@ func openKernel(state *kernel.State, port int) (*interfaces, error) {
 	in := &interfaces{close: p.Close}
 	for j := range p.Planes {
 		rp := &p.Planes[j]
-		in.planes = append(in.planes, ebpf.PlaneOptions{FD: rp.FD, MTU: rp.MTU, Counters: rp.Counters, BitsPerSecond: float64(state.Planes[j].Rate)})
+		in.planes = append(in.planes, ebpf.PlaneOptions{FD: rp.FD, MTU: rp.MTU, Counters: rp.Counters,
+			BitsPerSecond: float64(state.Planes[j].Rate)})
 	}
 	return in, nil
 }
@@ -73,7 +74,8 @@ func openNICs(fab *Fabric) (*interfaces, error) {
 		p, err := openNIC(fab.Planes[j].Interface)
 		if err != nil {
 			_ = in.close()
-			return nil, fmt.Errorf("fabric %s: plane %s: interface %q: %w", fab.Path, fab.Planes[j].Name, fab.Planes[j].Interface, err)
+			return nil, fmt.Errorf("fabric %s: plane %s: interface %q: %w", fab.Path, fab.Planes[j].Name,
+				fab.Planes[j].Interface, err)
 		}
 		p.BitsPerSecond = float64(fab.Planes[j].Bandwidth)
 		in.planes = append(in.planes, p)
@@ -103,7 +105,7 @@ func openNIC(name string) (p ebpf.PlaneOptions, err error) {
 		return p, err
 	}
 	if unix.SetsockoptInt(p.FD, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, nicBuffer) != nil {
-		// Without the capability for more, what the system allows; windows follow from it.
+		// Without the capability for more, the system's limit; windows follow from it.
 		err = unix.SetsockoptInt(p.FD, unix.SOL_SOCKET, unix.SO_RCVBUF, nicBuffer)
 	}
 	if err == nil {
@@ -149,7 +151,7 @@ func connectSteered(c *comm.Core, in *interfaces) (transport.Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = l.Close() }() // what the endpoint has not taken over
+	defer func() { _ = l.Close() }() // sockets that the endpoint has not taken over
 	addrs, err := comm.Exchange(c, l.Addrs())
 	if err != nil {
 		return nil, err

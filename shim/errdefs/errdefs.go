@@ -12,7 +12,7 @@ var (
 	ErrInvalidUsage = errors.New("invalid usage")
 	// ErrMismatch: ranks of one communicator made calls that do not belong together.
 	ErrMismatch = errors.New("ranks made different calls")
-	// ErrTimeout: a wait exceeded LIGHTPATH_TIMEOUT; the message names whom it waited for.
+	// ErrTimeout: a wait exceeded LIGHTPATH_TIMEOUT; the message names the rank that it waited for.
 	ErrTimeout = errors.New("timed out")
 	// ErrRemote: a rank exited, or the network to it failed.
 	ErrRemote = errors.New("remote process exited or there was a network error")
@@ -32,7 +32,7 @@ var (
 	ErrInternal = errors.New("internal error")
 )
 
-// Cut shortens what somebody else wrote to n bytes, for a message.
+// Cut shortens foreign text to n bytes, for a message.
 func Cut(s string, n int) string {
 	if len(s) > n {
 		return s[:n]

@@ -59,7 +59,8 @@ func Compare(dumps []*Dump) []Finding {
 
 // compare compares the recorders of one communicator, which ascend in rank.
 func compare(ranks []*Dump) Finding {
-	f := Finding{Comm: ranks[0].Comm, Ranks: ranks[0].Ranks, Missing: []int{}, Behind: []int{}, Inside: []int{}, Calls: []Callers{}, Errors: []RankWord{}}
+	f := Finding{Comm: ranks[0].Comm, Ranks: ranks[0].Ranks, Missing: []int{}, Behind: []int{}, Inside: []int{},
+		Calls: []Callers{}, Errors: []RankWord{}}
 	for r := range f.Ranks {
 		if !slices.ContainsFunc(ranks, func(d *Dump) bool { return d.Rank == r }) {
 			f.Missing = append(f.Missing, r)
@@ -113,8 +114,7 @@ func (f *Finding) look(seq uint64, ranks []*Dump, made []map[uint64]*Operation) 
 		}
 		calls[k].Ranks = append(calls[k].Ranks, d.Rank)
 	}
-	// One that everybody is in and nobody has completed is where all of them stand, and no
-	// difference.
+	// An operation that all ranks have begun and none has completed is where all of them are: no difference.
 	if len(calls) > 1 || len(behind) > 0 || len(inside) > 0 && len(inside) < len(ranks) {
 		f.Seq, f.Calls = seq, calls
 		f.Behind, f.Inside = append(f.Behind, behind...), append(f.Inside, inside...)

@@ -21,7 +21,7 @@ const maxRanks = 4096
 // ErrDump is the error of a file that is no dump that can be used.
 var ErrDump = errors.New("flight: not a flight recorder's dump")
 
-// What became of an operation.
+// States of an operation.
 const (
 	Completed = "completed"
 	UnderWay  = "under way"
@@ -42,13 +42,14 @@ type Dump struct {
 	// Time and UnixTime are one moment, when this was written, by two clocks.
 	Time     int64  `json:"time_ns"`
 	UnixTime int64  `json:"unix_time_ns"`
-	Error    string `json:"error,omitempty"` // what the communicator has failed with
+	Error    string `json:"error,omitempty"` // the error with which the communicator has failed
 	// Forgotten is how many operations before the first of Operations are not remembered.
 	Forgotten  uint64      `json:"forgotten"`
 	Operations []Operation `json:"operations"`
 }
 
-// Operation is a collective, a group of sends and receives, or a one-sided call; or a replay of the first two, out of a graph.
+// Operation is a collective, a group of sends and receives, or a one-sided call; or a replay of the first two, out of a
+// graph.
 type Operation struct {
 	Number    uint64  `json:"number"` // of this rank's operations
 	Seq       uint64  `json:"seq"`    // of a collective, equal on all ranks; 0 for a group, a one-sided call, or a replay
@@ -60,7 +61,7 @@ type Operation struct {
 	Plan      string  `json:"plan,omitempty"` // digest
 	Predicted float64 `json:"predicted_us,omitempty"`
 	Outcome   string  `json:"outcome"`
-	Wait      string  `json:"wait,omitempty"` // what it was last seen to wait for
+	Wait      string  `json:"wait,omitempty"` // the last wait that was seen
 	Arrived   int64   `json:"arrived_ns"`
 	Asked     int64   `json:"asked_ns,omitempty"` // the leader, for a ticket
 	Ticketed  int64   `json:"ticketed_ns,omitempty"`

@@ -11,9 +11,11 @@ import (
 // recorded is the dump of a rank that has made collectives 1 .. last, all completed but the last
 // if inside.
 func recorded(rank, ranks int, last uint64, inside bool) *Dump {
-	d := &Dump{Version: Version, Library: "v", Comm: "c", Ranks: ranks, Rank: rank, Host: "h", PID: 100 + rank, Time: 1e9, UnixTime: 5e9}
+	d := &Dump{Version: Version, Library: "v", Comm: "c", Ranks: ranks, Rank: rank, Host: "h", PID: 100 + rank,
+		Time: 1e9, UnixTime: 5e9}
 	for seq := uint64(1); seq <= last; seq++ {
-		o := Operation{Number: seq, Seq: seq, Call: "AllReduce", Detail: "AllReduce(count 10)", Bytes: 40, Outcome: Completed, Arrived: int64(seq) * 1000, Ended: int64(seq)*1000 + 500}
+		o := Operation{Number: seq, Seq: seq, Call: "AllReduce", Detail: "AllReduce(count 10)", Bytes: 40, Outcome: Completed,
+			Arrived: int64(seq) * 1000, Ended: int64(seq)*1000 + 500}
 		if inside && seq == last {
 			o.Outcome, o.Ended = UnderWay, 0
 		}
@@ -32,15 +34,18 @@ func TestCompare(t *testing.T) {
 		dumps []*Dump
 		want  string
 	}{
-		{"agree", []*Dump{recorded(0, 2, 5, false), recorded(1, 2, 5, false)}, "communicator c (2 ranks): the recorders agree"},
-		{"all inside", []*Dump{recorded(0, 2, 5, true), recorded(1, 2, 5, true)}, "communicator c (2 ranks): the recorders agree"},
+		{"agree", []*Dump{recorded(0, 2, 5, false), recorded(1, 2, 5, false)},
+			"communicator c (2 ranks): the recorders agree"},
+		{"all inside", []*Dump{recorded(0, 2, 5, true), recorded(1, 2, 5, true)},
+			"communicator c (2 ranks): the recorders agree"},
 		{"behind", []*Dump{recorded(1, 2, 4, false), recorded(0, 2, 5, true)},
 			"communicator c (2 ranks): operation 5, AllReduce(count 10): ranks [1] have not called it; ranks [0] have not completed it"},
 		{"one inside", []*Dump{recorded(0, 2, 5, true), recorded(1, 2, 5, false)},
 			"communicator c (2 ranks): operation 5, AllReduce(count 10): ranks [0] have not completed it"},
 		{"calls", []*Dump{recorded(0, 2, 5, true), other},
 			"communicator c (2 ranks): operation 4: ranks [0] called AllReduce(count 10), ranks [1] called AllGather(count 10)"},
-		{"missing", []*Dump{recorded(0, 3, 2, false), recorded(2, 3, 2, false)}, "communicator c (3 ranks): the recorders agree; no recorder of ranks [1]"},
+		{"missing", []*Dump{recorded(0, 3, 2, false), recorded(2, 3, 2, false)},
+			"communicator c (3 ranks): the recorders agree; no recorder of ranks [1]"},
 		{"forgotten", []*Dump{recorded(0, 2, 9, false), forgot}, "communicator c (2 ranks): the recorders agree"},
 	} {
 		found := Compare(c.dumps)
@@ -54,7 +59,8 @@ func TestCompare(t *testing.T) {
 	// The last dump of a rank counts, wherever it stands.
 	late := recorded(1, 2, 5, false)
 	late.UnixTime++
-	for _, dumps := range [][]*Dump{{recorded(0, 2, 5, false), late, recorded(1, 2, 4, false)}, {recorded(0, 2, 5, false), recorded(1, 2, 4, false), late}} {
+	for _, dumps := range [][]*Dump{{recorded(0, 2, 5, false), late, recorded(1, 2, 4, false)},
+		{recorded(0, 2, 5, false), recorded(1, 2, 4, false), late}} {
 		if found := Compare(dumps); found[0].Differs() {
 			t.Errorf("%v", found)
 		}
@@ -107,7 +113,8 @@ func TestTrace(t *testing.T) {
 			t.Errorf("%v", e)
 		}
 	}
-	for name, n := range map[string]int{"process_name": 2, "thread_name": 4, "AllReduce #1": 4, "AllReduce #3": 2, "ticket": 1, "reconfigure 7 -> 8": 1, "reconfigure 8 -> 9": 1} {
+	for name, n := range map[string]int{"process_name": 2, "thread_name": 4, "AllReduce #1": 4, "AllReduce #3": 2,
+		"ticket": 1, "reconfigure 7 -> 8": 1, "reconfigure 8 -> 9": 1} {
 		if seen[name] != n {
 			t.Errorf("%s: %d times, not %d", name, seen[name], n)
 		}

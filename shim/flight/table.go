@@ -19,13 +19,15 @@ func Write(w io.Writer, dumps []*Dump, found []Finding, all bool) {
 		return
 	}
 	for _, d := range dumps {
-		fmt.Fprintf(w, "\ncommunicator %s rank %d (%s, process %d), %d operations before these\n", d.Comm, d.Rank, d.Host, d.PID, d.Forgotten)
+		fmt.Fprintf(w, "\ncommunicator %s rank %d (%s, process %d), %d operations before these\n", d.Comm, d.Rank,
+			d.Host, d.PID, d.Forgotten)
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "  #\toperation\tbytes\talgorithm\toutcome\tbefore the dump\ttook\tplanes\twaits for")
 		for i := range d.Operations {
 			o := &d.Operations[i]
 			fmt.Fprintf(t, "  %d\t%s\t%d\t%s\t%s\t%v\t%v\t%s\t%s\n", o.Number, o.label(), o.Bytes, o.Algorithm, o.Outcome,
-				time.Duration(d.Time-o.Arrived).Round(time.Microsecond), time.Duration(d.end(o)-o.Arrived).Round(100*time.Nanosecond), o.planes(), o.Wait)
+				time.Duration(d.Time-o.Arrived).Round(time.Microsecond),
+				time.Duration(d.end(o)-o.Arrived).Round(100*time.Nanosecond), o.planes(), o.Wait)
 		}
 		_ = t.Flush() // to what cannot fail usefully
 	}

@@ -84,13 +84,15 @@ func (r *tracer) operation(o *Operation) {
 		r.slice("ticket", "ticket", trackCalls, o.Asked, end, nil)
 	}
 	for _, l := range o.Planes {
-		r.slice(o.label(), "plane", r.plane(l.Plane), l.Start, l.End, map[string]any{"epoch": l.Epoch, "sent": l.Sent, "received": l.Received})
+		r.slice(o.label(), "plane", r.plane(l.Plane), l.Start, l.End, map[string]any{"epoch": l.Epoch, "sent": l.Sent,
+			"received": l.Received})
 	}
 	for _, m := range o.Moves {
 		end := m.End
 		if end == 0 {
 			end = m.Start // nothing followed: when it ended is not known here
 		}
-		r.slice(fmt.Sprintf("reconfigure %d -> %d", m.Epoch, m.Epoch+1), "reconfiguration", r.plane(m.Plane), m.Start, end, nil)
+		r.slice(fmt.Sprintf("reconfigure %d -> %d", m.Epoch, m.Epoch+1), "reconfiguration", r.plane(m.Plane), m.Start,
+			end, nil)
 	}
 }

@@ -1,5 +1,5 @@
-// Package log writes what a communicator has to say in the form of NCCL's log: what is written, where and with which
-// time is said by NCCL_DEBUG and the variables that begin so, which package settings reads.
+// Package log writes the messages of a communicator in the form of NCCL's log. NCCL_DEBUG and the variables that begin
+// so say which messages are written, where, and with which time. Package settings reads them.
 package log
 
 import (
@@ -41,7 +41,7 @@ const (
 	All = 1<<iota - 1
 )
 
-// subsystemNames uses NCCL's names; those that Lightpath has no lines for are accepted.
+// subsystemNames uses NCCL's names, including subsystems without lines of Lightpath.
 var subsystemNames = map[string]Subsystem{
 	"INIT": Init, "BOOTSTRAP": Bootstrap, "ENV": Env, "COLL": Coll, "NET": Net,
 	"TUNING": Tuning, "ALL": All, "P2P": 0, "SHM": 0, "GRAPH": 0, "ALLOC": 0, "CALL": 0,
@@ -51,7 +51,7 @@ var subsystemNames = map[string]Subsystem{
 // otherLevels are levels of NCCL's that Lightpath has no lines of, with the one below.
 var otherLevels = map[string]Level{"ATTN": Warn, "ABORT": Info}
 
-// Set takes a level by its name, in any case; what is no name leaves it as it was.
+// Set takes a level by its name, in any case. Any other text leaves the level unchanged.
 func (p *Level) Set(v string) error {
 	for i, name := range levelNames {
 		if strings.EqualFold(v, name) {
@@ -96,7 +96,8 @@ func New(o *Options, device int) *Logger {
 	if err != nil {
 		host = "localhost"
 	}
-	l := &Logger{out: os.Stdout, level: o.Level, subs: parseSubsystems(o.Subsystems), times: o.Times, Host: host, PID: os.Getpid(), device: device}
+	l := &Logger{out: os.Stdout, level: o.Level, subs: parseSubsystems(o.Subsystems), times: o.Times, Host: host,
+		PID: os.Getpid(), device: device}
 	if o.File != "" && o.Level > None {
 		f, err := os.OpenFile(ExpandPath(o.File, host, l.PID), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err == nil {
@@ -164,7 +165,8 @@ func (l *Logger) line(level Level, s Subsystem, format string, args ...any) {
 	if level == Version {
 		name = "INFO"
 	}
-	text := fmt.Sprintf("%s%s:%d:%d [%d] NCCL %s %s\n", l.times.prefix(level, time.Now()), l.Host, l.PID, unix.Gettid(), l.device, name, fmt.Sprintf(format, args...))
+	text := fmt.Sprintf("%s%s:%d:%d [%d] NCCL %s %s\n", l.times.prefix(level, time.Now()), l.Host, l.PID, unix.Gettid(),
+		l.device, name, fmt.Sprintf(format, args...))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// A log that cannot be written is no reason to fail a collective.

@@ -52,11 +52,12 @@ func TestNotice(t *testing.T) {
 	}
 }
 
-// TestTimestamps compares with what date writes, where that has the conversion.
+// TestTimestamps compares with the output of date, if date has the conversion.
 func TestTimestamps(t *testing.T) {
 	at := time.Date(2026, 3, 7, 9, 5, 1, 123456789, time.UTC)
 	for format, want := range map[string]string{
-		"[%F %T] ": "[2026-03-07 09:05:01] ", "%H:%M:%S.%3f": "09:05:01.123", "%9f|%1f": "123456789|1", "%%Y": "%Y", "%j %e %s": "066  7 1772874301", "": "",
+		"[%F %T] ": "[2026-03-07 09:05:01] ", "%H:%M:%S.%3f": "09:05:01.123", "%9f|%1f": "123456789|1", "%%Y": "%Y",
+		"%j %e %s": "066  7 1772874301", "": "",
 	} {
 		if got, err := strftime(format, at); err != nil || got != want {
 			t.Errorf("%q: %q, %v, want %q", format, got, err, want)

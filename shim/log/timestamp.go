@@ -62,7 +62,8 @@ func (t *Timestamps) prefix(level Level, now time.Time) string {
 var strftimeForms = map[byte]string{
 	'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'e': "_2", 'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM",
 	'F': "2006-01-02", 'T': "15:04:05", 'R': "15:04", 'D': "01/02/06", 'j': "002", 'a': "Mon", 'A': "Monday", 'b': "Jan",
-	'B': "January", 'h': "Jan", 'z': "-0700", 'Z': "MST", 'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'X': "15:04:05",
+	'B': "January", 'h': "Jan", 'z': "-0700", 'Z': "MST", 'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06",
+	'X': "15:04:05",
 }
 
 // strftime writes t as C's strftime does in the C locale; %1f to %9f are so many digits of the

@@ -130,7 +130,8 @@ func (o *Origin) check() error {
 		}
 	case ByGrow:
 		if o.Ranks <= n || o.Ranks > bootstrap.MaxRanks {
-			return fmt.Errorf("shim: nRanks %d is not in %d..%d: %w", o.Ranks, n+1, bootstrap.MaxRanks, errdefs.ErrInvalidArgument)
+			return fmt.Errorf("shim: nRanks %d is not in %d..%d: %w", o.Ranks, n+1, bootstrap.MaxRanks,
+				errdefs.ErrInvalidArgument)
 		}
 		if o.ID != nil {
 			if _, _, err := bootstrap.ParseID(o.ID); err != nil {

@@ -10,8 +10,8 @@ import (
 	"lightpath/shim/control"
 )
 
-// Meet meets the other ranks of a communicator that [State.Begin] has begun. Then the communicator has its number, table
-// and secret.
+// Meet meets the other ranks of a communicator that [State.Begin] has begun. Then the communicator has its number,
+// table and secret.
 func Meet(c *comm.Core, h *bootstrap.Hello) error {
 	st := Of(c)
 	o := st.Args.From

@@ -71,11 +71,13 @@ func TestNonBlocking(t *testing.T) {
 				mem[r] = []float32{float32(r), 1}
 				begun(t, shim.Run([]calls.Call{shimtest.AllReduce(c, mem[r])}))
 				if r == 0 {
-					// Nobody else has called yet, so it cannot have ended.
+					// No other rank has called yet, so it cannot have ended.
 					begun(t, c.State())
 					for name, err := range map[string]error{
-						"run": shim.Run([]calls.Call{shimtest.AllReduce(c, mem[r])}), "check": calls.Check(new(shimtest.AllReduce(c, mem[r]))), "finalize": c.Finalize(),
-						"destroy": c.Destroy(), "suspend": c.Suspend(), "split": second(shimtest.InitFrom(membership.Origin{Parent: c, How: membership.BySplit})),
+						"run":   shim.Run([]calls.Call{shimtest.AllReduce(c, mem[r])}),
+						"check": calls.Check(new(shimtest.AllReduce(c, mem[r]))), "finalize": c.Finalize(),
+						"destroy": c.Destroy(), "suspend": c.Suspend(),
+						"split": second(shimtest.InitFrom(membership.Origin{Parent: c, How: membership.BySplit})),
 					} {
 						if result.Of(err) != result.InvalidArgument {
 							t.Errorf("%s of a communicator in use: %v", name, err)
@@ -97,7 +99,8 @@ func TestNonBlocking(t *testing.T) {
 				if r == 1 {
 					color = membership.NoColor
 				}
-				comms, err := shim.Init([]shim.InitArgs{{From: &membership.Origin{Parent: c, How: membership.BySplit, Color: color}, NonBlocking: true}})
+				comms, err := shim.Init([]shim.InitArgs{{From: &membership.Origin{Parent: c, How: membership.BySplit, Color: color},
+					NonBlocking: true}})
 				begun(t, err)
 				if (comms[0] == nil) != (r == 1) {
 					t.Fatalf("rank %d: child %v", r, comms[0])
@@ -145,7 +148,7 @@ func TestMixedGroup(t *testing.T) {
 	}
 }
 
-// TestNonBlockingFailure: what goes wrong in the background is the communicator's state.
+// TestNonBlockingFailure checks that a failure in the background becomes the communicator's state.
 func TestNonBlockingFailure(t *testing.T) {
 	t.Parallel()
 	w := newQuickWorld(t, 2) // in time, whatever that takes
@@ -295,9 +298,15 @@ func TestScalableRefusals(t *testing.T) {
 		is   error
 		says string
 	}{
-		"twice a rank":  {func(a []shim.InitArgs) []shim.InitArgs { a[5].Rank = 4; return a }, errdefs.ErrInvalidUsage, "both claim to be rank 4"},
+		"twice a rank": {func(a []shim.InitArgs) []shim.InitArgs {
+			a[5].Rank = 4
+			return a
+		}, errdefs.ErrInvalidUsage, "both claim to be rank 4"},
 		"never arrives": {func(a []shim.InitArgs) []shim.InitArgs { return a[:5] }, errdefs.ErrTimeout, "never arrived"},
-		"ids":           {func(a []shim.InitArgs) []shim.InitArgs { a[1].More = nil; return a }, errdefs.ErrInvalidUsage, "ids"},
+		"ids": {func(a []shim.InitArgs) []shim.InitArgs {
+			a[1].More = nil
+			return a
+		}, errdefs.ErrInvalidUsage, "ids"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -401,7 +410,8 @@ func doStep(c *shim.Comm, step int) {
 	case 0:
 		_ = shimtest.CheckSums(c)
 	case 1:
-		comms, _ := shim.Init([]shim.InitArgs{{From: &membership.Origin{Parent: c, How: membership.BySplit}, NonBlocking: c.NonBlocking}})
+		comms, _ := shim.Init([]shim.InitArgs{{From: &membership.Origin{Parent: c, How: membership.BySplit},
+			NonBlocking: c.NonBlocking}})
 		for _, child := range comms {
 			_ = child.Abort()
 		}
@@ -447,7 +457,9 @@ func TestManyAtOnce(t *testing.T) {
 	var worlds []*shimtest.World
 	for range many {
 		w := shimtest.NewWorld(t, 2)
-		f, errs := w.InitFrom(func(c *shim.Comm) membership.Origin { return membership.Origin{Parent: c, How: membership.BySplit} })
+		f, errs := w.InitFrom(func(c *shim.Comm) membership.Origin {
+			return membership.Origin{Parent: c, How: membership.BySplit}
+		})
 		shimtest.NoErrors(t, errs)
 		worlds = append(worlds, w, shimtest.WorldOf(t, f.Children))
 	}
@@ -469,7 +481,8 @@ func TestFailedKinLeavesNothing(t *testing.T) {
 	w.SetTimeout(50 * time.Millisecond)
 	before := shimtest.CountResources(t)
 	for range 5 {
-		for _, o := range []membership.Origin{{How: membership.BySplit}, {How: membership.ByShrink, Exclude: []int{1}, Color: 0}, {How: membership.ByGrow, Ranks: 3}} {
+		for _, o := range []membership.Origin{{How: membership.BySplit}, {How: membership.ByShrink, Exclude: []int{1},
+			Color: 0}, {How: membership.ByGrow, Ranks: 3}} {
 			o.Parent = w.Comms[0]
 			if c, err := shimtest.InitFrom(o); err == nil {
 				if o.How != membership.ByShrink {

@@ -145,6 +145,7 @@ func ask(c *comm.Core, seq uint64, r *request) (*answer, error) {
 	case <-p.Star.EveryoneLeft():
 		return nil, fmt.Errorf("shim: %v: rank 0 of the parent is gone: %w", o.How, errdefs.ErrRemote)
 	case <-timer.C:
-		return nil, fmt.Errorf("shim: %v: no word from rank 0 of the parent in %v: %w", o.How, p.Cfg.Timeout, errdefs.ErrTimeout)
+		return nil, fmt.Errorf("shim: %v: no word from rank 0 of the parent in %v: %w", o.How,
+			p.Cfg.Timeout, errdefs.ErrTimeout)
 	}
 }

@@ -74,10 +74,10 @@ func TestShrinkDisagree(t *testing.T) {
 	f.Must(shimtest.CheckSums)
 }
 
-// TestShrinkElsewhere: ranks whose lists send them to different doors are refused by name too, those
-// that agree with one of them as well, and can shrink together afterwards.
+// TestShrinkElsewhere checks that ranks whose lists lead to different doors are refused by name, also ranks that agree
+// with one of them. Afterwards they can shrink together.
 func TestShrinkElsewhere(t *testing.T) {
-	for _, late := range []int{-1, 0, 1, 2, 3} { // who comes when the others are there
+	for _, late := range []int{-1, 0, 1, 2, 3} { // ranks that come when the others are there
 		t.Run(fmt.Sprint(late), func(t *testing.T) {
 			w := shimtest.NewWorld(t, 5)
 			// 0, 1 and 3 meet at 0, and 2 goes to 1, all without 4.
@@ -146,7 +146,8 @@ func TestShrinksInTurn(t *testing.T) {
 	// The first waits for rank 1, the second for the first: it ends when it is told to.
 	both := []shim.InitArgs{args[0], args[0]}
 	for i := range both {
-		both[i].From, both[i].NonBlocking = &membership.Origin{Parent: w.Comms[0], How: membership.ByShrink, Exclude: []int{2}}, true
+		both[i].From, both[i].NonBlocking = &membership.Origin{Parent: w.Comms[0], How: membership.ByShrink,
+			Exclude: []int{2}}, true
 	}
 	comms, err = shim.Init(both)
 	shimtest.WantError(t, err, errdefs.ErrInProgress)

@@ -125,7 +125,9 @@ func TestKinDisagree(t *testing.T) {
 		"ids": {func(r int) membership.Origin {
 			return membership.Origin{How: membership.ByGrow, Ranks: 4, ID: &ids[r%2]}
 		}, errdefs.ErrMismatch, []string{"ranks 0 and 1 have different ids"}},
-		"no id": {func(int) membership.Origin { return membership.Origin{How: membership.ByGrow, Ranks: 4} }, errdefs.ErrInvalidUsage, []string{"no rank has passed the id"}},
+		"no id": {func(int) membership.Origin {
+			return membership.Origin{How: membership.ByGrow, Ranks: 4}
+		}, errdefs.ErrInvalidUsage, []string{"no rank has passed the id"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := shimtest.NewWorld(t, 3)
@@ -262,7 +264,7 @@ func TestSpentID(t *testing.T) {
 	}
 	(shimtest.WorldOf(t, comms)).Destroy()
 	_, err = shim.Init(args)
-	shimtest.WantError(t, err, errdefs.ErrRemote, "nobody listens there any more")
+	shimtest.WantError(t, err, errdefs.ErrRemote, "no process listens there any more")
 }
 
 // TestRevoke: it ends calls everywhere; afterwards the communicator can be split, shrunk and

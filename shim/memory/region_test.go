@@ -60,7 +60,7 @@ func TestFindMemory(t *testing.T) {
 	}
 }
 
-// fake is an address that nobody looks at.
+// fake is an address that no code reads.
 func fake(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
 // TestSharedMemory: what FindMemory says is enough for another mapping of the same bytes.

@@ -68,7 +68,8 @@ func (l *link) connect() error {
 	if err != nil {
 		return fmt.Errorf("door %q: %w", c.Table[l.peer].Door, control.ErrMessage)
 	}
-	if l.conn, err = control.Dial(c.Context(), addr, l.s.secret(l.peer), time.Now().Add(c.Cfg.Timeout), false); err != nil {
+	if l.conn, err = control.Dial(c.Context(), addr, l.s.secret(l.peer), time.Now().Add(c.Cfg.Timeout),
+		false); err != nil {
 		return err
 	}
 	if !l.s.track(l.conn) {
@@ -134,7 +135,8 @@ func (l *link) window(number int) (*peerWindow, error) {
 }
 
 func (l *link) gone(number int) error {
-	return fmt.Errorf("shim: PutSignal: rank %d has deregistered its window number %d: %w", l.peer, number, errdefs.ErrInvalidUsage)
+	return fmt.Errorf("shim: PutSignal: rank %d has deregistered its window number %d: %w", l.peer, number,
+		errdefs.ErrInvalidUsage)
 }
 
 // put writes to a window of the target and counts a signal. The caller may reuse data when put returns.
@@ -150,13 +152,15 @@ func (l *link) put(number int, offset int64, data []byte) error {
 		return err
 	}
 	if offset+int64(len(data)) > w.size {
-		return fmt.Errorf("shim: PutSignal: %d bytes at %d end beyond rank %d's window, of %d bytes: %w", len(data), offset, l.peer, w.size, errdefs.ErrInvalidUsage)
+		return fmt.Errorf("shim: PutSignal: %d bytes at %d end beyond rank %d's window, of %d bytes: %w", len(data), offset,
+			l.peer, w.size, errdefs.ErrInvalidUsage)
 	}
 	if w.Mem != nil {
 		copy(w.Mem[offset:], data)
 		return l.signal()
 	}
-	m := message{kind: sidePut, flags: sideCounts, window: uint32(number), offset: uint64(offset), bytes: uint64(len(data))}
+	m := message{kind: sidePut, flags: sideCounts, window: uint32(number), offset: uint64(offset),
+		bytes: uint64(len(data))}
 	if l.counter == nil {
 		return l.failed(l.send(&m, data))
 	}
@@ -186,7 +190,8 @@ func (l *link) failed(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("shim: rank %d: one-sided calls to %s: %w: %w", l.s.c.Rank, l.s.c.Table[l.peer].Where(), err, errdefs.ErrRemote)
+	return fmt.Errorf("shim: rank %d: one-sided calls to %s: %w: %w", l.s.c.Rank, l.s.c.Table[l.peer].Where(),
+		err, errdefs.ErrRemote)
 }
 
 func (l *link) close() {

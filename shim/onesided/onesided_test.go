@@ -98,7 +98,7 @@ func fillFrom(rng *rand.Rand, b []byte) {
 	}
 }
 
-// TestOneSidedOrder: who has seen n signals of a rank sees what came with all of them, whichever way each went.
+// TestOneSidedOrder checks that a rank that has seen n signals of a peer sees all data sent before them, on every path.
 func TestOneSidedOrder(t *testing.T) {
 	for _, transport := range []string{"shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestOneSidedFromOneThread(t *testing.T) {
 	}
 }
 
-// TestOneSidedRefused: what is wrong with a call is said before it has an effect.
+// TestOneSidedRefused checks that a bad call is refused before it has an effect.
 func TestOneSidedRefused(t *testing.T) {
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
 	c, data := w.Comms[0], make([]byte, 4096)
@@ -202,11 +202,15 @@ func TestOneSidedRefused(t *testing.T) {
 		{w.Put(c, 2, 0, data), "peer 2"},
 		{w.Put(c, 1, 1, data), "end beyond the window"},
 		{w.Put(c, 1, 1<<63, data), "end beyond the window"},
-		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1 << 62, Type: datatype.Float64, Window: w.Handles[0], Send: unsafe.Pointer(&data[0])}, "end beyond the window"},
-		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Type: datatype.NumTypes, Window: w.Handles[0], Send: unsafe.Pointer(&data[0])}, "datatype"},
+		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1 << 62, Type: datatype.Float64, Window: w.Handles[0],
+			Send: unsafe.Pointer(&data[0])}, "end beyond the window"},
+		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Type: datatype.NumTypes, Window: w.Handles[0],
+			Send: unsafe.Pointer(&data[0])}, "datatype"},
 		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Window: w.Handles[0]}, "localbuff is NULL"},
-		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Window: w.Handles[1], Send: unsafe.Pointer(&data[0])}, "another communicator"},
-		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Send: unsafe.Pointer(&data[0])}, "window 0x0 is not registered"},
+		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Window: w.Handles[1], Send: unsafe.Pointer(&data[0])},
+			"another communicator"},
+		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Send: unsafe.Pointer(&data[0])},
+			"window 0x0 is not registered"},
 		{shimtest.SignalTo(c, -1), "peer -1"},
 		{shimtest.SignalsFrom(c, 1, 0), "opCnt 0"},
 		{shimtest.SignalsFrom(c, 1, -1), "opCnt -1"},
@@ -220,7 +224,8 @@ func TestOneSidedRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.SetTimeout(200 * time.Millisecond)
-	shimtest.WantError(t, shim.Run([]calls.Call{shimtest.SignalsFrom(c, 1, 3)}), errdefs.ErrTimeout, "rank 0: 1 of 3 signals of rank 1")
+	shimtest.WantError(t, shim.Run([]calls.Call{shimtest.SignalsFrom(c, 1, 3)}), errdefs.ErrTimeout,
+		"rank 0: 1 of 3 signals of rank 1")
 	shimtest.WantError(t, c.AsyncError(), errdefs.ErrTimeout)
 }
 
@@ -231,7 +236,8 @@ func TestOneSidedWindowsComeLateAndGo(t *testing.T) {
 		t.Run(transport, func(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
 			const size = 1 << 20
-			w := &shimtest.WindowWorld{Mem: [][]byte{shimtest.WindowMemory(t, size, true), shimtest.WindowMemory(t, size, true)}, Handles: make([]uint64, 2)}
+			w := &shimtest.WindowWorld{Mem: [][]byte{shimtest.WindowMemory(t, size, true), shimtest.WindowMemory(t, size, true)},
+				Handles: make([]uint64, 2)}
 			w.World = shimtest.NewWorld(t, 2)
 			w.Handles[0] = w.Register(w.Comms[0])
 			data := bytes.Repeat([]byte{7}, size)
@@ -254,12 +260,13 @@ func TestOneSidedWindowsComeLateAndGo(t *testing.T) {
 			if _, err := shim.Registered(w.Comms[1], w.Handles[1], true, true); err != nil {
 				t.Fatal(err)
 			}
-			shimtest.WantError(t, shim.Run([]calls.Call{w.Put(w.Comms[0], 1, 0, data)}), errdefs.ErrInvalidUsage, "rank 1 has deregistered its window number 1")
+			shimtest.WantError(t, shim.Run([]calls.Call{w.Put(w.Comms[0], 1, 0, data)}), errdefs.ErrInvalidUsage,
+				"rank 1 has deregistered its window number 1")
 		})
 	}
 }
 
-// TestOneSidedAbort: whoever waits for signals, or for a window, ends with the communicator.
+// TestOneSidedAbort checks that a wait for signals, or for a window, ends with the communicator.
 func TestOneSidedAbort(t *testing.T) {
 	for _, transport := range []string{"shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
@@ -287,8 +294,7 @@ func TestOneSidedAbort(t *testing.T) {
 	}
 }
 
-// TestOneSidedIsSeen: who waits for whose signals is in the status and in the flight recorder, and so is
-// what has been put.
+// TestOneSidedIsSeen checks that the status and the flight recorder show waits for signals, with their ranks, and puts.
 func TestOneSidedIsSeen(t *testing.T) {
 	dir := shimtest.UseStatusDir(t)
 	w := newSideWorld(t, 3, 4096, func(int) bool { return true })
@@ -307,14 +313,16 @@ func TestOneSidedIsSeen(t *testing.T) {
 		}
 	}
 	op := c.Ranks[2].Op
-	if op == nil || op.Wait == nil || op.Wait.For != status.ForSignal || op.Wait.Peer != 0 || op.Wait.Text != "signals of rank 0 (0 of 2)" {
+	if op == nil || op.Wait == nil || op.Wait.For != status.ForSignal || op.Wait.Peer != 0 ||
+		op.Wait.Text != "signals of rank 0 (0 of 2)" {
 		t.Errorf("rank 2 in %+v", op)
 	}
 	d, err := recorder.Record(waiter, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(d.Operations); n != 2 || d.Operations[0].Outcome != flight.Completed || d.Operations[1].Outcome != flight.UnderWay ||
+	if n := len(d.Operations); n != 2 || d.Operations[0].Outcome != flight.Completed ||
+		d.Operations[1].Outcome != flight.UnderWay ||
 		d.Operations[1].Detail != "WaitSignal(2 signals, peer 0)" || d.Operations[1].Wait != "signals of rank 0 (0 of 2)" {
 		t.Errorf("waits: %+v", d.Operations)
 	}
@@ -327,8 +335,10 @@ func TestOneSidedIsSeen(t *testing.T) {
 	if d, err = recorder.Record(sender, nil); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(d.Operations); n != 3 || d.Operations[0].Detail != "PutSignal(count 40, type uint8, peer 2)" || d.Operations[0].Bytes != 40 ||
-		d.Operations[1].Detail != "Signal(peer 2)" || d.Operations[0].Outcome != flight.Completed || d.Operations[0].Arrived == 0 || d.Operations[0].Ended == 0 {
+	if n := len(d.Operations); n != 3 || d.Operations[0].Detail != "PutSignal(count 40, type uint8, peer 2)" ||
+		d.Operations[0].Bytes != 40 ||
+		d.Operations[1].Detail != "Signal(peer 2)" || d.Operations[0].Outcome != flight.Completed ||
+		d.Operations[0].Arrived == 0 || d.Operations[0].Ended == 0 {
 		t.Errorf("puts and signals: %+v", d.Operations)
 	}
 	c = shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return c.State == status.Healthy })
@@ -352,7 +362,8 @@ func TestOneSidedFailureIsSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(d.Operations) != 1 || d.Operations[0].Outcome != flight.Failed || d.Operations[0].Wait != "signals of rank 1 (0 of 3)" {
+	if len(d.Operations) != 1 || d.Operations[0].Outcome != flight.Failed ||
+		d.Operations[0].Wait != "signals of rank 1 (0 of 3)" {
 		t.Errorf("%+v", d.Operations)
 	}
 }
@@ -365,7 +376,8 @@ func TestOneSidedAllocatesNothing(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
 	data := make([]byte, 64)
-	calls := []calls.Call{w.Put(w.Comms[0], 1, 0, data), shimtest.SignalTo(w.Comms[0], 1), shimtest.SignalsFrom(w.Comms[1], 0, 2)}
+	calls := []calls.Call{w.Put(w.Comms[0], 1, 0, data), shimtest.SignalTo(w.Comms[0], 1),
+		shimtest.SignalsFrom(w.Comms[1], 0, 2)}
 	if n := testing.AllocsPerRun(100, func() {
 		if err := shim.Run(calls); err != nil {
 			t.Fatal(err)

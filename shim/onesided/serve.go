@@ -149,7 +149,8 @@ func (s *State) describe(number int) (a answer, err error) {
 
 // windowOnDevice returns the error of a put to a window in device memory.
 func windowOnDevice(c *comm.Core, rank, number int) error {
-	return fmt.Errorf("shim: PutSignal: rank %d's window number %d is device memory: puts go to host memory: %w", rank, number, errdefs.ErrInvalidUsage)
+	return fmt.Errorf("shim: PutSignal: rank %d's window number %d is device memory: puts go to host memory: %w", rank,
+		number, errdefs.ErrInvalidUsage)
 }
 
 var errWindowGone = errors.New("shim: the window has been deregistered")
@@ -186,7 +187,8 @@ func (s *State) receive(conn net.Conn, m *message) error {
 	w, part, err := s.hold(int(m.window), m.offset, m.bytes)
 	if errors.Is(err, errWindowGone) {
 		if m.flags&sideAnswers == 0 {
-			s.c.Spread(fmt.Errorf("shim: rank %d has deregistered window number %d, to which another still writes: %w", s.c.Rank, m.window, errdefs.ErrInvalidUsage))
+			s.c.Spread(fmt.Errorf("shim: rank %d has deregistered window number %d, to which another still writes: %w", s.c.Rank,
+				m.window, errdefs.ErrInvalidUsage))
 			return err
 		}
 		if _, copyErr := io.CopyN(io.Discard, conn, int64(m.bytes)); copyErr != nil {

@@ -54,7 +54,8 @@ func (m *message) decode(b *[sideMessageBytes]byte) error {
 	case m.kind >= numSideKinds, b[2] != 0, b[3] != 0:
 		return fmt.Errorf("%w: % x", errSideMessage, b[:4])
 	case m.kind != sidePut && (m.flags|uint8(min(m.offset|m.bytes, 1))) != 0, m.flags&^sideFlags != 0:
-		return fmt.Errorf("%w: kind %d with flags %d, offset %d, bytes %d", errSideMessage, m.kind, m.flags, m.offset, m.bytes)
+		return fmt.Errorf("%w: kind %d with flags %d, offset %d, bytes %d", errSideMessage, m.kind, m.flags, m.offset,
+			m.bytes)
 	}
 	return nil
 }
@@ -92,7 +93,8 @@ func (a *answer) decode(b *[sideAnswerBytes]byte) error {
 	*a = answer{
 		gone: b[0] == 1, device: b[0] == 2, size: le.Uint64(b[8:]),
 		at: memfile.Place{
-			PID: int32(le.Uint32(b[16:])), FD: int32(le.Uint32(b[20:])), Dev: le.Uint64(b[24:]), Ino: le.Uint64(b[32:]), Offset: le.Uint64(b[40:]),
+			PID: int32(le.Uint32(b[16:])), FD: int32(le.Uint32(b[20:])), Dev: le.Uint64(b[24:]), Ino: le.Uint64(b[32:]),
+			Offset: le.Uint64(b[40:]),
 		},
 	}
 	if b[0] > 2 || [7]byte(b[1:8]) != [7]byte{} {

@@ -8,7 +8,8 @@ import (
 
 func FuzzSideMessage(f *testing.F) {
 	var b [sideMessageBytes]byte
-	for _, m := range []message{{kind: sideJoin, window: 3}, {kind: sideOpen}, {kind: sidePut, flags: sideFlags, window: 1, offset: 2, bytes: 3}, {kind: sideSignal}} {
+	for _, m := range []message{{kind: sideJoin, window: 3}, {kind: sideOpen}, {kind: sidePut, flags: sideFlags, window: 1,
+		offset: 2, bytes: 3}, {kind: sideSignal}} {
 		m.encode(&b)
 		f.Add(b[:])
 	}

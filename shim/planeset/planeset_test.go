@@ -54,7 +54,8 @@ func TestSpread(t *testing.T) {
 			t.Errorf("plane %d begins at %v", j, wide.Initial[j])
 		}
 	}
-	if len(wide.Planes) != 4 || wide.Planes[0] != nil || wide.Planes[1][0].Bytes != 1 || wide.Planes[3][0].Bytes != 2 || wide.Digest != "" {
+	if len(wide.Planes) != 4 || wide.Planes[0] != nil || wide.Planes[1][0].Bytes != 1 || wide.Planes[3][0].Bytes != 2 ||
+		wide.Digest != "" {
 		t.Errorf("%+v", wide)
 	}
 	if len(plan.Planes) != 2 || plan.Digest != "d" {

@@ -84,8 +84,8 @@ func (b *Book) Version() uint32 {
 func (b *Book) Plannings() int { return int(b.made.Load()) }
 
 // Row returns what is known of a shape on so many planes. For a new shape it begins to plan, and waits for the plan if
-// LIGHTPATH_PLAN_WAIT is set. maps are the planes' present maps if plans begin there, else nil. An error is that of a call
-// that names its plan.
+// LIGHTPATH_PLAN_WAIT is set. maps are the planes' present maps if plans begin there, else nil. An error is that of a
+// call that names its plan.
 func (b *Book) Row(s calls.Shape, use planeset.Set, maps []circuit.Permutation) (Row, error) {
 	key := Key{Shape: ShapeOf(s), Planes: use.Len(), Maps: standing(maps)}
 	b.mu.Lock()
@@ -210,8 +210,8 @@ func (b *Book) adopt(s Solution) {
 	}
 }
 
-// named returns the row of a call that names its plan: one that a ticket has named, the interim one, or one of any planner
-// in the cache, if it is a plan for this very call. mu is held.
+// named returns the row of a call that names its plan: a plan that a ticket has named, the interim plan, or a plan of
+// any planner in the cache for this very call. mu is held.
 func (b *Book) named(job *Job) (Row, error) {
 	var known []string
 	try := func(plan *plans.Plan) *Agreed {

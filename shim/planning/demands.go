@@ -66,12 +66,12 @@ func (b *Book) Demand(d *Demand, maps []circuit.Permutation) (*plans.Plan, error
 	return plan, nil
 }
 
-// searchShare divides what a plan may still be from the optimum: for that long the leader searches for a better one while
-// the ranks wait.
+// searchShare divides what a plan may still be from the optimum: for that long the leader searches for a better one
+// while the ranks wait.
 const searchShare = 10
 
-// planDemand plans a new matrix while its ranks wait. So it takes plain order if planning, as it went the last time, takes
-// longer than there is to gain, and searches on for no more than a part of the gain.
+// planDemand plans a new matrix while its ranks wait. So it takes plain order if planning, as it went the last time,
+// takes longer than there is to gain, and searches on for no more than a part of the gain.
 func (b *Book) planDemand(k *plannedDemand) error {
 	plain, err := spectra.Plain(k.problem)
 	if err != nil {

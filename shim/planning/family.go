@@ -28,9 +28,8 @@ const (
 	spanPlannings = 6
 )
 
-// Family is the calls of a communicator that differ in their bytes alone, and what is
-// known of their plans. Sizes count the bytes of a block: what a rank contributes to one
-// other, or to the result.
+// Family is the set of calls of a communicator that differ only in their bytes, with their known plans. Sizes count the
+// bytes of a block: a rank's part for one other rank, or of the result.
 type Family struct {
 	CacheKey cache.Key
 	sched    *schedule.Schedule
@@ -53,7 +52,8 @@ func (o *Site) Family(s calls.Shape, planes int, initial []circuit.Permutation) 
 	f.template.Planes, f.template.Initial = planes, initial
 	f.CacheKey = cache.Key{
 		Collective: col.Steps.Collective.String(), Algorithm: col.Algorithm, Root: int(s.Root), Ranks: o.Ranks,
-		Fabric: cache.Sum([]byte(o.fabric)), FabricName: o.name, Members: hashMaps(o.Pods), Planes: uint64(planeset.All(planes)), Loop: true,
+		Fabric: cache.Sum([]byte(o.fabric)), FabricName: o.name, Members: hashMaps(o.Pods),
+		Planes: uint64(planeset.All(planes)), Loop: true,
 		Planner: o.Cfg.Planner, PlannerVersion: planner.Version, TimeLimit: o.Cfg.PlanLimit, Tolerance: o.Cfg.PlanTolerance,
 	}
 	if initial != nil {
@@ -95,7 +95,7 @@ func (j *Job) add(spans sizes.Ladder) {
 	}
 }
 
-// learn adds a span to those that are known.
+// learn adds a span to the known ones.
 func (f *Family) learn(s *sizes.Span) {
 	ladder := f.ladder.Load().With(s)
 	f.ladder.Store(&ladder)
@@ -259,7 +259,8 @@ func (j *Job) Widen(ctx context.Context) {
 		j.made.Add(int64(j.survey.Plannings - before))
 		j.mu.Unlock()
 		for _, s := range spans {
-			j.Log.Info(log.Tuning, "plan table: %s %s: blocks of %d..%d bytes share a plan of %s", j.CacheKey.Collective, j.CacheKey.Algorithm, s.Min, s.Max, s.Low.Plan.Planner)
+			j.Log.Info(log.Tuning, "plan table: %s %s: blocks of %d..%d bytes share a plan of %s", j.CacheKey.Collective,
+				j.CacheKey.Algorithm, s.Min, s.Max, s.Low.Plan.Planner)
 		}
 		if err != nil || idle {
 			return

@@ -46,12 +46,13 @@ func NewSite(cfg *settings.Config, fab *fabric.Fabric, ports []int) Site {
 	t := fab.Problem()
 	t.Ranks = len(ports)
 	t.Final = plans.Final{Kind: plans.FinalInitial}
-	return Site{Cfg: cfg, Ranks: len(ports), Ports: ports, fabric: fab.Digest(), name: fab.Name, Planes: fab.Planes, Template: t, Pods: dispatch.PodsOf(fab, ports),
+	return Site{Cfg: cfg, Ranks: len(ports), Ports: ports, fabric: fab.Digest(), name: fab.Name, Planes: fab.Planes,
+		Template: t, Pods: dispatch.PodsOf(fab, ports),
 		agreeUS: float64(fab.Costs.Barrier) / float64(time.Microsecond)}
 }
 
-// Interim makes the plan that serves until the chosen planner has finished: quick, and the same on every rank. It moves no
-// circuits if the chosen planner moves none.
+// Interim makes the plan that serves until the chosen planner has finished: quick, and the same on every rank. It moves
+// no circuits if the chosen planner moves none.
 func (o *Site) Interim(p *plans.Problem) (*plans.Plan, ID, error) {
 	name := "perstep"
 	if o.Cfg.PlanCurrent && o.Cfg.Planner == settings.PlannerStatic {
@@ -124,7 +125,7 @@ type ID [sha256.Size]byte
 // Key is the plan's part of a [shape].
 func (p *ID) Key() uint64 { return binary.LittleEndian.Uint64(p[:]) }
 
-// WithoutForwarding is where plans are made whose messages nobody forwards.
+// WithoutForwarding is where plans are made without forwarding.
 func (o *Site) WithoutForwarding() Site {
 	site, template := *o, *o.Template
 	template.Forwarding = false

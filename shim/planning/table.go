@@ -61,9 +61,9 @@ func (f *Family) Share(dir string) *Family {
 	return f
 }
 
-// Learn adds the leader's plan of the job to the process's table. So a new communicator of the same size, with its leader
-// in this process, need not plan the shape again. Learn does not wait for a planner; it drops the plan if one is working
-// on the family.
+// Learn adds the leader's plan of the job to the process's table. So a new communicator of the same size, with its
+// leader in this process, need not plan the shape again. Learn does not wait for a planner; it drops the plan if one is
+// working on the family.
 func (j *Job) Learn(cfg *settings.Config, plan *plans.Plan) {
 	if j.Key.Shape.Request.Plan.Digits > 0 || cfg.Planner != planner.Auto && cfg.Planner != plan.Planner {
 		return // the call, or another setting, has chosen this plan

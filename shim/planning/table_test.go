@@ -18,13 +18,15 @@ import (
 func siteAt(ports ...int) *Site {
 	fab := &fabric.Fabric{
 		Version: fabric.Version, Name: "test", Ranks: 8, Circuits: plans.Simplex,
-		OCS:   []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:/ocs", Reconfig: 200 * time.Microsecond}},
+		OCS: []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:/ocs",
+			Reconfig: 200 * time.Microsecond}},
 		Costs: fabric.Costs{Alpha: 20 * time.Microsecond, Barrier: 100 * time.Microsecond},
 	}
 	for _, name := range []string{"p0", "p1"} {
 		fab.Planes = append(fab.Planes, fabric.Plane{Name: name, Bandwidth: 2e9, OCS: "ocs0"})
 	}
-	s := NewSite(&settings.Config{Planner: planner.Auto, PlanLimit: 10 * time.Second, PlanTolerance: 0.01, PlanWait: true}, fab, ports)
+	s := NewSite(&settings.Config{Planner: planner.Auto, PlanLimit: 10 * time.Second, PlanTolerance: 0.01, PlanWait: true},
+		fab, ports)
 	return &s
 }
 
@@ -135,7 +137,8 @@ func TestSmallCallsStopEarly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%v, forwarding %v: %v us, bound %v, in %v", kind, forwarding, plan.CCTUS, plan.LowerBoundUS, time.Since(began))
+			t.Logf("%v, forwarding %v: %v us, bound %v, in %v", kind, forwarding, plan.CCTUS, plan.LowerBoundUS,
+				time.Since(began))
 		}
 	}
 }
@@ -148,16 +151,22 @@ func TestSmall(t *testing.T) {
 		edit      func(*Site, *calls.Shape)
 		want      bool
 	}{
-		"one element":      {float32s(calls.AllGather, 1), "shm", nil, true},
-		"over TCP":         {float32s(calls.AllGather, 1), "tcp", nil, true},
-		"large":            {float32s(calls.AllReduce, 1<<20), "shm", nil, false},
-		"named planner":    {float32s(calls.AllGather, 1), "shm", func(s *Site, _ *calls.Shape) { s.Cfg.Planner = "swot" }, false},
-		"named planes":     {float32s(calls.AllGather, 1), "shm", func(_ *Site, c *calls.Shape) { c.Request.Planes = 1 }, false},
+		"one element": {float32s(calls.AllGather, 1), "shm", nil, true},
+		"over TCP":    {float32s(calls.AllGather, 1), "tcp", nil, true},
+		"large":       {float32s(calls.AllReduce, 1<<20), "shm", nil, false},
+		"named planner": {float32s(calls.AllGather, 1), "shm", func(s *Site, _ *calls.Shape) {
+			s.Cfg.Planner = "swot"
+		}, false},
+		"named planes": {float32s(calls.AllGather, 1), "shm", func(_ *Site, c *calls.Shape) {
+			c.Request.Planes = 1
+		}, false},
 		"no packet planes": {float32s(calls.AllGather, 1), "", func(s *Site, _ *calls.Shape) { s.Packets = nil }, false},
 		"no costs stated": {float32s(calls.AllGather, 1), "shm", func(s *Site, _ *calls.Shape) {
 			s.Template.AlphaUS, s.agreeUS = 0, 0
 		}, false},
-		"slow packet planes": {float32s(calls.AllGather, 1), "tcp", func(s *Site, _ *calls.Shape) { s.Packets.AlphaUS = 100 }, false},
+		"slow packet planes": {float32s(calls.AllGather, 1), "tcp", func(s *Site, _ *calls.Shape) {
+			s.Packets.AlphaUS = 100
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			site := siteAt(0, 1, 2, 3)

@@ -38,19 +38,18 @@ type Warmed struct {
 	Err error
 }
 
-// Warm sees to it that store holds the plans that a communicator of so many ranks, at ports
-// 0 .. ranks-1 of fab in their order, looks up for calls: under the same keys and for the same
-// problems as its leader does. What is missing, or unusable there, it plans, each for up to
-// cfg.PlanLimit, and stores. Of calls that differ in their size alone it plans few, and finds
-// out which sizes share plans (package sizes), within cfg.PlanTolerance; sizes between those
-// asked for are covered as well. progress, which may be nil, is told how many plans were made
-// after each.
+// Warm sees to it that store holds the plans that a communicator of so many ranks, at ports 0 .. ranks-1 of fab in
+// their order, looks up for calls: under the same keys and for the same problems as its leader does. It plans and
+// stores plans that are missing or unusable there, each for up to cfg.PlanLimit. If calls differ only in size, it plans
+// a few of them and finds the sizes that share plans (package sizes), within cfg.PlanTolerance. Sizes between the
+// requested ones are covered too. After each plan it calls progress, if not nil, with the number of plans made.
 //
 // Of cfg the planner, its limit, the tolerance and the algorithms matter; the job must run with
 // the same. Plans that begin at the planes' present maps (LIGHTPATH_PLAN_INITIAL=current) cannot
 // be foreseen. The result is in the order of calls. Errors: [errdefs.ErrInvalidArgument], those of
 // [schedule.Build] and [cache.Cache.Put], that of ctx.
-func Warm(ctx context.Context, cfg *settings.Config, fab *fabric.Fabric, ranks int, calls []Asked, store *cache.Cache, progress func(plannings int)) ([]Warmed, error) {
+func Warm(ctx context.Context, cfg *settings.Config, fab *fabric.Fabric, ranks int, calls []Asked, store *cache.Cache,
+	progress func(plannings int)) ([]Warmed, error) {
 	switch {
 	case !fab.Optical():
 		return nil, fmt.Errorf("shim: the fabric has no circuits to plan: %w", errdefs.ErrInvalidArgument)

@@ -2,9 +2,9 @@
 // communicators and runs nothing.
 //
 // A collective on circuits takes the time of its plan: the plan that it last ran with, else the interim plan. On packet
-// planes a step takes alpha and the transfer time of its busiest rank's bytes on all planes. A one-sided call takes alpha
-// and the transfer time of its bytes; a signal has 8. The time that a wait loses to a late sender is not known here.
-// The costs are those of a fabric file that describes packet planes, else those of [dispatch.PacketCosts].
+// planes a step takes alpha and the transfer time of its busiest rank's bytes on all planes. A one-sided call takes
+// alpha and the transfer time of its bytes; a signal has 8. The time that a wait loses to a late sender is not known
+// here. The costs are those of a fabric file that describes packet planes, else those of [dispatch.PacketCosts].
 //
 // Layer 6: it may import session, circuits and the rooms below them, no path.
 package predict
@@ -28,8 +28,8 @@ import (
 	"lightpath/shim/session"
 )
 
-// Group returns how long a group of calls takes, in microseconds. Calls of one communicator follow one another, its sends
-// and receives after its collectives. Those of different communicators run at the same time.
+// Group returns how long a group of calls takes, in microseconds. Calls of one communicator follow one another, its
+// sends and receives after its collectives. Those of different communicators run at the same time.
 func Group(group []calls.Call) (us float64, err error) {
 	total := map[*comm.Core]float64{}
 	for i := range group {

@@ -104,7 +104,7 @@ func (f *Recorder) wordCircuits(op *Operation, o *flight.Operation) {
 		}
 	}
 	if op.Outcome != Completed {
-		return // what is there is of the operation before in this place
+		return // this place still has the previous operation
 	}
 	for i := range o.Planes {
 		l := &o.Planes[i]

@@ -5,9 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// Graph is what one capture has of a communicator's launches on the direct path. No CPU hears of a replay, so the first of them has the
-// device count it, in page-locked memory, and whoever looks into the flight recorder enters what has been added: one
-// small kernel for all launches of a graph. The word that says which launch the stream is in says which of them is in progress.
+// Graph is one capture's part of a communicator's launches on the direct path. No CPU takes part in a replay. So the
+// first launch of a graph makes the device count replays in page-locked memory, with one small kernel. A reader of the
+// flight recorder first enters the replays that were added. The word that says which launch the stream is in also says
+// which launch is in progress.
 type Graph struct {
 	Capture uint64
 	replays *uint32 // counted by the device
@@ -18,7 +19,7 @@ type Graph struct {
 	ops     []captured // in the order of their launches
 	entered uint32     // replays
 	first   uint64     // the first operation of the last one
-	open    bool       // it was in progress when somebody looked
+	open    bool       // it was in progress at the last look
 }
 
 // captured is an operation of a launch in a graph.
@@ -27,8 +28,8 @@ type captured struct {
 	Called
 }
 
-// NewGraph returns what a capture has. A device counts its replays in a word; current, nil for one rank, is the launch that
-// the rank's stream is in.
+// NewGraph returns what a capture has. A device counts its replays in a word; current, nil for one rank, is the launch
+// that the rank's stream is in.
 func NewGraph(capture uint64, replays, current *uint32, failed func() bool) *Graph {
 	return &Graph{Capture: capture, replays: replays, current: current, failed: failed}
 }
@@ -48,8 +49,8 @@ func (f *Recorder) ForgetGraph(g *Graph) {
 	f.device.graphs = slices.DeleteFunc(f.device.graphs, func(other *Graph) bool { return other == g })
 }
 
-// Captured says that what is being put on streams is a launch in a graph: collectives, which have been recorded since other ranks may ask what was
-// called, and messages. Replays are counted, and that something was captured is not.
+// Captured says that what is being put on streams is a launch in a graph: collectives, which have been recorded since
+// other ranks may ask what was called, and messages. Replays are counted, and that something was captured is not.
 func (f *Recorder) Captured(g *Graph, collectives []uint64, launch uint32, messages MessageCount) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,14 +66,14 @@ func (f *Recorder) Captured(g *Graph, collectives []uint64, launch uint32, messa
 	}
 }
 
-// catchUp enters the replays since the last time. Times are those at which somebody looks. f.mu is held.
-// Hot path: no allocation after the first, little where nothing has been replayed.
+// catchUp enters the replays since the last time, with the times of the looks. f.mu is held. Hot path: no allocation
+// after the first, little without a replay.
 func (g *Graph) catchUp(f *Recorder) {
 	if len(g.ops) == 0 {
 		return
 	}
 	fresh := atomic.LoadUint32(g.replays) - g.entered
-	at := g.inProgress() // after: what is in progress now may not have been counted
+	at := g.inProgress() // after: the launch in progress may not have been counted
 	if fresh == 0 && !g.open && (at < 0 || g.ops[at].launch == g.ops[0].launch) {
 		return // in the first launch it is, or will be in a moment, a new replay
 	}

@@ -7,7 +7,8 @@ import (
 	"lightpath/shim/calls"
 )
 
-// TestDirectReplayLooks: whatever moment somebody looks at, each replay is counted once, and in the end none is in progress.
+// TestDirectReplayLooks checks that each replay is counted once, whenever a reader looks, and that none is in progress
+// at the end.
 func TestDirectReplayLooks(t *testing.T) {
 	var replays, current uint32
 	f := &Recorder{}
@@ -17,7 +18,7 @@ func TestDirectReplayLooks(t *testing.T) {
 		g.ops = append(g.ops, captured{launch: launch, Called: Called{Shape: calls.Shape{Kind: calls.AllReduce}}})
 	}
 	f.AddGraph(g)
-	// What the device does in a replay, in its order.
+	// The device's operations in a replay, in order.
 	steps := []func(){
 		func() { atomic.StoreUint32(&current, 7) }, func() { replays++ }, func() { atomic.StoreUint32(&current, 0) },
 		func() { atomic.StoreUint32(&current, 8) }, func() { atomic.StoreUint32(&current, 0) },
@@ -34,11 +35,12 @@ func TestDirectReplayLooks(t *testing.T) {
 			}
 			before := seen
 			seen = f.Snapshot()
-			same := seen.Counts == before.Counts && !before.Running // nobody can see the replay that has begun
+			same := seen.Counts == before.Counts && !before.Running // no reader can see the replay that has begun
 			if want := running[k]; want >= 0 && seen.Running != (want > 0) || want < 0 && seen.Running && same {
 				t.Fatalf("round %d, step %d: running %v", round, k, seen.Running)
 			}
-			if seen.Running && running[k] > 0 && f.at(f.last).Outcome != UnderWay || f.at(f.last-1).Outcome == UnderWay != (seen.Running && over[k] == 0) {
+			if seen.Running && running[k] > 0 && f.at(f.last).Outcome != UnderWay ||
+				f.at(f.last-1).Outcome == UnderWay != (seen.Running && over[k] == 0) {
 				t.Fatalf("round %d, step %d: %v and %v", round, k, f.at(f.last-1).Outcome, f.at(f.last).Outcome)
 			}
 			if seen.Counts[calls.AllReduce] != 2*uint64(replays) {

@@ -2,8 +2,9 @@ package recorder
 
 import "sync/atomic"
 
-// deviceOps is what a recorder knows of the launches that no CPU ends: streams leave the number of the last one, and whoever looks
-// into the recorder ends them first. The watcher looks while launches are on their way, so the times are late by no more than [lookSoon].
+// deviceOps is the record of launches that no CPU ends. Streams write the number of the last launch that ended, and a
+// reader of the recorder ends these first. The watcher looks while launches are pending, so times are late by no more
+// than [lookSoon].
 type deviceOps struct {
 	ended *uint32
 	first uint64 // all operations before it have been looked at
@@ -19,7 +20,7 @@ func (f *Recorder) OnDevice(ended *uint32) {
 	f.mu.Unlock()
 }
 
-// Launched says that operations are on their way as a launch, of which, with graph, nobody sees the end.
+// Launched says that operations are pending as a launch. With graph, the CPU does not see them end.
 func (f *Recorder) Launched(numbers []uint64, launch uint32, graph bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -6,9 +6,8 @@ import (
 	"lightpath/shim/dispatch"
 )
 
-// quick is what a recorder knows of the calls that C makes: those leave records of their own, in
-// the order in which they are made, and whoever looks into the recorder enters them first. So they cost
-// their caller a record, and no lock.
+// quick is the record of the calls that C makes. C leaves a record of each, in order, and a reader of the recorder
+// enters them first. So a call costs one record, and no lock.
 type quick struct {
 	q      *sharedmem.Quick             // nil where C makes none
 	shapes []Recipe                     // by recipe
@@ -72,7 +71,7 @@ func (f *Recorder) catchUp() {
 		return
 	}
 	if head-k.entered > f.Size {
-		f.last += head - k.entered - f.Size // what nobody remembers
+		f.last += head - k.entered - f.Size // the records that the recorder has lost
 		k.entered = head - f.Size
 	}
 	for k.entered < head {

@@ -14,10 +14,9 @@ import (
 	"lightpath/shim/planeset"
 )
 
-// Recorder is a communicator's flight recorder: its last operations, what became of them, and what
-// the one in progress waits for. It is also how a rank that waits learns what others, long past
-// it, have called instead. Safe for concurrent use; the communicator writes and whoever asks
-// reads, under a lock that nobody else takes.
+// Recorder is a communicator's flight recorder: its last operations, their states, and the wait of the operation in
+// progress. From it, a rank that waits learns which other calls its peers have made since. Safe for concurrent use: the
+// communicator writes and reporters read, under a lock of the recorder's own.
 type Recorder struct {
 	mu     sync.Mutex
 	Size   uint64 // of ops, a power of two
@@ -50,8 +49,9 @@ const maxMoves = 16
 
 // Operation is one operation.
 type Operation struct {
-	Number   uint64
-	Seq      uint64 // of a collective; 0: a group of sends and receives, a one-sided call, or a replay of what a graph holds
+	Number uint64
+	// of a collective; 0: a group of sends and receives, a one-sided call, or a replay of what a graph holds
+	Seq      uint64
 	Replay   bool
 	Shape    calls.Shape     // of a collective; of a one-sided call kind, type, count and, as root, the peer
 	Messages int32           // of a group
@@ -68,7 +68,7 @@ type Operation struct {
 	Ended    int64
 }
 
-// Outcome is what became of an operation.
+// Outcome is the state of an operation.
 type Outcome uint8
 
 // The outcomes.
@@ -150,7 +150,7 @@ func (f *Recorder) AddGroup(sends, recvs []program.Message) uint64 {
 	return f.AddMessages(MessageCount{uint64(len(sends)), uint64(len(recvs)), bytes})
 }
 
-// AddMessages is addGroup for whoever has counted.
+// AddMessages is addGroup for a caller that has counted.
 func (f *Recorder) AddMessages(n MessageCount) uint64 {
 	now := f.clock()
 	f.mu.Lock()
@@ -348,7 +348,7 @@ func (f *Recorder) Snapshot() Snapshot {
 		if g.Op.Number == 0 || op.Outcome == UnderWay {
 			g.Op, g.Running = *op, op.Outcome == UnderWay
 		} else if g.Last.Number != 0 {
-			break // what comes before has ended
+			break // earlier operations have ended
 		}
 		if g.Last.Number == 0 && op.Seq > 0 {
 			g.Last = *op
@@ -423,8 +423,8 @@ func (op *Operation) WaitText(w *exec.Wait) string {
 	return w.String()
 }
 
-// Replayed records a replay that begins. It has no number among the collectives: streams come to replays in an order of their own, so ranks would
-// count differently. Hot path: no allocation after the first.
+// Replayed records a replay that begins. It has no number among the collectives: streams come to replays in an order of
+// their own, so ranks would count differently. Hot path: no allocation after the first.
 func (f *Recorder) Replayed(r *Called) uint64 {
 	now := f.clock()
 	f.mu.Lock()

@@ -33,7 +33,8 @@ func describe(c *comm.Core) status.Comm {
 	s := status.Comm{ID: fmt.Sprintf("%x", c.ID), Name: c.Name, Size: c.Ranks}
 	for i := range c.Table {
 		h := &c.Table[i]
-		s.Ranks = append(s.Ranks, status.Rank{Rank: i, Host: h.Name, Node: node(h.Host, h.PIDs), PID: h.PID, Answer: status.Unasked})
+		s.Ranks = append(s.Ranks, status.Rank{Rank: i, Host: h.Name, Node: node(h.Host, h.PIDs), PID: h.PID,
+			Answer: status.Unasked})
 	}
 	s.Ranks[c.Rank] = Self(c)
 	s.Circuits = c.Made() && circuits.Of(c) != nil
@@ -57,7 +58,8 @@ func describeMaking(c *comm.Core) status.Comm {
 // Self describes this rank. The communicator has been joined.
 func Self(c *comm.Core) status.Rank {
 	h := &c.Table[c.Rank]
-	r := status.Rank{Rank: c.Rank, Host: h.Name, Node: node(h.Host, h.PIDs), PID: h.PID, Device: c.Device, State: status.Healthy}
+	r := status.Rank{Rank: c.Rank, Host: h.Name, Node: node(h.Host, h.PIDs), PID: h.PID, Device: c.Device,
+		State: status.Healthy}
 	switch c.Life() {
 	case comm.Making:
 		r.State = status.Making
@@ -124,7 +126,8 @@ func describeOp(c *comm.Core, g *recorder.Snapshot, now int64) *status.Op {
 	switch {
 	case op.Asked > 0 && op.Ticketed == 0:
 		out.Wait = &status.Wait{
-			For: status.ForTicket, Peer: -1, Plane: -1, Text: fmt.Sprintf("ticket of operation %d", op.Seq), Seconds: out.Seconds,
+			For: status.ForTicket, Peer: -1, Plane: -1, Text: fmt.Sprintf("ticket of operation %d", op.Seq),
+			Seconds: out.Seconds,
 		}
 	case g.Stall != nil:
 		out.Wait = describeWait(c, g.Stall, op, now)

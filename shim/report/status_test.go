@@ -21,7 +21,7 @@ import (
 	"lightpath/shim/status"
 )
 
-// TestStatusNamesStoppedRank: whoever is stopped is named, with its process.
+// TestStatusNamesStoppedRank checks that the status names a stopped rank, with its process.
 func TestStatusNamesStoppedRank(t *testing.T) {
 	for _, victim := range []int{0, 2} {
 		dir := shimtest.UseStatusDir(t)
@@ -45,7 +45,7 @@ func TestStatusNamesStoppedRank(t *testing.T) {
 			<-p.LastLine
 			_ = p.Wait() // its status is the signal
 		}
-		// What they leave is swept.
+		// Its sockets and files are removed.
 		if r, err := status.Collect(dir, 20*time.Second); err != nil || len(r.Comms) != 0 {
 			t.Errorf("afterwards: %+v, %v", r, err)
 		}
@@ -75,7 +75,8 @@ func TestStatusNamesRankElsewhere(t *testing.T) {
 				})
 			}()
 			c := shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return c.State == status.Waiting })
-			for _, want := range []string{"everybody else waits for rank 1 (", "which has made no call for ", " since AllReduce #1", "in AllReduce #2"} {
+			for _, want := range []string{"everybody else waits for rank 1 (", "which has made no call for ",
+				" since AllReduce #1", "in AllReduce #2"} {
 				if !strings.Contains(c.Diagnosis, want) {
 					t.Errorf("%q lacks %q", c.Diagnosis, want)
 				}
@@ -94,7 +95,7 @@ func TestStatusNamesRankElsewhere(t *testing.T) {
 	}
 }
 
-// TestStatusOfWhatIsMade: a communicator whose ranks have not all come says who is missing.
+// TestStatusOfWhatIsMade checks that a communicator names its missing ranks while it is being made.
 func TestStatusOfWhatIsMade(t *testing.T) {
 	dir := shimtest.UseStatusDir(t)
 	id, err := shim.NewUniqueID()
@@ -127,7 +128,7 @@ func TestStatusOfWhatIsMade(t *testing.T) {
 	shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return c.State == status.Healthy && len(c.Ranks) == 2 })
 }
 
-// TestProbe: every rank answers by the control network, whoever asks.
+// TestProbe checks that every rank answers any other rank over the control network.
 func TestProbe(t *testing.T) {
 	shimtest.UseStatusDir(t)
 	w := shimtest.NewWorld(t, 4)
@@ -147,8 +148,8 @@ func TestProbe(t *testing.T) {
 	})
 }
 
-// TestStatusThroughControl: a rank without a socket here, as on another host, answers by the control
-// network; who does not answer there is silent.
+// TestStatusThroughControl checks that a rank without a socket here, as on another host, answers over the control
+// network, and that a rank that does not is silent.
 func TestStatusThroughControl(t *testing.T) {
 	id, err := shim.NewUniqueID()
 	if err != nil {
@@ -190,8 +191,8 @@ func TestStatusThroughControl(t *testing.T) {
 	}
 }
 
-// TestFlightOnFailure: a communicator that fails leaves a file per rank, from which follows who is
-// missing from what.
+// TestFlightOnFailure checks that a communicator that fails leaves a file per rank, and that these show which rank has
+// not made which call.
 func TestFlightOnFailure(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "flights")
 	t.Setenv("LIGHTPATH_FLIGHT_RECORDER_DIR", dir)
@@ -230,7 +231,8 @@ func TestFlightOnFailure(t *testing.T) {
 		dumps = append(dumps, d)
 	}
 	found := flight.Compare(dumps)
-	if len(found) != 1 || found[0].Seq != 2 || len(found[0].Behind) != 1 || found[0].Behind[0] != 1 || len(found[0].Inside) != 2 {
+	if len(found) != 1 || found[0].Seq != 2 || len(found[0].Behind) != 1 || found[0].Behind[0] != 1 ||
+		len(found[0].Inside) != 2 {
 		t.Errorf("%+v", found)
 	}
 }
@@ -269,7 +271,8 @@ func TestFlightOnCircuits(t *testing.T) {
 		if o.Seq != uint64(i+1) || o.Planner != "perstep" || len(o.Plan) == 0 || len(o.Planes) != 2 || len(o.Moves) == 0 {
 			t.Errorf("%+v", o)
 		}
-		if o.Arrived <= 0 || o.Asked < o.Arrived || o.Ticketed < o.Asked || o.Ended < o.Ticketed || o.Outcome != flight.Completed {
+		if o.Arrived <= 0 || o.Asked < o.Arrived || o.Ticketed < o.Asked || o.Ended < o.Ticketed ||
+			o.Outcome != flight.Completed {
 			t.Errorf("times of %+v", o)
 		}
 		for _, l := range o.Planes {
@@ -311,7 +314,8 @@ func TestRAS(t *testing.T) {
 			} `json:"ranks"`
 		} `json:"communicators"`
 	}
-	if err := json.Unmarshal(doc.Bytes(), &got); err != nil || len(got.Communicators) != 1 || got.Communicators[0].Size != 2 ||
+	if err := json.Unmarshal(doc.Bytes(), &got); err != nil || len(got.Communicators) != 1 ||
+		got.Communicators[0].Size != 2 ||
 		len(got.Communicators[0].Ranks) != 2 || got.Communicators[0].Ranks[1].Counts["AllReduce"] != 1 {
 		t.Errorf("%v %s", err, doc.String())
 	}

@@ -22,7 +22,8 @@ func TestErrorsTravel(t *testing.T) {
 	_, refused := os.Open("/no such file")
 	for _, system := range []error{fmt.Errorf("socket: %w", syscall.EMFILE), refused} {
 		class, text := Encode(system)
-		if err := Decode(&control.Message{Arg: class, Body: []byte(text)}); Of(system) != SystemError || Of(err) != SystemError {
+		if err := Decode(&control.Message{Arg: class, Body: []byte(text)}); Of(system) != SystemError ||
+			Of(err) != SystemError {
 			t.Errorf("%v became %v", system, err)
 		}
 	}

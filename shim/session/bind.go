@@ -167,8 +167,9 @@ func (s *Session) Gather(c *comm.Core) (first int, err error) {
 func (s *Session) BindMessages(c *comm.Core, first int) error {
 	st := Of(c)
 	return s.bindTask(Ref{Comm: c, Call: first, Seq: st.Seq, Flight: st.Group.Flight}, &exec.Call{
-		Program: &st.p2p, Messages: st.Group.Buffers, Comm: c.ID, Op: st.Seq, Pairs: st.Pairs, Gate: s.Gate, Endpoint: st.Packet,
-		Poison: c.Poison(),
+		Program: &st.p2p, Messages: st.Group.Buffers, Comm: c.ID, Op: st.Seq, Pairs: st.Pairs, Gate: s.Gate,
+		Endpoint: st.Packet,
+		Poison:   c.Poison(),
 	}, false, false)
 }
 
@@ -176,8 +177,9 @@ func (s *Session) BindMessages(c *comm.Core, first int) error {
 func (s *Session) BindRound(c *comm.Core, first int, number uint64, prog *program.Program) error {
 	st, p := Of(c), circuits.Of(c)
 	return s.bindTask(Ref{Comm: c, Call: first, Seq: number, Circuits: true, Flight: st.Group.Flight}, &exec.Call{
-		Program: prog, Messages: st.Group.Buffers, Comm: c.ID, Op: st.Seq, Pairs: st.Pairs, Endpoint: p.End, Poison: c.Poison(),
-		OCS: p.Switches(), Base: p.Base(), SkipDrain: p.SkipDrain,
+		Program: prog, Messages: st.Group.Buffers, Comm: c.ID, Op: st.Seq, Pairs: st.Pairs, Endpoint: p.End,
+		Poison: c.Poison(),
+		OCS:    p.Switches(), Base: p.Base(), SkipDrain: p.SkipDrain,
 	}, recorder.Of(c).Timed, false)
 }
 

@@ -12,7 +12,8 @@ import (
 	"lightpath/shim/errdefs"
 )
 
-// badBuffer returns the error of a call of the group whose buffer the kernel has refused (EFAULT), nil if there is none.
+// badBuffer returns the error of a call of the group whose buffer the kernel has refused (EFAULT), nil if there is
+// none.
 func (s *Session) badBuffer(err error) error {
 	if !errors.Is(err, syscall.EFAULT) {
 		return nil

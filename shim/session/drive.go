@@ -187,7 +187,8 @@ func (s *Session) reportReceives(c *comm.Core) {
 	for i, m := range st.Group.Recvs {
 		first := slices.IndexFunc(st.Group.Recvs, func(o program.Message) bool { return o.Peer == m.Peer })
 		if first == i && m.Peer != c.Rank {
-			stall.ReportAwaited(c, m.Peer, stall.Awaited{Rank: c.Rank, Messages: st.Pairs.Received(m.Peer), Collectives: st.Seq})
+			a := stall.Awaited{Rank: c.Rank, Messages: st.Pairs.Received(m.Peer), Collectives: st.Seq}
+			stall.ReportAwaited(c, m.Peer, a)
 		}
 	}
 }

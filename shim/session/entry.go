@@ -55,8 +55,9 @@ func (st *State) PacketEntry(s calls.Shape) (*dispatch.Entry, error) {
 		sig = program.Signature(uint64(sig), uint64(key.Shares))
 	}
 	p, err := program.Lower(col.Steps, nil, program.Args{
-		Rank: c.Rank, Planes: len(st.Packet.Planes()), Use: use, Shares: units, Count: int64(s.Count), ElemSize: int64(s.Type.Size()),
-		InPlace: s.InPlace, Scale: k.Scale != nil, Signature: sig,
+		Rank: c.Rank, Planes: len(st.Packet.Planes()), Use: use, Shares: units, Count: int64(s.Count),
+		ElemSize: int64(s.Type.Size()),
+		InPlace:  s.InPlace, Scale: k.Scale != nil, Signature: sig,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("shim: %v: algorithm %s: %w", s.Kind, col.Algorithm, err)
@@ -78,6 +79,7 @@ func (st *State) sharedEntry(s calls.Shape) *dispatch.Entry {
 	e := &dispatch.Entry{Algorithm: sharedAlgorithm, Kernels: calls.KernelsOf(&s, c.Ranks), Signature: s.Signature()}
 	st.Programs.Put(dispatch.Key{Shape: s}, e)
 	st.Programs.Trace(c, &s, e)
-	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s", c.Rank, s.Kind, s.Count, s.Type, s.Root, e.Algorithm)
+	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s", c.Rank, s.Kind, s.Count, s.Type,
+		s.Root, e.Algorithm)
 	return e
 }

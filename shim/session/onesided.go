@@ -108,11 +108,13 @@ func (s *Session) waitForSignals(idle *waiter) error {
 		}
 		have, err := onesided.Of(c).Have(int(call.Peer))
 		if err == nil {
-			recorder.Of(c).Stalled(s.sidedFlights[i], exec.Wait{Rank: c.Rank, Peer: int(call.Peer), Plane: -1, Done: int64(have), Bytes: int64(call.Count)})
+			recorder.Of(c).Stalled(s.sidedFlights[i], exec.Wait{Rank: c.Rank, Peer: int(call.Peer), Plane: -1, Done: int64(have),
+				Bytes: int64(call.Count)})
 			if waited < c.Cfg.Timeout {
 				continue
 			}
-			err = fmt.Errorf("shim: rank %d: %d of %d signals of rank %d in %v: %w", c.Rank, have, call.Count, call.Peer, c.Cfg.Timeout, errdefs.ErrTimeout)
+			err = fmt.Errorf("shim: rank %d: %d of %d signals of rank %d in %v: %w", c.Rank, have, call.Count, call.Peer,
+				c.Cfg.Timeout, errdefs.ErrTimeout)
 		}
 		return c.Fail(err)
 	}

@@ -1,6 +1,6 @@
-// Package settings is the one home of environment variables: the table of those that Lightpath reads (Vars), with their
-// documentation, what they say (Config), and why others are not read. docs/environment.md and the C front's table of
-// parameters are held against it by tests.
+// Package settings is the one home of environment variables: the table of the ones that Lightpath reads (Vars), with
+// their documentation, their values (Config), and why others are not read. Tests compare docs/environment.md and the C
+// front's table of parameters with it.
 package settings
 
 import (
@@ -15,7 +15,8 @@ import (
 )
 
 // Config is what the environment says, read once per communicator, which does not change
-// it and may read it from everywhere. Fields are named like their variables, whose documentation in the table says what they mean.
+// it and may read it from everywhere. Fields are named like their variables, whose documentation in the table says what
+// they mean.
 type Config struct {
 	Fabric     string
 	FabricRank int // -1: not given
@@ -78,13 +79,13 @@ type Config struct {
 	// LauncherRank is the rank that the launcher gave this process, -1 without one.
 	LauncherRank int
 	variables    []string // that are set, in words
-	warnings     []string // what is set in vain, in words
+	warnings     []string // settings without effect, in words
 }
 
 // DefaultStaging is large enough for copies to reach their rate, and small beside what pages a process may lock.
 const DefaultStaging = 4 << 20
 
-// StatusOff is what LIGHTPATH_STATUS_DIR says where nobody is to be answered.
+// StatusOff is the value of LIGHTPATH_STATUS_DIR with which a process answers no requests.
 const StatusOff = "off"
 
 // DefaultExchange is LIGHTPATH_DEVICE_EXCHANGE's.
@@ -186,7 +187,8 @@ func (c *Config) ControlInterfaces() string {
 // Variables says which variables are set, one line each.
 func (c *Config) Variables() []string { return c.variables }
 
-// Warnings says what is set in vain: misspelt variables of ours, values that mean nothing, and settings that others come before.
+// Warnings says what is set in vain: misspelt variables of ours, values that mean nothing, and settings that others
+// come before.
 func (c *Config) Warnings() []string { return c.warnings }
 
 // NewLog opens the log that is asked for, of a communicator with the given device, and writes the warnings.

@@ -304,7 +304,8 @@ func (c *Config) noteVariables(values map[string]string) {
 
 // misspelt reports whether an unknown variable looks like one of Lightpath's. Variables of tests and scripts do not.
 func misspelt(name string) bool {
-	return strings.HasPrefix(name, "LIGHTPATH_") && !strings.HasPrefix(name, "LIGHTPATH_TEST_") && !slices.Contains(scriptVars, name)
+	return strings.HasPrefix(name, "LIGHTPATH_") && !strings.HasPrefix(name, "LIGHTPATH_TEST_") &&
+		!slices.Contains(scriptVars, name)
 }
 
 // scriptVars are read by scripts of the project, not by the library.
@@ -327,10 +328,13 @@ func Of(pairs ...string) (*Config, error) {
 
 func load(getenv func(string) string) (*Config, error) {
 	c := &Config{
-		FabricRank: -1, Transport: "auto", Planes: 1, PlaneShares: SharesEven, Staging: DefaultStaging, Planner: "auto", PlanLimit: 2 * time.Second,
+		FabricRank: -1, Transport: "auto", Planes: 1, PlaneShares: SharesEven, Staging: DefaultStaging, Planner: "auto",
+		PlanLimit:     2 * time.Second,
 		PlanTolerance: sizes.DefaultTolerance, Demand: DemandSpectra, DemandWait: 10 * time.Millisecond,
 		DevicePath: DevicePathAuto, DeviceExchange: DefaultExchange,
-		Timeout: 10 * time.Minute, Heartbeat: 10 * time.Second, Spin: -1, LargePages: true, CPUSpread: true, IB: IB{Mode: RDMAAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, Log: log.Options{Subsystems: "INIT,BOOTSTRAP,ENV", Times: log.DefaultTimestamps}, LauncherRank: -1,
+		Timeout: 10 * time.Minute, Heartbeat: 10 * time.Second, Spin: -1, LargePages: true, CPUSpread: true,
+		IB: IB{Mode: RDMAAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, Log: log.Options{Subsystems: "INIT,BOOTSTRAP,ENV",
+			Times: log.DefaultTimestamps}, LauncherRank: -1,
 		FlightRecorder: 256, RAS: true, RASAddr: status.DefaultRASAddress,
 		RuntimeDir: getenv("XDG_RUNTIME_DIR"),
 	}

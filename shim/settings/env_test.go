@@ -18,13 +18,15 @@ func TestConfig(t *testing.T) {
 	c, err := Of(
 		"LIGHTPATH_TRANSPORT", "SHM", "LIGHTPATH_PLANES", " 3 ", "LIGHTPATH_TIMEOUT", "1m30s", "LIGHTPATH_FABRIC_RANK", "5",
 		"LIGHTPATH_ALGORITHM", "allreduce:ring, alltoall:bruck", "LIGHTPATH_FAULT", "skip-drain:1:4,plan-delay:2s",
-		"LIGHTPATH_PLAN_INITIAL", "current", "NCCL_DEBUG", "info", "OMPI_COMM_WORLD_RANK", "7", "RANK", "", "LIGHTPATH_PLANNER", "swot",
+		"LIGHTPATH_PLAN_INITIAL", "current", "NCCL_DEBUG", "info", "OMPI_COMM_WORLD_RANK", "7", "RANK", "",
+		"LIGHTPATH_PLANNER", "swot",
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.Transport != "shm" || c.Planes != 3 || c.Timeout != 90*time.Second || c.FabricRank != 5 ||
-		c.Algorithms["alltoall"] != "bruck" || !c.PlanCurrent || c.Log.Level != log.Info || c.LauncherRank != 7 || c.Planner != "swot" ||
+		c.Algorithms["alltoall"] != "bruck" || !c.PlanCurrent || c.Log.Level != log.Info || c.LauncherRank != 7 ||
+		c.Planner != "swot" ||
 		c.Fault != (Fault{SkipDrain: true, Plane: 1, Epoch: 4, PlanDelay: 2 * time.Second}) {
 		t.Errorf("%+v", c)
 	}
@@ -37,11 +39,15 @@ func TestConfig(t *testing.T) {
 func TestBadConfig(t *testing.T) {
 	for _, k := range [][2]string{
 		{"LIGHTPATH_TRANSPORT", "carrier pigeon"}, {"LIGHTPATH_PLANES", "0"}, {"LIGHTPATH_PLANES", "many"},
-		{"LIGHTPATH_TIMEOUT", "5"}, {"LIGHTPATH_TIMEOUT", "-1s"}, {"LIGHTPATH_PLAN_LIMIT", "soon"}, {"LIGHTPATH_PLAN_WAIT", "yes"},
-		{"LIGHTPATH_PLAN_INITIAL", "dark"}, {"LIGHTPATH_PLANNER", "guess"}, {"LIGHTPATH_SPIN", "-2"}, {"LIGHTPATH_FABRIC_RANK", "-1"},
-		{"LIGHTPATH_ALGORITHM", "allreduce"}, {"LIGHTPATH_ALGORITHM", "allreduce:pairwise-xor"}, {"LIGHTPATH_ALGORITHM", "sort:ring"},
+		{"LIGHTPATH_TIMEOUT", "5"}, {"LIGHTPATH_TIMEOUT", "-1s"}, {"LIGHTPATH_PLAN_LIMIT", "soon"},
+		{"LIGHTPATH_PLAN_WAIT", "yes"},
+		{"LIGHTPATH_PLAN_INITIAL", "dark"}, {"LIGHTPATH_PLANNER", "guess"}, {"LIGHTPATH_SPIN", "-2"},
+		{"LIGHTPATH_FABRIC_RANK", "-1"},
+		{"LIGHTPATH_ALGORITHM", "allreduce"}, {"LIGHTPATH_ALGORITHM", "allreduce:pairwise-xor"},
+		{"LIGHTPATH_ALGORITHM", "sort:ring"},
 		{"LIGHTPATH_PLAN_TOLERANCE", "2"}, {"LIGHTPATH_PLAN_TOLERANCE", "1%"},
-		{"LIGHTPATH_FALLBACK", "perhaps"}, {"LIGHTPATH_FAULT", "explode"}, {"LIGHTPATH_FAULT", "skip-drain:0"}, {"LIGHTPATH_FAULT", "plan-delay:x"},
+		{"LIGHTPATH_FALLBACK", "perhaps"}, {"LIGHTPATH_FAULT", "explode"}, {"LIGHTPATH_FAULT", "skip-drain:0"},
+		{"LIGHTPATH_FAULT", "plan-delay:x"},
 	} {
 		_, err := Of(k[0], k[1])
 		refused(t, err, k[0])
@@ -72,11 +78,12 @@ func TestIgnoredVars(t *testing.T) {
 	}
 }
 
-// TestLogFailsNobody: what only says how to log is no reason to refuse a communicator, and is told in the log. Levels that
-// NCCL has and Lightpath has not are levels.
+// TestLogFailsNobody: what only says how to log is no reason to refuse a communicator, and is told in the log. Levels
+// that NCCL has and Lightpath has not are levels.
 func TestLogFailsNobody(t *testing.T) {
 	for _, k := range [][2]string{
-		{"NCCL_DEBUG", "LOUD"}, {"NCCL_DEBUG_TIMESTAMP_FORMAT", "%Q"}, {"NCCL_DEBUG_TIMESTAMP_FORMAT", "%"}, {"NCCL_DEBUG_TIMESTAMP_FORMAT", "%0f"},
+		{"NCCL_DEBUG", "LOUD"}, {"NCCL_DEBUG_TIMESTAMP_FORMAT", "%Q"}, {"NCCL_DEBUG_TIMESTAMP_FORMAT", "%"},
+		{"NCCL_DEBUG_TIMESTAMP_FORMAT", "%0f"},
 		{"NCCL_DEBUG_TIMESTAMP_LEVELS", "LOUD"},
 	} {
 		path := filepath.Join(t.TempDir(), "log")
@@ -86,7 +93,8 @@ func TestLogFailsNobody(t *testing.T) {
 			continue
 		}
 		c.NewLog(0).Close()
-		if text, err := os.ReadFile(path); err != nil || !bytes.Contains(text, []byte("NCCL WARN environment variable "+k[0]+": ")) {
+		if text, err := os.ReadFile(path); err != nil ||
+			!bytes.Contains(text, []byte("NCCL WARN environment variable "+k[0]+": ")) {
 			t.Errorf("%v: the log is %q, %v", k, text, err)
 		}
 	}
@@ -107,7 +115,8 @@ func TestMisspeltVariables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w := c.Warnings(); len(w) != 1 || !strings.Contains(w[0], "LIGHTPATH_TRANSPOR set by environment to tcp: ignored, Lightpath has no such variable") {
+	if w := c.Warnings(); len(w) != 1 ||
+		!strings.Contains(w[0], "LIGHTPATH_TRANSPOR set by environment to tcp: ignored, Lightpath has no such variable") {
 		t.Errorf("%q", w)
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"lightpath/shim/errdefs"
 )
 
-// NCCLPaths is what variables of NCCL's say of data paths. They refine what LIGHTPATH_TRANSPORT and LIGHTPATH_DEVICE_PATH leave
-// open; where those say something, they come first (see settle). Bans are the setting that says so, as NCCL_SHM_DISABLE=1, or "".
+// NCCLPaths is what variables of NCCL's say of data paths. They refine what LIGHTPATH_TRANSPORT and
+// LIGHTPATH_DEVICE_PATH leave open; where those say something, they come first (see settle). Bans are the setting that
+// says so, as NCCL_SHM_DISABLE=1, or "".
 type NCCLPaths struct {
 	Net      string // netSocket, netIB or "": the network between hosts
 	NoShared string // ranks share no memory, but within a process
@@ -25,11 +26,12 @@ const (
 	netIB     = "IB"
 )
 
-// notUsed is why the value of a variable changes nothing: NCCL takes its default too, so it is told and fails nobody.
+// notUsed is why the value of a variable changes nothing. NCCL falls back to its default too, so the value is a warning
+// and no error.
 type notUsed struct{ error }
 
-// setNet reads NCCL_NET. Others than NCCL's own are networks of plugins, which Lightpath cannot load: an error as in NCCL where the
-// plugin is missing, unless there is another library to have it.
+// setNet reads NCCL_NET. Others than NCCL's own are networks of plugins, which Lightpath cannot load: an error as in
+// NCCL where the plugin is missing, unless there is another library to have it.
 func (c *Config) setNet(v string) error {
 	err := setChoice(&c.NCCL.Net, v, netIB, netSocket)
 	switch {
@@ -58,7 +60,7 @@ func isOne(n int64) bool   { return n == 1 }
 func isZero(n int64) bool  { return n == 0 }
 func nonZero(n int64) bool { return n != 0 }
 
-// levels are NCCL's distances between two devices, the nearest first; oldLevels are those that numbers stand for.
+// levels are NCCL's distances between two devices, the nearest first. oldLevels are the levels that numbers mean.
 var (
 	levels    = []string{"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS"}
 	oldLevels = []string{"LOC", "PIX", "PXB", "PHB", "SYS"}
@@ -83,8 +85,8 @@ func banBelow(p *string, name, v, least string) error {
 	return nil
 }
 
-// settle drops what NCCL's variables say where Lightpath's own say it already, with a warning where those say otherwise. What is
-// left takes effect.
+// settle drops values of NCCL's variables if Lightpath's own variables decide already, with a warning if they differ.
+// The remaining values take effect.
 func (c *Config) settle() error {
 	p := &c.NCCL
 	net := ""
@@ -159,7 +161,7 @@ func (c *Config) ForbidsGPUDirect() string {
 	return c.NCCL.NoRemote
 }
 
-// agreed is the part of a rank's settings that NCCL's variables are, those that all must have alike.
+// agreed is the part of a rank's settings from NCCL's variables that all ranks must have alike.
 func (p *NCCLPaths) agreed() (s string) {
 	if p.Net != "" {
 		s += " NCCL_NET=" + p.Net

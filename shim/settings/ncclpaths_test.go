@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestNCCLPaths: values of NCCL's variables mean what they mean to NCCL, and those that mean nothing to it are told.
+// TestNCCLPaths checks that values of NCCL's variables mean the same as in NCCL, and that values unknown to NCCL cause
+// a warning.
 func TestNCCLPaths(t *testing.T) {
 	for _, k := range []struct {
 		name, value string
@@ -62,10 +63,12 @@ func TestNCCLPaths(t *testing.T) {
 	refused(t, err, "NCCL_NET=IB", "NCCL_IB_DISABLE=1")
 }
 
-// TestOwnVariablesFirst: what Lightpath's variables say, NCCL's do not change; where they contradict, that is told once.
+// TestOwnVariablesFirst: what Lightpath's variables say, NCCL's do not change; where they contradict, that is told
+// once.
 func TestOwnVariablesFirst(t *testing.T) {
 	for _, k := range []struct{ own, value, name, other, warns string }{
-		{"LIGHTPATH_TRANSPORT", "shm", "NCCL_SHM_DISABLE", "1", "NCCL_SHM_DISABLE=1 is not used: LIGHTPATH_TRANSPORT=shm comes before it."},
+		{"LIGHTPATH_TRANSPORT", "shm", "NCCL_SHM_DISABLE", "1",
+			"NCCL_SHM_DISABLE=1 is not used: LIGHTPATH_TRANSPORT=shm comes before it."},
 		{"LIGHTPATH_TRANSPORT", "tcp", "NCCL_NET", "IB", "NCCL_NET=IB is not used: LIGHTPATH_TRANSPORT=tcp"},
 		{"LIGHTPATH_TRANSPORT", "rdma", "NCCL_NET", "Socket", "NCCL_NET=Socket is not used: LIGHTPATH_TRANSPORT=rdma"},
 		{"LIGHTPATH_TRANSPORT", "rdma", "NCCL_IB_DISABLE", "1", "NCCL_IB_DISABLE=1 is not used: LIGHTPATH_TRANSPORT=rdma"},
@@ -73,8 +76,10 @@ func TestOwnVariablesFirst(t *testing.T) {
 		{"LIGHTPATH_TRANSPORT", "tcp", "NCCL_NET", "Socket", ""},
 		{"LIGHTPATH_TRANSPORT", "rdma", "NCCL_NET", "IB", ""},
 		{"LIGHTPATH_TRANSPORT", "inproc", "NCCL_NET", "IB", ""},
-		{"LIGHTPATH_DEVICE_PATH", "direct", "NCCL_P2P_LEVEL", "LOC", "NCCL_P2P_LEVEL=LOC is not used: LIGHTPATH_DEVICE_PATH=direct"},
-		{"LIGHTPATH_DEVICE_PATH", "rdma", "NCCL_DMABUF_ENABLE", "0", "NCCL_DMABUF_ENABLE=0 is not used: LIGHTPATH_DEVICE_PATH=rdma"},
+		{"LIGHTPATH_DEVICE_PATH", "direct", "NCCL_P2P_LEVEL", "LOC",
+			"NCCL_P2P_LEVEL=LOC is not used: LIGHTPATH_DEVICE_PATH=direct"},
+		{"LIGHTPATH_DEVICE_PATH", "rdma", "NCCL_DMABUF_ENABLE", "0",
+			"NCCL_DMABUF_ENABLE=0 is not used: LIGHTPATH_DEVICE_PATH=rdma"},
 		{"LIGHTPATH_DEVICE_PATH", "rdma", "NCCL_P2P_DISABLE", "1", ""},
 		{"LIGHTPATH_DEVICE_PATH", "staged", "NCCL_P2P_DISABLE", "1", ""},
 	} {

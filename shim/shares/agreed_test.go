@@ -78,8 +78,8 @@ func inForce(w *shimtest.World) (units []int, all bool) {
 	return units, all
 }
 
-// TestSharesAgreed: what ranks see becomes the shares of all from one operation on, whoever is ahead, in
-// groups of any size, while results stay right; and even ones again when planes are alike.
+// TestSharesAgreed checks that measured speeds become the shares of all ranks from one operation on, whichever rank is
+// ahead, with groups of any size and right results. When the planes are equally fast again, shares become even.
 func TestSharesAgreed(t *testing.T) {
 	for _, k := range []struct{ ranks, planes int }{{2, 2}, {3, 2}, {4, 2}} {
 		t.Run(fmt.Sprintf("%d ranks", k.ranks), func(t *testing.T) {
@@ -120,18 +120,21 @@ func TestSharesAgreed(t *testing.T) {
 				}
 				return []uint64{500, 500}
 			}, func(u []int) bool { return u != nil && u[1] < u[0]/4 })
-			until("recovered", func(int) []uint64 { return []uint64{500, 500} }, func(u []int) bool { return u == nil || u[1] > shares.ShareTotal/4 })
+			until("recovered", func(int) []uint64 { return []uint64{500, 500} }, func(u []int) bool {
+				return u == nil || u[1] > shares.ShareTotal/4
+			})
 		})
 	}
 }
 
-// TestSharesRootAhead: the root of broadcasts, which waits for nobody, has begun what is proposed for an
-// operation that the others have yet to come to; then a later one is found.
+// TestSharesRootAhead: the root of broadcasts waits for no rank, so it has already begun the operation from which the
+// proposed shares would hold. The leader then proposes a later one.
 func TestSharesRootAhead(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	broadcast := func(c *shim.Comm, buf []float32) error {
 		p := unsafe.Pointer(unsafe.SliceData(buf))
-		return shim.Run([]calls.Call{{Comm: c, Kind: calls.Broadcast, Type: datatype.Float32, Count: uint64(len(buf)), Send: p, Recv: p}})
+		return shim.Run([]calls.Call{{Comm: c, Kind: calls.Broadcast, Type: datatype.Float32, Count: uint64(len(buf)),
+			Send: p, Recv: p}})
 	}
 	const ahead = 8 // whose bytes the connections hold
 	w.Must(func(c *shim.Comm) error {
@@ -174,7 +177,7 @@ func TestSharesRootAhead(t *testing.T) {
 	}
 }
 
-// TestSharesRefused: ranks keep even shares where one has been told to; nobody waits for it.
+// TestSharesRefused checks that all ranks keep even shares if one is told to, and that no rank waits for it.
 func TestSharesRefused(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	w.Comms[1].Turn.Lock()
@@ -193,13 +196,14 @@ func TestSharesRefused(t *testing.T) {
 	}
 }
 
-// TestSharesNeverConcluded: a rank that has come to an operation that shares have been proposed for gives
-// up when nobody concludes.
+// TestSharesNeverConcluded checks that a rank that has reached the proposed operation gives up if the leader does not
+// decide.
 func TestSharesNeverConcluded(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	w.SetTimeout(1e9)
 	for _, c := range w.Comms {
-		shares.Of(c).Answer(&control.Message{Seq: 99, Arg: shares.SharesPropose, Body: shares.AppendWords(nil, session.Of(c).Seq+1, 512, 512)}, 2)
+		shares.Of(c).Answer(&control.Message{Seq: 99, Arg: shares.SharesPropose,
+			Body: shares.AppendWords(nil, session.Of(c).Seq+1, 512, 512)}, 2)
 	}
 	for r, err := range w.Each(func(c *shim.Comm) error { return gatherOne(c, 1) }) {
 		if err == nil {

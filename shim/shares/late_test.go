@@ -15,14 +15,15 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestSharesLateInCalls is TestSharesLate with calls: between the leader's proposal and the others' hearing of it
-// rank 1 runs ahead as a root of broadcasts, which waits for nobody.
+// TestSharesLateInCalls is TestSharesLate with calls. Between the leader's proposal and its arrival, rank 1 runs ahead
+// as a root of broadcasts, which waits for no rank.
 func TestSharesLateInCalls(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	broadcast := func(c *shim.Comm) error {
 		buf := []float32{float32(c.Rank)}
 		p := unsafe.Pointer(unsafe.SliceData(buf))
-		if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.Broadcast, Type: datatype.Float32, Count: 1, Peer: 1, Send: p, Recv: p}}); err != nil {
+		if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.Broadcast, Type: datatype.Float32, Count: 1, Peer: 1, Send: p,
+			Recv: p}}); err != nil {
 			return err
 		}
 		if buf[0] != 1 {
@@ -87,7 +88,7 @@ func TestSharesAllocateNothing(t *testing.T) {
 				if p := shares.Of(c); units != nil {
 					p.Version, p.Units = 1, units
 				}
-				// No window ends, of which other shares might come. What one costs at its end is TestWindow's.
+				// No window ends, so no other shares result. TestWindow measures the cost of a window's end.
 				shares.Of(c).Window.Ops, shares.Of(c).Window.Since = 1, math.MaxInt64
 				c.Turn.Unlock()
 			}

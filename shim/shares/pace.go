@@ -35,7 +35,8 @@ type window struct {
 }
 
 func newWindow(planes int) window {
-	return window{bytes: make([]int64, planes), ns: make([]int64, planes), pace: make([]uint64, planes), ideal: make([]int, planes)}
+	return window{bytes: make([]int64, planes), ns: make([]int64, planes), pace: make([]uint64, planes),
+		ideal: make([]int, planes)}
 }
 
 // add adds an operation that ended at now. bytes are its bytes on each plane, and took returns its time on a plane in

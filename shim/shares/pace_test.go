@@ -147,7 +147,9 @@ func TestWindow(t *testing.T) {
 		t.Errorf("%d windows of %v in 300 ms", ends, paceTime)
 	}
 	w.clear()
-	if w.add([]int64{1, 1}, func(int) int64 { return int64(longTime) - 1 }, now) || !w.add([]int64{1, 1}, func(int) int64 { return 0 }, now+1) {
+	if w.add([]int64{1, 1}, func(int) int64 {
+		return int64(longTime) - 1
+	}, now) || !w.add([]int64{1, 1}, func(int) int64 { return 0 }, now+1) {
 		t.Error("a window of long operations does not end in time")
 	}
 	add, misfits := func() {

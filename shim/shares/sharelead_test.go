@@ -54,7 +54,8 @@ func TestSharesLate(t *testing.T) {
 	mine, theirs := Of(b.lead.c).Next, b.other.Next
 	<-mine.settled
 	<-theirs.settled
-	if !mine.agreed || !theirs.agreed || mine.From <= from || mine.From != theirs.From || mine.number != theirs.number || !slices.Equal(mine.units, theirs.units) {
+	if !mine.agreed || !theirs.agreed || mine.From <= from || mine.From != theirs.From || mine.number != theirs.number ||
+		!slices.Equal(mine.units, theirs.units) {
 		t.Errorf("agreed on: %+v and %+v, after operation %d", mine, theirs, from)
 	}
 }

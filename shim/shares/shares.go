@@ -130,7 +130,8 @@ func awaitShares(c *comm.Core, n *proposal, seq uint64) error {
 	case <-c.FailedChan():
 		return c.AsyncError()
 	case <-timer.C:
-		return fmt.Errorf("shim: rank %d: operation %d: no word from rank 0 on the shares of planes in %v: %w", c.Rank, seq, c.Cfg.Timeout, errdefs.ErrTimeout)
+		return fmt.Errorf("shim: rank %d: operation %d: no word from rank 0 on the shares of planes in %v: %w", c.Rank, seq,
+			c.Cfg.Timeout, errdefs.ErrTimeout)
 	}
 }
 

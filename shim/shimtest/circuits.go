@@ -46,8 +46,8 @@ func FramesByPlane(t testing.TB, s *emulator.Server) []uint64 {
 	return frames
 }
 
-// UseKernelPlanes makes planes in the kernel and a controller of this process that moves them by device models. It points
-// the environment at them. lost returns the losses so far.
+// UseKernelPlanes makes planes in the kernel and a controller of this process that moves them by device models. It
+// points the environment at them. lost returns the losses so far.
 func UseKernelPlanes(t *testing.T, ranks, planes int, rate fabric.Rate) (core *controller.Core, lost func() []string) {
 	t.Helper()
 	if err := kernel.Check(); err != nil {
@@ -55,12 +55,15 @@ func UseKernelPlanes(t *testing.T, ranks, planes int, rate fabric.Rate) (core *c
 	}
 	socket := filepath.Join(t.TempDir(), "ocsd.sock")
 	f := &fabric.Fabric{
-		Version: fabric.Version, Name: fmt.Sprintf("tG%d-%d", os.Getpid(), rand.Uint32()), Ranks: ranks, Circuits: plans.Simplex, Forwarding: true,
-		OCS:        []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + socket, Reconfig: 2 * time.Millisecond}},
+		Version: fabric.Version, Name: fmt.Sprintf("tG%d-%d", os.Getpid(), rand.Uint32()), Ranks: ranks,
+		Circuits: plans.Simplex, Forwarding: true,
+		OCS: []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + socket,
+			Reconfig: 2 * time.Millisecond}},
 		Controller: fabric.Controller{Endpoints: []string{"unix:" + socket}},
 	}
 	for p := range planes {
-		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: rate, OCS: "ocs0", Interface: fmt.Sprintf("p%d", p)})
+		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: rate, OCS: "ocs0",
+			Interface: fmt.Sprintf("p%d", p)})
 	}
 	path := filepath.Join(t.TempDir(), "fabric.yaml")
 	if err := os.WriteFile(path, f.Encode(), 0o600); err != nil {
@@ -122,7 +125,8 @@ func UseDeviceModels(t *testing.T, f *fabric.Fabric, path, socket string, board 
 	t.Cleanup(func() { _ = dev.Close() })
 	config := controller.Config{Name: f.Name, Ports: f.Ranks, Device: dev}
 	for _, p := range f.Planes {
-		config.Planes = append(config.Planes, controller.PlaneConfig{Name: p.Name, BandwidthBitsPerSec: float64(p.Bandwidth), Reconfig: f.OCS[0].Reconfig})
+		config.Planes = append(config.Planes, controller.PlaneConfig{Name: p.Name, BandwidthBitsPerSec: float64(p.Bandwidth),
+			Reconfig: f.OCS[0].Reconfig})
 	}
 	core, err := controller.Start(config)
 	must(err)
@@ -153,7 +157,8 @@ func UseEmulator(t testing.TB, ranks, planes int, edit func(*fabric.Fabric)) *em
 	dir := t.TempDir()
 	f := &fabric.Fabric{
 		Version: fabric.Version, Name: "test", Ranks: ranks, Circuits: plans.Simplex, Forwarding: true,
-		OCS: []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + filepath.Join(dir, "ocs.sock"), Reconfig: 200 * time.Microsecond}},
+		OCS: []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + filepath.Join(dir, "ocs.sock"),
+			Reconfig: 200 * time.Microsecond}},
 	}
 	for p := range planes {
 		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: 2e9, OCS: "ocs0"})
@@ -161,9 +166,11 @@ func UseEmulator(t testing.TB, ranks, planes int, edit func(*fabric.Fabric)) *em
 	if edit != nil {
 		edit(f)
 	}
-	config := emulator.Config{Socket: filepath.Join(dir, "ocs.sock"), Ports: ranks, FrameLog: filepath.Join(dir, "frames.log")}
+	config := emulator.Config{Socket: filepath.Join(dir, "ocs.sock"), Ports: ranks,
+		FrameLog: filepath.Join(dir, "frames.log")}
 	for _, p := range f.Planes {
-		config.Planes = append(config.Planes, emulator.PlaneConfig{Name: p.Name, BandwidthBitsPerSec: float64(p.Bandwidth), Reconfig: f.OCS[0].Reconfig, PinnedBy: f.PinnedBy})
+		config.Planes = append(config.Planes, emulator.PlaneConfig{Name: p.Name, BandwidthBitsPerSec: float64(p.Bandwidth),
+			Reconfig: f.OCS[0].Reconfig, PinnedBy: f.PinnedBy})
 	}
 	server, err := emulator.Start(config)
 	if err != nil {
@@ -292,7 +299,8 @@ func SetUpWarm(t *testing.T) (*settings.Config, *fabric.Fabric, *cache.Cache) {
 }
 
 // WarmPlan plans one call ahead, into store.
-func WarmPlan(t *testing.T, cfg *settings.Config, fab *fabric.Fabric, ranks int, store *cache.Cache, call planning.Asked) planning.Warmed {
+func WarmPlan(t *testing.T, cfg *settings.Config, fab *fabric.Fabric, ranks int, store *cache.Cache,
+	call planning.Asked) planning.Warmed {
 	t.Helper()
 	made, err := planning.Warm(t.Context(), cfg, fab, ranks, []planning.Asked{call}, store, nil)
 	if err != nil || made[0].Err != nil {

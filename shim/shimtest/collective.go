@@ -81,7 +81,8 @@ func Scalars(rng *rand.Rand, t datatype.Type, n int) [][]byte {
 
 var (
 	// OracleKinds are the collectives that the oracle knows.
-	OracleKinds = []calls.Kind{calls.AllReduce, calls.Broadcast, calls.Reduce, calls.AllGather, calls.ReduceScatter, calls.AllToAll, calls.Gather, calls.Scatter}
+	OracleKinds = []calls.Kind{calls.AllReduce, calls.Broadcast, calls.Reduce, calls.AllGather, calls.ReduceScatter,
+		calls.AllToAll, calls.Gather, calls.Scatter}
 	// OracleSizes are numbers of elements, from none to several frames.
 	OracleSizes = []int{0, 1, 7, 1023, 65537}
 )
@@ -117,12 +118,12 @@ func (k Collective) scalarOf(rank int) unsafe.Pointer {
 }
 
 func (k Collective) String() string {
-	return fmt.Sprintf("%v %v %v root %d count %d inPlace %v skew %d", k.Kind, k.Type, k.Op, k.Root, k.Count, k.InPlace, k.Skew)
+	return fmt.Sprintf("%v %v %v root %d count %d inPlace %v skew %d", k.Kind, k.Type, k.Op, k.Root, k.Count, k.InPlace,
+		k.Skew)
 }
 
-// fill makes inputs for which every reduction is exact in its type, whatever the order:
-// whole numbers up to the ranks for sums, powers of two for products, and for averages of
-// floats one contribution other than zero per element.
+// fill makes inputs whose reduction is exact in their type, in every order. Sums have whole numbers up to the number of
+// ranks; products have powers of two. Averages of floats have one nonzero contribution per element.
 func (k Collective) fill(rng *rand.Rand, buf []byte, rank, n int) {
 	size := k.Type.Size()
 	switch {
@@ -249,7 +250,7 @@ func (k Collective) Prepare(w *World, rng *rand.Rand) (*Operation, error) {
 		}
 		_ = call.Resolve()
 		send, recv := call.Extents()
-		// Every rank gets full buffers; those that the call gives it none of stay untouched.
+		// Every rank gets full buffers; buffers that the call does not use stay unchanged.
 		block := int64(k.Count * k.Type.Size())
 		inputs[r] = make([]byte, calls.Blocks(calls.Kinds[k.Kind].Send, n)*block)
 		k.fill(rng, inputs[r], r, n)
@@ -265,7 +266,8 @@ func (k Collective) Prepare(w *World, rng *rand.Rand) (*Operation, error) {
 			summands[r] = product(k.Type, inputs[r], k.Scalars[r])
 		}
 	}
-	want, err := oracle.Expected(oracle.Call{Collective: calls.Kinds[k.Kind].Collective, Type: k.Type, Op: op, Root: k.Root}, summands)
+	want, err := oracle.Expected(oracle.Call{Collective: calls.Kinds[k.Kind].Collective, Type: k.Type, Op: op,
+		Root: k.Root}, summands)
 	if err != nil {
 		return nil, err
 	}

@@ -153,7 +153,8 @@ func randomOperation(w *World, rng *rand.Rand, inPlace bool) (*Operation, error)
 		return RandomMessages(rng, len(w.Comms), scale).Prepare(w, rng.IntN(1000)), nil
 	}
 	k := Collective{
-		Kind: OracleKinds[rng.IntN(len(OracleKinds))], Type: datatype.Type(rng.IntN(int(datatype.NumTypes))), Op: datatype.Op(rng.IntN(int(datatype.NumOps))),
+		Kind: OracleKinds[rng.IntN(len(OracleKinds))], Type: datatype.Type(rng.IntN(int(datatype.NumTypes))),
+		Op:   datatype.Op(rng.IntN(int(datatype.NumOps))),
 		Root: rng.IntN(len(w.Comms)), Count: []int{0, 1, 777, 5000, 65537}[rng.IntN(5)], InPlace: inPlace && rng.IntN(3) == 0,
 	}
 	return k.Prepare(w, rng)
@@ -172,12 +173,12 @@ func (g *GPUs) Sequence(w *World, rng *rand.Rand, length int) {
 	g.T.Helper()
 	n := len(w.Comms)
 	captured := rng.IntN(2) == 0
-	from, to := length/3, 2*length/3 // what a graph holds
+	from, to := length/3, 2*length/3 // the buffers of a graph
 	deeds, backs := make([]*Operation, length), make([]func(), 0, length*n)
 	calls := make([][][]calls.Call, n) // by rank and deed
 	for i := range deeds {
 		inGraph := captured && i >= from && i < to
-		d, err := randomOperation(w, rng, !inGraph) // what is replayed must find its input
+		d, err := randomOperation(w, rng, !inGraph) // a replay must find its input
 		if err != nil {
 			g.T.Fatal(err)
 		}
@@ -279,8 +280,8 @@ func RefuseEach(t *testing.T, use func(t testing.TB, n, streams int) *GPUs, most
 	}
 }
 
-// Refuses runs a group several times while the driver refuses a method after some calls. It reports whether a call failed.
-// The streams of both ranks must end.
+// Refuses runs a group several times while the driver refuses a method after some calls. It reports whether a call
+// failed. The streams of both ranks must end.
 func (g *GPUs) Refuses(calls []calls.Call, times int, method string, after int) (failed bool) {
 	g.Fail(method, after)
 	var err error

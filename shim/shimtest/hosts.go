@@ -21,10 +21,12 @@ func NewHosts(t *testing.T, n, planes int) ([]string, *kerneltest.Ethernet) {
 		commands := []string{"link set up dev lo"}
 		for j := range planes {
 			name := kerneltest.Interface(j)
-			commands = append(commands, fmt.Sprintf("addr add 10.77.%d.%d/24 dev %s", j, i+1, name), "link set up gso_max_segs 1 dev "+name)
+			commands = append(commands, fmt.Sprintf("addr add 10.77.%d.%d/24 dev %s", j, i+1, name),
+				"link set up gso_max_segs 1 dev "+name)
 		}
 		for _, words := range commands {
-			if out, err := exec.Command("ip", append([]string{"-n", host}, strings.Fields(words)...)...).CombinedOutput(); err != nil {
+			if out, err := exec.Command("ip", append([]string{"-n", host},
+				strings.Fields(words)...)...).CombinedOutput(); err != nil {
 				t.Fatalf("ip %s: %v: %s", words, err, out)
 			}
 		}

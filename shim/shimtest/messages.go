@@ -13,7 +13,8 @@ import (
 
 // MessageInt32 returns a send or receive of buf.
 func MessageInt32(kind calls.Kind, c *shim.Comm, peer int, buf []int32) calls.Call {
-	return calls.Call{Comm: c, Kind: kind, Type: datatype.Int32, Peer: int32(peer), Count: uint64(len(buf)), Send: unsafe.Pointer(unsafe.SliceData(buf)), Recv: unsafe.Pointer(unsafe.SliceData(buf))}
+	return calls.Call{Comm: c, Kind: kind, Type: datatype.Int32, Peer: int32(peer), Count: uint64(len(buf)),
+		Send: unsafe.Pointer(unsafe.SliceData(buf)), Recv: unsafe.Pointer(unsafe.SliceData(buf))}
 }
 
 // Ramp returns n consecutive numbers, which differ for each from.

@@ -48,9 +48,9 @@ func RunRanks(n int) error {
 	return errors.Join(errs...)
 }
 
-// runRank is the program "rank". It joins a communicator and calls AllReduce until a call fails. It prints the number of
-// calls, from the fourth on, and then the error. From then on LP_TEST_LIMIT is its LIGHTPATH_TIMEOUT: so the time that
-// ranks take to meet does not count.
+// runRank is the program "rank". It joins a communicator and calls AllReduce until a call fails. It prints the number
+// of calls, from the fourth on, and then the error. From then on LP_TEST_LIMIT is its LIGHTPATH_TIMEOUT: so the time
+// that ranks take to meet does not count.
 func runRank() int {
 	var a shim.InitArgs
 	if _, err := fmt.Sscan(os.Getenv("LP_TEST_RANK"), &a.Rank, &a.Ranks); err != nil {
@@ -96,7 +96,7 @@ func runRank() int {
 type RankProcess struct {
 	*exec.Cmd
 	Calls    atomic.Int64 // it says to have made
-	LastLine chan string  // what it says at the end; "" where it has been killed
+	LastLine chan string  // its last output; "" if it was killed
 }
 
 // StartProcess starts a command that runs the program "rank". The test kills it at its end.
@@ -142,7 +142,8 @@ func StartRanks(t *testing.T, n int) []*RankProcess {
 	all := make([]*RankProcess, n)
 	for r := range all {
 		cmd := exec.Command(exe)
-		cmd.Env = append(os.Environ(), "LP_TEST_PROGRAM=rank", fmt.Sprintf("LP_TEST_RANK=%d %d", r, n), "LP_TEST_ID="+hex.EncodeToString(id[:]))
+		cmd.Env = append(os.Environ(), "LP_TEST_PROGRAM=rank", fmt.Sprintf("LP_TEST_RANK=%d %d", r, n),
+			"LP_TEST_ID="+hex.EncodeToString(id[:]))
 		all[r] = StartProcess(t, cmd)
 	}
 	AwaitCalls(t, all)

@@ -48,8 +48,8 @@ func (c *Crossbars) Map(plane int) (circuit.Permutation, error) {
 	return c.Planes[plane].Map(), nil
 }
 
-// UseRDMACircuits makes a fabric whose planes are RDMA ports behind crossbars, and a controller of this process that moves
-// them. It points the environment at the fabric. Rank r is at port r of every plane.
+// UseRDMACircuits makes a fabric whose planes are RDMA ports behind crossbars, and a controller of this process that
+// moves them. It points the environment at the fabric. Rank r is at port r of every plane.
 func UseRDMACircuits(t *testing.T, ranks, planes int, kind plans.CircuitKind) *Crossbars {
 	t.Helper()
 	n := verbstest.New(1)
@@ -63,15 +63,18 @@ func UseRDMACircuits(t *testing.T, ranks, planes int, kind plans.CircuitKind) *C
 	socket := filepath.Join(t.TempDir(), "ocsd.sock")
 	f := &fabric.Fabric{
 		Version: fabric.Version, Name: "rdma", Ranks: ranks, Circuits: kind,
-		OCS:        []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + socket, Reconfig: time.Millisecond}},
+		OCS: []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:" + socket,
+			Reconfig: time.Millisecond}},
 		Controller: fabric.Controller{Endpoints: []string{"unix:" + socket}},
 	}
 	var config controller.Config
 	var hcas []string
 	dev := &Crossbars{Network: n, target: make([]circuit.Permutation, planes)}
 	for p := range planes {
-		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: 1e9, OCS: "ocs0", HCA: fmt.Sprintf("p%dr0", p)})
-		config.Planes = append(config.Planes, controller.PlaneConfig{Name: f.Planes[p].Name, BandwidthBitsPerSec: 1e9, Reconfig: time.Millisecond})
+		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: 1e9, OCS: "ocs0",
+			HCA: fmt.Sprintf("p%dr0", p)})
+		config.Planes = append(config.Planes, controller.PlaneConfig{Name: f.Planes[p].Name, BandwidthBitsPerSec: 1e9,
+			Reconfig: time.Millisecond})
 		var ports []rdma.Device
 		for r := range ranks {
 			ports = append(ports, n.Add(fmt.Sprintf("p%dr%d", p, r)))

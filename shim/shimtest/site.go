@@ -54,8 +54,8 @@ func (d *table) Break(plane int, err error) {
 	d.broken[plane] = err
 }
 
-// Site is a fabric whose planes are the loopback interface, so that frames arrive whatever the circuits. It has controllers
-// that communicators reach by gRPC. The first is in charge.
+// Site is a fabric whose planes are the loopback interface, so that frames arrive whatever the circuits. It has
+// controllers that communicators reach by gRPC. The first is in charge.
 type Site struct {
 	t           *testing.T
 	Device      *table
@@ -98,13 +98,16 @@ func UseControllers(t *testing.T, ranks, planes int, o SiteOptions) *Site {
 	}
 	s := &Site{t: t, Device: &table{}, Book: &journal{}, ports: ranks}
 	f := &fabric.Fabric{
-		Version: fabric.Version, Name: fmt.Sprintf("tG%d-%d", os.Getpid(), rand.Uint32()), Ranks: ranks, Circuits: plans.Simplex,
-		OCS: []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Reconfig: o.Reconfig}},
+		Version: fabric.Version, Name: fmt.Sprintf("tG%d-%d", os.Getpid(), rand.Uint32()), Ranks: ranks,
+		Circuits: plans.Simplex,
+		OCS:      []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator, Reconfig: o.Reconfig}},
 	}
 	for p := range planes {
-		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: o.Rate, OCS: "ocs0", Interface: "lo"})
+		f.Planes = append(f.Planes, fabric.Plane{Name: fmt.Sprintf("p%d", p), Bandwidth: o.Rate,
+			OCS: "ocs0", Interface: "lo"})
 		s.Device.maps = append(s.Device.maps, circuit.AllDark(ranks))
-		s.planes = append(s.planes, controller.PlaneConfig{Name: f.Planes[p].Name, BandwidthBitsPerSec: float64(o.Rate), Reconfig: moveTime})
+		s.planes = append(s.planes, controller.PlaneConfig{Name: f.Planes[p].Name, BandwidthBitsPerSec: float64(o.Rate),
+			Reconfig: moveTime})
 	}
 	for range max(o.Controllers, 1) {
 		r := &controllerServer{Site: s}
@@ -132,10 +135,12 @@ func (r *controllerServer) serve(version string) {
 	r.addr = l.Addr().String()
 	var infos []ocsctl.PlaneInfo
 	for _, p := range r.Site.planes {
-		infos = append(infos, ocsctl.PlaneInfo{Name: p.Name, BandwidthBitsPerSec: p.BandwidthBitsPerSec, Reconfig: p.Reconfig})
+		infos = append(infos, ocsctl.PlaneInfo{Name: p.Name, BandwidthBitsPerSec: p.BandwidthBitsPerSec,
+			Reconfig: p.Reconfig})
 	}
 	r.server, err = rpc.Serve(l, rpc.ServerOptions{
-		Controller: r.inCharge, Ports: r.Site.ports, Planes: infos, DataPlane: ocsctl.DataNone, Name: r.addr, Version: version,
+		Controller: r.inCharge, Ports: r.Site.ports, Planes: infos, DataPlane: ocsctl.DataNone,
+		Name: r.addr, Version: version,
 	})
 	if err != nil {
 		r.Site.t.Fatal(err)
@@ -154,8 +159,9 @@ func (r *controllerServer) inCharge() (controller.Controller, string) {
 // TakeOver puts this controller in charge.
 func (r *controllerServer) TakeOver() {
 	core, err := controller.Start(controller.Config{
-		Name: r.addr, Ports: r.Site.ports, Planes: r.Site.planes, Device: r.Site.Device, Journal: r.Site.Book, Recovered: r.Site.Book.recovered(),
-		Token: r.Site.token.Add(1), Grace: 30 * time.Second,
+		Name: r.addr, Ports: r.Site.ports, Planes: r.Site.planes, Device: r.Site.Device, Journal: r.Site.Book,
+		Recovered: r.Site.Book.recovered(),
+		Token:     r.Site.token.Add(1), Grace: 30 * time.Second,
 	})
 	if err != nil {
 		r.Site.t.Fatal(err)

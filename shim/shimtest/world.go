@@ -18,7 +18,8 @@ import (
 func (w *World) RunAll(t *testing.T, rng *rand.Rand, count int) {
 	t.Helper()
 	for _, kind := range OracleKinds {
-		k := Collective{Kind: kind, Type: datatype.Float32, Op: datatype.Sum, Count: count, Root: rng.IntN(len(w.Comms)), InPlace: rng.IntN(2) == 0}
+		k := Collective{Kind: kind, Type: datatype.Float32, Op: datatype.Sum, Count: count, Root: rng.IntN(len(w.Comms)),
+			InPlace: rng.IntN(2) == 0}
 		if err := k.Run(w, rng); err != nil {
 			t.Fatalf("%v: %v", k, err)
 		}
@@ -120,7 +121,7 @@ func Concurrently(t testing.TB, n int, f func(int) error) []error {
 	return errs
 }
 
-// Settings returns the settings of a test: pairs of names and values, and those that [Main] has chosen.
+// Settings returns the settings of a test: pairs of names and values, and the settings that [Main] has chosen.
 func Settings(t testing.TB, pairs ...string) *settings.Config {
 	t.Helper()
 	for _, name := range []string{"LIGHTPATH_STATUS_DIR", "NCCL_RAS_ENABLE"} {

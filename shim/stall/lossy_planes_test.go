@@ -39,7 +39,8 @@ func lossyProcess() int {
 		if err := os.Setenv("LIGHTPATH_PLANES", planes); err != nil {
 			panic(err)
 		}
-		if err := os.Setenv("NCCL_COMM_ID", fmt.Sprintf("10.77.0.1:%d", 4713+i)); err != nil { // nobody else is in this namespace
+		// no other process is in this namespace
+		if err := os.Setenv("NCCL_COMM_ID", fmt.Sprintf("10.77.0.1:%d", 4713+i)); err != nil {
 			panic(err)
 		}
 		id, err := shim.NewUniqueID()
@@ -95,8 +96,8 @@ func (r lossyRank) do(line string) error {
 	}
 }
 
-// everything makes collectives of every kind, of sizes from nothing to what all planes carry, and messages, and checks
-// what this rank has got. What it is depends on the seed alone.
+// everything makes collectives of every kind, from empty to sizes that use all planes, and messages, and checks this
+// rank's results. All choices depend on the seed alone.
 func (r lossyRank) everything(seed uint64) error {
 	rank, n := r.wide.Rank, r.wide.Ranks
 	w := shimtest.WorldOf(nil, make([]*shim.Comm, n))
@@ -108,7 +109,8 @@ func (r lossyRank) everything(seed uint64) error {
 	var deeds []*shimtest.Operation
 	for _, count := range []int{1, 1023, 65537} {
 		for _, kind := range shimtest.OracleKinds {
-			k := shimtest.Collective{Kind: kind, Type: datatype.Float32, Op: datatype.Op(rng.IntN(int(datatype.NumOps))), Root: rng.IntN(n), Count: count, InPlace: rng.IntN(3) == 0}
+			k := shimtest.Collective{Kind: kind, Type: datatype.Float32, Op: datatype.Op(rng.IntN(int(datatype.NumOps))),
+				Root: rng.IntN(n), Count: count, InPlace: rng.IntN(3) == 0}
 			d, err := k.Prepare(w, rng)
 			if err != nil {
 				return err
@@ -194,8 +196,10 @@ func lossyRanks(t *testing.T, hosts []string, planes int, env ...string) []*loss
 	all := make([]*lossyTalker, len(hosts))
 	for r, host := range hosts {
 		cmd := exec.Command("ip", "netns", "exec", host, exe)
-		cmd.Env = append(os.Environ(), "LP_TEST_PROGRAM=lossy", fmt.Sprintf("LP_TEST_RANK=%d %d", r, len(hosts)), "NCCL_SOCKET_IFNAME=="+strings.Join(names, ","),
-			fmt.Sprintf("LIGHTPATH_PLANES=%d", planes), "LIGHTPATH_TRANSPORT=tcp", "LIGHTPATH_TIMEOUT=300s", "LIGHTPATH_ALGORITHM=allreduce:ring,alltoall:pairwise")
+		cmd.Env = append(os.Environ(), "LP_TEST_PROGRAM=lossy", fmt.Sprintf("LP_TEST_RANK=%d %d", r, len(hosts)),
+			"NCCL_SOCKET_IFNAME=="+strings.Join(names, ","),
+			fmt.Sprintf("LIGHTPATH_PLANES=%d", planes), "LIGHTPATH_TRANSPORT=tcp", "LIGHTPATH_TIMEOUT=300s",
+			"LIGHTPATH_ALGORITHM=allreduce:ring,alltoall:pairwise")
 		cmd.Env = append(cmd.Env, env...)
 		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()
@@ -240,7 +244,7 @@ func tellFiles(t *testing.T, all []*lossyTalker, command string) {
 	}
 }
 
-// done waits for every rank to have done it, and nothing else. What waits in vain says so itself, after its time.
+// done waits until every rank is done, and for nothing else. A rank that waits too long reports that itself.
 func done(t *testing.T, all []*lossyTalker, command string) {
 	t.Helper()
 	for r, w := range all {
@@ -300,7 +304,7 @@ func TestHeldPlane(t *testing.T) {
 	held := ethernet.Lossy(t, 1)
 	ranks := lossyRanks(t, hosts, 2, "LIGHTPATH_PLANE_SHARES=even", "LIGHTPATH_HEARTBEAT=0")
 	for command, share := range map[string]uint64{"reduce": reduceShare(n), "exchange": exchangeShare(n)} {
-		tellFiles(t, ranks, command) // finds the ways, and who is at their ends
+		tellFiles(t, ranks, command) // finds the paths and the ranks at their ends
 		done(t, ranks, command)
 		lose(t, held, 1)
 		var before [n]uint64
@@ -321,7 +325,8 @@ func TestHeldPlane(t *testing.T) {
 	}
 }
 
-// TestLossyPlaneCarriesLess: a plane that loses frames for long gets less of the calls, and more again when it loses nothing.
+// TestLossyPlaneCarriesLess: a plane that loses frames for long gets less of the calls, and more again when it loses
+// nothing.
 func TestLossyPlaneCarriesLess(t *testing.T) {
 	t.Parallel()
 	hosts, ethernet := shimtest.NewHosts(t, 2, 2)
@@ -352,8 +357,7 @@ func TestLossyPlaneCarriesLess(t *testing.T) {
 	}
 }
 
-// TestOneWayPlane: of plane 1 one host hears nobody, while everybody hears it: all say that it is
-// plane 1.
+// TestOneWayPlane: one host receives nothing on plane 1, while all others receive from it. All ranks name plane 1.
 func TestOneWayPlane(t *testing.T) {
 	t.Parallel()
 	hosts, ethernet := shimtest.NewHosts(t, 2, 2)

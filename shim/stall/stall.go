@@ -1,6 +1,6 @@
-// Package stall finds out why operations do not move. A stalled rank tells the leader, each [Interval], which call it is in.
-// The leader compares the calls of all ranks, asks ranks that are past the operation what they called, and fails the
-// communicator with the reason: ranks made different calls, or a rank never came.
+// Package stall finds out why operations do not move. A stalled rank tells the leader, each [Interval], which call it
+// is in. The leader compares the calls of all ranks, asks ranks that are past the operation what they called, and fails
+// the communicator with the reason: ranks made different calls, or a rank never came.
 //
 // Layer: above calls and recorder, below session, circuits and the paths. It knows calls by number and signature only.
 package stall
@@ -46,8 +46,8 @@ func GiveUp(c *comm.Core, seq uint64, signature uint32, call string, why error) 
 	_ = c.Star.ToLeader(&control.Message{Kind: control.MsgTimeout, Seq: seq, Arg: uint64(signature), Body: []byte(call)})
 }
 
-// LaunchTimedOut tells the leader that a launch on a device has waited too long. If the launch is a collective, the leader
-// knows which ranks have not called it: LaunchTimedOut gives it a second to fail the communicator first.
+// LaunchTimedOut tells the leader that a launch on a device has waited too long. If the launch is a collective, the
+// leader knows which ranks have not called it: LaunchTimedOut gives it a second to fail the communicator first.
 func LaunchTimedOut(c *comm.Core, number uint32, err error) {
 	for _, op := range recorder.Of(c).OfLaunch(number) {
 		if op.Seq == 0 {
@@ -140,15 +140,16 @@ func (b *board) add(m *control.Message) {
 
 // Mismatch returns the error of two ranks that made different calls as one operation.
 func Mismatch(seq uint64, a int, called string, b int, other string) error {
-	return fmt.Errorf("shim: operation %d: rank %d called %s, rank %d called %s: %w", seq, a, called, b, other, errdefs.ErrMismatch)
+	return fmt.Errorf("shim: operation %d: rank %d called %s, rank %d called %s: %w", seq, a, called, b, other,
+		errdefs.ErrMismatch)
 }
 
 // fail fails the communicator on a goroutine of its own: the caller may be one that reads a connection, and holds mu.
 func (b *board) fail(err error) { go b.c.Spread(err) }
 
 // earlierGrace is how long a time-out waits for one in an operation before. A rank that has finished that operation may
-// time out in its next one a little before the ranks that still wait in it, and they know why. It is less than what ranks
-// that give up wait for the leader.
+// time out in its next one a little before the ranks that still wait in it, and they know why. It is less than what
+// ranks that give up wait for the leader.
 const earlierGrace = 400 * time.Millisecond
 
 // stuckBefore reports whether a rank that is missing from an operation has reported that it stalls in one before.
@@ -165,8 +166,8 @@ func (b *board) stuckBefore(op *operation) bool {
 	return false
 }
 
-// timedOut returns the error of an operation that rank from gave up: the ranks that are missing or, if none is, what the
-// rank waited for.
+// timedOut returns the error of an operation that rank from gave up. It names the missing ranks or, if there are none,
+// the wait of the rank.
 func (b *board) timedOut(op *operation, from int, why string) error {
 	var here, missing []int
 	var elsewhere string

@@ -53,7 +53,8 @@ func TestStoppedRank(t *testing.T) {
 		victim int
 		ranks  []*shimtest.RankProcess
 	}
-	jobs := []job{{path: "arena", victim: 0}, {path: "arena", victim: 2}, {path: "frames", victim: 2}, {path: "tcp", victim: 0}, {path: "tcp", victim: 2}, {path: "circuits", victim: 2}}
+	jobs := []job{{path: "arena", victim: 0}, {path: "arena", victim: 2}, {path: "frames", victim: 2},
+		{path: "tcp", victim: 0}, {path: "tcp", victim: 2}, {path: "circuits", victim: 2}}
 	for i := range jobs { // they wait at the same time
 		j := &jobs[i]
 		t.Setenv("LIGHTPATH_ALGORITHM", "")
@@ -71,12 +72,14 @@ func TestStoppedRank(t *testing.T) {
 				continue
 			}
 			s := <-p.LastLine
-			for _, want := range []string{fmt.Sprintf("rank %d", j.victim), "timed out", fmt.Sprintf("process %d) is stopped", j.ranks[j.victim].Process.Pid)} {
+			for _, want := range []string{fmt.Sprintf("rank %d", j.victim), "timed out",
+				fmt.Sprintf("process %d) is stopped", j.ranks[j.victim].Process.Pid)} {
 				if !strings.Contains(s, want) {
 					t.Errorf("%s, rank %d does not say %q of rank %d: %q", j.path, r, want, j.victim, s)
 				}
 			}
-			if !strings.Contains(s, "plane ") && !strings.Contains(s, "did not arrive") && !strings.Contains(s, "memory of rank") {
+			if !strings.Contains(s, "plane ") && !strings.Contains(s, "did not arrive") &&
+				!strings.Contains(s, "memory of rank") {
 				t.Errorf("%s, rank %d does not say where: %q", j.path, r, s)
 			}
 		}
@@ -103,7 +106,8 @@ func TestWrongCounts(t *testing.T) {
 			for r, err := range w.Each(func(c *shim.Comm) error {
 				return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 100+c.Rank/2))})
 			}) {
-				if !errors.Is(err, errdefs.ErrMismatch) || !strings.Contains(err.Error(), "count 100") || !strings.Contains(err.Error(), "count 101") || !strings.Contains(err.Error(), "rank 2") {
+				if !errors.Is(err, errdefs.ErrMismatch) || !strings.Contains(err.Error(), "count 100") ||
+					!strings.Contains(err.Error(), "count 101") || !strings.Contains(err.Error(), "rank 2") {
 					t.Errorf("%s, rank %d: %v", path, r, err)
 				}
 			}
@@ -125,9 +129,10 @@ func TestWrongMessageSizes(t *testing.T) {
 				return shim.Run([]calls.Call{shimtest.MessageInt32(calls.Recv, c, 0, make([]int32, 5))})
 			}) {
 				if r == 0 && err == nil {
-					continue // what it has sent is on its way
+					continue // its data is on the wire
 				}
-				if !errors.Is(err, errdefs.ErrMismatch) && !errors.Is(err, exec.ErrSignature) || !strings.Contains(err.Error(), "message 0 from rank 0 to rank 1") ||
+				if !errors.Is(err, errdefs.ErrMismatch) && !errors.Is(err, exec.ErrSignature) || !strings.Contains(err.Error(),
+					"message 0 from rank 0 to rank 1") ||
 					!strings.Contains(err.Error(), "rank 1 receives 20") || !strings.Contains(err.Error(), "16 bytes") {
 					t.Errorf("%s, rank %d: %v", path, r, err)
 				}
@@ -148,7 +153,8 @@ func TestLastWordsOfTheLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		// To the leader this rank is lost; that is what it says to all.
-		if err := shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))}); !errors.Is(err, errdefs.ErrRemote) || !strings.Contains(err.Error(), "lost rank 1") {
+		if err := shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))}); !errors.Is(err, errdefs.ErrRemote) ||
+			!strings.Contains(err.Error(), "lost rank 1") {
 			t.Errorf("%v", err)
 		}
 		w.Destroy()
@@ -183,8 +189,7 @@ func forge(e transport.Endpoint) transport.Endpoint {
 	return f
 }
 
-// TestForgedFrame: a frame that is not what it should be is an error on every rank, which names who got
-// it from whom on which plane.
+// TestForgedFrame checks that a wrong frame is an error on every rank, which names receiver, sender and plane.
 func TestForgedFrame(t *testing.T) {
 	for path, w := range worlds(t, 3) {
 		c := w.Comms[1]
@@ -196,11 +201,14 @@ func TestForgedFrame(t *testing.T) {
 		default:
 			session.Of(c).Packet = forge(session.Of(c).Packet)
 		}
-		for r, err := range w.Each(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 5000))}) }) {
+		for r, err := range w.Each(func(c *shim.Comm) error {
+			return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 5000))})
+		}) {
 			if err == nil { // it had all it needed before
 				shimtest.Eventually(func() bool { err = w.Comms[r].AsyncError(); return err != nil })
 			}
-			if err == nil || !strings.Contains(err.Error(), exec.ErrOffset.Error()) || !strings.Contains(err.Error(), "rank 1 plane 0") || !strings.Contains(err.Error(), "from rank 0") {
+			if err == nil || !strings.Contains(err.Error(), exec.ErrOffset.Error()) || !strings.Contains(err.Error(),
+				"rank 1 plane 0") || !strings.Contains(err.Error(), "from rank 0") {
 				t.Errorf("%s, rank %d: %v", path, r, err)
 			}
 		}

@@ -16,7 +16,7 @@ import (
 // has called that many sends.
 type Awaited struct {
 	Rank        int    `json:"rank"`        // that waits
-	Messages    uint64 `json:"messages"`    // that it has called receives for, from the peer, over the life of the communicator
+	Messages    uint64 `json:"messages"`    // receives from the peer that it has called since the communicator was made
 	Collectives uint64 `json:"collectives"` // that it has called
 }
 

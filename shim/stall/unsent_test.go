@@ -31,8 +31,8 @@ func TestReceiveWithoutSend(t *testing.T) {
 				}
 				return shim.Run([]calls.Call{call})
 			}) {
-				shimtest.WantError(t, err, errdefs.ErrMismatch, "rank 0 has called 2 receives from rank 2, which has called 1 sends to it",
-					"rank 2 in operation 1, ")
+				shimtest.WantError(t, err, errdefs.ErrMismatch,
+					"rank 0 has called 2 receives from rank 2, which has called 1 sends to it", "rank 2 in operation 1, ")
 			}
 		})
 	}

@@ -120,7 +120,7 @@ func askAll(dir string, d time.Duration) ([]reply, error) {
 	return replies, nil
 }
 
-// merge takes in what one process says: what a rank says of itself goes before what others know.
+// merge takes in the answer of one process: a rank's own state precedes what others know of it.
 func (r *Report) merge(comms []Comm) {
 	for _, c := range comms {
 		i := slices.IndexFunc(r.Comms, func(o Comm) bool { return o.ID == c.ID })
@@ -164,8 +164,10 @@ func (c *Comm) gather(replies []reply, nodes map[string]bool, d time.Duration) {
 	}
 	if asker := c.asker(replies); asker != nil {
 		var ranks []Rank
-		// What has not come in time has not come.
-		_ = ask(asker.path, fmt.Sprintf("%s %s %d", askGather, c.ID, d.Milliseconds()), d+time.Second, func() any { return &ranks })
+		// Answers that have not come in time are missing.
+		_ = ask(asker.path, fmt.Sprintf("%s %s %d", askGather, c.ID, d.Milliseconds()), d+time.Second, func() any {
+			return &ranks
+		})
 		c.Take(ranks)
 	}
 	for i := range c.Ranks {

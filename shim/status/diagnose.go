@@ -51,8 +51,7 @@ func (c *Comm) judge() (state, text string) {
 	return c.together(inside, longest)
 }
 
-// failure is the error of a communicator: of those that its ranks have, one that a rank has met
-// itself.
+// failure is the error of a communicator: of its ranks' errors, one that a rank has met itself.
 func (c *Comm) failure() string {
 	best := ""
 	for i := range c.Ranks {
@@ -87,7 +86,8 @@ func (c *Comm) making() string {
 	if len(missing) == 0 {
 		return "is being made: all ranks are there"
 	}
-	return fmt.Sprintf("is being made: %s, not seen on this host, %s still to come", ListRanks(missing), verb(len(missing), "is", "are"))
+	return fmt.Sprintf("is being made: %s, not seen on this host, %s still to come", ListRanks(missing),
+		verb(len(missing), "is", "are"))
 }
 
 // idle judges a communicator with no operation in progress anywhere.
@@ -129,13 +129,14 @@ func mismatch(inside []*Rank) string {
 		if len(other) > len(same) {
 			same, other = other, same
 		}
-		return fmt.Sprintf("operation %d: %s called %s, %s called %s", a.Op.Seq, listOf(other), other[0].Op.Detail, listOf(same), same[0].Op.Detail)
+		return fmt.Sprintf("operation %d: %s called %s, %s called %s", a.Op.Seq, listOf(other), other[0].Op.Detail,
+			listOf(same), same[0].Op.Detail)
 	}
 	return ""
 }
 
-// blame names those whom the others wait for, where that is not mutual: ranks that do not answer or
-// have not made the call, and else those in an earlier one.
+// blame names the ranks that the others wait for, unless they wait for each other: ranks that do not answer or have not
+// made the call, else ranks in an earlier call.
 func (c *Comm) blame(inside, absent []*Rank, longest float64) string {
 	top := inside[0]
 	for _, r := range inside {
@@ -193,7 +194,9 @@ func where(waiting, late []*Rank) string {
 		if w == nil {
 			continue
 		}
-		if w.For == ForSwitch || w.For != ForTicket && slices.ContainsFunc(late, func(l *Rank) bool { return l.Rank == w.Peer }) && w.Plane >= 0 {
+		if w.For == ForSwitch || w.For != ForTicket && slices.ContainsFunc(late, func(l *Rank) bool {
+			return l.Rank == w.Peer
+		}) && w.Plane >= 0 {
 			return fmt.Sprintf(" (plane %d, epoch %d)", w.Plane, w.Epoch)
 		}
 	}
@@ -225,11 +228,12 @@ func (c *Comm) together(inside []*Rank, longest float64) (state, text string) {
 			}
 		}
 	}
-	// Someone who is waited for and waits for nobody holds up the rest.
+	// A rank that is waited for and waits for none holds up the rest.
 	for _, r := range stuck {
 		p := c.known(r.Op.Wait.Peer)
 		if p != nil && p.Op != nil && p.Op.Wait == nil {
-			return Waiting, fmt.Sprintf("in %s: rank %d waits for the %s; %s is in the call and at work", in, r.Rank, r.Op.Wait.Text, p.who())
+			return Waiting, fmt.Sprintf("in %s: rank %d waits for the %s; %s is in the call and at work", in, r.Rank,
+				r.Op.Wait.Text, p.who())
 		}
 	}
 	var words []string

@@ -25,7 +25,7 @@ func Dir(dir, runtime string) string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("lightpath-%d", os.Geteuid()))
 }
 
-// secureDir makes the directory, or checks that the one there is nobody else's.
+// secureDir makes the directory, or checks that an existing one belongs to this user.
 func secureDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
 		return fmt.Errorf("status: %w", err)

@@ -140,7 +140,7 @@ func serveRAS(conn net.Conn, version string, collect func(time.Duration) (*Repor
 			} else {
 				r.writeRAS(out, version, c.kind == verboseStatus)
 			}
-			_ = out.Flush() // who has left needs no answer
+			_ = out.Flush() // a client that has left needs no answer
 			return
 		}
 		if _, err := io.WriteString(conn, said+"\n"); err != nil {
@@ -262,7 +262,7 @@ func writeRASJSON(w io.Writer, r *Report, version string) {
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(d) // plain structs; who has left needs no answer
+	_ = e.Encode(d) // plain structs; a client that has left needs no answer
 }
 
 func (c *Comm) ras() rasComm {

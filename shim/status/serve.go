@@ -19,8 +19,8 @@ import (
 type Source interface {
 	// Status is what the process knows by itself.
 	Status() Process
-	// Gather asks the other ranks of a communicator, by id, over its control network, for at most
-	// d. It returns those that have answered.
+	// Gather asks the other ranks of a communicator, by id, over its control network, for at most d. It returns the
+	// answers that have come.
 	Gather(id string, d time.Duration) []Rank
 	// Dump returns the flight recorders of the process's ranks, one JSON document each.
 	Dump() [][]byte
@@ -54,8 +54,8 @@ func Serve(dir string, pid int, tag string, src Source) (*Server, error) {
 	if err := secureDir(dir); err != nil {
 		return nil, err
 	}
-	// The name is there only when somebody listens: between the two, whoever asks would take the
-	// socket for that of a process that was killed, and remove it.
+	// The socket gets its name only when the process listens. Otherwise a client in between would take it for the socket
+	// of a killed process, and remove it.
 	bound := filepath.Join(dir, fmt.Sprintf("%d-%s", pid, tag))
 	path := bound + suffix
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: bound, Net: "unix"})
@@ -76,7 +76,7 @@ func Serve(dir string, pid int, tag string, src Source) (*Server, error) {
 
 // Close stops listening and removes the socket.
 func (s *Server) Close() {
-	_ = os.Remove(s.path) // whoever asks may have been faster
+	_ = os.Remove(s.path) // a client may have been faster
 	_ = s.ln.Close()
 }
 
@@ -110,7 +110,7 @@ func answer(conn net.Conn, src Source) {
 	}
 	ask, id, d, err := parseAsk(line)
 	if err != nil {
-		return // nobody but our own client speaks here
+		return // only our own client speaks here
 	}
 	_ = conn.SetDeadline(time.Now().Add(d + idleClient))
 	e := json.NewEncoder(conn)

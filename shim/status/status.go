@@ -48,7 +48,8 @@ type Rank struct {
 
 // Op is an operation in progress.
 type Op struct {
-	Seq       uint64  `json:"seq"` // of a collective, equal on all ranks; 0: a group of sends and receives, or a one-sided call
+	// of a collective, equal on all ranks; 0: a group of sends and receives, or a one-sided call
+	Seq       uint64  `json:"seq"`
 	Call      string  `json:"call"`
 	Detail    string  `json:"detail"`    // the call with what must agree between ranks
 	Signature uint32  `json:"signature"` // of Detail; 0 where Seq is

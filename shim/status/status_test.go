@@ -23,14 +23,16 @@ func in(rank int, call string, seq uint64, peer int) Rank {
 	r := Rank{Rank: rank, Host: "h", PID: 100 + rank, State: Healthy, Collectives: seq, Last: call}
 	r.Op = &Op{Seq: seq, Call: call, Detail: call + "(count 1)", Signature: uint32(len(call)), Seconds: 12}
 	if peer >= 0 {
-		r.Op.Wait = &Wait{For: ForReceive, Peer: peer, Plane: 2, Epoch: 17, Text: fmt.Sprintf("receive from rank %d (plane 2)", peer)}
+		r.Op.Wait = &Wait{For: ForReceive, Peer: peer, Plane: 2, Epoch: 17,
+			Text: fmt.Sprintf("receive from rank %d (plane 2)", peer)}
 	}
 	return r
 }
 
 // idle is a rank outside any call.
 func idle(rank int, seq uint64) Rank {
-	return Rank{Rank: rank, Host: "h", PID: 100 + rank, State: Healthy, Collectives: seq, Last: "AllReduce", IdleSeconds: 9}
+	return Rank{Rank: rank, Host: "h", PID: 100 + rank, State: Healthy, Collectives: seq, Last: "AllReduce",
+		IdleSeconds: 9}
 }
 
 func absent(rank int, answer string) Rank {
@@ -43,7 +45,8 @@ func failing(rank int, text string) Rank {
 
 func TestDiagnose(t *testing.T) {
 	barrier := in(1, "AllReduce", 42, -1)
-	barrier.Op.Wait = &Wait{For: ForSwitch, Peer: -1, Plane: 2, Epoch: 17, Text: "reconfiguration of plane 2 from epoch 17: waiting for ports 3,5"}
+	barrier.Op.Wait = &Wait{For: ForSwitch, Peer: -1, Plane: 2, Epoch: 17,
+		Text: "reconfiguration of plane 2 from epoch 17: waiting for ports 3,5"}
 	ticket := in(1, "AllReduce", 42, -1)
 	ticket.Op.Wait = &Wait{For: ForTicket, Peer: -1, Plane: -1, Text: "ticket of operation 42"}
 	group := in(0, "Send/Recv", 0, 1)
@@ -59,7 +62,8 @@ func TestDiagnose(t *testing.T) {
 		{"all idle", 2, []Rank{idle(0, 7), idle(1, 7)}, Healthy, "no rank is in a call; all have made 7 collectives"},
 		{"idle apart", 2, []Rank{idle(0, 7), idle(1, 6)}, Healthy, "between 6 and 7 collectives"},
 		{"young", 2, []Rank{young, idle(1, 41)}, Healthy, "in AllReduce #42"},
-		{"moving", 2, []Rank{in(0, "AllReduce", 42, -1), in(1, "AllReduce", 42, -1)}, Healthy, "ranks 0-1 in AllReduce #42 for 12s and moving"},
+		{"moving", 2, []Rank{in(0, "AllReduce", 42, -1), in(1, "AllReduce", 42, -1)}, Healthy,
+			"ranks 0-1 in AllReduce #42 for 12s and moving"},
 		{"not called", 3, []Rank{in(0, "AllReduce", 42, 1), idle(1, 41), in(2, "AllReduce", 42, 0)}, Waiting,
 			"everybody else waits for rank 1 (h, process 101), which has made no call for 9s since AllReduce #41 (plane 2, epoch 17); they are in AllReduce #42 for 12s"},
 		{"stopped", 3, []Rank{in(0, "AllReduce", 42, 1), absent(1, Stopped), in(2, "AllReduce", 42, 0)}, Waiting,
@@ -70,20 +74,30 @@ func TestDiagnose(t *testing.T) {
 		{"behind", 3, []Rank{in(0, "AllReduce", 42, 1), in(1, "AllGather", 41, 0), in(2, "AllReduce", 42, 1)}, Waiting,
 			"everybody else waits for rank 1 (h, process 101), which is in AllGather #41 (plane 2, epoch 17); they are in AllReduce #42"},
 		{"chain", 3, []Rank{in(0, "AllReduce", 42, 1), in(1, "AllGather", 41, 2), idle(2, 40)}, Waiting, "ranks 0-1 in"},
-		{"mismatch", 3, []Rank{in(0, "AllReduce", 42, -1), in(1, "AllGather", 42, -1), in(2, "AllReduce", 42, -1)}, Waiting, ""},
-		{"mismatched", 3, []Rank{in(0, "AllReduce", 42, -1), in(1, "Broadcast!", 42, -1), in(2, "AllReduce", 42, -1)}, Waiting,
+		{"mismatch", 3, []Rank{in(0, "AllReduce", 42, -1), in(1, "AllGather", 42, -1), in(2, "AllReduce", 42, -1)},
+			Waiting, ""},
+		{"mismatched", 3, []Rank{in(0, "AllReduce", 42, -1), in(1, "Broadcast!", 42, -1), in(2, "AllReduce", 42, -1)},
+			Waiting,
 			"operation 42: rank 1 called Broadcast!(count 1), ranks 0, 2 called AllReduce(count 1)"},
-		{"barrier", 2, []Rank{in(0, "AllReduce", 42, 1), barrier}, Waiting, "rank 1 waits for the reconfiguration of plane 2 from epoch 17: waiting for ports 3,5"},
+		{"barrier", 2, []Rank{in(0, "AllReduce", 42, 1), barrier}, Waiting,
+			"rank 1 waits for the reconfiguration of plane 2 from epoch 17: waiting for ports 3,5"},
 		{"ticket", 2, []Rank{ticket, ticket}, Waiting, "waits for the ticket of operation 42"},
 		{"ticket of others", 2, []Rank{ticket, idle(2, 41)}, Waiting, "everybody else waits for rank 2"},
-		{"slow", 2, []Rank{in(0, "AllReduce", 42, 1), in(1, "AllReduce", 42, -1)}, Waiting, "rank 1 (h, process 101) is in the call and at work"},
-		{"cycle", 2, []Rank{in(0, "AllReduce", 42, 1), in(1, "AllReduce", 42, 0)}, Waiting, "each waiting for another: rank 0: receive from rank 1 (plane 2); rank 1:"},
-		{"messages", 2, []Rank{group, idle(1, 0)}, Waiting, "everybody else waits for rank 1 (h, process 101), which has made no call"},
-		{"signal", 3, []Rank{in(0, "WaitSignal", 0, 1), idle(1, 7), idle(2, 7)}, Waiting, "rank 0 waits for rank 1 (h, process 101), which has made no call"},
-		{"signal crossed", 2, []Rank{in(0, "WaitSignal", 0, 1), in(1, "AllReduce", 42, 0)}, Waiting, "in WaitSignal and AllReduce #42 for 12s, each waiting for another: rank 0:"},
-		{"failed", 3, []Rank{failing(0, "x (reported by another rank)"), failing(1, "lost rank 2"), absent(2, Gone)}, Failed, "failed: rank 1: lost rank 2"},
+		{"slow", 2, []Rank{in(0, "AllReduce", 42, 1), in(1, "AllReduce", 42, -1)}, Waiting,
+			"rank 1 (h, process 101) is in the call and at work"},
+		{"cycle", 2, []Rank{in(0, "AllReduce", 42, 1), in(1, "AllReduce", 42, 0)}, Waiting,
+			"each waiting for another: rank 0: receive from rank 1 (plane 2); rank 1:"},
+		{"messages", 2, []Rank{group, idle(1, 0)}, Waiting,
+			"everybody else waits for rank 1 (h, process 101), which has made no call"},
+		{"signal", 3, []Rank{in(0, "WaitSignal", 0, 1), idle(1, 7), idle(2, 7)}, Waiting,
+			"rank 0 waits for rank 1 (h, process 101), which has made no call"},
+		{"signal crossed", 2, []Rank{in(0, "WaitSignal", 0, 1), in(1, "AllReduce", 42, 0)}, Waiting,
+			"in WaitSignal and AllReduce #42 for 12s, each waiting for another: rank 0:"},
+		{"failed", 3, []Rank{failing(0, "x (reported by another rank)"), failing(1, "lost rank 2"), absent(2, Gone)}, Failed,
+			"failed: rank 1: lost rank 2"},
 		{"told", 1, []Rank{failing(0, "x (reported by another rank)")}, Failed, "failed: rank 0: x (rep"},
-		{"making", 4, []Rank{{Rank: 1, State: Making}, {Rank: 2, State: Making}}, Making, "ranks 0, 3, not seen on this host, are still to come"},
+		{"making", 4, []Rank{{Rank: 1, State: Making}, {Rank: 2, State: Making}}, Making,
+			"ranks 0, 3, not seen on this host, are still to come"},
 	} {
 		if c.name == "mismatch" {
 			continue // equal lengths of names make equal signatures in these tests
@@ -117,9 +131,10 @@ func (f fakeSource) Dump() [][]byte                      { return [][]byte{[]byt
 
 func serveFake(t *testing.T, dir string) *Server {
 	t.Helper()
-	f := fakeSource{Process{Version: "v", Host: "h", Node: "n", PID: os.Getpid(), Comms: []Comm{{ID: "c", Size: 1, Ranks: []Rank{
-		{Rank: 0, Host: "h", Node: "n", PID: os.Getpid(), State: Healthy},
-	}}}}}
+	f := fakeSource{Process{Version: "v", Host: "h", Node: "n", PID: os.Getpid(),
+		Comms: []Comm{{ID: "c", Size: 1, Ranks: []Rank{
+			{Rank: 0, Host: "h", Node: "n", PID: os.Getpid(), State: Healthy},
+		}}}}}
 	s, err := Serve(dir, os.Getpid(), "t", f)
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +158,8 @@ func TestServeAndCollect(t *testing.T) {
 	ln.SetUnlinkOnClose(false)
 	_ = ln.Close()
 	r, err := Collect(dir, 20*time.Second)
-	if err != nil || len(r.Comms) != 1 || r.Processes != 1 || len(r.Silent) != 0 || r.Comms[0].State != Healthy || r.Library != "v" {
+	if err != nil || len(r.Comms) != 1 || r.Processes != 1 || len(r.Silent) != 0 || r.Comms[0].State != Healthy ||
+		r.Library != "v" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if _, err := os.Stat(stale); !os.IsNotExist(err) {
@@ -162,9 +178,8 @@ func TestServeAndCollect(t *testing.T) {
 	}
 }
 
-// TestOthersDirectories are not used.
-// TestAskedWhileItBegins: who asks all the time takes no process that is about to answer for one that
-// was killed.
+// TestAskedWhileItBegins checks that a client that asks all the time does not take a process that begins to listen for one
+// that was killed.
 func TestAskedWhileItBegins(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "s")
 	var stop atomic.Bool
@@ -271,8 +286,10 @@ func TestRASProtocol(t *testing.T) {
 		}
 		return answers, string(text)
 	}
-	answers, text := talk("client protocol 2", "TIMEOUT 7.5\r", "nonsense", "TIMEOUT -1", "Set Format XML", "VERBOSE STATUS")
-	want := []string{"SERVER PROTOCOL 2\n", "OK\n", "ERROR: Unknown command nonsense\n", "ERROR: Invalid timeout value -1\n", "ERROR: Invalid format XML\n"}
+	answers, text := talk("client protocol 2", "TIMEOUT 7.5\r", "nonsense", "TIMEOUT -1", "Set Format XML",
+		"VERBOSE STATUS")
+	want := []string{"SERVER PROTOCOL 2\n", "OK\n", "ERROR: Unknown command nonsense\n",
+		"ERROR: Invalid timeout value -1\n", "ERROR: Invalid format XML\n"}
 	if fmt.Sprint(answers) != fmt.Sprint(want) {
 		t.Errorf("%q", answers)
 	}
@@ -291,8 +308,10 @@ func TestRASProtocol(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := doc.Comms[0]
-	if doc.Count != 1 || c.Hash != "0xabc" || c.Size != 3 || c.Count != 2 || c.Missing != 1 || !c.Absent[0].Status.Dead || c.Absent[0].Rank != 1 ||
-		c.Ranks[0].Counts["AllReduce"] != 42 || c.Ranks[1].Status.Error != 6 || c.Own.Diagnosis != "everybody waits" || doc.RAS.Timeouts != 1 {
+	if doc.Count != 1 || c.Hash != "0xabc" || c.Size != 3 || c.Count != 2 || c.Missing != 1 || !c.Absent[0].Status.Dead ||
+		c.Absent[0].Rank != 1 ||
+		c.Ranks[0].Counts["AllReduce"] != 42 || c.Ranks[1].Status.Error != 6 || c.Own.Diagnosis != "everybody waits" ||
+		doc.RAS.Timeouts != 1 {
 		t.Errorf("%s", text)
 	}
 	// A line that never ends ends the connection, as a client that leaves does.
@@ -302,7 +321,8 @@ func TestRASProtocol(t *testing.T) {
 }
 
 func FuzzCommand(f *testing.F) {
-	for _, s := range []string{"STATUS", "verbose status", "TIMEOUT 3", "timeout 1e400", "SET FORMAT JSON", "CLIENT PROTOCOL 2", "", "timeout nan"} {
+	for _, s := range []string{"STATUS", "verbose status", "TIMEOUT 3", "timeout 1e400", "SET FORMAT JSON",
+		"CLIENT PROTOCOL 2", "", "timeout nan"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {

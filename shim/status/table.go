@@ -52,7 +52,8 @@ func (c *Comm) table(w io.Writer) {
 				wait = r.Op.Wait.Text
 			}
 		}
-		fmt.Fprintf(t, "  %d\t%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\n", r.Rank, r.Host, r.PID, r.State, r.Collectives, r.Groups, in, since, wait)
+		fmt.Fprintf(t, "  %d\t%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\n", r.Rank, r.Host, r.PID, r.State, r.Collectives,
+			r.Groups, in, since, wait)
 	}
 	_ = t.Flush() // to what cannot fail usefully
 }

@@ -7,14 +7,14 @@ import (
 	"lightpath/shim/calls"
 )
 
-// Relay is a long message of a group, between device memory and another rank. Messages of a group may depend on each other
-// in ways that no rank sees alone, so each moves by itself: through two slots of staging memory, on a stream of its own. A
-// piece to send is copied into a slot when the piece before the last has left it. A piece to receive has a slot when the
-// piece before the last has been copied out of it. Two words tell how many pieces the stream has copied, and how many the
-// CPU has moved.
+// Relay is a long message of a group, between device memory and another rank. Messages of a group may depend on each
+// other in ways that no rank sees alone, so each moves by itself: through two slots of staging memory, on a stream of
+// its own. A piece to send is copied into a slot when the piece before the last has left it. A piece to receive has a
+// slot when the piece before the last has been copied out of it. Two words tell how many pieces the stream has copied,
+// and how many the CPU has moved.
 //
-// The CPU waits for no device, and nothing is put on streams after the launch. While there are relays the CPU looks at the
-// words every 100 us if nothing else moves.
+// The CPU waits for no device, and nothing is put on streams after the launch. While there are relays the CPU looks at
+// the words every 100 us if nothing else moves.
 type Relay struct {
 	Send   bool
 	Slots  unsafe.Pointer
@@ -145,7 +145,8 @@ func (l *List) matchSelf() {
 		}
 		a, b := &l.From[i], &l.From[recv]
 		size := int(a.Count) * a.Type.Size()
-		if l.Relaying && l.together && l.Staged[i].Send && l.Staged[recv].Recv && isLong(a) && size == int(b.Count)*b.Type.Size() {
+		if l.Relaying && l.together && l.Staged[i].Send && l.Staged[recv].Recv && isLong(a) &&
+			size == int(b.Count)*b.Type.Size() {
 			l.Staged[i].ToSelf, l.Staged[recv].ToSelf = true, true
 			l.Relays.Selfs = append(l.Relays.Selfs, SelfCopy{b.Recv, a.Send, size})
 		}

@@ -11,12 +11,12 @@ import (
 )
 
 // List is calls of one communicator, divided into steps. Each step is a group of calls on host memory. Steps take turns
-// with two rooms of staging memory: what a step receives can be copied out of one room while the next step's data is in the
-// other.
+// with two rooms of staging memory: the results of a step can be copied out of one room while the next step's data is
+// in the other.
 //
-// One piece follows another, call by call: that order is the same on all ranks, whatever their groups are. Only sends and
-// receives of one group may depend on each other in ways that no rank sees alone. They are one step, in which long ones move
-// by themselves ([Relay]).
+// One piece follows another, call by call: that order is the same on all ranks, whatever their groups are. Only sends
+// and receives of one group may depend on each other in ways that no rank sees alone. They are one step, in which long
+// ones move by themselves ([Relay]).
 type List struct {
 	Comm    *comm.Core
 	From    []calls.Call // as they were made, checked
@@ -91,8 +91,8 @@ func rowsOf(c *calls.Call, n uint64) (send, recv Move) {
 	return send, recv
 }
 
-// room returns what n elements of each block of a call take in staging memory. Rows of host memory that are not adjacent
-// take some too.
+// room returns what n elements of each block of a call take in staging memory. Rows of host memory that are not
+// adjacent take some too.
 func (l *List) room(i int, n uint64) (sent, received int) {
 	send, recv := rowsOf(&l.From[i], n)
 	if l.Staged[i].Send || send.Strided() {
@@ -104,14 +104,14 @@ func (l *List) room(i int, n uint64) (sent, received int) {
 	return sent, received
 }
 
-// Begin empties the list for calls of a communicator. What it has allocated is reused.
+// Begin empties the list for calls of a communicator. It reuses allocated memory.
 func (l *List) Begin(c *comm.Core) {
 	l.Comm, l.deadline = c, time.Time{}
 	l.From, l.Staged, l.Scalars, l.Relays.Selfs = l.From[:0], l.Staged[:0], l.Scalars[:0], l.Relays.Selfs[:0]
 }
 
-// Measure divides the calls into steps, and returns what staging memory they take. Calls that fit into the memory of steps
-// on their way are one step, unless the ranks have agreed to cut one of them.
+// Measure divides the calls into steps, and returns what staging memory they take. Calls that fit into the memory of
+// steps on their way are one step, unless the ranks have agreed to cut one of them.
 func (l *List) Measure() int {
 	all, messages, cut := 0, 0, false
 	for i := range l.From {
@@ -281,7 +281,7 @@ func (l *List) Before(k int) Step {
 	return l.Steps[k-1]
 }
 
-// Run runs step k. What it sends has been copied from the device.
+// Run runs step k. Its data has been copied from the device.
 func (l *List) Run(k int) error {
 	from, to := l.Before(k), l.Steps[k]
 	group := l.Calls[from.Calls:to.Calls]

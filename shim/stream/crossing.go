@@ -366,7 +366,8 @@ func (x *crossing) poll(j int) (moved bool, err error) {
 }
 
 func (x *crossing) failed(j int, err error) error {
-	return fmt.Errorf("shim: rank %d plane %d epoch %d: %w", x.in.c.Rank, j, x.lanes[j].epoch+uint32(x.lanes[j].stage), err)
+	return fmt.Errorf("shim: rank %d plane %d epoch %d: %w", x.in.c.Rank, j,
+		x.lanes[j].epoch+uint32(x.lanes[j].stage), err)
 }
 
 // Waiting implements [exec.Engine].

@@ -31,7 +31,8 @@ func (g *group) reset() {
 	clear(g.puts)
 	clear(g.bufs)
 	clear(g.waits)
-	g.calls, g.rest, g.comms, g.puts, g.bufs, g.waits = g.calls[:0], g.rest[:0], g.comms[:0], g.puts[:0], g.bufs[:0], g.waits[:0]
+	g.calls, g.rest, g.comms, g.puts, g.bufs, g.waits = g.calls[:0], g.rest[:0], g.comms[:0], g.puts[:0],
+		g.bufs[:0], g.waits[:0]
 }
 
 // Run puts the calls for which launched returns true on their streams, and runs the other calls with rest. Calls that
@@ -290,7 +291,8 @@ func (g *group) isSeparate() bool {
 		}
 		for k := range g.calls[:i] {
 			b := &g.calls[k]
-			if a.Comm != b.Comm && a.Stream == b.Stream && (a.Stream > device.LastDefault || Of(a.Comm).Context == Of(b.Comm).Context) {
+			if a.Comm != b.Comm && a.Stream == b.Stream &&
+				(a.Stream > device.LastDefault || Of(a.Comm).Context == Of(b.Comm).Context) {
 				return false
 			}
 		}

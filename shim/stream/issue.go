@@ -307,7 +307,8 @@ func (in *Issuer) Lane(lane int, main device.Stream) (device.Stream, error) {
 
 // JoinLane makes a stream wait for a lane other than lane 0.
 func (in *Issuer) JoinLane(lane int, main device.Stream) error {
-	return errors.Join(device.Active().Record(in.joints[lane], in.streams[lane]), device.Active().Follow(main, in.joints[lane]))
+	return errors.Join(device.Active().Record(in.joints[lane], in.streams[lane]),
+		device.Active().Follow(main, in.joints[lane]))
 }
 
 // batch puts a batch on the stream of its lane: its waits, its work, its messages.
@@ -386,7 +387,8 @@ func (p *issuing) divide() error {
 	}
 	r := &p.in.kernel
 	*r = device.Reduction{
-		Dst: p.Bases[schedule.Output], N: 1, Count: recv / p.Of.Script.ElemSize, Type: p.Call.Type, Op: datatype.Sum, Divisor: p.divisor,
+		Dst: p.Bases[schedule.Output], N: 1, Count: recv / p.Of.Script.ElemSize, Type: p.Call.Type, Op: datatype.Sum,
+		Divisor: p.divisor,
 	}
 	r.Sources[0] = r.Dst
 	return device.Active().Reduce(r, p.Call.Stream)

@@ -198,7 +198,8 @@ func (in *Issuer) make(s calls.Shape) (*Scripted, error) {
 
 // without returns the entry of a shape without a script, and logs why there is none.
 func (in *Issuer) without(s calls.Shape, why string) *Scripted {
-	in.c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): %s: %s", in.c.Rank, s.Kind, s.Count, s.Type, s.Root, in.Without, why)
+	in.c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): %s: %s", in.c.Rank, s.Kind, s.Count, s.Type,
+		s.Root, in.Without, why)
 	return &Scripted{}
 }
 

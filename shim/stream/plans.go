@@ -50,7 +50,8 @@ func (in *Issuer) askPlan(s calls.Shape) (a *planning.Agreed, why string, err er
 		case <-c.FailedChan():
 			return nil, "", c.AsyncError()
 		case <-timer.C:
-			return nil, "", c.Fail(fmt.Errorf("shim: rank %d: no plan from rank 0 in %v: %w", c.Rank, c.Cfg.Timeout, errdefs.ErrTimeout))
+			return nil, "", c.Fail(fmt.Errorf("shim: rank %d: no plan from rank 0 in %v: %w", c.Rank, c.Cfg.Timeout,
+				errdefs.ErrTimeout))
 		}
 	}
 	if answer.Arg == 0 {

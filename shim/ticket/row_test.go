@@ -83,7 +83,7 @@ func FuzzHolds(f *testing.F) {
 	})
 }
 
-// TestMatchRows: what is in a round and what is not, whatever the order in which ranks list it.
+// TestMatchRows checks which messages are in a round, for any order in which ranks list them.
 func TestMatchRows(t *testing.T) {
 	one := func(peer int, number uint64, bytes int64) Message { return Message{peer, number, bytes} }
 	list := func(m ...Message) []Message { return m }
@@ -102,7 +102,8 @@ func TestMatchRows(t *testing.T) {
 		{"receive elsewhere", []*Row{{Sends: list(one(1, 4, 10))}, {}}, nil, false, ""},
 		{"send elsewhere", []*Row{{}, {Recvs: list(one(0, 4, 10))}}, nil, false, ""},
 		{"another of the pair", []*Row{{Sends: list(one(1, 4, 10))}, {Recvs: list(one(0, 3, 10))}}, nil, false, ""},
-		{"size", []*Row{{Sends: list(one(1, 4, 10))}, {Recvs: list(one(0, 4, 11))}}, nil, false, "rank 0 sends 10 bytes, rank 1 receives 11"},
+		{"size", []*Row{{Sends: list(one(1, 4, 10))}, {Recvs: list(one(0, 4, 11))}}, nil, false,
+			"rank 0 sends 10 bytes, rank 1 receives 11"},
 	} {
 		pairs, closed, err := Match(c.rows)
 		if c.err != "" {

@@ -1,5 +1,5 @@
-// Package ticket has the values of the circuits protocol and their encoding: tickets, rows of grouped sends and receives,
-// and plans of rounds.
+// Package ticket has the values of the circuits protocol and their encoding: tickets, rows of grouped sends and
+// receives, and plans of rounds.
 //
 // Layer: above planning, below circuits and arbiter. It never blocks and keeps no state.
 package ticket
@@ -24,8 +24,8 @@ const (
 	Always
 	// Interim: the plan is the perstep plan, which every rank can derive.
 	Interim
-	// Maps: the ticket has the planes' maps, since they may have moved after this communicator left them. A rank cannot look
-	// for itself: a switch in which it has no part may have moved a plane on by then.
+	// Maps: the ticket has the planes' maps, since they may have moved after this communicator left them. A rank cannot
+	// look for itself: a switch in which it has no part may have moved a plane on by then.
 	Maps
 	allFlags = 1<<iota - 1
 )

@@ -10,9 +10,11 @@ import (
 )
 
 func FuzzTicket(f *testing.F) {
-	f.Add(Append(nil, &Ticket{Flags: Interim, Version: 3, Use: 3, Planes: []Plane{{Epoch: 1, Hash: 2}, {Epoch: 3, Hash: 4}}}))
+	f.Add(Append(nil, &Ticket{Flags: Interim, Version: 3, Use: 3,
+		Planes: []Plane{{Epoch: 1, Hash: 2}, {Epoch: 3, Hash: 4}}}))
 	ring := circuit.Shift(3, 1)
-	f.Add(Append(nil, &Ticket{Flags: Maps, Version: 3, Use: 2, Planes: []Plane{{}, {Epoch: 1, Hash: ring.Digest(), Maps: ring}}}))
+	f.Add(Append(nil, &Ticket{Flags: Maps, Version: 3, Use: 2,
+		Planes: []Plane{{}, {Epoch: 1, Hash: ring.Digest(), Maps: ring}}}))
 	f.Add(Append(nil, &Ticket{Flags: Packet, Planes: make([]Plane, 2)}))
 	f.Add([]byte{1})
 	f.Fuzz(func(t *testing.T, in []byte) {

@@ -46,7 +46,8 @@ func ParseHCA(text string) (HCA, error) {
 		}
 		v, err := strconv.ParseUint(parts[i+1], 10, 8)
 		if err != nil || v < field.low {
-			return HCA{}, fmt.Errorf("%w: %q: %s: %q is no number from %d to 255", ErrHCA, text, field.name, parts[i+1], field.low)
+			return HCA{}, fmt.Errorf("%w: %q: %s: %q is no number from %d to 255", ErrHCA, text, field.name,
+				parts[i+1], field.low)
 		}
 		*field.at = int(v)
 	}
@@ -65,8 +66,8 @@ func (h HCA) String() string {
 	return text
 }
 
-// HCAs is what NCCL_IB_HCA says: entries whose devices are prefixes of names, or whole names
-// after "=", and after "^" those that are not meant. The zero value means every device.
+// HCAs is the value of NCCL_IB_HCA: entries whose devices are prefixes of names, or whole names after "=". After "^",
+// it lists devices to exclude. The zero value means every device.
 type HCAs struct {
 	Entries        []HCA
 	Exact, Exclude bool

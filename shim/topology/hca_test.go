@@ -20,8 +20,10 @@ func TestParseHCA(t *testing.T) {
 		}
 	}
 	for text, part := range map[string]string{
-		"": "no device", ":1": "no device", "a:": `port: ""`, "a:0": `port: "0"`, "a:256": `port: "256"`, "a:-1": `port: "-1"`, "a:+1": `port: "+1"`,
-		"a:1:x": `rail: "x"`, "a:1:0:": `plane: ""`, "a:1:0:0:0": "more than device:port:rail:plane", "a b": "no name", "a,b": "no name", "^a": "no name",
+		"": "no device", ":1": "no device", "a:": `port: ""`, "a:0": `port: "0"`, "a:256": `port: "256"`,
+		"a:-1": `port: "-1"`, "a:+1": `port: "+1"`,
+		"a:1:x": `rail: "x"`, "a:1:0:": `plane: ""`, "a:1:0:0:0": "more than device:port:rail:plane", "a b": "no name",
+		"a,b": "no name", "^a": "no name",
 		"=a": "no name", "../a": "no name", "a\n": "no name", strings.Repeat("a", 64): "no name",
 	} {
 		if _, err := ParseHCA(text); !errors.Is(err, ErrHCA) || !strings.Contains(err.Error(), part) {
@@ -30,7 +32,7 @@ func TestParseHCA(t *testing.T) {
 	}
 }
 
-// FuzzParseHCA: what is accepted is written and read back the same, and stays in bounds.
+// FuzzParseHCA checks that accepted text is written and read back the same, and stays in bounds.
 func FuzzParseHCA(f *testing.F) {
 	for _, seed := range []string{"mlx5_0", "mlx5_0:1", "mlx5_0:1:0:0", "a:01", ":", "a:1::", "\xff"} {
 		f.Add(seed)
@@ -47,7 +49,8 @@ func FuzzParseHCA(f *testing.F) {
 		if err != nil || back != h {
 			t.Fatalf("%q reads as %+v, and %q as %+v, %v", text, h, h, back, err)
 		}
-		if h.Port == 0 || h.Port > 255 || h.Rail > 255 || h.Plane > 255 || h.Device == "" || h.Plane != Unknown && h.Rail == Unknown {
+		if h.Port == 0 || h.Port > 255 || h.Rail > 255 || h.Plane > 255 || h.Device == "" || h.Plane != Unknown &&
+			h.Rail == Unknown {
 			t.Fatalf("%q: %+v", text, h)
 		}
 	})
@@ -80,7 +83,8 @@ func TestSelectHCAs(t *testing.T) {
 		}
 	}
 	for list, want := range map[string]string{
-		"^": "names no device", "=": "names no device", "mlx5_0:1:0:0,mlx5_1": "name their plane", "^mlx5_0:1:0:0": "has no plane", "a b": "no name",
+		"^": "names no device", "=": "names no device", "mlx5_0:1:0:0,mlx5_1": "name their plane",
+		"^mlx5_0:1:0:0": "has no plane", "a b": "no name",
 	} {
 		if _, err := ParseHCAs(list); !errors.Is(err, ErrHCA) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", list, err, want)
@@ -121,7 +125,8 @@ func TestPortsOnPlanes(t *testing.T) {
 			t.Errorf("%q on %d planes, local rank %d: %q, want %q", c.list, c.planes, c.local, s, c.want)
 		}
 	}
-	if _, err := OnPlanes([]HCA{{Device: "a", Port: 1, Plane: 1}}, 2, 0); err == nil || !strings.Contains(err.Error(), "plane 0 has no port") {
+	if _, err := OnPlanes([]HCA{{Device: "a", Port: 1, Plane: 1}}, 2, 0); err == nil || !strings.Contains(err.Error(),
+		"plane 0 has no port") {
 		t.Errorf("%v", err)
 	}
 	if _, err := OnPlanes(nil, 1, 0); err == nil {

@@ -19,8 +19,10 @@ func TestDistance(t *testing.T) {
 		want  Distance
 	}{
 		{"ports of one adapter", at("pci0000:00 0000:00:03.0", 0), at("pci0000:00 0000:00:03.1", 0), 1, PIX},
-		{"ports of one adapter below a root port", at("pci0000:00 0000:00:01.0 0000:01:00.0", 0), at("pci0000:00 0000:00:01.0 0000:01:00.1", 0), 1, PIX},
-		{"one switch", at("p 0000:00:01.0 0000:01:00.0 0000:02:00.0 0000:03:00.0", 0), at("p 0000:00:01.0 0000:01:00.0 0000:02:01.0 0000:04:00.0", 0), 2, PIX},
+		{"ports of one adapter below a root port", at("pci0000:00 0000:00:01.0 0000:01:00.0", 0),
+			at("pci0000:00 0000:00:01.0 0000:01:00.1", 0), 1, PIX},
+		{"one switch", at("p 0000:00:01.0 0000:01:00.0 0000:02:00.0 0000:03:00.0", 0),
+			at("p 0000:00:01.0 0000:01:00.0 0000:02:01.0 0000:04:00.0", 0), 2, PIX},
 		{"a switch below a switch", at("p 0000:00:01.0 0000:01:00.0 0000:02:00.0 0000:03:00.0 0000:04:00.0 0000:05:00.0", 0),
 			at("p 0000:00:01.0 0000:01:00.0 0000:02:01.0 0000:06:00.0", 0), 2, PXB},
 		{"two root ports", at("p 0000:00:01.0 0000:01:00.0", 0), at("p 0000:00:02.0 0000:02:00.0", 0), 2, PHB},
@@ -44,14 +46,16 @@ func TestDistance(t *testing.T) {
 
 func TestAddresses(t *testing.T) {
 	for text, want := range map[string]bool{
-		"0000:3b:00.0": true, "10000:e1:00.0": true, "pci0000:00": false, "virtio2": false, "0000:3b:00": false, "0000:3g:00.0": false, "": false,
+		"0000:3b:00.0": true, "10000:e1:00.0": true, "pci0000:00": false, "virtio2": false, "0000:3b:00": false,
+		"0000:3g:00.0": false, "": false,
 		"000:3b:00.0": false, "0000:3b:00.00": false,
 	} {
 		if isPCI(text) != want {
 			t.Errorf("isPCI(%q) is %t", text, !want)
 		}
 	}
-	for text, want := range map[string]string{"00000000:0F:00.0": "0000:0f:00.0", "00010000:E1:1F.7": "10000:e1:1f.7", "0000:0f:00.0": "0000:0f:00.0", "?": "?"} {
+	for text, want := range map[string]string{"00000000:0F:00.0": "0000:0f:00.0", "00010000:E1:1F.7": "10000:e1:1f.7",
+		"0000:0f:00.0": "0000:0f:00.0", "?": "?"} {
 		if got := normalPCI(text); got != want {
 			t.Errorf("normalPCI(%q) is %q, want %q", text, got, want)
 		}

@@ -26,7 +26,8 @@ func match(m *Machine, bus map[string]function, f *fabric.Fabric) []Plane {
 	planes := make([]Plane, len(f.Planes))
 	for i := range f.Planes {
 		p := &planes[i]
-		*p = Plane{Index: i, Name: f.Planes[i].Name, Interface: f.Planes[i].Interface, HCA: f.Planes[i].HCA, NUMANode: Unknown, Warnings: []string{}}
+		*p = Plane{Index: i, Name: f.Planes[i].Name, Interface: f.Planes[i].Interface, HCA: f.Planes[i].HCA,
+			NUMANode: Unknown, Warnings: []string{}}
 		gbps := float64(f.Planes[i].Bandwidth) / 1e9
 		switch {
 		case p.HCA != "":

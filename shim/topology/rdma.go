@@ -18,7 +18,8 @@ func (s sysfs) rdma(bus map[string]function) ([]RDMA, error) {
 			continue
 		}
 		_, pci := deviceOf(target, "infiniband")
-		d := RDMA{Name: name, PCI: pci, NUMANode: Unknown, Firmware: s.text(target, "fw_ver"), CharDevices: []string{}, Ports: s.ports(target)}
+		d := RDMA{Name: name, PCI: pci, NUMANode: Unknown, Firmware: s.text(target, "fw_ver"), CharDevices: []string{},
+			Ports: s.ports(target)}
 		if f, ok := bus[pci]; ok {
 			d.NUMANode, d.virtualFunction = f.node, f.physical != ""
 		}
@@ -40,7 +41,8 @@ func (s sysfs) ports(device string) []Port {
 			continue
 		}
 		dir := path.Join(device, "ports", name)
-		p := Port{Number: number, State: afterColon(s.text(dir, "state")), LinkLayer: s.text(dir, "link_layer"), GIDs: s.gids(dir)}
+		p := Port{Number: number, State: afterColon(s.text(dir, "state")), LinkLayer: s.text(dir, "link_layer"),
+			GIDs: s.gids(dir)}
 		// "100 Gb/sec (4X EDR)"
 		rate, _, _ := strings.Cut(s.text(dir, "rate"), " ")
 		if p.RateGbps, err = strconv.ParseFloat(rate, 64); err != nil || !(p.RateGbps >= 0 && p.RateGbps < 1e6) {

@@ -70,7 +70,8 @@ func (s sysfs) nodes() ([]Node, error) {
 		if err != nil || !strings.HasPrefix(name, "node") {
 			continue
 		}
-		nodes = append(nodes, Node{ID: id, CPUs: s.text(dir, name, "cpulist"), MemoryBytes: memTotal(s.text(dir, name, "meminfo"))})
+		nodes = append(nodes, Node{ID: id, CPUs: s.text(dir, name, "cpulist"),
+			MemoryBytes: memTotal(s.text(dir, name, "meminfo"))})
 	}
 	if len(nodes) == 0 {
 		return nodes, fmt.Errorf("topology: %s lists no NUMA node: the kernel may have been built without them", dir)

@@ -124,7 +124,8 @@ type Sources struct {
 
 // Discover looks at the machine. It always returns one: what could not be read is under Problems.
 func Discover(ctx context.Context, from Sources) *Machine {
-	m := &Machine{Version: Version, Nodes: []Node{}, NICs: []NIC{}, RDMA: []RDMA{}, GPUs: []GPU{}, Planes: []Plane{}, Problems: []Problem{}}
+	m := &Machine{Version: Version, Nodes: []Node{}, NICs: []NIC{}, RDMA: []RDMA{}, GPUs: []GPU{}, Planes: []Plane{},
+		Problems: []Problem{}}
 	s := sysfs{from.Sysfs}
 	m.attempt("numa_nodes", func() (err error) { m.Nodes, err = s.nodes(); return })
 	bus := map[string]function{}
@@ -179,7 +180,8 @@ func (m *Machine) pair(from Sources) {
 }
 
 // gpus lists the GPUs on the bus and adds what NVML knows of them.
-func (m *Machine) gpus(ctx context.Context, s sysfs, bus map[string]function, ask func(context.Context) (GPUReport, error)) {
+func (m *Machine) gpus(ctx context.Context, s sysfs, bus map[string]function,
+	ask func(context.Context) (GPUReport, error)) {
 	m.GPUs = s.gpus(bus)
 	if ask == nil {
 		return

@@ -33,12 +33,15 @@ func TestDGX(t *testing.T) {
 	if len(m.NICs) != 8 || len(m.RDMA) != 8 || len(m.GPUs) != 8 {
 		t.Fatalf("%d NICs, %d RDMA devices, %d GPUs", len(m.NICs), len(m.RDMA), len(m.GPUs))
 	}
-	want := NIC{Name: "eth5", Driver: "mlx5_core", PCI: "0000:2a:00.0", NUMANode: 1, SpeedMbps: 200000, MTU: 1500, State: "up", RDMA: "mlx5_5"}
+	want := NIC{Name: "eth5", Driver: "mlx5_core", PCI: "0000:2a:00.0", NUMANode: 1, SpeedMbps: 200000, MTU: 1500,
+		State: "up", RDMA: "mlx5_5"}
 	if m.NICs[5] != want {
 		t.Errorf("NIC %+v, want %+v", m.NICs[5], want)
 	}
-	d := RDMA{Name: "mlx5_5", PCI: "0000:2a:00.0", NUMANode: 1, Firmware: "22.31", CharDevices: []string{"/dev/infiniband/mlx5_5"},
-		Ports: []Port{{1, "ACTIVE", 200, "Ethernet", "eth5", []GID{{0, "fe80:0000:0000:0000:0000:0000:0000:0001", "RoCE v2", "eth5"}}}}}
+	d := RDMA{Name: "mlx5_5", PCI: "0000:2a:00.0", NUMANode: 1, Firmware: "22.31",
+		CharDevices: []string{"/dev/infiniband/mlx5_5"},
+		Ports: []Port{{1, "ACTIVE", 200, "Ethernet", "eth5",
+			[]GID{{0, "fe80:0000:0000:0000:0000:0000:0000:0001", "RoCE v2", "eth5"}}}}}
 	if !reflect.DeepEqual(m.RDMA[5], d) {
 		t.Errorf("RDMA %+v, want %+v", m.RDMA[5], d)
 	}
@@ -63,7 +66,8 @@ func TestDGX(t *testing.T) {
 
 func TestVM(t *testing.T) {
 	m := discover(t, Sources{Sysfs: vm()})
-	if n := m.NICs[0]; n.PCI != "0000:00:03.0" || n.Driver != "virtio_net" || n.SpeedMbps != 0 || n.NUMANode != Unknown || n.RDMA != "rxe0" {
+	if n := m.NICs[0]; n.PCI != "0000:00:03.0" || n.Driver != "virtio_net" || n.SpeedMbps != 0 || n.NUMANode != Unknown ||
+		n.RDMA != "rxe0" {
 		t.Errorf("NIC %+v", n)
 	}
 	if n := m.NICs[1]; n.PCI != "" || n.Driver != "" || n.SpeedMbps != 10000 {
@@ -91,7 +95,8 @@ func TestSRIOV(t *testing.T) {
 func TestNVML(t *testing.T) {
 	m := discover(t, Sources{Sysfs: dgx(), GPUs: func(context.Context) (GPUReport, error) {
 		return GPUReport{Driver: "550", GPUs: []GPU{
-			{Index: 1, PCI: "00000000:05:00.0", Name: "A100"}, {Index: 0, PCI: "0000:29:00.0", Name: "A100"}, {Index: 2, PCI: "0001:01:00.0"},
+			{Index: 1, PCI: "00000000:05:00.0", Name: "A100"}, {Index: 0, PCI: "0000:29:00.0", Name: "A100"},
+			{Index: 2, PCI: "0001:01:00.0"},
 		}}, nil
 	}})
 	if len(m.GPUs) != 9 || m.Driver != "550" {
@@ -179,7 +184,8 @@ func TestPlanes(t *testing.T) {
 		{dgx(), `{name: a, bandwidth: 10Gbps, hca: mlx4_0}`,
 			Plane{HCA: "mlx4_0", NUMANode: Unknown, Warnings: []string{"no RDMA device mlx4_0"}}},
 		{dgx(), `{name: a, bandwidth: 10Gbps, hca: "mlx5_0:x"}`,
-			Plane{HCA: "mlx5_0:x", NUMANode: Unknown, Warnings: []string{`bad hca: "mlx5_0:x": port: "x" is no number from 1 to 255`}}},
+			Plane{HCA: "mlx5_0:x", NUMANode: Unknown,
+				Warnings: []string{`bad hca: "mlx5_0:x": port: "x" is no number from 1 to 255`}}},
 		{down, `{name: a, bandwidth: 400Gbps, interface: eth1}`,
 			Plane{Interface: "eth1", HCA: "mlx5_1:1", PCI: "0000:0a:00.0", GPU: "0000:09:00.0", Distance: PIX,
 				Warnings: []string{"interface eth1 is down", "interface eth1 runs at 200 Gb/s, below the plane's 400 Gb/s"}}},
@@ -188,11 +194,14 @@ func TestPlanes(t *testing.T) {
 				Warnings: []string{"hca mlx5_1:1:0:3 is of plane 3 by its name, and of plane 0 by its place in the file",
 					"port 1 of mlx5_1 is DOWN", "port 1 of mlx5_1 runs at 200 Gb/s, below the plane's 400 Gb/s"}}},
 		{dgx(), `{name: a, bandwidth: 1Gbps, hca: "mlx5_0:2"}`,
-			Plane{HCA: "mlx5_0:2", PCI: "0000:06:00.0", GPU: "0000:05:00.0", Distance: PIX, Warnings: []string{"RDMA device mlx5_0 has no port 2"}}},
+			Plane{HCA: "mlx5_0:2", PCI: "0000:06:00.0", GPU: "0000:05:00.0", Distance: PIX,
+				Warnings: []string{"RDMA device mlx5_0 has no port 2"}}},
 		{sriov(), `{name: a, bandwidth: 1Gbps, interface: ens1}`,
-			Plane{Interface: "ens1", PCI: "0000:3b:00.0", NUMANode: 1, GPU: "0000:01:00.0", Distance: SYS, Warnings: []string{"far from every GPU (SYS)"}}},
+			Plane{Interface: "ens1", PCI: "0000:3b:00.0", NUMANode: 1, GPU: "0000:01:00.0", Distance: SYS,
+				Warnings: []string{"far from every GPU (SYS)"}}},
 		{dgx(), "{name: a, bandwidth: 1Gbps, interface: eth0}\n  - {name: b, bandwidth: 1Gbps, hca: mlx5_0}",
-			Plane{Index: 1, Interface: "eth0", HCA: "mlx5_0", PCI: "0000:06:00.0", GPU: "0000:05:00.0", Distance: PIX, Warnings: []string{"shares its port with plane a"}}},
+			Plane{Index: 1, Interface: "eth0", HCA: "mlx5_0", PCI: "0000:06:00.0", GPU: "0000:05:00.0", Distance: PIX,
+				Warnings: []string{"shares its port with plane a"}}},
 	} {
 		f, err := fabric.Decode([]byte("version: 1\nranks: 2\nplanes:\n  - " + c.planes + "\n"))
 		if err != nil {

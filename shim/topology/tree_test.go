@@ -64,7 +64,8 @@ func (t tree) hca(dir, name, netdev, state, rate string) {
 	t.file(state+"\n", port, "state")
 	t.file(rate+"\n", port, "rate")
 	t.file("Ethernet\n", port, "link_layer")
-	for i, gid := range []string{"fe80:0000:0000:0000:0000:0000:0000:0001", "fe80:0000:0000:0000:0000:0000:0000:0000", "0000:0000:0000:0000:0000:0000:0000:0000"} {
+	for i, gid := range []string{"fe80:0000:0000:0000:0000:0000:0000:0001", "fe80:0000:0000:0000:0000:0000:0000:0000",
+		"0000:0000:0000:0000:0000:0000:0000:0000"} {
 		t.file(gid+"\n", port, "gids", fmt.Sprint(i))
 	}
 	if netdev != "" {
@@ -84,7 +85,8 @@ func dgx() tree {
 			i := 2*bridge + half
 			inner := fmt.Sprintf("%s/0000:%x2:%02x.0/0000:%x%x:00.0", root, bridge, half, bridge, 3+half*4)
 			t.gpu(fmt.Sprintf("%s/0000:%x%x:00.0/0000:%x%x:00.0", inner, bridge, 4+half*4, bridge, 5+half*4), bridge/2)
-			dir := t.pci(fmt.Sprintf("%s/0000:%x%x:01.0/0000:%x%x:00.0", inner, bridge, 4+half*4, bridge, 6+half*4), bridge/2, "0x15b3", "0x020000")
+			dir := t.pci(fmt.Sprintf("%s/0000:%x%x:01.0/0000:%x%x:00.0", inner, bridge, 4+half*4, bridge, 6+half*4), bridge/2,
+				"0x15b3", "0x020000")
 			t.nic(dir, fmt.Sprintf("eth%d", i), "mlx5_core", "up", 200000)
 			t.hca(dir, fmt.Sprintf("mlx5_%d", i), fmt.Sprintf("eth%d", i), "4: ACTIVE", "200 Gb/sec (4X HDR)")
 		}

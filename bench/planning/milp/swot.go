@@ -16,16 +16,15 @@ var ErrUnsupported = errors.New("milp: not a problem of SWOT's program")
 // WriteSWOT writes SWOT's program for p in the LP format. Its optimum is the least CCT in
 // us over all plans that transmit on direct circuits.
 //
-// Beyond the paper's text: products with a binary are linearised with big-M, whose constant
-// is a time by which a plan that reconfigures before every step is done; volumes d are in us of
-// work on one plane; last_cfg before the first step, which the paper leaves open, is free, a
-// pattern's number or 0 (none) as p.Initial says; steps of no bytes are left out. The final
-// state is not stated: reaching it comes after the last transmission, which is what the
-// objective ends with. Two steps have the same configuration where their patterns are equal; a
-// pattern that is part of another counts as different, as in the paper.
+// Beyond the paper's text: products with a binary are linearised with big-M. Its constant is a time by which a plan
+// that reconfigures before every step has ended. Volumes d are in us of work on one plane. The paper leaves last_cfg
+// before the first step open; here p.Initial says whether it is free, a pattern's number or 0 (none). Steps of no bytes
+// are left out. The program has no final state, because it is reached after the last transmission, and the objective
+// ends there. Two steps have the same configuration where their patterns are equal; a pattern that is part of another
+// counts as different, as in the paper.
 //
-// Errors wrap [ErrUnsupported]: demands, steps that are no permutation, interleaved planes, and
-// costs per port, none of which the program can say.
+// Errors wrap [ErrUnsupported]. The program cannot express demands, steps that are no permutation, interleaved planes,
+// and costs per port.
 func WriteSWOT(w io.Writer, p *plans.Problem) error {
 	m, err := newModel(p)
 	if err != nil {

@@ -141,7 +141,7 @@ func (t *Timer) Time(s device.Stream, enqueue func()) time.Duration {
 	return t.Wait(s)
 }
 
-// Around makes the timer measure the work that enqueue enqueues, when the stream comes to it.
+// Around makes the timer measure the work that enqueue puts on the stream.
 func (t *Timer) Around(s device.Stream, enqueue func()) {
 	must("cuEventRecord", C.program_start(&t.events[0], C.uintptr_t(s)))
 	enqueue()

@@ -20,7 +20,7 @@
 //
 // # Loss
 //
-// The switch counts the frames that have left this rank's wire, both its own and those that the kernel forwarded.
+// The switch counts the frames that have left this rank's wire, its own frames and the ones that the kernel forwarded.
 // [transport.Plane.Drained] compares these counts. Dropped frames and overflowed sockets are [transport.ErrDark]. The
 // package does not detect a lost peer, and ignores ICMP errors; the communicator's control connections detect it.
 package ebpf

@@ -38,22 +38,29 @@ func TestAbsent(t *testing.T) {
 		events []event
 		want   []bool
 	}{
-		"nothing is known":              {nil, []bool{false, false, false}},
-		"one left, one is there":        {[]event{{1, in, 0}, {1, in, 1}, {1, controller.Switched, -1}, {1, out, 0}}, []bool{true, false, false}},
-		"one came again":                {[]event{{1, in, 0}, {1, out, 0}, {1, in, 0}}, []bool{false, false, false}},
-		"never a rank":                  {[]event{{1, took, -1}, {1, settled, -1}}, []bool{true, true, true}},
-		"one came later":                {[]event{{1, took, -1}, {1, settled, -1}, {1, in, 1}}, []bool{true, false, true}},
-		"not all came back":             {[]event{{1, in, 0}, {1, in, 1}, {2, took, -1}, {2, in, 1}, {2, settled, -1}}, []bool{true, false, true}},
-		"one came after the grace time": {[]event{{1, in, 0}, {2, took, -1}, {2, settled, -1}, {2, in, 2}}, []bool{true, true, false}},
-		"a rule ended while it waited":  {[]event{{1, took, -1}, {1, settled, -1}, {1, in, 0}, {2, took, -1}}, []bool{false, true, true}},
-		"two rules did":                 {[]event{{1, took, -1}, {1, settled, -1}, {1, in, 0}, {2, took, -1}, {3, took, -1}, {3, in, 2}}, []bool{false, true, false}},
-		"lost events":                   {[]event{{1, took, -1}, {1, settled, -1}, {1, lost, -1}, {1, in, 0}, {1, out, 0}}, []bool{true, false, false}},
-		"another fabric's port":         {[]event{{1, took, -1}, {1, settled, -1}, {1, in, 9}}, []bool{true, true, true}},
-		"the beginning is forgotten":    {[]event{{1, in, 1}, {1, settled, -1}, {1, out, 0}}, []bool{true, false, false}},
+		"nothing is known": {nil, []bool{false, false, false}},
+		"one left, one is there": {[]event{{1, in, 0}, {1, in, 1}, {1, controller.Switched, -1}, {1, out, 0}},
+			[]bool{true, false, false}},
+		"one came again": {[]event{{1, in, 0}, {1, out, 0}, {1, in, 0}}, []bool{false, false, false}},
+		"never a rank":   {[]event{{1, took, -1}, {1, settled, -1}}, []bool{true, true, true}},
+		"one came later": {[]event{{1, took, -1}, {1, settled, -1}, {1, in, 1}}, []bool{true, false, true}},
+		"not all came back": {[]event{{1, in, 0}, {1, in, 1}, {2, took, -1}, {2, in, 1}, {2, settled, -1}},
+			[]bool{true, false, true}},
+		"one came after the grace time": {[]event{{1, in, 0}, {2, took, -1}, {2, settled, -1}, {2, in, 2}},
+			[]bool{true, true, false}},
+		"a rule ended while it waited": {[]event{{1, took, -1}, {1, settled, -1}, {1, in, 0}, {2, took, -1}},
+			[]bool{false, true, true}},
+		"two rules did": {[]event{{1, took, -1}, {1, settled, -1}, {1, in, 0}, {2, took, -1}, {3, took, -1},
+			{3, in, 2}}, []bool{false, true, false}},
+		"lost events": {[]event{{1, took, -1}, {1, settled, -1}, {1, lost, -1}, {1, in, 0}, {1, out, 0}},
+			[]bool{true, false, false}},
+		"another fabric's port":      {[]event{{1, took, -1}, {1, settled, -1}, {1, in, 9}}, []bool{true, true, true}},
+		"the beginning is forgotten": {[]event{{1, in, 1}, {1, settled, -1}, {1, out, 0}}, []bool{true, false, false}},
 	} {
 		p := &past{}
 		for i, e := range c.events {
-			p.events = append(p.events, controller.Event{Seq: uint64(i + 1), Token: e.token, Kind: e.kind, Plane: -1, Port: e.port})
+			p.events = append(p.events, controller.Event{Seq: uint64(i + 1), Token: e.token, Kind: e.kind,
+				Plane: -1, Port: e.port})
 		}
 		last := uint64(len(p.events))
 		p.events = append(p.events, controller.Event{Seq: last + 1, Token: 99, Kind: in, Plane: -1, Port: 1}) // of this rule

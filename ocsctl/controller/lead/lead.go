@@ -99,7 +99,7 @@ func (r *Runner) Standby() string {
 	case r.before(l):
 		return "its own last run is, until that one's lease ends"
 	case l.Name == "" || l.Token == r.own.Load():
-		return "nobody is known to be"
+		return "no other controller is known to be"
 	case l.Address == "":
 		return l.Name + " is"
 	}

@@ -106,10 +106,12 @@ func (r *rule) lastBase() circuit.Permutation {
 }
 
 // run runs d's controller until stop, which returns what Run did.
-func run(t *testing.T, s journal.Store, d controller.Device, change func(*lead.Options)) (r *lead.Runner, stop func() error) {
+func run(t *testing.T, s journal.Store, d controller.Device, change func(*lead.Options)) (r *lead.Runner,
+	stop func() error) {
 	t.Helper()
 	o := lead.Options{Store: s, Ports: ports, Planes: 1, Build: func(r lead.Rule) (*controller.Core, error) {
-		conf := controller.Config{Name: "a", Ports: ports, Planes: []controller.PlaneConfig{{Name: "p"}}, Device: d, Grace: time.Nanosecond}
+		conf := controller.Config{Name: "a", Ports: ports, Planes: []controller.PlaneConfig{{Name: "p"}}, Device: d,
+			Grace: time.Nanosecond}
 		r.Apply(&conf)
 		return controller.Start(conf)
 	}}
@@ -183,7 +185,8 @@ func TestRule(t *testing.T) {
 		t.Fatal("a core rules twice")
 	}
 	snap, err := second.Snapshot()
-	if err != nil || snap.Planes[0].Epoch != 1 || !snap.Planes[0].Map.Equal(circuit.Shift(ports, 2)) || snap.Token != (<-s.rules).Token() {
+	if err != nil || snap.Planes[0].Epoch != 1 || !snap.Planes[0].Map.Equal(circuit.Shift(ports, 2)) ||
+		snap.Token != (<-s.rules).Token() {
 		t.Fatalf("%+v, %v", snap, err)
 	}
 	if err := stop(); err != nil {
@@ -214,7 +217,7 @@ func TestCoreGivesUp(t *testing.T) {
 	}
 }
 
-// TestLate: no device moves once the lease may have run out, though nobody has said so.
+// TestLate checks that no device moves once the lease may have run out, even before the runner is told.
 func TestLate(t *testing.T) {
 	s, d := newStore(), &device{at: circuit.Shift(ports, 1)}
 	r, _ := run(t, s, d, nil)
@@ -262,7 +265,8 @@ func TestErrors(t *testing.T) {
 	} {
 		s := newStore()
 		o := lead.Options{Store: s, Ports: ports, Planes: 1, Build: func(r lead.Rule) (*controller.Core, error) {
-			conf := controller.Config{Ports: ports, Planes: make([]controller.PlaneConfig, 1), Device: &device{at: circuit.AllDark(ports)}}
+			conf := controller.Config{Ports: ports, Planes: make([]controller.PlaneConfig, 1),
+				Device: &device{at: circuit.AllDark(ports)}}
 			r.Apply(&conf)
 			return controller.Start(conf)
 		}}
@@ -322,7 +326,8 @@ func TestWaitsOnlyForRanks(t *testing.T) {
 	shown := make(chan *controller.Core, 9)
 	run(t, s, d, func(o *lead.Options) {
 		o.Build = func(r lead.Rule) (*controller.Core, error) {
-			conf := controller.Config{Name: "a", Ports: ports, Planes: []controller.PlaneConfig{{Name: "p"}}, Device: d, Grace: time.Hour}
+			conf := controller.Config{Name: "a", Ports: ports, Planes: []controller.PlaneConfig{{Name: "p"}},
+				Device: d, Grace: time.Hour}
 			r.Apply(&conf)
 			return controller.Start(conf)
 		}

@@ -67,7 +67,9 @@ func TestLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.Close() }) //nolint:errcheck // nothing is left to write
-		runners[i], stops[i] = run(t, s, d, func(o *lead.Options) { o.Logger = slog.New(slog.NewTextHandler(&books[i], nil)) })
+		runners[i], stops[i] = run(t, s, d, func(o *lead.Options) {
+			o.Logger = slog.New(slog.NewTextHandler(&books[i], nil))
+		})
 		if i == 0 {
 			books[0].has(t, "INFO", "in charge", "token=1")
 		}

@@ -53,11 +53,12 @@ func TestStandby(t *testing.T) {
 			t.Errorf("%+v: %v, %q, want %q", leader, c, got, name)
 		}
 	}
-	says(journal.Leader{}, "nobody is known to be", "")
+	says(journal.Leader{}, "no other controller is known to be", "")
 	says(journal.Leader{Name: "ctl2", Address: "localhost:7502", Token: 5}, "ctl2 at localhost:7502 is", "ctl2")
 	says(journal.Leader{Name: "ctl2", Token: 5}, "ctl2 is", "ctl2")
 	says(journal.Leader{Name: "ctl1", Address: "localhost:7502", Token: 5}, "ctl1 at localhost:7502 is", "ctl1")
-	says(journal.Leader{Name: "ctl1", Address: "localhost:7501", Token: 6}, "its own last run is, until that one's lease ends", "")
+	says(journal.Leader{Name: "ctl1", Address: "localhost:7501", Token: 6},
+		"its own last run is, until that one's lease ends", "")
 	close(s.open)
 	<-building
 	says(journal.Leader{Name: "ctl1", Address: "localhost:7501", Token: 1}, "it takes over at this moment", "")

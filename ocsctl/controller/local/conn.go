@@ -58,8 +58,8 @@ func (c *conn) recv() (*message, error) {
 	}
 }
 
-// fill reads once. The race detector takes a plain read as an order between goroutines, but not a read that takes
-// descriptors: a rank's use of a plane comes before its release, and that before the next holder's use.
+// fill reads once. For the race detector, a plain read orders goroutines, but a read that takes descriptors does not.
+// The order is needed: a rank's use of a plane comes before its release, and the release before the next holder's use.
 func (c *conn) fill() error {
 	var data [8192]byte
 	if c.plain {

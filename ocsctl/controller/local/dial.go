@@ -81,7 +81,8 @@ func connect(endpoint string, port int, version string, fds ...int) (*Client, er
 
 func (c *Client) greet(version string, fds []int) error {
 	_ = c.conn.SetDeadline(time.Now().Add(requestTimeout))
-	if err := c.conn.send(&message{Type: msgHello, Version: ProtocolVersion, Port: c.port, Software: version}, fds...); err != nil {
+	if err := c.conn.send(&message{Type: msgHello, Version: ProtocolVersion, Port: c.port, Software: version},
+		fds...); err != nil {
 		return err
 	}
 	m, err := c.conn.recv()
@@ -93,13 +94,15 @@ func (c *Client) greet(version string, fds []int) error {
 	case m.Type != msgWelcome || m.Fabric == nil:
 		return fmt.Errorf("%w: %s for a welcome", ErrProtocol, m.Type)
 	case m.Version != ProtocolVersion:
-		return fmt.Errorf("the controller speaks protocol version %d, this client %d: %w", m.Version, ProtocolVersion, ocsctl.ErrVersion)
+		return fmt.Errorf("the controller speaks protocol version %d, this client %d: %w", m.Version, ProtocolVersion,
+			ocsctl.ErrVersion)
 	}
 	if err := ocsctl.CheckVersions(version, m.Software); err != nil {
 		return err
 	}
 	c.version, c.fabric = m.Software, *m.Fabric
-	if n := len(c.fabric.Planes); c.fabric.Ports < 1 || c.fabric.Ports > controller.MaxPorts || n < 1 || n > controller.MaxPlanes {
+	if n := len(c.fabric.Planes); c.fabric.Ports < 1 || c.fabric.Ports > controller.MaxPorts || n < 1 ||
+		n > controller.MaxPlanes {
 		return fmt.Errorf("%w: %d ports, %d planes", ErrProtocol, c.fabric.Ports, n)
 	}
 	mem, err := c.adopt(statusSize(len(c.fabric.Planes), c.fabric.Ports), unix.PROT_READ)

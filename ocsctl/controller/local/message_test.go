@@ -18,7 +18,8 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 		{Type: msgHello, Version: 1, Port: 3},
 		{Type: msgPost, Plane: 63, Epoch: 1<<32 - 1, Target: circuit.AllDark(controller.MaxPorts)},
 		{Type: msgAcquire, ID: 7, Mask: 1<<64 - 1, Holder: 1<<64 - 1}, {Type: msgError, Text: "plane 1: \x00\u2028"},
-		{Type: msgWelcome, Version: 1, Fabric: &fabricInfo{Ports: 8, DataPlane: ocsctl.DataMemory, Rings: &RingsInfo{64, 4096, 1 << 20}, Planes: []ocsctl.PlaneInfo{{Name: "p0", BandwidthBitsPerSec: 2e9, Reconfig: 1, ReconfigPerPort: 2}}}},
+		{Type: msgWelcome, Version: 1, Fabric: &fabricInfo{Ports: 8, DataPlane: ocsctl.DataMemory, Rings: &RingsInfo{64, 4096,
+			1 << 20}, Planes: []ocsctl.PlaneInfo{{Name: "p0", BandwidthBitsPerSec: 2e9, Reconfig: 1, ReconfigPerPort: 2}}}},
 	} {
 		b, err := m.encode()
 		if err != nil {
@@ -37,7 +38,8 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 func TestDecodeIsStrict(t *testing.T) {
 	for _, bad := range []string{
 		``, `{}`, `null`, `[]`, `{"type":"bye"}`, `{"type":"watch"} {}`, `{"type":"watch"}x`, `{"type":"watch","extra":1}`,
-		`{"type":"post","plane":1.5}`, `{"type":"post","epoch":-1}`, `{"type":"post","epoch":4294967296}`, `{"type":"post","target":"all"}`,
+		`{"type":"post","plane":1.5}`, `{"type":"post","epoch":-1}`, `{"type":"post","epoch":4294967296}`,
+		`{"type":"post","target":"all"}`,
 	} {
 		if m, err := decodeMessage([]byte(bad)); !errors.Is(err, ErrProtocol) {
 			t.Errorf("%s: %+v, %v", bad, m, err)

@@ -100,7 +100,8 @@ func (s *Server) open() (err error) {
 	if s.lock, err = lockSocket(s.o.Socket); err != nil {
 		return err
 	}
-	if s.memory, err = shmring.NewMemory("lightpath-ocs-status", statusSize(len(s.planes), s.core.NumPorts())); err != nil {
+	if s.memory, err = shmring.NewMemory("lightpath-ocs-status",
+		statusSize(len(s.planes), s.core.NumPorts())); err != nil {
 		return err
 	}
 	if err = s.memory.SealWrites(); err != nil {

@@ -103,11 +103,20 @@ func TestRefusals(t *testing.T) {
 		want error
 		says string
 	}{
-		{"port taken", func() error { _, err := Dial(s.socket, 2, DialOptions{}); return err }, controller.ErrPortBusy, "port 2"},
+		{"port taken", func() error {
+			_, err := Dial(s.socket, 2, DialOptions{})
+			return err
+		}, controller.ErrPortBusy, "port 2"},
 		{"port out of range", func() error { _, err := Dial(s.socket, 4, DialOptions{}); return err }, nil, "ports 0..3"},
-		{"another release", func() error { _, err := Dial(s.socket, 0, DialOptions{Version: "1.1.0"}); return err }, ocsctl.ErrVersion, "the library is version 1.1.0, the controller 1.2.3"},
+		{"another release", func() error {
+			_, err := Dial(s.socket, 0, DialOptions{Version: "1.1.0"})
+			return err
+		}, ocsctl.ErrVersion, "the library is version 1.1.0, the controller 1.2.3"},
 		{"negative port", func() error { _, err := Dial(s.socket, -1, DialOptions{}); return err }, nil, "port -1"},
-		{"nobody there", func() error { _, err := Dial(s.socket+"x", 0, DialOptions{}); return err }, ocsctl.ErrControlLost, "is `lightpath ocsd` running?"},
+		{"nobody there", func() error {
+			_, err := Dial(s.socket+"x", 0, DialOptions{})
+			return err
+		}, ocsctl.ErrControlLost, "is `lightpath ocsd` running?"},
 		{"second switch", func() error { _, err := serve(s.socket, 4, 2); return err }, ErrRunning, s.socket},
 		{"post: plane", func() error { return c.Post(2, 0, holder, circuit.Shift(4, 1)) }, nil, "plane 2 of 2"},
 		{"post: ports", func() error { return c.Post(0, 0, holder, circuit.Shift(5, 1)) }, nil, "5 entries, want 4"},
@@ -315,7 +324,7 @@ func TestPollingAllocatesNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("Poll, Refused and State: %v allocations", n)
 	}
-	// A post that the plane will never act on: what is counted is the rank's part, and the core's.
+	// A post that the plane will never act on is counted by the rank's part and by the core's.
 	if n := testing.AllocsPerRun(100, func() {
 		if err := c.Post(1, 5, holder, same); err != nil {
 			t.Error(err)

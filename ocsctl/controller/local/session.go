@@ -145,7 +145,8 @@ func (s *session) greet() error {
 	case m.Type != msgHello:
 		return fmt.Errorf("%w: %s before hello", ErrProtocol, m.Type)
 	case m.Version != ProtocolVersion:
-		return fmt.Errorf("client speaks protocol version %d, the controller speaks %d: %w", m.Version, ProtocolVersion, ocsctl.ErrVersion)
+		return fmt.Errorf("client speaks protocol version %d, the controller speaks %d: %w", m.Version, ProtocolVersion,
+			ocsctl.ErrVersion)
 	case m.Port < 0 || m.Port >= ports:
 		return fmt.Errorf("port %d: the controller has ports 0..%d", m.Port, ports-1)
 	}

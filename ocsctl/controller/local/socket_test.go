@@ -60,7 +60,8 @@ func dialAs(uid, gid int, socket string) (net.Conn, error) {
 	go func() {
 		defer close(done)
 		runtime.LockOSThread()
-		for _, call := range [][4]uintptr{{unix.SYS_SETGROUPS}, {unix.SYS_SETRESGID, uintptr(gid), uintptr(gid), uintptr(gid)}, {unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)}} {
+		for _, call := range [][4]uintptr{{unix.SYS_SETGROUPS}, {unix.SYS_SETRESGID, uintptr(gid), uintptr(gid),
+			uintptr(gid)}, {unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)}} {
 			if _, _, e := unix.RawSyscall(call[0], call[1], call[2], call[3]); e != 0 { // this thread alone
 				err = e
 				return

@@ -37,7 +37,8 @@ const (
 	numFaults
 )
 
-var faultErrors = [numFaults]error{nil, ocsctl.ErrConflict, ocsctl.ErrReconfFailed, ocsctl.ErrUnknownMap, ocsctl.ErrPortLost, ocsctl.ErrPlaneDown, nil}
+var faultErrors = [numFaults]error{nil, ocsctl.ErrConflict, ocsctl.ErrReconfFailed, ocsctl.ErrUnknownMap,
+	ocsctl.ErrPortLost, ocsctl.ErrPlaneDown, nil}
 
 // fault is why a plane moves no more.
 type fault struct {

@@ -137,11 +137,14 @@ func (c *Client) Post(plane int, epoch uint32, holder uint64, target circuit.Per
 		return *err
 	}
 	waiting := c.posts[plane]
-	known := slices.ContainsFunc(waiting, func(p post) bool { return p.epoch == epoch && p.holder == holder && p.target.Equal(target) })
+	known := slices.ContainsFunc(waiting, func(p post) bool {
+		return p.epoch == epoch && p.holder == holder && p.target.Equal(target)
+	})
 	switch {
 	case known || epoch < c.planes[plane].Load().Epoch: // the controller judges it
 	case len(waiting) >= maxAhead:
-		return fmt.Errorf("rpc: post: port %d plane %d epoch %d: %d posts wait already: %w", c.port, plane, epoch, len(waiting), ocsctl.ErrStaleEpoch)
+		return fmt.Errorf("rpc: post: port %d plane %d epoch %d: %d posts wait already: %w", c.port, plane, epoch,
+			len(waiting), ocsctl.ErrStaleEpoch)
 	default:
 		c.posts[plane] = append(waiting, post{epoch, holder, target.Clone()})
 	}

@@ -22,7 +22,8 @@ func TestAttach(t *testing.T) {
 	if c.Port() != 2 || c.NumPorts() != 4 || len(c.Planes()) != 2 || c.DataPlane() != ocsctl.DataNone {
 		t.Errorf("port %d of %d, planes %v, %s", c.Port(), c.NumPorts(), c.Planes(), c.DataPlane())
 	}
-	if want := (ocsctl.PlaneInfo{Name: "p1", BandwidthBitsPerSec: 2e9, Reconfig: time.Millisecond, ReconfigPerPort: time.Microsecond}); c.Planes()[1] != want {
+	if want := (ocsctl.PlaneInfo{Name: "p1", BandwidthBitsPerSec: 2e9, Reconfig: time.Millisecond,
+		ReconfigPerPort: time.Microsecond}); c.Planes()[1] != want {
 		t.Errorf("plane %+v", c.Planes()[1])
 	}
 	if st := c.State(1); st.Epoch != 0 || !st.Map.Equal(circuit.AllDark(4)) {
@@ -110,7 +111,8 @@ func TestFaults(t *testing.T) {
 	s := serve(t, core, options("a", 4, 2))
 	c := dial(t, 1, rpc.Options{}, s.address)
 	for _, sentinel := range []error{
-		ocsctl.ErrConflict, ocsctl.ErrReconfFailed, ocsctl.ErrUnknownMap, ocsctl.ErrPortLost, ocsctl.ErrPlaneDown, ocsctl.ErrStaleEpoch, ocsctl.ErrFramesLost,
+		ocsctl.ErrConflict, ocsctl.ErrReconfFailed, ocsctl.ErrUnknownMap, ocsctl.ErrPortLost, ocsctl.ErrPlaneDown,
+		ocsctl.ErrStaleEpoch, ocsctl.ErrFramesLost,
 	} {
 		core.Fault(1, fmt.Errorf("plane 1 epoch 7: switch ocs1: %w", sentinel))
 		until(t, "fault", func() bool { _, err := c.Poll(1); return err != nil })

@@ -66,7 +66,8 @@ func toLease(l controller.LeaseSnapshot) *ocspb.Lease {
 }
 
 func fromLease(l *ocspb.Lease) controller.LeaseSnapshot {
-	return controller.LeaseSnapshot{Port: int(l.GetPort()), Holder: l.GetHolder(), Mask: l.GetMask(), Since: fromNano(l.GetSinceUnixNano())}
+	return controller.LeaseSnapshot{Port: int(l.GetPort()), Holder: l.GetHolder(), Mask: l.GetMask(),
+		Since: fromNano(l.GetSinceUnixNano())}
 }
 
 func toPlaneInfo(p ocsctl.PlaneInfo) *ocspb.PlaneInfo {
@@ -101,9 +102,12 @@ func fromEvent(e *ocspb.Event) (controller.Event, error) {
 		return controller.Event{}, fmt.Errorf("event %d: to: %w", e.GetSeq(), err)
 	}
 	return controller.Event{
-		Seq: e.GetSeq(), Time: fromNano(e.GetTimeUnixNano()), Kind: controller.EventKind(e.GetKind()), Plane: int(e.GetPlane()), Epoch: e.GetEpoch(),
-		From: from, To: to, Took: time.Duration(e.GetTookNs()), Waited: time.Duration(e.GetWaitedNs()), Verified: e.GetVerified(),
-		Port: int(e.GetPort()), Holder: e.GetHolder(), Mask: e.GetMask(), Who: e.GetWho(), Token: e.GetToken(), Err: e.GetError(),
+		Seq: e.GetSeq(), Time: fromNano(e.GetTimeUnixNano()), Kind: controller.EventKind(e.GetKind()),
+		Plane: int(e.GetPlane()), Epoch: e.GetEpoch(),
+		From: from, To: to, Took: time.Duration(e.GetTookNs()), Waited: time.Duration(e.GetWaitedNs()),
+		Verified: e.GetVerified(),
+		Port:     int(e.GetPort()), Holder: e.GetHolder(), Mask: e.GetMask(), Who: e.GetWho(), Token: e.GetToken(),
+		Err: e.GetError(),
 	}, nil
 }
 
@@ -113,7 +117,8 @@ func toSnapshot(s *controller.Snapshot) *ocspb.Snapshot {
 		m.Planes = append(m.Planes, toPlaneSnapshot(&s.Planes[i]))
 	}
 	for _, p := range s.Ports {
-		m.Ports = append(m.Ports, &ocspb.PortSnapshot{Port: uint32(p.Port), Attached: p.Attached, Who: p.Who, SinceUnixNano: toNano(p.Since)})
+		m.Ports = append(m.Ports, &ocspb.PortSnapshot{Port: uint32(p.Port), Attached: p.Attached, Who: p.Who,
+			SinceUnixNano: toNano(p.Since)})
 	}
 	for _, l := range s.Queue {
 		m.Queue = append(m.Queue, toLease(l))
@@ -122,7 +127,8 @@ func toSnapshot(s *controller.Snapshot) *ocspb.Snapshot {
 }
 
 func fromSnapshot(m *ocspb.Snapshot) (controller.Snapshot, error) {
-	s := controller.Snapshot{Time: fromNano(m.GetTimeUnixNano()), Name: m.GetName(), Leader: m.GetLeader(), Token: m.GetToken()}
+	s := controller.Snapshot{Time: fromNano(m.GetTimeUnixNano()), Name: m.GetName(), Leader: m.GetLeader(),
+		Token: m.GetToken()}
 	for _, p := range m.GetPlanes() {
 		plane, err := fromPlaneSnapshot(p)
 		if err != nil {
@@ -131,7 +137,8 @@ func fromSnapshot(m *ocspb.Snapshot) (controller.Snapshot, error) {
 		s.Planes = append(s.Planes, plane)
 	}
 	for _, p := range m.GetPorts() {
-		s.Ports = append(s.Ports, controller.PortSnapshot{Port: int(p.GetPort()), Attached: p.GetAttached(), Who: p.GetWho(), Since: fromNano(p.GetSinceUnixNano())})
+		s.Ports = append(s.Ports, controller.PortSnapshot{Port: int(p.GetPort()), Attached: p.GetAttached(), Who: p.GetWho(),
+			Since: fromNano(p.GetSinceUnixNano())})
 	}
 	for _, l := range m.GetQueue() {
 		s.Queue = append(s.Queue, fromLease(l))
@@ -142,8 +149,9 @@ func fromSnapshot(m *ocspb.Snapshot) (controller.Snapshot, error) {
 func toPlaneSnapshot(p *controller.PlaneSnapshot) *ocspb.PlaneSnapshot {
 	m := &ocspb.PlaneSnapshot{
 		Name: p.Name, State: string(p.State), Reason: p.Reason, Epoch: p.Epoch, Map: toMap(p.Map), Target: toMap(p.Target),
-		Posted: toPorts(p.Posted), Missing: toPorts(p.Missing), Verified: p.Verified, Switches: p.Switches, Failures: p.Failures,
-		Desired: toMap(p.Desired), Posts: p.Posts, Refused: p.Refused, Unlit: toPorts(p.Unlit),
+		Posted: toPorts(p.Posted), Missing: toPorts(p.Missing), Verified: p.Verified, Switches: p.Switches,
+		Failures: p.Failures,
+		Desired:  toMap(p.Desired), Posts: p.Posts, Refused: p.Refused, Unlit: toPorts(p.Unlit),
 	}
 	if p.Holder != nil {
 		m.Holder = toLease(*p.Holder)
@@ -155,8 +163,9 @@ func fromPlaneSnapshot(m *ocspb.PlaneSnapshot) (controller.PlaneSnapshot, error)
 	p := controller.PlaneSnapshot{
 		Name: m.GetName(), State: controller.PlaneState(m.GetState()), Reason: m.GetReason(), Epoch: m.GetEpoch(),
 		Posted: fromPorts(m.GetPosted()), Missing: fromPorts(m.GetMissing()),
-		Verified: m.GetVerified(), Switches: m.GetSwitches(), Failures: m.GetFailures(), Posts: m.GetPosts(), Refused: m.GetRefused(),
-		Unlit: fromPorts(m.GetUnlit()),
+		Verified: m.GetVerified(), Switches: m.GetSwitches(), Failures: m.GetFailures(), Posts: m.GetPosts(),
+		Refused: m.GetRefused(),
+		Unlit:   fromPorts(m.GetUnlit()),
 	}
 	var err error
 	if p.Map, err = optionalMap(m.GetMap()); err != nil {

@@ -77,7 +77,8 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatalf("%v: %+v, want %+v", err, back, s)
 		}
 		var p ocsctl.PlaneInfo
-		p.Name, p.BandwidthBitsPerSec, p.Reconfig, p.ReconfigPerPort = "p", r.Float64(), time.Duration(r.Int64N(1<<40)), time.Duration(r.Int64N(1<<40))
+		p.Name, p.BandwidthBitsPerSec, p.Reconfig, p.ReconfigPerPort = "p", r.Float64(), time.Duration(r.Int64N(1<<40)),
+			time.Duration(r.Int64N(1<<40))
 		if got := fromPlaneInfo(carry(t, toPlaneInfo(p), new(ocspb.PlaneInfo))); got != p {
 			t.Fatalf("%+v, want %+v", got, p)
 		}

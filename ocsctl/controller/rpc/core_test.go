@@ -159,7 +159,8 @@ func TestCoreTakeover(t *testing.T) {
 	rulers[0] = nil
 	mu.Unlock()
 	first.Resign(controller.ErrNotLeader)
-	second := startCore(t, controller.Config{Name: "b", Ports: 4, Device: device, Journal: journal, Token: 2, Recovered: journal.recovered(), Grace: patience})
+	second := startCore(t, controller.Config{Name: "b", Ports: 4, Device: device, Journal: journal, Token: 2,
+		Recovered: journal.recovered(), Grace: patience})
 	mu.Lock()
 	rulers[1] = second
 	mu.Unlock()

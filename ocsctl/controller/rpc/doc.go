@@ -2,9 +2,9 @@
 // hosts, by gRPC. [Serve] is the controller's end, [Dial] a rank's: an ocsctl.Client that survives
 // its controller, and [DialOperator] an operator's.
 //
-// A rank's stream carries state, not a queue: each end keeps what the other does not know yet
-// (the newest epoch and map of each plane; posts and requests that are not answered) and sends it
-// in one message, so a slow reader costs no memory, and a stream that broke goes on where it was.
+// A rank's stream carries state, not a queue. Each end keeps the state that the other does not have yet: the newest
+// epoch and map of each plane, and unanswered posts and requests. It sends all of it in one message. So a slow reader
+// costs no memory, and a broken stream continues where it was.
 //
 //	rank                         session (server)                core
 //	Post ------- stream ------->  Attachment.Post ------------->  barrier

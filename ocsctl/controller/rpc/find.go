@@ -30,7 +30,8 @@ func Dial(ctx context.Context, endpoints []string, port int, o Options) (*Client
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{port: port, endpoints: all, o: o, ended: make(chan struct{}), requests: map[uint64]*asked{}, held: map[uint64]heldLease{}}
+	c := &Client{port: port, endpoints: all, o: o, ended: make(chan struct{}), requests: map[uint64]*asked{},
+		held: map[uint64]heldLease{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, c.cancel)
 	l, w, err := c.find(ctx, true)
@@ -76,7 +77,8 @@ func (c *Client) begin(w *ocspb.Welcome) error {
 // welcome takes over where the planes are; the caller holds mu.
 func (c *Client) welcome(w *ocspb.Welcome) error {
 	if int(w.GetPorts()) != c.numPorts || len(w.GetPlanes()) != len(c.planes) || len(w.GetState()) != len(c.planes) {
-		return fmt.Errorf("welcome: %d ports and %d planes, not %d and %d: %w", w.GetPorts(), len(w.GetPlanes()), c.numPorts, len(c.planes), ErrProtocol)
+		return fmt.Errorf("welcome: %d ports and %d planes, not %d and %d: %w", w.GetPorts(), len(w.GetPlanes()), c.numPorts,
+			len(c.planes), ErrProtocol)
 	}
 	for j, s := range w.GetState() {
 		if int(s.GetPlane()) != j || len(s.GetMap()) == 0 {
@@ -241,7 +243,8 @@ var errLost = errors.New("this rank has lost its place")
 func (c *Client) again(broke error) (*link, error) {
 	for {
 		if errors.Is(broke, ErrProtocol) || errors.Is(broke, errLost) || errors.Is(broke, errClosed) {
-			return nil, fmt.Errorf("rpc: port %d: %w: controller at %s: %w", c.port, ocsctl.ErrControlLost, c.endpoints[0].address, broke)
+			return nil, fmt.Errorf("rpc: port %d: %w: controller at %s: %w", c.port, ocsctl.ErrControlLost,
+				c.endpoints[0].address, broke)
 		}
 		if errors.Is(broke, errSilent) {
 			c.demote()
@@ -326,7 +329,8 @@ func (c *Client) repeat(l *link, w *ocspb.Welcome) error {
 				c.refused[j].Add(p.holder, err)
 			}
 			if p.epoch >= v.Epoch {
-				_ = l.stream.Send(&ocspb.Up{Message: &ocspb.Up_Post{Post: &ocspb.Post{Plane: uint32(j), Epoch: p.epoch, Holder: p.holder, Target: toMap(p.target)}}})
+				_ = l.stream.Send(&ocspb.Up{Message: &ocspb.Up_Post{Post: &ocspb.Post{Plane: uint32(j), Epoch: p.epoch,
+					Holder: p.holder, Target: toMap(p.target)}}})
 			}
 		}
 	}
@@ -342,7 +346,8 @@ func (c *Client) verify(plane int, p post, v *planeView, same bool) error {
 	if p.epoch >= v.Epoch || same || p.epoch+1 == v.Epoch && v.Map.Equal(p.target) {
 		return nil
 	}
-	return fmt.Errorf("rpc: port %d plane %d: asked to move from epoch %d, another controller has it at epoch %d: %w", c.port, plane, p.epoch, v.Epoch, ocsctl.ErrUnknownMap)
+	return fmt.Errorf("rpc: port %d plane %d: asked to move from epoch %d, another controller has it at epoch %d: %w",
+		c.port, plane, p.epoch, v.Epoch, ocsctl.ErrUnknownMap)
 }
 
 // hello says who this rank is and what it has; the caller does not hold mu.
@@ -371,7 +376,8 @@ func (c *Client) find(ctx context.Context, first bool) (*link, *ocspb.Welcome, e
 			}
 			e.last = err
 			if errors.Is(err, controller.ErrHeld) {
-				return nil, nil, fmt.Errorf("rpc: port %d: %w: controller at %s: %w: %w", c.port, ocsctl.ErrControlLost, e.address, errLost, err)
+				return nil, nil, fmt.Errorf("rpc: port %d: %w: controller at %s: %w: %w", c.port, ocsctl.ErrControlLost,
+					e.address, errLost, err)
 			}
 			patience = patience || errors.Is(err, controller.ErrNotLeader) || errors.Is(err, controller.ErrStopped)
 			if ctx.Err() != nil {
@@ -379,14 +385,14 @@ func (c *Client) find(ctx context.Context, first bool) (*link, *ocspb.Welcome, e
 			}
 		}
 		if !patience || time.Now().After(deadline) {
-			return nil, nil, c.nobody()
+			return nil, nil, c.noController()
 		}
 		c.sleep(ctx, pause)
 	}
 }
 
-// prefer puts endpoint i first: whoever was in charge last, probably is. Only the goroutine that
-// finds controllers looks at the list.
+// prefer puts endpoint i first: its controller was in charge last, and probably still is. Only the goroutine that finds
+// controllers reads the list.
 func (c *Client) prefer(i int) {
 	e := c.endpoints[i]
 	copy(c.endpoints[1:i+1], c.endpoints[:i])
@@ -400,22 +406,23 @@ func (c *Client) demote() {
 	c.endpoints[copy(c.endpoints, c.endpoints[1:])] = first
 }
 
-// nobody is the error when no endpoint has a controller.
-func (c *Client) nobody() error {
+// noController returns the error if no endpoint has a controller.
+func (c *Client) noController() error {
 	var why []string
 	var wraps []error
 	for _, e := range c.endpoints {
 		why = append(why, fmt.Sprintf("%s: %v", e.address, e.last))
 		wraps = append(wraps, e.last)
 	}
-	return &nobodyError{fmt.Sprintf("rpc: port %d: %v: %s", c.port, ocsctl.ErrControlLost, strings.Join(why, "; ")), append(wraps, ocsctl.ErrControlLost)}
+	return &noControllerError{fmt.Sprintf("rpc: port %d: %v: %s", c.port, ocsctl.ErrControlLost, strings.Join(why, "; ")),
+		append(wraps, ocsctl.ErrControlLost)}
 }
 
-// nobodyError names every endpoint's last error, and wraps them all.
-type nobodyError struct {
+// noControllerError names every endpoint's last error, and wraps them all.
+type noControllerError struct {
 	text  string
 	wraps []error
 }
 
-func (e *nobodyError) Error() string   { return e.text }
-func (e *nobodyError) Unwrap() []error { return e.wraps }
+func (e *noControllerError) Error() string   { return e.text }
+func (e *noControllerError) Unwrap() []error { return e.wraps }

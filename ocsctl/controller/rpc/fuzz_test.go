@@ -28,7 +28,8 @@ func seed(f *testing.F, all ...proto.Message) {
 // fabric.
 func FuzzUp(f *testing.F) {
 	seed(f,
-		&ocspb.Up{Message: &ocspb.Up_Hello{Hello: &ocspb.Hello{Protocol: ProtocolVersion, Port: 2, Held: []*ocspb.Lease{{Holder: 1, Mask: 1}}}}},
+		&ocspb.Up{Message: &ocspb.Up_Hello{Hello: &ocspb.Hello{Protocol: ProtocolVersion, Port: 2,
+			Held: []*ocspb.Lease{{Holder: 1, Mask: 1}}}}},
 		&ocspb.Up{Message: &ocspb.Up_Post{Post: &ocspb.Post{Plane: 1, Target: []int32{1, 2, 3, 0}}}},
 		&ocspb.Up{Message: &ocspb.Up_Acquire{Acquire: &ocspb.Acquire{Id: 1, Mask: 3, Holder: 1}}},
 		&ocspb.Up{Message: &ocspb.Up_Release{Release: &ocspb.Release{Mask: 3, Holder: 1}}},
@@ -60,17 +61,20 @@ func FuzzUp(f *testing.F) {
 func FuzzDown(f *testing.F) {
 	seed(f,
 		&ocspb.Down{Changed: []*ocspb.Changed{{Plane: 1, Epoch: 3, Map: []int32{1, 2, 3, 0}}}},
-		&ocspb.Down{Changed: []*ocspb.Changed{{Epoch: 3, Port: []uint32{0, 1}, To: []int32{1, 0}, Fault: toFault(ocsctl.ErrConflict)}}},
+		&ocspb.Down{Changed: []*ocspb.Changed{{Epoch: 3, Port: []uint32{0, 1}, To: []int32{1, 0},
+			Fault: toFault(ocsctl.ErrConflict)}}},
 		&ocspb.Down{Refused: []*ocspb.Refused{{Plane: 1, Holder: 7, Fault: toFault(ocsctl.ErrNotHolder)}, {Plane: 9}, nil}},
 		&ocspb.Down{Granted: []*ocspb.Granted{{Id: 1, Mask: 1}, {Id: 2, Fault: toFault(ocsctl.ErrPlaneDown)}}},
-		&ocspb.Down{Welcome: &ocspb.Welcome{Protocol: ProtocolVersion, Ports: 4, Planes: make([]*ocspb.PlaneInfo, 2), State: []*ocspb.Changed{{Map: []int32{1, 2, 3, 0}}, {Plane: 1, Map: []int32{-1, -1, -1, -1}}}}},
+		&ocspb.Down{Welcome: &ocspb.Welcome{Protocol: ProtocolVersion, Ports: 4, Planes: make([]*ocspb.PlaneInfo, 2),
+			State: []*ocspb.Changed{{Map: []int32{1, 2, 3, 0}}, {Plane: 1, Map: []int32{-1, -1, -1, -1}}}}},
 	)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := new(ocspb.Down)
 		if proto.Unmarshal(b, d) != nil {
 			return
 		}
-		c := &Client{numPorts: 4, planes: make([]atomic.Pointer[planeView], 2), refused: make([]ocsctl.Refusals, 2), posts: make([][]post, 2), held: map[uint64]heldLease{}}
+		c := &Client{numPorts: 4, planes: make([]atomic.Pointer[planeView], 2), refused: make([]ocsctl.Refusals, 2),
+			posts: make([][]post, 2), held: map[uint64]heldLease{}}
 		c.requests = map[uint64]*asked{1: {1, 1, make(chan grant, 1)}, 2: {3, 1, make(chan grant, 1)}}
 		for j := range c.planes {
 			c.planes[j].Store(&planeView{PlaneState: ocsctl.PlaneState{Map: circuit.Shift(4, 1)}})
@@ -100,7 +104,8 @@ func FuzzDown(f *testing.F) {
 
 // FuzzReports: what operators are told is a snapshot and an event, or an error.
 func FuzzReports(f *testing.F) {
-	seed(f, &ocspb.Snapshot{Planes: []*ocspb.PlaneSnapshot{{Map: []int32{1, 0}, Holder: &ocspb.Lease{}}}}, &ocspb.Event{From: []int32{1, 0}, To: []int32{0, 0}})
+	seed(f, &ocspb.Snapshot{Planes: []*ocspb.PlaneSnapshot{{Map: []int32{1, 0}, Holder: &ocspb.Lease{}}}},
+		&ocspb.Event{From: []int32{1, 0}, To: []int32{0, 0}})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var s ocspb.Snapshot
 		if proto.Unmarshal(b, &s) == nil {

@@ -23,7 +23,8 @@ import (
 // raw attaches without the care that a Client takes.
 func raw(t *testing.T, address string, options ...grpc.DialOption) ocspb.RanksClient {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+address, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return ocspb.NewRanksClient(conn)
@@ -56,11 +57,14 @@ func TestHostileRank(t *testing.T) {
 	}{
 		{"no hello", []*ocspb.Up{post(0, 0, 1, 2, 3, 0)}, []string{"post before hello"}},
 		{"nothing", []*ocspb.Up{{}}, []string{"empty or unknown message before hello"}},
-		{"other protocol", []*ocspb.Up{hello(&ocspb.Hello{Protocol: 9})}, []string{"protocol version 9", "controller a speaks 2", "version mismatch"}},
-		{"other version", []*ocspb.Up{hello(&ocspb.Hello{Version: "2.0.0"})}, []string{"library is version 2.0.0", "controller 1.2.3", "version mismatch"}},
+		{"other protocol", []*ocspb.Up{hello(&ocspb.Hello{Protocol: 9})},
+			[]string{"protocol version 9", "controller a speaks 2", "version mismatch"}},
+		{"other version", []*ocspb.Up{hello(&ocspb.Hello{Version: "2.0.0"})},
+			[]string{"library is version 2.0.0", "controller 1.2.3", "version mismatch"}},
 		{"port", []*ocspb.Up{hello(&ocspb.Hello{Port: 4})}, []string{"port 4", "0..3"}},
 		{"huge port", []*ocspb.Up{hello(&ocspb.Hello{Port: 1<<32 - 1})}, []string{"port 4294967295"}},
-		{"claims", []*ocspb.Up{hello(&ocspb.Hello{Held: []*ocspb.Lease{{Mask: 8}}})}, []string{"held", "mask 0x8 of 2 planes"}},
+		{"claims", []*ocspb.Up{hello(&ocspb.Hello{Held: []*ocspb.Lease{{Mask: 8}}})},
+			[]string{"held", "mask 0x8 of 2 planes"}},
 		{"many claims", []*ocspb.Up{hello(&ocspb.Hello{Held: make([]*ocspb.Lease, 65)})}, []string{"65 leases"}},
 		{"two hellos", []*ocspb.Up{hello(&ocspb.Hello{}), hello(&ocspb.Hello{})}, []string{"unexpected hello"}},
 		{"plane", []*ocspb.Up{hello(&ocspb.Hello{}), post(2, 0, 1, 2, 3, 0)}, []string{"post: plane 2 of 2"}},
@@ -69,8 +73,11 @@ func TestHostileRank(t *testing.T) {
 		{"two receivers", []*ocspb.Up{hello(&ocspb.Hello{}), post(0, 0, 1, 1, 3, 0)}, []string{"[1]", "already receives"}},
 		{"port of a map", []*ocspb.Up{hello(&ocspb.Hello{}), post(0, 0, 1, 2, 3, 4)}, []string{"[3]", "port 4"}},
 		{"no planes", []*ocspb.Up{hello(&ocspb.Hello{}), acquire(1, 0, 1)}, []string{"acquire: mask 0x0"}},
-		{"id used twice", []*ocspb.Up{hello(&ocspb.Hello{}), acquire(1, 1, 1), acquire(1, 2, 1)}, []string{"id 1 stands for another request"}},
-		{"not held", []*ocspb.Up{hello(&ocspb.Hello{}), {Message: &ocspb.Up_Release{Release: &ocspb.Release{Mask: 1, Holder: 3}}}}, []string{"release: holder 0x3 has planes 0x0"}},
+		{"id used twice", []*ocspb.Up{hello(&ocspb.Hello{}), acquire(1, 1, 1), acquire(1, 2, 1)},
+			[]string{"id 1 stands for another request"}},
+		{"not held", []*ocspb.Up{hello(&ocspb.Hello{}),
+			{Message: &ocspb.Up_Release{Release: &ocspb.Release{Mask: 1, Holder: 3}}}},
+			[]string{"release: holder 0x3 has planes 0x0"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			stream, err := raw(t, s.address).Attach(within(t))
@@ -117,7 +124,8 @@ func TestGarbage(t *testing.T) {
 	o.Patience = time.Second // of a machine that stands still now and then
 	s := serve(t, fake.New("a", 1, 2, 1), o)
 	for _, junk := range [][]byte{
-		[]byte("GET / HTTP/1.1\r\n\r\n"), []byte("*idn?\n"), bytes.Repeat([]byte{0xff}, 1<<16), {0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0},
+		[]byte("GET / HTTP/1.1\r\n\r\n"), []byte("*idn?\n"), bytes.Repeat([]byte{0xff}, 1<<16),
+		{0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0},
 		append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), bytes.Repeat([]byte{0xee}, 1<<12)...),
 	} {
 		conn, err := net.Dial("tcp", s.address)
@@ -217,7 +225,8 @@ func (l *liar) Attach(stream grpc.BidiStreamingServer[ocspb.Up, ocspb.Down]) err
 // TestHostileController: a client believes nothing that cannot be, and says what it was.
 func TestHostileController(t *testing.T) {
 	welcome := func(change func(*ocspb.Welcome)) *ocspb.Down {
-		w := &ocspb.Welcome{Protocol: rpc.ProtocolVersion, Ports: 2, Planes: []*ocspb.PlaneInfo{{Name: "p0"}}, State: []*ocspb.Changed{{Map: []int32{1, 0}}}}
+		w := &ocspb.Welcome{Protocol: rpc.ProtocolVersion, Ports: 2, Planes: []*ocspb.PlaneInfo{{Name: "p0"}},
+			State: []*ocspb.Changed{{Map: []int32{1, 0}}}}
 		change(w)
 		return &ocspb.Down{Welcome: w}
 	}
@@ -237,15 +246,25 @@ func TestHostileController(t *testing.T) {
 		kind  error
 		words []string
 	}{
-		"no welcome":     {&ocspb.Down{}, rpc.ErrProtocol, []string{"no welcome"}},
-		"other protocol": {welcome(func(w *ocspb.Welcome) { w.Protocol = 7 }), ocsctl.ErrVersion, []string{"version 7", "this library 2"}},
-		"no ports":       {welcome(func(w *ocspb.Welcome) { w.Ports = 0 }), rpc.ErrProtocol, []string{"0 ports"}},
-		"many ports":     {welcome(func(w *ocspb.Welcome) { w.Ports = 1 << 31 }), rpc.ErrProtocol, []string{"2147483648 ports"}},
-		"no planes":      {welcome(func(w *ocspb.Welcome) { w.Planes = nil }), rpc.ErrProtocol, []string{"0 planes"}},
-		"no state":       {welcome(func(w *ocspb.Welcome) { w.State = nil }), rpc.ErrProtocol, []string{"welcome"}},
-		"short map":      {welcome(func(w *ocspb.Welcome) { w.State[0].Map = []int32{0} }), rpc.ErrProtocol, []string{"map of 1 ports"}},
-		"no map":         {welcome(func(w *ocspb.Welcome) { w.State[0].Map = nil }), rpc.ErrProtocol, []string{"state of plane 0"}},
-		"two receivers":  {welcome(func(w *ocspb.Welcome) { w.State[0].Map = []int32{1, 1} }), rpc.ErrProtocol, []string{"[1]"}},
+		"no welcome": {&ocspb.Down{}, rpc.ErrProtocol, []string{"no welcome"}},
+		"other protocol": {welcome(func(w *ocspb.Welcome) {
+			w.Protocol = 7
+		}), ocsctl.ErrVersion, []string{"version 7", "this library 2"}},
+		"no ports": {welcome(func(w *ocspb.Welcome) { w.Ports = 0 }), rpc.ErrProtocol, []string{"0 ports"}},
+		"many ports": {welcome(func(w *ocspb.Welcome) {
+			w.Ports = 1 << 31
+		}), rpc.ErrProtocol, []string{"2147483648 ports"}},
+		"no planes": {welcome(func(w *ocspb.Welcome) { w.Planes = nil }), rpc.ErrProtocol, []string{"0 planes"}},
+		"no state":  {welcome(func(w *ocspb.Welcome) { w.State = nil }), rpc.ErrProtocol, []string{"welcome"}},
+		"short map": {welcome(func(w *ocspb.Welcome) {
+			w.State[0].Map = []int32{0}
+		}), rpc.ErrProtocol, []string{"map of 1 ports"}},
+		"no map": {welcome(func(w *ocspb.Welcome) {
+			w.State[0].Map = nil
+		}), rpc.ErrProtocol, []string{"state of plane 0"}},
+		"two receivers": {welcome(func(w *ocspb.Welcome) {
+			w.State[0].Map = []int32{1, 1}
+		}), rpc.ErrProtocol, []string{"[1]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			says(c.first)
@@ -258,14 +277,16 @@ func TestHostileController(t *testing.T) {
 		then  *ocspb.Down
 		words string
 	}{
-		"granted":    {&ocspb.Down{Granted: []*ocspb.Granted{{Id: 1, Mask: 2}}, Refused: []*ocspb.Refused{{}}}, "refused: plane 0: no reason"},
+		"granted": {&ocspb.Down{Granted: []*ocspb.Granted{{Id: 1, Mask: 2}}, Refused: []*ocspb.Refused{{}}},
+			"refused: plane 0: no reason"},
 		"plane":      {&ocspb.Down{Changed: []*ocspb.Changed{{Plane: 1}}}, "plane 1 of 1"},
 		"map":        {&ocspb.Down{Changed: []*ocspb.Changed{{Map: []int32{0, 0}}}}, "[1]"},
 		"lengths":    {&ocspb.Down{Changed: []*ocspb.Changed{{Port: []uint32{1}}}}, "1 ports, 0 circuits"},
 		"port":       {&ocspb.Down{Changed: []*ocspb.Changed{{Port: []uint32{2}, To: []int32{0}}}}, "port 2 of 2"},
 		"difference": {&ocspb.Down{Changed: []*ocspb.Changed{{Port: []uint32{0}, To: []int32{0}}}}, "[1]"},
 		"refused":    {&ocspb.Down{Refused: []*ocspb.Refused{{Plane: 5}}}, "refused: plane 5"},
-		"no text":    {&ocspb.Down{Changed: []*ocspb.Changed{{Fault: &ocspb.Fault{Codes: []ocspb.FaultCode{99}}}}}, "does not say why"},
+		"no text": {&ocspb.Down{Changed: []*ocspb.Changed{{Fault: &ocspb.Fault{Codes: []ocspb.FaultCode{99}}}}},
+			"does not say why"},
 		"many lines": {&ocspb.Down{Changed: []*ocspb.Changed{{Fault: &ocspb.Fault{Text: "a\nb\x1b[2J"}}}}, "a b [2J"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -58,7 +58,8 @@ func newEndpoints(addresses []string, o *Options) ([]*endpoint, error) {
 
 // dial makes a connection to be: it connects with its first call.
 func (e *endpoint) dial() (*grpc.ClientConn, error) {
-	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 4}}
+	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second,
+		Count: 4}}
 	return grpc.NewClient("passthrough:///"+e.address,
 		grpc.WithTransportCredentials(e.creds),
 		grpc.WithNoProxy(),
@@ -127,7 +128,8 @@ func (l *link) greet(hello *ocspb.Hello) (*ocspb.Welcome, error) {
 	case w == nil:
 		return nil, fmt.Errorf("no welcome: %w", ErrProtocol)
 	case w.GetProtocol() != ProtocolVersion:
-		return nil, fmt.Errorf("the controller speaks protocol version %d, this library %d: %w", w.GetProtocol(), ProtocolVersion, ocsctl.ErrVersion)
+		return nil, fmt.Errorf("the controller speaks protocol version %d, this library %d: %w", w.GetProtocol(),
+			ProtocolVersion, ocsctl.ErrVersion)
 	}
 	return w, nil
 }

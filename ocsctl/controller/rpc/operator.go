@@ -53,7 +53,7 @@ func (o *Operator) Close() error {
 // each has call tried at one endpoint after the other, until one answers for itself. The error
 // names them all.
 func (o *Operator) each(ctx context.Context, call func(ocspb.OperatorsClient) error) error {
-	failed := &nobodyError{}
+	failed := &noControllerError{}
 	var why []string
 	for i, conn := range o.conns {
 		err := tidy(fromStatus(call(ocspb.NewOperatorsClient(conn))))
@@ -95,7 +95,8 @@ func (o *Operator) History(ctx context.Context, q controller.Query) ([]controlle
 	if q.Limit < 0 {
 		return nil, fmt.Errorf("rpc: history: limit %d", q.Limit)
 	}
-	m := &ocspb.HistoryRequest{SinceUnixNano: toNano(q.Since), Limit: uint32(min(q.Limit, maxHistoryEvents)), BeforeSeq: q.Before}
+	m := &ocspb.HistoryRequest{SinceUnixNano: toNano(q.Since), Limit: uint32(min(q.Limit, maxHistoryEvents)),
+		BeforeSeq: q.Before}
 	if q.Plane != controller.AnyPlane {
 		plane := uint32(q.Plane)
 		m.Plane = &plane
@@ -154,7 +155,8 @@ func receive(stream grpc.ServerStreamingClient[ocspb.Event], f func(controller.E
 
 // command runs one at the controller in charge: at none other, as it may have been carried out
 // where its answer was lost.
-func (o *Operator) command(ctx context.Context, what string, plane int, call func(ocspb.OperatorsClient, uint32) error) error {
+func (o *Operator) command(ctx context.Context, what string, plane int,
+	call func(ocspb.OperatorsClient, uint32) error) error {
 	if plane < 0 || plane >= maxPlanes {
 		return fmt.Errorf("rpc: %s: plane %d", what, plane)
 	}

@@ -85,7 +85,8 @@ func TestOperator(t *testing.T) {
 
 	dead := operate(t, rpc.Options{}, standby.address, "127.0.0.1:1")
 	_, err = dead.Status(ctx)
-	wants(t, err, controller.ErrNotLeader, standby.address, "controller b is not the controller in charge: a at "+s.address+" is", "127.0.0.1:1: ", "refused")
+	wants(t, err, controller.ErrNotLeader, standby.address,
+		"controller b is not the controller in charge: a at "+s.address+" is", "127.0.0.1:1: ", "refused")
 	wants(t, dead.Disable(ctx, 0, "", ""), controller.ErrNotLeader)
 }
 
@@ -125,8 +126,10 @@ func TestHistory(t *testing.T) {
 	p := &past{}
 	for i := range 20 {
 		p.events = append(p.events, controller.Event{
-			Seq: uint64(100 - i), Time: now.Add(-time.Duration(i) * time.Minute), Kind: []controller.EventKind{controller.Switched, controller.Failed}[i%2],
-			Plane: i % 3, Epoch: 5, From: circuit.Shift(4, i), To: circuit.Shift(4, i+1), Took: 25 * time.Millisecond, Waited: time.Second,
+			Seq: uint64(100 - i), Time: now.Add(-time.Duration(i) * time.Minute),
+			Kind:  []controller.EventKind{controller.Switched, controller.Failed}[i%2],
+			Plane: i % 3, Epoch: 5, From: circuit.Shift(4, i), To: circuit.Shift(4, i+1), Took: 25 * time.Millisecond,
+			Waited:   time.Second,
 			Verified: "light", Port: -1, Holder: 1 << 63, Mask: 3, Who: "alice", Token: 9, Err: "stuck mirror",
 		})
 	}
@@ -179,7 +182,9 @@ func TestWatch(t *testing.T) {
 		must(t, core.Set(0, circuit.Shift(4, i), "alice"))
 	}
 	until(t, "events", func() bool { mu.Lock(); defer mu.Unlock(); return len(seen) == 50 })
-	if !slices.IsSortedFunc(seen, func(a, b controller.Event) int { return int(a.Seq) - int(b.Seq) }) || seen[49].Kind != controller.Commanded || seen[49].Epoch != 50 {
+	if !slices.IsSortedFunc(seen, func(a, b controller.Event) int {
+		return int(a.Seq) - int(b.Seq)
+	}) || seen[49].Kind != controller.Commanded || seen[49].Epoch != 50 {
 		t.Errorf("events %+v", seen[49])
 	}
 	s.Close()

@@ -37,7 +37,8 @@ func (o *operators) History(m *ocspb.HistoryRequest, stream grpc.ServerStreaming
 	if o.server.o.History == nil {
 		return fmt.Errorf("history: controller %s keeps none: %w", o.server.o.Name, ErrForbidden)
 	}
-	q := controller.Query{Plane: controller.AnyPlane, Since: fromNano(m.GetSinceUnixNano()), Before: m.GetBeforeSeq(), Limit: int(min(m.GetLimit(), maxHistoryEvents))}
+	q := controller.Query{Plane: controller.AnyPlane, Since: fromNano(m.GetSinceUnixNano()), Before: m.GetBeforeSeq(),
+		Limit: int(min(m.GetLimit(), maxHistoryEvents))}
 	if m.Plane != nil {
 		if err := o.server.checkPlane(m.GetPlane()); err != nil {
 			return fmt.Errorf("history: %w", err)
@@ -102,7 +103,9 @@ func (o *operators) Set(ctx context.Context, m *ocspb.SetRequest) (*ocspb.SetRep
 	if err != nil {
 		return nil, fmt.Errorf("set: %w", err)
 	}
-	err = o.operate(ctx, m.GetPlane(), m.GetWho(), func(c controller.Controller, plane int, who string) error { return c.Set(plane, target, who) })
+	err = o.operate(ctx, m.GetPlane(), m.GetWho(), func(c controller.Controller, plane int, who string) error {
+		return c.Set(plane, target, who)
+	})
 	return &ocspb.SetReply{}, err
 }
 
@@ -115,12 +118,15 @@ func (o *operators) Enable(ctx context.Context, m *ocspb.EnableRequest) (*ocspb.
 // Disable takes a plane out of service.
 func (o *operators) Disable(ctx context.Context, m *ocspb.DisableRequest) (*ocspb.DisableReply, error) {
 	reason := oneLine(clip(m.GetReason()))
-	err := o.operate(ctx, m.GetPlane(), m.GetWho(), func(c controller.Controller, plane int, who string) error { return c.Disable(plane, reason, who) })
+	err := o.operate(ctx, m.GetPlane(), m.GetWho(), func(c controller.Controller, plane int, who string) error {
+		return c.Disable(plane, reason, who)
+	})
 	return &ocspb.DisableReply{}, err
 }
 
 // operate runs a command, which goes on by itself where the operator stops waiting.
-func (o *operators) operate(ctx context.Context, plane uint32, name string, command func(c controller.Controller, plane int, who string) error) error {
+func (o *operators) operate(ctx context.Context, plane uint32, name string,
+	command func(c controller.Controller, plane int, who string) error) error {
 	core, err := o.server.inCharge()
 	if err != nil {
 		return err

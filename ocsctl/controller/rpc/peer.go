@@ -128,8 +128,10 @@ func identity(ctx context.Context) string {
 // allowed checks a call against the role of the certificate.
 func allowed(ctx context.Context, method string) error {
 	c := certificate(ctx)
-	if c == nil || !slices.Contains(c.Subject.OrganizationalUnit, RoleRank) || !strings.HasPrefix(method, "/"+ocspb.Operators_ServiceDesc.ServiceName+"/") {
+	if c == nil || !slices.Contains(c.Subject.OrganizationalUnit, RoleRank) ||
+		!strings.HasPrefix(method, "/"+ocspb.Operators_ServiceDesc.ServiceName+"/") {
 		return nil
 	}
-	return fmt.Errorf("%s: the certificate of %s is a rank's: %w", method[strings.LastIndexByte(method, '/')+1:], identity(ctx), ErrForbidden)
+	return fmt.Errorf("%s: the certificate of %s is a rank's: %w", method[strings.LastIndexByte(method, '/')+1:],
+		identity(ctx), ErrForbidden)
 }

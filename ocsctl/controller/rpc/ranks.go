@@ -81,7 +81,8 @@ func (st *stream) await(patience time.Duration) (*ocspb.Hello, error) {
 // check decides whether a Hello is one that this controller can work with.
 func (s *Server) check(h *ocspb.Hello) error {
 	if h.GetProtocol() != ProtocolVersion {
-		return fmt.Errorf("the rank speaks protocol version %d, controller %s speaks %d: %w", h.GetProtocol(), s.o.Name, ProtocolVersion, ocsctl.ErrVersion)
+		return fmt.Errorf("the rank speaks protocol version %d, controller %s speaks %d: %w", h.GetProtocol(), s.o.Name,
+			ProtocolVersion, ocsctl.ErrVersion)
 	}
 	if err := ocsctl.CheckVersions(oneLine(clip(h.GetVersion())), s.o.Version); err != nil {
 		return err

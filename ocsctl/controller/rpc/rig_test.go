@@ -32,7 +32,8 @@ func options(name string, ports, planes int) rpc.ServerOptions {
 	// A slow host must not make a rank lose its place. Tests of that set Linger themselves.
 	o := rpc.ServerOptions{Ports: ports, DataPlane: ocsctl.DataNone, Name: name, Version: "1.2.3", Linger: patience}
 	for j := range planes {
-		o.Planes = append(o.Planes, ocsctl.PlaneInfo{Name: fmt.Sprintf("p%d", j), BandwidthBitsPerSec: 2e9, Reconfig: time.Millisecond, ReconfigPerPort: time.Microsecond})
+		o.Planes = append(o.Planes, ocsctl.PlaneInfo{Name: fmt.Sprintf("p%d", j), BandwidthBitsPerSec: 2e9,
+			Reconfig: time.Millisecond, ReconfigPerPort: time.Microsecond})
 	}
 	return o
 }
@@ -51,7 +52,7 @@ func serveAt(t testing.TB, address string, core *fake.Controller, o rpc.ServerOp
 	}
 	s := &site{address: l.Addr().String()}
 	s.core.Store(core)
-	s.standby.Store("nobody is known to be")
+	s.standby.Store("no other controller is known to be")
 	if o.Controller == nil {
 		o.Controller = func() (controller.Controller, string) {
 			if c := s.core.Load(); c != nil {

@@ -89,7 +89,8 @@ func newServer(address net.Addr, o ServerOptions) (*Server, error) {
 	case len(o.Planes) < 1 || len(o.Planes) > maxPlanes:
 		return nil, fmt.Errorf("rpc: options: planes: %d, want 1..%d", len(o.Planes), maxPlanes)
 	}
-	o.Linger, o.Patience, o.Stall = cmp.Or(o.Linger, defaultLinger), cmp.Or(o.Patience, defaultPatience), cmp.Or(o.Stall, defaultStall)
+	o.Linger, o.Patience, o.Stall = cmp.Or(o.Linger, defaultLinger), cmp.Or(o.Patience, defaultPatience),
+		cmp.Or(o.Stall, defaultStall)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -109,7 +110,8 @@ func newServer(address net.Addr, o ServerOptions) (*Server, error) {
 		grpc.StaticConnWindowSize(window),
 		grpc.MaxConcurrentStreams(16),
 		grpc.WaitForHandlers(true),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout, MaxConnectionIdle: idleTimeout}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout,
+			MaxConnectionIdle: idleTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingAfter, PermitWithoutStream: true}),
 		grpc.ChainUnaryInterceptor(s.guardCall),
 		grpc.ChainStreamInterceptor(s.guardStream),
@@ -119,7 +121,8 @@ func newServer(address net.Addr, o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-func serverCredentials(address string, o *ServerOptions, refused *admission.Refusals) (credentials.TransportCredentials, error) {
+func serverCredentials(address string, o *ServerOptions, refused *admission.Refusals) (credentials.TransportCredentials,
+	error) {
 	if o.CA == "" && o.Cert == "" && o.Key == "" {
 		if !mtls.Loopback(address) {
 			return nil, fmt.Errorf("rpc: listen %s: not on this host alone: ca, cert and key are required", address)
@@ -172,7 +175,8 @@ func (s *Server) inCharge() (controller.Controller, error) {
 }
 
 // guardCall is every unary call: who may make it, and how its errors travel.
-func (s *Server) guardCall(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+func (s *Server) guardCall(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any,
+	error) {
 	admission.Of(connection(ctx)).Admit()
 	if err := allowed(ctx, info.FullMethod); err != nil {
 		return nil, toStatus(err)
@@ -182,7 +186,8 @@ func (s *Server) guardCall(ctx context.Context, request any, info *grpc.UnarySer
 }
 
 // guardStream is the same for streams.
-func (s *Server) guardStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+func (s *Server) guardStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handle grpc.StreamHandler) error {
 	admission.Of(connection(stream.Context())).Admit()
 	if err := allowed(stream.Context(), info.FullMethod); err != nil {
 		return toStatus(err)

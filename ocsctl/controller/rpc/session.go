@@ -79,7 +79,9 @@ func (x *session) Changed(plane int, epoch uint32, m circuit.Permutation, fault 
 func (x *session) Refused(plane int, holder uint64, why error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	known := slices.ContainsFunc(x.refused, func(r *ocspb.Refused) bool { return int(r.GetPlane()) == plane && r.GetHolder() == holder })
+	known := slices.ContainsFunc(x.refused, func(r *ocspb.Refused) bool {
+		return int(r.GetPlane()) == plane && r.GetHolder() == holder
+	})
 	if known {
 		return
 	}
@@ -219,7 +221,8 @@ func (x *session) release(mask, holder uint64) error {
 	have := x.held[holder]
 	if mask&^have != 0 {
 		x.mu.Unlock()
-		return fmt.Errorf("release: holder %s has planes %#x, not %#x: %w", ocsctl.HolderName(holder), have, mask, ErrProtocol)
+		return fmt.Errorf("release: holder %s has planes %#x, not %#x: %w", ocsctl.HolderName(holder),
+			have, mask, ErrProtocol)
 	}
 	if have &^= mask; have == 0 {
 		delete(x.held, holder)

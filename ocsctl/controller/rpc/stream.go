@@ -150,8 +150,9 @@ func (st *stream) welcome(snapshot *controller.Snapshot, resumed bool) *ocspb.We
 	x := st.session
 	o := &x.server.o
 	w := &ocspb.Welcome{
-		Protocol: ProtocolVersion, Version: o.Version, Name: o.Name, Token: snapshot.Token, Ports: uint32(o.Ports), DataPlane: o.DataPlane,
-		Session: x.id[:], Resumed: resumed, Held: leases(snapshot, x.port),
+		Protocol: ProtocolVersion, Version: o.Version, Name: o.Name, Token: snapshot.Token, Ports: uint32(o.Ports),
+		DataPlane: o.DataPlane,
+		Session:   x.id[:], Resumed: resumed, Held: leases(snapshot, x.port),
 	}
 	for _, p := range o.Planes {
 		w.Planes = append(w.Planes, toPlaneInfo(p))
@@ -160,7 +161,8 @@ func (st *stream) welcome(snapshot *controller.Snapshot, resumed bool) *ocspb.We
 	defer x.mu.Unlock()
 	for j := range x.planes {
 		p := &x.planes[j]
-		w.State = append(w.State, &ocspb.Changed{Plane: uint32(j), Epoch: p.epoch, Map: toMap(p.maps), Fault: toFault(p.fault)})
+		w.State = append(w.State, &ocspb.Changed{Plane: uint32(j), Epoch: p.epoch, Map: toMap(p.maps),
+			Fault: toFault(p.fault)})
 		st.sent[j] = p.maps
 	}
 	x.dirty, x.told = 0, 0

@@ -82,7 +82,7 @@ func TestTakeoverFinds(t *testing.T) {
 	target := circuit.Shift(2, 1)
 	for _, c := range []struct {
 		name   string
-		found  circuit.Permutation // what the next controller has at epoch 1
+		found  circuit.Permutation // the map of the next controller at epoch 1
 		wanted error
 	}{{"the move has happened", target, nil}, {"another map", circuit.Shift(2, 0), ocsctl.ErrUnknownMap}} {
 		t.Run(c.name, func(t *testing.T) {
@@ -109,10 +109,11 @@ func TestTakeoverFinds(t *testing.T) {
 	}
 }
 
-// TestFaultVoidsPosts: what was asked for before a fault is not asked of the next controller.
+// TestFaultVoidsPosts checks that the next controller does not get a request made before a fault.
 func TestFaultVoidsPosts(t *testing.T) {
 	core, first, second := pair(t, 2, 1)
-	a, b := dial(t, 0, rpc.Options{}, first.address, second.address), dial(t, 1, rpc.Options{}, first.address, second.address)
+	a, b := dial(t, 0, rpc.Options{}, first.address, second.address),
+		dial(t, 1, rpc.Options{}, first.address, second.address)
 	must(t, a.Post(0, 0, holder, circuit.Shift(2, 1)))
 	until(t, "post", func() bool { return core.Posted(0) == 1 })
 	core.Fault(0, ocsctl.ErrReconfFailed)
@@ -151,7 +152,8 @@ func TestGivesUp(t *testing.T) {
 		t.Errorf("failed at once: %v", err)
 	}
 	err := <-ended
-	wants(t, err, ocsctl.ErrControlLost, "port 0", first.address, "refused", second.address, "controller b is not the controller in charge")
+	wants(t, err, ocsctl.ErrControlLost, "port 0", first.address, "refused", second.address,
+		"controller b is not the controller in charge")
 	wants(t, err, controller.ErrNotLeader)
 	_, err = c.Poll(0)
 	wants(t, err, ocsctl.ErrControlLost)
@@ -161,8 +163,8 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
-// TestDialWaitsForTakeover: a rank that starts while nobody is in charge waits, within bounds; one
-// that finds nobody at all does not.
+// TestDialWaitsForTakeover checks that a rank waits, within bounds, while no controller is in charge, and does not wait
+// if no endpoint answers.
 func TestDialWaitsForTakeover(t *testing.T) {
 	s := serve(t, nil, options("a", 2, 1))
 	s.standby.Store("10.1.2.3:7443 is")
@@ -275,7 +277,8 @@ func TestBrokenStream(t *testing.T) {
 	o.Linger = patience
 	s := serve(t, core, o)
 	r := newRelay(t, s.address)
-	all := []*rpc.Client{dial(t, 0, rpc.Options{}, r.Addr().String()), dial(t, 1, rpc.Options{}, s.address), dial(t, 2, rpc.Options{}, s.address)}
+	all := []*rpc.Client{dial(t, 0, rpc.Options{}, r.Addr().String()), dial(t, 1, rpc.Options{}, s.address),
+		dial(t, 2, rpc.Options{}, s.address)}
 	stop := make(chan struct{})
 	var cutter sync.WaitGroup
 	cutter.Add(1)
@@ -316,7 +319,8 @@ func TestSilence(t *testing.T) {
 	core := fake.New("a", 1, 2, 1)
 	s := serve(t, core, options("a", 2, 1))
 	r := newRelay(t, s.address)
-	all := []*rpc.Client{dial(t, 0, rpc.Options{Silence: 3 * time.Second / 2}, r.Addr().String()), dial(t, 1, rpc.Options{}, s.address)}
+	all := []*rpc.Client{dial(t, 0, rpc.Options{Silence: 3 * time.Second / 2}, r.Addr().String()),
+		dial(t, 1, rpc.Options{}, s.address)}
 	if _, err := all[0].Acquire(1, 5); err != nil {
 		t.Fatal(err)
 	}
@@ -330,8 +334,7 @@ func TestSilence(t *testing.T) {
 	must(t, all[0].Release(1, 5))
 }
 
-// TestLostPlace: who comes back too late to the same controller has been taken for dead, and is
-// told so.
+// TestLostPlace checks that a client that returns too late to the same controller is told that it was taken for dead.
 func TestLostPlace(t *testing.T) {
 	t.Parallel()
 	core := fake.New("a", 1, 2, 1)
@@ -382,7 +385,8 @@ func TestManyTakeovers(t *testing.T) {
 	t.Parallel()
 	const ports = 4
 	core := fake.New("0", 1, ports, 1)
-	sites := []*site{serve(t, core, options("x", ports, 1)), serve(t, nil, options("y", ports, 1)), serve(t, nil, options("z", ports, 1))}
+	sites := []*site{serve(t, core, options("x", ports, 1)), serve(t, nil, options("y", ports, 1)),
+		serve(t, nil, options("z", ports, 1))}
 	var all []*rpc.Client
 	for p := range ports {
 		all = append(all, dial(t, p, rpc.Options{}, sites[0].address, sites[1].address, sites[2].address))

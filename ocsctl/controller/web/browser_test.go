@@ -109,7 +109,8 @@ func do(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.V
 // until waits for an expression to become true.
 func until(t *testing.T, ctx context.Context, expression string) {
 	t.Helper()
-	_, err := chromedp.Run(ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(patience), chromedp.WithPollingInterval(20*time.Millisecond)))
+	_, err := chromedp.Run(ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(patience),
+		chromedp.WithPollingInterval(20*time.Millisecond)))
 	if err != nil {
 		text, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("document.body.innerText"))
 		t.Fatalf("never so: %s: %v; the page says:\n%s", expression, err, text)
@@ -136,8 +137,10 @@ func TestPage(t *testing.T) {
 	ctx := browse(t, r, 1200, 1000)
 	until(t, ctx, `document.querySelectorAll(".plane").length === 3`)
 	for _, want := range []string{
-		says("#role", "in charge"), says("#token", "41"), says("#version", "1.2.3"), says("#summary", "All 3 planes in service, 8 of 8 ports attached"),
-		says(".plane:nth-child(2) h3", "p1"), says(".plane:nth-child(2) .epoch", "epoch 13"), says(".plane:nth-child(2) dd", "shift 2"), says("#ports", "CN=node7"),
+		says("#role", "in charge"), says("#token", "41"), says("#version", "1.2.3"),
+		says("#summary", "All 3 planes in service, 8 of 8 ports attached"),
+		says(".plane:nth-child(2) h3", "p1"), says(".plane:nth-child(2) .epoch", "epoch 13"),
+		says(".plane:nth-child(2) dd", "shift 2"), says("#ports", "CN=node7"),
 		`document.querySelectorAll(".plane:first-child .circuit:not(.dark)").length === 8`,
 		`getComputedStyle(document.querySelector(".plane .circuit")).fill === "none"`, // the style sheet is in force
 	} {
@@ -153,9 +156,12 @@ func TestPage(t *testing.T) {
 		s.Ports[7].Attached = false
 	})
 	for _, want := range []string{
-		`document.querySelector(".plane").dataset.state === "waiting"`, says(".plane .note", "Posted: 0-2, 4-6"), says(".plane .note", "Missing: 3, 7"), says(".plane .note", "Port 7 has no rank"),
-		`document.querySelectorAll(".plane:first-child .target").length === 8`, says(".plane dd:nth-of-type(2)", "abcdef, port 0"),
-		says("#uses", "abcdef has p0"), says("#uses", "123456 waits for p0 and p1"), says("#uses", "behind abcdef"), `document.querySelectorAll("#graph .edge.waits").length === 2`,
+		`document.querySelector(".plane").dataset.state === "waiting"`, says(".plane .note", "Posted: 0-2, 4-6"),
+		says(".plane .note", "Missing: 3, 7"), says(".plane .note", "Port 7 has no rank"),
+		`document.querySelectorAll(".plane:first-child .target").length === 8`,
+		says(".plane dd:nth-of-type(2)", "abcdef, port 0"),
+		says("#uses", "abcdef has p0"), says("#uses", "123456 waits for p0 and p1"), says("#uses", "behind abcdef"),
+		`document.querySelectorAll("#graph .edge.waits").length === 2`,
 	} {
 		until(t, ctx, want)
 	}
@@ -165,9 +171,11 @@ func TestPage(t *testing.T) {
 		p := &s.Planes[0]
 		p.State, p.Map, p.Target, p.Posted, p.Missing, p.Epoch = controller.Resident, circuit.Shift(8, 3), nil, nil, nil, 13
 	})
-	f.emit(controller.Event{Kind: controller.Switched, Plane: 0, Epoch: 13, From: circuit.Shift(8, 1), To: circuit.Shift(8, 3), Took: 25 * time.Millisecond, Waited: 3 * time.Millisecond, Verified: "light", Port: -1})
+	f.emit(controller.Event{Kind: controller.Switched, Plane: 0, Epoch: 13, From: circuit.Shift(8, 1),
+		To: circuit.Shift(8, 3), Took: 25 * time.Millisecond, Waited: 3 * time.Millisecond, Verified: "light", Port: -1})
 	for _, want := range []string{
-		says(".plane .epoch", "epoch 13"), says(".plane dd", "shift 3"), says("#history tr", "shift 1 \u2192 shift 3"), says("#history tr", "25.0 ms"),
+		says(".plane .epoch", "epoch 13"), says(".plane dd", "shift 3"), says("#history tr", "shift 1 \u2192 shift 3"),
+		says("#history tr", "25.0 ms"),
 		says(".plane dl", "in 25.0 ms, waited 3.00 ms"), `document.querySelector("#timeline .took") !== null`,
 	} {
 		until(t, ctx, want)
@@ -178,10 +186,13 @@ func TestPage(t *testing.T) {
 		s.Planes[2].State, s.Planes[2].Cause = controller.Down, controller.CauseDrift
 		s.Planes[2].Reason = "plane p2 epoch 14: drift on ports 3 and 5"
 	})
-	f.emit(controller.Event{Kind: controller.Failed, Plane: 2, Epoch: 14, Port: -1, Err: "plane p2 epoch 14: drift on ports 3 and 5"})
+	f.emit(controller.Event{Kind: controller.Failed, Plane: 2, Epoch: 14, Port: -1,
+		Err: "plane p2 epoch 14: drift on ports 3 and 5"})
 	for _, want := range []string{
-		says(".plane:nth-child(3) .why", "drift on ports 3 and 5"), says(".plane:nth-child(3) .note", "lightpath ocs set"), says(".plane:nth-child(3) .note", "a plane is down: drift"),
-		says("#summary", "p2 out of service"), `document.querySelector("#timeline .failed") !== null`, `document.title === "ocs1 (plane down)"`, says("#history tr.bad", "drift on ports 3 and 5"),
+		says(".plane:nth-child(3) .why", "drift on ports 3 and 5"), says(".plane:nth-child(3) .note", "lightpath ocs set"),
+		says(".plane:nth-child(3) .note", "a plane is down: drift"),
+		says("#summary", "p2 out of service"), `document.querySelector("#timeline .failed") !== null`,
+		`document.title === "ocs1 (plane down)"`, says("#history tr.bad", "drift on ports 3 and 5"),
 	} {
 		until(t, ctx, want)
 	}
@@ -196,7 +207,8 @@ func TestPage(t *testing.T) {
 // inside its card, and no switch is "well" beside them.
 func TestPageOfBadCircuits(t *testing.T) {
 	const lost = "plane 0 epoch 13: reconfiguration failed: light is lost: port 13 of rank 5 receives -60.00 dBm from rank 4, want -30.00"
-	long := "plane 1 epoch 14: drift of 2 circuits: port 3 is dark, desired 5: " + strings.Repeat("and the switch says more of it than anybody wants to read, ", 12) + "to the end."
+	long := "plane 1 epoch 14: drift of 2 circuits: port 3 is dark, desired 5: " +
+		strings.Repeat("and the switch says more of it than anybody wants to read, ", 12) + "to the end."
 	f := newFake(8, 3)
 	f.set(func(s *controller.Snapshot) {
 		s.Planes[0].State, s.Planes[0].Reason, s.Planes[0].Unlit = controller.Down, lost, []int{4}
@@ -208,7 +220,8 @@ func TestPageOfBadCircuits(t *testing.T) {
 	})
 	r := newRig(t, f, Options{Switches: func(context.Context) ([]SwitchHealth, error) {
 		return []SwitchHealth{
-			{Name: "sw0", Driver: "polatis-scpi", Planes: []string{"p0"}}, {Name: "sw1", Driver: "polatis-scpi", Planes: []string{"p1"}},
+			{Name: "sw0", Driver: "polatis-scpi", Planes: []string{"p0"}},
+			{Name: "sw1", Driver: "polatis-scpi", Planes: []string{"p1"}},
 			{Name: "sw2", Driver: "polatis-scpi", Planes: []string{"p2"}},
 		}, nil
 	}})
@@ -217,12 +230,16 @@ func TestPageOfBadCircuits(t *testing.T) {
 		return fmt.Sprintf(`document.querySelectorAll(".plane:nth-child(%d) %s").length === %d`, plane+1, class, n)
 	}
 	for _, want := range []string{
-		count(0, ".circuit.unlit", 1), says(".plane:nth-child(1) .circuit.unlit", "4 \u2192 5, no light"), says(".plane:nth-child(1) .note", "No light: 4 \u2192 5"),
+		count(0, ".circuit.unlit", 1), says(".plane:nth-child(1) .circuit.unlit", "4 \u2192 5, no light"),
+		says(".plane:nth-child(1) .note", "No light: 4 \u2192 5"),
 		count(0, ".absent", 0), count(0, ".circuit.unwanted", 0),
-		count(1, ".absent", 2), says(".plane:nth-child(2) .absent", "3 \u2192 5 is missing"), says(".plane:nth-child(2) .note", "Missing: 3 \u2192 5, 6 \u2192 0"),
-		count(1, ".circuit.unwanted", 1), says(".plane:nth-child(2) .note", "Not wanted: 6 \u2192 5"), says(".plane:nth-child(2) .why", "to the end."),
+		count(1, ".absent", 2), says(".plane:nth-child(2) .absent", "3 \u2192 5 is missing"),
+		says(".plane:nth-child(2) .note", "Missing: 3 \u2192 5, 6 \u2192 0"),
+		count(1, ".circuit.unwanted", 1), says(".plane:nth-child(2) .note", "Not wanted: 6 \u2192 5"),
+		says(".plane:nth-child(2) .why", "to the end."),
 		count(2, ".circuit.unlit, .plane:nth-child(3) .absent, .plane:nth-child(3) .circuit.unwanted", 0),
-		says("#switches tr:nth-child(1) td:last-child", "p0: "+lost), says("#switches tr:nth-child(2) td:last-child", "p1: plane 1 epoch 14: drift"),
+		says("#switches tr:nth-child(1) td:last-child", "p0: "+lost), says("#switches tr:nth-child(2) td:last-child",
+			"p1: plane 1 epoch 14: drift"),
 		says("#switches tr:nth-child(3) td:last-child", "well"),
 		`getComputedStyle(document.querySelector(".unlit")).stroke !== getComputedStyle(document.querySelector(".plane:nth-child(3) .circuit")).stroke`,
 		// Nothing of the cause is cut off or has to be scrolled to.
@@ -236,7 +253,8 @@ func TestPageOfBadCircuits(t *testing.T) {
 	// When all is well again nothing is marked.
 	f.set(func(s *controller.Snapshot) {
 		for j := range s.Planes {
-			s.Planes[j] = controller.PlaneSnapshot{Name: s.Planes[j].Name, State: controller.Resident, Epoch: 20, Map: circuit.Shift(8, 1)}
+			s.Planes[j] = controller.PlaneSnapshot{Name: s.Planes[j].Name, State: controller.Resident, Epoch: 20,
+				Map: circuit.Shift(8, 1)}
 		}
 	})
 	until(t, ctx, `document.querySelectorAll(".unlit, .absent, .unwanted").length === 0 && document.querySelectorAll("#switches .bad").length === 0`)
@@ -247,10 +265,11 @@ func TestPageOfStandby(t *testing.T) {
 	r := newRig(t, f, Options{})
 	r.charge.set(nil, "ocs2")
 	ctx := browse(t, r, 1000, 800)
-	for _, want := range []string{says("#role", "standby of ocs2"), says("#planes", "ocs2 is in charge and has the planes"), says("#token", "-")} {
+	for _, want := range []string{says("#role", "standby of ocs2"),
+		says("#planes", "ocs2 is in charge and has the planes"), says("#token", "-")} {
 		until(t, ctx, want)
 	}
-	// It takes over: the planes appear without anybody loading the page again.
+	// It takes over: the planes appear without a reload of the page.
 	r.charge.set(f, "ocs1")
 	until(t, ctx, `document.querySelectorAll(".plane").length === 2`)
 	until(t, ctx, says("#role", "in charge"))
@@ -295,12 +314,15 @@ func TestPageEscapes(t *testing.T) {
 		Plans: func(context.Context) ([]Plan, error) { return []Plan{p}, nil },
 	})
 	for _, k := range kinds {
-		f.emit(controller.Event{Kind: k, Plane: 0, Port: 1, Who: hostile, Err: hostile, Verified: hostile, Holder: 1, Mask: 1})
+		f.emit(controller.Event{Kind: k, Plane: 0, Port: 1, Who: hostile, Err: hostile, Verified: hostile,
+			Holder: 1, Mask: 1})
 	}
 	ctx := browse(t, r, 1200, 1000)
 	for _, want := range []string{
-		says(".plane h3", hostile), says(".why", hostile), says(".plane:nth-child(2) .note", hostile), says("#history", hostile), says("#uses", hostile),
-		says("#ports", hostile), says("#switches", hostile), says("#plan", hostile), says("#timeline", hostile), says("#name", hostile), says("#version", hostile),
+		says(".plane h3", hostile), says(".why", hostile), says(".plane:nth-child(2) .note", hostile),
+		says("#history", hostile), says("#uses", hostile),
+		says("#ports", hostile), says("#switches", hostile), says("#plan", hostile), says("#timeline", hostile),
+		says("#name", hostile), says("#version", hostile),
 		fmt.Sprintf(`document.querySelectorAll("#history tr").length === %d`, len(kinds)),
 	} {
 		until(t, ctx, want)
@@ -370,7 +392,10 @@ func TestPagePlan(t *testing.T) {
 	p := twoPlanes()
 	r := newRig(t, f, Options{Plans: func(context.Context) ([]Plan, error) { return []Plan{p}, nil }})
 	n := 0
-	for _, e := range carryOut(&p, []int{0, 1}, time.Now(), func() time.Duration { n++; return time.Duration(n-1) * 100 * time.Microsecond }) {
+	for _, e := range carryOut(&p, []int{0, 1}, time.Now(), func() time.Duration {
+		n++
+		return time.Duration(n-1) * 100 * time.Microsecond
+	}) {
 		f.emit(e)
 	}
 	ctx := browse(t, r, 1200, 1000)

@@ -81,7 +81,8 @@ func TestRealCore(t *testing.T) {
 	must(ports[0].Post(0, st.Planes[0].Epoch, 99, circuit.Shift(2, 0)))
 	until("waiting", func() bool {
 		p := &st.Planes[0]
-		return p.State == controller.Waiting && len(p.Missing) == 1 && p.Missing[0] == 1 && strings.Contains(st.Views[0].Waiting, "ports 1") && len(st.Uses) == 1 && st.Uses[0].Holder == "0000000000000063"
+		return p.State == controller.Waiting && len(p.Missing) == 1 && p.Missing[0] == 1 &&
+			strings.Contains(st.Views[0].Waiting, "ports 1") && len(st.Uses) == 1 && st.Uses[0].Holder == "0000000000000063"
 	})
 	epoch := st.Planes[0].Epoch
 	must(ports[1].Post(0, epoch, 99, circuit.Shift(2, 0)))
@@ -96,15 +97,18 @@ func TestRealCore(t *testing.T) {
 		must(ports[p].Post(0, epoch+1, 99, circuit.Shift(2, 1)))
 	}
 	until("failed", func() bool {
-		return st.Planes[0].State == controller.Down && st.Views[0].Cause == controller.CauseNotAsWanted && st.Views[0].Advice != nil
+		return st.Planes[0].State == controller.Down && st.Views[0].Cause == controller.CauseNotAsWanted &&
+			st.Views[0].Advice != nil
 	})
 	must(core.Disable(1, "fibre work", "CN=alice"))
 	until("disabled", func() bool {
 		return st.Planes[1].State == controller.Down && st.Views[1].Cause == controller.CauseDisabled
 	})
 	for _, want := range []string{
-		`lightpath_ocs_switch_seconds_count{plane="east"} 1`, `lightpath_ocs_lease_wait_seconds_count 1`, `lightpath_ocs_plane_posts_total{plane="east"} 4`, `lightpath_ocs_plane_failures_total{cause=`,
-		`lightpath_ocs_plane_up{plane="east"} 0`, `lightpath_ocs_events_total{kind="attached"} 2`, `lightpath_ocs_plane_down{cause="disabled",plane="west"} 1`,
+		`lightpath_ocs_switch_seconds_count{plane="east"} 1`, `lightpath_ocs_lease_wait_seconds_count 1`,
+		`lightpath_ocs_plane_posts_total{plane="east"} 4`, `lightpath_ocs_plane_failures_total{cause=`,
+		`lightpath_ocs_plane_up{plane="east"} 0`, `lightpath_ocs_events_total{kind="attached"} 2`,
+		`lightpath_ocs_plane_down{cause="disabled",plane="west"} 1`,
 	} {
 		eventually(t, want, func() bool { _, text := r.get(t, "/metrics", nil); return strings.Contains(text, want) })
 	}

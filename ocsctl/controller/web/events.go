@@ -22,7 +22,8 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	reader, ok := s.feed.join()
 	if !ok {
 		w.Header().Set("Retry-After", "10")
-		http.Error(w, fmt.Sprintf("%d clients follow already, or this controller is stopping", maxReaders), http.StatusServiceUnavailable)
+		http.Error(w, fmt.Sprintf("%d clients follow already, or this controller is stopping", maxReaders),
+			http.StatusServiceUnavailable)
 		return
 	}
 	defer s.feed.leave(reader)

@@ -28,10 +28,12 @@ type fake struct {
 // newFake returns a controller in charge of planes p0, p1, ... with all ports attached.
 func newFake(ports, planes int) *fake {
 	f := &fake{waiting: map[int]string{}, watchers: map[int]func(controller.Event){}}
-	f.snap = controller.Snapshot{Time: time.Now(), Name: "ocs1", Leader: true, Token: 41, Queue: []controller.LeaseSnapshot{}}
+	f.snap = controller.Snapshot{Time: time.Now(), Name: "ocs1", Leader: true, Token: 41,
+		Queue: []controller.LeaseSnapshot{}}
 	for j := range planes {
 		f.snap.Planes = append(f.snap.Planes, controller.PlaneSnapshot{
-			Name: fmt.Sprintf("p%d", j), State: controller.Resident, Epoch: uint32(12 + j), Map: circuit.Shift(ports, j+1), Switches: uint64(10 + j),
+			Name: fmt.Sprintf("p%d", j), State: controller.Resident, Epoch: uint32(12 + j), Map: circuit.Shift(ports, j+1),
+			Switches: uint64(10 + j),
 		})
 	}
 	for r := range ports {

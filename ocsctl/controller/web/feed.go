@@ -141,7 +141,7 @@ func (f *feed) send(m message) {
 	}
 }
 
-// join adds a reader, unless there are too many, or nobody is told of anything any more.
+// join adds a reader, unless there are too many or the feed has ended.
 func (f *feed) join() (*reader, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -39,14 +39,20 @@ func newMetrics() *metrics {
 		return prometheus.CounterOpts{Name: prefix + name, Help: help}
 	}
 	return &metrics{
-		took:         prometheus.NewHistogramVec(histogram("switch_seconds", "Time that the switch took for a reconfiguration."), []string{"plane"}),
-		waited:       prometheus.NewHistogramVec(histogram("switch_wait_seconds", "Time from the first post for a reconfiguration to the last."), []string{"plane"}),
-		lease:        prometheus.NewHistogram(histogram("lease_wait_seconds", "Time that a communicator waited for its planes.")),
+		took: prometheus.NewHistogramVec(histogram("switch_seconds",
+			"Time that the switch took for a reconfiguration."), []string{"plane"}),
+		waited: prometheus.NewHistogramVec(histogram("switch_wait_seconds",
+			"Time from the first post for a reconfiguration to the last."), []string{"plane"}),
+		lease: prometheus.NewHistogram(histogram("lease_wait_seconds",
+			"Time that a communicator waited for its planes.")),
 		journal:      prometheus.NewHistogram(histogram("journal_seconds", "Time until an intent was durable.")),
 		journalFails: prometheus.NewCounter(counter("journal_errors_total", "Intents that could not be made durable.")),
-		failures:     prometheus.NewCounterVec(counter("plane_failures_total", "Times that a plane went out of service, by cause, as seen by this process."), []string{"plane", "cause"}),
-		events:       prometheus.NewCounterVec(counter("events_total", "Entries of the history, by kind, as seen by this process."), []string{"kind"}),
-		cut:          prometheus.NewCounter(counter("page_cut_total", "Readers of the stream of events that were too slow and were cut.")),
+		failures: prometheus.NewCounterVec(counter("plane_failures_total",
+			"Times that a plane went out of service, by cause, as seen by this process."), []string{"plane", "cause"}),
+		events: prometheus.NewCounterVec(counter("events_total",
+			"Entries of the history, by kind, as seen by this process."), []string{"kind"}),
+		cut: prometheus.NewCounter(counter("page_cut_total",
+			"Readers of the stream of events that were too slow and were cut.")),
 	}
 }
 
@@ -57,7 +63,8 @@ func (m *metrics) register(r *prometheus.Registry, s *Server) error {
 		ConstLabels: prometheus.Labels{"version": label(s.o.Version), "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	readers := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + "page_readers", Help: "Clients that follow the stream of events."},
+	readers := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + "page_readers",
+		Help: "Clients that follow the stream of events."},
 		func() float64 { return float64(s.feed.count()) })
 	var errs []error
 	for _, c := range []prometheus.Collector{
@@ -81,7 +88,8 @@ func (m *metrics) observe(e *controller.Event, name string) {
 		m.failures.WithLabelValues(plane, string(e.Cause)).Inc()
 	case controller.Granted:
 		m.lease.Observe(e.Waited.Seconds())
-	case controller.Restored, controller.Released, controller.Attached, controller.Detached, controller.Commanded, controller.TookOver, controller.Settled:
+	case controller.Restored, controller.Released, controller.Attached, controller.Detached, controller.Commanded,
+		controller.TookOver, controller.Settled:
 	}
 }
 
@@ -113,20 +121,21 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 // Metrics of a snapshot.
 var (
-	descLeader    = desc("leader", "1 if this controller is in charge of the planes.")
-	descResponds  = desc("responds", "1 if the core of this controller answers, or stands by.")
-	descToken     = desc("fencing_token", "Fencing token of this controller; rises with every takeover.")
-	descPorts     = desc("ports", "Ports of the fabric.")
-	descAttached  = desc("ports_attached", "Ports that a rank is attached to.")
-	descHeld      = desc("leases_held", "Communicators that have planes.")
-	descQueue     = desc("lease_queue_length", "Communicators that wait for planes.")
-	descOldest    = desc("lease_oldest_wait_seconds", "How long the first in the queue has waited.")
-	descUp        = desc("plane_up", "1 if the plane is in service.", "plane")
-	descState     = desc("plane_state", "1 for the state that the plane is in.", "plane", "state")
-	descDown      = desc("plane_down", "1 for the cause for which the plane is out of service.", "plane", "cause")
-	descEpoch     = desc("plane_epoch", "Epoch of the plane: rises with every reconfiguration.", "plane")
-	descSwitches  = desc("plane_switches_total", "Reconfigurations of the plane.", "plane")
-	descFailed    = desc("plane_outages_total", "Times that the plane went out of service, as the core counts them.", "plane")
+	descLeader   = desc("leader", "1 if this controller is in charge of the planes.")
+	descResponds = desc("responds", "1 if the core of this controller answers, or stands by.")
+	descToken    = desc("fencing_token", "Fencing token of this controller; rises with every takeover.")
+	descPorts    = desc("ports", "Ports of the fabric.")
+	descAttached = desc("ports_attached", "Ports that a rank is attached to.")
+	descHeld     = desc("leases_held", "Communicators that have planes.")
+	descQueue    = desc("lease_queue_length", "Communicators that wait for planes.")
+	descOldest   = desc("lease_oldest_wait_seconds", "How long the first in the queue has waited.")
+	descUp       = desc("plane_up", "1 if the plane is in service.", "plane")
+	descState    = desc("plane_state", "1 for the state that the plane is in.", "plane", "state")
+	descDown     = desc("plane_down", "1 for the cause for which the plane is out of service.", "plane", "cause")
+	descEpoch    = desc("plane_epoch", "Epoch of the plane: rises with every reconfiguration.", "plane")
+	descSwitches = desc("plane_switches_total", "Reconfigurations of the plane.", "plane")
+	descFailed   = desc("plane_outages_total", "Times that the plane went out of service, as the core counts them.",
+		"plane")
 	descPosted    = desc("plane_ports_posted", "Ports that have posted for the next reconfiguration.", "plane")
 	descMissing   = desc("plane_ports_missing", "Ports that the next reconfiguration waits for.", "plane")
 	descPosts     = desc("plane_posts_total", "Posts of ranks.", "plane")
@@ -134,7 +143,8 @@ var (
 	descSwitchUp  = desc("switch_up", "1 if the switch answers and is well.", "switch", "driver")
 	planeStates   = []controller.PlaneState{controller.Resident, controller.Waiting, controller.Moving, controller.Down}
 	snapshotDescs = []*prometheus.Desc{
-		descLeader, descResponds, descToken, descPorts, descAttached, descHeld, descQueue, descOldest, descUp, descState, descDown, descEpoch,
+		descLeader, descResponds, descToken, descPorts, descAttached, descHeld, descQueue, descOldest, descUp, descState,
+		descDown, descEpoch,
 		descSwitches, descFailed, descPosted, descMissing, descPosts, descRefused, descSwitchUp,
 	}
 )

@@ -25,7 +25,8 @@ func full(t *testing.T) *rig {
 	f.set(func(s *controller.Snapshot) { s.Planes[1].Posts, s.Planes[1].Refused = 31, 2 })
 	r := newRig(t, f, Options{Switches: wellSwitches})
 	for _, k := range kinds {
-		f.emit(controller.Event{Kind: k, Plane: 1, Port: -1, Took: 25 * time.Millisecond, Waited: time.Millisecond, Mask: 2, Err: "drift", Cause: controller.CauseDrift})
+		f.emit(controller.Event{Kind: k, Plane: 1, Port: -1, Took: 25 * time.Millisecond, Waited: time.Millisecond, Mask: 2,
+			Err: "drift", Cause: controller.CauseDrift})
 	}
 	r.ObserveJournal(3*time.Millisecond, nil)
 	r.ObserveJournal(0, errors.New("no quorum"))
@@ -36,13 +37,20 @@ func TestMetrics(t *testing.T) {
 	r := full(t)
 	_, text := r.get(t, "/metrics", nil)
 	for _, want := range []string{
-		`lightpath_ocs_build_info{goversion="`, `version="1.2.3"} 1`, "lightpath_ocs_leader 1", "lightpath_ocs_responds 1", "lightpath_ocs_fencing_token 41",
-		`lightpath_ocs_plane_up{plane="p0"} 1`, `lightpath_ocs_plane_up{plane="p3"} 0`, `lightpath_ocs_plane_down{cause="drift",plane="p3"} 1`, `lightpath_ocs_plane_epoch{plane="p1"} 13`,
-		`lightpath_ocs_plane_state{plane="p2",state="moving"} 1`, `lightpath_ocs_plane_switches_total{plane="p2"} 12`, `lightpath_ocs_plane_outages_total{plane="p3"} 2`,
-		`lightpath_ocs_plane_failures_total{cause="drift",plane="p1"} 1`, `lightpath_ocs_switch_seconds_count{plane="p1"} 1`, `lightpath_ocs_switch_wait_seconds_sum{plane="p1"} 0.001`,
-		"lightpath_ocs_ports 8", "lightpath_ocs_ports_attached 7", "lightpath_ocs_leases_held 1", "lightpath_ocs_lease_queue_length 2", "lightpath_ocs_lease_wait_seconds_count 1",
-		`lightpath_ocs_plane_ports_missing{plane="p1"} 2`, `lightpath_ocs_plane_ports_posted{plane="p1"} 6`, "lightpath_ocs_journal_seconds_count 1", "lightpath_ocs_journal_errors_total 1",
-		`lightpath_ocs_plane_posts_total{plane="p1"} 31`, `lightpath_ocs_plane_posts_refused_total{plane="p1"} 2`, `lightpath_ocs_events_total{kind="took-over"} 1`, `lightpath_ocs_switch_up{driver="gnmi",switch="sw"} 1`,
+		`lightpath_ocs_build_info{goversion="`, `version="1.2.3"} 1`, "lightpath_ocs_leader 1", "lightpath_ocs_responds 1",
+		"lightpath_ocs_fencing_token 41",
+		`lightpath_ocs_plane_up{plane="p0"} 1`, `lightpath_ocs_plane_up{plane="p3"} 0`,
+		`lightpath_ocs_plane_down{cause="drift",plane="p3"} 1`, `lightpath_ocs_plane_epoch{plane="p1"} 13`,
+		`lightpath_ocs_plane_state{plane="p2",state="moving"} 1`, `lightpath_ocs_plane_switches_total{plane="p2"} 12`,
+		`lightpath_ocs_plane_outages_total{plane="p3"} 2`,
+		`lightpath_ocs_plane_failures_total{cause="drift",plane="p1"} 1`, `lightpath_ocs_switch_seconds_count{plane="p1"} 1`,
+		`lightpath_ocs_switch_wait_seconds_sum{plane="p1"} 0.001`,
+		"lightpath_ocs_ports 8", "lightpath_ocs_ports_attached 7", "lightpath_ocs_leases_held 1",
+		"lightpath_ocs_lease_queue_length 2", "lightpath_ocs_lease_wait_seconds_count 1",
+		`lightpath_ocs_plane_ports_missing{plane="p1"} 2`, `lightpath_ocs_plane_ports_posted{plane="p1"} 6`,
+		"lightpath_ocs_journal_seconds_count 1", "lightpath_ocs_journal_errors_total 1",
+		`lightpath_ocs_plane_posts_total{plane="p1"} 31`, `lightpath_ocs_plane_posts_refused_total{plane="p1"} 2`,
+		`lightpath_ocs_events_total{kind="took-over"} 1`, `lightpath_ocs_switch_up{driver="gnmi",switch="sw"} 1`,
 		"go_goroutines", "process_open_fds",
 	} {
 		if !strings.Contains(text, want) {
@@ -55,7 +63,8 @@ func TestMetrics(t *testing.T) {
 	// A standby has nothing to say of planes.
 	r.charge.set(nil, "ocs2")
 	_, text = r.get(t, "/metrics", nil)
-	if !strings.Contains(text, "lightpath_ocs_leader 0") || strings.Contains(text, "lightpath_ocs_plane_up{") || !strings.Contains(text, "lightpath_ocs_responds 1") {
+	if !strings.Contains(text, "lightpath_ocs_leader 0") || strings.Contains(text, "lightpath_ocs_plane_up{") ||
+		!strings.Contains(text, "lightpath_ocs_responds 1") {
 		t.Error(text)
 	}
 }
@@ -156,7 +165,8 @@ func TestAlertRules(t *testing.T) {
 			if _, err := time.ParseDuration(r.For); err != nil {
 				t.Errorf("%s: %v", r.Alert, err)
 			}
-			if r.Labels["severity"] == "" || r.Annotations["summary"] == "" || !slices.Contains(headings, r.Annotations["operations"]) {
+			if r.Labels["severity"] == "" || r.Annotations["summary"] == "" ||
+				!slices.Contains(headings, r.Annotations["operations"]) {
 				t.Errorf("%s: incomplete, or operations.md has no section %q", r.Alert, r.Annotations["operations"])
 			}
 		}

@@ -62,7 +62,8 @@ func TestPictures(t *testing.T) {
 				Plans: func(context.Context) ([]Plan, error) { return []Plan{p}, nil },
 				Switches: func(context.Context) (all []SwitchHealth, _ error) {
 					for j := range picture.planes {
-						all = append(all, SwitchHealth{Name: fmt.Sprintf("sw%d", j), Driver: "polatis-scpi", Model: "Polatis 6000", Planes: []string{fmt.Sprintf("p%d", j)}})
+						all = append(all, SwitchHealth{Name: fmt.Sprintf("sw%d", j), Driver: "polatis-scpi", Model: "Polatis 6000",
+							Planes: []string{fmt.Sprintf("p%d", j)}})
 					}
 					return all, nil
 				},
@@ -100,11 +101,13 @@ func troubled(s *controller.Snapshot) {
 	a := &controller.LeaseSnapshot{Port: 0, Holder: 0x9f3ac2d1, Mask: 0b0110, Since: time.Now().Add(-3 * time.Second)}
 	s.Planes[1].State, s.Planes[1].Target, s.Planes[1].Posted, s.Planes[1].Missing, s.Planes[1].Holder =
 		controller.Waiting, circuit.Xor(8, 3), []int{0, 1, 2, 4, 5, 6}, []int{3, 7}, a
-	s.Planes[2].State, s.Planes[2].Target, s.Planes[2].Posted, s.Planes[2].Holder = controller.Moving, circuit.Shift(8, 1), []int{0, 1, 2, 3, 4, 5, 6, 7}, a
+	s.Planes[2].State, s.Planes[2].Target, s.Planes[2].Posted, s.Planes[2].Holder = controller.Moving, circuit.Shift(8, 1),
+		[]int{0, 1, 2, 3, 4, 5, 6, 7}, a
 	s.Planes[3].State, s.Planes[3].Reason, s.Planes[3].Failures =
 		controller.Down, "plane p3 epoch 15: switch ocs3: drift: port 5 reaches 2, desired 1 (the switch's map is not the one that the change starts from)", 2
 	s.Planes[3].Cause = controller.CauseDrift
-	s.Queue = []controller.LeaseSnapshot{{Port: 4, Holder: 0x51e07b77, Mask: 0b0011, Since: time.Now().Add(-800 * time.Millisecond)}, {Port: 6, Holder: 0x6b21, Mask: 0b0010, Since: time.Now()}}
+	s.Queue = []controller.LeaseSnapshot{{Port: 4, Holder: 0x51e07b77, Mask: 0b0011,
+		Since: time.Now().Add(-800 * time.Millisecond)}, {Port: 6, Holder: 0x6b21, Mask: 0b0010, Since: time.Now()}}
 	s.Ports[7].Attached, s.Ports[7].Who = false, ""
 }
 
@@ -117,32 +120,41 @@ func bad(s *controller.Snapshot) {
 	p.State, p.Cause, p.Desired, p.Map = controller.Down, controller.CauseDrift, p.Map, p.Map.Clone()
 	p.Map[2], p.Map[6] = circuit.Dark, p.Map[2]
 	p.Reason = "plane p1 epoch 13: drift of 2 circuits: port 2 is dark, desired " + fmt.Sprint(p.Desired[2]) +
-		": " + strings.Repeat("the switch's map is not the one that the change starts from; ", 9) + "this is the end of the cause"
+		": " + strings.Repeat("the switch's map is not the one that the change starts from; ", 9) +
+		"this is the end of the cause"
 }
 
 // past gives the fake some minutes of history, and a run of p at the end of it.
 func past(f *fake, p *Plan, planes, ports int) {
 	at := time.Now().Add(-6 * time.Minute)
-	f.emit(controller.Event{Kind: controller.TookOver, Time: at.Add(2 * time.Minute), Plane: -1, Port: -1, Who: "ocs1", Token: 41})
+	f.emit(controller.Event{Kind: controller.TookOver, Time: at.Add(2 * time.Minute), Plane: -1, Port: -1,
+		Who: "ocs1", Token: 41})
 	for i := range 90 {
 		at = at.Add(time.Duration(1500+(i*i*37)%4200) * time.Millisecond)
 		j := i * 7 % planes
 		switch i {
 		case 60:
-			f.emit(controller.Event{Kind: controller.Failed, Time: at, Plane: planes - 1, Epoch: uint32(i), Port: -1, Err: "plane p3: circuits are not as intended: port 5: no light"})
+			f.emit(controller.Event{Kind: controller.Failed, Time: at, Plane: planes - 1, Epoch: uint32(i), Port: -1,
+				Err: "plane p3: circuits are not as intended: port 5: no light"})
 		case 68:
-			f.emit(controller.Event{Kind: controller.Commanded, Time: at, Plane: planes - 1, Epoch: uint32(i), Port: -1, Who: "CN=alice: enable"})
+			f.emit(controller.Event{Kind: controller.Commanded, Time: at, Plane: planes - 1, Epoch: uint32(i), Port: -1,
+				Who: "CN=alice: enable"})
 			f.emit(controller.Event{Kind: controller.Restored, Time: at, Plane: planes - 1, Epoch: uint32(i), Port: -1})
 		default:
 			f.emit(controller.Event{
-				Kind: controller.Switched, Time: at, Plane: j, Epoch: uint32(i), Port: -1, From: circuit.Xor(ports, 1+i%3), To: circuit.Xor(ports, 1+(i+1)%3),
-				Took: time.Duration(24+i%3) * time.Millisecond, Waited: time.Duration(i*i*29%1800) * time.Millisecond, Verified: "light",
+				Kind: controller.Switched, Time: at, Plane: j, Epoch: uint32(i), Port: -1, From: circuit.Xor(ports, 1+i%3),
+				To:   circuit.Xor(ports, 1+(i+1)%3),
+				Took: time.Duration(24+i%3) * time.Millisecond, Waited: time.Duration(i*i*29%1800) * time.Millisecond,
+				Verified: "light",
 			})
 		}
 	}
 	f.emit(controller.Event{Kind: controller.Granted, Plane: -1, Port: 0, Holder: 0x9f3ac2d1, Mask: 3})
 	n := 0
-	for _, e := range carryOut(p, []int{0, 1}, time.Now(), func() time.Duration { n++; return time.Duration((n-1)*40) * time.Microsecond }) {
+	for _, e := range carryOut(p, []int{0, 1}, time.Now(), func() time.Duration {
+		n++
+		return time.Duration((n-1)*40) * time.Microsecond
+	}) {
 		f.emit(e)
 	}
 }

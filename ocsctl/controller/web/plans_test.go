@@ -17,7 +17,8 @@ func twoPlanes() Plan {
 	return Plan{Name: "a", EndUS: 1000, Planes: [][]Interval{
 		{
 			{Kind: Transmit, Step: 0, EndUS: 200}, {Kind: Reconfigure, StartUS: 200, EndUS: 400, To: circuit.Xor(4, 2)},
-			{Kind: Transmit, Step: 1, StartUS: 400, EndUS: 700}, {Kind: Reconfigure, StartUS: 700, EndUS: 900, To: circuit.Xor(4, 1)},
+			{Kind: Transmit, Step: 1, StartUS: 400, EndUS: 700}, {Kind: Reconfigure, StartUS: 700, EndUS: 900,
+				To: circuit.Xor(4, 1)},
 		},
 		{{Kind: Transmit, Step: 0, EndUS: 500}, {Kind: Reconfigure, StartUS: 500, EndUS: 700, To: circuit.Xor(4, 3)}},
 	}}
@@ -30,7 +31,8 @@ func carryOut(p *Plan, planes []int, start time.Time, late func() time.Duration)
 		for _, i := range intervals {
 			if i.Kind == Reconfigure {
 				at := start.Add(time.Duration(i.EndUS)*time.Microsecond + late())
-				all = append(all, controller.Event{Kind: controller.Switched, Plane: planes[k], Time: at, To: i.To, Took: 200 * time.Microsecond, Waited: 50 * time.Microsecond})
+				all = append(all, controller.Event{Kind: controller.Switched, Plane: planes[k], Time: at, To: i.To,
+					Took: 200 * time.Microsecond, Waited: 50 * time.Microsecond})
 			}
 		}
 	}
@@ -45,9 +47,11 @@ func TestRunsAreFoundAgain(t *testing.T) {
 		p := twoPlanes()
 		planes := [][]int{{0, 1}, {1, 3}, {0, 2}}[rng.IntN(3)]
 		now := time.UnixMicro(1_700_000_000_000_000)
-		events := []controller.Event{{Kind: controller.Granted, Plane: -1, Time: now, Mask: 1<<planes[0] | 1<<planes[1], Holder: 5}}
+		events := []controller.Event{{Kind: controller.Granted, Plane: -1, Time: now, Mask: 1<<planes[0] | 1<<planes[1],
+			Holder: 5}}
 		if rng.IntN(2) == 0 { // the circuits that another left
-			events = append(events, controller.Event{Kind: controller.Switched, Plane: planes[0], Time: now, To: circuit.Xor(4, 1)})
+			events = append(events, controller.Event{Kind: controller.Switched, Plane: planes[0], Time: now,
+				To: circuit.Xor(4, 1)})
 		}
 		count := rng.IntN(5)
 		var starts []time.Time
@@ -67,18 +71,21 @@ func TestRunsAreFoundAgain(t *testing.T) {
 			starts, latest = append(starts, now), append(latest, worst)
 		}
 		events = append(events, controller.Event{Kind: controller.Released, Plane: -1, Time: now, Mask: events[0].Mask})
-		events = append(events, carryOut(&p, planes, now.Add(time.Second), func() time.Duration { return 0 })...) // without a holder: not counted
+		// without a holder: not counted
+		events = append(events, carryOut(&p, planes, now.Add(time.Second), func() time.Duration { return 0 })...)
 		found := runs(&p, events)
 		if len(found) != count {
 			t.Fatalf("%d runs, want %d", len(found), count)
 		}
 		for i, r := range found {
 			want := count - 1 - i // newest first
-			if !r.Start.Equal(starts[want]) || math.Abs(r.LateUS-microseconds(latest[want])) > 1 || len(r.Happened) != 3 || r.Planes[1] != planes[1] {
+			if !r.Start.Equal(starts[want]) || math.Abs(r.LateUS-microseconds(latest[want])) > 1 || len(r.Happened) != 3 ||
+				r.Planes[1] != planes[1] {
 				t.Fatalf("run %d: %+v, want start %v, late %v", i, r, starts[want], latest[want])
 			}
 			for _, h := range r.Happened {
-				if math.Abs(h.EndUS-h.StartUS-200) > 1 || h.WaitedUS != 50 || math.Abs(h.EndUS-h.LateUS-p.Planes[h.Plane][h.Planned].EndUS) > 1 {
+				if math.Abs(h.EndUS-h.StartUS-200) > 1 || h.WaitedUS != 50 ||
+					math.Abs(h.EndUS-h.LateUS-p.Planes[h.Plane][h.Planned].EndUS) > 1 {
 					t.Fatalf("%+v", h)
 				}
 			}

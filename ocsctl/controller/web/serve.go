@@ -111,8 +111,8 @@ func follow(c net.Conn, state http.ConnState) {
 	}
 }
 
-// localOnly refuses requests for other hosts' names: a page elsewhere could have its own name lead
-// here, and read with the browser of somebody on this host what is for this host alone.
+// localOnly refuses requests for names of other hosts. Otherwise a page elsewhere could point its own name here, and a
+// browser on this host would read for it data that only this host may see.
 func localOnly(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host

@@ -49,7 +49,8 @@ func serve(t *testing.T, e Endpoint, prepare ...func(*Server)) string {
 
 func TestServeOnLoopback(t *testing.T) {
 	address := serve(t, Endpoint{Address: "127.0.0.1:0"})
-	for host, code := range map[string]int{"": 200, "localhost": 200, "[::1]": 200, "127.0.0.1:99": 200, "rebound.example": 421, "rebound.example:80": 421, "10.0.0.1": 421} {
+	for host, code := range map[string]int{"": 200, "localhost": 200, "[::1]": 200, "127.0.0.1:99": 200,
+		"rebound.example": 421, "rebound.example:80": 421, "10.0.0.1": 421} {
 		q, _ := http.NewRequest(http.MethodGet, "http://"+address+"/api/status", nil)
 		q.Host = host
 		answer, err := http.DefaultClient.Do(q)
@@ -96,7 +97,8 @@ func TestSlowLoris(t *testing.T) {
 		}
 	}()
 	_ = conn.SetReadDeadline(time.Now().Add(patience))
-	if text, err := io.ReadAll(conn); err != nil && !errors.Is(err, net.ErrClosed) && strings.Contains(err.Error(), "timeout") {
+	if text, err := io.ReadAll(conn); err != nil && !errors.Is(err, net.ErrClosed) &&
+		strings.Contains(err.Error(), "timeout") {
 		t.Errorf("still there: %v, %q", err, text)
 	}
 }
@@ -143,7 +145,8 @@ func TestMutualTLS(t *testing.T) {
 		}
 	}
 	file := func(name string) string { return filepath.Join(dir, name) }
-	address := serve(t, Endpoint{Address: "127.0.0.1:0", CA: file("ca.pem"), Cert: file("ocs1.pem"), Key: file("ocs1.key")})
+	address := serve(t, Endpoint{Address: "127.0.0.1:0", CA: file("ca.pem"), Cert: file("ocs1.pem"),
+		Key: file("ocs1.key")})
 	for who, good := range map[string]bool{"alice": true, "late": false, "elsewhere/mallory": false, "": false} {
 		config := &tls.Config{MinVersion: tls.VersionTLS12}
 		trust, err := mtls.Client(file("ca.pem"), file("alice.pem"), file("alice.key"))
@@ -158,7 +161,8 @@ func TestMutualTLS(t *testing.T) {
 			}
 			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 		}
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, DisableKeepAlives: !good}, Timeout: patience}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true,
+			DisableKeepAlives: !good}, Timeout: patience}
 		answer, err := client.Get("https://" + address + "/healthz")
 		if err == nil {
 			answer.Body.Close()
@@ -184,7 +188,8 @@ func TestMutualTLS(t *testing.T) {
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	for name, opening := range map[string]string{
-		"silent": "", "part of a request": "GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", "idle": "GET /icon.svg HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"silent": "", "part of a request": "GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ",
+		"idle": "GET /icon.svg HTTP/1.1\r\nHost: localhost\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			address := serve(t, Endpoint{Address: "127.0.0.1:0"}, func(s *Server) { s.headers = time.Hour })

@@ -65,7 +65,8 @@ func New(o Options) (*Server, error) {
 	if o.Controller == nil {
 		return nil, errors.New("web: Options.Controller is required")
 	}
-	s := &Server{o: o, metrics: newMetrics(), history: make(chan struct{}, historyReaders), headers: headerTimeout, mux: http.NewServeMux()}
+	s := &Server{o: o, metrics: newMetrics(), history: make(chan struct{}, historyReaders), headers: headerTimeout,
+		mux: http.NewServeMux()}
 	s.feed = newFeed(s)
 	files, err := fs.Sub(pageFiles, "page")
 	if err != nil {
@@ -83,7 +84,8 @@ func New(o Options) (*Server, error) {
 	s.mux.HandleFunc("/api/plan", s.servePlan)
 	s.mux.HandleFunc("/healthz", s.serveHealth)
 	s.mux.HandleFunc("/readyz", s.serveReady)
-	s.mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Timeout: requestTimeout, MaxRequestsInFlight: 8}))
+	s.mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Timeout: requestTimeout,
+		MaxRequestsInFlight: 8}))
 	return s, nil
 }
 

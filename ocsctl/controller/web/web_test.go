@@ -109,13 +109,15 @@ func TestStatus(t *testing.T) {
 		return []SwitchHealth{{Name: "sw", Driver: "gnmi", Planes: []string{"p0"}}}, nil
 	}})
 	var st Status
-	if code, body := r.get(t, "/api/status", &st); code != 200 || st.Name != "ocs1" || !st.Leader || st.Token != 41 || st.Version != "1.2.3" || st.InCharge != "ocs1" {
+	if code, body := r.get(t, "/api/status", &st); code != 200 || st.Name != "ocs1" || !st.Leader || st.Token != 41 ||
+		st.Version != "1.2.3" || st.InCharge != "ocs1" {
 		t.Fatalf("%d %s", code, body)
 	}
 	if v := st.Views[1]; v.Waiting != f.waiting[1] || !slices.Equal(v.Gone, []int{3}) {
 		t.Errorf("plane 1: %+v", v)
 	}
-	if v := st.Views[2]; v.Cause != controller.CauseDrift || v.Advice == nil || v.Advice.Section != "a plane is down: drift" {
+	if v := st.Views[2]; v.Cause != controller.CauseDrift || v.Advice == nil ||
+		v.Advice.Section != "a plane is down: drift" {
 		t.Errorf("plane 2: %+v", v)
 	}
 	want := []Use{
@@ -124,7 +126,8 @@ func TestStatus(t *testing.T) {
 		{Holder: "0000000000000008", Port: 3, Planes: []int{2}, Behind: []string{"0000000000000007"}},
 	}
 	for i, u := range st.Uses {
-		if w := want[i]; u.Granted != w.Granted || u.Holder != w.Holder || u.Port != w.Port || !slices.Equal(u.Planes, w.Planes) || !slices.Equal(u.Behind, w.Behind) {
+		if w := want[i]; u.Granted != w.Granted || u.Holder != w.Holder || u.Port != w.Port ||
+			!slices.Equal(u.Planes, w.Planes) || !slices.Equal(u.Behind, w.Behind) {
 			t.Errorf("use %d: %+v, want %+v", i, u, w)
 		}
 	}
@@ -204,7 +207,8 @@ func TestReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	if csp := answer.Header.Get("Content-Security-Policy"); csp != policy || strings.Contains(csp, "unsafe") || strings.Contains(csp, "*") {
+	if csp := answer.Header.Get("Content-Security-Policy"); csp != policy || strings.Contains(csp, "unsafe") ||
+		strings.Contains(csp, "*") {
 		t.Errorf("policy %q", csp)
 	}
 }
@@ -221,7 +225,8 @@ func TestPageFilesAreSelfContained(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := strings.ReplaceAll(string(data), "http://www.w3.org/2000/svg", "")
-		for _, bad := range []string{"http://", "https://", "innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "style=", "onclick=", "@import", "url("} {
+		for _, bad := range []string{"http://", "https://", "innerHTML", "outerHTML", "insertAdjacent", "document.write",
+			"eval(", "style=", "onclick=", "@import", "url("} {
 			if strings.Contains(text, bad) {
 				t.Errorf("%s has %s", e.Name(), bad)
 			}
@@ -359,7 +364,8 @@ func TestHistory(t *testing.T) {
 		query string
 		n     int
 	}{
-		{"", 27}, {"?since=1h", 26}, {"?plane=p1", 12}, {"?plane=1&limit=5", 5}, {"?kind=granted", 1}, {"?kind=granted&kind=switched&since=1h", 26}, {"?before=1", 0}, {"?plane=", 27},
+		{"", 27}, {"?since=1h", 26}, {"?plane=p1", 12}, {"?plane=1&limit=5", 5}, {"?kind=granted", 1},
+		{"?kind=granted&kind=switched&since=1h", 26}, {"?before=1", 0}, {"?plane=", 27},
 	} {
 		var p HistoryPage
 		if code, body := r.get(t, "/api/history"+c.query, &p); code != 200 || len(p.Events) != c.n {
@@ -386,11 +392,13 @@ func TestHistory(t *testing.T) {
 		t.Errorf("paged: %v", all)
 	}
 	for query, text := range map[string]string{
-		"plane=p9": `"plane"`, "plane=2": `"plane"`, "since=tomorrow": `"since"`, "since=-1h": `"since"`, "limit=0": `"limit"`, "limit=100000": `"limit"`,
+		"plane=p9": `"plane"`, "plane=2": `"plane"`, "since=tomorrow": `"since"`, "since=-1h": `"since"`,
+		"limit=0": `"limit"`, "limit=100000": `"limit"`,
 		"kind=gone": `"kind"`, "before=x": `"before"`, "drop=table": `"drop"`,
 	} {
 		var e problem
-		if code, _ := r.get(t, "/api/history?"+query, &e); code != 400 || !strings.Contains(e.Error, text) || strings.Contains(e.Error, "\n") {
+		if code, _ := r.get(t, "/api/history?"+query, &e); code != 400 || !strings.Contains(e.Error, text) ||
+			strings.Contains(e.Error, "\n") {
 			t.Errorf("%s: %d %q", query, code, e.Error)
 		}
 	}
@@ -399,7 +407,8 @@ func TestHistory(t *testing.T) {
 func TestHistoryOfTheJournal(t *testing.T) {
 	var asked controller.Query
 	fail := errors.New("etcd is away")
-	r := newRig(t, newFake(2, 2), Options{History: func(_ context.Context, q controller.Query) ([]controller.Event, error) {
+	r := newRig(t, newFake(2, 2), Options{History: func(_ context.Context, q controller.Query) ([]controller.Event,
+		error) {
 		asked = q
 		if q.Plane == 1 {
 			return nil, fail
@@ -416,10 +425,13 @@ func TestHistoryOfTheJournal(t *testing.T) {
 }
 
 func FuzzHistoryQuery(f *testing.F) {
-	for _, q := range []string{"", "plane=p0&since=1h&limit=3&kind=switched&before=9", "since=2006-01-02T15:04:05Z", "plane=%00&kind=%ff", "limit=-1;x"} {
+	for _, q := range []string{"", "plane=p0&since=1h&limit=3&kind=switched&before=9", "since=2006-01-02T15:04:05Z",
+		"plane=%00&kind=%ff", "limit=-1;x"} {
 		f.Add(q)
 	}
-	server, err := New(Options{Controller: func() (controller.Controller, string) { return nil, "" }, Planes: []string{"p0"}})
+	server, err := New(Options{Controller: func() (controller.Controller, string) {
+		return nil, ""
+	}, Planes: []string{"p0"}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -22,13 +22,15 @@ func FuzzSet(f *testing.F) {
 		f.Add(which, accept, data)
 	}
 	row := func(text string, elems ...*gpb.PathElem) *gpb.Update {
-		return &gpb.Update{Path: &gpb.Path{Elem: elems}, Val: &gpb.TypedValue{Value: &gpb.TypedValue_JsonIetfVal{JsonIetfVal: []byte(text)}}}
+		return &gpb.Update{Path: &gpb.Path{Elem: elems},
+			Val: &gpb.TypedValue{Value: &gpb.TypedValue_JsonIetfVal{JsonIetfVal: []byte(text)}}}
 	}
 	list := &gpb.PathElem{Name: "connections"}
 	entry := &gpb.PathElem{Name: "port-connection", Key: map[string]string{"name": "a"}}
 	good := row(`{"config":{"name":"a","input-port-name":"1A","output-port-name":"2B"}}`, list, entry)
 	add(0, false, &gpb.SetRequest{Update: []*gpb.Update{good}})
-	add(0, true, &gpb.SetRequest{Replace: []*gpb.Update{row(`{"port-connection":[{}]}`, list)}, Delete: []*gpb.Path{{Elem: []*gpb.PathElem{list, entry}}, nil, {}}})
+	add(0, true, &gpb.SetRequest{Replace: []*gpb.Update{row(`{"port-connection":[{}]}`, list)},
+		Delete: []*gpb.Path{{Elem: []*gpb.PathElem{list, entry}}, nil, {}}})
 	add(1, false, &gpb.SetRequest{Prefix: &gpb.Path{Target: "x", Origin: "sonic_db"}, Update: []*gpb.Update{{}, nil}})
 	add(2, true, &gpb.SetRequest{UnionReplace: []*gpb.Update{good}})
 	f.Fuzz(func(t *testing.T, which int, accept bool, data []byte) {
@@ -48,7 +50,8 @@ func FuzzSet(f *testing.F) {
 		}
 		s := &server{
 			d: d, words: words, o: Options{AcceptInvalid: accept},
-			names: make(map[pair]string), invalid: make(map[string]invalid), masters: make(map[string]election), edited: make(chan struct{}),
+			names: make(map[pair]string), invalid: make(map[string]invalid), masters: make(map[string]election),
+			edited: make(chan struct{}),
 		}
 		s.label()
 		_, err = s.Set(t.Context(), &r)

@@ -72,7 +72,8 @@ func TestAbsentEntry(t *testing.T) {
 				if status.Code(err) != codes.NotFound {
 					t.Errorf("%v: %v, %v; want %v", e, r, err, codes.NotFound)
 				}
-				if _, err := c.Get(t.Context(), &gpb.GetRequest{Path: []*gpb.Path{words.ReadPath(&words.Config)}, Encoding: e}); err != nil {
+				if _, err := c.Get(t.Context(), &gpb.GetRequest{Path: []*gpb.Path{words.ReadPath(&words.Config)},
+					Encoding: e}); err != nil {
 					t.Errorf("%v: an empty table: %v", e, err)
 				}
 			}
@@ -95,7 +96,8 @@ func gnmiCLI(t *testing.T) func(args ...string) (string, error) {
 	return func(args ...string) (string, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		out, err := exec.CommandContext(ctx, filepath.Join(dir, "gnmi_cli"), append(args, "-logtostderr", "-timeout", "10s")...).CombinedOutput()
+		out, err := exec.CommandContext(ctx, filepath.Join(dir, "gnmi_cli"), append(args, "-logtostderr", "-timeout",
+			"10s")...).CombinedOutput()
 		return string(out), err
 	}
 }
@@ -122,7 +124,8 @@ func TestCLI(t *testing.T) {
 			"oc-optical-switch", "openconfig-optical-switch",
 			`update: <path: <elem: <name: "optical-switch"> elem: <name: "port-connections"> elem: <name: "port-connection" key: <key: "slot" value: "1"> key: <key: "port" value: "1A">>>
 				val: <json_ietf_val: "{\"config\":{\"slot\":1,\"port\":\"1A\",\"peer-slot\":1,\"peer-port\":\"3B\"}}">>`,
-			`path: <elem: <name: "optical-switch"> elem: <name: "port-connections">> encoding: JSON_IETF`, `\"peer-port\":\"3B\"`,
+			`path: <elem: <name: "optical-switch"> elem: <name: "port-connections">> encoding: JSON_IETF`,
+			`\"peer-port\":\"3B\"`,
 			"optical-switch/port-statuses", `"TUNED"`,
 		},
 	} {
@@ -207,7 +210,8 @@ func TestTooMuch(t *testing.T) {
 		}
 	}
 	huge := jsonAt(list(), `"`+strings.Repeat("x", 5<<20)+`"`)
-	if _, err := client.Set(t.Context(), &gpb.SetRequest{Update: []*gpb.Update{huge}}); status.Code(err) != codes.ResourceExhausted {
+	if _, err := client.Set(t.Context(),
+		&gpb.SetRequest{Update: []*gpb.Update{huge}}); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a message of 5 MiB: %v", err)
 	}
 }

@@ -102,7 +102,8 @@ func configure(l net.Listener, d *device.Device, o Options) (*server, []grpc.Ser
 	if (o.TLS == nil || o.TLS.ClientAuth != tls.RequireAndVerifyClientCert) && !mtls.Loopback(l.Addr().String()) {
 		return nil, nil, fmt.Errorf("%w: %s", ErrExposed, l.Addr())
 	}
-	s := &server{d: d, words: words, o: o, names: make(map[pair]string), invalid: make(map[string]invalid), masters: make(map[string]election), edited: make(chan struct{})}
+	s := &server{d: d, words: words, o: o, names: make(map[pair]string), invalid: make(map[string]invalid),
+		masters: make(map[string]election), edited: make(chan struct{})}
 	s.label()
 	return s, opts, nil
 }
@@ -183,7 +184,8 @@ func (s *server) Get(ctx context.Context, req *gpb.GetRequest) (*gpb.GetResponse
 		if err != nil {
 			return nil, err
 		}
-		r.Notification = append(r.Notification, &gpb.Notification{Timestamp: time.Now().UnixNano(), Prefix: req.GetPrefix(), Update: updates})
+		r.Notification = append(r.Notification, &gpb.Notification{Timestamp: time.Now().UnixNano(), Prefix: req.GetPrefix(),
+			Update: updates})
 	}
 	return r, s.answer(ctx)
 }

@@ -101,7 +101,8 @@ func TestTransaction(t *testing.T) {
 		"read-only":            {Update: []*gpb.Update{jsonAt(entry("c"), `{"state":{"status":"CONNECTED"}}`)}},
 	} {
 		before := d.Revision()
-		if _, err := c.Set(t.Context(), r); status.Code(err) != codes.InvalidArgument && status.Code(err) != codes.FailedPrecondition || d.Revision() != before {
+		if _, err := c.Set(t.Context(), r); status.Code(err) != codes.InvalidArgument &&
+			status.Code(err) != codes.FailedPrecondition || d.Revision() != before {
 			t.Errorf("%s: %v, table changed %d times", name, err, d.Revision()-before)
 		}
 	}
@@ -153,7 +154,8 @@ func TestAcceptInvalid(t *testing.T) {
 	}
 	until("no such ports")
 	only := circuit.Permutation{0, circuit.Dark, circuit.Dark, circuit.Dark}
-	if text := get(t, c, list()); strings.Count(text, "INVALID") != 2 || !strings.Contains(text, "another circuit") || !d.Map().Equal(only) {
+	if text := get(t, c, list()); strings.Count(text, "INVALID") != 2 || !strings.Contains(text, "another circuit") ||
+		!d.Map().Equal(only) {
 		t.Fatalf("%s; the switch has %v", text, d.Map())
 	}
 	if _, err := c.Set(t.Context(), &gpb.SetRequest{Delete: []*gpb.Path{entry("b"), entry("c")}}); err != nil {
@@ -174,11 +176,13 @@ func TestArbitration(t *testing.T) {
 		high, low uint64
 		want      codes.Code
 	}{
-		{"", 0, 5, codes.OK}, {"", 0, 4, codes.PermissionDenied}, {"", 1, 0, codes.OK}, {"", 0, ^uint64(0), codes.PermissionDenied},
+		{"", 0, 5, codes.OK}, {"", 0, 4, codes.PermissionDenied}, {"", 1, 0, codes.OK},
+		{"", 0, ^uint64(0), codes.PermissionDenied},
 		{"", 0, 0, codes.PermissionDenied}, {"backup", 0, 1, codes.OK}, {"", 1, 0, codes.OK},
 	} {
 		_, err := c.Set(t.Context(), &gpb.SetRequest{Extension: []*gnmi_ext.Extension{{Ext: &gnmi_ext.Extension_MasterArbitration{
-			MasterArbitration: &gnmi_ext.MasterArbitration{Role: &gnmi_ext.Role{Id: x.role}, ElectionId: &gnmi_ext.Uint128{High: x.high, Low: x.low}},
+			MasterArbitration: &gnmi_ext.MasterArbitration{Role: &gnmi_ext.Role{Id: x.role},
+				ElectionId: &gnmi_ext.Uint128{High: x.high, Low: x.low}},
 		}}}})
 		if status.Code(err) != x.want {
 			t.Errorf("%d: %+v: %v", i, x, err)
@@ -198,7 +202,8 @@ func TestSONiC(t *testing.T) {
 	endpoint, _ := serve(t, gnmi.Options{Dialect: "sonic-db"})
 	c := dial(t, endpoint)
 	at := func(db string) *gpb.Path {
-		return &gpb.Path{Origin: "sonic-db", Elem: []*gpb.PathElem{{Name: db}, {Name: "localhost"}, {Name: "OCS_CROSS_CONNECT"}}}
+		return &gpb.Path{Origin: "sonic-db", Elem: []*gpb.PathElem{{Name: db}, {Name: "localhost"},
+			{Name: "OCS_CROSS_CONNECT"}}}
 	}
 	_, across := c.Get(t.Context(), &gpb.GetRequest{Path: []*gpb.Path{at("CONFIG_DB"), at("STATE_DB")}})
 	_, byRole := c.Set(t.Context(), &gpb.SetRequest{Extension: []*gnmi_ext.Extension{{Ext: &gnmi_ext.Extension_MasterArbitration{
@@ -220,22 +225,29 @@ func TestGetForms(t *testing.T) {
 	}
 	all := &gpb.Path{Elem: []*gpb.PathElem{{Name: "components"}, {Name: "component", Key: map[string]string{"name": "*"}}}}
 	rows := &gpb.Path{Elem: []*gpb.PathElem{{Name: "connections"}, {Name: "port-connection"}}}
-	leaf := &gpb.Path{Elem: append(entry("a").Elem, &gpb.PathElem{Name: "config"}, &gpb.PathElem{Name: "output-port-name"})}
+	leaf := &gpb.Path{Elem: append(entry("a").Elem, &gpb.PathElem{Name: "config"},
+		&gpb.PathElem{Name: "output-port-name"})}
 	for name, x := range map[string]struct {
 		r          *gpb.GetRequest
 		code       codes.Code
 		has, lacks string
 	}{
-		"configuration":   {&gpb.GetRequest{Path: []*gpb.Path{list()}, Type: gpb.GetRequest_CONFIG}, codes.OK, "config", "state"},
-		"state":           {&gpb.GetRequest{Path: []*gpb.Path{list()}, Type: gpb.GetRequest_STATE}, codes.OK, "CONNECT", "config"},
-		"leaf by leaf":    {&gpb.GetRequest{Path: []*gpb.Path{list()}, Encoding: gpb.Encoding_PROTO}, codes.OK, "string_val", "json"},
-		"one leaf":        {&gpb.GetRequest{Path: []*gpb.Path{leaf}}, codes.OK, `\"1B\"`, "1A"},
-		"wildcard":        {&gpb.GetRequest{Path: []*gpb.Path{all}}, codes.OK, "4B", "json"},
-		"without a key":   {&gpb.GetRequest{Path: []*gpb.Path{rows}}, codes.OK, "1B", "json"},
-		"another table":   {&gpb.GetRequest{Path: []*gpb.Path{{Elem: []*gpb.PathElem{{Name: "interfaces"}}}}}, codes.NotFound, "", ""},
-		"another origin":  {&gpb.GetRequest{Path: []*gpb.Path{{Origin: "cli"}}}, codes.InvalidArgument, "", ""},
-		"odd encoding":    {&gpb.GetRequest{Path: []*gpb.Path{list()}, Encoding: gpb.Encoding_ASCII}, codes.Unimplemented, "", ""},
-		"prefix and path": {&gpb.GetRequest{Prefix: list(), Path: []*gpb.Path{{Elem: entry("a").Elem[1:]}}}, codes.OK, "1B", ""},
+		"configuration": {&gpb.GetRequest{Path: []*gpb.Path{list()}, Type: gpb.GetRequest_CONFIG}, codes.OK, "config",
+			"state"},
+		"state": {&gpb.GetRequest{Path: []*gpb.Path{list()}, Type: gpb.GetRequest_STATE}, codes.OK,
+			"CONNECT", "config"},
+		"leaf by leaf": {&gpb.GetRequest{Path: []*gpb.Path{list()}, Encoding: gpb.Encoding_PROTO}, codes.OK,
+			"string_val", "json"},
+		"one leaf":      {&gpb.GetRequest{Path: []*gpb.Path{leaf}}, codes.OK, `\"1B\"`, "1A"},
+		"wildcard":      {&gpb.GetRequest{Path: []*gpb.Path{all}}, codes.OK, "4B", "json"},
+		"without a key": {&gpb.GetRequest{Path: []*gpb.Path{rows}}, codes.OK, "1B", "json"},
+		"another table": {&gpb.GetRequest{Path: []*gpb.Path{{Elem: []*gpb.PathElem{{Name: "interfaces"}}}}}, codes.NotFound,
+			"", ""},
+		"another origin": {&gpb.GetRequest{Path: []*gpb.Path{{Origin: "cli"}}}, codes.InvalidArgument, "", ""},
+		"odd encoding": {&gpb.GetRequest{Path: []*gpb.Path{list()}, Encoding: gpb.Encoding_ASCII}, codes.Unimplemented,
+			"", ""},
+		"prefix and path": {&gpb.GetRequest{Prefix: list(), Path: []*gpb.Path{{Elem: entry("a").Elem[1:]}}},
+			codes.OK, "1B", ""},
 	} {
 		r, err := c.Get(t.Context(), x.r)
 		text := strings.ReplaceAll(r.String(), "  ", " ")
@@ -252,9 +264,11 @@ func TestSample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := &gpb.Path{Elem: []*gpb.PathElem{{Name: "components"}, {Name: "component", Key: map[string]string{"name": "2B"}}}}
+	port := &gpb.Path{Elem: []*gpb.PathElem{{Name: "components"},
+		{Name: "component", Key: map[string]string{"name": "2B"}}}}
 	if err := stream.Send(&gpb.SubscribeRequest{Request: &gpb.SubscribeRequest_Subscribe{Subscribe: &gpb.SubscriptionList{
-		Subscription: []*gpb.Subscription{{Path: port, Mode: gpb.SubscriptionMode_SAMPLE, SampleInterval: uint64(15 * time.Millisecond)}},
+		Subscription: []*gpb.Subscription{{Path: port, Mode: gpb.SubscriptionMode_SAMPLE,
+			SampleInterval: uint64(15 * time.Millisecond)}},
 	}}}); err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,8 @@ func (s *server) leaves() []dialect.Leaf {
 		}
 	}
 	i := s.d.Info()
-	return append(all, s.words.System.EntryLeaves(map[string]string{"vendor": i.Vendor, "model": i.Model, "serial": i.Serial, "software": i.Software})...)
+	return append(all, s.words.System.EntryLeaves(map[string]string{"vendor": i.Vendor, "model": i.Model,
+		"serial": i.Serial, "software": i.Software})...)
 }
 
 // end is a port of a side.
@@ -145,7 +146,9 @@ func ofType(leaves []dialect.Leaf, t gpb.GetRequest_DataType) []dialect.Leaf {
 		return leaves
 	}
 	return slices.DeleteFunc(slices.Clone(leaves), func(l dialect.Leaf) bool {
-		config := slices.ContainsFunc(l.Elems, func(e *gpb.PathElem) bool { return e.GetName() == "config" || e.GetName() == "CONFIG_DB" })
+		config := slices.ContainsFunc(l.Elems, func(e *gpb.PathElem) bool {
+			return e.GetName() == "config" || e.GetName() == "CONFIG_DB"
+		})
 		return config != (t == gpb.GetRequest_CONFIG)
 	})
 }

@@ -81,7 +81,8 @@ func (c *client) rpc(op string) wire.Reply {
 	c.t.Helper()
 	c.next++
 	id := itoa(c.next)
-	reply := c.send(`<rpc message-id="` + id + `" xmlns="` + wire.BaseNS + `" xmlns:nc="` + wire.BaseNS + `" xmlns:o="` + wire.OpticalNS + `">` + op + `</rpc>`)
+	reply := c.send(`<rpc message-id="` + id + `" xmlns="` + wire.BaseNS + `" xmlns:nc="` + wire.BaseNS + `" xmlns:o="` +
+		wire.OpticalNS + `">` + op + `</rpc>`)
 	if reply.ID != id {
 		c.t.Fatalf("an answer to %q, want %s", reply.ID, id)
 	}

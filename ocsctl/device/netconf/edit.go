@@ -94,7 +94,8 @@ func (st *store) mergePair(c *config, row *wire.Element, around string) error {
 	}
 	in, err := wire.PortID(row.Value(wire.OpticalNS, "ingress"))
 	if _, ok := st.fromID[in]; err != nil || !ok {
-		return rpcError("invalid-value", "/cross-connects/pair/ingress", fmt.Sprintf("no ingress port %q", row.Value(wire.OpticalNS, "ingress")))
+		return rpcError("invalid-value", "/cross-connects/pair/ingress",
+			fmt.Sprintf("no ingress port %q", row.Value(wire.OpticalNS, "ingress")))
 	}
 	path := fmt.Sprintf("/cross-connects/pair[ingress='%d']", in)
 	egress := row.Child(wire.OpticalNS, "egress")

@@ -30,7 +30,8 @@ func pair(in, out, op string) string {
 }
 
 func xc(store, rows string) string {
-	return "<edit-config><target><" + store + "/></target><config><o:cross-connects>" + rows + "</o:cross-connects></config></edit-config>"
+	return "<edit-config><target><" + store + "/></target><config><o:cross-connects>" + rows +
+		"</o:cross-connects></config></edit-config>"
 }
 
 // offline is a server without a listener.
@@ -142,7 +143,8 @@ func TestEdits(t *testing.T) {
 		t.Fatalf("after a delete of all: %v", got)
 	}
 	c.refused("data-missing", `<edit-config><target><running/></target><config><o:cross-connects nc:operation="delete"/></config></edit-config>`)
-	c.ok("<edit-config><target><running/></target><test-option>test-only</test-option><config><o:cross-connects>" + pair("1", "5", "") + "</o:cross-connects></config></edit-config>")
+	c.ok("<edit-config><target><running/></target><test-option>test-only</test-option><config><o:cross-connects>" +
+		pair("1", "5", "") + "</o:cross-connects></config></edit-config>")
 	c.ok("<edit-config><target><running/></target><config><o:opm-config><o:port><o:port-id>5</o:port-id><o:averaging-time>3</o:averaging-time></o:port></o:opm-config></config></edit-config>")
 	if !d.Map().Equal(circuit.AllDark(4)) || d.Averaging() != 40*time.Millisecond {
 		t.Fatalf("a test made %v, averaging is %v", d.Map(), d.Averaging())
@@ -175,7 +177,8 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%s:\nhave %s\nwant %s", filter, got.String(), want)
 		}
 	}
-	if data := c.ok("<get-config><source><running/></source></get-config>"); data.Child(wire.OpticalNS, "opm-power") != nil || data.Child(wire.OpticalNS, "cross-connects") == nil {
+	if data := c.ok("<get-config><source><running/></source></get-config>"); data.Child(wire.OpticalNS,
+		"opm-power") != nil || data.Child(wire.OpticalNS, "cross-connects") == nil {
 		t.Errorf("configuration: %s", data)
 	}
 }

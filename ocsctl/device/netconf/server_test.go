@@ -206,7 +206,8 @@ func TestYanglint(t *testing.T) {
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return exec.Command(yanglint, "-t", "data", "../../driver/netconf/testdata/optical-switch.yang", file).CombinedOutput()
+		return exec.Command(yanglint, "-t", "data", "../../driver/netconf/testdata/optical-switch.yang",
+			file).CombinedOutput()
 	}
 	if out, err := lint(inner); err != nil {
 		t.Fatalf("%v\n%s\n%s", err, out, inner)

@@ -53,7 +53,8 @@ type command struct {
 }
 
 // keywords are the long forms of the headers; capitals are the short form.
-var keywords = []string{"OXC", "SWITch", "CONNect", "DISConnect", "ADD", "ONLY", "SUB", "ALL", "STATe", "PORT", "SIZE", "PMON", "POWer", "SYSTem", "ERRor", "NEXT"}
+var keywords = []string{"OXC", "SWITch", "CONNect", "DISConnect", "ADD", "ONLY", "SUB", "ALL", "STATe", "PORT", "SIZE",
+	"PMON", "POWer", "SYSTem", "ERRor", "NEXT"}
 
 // shortForm returns the short form of a word of a header, in capitals.
 func shortForm(word string) string {

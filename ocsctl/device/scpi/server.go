@@ -1,7 +1,6 @@
-// Package scpi serves a device model in the SCPI dialect of Polatis switches: lines over TCP, port
-// numbers 1..N of the ingress side and N+1..2N of the egress side, commands that answer nothing and an
-// error queue per session. It reads the grammar by itself, apart from the driver, so that a mistake
-// in one of the two does not hide behind the other.
+// Package scpi serves a device model in the SCPI dialect of Polatis switches: lines over TCP, commands without answers,
+// and an error queue per session. Ports are 1..N on the ingress side and N+1..2N on the egress side. It parses the
+// grammar with code of its own, so that an error in the driver's parser is found.
 //
 // Layer: above ocsctl/device. It holds no state of the switch.
 package scpi

@@ -11,8 +11,10 @@ import (
 // queue is bounded.
 func FuzzExecute(f *testing.F) {
 	for _, s := range []string{
-		"*IDN?;*CLS;*OPC?;*RST", ":OXC:SWITch:CONNect:ADD (@1,2,3),(@9,10,11);STATe?", ":oxc:swit:conn:only (@1:4),(@5:8);:pmon:pow? (@5)",
-		":oxc:swit:conn:sub (@1),(@);port? 3;:oxc:swit:disc:all", ":syst:err:all?;err?", ";;:;?:?", ":oxc:swit:port:stat? (@0,65535)",
+		"*IDN?;*CLS;*OPC?;*RST", ":OXC:SWITch:CONNect:ADD (@1,2,3),(@9,10,11);STATe?",
+		":oxc:swit:conn:only (@1:4),(@5:8);:pmon:pow? (@5)",
+		":oxc:swit:conn:sub (@1),(@);port? 3;:oxc:swit:disc:all", ":syst:err:all?;err?", ";;:;?:?",
+		":oxc:swit:port:stat? (@0,65535)",
 	} {
 		f.Add(s)
 	}

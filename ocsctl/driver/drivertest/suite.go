@@ -337,14 +337,16 @@ func (s Suite) cancel(t *testing.T) {
 	if _, err := r.sw.Read(ctx); err == nil {
 		t.Error("reads without time")
 	}
-	if _, err := r.sw.Apply(ctx, driver.Change{Before: before, After: shift(1), Token: 1}); err == nil || r.d.Revision() != 0 {
+	if _, err := r.sw.Apply(ctx, driver.Change{Before: before, After: shift(1), Token: 1}); err == nil ||
+		r.d.Revision() != 0 {
 		t.Errorf("%v, table changed %d times", err, r.d.Revision())
 	}
 	// Midway: the call ends, long before the circuits come up, and the driver goes on working.
 	r.inject(device.Fault{Kind: device.SlowPair, In: -1, Out: -1, Delay: time.Hour})
 	ctx, cancel = context.WithTimeout(context.Background(), 150*time.Millisecond)
 	defer cancel()
-	if _, err := r.sw.Apply(ctx, driver.Change{Before: before, After: shift(1), Want: driver.Status, Token: 1}); err == nil {
+	if _, err := r.sw.Apply(ctx, driver.Change{Before: before, After: shift(1), Want: driver.Status,
+		Token: 1}); err == nil {
 		t.Error("no time, no error")
 	}
 	r.inject(device.Fault{Kind: device.Clear})

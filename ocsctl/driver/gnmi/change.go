@@ -183,7 +183,9 @@ func (s *swtch) set(ctx context.Context, req *gpb.SetRequest, token uint64) erro
 // specification's "election", SONiC's "master".
 func arbitrated(message string) bool {
 	message = strings.ToLower(message)
-	return slices.ContainsFunc([]string{"election", "arbitration", "master"}, func(w string) bool { return strings.Contains(message, w) })
+	return slices.ContainsFunc([]string{"election", "arbitration", "master"}, func(w string) bool {
+		return strings.Contains(message, w)
+	})
 }
 
 // refusals looks for circuits that were taken as configuration and are invalid, deletes them, as is

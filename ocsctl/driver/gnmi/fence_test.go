@@ -67,7 +67,8 @@ func TestForeignName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := gpb.NewGNMIClient(conn).Set(t.Context(), &gpb.SetRequest{Update: []*gpb.Update{{Path: words.EntryPath(&words.Config, v), Val: value}}}); err != nil {
+	if _, err := gpb.NewGNMIClient(conn).Set(t.Context(),
+		&gpb.SetRequest{Update: []*gpb.Update{{Path: words.EntryPath(&words.Config, v), Val: value}}}); err != nil {
 		t.Fatal(err)
 	}
 	sw, err := gnmi.Open(t.Context(), driver.Target{Endpoint: endpoint, Ports: labels(d, 2)})
@@ -75,7 +76,8 @@ func TestForeignName(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sw.Close() //nolint:errcheck // the test is over
-	_, err = sw.Apply(t.Context(), driver.Change{Before: circuit.AllDark(2), After: circuit.Shift(2, 0), Want: driver.Status})
+	_, err = sw.Apply(t.Context(), driver.Change{Before: circuit.AllDark(2), After: circuit.Shift(2, 0),
+		Want: driver.Status})
 	if !errors.Is(err, driver.ErrRefused) || d.Map()[3] != 3 || d.Revision() != 1 {
 		t.Errorf("%v; the switch has %v", err, d.Map())
 	}
@@ -137,7 +139,8 @@ func TestGhostAlone(t *testing.T) {
 		if err != nil || before[1] != 2 {
 			t.Fatalf("%s: %v, %v", name, before, err)
 		}
-		all, err := sw.Apply(t.Context(), driver.Change{Before: before, After: circuit.Shift(4, 3), Token: 1, Want: driver.Status})
+		all, err := sw.Apply(t.Context(), driver.Change{Before: before, After: circuit.Shift(4, 3), Token: 1,
+			Want: driver.Status})
 		if err != nil || !d.Map().Equal(circuit.Shift(4, 3)) || len(d.Table()) != 4 {
 			t.Errorf("%s: %v, %+v; the switch has %v", name, err, all, d.Table())
 		}
@@ -158,7 +161,8 @@ func TestProbe(t *testing.T) {
 			if other == name {
 				continue
 			}
-			if sw, err := gnmi.Open(t.Context(), driver.Target{Endpoint: endpoint, Dialect: other, Ports: labels(d, 2)}); err == nil {
+			if sw, err := gnmi.Open(t.Context(), driver.Target{Endpoint: endpoint, Dialect: other,
+				Ports: labels(d, 2)}); err == nil {
 				t.Errorf("%s: opened as %s", name, other)
 				sw.Close() //nolint:errcheck // it failed already
 			}
@@ -177,9 +181,12 @@ func TestTargets(t *testing.T) {
 		"another host, cleartext": {driver.Target{Endpoint: "192.0.2.1:9339", Ports: labels(d, 2)}, gnmi.ErrExposed},
 		"a name, cleartext":       {driver.Target{Endpoint: "switch.example:9339", Ports: labels(d, 2)}, gnmi.ErrExposed},
 		"no ports":                {driver.Target{Endpoint: endpoint}, gnmi.ErrPorts},
-		"unknown port":            {driver.Target{Endpoint: endpoint, Ports: driver.Ports{In: []string{"99"}, Out: []string{"5"}}}, gnmi.ErrPorts},
-		"port twice":              {driver.Target{Endpoint: endpoint, Ports: driver.Ports{In: []string{"1", "1"}, Out: []string{"5", "6"}}}, gnmi.ErrPorts},
-		"sides differ":            {driver.Target{Endpoint: endpoint, Ports: driver.Ports{In: []string{"1", "2"}, Out: []string{"5"}}}, gnmi.ErrPorts},
+		"unknown port": {driver.Target{Endpoint: endpoint,
+			Ports: driver.Ports{In: []string{"99"}, Out: []string{"5"}}}, gnmi.ErrPorts},
+		"port twice": {driver.Target{Endpoint: endpoint, Ports: driver.Ports{In: []string{"1", "1"},
+			Out: []string{"5", "6"}}}, gnmi.ErrPorts},
+		"sides differ": {driver.Target{Endpoint: endpoint, Ports: driver.Ports{In: []string{"1", "2"},
+			Out: []string{"5"}}}, gnmi.ErrPorts},
 	} {
 		if _, err := gnmi.Open(context.Background(), c.target); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)

@@ -1,7 +1,6 @@
-// Package gnmi drives optical circuit switches that speak gNMI, in the dialects of package dialect.
-// A change is one Set, deletions and updates of what differs, with the token as election id; the end
-// of the motion is awaited on a subscription, or by polling where there is none, and what the report
-// says is what a Get read afterwards.
+// Package gnmi drives optical circuit switches that speak gNMI, in the dialects of package dialect. A change is one Set
+// with the deletions and updates that are needed, and the token as election id. The driver waits on a subscription for
+// the end of the motion, or polls if there is none. Then it reports the result of a Get.
 //
 // Layer: below ocsctl/driver/registry, above ocsctl/driver.
 package gnmi
@@ -68,7 +67,8 @@ func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
 	// environment are for the web.
 	s.conn, err = grpc.NewClient("passthrough:///"+t.Endpoint, grpc.WithTransportCredentials(creds), grpc.WithNoProxy(),
 		grpc.WithContextDialer(t.Connect),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second}, MinConnectTimeout: s.timeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 2,
+			Jitter: 0.2, MaxDelay: time.Second}, MinConnectTimeout: s.timeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
 		return nil, fmt.Errorf("gnmi: %s: %w", t.Endpoint, err)
@@ -137,7 +137,8 @@ func (s *swtch) speak(ctx context.Context, want string) error {
 		return err
 	}
 	if s.words = dialect.ByModels(models); s.words == nil {
-		return fmt.Errorf("%w: %s has %d models, none of %s", ErrDialect, s.endpoint, len(models), strings.Join(dialect.Names(), ", "))
+		return fmt.Errorf("%w: %s has %d models, none of %s", ErrDialect, s.endpoint, len(models),
+			strings.Join(dialect.Names(), ", "))
 	}
 	return nil
 }
@@ -162,7 +163,8 @@ func (s *swtch) number(ctx context.Context, p driver.Ports) error {
 				return nil, fmt.Errorf("%w: %q appears twice", ErrPorts, label)
 			}
 			if _, ok := has[name]; !ok {
-				return nil, fmt.Errorf("%w: %w: %q is none of the %d that %s has as %s", ErrPorts, driver.ErrPorts, label, len(has), s.endpoint, s.words.Name)
+				return nil, fmt.Errorf("%w: %w: %q is none of the %d that %s has as %s", ErrPorts, driver.ErrPorts, label, len(has),
+					s.endpoint, s.words.Name)
 			}
 			all[r], by[name] = name, r
 		}
@@ -193,7 +195,8 @@ func (s *swtch) Info(ctx context.Context) (driver.Info, error) {
 		}
 	}
 	for _, r := range store.Records(&s.words.System) {
-		i.Vendor, i.Model, i.Serial, i.Software = dialect.Brief(r.Values["vendor"]), dialect.Brief(r.Values["model"]), dialect.Brief(r.Values["serial"]), dialect.Brief(r.Values["software"])
+		i.Vendor, i.Model, i.Serial, i.Software = dialect.Brief(r.Values["vendor"]), dialect.Brief(r.Values["model"]),
+			dialect.Brief(r.Values["serial"]), dialect.Brief(r.Values["software"])
 	}
 	return i, nil
 }

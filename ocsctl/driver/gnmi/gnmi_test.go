@@ -18,7 +18,8 @@ import (
 // newDevice returns a quick switch.
 func newDevice(t *testing.T) *device.Device {
 	t.Helper()
-	d, err := device.New(device.Config{Ports: 4, Delays: &device.Delays{Min: 5 * time.Millisecond, Max: 5 * time.Millisecond}})
+	d, err := device.New(device.Config{Ports: 4, Delays: &device.Delays{Min: 5 * time.Millisecond,
+		Max: 5 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,8 @@ func BenchmarkApply(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer d.Close()
-			sw, err := gnmi.Open(b.Context(), driver.Target{Endpoint: serve(b, d, devicegnmi.Options{Dialect: name}), Ports: labels(d, ports)})
+			sw, err := gnmi.Open(b.Context(), driver.Target{Endpoint: serve(b, d, devicegnmi.Options{Dialect: name}),
+				Ports: labels(d, ports)})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -118,7 +120,8 @@ func BenchmarkApply(b *testing.B) {
 			before := circuit.AllDark(ports)
 			for i := range b.N {
 				after := circuit.Shift(ports, i)
-				if all, err := sw.Apply(b.Context(), driver.Change{Before: before, After: after, Want: driver.Status, Token: 1}); err != nil {
+				if all, err := sw.Apply(b.Context(), driver.Change{Before: before, After: after, Want: driver.Status,
+					Token: 1}); err != nil {
 					b.Fatalf("%v, %+v", err, all)
 				}
 				before = after

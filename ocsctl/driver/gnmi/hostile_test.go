@@ -142,10 +142,12 @@ func TestOtherSwitches(t *testing.T) {
 				d := newDevice(t)
 				r := &relay{}
 				prepare(r)
-				sw := open(t, d, driver.Target{Endpoint: r.start(t, serve(t, d, devicegnmi.Options{Dialect: dialect})), Tolerance: patient})
+				sw := open(t, d, driver.Target{Endpoint: r.start(t, serve(t, d, devicegnmi.Options{Dialect: dialect})),
+					Tolerance: patient})
 				before := circuit.AllDark(4)
 				for by := range 3 {
-					all, err := sw.Apply(t.Context(), driver.Change{Before: before, After: circuit.Shift(4, by), Want: driver.Status, Token: 1})
+					all, err := sw.Apply(t.Context(), driver.Change{Before: before, After: circuit.Shift(4, by), Want: driver.Status,
+						Token: 1})
 					if err != nil || !d.Map().Equal(circuit.Shift(4, by)) || d.Switching() {
 						t.Fatalf("%v, %+v; the switch has %v", err, all, d.Map())
 					}
@@ -160,10 +162,12 @@ func TestOtherSwitches(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[codes.Code]error{
-		codes.InvalidArgument: driver.ErrRefused, codes.FailedPrecondition: driver.ErrRefused, codes.Unauthenticated: driver.ErrRefused,
+		codes.InvalidArgument: driver.ErrRefused, codes.FailedPrecondition: driver.ErrRefused,
+		codes.Unauthenticated:  driver.ErrRefused,
 		codes.PermissionDenied: driver.ErrRefused, codes.Aborted: driver.ErrRefused,
 		// These do not say what was done; the map does.
-		codes.Unavailable: driver.ErrNotAsIntended, codes.Internal: driver.ErrNotAsIntended, codes.DeadlineExceeded: driver.ErrNotAsIntended,
+		codes.Unavailable: driver.ErrNotAsIntended, codes.Internal: driver.ErrNotAsIntended,
+		codes.DeadlineExceeded: driver.ErrNotAsIntended,
 	} {
 		d := newDevice(t)
 		asked := 0
@@ -172,7 +176,8 @@ func TestRefusals(t *testing.T) {
 			return nil, status.Error(code, "no\nand "+strings.Repeat("no ", 1000))
 		}}
 		sw := open(t, d, driver.Target{Endpoint: r.start(t, serve(t, d, devicegnmi.Options{})), Tolerance: quick})
-		all, err := sw.Apply(t.Context(), driver.Change{Before: circuit.AllDark(4), After: circuit.Shift(4, 1), Want: driver.Status, Token: 1})
+		all, err := sw.Apply(t.Context(), driver.Change{Before: circuit.AllDark(4), After: circuit.Shift(4, 1),
+			Want: driver.Status, Token: 1})
 		if !errors.Is(err, want) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 500 || asked != 1 {
 			t.Errorf("%v: %v, asked %d times; want %v", code, err, asked, want)
 		}
@@ -226,12 +231,14 @@ func TestHostile(t *testing.T) {
 	t.Parallel()
 	say := func(text string) func(context.Context, *gpb.GetRequest) (*gpb.GetResponse, error) {
 		return func(_ context.Context, req *gpb.GetRequest) (*gpb.GetResponse, error) {
-			u := &gpb.Update{Path: req.GetPath()[0], Val: &gpb.TypedValue{Value: &gpb.TypedValue_JsonIetfVal{JsonIetfVal: []byte(text)}}}
+			u := &gpb.Update{Path: req.GetPath()[0],
+				Val: &gpb.TypedValue{Value: &gpb.TypedValue_JsonIetfVal{JsonIetfVal: []byte(text)}}}
 			return &gpb.GetResponse{Notification: []*gpb.Notification{{Update: []*gpb.Update{u}}}}, nil
 		}
 	}
 	circuitOf := func(in, out string) string {
-		return `{"name":"` + in + out + `","config":{"input-port-name":"` + in + `","output-port-name":"` + out + `"},"state":{"status":"CONNECTED"}}`
+		return `{"name":"` + in + out + `","config":{"input-port-name":"` + in + `","output-port-name":"` + out +
+			`"},"state":{"status":"CONNECTED"}}`
 	}
 	for name, c := range map[string]struct {
 		get  func(context.Context, *gpb.GetRequest) (*gpb.GetResponse, error)
@@ -241,14 +248,17 @@ func TestHostile(t *testing.T) {
 		"rows without names": {say(`{"port-connection":[{}]}`), driver.ErrProtocol},
 		"nested":             {say(strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000)), driver.ErrProtocol},
 		"huge":               {say(`"` + strings.Repeat("x", 17<<20) + `"`), driver.ErrProtocol},
-		"egress twice":       {say(`{"port-connection":[` + circuitOf("1", "5") + "," + circuitOf("2", "5") + `]}`), driver.ErrNotMatching},
-		"ingress twice":      {say(`{"port-connection":[` + circuitOf("1", "5") + "," + circuitOf("1", "6") + `]}`), driver.ErrNotMatching},
-		"half ours":          {say(`{"port-connection":[` + circuitOf("1", "77") + `]}`), driver.ErrNotMatching},
-		"an ingress egress":  {say(`{"port-connection":[` + circuitOf("1", "2") + `]}`), driver.ErrNotMatching},
+		"egress twice": {say(`{"port-connection":[` + circuitOf("1", "5") + "," + circuitOf("2", "5") + `]}`),
+			driver.ErrNotMatching},
+		"ingress twice": {say(`{"port-connection":[` + circuitOf("1", "5") + "," + circuitOf("1", "6") + `]}`),
+			driver.ErrNotMatching},
+		"half ours":         {say(`{"port-connection":[` + circuitOf("1", "77") + `]}`), driver.ErrNotMatching},
+		"an ingress egress": {say(`{"port-connection":[` + circuitOf("1", "2") + `]}`), driver.ErrNotMatching},
 	} {
 		d := newDevice(t)
 		r := &relay{}
-		sw := open(t, d, driver.Target{Endpoint: r.start(t, serve(t, d, devicegnmi.Options{})), Timeout: 20 * time.Second, Tolerance: quick})
+		sw := open(t, d, driver.Target{Endpoint: r.start(t, serve(t, d, devicegnmi.Options{})), Timeout: 20 * time.Second,
+			Tolerance: quick})
 		r.get = c.get
 		refused(t, name, sw, d, c.want)
 	}
@@ -257,7 +267,8 @@ func TestHostile(t *testing.T) {
 // refused checks that a switch whose answers are of no use is neither read nor changed.
 func refused(t *testing.T, name string, sw driver.Switch, d *device.Device, want error) {
 	t.Helper()
-	if p, err := sw.Read(t.Context()); !errors.Is(err, want) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 500 {
+	if p, err := sw.Read(t.Context()); !errors.Is(err, want) || strings.Contains(err.Error(), "\n") ||
+		len(err.Error()) > 500 {
 		t.Errorf("%s: %v, %.500v", name, p, err)
 	}
 	change := driver.Change{Before: circuit.AllDark(4), After: circuit.Shift(4, 1), Token: 1}
@@ -274,9 +285,10 @@ func silence(t *testing.T) {
 	behind, before := memnet.Listen(), memnet.Listen()
 	serveOn(t, behind, d, devicegnmi.Options{})
 	r := &relay{}
-	r.startOn(t, before, behind.Addr().String(), grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-		return behind.Dial(ctx, "tcp", address)
-	}))
+	r.startOn(t, before, behind.Addr().String(),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return behind.Dial(ctx, "tcp", address)
+		}))
 	o := driver.Target{Endpoint: before.Addr().String(), Dial: before.Dial, Timeout: 20 * time.Second, Tolerance: quick}
 	sw := open(t, d, o)
 	r.get = func(ctx context.Context, _ *gpb.GetRequest) (*gpb.GetResponse, error) {
@@ -292,7 +304,8 @@ func TestUnknownModels(t *testing.T) {
 	r := &relay{capabilities: func(a *gpb.CapabilityResponse) {
 		a.SupportedModels = []*gpb.ModelData{{Name: "openconfig-interfaces"}}
 	}}
-	_, err := gnmi.Open(t.Context(), driver.Target{Endpoint: r.start(t, serve(t, d, devicegnmi.Options{})), Ports: labels(d, 2)})
+	_, err := gnmi.Open(t.Context(), driver.Target{Endpoint: r.start(t, serve(t, d, devicegnmi.Options{})),
+		Ports: labels(d, 2)})
 	if !errors.Is(err, gnmi.ErrDialect) {
 		t.Fatal(err)
 	}

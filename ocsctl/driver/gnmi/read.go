@@ -110,7 +110,8 @@ func (s *swtch) permutation(all []dialect.Circuit) (circuit.Permutation, error) 
 		switch {
 		case !ours1 && !ours2 || s.reversed(c):
 		case ours1 != ours2:
-			bad = fmt.Errorf("gnmi: %w: %q goes to %q, and only one of them is of this map", driver.ErrNotMatching, dialect.Brief(c.In), dialect.Brief(c.Out))
+			bad = fmt.Errorf("gnmi: %w: %q goes to %q, and only one of them is of this map", driver.ErrNotMatching,
+				dialect.Brief(c.In), dialect.Brief(c.Out))
 		case p[in] != circuit.Dark || from[out]:
 			bad = fmt.Errorf("gnmi: %w: %q to %q is a second circuit", driver.ErrNotMatching, c.In, c.Out)
 		default:

@@ -38,7 +38,8 @@ func newAuthority(t *testing.T) authority {
 }
 
 // issue writes name.pem and name.key; without a signer the certificate is a CA's.
-func (a authority) issue(t *testing.T, name string, usage []x509.ExtKeyUsage, life time.Duration) (*x509.Certificate, *ecdsa.PrivateKey) {
+func (a authority) issue(t *testing.T, name string, usage []x509.ExtKeyUsage, life time.Duration) (*x509.Certificate,
+	*ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -66,7 +67,8 @@ func (a authority) issue(t *testing.T, name string, usage []x509.ExtKeyUsage, li
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: der}, name + ".key": {Type: "EC PRIVATE KEY", Bytes: secret}} {
+	for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: der},
+		name + ".key": {Type: "EC PRIVATE KEY", Bytes: secret}} {
 		if err := os.WriteFile(a.path(file), pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +91,8 @@ func TestMutualTLS(t *testing.T) {
 	d := newDevice(t)
 	endpoint := serve(t, d, devicegnmi.Options{TLS: config})
 	target := func(ca, who authority, name string) driver.Target {
-		return driver.Target{Endpoint: endpoint, Timeout: 20 * time.Second, CAFile: ca.path("ca.pem"), CertFile: who.path(name + ".pem"), KeyFile: who.path(name + ".key")}
+		return driver.Target{Endpoint: endpoint, Timeout: 20 * time.Second, CAFile: ca.path("ca.pem"),
+			CertFile: who.path(name + ".pem"), KeyFile: who.path(name + ".key")}
 	}
 	if _, err := open(t, d, target(ours, ours, "controller")).Read(t.Context()); err != nil {
 		t.Fatal(err)
@@ -116,7 +119,8 @@ func TestMutualTLS(t *testing.T) {
 			sw.Close() //nolint:errcheck // it failed already
 			continue
 		}
-		if text := err.Error(); !strings.Contains(text, c.want) || strings.Contains(text, "\n") || strings.Contains(text, "BEGIN") {
+		if text := err.Error(); !strings.Contains(text, c.want) || strings.Contains(text, "\n") ||
+			strings.Contains(text, "BEGIN") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -26,7 +26,8 @@ type watch struct {
 // subscribe begins to listen; the context's end, or stop, ends it.
 func (s *swtch) subscribe(ctx context.Context) *watch {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watch{s: s, cancel: cancel, done: make(chan struct{}), store: dialect.NewStore(s.words), changed: make(chan struct{})}
+	w := &watch{s: s, cancel: cancel, done: make(chan struct{}), store: dialect.NewStore(s.words),
+		changed: make(chan struct{})}
 	go func() {
 		defer close(w.done)
 		w.listen(ctx)
@@ -92,7 +93,8 @@ func (s *swtch) subscriptions() *gpb.SubscribeRequest {
 		tables = []*dialect.Table{&s.words.Config, &s.words.Ports}
 	}
 	for _, t := range tables {
-		list.Subscription = append(list.Subscription, &gpb.Subscription{Path: s.words.ReadPath(t), Mode: gpb.SubscriptionMode_ON_CHANGE})
+		list.Subscription = append(list.Subscription, &gpb.Subscription{Path: s.words.ReadPath(t),
+			Mode: gpb.SubscriptionMode_ON_CHANGE})
 	}
 	return &gpb.SubscribeRequest{Request: &gpb.SubscribeRequest_Subscribe{Subscribe: list}}
 }

@@ -39,7 +39,8 @@ func collector(t *testing.T, target string) (endpoint string, c *cache.Cache) {
 
 // through names the switch meant in requests: a collector has several.
 func through(target string) grpc.StreamClientInterceptor {
-	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer,
+		opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		stream, err := streamer(ctx, desc, cc, method, opts...)
 		return &named{stream, target}, err
 	}
@@ -61,7 +62,8 @@ func (n *named) SendMsg(m any) error {
 func TestWatchCollector(t *testing.T) {
 	const target = "ocs-1"
 	endpoint, c := collector(t, target)
-	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStreamInterceptor(through(target)))
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStreamInterceptor(through(target)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,13 +72,15 @@ func TestWatchCollector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &swtch{client: gpb.NewGNMIClient(conn), words: words, ports: driver.Ports{In: []string{"1", "2"}, Out: []string{"3", "4"}}}
+	s := &swtch{client: gpb.NewGNMIClient(conn), words: words, ports: driver.Ports{In: []string{"1", "2"},
+		Out: []string{"3", "4"}}}
 	tell := func(word string) {
 		v := words.Vars("", "1", "4")
 		v["status"] = word
 		n := &gpb.Notification{Timestamp: time.Now().UnixNano(), Prefix: &gpb.Path{Target: target}}
 		for _, l := range append(words.Config.EntryLeaves(v), words.Status.EntryLeaves(v)...) {
-			n.Update = append(n.Update, &gpb.Update{Path: &gpb.Path{Elem: l.Elems}, Val: &gpb.TypedValue{Value: &gpb.TypedValue_StringVal{StringVal: l.Value}}})
+			n.Update = append(n.Update, &gpb.Update{Path: &gpb.Path{Elem: l.Elems},
+				Val: &gpb.TypedValue{Value: &gpb.TypedValue_StringVal{StringVal: l.Value}}})
 		}
 		if err := c.GnmiUpdate(n); err != nil {
 			t.Fatal(err)

@@ -21,7 +21,8 @@ func (w *Switch) Apply(ctx context.Context, c driver.Change) ([]driver.Circuit, 
 	var report []driver.Circuit
 	err := w.use(ctx, func() (err error) {
 		if len(c.Before) != len(w.ports.in) || len(c.After) != len(w.ports.in) {
-			return fmt.Errorf("%w: maps of %d and %d ports, the switch has %d", driver.ErrRefused, len(c.Before), len(c.After), len(w.ports.in))
+			return fmt.Errorf("%w: maps of %d and %d ports, the switch has %d", driver.ErrRefused, len(c.Before),
+				len(c.After), len(w.ports.in))
 		}
 		t := &transaction{Switch: w, after: c.After}
 		defer t.release(ctx)
@@ -141,7 +142,8 @@ func (t *transaction) Map(ctx context.Context) (circuit.Permutation, error) {
 // that it rolls back; where it does not, what an error leaves behind is for reading back.
 func (t *transaction) Send(ctx context.Context, _ uint64, remove, add []circuit.Pair) ([]error, error) {
 	if !t.holds() {
-		return nil, fmt.Errorf("%w: the session ended, and its locks with it, before the change was asked for", driver.ErrRefused)
+		return nil, fmt.Errorf("%w: the session ended, and its locks with it, before the change was asked for",
+			driver.ErrRefused)
 	}
 	store, peer := t.edited(), t.session.peer
 	change := edit(store, peer, t.delta(remove, add))
@@ -189,7 +191,8 @@ func (t *transaction) delta(remove, add []circuit.Pair) *wire.Element {
 		old[p.From] = true
 	}
 	row := func(p circuit.Pair, op string) {
-		e.Children = append(e.Children, wire.PairElement(wire.Pair{Ingress: t.ports.in[p.From], Egress: t.ports.out[p.To]}, op))
+		e.Children = append(e.Children, wire.PairElement(wire.Pair{Ingress: t.ports.in[p.From],
+			Egress: t.ports.out[p.To]}, op))
 	}
 	for _, p := range remove {
 		if t.after[p.From] == circuit.Dark {

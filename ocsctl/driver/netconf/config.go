@@ -108,7 +108,8 @@ func pin(t driver.Target, cc *ssh.ClientConfig) error {
 	}
 	// A check of a key that no host has returns the keys that the file knows.
 	var known *knownhosts.KeyError
-	if err := check(t.Endpoint, &net.TCPAddr{IP: net.IPv4zero}, unknownKey{}); !errors.As(err, &known) || len(known.Want) == 0 {
+	if err := check(t.Endpoint, &net.TCPAddr{IP: net.IPv4zero}, unknownKey{}); !errors.As(err, &known) ||
+		len(known.Want) == 0 {
 		return fmt.Errorf("%w: %s has none for %s", ErrHostKey, t.KnownHostsFile, t.Endpoint)
 	}
 	for _, k := range known.Want {

@@ -52,17 +52,29 @@ func TestWhoMayConnect(t *testing.T) {
 		change func(*driver.Target)
 		want   error // nil: any
 	}{
-		"no endpoint":         {func(o *driver.Target) { o.Endpoint = "" }, nil},
-		"no user":             {func(o *driver.Target) { o.User = "" }, netconf.ErrCredentials},
-		"no secret":           {func(o *driver.Target) { o.KeyFile = "" }, netconf.ErrCredentials},
-		"no such file":        {func(o *driver.Target) { o.KeyFile = filepath.Join(t.TempDir(), "none") }, netconf.ErrCredentials},
-		"no key":              {func(o *driver.Target) { o.KeyFile = secret }, netconf.ErrCredentials},
-		"another key":         {func(o *driver.Target) { o.KeyFile = file(t, "strange", strange) }, nil},
-		"wrong password":      {func(o *driver.Target) { o.KeyFile, o.PasswordFile = "", file(t, "p", []byte("s3cret-guess")) }, nil},
-		"as delivered":        {func(o *driver.Target) { o.User, o.PasswordFile = "admin", file(t, "p", []byte("root\n")) }, netconf.ErrCredentials},
-		"empty password":      {func(o *driver.Target) { o.User, o.PasswordFile = "root", file(t, "p", nil) }, netconf.ErrCredentials},
-		"huge password":       {func(o *driver.Target) { o.PasswordFile = file(t, "p", make([]byte, 1<<20)) }, netconf.ErrCredentials},
-		"open password":       {func(o *driver.Target) { o.PasswordFile = exposed(t, file(t, "p", []byte(password))) }, files.ErrExposed},
+		"no endpoint": {func(o *driver.Target) { o.Endpoint = "" }, nil},
+		"no user":     {func(o *driver.Target) { o.User = "" }, netconf.ErrCredentials},
+		"no secret":   {func(o *driver.Target) { o.KeyFile = "" }, netconf.ErrCredentials},
+		"no such file": {func(o *driver.Target) {
+			o.KeyFile = filepath.Join(t.TempDir(), "none")
+		}, netconf.ErrCredentials},
+		"no key":      {func(o *driver.Target) { o.KeyFile = secret }, netconf.ErrCredentials},
+		"another key": {func(o *driver.Target) { o.KeyFile = file(t, "strange", strange) }, nil},
+		"wrong password": {func(o *driver.Target) {
+			o.KeyFile, o.PasswordFile = "", file(t, "p", []byte("s3cret-guess"))
+		}, nil},
+		"as delivered": {func(o *driver.Target) {
+			o.User, o.PasswordFile = "admin", file(t, "p", []byte("root\n"))
+		}, netconf.ErrCredentials},
+		"empty password": {func(o *driver.Target) {
+			o.User, o.PasswordFile = "root", file(t, "p", nil)
+		}, netconf.ErrCredentials},
+		"huge password": {func(o *driver.Target) {
+			o.PasswordFile = file(t, "p", make([]byte, 1<<20))
+		}, netconf.ErrCredentials},
+		"open password": {func(o *driver.Target) {
+			o.PasswordFile = exposed(t, file(t, "p", []byte(password)))
+		}, files.ErrExposed},
 		"open key":            {func(o *driver.Target) { o.KeyFile = exposed(t, o.KeyFile) }, files.ErrExposed},
 		"no known hosts":      {func(o *driver.Target) { o.KnownHostsFile = "" }, netconf.ErrHostKey},
 		"endless known hosts": {func(o *driver.Target) { o.KnownHostsFile = "/dev/zero" }, netconf.ErrHostKey},
@@ -70,13 +82,15 @@ func TestWhoMayConnect(t *testing.T) {
 		"host has a new key": {func(o *driver.Target) {
 			o.KnownHostsFile = file(t, "k", []byte(knownhosts.Line([]string{o.Endpoint}, stranger)+"\n"))
 		}, netconf.ErrHostKey},
-		"garbled known hosts": {func(o *driver.Target) { o.KnownHostsFile = file(t, "k", []byte("\x00\x01 garbage\n")) }, netconf.ErrHostKey},
-		"label of a name":     {func(o *driver.Target) { o.Ports.In = []string{"1", "2", "3", "4A"} }, netconf.ErrPorts},
-		"label of 0":          {func(o *driver.Target) { o.Ports.In = []string{"0", "2", "3", "4"} }, netconf.ErrPorts},
-		"label with zeros":    {func(o *driver.Target) { o.Ports.In = []string{"01", "2", "3", "4"} }, netconf.ErrPorts},
-		"label twice":         {func(o *driver.Target) { o.Ports.Out = []string{"5", "6", "7", "5"} }, netconf.ErrPorts},
-		"one side longer":     {func(o *driver.Target) { o.Ports.Out = o.Ports.Out[:3] }, netconf.ErrPorts},
-		"no ports":            {func(o *driver.Target) { o.Ports = driver.Ports{} }, netconf.ErrPorts},
+		"garbled known hosts": {func(o *driver.Target) {
+			o.KnownHostsFile = file(t, "k", []byte("\x00\x01 garbage\n"))
+		}, netconf.ErrHostKey},
+		"label of a name":  {func(o *driver.Target) { o.Ports.In = []string{"1", "2", "3", "4A"} }, netconf.ErrPorts},
+		"label of 0":       {func(o *driver.Target) { o.Ports.In = []string{"0", "2", "3", "4"} }, netconf.ErrPorts},
+		"label with zeros": {func(o *driver.Target) { o.Ports.In = []string{"01", "2", "3", "4"} }, netconf.ErrPorts},
+		"label twice":      {func(o *driver.Target) { o.Ports.Out = []string{"5", "6", "7", "5"} }, netconf.ErrPorts},
+		"one side longer":  {func(o *driver.Target) { o.Ports.Out = o.Ports.Out[:3] }, netconf.ErrPorts},
+		"no ports":         {func(o *driver.Target) { o.Ports = driver.Ports{} }, netconf.ErrPorts},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := good

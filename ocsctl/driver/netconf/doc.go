@@ -6,8 +6,8 @@
 // named. Then it reads the map back. Where the switch has a candidate, the driver validates and commits the edit there.
 // Where the switch offers it, the commit is a confirmed one: the switch undoes it if the controller dies before it has
 // seen the result. (Not all keep that promise: netconfd 2.13 cannot restore a locked datastore.) If an answer does not
-// come, the driver ends the session. The next session takes the lock, which the switch refuses while the old request may
-// still act, and reads the outcome.
+// come, the driver ends the session. The next session takes the lock, which the switch refuses while the old request
+// may still act, and reads the outcome.
 //
 // Layer: below the controller; it imports driver and plans/circuit. It knows no epochs and
 // keeps no map.

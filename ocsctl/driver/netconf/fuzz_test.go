@@ -17,7 +17,8 @@ import (
 // error that says what is wrong, in one line.
 func FuzzAnswer(f *testing.F) {
 	const open, shut = `<rpc-reply message-id="1" xmlns="` + wire.BaseNS + `">`, `</rpc-reply>`
-	data := wire.New(wire.BaseNS, "data", wire.CrossConnects([]wire.Pair{{Ingress: 1, Egress: 5}, {Ingress: 2, Egress: 6}}, ""))
+	data := wire.New(wire.BaseNS, "data",
+		wire.CrossConnects([]wire.Pair{{Ingress: 1, Egress: 5}, {Ingress: 2, Egress: 6}}, ""))
 	f.Add([]byte(open + data.String() + shut))
 	f.Add([]byte(open + "<ok/>" + shut))
 	f.Add([]byte(open + (&wire.Error{Type: "protocol", Tag: "in-use", Message: "a\nb"}).Element().String() + shut))
@@ -30,14 +31,16 @@ func FuzzAnswer(f *testing.F) {
 			io.Reader
 			io.Writer
 		}{bytes.NewReader(append(answer, "]]>]]>"...)), io.Discard}
-		w := &Switch{ports: p, session: &session{conn: io.NopCloser(nil), framer: wire.NewFramer(stream, 1<<16), timeout: time.Minute}}
+		w := &Switch{ports: p, session: &session{conn: io.NopCloser(nil), framer: wire.NewFramer(stream, 1<<16),
+			timeout: time.Minute}}
 		m, err := w.read(context.Background(), w.call)
 		switch {
 		case err == nil:
 			if err := m.Validate(3); err != nil {
 				t.Fatal(err)
 			}
-		case !errors.Is(err, driver.ErrProtocol) && !errors.Is(err, driver.ErrRefused) && !errors.Is(err, driver.ErrNotMatching):
+		case !errors.Is(err, driver.ErrProtocol) && !errors.Is(err, driver.ErrRefused) &&
+			!errors.Is(err, driver.ErrNotMatching):
 			t.Fatalf("%v", err)
 		case strings.Contains(err.Error(), "\n"):
 			t.Fatalf("%q", err)

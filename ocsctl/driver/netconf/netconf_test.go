@@ -109,7 +109,8 @@ func open(t testing.TB, o driver.Target) driver.Switch {
 // BenchmarkApply is a change of all of 64 circuits, read back, over SSH on this host: the
 // switch itself takes no time.
 func BenchmarkApply(b *testing.B) {
-	for name, c := range map[string]server.Config{"running": {Mode: device.Bulk}, "candidate": {Mode: device.Bulk, Candidate: true}} {
+	for name, c := range map[string]server.Config{"running": {Mode: device.Bulk},
+		"candidate": {Mode: device.Bulk, Candidate: true}} {
 		b.Run(name, func(b *testing.B) {
 			d, err := device.New(device.Config{Ports: 64, Preset: "plzt-ns"})
 			if err != nil {
@@ -121,7 +122,8 @@ func BenchmarkApply(b *testing.B) {
 			at := 0
 			for b.Loop() {
 				next := 1 + at%2
-				if _, err := sw.Apply(context.Background(), driver.Change{Before: maps[at], After: maps[next], Want: driver.ReadBack}); err != nil {
+				if _, err := sw.Apply(context.Background(), driver.Change{Before: maps[at], After: maps[next],
+					Want: driver.ReadBack}); err != nil {
 					b.Fatal(err)
 				}
 				at = next

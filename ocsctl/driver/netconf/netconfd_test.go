@@ -162,7 +162,8 @@ func TestNetconfd(t *testing.T) {
 	read(t, sw, circuit.AllDark(16))
 	mixed := circuit.Shift(16, 3).Clone()
 	mixed[2], mixed[3], mixed[7] = mixed[3], mixed[2], circuit.Dark
-	for _, to := range []circuit.Permutation{circuit.Shift(16, 3), mixed, circuit.Shift(16, 3), circuit.Xor(16, 5), circuit.AllDark(16), circuit.Shift(16, 1)} {
+	for _, to := range []circuit.Permutation{circuit.Shift(16, 3), mixed, circuit.Shift(16, 3), circuit.Xor(16, 5),
+		circuit.AllDark(16), circuit.Shift(16, 1)} {
 		report, err := change(t, sw, to)
 		if err != nil {
 			t.Fatalf("to %v: %v", to, err)

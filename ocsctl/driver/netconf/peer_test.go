@@ -26,12 +26,14 @@ const end = "]]>]]>"
 
 // goodHello is that of a switch.
 func goodHello(more ...string) string {
-	return wire.Hello{Capabilities: append([]string{wire.Base10, wire.CapRunning, wire.OpticalNS + "?module=optical-switch"}, more...), Session: 4}.Element().String() + end
+	return wire.Hello{Capabilities: append([]string{wire.Base10, wire.CapRunning, wire.OpticalNS +
+		"?module=optical-switch"}, more...), Session: 4}.Element().String() + end
 }
 
 // reply is an answer with content.
 func reply(id, content string) string {
-	return `<rpc-reply message-id="` + id + `" xmlns="` + wire.BaseNS + `" xmlns:o="` + wire.OpticalNS + `">` + content + `</rpc-reply>` + end
+	return `<rpc-reply message-id="` + id + `" xmlns="` + wire.BaseNS + `" xmlns:o="` + wire.OpticalNS + `">` + content +
+		`</rpc-reply>` + end
 }
 
 func rows(pairs string) string {
@@ -84,12 +86,16 @@ func TestBadHellos(t *testing.T) {
 		hello string
 		want  error
 	}{
-		"garbage":       {"SSH-2.0 is not NETCONF" + end, driver.ErrProtocol},
-		"another":       {"<rpc/>" + end, driver.ErrProtocol},
-		"no base":       {wire.Hello{Capabilities: []string{wire.OpticalNS}, Session: 1}.Element().String() + end, driver.ErrProtocol},
-		"no session":    {wire.Hello{Capabilities: []string{wire.Base10, wire.OpticalNS}}.Element().String() + end, driver.ErrProtocol},
-		"no module":     {wire.Hello{Capabilities: []string{wire.Base10}, Session: 1}.Element().String() + end, driver.ErrProtocol},
-		"bad session":   {strings.Replace(goodHello(), ">4<", ">\x07&#10;four"+strings.Repeat("!", 1000)+"<", 1), driver.ErrProtocol},
+		"garbage": {"SSH-2.0 is not NETCONF" + end, driver.ErrProtocol},
+		"another": {"<rpc/>" + end, driver.ErrProtocol},
+		"no base": {wire.Hello{Capabilities: []string{wire.OpticalNS}, Session: 1}.Element().String() + end,
+			driver.ErrProtocol},
+		"no session": {wire.Hello{Capabilities: []string{wire.Base10, wire.OpticalNS}}.Element().String() + end,
+			driver.ErrProtocol},
+		"no module": {wire.Hello{Capabilities: []string{wire.Base10}, Session: 1}.Element().String() + end,
+			driver.ErrProtocol},
+		"bad session": {strings.Replace(goodHello(), ">4<", ">\x07&#10;four"+strings.Repeat("!", 1000)+"<", 1),
+			driver.ErrProtocol},
 		"document type": {"<!DOCTYPE hello>" + goodHello(), driver.ErrProtocol},
 		"endless":       {strings.Repeat("a", 9<<20), driver.ErrProtocol},
 		"silence":       {"", context.DeadlineExceeded},
@@ -111,21 +117,32 @@ func TestBadAnswers(t *testing.T) {
 		answer func(op, id string) string
 		want   error
 	}{
-		"garbage":    {func(string, string) string { return "\x1b[2J%s" + end }, driver.ErrProtocol},
-		"no reply":   {func(string, string) string { return "<ok/>" + end }, driver.ErrProtocol},
-		"another's":  {func(string, string) string { return reply(strings.Repeat("77\n", 500), "<ok/>") }, driver.ErrProtocol},
-		"neither":    {func(_, id string) string { return reply(id, "") }, driver.ErrProtocol},
-		"deep":       {func(_, id string) string { return reply(id, strings.Repeat("<a>", 1000)+strings.Repeat("</a>", 1000)) }, driver.ErrProtocol},
-		"long names": {func(_, id string) string { return reply(id, "<"+strings.Repeat("a", 1<<20)+"></b>") }, driver.ErrProtocol},
-		"endless":    {func(_, id string) string { return strings.Repeat("<a>", 3<<20) }, driver.ErrProtocol},
-		"half":       {func(_, id string) string { return strings.TrimSuffix(reply(id, rows("")), end) }, context.DeadlineExceeded},
-		"silence":    {func(string, string) string { return "" }, context.DeadlineExceeded},
+		"garbage":  {func(string, string) string { return "\x1b[2J%s" + end }, driver.ErrProtocol},
+		"no reply": {func(string, string) string { return "<ok/>" + end }, driver.ErrProtocol},
+		"another's": {func(string, string) string {
+			return reply(strings.Repeat("77\n", 500), "<ok/>")
+		}, driver.ErrProtocol},
+		"neither": {func(_, id string) string { return reply(id, "") }, driver.ErrProtocol},
+		"deep": {func(_, id string) string {
+			return reply(id, strings.Repeat("<a>", 1000)+strings.Repeat("</a>", 1000))
+		}, driver.ErrProtocol},
+		"long names": {func(_, id string) string {
+			return reply(id, "<"+strings.Repeat("a", 1<<20)+"></b>")
+		}, driver.ErrProtocol},
+		"endless": {func(_, id string) string { return strings.Repeat("<a>", 3<<20) }, driver.ErrProtocol},
+		"half": {func(_, id string) string {
+			return strings.TrimSuffix(reply(id, rows("")), end)
+		}, context.DeadlineExceeded},
+		"silence": {func(string, string) string { return "" }, context.DeadlineExceeded},
 		"port 0": {func(_, id string) string {
 			return reply(id, rows("<o:pair><o:ingress>0</o:ingress><o:egress>5</o:egress></o:pair>"))
 		}, driver.ErrProtocol},
-		"no egress": {func(_, id string) string { return reply(id, rows("<o:pair><o:ingress>1</o:ingress></o:pair>")) }, driver.ErrProtocol},
+		"no egress": {func(_, id string) string {
+			return reply(id, rows("<o:pair><o:ingress>1</o:ingress></o:pair>"))
+		}, driver.ErrProtocol},
 		"refusal": {func(_, id string) string {
-			return reply(id, `<rpc-error><error-tag>access-denied</error-tag><error-message>no&#10;way`+strings.Repeat("!", 1000)+`</error-message></rpc-error>`)
+			return reply(id, `<rpc-error><error-tag>access-denied</error-tag><error-message>no&#10;way`+strings.Repeat("!",
+				1000)+`</error-message></rpc-error>`)
 		}, driver.ErrRefused},
 		"shared egress": {func(_, id string) string {
 			return reply(id, rows("<o:pair><o:ingress>1</o:ingress><o:egress>5</o:egress></o:pair><o:pair><o:ingress>2</o:ingress><o:egress>5</o:egress></o:pair>"))
@@ -200,7 +217,8 @@ func TestLockHeld(t *testing.T) { synctest.Test(t, lockHeld) }
 func lockHeld(t *testing.T) {
 	for tag, tries := range map[string]int{"in-use": 3, "lock-denied": 1 << 20} {
 		left, edits := tries, 0
-		denied := `<rpc-error><error-type>protocol</error-type><error-tag>` + tag + `</error-tag><error-severity>error</error-severity></rpc-error>`
+		denied := `<rpc-error><error-type>protocol</error-type><error-tag>` + tag +
+			`</error-tag><error-severity>error</error-severity></rpc-error>`
 		sw, err := openScript(script{goodHello(), func(op, id string) string {
 			switch {
 			case op == "lock" && left > 0:

@@ -182,8 +182,9 @@ func (w *Switch) Info(ctx context.Context) (driver.Info, error) {
 		}
 		info = driver.Info{
 			Vendor: wire.Line(p.Value(wire.OpticalNS, "manufacturer")), Model: wire.Line(p.Value(wire.OpticalNS, "model-name")),
-			Serial: wire.Line(p.Value(wire.OpticalNS, "serial-number")), Software: wire.Line(p.Value(wire.OpticalNS, "software-version")),
-			Dialect: dialect(w.session.peer), CanState: canState, CanLight: canLight,
+			Serial:   wire.Line(p.Value(wire.OpticalNS, "serial-number")),
+			Software: wire.Line(p.Value(wire.OpticalNS, "software-version")),
+			Dialect:  dialect(w.session.peer), CanState: canState, CanLight: canLight,
 		}
 		return protocol(err)
 	})
@@ -217,7 +218,8 @@ func (w *Switch) Read(ctx context.Context) (circuit.Permutation, error) {
 }
 
 // read asks for the map and checks that it is one.
-func (w *Switch) read(ctx context.Context, ask func(context.Context, *wire.Element) (*wire.Element, error)) (circuit.Permutation, error) {
+func (w *Switch) read(ctx context.Context, ask func(context.Context, *wire.Element) (*wire.Element,
+	error)) (circuit.Permutation, error) {
 	data, err := ask(ctx, getMap())
 	if err != nil {
 		return nil, err

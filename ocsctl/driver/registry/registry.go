@@ -27,7 +27,8 @@ var drivers = map[string]driver.Open{
 func Open(ctx context.Context, name string, t driver.Target) (driver.Switch, error) {
 	open, ok := drivers[name]
 	if !ok {
-		return nil, fmt.Errorf("registry: there is no driver %q for switches, only %s", name, strings.Join(slices.Sorted(maps.Keys(drivers)), ", "))
+		return nil, fmt.Errorf("registry: there is no driver %q for switches, only %s", name,
+			strings.Join(slices.Sorted(maps.Keys(drivers)), ", "))
 	}
 	return open(ctx, t)
 }

@@ -9,7 +9,8 @@ import (
 
 // FuzzParse holds the parsers to: a value or ErrProtocol, and nothing larger than a switch.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"(@1,2),(@17,18)", "(@1),(@17);(@2),(@18)", "(@),(@)", "(@1:3),(@7:9)", "(E,D,F)", "(-3.1,-60.00)", `0,"No error"`, `-222,"Data out of range",-100,"x"`, ""} {
+	for _, s := range []string{"(@1,2),(@17,18)", "(@1),(@17);(@2),(@18)", "(@),(@)", "(@1:3),(@7:9)", "(E,D,F)",
+		"(-3.1,-60.00)", `0,"No error"`, `-222,"Data out of range",-100,"x"`, ""} {
 		f.Add(s, 2)
 	}
 	f.Fuzz(func(t *testing.T, reply string, n int) {

@@ -55,7 +55,8 @@ func TestWholeMap(t *testing.T) {
 	sw := open(t, d, 300, driver.Target{})
 	closeAfter(t, sw)
 	at := circuit.AllDark(300)
-	for _, to := range []circuit.Permutation{circuit.Shift(300, 1), circuit.Shift(300, 7), circuit.AllDark(300), circuit.Xor(300, 1)} {
+	for _, to := range []circuit.Permutation{circuit.Shift(300, 1), circuit.Shift(300, 7), circuit.AllDark(300),
+		circuit.Xor(300, 1)} {
 		if verdicts, err := sw.Apply(context20(t), driver.Change{Before: at, After: to, Want: driver.Status}); err != nil {
 			t.Fatalf("%v: %+v", err, verdicts)
 		}
@@ -141,13 +142,15 @@ func TestBadPeers(t *testing.T) {
 				closeAfter(t, sw)
 				_, err = sw.Read(context20(t))
 			}
-			if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 300 || c.is != nil && !errors.Is(err, c.is) {
+			if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") ||
+				len(err.Error()) > 300 || c.is != nil && !errors.Is(err, c.is) {
 				t.Errorf("error %v, want one line with %q", err, c.says)
 			}
 		})
 	}
 	t.Run("both forms of a table", func(t *testing.T) {
-		for _, table := range []string{"(@1,2),(@4,3)\r\n", "(@1),(@4);(@2),(@3)\r\n", "(@1:2),(@4,3)\n", "(@4),(@1);(@2), (@3)\r\n"} {
+		for _, table := range []string{"(@1,2),(@4,3)\r\n", "(@1),(@4);(@2),(@3)\r\n", "(@1:2),(@4,3)\n",
+			"(@4),(@1);(@2), (@3)\r\n"} {
 			endpoint := say(t, func(line string) string {
 				if line == ":OXC:SWIT:CONN:STAT?" {
 					return table
@@ -187,8 +190,10 @@ func TestDrip(t *testing.T) {
 			}()
 		}
 	}()
-	_, err = scpi.Open(context20(t), driver.Target{Endpoint: l.Addr().String(), Ports: driver.Ports{In: []string{"1"}}, Timeout: 200 * time.Millisecond})
-	if err == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, driver.ErrProtocol) || strings.Contains(err.Error(), "\n") {
+	_, err = scpi.Open(context20(t), driver.Target{Endpoint: l.Addr().String(), Ports: driver.Ports{In: []string{"1"}},
+		Timeout: 200 * time.Millisecond})
+	if err == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, driver.ErrProtocol) ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("%v", err)
 	}
 }
@@ -228,7 +233,8 @@ func TestRefusedTargets(t *testing.T) {
 		{driver.Target{Endpoint: "127.0.0.1", Ports: two}, "not host:port"},
 		{driver.Target{Endpoint: "127.0.0.1:1", Ports: two, Dialect: "tl1"}, "no dialect"},
 		{driver.Target{Endpoint: "127.0.0.1:1"}, "0 ingress"},
-		{driver.Target{Endpoint: "127.0.0.1:1", Ports: driver.Ports{In: []string{"1A"}, Out: []string{"2"}}}, "not a port number"},
+		{driver.Target{Endpoint: "127.0.0.1:1", Ports: driver.Ports{In: []string{"1A"}, Out: []string{"2"}}},
+			"not a port number"},
 		{driver.Target{Endpoint: "127.0.0.1:1", Ports: driver.Ports{In: []string{"1"}, Out: []string{"1"}}}, "twice"},
 	} {
 		if _, err := scpi.Open(context20(t), c.target); err == nil || !strings.Contains(err.Error(), c.says) {
@@ -255,10 +261,13 @@ func TestServerSyntax(t *testing.T) {
 		{":oxc:swit:conn:only (@4:5), (@9:10); stat?\n", "(@4,5),(@9,10)"},
 		{":OXC:SWITCH:CONNECT:PORT? 4;PORT? 9;PORT? 1\n", `"9";"4";""`},
 		{":oxc:swit:conn:add (@1),(@9);:syst:err:all?\n", `-221,"Settings conflict;1 to 9: port has another circuit"`},
-		{":oxc:swit:conn:add (@1),(@17);sub (@1),(@12);:syst:err?;err?;err?\n", `-222,"Data out of range;port 17";-200,"Execution error;1 to 12: no such circuit";0,"No error"`},
-		{":oxc:swit:conn:add (@9),(@1);add (@1;add (@99999),(@1);add (@1,2),(@9);:syst:err:all?\n", `-222,"Data out of range;ports 9 and 1 are not ingress and egress",-102,"Syntax error",-222,"Data out of range",-102,"Syntax error;lists of different lengths"`},
+		{":oxc:swit:conn:add (@1),(@17);sub (@1),(@12);:syst:err?;err?;err?\n",
+			`-222,"Data out of range;port 17";-200,"Execution error;1 to 12: no such circuit";0,"No error"`},
+		{":oxc:swit:conn:add (@9),(@1);add (@1;add (@99999),(@1);add (@1,2),(@9);:syst:err:all?\n",
+			`-222,"Data out of range;ports 9 and 1 are not ingress and egress",-102,"Syntax error",-222,"Data out of range",-102,"Syntax error;lists of different lengths"`},
 		{":oxc:swit:conn:only (@1,1),(@9,10);:syst:err:all?\n", `-221,"Settings conflict;port 1 twice"`},
-		{":oxc:swit:conn:only (@1,2),(@9,9);:syst:err:all?\n", `-221,"Settings conflict;no such port: [1]: port 0 already receives from port 0"`},
+		{":oxc:swit:conn:only (@1,2),(@9,9);:syst:err:all?\n",
+			`-221,"Settings conflict;no such port: [1]: port 0 already receives from port 0"`},
 		{":no:such:thing 1;*CLS;:syst:err:all?\n", `0,"No error"`},
 		{":no:such:thing 1;:syst:err:all?\n", `-113,"Undefined header;NO:SUCH:THING"`},
 		{":oxc:swit:conn:sub (@4,5),(@);stat?\n", "(@),(@)"},

@@ -87,7 +87,8 @@ func (f firmware) answer(line string) (answer string, ours bool) {
 	refused := slices.ContainsFunc(f.unknown, func(h string) bool { return strings.Contains(line, h) })
 	if f.noMeter > 0 && strings.Contains(line, "PMON") {
 		for port := f.noMeter; port < f.noMeter+64; port++ {
-			refused = refused || strings.Contains(strings.NewReplacer("@", ",", ")", ",").Replace(line), fmt.Sprintf(",%d,", port))
+			refused = refused || strings.Contains(strings.NewReplacer("@", ",", ")", ",").Replace(line),
+				fmt.Sprintf(",%d,", port))
 		}
 	}
 	const wrong = "-113,\"Undefined header\"\r\n"
@@ -111,24 +112,32 @@ func TestProbe(t *testing.T) {
 		level    driver.Level // of the circuit to port 0
 		last     driver.Level // of that to the last port
 	}{
-		"all":                     {level: driver.Light, last: driver.Light},
-		"a fifth field":           {f: firmware{ident: "Polatis,N-OST-6x6,7,6.5.2.18,LTS"}, level: driver.Light, last: driver.Light},
-		"no meters":               {monitors: device.NoMonitors, level: driver.Status, last: driver.Status},
-		"no meters, other name":   {f: firmware{ident: "HUBER+SUHNER,6000n,7,8.1"}, monitors: device.NoMonitors, level: driver.Status, last: driver.Status},
-		"power is an error":       {f: firmware{unknown: []string{"PMON"}}, level: driver.Status, last: driver.Status},
-		"power is silence":        {f: firmware{unknown: []string{"PMON"}, how: saysNothing}, level: driver.Status, last: driver.Status},
-		"power hangs up":          {f: firmware{unknown: []string{"PMON"}, how: hangsUp}, level: driver.Status, last: driver.Status},
-		"states are an error":     {f: firmware{unknown: []string{"PORT:STAT"}}, level: driver.Light, last: driver.Light},
-		"states are silence":      {f: firmware{unknown: []string{"PORT:STAT"}, how: saysNothing}, level: driver.Light, last: driver.Light},
-		"neither":                 {f: firmware{unknown: []string{"PMON", "PORT:STAT"}}, level: driver.ReadBack, last: driver.ReadBack},
-		"the last has no meter":   {f: firmware{noMeter: 2 * ports}, level: driver.Light, last: driver.Status},
-		"the last, and no answer": {f: firmware{noMeter: 2 * ports, how: saysNothing}, level: driver.Light, last: driver.Status},
+		"all": {level: driver.Light, last: driver.Light},
+		"a fifth field": {f: firmware{ident: "Polatis,N-OST-6x6,7,6.5.2.18,LTS"}, level: driver.Light,
+			last: driver.Light},
+		"no meters": {monitors: device.NoMonitors, level: driver.Status, last: driver.Status},
+		"no meters, other name": {f: firmware{ident: "HUBER+SUHNER,6000n,7,8.1"}, monitors: device.NoMonitors,
+			level: driver.Status, last: driver.Status},
+		"power is an error": {f: firmware{unknown: []string{"PMON"}}, level: driver.Status, last: driver.Status},
+		"power is silence": {f: firmware{unknown: []string{"PMON"}, how: saysNothing}, level: driver.Status,
+			last: driver.Status},
+		"power hangs up": {f: firmware{unknown: []string{"PMON"}, how: hangsUp}, level: driver.Status,
+			last: driver.Status},
+		"states are an error": {f: firmware{unknown: []string{"PORT:STAT"}}, level: driver.Light, last: driver.Light},
+		"states are silence": {f: firmware{unknown: []string{"PORT:STAT"}, how: saysNothing}, level: driver.Light,
+			last: driver.Light},
+		"neither": {f: firmware{unknown: []string{"PMON", "PORT:STAT"}}, level: driver.ReadBack,
+			last: driver.ReadBack},
+		"the last has no meter": {f: firmware{noMeter: 2 * ports}, level: driver.Light, last: driver.Status},
+		"the last, and no answer": {f: firmware{noMeter: 2 * ports, how: saysNothing}, level: driver.Light,
+			last: driver.Status},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDevice(t, device.Config{Ports: ports, Preset: "palomar-ms", Monitors: c.monitors})
 			d.SetAveraging(10 * time.Millisecond)
-			target := driver.Target{Endpoint: c.f.serve(t, d), Ports: labels(d, ports), Timeout: hour, Tolerance: driver.Tolerance{Averaging: 20 * time.Millisecond}}
+			target := driver.Target{Endpoint: c.f.serve(t, d), Ports: labels(d, ports), Timeout: hour,
+				Tolerance: driver.Tolerance{Averaging: 20 * time.Millisecond}}
 			if c.f.how != saysError || c.monitors == device.NoMonitors {
 				target.Timeout = time.Second // the driver waits for an answer that does not come
 			}
@@ -147,7 +156,8 @@ func TestProbe(t *testing.T) {
 				t.Errorf("%v: %+v", err, verdicts)
 			}
 			health, err := sw.Health(context20(t))
-			if err != nil || len(health) != 2*ports || health[ports].HasPower != (c.level == driver.Light) || health[2*ports-1].HasPower != (c.last == driver.Light) {
+			if err != nil || len(health) != 2*ports || health[ports].HasPower != (c.level == driver.Light) ||
+				health[2*ports-1].HasPower != (c.last == driver.Light) {
 				t.Errorf("%v: %+v", err, health)
 			}
 		})

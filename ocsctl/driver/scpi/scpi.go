@@ -124,7 +124,8 @@ func (s *swtch) greet(ctx context.Context) error {
 	}
 	for r := range s.in {
 		if s.in[r] > int(n) || s.out[r] <= int(n) || s.out[r] > int(n+m) {
-			return fmt.Errorf("scpi: %w: ports %d and %d: %s has ingress ports 1..%d and egress ports %d..%d", driver.ErrPorts, s.in[r], s.out[r], s.wire.endpoint, n, n+1, n+m)
+			return fmt.Errorf("scpi: %w: ports %d and %d: %s has ingress ports 1..%d and egress ports %d..%d", driver.ErrPorts,
+				s.in[r], s.out[r], s.wire.endpoint, n, n+1, n+m)
 		}
 	}
 	return nil
@@ -152,7 +153,8 @@ func (s *swtch) identify(ctx context.Context) error {
 		return fmt.Errorf("scpi: %s: another switch answers: %q, before %q", s.wire.endpoint, ident, s.ident)
 	}
 	s.ident = ident
-	s.info.Vendor, s.info.Model, s.info.Serial, s.info.Software, s.info.Dialect = words[0], words[1], words[2], words[3], Name
+	s.info.Vendor, s.info.Model, s.info.Serial, s.info.Software, s.info.Dialect = words[0], words[1],
+		words[2], words[3], Name
 	return nil
 }
 
@@ -264,7 +266,8 @@ func (s *swtch) Map(ctx context.Context) (circuit.Permutation, error) {
 		switch {
 		case !ours1 && !ours2:
 		case ours1 != ours2:
-			bad = fmt.Errorf("scpi: %w: port %d goes to port %d, and only one of them is of this map", driver.ErrNotMatching, in[i], out[i])
+			bad = fmt.Errorf("scpi: %w: port %d goes to port %d, and only one of them is of this map", driver.ErrNotMatching,
+				in[i], out[i])
 		case p[r] != circuit.Dark || from[q]:
 			bad = fmt.Errorf("scpi: %w: port %d to port %d is a second circuit", driver.ErrNotMatching, in[i], out[i])
 		default:
@@ -451,7 +454,8 @@ func (s *swtch) Health(ctx context.Context) ([]driver.Health, error) {
 	for i, number := range numbers {
 		all[i].Port = strconv.Itoa(number)
 		if words != nil {
-			all[i].State, all[i].Failed = map[string]string{enabled: "ENABLED", disabled: "DISABLED", failed: "FAILED"}[words[i]], words[i] != enabled
+			all[i].State, all[i].Failed = map[string]string{enabled: "ENABLED", disabled: "DISABLED",
+				failed: "FAILED"}[words[i]], words[i] != enabled
 		}
 		if k := i - len(s.in); k >= 0 && !math.IsNaN(dbm[k]) {
 			all[i].PowerDBm, all[i].HasPower = dbm[k], true

@@ -35,7 +35,8 @@ func (w *wire) loopback(host string) error {
 	if ip := net.ParseIP(host); w.insecure || host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return fmt.Errorf("scpi: %s: SCPI is neither encrypted nor authenticated; leaving this host with it has to be allowed", w.endpoint)
+	return fmt.Errorf("scpi: %s: SCPI is neither encrypted nor authenticated; leaving this host with it has to be allowed",
+		w.endpoint)
 }
 
 func (w *wire) connect(ctx context.Context) error {

@@ -1,5 +1,5 @@
-// Package memnet is a network in memory, for tests on the fake clock of testing/synctest. A goroutine that waits for one
-// of its connections lets that clock advance; a goroutine that waits for a socket does not.
+// Package memnet is a network in memory, for tests on the fake clock of testing/synctest. A goroutine that waits for
+// one of its connections lets that clock advance; a goroutine that waits for a socket does not.
 //
 // Layer: tests only.
 package memnet

@@ -37,7 +37,8 @@ func Server(ca, cert, key string) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, Certificates: []tls.Certificate{pair}}, nil
+	return &tls.Config{MinVersion: tls.VersionTLS12, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+		Certificates: []tls.Certificate{pair}}, nil
 }
 
 func load(ca, cert, key string) (*x509.CertPool, tls.Certificate, error) {

@@ -16,7 +16,8 @@ import (
 func TestLoopback(t *testing.T) {
 	for address, want := range map[string]bool{
 		"127.0.0.1:1": true, "127.9.9.9:1": true, "[::1]:1": true, "localhost:1": true,
-		"0.0.0.0:1": false, "[::]:1": false, ":1": false, "10.0.0.1:1": false, "example.com:1": false, "127.0.0.1": false, "": false, "localhost.example:1": false,
+		"0.0.0.0:1": false, "[::]:1": false, ":1": false, "10.0.0.1:1": false, "example.com:1": false, "127.0.0.1": false,
+		"": false, "localhost.example:1": false,
 	} {
 		if got := mtls.Loopback(address); got != want {
 			t.Errorf("%q: %v", address, got)
@@ -32,7 +33,8 @@ func TestBadFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, files := range [][3]string{
-		{"", junk, junk}, {junk, "", junk}, {junk, junk, ""}, {junk, junk, junk}, {filepath.Join(dir, "absent.pem"), junk, junk},
+		{"", junk, junk}, {junk, "", junk}, {junk, junk, ""}, {junk, junk, junk},
+		{filepath.Join(dir, "absent.pem"), junk, junk},
 	} {
 		_, err1 := mtls.Client(files[0], files[1], files[2])
 		_, err2 := mtls.Server(files[0], files[1], files[2])

@@ -88,13 +88,14 @@ func (s *Server) Close() { s.grpc.Stop() }
 func authorize(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
-		return nil, status.Error(codes.PermissionDenied, "nobody is there")
+		return nil, status.Error(codes.PermissionDenied, "the peer is unknown")
 	}
 	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 		for _, c := range info.State.PeerCertificates[:min(1, len(info.State.PeerCertificates))] {
 			for _, unit := range c.Subject.OrganizationalUnit {
 				if unit == rankUnit {
-					return nil, status.Errorf(codes.PermissionDenied, "%s is a rank: circuits are the controller's to move", c.Subject.CommonName)
+					return nil, status.Errorf(codes.PermissionDenied, "%s is a rank: circuits are the controller's to move",
+						c.Subject.CommonName)
 				}
 			}
 		}
@@ -107,9 +108,12 @@ func (s *Server) Open(_ context.Context, r *agentpb.OpenRequest) (*agentpb.OpenR
 	state := s.board.State()
 	switch {
 	case r.GetProtocol() != Protocol:
-		return nil, status.Errorf(codes.FailedPrecondition, "the controller speaks version %d to agents, this one %d", r.GetProtocol(), Protocol)
+		return nil, status.Errorf(codes.FailedPrecondition, "the controller speaks version %d to agents, this one %d",
+			r.GetProtocol(), Protocol)
 	case r.GetDigest() != state.Digest:
-		return nil, status.Errorf(codes.FailedPrecondition, "fabric %s was built on host %s from another file (%.12s) than the controller's (%.12s)", state.Name, state.Host, state.Digest, r.GetDigest())
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"fabric %s was built on host %s from another file (%.12s) than the controller's (%.12s)", state.Name, state.Host,
+			state.Digest, r.GetDigest())
 	}
 	var b [8]byte
 	if _, err := rand.Read(b[:]); err != nil {
@@ -122,7 +126,8 @@ func (s *Server) Open(_ context.Context, r *agentpb.OpenRequest) (*agentpb.OpenR
 		return nil, err
 	}
 	s.session = binary.NativeEndian.Uint64(b[:]) | 1 // never none
-	return &agentpb.OpenReply{Session: s.session, Host: state.Host, First: uint32(state.First), Count: uint32(state.Count), Planes: planes}, nil
+	return &agentpb.OpenReply{Session: s.session, Host: state.Host, First: uint32(state.First), Count: uint32(state.Count),
+		Planes: planes}, nil
 }
 
 // Install implements the service.

@@ -94,7 +94,8 @@ func eventually(t *testing.T, b *Board, plane int, says string) {
 	t.Helper()
 	var err error
 	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if _, err = b.Map(plane); err == nil && says == "" || err != nil && says != "" && strings.Contains(err.Error(), says) {
+		if _, err = b.Map(plane); err == nil && says == "" || err != nil && says != "" &&
+			strings.Contains(err.Error(), says) {
 			return
 		}
 	}
@@ -108,7 +109,8 @@ func TestBoardOfTwoHosts(t *testing.T) {
 	}
 	b := r.dial(t)
 	r.same(t, 1, circuit.AllDark(3))
-	for _, m := range []circuit.Permutation{circuit.Shift(3, 1), {1, 0, circuit.Dark}, {1, 2, 0}, circuit.AllDark(3), {2, 1, 0}} {
+	for _, m := range []circuit.Permutation{circuit.Shift(3, 1), {1, 0, circuit.Dark}, {1, 2, 0}, circuit.AllDark(3),
+		{2, 1, 0}} {
 		if err := b.Install(0, m); err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +154,8 @@ func TestBoardOfTwoHosts(t *testing.T) {
 
 	// A host that is gone is named.
 	r.agents[1].Close()
-	if err := next.Install(1, circuit.Shift(3, 1)); !errors.Is(err, ErrAgent) || !strings.Contains(err.Error(), "b at 127.0.0.1:") || !strings.Contains(err.Error(), "plane p1") {
+	if err := next.Install(1, circuit.Shift(3, 1)); !errors.Is(err, ErrAgent) || !strings.Contains(err.Error(),
+		"b at 127.0.0.1:") || !strings.Contains(err.Error(), "plane p1") {
 		t.Errorf("without host b: %v", err)
 	}
 	eventually(t, next, 0, "b at 127.0.0.1:")

@@ -113,7 +113,8 @@ func dial(h fabric.Host, t TLS) (*remote, error) {
 		return nil, a.failed(fmt.Errorf("off loopback %s needs a CA, a certificate and a key", h.Address))
 	}
 	var err error
-	a.conn, err = grpc.NewClient("passthrough:///"+h.Address, grpc.WithTransportCredentials(creds), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+	a.conn, err = grpc.NewClient("passthrough:///"+h.Address, grpc.WithTransportCredentials(creds),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
 		return nil, a.failed(err)
 	}
@@ -128,7 +129,8 @@ func (a *remote) open(ctx context.Context, s *kernel.State, first int) ([]*agent
 	case err != nil:
 		return nil, err
 	case reply.GetHost() != a.host.Name || int(reply.GetFirst()) != first || int(reply.GetCount()) != a.host.Ranks:
-		return nil, fmt.Errorf("it is that of host %q, with ranks %d to %d", reply.GetHost(), reply.GetFirst(), reply.GetFirst()+reply.GetCount()-1)
+		return nil, fmt.Errorf("it is that of host %q, with ranks %d to %d", reply.GetHost(), reply.GetFirst(),
+			reply.GetFirst()+reply.GetCount()-1)
 	case len(reply.GetPlanes()) != len(s.Planes):
 		return nil, fmt.Errorf("it has %d planes, not %d", len(reply.GetPlanes()), len(s.Planes))
 	}
@@ -163,7 +165,8 @@ func (b *Board) Map(plane int) (circuit.Permutation, error) {
 	return b.maps[plane].Clone(), nil
 }
 
-// Install implements [kernel.Panel]. It removes the old circuits on all hosts before it adds a new one on any. After an error the plane's map is unknown until the agents have been asked.
+// Install implements [kernel.Panel]. It removes the old circuits on all hosts before it adds a new one on any. After an
+// error the plane's map is unknown until the agents have been asked.
 func (b *Board) Install(plane int, to circuit.Permutation) error {
 	b.writing.Lock()
 	defer b.writing.Unlock()
@@ -205,7 +208,8 @@ func (b *Board) Install(plane int, to circuit.Permutation) error {
 // everywhere installs a map on every host, and returns when all have read it back.
 func (b *Board) everywhere(ctx context.Context, plane int, to circuit.Permutation) error {
 	return b.each(func(a *remote) error {
-		reply, err := a.client.Install(ctx, &agentpb.InstallRequest{Session: a.session, Plane: uint32(plane), To: encodeMap(to)})
+		reply, err := a.client.Install(ctx, &agentpb.InstallRequest{Session: a.session, Plane: uint32(plane),
+			To: encodeMap(to)})
 		if err == nil && !decodeMap(reply.GetTo()).Equal(to) {
 			err = errors.New("it reads back another map than it was given")
 		}
@@ -228,7 +232,8 @@ func (b *Board) each(ask func(*remote) error) error {
 	return errors.Join(errs...)
 }
 
-// watch reads the maps of the hosts. It notices a host that does not answer, and circuits that another writer has changed.
+// watch reads the maps of the hosts. It notices a host that does not answer, and circuits that another writer has
+// changed.
 func (b *Board) watch(ctx context.Context) {
 	for tick := time.NewTicker(lookEvery); ; {
 		select {

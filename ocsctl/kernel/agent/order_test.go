@@ -35,7 +35,8 @@ type fake struct {
 }
 
 func (f *fake) Open(context.Context, *agentpb.OpenRequest) (*agentpb.OpenReply, error) {
-	return &agentpb.OpenReply{Session: 7, Host: fmt.Sprintf("h%d", f.host), First: uint32(2 * f.host), Count: 2, Planes: []*agentpb.Map{{To: f.now}}}, nil
+	return &agentpb.OpenReply{Session: 7, Host: fmt.Sprintf("h%d", f.host), First: uint32(2 * f.host), Count: 2,
+		Planes: []*agentpb.Map{{To: f.now}}}, nil
 }
 
 func (f *fake) Install(_ context.Context, r *agentpb.InstallRequest) (*agentpb.InstallReply, error) {
@@ -86,7 +87,8 @@ func record(t *testing.T) (*recorder, *Board) {
 func TestDarkEverywhereBeforeLightAnywhere(t *testing.T) {
 	all, b := record(t)
 	old := circuit.AllDark(6)
-	for _, m := range []circuit.Permutation{circuit.Shift(6, 1), {1, 0, 3, 4, 5, 2}, {1, 0, 3, 4, 5, 2}, circuit.AllDark(6), {0, 1, 2, 3, 4, 5}} {
+	for _, m := range []circuit.Permutation{circuit.Shift(6, 1), {1, 0, 3, 4, 5, 2}, {1, 0, 3, 4, 5, 2},
+		circuit.AllDark(6), {0, 1, 2, 3, 4, 5}} {
 		all.told = nil
 		if err := b.Install(0, m); err != nil {
 			t.Fatal(err)

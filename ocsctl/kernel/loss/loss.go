@@ -68,12 +68,14 @@ func (l *Interface) attach(name string) error {
 	if l.memory, err = l.shared.Memory(); err != nil {
 		return fmt.Errorf("eBPF map: %w", err)
 	}
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "loss", Type: ebpf.SchedCLS, Instructions: instructions(l.shared.FD()), License: "Apache-2.0"})
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "loss", Type: ebpf.SchedCLS,
+		Instructions: instructions(l.shared.FD()), License: "Apache-2.0"})
 	if err != nil {
 		return fmt.Errorf("eBPF program: %w", err)
 	}
 	defer func() { _ = program.Close() }() // the link has it
-	if l.link, err = link.AttachTCX(link.TCXOptions{Interface: device.Index, Program: program, Attach: ebpf.AttachTCXIngress}); err != nil {
+	if l.link, err = link.AttachTCX(link.TCXOptions{Interface: device.Index, Program: program,
+		Attach: ebpf.AttachTCXIngress}); err != nil {
 		return fmt.Errorf("TCX (Linux 6.6): %w", err)
 	}
 	return nil

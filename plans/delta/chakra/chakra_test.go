@@ -241,12 +241,15 @@ func TestGraphWithinPodIsWork(t *testing.T) {
 
 func TestGraphRefused(t *testing.T) {
 	for want, change := range map[string]func(t []*Trace){
-		"rank 2 node 4 recv: no rank sends":                 func(t []*Trace) { t[2].Nodes[0].Tag = 8 },
-		"rank 0 node 2 send: no rank receives":              func(t []*Trace) { t[2].Nodes[0].Type = Compute },
-		"rank 2 node 4 recv: comm_size: 4e+06, but 5e+06":   func(t []*Trace) { t[2].Nodes[0].Bytes = 4e6 },
-		"rank 2 node 11 grad: ALL_GATHER of 8e+06 bytes":    func(t []*Trace) { t[2].Nodes[2].Collective = AllGather },
-		"rank 0 has 1 collectives of group \"\"":            func(t []*Trace) { t[0].Nodes[2].Group = ""; t[1].Nodes[0].Type = Together },
-		"cycle: tasks[":                                     func(t []*Trace) { t[0].Nodes[1].Deps = []uint64{5} },
+		"rank 2 node 4 recv: no rank sends":               func(t []*Trace) { t[2].Nodes[0].Tag = 8 },
+		"rank 0 node 2 send: no rank receives":            func(t []*Trace) { t[2].Nodes[0].Type = Compute },
+		"rank 2 node 4 recv: comm_size: 4e+06, but 5e+06": func(t []*Trace) { t[2].Nodes[0].Bytes = 4e6 },
+		"rank 2 node 11 grad: ALL_GATHER of 8e+06 bytes":  func(t []*Trace) { t[2].Nodes[2].Collective = AllGather },
+		"rank 0 has 1 collectives of group \"\"": func(t []*Trace) {
+			t[0].Nodes[2].Group = ""
+			t[1].Nodes[0].Type = Together
+		},
+		"cycle: tasks[": func(t []*Trace) { t[0].Nodes[1].Deps = []uint64{5} },
 		"rank 2 node 4 recv: comm_dst: a receive of rank 3": func(t []*Trace) { t[2].Nodes[0].Dst = 3 },
 		"rank 0 node 2 send: comm_src: a send of rank 1":    func(t []*Trace) { t[0].Nodes[1].Src, t[2].Nodes[0].Src = 1, 1 },
 	} {

@@ -7,10 +7,9 @@ import "math/rand/v2"
 // (Konig's theorem). color[i] in 0..degree-1 is the matching of edge i. The edges are not
 // changed; repeated edges are allowed and get different colours.
 //
-// Method: vertices of small degree are merged and the graph is padded until it is regular.
-// An even degree is halved by an Euler split; an odd one first loses a perfect matching,
-// found by random walks (Goel, Kapralov and Khanna, "Perfect matchings in O(n log n) time
-// in regular bipartite graphs"; the generator's seed is fixed). O(E log n) expected.
+// Method: vertices of small degree are merged and the graph is padded until it is regular. An Euler split halves an
+// even degree. An odd degree first loses a perfect matching, found by random walks (Goel, Kapralov and Khanna, "Perfect
+// matchings in O(n log n) time in regular bipartite graphs"; the generator's seed is fixed). O(E log n) expected.
 func Color(n int, edges [][2]int) (color []int, degree int) {
 	deg := [2][]int32{make([]int32, n), make([]int32, n)}
 	for _, e := range edges {

@@ -43,10 +43,9 @@ func (g Graph) Paired() Graph {
 	return Graph{g.Name + ", both ways", maps}
 }
 
-// Halved returns the graph of twice the ports in which ports 2i and 2i+1 are involutions
-// that hold the circuits of g.Maps[i] in both directions, every other one along its cycles: what
-// duplex planes can hold. Two matchings do not cover a cycle of odd length; there the
-// circuit back to the cycle's lowest rank is left out.
+// Halved returns a graph of twice the ports that duplex planes can hold. Ports 2i and 2i+1 are involutions. They hold
+// the circuits of g.Maps[i] in both directions, every other one along its cycles. Two matchings do not cover a cycle of
+// odd length; Halved leaves out the circuit back to the cycle's lowest rank.
 func (g Graph) Halved() Graph {
 	maps := make([]circuit.Permutation, 0, 2*len(g.Maps))
 	for _, p := range g.Maps {

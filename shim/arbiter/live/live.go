@@ -58,7 +58,8 @@ func Of(c *comm.Core) *Leader { return slot.Of(c) }
 
 // Handle turns messages into events of the machine. It also serves a communicator without circuits.
 func Handle(c *comm.Core) {
-	l := &Leader{c: c, events: make(chan arbiter.Event, queueLength), stop: make(chan struct{}), stopped: make(chan struct{})}
+	l := &Leader{c: c, events: make(chan arbiter.Event, queueLength), stop: make(chan struct{}),
+		stopped: make(chan struct{})}
 	handle := func(kind control.Kind, decode func(m *control.Message, e *arbiter.Event) error) {
 		c.HandleAtLeader(kind, func(m *control.Message) {
 			e := arbiter.Event{Rank: int(m.From), Seq: m.Seq}

@@ -13,9 +13,10 @@ import (
 	"lightpath/shim/device"
 )
 
-// Driver is a [device.Driver] of goroutines, and of device memory that the CPU cannot touch: who takes a device's pointer for one
-// of the CPU's crashes. Page-locked memory is Go's, so that the race detector sees it. It refuses what a driver refuses: operations
-// outside Enter and Leave, on streams that are gone, and waits that cross captures. Once streams and graphs have been used it allocates nothing.
+// Driver is a [device.Driver] of goroutines, and of device memory that the CPU cannot touch: a program that uses a
+// device's pointer on the CPU crashes. Page-locked memory is Go's, so that the race detector sees it. It refuses what a
+// driver refuses: operations outside Enter and Leave, on streams that are gone, and waits that cross captures. Once
+// streams and graphs have been used it allocates nothing.
 type Driver struct {
 	handler device.Handler
 	devices int
@@ -40,7 +41,7 @@ type block struct {
 	at    uintptr
 	alias []byte // where the driver reaches it
 	place device.Place
-	seen  []byte   // what the program sees, of the mapping; nil where that is alias
+	seen  []byte   // the program's mapping; nil if that is alias
 	fd    *os.File // of a device's memory
 }
 
@@ -52,7 +53,8 @@ func New(handler device.Handler, devices int) *Driver {
 	return d
 }
 
-// Fail has a method fail with an error wrapping [device.ErrDriver], after so many more calls that succeed, until it is called with "".
+// Fail has a method fail with an error wrapping [device.ErrDriver], after so many more calls that succeed, until it is
+// called with "".
 func (d *Driver) Fail(method string, after int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,7 +69,8 @@ func (d *Driver) Before(f func(Op)) {
 	d.before = f
 }
 
-// Touching has f called by each stream's kernels before they read or write memory, with where it begins, until it is called with nil. f may wait.
+// Touching has f called by each stream's kernels before they read or write memory, with where it begins, until it is
+// called with nil. f may wait.
 func (d *Driver) Touching(f func(s device.Stream, at unsafe.Pointer)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"lightpath/shim/device"
 )
 
-// Reduce does on the CPU what a device's kernel does, with the kernels of package datatype. reach returns memory that the CPU
-// can use for bytes of the device.
+// Reduce does on the CPU what a device's kernel does, with the kernels of package datatype. reach returns memory that
+// the CPU can use for bytes of the device.
 func Reduce(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte) {
 	element := int64(r.Type.Size())
 	size := r.Count * element
@@ -27,7 +27,7 @@ func Reduce(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte
 	}
 	room := rooms.Get().(*[2][]byte)
 	defer rooms.Put(room)
-	// What a word says, some bytes on; nil: nothing.
+	// The value of a word, some bytes on; nil: nothing.
 	said := func(word unsafe.Pointer, offset int64) unsafe.Pointer {
 		if word == nil {
 			return nil

@@ -31,7 +31,8 @@ func NewRemote(handler device.Handler, devices int) Remote {
 	return Remote{NewPeers(handler, devices), &remote{}}
 }
 
-// NeedFlush has streams see what others have written only after FlushRemote, which waits for hold if that is not nil: so the driver says.
+// NeedFlush has streams see what others have written only after FlushRemote, which waits for hold if that is not nil:
+// so the driver says.
 func (r Remote) NeedFlush(hold chan struct{}) {
 	if hold != nil {
 		r.hold.Store(&hold)

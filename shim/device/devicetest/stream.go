@@ -277,7 +277,8 @@ func (d *Driver) Synchronize(s device.Stream, within time.Duration) bool {
 }
 
 // rows enqueues a copy.
-func (d *Driver) rows(method string, kind Kind, dst unsafe.Pointer, dstPitch int, src unsafe.Pointer, srcPitch, width, rows int, s device.Stream) error {
+func (d *Driver) rows(method string, kind Kind, dst unsafe.Pointer, dstPitch int, src unsafe.Pointer, srcPitch, width,
+	rows int, s device.Stream) error {
 	if width == 0 || rows == 0 {
 		return nil
 	}
@@ -305,7 +306,8 @@ func (d *Driver) Copy(dst, src unsafe.Pointer, size int, s device.Stream) error 
 }
 
 // CopyRows implements [device.Driver].
-func (d *Driver) CopyRows(dst unsafe.Pointer, dstPitch int, src unsafe.Pointer, srcPitch, width, rows int, s device.Stream) error {
+func (d *Driver) CopyRows(dst unsafe.Pointer, dstPitch int, src unsafe.Pointer, srcPitch, width, rows int,
+	s device.Stream) error {
 	kind := CopyIn
 	if at, err := d.Locate(dst); err == nil && at.Kind <= device.Pinned {
 		kind = CopyOut

@@ -1,7 +1,8 @@
 // Package foreign has another libnccl execute collectives on streams, as its sends and receives, with kernels of ours
 // between them. It does so only if all ranks have been able to make its communicators.
 //
-// Layer: a path, above stream and session. It names no symbol of the other library: [Library] is all that it asks of it.
+// Layer: a path, above stream and session. It names no symbol of the other library: [Library] is all that it asks of
+// it.
 package foreign
 
 import (
@@ -48,7 +49,8 @@ func Attach(comms []*comm.Core, lib Library) error {
 		}
 		w := &wire{c: c, lib: lib, comms: make([]Comm, lanes)}
 		w.peers, _ = device.Active().(device.Peers)
-		w.in = stream.NewIssuer(c, stream.Options{Wire: w, Lanes: lanes, Name: "interposed", Without: "passed to the other library"})
+		w.in = stream.NewIssuer(c, stream.Options{Wire: w, Lanes: lanes, Name: "interposed",
+			Without: "passed to the other library"})
 		slot.Set(c, w)
 		able = append(able, w)
 	}
@@ -74,7 +76,8 @@ func Attach(comms []*comm.Core, lib Library) error {
 	}
 	for _, w := range able {
 		if c := w.c; agreed {
-			c.Log.Info(log.Init, "rank %d: calls on streams are interposed: %d communicators of the other library", c.Rank, len(w.comms))
+			c.Log.Info(log.Init, "rank %d: calls on streams are interposed: %d communicators of the other library",
+				c.Rank, len(w.comms))
 			calls.FactsOf(c).Foreign = true
 			go w.in.Watch()
 		} else {
@@ -86,8 +89,8 @@ func Attach(comms []*comm.Core, lib Library) error {
 	return err
 }
 
-// lanesOf returns how many communicators of the other library execute scripts: one for each plane with circuits, or one if
-// algorithms are chosen. It depends on what all ranks share.
+// lanesOf returns how many communicators of the other library execute scripts: one for each plane with circuits, or one
+// if algorithms are chosen. It depends on what all ranks share.
 func lanesOf(c *comm.Core) (lanes int, why string) {
 	p := circuits.Of(c)
 	switch {
@@ -97,11 +100,13 @@ func lanesOf(c *comm.Core) (lanes int, why string) {
 		return 1, ""
 	case p.Template.Circuits != plans.Duplex:
 		// A receiver answers on the same plane: with a credit, an acknowledgement.
-		return 0, fmt.Sprintf("the planes' circuits are %v, and the other library needs such as lead both ways (duplex)", p.Template.Circuits)
+		return 0, fmt.Sprintf("the planes' circuits are %v, and the other library needs such as lead both ways (duplex)",
+			p.Template.Circuits)
 	}
 	planes := len(p.Planes)
 	if nets := len(c.Cfg.InterposeNets); nets != planes && (nets > 0 || planes > 1) {
-		return 0, fmt.Sprintf("there are %d planes, and LIGHTPATH_INTERPOSE_NETS names %d networks of the other library", planes, nets)
+		return 0, fmt.Sprintf("there are %d planes, and LIGHTPATH_INTERPOSE_NETS names %d networks of the other library",
+			planes, nets)
 	}
 	return planes, ""
 }
@@ -128,7 +133,8 @@ func agree(all []*wire, failure error) (bool, error) {
 			fine[i] = 1
 		}
 		at := unsafe.Pointer(&fine[i])
-		group[i] = calls.Call{Comm: w.c, Kind: calls.AllReduce, Type: datatype.Uint8, Op: datatype.Min, Count: 1, Send: at, Recv: at}
+		group[i] = calls.Call{Comm: w.c, Kind: calls.AllReduce, Type: datatype.Uint8, Op: datatype.Min, Count: 1, Send: at,
+			Recv: at}
 	}
 	err := run(group)
 	return err == nil && !slices.Contains(fine, 0), err
@@ -140,7 +146,8 @@ func makeComms(all []*wire, lib Library) error {
 	group := make([]calls.Call, len(all))
 	for i, w := range all {
 		at := unsafe.Pointer(&ids[i][0])
-		group[i] = calls.Call{Comm: w.c, Kind: calls.Broadcast, Type: datatype.Uint8, Count: uint64(len(ids[i]) * IDBytes), Send: at, Recv: at}
+		group[i] = calls.Call{Comm: w.c, Kind: calls.Broadcast, Type: datatype.Uint8, Count: uint64(len(ids[i]) * IDBytes),
+			Send: at, Recv: at}
 	}
 	if err := run(group); err != nil || failure != nil {
 		return errors.Join(failure, err)
@@ -169,8 +176,8 @@ func makeComms(all []*wire, lib Library) error {
 	return nil
 }
 
-// newIDs makes the ids of the communicators whose rank 0 is here. A rank 0 that has none sends zeros, so that no rank waits
-// for it.
+// newIDs makes the ids of the communicators whose rank 0 is here. A rank 0 that has none sends zeros, so that no rank
+// waits for it.
 func newIDs(all []*wire, lib Library) (ids [][][IDBytes]byte, failure error) {
 	ids = make([][][IDBytes]byte, len(all))
 	for i, w := range all {
@@ -192,9 +199,9 @@ func laneName(c *comm.Core, j int) string {
 	return "lightpath"
 }
 
-// Executes reports whether a call on a stream is executed by the other library, and makes ready what that takes. It depends
-// on the call and on what all ranks share. The first call of a shape may wait for its plan, and for nothing else. An error
-// is that of the call.
+// Executes reports whether a call on a stream is executed by the other library, and makes ready what that takes. It
+// depends on the call and on what all ranks share. The first call of a shape may wait for its plan, and for nothing
+// else. An error is that of the call.
 func Executes(call *calls.Call) (bool, error) {
 	if call.Comm == nil || slot.Of(call.Comm) == nil {
 		return false, nil

@@ -11,8 +11,8 @@ type Comm uintptr
 // IDBytes is the size of the library's unique ids.
 const IDBytes = 128
 
-// Init asks for one communicator. Net is the network that it is to use, by the library's name for it; "" is the library's
-// choice.
+// Init asks for one communicator. Net is the network that it is to use, by the library's name for it; "" is the
+// library's choice.
 type Init struct {
 	ID          [IDBytes]byte
 	Ranks, Rank int
@@ -24,8 +24,8 @@ type Init struct {
 // [errdefs.ErrLibrary]. Safe for concurrent use.
 type Library interface {
 	NewID() ([IDBytes]byte, error)
-	// Make makes communicators of this process, all in one group, and returns when all their ranks have come. With an error
-	// there are none.
+	// Make makes communicators of this process, all in one group, and returns when all their ranks have come. With an
+	// error there are none.
 	Make(inits []Init) ([]Comm, error)
 	// Exchange puts messages on a stream as one group, and returns before they have completed. The stream's context is the
 	// thread's. It allocates nothing.

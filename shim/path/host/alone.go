@@ -32,7 +32,8 @@ func (h *state) Lend(q *sharedmem.Quick) { h.session.Arena.Lend(q, h.session.Seq
 // TakeBack implements [comm.Lender].
 func (h *state) TakeBack(q *sharedmem.Quick) { h.session.Seq = h.session.Arena.TakeBack(q) }
 
-// yieldAlone is how often a call that runs alone gives the CPU away, after its polls, before it waits as a session does.
+// yieldAlone is how often a call that runs alone gives the CPU away, after its polls, before it waits as a session
+// does.
 const yieldAlone = 100
 
 // runsAlone reports whether a group of one call needs no session: a collective through shared memory.
@@ -80,8 +81,7 @@ func runAlone(c *comm.Core, group []calls.Call) error {
 	return nil
 }
 
-// poll drives the one operation of a call to its end.
-// Hot path: no allocation, no logging.
+// poll drives the one operation of a call until it ends. Hot path: no allocation, no logging.
 func poll(group []calls.Call, ref session.Ref, op *sharedmem.Op) error {
 	c, st := ref.Comm, session.Of(ref.Comm)
 	polls := st.Polls()

@@ -18,9 +18,11 @@ func TestArenaIsUsed(t *testing.T) {
 	t.Setenv("LIGHTPATH_ALGORITHM", "alltoall:bruck")
 	w := shimtest.NewWorld(t, 2)
 	for _, c := range w.Comms {
-		if !session.Of(c).Shares(calls.AllReduce) || session.Of(c).Shares(calls.AllToAll) || session.Of(c).Shares(calls.Send) {
+		if !session.Of(c).Shares(calls.AllReduce) || session.Of(c).Shares(calls.AllToAll) ||
+			session.Of(c).Shares(calls.Send) {
 			t.Errorf("rank %d: AllReduce %v, AlltoAll %v, Send %v through the arena",
-				c.Rank, session.Of(c).Shares(calls.AllReduce), session.Of(c).Shares(calls.AllToAll), session.Of(c).Shares(calls.Send))
+				c.Rank, session.Of(c).Shares(calls.AllReduce), session.Of(c).Shares(calls.AllToAll),
+				session.Of(c).Shares(calls.Send))
 		}
 	}
 	rng := rand.New(rand.NewPCG(4, 4))
@@ -105,7 +107,8 @@ func TestNoRoomForArena(t *testing.T) {
 	for _, c := range w.Comms {
 		session.Of(c).Arena = nil // as if there had been no room: see transport/shm
 	}
-	if err := (shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Int32, Count: 777}).Run(w, rand.New(rand.NewPCG(5, 5))); err != nil {
+	if err := (shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Int32, Count: 777}).Run(w,
+		rand.New(rand.NewPCG(5, 5))); err != nil {
 		t.Error(err)
 	}
 }

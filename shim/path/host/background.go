@@ -18,7 +18,8 @@ func startInBackground(s *session.Session) (background bool, err error) {
 	background = s.Comms[0].NonBlocking
 	for _, c := range s.Comms {
 		if c.NonBlocking != background {
-			return true, fmt.Errorf("shim: a group cannot hold blocking and nonblocking communicators: %w", errdefs.ErrInvalidArgument)
+			return true, fmt.Errorf("shim: a group cannot hold blocking and nonblocking communicators: %w",
+				errdefs.ErrInvalidArgument)
 		}
 	}
 	if !background {

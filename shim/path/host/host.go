@@ -1,5 +1,5 @@
-// Package host runs groups of calls on host memory: one short collective through shared memory at once, everything else as a
-// session. For C, which makes short calls by itself, it writes recipes.
+// Package host runs groups of calls on host memory: one short collective through shared memory at once, everything else
+// as a session. For C, which makes short calls by itself, it writes recipes.
 //
 // Layer: a path, above session and steps. It knows no streams, and no other path.
 package host
@@ -15,8 +15,8 @@ import (
 	"lightpath/shim/steps"
 )
 
-// Run runs checked calls on host memory and returns when all have ended, or [errdefs.ErrInProgress] if their communicators
-// do not block. Hot path: a group of shapes seen before allocates nothing on packet planes.
+// Run runs checked calls on host memory and returns when all have ended, or [errdefs.ErrInProgress] if their
+// communicators do not block. Hot path: a group of shapes seen before allocates nothing on packet planes.
 func Run(group []calls.Call) (err error) {
 	defer guard(group, debug.SetPanicOnFault(true), &err)
 	if len(group) == 1 {

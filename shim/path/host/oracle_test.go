@@ -27,7 +27,8 @@ func TestOracle(t *testing.T) {
 				for _, size := range shimtest.OracleSizes {
 					for _, kind := range shimtest.OracleKinds {
 						k := shimtest.Collective{
-							Kind: kind, Type: datatype.Type(rng.IntN(int(datatype.NumTypes))), Op: datatype.Op(rng.IntN(int(datatype.NumOps))),
+							Kind: kind, Type: datatype.Type(rng.IntN(int(datatype.NumTypes))),
+							Op:   datatype.Op(rng.IntN(int(datatype.NumOps))),
 							Root: rng.IntN(n), Count: size, InPlace: rng.IntN(3) == 0, Skew: rng.IntN(2) * rng.IntN(8),
 						}
 						if err := k.Run(w, rng); err != nil {
@@ -82,7 +83,8 @@ func TestEveryAlgorithm(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for _, kind := range shimtest.OracleKinds {
 		coll := calls.Kinds[kind].Collective
-		for _, name := range append(schedule.Algorithms(coll), "bruck:3", "swing:2x2", "pairwise:2@3.1.2", "rabenseifner@1.0") {
+		for _, name := range append(schedule.Algorithms(coll), "bruck:3", "swing:2x2", "pairwise:2@3.1.2",
+			"rabenseifner@1.0") {
 			if !schedule.Defined(coll, name, 4) {
 				continue
 			}

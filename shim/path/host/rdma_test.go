@@ -38,7 +38,8 @@ func TestOracleRDMA(t *testing.T) {
 			for _, size := range []int{0, 1, 1023, 20001} {
 				for _, kind := range shimtest.OracleKinds {
 					k := shimtest.Collective{
-						Kind: kind, Type: datatype.Type(rng.IntN(int(datatype.NumTypes))), Op: datatype.Op(rng.IntN(int(datatype.NumOps))),
+						Kind: kind, Type: datatype.Type(rng.IntN(int(datatype.NumTypes))),
+						Op:   datatype.Op(rng.IntN(int(datatype.NumOps))),
 						Root: rng.IntN(c.ranks), Count: size, InPlace: rng.IntN(3) == 0,
 					}
 					if err := k.Run(w, rng); err != nil {
@@ -63,7 +64,9 @@ func TestLostRDMA(t *testing.T) {
 	w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, buf[c.Rank])}) })
 	w.SetTimeout(time.Second) // bounds the wait for the reason of another rank, too
 	n.Drop(func(uint32, uint32, uint64) bool { return true })
-	for r, err := range w.Each(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, buf[c.Rank])}) }) {
+	for r, err := range w.Each(func(c *shim.Comm) error {
+		return shim.Run([]calls.Call{shimtest.AllReduce(c, buf[c.Rank])})
+	}) {
 		if err == nil || !strings.Contains(err.Error(), "RETRY_EXC_ERR") || !strings.Contains(err.Error(), "plane ") {
 			t.Errorf("rank %d: %v", r, err)
 		}
@@ -71,9 +74,8 @@ func TestLostRDMA(t *testing.T) {
 	w.Destroy()
 }
 
-// TestStoppedRDMA: of a rank that is stopped in the middle of calls, while its device acknowledges what it is sent,
-// the other says within the time allowed that it has waited for it, and on which plane; when it goes on it has an
-// error too.
+// TestStoppedRDMA stops a rank in the middle of calls, while its device still acknowledges data. The other rank reports
+// in time that it has waited for that rank, and on which plane. When the stopped rank continues, it has an error too.
 func TestStoppedRDMA(t *testing.T) {
 	for mode, victims := range map[string][]int{"rc": {0, 1}, "uc": {1}} {
 		for _, victim := range victims {
@@ -99,7 +101,8 @@ func TestStoppedRDMA(t *testing.T) {
 				until := make(chan struct{})
 				verbstest.Stop(devices[2+victim], until) // both planes are polled by one goroutine
 				err := <-ended[1-victim]
-				shimtest.WantError(t, err, errdefs.ErrTimeout, fmt.Sprintf("exec: rank %d ", 1-victim), fmt.Sprintf("rank %d (plane ", victim))
+				shimtest.WantError(t, err, errdefs.ErrTimeout, fmt.Sprintf("exec: rank %d ", 1-victim),
+					fmt.Sprintf("rank %d (plane ", victim))
 				select {
 				case err := <-ended[victim]:
 					t.Errorf("rank %d, which is stopped, says %v", victim, err)
@@ -130,7 +133,9 @@ func TestLostUnacknowledged(t *testing.T) {
 	w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, buf[c.Rank])}) })
 	var once sync.Once
 	n.Drop(func(uint32, uint32, uint64) (lost bool) { once.Do(func() { lost = true }); return lost })
-	for r, err := range w.Each(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, buf[c.Rank])}) }) {
+	for r, err := range w.Each(func(c *shim.Comm) error {
+		return shim.Run([]calls.Call{shimtest.AllReduce(c, buf[c.Rank])})
+	}) {
 		shimtest.WantError(t, err, transport.ErrDark, "rank ", "plane ", "epoch ")
 		if result.Of(err) != result.SystemError {
 			t.Errorf("rank %d: result %d: %v", r, result.Of(err), err)
@@ -139,9 +144,9 @@ func TestLostUnacknowledged(t *testing.T) {
 	w.Destroy()
 }
 
-// TestRegisteredBuffers: collectives on registered buffers send from where they are, in place and not, with other
-// calls on the same buffers right behind them; the results are right, and nothing is written that is still to be
-// read, which the network checks.
+// TestRegisteredBuffers checks that collectives send from registered buffers without a copy, in place and not, with
+// later calls on the same buffers. Results are right. The network checks that no byte is written while it still has to
+// be read.
 func TestRegisteredBuffers(t *testing.T) {
 	for _, mode := range []string{"rc", "uc"} {
 		t.Run(mode, func(t *testing.T) {
@@ -168,7 +173,8 @@ func TestRegisteredBuffers(t *testing.T) {
 			for range 8 {
 				w.Must(func(c *shim.Comm) error {
 					at := unsafe.Pointer(&buf[c.Rank][0])
-					reduce := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Int32, Op: datatype.Sum, Count: count, Send: at, Recv: at}
+					reduce := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Int32, Op: datatype.Sum,
+						Count: count, Send: at, Recv: at}
 					cast := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Int32, Peer: 1, Count: count, Send: at, Recv: at}
 					return shim.Run([]calls.Call{reduce, cast, reduce})
 				})
@@ -196,7 +202,8 @@ func TestRegisteredBuffers(t *testing.T) {
 	}
 }
 
-// TestNoRDMA: what is missing fails the creation of the communicator on every rank, and is named.
+// TestNoRDMA checks that a missing part fails the creation of the communicator on every rank, and that the error names
+// it.
 func TestNoRDMA(t *testing.T) {
 	create := func() error {
 		id, err := shim.NewUniqueID()
@@ -225,10 +232,14 @@ func TestNoRDMA(t *testing.T) {
 			t.Cleanup(func() { endpoints.UseVerbs(before) })
 		}, errdefs.ErrInvalidUsage, "no RDMA verbs"},
 		{"no such device", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mlx5") }, errdefs.ErrInvalidUsage, "NCCL_IB_HCA"},
-		{"no port on a plane", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mem0:1:0:1") }, errdefs.ErrInvalidUsage, "plane 0 has no port"},
+		{"no port on a plane", func(t *testing.T) {
+			t.Setenv("NCCL_IB_HCA", "mem0:1:0:1")
+		}, errdefs.ErrInvalidUsage, "plane 0 has no port"},
 		{"no such port", func(t *testing.T) { t.Setenv("NCCL_IB_HCA", "mem0:3") }, nil, "mem0:3"},
 		{"no such address", func(t *testing.T) { t.Setenv("NCCL_IB_GID_INDEX", "9") }, nil, "no GID 9"},
-		{"port down", func(*testing.T) { verbstest.SetPort(devices[0], rdma.PortInfo{State: "DOWN"}) }, nil, "port 1 is DOWN"},
+		{"port down", func(*testing.T) {
+			verbstest.SetPort(devices[0], rdma.PortInfo{State: "DOWN"})
+		}, nil, "port 1 is DOWN"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.setup(t)

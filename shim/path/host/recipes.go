@@ -94,9 +94,9 @@ func teach(c *comm.Core, call *calls.Call, sh *calls.Shape, e *dispatch.Entry, o
 	recorder.Of(c).Learn(recorder.Recipe{Shape: *sh, Entry: e}, &r)
 }
 
-// quickMost is up to how many bytes C's kernels, which know AVX2 at most, lose less against those of package
-// datatype than it takes to come to them, some 0.35 us. (GB/s of a result in cache, C and here with AVX-512: FP8
-// sums 1 and 2, bfloat16 5 and 13, extremes of floats 6 to 10 and 14 to 50, all others 20 and more.)
+// quickMost is up to how many bytes C's kernels, which know AVX2 at most, lose less time against the kernels of package
+// datatype than the way to these takes, some 0.35 us. (GB/s of a result in cache, C and here with AVX-512: FP8 sums 1
+// and 2, bfloat16 5 and 13, extremes of floats 6 to 10 and 14 to 50, all others 20 and more.)
 func quickMost(t datatype.Type, op datatype.Op) int {
 	extreme := op == datatype.Max || op == datatype.Min
 	switch {

@@ -81,7 +81,9 @@ func TestRegionsOracle(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	const ranks = 3
 	for name, has := range map[string]func(rank int) bool{
-		"all": func(int) bool { return true }, "root": func(r int) bool { return r == 0 }, "others": func(r int) bool { return r > 0 },
+		"all": func(int) bool { return true }, "root": func(r int) bool {
+			return r == 0
+		}, "others": func(r int) bool { return r > 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newRegionMemory(t, ranks, 32<<20, has)
@@ -119,7 +121,8 @@ func TestRegionsOracle(t *testing.T) {
 	}
 }
 
-// TestRegionFreed: memory that is freed right after the call, and other memory at its address, are not mistaken for each other.
+// TestRegionFreed: memory that is freed right after the call, and other memory at its address, are not mistaken for
+// each other.
 func TestRegionFreed(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := shimtest.NewWorld(t, 2)
@@ -133,7 +136,8 @@ func TestRegionFreed(t *testing.T) {
 			}
 			for range 4 {
 				for r, err := range shimtest.Concurrently(t, 2, func(r int) error {
-					call := calls.Call{Comm: w.Comms[r], Kind: calls.AllGather, Type: datatype.Uint8, Count: size, Send: unsafe.Pointer(&mem[0]), Recv: unsafe.Pointer(&got[0])}
+					call := calls.Call{Comm: w.Comms[r], Kind: calls.AllGather, Type: datatype.Uint8, Count: size,
+						Send: unsafe.Pointer(&mem[0]), Recv: unsafe.Pointer(&got[0])}
 					if r == 1 {
 						call.Send, call.Recv = unsafe.Pointer(&other[0]), unsafe.Pointer(&make([]byte, 2*size)[0])
 						got := unsafe.Slice((*byte)(call.Recv), 2*size)
@@ -167,7 +171,8 @@ func TestRegionsAllocateNothing(t *testing.T) {
 	const runs, count = 50, 300000
 	group := [2][]calls.Call{}
 	for r := range group {
-		group[r] = []calls.Call{shimtest.AllReduce(w.Comms[r], unsafe.Slice((*float32)(unsafe.Pointer(&m.room(r, 4*count)[0])), count))}
+		group[r] = []calls.Call{shimtest.AllReduce(w.Comms[r],
+			unsafe.Slice((*float32)(unsafe.Pointer(&m.room(r, 4*count)[0])), count))}
 	}
 	loop := func(r, n int) {
 		for range n {

@@ -21,7 +21,8 @@ import (
 	"lightpath/shim/stream"
 )
 
-// switchedGPUs has communicators of n ranks send from memory of devices over circuits of RDMA ports, which a controller moves.
+// switchedGPUs has communicators of n ranks send from memory of devices over circuits of RDMA ports, which a controller
+// moves.
 func switchedGPUs(t *testing.T, n, streams, planes int) (*shimtest.GPUs, *shimtest.Crossbars) {
 	t.Helper()
 	dev := shimtest.UseRDMACircuits(t, n, planes, plans.Duplex)
@@ -44,7 +45,8 @@ func lossless(c *shimtest.Crossbars, t *testing.T) {
 	}
 }
 
-// TestGPUDirectOverCircuits: random sequences of groups, of calls with plans and without, on streams and not, in graphs; against the oracle.
+// TestGPUDirectOverCircuits: random sequences of groups, of calls with plans and without, on streams and not, in
+// graphs; against the oracle.
 func TestGPUDirectOverCircuits(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -69,7 +71,8 @@ func TestGPUDirectOverCircuits(t *testing.T) {
 	}
 }
 
-// TestGPUDirectCircuitsMoveNothingOnHosts: over circuits too, what a collective with a plan sends comes from memory of devices and goes there.
+// TestGPUDirectCircuitsMoveNothingOnHosts checks that a planned collective moves bytes from device memory to device
+// memory, over circuits too.
 func TestGPUDirectCircuitsMoveNothingOnHosts(t *testing.T) {
 	const count = 300000
 	g, dev := switchedGPUs(t, 4, 1, 2)
@@ -85,7 +88,8 @@ func TestGPUDirectCircuitsMoveNothingOnHosts(t *testing.T) {
 		r := c.Rank
 		at := g.Memory(r, count)
 		for range 3 {
-			if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.Streams[r][0]}}); err != nil {
+			if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at,
+				Recv: at, Stream: g.Streams[r][0]}}); err != nil {
 				return err
 			}
 		}
@@ -104,13 +108,16 @@ func TestGPUDirectCircuitsMoveNothingOnHosts(t *testing.T) {
 	lossless(dev, t)
 }
 
-// TestGPUDirectCircuitsBreak: what ends a communicator in the middle ends it on all ranks, with an error that says what it was; no stream hangs.
+// TestGPUDirectCircuitsBreak: what ends a communicator in the middle ends it on all ranks, with an error that says what
+// it was; no stream hangs.
 func TestGPUDirectCircuitsBreak(t *testing.T) {
 	for name, c := range map[string]struct {
 		breaks func(g *shimtest.GPUs, dev *shimtest.Crossbars, w *shimtest.World)
 		says   []string
 	}{
-		"aborted": {func(_ *shimtest.GPUs, _ *shimtest.Crossbars, w *shimtest.World) { _ = w.Comms[1].Abort() }, []string{"abort"}},
+		"aborted": {func(_ *shimtest.GPUs, _ *shimtest.Crossbars, w *shimtest.World) {
+			_ = w.Comms[1].Abort()
+		}, []string{"abort"}},
 		"dark": {func(_ *shimtest.GPUs, dev *shimtest.Crossbars, _ *shimtest.World) {
 			dev.Planes[0].Set(circuit.AllDark(2))
 		}, []string{"RETRY_EXC_ERR", "plane 0", "epoch "}},
@@ -121,7 +128,8 @@ func TestGPUDirectCircuitsBreak(t *testing.T) {
 			const count = 400000
 			at := []unsafe.Pointer{g.Memory(0, count), g.Memory(1, count)}
 			sum := func(r, stream int) error {
-				return shim.Run([]calls.Call{{Comm: w.Comms[r], Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r], Stream: g.Streams[r][stream]}})
+				return shim.Run([]calls.Call{{Comm: w.Comms[r], Kind: calls.AllReduce, Type: datatype.Uint8, Count: count,
+					Send: at[r], Recv: at[r], Stream: g.Streams[r][stream]}})
 			}
 			w.Must(func(c *shim.Comm) error { // the circuits are made, the plans known
 				if err := sum(c.Rank, 0); err != nil {
@@ -157,7 +165,8 @@ func TestGPUDirectCircuitsBreak(t *testing.T) {
 	}
 }
 
-// TestGPUDirectSkippedDrain: a rank that asks for a switch while its messages are on the wire loses them, and all ranks hear on which plane.
+// TestGPUDirectSkippedDrain: a rank that asks for a switch while its messages are on the wire loses them, and all ranks
+// hear on which plane.
 func TestGPUDirectSkippedDrain(t *testing.T) {
 	shimtest.RetryUntilLost(t, func(t *testing.T) bool {
 		g, dev := switchedGPUs(t, 4, 1, 1)
@@ -167,7 +176,9 @@ func TestGPUDirectSkippedDrain(t *testing.T) {
 		w.Must(func(c *shim.Comm) error {
 			r := c.Rank
 			at := g.Memory(r, count)
-			_ = shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.Streams[r][0]}}) // it may have failed by now
+			// it may have failed by now
+			_ = shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at,
+				Stream: g.Streams[r][0]}})
 			return g.SynchronizeRank(r)
 		})
 		lost := dev.Planes[0].Lost() > 0

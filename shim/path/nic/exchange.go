@@ -111,7 +111,8 @@ func (x *Path) begin(lane int, list []stream.Transfer, round int64, s device.Str
 			if m.Region = x.regionOf(t.At, t.Bytes); m.Region == nil {
 				own := room.next(n)
 				if own == nil {
-					return nil, fmt.Errorf("shim: rank %d: the room of lane %d is too small for a message of %d bytes: %w", x.c.Rank, lane, t.Bytes, errdefs.ErrInternal)
+					return nil, fmt.Errorf("shim: rank %d: the room of lane %d is too small for a message of %d bytes: %w", x.c.Rank,
+						lane, t.Bytes, errdefs.ErrInternal)
 				}
 				if t.Send {
 					if err := device.Active().Copy(own, at, int(n), s); err != nil {

@@ -44,7 +44,8 @@ func TestGPUDirectSequences(t *testing.T) {
 	}
 }
 
-// TestGPUDirectMovesNothingOnHosts: what travels comes from memory of devices and goes there, and no page-locked memory holds any of it.
+// TestGPUDirectMovesNothingOnHosts: what travels comes from memory of devices and goes there, and no page-locked memory
+// holds any of it.
 func TestGPUDirectMovesNothingOnHosts(t *testing.T) {
 	const count = 300000
 	g := shimtest.UseGPUDirect(t, 3, 1, 2)
@@ -59,11 +60,13 @@ func TestGPUDirectMovesNothingOnHosts(t *testing.T) {
 		r := c.Rank
 		send, recv := g.Memory(r, 3*count), g.Memory(r, 3*count)
 		for _, kind := range shimtest.OracleKinds {
-			if err := shim.Run([]calls.Call{{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: send, Recv: recv, Stream: g.Streams[r][0]}}); err != nil {
+			if err := shim.Run([]calls.Call{{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: send, Recv: recv,
+				Stream: g.Streams[r][0]}}); err != nil {
 				return err
 			}
 		}
-		to := calls.Call{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Peer: int32(r+1) % 3, Send: send, Stream: g.Streams[r][0]}
+		to := calls.Call{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Peer: int32(r+1) % 3, Send: send,
+			Stream: g.Streams[r][0]}
 		from := to
 		from.Kind, from.Peer, from.Recv = calls.Recv, int32(r+2)%3, recv
 		if err := shim.Run([]calls.Call{to, from}); err != nil {
@@ -132,7 +135,8 @@ func TestGPUDirectAllocatesNothing(t *testing.T) {
 	shimtest.DestroyAll(w)
 }
 
-// TestGPUDirectRegistered: what the program has registered travels from where it is to where it is to be, until it is deregistered.
+// TestGPUDirectRegistered checks that bytes travel between registered buffers directly, until the program deregisters
+// them.
 func TestGPUDirectRegistered(t *testing.T) {
 	const count = 300000
 	g := shimtest.UseGPUDirect(t, 3, 1, 1)
@@ -155,14 +159,16 @@ func TestGPUDirectRegistered(t *testing.T) {
 		t.Helper()
 		w.Must(func(c *shim.Comm) error {
 			r := c.Rank
-			call := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Uint8, Count: count, Peer: int32(root), Send: at[r].At, Recv: at[r].At, Stream: g.Streams[r][0]}
+			call := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Uint8, Count: count, Peer: int32(root),
+				Send: at[r].At, Recv: at[r].At, Stream: g.Streams[r][0]}
 			if err := shim.Run([]calls.Call{call}); err != nil {
 				return err
 			}
 			return g.SynchronizeRank(r)
 		})
 		for r := range at {
-			if got := g.Bytes(at[r].At, count); string(got) != strings.Repeat(string(got[:1]), count) || got[0] != g.Bytes(at[root].At, 1)[0] {
+			if got := g.Bytes(at[r].At, count); string(got) != strings.Repeat(string(got[:1]), count) ||
+				got[0] != g.Bytes(at[root].At, 1)[0] {
 				t.Errorf("rank %d has another result", r)
 			}
 		}
@@ -187,8 +193,8 @@ func TestGPUDirectRegistered(t *testing.T) {
 	shimtest.DestroyAll(w)
 }
 
-// TestGPUDirectBreaks: what ends a communicator in the middle ends it on all ranks, with an error that says what it was; no stream hangs, nor
-// any that comes to a launch later, in a graph or not.
+// TestGPUDirectBreaks checks that a failure in the middle ends the communicator on all ranks, with an error that names
+// it. No stream hangs, nor does one that reaches a launch later, in a graph or not.
 func TestGPUDirectBreaks(t *testing.T) {
 	for name, c := range map[string]struct {
 		breaks func(g *shimtest.GPUsAndPorts, w *shimtest.World)
@@ -222,7 +228,8 @@ func TestGPUDirectBreaks(t *testing.T) {
 			})
 			cast := func(r, root, stream int) error {
 				return shim.Run([]calls.Call{{
-					Comm: w.Comms[r], Kind: calls.Broadcast, Type: datatype.Uint8, Count: count, Peer: int32(root), Send: at[r], Recv: at[r], Stream: g.Streams[r][stream],
+					Comm: w.Comms[r], Kind: calls.Broadcast, Type: datatype.Uint8, Count: count, Peer: int32(root), Send: at[r],
+					Recv: at[r], Stream: g.Streams[r][stream],
 				}})
 			}
 			graphs := make([]*devicetest.Graph, 2)
@@ -247,7 +254,9 @@ func TestGPUDirectBreaks(t *testing.T) {
 			}
 			for r, comm := range w.Comms {
 				<-comm.FailedChan()
-				if err := comm.AsyncError(); !slices.ContainsFunc(strings.Split(c.says, "|"), func(says string) bool { return strings.Contains(err.Error(), says) }) {
+				if err := comm.AsyncError(); !slices.ContainsFunc(strings.Split(c.says, "|"), func(says string) bool {
+					return strings.Contains(err.Error(), says)
+				}) {
 					t.Errorf("rank %d: %v", r, err)
 				}
 			}
@@ -268,22 +277,28 @@ func TestGPUDirectBreaks(t *testing.T) {
 	}
 }
 
-// TestGPUDirectNotMade: where one rank cannot go on no rank does, with the reason; unless they must, launches are staged.
+// TestGPUDirectNotMade: where one rank cannot go on no rank does, with the reason; unless they must, launches are
+// staged.
 func TestGPUDirectNotMade(t *testing.T) {
 	refuse := func(method string) func(g *shimtest.GPUsAndPorts) {
-		return func(g *shimtest.GPUsAndPorts) { g.Fail(method, 2) } // of the last rank; of others where they call it more than once
+		// of the last rank; of others where they call it more than once
+		return func(g *shimtest.GPUsAndPorts) { g.Fail(method, 2) }
 	}
 	for name, c := range map[string]struct {
 		breaks func(g *shimtest.GPUsAndPorts)
 		says   string
 	}{
-		"the kernel takes none": {func(g *shimtest.GPUsAndPorts) { verbstest.RefuseBuf(g.Ports[1], syscall.EOPNOTSUPP) }, "mem1"},
-		"no memory for it":      {func(g *shimtest.GPUsAndPorts) { verbstest.RefuseBuf(g.Ports[0], syscall.ENOMEM) }, "cannot allocate"},
-		"RemoteWrites":          {refuse("RemoteWrites"), "RemoteWrites"},
-		"ExportBuf":             {refuse("ExportBuf"), "ExportBuf"},
-		"AllocExchange":         {refuse("AllocExchange"), "AllocExchange"},
-		"NewStream":             {refuse("NewStream"), "NewStream"},
-		"LoadKernels":           {refuse("LoadKernels"), "LoadKernels"},
+		"the kernel takes none": {func(g *shimtest.GPUsAndPorts) {
+			verbstest.RefuseBuf(g.Ports[1], syscall.EOPNOTSUPP)
+		}, "mem1"},
+		"no memory for it": {func(g *shimtest.GPUsAndPorts) {
+			verbstest.RefuseBuf(g.Ports[0], syscall.ENOMEM)
+		}, "cannot allocate"},
+		"RemoteWrites":  {refuse("RemoteWrites"), "RemoteWrites"},
+		"ExportBuf":     {refuse("ExportBuf"), "ExportBuf"},
+		"AllocExchange": {refuse("AllocExchange"), "AllocExchange"},
+		"NewStream":     {refuse("NewStream"), "NewStream"},
+		"LoadKernels":   {refuse("LoadKernels"), "LoadKernels"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := shimtest.UseGPUDirect(t, 3, 3, 2)
@@ -296,7 +311,8 @@ func TestGPUDirectNotMade(t *testing.T) {
 			for r := range args {
 				args[r] = shim.InitArgs{ID: id, Ranks: 3, Rank: r, Device: r}
 			}
-			if _, err := shim.Init(args); !errors.Is(err, errdefs.ErrInvalidUsage) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "LIGHTPATH_DEVICE_PATH=rdma") {
+			if _, err := shim.Init(args); !errors.Is(err, errdefs.ErrInvalidUsage) || !strings.Contains(err.Error(), c.says) ||
+				!strings.Contains(err.Error(), "LIGHTPATH_DEVICE_PATH=rdma") {
 				t.Errorf("they must, and the error is %v", err)
 			}
 			t.Setenv("LIGHTPATH_DEVICE_PATH", "auto")
@@ -315,7 +331,8 @@ func TestGPUDirectNotMade(t *testing.T) {
 	}
 }
 
-// TestGPUDirectFlushes: where a driver says that streams do not see what ports have written, no stream goes on before it has been flushed.
+// TestGPUDirectFlushes: where a driver says that streams do not see what ports have written, no stream goes on before
+// it has been flushed.
 func TestGPUDirectFlushes(t *testing.T) {
 	g := shimtest.UseGPUDirect(t, 2, 1, 1)
 	hold := make(chan struct{})
@@ -325,7 +342,8 @@ func TestGPUDirectFlushes(t *testing.T) {
 	at := [2]shimtest.DeviceBuffer{}
 	for r, c := range w.Comms {
 		at[r] = g.Move(device.Memory, r, []byte(strings.Repeat(string(rune('a'+r)), count)))
-		call := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Uint8, Count: count, Peer: 1, Send: at[r].At, Recv: at[r].At, Stream: g.Streams[r][0]}
+		call := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Uint8, Count: count, Peer: 1, Send: at[r].At,
+			Recv: at[r].At, Stream: g.Streams[r][0]}
 		if err := shim.Run([]calls.Call{call}); err != nil {
 			t.Fatal(err)
 		}
@@ -366,7 +384,8 @@ func TestGPUDirectDiffers(t *testing.T) {
 			w := shimtest.NewWorld(t, 2)
 			for r, c := range w.Comms {
 				at := g.Memory(r, 1<<20)
-				call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 2 << 16, Send: at, Recv: at, Stream: g.Streams[r][0]}
+				call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 2 << 16, Send: at, Recv: at,
+					Stream: g.Streams[r][0]}
 				if r == 1 {
 					change(&call)
 				}
@@ -376,7 +395,8 @@ func TestGPUDirectDiffers(t *testing.T) {
 			}
 			for r, c := range w.Comms {
 				<-c.FailedChan()
-				if err := c.AsyncError(); !errors.Is(err, errdefs.ErrInvalidUsage) && !errors.Is(err, errdefs.ErrRemote) && !strings.Contains(err.Error(), "something else") && !strings.Contains(err.Error(), "different calls") {
+				if err := c.AsyncError(); !errors.Is(err, errdefs.ErrInvalidUsage) && !errors.Is(err, errdefs.ErrRemote) &&
+					!strings.Contains(err.Error(), "something else") && !strings.Contains(err.Error(), "different calls") {
 					t.Errorf("rank %d: %v", r, err)
 				}
 			}

@@ -64,7 +64,8 @@ func Attach(c *comm.Core) (why string, err error) {
 			return why, nil
 		}
 	}
-	x := &Path{c: c, ctx: stream.Of(c).Context, circuits: circuits.Of(c) != nil, sent: make([]uint64, c.Ranks), wanted: make([]uint64, c.Ranks)}
+	x := &Path{c: c, ctx: stream.Of(c).Context, circuits: circuits.Of(c) != nil, sent: make([]uint64, c.Ranks),
+		wanted: make([]uint64, c.Ranks)}
 	defer func() {
 		if err != nil || why != "" {
 			x.abandon()
@@ -89,7 +90,8 @@ func Attach(c *comm.Core) (why string, err error) {
 		return why, err
 	}
 	x.in = stream.NewIssuer(c, stream.Options{
-		Wire: x, Lanes: len(x.rooms), Name: algorithm, Without: "staged through host memory", Every: true, Bounces: true, Ordered: x.circuits,
+		Wire: x, Lanes: len(x.rooms), Name: algorithm, Without: "staged through host memory", Every: true, Bounces: true,
+		Ordered: x.circuits,
 	})
 	x.work.over, x.work.idle = make(chan struct{}), make([][]*exchange, len(x.rooms))
 	slot.Set(c, x)
@@ -123,7 +125,8 @@ func (x *Path) offer() (addrs rendezvous.Addrs, err error) {
 	}
 	x.end, addrs, err = rendezvous.Listen(rendezvous.Options{
 		Rank: c.Rank, Ranks: c.Ranks, Planes: x.ports.Planes, Circuits: x.circuits,
-		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass), ServiceLevel: uint8(ib.ServiceLevel),
+		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass),
+		ServiceLevel: uint8(ib.ServiceLevel),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("ports %s: %w", x.ports, err)

@@ -31,13 +31,19 @@ func TestGPUDirectEligible(t *testing.T) {
 		t.Errorf("NCCL_NET=IB between hosts: %s", why)
 	}
 	for want, change := range map[string]func(table []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello{
-		"LIGHTPATH_TRANSPORT=tcp": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello { cfg.Transport = "tcp"; return t },
+		"LIGHTPATH_TRANSPORT=tcp": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello {
+			cfg.Transport = "tcp"
+			return t
+		},
 		"LIGHTPATH_RDMA_MODE=uc": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello {
 			cfg.IB.Mode = settings.RDMAUC
 			return t
 		},
-		"LIGHTPATH_FALLBACK=interpose": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello { cfg.Interpose = true; return t },
-		"one rank":                     func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello { return t[:1] },
+		"LIGHTPATH_FALLBACK=interpose": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello {
+			cfg.Interpose = true
+			return t
+		},
+		"one rank": func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello { return t[:1] },
 		"rank 1 (, process 0): NCCL_NET_GDR_READ=0": func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello {
 			t[1].NoRemote = "NCCL_NET_GDR_READ=0"
 			return t
@@ -67,7 +73,8 @@ func TestGPUDirectCircuitsEligible(t *testing.T) {
 		{settings.Config{DevicePath: settings.DevicePathRDMA}, plans.Simplex, true, "simplex"},
 		{settings.Config{DevicePath: settings.DevicePathRDMA}, plans.Duplex, false, "do not end at RDMA ports"},
 	} {
-		if why := whyNotOverCircuits(&c.cfg, c.kind, c.rdma); (why == "") != (c.says == "") || !strings.Contains(why, c.says) {
+		if why := whyNotOverCircuits(&c.cfg, c.kind, c.rdma); (why == "") != (c.says == "") ||
+			!strings.Contains(why, c.says) {
 			t.Errorf("%+v, %v: %q", c.cfg, c.kind, why)
 		}
 	}

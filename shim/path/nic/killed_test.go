@@ -12,11 +12,11 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestGPUDirectKilled: a rank ends in the middle of collectives over RDMA ports, with nobody closing anything of it: its ports say no more. Where the
-// process has been killed its system ends its control connection, too; where the host is gone nothing tells but the ports. The others fail
-// naming the rank, and the plane where a port has told; their streams go on, and no queue pair or memory of theirs is left at the ports, as
-// their network says in the end. RDMA ports in memory are of one process, so what is killed is a rank's ports and its connection, and whoever polls
-// the ports stands still.
+// TestGPUDirectKilled ends a rank in the middle of collectives over RDMA ports, without closing anything: its ports go
+// silent. If a process is killed, its system also ends its control connection. If its host is gone, only the ports show
+// it. The others fail, naming the rank, and the plane if a port has reported it. Their streams go on. The network
+// checks at the end that no queue pair or memory of theirs is left at the ports. RDMA ports in memory belong to one
+// process. So the test kills a rank's ports and its connection, and stops the goroutine that polls the ports.
 func TestGPUDirectKilled(t *testing.T) {
 	const ranks, planes, victim = 3, 2, 2
 	for name, says := range map[string][]string{
@@ -36,7 +36,8 @@ func TestGPUDirectKilled(t *testing.T) {
 				t.Helper()
 				for r, c := range w.Comms {
 					at := g.Memory(r, count)
-					call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.Streams[r][0]}
+					call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at,
+						Stream: g.Streams[r][0]}
 					if err := shim.Run([]calls.Call{call}); err != nil {
 						t.Fatal(err)
 					}

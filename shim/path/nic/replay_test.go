@@ -15,8 +15,8 @@ import (
 	"lightpath/shim/stream"
 )
 
-// TestGPUDirectReplays: each replay of a graph is an operation of the flight recorder, from when its stream comes to it until it has left it, and
-// counted; that it was captured is not.
+// TestGPUDirectReplays checks that each replay of a graph is counted, and is one operation of the flight recorder: from
+// the time when its stream reaches it until the stream has left it. The capture is not recorded.
 func TestGPUDirectReplays(t *testing.T) {
 	g := shimtest.UseGPUDirect(t, 2, 1, 1)
 	before := stream.NumPlaces()
@@ -25,7 +25,8 @@ func TestGPUDirectReplays(t *testing.T) {
 	graphs := make([]*devicetest.Graph, 2)
 	for r, c := range w.Comms {
 		at := g.Memory(r, count)
-		base := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.Streams[r][0]}
+		base := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at,
+			Stream: g.Streams[r][0]}
 		if err := shim.Run([]calls.Call{base}); err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +65,8 @@ func TestGPUDirectReplays(t *testing.T) {
 	}
 	for r, c := range w.Comms {
 		seen := recorder.Of(c).Snapshot()
-		if n := seen.Counts; n[calls.AllReduce] != 3 || n[calls.Send] != 2 || n[calls.Recv] != 2 || seen.Groups != 2 || seen.Running {
+		if n := seen.Counts; n[calls.AllReduce] != 3 || n[calls.Send] != 2 || n[calls.Recv] != 2 || seen.Groups != 2 ||
+			seen.Running {
 			t.Errorf("rank %d: counted %v, %d groups, running %v", r, n, seen.Groups, seen.Running)
 		}
 		d, err := recorder.Record(c, nil)
@@ -75,11 +77,13 @@ func TestGPUDirectReplays(t *testing.T) {
 			t.Fatalf("%d operations", len(d.Operations))
 		}
 		for i, want := range []flight.Operation{
-			{Seq: 1, Call: "AllReduce", Bytes: count}, {Call: "AllReduce", Bytes: count}, {Call: "Send/Recv", Bytes: 2 * count, Detail: "2 messages, in a graph"},
+			{Seq: 1, Call: "AllReduce", Bytes: count}, {Call: "AllReduce", Bytes: count},
+			{Call: "Send/Recv", Bytes: 2 * count, Detail: "2 messages, in a graph"},
 			{Call: "AllReduce", Bytes: count}, {Call: "Send/Recv", Bytes: 2 * count, Detail: "2 messages, in a graph"},
 		} {
 			o := d.Operations[i]
-			if o.Seq != want.Seq || o.Call != want.Call || o.Bytes != want.Bytes || want.Detail != "" && o.Detail != want.Detail || o.Outcome != flight.Completed || o.Ended < o.Arrived {
+			if o.Seq != want.Seq || o.Call != want.Call || o.Bytes != want.Bytes || want.Detail != "" &&
+				o.Detail != want.Detail || o.Outcome != flight.Completed || o.Ended < o.Arrived {
 				t.Errorf("rank %d: operation %d: %+v", r, i, o)
 			}
 		}

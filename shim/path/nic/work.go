@@ -232,8 +232,8 @@ func (x *Path) makeVisible(over []*rendezvous.Group) error {
 	return nil
 }
 
-// stalled reports messages that have not moved for a [stall.Interval], and fails the communicator after LIGHTPATH_TIMEOUT. now
-// is a time before the last turn, which moved nothing.
+// stalled reports messages that have not moved for a [stall.Interval], and fails the communicator after
+// LIGHTPATH_TIMEOUT. now is a time before the last turn, which moved nothing.
 func (x *Path) stalled(now time.Time) error {
 	w := &x.work
 	if w.since.IsZero() {
@@ -253,7 +253,8 @@ func (x *Path) stalled(now time.Time) error {
 			kind = program.Send
 		}
 		for _, op := range recorder.Of(x.c).OfLaunch(number) {
-			recorder.Of(x.c).Stalled(op.Number, exec.Wait{Rank: x.c.Rank, Op: op.Seq, Kind: kind, Peer: on.Peer, Plane: on.Plane, Bytes: on.Bytes})
+			recorder.Of(x.c).Stalled(op.Number, exec.Wait{Rank: x.c.Rank, Op: op.Seq, Kind: kind, Peer: on.Peer, Plane: on.Plane,
+				Bytes: on.Bytes})
 			if op.Seq > 0 {
 				stall.ReportShape(x.c, op.Seq, &op.Shape)
 			}

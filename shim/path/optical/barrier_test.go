@@ -61,8 +61,8 @@ func delay(w *shimtest.World, rank int, d time.Duration) {
 	o.End = slow
 }
 
-// TestWhoIsWaitedFor: where a rank does not get to its part of a barrier, the others say which
-// port is missing, whoever the controller is.
+// TestWhoIsWaitedFor checks that ranks name the missing port if a rank does not reach a barrier, with every kind of
+// controller.
 func TestWhoIsWaitedFor(t *testing.T) {
 	for name, start := range map[string]func(*testing.T){
 		"here":      func(t *testing.T) { shimtest.UseEmulator(t, 4, 1, nil) },
@@ -74,7 +74,9 @@ func TestWhoIsWaitedFor(t *testing.T) {
 			w := shimtest.NewWorld(t, 4)
 			w.SetTimeout(time.Second)
 			delay(w, 2, time.Minute)
-			for _, err := range w.Each(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1000))}) }) {
+			for _, err := range w.Each(func(c *shim.Comm) error {
+				return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1000))})
+			}) {
 				shimtest.WantError(t, err, exec.ErrTimeout, "rank ", "plane 0 epoch 1: waiting for ports 2")
 			}
 		})

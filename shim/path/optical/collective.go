@@ -81,7 +81,8 @@ func (x *collective) Drive() error { return x.s.Drive() }
 // begins, the program starts by taking them there.
 func (o *Path) Entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []ticket.Plane) (*dispatch.Entry, error) {
 	if len(a.Plan.Planes) != use.Len() {
-		return nil, fmt.Errorf("shim: %v: plan of %d planes for %d: %w", s.Kind, len(a.Plan.Planes), use.Len(), errdefs.ErrInternal)
+		return nil, fmt.Errorf("shim: %v: plan of %d planes for %d: %w", s.Kind, len(a.Plan.Planes), use.Len(),
+			errdefs.ErrInternal)
 	}
 	p, c := o.planes, o.c
 	key := dispatch.Key{Shape: s, Plan: a.ID.Key(), Planes: use}
@@ -102,7 +103,8 @@ func (o *Path) Entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []
 	}
 	args := program.Args{
 		Rank: c.Rank, Count: int64(s.Count), ElemSize: int64(s.Type.Size()), InPlace: s.InPlace,
-		Signature: program.Signature(uint64(s.Signature()), key.Plan, key.Maps, uint64(use)), Problem: a.Problem, StepOf: a.StepOf,
+		Signature: program.Signature(uint64(s.Signature()), key.Plan, key.Maps, uint64(use)), Problem: a.Problem,
+		StepOf:       a.StepOf,
 		SectionSteps: sectionSteps,
 	}
 	if setup {
@@ -118,7 +120,8 @@ func (o *Path) Entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []
 	o.session.Programs.Put(key, e)
 	o.session.Programs.Trace(c, &s, e)
 	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, planner %s, predicted %.1f us, plan %.12s on %d of %d planes, setup %v",
-		c.Rank, s.Kind, s.Count, s.Type, s.Root, col.Algorithm, a.Plan.Planner, a.Plan.CCTUS, a.Plan.Digest, use.Len(), len(p.Planes), setup)
+		c.Rank, s.Kind, s.Count, s.Type, s.Root, col.Algorithm, a.Plan.Planner, a.Plan.CCTUS, a.Plan.Digest, use.Len(),
+		len(p.Planes), setup)
 	return e, nil
 }
 

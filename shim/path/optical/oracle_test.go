@@ -11,8 +11,8 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestOpticalOracle runs every collective on circuits, under each planner; those that a
-// planner has no plan for run on packet planes, by everyone's decision.
+// TestOpticalOracle runs every collective on circuits, under each planner. If a planner has no plan for one, all ranks
+// run it on packet planes.
 func TestOpticalOracle(t *testing.T) {
 	for _, c := range []struct {
 		n       int
@@ -34,7 +34,8 @@ func TestOpticalOracle(t *testing.T) {
 			for _, size := range []int{0, 1, 1023, 20011} {
 				for _, kind := range shimtest.OracleKinds {
 					k := shimtest.Collective{
-						Kind: kind, Type: datatype.Type(rng.IntN(int(datatype.NumTypes))), Op: datatype.Op(rng.IntN(int(datatype.NumOps))),
+						Kind: kind, Type: datatype.Type(rng.IntN(int(datatype.NumTypes))),
+						Op:   datatype.Op(rng.IntN(int(datatype.NumOps))),
 						Root: rng.IntN(c.n), Count: size, InPlace: rng.IntN(3) == 0,
 					}
 					if err := k.Run(w, rng); err != nil {
@@ -62,7 +63,8 @@ func TestMixedSteps(t *testing.T) {
 			w := shimtest.NewWorld(t, 4)
 			for _, size := range []int{1, 1023, 20011} {
 				for _, kind := range []calls.Kind{calls.AllToAll, calls.AllReduce, calls.AllGather, calls.ReduceScatter} {
-					k := shimtest.Collective{Kind: kind, Type: datatype.Int32, Op: datatype.Sum, Count: size, InPlace: rng.IntN(2) == 0}
+					k := shimtest.Collective{Kind: kind, Type: datatype.Int32, Op: datatype.Sum, Count: size,
+						InPlace: rng.IntN(2) == 0}
 					if err := k.Run(w, rng); err != nil {
 						t.Fatalf("%v: %v", k, err)
 					}

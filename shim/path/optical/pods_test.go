@@ -12,8 +12,8 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestPodsOracle runs every collective on circuits of fabrics with pods that are not in the order of
-// ranks: the bytes are right, and the ranks of a pod are next to each other in what they ran.
+// TestPodsOracle runs every collective on circuits of fabrics whose pods are not in the order of ranks. The results are
+// right, and the programs place the ranks of a pod next to each other.
 func TestPodsOracle(t *testing.T) {
 	for _, pods := range [][][]int{{{0, 2}, {1, 3}}, {{0, 3}, {1, 4}, {2, 5}}, {{4, 0, 2}, {1, 3}}} {
 		n := 0
@@ -30,7 +30,8 @@ func TestPodsOracle(t *testing.T) {
 			for _, size := range []int{1, 1023, 5003} {
 				for _, kind := range shimtest.OracleKinds {
 					k := shimtest.Collective{
-						Kind: kind, Type: datatype.Type(rng.IntN(int(datatype.NumTypes))), Op: datatype.Op(rng.IntN(int(datatype.NumOps))),
+						Kind: kind, Type: datatype.Type(rng.IntN(int(datatype.NumTypes))),
+						Op:   datatype.Op(rng.IntN(int(datatype.NumOps))),
 						Root: rng.IntN(n), Count: size, InPlace: rng.IntN(3) == 0,
 					}
 					if err := k.Run(w, rng); err != nil {

@@ -61,7 +61,9 @@ func skippedDrainOverRDMA(t *testing.T) bool {
 	t.Setenv("NCCL_IB_RETRY_CNT", "1")
 	t.Setenv("LIGHTPATH_FAULT", "skip-drain:0:1") // after the move to where the plan begins
 	w := shimtest.NewWorld(t, 4)
-	errs := w.Each(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1<<18))}) })
+	errs := w.Each(func(c *shim.Comm) error {
+		return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1<<18))})
+	})
 	if dev.Planes[0].Lost() == 0 {
 		shimtest.NoErrors(t, errs)
 		return false

@@ -98,7 +98,8 @@ func rewiring(t *testing.T, c controller.Controller, w *shimtest.World, sets int
 	}()
 	draw := rand.New(rand.NewPCG(3, 9))
 	for after := 2; after > 0; {
-		k := shimtest.Collective{Kind: shimtest.OracleKinds[draw.IntN(len(shimtest.OracleKinds))], Type: datatype.Int32, Op: datatype.Sum, Root: draw.IntN(4), Count: draw.IntN(20000)}
+		k := shimtest.Collective{Kind: shimtest.OracleKinds[draw.IntN(len(shimtest.OracleKinds))], Type: datatype.Int32,
+			Op: datatype.Sum, Root: draw.IntN(4), Count: draw.IntN(20000)}
 		must(k.Run(w, draw))
 		calls.Add(1)
 		select {
@@ -133,7 +134,9 @@ func staticPlans(t *testing.T) {
 // TestRewiringUnderLoad: planes get new maps group by group while collectives run on the others, and
 // none fails.
 func TestRewiringUnderLoad(t *testing.T) {
-	server := shimtest.UseEmulator(t, rewired.Pods, rewired.KSpine, func(f *fabric.Fabric) { f.Circuits = plans.Interleaved })
+	server := shimtest.UseEmulator(t, rewired.Pods, rewired.KSpine, func(f *fabric.Fabric) {
+		f.Circuits = plans.Interleaved
+	})
 	staticPlans(t)
 	w := shimtest.NewWorld(t, rewired.Pods)
 	rewiring(t, server.Core(), w, 12)

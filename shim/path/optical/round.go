@@ -18,8 +18,8 @@ import (
 	"lightpath/shim/ticket"
 )
 
-// round is a group of sends and receives that is posted to the leader, a [circuits.Executor]. If all ranks take part the
-// group goes over circuits, else over the packet planes.
+// round is a group of sends and receives that is posted to the leader, a [circuits.Executor]. If all ranks take part
+// the group goes over circuits, else over the packet planes.
 type round struct {
 	o      *Path
 	s      *session.Session
@@ -99,7 +99,8 @@ func (x *round) program(g *circuits.Grant) (*program.Program, error) {
 		return nil, fmt.Errorf("%w: the ticket of round %#x is of another plan", control.ErrMessage, x.number)
 	}
 	c, st, p := x.o.c, x.o.session, x.o.planes
-	key := exchangeKey{plan: g.Ticket.Plan, maps: ticket.Standing(p.Now(), g.Use), use: g.Use, mine: digestMessages(st.Group.Sends, st.Group.Recvs)}
+	key := exchangeKey{plan: g.Ticket.Plan, maps: ticket.Standing(p.Now(), g.Use), use: g.Use,
+		mine: digestMessages(st.Group.Sends, st.Group.Recvs)}
 	if known := x.table[key]; known != nil {
 		return known, nil
 	}
@@ -109,7 +110,8 @@ func (x *round) program(g *circuits.Grant) (*program.Program, error) {
 	}
 	all := len(p.Planes)
 	prog, err := program.LowerExchange(program.ExchangeArgs{
-		Rank: c.Rank, Ranks: c.Ranks, Plan: g.Use.Spread(plan, all), Current: g.Use.SpreadMaps(ticket.MapsOf(p.Now(), g.Use), all),
+		Rank: c.Rank, Ranks: c.Ranks, Plan: g.Use.Spread(plan, all),
+		Current: g.Use.SpreadMaps(ticket.MapsOf(p.Now(), g.Use), all),
 	}, st.Group.Sends, st.Group.Recvs)
 	if err != nil {
 		return nil, fmt.Errorf("shim: rank %d, grouped sends and receives, planner %s: %w", c.Rank, plan.Planner, err)

@@ -28,7 +28,8 @@ func TestRounds(t *testing.T) {
 		n, planes int
 		demand    string
 		wait      string
-	}{{2, 1, "spectra", "0"}, {2, 3, "plain", "0"}, {3, 2, "spectra", "0"}, {5, 4, "spectra", "1"}, {5, 2, "plain", "0"}, {8, 2, "spectra", "0"}} {
+	}{{2, 1, "spectra", "0"}, {2, 3, "plain", "0"}, {3, 2, "spectra", "0"}, {5, 4, "spectra", "1"}, {5, 2, "plain", "0"},
+		{8, 2, "spectra", "0"}} {
 		t.Run(fmt.Sprintf("%d/%d/%s", c.n, c.planes, c.demand), func(t *testing.T) {
 			server := shimtest.UseFastEmulator(t, c.n, c.planes)
 			t.Setenv("LIGHTPATH_DEMAND", c.demand)
@@ -56,8 +57,8 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// TestRoundOfSome: ranks without traffic do not call, and nobody waits for them for long; then
-// ranks that do are together again.
+// TestRoundOfSome checks that ranks with traffic do not wait long for ranks that do not call, and that later rounds of
+// all ranks work again.
 func TestRoundOfSome(t *testing.T) {
 	server := shimtest.UseFastEmulator(t, 4, 2)
 	t.Setenv("LIGHTPATH_DEMAND_WAIT", "300ms")
@@ -69,7 +70,8 @@ func TestRoundOfSome(t *testing.T) {
 				return nil
 			}
 			in := big()
-			if err := shim.Run([]calls.Call{shimtest.MessageInt32(calls.Send, c, 1-c.Rank, shimtest.Ramp(i+c.Rank, len(in))), shimtest.MessageInt32(calls.Recv, c, 1-c.Rank, in)}); err != nil {
+			if err := shim.Run([]calls.Call{shimtest.MessageInt32(calls.Send, c, 1-c.Rank, shimtest.Ramp(i+c.Rank, len(in))),
+				shimtest.MessageInt32(calls.Recv, c, 1-c.Rank, in)}); err != nil {
 				return err
 			}
 			return shimtest.CompareInt32(in, shimtest.Ramp(i+1-c.Rank, len(in)))
@@ -170,9 +172,11 @@ func TestRoundMismatch(t *testing.T) {
 		if me == 2 {
 			n = 40001
 		}
-		return shim.Run([]calls.Call{shimtest.MessageInt32(calls.Send, c, (me+1)%3, make([]int32, 40000)), shimtest.MessageInt32(calls.Recv, c, (me+2)%3, make([]int32, n))})
+		return shim.Run([]calls.Call{shimtest.MessageInt32(calls.Send, c, (me+1)%3, make([]int32, 40000)),
+			shimtest.MessageInt32(calls.Recv, c, (me+2)%3, make([]int32, n))})
 	}) {
-		shimtest.WantError(t, err, errdefs.ErrMismatch, "message 0 from rank 1 to rank 2: rank 1 sends 160000 bytes, rank 2 receives 160004")
+		shimtest.WantError(t, err, errdefs.ErrMismatch,
+			"message 0 from rank 1 to rank 2: rank 1 sends 160000 bytes, rank 2 receives 160004")
 		if err == nil {
 			t.Errorf("rank %d saw no error", r)
 		}
@@ -189,7 +193,8 @@ func TestRoundOfTheDead(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 			return c.Abort()
 		}
-		return shim.Run([]calls.Call{shimtest.MessageInt32(calls.Send, c, (c.Rank+1)%3, make([]int32, 9)), shimtest.MessageInt32(calls.Recv, c, (c.Rank+2)%3, make([]int32, 9))})
+		return shim.Run([]calls.Call{shimtest.MessageInt32(calls.Send, c, (c.Rank+1)%3, make([]int32, 9)),
+			shimtest.MessageInt32(calls.Recv, c, (c.Rank+2)%3, make([]int32, 9))})
 	}) {
 		if r < 2 {
 			shimtest.WantError(t, err, errdefs.ErrAborted, "rank 2 aborted")
@@ -211,7 +216,8 @@ func TestRoundUndrained(t *testing.T) {
 		var group []calls.Call
 		for peer := range 3 {
 			if peer != c.Rank {
-				group = append(group, shimtest.MessageInt32(calls.Send, c, peer, make([]int32, 20000)), shimtest.MessageInt32(calls.Recv, c, peer, make([]int32, 20000)))
+				group = append(group, shimtest.MessageInt32(calls.Send, c, peer, make([]int32, 20000)),
+					shimtest.MessageInt32(calls.Recv, c, peer, make([]int32, 20000)))
 			}
 		}
 		return shim.Run(group)
@@ -237,7 +243,8 @@ func TestRoundCutShort(t *testing.T) {
 	for _, err := range w.Each(func(c *shim.Comm) error {
 		n := c.Ranks
 		return shim.Run([]calls.Call{
-			shimtest.MessageInt32(calls.Send, c, (c.Rank+1)%n, make([]int32, 1<<20)), shimtest.MessageInt32(calls.Recv, c, (c.Rank+n-1)%n, make([]int32, 1<<20)),
+			shimtest.MessageInt32(calls.Send, c, (c.Rank+1)%n, make([]int32, 1<<20)),
+			shimtest.MessageInt32(calls.Recv, c, (c.Rank+n-1)%n, make([]int32, 1<<20)),
 		})
 	}) {
 		shimtest.WantError(t, err, errdefs.ErrAborted, "rank 2 aborted")
@@ -273,7 +280,7 @@ func TestRoundWithoutPlanes(t *testing.T) {
 	}
 }
 
-// TestDemandPlansPass: what the leader plans, from wherever the planes stand, passes the checker.
+// TestDemandPlansPass checks that the leader's plans, from any maps of the planes, pass the checker.
 func TestDemandPlansPass(t *testing.T) {
 	shimtest.UseFastEmulator(t, 5, 3)
 	w := shimtest.NewWorld(t, 5)
@@ -331,7 +338,8 @@ func sameHolds(a, b *plans.Plan) error {
 			if e.Kind != plans.Hold {
 				continue
 			}
-			if k >= len(a.Planes[j]) || !a.Planes[j][k].To.Equal(e.To) || !plans.SameUS(a.Planes[j][k].EndUS-a.Planes[j][k].StartUS, e.EndUS-e.StartUS) {
+			if k >= len(a.Planes[j]) || !a.Planes[j][k].To.Equal(e.To) ||
+				!plans.SameUS(a.Planes[j][k].EndUS-a.Planes[j][k].StartUS, e.EndUS-e.StartUS) {
 				return fmt.Errorf("plane %d: hold %d differs", j, k)
 			}
 			k++

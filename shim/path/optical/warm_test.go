@@ -32,10 +32,13 @@ func TestWarm(t *testing.T) {
 		kind    calls.Kind
 		inPlace bool
 	}{
-		{4, planning.Asked{Collective: schedule.AllReduce, Type: datatype.Float32, Count: 1000, Root: 0}, calls.AllReduce, true},
-		{4, planning.Asked{Collective: schedule.AllToAll, Type: datatype.Bfloat16, Count: 77, Root: 0}, calls.AllToAll, false},
+		{4, planning.Asked{Collective: schedule.AllReduce, Type: datatype.Float32, Count: 1000, Root: 0}, calls.AllReduce,
+			true},
+		{4, planning.Asked{Collective: schedule.AllToAll, Type: datatype.Bfloat16, Count: 77, Root: 0}, calls.AllToAll,
+			false},
 		{4, planning.Asked{Collective: schedule.Broadcast, Type: datatype.Float64, Count: 5, Root: 2}, calls.Broadcast, true},
-		{3, planning.Asked{Collective: schedule.ReduceScatter, Type: datatype.Int8, Count: 4000, Root: 0}, calls.ReduceScatter, false},
+		{3, planning.Asked{Collective: schedule.ReduceScatter, Type: datatype.Int8, Count: 4000, Root: 0},
+			calls.ReduceScatter, false},
 	} {
 		t.Run(fmt.Sprintf("%v/%d", c.kind, c.ranks), func(t *testing.T) {
 			cfg, fab, store := shimtest.SetUpWarm(t)
@@ -43,7 +46,8 @@ func TestWarm(t *testing.T) {
 			if made.Cached {
 				t.Fatal("an empty cache has the plan")
 			}
-			if again := shimtest.WarmPlan(t, cfg, fab, c.ranks, store, c.shape); !again.Cached || again.Plan.Digest != made.Plan.Digest {
+			if again := shimtest.WarmPlan(t, cfg, fab, c.ranks, store, c.shape); !again.Cached ||
+				again.Plan.Digest != made.Plan.Digest {
 				t.Fatalf("again: %+v", again)
 			}
 			point := made.Entry.Span
@@ -145,16 +149,26 @@ func TestWarmRefuses(t *testing.T) {
 		edit  func(*settings.Config, *fabric.Fabric)
 		want  error
 	}{
-		"one rank":          {1, good, nil, errdefs.ErrInvalidArgument},
-		"too many ranks":    {5, good, nil, errdefs.ErrInvalidArgument},
-		"no elements":       {4, planning.Asked{Collective: schedule.AllReduce, Type: datatype.Float32, Count: 0, Root: 0}, nil, errdefs.ErrInvalidArgument},
-		"too many elements": {4, planning.Asked{Collective: schedule.AllReduce, Type: datatype.Float32, Count: 1 << 62, Root: 0}, nil, errdefs.ErrInvalidArgument},
-		"root of none":      {4, planning.Asked{Collective: schedule.AllReduce, Type: datatype.Float32, Count: 1000, Root: 1}, nil, errdefs.ErrInvalidArgument},
-		"no such root":      {4, planning.Asked{Collective: schedule.Reduce, Type: datatype.Float32, Count: 1000, Root: 4}, nil, errdefs.ErrInvalidArgument},
-		"no such type":      {4, planning.Asked{Collective: schedule.AllReduce, Type: datatype.NumTypes, Count: 1000, Root: 0}, nil, errdefs.ErrInvalidArgument},
-		"point to point":    {4, planning.Asked{Collective: schedule.SendRecv, Type: datatype.Float32, Count: 1000, Root: 0}, nil, errdefs.ErrInvalidArgument},
-		"present circuits":  {4, good, func(c *settings.Config, _ *fabric.Fabric) { c.PlanCurrent = true }, errdefs.ErrInvalidArgument},
-		"no circuits":       {4, good, func(_ *settings.Config, f *fabric.Fabric) { f.Planes[0].OCS = "" }, errdefs.ErrInvalidArgument},
+		"one rank":       {1, good, nil, errdefs.ErrInvalidArgument},
+		"too many ranks": {5, good, nil, errdefs.ErrInvalidArgument},
+		"no elements": {4, planning.Asked{Collective: schedule.AllReduce, Type: datatype.Float32, Count: 0, Root: 0},
+			nil, errdefs.ErrInvalidArgument},
+		"too many elements": {4, planning.Asked{Collective: schedule.AllReduce, Type: datatype.Float32, Count: 1 << 62,
+			Root: 0}, nil, errdefs.ErrInvalidArgument},
+		"root of none": {4, planning.Asked{Collective: schedule.AllReduce, Type: datatype.Float32, Count: 1000, Root: 1},
+			nil, errdefs.ErrInvalidArgument},
+		"no such root": {4, planning.Asked{Collective: schedule.Reduce, Type: datatype.Float32, Count: 1000, Root: 4},
+			nil, errdefs.ErrInvalidArgument},
+		"no such type": {4, planning.Asked{Collective: schedule.AllReduce, Type: datatype.NumTypes, Count: 1000,
+			Root: 0}, nil, errdefs.ErrInvalidArgument},
+		"point to point": {4, planning.Asked{Collective: schedule.SendRecv, Type: datatype.Float32, Count: 1000, Root: 0},
+			nil, errdefs.ErrInvalidArgument},
+		"present circuits": {4, good, func(c *settings.Config, _ *fabric.Fabric) {
+			c.PlanCurrent = true
+		}, errdefs.ErrInvalidArgument},
+		"no circuits": {4, good, func(_ *settings.Config, f *fabric.Fabric) {
+			f.Planes[0].OCS = ""
+		}, errdefs.ErrInvalidArgument},
 		"no plan": {4, good, func(c *settings.Config, f *fabric.Fabric) {
 			c.Planner, f.Forwarding, f.Planes = "static", false, f.Planes[:1]
 		}, planner.ErrInfeasible},

@@ -239,7 +239,7 @@ func (x *Path) breakOff() {
 // write adds a write of a word of the page to the operations that flush puts on the stream.
 func (x *Path) write(word *uint32, value uint32) { x.word(x.page.wordOf(word), value, 0) }
 
-// word adds an operation to those that flush puts on the stream. The stream waits for value if wait is not 0.
+// word adds an operation to the batch that flush puts on the stream. The stream waits for value if wait is not 0.
 // Otherwise it writes value.
 func (x *Path) word(at device.Address, value, wait uint32) {
 	x.words = append(x.words, device.Word{At: at, Value: value, Wait: wait})

@@ -90,15 +90,18 @@ func refusesDirect(g *shimtest.GPUs, w *shimtest.World, method string, after int
 		at, to, s := g.Memory(r, 2*count), g.Memory(r, 2*count), g.Streams[r]
 		group = append(group,
 			calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: s[0]},
-			calls.Call{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at, Peer: int32(1 - r), Stream: s[1]},
-			calls.Call{Comm: c, Kind: calls.Recv, Type: datatype.Uint8, Count: count, Recv: to, Peer: int32(1 - r), Stream: s[0]})
+			calls.Call{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at, Peer: int32(1 - r),
+				Stream: s[1]},
+			calls.Call{Comm: c, Kind: calls.Recv, Type: datatype.Uint8, Count: count, Recv: to, Peer: int32(1 - r),
+				Stream: s[0]})
 	}
 	return g.Refuses(group, 1, method, after)
 }
 
 // TestDirectNotMade: where one rank cannot go on, no rank does; and unless they must, launches are staged.
 func TestDirectNotMade(t *testing.T) {
-	for _, method := range []string{"AllocExchange", "Export", "Reach", "Register", "LoadKernels", "NewStream", "EnterContext"} {
+	for _, method := range []string{"AllocExchange", "Export", "Reach", "Register", "LoadKernels",
+		"NewStream", "EnterContext"} {
 		t.Run(method, func(t *testing.T) {
 			g := shimtest.UsePeers(t, 3, 3)
 			t.Setenv("LIGHTPATH_DEVICE_PATH", "auto")
@@ -124,13 +127,15 @@ func TestDirectDeadline(t *testing.T) {
 	g := shimtest.UsePeers(t, 2, 1)
 	w := shimtest.NewWorld(t, 2)
 	at := g.Memory(0, 1000)
-	call := calls.Call{Comm: w.Comms[0], Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1000, Send: at, Recv: at, Stream: g.Streams[0][0]}
+	call := calls.Call{Comm: w.Comms[0], Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1000, Send: at, Recv: at,
+		Stream: g.Streams[0][0]}
 	call.Options.Deadline = 10 * time.Millisecond
 	if err := shim.Run([]calls.Call{call}); err != nil {
 		t.Fatal(err)
 	}
 	<-w.Comms[0].FailedChan()
-	if err := w.Comms[0].AsyncError(); !errors.Is(err, errdefs.ErrTimeout) || !strings.Contains(err.Error(), "no stream of rank 1 is in one") {
+	if err := w.Comms[0].AsyncError(); !errors.Is(err, errdefs.ErrTimeout) || !strings.Contains(err.Error(),
+		"no stream of rank 1 is in one") {
 		t.Error(err)
 	}
 	if err := g.SynchronizeRank(0); err != nil {
@@ -150,7 +155,8 @@ func TestDirectRecorder(t *testing.T) {
 	})
 	for r, c := range w.Comms {
 		at := g.Memory(r, 1000)
-		if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1000, Send: at, Recv: at, Stream: g.Streams[r][0]}}); err != nil {
+		if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1000, Send: at,
+			Recv: at, Stream: g.Streams[r][0]}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -164,7 +170,8 @@ func TestDirectRecorder(t *testing.T) {
 		if err := g.SynchronizeRank(r); err != nil {
 			t.Fatal(err)
 		}
-		if now := recorder.Of(c).Snapshot(); now.Running || now.Last.Outcome != recorder.Completed || now.Counts[calls.AllReduce] != 1 {
+		if now := recorder.Of(c).Snapshot(); now.Running || now.Last.Outcome != recorder.Completed ||
+			now.Counts[calls.AllReduce] != 1 {
 			t.Errorf("rank %d: %+v", r, now)
 		}
 	}

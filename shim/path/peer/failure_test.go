@@ -18,8 +18,8 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestLentHeld: while a kernel of another rank uses what a rank has lent, its stream is in the launch, whoever fails the communicator; then
-// all streams are through, those of launches that come behind, too.
+// TestLentHeld checks that a lender's stream stays in the launch while a kernel of a peer uses its buffer, even if the
+// communicator fails. Afterwards all streams leave, including those of later launches.
 func TestLentHeld(t *testing.T) {
 	const count = 300 << 10
 	for _, kind := range []calls.Kind{calls.AllReduce, calls.AllGather, calls.Send} {
@@ -40,7 +40,8 @@ func TestLentHeld(t *testing.T) {
 				})
 				group := make([][]calls.Call, 3)
 				for r, c := range w.Comms {
-					call := calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: g.Memory(r, count), Recv: g.Memory(r, 3*count), Stream: g.Streams[r][0]}
+					call := calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: g.Memory(r, count),
+						Recv: g.Memory(r, 3*count), Stream: g.Streams[r][0]}
 					if r == 0 {
 						call.Send = at
 					}
@@ -76,8 +77,8 @@ func TestLentHeld(t *testing.T) {
 	}
 }
 
-// TestLentFailing: ranks queue calls on buffers that they lend, and one aborts; as soon as a rank's streams are through, its buffers are used by
-// nobody.
+// TestLentFailing checks that after an abort no peer uses the lent buffers of a rank whose streams have left. Ranks
+// have queued calls before.
 func TestLentFailing(t *testing.T) {
 	for n := 2; n <= 4; n++ {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -92,7 +93,8 @@ func TestLentFailing(t *testing.T) {
 	}
 }
 
-// TestFailureHeard: who asks after another rank has failed hears of it, before the error has come, and if it never comes; and when nothing is left to look at.
+// TestFailureHeard checks that a rank that asks for errors after a failure of a peer gets the error, before it has
+// arrived, if it never arrives, and with no launch left.
 func TestFailureHeard(t *testing.T) {
 	for name, says := range map[string]bool{"why": true, "nothing": false} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +125,7 @@ func TestFailureHeard(t *testing.T) {
 	}
 }
 
-// theirs is the memory of a rank that it lends until it is through.
+// theirs is memory that a rank lends until its streams have left the launch.
 type theirs struct {
 	at      [2]uintptr
 	through atomic.Bool
@@ -184,7 +186,8 @@ func lendAndFail(t *testing.T, n int, seed uint64) {
 // failingCalls are the calls of a rank in a group of some kind.
 func failingCalls(w *shimtest.World, kind, r int, room [3]unsafe.Pointer, s device.Stream) []calls.Call {
 	n := len(w.Comms)
-	call := calls.Call{Comm: w.Comms[r], Kind: calls.AllReduce, Type: datatype.Uint8, Count: failingCount, Send: room[0], Recv: room[1], Stream: s}
+	call := calls.Call{Comm: w.Comms[r], Kind: calls.AllReduce, Type: datatype.Uint8, Count: failingCount, Send: room[0],
+		Recv: room[1], Stream: s}
 	switch kind {
 	case 1:
 		call.Kind, call.Recv = calls.AllGather, room[2]
@@ -197,7 +200,8 @@ func failingCalls(w *shimtest.World, kind, r int, room [3]unsafe.Pointer, s devi
 	return []calls.Call{call}
 }
 
-// touchesOfOthers is for [devicetest.Driver.Touching]: a rank's kernels use nothing of another rank that is through, and take some time to use it.
+// touchesOfOthers is for [devicetest.Driver.Touching]. It checks that a rank's kernels use no memory of a peer whose
+// streams have left. Each use takes some time.
 func touchesOfOthers(t *testing.T, g *shimtest.GPUs, memory []theirs) func(device.Stream, unsafe.Pointer) {
 	var touches atomic.Uint32
 	return func(s device.Stream, p unsafe.Pointer) {

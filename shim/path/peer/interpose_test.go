@@ -83,7 +83,8 @@ func TestInterposeAllocatesNothing(t *testing.T) {
 	var group []calls.Call
 	for r, c := range w.Comms {
 		at := g.Memory(r, 4*count)
-		group = append(group, calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Float32, Op: datatype.Avg, Count: count, Send: at, Recv: at, Stream: g.Streams[r][0]})
+		group = append(group, calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Float32, Op: datatype.Avg,
+			Count: count, Send: at, Recv: at, Stream: g.Streams[r][0]})
 	}
 	launch := func() {
 		if err := shim.Run(group); err != nil {
@@ -117,18 +118,20 @@ func TestInterposes(t *testing.T) {
 		count uint64
 		want  bool
 	}{{calls.AllReduce, 10, true}, {calls.AllReduce, 0, false}, {calls.Broadcast, 10, false}, {calls.Send, 10, false}} {
-		yes, err := foreign.Executes(&calls.Call{Comm: w.Comms[0], Kind: c.kind, Type: datatype.Int32, Count: c.count, Send: at, Recv: at, Stream: g.Streams[0][0]})
+		yes, err := foreign.Executes(&calls.Call{Comm: w.Comms[0], Kind: c.kind, Type: datatype.Int32, Count: c.count,
+			Send: at, Recv: at, Stream: g.Streams[0][0]})
 		if err != nil || yes != c.want {
 			t.Errorf("%v of %d: %v, %v", c.kind, c.count, yes, err)
 		}
 	}
-	if _, err := foreign.Executes(&calls.Call{Comm: w.Comms[0], Kind: calls.AllReduce, Type: datatype.Int32, Count: 10, Send: at}); !errors.Is(err, errdefs.ErrInvalidArgument) {
+	if _, err := foreign.Executes(&calls.Call{Comm: w.Comms[0], Kind: calls.AllReduce, Type: datatype.Int32, Count: 10,
+		Send: at}); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("recvbuff is NULL: %v", err)
 	}
 }
 
-// TestInterposerBreaks: what the other library reports when it is asked is the communicator's failure, on all ranks, and
-// aborts its communicators there.
+// TestInterposerBreaks checks that an asynchronous error of the other library fails the communicator on all ranks, and
+// aborts the other library's communicators.
 func TestInterposerBreaks(t *testing.T) {
 	_, w, lib := interposedWorld(t, 2)
 	lib.broken.Store(true)

@@ -21,7 +21,7 @@ import (
 	"lightpath/shim/stream"
 )
 
-// letter is a message of a test: what a rank sends, and where another one has it.
+// letter is a test message: the bytes to send, and where the receiver has them.
 type letter struct {
 	from, to   int
 	size       int
@@ -29,8 +29,9 @@ type letter struct {
 	want       []byte
 }
 
-// TestLentMessages: groups of messages between all ranks, some to the same, of sizes around those of chunks and of the shortest that is looked at,
-// in buffers that are registered or not, aligned or not, of the host's, and in graphs.
+// TestLentMessages runs groups of messages between all ranks, some to the same rank. Sizes are around the chunk size
+// and the shortest lent size. Buffers are registered or not, aligned or not, or in host memory, and groups run in
+// graphs too.
 func TestLentMessages(t *testing.T) {
 	for _, n := range []int{2, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -59,7 +60,8 @@ func letters(g *shimtest.GPUs, w *shimtest.World, rng *rand.Rand, sizes []int, c
 	for from := range n {
 		for k := range 2 * n {
 			m := letter{from: from, to: k % n, size: sizes[rng.IntN(len(sizes))]}
-			m.send, m.recv = letterRoom(g, w.Comms[from], rng, m.size, false), letterRoom(g, w.Comms[m.to], rng, m.size, !captured)
+			m.send, m.recv = letterRoom(g, w.Comms[from], rng, m.size, false),
+				letterRoom(g, w.Comms[m.to], rng, m.size, !captured)
 			m.want = make([]byte, m.size)
 			for i := range m.want {
 				m.want[i] = byte(rng.Uint32())
@@ -99,7 +101,8 @@ func letters(g *shimtest.GPUs, w *shimtest.World, rng *rand.Rand, sizes []int, c
 	})
 	for i, m := range all {
 		if m.size > 0 && !bytes.Equal(view(g, m.recv, m.size), m.want) {
-			g.T.Fatalf("message %d of %d bytes from %d to %d (captured %v): it is not what was sent", i, m.size, m.from, m.to, captured)
+			g.T.Fatalf("message %d of %d bytes from %d to %d (captured %v): it is not what was sent", i, m.size,
+				m.from, m.to, captured)
 		}
 	}
 	for _, c := range w.Comms {
@@ -131,7 +134,7 @@ func view(g *shimtest.GPUs, at unsafe.Pointer, size int) []byte {
 	return memory.Bytes(at, int64(size))
 }
 
-// sayNothing checks that a rank whose streams are through says of nothing where it is.
+// sayNothing checks that a rank whose streams have left publishes no address.
 func sayNothing(g *shimtest.GPUs, c *shim.Comm) {
 	g.T.Helper()
 	words := g.Bytes(unsafe.Add(peer.Exchange(peer.Of(c)), c.Cfg.DeviceExchange-peer.SaidBytes), peer.SaidBytes)
@@ -142,7 +145,8 @@ func sayNothing(g *shimtest.GPUs, c *shim.Comm) {
 	}
 }
 
-// TestLentMessagesCopyOnce: a message between registered buffers, of several chunks, is moved by the receiver's kernels alone.
+// TestLentMessagesCopyOnce: a message between registered buffers, of several chunks, is moved by the receiver's kernels
+// alone.
 func TestLentMessagesCopyOnce(t *testing.T) {
 	const count = 1 << 20
 	g := shimtest.UsePeers(t, 2, 1)
@@ -153,7 +157,8 @@ func TestLentMessagesCopyOnce(t *testing.T) {
 		send[r] = g.Memory(r, count)
 		recv := g.Memory(r, count)
 		registerAll(t, c, send[r], count)
-		base := calls.Call{Comm: c, Type: datatype.Uint8, Count: count, Send: send[r], Recv: recv, Peer: int32(1 - r), Stream: g.Streams[r][0]}
+		base := calls.Call{Comm: c, Type: datatype.Uint8, Count: count, Send: send[r], Recv: recv, Peer: int32(1 - r),
+			Stream: g.Streams[r][0]}
 		s, v := base, base
 		s.Kind, v.Kind = calls.Send, calls.Recv
 		group[r] = []calls.Call{s, v}
@@ -201,7 +206,8 @@ func TestLentMessagesCopyOnce(t *testing.T) {
 	}
 }
 
-// TestLentMessageBounds: what the receiver had not opened when it called for a message is not lent to it, whoever else has.
+// TestLentMessageBounds checks that a message is not lent to a receiver that had not opened the buffer when it called,
+// even if other ranks had.
 func TestLentMessageBounds(t *testing.T) {
 	const size = 1 << 20
 	g := shimtest.UsePeers(t, 3, 1)
@@ -226,7 +232,8 @@ func TestLentMessageBounds(t *testing.T) {
 	}
 }
 
-// TestLentMessageAborted: a rank that has lent a message to one that does not come is through when it is aborted.
+// TestLentMessageAborted checks that an abort frees the stream of a rank that has lent a message to a rank that does
+// not come.
 func TestLentMessageAborted(t *testing.T) {
 	const count = 300 << 10
 	g := shimtest.UsePeers(t, 2, 1)
@@ -234,7 +241,8 @@ func TestLentMessageAborted(t *testing.T) {
 	at := g.Memory(0, count)
 	c := w.Comms[0]
 	registerAll(t, c, at, count)
-	if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at, Peer: 1, Stream: g.Streams[0][0]}}); err != nil {
+	if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at, Peer: 1,
+		Stream: g.Streams[0][0]}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Abort(); err != nil {
@@ -278,7 +286,8 @@ func awaitUnasked(t testing.TB, c *shim.Comm, at unsafe.Pointer) *peer.Region {
 	}
 }
 
-// TestUnasked: memory of ncclMemAlloc is lent by communicators made before and after it was allocated, until it is freed; registering it changes nothing.
+// TestUnasked: memory of ncclMemAlloc is lent by communicators made before and after it was allocated, until it is
+// freed; registering it changes nothing.
 func TestUnasked(t *testing.T) {
 	const count = 300 << 10
 	g := useLenders(t, 2)
@@ -343,7 +352,8 @@ func TestUnasked(t *testing.T) {
 	}
 }
 
-// TestUnaskedRefused: memory that cannot be exported is exchanged by way of slots, and one that cannot be freed is still known.
+// TestUnaskedRefused: memory that cannot be exported is exchanged by way of slots, and one that cannot be freed is
+// still known.
 func TestUnaskedRefused(t *testing.T) {
 	const count = 300 << 10
 	g := useLenders(t, 2)

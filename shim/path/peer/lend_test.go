@@ -58,8 +58,8 @@ func awaitOpen(t testing.TB, c *shim.Comm) {
 // regionsOf returns the memory that a rank has registered.
 func regionsOf(c *shim.Comm) []*peer.Region { return peer.Regions(peer.Of(c)) }
 
-// TestLentBuffers: every collective with the buffers of each rank registered or not, in place and not, in chunks of slots,
-// in counts that are whole multiples of what kernels take at once and not, captured and not, against the oracle.
+// TestLentBuffers compares every collective with the oracle. Buffers of each rank are registered or not, in place and
+// not, in chunks of slots, and captured and not. Counts are multiples of a kernel's width and not.
 func TestLentBuffers(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 8} {
 		if testing.Short() && n > 3 {
@@ -152,11 +152,12 @@ func lent(g *shimtest.GPUs, w *shimtest.World, rng *rand.Rand, k shimtest.Collec
 	}
 }
 
-// TestLentMovesNothing: with all buffers registered nothing is copied but by the kernels that combine, or that read what others bring;
-// with those of one rank, that one lays nothing and takes nothing.
+// TestLentMovesNothing: with all buffers registered nothing is copied but by the kernels that combine, or that read
+// what others bring; with those of one rank, that one lays nothing and takes nothing.
 func TestLentMovesNothing(t *testing.T) {
 	const n, count = 3, 1 << 20 // bytes of a block: several chunks
-	for _, kind := range []calls.Kind{calls.AllReduce, calls.ReduceScatter, calls.AllGather, calls.AllToAll, calls.Broadcast, calls.Reduce, calls.Gather, calls.Scatter} {
+	for _, kind := range []calls.Kind{calls.AllReduce, calls.ReduceScatter, calls.AllGather, calls.AllToAll,
+		calls.Broadcast, calls.Reduce, calls.Gather, calls.Scatter} {
 		t.Run(kind.String(), func(t *testing.T) {
 			g := useLenders(t, n)
 			w := shimtest.NewWorld(t, n)
@@ -165,7 +166,8 @@ func TestLentMovesNothing(t *testing.T) {
 			for r, c := range w.Comms {
 				at, size := g.Memory(r, n*count), int64(n*count)
 				registerAll(t, c, at, size)
-				base := calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.Streams[r][0]}
+				base := calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: at, Recv: at,
+					Stream: g.Streams[r][0]}
 				switch own := unsafe.Add(at, r*count); kind {
 				case calls.AllGather, calls.Gather:
 					base.Send = own
@@ -211,7 +213,8 @@ func sumOnPeers(g *shimtest.GPUs, w *shimtest.World, at []unsafe.Pointer, count 
 	}
 	w.Must(func(c *shim.Comm) error {
 		r := c.Rank
-		if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: uint64(count), Send: at[r], Recv: at[r], Stream: g.Streams[r][0]}}); err != nil {
+		if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: uint64(count),
+			Send: at[r], Recv: at[r], Stream: g.Streams[r][0]}}); err != nil {
 			return err
 		}
 		return g.SynchronizeRank(r)
@@ -244,7 +247,8 @@ func TestLentInUse(t *testing.T) {
 	}
 	sum := func(r int) {
 		t.Helper()
-		call := calls.Call{Comm: w.Comms[r], Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r], Stream: g.Streams[r][0]}
+		call := calls.Call{Comm: w.Comms[r], Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at[r],
+			Recv: at[r], Stream: g.Streams[r][0]}
 		if err := shim.Run([]calls.Call{call}); err != nil {
 			t.Fatal(err)
 		}
@@ -291,7 +295,8 @@ func TestLentReused(t *testing.T) {
 		registerAll(t, c, at[r], count)
 	}
 	c := w.Comms[0]
-	if peer.Replace(regionsOf(c)[0]); peer.Lendable(peer.Of(c), at[0], count, 1000) != nil { // as if it were another allocation's
+	// as if it were another allocation's
+	if peer.Replace(regionsOf(c)[0]); peer.Lendable(peer.Of(c), at[0], count, 1000) != nil {
 		t.Error("it is lent")
 	}
 	if err := sumOnPeers(g, w, at, count); err != nil {
@@ -299,7 +304,8 @@ func TestLentReused(t *testing.T) {
 	}
 }
 
-// TestLentBounds: what is not all within a registration is not lent, nor is what no rank had opened when a call was made.
+// TestLentBounds checks that a buffer is lent only if it lies within one registration, and if the peers had opened this
+// when the call was made.
 func TestLentBounds(t *testing.T) {
 	const size = 1 << 20
 	g := useLenders(t, 2)
@@ -313,14 +319,16 @@ func TestLentBounds(t *testing.T) {
 		call        uint64
 		lent        bool
 	}{
-		{4096, size / 2, since + 1, true}, {4096, size / 2, since, false}, {4096, size/2 + 1, since + 1, false}, {4095, 16, since + 1, false},
+		{4096, size / 2, since + 1, true}, {4096, size / 2, since, false}, {4096, size/2 + 1, since + 1, false},
+		{4095, 16, since + 1, false},
 		{4096 + size/2 - 1, 1, since + 1, true}, {4096 + size/2, 1, since + 1, false}, {0, size, since + 1, false},
 	} {
 		if got := peer.Lendable(x, unsafe.Add(at, c.from), c.bytes, c.call) != nil; got != c.lent {
 			t.Errorf("%+v: lent %v", c, got)
 		}
 	}
-	if _, err := shim.Register(w.Comms[0], unsafe.Add(at, size-16), 17, false, 0); err != nil { // which is no error, and not lent
+	// which is no error, and not lent
+	if _, err := shim.Register(w.Comms[0], unsafe.Add(at, size-16), 17, false, 0); err != nil {
 		t.Error(err)
 	}
 	if n := len(regionsOf(w.Comms[0])); n != 1 {
@@ -387,7 +395,8 @@ func TestLentAllocatesNothing(t *testing.T) {
 		registerAll(t, c, send, 8*count)
 		registerAll(t, c, recv, 8*count)
 		for _, kind := range shimtest.OracleKinds {
-			group = append(group, calls.Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: g.Streams[r][0]})
+			group = append(group, calls.Call{Comm: c, Kind: kind, Type: datatype.Float32, Count: count, Send: send, Recv: recv,
+				Stream: g.Streams[r][0]})
 		}
 	}
 	launch := func() {
@@ -406,8 +415,8 @@ func TestLentAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestLentAborted: a rank that has lent a buffer to one that does not come is through when it is aborted, and says of nothing any
-// more where it is.
+// TestLentAborted checks that an abort frees the stream of a rank that has lent a buffer to a rank that does not come.
+// The rank then publishes no address.
 func TestLentAborted(t *testing.T) {
 	const count = 300 << 10
 	g := useLenders(t, 2)
@@ -415,7 +424,8 @@ func TestLentAborted(t *testing.T) {
 	at := g.Memory(0, count)
 	c := w.Comms[0]
 	registerAll(t, c, at, count)
-	if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.Streams[0][0]}}); err != nil {
+	if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at,
+		Recv: at, Stream: g.Streams[0][0]}}); err != nil {
 		t.Fatal(err)
 	}
 	x := peer.Of(c)
@@ -423,7 +433,8 @@ func TestLentAborted(t *testing.T) {
 		b := g.Bytes(peer.Said(x, 0, 0, 1, peer.WordSend), 8)
 		return uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[0])))) | uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[4]))))<<32
 	}
-	for end := time.Now().Add(shimtest.DeviceTimeout); said()&^device.SaidBits != uint64(uintptr(at)) || said()>>63 == 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(shimtest.DeviceTimeout); said()&^device.SaidBits != uint64(uintptr(at)) ||
+		said()>>63 == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the stream says %#x, not %p", said(), at)
 		}
@@ -439,7 +450,8 @@ func TestLentAborted(t *testing.T) {
 	}
 }
 
-// TestLentElsewhere: what a rank says of another call, or has said of this one by half, is not where others look for what it brings.
+// TestLentElsewhere checks that peers do not take an address that a rank has published for another call, or only half,
+// as the address for this call.
 func TestLentElsewhere(t *testing.T) {
 	const count, other = 300 << 10, 200 << 10
 	g := useLenders(t, 2)

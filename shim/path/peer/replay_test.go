@@ -14,8 +14,8 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestDirectReplays: each replay of a graph is counted, and its operations are in the flight recorder, in progress while the stream is in their
-// launch; that they were captured is not. One rank's device counts, too.
+// TestDirectReplays: each replay of a graph is counted, and its operations are in the flight recorder, in progress
+// while the stream is in their launch; that they were captured is not. One rank's device counts, too.
 func TestDirectReplays(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		g := shimtest.UsePeers(t, n, 1)
@@ -24,7 +24,8 @@ func TestDirectReplays(t *testing.T) {
 		graphs := make([]*devicetest.Graph, n)
 		for r, c := range w.Comms {
 			at := g.Memory(r, count)
-			base := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.Streams[r][0]}
+			base := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at,
+				Stream: g.Streams[r][0]}
 			if err := shim.Run([]calls.Call{base}); err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +73,8 @@ func TestDirectReplays(t *testing.T) {
 		}
 		for r, c := range w.Comms {
 			seen := recorder.Of(c).Snapshot()
-			if got := seen.Counts; got[calls.AllReduce] != 4 || got[calls.Send] != 3 || got[calls.Recv] != 3 || seen.Groups != 3 || seen.Running {
+			if got := seen.Counts; got[calls.AllReduce] != 4 || got[calls.Send] != 3 || got[calls.Recv] != 3 ||
+				seen.Groups != 3 || seen.Running {
 				t.Errorf("%d ranks, rank %d: counted %v, %d groups, running %v", n, r, got, seen.Groups, seen.Running)
 			}
 			checkReplays(t, c, 3)

@@ -72,7 +72,8 @@ func (l *launch) isBrief() bool {
 		return false
 	}
 	call, c := &l.Calls[0], l.Comm
-	if call.Kind >= calls.NumKinds || call.Kind.P2P() || call.Options != (calls.Options{}) || call.Scalar != nil || circuits.Of(c) != nil {
+	if call.Kind >= calls.NumKinds || call.Kind.P2P() || call.Options != (calls.Options{}) || call.Scalar != nil ||
+		circuits.Of(c) != nil {
 		return false
 	}
 	most := briefMost / uint64(call.Type.Size()*c.Ranks)
@@ -80,7 +81,8 @@ func (l *launch) isBrief() bool {
 		return false
 	}
 	return c.Ranks == 1 ||
-		session.Of(c).Shares(call.Kind) && session.Of(c).Arena.InSmallSlots(calls.Kinds[call.Kind].Collective, int(call.Peer), int(call.Count)*call.Type.Size())
+		session.Of(c).Shares(call.Kind) && session.Of(c).Arena.InSmallSlots(calls.Kinds[call.Kind].Collective, int(call.Peer),
+			int(call.Count)*call.Type.Size())
 }
 
 // knows reports whether the program of a call is cached and the call needs nothing else: no agreement on shares and no

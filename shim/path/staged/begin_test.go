@@ -29,7 +29,8 @@ const beginnerCount = 16
 // newBeginner has each rank make its first call, which no driver's thread makes.
 func newBeginner(t *testing.T, ranks int) *beginner {
 	t.Helper()
-	b := &beginner{GPUs: shimtest.UseGPUs(t, ranks, 1), World: shimtest.NewWorld(t, ranks), t: t, woken: make([]atomic.Int32, ranks)}
+	b := &beginner{GPUs: shimtest.UseGPUs(t, ranks, 1), World: shimtest.NewWorld(t, ranks), t: t,
+		woken: make([]atomic.Int32, ranks)}
 	for r := range ranks {
 		b.at = append(b.at, b.Memory(r, 4*staged.BriefMost))
 	}
@@ -54,17 +55,19 @@ func (b *beginner) launch(rank, count int) {
 
 func (b *beginner) put(rank, count int) {
 	b.t.Helper()
-	call := calls.Call{Comm: b.Comms[rank], Kind: calls.AllReduce, Type: datatype.Float32, Count: uint64(count), Send: b.at[rank], Recv: b.at[rank], Stream: b.Streams[rank][0]}
+	call := calls.Call{Comm: b.Comms[rank], Kind: calls.AllReduce, Type: datatype.Float32, Count: uint64(count),
+		Send: b.at[rank], Recv: b.at[rank], Stream: b.Streams[rank][0]}
 	if err := shim.Run([]calls.Call{call}); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
 func (b *beginner) numbers(rank int) []float32 {
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b.Bytes(b.at[rank], 4*staged.BriefMost)))), staged.BriefMost)
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b.Bytes(b.at[rank], 4*staged.BriefMost)))),
+		staged.BriefMost)
 }
 
-// settle waits until a rank's launches are over, and nobody is at its worker.
+// settle waits until a rank's launches have ended and its worker is idle.
 func (b *beginner) settle(rank int) {
 	b.t.Helper()
 	if err := b.SynchronizeRank(rank); err != nil {
@@ -101,7 +104,8 @@ func (b *beginner) wakeUps(rank int, want int32) {
 	}
 }
 
-// TestBeginAlone: a rank that waits for nobody makes short calls on its driver's thread, long ones, and those of a shape not seen before, not.
+// TestBeginAlone checks that a rank that waits for no peer makes short calls on its driver's thread. Its worker makes
+// long calls and calls of a new shape.
 func TestBeginAlone(t *testing.T) {
 	b := newBeginner(t, 1)
 	for range 10 {
@@ -131,8 +135,8 @@ func (b *beginner) operations(rank int) []flight.Operation {
 	return d.Operations
 }
 
-// TestBeginTogether: the rank that comes first leaves its step to the worker, the other one needs none. What follows the
-// first one's step waits for it, and runs in its order.
+// TestBeginTogether: the rank that comes first leaves its step to the worker, the other one needs none. What follows
+// the first one's step waits for it, and runs in its order.
 func TestBeginTogether(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	b := newBeginner(t, 2)
@@ -154,7 +158,7 @@ func TestBeginTogether(t *testing.T) {
 	}
 }
 
-// TestBeginBusy: a step of a communicator that somebody uses is the worker's.
+// TestBeginBusy checks that the worker makes a step of a communicator in use.
 func TestBeginBusy(t *testing.T) {
 	b := newBeginner(t, 1)
 	b.Comms[0].Turn.Lock()
@@ -165,7 +169,7 @@ func TestBeginBusy(t *testing.T) {
 	b.has(0, beginnerCount, 1)
 }
 
-// TestBegunAborted: a step that has begun ends with its communicator, as do those that follow it.
+// TestBegunAborted checks that a step that has begun, and later steps, end with their communicator.
 func TestBegunAborted(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	b := newBeginner(t, 2)
@@ -203,7 +207,8 @@ func TestBeginAllocatesNothing(t *testing.T) {
 		t.Skip("the race detector makes sync.Pool forget")
 	}
 	b := newBeginner(t, 1)
-	calls := []calls.Call{{Comm: b.Comms[0], Kind: calls.AllReduce, Type: datatype.Float32, Count: beginnerCount, Send: b.at[0], Recv: b.at[0], Stream: b.Streams[0][0]}}
+	calls := []calls.Call{{Comm: b.Comms[0], Kind: calls.AllReduce, Type: datatype.Float32, Count: beginnerCount,
+		Send: b.at[0], Recv: b.at[0], Stream: b.Streams[0][0]}}
 	launch := func() {
 		if err := shim.Run(calls); err != nil {
 			t.Error(err)

@@ -143,7 +143,8 @@ func (l *launch) takeScalar(i int) error {
 	}
 	switch {
 	case place.Kind == device.Memory && place.Device != l.Comm.Device:
-		return call.Invalid("the operator's scalar is memory of device %d, the communicator is of device %d", place.Device, l.Comm.Device)
+		return call.Invalid("the operator's scalar is memory of device %d, the communicator is of device %d",
+			place.Device, l.Comm.Device)
 	case place.Kind >= device.Managed:
 		l.Scalars = append(l.Scalars, steps.Scalar{Call: i, Device: call.Scalar})
 	case place.Kind == device.Host:

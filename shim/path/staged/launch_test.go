@@ -20,8 +20,8 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestDeviceSequences: random sequences of groups, on random streams and in memory of all kinds, also without a stream on ranks
-// whose buffers are host memory; stretches of them captured and replayed; against the oracle.
+// TestDeviceSequences: random sequences of groups, on random streams and in memory of all kinds, also without a stream
+// on ranks whose buffers are host memory; stretches of them captured and replayed; against the oracle.
 func TestDeviceSequences(t *testing.T) {
 	for _, transport := range []string{"inproc", "tcp"} {
 		for seed := range uint64(6) {
@@ -40,7 +40,8 @@ func TestDeviceSequences(t *testing.T) {
 	}
 }
 
-// TestLaunchAllocatesNothing: groups of shapes seen before, of one rank or several, in one step or pieces, with scalars.
+// TestLaunchAllocatesNothing: groups of shapes seen before, of one rank or several, in one step or pieces, with
+// scalars.
 func TestLaunchAllocatesNothing(t *testing.T) {
 	if shimtest.RaceEnabled {
 		t.Skip("the race detector makes sync.Pool forget")
@@ -60,11 +61,16 @@ func TestLaunchAllocatesNothing(t *testing.T) {
 				for i := range 2 {
 					send, recv := g.Memory(r, 4*c.count), g.Memory(r, 8*c.count)
 					group = append(group,
-						calls.Call{Comm: comm, Kind: calls.AllReduce, Type: datatype.Float32, Count: uint64(c.count), Send: send, Recv: send, Stream: g.Streams[r][i]},
-						calls.Call{Comm: comm, Kind: calls.AllReduce, Type: datatype.Float32, Op: calls.OpPreMulSum, Scalar: scalars[r], Count: uint64(c.count), Send: send, Recv: recv, Stream: g.Streams[r][0]},
-						calls.Call{Comm: comm, Kind: calls.AllGather, Type: datatype.Float32, Count: uint64(c.count), Send: send, Recv: recv, Stream: g.Streams[r][0]},
-						calls.Call{Comm: comm, Kind: calls.Send, Peer: int32(1 - r), Type: datatype.Float32, Count: uint64(c.count), Send: send, Stream: g.Streams[r][0]},
-						calls.Call{Comm: comm, Kind: calls.Recv, Peer: int32(1 - r), Type: datatype.Float32, Count: uint64(c.count), Recv: recv, Stream: g.Streams[r][0]})
+						calls.Call{Comm: comm, Kind: calls.AllReduce, Type: datatype.Float32, Count: uint64(c.count), Send: send,
+							Recv: send, Stream: g.Streams[r][i]},
+						calls.Call{Comm: comm, Kind: calls.AllReduce, Type: datatype.Float32, Op: calls.OpPreMulSum, Scalar: scalars[r],
+							Count: uint64(c.count), Send: send, Recv: recv, Stream: g.Streams[r][0]},
+						calls.Call{Comm: comm, Kind: calls.AllGather, Type: datatype.Float32, Count: uint64(c.count), Send: send,
+							Recv: recv, Stream: g.Streams[r][0]},
+						calls.Call{Comm: comm, Kind: calls.Send, Peer: int32(1 - r), Type: datatype.Float32, Count: uint64(c.count),
+							Send: send, Stream: g.Streams[r][0]},
+						calls.Call{Comm: comm, Kind: calls.Recv, Peer: int32(1 - r), Type: datatype.Float32, Count: uint64(c.count),
+							Recv: recv, Stream: g.Streams[r][0]})
 				}
 			}
 			launch := func() {
@@ -94,8 +100,10 @@ func TestStagingIsBounded(t *testing.T) {
 	w.Must(func(c *shim.Comm) error {
 		r := c.Rank
 		send, recv := g.Memory(r, 2*count), g.Memory(r, 2*count)
-		for _, kind := range []calls.Kind{calls.AllReduce, calls.AllGather, calls.ReduceScatter, calls.AllToAll, calls.Broadcast} {
-			call := calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: send, Recv: recv, Stream: g.Streams[r][0]}
+		for _, kind := range []calls.Kind{calls.AllReduce, calls.AllGather, calls.ReduceScatter, calls.AllToAll,
+			calls.Broadcast} {
+			call := calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Count: count, Send: send, Recv: recv,
+				Stream: g.Streams[r][0]}
 			if err := shim.Run([]calls.Call{call}); err != nil {
 				return err
 			}
@@ -111,8 +119,9 @@ func TestStagingIsBounded(t *testing.T) {
 	}
 }
 
-// TestStepsOverlap: while a step waits for another rank, what the next one sends is copied out, and what the one before received is
-// copied in, in every launch but captured ones also where one stream would have the one wait for the other.
+// TestStepsOverlap checks that, while a step waits for another rank, the data of the next step is copied out and the
+// results of the previous step are copied in. This holds in every launch, even if one stream orders the copies, but not
+// in captured launches.
 func TestStepsOverlap(t *testing.T) {
 	t.Setenv("LIGHTPATH_STAGING", "64K")
 	g := shimtest.UseGPUs(t, 2, 1)
@@ -137,7 +146,8 @@ func TestStepsOverlap(t *testing.T) {
 	})
 	for r, c := range w.Comms {
 		at := g.Memory(r, pieces<<16)
-		call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: pieces << 16, Send: at, Recv: at, Stream: g.Streams[r][0]}
+		call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: pieces << 16, Send: at, Recv: at,
+			Stream: g.Streams[r][0]}
 		if err := shim.Run([]calls.Call{call}); err != nil {
 			t.Fatal(err)
 		}
@@ -174,8 +184,8 @@ func TestStepsOverlap(t *testing.T) {
 	g.Before(nil)
 }
 
-// TestAbortedLaunch: a stream that waits for a rank that does not come goes on, launches behind it too, and those that streams come
-// to later.
+// TestAbortedLaunch checks that an abort frees a stream that waits for an absent rank, later launches, and launches
+// that streams reach later.
 func TestAbortedLaunch(t *testing.T) {
 	t.Setenv("LIGHTPATH_STAGING", "64K")
 	g := shimtest.UseGPUs(t, 2, 2)
@@ -189,7 +199,8 @@ func TestAbortedLaunch(t *testing.T) {
 	})
 	for i := range 6 {
 		s := g.Streams[0][i/5] // the last one behind the gate
-		call := calls.Call{Comm: w.Comms[0], Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1 << (10 + 2*uint(i%5)), Send: at, Recv: at, Stream: s}
+		call := calls.Call{Comm: w.Comms[0], Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1 << (10 + 2*uint(i%5)),
+			Send: at, Recv: at, Stream: s}
 		if err := shim.Run([]calls.Call{call}); err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +231,8 @@ func TestPiecesOfOtherCalls(t *testing.T) {
 				w := shimtest.NewWorld(t, 2)
 				for r, c := range w.Comms {
 					at := g.Memory(r, 1<<20)
-					call := calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Peer: int32(1 - r), Count: uint64(2+r) << 16, Send: at, Recv: at, Stream: g.Streams[r][0]}
+					call := calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Peer: int32(1 - r), Count: uint64(2+r) << 16,
+						Send: at, Recv: at, Stream: g.Streams[r][0]}
 					if kind == calls.Send && r == 1 {
 						call.Kind = calls.Recv
 					}

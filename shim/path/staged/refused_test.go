@@ -11,11 +11,13 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestRefusedByDriver: whatever a driver refuses, wherever, is an error, of the call or of the communicator, and no stream hangs.
+// TestRefusedByDriver: whatever a driver refuses, wherever, is an error, of the call or of the communicator, and no
+// stream hangs.
 func TestRefusedByDriver(t *testing.T) {
 	t.Setenv("LIGHTPATH_STAGING", "64K")
 	shimtest.RefuseEach(t, shimtest.UseGPUs, 1<<20, refusesPieces,
-		"Locate", "Enter", "Capturing", "Alloc", "NewEvent", "NewStream", "Record", "Follow", "CopyOut", "CopyIn", "CopyRows", "Signal", "Await")
+		"Locate", "Enter", "Capturing", "Alloc", "NewEvent", "NewStream", "Record", "Follow", "CopyOut", "CopyIn",
+		"CopyRows", "Signal", "Await")
 }
 
 // refusesPieces has a group in pieces refused.
@@ -25,15 +27,19 @@ func refusesPieces(g *shimtest.GPUs, w *shimtest.World, method string, after int
 	for r, c := range w.Comms {
 		at, to := g.Memory(r, 2*count), g.Memory(r, 2*count)
 		group = append(group,
-			calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: g.Streams[r][0]},
-			calls.Call{Comm: c, Kind: calls.AllToAll, Type: datatype.Uint8, Count: count, Send: at, Recv: to, Stream: g.Streams[r][1]})
+			calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at,
+				Stream: g.Streams[r][0]},
+			calls.Call{Comm: c, Kind: calls.AllToAll, Type: datatype.Uint8, Count: count, Send: at, Recv: to,
+				Stream: g.Streams[r][1]})
 	}
 	if !g.Refuses(group, 2, method, after) {
 		return false
 	}
 	switch method {
-	case "Alloc", "Locate", "NewEvent", "NewStream", "Capturing": // nothing was on a stream: the communicators are as they were
-		if err := errors.Join(shim.Run(group), g.SynchronizeBoth(), w.Comms[0].AsyncError(), w.Comms[1].AsyncError()); err != nil {
+	// nothing was on a stream: the communicators are as they were
+	case "Alloc", "Locate", "NewEvent", "NewStream", "Capturing":
+		if err := errors.Join(shim.Run(group), g.SynchronizeBoth(), w.Comms[0].AsyncError(),
+			w.Comms[1].AsyncError()); err != nil {
 			g.T.Errorf("after %d: the next group: %v", after, err)
 		}
 	}

@@ -41,11 +41,12 @@ func alike(g *shimtest.GPUs, a, b unsafe.Pointer, size int) error {
 
 // message is a send or receive of bytes on a rank's first stream.
 func message(g *shimtest.GPUs, c *shim.Comm, kind calls.Kind, peer int, at unsafe.Pointer, size int) calls.Call {
-	return calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Peer: int32(peer), Count: uint64(size), Send: at, Recv: at, Stream: g.Streams[c.Rank][0]}
+	return calls.Call{Comm: c, Kind: kind, Type: datatype.Uint8, Peer: int32(peer), Count: uint64(size), Send: at,
+		Recv: at, Stream: g.Streams[c.Rank][0]}
 }
 
-// TestMessagesMoveByThemselves: a rank sends and receives in one group what the other end makes calls of one after another, in which what comes
-// later depends on what came before, in part by way of a third rank.
+// TestMessagesMoveByThemselves: a rank sends and receives in one group, and the other end makes the same calls one
+// after another. Later messages depend on earlier ones, in part through a third rank.
 func TestMessagesMoveByThemselves(t *testing.T) {
 	for _, transport := range []string{"inproc", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
@@ -112,7 +113,7 @@ func exchangeAll(g *shimtest.GPUs, w *shimtest.World, sizes []int) error {
 	return nil
 }
 
-// TestGroupsAreBounded: what a group of messages takes of page-locked memory does not grow with them.
+// TestGroupsAreBounded checks that page-locked memory does not grow with the number of messages of a group.
 func TestGroupsAreBounded(t *testing.T) {
 	t.Setenv("LIGHTPATH_STAGING", "64K")
 	const n = 3
@@ -123,8 +124,10 @@ func TestGroupsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	staging := int64(2 * (n - 1) * steps.RelaySlots * 64 << 10)                       // of one rank: as many messages as there are peers, both ways
-	bound := n * (2*staging + int64(2*(n-1)+1)*shimtest.PageSize + shimtest.PageSize) // sizes are powers of two; a page for each pair of words
+	// of one rank: as many messages as there are peers, both ways
+	staging := int64(2 * (n - 1) * steps.RelaySlots * 64 << 10)
+	// sizes are powers of two; a page for each pair of words
+	bound := n * (2*staging + int64(2*(n-1)+1)*shimtest.PageSize + shimtest.PageSize)
 	if _, most := g.Locked(); most > bound {
 		t.Errorf("%d bytes were locked, want at most %d", most, bound)
 	}
@@ -171,7 +174,8 @@ func TestAbortedGroup(t *testing.T) {
 	w := shimtest.NewWorld(t, 2)
 	c := w.Comms[0]
 	for range 2 {
-		group := []calls.Call{message(g, c, calls.Send, 1, g.Memory(0, relayed), relayed), message(g, c, calls.Recv, 1, g.Memory(0, relayed), relayed)}
+		group := []calls.Call{message(g, c, calls.Send, 1, g.Memory(0, relayed), relayed),
+			message(g, c, calls.Recv, 1, g.Memory(0, relayed), relayed)}
 		if err := shim.Run(group); err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +191,8 @@ func TestAbortedGroup(t *testing.T) {
 // TestRefusedGroup has the driver refuse each call on the way: an error that says so, and no stream hangs.
 func TestRefusedGroup(t *testing.T) {
 	t.Setenv("LIGHTPATH_STAGING", "64K")
-	for _, method := range []string{"NewStream", "NewEvent", "Alloc", "Record", "Follow", "Await", "Store", "CopyOut", "CopyIn", "Copy", "Signal"} {
+	for _, method := range []string{"NewStream", "NewEvent", "Alloc", "Record", "Follow", "Await", "Store", "CopyOut",
+		"CopyIn", "Copy", "Signal"} {
 		t.Run(method, func(t *testing.T) {
 			g := shimtest.UseGPUs(t, 2, 1)
 			refused := 0
@@ -195,8 +200,10 @@ func TestRefusedGroup(t *testing.T) {
 				c := shimtest.NewWorld(t, 2).Comms[0]
 				g.Fail(method, after)
 				err := shim.Run([]calls.Call{
-					message(g, c, calls.Send, 1, g.Memory(0, relayed), relayed), message(g, c, calls.Recv, 1, g.Memory(0, relayed), relayed),
-					message(g, c, calls.Send, 0, g.Memory(0, relayed), relayed), message(g, c, calls.Recv, 0, g.Memory(0, relayed), relayed),
+					message(g, c, calls.Send, 1, g.Memory(0, relayed), relayed),
+					message(g, c, calls.Recv, 1, g.Memory(0, relayed), relayed),
+					message(g, c, calls.Send, 0, g.Memory(0, relayed), relayed),
+					message(g, c, calls.Recv, 0, g.Memory(0, relayed), relayed),
 				})
 				g.Fail("", 0)
 				if err != nil {
@@ -219,7 +226,7 @@ func TestRefusedGroup(t *testing.T) {
 	}
 }
 
-// TestSlotsAreLeftAlone: what is sent arrives whole though its two slots are used again and again, and though the peer comes late.
+// TestSlotsAreLeftAlone checks that data arrives whole, though its two slots are reused and the peer comes late.
 func TestSlotsAreLeftAlone(t *testing.T) {
 	t.Setenv("LIGHTPATH_STAGING", "64K")
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
@@ -232,7 +239,8 @@ func TestSlotsAreLeftAlone(t *testing.T) {
 			outs <- struct{}{}
 		}
 	})
-	group := []calls.Call{message(g, w.Comms[0], calls.Send, 1, sent, 32<<16), message(g, w.Comms[0], calls.Recv, 1, back, 32<<16)}
+	group := []calls.Call{message(g, w.Comms[0], calls.Send, 1, sent, 32<<16),
+		message(g, w.Comms[0], calls.Recv, 1, back, 32<<16)}
 	if err := shim.Run(group); err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +251,8 @@ func TestSlotsAreLeftAlone(t *testing.T) {
 		if c.Rank == 0 {
 			return g.SynchronizeRank(0)
 		}
-		for _, call := range []calls.Call{message(g, c, calls.Recv, 0, got, 32<<16), message(g, c, calls.Send, 0, got, 32<<16)} {
+		for _, call := range []calls.Call{message(g, c, calls.Recv, 0, got, 32<<16),
+			message(g, c, calls.Send, 0, got, 32<<16)} {
 			if err := shim.Run([]calls.Call{call}); err != nil {
 				return err
 			}

@@ -2,5 +2,5 @@
 
 package bridge
 
-// raceEnabled: under the race detector sync.Pool forgets on purpose.
+// raceEnabled says that the race detector runs. Under it, sync.Pool drops some values on purpose.
 const raceEnabled = true

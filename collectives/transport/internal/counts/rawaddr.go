@@ -42,7 +42,7 @@ func NewRawAddr(a netip.AddrPort) RawAddr {
 // Family returns AF_INET or AF_INET6.
 func (n *RawAddr) Family() int { return int(binary.NativeEndian.Uint16(n.Raw[:])) }
 
-// Equal compares families, ports and addresses.
+// Equal reports whether families, ports and addresses are equal.
 func (n *RawAddr) Equal(o *RawAddr) bool {
 	if n.Family() == unix.AF_INET {
 		return [8]byte(n.Raw[:8]) == [8]byte(o.Raw[:8])
@@ -58,7 +58,7 @@ func Sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
 }
 
-// AddrPort is the inverse of [Sockaddr].
+// AddrPort is the inverse of [Sockaddr]. Addresses that are neither IPv4 nor IPv6 are an error.
 func AddrPort(sa unix.Sockaddr) (netip.AddrPort, error) {
 	switch sa := sa.(type) {
 	case *unix.SockaddrInet4:

@@ -24,7 +24,8 @@ func BenchmarkIntend(b *testing.B) {
 			b.Fatal(err)
 		}
 		took = append(took, time.Since(began))
-		l.Record(controller.Event{Time: time.Now(), Kind: controller.Switched, Epoch: uint32(i) + 1, To: circuit.Shift(journaltest.Ports, i), Port: -1}, nil)
+		l.Record(controller.Event{Time: time.Now(), Kind: controller.Switched, Epoch: uint32(i) + 1,
+			To: circuit.Shift(journaltest.Ports, i), Port: -1}, nil)
 	}
 	slices.Sort(took)
 	at := func(q float64) float64 { return float64(took[int(q*float64(len(took)-1))].Microseconds()) }

@@ -100,19 +100,21 @@ type member struct {
 
 func start(t *testing.T, name, prefix, socket string, d controller.Device) *member {
 	t.Helper()
-	store, err := etcd.Open(t.Context(), etcd.Config{Name: name, Endpoints: []string{"unix:" + socket}, Prefix: prefix, Lease: 5 * time.Second})
+	store, err := etcd.Open(t.Context(), etcd.Config{Name: name, Endpoints: []string{"unix:" + socket}, Prefix: prefix,
+		Lease: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := &member{store: store, ended: make(chan error, 1)}
-	m.runner, err = lead.New(lead.Options{Store: store, Ports: ports, Planes: 1, Build: func(r lead.Rule) (*controller.Core, error) {
-		conf := controller.Config{
-			Name: name, Ports: ports, Planes: []controller.PlaneConfig{{Name: "p0", Reconfig: time.Millisecond}},
-			Device: d, SettleTimeout: journaltest.Patience,
-		}
-		r.Apply(&conf)
-		return controller.Start(conf)
-	}})
+	m.runner, err = lead.New(lead.Options{Store: store, Ports: ports, Planes: 1,
+		Build: func(r lead.Rule) (*controller.Core, error) {
+			conf := controller.Config{
+				Name: name, Ports: ports, Planes: []controller.PlaneConfig{{Name: "p0", Reconfig: time.Millisecond}},
+				Device: d, SettleTimeout: journaltest.Patience,
+			}
+			r.Apply(&conf)
+			return controller.Start(conf)
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +263,8 @@ func TestKilledInTheMiddle(t *testing.T) {
 				return k
 			}
 			want := []controller.EventKind{controller.TookOver, controller.TookOver, controller.Switched}
-			q := controller.Query{Plane: controller.AnyPlane, Kinds: []controller.EventKind{controller.TookOver, controller.Switched}}
+			q := controller.Query{Plane: controller.AnyPlane, Kinds: []controller.EventKind{controller.TookOver,
+				controller.Switched}}
 			events := journaltest.Await(t, b.store, q, func(e []controller.Event) bool { return slices.Equal(kinds(e), want) })
 			if events[0].Token <= events[2].Token || events[2].Who != "a" {
 				t.Errorf("%+v", events)

@@ -39,7 +39,8 @@ func TestFullQueue(t *testing.T) {
 	l := lead(t, a)
 	r.stick(there, back)
 	for i := range uint32(n) {
-		l.Record(controller.Event{Seq: uint64(i) + 1, Time: time.Now(), Kind: controller.Switched, Epoch: i + 1, To: circuit.Shift(journaltest.Ports, int(i)), Port: -1}, nil)
+		l.Record(controller.Event{Seq: uint64(i) + 1, Time: time.Now(), Kind: controller.Switched, Epoch: i + 1,
+			To: circuit.Shift(journaltest.Ports, int(i)), Port: -1}, nil)
 	}
 	answer := make(chan error, 1)
 	attached := controller.Event{Seq: n + 1, Time: time.Now(), Kind: controller.Attached, Plane: -1}
@@ -57,12 +58,15 @@ func TestFullQueue(t *testing.T) {
 	if err != nil || len(events) != room+1 {
 		t.Fatalf("%d events, want %d: %v", len(events), room+1, err)
 	}
-	if e := events[0]; e.Kind != controller.Lost || !strings.Contains(e.Err, fmt.Sprint(n+1-room)) || events[1].Epoch != room {
+	if e := events[0]; e.Kind != controller.Lost || !strings.Contains(e.Err, fmt.Sprint(n+1-room)) ||
+		events[1].Epoch != room {
 		t.Fatalf("the newest event is %+v, want the loss of %d events after epoch %d", e, n+1-room, room)
 	}
 	attached.Seq++
 	l.Record(attached, nil)
-	events = journaltest.Await(t, server, controller.AllEvents(), func(e []controller.Event) bool { return len(e) == room+2 })
+	events = journaltest.Await(t, server, controller.AllEvents(), func(e []controller.Event) bool {
+		return len(e) == room+2
+	})
 	if events[0].Kind != controller.Attached || events[0].Seq != n+2 {
 		t.Fatalf("after the loss: %+v", events[0])
 	}
@@ -76,7 +80,8 @@ func TestFullQueue(t *testing.T) {
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	server := open(t, t.TempDir())
-	if _, err := server.etcd.Put(t.Context(), server.key(formatKey), `{"version":9,"software":"7.3.1","more":[]}`); err != nil {
+	if _, err := server.etcd.Put(t.Context(), server.key(formatKey),
+		`{"version":9,"software":"7.3.1","more":[]}`); err != nil {
 		t.Fatal(err)
 	}
 	conf := Config{Name: "a", Software: "0.1.0", Endpoints: []string{"unix:" + server.conf.socket()}}
@@ -106,7 +111,8 @@ func wants(t *testing.T, err, kind error, words ...string) {
 func TestCorrupt(t *testing.T) {
 	t.Parallel()
 	c := open(t, t.TempDir())
-	encoded, err := journal.EncodePlane(1, &journal.State{Epoch: 3, Reserved: 9, Map: circuit.Shift(journaltest.Ports, 1), Intent: &controller.Intent{Plane: 1, Epoch: 3, To: circuit.Shift(journaltest.Ports, 2)}}, journal.Author{Token: 1})
+	encoded, err := journal.EncodePlane(1, &journal.State{Epoch: 3, Reserved: 9, Map: circuit.Shift(journaltest.Ports, 1),
+		Intent: &controller.Intent{Plane: 1, Epoch: 3, To: circuit.Shift(journaltest.Ports, 2)}}, journal.Author{Token: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +210,8 @@ func TestConfig(t *testing.T) {
 		"no port":      {Config{Name: "a", Endpoints: []string{"127.0.0.1"}}, "endpoints[0]"},
 		"path":         {Config{Name: "a", Endpoints: []string{"http://127.0.0.1:1/x"}}, "endpoints[0]"},
 		"scheme":       {Config{Name: "a", Endpoints: []string{"ftp://127.0.0.1:1"}}, "endpoints[0]"},
-		"absent files": {Config{Name: "a", Endpoints: []string{"127.0.0.1:1"}, CA: "absent", Cert: "absent", Key: "absent"}, "absent"},
+		"absent files": {Config{Name: "a", Endpoints: []string{"127.0.0.1:1"}, CA: "absent", Cert: "absent", Key: "absent"},
+			"absent"},
 	} {
 		if _, err := Open(t.Context(), test.conf); err == nil || !strings.Contains(err.Error(), test.word) {
 			t.Errorf("%s: %v", name, err)

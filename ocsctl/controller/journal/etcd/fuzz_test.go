@@ -30,7 +30,8 @@ func spoil(t *testing.T, path string) {
 // FuzzSegment: numbers of events rise, whatever is stored.
 func FuzzSegment(f *testing.F) {
 	value, err := journal.Encode(segmentValue{Version: journal.Format, Events: []controller.Event{
-		{Seq: 7, Time: time.Unix(1, 0).UTC(), Kind: controller.Switched, To: circuit.Shift(2, 1)}, {Seq: 9, Kind: controller.Lost, Plane: -1},
+		{Seq: 7, Time: time.Unix(1, 0).UTC(), Kind: controller.Switched, To: circuit.Shift(2, 1)},
+		{Seq: 9, Kind: controller.Lost, Plane: -1},
 	}})
 	if err != nil {
 		f.Fatal(err)

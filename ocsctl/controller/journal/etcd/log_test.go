@@ -17,11 +17,13 @@ import (
 // TestLog: warnings of etcd reach our log, with what they are about; the rest does not.
 func TestLog(t *testing.T) {
 	var text bytes.Buffer
-	l := quiet(slog.New(slog.NewTextHandler(&text, nil)), new(atomic.Bool), zapcore.WriteThenPanic).With(zap.String("member", "m1"))
+	l := quiet(slog.New(slog.NewTextHandler(&text, nil)), new(atomic.Bool),
+		zapcore.WriteThenPanic).With(zap.String("member", "m1"))
 	l.Info("all is well")
 	l.Warn("slow disk", zap.Int("ms", 700))
 	l.Error("no disk", zap.Error(errors.New("gone")))
-	for _, want := range []string{`level=WARN msg="slow disk"`, "ms=700", "member=m1", "component=etcd", `level=ERROR msg="no disk"`, "error=gone"} {
+	for _, want := range []string{`level=WARN msg="slow disk"`, "ms=700", "member=m1", "component=etcd",
+		`level=ERROR msg="no disk"`, "error=gone"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is not in %s", want, text.String())
 		}

@@ -185,7 +185,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestForeignWriter: somebody who writes past the rule ends it; the next one reads what is there.
+// TestForeignWriter checks that a writer which ignores the rule ends it, and that the next rule reads the stored state.
 func TestForeignWriter(t *testing.T) {
 	t.Parallel()
 	c := open(t, t.TempDir())
@@ -230,7 +230,8 @@ func TestTwoWriters(t *testing.T) {
 				i = rnd.IntN(2)
 			}
 			err := journaltest.Intend(t, rules[i], intent(epoch))
-			if deposed := i == 0 && rules[1] != nil; deposed != (err != nil) || err != nil && !errors.Is(err, controller.ErrNotLeader) {
+			if deposed := i == 0 && rules[1] != nil; deposed != (err != nil) || err != nil &&
+				!errors.Is(err, controller.ErrNotLeader) {
 				t.Fatalf("round %d epoch %d: controller %d, deposed %v: %v", round, epoch, i, deposed, err)
 			}
 			if err == nil {
@@ -241,7 +242,8 @@ func TestTwoWriters(t *testing.T) {
 		if err != nil || len(resp.Kvs) != 1 {
 			t.Fatal(resp, err)
 		}
-		if _, s, err := journal.DecodePlane(prefix+journal.PlaneKey(0), resp.Kvs[0].Value); err != nil || s.Intent.Epoch != last {
+		if _, s, err := journal.DecodePlane(prefix+journal.PlaneKey(0), resp.Kvs[0].Value); err != nil ||
+			s.Intent.Epoch != last {
 			t.Fatalf("round %d: intent %+v stands, not that of epoch %d: %v", round, s.Intent, last, err)
 		}
 		for _, c := range who {

@@ -25,7 +25,8 @@ func authority(t *testing.T) *labcerts.Authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []labcerts.Subject{{Name: "etcd", Hosts: []string{"127.0.0.1"}, Life: time.Hour}, {Name: "ocsd", Life: time.Hour}} {
+	for _, s := range []labcerts.Subject{{Name: "etcd", Hosts: []string{"127.0.0.1"}, Life: time.Hour},
+		{Name: "ocsd", Life: time.Hour}} {
 		if err := a.Issue(s); err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +36,8 @@ func authority(t *testing.T) *labcerts.Authority {
 
 // with has a client show a's certificate to the etcd at an address.
 func with(a *labcerts.Authority, address string) Config {
-	return Config{Name: "a", Lease: time.Minute, Endpoints: []string{address}, CA: a.Path("ca.pem"), Cert: a.Path("ocsd.pem"), Key: a.Path("ocsd.key")}
+	return Config{Name: "a", Lease: time.Minute, Endpoints: []string{address}, CA: a.Path("ca.pem"),
+		Cert: a.Path("ocsd.pem"), Key: a.Path("ocsd.key")}
 }
 
 // TestTLS: a cluster elsewhere takes controllers with its authority's certificates, and no others;
@@ -62,8 +64,9 @@ func TestTLS(t *testing.T) {
 	}{
 		"plain":           {Config{Name: "a", Endpoints: []string{"http://" + address}}, "connection"},
 		"other authority": {with(theirs, address), "unknown authority"},
-		"not trusted":     {mixed, "unknown certificate authority|broken pipe|reset by peer"}, // a write may meet the closed end before the alert is read
-		"nobody there":    {Config{Name: "a", Endpoints: []string{"127.0.0.1:1"}}, "refused"},
+		// a write may meet the closed end before the alert is read
+		"not trusted":  {mixed, "unknown certificate authority|broken pipe|reset by peer"},
+		"nobody there": {Config{Name: "a", Endpoints: []string{"127.0.0.1:1"}}, "refused"},
 	} {
 		cases.Go(func() { // each takes all the time that it has
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -72,7 +75,8 @@ func TestTLS(t *testing.T) {
 			if err == nil {
 				_ = c.Close()
 				t.Errorf("%s: is let in", name)
-			} else if !regexp.MustCompile(test.why).MatchString(err.Error()) || !strings.Contains(err.Error(), test.conf.Endpoints[0]) || strings.Contains(err.Error(), "\n") {
+			} else if !regexp.MustCompile(test.why).MatchString(err.Error()) || !strings.Contains(err.Error(),
+				test.conf.Endpoints[0]) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s: %v", name, err)
 			}
 		})

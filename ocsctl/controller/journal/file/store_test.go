@@ -98,7 +98,8 @@ func TestCrash(t *testing.T) {
 	if err := journaltest.Intend(t, l, controller.Intent{Plane: 1, Epoch: 3, To: to}); err != nil {
 		t.Fatal(err)
 	}
-	if err := journaltest.Record(t, l, controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 0, Port: -1, Err: "disabled by ann"}); err != nil {
+	if err := journaltest.Record(t, l, controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 0, Port: -1,
+		Err: "disabled by ann"}); err != nil {
 		t.Fatal(err)
 	}
 	again := open(t, Config{Dir: crash(t, s)})
@@ -111,7 +112,8 @@ func TestCrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if next.Token() <= l.Token() || next.LastSeq() != 1 || at[0].Disabled != "disabled by ann" || at[1].Intent == nil || !at[1].Intent.To.Equal(to) {
+	if next.Token() <= l.Token() || next.LastSeq() != 1 || at[0].Disabled != "disabled by ann" || at[1].Intent == nil ||
+		!at[1].Intent.To.Equal(to) {
 		t.Errorf("token %d after %d, event %d, %+v", next.Token(), l.Token(), next.LastSeq(), at)
 	}
 }
@@ -130,7 +132,8 @@ func TestStandby(t *testing.T) {
 	if got := second.Leader(); got.Name != "first" || got.Address != "127.0.0.1:7443" || got.Token != l.Token() {
 		t.Errorf("in charge: %+v", got)
 	}
-	if _, err := second.History(t.Context(), controller.AllEvents()); !errors.Is(err, controller.ErrNotLeader) || !strings.Contains(err.Error(), "first") {
+	if _, err := second.History(t.Context(), controller.AllEvents()); !errors.Is(err, controller.ErrNotLeader) ||
+		!strings.Contains(err.Error(), "first") {
 		t.Errorf("history of a standby: %v", err)
 	}
 	if err := first.Close(); err != nil { // as in a crash: it does not resign
@@ -149,17 +152,24 @@ func TestRefused(t *testing.T) {
 		spoil func(t *testing.T, path string)
 		kind  error
 	}{
-		"garbage":   {func(t *testing.T, path string) { write(t, path, []byte(strings.Repeat("junk", 8192))) }, journal.ErrCorrupt},
-		"cut":       {func(t *testing.T, path string) { truncate(t, path) }, journal.ErrCorrupt},
-		"pages":     {spoilPages, journal.ErrCorrupt},
-		"later":     {func(t *testing.T, path string) { put(t, path, metaBucket, "format", `{"version":9,"software":"7.0"}`) }, ocsctl.ErrVersion},
-		"bad plane": {func(t *testing.T, path string) { put(t, path, planesBucket, "planes/001", `{"version":1}`) }, journal.ErrCorrupt},
+		"garbage": {func(t *testing.T, path string) {
+			write(t, path, []byte(strings.Repeat("junk", 8192)))
+		}, journal.ErrCorrupt},
+		"cut":   {func(t *testing.T, path string) { truncate(t, path) }, journal.ErrCorrupt},
+		"pages": {spoilPages, journal.ErrCorrupt},
+		"later": {func(t *testing.T, path string) {
+			put(t, path, metaBucket, "format", `{"version":9,"software":"7.0"}`)
+		}, ocsctl.ErrVersion},
+		"bad plane": {func(t *testing.T, path string) {
+			put(t, path, planesBucket, "planes/001", `{"version":1}`)
+		}, journal.ErrCorrupt},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := open(t, Config{Dir: dir})
 			l := journaltest.Lead(t, s)
-			if err := journaltest.Intend(t, l, controller.Intent{Plane: 1, To: circuit.Shift(journaltest.Ports, 1)}); err != nil {
+			if err := journaltest.Intend(t, l, controller.Intent{Plane: 1,
+				To: circuit.Shift(journaltest.Ports, 1)}); err != nil {
 				t.Fatal(err)
 			}
 			journaltest.Resign(t, l)
@@ -244,7 +254,9 @@ func BenchmarkIntend(b *testing.B) {
 	}
 	answer := make(chan error, 1)
 	for i := range b.N {
-		l.Intend(controller.Intent{Epoch: uint32(i), To: circuit.Shift(journaltest.Ports, i)}, func(err error) { answer <- err })
+		l.Intend(controller.Intent{Epoch: uint32(i), To: circuit.Shift(journaltest.Ports, i)}, func(err error) {
+			answer <- err
+		})
 		if err := <-answer; err != nil {
 			b.Fatal(err)
 		}

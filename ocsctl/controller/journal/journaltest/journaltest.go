@@ -159,7 +159,8 @@ func unknownEnd(t *testing.T, s journal.Store) {
 	l, at := Next(t, s, l)
 	defer Resign(t, l)
 	got := at[1]
-	if !got.Map.Equal(circuit.Shift(Ports, 1)) || got.Intent == nil || got.Intent.Plane != 1 || got.Intent.Epoch != 7 || !got.Intent.To.Equal(circuit.Shift(Ports, 3)) {
+	if !got.Map.Equal(circuit.Shift(Ports, 1)) || got.Intent == nil || got.Intent.Plane != 1 || got.Intent.Epoch != 7 ||
+		!got.Intent.To.Equal(circuit.Shift(Ports, 3)) {
 		t.Fatalf("recovered %+v, intent %+v", got, got.Intent)
 	}
 	if got.Epoch < 8 {
@@ -195,7 +196,8 @@ func failed(t *testing.T, s journal.Store) {
 	if !at[0].Failed || at[0].Epoch < 3+journal.EpochBlock/2 {
 		t.Fatalf("recovered %+v", at[0])
 	}
-	l.Record(controller.Event{Time: time.Now(), Kind: controller.Restored, Plane: 0, Epoch: at[0].Epoch + 1, To: circuit.Shift(Ports, 1), Port: -1}, nil)
+	l.Record(controller.Event{Time: time.Now(), Kind: controller.Restored, Plane: 0, Epoch: at[0].Epoch + 1,
+		To: circuit.Shift(Ports, 1), Port: -1}, nil)
 	want := at[0].Epoch + 1
 	l, at = Next(t, s, l)
 	defer Resign(t, l)
@@ -207,7 +209,8 @@ func failed(t *testing.T, s journal.Store) {
 // disabled: what an operator took out of service stays so.
 func disabled(t *testing.T, s journal.Store) {
 	l := Lead(t, s)
-	l.Record(controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 1, Epoch: 0, Port: -1, Who: "ann", Err: "disabled by ann"}, nil)
+	l.Record(controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 1, Epoch: 0, Port: -1, Who: "ann",
+		Err: "disabled by ann"}, nil)
 	l, at := Next(t, s, l)
 	if at[1].Disabled != "disabled by ann" || at[1].Failed {
 		t.Fatalf("recovered %+v", at[1])
@@ -227,7 +230,8 @@ func confirmed(t *testing.T, s journal.Store) {
 	for i := range 5 {
 		l.Record(controller.Event{Time: time.Now(), Kind: controller.Attached, Plane: -1, Port: i}, nil)
 	}
-	off := controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 0, Port: -1, Who: "ann", Err: "disabled by ann"}
+	off := controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 0, Port: -1, Who: "ann",
+		Err: "disabled by ann"}
 	must(t, Record(t, l, off))
 	events, err := s.History(t.Context(), controller.AllEvents())
 	must(t, err)
@@ -306,7 +310,8 @@ func otherFabric(t *testing.T, s journal.Store) {
 }
 
 // Await asks for the history until ok says that it is what the test waits for.
-func Await(t *testing.T, s controller.History, q controller.Query, ok func([]controller.Event) bool) []controller.Event {
+func Await(t *testing.T, s controller.History, q controller.Query,
+	ok func([]controller.Event) bool) []controller.Event {
 	t.Helper()
 	for deadline := time.Now().Add(Patience); ; time.Sleep(5 * time.Millisecond) {
 		events, err := s.History(t.Context(), q)
@@ -330,7 +335,8 @@ func history(t *testing.T, s journal.Store) {
 	began := time.Now().Truncate(time.Millisecond)
 	const n = 40
 	for i := range n {
-		e := controller.Event{Time: began.Add(time.Duration(i) * time.Second), Kind: controller.Granted, Plane: i % 2, Port: i, Mask: 3, Who: fmt.Sprint("rank ", i)}
+		e := controller.Event{Time: began.Add(time.Duration(i) * time.Second), Kind: controller.Granted, Plane: i % 2,
+			Port: i, Mask: 3, Who: fmt.Sprint("rank ", i)}
 		if i%4 == 0 {
 			e.Kind, e.Plane = controller.Attached, -1
 		}
@@ -338,7 +344,8 @@ func history(t *testing.T, s journal.Store) {
 	}
 	all := Await(t, s, controller.AllEvents(), newest(n))
 	for i, e := range all {
-		if e.Port != n-1-i || e.Who != fmt.Sprint("rank ", e.Port) || !e.Time.Equal(began.Add(time.Duration(e.Port)*time.Second)) {
+		if e.Port != n-1-i || e.Who != fmt.Sprint("rank ", e.Port) ||
+			!e.Time.Equal(began.Add(time.Duration(e.Port)*time.Second)) {
 			t.Fatalf("entry %d is %+v", i, e)
 		}
 		if i > 0 && e.Seq >= all[i-1].Seq {
@@ -380,7 +387,8 @@ func historyGoesOn(t *testing.T, s journal.Store) {
 			t.Fatalf("round %d goes on after %d", round, l.LastSeq())
 		}
 		for i := range 4 {
-			l.Record(controller.Event{Seq: uint64(i + 1), Time: time.Now(), Kind: controller.Attached, Plane: -1, Port: round*4 + i}, nil)
+			l.Record(controller.Event{Seq: uint64(i + 1), Time: time.Now(), Kind: controller.Attached, Plane: -1,
+				Port: round*4 + i}, nil)
 		}
 		l, _ = Next(t, s, l)
 	}
@@ -403,10 +411,14 @@ func historyForgets(t *testing.T, s journal.Store) {
 		l.Record(controller.Event{Time: time.Now(), Kind: controller.Attached, Plane: -1, Port: i}, nil)
 		if i%5 == 4 { // written in several pieces
 			seen = i
-			Await(t, s, controller.Query{Plane: controller.AnyPlane, Limit: 1}, func(e []controller.Event) bool { return len(e) == 1 && e[0].Port == seen })
+			Await(t, s, controller.Query{Plane: controller.AnyPlane, Limit: 1}, func(e []controller.Event) bool {
+				return len(e) == 1 && e[0].Port == seen
+			})
 		}
 	}
-	events := Await(t, s, controller.AllEvents(), func(e []controller.Event) bool { return len(e) > 0 && e[0].Port == seen })
+	events := Await(t, s, controller.AllEvents(), func(e []controller.Event) bool {
+		return len(e) > 0 && e[0].Port == seen
+	})
 	if len(events) < forgetful || len(events) > 2*forgetful {
 		t.Fatalf("%d events are kept, not about %d", len(events), forgetful)
 	}

@@ -103,7 +103,8 @@ func (s *Store) Ports() map[string]Port {
 	all := make(map[string]Port)
 	for _, r := range s.Records(&s.d.Ports) {
 		word := r.Values["status"]
-		p := Port{State: s.d.Ports.Meaning(word), Word: word, Input: power(r.Values["input"]), Output: power(r.Values["output"])}
+		p := Port{State: s.d.Ports.Meaning(word), Word: word, Input: power(r.Values["input"]),
+			Output: power(r.Values["output"])}
 		if peer := port(r.Values, "peer"); peer != "" {
 			p.Peer = s.d.Normal(peer)
 		}

@@ -41,7 +41,8 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := whole.Notify(&gpb.Notification{Update: []*gpb.Update{{Path: d.ReadPath(&d.Config), Val: value}}}); err != nil {
+		if err := whole.Notify(&gpb.Notification{Update: []*gpb.Update{{Path: d.ReadPath(&d.Config),
+			Val: value}}}); err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range []*Store{single, whole} {
@@ -74,18 +75,21 @@ func TestForeignJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := NewStore(d)
-	entry := &gpb.Path{Elem: []*gpb.PathElem{{Name: "connections"}, {Name: "port-connection", Key: map[string]string{"name": "b"}}}}
+	entry := &gpb.Path{Elem: []*gpb.PathElem{{Name: "connections"},
+		{Name: "port-connection", Key: map[string]string{"name": "b"}}}}
 	n := &gpb.Notification{Update: []*gpb.Update{
 		jsonUpdate(&gpb.Path{}, `{"connections":{"port-connection":[{"name":"a","config":{"name":"a","input-port-name":"1","output-port-name":"2"},
 			"state":{"status":"ocp-x:connected","last-updated":"12","x":[1,2]},"more":[{"unknown":1}]}]},"other":{"deep":{"list":[{"a":1}]}}}`),
 		jsonUpdate(entry, `{"m:config":{"m:name":"b","m:input-port-name":"3","m:output-port-name":"4"}}`),
-		{Path: &gpb.Path{Elem: append(entry.Elem, &gpb.PathElem{Name: "state"}, &gpb.PathElem{Name: "status"})}, Val: &gpb.TypedValue{Value: &gpb.TypedValue_StringVal{StringVal: "INVALID"}}},
+		{Path: &gpb.Path{Elem: append(entry.Elem, &gpb.PathElem{Name: "state"}, &gpb.PathElem{Name: "status"})},
+			Val: &gpb.TypedValue{Value: &gpb.TypedValue_StringVal{StringVal: "INVALID"}}},
 	}}
 	if err := s.Notify(n); err != nil {
 		t.Fatal(err)
 	}
 	all := s.Circuits()
-	if len(all) != 2 || all[0].In != "1" || all[0].State != Up || !all[0].Reported || all[1].Out != "4" || all[1].State != Invalid || all[1].Reported {
+	if len(all) != 2 || all[0].In != "1" || all[0].State != Up || !all[0].Reported || all[1].Out != "4" ||
+		all[1].State != Invalid || all[1].Reported {
 		t.Fatalf("%+v", all)
 	}
 	s.Delete(append(entry.Elem, &gpb.PathElem{Name: "config"}))
@@ -162,9 +166,11 @@ func FuzzNotify(f *testing.F) {
 		f.Add(which, data)
 	}
 	connections := &gpb.Path{Elem: []*gpb.PathElem{{Name: "connections"}}}
-	add(0, &gpb.Notification{Update: []*gpb.Update{jsonUpdate(connections, `{"port-connection":[{"name":"a"}]}`)}, Delete: []*gpb.Path{connections, nil}})
+	add(0, &gpb.Notification{Update: []*gpb.Update{jsonUpdate(connections, `{"port-connection":[{"name":"a"}]}`)},
+		Delete: []*gpb.Path{connections, nil}})
 	add(1, &gpb.Notification{Prefix: &gpb.Path{Origin: "sonic_db", Target: "STATE_DB"}, Update: []*gpb.Update{{}, nil}})
-	add(2, &gpb.Notification{Update: []*gpb.Update{{Path: connections, Val: &gpb.TypedValue{Value: &gpb.TypedValue_LeaflistVal{}}}}})
+	add(2, &gpb.Notification{Update: []*gpb.Update{{Path: connections,
+		Val: &gpb.TypedValue{Value: &gpb.TypedValue_LeaflistVal{}}}}})
 	f.Fuzz(func(t *testing.T, which int, data []byte) {
 		var n gpb.Notification
 		if proto.Unmarshal(data, &n) != nil {

@@ -218,7 +218,9 @@ func (t *Table) Measured(l Leaf) bool {
 		return false
 	}
 	path := fieldPath(l.Elems[len(t.Entry):])
-	return slices.ContainsFunc(t.Fields, func(f Field) bool { return f.Path == path && (f.Bind == "input" || f.Bind == "output") })
+	return slices.ContainsFunc(t.Fields, func(f Field) bool {
+		return f.Path == path && (f.Bind == "input" || f.Bind == "output")
+	})
 }
 
 // IDOf returns what names a configured circuit: its id, or in a dialect without ids its path.

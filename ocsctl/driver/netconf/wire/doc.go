@@ -1,7 +1,6 @@
-// Package wire is what both ends of a NETCONF session share: the framing of RFC 6242, the
-// messages of RFC 6241 as a small tree of XML elements, and the names of the YANG module
-// optical-switch. Whatever a peer sends is bounded in bytes, depth and elements before it is
-// looked at.
+// Package wire is shared by both ends of a NETCONF session. It has the framing of RFC 6242, the messages of RFC 6241 as
+// a small tree of XML elements, and the names of the YANG module optical-switch. It bounds a message in bytes, depth
+// and elements before it parses it.
 //
 // Layer: below driver/netconf and device/netconf. It opens no connection and knows neither
 // maps of ranks nor switches.

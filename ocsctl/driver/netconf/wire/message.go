@@ -91,7 +91,8 @@ func (e *Error) Element() *Element {
 		x.Children = append(x.Children, Leaf(BaseNS, "error-message", e.Message))
 	}
 	if e.Tag == "lock-denied" {
-		x.Children = append(x.Children, New(BaseNS, "error-info", Leaf(BaseNS, "session-id", strconv.FormatUint(e.Session, 10))))
+		x.Children = append(x.Children, New(BaseNS, "error-info",
+			Leaf(BaseNS, "session-id", strconv.FormatUint(e.Session, 10))))
 	}
 	return x
 }

@@ -82,7 +82,8 @@ func TestElementRoundTrip(t *testing.T) {
 		New(BaseNS, "target", New(BaseNS, "running")),
 		New(BaseNS, "config", CrossConnects([]Pair{{1, 17}, {2, 18}}, "replace")),
 		Leaf(BaseNS, "note", `<&>"' text`))
-	e.Children[1].Children[0].Children = append(e.Children[1].Children[0].Children, PairElement(Pair{Ingress: 3}, "delete"))
+	e.Children[1].Children[0].Children = append(e.Children[1].Children[0].Children,
+		PairElement(Pair{Ingress: 3}, "delete"))
 	got, err := Parse([]byte(e.String()))
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +135,8 @@ func TestHello(t *testing.T) {
 
 func TestReply(t *testing.T) {
 	const open = `<rpc-reply message-id="4" xmlns="` + BaseNS + `">`
-	r, err := ParseReply([]byte(open + (&Error{Type: "protocol", Tag: "lock-denied", Message: "held\nby\x7f another", Session: 9}).Element().String() + `</rpc-reply>`))
+	r, err := ParseReply([]byte(open + (&Error{Type: "protocol", Tag: "lock-denied", Message: "held\nby\x7f another",
+		Session: 9}).Element().String() + `</rpc-reply>`))
 	if err != nil || r.ID != "4" || len(r.Errors) != 1 || r.Errors[0].Session != 9 {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -167,9 +169,11 @@ func TestOpticalData(t *testing.T) {
 	if pairs, err = Pairs(data("")); err != nil || len(pairs) != 0 {
 		t.Fatalf("an empty switch: %v, %v", pairs, err)
 	}
-	for _, bad := range []string{"<o:ingress>0</o:ingress>", "<o:ingress>1</o:ingress>", "<o:ingress>65536</o:ingress><o:egress>1</o:egress>",
+	for _, bad := range []string{"<o:ingress>0</o:ingress>", "<o:ingress>1</o:ingress>",
+		"<o:ingress>65536</o:ingress><o:egress>1</o:egress>",
 		"<o:ingress>-1</o:ingress><o:egress>1</o:egress>", "<o:egress>1</o:egress>"} {
-		if _, err := Pairs(data("<o:cross-connects><o:pair>" + bad + "</o:pair></o:cross-connects>")); !errors.Is(err, ErrMalformed) {
+		if _, err := Pairs(data("<o:cross-connects><o:pair>" + bad + "</o:pair></o:cross-connects>")); !errors.Is(err,
+			ErrMalformed) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
@@ -178,7 +182,8 @@ func TestOpticalData(t *testing.T) {
 		t.Fatalf("%v, %v", powers, err)
 	}
 	for _, bad := range []string{"NaN", "bright", "+Inf"} {
-		if _, err := Powers(data("<o:opm-power><o:port><o:port-id>3</o:port-id><o:power>" + bad + "</o:power></o:port></o:opm-power>")); !errors.Is(err, ErrMalformed) {
+		if _, err := Powers(data("<o:opm-power><o:port><o:port-id>3</o:port-id><o:power>" + bad +
+			"</o:power></o:port></o:opm-power>")); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// CostUS is the time of a joint transmit by these routes, without alpha: hopUS for each hop of the longest path, plus
-// the time of a flow at rate Theta, wireUS on a circuit of its own.
+// CostUS is the time of a joint transmit by these routes, without alpha. It is hopUS for each hop of the longest path,
+// plus the time of a flow at rate Theta. wireUS is that time on a circuit of its own.
 func (r *Result) CostUS(hopUS, wireUS float64) float64 {
 	if len(r.Routes) == 0 {
 		return 0

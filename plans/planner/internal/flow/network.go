@@ -21,10 +21,9 @@ type network struct {
 	blocks   []*block
 }
 
-// block is a weakly connected component with flows, up to its symmetry: one source for
-// each orbit of ranks and one class for each orbit of edges. All orbits of a block have the
-// same size, so a routing of the sources' flows that loads class c with x, counted over all
-// of its edges, loads each of them with x when every orbit copies it.
+// block is a weakly connected component with flows, up to its symmetry: one source for each orbit of ranks and one
+// class for each orbit of edges. All orbits of a block have the same size. So if a routing of the sources' flows loads
+// class c with x, counted over all of its edges, and every orbit copies the routing, each edge has load x.
 type block struct {
 	capacity []float64 // class -> capacity of one edge
 	member   []int32   // class -> one of its edges

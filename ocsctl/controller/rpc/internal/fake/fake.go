@@ -192,13 +192,15 @@ func (a *attachment) Post(j int, epoch uint32, holder uint64, target circuit.Per
 	p := &c.planes[j]
 	if epoch < p.epoch {
 		if !target.Equal(p.maps) {
-			a.sink.Refused(j, holder, fmt.Errorf("post of port %d for epoch %d, plane is at %d: %w", a.o.Port, epoch, p.epoch, ocsctl.ErrStaleEpoch))
+			a.sink.Refused(j, holder, fmt.Errorf("post of port %d for epoch %d, plane is at %d: %w", a.o.Port, epoch, p.epoch,
+				ocsctl.ErrStaleEpoch))
 		}
 		return nil
 	}
 	for port, other := range p.posts {
 		if other.epoch == epoch && !other.target.Equal(target) {
-			p.fault = fmt.Errorf("plane %d epoch %d: ports %d and %d posted different maps: %w", j, epoch, port, a.o.Port, ocsctl.ErrConflict)
+			p.fault = fmt.Errorf("plane %d epoch %d: ports %d and %d posted different maps: %w", j, epoch, port,
+				a.o.Port, ocsctl.ErrConflict)
 			c.publish(j)
 			return nil
 		}
@@ -334,7 +336,8 @@ func (c *Controller) Snapshot() (controller.Snapshot, error) {
 	s := controller.Snapshot{Time: time.Now(), Name: c.name, Leader: true, Token: c.token}
 	for j := range c.planes {
 		p := &c.planes[j]
-		ps := controller.PlaneSnapshot{Name: fmt.Sprintf("p%d", j), State: controller.Resident, Epoch: p.epoch, Map: p.maps, Holder: p.holder}
+		ps := controller.PlaneSnapshot{Name: fmt.Sprintf("p%d", j), State: controller.Resident, Epoch: p.epoch,
+			Map: p.maps, Holder: p.holder}
 		if p.down != "" {
 			ps.State, ps.Reason = controller.Down, p.down
 		}
