@@ -169,13 +169,10 @@ func (s *Session) report(ref *Ref) {
 	stall.Report(ref.Comm, ref.Seq, ref.Sig, s.Calls[ref.Call].String())
 }
 
-// compareSends fails the communicator if a rank waits for a send that cannot come while this rank waits in a collective.
-// All sends of a group are counted before its collectives begin, except by a carrier, which compares rounds itself.
+// compareSends fails the communicator if a rank waits for a send that cannot come while this rank is in a collective.
+// Without a carrier, a group counts all its sends before its collectives begin. With one, its sends begin after them.
 func (s *Session) compareSends(ref *Ref) {
 	st := Of(ref.Comm)
-	if st.Carrier != nil {
-		return
-	}
 	if err := stall.Unsent(ref.Comm, ref.Seq, s.Calls[ref.Call].String(), st.Pairs.Sent); err != nil {
 		go ref.Comm.Spread(err) // not on this goroutine, which the failure wakes
 	}
