@@ -34,6 +34,10 @@ type Report struct {
 	Wrong      int64      `json:"wrong"`
 	Error      string     `json:"error"`
 	Result     int        `json:"result"`
+
+	// A rank of a launched job asks for these; they are no reports of runs.
+	UniqueID string `json:"unique_id"` // for the other ranks
+	Barrier  bool   `json:"barrier"`
 }
 
 // Ranks says how rank processes are started.
@@ -43,12 +47,16 @@ type Ranks struct {
 	// other through the file Rendezvous.
 	External   *World
 	Rendezvous string
-	Worker     string // path of lightpath-rank
-	Transport  string // LIGHTPATH_TRANSPORT; inproc implies Threads; "": as in the environment
-	Threads    bool   // ranks are threads of one process
-	Buffers    Buffers
-	Library    string // libnccl.so.2 that ranks load; "": the one beside them
-	Env        []string
+	// Launch, when not nil, returns the command that starts a process on the host of a rank, such as ssh and the host's
+	// name; it is empty for ranks of this host. The ranks then need no files and no clock in common: they take their job,
+	// the unique id and barriers over standard input. The command must pass its arguments on, as ssh and env do.
+	Launch    func(rank int) []string
+	Worker    string // path of lightpath-rank
+	Transport string // LIGHTPATH_TRANSPORT; inproc implies Threads; "": as in the environment
+	Threads   bool   // ranks are threads of one process
+	Buffers   Buffers
+	Library   string // libnccl.so.2 that ranks load; "": the one beside them
+	Env       []string
 	// NoBarrier starts ranks without the barrier between timed iterations, in which ranks would wait for a rank that
 	// has ended. Runs of mode=sync need the barrier.
 	NoBarrier bool
@@ -89,6 +97,7 @@ type job struct {
 	mu      sync.Mutex
 	reports [][]Report  // by rank
 	errs    []rankError // in order of arrival
+	meeting meeting
 }
 
 func (j *job) run(ctx context.Context, lines []string) ([][]Report, error) {
@@ -116,6 +125,7 @@ func (j *job) run(ctx context.Context, lines []string) ([][]Report, error) {
 		}
 		wg.Go(func() { j.watch(ctx, p, rank, func() { time.AfterFunc(grace, cancel) }) })
 	}
+	j.meeting.begin()
 	wg.Wait()
 	switch {
 	case len(j.errs) == 0:
@@ -144,13 +154,10 @@ func (j *job) start(ctx context.Context, rank, threads int, lines []string) (*ra
 	if j.ranks.NoBarrier {
 		file.barrier = ""
 	}
-	path := filepath.Join(j.dir, fmt.Sprintf("job-%d", rank))
-	if err := os.WriteFile(path, file.encode(), 0o600); err != nil {
+	p, err := j.command(ctx, rank, &file)
+	if err != nil {
 		return nil, err
 	}
-	p := &rankProcess{Child: NewChild(ctx, j.ranks.Worker, "--job", path)}
-	p.Env = append(os.Environ(), j.ranks.environment()...)
-	var err error
 	if p.out, err = p.StdoutPipe(); err != nil {
 		return nil, err
 	}
@@ -163,6 +170,26 @@ func (j *job) start(ctx context.Context, rank, threads int, lines []string) (*ra
 		j.ranks.OnStart(rank, p.Process)
 	}
 	return p, nil
+}
+
+// command returns the process of a rank, not started, and leaves it its job.
+func (j *job) command(ctx context.Context, rank int, file *jobFile) (*rankProcess, error) {
+	if j.ranks.Launch != nil {
+		argv := append(slices.Clone(j.ranks.Launch(rank)), "env")
+		argv = append(append(argv, j.ranks.environment()...), j.ranks.Worker, "--job", launched)
+		p := &rankProcess{Child: NewChild(ctx, argv...)}
+		file.rendezvous, file.barrier = launched, launched
+		input, err := p.StdinPipe()
+		if err != nil {
+			return nil, err
+		}
+		j.meeting.join(input, file.encode())
+		return p, nil
+	}
+	path := filepath.Join(j.dir, fmt.Sprintf("job-%d", rank))
+	p := &rankProcess{Child: NewChild(ctx, j.ranks.Worker, "--job", path)}
+	p.Env = append(os.Environ(), j.ranks.environment()...)
+	return p, os.WriteFile(path, file.encode(), 0o600)
 }
 
 // environment returns what the ranks have in their environment besides that of this process.
@@ -208,6 +235,8 @@ func (j *job) watch(ctx context.Context, process int, p *rankProcess, failed fun
 		}
 		var r Report
 		switch err := json.Unmarshal(text, &r); {
+		case err == nil && (r.Barrier || r.UniqueID != ""):
+			j.meeting.arrive(process, r.UniqueID)
 		case err != nil || r.Rank < 0 || r.Rank >= len(j.reports):
 			fail(process, fmt.Sprintf("unreadable report %.200q", text))
 		case r.Error != "":

@@ -35,12 +35,16 @@ func TestMain(m *testing.M) {
 func fakeWorker(what string) int {
 	job := map[string]string{}
 	var runs []map[string]string
-	f, err := os.Open(os.Args[2])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 2
+	f := os.Stdin
+	if path := os.Args[2]; path != launched {
+		var err error
+		if f, err = os.Open(path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 2
+		}
 	}
-	for lines := bufio.NewScanner(f); lines.Scan(); {
+	lines := bufio.NewScanner(f)
+	for lines.Scan() && lines.Text() != "end" {
 		if text, isRun := strings.CutPrefix(lines.Text(), "run "); isRun {
 			fields := map[string]string{}
 			for _, word := range strings.Fields(text) {
@@ -61,6 +65,9 @@ func fakeWorker(what string) int {
 		if behaviour = "hang"; at == job["rank"] {
 			behaviour = "exit"
 		}
+	}
+	if job["rendezvous"] == launched {
+		meet(job["rank"], lines)
 	}
 	switch behaviour {
 	case "error":
@@ -95,6 +102,23 @@ func fakeWorker(what string) int {
 	return 0
 }
 
+// meet takes the unique id from the launcher, or gives it, and passes two barriers. A rank that does not get the id of
+// rank 0 reports an error.
+func meet(rank string, answers *bufio.Scanner) {
+	const id = "c0ffee"
+	if rank == "0" {
+		fmt.Printf(`{"unique_id":"%s"}`+"\n", id)
+	} else if !answers.Scan() || answers.Text() != id {
+		fmt.Printf(`{"rank":%s,"result":5,"error":"unique id %q"}`+"\n", rank, answers.Text())
+	}
+	for range 2 {
+		fmt.Println(`{"barrier":true}`)
+		if !answers.Scan() || answers.Text() != "" {
+			fmt.Printf(`{"rank":%s,"result":5,"error":"at the barrier: %q"}`+"\n", rank, answers.Text())
+		}
+	}
+}
+
 func fakeRanks(t *testing.T, n int, behaviour string) *Ranks {
 	self, err := os.Executable()
 	if err != nil {
@@ -127,6 +151,34 @@ func TestRanksReport(t *testing.T) {
 		if want := []int{0, 0, 1, 1, 2, 2}; !slices.Equal(heard, want) {
 			t.Errorf("%s: OnReport heard of ranks %v, want %v", transport, heard, want)
 		}
+	}
+}
+
+// Ranks that a command starts elsewhere get job, unique id and barriers over their standard input.
+func TestLaunchedRanksMeet(t *testing.T) {
+	r := fakeRanks(t, 3, "good")
+	var asked []int
+	r.Launch = func(rank int) []string {
+		if asked = append(asked, rank); rank == 0 {
+			return nil
+		}
+		return []string{"env", "LIGHTPATH_ELSEWHERE=1"}
+	}
+	reports, err := r.Run(t.Context(), twoRuns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rank, got := range reports {
+		if len(got) != 2 || got[1].Rank != rank || got[1].Bytes != 16 {
+			t.Errorf("rank %d reports %+v", rank, got)
+		}
+	}
+	if !slices.Equal(asked, []int{0, 1, 2}) {
+		t.Errorf("asked how to start ranks %v", asked)
+	}
+	r.Env = []string{workerVar + "=exit@1"}
+	if _, err := r.Run(t.Context(), twoRuns); err == nil || !strings.Contains(err.Error(), "rank 1: exit status 3") {
+		t.Errorf("%v, want it to name rank 1", err)
 	}
 }
 

@@ -134,3 +134,18 @@ func Completions(perRank []Report) []float64 {
 	}
 	return times
 }
+
+// Longest returns the time of the rank whose call took longest, for each iteration, in us. Unlike [Completions] it
+// compares no clocks of different hosts; the time includes how much earlier that rank left the barrier before the call.
+func Longest(perRank []Report) []float64 {
+	var times []float64
+	for _, r := range perRank {
+		for i, at := range r.Iters {
+			if i == len(times) {
+				times = append(times, 0)
+			}
+			times[i] = max(times[i], float64(at[1]-at[0])/1e3)
+		}
+	}
+	return times
+}

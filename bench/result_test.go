@@ -170,3 +170,11 @@ not JSON
 		t.Errorf("no trace: %v, %v", programs, err)
 	}
 }
+
+// The clocks of hosts differ: only times of one rank are comparable.
+func TestLongest(t *testing.T) {
+	ranks := []Report{{Iters: [][2]int64{{1000, 3000}, {5000, 6000}}}, {Iters: [][2]int64{{9e9, 9e9 + 1500}, {9e9, 9e9 + 4000}}}}
+	if got := Longest(ranks); !slices.Equal(got, []float64{2, 4}) {
+		t.Errorf("%v, want 2 and 4 us", got)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"lightpath/bench"
 	"lightpath/bench/sampling"
@@ -17,9 +18,13 @@ type Options struct {
 	Fabric    string // file of a fabric that is up
 	Lightpath string // path of the command; it serves emulated switches that no process serves yet
 	Worker    string // path of lightpath-rank
-	Ranks     int    // of the jobs; 0: all of the fabric
-	Iters     int    // timed iterations of each run; 0: [DefaultIters]
-	Rounds    int    // how often each run is made; 0: [DefaultRounds]
+	// Launch is a command, in words, that starts a process on another host; {host} is the host's name in the fabric file.
+	// A fabric of several hosts needs it. Run then runs on the first host of the file, and the paths above and the
+	// fabric file are those of all hosts.
+	Launch []string
+	Ranks  int // of the jobs; 0: all of the fabric
+	Iters  int // timed iterations of each run; 0: [DefaultIters]
+	Rounds int // how often each run is made; 0: [DefaultRounds]
 	// Progress is called with what runs now; it may be nil.
 	Progress func(format string, args ...any)
 }
@@ -145,7 +150,41 @@ func (o *Options) complete() (*fabric.Fabric, error) {
 	case o.Iters < 1 || o.Rounds < 1 || o.Iters*o.Rounds < 3:
 		return nil, fmt.Errorf("calibrate: %d iterations in %d rounds, want 3 at least", o.Iters, o.Rounds)
 	}
-	return f, nil
+	return f, o.CheckLaunch(f)
+}
+
+// CheckLaunch returns an error that says why Launch does not fit f.
+func (o *Options) CheckLaunch(f *fabric.Fabric) error {
+	switch {
+	case len(f.Hosts) > 1 && len(o.Launch) == 0:
+		return fmt.Errorf("launch: missing; the fabric has %d hosts", len(f.Hosts))
+	case len(f.Hosts) < 2 && len(o.Launch) > 0:
+		return errors.New("launch: the fabric has one host")
+	case len(o.Launch) > 0 && !strings.Contains(strings.Join(o.Launch, " "), hostWord):
+		return fmt.Errorf("launch: %q has no %s", strings.Join(o.Launch, " "), hostWord)
+	}
+	return nil
+}
+
+// hostWord stands for the name of a host in [Options.Launch].
+const hostWord = "{host}"
+
+// launcher returns how the ranks of several hosts are started; nil if the fabric has one.
+func (o *Options) launcher(f *fabric.Fabric) func(rank int) []string {
+	if len(f.Hosts) < 2 {
+		return nil
+	}
+	return func(rank int) []string {
+		host := f.Host(rank).Name
+		if host == f.Hosts[0].Name {
+			return nil
+		}
+		words := slices.Clone(o.Launch)
+		for i, w := range words {
+			words[i] = strings.ReplaceAll(w, hostWord, host)
+		}
+		return words
+	}
 }
 
 // estimate fits the costs to the runs and predicts check.

@@ -178,12 +178,16 @@ ranks: 4
 planes: [{name: p0, bandwidth: 1Gbps, ocs: o}]
 ocs: [{name: o, driver: emulator, reconfig: 1ms}]
 `
+	hosts := strings.Replace(optical, "ranks: 4", "hosts: [{name: h1, ranks: 2}, {name: h2, ranks: 2}]", 1)
 	for _, c := range []struct {
 		o    Options
 		want string
 	}{
 		{Options{Fabric: "/nowhere"}, "no such file"},
 		{Options{Fabric: file("version: 1\nranks: 4\nplanes: [{name: p0, bandwidth: 1Gbps}]\n")}, "no circuits"},
+		{Options{Fabric: file(optical), Launch: []string{"ssh", "{host}"}}, "launch: the fabric has one host"},
+		{Options{Fabric: file(hosts)}, "launch: missing; the fabric has 2 hosts"},
+		{Options{Fabric: file(hosts), Launch: []string{"ssh", "h2"}}, `launch: "ssh h2" has no {host}`},
 		{Options{Fabric: file(optical), Ranks: 5}, "5 ranks"},
 		{Options{Fabric: file(optical), Ranks: 1}, "1 ranks"},
 		{Options{Fabric: file(optical), Iters: 1, Rounds: 2}, "3 at least"},

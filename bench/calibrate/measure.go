@@ -106,10 +106,11 @@ func (o *Options) measure(ctx context.Context, f *fabric.Fabric, w *workload, ti
 		runs = append(runs, r)
 		lines = append(lines, o.runLine(f, &r))
 	}
-	job := bench.Ranks{N: o.Ranks, Worker: o.Worker, Transport: "ebpf", Deadline: jobLimit, Env: o.environment(w, store)}
+	job := bench.Ranks{N: o.Ranks, Worker: o.Worker, Transport: "ebpf", Deadline: jobLimit, Env: o.environment(w, store),
+		Launch: o.launcher(f)}
 	reports, err := job.Run(ctx, lines)
 	if err == nil {
-		err = evaluate(runs, reports, store)
+		err = evaluate(runs, reports, store, o.launcher(f) != nil)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("calibrate: %s: %w", w.name, err)
@@ -142,8 +143,9 @@ func (o *Options) environment(w *workload, store string) []string {
 	return env
 }
 
-// evaluate adds times and terms to runs, which have different sizes in rising order, as their plans have.
-func evaluate(runs []run, reports [][]bench.Report, store string) error {
+// evaluate adds times and terms to runs, which have different sizes in rising order, as their plans have. hosts says
+// that the ranks are on several hosts.
+func evaluate(runs []run, reports [][]bench.Report, store string, hosts bool) error {
 	used, err := bench.UsedPlans(store, runs[0].planner)
 	if err != nil {
 		return err
@@ -152,7 +154,7 @@ func evaluate(runs []run, reports [][]bench.Report, store string) error {
 		return fmt.Errorf("%d plans for %d sizes", len(used), len(runs))
 	}
 	for i := range runs {
-		if runs[i].us, err = completions(reports, i); err != nil {
+		if runs[i].us, err = completions(reports, i, hosts); err != nil {
 			return err
 		}
 		if runs[i].terms, err = termsOf(used[i].Problem, used[i].Plan); err != nil {
@@ -162,8 +164,9 @@ func evaluate(runs []run, reports [][]bench.Report, store string) error {
 	return nil
 }
 
-// completions returns the time of the slowest rank for each iteration of a run.
-func completions(reports [][]bench.Report, i int) ([]float64, error) {
+// completions returns the time of the slowest rank for each iteration of a run. Ranks of several hosts have no common
+// clock.
+func completions(reports [][]bench.Report, i int, hosts bool) ([]float64, error) {
 	perRank, err := bench.EveryRank(reports, i)
 	if err != nil {
 		return nil, err
@@ -175,6 +178,9 @@ func completions(reports [][]bench.Report, i int) ([]float64, error) {
 		case r.Wrong > 0:
 			return nil, fmt.Errorf("rank %d: %d bytes: %d wrong elements", rank, r.Bytes, r.Wrong)
 		}
+	}
+	if hosts {
+		return bench.Longest(perRank), nil
 	}
 	return bench.Completions(perRank), nil
 }

@@ -156,7 +156,7 @@ static int setting(struct job *job, const char *key, const char *value) {
 }
 
 int job_read(const char *path, struct job *job) {
-  FILE *f = fopen(path, "re");
+  FILE *f = strcmp(path, LAUNCHER) == 0 ? stdin : fopen(path, "re");
   if (!f) {
     fprintf(stderr, "lightpath-rank: %s: %s\n", path, strerror(errno));
     return -1;
@@ -169,6 +169,7 @@ int job_read(const char *path, struct job *job) {
     text[strcspn(text, "\n")] = 0;
     char *eq = strchr(text, '=');
     if (!*text) continue;
+    if (strcmp(text, "end") == 0) break;
     if (strncmp(text, "run ", 4) == 0) {
       err = run_line(job, text + 4, line);
     } else if (!eq || (*eq = 0, setting(job, text, eq + 1))) {
@@ -176,7 +177,7 @@ int job_read(const char *path, struct job *job) {
       err = -1;
     }
   }
-  fclose(f);
+  if (f != stdin) fclose(f);
   if (!err && (job->threads < 1 || job->rank + job->threads > job->world)) {
     fprintf(stderr, "lightpath-rank: rank %d with %d threads does not fit a world of %d\n", job->rank, job->threads,
             job->world);

@@ -18,8 +18,12 @@
  * or column. With threads=T the process has ranks rank .. rank+T-1. Rank 0 writes the unique id, in hex, to the
  * rendezvous file; the others wait for it.
  *
+ * A launcher that shares no files with the ranks uses - as the PATH of --job, rendezvous and barrier. The job then
+ * comes over standard input, up to a line "end". Rank 0 prints {"unique_id":HEX}; the launcher answers every other rank
+ * with a line of that text. At a barrier a rank prints {"barrier":true} and waits for an empty line.
+ *
  * mode=loop times I calls back to back. mode=each also records each call's start and end. mode=sync puts all ranks
- * behind a barrier in shared memory before every call, records its start and end (CLOCK_MONOTONIC, ns), and checks
+ * behind a barrier before every call, records its start and end (CLOCK_MONOTONIC, ns), and checks
  * every call. There, pause is how long the planes rest before a call, so that work after a call (a plan's trailing
  * reset) is not counted in the next. In mode=loop, pause is how long a rank rests before the run.
  *
@@ -157,7 +161,9 @@ void fill(void *buf, const struct run *r, int rank, uint64_t n);
 /* Counts the wrong elements of the receive buffer. */
 uint64_t count_wrong(const void *recv, const struct run *r, int rank, int world);
 
-/* sync.c: a barrier for processes that share a file, and threads. */
+#define LAUNCHER "-" /* the path that means the launcher at the other end of standard input and output */
+
+/* sync.c: a barrier for processes that share a file, for threads, and for processes of one launcher. */
 struct barrier;
 struct barrier *barrier_open(const char *path, int world);
 void barrier_wait(struct barrier *b);

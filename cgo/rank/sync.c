@@ -21,11 +21,19 @@ struct page {
 };
 
 struct barrier {
-  struct page *page;
+  struct page *page; /* NULL: the launcher counts arrivals */
   unsigned world;
 };
 
+/* Reads a line from the launcher. Exits at the end of the input: then the launcher has ended. */
+static void launcher_line(char *text, size_t size) {
+  if (fgets(text, (int)size, stdin)) return;
+  fprintf(stderr, "lightpath-rank: the launcher has closed the rank's input\n");
+  exit(1);
+}
+
 struct barrier *barrier_open(const char *path, int world) {
+  if (strcmp(path, LAUNCHER) == 0) return calloc(1, sizeof(struct barrier));
   int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
   if (fd < 0 || ftruncate(fd, 4096)) {
     fprintf(stderr, "lightpath-rank: barrier %s: %s\n", path, strerror(errno));
@@ -40,6 +48,13 @@ struct barrier *barrier_open(const char *path, int world) {
 }
 
 void barrier_wait(struct barrier *b) {
+  if (!b->page) {
+    char line[8];
+    puts("{\"barrier\":true}");
+    fflush(stdout);
+    launcher_line(line, sizeof line);
+    return;
+  }
   unsigned round = atomic_load(&b->page->round);
   if (atomic_fetch_add(&b->page->arrived, 1) + 1 == b->world) {
     atomic_store(&b->page->arrived, 0);
@@ -56,7 +71,17 @@ int64_t now_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+static void write_id(FILE *f, const ncclUniqueId *id) {
+  for (int i = 0; i < NCCL_UNIQUE_ID_BYTES; i++) fprintf(f, "%02x", (unsigned char)id->internal[i]);
+}
+
 int rendezvous_put(const char *path, const ncclUniqueId *id) {
+  if (strcmp(path, LAUNCHER) == 0) {
+    printf("{\"unique_id\":\"");
+    write_id(stdout, id);
+    puts("\"}");
+    return fflush(stdout);
+  }
   char tmp[4200];
   snprintf(tmp, sizeof tmp, "%s.%d", path, (int)getpid());
   int fd = open(tmp, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
@@ -65,7 +90,7 @@ int rendezvous_put(const char *path, const ncclUniqueId *id) {
     fprintf(stderr, "lightpath-rank: rendezvous %s: %s\n", tmp, strerror(errno));
     return -1;
   }
-  for (int i = 0; i < NCCL_UNIQUE_ID_BYTES; i++) fprintf(f, "%02x", (unsigned char)id->internal[i]);
+  write_id(f, id);
   if (fclose(f) || rename(tmp, path)) {
     fprintf(stderr, "lightpath-rank: rendezvous %s: %s\n", path, strerror(errno));
     return -1;
@@ -75,15 +100,26 @@ int rendezvous_put(const char *path, const ncclUniqueId *id) {
 
 enum { RENDEZVOUS_SECONDS = 60 };
 
+static int read_id(FILE *f, ncclUniqueId *id) {
+  unsigned byte;
+  int n = 0;
+  while (n < NCCL_UNIQUE_ID_BYTES && fscanf(f, "%2x", &byte) == 1) id->internal[n++] = (char)byte;
+  return n == NCCL_UNIQUE_ID_BYTES ? 0 : -1;
+}
+
 int rendezvous_get(const char *path, ncclUniqueId *id) {
+  if (strcmp(path, LAUNCHER) == 0) {
+    char rest[8];
+    int err = read_id(stdin, id);
+    launcher_line(rest, sizeof rest); /* the end of the line */
+    return err;
+  }
   for (int64_t end = now_ns() + RENDEZVOUS_SECONDS * (int64_t)1000000000; now_ns() < end;) {
     FILE *f = fopen(path, "re");
     if (f) {
-      unsigned byte;
-      int n = 0;
-      while (n < NCCL_UNIQUE_ID_BYTES && fscanf(f, "%2x", &byte) == 1) id->internal[n++] = (char)byte;
+      int err = read_id(f, id);
       fclose(f);
-      if (n == NCCL_UNIQUE_ID_BYTES) return 0;
+      if (!err) return 0;
     }
     nanosleep(&(struct timespec){0, 2000000}, NULL);
   }

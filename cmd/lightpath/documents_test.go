@@ -68,11 +68,14 @@ func commandsOf(document, text string) []documentedCommand {
 		if m == nil || !fenced && !strings.HasPrefix(line, "    ") {
 			continue
 		}
-		all = append(all, documentedCommand{document, strings.Fields(m[1]),
-			strings.Fields(shellEnd.ReplaceAllString(m[2], ""))})
+		args := word.FindAllString(shellEnd.ReplaceAllString(m[2], ""), -1)
+		all = append(all, documentedCommand{document, strings.Fields(m[1]), args})
 	}
 	return all
 }
+
+// word is an argument of a command; double quotes join words.
+var word = regexp.MustCompile(`(?:"[^"]*"|[^\s"])+`)
 
 // placeholder is a word that stands for another one: [optional], a|b, NAME, ...
 var placeholder = regexp.MustCompile(`^\[|^\.\.\.$|\|`)
@@ -86,13 +89,13 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 	for _, c := range all {
 		args := slices.Clone(c.args)
-		for i, word := range args {
-			if strings.HasPrefix(word, "[") {
+		for i, arg := range args {
+			if strings.HasPrefix(arg, "[") {
 				args = args[:i] // what follows is optional
 				break
 			}
-			if placeholder.MatchString(word) && !strings.HasPrefix(word, "-") {
-				args[i] = strings.Split(word, "|")[0]
+			if placeholder.MatchString(arg) && !strings.HasPrefix(arg, "-") {
+				args[i] = strings.Split(arg, "|")[0]
 			}
 		}
 		cmd, rest, err := newRoot().Find(args)

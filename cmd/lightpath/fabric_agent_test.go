@@ -116,10 +116,11 @@ func TestFabricAgentRefuses(t *testing.T) {
 	} {
 		refuse(t, "", c.says, append([]string{"fabric"}, c.args...)...)
 	}
+	refuse(t, "", []string{"--launch: missing; the fabric has 2 hosts"}, "fabric", "calibrate", "--fabric", file)
+	refuse(t, "", []string{`--launch: "ssh h2" has no {host}`}, "fabric", "calibrate", "--fabric", file, "--launch", "ssh h2")
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
 	refuse(t, "", []string{"hosts: 2"}, "fabric", "up", "--fabric", file)
 	refuse(t, "", []string{`none is "h9"`}, "fabric", "up", "--fabric", file, "--host", "h9")
-	refuse(t, "", []string{"several cannot be measured from one"}, "fabric", "calibrate", "--fabric", file)
 }

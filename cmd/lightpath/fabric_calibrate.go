@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -23,6 +24,7 @@ func newFabricCalibrate() *cobra.Command {
 	var o fabricFlags
 	var c calibrate.Options
 	var write bool
+	var launch string
 	cmd := &cobra.Command{
 		Use:   "calibrate --fabric fabric.yaml",
 		Short: "Measure what the planes of a fabric that is up cost",
@@ -33,10 +35,15 @@ Compares the prediction for an AllReduce with its time. If no controller runs, t
 --write writes a cost into the fabric file if it differs by more than the measurement noise; comments and layout stay.
 Planes in the kernel are built from that file. So after a change take the fabric down and up, and start its controller
 again. A second calibration finds the same costs: emulated switches take the time of their reconfig, and the measured
-time beyond it is costs.barrier. A bandwidth whose quartiles are within 2 % of the file's is not written.`,
+time beyond it is costs.barrier. A bandwidth whose quartiles are within 2 % of the file's is not written.
+
+With several hosts, run the command on the first host of the file, and say with --launch how to start a rank on another
+host. The ranks, the fabric file and the libraries must have the same paths on all hosts. With --write, copy the file to
+the other hosts.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, err := o.standing()
+			c.Launch = strings.Fields(launch)
+			f, err := o.standing(&c)
 			if err != nil {
 				return err
 			}
@@ -72,14 +79,16 @@ time beyond it is costs.barrier. A bandwidth whose quartiles are within 2 % of t
 	}
 	o.add(cmd)
 	cmd.Flags().BoolVar(&write, "write", false, "put the costs into the fabric file")
+	cmd.Flags().StringVar(&launch, "launch", "",
+		"command that starts a process on another host, such as \"ssh {host}\"; {host} is its name in the file")
 	cmd.Flags().IntVarP(&c.Ranks, "ranks", "n", 0, "ranks that take part (0: all of the fabric)")
 	cmd.Flags().IntVarP(&c.Iters, "iters", "i", calibrate.DefaultIters, "timed iterations of each run")
 	cmd.Flags().IntVar(&c.Rounds, "rounds", calibrate.DefaultRounds, "how often each run is made")
 	return cmd
 }
 
-// standing returns the fabric of the file, which must be up as the file says.
-func (o *fabricFlags) standing() (*fabric.Fabric, error) {
+// standing returns the fabric of the file. The fabric must be up as the file says, and suit the options.
+func (o *fabricFlags) standing(c *calibrate.Options) (*fabric.Fabric, error) {
 	if o.file == "" {
 		return nil, errors.New("--fabric is required")
 	}
@@ -87,13 +96,17 @@ func (o *fabricFlags) standing() (*fabric.Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.CheckLaunch(f); err != nil {
+		return nil, fmt.Errorf("--%w", err)
+	}
 	if err := needRoot(); err != nil {
 		return nil, err
 	}
+	host := ""
 	if len(f.Hosts) > 1 {
-		return nil, errors.New("hosts: a fabric of several cannot be measured from one")
+		host = f.Hosts[0].Name
 	}
-	s, err := kernel.Load(kernel.Name(f))
+	s, err := kernel.Load(kernel.NameOn(f, host))
 	if err == nil && s.Digest != f.Digest() {
 		err = fmt.Errorf("fabric %s: %w", s.Name, kernel.ErrChanged)
 	}
