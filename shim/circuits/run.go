@@ -26,6 +26,8 @@ type Operation struct {
 	Row      *ticket.Row  // of a round; nil for a collective
 	Flight   uint64       // its number in the flight recorder
 	Deadline time.Time    // of the group; zero: no deadline
+	// Sent returns the number of sends to a rank that this rank has called; nil: not known.
+	Sent func(rank int) uint64
 }
 
 // Grant names the planes and the plan that an operation may use. It is valid until the operation ends.
@@ -138,6 +140,12 @@ func (p *Planes) await(op *Operation) (*control.Message, error) {
 		case time.Now().Before(deadline):
 			if op.Shape != nil {
 				stall.ReportShape(c, op.Seq, op.Shape)
+				if op.Sent == nil {
+					continue
+				}
+				if err := stall.Unsent(c, op.Seq, op.Shape.String(), op.Sent); err != nil {
+					return nil, err
+				}
 			} else { // sends and receives have no number to compare between ranks
 				stall.ReportFaults(c)
 			}

@@ -63,7 +63,7 @@ const (
 	// both ways, of the shares of packet planes; Arg says what, Seq numbers the leader's questions
 	MsgShares
 	MsgFaults // Body lists the faults that a rank sees; leader to all: the same, Arg is the rank
-	// leader on to rank Arg: Body says which messages the sender of the message waits for from it
+	// to the leader and on to rank Arg: Body says how many messages a rank waits for from it
 	MsgAwaited
 	NumKinds
 )

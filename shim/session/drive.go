@@ -169,13 +169,23 @@ func (s *Session) report(ref *Ref) {
 	stall.Report(ref.Comm, ref.Seq, ref.Sig, s.Calls[ref.Call].String())
 }
 
+// compareSends fails the communicator if a rank waits for a send that cannot come while this rank is in a collective.
+// Without a carrier, a group counts all its sends before its collectives begin. With one, its sends begin after them.
+func (s *Session) compareSends(ref *Ref) {
+	st := Of(ref.Comm)
+	if err := stall.Unsent(ref.Comm, ref.Seq, s.Calls[ref.Call].String(), st.Pairs.Sent); err != nil {
+		go ref.Comm.Spread(err) // not on this goroutine, which the failure wakes
+	}
+}
+
 // reportReceives tells each rank from which the group receives how many messages it has to send.
 func (s *Session) reportReceives(c *comm.Core) {
 	st := Of(c)
 	for i, m := range st.Group.Recvs {
 		first := slices.IndexFunc(st.Group.Recvs, func(o program.Message) bool { return o.Peer == m.Peer })
 		if first == i && m.Peer != c.Rank {
-			stall.ReportAwaited(c, m.Peer, stall.Awaited{Rank: c.Rank, Messages: st.Pairs.Received(m.Peer), Collectives: st.Seq})
+			a := stall.Awaited{Rank: c.Rank, Messages: st.Pairs.Received(m.Peer), Collectives: st.Seq}
+			stall.ReportAwaited(c, m.Peer, a)
 		}
 	}
 }
@@ -201,9 +211,7 @@ func (s *Session) stalled([]*exec.Task) error {
 		case t.Done():
 		case ref.Entry != nil:
 			s.report(ref)
-			if err := stall.Unsent(ref.Comm, ref.Seq, s.Calls[ref.Call].String(), Of(ref.Comm).Pairs.Sent); err != nil {
-				go ref.Comm.Spread(err) // not on this goroutine, which the failure wakes
-			}
+			s.compareSends(ref)
 		default: // sends and receives have no number that ranks could compare
 			stall.ReportFaults(ref.Comm)
 			s.reportReceives(ref.Comm)

@@ -15,9 +15,8 @@ import (
 // Awaited is what a rank waits for from a peer in a group of sends and receives. The group cannot end before the peer
 // has called that many sends.
 type Awaited struct {
-	Rank int `json:"rank"` // that waits
-	// that it has called receives for, from the peer, over the life of the communicator
-	Messages    uint64 `json:"messages"`
+	Rank        int    `json:"rank"`        // that waits
+	Messages    uint64 `json:"messages"`    // receives from the peer that it has called since the communicator was made
 	Collectives uint64 `json:"collectives"` // that it has called
 }
 

@@ -43,6 +43,7 @@ func (o *Path) runCollective(s *session.Session, i int) error {
 	x.ref.Seq, x.ref.Flight = o.session.Next(&sh, nil)
 	return o.planes.Run(&circuits.Operation{
 		Kind: control.MsgWant, Seq: x.ref.Seq, Shape: &x.shape, Flight: x.ref.Flight, Deadline: s.Deadline(),
+		Sent: session.Of(o.c).Pairs.Sent,
 	}, x)
 }
 
