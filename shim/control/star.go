@@ -38,6 +38,7 @@ type Star struct {
 	mu       sync.Mutex
 	left     []bool      // by rank: it has said goodbye, or its connection has ended
 	untold   []Departure // at the leader: not yet told to the other ranks
+	later    *time.Timer // tells them
 	numLeft  int
 	allLeft  chan struct{} // closed when every rank has, or the leader's connection ended
 	leftOnce sync.Once
@@ -206,10 +207,8 @@ func (c *Star) goodbye(m *Message) error {
 		if d.Rank < 0 || d.Rank >= c.ranks || c.rank == 0 && d.Rank != int(m.From) {
 			return fmt.Errorf("%w: goodbye of rank %d from rank %d", ErrMessage, d.Rank, m.From)
 		}
-		if c.rank == 0 {
-			c.tellLater(d)
-		}
 		if c.markLeft(d.Rank) {
+			c.tellLater(d)
 			c.events.Departed(d)
 		}
 	}
@@ -219,20 +218,22 @@ func (c *Star) goodbye(m *Message) error {
 	return nil
 }
 
-// tellLater has the leader tell the other ranks of a departure.
+// tellLater has the leader tell the other ranks of a departure, unless all have left.
 func (c *Star) tellLater(d Departure) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.rank != 0 || c.numLeft == c.ranks {
+		return
+	}
 	if c.untold = append(c.untold, d); len(c.untold) == 1 {
-		time.AfterFunc(goodbyeDelay, c.tell)
+		c.later = time.AfterFunc(goodbyeDelay, c.tell)
 	}
 }
 
 // tell tells the other ranks which ranks have left.
 func (c *Star) tell() {
 	c.mu.Lock()
-	untold := c.untold
-	c.untold = nil
+	untold := c.takeUntold()
 	c.mu.Unlock()
 	if len(untold) > 0 {
 		c.Broadcast(&Message{Kind: MsgGoodbye, Body: goodbyeBody(untold)}, -1)
@@ -242,6 +243,17 @@ func (c *Star) tell() {
 func goodbyeBody(d []Departure) []byte {
 	body, _ := json.Marshal(d) // plain structs: cannot fail
 	return body
+}
+
+// takeUntold empties the list. It stops the timer, which would keep an ended communicator in memory. c.mu is held.
+func (c *Star) takeUntold() []Departure {
+	untold := c.untold
+	c.untold = nil
+	if c.later != nil {
+		c.later.Stop()
+		c.later = nil
+	}
+	return untold
 }
 
 // HasLeft reports whether a rank has said goodbye. At the leader it is also true if the rank's connection has ended.
@@ -262,7 +274,7 @@ func (c *Star) markLeft(rank int) bool {
 	c.numLeft++
 	last := c.rank == 0 && c.numLeft == c.ranks
 	if last {
-		c.untold = nil
+		c.takeUntold()
 	}
 	c.mu.Unlock()
 	if last {
@@ -278,7 +290,9 @@ func (c *Star) closeAllLeft() { c.leftOnce.Do(func() { close(c.allLeft) }) }
 // Leave says goodbye: from here on the end of this rank's connection is not a failure. d is this rank's departure.
 func (c *Star) Leave(d Departure) {
 	if c.rank == 0 {
-		c.tellLater(d)
+		c.mu.Lock()
+		c.untold = append(c.untold, d)
+		c.mu.Unlock()
 		c.tell() // at once: this process may end
 	} else {
 		_ = c.links[0].send(&Message{Kind: MsgGoodbye, From: uint16(c.rank), Body: goodbyeBody([]Departure{d})})
