@@ -140,7 +140,7 @@ const Itself = -1
 // FaultFinder is an Endpoint that can look for faults of its planes.
 type FaultFinder interface {
 	Endpoint
-	// Faults returns the signs of faults that this rank sees now. It sends nothing. Safe for concurrent use.
+	// Faults returns the signs of faults that this rank sees now. It sends no frames. Safe for concurrent use.
 	Faults() []Fault
 }
 

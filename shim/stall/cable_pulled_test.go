@@ -52,7 +52,7 @@ func TestCableOfOneHost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			hosts, ethernet := shimtest.NewHosts(t, 3, 2)
-			ranks := startOnHosts(t, hosts, "LIGHTPATH_TIMEOUT=4s", "LIGHTPATH_HEARTBEAT=0")
+			ranks := startOnHosts(t, hosts, "LIGHTPATH_TIMEOUT=6s", "LIGHTPATH_HEARTBEAT=0")
 			ethernet.Cut(t, 2, 1, name == "silent")
 			for r, p := range ranks {
 				if s := <-p.LastLine; !strings.Contains(s, " shim: plane 1 of rank 2 (") || !strings.Contains(s, seen) {

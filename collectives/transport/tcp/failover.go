@@ -51,9 +51,10 @@ const (
 
 // detour is the part of a connection's state that matters after it has broken.
 type detour struct {
-	guard *guard // nil: the connection is not replaced
-	down  bool   // the stream has left its connection, and has no other one
-	turn  int    // number of the last handshake
+	guard  *guard // nil: the connection is not replaced
+	probed bool   // without a guard: the kernel probes the other host
+	down   bool   // the stream has left its connection, and has no other one
+	turn   int    // number of the last handshake
 	// shaking is held during a handshake that another rank began, over the connection earlier. It is taken before the
 	// endpoint's lock.
 	shaking   sync.Mutex

@@ -37,7 +37,8 @@ func (e *Endpoint) Faults() (all []transport.Fault) {
 }
 
 // fault returns a sign that the plane of a stream does not reach the peer's host, "" for none. The end of the peer's
-// process is no such sign. The text has no times, so that it stays the same while the fault lasts.
+// process is no such sign. The text has no times, so that it stays the same while the fault lasts. An idle connection
+// shows a fault only some seconds after the first look, when its probes have been lost.
 func (c *conn) fault() string {
 	switch {
 	case c.down:
@@ -47,6 +48,9 @@ func (c *conn) fault() string {
 		return ""
 	case c.guard != nil && c.via != c.plane:
 		return fmt.Sprintf("data uses plane %d instead", c.via)
+	}
+	if c.guard == nil {
+		c.probe()
 	}
 	info, err := unix.GetsockoptTCPInfo(c.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil || info.State != stateEstablished {

@@ -23,12 +23,29 @@ const (
 
 // probe makes the kernel probe the other host of an idle connection.
 func (g *guard) probe(fd int) error {
-	gap := max(1, int(g.o.Heartbeat/(5*time.Second)))
+	const count = 16 // watch ends the connection before
+	return keepAlive(fd, max(1, int(g.o.Heartbeat/(5*time.Second))), unix.TCP_KEEPCNT, count)
+}
+
+// probe makes the kernel probe the other host of an idle connection that is never replaced. The kernel ends the
+// connection after as long a silence as one with data.
+func (c *conn) probe() {
+	const retries = 15 * time.Minute // Linux's tcp_retries2
+	if c.probed {
+		return
+	}
+	c.probed = true
+	// Without probes there is only less to report.
+	_ = keepAlive(c.fd, 1, unix.TCP_USER_TIMEOUT, int(retries/time.Millisecond))
+}
+
+// keepAlive has the kernel probe an idle connection each gap seconds. limit is the option that ends the connection.
+func keepAlive(fd, gap, limit, value int) error {
 	for _, o := range []struct{ level, name, value int }{
+		{unix.IPPROTO_TCP, limit, value},
 		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, gap},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, gap},
-		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 16}, // watch ends the connection before
 	} {
 		// Tests use sockets that are not TCP and do not have these options.
 		err := unix.SetsockoptInt(fd, o.level, o.name, o.value)
