@@ -180,9 +180,9 @@ func (m *Machine) check(plane int, want *ticket.Plane) (epoch uint32, err error)
 }
 
 // Outside returns the planes whose first switch takes a circuit to a port outside the communicator from this rank's
-// port. The rank agrees to these switches before it executes: in maps of ranks the port is dark before and after, so the
-// program does not know of them. No data is in flight on this circuit: no call of this communicator has used it, and
-// its last user has given the plane back.
+// port. The rank agrees to these switches before it executes. In maps of ranks the port is dark before and after, so
+// the program does not know of them. No data is in flight on this circuit: no call of this communicator has used it,
+// and its last user has given the plane back.
 func (m *Machine) Outside(moves Movement) (planes planeset.Set) {
 	for j := range m.grant.Use.Each() {
 		if moves.Switches(j) == 0 || moves.Target(j, 1)[m.cfg.Rank] != circuit.Dark {

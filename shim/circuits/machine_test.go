@@ -88,7 +88,8 @@ func TestMachineOperation(t *testing.T) {
 // TestSettle: planes that are not there yet, have moved on, hold another map or have failed.
 func TestSettle(t *testing.T) {
 	ports, ranks := circuit.Permutation{dark, 3, dark, 4, 1, dark}, circuit.Permutation{1, 2, 0}
-	other, broken := circuit.AllDark(6), errors.New("broken")
+	other, broken, unknown := circuit.AllDark(6), errors.New("broken"), ocsctl.ErrUnknownMap
+	const second, late, maps = time.Second, 3*time.Second + 1, ticket.Maps
 	for name, k := range map[string]struct {
 		epoch uint32
 		ports circuit.Permutation
@@ -98,14 +99,14 @@ func TestSettle(t *testing.T) {
 		ok    bool
 		err   error
 	}{
-		"there":                    {epoch: 5, ports: ports, flags: ticket.Maps, ok: true},
-		"further on":               {epoch: 6, ports: other, flags: ticket.Maps, ok: true},
-		"not yet":                  {epoch: 4, ports: other, flags: ticket.Maps, after: 3 * time.Second},
-		"too late":                 {epoch: 4, ports: other, flags: ticket.Maps, after: 3*time.Second + 1, err: errdefs.ErrTimeout},
-		"another map":              {epoch: 5, ports: other, flags: ticket.Maps, after: time.Second + 1, err: ocsctl.ErrUnknownMap},
-		"left elsewhere":           {epoch: 5, ports: ports, err: ocsctl.ErrUnknownMap},
-		"failed, granted again":    {epoch: 5, ports: ports, fault: broken, flags: ticket.Maps, after: time.Second},
-		"failed, not granted anew": {epoch: 5, ports: ports, fault: broken, flags: ticket.Maps, after: time.Second + 1, err: broken},
+		"there":                    {epoch: 5, ports: ports, flags: maps, ok: true},
+		"further on":               {epoch: 6, ports: other, flags: maps, ok: true},
+		"not yet":                  {epoch: 4, ports: other, flags: maps, after: 3 * second},
+		"too late":                 {epoch: 4, ports: other, flags: maps, after: late, err: errdefs.ErrTimeout},
+		"another map":              {epoch: 5, ports: other, flags: maps, after: second + 1, err: unknown},
+		"left elsewhere":           {epoch: 5, ports: ports, err: unknown},
+		"failed, granted again":    {epoch: 5, ports: ports, fault: broken, flags: maps, after: second},
+		"failed, not granted anew": {epoch: 5, ports: ports, fault: broken, flags: maps, after: second + 1, err: broken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(fakePlanes{{k.epoch, k.ports, k.fault}}, nil)
@@ -132,20 +133,25 @@ func TestSettle(t *testing.T) {
 func TestOverdue(t *testing.T) {
 	m := newMachine(fakePlanes{{}}, nil)
 	for name, k := range map[string]struct {
-		op    circuits.Operation
+		shape *calls.Shape // nil: a round
+		own   time.Duration
 		limit time.Duration
 		err   error
 	}{
-		"collective":    {circuits.Operation{Shape: &calls.Shape{}}, 3 * time.Second, errdefs.ErrTimeout},
-		"round":         {circuits.Operation{Row: &ticket.Row{}}, 3 * time.Second, errdefs.ErrTimeout},
-		"deadline":      {circuits.Operation{Shape: &calls.Shape{}, Deadline: start.Add(time.Second)}, time.Second, exec.ErrDeadline},
-		"late deadline": {circuits.Operation{Shape: &calls.Shape{}, Deadline: start.Add(time.Hour)}, 3 * time.Second, errdefs.ErrTimeout},
+		"collective":    {&calls.Shape{}, 0, 3 * time.Second, errdefs.ErrTimeout},
+		"round":         {nil, 0, 3 * time.Second, errdefs.ErrTimeout},
+		"deadline":      {&calls.Shape{}, time.Second, time.Second, exec.ErrDeadline},
+		"late deadline": {&calls.Shape{}, time.Hour, 3 * time.Second, errdefs.ErrTimeout},
 	} {
-		m.Ask(start, &k.op)
-		if err := m.Overdue(start.Add(k.limit-1), &k.op); err != nil {
+		op := circuits.Operation{Shape: k.shape, Row: &ticket.Row{}}
+		if k.own > 0 {
+			op.Deadline = start.Add(k.own)
+		}
+		m.Ask(start, &op)
+		if err := m.Overdue(start.Add(k.limit-1), &op); err != nil {
 			t.Errorf("%s: before the limit: %v", name, err)
 		}
-		if err := m.Overdue(start.Add(k.limit), &k.op); !errors.Is(err, k.err) {
+		if err := m.Overdue(start.Add(k.limit), &op); !errors.Is(err, k.err) {
 			t.Errorf("%s: %v, want %v", name, err, k.err)
 		}
 	}

@@ -83,8 +83,8 @@ func Attach(c *comm.Core, fab *endpoints.Fabric, parent *comm.Core) error {
 		return err
 	}
 	p.switches = &Switches{Use: ocsctl.Use{Client: p.Controller, Holder: c.ID}, p: p}
-	cfg := Config{Rank: c.Rank, Holder: c.ID, Ports: ports, Size: fab.Ranks, Planes: len(fab.Planes), Timeout: c.Cfg.Timeout,
-		Serving: func() bool { return c.Life() == comm.Alive && !c.Failed() }}
+	cfg := Config{Rank: c.Rank, Holder: c.ID, Ports: ports, Size: fab.Ranks, Planes: len(fab.Planes),
+		Timeout: c.Cfg.Timeout, Serving: func() bool { return c.Life() == comm.Alive && !c.Failed() }}
 	if parent != nil && Of(parent) != nil {
 		p.parent = Of(parent)
 		cfg.Parent = p.parent.Machine
