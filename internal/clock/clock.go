@@ -21,8 +21,8 @@ func Now(ctx context.Context) time.Time {
 // Sleep waits for d. It returns the context's error if the context ends first.
 func Sleep(ctx context.Context, d time.Duration) error { return Wait(ctx, Now(ctx).Add(d), nil) }
 
-// Wait returns at time at, or earlier if wake receives something (nil: it never does). It returns the context's error
-// if the context ends first.
+// Wait returns at time at, or earlier if it receives from wake. wake is nil, or a channel with a buffer that is never
+// closed. Wait returns the context's error if the context ends first.
 func Wait(ctx context.Context, at time.Time, wake <-chan struct{}) error {
 	if t := taskOf(ctx); t != nil {
 		return t.wait(ctx, at, wake)

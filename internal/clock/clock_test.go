@@ -46,18 +46,15 @@ func TestBothClocks(t *testing.T) {
 		t.Errorf("machine's clock: %v, want %v", told, want)
 	}
 	told = nil
-	now := time.Unix(0, 0)
+	var now time.Time
 	task := NewTask(func() time.Time { return now }, f)
 	defer task.Stop()
-	for {
-		next, ok := task.Step()
-		if !ok {
-			break
-		}
-		if again, _ := task.Step(); !again.Equal(next) { // too early: it goes on waiting
-			t.Fatalf("waits until %v, then %v", next, again)
+	for next, ok := task.Until(); ok; next, ok = task.Until() {
+		if now.Before(next) && task.Due() {
+			t.Fatalf("due at %v, waits until %v", now, next)
 		}
 		now = next
+		task.Step()
 	}
 	if !slices.Equal(told, want) {
 		t.Errorf("task: %v, want %v", told, want)

@@ -10,26 +10,42 @@ import (
 // within Step and Stop, and only up to its next wait. The function must wait with this package alone: contexts of a task
 // close no channel when their time comes. A Task is for one goroutine.
 type Task struct {
-	now     func() time.Time
-	next    func() (time.Time, bool)
-	stop    func()
-	yield   func(time.Time) bool
+	now   func() time.Time
+	step  func() (struct{}, bool)
+	stop  func()
+	yield func(struct{}) bool
+
+	until   time.Time       // of the current wait; the zero time before the task begins
+	wake    <-chan struct{} // ends the current wait
+	ended   bool
 	stopped bool
 }
 
 // NewTask returns a task of f that has not begun. The caller must call Stop in the end.
 func NewTask(now func() time.Time, f func(ctx context.Context)) *Task {
 	t := &Task{now: now}
-	t.next, t.stop = iter.Pull(func(yield func(time.Time) bool) {
+	t.step, t.stop = iter.Pull(func(yield func(struct{}) bool) {
 		t.yield = yield
 		f(taskContext{context.Background(), t})
+		t.ended = true
 	})
 	return t
 }
 
-// Step runs the function until it waits, and returns the time up to which it does. ok is false if the function has
-// ended. A step before that time goes on waiting, unless the function was woken.
-func (t *Task) Step() (next time.Time, ok bool) { return t.next() }
+// Due reports whether the function goes on at the next step.
+func (t *Task) Due() bool {
+	return !t.ended && !t.stopped && (len(t.wake) > 0 || !t.now().Before(t.until))
+}
+
+// Until returns the time up to which the function waits, unless it is woken. ok is false if it has ended.
+func (t *Task) Until() (at time.Time, ok bool) { return t.until, !t.ended && !t.stopped }
+
+// Step runs the function up to its next wait. If the task is not due, it does nothing.
+func (t *Task) Step() {
+	if t.Due() {
+		t.step()
+	}
+}
 
 // Stop ends the task's context and runs the function to its end. A task that has not begun does not begin.
 func (t *Task) Stop() {
@@ -54,7 +70,8 @@ func (t *Task) wait(ctx context.Context, at time.Time, wake <-chan struct{}) err
 		if !t.now().Before(at) {
 			return nil
 		}
-		t.yield(at) // Stop makes it return false, and ends the context
+		t.until, t.wake = at, wake
+		t.yield(struct{}{}) // Stop makes it return, and ends the context
 	}
 }
 
