@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Task is a function that runs in steps, on a clock that its caller moves. It is a coroutine of its caller: it runs only
-// within Step and Stop, and only up to its next wait. The function must wait with this package alone: contexts of a task
-// close no channel when their time comes. A Task is for one goroutine.
+// Task is a function that runs in steps, on a clock that its caller moves. It is a coroutine of its caller: it runs
+// only within Step and Stop, and only up to its next wait. The function must wait with this package alone: contexts of
+// a task close no channel when their time comes. A Task is for one goroutine.
 type Task struct {
 	now   func() time.Time
 	step  func() (struct{}, bool)

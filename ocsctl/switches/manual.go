@@ -41,8 +41,8 @@ func NewManual(c Config, now func() time.Time) (*Manual, error) {
 // Ready reports whether each switch has been read once: New returns then.
 func (m *Manual) Ready() bool { return m.looking == 0 }
 
-// Step does all that is due, and returns the time of the next call. After a call of Switch or Verify, and after an answer
-// or a notification of a switch, the next call is due at once.
+// Step does all that is due, and returns the time of the next call. After a call of Switch or Verify, and after an
+// answer of a switch, the next call is due at once.
 func (m *Manual) Step() (next time.Time) {
 	for again := true; again; {
 		again = false
