@@ -22,6 +22,8 @@ type opticalSwitch struct {
 	model  *device.Device
 	fences bool   // it refuses changes with a lower token than it has seen
 	token  uint64 // the highest that it has seen
+	// taken is called before the switch does a change that it does not refuse as a whole; nil: it is not called.
+	taken func(token uint64, remove, add []circuit.Pair)
 }
 
 // switchConfig describes a switch.
@@ -50,6 +52,22 @@ func newSwitch(c switchConfig, now func() int64, choose Chooser) (*opticalSwitch
 
 // drawn is how many different times a circuit may take.
 const drawn = 3
+
+// observe calls changed whenever circuits or light have changed, at that time. at calls a function at a time.
+func (s *opticalSwitch) observe(at func(t int64, f func()), changed func()) {
+	var next int64 // of the call that has been ordered
+	var order func()
+	order = func() {
+		if due := s.model.Due(); !due.IsZero() && due.UnixNano() != next {
+			next = due.UnixNano()
+			at(next, order) // Due brings the model up to date, which calls the watcher
+		}
+	}
+	s.model.Watch(func(device.Event) {
+		changed()
+		order()
+	})
+}
 
 // lit returns the circuits of a plane through which light goes. Light that comes from another plane is not among them.
 func (s *opticalSwitch) lit(plane int) circuit.Permutation { return s.part(s.model.Lit(), plane) }
@@ -224,6 +242,9 @@ func (l *link) Send(ctx context.Context, token uint64, remove, add []circuit.Pai
 			return
 		}
 		l.s.token = max(l.s.token, token)
+		if l.s.taken != nil {
+			l.s.taken(token, remove, add)
+		}
 		// The model's context must not end with the sender: the request has arrived.
 		refused = l.s.model.Apply(context.Background(), remove, add, device.Bulk)
 	})

@@ -344,6 +344,32 @@ func TestFence(t *testing.T) {
 	}
 }
 
+// TestObserve: the world learns of each change of circuits and light at its time, without a call of the switch.
+func TestObserve(t *testing.T) {
+	r := newPlaneRig(t, nil)
+	var seen []circuit.Permutation
+	at := func(t int64, f func()) { r.queue = append(r.queue, queued{t, f}) }
+	r.s.observe(at, func() {
+		if lit := r.s.lit(0); len(seen) == 0 || !seen[len(seen)-1].Equal(lit) {
+			seen = append(seen, lit)
+		}
+	})
+	var tokens []uint64
+	r.s.taken = func(token uint64, _, _ []circuit.Pair) { tokens = append(tokens, token) }
+	m := r.controller(func(c *switches.Config) { c.DriftInterval = time.Hour })
+	to := circuit.Permutation{1, circuit.Dark, circuit.Dark, circuit.Dark}
+	r.must(m, 0, to)
+	dark := circuit.AllDark(planeRanks)
+	if !reflect.DeepEqual(seen, []circuit.Permutation{dark, to}) || !slices.Equal(tokens, []uint64{1}) {
+		t.Errorf("a move: seen %v, tokens %v", seen, tokens)
+	}
+	r.inject(device.Fault{Kind: device.ThirdParty, In: 0, Out: 2})
+	r.run(m, r.now+int64(time.Second))
+	if want := (circuit.Permutation{2, -1, -1, -1}); len(seen) != 4 || !seen[2].Equal(dark) || !seen[3].Equal(want) {
+		t.Errorf("a third party: seen %v", seen)
+	}
+}
+
 // TestPlanesRepeat: equal choices give an equal run.
 func TestPlanesRepeat(t *testing.T) {
 	run := func() []string {
