@@ -1,16 +1,20 @@
 package protocols
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
 
-// Config describes a world. A field that is zero has its default.
+// Config describes a world. A field that is zero has its default ([Config.Sizes]).
 type Config struct {
 	Version     int      // of the model: a run is only comparable with runs of the same version
-	Controllers int      // processes that can lead; default 2
-	Members     int      // of etcd; default 3
+	Controllers int      // processes that can lead
+	Members     int      // of etcd
 	Planes      int      // default 2
-	Ports       int      // of each plane; default 6
-	Jobs        int      // that share the ports and contend for the planes; default 2
-	Operations  int      // after which the run heals and ends; default 100
+	Ports       int      // of each plane
+	Jobs        int      // that share the ports and contend for the planes
+	Operations  int      // after which the run heals and ends
 	Faults      []string // names of the faults that may happen; empty: all
 	Lines       bool     // fill Trace.Lines; without it a run is faster, and the trace has only its hash
 }
@@ -21,27 +25,17 @@ const Version = 1
 // Result is what a run has shown.
 type Result struct {
 	Trace      Trace
-	Operations int      // that have ended, with success or not
-	Coverage   Coverage // which faults happened in which states
-	Violation  error    // of the first invariant that did not hold; nil: all held
+	Operations int           // that have ended, with success or not
+	Time       time.Duration // simulated
+	Coverage   Coverage      // which faults happened in which states
+	Violation  error         // of the first invariant that did not hold; nil: all held
 }
 
+// complete returns c with its defaults.
 func (c Config) complete() Config {
-	for _, f := range []struct {
-		field *int
-		value int
-	}{
-		{&c.Version, Version},
-		{&c.Controllers, 2},
-		{&c.Members, 3},
-		{&c.Planes, 2},
-		{&c.Ports, 6},
-		{&c.Jobs, 2},
-		{&c.Operations, 100},
-	} {
-		if *f.field == 0 {
-			*f.field = f.value
-		}
+	c.Version = cmp.Or(c.Version, Version)
+	for _, size := range c.Sizes() {
+		*size.Value = cmp.Or(*size.Value, size.Default)
 	}
 	return c
 }
