@@ -12,8 +12,8 @@ import (
 // Simulation is a run to make: a world and its choices.
 type Simulation struct {
 	Config    Config
-	Seed      uint64 // makes the choices if Choices is nil; at most MaxSeed
-	Choices   []int  // each at least 0; the choices after them are 0
+	Seed      uint64 // at most MaxSeed
+	Choices   []int  // each at least 0; the choices after them are 0. nil: those of Seed
 	Violation string // name of the invariant that the run violates; "": none
 }
 

@@ -27,16 +27,13 @@ func (s *Summary) Add(r *Result) {
 	s.Hash = r.Trace.Hash()
 }
 
+// Runner makes a run, as [Run] does.
+type Runner func(Config, Chooser) *Result
+
 // Search makes runs of cfg with the seeds from seed on, workers at a time, until a run violates an invariant. It
 // returns that run's simulation, nil if no run does, and the summary up to that run. Both depend on cfg, seed and runs
-// only, unless ctx ends the search: then it returns early. progress, if not nil, sees the summary now and then.
-func Search(ctx context.Context, cfg Config, seed uint64, runs, workers int, progress func(*Summary),
-) (*Summary, *Simulation) {
-	return search(ctx, cfg, seed, runs, workers, progress, Run)
-}
-
-func search(ctx context.Context, cfg Config, seed uint64, runs, workers int, progress func(*Summary),
-	run func(Config, Chooser) *Result,
+// only, unless ctx ends the search: then it returns early. Search calls progress, if not nil, with the summary so far.
+func Search(ctx context.Context, run Runner, cfg Config, seed uint64, runs, workers int, progress func(*Summary),
 ) (*Summary, *Simulation) {
 	sum := &Summary{}
 	for sum.Runs < runs && ctx.Err() == nil {

@@ -5,20 +5,13 @@ import (
 	"slices"
 )
 
-// Shrink looks for a simpler run that violates the invariant of s: a smaller world, fewer choices, lower choices. It
-// makes at most runs runs, ends early with ctx, and returns the simplest simulation it has found. It is deterministic
-// unless ctx ends it. progress, if not nil, hears of the runs made and of the length of the best list of choices.
-func Shrink(ctx context.Context, s *Simulation, runs int, progress func(made, choices int)) *Simulation {
-	return shrink(ctx, s, runs, progress, Run)
-}
-
 // freshSeeds is how many seeds are tried in a smaller world. There the choices of the larger one mean other decisions.
 const freshSeeds = 16
 
 // shrinker is a search: it keeps the simplest simulation so far.
 type shrinker struct {
 	ctx      context.Context
-	run      func(Config, Chooser) *Result
+	run      Runner
 	left     int // runs
 	made     int
 	progress func(made, choices int)
@@ -27,9 +20,10 @@ type shrinker struct {
 	last *Result    // of best
 }
 
-func shrink(ctx context.Context, s *Simulation, runs int, progress func(made, choices int),
-	run func(Config, Chooser) *Result,
-) *Simulation {
+// Shrink looks for a simpler run that violates the invariant of s: a smaller world, fewer choices, lower choices. It
+// makes at most runs runs, ends early with ctx, and returns the simplest simulation it has found. It is deterministic
+// unless ctx ends it. Shrink calls progress, if not nil, with the runs made and the length of the best choices.
+func Shrink(ctx context.Context, run Runner, s *Simulation, runs int, progress func(made, choices int)) *Simulation {
 	h := &shrinker{ctx: ctx, run: run, left: max(runs, 1), progress: progress, best: *s}
 	h.best.Config = s.Config.complete()
 	if !h.try(h.best.Config, s.Chooser(), func(made []int) bool { return true }) {
@@ -57,7 +51,7 @@ func (h *shrinker) try(cfg Config, c Chooser, accept func(made []int) bool) bool
 	if r.Violation == nil || h.best.Violation != "" && InvariantOf(r.Violation) != h.best.Violation || !accept(made) {
 		return false
 	}
-	h.best = Simulation{Config: cfg, Choices: made, Violation: InvariantOf(r.Violation)}
+	h.best = Simulation{Config: cfg, Choices: append([]int{}, made...), Violation: InvariantOf(r.Violation)}
 	h.last = r
 	return true
 }

@@ -37,13 +37,13 @@ func toy(cfg Config, c Chooser) *Result {
 func TestShrink(t *testing.T) {
 	s := &Simulation{Config: Config{Operations: 1000, Jobs: 3, Planes: 4, Faults: []string{"crash", "delay"}}, Seed: 4,
 		Violation: "three"}
-	got := shrink(t.Context(), s, 5000, nil, toy)
+	got := Shrink(t.Context(), toy, s, 5000, nil)
 	want := &Simulation{Choices: []int{5, 0, 5, 0, 5}, Violation: "three", Config: Config{Version: Version, Controllers: 1,
 		Members: 1, Planes: 1, Ports: 2, Jobs: 1, Operations: 3, Faults: []string{"crash"}}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if again := shrink(t.Context(), s, 5000, nil, toy); !reflect.DeepEqual(again, got) {
+	if again := Shrink(t.Context(), toy, s, 5000, nil); !reflect.DeepEqual(again, got) {
 		t.Errorf("%+v at first, then %+v", got, again)
 	}
 }
@@ -52,16 +52,16 @@ func TestShrink(t *testing.T) {
 func TestShrinkIsBounded(t *testing.T) {
 	s := &Simulation{Config: Config{Operations: 1000}, Seed: 4, Violation: "three"}
 	made := 0
-	got := shrink(t.Context(), s, 7, func(n, _ int) { made = n }, toy)
+	got := Shrink(t.Context(), toy, s, 7, func(n, _ int) { made = n })
 	if r := toy(got.Config, got.Chooser()); made != 7 || InvariantOf(r.Violation) != "three" {
 		t.Errorf("%d runs; %v", made, r.Violation)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	got = shrink(ctx, s, 5000, func(n, _ int) {
+	got = Shrink(ctx, toy, s, 5000, func(n, _ int) {
 		if made = n; n == 9 {
 			cancel()
 		}
-	}, toy)
+	})
 	if r := toy(got.Config, got.Chooser()); made != 9 || InvariantOf(r.Violation) != "three" {
 		t.Errorf("%d runs; %v", made, r.Violation)
 	}
@@ -70,7 +70,7 @@ func TestShrinkIsBounded(t *testing.T) {
 // TestShrinkOfNoViolation checks that a run without the violation stays as it is.
 func TestShrinkOfNoViolation(t *testing.T) {
 	s := &Simulation{Config: Config{Operations: 2}, Seed: 4, Violation: "three"}
-	if got := shrink(t.Context(), s, 100, nil, toy); got != s {
+	if got := Shrink(t.Context(), toy, s, 100, nil); got != s {
 		t.Errorf("%+v", got)
 	}
 }
@@ -79,7 +79,7 @@ func TestShrinkOfNoViolation(t *testing.T) {
 func TestSearch(t *testing.T) {
 	var first *Summary
 	for _, workers := range []int{1, 2, 5} {
-		sum, s := search(t.Context(), Config{Operations: 1, Jobs: 1}, 20, 1000, workers, nil, toy)
+		sum, s := Search(t.Context(), toy, Config{Operations: 1, Jobs: 1}, 20, 1000, workers, nil)
 		if s == nil || s.Violation != "early" {
 			t.Fatalf("%+v, %+v", sum, s)
 		}
@@ -93,9 +93,19 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%d workers: %+v, want %+v", workers, sum, first)
 		}
 	}
-	if sum, s := search(t.Context(), Config{Operations: 2, Jobs: 1}, 3, 5, 2, nil, func(Config, Chooser) *Result {
-		return &Result{Operations: 2}
-	}); s != nil || sum.Runs != 5 || sum.Operations != 10 {
+	held := func(Config, Chooser) *Result { return &Result{Operations: 2} }
+	if sum, s := Search(t.Context(), held, Config{}, 3, 5, 2, nil); s != nil || sum.Runs != 5 || sum.Operations != 10 {
 		t.Errorf("%+v, %+v", sum, s)
+	}
+}
+
+// TestShrinkToNothing checks that a violation without any choice keeps an empty list, which is no seed.
+func TestShrinkToNothing(t *testing.T) {
+	always := func(_ Config, c Chooser) *Result {
+		c.Choose(5)
+		return &Result{Violation: errors.New("always: holds never")}
+	}
+	if got := Shrink(t.Context(), always, &Simulation{Seed: 2}, 100, nil); got.Choices == nil || len(got.Choices) > 0 {
+		t.Errorf("%+v", got)
 	}
 }

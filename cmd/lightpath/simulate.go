@@ -17,6 +17,9 @@ import (
 	"lightpath/bench/protocols"
 )
 
+// simulate makes a run; tests replace it by a run that violates an invariant.
+var simulate protocols.Runner = protocols.Run
+
 // simulationFlags say which simulated runs to make.
 type simulationFlags struct {
 	config       protocols.Config
@@ -132,7 +135,7 @@ func (f *simulationFlags) run(cmd *cobra.Command) error {
 		o = f.search(ctx, show)
 	}
 	if o.failed && f.shrink > 0 && (f.out != "" || f.svg != "") {
-		o.last = protocols.Shrink(ctx, o.last, f.shrink, func(made, choices int) {
+		o.last = protocols.Shrink(ctx, simulate, o.last, f.shrink, func(made, choices int) {
 			show("shorten: %d of at most %d runs, %d choices", made, f.shrink, choices)
 		})
 	}
@@ -163,7 +166,7 @@ func (f *simulationFlags) runFile() (o simulated, err error) {
 
 // search makes the runs of the seeds.
 func (f *simulationFlags) search(ctx context.Context, show func(format string, args ...any)) simulated {
-	sum, failed := protocols.Search(ctx, f.config, f.seed, f.runs, runtime.GOMAXPROCS(0), func(s *protocols.Summary) {
+	sum, failed := protocols.Search(ctx, simulate, f.config, f.seed, f.runs, runtime.GOMAXPROCS(0), func(s *protocols.Summary) {
 		show("simulate: %d of %d runs, %d operations", s.Runs, f.runs, s.Operations)
 	})
 	if failed != nil {
@@ -262,7 +265,7 @@ func coverageTable(c protocols.Coverage, faults []string) string {
 func repeat(s *protocols.Simulation) *protocols.Result {
 	cfg := s.Config
 	cfg.Lines = true
-	return protocols.Run(cfg, s.Chooser())
+	return simulate(cfg, s.Chooser())
 }
 
 // replay returns the command that makes the run of a seed.
