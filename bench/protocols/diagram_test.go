@@ -24,7 +24,7 @@ func sample() *Trace {
 	add(0.9, 2, Message, "job 0 rank 1", "controller 1", "demand 0x3")
 	add(2, 2.6, Message, "controller 1", "plane 0", "switch to epoch 7")
 	add(2, 2.6, Message, "controller 1", "plane 1", "switch to epoch 7")
-	add(2.6, 2.6, Internal, "", "plane 0", "dark from epoch 6: mirrors of ports 0, 1, 2 and 3 move, and port 4 stays as it is")
+	add(2.6, 2.6, Internal, "", "plane 0", "dark from epoch 6: mirrors of ports 0, 1, 2 and 3 move, port 4 stays")
 	add(3, 3, Fault, "", "controller 1", "crash")
 	add(3.1, 3.1, Fault, "", "", "partition: {controller 1} | {etcd, controller 2}")
 	add(3, 34, Fault, "plane 1", "controller 1", "answer lost")
@@ -32,7 +32,7 @@ func sample() *Trace {
 	add(34.2, 34.9, Message, "etcd", "controller 2", "lease 4 granted, fencing token 2")
 	add(34.9, 36, Message, "controller 2", "job 0 rank 1", "grant 0x3 in epoch 7")
 	add(34.9, 36.5, Message, "controller 2", "plane 0", "switch to epoch 8")
-	add(36.7, 36.7, Violation, "", "plane 0", "invariant light-by-ticket: plane 0 carries frames of job 0 in epoch 8, but the "+
+	add(36.7, 36.7, Violation, "", "plane 0", "light-by-ticket: plane 0 carries frames of job 0 in epoch 8, but the "+
 		"ticket 0x3 of job 0 names epoch 7; the leader granted it at 34.9ms and switched the plane before job 0 released it")
 	return t
 }

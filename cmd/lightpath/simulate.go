@@ -35,12 +35,12 @@ func newSimulateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Simulate the control plane with injected faults, and check its invariants after every step",
-		Long: `Runs the code of the controller, of the leaders of jobs and of their ranks in simulated time, with etcd, switches,
-networks and clocks that fail. Checks invariants after every step (docs/assurance.md). The seed decides everything: the
+		Long: `Runs the code of the controller, of the leaders of jobs and of their ranks in simulated time, with etcd,
+switches, networks and clocks that fail. Checks invariants after every step (docs/assurance.md). The seed decides everything: the
 order of messages, and which faults happen when. Prints how often each fault happened in each state.
 
-Exits with 1 if a run violates an invariant, and says how to make the same run again. With --out or --svg, it looks for a
-shorter run with the same violation first. --in makes the run of a file again.
+Exits with 1 if a run violates an invariant, and says how to make the same run again. With --out or --svg, it first
+looks for a shorter run with the same violation. --in makes the run of a file again.
 
 Faults: ` + strings.Join(protocols.FaultNames(), ", ") + ".",
 		Args: cobra.NoArgs,

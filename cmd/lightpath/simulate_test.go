@@ -58,7 +58,8 @@ func TestSimulateViolation(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	simulate = was
-	if o = command(t, "", "simulate", "--in", file); o.status != 0 || !strings.Contains(o.stderr, "does not violate one-leader") {
+	if o = command(t, "", "simulate", "--in", file); o.status != 0 ||
+		!strings.Contains(o.stderr, "does not violate one-leader") {
 		t.Errorf("%+v", o)
 	}
 }
