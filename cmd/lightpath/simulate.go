@@ -36,8 +36,8 @@ func newSimulateCommand() *cobra.Command {
 		Use:   "simulate",
 		Short: "Simulate the control plane with injected faults, and check its invariants after every step",
 		Long: `Runs the code of the controller, of the leaders of jobs and of their ranks in simulated time, with etcd,
-switches, networks and clocks that fail. Checks invariants after every step (docs/assurance.md). The seed decides everything: the
-order of messages, and which faults happen when. Prints how often each fault happened in each state.
+switches, networks and clocks that fail. Checks invariants after every step (docs/assurance.md). The seed decides
+everything: the order of messages, and which faults happen when. Prints how often each fault happened in each state.
 
 Exits with 1 if a run violates an invariant, and says how to make the same run again. With --out or --svg, it first
 looks for a shorter run with the same violation. --in makes the run of a file again.
@@ -159,7 +159,7 @@ func (f *simulationFlags) runFile() (o simulated, err error) {
 		fmt.Fprintf(os.Stderr, "%s: the run does not violate %s, as the file says\n", inputName(f.in), s.Violation)
 	}
 	s.Violation = found
-	o = simulated{sum: &protocols.Summary{}, last: s, failed: r.Violation != nil, repeat: "lightpath simulate --in " + f.in}
+	o = simulated{&protocols.Summary{}, s, r.Violation != nil, "lightpath simulate --in " + f.in}
 	o.sum.Add(r)
 	return o, nil
 }
