@@ -115,6 +115,8 @@ type diagram struct {
 	text   [][]string         // of each line, wrapped
 	gap    []bool             // before the line, time is not to scale
 
+	nameRows []float64 // where the names of the actors stand again
+
 	width, top, bottom float64
 }
 
@@ -178,6 +180,10 @@ func (d *diagram) rows() {
 			above, below = 20, height // its text stands below the arrow, which comes from above
 		}
 		y += max(half+above, min(rows, diagramGap)*diagramRow)
+		if i > 0 && i%diagramNames == 0 {
+			y += diagramRow
+			d.nameRows = append(d.nameRows, y-above-diagramRow/2)
+		}
 		half = below
 		d.y = append(d.y, y)
 		d.end = append(d.end, y+below)
@@ -231,11 +237,10 @@ func (d *diagram) draw() {
 			d.arrow(i)
 		}
 	}
-	d.names(d.top - 20)
+	for _, y := range append([]float64{d.top - 20}, d.nameRows...) {
+		d.names(y)
+	}
 	for i := range d.lines {
-		if i > 0 && i%diagramNames == 0 {
-			d.names((d.y[i-1] + d.y[i]) / 2)
-		}
 		d.moment(i)
 		if d.lines[i].isArrow() {
 			d.label(i)
@@ -260,7 +265,7 @@ func (d *diagram) moment(i int) {
 		return
 	}
 	const right = diagramMargin + diagramTime - 8
-	d.canvas.Text(right, d.y[i]+4, diagramText, "end", svg.Faint, d.lines[i].At.String())
+	d.canvas.Text(right, d.y[i]+4, diagramText, "end", svg.Faint, d.lines[i].At.Round(time.Microsecond).String())
 	if d.gap[i] {
 		d.canvas.Text(right, d.y[i]-diagramRow, diagramText, "end", svg.Faint, "//")
 	}

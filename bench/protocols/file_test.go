@@ -64,6 +64,7 @@ func TestSimulationFileIsStrict(t *testing.T) {
 func FuzzSimulationFile(f *testing.F) {
 	f.Add([]byte(`{"version": 1, "config": {"planes": 2}, "choices": [0, 3], "violation": "one-leader"}`))
 	f.Add([]byte(`{"version": 1, "config": {}, "seed": 7}`))
+	f.Add([]byte(`{"a\nb": 1}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := Decode(text)
 		if (s == nil) == (err == nil) {
