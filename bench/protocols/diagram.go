@@ -81,9 +81,9 @@ func (l *Line) actor() string { return cmp.Or(l.To, l.From) }
 func (l *Line) isArrow() bool { return l.From != "" && l.To != "" && l.From != l.To }
 
 // causes returns the lines on which the last line can depend, in their order: steps of its actor, messages to it, and
-// what their senders did before they sent them. Faults stay. If the last line has no actor, all lines stay.
+// what their senders did before they sent them. Faults stay. All lines stay unless the last is a violation by an actor.
 func causes(lines []Line) []Line {
-	if len(lines) == 0 || lines[len(lines)-1].actor() == "" {
+	if len(lines) == 0 || lines[len(lines)-1].Kind != Violation || lines[len(lines)-1].actor() == "" {
 		return lines
 	}
 	last := &lines[len(lines)-1]
@@ -203,12 +203,11 @@ func (d *diagram) sentAt(i int) float64 {
 		if at == l.Sent && d.lines[k].actor() == l.From {
 			return d.end[k]
 		}
-		if at < l.Sent {
-			before = max(before, k)
-			break
+		if at <= l.Sent && before < 0 {
+			before = k
 		}
-		if at == l.Sent {
-			before = max(before, k)
+		if at < l.Sent {
+			break
 		}
 	}
 	if before < 0 {
