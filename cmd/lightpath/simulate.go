@@ -76,7 +76,10 @@ func (f *simulationFlags) check(fl *pflag.FlagSet) error {
 			return fmt.Errorf("--%s: %d is outside %d..%d", size.Name, *size.Value, size.Low, size.High)
 		}
 	}
-	for _, name := range f.config.Faults {
+	for i, name := range f.config.Faults {
+		if slices.Contains(f.config.Faults[:i], name) {
+			return fmt.Errorf("--fault: %s is given twice", name)
+		}
 		if !slices.Contains(protocols.FaultNames(), name) {
 			return unknownFault(name)
 		}
