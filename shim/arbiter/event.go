@@ -6,6 +6,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/planeset"
 	"lightpath/shim/planning"
 	"lightpath/shim/ticket"
@@ -89,8 +90,7 @@ type Action struct {
 
 // View is the leader's latest knowledge of planes. Its methods do not block.
 type View interface {
-	// State returns a plane's epoch and map of ports, and the error if it is out of service.
-	State(plane int) (epoch uint32, ports circuit.Permutation, err error)
+	circuits.View
 	// Waiting returns what the next switch of a plane waits for.
 	Waiting(plane int) string
 }
