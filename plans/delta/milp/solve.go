@@ -8,7 +8,7 @@ import (
 
 	"lightpath/plans/delta/dag"
 	"lightpath/plans/delta/solver"
-	"lightpath/plans/internal/mip"
+	"lightpath/plans/mip"
 )
 
 // SolveOptions say how to solve.
