@@ -13,7 +13,7 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
-	"lightpath/plans/delta/solver"
+	"lightpath/plans/mip/solver"
 	"lightpath/plans/planner"
 )
 

@@ -16,7 +16,7 @@ import (
 	"lightpath/plans/delta/dag"
 	"lightpath/plans/delta/milp"
 	"lightpath/plans/delta/report"
-	"lightpath/plans/delta/solver"
+	"lightpath/plans/mip/solver"
 )
 
 // exactFlags are those of the exact models.

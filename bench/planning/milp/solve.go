@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"lightpath/plans"
-	"lightpath/plans/delta/solver"
+	"lightpath/plans/mip/solver"
 )
 
 // Result is CBC's result for a problem.

@@ -13,7 +13,7 @@ import (
 	"lightpath/bench/planning/milp"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
-	"lightpath/plans/delta/solver"
+	"lightpath/plans/mip/solver"
 	"lightpath/plans/planner"
 )
 
