@@ -82,7 +82,7 @@ func (f *exactFlags) run(ctx context.Context) error {
 	case f.extra < 0 || f.margin < milp.Exact:
 		return fmt.Errorf("--extra %d, --margin %d: too small", f.extra, f.margin)
 	}
-	g, err := readJob("in", f.in)
+	g, err := decodeInput("in", f.in, dag.Decode)
 	if err != nil {
 		return err
 	}
