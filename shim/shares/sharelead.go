@@ -42,7 +42,7 @@ const (
 	askPause = paceTime / 2
 	// A trial follows the last one after leastPatience, or after up to mostPatience if trials fail.
 	leastPatience = time.Second
-	mostPatience  = time.Minute
+	mostPatience  = 15 * time.Second
 )
 
 func newLead(c *comm.Core) *lead {
