@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"lightpath/plans/internal/mip"
+	"lightpath/plans/mip"
 )
 
 // cbc runs COIN-OR's CBC (Debian's coinor-cbc).

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"lightpath/plans/internal/mip"
+	"lightpath/plans/mip"
 )
 
 var (

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"lightpath/plans/internal/mip"
+	"lightpath/plans/mip"
 )
 
 // installed returns the solvers that are there; with none the test is skipped.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"lightpath/plans/internal/mip"
+	"lightpath/plans/mip"
 )
 
 // gurobi runs Gurobi's command line, the paper's solver.

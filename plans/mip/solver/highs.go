@@ -9,7 +9,7 @@ import (
 	"os"
 	"os/exec"
 
-	"lightpath/plans/internal/mip"
+	"lightpath/plans/mip"
 )
 
 // highsDriver calls HiGHS through its Python module, which is how it is distributed: there is no
