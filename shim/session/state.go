@@ -71,6 +71,13 @@ func Setup(c *comm.Core) {
 	})
 }
 
+// Shares reports whether collectives of a kind run in shared memory, if they do not use circuits.
+func (st *State) Shares(k calls.Kind) bool {
+	cfg := st.c.Cfg
+	return st.Arena != nil && k < calls.NumKinds && !k.P2P() &&
+		(len(cfg.Algorithms) == 0 || cfg.Algorithms[calls.Kinds[k].Collective.String()] == "")
+}
+
 // Begin starts a group.
 func (st *State) Begin() { st.used, st.usedOps = 0, 0 }
 
