@@ -10,7 +10,6 @@ import (
 	"lightpath/shim/dispatch"
 	"lightpath/shim/memory"
 	"lightpath/shim/recorder"
-	"lightpath/shim/shares"
 )
 
 // Ref describes a task, for messages and for the work after the task.
@@ -86,12 +85,11 @@ func (s *Session) BindPacket(c *comm.Core, i int) error {
 
 // PacketEntry returns the program of a shape on the packet planes, for the collective that gets the next number.
 func (st *State) PacketEntry(s calls.Shape) (*dispatch.Entry, error) {
-	c := st.c
 	key := dispatch.Key{Shape: s}
 	var units []int
-	if p := shares.Of(c); p != nil && s.Request.Planes == 0 {
+	if st.Shares != nil && s.Request.Planes == 0 {
 		var err error
-		if key.Shares, units, err = p.Enter(c, st.Seq+1, &st.Programs); err != nil {
+		if key.Shares, units, err = st.Shares.Enter(st.c, st.Seq+1, &st.Programs); err != nil {
 			return nil, err
 		}
 	}

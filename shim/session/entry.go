@@ -20,7 +20,7 @@ const sharedAlgorithm = "shared-memory"
 // newEntry makes the program of a shape on the packet planes. units are the shares of the planes; nil: even.
 func (st *State) newEntry(key dispatch.Key, units []int) (*dispatch.Entry, error) {
 	c, s := st.c, key.Shape
-	if st.Shares(s.Kind) && s.Request.Planes == 0 {
+	if st.InArena(s.Kind) && s.Request.Planes == 0 {
 		return st.sharedEntry(s), nil
 	}
 	col, err := dispatch.BuildSchedule(&s, c.Ranks, false, c.Cfg, nil)
@@ -45,7 +45,7 @@ func (st *State) newEntry(key dispatch.Key, units []int) (*dispatch.Entry, error
 		return nil, fmt.Errorf("shim: %v: algorithm %s: %w", s.Kind, col.Algorithm, err)
 	}
 	e := &dispatch.Entry{Prog: p, Signature: s.Signature(), Algorithm: col.Algorithm, Kernels: k}
-	if shares.Of(c) != nil {
+	if st.Shares != nil {
 		e.Brings = shares.Brings(p)
 	}
 	st.Programs.Put(key, e)

@@ -11,7 +11,6 @@ import (
 	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/recorder"
-	"lightpath/shim/shares"
 	"lightpath/shim/stall"
 )
 
@@ -200,7 +199,7 @@ func (s *Session) ended() {
 	for i := range s.refs {
 		r := &s.refs[i]
 		if r.Entry != nil && r.Entry.Brings != nil {
-			shares.Of(r.Comm).Measure(r.Comm, s.tasks[i], r.Entry.Brings)
+			Of(r.Comm).Shares.Measure(r.Comm, s.tasks[i], r.Entry.Brings)
 		}
 		if p := circuits.Of(r.Comm); p != nil && r.onCircuits() {
 			recorder.Of(r.Comm).Traced(r.Flight, s.tasks[i], p.Base())

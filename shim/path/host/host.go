@@ -100,7 +100,7 @@ const yieldAlone = 100
 // runsAlone reports whether a group of one call needs no session: a collective through shared memory.
 func runsAlone(c *calls.Call) bool {
 	st := session.Of(c.Comm)
-	return !c.Comm.NonBlocking && st.Carrier == nil && c.Options == (calls.Options{}) && st.Shares(c.Kind) && !c.IsCut()
+	return !c.Comm.NonBlocking && st.Carrier == nil && c.Options == (calls.Options{}) && st.InArena(c.Kind) && !c.IsCut()
 }
 
 // runAlone runs a group of one collective through shared memory.
