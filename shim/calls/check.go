@@ -22,19 +22,11 @@ func Check(c *Call) error {
 	return c.Validate()
 }
 
-// Validate is [Check] for a call that the communicator has accepted already.
-func (c *Call) Validate() error {
+// Validate is [Check] for a call that the communicator has accepted already. Hot path: it allocates for errors only.
+func (c *Call) Validate() (err error) {
 	if c.Kind.OneSided() {
 		return c.checkOneSided()
 	}
-	if err := c.validate(); err != nil {
-		return err
-	}
-	return c.Resolve()
-}
-
-// validate checks the arguments, except that buffers overlap. Hot path: it allocates for errors only.
-func (c *Call) validate() error {
 	if c.Kind >= NumKinds {
 		return c.Invalid("no such call")
 	}
@@ -59,14 +51,15 @@ func (c *Call) validate() error {
 	if err := c.checkOptions(); err != nil {
 		return err
 	}
-	send, recv := c.measure()
+	c.sendBytes, c.recvBytes = c.measure()
 	switch {
-	case send > 0 && c.Send == nil:
+	case c.sendBytes > 0 && c.Send == nil:
 		return c.Invalid("sendbuff is NULL")
-	case recv > 0 && c.Recv == nil:
+	case c.recvBytes > 0 && c.Recv == nil:
 		return c.Invalid("recvbuff is NULL")
 	}
-	return nil
+	c.inPlace, err = c.Overlap(c.sendBytes, c.recvBytes)
+	return err
 }
 
 func (c *Call) checkStream() error {
@@ -126,8 +119,8 @@ func Blocks(of, ranks int) int64 {
 	return int64(of)
 }
 
-// Resolve finds the sizes of the buffers and whether the call is in place. [Check] calls it. A call whose buffers or
-// count have changed since needs it again. Hot path.
+// Resolve finds the sizes of the buffers and whether the call is in place, for a call whose buffers or count have
+// changed since [Check].
 func (c *Call) Resolve() (err error) {
 	c.sendBytes, c.recvBytes = c.measure()
 	c.inPlace, err = c.Overlap(c.sendBytes, c.recvBytes)

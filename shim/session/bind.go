@@ -66,9 +66,6 @@ func (s *Session) Restart(c *comm.Core) {
 // BindPacket prepares the task of collective i on the packet planes.
 func (s *Session) BindPacket(c *comm.Core, i int) error {
 	call, st := &s.Calls[i], Of(c)
-	if err := call.Resolve(); err != nil {
-		return err
-	}
 	sh := calls.ShapeOf(call)
 	if call.Count == 0 {
 		st.Skip(&sh)

@@ -24,9 +24,6 @@ func (s *Session) Gather(c *comm.Core) (first int, err error) {
 		if first < 0 {
 			first = i
 		}
-		if err := call.Resolve(); err != nil {
-			return first, err
-		}
 		send, recv := call.Extents()
 		whole := int64(call.Whole) * int64(call.Type.Size())
 		if call.Kind == calls.Send {

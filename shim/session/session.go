@@ -74,21 +74,13 @@ func (s *Session) Run() error {
 		c.Turn.Lock()
 	}
 	defer s.unlock()
-	return s.runLocked()
-}
-
-func (s *Session) unlock() {
-	for _, c := range s.Comms {
-		c.Turn.Unlock()
-	}
-}
-
-func (s *Session) runLocked() error {
+	apart := false
 	for _, c := range s.Comms {
 		// Another thread may have failed or destroyed it while this thread waited for the lock.
 		if err := c.Sound(); err != nil {
 			return err
 		}
+		apart = apart || Of(c).Carrier != nil
 	}
 	if len(s.sided) > 0 {
 		if err := s.runOneSided(); err != nil {
@@ -98,7 +90,7 @@ func (s *Session) runLocked() error {
 	switch {
 	case len(s.Calls) == 0:
 		return nil
-	case slices.ContainsFunc(s.Comms, func(c *comm.Core) bool { return Of(c).Carrier != nil }):
+	case apart:
 		return s.runApart()
 	}
 	for _, c := range s.Comms {
@@ -107,6 +99,12 @@ func (s *Session) runLocked() error {
 		}
 	}
 	return s.Drive()
+}
+
+func (s *Session) unlock() {
+	for _, c := range s.Comms {
+		c.Turn.Unlock()
+	}
 }
 
 // runApart runs the calls of one communicator after another. A carrier may first wait for other ranks, and these may

@@ -107,9 +107,6 @@ func runsAlone(c *calls.Call) bool {
 // Hot path: no allocation, no logging.
 func runAlone(c *comm.Core, group []calls.Call) error {
 	call := &group[0]
-	if err := c.Usable(); err != nil {
-		return err
-	}
 	c.Turn.Lock()
 	defer c.Turn.Unlock()
 	// While this thread waited for the lock another may have failed or destroyed it.

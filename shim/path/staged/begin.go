@@ -87,7 +87,7 @@ func (l *launch) isBrief() bool {
 // knows reports whether the program of a call is cached and the call needs nothing else: no agreement on shares and no
 // measurement. The caller holds c.Turn.
 func knows(c *comm.Core, call *calls.Call) bool {
-	if call.Resolve() != nil || session.Of(c).Shares != nil {
+	if session.Of(c).Shares != nil {
 		return false
 	}
 	e := session.Of(c).Programs.Get(dispatch.Key{Shape: calls.ShapeOf(call)})
