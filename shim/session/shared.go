@@ -4,8 +4,11 @@ import (
 	"runtime"
 
 	"lightpath/collectives/sharedmem"
-	"lightpath/shim/stall"
+	"lightpath/shim/calls"
 )
+
+// A short collective of ranks that share memory needs no session: package host polls its operation. This file binds the
+// operation and says how often to poll.
 
 const (
 	// SpinLong polls take about 1 us. A running rank answers in less.
@@ -52,36 +55,29 @@ func (st *State) Polls() int {
 	return 1
 }
 
-// policy sets how the session waits. A yield costs about 0.3 us if no other process wants the CPU, a wake-up 30 us. So
-// ranks yield long before they sleep, also if each could have a CPU: the system may have put two on one. If ranks
-// outnumber CPUs, spinning delays the awaited rank, and so both.
-func (s *Session) policy() {
-	s.opts.Timeout, s.opts.Alone = 0, true
-	for _, c := range s.Comms {
-		if s.opts.Timeout == 0 || c.Cfg.Timeout < s.opts.Timeout {
-			s.opts.Timeout = c.Cfg.Timeout
-		}
-		s.opts.Alone = s.opts.Alone && c.SoleRank
-	}
-	c, ref := s.Comms[0], &s.refs[0]
-	s.opts.StallAfter = stall.Interval(s.opts.Timeout)
-	s.opts.ShortSpin = 0
-	if c.LocalRanks <= runtime.NumCPU() {
-		s.opts.Spin, s.opts.Yield = 64, 2000
-		switch {
-		case ref.shared():
-			s.opts.Spin = 0 // the call has already spun
-		case !ref.onCircuits():
-			s.opts.ShortSpin = 16 // about as long as a wake-up takes
-		}
-	} else {
-		s.opts.Spin, s.opts.Yield = 1, 200
-		if ref.onCircuits() {
-			// On the emulated wire a frame takes far longer than a wake-up, and the switch itself needs the CPUs.
-			s.opts.Spin, s.opts.Yield = 0, 0
-		}
-	}
-	if c.Cfg.Spin >= 0 {
-		s.opts.Spin, s.opts.ShortSpin = c.Cfg.Spin, 0
+// BindOp binds an operation through shared memory to the call of r.
+func (r *Ref) BindOp(op *sharedmem.Op, call *calls.Call) {
+	r.op = op
+	args := r.sharedCall(call)
+	op.Bind(Of(r.Comm).Arena, &args)
+	r.toDivide(call)
+}
+
+// AdoptOp is [Ref.BindOp] for a call that C has begun.
+func (r *Ref) AdoptOp(op *sharedmem.Op, call *calls.Call) {
+	r.op = op
+	args := r.sharedCall(call)
+	op.Adopt(Of(r.Comm).Arena, &args)
+	r.toDivide(call)
+}
+
+// sharedCall returns the call of r in the form that package sharedmem takes.
+func (r *Ref) sharedCall(call *calls.Call) sharedmem.Call {
+	k := &r.Entry.Kernels
+	scale, factor := k.Scaling(call)
+	return sharedmem.Call{
+		Collective: calls.Kinds[call.Kind].Collective, Root: int(call.Peer), Block: int(call.Count) * call.Type.Size(),
+		Send: call.Send, Recv: call.Recv, InPlace: call.InPlace(),
+		Combine: k.Combine, CombineStream: k.CombineStream, Scale: scale, Factor: factor, Seq: r.Seq, Signature: r.Sig,
 	}
 }
