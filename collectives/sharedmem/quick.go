@@ -55,7 +55,7 @@ type Quick struct {
 	Begun      uint32 // 1: the last call has filled its slot, and continues in Go
 	Timed      uint32 // 1: records have times
 	Spread     uint32 // 1: a rank that shares its CPU with a peer moves to a free one
-	_          uint32
+	Sleeps     uint32 // waits left that continue in Go without yields, since a yield took long
 	Rings      [NumRings]QuickRing
 	Seq        uint64
 	Chain      uint64

@@ -65,7 +65,7 @@ func (s *Session) policy() {
 	}
 	c, ref := s.Comms[0], &s.refs[0]
 	s.opts.StallAfter = stall.Interval(s.opts.Timeout)
-	s.opts.ShortSpin = 0
+	s.opts.ShortSpin, s.opts.Yielder = 0, &Of(c).Yielder
 	if c.LocalRanks <= runtime.NumCPU() {
 		s.opts.Spin, s.opts.Yield = 64, 2000
 		switch {

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"lightpath/collectives/exec"
 	"lightpath/collectives/sharedmem"
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
@@ -84,8 +83,11 @@ func runAlone(c *comm.Core, group []calls.Call) error {
 // poll drives the one operation of a call until it ends. Hot path: no allocation, no logging.
 func poll(group []calls.Call, ref session.Ref, op *sharedmem.Op) error {
 	c, st := ref.Comm, session.Of(ref.Comm)
-	polls := st.Polls()
-	for i := range polls + yieldAlone {
+	polls, yields := st.Polls(), yieldAlone
+	if !st.Yielder.Begin() {
+		yields = 0
+	}
+	for i := 0; i < polls+yields; i++ {
 		_, done, err := op.Poll()
 		switch {
 		case err != nil:
@@ -105,7 +107,9 @@ func poll(group []calls.Call, ref session.Ref, op *sharedmem.Op) error {
 				recorder.Of(c).End(ref.Flight, recorder.Failed)
 				return c.AsyncError()
 			}
-			exec.Yield(c.SoleRank)
+			if !st.Yielder.Yield(c.SoleRank) {
+				yields = 0
+			}
 		}
 	}
 	return wait(group, ref, op)
