@@ -207,7 +207,7 @@ struct lp_quick {
   uint32_t begun;
   uint32_t timed;
   uint32_t spread;
-  uint32_t sleeps;
+  int32_t sleeps;
   struct lp_quick_ring rings[3];
   uint64_t seq;
   uint64_t chain;

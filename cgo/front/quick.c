@@ -152,6 +152,7 @@ static struct patience patience_for(struct lp_quick* q) {
 /* Yields the CPU, as exec.Yielder does. After a long yield it returns false in the next waits. */
 static bool yield(struct patience* p) {
   int64_t before = p->yielded;
+  if (p->q->sleeps < 0) return sched_yield(), true;
   if (p->q->sleeps > 0) return p->q->sleeps--, false;
   if (before == 0) before = clock_ns();
   sched_yield();

@@ -15,7 +15,7 @@ type Options struct {
 	// ShortSpin, if not 0, replaces Spin + Yield after several waits of this Run have been longer than ShortSpin
 	// rounds. In that case the network is slow, and the kernel may need this CPU.
 	ShortSpin int
-	// Yielder yields, and learns from one Run for the next. nil: the Run learns for itself.
+	// Yielder learns from one Run for the next whether yields pay; nil: they always do.
 	Yielder *Yielder
 	// Alone means that no other goroutine of this process drives a rank for which this one may wait. Run then yields to
 	// the operating system only. runtime.Gosched costs two thread switches on a goroutine that is locked to its thread,
@@ -133,7 +133,6 @@ type driver struct {
 	idle  int // consecutive rounds without progress
 	long  int // number of waits of more than ShortSpin rounds
 	wait  time.Duration
-	own   Yielder // if Options have none
 	// The present wait may yield, or has begun to block.
 	yields, blocks bool
 	// still is the time of the last progress, stalled that of the last OnStall, looked the end of the last wait.
@@ -177,10 +176,10 @@ func (d *driver) rest() error {
 		return err
 	}
 	if d.idle == d.o.Spin+1 {
-		d.yields = d.yielder().Begin()
+		d.yields = d.o.Yielder.Begin()
 	}
 	if d.idle <= d.patience() {
-		if d.yields = d.yielder().Yield(d.o.Alone); d.yields {
+		if d.yields = d.o.Yielder.Yield(d.o.Alone); d.yields {
 			return nil
 		}
 	}
@@ -201,13 +200,6 @@ func (d *driver) patience() int {
 		return d.o.Spin
 	}
 	return d.o.Spin + d.o.Yield
-}
-
-func (d *driver) yielder() *Yielder {
-	if d.o.Yielder != nil {
-		return d.o.Yielder
-	}
-	return &d.own
 }
 
 // moved records progress.

@@ -19,14 +19,15 @@ const (
 
 // Yielder yields the CPU in waits. If other programs want the CPU, a yield gives one of them a whole time slice, also if
 // the awaited data arrives at once. A rank that sleeps runs again as soon as a peer wakes it. So after a long yield, a
-// rank sleeps at once in its next waits. The zero value is ready. Not safe for concurrent use.
+// rank sleeps at once in its next waits. The zero value is ready. A nil Yielder always yields: if ranks outnumber the
+// CPUs, a yield serves a peer. Not safe for concurrent use.
 type Yielder struct {
 	sleeps int // waits left without yields
 }
 
 // Begin begins a wait and reports whether it may yield.
 func (y *Yielder) Begin() bool {
-	if y.sleeps == 0 {
+	if y == nil || y.sleeps == 0 {
 		return true
 	}
 	y.sleeps--
@@ -36,12 +37,15 @@ func (y *Yielder) Begin() bool {
 // Yield yields the CPU to other threads and, unless alone is set, to other goroutines (see Options.Alone). It reports
 // whether the wait may yield again.
 func (y *Yielder) Yield(alone bool) bool {
-	began := monotonic.Now()
+	var began int64
+	if y != nil {
+		began = monotonic.Now()
+	}
 	if !alone {
 		runtime.Gosched()
 	}
 	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-	return y.took(time.Duration(monotonic.Now() - began))
+	return y == nil || y.took(time.Duration(monotonic.Now() - began))
 }
 
 // took learns from the duration of a yield.

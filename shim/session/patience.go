@@ -3,6 +3,7 @@ package session
 import (
 	"runtime"
 
+	"lightpath/collectives/exec"
 	"lightpath/collectives/sharedmem"
 	"lightpath/shim/stall"
 )
@@ -52,6 +53,14 @@ func (st *State) Polls() int {
 	return 1
 }
 
+// Yielder learns whether yields pay; nil if ranks outnumber CPUs.
+func (st *State) Yielder() *exec.Yielder {
+	if st.c.LocalRanks > runtime.NumCPU() {
+		return nil
+	}
+	return &st.yielder
+}
+
 // policy sets how the session waits. A yield costs about 0.3 us if no other process wants the CPU, a wake-up 30 us. So
 // ranks yield long before they sleep, also if each could have a CPU: the system may have put two on one. If ranks
 // outnumber CPUs, spinning delays the awaited rank, and so both.
@@ -65,7 +74,7 @@ func (s *Session) policy() {
 	}
 	c, ref := s.Comms[0], &s.refs[0]
 	s.opts.StallAfter = stall.Interval(s.opts.Timeout)
-	s.opts.ShortSpin, s.opts.Yielder = 0, &Of(c).Yielder
+	s.opts.ShortSpin = 0
 	if c.LocalRanks <= runtime.NumCPU() {
 		s.opts.Spin, s.opts.Yield = 64, 2000
 		switch {

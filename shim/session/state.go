@@ -26,7 +26,7 @@ type State struct {
 	Pairs    *exec.Pairs // of sends and receives
 	Seq      uint64      // number of the last collective
 	Patience Patience    // for calls that run alone in their group
-	Yielder  exec.Yielder
+	yielder  exec.Yielder
 	Group    Group // the sends and receives in progress
 
 	c        *comm.Core

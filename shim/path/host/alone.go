@@ -83,8 +83,8 @@ func runAlone(c *comm.Core, group []calls.Call) error {
 // poll drives the one operation of a call until it ends. Hot path: no allocation, no logging.
 func poll(group []calls.Call, ref session.Ref, op *sharedmem.Op) error {
 	c, st := ref.Comm, session.Of(ref.Comm)
-	polls, yields := st.Polls(), yieldAlone
-	if !st.Yielder.Begin() {
+	polls, yields, yielder := st.Polls(), yieldAlone, st.Yielder()
+	if !yielder.Begin() {
 		yields = 0
 	}
 	for i := 0; i < polls+yields; i++ {
@@ -107,7 +107,7 @@ func poll(group []calls.Call, ref session.Ref, op *sharedmem.Op) error {
 				recorder.Of(c).End(ref.Flight, recorder.Failed)
 				return c.AsyncError()
 			}
-			if !st.Yielder.Yield(c.SoleRank) {
+			if !yielder.Yield(c.SoleRank) {
 				yields = 0
 			}
 		}
