@@ -227,7 +227,8 @@ type AttachOptions struct {
 	// the planes. Otherwise Held is ignored.
 	Held []LeaseSnapshot
 	// Known lists, by plane, the newest epoch that an earlier controller has published to the rank; nil: none has. A
-	// plane with a lower epoch goes out of service, since the journal does not have all changes of the plane.
+	// plane with a lower epoch goes out of service, since the journal has lost changes. Without a journal, Known is
+	// ignored.
 	Known []uint32
 	// Data is passed to the core's [DataPath], to share with the port; nil: nothing.
 	Data any

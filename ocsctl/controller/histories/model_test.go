@@ -183,14 +183,21 @@ func (r rules) set(s state, in input) []state {
 }
 
 func enabled(s state, a answer) []state {
-	if s.health != well {
-		if s.holder != 0 || s.behind() {
-			return nil
-		}
-		s.epoch++
-		s.health, s.m, s.grace, s.moved = well, "", false, false
+	if s.health == well {
+		return []state{commanded(s, "", a)}
 	}
-	return []state{commanded(s, "", a)}
+	if s.holder != 0 || s.behind() {
+		return nil
+	}
+	late := s.health == unread
+	s.epoch++
+	s.health, s.m, s.grace, s.moved = well, "", false, false
+	next := []state{commanded(s, "", a)}
+	if late { // the journal's last move may have ended
+		s.epoch++
+		next = append(next, commanded(s, "", a))
+	}
+	return next
 }
 
 // commanded puts an operator's change in force.
@@ -275,7 +282,8 @@ func (r rules) published(s state, in input, o output) []state {
 		if o.epoch != s.epoch || s.m != "" && o.m != s.m {
 			return nil
 		}
-	case o.health != well && o.epoch != s.epoch && !(s.behind() && o.epoch == s.known):
+	case o.health != well && o.epoch != s.epoch && !(s.behind() && o.epoch == s.known) &&
+		!(s.health == unread && o.epoch == s.epoch+1):
 		return nil
 	case o.health != well && (s.health == well || s.health == unread):
 		s.health = o.health
