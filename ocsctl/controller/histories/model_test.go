@@ -251,11 +251,13 @@ func (r rules) move(s state, in input, a answer) []state {
 	return []state{s}
 }
 
+// strayed compares a plane with the answer to a post that no move waits for. A late post for the move that ended its
+// epoch is not refused.
 func strayed(s state, in input, a answer) []state {
-	past := in.epoch < s.epoch
+	past, last := in.epoch < s.epoch, in.epoch == s.epoch-1 && in.target == s.m
 	switch {
-	case a == stale && past, a == foreign && s.holder != in.holder, a == ignored && s.health != well,
-		a == ignored && !past && s.grace:
+	case a == stale && past, a == foreign && s.holder != in.holder,
+		a == ignored && (s.health != well || last || !past && s.grace):
 		return []state{s}
 	}
 	return nil
