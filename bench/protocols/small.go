@@ -486,7 +486,7 @@ func (w *small) arrive(plane, from int) {
 	f.ended = true
 	for _, m := range w.groups[f.group].members {
 		if m.host.port == f.to {
-			m.lanes[plane].received = true
+			m.got[plane]++ // it may not have its ticket yet
 		}
 	}
 	for _, m := range w.groups[f.group].members {

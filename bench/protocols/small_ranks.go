@@ -237,7 +237,7 @@ func newSmallGroup(w *small, i int) *smallGroup {
 		Template: &plans.Problem{Ranks: len(cfg.ports), BandwidthGbps: 1, ReconfigUS: 1},
 	}}
 	for r, port := range cfg.ports {
-		m := &smallMember{g: g, rank: r, host: w.hosts[port], lanes: make([]smallLane, w.cfg.planes)}
+		m := &smallMember{g: g, rank: r, host: w.hosts[port], lanes: make([]smallLane, w.cfg.planes), got: make([]int, w.cfg.planes)}
 		own := circuits.Config{
 			Rank: r, Holder: g.id, Ports: cfg.ports, Size: w.cfg.ports, Planes: w.cfg.planes, Timeout: time.Minute,
 			Serving: func() bool { return g.failed == nil },
@@ -392,6 +392,7 @@ type smallMember struct {
 	ended int // operations
 	moves circuits.ListedMaps
 	lanes []smallLane
+	got   []int // data received, by plane
 }
 
 type smallStage uint8
@@ -405,8 +406,8 @@ const (
 
 // smallLane is an operation's progress on a plane.
 type smallLane struct {
-	at                    int // its map
-	sent, received, ended bool
+	at          int // its map
+	sent, ended bool
 }
 
 // ask requests the next operation.
@@ -473,11 +474,15 @@ func (m *smallMember) bind() {
 	m.stage, m.moves = smallMoving, make(circuits.ListedMaps, len(m.lanes))
 	for j := range m.lanes {
 		m.lanes[j] = smallLane{}
-		if now := m.machine.Now()[j].Maps; now.Equal(dark) || now.Equal(ring) {
-			m.moves[j] = circuits.ListedMaps{{now, ring, dark}}[0]
-		} else {
-			m.moves[j] = circuits.ListedMaps{{now, dark, ring, dark}}[0]
+		now := m.machine.Now()[j].Maps
+		m.moves[j] = []circuit.Permutation{now}
+		if !now.Equal(dark) && !now.Equal(ring) {
+			m.moves[j] = append(m.moves[j], dark)
 		}
+		if !now.Equal(ring) {
+			m.moves[j] = append(m.moves[j], ring)
+		}
+		m.moves[j] = append(m.moves[j], dark)
 	}
 	for j := range m.machine.Outside(m.moves).Each() {
 		m.post(j, 1)
@@ -510,7 +515,7 @@ func (m *smallMember) advance(j int) bool {
 			l.sent = true
 			m.host.w.send(j, from, to, int(m.g.id)-1)
 		}
-		if !l.received || !m.host.w.planes[j].frames[from].ended {
+		if m.got[j] <= m.ended || !m.host.w.planes[j].frames[from].ended {
 			return false
 		}
 	}
