@@ -189,7 +189,7 @@ func (w *small) Steps() int {
 		}
 		add(g.idle && g.failed == nil, stepIdle, i, 0)
 	}
-	add(w.core == nil, stepTakeover, 0, 0)
+	add(w.core == nil && !w.moving(), stepTakeover, 0, 0)
 	if len(w.steps) == 0 && w.core != nil && w.core.Step() != math.MaxInt64 {
 		add(true, stepTime, 0, 0)
 	}
@@ -277,6 +277,11 @@ func (w *small) violate(format string, args ...any) {
 	if w.bad == nil {
 		w.bad = fmt.Errorf(format, args...)
 	}
+}
+
+// moving reports whether a device moves. A controller that takes over waits for that: see switches.New.
+func (w *small) moving() bool {
+	return slices.ContainsFunc(w.planes, func(p smallPlane) bool { return p.target != nil })
 }
 
 // complete reports whether all ranks have ended all operations.

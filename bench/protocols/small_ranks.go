@@ -41,7 +41,7 @@ type smallHost struct {
 // Messages between hosts and controllers.
 type (
 	smallHello   struct{ held []controller.LeaseSnapshot }
-	smallWelcome struct{}
+	smallWelcome struct{ held []controller.LeaseSnapshot }
 	smallNews    struct {
 		plane int
 		epoch uint32
@@ -84,7 +84,7 @@ func (w *small) serve(h *smallHost, m any) {
 	switch m := m.(type) {
 	case smallHello:
 		h.at, err = w.core.Attach(smallSink{h}, controller.AttachOptions{Port: h.port, Held: m.held})
-		h.down = append(h.down, smallWelcome{})
+		h.down = append(h.down, smallWelcome{m.held})
 	case smallAgree:
 		err = h.at.Post(m.plane, m.epoch, m.holder, m.target)
 	case smallAcquire:
@@ -129,7 +129,7 @@ func (h *smallHost) take(m any) {
 			h.forget()
 		}
 	case smallWelcome:
-		h.welcome()
+		h.welcome(m)
 	case smallRefused:
 		if h.refused[m.smallRefusal] == nil {
 			h.refused[m.smallRefusal] = m.why
@@ -154,9 +154,15 @@ func (h *smallHost) take(m any) {
 	}
 }
 
-// welcome repeats posts and requests at another controller. A post that happened must have led to the plane's map.
-func (h *smallHost) welcome() {
+// welcome gives back planes that were released meanwhile, and repeats posts and requests at another controller. A post
+// that happened must have led to the plane's map.
+func (h *smallHost) welcome(m smallWelcome) {
 	h.ready = true
+	for _, l := range m.held {
+		if mask := l.Mask &^ h.wants[l.Holder] &^ h.held[l.Holder]; mask != 0 {
+			h.up = append(h.up, smallRelease{l.Holder, mask})
+		}
+	}
 	for _, p := range h.posts {
 		at := &h.planes[p.plane]
 		switch {
