@@ -87,6 +87,9 @@ func (m *mutant) packages() []string {
 	if m.unit {
 		all = append(all, "./"+path.Dir(m.file))
 	}
+	if m.unit && path.Dir(m.file) == "ocsctl/driver" { // package switches has the tests of sessions
+		all = append(all, "./ocsctl/switches")
+	}
 	return all
 }
 

@@ -117,5 +117,5 @@ var mutants = []mutant{
 	{"makes no dark circuit again", sessionFile,
 		"again := s.Remake(c, idle)", "again := s.Remake(c, idle)[:0]", true},
 	{"reads no light between moves", unitFile,
-		"u.see(p, health)\n\t\tif p.failure", "u.see(p, nil)\n\t\tif p.failure", true},
+		"u.see(p, health)\n\t\tif p.failure", "u.see(p, health[:0])\n\t\tif p.failure", true},
 }
