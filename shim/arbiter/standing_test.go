@@ -112,8 +112,8 @@ func TestLateRowOfOpenRound(t *testing.T) {
 	r.step(post(2, 6), "stop 1", "ticket 5 to 0: packet", "ticket 5 to 1: packet", "set 1")
 }
 
-// TestRoundWithoutPlanes checks that a round goes to packet planes if no plane is in service, or if a port outside has a
-// circuit to a rank.
+// TestRoundWithoutPlanes checks that a round goes to packet planes if no plane is in service, or if a port outside has
+// a circuit to a rank.
 func TestRoundWithoutPlanes(t *testing.T) {
 	down := ocsctl.ErrPlaneDown
 	for name, k := range map[string]struct {
