@@ -29,16 +29,15 @@ func DecodePlan(data []byte) (*Plan, error) {
 }
 
 func decodePlan(r *reader, p *Plan) error {
-	var version, cct, planes bool
+	have := make(map[string]bool)
 	err := r.Object(func(key string) (err error) {
+		have[key] = true
 		switch key {
 		case "version":
-			version = true
 			p.Version, err = r.Integer(Version, Version)
 		case "planner":
 			p.Planner, err = r.Text()
 		case "cct_us":
-			cct = true
 			p.CCTUS, err = r.Number()
 		case "lower_bound_us":
 			p.LowerBoundUS, err = r.Number()
@@ -53,7 +52,6 @@ func decodePlan(r *reader, p *Plan) error {
 		case "maps":
 			err = r.places()
 		case "planes":
-			planes = true
 			p.Planes = [][]Entry{}
 			expanded := 0
 			err = r.List(MaxPlanes, func(j int) error {
@@ -67,17 +65,10 @@ func decodePlan(r *reader, p *Plan) error {
 		}
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case !version:
-		return decode.At("version", "missing")
-	case !cct:
-		return decode.At("cct_us", "missing")
-	case !planes:
-		return decode.At("planes", "missing")
 	}
-	return nil
+	return r.Need(have, "version", "cct_us", "planes")
 }
 
 // entryField is a set of the known fields of an entry.
@@ -189,12 +180,7 @@ func decodeEntry(r *reader, outer bool) (e named, rep *repetition, err error) {
 			e.Bytes, err = r.Number()
 		case "flows":
 			have |= fieldFlows
-			e.Flows = []int{}
-			err = r.List(MaxRanks*MaxRanks, func(int) error {
-				v, err := r.Integer(0, MaxRanks*MaxRanks-1)
-				e.Flows = append(e.Flows, v)
-				return err
-			})
+			e.Flows, err = decode.List(r.Reader, MaxRanks*MaxRanks, r.Between(0, MaxRanks*MaxRanks-1))
 		case "joint":
 			have |= fieldJoint
 			if e.Joint, err = decodeID(r); err == nil && e.Joint == "" {
@@ -202,12 +188,7 @@ func decodeEntry(r *reader, outer bool) (e named, rep *repetition, err error) {
 			}
 		case "routes":
 			have |= fieldRoutes
-			e.Routes = []Route{}
-			err = r.List(math.MaxInt, func(int) error {
-				route, err := decodeRoute(r)
-				e.Routes = append(e.Routes, route)
-				return err
-			})
+			e.Routes, err = decode.List(r.Reader, math.MaxInt, r.route)
 		case "to":
 			have |= fieldTo
 			e.To, e.to, err = r.namedMap()
@@ -289,38 +270,24 @@ func checkEntryFields(r *reader, e *Entry, have entryField) error {
 	return nil
 }
 
-func decodeRoute(r *reader) (route Route, err error) {
-	var flow, bytes, path bool
+func (r *reader) route() (route Route, err error) {
+	have := make(map[string]bool, 3)
 	err = r.Object(func(key string) (err error) {
+		have[key] = true
 		switch key {
 		case "flow":
-			flow = true
-			route.Flow, err = r.pair(0, MaxRanks-1)
+			route.Flow, err = r.pair()
 		case "bytes":
-			bytes = true
 			route.Bytes, err = r.Number()
 		case "path":
-			path = true
-			route.Path = [][2]int{}
-			err = r.List(MaxRanks*MaxPlanes, func(int) error {
-				hop, err := r.pair(0, MaxRanks-1)
-				route.Path = append(route.Path, hop)
-				return err
-			})
+			route.Path, err = decode.List(r.Reader, MaxRanks*MaxPlanes, r.pair)
 		default:
 			err = r.Skip()
 		}
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return route, err
-	case !flow:
-		return route, r.Errorf("flow: missing")
-	case !bytes:
-		return route, r.Errorf("bytes: missing")
-	case !path:
-		return route, r.Errorf("path: missing")
 	}
-	return route, nil
+	return route, r.Need(have, "flow", "bytes", "path")
 }

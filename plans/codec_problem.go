@@ -71,23 +71,10 @@ func decodeProblem(r *reader, p *Problem) error {
 		case "final":
 			p.Final, err = decodeFinal(r)
 		case "steps":
-			p.Steps = []Step{}
-			err = r.List(math.MaxInt, func(int) error {
-				s, err := decodeStep(r)
-				p.Steps = append(p.Steps, s)
-				return err
-			})
+			p.Steps, err = decode.List(r.Reader, math.MaxInt, r.step)
 		case "demand":
-			p.Demand = [][]float64{}
-			err = r.List(MaxRanks, func(int) error {
-				row := []float64{}
-				err := r.List(MaxRanks, func(int) error {
-					v, err := r.Number()
-					row = append(row, v)
-					return err
-				})
-				p.Demand = append(p.Demand, row)
-				return err
+			p.Demand, err = decode.List(r.Reader, MaxRanks, func() ([]float64, error) {
+				return decode.List(r.Reader, MaxRanks, r.Number)
 			})
 		default:
 			return r.Errorf("unknown field")
@@ -97,10 +84,8 @@ func decodeProblem(r *reader, p *Problem) error {
 	if err != nil {
 		return err
 	}
-	for _, key := range []string{"version", "ranks", "planes", "bandwidth_gbps", "reconfig_us"} {
-		if !have[key] {
-			return decode.At(key, "missing")
-		}
+	if err := r.Need(have, "version", "ranks", "planes", "bandwidth_gbps", "reconfig_us"); err != nil {
+		return err
 	}
 	switch {
 	case have["steps"] && have["demand"]:
@@ -128,7 +113,7 @@ func decodeFinal(r *reader) (f Final, err error) {
 	return f, err
 }
 
-func decodeStep(r *reader) (s Step, err error) {
+func (r *reader) step() (s Step, err error) {
 	var bytes, to, flows bool
 	err = r.Object(func(key string) (err error) {
 		switch key {
@@ -140,12 +125,7 @@ func decodeStep(r *reader) (s Step, err error) {
 			s.To, err = r.permutation()
 		case "flows":
 			flows = true
-			s.Flows = [][2]int{}
-			err = r.List(MaxRanks*MaxRanks, func(int) error {
-				f, err := r.pair(0, MaxRanks-1)
-				s.Flows = append(s.Flows, f)
-				return err
-			})
+			s.Flows, err = decode.List(r.Reader, MaxRanks*MaxRanks, r.pair)
 		default:
 			return r.Errorf("unknown field")
 		}
@@ -188,28 +168,11 @@ func (r *reader) permutation() (circuit.Permutation, error) {
 }
 
 func (r *reader) permutations() ([]circuit.Permutation, error) {
-	maps := []circuit.Permutation{}
-	err := r.List(MaxPlanes, func(int) error {
-		p, err := r.permutation()
-		maps = append(maps, p)
-		return err
-	})
-	return maps, err
+	return decode.List(r.Reader, MaxPlanes, r.permutation)
 }
 
-// pair reads a list of two integers.
-func (r *reader) pair(low, high int) (v [2]int, err error) {
-	n := 0
-	err = r.List(len(v), func(i int) (err error) {
-		n++
-		v[i], err = r.Integer(low, high)
-		return err
-	})
-	if err == nil && n != len(v) {
-		err = r.Errorf("has %d elements, want 2", n)
-	}
-	return v, err
-}
+// pair reads a list of two ranks, or of a plane and a rank.
+func (r *reader) pair() ([2]int, error) { return decode.Pair(r.Reader, r.Between(0, MaxRanks-1)) }
 
 // EncodeProblem writes p as a problem file with every field, one step or matrix row a
 // line. It fails where p is not valid, so that nothing it writes is refused later.

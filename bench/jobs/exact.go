@@ -10,8 +10,8 @@ import (
 	"lightpath/plans/delta/check"
 	"lightpath/plans/delta/dag"
 	"lightpath/plans/delta/milp"
-	"lightpath/plans/delta/solver"
 	"lightpath/plans/delta/train"
+	"lightpath/plans/mip/solver"
 )
 
 // ExactOptions of a comparison with DELTA's models as a solver solves them.

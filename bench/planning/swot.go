@@ -13,6 +13,7 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
+	"lightpath/plans/mip/solver"
 	"lightpath/plans/planner"
 )
 
@@ -78,7 +79,7 @@ func swot(ctx context.Context, o figure.Options) (*figure.Figure, error) {
 		"swot_us (" + limits[0].String() + ")", "s",
 		"swot_us (" + limits[1].String() + ")", "s", "cut_percent", "bound_us", "cbc_us (" + cbcLimit.String() + ")",
 		"cbc_bound_us"}
-	if err := milp.Available(); err != nil {
+	if _, err := solver.Find("cbc"); err != nil {
 		f.Notes = append(f.Notes, fmt.Sprintf("CBC is left out: %v.", err))
 	}
 	for i, in := range swotInstances {
@@ -137,11 +138,8 @@ func runInstance(ctx context.Context, f *figure.Figure, in instance, o figure.Op
 // runCBC returns NaN where cbc is not installed, or the problem is none of its program's.
 func runCBC(ctx context.Context, p *plans.Problem, limit time.Duration) (milp.Result, error) {
 	none := milp.Result{CCTUS: math.NaN(), BoundUS: math.NaN()}
-	if milp.Available() != nil {
-		return none, nil
-	}
 	r, err := milp.SolveCBC(ctx, p, limit)
-	if errors.Is(err, milp.ErrSolver) || errors.Is(err, milp.ErrUnsupported) {
+	if errors.Is(err, solver.ErrNone) || errors.Is(err, solver.ErrSolver) || errors.Is(err, milp.ErrUnsupported) {
 		return none, nil
 	}
 	if math.IsInf(r.CCTUS, 0) {

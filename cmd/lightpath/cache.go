@@ -153,12 +153,8 @@ func newCacheList(open func() (*cache.Cache, error)) *cobra.Command {
 				rows[i].SizeOfFile = in.Bytes
 			}
 			slices.SortStableFunc(rows, compareRows)
-			if asJSON {
-				if err := printJSON(rows); err != nil {
-					return err
-				}
-			} else {
-				printCache(rows)
+			if err := show(asJSON, rows, func() { printCache(rows) }); err != nil {
+				return err
 			}
 			if bad != nil {
 				return no(bad)

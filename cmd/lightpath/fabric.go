@@ -136,7 +136,7 @@ func refusal(err error) error {
 
 // showProgress has ports counted on a terminal; end wipes the line.
 func showProgress(o *kernel.Options, w *os.File) (end func()) {
-	if info, err := w.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+	if !isTerminal(w) {
 		return func() {}
 	}
 	var last time.Time

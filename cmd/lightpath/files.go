@@ -57,28 +57,25 @@ func writeJSON(flag, path string, v any) error {
 
 func printJSON(v any) error { return writeJSON("json", "-", v) }
 
-func readProblem(flag, path string) (*plans.Problem, error) {
-	data, err := readInput(flag, path)
-	if err != nil {
-		return nil, err
+// show prints v as JSON, or calls text, which prints it for people.
+func show(asJSON bool, v any, text func()) error {
+	if asJSON {
+		return printJSON(v)
 	}
-	p, err := plans.DecodeProblem(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", inputName(path), err)
-	}
-	return p, nil
+	text()
+	return nil
 }
 
-func readPlan(flag, path string) (*plans.Plan, error) {
+// decodeInput reads and decodes the file that a flag names, or standard input for "-".
+func decodeInput[T any](flag, path string, decode func([]byte) (T, error)) (v T, err error) {
 	data, err := readInput(flag, path)
 	if err != nil {
-		return nil, err
+		return v, err
 	}
-	p, err := plans.DecodePlan(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", inputName(path), err)
+	if v, err = decode(data); err != nil {
+		return v, fmt.Errorf("%s: %w", inputName(path), err)
 	}
-	return p, nil
+	return v, nil
 }
 
 // inputName is what messages call the input at path.

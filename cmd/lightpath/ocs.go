@@ -196,11 +196,7 @@ func (o *ocsFlags) askAll(ctx context.Context) error {
 		}
 		all = append(all, s)
 	}
-	if o.asJSON {
-		err = printJSON(all)
-	} else {
-		printStatus(os.Stdout, all)
-	}
+	err = show(o.asJSON, all, func() { printStatus(os.Stdout, all) })
 	if err == nil && len(problems) > 0 {
 		err = no(problems[0])
 	}

@@ -138,11 +138,7 @@ func (o *ocsFlags) statusOf(ctx context.Context, op *rpc.Operator) error {
 	if err != nil {
 		return err
 	}
-	if o.asJSON {
-		err = printJSON(s)
-	} else {
-		printSnapshot(os.Stdout, &s, planes)
-	}
+	err = show(o.asJSON, s, func() { printSnapshot(os.Stdout, &s, planes) })
 	for _, j := range planes {
 		if p := &s.Planes[j]; err == nil && p.State == controller.Down {
 			err = no(fmt.Errorf("plane %s is out of service: %s", printable(p.Name), printable(p.Reason)))
@@ -233,12 +229,7 @@ func (o *ocsFlags) command(ctx context.Context, op *rpc.Operator,
 		r.Error = failed.Error()
 		failed = no(failed)
 	}
-	if o.asJSON {
-		err = printJSON(r)
-	} else {
-		printCommand(os.Stdout, &r)
-	}
-	if err != nil {
+	if err := show(o.asJSON, r, func() { printCommand(os.Stdout, &r) }); err != nil {
 		return err
 	}
 	return failed
@@ -294,12 +285,7 @@ func (o *ocsFlags) driftOf(ctx context.Context, op *rpc.Operator) error {
 		}
 		all = append(all, r)
 	}
-	if o.asJSON {
-		err = printJSON(all)
-	} else {
-		printDrift(os.Stdout, all)
-	}
-	if err != nil {
+	if err := show(o.asJSON, all, func() { printDrift(os.Stdout, all) }); err != nil {
 		return err
 	}
 	return found

@@ -99,9 +99,7 @@ func (o *ocsFlags) setDirect(ctx context.Context, spec string, want driver.Level
 	} else {
 		r.Error, failed = failed.Error(), no(failed)
 	}
-	if !o.asJSON {
-		printVerdicts(&r)
-	} else if err := printJSON(r); err != nil {
+	if err := show(o.asJSON, r, func() { printVerdicts(&r) }); err != nil {
 		return err
 	}
 	return failed
@@ -232,9 +230,7 @@ func (o *ocsFlags) driftDirect(ctx context.Context, spec string) error {
 	}
 	r := driftReport{Plane: v.name, Desired: v.wanted, Map: has, Drifted: []int{}}
 	r.compare()
-	if !o.asJSON {
-		printDrift(os.Stdout, []driftReport{r})
-	} else if err := printJSON(r); err != nil {
+	if err := show(o.asJSON, r, func() { printDrift(os.Stdout, []driftReport{r}) }); err != nil {
 		return err
 	}
 	return r.verdict()

@@ -160,7 +160,7 @@ func newPlanSolve() *cobra.Command {
 		Short: "Plan a problem; exit 1 where it cannot be done",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.solve(cmd, func() (*plans.Problem, error) { return readProblem("in", in) })
+			return f.solve(cmd, func() (*plans.Problem, error) { return decodeInput("in", in, plans.DecodeProblem) })
 		},
 	}
 	f.register(cmd)
@@ -216,11 +216,11 @@ func readPair(in, planPath string) (*plans.Problem, *plans.Plan, error) {
 	if in == "-" && planPath == "-" {
 		return nil, nil, errors.New("--in and --plan cannot both be standard input")
 	}
-	p, err := readProblem("in", in)
+	p, err := decodeInput("in", in, plans.DecodeProblem)
 	if err != nil {
 		return nil, nil, err
 	}
-	plan, err := readPlan("plan", planPath)
+	plan, err := decodeInput("plan", planPath, plans.DecodePlan)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -94,7 +94,7 @@ func (o *ranksOptions) watchRanks(ctx context.Context, dir string) error {
 		var out bytes.Buffer
 		fmt.Fprintln(&out, r.Time.Format(time.DateTime))
 		r.Write(&out, o.verbose)
-		if info, err := os.Stdout.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		if isTerminal(os.Stdout) {
 			fmt.Print(clear)
 		}
 		if _, err := out.WriteTo(os.Stdout); err != nil {
@@ -164,12 +164,8 @@ Exit status 1: ranks differ.`,
 				}
 			}
 			found := flight.Compare(dumps)
-			if asJSON {
-				if err := printJSON(found); err != nil {
-					return err
-				}
-			} else {
-				flight.Write(os.Stdout, dumps, found, table)
+			if err := show(asJSON, found, func() { flight.Write(os.Stdout, dumps, found, table) }); err != nil {
+				return err
 			}
 			for i := range found {
 				if found[i].Differs() {

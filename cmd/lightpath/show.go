@@ -19,13 +19,13 @@ func newPlanShow() *cobra.Command {
 		Short: "Draw a plan's timeline, or print it",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			plan, err := readPlan("plan", planPath)
+			plan, err := decodeInput("plan", planPath, plans.DecodePlan)
 			if err != nil {
 				return err
 			}
 			var o render.Options
 			if in != "" {
-				if o.Problem, err = readProblem("in", in); err != nil {
+				if o.Problem, err = decodeInput("in", in, plans.DecodeProblem); err != nil {
 					return err
 				}
 				if _, err := verify(o.Problem, plan); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"lightpath/plans/delta"
 	"lightpath/plans/delta/check"
@@ -29,56 +30,48 @@ func newTopologyDeltaCommand() *cobra.Command {
 // jobFlags choose a job of the generator.
 type jobFlags struct {
 	model string
-	over  train.Config // what flags say instead of the preset
+	over  train.Config // values of the flags that replace those of the preset
 }
 
 func (f *jobFlags) register(cmd *cobra.Command) {
-	fl := cmd.Flags()
-	fl.StringVar(&f.model, "model", "megatron-177b",
+	cmd.Flags().StringVar(&f.model, "model", "megatron-177b",
 		fmt.Sprintf("one of %v, with the parallelism of DELTA's evaluation; the other flags change it", train.Names()))
-	fl.IntVar(&f.over.TP, "tp", 0, "GPUs that share a layer")
-	fl.IntVar(&f.over.PP, "pp", 0, "stages of a pipeline")
-	fl.IntVar(&f.over.EP, "ep", 0, "groups of GPUs that share the experts of a layer")
-	fl.IntVar(&f.over.ETP, "etp", 0, "GPUs that share an expert")
-	fl.IntVar(&f.over.GPUs, "gpus", 0, "GPUs of the job")
-	fl.IntVar(&f.over.GPUsPerPod, "gpus-per-pod", 0, "GPUs in a pod, all of one replica")
-	fl.IntVar(&f.over.MicroBatches, "micro-batches", 0, "micro-batches per GPU and iteration")
-	fl.IntVar(&f.over.MicroBatch, "micro-batch", 0, "sequences of a micro-batch")
-	fl.IntVar(&f.over.Sequence, "sequence", 0, "tokens of a sequence")
-	fl.Float64Var(&f.over.Gbps, "bandwidth", 0, "Gb/s of a NIC and of a circuit")
-	fl.Float64Var(&f.over.ScaleUpGBs, "scale-up", 0, "GB/s that a GPU reaches within its server")
-	fl.Float64Var(&f.over.TFLOPS, "tflops", 0, "peak TFLOPS of a GPU")
-	fl.Float64Var(&f.over.Efficiency, "efficiency", 0, "fraction of the peak that computation reaches")
-	fl.BoolVar(&f.over.Uneven, "uneven", false, "each stage takes the time of its own layers, instead of the average")
-	fl.BoolVar(&f.over.Overlap, "overlap", false, "senders compute during their transfers")
+	configFlags(cmd.Flags(), &f.over)
 }
 
-// config is the preset with what flags say.
+// configFlags adds a flag for each field of c; its value is the default.
+func configFlags(fl *pflag.FlagSet, c *train.Config) {
+	fl.IntVar(&c.TP, "tp", c.TP, "GPUs that share a layer")
+	fl.IntVar(&c.PP, "pp", c.PP, "stages of a pipeline")
+	fl.IntVar(&c.EP, "ep", c.EP, "groups of GPUs that share the experts of a layer")
+	fl.IntVar(&c.ETP, "etp", c.ETP, "GPUs that share an expert")
+	fl.IntVar(&c.GPUs, "gpus", c.GPUs, "GPUs of the job")
+	fl.IntVar(&c.GPUsPerPod, "gpus-per-pod", c.GPUsPerPod, "GPUs in a pod, all of one replica")
+	fl.IntVar(&c.MicroBatches, "micro-batches", c.MicroBatches, "micro-batches per GPU and iteration")
+	fl.IntVar(&c.MicroBatch, "micro-batch", c.MicroBatch, "sequences of a micro-batch")
+	fl.IntVar(&c.Sequence, "sequence", c.Sequence, "tokens of a sequence")
+	fl.Float64Var(&c.Gbps, "bandwidth", c.Gbps, "Gb/s of a NIC and of a circuit")
+	fl.Float64Var(&c.ScaleUpGBs, "scale-up", c.ScaleUpGBs, "GB/s that a GPU reaches within its server")
+	fl.Float64Var(&c.TFLOPS, "tflops", c.TFLOPS, "peak TFLOPS of a GPU")
+	fl.Float64Var(&c.Efficiency, "efficiency", c.Efficiency, "fraction of the peak that computation reaches")
+	fl.BoolVar(&c.Uneven, "uneven", c.Uneven, "each stage takes the time of its own layers, instead of the average")
+	fl.BoolVar(&c.Overlap, "overlap", c.Overlap, "senders compute during their transfers")
+}
+
+// config returns the preset with the values of the flags that were given.
 func (f *jobFlags) config(cmd *cobra.Command) (train.Config, error) {
 	c, err := train.Preset(f.model)
 	if err != nil {
 		return c, fmt.Errorf("--model: %w", err)
 	}
-	set := func(name string, apply func()) {
-		if cmd.Flags().Changed(name) {
-			apply()
+	fields := pflag.NewFlagSet("", pflag.ContinueOnError)
+	configFlags(fields, &c)
+	cmd.Flags().Visit(func(given *pflag.Flag) {
+		if field := fields.Lookup(given.Name); field != nil && err == nil {
+			err = field.Value.Set(given.Value.String())
 		}
-	}
-	set("tp", func() { c.TP = f.over.TP })
-	set("pp", func() { c.PP = f.over.PP })
-	set("ep", func() { c.EP = f.over.EP })
-	set("etp", func() { c.ETP = f.over.ETP })
-	set("gpus", func() { c.GPUs = f.over.GPUs })
-	set("gpus-per-pod", func() { c.GPUsPerPod = f.over.GPUsPerPod })
-	set("micro-batches", func() { c.MicroBatches = f.over.MicroBatches })
-	set("micro-batch", func() { c.MicroBatch = f.over.MicroBatch })
-	set("sequence", func() { c.Sequence = f.over.Sequence })
-	set("bandwidth", func() { c.Gbps = f.over.Gbps })
-	set("scale-up", func() { c.ScaleUpGBs = f.over.ScaleUpGBs })
-	set("tflops", func() { c.TFLOPS = f.over.TFLOPS })
-	set("efficiency", func() { c.Efficiency = f.over.Efficiency })
-	c.Uneven, c.Overlap = f.over.Uneven, f.over.Overlap
-	return c, nil
+	})
+	return c, err
 }
 
 func newDeltaGenerate() *cobra.Command {
@@ -111,18 +104,6 @@ func newDeltaGenerate() *cobra.Command {
 	fl.BoolVar(&full, "full", false, "write all replicas, instead of one that stands for all")
 	fl.BoolVar(&reduce, "reduce", false, "write only transfers and the fixed delays between them")
 	return cmd
-}
-
-func readJob(flag, path string) (*dag.Graph, error) {
-	data, err := readInput(flag, path)
-	if err != nil {
-		return nil, err
-	}
-	g, err := dag.Decode(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", inputName(path), err)
-	}
-	return g, nil
 }
 
 // deltaFlags are the flags that plan and simulate share.
@@ -191,7 +172,7 @@ with the search checks the schedule of the result. --maps writes the map of each
 const fastName = "fast"
 
 func (f *deltaFlags) planner() (*delta.Planner, error) {
-	g, err := readJob("in", f.in)
+	g, err := decodeInput("in", f.in, dag.Decode)
 	if err != nil {
 		return nil, err
 	}
@@ -290,12 +271,9 @@ func newDeltaSimulate() *cobra.Command {
 			}
 			c := dag.Circuits(circuits)
 			if topology != "" {
-				data, err := readInput("topology", topology)
-				if err != nil {
+				decode := func(data []byte) (dag.Circuits, error) { return delta.DecodeCircuits(data, p.Graph()) }
+				if c, err = decodeInput("topology", topology, decode); err != nil {
 					return err
-				}
-				if c, err = delta.DecodeCircuits(data, p.Graph()); err != nil {
-					return fmt.Errorf("%s: %w", inputName(topology), err)
 				}
 			}
 			plan, err := p.Evaluate(c, sharing)

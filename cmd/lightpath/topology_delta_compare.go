@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"lightpath/bench/jobs"
-	"lightpath/plans/delta/solver"
 	"lightpath/plans/delta/train"
+	"lightpath/plans/mip/solver"
 )
 
 func newDeltaCompare() *cobra.Command {

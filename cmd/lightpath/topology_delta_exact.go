@@ -16,7 +16,7 @@ import (
 	"lightpath/plans/delta/dag"
 	"lightpath/plans/delta/milp"
 	"lightpath/plans/delta/report"
-	"lightpath/plans/delta/solver"
+	"lightpath/plans/mip/solver"
 )
 
 // exactFlags are those of the exact models.
@@ -82,7 +82,7 @@ func (f *exactFlags) run(ctx context.Context) error {
 	case f.extra < 0 || f.margin < milp.Exact:
 		return fmt.Errorf("--extra %d, --margin %d: too small", f.extra, f.margin)
 	}
-	g, err := readJob("in", f.in)
+	g, err := decodeInput("in", f.in, dag.Decode)
 	if err != nil {
 		return err
 	}

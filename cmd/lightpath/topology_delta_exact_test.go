@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"lightpath/plans/delta/solver"
+	"lightpath/plans/mip/solver"
 )
 
 // deltaJob writes a small job file.

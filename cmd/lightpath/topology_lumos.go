@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -154,8 +155,8 @@ func cablesCSV(cables []lumos.Cable) []byte {
 }
 
 // readCables reads what cablesCSV writes; errors name the line.
-func readCables(r io.Reader) ([]lumos.Cable, error) {
-	records := csv.NewReader(r)
+func readCables(text []byte) ([]lumos.Cable, error) {
+	records := csv.NewReader(bytes.NewReader(text))
 	records.FieldsPerRecord = strings.Count(cableHead, ",") + 1
 	var all []lumos.Cable
 	for {
@@ -193,13 +194,9 @@ func checkCables(f lumos.Fabric, w lumos.Wiring, path string) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
-	data, err := readInput("check", path)
+	cables, err := decodeInput("check", path, readCables)
 	if err != nil {
 		return err
-	}
-	cables, err := readCables(strings.NewReader(string(data)))
-	if err != nil {
-		return fmt.Errorf("%s: %w", inputName(path), err)
 	}
 	if err := f.CheckCables(w, cables); err != nil {
 		return no(fmt.Errorf("%s: %w", inputName(path), err))

@@ -118,18 +118,6 @@ func writeMaps(dir string, moves []lumos.Move) error {
 	return nil
 }
 
-func readRequirement(path string) (*lumos.Requirement, error) {
-	data, err := readInput("in", path)
-	if err != nil {
-		return nil, err
-	}
-	r, err := lumos.DecodeRequirement(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", inputName(path), err)
-	}
-	return r, nil
-}
-
 func newLumosPlan() *cobra.Command {
 	var in string
 	var o lumosOutput
@@ -138,7 +126,7 @@ func newLumosPlan() *cobra.Command {
 		Short: "Plan a new core for the links that jobs need between leaves",
 		Args:  cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
-			r, err := readRequirement(in)
+			r, err := decodeInput("in", in, lumos.DecodeRequirement)
 			if err != nil {
 				return err
 			}
@@ -186,17 +174,13 @@ others. Each step takes at most the fraction --iota of any leaf's links. --maps 
 DIR/step1, DIR/step2 and so on. "lightpath ocs rewire" carries the steps out.`,
 		Args: cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
-			r, err := readRequirement(in)
+			r, err := decodeInput("in", in, lumos.DecodeRequirement)
 			if err != nil {
 				return err
 			}
-			data, err := readInput("core", has)
+			c, err := decodeInput("core", has, lumos.DecodeCore)
 			if err != nil {
 				return err
-			}
-			c, err := lumos.DecodeCore(data)
-			if err != nil {
-				return fmt.Errorf("%s: %w", inputName(has), err)
 			}
 			from, old := c.Configuration(), c.Logical()
 			start := time.Now()

@@ -224,12 +224,8 @@ func (w *warming) run(cmd *cobra.Command, c *cache.Cache, asJSON bool) error {
 		row.CCTUS, row.LowerBound = m.Plan.CCTUS, m.Plan.LowerBoundUS
 		rows = append(rows, row)
 	}
-	if asJSON {
-		if err := printJSON(rows); err != nil {
-			return err
-		}
-	} else {
-		printWarmed(rows)
+	if err := show(asJSON, rows, func() { printWarmed(rows) }); err != nil {
+		return err
 	}
 	if len(rows) > 0 {
 		dir, err := filepath.Abs(c.Dir())

@@ -53,12 +53,20 @@ func formatPath(path []pathElem) string {
 		case e.index >= 0:
 			b = fmt.Appendf(b, "[%d]", e.index)
 		case len(b) > 0:
-			b = fmt.Appendf(b, ".%s", e.field)
+			b = fmt.Appendf(b, ".%s", oneLine(e.field))
 		default:
-			b = append(b, e.field...)
+			b = append(b, oneLine(e.field)...)
 		}
 	}
 	return string(b)
+}
+
+// oneLine returns the name of a field, quoted if it has line ends or other characters that would spoil an error.
+func oneLine(field string) string {
+	if quoted := strconv.Quote(field); quoted[1:len(quoted)-1] != field {
+		return quoted
+	}
+	return field
 }
 
 // syntax rewrites an error of the decoder. want is what the caller expected, "" for a value of any type.
@@ -162,6 +170,46 @@ func (r *Reader) List(limit int, elem func(i int) error) error {
 	}
 	_, err := r.token(']', "want ']'")
 	return err
+}
+
+// List reads a list of at most limit elements by elem.
+func List[T any](r *Reader, limit int, elem func() (T, error)) ([]T, error) {
+	all := []T{}
+	err := r.List(limit, func(int) error {
+		v, err := elem()
+		all = append(all, v)
+		return err
+	})
+	return all, err
+}
+
+// Pair reads a list of two elements by elem.
+func Pair[T any](r *Reader, elem func() (T, error)) (pair [2]T, err error) {
+	n := 0
+	err = r.List(len(pair), func(i int) (err error) {
+		n++
+		pair[i], err = elem()
+		return err
+	})
+	if err == nil && n != len(pair) {
+		err = r.Errorf("has %d elements, want %d", n, len(pair))
+	}
+	return pair, err
+}
+
+// Between returns a function that reads a number as [Reader.Integer] does.
+func (r *Reader) Between(low, high int) func() (int, error) {
+	return func() (int, error) { return r.Integer(low, high) }
+}
+
+// Need returns an error if the object that is being read does not have one of the fields.
+func (r *Reader) Need(have map[string]bool, fields ...string) error {
+	for _, name := range fields {
+		if !have[name] {
+			return r.Errorf("%s: missing", name)
+		}
+	}
+	return nil
 }
 
 // Text reads a string.

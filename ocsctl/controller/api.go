@@ -226,6 +226,9 @@ type AttachOptions struct {
 	// after a takeover the rank gets them back, and Attach fails with ErrHeld if another rank has claimed one of
 	// the planes. Otherwise Held is ignored.
 	Held []LeaseSnapshot
+	// Known lists, by plane, the newest epoch that an earlier controller has published to the rank; nil: none has. A
+	// plane with a lower epoch goes out of service, since the journal does not have all changes of the plane.
+	Known []uint32
 	// Data is passed to the core's [DataPath], to share with the port; nil: nothing.
 	Data any
 }

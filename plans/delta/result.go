@@ -77,12 +77,7 @@ func DecodeCircuits(data []byte, g *dag.Graph) (dag.Circuits, error) {
 		case "job":
 			job, err = r.Text()
 		case "circuits":
-			c = dag.Circuits{}
-			err = r.List(len(g.Links), func(int) error {
-				n, err := r.Integer(0, dag.MaxPorts)
-				c = append(c, n)
-				return err
-			})
+			c, err = decode.List(r, len(g.Links), r.Between(0, dag.MaxPorts))
 		default:
 			err = r.Skip() // the other fields follow from these
 		}

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"math/rand/v2"
@@ -170,15 +171,7 @@ func (s *searcher) seed(seeds []pattern) {
 			s.record(u, us)
 		}
 	}
-	slices.SortStableFunc(s.pool, func(a, b scored) int {
-		switch {
-		case a.us < b.us:
-			return -1
-		case a.us > b.us:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(s.pool, func(a, b scored) int { return cmp.Compare(a.us, b.us) })
 	if len(s.pool) > 0 {
 		s.cur, s.curUS = slices.Clone(s.pool[0].u), s.pool[0].us
 	}

@@ -1,10 +1,10 @@
 package sim
 
 import (
-	"container/heap"
 	"errors"
 	"fmt"
 
+	"lightpath/internal/heap"
 	"lightpath/plans"
 )
 
@@ -73,7 +73,7 @@ func Run(problem *plans.Problem, plan *plans.Plan) (*Result, error) {
 // never more events than entries, for any rounding of times.
 func (s *simulator) play() (events int) {
 	for s.start(); len(s.events) > 0; events++ {
-		e := heap.Pop(&s.events).(event)
+		e := s.events.Pop()
 		s.now = e.at
 		s.finish(e.plane)
 		s.start()
@@ -92,7 +92,7 @@ type simulator struct {
 	next     []int  // first entry of each plane that has not finished
 	busy     []bool // whether that entry runs
 	now      float64
-	events   eventQueue
+	events   heap.Heap[event]
 	result   Result
 }
 
@@ -102,19 +102,8 @@ type event struct {
 	plane int
 }
 
-type eventQueue []event
-
-func (q eventQueue) Len() int { return len(q) }
-func (q eventQueue) Less(a, b int) bool {
-	return q[a].at < q[b].at || q[a].at == q[b].at && q[a].plane < q[b].plane
-}
-func (q eventQueue) Swap(a, b int) { q[a], q[b] = q[b], q[a] }
-func (q *eventQueue) Push(x any)   { *q = append(*q, x.(event)) }
-func (q *eventQueue) Pop() any {
-	last := (*q)[len(*q)-1]
-	*q = (*q)[:len(*q)-1]
-	return last
-}
+// Before implements [heap.Ordered].
+func (e event) Before(o event) bool { return e.at < o.at || e.at == o.at && e.plane < o.plane }
 
 // head returns the entry that plane j has to do next, nil where it runs one or is done.
 func (s *simulator) head(j int) *plans.Entry {
@@ -161,7 +150,7 @@ func (s *simulator) begin(j int) {
 	end := s.now + s.duration[j][i]
 	s.busy[j] = true
 	s.result.Planes[j].Spans[i] = Span{s.now, end}
-	heap.Push(&s.events, event{end, j})
+	s.events.Push(event{end, j})
 }
 
 // finish ends the running entry of plane j.

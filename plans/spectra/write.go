@@ -1,6 +1,7 @@
 package spectra
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -89,12 +90,7 @@ func (s *searcher) trim(l *layout, maps []circuit.Permutation) {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		if l.holds[a].weight < l.holds[b].weight {
-			return -1
-		}
-		return 1
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(l.holds[a].weight, l.holds[b].weight) })
 	for _, i := range order {
 		h := &l.holds[i]
 		kept := h.edges[:0:0]

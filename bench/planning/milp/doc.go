@@ -1,8 +1,8 @@
 // Package milp states SWOT's mixed-integer program (SWOT, section 3.2, Table 1 and
-// equations 1 to 11) as a file in the LP format and solves it with CBC, the paper's solver
-// by way of PuLP. It is the yardstick beside which the planners are measured and an
-// independent witness of what they prove: it shares no code with them.
+// equations 1 to 11) and solves it with CBC, the paper's solver by way of PuLP. The planners
+// are measured against it, and it checks independently what they prove: it shares no code
+// with them.
 //
-// Layer: bench; it imports plans only. It runs one external program, cbc (Debian's
-// coinor-cbc), and must not be needed by anything that plans.
+// Layer: bench; it imports plans only. It needs cbc (Debian's coinor-cbc), and must not be
+// needed by anything that plans.
 package milp

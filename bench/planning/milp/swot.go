@@ -1,20 +1,20 @@
 package milp
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
+	"lightpath/plans/mip"
 )
 
 // ErrUnsupported says that the paper's program does not describe a problem.
 var ErrUnsupported = errors.New("milp: not a problem of SWOT's program")
 
-// WriteSWOT writes SWOT's program for p in the LP format. Its optimum is the least CCT in
-// us over all plans that transmit on direct circuits.
+// SWOT returns SWOT's program for p. Its optimum is the least CCT in us over all plans that
+// transmit on direct circuits.
 //
 // Beyond the paper's text: products with a binary are linearised with big-M. Its constant is a time by which a plan
 // that reconfigures before every step has ended. Volumes d are in us of work on one plane. The paper leaves last_cfg
@@ -25,17 +25,12 @@ var ErrUnsupported = errors.New("milp: not a problem of SWOT's program")
 //
 // Errors wrap [ErrUnsupported]. The program cannot express demands, steps that are no permutation, interleaved planes,
 // and costs per port.
-func WriteSWOT(w io.Writer, p *plans.Problem) error {
+func SWOT(p *plans.Problem) (*mip.Program, error) {
 	m, err := newModel(p)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	out := &writer{w: bufio.NewWriter(w)}
-	m.write(out)
-	if out.err != nil {
-		return fmt.Errorf("milp: %w", out.err)
-	}
-	return out.w.Flush()
+	return m.write(), nil
 }
 
 // model is the parameters of the program, in the paper's names.
@@ -99,119 +94,101 @@ func matching(flows [][2]int, n int) (circuit.Permutation, bool) {
 	return to, true
 }
 
-// writer keeps the first error.
-type writer struct {
-	w   *bufio.Writer
-	err error
+// vars are the variables of a step on a plane, in the paper's names. Times are in us.
+type vars struct {
+	d, ts, te mip.Var // work, and when it begins and ends
+	rs, re    mip.Var // when the reconfiguration before it begins and ends
+	tp        mip.Var // end of what the plane did for earlier steps
+	u, r, s   mip.Var // 0 or 1: used, reconfigured, already on the step's configuration
+	l         mip.Var // last_cfg, the configuration before the step
 }
 
-func (o *writer) put(format string, args ...any) {
-	if o.err == nil {
-		_, o.err = fmt.Fprintf(o.w, format, args...)
-	}
-}
-
-func (m *model) write(o *writer) {
-	o.put("\\ SWOT, section 3.2: %d steps, %d planes, %d configurations, T_lat %g us, T_recfg %g us\n",
-		len(m.cfg), m.k, m.configs, m.lat, m.recfg)
-	o.put("Minimize\n obj: cct\nSubject To\n")
-	if len(m.cfg) == 0 {
-		o.put(" none: cct >= 0\n")
+func (m *model) write() *mip.Program {
+	p := &mip.Program{}
+	cct := p.Add("cct", 0, math.Inf(1))
+	p.Minimize(term(1, cct))
+	end := make([]mip.Var, len(m.cfg))
+	all := make([][]vars, len(m.cfg))
+	for i := range m.cfg {
+		end[i] = p.Add(fmt.Sprintf("f_%d", i), 0, math.Inf(1))
+		all[i] = make([]vars, m.k)
+		for j := range m.k {
+			all[i][j] = m.variables(p, i, j)
+		}
 	}
 	for i := range m.cfg {
-		m.step(o, i)
+		var work []mip.Term
 		for j := range m.k {
-			m.timeline(o, i, j)
-			m.configuration(o, i, j)
+			work = append(work, term(1, all[i][j].d))
+			m.timeline(p, all, end, i, j)
+			m.configuration(p, all, i, j)
 		}
+		p.Row(fmt.Sprintf("c1_%d", i), mip.Equal, m.work[i], work...)
+		p.Row(fmt.Sprintf("cct_%d", i), mip.AtLeast, 0, term(1, cct), term(-1, end[i]))
 	}
-	m.bounds(o)
-	o.put("End\n")
+	return p
 }
 
-// step writes equation 1 and the objective. Sums are split over lines, which readers limit.
-func (m *model) step(o *writer, i int) {
-	o.put(" c1_%d:", i)
-	for j := range m.k {
-		if j%8 == 7 {
-			o.put("\n ")
-		}
-		o.put(" + d_%d_%d", i, j)
-	}
-	o.put(" = %.17g\n", m.work[i])
-	o.put(" cct_%d: cct - f_%d >= 0\n", i, i)
-}
-
-// timeline writes equations 2, 3 and 6 to 11 for a step and a plane.
-func (m *model) timeline(o *writer, i, j int) {
+// variables adds the variables of a step on a plane.
+func (m *model) variables(p *mip.Program, i, j int) vars {
 	at := fmt.Sprintf("_%d_%d", i, j)
-	// d u = d: a plane that is not used carries nothing.
-	o.put(" c1u%[1]s: d%[1]s - %.17[2]g u%[1]s <= 0\n", at, m.work[i])
-	o.put(" c2%[1]s: te%[1]s - ts%[1]s - d%[1]s - %.17[2]g u%[1]s = 0\n", at, m.lat)
-	o.put(" c3%[1]s: re%[1]s - rs%[1]s - %.17[2]g r%[1]s = 0\n", at, m.recfg)
-	if i == 0 {
-		o.put(" c6%[1]s: tp%[1]s = 0\n", at)
-	} else {
-		was := fmt.Sprintf("_%d_%d", i-1, j)
-		o.put(" c7a%[1]s: tp%[1]s - tp%[2]s >= 0\n", at, was)
-		o.put(" c7b%[1]s: tp%[1]s - te%[2]s - %.17[3]g u%[2]s >= -%.17[3]g\n", at, was, m.horizon)
-		o.put(" c7c%[1]s: tp%[1]s - re%[2]s - %.17[3]g r%[2]s >= -%.17[3]g\n", at, was, m.horizon)
+	time := func(name string) mip.Var { return p.Add(name+at, 0, math.Inf(1)) }
+	binary := func(name string) mip.Var { return p.AddInteger(name+at, 0, 1) }
+	v := vars{d: time("d"), ts: time("ts"), te: time("te"), rs: time("rs"), re: time("re"), tp: time("tp"),
+		u: binary("u"), r: binary("r"), s: binary("s")}
+	low, high := 0, m.configs
+	switch {
+	case i == 0 && m.first == nil:
+		low = 1
+	case i == 0:
+		low, high = m.first[j], m.first[j]
 	}
-	o.put(" c8%[1]s: rs%[1]s - tp%[1]s >= 0\n", at)
-	o.put(" c9%[1]s: ts%[1]s - re%[1]s >= 0\n", at)
-	o.put(" c10%[1]s: f_%[2]d - te%[1]s - %.17[3]g u%[1]s >= -%.17[3]g\n", at, i, m.horizon)
-	if i > 0 {
-		o.put(" c11%s: ts%s - f_%d >= 0\n", at, at, i-1)
-	}
+	v.l = p.AddInteger("l"+at, float64(low), float64(high))
+	return v
 }
 
-// configuration writes equations 4 and 5, and what last_cfg means: l is the plane's
-// configuration before the step, and that of the next step is cfg_i where it reconfigures.
-func (m *model) configuration(o *writer, i, j int) {
-	at, next := fmt.Sprintf("_%d_%d", i, j), fmt.Sprintf("_%d_%d", i+1, j)
-	n := m.configs
-	o.put(" c4%[1]s: r%[1]s - u%[1]s + s%[1]s >= 0\n", at)
-	o.put(" c5a%[1]s: l%[1]s + %[2]d s%[1]s <= %[3]d\n", at, n, n+m.cfg[i])
-	o.put(" c5b%[1]s: l%[1]s - %[2]d s%[1]s >= %[3]d\n", at, n, m.cfg[i]-n)
+func term(coef float64, v mip.Var) mip.Term { return mip.Term{Coef: coef, Var: v} }
+
+// timeline adds equations 2, 3 and 6 to 11 for a step and a plane.
+func (m *model) timeline(p *mip.Program, all [][]vars, end []mip.Var, i, j int) {
+	v, big := all[i][j], m.horizon
+	row := func(name string, sense mip.Sense, rhs float64, terms ...mip.Term) {
+		p.Row(fmt.Sprintf("%s_%d_%d", name, i, j), sense, rhs, terms...)
+	}
+	// d u = d: a plane that is not used carries nothing.
+	row("c1u", mip.AtMost, 0, term(1, v.d), term(-m.work[i], v.u))
+	row("c2", mip.Equal, 0, term(1, v.te), term(-1, v.ts), term(-1, v.d), term(-m.lat, v.u))
+	row("c3", mip.Equal, 0, term(1, v.re), term(-1, v.rs), term(-m.recfg, v.r))
+	if i == 0 {
+		row("c6", mip.Equal, 0, term(1, v.tp))
+	} else {
+		was := all[i-1][j]
+		row("c7a", mip.AtLeast, 0, term(1, v.tp), term(-1, was.tp))
+		row("c7b", mip.AtLeast, -big, term(1, v.tp), term(-1, was.te), term(-big, was.u))
+		row("c7c", mip.AtLeast, -big, term(1, v.tp), term(-1, was.re), term(-big, was.r))
+		row("c11", mip.AtLeast, 0, term(1, v.ts), term(-1, end[i-1]))
+	}
+	row("c8", mip.AtLeast, 0, term(1, v.rs), term(-1, v.tp))
+	row("c9", mip.AtLeast, 0, term(1, v.ts), term(-1, v.re))
+	row("c10", mip.AtLeast, -big, term(1, end[i]), term(-1, v.te), term(-big, v.u))
+}
+
+// configuration adds equations 4 and 5, and what last_cfg means: the configuration before the
+// next step is cfg_i where the plane reconfigures.
+func (m *model) configuration(p *mip.Program, all [][]vars, i, j int) {
+	v, n, cfg := all[i][j], float64(m.configs), float64(m.cfg[i])
+	row := func(name string, sense mip.Sense, rhs float64, terms ...mip.Term) {
+		p.Row(fmt.Sprintf("%s_%d_%d", name, i, j), sense, rhs, terms...)
+	}
+	row("c4", mip.AtLeast, 0, term(1, v.r), term(-1, v.u), term(1, v.s))
+	row("c5a", mip.AtMost, n+cfg, term(1, v.l), term(n, v.s))
+	row("c5b", mip.AtLeast, cfg-n, term(1, v.l), term(-n, v.s))
 	if i+1 == len(m.cfg) {
 		return
 	}
-	o.put(" l1%[1]s: l%[2]s + %[3]d r%[1]s <= %[4]d\n", at, next, n, n+m.cfg[i])
-	o.put(" l2%[1]s: l%[2]s - %[3]d r%[1]s >= %[4]d\n", at, next, n, m.cfg[i]-n)
-	o.put(" l3%[1]s: l%[2]s - l%[1]s - %[3]d r%[1]s <= 0\n", at, next, n)
-	o.put(" l4%[1]s: l%[2]s - l%[1]s + %[3]d r%[1]s >= 0\n", at, next, n)
-}
-
-func (m *model) bounds(o *writer) {
-	o.put("Bounds\n")
-	for i := range m.cfg {
-		for j := range m.k {
-			switch {
-			case i > 0:
-				o.put(" 0 <= l_%d_%d <= %d\n", i, j, m.configs)
-			case m.first == nil:
-				o.put(" 1 <= l_0_%d <= %d\n", j, m.configs)
-			default:
-				o.put(" l_0_%d = %d\n", j, m.first[j])
-			}
-		}
-	}
-	if len(m.cfg) == 0 {
-		return
-	}
-	o.put("Generals\n")
-	m.names(o, "l")
-	o.put("Binaries\n")
-	m.names(o, "u", "r", "s")
-}
-
-func (m *model) names(o *writer, kinds ...string) {
-	for i := range m.cfg {
-		for j := range m.k {
-			for _, kind := range kinds {
-				o.put(" %s_%d_%d", kind, i, j)
-			}
-			o.put("\n")
-		}
-	}
+	next := all[i+1][j].l
+	row("l1", mip.AtMost, n+cfg, term(1, next), term(n, v.r))
+	row("l2", mip.AtLeast, cfg-n, term(1, next), term(-n, v.r))
+	row("l3", mip.AtMost, 0, term(1, next), term(-1, v.l), term(-n, v.r))
+	row("l4", mip.AtLeast, 0, term(1, next), term(-1, v.l), term(n, v.r))
 }

@@ -13,6 +13,7 @@ import (
 	"lightpath/bench/planning/milp"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
+	"lightpath/plans/mip/solver"
 	"lightpath/plans/planner"
 )
 
@@ -37,7 +38,7 @@ func fig5() *plans.Problem {
 
 // TestCBCEqualsPlanner: the optimum of the paper's program is what the planner proves.
 func TestCBCEqualsPlanner(t *testing.T) {
-	if err := milp.Available(); err != nil {
+	if _, err := solver.Find("cbc"); err != nil {
 		t.Skip(err)
 	}
 	one, two, dark := circuit.Xor(8, 1), circuit.Xor(8, 2), circuit.AllDark(8)
@@ -81,7 +82,7 @@ func TestCBCEqualsPlanner(t *testing.T) {
 // TestCBCRandom: no planner's bound is above the optimum of the paper's program, no plan that
 // transmits on direct circuits is below, and what swot says is optimal is.
 func TestCBCRandom(t *testing.T) {
-	if err := milp.Available(); err != nil {
+	if _, err := solver.Find("cbc"); err != nil {
 		t.Skip(err)
 	}
 	rng := rand.New(rand.NewPCG(5, 1))
@@ -135,7 +136,11 @@ func TestProgram(t *testing.T) {
 	p := fig5()
 	p.Planes, p.Initial = 64, nil
 	var text bytes.Buffer
-	if err := milp.WriteSWOT(&text, p); err != nil {
+	program, err := milp.SWOT(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.WriteLP(&text, ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"c1u_", "c2_", "c3_", "c4_", "c5a_", "c5b_", "c8_", "c9_", "c10_"} {
@@ -152,7 +157,7 @@ func TestProgram(t *testing.T) {
 
 // TestTimeLimit: a solver that is stopped says what it has, and a bound below it.
 func TestTimeLimit(t *testing.T) {
-	if err := milp.Available(); err != nil {
+	if _, err := solver.Find("cbc"); err != nil {
 		t.Skip(err)
 	}
 	p := &plans.Problem{Version: plans.Version, Ranks: 10, Planes: 4, BandwidthGbps: 200, AlphaUS: 20, ReconfigUS: 200,
@@ -187,7 +192,7 @@ func TestUnsupported(t *testing.T) {
 	} {
 		p := fig5()
 		change(p)
-		if err := milp.WriteSWOT(&bytes.Buffer{}, p); !errors.Is(err, milp.ErrUnsupported) {
+		if _, err := milp.SWOT(p); !errors.Is(err, milp.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,10 +1,10 @@
 package msccl
 
 import (
-	"container/heap"
 	"fmt"
 
 	"lightpath/collectives/schedule"
+	"lightpath/internal/heap"
 )
 
 // action is the action of a node. A fused step has two nodes: the first receives and the second sends.
@@ -196,19 +196,20 @@ func (g *graph) sort() error {
 			x.level = 0
 		}
 	}
-	ready := &queue{g: g}
+	var ready heap.Heap[runnable]
+	push := func(i int32) { ready.Push(runnable{g.nodes[i].level, i}) }
 	for i := range g.nodes {
 		if waits[i] == 0 {
-			ready.push(int32(i))
+			push(int32(i))
 		}
 	}
-	for ready.Len() > 0 {
-		i := heap.Pop(ready).(int32)
+	for len(ready) > 0 {
+		i := ready.Pop().node
 		g.order = append(g.order, i)
 		for _, j := range next[i] {
 			g.raise(&g.nodes[j], i)
 			if waits[j]--; waits[j] == 0 {
-				ready.push(j)
+				push(j)
 			}
 		}
 	}
@@ -259,36 +260,10 @@ func (g *graph) deadlock(waits []int32) error {
 	return fmt.Errorf("%w: %s", ErrDeadlock, text)
 }
 
-// queue is a heap of the nodes that can run.
-type queue struct {
-	g     *graph
-	items []int32
-}
+// runnable is a node that can run.
+type runnable struct{ level, node int32 }
 
-func (q *queue) push(i int32) { heap.Push(q, i) }
-
-// Len implements heap.Interface, as do the methods below.
-func (q *queue) Len() int { return len(q.items) }
-
-// Less orders by level, then by position in the file.
-func (q *queue) Less(a, b int) bool {
-	x, y := q.items[a], q.items[b]
-	if l, m := q.g.nodes[x].level, q.g.nodes[y].level; l != m {
-		return l < m
-	}
-	return x < y
-}
-
-// Swap implements heap.Interface.
-func (q *queue) Swap(a, b int) { q.items[a], q.items[b] = q.items[b], q.items[a] }
-
-// Push implements heap.Interface.
-func (q *queue) Push(x any) { q.items = append(q.items, x.(int32)) }
-
-// Pop implements heap.Interface.
-func (q *queue) Pop() any {
-	last := len(q.items) - 1
-	x := q.items[last]
-	q.items = q.items[:last]
-	return x
+// Before orders by level, then by position in the file.
+func (a runnable) Before(b runnable) bool {
+	return a.level < b.level || a.level == b.level && a.node < b.node
 }

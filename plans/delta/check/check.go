@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -204,15 +205,7 @@ func (u *usage) add(segments []dag.Segment, share float64) {
 
 // exceeds returns when the rate is above limit for longer than rounding explains, and by what.
 func (u *usage) exceeds(limit float64) (at, rate float64, over bool) {
-	slices.SortFunc(u.changes, func(a, b change) int {
-		switch {
-		case a.at < b.at || a.at == b.at && a.by < b.by:
-			return -1
-		case a.at > b.at || a.at == b.at && a.by > b.by:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(u.changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
 	total := 0.0
 	for k, c := range u.changes {
 		if math.IsInf(c.by, 0) || math.IsNaN(c.by) {

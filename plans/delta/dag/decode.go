@@ -38,29 +38,13 @@ func (d *decoder) graph(g *Graph) error {
 		case "bandwidth_gbps":
 			g.Gbps, err = d.Number()
 		case "pods":
-			err = d.List(MaxPods, func(int) error {
-				p, err := d.pod()
-				g.Pods = append(g.Pods, p)
-				return err
-			})
+			g.Pods, err = decode.List(d.Reader, MaxPods, d.pod)
 		case "links":
-			err = d.List(MaxPods*MaxPods, func(int) error {
-				l, err := d.link()
-				g.Links = append(g.Links, l)
-				return err
-			})
+			g.Links, err = decode.List(d.Reader, MaxPods*MaxPods, d.link)
 		case "tasks":
-			err = d.List(MaxTasks, func(int) error {
-				t, err := d.task()
-				g.Tasks = append(g.Tasks, t)
-				return err
-			})
+			g.Tasks, err = decode.List(d.Reader, MaxTasks, d.task)
 		case "deps":
-			err = d.List(MaxDeps, func(int) error {
-				dep, err := d.dep()
-				g.Deps = append(g.Deps, dep)
-				return err
-			})
+			g.Deps, err = decode.List(d.Reader, MaxDeps, d.dep)
 		default:
 			return d.Errorf("unknown field")
 		}
@@ -69,12 +53,7 @@ func (d *decoder) graph(g *Graph) error {
 	if err != nil {
 		return err
 	}
-	for _, key := range []string{"version", "bandwidth_gbps", "pods", "links", "tasks", "deps"} {
-		if !have[key] {
-			return decode.At(key, "missing")
-		}
-	}
-	return nil
+	return d.Need(have, "version", "bandwidth_gbps", "pods", "links", "tasks", "deps")
 }
 
 func (d *decoder) pod() (p Pod, err error) {
@@ -87,11 +66,7 @@ func (d *decoder) pod() (p Pod, err error) {
 			ports = true
 			p.Ports, err = d.Integer(0, MaxPorts)
 		case "copies":
-			err = d.List(MaxPods, func(int) error {
-				name, err := d.Text()
-				p.Copies = append(p.Copies, name)
-				return err
-			})
+			p.Copies, err = decode.List(d.Reader, MaxPods, d.Text)
 		case "image":
 			p.Image, err = d.Boolean()
 		default:
@@ -112,24 +87,11 @@ func (d *decoder) link() (l Link, err error) {
 		switch key {
 		case "pods":
 			pods = true
-			l.Pods, err = d.pair(MaxPods - 1)
+			l.Pods, err = decode.Pair(d.Reader, d.Between(0, MaxPods-1))
 		case "ports":
-			l.Ports, err = d.pair(2)
+			l.Ports, err = decode.Pair(d.Reader, d.Between(0, 2))
 		case "copies":
-			err = d.List(MaxPods, func(int) error {
-				var pair [2]string
-				n := 0
-				err := d.List(2, func(i int) (err error) {
-					n++
-					pair[i], err = d.Text()
-					return err
-				})
-				if err == nil && n != 2 {
-					err = d.Errorf("want two pods")
-				}
-				l.Copies = append(l.Copies, pair)
-				return err
-			})
+			l.Copies, err = decode.List(d.Reader, MaxPods, func() ([2]string, error) { return decode.Pair(d.Reader, d.Text) })
 		default:
 			return d.Errorf("unknown field")
 		}
@@ -139,20 +101,6 @@ func (d *decoder) link() (l Link, err error) {
 		err = d.Errorf("pods: missing")
 	}
 	return l, err
-}
-
-// pair reads a list of two integers from 0 to high.
-func (d *decoder) pair(high int) (v [2]int, err error) {
-	n := 0
-	err = d.List(2, func(i int) (err error) {
-		n++
-		v[i], err = d.Integer(0, high)
-		return err
-	})
-	if err == nil && n != 2 {
-		err = d.Errorf("want two numbers")
-	}
-	return v, err
 }
 
 // task reads work, {"pod": p, "duration_us": t}, or a transfer, {"from": p, "to": q, "flows": n,
@@ -208,15 +156,7 @@ func (d *decoder) task() (t Task, err error) {
 	return t, nil
 }
 
-func (d *decoder) gpus() ([]int, error) {
-	list := []int{}
-	err := d.List(MaxPorts, func(int) error {
-		v, err := d.Integer(0, 1<<30)
-		list = append(list, v)
-		return err
-	})
-	return list, err
-}
+func (d *decoder) gpus() ([]int, error) { return decode.List(d.Reader, MaxPorts, d.Between(0, 1<<30)) }
 
 // dep reads [from, to] or [from, to, delay in microseconds].
 func (d *decoder) dep() (dep Dep, err error) {

@@ -3,5 +3,5 @@
 // circuits and rates (DELTA, section III-B, equations 3 to 18, with the pruning of section IV-A).
 // docs/jobs-exact.md lists the differences from the text, with reasons.
 //
-// Layer: inside plans/delta, on dag, solver and internal/mip. It must not simulate or check schedules.
+// Layer: inside plans/delta, on dag, solver and plans/mip. It must not simulate or check schedules.
 package milp

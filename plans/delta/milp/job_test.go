@@ -13,8 +13,8 @@ import (
 	"lightpath/plans/delta/check"
 	"lightpath/plans/delta/dag"
 	"lightpath/plans/delta/milp"
-	"lightpath/plans/delta/solver"
 	"lightpath/plans/delta/train"
+	"lightpath/plans/mip/solver"
 )
 
 // searched is a generated job with the search's plan and schedule for a rule of sharing.

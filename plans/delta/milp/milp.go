@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"lightpath/plans/delta/dag"
-	"lightpath/plans/internal/mip"
+	"lightpath/plans/mip"
 )
 
 // ErrModel says that a model cannot be made of a job or that values are no solution of it.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"lightpath/plans/delta/dag"
-	"lightpath/plans/delta/solver"
+	"lightpath/plans/mip/solver"
 )
 
 // anySolver returns an installed solver, or skips the test.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"lightpath/plans/delta/dag"
-	"lightpath/plans/delta/solver"
-	"lightpath/plans/internal/mip"
+	"lightpath/plans/mip"
+	"lightpath/plans/mip/solver"
 )
 
 // SolveOptions say how to solve.

@@ -1,6 +1,7 @@
 package milp
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -143,10 +144,7 @@ func (m *Model) transfer(values []float64, i int, ready float64, span *dag.Span)
 		span.Segments[n].Bytes *= t.Bytes / sum
 	}
 	span.Start, span.End = span.Segments[0].Start, slices.MaxFunc(span.Segments, func(a, b dag.Segment) int {
-		if a.End < b.End {
-			return -1
-		}
-		return 1
+		return cmp.Compare(a.End, b.End)
 	}).End
 	return nil
 }

@@ -23,12 +23,7 @@ func pairs(g *dag.Graph) ([][2]int, map[[2]int][]int) {
 			tasks[p] = append(tasks[p], i)
 		}
 	}
-	slices.SortFunc(order, func(a, b [2]int) int {
-		if a[0] != b[0] {
-			return a[0] - b[0]
-		}
-		return a[1] - b[1]
-	})
+	slices.SortFunc(order, func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })
 	return order, tasks
 }
 

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -107,15 +108,7 @@ func lanes(g *dag.Graph, s *dag.Schedule) ([]row, []int) {
 			order = append(order, i)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch x, y := s.Spans[a].Start, s.Spans[b].Start; {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.Spans[a].Start, s.Spans[b].Start) })
 	byPlace := make(map[string][]*row)
 	var places []string
 	at := make(map[int]*row)

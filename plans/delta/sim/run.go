@@ -3,8 +3,18 @@ package sim
 import (
 	"math"
 
+	"lightpath/internal/heap"
 	"lightpath/plans/delta/dag"
 )
+
+// release is a transfer that will start.
+type release struct {
+	at   float64
+	task int32
+}
+
+// Before orders by time, then by number.
+func (a release) Before(b release) bool { return a.at < b.at || a.at == b.at && a.task < b.task }
 
 // Runner runs a network. It holds the memory of a run: not for concurrent use.
 type Runner struct {
@@ -14,10 +24,10 @@ type Runner struct {
 	wait  []int32 // dependencies that have not ended
 	stack []int32 // work that has ended and whose successors have not been told
 
-	release releaseHeap // transfers that will start
-	active  []int32     // transfers under way, in order of class, then of start
-	left    []float64   // by task: bytes per flow still to go
-	rate    []float64   // by task: bytes per microsecond and flow
+	release heap.Heap[release] // transfers that will start
+	active  []int32            // transfers under way, in order of class, then of start
+	left    []float64          // by task: bytes per flow still to go
+	rate    []float64          // by task: bytes per microsecond and flow
 
 	share sharer
 	// class is the priority of each task, the greatest first; nil where all share fairly.
@@ -77,7 +87,7 @@ func (r *Runner) run(c dag.Circuits) float64 {
 	w := r.w
 	copy(r.wait, w.degree)
 	clear(r.start)
-	r.release.reset()
+	r.release = r.release[:0]
 	r.active = r.active[:0]
 	r.share.setCircuits(c)
 	for i, n := range w.degree {
@@ -88,14 +98,14 @@ func (r *Runner) run(c dag.Circuits) float64 {
 	r.propagate()
 	makespan, now := 0.0, 0.0
 	r.events = 0
-	for len(r.active) > 0 || !r.release.empty() {
+	for len(r.active) > 0 || len(r.release) > 0 {
 		r.events++
 		next := r.nextEvent(now)
 		r.advance(now, next)
 		now = next
 		r.retire(now)
-		for !r.release.empty() && r.release.time(0) <= now {
-			r.begin(r.release.pop(), now)
+		for len(r.release) > 0 && r.release[0].at <= now {
+			r.begin(r.release.Pop().task, now)
 		}
 		r.share.assign(r.active, r.class, r.rate)
 	}
@@ -109,7 +119,7 @@ func (r *Runner) run(c dag.Circuits) float64 {
 func (r *Runner) ready(i int32) {
 	w := r.w
 	if w.link[i] >= 0 && w.perFlow[i] > 0 {
-		r.release.push(i, r.start)
+		r.release.Push(release{r.start[i], i})
 		return
 	}
 	r.end[i] = r.start[i] + w.duration[i]
@@ -149,8 +159,8 @@ func (r *Runner) begin(i int32, now float64) {
 // of its resources, so one of its transfers has a rate above 0.
 func (r *Runner) nextEvent(now float64) float64 {
 	next := math.Inf(1)
-	if !r.release.empty() {
-		next = r.release.time(0)
+	if len(r.release) > 0 {
+		next = r.release[0].at
 	}
 	for _, i := range r.active {
 		if r.rate[i] > 0 {

@@ -1,15 +1,17 @@
 package fairshare
 
+import "lightpath/internal/heap"
+
 // filling is the state of one progressive filling; its memory serves the next one.
 type filling struct {
 	number int
 	groups []Group
 	shared []sharedLink
-	index  []int32 // by link: its place in shared, where the link's mark is this filling's
-	levels heap    // shared links by the rate at which they are full
-	limits heap    // groups by the rate that they cannot exceed
-	done   []bool  // by group
-	rounds int     // that solve has taken
+	index  []int32         // by link: its place in shared, where the link's mark is this filling's
+	levels heap.Heap[item] // shared links by the rate at which they are full
+	limits heap.Heap[item] // groups by the rate that they cannot exceed
+	done   []bool          // by group
+	rounds int             // that solve has taken
 }
 
 // sharedLink is a link with two groups or more.
@@ -36,7 +38,7 @@ func (f *filling) addLink(n *Network, id int32) {
 		s.flows += n.groups[u.group].uses[u.slot].Flows
 	}
 	f.index[id] = int32(len(f.shared))
-	f.levels.push(s.left/s.flows, int32(len(f.shared)))
+	f.levels.Push(item{s.left / s.flows, int32(len(f.shared))})
 	f.shared = append(f.shared, s)
 }
 
@@ -57,13 +59,13 @@ func (n *Network) solve(changed func(Group, float64)) {
 	f.rounds = 0
 	for left := len(f.groups); left > 0; f.rounds++ {
 		if len(f.levels) > 0 && (len(f.limits) == 0 || f.levels[0].key < f.limits[0].key) {
-			top := f.levels.pop()
+			top := f.levels.Pop()
 			s := &f.shared[top.id]
 			if s.open == 0 {
 				continue
 			}
 			if now := s.level(); now > top.key {
-				f.levels.push(now, top.id)
+				f.levels.Push(item{now, top.id})
 				continue
 			}
 			for _, u := range n.links[s.link].users {
@@ -74,7 +76,7 @@ func (n *Network) solve(changed func(Group, float64)) {
 			}
 			continue
 		}
-		top := f.limits.pop()
+		top := f.limits.Pop()
 		if g := Group(top.id); !f.done[g] {
 			n.finish(g, top.key, changed)
 			left--
@@ -103,45 +105,11 @@ func (n *Network) finish(g Group, rate float64, changed func(Group, float64)) {
 	}
 }
 
-// heap is a binary heap, the least key first.
-type heap []item
-
+// item is an entry of a heap.
 type item struct {
 	key float64
 	id  int32
 }
 
-func (h *heap) push(key float64, id int32) {
-	*h = append(*h, item{key, id})
-	a := *h
-	for i := len(a) - 1; i > 0; {
-		up := (i - 1) / 2
-		if a[up].key <= a[i].key {
-			break
-		}
-		a[up], a[i] = a[i], a[up]
-		i = up
-	}
-}
-
-func (h *heap) pop() item {
-	a := *h
-	top := a[0]
-	last := len(a) - 1
-	a[0] = a[last]
-	a = a[:last]
-	*h = a
-	for i := 0; ; {
-		least := i
-		for c := 2*i + 1; c <= 2*i+2 && c < last; c++ {
-			if a[c].key < a[least].key {
-				least = c
-			}
-		}
-		if least == i {
-			return top
-		}
-		a[least], a[i] = a[i], a[least]
-		i = least
-	}
-}
+// Before implements [heap.Ordered].
+func (a item) Before(b item) bool { return a.key < b.key }

@@ -158,5 +158,5 @@ func (n *Network) spread(g Group) {
 			n.reach(v.group)
 		}
 	}
-	f.limits.push(limit, int32(g))
+	f.limits.Push(item{limit, int32(g)})
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"math"
 
+	"lightpath/internal/heap"
 	"lightpath/plans/internal/fairshare"
 	"lightpath/plans/lumos/place"
 )
@@ -200,15 +201,13 @@ type event struct {
 	version int
 }
 
-// queue is a heap of events, the earliest first.
-type queue struct {
-	heap []event
-	seq  int
-}
+// Before implements [heap.Ordered].
+func (e event) Before(o event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
 
-func (q *queue) less(i, k int) bool {
-	a, b := &q.heap[i], &q.heap[k]
-	return a.at < b.at || a.at == b.at && a.seq < b.seq
+// queue holds events, the earliest first.
+type queue struct {
+	heap heap.Heap[event]
+	seq  int
 }
 
 func (q *queue) add(e event) {
@@ -217,33 +216,14 @@ func (q *queue) add(e event) {
 	}
 	e.seq = q.seq
 	q.seq++
-	q.heap = append(q.heap, e)
-	for i := len(q.heap) - 1; i > 0 && q.less(i, (i-1)/2); i = (i - 1) / 2 {
-		q.heap[i], q.heap[(i-1)/2] = q.heap[(i-1)/2], q.heap[i]
-	}
+	q.heap.Push(e)
 }
 
 func (q *queue) next() (event, bool) {
 	if len(q.heap) == 0 {
 		return event{}, false
 	}
-	top := q.heap[0]
-	last := len(q.heap) - 1
-	q.heap[0] = q.heap[last]
-	q.heap = q.heap[:last]
-	for i := 0; ; {
-		least := i
-		for c := 2*i + 1; c <= 2*i+2 && c < last; c++ {
-			if q.less(c, least) {
-				least = c
-			}
-		}
-		if least == i {
-			return top, true
-		}
-		q.heap[i], q.heap[least] = q.heap[least], q.heap[i]
-		i = least
-	}
+	return q.heap.Pop(), true
 }
 
 // at reports whether something more happens at a time.

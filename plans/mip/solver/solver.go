@@ -1,0 +1,218 @@
+package solver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"lightpath/plans/mip"
+)
+
+var (
+	// ErrNone says that no solver, or not the one asked for, is installed.
+	ErrNone = errors.New("solver: not installed")
+	// ErrSolver says that a solver failed or said something unexpected.
+	ErrSolver = errors.New("solver")
+)
+
+// Status is the proof status of a solution.
+type Status int
+
+// The states of a solution.
+const (
+	Unknown    Status = iota // stopped without a solution
+	Feasible                 // stopped with a solution
+	Optimal                  // within the gap
+	Infeasible               // there is none
+)
+
+func (s Status) String() string {
+	return [...]string{"no solution", "feasible", "optimal", "infeasible"}[s]
+}
+
+// Options of one call. The zero value: no limit, the solver's own gap, one thread, no start.
+type Options struct {
+	TimeLimit time.Duration // of wall time
+	Threads   int
+	Gap       float64   // relative; 0: the solver's default
+	Start     []float64 // an assignment to begin with, one value per variable
+}
+
+// Result is the result of a solver.
+type Result struct {
+	Status    Status
+	Values    []float64 // one per variable; nil without a solution
+	Objective float64   // of Values; +Inf without
+	Bound     float64   // no solution is below; -Inf where the solver did not say
+	Wall      time.Duration
+}
+
+// Gap is how far Objective is above Bound, relative to Objective.
+func (r *Result) Gap() float64 {
+	if r.Objective == r.Bound {
+		return 0
+	}
+	return (r.Objective - r.Bound) / math.Max(1e-9, math.Abs(r.Objective))
+}
+
+// Solver is an installed solver. It may be used by several goroutines.
+type Solver interface {
+	Name() string
+	// Solve returns within about the time limit. Errors: [ErrSolver] and that of ctx; having
+	// found nothing is none.
+	Solve(ctx context.Context, p *mip.Program, o Options) (Result, error)
+}
+
+// Names lists what Find takes beside "auto", in the order in which auto looks.
+var Names = []string{"gurobi", "highs", "cbc"}
+
+// Find returns the solver called name, or with "auto" the first that is installed. Errors
+// wrap [ErrNone] and say what to install.
+func Find(name string) (Solver, error) {
+	find := map[string]func() (Solver, error){"cbc": findCBC, "highs": findHiGHS, "gurobi": findGurobi}
+	if name != "auto" {
+		f, ok := find[name]
+		if !ok {
+			return nil, fmt.Errorf("%w: no solver %q; there are auto, %s", ErrNone, name, strings.Join(Names, ", "))
+		}
+		return f()
+	}
+	var all []error
+	for _, n := range Names {
+		s, err := find[n]()
+		if err == nil {
+			return s, nil
+		}
+		all = append(all, err)
+	}
+	return nil, errors.Join(all...)
+}
+
+// job is a temporary directory with the program in it.
+type job struct {
+	dir     string
+	program *mip.Program
+	began   time.Time
+}
+
+func newJob(p *mip.Program) (*job, error) {
+	dir, err := os.MkdirTemp("", "lightpath-solver-")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSolver, err)
+	}
+	j := &job{dir: dir, program: p, began: time.Now()}
+	var text bytes.Buffer
+	if err := p.WriteLP(&text, "lightpath"); err != nil {
+		j.close()
+		return nil, err
+	}
+	if err := j.write("model.lp", text.Bytes()); err != nil {
+		j.close()
+		return nil, err
+	}
+	return j, nil
+}
+
+func (j *job) close() { os.RemoveAll(j.dir) }
+
+func (j *job) path(name string) string { return filepath.Join(j.dir, name) }
+
+func (j *job) write(name string, text []byte) error {
+	if err := os.WriteFile(j.path(name), text, 0o600); err != nil {
+		return fmt.Errorf("%w: %w", ErrSolver, err)
+	}
+	return nil
+}
+
+// run runs a solver for at most its limit and a while to write what it has, and returns what
+// it printed.
+func (j *job) run(ctx context.Context, o Options, name string, args ...string) (string, error) {
+	if o.TimeLimit > 0 {
+		limited, cancel := context.WithTimeout(ctx, 2*o.TimeLimit+30*time.Second)
+		defer cancel()
+		ctx = limited
+	}
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = j.dir
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("%s: %w", filepath.Base(name), ctx.Err())
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: %s: %w: %s", ErrSolver, filepath.Base(name), err, tail(string(out)))
+	}
+	return string(out), nil
+}
+
+// result makes a Result of values by name, nil for none.
+func (j *job) result(status Status, values map[string]float64, bound float64) (Result, error) {
+	r := Result{Status: status, Objective: math.Inf(1), Bound: bound, Wall: time.Since(j.began)}
+	if values == nil || status == Infeasible || status == Unknown {
+		if status == Optimal || status == Feasible {
+			return r, fmt.Errorf("%w: %v without values", ErrSolver, status)
+		}
+		return r, nil
+	}
+	r.Values = make([]float64, j.program.Size().Vars)
+	for name, x := range values {
+		v, ok := j.program.Lookup(name)
+		if !ok {
+			return r, fmt.Errorf("%w: a value for %q, which is no variable", ErrSolver, name)
+		}
+		r.Values[v] = x
+	}
+	r.Objective = j.program.Cost(r.Values)
+	if status == Optimal && (bound > r.Objective || math.IsInf(bound, -1)) {
+		r.Bound = r.Objective
+	}
+	return r, nil
+}
+
+// pairs reads lines of a name and a value, the columns of which are given; lines that are too
+// short or have no number there are left out. Names are those of variables.
+func (j *job) pairs(text string, name, value int) map[string]float64 {
+	values := make(map[string]float64)
+	for s := bufio.NewScanner(strings.NewReader(text)); s.Scan(); {
+		f := strings.Fields(strings.TrimPrefix(strings.TrimSpace(s.Text()), "**"))
+		if len(f) <= max(name, value) {
+			continue
+		}
+		if _, ok := j.program.Lookup(f[name]); !ok {
+			continue
+		}
+		if x, err := strconv.ParseFloat(f[value], 64); err == nil {
+			values[f[name]] = x
+		}
+	}
+	return values
+}
+
+// startLines writes a start as lines of format, which takes the number, the name and the value.
+func (j *job) startLines(head, format string, start []float64) []byte {
+	var b bytes.Buffer
+	b.WriteString(head)
+	for i, x := range start {
+		v := mip.Var(i)
+		if j.program.Integer(v) {
+			x = math.Round(x)
+		}
+		fmt.Fprintf(&b, format, i, j.program.Name(v), x)
+	}
+	return b.Bytes()
+}
+
+func tail(text string) string {
+	return strings.TrimSpace(text[max(0, len(text)-300):])
+}
+
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
