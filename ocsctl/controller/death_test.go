@@ -63,3 +63,28 @@ func TestDeadRank(t *testing.T) {
 		t.Errorf("a rank has detached itself: %v, map %v", r.page.faults[0], r.page.maps[0])
 	}
 }
+
+// TestDeadRankOfPort0: a rank that is not the holder dies at port 0.
+func TestDeadRankOfPort0(t *testing.T) {
+	target := circuit.Shift(3, 2)
+	r := newTestRig(t, 3, 1, nil)
+	if err := r.s[1].Acquire(1, 1, testHolder); err != nil {
+		t.Fatal(err)
+	}
+	r.post(1, 0, 0, target)
+	r.s[0].Detach(false)
+	r.pass(time.Second)
+	want(t, "a dead rank", r.page.faults[0], ocsctl.ErrPortLost, "rank of port 0")
+}
+
+// TestPostAfterDetach: a post of a rank that has detached itself does not count.
+func TestPostAfterDetach(t *testing.T) {
+	target := circuit.Shift(3, 2)
+	r := newTestRig(t, 3, 1, nil)
+	r.hold(1)
+	r.s[2].Detach(true)
+	_ = r.s[2].Post(0, 0, testHolder, target) // it may have an error
+	if p := r.plane(0); p.State != Resident || len(p.Posted) > 0 {
+		t.Errorf("%+v", p)
+	}
+}
