@@ -16,11 +16,11 @@ GOTESTSUM_VERSION := v1.13.0
 TEST_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := all
-.PHONY: all build lib demo check test test-all test-go test-race test-clients test-rdma test-torch test-gpu test-long fuzz lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-kit figures reference clean help
+.PHONY: all build lib demo check test test-all test-go test-race test-clients test-rdma test-torch test-gpu test-long fuzz mutants lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-kit figures reference clean help
 
 all: build ## libraries and commands
 
-GO_SOURCES := $(shell find cmd bench shim collectives plans ocsctl docs -name '*.go' 2>/dev/null) go.mod go.sum
+GO_SOURCES := $(shell find cmd bench shim collectives plans ocsctl internal docs -name '*.go' 2>/dev/null) go.mod go.sum
 
 include cgo/build.mk
 include packaging/packaging.mk
@@ -83,6 +83,9 @@ fuzz: ## every fuzz target for FUZZTIME
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 	    echo "fuzz $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; \
 	  done; done
+
+mutants: ## break the protocols on purpose, one break at a time, and name the test that finds each (MUTANTS=regexp)
+	$(GO) run ./bench/protocols/mutants -run '$(MUTANTS)'
 
 lint: $(GOLANGCI) ## golangci-lint with the layer arrows, formatting
 	$(GOLANGCI) run --allow-parallel-runners ./...

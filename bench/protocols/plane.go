@@ -131,6 +131,21 @@ func newPlanes(all []*opticalSwitch, now func() int64, dial func(s *opticalSwitc
 	return switches.NewManual(c, func() time.Time { return time.Unix(0, now()) })
 }
 
+// newDirect returns a task that sets all circuits of a switch without a controller, as an operator's command does. It
+// calls done with the outcome.
+func newDirect(s *opticalSwitch, now func() int64, dial func(s *opticalSwitch) wire, to circuit.Permutation,
+	token uint64, done func(error)) *clock.Task {
+	return clock.NewTask(func() time.Time { return time.Unix(0, now()) }, func(ctx context.Context) {
+		session := driver.NewSession(&link{s: s, dial: dial}, len(to), driver.Rule{})
+		_, err := session.Look(ctx)
+		if err == nil {
+			c := driver.Change{Before: session.Table(), After: to, Token: token, Want: driver.Light}
+			_, err = session.Set(ctx, c, nil)
+		}
+		done(err)
+	})
+}
+
 // place is a plane of a switch.
 type place struct {
 	s     *opticalSwitch

@@ -292,6 +292,34 @@ func TestUnlitStaysDark(t *testing.T) {
 	}
 }
 
+// TestDirectSetTwice: a set without a controller fails while a circuit is dark, also the second time, when the switch
+// already has the circuits.
+func TestDirectSetTwice(t *testing.T) {
+	r := newPlaneRig(t, func(c *switchConfig) { c.Planes = 1 })
+	to := circuit.Shift(planeRanks, 1)
+	set := func() error {
+		err := errors.New("not done")
+		now, dial := func() int64 { return r.now }, func(*opticalSwitch) wire { return r }
+		task := newDirect(r.s, now, dial, to, 1, func(e error) { err = e })
+		defer task.Stop()
+		for at, ok := task.Until(); ok; at, ok = task.Until() {
+			r.now = max(r.now, at.UnixNano())
+			task.Step()
+		}
+		return err
+	}
+	r.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3})
+	for range 3 {
+		if err := set(); !errors.Is(err, driver.ErrNotAsIntended) {
+			t.Errorf("in the dark: %v", err)
+		}
+	}
+	r.inject(device.Fault{Kind: device.Clear})
+	if err := set(); err != nil || !r.s.lit(0).Equal(to) {
+		t.Errorf("light is back: %v", err)
+	}
+}
+
 // TestLateChange: a change that has left a controller arrives after the controller has died. A switch with a fence
 // refuses it, since the next controller has written. A switch without a fence does it.
 func TestLateChange(t *testing.T) {

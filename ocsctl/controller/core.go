@@ -292,34 +292,50 @@ func (c *Core) Resign(why error) {
 
 // Set implements Controller.
 func (c *Core) Set(plane int, target circuit.Permutation, who string) error {
-	if err := c.check(plane, target); err != nil {
-		return fmt.Errorf("controller: set: %w", err)
-	}
-	return c.await(func(now int64, done func(error)) {
-		c.machine.set(plane, &order{target: target.Clone(), who: who, done: done}, now)
-	})
+	return c.await(func(done func(error)) error { return c.BeginSet(plane, target, who, done) })
 }
 
 // Disable implements Controller.
 func (c *Core) Disable(plane int, reason, who string) error {
-	if err := c.check(plane, nil); err != nil {
-		return fmt.Errorf("controller: disable: %w", err)
-	}
-	return c.await(func(now int64, done func(error)) { c.machine.disable(plane, reason, who, done, now) })
+	return c.await(func(done func(error)) error { return c.BeginDisable(plane, reason, who, done) })
 }
 
 // Enable implements Controller.
 func (c *Core) Enable(plane int, who string) error {
+	return c.await(func(done func(error)) error { return c.BeginEnable(plane, who, done) })
+}
+
+// BeginSet is Set, without waiting: the core calls done once with the result, from its goroutine. done must not block.
+// If BeginSet returns an error, the core does not call done.
+func (c *Core) BeginSet(plane int, target circuit.Permutation, who string, done func(error)) error {
+	if err := c.check(plane, target); err != nil {
+		return fmt.Errorf("controller: set: %w", err)
+	}
+	return c.do(func(now int64) {
+		c.machine.set(plane, &order{target: target.Clone(), who: who, done: done}, now)
+	})
+}
+
+// BeginDisable is to Disable what BeginSet is to Set.
+func (c *Core) BeginDisable(plane int, reason, who string, done func(error)) error {
+	if err := c.check(plane, nil); err != nil {
+		return fmt.Errorf("controller: disable: %w", err)
+	}
+	return c.do(func(now int64) { c.machine.disable(plane, reason, who, done, now) })
+}
+
+// BeginEnable is to Enable what BeginSet is to Set.
+func (c *Core) BeginEnable(plane int, who string, done func(error)) error {
 	if err := c.check(plane, nil); err != nil {
 		return fmt.Errorf("controller: enable: %w", err)
 	}
-	return c.await(func(now int64, done func(error)) { c.machine.enable(plane, &order{who: who, done: done}, now) })
+	return c.do(func(now int64) { c.machine.enable(plane, &order{who: who, done: done}, now) })
 }
 
-// await calls begin on the core's goroutine, and waits until it or the core calls done.
-func (c *Core) await(begin func(now int64, done func(error))) error {
+// await calls begin, and waits until the core calls done.
+func (c *Core) await(begin func(done func(error)) error) error {
 	ended := make(chan error, 1)
-	if err := c.do(func(now int64) { begin(now, func(err error) { ended <- err }) }); err != nil {
+	if err := begin(func(err error) { ended <- err }); err != nil {
 		return err
 	}
 	select {

@@ -169,3 +169,42 @@ func TestPostsBeforeTheClaim(t *testing.T) {
 		}
 	})
 }
+
+// TestReleaseOfOthers: only the attachment and the holder that were granted a plane can release it.
+func TestReleaseOfOthers(t *testing.T) {
+	r := newTestRig(t, 2, 1, nil)
+	r.hold(1)
+	for _, err := range []error{r.s[1].Release(1, testHolder), r.s[0].Release(1, testHolder+1)} {
+		if err == nil {
+			t.Error("a release of another's plane has no error")
+		}
+	}
+	if h := r.plane(0).Holder; h == nil || h.Holder != testHolder {
+		t.Errorf("holder %+v", h)
+	}
+}
+
+// TestClaimKeepsOtherPosts: posts that came after a takeover wait for the claim of their own plane, and a claim of
+// another plane does not refuse them.
+func TestClaimKeepsOtherPosts(t *testing.T) {
+	to := circuit.Shift(3, 2)
+	r := newTestRig(t, 3, 2, func(r *testRig, c *Config) {
+		c.Recovered = []Recovered{{Epoch: 3, Map: r.dev.maps[0]}, {Epoch: 3, Map: r.dev.maps[1]}}
+		r.absent = 1
+	})
+	if err := r.s[1].Post(1, 3, 10, to); err != nil {
+		t.Fatal(err)
+	}
+	r.s[2].Detach(true)
+	r.attach(2, LeaseSnapshot{Port: 2, Holder: 20, Mask: 1})
+	r.attach(0, LeaseSnapshot{Port: 0, Holder: 10, Mask: 2})
+	for _, p := range []int{0, 2} {
+		if err := r.s[p].Post(1, 3, 10, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.pass(time.Second)
+	if len(r.s[1].refused) != 0 || r.page.epochs[1] != 4 || !r.page.maps[1].Equal(to) {
+		t.Errorf("refused %v, epoch %d: %s", r.s[1].refused, r.page.epochs[1], r.core.Waiting(1))
+	}
+}

@@ -217,3 +217,24 @@ func TestNoGrantBeforeTheRecord(t *testing.T) {
 		}
 	}
 }
+
+// TestSetAfterLostIntent: a set that the journal refuses fails at once, and the next one is written anew.
+func TestSetAfterLostIntent(t *testing.T) {
+	var j *testJournal
+	r := newTestRig(t, 2, 1, journaled(&j))
+	j.answer(r)
+	full := errors.New("disk is full")
+	j.err = full
+	refused := r.set(0, circuit.Shift(2, 0))
+	r.pass(time.Second)
+	j.step()
+	want(t, "set", *refused, full, "plane 0")
+	again := r.set(0, circuit.Shift(2, 0))
+	for range 3 {
+		r.pass(time.Second)
+		j.step()
+	}
+	if *again != nil || len(r.dev.moves) != 1 || r.plane(0).State != Resident {
+		t.Errorf("set again: %v, moves %v", *again, r.dev.moves)
+	}
+}

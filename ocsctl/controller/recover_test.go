@@ -197,3 +197,23 @@ func TestDeviceThatIsReadLater(t *testing.T) {
 		}
 	}
 }
+
+// TestLeadingBeforeEachMove: the device moves nothing when the controller's rule has ended, for ranks or an operator.
+func TestLeadingBeforeEachMove(t *testing.T) {
+	for name, ask := range map[string]func(r *testRig){
+		"ranks":    func(r *testRig) { r.hold(1); r.postAll(0, 0, circuit.Shift(2, 0)) },
+		"operator": func(r *testRig) { r.set(0, circuit.Shift(2, 0)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTestRig(t, 2, 1, func(_ *testRig, c *Config) {
+				c.Leading = func() error { return fmt.Errorf("the lease has expired: %w", ErrNotLeader) }
+			})
+			ask(r)
+			r.pass(time.Second)
+			if len(r.dev.moves) > 0 {
+				t.Errorf("moves %v", r.dev.moves)
+			}
+			want(t, "rule", r.s[0].closed, ErrNotLeader, "expired")
+		})
+	}
+}

@@ -2,8 +2,8 @@
 // the simulator's, then those of the broken package. It prints the test that found each break, and exits with 1 if a
 // break survives, or if only the package's tests find one that the simulator has to find.
 //
-// It changes no file: the compiler reads the broken file in place of the original. docs/design/simulation.md says how to
-// add a break.
+// It changes no file: the compiler reads the broken file in place of the original. docs/design/simulation.md says how
+// to add a break.
 //
 // Layer: inside bench. It runs tests, and imports no protocol.
 package main
@@ -87,6 +87,9 @@ func (m *mutant) packages() []string {
 	if m.unit {
 		all = append(all, "./"+path.Dir(m.file))
 	}
+	if m.unit && path.Dir(m.file) == "ocsctl/driver" { // package switches has the tests of sessions
+		all = append(all, "./ocsctl/switches")
+	}
 	return all
 }
 
@@ -127,7 +130,8 @@ func (m *mutant) apply(text string) (string, error) {
 func test(overlay, pkg string, limit time.Duration) (found string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit+time.Minute)
 	defer cancel()
-	c := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-short", "-failfast", "-timeout", limit.String(), pkg)
+	c := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-short", "-failfast", "-timeout", limit.String(),
+		pkg)
 	out, err := c.CombinedOutput()
 	text := string(out)
 	switch {

@@ -6,7 +6,7 @@ import (
 	"lightpath/internal/files"
 )
 
-// TestMutants checks that each break still replaces one text of its file, so that no change of the code makes it vanish.
+// TestMutants checks that each break still replaces one text of its file. Else a change of the code has lost it.
 func TestMutants(t *testing.T) {
 	t.Chdir("../../..")
 	names := map[string]bool{}

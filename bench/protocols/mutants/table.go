@@ -20,6 +20,7 @@ const (
 	planesFile  = "shim/arbiter/planes.go"
 	unitFile    = "ocsctl/switches/unit.go"
 	changeFile  = "ocsctl/driver/change.go"
+	knownFile   = "ocsctl/driver/known.go"
 	sessionFile = "ocsctl/driver/session.go"
 	stateFile   = "ocsctl/controller/journal/state.go"
 )
@@ -58,10 +59,10 @@ var mutants = []mutant{
 		"want := q.mask &^ down", "want := q.mask", false},
 	{"grants to ranks that the journal lacks", leaseFile,
 		"want&blocked == 0 && q.a.recorded", "want&blocked == 0", true},
-	{"accepts posts without a lease", leaseFile,
+	{"counts posts without a lease as the holder's", moveFile,
+		"err = m.mayMove(pl, k.holder, target)", "k.holder = m.lease.held[pl.index].holder", false},
+	{"accepts posts to planes without a holder", leaseFile,
 		"case h.a == nil && m.grace != 0: //", "case h.a == nil: //", true},
-	{"keeps posts of the holder before", operateFile,
-		"m.refuseOthers(g.granted)\n", "", true},
 	{"set moves held planes", operateFile,
 		"case h.a != nil:\n\t\treturn fmt.Errorf(\"%s: by holder",
 		"case h.a != nil && h.a.port < 0:\n\t\treturn fmt.Errorf(\"%s: by holder", false},
@@ -116,6 +117,8 @@ var mutants = []mutant{
 		"if verdicts == nil && errors.Is(err, ErrUnknownOutcome) {", "if false {", true},
 	{"makes no dark circuit again", sessionFile,
 		"again := s.Remake(c, idle)", "again := s.Remake(c, idle)[:0]", true},
-	{"reads no light between moves", unitFile,
-		"u.see(p, health)\n\t\tif p.failure", "u.see(p, nil)\n\t\tif p.failure", true},
+	{"judges no light between moves", knownFile,
+		"f.dbm = out.PowerDBm\n\t\t}\n\t\tk.settle(c, f, at)", "f.dbm = out.PowerDBm\n\t\t}\n\t\t_ = f", false},
+	{"reads no health between moves", unitFile,
+		"u.see(p, health)\n\t\tif p.failure", "u.see(p, health[:0])\n\t\tif p.failure", true},
 }

@@ -1,0 +1,55 @@
+package controller
+
+import (
+	"testing"
+
+	"lightpath/plans/circuit"
+)
+
+// TestBarrierForgets: after the last post of a round is void, the next one may name another map, and rounds that are
+// used again share nothing.
+func TestBarrierForgets(t *testing.T) {
+	b := newBarrier()
+	post := func(port int, k roundKey, target circuit.Permutation) {
+		t.Helper()
+		if err := b.post(0, port, k, target, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, two := circuit.Shift(3, 1), circuit.Shift(3, 2)
+	mine, yours := roundKey{0, 1}, roundKey{0, 2}
+	post(0, mine, one)
+	post(1, mine, one)
+	post(1, mine, one) // repeated
+	b.forget(0)
+	if r := b.rounds[mine]; r == nil || r.posted[0] || !r.posted[1] {
+		t.Fatalf("one post is void: %+v", r)
+	}
+	b.forget(1)
+	post(0, mine, two)
+	post(1, yours, one)
+	if m, y := b.rounds[mine], b.rounds[yours]; m.posted[1] || y.posted[0] || !same(m.target, two) || !same(y.target, one) {
+		t.Errorf("rounds share posts: %+v, %+v", m, y)
+	}
+	b.done(0, two)
+	if len(b.rounds) != 0 {
+		t.Errorf("rounds of a past epoch: %v", b.rounds)
+	}
+	for k := uint64(1); k < maxRounds+1; k++ {
+		post(0, roundKey{1, k}, one)
+	}
+	if err := b.post(0, 0, roundKey{1, maxRounds + 1}, one, 0); err == nil {
+		t.Error("too many rounds")
+	}
+	for k, r := range b.rounds {
+		if r.posted[1] || r.posted[2] || r.count != 1 {
+			t.Errorf("round %+v is not its own: %+v", k, r)
+		}
+	}
+	for epoch := range uint32(2 * keepPast) {
+		b.done(epoch, one)
+	}
+	if len(b.past) > keepPast {
+		t.Errorf("%d past epochs", len(b.past))
+	}
+}

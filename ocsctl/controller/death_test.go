@@ -1,0 +1,90 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"lightpath/ocsctl"
+	"lightpath/plans/circuit"
+)
+
+// TestDeadRank: a move that needs the port of a rank that has died fails, whether the rank had posted or not. A rank
+// that has detached itself is not awaited. The plane is back in service when all ranks of that time have left.
+func TestDeadRank(t *testing.T) {
+	target := circuit.Shift(3, 2) // all ports change
+	for name, die := range map[string]func(r *testRig){
+		"before the posts": func(r *testRig) {
+			r.s[2].Detach(false)
+			r.post(0, 0, 0, target)
+			r.post(1, 0, 0, target)
+		},
+		"after its post": func(r *testRig) {
+			r.post(2, 0, 0, target)
+			r.post(0, 0, 0, target)
+			r.s[2].Detach(false)
+		},
+		"awaited": func(r *testRig) {
+			r.post(0, 0, 0, target)
+			r.post(1, 0, 0, target)
+			r.s[2].Detach(false)
+		},
+		"with another one": func(r *testRig) {
+			r.post(0, 0, 0, target)
+			r.s[2].Detach(false)
+			r.s[1].Detach(false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTestRig(t, 3, 1, nil)
+			r.hold(1)
+			die(r)
+			r.pass(time.Second)
+			want(t, "a dead rank", r.page.faults[0], ocsctl.ErrPortLost, "rank of port", "2")
+			if len(r.dev.moves) > 0 {
+				t.Errorf("moved: %v", r.dev.moves)
+			}
+			for p, s := range r.s {
+				if p == 0 || r.core.machine.ports[p] != nil {
+					s.Detach(true)
+				}
+			}
+			if r.page.faults[0] != nil {
+				t.Errorf("all ranks have left: %v", r.page.faults[0])
+			}
+		})
+	}
+	r := newTestRig(t, 3, 1, nil)
+	r.hold(1)
+	r.s[2].Detach(true)
+	r.post(0, 0, 0, target)
+	r.post(1, 0, 0, target)
+	r.pass(time.Second)
+	if r.page.faults[0] != nil || !r.page.maps[0].Equal(target) {
+		t.Errorf("a rank has detached itself: %v, map %v", r.page.faults[0], r.page.maps[0])
+	}
+}
+
+// TestDeadRankOfPort0: a rank that is not the holder dies at port 0.
+func TestDeadRankOfPort0(t *testing.T) {
+	target := circuit.Shift(3, 2)
+	r := newTestRig(t, 3, 1, nil)
+	if err := r.s[1].Acquire(1, 1, testHolder); err != nil {
+		t.Fatal(err)
+	}
+	r.post(1, 0, 0, target)
+	r.s[0].Detach(false)
+	r.pass(time.Second)
+	want(t, "a dead rank", r.page.faults[0], ocsctl.ErrPortLost, "rank of port 0")
+}
+
+// TestPostAfterDetach: a post of a rank that has detached itself does not count.
+func TestPostAfterDetach(t *testing.T) {
+	target := circuit.Shift(3, 2)
+	r := newTestRig(t, 3, 1, nil)
+	r.hold(1)
+	r.s[2].Detach(true)
+	_ = r.s[2].Post(0, 0, testHolder, target) // it may have an error
+	if p := r.plane(0); p.State != Resident || len(p.Posted) > 0 {
+		t.Errorf("%+v", p)
+	}
+}
