@@ -264,7 +264,7 @@ func coverageTable(c protocols.Coverage, faults []string) string {
 func repeat(s *protocols.Simulation) *protocols.Result {
 	cfg := s.Config
 	cfg.Lines = true
-	return simulate(cfg, s.Chooser())
+	return simulate.Make(cfg, s.Chooser())
 }
 
 // replay returns the command that makes the run of a seed.
