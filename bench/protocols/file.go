@@ -2,7 +2,6 @@ package protocols
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 
@@ -74,12 +73,7 @@ func Decode(data []byte) (*Simulation, error) {
 			seed, err = r.Integer(0, MaxSeed)
 			s.Seed = uint64(seed)
 		case "choices":
-			s.Choices = []int{}
-			err = r.List(maxChoices, func(int) error {
-				c, err := r.Integer(0, math.MaxInt32)
-				s.Choices = append(s.Choices, c)
-				return err
-			})
+			s.Choices, err = decode.List(r, maxChoices, r.Between(0, math.MaxInt32))
 		case "violation":
 			if s.Violation, err = r.Text(); err == nil && s.Violation == "" {
 				err = r.Errorf("want the name of an invariant")
@@ -90,16 +84,13 @@ func Decode(data []byte) (*Simulation, error) {
 		return err
 	})
 	if err == nil {
-		err = r.End()
+		err = r.Need(seen, "version", "config")
 	}
-	switch {
-	case err != nil:
-	case !seen["version"]:
-		err = fmt.Errorf("version: missing")
-	case !seen["config"]:
-		err = fmt.Errorf("config: missing")
-	case seen["seed"] == seen["choices"]:
-		err = fmt.Errorf("seed, choices: want one of them")
+	if err == nil && seen["seed"] == seen["choices"] {
+		err = r.Errorf("seed, choices: want one of them")
+	}
+	if err == nil {
+		err = r.End()
 	}
 	if err != nil {
 		return nil, err

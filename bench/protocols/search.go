@@ -2,6 +2,8 @@ package protocols
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -30,6 +32,17 @@ func (s *Summary) Add(r *Result) {
 // Runner makes a run, as [Run] does.
 type Runner func(Config, Chooser) *Result
 
+// Make makes a run. If the code that runs panics, that is a violation of "panic", and the trace has the stack only.
+func (run Runner) Make(cfg Config, c Chooser) (r *Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			r = &Result{Violation: fmt.Errorf("panic: %v", p)}
+			r.Trace.Lines = []Line{{Kind: Violation, Text: fmt.Sprintf("panic: %v\n%s", p, debug.Stack())}}
+		}
+	}()
+	return run(cfg, c)
+}
+
 // Search makes runs of cfg with the seeds from seed on, workers at a time, until a run violates an invariant. It
 // returns that run's simulation, nil if no run does, and the summary up to that run. Both depend on cfg, seed and runs
 // only, unless ctx ends the search: then it returns early. Search calls progress, if not nil, with the summary so far.
@@ -41,7 +54,7 @@ func Search(ctx context.Context, run Runner, cfg Config, seed uint64, runs, work
 		first := seed + uint64(sum.Runs)
 		var wait sync.WaitGroup
 		for i := range batch {
-			wait.Go(func() { batch[i] = run(cfg, Random(first+uint64(i))) })
+			wait.Go(func() { batch[i] = run.Make(cfg, Random(first+uint64(i))) })
 		}
 		wait.Wait()
 		for i, r := range batch {

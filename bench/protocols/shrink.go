@@ -43,7 +43,7 @@ func (h *shrinker) try(cfg Config, c Chooser, accept func(made []int) bool) bool
 	h.left--
 	h.made++
 	rec := &Recorder{Chooser: c}
-	r := h.run(cfg, rec)
+	r := h.run.Make(cfg, rec)
 	if h.progress != nil {
 		h.progress(h.made, len(h.best.Choices))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -106,6 +107,25 @@ func TestShrinkToNothing(t *testing.T) {
 		return &Result{Violation: errors.New("always: holds never")}
 	}
 	if got := Shrink(t.Context(), always, &Simulation{Seed: 2}, 100, nil); got.Choices == nil || len(got.Choices) > 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestPanic checks that code that panics is a violation with a seed, and that the run can be shortened.
+func TestPanic(t *testing.T) {
+	panics := func(_ Config, c Chooser) *Result {
+		for range 10 {
+			if c.Choose(20) == 13 {
+				panic("thirteen")
+			}
+		}
+		return &Result{}
+	}
+	sum, s := Search(t.Context(), panics, Config{}, 1, 100, 2, nil)
+	if s == nil || s.Violation != "panic" || sum.Runs == 100 {
+		t.Fatalf("%+v, %+v", sum, s)
+	}
+	if got := Shrink(t.Context(), panics, s, 1000, nil); !slices.Equal(got.Choices, []int{13}) {
 		t.Errorf("%+v", got)
 	}
 }

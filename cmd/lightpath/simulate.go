@@ -148,13 +148,9 @@ func (f *simulationFlags) run(cmd *cobra.Command) error {
 
 // runFile makes the run of the file of --in.
 func (f *simulationFlags) runFile() (o simulated, err error) {
-	text, err := readInput("in", f.in)
+	s, err := decodeInput("in", f.in, protocols.Decode)
 	if err != nil {
 		return o, err
-	}
-	s, err := protocols.Decode(text)
-	if err != nil {
-		return o, fmt.Errorf("%s: %w", inputName(f.in), err)
 	}
 	r := repeat(s)
 	found := protocols.InvariantOf(r.Violation)
@@ -268,7 +264,7 @@ func coverageTable(c protocols.Coverage, faults []string) string {
 func repeat(s *protocols.Simulation) *protocols.Result {
 	cfg := s.Config
 	cfg.Lines = true
-	return simulate(cfg, s.Chooser())
+	return simulate.Make(cfg, s.Chooser())
 }
 
 // replay returns the command that makes the run of a seed.
