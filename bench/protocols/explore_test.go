@@ -14,21 +14,22 @@ func TestExplore(t *testing.T) {
 	parent := func(operations int) smallComm { return smallComm{[]int{0, 1, 2}, -1, operations} }
 	child := smallComm{[]int{0, 1}, 0, 1}
 	for name, k := range map[string]struct {
-		cfg  smallConfig
 		long bool
+		cfg  smallConfig
 	}{
 		"tickets: two communicators": {cfg: smallConfig{comms: []smallComm{pair(1), pair(1)}}},
 		"tickets: takeover":          {cfg: smallConfig{comms: []smallComm{pair(1)}, crash: true}},
 		"tickets: takeover while planes are given back": {cfg: smallConfig{comms: []smallComm{pair(2)}, warm: 1,
 			crashed: true, busy: true}},
-		"tickets: loop":                          {cfg: smallConfig{comms: []smallComm{pair(2)}}},
-		"tickets: two planes":                    {cfg: smallConfig{planes: 2, comms: []smallComm{pair(1)}}, long: true},
-		"tickets: planes change hands":           {cfg: smallConfig{comms: []smallComm{pair(2), pair(1)}, busy: true}, long: true},
-		"tickets: takeover in a loop":            {cfg: smallConfig{comms: []smallComm{pair(2)}, crash: true}, long: true},
-		"tickets: takeover, two communicators":   {cfg: smallConfig{comms: []smallComm{pair(1), pair(1)}, crash: true}, long: true},
+		"tickets: loop":                {cfg: smallConfig{comms: []smallComm{pair(2)}}},
+		"tickets: two planes":          {true, smallConfig{planes: 2, comms: []smallComm{pair(1)}}},
+		"tickets: planes change hands": {true, smallConfig{comms: []smallComm{pair(2), pair(1)}, busy: true}},
+		"tickets: takeover in a loop":  {true, smallConfig{comms: []smallComm{pair(2)}, crash: true}},
+		"tickets: takeover, two communicators": {true, smallConfig{comms: []smallComm{pair(1), pair(1)},
+			crash: true}},
 		"vacating: child":                        {cfg: smallConfig{comms: []smallComm{parent(0), child}}},
-		"vacating: child, after a crash":         {cfg: smallConfig{comms: []smallComm{parent(0), child}, crash: true}, long: true},
-		"vacating: child and parent at one time": {cfg: smallConfig{comms: []smallComm{parent(1), child}}, long: true},
+		"vacating: child, after a crash":         {true, smallConfig{comms: []smallComm{parent(0), child}, crash: true}},
+		"vacating: child and parent at one time": {true, smallConfig{comms: []smallComm{parent(1), child}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if k.long && !long {
@@ -53,15 +54,15 @@ func explore(t *testing.T, cfg smallConfig) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d states, %d runs, at most %d steps", x.States, x.Runs, x.Depth)
 	if x.Error == nil {
+		t.Logf("%d states, %d runs, at most %d steps", x.States, x.Runs, x.Depth)
 		return
 	}
+	t.Errorf("%v (after %d steps; %d states, %d runs)", x.Error, len(x.Choices), x.States, x.Runs)
 	if err := x.Name(start); err != nil {
 		t.Error(err)
 	}
 	for i, s := range x.Trace {
 		t.Logf("%3d %s", i, s)
 	}
-	t.Fatal(x.Error)
 }

@@ -95,10 +95,9 @@ type smallPost struct {
 
 // smallStep is a step that may happen.
 type smallStep struct {
-	kind    smallKind
-	at      int // host, plane or group
-	rank    int
-	further string
+	kind smallKind
+	at   int // host, plane or group
+	rank int // or port of a frame
 }
 
 type smallKind string
@@ -129,14 +128,14 @@ func smallStart(cfg smallConfig) func() (Space, error) {
 }
 
 func newSmall(cfg smallConfig, print *fingerprinter) (*small, error) {
-	w := &small{cfg: cfg, now: int64(time.Hour), records: make([]journal.State, cfg.planes), epochs: map[smallEpoch]circuit.Permutation{},
-		agreed: map[smallPost]bool{}, print: print}
+	w := &small{cfg: cfg, now: int64(time.Hour), records: make([]journal.State, cfg.planes), print: print,
+		epochs: map[smallEpoch]circuit.Permutation{}, agreed: map[smallPost]bool{}}
 	for range cfg.planes {
 		w.planes = append(w.planes, smallPlane{light: cfg.start.Clone(), frames: make([]smallFrame, cfg.ports)})
 	}
 	for p := range cfg.ports {
-		h := &smallHost{w: w, port: p, planes: make([]smallNews, cfg.planes), held: map[uint64]uint64{}, wants: map[uint64]uint64{},
-			refused: map[smallRefusal]error{}}
+		h := &smallHost{w: w, port: p, planes: make([]smallNews, cfg.planes), held: map[uint64]uint64{},
+			wants: map[uint64]uint64{}, refused: map[smallRefusal]error{}}
 		for j := range h.planes {
 			h.planes[j].m = circuit.AllDark(cfg.ports)
 		}
@@ -343,8 +342,8 @@ func (w *small) check() error {
 	}
 	for j, p := range shot.Planes {
 		if p.State != controller.Resident || p.Holder != nil || !p.Map.Equal(w.planes[j].light) {
-			return fmt.Errorf("plane %d is %v with map %v, light %v, holder %v at the end", j, p.State, p.Map, w.planes[j].light,
-				p.Holder)
+			return fmt.Errorf("plane %d is %v with map %v, light %v, holder %v at the end", j, p.State, p.Map,
+				w.planes[j].light, p.Holder)
 		}
 	}
 	return nil

@@ -84,7 +84,7 @@ func (w *small) serve(h *smallHost, m any) {
 	switch m := m.(type) {
 	case smallHello:
 		h.at, err = w.core.Attach(smallSink{h}, controller.AttachOptions{Port: h.port, Held: m.held})
-		h.down = append(h.down, smallWelcome{m.held})
+		h.down = append(h.down, smallWelcome(m))
 	case smallAgree:
 		err = h.at.Post(m.plane, m.epoch, m.holder, m.target)
 	case smallAcquire:
@@ -169,8 +169,8 @@ func (h *smallHost) welcome(m smallWelcome) {
 		case p.epoch >= at.epoch:
 			h.up = append(h.up, p)
 		case p.epoch+1 != at.epoch || !at.m.Equal(p.target):
-			h.refused[smallRefusal{p.plane, p.holder}] = fmt.Errorf("another controller has plane %d at epoch %d: %w", p.plane,
-				at.epoch, ocsctl.ErrUnknownMap)
+			h.refused[smallRefusal{p.plane, p.holder}] = fmt.Errorf("another controller has plane %d at epoch %d: %w",
+				p.plane, at.epoch, ocsctl.ErrUnknownMap)
 		}
 	}
 	h.forget()
@@ -243,7 +243,8 @@ func newSmallGroup(w *small, i int) *smallGroup {
 		Template: &plans.Problem{Ranks: len(cfg.ports), BandwidthGbps: 1, ReconfigUS: 1},
 	}}
 	for r, port := range cfg.ports {
-		m := &smallMember{g: g, rank: r, host: w.hosts[port], lanes: make([]smallLane, w.cfg.planes), got: make([]int, w.cfg.planes)}
+		m := &smallMember{g: g, rank: r, host: w.hosts[port], lanes: make([]smallLane, w.cfg.planes),
+			got: make([]int, w.cfg.planes)}
 		own := circuits.Config{
 			Rank: r, Holder: g.id, Ports: cfg.ports, Size: w.cfg.ports, Planes: w.cfg.planes, Timeout: time.Minute,
 			Serving: func() bool { return g.failed == nil },
@@ -255,8 +256,8 @@ func newSmallGroup(w *small, i int) *smallGroup {
 		m.machine = circuits.NewMachine(own, smallView{m.host, g.id})
 		g.members = append(g.members, m)
 	}
-	g.machine = arbiter.New(arbiter.Config{Ranks: len(cfg.ports), Site: &g.site, FabricSize: w.cfg.ports, RoundWait: time.Second},
-		smallView{g.members[0].host, g.id}, smallBook{})
+	own := arbiter.Config{Ranks: len(cfg.ports), Site: &g.site, FabricSize: w.cfg.ports, RoundWait: time.Second}
+	g.machine = arbiter.New(own, smallView{g.members[0].host, g.id}, smallBook{})
 	return g
 }
 
@@ -294,7 +295,8 @@ func (g *smallGroup) take(m *control.Message) {
 		answer := control.Message{Kind: control.MsgVacated, Seq: m.Seq}
 		if ok {
 			for _, rank := range tell {
-				g.members[rank].toRank = append(g.members[rank].toRank, control.Message{Kind: control.MsgVacate, Body: m.Body})
+				to := g.members[rank]
+				to.toRank = append(to.toRank, control.Message{Kind: control.MsgVacate, Body: m.Body})
 			}
 			answer.Arg = 1
 		}
@@ -350,7 +352,8 @@ func (g *smallGroup) perform(a *arbiter.Action) {
 			return
 		}
 		p.vacates = g
-		p.toLeader = append(p.toLeader, smallMessage(control.Message{Kind: control.MsgVacateAsk, Seq: uint64(a.Plane), Body: body}, p.rank))
+		q := control.Message{Kind: control.MsgVacateAsk, Seq: uint64(a.Plane), Body: body}
+		p.toLeader = append(p.toLeader, smallMessage(q, p.rank))
 	case arbiter.SetTimer:
 		g.idle = true
 	case arbiter.StopTimer:

@@ -18,6 +18,8 @@ const (
 	confirmFile = "ocsctl/controller/confirm.go"
 	arbiterFile = "shim/arbiter/machine.go"
 	planesFile  = "shim/arbiter/planes.go"
+	rankFile    = "shim/circuits/machine.go"
+	vacateFile  = "shim/circuits/vacate.go"
 	unitFile    = "ocsctl/switches/unit.go"
 	changeFile  = "ocsctl/driver/change.go"
 	knownFile   = "ocsctl/driver/known.go"
@@ -63,6 +65,10 @@ var mutants = []mutant{
 		"err = m.mayMove(pl, k.holder, target)", "k.holder = m.lease.held[pl.index].holder", false},
 	{"accepts posts to planes without a holder", leaseFile,
 		"case h.a == nil && m.grace != 0: //", "case h.a == nil: //", true},
+	{"keeps posts of the holder before", operateFile,
+		"m.refuseOthers(g.granted)\n", "", true},
+	{"lets a holder wait for itself", operateFile,
+		"m.freed(a, m.lease.release(mask, a, holder), now)\n", "", false},
 	{"set moves held planes", operateFile,
 		"case h.a != nil:\n\t\treturn fmt.Errorf(\"%s: by holder",
 		"case h.a != nil && h.a.port < 0:\n\t\treturn fmt.Errorf(\"%s: by holder", false},
@@ -105,6 +111,20 @@ var mutants = []mutant{
 		"err == nil && int32(at-epoch) >= 0", "err == nil && int32(at-epoch) > 0", false},
 	{"uses planes with circuits of others", arbiterFile,
 		"case entangled:\n\t\treturn m.onPackets(0)", "case entangled && s.Scripted:\n\t\treturn m.onPackets(0)", true},
+
+	// The rank's side of operations.
+	{"does not await its planes", rankFile,
+		"case err == nil && int32(epoch-want.Epoch) >= 0:", "case err == nil:", false},
+	{"keeps its circuit to a port outside", rankFile,
+		"planes |= 1 << j", "planes |= 0", false},
+	{"starts from where it left planes", rankFile,
+		"m.now[j] = *want", "_ = *want", false},
+	{"counts one move too few", rankFile,
+		"m.now[j].Epoch+n, moves.Target(j, n)", "m.now[j].Epoch+n-1, moves.Target(j, n)", false},
+	{"asks an ancestor that lacks a port", vacateFile,
+		"if len(r.Ranks) == len(ports) {", "if len(r.Ranks) <= len(ports) {", true},
+	{"follows requests for other ports", vacateFile,
+		" && r.Target[m.cfg.Ports[m.cfg.Rank]] == circuit.Dark", "", true},
 
 	// The device and the driver.
 	{"verifies only new circuits", changeFile,
