@@ -137,7 +137,7 @@ func TestForgiveDuringSet(t *testing.T) {
 	r.s[1].Detach(false)
 	r.release(1)
 	j.answer(r)
-	moved := r.set(0, circuit.Shift(2, 0))
+	moved := r.set(0, circuit.AllDark(2))
 	r.s[0].Detach(true)
 	if r.page.epochs[0] != 0 || r.page.faults[0] == nil {
 		t.Error("returned during a set", r.page.epochs[0])
