@@ -125,3 +125,27 @@ func TestKnownEpoch(t *testing.T) {
 		t.Error("a rank used up the epochs", err)
 	}
 }
+
+// TestForgiveDuringSet: a plane whose ranks leave does not return while an operator's move of it waits for the journal.
+// Its epoch would then not be the one of the intent.
+func TestForgiveDuringSet(t *testing.T) {
+	var j *testJournal
+	r := newTestRig(t, 2, 1, journaled(&j))
+	j.answer(r)
+	r.hold(1)
+	r.post(0, 0, 0, circuit.Shift(2, 0))
+	r.s[1].Detach(false)
+	r.release(1)
+	j.answer(r)
+	moved := r.set(0, circuit.AllDark(2))
+	r.s[0].Detach(true)
+	if r.page.epochs[0] != 0 || r.page.faults[0] == nil {
+		t.Error("returned during a set", r.page.epochs[0])
+	}
+	j.answer(r)
+	r.pass(time.Second)
+	j.answer(r)
+	if m := r.dev.moves; *moved != nil || len(m) != 1 || m[0].Epoch != 0 || r.page.epochs[0] != 1 || r.page.faults[0] != nil {
+		t.Error(*moved, m, r.page.epochs[0], r.page.faults[0])
+	}
+}

@@ -315,7 +315,10 @@ func (m *machine) forgive(now int64) {
 		if !attached && !pl.move.on {
 			pl.barrier.reset()
 		}
-		if pl.fault == nil || pl.mark > oldest || pl.move.on || !pl.byRank && !m.cfg.Forgive || !m.mayRestore(pl, now) {
+		switch {
+		case pl.fault == nil, pl.mark > oldest, pl.move.on, pl.move.order != nil, !pl.byRank && !m.cfg.Forgive:
+			continue
+		case !m.mayRestore(pl, now):
 			continue
 		}
 		observed, err := m.read(pl)
@@ -333,7 +336,7 @@ func (m *machine) forgive(now int64) {
 // restore ends a plane's fault at the map that its device has. A disabled plane stays disabled.
 func (m *machine) restore(pl *plane, observed circuit.Permutation, now int64) {
 	pl.barrier.reset()
-	pl.intent = intent{id: pl.intent.id}
+	pl.intent = intent{id: pl.intent.id + 1} // a late answer is ignored
 	m.install(pl, observed, now)
 	pl.desired, pl.fault, pl.byRank = pl.m, nil, false
 	m.advanceEpoch(pl, 0, now)
@@ -408,9 +411,8 @@ func (m *machine) faultSaved(pl *plane, id uint64, err error, now int64) {
 	}
 }
 
-// mayRestore reports whether the journal has the plane's fault; if a write of it has failed, mayRestore writes it again.
-// A plane without a move returns to service at a new epoch only then: a controller that takes over continues at the
-// epoch in the journal, and is above all epochs only if the journal has the fault.
+// mayRestore reports whether the journal has the plane's fault. If a write of it has failed, mayRestore writes it again.
+// Otherwise restore would publish an epoch that the journal does not have. The next controller might use it again.
 func (m *machine) mayRestore(pl *plane, now int64) bool {
 	if !pl.saved && pl.saving == 0 {
 		m.save(pl, now)

@@ -79,8 +79,8 @@ func (m *machine) behind(pl *plane, now int64) {
 		m.publish(pl)
 		return
 	}
-	m.failf(pl, now, "%w: ranks know this epoch, the controller took over at epoch %d: %w: %w", errLost, was, ocsctl.ErrUnknownMap,
-		ocsctl.ErrPlaneDown)
+	m.failf(pl, now, "%w: ranks know this epoch, the controller took over at epoch %d: %w: %w", errLost, was,
+		ocsctl.ErrUnknownMap, ocsctl.ErrPlaneDown)
 }
 
 // takeOver puts a plane into service if its device has the journal's map, or a map on the way to the journal's

@@ -346,7 +346,7 @@ func continues(s state, targets []string, o output) bool {
 	return o.epoch == s.epoch && slices.ContainsFunc(targets, func(to string) bool { return between(o.m, s.m, to) })
 }
 
-// between reports whether every port has its circuit of from, of to, or none.
+// between reports whether each port has its circuit in from, its circuit in to, or none.
 func between(m, from, to string) bool {
 	for p := range len(m) {
 		if m[p] != '-' && m[p] != from[p] && m[p] != to[p] {

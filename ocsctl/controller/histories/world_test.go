@@ -147,7 +147,8 @@ func (w *world) rule(number, requests int) {
 	if l.core, err = controller.Start(c); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := l.core.Attach(&observer{world: w, life: l, began: began}, controller.AttachOptions{Port: -1}); err != nil {
+	sees := &observer{world: w, life: l, began: began}
+	if _, err := l.core.Attach(sees, controller.AttachOptions{Port: -1}); err != nil {
 		w.t.Fatal(err)
 	}
 	l.api = l.core

@@ -27,7 +27,7 @@ var advices = map[controller.Cause]*Advice{
 		"a plane is down: outcome unknown, or the switch does not answer"},
 	controller.CauseUnresponsive: {"Once the switch answers: lightpath ocs drift, then enable or set.",
 		"a plane is down: outcome unknown, or the switch does not answer"},
-	controller.CauseJournal: {"The journal did not take the move in time: look at its disk, or at etcd, then lightpath ocs enable.", "the journal is slow or full"},
+	controller.CauseJournal: {"The journal did not take the move in time, or it has lost changes: look at its disk, or at etcd, and compare the circuits, then lightpath ocs enable.", "the journal is slow or full"},
 	controller.CauseFenced: {"Another controller has taken over; find out why this one was cut off.",
 		"the controller was fenced"},
 	controller.CausePortLost: {"A rank died in a reconfiguration. The plane comes back when its job is gone; else lightpath ocs enable.", "ranks wait for ports"},
