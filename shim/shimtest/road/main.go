@@ -105,8 +105,7 @@ func measure(t *testing.T) {
 		{"shared memory", "S", "arena", 12}, // the whole call
 		{"memory", "P", "inproc", 12},
 		{"tcp", "P", "tcp", 12},
-		{"two TCP planes", "P", "tcp 2", 13},
-		{"circuits", "C", "circuits", 36},
+		{"circuits", "C", "circuits", 31},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			passed := traceRoad(t, c.path)
@@ -137,17 +136,13 @@ func traceRoad(t *testing.T, path string) map[roadStep]bool {
 	switch path {
 	case "inproc":
 		t.Setenv("LIGHTPATH_TRANSPORT", path)
-	case "tcp 2":
-		t.Setenv("LIGHTPATH_PLANES", "2")
-		path = "tcp"
-		fallthrough
 	default:
 		shimtest.UsePath(t, path, 2)
 	}
 	w := shimtest.NewWorld(t, 2)
 	var group [2][]calls.Call
 	for r := range group {
-		group[r] = []calls.Call{shimtest.AllReduce(w.Comms[r], make([]float32, 1<<16))}
+		group[r] = []calls.Call{shimtest.AllReduce(w.Comms[r], make([]float32, 4096))}
 	}
 	for range 20 {
 		w.Must(func(c *shim.Comm) error { return shim.Run(group[c.Rank]) })
