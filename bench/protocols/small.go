@@ -23,7 +23,9 @@ type smallConfig struct {
 	ports, planes int
 	start         circuit.Permutation // of each plane
 	comms         []smallComm
+	warm          int  // operations that each rank ends, in the plainest order, before the choices begin
 	crash         bool // the controller may crash once, and another takes over
+	crashed       bool // it has crashed when the choices begin
 	busy          bool // each communicator has held its planes for too long when its next operation begins
 }
 
@@ -120,10 +122,15 @@ const (
 // smallID is the plan of each ticket.
 var smallID = planning.ID{1}
 
-// newSmall returns a world in which all ranks are attached and each plane is at its first map.
-func newSmall(cfg smallConfig) (*small, error) {
+// smallStart returns a function that begins runs of a small world. All ranks are attached then.
+func smallStart(cfg smallConfig) func() (Space, error) {
+	print := newSmallPrint()
+	return func() (Space, error) { return newSmall(cfg, print) }
+}
+
+func newSmall(cfg smallConfig, print *fingerprinter) (*small, error) {
 	w := &small{cfg: cfg, now: int64(time.Hour), records: make([]journal.State, cfg.planes), epochs: map[smallEpoch]circuit.Permutation{},
-		agreed: map[smallPost]bool{}, print: newSmallPrint()}
+		agreed: map[smallPost]bool{}, print: print}
 	for range cfg.planes {
 		w.planes = append(w.planes, smallPlane{light: cfg.start.Clone(), frames: make([]smallFrame, cfg.ports)})
 	}
@@ -141,10 +148,13 @@ func newSmall(cfg smallConfig) (*small, error) {
 	if err := w.takeover(); err != nil {
 		return nil, err
 	}
-	for w.Steps() > 0 && w.steps[0].kind != stepAsk {
+	for w.Steps() > 0 && (w.steps[0].kind != stepAsk || !w.reached(cfg.warm)) {
 		if err := w.Do(0); err != nil {
 			return nil, err
 		}
+	}
+	if cfg.crashed {
+		w.crash()
 	}
 	return w, nil
 }
@@ -189,7 +199,7 @@ func (w *small) Steps() int {
 		}
 		add(g.idle && g.failed == nil, stepIdle, i, 0)
 	}
-	add(w.core == nil, stepTakeover, 0, 0)
+	add(w.core == nil && !w.moving(), stepTakeover, 0, 0)
 	if len(w.steps) == 0 && w.core != nil && w.core.Step() != math.MaxInt64 {
 		add(true, stepTime, 0, 0)
 	}
@@ -279,17 +289,25 @@ func (w *small) violate(format string, args ...any) {
 	}
 }
 
-// complete reports whether all ranks have ended all operations.
-func (w *small) complete() bool {
+// moving reports whether a device moves. A controller that takes over waits for that: see switches.New.
+func (w *small) moving() bool {
+	return slices.ContainsFunc(w.planes, func(p smallPlane) bool { return p.target != nil })
+}
+
+// reached reports whether all ranks have ended so many operations, or all of theirs.
+func (w *small) reached(operations int) bool {
 	for _, g := range w.groups {
 		for _, m := range g.members {
-			if m.ended < g.cfg.operations {
+			if m.ended < min(operations, g.cfg.operations) {
 				return false
 			}
 		}
 	}
 	return true
 }
+
+// complete reports whether all ranks have ended all operations.
+func (w *small) complete() bool { return w.reached(math.MaxInt) }
 
 // check checks the invariants of the state that observers can see.
 func (w *small) check() error {
@@ -486,7 +504,7 @@ func (w *small) arrive(plane, from int) {
 	f.ended = true
 	for _, m := range w.groups[f.group].members {
 		if m.host.port == f.to {
-			m.lanes[plane].received = true
+			m.got[plane]++ // it may not have its ticket yet
 		}
 	}
 	for _, m := range w.groups[f.group].members {

@@ -41,7 +41,7 @@ type smallHost struct {
 // Messages between hosts and controllers.
 type (
 	smallHello   struct{ held []controller.LeaseSnapshot }
-	smallWelcome struct{}
+	smallWelcome struct{ held []controller.LeaseSnapshot }
 	smallNews    struct {
 		plane int
 		epoch uint32
@@ -84,7 +84,7 @@ func (w *small) serve(h *smallHost, m any) {
 	switch m := m.(type) {
 	case smallHello:
 		h.at, err = w.core.Attach(smallSink{h}, controller.AttachOptions{Port: h.port, Held: m.held})
-		h.down = append(h.down, smallWelcome{})
+		h.down = append(h.down, smallWelcome{m.held})
 	case smallAgree:
 		err = h.at.Post(m.plane, m.epoch, m.holder, m.target)
 	case smallAcquire:
@@ -129,7 +129,7 @@ func (h *smallHost) take(m any) {
 			h.forget()
 		}
 	case smallWelcome:
-		h.welcome()
+		h.welcome(m)
 	case smallRefused:
 		if h.refused[m.smallRefusal] == nil {
 			h.refused[m.smallRefusal] = m.why
@@ -154,9 +154,15 @@ func (h *smallHost) take(m any) {
 	}
 }
 
-// welcome repeats posts and requests at another controller. A post that happened must have led to the plane's map.
-func (h *smallHost) welcome() {
+// welcome gives back planes that were released meanwhile, and repeats posts and requests at another controller. A post
+// that happened must have led to the plane's map.
+func (h *smallHost) welcome(m smallWelcome) {
 	h.ready = true
+	for _, l := range m.held {
+		if mask := l.Mask &^ h.wants[l.Holder] &^ h.held[l.Holder]; mask != 0 {
+			h.up = append(h.up, smallRelease{l.Holder, mask})
+		}
+	}
 	for _, p := range h.posts {
 		at := &h.planes[p.plane]
 		switch {
@@ -237,7 +243,7 @@ func newSmallGroup(w *small, i int) *smallGroup {
 		Template: &plans.Problem{Ranks: len(cfg.ports), BandwidthGbps: 1, ReconfigUS: 1},
 	}}
 	for r, port := range cfg.ports {
-		m := &smallMember{g: g, rank: r, host: w.hosts[port], lanes: make([]smallLane, w.cfg.planes)}
+		m := &smallMember{g: g, rank: r, host: w.hosts[port], lanes: make([]smallLane, w.cfg.planes), got: make([]int, w.cfg.planes)}
 		own := circuits.Config{
 			Rank: r, Holder: g.id, Ports: cfg.ports, Size: w.cfg.ports, Planes: w.cfg.planes, Timeout: time.Minute,
 			Serving: func() bool { return g.failed == nil },
@@ -392,6 +398,7 @@ type smallMember struct {
 	ended int // operations
 	moves circuits.ListedMaps
 	lanes []smallLane
+	got   []int // data received, by plane
 }
 
 type smallStage uint8
@@ -405,8 +412,8 @@ const (
 
 // smallLane is an operation's progress on a plane.
 type smallLane struct {
-	at                    int // its map
-	sent, received, ended bool
+	at          int // its map
+	sent, ended bool
 }
 
 // ask requests the next operation.
@@ -473,11 +480,15 @@ func (m *smallMember) bind() {
 	m.stage, m.moves = smallMoving, make(circuits.ListedMaps, len(m.lanes))
 	for j := range m.lanes {
 		m.lanes[j] = smallLane{}
-		if now := m.machine.Now()[j].Maps; now.Equal(dark) || now.Equal(ring) {
-			m.moves[j] = circuits.ListedMaps{{now, ring, dark}}[0]
-		} else {
-			m.moves[j] = circuits.ListedMaps{{now, dark, ring, dark}}[0]
+		now := m.machine.Now()[j].Maps
+		m.moves[j] = []circuit.Permutation{now}
+		if !now.Equal(dark) && !now.Equal(ring) {
+			m.moves[j] = append(m.moves[j], dark)
 		}
+		if !now.Equal(ring) {
+			m.moves[j] = append(m.moves[j], ring)
+		}
+		m.moves[j] = append(m.moves[j], dark)
 	}
 	for j := range m.machine.Outside(m.moves).Each() {
 		m.post(j, 1)
@@ -510,7 +521,7 @@ func (m *smallMember) advance(j int) bool {
 			l.sent = true
 			m.host.w.send(j, from, to, int(m.g.id)-1)
 		}
-		if !l.received || !m.host.w.planes[j].frames[from].ended {
+		if m.got[j] <= m.ended || !m.host.w.planes[j].frames[from].ended {
 			return false
 		}
 	}

@@ -116,7 +116,10 @@ func TestKnownEpoch(t *testing.T) {
 			}
 		})
 	}
-	r := newTestRig(t, 2, 1, func(r *testRig, _ *Config) { r.absent = 1 + 1 })
+	r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {
+		c.Recovered = []Recovered{{Map: r.dev.maps[0]}}
+		r.absent = 1 + 1
+	})
 	_, err := r.core.Attach(newTestSink(), AttachOptions{Port: 1, Known: []uint32{1 << 31}})
 	if err == nil || r.page.faults[0] != nil {
 		t.Error("a rank used up the epochs", err)

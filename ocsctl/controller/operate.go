@@ -164,11 +164,13 @@ func (m *machine) down() (mask uint64) {
 	return mask
 }
 
-// acquire queues a request for planes, and grants it if they are free.
+// acquire queues a request for planes, and grants it if they are free. Planes that the holder still has are free: its
+// release was lost with a connection or a controller. Without that, the request would wait for its own holder.
 func (m *machine) acquire(a *attachment, id, mask, holder uint64, now int64) {
 	if m.over != nil || !m.attached(a) {
 		return
 	}
+	m.freed(a, m.lease.release(mask, a, holder), now)
 	m.lease.queue = append(m.lease.queue, leaseRequest{leaseHolder{a, holder, now}, id, mask})
 	m.grant(now)
 }

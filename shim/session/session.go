@@ -149,6 +149,7 @@ func (s *Session) Drive() error {
 		return nil
 	}
 	s.policy()
+	s.opts.Yielder = Of(s.Comms[0]).Yielder()
 	err := exec.Run(s.tasks, &s.opts)
 	if err != nil {
 		return s.failed(err)

@@ -28,7 +28,8 @@ type State struct {
 	Pairs    *exec.Pairs // of sends and receives
 	Seq      uint64      // number of the last collective
 	Patience Patience    // for calls that run alone in their group
-	Group    Group       // the sends and receives in progress
+	yielder  exec.Yielder
+	Group    Group // the sends and receives in progress
 
 	c        *comm.Core
 	tasks    []*exec.Task

@@ -425,9 +425,6 @@ func (j *job) stray(plane int, past uint32) bool {
 		return true
 	}
 	target := j.swapped(at.Map)
-	if target.Equal(at.Map) {
-		return true // a late post for the last move is accepted
-	}
 	in := input{plane: plane, kind: stray, holder: j.holder, epoch: at.Epoch - past, target: key(target)}
 	lead.change(func() { lead.refused[plane] = nil })
 	call := j.world.tick()

@@ -47,6 +47,7 @@ type panelPlane struct {
 	to     circuit.Permutation // nil: it does not move
 	moves  int                 // number of starts
 	unwell error
+	cycled bool // it has lost its circuits since its last move began
 }
 
 var errMirror = errors.New("mirror driver failed")
@@ -82,7 +83,7 @@ func (p *panel) start(plane int, token uint64, to circuit.Permutation) error {
 	} else if p.dice.percent(2) {
 		to = circuit.AllDark(len(to)) // a wrong map
 	}
-	pl.to, pl.unwell = to, nil
+	pl.to, pl.unwell, pl.cycled = to, nil, false
 	pl.moves++
 	number := pl.moves
 	if p.dice.percent(2) {
@@ -116,6 +117,17 @@ func (p *panel) Map(plane int) (circuit.Permutation, error) {
 	return p.planes[plane].at, nil
 }
 
+// actual returns a plane's map; "": it moves, or has lost its circuits by itself.
+func (p *panel) actual(plane int) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pl := &p.planes[plane]
+	if pl.to != nil || pl.cycled {
+		return ""
+	}
+	return key(pl.at)
+}
+
 // Report implements controller.Reporter.
 func (p *panel) Report(plane int) (string, error) {
 	p.mu.Lock()
@@ -137,20 +149,20 @@ func (p *panel) harm(plane int) {
 	if p.dice.percent(50) {
 		pl.unwell = errMirror
 	} else {
-		pl.at, pl.to = circuit.AllDark(len(pl.at)), nil
+		pl.at, pl.to, pl.cycled = circuit.AllDark(len(pl.at)), nil, true
 	}
 	f := p.settled
 	p.mu.Unlock()
 	f(plane)
 }
 
-// interrupt stops half of the moves where they are, and ends the rest. The next controller finds maps on the way.
+// interrupt ends most moves: before they began, half-way, or at their target. The rest go on.
 func (p *panel) interrupt() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for j := range p.planes {
 		pl := &p.planes[j]
-		if pl.to == nil || p.dice.percent(30) {
+		if pl.to == nil {
 			continue
 		}
 		half := pl.at.Clone()
@@ -159,10 +171,9 @@ func (p *panel) interrupt() {
 				half[r] = circuit.Dark
 			}
 		}
-		if p.dice.percent(50) {
-			half = pl.to
+		if n := p.dice.n(4); n < 3 {
+			pl.at, pl.to = []circuit.Permutation{pl.at, half, pl.to}[n], nil
 		}
-		pl.at, pl.to = half, nil
 	}
 }
 

@@ -2,6 +2,7 @@ package histories
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/anishathalye/porcupine"
@@ -68,6 +69,7 @@ type output struct {
 	holder uint64
 	health health
 	text   string // of health off: why an operator disabled the plane
+	actual string // of published: the map of the device; "": it moves, or has lost circuits by itself
 	moving bool
 }
 
@@ -183,14 +185,21 @@ func (r rules) set(s state, in input) []state {
 }
 
 func enabled(s state, a answer) []state {
-	if s.health != well {
-		if s.holder != 0 || s.behind() {
-			return nil
-		}
-		s.epoch++
-		s.health, s.m, s.grace, s.moved = well, "", false, false
+	if s.health == well {
+		return []state{commanded(s, "", a)}
 	}
-	return []state{commanded(s, "", a)}
+	if s.holder != 0 || s.behind() {
+		return nil
+	}
+	late := s.health == unread
+	s.epoch++
+	s.health, s.m, s.grace, s.moved = well, "", false, false
+	next := []state{commanded(s, "", a)}
+	if late { // the journal's last move may have ended
+		s.epoch++
+		next = append(next, commanded(s, "", a))
+	}
+	return next
 }
 
 // commanded puts an operator's change in force.
@@ -244,11 +253,13 @@ func (r rules) move(s state, in input, a answer) []state {
 	return []state{s}
 }
 
+// strayed compares a plane with the answer to a post that no move waits for. A late post for the move that ended its
+// epoch is not refused.
 func strayed(s state, in input, a answer) []state {
-	past := in.epoch < s.epoch
+	past, last := in.epoch < s.epoch, in.epoch == s.epoch-1 && in.target == s.m
 	switch {
-	case a == stale && past, a == foreign && s.holder != in.holder, a == ignored && s.health != well,
-		a == ignored && !past && s.grace:
+	case a == stale && past, a == foreign && s.holder != in.holder,
+		a == ignored && (s.health != well || last || !past && s.grace):
 		return []state{s}
 	}
 	return nil
@@ -271,11 +282,14 @@ func seen(s state, o output) []state {
 // if Config says so, after a fault of its ranks, or when its device reports its map after a takeover.
 func (r rules) published(s state, in input, o output) []state {
 	switch {
+	case o.health == well && o.actual != "" && o.actual != o.m:
+		return nil
 	case o.health == well && s.health == well:
 		if o.epoch != s.epoch || s.m != "" && o.m != s.m {
 			return nil
 		}
-	case o.health != well && o.epoch != s.epoch && !(s.behind() && o.epoch == s.known):
+	case o.health != well && o.epoch != s.epoch && !(s.behind() && o.epoch == s.known) &&
+		!(s.health == unread && o.epoch == s.epoch+1):
 		return nil
 	case o.health != well && (s.health == well || s.health == unread):
 		s.health = o.health
@@ -297,21 +311,10 @@ func (r rules) published(s state, in input, o output) []state {
 	return []state{s}
 }
 
-// taken compares a plane with what the next controller makes of it. A plane in service keeps its map, or is on the way
-// to the target of a move that the controller before may have begun. Epochs do not go back, except by one if the journal
-// need not have the end of the last move; see state.behind.
+// taken compares a plane with what the next controller makes of it.
 func taken(s state, in input, o output) []state {
-	if o.epoch < s.epoch && !(s.moved && o.epoch == s.epoch-1) {
+	if !continues(s, in.moves, o) {
 		return nil
-	}
-	if o.health == well && s.health == well && s.m != "" && o.m != s.m && o.epoch >= s.epoch {
-		ok := false
-		for _, to := range in.moves {
-			ok = ok || o.m == to || o.epoch == s.epoch && between(o.m, s.m, to)
-		}
-		if !ok {
-			return nil
-		}
 	}
 	entries := strings.Split(s.offs, entryEnd)
 	s.epoch, s.m, s.health, s.holder, s.grace = o.epoch, o.m, o.health, 0, true
@@ -324,6 +327,23 @@ func taken(s state, in input, o output) []state {
 		next = append(next, s)
 	}
 	return next
+}
+
+// continues reports whether a plane may be as the next controller finds it. targets are those of moves that the
+// controller before may have begun. Epochs do not go back. If the journal need not have the end of the last move, and
+// the device has lost circuits, that move may seem to be under way; see state.behind.
+func continues(s state, targets []string, o output) bool {
+	underWay := s.moved && o.health != broken && o.epoch == s.epoch-1
+	if o.epoch < s.epoch && !underWay {
+		return false
+	}
+	if o.health != well || s.health != well || s.m == "" || underWay || slices.Contains(targets, o.m) {
+		return true
+	}
+	if o.m == s.m { // a higher epoch is far above: the journal has a failure, and not how it ended
+		return o.epoch != s.epoch+1
+	}
+	return o.epoch == s.epoch && slices.ContainsFunc(targets, func(to string) bool { return between(o.m, s.m, to) })
 }
 
 // between reports whether every port has its circuit of from, of to, or none.

@@ -222,7 +222,7 @@ func (o *observer) Changed(plane int, epoch uint32, m circuit.Permutation, fault
 		o.known[plane] = true
 		in.kind, call = takeover, o.began
 	}
-	out := output{epoch: epoch, m: key(m)}
+	out := output{epoch: epoch, m: key(m), actual: o.world.panel.actual(plane)}
 	switch {
 	case fault == nil:
 	case strings.Contains(fault.Error(), "has not reported its map"):

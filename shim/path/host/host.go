@@ -8,7 +8,6 @@ import (
 	"runtime/debug"
 	"slices"
 
-	"lightpath/collectives/exec"
 	"lightpath/collectives/sharedmem"
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
@@ -143,7 +142,11 @@ func runAlone(c *comm.Core, group []calls.Call) error {
 func poll(group []calls.Call, ref session.Ref, op *sharedmem.Op) error {
 	c, st := ref.Comm, session.Of(ref.Comm)
 	polls := st.Polls()
-	for i := range polls + yieldAlone {
+	yields, yielder := yieldAlone, st.Yielder()
+	if !yielder.Begin() {
+		yields = 0
+	}
+	for i := 0; i < polls+yields; i++ {
 		_, done, err := op.Poll()
 		switch {
 		case err != nil:
@@ -163,7 +166,9 @@ func poll(group []calls.Call, ref session.Ref, op *sharedmem.Op) error {
 				recorder.Of(c).End(ref.Flight, recorder.Failed)
 				return c.AsyncError()
 			}
-			exec.Yield(c.SoleRank)
+			if !yielder.Yield(c.SoleRank) {
+				yields = 0
+			}
 		}
 	}
 	return wait(group, ref, op)
