@@ -16,7 +16,7 @@ GOTESTSUM_VERSION := v1.13.0
 TEST_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := all
-.PHONY: all build lib demo check test test-all test-go test-race test-clients test-rdma test-torch test-gpu test-long fuzz mutants lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-kit figures reference clean help
+.PHONY: all build lib demo check test test-all test-go test-race test-clients test-rdma test-torch test-gpu test-long fuzz mutants lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-kit figures reference road clean help
 
 all: build ## libraries and commands
 
@@ -99,6 +99,11 @@ $(GOLANGCI):
 
 fmt: ## format Go sources
 	gofmt -w $$(git ls-files '*.go')
+
+road: ## which files of shim a call passes from shim.Run to its first byte
+	@mkdir -p build/road/counters
+	$(GO) build -cover -covermode=atomic -coverpkg=./shim/... -o build/road/road ./shim/shimtest/road
+	GOCOVERDIR=build/road/counters build/road/road -test.v
 
 bench: build ## allreduce and alltoall over shm and tcp at 2, 4 and 8 ranks
 	bench/run.sh

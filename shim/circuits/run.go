@@ -103,12 +103,12 @@ func (p *Planes) acquire(op *Operation) (*Grant, error) {
 	return p.Take(time.Now(), answer.Body)
 }
 
-// await waits for the ticket of an operation. Each [stall.Interval] it tells the leader in which call it waits, like a
-// stalled operation. So the leader finds mismatched calls and missing ranks.
+// await waits for the ticket of an operation. Like a stalled operation, it tells the leader each
+// [comm.Core.StallInterval] in which call it waits. So the leader finds mismatched calls and missing ranks.
 func (p *Planes) await(op *Operation) (*control.Message, error) {
 	c := p.c
 	for {
-		m, err := c.AwaitFor(control.MsgTicket, op.Seq, min(stall.Interval(c.Cfg.Timeout), time.Until(p.deadline)))
+		m, err := c.AwaitFor(control.MsgTicket, op.Seq, min(c.StallInterval(), time.Until(p.deadline)))
 		if err == nil || !errors.Is(err, comm.ErrNothing) {
 			return m, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"lightpath/shim/bootstrap"
@@ -134,6 +135,13 @@ func (c *Core) Failed() bool { return c.failure.err.Load() != nil }
 
 // Poison returns the address of the failure, for loops that check it often.
 func (c *Core) Poison() *atomic.Pointer[error] { return &c.failure.err }
+
+// MaxStallInterval is the longest [Core.StallInterval].
+const MaxStallInterval = 500 * time.Millisecond
+
+// StallInterval returns how often a stalled rank reports: each half second, or four times in a shorter timeout. So the
+// leader knows where all ranks are when the first of them gives up.
+func (c *Core) StallInterval() time.Duration { return min(MaxStallInterval, c.Cfg.Timeout/4) }
 
 // maxSlots bounds the rooms that keep state of a communicator.
 const maxSlots = 24

@@ -72,7 +72,7 @@ func (s *Session) Explain(ref *Ref, err error) error {
 			recorder.Of(c).Stalled(ref.Flight, w)
 		}
 		if wait = verdict; c.LeaderGone() {
-			wait = stall.Interval(c.Cfg.Timeout)
+			wait = c.StallInterval()
 		}
 	case timedOut && ref.onCircuits():
 		// A ticket means that every rank has arrived. Report which ports the switches wait for.

@@ -8,10 +8,10 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/onesided"
 	"lightpath/shim/recorder"
-	"lightpath/shim/stall"
 )
 
 // takeOneSided moves the one-sided calls of a group to s.sided. They run before the other calls.
@@ -140,9 +140,9 @@ func (w *waiter) pause() {
 	time.Sleep(min(longestNap, time.Duration(w.polls-patientPolls+1)*10*time.Microsecond))
 }
 
-// tell returns true after each [stall.MaxInterval]: the wait should be reported.
+// tell returns true after each [comm.MaxStallInterval]: the wait should be reported.
 func (w *waiter) tell(waited time.Duration) bool {
-	if waited < w.told+stall.MaxInterval {
+	if waited < w.told+comm.MaxStallInterval {
 		return false
 	}
 	w.told = waited

@@ -11,7 +11,6 @@ import (
 	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/recorder"
-	"lightpath/shim/stall"
 )
 
 // Session is one group of calls in progress. Get one with [New], and end it with [Session.Close].
@@ -166,12 +165,11 @@ func (s *Session) policy() {
 	s.opts.Timeout, s.opts.Alone = 0, true
 	for _, c := range s.Comms {
 		if s.opts.Timeout == 0 || c.Cfg.Timeout < s.opts.Timeout {
-			s.opts.Timeout = c.Cfg.Timeout
+			s.opts.Timeout, s.opts.StallAfter = c.Cfg.Timeout, c.StallInterval()
 		}
 		s.opts.Alone = s.opts.Alone && c.SoleRank
 	}
 	c, ref := s.Comms[0], &s.refs[0]
-	s.opts.StallAfter = stall.Interval(s.opts.Timeout)
 	s.opts.ShortSpin = 0
 	if c.LocalRanks <= runtime.NumCPU() {
 		s.opts.Spin, s.opts.Yield = 64, 2000

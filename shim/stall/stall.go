@@ -1,5 +1,5 @@
-// Package stall finds out why operations do not move. A stalled rank tells the leader, each [Interval], which call it
-// is in. The leader compares the calls of all ranks, asks ranks that are past the operation what they called, and fails
+// Package stall finds out why operations do not move. Each [comm.Core.StallInterval], a stalled rank tells the leader
+// which call it is in. The leader compares the calls of all ranks, asks ranks that are past the operation what they called, and fails
 // the communicator with the reason: ranks made different calls, or a rank never came.
 //
 // Layer: above calls and recorder, below session, circuits and the paths. It knows calls by number and signature only.
@@ -19,13 +19,6 @@ import (
 	"lightpath/shim/recorder"
 	"lightpath/shim/status"
 )
-
-// MaxInterval is the longest [Interval].
-const MaxInterval = 500 * time.Millisecond
-
-// Interval returns how often a stalled rank reports: each half second, or four times in a shorter timeout. So
-// the leader knows where all ranks are when the first of them gives up.
-func Interval(timeout time.Duration) time.Duration { return min(MaxInterval, timeout/4) }
 
 // Report tells the leader which call this rank is in, as operation seq, and all ranks which faults it sees.
 func Report(c *comm.Core, seq uint64, signature uint32, call string) {

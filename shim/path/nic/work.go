@@ -232,7 +232,7 @@ func (x *Path) makeVisible(over []*rendezvous.Group) error {
 	return nil
 }
 
-// stalled reports messages that have not moved for a [stall.Interval], and fails the communicator after
+// stalled reports messages that have not moved for a [comm.Core.StallInterval], and fails the communicator after
 // LIGHTPATH_TIMEOUT. now is a time before the last turn, which moved nothing.
 func (x *Path) stalled(now time.Time) error {
 	w := &x.work
@@ -246,7 +246,7 @@ func (x *Path) stalled(now time.Time) error {
 	if now.Sub(w.since) > x.c.Cfg.Timeout {
 		return x.timedOut(number, on)
 	}
-	if waits && now.Sub(w.said) > stall.Interval(x.c.Cfg.Timeout) {
+	if waits && now.Sub(w.said) > x.c.StallInterval() {
 		w.said = now
 		kind := program.Recv
 		if on.Send {

@@ -5,10 +5,21 @@
 package optical
 
 import (
+	"fmt"
+
+	"lightpath/collectives/program"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
+	"lightpath/shim/control"
+	"lightpath/shim/dispatch"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/log"
+	"lightpath/shim/planeset"
+	"lightpath/shim/planning"
+	"lightpath/shim/recorder"
 	"lightpath/shim/session"
+	"lightpath/shim/ticket"
 )
 
 // Path is a rank's state of calls over circuits, a [session.Carrier]. The communicator's turn guards it.
@@ -61,3 +72,112 @@ func (o *Path) Run(s *session.Session) error {
 	}
 	return s.Drive()
 }
+
+// collective is a collective under its ticket, a [circuits.Executor].
+type collective struct {
+	o     *Path
+	s     *session.Session
+	ref   session.Ref
+	shape calls.Shape
+}
+
+// runCollective runs one collective as the leader decides.
+func (o *Path) runCollective(s *session.Session, i int) error {
+	c, call := o.c, &s.Calls[i]
+	sh := calls.ShapeOf(call)
+	if call.Count == 0 || o.Packet[planning.ShapeOf(sh)] { // all ranks know that this shape needs no ticket
+		if err := s.BindPacket(c, i); err != nil {
+			return err
+		}
+		return s.Drive()
+	}
+	x := &o.collective
+	*x = collective{o: o, s: s, ref: session.Ref{Comm: c, Call: i, Sig: sh.Signature()}, shape: sh}
+	x.ref.Seq, x.ref.Flight = o.session.Next(&sh, nil)
+	return o.planes.Run(&circuits.Operation{
+		Kind: control.MsgWant, Seq: x.ref.Seq, Shape: &x.shape, Flight: x.ref.Flight, Deadline: s.Deadline(),
+		Sent: session.Of(o.c).Pairs.Sent,
+	}, x)
+}
+
+// Bind implements [circuits.Executor].
+func (x *collective) Bind(g *circuits.Grant) (circuits.Movement, error) {
+	o, c := x.o, x.o.c
+	if g.OnPackets() {
+		if g.Flags&ticket.Always != 0 {
+			o.Packet[planning.ShapeOf(x.shape)] = true
+		}
+		e, err := o.session.PacketEntry(x.shape)
+		if err != nil {
+			return nil, err
+		}
+		x.ref.Entry = e
+		recorder.Of(c).Bound(x.ref.Flight, e, 0, false)
+		return nil, x.s.BindEntry(x.ref, nil)
+	}
+	plan, err := o.planes.Obtain(g, x.shape)
+	if err != nil {
+		return nil, err
+	}
+	e, err := o.Entry(x.shape, plan, g.Use, o.planes.Now())
+	if err != nil {
+		return nil, err
+	}
+	x.ref.Entry = e
+	recorder.Of(c).Bound(x.ref.Flight, e, g.Use, true)
+	return e.Prog, x.s.BindEntry(x.ref, o.planes)
+}
+
+// Drive implements [circuits.Executor].
+func (x *collective) Drive() error { return x.s.Drive() }
+
+// Entry returns the program of a shape under a plan that is laid over some planes. If they do not stand where the plan
+// begins, the program starts by taking them there.
+func (o *Path) Entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []ticket.Plane) (*dispatch.Entry, error) {
+	if len(a.Plan.Planes) != use.Len() {
+		return nil, fmt.Errorf("shim: %v: plan of %d planes for %d: %w", s.Kind, len(a.Plan.Planes), use.Len(),
+			errdefs.ErrInternal)
+	}
+	p, c := o.planes, o.c
+	key := dispatch.Key{Shape: s, Plan: a.ID.Key(), Planes: use}
+	setup, i := false, 0
+	for j := range use.Each() {
+		setup = setup || !now[j].Maps.Equal(a.Plan.Initial[i])
+		i++
+	}
+	if setup {
+		key.Maps = ticket.Standing(now, use) | 1 // not 0, which is no setup
+	}
+	if e := o.session.Programs.Get(key); e != nil {
+		return e, nil
+	}
+	col, err := dispatch.BuildSchedule(&s, c.Ranks, true, c.Cfg, p.Pods)
+	if err != nil {
+		return nil, err
+	}
+	args := program.Args{
+		Rank: c.Rank, Count: int64(s.Count), ElemSize: int64(s.Type.Size()), InPlace: s.InPlace,
+		Signature: program.Signature(uint64(s.Signature()), key.Plan, key.Maps, uint64(use)), Problem: a.Problem,
+		StepOf:       a.StepOf,
+		SectionSteps: sectionSteps,
+	}
+	if setup {
+		args.Current = use.SpreadMaps(ticket.MapsOf(now, use), len(p.Planes))
+	}
+	k := calls.KernelsOf(&s, c.Ranks)
+	args.Scale = k.Scale != nil
+	prog, err := program.Lower(col.Steps, use.Spread(a.Plan, len(p.Planes)), args)
+	if err != nil {
+		return nil, fmt.Errorf("shim: %v: algorithm %s, planner %s: %w", s.Kind, col.Algorithm, a.Plan.Planner, err)
+	}
+	e := &dispatch.Entry{Prog: prog, Algorithm: col.Algorithm, Kernels: k, Plan: a.Plan}
+	o.session.Programs.Put(key, e)
+	o.session.Programs.Trace(c, &s, e)
+	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, planner %s, predicted %.1f us, plan %.12s on %d of %d planes, setup %v",
+		c.Rank, s.Kind, s.Count, s.Type, s.Root, col.Algorithm, a.Plan.Planner, a.Plan.CCTUS, a.Plan.Digest, use.Len(),
+		len(p.Planes), setup)
+	return e, nil
+}
+
+// sectionSteps is the fewest steps of a section of a program. Between two sections a rank waits for all its planes.
+const sectionSteps = 32

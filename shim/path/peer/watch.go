@@ -193,7 +193,7 @@ func (x *Path) look(seen *standing, now time.Time) error {
 	if now.Sub(seen.since) > x.c.Cfg.Timeout {
 		return x.timedOut(number)
 	}
-	if every := stall.Interval(x.c.Cfg.Timeout); now.Sub(seen.since) > every && now.Sub(seen.said) > every {
+	if every := x.c.StallInterval(); now.Sub(seen.since) > every && now.Sub(seen.said) > every {
 		seen.said = now
 		x.say(number)
 	}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"go/ast"
+	"testing"
+)
+
+// addCalls adds to called the names that a function calls, and those that functions of its file call for it.
+func addCalls(fn *ast.FuncDecl, file map[string]*ast.FuncDecl, called map[string]bool) {
+	ast.Inspect(fn.Body, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		name := ""
+		switch f := call.Fun.(type) {
+		case *ast.Ident:
+			name = f.Name
+		case *ast.SelectorExpr:
+			name = f.Sel.Name
+		}
+		if called[name] {
+			return true
+		}
+		called[name] = true
+		for full, next := range file {
+			if method(full) == name {
+				addCalls(next, file, called)
+			}
+		}
+		return true
+	})
+}
+
+// TestRoad checks the roads in ARCHITECTURE.md: each function exists, and a function before it calls it.
+func TestRoad(t *testing.T) {
+	for _, road := range []string{"S", "P", "C"} {
+		called := map[string]bool{"Run": true} // by cgo/core
+		for _, s := range readRoad(t, road) {
+			_, file := functionsOf(t, s.file)
+			fn := file[s.function]
+			if fn == nil {
+				t.Errorf("%s has no function %s", s.file, s.function)
+				continue
+			}
+			if !called[method(s.function)] {
+				t.Errorf("road %s: no function before %s:%s calls it", road, s.file, s.function)
+			}
+			addCalls(fn, file, called)
+		}
+	}
+}
