@@ -35,6 +35,8 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
+require github.com/anishathalye/porcupine v1.3.1
+
 require (
 	bitbucket.org/creachadair/stringset v0.0.14 // indirect
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect

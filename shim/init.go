@@ -281,7 +281,7 @@ func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) e
 		}
 	}
 	if err == nil {
-		shares.Attach(c, kind, len(session.Of(c).Packet.Planes()), circuits.Of(c) != nil)
+		session.Of(c).Shares = shares.Attach(c, kind, len(session.Of(c).Packet.Planes()), circuits.Of(c) != nil)
 	}
 	if err == nil {
 		err = attachDevice(c)

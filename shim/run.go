@@ -19,21 +19,24 @@ import (
 // one exchange after its collectives. Different communicators progress at the same time. All calls are checked before
 // any has an effect. Hot path: a group of shapes seen before allocates nothing on packet planes.
 func Run(group []calls.Call) error {
-	var launched, ordered bool
+	var launched, ordered, devices bool
 	for i := range group {
 		call := &group[i]
 		if err := calls.Check(call); err != nil {
 			return err
 		}
-		l := calls.FactsOf(call.Comm).Launches
-		launched = launched || l != calls.NoLaunches
-		ordered = ordered || l == calls.ByPortsOverCircuits
+		f := calls.FactsOf(call.Comm)
+		devices = devices || f.NoDevice == nil
+		launched = launched || f.Launches != calls.NoLaunches
+		ordered = ordered || f.Launches == calls.ByPortsOverCircuits
 	}
 	switch {
 	case ordered:
 		return runInTurns(group)
 	case launched:
 		return runTogether(group, isLaunched)
+	case !devices:
+		return host.Run(group)
 	}
 	return runHere(group)
 }

@@ -95,6 +95,12 @@ enum {
   LP_SPIN_RETRY = 32,
 };
 
+/* exec.Yielder; LP_LONG_YIELD in nanoseconds */
+enum {
+  LP_LONG_YIELD = 1000000,
+  LP_SLEEP_WAITS = 64,
+};
+
 /* bridge.Call */
 struct lp_call {
   uint64_t comm;
@@ -201,7 +207,7 @@ struct lp_quick {
   uint32_t begun;
   uint32_t timed;
   uint32_t spread;
-  uint32_t unused14;
+  int32_t sleeps;
   struct lp_quick_ring rings[3];
   uint64_t seq;
   uint64_t chain;

@@ -141,11 +141,24 @@ static void ring_bells(const struct lp_quick* q) {
 struct patience {
   struct lp_quick* q;
   uint32_t polls, spins;
+  int64_t yielded; /* when it last yielded, 0: it has not */
 };
 
 static struct patience patience_for(struct lp_quick* q) {
   bool spin = q->vain < LP_SPIN_VAIN || ++q->waits % LP_SPIN_RETRY == 0;
-  return (struct patience){q, 0, spin ? q->spin_long : q->spin_short};
+  return (struct patience){q, 0, spin ? q->spin_long : q->spin_short, 0};
+}
+
+/* Yields the CPU, as exec.Yielder does. After a long yield it returns false in the next waits. */
+static bool yield(struct patience* p) {
+  int64_t before = p->yielded;
+  if (p->q->sleeps < 0) return sched_yield(), true;
+  if (p->q->sleeps > 0) return p->q->sleeps--, false;
+  if (before == 0) before = clock_ns();
+  sched_yield();
+  p->yielded = clock_ns();
+  if (p->yielded - before >= LP_LONG_YIELD) p->q->sleeps = LP_SLEEP_WAITS;
+  return true;
 }
 
 /* Passes a little time; false when the call should continue in Go. */
@@ -157,8 +170,7 @@ static bool wait_more(struct patience* p, const struct lp_gate* gate) {
     return true;
   }
   if (p->polls > p->spins + p->q->yields || LOAD(&gate->shut, RELAXED)) return false;
-  sched_yield();
-  return true;
+  return yield(p);
 }
 
 /* Notes whether spinning paid. A wait that ended at once says nothing. */

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"lightpath/bench/protocols"
 	"lightpath/collectives/schedule"
 	"lightpath/plans"
 	"lightpath/plans/fabric"
@@ -20,6 +21,7 @@ var flagValues = map[string]func(c *cobra.Command, args []string) []string{
 	"circuits":   circuitKinds,
 	"collective": func(*cobra.Command, []string) []string { return collectiveNames() },
 	"planner":    func(*cobra.Command, []string) []string { return append(planner.Names(), spectra.Name) },
+	"fault":      func(*cobra.Command, []string) []string { return protocols.FaultNames() },
 	"data-plane": func(*cobra.Command, []string) []string { return []string{fabric.DataMemory, fabric.DataKernel} },
 	"transport":  transportNames,
 	"format":     func(*cobra.Command, []string) []string { return []string{"simai", "aicb", "chakra"} },

@@ -115,6 +115,11 @@ lightpath schedule show --collective allreduce --algorithm recursive-doubling --
 lightpath schema plan`,
 	"sim": `
 lightpath sim --in problem.json --plan plan.json`,
+	"simulate": `
+lightpath simulate --runs 1000
+lightpath simulate --seed 7 --operations 1000 --svg run.svg
+lightpath simulate --runs 1000 --planes 3 --out failed.json
+lightpath simulate --in failed.json --svg failed.svg`,
 	"topo": `
 lightpath topo
 lightpath topo --fabric fabric.yaml`,

@@ -69,6 +69,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(
 		computing(newPlanCommand()),
 		computing(newSimCommand()),
+		computing(newSimulateCommand()),
 		newBenchCommand(),
 		newDemoCommand(),
 		newRunCommand(),

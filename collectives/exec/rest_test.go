@@ -51,8 +51,10 @@ func (s *standstills) run(t *testing.T, o *Options) error {
 }
 
 // TestBrief checks that Run sleeps early after several waits that were longer than a wake-up. After short waits, or a
-// single long one, it does not.
-func TestBrief(t *testing.T) {
+// single long one, it does not. In a bubble no yield takes long.
+func TestBrief(t *testing.T) { synctest.Test(t, testBrief) }
+
+func testBrief(t *testing.T) {
 	rounds := []int{30, 10, 10, 100}
 	for range longWaits + 1 {
 		rounds = append(rounds, 30)
@@ -86,13 +88,15 @@ func TestBrief(t *testing.T) {
 }
 
 // TestBriefTimeout checks that a Run that sleeps early still times out, and not too early.
-func TestBriefTimeout(t *testing.T) {
+func TestBriefTimeout(t *testing.T) { synctest.Test(t, testBriefTimeout) }
+
+func testBriefTimeout(t *testing.T) {
 	rounds := make([]int, longWaits)
 	for i := range rounds {
 		rounds[i] = 9
 	}
 	const timeout = 20 * time.Millisecond
-	s := &standstills{rounds: append(rounds, 1<<62)}
+	s := &standstills{rounds: append(rounds, 1<<62), stop: time.Millisecond}
 	begin := time.Now()
 	if err := s.run(t, &Options{Spin: 20, Yield: 30, ShortSpin: 8, Timeout: timeout}); !errors.Is(err, ErrTimeout) {
 		t.Errorf("got %v", err)

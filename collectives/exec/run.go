@@ -2,12 +2,9 @@ package exec
 
 import (
 	"fmt"
-	"runtime"
 	"time"
 
 	"lightpath/collectives/transport"
-
-	"golang.org/x/sys/unix"
 )
 
 // Options control how Run waits. The zero value neither spins nor times out.
@@ -18,6 +15,8 @@ type Options struct {
 	// ShortSpin, if not 0, replaces Spin + Yield after several waits of this Run have been longer than ShortSpin
 	// rounds. In that case the network is slow, and the kernel may need this CPU.
 	ShortSpin int
+	// Yielder learns from one Run for the next whether yields pay; nil: they always do.
+	Yielder *Yielder
 	// Alone means that no other goroutine of this process drives a rank for which this one may wait. Run then yields to
 	// the operating system only. runtime.Gosched costs two thread switches on a goroutine that is locked to its thread,
 	// as in a call from C.
@@ -134,6 +133,8 @@ type driver struct {
 	idle  int // consecutive rounds without progress
 	long  int // number of waits of more than ShortSpin rounds
 	wait  time.Duration
+	// The present wait may yield, or has begun to block.
+	yields, blocks bool
 	// still is the time of the last progress, stalled that of the last OnStall, looked the end of the last wait.
 	still, stalled, looked time.Time
 }
@@ -168,18 +169,22 @@ func (d *driver) round() (bool, error) {
 // rest spins, yields or blocks after a round without progress.
 func (d *driver) rest() error {
 	d.idle++
-	patience := d.patience()
-	if d.idle <= min(d.o.Spin, patience) {
+	if d.idle <= min(d.o.Spin, d.patience()) {
 		return nil
 	}
 	if err := d.watch(); err != nil {
 		return err
 	}
-	if d.idle <= patience {
-		Yield(d.o.Alone)
-		return nil
+	if d.idle == d.o.Spin+1 {
+		d.yields = d.o.Yielder.Begin()
 	}
-	if d.idle == patience+1 {
+	if d.idle <= d.patience() {
+		if d.yields = d.o.Yielder.Yield(d.o.Alone); d.yields {
+			return nil
+		}
+	}
+	if !d.blocks {
+		d.blocks = true
 		d.still = time.Now()
 		d.stalled, d.looked, d.wait = d.still, d.still, minWait
 	}
@@ -188,8 +193,11 @@ func (d *driver) rest() error {
 
 // patience returns the number of rounds without progress before Run blocks.
 func (d *driver) patience() int {
-	if d.o.ShortSpin > 0 && d.long >= longWaits {
+	switch {
+	case d.o.ShortSpin > 0 && d.long >= longWaits:
 		return d.o.ShortSpin
+	case !d.yields:
+		return d.o.Spin
 	}
 	return d.o.Spin + d.o.Yield
 }
@@ -199,15 +207,7 @@ func (d *driver) moved() {
 	if d.idle > d.o.ShortSpin {
 		d.long++
 	}
-	d.idle, d.wait = 0, minWait
-}
-
-// Yield yields the CPU to other threads and, unless alone is set, to other goroutines (see Options.Alone).
-func Yield(alone bool) {
-	if !alone {
-		runtime.Gosched()
-	}
-	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	d.idle, d.wait, d.blocks = 0, minWait, false
 }
 
 // watch checks the switches of all tasks for failures.

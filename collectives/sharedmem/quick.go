@@ -48,14 +48,16 @@ type Quick struct {
 	DataAt   uint32 // and if it is not
 	SpinLong uint32 // polls before a rank yields, if its peers run
 	// SpinShort is the same if the peers do not run.
-	SpinShort  uint32
-	Yields     uint32 // before the call continues in Go
-	Vain       uint32 // long spins in a row that ended in vain
-	Waits      uint32 // counts calls that waited while spins are short
-	Begun      uint32 // 1: the last call has filled its slot, and continues in Go
-	Timed      uint32 // 1: records have times
-	Spread     uint32 // 1: a rank that shares its CPU with a peer moves to a free one
-	_          uint32
+	SpinShort uint32
+	Yields    uint32 // before the call continues in Go
+	Vain      uint32 // long spins in a row that ended in vain
+	Waits     uint32 // counts calls that waited while spins are short
+	Begun     uint32 // 1: the last call has filled its slot, and continues in Go
+	Timed     uint32 // 1: records have times
+	Spread    uint32 // 1: a rank that shares its CPU with a peer moves to a free one
+	// Sleeps is the number of waits left that continue in Go without yields, since a yield took long. -1: ranks outnumber
+	// CPUs, so C always yields.
+	Sleeps     int32
 	Rings      [NumRings]QuickRing
 	Seq        uint64
 	Chain      uint64

@@ -2,7 +2,7 @@
 // the program prints what the repository documents.
 //
 // Layer: a leaf without imports of the project. A schema says what a reader of a file can rely on; the decoders in
-// plans, plans/fabric, plans/delta, plans/lumos and shim/flight are the judges, and tests here hold the two together.
+// plans, plans/fabric, plans/delta, plans/lumos, shim/flight and bench/protocols are the judges, and tests here hold the two together.
 package schema
 
 import (
@@ -15,7 +15,8 @@ import (
 var files embed.FS
 
 // names in the order in which they are listed.
-var names = []string{"problem", "plan", "fabric", "ocsd", "flight", "job", "topology", "requirement", "core", "steps"}
+var names = []string{"problem", "plan", "fabric", "ocsd", "flight", "job", "topology", "requirement", "core", "steps",
+	"simulation"}
 
 // Names lists the schemas.
 func Names() []string { return append([]string(nil), names...) }

@@ -10,6 +10,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"lightpath/bench/protocols"
 	"lightpath/plans"
 	"lightpath/plans/delta"
 	"lightpath/plans/delta/dag"
@@ -37,6 +38,8 @@ var formats = map[string]format{
 	"requirement": {"requirement", func(b []byte) error { _, err := lumos.DecodeRequirement(b); return err }, false},
 	"core":        {"core", func(b []byte) error { _, err := lumos.DecodeCore(b); return err }, false},
 	"steps":       {"steps", func(b []byte) error { _, _, err := lumos.DecodeSteps(b); return err }, false},
+
+	"simulation": {"simulation", func(b []byte) error { _, err := protocols.Decode(b); return err }, false},
 }
 
 // tinyJob is the job of the topology files here, from this folder's root.
@@ -93,9 +96,10 @@ func TestTestdataIsAccepted(t *testing.T) {
 		filepath.Join(root, "testdata", "*.problem.json"): "problem",
 		filepath.Join(root, "testdata", "*.plan.json"):    "plan",
 
-		filepath.Join("..", "..", "shim", "flight", "testdata", "*.json"): "flight",
-		filepath.Join(root, "fabric", "testdata", "o*.yaml"):              "ocsd",
-		filepath.Join(root, "fabric", "testdata", "[^o]*.yaml"):           "fabric",
+		filepath.Join("..", "..", "shim", "flight", "testdata", "*.json"):     "flight",
+		filepath.Join("..", "..", "bench", "protocols", "testdata", "*.json"): "simulation",
+		filepath.Join(root, "fabric", "testdata", "o*.yaml"):                  "ocsd",
+		filepath.Join(root, "fabric", "testdata", "[^o]*.yaml"):               "fabric",
 
 		filepath.Join(root, "delta", "dag", "testdata", "*.json"):      "job",
 		filepath.Join(root, "delta", "testdata", "*.topology.json"):    "topology",
@@ -182,6 +186,7 @@ func TestBadFilesAreRefusedByBoth(t *testing.T) {
 		core     = "lumos/testdata/small.core.json"
 		steps    = "lumos/testdata/small.steps.json"
 	)
+	const run = "../bench/protocols/testdata/one.simulation.json"
 	const recorder = "../shim/flight/testdata/circuits.json"
 	for _, c := range []struct{ format, file, old, with string }{
 		{"flight", recorder, `"version": 1`, `"version": 2`},
@@ -191,6 +196,16 @@ func TestBadFilesAreRefusedByBoth(t *testing.T) {
 		{"flight", recorder, `"outcome": "completed"`, `"outcome": "done"`},
 		{"flight", recorder, `"plane": 1`, `"plane": 64`},
 		{"flight", recorder, `"number": 1,`, `"number": 0,`},
+		{"simulation", run, `"version": 1`, `"version": 2`},
+		{"simulation", run, `"planes": 2`, `"planes": 0`},
+		{"simulation", run, `"planes": 2`, `"plane": 2`},
+		{"simulation", run, `"planes": 2`, `"faults": [""]`},
+		{"simulation", run, `"operations": 5`, `"operations": 1.5`},
+		{"simulation", run, `[0, 3, 1]`, `[0, -3, 1]`},
+		{"simulation", run, `"choices"`, `"seed": 1, "choices"`},
+		{"simulation", run, `"choices": [0, 3, 1],`, ``},
+		{"simulation", run, `"choices": [0, 3, 1]`, `"seed": -1`},
+		{"simulation", run, `"one-leader"`, `""`},
 		{"problem", problem, `"version":1`, `"version":2`},
 		{"problem", problem, `"version":1, `, ``},
 		{"problem", problem, `"ranks":4`, `"ranks":0`},

@@ -53,12 +53,20 @@ func formatPath(path []pathElem) string {
 		case e.index >= 0:
 			b = fmt.Appendf(b, "[%d]", e.index)
 		case len(b) > 0:
-			b = fmt.Appendf(b, ".%s", e.field)
+			b = fmt.Appendf(b, ".%s", oneLine(e.field))
 		default:
-			b = append(b, e.field...)
+			b = append(b, oneLine(e.field)...)
 		}
 	}
 	return string(b)
+}
+
+// oneLine returns the name of a field, quoted if it has line ends or other characters that would spoil an error.
+func oneLine(field string) string {
+	if quoted := strconv.Quote(field); quoted[1:len(quoted)-1] != field {
+		return quoted
+	}
+	return field
 }
 
 // syntax rewrites an error of the decoder. want is what the caller expected, "" for a value of any type.

@@ -53,6 +53,7 @@ func TestReader(t *testing.T) {
 		"{\"name\":\"\xff\"}":                "name: line 1 column ",
 		`{"x":[{"a":1,"a":2}]}`:              `x[0]: field "a" appears twice`,
 		`{"other":1}`:                        "other: unknown field",
+		`{"a\nb":1}`:                         `"a\nb": unknown field`,
 		`{} {}`:                              "line 1 column 5: unexpected text after the value",
 		`{}}`:                                "line 1 column 3: unexpected text after the value",
 		`{"x":` + strings.Repeat("[", 1<<20): "line 1 column 70: nested deeper than 64",

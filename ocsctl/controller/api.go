@@ -226,6 +226,10 @@ type AttachOptions struct {
 	// after a takeover the rank gets them back, and Attach fails with ErrHeld if another rank has claimed one of
 	// the planes. Otherwise Held is ignored.
 	Held []LeaseSnapshot
+	// Known lists, by plane, the newest epoch that an earlier controller has published to the rank; nil: none has. A
+	// plane with a lower epoch goes out of service, since the journal has lost changes. Without a journal, Known is
+	// ignored.
+	Known []uint32
 	// Data is passed to the core's [DataPath], to share with the port; nil: nothing.
 	Data any
 }
@@ -235,7 +239,8 @@ type AttachOptions struct {
 type Attachment interface {
 	// Post agrees, for the plane's holder, to move plane from epoch to target. The port must be drained.
 	Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error
-	// Acquire asks for the planes of mask, as one lease of holder. [Sink.Granted] answers with the same id.
+	// Acquire asks for the planes of mask, as one lease of holder. [Sink.Granted] answers with the same id. Planes that
+	// the holder still has are given back first, since their Release may have been lost with a connection.
 	Acquire(id, mask, holder uint64) error
 	// Release gives planes of holder's lease back.
 	Release(mask, holder uint64) error

@@ -31,6 +31,7 @@ const (
 var (
 	errDrift  = errors.New("drift")
 	errIntent = errors.New("the journal did not take the intent")
+	errLost   = errors.New("the journal has lost changes")
 )
 
 // causes are the errors of each cause. The first match counts: a switch that failed because its map has drifted has
@@ -40,7 +41,7 @@ var causes = []struct {
 	errs  []error
 }{
 	{CauseFenced, []error{driver.ErrFenced, ErrNotLeader}},
-	{CauseJournal, []error{errIntent, ErrJournal}},
+	{CauseJournal, []error{errIntent, errLost, ErrJournal}},
 	{CauseDrift, []error{errDrift, driver.ErrDrift}},
 	{CauseConflict, []error{ocsctl.ErrConflict}},
 	{CausePortLost, []error{ocsctl.ErrPortLost}},

@@ -105,6 +105,32 @@ func TestPostsEndWithTheUse(t *testing.T) {
 	}
 }
 
+// TestReleaseIsLost: a holder that asks again for planes whose release was lost does not wait for itself, and requests
+// that came before get the planes first.
+func TestReleaseIsLost(t *testing.T) {
+	r := newTestRig(t, 4, 2, nil)
+	r.hold(3)
+	var order []int
+	for p := range 2 {
+		r.s[p].granted = func(uint64) { order = append(order, p) }
+	}
+	if err := r.s[1].Acquire(2, 1, 8); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.s[0].Acquire(3, 3, testHolder); err != nil {
+		t.Fatal(err)
+	}
+	if len(order) != 1 || order[0] != 1 {
+		t.Fatalf("granted to ports %v, want the earlier request of port 1", order)
+	}
+	if err := r.s[1].Release(1, 8); err != nil {
+		t.Fatal(err)
+	}
+	if len(order) != 2 || order[1] != 0 {
+		t.Errorf("granted to ports %v, want port 0 next", order)
+	}
+}
+
 // TestPostsBeforeTheClaim: after a takeover ranks may post before the port that holds the plane has found the
 // controller. Nothing moves until it has claimed the plane, and posts for others are refused then.
 func TestPostsBeforeTheClaim(t *testing.T) {

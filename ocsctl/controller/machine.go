@@ -52,8 +52,11 @@ type plane struct {
 	fault   error               // why it is out of service; nil: it is in service
 	byRank  bool                // ranks caused fault, not the device
 	mark    uint64              // nextID at the time of the fault: attachments below it saw the fault
+	saving  uint64              // id of the pending write of fault to the journal; 0: none
+	saved   bool                // the journal has fault
 	off     string              // the operator who disabled it and the reason; "": not disabled
 	unread  *Recovered          // not nil at the start, until the device has reported its map
+	known   uint32              // the newest epoch that earlier controllers published to ranks, as far as these tell
 	barrier *barrier
 	intent  intent
 	move    move // the current one
@@ -162,6 +165,9 @@ func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
 	}
 	if m.ports[o.Port] != nil {
 		return fmt.Errorf("port %d: %w", o.Port, ErrPortBusy)
+	}
+	if err := m.learn(a, o.Known, now); err != nil {
+		return err
 	}
 	if err := m.claim(a, o.Held, now); err != nil {
 		return err
@@ -309,7 +315,7 @@ func (m *machine) forgive(now int64) {
 		if !attached && !pl.move.on {
 			pl.barrier.reset()
 		}
-		if pl.fault == nil || pl.mark > oldest || pl.move.on || !pl.byRank && !m.cfg.Forgive {
+		if pl.fault == nil || pl.mark > oldest || pl.move.on || !pl.byRank && !m.cfg.Forgive || !m.mayRestore(pl, now) {
 			continue
 		}
 		observed, err := m.read(pl)
@@ -371,9 +377,45 @@ func (m *machine) fail(pl *plane, err error, now int64) {
 	pl.byRank = errors.Is(err, ocsctl.ErrConflict) || errors.Is(err, ocsctl.ErrPortLost)
 	pl.failures++
 	m.publish(pl)
-	m.event(now, Event{Kind: Failed, Plane: pl.index, Epoch: pl.epoch, To: pl.m, Port: -1, Err: err.Error(),
-		Cause: CauseOf(err)})
+	m.save(pl, now)
 	m.grant(now)
+}
+
+// save writes the plane's fault to the journal.
+func (m *machine) save(pl *plane, now int64) {
+	e := Event{Kind: Failed, Plane: pl.index, Epoch: pl.epoch, To: pl.m, Port: -1, Err: pl.fault.Error(),
+		Cause: CauseOf(pl.fault)}
+	if pl.saved = m.cfg.Journal == nil; pl.saved {
+		m.event(now, e)
+		return
+	}
+	m.nextAnswer++
+	id := m.nextAnswer
+	pl.saving = id
+	m.note(now, e, func(err error) { m.later(func(now int64) { m.faultSaved(pl, id, err, now) }) })
+}
+
+// faultSaved takes the journal's answer to save.
+func (m *machine) faultSaved(pl *plane, id uint64, err error, now int64) {
+	switch {
+	case errors.Is(err, ErrNotLeader):
+		m.retire(err, now)
+	case m.over == nil && pl.saving == id:
+		pl.saving = 0
+		if pl.saved = err == nil; pl.saved {
+			m.forgive(now)
+		}
+	}
+}
+
+// mayRestore reports whether the journal has the plane's fault; if a write of it has failed, mayRestore writes it again.
+// A plane without a move returns to service at a new epoch only then: a controller that takes over continues at the
+// epoch in the journal, and is above all epochs only if the journal has the fault.
+func (m *machine) mayRestore(pl *plane, now int64) bool {
+	if !pl.saved && pl.saving == 0 {
+		m.save(pl, now)
+	}
+	return pl.saved
 }
 
 // failf calls fail with the formatted error; it puts plane and epoch before the text.

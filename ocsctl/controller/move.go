@@ -333,9 +333,13 @@ func (m *machine) inspect(pl *plane, now int64) {
 	case err != nil:
 		m.failf(pl, now, "%w: %w", err, ocsctl.ErrPlaneDown)
 	case !observed.Equal(pl.m):
-		wrong := changing(observed, pl.m)[0]
-		was := pl.m
-		m.install(pl, observed, now)
-		m.failf(pl, now, "%w: %s: %w", errDrift, mismatch(observed, was, wrong), ocsctl.ErrPlaneDown)
+		m.drifted(pl, observed, now)
 	}
+}
+
+// drifted takes a plane out of service whose device has another map than the one in force.
+func (m *machine) drifted(pl *plane, observed circuit.Permutation, now int64) {
+	text := mismatch(observed, pl.m, changing(observed, pl.m)[0])
+	m.install(pl, observed, now)
+	m.failf(pl, now, "%w: %s: %w", errDrift, text, ocsctl.ErrPlaneDown)
 }

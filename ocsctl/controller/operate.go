@@ -30,8 +30,11 @@ func (m *machine) set(plane int, o *order, now int64) {
 		o.done(fmt.Errorf("controller: plane %d: %w", plane, err))
 		return
 	}
+	if pl.fault == nil && !observed.Equal(pl.m) {
+		m.drifted(pl, observed, now) // ranks must not know two maps of one epoch
+	}
 	pl.barrier.reset()
-	pl.unread = nil
+	pl.passUnread()
 	m.install(pl, observed, now)
 	pl.move.order = o // out of service from here on
 	m.publish(pl)
@@ -89,6 +92,10 @@ func (m *machine) enable(plane int, o *order, now int64) {
 		m.enabled(pl, nil, o, now)
 		return
 	}
+	if pl.fault != nil && !m.mayRestore(pl, now) {
+		o.done(fmt.Errorf("controller: plane %d: its failure is not in the journal yet: %w", plane, ErrJournal))
+		return
+	}
 	verifier, verifies := m.cfg.Device.(Verifier)
 	observed, err := m.sound(pl, !verifies)
 	if err == nil && verifies {
@@ -119,7 +126,7 @@ func (m *machine) enabled(pl *plane, observed circuit.Permutation, o *order, now
 	}
 	pl.off = ""
 	if pl.fault != nil {
-		pl.unread = nil
+		pl.passUnread()
 		m.restore(pl, observed, now)
 	}
 	m.confirm(now, Event{Kind: Commanded, Plane: pl.index, Epoch: pl.epoch, Port: -1, Who: o.who}, o.done)
@@ -157,11 +164,13 @@ func (m *machine) down() (mask uint64) {
 	return mask
 }
 
-// acquire queues a request for planes, and grants it if they are free.
+// acquire queues a request for planes, and grants it if they are free. Planes that the holder still has are free: its
+// release was lost with a connection or a controller. Without that, the request would wait for its own holder.
 func (m *machine) acquire(a *attachment, id, mask, holder uint64, now int64) {
 	if m.over != nil || !m.attached(a) {
 		return
 	}
+	m.freed(a, m.lease.release(mask, a, holder), now)
 	m.lease.queue = append(m.lease.queue, leaseRequest{leaseHolder{a, holder, now}, id, mask})
 	m.grant(now)
 }

@@ -82,7 +82,9 @@ func TestJournalThatDoesNotAnswer(t *testing.T) {
 		t.Error("moved after the operator was told that it does not")
 	}
 	// Ranks do not wait for ever either.
-	j.err = nil
+	want(t, "enable", *r.enable(1), ErrJournal, "plane 1", "its failure is not in the journal yet")
+	j.step()
+	r.pass(0)
 	on := r.enable(1)
 	r.pass(time.Second)
 	j.step()

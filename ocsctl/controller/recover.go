@@ -30,8 +30,57 @@ func (m *machine) start(now int64) {
 			pl.unread.Map = m.cfg.Initial[j]
 		}
 		pl.epoch, pl.off = pl.unread.Epoch, pl.unread.Disabled
+		if i := pl.unread.Intent; i != nil && !pl.unread.Failed {
+			pl.epoch = i.Epoch // until the device shows how far the move is
+		}
 		m.takeOver(pl, now)
 	}
+}
+
+// passUnread raises the plane's epoch to the newest one that an earlier controller may have published. The caller
+// decides the state of a plane whose device has not shown which epoch that was.
+func (pl *plane) passUnread() {
+	if pl.unread != nil {
+		pl.epoch = max(pl.epoch, pl.unread.Epoch, pl.known)
+		pl.unread = nil
+	}
+}
+
+// maxLost bounds the epochs that a journal may have lost. It keeps a wrong rank from using up the epochs.
+const maxLost = 1 << 30
+
+// learn takes the newest epochs that a rank knows. If one is above a plane's epoch, the plane goes out of service at
+// that epoch, so that later ones are new to all ranks. Without a journal, each controller begins with new epochs.
+func (m *machine) learn(a *attachment, known []uint32, now int64) error {
+	if m.cfg.Journal == nil && m.cfg.Recovered == nil {
+		return nil
+	}
+	for j, epoch := range known[:min(len(known), len(m.planes))] {
+		if pl := m.planes[j]; epoch > pl.epoch && epoch-pl.epoch > maxLost {
+			return fmt.Errorf("controller: port %d: known: epoch %d of plane %d, which is at %d", a.port, epoch, j, pl.epoch)
+		}
+	}
+	for j, epoch := range known[:min(len(known), len(m.planes))] {
+		pl := m.planes[j]
+		if pl.known = max(pl.known, epoch); pl.unread == nil && pl.known > pl.epoch {
+			m.behind(pl, now)
+		}
+	}
+	return nil
+}
+
+// behind takes a plane out of service whose epoch is below one that ranks know.
+func (m *machine) behind(pl *plane, now int64) {
+	was := pl.epoch
+	pl.epoch = pl.known - 1
+	m.advanceEpoch(pl, 0, now)
+	pl.barrier.reset()
+	if pl.fault != nil {
+		m.publish(pl)
+		return
+	}
+	m.failf(pl, now, "%w: ranks know this epoch, the controller took over at epoch %d: %w: %w", errLost, was, ocsctl.ErrUnknownMap,
+		ocsctl.ErrPlaneDown)
 }
 
 // takeOver puts a plane into service if its device has the journal's map, or a map on the way to the journal's
@@ -48,12 +97,12 @@ func (m *machine) takeOver(pl *plane, now int64) {
 		return // the device reports when it has settled
 	}
 	r := pl.unread
-	pl.unread, pl.fault = nil, nil
-	pl.desired = r.Map
+	pl.fault, pl.desired = nil, r.Map
 	if err == nil && m.reporter != nil {
 		_, err = m.reporter.Report(pl.index)
 	}
 	if err != nil {
+		pl.passUnread()
 		m.failf(pl, now, "%w: %w", err, ocsctl.ErrUnknownMap)
 		return
 	}
@@ -69,13 +118,18 @@ func (m *machine) takeOver(pl *plane, now int64) {
 	case i != nil && !r.Failed && between(observed, r.Map, i.To):
 		pl.epoch, pl.desired = i.Epoch, observed // the ranks post again for the intended move
 	case !observed.Equal(pl.desired):
+		pl.passUnread()
 		m.install(pl, observed, now)
 		wrong := changing(observed, pl.desired)
 		text := mismatch(observed, pl.desired, wrong[0])
 		m.failf(pl, now, "%w of %d circuits: %s: %w", errDrift, len(wrong), text, ocsctl.ErrPlaneDown)
 		return
 	}
+	pl.unread = nil
 	m.resume(pl, observed, switched, now)
+	if pl.known > pl.epoch {
+		m.behind(pl, now)
+	}
 }
 
 // resume puts a plane into service after a takeover. switched: the move of the journal's intent is complete.

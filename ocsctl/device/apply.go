@@ -24,7 +24,7 @@ func (d *Device) Apply(ctx context.Context, remove, add []circuit.Pair, mode Mod
 		return results
 	}
 	d.faults.arm()
-	now := time.Now()
+	now := d.cfg.Now()
 	for i, p := range remove {
 		if results[i] = d.mayRemove(p); results[i] == nil {
 			d.cut(now, d.byIn[p.From], "")
@@ -209,7 +209,7 @@ func (d *Device) connect(now, at time.Time, p circuit.Pair) time.Time {
 			at = at.Add(delays.Conflict)
 		}
 	}
-	due := at.Add(delays.Min + time.Duration(d.rng.Int64N(int64(delays.Max-delays.Min)+1)) + delays.Settle)
+	due := at.Add(delays.Min + time.Duration(d.cfg.Draw(int64(delays.Max-delays.Min)+1)) + delays.Settle)
 	r := &row{in: p.From, out: p.To, state: Tuning, outcome: Tuned, due: due}
 	d.faults.touch(r)
 	d.byIn[p.From], d.byOut[p.To] = r, r
@@ -267,7 +267,7 @@ func (d *Device) schedule() {
 	if !d.bootAt.IsZero() && (wake.IsZero() || d.bootAt.Before(wake)) {
 		wake = d.bootAt
 	}
-	if wake.IsZero() || d.closed {
+	if wake.IsZero() || d.closed || d.manual {
 		return
 	}
 	if d.timer == nil {

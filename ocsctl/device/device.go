@@ -114,6 +114,11 @@ type Config struct {
 	LaunchDBm float64 // power into every ingress port
 	In, Out   Labels  // default 1..N and N+1..2N, as Polatis numbers them
 	Info      Info    // default by preset
+	// Now is the clock of a simulation; nil: the machine's. With it the switch sets no timers: each call brings the
+	// state up to date, and Due returns when it changes next. Run returns an error.
+	Now func() time.Time
+	// Draw returns a number in 0..n-1 for a delay; nil: pseudo-random numbers of Seed.
+	Draw func(n int64) int64
 }
 
 // Connection is a row of the table that a switch reports.
@@ -126,11 +131,11 @@ type Connection struct {
 // Device is the model of one switch. Methods may be called concurrently.
 type Device struct {
 	cfg    Config
+	manual bool // Config.Now is the clock of a simulation
 	preset Preset
 	start  time.Time
 
 	mu          sync.Mutex
-	rng         *rand.Rand
 	byIn, byOut []*row // circuits, by port
 	ghosts      []*row
 	next        time.Time // the earliest row that is due, zero if none
@@ -186,8 +191,15 @@ func New(c Config) (*Device, error) {
 		}
 		c.Info = Info{Vendor: p.Vendor, Model: model, Serial: fmt.Sprintf("%08d", c.Seed%1e8), Software: "6.5.2.18"}
 	}
+	manual := c.Now != nil
+	if !manual {
+		c.Now = time.Now
+	}
+	if c.Draw == nil {
+		c.Draw = rand.New(rand.NewPCG(c.Seed, 0x0c5)).Int64N
+	}
 	d := &Device{
-		cfg: c, preset: p, start: time.Now(), rng: rand.New(rand.NewPCG(c.Seed, 0x0c5)),
+		cfg: c, manual: manual, preset: p, start: c.Now(),
 		byIn: make([]*row, c.Ports), byOut: make([]*row, c.Ports), light: make([][]sample, c.Ports), averaging: p.Averaging,
 	}
 	d.changed = make(chan struct{})

@@ -88,7 +88,7 @@ func (d *Device) emit(at time.Time, e Event) {
 // lock takes the lock and brings the state up to now.
 func (d *Device) lock() {
 	d.mu.Lock()
-	d.advance(time.Now())
+	d.advance(d.cfg.Now())
 }
 
 // unlock releases the lock and gives new events to the watchers. Where one of them is being called

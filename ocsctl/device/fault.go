@@ -71,7 +71,7 @@ type limit struct {
 func (d *Device) Inject(f Fault) error {
 	d.lock()
 	defer d.unlock()
-	return d.inject(time.Now(), f)
+	return d.inject(d.cfg.Now(), f)
 }
 
 func (d *Device) inject(now time.Time, f Fault) error {

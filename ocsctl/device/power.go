@@ -50,7 +50,7 @@ func (d *Device) PowerDBm(port int, side Side) (dbm float64, ok bool) {
 	case side == Ingress:
 		return d.cfg.LaunchDBm, d.cfg.Monitors == BothSides
 	}
-	return toDBm(d.averageMW(time.Now(), port)), true
+	return toDBm(d.averageMW(d.cfg.Now(), port)), true
 }
 
 func (d *Device) averageMW(now time.Time, port int) float64 {

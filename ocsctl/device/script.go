@@ -142,6 +142,9 @@ func deep(data []byte) bool {
 func (d *Device) Run(script []Timed) error {
 	d.lock()
 	defer d.unlock()
+	if d.manual {
+		return fmt.Errorf("device: %w: a switch on the clock of a simulation runs no script", ErrFault)
+	}
 	for i, t := range script {
 		if err := d.possible(t.Fault); err != nil {
 			return fmt.Errorf("fault script[%d]: %w", i, err)
@@ -152,8 +155,8 @@ func (d *Device) Run(script []Timed) error {
 			d.lock()
 			defer d.unlock()
 			// It was possible when the script began, and ports do not change.
-			if err := d.inject(time.Now(), t.Fault); err != nil {
-				d.emit(time.Now(), Event{Kind: Refused, In: t.Fault.In, Out: t.Fault.Out, Note: err.Error()})
+			if err := d.inject(d.cfg.Now(), t.Fault); err != nil {
+				d.emit(d.cfg.Now(), Event{Kind: Refused, In: t.Fault.In, Out: t.Fault.Out, Note: err.Error()})
 			}
 		}))
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"lightpath/internal/clock"
 	"lightpath/plans/circuit"
 )
 
@@ -145,11 +146,11 @@ func (j *judge) took(asked []circuit.Pair, refused []error, err error) {
 // begins anew.
 func (j *judge) settle(ctx context.Context) bool {
 	for {
-		over := time.Now().Add(j.tol.Settle)
-		settling, cancel := context.WithDeadline(ctx, over)
+		over := clock.Now(ctx).Add(j.tol.Settle)
+		settling, cancel := clock.WithTimeout(ctx, j.tol.Settle)
 		done := j.wait(settling)
 		cancel()
-		if done || ctx.Err() != nil || time.Since(over) < 2*lastPoll {
+		if done || ctx.Err() != nil || clock.Now(ctx).Sub(over) < 2*lastPoll {
 			return done
 		}
 	}
@@ -161,10 +162,8 @@ func (j *judge) wait(ctx context.Context) bool {
 		if j.look(ctx, j.c.Want >= Status) {
 			return true
 		}
-		select {
-		case <-ctx.Done():
+		if clock.Sleep(ctx, pause) != nil {
 			return false
-		case <-time.After(pause):
 		}
 	}
 }
@@ -236,10 +235,8 @@ func (j *judge) light(ctx context.Context) {
 	if len(up) == 0 {
 		return
 	}
-	select {
-	case <-ctx.Done():
+	if clock.Sleep(ctx, j.tol.Averaging) != nil {
 		return
-	case <-time.After(j.tol.Averaging):
 	}
 	dbm, err := j.p.Light(ctx, up)
 	for i, pair := range up {
@@ -252,9 +249,9 @@ func (j *judge) light(ctx context.Context) {
 	}
 }
 
-// verdict judges the circuit of a port.
-func (j *judge) verdict(r int) Circuit {
-	v := Circuit{In: r, Intended: j.c.After[r], Observed: j.observed[r], At: time.Now()}
+// verdict judges the circuit of a port at time at.
+func (j *judge) verdict(r int, at time.Time) Circuit {
+	v := Circuit{In: r, Intended: j.c.After[r], Observed: j.observed[r], At: at}
 	v.Accepted = v.Observed == v.Intended || j.refused[r] == nil && j.lost == nil
 	switch {
 	case v.Observed == v.Intended && v.Observed == circuit.Dark:
@@ -291,7 +288,7 @@ func (j *judge) report(ctx context.Context, sent error) ([]Circuit, error) {
 		if !j.judged[r] {
 			continue
 		}
-		v := j.verdict(r)
+		v := j.verdict(r, clock.Now(ctx))
 		// A circuit that another writer has changed is drift, see below.
 		if v.Reason != "" && (j.touched[r] || v.Observed == v.Intended) {
 			if bad++; bad == 1 {

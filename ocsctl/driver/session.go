@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
+	"lightpath/internal/clock"
 	"lightpath/plans/circuit"
 )
 
@@ -28,9 +28,9 @@ func NewSession(sw Switch, ports int, r Rule) *Session {
 func (s *Session) Table() circuit.Permutation { return s.table }
 
 // Forget takes that the table is not known any more.
-func (s *Session) Forget() {
+func (s *Session) Forget(ctx context.Context) {
 	s.table = nil
-	s.Lost(time.Now())
+	s.Lost(clock.Now(ctx))
 }
 
 // Read reads the switch's map. A driver that breaks its promise is not believed.
@@ -63,7 +63,7 @@ func (s *Session) Look(ctx context.Context) ([]Health, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Looked(table, health, time.Now())
+	s.Looked(table, health, clock.Now(ctx))
 	return health, nil
 }
 
@@ -71,9 +71,9 @@ func (s *Session) Look(ctx context.Context) ([]Health, error) {
 func (s *Session) Apply(ctx context.Context, c Change) ([]Circuit, error) {
 	verdicts, err := s.sw.Apply(ctx, c)
 	if verdicts == nil && errors.Is(err, ErrUnknownOutcome) {
-		s.Unknown(c, time.Now())
+		s.Unknown(c, clock.Now(ctx))
 	}
-	s.Changed(c, verdicts, time.Now())
+	s.Changed(c, verdicts, clock.Now(ctx))
 	if s.table = nil; err == nil {
 		s.table = c.After
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"lightpath/internal/clock"
 	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
 )
@@ -29,13 +30,13 @@ type job struct {
 	done  bool // decided: later steps skip it
 }
 
-// executeMoves executes all pending moves of the switch in one change.
-func (u *unit) executeMoves(ctx context.Context) {
+// executeMoves executes all pending moves of the switch in one change, and reports whether there were any.
+func (u *unit) executeMoves(ctx context.Context) bool {
 	jobs := u.jobs()
 	if len(jobs) == 0 {
-		return
+		return false
 	}
-	moving, cancel := context.WithTimeout(ctx, u.d.cfg.MoveTimeout)
+	moving, cancel := clock.WithTimeout(ctx, u.d.cfg.MoveTimeout)
 	err := u.open(moving)
 	if err == nil {
 		u.change(moving, jobs)
@@ -46,6 +47,7 @@ func (u *unit) executeMoves(ctx context.Context) {
 	}
 	cancel()
 	u.settle(ctx, jobs)
+	return true
 }
 
 // jobs returns a job for each pending move.
@@ -223,10 +225,7 @@ func (u *unit) waitReconfig(ctx context.Context, jobs []*job) {
 	if longest == 0 {
 		return
 	}
-	select {
-	case <-time.After(longest):
-	case <-ctx.Done():
-	}
+	_ = clock.Sleep(ctx, longest) // the circuits are up after that time, or the move ends before
 }
 
 // probe sends tokens over the new circuits, or over all circuits of an idle plane, if Config.Verify asks for it and
@@ -256,7 +255,7 @@ func pairs(m circuit.Permutation) (all []circuit.Pair) {
 }
 
 func (u *unit) probeAll(ctx context.Context, j *job, circuits []circuit.Pair) {
-	ctx, cancel := context.WithTimeout(ctx, u.d.cfg.ProbeTimeout)
+	ctx, cancel := clock.WithTimeout(ctx, u.d.cfg.ProbeTimeout)
 	defer cancel()
 	arrived, err := u.d.cfg.Prober.Probe(ctx, j.p.index, circuits)
 	if err == nil && len(arrived) != len(circuits) {
@@ -267,7 +266,7 @@ func (u *unit) probeAll(ctx context.Context, j *job, circuits []circuit.Pair) {
 		return
 	}
 	for i, c := range circuits {
-		u.s.Proved(j.p.first+c.From, arrived[i], time.Now())
+		u.s.Proved(j.p.first+c.From, arrived[i], clock.Now(ctx))
 		if !arrived[i] {
 			j.fail(fmt.Errorf("%w: no token came from rank %d to rank %d, port %s",
 				driver.ErrNotAsIntended, c.From, c.To, u.egress(j.p.first+c.To)))
@@ -281,9 +280,9 @@ func (u *unit) settle(ctx context.Context, jobs []*job) {
 	var unknown error
 	bad := slices.ContainsFunc(jobs, func(j *job) bool { return j.ill || j.err != nil })
 	if bad || u.s == nil || u.s.Table() == nil {
-		ctx, cancel := context.WithTimeout(ctx, u.d.cfg.LookTimeout) // the move's timeout may have passed
+		ctx, cancel := clock.WithTimeout(ctx, u.d.cfg.LookTimeout) // the move's timeout may have passed
 		if health, unknown = u.read(ctx); unknown != nil && u.s != nil {
-			u.s.Forget()
+			u.s.Forget(ctx)
 		}
 		u.setBad(unknown)
 		cancel()
@@ -293,7 +292,7 @@ func (u *unit) settle(ctx context.Context, jobs []*job) {
 	for i, j := range jobs {
 		p := j.p
 		planes[i] = p
-		p.move, p.failure, p.ended = nil, nil, time.Now()
+		p.move, p.failure, p.ended = nil, nil, clock.Now(ctx)
 		if j.err != nil {
 			p.failure = fmt.Errorf("epoch %d: %w", j.m.Epoch, j.err)
 		}

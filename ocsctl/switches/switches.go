@@ -73,8 +73,8 @@ type Device struct {
 	cfg    Config
 	planes []*plane
 	units  []*unit
-	stop   context.CancelFunc
-	ended  sync.WaitGroup
+	start  func(f func(ctx context.Context)) (stop func()) // runs f in the background; New and NewManual differ here
+	stops  []func()                                        // end the goroutines or tasks of the units
 
 	mu      sync.Mutex // guards the state of planes and the fields below
 	settled func(plane int)
@@ -114,26 +114,40 @@ var (
 // New connects to all switches in parallel and reads each once. It returns an error for a bad configuration only: if
 // a switch does not answer, Report returns an error for its planes until it does.
 func New(c Config) (*Device, error) {
-	c.setDefaults()
-	d := &Device{cfg: c}
-	if err := d.group(); err != nil {
-		return nil, fmt.Errorf("switches: %w", err)
+	d, err := newDevice(c)
+	if err != nil {
+		return nil, err
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	d.stop = stop
 	var looked sync.WaitGroup
 	for _, u := range d.units {
 		looked.Add(1)
-		d.ended.Add(1)
-		go func() {
-			defer d.ended.Done()
-			u.look(ctx)
-			looked.Done()
-			u.run(ctx)
-		}()
+		d.stops = append(d.stops, d.start(func(ctx context.Context) { u.run(ctx, looked.Done) }))
 	}
 	looked.Wait()
 	return d, nil
+}
+
+func newDevice(c Config) (*Device, error) {
+	c.setDefaults()
+	d := &Device{cfg: c, start: startGoroutine}
+	if err := d.group(); err != nil {
+		return nil, fmt.Errorf("switches: %w", err)
+	}
+	return d, nil
+}
+
+// startGoroutine calls f in a goroutine. stop ends its context and waits for its end.
+func startGoroutine(f func(ctx context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 func (c *Config) setDefaults() {
@@ -185,8 +199,7 @@ func (d *Device) group() error {
 		u := byName[c.Switch]
 		if u == nil {
 			u = &unit{
-				d: d, name: c.Switch, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-				log: d.cfg.Logger.With("switch", c.Switch),
+				d: d, name: c.Switch, wake: make(chan struct{}, 1), log: d.cfg.Logger.With("switch", c.Switch),
 			}
 			byName[c.Switch] = u
 			d.units = append(d.units, u)
@@ -238,7 +251,7 @@ func (d *Device) Verify(index int, token uint64) error {
 	return d.begin(p, &move{Move: controller.Move{Token: token, Idle: true}, only: true})
 }
 
-// begin passes a move to the goroutine of the plane's switch.
+// begin passes a move to the plane's switch.
 func (d *Device) begin(p *plane, m *move) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -250,10 +263,7 @@ func (d *Device) begin(p *plane, m *move) error {
 			p.name, m.Epoch, p.move.Epoch, controller.ErrMoving)
 	}
 	p.move = m
-	select {
-	case p.unit.wake <- struct{}{}:
-	default: // a wake-up is pending already
-	}
+	p.unit.ring()
 	return nil
 }
 
@@ -310,8 +320,9 @@ func (d *Device) Close() error {
 	d.mu.Lock()
 	d.closed = true
 	d.mu.Unlock()
-	d.stop()
-	d.ended.Wait()
+	for _, stop := range d.stops {
+		stop()
+	}
 	return nil
 }
 

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
+	"lightpath/internal/clock"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
@@ -19,7 +21,7 @@ const (
 	gather = 50 * time.Millisecond
 )
 
-// unit is one physical switch with its planes. Only its goroutine uses the fields below the channels.
+// unit is one physical switch with its planes. Only its goroutine or task uses the fields below wake and changed.
 type unit struct {
 	d      *Device
 	name   string
@@ -27,15 +29,15 @@ type unit struct {
 	planes []*plane
 	ports  driver.Ports // of all planes, one after the other
 
-	wake    chan struct{} // a plane has a pending move
-	changed chan struct{} // the switch has notified of a change
+	wake    chan struct{} // a plane has a pending move, or changed is set
+	changed atomic.Bool   // the switch has notified of a change
 
-	sw       driver.Switch      // nil while there is no session
-	s        *driver.Session    // of sw: the state of the circuits of all planes
-	unwatch  context.CancelFunc // ends the subscription of sw
-	answered bool               // a read has succeeded before
-	misses   int                // failed reads in a row
-	logged   problems           // problems that were logged and last
+	sw       driver.Switch   // nil while there is no session
+	s        *driver.Session // of sw: the state of the circuits of all planes
+	unwatch  func()          // ends the subscription of sw
+	answered bool            // a read has succeeded before
+	misses   int             // failed reads in a row
+	logged   problems        // problems that were logged and last
 
 	info driver.Info // the switch's identity; Device.mu guards it and bad
 	bad  error       // why the last read failed; nil: it succeeded
@@ -78,31 +80,27 @@ func (u *unit) add(p *plane) error {
 	return nil
 }
 
-// run serves the switch until the context ends.
-func (u *unit) run(ctx context.Context) {
+// run serves the switch until the context ends. It calls looked after the first read.
+func (u *unit) run(ctx context.Context, looked func()) {
 	defer u.disconnect()
-	timer := time.NewTimer(u.pause())
-	defer timer.Stop()
-	soon := false // the timer runs for a notification
-	for {
-		select {
-		case <-ctx.Done():
-			u.abandon()
-			return
-		case <-u.changed:
-			if !soon {
-				soon = true
-				timer.Reset(min(gather, u.pause()))
-			}
-			continue
-		case <-u.wake:
-			u.executeMoves(ctx)
-		case <-timer.C:
+	u.look(ctx)
+	looked()
+	due := u.nextLook(ctx)
+	for clock.Wait(ctx, due, u.wake) == nil {
+		now := clock.Now(ctx)
+		switch {
+		case u.executeMoves(ctx):
+			due = u.nextLook(ctx)
+		case !now.Before(due):
 			u.look(ctx)
+			due = u.nextLook(ctx)
+		case u.changed.Swap(false):
+			if soon := now.Add(gather); soon.Before(due) {
+				due = soon
+			}
 		}
-		soon = false
-		timer.Reset(u.pause())
 	}
+	u.abandon()
 }
 
 // abandon ends the pending moves with ErrClosed.
@@ -119,13 +117,13 @@ func (u *unit) abandon() {
 	u.d.notify(planes)
 }
 
-// pause returns the time until the next read.
-func (u *unit) pause() time.Duration {
+// nextLook returns the time of the next periodic read.
+func (u *unit) nextLook(ctx context.Context) time.Time {
 	pause := u.d.cfg.DriftInterval
 	if u.misses > 0 {
 		pause = min(pause, firstRetry<<min(u.misses-1, 16))
 	}
-	return pause
+	return clock.Now(ctx).Add(pause)
 }
 
 // open connects to the switch if there is no session.
@@ -168,27 +166,23 @@ func (u *unit) identify(ctx context.Context) {
 // subscribe reads the switch after each of its notifications. It renews a subscription that ends; the periodic reads
 // do not depend on it.
 func (u *unit) subscribe(w driver.Watcher) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	u.unwatch = func() {
-		cancel()
-		<-ended
-	}
-	go func() {
-		defer close(ended)
+	u.unwatch = u.d.start(func(ctx context.Context) {
 		for ctx.Err() == nil {
 			_ = w.Watch(ctx, func() { // its error is ignored: the next read finds the reason
-				select {
-				case u.changed <- struct{}{}:
-				default:
-				}
+				u.changed.Store(true)
+				u.ring()
 			})
-			select {
-			case <-ctx.Done():
-			case <-time.After(u.d.cfg.DriftInterval):
-			}
+			_ = clock.Sleep(ctx, u.d.cfg.DriftInterval) // the loop sees the context's end
 		}
-	}()
+	})
+}
+
+// ring wakes the switch's goroutine or task.
+func (u *unit) ring() {
+	select {
+	case u.wake <- struct{}{}:
+	default: // it has been rung already
+	}
 }
 
 // disconnect ends the session with the switch.
@@ -205,7 +199,7 @@ func (u *unit) disconnect() {
 
 // look reads the switch's map and the health of its ports, and notifies the controller of planes that changed.
 func (u *unit) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, u.d.cfg.LookTimeout)
+	ctx, cancel := clock.WithTimeout(ctx, u.d.cfg.LookTimeout)
 	defer cancel()
 	health, err := u.read(ctx)
 	if err == nil && !u.answered {
@@ -226,19 +220,20 @@ func (u *unit) look(ctx context.Context) {
 	u.setBad(err)
 	if err != nil {
 		if u.s != nil {
-			u.s.Forget()
+			u.s.Forget(ctx)
 		}
 		u.update(func(p *plane) {
 			p.observed, p.unknown, p.watch, p.verified, p.unlit = nil, err, err, "", nil
 		})
 		return
 	}
+	now := clock.Now(ctx)
 	u.update(func(p *plane) {
 		u.see(p, health)
 		if p.failure == nil || errors.Is(p.failure, driver.ErrFenced) {
 			return
 		}
-		if p.watch == nil && time.Since(p.ended) > u.d.cfg.Averaging {
+		if p.watch == nil && now.Sub(p.ended) > u.d.cfg.Averaging {
 			p.failure = nil // a fibre was cleaned, or only the answers of the move were lost
 		}
 	})

@@ -1,11 +1,14 @@
 package arbiter
 
 import (
+	"fmt"
 	"time"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/control"
 	"lightpath/shim/planeset"
 	"lightpath/shim/planning"
 	"lightpath/shim/ticket"
@@ -40,6 +43,31 @@ type Event struct {
 	OK       bool
 	Timer    Timer
 	Err      error
+}
+
+// Messages are the kinds of control messages that [Decode] reads.
+var Messages = []control.Kind{control.MsgWant, control.MsgDone, control.MsgRow, control.MsgPlanReq}
+
+// Decode returns the event of a rank's message to the leader of a communicator of so many ranks.
+func Decode(m *control.Message, ranks int) (Event, error) {
+	e, err := Event{Rank: int(m.From), Seq: m.Seq}, error(nil)
+	switch m.Kind {
+	case control.MsgWant:
+		e.Kind = Want
+		e.Shape, err = calls.DecodeShape(m.Body, ranks)
+	case control.MsgDone:
+		e.Kind, e.Standing = Done, new(ticket.Ticket)
+		_, err = ticket.Decode(m.Body, e.Standing)
+	case control.MsgRow:
+		e.Kind = Row
+		e.Row, err = ticket.DecodeRow(m.Body, e.Rank, ranks)
+	default:
+		e.Kind = PlanLack
+		if copy(e.Plan[:], m.Body) != len(e.Plan) || len(m.Body) != len(e.Plan) {
+			err = fmt.Errorf("%w: plan request of %d bytes", control.ErrMessage, len(m.Body))
+		}
+	}
+	return e, err
 }
 
 // Timer is one of the machine's timers.
@@ -89,8 +117,7 @@ type Action struct {
 
 // View is the leader's latest knowledge of planes. Its methods do not block.
 type View interface {
-	// State returns a plane's epoch and map of ports, and the error if it is out of service.
-	State(plane int) (epoch uint32, ports circuit.Permutation, err error)
+	circuits.View
 	// Waiting returns what the next switch of a plane waits for.
 	Waiting(plane int) string
 }

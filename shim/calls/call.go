@@ -1,17 +1,94 @@
 package calls
 
 import (
+	"errors"
 	"fmt"
-	"math"
+	"strings"
+	"time"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/collectives/schedule"
+	"lightpath/plans"
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
-	"lightpath/shim/memory"
 	"lightpath/shim/planeset"
 )
+
+// Kind is the kind of a call. Its values are shared with cgo/front (lp_core.h).
+type Kind uint32
+
+// The kinds of calls.
+const (
+	AllReduce Kind = iota
+	Broadcast
+	Reduce
+	AllGather
+	ReduceScatter
+	AllToAll
+	Gather
+	Scatter
+	Send
+	Recv
+	NumKinds // one-sided kinds follow
+)
+
+// The kinds of one-sided calls. Their values too are shared with cgo/front. A put takes its data from Send, Count and
+// Type, and its place from Peer, Window and Offset. A wait takes Count signals of Peer.
+const (
+	PutSignal Kind = NumKinds + iota
+	Signal
+	WaitSignal
+	EndOfKinds
+)
+
+// Info describes a kind of call.
+type Info struct {
+	Name       string
+	Collective schedule.Collective // undefined for Send and Recv
+	Rooted     bool
+	Reduces    bool
+	// Blocks of count elements in the buffers: 0 none, 1 one, -1 one per rank.
+	Send, Recv         int
+	sendRoot, recvRoot bool // only the root has the send, or receive, buffer
+}
+
+// Kinds describes each kind that is not one-sided.
+var Kinds = [NumKinds]Info{
+	AllReduce: {Name: "AllReduce", Collective: schedule.AllReduce, Reduces: true, Send: 1, Recv: 1},
+	Broadcast: {Name: "Broadcast", Collective: schedule.Broadcast, Rooted: true, Send: 1, Recv: 1, sendRoot: true},
+	Reduce: {
+		Name: "Reduce", Collective: schedule.Reduce, Rooted: true, Reduces: true, Send: 1, Recv: 1, recvRoot: true,
+	},
+	AllGather:     {Name: "AllGather", Collective: schedule.AllGather, Send: 1, Recv: -1},
+	ReduceScatter: {Name: "ReduceScatter", Collective: schedule.ReduceScatter, Reduces: true, Send: -1, Recv: 1},
+	AllToAll:      {Name: "AlltoAll", Collective: schedule.AllToAll, Send: -1, Recv: -1},
+	Gather:        {Name: "Gather", Collective: schedule.Gather, Rooted: true, Send: 1, Recv: -1, recvRoot: true},
+	Scatter:       {Name: "Scatter", Collective: schedule.Scatter, Rooted: true, Send: -1, Recv: 1, sendRoot: true},
+	Send:          {Name: "Send", Send: 1},
+	Recv:          {Name: "Recv", Recv: 1},
+}
+
+// P2P reports whether the call is a send or a receive.
+func (k Kind) P2P() bool { return k == Send || k == Recv }
+
+// Reduces reports whether calls of the kind have an operator.
+func (k Kind) Reduces() bool { return k < NumKinds && Kinds[k].Reduces }
+
+// String returns NCCL's name of the call.
+func (k Kind) String() string {
+	if k.OneSided() {
+		return [...]string{"PutSignal", "Signal", "WaitSignal"}[k-PutSignal]
+	}
+	if k >= NumKinds {
+		return fmt.Sprintf("call kind %d", uint32(k))
+	}
+	return Kinds[k].Name
+}
+
+// OneSided reports whether the peer of the call takes no part in it.
+func (k Kind) OneSided() bool { return k >= PutSignal && k < EndOfKinds }
 
 // Call is one call of a communicator. Count is NCCL's: elements per block of a rank (AllGather: of the send buffer;
 // ReduceScatter: of the receive buffer; AllToAll, Gather, Scatter: per peer). The buffers belong to the caller, and
@@ -68,76 +145,9 @@ func (c *Call) String() string {
 	return s + w.String() + ")"
 }
 
-// Check checks a call without running it. An error names the argument and wraps [errdefs.ErrInvalidArgument]. If the
-// communicator has failed, the error is its failure.
-func Check(c *Call) error {
-	if c.Comm == nil {
-		return fmt.Errorf("shim: %v: comm is NULL: %w", c.Kind, errdefs.ErrInvalidArgument)
-	}
-	if err := c.Comm.Usable(); err != nil {
-		return err
-	}
-	return c.Validate()
-}
-
-// Validate is [Check] for a call that the communicator has accepted already.
-func (c *Call) Validate() error {
-	if c.Kind.OneSided() {
-		return c.checkOneSided()
-	}
-	if err := c.validate(); err != nil {
-		return err
-	}
-	return c.Resolve()
-}
-
 // Invalid returns the error of an argument.
 func (c *Call) Invalid(format string, args ...any) error {
 	return fmt.Errorf("shim: %v: %s: %w", c.Kind, fmt.Sprintf(format, args...), errdefs.ErrInvalidArgument)
-}
-
-// validate checks the arguments, except that buffers overlap. Hot path: it allocates for errors only.
-func (c *Call) validate() error {
-	if c.Kind >= NumKinds {
-		return c.Invalid("no such call")
-	}
-	k, n := &Kinds[c.Kind], c.Comm.Ranks
-	switch {
-	case c.Type >= datatype.NumTypes:
-		return c.Invalid("datatype %d is none", c.Type)
-	case k.Reduces && c.Op > OpPreMulSum:
-		return c.Invalid("reduction operator %d is none", c.Op)
-	case k.Reduces && c.Op == OpPreMulSum && c.Scalar == nil:
-		return c.Invalid("the operator's scalar is NULL")
-	case k.Rooted && (c.Peer < 0 || int(c.Peer) >= n):
-		return c.Invalid("root %d is not a rank of 0..%d", c.Peer, n-1)
-	case c.Kind.P2P() && (c.Peer < 0 || int(c.Peer) >= n):
-		return c.Invalid("peer %d is not a rank of 0..%d", c.Peer, n-1)
-	case c.Count > math.MaxInt64/uint64(8*n):
-		return c.Invalid("count %d is negative or too large", int64(c.Count))
-	}
-	if err := c.checkStream(); err != nil {
-		return err
-	}
-	if err := c.checkOptions(); err != nil {
-		return err
-	}
-	send, recv := c.measure()
-	switch {
-	case send > 0 && c.Send == nil:
-		return c.Invalid("sendbuff is NULL")
-	case recv > 0 && c.Recv == nil:
-		return c.Invalid("recvbuff is NULL")
-	}
-	return nil
-}
-
-// Resolve finds the sizes of the buffers and whether the call is in place. [Check] calls it. A call whose buffers or
-// count have changed since needs it again. Hot path.
-func (c *Call) Resolve() (err error) {
-	c.sendBytes, c.recvBytes = c.measure()
-	c.inPlace, err = c.Overlap(c.sendBytes, c.recvBytes)
-	return err
 }
 
 // Extents returns the bytes of the send and receive buffer at this rank, 0 for one that it does not have.
@@ -145,95 +155,6 @@ func (c *Call) Extents() (send, recv int64) { return c.sendBytes, c.recvBytes }
 
 // InPlace reports whether the call is in place.
 func (c *Call) InPlace() bool { return c.inPlace }
-
-func (c *Call) checkStream() error {
-	if why := FactsOf(c.Comm).NoDevice; c.Stream != 0 && why != nil {
-		return c.Invalid("stream is not NULL, and the communicator has no device: %v", why)
-	}
-	return nil
-}
-
-// measure returns the bytes of the buffers.
-func (c *Call) measure() (send, recv int64) {
-	if c.Count == 0 {
-		return 0, 0
-	}
-	k := &Kinds[c.Kind]
-	block := int64(c.Count) * int64(c.Type.Size())
-	atRoot := int(c.Peer) == c.Comm.Rank
-	if !k.sendRoot || atRoot {
-		send = Blocks(k.Send, c.Comm.Ranks) * block
-	}
-	if !k.recvRoot || atRoot {
-		recv = Blocks(k.Recv, c.Comm.Ranks) * block
-	}
-	return send, recv
-}
-
-// Blocks returns how many blocks a buffer has, as [Info] says it.
-func Blocks(of, ranks int) int64 {
-	if of < 0 {
-		return int64(ranks)
-	}
-	return int64(of)
-}
-
-// Overlap reports whether the buffers overlap as those of an in-place call do. Any other overlap is an error: the
-// result would depend on the order of transfers.
-func (c *Call) Overlap(send, recv int64) (inPlace bool, err error) {
-	if send == 0 || recv == 0 {
-		return false, nil
-	}
-	s, r := uintptr(c.Send), uintptr(c.Recv)
-	if s+uintptr(send) <= r || r+uintptr(recv) <= s {
-		return false, nil
-	}
-	// The rank's own block of the larger buffer lies on the smaller one.
-	own := uintptr(int64(c.Comm.Rank) * int64(c.Count) * int64(c.Type.Size()))
-	k := &Kinds[c.Kind]
-	switch {
-	case k.Send == k.Recv && s == r,
-		k.Send == 1 && k.Recv == -1 && s == r+own,
-		k.Send == -1 && k.Recv == 1 && r == s+own:
-		return true, nil
-	}
-	return false, c.Invalid("sendbuff and recvbuff overlap, and not as an in-place call does")
-}
-
-// checkOneSided checks the arguments of a one-sided call.
-func (c *Call) checkOneSided() error {
-	n := c.Comm.Ranks
-	if c.Peer < 0 || int(c.Peer) >= n {
-		return c.Invalid("peer %d is not a rank of 0..%d", c.Peer, n-1)
-	}
-	if c.Options != (Options{}) {
-		return c.Invalid("one-sided calls have no options")
-	}
-	if err := c.checkStream(); err != nil {
-		return err
-	}
-	switch {
-	case c.Kind == Signal:
-		return nil
-	case c.Kind == WaitSignal && (c.Count < 1 || c.Count > 1<<31-1):
-		return c.Invalid("opCnt %d is not positive", int64(c.Count))
-	case c.Kind == WaitSignal:
-		return nil
-	}
-	if c.Type.Size() == 0 {
-		return c.Invalid("datatype %d is none", c.Type)
-	}
-	w, err := memory.Lookup(c.Comm, c.Window, true)
-	switch {
-	case err != nil:
-		return err
-	case c.Count > uint64(w.Size), c.Offset > uint64(w.Size), c.Offset+c.Count*uint64(c.Type.Size()) > uint64(w.Size):
-		return c.Invalid("%d elements of %v at %d end beyond the window, of %d bytes", c.Count, c.Type, c.Offset, w.Size)
-	case c.Send == nil && c.Count > 0:
-		return c.Invalid("localbuff is NULL")
-	}
-	return nil
-}
 
 // DescribeOneSided describes a one-sided call for messages.
 func DescribeOneSided(k Kind, count uint64, typ datatype.Type, peer int32) string {
@@ -249,4 +170,97 @@ func DescribeOneSided(k Kind, count uint64, typ datatype.Type, peer int32) strin
 // Misuse returns the error of calls that cannot be in one group.
 func (c *Call) Misuse(err error) error {
 	return fmt.Errorf("shim: %v: %w: %w", c.Kind, err, errdefs.ErrInvalidUsage)
+}
+
+// Facts are values that the ranks of a communicator agreed on when they met. Checks and paths of calls need them.
+type Facts struct {
+	Circuits    bool              // the communicator has planes with circuits
+	Planes      planeset.Set      // planes that a call may name: those with circuits, otherwise the packet planes
+	CircuitKind plans.CircuitKind // of planes with circuits
+	Cut         int64             // bytes of a buffer that a call moves in one piece; 0: any
+	Launches    Launches          // how calls run on streams if no CPU touches their data
+	Foreign     bool              // another libnccl executes collectives on streams
+	NoDevice    error             // why this rank has no device, perhaps unlike others; nil: it has one
+}
+
+// Launches is the way in which calls run on streams without a CPU touching their data.
+type Launches uint8
+
+// The ways. With ByPortsOverCircuits only collectives with a script run on streams.
+const (
+	NoLaunches          Launches = iota // calls on streams are staged
+	ByPeers                             // ranks access the memory of each other's devices
+	ByPorts                             // RDMA ports access device memory, over packet planes
+	ByPortsOverCircuits                 // RDMA ports access device memory, over planes with circuits
+)
+
+var factsSlot = comm.NewSlot[Facts]()
+
+// FactsOf returns the facts of a communicator.
+func FactsOf(c *comm.Core) *Facts { return factsSlot.Of(c) }
+
+// Setup prepares a communicator for calls.
+func Setup(c *comm.Core) {
+	factsSlot.Set(c, &Facts{CircuitKind: plans.Simplex, NoDevice: errNoDevice})
+	operatorsSlot.Set(c, &operators{})
+}
+
+var errNoDevice = errors.New("no device was looked for")
+
+// Options are a call's requests beyond NCCL's arguments. The zero value requests nothing. All ranks must request the
+// same plan and planes. Each rank has its own deadline.
+type Options struct {
+	// Plan begins the digest of the plan that the call must run. It needs planes with circuits.
+	Plan DigestPrefix
+	// Planes has a bit for each plane that the call may use, 0 for all: planes with circuits if the communicator has
+	// some, else packet planes. If none of them is in service, the call runs on packet planes.
+	Planes uint64
+	// Deadline bounds the time of the call's group. 0 means no bound except LIGHTPATH_TIMEOUT without progress. A
+	// missed deadline fails the communicator on all ranks, since no rank knows the progress of the others.
+	Deadline time.Duration
+}
+
+// DigestPrefix is the first hexadecimal digits of a plan's digest, up to 16.
+type DigestPrefix struct {
+	Bits   uint64 // the first digit in the most significant bits; 0 beyond the last
+	Digits uint8
+}
+
+// String returns the digits.
+func (p DigestPrefix) String() string {
+	return fmt.Sprintf("%016x", p.Bits)[:min(p.Digits, 16)]
+}
+
+// Matches reports whether a plan's digest begins with p.
+func (p DigestPrefix) Matches(digest string) bool { return strings.HasPrefix(digest, p.String()) }
+
+// Request is the part of options that ranks must agree on.
+type Request struct {
+	Plan   DigestPrefix
+	Planes planeset.Set
+}
+
+// String describes a request for messages; "" for none.
+func (w *Request) String() (s string) {
+	if w.Plan.Digits > 0 {
+		s += ", plan " + w.Plan.String()
+	}
+	if w.Planes != 0 {
+		s += fmt.Sprintf(", planes %#x", uint64(w.Planes))
+	}
+	return s
+}
+
+// DeadlineOf returns the deadline of a group that begins now, the zero time for none.
+func DeadlineOf(calls []Call) (t time.Time) {
+	least := time.Duration(0)
+	for i := range calls {
+		if d := calls[i].Options.Deadline; d > 0 && (least == 0 || d < least) {
+			least = d
+		}
+	}
+	if least > 0 {
+		t = time.Now().Add(least)
+	}
+	return t
 }

@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"sync"
@@ -115,4 +116,36 @@ func noOperator(number int32) error {
 		why = "is none of those that ncclRedOpCreatePreMulSum makes"
 	}
 	return fmt.Errorf("shim: op %d %s: %w", number, why, errdefs.ErrInvalidArgument)
+}
+
+// element reads an element as a float64, and reports whether that holds it.
+func element(t datatype.Type, raw [8]byte) (v float64, exact bool) {
+	const whole = 1 << 53
+	bits := binary.NativeEndian.Uint64(raw[:])
+	switch t {
+	case datatype.Int8:
+		return float64(int8(raw[0])), true
+	case datatype.Uint8:
+		return float64(raw[0]), true
+	case datatype.Int32:
+		return float64(int32(binary.NativeEndian.Uint32(raw[:]))), true
+	case datatype.Uint32:
+		return float64(binary.NativeEndian.Uint32(raw[:])), true
+	case datatype.Int64:
+		return float64(int64(bits)), -whole <= int64(bits) && int64(bits) <= whole
+	case datatype.Uint64:
+		return float64(bits), bits <= whole
+	case datatype.Float16:
+		return float64(datatype.F16ToF32(binary.NativeEndian.Uint16(raw[:]))), true
+	case datatype.Bfloat16:
+		return float64(datatype.BF16ToF32(binary.NativeEndian.Uint16(raw[:]))), true
+	case datatype.Float32:
+		return float64(math.Float32frombits(binary.NativeEndian.Uint32(raw[:]))), true
+	case datatype.Float8E4M3:
+		return float64(datatype.E4M3ToF32(raw[0])), true
+	case datatype.Float8E5M2:
+		return float64(datatype.E5M2ToF32(raw[0])), true
+	default:
+		return math.Float64frombits(bits), true
+	}
 }

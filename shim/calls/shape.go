@@ -9,6 +9,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/program"
 	"lightpath/shim/control"
+	"lightpath/shim/memory"
 	"lightpath/shim/planeset"
 )
 
@@ -50,6 +51,12 @@ func (s *Shape) Signature() uint32 {
 	}
 	return program.Signature(uint64(s.Kind), uint64(s.Type), uint64(s.Op), uint64(s.Root), s.Count,
 		s.Request.signature()^bits.RotateLeft64(s.Whole, 32))
+}
+
+// signature returns a request's part of the signature of a call.
+func (w *Request) signature() uint64 {
+	h := w.Plan.Bits ^ uint64(w.Plan.Digits)<<1
+	return bits.RotateLeft64(h, 17)*0x9e3779b97f4a7c15 ^ uint64(w.Planes)
 }
 
 // String describes the call that a shape came from.
@@ -118,4 +125,55 @@ func DecodeShape(b []byte, ranks int) (s Shape, err error) {
 		return s, fmt.Errorf("%w: shape of %v", control.ErrMessage, s.Kind)
 	}
 	return s, nil
+}
+
+// Kernels are the functions that compute a call of some shape, looked up once.
+type Kernels struct {
+	Reduce        datatype.ReduceFunc
+	Combine       datatype.CombineFunc
+	CombineStream datatype.CombineFunc // Combine with stores past the caches; nil: there is none
+	Scale         datatype.ScaleFunc   // scales each contribution as it is loaded; nil: none is scaled
+	factor        float64              // of Scale; 0: each call has its own
+	Div           datatype.DivFunc     // divides the result by the ranks; nil: it is not divided
+}
+
+// KernelsOf returns the kernels of a shape. Averages of floats scale every contribution by 1/n as it is loaded;
+// averages of integers divide the sum (NCCL's definition of ncclAvg). Operators of the user scale by the scalar of each
+// call.
+func KernelsOf(s *Shape, ranks int) Kernels {
+	if !Kinds[s.Kind].Reduces {
+		return Kernels{}
+	}
+	op := s.Op
+	var k Kernels
+	switch {
+	case op == OpPreMulSum:
+		op, k.Scale = datatype.Sum, datatype.Scale(s.Type)
+	case op != datatype.Avg:
+	default:
+		op = datatype.Sum
+		if ranks > 1 && s.Type.Float() {
+			k.Scale, k.factor = datatype.Scale(s.Type), 1/float64(ranks)
+		} else if ranks > 1 {
+			k.Div = datatype.DivInt(s.Type)
+		}
+	}
+	k.Reduce = datatype.Reduce(op, s.Type)
+	k.Combine, k.CombineStream = datatype.Combine(op, s.Type), datatype.CombineStream(op, s.Type)
+	return k
+}
+
+// Scaling returns the function and factor that scale the call's contribution as it is loaded, nil if it is not scaled.
+// It allocates only for 64-bit scalars that float64 cannot hold.
+func (k *Kernels) Scaling(c *Call) (datatype.ScaleFunc, float64) {
+	if c.Op != OpPreMulSum || k.Scale == nil {
+		return k.Scale, k.factor
+	}
+	var raw [8]byte
+	copy(raw[:], memory.Bytes(c.Scalar, int64(c.Type.Size()))) // of any alignment
+	factor, exact := element(c.Type, raw)
+	if !exact {
+		return datatype.ScaleUint64(binary.NativeEndian.Uint64(raw[:])), 0
+	}
+	return k.Scale, factor
 }

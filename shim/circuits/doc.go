@@ -3,6 +3,7 @@
 //
 //	acquire -> settle -> execute -> done
 //
+// It waits and sends; a [Machine] without clock, socket or goroutine decides.
 // docs/design/circuits.md has the protocol, its invariants and its failure cases.
 //
 // Layer: above ticket and endpoints, below session, stream and the paths. It chooses no plan and knows no program: an

@@ -2,7 +2,6 @@ package circuits
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
 	"lightpath/shim/status"
-	"lightpath/shim/ticket"
 	"lightpath/shim/topology"
 )
 
@@ -26,6 +24,7 @@ import (
 // The communicator's turn guards all fields that have no lock of their own.
 type Planes struct {
 	planning.Site
+	*Machine
 	Controller *endpoints.Controller // moves the planes
 	End        transport.Endpoint
 	HCAs       topology.HCAs  // for planes of RDMA ports
@@ -33,12 +32,7 @@ type Planes struct {
 
 	c        *comm.Core
 	parent   *Planes // of the parent communicator; nil: there is no parent with circuits
-	member   []int   // by port: its rank, or -1
 	switches *Switches
-	now      []ticket.Plane // where this communicator's operations leave each plane
-	base     []uint32       // each plane's epoch when the operation in progress began
-	grant    Grant          // of the operation in progress
-	request  []byte         // reused
 	closed   sync.Once
 	requests requests
 }
@@ -88,12 +82,14 @@ func Attach(c *comm.Core, fab *endpoints.Fabric, parent *comm.Core) error {
 		p.Controller.Detach()
 		return err
 	}
-	if parent != nil {
-		p.parent = Of(parent)
-	}
-	p.member = Members(ports, fab.Ranks)
-	p.now, p.base = make([]ticket.Plane, len(fab.Planes)), make([]uint32, len(fab.Planes))
 	p.switches = &Switches{Use: ocsctl.Use{Client: p.Controller, Holder: c.ID}, p: p}
+	cfg := Config{Rank: c.Rank, Holder: c.ID, Ports: ports, Size: fab.Ranks, Planes: len(fab.Planes),
+		Timeout: c.Cfg.Timeout, Serving: func() bool { return c.Life() == comm.Alive && !c.Failed() }}
+	if parent != nil && Of(parent) != nil {
+		p.parent = Of(parent)
+		cfg.Parent = p.parent.Machine
+	}
+	p.Machine = NewMachine(cfg, p.switches)
 	recorder.Of(c).Planes = len(fab.Planes)
 	slot.Set(c, p)
 	planning.Retain()
@@ -113,15 +109,6 @@ func (p *Planes) faults(wait time.Duration) []status.Fault {
 	return all
 }
 
-// Members returns the rank at each port, -1 for a port outside the communicator.
-func Members(ports []int, all int) []int {
-	member := slices.Repeat([]int{-1}, all)
-	for r, port := range ports {
-		member[port] = r
-	}
-	return member
-}
-
 // Describe describes the planes for the log.
 func (p *Planes) Describe() string {
 	if p == nil {
@@ -132,22 +119,6 @@ func (p *Planes) Describe() string {
 
 // Switches returns the switches, whose maps connect ranks.
 func (p *Planes) Switches() *Switches { return p.switches }
-
-// Base returns each plane's epoch at the beginning of the operation in progress.
-func (p *Planes) Base() []uint32 { return p.base }
-
-// Now returns where operations of this communicator leave each plane. A plane may still be switching, since operations
-// do not wait for the last reconfiguration of a plan. The caller must not change the result.
-func (p *Planes) Now() []ticket.Plane { return p.now }
-
-// Reached reports whether a plane has reached the state in which operations leave it, or a later one.
-func (p *Planes) Reached(plane int) (bool, error) {
-	epoch, err := p.switches.Poll(plane)
-	return int32(epoch-p.now[plane].Epoch) >= 0, err
-}
-
-// Granted returns the grant of the operation in progress, or of the last one.
-func (p *Planes) Granted() *Grant { return &p.grant }
 
 // Waiting returns what the planes of the operation in progress wait for, as far as the controller knows. It may block.
 func (p *Planes) Waiting() string {
@@ -211,18 +182,6 @@ func (p *Planes) Close() {
 	})
 }
 
-// RankMap returns a plane's map of ports as a map of members. It drops circuits to ports outside the communicator.
-func RankMap(ports circuit.Permutation, portOf, member []int) circuit.Permutation {
-	m := make(circuit.Permutation, len(portOf))
-	for r, p := range portOf {
-		m[r] = circuit.Dark
-		if to := ports[p]; to != circuit.Dark {
-			m[r] = member[to]
-		}
-	}
-	return m
-}
-
 // Switches lets a communicator move its planes by maps of ranks. Circuits of the planes' other ports stay as they are.
 type Switches struct {
 	ocsctl.Use
@@ -234,22 +193,12 @@ func (s *Switches) Waiting(plane int) string { return s.p.WaitingOn(plane) }
 
 // Post implements [exec.Switch].
 func (s *Switches) Post(plane int, epoch uint32, target circuit.Permutation) error {
-	return s.Use.Post(plane, epoch, s.p.overlay(plane, target))
+	return s.Use.Post(plane, epoch, s.p.Overlay(plane, target))
 }
 
-// overlay turns a map of ranks into a map of ports. Other ports keep their circuits. So every rank requests the same
-// map at any time.
-func (p *Planes) overlay(plane int, target circuit.Permutation) circuit.Permutation {
-	ports := p.Controller.State(plane).Map.Clone()
-	for port := range ports {
-		r := p.member[port]
-		if r < 0 {
-			continue
-		}
-		ports[port] = circuit.Dark
-		if target[r] != circuit.Dark {
-			ports[port] = p.Ports[target[r]]
-		}
-	}
-	return ports
+// State implements [View].
+func (s *Switches) State(plane int) (epoch uint32, ports circuit.Permutation, err error) {
+	st := s.Client.State(plane)
+	_, err = s.Poll(plane)
+	return st.Epoch, st.Map, err
 }

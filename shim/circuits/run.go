@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"lightpath/collectives/exec"
-	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
-	"lightpath/shim/planeset"
 	"lightpath/shim/recorder"
 	"lightpath/shim/stall"
 	"lightpath/shim/ticket"
@@ -69,7 +66,7 @@ func (p *Planes) Run(op *Operation, x Executor) error {
 	if err != nil {
 		return p.c.Fail(err)
 	}
-	if err := p.settle(g); err != nil {
+	if err := p.settle(); err != nil {
 		return p.c.Fail(fmt.Errorf("shim: rank %d operation %d: %w", p.c.Rank, op.Seq, err))
 	}
 	moves, err := x.Bind(g)
@@ -82,7 +79,8 @@ func (p *Planes) Run(op *Operation, x Executor) error {
 	if err := x.Drive(); err != nil || g.OnPackets() {
 		return err
 	}
-	if err := p.done(g, moves); err != nil {
+	done := p.Done(moves)
+	if err := p.c.Star.ToLeader(&done); err != nil {
 		return p.c.Fail(err)
 	}
 	return nil
@@ -90,16 +88,10 @@ func (p *Planes) Run(op *Operation, x Executor) error {
 
 // acquire requests an operation and waits for its ticket.
 func (p *Planes) acquire(op *Operation) (*Grant, error) {
-	m := &control.Message{Kind: op.Kind, Seq: op.Seq}
-	if op.Shape != nil {
-		m.Arg, p.request = uint64(op.Shape.Signature()), calls.AppendShape(p.request[:0], op.Shape)
-	} else {
-		p.request = ticket.AppendRow(p.request[:0], op.Row)
-	}
-	m.Body = p.request
 	flight := recorder.Of(p.c)
 	flight.Asked(op.Flight, false)
-	if err := p.c.Star.ToLeader(m); err != nil {
+	request := p.Ask(time.Now(), op)
+	if err := p.c.Star.ToLeader(&request); err != nil {
 		return nil, err
 	}
 	answer, err := p.await(op)
@@ -107,155 +99,64 @@ func (p *Planes) acquire(op *Operation) (*Grant, error) {
 		return nil, err
 	}
 	flight.Asked(op.Flight, true)
-	g := &p.grant
-	g.Seq = op.Seq
-	if g.Plan, err = ticket.Decode(answer.Body, &g.Ticket); err != nil {
-		return nil, err
-	}
-	bad := len(g.Planes) != len(p.now)
-	for j := range g.Use.Each() {
-		bad = bad || g.Flags&ticket.Maps != 0 && len(g.Planes[j].Maps) != p.Ranks
-	}
-	if bad {
-		return nil, fmt.Errorf("%w: ticket for %d planes of %d, or other ranks", control.ErrMessage,
-			len(g.Planes), len(p.now))
-	}
-	return g, nil
+	return p.Take(time.Now(), answer.Body)
 }
 
 // await waits for the ticket of an operation. Each [stall.Interval] it tells the leader in which call it waits, like a
 // stalled operation. So the leader finds mismatched calls and missing ranks.
 func (p *Planes) await(op *Operation) (*control.Message, error) {
 	c := p.c
-	deadline := time.Now().Add(c.Cfg.Timeout)
-	own := !op.Deadline.IsZero() && op.Deadline.Before(deadline)
-	if own {
-		deadline = op.Deadline
-	}
 	for {
-		m, err := c.AwaitFor(control.MsgTicket, op.Seq, min(stall.Interval(c.Cfg.Timeout), time.Until(deadline)))
-		switch {
-		case err == nil || !errors.Is(err, comm.ErrNothing):
+		m, err := c.AwaitFor(control.MsgTicket, op.Seq, min(stall.Interval(c.Cfg.Timeout), time.Until(p.deadline)))
+		if err == nil || !errors.Is(err, comm.ErrNothing) {
 			return m, err
-		case time.Now().Before(deadline):
-			if op.Shape != nil {
-				stall.ReportShape(c, op.Seq, op.Shape)
-				if op.Sent == nil {
-					continue
-				}
-				if err := stall.Unsent(c, op.Seq, op.Shape.String(), op.Sent); err != nil {
-					return nil, err
-				}
-			} else { // sends and receives have no number to compare between ranks
-				stall.ReportFaults(c)
+		}
+		late := p.Overdue(time.Now(), op)
+		switch {
+		case late == nil && op.Shape == nil: // sends and receives have no number to compare between ranks
+			stall.ReportFaults(c)
+		case late == nil:
+			stall.ReportShape(c, op.Seq, op.Shape)
+			if op.Sent == nil {
+				continue
 			}
-		case own:
-			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket by the call's deadline: %w", c.Rank,
-				op.Seq, exec.ErrDeadline)
-		case op.Shape == nil:
-			return nil, fmt.Errorf("shim: rank %d: no word from rank 0 on a group of sends and receives in %v: %w",
-				c.Rank, c.Cfg.Timeout, errdefs.ErrTimeout)
-		default:
+			if err := stall.Unsent(c, op.Seq, op.Shape.String(), op.Sent); err != nil {
+				return nil, err
+			}
+		case op.Shape != nil && errors.Is(late, errdefs.ErrTimeout):
 			stall.GiveUp(c, op.Seq, op.Shape.Signature(), op.Shape.String(), nil)
 			if _, err := c.AwaitFor(control.MsgTicket, op.Seq, time.Second); err != nil && !errors.Is(err, comm.ErrNothing) {
 				return nil, err
 			}
-			return nil, fmt.Errorf("shim: rank %d operation %d: no ticket in %v: %w", c.Rank, op.Seq,
-				c.Cfg.Timeout, errdefs.ErrTimeout)
+			return nil, late
+		default:
+			return nil, late
 		}
 	}
 }
 
-// failureGrace is how long a rank may still see the failure of a plane that the leader has already been granted again.
-// The controller informs each rank separately.
-const failureGrace = time.Second
-
-// settle adopts the planes' states in the ticket, and waits until the planes reach them. A plane may already be
-// further on, by a switch of this operation in which the rank takes no part.
-func (p *Planes) settle(g *Grant) error {
-	began := time.Now()
-	for j := range g.Use.Each() {
-		want := &g.Planes[j]
-		if g.Flags&ticket.Maps != 0 {
-			p.now[j] = *want
+// settle waits until the planes are in the states of the ticket.
+func (p *Planes) settle() error {
+	for {
+		if settled, err := p.Settle(time.Now()); settled || err != nil {
+			return err
 		}
-		if n := &p.now[j]; n.Epoch != want.Epoch || n.Hash != want.Hash {
-			return fmt.Errorf("plane %d was left at epoch %d, the ticket says %d, or another map: %w",
-				j, n.Epoch, want.Epoch, ocsctl.ErrUnknownMap)
+		if err := p.c.AsyncError(); err != nil {
+			return err
 		}
-		for {
-			there, err := p.there(j, want)
-			if err != nil && (g.Flags&ticket.Maps == 0 || time.Since(began) > failureGrace) {
-				return err
-			}
-			if there && err == nil {
-				break
-			}
-			if err := p.c.AsyncError(); err != nil {
-				return err
-			}
-			if time.Since(began) > p.c.Cfg.Timeout {
-				return fmt.Errorf("plane %d is at epoch %d, the ticket says %d: %w",
-					j, p.Controller.State(j).Epoch, want.Epoch, errdefs.ErrTimeout)
-			}
-			time.Sleep(50 * time.Microsecond)
-		}
-		p.base[j] = want.Epoch
+		time.Sleep(50 * time.Microsecond)
 	}
-	return nil
 }
 
-// there reports whether a plane has reached the ticket's state or a later one.
-func (p *Planes) there(plane int, want *ticket.Plane) (bool, error) {
-	st := p.Controller.State(plane)
-	if _, err := p.switches.Poll(plane); err != nil {
-		return false, err
-	}
-	if st.Epoch == want.Epoch && RankMap(st.Map, p.Ports, p.member).Digest() != want.Hash {
-		return false, fmt.Errorf("plane %d at epoch %d holds another map than the ticket's: %w", plane, st.Epoch,
-			ocsctl.ErrUnknownMap)
-	}
-	return int32(st.Epoch-want.Epoch) >= 0, nil
-}
-
-// releaseOutside agrees for this rank's port to some switches that the program does not know. They are the first
-// switch of each plane that takes a circuit to a port outside the communicator from this port. In maps of ranks the
-// port is dark before and after such a switch. No data is in flight on this circuit: no call of this communicator has
-// used it, and its last user has given the plane back.
+// releaseOutside agrees for this rank's port to the switches that the program does not know.
 func (p *Planes) releaseOutside(g *Grant, moves Movement) error {
 	if g.OnPackets() {
 		return nil
 	}
-	for j := range g.Use.Each() {
-		if moves.Switches(j) == 0 || moves.Target(j, 1)[p.c.Rank] != circuit.Dark {
-			continue
-		}
-		if to := p.Controller.State(j).Map[p.Controller.Port()]; to == circuit.Dark || p.member[to] >= 0 {
-			continue
-		}
+	for j := range p.Outside(moves).Each() {
 		if err := p.switches.Post(j, p.base[j], moves.Target(j, 1)); err != nil {
 			return fmt.Errorf("shim: rank %d: plane %d epoch %d: %w", p.c.Rank, j, p.base[j], err)
 		}
 	}
 	return nil
-}
-
-// done records where the operation leaves the planes, and tells the leader.
-func (p *Planes) done(g *Grant, moves Movement) error {
-	for j := range g.Use.Each() {
-		if n := moves.Switches(j); n > 0 {
-			p.now[j] = ticket.At(p.now[j].Epoch+n, moves.Target(j, n))
-		}
-	}
-	p.request = ticket.Append(p.request[:0], p.standing(g.Use))
-	return p.c.Star.ToLeader(&control.Message{Kind: control.MsgDone, Seq: g.Seq, Body: p.request})
-}
-
-// standing returns the states of some planes. Rank 0 adds their maps, which the leader gets only there.
-func (p *Planes) standing(use planeset.Set) *ticket.Ticket {
-	t := &ticket.Ticket{Use: use, Planes: p.now}
-	if p.c.Rank == 0 {
-		t.Flags = ticket.Maps
-	}
-	return t
 }

@@ -16,8 +16,8 @@ import (
 // parent, to whose ranks the ports belong. The parent's leader makes these ranks post a map in which the circuits are
 // dark.
 
-// vacateRequest is sent to the parent's leader, and from there to each rank concerned.
-type vacateRequest struct {
+// VacateRequest is sent to the parent's leader, and from there to each rank concerned.
+type VacateRequest struct {
 	Plane  int
 	Epoch  uint32
 	Holder uint64              // of the plane
@@ -50,29 +50,38 @@ func HandleVacating(c *comm.Core) {
 // Vacate asks the nearest ancestor that has all these ports to make their circuits dark on a plane. It waits for the
 // answer, and reports whether the ancestor's ranks have been told.
 func (p *Planes) Vacate(plane int, epoch uint32, target circuit.Permutation, ports []int) bool {
+	ancestor, body := p.VacateAsk(plane, epoch, target, ports)
 	for a := p.parent; a != nil; a = a.parent {
-		if a.c.Life() != comm.Alive || a.c.Failed() {
+		if a.Machine == ancestor {
+			return a.ask(body)
+		}
+	}
+	return false
+}
+
+// VacateAsk returns the nearest ancestor that has all these ports, and the request to its leader to make the ports'
+// circuits dark on a plane. It returns nil if there is none.
+func (m *Machine) VacateAsk(plane int, epoch uint32, target circuit.Permutation, ports []int) (*Machine, []byte) {
+	for a := m.cfg.Parent; a != nil; a = a.cfg.Parent {
+		if !a.cfg.Serving() {
 			continue
 		}
-		r := vacateRequest{Plane: plane, Epoch: epoch, Holder: p.c.ID, Target: target}
+		r := VacateRequest{Plane: plane, Epoch: epoch, Holder: m.cfg.Holder, Target: target}
 		for _, port := range ports {
 			if rank := a.member[port]; rank >= 0 {
 				r.Ranks = append(r.Ranks, rank)
 			}
 		}
 		if len(r.Ranks) == len(ports) {
-			return a.ask(&r)
+			body, _ := json.Marshal(&r) // these types have no errors
+			return a, body
 		}
 	}
-	return false
+	return nil, nil
 }
 
 // ask sends a request to the leader of p's communicator and waits for its answer.
-func (p *Planes) ask(r *vacateRequest) bool {
-	body, err := json.Marshal(r)
-	if err != nil {
-		return false
-	}
+func (p *Planes) ask(body []byte) bool {
 	q := &p.requests
 	answered := make(chan bool, 1)
 	q.mu.Lock()
@@ -115,17 +124,12 @@ func (q *requests) answer(seq uint64, told bool) {
 	}
 }
 
-// passOn runs at the parent's leader. It tells the ranks, if all are connected. A post that other ranks do not follow
-// would block the next holder of the plane.
+// passOn runs at the parent's leader. It tells the ranks, and answers whether it did.
 func passOn(c *comm.Core, m *control.Message) {
-	var r vacateRequest
-	ok := control.DecodeStrict(m.Body, &r) == nil
-	for _, rank := range r.Ranks {
-		ok = ok && rank >= 0 && rank < c.Ranks && !c.Star.HasLeft(rank)
-	}
+	ranks, ok := VacateRanks(m.Body, c.Ranks, c.Star.HasLeft)
 	answer := &control.Message{Kind: control.MsgVacated, Seq: m.Seq}
 	if ok {
-		for _, rank := range r.Ranks {
+		for _, rank := range ranks {
 			c.Star.To(rank, &control.Message{Kind: control.MsgVacate, Body: m.Body})
 		}
 		answer.Arg = 1
@@ -133,16 +137,32 @@ func passOn(c *comm.Core, m *control.Message) {
 	c.Star.To(int(m.From), answer)
 }
 
-// vacate runs at a rank. Its port agrees to lose its circuit. No data is in flight on the circuit, since another
-// communicator holds the plane.
-func (p *Planes) vacate(m *control.Message) {
-	var r vacateRequest
-	if control.DecodeStrict(m.Body, &r) != nil || r.Plane < 0 || r.Plane >= len(p.now) ||
-		r.Target.Validate(len(p.member)) != nil || r.Target[p.Controller.Port()] != circuit.Dark {
-		return // the requesting leader waits for the plane, and reports it
+// VacateRanks returns the ranks that the leader of a communicator of so many ranks passes a request on to, if all are
+// connected. A post that other ranks do not follow would block the next holder of the plane.
+func VacateRanks(body []byte, ranks int, left func(rank int) bool) (tell []int, ok bool) {
+	var r VacateRequest
+	ok = control.DecodeStrict(body, &r) == nil
+	for _, rank := range r.Ranks {
+		ok = ok && rank >= 0 && rank < ranks && !left(rank)
 	}
-	// If the post fails, the plane has failed, and its holder sees that.
-	_ = p.Controller.Post(r.Plane, r.Epoch, r.Holder, r.Target)
+	return r.Ranks, ok
+}
+
+// vacate runs at a rank, and follows a request.
+func (p *Planes) vacate(m *control.Message) {
+	if r, ok := p.VacatePost(m.Body); ok {
+		// If the post fails, the plane has failed, and its holder sees that.
+		_ = p.Controller.Post(r.Plane, r.Epoch, r.Holder, r.Target)
+	}
+}
+
+// VacatePost returns the post by which this rank's port agrees to lose its circuit. No data is in flight on the
+// circuit, since another communicator holds the plane. false: the request is not for this port. The requesting leader
+// waits for the plane, and reports it.
+func (m *Machine) VacatePost(body []byte) (r VacateRequest, ok bool) {
+	ok = control.DecodeStrict(body, &r) == nil && r.Plane >= 0 && r.Plane < len(m.now) &&
+		r.Target.Validate(len(m.member)) == nil && r.Target[m.cfg.Ports[m.cfg.Rank]] == circuit.Dark
+	return r, ok
 }
 
 // Outside returns a map of ports without the circuits from outside ports to members. It also returns those outside

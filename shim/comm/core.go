@@ -2,10 +2,13 @@ package comm
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
+	"unsafe"
 
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/settings"
 )
@@ -92,3 +95,67 @@ func (c *Core) CountLocal() {
 		}
 	}
 }
+
+// Life returns the state.
+func (c *Core) Life() LifeState { return LifeState(c.life.state.Load()) }
+
+// Usable returns why no call can be made, nil if one can. Hot path.
+func (c *Core) Usable() error {
+	if c.life.pending.Load() != 0 {
+		return c.Busy()
+	}
+	return c.Sound()
+}
+
+// Sound is [Core.Usable] for a call that is itself the background work. Hot path.
+func (c *Core) Sound() error {
+	switch c.Life() {
+	case Alive:
+		return c.AsyncError()
+	case Making:
+		return c.Busy()
+	case Suspended:
+		return fmt.Errorf("shim: comm is suspended; call ncclCommResume first: %w", errdefs.ErrInvalidUsage)
+	}
+	return fmt.Errorf("shim: comm has been finalized or destroyed: %w", errdefs.ErrDestroyed)
+}
+
+// AsyncError returns the failure of the communicator, nil while it is healthy. Callable at any time, also while a call
+// is blocked.
+func (c *Core) AsyncError() error {
+	if p := c.failure.err.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Failed reports whether the communicator has failed. Hot path.
+func (c *Core) Failed() bool { return c.failure.err.Load() != nil }
+
+// Poison returns the address of the failure, for loops that check it often.
+func (c *Core) Poison() *atomic.Pointer[error] { return &c.failure.err }
+
+// maxSlots bounds the rooms that keep state of a communicator.
+const maxSlots = 24
+
+type slots [maxSlots]unsafe.Pointer
+
+var numSlots int
+
+// Slot holds a room's state of each communicator, a *T. Rooms declare slots as package variables.
+type Slot[T any] struct{ at int }
+
+// NewSlot returns a slot that no other room has. Call it to initialize a package variable.
+func NewSlot[T any]() Slot[T] {
+	if numSlots == maxSlots {
+		panic("comm: more slots than maxSlots")
+	}
+	numSlots++
+	return Slot[T]{numSlots - 1}
+}
+
+// Of returns the state of a communicator, nil where there is none. Hot path: no lock, no allocation.
+func (s Slot[T]) Of(c *Core) *T { return (*T)(atomic.LoadPointer(&c.slots[s.at])) }
+
+// Set sets the state of a communicator; nil removes it.
+func (s Slot[T]) Set(c *Core, state *T) { atomic.StorePointer(&c.slots[s.at], unsafe.Pointer(state)) }

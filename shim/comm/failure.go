@@ -29,23 +29,8 @@ type failure struct {
 	wake  []func()
 }
 
-// AsyncError returns the failure of the communicator, nil while it is healthy. Callable at any time, also while a call
-// is blocked.
-func (c *Core) AsyncError() error {
-	if p := c.failure.err.Load(); p != nil {
-		return *p
-	}
-	return nil
-}
-
-// Failed reports whether the communicator has failed. Hot path.
-func (c *Core) Failed() bool { return c.failure.err.Load() != nil }
-
 // FailedChan is closed when the communicator has failed.
 func (c *Core) FailedChan() <-chan struct{} { return c.failure.done }
-
-// Poison returns the address of the failure, for loops that check it often.
-func (c *Core) Poison() *atomic.Pointer[error] { return &c.failure.err }
 
 // OnFailure registers wake, which is called when the communicator fails. wake must not block.
 func (c *Core) OnFailure(wake func()) {

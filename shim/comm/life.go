@@ -100,9 +100,6 @@ func ending(h *Hooks) func() { return h.Ending }
 func quiet(h *Hooks) func()  { return h.Quiet }
 func detach(h *Hooks) func() { return h.Detach }
 
-// Life returns the state.
-func (c *Core) Life() LifeState { return LifeState(c.life.state.Load()) }
-
 // Joined reports whether the ranks have met: the identity is final and the control network works.
 func (c *Core) Joined() bool { return c.life.joined.Load() }
 
@@ -157,27 +154,6 @@ func (c *Core) Busy() error {
 	}
 	return fmt.Errorf("shim: comm is in use before ncclCommGetAsyncError has said that its last operation is complete: %w",
 		errdefs.ErrInvalidArgument)
-}
-
-// Usable returns why no call can be made, nil if one can. Hot path.
-func (c *Core) Usable() error {
-	if c.life.pending.Load() != 0 {
-		return c.Busy()
-	}
-	return c.Sound()
-}
-
-// Sound is [Core.Usable] for a call that is itself the background work. Hot path.
-func (c *Core) Sound() error {
-	switch c.Life() {
-	case Alive:
-		return c.AsyncError()
-	case Making:
-		return c.Busy()
-	case Suspended:
-		return fmt.Errorf("shim: comm is suspended; call ncclCommResume first: %w", errdefs.ErrInvalidUsage)
-	}
-	return fmt.Errorf("shim: comm has been finalized or destroyed: %w", errdefs.ErrDestroyed)
 }
 
 // TryOccupy counts a background operation if there is none yet.

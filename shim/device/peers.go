@@ -54,3 +54,19 @@ type Peers interface {
 	// can be seen by everyone. The slice is read in the call only. It allocates nothing, and may be part of a capture.
 	Words(s Stream, words []Word) error
 }
+
+// Remote is a driver whose devices' memory NICs and other devices of the host can read and write. Call its methods
+// between Enter, or EnterContext, and Leave. Errors wrap [ErrDriver].
+type Remote interface {
+	Peers
+
+	// RemoteWrites returns an error if other devices cannot reach the current device's memory. flush: the device's
+	// streams see the writes of others only after FlushRemote.
+	RemoteWrites() (flush bool, err error)
+	// FlushRemote makes writes of other devices to the current device visible to later work on its streams, if the CPU
+	// knows of these writes. It waits for nothing else.
+	FlushRemote() error
+	// ExportBuf returns a descriptor of a dma-buf with a range of the device's memory, and the range's offset in it. The
+	// caller closes the descriptor. The memory stays in place while a registration of it exists, even after it was freed.
+	ExportBuf(at unsafe.Pointer, size int) (fd int, offset uint64, err error)
+}

@@ -82,3 +82,11 @@ func Find(p unsafe.Pointer, n int64) (r Region, offset int64, ok bool) {
 	}
 	return all[i], int64(at - all[i].Base), true
 }
+
+// Bytes views n bytes at p; nil for none.
+func Bytes(p unsafe.Pointer, n int64) []byte {
+	if n == 0 || p == nil {
+		return nil
+	}
+	return unsafe.Slice((*byte)(p), n)
+}

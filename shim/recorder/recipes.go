@@ -55,14 +55,9 @@ func (f *Recorder) Adopt() uint64 {
 	return f.last
 }
 
-// catchUp enters what C has done. f.mu is held.
-// Hot path: no allocation after the first, nothing where C has made no call.
-func (f *Recorder) catchUp() {
-	f.device.catchUp(f)
+// enterQuick enters the calls that C has made. f.mu is held. Hot path: no allocation after the first.
+func (f *Recorder) enterQuick() {
 	k := &f.quick
-	if k.q == nil {
-		return
-	}
 	head := k.q.Records()
 	if k.open != 0 {
 		f.closeQuick(head)

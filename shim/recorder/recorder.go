@@ -139,6 +139,16 @@ func (f *Recorder) Add(seq uint64, s *calls.Shape, e *dispatch.Entry) uint64 {
 	return op.Number
 }
 
+// catchUp enters what devices and C have done without this recorder. f.mu is held. Hot path.
+func (f *Recorder) catchUp() {
+	if d := &f.device; d.ended != nil || len(d.graphs) > 0 {
+		d.catchUp(f)
+	}
+	if f.quick.q != nil {
+		f.enterQuick()
+	}
+}
+
 // AddGroup records a group of sends and receives.
 func (f *Recorder) AddGroup(sends, recvs []program.Message) uint64 {
 	var bytes int64

@@ -2,7 +2,6 @@ package session
 
 import (
 	"lightpath/collectives/exec"
-	"lightpath/collectives/program"
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/sharedmem"
 	"lightpath/shim/calls"
@@ -36,12 +35,20 @@ func (r *Ref) onCircuits() bool { return r.Circuits || r.Entry != nil && r.Entry
 // Bind prepares the tasks of all calls of a communicator on the packet planes.
 func (s *Session) Bind(c *comm.Core) error {
 	Of(c).Begin()
+	p2p := false
 	for i := range s.Calls {
-		if call := &s.Calls[i]; call.Comm == c && !call.Kind.P2P() {
+		switch call := &s.Calls[i]; {
+		case call.Comm != c:
+		case call.Kind.P2P():
+			p2p = true
+		default:
 			if err := s.BindPacket(c, i); err != nil {
 				return err
 			}
 		}
+	}
+	if !p2p {
+		return nil
 	}
 	first, err := s.Gather(c)
 	if err != nil || first < 0 {
@@ -59,9 +66,6 @@ func (s *Session) Restart(c *comm.Core) {
 // BindPacket prepares the task of collective i on the packet planes.
 func (s *Session) BindPacket(c *comm.Core, i int) error {
 	call, st := &s.Calls[i], Of(c)
-	if err := call.Resolve(); err != nil {
-		return err
-	}
 	sh := calls.ShapeOf(call)
 	if call.Count == 0 {
 		st.Skip(&sh)
@@ -74,6 +78,22 @@ func (s *Session) BindPacket(c *comm.Core, i int) error {
 	ref := Ref{Comm: c, Call: i, Sig: sh.Signature(), Entry: e}
 	ref.Seq, ref.Flight = st.Next(&sh, e)
 	return s.BindEntry(ref, nil)
+}
+
+// PacketEntry returns the program of a shape on the packet planes, for the collective that gets the next number.
+func (st *State) PacketEntry(s calls.Shape) (*dispatch.Entry, error) {
+	key := dispatch.Key{Shape: s}
+	var units []int
+	if st.Shares != nil && s.Request.Planes == 0 {
+		var err error
+		if key.Shares, units, err = st.Shares.Enter(st.c, st.Seq+1, &st.Programs); err != nil {
+			return nil, err
+		}
+	}
+	if e := st.Programs.Get(key); e != nil {
+		return e, nil
+	}
+	return st.newEntry(key, units)
 }
 
 // BindEntry binds the entry of a reference to its call. p is nil on packet planes and in shared memory.
@@ -123,98 +143,11 @@ func (s *Session) Engage(ref Ref, x exec.Engine) error {
 	return s.bindTask(ref, &exec.Call{Engine: x, Comm: c.ID, Op: ref.Seq, Endpoint: end, Poison: c.Poison()}, false, false)
 }
 
-// Gather merges the sends and receives of a communicator into [State.Group] and its program on packet planes. It
-// returns the index of the first such call, -1 if there are none.
-func (s *Session) Gather(c *comm.Core) (first int, err error) {
-	first = -1
-	st := Of(c)
-	g := &st.Group
-	g.Sends, g.Recvs, g.Buffers, st.recvBufs = g.Sends[:0], g.Recvs[:0], g.Buffers[:0], st.recvBufs[:0]
-	for i := range s.Calls {
-		call := &s.Calls[i]
-		if call.Comm != c || !call.Kind.P2P() {
-			continue
-		}
-		if first < 0 {
-			first = i
-		}
-		if err := call.Resolve(); err != nil {
-			return first, err
-		}
-		send, recv := call.Extents()
-		whole := int64(call.Whole) * int64(call.Type.Size())
-		if call.Kind == calls.Send {
-			g.Sends = append(g.Sends, program.Message{Peer: int(call.Peer), Bytes: send, Whole: whole})
-			g.Buffers = append(g.Buffers, exec.Buffer{Ptr: call.Send, Len: send})
-		} else {
-			g.Recvs = append(g.Recvs, program.Message{Peer: int(call.Peer), Bytes: recv, Whole: whole})
-			st.recvBufs = append(st.recvBufs, exec.Buffer{Ptr: call.Recv, Len: recv})
-		}
-	}
-	if first < 0 {
-		return first, nil
-	}
-	g.Buffers = append(g.Buffers, st.recvBufs...)
-	args := program.P2PArgs{Rank: c.Rank, Ranks: c.Ranks, Planes: len(st.Packet.Planes())}
-	if err := program.BuildP2P(&st.p2p, args, g.Sends, g.Recvs); err != nil {
-		return first, s.Calls[first].Misuse(err)
-	}
-	g.Flight = recorder.Of(c).AddGroup(g.Sends, g.Recvs)
-	return first, nil
-}
-
-// BindMessages prepares the task of the gathered sends and receives on packet planes. Call first is the first of them.
-func (s *Session) BindMessages(c *comm.Core, first int) error {
-	st := Of(c)
-	return s.bindTask(Ref{Comm: c, Call: first, Seq: st.Seq, Flight: st.Group.Flight}, &exec.Call{
-		Program: &st.p2p, Messages: st.Group.Buffers, Comm: c.ID, Op: st.Seq, Pairs: st.Pairs, Gate: s.Gate,
-		Endpoint: st.Packet,
-		Poison:   c.Poison(),
-	}, false, false)
-}
-
-// BindRound is [Session.BindMessages] with a program on planes with circuits, for round number.
-func (s *Session) BindRound(c *comm.Core, first int, number uint64, prog *program.Program) error {
-	st, p := Of(c), circuits.Of(c)
-	return s.bindTask(Ref{Comm: c, Call: first, Seq: number, Circuits: true, Flight: st.Group.Flight}, &exec.Call{
-		Program: prog, Messages: st.Group.Buffers, Comm: c.ID, Op: st.Seq, Pairs: st.Pairs, Endpoint: p.End,
-		Poison: c.Poison(),
-		OCS:    p.Switches(), Base: p.Base(), SkipDrain: p.SkipDrain,
-	}, recorder.Of(c).Timed, false)
-}
-
-// BindOp binds an operation through shared memory to the call of r.
-func (r *Ref) BindOp(op *sharedmem.Op, call *calls.Call) {
-	r.op = op
-	args := r.sharedCall(call)
-	op.Bind(Of(r.Comm).Arena, &args)
-	r.toDivide(call)
-}
-
-// AdoptOp is [Ref.BindOp] for a call that C has begun.
-func (r *Ref) AdoptOp(op *sharedmem.Op, call *calls.Call) {
-	r.op = op
-	args := r.sharedCall(call)
-	op.Adopt(Of(r.Comm).Arena, &args)
-	r.toDivide(call)
-}
-
 // toDivide records which result of a call must be divided.
 func (r *Ref) toDivide(call *calls.Call) {
 	if r.Entry.Kernels.Div != nil {
 		_, recv := call.Extents()
 		r.result = exec.Buffer{Ptr: call.Recv, Len: recv}
-	}
-}
-
-// sharedCall returns the call of r in the form that package sharedmem takes.
-func (r *Ref) sharedCall(call *calls.Call) sharedmem.Call {
-	k := &r.Entry.Kernels
-	scale, factor := k.Scaling(call)
-	return sharedmem.Call{
-		Collective: calls.Kinds[call.Kind].Collective, Root: int(call.Peer), Block: int(call.Count) * call.Type.Size(),
-		Send: call.Send, Recv: call.Recv, InPlace: call.InPlace(),
-		Combine: k.Combine, CombineStream: k.CombineStream, Scale: scale, Factor: factor, Seq: r.Seq, Signature: r.Sig,
 	}
 }
 

@@ -17,28 +17,10 @@ import (
 // sharedAlgorithm is the algorithm's name in logs and traces.
 const sharedAlgorithm = "shared-memory"
 
-// Shares reports whether collectives of a kind run in shared memory, if they do not use circuits.
-func (st *State) Shares(k calls.Kind) bool {
-	cfg := st.c.Cfg
-	return st.Arena != nil && k < calls.NumKinds && !k.P2P() &&
-		(len(cfg.Algorithms) == 0 || cfg.Algorithms[calls.Kinds[k].Collective.String()] == "")
-}
-
-// PacketEntry returns the program of a shape on the packet planes, for the collective that gets the next number.
-func (st *State) PacketEntry(s calls.Shape) (*dispatch.Entry, error) {
-	c := st.c
-	key := dispatch.Key{Shape: s}
-	var units []int
-	if p := shares.Of(c); p != nil && s.Request.Planes == 0 {
-		var err error
-		if key.Shares, units, err = p.Enter(c, st.Seq+1, &st.Programs); err != nil {
-			return nil, err
-		}
-	}
-	if e := st.Programs.Get(key); e != nil {
-		return e, nil
-	}
-	if st.Shares(s.Kind) && s.Request.Planes == 0 {
+// newEntry makes the program of a shape on the packet planes. units are the shares of the planes; nil: even.
+func (st *State) newEntry(key dispatch.Key, units []int) (*dispatch.Entry, error) {
+	c, s := st.c, key.Shape
+	if st.InArena(s.Kind) && s.Request.Planes == 0 {
 		return st.sharedEntry(s), nil
 	}
 	col, err := dispatch.BuildSchedule(&s, c.Ranks, false, c.Cfg, nil)
@@ -63,7 +45,7 @@ func (st *State) PacketEntry(s calls.Shape) (*dispatch.Entry, error) {
 		return nil, fmt.Errorf("shim: %v: algorithm %s: %w", s.Kind, col.Algorithm, err)
 	}
 	e := &dispatch.Entry{Prog: p, Signature: s.Signature(), Algorithm: col.Algorithm, Kernels: k}
-	if shares.Of(c) != nil {
+	if st.Shares != nil {
 		e.Brings = shares.Brings(p)
 	}
 	st.Programs.Put(key, e)

@@ -21,9 +21,6 @@ func (s *Session) takeOneSided(group []calls.Call) {
 			s.sided = append(s.sided, group[i])
 		}
 	}
-	if len(s.sided) == 0 {
-		return
-	}
 	s.sidedFlights = slices.Grow(s.sidedFlights, len(s.sided))[:len(s.sided)]
 	clear(s.sidedFlights)
 	for i := range group {
@@ -49,9 +46,6 @@ func (s *Session) runOneSided() error {
 // tryOneSided tries the calls of s.sided until all have completed. It clears Comm of each completed call.
 func (s *Session) tryOneSided() error {
 	left := len(s.sided)
-	if left == 0 {
-		return nil
-	}
 	var idle waiter
 	for {
 		before := left

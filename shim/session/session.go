@@ -1,13 +1,17 @@
 package session
 
 import (
+	"runtime"
 	"slices"
 	"sync"
 	"time"
 
 	"lightpath/collectives/exec"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
+	"lightpath/shim/recorder"
+	"lightpath/shim/stall"
 )
 
 // Session is one group of calls in progress. Get one with [New], and end it with [Session.Close].
@@ -58,36 +62,35 @@ func (s *Session) Deadline() time.Time { return s.opts.Deadline }
 // exceptions. Its one-sided calls run first. Its sends and receives are merged into one exchange after its
 // collectives. Different communicators progress at the same time.
 func (s *Session) Run() error {
-	s.takeOneSided(s.Calls)
+	for i := range s.Calls {
+		if s.Calls[i].Kind.OneSided() {
+			s.takeOneSided(s.Calls)
+			break
+		}
+	}
 	s.opts.Deadline = calls.DeadlineOf(s.Calls)
 	slices.SortFunc(s.Comms, comm.BySerial)
 	for _, c := range s.Comms {
 		c.Turn.Lock()
 	}
 	defer s.unlock()
-	return s.runLocked()
-}
-
-func (s *Session) unlock() {
-	for _, c := range s.Comms {
-		c.Turn.Unlock()
-	}
-}
-
-func (s *Session) runLocked() error {
+	apart := false
 	for _, c := range s.Comms {
 		// Another thread may have failed or destroyed it while this thread waited for the lock.
 		if err := c.Sound(); err != nil {
 			return err
 		}
+		apart = apart || Of(c).Carrier != nil
 	}
-	if err := s.runOneSided(); err != nil {
-		return err
+	if len(s.sided) > 0 {
+		if err := s.runOneSided(); err != nil {
+			return err
+		}
 	}
 	switch {
 	case len(s.Calls) == 0:
 		return nil
-	case slices.ContainsFunc(s.Comms, func(c *comm.Core) bool { return Of(c).Carrier != nil }):
+	case apart:
 		return s.runApart()
 	}
 	for _, c := range s.Comms {
@@ -96,6 +99,12 @@ func (s *Session) runLocked() error {
 		}
 	}
 	return s.Drive()
+}
+
+func (s *Session) unlock() {
+	for _, c := range s.Comms {
+		c.Turn.Unlock()
+	}
 }
 
 // runApart runs the calls of one communicator after another. A carrier may first wait for other ranks, and these may
@@ -132,4 +141,90 @@ func (s *Session) runOf(c *comm.Core) error {
 		return err
 	}
 	return s.Drive()
+}
+
+// Drive runs the bound tasks and the work after them. If it returns an error, it has failed the communicators whose
+// tasks did not end.
+func (s *Session) Drive() error {
+	if len(s.tasks) == 0 {
+		return nil
+	}
+	s.policy()
+	s.opts.Yielder = Of(s.Comms[0]).Yielder()
+	err := exec.Run(s.tasks, &s.opts)
+	if err != nil {
+		return s.failed(err)
+	}
+	s.ended()
+	return nil
+}
+
+// policy sets how the session waits. A yield costs about 0.3 us if no other process wants the CPU, a wake-up 30 us. So
+// ranks yield long before they sleep, also if each could have a CPU: the system may have put two on one. If ranks
+// outnumber CPUs, spinning delays the awaited rank, and so both.
+func (s *Session) policy() {
+	s.opts.Timeout, s.opts.Alone = 0, true
+	for _, c := range s.Comms {
+		if s.opts.Timeout == 0 || c.Cfg.Timeout < s.opts.Timeout {
+			s.opts.Timeout = c.Cfg.Timeout
+		}
+		s.opts.Alone = s.opts.Alone && c.SoleRank
+	}
+	c, ref := s.Comms[0], &s.refs[0]
+	s.opts.StallAfter = stall.Interval(s.opts.Timeout)
+	s.opts.ShortSpin = 0
+	if c.LocalRanks <= runtime.NumCPU() {
+		s.opts.Spin, s.opts.Yield = 64, 2000
+		switch {
+		case ref.shared():
+			s.opts.Spin = 0 // the call has already spun
+		case !ref.onCircuits():
+			s.opts.ShortSpin = 16 // about as long as a wake-up takes
+		}
+	} else {
+		s.opts.Spin, s.opts.Yield = 1, 200
+		if ref.onCircuits() {
+			// On the emulated wire a frame takes far longer than a wake-up, and the switch itself needs the CPUs.
+			s.opts.Spin, s.opts.Yield = 0, 0
+		}
+	}
+	if c.Cfg.Spin >= 0 {
+		s.opts.Spin, s.opts.ShortSpin = c.Cfg.Spin, 0
+	}
+}
+
+// ended does the work after the tasks.
+func (s *Session) ended() {
+	for i := range s.refs {
+		r := &s.refs[i]
+		if r.Entry != nil && r.Entry.Brings != nil {
+			Of(r.Comm).Shares.Measure(r.Comm, s.tasks[i], r.Entry.Brings)
+		}
+		if p := circuits.Of(r.Comm); p != nil && r.onCircuits() {
+			recorder.Of(r.Comm).Traced(r.Flight, s.tasks[i], p.Base())
+		}
+		r.Finish()
+	}
+}
+
+// Try drives the tasks of one communicator for as long as a driver's thread may: about 1 us if it must wait for other
+// ranks. If they have not ended, the caller continues with [Session.Drive], or after an error with [Session.Abandon].
+func (s *Session) Try(c *comm.Core) (ended bool, err error) {
+	st, polls := Of(c), SpinLong
+	if c.Ranks > 1 {
+		polls = min(st.Polls(), polls)
+	}
+	if ended, err = exec.Try(s.tasks, polls); ended {
+		s.ended()
+	}
+	st.Patience.Learn(polls, ended && polls == SpinLong)
+	return ended, err
+}
+
+// Abandon ends a group after an error of [Session.Bind] or [Session.Try].
+func (s *Session) Abandon(err error) error {
+	if len(s.tasks) == 0 {
+		return err
+	}
+	return s.failed(err)
 }

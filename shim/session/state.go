@@ -13,6 +13,7 @@ import (
 	"lightpath/shim/dispatch"
 	"lightpath/shim/endpoints"
 	"lightpath/shim/recorder"
+	"lightpath/shim/shares"
 	"lightpath/shim/status"
 )
 
@@ -22,11 +23,13 @@ type State struct {
 	Packet   transport.Endpoint // of the packet planes
 	Arena    *sharedmem.Arena   // nil if the ranks share no memory
 	Carrier  Carrier            // of the communicator's calls; nil: packet planes and shared memory
+	Shares   *shares.State      // of the packet planes; nil: they are always even
 	Programs dispatch.Table
 	Pairs    *exec.Pairs // of sends and receives
 	Seq      uint64      // number of the last collective
 	Patience Patience    // for calls that run alone in their group
-	Group    Group       // the sends and receives in progress
+	yielder  exec.Yielder
+	Group    Group // the sends and receives in progress
 
 	c        *comm.Core
 	tasks    []*exec.Task
@@ -69,6 +72,13 @@ func Setup(c *comm.Core) {
 			return endpoints.Faults(st.Packet)
 		},
 	})
+}
+
+// InArena reports whether collectives of a kind run in shared memory, if they do not use circuits.
+func (st *State) InArena(k calls.Kind) bool {
+	cfg := st.c.Cfg
+	return st.Arena != nil && k < calls.NumKinds && !k.P2P() &&
+		(len(cfg.Algorithms) == 0 || cfg.Algorithms[calls.Kinds[k].Collective.String()] == "")
 }
 
 // Begin starts a group.

@@ -181,7 +181,7 @@ func TestSharesRootAhead(t *testing.T) {
 func TestSharesRefused(t *testing.T) {
 	w := newSharing(t, 2, 2)
 	w.Comms[1].Turn.Lock()
-	shares.SharesSlot.Set(w.Comms[1], nil) // as attachShares leaves it
+	shares.SharesSlot.Set(w.Comms[1], nil) // as Attach leaves it
 	w.Comms[1].Turn.Unlock()
 	p := shares.Of(w.Comms[0])
 	p.Mu.Lock()

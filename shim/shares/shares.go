@@ -59,17 +59,19 @@ var SharesSlot = comm.NewSlot[State]()
 func Of(c *comm.Core) *State { return SharesSlot.Of(c) }
 
 // Attach lets the shares of packet planes follow their paces, if a network carries the planes and none has circuits.
-// If LIGHTPATH_PLANE_SHARES forbids that on one rank, that rank accepts no proposal.
-func Attach(c *comm.Core, transport string, planes int, circuits bool) {
+// If LIGHTPATH_PLANE_SHARES forbids that on one rank, that rank accepts no proposal. Attach returns nil where shares are
+// always even.
+func Attach(c *comm.Core, transport string, planes int, circuits bool) *State {
 	network := transport == "tcp" || transport == settings.TransportRDMA
 	if !network || planes < 2 || circuits || c.Cfg.PlaneShares != settings.SharesMeasured {
-		return
+		return nil
 	}
 	p := newShares(planes)
 	if c.Rank == 0 {
 		p.Lead = newLead(c)
 	}
 	SharesSlot.Set(c, p)
+	return p
 }
 
 // Handle makes the leader receive paces and answers, and makes ranks answer its questions.

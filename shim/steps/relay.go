@@ -179,7 +179,7 @@ func (l *List) addRelayed(i int) {
 		} else {
 			p.Recv = slot
 		}
-		l.Calls = append(l.Calls, p)
+		l.addCall(p)
 		l.Relays.pieces = append(l.Relays.pieces, relayPiece{int32(len(l.Relays.All)), r.Pieces})
 		r.Pieces++
 	}

@@ -241,7 +241,7 @@ func (l *List) add(i int, first, n uint64) {
 	c.Recv = l.place(&l.Ins, recv, c.Recv, offset, l.Staged[i].Recv, recvAt)
 	piece := c.PieceCount()
 	if piece == c.Count {
-		l.Calls = append(l.Calls, c)
+		l.addCall(c)
 		return
 	}
 	c.Whole = c.Count
@@ -254,8 +254,14 @@ func (l *List) add(i int, first, n uint64) {
 		if recv.Rows > 0 {
 			p.Recv = unsafe.Add(c.Recv, offset)
 		}
-		l.Calls = append(l.Calls, p)
+		l.addCall(p)
 	}
+}
+
+// addCall adds part of a call, or a call with staging memory as its buffers.
+func (l *List) addCall(c calls.Call) {
+	_ = c.Resolve() // its buffers overlap as those of the call do, or not at all
+	l.Calls = append(l.Calls, c)
 }
 
 // place returns the address at which a step has part of a call's buffer: in the buffer, or in staging memory at used.

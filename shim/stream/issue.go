@@ -53,14 +53,6 @@ type issuing struct {
 	bounced bounced
 }
 
-func (l *launching) prepareLaunches(lanes int) {
-	l.peers, _ = device.Active().(device.Peers)
-	l.streams, l.joints = make([]device.Stream, lanes), make([]device.Event, lanes)
-}
-
-// Able reports whether the driver can make streams and memory for scripts.
-func (in *Issuer) Able() bool { return in.peers != nil }
-
 // Issue puts a call's script on its stream. Hot path without circuits: it allocates nothing for a known shape.
 func (in *Issuer) Issue(e *Scripted, call *calls.Call) error {
 	in.Mu.Lock()

@@ -105,7 +105,8 @@ func NewIssuer(c *comm.Core, o Options) *Issuer {
 		Options: o, c: c, table: map[calls.Shape]*Scripted{}, ended: make(chan struct{}), gone: make(chan struct{}),
 		answers: make(chan *control.Message, 4),
 	}
-	in.prepareLaunches(o.Lanes)
+	in.peers, _ = device.Active().(device.Peers)
+	in.streams, in.joints = make([]device.Stream, o.Lanes), make([]device.Event, o.Lanes)
 	in.cross.setUp(o.Lanes)
 	if p := circuits.Of(c); p != nil {
 		in.site = p.WithoutForwarding()

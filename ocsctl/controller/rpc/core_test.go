@@ -3,6 +3,7 @@ package rpc_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -179,4 +180,38 @@ func TestCoreTakeover(t *testing.T) {
 	if _, err := all[1].Acquire(1, 9); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestCoreTakeoverWithoutTheLastMoves: the journal of the next controller has lost moves that ranks know of, and its
+// switch has lost them too. The plane goes out of service, and its next epoch is new to all ranks.
+func TestCoreTakeoverWithoutTheLastMoves(t *testing.T) {
+	var inCharge atomic.Pointer[controller.Core]
+	dark := []controller.Recovered{{Map: circuit.AllDark(2)}}
+	start := func(token uint64) *controller.Core {
+		return startCore(t, controller.Config{Name: "a", Ports: 2, Device: controllertest.NewPanel(2, 1), Token: token,
+			Recovered: dark, Grace: patience})
+	}
+	first := start(1)
+	inCharge.Store(first)
+	s := serveCore(t, options("a", 2, 1), inCharge.Load)
+	all := []*rpc.Client{dial(t, 0, rpc.Options{}, s.address), dial(t, 1, rpc.Options{}, s.address)}
+	if _, err := all[0].Acquire(1, holder); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		move(t, 0, i, all...)
+	}
+	inCharge.Store(start(2))
+	first.Resign(controller.ErrNotLeader)
+	for _, c := range all {
+		until(t, "fault", func() bool { _, err := c.Poll(0); return err != nil })
+		epoch, err := c.Poll(0)
+		wants(t, err, ocsctl.ErrPlaneDown, "plane 0 epoch 3", "the journal has lost changes")
+		if epoch != 3 {
+			t.Error("epoch", epoch)
+		}
+	}
+	must(t, all[0].Release(1, holder))
+	until(t, "set", func() bool { return inCharge.Load().Set(0, circuit.Shift(2, 1), "ann") == nil })
+	until(t, "epoch", func() bool { return all[0].State(0).Epoch == 4 })
 }

@@ -358,6 +358,9 @@ func (c *Client) hello() *ocspb.Hello {
 	for holder, l := range c.held {
 		h.Held = append(h.Held, &ocspb.Lease{Holder: holder, Mask: l.mask, SinceUnixNano: l.since.UnixNano()})
 	}
+	for j := range c.planes {
+		h.Known = append(h.Known, c.planes[j].Load().Epoch)
+	}
 	return h
 }
 

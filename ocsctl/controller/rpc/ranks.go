@@ -90,6 +90,9 @@ func (s *Server) check(h *ocspb.Hello) error {
 	if int64(h.GetPort()) >= int64(s.o.Ports) {
 		return fmt.Errorf("port %d: the planes have ports 0..%d: %w", h.GetPort(), s.o.Ports-1, ErrProtocol)
 	}
+	if n := len(h.GetKnown()); n > len(s.o.Planes) {
+		return fmt.Errorf("port %d: known: %d epochs of %d planes: %w", h.GetPort(), n, len(s.o.Planes), ErrProtocol)
+	}
 	if len(h.GetHeld()) > maxPlanes {
 		return fmt.Errorf("port %d: %d leases: %w", h.GetPort(), len(h.GetHeld()), ErrProtocol)
 	}
@@ -141,7 +144,7 @@ func (s *Server) attach(st *stream, hello *ocspb.Hello, core controller.Controll
 	port := int(hello.GetPort())
 	x := newSession(s, id, port, identity(st.ctx))
 	x.core, x.stream, st.session = core, st, x
-	o := controller.AttachOptions{Port: port, Who: who(st.ctx)}
+	o := controller.AttachOptions{Port: port, Who: who(st.ctx), Known: hello.GetKnown()}
 	for _, l := range hello.GetHeld() {
 		held := fromLease(l)
 		held.Port = port

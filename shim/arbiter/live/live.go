@@ -20,7 +20,6 @@ import (
 	"lightpath/shim/log"
 	"lightpath/shim/planeset"
 	"lightpath/shim/planning"
-	"lightpath/shim/ticket"
 )
 
 // Leader is the arbiter of a communicator, at its rank 0.
@@ -60,38 +59,16 @@ func Of(c *comm.Core) *Leader { return slot.Of(c) }
 func Handle(c *comm.Core) {
 	l := &Leader{c: c, events: make(chan arbiter.Event, queueLength), stop: make(chan struct{}),
 		stopped: make(chan struct{})}
-	handle := func(kind control.Kind, decode func(m *control.Message, e *arbiter.Event) error) {
+	for _, kind := range arbiter.Messages {
 		c.HandleAtLeader(kind, func(m *control.Message) {
-			e := arbiter.Event{Rank: int(m.From), Seq: m.Seq}
-			if err := decode(m, &e); err != nil {
+			e, err := arbiter.Decode(m, c.Ranks)
+			if err != nil {
 				go c.Spread(err)
 				return
 			}
 			l.post(e)
 		})
 	}
-	handle(control.MsgWant, func(m *control.Message, e *arbiter.Event) (err error) {
-		e.Kind = arbiter.Want
-		e.Shape, err = calls.DecodeShape(m.Body, c.Ranks)
-		return err
-	})
-	handle(control.MsgDone, func(m *control.Message, e *arbiter.Event) error {
-		e.Kind, e.Standing = arbiter.Done, new(ticket.Ticket)
-		_, err := ticket.Decode(m.Body, e.Standing)
-		return err
-	})
-	handle(control.MsgRow, func(m *control.Message, e *arbiter.Event) (err error) {
-		e.Kind = arbiter.Row
-		e.Row, err = ticket.DecodeRow(m.Body, e.Rank, c.Ranks)
-		return err
-	})
-	handle(control.MsgPlanReq, func(m *control.Message, e *arbiter.Event) error {
-		e.Kind = arbiter.PlanLack
-		if copy(e.Plan[:], m.Body) != len(e.Plan) || len(m.Body) != len(e.Plan) {
-			return fmt.Errorf("%w: plan request of %d bytes", control.ErrMessage, len(m.Body))
-		}
-		return nil
-	})
 	slot.Set(c, l)
 }
 

@@ -18,11 +18,11 @@ func TestArenaIsUsed(t *testing.T) {
 	t.Setenv("LIGHTPATH_ALGORITHM", "alltoall:bruck")
 	w := shimtest.NewWorld(t, 2)
 	for _, c := range w.Comms {
-		if !session.Of(c).Shares(calls.AllReduce) || session.Of(c).Shares(calls.AllToAll) ||
-			session.Of(c).Shares(calls.Send) {
+		if !session.Of(c).InArena(calls.AllReduce) || session.Of(c).InArena(calls.AllToAll) ||
+			session.Of(c).InArena(calls.Send) {
 			t.Errorf("rank %d: AllReduce %v, AlltoAll %v, Send %v through the arena",
-				c.Rank, session.Of(c).Shares(calls.AllReduce), session.Of(c).Shares(calls.AllToAll),
-				session.Of(c).Shares(calls.Send))
+				c.Rank, session.Of(c).InArena(calls.AllReduce), session.Of(c).InArena(calls.AllToAll),
+				session.Of(c).InArena(calls.Send))
 		}
 	}
 	rng := rand.New(rand.NewPCG(4, 4))

@@ -7,12 +7,13 @@ package host
 import (
 	"runtime/debug"
 	"slices"
-	"sync"
-	"unsafe"
 
+	"lightpath/collectives/sharedmem"
 	"lightpath/shim/calls"
+	"lightpath/shim/comm"
+	"lightpath/shim/dispatch"
+	"lightpath/shim/recorder"
 	"lightpath/shim/session"
-	"lightpath/shim/steps"
 )
 
 // Run runs checked calls on host memory and returns when all have ended, or [errdefs.ErrInProgress] if their
@@ -49,42 +50,136 @@ func run(s *session.Session) error {
 	return s.Run()
 }
 
-// runInPieces runs calls of which some are cut, since other ranks may have their buffers in device memory.
-func runInPieces(s *session.Session) error {
-	lists := make([]steps.List, len(s.Comms))
-	var pieces []calls.Call
-	strided := false
-	for k, c := range s.Comms {
-		l := &lists[k]
-		l.Begin(c)
-		for i := range s.Calls {
-			if s.Calls[i].Comm == c {
-				l.From, l.Staged = append(l.From, s.Calls[i]), append(l.Staged, steps.Staged{})
+// guard ends the guarding of a group's buffers that debug.SetPanicOnFault began, and returned before. A fault in a
+// buffer becomes an error that names it, and fails the communicator, since the call is half done. Other faults remain
+// panics. guard must be deferred directly.
+func guard(group []calls.Call, before bool, err *error) {
+	debug.SetPanicOnFault(before)
+	p := recover()
+	if p == nil {
+		return
+	}
+	if fault, ok := p.(interface{ Addr() uintptr }); ok {
+		for i := range group {
+			if bad := session.BadBuffer(&group[i], fault.Addr(), 1); bad != nil {
+				*err = group[i].Comm.Fail(bad)
+				return
 			}
 		}
-		room := make([]byte, l.Measure())
-		strided = strided || len(room) > 0
-		l.Write(unsafe.Pointer(unsafe.SliceData(room)))
-		pieces = append(pieces, l.Calls...)
 	}
-	if !strided {
-		s.Calls = pieces
-		return s.Run()
+	panic(p)
+}
+
+// state is the state of a communicator's calls that run alone. The communicator's turn guards it.
+type state struct {
+	session *session.State
+	shape   calls.Shape     // of the entry used last: a loop over one shape does not even look into the table
+	entry   *dispatch.Entry // nil: none
+}
+
+var slot = comm.NewSlot[state]()
+
+// Setup gives a communicator its state.
+func Setup(c *comm.Core) {
+	h := &state{session: session.Of(c)}
+	slot.Set(c, h)
+	c.AddHooks(comm.Hooks{Forget: func() { h.entry = nil }})
+}
+
+// Lend implements [comm.Lender].
+func (h *state) Lend(q *sharedmem.Quick) { h.session.Arena.Lend(q, h.session.Seq) }
+
+// TakeBack implements [comm.Lender].
+func (h *state) TakeBack(q *sharedmem.Quick) { h.session.Seq = h.session.Arena.TakeBack(q) }
+
+// yieldAlone is how often a call that runs alone gives the CPU away, after its polls, before it waits as a session
+// does.
+const yieldAlone = 100
+
+// runsAlone reports whether a group of one call needs no session: a collective through shared memory.
+func runsAlone(c *calls.Call) bool {
+	st := session.Of(c.Comm)
+	return !c.Comm.NonBlocking && st.Carrier == nil && c.Options == (calls.Options{}) && st.InArena(c.Kind) && !c.IsCut()
+}
+
+// runAlone runs a group of one collective through shared memory.
+// Hot path: no allocation, no logging.
+func runAlone(c *comm.Core, group []calls.Call) error {
+	call := &group[0]
+	c.Turn.Lock()
+	defer c.Turn.Unlock()
+	// While this thread waited for the lock another may have failed or destroyed it.
+	if err := c.Usable(); err != nil {
+		return err
 	}
-	errs := make([]error, len(lists))
-	var wg sync.WaitGroup
-	for k := range lists {
-		wg.Go(func() {
-			for i := 0; i < len(lists[k].Steps) && errs[k] == nil; i++ {
-				errs[k] = lists[k].Run(i)
-			}
-		})
+	h := slot.Of(c)
+	st := h.session
+	st.Begin()
+	sh := calls.ShapeOf(call)
+	if call.Count == 0 {
+		st.Skip(&sh)
+		return nil
 	}
-	wg.Wait()
-	for _, err := range errs {
+	if h.entry == nil || h.shape != sh {
+		e, err := st.PacketEntry(sh)
 		if err != nil {
-			return err
+			return c.Fail(err)
+		}
+		h.shape, h.entry = sh, e
+	}
+	ref := session.Ref{Comm: c, Entry: h.entry, Sig: h.entry.Signature}
+	ref.Seq, ref.Flight = st.Next(&sh, ref.Entry)
+	op := st.Op()
+	ref.BindOp(op, call)
+	if err := poll(group, ref, op); err != nil {
+		return err
+	}
+	teach(c, call, &sh, ref.Entry, op)
+	return nil
+}
+
+// poll drives the one operation of a call until it ends. Hot path: no allocation, no logging.
+func poll(group []calls.Call, ref session.Ref, op *sharedmem.Op) error {
+	c, st := ref.Comm, session.Of(ref.Comm)
+	polls := st.Polls()
+	yields, yielder := yieldAlone, st.Yielder()
+	if !yielder.Begin() {
+		yields = 0
+	}
+	for i := 0; i < polls+yields; i++ {
+		_, done, err := op.Poll()
+		switch {
+		case err != nil:
+			op.Abandon()
+			s := session.New(group, c)
+			defer s.Close()
+			return s.Explain(&ref, err)
+		case done:
+			if i > session.SpinShort {
+				st.Patience.Learn(polls, i < polls)
+			}
+			ref.Finish()
+			return nil
+		case i >= polls:
+			if c.Failed() {
+				op.Abandon()
+				recorder.Of(c).End(ref.Flight, recorder.Failed)
+				return c.AsyncError()
+			}
+			if !yielder.Yield(c.SoleRank) {
+				yields = 0
+			}
 		}
 	}
-	return nil
+	return wait(group, ref, op)
+}
+
+// wait goes on with an operation as a session does.
+func wait(group []calls.Call, ref session.Ref, op *sharedmem.Op) error {
+	s := session.New(group, ref.Comm)
+	defer s.Close()
+	if err := s.Engage(ref, op); err != nil {
+		return err
+	}
+	return s.Drive()
 }

@@ -35,6 +35,9 @@ func UseGate(c *comm.Core, g *comm.Gate, handle uint64) bool {
 		q.Spread = 1
 	}
 	q.Yields, q.SpinLong, q.SpinShort = yieldAlone, 1, 1
+	if h.session.Yielder() == nil {
+		q.Sleeps = -1
+	}
 	switch {
 	case c.Cfg.Spin >= 0:
 		q.SpinLong, q.SpinShort = uint32(1+c.Cfg.Spin), uint32(1+c.Cfg.Spin)

@@ -28,9 +28,6 @@ type collective struct {
 // runCollective runs one collective as the leader decides.
 func (o *Path) runCollective(s *session.Session, i int) error {
 	c, call := o.c, &s.Calls[i]
-	if err := call.Resolve(); err != nil {
-		return err
-	}
 	sh := calls.ShapeOf(call)
 	if call.Count == 0 || o.Packet[planning.ShapeOf(sh)] { // all ranks know that this shape needs no ticket
 		if err := s.BindPacket(c, i); err != nil {

@@ -6,7 +6,6 @@ import (
 	"lightpath/shim/comm"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/session"
-	"lightpath/shim/shares"
 )
 
 // A step begins on the thread on which its driver reports that the stream reached it. This thread must not call the
@@ -81,14 +80,14 @@ func (l *launch) isBrief() bool {
 		return false
 	}
 	return c.Ranks == 1 ||
-		session.Of(c).Shares(call.Kind) && session.Of(c).Arena.InSmallSlots(calls.Kinds[call.Kind].Collective, int(call.Peer),
+		session.Of(c).InArena(call.Kind) && session.Of(c).Arena.InSmallSlots(calls.Kinds[call.Kind].Collective, int(call.Peer),
 			int(call.Count)*call.Type.Size())
 }
 
 // knows reports whether the program of a call is cached and the call needs nothing else: no agreement on shares and no
 // measurement. The caller holds c.Turn.
 func knows(c *comm.Core, call *calls.Call) bool {
-	if call.Resolve() != nil || shares.Of(c) != nil {
+	if session.Of(c).Shares != nil {
 		return false
 	}
 	e := session.Of(c).Programs.Get(dispatch.Key{Shape: calls.ShapeOf(call)})

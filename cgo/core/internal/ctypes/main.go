@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"lightpath/cgo/core/internal/bridge"
+	"lightpath/collectives/exec"
 	"lightpath/collectives/sharedmem"
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
@@ -63,6 +64,8 @@ var constants = []struct {
 		[]string{"LP_TRIAL_EVERY", "LP_TRIAL_AT", "LP_TRIAL_CHUNKS"},
 		[]int64{sharedmem.TrialEvery, sharedmem.TrialAt, sharedmem.TrialChunks}},
 	{"when spinning pays", []string{"LP_SPIN_VAIN", "LP_SPIN_RETRY"}, []int64{sharedmem.SpinVain, sharedmem.SpinRetry}},
+	{"exec.Yielder; LP_LONG_YIELD in nanoseconds", []string{"LP_LONG_YIELD", "LP_SLEEP_WAITS"},
+		[]int64{int64(exec.LongYield), exec.SleepWaits}},
 }
 
 // structs are the shared structures. A structure follows the ones that it contains.

@@ -14,12 +14,11 @@
 package ocspb
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -339,7 +338,10 @@ type Hello struct {
 	// Uses of planes that this rank has. A controller that has just taken over gives them back.
 	Held []*Lease `protobuf:"bytes,4,rep,name=held,proto3" json:"held,omitempty"`
 	// The session of a stream that broke: a controller that still has it goes on with it.
-	Session       []byte `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`
+	Session []byte `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`
+	// By plane, the newest epoch that a controller has published to this rank. A plane with a lower epoch goes out of
+	// service, since the journal has lost changes.
+	Known         []uint32 `protobuf:"varint,6,rep,packed,name=known,proto3" json:"known,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -405,6 +407,13 @@ func (x *Hello) GetHeld() []*Lease {
 func (x *Hello) GetSession() []byte {
 	if x != nil {
 		return x.Session
+	}
+	return nil
+}
+
+func (x *Hello) GetKnown() []uint32 {
+	if x != nil {
+		return x.Known
 	}
 	return nil
 }
@@ -2171,13 +2180,14 @@ const file_ocs_proto_rawDesc = "" +
 	"\awelcome\x18\x01 \x01(\v2\x19.lightpath.ocs.v1.WelcomeR\awelcome\x123\n" +
 	"\achanged\x18\x02 \x03(\v2\x19.lightpath.ocs.v1.ChangedR\achanged\x123\n" +
 	"\arefused\x18\x03 \x03(\v2\x19.lightpath.ocs.v1.RefusedR\arefused\x123\n" +
-	"\agranted\x18\x04 \x03(\v2\x19.lightpath.ocs.v1.GrantedR\agranted\"\x98\x01\n" +
+	"\agranted\x18\x04 \x03(\v2\x19.lightpath.ocs.v1.GrantedR\agranted\"\xae\x01\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
 	"\x04port\x18\x03 \x01(\rR\x04port\x12+\n" +
 	"\x04held\x18\x04 \x03(\v2\x17.lightpath.ocs.v1.LeaseR\x04held\x12\x18\n" +
-	"\asession\x18\x05 \x01(\fR\asession\"\xe5\x02\n" +
+	"\asession\x18\x05 \x01(\fR\asession\x12\x14\n" +
+	"\x05known\x18\x06 \x03(\rR\x05known\"\xe5\x02\n" +
 	"\aWelcome\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +

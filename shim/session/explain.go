@@ -1,72 +1,26 @@
 package session
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport"
+	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/recorder"
-	"lightpath/shim/shares"
 	"lightpath/shim/stall"
 )
-
-// Drive runs the bound tasks and the work after them. If it returns an error, it has failed the communicators whose
-// tasks did not end.
-func (s *Session) Drive() error {
-	if len(s.tasks) == 0 {
-		return nil
-	}
-	s.policy()
-	err := exec.Run(s.tasks, &s.opts)
-	if err != nil {
-		return s.failed(err)
-	}
-	s.ended()
-	return nil
-}
-
-// Try drives the tasks of one communicator for as long as a driver's thread may: about 1 us if it must wait for other
-// ranks. If they have not ended, the caller continues with [Session.Drive], or after an error with [Session.Abandon].
-func (s *Session) Try(c *comm.Core) (ended bool, err error) {
-	st, polls := Of(c), SpinLong
-	if c.Ranks > 1 {
-		polls = min(st.Polls(), polls)
-	}
-	if ended, err = exec.Try(s.tasks, polls); ended {
-		s.ended()
-	}
-	st.Patience.Learn(polls, ended && polls == SpinLong)
-	return ended, err
-}
-
-// Abandon ends a group after an error of [Session.Bind] or [Session.Try].
-func (s *Session) Abandon(err error) error {
-	if len(s.tasks) == 0 {
-		return err
-	}
-	return s.failed(err)
-}
-
-// ended does the work after the tasks.
-func (s *Session) ended() {
-	for i := range s.refs {
-		r := &s.refs[i]
-		if r.Entry != nil && r.Entry.Brings != nil {
-			shares.Of(r.Comm).Measure(r.Comm, s.tasks[i], r.Entry.Brings)
-		}
-		if p := circuits.Of(r.Comm); p != nil && r.onCircuits() {
-			recorder.Of(r.Comm).Traced(r.Flight, s.tasks[i], p.Base())
-		}
-		r.Finish()
-	}
-}
 
 // failed turns the error of [exec.Run] into the error of the group. It fails every communicator whose task did not
 // finish, since its ranks are in the middle of a call.
@@ -218,4 +172,75 @@ func (s *Session) stalled([]*exec.Task) error {
 		}
 	}
 	return nil
+}
+
+// badBuffer returns the error of a call of the group whose buffer the kernel has refused (EFAULT), nil if there is
+// none.
+func (s *Session) badBuffer(err error) error {
+	if !errors.Is(err, syscall.EFAULT) {
+		return nil
+	}
+	for i := range s.Calls {
+		call := &s.Calls[i]
+		send, recv := call.Extents()
+		if bad := BadBuffer(call, uintptr(call.Send), uintptr(send)); bad != nil {
+			return bad
+		}
+		if bad := BadBuffer(call, uintptr(call.Recv), uintptr(recv)); bad != nil {
+			return bad
+		}
+	}
+	return nil
+}
+
+// BadBuffer returns the error of a call that cannot use some of the memory from an address on, nil if it can or if the
+// memory is not in its buffers.
+func BadBuffer(call *calls.Call, at, size uintptr) error {
+	send, recv := call.Extents()
+	var buffer, need string
+	switch {
+	case at-uintptr(call.Recv) < uintptr(recv):
+		buffer, need = "receive", "rw"
+	case at-uintptr(call.Send) < uintptr(send):
+		buffer, need = "send", "r"
+	default:
+		return nil
+	}
+	bad, why := unusable(at, size, need)
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("shim: rank %d: %v: the %s buffer is %s at %#x: %w",
+		call.Comm.Rank, call, buffer, why, bad, errdefs.ErrInvalidArgument)
+}
+
+// unusable returns the first address of a range that this process may not access as needed, and why not, "" if there
+// is none.
+func unusable(at, size uintptr, need string) (bad uintptr, why string) {
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return at, ""
+	}
+	defer f.Close()
+	end := at + size
+	for lines := bufio.NewScanner(f); at < end && lines.Scan(); {
+		var from, to uintptr
+		var access string
+		if n, _ := fmt.Sscanf(lines.Text(), "%x-%x %s", &from, &to, &access); n != 3 || to <= at {
+			continue
+		}
+		switch {
+		case from > at:
+			return at, "not mapped"
+		case access[0] != 'r':
+			return at, "not readable"
+		case !strings.HasPrefix(access, need):
+			return at, "read-only"
+		}
+		at = to
+	}
+	if at < end {
+		return at, "not mapped"
+	}
+	return at, ""
 }

@@ -1,0 +1,67 @@
+package protocols
+
+import (
+	"os"
+	"testing"
+
+	"lightpath/plans/circuit"
+)
+
+// TestExplore enumerates every order of messages, and every moment of a crash, in small worlds.
+func TestExplore(t *testing.T) {
+	long := os.Getenv("LIGHTPATH_TEST_LONG") != ""
+	pair := func(operations int) smallComm { return smallComm{[]int{0, 1}, -1, operations} }
+	parent := func(operations int) smallComm { return smallComm{[]int{0, 1, 2}, -1, operations} }
+	child := smallComm{[]int{0, 1}, 0, 1}
+	for name, k := range map[string]struct {
+		cfg  smallConfig
+		long bool
+	}{
+		"tickets: two communicators": {cfg: smallConfig{comms: []smallComm{pair(1), pair(1)}}},
+		"tickets: takeover":          {cfg: smallConfig{comms: []smallComm{pair(1)}, crash: true}},
+		"tickets: takeover while planes are given back": {cfg: smallConfig{comms: []smallComm{pair(2)}, warm: 1,
+			crashed: true, busy: true}},
+		"tickets: loop":                          {cfg: smallConfig{comms: []smallComm{pair(2)}}},
+		"tickets: two planes":                    {cfg: smallConfig{planes: 2, comms: []smallComm{pair(1)}}, long: true},
+		"tickets: planes change hands":           {cfg: smallConfig{comms: []smallComm{pair(2), pair(1)}, busy: true}, long: true},
+		"tickets: takeover in a loop":            {cfg: smallConfig{comms: []smallComm{pair(2)}, crash: true}, long: true},
+		"tickets: takeover, two communicators":   {cfg: smallConfig{comms: []smallComm{pair(1), pair(1)}, crash: true}, long: true},
+		"vacating: child":                        {cfg: smallConfig{comms: []smallComm{parent(0), child}}},
+		"vacating: child, after a crash":         {cfg: smallConfig{comms: []smallComm{parent(0), child}, crash: true}, long: true},
+		"vacating: child and parent at one time": {cfg: smallConfig{comms: []smallComm{parent(1), child}}, long: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if k.long && !long {
+				t.Skip("set LIGHTPATH_TEST_LONG")
+			}
+			cfg := k.cfg
+			cfg.ports = len(cfg.comms[0].ports)
+			cfg.planes = max(cfg.planes, 1)
+			if cfg.start = circuit.AllDark(cfg.ports); cfg.ports > 2 { // a circuit leads into the child from outside
+				cfg.start = circuit.Shift(cfg.ports, 1)
+			}
+			explore(t, cfg)
+		})
+	}
+}
+
+// explore searches a whole world, and reports the steps to the first violation.
+func explore(t *testing.T, cfg smallConfig) {
+	t.Helper()
+	start := smallStart(cfg)
+	x, err := Explore(start, Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d states, %d runs, at most %d steps", x.States, x.Runs, x.Depth)
+	if x.Error == nil {
+		return
+	}
+	if err := x.Name(start); err != nil {
+		t.Error(err)
+	}
+	for i, s := range x.Trace {
+		t.Logf("%3d %s", i, s)
+	}
+	t.Fatal(x.Error)
+}

@@ -1,0 +1,121 @@
+package main
+
+// mutant is one break of the protocols' code.
+type mutant struct {
+	name     string // what the broken code does
+	file     string
+	old, new string // old occurs once in the file
+	unit     bool   // the tests of the file's package may find it instead of the simulator
+}
+
+const (
+	machineFile = "ocsctl/controller/machine.go"
+	barrierFile = "ocsctl/controller/barrier.go"
+	leaseFile   = "ocsctl/controller/lease.go"
+	moveFile    = "ocsctl/controller/move.go"
+	operateFile = "ocsctl/controller/operate.go"
+	recoverFile = "ocsctl/controller/recover.go"
+	confirmFile = "ocsctl/controller/confirm.go"
+	arbiterFile = "shim/arbiter/machine.go"
+	planesFile  = "shim/arbiter/planes.go"
+	unitFile    = "ocsctl/switches/unit.go"
+	changeFile  = "ocsctl/driver/change.go"
+	sessionFile = "ocsctl/driver/session.go"
+	stateFile   = "ocsctl/controller/journal/state.go"
+)
+
+var mutants = []mutant{
+	// The controller: order of journal, device and answers.
+	{"moves before the intent is durable", moveFile,
+		"case missing < 0 && pl.intent.durable:", "case missing < 0:", false},
+	{"answers before the journal", confirmFile,
+		"m.note(now, e, func(err error) { m.later(func(now int64) { m.confirmed(id, err, now) }) })",
+		"m.note(now, e, func(error) {})\n\tm.confirmed(id, nil, now)", false},
+	{"moves after its rule has ended", moveFile,
+		"return m.cfg.Leading()", "return nil", false},
+	{"all controllers have one token", moveFile,
+		"Token: m.cfg.Token, Idle", "Token: 1 << 62, Idle", false},
+	{"stays leader after a fence", unitFile,
+		"if errors.Is(err, driver.ErrFenced) {\n\t\terr =", "if false {\n\t\terr =", true},
+
+	// The controller: verification.
+	{"skips the reading of the map", moveFile,
+		"case !same(observed, mv.target):", "case len(observed) == 0:", true},
+	{"set ignores lost light", moveFile,
+		"case unwell != nil:\n\t\tfailed", "case unwell != nil && mv.order == nil:\n\t\tfailed", false},
+	{"ignores lost light of planes in service", moveFile,
+		"case unwell != nil:\n\t\t\tm.failf", "case false:\n\t\t\tm.failf", false},
+	{"ignores drift of planes in service", moveFile,
+		"case !observed.Equal(pl.m):", "case false:", false},
+	{"enable accepts drift", operateFile,
+		"if wrong := changing(observed, pl.desired); len(wrong) > 0 {",
+		"if wrong := changing(observed, pl.desired); len(wrong) > len(observed) {", false},
+
+	// The controller: leases.
+	{"grants held planes", leaseFile,
+		"if l.held[p].a != nil {\n\t\t\tblocked", "if l.held[p].a != nil && p > MaxPlanes {\n\t\t\tblocked", false},
+	{"grants planes out of service", leaseFile,
+		"want := q.mask &^ down", "want := q.mask", false},
+	{"grants to ranks that the journal lacks", leaseFile,
+		"want&blocked == 0 && q.a.recorded", "want&blocked == 0", true},
+	{"accepts posts without a lease", leaseFile,
+		"case h.a == nil && m.grace != 0: //", "case h.a == nil: //", true},
+	{"keeps posts of the holder before", operateFile,
+		"m.refuseOthers(g.granted)\n", "", true},
+	{"set moves held planes", operateFile,
+		"case h.a != nil:\n\t\treturn fmt.Errorf(\"%s: by holder",
+		"case h.a != nil && h.a.port < 0:\n\t\treturn fmt.Errorf(\"%s: by holder", false},
+
+	// The controller: the barrier.
+	{"accepts posts for the epoch before", barrierFile,
+		"if epoch >= cur {", "if epoch+1 >= cur {", true},
+	{"does not await ports of dead ranks", machineFile,
+		"m.lost[a.port] = m.nextID\n", "", true},
+	{"moves before all ports have posted", moveFile,
+		"if pl.m[p] == r.target[p] || r.posted[p] {\n\t\t\tcontinue",
+		"if pl.m[p] == r.target[p] || r.count > 1 {\n\t\t\tcontinue", false},
+
+	// The controller: takeover.
+	{"forgets the grace time", recoverFile,
+		"m.grace = now + int64(m.cfg.Grace)", "m.grace = 0", false},
+	{"takes a drifted map over", recoverFile,
+		"case !observed.Equal(pl.desired):", "case false:", false},
+	{"forgets disable in a restart", recoverFile,
+		"pl.unread.Epoch, pl.unread.Disabled", "pl.unread.Epoch, \"\"", false},
+	{"takes a dark plane over", recoverFile,
+		"if err == nil && m.reporter != nil {", "if false {", false},
+	{"journals no disable", stateFile,
+		"s.Disabled = e.Err\n", "", false},
+
+	// The leader of a communicator.
+	{"issues a ticket before all wants", arbiterFile,
+		"if w.have++; w.have < m.cfg.Ranks {", "if w.have++; w.have < m.cfg.Ranks-1 {", false},
+	{"rests before all ranks are done", arbiterFile,
+		"if m.done++; m.done == m.cfg.Ranks {", "if m.done++; m.done == 1 {", false},
+	{"gives planes back during an operation", planesFile,
+		"if m.stage != idle {\n\t\treturn nil\n\t}\n\tfor", "for", false},
+	{"gives planes back while they switch", planesFile,
+		"case int32(epoch-m.now[j].Epoch) < 0:", "case epoch == 0:", true},
+	{"gives long-held planes back while they switch", planesFile,
+		"if m.waiting != 0 {\n\t\treturn nil\n\t}\n\tm.giveBack()", "m.giveBack()", true},
+	{"keeps epochs of an earlier grant", planesFile,
+		"m.reload(m.held)\n\treturn m.vacate(0)", "return m.vacate(0)", false},
+	{"compares epochs with <=", planesFile,
+		"err == nil && int32(at-epoch) >= 0", "err == nil && int32(at-epoch) > 0", false},
+	{"uses planes with circuits of others", arbiterFile,
+		"case entangled:\n\t\treturn m.onPackets(0)", "case entangled && s.Scripted:\n\t\treturn m.onPackets(0)", true},
+
+	// The device and the driver.
+	{"verifies only new circuits", changeFile,
+		"j.touched[r] || c.After[r] != circuit.Dark && (c.Check == nil || c.Check[r])", "j.touched[r]", false},
+	{"believes the meters at once", unitFile,
+		"if err == nil && !u.answered {", "if false {", true},
+	{"changes a drifted map", changeFile,
+		"if err := drift(now, c.Before, nil); err != nil {", "if err := drift(now, now, nil); err != nil {", true},
+	{"trusts circuits of unknown outcome", sessionFile,
+		"if verdicts == nil && errors.Is(err, ErrUnknownOutcome) {", "if false {", true},
+	{"makes no dark circuit again", sessionFile,
+		"again := s.Remake(c, idle)", "again := s.Remake(c, idle)[:0]", true},
+	{"reads no light between moves", unitFile,
+		"u.see(p, health)\n\t\tif p.failure", "u.see(p, nil)\n\t\tif p.failure", true},
+}

@@ -1,0 +1,56 @@
+package protocols
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
+
+// Config describes a world. A field that is zero has its default ([Config.Sizes]).
+type Config struct {
+	Version     int      // of the model: a run is only comparable with runs of the same version
+	Controllers int      // processes that can lead
+	Members     int      // of etcd
+	Planes      int      // default 2
+	Ports       int      // of each plane
+	Jobs        int      // that share the ports and contend for the planes
+	Operations  int      // after which the run heals and ends
+	Faults      []string // names of the faults that may happen; empty: all
+	Lines       bool     // fill Trace.Lines; without it a run is faster, and the trace has only its hash
+}
+
+// Version is the version of the model.
+const Version = 1
+
+// Result is what a run has shown.
+type Result struct {
+	Trace      Trace
+	Operations int           // that have ended, with success or not
+	Time       time.Duration // simulated
+	Coverage   Coverage      // which faults happened in which states
+	Violation  error         // of the first invariant that did not hold; nil: all held
+}
+
+// complete returns c with its defaults.
+func (c Config) complete() Config {
+	c.Version = cmp.Or(c.Version, Version)
+	for _, size := range c.Sizes() {
+		*size.Value = cmp.Or(*size.Value, size.Default)
+	}
+	return c
+}
+
+// Run runs a world to its end: after cfg.Operations operations all faults heal, and every communicator must be served
+// again. The result depends on cfg and the choices only.
+func Run(cfg Config, c Chooser) *Result {
+	cfg = cfg.complete()
+	r := &Result{Coverage: Coverage{}}
+	for op := range cfg.Operations {
+		r.Trace.Lines = append(r.Trace.Lines, Line{Kind: Internal, From: "world", Text: fmt.Sprint("operation ", op, c.Choose(2))})
+		r.Operations++
+	}
+	return r
+}
+
+// FaultNames returns the names of all faults, sorted.
+func FaultNames() []string { return nil }

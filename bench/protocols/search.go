@@ -1,0 +1,58 @@
+package protocols
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Summary adds up what runs have shown.
+type Summary struct {
+	Runs       int
+	Operations int
+	Simulated  time.Duration
+	Coverage   Coverage
+	Hash       uint64 // of the trace of the last run
+}
+
+// Add adds a run.
+func (s *Summary) Add(r *Result) {
+	s.Runs++
+	s.Operations += r.Operations
+	s.Simulated += r.Time
+	if s.Coverage == nil {
+		s.Coverage = Coverage{}
+	}
+	s.Coverage.Add(r.Coverage)
+	s.Hash = r.Trace.Hash()
+}
+
+// Runner makes a run, as [Run] does.
+type Runner func(Config, Chooser) *Result
+
+// Search makes runs of cfg with the seeds from seed on, workers at a time, until a run violates an invariant. It
+// returns that run's simulation, nil if no run does, and the summary up to that run. Both depend on cfg, seed and runs
+// only, unless ctx ends the search: then it returns early. Search calls progress, if not nil, with the summary so far.
+func Search(ctx context.Context, run Runner, cfg Config, seed uint64, runs, workers int, progress func(*Summary),
+) (*Summary, *Simulation) {
+	sum := &Summary{}
+	for sum.Runs < runs && ctx.Err() == nil {
+		batch := make([]*Result, min(workers, runs-sum.Runs))
+		first := seed + uint64(sum.Runs)
+		var wait sync.WaitGroup
+		for i := range batch {
+			wait.Go(func() { batch[i] = run(cfg, Random(first+uint64(i))) })
+		}
+		wait.Wait()
+		for i, r := range batch {
+			sum.Add(r)
+			if r.Violation != nil {
+				return sum, &Simulation{Config: cfg, Seed: first + uint64(i), Violation: InvariantOf(r.Violation)}
+			}
+		}
+		if progress != nil {
+			progress(sum)
+		}
+	}
+	return sum, nil
+}

@@ -1,0 +1,32 @@
+package protocols
+
+import "strings"
+
+// Size is a number of a [Config].
+type Size struct {
+	Name               string // in files; of the flag
+	Value              *int   // the field
+	Default, Low, High int
+	Meaning            string
+}
+
+// Sizes returns the numbers of c.
+func (c *Config) Sizes() []Size {
+	return []Size{
+		{"controllers", &c.Controllers, 2, 1, 9, "controller processes, one of which leads"},
+		{"members", &c.Members, 3, 1, 9, "members of etcd"},
+		{"planes", &c.Planes, 2, 1, 64, "planes with a switch each"},
+		{"ports", &c.Ports, 6, 2, 64, "ports of each switch"},
+		{"jobs", &c.Jobs, 2, 1, 64, "jobs that share ports and planes"},
+		{"operations", &c.Operations, 100, 1, 1 << 30, "collectives of a run"},
+	}
+}
+
+// InvariantOf returns the name of the invariant that a violation is of, "" for none.
+func InvariantOf(violation error) string {
+	if violation == nil {
+		return ""
+	}
+	name, _, _ := strings.Cut(violation.Error(), ":")
+	return name
+}

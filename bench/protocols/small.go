@@ -1,0 +1,538 @@
+package protocols
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"time"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/journal"
+	"lightpath/plans/circuit"
+	"lightpath/shim/arbiter"
+	"lightpath/shim/control"
+	"lightpath/shim/planning"
+)
+
+// smallConfig describes a world that is small enough for [Explore]. In it only the order of messages is open, and when
+// the controller crashes. Messages between two actors keep their order. Time stands still while anything else can
+// happen.
+type smallConfig struct {
+	ports, planes int
+	start         circuit.Permutation // of each plane
+	comms         []smallComm
+	warm          int  // operations that each rank ends, in the plainest order, before the choices begin
+	crash         bool // the controller may crash once, and another takes over
+	crashed       bool // it has crashed when the choices begin
+	busy          bool // each communicator has held its planes for too long when its next operation begins
+}
+
+// smallComm describes a communicator.
+type smallComm struct {
+	ports      []int
+	parent     int // index of an earlier one; -1: none
+	operations int // of each rank
+}
+
+// small is a run of a small world.
+type small struct {
+	cfg   smallConfig
+	now   int64
+	token uint64
+	core  *controller.Core // of the controller in charge; nil: it has crashed
+	steps []smallStep      // that may happen next
+	print *fingerprinter
+	bad   error // the first violation
+
+	records []journal.State
+	writes  []smallWrite // that the journal has not confirmed, in order
+	planes  []smallPlane
+	hosts   []*smallHost // by port
+	groups  []*smallGroup
+	settled func(plane int) // news of planes to the core
+	local   []func()        // calls between actors on one host, in this step
+	epochs  map[smallEpoch]circuit.Permutation
+	agreed  map[smallPost]bool
+	crashed bool
+}
+
+// smallWrite is an intent or an event on its way to the journal.
+type smallWrite struct {
+	intent *controller.Intent
+	event  *controller.Event
+	done   func(error)
+}
+
+// smallPlane is a cross-connect: a device that moves slowly, and the frames on its circuits.
+type smallPlane struct {
+	light  circuit.Permutation
+	order  *controller.Move // on its way to the device
+	target circuit.Permutation
+	token  uint64
+	frames []smallFrame // by port, from which it comes
+}
+
+// smallFrame is data of an operation on a circuit.
+type smallFrame struct {
+	on, ended bool
+	group     int
+	to        int
+}
+
+type smallEpoch struct {
+	plane int
+	epoch uint32
+}
+
+// smallPost is a rank's agreement to a move.
+type smallPost struct {
+	port, plane int
+	epoch       uint32
+	target      uint64 // digest
+}
+
+// smallStep is a step that may happen.
+type smallStep struct {
+	kind    smallKind
+	at      int // host, plane or group
+	rank    int
+	further string
+}
+
+type smallKind string
+
+const (
+	stepUp       smallKind = "controller receives from port"
+	stepDown     smallKind = "port receives from controller"
+	stepToLeader smallKind = "leader receives"
+	stepToRank   smallKind = "rank receives"
+	stepJournal  smallKind = "journal writes"
+	stepOrder    smallKind = "device receives an order for plane"
+	stepSettle   smallKind = "device settles plane"
+	stepFrame    smallKind = "frame arrives on plane"
+	stepAsk      smallKind = "rank asks"
+	stepIdle     smallKind = "idle timer of communicator"
+	stepCrash    smallKind = "controller crashes"
+	stepTakeover smallKind = "another controller takes over"
+	stepTime     smallKind = "time passes"
+)
+
+// smallID is the plan of each ticket.
+var smallID = planning.ID{1}
+
+// smallStart returns a function that begins runs of a small world. All ranks are attached then.
+func smallStart(cfg smallConfig) func() (Space, error) {
+	print := newSmallPrint()
+	return func() (Space, error) { return newSmall(cfg, print) }
+}
+
+func newSmall(cfg smallConfig, print *fingerprinter) (*small, error) {
+	w := &small{cfg: cfg, now: int64(time.Hour), records: make([]journal.State, cfg.planes), epochs: map[smallEpoch]circuit.Permutation{},
+		agreed: map[smallPost]bool{}, print: print}
+	for range cfg.planes {
+		w.planes = append(w.planes, smallPlane{light: cfg.start.Clone(), frames: make([]smallFrame, cfg.ports)})
+	}
+	for p := range cfg.ports {
+		h := &smallHost{w: w, port: p, planes: make([]smallNews, cfg.planes), held: map[uint64]uint64{}, wants: map[uint64]uint64{},
+			refused: map[smallRefusal]error{}}
+		for j := range h.planes {
+			h.planes[j].m = circuit.AllDark(cfg.ports)
+		}
+		w.hosts = append(w.hosts, h)
+	}
+	for i := range cfg.comms {
+		w.groups = append(w.groups, newSmallGroup(w, i))
+	}
+	if err := w.takeover(); err != nil {
+		return nil, err
+	}
+	for w.Steps() > 0 && (w.steps[0].kind != stepAsk || !w.reached(cfg.warm)) {
+		if err := w.Do(0); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.crashed {
+		w.crash()
+	}
+	return w, nil
+}
+
+// Close implements [Space].
+func (w *small) Close() {
+	if w.core != nil {
+		w.core.Close()
+	}
+}
+
+// Steps implements [Space]. Messages come first, and faults last.
+func (w *small) Steps() int {
+	w.steps = w.steps[:0]
+	add := func(can bool, k smallKind, at, rank int) {
+		if can {
+			w.steps = append(w.steps, smallStep{kind: k, at: at, rank: rank})
+		}
+	}
+	for p, h := range w.hosts {
+		add(len(h.down) > 0, stepDown, p, 0)
+		add(len(h.up) > 0 && w.core != nil, stepUp, p, 0)
+	}
+	add(len(w.writes) > 0 && w.core != nil, stepJournal, 0, 0)
+	for j := range w.planes {
+		pl := &w.planes[j]
+		add(pl.order != nil, stepOrder, j, 0)
+		add(pl.target != nil, stepSettle, j, 0)
+		for port := range pl.frames {
+			add(pl.frames[port].on && !pl.frames[port].ended, stepFrame, j, port)
+		}
+	}
+	for i, g := range w.groups {
+		for r, m := range g.members {
+			add(len(m.toLeader) > 0, stepToLeader, i, r)
+			add(len(m.toRank) > 0, stepToRank, i, r)
+		}
+	}
+	for i, g := range w.groups {
+		for r, m := range g.members {
+			add(m.stage == smallIdle && m.ended < g.cfg.operations && g.failed == nil, stepAsk, i, r)
+		}
+		add(g.idle && g.failed == nil, stepIdle, i, 0)
+	}
+	add(w.core == nil && !w.moving(), stepTakeover, 0, 0)
+	if len(w.steps) == 0 && w.core != nil && w.core.Step() != math.MaxInt64 {
+		add(true, stepTime, 0, 0)
+	}
+	add(w.cfg.crash && !w.crashed && !w.complete(), stepCrash, 0, 0)
+	return len(w.steps)
+}
+
+// Name implements [Space].
+func (w *small) Name(step int) string {
+	s := &w.steps[step]
+	switch s.kind {
+	case stepUp:
+		return fmt.Sprintf("%s %d: %+v", s.kind, s.at, w.hosts[s.at].up[0])
+	case stepDown:
+		return fmt.Sprintf("%s %d: %+v", s.kind, s.at, w.hosts[s.at].down[0])
+	case stepToLeader, stepToRank, stepAsk:
+		return fmt.Sprintf("%s: communicator %d rank %d", s.kind, s.at, s.rank)
+	}
+	return fmt.Sprint(s.kind, " ", s.at)
+}
+
+// Do implements [Space].
+func (w *small) Do(step int) error {
+	s := w.steps[step]
+	switch s.kind {
+	case stepUp:
+		h := w.hosts[s.at]
+		m := h.up[0]
+		h.up = h.up[1:]
+		w.serve(h, m)
+	case stepDown:
+		h := w.hosts[s.at]
+		m := h.down[0]
+		h.down = h.down[1:]
+		h.take(m)
+	case stepJournal:
+		w.journal()
+	case stepOrder:
+		w.begin(s.at)
+	case stepSettle:
+		pl := &w.planes[s.at]
+		pl.light, pl.target = pl.target, nil
+		if w.settled != nil {
+			w.settled(s.at)
+		}
+	case stepFrame:
+		w.arrive(s.at, s.rank)
+	case stepToLeader:
+		m := w.groups[s.at].members[s.rank]
+		q := m.toLeader[0]
+		m.toLeader = m.toLeader[1:]
+		w.groups[s.at].take(&q)
+	case stepToRank:
+		m := w.groups[s.at].members[s.rank]
+		q := m.toRank[0]
+		m.toRank = m.toRank[1:]
+		m.take(&q)
+	case stepAsk:
+		w.groups[s.at].members[s.rank].ask()
+	case stepIdle:
+		w.groups[s.at].idle = false
+		w.groups[s.at].step(arbiter.Event{Kind: arbiter.Expired, Timer: arbiter.IdleTimer})
+	case stepCrash:
+		w.crash()
+	case stepTakeover:
+		if err := w.takeover(); err != nil {
+			return err
+		}
+	case stepTime:
+		w.now = w.core.Step()
+	}
+	for len(w.local) > 0 {
+		f := w.local[0]
+		w.local = w.local[1:]
+		f()
+	}
+	if w.core != nil {
+		w.core.Step()
+	}
+	return w.check()
+}
+
+// violate notes a violation of an invariant.
+func (w *small) violate(format string, args ...any) {
+	if w.bad == nil {
+		w.bad = fmt.Errorf(format, args...)
+	}
+}
+
+// moving reports whether a device moves. A controller that takes over waits for that: see switches.New.
+func (w *small) moving() bool {
+	return slices.ContainsFunc(w.planes, func(p smallPlane) bool { return p.target != nil })
+}
+
+// reached reports whether all ranks have ended so many operations, or all of theirs.
+func (w *small) reached(operations int) bool {
+	for _, g := range w.groups {
+		for _, m := range g.members {
+			if m.ended < min(operations, g.cfg.operations) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// complete reports whether all ranks have ended all operations.
+func (w *small) complete() bool { return w.reached(math.MaxInt) }
+
+// check checks the invariants of the state that observers can see.
+func (w *small) check() error {
+	if w.bad != nil {
+		return w.bad
+	}
+	for j := range w.planes {
+		holder := -1
+		for i, g := range w.groups {
+			if !g.machine.Held().Has(j) || g.failed != nil {
+				continue
+			}
+			if holder >= 0 {
+				return fmt.Errorf("plane %d: communicators %d and %d both hold it", j, holder, i)
+			}
+			holder = i
+		}
+	}
+	for i, g := range w.groups {
+		if g.failed != nil {
+			return fmt.Errorf("communicator %d has failed: %w", i, g.failed)
+		}
+	}
+	if w.Steps() > 0 {
+		return nil
+	}
+	if !w.complete() {
+		return errors.New("ranks wait for ever")
+	}
+	shot, err := w.core.Snapshot()
+	if err != nil {
+		return err
+	}
+	for j, p := range shot.Planes {
+		if p.State != controller.Resident || p.Holder != nil || !p.Map.Equal(w.planes[j].light) {
+			return fmt.Errorf("plane %d is %v with map %v, light %v, holder %v at the end", j, p.State, p.Map, w.planes[j].light,
+				p.Holder)
+		}
+	}
+	return nil
+}
+
+// takeover starts a controller with a higher token. It reads the journal, and waits for the ranks.
+func (w *small) takeover() error {
+	w.token++
+	cfg := controller.Config{
+		Name: fmt.Sprint("controller ", w.token), Ports: w.cfg.ports, Planes: make([]controller.PlaneConfig, w.cfg.planes),
+		Device: smallDevice{w}, Journal: smallJournal{w}, Token: w.token,
+	}
+	if w.token > 1 {
+		for j := range w.records {
+			cfg.Recovered = append(cfg.Recovered, w.records[j].Recovered())
+		}
+	}
+	core, err := controller.NewManual(cfg, func() int64 { return w.now })
+	if err != nil {
+		return err
+	}
+	w.core = core
+	if w.token == 1 {
+		for j := range w.records {
+			w.records[j].Baseline(controller.Recovered{Map: w.cfg.start})
+		}
+	}
+	for _, h := range w.hosts {
+		h.up = append(h.up, smallHello{h.claims()})
+	}
+	return nil
+}
+
+// crash ends the controller in charge. Messages from and to it are lost. An order to a device may still arrive before
+// the next takeover.
+func (w *small) crash() {
+	w.crashed = true
+	w.writes, w.settled = nil, nil
+	for _, h := range w.hosts {
+		h.up, h.down, h.ready, h.at = nil, nil, false, nil
+	}
+	orders := make([]*controller.Move, len(w.planes))
+	for j := range w.planes {
+		orders[j] = w.planes[j].order
+	}
+	w.core.Close()
+	w.core = nil
+	for j := range w.planes {
+		w.planes[j].order = orders[j]
+	}
+}
+
+// smallJournal is the journal of the controller in charge.
+type smallJournal struct{ w *small }
+
+// Intend implements [controller.Journal].
+func (j smallJournal) Intend(i controller.Intent, done func(error)) {
+	j.w.writes = append(j.w.writes, smallWrite{intent: &i, done: done})
+}
+
+// Record implements [controller.Journal]. Events that change no plane need no order among the writes of planes.
+func (j smallJournal) Record(e controller.Event, done func(error)) {
+	if e.Plane >= 0 || done != nil {
+		j.w.writes = append(j.w.writes, smallWrite{event: &e, done: done})
+	}
+}
+
+// journal makes the oldest write durable.
+func (w *small) journal() {
+	x := w.writes[0]
+	w.writes = w.writes[1:]
+	switch {
+	case x.intent != nil:
+		w.records[x.intent.Plane].Intend(*x.intent)
+	case x.event.Plane >= 0:
+		w.records[x.event.Plane].Apply(x.event)
+	}
+	if x.done != nil {
+		x.done(nil)
+	}
+}
+
+// smallDevice is the controller's access to the planes.
+type smallDevice struct{ w *small }
+
+// Switch implements [controller.Device].
+func (d smallDevice) Switch(plane int, m controller.Move) error {
+	d.w.planes[plane].order = &m
+	return nil
+}
+
+// Map implements [controller.Device].
+func (d smallDevice) Map(plane int) (circuit.Permutation, error) {
+	pl := &d.w.planes[plane]
+	if pl.target != nil || pl.order != nil && pl.order.Token == d.w.token {
+		return nil, controller.ErrMoving
+	}
+	pl.order = nil // of an earlier controller: the device has seen a higher token
+	return pl.light, nil
+}
+
+// OnSettled implements [controller.Timed].
+func (d smallDevice) OnSettled(f func(plane int)) { d.w.settled = f }
+
+// begin makes a device move. No data may be on a circuit that changes, and the rank at its port must have agreed.
+func (w *small) begin(plane int) {
+	pl := &w.planes[plane]
+	m := pl.order
+	pl.order = nil
+	if m.Token < pl.token || !pl.light.Equal(m.From) {
+		w.violate("plane %d: an order of controller %d from %v, light %v", plane, m.Token, m.From, pl.light)
+		return
+	}
+	pl.token, pl.target = m.Token, m.To
+	pl.light = pl.light.Clone()
+	for port, to := range pl.light {
+		if to == m.To[port] {
+			continue
+		}
+		pl.light[port] = circuit.Dark
+		if f := &pl.frames[port]; f.on && !f.ended {
+			w.violate("plane %d moves at epoch %d while data of port %d is on its circuit", plane, m.Epoch, port)
+		}
+		if !w.agreed[smallPost{port, plane, m.Epoch, m.To.Digest()}] {
+			w.violate("plane %d moves at epoch %d to %v without the agreement of port %d", plane, m.Epoch, m.To, port)
+		}
+	}
+}
+
+// published notes the map of an epoch that a controller publishes. It must be the same for all time.
+func (w *small) published(plane int, n *smallNews) {
+	if n.fault != nil {
+		return
+	}
+	k := smallEpoch{plane, n.epoch}
+	if known := w.epochs[k]; known != nil && !known.Equal(n.m) {
+		w.violate("plane %d: epoch %d has map %v, and later %v", plane, n.epoch, known, n.m)
+	}
+	w.epochs[k] = n.m
+}
+
+// send puts data of a group on a circuit.
+func (w *small) send(plane, from, to, group int) {
+	pl := &w.planes[plane]
+	if f := &pl.frames[from]; f.on && !f.ended {
+		w.violate("plane %d port %d: data before the earlier data has arrived", plane, from)
+	}
+	pl.frames[from] = smallFrame{on: true, group: group, to: to}
+	if pl.light[from] != to {
+		w.violate("plane %d: data of port %d for port %d is lost: its circuit leads to %d", plane, from, to, pl.light[from])
+	}
+}
+
+// arrive ends the way of a frame.
+func (w *small) arrive(plane, from int) {
+	f := &w.planes[plane].frames[from]
+	f.ended = true
+	for _, m := range w.groups[f.group].members {
+		if m.host.port == f.to {
+			m.got[plane]++ // it may not have its ticket yet
+		}
+	}
+	for _, m := range w.groups[f.group].members {
+		m.look()
+	}
+}
+
+// Fingerprint implements [Space]. It covers the whole state of the product's machines, without what does not change in
+// a run and memory that is only reused.
+func (w *small) Fingerprint() uint64 {
+	var core reflect.Value
+	if w.core != nil {
+		core = reflect.ValueOf(w.core).Elem().FieldByName("machine")
+	}
+	return w.print.of(core, reflect.ValueOf(w).Elem())
+}
+
+// newSmallPrint returns the fingerprinter of small worlds.
+func newSmallPrint() *fingerprinter {
+	return newFingerprinter("controller.Config", "controller.Core", "planning.Site", "time.Location",
+		"protocols.smallConfig", "protocols.smallComm", "small.steps", "small.print",
+		"Machine.actions", "Machine.clock", "Machine.request", "Machine.ranks", "Machine.ports", "barrier.spare")
+}
+
+var _ Space = (*small)(nil)
+
+// smallMessage is a copy of a message whose body its sender uses again.
+func smallMessage(m control.Message, from int) control.Message {
+	m.From, m.Body = uint16(from), slices.Clone(m.Body)
+	return m
+}

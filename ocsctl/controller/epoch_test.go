@@ -1,0 +1,127 @@
+package controller
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"lightpath/ocsctl"
+	"lightpath/plans/circuit"
+)
+
+// TestRestoreWaitsForTheJournal: after a takeover, the epoch of a plane that has failed and returned is not below the
+// published one.
+func TestRestoreWaitsForTheJournal(t *testing.T) {
+	var j *testJournal
+	r := newTestRig(t, 2, 1, journaled(&j))
+	j.answer(r)
+	r.hold(1)
+	r.post(0, 0, 0, circuit.Shift(2, 0))
+	r.s[1].Detach(false)
+	want(t, "a lost port", r.page.faults[0], ocsctl.ErrPortLost)
+	r.s[0].Detach(true)
+	if r.page.epochs[0] != 0 || r.page.faults[0] == nil {
+		t.Fatal("returned at a new epoch, and the journal does not have the fault")
+	}
+	j.err = errors.New("disk full") // the answer to the intent; the next is to the fault
+	j.answer(r)
+	if r.page.epochs[0] != 1 || r.page.faults[0] != nil {
+		t.Error(r.page.epochs[0], r.page.faults[0])
+	}
+}
+
+// TestFailureThatIsNotWritten is written again when an operator enables the plane.
+func TestFailureThatIsNotWritten(t *testing.T) {
+	var j *testJournal
+	r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {
+		journaled(&j)(r, c)
+		withTimed(r, c)
+	})
+	j.answer(r)
+	r.timed.unwell[0] = errors.New("no light")
+	r.timed.news(0)
+	j.err = errors.New("disk full")
+	j.answer(r)
+	r.timed.unwell[0] = nil
+	want(t, "enable", *r.enable(0), ErrJournal, "plane 0", "not in the journal yet")
+	j.answer(r)
+	on := r.enable(0)
+	j.answer(r)
+	if *on != nil || r.page.epochs[0] != 1 {
+		t.Error(*on, r.page.epochs[0])
+	}
+}
+
+// TestSetOfADriftedPlane: ranks are not told two maps of one epoch.
+func TestSetOfADriftedPlane(t *testing.T) {
+	r := newTestRig(t, 2, 1, nil)
+	r.page.changed = func(plane int) {
+		if r.page.epochs[plane] == 0 && r.page.faults[plane] == nil {
+			t.Error("epoch 0 is published with the map", r.page.maps[plane])
+		}
+	}
+	r.dev.maps[0] = circuit.AllDark(2)
+	moved := r.set(0, circuit.Shift(2, 0))
+	r.pass(time.Second)
+	if *moved != nil || r.page.epochs[0] != 1 || r.page.faults[0] != nil {
+		t.Error(*moved, r.page.epochs[0], r.page.faults[0])
+	}
+}
+
+// TestKnownEpoch: ranks know an epoch that the journal does not have. Its planes go out of service.
+func TestKnownEpoch(t *testing.T) {
+	was, to := circuit.Shift(2, 1), circuit.Shift(2, 0)
+	for _, tc := range []struct {
+		name  string
+		r     Recovered
+		late  bool   // the device reports its map after the rank has attached
+		known uint32 // by a rank
+		epoch uint32 // afterwards
+		lost  bool
+	}{
+		{"the same", Recovered{Epoch: 7, Map: was}, false, 7, 7, false},
+		{"an older one", Recovered{Epoch: 7, Map: was}, false, 3, 7, false},
+		{"a newer one", Recovered{Epoch: 7, Map: was}, false, 9, 9, true},
+		{"the end of a move, whose circuits went back", Recovered{Epoch: 8, Map: was, Intent: &Intent{0, 7, to}}, false, 8, 8,
+			true},
+		{"the same, late", Recovered{Epoch: 8, Map: was, Intent: &Intent{0, 7, to}}, true, 7, 7, false},
+		{"a newer one, late", Recovered{Epoch: 8, Map: was, Intent: &Intent{0, 7, to}}, true, 9, 9, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {
+				withTimed(r, c)
+				if tc.late {
+					r.dev.next[0], r.dev.due[0] = was, r.now+1e9
+				}
+				c.Recovered = []Recovered{tc.r}
+				r.absent = 1 + 1
+			})
+			s := newTestSink()
+			_, err := r.core.Attach(s, AttachOptions{Port: 1, Known: []uint32{tc.known}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.pass(2 * time.Second)
+			r.timed.news(0)
+			if s.epochs[0] != tc.epoch || errors.Is(s.faults[0], errLost) != tc.lost || !tc.lost && s.faults[0] != nil {
+				t.Fatal(s.epochs[0], s.faults[0])
+			}
+			if !tc.lost {
+				return
+			}
+			moved := r.set(0, to)
+			r.timed.news(0)
+			if *moved != nil || s.epochs[0] != tc.epoch+1 || s.faults[0] != nil {
+				t.Error(*moved, s.epochs[0], s.faults[0])
+			}
+		})
+	}
+	r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {
+		c.Recovered = []Recovered{{Map: r.dev.maps[0]}}
+		r.absent = 1 + 1
+	})
+	_, err := r.core.Attach(newTestSink(), AttachOptions{Port: 1, Known: []uint32{1 << 31}})
+	if err == nil || r.page.faults[0] != nil {
+		t.Error("a rank used up the epochs", err)
+	}
+}

@@ -1,0 +1,248 @@
+package circuits
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"lightpath/collectives/exec"
+	"lightpath/ocsctl"
+	"lightpath/plans/circuit"
+	"lightpath/shim/calls"
+	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/planeset"
+	"lightpath/shim/ticket"
+)
+
+// View is a rank's latest knowledge of planes. Its methods do not block.
+type View interface {
+	// State returns a plane's epoch and map of ports, and the error if this rank can no longer use the plane. The caller
+	// must not change the map.
+	State(plane int) (epoch uint32, ports circuit.Permutation, err error)
+}
+
+// Config is the fixed input of a [Machine].
+type Config struct {
+	Rank    int
+	Holder  uint64 // number of the communicator
+	Ports   []int  // by rank
+	Size    int    // ports of each plane
+	Planes  int
+	Timeout time.Duration // of tickets and planes
+	Parent  *Machine      // of the parent communicator; nil: there is no parent with circuits
+	Serving func() bool   // whether the communicator can pass on requests of its descendants
+}
+
+// Machine decides a rank's side of operations on planes with circuits, in this order for each operation:
+//
+//	Ask -> Take -> Settle until the planes are there -> Outside -> Overlay for each move -> Done
+//
+// It has no clock, socket or goroutine: callers tell the time, send its messages and posts, and wait. [Planes] does
+// this in a job; a simulator does it in simulated time. In a loop of equal operations it does not allocate.
+//
+// Not safe for concurrent use, except for VacateAsk and VacatePost.
+type Machine struct {
+	cfg    Config
+	view   View
+	member []int // by port: its rank, or -1
+
+	now  []ticket.Plane // where this communicator's operations leave each plane
+	base []uint32       // each plane's epoch when the operation in progress began
+
+	grant    Grant        // of the operation in progress, or of the last one
+	deadline time.Time    // of its ticket
+	taken    time.Time    // when the ticket arrived
+	unknown  planeset.Set // planes that have not been seen in the ticket's states
+
+	request []byte              // reused
+	ranks   circuit.Permutation // reused: a map of ranks
+	ports   circuit.Permutation // reused: a map of ports
+}
+
+// NewMachine returns a machine that has not used a plane yet.
+func NewMachine(cfg Config, v View) *Machine {
+	return &Machine{cfg: cfg, view: v, member: Members(cfg.Ports, cfg.Size), now: make([]ticket.Plane, cfg.Planes),
+		base: make([]uint32, cfg.Planes)}
+}
+
+// Base returns each plane's epoch at the beginning of the operation in progress.
+func (m *Machine) Base() []uint32 { return m.base }
+
+// Now returns where operations of this communicator leave each plane. A plane may still be switching, since operations
+// do not wait for the last reconfiguration of a plan. The caller must not change the result.
+func (m *Machine) Now() []ticket.Plane { return m.now }
+
+// Granted returns the grant of the operation in progress, or of the last one.
+func (m *Machine) Granted() *Grant { return &m.grant }
+
+// Reached reports whether a plane has reached the state in which operations leave it, or a later one.
+func (m *Machine) Reached(plane int) (bool, error) {
+	epoch, _, err := m.view.State(plane)
+	return int32(epoch-m.now[plane].Epoch) >= 0, err
+}
+
+// Ask begins an operation. It returns the request to the leader, whose body is valid until Done.
+func (m *Machine) Ask(at time.Time, op *Operation) control.Message {
+	m.grant.Seq, m.deadline = op.Seq, at.Add(m.cfg.Timeout)
+	if !op.Deadline.IsZero() && op.Deadline.Before(m.deadline) {
+		m.deadline = op.Deadline
+	}
+	q := control.Message{Kind: op.Kind, Seq: op.Seq}
+	if op.Shape != nil {
+		q.Arg, m.request = uint64(op.Shape.Signature()), calls.AppendShape(m.request[:0], op.Shape)
+	} else {
+		m.request = ticket.AppendRow(m.request[:0], op.Row)
+	}
+	q.Body = m.request
+	return q
+}
+
+// Overdue returns the error of a rank that has waited too long for its ticket; nil: it continues to wait.
+func (m *Machine) Overdue(at time.Time, op *Operation) error {
+	rank := m.cfg.Rank
+	switch {
+	case at.Before(m.deadline):
+		return nil
+	case m.deadline.Equal(op.Deadline):
+		return fmt.Errorf("shim: rank %d operation %d: no ticket by the call's deadline: %w", rank, op.Seq,
+			exec.ErrDeadline)
+	case op.Shape == nil:
+		return fmt.Errorf("shim: rank %d: no word from rank 0 on a group of sends and receives in %v: %w", rank,
+			m.cfg.Timeout, errdefs.ErrTimeout)
+	}
+	return fmt.Errorf("shim: rank %d operation %d: no ticket in %v: %w", rank, op.Seq, m.cfg.Timeout, errdefs.ErrTimeout)
+}
+
+// Take reads and checks the ticket of the operation in progress.
+func (m *Machine) Take(at time.Time, body []byte) (g *Grant, err error) {
+	g = &m.grant
+	if g.Plan, err = ticket.Decode(body, &g.Ticket); err != nil {
+		return nil, err
+	}
+	bad := len(g.Planes) != len(m.now)
+	for j := range g.Use.Each() {
+		bad = bad || g.Flags&ticket.Maps != 0 && len(g.Planes[j].Maps) != len(m.cfg.Ports)
+	}
+	if bad {
+		return nil, fmt.Errorf("%w: ticket for %d planes of %d, or other ranks", control.ErrMessage,
+			len(g.Planes), len(m.now))
+	}
+	m.taken, m.unknown = at, g.Use
+	return g, nil
+}
+
+// failureGrace is how long a rank may still see the failure of a plane that the leader has already been granted again.
+// The controller informs each rank separately.
+const failureGrace = time.Second
+
+// Settle adopts the planes' states in the ticket, and reports whether the planes have reached them; false: they may
+// still do so. A plane may already be further on, by a switch of this operation in which the rank takes no part.
+func (m *Machine) Settle(at time.Time) (bool, error) {
+	moved, waited := m.grant.Flags&ticket.Maps != 0, at.Sub(m.taken)
+	for j := range m.unknown.Each() {
+		want := &m.grant.Planes[j]
+		if moved {
+			m.now[j] = *want
+		}
+		if n := &m.now[j]; n.Epoch != want.Epoch || n.Hash != want.Hash {
+			return false, fmt.Errorf("plane %d was left at epoch %d, the ticket says %d, or another map: %w",
+				j, n.Epoch, want.Epoch, ocsctl.ErrUnknownMap)
+		}
+		epoch, err := m.check(j, want)
+		switch {
+		case err != nil && (!moved || waited > failureGrace):
+			return false, err
+		case err == nil && int32(epoch-want.Epoch) >= 0:
+			m.base[j] = want.Epoch
+			m.unknown = m.unknown.Without(j)
+		case waited > m.cfg.Timeout:
+			return false, fmt.Errorf("plane %d is at epoch %d, the ticket says %d: %w", j, epoch, want.Epoch,
+				errdefs.ErrTimeout)
+		default:
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// check returns a plane's epoch. At the ticket's epoch the plane must hold the ticket's map.
+func (m *Machine) check(plane int, want *ticket.Plane) (epoch uint32, err error) {
+	epoch, ports, err := m.view.State(plane)
+	if err == nil && epoch == want.Epoch {
+		m.ranks = RankMap(m.ranks[:0], ports, m.cfg.Ports, m.member)
+		if m.ranks.Digest() != want.Hash {
+			err = fmt.Errorf("plane %d at epoch %d holds another map than the ticket's: %w", plane, epoch,
+				ocsctl.ErrUnknownMap)
+		}
+	}
+	return epoch, err
+}
+
+// Outside returns the planes whose first switch takes a circuit to a port outside the communicator from this rank's
+// port. The rank agrees to these switches before it executes. In maps of ranks the port is dark before and after, so
+// the program does not know of them. No data is in flight on this circuit: no call of this communicator has used it,
+// and its last user has given the plane back.
+func (m *Machine) Outside(moves Movement) (planes planeset.Set) {
+	for j := range m.grant.Use.Each() {
+		if moves.Switches(j) == 0 || moves.Target(j, 1)[m.cfg.Rank] != circuit.Dark {
+			continue
+		}
+		_, ports, _ := m.view.State(j)
+		if to := ports[m.cfg.Ports[m.cfg.Rank]]; to != circuit.Dark && m.member[to] < 0 {
+			planes |= 1 << j
+		}
+	}
+	return planes
+}
+
+// Overlay turns a map of ranks into the map of ports to post. Other ports keep their circuits. So every rank requests
+// the same map at any time. The result is valid until the next call.
+func (m *Machine) Overlay(plane int, target circuit.Permutation) circuit.Permutation {
+	_, ports, _ := m.view.State(plane)
+	m.ports = append(m.ports[:0], ports...)
+	for r, port := range m.cfg.Ports {
+		m.ports[port] = circuit.Dark
+		if target[r] != circuit.Dark {
+			m.ports[port] = m.cfg.Ports[target[r]]
+		}
+	}
+	return m.ports
+}
+
+// Done records where the operation leaves the planes. It returns the message to the leader, whose body is valid until
+// the next Ask. Rank 0 adds the planes' maps, which the leader gets only there.
+func (m *Machine) Done(moves Movement) control.Message {
+	t := ticket.Ticket{Use: m.grant.Use, Planes: m.now}
+	for j := range t.Use.Each() {
+		if n := moves.Switches(j); n > 0 {
+			m.now[j] = ticket.At(m.now[j].Epoch+n, moves.Target(j, n))
+		}
+	}
+	if m.cfg.Rank == 0 {
+		t.Flags = ticket.Maps
+	}
+	m.request = ticket.Append(m.request[:0], &t)
+	return control.Message{Kind: control.MsgDone, Seq: m.grant.Seq, Body: m.request}
+}
+
+// Members returns the rank at each port, -1 for a port outside the communicator.
+func Members(ports []int, all int) []int {
+	member := slices.Repeat([]int{-1}, all)
+	for r, port := range ports {
+		member[port] = r
+	}
+	return member
+}
+
+// RankMap appends a plane's map of ports to m as a map of members. It drops circuits to ports outside the communicator.
+func RankMap(m, ports circuit.Permutation, portOf, member []int) circuit.Permutation {
+	for _, p := range portOf {
+		to := ports[p]
+		if to != circuit.Dark {
+			to = member[to]
+		}
+		m = append(m, to)
+	}
+	return m
+}

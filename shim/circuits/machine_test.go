@@ -1,0 +1,231 @@
+package circuits_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"lightpath/collectives/exec"
+	"lightpath/ocsctl"
+	"lightpath/plans/circuit"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/ticket"
+)
+
+// fakePlanes are the states of planes that a test controls.
+type fakePlanes []struct {
+	epoch uint32
+	ports circuit.Permutation
+	err   error
+}
+
+func (f fakePlanes) State(plane int) (uint32, circuit.Permutation, error) {
+	return f[plane].epoch, f[plane].ports, f[plane].err
+}
+
+const dark = circuit.Dark
+
+// newMachine returns the machine of rank 1 of 3 at ports 4, 1 and 3 of a plane of 6 ports.
+func newMachine(p fakePlanes, parent *circuits.Machine) *circuits.Machine {
+	return circuits.NewMachine(circuits.Config{Rank: 1, Holder: 7, Ports: []int{4, 1, 3}, Size: 6, Planes: len(p),
+		Timeout: 3 * time.Second, Parent: parent, Serving: func() bool { return true }}, p)
+}
+
+// start is a time of the tests' clock.
+var start = time.Unix(1000, 0)
+
+func ticketAt(epoch uint32, flags uint8, ranks circuit.Permutation) []byte {
+	p := ticket.At(epoch, ranks)
+	return ticket.Append(nil, &ticket.Ticket{Flags: flags, Use: 1, Planes: []ticket.Plane{p}})
+}
+
+// TestMachineOperation runs an operation of three moves in a loop: messages, maps of ports, and no allocation.
+func TestMachineOperation(t *testing.T) {
+	p := fakePlanes{{ports: circuit.Permutation{5, 3, dark, 4, 1, 0}}}
+	m := newMachine(p, nil)
+	here, there := circuit.Permutation{1, 2, 0}, circuit.Permutation{dark, 0, 1}
+	moves := circuits.ListedMaps{{here, there, here, there}}
+	op := &circuits.Operation{Kind: control.MsgWant, Seq: 9, Shape: &calls.Shape{Count: 5}}
+	run := func(body []byte, moves circuits.Movement) {
+		t.Helper()
+		want := m.Ask(start, op)
+		if got, err := calls.DecodeShape(want.Body, 3); err != nil || got != *op.Shape || want.Seq != op.Seq {
+			t.Fatalf("request %+v, %v", want, err)
+		}
+		if _, err := m.Take(start, body); err != nil {
+			t.Fatal(err)
+		}
+		if settled, err := m.Settle(start); !settled || err != nil {
+			t.Fatalf("settled %v, %v", settled, err)
+		}
+		for n := uint32(1); n <= moves.Switches(0); n++ {
+			copy(p[0].ports, m.Overlay(0, moves.Target(0, n)))
+			p[0].epoch++
+		}
+		if done := m.Done(moves); done.Seq != op.Seq || len(done.Body) == 0 {
+			t.Fatalf("done %+v", done)
+		}
+	}
+	run(ticketAt(0, ticket.Maps, here), moves)
+	if want := (circuit.Permutation{5, 4, dark, 1, dark, 0}); !p[0].ports.Equal(want) || m.Now()[0].Epoch != 3 {
+		t.Errorf("ports %v at epoch %d, want %v at 3", p[0].ports, m.Now()[0].Epoch, want)
+	}
+	// A loop: the planes return to where they were. The test rewinds their epoch, so that one ticket serves.
+	var loop circuits.Movement = circuits.ListedMaps{{there, here, there}}
+	stay, body := m.Now()[0], ticketAt(3, 0, there)
+	if n := testing.AllocsPerRun(100, func() {
+		run(body, loop)
+		p[0].epoch, m.Now()[0] = stay.Epoch, stay
+	}); n != 0 {
+		t.Errorf("%v allocations in an operation", n)
+	}
+}
+
+// TestSettle: planes that are not there yet, have moved on, hold another map or have failed.
+func TestSettle(t *testing.T) {
+	ports, ranks := circuit.Permutation{dark, 3, dark, 4, 1, dark}, circuit.Permutation{1, 2, 0}
+	other, broken, unknown := circuit.AllDark(6), errors.New("broken"), ocsctl.ErrUnknownMap
+	const second, late, maps = time.Second, 3*time.Second + 1, ticket.Maps
+	for name, k := range map[string]struct {
+		epoch uint32
+		ports circuit.Permutation
+		fault error
+		flags uint8 // of the ticket
+		after time.Duration
+		ok    bool
+		err   error
+	}{
+		"there":                    {epoch: 5, ports: ports, flags: maps, ok: true},
+		"further on":               {epoch: 6, ports: other, flags: maps, ok: true},
+		"not yet":                  {epoch: 4, ports: other, flags: maps, after: 3 * second},
+		"too late":                 {epoch: 4, ports: other, flags: maps, after: late, err: errdefs.ErrTimeout},
+		"another map":              {epoch: 5, ports: other, flags: maps, after: second + 1, err: unknown},
+		"left elsewhere":           {epoch: 5, ports: ports, err: unknown},
+		"failed, granted again":    {epoch: 5, ports: ports, fault: broken, flags: maps, after: second},
+		"failed, not granted anew": {epoch: 5, ports: ports, fault: broken, flags: maps, after: second + 1, err: broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(fakePlanes{{k.epoch, k.ports, k.fault}}, nil)
+			m.Ask(start, &circuits.Operation{Row: &ticket.Row{}})
+			if _, err := m.Take(start, ticketAt(5, k.flags, ranks)); err != nil {
+				t.Fatal(err)
+			}
+			if ok, err := m.Settle(start.Add(k.after)); ok != k.ok || !errors.Is(err, k.err) {
+				t.Errorf("settled %v, %v; want %v, %v", ok, err, k.ok, k.err)
+			}
+		})
+	}
+	// A ticket for other ranks or planes is refused at once.
+	m := newMachine(fakePlanes{{ports: ports}}, nil)
+	for _, body := range [][]byte{nil, ticketAt(5, ticket.Maps, circuit.AllDark(4)),
+		ticket.Append(nil, &ticket.Ticket{Flags: ticket.Packet, Planes: make([]ticket.Plane, 2)})} {
+		if _, err := m.Take(start, body); !errors.Is(err, control.ErrMessage) {
+			t.Errorf("ticket of %d bytes: %v", len(body), err)
+		}
+	}
+}
+
+// TestOverdue: a rank waits for its ticket until the time-out or the call's own deadline.
+func TestOverdue(t *testing.T) {
+	m := newMachine(fakePlanes{{}}, nil)
+	for name, k := range map[string]struct {
+		shape *calls.Shape // nil: a round
+		own   time.Duration
+		limit time.Duration
+		err   error
+	}{
+		"collective":    {&calls.Shape{}, 0, 3 * time.Second, errdefs.ErrTimeout},
+		"round":         {nil, 0, 3 * time.Second, errdefs.ErrTimeout},
+		"deadline":      {&calls.Shape{}, time.Second, time.Second, exec.ErrDeadline},
+		"late deadline": {&calls.Shape{}, time.Hour, 3 * time.Second, errdefs.ErrTimeout},
+	} {
+		op := circuits.Operation{Shape: k.shape, Row: &ticket.Row{}}
+		if k.own > 0 {
+			op.Deadline = start.Add(k.own)
+		}
+		m.Ask(start, &op)
+		if err := m.Overdue(start.Add(k.limit-1), &op); err != nil {
+			t.Errorf("%s: before the limit: %v", name, err)
+		}
+		if err := m.Overdue(start.Add(k.limit), &op); !errors.Is(err, k.err) {
+			t.Errorf("%s: %v, want %v", name, err, k.err)
+		}
+	}
+}
+
+// TestOutside: a rank agrees to its first switch if that takes a circuit to a port outside from its own port.
+func TestOutside(t *testing.T) {
+	lit, dim := circuit.Permutation{1, 2, 0}, circuit.AllDark(3)
+	for name, k := range map[string]struct {
+		to    int // of port 1
+		moves circuits.ListedMaps
+		agree bool
+	}{
+		"released":       {2, circuits.ListedMaps{{dim, dim}}, true},
+		"moved":          {2, circuits.ListedMaps{{dim, lit}}, false}, // by the program
+		"no switch":      {2, circuits.ListedMaps{{dim}}, false},
+		"dark":           {dark, circuits.ListedMaps{{dim, dim}}, false},
+		"inside circuit": {3, circuits.ListedMaps{{lit, dim}}, false}, // by the program
+	} {
+		ports := circuit.AllDark(6)
+		ports[1] = k.to
+		m := newMachine(fakePlanes{{ports: ports}}, nil)
+		m.Ask(start, &circuits.Operation{Row: &ticket.Row{}})
+		if _, err := m.Take(start, ticketAt(0, 0, dim)); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Outside(k.moves).Has(0); got != k.agree {
+			t.Errorf("%s: agrees %v, want %v", name, got, k.agree)
+		}
+	}
+}
+
+// TestVacateDecisions: the nearest ancestor that serves and has all ports is asked; its leader passes the request on if
+// all ranks are connected; each of these ranks posts for its own port.
+func TestVacateDecisions(t *testing.T) {
+	p := fakePlanes{{}}
+	make := func(rank int, ports []int, parent *circuits.Machine, serving bool) *circuits.Machine {
+		return circuits.NewMachine(circuits.Config{Rank: rank, Holder: uint64(len(ports)), Ports: ports, Size: 6, Planes: 1,
+			Parent: parent, Serving: func() bool { return serving }}, p)
+	}
+	root := make(5, []int{0, 1, 2, 3, 4, 5}, nil, true)
+	ended := make(4, []int{0, 1, 2, 3, 5}, root, false)
+	small := make(0, []int{1, 2, 3}, ended, true)
+	child := make(0, []int{1, 2}, small, true)
+	target := circuit.Permutation{dark, 2, 1, dark, dark, dark}
+	for _, k := range []struct {
+		ports []int
+		want  *circuits.Machine
+	}{{[]int{3}, small}, {[]int{3, 5}, root}, {[]int{0}, root}} {
+		if got, _ := child.VacateAsk(0, 8, target, k.ports); got != k.want {
+			t.Errorf("ports %v: another ancestor than expected", k.ports)
+		}
+	}
+	if got, body := root.VacateAsk(0, 8, target, []int{3}); got != nil || body != nil {
+		t.Error("the first communicator has no ancestor to ask")
+	}
+	_, body := child.VacateAsk(0, 8, target, []int{3, 5})
+	ranks, ok := circuits.VacateRanks(body, 6, func(int) bool { return false })
+	if !ok || !slices.Equal(ranks, []int{3, 5}) {
+		t.Errorf("passed on to ranks %v, %v", ranks, ok)
+	}
+	if _, ok := circuits.VacateRanks(body, 6, func(rank int) bool { return rank == 5 }); ok {
+		t.Error("passed on though rank 5 has left")
+	}
+	if _, ok := circuits.VacateRanks(body, 5, func(int) bool { return false }); ok {
+		t.Error("passed on to rank 5 of 5")
+	}
+	if r, ok := root.VacatePost(body); !ok || r.Plane != 0 || r.Epoch != 8 || r.Holder != 2 || !r.Target.Equal(target) {
+		t.Errorf("post %+v, %v", r, ok)
+	}
+	if r, ok := small.VacatePost(body); ok {
+		t.Errorf("post %+v, which leaves this port's circuit", r)
+	}
+	if r, ok := root.VacatePost(nil); ok {
+		t.Errorf("post %+v without a request", r)
+	}
+}
