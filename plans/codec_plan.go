@@ -44,9 +44,7 @@ func decodePlan(r *reader, p *Plan) error {
 		case "bound":
 			p.BoundProof, err = r.Text()
 		case "initial":
-			if !r.Null() {
-				p.Initial, err = r.permutations()
-			}
+			p.Initial, err = r.permutationsOrNull()
 		case "ranks":
 			r.ranks, err = r.Integer(1, MaxRanks)
 		case "maps":

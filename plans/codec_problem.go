@@ -37,49 +37,27 @@ func DecodeProblem(data []byte) (*Problem, error) {
 }
 
 func decodeProblem(r *reader, p *Problem) error {
-	have := make(map[string]bool)
-	err := r.Object(func(key string) (err error) {
-		have[key] = true
-		switch key {
-		case "version":
-			p.Version, err = r.Integer(Version, Version)
-		case "ranks":
+	have, err := r.Fields(decode.Fields{
+		"version": decode.Into(&p.Version, r.Between(Version, Version)),
+		"ranks": func() (err error) {
 			p.Ranks, err = r.Integer(1, MaxRanks)
 			r.ranks = p.Ranks
-		case "planes":
-			p.Planes, err = r.Integer(1, MaxPlanes)
-		case "bandwidth_gbps":
-			p.BandwidthGbps, err = r.Number()
-		case "alpha_us":
-			p.AlphaUS, err = r.Number()
-		case "hop_us":
-			p.HopUS, err = r.Number()
-		case "reconfig_us":
-			p.ReconfigUS, err = r.Number()
-		case "reconfig_per_port_us":
-			p.ReconfigPerPort, err = r.Number()
-		case "forwarding":
-			p.Forwarding, err = r.Boolean()
-		case "circuits":
-			var kind string
-			kind, err = r.Text()
-			p.Circuits = CircuitKind(kind)
-		case "initial":
-			if !r.Null() {
-				p.Initial, err = r.permutations()
-			}
-		case "final":
-			p.Final, err = decodeFinal(r)
-		case "steps":
-			p.Steps, err = decode.List(r.Reader, math.MaxInt, r.step)
-		case "demand":
-			p.Demand, err = decode.List(r.Reader, MaxRanks, func() ([]float64, error) {
-				return decode.List(r.Reader, MaxRanks, r.Number)
-			})
-		default:
-			return r.Errorf("unknown field")
-		}
-		return err
+			return err
+		},
+		"planes":               decode.Into(&p.Planes, r.Between(1, MaxPlanes)),
+		"bandwidth_gbps":       &p.BandwidthGbps,
+		"alpha_us":             &p.AlphaUS,
+		"hop_us":               &p.HopUS,
+		"reconfig_us":          &p.ReconfigUS,
+		"reconfig_per_port_us": &p.ReconfigPerPort,
+		"forwarding":           &p.Forwarding,
+		"circuits":             (*string)(&p.Circuits),
+		"initial":              decode.Into(&p.Initial, r.permutationsOrNull),
+		"final":                decode.Into(&p.Final, func() (Final, error) { return decodeFinal(r) }),
+		"steps":                decode.ListInto(r.Reader, &p.Steps, math.MaxInt, r.step),
+		"demand": decode.ListInto(r.Reader, &p.Demand, MaxRanks, func() ([]float64, error) {
+			return decode.List(r.Reader, MaxRanks, r.Number)
+		}),
 	})
 	if err != nil {
 		return err
@@ -114,31 +92,19 @@ func decodeFinal(r *reader) (f Final, err error) {
 }
 
 func (r *reader) step() (s Step, err error) {
-	var bytes, to, flows bool
-	err = r.Object(func(key string) (err error) {
-		switch key {
-		case "bytes":
-			bytes = true
-			s.Bytes, err = r.Number()
-		case "to":
-			to = true
-			s.To, err = r.permutation()
-		case "flows":
-			flows = true
-			s.Flows, err = decode.List(r.Reader, MaxRanks*MaxRanks, r.pair)
-		default:
-			return r.Errorf("unknown field")
-		}
-		return err
+	have, err := r.Fields(decode.Fields{
+		"bytes": &s.Bytes,
+		"to":    decode.Into(&s.To, r.permutation),
+		"flows": decode.ListInto(r.Reader, &s.Flows, MaxRanks*MaxRanks, r.pair),
 	})
 	switch {
 	case err != nil:
 		return s, err
-	case !bytes:
+	case !have["bytes"]:
 		return s, r.Errorf("bytes: missing")
-	case to && flows:
+	case have["to"] && have["flows"]:
 		return s, r.Errorf("flows: a step has to or flows, not both")
-	case !to && !flows:
+	case !have["to"] && !have["flows"]:
 		return s, r.Errorf("to: missing: a step has to or flows")
 	}
 	return s, nil
@@ -165,6 +131,14 @@ func (r *reader) permutation() (circuit.Permutation, error) {
 		return err
 	})
 	return p, err
+}
+
+// permutationsOrNull is permutations, which may be null.
+func (r *reader) permutationsOrNull() ([]circuit.Permutation, error) {
+	if r.Null() {
+		return nil, nil
+	}
+	return r.permutations()
 }
 
 func (r *reader) permutations() ([]circuit.Permutation, error) {

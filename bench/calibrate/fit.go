@@ -3,6 +3,7 @@ package calibrate
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
@@ -27,10 +28,7 @@ const (
 // fit returns the costs whose sums come closest to the samples. Costs that are not in which are 0; the others are at
 // least 0, except perCall.
 func fit(samples []sample, which [costs]bool) (cost [costs]float64, err error) {
-	weights := make([]float64, len(samples))
-	for i := range weights {
-		weights[i] = 1
-	}
+	weights := slices.Repeat([]float64{1}, len(samples))
 	for range fitRounds {
 		if cost, err = fitPositive(samples, weights, which); err != nil {
 			return cost, err

@@ -3,6 +3,7 @@ package figure
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"lightpath/collectives/schedule"
@@ -39,10 +40,7 @@ func speedups(ctx context.Context, o Options, title string, ts []trial, effort t
 
 // torusMaps are the circuits of a torus with a port each way in every dimension.
 func torusMaps(dims ...int) ([]circuit.Permutation, error) {
-	ones := make([]int, len(dims))
-	for i := range ones {
-		ones[i] = 1
-	}
+	ones := slices.Repeat([]int{1}, len(dims))
 	g, err := topology.Torus(dims, ones)
 	return g.Maps, err
 }

@@ -1,6 +1,7 @@
 package figure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"lightpath/collectives/schedule"
 	"lightpath/plans"
@@ -100,41 +103,26 @@ func Make(ctx context.Context, paper, name string, o Options) (*Figure, error) {
 // Each runs work for 0..n-1 on all processors and reports progress; the first error, in the
 // order of indexes, is returned. Work for different indexes must not share what it writes.
 func Each(ctx context.Context, n int, o Options, work func(i int) error) error {
-	var (
-		mu   sync.Mutex
-		done int
-		wg   sync.WaitGroup
-		next = make(chan int)
-		errs = make([]error, n)
-	)
-	for range min(n, runtime.GOMAXPROCS(0)) {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for i := range next {
-				if errs[i] = ctx.Err(); errs[i] == nil {
-					errs[i] = work(i)
-				}
-				mu.Lock()
-				done++
-				if o.Progress != nil {
-					o.Progress(done, n)
-				}
-				mu.Unlock()
-			}
-		}()
-	}
+	var mu sync.Mutex
+	done, errs := 0, make([]error, n)
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range n {
-		next <- i
+		group.Go(func() error {
+			if errs[i] = ctx.Err(); errs[i] == nil {
+				errs[i] = work(i)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			if o.Progress != nil {
+				o.Progress(done, n)
+			}
+			return nil
+		})
 	}
-	close(next)
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	_ = group.Wait() // errs has the errors
+	return cmp.Or(errs...)
 }
 
 // Collective is the planning problem of a collective of so many bytes (as nccl-tests counts

@@ -17,7 +17,7 @@ import (
 // ExactOptions of a comparison with DELTA's models as a solver solves them.
 type ExactOptions struct {
 	Options
-	Solver    solver.Solver
+	Solver    *solver.Solver
 	TimeLimit time.Duration // of each pass of each model
 	Margin    int
 	Extra     int

@@ -131,10 +131,7 @@ func (o *Options) kernels(threads int) []*Line {
 // ordinaryNumbers returns n bytes that are numbers from 0.01 to 1.1 as floats of any size. Denormal numbers would be
 // slower.
 func ordinaryNumbers(n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = 0x3c
-	}
+	b := slices.Repeat([]byte{0x3c}, n)
 	return b
 }
 

@@ -119,10 +119,7 @@ func (d *Document) ratioFigure(transport string) *figure.Figure {
 		}
 		slices.Sort(h.Xs)
 		for _, k := range keys[begin:i] {
-			row := make([]float64, len(h.Xs))
-			for x := range row {
-				row[x] = math.NaN()
-			}
+			row := slices.Repeat([]float64{math.NaN()}, len(h.Xs))
 			for _, p := range points[k] {
 				if p.Ratio != nil {
 					row[slices.Index(h.Xs, float64(p.Bytes))] = p.Ratio.Value

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -158,10 +159,7 @@ func (f *exchangeFlags) matrix(name string) (exchange.Matrix, error) {
 func uniform(n int) [][]float64 {
 	d := make([][]float64, n)
 	for r := range d {
-		d[r] = make([]float64, n)
-		for s := range d[r] {
-			d[r][s] = 1
-		}
+		d[r] = slices.Repeat([]float64{1}, n)
 	}
 	return d
 }

@@ -1,5 +1,7 @@
 package program
 
+import "slices"
+
 // indexScratch is memory that index reuses, so that indexing a reused program does not allocate.
 type indexScratch struct {
 	last  []OpID // by rank: last operation of its chain in the current stage
@@ -101,7 +103,7 @@ func (p *Program) chain(ids []OpID, kinds ...Kind) []OpID {
 	start := len(p.scratch.ids)
 	for _, id := range ids {
 		op := &p.Ops[id]
-		if !isOneOf(op.Kind, kinds) {
+		if !slices.Contains(kinds, op.Kind) {
 			continue
 		}
 		if prev := last[op.Peer]; prev == None {
@@ -139,15 +141,6 @@ func (p *Program) flowChains(ids []OpID) []OpID {
 	}
 	p.scratch.heads = tails[:0]
 	return p.scratch.ids[start:len(p.scratch.ids):len(p.scratch.ids)]
-}
-
-func isOneOf(k Kind, kinds []Kind) bool {
-	for _, want := range kinds {
-		if k == want {
-			return true
-		}
-	}
-	return false
 }
 
 // resize returns a slice of length n with undefined contents. It reuses the memory of s if that is large enough.

@@ -1,5 +1,7 @@
 package schedule
 
+import "slices"
+
 // The algorithms of this file write the distance between two ranks in digits of a radix, and use one step per digit, in
 // any order. In the step of the digit of weight w, a rank sends to the ranks at distance v*w, for every value v of the
 // digit except 0. These are radix-1 flows at once, on as many ports. (HARVEST Fig. 9 counts four operations per step
@@ -97,10 +99,7 @@ func (t *number) layout(order []int) []int {
 // In the end only R[0] remains. This holds for any n, because x - v w is an index whenever x is.
 func (b *builder) digitReduceScatter(t *number, buf Buffer, pos []int, dir int) {
 	b.reserve(min(t.radix, b.n)-1, b.Blocks[buf])
-	left := make([]bool, len(t.weights))
-	for i := range left {
-		left[i] = true
-	}
+	left := slices.Repeat([]bool{true}, len(t.weights))
 	var chunks []int
 	for _, i := range b.alg.order {
 		left[i] = false

@@ -1,5 +1,7 @@
 package schedule
 
+import "slices"
+
 // Swing (De Sensi et al. 2024) runs on a torus of even dimensions. It has the same pattern as the Bine butterfly (De
 // Sensi et al. 2025). In one dimension and step s, an even rank r exchanges with r + rho(s) and an odd rank with r -
 // rho(s), where rho(s) = 1, -1, 3, -5, 11, ... is the sum of the first powers of -2. On a torus, a step does this in
@@ -89,10 +91,7 @@ func rho(s int) int {
 // firstHops returns, for every distance in a dimension of d ranks, the step in which a block leaves an even rank; -1
 // for distance 0. An odd rank is the mirror image.
 func firstHops(d, steps int) []int {
-	first := make([]int, d)
-	for i := range first {
-		first[i] = -1
-	}
+	first := slices.Repeat([]int{-1}, d)
 	reached := []int{0} // distances covered by the steps after s
 	for s := steps - 1; s >= 0; s-- {
 		for _, x := range reached {

@@ -202,6 +202,43 @@ func (r *Reader) Between(low, high int) func() (int, error) {
 	return func() (int, error) { return r.Integer(low, high) }
 }
 
+// Fields are those of an object by name: a pointer to the place for the value, or a function that reads it.
+type Fields map[string]any
+
+// Fields reads an object that may have the given fields and no others, and returns the names of those it has.
+func (r *Reader) Fields(f Fields) (have map[string]bool, err error) {
+	have = make(map[string]bool)
+	return have, r.Object(func(key string) (err error) {
+		have[key] = true
+		switch to := f[key].(type) {
+		case *string:
+			*to, err = r.Text()
+		case *float64:
+			*to, err = r.Number()
+		case *bool:
+			*to, err = r.Boolean()
+		case func() error:
+			err = to()
+		default:
+			err = r.Errorf("unknown field")
+		}
+		return err
+	})
+}
+
+// Into returns a function that stores the value of another function.
+func Into[T any](to *T, read func() (T, error)) func() error {
+	return func() (err error) {
+		*to, err = read()
+		return err
+	}
+}
+
+// ListInto returns a function that stores what [List] returns.
+func ListInto[T any](r *Reader, to *[]T, limit int, elem func() (T, error)) func() error {
+	return Into(to, func() ([]T, error) { return List(r, limit, elem) })
+}
+
 // Need returns an error if the object that is being read does not have one of the fields.
 func (r *Reader) Need(have map[string]bool, fields ...string) error {
 	for _, name := range fields {

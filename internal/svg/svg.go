@@ -3,6 +3,7 @@ package svg
 import (
 	"fmt"
 	"html"
+	"math"
 	"strings"
 )
 
@@ -74,6 +75,22 @@ func (c *Canvas) Line(x1, y1, x2, y2 float64, attributes string) {
 func (c *Canvas) Text(x, y, size float64, anchor, fill, s string) {
 	fmt.Fprintf(c, `<text x="%.2f" y="%.2f" font-size="%g" text-anchor="%s" fill="%s">%s</text>`+"\n",
 		x, y, size, anchor, fill, Escape(s))
+}
+
+// NiceStep returns 1, 2 or 5 times a power of ten, so that about n steps make up span; 1 if span is not
+// positive and finite.
+func NiceStep(span float64, n int) float64 {
+	raw := span / float64(n)
+	if !(raw > 0) || math.IsInf(raw, 0) {
+		return 1
+	}
+	power := math.Pow(10, math.Floor(math.Log10(raw)))
+	for _, m := range []float64{1, 2, 5} {
+		if raw <= m*power {
+			return m * power
+		}
+	}
+	return 10 * power
 }
 
 // Escape returns s as text of XML and HTML. Characters that XML forbids become spaces.

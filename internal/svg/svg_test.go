@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"math"
 	"strings"
 	"testing"
 )
@@ -50,6 +51,18 @@ func TestFit(t *testing.T) {
 	for w, want := range map[float64]string{200: "a long label", 50: "short", 5: ""} {
 		if got := Fit(w, 10, "a long label", "short"); got != want {
 			t.Errorf("%v pixels: %q, want %q", w, got, want)
+		}
+	}
+}
+
+func TestNiceStep(t *testing.T) {
+	for _, c := range []struct {
+		span  float64
+		count int
+		want  float64
+	}{{1200, 10, 200}, {100, 10, 10}, {99, 10, 10}, {7, 10, 1}, {0.45, 9, 0.05}} {
+		if got := NiceStep(c.span, c.count); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%v/%d: %v, want %v", c.span, c.count, got, c.want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -316,12 +317,7 @@ func (d *Device) Switching() bool { return d.any(Tuning) }
 func (d *Device) any(s PortState) bool {
 	d.lock()
 	defer d.unlock()
-	for _, r := range d.byIn {
-		if r != nil && r.state == s {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.byIn, func(r *row) bool { return r != nil && r.state == s })
 }
 
 func word(words []string, i int) string {

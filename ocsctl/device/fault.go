@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"lightpath/plans/circuit"
@@ -181,12 +182,7 @@ func (f *faults) touch(r *row) {
 
 // dark reports whether the light of a circuit does not arrive.
 func (f *faults) dark(r *row) bool {
-	for _, p := range f.pulled {
-		if p.Out == r.out || p.Out == -1 && p.In == r.in {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.pulled, func(p Fault) bool { return p.Out == r.out || p.Out == -1 && p.In == r.in })
 }
 
 func (f *faults) stop() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"lightpath/ocsctl/controller"
@@ -156,21 +157,12 @@ func (d *Device) Switch(plane int, m controller.Move) error {
 	d.mu.Lock() // held until the model moves, so that no reader takes the pause before for drift
 	defer d.mu.Unlock()
 	// Whatever the model does not do of a request that it has taken shows in the map.
-	if results := model.Apply(context.Background(), remove, add, device.Bulk); len(results) > 0 && allFailed(results) {
+	if results := model.Apply(context.Background(), remove, add, device.Bulk); len(results) > 0 && !slices.Contains(results, nil) {
 		return fail(errors.Join(results...))
 	}
 	d.want[plane] = m.To.Clone()
 	d.mirror.touch(plane) // where there is nothing to do, that has been done
 	return nil
-}
-
-func allFailed(errs []error) bool {
-	for _, err := range errs {
-		if err == nil {
-			return false
-		}
-	}
-	return true
 }
 
 // delta is what the model has to break and to make for a plane to have a map: by its own table, in

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/cilium/ebpf/asm"
@@ -86,13 +87,7 @@ const (
 )
 
 // program joins pieces; the first instruction of a piece may carry a label.
-func program(pieces ...asm.Instructions) asm.Instructions {
-	var all asm.Instructions
-	for _, p := range pieces {
-		all = append(all, p...)
-	}
-	return all
-}
+func program(pieces ...asm.Instructions) asm.Instructions { return slices.Concat(pieces...) }
 
 func label(name string, in asm.Instructions) asm.Instructions {
 	in[0] = in[0].WithSymbol(name)

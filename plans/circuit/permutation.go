@@ -3,6 +3,7 @@ package circuit
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 )
 
 // Dark marks a port without a circuit.
@@ -16,10 +17,7 @@ type Permutation []int
 
 // AllDark returns the map of n ports without a circuit.
 func AllDark(n int) Permutation {
-	p := make(Permutation, n)
-	for r := range p {
-		p[r] = Dark
-	}
+	p := slices.Repeat(Permutation{Dark}, n)
 	return p
 }
 
@@ -72,10 +70,7 @@ func (p Permutation) Validate(n int) error {
 	if len(p) != n {
 		return fmt.Errorf("has %d entries, want %d", len(p), n)
 	}
-	from := make([]int, n)
-	for r := range from {
-		from[r] = Dark
-	}
+	from := slices.Repeat([]int{Dark}, n)
 	for r, s := range p {
 		switch {
 		case s == Dark:

@@ -3,6 +3,7 @@ package delta
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"lightpath/plans/delta/dag"
 )
@@ -76,10 +77,7 @@ type allocation struct {
 
 // newAllocation has one circuit on every link.
 func newAllocation(g *dag.Graph) *allocation {
-	c := make(dag.Circuits, len(g.Links))
-	for l := range c {
-		c[l] = 1
-	}
+	c := slices.Repeat(dag.Circuits{1}, len(g.Links))
 	return allocated(g, c)
 }
 

@@ -211,10 +211,7 @@ func (d *decoder) pods() error {
 	if d.f.Pods == nil {
 		return nil
 	}
-	owner := make([]int, d.f.Ranks)
-	for rank := range owner {
-		owner[rank] = -1
-	}
+	owner := slices.Repeat([]int{-1}, d.f.Ranks)
 	for i, pod := range d.f.Pods {
 		for k, rank := range pod {
 			path := fmt.Sprintf("pods[%d][%d]", i, k)

@@ -15,7 +15,8 @@ func Decode(data []byte) (*Fabric, error) {
 	d := &decoder{f: &Fabric{Circuits: plans.Simplex}, at: make(map[string]value)}
 	root, err := parse(data)
 	if err == nil {
-		d.at[""] = root
+		root.seen = d.at
+		root.see()
 		err = d.fabric(root)
 	}
 	if err == nil {
@@ -46,89 +47,34 @@ func (d *decoder) errorf(path, around, format string, args ...any) error {
 
 func (d *decoder) fabric(root value) error {
 	f := d.f
-	return root.object(func(key string, v value) error {
-		d.at[v.path] = v
-		switch key {
-		case "version":
-			return v.integer(&f.Version, Version, Version)
-		case "name":
-			return v.text(&f.Name)
-		case "ranks":
-			return v.integer(&f.Ranks, 1, plans.MaxRanks)
-		case "hosts":
-			return v.list(func(_ int, v value) error { return d.host(v) })
-		case "planes":
-			return v.list(func(i int, v value) error {
-				if i == plans.MaxPlanes {
-					return v.errorf("more than %d planes", plans.MaxPlanes)
-				}
-				return d.plane(v)
-			})
-		case "ocs":
-			return v.list(func(_ int, v value) error { return d.ocs(v) })
-		case "costs":
-			return v.object(func(key string, v value) error {
-				switch key {
-				case "alpha":
-					return v.duration(&f.Costs.Alpha)
-				case "hop":
-					return v.duration(&f.Costs.Hop)
-				case "barrier":
-					return v.duration(&f.Costs.Barrier)
-				}
-				return errUnknown
-			})
-		case "circuits":
-			var kind string
-			err := v.text(&kind)
-			f.Circuits = plans.CircuitKind(kind)
-			return err
-		case "forwarding":
-			return v.boolean(&f.Forwarding)
-		case "pods":
+	return root.read(fields{
+		"version":  integer(&f.Version, Version, Version),
+		"name":     &f.Name,
+		"ranks":    integer(&f.Ranks, 1, plans.MaxRanks),
+		"hosts":    listOf(d.host),
+		"planes":   listOf(d.plane),
+		"ocs":      listOf(d.ocs),
+		"costs":    fields{"alpha": &f.Costs.Alpha, "hop": &f.Costs.Hop, "barrier": &f.Costs.Barrier},
+		"circuits": (*string)(&f.Circuits),
+		"pods": func(v value) error {
 			f.Pods = [][]int{}
-			return v.list(func(_ int, v value) error { return d.pod(v) })
-		case "pinned_by":
-			return v.text(&f.PinnedBy)
-		case "controller":
-			return f.Controller.decode(v)
-		}
-		return errUnknown
+			return listOf(d.pod)(v)
+		},
+		"forwarding": &f.Forwarding,
+		"pinned_by":  &f.PinnedBy,
+		"controller": f.Controller.decode,
 	})
 }
 
 func (c *Controller) decode(v value) error {
-	err := v.object(func(key string, v value) error {
-		switch key {
-		case "endpoints":
-			c.Endpoints = []string{}
-			return v.list(func(_ int, v value) error {
-				var e string
-				err := v.endpoint(&e)
-				c.Endpoints = append(c.Endpoints, e)
-				return err
-			})
-		}
-		return c.TLS.field(key, v)
-	})
+	err := v.read(c.TLS.into().and(fields{"endpoints": texts(&c.Endpoints, value.endpoint)}))
 	if err == nil && len(c.Endpoints) == 0 {
 		return v.errorf("endpoints: %w", errMissing)
 	}
 	return err
 }
 
-// field reads one of the fields of t.
-func (t *TLS) field(key string, v value) error {
-	switch key {
-	case "ca":
-		return v.text(&t.CA)
-	case "cert":
-		return v.text(&t.Cert)
-	case "key":
-		return v.text(&t.Key)
-	}
-	return errUnknown
-}
+func (t *TLS) into() fields { return fields{"ca": &t.CA, "cert": &t.Cert, "key": &t.Key} }
 
 // endpoint reads "unix:/path" or "host:port".
 func (v value) endpoint(to *string) error {
@@ -161,40 +107,22 @@ func (v value) address(to *string) error {
 
 func (d *decoder) host(v value) error {
 	var h Host
-	d.at[v.path] = v
-	err := v.object(func(key string, v value) error {
-		d.at[v.path] = v
-		switch key {
-		case "name":
-			return v.text(&h.Name)
-		case "ranks":
-			return v.integer(&h.Ranks, 1, plans.MaxRanks)
-		case "address":
-			return v.text(&h.Address)
-		}
-		return errUnknown
-	})
+	err := v.read(fields{"name": &h.Name, "ranks": integer(&h.Ranks, 1, plans.MaxRanks), "address": &h.Address})
 	d.f.Hosts = append(d.f.Hosts, h)
 	return err
 }
 
 func (d *decoder) plane(v value) error {
+	if len(d.f.Planes) == plans.MaxPlanes {
+		return v.errorf("more than %d planes", plans.MaxPlanes)
+	}
 	var p Plane
 	var ports map[int]string
-	d.at[v.path] = v
-	err := v.object(func(key string, v value) error {
-		d.at[v.path] = v
-		switch key {
-		case "name":
-			return v.text(&p.Name)
-		case "bandwidth":
-			return v.rate(&p.Bandwidth)
-		case "ocs":
-			return v.text(&p.OCS)
-		case "ports":
+	err := v.read(fields{
+		"name": &p.Name, "bandwidth": &p.Bandwidth, "ocs": &p.OCS, "interface": &p.Interface, "hca": &p.HCA,
+		"ports": func(v value) error {
 			ports = make(map[int]string)
 			return v.object(func(key string, v value) error {
-				d.at[v.path] = v
 				rank, err := v.key(key)
 				if err != nil {
 					return err
@@ -207,12 +135,7 @@ func (d *decoder) plane(v value) error {
 				ports[rank] = name
 				return err
 			})
-		case "interface":
-			return v.text(&p.Interface)
-		case "hca":
-			return v.text(&p.HCA)
-		}
-		return errUnknown
+		},
 	})
 	d.f.Planes = append(d.f.Planes, p)
 	d.ports = append(d.ports, ports)
@@ -221,34 +144,17 @@ func (d *decoder) plane(v value) error {
 
 func (d *decoder) ocs(v value) error {
 	var o OCS
-	d.at[v.path] = v
-	err := v.object(func(key string, v value) error {
-		d.at[v.path] = v
-		switch key {
-		case "name":
-			return v.text(&o.Name)
-		case "driver":
-			return v.text(&o.Driver)
-		case "endpoint":
-			return v.text(&o.Endpoint)
-		case "dialect":
-			return v.text(&o.Dialect)
-		case "reconfig":
-			return v.duration(&o.Reconfig)
-		case "reconfig_per_port":
-			return v.duration(&o.ReconfigPerPort)
-		}
-		return errUnknown
+	err := v.read(fields{
+		"name": &o.Name, "driver": &o.Driver, "endpoint": &o.Endpoint, "dialect": &o.Dialect,
+		"reconfig": &o.Reconfig, "reconfig_per_port": &o.ReconfigPerPort,
 	})
 	d.f.OCS = append(d.f.OCS, o)
 	return err
 }
 
 func (d *decoder) pod(v value) error {
-	d.at[v.path] = v
 	pod := []int{}
 	err := v.list(func(_ int, v value) error {
-		d.at[v.path] = v
 		var rank int
 		err := v.integer(&rank, 0, plans.MaxRanks-1)
 		pod = append(pod, rank)

@@ -106,7 +106,7 @@ func decodeOCSD(data []byte) (*OCSD, error) {
 		return nil, err
 	}
 	var o OCSD
-	err = root.object(o.field)
+	err = root.read(o.into())
 	switch {
 	case err != nil:
 		return nil, err
@@ -118,26 +118,18 @@ func decodeOCSD(data []byte) (*OCSD, error) {
 	return &o, nil
 }
 
-func (o *OCSD) field(key string, v value) error {
-	switch key {
-	case "version":
-		return v.integer(&o.Version, Version, Version)
-	case "name":
-		return v.text(&o.Name)
-	case "fabric":
-		return v.text(&o.Fabric)
-	case "data_plane":
-		return v.oneOf(&o.DataPlane, DataMemory, DataKernel, DataNone)
-	case "socket":
-		return v.text(&o.Socket)
-	case "frame_log":
-		return v.text(&o.FrameLog)
-	case "mtu":
-		return v.integer(&o.MTU, MinMTU, MaxMTU)
-	case "slots":
-		return v.integer(&o.Slots, MinSlots, MaxSlots)
-	case "initial":
-		return v.list(func(_ int, at value) error {
+func (o *OCSD) into() fields {
+	j, s, d := &o.Journal, &o.Switches, &o.Device
+	return fields{
+		"version":    integer(&o.Version, Version, Version),
+		"name":       &o.Name,
+		"fabric":     &o.Fabric,
+		"data_plane": oneOf(&o.DataPlane, DataMemory, DataKernel, DataNone),
+		"socket":     &o.Socket,
+		"frame_log":  &o.FrameLog,
+		"mtu":        integer(&o.MTU, MinMTU, MaxMTU),
+		"slots":      integer(&o.Slots, MinSlots, MaxSlots),
+		"initial": listOf(func(at value) error {
 			m := circuit.Permutation{}
 			err := at.list(func(_ int, port value) error {
 				m = append(m, circuit.Dark)
@@ -145,21 +137,29 @@ func (o *OCSD) field(key string, v value) error {
 			})
 			o.Initial = append(o.Initial, m)
 			return err
-		})
-	case "listen":
-		return v.address(&o.Listen)
-	case "http":
-		return v.address(&o.HTTP)
-	case "tls":
-		return v.object(o.TLS.field)
-	case "journal":
-		return v.object(o.Journal.field)
-	case "switches":
-		return v.object(o.Switches.field)
-	case "device":
-		return v.object(o.Device.field)
+		}),
+		"listen": func(v value) error { return v.address(&o.Listen) },
+		"http":   func(v value) error { return v.address(&o.HTTP) },
+		"tls":    o.TLS.into(),
+		"journal": j.TLS.into().and(fields{
+			"kind":      oneOf(&j.Kind, JournalFile, JournalEtcd, JournalMemory),
+			"endpoints": texts(&j.Endpoints, value.text),
+			"dir":       &j.Dir,
+			"prefix":    &j.Prefix,
+			"lease":     atLeast(&j.Lease, time.Second),
+		}),
+		"switches": s.TLS.into().and(fields{
+			"verify":         oneOf(&s.Verify, "read-back", "status", "light", "token"),
+			"drift_interval": atLeast(&s.DriftInterval, 10*time.Millisecond),
+			"settle":         atLeast(&s.Settle, time.Millisecond),
+			"reply_timeout":  atLeast(&s.ReplyTimeout, time.Millisecond),
+			"insecure_scpi":  &s.InsecureSCPI,
+			"user":           &s.User,
+			"password_file":  &s.PasswordFile,
+			"known_hosts":    &s.KnownHosts,
+		}),
+		"device": fields{"preset": &d.Preset, "faults": &d.Faults, "seed": integer(&d.Seed, 0, 1<<31-1)},
 	}
-	return errUnknown
 }
 
 // JournalKind is the kind of the journal. Where the file does not say, the state of real switches is kept in
@@ -174,81 +174,30 @@ func (o *OCSD) JournalKind() string {
 	return JournalMemory
 }
 
-func (j *JournalConfig) field(key string, v value) error {
-	switch key {
-	case "kind":
-		return v.oneOf(&j.Kind, JournalFile, JournalEtcd, JournalMemory)
-	case "endpoints":
-		return v.list(func(_ int, v value) error {
-			var e string
-			err := v.text(&e)
-			j.Endpoints = append(j.Endpoints, e)
+// oneOf returns what reads one of some words.
+func oneOf(to *string, words ...string) func(value) error {
+	return func(v value) error {
+		if err := v.text(to); err != nil {
 			return err
-		})
-	case "dir":
-		return v.text(&j.Dir)
-	case "prefix":
-		return v.text(&j.Prefix)
-	case "lease":
-		return v.atLeast(&j.Lease, time.Second)
+		}
+		if !slices.Contains(words, *to) {
+			return v.errorf("%q is not one of %s", *to, strings.Join(words, ", "))
+		}
+		return nil
 	}
-	return j.TLS.field(key, v)
 }
 
-func (s *SwitchesConfig) field(key string, v value) error {
-	switch key {
-	case "verify":
-		return v.oneOf(&s.Verify, "read-back", "status", "light", "token")
-	case "drift_interval":
-		return v.atLeast(&s.DriftInterval, 10*time.Millisecond)
-	case "settle":
-		return v.atLeast(&s.Settle, time.Millisecond)
-	case "reply_timeout":
-		return v.atLeast(&s.ReplyTimeout, time.Millisecond)
-	case "insecure_scpi":
-		return v.boolean(&s.InsecureSCPI)
-	case "user":
-		return v.text(&s.User)
-	case "password_file":
-		return v.text(&s.PasswordFile)
-	case "known_hosts":
-		return v.text(&s.KnownHosts)
+// atLeast returns what reads a duration that must not be too short to make sense.
+func atLeast(to *time.Duration, least time.Duration) func(value) error {
+	return func(v value) error {
+		if err := v.duration(to); err != nil {
+			return err
+		}
+		if *to < least {
+			return v.errorf("%v is less than %v", *to, least)
+		}
+		return nil
 	}
-	return s.TLS.field(key, v)
-}
-
-func (d *DeviceConfig) field(key string, v value) error {
-	switch key {
-	case "preset":
-		return v.text(&d.Preset)
-	case "faults":
-		return v.text(&d.Faults)
-	case "seed":
-		return v.integer(&d.Seed, 0, 1<<31-1)
-	}
-	return errUnknown
-}
-
-// oneOf reads one of some words into to.
-func (v value) oneOf(to *string, words ...string) error {
-	if err := v.text(to); err != nil {
-		return err
-	}
-	if !slices.Contains(words, *to) {
-		return v.errorf("%q is not one of %s", *to, strings.Join(words, ", "))
-	}
-	return nil
-}
-
-// atLeast reads a duration that must not be too short to make sense.
-func (v value) atLeast(to *time.Duration, least time.Duration) error {
-	if err := v.duration(to); err != nil {
-		return err
-	}
-	if *to < least {
-		return v.errorf("%v is less than %v", *to, least)
-	}
-	return nil
 }
 
 // Encode writes o as a file that [DecodeOCSD] reads back.

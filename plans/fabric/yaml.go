@@ -3,6 +3,7 @@ package fabric
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -26,6 +27,13 @@ const (
 type value struct {
 	node ast.Node
 	path string
+	seen map[string]value // by path: every value that was read; may be nil
+}
+
+func (v value) see() {
+	if v.seen != nil {
+		v.seen[v.path] = v
+	}
 }
 
 // errorf reports what is wrong with v.
@@ -122,10 +130,11 @@ func (v value) object(field func(key string, at value) error) error {
 			return name.errorf("field %q appears twice", key)
 		}
 		seen[key] = true
-		at := value{node: pair.Value, path: v.join(key)}
+		at := value{node: pair.Value, path: v.join(key), seen: v.seen}
 		if pair.Value == nil {
 			return name.errorf("field %q has no value", key)
 		}
+		at.see()
 		if err := field(key, at); err != nil {
 			if errors.Is(err, errUnknown) {
 				return name.errorf("unknown field %q", key)
@@ -134,6 +143,57 @@ func (v value) object(field func(key string, at value) error) error {
 		}
 	}
 	return nil
+}
+
+// fields are those of a mapping, by name: a pointer to the place for the value, a function that reads it, or the
+// fields of a mapping inside.
+type fields map[string]any
+
+// and adds the fields of g.
+func (f fields) and(g fields) fields {
+	maps.Copy(f, g)
+	return f
+}
+
+// read reads a mapping, which may have the given fields and no others.
+func (v value) read(f fields) error {
+	return v.object(func(key string, v value) error {
+		switch to := f[key].(type) {
+		case *string:
+			return v.text(to)
+		case *bool:
+			return v.boolean(to)
+		case *time.Duration:
+			return v.duration(to)
+		case *Rate:
+			return v.rate(to)
+		case fields:
+			return v.read(to)
+		case func(value) error:
+			return to(v)
+		}
+		return errUnknown
+	})
+}
+
+// integer returns what reads a whole number between low and high.
+func integer(to *int, low, high int) func(value) error {
+	return func(v value) error { return v.integer(to, low, high) }
+}
+
+// listOf returns what reads a list by the reader of an element.
+func listOf(elem func(value) error) func(value) error {
+	return func(v value) error { return v.list(func(_ int, v value) error { return elem(v) }) }
+}
+
+// texts returns what reads a list of texts by the reader of one.
+func texts(to *[]string, read func(value, *string) error) func(value) error {
+	return listOf(func(v value) error {
+		var text string
+		err := read(v, &text)
+		*to = append(*to, text)
+		return err
+	})
 }
 
 // errUnknown is what a callback of object returns for a key that it does not know.
@@ -153,10 +213,11 @@ func (v value) list(elem func(i int, at value) error) error {
 		return v.errorf("want a list")
 	}
 	for i, node := range n.Values {
-		at := value{node: node, path: fmt.Sprintf("%s[%d]", v.path, i)}
+		at := value{node: node, path: fmt.Sprintf("%s[%d]", v.path, i), seen: v.seen}
 		if node == nil {
 			return v.errorf("element %d has no value", i)
 		}
+		at.see()
 		if err := elem(i, at); err != nil {
 			return err
 		}

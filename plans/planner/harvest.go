@@ -148,12 +148,7 @@ func (h *harvest) solve() (path []leg, optimal bool, err error) {
 }
 
 func (h *harvest) anyOpen(path []leg) bool {
-	for _, l := range path {
-		if h.isOpen(l.piece.kind, l.state) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(path, func(l leg) bool { return h.isOpen(l.piece.kind, l.state) })
 }
 
 // shortest finds a shortest path with the given times; nil where there is none.

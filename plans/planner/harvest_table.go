@@ -170,10 +170,7 @@ func (t *table) measure(c int) int {
 func (t *table) open(k, c int, least float64) {
 	if t.tier[k] == nil {
 		t.floor[k] = slices.Clone(t.us[k])
-		t.tier[k] = make([]uint8, len(t.states))
-		for i := range t.tier[k] {
-			t.tier[k][i] = closed
-		}
+		t.tier[k] = slices.Repeat([]uint8{closed}, len(t.states))
 	}
 	t.floor[k][c], t.tier[k][c] = least, 0
 }

@@ -423,10 +423,5 @@ func (b *brancher) refine(i int, mask uint64) bool {
 }
 
 func sameMaps(a, b []circuit.Permutation) bool {
-	for j := range a {
-		if !a[j].Equal(b[j]) {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, circuit.Permutation.Equal)
 }

@@ -174,12 +174,7 @@ func (w *swot) compileJoins() {
 
 // fullPages reports whether every page uses every port: then no two fit on one unit.
 func (w *swot) fullPages() bool {
-	for _, q := range w.m.pages {
-		if slices.Contains(q.maps[0], circuit.Dark) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(w.m.pages, func(q page) bool { return slices.Contains(q.maps[0], circuit.Dark) })
 }
 
 // holdsPage reports whether a unit's circuits serve everything that maps serve.

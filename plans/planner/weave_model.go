@@ -347,9 +347,6 @@ func (w *weaver) timed(l layout, budget float64) (float64, []float64) {
 }
 
 func newLayout(steps, units int) layout {
-	l := make(layout, steps*units)
-	for i := range l {
-		l[i] = idle
-	}
+	l := slices.Repeat(layout{idle}, steps*units)
 	return l
 }

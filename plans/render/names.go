@@ -113,16 +113,3 @@ func unitFor(span float64) unit {
 }
 
 func (u unit) format(us float64) string { return number(us/u.us) + " " + u.name }
-
-// tickStep returns the distance of about count ticks over span: 1, 2 or 5 times a power of
-// ten.
-func tickStep(span float64, count int) float64 {
-	raw := span / float64(count)
-	power := math.Pow(10, math.Floor(math.Log10(raw)))
-	for _, m := range []float64{1, 2, 5} {
-		if raw <= m*power {
-			return m * power
-		}
-	}
-	return 10 * power
-}

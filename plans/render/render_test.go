@@ -322,18 +322,6 @@ func TestMapName(t *testing.T) {
 	}
 }
 
-func TestTicks(t *testing.T) {
-	for _, c := range []struct {
-		span  float64
-		count int
-		want  float64
-	}{{1200, 10, 200}, {100, 10, 10}, {99, 10, 10}, {7, 10, 1}, {0.45, 9, 0.05}} {
-		if got := tickStep(c.span, c.count); math.Abs(got-c.want) > 1e-12 {
-			t.Errorf("%v/%d: %v, want %v", c.span, c.count, got, c.want)
-		}
-	}
-}
-
 type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -312,7 +312,7 @@ func resets(planes [][]plans.Entry) (n int) {
 // axis draws ticks, grid lines and the unit below the tracks.
 func (d *drawing) axis(bottom float64) {
 	span := d.span / d.unit.us
-	step := tickStep(span, max(2, int(d.width/90)))
+	step := svg.NiceStep(span, max(2, int(d.width/90)))
 	d.class(&d.Canvas, "ticks", func() {
 		for i := 0; float64(i)*step <= span; i++ {
 			v := float64(i) * step

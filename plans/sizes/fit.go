@@ -225,10 +225,7 @@ func (f *fit) separate() bool {
 	}
 	end := make([]float64, len(f.nodes))
 	from := make([]int, len(f.nodes)) // node that decides when this begins; -1: its step
-	worst := make([]int, len(f.steps))
-	for i := range worst {
-		worst[i] = -1
-	}
+	worst := slices.Repeat([]int{-1}, len(f.steps))
 	for k := range f.nodes {
 		n := &f.nodes[k]
 		start, by := 0.0, -1

@@ -47,10 +47,7 @@ func timetable(parts [][]part, perms []circuit.Permutation) Timetable {
 }
 
 func constant(x float64, n int) []float64 {
-	s := make([]float64, n)
-	for i := range s {
-		s[i] = x
-	}
+	s := slices.Repeat([]float64{x}, n)
 	return s
 }
 

@@ -3,6 +3,7 @@ package msccl
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"lightpath/collectives/schedule"
@@ -167,11 +168,7 @@ func (e *exporter) write(r int, g *GPU) {
 				waited[o.block][p.block] = p.slot
 			}
 		}
-		var blocks []int
-		for b := range latest {
-			blocks = append(blocks, b)
-		}
-		slices.Sort(blocks)
+		blocks := slices.Sorted(maps.Keys(latest))
 		for k, b := range blocks {
 			g.Blocks[b].Steps[latest[b]].HasDep = true
 			if k == len(blocks)-1 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -163,10 +164,7 @@ func newMesh(l *Listener, o Options, fail context.CancelCauseFunc) *mesh {
 	m := &mesh{l: l, o: o, fail: fail, complete: make(chan struct{}), left: o.Planes * (len(o.Addrs) - 1)}
 	m.fds = make([][]int, o.Planes)
 	for p := range m.fds {
-		m.fds[p] = make([]int, len(o.Addrs))
-		for r := range m.fds[p] {
-			m.fds[p][r] = -1
-		}
+		m.fds[p] = slices.Repeat([]int{-1}, len(o.Addrs))
 	}
 	if m.left == 0 {
 		close(m.complete)

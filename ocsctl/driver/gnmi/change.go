@@ -256,14 +256,7 @@ func (s *swtch) states(store *dialect.Store, pairs []circuit.Pair) []driver.Stat
 	return all
 }
 
-func decided(states []driver.State) bool {
-	for _, s := range states {
-		if s == driver.Pending {
-			return false
-		}
-	}
-	return true
-}
+func decided(states []driver.State) bool { return !slices.Contains(states, driver.Pending) }
 
 // Light implements driver.Protocol.
 func (p *protocol) Light(ctx context.Context, pairs []circuit.Pair) ([]float64, error) {

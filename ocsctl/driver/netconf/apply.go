@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"lightpath/ocsctl/driver"
@@ -175,10 +176,7 @@ func (t *transaction) partly(err error, n int) ([]error, error) {
 	if err == nil || !errors.Is(err, driver.ErrRefused) || t.session.peer.Has(wire.CapRollback) {
 		return nil, err
 	}
-	each := make([]error, n)
-	for i := range each {
-		each[i] = err
-	}
+	each := slices.Repeat([]error{err}, n)
 	return each, nil
 }
 

@@ -2,6 +2,7 @@ package aicb
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -88,12 +89,8 @@ func simaiHeader(line string) (map[string]float64, error) {
 
 // once says of a layer's name that it stands for the end of the iteration and not for a micro-batch.
 func once(name string) bool {
-	for _, prefix := range []string{"grad_", "moe_grad", "embedding_grads", "embedding_norm", "layernorm"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
+	prefixes := []string{"grad_", "moe_grad", "embedding_grads", "embedding_norm", "layernorm"}
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // simaiLayer adds a layer to the costs of a micro-batch, or of what comes after the last.

@@ -9,7 +9,7 @@ import (
 // Decode reads a job file. It is strict: an unknown or repeated field, a value of another type, and everything that
 // [Graph.Validate] refuses is an error that wraps [ErrGraph] and names the field or the line.
 func Decode(data []byte) (*Graph, error) {
-	d := &decoder{decode.NewReader(data)}
+	d := &decoder{Reader: decode.NewReader(data)}
 	g := &Graph{}
 	err := d.graph(g)
 	if err == nil {
@@ -24,31 +24,35 @@ func Decode(data []byte) (*Graph, error) {
 	return g, nil
 }
 
-type decoder struct{ *decode.Reader }
+type decoder struct {
+	*decode.Reader
+	task       Task // that is being read
+	taskFields decode.Fields
+}
 
 func (d *decoder) graph(g *Graph) error {
-	have := make(map[string]bool)
-	err := d.Object(func(key string) (err error) {
-		have[key] = true
-		switch key {
-		case "version":
-			_, err = d.Integer(Version, Version)
-		case "name":
-			g.Name, err = d.Text()
-		case "bandwidth_gbps":
-			g.Gbps, err = d.Number()
-		case "pods":
-			g.Pods, err = decode.List(d.Reader, MaxPods, d.pod)
-		case "links":
-			g.Links, err = decode.List(d.Reader, MaxPods*MaxPods, d.link)
-		case "tasks":
-			g.Tasks, err = decode.List(d.Reader, MaxTasks, d.task)
-		case "deps":
-			g.Deps, err = decode.List(d.Reader, MaxDeps, d.dep)
-		default:
-			return d.Errorf("unknown field")
-		}
-		return err
+	t, version := &d.task, 0
+	d.taskFields = decode.Fields{
+		"name": &t.Name, "kind": &t.Kind, "duration_us": &t.Duration, "bytes": &t.Bytes,
+		"pod": func() (err error) {
+			t.From, err = d.Integer(0, MaxPods-1)
+			t.To = t.From
+			return err
+		},
+		"from":  decode.Into(&t.From, d.Between(0, MaxPods-1)),
+		"to":    decode.Into(&t.To, d.Between(0, MaxPods-1)),
+		"flows": decode.Into(&t.Flows, d.Between(1, MaxPorts)),
+		"src":   decode.ListInto(d.Reader, &t.Src, MaxPorts, d.Between(0, 1<<30)),
+		"dst":   decode.ListInto(d.Reader, &t.Dst, MaxPorts, d.Between(0, 1<<30)),
+	}
+	have, err := d.Fields(decode.Fields{
+		"version":        decode.Into(&version, d.Between(Version, Version)),
+		"name":           &g.Name,
+		"bandwidth_gbps": &g.Gbps,
+		"pods":           decode.ListInto(d.Reader, &g.Pods, MaxPods, d.pod),
+		"links":          decode.ListInto(d.Reader, &g.Links, MaxPods*MaxPods, d.link),
+		"tasks":          decode.ListInto(d.Reader, &g.Tasks, MaxTasks, d.readTask),
+		"deps":           decode.ListInto(d.Reader, &g.Deps, MaxDeps, d.dep),
 	})
 	if err != nil {
 		return err
@@ -57,85 +61,38 @@ func (d *decoder) graph(g *Graph) error {
 }
 
 func (d *decoder) pod() (p Pod, err error) {
-	ports := false
-	err = d.Object(func(key string) (err error) {
-		switch key {
-		case "name":
-			p.Name, err = d.Text()
-		case "ports":
-			ports = true
-			p.Ports, err = d.Integer(0, MaxPorts)
-		case "copies":
-			p.Copies, err = decode.List(d.Reader, MaxPods, d.Text)
-		case "image":
-			p.Image, err = d.Boolean()
-		default:
-			return d.Errorf("unknown field")
-		}
-		return err
+	have, err := d.Fields(decode.Fields{
+		"name": &p.Name, "ports": decode.Into(&p.Ports, d.Between(0, MaxPorts)),
+		"copies": decode.ListInto(d.Reader, &p.Copies, MaxPods, d.Text), "image": &p.Image,
 	})
-	if err == nil && !ports && !p.Image {
-		err = d.Errorf("ports: missing")
+	if err == nil && !p.Image {
+		err = d.Need(have, "ports")
 	}
 	return p, err
 }
 
 func (d *decoder) link() (l Link, err error) {
 	l.Ports = [2]int{1, 1}
-	pods := false
-	err = d.Object(func(key string) (err error) {
-		switch key {
-		case "pods":
-			pods = true
-			l.Pods, err = decode.Pair(d.Reader, d.Between(0, MaxPods-1))
-		case "ports":
-			l.Ports, err = decode.Pair(d.Reader, d.Between(0, 2))
-		case "copies":
-			l.Copies, err = decode.List(d.Reader, MaxPods, func() ([2]string, error) { return decode.Pair(d.Reader, d.Text) })
-		default:
-			return d.Errorf("unknown field")
-		}
-		return err
+	pair := func(high int) func() ([2]int, error) {
+		return func() ([2]int, error) { return decode.Pair(d.Reader, d.Between(0, high)) }
+	}
+	names := func() ([2]string, error) { return decode.Pair(d.Reader, d.Text) }
+	have, err := d.Fields(decode.Fields{
+		"pods": decode.Into(&l.Pods, pair(MaxPods-1)), "ports": decode.Into(&l.Ports, pair(2)),
+		"copies": decode.ListInto(d.Reader, &l.Copies, MaxPods, names),
 	})
-	if err == nil && !pods {
-		err = d.Errorf("pods: missing")
+	if err == nil {
+		err = d.Need(have, "pods")
 	}
 	return l, err
 }
 
-// task reads work, {"pod": p, "duration_us": t}, or a transfer, {"from": p, "to": q, "flows": n,
+// readTask reads work, {"pod": p, "duration_us": t}, or a transfer, {"from": p, "to": q, "flows": n,
 // "bytes": b}.
-func (d *decoder) task() (t Task, err error) {
-	have := make(map[string]bool)
-	err = d.Object(func(key string) (err error) {
-		have[key] = true
-		switch key {
-		case "name":
-			t.Name, err = d.Text()
-		case "kind":
-			t.Kind, err = d.Text()
-		case "pod":
-			t.From, err = d.Integer(0, MaxPods-1)
-			t.To = t.From
-		case "duration_us":
-			t.Duration, err = d.Number()
-		case "from":
-			t.From, err = d.Integer(0, MaxPods-1)
-		case "to":
-			t.To, err = d.Integer(0, MaxPods-1)
-		case "flows":
-			t.Flows, err = d.Integer(1, MaxPorts)
-		case "bytes":
-			t.Bytes, err = d.Number()
-		case "src":
-			t.Src, err = d.gpus()
-		case "dst":
-			t.Dst, err = d.gpus()
-		default:
-			return d.Errorf("unknown field")
-		}
-		return err
-	})
+func (d *decoder) readTask() (Task, error) {
+	d.task = Task{}
+	have, err := d.Fields(d.taskFields)
+	t := d.task
 	if err != nil {
 		return t, err
 	}
@@ -155,8 +112,6 @@ func (d *decoder) task() (t Task, err error) {
 	}
 	return t, nil
 }
-
-func (d *decoder) gpus() ([]int, error) { return decode.List(d.Reader, MaxPorts, d.Between(0, 1<<30)) }
 
 // dep reads [from, to] or [from, to, delay in microseconds].
 func (d *decoder) dep() (dep Dep, err error) {

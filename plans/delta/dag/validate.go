@@ -3,6 +3,7 @@ package dag
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // ErrGraph is wrapped by every error about a graph. The message names field and position, as
@@ -197,10 +198,7 @@ func (g *Graph) checkDeps() error {
 
 // checkPorts refuses pods with more links than ports: every link needs a circuit.
 func (g *Graph) checkPorts() error {
-	one := make(Circuits, len(g.Links))
-	for l := range one {
-		one[l] = 1
-	}
+	one := slices.Repeat(Circuits{1}, len(g.Links))
 	for p, need := range g.PortsUsed(one) {
 		if pod := &g.Pods[p]; need > pod.Ports && !pod.Image {
 			return fmt.Errorf("pods[%d].ports: pod %q has %d ports, and one circuit on each of its links takes %d", p, pod.Name,

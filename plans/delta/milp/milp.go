@@ -175,10 +175,7 @@ func (m *Model) topology() {
 // and no more than the flows of all its transfers in one direction use.
 func (m *Model) upperBounds() []int {
 	g := m.g
-	one := make(dag.Circuits, len(g.Links))
-	for l := range one {
-		one[l] = 1
-	}
+	one := slices.Repeat(dag.Circuits{1}, len(g.Links))
 	used := g.PortsUsed(one)
 	flows := make([]int, 2*len(g.Links))
 	for i := range g.Tasks {

@@ -13,7 +13,7 @@ import (
 )
 
 // anySolver returns an installed solver, or skips the test.
-func anySolver(t *testing.T) solver.Solver {
+func anySolver(t *testing.T) *solver.Solver {
 	t.Helper()
 	s, err := solver.Find("auto")
 	if errors.Is(err, solver.ErrNone) {

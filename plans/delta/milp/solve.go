@@ -13,7 +13,7 @@ import (
 
 // SolveOptions say how to solve.
 type SolveOptions struct {
-	Solver    solver.Solver
+	Solver    *solver.Solver
 	TimeLimit time.Duration // of each pass
 	Gap       float64       // relative; 0: 1e-4, the paper's
 	Threads   int
@@ -79,7 +79,7 @@ func (m *Model) Solve(ctx context.Context, o SolveOptions) (*Result, error) {
 // fewestPorts is the second pass: equation 4, with the makespan of the first, to within the
 // solver's tolerance.
 func (m *Model) fewestPorts(
-	ctx context.Context, s solver.Solver, so solver.Options, makespan float64,
+	ctx context.Context, s *solver.Solver, so solver.Options, makespan float64,
 ) (solver.Result, error) {
 	p := m.program.Clone()
 	p.Bound(m.makespan, 0, makespan*(1+1e-7))
@@ -92,7 +92,7 @@ func (m *Model) fewestPorts(
 // times lean on fractions of it, and makes a schedule. Where rounding leaves no solution, values
 // are taken as they are.
 func (m *Model) polished(
-	ctx context.Context, s solver.Solver, so solver.Options, values []float64,
+	ctx context.Context, s *solver.Solver, so solver.Options, values []float64,
 ) (*dag.Schedule, error) {
 	p := m.program.Clone()
 	for i := range p.Size().Vars {

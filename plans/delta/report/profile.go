@@ -132,7 +132,7 @@ func (p *plot) y(rate float64) float64 {
 func (p *plot) frame(c *svg.Canvas, name string) {
 	c.Line(p.axis.left, p.top+p.height, p.axis.left+p.axis.width, p.top+p.height, fmt.Sprintf(`stroke="%s"`, svg.Faint))
 	c.Text(p.axis.left-44, p.top+p.height/2+4, 11, "end", svg.Ink, name)
-	step := niceStep(p.peak/1e3, 3)
+	step := svg.NiceStep(p.peak/1e3, 3)
 	for v := 0.0; v <= p.peak/1e3; v += step {
 		c.Text(p.axis.left-6, p.y(v*1e3)+4, 9.5, "end", svg.Faint, number(v))
 	}

@@ -118,7 +118,7 @@ func (a *axis) x(us float64) float64 {
 // draw writes ticks at round numbers, counted from begin, and grid lines.
 func (a *axis) draw(c *svg.Canvas) {
 	span := (a.end - a.begin) / a.factor
-	step := niceStep(span, 10)
+	step := svg.NiceStep(span, 10)
 	for v := 0.0; v <= span*(1+1e-9); v += step {
 		x := a.x(a.begin + v*a.factor)
 		c.Line(x, a.top, x, a.bottom+4, fmt.Sprintf(`stroke="%s" stroke-width="0.8"`, svg.Grid))
@@ -126,21 +126,6 @@ func (a *axis) draw(c *svg.Canvas) {
 	}
 	c.Line(a.left, a.bottom, a.left+a.width, a.bottom, fmt.Sprintf(`stroke="%s"`, svg.Faint))
 	c.Text(a.left-8, a.bottom+17, 10.5, "end", svg.Faint, "time ["+a.name+"]")
-}
-
-// niceStep is 1, 2 or 5 times a power of ten, so that about n steps make up span.
-func niceStep(span float64, n int) float64 {
-	raw := span / float64(n)
-	if !(raw > 0) || math.IsInf(raw, 0) {
-		return 1
-	}
-	power := math.Pow(10, math.Floor(math.Log10(raw)))
-	for _, f := range []float64{1, 2, 5} {
-		if f*power >= raw {
-			return f * power
-		}
-	}
-	return 10 * power
 }
 
 func number(v float64) string {

@@ -132,10 +132,7 @@ func lanes(g *dag.Graph, s *dag.Schedule) ([]row, []int) {
 	}
 	slices.Sort(places)
 	var rows []row
-	rowOf := make([]int, len(g.Tasks))
-	for i := range rowOf {
-		rowOf[i] = -1
-	}
+	rowOf := slices.Repeat([]int{-1}, len(g.Tasks))
 	for _, place := range places {
 		for _, r := range byPlace[place] {
 			for _, i := range r.tasks {

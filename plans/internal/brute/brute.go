@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -194,12 +195,7 @@ func (b *search) serve(to circuit.Permutation, flows [][2]int, set uint32) (serv
 }
 
 func (s *state) serves() bool {
-	for _, v := range s.services {
-		if len(v) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.services, func(v []service) bool { return len(v) > 0 })
 }
 
 // covers reports whether x can do all that y can.

@@ -1,6 +1,10 @@
 package cluster
 
-import "lightpath/plans/lumos/place"
+import (
+	"slices"
+
+	"lightpath/plans/lumos/place"
+)
 
 // maxTiers bounds the length of paths: one link up and one down per tier above leaves.
 const maxTiers = 6
@@ -30,10 +34,7 @@ func newClos(f *Fabric, seed uint64) *clos {
 }
 
 func (c *clos) capacities() []float64 {
-	all := make([]float64, 2*c.levels*c.links)
-	for l := range all {
-		all[l] = c.rate
-	}
+	all := slices.Repeat([]float64{c.rate}, 2*c.levels*c.links)
 	return all
 }
 

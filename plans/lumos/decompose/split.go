@@ -139,10 +139,7 @@ func (s *splitter) pair(links []link, ends func(link) (int32, int32)) []int32 {
 		return cmp.Or(cmp.Compare(s.groupOf(here), s.groupOf(here2)), cmp.Compare(here, here2), cmp.Compare(there, there2),
 			cmp.Compare(x, y))
 	})
-	partner := make([]int32, len(links))
-	for e := range partner {
-		partner[e] = -1
-	}
+	partner := slices.Repeat([]int32{-1}, len(links))
 	alike := []func(x, y link) bool{
 		func(x, y link) bool { return x == y },
 		func(x, y link) bool { h, _ := ends(x); h2, _ := ends(y); return h == h2 },

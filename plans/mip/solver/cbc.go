@@ -6,32 +6,12 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
-
-	"lightpath/plans/mip"
 )
 
-// cbc runs COIN-OR's CBC (Debian's coinor-cbc).
-type cbc struct{ path string }
-
-func findCBC() (Solver, error) {
-	path, err := exec.LookPath("cbc")
-	if err != nil {
-		return nil, fmt.Errorf("%w: cbc (Debian's coinor-cbc)", ErrNone)
-	}
-	return cbc{path}, nil
-}
-
-func (cbc) Name() string { return "cbc" }
-
-func (c cbc) Solve(ctx context.Context, p *mip.Program, o Options) (Result, error) {
-	j, err := newJob(p)
-	if err != nil {
-		return Result{}, err
-	}
-	defer j.close()
+// runCBC runs COIN-OR's CBC (Debian's coinor-cbc).
+func runCBC(ctx context.Context, path string, j *job, o Options) (Result, error) {
 	args := []string{j.path("model.lp"), "-timeMode", "elapsed"}
 	if o.TimeLimit > 0 {
 		args = append(args, "-seconds", seconds(o.TimeLimit))
@@ -51,7 +31,7 @@ func (c cbc) Solve(ctx context.Context, p *mip.Program, o Options) (Result, erro
 	// The text has names but eight digits; the other file has all digits but no names.
 	args = append(args, "-printingOptions", "all", "-solve", "-solution", j.path("solution.txt"), "-saveSolution",
 		j.path("solution.bin"), "-quit")
-	log, err := j.run(ctx, o, c.path, args...)
+	log, err := j.run(ctx, o, path, args...)
 	if err != nil {
 		return Result{}, err
 	}

@@ -2,35 +2,14 @@ package solver
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
-
-	"lightpath/plans/mip"
 )
 
-// gurobi runs Gurobi's command line, the paper's solver.
-type gurobi struct{ path string }
-
-func findGurobi() (Solver, error) {
-	path, err := exec.LookPath("gurobi_cl")
-	if err != nil {
-		return nil, fmt.Errorf("%w: gurobi (gurobi_cl, of Gurobi)", ErrNone)
-	}
-	return gurobi{path}, nil
-}
-
-func (gurobi) Name() string { return "gurobi" }
-
-func (g gurobi) Solve(ctx context.Context, p *mip.Program, o Options) (Result, error) {
-	j, err := newJob(p)
-	if err != nil {
-		return Result{}, err
-	}
-	defer j.close()
+// runGurobi runs Gurobi's command line, the solver of DELTA's paper.
+func runGurobi(ctx context.Context, path string, j *job, o Options) (Result, error) {
 	args := []string{"ResultFile=" + j.path("result.sol"), "LogFile="}
 	if o.TimeLimit > 0 {
 		args = append(args, "TimeLimit="+seconds(o.TimeLimit))
@@ -47,7 +26,7 @@ func (g gurobi) Solve(ctx context.Context, p *mip.Program, o Options) (Result, e
 		}
 		args = append(args, "InputFile="+j.path("start.mst"))
 	}
-	log, err := j.run(ctx, o, g.path, append(args, j.path("model.lp"))...)
+	log, err := j.run(ctx, o, path, append(args, j.path("model.lp"))...)
 	if err != nil {
 		return Result{}, err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 
 	"lightpath/plans/mip"
 )
@@ -18,29 +17,8 @@ import (
 //go:embed highs.py
 var highsDriver []byte
 
-// highs runs HiGHS (PyPI's highspy).
-type highs struct{ python string }
-
-func findHiGHS() (Solver, error) {
-	python, err := exec.LookPath("python3")
-	if err == nil {
-		err = exec.Command(python, "-c",
-			"import importlib.util, sys; sys.exit(importlib.util.find_spec('highspy') is None)").Run()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: highs (PyPI's highspy, for python3)", ErrNone)
-	}
-	return highs{python}, nil
-}
-
-func (highs) Name() string { return "highs" }
-
-func (h highs) Solve(ctx context.Context, p *mip.Program, o Options) (Result, error) {
-	j, err := newJob(p)
-	if err != nil {
-		return Result{}, err
-	}
-	defer j.close()
+// runHiGHS runs HiGHS (PyPI's highspy) by the interpreter at path.
+func runHiGHS(ctx context.Context, path string, j *job, o Options) (Result, error) {
 	asked := struct {
 		TimeLimit float64   `json:"time_limit"`
 		Gap       float64   `json:"gap"`
@@ -49,7 +27,7 @@ func (h highs) Solve(ctx context.Context, p *mip.Program, o Options) (Result, er
 		Names     []string  `json:"names"`
 	}{o.TimeLimit.Seconds(), o.Gap, o.Threads, nil, nil}
 	for i, x := range o.Start {
-		asked.Names = append(asked.Names, p.Name(mip.Var(i)))
+		asked.Names = append(asked.Names, j.program.Name(mip.Var(i)))
 		asked.Start = append(asked.Start, x)
 	}
 	text, err := json.Marshal(asked)
@@ -61,7 +39,7 @@ func (h highs) Solve(ctx context.Context, p *mip.Program, o Options) (Result, er
 			return Result{}, err
 		}
 	}
-	log, err := j.run(ctx, o, h.python, j.path("driver.py"), j.dir)
+	log, err := j.run(ctx, o, path, j.path("driver.py"), j.dir)
 	if err != nil {
 		return Result{}, err
 	}

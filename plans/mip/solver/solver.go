@@ -65,11 +65,23 @@ func (r *Result) Gap() float64 {
 }
 
 // Solver is an installed solver. It may be used by several goroutines.
-type Solver interface {
-	Name() string
-	// Solve returns within about the time limit. Errors: [ErrSolver] and that of ctx; having
-	// found nothing is none.
-	Solve(ctx context.Context, p *mip.Program, o Options) (Result, error)
+type Solver struct {
+	name, path string // path is that of the program
+	solve      func(ctx context.Context, path string, j *job, o Options) (Result, error)
+}
+
+// Name returns one of [Names].
+func (s *Solver) Name() string { return s.name }
+
+// Solve returns within about the time limit. Errors: [ErrSolver] and that of ctx; having
+// found nothing is none.
+func (s *Solver) Solve(ctx context.Context, p *mip.Program, o Options) (Result, error) {
+	j, err := newJob(p)
+	if err != nil {
+		return Result{}, err
+	}
+	defer j.close()
+	return s.solve(ctx, s.path, j, o)
 }
 
 // Names lists what Find takes beside "auto", in the order in which auto looks.
@@ -77,24 +89,43 @@ var Names = []string{"gurobi", "highs", "cbc"}
 
 // Find returns the solver called name, or with "auto" the first that is installed. Errors
 // wrap [ErrNone] and say what to install.
-func Find(name string) (Solver, error) {
-	find := map[string]func() (Solver, error){"cbc": findCBC, "highs": findHiGHS, "gurobi": findGurobi}
+func Find(name string) (*Solver, error) {
 	if name != "auto" {
-		f, ok := find[name]
-		if !ok {
-			return nil, fmt.Errorf("%w: no solver %q; there are auto, %s", ErrNone, name, strings.Join(Names, ", "))
-		}
-		return f()
+		return find(name)
 	}
 	var all []error
 	for _, n := range Names {
-		s, err := find[n]()
+		s, err := find(n)
 		if err == nil {
 			return s, nil
 		}
 		all = append(all, err)
 	}
 	return nil, errors.Join(all...)
+}
+
+func find(name string) (*Solver, error) {
+	s := &Solver{name: name}
+	var program, install string
+	switch name {
+	case "cbc":
+		s.solve, program, install = runCBC, "cbc", "Debian's coinor-cbc"
+	case "gurobi":
+		s.solve, program, install = runGurobi, "gurobi_cl", "gurobi_cl, of Gurobi"
+	case "highs":
+		s.solve, program, install = runHiGHS, "python3", "PyPI's highspy, for python3"
+	default:
+		return nil, fmt.Errorf("%w: no solver %q; there are auto, %s", ErrNone, name, strings.Join(Names, ", "))
+	}
+	var err error
+	if s.path, err = exec.LookPath(program); err == nil && name == "highs" {
+		err = exec.Command(s.path, "-c",
+			"import importlib.util, sys; sys.exit(importlib.util.find_spec('highspy') is None)").Run()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s (%s)", ErrNone, name, install)
+	}
+	return s, nil
 }
 
 // job is a temporary directory with the program in it.

@@ -15,9 +15,9 @@ import (
 )
 
 // installed returns the solvers that are there; with none the test is skipped.
-func installed(t *testing.T) []Solver {
+func installed(t *testing.T) []*Solver {
 	t.Helper()
-	var all []Solver
+	var all []*Solver
 	for _, name := range Names {
 		s, err := Find(name)
 		if errors.Is(err, ErrNone) {

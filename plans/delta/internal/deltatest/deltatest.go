@@ -3,6 +3,7 @@ package deltatest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"lightpath/plans/delta/dag"
 )
@@ -58,10 +59,7 @@ func gpus(rng *rand.Rand, pod, n int) []int {
 
 // Circuits draws a topology of g: one circuit per link, and then more until as many draws have failed.
 func Circuits(rng *rand.Rand, g *dag.Graph) dag.Circuits {
-	c := make(dag.Circuits, len(g.Links))
-	for l := range c {
-		c[l] = 1
-	}
+	c := slices.Repeat(dag.Circuits{1}, len(g.Links))
 	for failed := 0; failed < 3 && len(c) > 0; {
 		l := rng.IntN(len(c))
 		c[l]++

@@ -96,10 +96,7 @@ func (c *chooser) search(epsilon float64) {
 
 // bounds returns room for bounds of theta by hops, from s.fewest on, none of them known.
 func (s *solver) bounds() []float64 {
-	upper := make([]float64, s.most-s.fewest+1)
-	for i := range upper {
-		upper[i] = math.Inf(1)
-	}
+	upper := slices.Repeat([]float64{math.Inf(1)}, s.most-s.fewest+1)
 	return upper
 }
 

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"slices"
 
 	"lightpath/plans/circuit"
 )
@@ -113,10 +114,7 @@ func (w *network) merge() {
 // compile finds the blocks, their orbits and classes.
 func (w *network) compile() {
 	n := len(w.dst)
-	w.rep = make([]int32, n)
-	for r := range w.rep {
-		w.rep[r] = -1
-	}
+	w.rep = slices.Repeat([]int32{-1}, n)
 	w.class = make([]int32, len(w.head))
 	sym := newSymmetry(w)
 	seen := make([]bool, n)

@@ -3,6 +3,7 @@ package flow
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -42,10 +43,7 @@ func newSolver(maps []circuit.Permutation, flows [][2]int, o Options) (*solver, 
 	if s.most <= 0 || s.most > len(w.dst) {
 		s.most = len(w.dst)
 	}
-	s.unit = make([]float64, len(w.head))
-	for c := range s.unit {
-		s.unit[c] = 1
-	}
+	s.unit = slices.Repeat([]float64{1}, len(w.head))
 	return s, s.reach(flows)
 }
 
