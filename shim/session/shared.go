@@ -3,7 +3,6 @@ package session
 import (
 	"runtime"
 
-	"lightpath/collectives/exec"
 	"lightpath/collectives/sharedmem"
 	"lightpath/shim/calls"
 )
@@ -54,14 +53,6 @@ func (st *State) Polls() int {
 		return st.Patience.polls()
 	}
 	return 1
-}
-
-// Yielder learns whether yields pay; nil if ranks outnumber CPUs.
-func (st *State) Yielder() *exec.Yielder {
-	if st.c.LocalRanks > runtime.NumCPU() {
-		return nil
-	}
-	return &st.yielder
 }
 
 // BindOp binds an operation through shared memory to the call of r.

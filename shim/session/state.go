@@ -1,6 +1,7 @@
 package session
 
 import (
+	"runtime"
 	"time"
 	"unsafe"
 
@@ -158,4 +159,12 @@ func (st *State) Bytes() uint64 {
 		}
 	}
 	return sum
+}
+
+// Yielder learns whether yields pay; nil if ranks outnumber CPUs.
+func (st *State) Yielder() *exec.Yielder {
+	if st.c.LocalRanks > runtime.NumCPU() {
+		return nil
+	}
+	return &st.yielder
 }
