@@ -57,6 +57,7 @@ type plane struct {
 	off     string              // the operator who disabled it and the reason; "": not disabled
 	unread  *Recovered          // not nil at the start, until the device has reported its map
 	known   uint32              // the newest epoch that earlier controllers published to ranks, as far as these tell
+	past    []PastMap           // epochs of earlier controllers, while the plane has not failed; see Recovered.Past
 	barrier *barrier
 	intent  intent
 	move    move // the current one
@@ -379,6 +380,7 @@ func (m *machine) fail(pl *plane, err error, now int64) {
 	pl.fault, pl.mark = err, m.nextID
 	pl.byRank = errors.Is(err, ocsctl.ErrConflict) || errors.Is(err, ocsctl.ErrPortLost)
 	pl.failures++
+	pl.past = nil
 	m.publish(pl)
 	m.save(pl, now)
 	m.grant(now)

@@ -14,6 +14,7 @@ import (
 
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/journal"
 	"lightpath/ocsctl/controller/rpc"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -59,7 +60,7 @@ func (d *table) Break(plane int, err error) {
 type Site struct {
 	t           *testing.T
 	Device      *table
-	Book        *journal
+	Book        *book
 	token       atomic.Uint64
 	ports       int
 	planes      []controller.PlaneConfig
@@ -96,7 +97,7 @@ func UseControllers(t *testing.T, ranks, planes int, o SiteOptions) *Site {
 	if o.Reconfig == 0 {
 		o.Reconfig = moveTime
 	}
-	s := &Site{t: t, Device: &table{}, Book: &journal{}, ports: ranks}
+	s := &Site{t: t, Device: &table{}, ports: ranks}
 	f := &fabric.Fabric{
 		Version: fabric.Version, Name: fmt.Sprintf("tG%d-%d", os.Getpid(), rand.Uint32()), Ranks: ranks,
 		Circuits: plans.Simplex,
@@ -109,6 +110,7 @@ func UseControllers(t *testing.T, ranks, planes int, o SiteOptions) *Site {
 		s.planes = append(s.planes, controller.PlaneConfig{Name: f.Planes[p].Name, BandwidthBitsPerSec: float64(o.Rate),
 			Reconfig: moveTime})
 	}
+	s.Book = newBook(s.Device.maps)
 	for range max(o.Controllers, 1) {
 		r := &controllerServer{Site: s}
 		r.serve(cmp.Or(o.Version, shim.Version))
@@ -183,58 +185,54 @@ func (r *controllerServer) Stop() {
 	}
 }
 
-// journal is the journal that all controllers of a site share. One writes it at a time.
-type journal struct {
+// book is the journal that all controllers of a site share. One writes it at a time.
+type book struct {
 	mu     sync.Mutex
 	Jump   uint32 // of epochs at every takeover
-	planes map[int]*controller.Recovered
+	planes []journal.State
+	ruled  bool // a controller has begun
+}
+
+// newBook returns a journal that knows the maps of the planes.
+func newBook(maps []circuit.Permutation) *book {
+	b := &book{planes: make([]journal.State, len(maps))}
+	for j, m := range maps {
+		b.planes[j].Baseline(controller.Recovered{Map: m})
+	}
+	return b
 }
 
 // Intend implements controller.Journal.
-func (n *journal) Intend(i controller.Intent, done func(error)) {
-	n.mu.Lock()
-	n.plane(i.Plane).Intent = &i
-	n.mu.Unlock()
+func (b *book) Intend(i controller.Intent, done func(error)) {
+	b.mu.Lock()
+	b.planes[i.Plane].Intend(i)
+	b.mu.Unlock()
 	done(nil)
 }
 
 // Record implements controller.Journal.
-func (n *journal) Record(e controller.Event, done func(error)) {
+func (b *book) Record(e controller.Event, done func(error)) {
 	if done != nil {
 		defer done(nil)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if e.Kind == controller.Switched {
-		p := n.plane(e.Plane)
-		p.Epoch, p.Map = e.Epoch, e.To
-		if p.Intent != nil && p.Intent.Epoch < e.Epoch {
-			p.Intent = nil
-		}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e.Plane >= 0 {
+		b.planes[e.Plane].Apply(&e)
 	}
 }
 
-func (n *journal) plane(j int) *controller.Recovered {
-	if n.planes == nil {
-		n.planes = map[int]*controller.Recovered{}
-	}
-	if n.planes[j] == nil {
-		n.planes[j] = &controller.Recovered{}
-	}
-	return n.planes[j]
-}
-
-// recovered returns the state in which the last controller left the planes.
-func (n *journal) recovered() []controller.Recovered {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.planes == nil {
+// recovered returns the state in which the last controller left the planes, nil for the first controller.
+func (b *book) recovered() (all []controller.Recovered) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ruled {
+		b.ruled = true
 		return nil
 	}
-	var all []controller.Recovered
-	for j := range len(n.planes) {
-		r := *n.plane(j)
-		r.Epoch += n.Jump
+	for j := range b.planes {
+		r := b.planes[j].Recovered()
+		r.Epoch += b.Jump
 		all = append(all, r)
 	}
 	return all
