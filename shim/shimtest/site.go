@@ -72,6 +72,7 @@ type controllerServer struct {
 	Site   *Site
 	mu     sync.Mutex
 	Core   *controller.Core
+	pen    *pen // of Core
 	server *rpc.Server
 	addr   string
 }
@@ -160,8 +161,9 @@ func (r *controllerServer) inCharge() (controller.Controller, string) {
 
 // TakeOver puts this controller in charge.
 func (r *controllerServer) TakeOver() {
+	p := &pen{book: r.Site.Book}
 	core, err := controller.Start(controller.Config{
-		Name: r.addr, Ports: r.Site.ports, Planes: r.Site.planes, Device: r.Site.Device, Journal: r.Site.Book,
+		Name: r.addr, Ports: r.Site.ports, Planes: r.Site.planes, Device: r.Site.Device, Journal: p,
 		Recovered: r.Site.Book.recovered(),
 		Token:     r.Site.token.Add(1), Grace: 30 * time.Second,
 	})
@@ -169,23 +171,26 @@ func (r *controllerServer) TakeOver() {
 		r.Site.t.Fatal(err)
 	}
 	r.mu.Lock()
-	r.Core = core
+	r.Core, r.pen = core, p
 	r.mu.Unlock()
 }
 
-// Stop ends the controller at once.
+// Stop ends the controller at once, like a crash: the journal does not get what it does about ranks that are gone.
 func (r *controllerServer) Stop() {
 	r.mu.Lock()
-	core := r.Core
+	core, p := r.Core, r.pen
 	r.Core = nil
 	r.mu.Unlock()
+	if core != nil {
+		p.cut()
+	}
 	r.server.Close()
 	if core != nil {
 		core.Close()
 	}
 }
 
-// book is the journal that all controllers of a site share. One writes it at a time.
+// book is what the journal of a site has.
 type book struct {
 	mu     sync.Mutex
 	Jump   uint32 // of epochs at every takeover
@@ -202,24 +207,44 @@ func newBook(maps []circuit.Permutation) *book {
 	return b
 }
 
+// pen is the journal of one controller.
+type pen struct {
+	book *book
+	over bool // the book's lock guards it
+}
+
 // Intend implements controller.Journal.
-func (b *book) Intend(i controller.Intent, done func(error)) {
-	b.mu.Lock()
-	b.planes[i.Plane].Intend(i)
-	b.mu.Unlock()
-	done(nil)
+func (p *pen) Intend(i controller.Intent, done func(error)) {
+	done(p.write(func() { p.book.planes[i.Plane].Intend(i) }))
 }
 
 // Record implements controller.Journal.
-func (b *book) Record(e controller.Event, done func(error)) {
+func (p *pen) Record(e controller.Event, done func(error)) {
+	err := p.write(func() {
+		if e.Plane >= 0 {
+			p.book.planes[e.Plane].Apply(&e)
+		}
+	})
 	if done != nil {
-		defer done(nil)
+		done(err)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e.Plane >= 0 {
-		b.planes[e.Plane].Apply(&e)
+}
+
+func (p *pen) write(change func()) error {
+	p.book.mu.Lock()
+	defer p.book.mu.Unlock()
+	if p.over {
+		return controller.ErrNotLeader
 	}
+	change()
+	return nil
+}
+
+// cut ends the controller's rule.
+func (p *pen) cut() {
+	p.book.mu.Lock()
+	defer p.book.mu.Unlock()
+	p.over = true
 }
 
 // recovered returns the state in which the last controller left the planes, nil for the first controller.

@@ -55,10 +55,11 @@ type input struct {
 	holder uint64
 	epoch  uint32
 	target string   // a map, see key
-	text   string   // of disable
+	text   string   // of disable; of takeover, if lost is set: why the plane is disabled
 	moves  []string // of takeover: targets of moves that the controller before may have begun
 	busy   bool     // of acquire: an operator's change of the plane overlaps
 	shared bool     // of published and takeover: a rank was told the same
+	lost   bool     // of takeover: the journal has lost changes that it had acknowledged
 }
 
 // output is an answer or an observation.
@@ -313,10 +314,13 @@ func (r rules) published(s state, in input, o output) []state {
 
 // taken compares a plane with what the next controller makes of it.
 func taken(s state, in input, o output) []state {
-	if !continues(s, in.moves, o) {
+	entries := strings.Split(s.offs, entryEnd)
+	switch {
+	case in.lost:
+		entries = []string{in.text}
+	case !continues(s, in.moves, o):
 		return nil
 	}
-	entries := strings.Split(s.offs, entryEnd)
 	s.epoch, s.m, s.health, s.holder, s.grace = o.epoch, o.m, o.health, 0, true
 	if in.shared {
 		s.known = max(s.known, o.epoch)
