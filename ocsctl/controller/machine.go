@@ -316,6 +316,9 @@ func (m *machine) forgive(now int64) {
 		if !attached && !pl.move.on {
 			pl.barrier.reset()
 		}
+		if m.grace != 0 {
+			continue // ranks that have not come back may know newer epochs
+		}
 		switch {
 		case pl.fault == nil, pl.mark > oldest, pl.move.on, pl.move.order != nil, !pl.byRank && !m.cfg.Forgive:
 			continue
@@ -336,6 +339,7 @@ func (m *machine) forgive(now int64) {
 
 // restore ends a plane's fault at the map that its device has. A disabled plane stays disabled.
 func (m *machine) restore(pl *plane, observed circuit.Permutation, now int64) {
+	pl.passUnread()
 	pl.barrier.reset()
 	pl.intent = intent{id: pl.intent.id + 1} // a late answer is ignored
 	m.install(pl, observed, now)

@@ -202,6 +202,7 @@ func (m *machine) graceEnds(now int64) {
 			m.failf(pl, now, "rank of port %s has not come back: %w", list(gone), ocsctl.ErrPortLost)
 		}
 	}
+	m.forgive(now)
 	for _, pl := range m.planes {
 		m.advance(pl, now)
 	}

@@ -52,8 +52,8 @@ func TestFaults(t *testing.T) {
 					t.Errorf("seed %d: %s", w.seed, why)
 				}
 			}
-			if lost := faults.lose > 0; lost != (found > 0) {
-				t.Errorf("%d times ranks knew more than the journal", found)
+			if faults.lose > 0 && found == 0 {
+				t.Error("no plane went out of service because ranks knew more than the journal")
 			}
 		})
 	}
