@@ -150,6 +150,25 @@ func TestForgiveOfAnUnreadPlane(t *testing.T) {
 	}
 }
 
+// TestForgiveAfterTheGraceTime: a plane does not return before ranks that know newer epochs could come back.
+func TestForgiveAfterTheGraceTime(t *testing.T) {
+	r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {
+		c.Recovered, c.Forgive, c.Grace = []Recovered{{Epoch: 7, Map: circuit.Shift(2, 0)}}, true, time.Second
+		r.dev.maps[0] = circuit.Shift(2, 1)
+		r.absent = 1 + 2
+	})
+	for range 2 {
+		r.s[0].Detach(true)
+		want(t, "during the grace time", r.page.faults[0], errDrift)
+		r.attach(0)
+	}
+	r.s[0].Detach(true)
+	r.pass(2 * time.Second)
+	if r.page.epochs[0] != 8 || r.page.faults[0] != nil {
+		t.Error("after the grace time: epoch", r.page.epochs[0], r.page.faults[0])
+	}
+}
+
 // TestForgiveDuringSet: a plane whose ranks leave does not return while an operator's move of it waits for the journal.
 // Its epoch would then not be the one of the intent.
 func TestForgiveDuringSet(t *testing.T) {
