@@ -126,7 +126,6 @@ func (m *machine) enabled(pl *plane, observed circuit.Permutation, o *order, now
 	}
 	pl.off = ""
 	if pl.fault != nil {
-		pl.passUnread()
 		m.restore(pl, observed, now)
 	}
 	m.confirm(now, Event{Kind: Commanded, Plane: pl.index, Epoch: pl.epoch, Port: -1, Who: o.who}, o.done)

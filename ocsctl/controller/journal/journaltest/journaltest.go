@@ -32,6 +32,7 @@ func Run(t *testing.T, open func(t *testing.T, keep int) journal.Store) {
 		"Takeover":      takeover,
 		"UnknownEnd":    unknownEnd,
 		"Epochs":        epochs,
+		"Past":          past,
 		"Failed":        failed,
 		"Disabled":      disabled,
 		"Confirmed":     confirmed,
@@ -186,6 +187,32 @@ func epochs(t *testing.T, s journal.Store) {
 		}
 	}
 	Resign(t, l)
+}
+
+// past: the next rule knows the maps of the last epochs, and none from before a failure.
+func past(t *testing.T, s journal.Store) {
+	l := Lead(t, s)
+	const moves = 30
+	to := func(epoch uint32) circuit.Permutation { return circuit.Shift(Ports, int(epoch)%Ports) }
+	for e := range uint32(moves) {
+		l.Record(switched(0, e+1, to(e+1)), nil)
+	}
+	l, at := Next(t, s, l)
+	known := at[0].Past
+	if len(known) < 8 || len(known) == moves || known[len(known)-1].Epoch != moves || len(at[1].Past) != 0 {
+		t.Fatalf("past %v and %v", known, at[1].Past)
+	}
+	for i, p := range known {
+		if p.Epoch != known[0].Epoch+uint32(i) || p.Digest != to(p.Epoch).Digest() {
+			t.Errorf("past %v", known)
+		}
+	}
+	l.Record(controller.Event{Time: time.Now(), Kind: controller.Failed, Plane: 0, Epoch: moves, Port: -1}, nil)
+	l, at = Next(t, s, l)
+	defer Resign(t, l)
+	if len(at[0].Past) != 0 {
+		t.Errorf("past %v before a failure", at[0].Past)
+	}
 }
 
 // failed: a plane that had failed begins above all epochs that it may have had since.
