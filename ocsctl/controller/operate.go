@@ -44,7 +44,7 @@ func (m *machine) set(plane int, o *order, now int64) {
 	}
 }
 
-// operable returns why an operator may not change a plane now; nil: he may.
+// operable returns why an operator may not change a plane now; nil: it is allowed.
 func (m *machine) operable(pl *plane) error {
 	where := fmt.Sprintf("controller: plane %d", pl.index)
 	switch h := m.lease.held[pl.index]; {

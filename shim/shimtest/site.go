@@ -23,7 +23,7 @@ import (
 	"lightpath/shim/settings"
 )
 
-// table is a cross-connect that moves at once, and does as it is told until it is broken.
+// table is a cross-connect that moves at once and correctly, until a test breaks it.
 type table struct {
 	mu     sync.Mutex
 	maps   []circuit.Permutation
@@ -82,7 +82,7 @@ type SiteOptions struct {
 	Controllers int         // 0: one
 	Version     string      // of the controllers; "": ours
 	Rate        fabric.Rate // that the fabric file claims for its planes; 0: 2 Gb/s
-	// reconfig is what the file says that a move takes; 0: half a millisecond, which is true.
+	// Reconfig is the reconfiguration time in the file; 0: half a millisecond, the real one.
 	Reconfig time.Duration
 }
 

@@ -15,7 +15,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Ports and Planes are the size of the fabric that the suite makes up.
+// Ports and Planes are the size of the suite's fabric.
 const (
 	Ports  = 4
 	Planes = 2
@@ -24,8 +24,8 @@ const (
 // Patience bounds every wait of a test.
 const Patience = 30 * time.Second
 
-// Run holds a kind of store against the contract of [journal.Store] and [journal.Leadership].
-// open returns a fresh store that remembers keep events, and closes it when the test ends.
+// Run tests a store for the contract of [journal.Store] and [journal.Leadership]. open returns a new store that keeps
+// the given number of events, and closes it when the test ends.
 func Run(t *testing.T, open func(t *testing.T, keep int) journal.Store) {
 	for name, test := range map[string]func(*testing.T, journal.Store){
 		"FirstRule":     firstRule,
@@ -62,7 +62,7 @@ func Lead(t *testing.T, s journal.Store) journal.Leadership {
 	return l
 }
 
-// Intend makes an intent durable, or returns why it is not.
+// Intend makes an intent durable, or returns the error.
 func Intend(t *testing.T, l controller.Journal, i controller.Intent) error {
 	t.Helper()
 	answer := make(chan error, 2)
@@ -76,7 +76,7 @@ func Intend(t *testing.T, l controller.Journal, i controller.Intent) error {
 	}
 }
 
-// Resign ends a rule in peace.
+// Resign ends a rule by resigning.
 func Resign(t *testing.T, l journal.Leadership) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
@@ -172,7 +172,7 @@ func unknownEnd(t *testing.T, s journal.Store) {
 	}
 }
 
-// epochs: a rule after intents begins with what may have been published, and not before.
+// epochs: a rule after intents begins above all epochs that may have been published.
 func epochs(t *testing.T, s journal.Store) {
 	l := Lead(t, s)
 	at := []controller.Recovered{{}, {}}
@@ -233,7 +233,7 @@ func failed(t *testing.T, s journal.Store) {
 	}
 }
 
-// disabled: what an operator took out of service stays so.
+// disabled: a plane that an operator has disabled stays disabled.
 func disabled(t *testing.T, s journal.Store) {
 	l := Lead(t, s)
 	l.Record(controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 1, Epoch: 0, Port: -1, Who: "ann",
@@ -271,7 +271,7 @@ func confirmed(t *testing.T, s journal.Store) {
 	}
 }
 
-// Record makes an event durable, or returns why it is not.
+// Record makes an event durable, or returns the error.
 func Record(t *testing.T, l controller.Journal, e controller.Event) error {
 	t.Helper()
 	answer := make(chan error, 2)
@@ -336,7 +336,7 @@ func otherFabric(t *testing.T, s journal.Store) {
 	}
 }
 
-// Await asks for the history until ok says that it is what the test waits for.
+// Await reads the history until ok returns true.
 func Await(t *testing.T, s controller.History, q controller.Query,
 	ok func([]controller.Event) bool) []controller.Event {
 	t.Helper()
@@ -427,7 +427,7 @@ func historyGoesOn(t *testing.T, s journal.Store) {
 	}
 }
 
-// forgetful is what the store of historyForgets remembers.
+// forgetful is the number of events that the store of historyForgets keeps.
 const forgetful = 20
 
 func historyForgets(t *testing.T, s journal.Store) {
