@@ -70,16 +70,14 @@ func pumpAll(t testing.TB, nPlanes int, rate float64, frames, data int) (time.Du
 	}
 	began, last := time.Now(), time.Time{}
 	for _, c := range cs {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			end := pump(c, c.Ports()[0].Bell, frames, data)
 			mu.Lock()
 			defer mu.Unlock()
 			if end.After(last) {
 				last = end
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	st, err := s.Stats()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -125,12 +126,7 @@ func TestGreedyTimingIsAttained(t *testing.T) {
 // idleUse reports whether the greedy timing left a use without bytes: it saves the
 // overhead that the exact timing of the same pattern pays.
 func idleUse(x *timing) bool {
-	for _, s := range x.shares {
-		if s == 0 {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(x.shares, 0)
 }
 
 // TestStaticSearches: greedy choice with exchange is as good as trying everything.

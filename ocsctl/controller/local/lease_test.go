@@ -21,9 +21,7 @@ func TestHoldersDoNotDeadlock(t *testing.T) {
 	var mu sync.Mutex
 	var inUse uint64
 	for i, m := range masks {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for k := range 60 {
 				mask := m[k%3]
 				if _, err := cs[i].Acquire(mask, uint64(i)); err != nil {
@@ -43,7 +41,7 @@ func TestHoldersDoNotDeadlock(t *testing.T) {
 					t.Error(err)
 				}
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	if _, err := cs[0].Acquire(3, 9); err != nil {
