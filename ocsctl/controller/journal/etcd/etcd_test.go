@@ -71,7 +71,7 @@ func TestFullQueue(t *testing.T) {
 		t.Fatalf("after the loss: %+v", events[0])
 	}
 	journaltest.Resign(t, l)
-	if s := lead(t, server).planes.planes[0].state; s.Epoch != n || !s.Map.Equal(circuit.Shift(journaltest.Ports, n-1)) {
+	if s := storedState(t, server); s.Epoch != n || !s.Map.Equal(circuit.Shift(journaltest.Ports, n-1)) {
 		t.Fatalf("the plane is recorded at %+v", s)
 	}
 }

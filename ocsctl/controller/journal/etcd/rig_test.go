@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/journal"
 	"lightpath/ocsctl/controller/journal/journaltest"
 	"lightpath/plans/circuit"
 )
@@ -50,6 +51,21 @@ func lead(t testing.TB, c *Client) *leadership {
 		t.Fatal(err)
 	}
 	return l.(*leadership)
+}
+
+// storedState returns the state of plane 0 in the store.
+func storedState(t testing.TB, c *Client) journal.State {
+	t.Helper()
+	key := c.key(journal.PlaneKey(0))
+	resp, err := c.etcd.Get(t.Context(), key)
+	if err != nil || len(resp.Kvs) != 1 {
+		t.Fatal(resp, err)
+	}
+	_, s, err := journal.DecodePlane(key, resp.Kvs[0].Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // intent is one of plane 0.

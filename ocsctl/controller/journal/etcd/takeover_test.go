@@ -53,8 +53,7 @@ func TestLostLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	journaltest.Resign(t, l)
-	again := lead(t, a)
-	if i := again.planes.planes[0].state.Intent; i == nil || i.Epoch != 7 {
+	if i := storedState(t, server).Intent; i == nil || i.Epoch != 7 {
 		t.Errorf("the journal has intent %+v", i)
 	}
 }
@@ -172,8 +171,10 @@ func TestRestart(t *testing.T) {
 			t.Fatalf("round %d: token %d after %d", round, l.Token(), token)
 		}
 		token = l.Token()
-		if s := l.planes.planes[0].state; round > 0 && (s.Intent == nil || s.Intent.Epoch != round-1) {
-			t.Fatalf("round %d: %+v", round, s)
+		if round > 0 {
+			if s := storedState(t, c); s.Intent == nil || s.Intent.Epoch != round-1 {
+				t.Fatalf("round %d: %+v", round, s)
+			}
 		}
 		if err := journaltest.Intend(t, l, intent(round)); err != nil {
 			t.Fatal(err)
@@ -238,13 +239,8 @@ func TestTwoWriters(t *testing.T) {
 				last = epoch
 			}
 		}
-		resp, err := server.etcd.Get(t.Context(), prefix+journal.PlaneKey(0))
-		if err != nil || len(resp.Kvs) != 1 {
-			t.Fatal(resp, err)
-		}
-		if _, s, err := journal.DecodePlane(prefix+journal.PlaneKey(0), resp.Kvs[0].Value); err != nil ||
-			s.Intent.Epoch != last {
-			t.Fatalf("round %d: intent %+v stands, not that of epoch %d: %v", round, s.Intent, last, err)
+		if s := storedState(t, who[0]); s.Intent.Epoch != last {
+			t.Fatalf("round %d: intent %+v stands, not that of epoch %d", round, s.Intent, last)
 		}
 		for _, c := range who {
 			_ = c.Close()
