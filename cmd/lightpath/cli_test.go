@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/internal/await"
 	"lightpath/internal/chrometrace"
 	"lightpath/plans"
 	"lightpath/plans/cache"
@@ -101,13 +101,10 @@ func write(t *testing.T, name, text string) string {
 // appears waits for a file.
 func appears(t *testing.T, path string) {
 	t.Helper()
-	for end := time.Now().Add(60 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(path); err == nil {
-			return
-		} else if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	await.Success(t, "wait for a file", func() error {
+		_, err := os.Stat(path)
+		return err
+	})
 }
 
 // swotProblem is the example of SWOT Fig. 5 by way of the command: Rabenseifner's AllReduce of 40 MB on 8

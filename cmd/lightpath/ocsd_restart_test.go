@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/rpc"
 	"lightpath/ocsctl/device"
@@ -82,14 +82,13 @@ func (o *ocsd) start() {
 	if err := o.process.Start(); err != nil {
 		o.Fatal(err)
 	}
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if _, err = o.operator.Status(o.Context()); err == nil {
-			return
+	await.Success(o.T, "the controller rules", func() error {
+		_, err := o.operator.Status(o.Context())
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, content(o.T, o.log))
 		}
-		if time.Now().After(deadline) {
-			o.Fatalf("the controller is not in charge: %v: %s", err, content(o.T, o.log))
-		}
-	}
+		return err
+	})
 }
 
 // kill ends the controller as a crash does.

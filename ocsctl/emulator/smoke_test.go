@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl/controller/local"
 	"lightpath/plans/circuit"
 )
@@ -76,16 +77,6 @@ func put(t *testing.T, m PortMemory, id uint64, data int, epoch uint32) {
 	m.Kick()
 }
 
-// eventually waits for cond, which must come true on any machine.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !cond(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("never: " + what)
-		}
-	}
-}
-
 func TestFramesTravelAndPlanesSwitch(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	s := start(t, Config{Ports: 4, Planes: planes(2, 1e9, time.Millisecond), FrameLog: log,
@@ -101,7 +92,7 @@ func TestFramesTravelAndPlanesSwitch(t *testing.T) {
 		}
 		for p, c := range cs {
 			rx := c.Ports()[0].RX
-			eventually(t, "a frame arrives", func() bool { return !rx.Empty() })
+			await.Until(t, "a frame arrives", func() bool { return !rx.Empty() })
 			b, tag, err := rx.Peek()
 			from := uint64((p - shift + 4) % 4)
 			if err != nil || len(b) != LabelSize+1000 || binary.LittleEndian.Uint64(b) != from || tag != epoch {
@@ -111,13 +102,13 @@ func TestFramesTravelAndPlanesSwitch(t *testing.T) {
 		}
 		next := circuit.Shift(4, 1+int(epoch+1)%3)
 		for _, c := range cs {
-			eventually(t, "the wire is empty", c.Ports()[0].TX.Empty)
+			await.Until(t, "the wire is empty", c.Ports()[0].TX.Empty)
 			if err := c.Post(0, epoch, holder, next); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, c := range cs {
-			eventually(t, "the plane has switched", func() bool {
+			await.Until(t, "the plane has switched", func() bool {
 				e, err := c.Poll(0)
 				if err != nil {
 					t.Fatal(err)

@@ -2,10 +2,12 @@ package switches
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/device"
@@ -150,23 +152,16 @@ func (c *chain) random() circuit.Permutation {
 func (c *chain) repair(j int) {
 	c.Helper()
 	c.inject(device.Fault{Kind: device.Clear})
-	deadline := time.Now().Add(patience)
-	for {
-		to := c.random()
-		err := c.core.Set(j, to, "test")
-		if err == nil {
-			p := c.plane(j)
-			if p.State == controller.Down || !p.Map.Equal(to) {
-				c.Fatalf("plane %d was set to %v: %+v", j, to, p)
-			}
-			c.inService(j, p)
-			return
-		}
-		if time.Now().After(deadline) {
-			c.Fatalf("plane %d cannot be set: %v; the switch has %v", j, err, c.model.Table())
-		}
-		time.Sleep(5 * time.Millisecond)
+	var to circuit.Permutation
+	await.Success(c, fmt.Sprintf("set plane %d", j), func() error {
+		to = c.random()
+		return c.core.Set(j, to, "test")
+	})
+	p := c.plane(j)
+	if p.State == controller.Down || !p.Map.Equal(to) {
+		c.Fatalf("plane %d was set to %v: %+v", j, to, p)
 	}
+	c.inService(j, p)
 }
 
 // TestChain: whatever the switch does, a plane is in service only while light goes where it should, an

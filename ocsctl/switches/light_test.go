@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/device"
 	"lightpath/plans/circuit"
@@ -118,13 +119,7 @@ func TestStartInTheDark(t *testing.T) {
 			c.down(0, "light")
 			c.refuses("enable", c.core.Enable(0, "test"), "light")
 			c.inject(device.Fault{Kind: device.Clear})
-			deadline := time.Now().Add(patience)
-			for c.core.Enable(0, "test") != nil {
-				if time.Now().After(deadline) {
-					t.Fatalf("light is back, and the plane is not: %+v", c.plane(0))
-				}
-				time.Sleep(5 * time.Millisecond)
-			}
+			c.mustEnable()
 			c.serves(0)
 		})
 	}
@@ -132,32 +127,13 @@ func TestStartInTheDark(t *testing.T) {
 
 func (c *chain) mustSet(m circuit.Permutation) {
 	c.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := c.core.Set(0, m, "test")
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			c.Fatal(err)
-		}
-		time.Sleep(5 * time.Millisecond) // the meters may average over the dark
-	}
+	// The meters may average over the dark.
+	await.Success(c, "set", func() error { return c.core.Set(0, m, "test") })
 }
 
 func (c *chain) mustEnable() {
 	c.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := c.core.Enable(0, "test")
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			c.Fatal(err)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	await.Success(c, "enable", func() error { return c.core.Enable(0, "test") })
 }
 
 // restart ends the controller and its device, and starts the next ones; recorded is the map that the journal

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/ocsctl/controller/lead"
@@ -130,15 +131,6 @@ func run(t *testing.T, s journal.Store, d controller.Device, change func(*lead.O
 	return r, stop
 }
 
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
 func rules(r *lead.Runner) bool {
 	c, _ := r.Controller()
 	return c != nil
@@ -161,12 +153,12 @@ func TestRule(t *testing.T) {
 		o.OnEnd = func() { ended <- struct{}{} }
 	})
 	first := <-shown
-	await(t, "the runner has the core", func() bool { return rules(r) })
+	await.Until(t, "the runner has the core", func() bool { return rules(r) })
 	if c, name := r.Controller(); c != controller.Controller(first) || name != "a" {
 		t.Fatalf("the controller is %v, %q", c, name)
 	}
 	l := <-s.rules
-	await(t, "the journal knows where the plane is", func() bool { return l.lastBase().Equal(circuit.Shift(ports, 1)) })
+	await.Until(t, "the journal knows where the plane is", func() bool { return l.lastBase().Equal(circuit.Shift(ports, 1)) })
 	if err := first.Set(0, circuit.Shift(ports, 2), "ann"); err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +197,7 @@ func TestRule(t *testing.T) {
 func TestCoreGivesUp(t *testing.T) {
 	s, d := newStore(), &device{at: circuit.Shift(ports, 1)}
 	r, _ := run(t, s, d, nil)
-	await(t, "rules", func() bool { return rules(r) })
+	await.Until(t, "rules", func() bool { return rules(r) })
 	l := <-s.rules
 	d.set(func() { d.deposed = true })
 	c, _ := r.Controller()
@@ -221,7 +213,7 @@ func TestCoreGivesUp(t *testing.T) {
 func TestLate(t *testing.T) {
 	s, d := newStore(), &device{at: circuit.Shift(ports, 1)}
 	r, _ := run(t, s, d, nil)
-	await(t, "rules", func() bool { return rules(r) })
+	await.Until(t, "rules", func() bool { return rules(r) })
 	l := <-s.rules
 	l.mu.Lock()
 	l.late = true
@@ -242,7 +234,7 @@ func TestLate(t *testing.T) {
 func TestNothingKnown(t *testing.T) {
 	s, d := newStore(), &device{at: circuit.Shift(ports, 1), silent: true}
 	r, _ := run(t, s, d, nil)
-	await(t, "rules", func() bool { return rules(r) })
+	await.Until(t, "rules", func() bool { return rules(r) })
 	l := <-s.rules
 	if m := l.lastBase(); m != nil {
 		t.Fatalf("the journal was told %v", m)
@@ -252,7 +244,7 @@ func TestNothingKnown(t *testing.T) {
 	if err := c.Set(0, circuit.Shift(ports, 3), "ann"); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the journal knows", func() bool { return l.lastBase().Equal(circuit.Shift(ports, 3)) })
+	await.Until(t, "the journal knows", func() bool { return l.lastBase().Equal(circuit.Shift(ports, 3)) })
 }
 
 // TestErrors: what trying again would not mend ends Run, and the rule.
@@ -346,7 +338,7 @@ func TestWaitsOnlyForRanks(t *testing.T) {
 		return <-shown
 	}
 	<-shown
-	await(t, "the journal knows where the plane is", func() bool { return rule.lastBase() != nil })
+	await.Until(t, "the journal knows where the plane is", func() bool { return rule.lastBase() != nil })
 	second := next()
 	if err := second.Set(0, circuit.Shift(ports, 2), "ann"); err != nil {
 		t.Errorf("no rank was there: %v", err)
@@ -362,7 +354,7 @@ func TestWaitsOnlyForRanks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "all ranks are back", func() bool { return third.Set(0, circuit.Shift(ports, 3), "ann") == nil })
+	await.Until(t, "all ranks are back", func() bool { return third.Set(0, circuit.Shift(ports, 3), "ann") == nil })
 	a.Detach(true)
 	if err := next().Set(0, circuit.Shift(ports, 1), "ann"); err != nil {
 		t.Errorf("the rank had left: %v", err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl/controller/journal/file"
 	"lightpath/ocsctl/controller/lead"
 	"lightpath/plans/circuit"
@@ -91,7 +92,7 @@ func TestLog(t *testing.T) {
 	books[0].has(t, "WARN", "not in charge any more")
 	books[1].has(t, "INFO", "in charge", "token=2")
 	books[1].has(t, "WARN", "plane is out of service", "plane=p", "disabled by ann: fibre work")
-	await(t, "the second controller has a core", func() bool { return rules(runners[1]) })
+	await.Until(t, "the second controller has a core", func() bool { return rules(runners[1]) })
 	core, _ = runners[1].Controller()
 	d.set(func() { d.at = circuit.Shift(ports, 3) })
 	if err := core.Enable(0, "bob"); err == nil {

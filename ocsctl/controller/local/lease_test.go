@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
@@ -81,7 +82,7 @@ func TestPlaneDownAndBack(t *testing.T) {
 	if err := cs[0].Release(1, 7); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the plane is free", func() bool {
+	await.Until(t, "the plane is free", func() bool {
 		err := s.core.Enable(0, "ann")
 		if err != nil && !errors.Is(err, controller.ErrHeld) {
 			t.Fatal(err)
@@ -107,7 +108,7 @@ func TestGrantIsAnOrder(t *testing.T) {
 			memory++
 			asked <- err
 		}()
-		eventually(t, "the second waits", func() bool {
+		await.Until(t, "the second waits", func() bool {
 			st, err := s.core.Snapshot()
 			return err == nil && len(st.Queue) == 1
 		})
@@ -138,7 +139,7 @@ func TestPostsOutliveGoodbye(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the plane has switched", func() bool {
+	await.Until(t, "the plane has switched", func() bool {
 		e, err := cs[0].Poll(0)
 		if err != nil {
 			t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -123,20 +123,11 @@ func shut(t testing.TB, c io.Closer) {
 	}
 }
 
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 // failsWith waits until the plane has failed for a port and checks the error.
 func failsWith(t *testing.T, c *Client, plane int, want error, says ...string) {
 	t.Helper()
 	var err error
-	eventually(t, fmt.Sprintf("port %d: %v", c.Port(), want), func() bool {
+	await.Until(t, fmt.Sprintf("port %d: %v", c.Port(), want), func() bool {
 		_, err = c.Poll(plane)
 		return err != nil
 	})

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
@@ -41,13 +42,13 @@ func TestKilledRankIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "three posts", func() bool { return cs[0].Waiting(0) == "plane 0 epoch 0: waiting for ports 3" })
+	await.Until(t, "three posts", func() bool { return cs[0].Waiting(0) == "plane 0 epoch 0: waiting for ports 3" })
 	cs[3].conn.shut() // as its process's end would
 	for p := range 3 {
 		failsWith(t, cs[p], 0, ocsctl.ErrPortLost, "port 3")
 	}
 	if _, err := cs[3].Poll(0); !errors.Is(err, ocsctl.ErrControlLost) && !errors.Is(err, ocsctl.ErrPortLost) {
-		eventually(t, "the killed client knows", func() bool { _, err := cs[3].Poll(0); return err != nil })
+		await.Until(t, "the killed client knows", func() bool { _, err := cs[3].Poll(0); return err != nil })
 	}
 }
 
@@ -60,7 +61,7 @@ func TestRefusedPosts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "switched", func() bool { e, _ := cs[0].Poll(0); return e == 1 })
+	await.Until(t, "switched", func() bool { e, _ := cs[0].Poll(0); return e == 1 })
 	if err := cs[1].Post(0, 0, holder, circuit.Shift(4, 3)); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func TestRefusedPosts(t *testing.T) {
 // refused waits for the refusal of a post on plane 0.
 func refused(t *testing.T, c *Client, holder uint64, want error, says ...string) {
 	t.Helper()
-	eventually(t, "refused", func() bool { return c.Refused(0, holder) != nil })
+	await.Until(t, "refused", func() bool { return c.Refused(0, holder) != nil })
 	err := c.Refused(0, holder)
 	if !errors.Is(err, want) {
 		t.Error(err)
@@ -222,7 +223,7 @@ func TestCloseEndsEveryWait(t *testing.T) {
 	for _, p := range []int{1, 2} {
 		go func() { _, err := cs[p].Acquire(1, 1); ended <- err }()
 	}
-	eventually(t, "both wait", func() bool {
+	await.Until(t, "both wait", func() bool {
 		snap, err := s.core.Snapshot()
 		return err == nil && len(snap.Queue) == 2
 	})
@@ -298,12 +299,12 @@ func TestNothingLeaks(t *testing.T) {
 		f, m = files(), maps()
 		return f == f0 && m == m0
 	}
-	eventually(t, "quiet", settled)
+	await.Until(t, "quiet", settled)
 	before, beforeMaps := f, m
 	for range 50 {
 		round()
 	}
-	eventually(t, fmt.Sprintf("as many descriptors (%d) and maps (%d) as before", before, beforeMaps), func() bool {
+	await.Until(t, fmt.Sprintf("as many descriptors (%d) and maps (%d) as before", before, beforeMaps), func() bool {
 		return files() <= before && maps() <= beforeMaps
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -379,7 +380,7 @@ func TestPageOfSlowJournal(t *testing.T) {
 	f.emit(controller.Event{Kind: controller.Switched, Plane: 0, Epoch: 101, Port: -1, Time: time.Now().Add(-time.Minute)})
 	ctx := browse(t, r, 1000, 800)
 	until(t, ctx, `document.querySelectorAll(".plane").length === 1`)
-	eventually(t, "the page reads the journal", func() bool { return len(r.history) >= 2 })
+	await.Until(t, "the page reads the journal", func() bool { return len(r.history) >= 2 })
 	f.emit(controller.Event{Kind: controller.Switched, Plane: 0, Epoch: 102, Port: -1})
 	until(t, ctx, says("#timeline", "epoch 102:"))
 	close(gate)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -110,6 +111,6 @@ func TestRealCore(t *testing.T) {
 		`lightpath_ocs_plane_up{plane="east"} 0`, `lightpath_ocs_events_total{kind="attached"} 2`,
 		`lightpath_ocs_plane_down{cause="disabled",plane="west"} 1`,
 	} {
-		eventually(t, want, func() bool { _, text := r.get(t, "/metrics", nil); return strings.Contains(text, want) })
+		await.Until(t, want, func() bool { _, text := r.get(t, "/metrics", nil); return strings.Contains(text, want) })
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl/controller"
 )
 
@@ -57,18 +58,9 @@ func newRig(t *testing.T, f *fake, o Options) *rig {
 	r.url = h.URL
 	t.Cleanup(func() { cancel(); <-done; h.Close() })
 	if f != nil {
-		eventually(t, "the controller is watched", func() bool { return f.watched() > 0 })
+		await.Until(t, "the controller is watched", func() bool { return f.watched() > 0 })
 	}
 	return r
-}
-
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !so(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not so after %v: %s", patience, what)
-		}
-	}
 }
 
 // get reads a path into v, which may be nil, and returns status and body.
@@ -318,7 +310,7 @@ func TestStream(t *testing.T) {
 	for st.InCharge != "ocs2" {
 		s.next(t, "status", &st)
 	}
-	eventually(t, "the old core is left alone", func() bool { return f.watched() == 0 })
+	await.Until(t, "the old core is left alone", func() bool { return f.watched() == 0 })
 }
 
 // A reader that does not read is cut; others do not notice.

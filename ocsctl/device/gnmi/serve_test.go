@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/device/gnmi"
 	"lightpath/ocsctl/driver/gnmi/dialect"
@@ -202,13 +203,10 @@ func TestTooMuch(t *testing.T) {
 		c.Close()
 	}
 	client := dial(t, endpoint)
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := client.Capabilities(t.Context(), &gpb.CapabilityRequest{}); err == nil {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+	await.Success(t, "the server answers", func() error {
+		_, err := client.Capabilities(t.Context(), &gpb.CapabilityRequest{})
+		return err
+	})
 	huge := jsonAt(list(), `"`+strings.Repeat("x", 5<<20)+`"`)
 	if _, err := client.Set(t.Context(),
 		&gpb.SetRequest{Update: []*gpb.Update{huge}}); status.Code(err) != codes.ResourceExhausted {

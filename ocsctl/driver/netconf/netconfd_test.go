@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/netconf"
 	"lightpath/plans/circuit"
@@ -59,15 +60,13 @@ func netconfd(t *testing.T) netconf.Dial {
 			t.Logf("netconfd: %s", output.Bytes())
 		}
 	})
-	for end := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	await.Success(t, "netconfd listens", func() error {
 		c, err := net.Dial("unix", socket) // the file exists before netconfd listens
 		if err == nil {
 			_ = c.Close()
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("netconfd does not come up: %v", err)
 		}
-	}
+		return err
+	})
 	return func(context.Context) (io.ReadWriteCloser, error) {
 		c := exec.Command(paths[1], "--ncxserver-sockname=830@"+socket)
 		c.Env = append(os.Environ(), "SSH_CONNECTION=127.0.0.1 4000 127.0.0.1 830", "USER=lightpath")

@@ -7,10 +7,10 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
-	"time"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/await"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -276,14 +276,12 @@ func allocOn(g *shimtest.GPUs, rank, size int) unsafe.Pointer {
 // awaitUnasked waits until a communicator has published memory of the library's and the others have opened it.
 func awaitUnasked(t testing.TB, c *shim.Comm, at unsafe.Pointer) *peer.Region {
 	t.Helper()
-	for end := time.Now().Add(shimtest.DeviceTimeout); ; time.Sleep(time.Millisecond) {
-		if r := peer.AutoRegistered(peer.Of(c), at, 1); r != nil && peer.IsOpen(peer.Of(c), r) {
-			return r
-		}
-		if time.Now().After(end) {
-			t.Fatalf("rank %d: memory of the library's is not opened", c.Rank)
-		}
-	}
+	var r *peer.Region
+	await.Until(t, fmt.Sprintf("memory of rank %d's library is open", c.Rank), func() bool {
+		r = peer.AutoRegistered(peer.Of(c), at, 1)
+		return r != nil && peer.IsOpen(peer.Of(c), r)
+	})
+	return r
 }
 
 // TestUnasked: memory of ncclMemAlloc is lent by communicators made before and after it was allocated, until it is
@@ -344,11 +342,7 @@ func TestUnasked(t *testing.T) {
 		if regions, tried := len(regionsOf(c)), len(triedBy(c)); regions != 0 || tried != 0 {
 			t.Errorf("rank %d: %d regions, %d tried", r, regions, tried)
 		}
-		for end := time.Now().Add(shimtest.DeviceTimeout); !peer.IsClosed(x, held); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("rank %d: freed memory is not closed", r)
-			}
-		}
+		await.Until(t, fmt.Sprintf("freed memory of rank %d is closed", r), func() bool { return peer.IsClosed(x, held) })
 	}
 }
 
@@ -361,16 +355,11 @@ func TestUnaskedRefused(t *testing.T) {
 	g.Fail("Export", 0)
 	at := []unsafe.Pointer{allocOn(g, 0, count), allocOn(g, 1, count)}
 	for r, c := range w.Comms {
-		tried := func() bool {
+		await.Until(t, "the rank tries", func() bool {
 			stream.Of(c).Mu.Lock()
 			defer stream.Of(c).Mu.Unlock()
 			return triedBy(c)[uintptr(at[r])]
-		}
-		for end := time.Now().Add(shimtest.DeviceTimeout); !tried(); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("nobody tries")
-			}
-		}
+		})
 	}
 	g.Fail("", 0)
 	if err := sumOnPeers(g, w, at, count); err != nil {

@@ -7,10 +7,10 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
-	"time"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/await"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -47,11 +47,7 @@ func awaitOpen(t testing.TB, c *shim.Comm) {
 	regions := append([]*peer.Region(nil), regionsOf(c)...)
 	stream.Of(c).Mu.Unlock()
 	for _, r := range regions {
-		for end := time.Now().Add(shimtest.DeviceTimeout); !peer.IsOpen(x, r); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("rank %d: its memory is not opened", c.Rank)
-			}
-		}
+		await.Until(t, fmt.Sprintf("memory of rank %d is open", c.Rank), func() bool { return peer.IsOpen(x, r) })
 	}
 }
 
@@ -433,12 +429,9 @@ func TestLentAborted(t *testing.T) {
 		b := g.Bytes(peer.Said(x, 0, 0, 1, peer.WordSend), 8)
 		return uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[0])))) | uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[4]))))<<32
 	}
-	for end := time.Now().Add(shimtest.DeviceTimeout); said()&^device.SaidBits != uint64(uintptr(at)) ||
-		said()>>63 == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the stream says %#x, not %p", said(), at)
-		}
-	}
+	await.Until(t, "the stream says its buffer", func() bool {
+		return said()&^device.SaidBits == uint64(uintptr(at)) && said()>>63 != 0
+	})
 	if err := c.Abort(); err != nil {
 		t.Fatal(err)
 	}

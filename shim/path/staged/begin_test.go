@@ -3,10 +3,10 @@ package staged_test
 import (
 	"sync/atomic"
 	"testing"
-	"time"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/await"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/flight"
@@ -74,16 +74,7 @@ func (b *beginner) settle(rank int) {
 		b.t.Fatal(err)
 	}
 	c := b.Comms[rank]
-	b.until("the worker rests", func() bool { return !staged.Working(c) })
-}
-
-func (b *beginner) until(what string, done func() bool) {
-	b.t.Helper()
-	for deadline := time.Now().Add(shimtest.DeviceTimeout); !done(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(deadline) {
-			b.t.Fatalf("never: %s", what)
-		}
-	}
+	await.Until(b.t, "the worker rests", func() bool { return !staged.Working(c) })
 }
 
 // has checks results.
@@ -143,7 +134,7 @@ func TestBeginTogether(t *testing.T) {
 	for i := range 5 {
 		first := i % 2
 		b.launch(first, beginnerCount)
-		b.until("the step is left to the worker", func() bool { return b.woken[first].Load() == int32(i/2+1) })
+		await.Until(b.t, "the step is left to the worker", func() bool { return b.woken[first].Load() == int32(i/2+1) })
 		b.launch(1-first, beginnerCount)
 		for r := range 2 {
 			b.settle(r)
@@ -163,7 +154,7 @@ func TestBeginBusy(t *testing.T) {
 	b := newBeginner(t, 1)
 	b.Comms[0].Turn.Lock()
 	b.launch(0, beginnerCount)
-	b.until("the worker has the step", func() bool { return b.woken[0].Load() == 1 })
+	await.Until(b.t, "the worker has the step", func() bool { return b.woken[0].Load() == 1 })
 	b.Comms[0].Turn.Unlock()
 	b.settle(0)
 	b.has(0, beginnerCount, 1)
@@ -176,7 +167,7 @@ func TestBegunAborted(t *testing.T) {
 	for range 3 {
 		b.put(0, beginnerCount)
 	}
-	b.until("the step is left to the worker", func() bool { return b.woken[0].Load() == 1 })
+	await.Until(b.t, "the step is left to the worker", func() bool { return b.woken[0].Load() == 1 })
 	if err := b.Comms[0].Abort(); err != nil {
 		t.Fatal(err)
 	}

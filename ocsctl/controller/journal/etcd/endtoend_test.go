@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal/etcd"
 	"lightpath/ocsctl/controller/journal/journaltest"
@@ -132,20 +133,11 @@ func start(t *testing.T, name, prefix, socket string, d controller.Device) *memb
 func (m *member) rules(t *testing.T) controller.Controller {
 	t.Helper()
 	var c controller.Controller
-	await(t, "a controller rules", func() bool {
+	await.Until(t, "a controller rules", func() bool {
 		c, _ = m.runner.Controller()
 		return c != nil
 	})
 	return c
-}
-
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(journaltest.Patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
 }
 
 // holder is the communicator of all ranks.
@@ -175,7 +167,7 @@ func attachAll(t *testing.T, c controller.Controller, target circuit.Permutation
 		if err := all[0].Acquire(1, 1, holder); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "the plane is granted", func() bool {
+		await.Until(t, "the plane is granted", func() bool {
 			s, err := c.Snapshot()
 			return err == nil && s.Planes[0].Holder != nil
 		})
@@ -221,12 +213,12 @@ func TestKilledInTheMiddle(t *testing.T) {
 			a := start(t, "a", prefix, dir+"/etcd.sock", d)
 			first := a.rules(t)
 			ranks := attachAll(t, first, to)
-			await(t, "the device moves", d.isMoving)
+			await.Until(t, "the device moves", d.isMoving)
 			b := start(t, "b", prefix, dir+"/etcd.sock", d)
 			journaltest.Await(t, a.store, controller.AllEvents(), func(e []controller.Event) bool { return len(e) > 0 })
 			_ = a.store.Close() // without resigning
 			d.settle(test.at)
-			await(t, "ranks are told", func() bool { _, _, closed := ranks[3].sees(); return closed != nil })
+			await.Until(t, "ranks are told", func() bool { _, _, closed := ranks[3].sees(); return closed != nil })
 			second := b.rules(t)
 			s, err := second.Snapshot()
 			if err != nil {
@@ -240,7 +232,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 			}
 			ranks = attachAll(t, second, to)
 			if test.again {
-				await(t, "the device moves again", func() bool {
+				await.Until(t, "the device moves again", func() bool {
 					if _, _, closed := ranks[0].sees(); closed != nil { // a host that stood still longer than a lease lasts
 						ranks = attachAll(t, b.rules(t), to)
 					}
@@ -249,7 +241,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 				d.settle(to)
 			}
 			for p, r := range ranks {
-				await(t, "the switch has happened", func() bool { epoch, fault, _ := r.sees(); return epoch == 1 && fault == nil })
+				await.Until(t, "the switch has happened", func() bool { epoch, fault, _ := r.sees(); return epoch == 1 && fault == nil })
 				if r.mu.Lock(); !r.at.Equal(to) {
 					t.Errorf("port %d: the map is %v", p, r.at)
 				}
@@ -287,11 +279,11 @@ func TestHandOver(t *testing.T) {
 	a := start(t, "a", "", dir+"/etcd.sock", d)
 	first := a.rules(t)
 	ranks := attachAll(t, first, circuit.Shift(ports, 2))
-	await(t, "the device moves", d.isMoving)
+	await.Until(t, "the device moves", d.isMoving)
 	d.settle(circuit.Shift(ports, 2))
-	await(t, "epoch 1", func() bool { epoch, _, _ := ranks[0].sees(); return epoch == 1 })
+	await.Until(t, "epoch 1", func() bool { epoch, _, _ := ranks[0].sees(); return epoch == 1 })
 	b := start(t, "b", "", dir+"/etcd.sock", d)
-	await(t, "b knows", func() bool { _, leader := b.runner.Controller(); return leader == "a" })
+	await.Until(t, "b knows", func() bool { _, leader := b.runner.Controller(); return leader == "a" })
 	a.stop()
 	if err := <-a.ended; err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
@@ -229,7 +230,7 @@ func TestCompaction(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await(t, "old revisions go", func() bool {
+	await.Until(t, "old revisions go", func() bool {
 		_, err := c.etcd.Get(t.Context(), c.key(journal.PlaneKey(0)), clientv3.WithRev(int64(l.token)))
 		return errors.Is(err, rpctypes.ErrCompacted)
 	})

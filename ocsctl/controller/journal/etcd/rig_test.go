@@ -80,16 +80,6 @@ func stopClock(c *Client) {
 	c.clock = func() time.Duration { return now }
 }
 
-// await waits for a condition.
-func await(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(journaltest.Patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
 // relay passes connections on to a server until it is told not to: a network that fails.
 type relay struct {
 	address, server string

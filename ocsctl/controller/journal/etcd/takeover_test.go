@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/ocsctl/controller/journal/journaltest"
@@ -100,7 +101,7 @@ func TestLostAnswer(t *testing.T) {
 	answer := make(chan error, 2)
 	l.Intend(intent(3), func(err error) { answer <- err })
 	key := a.key(journal.PlaneKey(0))
-	await(t, "the write arrives", func() bool {
+	await.Until(t, "the write arrives", func() bool {
 		resp, err := server.etcd.Get(t.Context(), key)
 		return err == nil && len(resp.Kvs) == 1
 	})
@@ -143,7 +144,7 @@ func TestSharedDirectory(t *testing.T) {
 			won <- l.(*leadership)
 		}
 	}()
-	await(t, "b knows who rules", func() bool { return b.Leader().Name == "a" && b.Leader().Token == old.Token() })
+	await.Until(t, "b knows who rules", func() bool { return b.Leader().Name == "a" && b.Leader().Token == old.Token() })
 	_ = a.Close()
 	if old.Err() == nil {
 		t.Fatal("a closed controller rules")
