@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller/local"
 	"lightpath/plans/circuit"
 )
@@ -20,9 +21,7 @@ func start(t *testing.T, c Config) *Server {
 		c.Socket = filepath.Join(t.TempDir(), "ocs")
 	}
 	s, err := Start(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -53,9 +52,7 @@ func dialAll(t *testing.T, s *Server) []*Client {
 func dial(t testing.TB, s *Server, port int) *Client {
 	t.Helper()
 	l, err := local.Dial(s.socket, port, local.DialOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c, err := Attach(l)
 	if err != nil {
 		shut(t, l)
@@ -103,16 +100,12 @@ func TestFramesTravelAndPlanesSwitch(t *testing.T) {
 		next := circuit.Shift(4, 1+int(epoch+1)%3)
 		for _, c := range cs {
 			await.Until(t, "the wire is empty", c.Ports()[0].TX.Empty)
-			if err := c.Post(0, epoch, holder, next); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.Post(0, epoch, holder, next))
 		}
 		for _, c := range cs {
 			await.Until(t, "the plane has switched", func() bool {
 				e, err := c.Poll(0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				return e == epoch+1
 			})
 			if st := c.State(0); st.Epoch != epoch+1 || !st.Map.Equal(next) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/device"
 	"lightpath/plans/circuit"
@@ -93,9 +94,7 @@ func TestKeptDarkCircuit(t *testing.T) {
 func TestEnableVerifies(t *testing.T) {
 	c := newChain(t, "polatis-scpi", 1, nil)
 	c.mustSet(shift(1))
-	if err := c.core.Disable(0, "fibre work", "test"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.core.Disable(0, "fibre work", "test"))
 	c.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3})
 	c.refuses("enable in the dark", c.core.Enable(0, "test"), "light")
 	revision := c.model.Revision()
@@ -141,9 +140,7 @@ func (c *chain) mustEnable() {
 func (c *chain) restart(recorded circuit.Permutation) {
 	c.Helper()
 	c.core.Close()
-	if err := c.dev.Close(); err != nil {
-		c.Fatal(err)
-	}
+	require.NoError(c, c.dev.Close())
 	c.start(c.dev.cfg)
 	config := controller.Config{
 		Ports: ranks, Device: c.dev, Token: 9, SettleTimeout: c.dev.SettleWithin(),
@@ -153,9 +150,7 @@ func (c *chain) restart(recorded circuit.Permutation) {
 		config.Recovered, config.Grace = []controller.Recovered{{Epoch: 7, Map: recorded}}, 1
 	}
 	core, err := controller.Start(config)
-	if err != nil {
-		c.Fatal(err)
-	}
+	require.NoError(c, err)
 	c.Cleanup(core.Close)
 	c.core = core
 }

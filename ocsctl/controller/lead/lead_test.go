@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/ocsctl/controller/lead"
@@ -120,9 +121,7 @@ func run(t *testing.T, s journal.Store, d controller.Device, change func(*lead.O
 		change(&o)
 	}
 	r, err := lead.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
@@ -159,12 +158,8 @@ func TestRule(t *testing.T) {
 	}
 	l := <-s.rules
 	await.Until(t, "the journal knows where the plane is", func() bool { return l.lastBase().Equal(circuit.Shift(ports, 1)) })
-	if err := first.Set(0, circuit.Shift(ports, 2), "ann"); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Resign(t.Context()); err != nil { // or its lease runs out
-		t.Fatal(err)
-	}
+	require.NoError(t, first.Set(0, circuit.Shift(ports, 2), "ann"))
+	require.NoError(t, l.Resign(t.Context())) // or its lease runs out
 	if err := <-hidden; err != nil {
 		t.Fatalf("front ends were stopped after the core: %v", err)
 	}
@@ -181,9 +176,7 @@ func TestRule(t *testing.T) {
 		snap.Token != (<-s.rules).Token() {
 		t.Fatalf("%+v, %v", snap, err)
 	}
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, stop())
 	if rules(r) || s.Leader() != (journal.Leader{}) {
 		t.Error("rules after the end")
 	}
@@ -241,9 +234,7 @@ func TestNothingKnown(t *testing.T) {
 	}
 	d.set(func() { d.silent = false })
 	c, _ := r.Controller()
-	if err := c.Set(0, circuit.Shift(ports, 3), "ann"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Set(0, circuit.Shift(ports, 3), "ann"))
 	await.Until(t, "the journal knows", func() bool { return l.lastBase().Equal(circuit.Shift(ports, 3)) })
 }
 
@@ -264,9 +255,7 @@ func TestErrors(t *testing.T) {
 		}}
 		change(&o)
 		r, err := lead.New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if err := r.Run(t.Context()); !errors.Is(err, broken) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -331,9 +320,7 @@ func TestWaitsOnlyForRanks(t *testing.T) {
 	rule := <-s.rules
 	next := func() *controller.Core {
 		t.Helper()
-		if err := rule.Resign(t.Context()); err != nil { // or its lease runs out
-			t.Fatal(err)
-		}
+		require.NoError(t, rule.Resign(t.Context())) // or its lease runs out
 		rule = <-s.rules
 		return <-shown
 	}
@@ -351,9 +338,7 @@ func TestWaitsOnlyForRanks(t *testing.T) {
 		t.Errorf("port 2 had a rank: %v", err)
 	}
 	a, err := third.Attach(sink{}, controller.AttachOptions{Port: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	await.Until(t, "all ranks are back", func() bool { return third.Set(0, circuit.Shift(ports, 3), "ann") == nil })
 	a.Detach(true)
 	if err := next().Set(0, circuit.Shift(ports, 1), "ann"); err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -77,9 +78,7 @@ func start(t testing.TB) *testServer {
 func startAt(t testing.TB, socket string) *testServer {
 	t.Helper()
 	s, err := serve(socket, 4, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { shut(t, s) })
 	return s
 }
@@ -87,9 +86,7 @@ func startAt(t testing.TB, socket string) *testServer {
 func dial(t testing.TB, s *testServer, port int) *Client {
 	t.Helper()
 	c, err := Dial(s.socket, port, DialOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { shut(t, c) })
 	return c
 }

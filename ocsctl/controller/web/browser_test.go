@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -63,9 +64,7 @@ func TestMain(m *testing.M) {
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	parent, err := shared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if parent == nil {
 		t.Skip("no chromium on this machine")
 	}
@@ -102,9 +101,7 @@ func complaints(t *testing.T, ctx context.Context) {
 
 func do(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
-	if err := chromedp.Do(ctx, actions...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, chromedp.Do(ctx, actions...))
 }
 
 // until waits for an expression to become true.
@@ -121,9 +118,7 @@ func until(t *testing.T, ctx context.Context, expression string) {
 func eval[T any](t *testing.T, ctx context.Context, expression string) T {
 	t.Helper()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return v
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -241,16 +242,10 @@ func TestLentMessageAborted(t *testing.T) {
 	at := g.Memory(0, count)
 	c := w.Comms[0]
 	registerAll(t, c, at, count)
-	if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at, Peer: 1,
-		Stream: g.Streams[0][0]}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Abort(); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.SynchronizeRank(0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, shim.Run([]calls.Call{{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at, Peer: 1,
+		Stream: g.Streams[0][0]}}))
+	require.NoError(t, c.Abort())
+	require.NoError(t, g.SynchronizeRank(0))
 	sayNothing(g, c)
 }
 
@@ -262,14 +257,10 @@ func allocOn(g *shimtest.GPUs, rank, size int) unsafe.Pointer {
 	if err == nil {
 		err = p.EnterContext(ctx)
 	}
-	if err != nil {
-		g.T.Fatal(err)
-	}
+	require.NoError(g.T, err)
 	defer p.Leave()
 	at, err := memory.AllocDeviceIn(ctx, size)
-	if err != nil {
-		g.T.Fatal(err)
-	}
+	require.NoError(g.T, err)
 	return at
 }
 
@@ -300,9 +291,7 @@ func TestUnasked(t *testing.T) {
 			awaitUnasked(t, c, p)
 		}
 		h, err := shim.Register(c, at[r][1], count, false, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if n := len(regionsOf(c)); n != 2 {
 			t.Errorf("%d regions", n)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/flight"
@@ -57,9 +58,7 @@ func (b *beginner) put(rank, count int) {
 	b.t.Helper()
 	call := calls.Call{Comm: b.Comms[rank], Kind: calls.AllReduce, Type: datatype.Float32, Count: uint64(count),
 		Send: b.at[rank], Recv: b.at[rank], Stream: b.Streams[rank][0]}
-	if err := shim.Run([]calls.Call{call}); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, shim.Run([]calls.Call{call}))
 }
 
 func (b *beginner) numbers(rank int) []float32 {
@@ -70,9 +69,7 @@ func (b *beginner) numbers(rank int) []float32 {
 // settle waits until a rank's launches have ended and its worker is idle.
 func (b *beginner) settle(rank int) {
 	b.t.Helper()
-	if err := b.SynchronizeRank(rank); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, b.SynchronizeRank(rank))
 	c := b.Comms[rank]
 	await.Until(b.t, "the worker rests", func() bool { return !staged.Working(c) })
 }
@@ -120,9 +117,7 @@ func TestBeginAlone(t *testing.T) {
 func (b *beginner) operations(rank int) []flight.Operation {
 	b.t.Helper()
 	d, err := recorder.Record(b.Comms[rank], nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	return d.Operations
 }
 
@@ -168,9 +163,7 @@ func TestBegunAborted(t *testing.T) {
 		b.put(0, beginnerCount)
 	}
 	await.Until(b.t, "the step is left to the worker", func() bool { return b.woken[0].Load() == 1 })
-	if err := b.Comms[0].Abort(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Comms[0].Abort())
 	b.settle(0)
 	if op := b.operations(0)[1]; op.Outcome != flight.Failed {
 		t.Errorf("the step has outcome %v", op.Outcome)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal/etcd"
 	"lightpath/ocsctl/controller/journal/journaltest"
@@ -103,9 +104,7 @@ func start(t *testing.T, name, prefix, socket string, d controller.Device) *memb
 	t.Helper()
 	store, err := etcd.Open(t.Context(), etcd.Config{Name: name, Endpoints: []string{"unix:" + socket}, Prefix: prefix,
 		Lease: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	m := &member{store: store, ended: make(chan error, 1)}
 	m.runner, err = lead.New(lead.Options{Store: store, Ports: ports, Planes: 1,
 		Build: func(r lead.Rule) (*controller.Core, error) {
@@ -116,9 +115,7 @@ func start(t *testing.T, name, prefix, socket string, d controller.Device) *memb
 			r.Apply(&conf)
 			return controller.Start(conf)
 		}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var ctx context.Context
 	ctx, m.stop = context.WithCancel(context.Background())
 	go func() { m.ended <- m.runner.Run(ctx) }()
@@ -155,18 +152,14 @@ func attachAll(t *testing.T, c controller.Controller, target circuit.Permutation
 			o.Held = []controller.LeaseSnapshot{{Holder: holder, Mask: 1}}
 		}
 		a, err := c.Attach(r, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r.Attachment = a
 		all = append(all, r)
 	}
 	if s, err := c.Snapshot(); err != nil {
 		t.Fatal(err)
 	} else if s.Planes[0].Holder == nil {
-		if err := all[0].Acquire(1, 1, holder); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, all[0].Acquire(1, 1, holder))
 		await.Until(t, "the plane is granted", func() bool {
 			s, err := c.Snapshot()
 			return err == nil && s.Planes[0].Holder != nil
@@ -174,9 +167,7 @@ func attachAll(t *testing.T, c controller.Controller, target circuit.Permutation
 	}
 	for _, r := range all {
 		if epoch, fault, _ := r.sees(); epoch == 0 && fault == nil {
-			if err := r.Post(0, 0, holder, target); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, r.Post(0, 0, holder, target))
 		}
 	}
 	return all
@@ -192,9 +183,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	partly[0], partly[1] = circuit.Dark, circuit.Dark
 	dir := t.TempDir()
 	server, err := etcd.Open(t.Context(), etcd.Config{Name: "server", Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	for name, test := range map[string]struct {
 		at     circuit.Permutation // where the device goes meanwhile
@@ -221,9 +210,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 			await.Until(t, "ranks are told", func() bool { _, _, closed := ranks[3].sees(); return closed != nil })
 			second := b.rules(t)
 			s, err := second.Snapshot()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if test.blocks {
 				if s.Planes[0].State != controller.Down || !strings.Contains(s.Planes[0].Reason, "drift") {
 					t.Fatalf("a plane that is somewhere else: %+v", s.Planes[0])
@@ -271,9 +258,7 @@ func TestHandOver(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	server, err := etcd.Open(t.Context(), etcd.Config{Name: "server", Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	d := &slowDevice{at: circuit.Shift(ports, 1)}
 	a := start(t, "a", "", dir+"/etcd.sock", d)
@@ -285,18 +270,14 @@ func TestHandOver(t *testing.T) {
 	b := start(t, "b", "", dir+"/etcd.sock", d)
 	await.Until(t, "b knows", func() bool { _, leader := b.runner.Controller(); return leader == "a" })
 	a.stop()
-	if err := <-a.ended; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-a.ended)
 	second := b.rules(t)
 	s, err := second.Snapshot()
 	if err != nil || s.Planes[0].Epoch != 1 || s.Planes[0].State != controller.Resident || !s.Leader {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	b.stop()
-	if err := <-b.ended; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-b.ended)
 	d.settle(circuit.Shift(ports, 3))
 	c := start(t, "c", "", dir+"/etcd.sock", d)
 	if s, err = c.rules(t).Snapshot(); err != nil || s.Planes[0].State != controller.Down {

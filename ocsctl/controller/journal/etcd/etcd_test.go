@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
@@ -52,9 +53,7 @@ func TestFullQueue(t *testing.T) {
 	default:
 	}
 	r.free()
-	if err := <-answer; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-answer)
 	events, err := server.History(t.Context(), controller.AllEvents())
 	if err != nil || len(events) != room+1 {
 		t.Fatalf("%d events, want %d: %v", len(events), room+1, err)
@@ -114,9 +113,7 @@ func TestCorrupt(t *testing.T) {
 	c := open(t, t.TempDir())
 	encoded, err := journal.EncodePlane(1, &journal.State{Epoch: 3, Reserved: 9, Map: circuit.Shift(journaltest.Ports, 1),
 		Intent: &controller.Intent{Plane: 1, Epoch: 3, To: circuit.Shift(journaltest.Ports, 2)}}, journal.Author{Token: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	good := string(encoded)
 	if _, _, err := journal.DecodePlane(journal.PlaneKey(1), encoded); err != nil {
 		t.Fatal(err)
@@ -152,9 +149,7 @@ func TestCorrupt(t *testing.T) {
 				t.Fatal(err)
 			}
 			l, err := c.Campaign(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer journaltest.Resign(t, l)
 			_, err = l.Recovered(journaltest.Ports, journaltest.Planes)
 			wants(t, err, test.kind, c.key(journal.PlaneKey(1)), test.words)
@@ -226,17 +221,13 @@ func TestCompaction(t *testing.T) {
 	c := open(t, t.TempDir(), brief) // the leader compacts when it renews its lease
 	l := lead(t, c)
 	for i := range uint32(compactEvery) {
-		if err := journaltest.Intend(t, l, intent(i)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, journaltest.Intend(t, l, intent(i)))
 	}
 	await.Until(t, "old revisions go", func() bool {
 		_, err := c.etcd.Get(t.Context(), c.key(journal.PlaneKey(0)), clientv3.WithRev(int64(l.token)))
 		return errors.Is(err, rpctypes.ErrCompacted)
 	})
-	if err := journaltest.Intend(t, l, intent(compactEvery)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journaltest.Intend(t, l, intent(compactEvery)))
 }
 
 // TestUnusableDirectory: what etcd cannot open is an error, not the end of the process.

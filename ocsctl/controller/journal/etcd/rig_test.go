@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/ocsctl/controller/journal/journaltest"
@@ -23,9 +24,7 @@ func open(t testing.TB, dir string, change ...func(*Config)) *Client {
 		f(&conf)
 	}
 	c, err := Open(t.Context(), conf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -44,9 +43,7 @@ func lead(t testing.TB, c *Client) *leadership {
 	ctx, cancel := context.WithTimeout(context.Background(), journaltest.Patience)
 	defer cancel()
 	l, err := c.Campaign(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := l.Recovered(journaltest.Ports, journaltest.Planes); err != nil {
 		t.Fatal(err)
 	}
@@ -62,9 +59,7 @@ func storedState(t testing.TB, c *Client) journal.State {
 		t.Fatal(resp, err)
 	}
 	_, s, err := journal.DecodePlane(key, resp.Kvs[0].Value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
@@ -98,9 +93,7 @@ func newRelay(t testing.TB, server string) *relay {
 	t.Helper()
 	address := filepath.Join(t.TempDir(), "relay.sock")
 	l, err := net.Listen("unix", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := &relay{address: address, server: server, listener: l}
 	r.cond = sync.NewCond(&r.mu)
 	var wg sync.WaitGroup

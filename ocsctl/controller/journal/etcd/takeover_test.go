@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/ocsctl/controller/journal/journaltest"
@@ -27,9 +28,7 @@ func TestLostLease(t *testing.T) {
 	r := newRelay(t, server.conf.socket())
 	a, b := open(t, "", through("a", r.address), brief), open(t, "", through("b", server.conf.socket()))
 	old := lead(t, a)
-	if err := journaltest.Intend(t, old, intent(0)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journaltest.Intend(t, old, intent(0)))
 	r.stick(there, back)
 	waiting := make(chan error, 1)
 	old.Intend(intent(1), func(err error) { waiting <- err })
@@ -50,9 +49,7 @@ func TestLostLease(t *testing.T) {
 		t.Errorf("an intent afterwards: %v", err)
 	}
 	// The intent that was under way is void, even if it arrived late.
-	if err := journaltest.Intend(t, l, intent(7)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journaltest.Intend(t, l, intent(7)))
 	journaltest.Resign(t, l)
 	if i := storedState(t, server).Intent; i == nil || i.Epoch != 7 {
 		t.Errorf("the journal has intent %+v", i)
@@ -109,9 +106,7 @@ func TestLostAnswer(t *testing.T) {
 	r.free()
 	select {
 	case err := <-answer:
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	case <-time.After(journaltest.Patience):
 		t.Fatal("the intent has not been answered")
 	}
@@ -119,9 +114,7 @@ func TestLostAnswer(t *testing.T) {
 	if err != nil || resp.Kvs[0].Version != 1 {
 		t.Fatalf("%s was written %d times: %v", key, resp.Kvs[0].Version, err)
 	}
-	if err := journaltest.Intend(t, l, intent(4)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journaltest.Intend(t, l, intent(4)))
 	if len(answer) != 0 {
 		t.Fatal("answered twice")
 	}
@@ -135,9 +128,7 @@ func TestSharedDirectory(t *testing.T) {
 	a := open(t, dir, func(c *Config) { c.Name, c.Lease = "a", 2*journaltest.Patience })
 	b := open(t, dir, func(c *Config) { c.Name, c.Lease = "b", 2*journaltest.Patience })
 	old := lead(t, a)
-	if err := journaltest.Intend(t, old, intent(5)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journaltest.Intend(t, old, intent(5)))
 	won := make(chan *leadership, 1)
 	go func() {
 		if l, err := b.Campaign(context.Background()); err == nil {
@@ -177,9 +168,7 @@ func TestRestart(t *testing.T) {
 				t.Fatalf("round %d: %+v", round, s)
 			}
 		}
-		if err := journaltest.Intend(t, l, intent(round)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, journaltest.Intend(t, l, intent(round)))
 		if round%2 == 0 {
 			journaltest.Resign(t, l)
 		}
@@ -192,9 +181,7 @@ func TestForeignWriter(t *testing.T) {
 	t.Parallel()
 	c := open(t, t.TempDir())
 	l := lead(t, c)
-	if err := journaltest.Intend(t, l, intent(0)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journaltest.Intend(t, l, intent(0)))
 	if _, err := c.etcd.Put(t.Context(), c.key(journal.PlaneKey(0)), "by hand"); err != nil {
 		t.Fatal(err)
 	}
@@ -264,16 +251,10 @@ func TestStoppedProcess(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestStoppedProcess$", "-test.v")
 	cmd.Env = append(os.Environ(), stoppedAddress+"="+server.conf.socket())
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	lines := bufio.NewScanner(out)
 	says := func(word string) string {
@@ -286,16 +267,12 @@ func TestStoppedProcess(t *testing.T) {
 		return ""
 	}
 	says("rules")
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
 	l := lead(t, open(t, "", through("next", server.conf.socket())))
 	if _, err := fmt.Fprintln(in, "go"); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
 	if said := says("answer"); !strings.Contains(said, controller.ErrNotLeader.Error()) {
 		t.Errorf("the process that was stopped: %s", said)
 	}
