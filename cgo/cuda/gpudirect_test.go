@@ -16,6 +16,7 @@ import (
 	"lightpath/cgo/cuda/cudatest"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -30,9 +31,7 @@ func TestExportBuf(t *testing.T) {
 	cudatest.Use(0)
 	at := cudatest.Alloc(10000)
 	fd, offset, err := driver.ExportBuf(unsafe.Add(at, 100), 9000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	if offset != 100 {
 		t.Errorf("offset %d", offset)
@@ -110,18 +109,14 @@ func overPorts(t *testing.T, ranks int, flushed bool) {
 	t.Setenv("LIGHTPATH_DEVICE_PATH", "rdma")
 	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "1M")
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	args := make([]shim.InitArgs, ranks)
 	for r := range args {
 		args[r] = shim.InitArgs{ID: id, Ranks: ranks, Rank: r, Device: r % 2} // devices that no other test uses
 	}
 	cudatest.Use(0)
 	comms, err := shim.Init(args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	before, flushes := n.Moved(), cudatest.Flushes()
 	const count = 20000
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -142,9 +137,7 @@ func overPorts(t *testing.T, ranks int, flushed bool) {
 			cudatest.Use(r % 2)
 			call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r],
 				Stream: streams[r]}
-			if err := shim.Run([]calls.Call{call}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, shim.Run([]calls.Call{call}))
 		}
 	}
 	for i := range want {

@@ -13,6 +13,7 @@ import (
 	"lightpath/cgo/cuda"
 	"lightpath/cgo/cuda/cudatest"
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -97,9 +98,7 @@ func BenchmarkIdle(b *testing.B) {
 
 func cpuTime(b *testing.B) time.Duration {
 	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -174,9 +173,7 @@ func newProgress(b *testing.B, ranks int) *progress {
 
 func (l *progress) must(err error) {
 	l.b.Helper()
-	if err != nil {
-		l.b.Fatal(err)
-	}
+	require.NoError(l.b, err)
 }
 
 func (l *progress) word(i int) *uint32 { return (*uint32)(unsafe.Add(l.room, i*64)) }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lightpath/bench/calibrate"
+	"lightpath/internal/require"
 	"lightpath/plans/fabric"
 )
 
@@ -50,9 +51,7 @@ func TestCalibrationSettles(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := write(t, "fabric.yaml", c.before)
 			f, err := fabric.Load(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			report := calibration{Result: &c.measured}
 			report.propose(f)
 			if len(report.Changes) != c.changes {
@@ -91,15 +90,11 @@ func TestCalibrationSparesAnEditedFile(t *testing.T) {
 	const text = "version: 1\nranks: 4\nplanes: [{name: p0, bandwidth: 1Gbps, ocs: o}]\nocs: [{name: o, driver: emulator, reconfig: 1ms}]\n"
 	path := write(t, "fabric.yaml", text)
 	f, err := fabric.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	report := calibration{Result: &calibrate.Result{AlphaUS: estimate(300, 1), BandwidthGbps: estimate(1, 0)}}
 	report.propose(f)
 	edited := strings.Replace(text, "ranks: 4", "ranks: 5", 1)
-	if err := os.WriteFile(path, []byte(edited), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(edited), 0o600))
 	if err := report.write(path, f); err == nil || !strings.Contains(err.Error(), "changed meanwhile") ||
 		content(t, path) != edited {
 		t.Errorf("%v\n%s", err, content(t, path))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -272,12 +273,7 @@ func (m *machine) attached(a *attachment) bool {
 	if a.port >= 0 {
 		return m.ports[a.port] == a
 	}
-	for _, w := range m.watchers {
-		if w == a {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(m.watchers, a)
 }
 
 func without(all []*attachment, a *attachment) []*attachment {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 )
@@ -138,14 +139,10 @@ func TestGrace(t *testing.T) {
 		r.s[p].Detach(true)
 	}
 	r.attach(1)
-	if err := r.s[1].Acquire(1, 3, 20); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.s[1].Acquire(1, 3, 20))
 	r.attach(0, LeaseSnapshot{Port: 0, Holder: 10, Mask: 1})
 	for p := range 2 {
-		if err := r.s[p].Post(0, 3, 10, circuit.Shift(3, 2)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.s[p].Post(0, 3, 10, circuit.Shift(3, 2)))
 	}
 	r.pass(500 * time.Millisecond)
 	if r.page.epochs[0] != 3 || len(r.s[1].answers) != 0 {
@@ -171,9 +168,7 @@ func TestGraceEndsWhenAllAreBack(t *testing.T) {
 		c.Grace = time.Hour
 		r.absent = 1 + 2
 	})
-	if err := r.s[1].Acquire(1, 1, 20); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.s[1].Acquire(1, 1, 20))
 	r.pass(time.Second)
 	if len(r.s[1].answers) != 0 {
 		t.Fatal("granted before port 2 could claim it")
@@ -193,9 +188,7 @@ func TestGraceIsForPortsThatHadRanks(t *testing.T) {
 			c.Grace, c.Absent = time.Hour, absent
 			r.absent = 1 + 2
 		})
-		if err := r.s[1].Acquire(1, 1, 20); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.s[1].Acquire(1, 1, 20))
 		r.pass(time.Millisecond)
 		if granted := len(r.s[1].answers) == 1; granted != absent[2] {
 			t.Errorf("%v: granted %v", absent, granted)

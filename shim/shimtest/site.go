@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
@@ -121,9 +122,7 @@ func UseControllers(t *testing.T, ranks, planes int, o SiteOptions) *Site {
 	}
 	s.Controllers[0].TakeOver()
 	path := filepath.Join(t.TempDir(), "fabric.yaml")
-	if err := os.WriteFile(path, f.Encode(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, f.Encode(), 0o600))
 	t.Setenv("LIGHTPATH_FABRIC", path)
 	t.Setenv("LIGHTPATH_TIMEOUT", "50s")
 	t.Setenv("LIGHTPATH_TRANSPORT", settings.TransportEBPF)
@@ -132,9 +131,7 @@ func UseControllers(t *testing.T, ranks, planes int, o SiteOptions) *Site {
 
 func (r *controllerServer) serve(version string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		r.Site.t.Fatal(err)
-	}
+	require.NoError(r.Site.t, err)
 	r.addr = l.Addr().String()
 	var infos []ocsctl.PlaneInfo
 	for _, p := range r.Site.planes {
@@ -145,9 +142,7 @@ func (r *controllerServer) serve(version string) {
 		Controller: r.inCharge, Ports: r.Site.ports, Planes: infos, DataPlane: ocsctl.DataNone,
 		Name: r.addr, Version: version,
 	})
-	if err != nil {
-		r.Site.t.Fatal(err)
-	}
+	require.NoError(r.Site.t, err)
 }
 
 func (r *controllerServer) inCharge() (controller.Controller, string) {
@@ -167,9 +162,7 @@ func (r *controllerServer) TakeOver() {
 		Recovered: r.Site.Book.recovered(),
 		Token:     r.Site.token.Add(1), Grace: 30 * time.Second,
 	})
-	if err != nil {
-		r.Site.t.Fatal(err)
-	}
+	require.NoError(r.Site.t, err)
 	r.mu.Lock()
 	r.Core, r.pen = core, p
 	r.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -16,9 +17,7 @@ func FuzzPlane(f *testing.F) {
 		{Reserved: 9, Map: circuit.AllDark(2), Intent: &controller.Intent{Plane: 1, Epoch: 3, To: circuit.Shift(2, 1)}},
 	} {
 		value, err := EncodePlane(1, &s, Author{"a", 5})
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(value)
 	}
 	f.Add([]byte(`{"version":1,"plane":1,"map":[0,0]}`))
@@ -32,9 +31,7 @@ func FuzzPlane(f *testing.F) {
 			t.Fatalf("took plane %d: %+v", j, s)
 		}
 		value, err := EncodePlane(j, &s, Author{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, again, err := DecodePlane(PlaneKey(1), value); err != nil || !reflect.DeepEqual(s, again) {
 			t.Fatalf("%+v became %+v: %v", s, again, err)
 		}

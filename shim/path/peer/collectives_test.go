@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -130,9 +131,7 @@ func TestDirectDeadline(t *testing.T) {
 	call := calls.Call{Comm: w.Comms[0], Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1000, Send: at, Recv: at,
 		Stream: g.Streams[0][0]}
 	call.Options.Deadline = 10 * time.Millisecond
-	if err := shim.Run([]calls.Call{call}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, shim.Run([]calls.Call{call}))
 	<-w.Comms[0].FailedChan()
 	if err := w.Comms[0].AsyncError(); !errors.Is(err, errdefs.ErrTimeout) || !strings.Contains(err.Error(),
 		"no stream of rank 1 is in one") {
@@ -155,10 +154,8 @@ func TestDirectRecorder(t *testing.T) {
 	})
 	for r, c := range w.Comms {
 		at := g.Memory(r, 1000)
-		if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1000, Send: at,
-			Recv: at, Stream: g.Streams[r][0]}}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1000, Send: at,
+			Recv: at, Stream: g.Streams[r][0]}}))
 	}
 	for r, c := range w.Comms {
 		if now := recorder.Of(c).Snapshot(); !now.Running || now.Op.Seq != 1 {
@@ -167,9 +164,7 @@ func TestDirectRecorder(t *testing.T) {
 	}
 	close(held)
 	for r, c := range w.Comms {
-		if err := g.SynchronizeRank(r); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.SynchronizeRank(r))
 		if now := recorder.Of(c).Snapshot(); now.Running || now.Last.Outcome != recorder.Completed ||
 			now.Counts[calls.AllReduce] != 1 {
 			t.Errorf("rank %d: %+v", r, now)

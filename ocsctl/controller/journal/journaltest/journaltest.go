@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/plans/circuit"
@@ -53,9 +54,7 @@ func Lead(t *testing.T, s journal.Store) journal.Leadership {
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
 	l, err := s.Campaign(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := l.Recovered(Ports, Planes); err != nil {
 		t.Fatal(err)
 	}
@@ -81,9 +80,7 @@ func Resign(t *testing.T, l journal.Leadership) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
-	if err := l.Resign(ctx); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Resign(ctx))
 }
 
 // Next begins the rule after l, and returns what it finds.
@@ -93,16 +90,12 @@ func Next(t *testing.T, s journal.Store, l journal.Leadership) (journal.Leadersh
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
 	next, err := s.Campaign(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if next.Token() <= l.Token() {
 		t.Fatalf("token %d after %d", next.Token(), l.Token())
 	}
 	at, err := next.Recovered(Ports, Planes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return next, at
 }
 
@@ -112,9 +105,7 @@ func switched(plane int, epoch uint32, to circuit.Permutation) controller.Event 
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 func firstRule(t *testing.T, s journal.Store) {
