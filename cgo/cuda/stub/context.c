@@ -56,6 +56,8 @@ void stub_call_back(CUhostFn fn, void *data) {
   called_back = false;
 }
 
+bool stub_called_back(void) { return called_back; }
+
 CUcontext stub_current(void) { return stack[depth]; }
 
 static int devices(void) {
@@ -122,6 +124,7 @@ static CUcontext new_context(CUdevice device) {
   CUcontext ctx = calloc(1, sizeof *ctx);
   ctx->id = __atomic_add_fetch(&ids, 1, __ATOMIC_RELAXED);
   ctx->device = device;
+  stub_init_lock(ctx);
   ctx->legacy = stub_new_stream(ctx, false);
   return ctx;
 }

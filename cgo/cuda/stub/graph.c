@@ -124,6 +124,12 @@ static unsigned random_number(void) {
   return v ^ v >> 16;
 }
 
+/* Runs all nodes in the order of their capture. */
+static void run_in_order(CUgraph g, CUcontext ctx) {
+  size_t i;
+  for (i = 0; i < g->nodes.n; i++) (void)stub_run(&g->nodes.all[i]->op, ctx, true);
+}
+
 /* Runs all nodes, each time in another order. A node that waits delays only the nodes that depend on it. */
 static void run_nodes(CUgraph g, CUcontext ctx) {
   const struct timespec pause = {0, 20000};
@@ -281,7 +287,10 @@ static void release_exec(CUgraphExec exec) {
 
 void stub_graph_run(CUgraphExec exec, CUcontext ctx) {
   pthread_mutex_lock(&exec->running);
-  run_nodes(exec->graph, ctx);
+  if (stub_one_queue())
+    run_in_order(exec->graph, ctx);
+  else
+    run_nodes(exec->graph, ctx);
   pthread_mutex_unlock(&exec->running);
   release_exec(exec);
 }

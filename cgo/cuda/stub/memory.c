@@ -204,49 +204,50 @@ bool stub_knows(CUdeviceptr at) {
   return known;
 }
 
-/* Memory that is not page-locked is copied while the caller waits, which a driver may do. */
-static CUresult copy(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream) {
-  struct op op = {.kind = COPY, .dst = stub_reach(dst, size), .src = stub_reach(src, size), .size = size};
+static CUresult submit_copy(struct op op, bool locked, CUstream stream, enum copy_kind kind) {
+  CUcontext ctx = stub_current();
   CUresult rc;
   if (op.dst == NULL || op.src == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (ctx != NULL) stub_first("cuMemcpy", ctx, &ctx->copied[kind]);
   rc = stub_submit(stream, op);
-  if (rc == CUDA_SUCCESS && !(stub_knows(dst) && stub_knows(src)) && stub_stream(stream)->capture == NULL)
-    stub_drain(stub_stream(stream));
+  if (rc == CUDA_SUCCESS && !locked && stub_stream(stream)->capture == NULL) stub_drain_unlocked(stub_stream(stream));
   return rc;
+}
+
+/* Memory that is not page-locked is copied while the caller waits, which a driver may do. */
+static CUresult copy(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream, enum copy_kind kind) {
+  struct op op = {.kind = COPY, .dst = stub_reach(dst, size), .src = stub_reach(src, size), .size = size, .rows = 1};
+  return submit_copy(op, stub_knows(dst) && stub_knows(src), stream, kind);
 }
 
 STUB_API CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t size, CUstream stream) {
   BEGIN();
-  return copy((uintptr_t)dst, src, size, stream);
+  return copy((uintptr_t)dst, src, size, stream, COPY_OUT);
 }
 
 STUB_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t size, CUstream stream) {
   BEGIN();
-  return copy(dst, (uintptr_t)src, size, stream);
+  return copy(dst, (uintptr_t)src, size, stream, COPY_IN);
 }
 
 STUB_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream) {
   BEGIN();
-  return copy(dst, src, size, stream);
+  return copy(dst, src, size, stream, COPY_WITHIN);
 }
 
 STUB_API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream) {
   BEGIN();
-  return copy(dst, src, size, stream);
+  return copy(dst, src, size, stream, COPY_ANY);
 }
 
 STUB_API CUresult cuMemcpy2DAsync_v2(const CUmemcpy2D *c, CUstream stream) {
-  CUresult rc = CUDA_SUCCESS;
-  size_t i;
+  struct op op = {.kind = COPY, .size = c->width, .rows = c->height, .dst_pitch = c->dst_pitch, .src_pitch = c->src_pitch};
   BEGIN();
   if (c->width == 0 || c->height == 0) return CUDA_SUCCESS;
   if (c->src_type != CU_MEMORYTYPE_UNIFIED || c->dst_type != CU_MEMORYTYPE_UNIFIED || c->width > c->src_pitch ||
       c->width > c->dst_pitch)
     return CUDA_ERROR_INVALID_VALUE;
-  if (stub_reach(c->src, (c->height - 1) * c->src_pitch + c->width) == NULL ||
-      stub_reach(c->dst, (c->height - 1) * c->dst_pitch + c->width) == NULL)
-    return CUDA_ERROR_INVALID_VALUE;
-  for (i = 0; rc == CUDA_SUCCESS && i < c->height; i++)
-    rc = copy(c->dst + i * c->dst_pitch, c->src + i * c->src_pitch, c->width, stream);
-  return rc;
+  op.src = stub_reach(c->src, (c->height - 1) * c->src_pitch + c->width);
+  op.dst = stub_reach(c->dst, (c->height - 1) * c->dst_pitch + c->width);
+  return submit_copy(op, stub_knows(c->dst) && stub_knows(c->src), stream, COPY_ROWS);
 }

@@ -55,10 +55,16 @@ static void await_word(const struct op *op) {
     else if (--left % 16 == 0) sched_yield();
 }
 
+static void copy_rows(const struct op *op) {
+  size_t i;
+  for (i = 0; i < op->rows; i++)
+    memmove((char *)op->dst + i * op->dst_pitch, (const char *)op->src + i * op->src_pitch, op->size);
+}
+
 bool stub_run(struct op *op, CUcontext ctx, bool block) {
   if (op->kind < GRAPH && stub_failed(ctx)) return true; /* events are still reached, and graphs released */
   switch (op->kind) {
-    case COPY: memmove(op->dst, op->src, op->size); break;
+    case COPY: copy_rows(op); break;
     case CALL: stub_call_back(op->fn, op->data); break;
     case WAIT_VALUE:
       if (!block && !satisfied(op)) return false;
@@ -75,35 +81,11 @@ bool stub_run(struct op *op, CUcontext ctx, bool block) {
 
 /* ---- Streams ---- */
 
-static void *serve(void *arg) {
-  CUstream s = arg;
-  struct op *op;
-  pthread_mutex_lock(&s->mutex);
-  for (;;) {
-    while (s->first == NULL && !s->ended) pthread_cond_wait(&s->changed, &s->mutex);
-    if (s->first == NULL) break;
-    op = s->first;
-    pthread_mutex_unlock(&s->mutex);
-    (void)stub_run(op, s->ctx, true);
-    pthread_mutex_lock(&s->mutex);
-    s->first = op->next;
-    if (s->first == NULL) s->last = &s->first;
-    s->done++;
-    pthread_cond_broadcast(&s->changed);
-    free(op);
-  }
-  pthread_mutex_unlock(&s->mutex);
-  return NULL;
-}
-
 CUstream stub_new_stream(CUcontext ctx, bool blocking) {
   CUstream s = calloc(1, sizeof *s);
   s->ctx = ctx;
   s->blocking = blocking;
-  s->last = &s->first;
-  pthread_mutex_init(&s->mutex, NULL);
-  pthread_cond_init(&s->changed, NULL);
-  pthread_create(&s->thread, NULL, serve, s);
+  stub_join_queue(s);
   pthread_mutex_lock(&all_mutex);
   s->next = all;
   all = s;
@@ -162,34 +144,6 @@ void stub_leave_capture(CUgraph graph) {
   pthread_mutex_unlock(&all_mutex);
 }
 
-static void append(CUstream s, struct op op) {
-  struct op *own = malloc(sizeof *own);
-  *own = op;
-  own->next = NULL;
-  pthread_mutex_lock(&s->mutex);
-  *s->last = own;
-  s->last = &own->next;
-  s->queued++;
-  pthread_cond_broadcast(&s->changed);
-  pthread_mutex_unlock(&s->mutex);
-}
-
-/* The most operations of a stream; further callers wait. */
-enum { QUEUE = 1024 };
-
-static void await_room(CUstream s) {
-  pthread_mutex_lock(&s->mutex);
-  while (s->queued - s->done >= QUEUE) pthread_cond_wait(&s->changed, &s->mutex);
-  pthread_mutex_unlock(&s->mutex);
-}
-
-void stub_drain(CUstream s) {
-  uint64_t upto;
-  pthread_mutex_lock(&s->mutex);
-  for (upto = s->queued; s->done < upto;) pthread_cond_wait(&s->changed, &s->mutex);
-  pthread_mutex_unlock(&s->mutex);
-}
-
 void stub_drain_context(CUcontext ctx) {
   CUstream s;
   pthread_mutex_lock(&all_mutex);
@@ -199,21 +153,20 @@ void stub_drain_context(CUcontext ctx) {
     if (s->ctx == ctx) stub_drain(s);
 }
 
-static bool busy(CUstream s) {
-  bool is;
-  pthread_mutex_lock(&s->mutex);
-  is = s->queued > s->done;
-  pthread_mutex_unlock(&s->mutex);
-  return is;
+static CUevent new_event(CUcontext ctx) {
+  CUevent e = calloc(1, sizeof *e);
+  pthread_mutex_init(&e->mutex, NULL);
+  pthread_cond_init(&e->changed, NULL);
+  e->ctx = ctx;
+  return e;
 }
 
 /* Orders the next operation of s after all operations of other. */
 static void follow(CUstream s, CUstream other) {
-  CUevent e;
-  if (cuEventCreate(&e, 0) != CUDA_SUCCESS) return;
+  CUevent e = new_event(s->ctx);
   e->recorded = 1;
-  append(other, (struct op){.kind = RECORD, .event = e, .turn = 1});
-  append(s, (struct op){.kind = WAIT_EVENT, .event = e, .turn = 1}); /* e is never freed: it is small */
+  stub_append(other, (struct op){.kind = RECORD, .event = e, .turn = 1}, true);
+  stub_append(s, (struct op){.kind = WAIT_EVENT, .event = e, .turn = 1}, true); /* e is never freed: it is small */
 }
 
 /* The default stream comes after all blocking streams, and they after it. */
@@ -222,9 +175,9 @@ static void order(CUstream s) {
   if (s == s->ctx->legacy) {
     pthread_mutex_lock(&all_mutex);
     for (other = all; other != NULL; other = other->next)
-      if (other->blocking && !other->ended && other->ctx == s->ctx && busy(other)) follow(s, other);
+      if (other->blocking && !other->ended && other->ctx == s->ctx && stub_busy(other)) follow(s, other);
     pthread_mutex_unlock(&all_mutex);
-  } else if (s->blocking && busy(s->ctx->legacy)) {
+  } else if (s->blocking && stub_busy(s->ctx->legacy)) {
     follow(s, s->ctx->legacy);
   }
 }
@@ -238,9 +191,8 @@ CUresult stub_submit(CUstream stream, struct op op) {
     stub_graph_append(s, op);
     return CUDA_SUCCESS;
   }
-  await_room(s);
   order(s);
-  append(s, op);
+  stub_append(s, op, false);
   return CUDA_SUCCESS;
 }
 
@@ -251,14 +203,11 @@ STUB_API CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-/* The stream's thread ends when its work has; the handle is never given out again. */
+/* It waits for the stream's work; the handle is never given out again. */
 STUB_API CUresult cuStreamDestroy_v2(CUstream s) {
   BEGIN();
-  pthread_mutex_lock(&s->mutex);
   s->ended = true;
-  pthread_cond_broadcast(&s->changed);
-  pthread_mutex_unlock(&s->mutex);
-  pthread_join(s->thread, NULL);
+  stub_leave_queue(s);
   return CUDA_SUCCESS;
 }
 
@@ -275,15 +224,11 @@ STUB_API CUresult cuStreamSynchronize(CUstream stream) {
 
 STUB_API CUresult cuStreamQuery(CUstream stream) {
   CUstream s = stub_stream(stream);
-  bool ready;
   BEGIN();
   if (stub_usable(stream) != CUDA_SUCCESS) return stub_usable(stream);
   if (s->capture != NULL) s->capture->invalid = true;
   if (stub_capture_forbids() || s->capture != NULL) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  pthread_mutex_lock(&s->mutex);
-  ready = s->done == s->queued;
-  pthread_mutex_unlock(&s->mutex);
-  return ready ? stub_failed(s->ctx) : CUDA_ERROR_NOT_READY;
+  return stub_busy(s) ? CUDA_ERROR_NOT_READY : stub_failed(s->ctx);
 }
 
 STUB_API CUresult cuStreamGetCtx(CUstream stream, CUcontext *ctx) {
@@ -334,15 +279,10 @@ STUB_API CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned n, CUstreamBat
 /* ---- Events ---- */
 
 STUB_API CUresult cuEventCreate(CUevent *event, unsigned flags) {
-  CUevent e;
   (void)flags;
   BEGIN();
   if (stub_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
-  e = calloc(1, sizeof *e);
-  pthread_mutex_init(&e->mutex, NULL);
-  pthread_cond_init(&e->changed, NULL);
-  e->ctx = stub_current();
-  *event = e;
+  *event = new_event(stub_current());
   return CUDA_SUCCESS;
 }
 

@@ -18,6 +18,9 @@
 
 #define STUB_API __attribute__((visibility("default")))
 #define MAX_DEVICES 16
+#define MAX_QUEUES 32
+
+enum copy_kind { COPY_OUT, COPY_IN, COPY_WITHIN, COPY_ANY, COPY_ROWS, COPIES };
 
 struct CUctx_st {
   unsigned long long id; /* from 1 */
@@ -25,6 +28,10 @@ struct CUctx_st {
   CUstream legacy; /* the default stream */
   bool reaches[MAX_DEVICES]; /* memory of these devices */
   CUresult error;            /* with which it failed: nothing runs in it any more */
+  pthread_mutex_t lock;      /* lock.c */
+  bool copied[COPIES];       /* kinds of copies that it has had */
+  struct queue *queues[MAX_QUEUES]; /* queue.c */
+  unsigned streams;                 /* how many have got one */
 };
 
 /* ---- memory.c ---- */
@@ -69,10 +76,12 @@ enum kind { COPY, CALL, WAIT_VALUE, WRITE_VALUE, KERNEL, GRAPH, RECORD, WAIT_EVE
 
 struct op {
   struct op *next;
+  CUstream stream;
   enum kind kind;
   void *dst; /* COPY; also the word of WAIT_VALUE and WRITE_VALUE */
   const void *src;
   size_t size;
+  size_t rows, dst_pitch, src_pitch; /* of a copy of rows of size bytes */
   CUhostFn fn; /* CALL */
   void *data;
   uint32_t value; /* WAIT_VALUE, WRITE_VALUE */
@@ -111,11 +120,8 @@ struct CUgraph_st {
 struct CUstream_st {
   CUcontext ctx;
   bool blocking; /* ordered with the default stream */
-  pthread_t thread;
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;
-  struct op *first, **last;
-  uint64_t queued, done; /* operations */
+  struct queue *queue;
+  uint64_t queued, done; /* operations; guarded by the queue's mutex */
   bool ended;
   CUgraph capture; /* NULL while none */
   struct nodes at; /* of the capture */
@@ -127,7 +133,6 @@ CUresult stub_submit(CUstream stream, struct op op);
 CUstream stub_stream(CUstream stream); /* resolves the default streams; NULL without a context */
 /* CUDA_SUCCESS if the stream can be used: it has not been destroyed, and no capture makes it unusable. */
 CUresult stub_usable(CUstream stream);
-void stub_drain(CUstream stream); /* waits for all its operations */
 CUstream stub_new_stream(CUcontext ctx, bool blocking);
 /* Runs an operation, unless its context has failed. Returns false if it must wait for a value and may not block. */
 bool stub_run(struct op *op, CUcontext ctx, bool block);
@@ -136,6 +141,29 @@ void stub_leave_capture(CUgraph graph); /* ends the capture of all its streams *
 
 CUresult cuEventCreate(CUevent *event, unsigned flags);
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer);
+
+/* ---- queue.c ---- */
+
+/* Gives a new stream a queue: its own one, or one of its context's. */
+void stub_join_queue(CUstream s);
+void stub_leave_queue(CUstream s); /* when the stream's operations have run */
+/* Appends an operation. It waits for room in the queue if full is set. */
+void stub_append(CUstream s, struct op op, bool full);
+void stub_drain(CUstream s); /* waits for all its operations */
+bool stub_busy(CUstream s);
+bool stub_one_queue(void); /* contexts have a single queue */
+
+/* ---- lock.c ---- */
+
+/* Takes the context's lock for a function of the interface, if the settings want it, and waits for the device where
+ * the function does. *held is for stub_unlock. Returns an error that ends the function. */
+CUresult stub_begin(const char *function, CUcontext *held);
+void stub_unlock(CUcontext *held);
+/* Makes the first call with this flag wait for the device. */
+void stub_first(const char *function, CUcontext ctx, bool *had);
+/* Waits for a stream without the context's lock. */
+void stub_drain_unlocked(CUstream s);
+void stub_init_lock(CUcontext ctx);
 
 /* ---- kernel.c ---- */
 
@@ -159,16 +187,16 @@ int stub_architecture(CUdevice device);   /* 90 is sm_90 */
 
 /* The error that a test has injected into this function, else CUDA_SUCCESS. */
 CUresult stub_injected(const char *function);
+bool stub_called_back(void); /* this thread runs a host function */
 CUcontext stub_current(void);
 CUresult cuCtxPushCurrent_v2(CUcontext ctx);
 CUresult stub_failed(CUcontext ctx); /* its error, else CUDA_SUCCESS */
 void stub_call_back(CUhostFn fn, void *data); /* the function may not call the driver */
 
-/* Starts a function of the interface: an injected error ends it. */
-#define BEGIN()                                  \
-  do {                                           \
-    CUresult injected = stub_injected(__func__); \
-    if (injected != CUDA_SUCCESS) return injected; \
-  } while (0)
+/* Starts a function of the interface: an injected error ends it. The context's lock is held until it returns. */
+#define BEGIN()                                                   \
+  __attribute__((cleanup(stub_unlock))) CUcontext held_ = NULL;   \
+  CUresult begun_ = stub_begin(__func__, &held_);                 \
+  if (begun_ != CUDA_SUCCESS) return begun_
 
 #endif
