@@ -143,10 +143,12 @@ static void run_nodes(CUgraph g, CUcontext ctx) {
       ran = can_run(n, done) && stub_run(&n->op, ctx, false);
       if (ran) done[n->index] = true;
     }
-    if (ran)
+    if (ran) {
       left--;
-    else
+    } else {
+      stub_end_turn();
       nanosleep(&pause, NULL);
+    }
   }
   free(done);
 }

@@ -43,6 +43,7 @@ static void *serve(void *arg) {
   pthread_mutex_lock(&q->mutex);
   for (;;) {
     bool alone;
+    if (q->first == NULL) stub_end_turn();
     while (q->first == NULL && !q->ended) pthread_cond_wait(&q->changed, &q->mutex);
     if (q->first == NULL) break;
     op = q->first;

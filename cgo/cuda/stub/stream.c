@@ -32,6 +32,7 @@ static void reach(CUevent e, uint64_t turn) {
 
 static void await(CUevent e, uint64_t turn) {
   pthread_mutex_lock(&e->mutex);
+  if (e->reached < turn) stub_end_turn();
   while (e->reached < turn) pthread_cond_wait(&e->changed, &e->mutex);
   pthread_mutex_unlock(&e->mutex);
 }
@@ -50,6 +51,7 @@ static unsigned long looks(void) {
 static void await_word(const struct op *op) {
   const struct timespec pause = {0, 20000};
   unsigned long left = looks();
+  if (!satisfied(op)) stub_end_turn();
   while (!satisfied(op))
     if (left == 0) nanosleep(&pause, NULL);
     else if (--left % 16 == 0) sched_yield();
@@ -63,9 +65,13 @@ static void copy_rows(const struct op *op) {
 
 bool stub_run(struct op *op, CUcontext ctx, bool block) {
   if (op->kind < GRAPH && stub_failed(ctx)) return true; /* events are still reached, and graphs released */
+  if (op->kind == COPY || op->kind == WRITE_VALUE || op->kind == KERNEL) stub_take_turn(ctx->device);
   switch (op->kind) {
     case COPY: copy_rows(op); break;
-    case CALL: stub_call_back(op->fn, op->data); break;
+    case CALL:
+      stub_end_turn();
+      stub_call_back(op->fn, op->data);
+      break;
     case WAIT_VALUE:
       if (!block && !satisfied(op)) return false;
       await_word(op);

@@ -153,6 +153,12 @@ void stub_drain(CUstream s); /* waits for all its operations */
 bool stub_busy(CUstream s);
 bool stub_one_queue(void); /* contexts have a single queue */
 
+/* ---- slice.c ---- */
+
+/* Waits for this process's turn on the device, if processes take turns. The thread keeps it until stub_end_turn. */
+void stub_take_turn(CUdevice device);
+void stub_end_turn(void); /* before the thread waits for anything */
+
 /* ---- lock.c ---- */
 
 /* Takes the context's lock for a function of the interface, if the settings want it, and waits for the device where

@@ -1,5 +1,7 @@
 /* The hostile modes of the stub: model TEST..., with the settings that run.sh gives each. A thread that should block
  * cannot end before the gate is opened. */
+#include <fcntl.h>
+#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -143,12 +145,36 @@ static void not_drained(void) {
   CHECK(!ends_early(allocate, false));
 }
 
+/* Another process has the turn while it holds the lock of the device's file. */
+static void sliced(void) {
+  char path[4096];
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  uint32_t *gate = new_gate();
+  int other;
+  words = new_gate();
+  snprintf(path, sizeof path, "%s/device-0", getenv("STUB_CUDA_SHARE"));
+  CHECK((other = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) >= 0);
+  CHECK(flock(other, LOCK_EX) == 0);
+  IS(gpu.StreamWriteValue32(s, (uintptr_t)words, 1, 0), CUDA_SUCCESS);
+  usleep(20000);
+  CHECK(words[0] == 0);
+  CHECK(flock(other, LOCK_UN) == 0);
+  IS(gpu.StreamWriteValue32(s, (uintptr_t)words, 2, 0), CUDA_SUCCESS);
+  wait_for_gate(s, gate); /* needs no turn */
+  CHECK(flock(other, LOCK_EX) == 0);
+  CHECK(flock(other, LOCK_UN) == 0);
+  open_gate(gate);
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  CHECK(words[0] == 2);
+}
+
 static const struct { const char *name; void (*run)(void);
 } tests[] = {
     {"shared_queue", shared_queue},
     {"full_queue", full_queue},
     {"drained", drained},
     {"not_drained", not_drained},
+    {"sliced", sliced},
 };
 
 int main(int argc, char **argv) {
