@@ -62,6 +62,7 @@ CUresult stub_begin(const char *function, CUcontext *held) {
   CUcontext ctx = stub_current();
   CUresult rc;
   pthread_once(&once, configure);
+  stub_count_call(function);
   if (locks && ctx != NULL && !stub_called_back() && !is_free(function)) {
     pthread_mutex_lock(&ctx->lock);
     *held = ctx;

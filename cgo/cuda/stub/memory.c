@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -70,13 +71,14 @@ STUB_API void *stubReach(CUdeviceptr at, size_t size) { return stub_reach(at, si
 static CUresult add(void **at, size_t size, int type, bool managed) {
   const size_t page = 4096;
   size_t room = (size + page - 1) / page * page;
+  struct stat st;
   struct block *b;
   int fd;
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (stub_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
   if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (size > (size_t)1 << 36 || (fd = memfd_create("stub-cuda", MFD_CLOEXEC)) < 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (ftruncate(fd, (off_t)room) != 0) {
+  if (ftruncate(fd, (off_t)room) != 0 || fstat(fd, &st) != 0) {
     close(fd);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -89,7 +91,9 @@ static CUresult add(void **at, size_t size, int type, bool managed) {
   b->type = type;
   b->managed = managed;
   b->ctx = stub_current();
-  memset(b->alias, 0xA5, room); /* no program may rely on zeros */
+  b->home = b->ctx->device;
+  b->key = st.st_ino << KEY_SHIFT;
+  if (!stub_skips(room)) memset(b->alias, 0xA5, room); /* no program may rely on zeros */
   stub_add_block(b);
   *at = b->at;
   return CUDA_SUCCESS;
@@ -196,6 +200,27 @@ STUB_API CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr p
   return CUDA_SUCCESS;
 }
 
+int stub_home(CUdeviceptr at) {
+  struct block *b;
+  int home;
+  pthread_mutex_lock(&mutex);
+  b = find(at);
+  home = b != NULL && b->type == CU_MEMORYTYPE_DEVICE ? b->home : -1;
+  pthread_mutex_unlock(&mutex);
+  return home;
+}
+
+uint64_t stub_key(CUdeviceptr at, bool *of_host) {
+  struct block *b;
+  uint64_t key;
+  pthread_mutex_lock(&mutex);
+  b = find(at);
+  key = b != NULL ? b->key + (at - (uintptr_t)b->at) : at;
+  *of_host = b == NULL || b->type == CU_MEMORYTYPE_HOST;
+  pthread_mutex_unlock(&mutex);
+  return key;
+}
+
 static void is_known(struct block *b, void *known) { *(bool *)known = b != NULL; }
 
 bool stub_knows(CUdeviceptr at) {
@@ -216,7 +241,8 @@ static CUresult submit_copy(struct op op, bool locked, CUstream stream, enum cop
 
 /* Memory that is not page-locked is copied while the caller waits, which a driver may do. */
 static CUresult copy(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream, enum copy_kind kind) {
-  struct op op = {.kind = COPY, .dst = stub_reach(dst, size), .src = stub_reach(src, size), .size = size, .rows = 1};
+  struct op op = {.kind = COPY, .dst = stub_reach(dst, size), .src = stub_reach(src, size), .size = size, .rows = 1,
+                  .dst_at = dst, .src_at = src};
   return submit_copy(op, stub_knows(dst) && stub_knows(src), stream, kind);
 }
 
@@ -249,5 +275,6 @@ STUB_API CUresult cuMemcpy2DAsync_v2(const CUmemcpy2D *c, CUstream stream) {
     return CUDA_ERROR_INVALID_VALUE;
   op.src = stub_reach(c->src, (c->height - 1) * c->src_pitch + c->width);
   op.dst = stub_reach(c->dst, (c->height - 1) * c->dst_pitch + c->width);
+  op.dst_at = c->dst, op.src_at = c->src;
   return submit_copy(op, stub_knows(c->dst) && stub_knows(c->src), stream, COPY_ROWS);
 }

@@ -10,6 +10,7 @@ struct queue {
   struct op *first, **last;
   unsigned held; /* operations */
   bool ended;
+  uint64_t now; /* when its last operation ended, on the virtual clock */
 };
 
 /* The most operations of a queue; further callers wait. */
@@ -50,12 +51,14 @@ static void *serve(void *arg) {
     pthread_mutex_unlock(&q->mutex);
     alone = op->kind == CALL && of_context() > 0;
     if (alone) pthread_mutex_lock(&calling);
+    op->begun = op->end = q->now > op->issued ? q->now : op->issued;
     (void)stub_run(op, op->stream->ctx, true);
     if (alone) pthread_mutex_unlock(&calling);
     pthread_mutex_lock(&q->mutex);
     q->first = op->next;
     if (q->first == NULL) q->last = &q->first;
     q->held--;
+    q->now = op->stream->now = op->end;
     op->stream->done++;
     pthread_cond_broadcast(&q->changed);
     free(op);
@@ -107,7 +110,11 @@ void stub_append(CUstream s, struct op op, bool full) {
   own->next = NULL;
   own->stream = s;
   pthread_mutex_lock(&q->mutex);
-  while (!full && q->held >= ROOM) pthread_cond_wait(&q->changed, &q->mutex);
+  if (!full && q->held >= ROOM) {
+    while (q->held >= ROOM) pthread_cond_wait(&q->changed, &q->mutex);
+    stub_host_reached(q->now);
+  }
+  own->issued = stub_host_now();
   *q->last = own;
   q->last = &own->next;
   q->held++;
@@ -121,6 +128,7 @@ void stub_drain(CUstream s) {
   uint64_t upto;
   pthread_mutex_lock(&q->mutex);
   for (upto = s->queued; s->done < upto;) pthread_cond_wait(&q->changed, &q->mutex);
+  stub_host_reached(s->now);
   pthread_mutex_unlock(&q->mutex);
 }
 
@@ -128,6 +136,7 @@ bool stub_busy(CUstream s) {
   bool is;
   pthread_mutex_lock(&s->queue->mutex);
   is = s->queued > s->done;
+  if (!is) stub_host_reached(s->now);
   pthread_mutex_unlock(&s->queue->mutex);
   return is;
 }

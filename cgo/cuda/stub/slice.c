@@ -18,9 +18,10 @@ struct turn {
   unsigned users;  /* threads that run in the turn */
   bool over;       /* users leave, so that another process can have it */
   uint64_t began;
+  uint64_t start, end; /* of the turn, on the virtual clock */
 };
 
-static struct turn turns[MAX_DEVICES] = {[0 ... MAX_DEVICES - 1] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, false, 0}};
+static struct turn turns[MAX_DEVICES] = {[0 ... MAX_DEVICES - 1] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, false, 0, 0, 0}};
 static long cost; /* us; -1 without turns */
 static const char *folder;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -58,6 +59,7 @@ static void take(struct turn *t, CUdevice device) {
   while (flock(t->fd, LOCK_EX) != 0 && errno == EINTR) {
   }
   if (pread(t->fd, &last, sizeof last, 0) == sizeof last && last != self) nanosleep(&change, NULL);
+  if (stub_clock()) t->start = t->end = *stub_turn_end(device) + (last != 0 && last != self ? (uint64_t)cost * 1000 : 0);
   if (last != self && pwrite(t->fd, &self, sizeof self, 0) != sizeof self) abort();
   t->began = now();
 }
@@ -86,9 +88,20 @@ void stub_end_turn(void) {
   mine = NULL;
   pthread_mutex_lock(&t->mutex);
   if (--t->users == 0) {
+    if (stub_clock()) *stub_turn_end((CUdevice)(t - turns)) = t->end;
     flock(t->fd, LOCK_UN);
     __atomic_store_n(&t->over, false, __ATOMIC_RELAXED);
     pthread_cond_broadcast(&t->changed);
   }
   pthread_mutex_unlock(&t->mutex);
 }
+
+void stub_in_turn(CUdevice device, uint64_t end) {
+  struct turn *t = &turns[device];
+  if (mine == NULL) return;
+  pthread_mutex_lock(&t->mutex);
+  if (t->end < end) t->end = end;
+  pthread_mutex_unlock(&t->mutex);
+}
+
+uint64_t stub_turn_began(CUdevice device) { return mine != NULL ? turns[device].start : 0; }

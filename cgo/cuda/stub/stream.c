@@ -12,6 +12,7 @@ struct CUevent_st {
   uint64_t recorded, reached; /* turns: how often it was recorded, and which turn has been reached */
   struct timespec at;         /* when that was */
   CUcontext ctx;
+  uint64_t now; /* of the virtual clock, at that time */
   bool destroyed;
   uint64_t capture;    /* the capture that it was last recorded in, 0: none */
   struct nodes before; /* of that capture: the nodes before it */
@@ -22,9 +23,9 @@ static CUstream all;
 
 /* ---- Operations ---- */
 
-static void reach(CUevent e, uint64_t turn) {
+static void reach(CUevent e, uint64_t turn, uint64_t now) {
   pthread_mutex_lock(&e->mutex);
-  if (e->reached < turn) e->reached = turn;
+  if (e->reached < turn) e->reached = turn, e->now = now;
   clock_gettime(CLOCK_MONOTONIC, &e->at);
   pthread_cond_broadcast(&e->changed);
   pthread_mutex_unlock(&e->mutex);
@@ -59,6 +60,7 @@ static void await_word(const struct op *op) {
 
 static void copy_rows(const struct op *op) {
   size_t i;
+  if (stub_skips(op->size * op->rows)) return;
   for (i = 0; i < op->rows; i++)
     memmove((char *)op->dst + i * op->dst_pitch, (const char *)op->src + i * op->src_pitch, op->size);
 }
@@ -66,6 +68,7 @@ static void copy_rows(const struct op *op) {
 bool stub_run(struct op *op, CUcontext ctx, bool block) {
   if (op->kind < GRAPH && stub_failed(ctx)) return true; /* events are still reached, and graphs released */
   if (op->kind == COPY || op->kind == WRITE_VALUE || op->kind == KERNEL) stub_take_turn(ctx->device);
+  if (op->kind != WAIT_VALUE && op->kind != WAIT_EVENT) stub_time(op, ctx);
   switch (op->kind) {
     case COPY: copy_rows(op); break;
     case CALL:
@@ -75,12 +78,20 @@ bool stub_run(struct op *op, CUcontext ctx, bool block) {
     case WAIT_VALUE:
       if (!block && !satisfied(op)) return false;
       await_word(op);
+      stub_time(op, ctx);
       break;
-    case WRITE_VALUE: __atomic_store_n((uint32_t *)op->dst, op->value, __ATOMIC_RELEASE); break;
+    case WRITE_VALUE:
+      if (stub_clock()) stub_stamp(op);
+      __atomic_store_n((uint32_t *)op->dst, op->value, __ATOMIC_RELEASE);
+      break;
     case KERNEL: stub_run_kernel(op); break;
-    case GRAPH: stub_graph_run(op->graph, ctx); break;
-    case RECORD: reach(op->event, op->turn); break;
-    case WAIT_EVENT: await(op->event, op->turn); break;
+    case GRAPH: op->end = stub_graph_run(op->graph, ctx, op->end); break;
+    case RECORD: reach(op->event, op->turn, op->end); break;
+    case WAIT_EVENT:
+      await(op->event, op->turn);
+      if (op->begun < op->event->now) op->begun = op->event->now;
+      stub_time(op, ctx);
+      break;
   }
   return true;
 }
@@ -253,10 +264,13 @@ STUB_API CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *data) {
 
 static CUresult word(CUstream stream, enum kind kind, CUdeviceptr at, uint32_t value, unsigned flags) {
   void *reached = stub_reach(at, sizeof(uint32_t));
+  struct op op;
   unsigned most = kind == WAIT_VALUE ? CU_STREAM_WAIT_VALUE_EQ : 0; /* the largest flag that the stub knows */
   if (reached == NULL || !stub_knows(at) || at % sizeof(uint32_t) != 0 || stub_is_registered(at) || flags > most)
     return CUDA_ERROR_INVALID_VALUE;
-  return stub_submit(stream, (struct op){.kind = kind, .dst = reached, .value = value, .flags = flags});
+  op = (struct op){.kind = kind, .dst = reached, .value = value, .flags = flags};
+  if (stub_clock()) op.key = stub_key(at, &op.of_host);
+  return stub_submit(stream, op);
 }
 
 STUB_API CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags) {
@@ -358,6 +372,7 @@ STUB_API CUresult cuEventQuery(CUevent e) {
   if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   pthread_mutex_lock(&e->mutex);
   ready = e->reached == e->recorded;
+  if (ready) stub_host_reached(e->now);
   pthread_mutex_unlock(&e->mutex);
   return ready ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
@@ -368,6 +383,7 @@ STUB_API CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to) {
   if (rc == CUDA_SUCCESS) rc = cuEventQuery(to);
   if (rc != CUDA_SUCCESS) return rc;
   if (from->recorded == 0 || to->recorded == 0) return CUDA_ERROR_INVALID_HANDLE;
-  *ms = (float)(to->at.tv_sec - from->at.tv_sec) * 1e3f + (float)(to->at.tv_nsec - from->at.tv_nsec) / 1e6f;
+  *ms = stub_clock() ? ((float)to->now - (float)from->now) / 1e6f :
+        (float)(to->at.tv_sec - from->at.tv_sec) * 1e3f + (float)(to->at.tv_nsec - from->at.tv_nsec) / 1e6f;
   return CUDA_SUCCESS;
 }

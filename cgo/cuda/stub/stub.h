@@ -19,6 +19,7 @@
 #define STUB_API __attribute__((visibility("default")))
 #define MAX_DEVICES 16
 #define MAX_QUEUES 32
+#define KEY_SHIFT 36 /* a key is the number of a file and an offset in it */
 
 enum copy_kind { COPY_OUT, COPY_IN, COPY_WITHIN, COPY_ANY, COPY_ROWS, COPIES };
 
@@ -50,6 +51,8 @@ struct block {
   uint64_t id; /* unique */
   bool managed;
   CUcontext ctx;
+  CUdevice home; /* whose memory it is */
+  uint64_t key;  /* of its first byte, in all processes */
   /* ipc.c */
   int fd;          /* if the memory can be exported, else -1 */
   ino_t imported;  /* the file that it came from, 0: this process's memory */
@@ -61,6 +64,9 @@ void stub_add_block(struct block *b);
 struct block *stub_take_block(CUdeviceptr at, bool (*fits)(const struct block *b));
 /* Calls f for all blocks, under the list's lock, until it returns true. */
 void stub_each_block(bool (*f)(struct block *b, void *arg), void *arg);
+int stub_home(CUdeviceptr at); /* the device whose memory it is, -1 for the host */
+/* The number of a word in all processes, and whether it is in memory of the host. */
+uint64_t stub_key(CUdeviceptr at, bool *of_host);
 bool stub_knows(CUdeviceptr at); /* false for host memory that only the program knows */
 /* Calls f, under the list's lock, for the block that holds the address; NULL if there is none. */
 void stub_with_block(CUdeviceptr at, void (*f)(struct block *b, void *arg), void *arg);
@@ -92,6 +98,11 @@ struct op {
   CUgraphExec graph; /* GRAPH: a reference */
   CUevent event;     /* RECORD, WAIT_EVENT */
   uint64_t turn; /* of the event */
+  /* clock.c */
+  CUdeviceptr dst_at, src_at; /* COPY: as the program sees them */
+  uint64_t key;               /* of the word, in all processes */
+  bool of_host, in_graph;     /* the word is in memory of the host; the operation is a node */
+  uint64_t issued, begun, end; /* ns */
 };
 
 /* Nodes of a graph: those before the next operation of a captured stream, or before an event. */
@@ -122,6 +133,7 @@ struct CUstream_st {
   bool blocking; /* ordered with the default stream */
   struct queue *queue;
   uint64_t queued, done; /* operations; guarded by the queue's mutex */
+  uint64_t now;          /* when the last ended, on the virtual clock */
   bool ended;
   CUgraph capture; /* NULL while none */
   struct nodes at; /* of the capture */
@@ -159,6 +171,21 @@ bool stub_one_queue(void); /* contexts have a single queue */
 void stub_take_turn(CUdevice device);
 void stub_end_turn(void); /* before the thread waits for anything */
 
+void stub_in_turn(CUdevice device, uint64_t end); /* an operation of the turn ends then */
+uint64_t stub_turn_began(CUdevice device);
+
+/* ---- clock.c ---- */
+
+bool stub_clock(void);
+bool stub_skips(size_t bytes);              /* copies and kernels of so many bytes move nothing */
+size_t stub_kernel_bytes(const struct op *op);
+void stub_count_call(const char *function);
+uint64_t stub_host_now(void);               /* of this thread */
+void stub_host_reached(uint64_t at);        /* it has seen something that happened then */
+void stub_time(struct op *op, CUcontext ctx); /* sets end; begun is set */
+void stub_stamp(struct op *op);             /* its word is written at its end */
+uint64_t *stub_turn_end(CUdevice device);
+
 /* ---- lock.c ---- */
 
 /* Takes the context's lock for a function of the interface, if the settings want it, and waits for the device where
@@ -181,7 +208,8 @@ void stub_run_kernel(const struct op *op);
 bool stub_capture_forbids(void);
 bool stub_any_capture(void); /* whether some capture is in progress */
 void stub_graph_append(CUstream stream, struct op op); /* to the stream's graph */
-void stub_graph_run(CUgraphExec exec, CUcontext ctx);  /* once, and releases the reference */
+/* Runs once, from a time of the virtual clock on, and releases the reference. Returns when it has ended. */
+uint64_t stub_graph_run(CUgraphExec exec, CUcontext ctx, uint64_t now);
 CUgraph stub_capturing(uint64_t id);                   /* the capture with this id, NULL if it has ended */
 void stub_add_nodes(struct nodes *to, const struct nodes *some);
 void stub_clear_nodes(struct nodes *n);

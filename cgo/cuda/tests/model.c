@@ -168,6 +168,65 @@ static void sliced(void) {
   CHECK(words[0] == 2);
 }
 
+static CUevent recorded(CUstream s) {
+  CUevent e;
+  IS(gpu.EventCreate(&e, 0), CUDA_SUCCESS);
+  IS(gpu.EventRecord(e, s), CUDA_SUCCESS);
+  return e;
+}
+
+/* The modelled time between two events in us. */
+static double between(CUevent from, CUevent to, CUstream s) {
+  float ms;
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  IS(gpu.EventElapsedTime(&ms, from, to), CUDA_SUCCESS);
+  return ms * 1e3;
+}
+
+static void about(double us, double want) {
+  if (us < want * 0.98 - 0.01 || us > want * 1.02 + 0.01) fprintf(stderr, "%.2f us, want %.2f\n", us, want);
+  CHECK(us >= want * 0.98 - 0.01 && us <= want * 1.02 + 0.01);
+}
+
+/* The constants of the clock: cgo/cuda/stub/constants.h. */
+static void timed(void) {
+  enum { BYTES = 430 << 20, TIMES = 10 };
+  const double word = 0.7, launch = 4, enqueue = 2, poll = 1, copy = 2.0 * BYTES / 4300e3;
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
+  CUevent from, to, other;
+  uintptr_t a, b;
+  int i;
+  words = new_gate();
+  a = (uintptr_t)gpu_alloc(BYTES);
+  b = (uintptr_t)gpu_alloc(BYTES);
+  IS(gpu.MemcpyAsync(a, b, BYTES, s), CUDA_SUCCESS); /* longer than the CPU needs for what follows */
+  from = recorded(s);
+  for (i = 0; i < TIMES; i++) IS(gpu.StreamWriteValue32(s, (uintptr_t)words, 1, 0), CUDA_SUCCESS);
+  to = recorded(s);
+  about(between(from, to, s), (TIMES + 1) * word);
+  from = recorded(s);
+  IS(gpu.MemcpyAsync(a, b, BYTES, s), CUDA_SUCCESS);
+  to = recorded(s);
+  about(between(from, to, s), enqueue + launch + copy + word); /* the stream waits for the CPU's call */
+  /* Two copies at once take twice as long as one. */
+  from = recorded(s);
+  IS(gpu.StreamWaitEvent(t, from, 0), CUDA_SUCCESS);
+  IS(gpu.MemcpyAsync(a, b, BYTES, s), CUDA_SUCCESS);
+  IS(gpu.MemcpyAsync(a, b, BYTES, t), CUDA_SUCCESS);
+  to = recorded(s);
+  other = recorded(t);
+  IS(gpu.StreamSynchronize(t), CUDA_SUCCESS);
+  about(between(from, to, s) > between(from, other, t) ? between(from, to, s) : between(from, other, t), 2 * copy);
+  /* A stream that waits for a word goes on after its write. */
+  IS(gpu.StreamWaitValue32(t, (uintptr_t)words, 7, CU_STREAM_WAIT_VALUE_EQ), CUDA_SUCCESS);
+  other = recorded(t);
+  from = recorded(s);
+  IS(gpu.MemcpyAsync(a, b, BYTES, s), CUDA_SUCCESS);
+  IS(gpu.StreamWriteValue32(s, (uintptr_t)words, 7, 0), CUDA_SUCCESS);
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  about(between(from, other, t), enqueue + launch + copy + 2 * word + poll);
+}
+
 static const struct { const char *name; void (*run)(void);
 } tests[] = {
     {"shared_queue", shared_queue},
@@ -175,6 +234,7 @@ static const struct { const char *name; void (*run)(void);
     {"drained", drained},
     {"not_drained", not_drained},
     {"sliced", sliced},
+    {"timed", timed},
 };
 
 int main(int argc, char **argv) {

@@ -59,8 +59,10 @@ device model-queues 1 STUB_CUDA_QUEUES=8 "$out/model" shared_queue full_queue
 device model-driver-queues 1 STUB_CUDA_QUEUES=driver "$out/model" shared_queue
 device model-drain 1 STUB_CUDA_DRAIN=all "$out/model" drained
 device model-drain-one 1 STUB_CUDA_DRAIN=cuMemAlloc "$out/model" not_drained
-mkdir -p "$out/share"
+rm -rf "$out/share" && mkdir -p "$out/share"
 device model-slice 1 STUB_CUDA_SLICE=100 STUB_CUDA_SHARE="$root/$out/share" "$out/model" sliced
+device model-clock 1 STUB_CUDA_CLOCK="$root/$out/clock.json" STUB_CUDA_SHARE="$root/$out/share" STUB_CUDA_SKIP=65536 \
+  "$out/model" timed
 device oracle-lent-shared 1 $direct $large "$out/oracle" -r -s 4 -c 40001 2
 device direct-unreachable 2 $small STUB_CUDA_PEERS=0 "$out/direct" unreachable
 device direct-full 2 $small "$out/direct" full
