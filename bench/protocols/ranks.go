@@ -72,13 +72,14 @@ type host struct {
 	token   uint64 // of the last controller that welcomed it
 	planes  []news
 	refused map[refusal]error
-	held    map[uint64]uint64 // planes by holder
-	wants   map[uint64]uint64 // requested planes by holder
-	posts   []agree           // not known to have happened
-	groups  []*group          // with a rank here, parents first
-	gone    error             // it has lost its place at the controller, for good
-	up      queue[any]        // messages to the controller
-	down    queue[any]        // messages from it
+	held    map[uint64]uint64  // planes by holder
+	wants   map[uint64]acquire // requests without an answer, by holder
+	asked   uint64             // number of the last request
+	posts   []agree            // not known to have happened
+	groups  []*group           // with a rank here, parents first
+	gone    error              // it has lost its place at the controller, for good
+	up      queue[any]         // messages to the controller
+	down    queue[any]         // messages from it
 }
 
 // Messages between hosts and controllers.
@@ -113,18 +114,19 @@ type (
 		epoch  uint32
 		holder uint64
 		target circuit.Permutation
+		since  time.Time
 	}
-	acquire struct{ holder, mask uint64 }
+	acquire struct{ id, holder, mask uint64 }
 	release struct{ holder, mask uint64 }
 	grant   struct {
-		holder, mask uint64
-		err          error
+		id, mask uint64 // of the request
+		err      error
 	}
 )
 
 func newHost(w ground, port, ports, planes int) *host {
 	h := &host{ground: w, port: port, planes: make([]news, planes), held: map[uint64]uint64{},
-		wants: map[uint64]uint64{}, refused: map[refusal]error{}}
+		wants: map[uint64]acquire{}, refused: map[refusal]error{}}
 	for j := range h.planes {
 		h.planes[j].m = circuit.AllDark(ports)
 	}
@@ -178,16 +180,18 @@ func (h *host) look() {
 }
 
 func (h *host) granted(m grant) {
-	if h.wants[m.holder] == 0 {
-		return // a repeated answer
-	}
-	delete(h.wants, m.holder)
-	g := h.ground.group(m.holder)
-	if m.err == nil {
-		h.held[m.holder] |= m.mask
-	}
-	if g != nil {
-		g.step(arbiter.Event{Kind: arbiter.Granted, Planes: planeset.Set(m.mask), Err: m.err})
+	for holder, q := range h.wants {
+		if q.id != m.id {
+			continue
+		}
+		delete(h.wants, holder)
+		if m.err == nil {
+			h.held[holder] |= m.mask
+		}
+		if g := h.ground.group(holder); g != nil {
+			g.step(arbiter.Event{Kind: arbiter.Granted, Planes: planeset.Set(m.mask), Err: m.err})
+		}
+		return
 	}
 }
 
@@ -211,7 +215,7 @@ func (h *host) welcome(m welcome) {
 		return
 	}
 	for _, holder := range slices.Sorted(maps.Keys(has)) {
-		if mask := has[holder] &^ h.wants[holder] &^ h.held[holder]; mask != 0 {
+		if mask := has[holder] &^ h.wants[holder].mask &^ h.held[holder]; mask != 0 {
 			h.up.send(release{holder, mask})
 		}
 	}
@@ -227,7 +231,7 @@ func (h *host) welcome(m welcome) {
 	}
 	h.forget()
 	for _, holder := range slices.Sorted(maps.Keys(h.wants)) {
-		h.up.send(acquire{holder, h.wants[holder]})
+		h.up.send(h.wants[holder])
 	}
 }
 
@@ -255,7 +259,7 @@ func (h *host) tell(m any) {
 
 // post agrees to a move.
 func (h *host) post(p agree) {
-	p.target = p.target.Clone()
+	p.target, p.since = p.target.Clone(), h.ground.now(h)
 	h.ground.agreed(h, &p)
 	h.posts = append(h.posts, p)
 	h.tell(p)
@@ -290,9 +294,13 @@ type group struct {
 	machine *arbiter.Machine
 	site    planning.Site
 	idle    bool          // its timer is set
+	armed   int           // how often, in a world with time
 	late    time.Duration // of its clock; see groupConfig.busy
 	awaits  []await
 	failed  error
+
+	ticketSeq  uint64 // of the last ticket that a rank got, and its body
+	ticketBody []byte
 }
 
 // groupConfig describes a communicator.
@@ -420,8 +428,10 @@ func (g *group) perform(a *arbiter.Action) {
 			}
 		}
 	case arbiter.Acquire:
-		h.wants[g.cfg.id] = uint64(a.Planes)
-		h.tell(acquire{g.cfg.id, uint64(a.Planes)})
+		h.asked++
+		q := acquire{h.asked, g.cfg.id, uint64(a.Planes)}
+		h.wants[g.cfg.id] = q
+		h.tell(q)
 	case arbiter.Release:
 		if h.held[g.cfg.id] &^= uint64(a.Planes); h.held[g.cfg.id] == 0 {
 			delete(h.held, g.cfg.id)
@@ -584,7 +594,7 @@ func (m *member) take(q *control.Message) {
 		}
 	case control.MsgVacate:
 		if r, ok := m.machine.VacatePost(q.Body); ok {
-			m.host.post(agree{r.Plane, r.Epoch, r.Holder, r.Target})
+			m.host.post(agree{plane: r.Plane, epoch: r.Epoch, holder: r.Holder, target: r.Target})
 		}
 	case control.MsgVacated:
 		m.vacates.step(arbiter.Event{Kind: arbiter.Vacated, Plane: int(q.Seq), OK: q.Arg == 1})
@@ -653,7 +663,8 @@ func (m *member) bind() {
 
 func (m *member) post(plane, move int) {
 	target := m.machine.Overlay(plane, m.moves[plane][move])
-	m.host.post(agree{plane, m.machine.Base()[plane] + uint32(move) - 1, m.g.cfg.id, target})
+	m.host.post(agree{plane: plane, epoch: m.machine.Base()[plane] + uint32(move) - 1, holder: m.g.cfg.id,
+		target: target})
 }
 
 // advance continues on a plane, and reports whether there may be more to do.

@@ -495,7 +495,7 @@ func (w *small) serve(h *host, m any) {
 	case agree:
 		err = (*at).Post(m.plane, m.epoch, m.holder, m.target)
 	case acquire:
-		err = (*at).Acquire(m.holder, m.mask, m.holder) // one request at a time, so the holder's number identifies it
+		err = (*at).Acquire(m.id, m.mask, m.holder)
 	case release:
 		err = (*at).Release(m.mask, m.holder)
 	}
