@@ -1,6 +1,6 @@
-// Package ocsctl is what a rank sees of optical circuit switches: maps, epochs and the
-// reconfiguration barrier, as an interface and its errors. Packages controller/local and
-// controller/rpc implement it. It knows permutations and ports, not collectives.
+// Package ocsctl is a rank's interface to optical circuit switches: maps, epochs and the reconfiguration barrier, with
+// their errors. Packages controller/local and controller/rpc implement it. It knows permutations and ports, not
+// collectives.
 //
 // Layer: innermost, beside plans; it imports plans/circuit only.
 package ocsctl
@@ -29,7 +29,7 @@ var (
 	ErrPinned       = errors.New("only an operator moves its circuits")
 )
 
-// PlaneState is a plane's map and the number of times it has been switched.
+// PlaneState is a plane's map and its epoch, which counts its switches.
 type PlaneState struct {
 	Epoch uint32
 	Map   circuit.Permutation // of ports
@@ -53,28 +53,27 @@ type Client interface {
 	State(plane int) PlaneState
 	// Post asks to move plane from epoch to target, which it copies, for the holder that has been granted the plane:
 	// a rank of the holder's communicator knows its number. It returns at once; posting twice is
-	// harmless. Posts with different targets for one epoch fail the plane for everyone. A post for
-	// another than the holder is refused, to this port alone: see Refused.
+	// harmless. Posts with different targets for one epoch fail the plane for all ranks. The controller refuses a post
+	// for another holder, and tells only this port: see Refused.
 	Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error
-	// Poll reports the plane's epoch, and the failure of the plane once there is one:
-	// conflicting posts, a failed or unverified switch, frames of this port that were lost.
+	// Poll returns the plane's epoch and, after a failure, its error (poll): conflicting posts, a failed or unverified
+	// switch, lost frames of this port.
 	Poll(plane int) (epoch uint32, err error)
-	// Refused returns why a post of this port for a holder was refused; nil: none was (poll). It
-	// stays: the holder's ranks do not agree with the controller on where the plane is.
+	// Refused returns why a post of this port for a holder was refused, nil if none was (poll). The result does not
+	// change back, because the holder's ranks and the controller disagree on the plane's state.
 	Refused(plane int, holder uint64) error
 	// Acquire obtains planes for one holder, all at once and in one global order among holders; it blocks until granted.
-	// It grants the planes of mask that are in service; if none is, the error wraps ErrPlaneDown. Release gives them back.
-	// At most one Acquire per client is outstanding.
+	// It grants the planes of mask that are in service; if none is, the error wraps ErrPlaneDown. Release gives planes
+	// back. A client has at most one Acquire outstanding.
 	Acquire(mask uint64, holder uint64) (granted uint64, err error)
 	Release(mask uint64, holder uint64) error
-	// OnChange registers a function called, from the client's own goroutine, after any
-	// state change; it must not block.
+	// OnChange registers a function that the client's goroutine calls after any change of state. It must not block.
 	OnChange(func())
 	Close() error
 }
 
-// Use is a port as the ranks of one holder use it: it posts for the holder, and its Poll reports posts of
-// the holder that were refused.
+// Use is a port as used by the ranks of one holder. It posts for the holder, and its Poll also returns refusals of
+// these posts.
 type Use struct {
 	Client Client
 	Holder uint64
@@ -94,7 +93,7 @@ func (u Use) Poll(plane int) (epoch uint32, err error) {
 	return epoch, err
 }
 
-// HolderName writes the number of a holder, the same way in errors, logs and commands.
+// HolderName formats the number of a holder for errors, logs and commands.
 func HolderName(holder uint64) string { return fmt.Sprintf("%#x", holder) }
 
 // Refusals keeps, by holder, the first refusal of a post. The zero value is ready for use, from any
@@ -114,10 +113,10 @@ func (r *Refusals) Get(holder uint64) error {
 	return (*all)[holder]
 }
 
-// maxRefusals bounds the holders: ranks whose posts are refused give up.
+// maxRefusals bounds the number of holders. More are unlikely, because ranks whose posts are refused fail.
 const maxRefusals = 1024
 
-// Add notes why a holder's post was refused, unless one was before.
+// Add records why a holder's post was refused. It keeps the first reason.
 func (r *Refusals) Add(holder uint64, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,7 @@ type PlaneInfo struct {
 	ReconfigPerPort     time.Duration `json:"reconfig_per_port_ns"`
 }
 
-// What carries the data of a controller's planes.
+// The data planes of a controller.
 const (
 	DataMemory = "memory" // circuits in the controller's memory
 	DataKernel = "kernel" // circuits in the kernel
@@ -25,9 +25,8 @@ const (
 // ErrVersion means that two ends are of versions that do not work together.
 var ErrVersion = errors.New("version mismatch")
 
-// CheckVersions reports whether a rank's library and its controller work together: releases
-// that differ in the last part do, and where either end does not say there is nothing to
-// compare. The error wraps ErrVersion and names both.
+// CheckVersions returns an error if a rank's library and its controller cannot work together. Releases that differ only
+// in the last part can, and an end without a version is not checked. The error wraps ErrVersion and names both.
 func CheckVersions(library, controller string) error {
 	if library == "" || controller == "" || series(library) == series(controller) {
 		return nil
@@ -35,7 +34,7 @@ func CheckVersions(library, controller string) error {
 	return fmt.Errorf("the library is version %s, the controller %s: %w", library, controller, ErrVersion)
 }
 
-// series is a version without its last part: 0.1 of 0.1.7.
+// series returns a version without its last part: 0.1 for 0.1.7.
 func series(version string) string {
 	if i := strings.LastIndexByte(version, '.'); i >= 0 {
 		return version[:i]

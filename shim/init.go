@@ -40,9 +40,9 @@ import (
 	"lightpath/shim/stream"
 )
 
-// Init makes communicators of this process, all at once: ranks of one communicator may be among them. On failure
-// nothing stays behind and the error is the first by position. If a rank gets no communicator (a split without a color)
-// the result is nil. Init reads the environment; later changes have no effect on its communicators.
+// Init makes several communicators of this process at once, also several ranks of one communicator. If one fails, Init
+// frees all and returns the first error by position. If a rank gets no communicator (a split without a color) the
+// result is nil. Init reads the environment; later changes have no effect on its communicators.
 //
 // Communicators that do not block are returned with [errdefs.ErrInProgress]; [Comm.State] tells when they can be used,
 // or why not. All of one Init are of one kind.
@@ -147,7 +147,7 @@ func requestOf(a *InitArgs) report.Request {
 	return r
 }
 
-// handleMessages registers what handles control messages.
+// handleMessages registers the handlers of control messages.
 func handleMessages(c *comm.Core) {
 	c.HandleAccords()
 	stall.Handle(c)
@@ -158,7 +158,7 @@ func handleMessages(c *comm.Core) {
 	shares.Handle(c)
 }
 
-// addHooks registers what the parts of a communicator do as it ends.
+// addHooks registers the hooks that end the parts of a communicator.
 func addHooks(c *comm.Core) {
 	c.AddHooks(comm.Hooks{Ending: func() { memory.LeaveAll(c) }})
 	c.AddHooks(comm.Hooks{Close: live.Of(c).Close})
@@ -180,8 +180,8 @@ func findDevice(c *comm.Core) {
 	}
 }
 
-// start makes the communicator in the background. Its lock is held until it is made or has failed. Then the channel has
-// the error.
+// start makes the communicator in the background. It holds the communicator's lock until that has succeeded or failed,
+// and then sends the error, nil for success.
 func start(c *comm.Core, fab *endpoints.Fabric) <-chan error {
 	ended := make(chan error, 1)
 	m := membership.Of(c)
@@ -225,11 +225,11 @@ func joinRanks(c *comm.Core, fab *endpoints.Fabric) error {
 		return err
 	}
 	defer l.Close()
-	door, err := m.EnterDoor(c)
+	rendezvous, err := m.OpenRendezvous(c)
 	if err != nil {
 		return err
 	}
-	h := helloOf(c, l, fab, door)
+	h := helloOf(c, l, fab, rendezvous)
 	if err := membership.Meet(c, &h); err != nil || !m.Wanted() {
 		return err
 	}
@@ -247,11 +247,11 @@ func joinRanks(c *comm.Core, fab *endpoints.Fabric) error {
 		}
 	}
 	c.Join(star)
-	onesided.Attach(c, door)
+	onesided.Attach(c, rendezvous)
 	return attachPlanes(c, l, fab)
 }
 
-// settleCut decides how long calls of the communicator may be in one piece.
+// settleCut decides the largest size of calls that are made in one piece.
 func settleCut(c *comm.Core) {
 	calls.FactsOf(c).Cut = 0
 	for i := range c.Table {
@@ -303,7 +303,7 @@ func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) e
 }
 
 // helloOf returns this rank's entry in the table.
-func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric, door *bootstrap.Door) bootstrap.Hello {
+func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric, rendezvous *bootstrap.Rendezvous) bootstrap.Hello {
 	h := bootstrap.Hello{
 		Rank: c.Rank, Ranks: c.Ranks, Host: bootstrap.HostID(), Name: c.Log.Host, PID: c.Log.PID,
 		Process: bootstrap.ProcessID(), PIDs: bootstrap.PIDNamespace(),
@@ -318,7 +318,7 @@ func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric, door *
 	if l.Control != nil {
 		h.Control = l.Control.Addr().String()
 	}
-	h.TCP, h.Door = l.TCPAddr(), door.Address()
+	h.TCP, h.Rendezvous = l.TCPAddr(), rendezvous.Address()
 	stream.Describe(c, &h)
 	h.NoDirect, h.NoRemote = c.Cfg.NCCL.NoDirect, c.Cfg.NCCL.NoRemote
 	return h
@@ -347,8 +347,8 @@ func libraryPath() string {
 // departWait is how long the leader's Destroy waits for the other ranks, whose tickets it issues.
 const departWait = 50 * time.Millisecond
 
-// departCircuits detaches from the controller before the process may end. If a process ends without that, the
-// controller reports to its operator that a rank died. Nothing is on its way to this rank any more.
+// departCircuits detaches from the controller before the process may end. Otherwise the controller reports to its
+// operator that a rank died. No more data is on its way to this rank.
 func departCircuits(c *comm.Core) {
 	p := circuits.Of(c)
 	if p == nil || c.Failed() {

@@ -19,9 +19,9 @@ import (
 	"lightpath/shim/session"
 )
 
-// Register tells the communicator of a buffer, as ncclCommRegister, or of a window. The handle is good until it is
-// deregistered or the communicator ends. Both are local: no rank waits. Device memory may be registered like any other;
-// no rank can put to a window of it.
+// Register registers a buffer, as ncclCommRegister does, or a window. The handle is valid until it is deregistered or
+// the communicator ends. No rank waits for another. Device memory may be registered, but no rank can put to a window in
+// it.
 func Register(c *comm.Core, buff unsafe.Pointer, size uintptr, window bool, flags int32) (uint64, error) {
 	if err := c.Usable(); err != nil {
 		return 0, err
@@ -33,7 +33,7 @@ func Register(c *comm.Core, buff unsafe.Pointer, size uintptr, window bool, flag
 	reg := memory.Registration{Comm: c, Buffer: buff, Size: size, Window: window}
 	onDevice := memory.OnDevice(buff)
 	switch {
-	case !onDevice: // else it is sent out of staging memory
+	case !onDevice: // device memory is sent from staging memory instead
 		reg.Release = tellDevices(c, buff, size)
 	default:
 		reg.Withdraw = peer.Register(c, buff, size)
@@ -45,8 +45,8 @@ func Register(c *comm.Core, buff unsafe.Pointer, size uintptr, window bool, flag
 	return memory.Enter(reg), nil
 }
 
-// tellDevices has those of the communicator's endpoints know the memory that can send from where it
-// is. Where one cannot, its sends are copied as ever, and that is no error.
+// tellDevices registers the memory with the communicator's endpoints that can send from it without a copy. If an
+// endpoint fails to, its sends are copied, and that is no error.
 func tellDevices(c *comm.Core, buff unsafe.Pointer, size uintptr) func() error {
 	ends := []transport.Endpoint{session.Of(c).Packet}
 	if circuits.Of(c) != nil {
@@ -76,7 +76,7 @@ func tellDevices(c *comm.Core, buff unsafe.Pointer, size uintptr) func() error {
 	}
 }
 
-// Registered returns the buffer of a registration, and with end deregisters it.
+// Registered returns the buffer of a registration. If end is set, it also deregisters the buffer.
 func Registered(c *comm.Core, handle uint64, window, end bool) (unsafe.Pointer, error) {
 	reg, err := memory.Lookup(c, handle, window)
 	if err != nil || !end {
@@ -103,5 +103,5 @@ func Registered(c *comm.Core, handle uint64, window, end bool) (unsafe.Pointer, 
 // once, when the communicator has been made.
 func UseGate(c *comm.Core, g *Gate, handle uint64) bool { return host.UseGate(c, g, handle) }
 
-// RunBegun goes on with a call that C has begun, and returns when it has ended.
+// RunBegun continues a call that C has begun, and returns when it has ended.
 func RunBegun(group []calls.Call) error { return host.RunBegun(group) }

@@ -27,9 +27,10 @@ const (
 	Foreign
 )
 
-// Route returns the path of a call that has been checked. It depends on what all ranks of the communicator share, and
-// on onDevice: the call's group has a stream or device memory. onDevice chooses only between paths that are the same
-// for other ranks. scripted: the call has a script, which [nic.HasScript] says and only planes with circuits need.
+// Route returns the path of a call that has been checked. It depends on values that all ranks of the communicator
+// share, and on onDevice: the call's group has a stream or device memory. onDevice chooses only between paths that are
+// the same for other ranks. scripted: the call has a script, which [nic.HasScript] says and only planes with circuits
+// need.
 func Route(c *calls.Call, f *calls.Facts, onDevice, scripted bool) Path {
 	named := c.Options.Planes != 0 || c.Options.Plan.Digits != 0
 	if f.Launches != calls.NoLaunches && !c.Kind.OneSided() && !named {
@@ -57,8 +58,8 @@ func routeHere(f *calls.Facts, onDevice bool) Path {
 // launches reports whether the path puts calls on streams that need no CPU there.
 func (p Path) launches() bool { return p == Peer || p == NIC }
 
-// attachDevice settles how memory of devices is exchanged, alike on all ranks: by the devices themselves, by RDMA ports
-// that reach them, or through host memory.
+// attachDevice chooses how ranks exchange device memory, the same way on all ranks: by the devices themselves, by RDMA
+// ports that reach them, or through host memory.
 func attachDevice(c *comm.Core) error {
 	byPorts := calls.ByPorts
 	if circuits.Of(c) != nil {

@@ -73,7 +73,7 @@ func runHere(group []calls.Call) error {
 	return staged.Run(group)
 }
 
-// turns are the calls of a group in the order in which they are made; pooled.
+// turns holds the calls of a group in the order in which they run; pooled.
 type turns struct {
 	calls    []calls.Call
 	scripted []bool // by call: it has a plan that goes on streams

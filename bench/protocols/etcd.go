@@ -197,6 +197,7 @@ func (r *rule) leading() error {
 // Intend implements [controller.Journal].
 func (r *rule) Intend(i controller.Intent, done func(error)) {
 	r.local[i.Plane].Intend(i)
+	r.p.w.planes[i.Plane].intents[i.Epoch] = append(r.p.w.planes[i.Plane].intents[i.Epoch], i.To)
 	r.put(done)
 }
 

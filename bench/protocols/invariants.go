@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"lightpath/ocsctl/controller"
@@ -16,7 +17,7 @@ const (
 	movingCircuit = "frame on a moving circuit" // no circuit moves while data is on it
 	darkSuccess   = "success in the dark"       // a plane in service has the light of its map
 	twoMaps       = "two maps of one epoch"     // one epoch of a plane has one map, for ever
-	epochBack     = "epoch goes back"           // the epochs that controllers publish only rise
+	epochBack     = "epoch goes back"           // the epochs of a plane in service only rise, for each rank
 	twoHolders    = "two holders"               // one communicator at a time holds a plane
 	twoPlans      = "two plans"                 // all ranks of an operation get one ticket
 	returnsItself = "returns by itself"         // a disabled or failed plane waits for an operator
@@ -65,18 +66,14 @@ func (t *truth) published(p *process, before, n *news) {
 	}
 	if n.fault != nil {
 		if before.fault == nil {
-			t.ordered = false
+			t.ordered = t.asked > 0
 		}
 		return
 	}
-	if was := t.epochs[n.epoch]; was != nil && !was.Equal(n.m) && !w.store.lost {
+	if was := t.epochs[n.epoch]; was != nil && !w.store.lost && !t.onTheWay(n.epoch, was, n.m) {
 		w.violate(twoMaps, "plane %d: epoch %d has map %v, and later %v", t.plane, n.epoch, was, n.m)
 	}
 	t.epochs[n.epoch] = n.m
-	if int32(n.epoch-t.newest) < 0 && !w.store.lost && w.store.leader == p.rule {
-		w.violate(epochBack, "plane %d: epoch %d after epoch %d", t.plane, n.epoch, t.newest)
-	}
-	t.newest = max(t.newest, n.epoch)
 	if lit := t.lit(); !lit.Equal(n.m) && !t.disturbed {
 		w.violate(darkSuccess, "plane %d: in service at epoch %d with map %v, the light goes %v", t.plane, n.epoch, n.m, lit)
 	}
@@ -84,6 +81,26 @@ func (t *truth) published(p *process, before, n *news) {
 		w.violate(returnsItself, "plane %d: in service again at epoch %d, without an operator, after: %v", t.plane, n.epoch,
 			before.fault)
 	}
+}
+
+// told checks what a rank is told of a plane.
+func (w *world) told(h *host, n *news) {
+	if was := h.planes[n.plane].epoch; n.fault == nil && int32(n.epoch-was) < 0 && !w.store.lost {
+		w.violate(epochBack, "port %d: plane %d in service at epoch %d after epoch %d", h.port, n.plane, n.epoch, was)
+	}
+}
+
+// onTheWay reports whether a map is that of its epoch, or has some circuits of the move that follows: a controller that
+// takes over during a move continues it.
+func (t *truth) onTheWay(epoch uint32, was, m circuit.Permutation) bool {
+	return was.Equal(m) || slices.ContainsFunc(t.intents[epoch], func(to circuit.Permutation) bool {
+		for port := range m {
+			if m[port] != was[port] && m[port] != to[port] && m[port] != circuit.Dark {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // ofDevice reports whether a device has caused a failure. A plane that failed with its ranks returns after them.
@@ -134,8 +151,12 @@ func (w *world) ticket(m *member, body []byte) {
 	if !bytes.Equal(g.ticketBody, body) {
 		w.violate(twoPlans, "holder %d: rank %d has another ticket for operation %d", g.cfg.id, m.rank, m.asked.Seq)
 	}
+	inCharge := func(g *group) bool { // others have lost their planes, and will be told so
+		h, p := g.members[0].host, w.leader()
+		return p != nil && h.ready && h.token == p.rule.token && w.running(w.ports[h.port].node)
+	}
 	for _, o := range w.groups {
-		if both := o.machine.Held() & g.machine.Held(); o != g && both != 0 {
+		if both := o.machine.Held() & g.machine.Held(); o != g && both != 0 && inCharge(o) && inCharge(g) {
 			w.violate(twoHolders, "holders %d and %d have planes %#x", g.cfg.id, o.cfg.id, uint64(both))
 		}
 	}

@@ -168,6 +168,17 @@ func (p *port) try(n int) {
 	}))
 }
 
+// prefer puts a controller first or last in the order.
+func (p *port) prefer(q *process, first bool) {
+	i := slices.Index(p.w.processes, q)
+	p.order = slices.DeleteFunc(p.order, func(o int) bool { return o == i })
+	if at := len(p.order); first {
+		p.order = slices.Insert(p.order, 0, i)
+	} else {
+		p.order = slices.Insert(p.order, at, i)
+	}
+}
+
 // ask sends a message to the controller.
 func (c *connection) ask(m any) {
 	sent := c.port.w.time()
@@ -187,35 +198,49 @@ func (c *connection) tell(m any) {
 			return
 		}
 		p.w.message(&c.down, sent, m)
-		if m, ok := m.(welcome); ok {
-			p.session, p.order = m.session, slices.Concat([]int{slices.Index(p.w.processes, c.p)},
-				slices.DeleteFunc(slices.Clone(p.order), func(i int) bool { return p.w.processes[i] == c.p }))
+		switch m := m.(type) {
+		case news:
+			p.w.told(p.host, &m)
+		case welcome:
+			p.session = m.session
+			p.prefer(c.p, true)
 		}
 		p.host.take(m)
 	}))
 }
 
-// cut breaks the connection at both ends.
+// cut breaks the connection. Both ends learn of it from the network.
 func (c *connection) cut(why string) {
+	if c.close(why) {
+		c.up.carry(c.lost)
+		c.down.carry(c.port.alive(c.away))
+	}
+}
+
+// close loses the messages on their way, and reports whether the connection was open.
+func (c *connection) close(why string) bool {
 	if c.over {
-		return
+		return false
 	}
 	c.over = true
-	p, w := c.port, c.port.w
-	w.line(Internal, p.node.name, c.p.node.name, "connection breaks: %s", why)
+	c.port.w.line(Internal, c.port.node.name, c.p.node.name, "connection breaks: %s", why)
 	c.up.cut()
 	c.down.cut()
-	c.up.carry(func() {
-		if x := c.session; x != nil && x.c == c {
-			x.lose()
-		}
-	})
-	c.down.carry(p.alive(func() {
-		if p.c == c {
-			p.c, p.host.ready = nil, false
-			p.w.after(backoff, p.alive(p.look))
-		}
-	}))
+	return true
+}
+
+// lost is the end at the controller, away the end at the rank.
+func (c *connection) lost() {
+	if x := c.session; x != nil && x.c == c {
+		x.lose()
+	}
+}
+
+func (c *connection) away() {
+	if p := c.port; p.c == c {
+		p.c, p.host.ready = nil, false
+		p.w.after(backoff, p.alive(p.look))
+	}
 }
 
 // quiet cuts the connections that have been without a message for too long, in one direction.
@@ -226,8 +251,15 @@ func (w *world) quiet() {
 			continue
 		}
 		switch {
-		case c.down.silent() > silence, c.up.silent() > stall:
-			c.cut("silence")
+		case c.down.silent() > silence:
+			p.prefer(c.p, false)
+			c.close("the controller is silent")
+			c.up.carry(c.lost)
+			w.reach(p.node, c.away)
+		case c.up.silent() > stall:
+			c.close("the rank is silent")
+			w.reach(c.p.node, c.lost)
+			c.down.carry(p.alive(c.away))
 		}
 	}
 }

@@ -16,12 +16,13 @@ type truth struct {
 	disturbed bool  // a fault may have changed light, and the controller in charge has not had the time to notice
 	quietFrom int64 // since when a controller has watched the switch without a break
 
-	epochs   map[uint32]circuit.Permutation // that controllers have published
-	newest   uint32
-	orders   int                 // to enable the plane, since the last order to disable it
-	ordered  bool                // an operator has asked for a change since the last failure
-	disabled bool                // an operator was told so, and has not enabled it since
-	set      circuit.Permutation // an operator was told so, and no circuit has changed since; nil: there is none
+	epochs   map[uint32]circuit.Permutation   // that controllers have published
+	intents  map[uint32][]circuit.Permutation // moves that began or may have begun at an epoch
+	orders   int                              // to enable the plane, since the last order to disable it
+	asked    int                              // changes that operators have asked for, without an answer
+	ordered  bool                             // an operator has asked for a change since the last failure
+	disabled bool                             // an operator was told so, and has not enabled it since
+	set      circuit.Permutation              // an operator was told so, and no circuit has changed since; nil: there is none
 }
 
 // frame is data of an operation on a circuit.
@@ -38,7 +39,7 @@ const noticed = 20 * time.Second
 
 func newTruth(w *world, plane int) *truth {
 	t := &truth{w: w, plane: plane, s: w.switches[plane], frames: make([]*frame, w.cfg.Ports),
-		epochs: map[uint32]circuit.Permutation{}}
+		epochs: map[uint32]circuit.Permutation{}, intents: map[uint32][]circuit.Permutation{}}
 	t.s.taken = t.taken
 	return t
 }

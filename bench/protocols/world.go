@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"fmt"
 	"time"
-
 )
 
 // world is a fabric in simulated time: processes of controllers, etcd, switches, and jobs of ranks. Everything that

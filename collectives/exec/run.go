@@ -43,7 +43,7 @@ const (
 	// switchWait applies while a plane with kernel forwarding switches. Its new epoch is readable at once, but the
 	// doorbell rings later.
 	switchWait = 200 * time.Microsecond
-	// absence is much longer than the other limits. After such a gap, this process itself was stopped.
+	// absence is much longer than the other limits. A longer gap means that this process itself was stopped.
 	absence = 500 * time.Millisecond
 )
 

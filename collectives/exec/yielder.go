@@ -4,9 +4,9 @@ import (
 	"runtime"
 	"time"
 
-	"lightpath/internal/monotonic"
-
 	"golang.org/x/sys/unix"
+
+	"lightpath/internal/monotonic"
 )
 
 const (

@@ -49,10 +49,10 @@ const (
 	largeAt                 = middleAt + middleSlots*(dataAt+middleRoom)
 )
 
-// A core gets a line that a peer has just written either from the peer's cache or from a cache that both share. Where
-// the first is not slower, few slots are best: they stay in the writer's cache. On AMD processors it is two to three
-// times slower, so there are enough slots that data leaves the writer's second-level cache before it is read. With more
-// than manyRanks ranks there are half as many, so that the slots of all ranks fit into a third-level cache.
+// A core gets a line that a peer has just written either from the peer's cache or from a cache that both share. If the
+// first is not slower, few slots are best: they stay in the writer's cache. On AMD processors it is two to three times
+// slower, so there are enough slots that data leaves the writer's second-level cache before it is read. With more than
+// manyRanks ranks there are half as many, so that the slots of all ranks fit into a third-level cache.
 const (
 	fewSlots, halfSlots, manySlots = 4, 8, 16
 	manyRanks                      = 4

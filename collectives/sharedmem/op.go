@@ -57,7 +57,7 @@ type Op struct {
 	progress
 }
 
-// progress is the state of an operation. The zero value is before its begin.
+// progress is the state of an operation. The zero value precedes begin.
 type progress struct {
 	started                   bool
 	filled, reduced, consumed uint64 // chunks
@@ -261,7 +261,7 @@ func (o *Op) haveReduced(k uint64) bool {
 }
 
 // lost returns an error if the peer that this rank waits for has closed its end. A chunk that the peer stored before
-// counts, so the first such look is followed by another.
+// counts, so lost returns the error only at the second look.
 func (o *Op) lost() error {
 	if !o.a.end.Closed(o.peer) {
 		return nil

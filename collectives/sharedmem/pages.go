@@ -14,8 +14,8 @@ import (
 
 // The kernel looks up every page that it copies out of another process. With small pages that takes as long as the
 // copy. So a buffer that a program uses repeatedly is moved to large pages (MADV_COLLAPSE). The move keeps the
-// contents; nothing else changes for the program. It costs what about 16 calls gain, so it comes with a buffer's 16th
-// use.
+// contents; nothing else changes for the program. It costs as much as about 16 calls gain, so it happens at a buffer's
+// 16th use.
 //
 // The process's page faults show that a buffer may have new pages: then there were at least half as many faults as it
 // has pages. So memory that is new in every call stays as it is.

@@ -29,7 +29,7 @@ const (
 )
 
 // Trials begin at chunk TrialAt of every TrialEvery: trialRun chunks through the caches, then as many past them. The
-// costs are compared when the ring has come round once more, so that every reader has consumed the trials.
+// costs are compared one round of the ring later, when every reader has consumed the trials.
 const (
 	TrialEvery = 2048
 	TrialAt    = 64

@@ -34,8 +34,8 @@ var (
 	errLost   = errors.New("the journal has lost changes")
 )
 
-// causes are the errors of each cause. The first match counts: a switch that failed because its map has drifted has
-// drifted. ErrReconfFailed comes last, because it wraps most errors of a move.
+// causes are the errors of each cause. The first match counts: if a switch failed because its map has drifted, the
+// cause is drift. ErrReconfFailed comes last, because it wraps most errors of a move.
 var causes = []struct {
 	cause Cause
 	errs  []error

@@ -44,7 +44,7 @@ func (m *machine) set(plane int, o *order, now int64) {
 	}
 }
 
-// operable returns why an operator may not change a plane now; nil: he may.
+// operable returns why an operator may not change a plane now; nil: it is allowed.
 func (m *machine) operable(pl *plane) error {
 	where := fmt.Sprintf("controller: plane %d", pl.index)
 	switch h := m.lease.held[pl.index]; {
@@ -126,7 +126,6 @@ func (m *machine) enabled(pl *plane, observed circuit.Permutation, o *order, now
 	}
 	pl.off = ""
 	if pl.fault != nil {
-		pl.passUnread()
 		m.restore(pl, observed, now)
 	}
 	m.confirm(now, Event{Kind: Commanded, Plane: pl.index, Epoch: pl.epoch, Port: -1, Who: o.who}, o.done)

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +96,34 @@ func TestTakeover(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPastAfterTakeover: the controller knows the maps of the journal's epochs, and of a move that it has found to be
+// complete, until the plane fails.
+func TestPastAfterTakeover(t *testing.T) {
+	was, to := circuit.Shift(2, 1), circuit.Shift(2, 0)
+	r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {
+		r.dev.maps[0] = to
+		c.Recovered = []Recovered{{Epoch: 8, Map: was, Intent: &Intent{0, 7, to}, Past: []PastMap{{7, was.Digest()}}}}
+	})
+	past := func() []PastMap {
+		s, err := r.core.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Planes[0].Past
+	}
+	if want := []PastMap{{7, was.Digest()}, {8, to.Digest()}}; !slices.Equal(past(), want) {
+		t.Errorf("%v, want %v", past(), want)
+	}
+	r.pass(time.Minute) // the grace time
+	r.hold(1)
+	r.post(0, 0, 8, was)
+	r.post(1, 0, 8, circuit.AllDark(2))
+	want(t, "a conflict", r.page.faults[0], ocsctl.ErrConflict)
+	if past() != nil {
+		t.Errorf("%v after a failure", past())
 	}
 }
 

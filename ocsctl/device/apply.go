@@ -10,9 +10,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Apply removes circuits, then makes circuits, and returns at once: the switching goes on, see
-// Status and Wait. It returns one result per circuit of remove, then of add, nil where the switch
-// took it. A circuit to add that is there already is left alone.
+// Apply removes circuits, then makes circuits, and returns while the switch still moves; see Status and Wait. It
+// returns one result per circuit of remove, then of add: nil if the switch accepted it. It does not change a circuit to
+// add that already exists.
 func (d *Device) Apply(ctx context.Context, remove, add []circuit.Pair, mode Mode) []error {
 	d.lock()
 	defer d.unlock()
@@ -62,8 +62,8 @@ func (d *Device) Apply(ctx context.Context, remove, add []circuit.Pair, mode Mod
 	return results
 }
 
-// Check returns what Apply would answer to the same request now, and changes nothing: for protocols
-// in which a request is taken whole or not at all.
+// Check returns the result that Apply would return now, and changes nothing. It is for protocols whose requests are
+// accepted as a whole or refused.
 func (d *Device) Check(remove, add []circuit.Pair) []error {
 	d.lock()
 	defer d.unlock()
@@ -119,8 +119,8 @@ func (d *Device) Replace(ctx context.Context, to circuit.Permutation, mode Mode)
 	return errors.Join(d.Apply(ctx, remove, add, mode)...)
 }
 
-// Wait returns when no circuit is Tuning and all watchers have been told so, or with the context's error: what
-// follows the switch is where its circuits are by then. Watchers must not call it.
+// Wait returns when no circuit is Tuning and all watchers have been called, or with the context's error. Watchers must
+// not call it.
 func (d *Device) Wait(ctx context.Context) error {
 	for {
 		changed := d.Changed()
@@ -218,7 +218,7 @@ func (d *Device) connect(now, at time.Time, p circuit.Pair) time.Time {
 	return r.due
 }
 
-// cut removes a circuit; its light goes off at once.
+// cut removes a circuit. Its light goes off at once.
 func (d *Device) cut(now time.Time, r *row, note string) {
 	d.byIn[r.in], d.byOut[r.out] = nil, nil
 	d.revision++
@@ -232,7 +232,7 @@ func (d *Device) refused(now time.Time, p circuit.Pair, err error) {
 	}
 }
 
-// advance brings the table up to now: each change that is due happens at its own time.
+// advance applies all changes that are due at now, each with its own time.
 func (d *Device) advance(now time.Time) {
 	if !d.bootAt.IsZero() && !now.Before(d.bootAt) {
 		d.boot(d.bootAt)
@@ -255,7 +255,7 @@ func (d *Device) advance(now time.Time) {
 	d.schedule()
 }
 
-// schedule sets the timer to what is due next.
+// schedule sets the timer to the next change.
 func (d *Device) schedule() {
 	d.next = time.Time{}
 	for _, r := range d.byIn {

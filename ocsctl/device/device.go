@@ -16,7 +16,7 @@ import (
 // MaxPorts bounds the ports of a side.
 const MaxPorts = 4096
 
-// Errors that a request gets; they come wrapped with the circuit or port.
+// Errors of requests, wrapped with the circuit or port.
 var (
 	ErrPort      = errors.New("no such port")
 	ErrBusy      = errors.New("port has another circuit")
@@ -47,12 +47,12 @@ const (
 	Failed
 )
 
-// String returns the word that the switches use, in capitals.
+// String returns the switches' word for s, in capitals.
 func (s PortState) String() string {
 	return word([]string{"BLOCKED", "TUNING", "TUNED", "FAILED"}, int(s))
 }
 
-// Mode says how a request with several circuits is carried out.
+// Mode is the way in which a switch executes a request with several circuits.
 type Mode int
 
 // The modes.
@@ -61,7 +61,7 @@ const (
 	Bulk               // all move at once
 )
 
-// ColdBoot says what becomes of the circuits in a reboot.
+// ColdBoot is the effect of a reboot on circuits.
 type ColdBoot int
 
 // The modes of a cold boot.
@@ -71,7 +71,7 @@ const (
 	Maintain                 // light stays on throughout
 )
 
-// Monitors says which ports measure power.
+// Monitors selects the ports that measure power.
 type Monitors int
 
 // Where detectors are.
@@ -103,19 +103,18 @@ type Config struct {
 	Preset string  // a name of Presets; default polatis-25ms
 	Delays *Delays // instead of the preset's
 	Seed   uint64  // of delays and losses
-	// BreakConflicts: a request for a port in use removes the circuit there, and takes
-	// Delays.Conflict longer, instead of getting ErrBusy.
+	// BreakConflicts: a request for a port in use removes the port's circuit and takes Delays.Conflict longer.
+	// Otherwise it gets ErrBusy.
 	BreakConflicts bool
 	ColdBoot       ColdBoot
-	// Initial are circuits that are there from the beginning, as on a switch that was running
-	// before: a map of all ports, or nil.
+	// Initial is the map of all ports at the start, as on a switch that was running before; nil: there are no circuits.
 	Initial   circuit.Permutation
 	Monitors  Monitors
 	LaunchDBm float64 // power into every ingress port
 	In, Out   Labels  // default 1..N and N+1..2N, as Polatis numbers them
 	Info      Info    // default by preset
-	// Now is the clock of a simulation; nil: the machine's. With it the switch sets no timers: each call brings the
-	// state up to date, and Due returns when it changes next. Run returns an error.
+	// Now is the clock of a simulation; nil: the machine's. With it the switch sets no timers: each call updates the
+	// state, Due returns the time of the next change, and Run returns an error.
 	Now func() time.Time
 	// Draw returns a number in 0..n-1 for a delay; nil: pseudo-random numbers of Seed.
 	Draw func(n int64) int64
@@ -125,7 +124,7 @@ type Config struct {
 type Connection struct {
 	In, Out int
 	State   PortState
-	Ghost   bool // reported, though no client asked for it, and without light
+	Ghost   bool // reported without a request, and without light
 }
 
 // Device is the model of one switch. Methods may be called concurrently.
@@ -186,7 +185,7 @@ func New(c Config) (*Device, error) {
 	}
 	if c.Info == (Info{}) {
 		model := fmt.Sprintf(p.Model, c.Ports, c.Ports)
-		if c.Monitors == NoMonitors { // the models without detectors have a name of their own
+		if c.Monitors == NoMonitors { // models without detectors have another name
 			model = strings.Replace(model, "N-OST", "I-OST", 1)
 		}
 		c.Info = Info{Vendor: p.Vendor, Model: model, Serial: fmt.Sprintf("%08d", c.Seed%1e8), Software: "6.5.2.18"}
@@ -232,7 +231,7 @@ func (d *Device) Close() {
 // Ports returns the number of ports of a side.
 func (d *Device) Ports() int { return d.cfg.Ports }
 
-// Info returns what the switch says of itself.
+// Info returns the identity of the switch.
 func (d *Device) Info() Info { return d.cfg.Info }
 
 // Label returns the name of a port, "" outside the switch.
@@ -247,7 +246,7 @@ func (d *Device) Label(port int, side Side) string {
 	}
 }
 
-// Up reports whether the switch answers: not while it starts.
+// Up reports whether the switch answers. It does not while it starts.
 func (d *Device) Up() bool {
 	d.lock()
 	defer d.unlock()
@@ -261,7 +260,7 @@ func (d *Device) Revision() uint64 {
 	return d.revision
 }
 
-// Map returns the circuits that the switch has made or is making: its table without ghosts.
+// Map returns the circuits that the switch has made or is making, without ghosts.
 func (d *Device) Map() circuit.Permutation {
 	d.lock()
 	defer d.unlock()
@@ -274,8 +273,8 @@ func (d *Device) Map() circuit.Permutation {
 	return p
 }
 
-// Table returns the rows that the switch reports, by ingress port, ghosts last; with ghosts it may
-// be no matching.
+// Table returns the rows that the switch reports, by ingress port, ghosts last; with ghosts, a port may have two
+// circuits.
 func (d *Device) Table() []Connection {
 	d.lock()
 	defer d.unlock()
@@ -308,7 +307,7 @@ func (d *Device) Status(port int, side Side) PortState {
 	return rows[port].state
 }
 
-// Failing reports whether any circuit has failed, and Switching whether any is on its way.
+// Failing reports whether any circuit has failed.
 func (d *Device) Failing() bool { return d.any(Failed) }
 
 // Switching reports whether any circuit is Tuning.

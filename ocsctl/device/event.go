@@ -2,7 +2,7 @@ package device
 
 import "time"
 
-// EventKind says what happened.
+// EventKind is the kind of an event.
 type EventKind int
 
 // The kinds of events.
@@ -27,13 +27,13 @@ type Event struct {
 	Kind    EventKind
 	In, Out int       // of the circuit, else -1
 	State   PortState // of the circuit now
-	Note    string    // the fault, or who did it if not a request
+	Note    string    // the fault or other cause, if no request caused the event
 }
 
-// maxLog bounds the log: the oldest entries go.
+// maxLog bounds the log, which drops the oldest entries.
 const maxLog = 1 << 16
 
-// outbox is what happened and who wants to know.
+// outbox holds the events, and the watchers to call.
 type outbox struct {
 	log        []Event
 	queue      []Event // not yet given to watchers
@@ -43,7 +43,7 @@ type outbox struct {
 	changed    chan struct{}
 }
 
-// Log returns what happened so far, oldest first.
+// Log returns the events so far, oldest first.
 func (d *Device) Log() []Event {
 	d.lock()
 	defer d.unlock()
@@ -57,8 +57,8 @@ func (d *Device) Changed() <-chan struct{} {
 	return d.changed
 }
 
-// Watch has f called with every event from now on, in order, one call at a time, until cancel. f may
-// call the device, and must not block.
+// Watch calls f with every later event, in order, one call at a time, until cancel. f may call the device, but must not
+// block.
 func (d *Device) Watch(f func(Event)) (cancel func()) {
 	d.lock()
 	defer d.unlock()
@@ -85,14 +85,14 @@ func (d *Device) emit(at time.Time, e Event) {
 	d.queue = append(d.queue, e)
 }
 
-// lock takes the lock and brings the state up to now.
+// lock takes the lock and updates the state to the present time.
 func (d *Device) lock() {
 	d.mu.Lock()
 	d.advance(d.cfg.Now())
 }
 
-// unlock releases the lock and gives new events to the watchers. Where one of them is being called
-// already, in another goroutine or further up this stack, that call does it, which keeps the order.
+// unlock releases the lock and passes new events to the watchers. If a call of watchers is in progress, in another
+// goroutine or further up this stack, that call passes them on, in order.
 func (d *Device) unlock() {
 	if len(d.queue) > 0 {
 		close(d.changed)
@@ -129,7 +129,7 @@ func (d *Device) unlock() {
 	d.mu.Unlock()
 }
 
-// told reports whether watchers have been told of everything; when they have, Changed fires again.
+// told reports whether the watchers have got all events. Otherwise Changed fires again when they have.
 func (d *Device) told() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

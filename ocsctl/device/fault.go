@@ -15,32 +15,32 @@ type FaultKind string
 
 // The faults.
 const (
-	// LostReply: the switch does the next change, and the answer to it and the Count-1 answers
-	// after it never leave. Count 0 is 1.
+	// LostReply: the switch executes the next change, but loses its answer and the next Count-1 answers. Count 0 stands
+	// for 1.
 	LostReply FaultKind = "lost-reply"
 	// SlowPair: circuits In to Out take Delay longer, until Clear; -1 is any port.
 	SlowPair FaultKind = "slow-pair"
 	// StuckMirror: the mirror of ingress In (or of egress Out, if In is -1) does not follow, until Clear. New circuits
-	// through it are in the table, but end FAILED. With Silent they claim to be TUNED, and are dark.
+	// through it are in the table, but become FAILED. With Silent they are reported as TUNED, and are dark.
 	StuckMirror FaultKind = "stuck-mirror"
-	// LostLight: no light arrives at egress Out, or at the end of the circuit from ingress In if Out is
-	// -1, whatever table and port states say: a fibre was pulled. Until Clear.
+	// LostLight: a fibre was pulled. Until Clear, no light arrives at egress Out or, if Out is -1, at the end of the
+	// circuit from ingress In, although table and port states do not change.
 	LostLight FaultKind = "lost-light"
 	// GhostConnect: the table reports a circuit In to Out that was never made.
 	GhostConnect FaultKind = "ghost"
 	// PartialBulk: of the next bulk request with more circuits to make than Count, only the first
-	// Count are made; the others get ErrPartial, or with Silent the answer that all is well.
+	// Count are made; the others get ErrPartial, or with Silent an answer of success.
 	PartialBulk FaultKind = "partial-bulk"
-	// ThirdParty: another writer connects In to Out and breaks the circuits of both ports. Out -1
-	// removes In's circuit.
+	// ThirdParty: another writer connects In to Out and removes the circuits of both ports. Out -1 removes In's
+	// circuit.
 	ThirdParty FaultKind = "third-party"
-	// Reboot: the switch goes down for Delay; its circuits do as Config.ColdBoot says.
+	// Reboot: the switch is down for Delay. Config.ColdBoot determines the effect on circuits.
 	Reboot FaultKind = "reboot"
-	// Clear ends SlowPair, StuckMirror, LostLight and the faults that wait, and removes ghosts.
+	// Clear ends SlowPair, StuckMirror, LostLight and pending faults, and removes ghosts.
 	Clear FaultKind = "clear"
 )
 
-// Fault is something that goes wrong; which fields it has its kind says.
+// Fault is a fault to inject. Its kind determines the fields that it uses.
 type Fault struct {
 	Kind    FaultKind
 	In, Out int
@@ -49,12 +49,12 @@ type Fault struct {
 	Delay   time.Duration
 }
 
-// ErrFault reports a fault that the switch cannot have.
+// ErrFault reports a fault that is impossible at this switch.
 var ErrFault = errors.New("no such fault")
 
 // faults are pending and lasting faults.
 type faults struct {
-	lostNext, lost int // answers to lose from the next change on, and now
+	lostNext, lost int // number of answers to lose from the next change on, and now
 	slow           []Fault
 	stuck          []Fault
 	pulled         []Fault
@@ -67,7 +67,7 @@ type limit struct {
 	silent bool
 }
 
-// Inject makes a fault happen, at once or to the next request that it concerns.
+// Inject injects a fault, at once or at the next request that it concerns.
 func (d *Device) Inject(f Fault) error {
 	d.lock()
 	defer d.unlock()
@@ -109,7 +109,7 @@ func (d *Device) inject(now time.Time, f Fault) error {
 	return nil
 }
 
-// possible reports why the switch cannot have a fault.
+// possible returns an error if the fault is impossible at this switch.
 func (d *Device) possible(f Fault) error {
 	inside := func(port int) bool { return port >= 0 && port < d.cfg.Ports }
 	orAny := func(port int) bool { return port == -1 || inside(port) }
@@ -136,8 +136,7 @@ func (d *Device) possible(f Fault) error {
 	return nil
 }
 
-// DropReply reports whether the answer that a server is about to give is lost on its way. Servers
-// ask it once before every answer.
+// DropReply reports whether a server's next answer is lost. Servers call it once before every answer.
 func (d *Device) DropReply() bool {
 	d.lock()
 	defer d.unlock()
@@ -148,14 +147,14 @@ func (d *Device) DropReply() bool {
 	return true
 }
 
-// arm begins to lose answers, now that a change has come.
+// arm begins to lose answers, because a change has arrived.
 func (f *faults) arm() {
 	if f.lostNext > 0 {
 		f.lost, f.lostNext = f.lostNext, 0
 	}
 }
 
-// bulkLimit returns how many of a request's circuits are made.
+// bulkLimit returns the number of a request's circuits that are made.
 func (f *faults) bulkLimit(mode Mode, n int) limit {
 	if p := f.partial; p != nil && mode == Bulk && n > p.Count {
 		f.partial = nil
@@ -164,7 +163,7 @@ func (f *faults) bulkLimit(mode Mode, n int) limit {
 	return limit{taken: math.MaxInt}
 }
 
-// touch lets lasting faults act on a new circuit.
+// touch applies lasting faults to a new circuit.
 func (f *faults) touch(r *row) {
 	for _, s := range f.slow {
 		if (s.In == -1 || s.In == r.in) && (s.Out == -1 || s.Out == r.out) {
@@ -180,7 +179,7 @@ func (f *faults) touch(r *row) {
 	}
 }
 
-// dark reports whether the light of a circuit does not arrive.
+// dark reports whether a fault stops the light of a circuit.
 func (f *faults) dark(r *row) bool {
 	return slices.ContainsFunc(f.pulled, func(p Fault) bool { return p.Out == r.out || p.Out == -1 && p.In == r.in })
 }

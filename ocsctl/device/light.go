@@ -6,8 +6,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Lit returns the circuits that light goes through. That is the truth, where Table is what the
-// switch says of it: ghosts are dark, and so is a mirror that is stuck but claims to be TUNED.
+// Lit returns the circuits that carry light. It is the true state, whereas Table is the switch's report: ghosts are
+// dark, and so are circuits of a stuck mirror that are reported as TUNED.
 func (d *Device) Lit() circuit.Permutation {
 	d.lock()
 	defer d.unlock()
@@ -20,8 +20,8 @@ func (d *Device) Lit() circuit.Permutation {
 	return p
 }
 
-// Due returns when the state changes next by itself; zero: it does not. Reads from that time on show
-// the change. Watchers are called at the first read, or by a timer, which may be a millisecond late.
+// Due returns the time of the next change without a request; zero: there is none. Reads from that time on show the
+// change. The first read calls the watchers, or a timer, which may be a millisecond late.
 func (d *Device) Due() time.Time {
 	d.lock()
 	defer d.unlock()

@@ -13,7 +13,7 @@ const DarkDBm = -60
 // MaxAveraging is the longest window of a detector.
 const MaxAveraging = 1280 * time.Millisecond
 
-// sample is the power of a port from a time on.
+// sample is the power of a port, valid from a time on.
 type sample struct {
 	at time.Time
 	mw float64
@@ -32,15 +32,15 @@ func (d *Device) Averaging() time.Duration {
 	return d.averaging
 }
 
-// SetAveraging sets the window of the detectors, 0 to MaxAveraging; outside it is clamped.
+// SetAveraging sets the window of the detectors, limited to 0 to MaxAveraging.
 func (d *Device) SetAveraging(window time.Duration) {
 	d.lock()
 	defer d.unlock()
 	d.averaging = min(max(window, 0), MaxAveraging)
 }
 
-// PowerDBm returns what the detector of a port reports: received power averaged over its window, so
-// that light which has gone still shows for a while. ok is false where there is no detector.
+// PowerDBm returns the reading of a port's detector: the received power, averaged over the window. So lost light still
+// shows for some time. ok is false if there is no detector.
 func (d *Device) PowerDBm(port int, side Side) (dbm float64, ok bool) {
 	d.lock()
 	defer d.unlock()
@@ -83,7 +83,7 @@ func (d *Device) illuminate(at time.Time, out int) {
 		mw = toMW(d.cfg.LaunchDBm - d.LossDB(r.in, out))
 	}
 	samples := d.light[out]
-	// The sample in force when the longest window begins is still needed, earlier ones are not.
+	// Keep the sample that is valid at the beginning of the longest window, and drop earlier ones.
 	old := 0
 	for old+1 < len(samples) && samples[old+1].at.Before(at.Add(-MaxAveraging)) {
 		old++
@@ -91,10 +91,10 @@ func (d *Device) illuminate(at time.Time, out int) {
 	d.light[out] = append(slices.Delete(samples, 0, old), sample{at, mw})
 }
 
-// carries reports whether light goes through a circuit and arrives.
+// carries reports whether light arrives through a circuit.
 func (d *Device) carries(r *row) bool { return r.state == Tuned && !r.dim && !d.faults.dark(r) }
 
-// relight records the power of all ports, where faults have changed it.
+// relight records the power of all ports after a change of faults.
 func (d *Device) relight(now time.Time) {
 	for out, r := range d.byOut {
 		if r != nil {

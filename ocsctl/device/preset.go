@@ -12,7 +12,7 @@ type Delays struct {
 	PerCircuit time.Duration
 	Min, Max   time.Duration // of the motion
 	Settle     time.Duration // from light to TUNED
-	Conflict   time.Duration // more, where the switch has to break a circuit by itself
+	Conflict   time.Duration // added if the switch has to remove a circuit by itself
 }
 
 func (d Delays) validate() error {
@@ -34,8 +34,8 @@ type Preset struct {
 // DefaultPreset is the preset of a Config that names none.
 const DefaultPreset = "polatis-25ms"
 
-// Presets are the kinds of switches by name, with the orders of magnitude that are known in public
-// of piezo-steered, MEMS, rotor and PLZT switches. Not to be changed.
+// Presets are kinds of switches by name. Their values are public orders of magnitude of piezo-steered, MEMS, rotor and
+// PLZT switches. Read-only.
 var Presets = map[string]Preset{
 	"polatis-25ms": {
 		Vendor: "Polatis", Model: "N-OST-%dx%d-LA1-DMHNS",

@@ -14,7 +14,7 @@ import (
 	"lightpath/internal/decode"
 )
 
-// Bounds of a fault script; the recursive YAML parser stays far from the end of its stack.
+// Limits of a fault script. They keep the recursive YAML parser far from the end of its stack.
 const (
 	maxScript     = 64 << 10
 	maxScriptRows = 1024
@@ -26,7 +26,7 @@ type Timed struct {
 	Fault Fault
 }
 
-// scriptRow is a row of the file. In and out are ports from 0; where they are missing, any.
+// scriptRow is a row of the file. in and out are ports from 0; a missing port means any.
 type scriptRow struct {
 	AfterMS float64   `yaml:"after_ms"`
 	Fault   FaultKind `yaml:"fault"`
@@ -37,14 +37,14 @@ type scriptRow struct {
 	DelayMS float64   `yaml:"delay_ms"`
 }
 
-// maxScriptMS is a day: beyond it a time is a mistake.
+// maxScriptMS is a day in milliseconds. A later time is a mistake.
 const maxScriptMS = 24 * 3600 * 1000
 
 // ParseScript reads a fault script: a YAML or JSON list of rows like
 //
 //   - {after_ms: 500, fault: stuck-mirror, in: 3, silent: true}
 //
-// in order of time, whatever their order in the file. Whether the ports exist is checked by Run.
+// and returns them in order of time. Run checks whether the ports exist.
 func ParseScript(data []byte) ([]Timed, error) {
 	if len(data) > maxScript {
 		return nil, fmt.Errorf("device: fault script has more than %d bytes", maxScript)
@@ -89,8 +89,7 @@ func scriptRows(data []byte) (rows []scriptRow, err error) {
 	return rows, explain(yaml.UnmarshalWithOptions(data, &rows, yaml.Strict()))
 }
 
-// explain rewrites an error of the YAML library in the words of the file: the first line of its
-// text, without the types of Go that it names.
+// explain returns the first line of an error of the YAML library, without names of Go types.
 func explain(err error) error {
 	wrong, ok := errors.AsType[yaml.Error](err)
 	if err == nil || !ok || wrong.GetToken() == nil {
@@ -111,8 +110,7 @@ func explain(err error) error {
 	return fmt.Errorf("line %d column %d: %s", token.Position.Line, token.Position.Column, what)
 }
 
-// deep reports nesting beyond what a list of rows needs: the YAML library takes time that grows with
-// the square of the depth.
+// deep reports nesting that is deeper than a list of rows needs. The YAML library takes time quadratic in the depth.
 func deep(data []byte) bool {
 	const most = 8
 	brackets := 0
@@ -137,8 +135,8 @@ func deep(data []byte) bool {
 	return false
 }
 
-// Run has the faults of a script happen at their times from now on; nothing is started where one of
-// them is not possible on this switch. Close ends it.
+// Run injects the faults of a script at their times, relative to now. If one of them is impossible at this switch, it
+// returns an error and starts nothing. Close ends the script.
 func (d *Device) Run(script []Timed) error {
 	d.lock()
 	defer d.unlock()
@@ -154,7 +152,7 @@ func (d *Device) Run(script []Timed) error {
 		d.faults.script = append(d.faults.script, time.AfterFunc(t.After, func() {
 			d.lock()
 			defer d.unlock()
-			// It was possible when the script began, and ports do not change.
+			// It cannot fail: Run has checked it, and ports do not change.
 			if err := d.inject(d.cfg.Now(), t.Fault); err != nil {
 				d.emit(d.cfg.Now(), Event{Kind: Refused, In: t.Fault.In, Out: t.Fault.Out, Note: err.Error()})
 			}

@@ -12,7 +12,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// State is how far a circuit is, in the terms that all protocols share.
+// State is the progress of a circuit, in terms that all protocols share.
 type State int
 
 // The states of a circuit.
@@ -23,29 +23,27 @@ const (
 	Unsaid // the switch does not say
 )
 
-// Protocol is what Carry needs of one: requests and answers, without judgement. A method whose
-// connection is gone opens another. Carry calls one at a time.
+// Protocol is the interface between Carry and a protocol: requests and answers, without judgement. If the connection
+// has ended, a method opens another. Carry makes one call at a time.
 type Protocol interface {
-	// Map reads the whole map. With an error that wraps ErrNotMatching comes the map as far as
-	// it is one.
+	// Map reads the whole map. With an error that wraps ErrNotMatching, it returns the valid part of the map.
 	Map(ctx context.Context) (circuit.Permutation, error)
-	// Send asks for a change once, never again: remove first, then add. refused has an entry per
-	// circuit of remove, then of add, nil where the switch took it; a nil slice means that it
-	// took all. An error that wraps ErrRefused or ErrFenced means that the switch took nothing,
-	// any other that its answer is unknown.
+	// Send requests a change exactly once: first remove, then add. refused has an entry per circuit of remove, then of
+	// add, which is nil if the switch accepted it; a nil slice means that it accepted all. An error that wraps
+	// ErrRefused or ErrFenced means that the switch accepted nothing. After any other error, the answer is unknown.
 	Send(ctx context.Context, token uint64, remove, add []circuit.Pair) (refused []error, err error)
-	// States returns how far circuits are; nil where the switch cannot say.
+	// States returns the states of circuits, nil if the switch cannot report them.
 	States(ctx context.Context, circuits []circuit.Pair) ([]State, error)
-	// Light returns the power that arrives for circuits, NaN where nothing measures it; nil where
-	// the switch has no detectors.
+	// Light returns the received power of circuits in dBm, NaN for a port without a detector. It returns nil if the
+	// switch has no detectors.
 	Light(ctx context.Context, circuits []circuit.Pair) (dbm []float64, err error)
 }
 
-// Tolerance is how long Carry waits and what it takes for light.
+// Tolerance holds the waits of Carry, and the threshold of light.
 type Tolerance struct {
-	Settle    time.Duration // from the answer until the circuits are up, and for reading back a lost answer; default 5 s
+	Settle    time.Duration // from the answer until the circuits are up, and for reading back after a lost answer; default 5 s
 	Averaging time.Duration // window of the detectors: power is read this long after the circuits are up
-	LightDBm  float64       // power from which on there is light; default -30
+	LightDBm  float64       // least power that counts as light; default -30
 }
 
 // Polling begins at the first interval and doubles up to the second.
@@ -54,9 +52,8 @@ const (
 	lastPoll  = 50 * time.Millisecond
 )
 
-// Carry carries out a change over a protocol as Switch.Apply promises: it refuses to start from a map
-// that is not Before, asks once, reads back, and judges each circuit. A change that asks for nothing
-// verifies the circuits that are there.
+// Carry executes a change over a protocol with the contract of Switch.Apply: it refuses to start from another map than
+// Before, sends the request once, reads back, and judges each circuit. An empty change verifies the existing circuits.
 func Carry(ctx context.Context, p Protocol, c Change, tol Tolerance) ([]Circuit, error) {
 	n := len(c.Before)
 	if err := c.Before.Validate(n); err != nil {
@@ -94,7 +91,7 @@ func Carry(ctx context.Context, p Protocol, c Change, tol Tolerance) ([]Circuit,
 	return j.report(ctx, sent)
 }
 
-// judge collects what is known of a change. Its slices are by port of the map.
+// judge collects the facts on a change. Its slices are by port of the map.
 type judge struct {
 	p    Protocol
 	c    Change
@@ -108,7 +105,7 @@ type judge struct {
 	observed circuit.Permutation
 	read     error // of the last attempt to read the map
 	facts    []fact
-	dim      []string // why the power is unknown; "" where it is not, or nothing measures it
+	dim      []string // why the power is unknown; "": it is known, or there is no detector
 }
 
 func newJudge(p Protocol, c Change, tol Tolerance) *judge {
@@ -126,7 +123,7 @@ func newJudge(p Protocol, c Change, tol Tolerance) *judge {
 	return j
 }
 
-// took notes which ports' requests were refused.
+// took records the ports whose requests were refused.
 func (j *judge) took(asked []circuit.Pair, refused []error, err error) {
 	nothing := errors.Is(err, ErrRefused) || errors.Is(err, ErrFenced)
 	if !nothing {
@@ -141,9 +138,8 @@ func (j *judge) took(asked []circuit.Pair, refused []error, err error) {
 	}
 }
 
-// settle waits until every circuit is decided, and reports false where the time was over first. If the
-// time was over long ago, this process has stood still and has not seen what the switch did: then settle
-// begins anew.
+// settle waits until every circuit is decided, and returns false if the time ends first. If the time ended long ago,
+// this process was stopped and has not seen the switch's changes. Then settle waits again.
 func (j *judge) settle(ctx context.Context) bool {
 	for {
 		over := clock.Now(ctx).Add(j.tol.Settle)
@@ -156,7 +152,7 @@ func (j *judge) settle(ctx context.Context) bool {
 	}
 }
 
-// wait polls until every circuit is decided, and reports false where the time was over first.
+// wait polls until every circuit is decided, and returns false if the time ends first.
 func (j *judge) wait(ctx context.Context) bool {
 	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
 		if j.look(ctx, j.c.Want >= Status) {
@@ -179,7 +175,7 @@ func (j *judge) look(ctx context.Context, states bool) bool {
 	j.observed = now
 	done := true
 	for r := range now {
-		// A circuit that the change does not touch and that is gone was taken by another writer.
+		// Another writer has removed a missing circuit that the change does not touch.
 		if j.touched[r] && now[r] != j.c.After[r] && j.refused[r] == nil {
 			done = false
 		}
@@ -190,7 +186,7 @@ func (j *judge) look(ctx context.Context, states bool) bool {
 	return done || errors.Is(err, ErrNotMatching)
 }
 
-// there lists the circuits to be verified that the switch's table has.
+// there returns the circuits to verify that are in the switch's table.
 func (j *judge) there() (pairs []circuit.Pair) {
 	for r, to := range j.observed {
 		if j.judged[r] && to != circuit.Dark && to == j.c.After[r] {
@@ -200,7 +196,7 @@ func (j *judge) there() (pairs []circuit.Pair) {
 	return pairs
 }
 
-// states asks how far circuits are, and reports whether all of them are up or have failed.
+// states reads the states of circuits, and reports whether all of them are up or have failed.
 func (j *judge) states(ctx context.Context, up []circuit.Pair) bool {
 	for _, pair := range up {
 		j.facts[pair.From].state = Pending
@@ -221,7 +217,7 @@ func (j *judge) states(ctx context.Context, up []circuit.Pair) bool {
 	return done
 }
 
-// light asks the detectors, once they have forgotten the light of earlier circuits.
+// light reads the detectors, after their averaging window no longer contains light of earlier circuits.
 func (j *judge) light(ctx context.Context) {
 	if j.c.Want < Light {
 		return
@@ -276,7 +272,7 @@ func (j *judge) verdict(r int, at time.Time) Circuit {
 	return v
 }
 
-// report gives the verdicts and what they mean together.
+// report returns the verdicts, and the error that follows from them.
 func (j *judge) report(ctx context.Context, sent error) ([]Circuit, error) {
 	if j.observed == nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnknownOutcome, both(j.lost, j.read, ctx.Err()))
@@ -312,7 +308,7 @@ func (j *judge) report(ctx context.Context, sent error) ([]Circuit, error) {
 	return all, drift(j.observed, j.c.After, j.touched)
 }
 
-// both is errors.Join in one line, as logs and operators want it.
+// both is errors.Join with a text of one line, for logs and operators.
 func both(all ...error) error {
 	var joined error
 	for _, err := range all {
@@ -327,8 +323,7 @@ func both(all ...error) error {
 	return joined
 }
 
-// drift reports the first port at which the switch has another circuit than want, but for those in
-// except.
+// drift returns an error for the first port, except those in except, whose circuit differs from want.
 func drift(now, want circuit.Permutation, except []bool) error {
 	if len(now) != len(want) {
 		return fmt.Errorf("%w: %d ports, want %d", ErrDrift, len(now), len(want))

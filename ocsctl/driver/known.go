@@ -8,19 +8,19 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Rule says how far circuits are to be verified.
+// Rule holds the wanted level of verification and the threshold of light.
 type Rule struct {
 	Want     Level   // as far as the switch can; Unverified stands for Light
-	LightDBm float64 // received power from which on there is light; 0 stands for -30
-	// Window is the longest averaging window of the power meters. For so long after a change a look
-	// takes no reading of the circuits that changed: the reading may be of the light before.
+	LightDBm float64 // least received power that counts as light; 0 stands for -30
+	// Window is the longest averaging window of the power meters. For this time after a change, a reading of a changed
+	// circuit's power may still be that of the earlier light, so it is ignored.
 	Window time.Duration
 }
 
 // DefaultLightDBm is the received power below which a circuit counts as dark.
 const DefaultLightDBm = -30
 
-// Threshold is the received power from which on there is light.
+// Threshold returns the least received power that counts as light.
 func (r Rule) Threshold() float64 { return r.complete().LightDBm }
 
 // complete fills in the defaults.
@@ -43,9 +43,8 @@ type fact struct {
 // noFact is the report of a switch that reports nothing.
 var noFact = fact{state: Unsaid, dbm: math.NaN()}
 
-// judge returns how far a circuit that the switch's table has is verified, and why it is not good;
-// "" where it is. This is the one place that decides it: for changes, for looks, and for commands that
-// speak to a switch without a controller.
+// judge returns the level to which a circuit in the switch's table is verified, and the reason if it is not good, else
+// "". It decides for changes, for readings, and for commands that use a switch without a controller.
 func (r Rule) judge(f fact) (Level, string) {
 	switch {
 	case r.Want < Status:
@@ -68,7 +67,7 @@ func (r Rule) judge(f fact) (Level, string) {
 	return Light, ""
 }
 
-// missing is the reason of a circuit that the switch's table does not have.
+// missing is the reason for a circuit that is not in the switch's table.
 const missing = "the switch does not have it"
 
 // Known holds the level to which each circuit of a switch is verified. Each circuit follows this state machine:
@@ -95,11 +94,11 @@ type knownCircuit struct {
 	fact      fact
 	seen      bool      // the table has been read
 	lit       bool      // light was seen on it
-	lostToken bool      // and no token came through since
-	changed   time.Time // when it was made, or seen to be another one
+	lostToken bool      // and no token has arrived since
+	changed   time.Time // when it was made, or found to be another circuit
 }
 
-// NewKnown returns a machine of so many circuits, of which nothing is known.
+// NewKnown returns a machine for the circuits of a number of ports, all without facts.
 func NewKnown(ports int, r Rule) *Known {
 	k := &Known{rule: r.complete(), circuits: make([]knownCircuit, ports)}
 	for r := range k.circuits {
@@ -108,20 +107,20 @@ func NewKnown(ports int, r Rule) *Known {
 	return k
 }
 
-// Circuit returns what is known of the circuit of an ingress port.
+// Circuit returns the state of the circuit of an ingress port.
 func (k *Known) Circuit(in int) Circuit { return k.circuits[in].Circuit }
 
-// Good reports whether nothing is wrong with the circuit that a port has; a dark port has none.
+// Good reports whether the circuit of a port is good. A dark port is good.
 func (k *Known) Good(in int) bool {
 	c := &k.circuits[in]
 	return c.Observed == circuit.Dark || c.Reason == ""
 }
 
-// WasLit reports whether light has been seen on the circuit that a port has now.
+// WasLit reports whether the present circuit of a port has ever had light.
 func (k *Known) WasLit(in int) bool { return k.circuits[in].lit }
 
-// Looked takes what a look has found: the switch's table, and the health of its ports, ingress before
-// egress. It judges every circuit that the table has.
+// Looked records a reading of the switch: its table, and the health of its ports, ingress before egress. It judges
+// every circuit in the table.
 func (k *Known) Looked(table circuit.Permutation, health []Health, at time.Time) {
 	n := len(k.circuits)
 	for r := range k.circuits {
@@ -134,7 +133,7 @@ func (k *Known) Looked(table circuit.Permutation, health []Health, at time.Time)
 		f := fact{state: stateOf(in, out), dbm: c.fact.dbm}
 		if at.Sub(c.changed) < k.rule.Window {
 			if c.Reason != "" {
-				continue // the meters cannot say yet that it has become good
+				continue // the meters cannot show yet that it has become good
 			}
 		} else if f.dbm = math.NaN(); out.HasPower {
 			f.dbm = out.PowerDBm
@@ -143,7 +142,7 @@ func (k *Known) Looked(table circuit.Permutation, health []Health, at time.Time)
 	}
 }
 
-// stateOf is how the ports of a circuit are.
+// stateOf returns the state of a circuit from those of its ports.
 func stateOf(in, out *Health) State {
 	switch {
 	case in.Failed || out.Failed:
@@ -154,7 +153,7 @@ func stateOf(in, out *Health) State {
 	return Up
 }
 
-// observe notes which circuit a port has; another one than before starts anew.
+// observe records the circuit of a port. Another circuit than before begins without facts.
 func (k *Known) observe(c *knownCircuit, to int, at time.Time) {
 	if c.Observed == to && c.Verified != Unverified {
 		return
@@ -186,7 +185,7 @@ func (k *Known) settle(c *knownCircuit, f fact, at time.Time) {
 
 const lostToken = "no token came through"
 
-// Changed takes the verdicts of a change: what Apply has returned.
+// Changed records the verdicts of a change, which Apply has returned.
 func (k *Known) Changed(c Change, verdicts []Circuit, at time.Time) {
 	for _, v := range verdicts {
 		known := &k.circuits[v.In]
@@ -197,7 +196,7 @@ func (k *Known) Changed(c Change, verdicts []Circuit, at time.Time) {
 		k.observe(known, v.Observed, at)
 		known.Intended, known.Accepted = v.Intended, v.Accepted
 		if v.Observed != v.Intended {
-			continue // a look judges a circuit that was not requested
+			continue // the next reading judges a circuit that was not requested
 		}
 		proven := known.Verified == Token && v.Reason == ""
 		known.Circuit, known.At = v, at
@@ -214,7 +213,7 @@ func (k *Known) Changed(c Change, verdicts []Circuit, at time.Time) {
 	}
 }
 
-// Proved takes whether a token that was sent over the circuit of a port came out where it should.
+// Proved records whether a token sent over the circuit of a port has arrived at the right port.
 func (k *Known) Proved(in int, through bool, at time.Time) {
 	c := &k.circuits[in]
 	if c.lostToken = !through; c.lostToken {
@@ -229,8 +228,8 @@ func (k *Known) Proved(in int, through bool, at time.Time) {
 	}
 }
 
-// Unknown takes that the outcome of a change is not known: circuits that it was to make are not good
-// until a look after the window of the meters finds them so.
+// Unknown records that the outcome of a change is not known. Its circuits are not good until a reading after the window
+// of the meters finds them good.
 func (k *Known) Unknown(c Change, at time.Time) {
 	for r := range k.circuits {
 		if known := &k.circuits[r]; c.Before[r] != c.After[r] {
@@ -241,15 +240,15 @@ func (k *Known) Unknown(c Change, at time.Time) {
 	}
 }
 
-// Lost takes that the switch's table is not known any more: no circuit is verified until a look.
+// Lost records that the switch's table is no longer known. No circuit is verified until the next reading.
 func (k *Known) Lost(at time.Time) {
 	for r := range k.circuits {
 		k.circuits[r].Verified, k.circuits[r].At = Unverified, at
 	}
 }
 
-// Level says how far the circuits of n ports are verified: the lowest level of one of them, and how many
-// are further; "read-back" where there are none.
+// Level describes how far the circuits of n ports are verified: the lowest level, and the number of circuits beyond it.
+// Without circuits it is "read-back".
 func (k *Known) Level(first, n int) string {
 	var count [Token + 1]int
 	least, all := Token, 0

@@ -9,9 +9,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Session is one switch and what is known of its circuits. Controllers and commands look at a switch
-// and change it through a Session only, so that both mean the same by "verified". It is for one
-// goroutine.
+// Session is one switch, with the states of its circuits. Controllers and commands read and change a switch only
+// through a Session, so "verified" means the same in both. It is for one goroutine.
 type Session struct {
 	*Known
 	sw    Switch
@@ -24,16 +23,16 @@ func NewSession(sw Switch, ports int, r Rule) *Session {
 	return &Session{Known: NewKnown(ports, r), sw: sw}
 }
 
-// Table returns the switch's map as last read or changed; nil where it is not known. It is read-only.
+// Table returns the switch's map as last read or changed, nil if it is not known. It is read-only.
 func (s *Session) Table() circuit.Permutation { return s.table }
 
-// Forget takes that the table is not known any more.
+// Forget records that the table is no longer known.
 func (s *Session) Forget(ctx context.Context) {
 	s.table = nil
 	s.Lost(clock.Now(ctx))
 }
 
-// Read reads the switch's map. A driver that breaks its promise is not believed.
+// Read reads the switch's map, and checks that the driver returns a valid one.
 func (s *Session) Read(ctx context.Context) (circuit.Permutation, error) {
 	table, err := s.sw.Read(ctx)
 	if err != nil {
@@ -46,8 +45,7 @@ func (s *Session) Read(ctx context.Context) (circuit.Permutation, error) {
 	return table, nil
 }
 
-// Look reads the switch's map and the health of its ports, and judges every circuit by them. After an
-// error what was known stays.
+// Look reads the switch's map and the health of its ports, and judges every circuit by them. An error changes nothing.
 func (s *Session) Look(ctx context.Context) ([]Health, error) {
 	table, err := s.Read(ctx)
 	if err != nil {
@@ -67,7 +65,7 @@ func (s *Session) Look(ctx context.Context) ([]Health, error) {
 	return health, nil
 }
 
-// Apply makes a change as Switch.Apply does, and keeps what its verdicts say.
+// Apply makes a change as Switch.Apply does, and records its verdicts.
 func (s *Session) Apply(ctx context.Context, c Change) ([]Circuit, error) {
 	verdicts, err := s.sw.Apply(ctx, c)
 	if verdicts == nil && errors.Is(err, ErrUnknownOutcome) {
@@ -80,8 +78,8 @@ func (s *Session) Apply(ctx context.Context, c Change) ([]Circuit, error) {
 	return verdicts, err
 }
 
-// Set is Apply for planes that no rank uses: of the ports named by idle (nil: all), circuits that the
-// change keeps although they are not good are removed and made again. A mirror may find its place then.
+// Set is Apply for planes that no rank uses. For the ports in idle (nil: all), it also removes and remakes circuits
+// that the change keeps but that are not good. This may repair a mirror's position.
 func (s *Session) Set(ctx context.Context, c Change, idle []bool) ([]Circuit, error) {
 	again := s.Remake(c, idle)
 	if len(again) == 0 {
@@ -96,7 +94,7 @@ func (s *Session) Set(ctx context.Context, c Change, idle []bool) ([]Circuit, er
 	if err != nil && (!errors.Is(err, ErrNotAsIntended) || verdicts == nil) {
 		return nil, err
 	}
-	// A circuit that could not be removed is still there: then it is verified where it is.
+	// A circuit that could not be removed is verified where it is.
 	table, err := s.Read(ctx)
 	if err != nil {
 		return nil, err
@@ -110,7 +108,7 @@ func (s *Session) Set(ctx context.Context, c Change, idle []bool) ([]Circuit, er
 	return s.Apply(ctx, c)
 }
 
-// Remake returns the circuits that Set makes again.
+// Remake returns the circuits that Set remakes.
 func (s *Session) Remake(c Change, idle []bool) (pairs []circuit.Pair) {
 	for r, to := range c.After {
 		if to != circuit.Dark && to == c.Before[r] && (idle == nil || idle[r]) && !s.Good(r) {

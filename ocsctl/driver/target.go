@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Target is where a switch is and how to speak to it: what an Open function needs. Fields that a
-// protocol has no use for are ignored.
+// Target is the address of a switch, with the options of its connection. An Open function ignores fields that its
+// protocol does not need.
 type Target struct {
 	Endpoint string // host:port
-	Dialect  string // of the protocol; "" is found out or the default
+	Dialect  string // of the protocol; "": detected, or the default
 	Ports    Ports
 
 	Timeout   time.Duration // for one answer; default 2 s
 	Tolerance Tolerance     // when circuits count as up
-	// Insecure allows what is neither encrypted nor authenticated to leave this host.
+	// Insecure allows connections to other hosts without encryption and authentication.
 	Insecure bool
 
 	// Files of keys and secrets; their contents never appear in errors.
@@ -25,11 +25,11 @@ type Target struct {
 	User, PasswordFile        string // SSH
 	KnownHostsFile            string // SSH host keys
 
-	// Dial opens a connection to an endpoint; nil: a net.Dialer does.
+	// Dial opens a connection to an endpoint; nil: use a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Connect opens a TCP connection to an address, by Dial where that is set.
+// Connect opens a TCP connection to an address, with Dial if it is set.
 func (t *Target) Connect(ctx context.Context, address string) (net.Conn, error) {
 	if t.Dial != nil {
 		return t.Dial(ctx, "tcp", address)
@@ -37,7 +37,7 @@ func (t *Target) Connect(ctx context.Context, address string) (net.Conn, error) 
 	return new(net.Dialer).DialContext(ctx, "tcp", address)
 }
 
-// Open connects to a switch and asks who it is; the context bounds that, not the Switch.
+// Open connects to a switch and reads its identity. The context bounds only this call.
 type Open func(ctx context.Context, t Target) (Switch, error)
 
 // ParsePorts reads the ports of a plane, by rank, as fabric files have them: "1" for both sides of a

@@ -10,8 +10,8 @@ import (
 )
 
 // circuits is the data path of a controller: the rings of every port and the circuits between
-// them. All methods but NewPort and Info run on the core's goroutine, which tells them what time it
-// is; that makes it testable to the nanosecond, and free of locks.
+// them. All methods except NewPort and Info run on the core's goroutine, which passes the time. So it needs no locks,
+// and tests control every nanosecond.
 type circuits struct {
 	geo    geometry
 	planes []*medium
@@ -36,13 +36,13 @@ type port struct {
 	broken func(error)
 }
 
-// PlaneStats counts what a plane has done since the switch was started.
+// PlaneStats holds the counters of a plane since the start of the switch.
 type PlaneStats struct {
 	Frames, Bytes uint64              // delivered; data bytes without labels
 	Lost          [numVerdicts]uint64 // frames, by verdict
 	Switches      uint64
-	Stalled       int64 // ns that circuits were blocked by full receive rings, summed
-	Late          int64 // ns, the latest that a frame was delivered after its time
+	Stalled       int64 // ns, sum of the times that full receive rings blocked circuits
+	Late          int64 // ns, the largest delay of a delivery after its time
 }
 
 var (
@@ -99,7 +99,7 @@ func (c *circuits) Step(now int64) (next int64) {
 	return next
 }
 
-// Attach implements controller.DataPath; data is what NewPort has made.
+// Attach implements controller.DataPath; data is a result of NewPort.
 func (c *circuits) Attach(number int, data any, now int64) {
 	p, ok := data.(*port)
 	if !ok {
@@ -139,8 +139,7 @@ func (c *circuits) Darken(plane int, ports []int, now int64) {
 	}
 }
 
-// Install implements controller.DataPath. Frames of epochs before made are strangers on the
-// circuits that change.
+// Install implements controller.DataPath. On circuits that change, it rejects frames of epochs before made.
 func (c *circuits) Install(plane int, m circuit.Permutation, made uint32, now int64) {
 	pl := c.planes[plane]
 	for p := range pl.tx {
@@ -169,7 +168,7 @@ func (c *circuits) Advance(plane int, epoch uint32, began, now int64) {
 	}
 }
 
-// broken takes a port away whose rings are corrupt, and ends its rank's session.
+// broken disconnects a port with corrupt rings, and ends its rank's session.
 func (c *circuits) broken(number int, err error) {
 	for _, pl := range c.planes {
 		t := &pl.tx[number]

@@ -9,19 +9,19 @@ import (
 	"lightpath/ocsctl/controller/local"
 )
 
-// Client is a rank's connection to a switch: the controller's, and the rings of its port.
-// Safe for concurrent use, except for the rings.
+// Client is a rank's connection to a switch: the connection to its controller, and the rings of the rank's port. Safe
+// for concurrent use, except for the rings.
 type Client struct {
 	*local.Client
 	view  *portView
 	ports []PortMemory
-	lost  []atomic.Pointer[error] // by plane: the frames of this port that it lost
+	lost  []atomic.Pointer[error] // by plane: the error for lost frames of this port
 }
 
 var _ ocsctl.Client = (*Client)(nil)
 
 // Attach makes the rings of a client whose controller has its planes in memory
-// (ocsctl.DataMemory). The result stands for l, and closes it.
+// (ocsctl.DataMemory). The caller uses the result instead of l. Closing it closes l.
 func Attach(l *local.Client) (*Client, error) {
 	mem, info := l.Rings()
 	if info == nil {
@@ -46,14 +46,14 @@ func Attach(l *local.Client) (*Client, error) {
 // Ports returns the rings of the port, one entry per plane, valid until Close.
 func (c *Client) Ports() []PortMemory { return c.ports }
 
-// MTU is the most bytes of a frame, its label included.
+// MTU returns the largest size of a frame in bytes, including its label.
 func (c *Client) MTU() int {
 	_, info := c.Rings()
 	return info.MTU
 }
 
-// Poll returns the plane's epoch and, from then on, that frames of this port were lost: they come
-// before what the controller knows, being often why the rest went wrong.
+// Poll returns the plane's epoch and its error. The error for lost frames of this port precedes the controller's error,
+// which is often their consequence.
 func (c *Client) Poll(plane int) (uint32, error) {
 	if err := c.lost[plane].Load(); err != nil {
 		return c.State(plane).Epoch, *err
@@ -71,7 +71,7 @@ func (c *Client) Poll(plane int) (uint32, error) {
 	return c.Client.Poll(plane)
 }
 
-// diagnose says what the alarms of a plane mean.
+// diagnose converts the alarms of a plane to an error.
 func (c *Client) diagnose(plane int, a *alarms, n uint32) {
 	var why []string
 	for v := range a.lost {

@@ -21,31 +21,29 @@ type Config struct {
 	Socket string
 	Ports  int
 	Planes []PlaneConfig
-	// Initial holds one map per plane; nil: dark, all planes or that one.
+	// Initial holds one map per plane. A nil map, or a nil slice, means dark.
 	Initial []circuit.Permutation
-	// MTU is the most bytes of a frame with its label, Slots the frames per ring.
-	// 0: DefaultMTU, DefaultSlots.
+	// MTU is the largest size of a frame in bytes, including its label. Slots is the number of frames per ring. 0:
+	// DefaultMTU, DefaultSlots.
 	MTU, Slots int
 	// FrameLog is the file that records every frame and switch; "": none.
 	FrameLog string
-	// Device is what the planes are made of; nil: a MemoryDevice that starts at Initial, or where
-	// the planes were under the controller before this one, as a switch does that outlives it.
+	// Device is the device of the planes; nil: a MemoryDevice. It starts with Initial or, like a real switch, with the
+	// maps under the previous controller.
 	Device controller.Device
-	// SettleTimeout bounds how long a device may go on moving after the reconfiguration
-	// time; 0: one second.
+	// SettleTimeout bounds how long a device may move beyond the reconfiguration time; 0: one second.
 	SettleTimeout time.Duration
 
 	Name    string // of the controller
 	Version string // of the software
-	// Apply completes the controller's configuration: with a rule and what it recovered. nil: nothing
-	// outlives the switch.
+	// Apply adds a rule and its recovered state to the controller's configuration. nil: no state outlives the switch.
 	Apply func(*controller.Config)
 }
 
 // PlaneConfig describes one plane.
 type PlaneConfig = controller.PlaneConfig
 
-// complete fills in defaults and checks everything; the first bad field is named.
+// complete sets defaults and checks all fields. Its error names the first bad field.
 func (c Config) complete() (*Config, error) {
 	if c.MTU == 0 {
 		c.MTU = DefaultMTU
@@ -67,7 +65,7 @@ func (c Config) complete() (*Config, error) {
 		}
 	}
 	cc := c.controller()
-	cc.Device = (*MemoryDevice)(nil) // one is made once the maps are known to be good
+	cc.Device = (*MemoryDevice)(nil) // made when the maps have been checked
 	if err := cc.Check(); err != nil {
 		return nil, err
 	}
@@ -92,7 +90,7 @@ func (c Config) complete() (*Config, error) {
 	return &c, nil
 }
 
-// controller is the part of the configuration that is the controller's.
+// controller returns the configuration of the controller.
 func (c *Config) controller() controller.Config {
 	cc := controller.Config{
 		Name: c.Name, Ports: c.Ports, Planes: c.Planes, Initial: c.Initial, Device: c.Device,

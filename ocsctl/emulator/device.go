@@ -26,9 +26,9 @@ type FaultKind uint8
 const (
 	// FailSwitch refuses to move.
 	FailSwitch FaultKind = iota
-	// StuckPort leaves Fault.Port where it was; a port that would collide with it goes dark.
+	// StuckPort keeps the circuit of Fault.Port. A port that would collide with it goes dark.
 	StuckPort
-	// WrongMap moves to Fault.Map whatever the target is.
+	// WrongMap moves to Fault.Map instead of the target.
 	WrongMap
 	// Stall starts to move and never settles.
 	Stall
@@ -52,7 +52,7 @@ func NewMemoryDevice(initial []circuit.Permutation) *MemoryDevice {
 	return d
 }
 
-// Inject makes plane fail in the way of f from now on; nil heals it.
+// Inject applies a fault to a plane from now on; nil ends it.
 func (d *MemoryDevice) Inject(plane int, f *Fault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,7 +96,7 @@ func (d *MemoryDevice) Map(plane int) (circuit.Permutation, error) {
 	return d.maps[plane].Clone(), nil
 }
 
-// stick returns next with port left where old has it.
+// stick returns next with the circuit that port has in old.
 func stick(old, next circuit.Permutation, port int) circuit.Permutation {
 	for r, s := range next {
 		if s != circuit.Dark && s == old[port] {

@@ -21,8 +21,8 @@ type Server struct {
 	closeErr error
 }
 
-// Start makes a switch and serves it until Close. A socket left over by a dead switch is
-// replaced; a living one is local.ErrRunning.
+// Start makes a switch and serves it until Close. It replaces the socket of a switch that has ended; if that switch
+// still runs, it returns local.ErrRunning.
 func Start(config Config) (*Server, error) {
 	cfg, err := config.complete()
 	if err != nil {
@@ -49,7 +49,7 @@ func Start(config Config) (*Server, error) {
 	return s, nil
 }
 
-// Core is the switch's controller, for further front ends; they are to be closed before the switch.
+// Core returns the switch's controller, for further front ends. The caller closes them before the switch.
 func (s *Server) Core() *controller.Core { return s.core }
 
 // Stats returns the counters of every plane.
@@ -63,8 +63,8 @@ func (s *Server) Stats() ([]PlaneStats, error) {
 	return all, err
 }
 
-// Close disconnects every rank, completes the log and removes the socket. Idempotent; it
-// returns what failed in writing the log.
+// Close disconnects every rank, completes the log and removes the socket. It returns the first error in writing the
+// log. Idempotent.
 func (s *Server) Close() error {
 	s.closed.Do(func() {
 		if s.local != nil {

@@ -11,10 +11,10 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// FrameRecord is what the log keeps of a frame. Times are nanoseconds of CLOCK_MONOTONIC,
-// which all processes of a host share.
+// FrameRecord is the log's record of a frame. Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a host
+// share.
 type FrameRecord struct {
-	Start  int64  // its first bit entered the circuit, or a lost frame was found
+	Start  int64  // its first bit entered the circuit, or its loss was detected
 	Finish int64  // its last bit left the circuit: delivered, or lost
 	Bytes  uint32 // of data, without the label
 	Epoch  uint32 // the frame's tag
@@ -22,7 +22,7 @@ type FrameRecord struct {
 	Src    uint16 // the sending port
 	Dst    uint16 // the port that the circuit leads to; 0xffff: none
 	Verdict
-	Label [LabelSize]byte // the head of the frame, opaque here
+	Label [LabelSize]byte // the beginning of the frame, opaque here
 }
 
 // SwitchRecord is the log's record of a verified reconfiguration.
@@ -34,9 +34,8 @@ type SwitchRecord struct {
 }
 
 // The log file: a header, then records, little endian. Every record begins with one
-// fixed part of recordSize bytes, whose first byte is its kind; a change is followed by
-// its map, 4 bytes per port. A mark ends the file and counts all records before it: a file
-// that does not end in a mark is cut off.
+// fixed part of recordSize bytes, whose first byte is its kind; the map of a change follows it, 4 bytes per port. A
+// mark ends the file and counts all records before it. A file without a mark at the end is incomplete.
 const (
 	logMagic    = "LPOCSLOG"
 	logVersion  = 1
@@ -51,9 +50,8 @@ const (
 	logHeadroom = 2*recordSize + 4*controller.MaxPorts
 )
 
-// frameLog takes records from the switching thread without ever blocking it: full chunks
-// go to a writer goroutine, and a record that finds no free chunk is counted as lost,
-// which makes the log invalid.
+// frameLog records frames without blocking the switching thread. A writer goroutine writes full chunks. If no chunk is
+// free, a record counts as lost, which makes the log invalid.
 type frameLog struct {
 	file    *os.File
 	cur     []byte // the chunk being filled; nil after an overflow
@@ -120,7 +118,7 @@ func (l *frameLog) change(r *SwitchRecord) {
 	l.cur = b
 }
 
-// mark appends the count of what came before.
+// mark appends the number of records so far.
 func (l *frameLog) mark() {
 	b := append(l.cur, kindMark, 0, 0, 0, 0, 0, 0, 0)
 	b = binary.LittleEndian.AppendUint64(b, l.records)
@@ -128,10 +126,10 @@ func (l *frameLog) mark() {
 	l.cur = append(b, make([]byte, recordSize-24)...)
 }
 
-// room makes sure that cur can take a record and counts it, as written or as lost.
+// room ensures that cur has space for a record, and counts the record as written or lost.
 func (l *frameLog) room() bool {
 	if len(l.cur) >= logChunk {
-		l.full <- l.cur // has room for every chunk there is
+		l.full <- l.cur // never blocks: the channel has space for all chunks
 		l.cur = nil
 	}
 	if l.cur == nil {
@@ -161,7 +159,7 @@ func (l *frameLog) write() {
 // close ends the log with a mark, waits for the writer goroutine and closes the file. The log must not be used again.
 func (l *frameLog) close() error {
 	if l.cur == nil {
-		l.cur = (<-l.free)[:0] // after an overflow: the writer gives one back
+		l.cur = (<-l.free)[:0] // after an overflow, wait for a chunk from the writer
 	}
 	l.mark()
 	l.full <- l.cur

@@ -8,12 +8,12 @@ import (
 	"lightpath/internal/shmring"
 )
 
-// LabelSize is the number of bytes at the head of every slot's payload that hold the frame header. The switch records
-// them in its log, and does not count them against the rate of the circuit. Data follows.
+// LabelSize is the size in bytes of the frame header at the beginning of every slot's payload. The switch records the
+// header in its log, and does not count it for the rate of the circuit. Data follows.
 const LabelSize = 64
 
-// Defaults of [Config]. A slot holds 8 KiB of data behind its label; a ring of 64 slots
-// then hides 4 ms of a busy host at 1 Gb/s.
+// Defaults of [Config]. A slot holds 8 KiB of data behind its label; a ring of 64 slots then covers a pause of 4 ms of
+// the host at 1 Gb/s.
 const (
 	DefaultMTU   = 8192 + LabelSize
 	DefaultSlots = 64
@@ -22,25 +22,23 @@ const (
 // PortMemory is a rank's attachment to one plane.
 //
 // To send, the rank fills a slot of TX (label, then data; at most Client.MTU bytes),
-// commits it with the epoch of its circuit as tag, and calls Kick. The switch releases the
-// slot when its last byte has left the wire, so TX.Empty means that nothing of this rank
-// is in flight. To receive it consumes RX, whose tags are the sender's, and calls Kick after
-// Release. The switch rings Bell after anything arrived in RX, after the plane's state has
-// changed, and when TX has drained to half or is empty.
+// commits it with the epoch of its circuit as tag, and calls Kick. The switch releases the slot when its last byte has
+// left the wire, so TX.Empty means that no frame of this rank is in flight. To receive, the rank consumes RX, whose
+// tags are those of the senders, and calls Kick after Release. The switch rings Bell after anything arrived in RX,
+// after the plane's state has changed, and when TX has drained to half or is empty.
 //
 // TX has one producer and RX one consumer: the goroutine that drives the rank.
 type PortMemory struct {
 	TX, RX *shmring.Ring
 	Bell   *shmring.Doorbell // the rank's own, the same for every plane
 	Switch *shmring.Doorbell // the switch's; see Kick
-	// idle is set while the switch counts on a Kick for the next frame in TX, which it has
-	// found empty; nil: always. A ring that holds frames it comes back to by itself.
+	// idle is set while the switch has found TX empty and needs a Kick for the next frame; nil: it always needs one.
+	// The switch returns to a ring with frames by itself.
 	idle *atomic.Uint32
 }
 
-// Kick tells the switch to look at this port's rings: after a Commit, and after a Release
-// that makes room. It wakes the switch only where that waits for this port, else it costs a
-// few loads. One Kick after a batch is enough.
+// Kick tells the switch to look at this port's rings. Call it after a Commit, and after a Release that makes room; once
+// per batch is enough. It wakes the switch only if that waits for this port; otherwise it costs a few loads.
 func (m *PortMemory) Kick() {
 	frames := m.idle == nil || m.idle.Load() != 0 && !m.TX.Empty() && m.idle.Swap(0) != 0
 	if m.RX.Wanted() || frames {
@@ -78,9 +76,9 @@ type portView struct {
 // switch writes them before it releases the frame's slot, so a rank that sees TX empty
 // sees them too.
 type alarms struct {
-	lost  [numVerdicts]*atomic.Uint32 // by verdict; that of Delivered stays 0
+	lost  [numVerdicts]*atomic.Uint32 // by verdict; the counter of Delivered stays 0
 	epoch *atomic.Uint32              // tag of the first frame lost
-	gone  *atomic.Uint32              // the port without a rank that a frame was for
+	gone  *atomic.Uint32              // the destination without a rank of a lost frame
 }
 
 // format marks fresh memory as a port's.
@@ -125,7 +123,7 @@ func (g geometry) view(mem []byte) (*portView, error) {
 	return v, nil
 }
 
-// raise counts a lost frame on the way to port dst; the tag of the first one is kept.
+// raise counts a lost frame to port dst, and keeps the tag of the first one.
 func (a *alarms) raise(v Verdict, tag uint32, dst int) {
 	if a.total() == 0 {
 		a.epoch.Store(tag)

@@ -11,41 +11,39 @@ import (
 // All times here are nanoseconds of CLOCK_MONOTONIC.
 const (
 	never = math.MaxInt64
-	// catchUp bounds how far behind real time a transmitter may serialize after the switch
-	// itself was kept from running.
+	// catchUp bounds how far behind real time a transmitter may serialize after a pause of the switch itself.
 	catchUp = int64(20e6)
-	// creditWindow is how soon after a late release a blocked sender must be back for the
-	// lateness to be credited to it.
+	// creditWindow is the time after a late release in which a blocked sender must send again to get credit for the
+	// delay.
 	creditWindow = int64(2e6)
-	// stallPoll is the time between two looks at a full receive ring without a kick.
+	// stallPoll is the time between two checks of a full receive ring without a kick.
 	stallPoll = int64(100e3)
 )
 
-// transmitter is one directed circuit's sending end: a serializer in virtual time. A frame
-// starts when the wire is free and the frame is there, ends 8*data/bandwidth later, and
-// is delivered then. While the ring stays backlogged each frame starts where the previous
-// one ended, whenever the switch happened to look, so that scheduling jitter of the host
-// delays deliveries but does not add up.
+// transmitter is the sending end of one directed circuit: a serializer in virtual time. A frame starts when it has
+// arrived and the wire is free, ends 8*data/bandwidth later, and is then delivered. While the ring has frames, each
+// frame starts at the end of the previous one, even if the switch checks the ring later. So scheduling jitter of the
+// host delays deliveries, but does not add up.
 type transmitter struct {
 	port int
 	tx   *shmring.Ring // nil: no rank attached
-	to   int           // where the circuit leads now; circuit.Dark: nowhere
+	to   int           // port to which the circuit leads now; circuit.Dark: none
 	made uint32        // the plane's epoch when this circuit was made
 	dark bool          // the plane is moving this circuit
 
-	asked *atomic.Uint32 // PortMemory.idle: set to be kicked for the next frame
+	asked *atomic.Uint32 // PortMemory.idle: set to request a kick for the next frame
 
 	busy          bool // the head frame is on the wire
 	idle          bool // the ring has been seen empty since the last frame
 	start, finish int64
 	free          int64 // when the wire was last free
 	fullAt        int64 // when the receive ring was last seen full for the head; 0 never
-	// A sender that our own lateness kept blocked on a full ring is late by as much: frames
-	// that it sends at once when it is let go start that much earlier.
+	// If a delay of the switch itself has kept a sender blocked on a full ring, frames that the sender then sends at
+	// once start earlier by that delay.
 	credit, creditUntil int64
 }
 
-// service moves t up to now and returns when it next has something to do.
+// service advances t to now, and returns the time of its next action.
 func (c *circuits) service(pl *medium, t *transmitter, now int64) int64 {
 	for range 2 * c.geo.slots {
 		if !t.busy {
@@ -58,7 +56,7 @@ func (c *circuits) service(pl *medium, t *transmitter, now int64) int64 {
 				t.idle = true
 				if t.asked.Load() == 0 {
 					t.asked.Store(1)
-					continue // a frame may have come before the rank could see that
+					continue // a frame may have arrived before the rank saw the request
 				}
 				return never
 			}
@@ -76,12 +74,11 @@ func (c *circuits) service(pl *medium, t *transmitter, now int64) int64 {
 			return now + stallPoll
 		}
 	}
-	return now // more than a ring's worth: let the others have their turn
+	return now // as many as the ring holds: continue with other circuits
 }
 
-// judge decides whether a frame may enter the circuit: the circuit must be there, and must
-// be the one that the sender meant. A tag from the making of the circuit up to now names it,
-// since a switch that leaves a circuit alone does not change what it is.
+// judge decides whether a frame may enter the circuit: the circuit must exist, and must be the one that the sender
+// meant. All tags from the epoch in which the circuit was made up to the present one name it.
 func judge(pl *medium, t *transmitter, tag uint32) Verdict {
 	switch {
 	case t.dark || t.to == circuit.Dark:
@@ -107,9 +104,8 @@ func (t *transmitter) begin(pl *medium, n int, now int64) {
 	t.busy, t.fullAt = true, 0
 }
 
-// deliver copies the finished head frame to where the circuit leads and frees its slot. It
-// returns false where the receiver has no room: the frame stays on the wire, as on a link
-// with flow control.
+// deliver copies the completed head frame to the port at the end of the circuit, and frees its slot. It returns false
+// if the receiver has no room. Then the frame stays on the wire, as on a link with flow control.
 func (c *circuits) deliver(pl *medium, t *transmitter, now int64) bool {
 	payload, tag, err := t.tx.Peek()
 	if err != nil || payload == nil {
@@ -144,8 +140,8 @@ func (c *circuits) deliver(pl *medium, t *transmitter, now int64) bool {
 	t.busy, t.free = false, end
 	t.tx.Release()
 	dst.bell.Ring()
-	// The sender waits for room in a full ring, or for an empty one: waking it for every slot
-	// in between would take the time of a core away from it.
+	// A sender waits for room in a full ring, or for an empty ring. Waking it for every slot in between would cost a
+	// core's time.
 	if n := t.tx.Pending(); n == 0 || n == c.geo.slots/2 {
 		c.ports[t.port].bell.Ring()
 	}

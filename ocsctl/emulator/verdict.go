@@ -7,11 +7,11 @@ type Verdict uint8
 
 // The verdicts. All but Delivered are losses, reported to the sending port.
 const (
-	// Delivered: into the receive ring of the port that the map named.
+	// Delivered: copied to the receive ring of the port that the map names.
 	Delivered Verdict = iota
-	// LostDark: presented to a port without a circuit, or in flight when its circuit moved.
+	// LostDark: sent at a port without a circuit, or in flight when its circuit moved.
 	LostDark
-	// LostEpoch: tagged with an epoch in which the circuit was another one.
+	// LostEpoch: tagged with an epoch in which the port had another circuit.
 	LostEpoch
 	// LostVacant: the circuit leads to a port that no rank has attached to.
 	LostVacant

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Buffers of the sockets that Attach opens, in bytes; the kernel counts a frame's bookkeeping, too.
-// Receivers never let more be under way than they have room for, so what matters is the room.
+// Buffers of the sockets that Attach opens, in bytes. The kernel also counts its bookkeeping of a frame. Receivers
+// never let more frames be in flight than they have room for.
 const (
 	receiveBuffer = 16 << 20
 	sendBuffer    = 4 << 20
 )
 
-// Attach opens a rank's end of every plane: a UDP socket per plane, in the rank's namespace while
-// the process stays where it is, and the counters. Several may be open at once, each with sockets
-// of its own; the counters are those of the port. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN.
+// Attach opens a rank's end of every plane: the counters, and a UDP socket per plane in the rank's namespace. The
+// process stays in its own namespace. Several ends of a rank may be open, each with its own sockets; they share the
+// port's counters. It needs CAP_SYS_ADMIN and CAP_NET_ADMIN.
 func Attach(s *State, rank int) (*Port, error) {
 	if rank < 0 || rank >= s.Ranks {
 		return nil, fmt.Errorf("kernel: fabric %s: rank %d is outside 0..%d", s.Name, rank, s.Ranks-1)
@@ -58,7 +58,7 @@ func Attach(s *State, rank int) (*Port, error) {
 	return p, nil
 }
 
-// bindUDP opens a socket in the thread's namespace that speaks through one interface only.
+// bindUDP opens a socket in the thread's namespace that uses only one interface.
 func bindUDP(device string, addr netip.Addr) (int, netip.AddrPort, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -99,10 +99,10 @@ func bindUDP(device string, addr netip.Addr) (int, netip.AddrPort, error) {
 	return fd, local, nil
 }
 
-// slot is the position of a port in every map: ports of a plane lie side by side.
+// slot returns the index of a port in every map. The ports of a plane are adjacent.
 func (s *State) slot(plane, port int) int { return plane*s.Ranks + port }
 
-// pin returns the path of something of the fabric's that is pinned.
+// pin returns the path of a pinned object of the fabric.
 func (s *State) pin(name string) string { return filepath.Join(pinDir, s.Name, name) }
 
 // mapCounters maps the counters of all ports for reading.
@@ -115,8 +115,8 @@ func (s *State) mapCounters() ([]Counters, func() error, error) {
 	return mapArray[Counters](m, s.slot(len(s.Planes), 0), unix.PROT_READ)
 }
 
-// mapArray maps the values of an array map, which must be n values of T. The map is open for writing
-// even where the memory is not: the kernel does not map what is open for reading only.
+// mapArray maps the values of an array map, which must be n values of T. It opens the map for writing even if the
+// memory is read-only, because the kernel does not map objects that are open only for reading.
 func mapArray[T any](m *ebpf.Map, n, protection int) ([]T, func() error, error) {
 	var zero T
 	size := int(unsafe.Sizeof(zero))

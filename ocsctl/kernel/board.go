@@ -18,7 +18,7 @@ import (
 type View struct {
 	state *State
 
-	mapped   sync.RWMutex // held where the memory is touched
+	mapped   sync.RWMutex // held while the memory is accessed
 	circuits []circuitEntry
 	counters []Counters
 	unmap    []func() error
@@ -65,7 +65,7 @@ func (v *View) Close() error {
 	return err
 }
 
-// State returns what the view is of.
+// State returns the fabric of the view.
 func (v *View) State() *State { return v.state }
 
 // Map returns the circuits of a plane, Dark where there is none.
@@ -105,7 +105,7 @@ func (v *View) entry(plane, port int) circuitEntry {
 	return circuitEntry(atomic.LoadUint64((*uint64)(&v.circuits[v.state.slot(plane, port)])))
 }
 
-// check reports a plane or ports that the fabric does not have.
+// check returns an error for a plane or ports that the fabric does not have.
 func (v *View) check(plane int, ports ...int) error { return v.state.check(plane, ports...) }
 
 func (s *State) check(plane int, ports ...int) error {
@@ -121,31 +121,30 @@ func (s *State) check(plane int, ports ...int) error {
 	return nil
 }
 
-// Panel is the circuits of a fabric as their one writer sees them: a [Board], or the boards of several
-// hosts as one (package agent). Methods may be called concurrently.
+// Panel is the writer's view of the circuits of a fabric: a [Board], or the boards of several hosts combined (package
+// agent). Safe for concurrent use.
 type Panel interface {
-	// State says what the fabric is. It is not changed.
+	// State returns the fabric. It does not change.
 	State() *State
 	// Map returns the circuits of a plane. A board of other hosts returns the maps that it read last.
 	Map(plane int) (circuit.Permutation, error)
-	// Install gives a plane the circuits of to. Circuits that both maps have keep carrying frames.
+	// Install sets the circuits of a plane to the map to. Circuits of both maps carry frames without interruption.
 	Install(plane int, to circuit.Permutation) error
 }
 
 var _ Panel = (*Board)(nil)
 
-// Board is the one writer of the circuits of planes: the patch panel behind device models. A change
-// is in force for every frame that a program takes after the method has returned; it costs a few
-// stores and no system call. Methods may be called concurrently.
+// Board is the only writer of the circuits of planes: the patch panel behind device models. A change applies to every
+// frame that a program handles after the method has returned. It costs a few stores and no system call. Safe for
+// concurrent use.
 type Board struct {
 	View
 	mu    sync.Mutex       // changes
 	locks map[int]*os.File // by plane
 }
 
-// Open becomes the writer of some planes, of all where none are named. The error wraps ErrBusy where
-// another process, or another Board, writes one of them. Circuits are as the last writer left them,
-// and stay so after Close.
+// Open becomes the writer of some planes, or of all if none are named. If another process, or another Board, writes one
+// of them, the error wraps ErrBusy. Open and Close do not change circuits.
 func Open(s *State, planes ...int) (*Board, error) {
 	if len(planes) == 0 {
 		for j := range s.Planes {
@@ -184,7 +183,7 @@ func (b *Board) Close() error {
 	return err
 }
 
-// Dark breaks the circuits that begin at ports of a plane.
+// Dark removes the circuits that begin at ports of a plane.
 func (b *Board) Dark(plane int, ports []int) error {
 	if err := b.check(plane, ports...); err != nil {
 		return err
@@ -196,7 +195,7 @@ func (b *Board) Dark(plane int, ports []int) error {
 	})
 }
 
-// Install makes the circuits of a plane those of to. Circuits that both maps have carry on.
+// Install sets the circuits of a plane to the map to. Circuits of both maps carry frames without interruption.
 func (b *Board) Install(plane int, to circuit.Permutation) error {
 	if err := b.check(plane); err != nil {
 		return err
@@ -207,7 +206,7 @@ func (b *Board) Install(plane int, to circuit.Permutation) error {
 	return b.change(plane, func(m circuit.Permutation) { copy(m, to) })
 }
 
-// change edits the map of a plane. It removes circuits before it adds any, so that no two ports ever lead to one.
+// change edits the map of a plane. It removes circuits before it adds any, so that two ports never lead to one.
 func (b *Board) change(plane int, edit func(circuit.Permutation)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -236,7 +235,7 @@ func (b *Board) change(plane int, edit func(circuit.Permutation)) error {
 	return nil
 }
 
-// store writes the entries that are not yet those of m.
+// store writes the entries that differ from m.
 func (b *Board) store(plane int, m circuit.Permutation) {
 	from := m.Inverse()
 	for r := range m {

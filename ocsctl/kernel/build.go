@@ -16,17 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// indexBase is the interface index of slot 0 in the switch's namespace: the indices of the ports
-// follow each other, so that the program needs no table of them. A new namespace has but a few.
+// indexBase is the interface index of slot 0 in the switch's namespace. The indices of ports are consecutive, so the
+// program needs no table of them. A new namespace has only a few interfaces.
 const indexBase = 1000
 
-// portIndex is the interface of the switch's end of a port, by its slot.
+// portIndex returns the interface index of the switch's end of a port, by its slot.
 func portIndex(slot int) int { return indexBase + slot }
 
-// linkGroup is the group of the switch's ends, by which they are removed.
+// linkGroup is the link group by which the switch's ends are removed.
 const linkGroup = 0x4c50
 
-// switchLink is the name of the switch's end of a port.
+// switchLink returns the name of the switch's end of a port.
 func switchLink(plane, rank int) string { return fmt.Sprintf("p%dr%d", plane, rank) }
 
 // Names of pinned links.
@@ -34,8 +34,8 @@ func switchPin(plane, rank int) string  { return fmt.Sprintf("switch-p%d-r%d", p
 func ingressPin(plane, rank int) string { return fmt.Sprintf("ingress-p%d-r%d", plane, rank) }
 func egressPin(plane, rank int) string  { return fmt.Sprintf("egress-p%d-r%d", plane, rank) }
 
-// buildSwitch makes the namespaces and the ports of the switch: links whose other ends are in the
-// namespaces of the ranks, dark until a Board says otherwise.
+// buildSwitch makes the namespaces and the ports of the switch: links whose other ends are in the namespaces of the
+// ranks. The ports are dark until a Board makes circuits.
 func buildSwitch(s *State, o *objects) error {
 	for _, namespace := range s.everyNamespace() {
 		if err := makeNamespace(namespace); err != nil {
@@ -71,12 +71,12 @@ func buildSwitch(s *State, o *objects) error {
 	})
 }
 
-// everyNamespace lists the namespaces of the switch and of this host's ranks.
+// everyNamespace returns the namespaces of the switch and of this host's ranks.
 func (s *State) everyNamespace() []string {
 	return append([]string{s.Switch}, s.Namespaces[s.First:s.First+s.Count]...)
 }
 
-// buildPort makes the link of a port and has the program take what enters the switch there.
+// buildPort makes the link of a port, and attaches the program to the switch's end.
 func buildPort(s *State, h *netlink.Handle, p *ebpf.Program, plane, rank int) error {
 	peer, err := os.Open(filepath.Join(netnsDir, s.Namespaces[rank]))
 	if err != nil {
@@ -98,7 +98,7 @@ func buildPort(s *State, h *netlink.Handle, p *ebpf.Program, plane, rank int) er
 	return h.LinkSetUp(veth)
 }
 
-// buildRank makes a rank's end of every plane ready to be used.
+// buildRank prepares a rank's end of every plane.
 func buildRank(s *State, o *objects, rank int) error {
 	return within(s.Namespaces[rank], func() error {
 		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
@@ -120,7 +120,7 @@ func buildRank(s *State, o *objects, rank int) error {
 	})
 }
 
-// buildEnd does so on one plane. The interface goes up when all else is ready.
+// buildEnd prepares a rank's end of one plane. It activates the interface last.
 func buildEnd(s *State, o *objects, h *netlink.Handle, plane, rank int) error {
 	name := s.Planes[plane].Interface
 	l, err := h.LinkByName(name)
@@ -171,7 +171,7 @@ func buildEnd(s *State, o *objects, h *netlink.Handle, plane, rank int) error {
 	return nil
 }
 
-// load hands a program to the verifier.
+// load loads a program into the kernel.
 func load(in asm.Instructions) (*ebpf.Program, error) {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "lightpath", Type: ebpf.SchedCLS, Instructions: in,
 		License: "Apache-2.0"})
@@ -181,7 +181,7 @@ func load(in asm.Instructions) (*ebpf.Program, error) {
 	return p, nil
 }
 
-// attach attaches a program to an interface of the thread's namespace for as long as the pin is there.
+// attach attaches a program to an interface of the thread's namespace, until the pin is removed.
 func attach(p *ebpf.Program, index int, where ebpf.AttachType, pin string) error {
 	l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: p, Attach: where})
 	if err != nil {
@@ -194,15 +194,15 @@ func attach(p *ebpf.Program, index int, where ebpf.AttachType, pin string) error
 	return nil
 }
 
-// setSysctls keeps the thread's namespace quiet and its sockets fit for long fat wires. It skips settings
-// that a kernel lacks.
+// setSysctls stops unrequested traffic in the thread's namespace, and enlarges the buffers of its sockets. It skips
+// settings that a kernel lacks.
 func setSysctls() error {
 	for _, s := range []struct{ name, value string }{
 		{"ipv6/conf/all/disable_ipv6", "1"},
 		{"ipv6/conf/default/disable_ipv6", "1"},
 		{"ipv4/conf/all/rp_filter", "0"},
 		{"ipv4/conf/default/rp_filter", "0"},
-		{"ipv4/ip_default_ttl", "255"}, // every rank on the way takes one
+		{"ipv4/ip_default_ttl", "255"}, // every rank on the route decrements it
 		{"ipv4/tcp_slow_start_after_idle", "0"},
 		{"ipv4/tcp_no_metrics_save", "1"},
 		{"ipv4/tcp_rmem", "4096 1048576 33554432"},

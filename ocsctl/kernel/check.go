@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Check tries what a fabric needs of this host, in a namespace that goes with it: root, a place for
-// a bpf file system, TCX, veth and HTB. Nothing stays.
+// Check tests the requirements of a fabric on this host, in a temporary namespace: root, a bpf file system, TCX, veth
+// and HTB. It leaves nothing behind.
 func Check() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("kernel: not root")

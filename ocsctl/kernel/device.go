@@ -14,18 +14,18 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// verified is how far a move is known: the kernel's own map is what carries frames.
+// verified is the level of a completed move: the kernel's own map carries the frames.
 const verified = "light"
 
-// Device is the cross-connect of a controller whose planes are in the kernel: device models take
-// the time, and fail, as switches do, and the board follows them. It implements
-// [controller.Device], [controller.Timed] and [controller.Reporter].
+// Device is the cross-connect of a controller whose planes are in the kernel. Device models have the delays and faults
+// of switches, and the board follows them. It implements [controller.Device], [controller.Timed] and
+// [controller.Reporter].
 type Device struct {
 	mirror *Mirror
 	board  Panel
 
 	mu   sync.Mutex
-	want []circuit.Permutation // by plane: the last request, or the circuits found at the start
+	want []circuit.Permutation // by plane: the last requested map, or the map at the start
 	told func(plane int)
 }
 
@@ -34,8 +34,8 @@ var (
 	_ controller.Reporter = (*Device)(nil)
 )
 
-// NewDevice has models, cabled as the cables say, move the circuits of all planes of a board. The caller closes
-// the Device first, then board and models.
+// NewDevice makes models, which cables connect to the planes, move the circuits of all planes of a board. The caller
+// closes the Device first, then board and models.
 func NewDevice(b Panel, cables []Cable) (*Device, error) {
 	for j, c := range cables {
 		if c.Model == nil {
@@ -58,10 +58,9 @@ func NewDevice(b Panel, cables []Cable) (*Device, error) {
 	return d, nil
 }
 
-// Models makes a model of every switch of a fabric, in the order of the file, and cables its planes
-// to them: the k-th plane of a switch has its ports k*ranks and up. The models begin with the
-// circuits that the board has. An empty preset is a switch that takes exactly the fabric's
-// reconfiguration time.
+// Models makes a model of every switch of a fabric, in the order of the file, and cables its planes to them: the k-th
+// plane of a switch has ports from k*ranks on. The models begin with the board's circuits. An empty preset stands for a
+// switch that takes exactly the fabric's reconfiguration time.
 func Models(b Panel, f *fabric.Fabric, preset string, seed uint64) (models []*device.Device,
 	cables []Cable, err error) {
 	if f.Digest() != b.State().Digest {
@@ -125,8 +124,8 @@ func (d *Device) OnSettled(f func(plane int)) {
 	d.told = f
 }
 
-// Switch implements [controller.Device]. It changes nothing where
-// the plane's circuits differ from the move's start: the error wraps [driver.ErrDrift].
+// Switch implements [controller.Device]. If the plane's circuits differ from the move's start, it changes nothing, and
+// the error wraps [driver.ErrDrift].
 func (d *Device) Switch(plane int, m controller.Move) error {
 	if err := d.board.State().check(plane); err != nil {
 		return err
@@ -154,19 +153,19 @@ func (d *Device) Switch(plane int, m controller.Move) error {
 	if err := errors.Join(model.Check(remove, add)...); err != nil {
 		return fail(err)
 	}
-	d.mu.Lock() // held until the model moves, so that no reader takes the pause before for drift
+	d.mu.Lock() // held until the model moves, so that no reader takes the delay for drift
 	defer d.mu.Unlock()
-	// Whatever the model does not do of a request that it has taken shows in the map.
+	// If the model executes only a part of an accepted request, the map shows it.
 	if results := model.Apply(context.Background(), remove, add, device.Bulk); len(results) > 0 && !slices.Contains(results, nil) {
 		return fail(errors.Join(results...))
 	}
 	d.want[plane] = m.To.Clone()
-	d.mirror.touch(plane) // where there is nothing to do, that has been done
+	d.mirror.touch(plane) // an empty move has already ended
 	return nil
 }
 
-// delta is what the model has to break and to make for a plane to have a map: by its own table, in
-// which a circuit may stand that carries no light.
+// delta returns the circuits that the model must remove and add for a plane to have a map. It compares with the model's
+// own table, which may contain a circuit without light.
 func (d *Device) delta(plane int, to circuit.Permutation) (remove, add []circuit.Pair) {
 	c := d.mirror.cable[plane]
 	table := c.Model.Map()
@@ -201,7 +200,7 @@ func (d *Device) Map(plane int) (circuit.Permutation, error) {
 	return d.board.Map(plane)
 }
 
-// any returns the first port of the plane that is in a state, Dark where none is.
+// any returns the first port of the plane in a given state, Dark if there is none.
 func (d *Device) any(plane int, state device.PortState) int {
 	c := d.mirror.cable[plane]
 	for r := range c.In {
@@ -212,7 +211,7 @@ func (d *Device) any(plane int, state device.PortState) int {
 	return circuit.Dark
 }
 
-// happened passes the mirror's news on where the plane is at rest.
+// happened reports a change if the plane has no move in progress.
 func (d *Device) happened(plane int) {
 	d.mu.Lock()
 	told := d.told
@@ -257,7 +256,7 @@ func (d *Device) unwell(plane int) error {
 	return drift(have, want)
 }
 
-// drift says where a map is not the one wanted.
+// drift returns an error for the first port whose circuit differs from the wanted map.
 func drift(have, want circuit.Permutation) error {
 	for r := range want {
 		if have[r] != want[r] {

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Down removes everything that carries a fabric's name, complete or not, and reports whether there
-// was anything. While a process writes its circuits, or has built it for itself, the error wraps
-// ErrBusy, unless force. Sockets that ranks have open lose their interfaces.
+// Down removes everything with a fabric's name, complete or not, and reports whether it has found anything. If a
+// process writes its circuits, or has built it as a temporary fabric, the error wraps ErrBusy, unless force is set.
+// Open sockets of ranks lose their interfaces.
 func Down(name string, force bool) (found bool, err error) {
 	name = canonical(name)
 	fail := func(err error) (bool, error) { return false, fmt.Errorf("kernel: fabric %s: %w", name, err) }
@@ -34,7 +34,7 @@ func Down(name string, force bool) (found bool, err error) {
 	}
 	held, err := writers(name)
 	for _, f := range held {
-		defer unlock(f) // which leaves nothing of those who ended without doing so
+		defer unlock(f) // this also removes the locks of processes that were killed
 	}
 	if err != nil && !force {
 		return fail(err)
@@ -92,7 +92,7 @@ func fabricOf(namespace string) (string, bool) {
 	return name, true
 }
 
-// namespaces returns the namespaces that carry a fabric's name, that of the switch first.
+// namespaces returns the namespaces with a fabric's name, that of the switch first.
 func namespaces(name string) ([]string, error) {
 	entries, err := os.ReadDir(netnsDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +108,7 @@ func namespaces(name string) ([]string, error) {
 	return all, nil
 }
 
-// exists reports whether anything carries the name.
+// exists reports whether anything with the name exists.
 func exists(name string) bool {
 	for _, path := range []string{statePath(name), filepath.Join(pinDir, name)} {
 		if _, err := os.Stat(path); err == nil {
@@ -133,7 +133,7 @@ func remove(name string) error {
 	all, list := namespaces(name)
 	err = errors.Join(err, list)
 	for _, namespace := range all {
-		// A process may keep a namespace alive after its name is gone, so the links go by themselves.
+		// A process may keep a namespace alive after its name has been removed, so remove the links separately.
 		if strings.HasSuffix(namespace, "-ocs") {
 			if rm := within(namespace, removeLinks); rm != nil && !errors.Is(rm, unix.EINVAL) { // EINVAL: half made
 				err = errors.Join(err, rm)
@@ -143,15 +143,15 @@ func remove(name string) error {
 			err = errors.Join(err, fmt.Errorf("namespace %s: %w", namespace, rm))
 		}
 	}
-	// The pins go last: a program whose interface is gone need not be detached, which takes a while.
+	// Remove the pins last: detaching a program takes long, and is not needed after its interface has been removed.
 	if rm := os.RemoveAll(filepath.Join(pinDir, name)); rm != nil {
 		err = errors.Join(err, rm)
 	}
 	return err
 }
 
-// removeLinks removes the ports of the switch whose namespace the thread is in, and with them their
-// other ends: all at once, because the kernel waits for its readers once per request.
+// removeLinks removes the ports of the switch in the thread's namespace, and thereby their other ends. It uses one
+// request, because the kernel waits for its readers once per request.
 func removeLinks() error {
 	request := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
 	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))

@@ -20,9 +20,9 @@ type Report struct {
 	Name   string        `json:"name"`
 	Digest string        `json:"digest"`
 	Planes []PlaneReport `json:"planes"`
-	// Overruns are the frames that each rank's sockets have had no room for.
+	// Overruns holds, by rank, the frames for which the rank's sockets had no room.
 	Overruns []uint64 `json:"socket_overruns"`
-	// Problems are in words what is missing and what has been lost; none where all is well.
+	// Problems describes missing parts and lost frames.
 	Problems []string `json:"problems,omitempty"`
 }
 
@@ -43,11 +43,11 @@ type PortReport struct {
 	To        int    `json:"to"` // -1: dark
 	Counters  Stats  `json:"counters"`
 	Queued    uint64 `json:"queued"`        // frames that wait in the port's queues
-	Overflow  uint64 `json:"dropped_queue"` // frames that its queues, or the kernel between two namespaces, have lost
+	Overflow  uint64 `json:"dropped_queue"` // frames lost by its queues, or by the kernel between two namespaces
 }
 
-// Inspect looks at everything that a fabric consists of. The report has the faults of the fabric; the error says that
-// Inspect could not look.
+// Inspect checks all parts of a fabric. The report has the faults of the fabric; an error means that Inspect could not
+// check it.
 func Inspect(s *State) (*Report, error) {
 	v, err := Look(s)
 	if err != nil {
@@ -93,7 +93,7 @@ func (r *Report) problem(format string, args ...any) {
 	r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
 }
 
-// losses adds what a port has lost.
+// losses adds the losses of a port to the problems.
 func (r *Report) losses(plane string, p *PortReport) {
 	for _, loss := range []struct {
 		frames uint64
@@ -111,7 +111,7 @@ func (r *Report) losses(plane string, p *PortReport) {
 	}
 }
 
-// lookAt looks at a rank's ends, from inside its namespace.
+// lookAt checks a rank's ends, in the rank's namespace.
 func (r *Report) lookAt(s *State, rank int) error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -146,7 +146,7 @@ func (r *Report) lookAt(s *State, rank int) error {
 	return err
 }
 
-// overruns reads what the sockets of the thread's namespace have lost.
+// overruns reads the number of frames that sockets of the thread's namespace have lost.
 func overruns() (uint64, error) {
 	data, err := os.ReadFile("/proc/thread-self/net/snmp")
 	if err != nil {
@@ -155,7 +155,7 @@ func overruns() (uint64, error) {
 	return parseOverruns(string(data))
 }
 
-// parseOverruns finds a number of UDP's in a table whose rows come in pairs, names and values.
+// parseOverruns finds RcvbufErrors of UDP in a table with pairs of rows: names and values.
 func parseOverruns(table string) (uint64, error) {
 	var names []string
 	for line := range strings.Lines(table) {
@@ -192,7 +192,7 @@ func (p *PortReport) queues(h *netlink.Handle, l netlink.Link) error {
 	return nil
 }
 
-// lookAtSwitch looks at the switch's ends, from inside its namespace.
+// lookAtSwitch checks the switch's ends, in its namespace.
 func (r *Report) lookAtSwitch(s *State) error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -207,7 +207,7 @@ func (r *Report) lookAtSwitch(s *State) error {
 				continue
 			}
 			if st := l.Attrs().Statistics; st != nil {
-				// Counts frames that did not reach the program, not frames that it drops.
+				// RxDropped counts frames that did not reach the program, not frames that the program drops.
 				r.Planes[j].Ports[rank-s.First].Overflow += st.RxDropped
 			}
 			r.attached(s, switchPin(j, rank), l.Attrs().Index, plane.Name, rank)
@@ -220,7 +220,7 @@ func (r *Report) lookAtSwitch(s *State) error {
 	return nil
 }
 
-// lookAtWire looks at a port's end on the Ethernet between hosts. It is down if the host's interface is.
+// lookAtWire checks a port's end on the Ethernet between hosts. It is down if the host's interface is.
 func (r *Report) lookAtWire(h *netlink.Handle, plane StatePlane, j int, p *PortReport) {
 	l, err := h.LinkByName(wireLink(j, p.Rank))
 	switch {
@@ -234,7 +234,7 @@ func (r *Report) lookAtWire(h *netlink.Handle, plane StatePlane, j int, p *PortR
 	}
 }
 
-// Down lists the planes with a port that is down.
+// Down returns the planes with a port that is down.
 func (r *Report) Down() (planes []string) {
 	for i := range r.Planes {
 		if slices.ContainsFunc(r.Planes[i].Ports, func(p PortReport) bool { return !p.Up }) {
@@ -244,7 +244,7 @@ func (r *Report) Down() (planes []string) {
 	return planes
 }
 
-// attached adds a program that is not where it should be.
+// attached adds a problem if a program is not attached to its interface.
 func (r *Report) attached(s *State, pin string, index int, plane string, rank int) {
 	err := func() error {
 		l, err := link.LoadPinnedLink(s.pin(pin), nil)
@@ -266,7 +266,7 @@ func (r *Report) attached(s *State, pin string, index int, plane string, rank in
 	}
 }
 
-// pins are the programs of a port.
+// pins returns the pins of a port's programs.
 func (s *State) pins(plane, rank int) []string {
 	all := []string{switchPin(plane, rank), ingressPin(plane, rank), egressPin(plane, rank)}
 	if s.Host != "" {
@@ -275,7 +275,7 @@ func (s *State) pins(plane, rank int) []string {
 	return all
 }
 
-// complete reports what is missing of a fabric that has a state.
+// complete returns an error that names the missing parts of a fabric that has a state.
 func (s *State) complete() error {
 	for _, namespace := range s.everyNamespace() {
 		if err := within(namespace, func() error { return nil }); err != nil {

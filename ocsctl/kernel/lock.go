@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Locks of a fabric, as files beside its state. The kernel lets go of a lock when its process
-// ends, however it ends.
+// Locks of a fabric, as files beside its state. The kernel releases a lock when its process ends, even if it is killed.
 const (
 	buildLock   = "lock"     // held by Up and Down
 	writeLocks  = "writer-p" // held by Boards, one per plane
@@ -22,8 +21,8 @@ const (
 
 func writeLock(plane int) string { return writeLocks + strconv.Itoa(plane) }
 
-// writers takes the locks of all planes that have had a writer, as far as no other process holds them,
-// which is an error; unlock them afterwards.
+// writers takes the locks of all planes that have had a writer. If another process holds one of them, it returns an
+// error. The caller unlocks the returned files, also after an error.
 func writers(name string) ([]*os.File, error) {
 	paths, err := filepath.Glob(filepath.Join(runDir, name+"."+lockPattern))
 	if err != nil {
@@ -42,7 +41,7 @@ func writers(name string) ([]*os.File, error) {
 	return all, busy
 }
 
-// lock takes a fabric's lock; where another process holds it, the error wraps ErrBusy and names that.
+// lock takes a fabric's lock. If another process holds it, the error wraps ErrBusy and names the process.
 func lock(name, kind string) (*os.File, error) {
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return nil, err
@@ -78,7 +77,7 @@ func lock(name, kind string) (*os.File, error) {
 	}
 }
 
-// unlock lets go of a lock and leaves no file.
+// unlock releases a lock and removes its file.
 func unlock(f *os.File) {
 	os.Remove(f.Name())
 	f.Close()
@@ -93,8 +92,8 @@ func same(f *os.File, path string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// shut closes what has done its work: how that ends changes nothing.
+// shut closes c and ignores the error.
 func shut(c io.Closer) { c.Close() }
 
-// shutFD does so to a descriptor.
+// shutFD closes a descriptor and ignores the error.
 func shutFD(fd int) { _ = unix.Close(fd) }

@@ -16,11 +16,11 @@ import (
 // Cable joins the ports of a plane to those of a device model: rank r sends into Model's ingress
 // port In[r] and receives from its egress port Out[r].
 type Cable struct {
-	Model   *device.Device // nil: this plane is not to be touched
+	Model   *device.Device // nil: the plane is not changed
 	In, Out []int
 }
 
-// Straight cables a plane of that many ranks to the ports of a model from first on.
+// Straight cables a plane with a number of ranks to the ports of a model from first on.
 func Straight(m *device.Device, first, ranks int) Cable {
 	c := Cable{Model: m}
 	for r := range ranks {
@@ -37,10 +37,10 @@ type Mirror struct {
 	rank  []map[int]int
 
 	mu        sync.Mutex
-	stale     uint64    // planes to bring to their models' light
+	stale     uint64    // planes that may differ from their models' light
 	following bool      // a call of follow is at work
 	idle      sync.Cond // following has become false
-	dirty     uint64    // planes that something has happened on, not yet told
+	dirty     uint64    // planes with changes that have not been reported
 	notify    func(plane int)
 	failed    error // of the board, the first
 
@@ -50,9 +50,8 @@ type Mirror struct {
 	done   chan struct{}
 }
 
-// NewMirror brings the board to what the models have, and keeps it there until Close. There is one
-// cable per plane of the board's fabric; several may end at one model. The caller keeps board and
-// models open meanwhile.
+// NewMirror sets the board to the circuits of the models, and keeps it equal until Close. There is one cable per plane
+// of the board's fabric; several may end at one model. The caller keeps board and models open meanwhile.
 func NewMirror(b Panel, cables []Cable) (*Mirror, error) {
 	m := &Mirror{board: b, cable: cables, stop: make(chan struct{}), done: make(chan struct{})}
 	m.idle.L = &m.mu
@@ -72,7 +71,7 @@ func NewMirror(b Panel, cables []Cable) (*Mirror, error) {
 	return m, m.err()
 }
 
-// check reports cables that do not fit.
+// check returns an error for cables that do not fit.
 func (m *Mirror) check() error {
 	s := m.board.State()
 	if len(m.cable) != len(s.Planes) {
@@ -139,7 +138,7 @@ func (m *Mirror) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	wake := m.wake
-	m.wake = -1 // a model may be in the middle of telling
+	m.wake = -1 // a model may be reporting a change
 	return errors.Join(unix.Close(wake), m.failed)
 }
 
@@ -149,7 +148,7 @@ func (m *Mirror) err() error {
 	return m.failed
 }
 
-// lit translates the light of a model to ranks of a plane.
+// lit converts the light of a model to a map of a plane's ranks.
 func (m *Mirror) lit(plane int, light circuit.Permutation) circuit.Permutation {
 	c := m.cable[plane]
 	p := circuit.AllDark(len(c.In))
@@ -164,9 +163,9 @@ func (m *Mirror) lit(plane int, light circuit.Permutation) circuit.Permutation {
 }
 
 // follow gives the planes of a model the circuits that carry light. It reads the light after it is called. It notifies
-// planes only of changes, because a notified caller asks for the map, which calls follow again. A call that finds
-// another one at work returns and leaves the work to it. Every change of a model calls follow, and so does a reader of
-// its light when a change falls due.
+// planes only of changes, because a notified caller asks for the map, which calls follow again. If another call is in
+// progress, follow returns and leaves the work to it. Every change of a model calls follow, and so does a read of its
+// light when a change is due.
 func (m *Mirror) follow(model *device.Device, happened bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -199,7 +198,7 @@ func (m *Mirror) follow(model *device.Device, happened bool) {
 	}
 }
 
-// settle brings a plane to its model's light and returns when it is there.
+// settle returns when a plane has its model's light.
 func (m *Mirror) settle(plane int) {
 	m.follow(m.cable[plane].Model, false)
 	m.mu.Lock()
@@ -220,14 +219,14 @@ func (m *Mirror) install(planes uint64) error {
 	return failed
 }
 
-// listen has f called, by the clock, for every plane that something has happened on.
+// listen makes the clock's goroutine call f for every plane with a change.
 func (m *Mirror) listen(f func(plane int)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.notify = f
 }
 
-// touch has a plane told of, though nothing may have happened.
+// touch makes listen's function be called for a plane, even without a change.
 func (m *Mirror) touch(plane int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -241,17 +240,17 @@ func (m *Mirror) ring() {
 		return
 	}
 	one := [8]byte{1}
-	// It can only fail when it has been rung 2^64 times.
+	// It can fail only after 2^64 unread writes.
 	_, _ = unix.Write(m.wake, one[:])
 }
 
-// clock looks at the models at the times at which they change, to the precision of the kernel's
-// timers, and tells of planes that something has happened on.
+// clock reads the models at the times of their changes, with the precision of the kernel's timers, and reports planes
+// with changes.
 func (m *Mirror) clock() {
 	defer close(m.done)
 	runtime.LockOSThread() // and not unlocked: the priority is the thread's
-	// A mirror does not wait for a processor. Real-time threads have no timer slack either. Without the
-	// right to be one, light is late by as much as the machine is busy, and nothing else.
+	// A real-time thread does not wait for a processor and has no timer slack. Without the right to be one, changes are
+	// only later on a busy machine.
 	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1,
 		Flags: unix.SCHED_FLAG_RESET_ON_FORK}, 0)
 	models := m.models()
@@ -272,7 +271,7 @@ func (m *Mirror) clock() {
 	}
 }
 
-// tell passes on what has happened.
+// tell reports the planes with changes.
 func (m *Mirror) tell() {
 	m.mu.Lock()
 	dirty, notify := m.dirty, m.notify
@@ -285,7 +284,7 @@ func (m *Mirror) tell() {
 	}
 }
 
-// sleep waits until a time, or for ever where it is zero, or until the bell rings.
+// sleep waits until a time, or until the bell rings. The zero time is no limit.
 func (m *Mirror) sleep(until time.Time) {
 	var timeout *unix.Timespec
 	if !until.IsZero() {

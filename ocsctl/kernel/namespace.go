@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// within runs f on a thread of its own in a namespace. The thread ends with f: it is never given
-// back to the scheduler, so nothing else can find itself in the namespace. What f opens (sockets,
-// netlink handles) stays in the namespace.
+// within runs f on a thread of its own in a namespace. The thread ends with f and never returns to the scheduler, so no
+// other goroutine runs in the namespace. Sockets and netlink handles that f opens stay in the namespace.
 func within(namespace string, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -69,8 +68,8 @@ func makeNamespace(namespace string) error {
 	return <-done
 }
 
-// removeNamespace takes a namespace's name away, whatever state it is in; the kernel
-// removes the namespace and its links with its last user.
+// removeNamespace removes a namespace's name, in any state. The kernel removes the namespace and its links with its
+// last user.
 func removeNamespace(namespace string) error {
 	path := filepath.Join(netnsDir, namespace)
 	err := unix.Unmount(path, unix.MNT_DETACH)

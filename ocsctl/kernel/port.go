@@ -20,10 +20,10 @@ type RankPlane struct {
 	// interface. The caller may use it from any thread; [Port.Close] closes it.
 	FD    int
 	Local netip.AddrPort
-	// Addrs are the addresses of all ranks on this plane, by rank. Their ports are those of the
-	// sockets that the ranks have opened, which they have to tell each other.
+	// Addrs are the addresses of all ranks on this plane, by rank. The UDP ports are those of the ranks' sockets, which
+	// the ranks exchange themselves.
 	Addrs []netip.Addr
-	// MTU is the size of the largest IP packet: a datagram carries 28 bytes less.
+	// MTU is the size of the largest IP packet in bytes. A datagram carries 28 bytes less.
 	MTU      int
 	Counters *Counters
 }
@@ -38,30 +38,30 @@ func (p *Port) Close() error {
 	return release()
 }
 
-// Counters is what the kernel counts of one port of one plane. It lies in memory that the kernel's
-// programs write: reading it costs no system call, and every field is read atomically, by any
-// goroutine. Counters rise from 0 when the fabric is built and are shared by all who use the port.
+// Counters holds the kernel's counters of one port of one plane, in memory that the kernel's programs write. Reading
+// costs no system call, and is atomic per field, from any goroutine. Counters start at 0 when the fabric is built. All
+// users of the port share them.
 //
-// A frame is counted by the switch when it has left the rank's wire, whatever becomes of it then.
+// The switch counts a frame when it has left the rank's wire, even if it is then lost.
 type Counters struct {
 	sw   switchCounters
 	rank rankCounters
 }
 
-// switchCounters is what the switch has counted of the frames that entered it at this port. The
-// layout is that of the programs (package-level offsets in program.go).
+// switchCounters counts the frames that entered the switch at this port. The programs use the same layout (offsets in
+// program.go).
 type switchCounters struct {
-	udp         uint64 // UDP frames, whatever became of them
+	udp         uint64 // UDP frames, including lost ones
 	forwarded   uint64 // frames of data that followed a circuit
 	bytes       uint64 // of those, with Ethernet headers
 	dark        uint64 // frames of data on no circuit
 	misdirected uint64 // frames of data for another rank than their circuit's
-	returned    uint64 // TCP segments without payload, and ARP, which may travel backwards
+	returned    uint64 // TCP segments without payload, and ARP, which may travel against circuits
 	other       uint64 // anything else; dropped
 	tokens      uint64 // frames of a prober
 }
 
-// rankCounters is what the rank's end has counted of the frames that came to it.
+// rankCounters counts the frames that arrived at the rank's end.
 type rankCounters struct {
 	delivered      uint64 // frames for this rank
 	deliveredBytes uint64 // of those, with Ethernet headers
@@ -70,37 +70,37 @@ type rankCounters struct {
 	transitBytes   uint64 // of those, with Ethernet headers
 	transitUDP     uint64 // UDP frames among them
 	transitPayload uint64 // bytes of UDP payload in those
-	strayed        uint64 // frames for others that were not sent on
-	offered        uint64 // UDP frames given to the port's queues, its own and those for others
+	strayed        uint64 // frames for other ranks that were not forwarded
+	offered        uint64 // UDP frames that entered the port's queues, of this rank and forwarded
 	transitOp      uint64 // see tally.go
 	_              [6]uint64
 }
 
-// Sent returns how many UDP frames the switch has taken from this port, forwarded or dropped: the rank's own frames and
-// the frames that it has steered on. The port is drained when Sent reaches the number of frames that the rank's sockets
-// have sent plus [Counters.Transit].
+// Sent returns the number of UDP frames that the switch has taken from this port, delivered or dropped: the rank's own
+// frames and frames that it forwarded. The port is drained when Sent reaches the number of frames that the rank's
+// sockets have sent plus [Counters.Transit].
 func (c *Counters) Sent() uint64 { return atomic.LoadUint64(&c.sw.udp) }
 
-// Dropped returns how many data frames that left at this port were lost: on a dark circuit, or on a circuit to another
-// rank than the frame's. Frames that came back to this port count too.
+// Dropped returns the number of data frames sent at this port that were lost: on a dark circuit, or on a circuit to
+// another rank than the frame's. Frames that returned to this port count, too.
 func (c *Counters) Dropped() (dark, misdirected uint64) {
 	return atomic.LoadUint64(&c.sw.dark), atomic.LoadUint64(&c.sw.misdirected) + atomic.LoadUint64(&c.rank.misdirected)
 }
 
-// Transit returns how many UDP frames for other ranks this rank's kernel has sent on, and the bytes
-// of UDP payload in them. A frame is counted before it is queued.
+// Transit returns the number of UDP frames for other ranks that this rank's kernel has forwarded, and their UDP payload
+// in bytes. A frame is counted before it is queued.
 func (c *Counters) Transit() (frames, payload uint64) {
-	// The program adds the payload first, so the bytes of every frame that shows are in.
+	// The program adds the payload first, so it includes every counted frame.
 	frames = atomic.LoadUint64(&c.rank.transitUDP)
 	return frames, atomic.LoadUint64(&c.rank.transitPayload)
 }
 
-// Offered returns how many UDP frames the port's queues have got: the rank's own frames, and the frames that it has
-// steered on. The port is drained when [Counters.Sent], read before, is equal.
+// Offered returns the number of UDP frames that have entered the port's queues: the rank's own frames and frames that
+// it forwarded. The port is drained if [Counters.Sent], read before, is equal.
 func (c *Counters) Offered() uint64 { return atomic.LoadUint64(&c.rank.offered) }
 
-// TransitOp returns how much has been steered on of the last operation that was seen: its tag in the
-// high 24 bits, bytes in the low 40; see tally.go. A frame is in Offered before it is in here.
+// TransitOp returns the payload that was forwarded for the last operation: its tag in the high 24 bits, bytes in the
+// low 40; see tally.go. A frame is counted in Offered first.
 func (c *Counters) TransitOp() uint64 { return atomic.LoadUint64(&c.rank.transitOp) }
 
 // Stats is a copy of all counters of a port. Frames are counted with their Ethernet headers.
@@ -123,7 +123,7 @@ type Stats struct {
 	Strayed        uint64 `json:"strayed"`
 }
 
-// Stats reads all counters, one after the other.
+// Stats reads all counters, one after another.
 func (c *Counters) Stats() Stats {
 	s, r := &c.sw, &c.rank
 	return Stats{

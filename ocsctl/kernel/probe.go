@@ -16,19 +16,17 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// ProbeTime bounds a probe. A token takes microseconds, so only a circuit that does not lead where it
-// should takes as long, or a machine that does not come round to it.
+// ProbeTime bounds a probe. A token takes microseconds, so only a wrong circuit or a very busy machine takes as long.
 const ProbeTime = 500 * time.Millisecond
 
-// Prober sends tokens over the circuits of a fabric on this host: the proof that a circuit carries
-// and leads to the right port, which light alone is not. Tokens are frames of a type of their own:
-// they pass the queues and the counters of data by, are never steered on, and never reach a socket
-// of a rank. Methods may be called concurrently, not after Close.
+// Prober sends tokens over the circuits of a fabric on this host. Unlike light, a token proves that a circuit leads to
+// the right port. Tokens have an Ethernet type of their own: they bypass the queues and counters of data, are never
+// forwarded, and never reach a rank's socket. Safe for concurrent use, until Close.
 type Prober struct {
 	state *State
 	mu    sync.Mutex // one probe at a time
-	// ends are sockets at the ranks' ends, by slot, opened when they are first needed and kept: closing
-	// one makes the kernel wait for all its readers.
+	// ends holds sockets at the ranks' ends, by slot. They are opened at first use and kept, because closing one makes
+	// the kernel wait for all its readers.
 	ends map[int]int
 }
 
@@ -66,9 +64,8 @@ func (t token) frame(plane int) []byte {
 	return f[:tokenSize]
 }
 
-// Probe sends one token over each of a plane's circuits and says which came out at the right port
-// before the context ends, or ProbeTime has passed. The circuits begin at different ports, and end at
-// different ports.
+// Probe sends one token over each of a plane's circuits, and reports which tokens arrived at the right port before the
+// context ended or ProbeTime had passed. The circuits must begin and end at different ports.
 func (p *Prober) Probe(ctx context.Context, plane int, circuits []circuit.Pair) ([]bool, error) {
 	s := p.state
 	if plane < 0 || plane >= len(s.Planes) {
@@ -84,7 +81,7 @@ func (p *Prober) Probe(ctx context.Context, plane int, circuits []circuit.Pair) 
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Ears first, so that no token is faster than its ear.
+	// Open all receiving sockets first, so that no token arrives before its socket exists.
 	ears := make([]unix.PollFd, len(circuits))
 	mouths := make([]int, len(circuits))
 	for i, c := range circuits {
@@ -107,8 +104,8 @@ func (p *Prober) Probe(ctx context.Context, plane int, circuits []circuit.Pair) 
 	return listen(ctx, ears, want, time.Now().Add(ProbeTime))
 }
 
-// listen waits until every ear has heard its token, or until the deadline. It looks once more when the time is over,
-// in case it has stood still until then.
+// listen waits until every socket has received its token, or until the deadline. It reads once more after the deadline,
+// in case this process was stopped until then.
 func listen(ctx context.Context, ears []unix.PollFd, want [][]byte, deadline time.Time) ([]bool, error) {
 	heard := make([]bool, len(want))
 	left := len(want)
@@ -119,13 +116,13 @@ func listen(ctx context.Context, ears []unix.PollFd, want [][]byte, deadline tim
 		if over {
 			wait = 0
 		}
-		// In slices, so that a context that is cancelled is noticed.
+		// Wait in slices, to notice the end of the context.
 		timeout := unix.NsecToTimespec(int64(min(wait, 20*time.Millisecond)))
 		if _, err := unix.Ppoll(ears, &timeout, nil); err != nil && !errors.Is(err, unix.EINTR) {
 			return nil, fmt.Errorf("kernel: tokens: %w", err)
 		}
 		for i := range ears {
-			for { // answers to earlier probes come first
+			for { // skip tokens of earlier probes
 				n, _, err := unix.Recvfrom(int(ears[i].Fd), buffer[:], unix.MSG_DONTWAIT)
 				if err != nil {
 					break
@@ -140,7 +137,7 @@ func listen(ctx context.Context, ears []unix.PollFd, want [][]byte, deadline tim
 	return heard, nil
 }
 
-// end returns the socket at a rank's end of a plane, which takes tokens and nothing else.
+// end returns the socket at a rank's end of a plane, which receives only tokens.
 func (p *Prober) end(plane, rank int) (int, error) {
 	s := p.state
 	if rank < 0 || rank >= s.Ranks {

@@ -11,14 +11,14 @@ import (
 // ingressProgram is at the rank's end, where frames arrive. egressProgram is at the rank's end, before the queues. They
 // are written for the verifier of Linux 6.6, the first kernel with TCX.
 //
-// Registers that live across a program:
+// Registers that keep their values through a program:
 //
 //	R6 the frame   R7 the circuit entry, later the port to go to   R8 the port's counters
 //
 // The stack holds the frame's first 34 bytes (Ethernet and IPv4 headers), at offHeader.
 
-// circuitEntry is a port's entry in the cross-connect. Ports are numbered from 1, so that the map is
-// dark when it is new. Both halves lie in one word, which is written and read at once.
+// circuitEntry is a port's entry in the cross-connect. Ports are numbered from 1, so a new map is dark. Both halves are
+// in one word, which is written and read atomically.
 type circuitEntry uint64
 
 func newEntry(to, from int) circuitEntry {
@@ -41,14 +41,14 @@ const (
 	skbIfindex  = 40
 )
 
-// Where headers lie on the stack. The bytes of a header start at offHeader, which makes their
-// 16-bit fields even and the first word of each address a multiple of four or two.
+// Positions of headers on the stack. A header starts at offHeader, which aligns its 16-bit fields to 2 bytes, and the
+// first word of each address to 4 or 2 bytes.
 const (
 	headers     = ethHeader + 20
 	offHeader   = -48
 	offDstHead  = offHeader     // four bytes
 	offDstTail  = offHeader + 4 // two
-	offSrcHead  = offHeader + 6 // at a multiple of two only: compared by halves
+	offSrcHead  = offHeader + 6 // aligned to 2 bytes only: compared by halves
 	offSrcTail  = offHeader + 10
 	offType     = offHeader + 12
 	offVersion  = offHeader + ethHeader
@@ -86,7 +86,7 @@ const (
 	atStrayed        = unsafe.Offsetof(Counters{}.rank) + unsafe.Offsetof(rankCounters{}.strayed)
 )
 
-// program joins pieces; the first instruction of a piece may carry a label.
+// program concatenates pieces. The first instruction of a piece may have a label.
 func program(pieces ...asm.Instructions) asm.Instructions { return slices.Concat(pieces...) }
 
 func label(name string, in asm.Instructions) asm.Instructions {
@@ -99,7 +99,7 @@ func finish(verdict int32) asm.Instructions {
 	return asm.Instructions{asm.Mov.Imm(asm.R0, verdict), asm.Return()}
 }
 
-// count adds a register, or 1 where that is R0, to one of the port's counters.
+// count adds a register to one of the port's counters; R0 stands for 1.
 func count(counter uintptr, by asm.Register) asm.Instructions {
 	add := asm.AddAtomic.Mem(asm.R8, by, asm.DWord, int16(counter))
 	if by == asm.R0 {
@@ -108,7 +108,8 @@ func count(counter uintptr, by asm.Register) asm.Instructions {
 	return asm.Instructions{add}
 }
 
-// lookup leaves a pointer to the value of R2's key, at offKey, in R0; without one the frame is lost.
+// lookup sets R0 to the address of the value for the key R2, which it stores at offKey. Without a value the frame is
+// lost.
 func lookup(fd int, missing string) asm.Instructions {
 	return asm.Instructions{
 		asm.LoadMapPtr(asm.R1, fd),
@@ -118,7 +119,7 @@ func lookup(fd int, missing string) asm.Instructions {
 	}
 }
 
-// loadHeaders copies the headers to the stack; a frame too short for them goes to short.
+// loadHeaders copies the headers to the stack. For a frame without complete headers it jumps to short.
 func loadHeaders(short string) asm.Instructions {
 	return asm.Instructions{
 		asm.Mov.Reg(asm.R1, asm.R6), asm.Mov.Imm(asm.R2, 0),
@@ -128,16 +129,15 @@ func loadHeaders(short string) asm.Instructions {
 	}
 }
 
-// headerLength leaves the bytes of the IPv4 header in a register.
+// headerLength sets a register to the size of the IPv4 header in bytes.
 func headerLength(r asm.Register) asm.Instructions {
 	return asm.Instructions{asm.LoadMem(r, asm.RFP, offVersion, asm.Byte), asm.And.Imm(r, 0xf), asm.LSh.Imm(r, 2)}
 }
 
-// tcpPayload goes to empty where a TCP segment carries no data, to bad where it is none, and on
-// where it carries some.
+// tcpPayload jumps to empty if a TCP segment has no payload, and to bad if it is malformed. Otherwise it continues.
 func tcpPayload(empty, bad string) asm.Instructions {
 	return program(
-		asm.Instructions{ // a later fragment has no TCP header, and does carry data
+		asm.Instructions{ // a later fragment has no TCP header, and has payload
 			asm.LoadMem(asm.R1, asm.RFP, offFragment, asm.Half), asm.HostTo(asm.BE, asm.R1, asm.Half),
 			asm.And.Imm(asm.R1, 0x1fff), asm.JNE.Imm(asm.R1, 0, "payload"),
 		},
@@ -156,17 +156,17 @@ func tcpPayload(empty, bad string) asm.Instructions {
 	)
 }
 
-// tables are the maps that programs use.
+// tables holds the maps that programs use.
 type tables struct{ counters, circuits int } // file descriptors
 
-// switchProgram takes what enters the switch at a port of a plane. The circuit is read before the
-// frame is counted as taken: once it is counted, moving the circuit does not touch it any more.
+// switchProgram handles frames that enter the switch at a port of a plane. It reads the circuit before it counts the
+// frame, so a later move of the circuit does not affect a counted frame.
 func switchProgram(s *State, t tables, plane int) asm.Instructions {
 	ranks, forwarding := s.Ranks, s.Forwarding
 	first := s.slot(plane, 0)      // the slot of the plane's port 0,
 	firstIndex := portIndex(first) // and its interface
 	head, _ := macWords(rankMAC(plane, 0))
-	var check, misdirected asm.Instructions // the verifier wants no code that is never reached
+	var check, misdirected asm.Instructions // the verifier rejects unreachable code
 	if !forwarding {
 		misdirected = program(label("misdirected", count(atMisdirected, asm.R0)), finish(tcxDrop))
 		check = asm.Instructions{ // is the frame for the rank at the end of the circuit?
@@ -206,7 +206,7 @@ func switchProgram(s *State, t tables, plane int) asm.Instructions {
 		asm.Instructions{asm.LoadMem(asm.R1, asm.R6, skbLen, asm.Word)},
 		count(atBytes, asm.R1),
 		label("send", asm.Instructions{
-			asm.JGT.Imm(asm.R7, int32(ranks), "drop"), // no such port: never in a map that a Board wrote
+			asm.JGT.Imm(asm.R7, int32(ranks), "drop"), // no such port: impossible in a map of a Board
 		}),
 		leave(s),
 		asm.Instructions{
@@ -215,8 +215,8 @@ func switchProgram(s *State, t tables, plane int) asm.Instructions {
 			asm.Return(),
 		},
 
-		// What may travel backwards goes to the rank it is for where that is at one end of the
-		// port's circuits, else against the direction of the circuit that ends here.
+		// A frame that may travel against circuits goes to its rank if that is at the other end of one of the port's
+		// circuits. Otherwise it goes against the circuit that ends here.
 		label("back", asm.Instructions{
 			asm.Mov.Reg(asm.R9, asm.R7), asm.LSh.Imm(asm.R9, 32), asm.RSh.Imm(asm.R9, 32), // where data goes
 			asm.RSh.Imm(asm.R7, 32), // where data comes from
@@ -240,13 +240,13 @@ func switchProgram(s *State, t tables, plane int) asm.Instructions {
 	)
 }
 
-// ingressProgram takes the frames that arrive at a rank. Frames for the rank go to its sockets. Frames that it sent
-// itself have come round the ring: it drops them. Other IPv4 packets leave again by the same interface.
+// ingressProgram handles frames that arrive at a rank. Frames for the rank go to its sockets. It drops frames that the
+// rank itself has sent, because they have passed round the ring. Other IPv4 packets leave again by the same interface.
 func ingressProgram(t tables, plane, rank, slot int, forwarding bool) asm.Instructions {
 	head, _ := macWords(rankMAC(plane, rank))
 	low, high, tail := macHalves(plane, rank)
 	onward := program(
-		asm.Instructions{asm.JNE.Imm(asm.R9, native(etherIPv4), "strayed")}, // a frame without a TTL may go round for ever
+		asm.Instructions{asm.JNE.Imm(asm.R9, native(etherIPv4), "strayed")}, // a frame without a TTL could circle for ever
 		decrementTTL("strayed"),
 		asm.Instructions{
 			asm.LoadMem(asm.R1, asm.RFP, offProtocol, asm.Byte), asm.JNE.Imm(asm.R1, protoUDP, "transit"),
@@ -282,9 +282,9 @@ func ingressProgram(t tables, plane, rank, slot int, forwarding bool) asm.Instru
 			// broadcast
 			asm.LoadMem(asm.R1, asm.RFP, offDstHead, asm.Byte), asm.And.Imm(asm.R1, 1), asm.JNE.Imm(asm.R1, 0, "pass"),
 			asm.LoadMem(asm.R1, asm.RFP, offDstHead, asm.Word), asm.Mov.Imm32(asm.R2, head),
-			asm.JNE.Reg(asm.R1, asm.R2, "strayed"), // of another plane, or of no rank
+			asm.JNE.Reg(asm.R1, asm.R2, "strayed"), // for another plane, or for no rank
 			asm.LoadMem(asm.R1, asm.RFP, offDstTail, asm.Half), asm.JEq.Imm(asm.R1, tail, "deliver"),
-			asm.JEq.Imm(asm.R9, native(etherToken), "drop"), // it is here to show that it has come the wrong way
+			asm.JEq.Imm(asm.R9, native(etherToken), "drop"), // a token must not arrive by a wrong circuit
 			asm.LoadMem(asm.R1, asm.RFP, offSrcTail, asm.Half), asm.JNE.Imm(asm.R1, tail, "onward"),
 			asm.LoadMem(asm.R1, asm.RFP, offSrcHead, asm.Half), asm.JNE.Imm(asm.R1, low, "onward"),
 			asm.LoadMem(asm.R1, asm.RFP, offSrcHead+2, asm.Half), asm.JNE.Imm(asm.R1, high, "onward"),
@@ -300,13 +300,12 @@ func ingressProgram(t tables, plane, rank, slot int, forwarding bool) asm.Instru
 	)
 }
 
-// decrementTTL takes one from a packet's time to live, and mends its checksum; one that has none left
-// goes to expired. A frame whose sender and receiver have both left its ring, because circuits moved
-// under it, ends so.
+// decrementTTL decrements a packet's time to live and updates its checksum. At zero it jumps to expired. So a frame
+// ends whose sender and receiver have both left its ring, because circuits moved.
 func decrementTTL(expired string) asm.Instructions {
 	return asm.Instructions{
 		asm.LoadMem(asm.R7, asm.RFP, offTTL, asm.Byte), asm.JLE.Imm(asm.R7, 1, expired), asm.Sub.Imm(asm.R7, 1),
-		asm.LoadMem(asm.R3, asm.RFP, offTTL, asm.Half), // TTL and protocol: the word that the checksum has
+		asm.LoadMem(asm.R3, asm.RFP, offTTL, asm.Half), // TTL and protocol: one word of the checksum
 		asm.StoreMem(asm.RFP, offTTL, asm.R7, asm.Byte),
 		asm.LoadMem(asm.R4, asm.RFP, offTTL, asm.Half),
 		asm.Mov.Reg(asm.R1, asm.R6), asm.Mov.Imm(asm.R2, ethHeader+10), asm.Mov.Imm(asm.R5, 2),
@@ -319,7 +318,7 @@ func decrementTTL(expired string) asm.Instructions {
 	}
 }
 
-// macHalves are a rank's address as a source's is compared, which begins at an odd multiple of two.
+// macHalves returns a rank's address in halves, for comparison with a source address, which is aligned to 2 bytes only.
 func macHalves(plane, rank int) (low, high, tail int32) {
 	head, tail := macWords(rankMAC(plane, rank))
 	low, high = head&0xffff, int32(uint32(head)>>16)
@@ -338,9 +337,9 @@ const (
 	queueDirect = queueMajor << 16
 )
 
-// egressProgram chooses the queue of a frame that a rank sends or steers on. Tokens, and frames that may travel
-// backwards, use a queue that is not shaped. Data is queued by source, so that all sources of frames that leave here
-// have equal parts. queues is a power of two.
+// egressProgram chooses the queue of a frame that a rank sends or forwards. Tokens, and frames that may travel against
+// circuits, use a queue that is not shaped. Data is queued by source, so that all sources get equal parts of the rate.
+// queues is a power of two.
 func egressProgram(t tables, plane, rank, slot, queues int) asm.Instructions {
 	return program(
 		asm.Instructions{

@@ -8,13 +8,11 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// queueLength is the most frames that wait in a queue of a port. It is out of reach: sockets stop
-// at their send buffers, steered frames count against those of their senders, and credits bound
-// both. So a queue never drops.
+// queueLength is the limit of a port's queue, in frames. It is never reached: send buffers limit the frames of sockets,
+// also frames that others forward, and credits limit both. So a queue never drops.
 const queueLength = 100_000
 
-// queues returns how many queues a port has: a power of two, enough for one per source of the
-// frames that pass where ranks steer frames on.
+// queues returns the number of queues of a port: a power of two. With forwarding there is at least one per source.
 func (s *State) queues() int {
 	if !s.Forwarding {
 		return 1
@@ -22,17 +20,16 @@ func (s *State) queues() int {
 	return min(1<<bits.Len(uint(s.Ranks-1)), maxQueues)
 }
 
-// wireRate is what a port of a plane is shaped to, in bits per second of whole frames: as much as
-// gives full frames the plane's rate in payload.
+// wireRate returns the rate to which a port is shaped, in bits per second of whole frames. At this rate, the payload of
+// full frames has the plane's rate.
 func (s *State) wireRate(plane int) int64 {
 	frame := float64(s.MTU + ethHeader)
 	return int64(float64(s.Planes[plane].Rate) * frame / (frame - float64(s.Overhead)))
 }
 
-// shape gives an interface its rate in bits per second, Ethernet headers included. The qdisc is
-// HTB: one class has the rate, and its leaves, one per source, share it by deficit round robin; the
-// direct queue passes it by. Of the kernel's qdiscs it is the only one that is in all of them, has a
-// bucket like TBF's and is fair.
+// shape limits an interface to a rate in bits per second, including Ethernet headers. The qdisc is HTB: one class has
+// the rate, and its leaves, one per source, share it by deficit round robin. The direct queue bypasses the class. Only
+// HTB is part of all kernels, has a token bucket, and is fair.
 func shape(h *netlink.Handle, index int, rate int64, mtu, queues int) error {
 	root := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(queueMajor, 0),
 		Parent: netlink.HANDLE_ROOT})
@@ -66,11 +63,11 @@ func shape(h *netlink.Handle, index int, rate int64, mtu, queues int) error {
 	return nil
 }
 
-// bucket is the depth in bytes of the bucket of a class: two frames, or what passes while a timer is
-// late. With less, late timers cost rate; with more, what follows a pause is faster than the wire.
+// bucket returns the size in bytes of a class's bucket: two frames, or the bytes that pass while a timer is late. With
+// a smaller bucket, late timers reduce the rate. With a larger one, frames after a pause exceed the rate.
 func bucket(rate, frame int64) uint32 {
 	return uint32(max(2*frame, int64(float64(rate)/8*timerLag.Seconds())))
 }
 
-// timerLag is how late the kernel's timers are on a busy machine, as a rule.
+// timerLag is the usual delay of the kernel's timers on a busy machine.
 const timerLag = 50 * time.Microsecond

@@ -17,10 +17,10 @@ import (
 	"lightpath/internal/decode"
 )
 
-// Version of the state file; a fabric built by another version is refused.
+// Version is the version of the state file. A fabric of another version is refused.
 const Version = 1
 
-// Where the fabrics of a host are noted, pinned and named.
+// Directories with the state files, pins and names of a host's fabrics.
 const (
 	runDir   = "/run/lightpath/fabric"
 	bpfDir   = "/sys/fs/bpf"
@@ -28,7 +28,7 @@ const (
 	netnsDir = "/run/netns"
 )
 
-// DefaultMTU is the largest IP packet on a plane, in bytes, where the caller wants no other.
+// DefaultMTU is the default size of the largest IP packet on a plane, in bytes.
 const DefaultMTU = 9000
 
 // Errors of fabrics in the kernel.
@@ -43,8 +43,8 @@ var (
 	ErrVersion = errors.New("fabric was built by another version")
 )
 
-// State describes a fabric that is up, as the file under /run/lightpath/fabric does. It is not
-// changed after it is read and is safe for concurrent use.
+// State describes a fabric that is up. It is the content of a file under /run/lightpath/fabric. It does not change
+// after reading, and is safe for concurrent use.
 type State struct {
 	Version    int      `json:"version"`
 	Name       string   `json:"name"`
@@ -54,8 +54,8 @@ type State struct {
 	MTU        int      `json:"mtu"`        // bytes of the largest IP packet
 	Overhead   int      `json:"overhead"`   // bytes of a frame that are no payload
 	Switch     string   `json:"switch"`     // namespace of the switch
-	Namespaces []string `json:"namespaces"` // of the ranks, "" where another host has them
-	// Host is the name of this host where several have the fabric; its ranks are First to First+Count-1.
+	Namespaces []string `json:"namespaces"` // of the ranks, "" for ranks of other hosts
+	// Host is the name of this host if several hosts share the fabric. Its ranks are First to First+Count-1.
 	Host   string       `json:"host,omitempty"`
 	First  int          `json:"first"`
 	Count  int          `json:"count"`
@@ -87,7 +87,7 @@ func Load(name string) (*State, error) {
 	return s, nil
 }
 
-// decodeState reads a state file and checks what the rest of the package relies on.
+// decodeState reads and checks a state file.
 func decodeState(data []byte) (*State, error) {
 	s := new(State)
 	if err := decode.JSON(data, s); err != nil {
@@ -114,7 +114,7 @@ func decodeState(data []byte) (*State, error) {
 // Local reports whether a rank is one of this host.
 func (s *State) Local(rank int) bool { return rank >= s.First && rank < s.First+s.Count }
 
-// locals are the ranks of this host.
+// locals yields the ranks of this host.
 func (s *State) locals() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for r := s.First; r < s.First+s.Count && yield(r); r++ {
@@ -122,11 +122,11 @@ func (s *State) locals() iter.Seq[int] {
 	}
 }
 
-// maxName bounds the names of fabrics, so that names made of them stay below every limit.
+// maxName bounds the names of fabrics, so that names derived from them stay within all limits.
 const maxName = 24
 
-// canonical returns the name that a fabric's namespaces and files carry: the fabric's own where it
-// is short and plain, else a part of it and a digest of the whole. It is its own canonical name.
+// canonical returns the name in a fabric's namespaces and files: the fabric's own name if it is short and plain,
+// otherwise a part of it with a digest of the whole. canonical does not change a canonical name.
 func canonical(name string) string {
 	if name == "" {
 		return "fabric"
@@ -147,7 +147,7 @@ func canonical(name string) string {
 
 func statePath(name string) string { return filepath.Join(runDir, name+".json") }
 
-// Names of what is pinned for a fabric.
+// Names of the pinned objects of a fabric.
 const (
 	countersPin = "counters"
 	circuitsPin = "circuits"

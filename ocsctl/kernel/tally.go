@@ -7,21 +7,21 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// Frames that a rank steers on are also counted by operation, for transports whose frames name their operation. So a
-// rank knows when it has steered on all frames of an operation, even if others used the port before. The payload of
-// such a datagram begins so:
+// Forwarded frames are also counted by operation, for transports whose frames name their operation. So a rank knows
+// when it has forwarded all frames of an operation, even after other users of the port. The payload of such a datagram
+// begins so:
 //
 //	0 anything u32     4 tag u32, 24 bits, little endian     8 "LPTF"     ... 72 bytes in all
 //
-// One word holds the tag in its high 24 bits and the bytes behind those 72 in its low 40. It changes
-// by compare-and-swap, since frames pass on several processors at once.
+// One word holds the tag in its high 24 bits, and the number of bytes after those 72 in its low 40. It changes by
+// compare-and-swap, since several processors handle frames at the same time.
 const (
 	tallyHead   = 72
 	tallyTag    = 4
 	tallyMagic  = "LPTF"
 	tallyShift  = 40
 	tallyTagAnd = 1<<24 - 1
-	// tallyTries bounds the attempts to change the word: more than processors that try at once.
+	// tallyTries bounds the attempts to change the word. It exceeds the number of processors that try at the same time.
 	tallyTries = 16
 )
 
@@ -30,9 +30,9 @@ const (
 	atTransitOp = unsafe.Offsetof(Counters{}.rank) + unsafe.Offsetof(rankCounters{}.transitOp)
 )
 
-// tally counts a UDP frame that is given to the queues of a rank's port, and where another rank has
-// sent it adds it to its operation. R6 is the frame, R8 the port's counters; the frame's headers are
-// on the stack. It goes to done.
+// tally counts a UDP frame that enters the queues of a rank's port. If another rank has sent the frame, tally adds it
+// to the operation. R6 is the frame, R8 the port's counters; the frame's headers are on the stack. It ends with a jump
+// to done.
 func tally(plane, rank int, done string) asm.Instructions {
 	low, high, tail := macHalves(plane, rank)
 	in := program(
@@ -73,9 +73,9 @@ func tally(plane, rank int, done string) asm.Instructions {
 	return in
 }
 
-// compareAndSwap stores new where a double word is R0, and leaves what it was in R0. The library
-// encodes the kind of an atomic operation as what Constant holds, and not, as it means to, as what
-// the opcode says, so that this would be an addition.
+// compareAndSwap stores new if a double word equals R0, and sets R0 to its previous value. It sets Constant itself: the
+// library encodes the kind of an atomic operation from Constant and not from the opcode, so it would encode an
+// addition.
 func compareAndSwap(base, new asm.Register, offset int16) asm.Instruction {
 	in := asm.CmpXchg.Mem(base, new, asm.DWord, offset)
 	in.Constant = int64(asm.CmpXchg >> 8)

@@ -13,15 +13,14 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// ownerFile names the process that a temporary fabric belongs to. The process has the file locked for
-// as long as it lives: the file appears locked, so one without a lock is of a process that has ended.
+// ownerFile names the process to which a temporary fabric belongs. The process creates the file locked, and keeps the
+// lock until it ends. So a file without a lock belongs to a process that has ended.
 const ownerFile = "owner"
 
 func ownerPath(name string) string { return filepath.Join(runDir, name+"."+ownerFile) }
 
-// Temporary is [Up] for a fabric that lasts no longer than this process, which calls down when it has
-// done its work. If the process is killed before, the next call of Temporary or [Sweep] on this host
-// removes the fabric.
+// Temporary is [Up] for a fabric that ends with this process. The caller calls down at the end. If the process is
+// killed before that, the next call of Temporary or [Sweep] on this host removes the fabric.
 func Temporary(f *fabric.Fabric, o Options) (s *State, down func() error, err error) {
 	_, _ = Sweep() // List shows fabrics that it cannot remove; they are not in the way
 	name := NameOn(f, o.Host)
@@ -62,7 +61,7 @@ func own(name string) (*os.File, error) {
 	}
 	defer os.Remove(f.Name())
 	_, err = fmt.Fprintln(f, os.Getpid())
-	// Locks of open files, unlike those of flock, can be looked at without being taken.
+	// Unlike flock, locks of open file descriptions can be queried without being taken.
 	err = errors.Join(err, unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}))
 	if err == nil {
 		err = os.Link(f.Name(), ownerPath(name)) // fails if there is an owner
@@ -74,7 +73,7 @@ func own(name string) (*os.File, error) {
 	return f, nil
 }
 
-// owner returns the process that a temporary fabric belongs to, and whether it has ended; 0: there is none.
+// owner returns the process to which a temporary fabric belongs, and whether it has ended; 0: there is none.
 func owner(name string) (pid int, ended bool, err error) {
 	f, err := os.Open(ownerPath(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -120,10 +119,9 @@ func Sweep() (removed []string, err error) {
 type Presence struct {
 	Name  string `json:"name"`
 	Ranks int    `json:"ranks"` // on this host
-	// Complete: it can be used. Otherwise it is being built or removed, or a process died at that.
+	// Complete: it can be used. Otherwise it is being built or removed, or a process died meanwhile.
 	Complete bool `json:"complete"`
-	// Owner is the process for which the fabric was built, 0: it stays until it is taken down. Left: that
-	// process has ended.
+	// Owner is the process of a temporary fabric; 0: the fabric stays until Down. Left: the owner has ended.
 	Owner int  `json:"owner,omitempty"`
 	Left  bool `json:"left,omitempty"`
 	// Down names the planes with a port that is down. List leaves it empty.

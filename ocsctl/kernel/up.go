@@ -14,19 +14,19 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// Options of a fabric that a fabric file does not have.
+// Options of a fabric that are not in the fabric file.
 type Options struct {
 	MTU int // bytes of the largest IP packet; 0 is DefaultMTU
-	// Overhead is how many bytes of a frame, its Ethernet header included, are no payload of those
-	// who use the planes. The bandwidth of a plane is that of the payload of full frames, so its
-	// ports are shaped for as much more. 0: the bandwidth counts whole frames.
+	// Overhead is the number of bytes of a frame, including its Ethernet header, that are no payload. The bandwidth of
+	// a plane is the payload rate of full frames, so the rate of its ports is higher. 0: the bandwidth counts whole
+	// frames.
 	Overhead int
-	// Host names this host where several have the fabric: only its ranks' ends are built, and the
-	// planes' interfaces are those of the host, which lead to the other hosts.
+	// Host names this host if several hosts share the fabric. Up builds only the ends of its ranks. The planes'
+	// interfaces are those of the host to the other hosts.
 	Host string
 	// Underlay is the network namespace that has those interfaces; "" is the caller's.
 	Underlay string
-	// Progress hears how many of the ports are done; it may be nil.
+	// Progress is called with the number of completed ports; it may be nil.
 	Progress func(done, total int)
 }
 
@@ -66,10 +66,10 @@ func Up(f *fabric.Fabric, o Options) (s *State, fresh bool, err error) {
 	return want, true, nil
 }
 
-// Name returns the name under which the fabric of a file is known on its host.
+// Name returns the name of a file's fabric on its host.
 func Name(f *fabric.Fabric) string { return NameOn(f, "") }
 
-// NameOn returns the name under which it is known on one host of several.
+// NameOn returns the name of a file's fabric on one of several hosts.
 func NameOn(f *fabric.Fabric, host string) string {
 	if host == "" {
 		return canonical(f.Name)
@@ -77,7 +77,7 @@ func NameOn(f *fabric.Fabric, host string) string {
 	return canonical(canonical(f.Name) + "-" + host)
 }
 
-// NameFor returns the name under which it is known on the host of a rank.
+// NameFor returns the name of a file's fabric on the host of a rank.
 func NameFor(f *fabric.Fabric, rank int) string {
 	if h := f.Host(rank); h != nil && len(f.Hosts) > 1 {
 		return NameOn(f, h.Name)
@@ -85,8 +85,8 @@ func NameFor(f *fabric.Fabric, rank int) string {
 	return Name(f)
 }
 
-// Describe says what a fabric of several hosts is, each of which has built its part with these
-// options, for those who have none.
+// Describe returns the state of a fabric of several hosts, each of which has built its part with these options. It is
+// for a process that has no part itself.
 func Describe(f *fabric.Fabric, o Options) (*State, error) {
 	whole := *f
 	whole.Hosts = nil
@@ -97,7 +97,7 @@ func Describe(f *fabric.Fabric, o Options) (*State, error) {
 	return s, err
 }
 
-// ranksOf says which ranks a host has: all where the fabric is of one.
+// ranksOf returns the ranks of a host: all ranks if the fabric has one host.
 func ranksOf(f *fabric.Fabric, host string) (first, count int, err error) {
 	if host == "" {
 		if len(f.Hosts) > 1 {
@@ -114,7 +114,7 @@ func ranksOf(f *fabric.Fabric, host string) (first, count int, err error) {
 	return 0, 0, fmt.Errorf("hosts: none is %q", host)
 }
 
-// plan says what the planes of a fabric are to be.
+// plan returns the state of the fabric to build.
 func plan(f *fabric.Fabric, o Options) (*State, error) {
 	s := &State{
 		Version: Version, Name: NameOn(f, o.Host), Host: o.Host, Digest: f.Digest(), Ranks: f.Ranks, Forwarding: f.Forwarding,
@@ -169,7 +169,7 @@ func plan(f *fabric.Fabric, o Options) (*State, error) {
 	return s, nil
 }
 
-// Bounds of an MTU: what IPv4 asks for and what veth takes.
+// Limits of an MTU: the minimum of IPv4 and the maximum of veth.
 const (
 	minMTU = 576
 	maxMTU = 65535
@@ -244,7 +244,7 @@ func build(s *State, how Options) error {
 	return s.save()
 }
 
-// mountBPF mounts the file system of pinned objects where the host has not.
+// mountBPF mounts the bpf file system, unless it is mounted.
 func mountBPF() error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(bpfDir, &fs); err != nil {
@@ -282,7 +282,7 @@ func (o *objects) make(slots int) error {
 	return nil
 }
 
-// pin keeps the maps when this process ends.
+// pin pins the maps, which then survive this process.
 func (o *objects) pin(s *State) error {
 	if err := os.MkdirAll(s.pin(""), 0o700); err != nil {
 		return err
@@ -296,7 +296,7 @@ func (o *objects) pin(s *State) error {
 	return nil
 }
 
-// save writes the state at once or not at all.
+// save writes the state atomically.
 func (s *State) save() error {
 	data, err := json.MarshalIndent(s, "", " ")
 	if err != nil {

@@ -11,22 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where several hosts have a fabric, one Ethernet per plane joins the hosts' interfaces of that plane. No switch in it
-// knows circuits. Every port has an end on the Ethernet, a macvlan on its host's interface, and every host has the
-// whole map. The program at the port where a circuit begins addresses a frame to the port where it ends. The program
-// there takes the frame only if its own map has that circuit.
+// If several hosts share a fabric, one Ethernet per plane joins the hosts' interfaces of that plane. Its switches do
+// not know circuits. Every port has an end on the Ethernet, a macvlan on its host's interface, and every host has the
+// whole map. The program at the beginning of a circuit addresses a frame to the port at its end. The program there
+// accepts the frame only if its own map has that circuit.
 //
-// On that Ethernet the addresses of a frame name the ends of its circuit. So the Ethernet learns where ports are, and
-// hosts exchange no tables. The IP header has the sender and the receiver of the frame. The program restores the
+// On that Ethernet, the addresses of a frame name the ends of its circuit. So the Ethernet learns the places of ports,
+// and hosts exchange no tables. The IP header has the sender and the receiver of the frame. The program restores the
 // Ethernet addresses from it, so that ranks see no difference.
 
-// wireShift is added to the interface of a port for that of its end on the Ethernet between hosts.
+// wireShift is the difference between the interface indices of a port and of its end on the Ethernet between hosts.
 const wireShift = maxPlanes * maxRanks
 
 func wireLink(plane, rank int) string { return fmt.Sprintf("w%dr%d", plane, rank) }
 func wirePin(plane, rank int) string  { return fmt.Sprintf("wire-p%d-r%d", plane, rank) }
 
-// Where addresses lie in the IPv4 header on the stack: halves of ten-dot, plane, and rank plus one.
+// Positions of addresses in the IPv4 header on the stack: halves of 10., plane, and rank plus one.
 const (
 	offSrcNet  = offHeader + ethHeader + 12
 	offSrcRank = offSrcNet + 2
@@ -34,7 +34,7 @@ const (
 	offDstRank = offDstNet + 2
 )
 
-// leave sends frames for ports of other hosts to the wire. R7 is the port, from 1.
+// leave sends frames for ports of other hosts to the Ethernet. R7 is the port, from 1.
 func leave(s *State) asm.Instructions {
 	if s.Host == "" {
 		return nil
@@ -53,7 +53,7 @@ func wire(s *State, plane int) asm.Instructions {
 	return program(
 		label("wire", asm.Instructions{
 			asm.LoadMem(asm.R1, asm.RFP, offType, asm.Half),
-			asm.JNE.Imm(asm.R1, native(etherIPv4), "other"), // its addresses could not be put back
+			asm.JNE.Imm(asm.R1, native(etherIPv4), "other"), // its addresses could not be restored
 			asm.LoadMem(asm.R9, asm.R6, skbIfindex, asm.Word),
 			asm.Mov.Reg(asm.R1, asm.R9), asm.Sub.Imm(asm.R1, int32(first)), asm.HostTo(asm.BE, asm.R1, asm.Half),
 			asm.StoreMem(asm.RFP, offSrcTail, asm.R1, asm.Half),
@@ -70,7 +70,7 @@ func wire(s *State, plane int) asm.Instructions {
 	)
 }
 
-// heads writes the parts of both addresses on the stack that are those of all ranks of a plane.
+// heads writes the parts of both addresses on the stack that all ranks of a plane share.
 func heads(mac []byte) asm.Instructions {
 	head, _ := macWords(mac)
 	low, high := head&0xffff, int32(uint32(head)>>16)
@@ -90,13 +90,13 @@ func storeAddresses(failed string) asm.Instructions {
 	}
 }
 
-// wireProgram takes what comes to a port over the wire: frames on the circuit that ends here, or
-// that travel backwards on the one that begins here. Anything else is on a wrong circuit.
+// wireProgram handles frames that arrive at a port over the Ethernet: frames on the circuit that ends here, or against
+// the circuit that begins here. All others are on a wrong circuit.
 func wireProgram(s *State, t tables, plane, rank int) asm.Instructions {
 	slot := s.slot(plane, rank)
 	head, _ := macWords(wireMAC(plane, 0))
 	_, tail := macWords(wireMAC(plane, rank))
-	// rankOf puts the number of a rank, which its IP address has, where its hardware address ends.
+	// rankOf copies the number of a rank from its IP address to the end of its hardware address.
 	rankOf := func(offNet, offRank, offTail int16) asm.Instructions {
 		net := rankAddr(plane, 0).As4()
 		return asm.Instructions{
@@ -211,7 +211,7 @@ func makeWire(s *State, h *netlink.Handle, plane, rank int) error {
 	return nil
 }
 
-// armWire has the program take what comes to a port over the wire.
+// armWire attaches the program to a port's end on the Ethernet between hosts.
 func armWire(s *State, o *objects, h *netlink.Handle, plane, rank int) error {
 	l, err := h.LinkByName(wireLink(plane, rank))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package rewire carries out a plan of a job-level topology: it gives planes new maps in stages, while communicators
-// use the other planes.
+// Package rewire executes a plan of a job-level topology: it sets new maps of planes in stages, while communicators use
+// the other planes.
 //
 // Layer: ocsctl. It knows planes and permutations, neither pods nor jobs.
 package rewire
@@ -24,22 +24,22 @@ type Operator interface {
 	Enable(ctx context.Context, plane int, who string) error
 }
 
-// Stage is the maps that planes are given together, by plane.
+// Stage holds the maps that are set together, by plane.
 type Stage = map[int]circuit.Permutation
 
-// Options say how stages are carried out.
+// Options of [Run].
 type Options struct {
 	Planes int    // of the fabric; required
 	Who    string // for the history
 	// Retry is how long to wait for a plane that is in use before asking again; default 2ms.
 	Retry time.Duration
-	// Done, where set, is called after each stage.
+	// Done, unless nil, is called after each stage.
 	Done func(stage int)
 }
 
-// Run carries out stages in order. It takes the planes of a stage out of service for new operations. It gives each
-// plane its map as soon as the operation that holds the plane has ended, and puts all back. Meanwhile communicators use
-// the other planes. Run divides a stage of all planes of the fabric in two, since an operation must have a plane; it
+// Run executes stages in order. It takes the planes of a stage out of service for new operations. It gives each plane
+// its map as soon as the operation that holds the plane has ended, and puts all back. Meanwhile communicators use the
+// other planes. Run divides a stage of all planes of the fabric in two, since an operation must have a plane; it
 // refuses a stage of the only plane. After an error, the planes that did not get their map are out of service, and the
 // others of the stage are in service again. Run begins no later stage.
 func Run(ctx context.Context, op Operator, stages []Stage, o Options) error {
@@ -64,7 +64,7 @@ func Run(ctx context.Context, op Operator, stages []Stage, o Options) error {
 	return nil
 }
 
-// check names the first plane that cannot be changed.
+// check returns an error for the first plane that cannot be changed.
 func check(stage Stage, planes int) error {
 	for _, plane := range slices.Sorted(maps.Keys(stage)) {
 		switch {
@@ -80,8 +80,8 @@ func check(stage Stage, planes int) error {
 	return nil
 }
 
-// parts divides a stage that leaves no plane. Planes 2j and 2j+1 stay together, as interleaved ones must, where
-// there are more than two.
+// parts divides a stage of all planes. If there are more than two planes, planes 2j and 2j+1 stay together, as
+// interleaved planes must.
 func parts(stage Stage, planes int) []Stage {
 	if len(stage) < planes || planes == 0 {
 		return []Stage{stage}
@@ -101,7 +101,7 @@ func parts(stage Stage, planes int) []Stage {
 	return []Stage{low, high}
 }
 
-// run carries out one stage that leaves a plane.
+// run executes one stage that leaves at least one plane in service.
 func run(ctx context.Context, op Operator, stage Stage, o *Options, number int) error {
 	var closed []int // planes taken out of service
 	for _, plane := range slices.Sorted(maps.Keys(stage)) {
@@ -142,7 +142,7 @@ func reopen(ctx context.Context, op Operator, planes []int, o *Options) error {
 	return errors.Join(errs...)
 }
 
-// grace is for putting planes back after the caller's time is over.
+// grace is the time for putting planes back into service after the caller's context has ended.
 const grace = 10 * time.Second
 
 // set waits until no job holds a plane, then gives it its map. An error that wraps ErrHeld means that it has not moved.

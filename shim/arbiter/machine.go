@@ -59,7 +59,7 @@ type Machine struct {
 	moved   planeset.Set   // held planes that may stand elsewhere than ranks know
 	waiting planeset.Set   // planes with an Await action under way
 	since   time.Time      // of the grant
-	now     []ticket.Plane // where operations leave the planes
+	now     []ticket.Plane // epochs and maps that operations leave
 
 	t       ticket.Ticket // reused
 	actions []Action      // of this step

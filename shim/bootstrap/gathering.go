@@ -12,8 +12,7 @@ import (
 // MaxRanks bounds a communicator; frames carry ranks in 16 bits.
 const MaxRanks = 4096
 
-// gathering is the state of a rendezvous: of all ranks, or of one block of them where they
-// meet at several places.
+// gathering is the state of a meeting of all ranks, or of one block of ranks if they meet at several places.
 type gathering struct {
 	ranks    int
 	block    span
@@ -21,14 +20,14 @@ type gathering struct {
 	conns    map[int]net.Conn // by rank; ranks that wait for an answer
 	refusal  string
 	answered int
-	expect   int          // the most that anyone spoke of: so many want an answer
-	settled  func()       // called before anyone is welcome; may be nil
-	told     map[int]bool // ranks that have an answer, by hello.Was: at a door they may come again
+	expect   int          // the largest number of ranks that a hello names: so many wait for an answer
+	settled  func()       // called before the ranks get the table; may be nil
+	informed map[int]bool // ranks that have an answer, by Hello.Was; they may come again for the next meeting
 	try      int          // root.try
 }
 
-// Agreed puts hellos that have come by another way, of all ranks of one communicator, into its table, or says why they
-// do not fit.
+// Agreed makes the table of a communicator from the hellos of all its ranks, received in another way. If they do not
+// fit together, it returns the reason.
 func Agreed(hellos []*Hello) (table []Hello, refusal string) {
 	g := &gathering{}
 	for _, h := range hellos {
@@ -42,18 +41,18 @@ func Agreed(hellos []*Hello) (table []Hello, refusal string) {
 	return table, ""
 }
 
-// span is the ranks first .. first+n-1.
+// span is the range of ranks from first to first+n-1.
 type span struct{ first, n int }
 
 func (s span) has(rank int) bool { return rank >= s.first && rank < s.first+s.n }
 
-// blockOf divides ranks over places to meet, in order and as evenly as can be.
+// blockOf returns the ranks that meet at a place: consecutive ranks, divided as evenly as possible over the places.
 func blockOf(place, places, ranks int) span {
 	first := place * ranks / places
 	return span{first, (place+1)*ranks/places - first}
 }
 
-// placeOf is where a rank meets the others first.
+// placeOf returns the place at which a rank meets its block.
 func placeOf(rank, places, ranks int) int {
 	p := rank * places / ranks
 	for !blockOf(p, places, ranks).has(rank) {
@@ -62,7 +61,7 @@ func placeOf(rank, places, ranks int) int {
 	return p
 }
 
-// block is the ranks that meet where h does.
+// block returns the ranks that meet at the place of h.
 func (h *Hello) block() span {
 	if h.places() == 1 {
 		return span{0, h.Ranks}
@@ -72,15 +71,15 @@ func (h *Hello) block() span {
 
 func (h *Hello) places() int { return max(h.Places, 1) }
 
-// sane: the numbers of h can be worked with.
-func (h *Hello) sane() bool {
+// valid reports whether the numbers of h are in range.
+func (h *Hello) valid() bool {
 	return h.Ranks >= 1 && h.Ranks <= MaxRanks && h.Rank >= 0 && h.Rank < h.Ranks && h.Places >= 0 && h.Places <= h.Ranks
 }
 
-// take takes a hello that came by conn, and tells whether with it everyone is there.
+// take handles a hello from conn, and reports whether all ranks have now come.
 func (g *gathering) take(h *Hello, conn net.Conn) (complete bool) {
 	switch {
-	case h.sane():
+	case h.valid():
 		g.expect = max(g.expect, h.block().n)
 	case h.Ranks <= MaxRanks:
 		g.expect = max(g.expect, h.Ranks)
@@ -90,8 +89,8 @@ func (g *gathering) take(h *Hello, conn net.Conn) (complete bool) {
 		g.admit(h)
 	}
 	switch {
-	case refused && h.Without != "" && (g.told[h.Was] || h.Try > g.try):
-		_ = conn.Close() // it is for the next meeting, which has not begun
+	case refused && h.Without != "" && (g.informed[h.Was] || h.Try > g.try):
+		_ = conn.Close() // the rank comes for the next meeting, which has not begun
 		return false
 	case g.refusal != "":
 		g.mark(h)
@@ -102,21 +101,21 @@ func (g *gathering) take(h *Hello, conn net.Conn) (complete bool) {
 	return g.complete()
 }
 
-// mark notes that a rank has its answer.
+// mark records that a rank has its answer.
 func (g *gathering) mark(h *Hello) {
-	if g.told == nil {
-		g.told = map[int]bool{}
+	if g.informed == nil {
+		g.informed = map[int]bool{}
 	}
-	g.told[h.Was] = true
+	g.informed[h.Was] = true
 }
 
 func (g *gathering) complete() bool { return g.ranks > 0 && len(g.missing()) == 0 }
 
-// admit adds a hello to the table, or refuses everyone.
+// admit adds a hello to the table, or refuses all ranks.
 func (g *gathering) admit(h *Hello) {
 	if g.ranks == 0 && h.Ranks > 0 && h.Ranks <= MaxRanks {
 		g.ranks, g.table = h.Ranks, make([]*Hello, h.Ranks)
-		if g.block = (span{0, h.Ranks}); h.sane() {
+		if g.block = (span{0, h.Ranks}); h.valid() {
 			g.block = h.block()
 		}
 	}
@@ -157,7 +156,7 @@ func (g *gathering) admit(h *Hello) {
 	}
 }
 
-// refuse answers all ranks that are there, and later all that come, with the error.
+// refuse answers all ranks that have come or will come with an error.
 func (g *gathering) refuse(why string) {
 	if g.refusal != "" || g.answered > 0 {
 		return
@@ -166,7 +165,7 @@ func (g *gathering) refuse(why string) {
 	g.tell(&control.Message{Kind: control.MsgRefuse, Body: []byte(why)})
 }
 
-// welcome tells everyone who they are together.
+// welcome sends the table to all ranks.
 func (g *gathering) welcome() {
 	body, _ := json.Marshal(g.table) // plain structs: cannot fail
 	if g.settled != nil {
@@ -175,7 +174,7 @@ func (g *gathering) welcome() {
 	g.tell(&control.Message{Kind: control.MsgWelcome, Arg: RandomID(), Body: body})
 }
 
-// tell gives every rank that is there its answer.
+// tell sends an answer to all ranks that have come.
 func (g *gathering) tell(m *control.Message) {
 	for rank, conn := range g.conns {
 		if g.table != nil {
@@ -187,14 +186,14 @@ func (g *gathering) tell(m *control.Message) {
 
 func (g *gathering) answer(conn net.Conn, m *control.Message) {
 	g.answered++
-	_ = control.Send(conn, m) // a rank that is gone gets no answer
+	_ = control.Send(conn, m) // a rank that has ended gets no answer
 	_ = conn.Close()
 }
 
-// leftWhileMade ends a refusal because of a rank that has ended.
+// leftWhileMade ends the text of a refusal if a rank has ended.
 const leftWhileMade = " left while the communicator was made"
 
-// gone notes that the connection of a rank has ended.
+// gone handles the end of a rank's connection.
 func (g *gathering) gone(h *Hello, conn net.Conn) {
 	if g.refusal == "" && g.answered == 0 && g.conns[h.Rank] == conn {
 		g.refuse(h.Where() + leftWhileMade)

@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// ProcessID returns a random number of this process. It tells processes of different containers apart too.
+// ProcessID returns a random number of this process. It differs between processes of different containers, too.
 var ProcessID = sync.OnceValue(RandomID)
 
-// PIDNamespace returns a name that processes share if they know each other by the same process numbers, "" if the
-// system does not say it.
+// PIDNamespace returns the name of this process's PID namespace, in which process numbers are unique; "" if the system
+// does not report it.
 var PIDNamespace = sync.OnceValue(func() string {
 	name, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
@@ -26,7 +26,7 @@ var PIDNamespace = sync.OnceValue(func() string {
 func HostID() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		// Without it, only ranks of this process are known to be on this host.
+		// Without a boot id, only ranks of this process count as ranks of this host.
 		boot = fmt.Appendf(nil, "%x", ProcessID())
 	}
 	id := strings.TrimSpace(string(boot))

@@ -1,6 +1,6 @@
 // Package bootstrap lets the ranks of a new communicator find each other. It has unique ids and the root that an id
-// names: ranks send it their hellos and get the table of all hellos. It also has doors, where the remaining ranks of a
-// communicator meet again.
+// names: ranks send it their hellos and get the table of all hellos. It also has the rendezvous of a process, where the
+// remaining ranks of a communicator meet again.
 //
 // Layer: above control and settings, below shim, which makes communicators from the tables.
 package bootstrap
@@ -48,7 +48,7 @@ func makeID(addr netip.AddrPort, s control.Secret) UniqueID {
 	return id
 }
 
-// ParseID unpacks an id; damaged ones and those of another library are refused.
+// ParseID unpacks an id. It refuses damaged ids and ids of another library.
 func ParseID(id *UniqueID) (netip.AddrPort, control.Secret, error) {
 	var s control.Secret
 	check := sha256.Sum256(id[:atCheck])
@@ -61,8 +61,8 @@ func ParseID(id *UniqueID) (netip.AddrPort, control.Secret, error) {
 	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(id[atPort:])), s, nil
 }
 
-// EnvID is the id of NCCL_COMM_ID: everyone derives the same one from the address alone,
-// so it keeps strangers out only by accident.
+// EnvID returns the id that all ranks derive from the address in NCCL_COMM_ID. Its secret protects nothing, because
+// anyone who knows the address can derive it.
 func EnvID(addr netip.AddrPort) UniqueID {
 	sum := sha256.Sum256([]byte("lightpath NCCL_COMM_ID " + addr.String()))
 	return makeID(addr, control.Secret(sum[:16]))
@@ -79,9 +79,8 @@ func parseCommID(v string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()), nil
 }
 
-// NewUniqueID makes an id and starts its rendezvous in this process: a listener that ends
-// when every rank has come, or after LIGHTPATH_TIMEOUT. With NCCL_COMM_ID the id is that
-// address, and rank 0 listens there when it joins.
+// NewUniqueID makes an id and starts its rendezvous in this process: a listener that ends when every rank has come, or
+// LIGHTPATH_TIMEOUT after the first. With NCCL_COMM_ID the id is that address, and rank 0 listens there when it joins.
 func NewUniqueID() (UniqueID, error) {
 	cfg, err := settings.Load()
 	if err != nil {

@@ -16,17 +16,16 @@ import (
 	"lightpath/shim/errdefs"
 )
 
-// Place is where ranks meet: a root's address, and the secret that it asks for. With patience
-// the root may begin to listen later.
+// Place is a meeting place: a root's address and secret. With Patience, the root may begin to listen later.
 type Place struct {
 	Addr     netip.AddrPort
 	Secret   control.Secret
 	Patience bool
-	Again    bool // a rank that is closed without an answer came too early, and comes again
+	Again    bool // a rank whose connection closes without an answer came too early, and tries again
 }
 
-// Meet is a rank's side of a rendezvous: it gives its hello at its place and returns the
-// communicator's number and everyone's hello, by rank. The end of ctx ends it, and so does the timeout.
+// Meet is a rank's side of a meeting. It sends the rank's hello to its place, and returns the communicator's number and
+// the hellos of all ranks, by rank. It ends with ctx, and after the timeout.
 func Meet(ctx context.Context, places []Place, h *Hello, timeout time.Duration) (uint64, []Hello, error) {
 	deadline := time.Now().Add(timeout + RefusalGrace)
 	body, err := json.Marshal(h)
@@ -47,7 +46,7 @@ func Meet(ctx context.Context, places []Place, h *Hello, timeout time.Duration) 
 		return 0, nil, own.failed(ctx, h, err)
 	}
 	if m.Kind == control.MsgBlock && len(places) > 1 {
-		// This rank speaks for its block.
+		// This rank is the delegate of its block.
 		block := m.Body
 		if err := places[0].delegate(ctx, block, deadline, &m); err != nil {
 			err = places[0].failed(ctx, h, err)
@@ -64,11 +63,11 @@ func Meet(ctx context.Context, places []Place, h *Hello, timeout time.Duration) 
 	return readTable(&m, h)
 }
 
-// VetoTime bounds the attempt to tell the first place, which may have heard already.
+// VetoTime bounds the attempt to tell the first place, which may know already.
 const VetoTime = 3 * time.Second
 
-// Veto tells the first place within a time that another has refused its ranks, so that those of the
-// others do not wait for them.
+// Veto tells the first place, within a time, that another place has refused its ranks. So the ranks of other places do
+// not wait for them.
 func (p *Place) Veto(ctx context.Context, refusal *control.Message, within time.Duration) (told bool) {
 	conn, err := p.dial(ctx, time.Now().Add(within))
 	if err != nil {
@@ -79,8 +78,7 @@ func (p *Place) Veto(ctx context.Context, refusal *control.Message, within time.
 	return err == nil
 }
 
-// ask says something at a place and waits for the answer. The connection, nil where there was
-// none, stays open.
+// ask sends a message to a place and waits for the answer. The returned connection is open; it is nil if none was made.
 func (p *Place) ask(ctx context.Context, deadline time.Time, ask, answer *control.Message) (net.Conn, error) {
 	for {
 		conn, err := p.dial(ctx, deadline)
@@ -102,8 +100,8 @@ func (p *Place) ask(ctx context.Context, deadline time.Time, ask, answer *contro
 	}
 }
 
-// closed is the error of a place that has hung up: a better one where it is gone, for one that ends may still
-// have taken the connection.
+// closed returns the error of a place that has closed the connection. If nothing listens there any more, the error says
+// so: a place that ends may still accept a connection.
 func (p *Place) closed(ctx context.Context, err error) error {
 	conn, gone := control.Dial(ctx, p.Addr, p.Secret, time.Now().Add(VetoTime), false)
 	if gone == nil {
@@ -133,7 +131,7 @@ func (p *Place) delegate(ctx context.Context, block []byte, deadline time.Time, 
 	return err
 }
 
-// failed says what has gone wrong at a place.
+// failed returns the error of a meeting at a place.
 func (p *Place) failed(ctx context.Context, h *Hello, err error) error {
 	class := errdefs.ErrRemote
 	var netErr net.Error

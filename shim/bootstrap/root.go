@@ -19,44 +19,45 @@ const (
 	// RefusalGrace lets the root's error, which names the ranks at fault, arrive before a
 	// rank's own timeout, which cannot.
 	RefusalGrace = 2 * time.Second
-	// maxUnproven bounds connections that have not yet proved to know the secret.
+	// maxUnproven bounds the connections that have not proved the secret yet.
 	maxUnproven = 256
 )
 
-// Hello is what a rank tells all others when a communicator is made. Its form in JSON is the protocol of this Version.
+// Hello is a rank's message to all others when a communicator is made. Its form in JSON is the protocol of this
+// Version.
 type Hello struct {
 	Rank    int    `json:"rank"`
 	Ranks   int    `json:"ranks"`
-	Host    string `json:"host"`    // same value: same kernel and same /dev/shm
+	Host    string `json:"host"`    // equal for ranks with the same kernel and /dev/shm
 	Name    string `json:"name"`    // of the host, for messages
 	PID     int    `json:"pid"`     // for messages
 	Process uint64 `json:"process"` // same value: same process
-	PIDs    string `json:"pids"`    // same value and Host: process numbers mean the same
+	PIDs    string `json:"pids"`    // equal, with equal Host, for ranks in one PID namespace
 	Version string `json:"version"`
-	// Settings must be the same on every rank, or they would choose differently.
+	// Settings must be equal on all ranks. Otherwise they would choose differently.
 	Settings string `json:"settings"`
 	Fabric   string `json:"fabric"` // digest, "" without circuits
-	Port     int    `json:"port"`   // on the fabric, -1 where nothing says
+	Port     int    `json:"port"`   // on the fabric; -1: not specified
 	// PortGiven: Port is LIGHTPATH_FABRIC_RANK, not a guess from the launcher's variables.
-	PortGiven bool   `json:"port_given"`
-	Control   string `json:"control"`  // where the control star connects, of those who may be leader
-	Door      string `json:"door"`     // where ranks that are left meet again, "" for one rank
-	Without   string `json:"without"`  // the parent's ranks that a smaller communicator leaves out
-	Was       int    `json:"was"`      // with Without: this rank's number in the parent
-	Try       int    `json:"try"`      // with Without: how many times it has shrunk the parent, this time included
-	Places    int    `json:"places"`   // ids that the ranks were given, where those are several
-	TCP       string `json:"tcp"`      // where this rank's tcp planes connect, "" without
-	Device    bool   `json:"device"`   // it may be given device memory
-	Identity  string `json:"identity"` // identity of the rank's device, "" if NoDevice says why it is unreachable
-	NoDevice  string `json:"no_device"`
-	NoDirect  string `json:"no_direct"` // the setting by which devices do not reach each other, "" without
-	NoRemote  string `json:"no_remote"` // and that by which ports do not reach devices
+	PortGiven  bool   `json:"port_given"`
+	Control    string `json:"control"`  // address for control connections, of ranks that may be leader
+	Rendezvous string `json:"door"`     // address of the rank's rendezvous, "" for one rank
+	Without    string `json:"without"`  // the parent's ranks that a smaller communicator leaves out
+	Was        int    `json:"was"`      // if Without is set: this rank's number in the parent
+	Try        int    `json:"try"`      // if Without is set: number of shrinks of the parent so far, this one included
+	Places     int    `json:"places"`   // number of ids, if there are several
+	TCP        string `json:"tcp"`      // address of this rank's TCP planes, "" without them
+	Device     bool   `json:"device"`   // it may be given device memory
+	Identity   string `json:"identity"` // identity of the rank's device, "" if NoDevice says why it is unreachable
+	NoDevice   string `json:"no_device"`
+	NoDirect   string `json:"no_direct"` // the setting that forbids devices to reach each other, "" if none does
+	NoRemote   string `json:"no_remote"` // the setting that forbids ports to reach devices, "" if none does
 }
 
 // Where names a rank for messages, with its host and process.
 func (h *Hello) Where() string { return fmt.Sprintf("rank %d (%s, process %d)", h.Rank, h.Name, h.PID) }
 
-// excludes lists the ranks that a rank leaves out, in numbers of the parent.
+// excludes describes the ranks that h leaves out, by their numbers in the parent.
 func (h *Hello) excludes() string {
 	return fmt.Sprintf("rank %d (%s, process %d) excludes %s", h.Was, h.Name, h.PID, h.Without)
 }
@@ -65,27 +66,26 @@ func (h *Hello) excludes() string {
 // place has a root, which gathers a block of ranks. The first rank of a block, its delegate, then takes its table to
 // the root of the first block, and brings back the table of all.
 type root struct {
-	ln      net.Listener // nil behind a door
+	ln      net.Listener // nil at a rendezvous, which has its own
 	secret  control.Secret
 	timeout time.Duration
 	idle    time.Duration // how long the root waits without a rank
-	try     int           // behind a door: whose meeting it is says so in its hello
-	retire  func()        // called before anyone is welcome, and at the end; may be nil
+	try     int           // at a rendezvous: the Hello.Try of this meeting's ranks
+	retire  func()        // called before the ranks get the table, and at the end; may be nil
 	events  chan rootEvent
 	done    chan struct{}
 	slots   chan struct{}
 	trouble control.Trouble
 }
 
-// rootEvent is a rank's hello, a delegate's table or verdict, or where gone is set the end of a
-// connection.
+// rootEvent is a rank's hello, a delegate's table or verdict, or (gone) the end of a connection.
 type rootEvent struct {
 	conn  net.Conn
 	hello Hello
 	block []Hello          // of a delegate
 	final *control.Message // the decision of all roots together, from this root's delegate
-	veto  string           // another place has refused its ranks
-	try   int              // of a veto: the meeting that it is about, 0: any
+	veto  string           // the reason why another place has refused its ranks
+	try   int              // of a veto: the Try of the meeting, 0 for any
 	gone  bool
 }
 
@@ -125,7 +125,7 @@ func (r *root) accept() {
 	})
 }
 
-// greet authenticates one connection and follows it.
+// greet authenticates a connection and then reads it.
 func (r *root) greet(conn net.Conn) {
 	err := control.Accept(conn, r.secret)
 	if err != nil {
@@ -137,7 +137,7 @@ func (r *root) greet(conn net.Conn) {
 	}
 }
 
-// follow reports what an authenticated connection says, and its end.
+// follow reports the messages of an authenticated connection, and its end.
 func (r *root) follow(conn net.Conn) {
 	_ = conn.SetReadDeadline(time.Now().Add(control.HandshakeTime))
 	e := rootEvent{conn: conn}
@@ -177,8 +177,8 @@ func (e *rootEvent) read(m *control.Message) error {
 	return control.ErrMessage
 }
 
-// decodeHello reads a hello. Of one of another version, whose fields may be others, it reads no
-// more than what it takes to refuse that by name.
+// decodeHello reads a hello. A hello of another version may have other fields, so decodeHello reads only the fields
+// that a refusal names.
 func decodeHello(b []byte, h *Hello) error {
 	var who struct {
 		Rank    int    `json:"rank"`
@@ -204,7 +204,7 @@ func (r *root) post(e rootEvent) bool {
 	}
 }
 
-// serve runs the rendezvous: until everyone has the table, or the refusal.
+// serve runs the meeting until all ranks have the table or a refusal.
 func (r *root) serve() {
 	defer close(r.done)
 	if r.retire != nil {
@@ -239,8 +239,8 @@ func (r *root) serve() {
 	}
 }
 
-// over: everyone has an answer, the delegates of the other blocks too where this is the root
-// of the first.
+// over reports whether all ranks have an answer. At the root of the first block, the delegates of the other blocks need
+// one, too.
 func over(g, blocks *gathering) bool {
 	if g.answered == 0 || g.answered < g.expect {
 		return false
@@ -249,7 +249,7 @@ func over(g, blocks *gathering) bool {
 		(blocks.answered > 0 || g.block.n == g.ranks)
 }
 
-// handle takes one event; blocks gathers the delegates.
+// handle handles one event. blocks gathers the delegates.
 func (g *gathering) handle(e *rootEvent, blocks *gathering) {
 	switch {
 	case e.gone:
@@ -285,7 +285,7 @@ func (g *gathering) handle(e *rootEvent, blocks *gathering) {
 	}
 }
 
-// takeBlock takes the table of a block from its delegate.
+// takeBlock adds the table of a block, sent by its delegate.
 func (g *gathering) takeBlock(block []Hello, conn net.Conn) (complete bool) {
 	g.expect = max(g.expect, block[0].places())
 	for i := range block {
@@ -293,7 +293,7 @@ func (g *gathering) takeBlock(block []Hello, conn net.Conn) (complete bool) {
 			break
 		}
 		h := block[i]
-		if g.ranks == 0 && h.sane() {
+		if g.ranks == 0 && h.valid() {
 			g.ranks, g.table, g.block = h.Ranks, make([]*Hello, h.Ranks), span{0, h.Ranks}
 		}
 		g.admit(&h)

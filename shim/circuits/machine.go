@@ -36,7 +36,7 @@ type Config struct {
 
 // Machine decides a rank's side of operations on planes with circuits, in this order for each operation:
 //
-//	Ask -> Take -> Settle until the planes are there -> Outside -> Overlay for each move -> Done
+//	Ask -> Take -> Settle until the planes have reached the ticket's states -> Outside -> Overlay for each move -> Done
 //
 // It has no clock, socket or goroutine: callers tell the time, send its messages and posts, and wait. [Planes] does
 // this in a job; a simulator does it in simulated time. In a loop of equal operations it does not allocate.
@@ -47,7 +47,7 @@ type Machine struct {
 	view   View
 	member []int // by port: its rank, or -1
 
-	now  []ticket.Plane // where this communicator's operations leave each plane
+	now  []ticket.Plane // epoch and map in which this communicator's operations leave each plane
 	base []uint32       // each plane's epoch when the operation in progress began
 
 	grant    Grant        // of the operation in progress, or of the last one

@@ -11,7 +11,7 @@ import (
 // probes is the number of unanswered probes after which a connection ends.
 const probes = 4
 
-// Probe makes the kernel end each connection whose other host answers nothing for a heartbeat.
+// Probe makes the kernel end each connection whose other host sends no answer for a heartbeat.
 func (c *Star) Probe(heartbeat time.Duration) error {
 	for rank, l := range c.links {
 		if l == nil {

@@ -12,9 +12,8 @@ import (
 	"lightpath/shim/errdefs"
 )
 
-// Address picks the address for rendezvous and control: an interface allowed by
-// NCCL_SOCKET_IFNAME, else the first that is up and not loopback or docker's, else
-// loopback.
+// Address returns the address for rendezvous and control: that of an interface which NCCL_SOCKET_IFNAME allows, else of
+// the first interface that is up and neither loopback nor Docker's, else loopback.
 func Address(ifnames string) (netip.Addr, error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -47,9 +46,8 @@ func Address(ifnames string) (netip.Addr, error) {
 	return best, nil
 }
 
-// PlaneAddresses picks the addresses of the tcp planes: those of the interfaces that
-// NCCL_SOCKET_IFNAME names. Where it names none, for hosts may have interfaces that lead
-// nowhere, they are all at the control network's.
+// PlaneAddresses returns the addresses of the TCP planes: those of the interfaces that NCCL_SOCKET_IFNAME names. If it
+// names none, all planes use the address of the control network, because other interfaces may lead nowhere.
 func PlaneAddresses(ifnames string, control netip.Addr) ([]netip.Addr, error) {
 	if ifnames == "" || strings.HasPrefix(ifnames, "^") {
 		return []netip.Addr{control}, nil
@@ -73,8 +71,8 @@ func PlaneAddresses(ifnames string, control netip.Addr) ([]netip.Addr, error) {
 	return all, nil
 }
 
-// ifaceOrder returns those of the names that a list includes, in the order of its items, those of
-// one prefix with numbers in order: the same on hosts that found their interfaces in another.
+// ifaceOrder returns the names that a list includes, in the order of its items; names with the same prefix are in the
+// order of their numbers. So the order is the same on all hosts, in whatever order they find their interfaces.
 func ifaceOrder(names []string, list string) []string {
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
@@ -91,8 +89,8 @@ func ifaceOrder(names []string, list string) []string {
 	return ordered
 }
 
-// UsableAddress returns an interface's address, IPv4 first. Link-local ones are left out:
-// they mean nothing without the name of the interface on the other host.
+// UsableAddress returns an interface's address, IPv4 first. It skips link-local addresses, which are valid only with
+// the name of an interface.
 func UsableAddress(nic net.Interface) (addr netip.Addr, isV6, ok bool) {
 	addrs, err := nic.Addrs()
 	if err != nil {

@@ -68,8 +68,7 @@ const (
 	NumKinds
 )
 
-// Message is what travels between ranks outside the planes: from rank From, about what its kind says of Seq, Arg and
-// Body.
+// Message is a message between ranks outside the planes. Its kind defines the meaning of Seq, Arg and Body.
 type Message struct {
 	Kind     Kind
 	From     uint16
@@ -84,7 +83,7 @@ const header = 24
 // MaxRow bounds the body of MsgRow.
 const MaxRow = 1 << 20
 
-// MaxBody bounds a body by kind, so that a stranger's length cannot make us allocate.
+// MaxBody returns the largest body of a kind, in bytes, so that a stranger's message cannot make a rank allocate more.
 func MaxBody(k Kind) uint32 {
 	switch k {
 	case MsgWelcome, MsgPlan, MsgPlanes, MsgTicket, MsgMembershipAnswer, MsgBlock, MsgPlanTold, MsgGoodbye:
@@ -96,7 +95,7 @@ func MaxBody(k Kind) uint32 {
 	}
 }
 
-// ErrMessage is the error of what is none of these messages, or has a body that its kind cannot have.
+// ErrMessage reports data that is no control message, or a message whose body is invalid for its kind.
 var ErrMessage = errors.New("shim: malformed control message")
 
 // Append appends the encoding of m to b.
@@ -110,7 +109,7 @@ func Append(b []byte, m *Message) []byte {
 	return append(b, m.Body...)
 }
 
-// decodeHeader decodes all but the body, whose length it returns.
+// decodeHeader decodes all fields except the body, and returns the length of the body.
 func decodeHeader(b *[header]byte, m *Message) (uint32, error) {
 	le := binary.LittleEndian
 	n, kind := le.Uint32(b[0:]), Kind(b[4])
@@ -126,7 +125,7 @@ func decodeHeader(b *[header]byte, m *Message) (uint32, error) {
 	return n, nil
 }
 
-// Read reads one message. Its body is the caller's.
+// Read reads one message. The caller owns its body.
 func Read(r io.Reader, m *Message) error {
 	var head [header]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -141,14 +140,14 @@ func Read(r io.Reader, m *Message) error {
 	return err
 }
 
-// Send writes a message to a peer that should be reading, in at most HandshakeTime.
+// Send writes a message within HandshakeTime, to a peer that is expected to read.
 func Send(conn net.Conn, m *Message) error {
 	_ = conn.SetWriteDeadline(time.Now().Add(HandshakeTime))
 	_, err := conn.Write(Append(nil, m))
 	return err
 }
 
-// Exchange writes a message and reads the one that answers it, within the deadlines that conn has.
+// Exchange writes a message and reads the answer, within the deadlines of conn.
 func Exchange(conn net.Conn, ask, answer *Message) error {
 	if _, err := conn.Write(Append(nil, ask)); err != nil {
 		return err
@@ -156,7 +155,7 @@ func Exchange(conn net.Conn, ask, answer *Message) error {
 	return Read(conn, answer)
 }
 
-// DecodeStrict decodes JSON that a version-checked peer sent; unknown fields are damage.
+// DecodeStrict decodes JSON from a peer of the same version. An unknown field is an error.
 func DecodeStrict(b []byte, into any) error {
 	if err := decode.StrictJSON(b, into); err != nil {
 		return fmt.Errorf("%w: %w", ErrMessage, err)

@@ -18,13 +18,13 @@ import (
 	"lightpath/shim/errdefs"
 )
 
-// HandshakeTime bounds what a stranger who connects and says nothing can hold.
+// HandshakeTime bounds how long a stranger that connects and sends nothing can hold a connection.
 const HandshakeTime = 5 * time.Second
 
-// errStranger is why a connection is dropped; it never reaches a caller.
+// errStranger is the reason for dropping a connection. Callers never get it.
 var errStranger = errors.New("shim: peer does not know the communicator's secret")
 
-// Magic begins what either end says first.
+// Magic begins the first message of either end.
 const Magic = "LPCTL\x00\x00\x01"
 
 // Secret is the value that ranks prove to know when they connect to each other.
@@ -73,7 +73,7 @@ func AcceptAny(conn net.Conn, find func(knows func(Secret) bool) (Secret, bool))
 	return s, conn.SetDeadline(time.Time{})
 }
 
-// Derive makes a secret from one, for what its holders agree on besides.
+// Derive returns a secret that follows from s, a purpose and numbers. Ranks that share these share the result.
 func (s Secret) Derive(what string, numbers ...uint64) (d Secret) {
 	m := hmac.New(sha256.New, s[:])
 	m.Write([]byte(what))
@@ -84,7 +84,7 @@ func (s Secret) Derive(what string, numbers ...uint64) (d Secret) {
 	return d
 }
 
-// goneAfter is how long an address that was listened on may refuse connections before its listener counts as gone.
+// goneAfter is how long a known address may refuse connections before its listener counts as ended.
 const goneAfter = 2 * time.Second
 
 // Dial connects to addr and is the other side of [Accept]. If the other side does not know the secret yet, Dial tries
@@ -162,13 +162,13 @@ func answerPeer(conn net.Conn, s Secret) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// ComeAgain is how long a rank that came too early waits, and who found no room for a connection.
+// ComeAgain is the pause before a rank that came too early, or found no free connection, tries again.
 const ComeAgain = 10 * time.Millisecond
 
-// Trouble is why connections could last not be accepted, if so. Safe for concurrent use.
+// Trouble holds the reason why connections cannot be accepted, nil if they can. Safe for concurrent use.
 type Trouble struct{ atomic.Pointer[error] }
 
-// String is in words, and parentheses, what keeps connections from being accepted; "" without trouble.
+// String returns the reason in parentheses, "" if there is none.
 func (t *Trouble) String() string {
 	if err := t.Load(); err != nil {
 		return fmt.Sprintf(" (%v)", *err)
@@ -176,15 +176,15 @@ func (t *Trouble) String() string {
 	return ""
 }
 
-// AcceptAll hands over every connection until the listener is closed; t says why it can accept none, if so. Greet must
-// not wait long.
+// AcceptAll passes every connection to greet until the listener is closed. While it can accept none, t holds the
+// reason. greet must not wait long.
 func AcceptAll(ln net.Listener, t *Trouble, greet func(net.Conn)) {
 	for {
 		conn, err := ln.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
-		case err != nil: // no more files, say, which others may give back
+		case err != nil: // for example, no free descriptors; others may close some
 			t.Store(&err)
 			time.Sleep(ComeAgain)
 		default:

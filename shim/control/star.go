@@ -14,7 +14,7 @@ import (
 	"lightpath/shim/status"
 )
 
-// writeTime bounds how long a rank that no longer reads can hold up the sender.
+// writeTime bounds how long a rank that no longer reads can delay a sender.
 const writeTime = 5 * time.Second
 
 // Departure says that a rank makes no more calls, and how many it has made.
@@ -40,7 +40,7 @@ type Star struct {
 	untold   []Departure // at the leader: not yet told to the other ranks
 	later    *time.Timer // tells them
 	numLeft  int
-	allLeft  chan struct{} // closed when every rank has, or the leader's connection ended
+	allLeft  chan struct{} // closed when every rank has left, or the leader's connection has ended
 	leftOnce sync.Once
 	readers  sync.WaitGroup
 }
@@ -67,7 +67,7 @@ func (l *link) send(m *Message) error {
 	_ = l.conn.SetWriteDeadline(time.Now().Add(writeTime))
 	_, err := l.conn.Write(l.buf)
 	if cap(l.buf) > 1<<16 {
-		l.buf = nil // a plan went by; do not keep its size
+		l.buf = nil // the body was a plan; do not keep a buffer of its size
 	}
 	return err
 }
@@ -97,8 +97,8 @@ func NewStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string,
 	return c, c.links[0].send(&Message{Kind: MsgJoin, From: uint16(rank)})
 }
 
-// gather accepts the control connections of all other ranks. Connections are handled one
-// goroutine each, so that a stranger that connects and waits delays no rank.
+// gather accepts the control connections of all other ranks. It handles each connection on a goroutine, so that a
+// stranger that connects and waits delays no rank.
 func (c *Star) gather(ctx context.Context, ln net.Listener, s Secret, deadline time.Time) error {
 	type joined struct {
 		rank int
@@ -278,7 +278,7 @@ func (c *Star) markLeft(rank int) bool {
 	}
 	c.mu.Unlock()
 	if last {
-		// Before allLeft, which lets the leader close these connections.
+		// This must precede allLeft, after which the leader closes these connections.
 		c.Broadcast(&Message{Kind: MsgGoodbye, Arg: 1, Body: goodbyeBody(nil)}, -1)
 		c.closeAllLeft()
 	}
@@ -287,7 +287,7 @@ func (c *Star) markLeft(rank int) bool {
 
 func (c *Star) closeAllLeft() { c.leftOnce.Do(func() { close(c.allLeft) }) }
 
-// Leave says goodbye: from here on the end of this rank's connection is not a failure. d is this rank's departure.
+// Leave says goodbye: after it, the end of this rank's connection is no failure. d is this rank's departure.
 func (c *Star) Leave(d Departure) {
 	if c.rank == 0 {
 		c.mu.Lock()
@@ -300,11 +300,11 @@ func (c *Star) Leave(d Departure) {
 	c.markLeft(c.rank)
 }
 
-// ErrUnsent says that the connection to the leader takes nothing any more. Earlier messages of the leader may still be
-// unread; see Comm.fail of package shim.
+// ErrUnsent reports that the connection to the leader accepts no more data. Earlier messages of the leader may still be
+// unread; see fail of package comm.
 var ErrUnsent = fmt.Errorf("%w", errdefs.ErrRemote)
 
-// ToLeader sends m to rank 0; at the leader it is delivered at once.
+// ToLeader sends m to rank 0. At the leader, it delivers m at once.
 func (c *Star) ToLeader(m *Message) error {
 	m.From = uint16(c.rank)
 	if c.rank == 0 {
@@ -324,11 +324,11 @@ func (c *Star) To(rank int, m *Message) {
 		c.events.Deliver(m)
 		return
 	}
-	// A rank that is gone is noticed by its reader.
+	// The reading goroutine reports a rank that has ended.
 	_ = c.links[rank].send(m)
 }
 
-// Broadcast sends m from the leader to everyone but itself and one other.
+// Broadcast sends m from the leader to all ranks except itself and rank but.
 func (c *Star) Broadcast(m *Message, but int) {
 	for r, l := range c.links {
 		if l != nil && r != but {
@@ -337,7 +337,7 @@ func (c *Star) Broadcast(m *Message, but int) {
 	}
 }
 
-// Close ends all connections and waits for their readers; it must not be called from one.
+// Close ends all connections and waits for their reading goroutines, which must not call it.
 func (c *Star) Close() {
 	for _, l := range c.links {
 		if l != nil {
@@ -350,9 +350,9 @@ func (c *Star) Close() {
 // EveryoneLeft is closed when every rank has said goodbye, or the leader's connection has ended.
 func (c *Star) EveryoneLeft() <-chan struct{} { return c.allLeft }
 
-// Mute ends what this rank, not the leader, can say, as if it had died while it still hears; for tests of failures.
+// Mute closes the sending half of a rank's connection to the leader, for tests of failures: the rank still receives.
 func (c *Star) Mute() error { return c.links[0].conn.(*net.TCPConn).CloseWrite() }
 
-// AwaitLeft waits, as the leader, until every other rank has left or its connection has
-// ended: as long as one has not, it may need the leader to learn of another's failure.
+// AwaitLeft waits until every other rank has left or its connection has ended. The leader calls it: until then, a rank
+// may need the leader to learn of another rank's failure.
 func (c *Star) AwaitLeft() { <-c.allLeft }

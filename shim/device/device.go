@@ -1,5 +1,5 @@
-// Package device is what the runtime asks of accelerators: whose memory a pointer is, and a place in the
-// order of a stream. cgo/cuda answers for CUDA.
+// Package device has the interfaces between the runtime and the drivers of accelerators: kinds of memory, streams,
+// events, copies and kernels. cgo/cuda implements them for CUDA.
 //
 // Layer: shim. It knows nothing of communicators.
 package device
@@ -9,20 +9,20 @@ import (
 	"unsafe"
 )
 
-// ErrDriver reports that the accelerator's driver has refused a request; the message has its words.
+// ErrDriver reports that the accelerator's driver has refused a request. The message contains the driver's text.
 var ErrDriver = errors.New("device driver")
 
-// Stream is a handle of the driver's; up to [LastDefault] they are names of default streams.
+// Stream is a handle of the driver. Values up to [LastDefault] name default streams.
 type Stream uintptr
 
-// LastDefault is the last handle that stands for a stream of whatever context is current: CUDA's are 0 and 1, the
-// context's, and 2, the calling thread's own.
+// LastDefault is the last handle of a default stream of the current context. In CUDA, 0 and 1 are the context's default
+// stream, and 2 is that of the calling thread.
 const LastDefault Stream = 2
 
-// Event is a handle of the driver's.
+// Event is a handle of the driver.
 type Event uintptr
 
-// Kind is whose memory a pointer is.
+// Kind is the kind of memory that a pointer points to.
 type Kind uint8
 
 // The kinds.
@@ -30,35 +30,36 @@ const (
 	Host    Kind = iota // the driver does not know it
 	Pinned              // host memory that the driver knows
 	Managed             // memory that moves between host and device
-	Memory              // a device's own: the CPU must not touch it
+	Memory              // memory of a device: the CPU must not touch it
 )
 
 // Place is where memory is.
 type Place struct {
 	Kind   Kind
 	Device int // Managed and Memory: the device
-	// ID is the allocation's, which no later one has in its place; 0 for memory that the driver does not know.
+	// ID identifies the allocation: a later allocation at the same address has another one. 0: the driver does not know
+	// the memory.
 	ID uint64
 }
 
-// Capture is a graph that a stream's work is being recorded into; the zero value is none.
+// Capture is a graph into which the work of a stream is recorded. The zero value stands for none.
 type Capture struct {
 	ID    uint64
 	Graph uintptr
 }
 
-// Driver is the driver of a program's devices. Methods that enqueue return before what they enqueue is
-// done. They belong between Enter and Leave, on one goroutine; memory and events may be used in all
-// contexts. Safe for concurrent use. Errors wrap [ErrDriver].
+// Driver is the driver of a program's devices. Methods that enqueue work return before it is done. Call them between
+// Enter and Leave, on one goroutine. Memory and events may be used in all contexts. Safe for concurrent use. Errors
+// wrap [ErrDriver].
 type Driver interface {
-	// Current is the device of the calling thread's context, where it has none that which it would get one of, or -1. ok
-	// is false where the program does not use the driver at all.
+	// Current returns the device of the calling thread's context. Without a context, it returns the device of which the
+	// thread would get one, or -1. ok is false if the program does not use the driver.
 	Current() (device int, ok bool, err error)
-	// Locate tells whose memory a pointer is.
+	// Locate returns the kind of memory that a pointer points to.
 	Locate(p unsafe.Pointer) (Place, error)
 
-	// Enter makes the context of a stream the goroutine's until Leave, and returns its device. Between
-	// them the driver takes calls that do not belong to a capture that another thread has begun.
+	// Enter makes a stream's context current on the goroutine until Leave, and returns its device. In between, the
+	// driver also accepts calls that are not part of a capture which another thread has begun.
 	Enter(s Stream) (device int, err error)
 	Leave()
 
@@ -68,47 +69,47 @@ type Driver interface {
 	// AllocExchange returns memory of the device that can be exported.
 	AllocExchange(size int) (unsafe.Pointer, error)
 	FreeExchange(at unsafe.Pointer) error
-	// NewStream returns a stream that is in no order with the default stream.
+	// NewStream returns a stream that does not synchronize with the default stream.
 	NewStream() (Stream, error)
 	FreeStream(s Stream) error
 	NewEvent() (Event, error)
 	FreeEvent(e Event) error
-	// Reached tells whether the work before the last Record of an event is done.
+	// Reached reports whether the work before the last Record of an event is done.
 	Reached(e Event) (bool, error)
 
 	// Capturing returns the graph that a stream is captured into.
 	Capturing(s Stream) (Capture, error)
-	// Retain has the handler's Forget called, with job, once a graph and all copies of it are gone.
+	// Retain makes the driver call the handler's Forget with job when a graph and all its copies have been destroyed.
 	Retain(c Capture, job uintptr) error
 
-	// CopyOut enqueues a copy from device memory to page-locked memory, CopyIn one back.
+	// CopyOut enqueues a copy from device memory to page-locked memory. CopyIn enqueues the opposite copy.
 	CopyOut(to, from unsafe.Pointer, size int, s Stream) error
 	CopyIn(to, from unsafe.Pointer, size int, s Stream) error
-	// Copy enqueues a copy between any two of them, page-locked memory and memory of devices.
+	// Copy enqueues a copy between page-locked memory and memory of devices, in any direction.
 	Copy(dst, src unsafe.Pointer, size int, s Stream) error
-	// CopyRows is Copy of rows, which begin so many bytes apart on either side.
+	// CopyRows is Copy for rows. A pitch is the distance in bytes between the beginnings of two rows.
 	CopyRows(dst unsafe.Pointer, dstPitch int, src unsafe.Pointer, srcPitch, width, rows int, s Stream) error
-	// Reduce enqueues one kernel. The first of a type in a context loads the type's kernels unless LoadKernels has;
-	// later ones allocate nothing. Both Copy and Reduce may be part of a capture.
+	// Reduce enqueues one kernel. The first Reduce of a type in a context loads the type's kernels, unless LoadKernels
+	// has. Later ones allocate nothing. Copy and Reduce may be part of a capture.
 	Reduce(r *Reduction, s Stream) error
-	// LoadKernels loads all kernels of Reduce into the context that has been entered, once. That takes memory there
-	// and up to seconds, and a driver may wait for all work of the device meanwhile: ranks that wait for each other there
-	// call it before they do.
+	// LoadKernels loads all kernels of Reduce into the entered context, once. That takes device memory and up to
+	// seconds, and the driver may wait for all work of the device. So ranks call it before their work on the device
+	// waits for each other.
 	LoadKernels() error
-	// Signal has the handler's Ready called, with job, when all work before it is done.
+	// Signal makes the driver call the handler's Ready with job when all earlier work of the stream is done.
 	Signal(s Stream, job uintptr) error
-	// Await holds the stream up until a word of page-locked memory has reached a value, in the order of
-	// numbers that wrap around, or equals it.
+	// Await makes the stream wait until a word of page-locked memory has reached a value (numbers wrap around) or, if
+	// equal is set, equals it.
 	Await(s Stream, word *uint32, value uint32, equal bool) error
-	// Store has the stream write a word of page-locked memory.
+	// Store makes the stream write a word of page-locked memory.
 	Store(s Stream, word *uint32, value uint32) error
 	Record(e Event, s Stream) error
-	// Follow holds the stream up until the last Record of an event is done.
+	// Follow makes the stream wait until the last Record of an event is done.
 	Follow(s Stream, e Event) error
 }
 
-// Handler is told by a driver how far streams have come. Its methods are called on threads of the
-// driver's, which they must not keep, and make no calls of the driver.
+// Handler gets a driver's reports on the progress of streams. The driver calls its methods on its own threads. They
+// must not block, and must not call the driver.
 type Handler interface {
 	Ready(job uintptr)
 	Forget(job uintptr)

@@ -2,56 +2,58 @@ package device
 
 import "unsafe"
 
-// Context is a handle of the driver's: where memory and streams of a device belong.
+// Context is a handle of the driver. Memory and streams of a device belong to a context.
 type Context uintptr
 
-// Address is where a device finds a word. The CPU must not use it.
+// Address is the address of a word for a device. The CPU must not use it.
 type Address uintptr
 
-// Handle names memory of a device to other processes of the host.
+// Handle identifies memory of a device for other processes of the host.
 type Handle [64]byte
 
-// MaxWords is how many words one [Peers.Words] takes.
+// MaxWords is the largest number of words of one [Peers.Words].
 const MaxWords = 255
 
-// Word is an operation on a word of registered memory, or a device's: a wait until it equals the value, or a write.
+// Word is an operation on a word of registered memory or device memory: a wait until the word equals a value, or a
+// write.
 type Word struct {
 	At    Address
 	Value uint32
 	Wait  uint32 // 0: write
 }
 
-// Peers is a driver with what ranks need to reach each other's memory. Its methods belong between
-// Enter, or EnterContext, and Leave; but for Context and Identity, which are of the calling thread's context, and
-// PrimaryContext. Safe for concurrent use; errors wrap [ErrDriver].
+// Peers is a driver whose devices reach each other's memory. Call its methods between Enter, or EnterContext, and
+// Leave, except Context and Identity, which use the calling thread's context, and PrimaryContext. Safe for concurrent
+// use. Errors wrap [ErrDriver].
 type Peers interface {
 	Driver
 
-	// Identity names the device, alike in all processes of the host. It fails where the driver lacks
-	// something that the rest needs.
+	// Identity returns a name of the device, equal in all processes of the host. It fails if the driver lacks a
+	// function that the other methods need.
 	Identity() (string, error)
 	Context() (Context, error)
-	// PrimaryContext returns the context that a program has of a device unless it makes others, and keeps it.
+	// PrimaryContext returns the default context of a device, and keeps it alive.
 	PrimaryContext(device int) (Context, error)
 	// EnterContext is Enter with a context.
 	EnterContext(ctx Context) error
 
-	// Allocation returns where the allocation that holds an address begins, and its size.
+	// Allocation returns the beginning and the size, in bytes, of the allocation that contains an address.
 	Allocation(at unsafe.Pointer) (base unsafe.Pointer, size int64, err error)
-	// Export names an allocation, by its beginning, to other processes. Not all memory of a device can be exported.
+	// Export returns a handle of an allocation, given its beginning, for other processes. Some memory of a device
+	// cannot be exported.
 	Export(at unsafe.Pointer) (Handle, error)
-	// Import maps what another process has exported, until Close. An allocation may be imported several times.
+	// Import maps an allocation that another process has exported, until Close. It may be imported several times.
 	Import(h *Handle) (unsafe.Pointer, error)
 	Close(at unsafe.Pointer) error
-	// Reach has the context reach memory of another one of this process.
+	// Reach gives the context access to memory of another context of this process.
 	Reach(at unsafe.Pointer) error
 
-	// Register makes host memory, which may be shared with other processes, a place for words.
+	// Register makes words in host memory usable by streams. Other processes may share the memory.
 	Register(mem []byte) (Address, error)
 	Unregister(mem []byte) error
 
-	// Words enqueues operations, which are carried out in their order: a write after all that was enqueued before it
-	// can be seen by everyone. The slice is read in the call only. It allocates nothing, and may be part of a capture.
+	// Words enqueues operations, which run in their order. A write becomes visible after all earlier work of the
+	// stream. Words reads the slice only during the call. It allocates nothing, and may be part of a capture.
 	Words(s Stream, words []Word) error
 }
 

@@ -40,10 +40,11 @@ type Reduction struct {
 	Scale   Scale
 	Divisor int64 // of integers, truncating towards zero; 0 and 1 divide by nothing, at most MaxDivisor
 
-	// Words of 8 bytes in memory of devices, which say when the kernel runs where something is: an address, a multiple of
-	// 16, with Tag, which is of [SaidTag]. One with another tag says nothing, as does none (nil); a word may become one
-	// while the kernel runs. Where words speak of a source, it is there, Offset bytes on, and not at Sources[i]. Results
-	// are stored at Dst, at all Targets that words speak of, and at Spare too if one of the Targets is not spoken of.
+	// Words of 8 bytes in device memory, which the kernel reads when it runs. A word with Tag ([SaidTag]) holds an
+	// address, a multiple of 16. A word with another tag, or nil, holds none; it may change while the kernel runs. If a
+	// source's word holds an address, the source is Offset bytes after that address, not at Sources[i]. The kernel
+	// stores results at Dst and at the addresses of all Targets. If the word of a target holds no address, it stores
+	// them at Spare, too.
 	Tag          uint64
 	Found        [MaxSources]unsafe.Pointer
 	Offset       int64
@@ -53,13 +54,13 @@ type Reduction struct {
 	Spare        unsafe.Pointer // nil: nowhere
 }
 
-// SaidBits are the bits of a word, without its tag, that are no address. Streams write such a word in two halves, the
-// lower one first. They take it back with a 0 in the upper half. Tags have the upper bit set, so a half-written word
-// has no meaning.
+// SaidBits are the bits of a word, without its tag, that must be 0 in an address. Streams write such a word in two
+// halves, the lower one first. They take it back with a 0 in the upper half. Tags have the upper bit set, so a
+// half-written word has no meaning.
 const SaidBits uint64 = 0xfe<<56 | 0xf
 
-// SaidTag is the tag of words with one meaning: the sender of an address and its reader use the same tag. Other
-// meanings have another tag, except by chance 1 of 1024.
+// SaidTag is the tag of words with one meaning: the writer of an address and its reader use the same tag. Two meanings
+// have equal tags with probability 1/1024.
 func SaidTag(meaning uint64) uint64 {
 	mixed := meaning * 0x9e3779b97f4a7c15 // 2^64 / the golden ratio
 	return 1<<63 | mixed>>1&(SaidBits&^0xf) | mixed>>54&0xf
@@ -68,8 +69,8 @@ func SaidTag(meaning uint64) uint64 {
 // Scale multiplies all sources before they are combined; the zero value does not.
 type Scale struct {
 	Set    bool
-	Factor [8]byte        // an element of the type, in its first bytes, where At is nil
-	At     unsafe.Pointer // where that element is in memory of the device, of any alignment: read when the kernel runs
+	Factor [8]byte        // an element of the type, in its first bytes; used if At is nil
+	At     unsafe.Pointer // address of the element in device memory, of any alignment; read when the kernel runs
 }
 
 // ScaleBy returns the multiplication by a factor, rounded as [datatype.ScaleFunc] rounds it.
@@ -96,8 +97,8 @@ func ScaleBy(t datatype.Type, factor float64) Scale {
 	return s
 }
 
-// Average returns what makes an average over n ranks of a sum: floats are multiplied by 1/n before they are added, sums
-// of integers divided by n after.
+// Average returns the parameters that turn a sum over n ranks into an average: floats are multiplied by 1/n before they
+// are added, sums of integers are divided by n.
 func Average(t datatype.Type, n int) (before Scale, divisor int64) {
 	switch {
 	case n <= 1:
@@ -108,7 +109,7 @@ func Average(t datatype.Type, n int) (before Scale, divisor int64) {
 	return Scale{}, int64(n)
 }
 
-// Check returns an error, wrapping [ErrReduction], that names what no kernel can make of a reduction.
+// Check returns an error, wrapping [ErrReduction], that names the field with which no kernel can compute r.
 func (r *Reduction) Check() error {
 	switch {
 	case !r.Type.Valid():

@@ -27,10 +27,11 @@ import (
 // Listeners are the sockets that a rank opens before it can publish its addresses.
 type Listeners struct {
 	Control net.Listener  // leader only
-	tcp     *tcp.Listener // where the tcp planes may be wanted
+	tcp     *tcp.Listener // for TCP planes, if ranks may use them; else nil
 }
 
-// Listen opens what a rank needs before it can say where it is: leader as rank 0, and no planes alone.
+// Listen opens the sockets of a rank: for control connections if it may be the leader, and for planes unless it is
+// alone.
 func Listen(cfg *settings.Config, leader, alone bool) (*Listeners, error) {
 	l := &Listeners{}
 	if leader && !alone {
@@ -50,7 +51,7 @@ func Listen(cfg *settings.Config, leader, alone bool) (*Listeners, error) {
 	return l, nil
 }
 
-// listenPlanes listens for the tcp planes, on no more addresses than there are planes.
+// listenPlanes listens for TCP planes, on at most one address per plane.
 func listenPlanes(cfg *settings.Config) (*tcp.Listener, error) {
 	own, err := control.Address(cfg.SocketIf)
 	if err != nil {
@@ -75,7 +76,7 @@ func (l *Listeners) TCPAddr() string {
 	return l.tcp.Addr()
 }
 
-// Close closes what has not been handed over; idempotent.
+// Close closes the sockets that no endpoint has taken over. Idempotent.
 func (l *Listeners) Close() {
 	if l.Control != nil {
 		l.Control.Close()
@@ -85,8 +86,8 @@ func (l *Listeners) Close() {
 	}
 }
 
-// ChooseTransport decides how the packet planes are carried: a pure function of what
-// every rank has in its table.
+// ChooseTransport returns the transport of the packet planes. It is a pure function of the table and the settings,
+// which are equal on all ranks.
 func ChooseTransport(table []bootstrap.Hello, cfg *settings.Config) (string, error) {
 	first, setting := &table[0], cfg.Transport
 	var otherProcess, otherHost *bootstrap.Hello
@@ -100,7 +101,7 @@ func ChooseTransport(table []bootstrap.Hello, cfg *settings.Config) (string, err
 		}
 	}
 	if setting == settings.TransportEBPF {
-		setting = "auto" // it is about the planes with circuits; see attachOptical
+		setting = "auto" // it selects the transport of planes with circuits; see Circuits
 	}
 	switch {
 	case len(table) == 1:
@@ -122,7 +123,7 @@ func ChooseTransport(table []bootstrap.Hello, cfg *settings.Config) (string, err
 	}
 }
 
-// Packet makes the packet endpoint, and the memory that all ranks share if there is some.
+// Packet makes the packet endpoint, and the memory that the ranks share, nil if they share none.
 func Packet(c *comm.Core, kind string, l *Listeners) (e transport.Endpoint, shared *sharedmem.Arena, err error) {
 	switch kind {
 	case "inproc":
@@ -166,7 +167,7 @@ func joinSegment(c *comm.Core) (transport.Endpoint, error) {
 	return shm.Attach(string(m.Body), o)
 }
 
-// sharedMemory returns the memory of a segment through which collectives go, nil for none.
+// sharedMemory returns the part of a segment that collectives use, nil if there is none.
 func sharedMemory(c *comm.Core, e transport.Endpoint) *sharedmem.Arena {
 	s, ok := e.(transport.Sharer)
 	if !ok {
@@ -255,7 +256,7 @@ var gatherings struct {
 	open map[uint64][]transport.Endpoint
 }
 
-// joinProcess returns one rank's endpoint of a communicator whose ranks are all here.
+// joinProcess returns one rank's endpoint of a communicator whose ranks are all in this process.
 func joinProcess(id uint64, ranks, planes, rank int) (transport.Endpoint, error) {
 	gatherings.Lock()
 	defer gatherings.Unlock()

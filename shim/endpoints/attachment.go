@@ -24,7 +24,7 @@ import (
 // Client is a port's connection to the controller that moves the planes.
 type Client interface {
 	ocsctl.Client
-	// Waiting says what the next switch of a plane waits for; it may ask, and take a while.
+	// Waiting describes what the next switch of a plane waits for. It may ask the controller, and block.
 	Waiting(plane int) string
 	// Ask returns nil if the controller answers a question, and an error after some seconds if it does not.
 	Ask() error
@@ -34,11 +34,11 @@ type Client interface {
 	DataPlane() string
 }
 
-// Controller is this process's place at a controller, for one port. The communicators that use
-// the port share it: tickets see to it that one does at a time.
+// Controller is this process's connection to a controller, for one port. The communicators that use the port share it.
+// Tickets ensure that they use it one at a time.
 type Controller struct {
 	Client
-	rings *rings // nil where the planes are not in the controller's memory
+	rings *rings // nil if the planes are not in the controller's memory
 	Key   controllerKey
 	refs  int
 	probe probe
@@ -63,8 +63,8 @@ var attachments struct {
 	open map[controllerKey]*Controller
 }
 
-// AttachPort returns the attachment of a port, to be given back by detach. A controller that ends
-// is given up when none has taken over from it for so long.
+// AttachPort returns the connection for a port. The caller calls [Controller.Detach]. takeover bounds the wait for
+// another controller after the present one has ended.
 func AttachPort(fab *Fabric, port int, takeover time.Duration) (*Controller, error) {
 	key := controllerKey{strings.Join(fab.endpoints, " "), port}
 	attachments.Lock()
@@ -88,7 +88,7 @@ func AttachPort(fab *Fabric, port int, takeover time.Duration) (*Controller, err
 	return a, nil
 }
 
-// Detach gives the connection back. The last user closes it.
+// Detach ends the caller's use of the connection. The last user closes it.
 func (a *Controller) Detach() {
 	attachments.Lock()
 	defer attachments.Unlock()
@@ -98,7 +98,7 @@ func (a *Controller) Detach() {
 	}
 }
 
-// Watch has wake called when the controller has news, until it is nil.
+// Watch makes the controller call wake when it has news for a user. A nil wake ends this.
 func (a *Controller) Watch(user any, wake func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,7 +120,7 @@ func (a *Controller) changed() {
 	}
 }
 
-// dialController attaches to a controller: one on this host if there is one.
+// dialController connects to a controller, on this host if possible.
 func dialController(fab *Fabric, port int, takeover time.Duration) (*Controller, error) {
 	var failed error
 	for _, e := range fab.endpoints {

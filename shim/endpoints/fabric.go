@@ -12,8 +12,7 @@ import (
 	"lightpath/shim/settings"
 )
 
-// Fabric is the fabric file of this process; nil where there is none or it has no
-// circuits.
+// Fabric is the fabric file of this process; nil if there is none, or if it has no circuits.
 type Fabric struct {
 	*fabric.Fabric
 	Path      string
@@ -33,8 +32,7 @@ func (f *Fabric) Digest() string {
 	return f.Fabric.Digest()
 }
 
-// LoadFabric reads LIGHTPATH_FABRIC. A file that cannot be used is an error even where no
-// collective would need it: it was asked for.
+// LoadFabric reads LIGHTPATH_FABRIC. An unusable file is an error even if no collective would need it.
 func LoadFabric(cfg *settings.Config) (*Fabric, error) {
 	if cfg.Fabric == "" {
 		return nil, nil
@@ -70,8 +68,7 @@ func (f *Fabric) Pin(cfg *settings.Config) error {
 	return nil
 }
 
-// oneSwitch checks that a fabric which names no controller has one emulated switch, which is
-// its own.
+// oneSwitch checks that a fabric which names no controller has one emulated switch, which then is the controller.
 func (f *Fabric) oneSwitch() error {
 	for j := range f.Planes {
 		switch sw := f.Switch(j); {
@@ -86,8 +83,7 @@ func (f *Fabric) oneSwitch() error {
 	return nil
 }
 
-// present reports a controller that cannot be there: all endpoints are sockets of this host,
-// and none exists.
+// present returns an error if no controller can exist: all endpoints are sockets of this host, and none of them exists.
 func (f *Fabric) present() error {
 	var missing error
 	for _, e := range f.endpoints {
@@ -104,16 +100,15 @@ func (f *Fabric) present() error {
 	return missing
 }
 
-// AssignPorts returns the port of every rank: LIGHTPATH_FABRIC_RANK where it was given,
-// else the launcher's rank where those of all others are usable, else the rank in the
-// communicator. A pure function of the table.
+// AssignPorts returns the port of every rank: LIGHTPATH_FABRIC_RANK if it is set, else the launcher's rank if it is
+// usable on all other ranks, else the rank in the communicator. It is a pure function of the table.
 func AssignPorts(table []bootstrap.Hello, fabricRanks int) ([]int, error) {
 	ports := make([]int, len(table))
 	launched := !slices.ContainsFunc(table, func(h bootstrap.Hello) bool {
 		return !h.PortGiven && (h.Port < 0 || h.Port >= fabricRanks)
 	})
 	if launched && slices.ContainsFunc(table, func(h bootstrap.Hello) bool { return !h.PortGiven }) {
-		// Ranks that share a process share the launcher's variable: it names none of them.
+		// Ranks of one process share the launcher's variable, so it names none of them.
 		seen := map[int]bool{}
 		for i := range table {
 			launched = launched && !seen[table[i].Port]

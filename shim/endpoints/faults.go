@@ -29,8 +29,8 @@ const SilentAfter = time.Second
 // probe is a question to the controller, at most one at a time.
 type probe struct {
 	mu    sync.Mutex
-	since time.Time     // of the first question without an answer; zero: the controller answered the last one
-	done  chan struct{} // closed when the question has ended; nil: none is open
+	since time.Time     // time of the first unanswered question; zero: the controller answered the last one
+	done  chan struct{} // closed when the question has ended; nil: no question is open
 	err   error         // of the last question
 }
 

@@ -17,27 +17,28 @@ import (
 	"lightpath/shim/topology"
 )
 
-// verbs opens RDMA devices, nil if the program holds no binding.
+// verbs opens RDMA devices; nil if the program has no binding of them.
 var verbs rdma.Verbs
 
-// UseVerbs sets what opens RDMA devices, before the first communicator is made. It returns what did so far.
+// UseVerbs sets the binding that opens RDMA devices, and returns the previous one. Call it before the first
+// communicator is made.
 func UseVerbs(v rdma.Verbs) (before rdma.Verbs) {
 	before, verbs = verbs, v
 	return before
 }
 
-// packetRDMA makes the packet planes of ports of this host.
+// packetRDMA makes packet planes from ports of this host.
 func packetRDMA(c *comm.Core) (transport.Endpoint, error) {
 	mine, err := OpenPorts(c, c.Cfg.IB.HCAs, c.Cfg.Planes)
 	if err != nil {
 		return nil, err
 	}
-	// Without acknowledgements what travels backwards needs another way.
+	// Without acknowledgements, counts need another way back.
 	uc := c.Cfg.IB.Mode == settings.RDMAUC
 	return connectRDMA(c, mine, rdmaWays{unacknowledged: uc, aside: uc})
 }
 
-// overRDMA reports whether the fabric file says that all planes end at RDMA ports.
+// overRDMA reports whether all planes of the fabric file end at RDMA ports.
 func (f *Fabric) overRDMA() bool {
 	for j := range f.Planes {
 		if f.Planes[j].HCA == "" {
@@ -47,9 +48,8 @@ func (f *Fabric) overRDMA() bool {
 	return true
 }
 
-// circuitsRDMA makes the planes whose circuits switch of RDMA ports: the ones of NCCL_IB_HCA, else of the fabric file.
-// Only circuits that lead both ways can carry acknowledgements, and nothing else may travel backwards: it might find
-// the circuit gone.
+// circuitsRDMA makes planes with circuits from RDMA ports: those of NCCL_IB_HCA, else those of the fabric file. Only
+// duplex circuits can carry acknowledgements. No other data may travel back, because the circuit might have moved.
 func circuitsRDMA(c *comm.Core, fab *Fabric) (_ transport.Endpoint, hcas topology.HCAs, err error) {
 	ways := rdmaWays{aside: true, unacknowledged: fab.Circuits != plans.Duplex || c.Cfg.IB.Mode == settings.RDMAUC}
 	hcas = c.Cfg.IB.HCAs
@@ -82,13 +82,12 @@ func circuitsRDMA(c *comm.Core, fab *Fabric) (_ transport.Endpoint, hcas topolog
 	return e, hcas, err
 }
 
-// rdmaWays is how queue pairs are used: without acknowledgements or with, and with counts over the
-// control network or on the planes.
+// rdmaWays says how queue pairs are used: with or without acknowledgements, and with counts over the control network
+// (aside) or on the planes.
 type rdmaWays struct{ unacknowledged, aside bool }
 
-// connectRDMA joins ports of this rank, which it takes over, to those of the others. All ranks tell
-// each other their queue pairs' numbers through the leader, and no rank returns before all have what they
-// need to receive.
+// connectRDMA connects ports of this rank, which it takes over, to the ports of the other ranks. The ranks exchange the
+// numbers of their queue pairs through the leader. No rank returns before all are ready to receive.
 func connectRDMA(c *comm.Core, mine *Ports, ways rdmaWays) (_ transport.Endpoint, err error) {
 	defer func() {
 		if err != nil {
@@ -129,7 +128,7 @@ func connectRDMA(c *comm.Core, mine *Ports, ways rdmaWays) (_ transport.Endpoint
 	})}, nil
 }
 
-// Ports are a rank's ends of planes and the devices they are on.
+// Ports are a rank's ends of planes, and their devices.
 type Ports struct {
 	used    []topology.HCA
 	devices map[string]rdma.Device
@@ -192,7 +191,7 @@ func (p *Ports) Close() (err error) {
 	return err
 }
 
-// RDMA closes its devices after itself.
+// RDMA is an endpoint that also closes its devices.
 type RDMA struct {
 	*rdma.Endpoint
 	devices func() error

@@ -20,7 +20,7 @@ import (
 	"lightpath/shim/settings"
 )
 
-// interfaces are this rank's ends of planes whose circuits are real.
+// interfaces are this rank's ends of planes over network interfaces.
 type interfaces struct {
 	planes []ebpf.PlaneOptions
 	close  func() error
@@ -58,7 +58,7 @@ func openKernel(state *kernel.State, port int) (*interfaces, error) {
 	return in, nil
 }
 
-// openNICs opens sockets on the interfaces of the fabric file. Nothing forwards there.
+// openNICs opens sockets on the interfaces of the fabric file. Such planes cannot forward.
 func openNICs(fab *Fabric) (*interfaces, error) {
 	in := &interfaces{}
 	in.close = func() (err error) {
@@ -105,7 +105,7 @@ func openNIC(name string) (p ebpf.PlaneOptions, err error) {
 		return p, err
 	}
 	if unix.SetsockoptInt(p.FD, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, nicBuffer) != nil {
-		// Without the capability for more, the system's limit; windows follow from it.
+		// Without the capability for a larger buffer, the system's limit applies. The windows follow from the size.
 		err = unix.SetsockoptInt(p.FD, unix.SOL_SOCKET, unix.SO_RCVBUF, nicBuffer)
 	}
 	if err == nil {
@@ -121,14 +121,14 @@ func openNIC(name string) (p ebpf.PlaneOptions, err error) {
 }
 
 const (
-	// maxDatagram bounds frames on interfaces that take any, as loopback does.
+	// maxDatagram bounds frames, in bytes, on interfaces without a small MTU, such as loopback.
 	maxDatagram = 9000
-	// nicBuffer is the room for frames that have arrived, in bytes.
+	// nicBuffer is the size of the receive buffer in bytes.
 	nicBuffer = 16 << 20
 )
 
-// joinSteered connects planes whose circuits are real. Each rank opens its own end, and all
-// tell each other where those are: a rank knows its port only when everyone is there.
+// joinSteered connects planes over network interfaces. Each rank opens its own ends, and all ranks exchange their
+// addresses: a rank knows its port only when all ranks have come.
 func joinSteered(c *comm.Core, fab *Fabric, at *Controller) (transport.Endpoint, error) {
 	in, err := openInterfaces(fab, at)
 	if err != nil {
@@ -159,13 +159,13 @@ func connectSteered(c *comm.Core, in *interfaces) (transport.Endpoint, error) {
 	return ebpf.Connect(l, ebpf.Options{Rank: c.Rank, Addrs: addrs, Comm: c.ID, Secret: creditSecret(c)})
 }
 
-// creditSecret is the communicator's secret for what its planes' ends tell each other.
+// creditSecret returns the secret that authenticates credits between the ends of the planes.
 func creditSecret(c *comm.Core) (key [ebpf.SecretSize]byte) {
 	copy(key[:], control.Proof(c.Secret, "planes", binary.LittleEndian.AppendUint64(nil, c.ID), nil))
 	return key
 }
 
-// steeredEndpoint closes what its planes are made of when it is closed.
+// steeredEndpoint is an endpoint that also closes the sockets of its planes.
 type steeredEndpoint struct {
 	transport.Endpoint
 	interfaces func() error

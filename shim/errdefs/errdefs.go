@@ -1,14 +1,14 @@
-// Package errdefs has the kinds of errors that communicators and what they are made of return, below all packages
-// that return them. Package shim has the same under its own name, and maps them to results of the NCCL ABI.
+// Package errdefs has the kinds of errors that communicators and their parts return. Package result maps them to
+// results of the NCCL ABI.
 package errdefs
 
 import "errors"
 
-// The kinds of errors: every error wraps one of them, or one of the layers below.
+// The kinds of errors. Every error wraps one of them, or an error of a lower layer.
 var (
 	// ErrInvalidArgument: the call had no effect; the message names the argument.
 	ErrInvalidArgument = errors.New("invalid argument")
-	// ErrInvalidUsage: a legal argument at a moment when it is not.
+	// ErrInvalidUsage: the call is not allowed in the present state.
 	ErrInvalidUsage = errors.New("invalid usage")
 	// ErrMismatch: ranks of one communicator made calls that do not belong together.
 	ErrMismatch = errors.New("ranks made different calls")
@@ -20,7 +20,7 @@ var (
 	ErrAborted = errors.New("communicator aborted")
 	// ErrRevoked: this rank or another revoked the communicator.
 	ErrRevoked = errors.New("communicator revoked")
-	// ErrInProgress: no failure; the operation goes on in the background.
+	// ErrInProgress: no failure; the operation continues in the background.
 	ErrInProgress = errors.New("operation in progress")
 	// ErrDestroyed: the communicator has been finalized or destroyed.
 	ErrDestroyed = errors.New("communicator destroyed")

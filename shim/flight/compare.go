@@ -10,15 +10,15 @@ import (
 type Finding struct {
 	Comm    string `json:"comm"`
 	Ranks   int    `json:"ranks"`
-	Missing []int  `json:"missing"` // ranks whose recorder is not there
-	// Seq is the first collective that ranks differ in, 0 where they differ in none that all
-	// remember. Behind have not made it, Inside have not completed it, and Calls are the different
-	// calls that ranks made as it, in order of their first rank.
+	Missing []int  `json:"missing"` // ranks without a dump
+	// Seq is the first collective in which ranks differ, 0 if they agree on all that all of them remember. Ranks in
+	// Behind have not called it; ranks in Inside have not completed it. Calls are the different calls with that number,
+	// in the order of their first ranks.
 	Seq    uint64     `json:"seq"`
 	Behind []int      `json:"behind"`
 	Inside []int      `json:"inside"`
 	Calls  []Callers  `json:"calls"`
-	Errors []RankWord `json:"errors"` // what ranks say that the communicator has failed with
+	Errors []RankWord `json:"errors"` // the ranks' errors
 }
 
 // Callers are the ranks that made one call.
@@ -36,8 +36,8 @@ type RankWord struct {
 // Differs reports whether the ranks' recorders differ.
 func (f *Finding) Differs() bool { return f.Seq > 0 }
 
-// Compare compares the recorders of each communicator, in order of their names. Of several of one
-// rank the one written last counts.
+// Compare compares the recorders of each communicator, in order of their names. Of several dumps of a rank it takes the
+// latest.
 func Compare(dumps []*Dump) []Finding {
 	comms := map[string][]*Dump{}
 	for _, d := range dumps {
@@ -57,7 +57,7 @@ func Compare(dumps []*Dump) []Finding {
 	return found
 }
 
-// compare compares the recorders of one communicator, which ascend in rank.
+// compare compares the recorders of one communicator, in ascending order of ranks.
 func compare(ranks []*Dump) Finding {
 	f := Finding{Comm: ranks[0].Comm, Ranks: ranks[0].Ranks, Missing: []int{}, Behind: []int{}, Inside: []int{},
 		Calls: []Callers{}, Errors: []RankWord{}}
@@ -67,7 +67,7 @@ func compare(ranks []*Dump) Finding {
 		}
 	}
 	made := make([]map[uint64]*Operation, len(ranks))
-	from := uint64(1) // collectives before it may have been made and forgotten
+	from := uint64(1) // earlier collectives may have been forgotten
 	var seqs []uint64
 	for i, d := range ranks {
 		if d.Error != "" {
@@ -95,7 +95,7 @@ func compare(ranks []*Dump) Finding {
 	return f
 }
 
-// look compares one collective, and keeps what it finds where ranks differ.
+// look compares one collective, and records a difference.
 func (f *Finding) look(seq uint64, ranks []*Dump, made []map[uint64]*Operation) {
 	var behind, inside []int
 	var calls []Callers
@@ -114,14 +114,14 @@ func (f *Finding) look(seq uint64, ranks []*Dump, made []map[uint64]*Operation) 
 		}
 		calls[k].Ranks = append(calls[k].Ranks, d.Rank)
 	}
-	// An operation that all ranks have begun and none has completed is where all of them are: no difference.
+	// If all ranks have begun an operation and none has completed it, the ranks do not differ.
 	if len(calls) > 1 || len(behind) > 0 || len(inside) > 0 && len(inside) < len(ranks) {
 		f.Seq, f.Calls = seq, calls
 		f.Behind, f.Inside = append(f.Behind, behind...), append(f.Inside, inside...)
 	}
 }
 
-// String says in words what f says.
+// String describes the finding in one sentence.
 func (f *Finding) String() string {
 	s := fmt.Sprintf("communicator %s (%d ranks): ", f.Comm, f.Ranks)
 	switch {

@@ -1,5 +1,5 @@
-// Package flight is the flight recorders of ranks once they have been written: their file format,
-// what all ranks' together say, and pictures of them.
+// Package flight reads dumps of flight recorders. It has their file format, compares the dumps of all ranks, and draws
+// them.
 //
 // Layer: a leaf below shim and cmd/lightpath, without imports of the project. shim records.
 package flight
@@ -15,10 +15,10 @@ import (
 // Version of the format.
 const Version = 1
 
-// maxRanks bounds what a file may claim.
+// maxRanks bounds the number of ranks in a file.
 const maxRanks = 4096
 
-// ErrDump is the error of a file that is no dump that can be used.
+// ErrDump reports a file that is no usable dump.
 var ErrDump = errors.New("flight: not a flight recorder's dump")
 
 // States of an operation.
@@ -39,17 +39,17 @@ type Dump struct {
 	Rank    int    `json:"rank"`
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
-	// Time and UnixTime are one moment, when this was written, by two clocks.
+	// Time and UnixTime are the time of writing by two clocks.
 	Time     int64  `json:"time_ns"`
 	UnixTime int64  `json:"unix_time_ns"`
 	Error    string `json:"error,omitempty"` // the error with which the communicator has failed
-	// Forgotten is how many operations before the first of Operations are not remembered.
+	// Forgotten is the number of operations before the first of Operations.
 	Forgotten  uint64      `json:"forgotten"`
 	Operations []Operation `json:"operations"`
 }
 
-// Operation is a collective, a group of sends and receives, or a one-sided call; or a replay of the first two, out of a
-// graph.
+// Operation is a collective, a group of sends and receives, a one-sided call, or a graph's replay of one of the first
+// two.
 type Operation struct {
 	Number    uint64  `json:"number"` // of this rank's operations
 	Seq       uint64  `json:"seq"`    // of a collective, equal on all ranks; 0 for a group, a one-sided call, or a replay
@@ -80,8 +80,7 @@ type Lane struct {
 	End      int64  `json:"end_ns,omitempty"`
 }
 
-// Move is a reconfiguration of a plane that this rank had a part in: from its request until it may
-// send again.
+// Move is a reconfiguration of a plane in which this rank took part: from its request until it may send again.
 type Move struct {
 	Plane int    `json:"plane"`
 	Epoch uint32 `json:"epoch"` // that it ends
@@ -89,7 +88,7 @@ type Move struct {
 	End   int64  `json:"end_ns,omitempty"`
 }
 
-// Decode reads a dump. Fields that it does not know are ignored: later versions may have more.
+// Decode reads a dump. It ignores unknown fields, which later versions may have.
 func Decode(text []byte) (*Dump, error) {
 	d := new(Dump)
 	if err := decode.JSON(text, d); err != nil {
@@ -148,7 +147,7 @@ func (o *Operation) label() string {
 	return fmt.Sprintf("%s #%d", o.Call, o.Seq)
 }
 
-// end is when the operation ended, or the dump was written.
+// end returns the end of the operation or, if it has not ended, the time of the dump.
 func (d *Dump) end(o *Operation) int64 {
 	if o.Ended == 0 {
 		return d.Time

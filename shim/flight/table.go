@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Write prints what was found, and with all every operation of every rank.
+// Write prints the findings and, if all is set, every operation of every rank.
 func Write(w io.Writer, dumps []*Dump, found []Finding, all bool) {
 	for i := range found {
 		fmt.Fprintln(w, found[i].String())

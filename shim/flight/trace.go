@@ -13,8 +13,8 @@ const (
 )
 
 // Trace makes one trace of dumps: a group of tracks per rank and communicator, with one track for
-// calls and one for each plane, on which reconfigurations are slices. Clocks of several hosts are
-// put together by their time of day.
+// calls and one for each plane, on which reconfigurations are slices. It aligns the clocks of several hosts by their
+// time of day.
 func Trace(dumps []*Dump) *chrometrace.File {
 	t := chrometrace.New()
 	var base int64
@@ -48,7 +48,7 @@ type tracer struct {
 	tracks map[int]bool // that have a name
 }
 
-// slice adds a slice; one without a beginning is none, one without an end lasts until the dump.
+// slice adds a slice. Without a start it adds none; without an end the slice lasts until the dump.
 func (r *tracer) slice(name, cat string, track int, start, end int64, args map[string]any) {
 	if start <= 0 {
 		return
@@ -90,7 +90,7 @@ func (r *tracer) operation(o *Operation) {
 	for _, m := range o.Moves {
 		end := m.End
 		if end == 0 {
-			end = m.Start // nothing followed: when it ended is not known here
+			end = m.Start // no event followed, so its end is not known
 		}
 		r.slice(fmt.Sprintf("reconfigure %d -> %d", m.Epoch, m.Epoch+1), "reconfiguration",
 			r.plane(m.Plane), m.Start, end, nil)

@@ -16,7 +16,7 @@ import (
 // Level is NCCL_DEBUG's.
 type Level uint8
 
-// The levels, each with all before it.
+// The levels. Each includes the levels before it.
 const (
 	None Level = iota
 	Version
@@ -48,7 +48,7 @@ var subsystemNames = map[string]Subsystem{
 	"PROXY": 0, "NVLS": 0, "REG": 0, "PROFILE": 0, "RAS": 0,
 }
 
-// otherLevels are levels of NCCL's that Lightpath has no lines of, with the one below.
+// otherLevels maps levels of NCCL without lines of Lightpath to the next lower level.
 var otherLevels = map[string]Level{"ATTN": Warn, "ABORT": Info}
 
 // Set takes a level by its name, in any case. Any other text leaves the level unchanged.
@@ -67,8 +67,8 @@ func (p *Level) Set(v string) error {
 	return nil
 }
 
-// Logger writes NCCL's format: `host:pid:tid [device] NCCL INFO ...`. It is for set-up and
-// failure, never for the path of a call. Safe for concurrent use; nil logs nothing.
+// Logger writes NCCL's format: `host:pid:tid [device] NCCL INFO ...`. It is for set-up and failures, never for the hot
+// path. Safe for concurrent use; nil logs nothing.
 type Logger struct {
 	mu     sync.Mutex
 	out    io.Writer
@@ -84,13 +84,13 @@ type Logger struct {
 // Options are the settings of NCCL_DEBUG and the variables that begin so.
 type Options struct {
 	Level      Level
-	File       string // where lines go, with %h and %p for host and process; "": standard output
-	Subsystems string // whose INFO lines are written: NCCL_DEBUG_SUBSYS
+	File       string // the file for lines, with %h and %p for host and process; "": standard output
+	Subsystems string // subsystems whose INFO lines are written: NCCL_DEBUG_SUBSYS
 	Times      Timestamps
 }
 
-// New opens what is asked for, and says in the log what of it cannot be had. Lines name the device. NCCL writes to
-// standard output by default, and so do we.
+// New opens a log for a device, which its lines name. It logs options that it cannot follow. By default it writes to
+// standard output, as NCCL does.
 func New(o *Options, device int) *Logger {
 	host, err := os.Hostname()
 	if err != nil {
@@ -109,7 +109,7 @@ func New(o *Options, device int) *Logger {
 	return l
 }
 
-// parseSubsystems reads NCCL_DEBUG_SUBSYS; names of a newer NCCL are ignored.
+// parseSubsystems reads NCCL_DEBUG_SUBSYS. It ignores unknown names, such as those of a newer NCCL.
 func parseSubsystems(list string) Subsystem {
 	list, exclude := strings.CutPrefix(list, "^")
 	var set Subsystem
@@ -127,7 +127,7 @@ func ExpandPath(path, host string, pid int) string {
 	return strings.NewReplacer("%h", host, "%p", fmt.Sprint(pid)).Replace(path)
 }
 
-// Version writes a line where anything is written.
+// Version writes a line of the level VERSION.
 func (l *Logger) Version(format string, args ...any) { l.line(Version, All, format, args...) }
 
 // standardError is a variable for tests.
@@ -152,7 +152,7 @@ func (l *Logger) Notice(format string, args ...any) {
 // Warn writes a line of the level WARN.
 func (l *Logger) Warn(format string, args ...any) { l.line(Warn, All, format, args...) }
 
-// Info writes a line of the level INFO, where those of the subsystem are wanted.
+// Info writes a line of the level INFO, if lines of the subsystem are enabled.
 func (l *Logger) Info(s Subsystem, format string, args ...any) {
 	l.line(Info, s, format, args...)
 }
@@ -169,11 +169,11 @@ func (l *Logger) line(level Level, s Subsystem, format string, args ...any) {
 		l.device, name, fmt.Sprintf(format, args...))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// A log that cannot be written is no reason to fail a collective.
+	// A failed write to the log must not fail a collective.
 	_, _ = io.WriteString(l.out, text)
 }
 
-// Close closes the log's file, if it has one of its own.
+// Close closes the log's file, if it has one.
 func (l *Logger) Close() {
 	if l != nil && l.file != nil {
 		_ = l.file.Close()

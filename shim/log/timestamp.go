@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Timestamps say which lines of the log begin with a time, and how it is written.
+// Timestamps selects the lines that begin with a time, and the format of the time.
 type Timestamps struct {
 	format string
 	levels uint32 // bit by Level
@@ -15,8 +15,7 @@ type Timestamps struct {
 // DefaultTimestamps are NCCL's.
 var DefaultTimestamps = Timestamps{format: "[%F %T] ", levels: 1 << Warn}
 
-// SetFormat takes a format of strftime, without the space at its end where the environment's
-// value has lost it.
+// SetFormat sets a format of strftime. It appends a space at the end if the environment's value has lost it.
 func (t *Timestamps) SetFormat(v string) error {
 	if _, err := strftime(v, time.Time{}); err != nil {
 		return err

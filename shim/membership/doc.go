@@ -1,7 +1,7 @@
 // Package membership creates communicators: by an id, or from another communicator by split, shrink or grow.
 //
 // Ranks with an id meet at its rendezvous. For a split or grow every rank of the parent sends a request to the parent's
-// leader, which answers when all have asked. The ranks of a shrink meet at the door of the first of them, since the
+// leader, which answers when all have asked. The ranks of a shrink meet at the rendezvous of the first of them, since the
 // leader may be gone.
 //
 // Layer 6: it may import the rooms of circuits, since a shrink of a failed communicator gives back its ports. It
@@ -17,14 +17,14 @@ import (
 
 // State is how one communicator is created, and the requests for its children.
 type State struct {
-	Args     Args
-	requests requests
-	leader   leader // at the leader
-	door     *bootstrap.Door
-	unwanted bool
-	number   uint64          // of the request at the parent
-	before   <-chan struct{} // closed when this shrink has its turn; nil: at once
-	over     func()          // ends this shrink's turn; nil without one
+	Args       Args
+	requests   requests
+	leader     leader // at the leader
+	rendezvous *bootstrap.Rendezvous
+	unwanted   bool
+	number     uint64          // of the request at the parent
+	before     <-chan struct{} // closed when this shrink has its turn; nil: at once
+	over       func()          // ends this shrink's turn; nil without one
 }
 
 var slot = comm.NewSlot[State]()
@@ -32,7 +32,7 @@ var slot = comm.NewSlot[State]()
 // Of returns the membership of a communicator.
 func Of(c *comm.Core) *State { return slot.Of(c) }
 
-// New returns a communicator that has not begun.
+// New returns a communicator that has not begun to meet.
 func New(args Args, cfg *settings.Config) *comm.Core {
 	args.resolve()
 	c := comm.New(comm.Identity{
@@ -45,7 +45,7 @@ func New(args Args, cfg *settings.Config) *comm.Core {
 	slot.Set(c, st)
 	c.HandleAtLeader(control.MsgMembership, st.leader.handle)
 	c.Handle(control.MsgMembershipAnswer, st.requests.deliver)
-	c.AddHooks(comm.Hooks{Closed: func() { st.door.Leave() }})
+	c.AddHooks(comm.Hooks{Closed: func() { st.rendezvous.Close() }})
 	return c
 }
 
@@ -90,7 +90,7 @@ func (st *State) Await(c *comm.Core) error {
 	}
 }
 
-// EndTurn gives the turn to the next communicator.
+// EndTurn lets the next communicator begin.
 func (st *State) EndTurn() {
 	if st.over != nil {
 		st.over()
@@ -114,14 +114,14 @@ func (st *State) Roles(c *comm.Core) (leader, alone bool) {
 	return c.Rank == 0, c.Ranks == 1
 }
 
-// EnterDoor opens the door at which ranks can meet this rank again, unless it will be the only rank.
-func (st *State) EnterDoor(c *comm.Core) (door *bootstrap.Door, err error) {
+// OpenRendezvous opens the rendezvous at which ranks can meet this rank again, unless it will be the only rank.
+func (st *State) OpenRendezvous(c *comm.Core) (rendezvous *bootstrap.Rendezvous, err error) {
 	alone := c.Ranks == 1
 	if o := st.Args.From; o != nil && o.How == BySplit {
 		alone = o.Parent.Ranks == 1
 	}
 	if !alone {
-		st.door, err = bootstrap.EnterDoor(c.Cfg)
+		st.rendezvous, err = bootstrap.OpenRendezvous(c.Cfg)
 	}
-	return st.door, err
+	return st.rendezvous, err
 }

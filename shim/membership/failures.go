@@ -12,7 +12,7 @@ import (
 )
 
 // A failure reaches the other ranks through the leader. After the leader has ended, a rank tells every other rank at
-// that rank's door.
+// that rank's rendezvous.
 
 // tellWait bounds the time that a failing rank takes to tell the others.
 const tellWait = 500 * time.Millisecond
@@ -22,15 +22,15 @@ func failureSecret(c *comm.Core, to int) control.Secret {
 	return c.Secret.Derive("failure", c.ID, uint64(to))
 }
 
-// ExchangeFailures makes the rank receive failures at its door, and send its own to those of others. The ranks have
-// met.
+// ExchangeFailures makes the rank receive failures at its rendezvous, and send its own failure to the rendezvous of
+// others. The ranks have met.
 func ExchangeFailures(c *comm.Core) {
-	door := Of(c).door
-	if door == nil {
+	rendezvous := Of(c).rendezvous
+	if rendezvous == nil {
 		return
 	}
 	own := failureSecret(c, c.Rank)
-	door.Receive(own, func(conn net.Conn) {
+	rendezvous.Receive(own, func(conn net.Conn) {
 		defer conn.Close()
 		_ = conn.SetReadDeadline(time.Now().Add(control.HandshakeTime))
 		var m control.Message
@@ -38,7 +38,7 @@ func ExchangeFailures(c *comm.Core) {
 			c.Deliver(&m)
 		}
 	})
-	c.AddHooks(comm.Hooks{Closed: func() { door.Receive(own, nil) }})
+	c.AddHooks(comm.Hooks{Closed: func() { rendezvous.Receive(own, nil) }})
 	c.TellRanks = func(m *control.Message) { tellRanks(c, m) }
 }
 
@@ -56,7 +56,7 @@ func tellRanks(c *comm.Core, m *control.Message) {
 	defer cancel()
 	var wg sync.WaitGroup
 	for rank := range c.Table {
-		at, err := netip.ParseAddrPort(c.Table[rank].Door)
+		at, err := netip.ParseAddrPort(c.Table[rank].Rendezvous)
 		if gone[rank] || err != nil {
 			continue
 		}

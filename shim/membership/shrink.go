@@ -22,8 +22,8 @@ import (
 	"lightpath/shim/status"
 )
 
-// turn gives shrinks their turns, in the order of calls, since ranks meet at the same door for each. try is the
-// shrink's number. before is closed when the shrink has its turn; it is nil for the first. The caller calls over
+// turn makes shrinks run one after another, in the order of calls, since ranks meet at the same rendezvous for each.
+// try is the shrink's number. before is closed when the shrink may run; it is nil for the first. The caller calls over
 // afterwards.
 func (q *requests) turn() (try uint64, before <-chan struct{}, over func()) {
 	q.mu.Lock()
@@ -36,14 +36,14 @@ func (q *requests) turn() (try uint64, before <-chan struct{}, over func()) {
 			close(end)
 			return
 		}
-		go func() { // a shrink that did not wait for its turn does not give it away
+		go func() { // the next shrink waits for this one's predecessor, too
 			<-last
 			close(end)
 		}()
 	}
 }
 
-// meetSurvivors meets the ranks that a shrink does not exclude, at the door of the first of them. The parent's leader
+// meetSurvivors meets the ranks that a shrink does not exclude, at the rendezvous of the first of them. The parent's leader
 // and control network may have ended.
 func meetSurvivors(c *comm.Core, h *bootstrap.Hello, try uint64) (err error) {
 	o := Of(c).Args.From
@@ -61,18 +61,18 @@ func meetSurvivors(c *comm.Core, h *bootstrap.Hello, try uint64) (err error) {
 		c.ID, c.Table = bootstrap.RandomID(), []bootstrap.Hello{*h}
 		return nil
 	}
-	addr, err := netip.ParseAddrPort(first.Door)
+	addr, err := netip.ParseAddrPort(first.Rendezvous)
 	if err != nil {
-		return fmt.Errorf("shim: %v: door of %s %q: %w", o.How, first.Where(), first.Door, control.ErrMessage)
+		return fmt.Errorf("shim: %v: rendezvous of %s %q: %w", o.How, first.Where(), first.Rendezvous, control.ErrMessage)
 	}
 	at := bootstrap.Place{Addr: addr, Secret: c.Secret, Again: true}
 	ctx, cancel := context.WithCancelCause(c.Context())
 	defer cancel(nil)
 	var conflict atomic.Pointer[string]
 	if c.Rank == 0 {
-		Of(p).door.Hold(c.Secret, c.Cfg.Timeout, h.Try)
+		Of(p).rendezvous.StartMeeting(c.Secret, c.Cfg.Timeout, h.Try)
 	} else {
-		Of(p).door.Sign(p.Secret.Derive("shrink", p.ID, uint64(p.Rank)), h, c.Cfg.Timeout, ctx.Done(), func(why string) {
+		Of(p).rendezvous.RefuseOthers(p.Secret.Derive("shrink", p.ID, uint64(p.Rank)), h, c.Cfg.Timeout, ctx.Done(), func(why string) {
 			conflict.Store(&why)
 			// Ranks that agree with this rank wait for it at the meeting, and get the refusal first. If the meeting
 			// has not begun, they get it when they arrive.

@@ -75,7 +75,7 @@ func TestShrinkDisagree(t *testing.T) {
 	f.Must(shimtest.CheckSums)
 }
 
-// TestShrinkElsewhere checks that ranks whose lists lead to different doors are refused by name, also ranks that agree
+// TestShrinkElsewhere checks that ranks whose lists lead to different listeners are refused by name, also ranks that agree
 // with one of them. Afterwards they can shrink together.
 func TestShrinkElsewhere(t *testing.T) {
 	for _, late := range []int{-1, 0, 1, 2, 3} { // ranks that come when the others are there
@@ -104,7 +104,7 @@ func TestShrinkElsewhere(t *testing.T) {
 	}
 }
 
-// TestShrinkElsewhereLater: so is a rank that comes to the others' door when those who differ have gone.
+// TestShrinkElsewhereLater: so is a rank that comes to the others' rendezvous when those who differ have gone.
 func TestShrinkElsewhereLater(t *testing.T) {
 	t.Parallel()
 	w := shimtest.NewWorld(t, 4)

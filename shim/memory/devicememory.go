@@ -17,38 +17,37 @@ type deviceRegion struct {
 	ctx  device.Context
 }
 
-// DeviceUser is a communicator that uses device memory of ncclMemAlloc where it is, as if it were registered.
+// DeviceUser is a communicator that uses device memory of ncclMemAlloc in place, as if it were registered.
 type DeviceUser interface {
-	// Context is where the communicator's memory belongs.
+	// Context returns the context of the communicator's memory.
 	Context() device.Context
-	// MemoryAdded tells of new memory in the context. It must not block.
+	// MemoryAdded reports new memory in the context. It must not block.
 	MemoryAdded()
-	// WithdrawAt has no rank use memory that is about to be freed. It waits until other ranks have closed it, for a
-	// second at most.
+	// WithdrawAt ends the use, by all ranks, of memory that is about to be freed. It waits at most a second until other
+	// ranks have closed the memory.
 	WithdrawAt(at unsafe.Pointer)
 }
 
-// onDevices is the memory of this process by the address that the program has, and its users. A user's lock may be held
-// when mu is taken, never the other way round.
+// onDevices holds the device memory of this process, by address, and its users. Lock order: a user's lock, then mu.
 var onDevices struct {
 	mu    sync.Mutex
 	at    map[unsafe.Pointer]deviceRegion
 	users []DeviceUser
-	frees sync.RWMutex // held for reading while some is being freed: users do not end meanwhile
+	frees sync.RWMutex // held for reading while memory is being freed, so that no user ends meanwhile
 }
 
-// windowAlign is what windows begin at a multiple of (NCCL_WIN_REQUIRED_ALIGNMENT): any allocation can become one.
+// windowAlign is the alignment of windows (NCCL_WIN_REQUIRED_ALIGNMENT). Any allocation can become a window.
 const windowAlign = 4096
 
-// AllocDevice returns memory for ncclMemAlloc of the device whose context is the calling thread's, nil if it has none:
-// such a program gets host memory. The memory can be exported to other processes.
+// AllocDevice returns memory for ncclMemAlloc, of the device whose context is current on the calling thread. It returns
+// nil without such a context: the caller then gets host memory. The memory can be exported to other processes.
 func AllocDevice(size int) (unsafe.Pointer, error) {
 	p, able := device.Active().(device.Peers)
 	if !able {
 		return nil, nil
 	}
 	number, uses, err := device.Active().Current()
-	if err != nil || !uses || number < 0 { // a driver that does not work counts as none, as for communicators
+	if err != nil || !uses || number < 0 { // a driver that fails counts as none, as for communicators
 		return nil, nil
 	}
 	ctx, err := p.Context()
@@ -81,7 +80,7 @@ func AllocDeviceIn(ctx device.Context, size int) (unsafe.Pointer, error) {
 }
 
 // FreeDevice frees memory of [AllocDevice], unless some of it is registered. known is false for other memory. If other
-// ranks have the memory open, it waits until they have closed it, for a second at most.
+// ranks have opened the memory, it waits at most a second until they have closed it.
 func FreeDevice(at unsafe.Pointer) (known bool, err error) {
 	onDevices.frees.RLock()
 	defer onDevices.frees.RUnlock()
@@ -103,7 +102,7 @@ func FreeDevice(at unsafe.Pointer) (known bool, err error) {
 	return true, err
 }
 
-// addDevice makes memory known, and has communicators of its context tell their ranks.
+// addDevice records memory, and tells the communicators of its context.
 func addDevice(at unsafe.Pointer, r deviceRegion) {
 	d := &onDevices
 	d.mu.Lock()
@@ -164,7 +163,7 @@ func RemoveUser(u DeviceUser) {
 	onDevices.users = slices.DeleteFunc(onDevices.users, func(other DeviceUser) bool { return other == u })
 }
 
-// OnDevice reports whether the CPU must not touch memory. Memory that the driver does not know it may.
+// OnDevice reports whether the CPU must not touch memory. It may touch memory that the driver does not know.
 func OnDevice(p unsafe.Pointer) bool {
 	if device.Active() == nil {
 		return false

@@ -13,7 +13,7 @@ import (
 // PageSize is the alignment of mappings.
 const PageSize = memfile.Page
 
-// Page is a file in memory that this process made for others to map: counters, for example.
+// Page is a file in memory, such as a page of counters, that this process has made for other processes to map.
 type Page struct {
 	FD  int
 	Mem []byte

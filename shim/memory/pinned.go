@@ -18,7 +18,7 @@ type Pinned struct {
 	Size int
 }
 
-// WordSize is the room of a word that streams wait for: a cache line of its own.
+// WordSize is the bytes that a word for streams takes: a cache line of its own.
 const WordSize = 64
 
 // Word returns the word at the beginning of p.
@@ -71,15 +71,15 @@ func Unpin(p Pinned) {
 	pinned.free[class] = append(pinned.free[class], p)
 }
 
-// Readable reports whether the first and the last byte of a buffer can be read. To a driver, device memory that has
-// been freed looks like host memory, and only this tells.
+// Readable reports whether the first and the last byte of a buffer can be read. A driver reports freed device memory as
+// host memory. Only this check tells them apart.
 func Readable(p unsafe.Pointer, size int64) bool {
 	var b [1]byte
 	for _, at := range []unsafe.Pointer{p, unsafe.Add(p, size-1)} {
 		local := []unix.Iovec{{Base: &b[0], Len: 1}}
 		n, err := unix.ProcessVMReadv(os.Getpid(), local, []unix.RemoteIovec{{Base: uintptr(at), Len: 1}}, 0)
 		if n != 1 || err != nil {
-			return err == unix.EPERM || err == unix.ENOSYS // the system does not allow the question
+			return err == unix.EPERM || err == unix.ENOSYS // the system forbids this check
 		}
 	}
 	return true

@@ -16,7 +16,7 @@ type Region struct {
 	Base uintptr
 	Size uintptr
 	FD   int // of this process; -1: the memory cannot be shared
-	// Number is set by [Add]. No other region of this process ever has it.
+	// Number is set by [Add]. No other region of this process ever has the same number.
 	Number uint64
 }
 
@@ -69,8 +69,8 @@ func snapshot() []Region {
 
 func byBase(r Region, base uintptr) int { return cmp.Compare(r.Base, base) }
 
-// Find returns the region that holds all n bytes at p, and where in it they begin. The region is valid as long as the
-// caller of a collective must leave its buffers alone. Hot path: no lock, no allocation.
+// Find returns the region that contains all n bytes at p, and their offset in it. The region is valid until the
+// collective with this buffer has ended. Hot path: no lock, no allocation.
 func Find(p unsafe.Pointer, n int64) (r Region, offset int64, ok bool) {
 	all, at := snapshot(), uintptr(p)
 	i, exact := slices.BinarySearchFunc(all, at, byBase)

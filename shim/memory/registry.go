@@ -9,7 +9,7 @@ import (
 	"lightpath/shim/errdefs"
 )
 
-// Registration is a buffer or window that a communicator was told of.
+// Registration is a buffer or window that is registered with a communicator.
 type Registration struct {
 	Comm   *comm.Core
 	Buffer unsafe.Pointer
@@ -22,15 +22,15 @@ type Registration struct {
 	Release func() error
 }
 
-// registry is the registrations of this process by handle. A handle is never used again, so a stale or foreign one is
-// recognized, and it is odd, which no address of a structure is.
+// registry holds the registrations of this process by handle. A handle is never used again, so stale and foreign
+// handles are recognized. Handles are odd, unlike the address of any structure.
 var registry = struct {
 	mu   sync.Mutex
 	last uint64
 	of   map[uint64]Registration
 }{last: 1<<64 - 1, of: map[uint64]Registration{}}
 
-// Enter adds a registration and returns its handle. It is good until [Leave], or until the communicator ends.
+// Enter adds a registration and returns its handle, which is valid until [Leave], or until the communicator ends.
 func Enter(r Registration) uint64 {
 	registry.mu.Lock()
 	defer registry.mu.Unlock()
@@ -46,7 +46,7 @@ func Lookup(c *comm.Core, handle uint64, window bool) (Registration, error) {
 	return find(c, handle, window)
 }
 
-// Leave returns a registration and forgets it.
+// Leave removes a registration and returns it.
 func Leave(c *comm.Core, handle uint64, window bool) (Registration, error) {
 	registry.mu.Lock()
 	defer registry.mu.Unlock()
@@ -77,7 +77,8 @@ func find(c *comm.Core, handle uint64, window bool) (Registration, error) {
 	return r, nil
 }
 
-// LeaveAll forgets the registrations of a communicator that ends. Devices forget the memory with their endpoints.
+// LeaveAll removes the registrations of a communicator that ends. Endpoints deregister the memory from their devices
+// when they close.
 func LeaveAll(c *comm.Core) {
 	registry.mu.Lock()
 	defer registry.mu.Unlock()

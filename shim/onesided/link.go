@@ -64,9 +64,9 @@ func (l *link) mayShareMemory() bool {
 
 func (l *link) connect() error {
 	c := l.s.c
-	addr, err := netip.ParseAddrPort(c.Table[l.peer].Door)
+	addr, err := netip.ParseAddrPort(c.Table[l.peer].Rendezvous)
 	if err != nil {
-		return fmt.Errorf("door %q: %w", c.Table[l.peer].Door, control.ErrMessage)
+		return fmt.Errorf("rendezvous %q: %w", c.Table[l.peer].Rendezvous, control.ErrMessage)
 	}
 	if l.conn, err = control.Dial(c.Context(), addr, l.s.secret(l.peer), time.Now().Add(c.Cfg.Timeout),
 		false); err != nil {

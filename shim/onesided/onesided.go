@@ -20,7 +20,7 @@ import (
 // Each rank numbers its windows in the order of registration. A window of the caller stands for the window with the
 // same number at any rank. A rank's signals are counters in a page of its own, one for each source. If two ranks may
 // share memory, the source maps the page and the windows from ncclMemAlloc. Then it copies and counts by itself, and
-// the target's process does nothing. Everything else goes over a connection from the source to the target's door, in
+// the target's process does nothing. Everything else goes over a connection from the source to the target's rendezvous, in
 // order. A goroutine of the target receives into the window and counts (link.go, serve.go).
 
 var sidedSlot = comm.NewSlot[State]()
@@ -29,8 +29,8 @@ var sidedSlot = comm.NewSlot[State]()
 func Of(c *comm.Core) *State { return sidedSlot.Of(c) }
 
 // Attach prepares a joined communicator for one-sided calls.
-func Attach(c *comm.Core, door *bootstrap.Door) {
-	sidedSlot.Set(c, newOneSided(c, door))
+func Attach(c *comm.Core, rendezvous *bootstrap.Rendezvous) {
+	sidedSlot.Set(c, newOneSided(c, rendezvous))
 }
 
 // SignalBytes is the size of a signal's counter.
@@ -39,10 +39,10 @@ const SignalBytes = 8
 // State is a rank's part in one-sided calls. The communicator's turn guards the fields that sources use; mu guards
 // those of targets.
 type State struct {
-	c     *comm.Core
-	door  *bootstrap.Door // where sources connect; nil for one rank
-	Links []*link         // to ranks that this rank has written to
-	taken []uint64        // signals that waits have consumed, by source
+	c          *comm.Core
+	rendezvous *bootstrap.Rendezvous // where sources connect; nil for one rank
+	Links      []*link               // to ranks that this rank has written to
+	taken      []uint64              // signals that waits have consumed, by source
 
 	mu      sync.Mutex
 	windows []*ownWindow  // by number
@@ -65,15 +65,15 @@ type ownWindow struct {
 	writers int // goroutines that receive into it
 }
 
-func newOneSided(c *comm.Core, door *bootstrap.Door) *State {
+func newOneSided(c *comm.Core, rendezvous *bootstrap.Rendezvous) *State {
 	s := &State{
-		c: c, door: door, Links: make([]*link, c.Ranks), taken: make([]uint64, c.Ranks),
+		c: c, rendezvous: rendezvous, Links: make([]*link, c.Ranks), taken: make([]uint64, c.Ranks),
 		more: make(chan struct{}), conns: map[closer]bool{},
 	}
 	s.idle.L = &s.mu
 	c.OnFailure(s.closeAll)
-	if door != nil {
-		door.Receive(s.secret(c.Rank), s.serve)
+	if rendezvous != nil {
+		rendezvous.Receive(s.secret(c.Rank), s.serve)
 	}
 	return s
 }
@@ -148,8 +148,8 @@ func (s *State) End() {
 		_ = conn.Close()
 	}
 	s.mu.Unlock()
-	if s.door != nil {
-		s.door.Receive(s.secret(s.c.Rank), nil)
+	if s.rendezvous != nil {
+		s.rendezvous.Receive(s.secret(s.c.Rank), nil)
 	}
 	s.serving.Wait()
 	for _, l := range s.Links {

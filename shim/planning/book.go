@@ -29,7 +29,7 @@ type Book struct {
 	store    *cache.Cache // nil without a directory
 	ctx      context.Context
 	cancel   context.CancelFunc // of planning in the background
-	widen    chan struct{}      // holds a token while some family is being widened
+	widen    chan struct{}      // holds a token while a family is being widened
 	demands  demands
 	hopeless sync.Once    // warns of the first call without a plan
 	made     atomic.Int64 // plans
@@ -83,9 +83,9 @@ func (b *Book) Version() uint32 {
 // Plannings returns how many plans the book has made.
 func (b *Book) Plannings() int { return int(b.made.Load()) }
 
-// Row returns what is known of a shape on so many planes. For a new shape it begins to plan, and waits for the plan if
-// LIGHTPATH_PLAN_WAIT is set. maps are the planes' present maps if plans begin there, else nil. An error is that of a
-// call that names its plan.
+// Row returns the entry of a shape on some planes. For a new shape it begins to plan, and waits for the plan if
+// LIGHTPATH_PLAN_WAIT is set. maps are the planes' present maps if plans begin there, else nil. Only a call that names
+// its plan can get an error.
 func (b *Book) Row(s calls.Shape, use planeset.Set, maps []circuit.Permutation) (Row, error) {
 	key := Key{Shape: ShapeOf(s), Planes: use.Len(), Maps: standing(maps)}
 	b.mu.Lock()
@@ -101,7 +101,7 @@ func (b *Book) Row(s calls.Shape, use planeset.Set, maps []circuit.Permutation) 
 		return b.named(job)
 	}
 	if len(b.rows) >= maxRows {
-		clear(b.rows) // families and the cache remember
+		clear(b.rows) // families and the cache keep the plans
 	}
 	r := &Row{}
 	b.rows[key] = r
@@ -157,7 +157,7 @@ func standing(maps []circuit.Permutation) (h uint64) {
 	return h
 }
 
-// job states the job of a shape, in the family of calls that it belongs to. mu is held.
+// job returns the job of a shape, in its family of calls. The caller holds mu.
 func (b *Book) job(key Key, maps []circuit.Permutation) (*Job, error) {
 	f, err := b.site.Family(key.Shape, key.Planes, maps)
 	if err != nil {
@@ -170,8 +170,8 @@ func (b *Book) job(key Key, maps []circuit.Permutation) (*Job, error) {
 	return j, err
 }
 
-// widenFrom lets a plan serve more sizes than its own, one family at a time. Plans that begin at the present circuits
-// hardly recur.
+// widenFrom lets a plan serve more sizes, one family at a time. It skips plans that begin at the present circuits,
+// because they hardly recur.
 func (b *Book) widenFrom(j *Job) {
 	if b.site.Cfg.PlanCurrent {
 		return
@@ -184,7 +184,7 @@ func (b *Book) widenFrom(j *Job) {
 	}
 }
 
-// adopt puts a finished plan, or its failure, in force from the next ticket on. mu is held.
+// adopt puts a finished plan, or its failure, in force from the next ticket on. The caller holds mu.
 func (b *Book) adopt(s Solution) {
 	r := b.rows[s.Key]
 	if r == nil {
@@ -210,8 +210,8 @@ func (b *Book) adopt(s Solution) {
 	}
 }
 
-// named returns the row of a call that names its plan: a plan that a ticket has named, the interim plan, or a plan of
-// any planner in the cache for this very call. mu is held.
+// named returns the row of a call that names its plan: a plan that a ticket has named, the interim plan, or any
+// planner's plan in the cache for this call. The caller holds mu.
 func (b *Book) named(job *Job) (Row, error) {
 	var known []string
 	try := func(plan *plans.Plan) *Agreed {

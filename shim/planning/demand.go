@@ -13,7 +13,7 @@ type Pair struct {
 	Bytes    int64
 }
 
-// Demand is the matrix of a round, with what it is known by.
+// Demand is the matrix of a round, with its key.
 type Demand struct {
 	Pairs  []Pair
 	ranks  int
@@ -32,7 +32,7 @@ func NewDemand(pairs []Pair, ranks int) *Demand {
 	return d
 }
 
-// Total is the bytes of all pairs, busiest those of the port that sends or receives most.
+// Total returns the bytes of all pairs, and the bytes of the port that sends or receives most.
 func (d *Demand) Total() (total, busiest int64) {
 	out, in := make([]int64, d.ranks), make([]int64, d.ranks)
 	for _, p := range d.Pairs {
@@ -52,9 +52,8 @@ func (o *Site) Worthwhile(d *Demand) bool {
 	return plans.WireUS(t, float64(busiest))/float64(len(o.Planes)) > t.ReconfigUS+t.AlphaUS+t.HopUS
 }
 
-// DemandProblem states the planning problem of a matrix on so many planes. The model of demands
-// knows nothing of what a transmission costs before its first byte; here every hold begins with
-// one, so it is part of what a hold costs.
+// DemandProblem returns the planning problem of a matrix on a number of planes. The model of demands has no cost per
+// transmission (alpha). Every hold begins with one transmission, so DemandProblem adds alpha to the cost of a hold.
 func (o *Site) DemandProblem(d *Demand, planes int) *plans.Problem {
 	p := *o.Template
 	p.Planes, p.Initial, p.Final, p.Steps = planes, nil, plans.Final{}, nil

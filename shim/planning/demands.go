@@ -14,10 +14,10 @@ import (
 	"lightpath/shim/settings"
 )
 
-// maxDemands bounds the matrices that the book has plans of.
+// maxDemands bounds the matrices whose plans the book keeps.
 const maxDemands = 256
 
-// demandKey is what the plan of a matrix depends on within a communicator.
+// demandKey holds the values on which the plan of a matrix depends within a communicator.
 type demandKey struct {
 	digest [sha256.Size]byte
 	planes int
@@ -30,14 +30,14 @@ type plannedDemand struct {
 	refined bool // the search for a better plan has begun
 }
 
-// demands is the book's part on matrices.
+// demands is the part of the book for matrices.
 type demands struct {
 	mu    sync.Mutex
 	plans map[demandKey]*plannedDemand
-	took  time.Duration // planning a matrix, the last time; it fades while plans are not tried
+	took  time.Duration // time of the last planning of a matrix; it decreases while none is planned
 }
 
-// Demand returns the plan of a matrix on planes that stand at maps. A matrix that comes again is improved in the
+// Demand returns the plan of a matrix on planes at the given maps. If a matrix recurs, Demand improves its plan in the
 // background.
 func (b *Book) Demand(d *Demand, maps []circuit.Permutation) (*plans.Plan, error) {
 	b.demands.mu.Lock()
@@ -66,12 +66,12 @@ func (b *Book) Demand(d *Demand, maps []circuit.Permutation) (*plans.Plan, error
 	return plan, nil
 }
 
-// searchShare divides what a plan may still be from the optimum: for that long the leader searches for a better one
-// while the ranks wait.
+// searchShare limits the search while ranks wait: at most the time that the plan may lose to the optimum, divided by
+// searchShare.
 const searchShare = 10
 
-// planDemand plans a new matrix while its ranks wait. So it takes plain order if planning, as it went the last time,
-// takes longer than there is to gain, and searches on for no more than a part of the gain.
+// planDemand plans a new matrix while its ranks wait. If the last planning took longer than a plan can gain, it uses
+// plain order. Otherwise it searches for at most a part of the possible gain.
 func (b *Book) planDemand(k *plannedDemand) error {
 	plain, err := spectra.Plain(k.problem)
 	if err != nil {
@@ -101,12 +101,12 @@ func (b *Book) planDemand(k *plannedDemand) error {
 	return nil
 }
 
-// gap returns the time by which a plan may be longer than the best.
+// gap returns the time that a plan may lose to the optimum.
 func gap(p *plans.Plan) time.Duration {
 	return time.Duration((p.CCTUS - p.LowerBoundUS) * float64(time.Microsecond))
 }
 
-// improve takes the plan that SPECTRA finds, if it is faster than the one in force.
+// improve replaces the plan by SPECTRA's plan, if that is faster.
 func (k *plannedDemand) improve(ctx context.Context, o spectra.Options) error {
 	plan, err := spectra.Solve(ctx, k.problem, o)
 	switch {
@@ -120,7 +120,7 @@ func (k *plannedDemand) improve(ctx context.Context, o spectra.Options) error {
 	return nil
 }
 
-// refine searches for a better plan of a matrix that has come again.
+// refine searches for a better plan of a matrix that recurs.
 func (b *Book) refine(key demandKey, p *plans.Problem) {
 	plan, err := spectra.Solve(b.ctx, p, spectra.Options{TimeLimit: b.site.Cfg.PlanLimit})
 	if err != nil || b.ctx.Err() != nil {

@@ -39,7 +39,7 @@ func search(ctx context.Context, name string, p *plans.Problem, limit time.Durat
 	return plan, err
 }
 
-// worthOf returns the search that a better plan than this one is worth.
+// worthOf returns how long a search for a better plan may take.
 func worthOf(p *plans.Plan) time.Duration {
 	us := min(worthCalls*(p.CCTUS-p.LowerBoundUS), float64(time.Hour/time.Microsecond))
 	return time.Duration(us * float64(time.Microsecond))

@@ -21,10 +21,9 @@ import (
 )
 
 const (
-	// spanReach is by how much smaller and larger calls than the one that was planned are
-	// looked at afterwards: three doublings each way.
+	// spanReach is the largest ratio of sizes to which a plan is widened: three doublings each way.
 	spanReach = 8
-	// spanPlannings bounds the plans that one such look makes.
+	// spanPlannings bounds the plans that one widening makes.
 	spanPlannings = 6
 )
 
@@ -40,9 +39,8 @@ type Family struct {
 	survey sizes.Survey
 }
 
-// Family returns the family of a shape on so many of the fabric's planes whose plans begin at
-// initial (nil: where they like), about which nothing is known yet. Planes are alike, so it
-// does not matter which of them are in use.
+// Family returns a new family, without plans, of a shape on a number of the fabric's planes. Its plans begin at the
+// maps initial; nil lets planners choose. Planes are alike, so only their number matters.
 func (o *Site) Family(s calls.Shape, planes int, initial []circuit.Permutation) (*Family, error) {
 	col, err := dispatch.BuildSchedule(&s, o.Ranks, true, o.Cfg, o.Pods)
 	if err != nil {
@@ -73,13 +71,13 @@ func (o *Site) Family(s calls.Shape, planes int, initial []circuit.Permutation) 
 	return f, nil
 }
 
-// pose states the planning problem of a call with blocks of the given bytes.
+// pose returns the planning problem of a call with blocks of the given bytes.
 func (f *Family) pose(bytes int64) (*plans.Problem, []int, error) {
 	size := float64(bytes) / f.sched.Collective.BlockBytes(1, f.sched.Ranks)
 	return schedule.Problem(f.sched, size, &f.template)
 }
 
-// add takes over new spans and stores them if there is a directory. If that fails they serve this process all the same.
+// add adds new spans, and stores them if there is a directory. If storing fails, this process still uses them.
 func (j *Job) add(spans sizes.Ladder) {
 	for _, s := range spans {
 		if j.Store != nil {
@@ -101,8 +99,8 @@ func (f *Family) learn(s *sizes.Span) {
 	f.ladder.Store(&ladder)
 }
 
-// recall takes over the plans of the cache that are not known yet. It reports unusable plans and plans of other
-// problems, and leaves them alone.
+// recall adds plans of the cache that are not known yet. It reports unusable plans and plans of other problems, and
+// does not delete them.
 func (j *Job) recall() {
 	f := j.Family
 	if j.Store == nil {
@@ -165,7 +163,7 @@ type Job struct {
 	StepOf  []int
 }
 
-// Job states the job of a shape, which belongs to f.
+// Job returns the job of a shape of this family.
 func (f *Family) Job(key Key) (*Job, error) {
 	j := &Job{Family: f, made: new(atomic.Int64), Key: key, bytes: int64(key.Shape.Count) * int64(key.Shape.Type.Size())}
 	var err error
@@ -187,7 +185,7 @@ func (j *Job) known() (Solution, bool) {
 	return Solution{Key: j.Key, Plan: &Agreed{id, plan, j.Problem, j.StepOf}}, true
 }
 
-// stored returns the plans for the job that the cache holds, of whichever planner.
+// stored returns the plans for the job in the cache, of all planners.
 func (j *Job) stored(c *cache.Cache) (found []*plans.Plan) {
 	if c == nil {
 		return nil
@@ -211,8 +209,8 @@ func (j *Job) stored(c *cache.Cache) (found []*plans.Plan) {
 	return found
 }
 
-// Run returns the plan; it may take as long as LIGHTPATH_PLAN_LIMIT allows, and as other
-// plans of the family that are being made take.
+// Run returns the plan. It takes at most LIGHTPATH_PLAN_LIMIT, and first waits for other plans of the family in
+// progress.
 func (j *Job) Run(ctx context.Context) Solution {
 	if j.delay > 0 {
 		time.Sleep(j.delay)
@@ -239,9 +237,8 @@ func (j *Job) Run(ctx context.Context) Solution {
 	return Solution{Key: j.Key, Plan: &Agreed{id, plan, j.Problem, j.StepOf}, Fresh: true}
 }
 
-// Widen finds out which calls of about the job's size can share plans, one planning at a
-// time: a call that needs a plan of its own meanwhile goes first. Many programs make calls of
-// one size only, so it takes a second one to begin.
+// Widen finds sizes near the job's that can share plans, one planning at a time, so that a call without a plan goes
+// first. Many programs make calls of one size only, so Widen begins with a second size.
 func (j *Job) Widen(ctx context.Context) {
 	j.mu.Lock()
 	single := j.survey.Plannings < 2

@@ -10,7 +10,7 @@ import (
 // maxKnown bounds the plans that a rank keeps for tickets to name.
 const maxKnown = 1024
 
-// Known is the plans that tickets may name, by their digest. Safe for concurrent use.
+// Known holds the plans that tickets may name, by digest. Safe for concurrent use.
 type Known struct {
 	mu sync.Mutex
 	by map[ID]*Agreed
@@ -21,7 +21,7 @@ func (k *Known) Remember(a *Agreed) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.by == nil || len(k.by) >= maxKnown {
-		k.by = map[ID]*Agreed{} // plans still in use are asked for again
+		k.by = map[ID]*Agreed{} // ranks ask again for plans that are still in use
 	}
 	k.by[a.ID] = a
 }

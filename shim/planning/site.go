@@ -18,7 +18,7 @@ import (
 	"lightpath/shim/settings"
 )
 
-// Agreed is a plan with the problem it answers, the same on every rank.
+// Agreed is a plan with its problem, equal on all ranks.
 type Agreed struct {
 	ID      ID
 	Plan    *plans.Plan
@@ -26,7 +26,7 @@ type Agreed struct {
 	StepOf  []int // schedule step of each problem step
 }
 
-// Site is the common part of all plans of a communicator: where they run.
+// Site holds the facts that all plans of a communicator share: its fabric, ports and settings.
 type Site struct {
 	Cfg      *settings.Config
 	Ranks    int
@@ -71,8 +71,8 @@ func ShapeOf(s calls.Shape) calls.Shape {
 	return s
 }
 
-// Pose states the planning problem of a shape on so many planes. initial is nil where the
-// planner may choose where the planes begin.
+// Pose returns the planning problem of a shape on a number of planes. If initial is nil, the planner chooses the
+// initial maps.
 func (o *Site) Pose(s calls.Shape, planes int, initial []circuit.Permutation) (*plans.Problem, []int, error) {
 	f, err := o.Family(s, planes, initial)
 	if err != nil {
@@ -125,7 +125,7 @@ type ID [sha256.Size]byte
 // Key is the plan's part of a [shape].
 func (p *ID) Key() uint64 { return binary.LittleEndian.Uint64(p[:]) }
 
-// WithoutForwarding is where plans are made without forwarding.
+// WithoutForwarding returns a copy of o whose plans do not forward.
 func (o *Site) WithoutForwarding() Site {
 	site, template := *o, *o.Template
 	template.Forwarding = false

@@ -30,19 +30,19 @@ type Asked struct {
 // Warmed describes the plan of a call after Warm.
 type Warmed struct {
 	Call  Asked
-	Entry *cache.Entry // whose span the call's size lies in; nil with Err
+	Entry *cache.Entry // whose span contains the call's size; nil with Err
 	Plan  *plans.Plan  // of the call
-	// Cached: nothing had to be planned for it.
+	// Cached: the plan was in the cache.
 	Cached bool
 	// Err wraps [planner.ErrInfeasible]: the call will run on packet planes.
 	Err error
 }
 
-// Warm sees to it that store holds the plans that a communicator of so many ranks, at ports 0 .. ranks-1 of fab in
-// their order, looks up for calls: under the same keys and for the same problems as its leader does. It plans and
-// stores plans that are missing or unusable there, each for up to cfg.PlanLimit. If calls differ only in size, it plans
-// a few of them and finds the sizes that share plans (package sizes), within cfg.PlanTolerance. Sizes between the
-// requested ones are covered too. After each plan it calls progress, if not nil, with the number of plans made.
+// Warm fills store with the plans that a communicator of so many ranks, at ports 0 to ranks-1 of fab, needs for calls.
+// It uses the keys and problems of the communicator's leader. It makes plans that are missing or unusable, each for up
+// to cfg.PlanLimit. If calls differ only in size, it plans a few of them and finds the sizes that share plans (package
+// sizes), within cfg.PlanTolerance. Sizes between the requested ones are covered too. After each plan it calls
+// progress, if not nil, with the number of plans made.
 //
 // Of cfg the planner, its limit, the tolerance and the algorithms matter; the job must run with
 // the same. Plans that begin at the planes' present maps (LIGHTPATH_PLAN_INITIAL=current) cannot
@@ -143,7 +143,7 @@ func (w *warmer) add(call Asked) error {
 	return nil
 }
 
-// survey covers the sizes of a family's calls, where there are several that lack plans.
+// survey plans the sizes of a family if several of them lack plans.
 func (w *warmer) survey(ctx context.Context, f *Family) error {
 	var lacking []int64
 	var last *Job
@@ -158,7 +158,7 @@ func (w *warmer) survey(ctx context.Context, f *Family) error {
 	spans, err := f.survey.Cover(ctx, slices.Min(lacking), slices.Max(lacking), 2*len(lacking)+4)
 	last.add(spans)
 	if errors.Is(err, planner.ErrInfeasible) || errors.Is(err, sizes.ErrPattern) {
-		return nil // each of the calls is planned, and says so if it has no plan
+		return nil // the caller plans each call, and reports calls without a plan
 	}
 	return err
 }

@@ -163,7 +163,7 @@ func packetModel(c *comm.Core) (*plans.Problem, error) {
 	}
 	fab, err := fabric.Load(c.Cfg.Fabric)
 	switch {
-	case errors.Is(err, os.ErrNotExist): // it was there when the communicator was made
+	case errors.Is(err, os.ErrNotExist): // the file existed when the communicator was made
 		return p, nil
 	case err != nil:
 		return nil, fmt.Errorf("shim: environment variable LIGHTPATH_FABRIC: %w: %w", err, errdefs.ErrInvalidUsage)

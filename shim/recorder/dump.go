@@ -16,7 +16,7 @@ import (
 	"lightpath/shim/flight"
 )
 
-// Dump is the communicator's flight recorder as a file.
+// Dump returns the content of the communicator's flight recorder, as a file.
 func Dump(c *comm.Core) ([]byte, error) {
 	d, err := Record(c, c.AsyncError())
 	if err != nil {
@@ -25,7 +25,8 @@ func Dump(c *comm.Core) ([]byte, error) {
 	return d.Encode()
 }
 
-// Record puts the flight recorder into words. failed is what the communicator fails with.
+// Record converts the flight recorder to a [flight.Dump]. failed is the error of the communicator, nil if it is
+// healthy.
 func Record(c *comm.Core, failed error) (*flight.Dump, error) {
 	if !c.Joined() {
 		return nil, fmt.Errorf("shim: the communicator has not been made: %w", errdefs.ErrInvalidUsage)
@@ -52,7 +53,7 @@ func Record(c *comm.Core, failed error) (*flight.Dump, error) {
 	return d, nil
 }
 
-// word puts an operation into words. f.mu is held.
+// word converts an operation. The caller holds f.mu.
 func (f *Recorder) word(op *Operation) flight.Operation {
 	o := flight.Operation{
 		Number: op.Number, Seq: op.Seq, Call: "Send/Recv", Bytes: op.Bytes, Planes: []flight.Lane{},
@@ -95,7 +96,7 @@ func (f *Recorder) word(op *Operation) flight.Operation {
 	return o
 }
 
-// wordCircuits adds what is known of planes with circuits.
+// wordCircuits adds the lanes and moves on planes with circuits.
 func (f *Recorder) wordCircuits(op *Operation, o *flight.Operation) {
 	slot := int(op.Number & (f.Size - 1))
 	if len(o.Planes) == 0 {
@@ -104,7 +105,7 @@ func (f *Recorder) wordCircuits(op *Operation, o *flight.Operation) {
 		}
 	}
 	if op.Outcome != Completed {
-		return // this place still has the previous operation
+		return // the entry still holds an earlier operation
 	}
 	for i := range o.Planes {
 		l := &o.Planes[i]
@@ -144,8 +145,7 @@ func lanesOf(p *program.Program) []flight.Lane {
 	return lanes
 }
 
-// leave writes the flight recorder of a communicator that fails, where the user has asked
-// for that.
+// leave writes the flight recorder of a communicator that fails, if LIGHTPATH_FLIGHT_RECORDER_DIR is set.
 func leave(c *comm.Core, why error) {
 	if c.Cfg.FlightDir == "" {
 		return

@@ -5,10 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// Graph is one capture's part of a communicator's launches on the direct path. No CPU takes part in a replay. So the
-// first launch of a graph makes the device count replays in page-locked memory, with one small kernel. A reader of the
-// flight recorder first enters the replays that were added. The word that says which launch the stream is in also says
-// which launch is in progress.
+// Graph holds a communicator's launches in one capture on the direct path. No CPU takes part in a replay. So the first
+// launch of a graph makes the device count replays in page-locked memory, with one small kernel. A reader of the flight
+// recorder first enters the new replays. The word with the stream's present launch shows which launch is in progress.
 type Graph struct {
 	Capture uint64
 	replays *uint32 // counted by the device
@@ -19,7 +18,7 @@ type Graph struct {
 	ops     []captured // in the order of their launches
 	entered uint32     // replays
 	first   uint64     // the first operation of the last one
-	open    bool       // it was in progress at the last look
+	open    bool       // it was in progress when catchUp ran last
 }
 
 // captured is an operation of a launch in a graph.
@@ -28,13 +27,13 @@ type captured struct {
 	Called
 }
 
-// NewGraph returns what a capture has. A device counts its replays in a word; current, nil for one rank, is the launch
-// that the rank's stream is in.
+// NewGraph returns the graph of a capture. A device counts its replays in a word. current is the launch that the rank's
+// stream is in, nil for one rank.
 func NewGraph(capture uint64, replays, current *uint32, failed func() bool) *Graph {
 	return &Graph{Capture: capture, replays: replays, current: current, failed: failed}
 }
 
-// AddGraph has the recorder look after a graph, until forgetGraph.
+// AddGraph makes the recorder count a graph's replays, until ForgetGraph.
 func (f *Recorder) AddGraph(g *Graph) {
 	f.mu.Lock()
 	f.device.graphs = append(f.device.graphs, g)
@@ -49,8 +48,8 @@ func (f *Recorder) ForgetGraph(g *Graph) {
 	f.device.graphs = slices.DeleteFunc(f.device.graphs, func(other *Graph) bool { return other == g })
 }
 
-// Captured says that what is being put on streams is a launch in a graph: collectives, which have been recorded since
-// other ranks may ask what was called, and messages. Replays are counted, and that something was captured is not.
+// Captured records that the launch being put on streams is part of a graph: collectives, which are already recorded
+// because other ranks may ask for them, and messages. The recorder counts replays, not the capture itself.
 func (f *Recorder) Captured(g *Graph, collectives []uint64, launch uint32, messages MessageCount) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,16 +65,16 @@ func (f *Recorder) Captured(g *Graph, collectives []uint64, launch uint32, messa
 	}
 }
 
-// catchUp enters the replays since the last time, with the times of the looks. f.mu is held. Hot path: no allocation
-// after the first, little without a replay.
+// catchUp enters the replays since its last run. Their times are the times of these runs. The caller holds f.mu. Hot
+// path: no allocation after the first run.
 func (g *Graph) catchUp(f *Recorder) {
 	if len(g.ops) == 0 {
 		return
 	}
 	fresh := atomic.LoadUint32(g.replays) - g.entered
-	at := g.inProgress() // after: the launch in progress may not have been counted
+	at := g.inProgress() // read it after the count, which may lack the launch in progress
 	if fresh == 0 && !g.open && (at < 0 || g.ops[at].launch == g.ops[0].launch) {
-		return // in the first launch it is, or will be in a moment, a new replay
+		return // the stream is in the first launch: a new replay, which is counted now or in a moment
 	}
 	now := f.clock()
 	if fresh > 0 {
@@ -96,7 +95,7 @@ func (g *Graph) catchUp(f *Recorder) {
 	g.settle(f, at, now)
 }
 
-// inProgress is the first operation of the launch that the stream is in, -1 where it is in none of the graph.
+// inProgress returns the first operation of the launch that the stream is in, -1 if it is in no launch of the graph.
 func (g *Graph) inProgress() int {
 	if g.current == nil {
 		return -1
@@ -114,7 +113,7 @@ func (g *Graph) inProgress() int {
 	return -1
 }
 
-// settle says of the last replay's operations which are over: those before that at, or all of them.
+// settle ends operations of the last replay: those before index at, or all if at is -1.
 func (g *Graph) settle(f *Recorder, at int, now int64) {
 	if g.open = at >= 0 && g.first > 0; g.first == 0 {
 		return

@@ -2,17 +2,17 @@ package recorder
 
 import "sync/atomic"
 
-// deviceOps is the record of launches that no CPU ends. Streams write the number of the last launch that ended, and a
-// reader of the recorder ends these first. The watcher looks while launches are pending, so times are late by no more
-// than [lookSoon].
+// deviceOps is the record of launches that no CPU ends. Streams write the number of the last launch that has ended, and
+// a reader of the recorder first ends the operations of these launches. The watcher reads the recorder while launches
+// are pending, so times are late by its pause at most.
 type deviceOps struct {
 	ended *uint32
-	first uint64 // all operations before it have been looked at
+	first uint64 // all earlier operations have ended
 
 	graphs []*Graph // whose replays the device counts
 }
 
-// OnDevice has the recorder find in a word which launches are over, until it is nil.
+// OnDevice sets the word with the last launch that has ended; nil: there is none any more.
 func (f *Recorder) OnDevice(ended *uint32) {
 	f.mu.Lock()
 	f.catchUp()
@@ -20,7 +20,7 @@ func (f *Recorder) OnDevice(ended *uint32) {
 	f.mu.Unlock()
 }
 
-// Launched says that operations are pending as a launch. With graph, the CPU does not see them end.
+// Launched records that operations are pending as a launch. If graph is set, they are part of a graph.
 func (f *Recorder) Launched(numbers []uint64, launch uint32, graph bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -36,7 +36,7 @@ func (f *Recorder) Launched(numbers []uint64, launch uint32, graph bool) {
 	}
 }
 
-// catchUp ends the operations whose launches are over, and enters replays of graphs. f.mu is held.
+// catchUp ends the operations whose launches have ended, and enters replays of graphs. The caller holds f.mu.
 func (d *deviceOps) catchUp(f *Recorder) {
 	for _, g := range d.graphs {
 		g.catchUp(f)
@@ -63,7 +63,7 @@ func (d *deviceOps) catchUp(f *Recorder) {
 	}
 }
 
-// Notice ends the operations whose launches are over.
+// Notice ends the operations whose launches have ended.
 func (f *Recorder) Notice() {
 	f.mu.Lock()
 	f.catchUp()

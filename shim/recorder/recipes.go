@@ -6,36 +6,36 @@ import (
 	"lightpath/shim/dispatch"
 )
 
-// quick is the record of the calls that C makes. C leaves a record of each, in order, and a reader of the recorder
-// enters them first. So a call costs one record, and no lock.
+// quick is the recorder's part for calls that C makes. C writes a record of each call, in order, and a reader of the
+// recorder enters these records first. So a call costs one record and no lock.
 type quick struct {
 	q      *sharedmem.Quick             // nil where C makes none
 	shapes []Recipe                     // by recipe
 	calls  [sharedmem.QuickKinds]uint64 // that have been counted, by kind
-	// entered is how many records have been; the last of them had not ended where open is set, and is
-	// the operation of that number.
+	// entered is the number of records entered so far. If open is set, the last of them had not ended; open is its
+	// operation.
 	entered uint64
 	open    uint64 // 0: they all had
 }
 
-// Recipe is what calls of one recipe are.
+// Recipe describes the calls of one recipe.
 type Recipe struct {
 	Shape calls.Shape
 	Entry *dispatch.Entry
 }
 
-// FollowC has the recorder take the records of q, of which there are none yet.
+// FollowC makes the recorder enter the records of q, which must be empty.
 func (f *Recorder) FollowC(q *sharedmem.Quick) {
 	f.mu.Lock()
 	f.quick.q = q
 	f.mu.Unlock()
 }
 
-// Learn gives C a recipe, and says what it stands for. The communicator's lock is held: C has no part in it
-// meanwhile.
+// Learn gives C a recipe, and records the calls that it stands for. The caller holds the communicator's turn, so C
+// makes no calls meanwhile.
 func (f *Recorder) Learn(s Recipe, r *sharedmem.QuickRecipe) {
 	f.mu.Lock()
-	f.catchUp() // while recipes are what records say
+	f.catchUp() // before the new recipe replaces one that records refer to
 	k := &f.quick
 	if k.q.Full() {
 		clear(k.shapes)
@@ -46,7 +46,7 @@ func (f *Recorder) Learn(s Recipe, r *sharedmem.QuickRecipe) {
 	f.mu.Unlock()
 }
 
-// Adopt returns the number of the operation that C has begun and that goes on in Go, which ends it.
+// Adopt returns the number of an operation that C has begun. Go continues and ends it.
 func (f *Recorder) Adopt() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -55,7 +55,7 @@ func (f *Recorder) Adopt() uint64 {
 	return f.last
 }
 
-// enterQuick enters the calls that C has made. f.mu is held. Hot path: no allocation after the first.
+// enterQuick enters the calls that C has made. The caller holds f.mu. Hot path: no allocation after the first run.
 func (f *Recorder) enterQuick() {
 	k := &f.quick
 	head := k.q.Records()
@@ -92,7 +92,7 @@ func (f *Recorder) enterQuick() {
 	}
 }
 
-// closeQuick ends the operation that had not ended, if it has meanwhile.
+// closeQuick ends the open operation, if it has ended meanwhile.
 func (f *Recorder) closeQuick(head uint64) {
 	k := &f.quick
 	r, ok := k.q.Record(k.entered)

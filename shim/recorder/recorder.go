@@ -50,14 +50,14 @@ const maxMoves = 16
 // Operation is one operation.
 type Operation struct {
 	Number uint64
-	// of a collective; 0: a group of sends and receives, a one-sided call, or a replay of what a graph holds
+	// of a collective; 0: a group of sends and receives, a one-sided call, or a replay of a graph
 	Seq      uint64
 	Replay   bool
 	Shape    calls.Shape     // of a collective; of a one-sided call kind, type, count and, as root, the peer
 	Messages int32           // of a group
 	Bytes    int64           // of a group, or of a put
 	launch   uint32          // on the device, 0: the CPU ends it
-	Entry    *dispatch.Entry // of a collective; nil where nothing is to be done, or not known yet
+	Entry    *dispatch.Entry // of a collective; nil if the call has no work, or if the entry is not known yet
 	circuits bool            // the operation is on planes with circuits
 	use      planeset.Set
 	moves    int32 // recorded
@@ -98,7 +98,7 @@ type Standstill struct {
 	Since, seen int64
 }
 
-// fresh is for how long a stall is news: while one lasts it is seen again every second.
+// fresh is how long a recorded stall is valid. While a stall lasts, it is recorded again each second.
 const fresh = 2500 * time.Millisecond
 
 // New gives a communicator its flight recorder.
@@ -118,7 +118,7 @@ func (f *Recorder) setUp(n int) {
 	}
 }
 
-// clock is the time where operations are timed. Hot path: no system call.
+// clock returns the time, 0 if operations are not timed. Hot path: no system call.
 func (f *Recorder) clock() int64 {
 	if !f.Timed {
 		return 0
@@ -139,7 +139,7 @@ func (f *Recorder) Add(seq uint64, s *calls.Shape, e *dispatch.Entry) uint64 {
 	return op.Number
 }
 
-// catchUp enters what devices and C have done without this recorder. f.mu is held. Hot path.
+// catchUp enters the operations that devices and C have made or ended. The caller holds f.mu. Hot path.
 func (f *Recorder) catchUp() {
 	if d := &f.device; d.ended != nil || len(d.graphs) > 0 {
 		d.catchUp(f)
@@ -160,7 +160,7 @@ func (f *Recorder) AddGroup(sends, recvs []program.Message) uint64 {
 	return f.AddMessages(MessageCount{uint64(len(sends)), uint64(len(recvs)), bytes})
 }
 
-// AddMessages is addGroup for a caller that has counted.
+// AddMessages is [Recorder.AddGroup] for a caller that has counted the messages.
 func (f *Recorder) AddMessages(n MessageCount) uint64 {
 	now := f.clock()
 	f.mu.Lock()
@@ -179,8 +179,8 @@ type MessageCount struct {
 	Bytes        int64
 }
 
-// Called is what an operation without a number among the collectives does: a group of messages, or without any
-// the collective that a graph replays.
+// Called describes an operation without a number among the collectives: a group of messages or, if it has no messages,
+// a collective that a graph replays.
 type Called struct {
 	Shape calls.Shape
 	Entry *dispatch.Entry
@@ -189,7 +189,7 @@ type Called struct {
 
 func (w *Called) isGroup() bool { return w.Sends+w.Recvs > 0 }
 
-// describe enters it into an operation that has just begun.
+// describe copies w into an operation that has just begun.
 func (w *Called) describe(op *Operation) {
 	if w.isGroup() {
 		op.Messages, op.Bytes = int32(w.Sends+w.Recvs), w.Bytes
@@ -198,7 +198,7 @@ func (w *Called) describe(op *Operation) {
 	op.Shape, op.Entry = w.Shape, w.Entry
 }
 
-// tally counts it so many times. f.mu is held.
+// tally adds a number of such operations to the metrics. The caller holds f.mu.
 func (f *Recorder) tally(w *Called, times int64) {
 	n := uint64(times)
 	if w.isGroup() {
@@ -225,7 +225,7 @@ func (f *Recorder) AddOneSided(c *calls.Call) uint64 {
 	return op.Number
 }
 
-// next is the place of the next operation. f.mu is held.
+// next returns the entry of the next operation. The caller holds f.mu.
 func (f *Recorder) next(now int64) *Operation {
 	if f.ops == nil {
 		f.Size = max(f.Size, Least)
@@ -250,7 +250,7 @@ func (f *Recorder) End(number uint64, how Outcome) {
 	f.mu.Unlock()
 }
 
-// Asked records that the leader is asked, and with answered that it has answered.
+// Asked records a request to the leader or, if answered is set, the leader's answer.
 func (f *Recorder) Asked(number uint64, answered bool) {
 	now := f.clock()
 	f.mu.Lock()
@@ -265,7 +265,7 @@ func (f *Recorder) Asked(number uint64, answered bool) {
 	}
 }
 
-// Bound records what a ticket made of an operation.
+// Bound records the program and the planes that a ticket has given an operation.
 func (f *Recorder) Bound(number uint64, e *dispatch.Entry, use planeset.Set, circuits bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -274,7 +274,7 @@ func (f *Recorder) Bound(number uint64, e *dispatch.Entry, use planeset.Set, cir
 	}
 }
 
-// Traced records what a task that was traced has done on the planes that it used.
+// Traced records what a traced task has done on its planes.
 func (f *Recorder) Traced(number uint64, t *exec.Task, base []uint32) {
 	events := t.Events()
 	if events == nil || f.Planes == 0 {
@@ -321,7 +321,7 @@ func (f *Recorder) Stalled(number uint64, w exec.Wait) {
 	f.stall.seen = now
 }
 
-// Find returns what was called as collective seq.
+// Find returns the shape of collective seq.
 func (f *Recorder) Find(seq uint64) (calls.Shape, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -340,7 +340,7 @@ func (f *Recorder) Find(seq uint64) (calls.Shape, bool) {
 type Snapshot struct {
 	Op      Operation // the first in progress, or else the last one; number 0: there was none
 	Running bool
-	Last    Operation // the last collective; number 0: none that is remembered
+	Last    Operation // the last collective; number 0: the recorder has none
 	Stall   *Standstill
 	Counts  [calls.EndOfKinds]uint64
 	Groups  uint64
@@ -382,7 +382,7 @@ func (f *Recorder) CallsMade() (collectives, all uint64) {
 	return f.seq, all
 }
 
-// InProgress returns the operations in progress, oldest first, and what one of them was last seen to wait for.
+// InProgress returns the operations in progress, oldest first, and the last recorded wait of one of them.
 func (f *Recorder) InProgress() (ops []Operation, stall Standstill) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -433,8 +433,8 @@ func (op *Operation) WaitText(w *exec.Wait) string {
 	return w.String()
 }
 
-// Replayed records a replay that begins. It has no number among the collectives: streams come to replays in an order of
-// their own, so ranks would count differently. Hot path: no allocation after the first.
+// Replayed records a replay that begins. It has no number among the collectives: streams reach replays in different
+// orders, so ranks would count differently. Hot path: no allocation after the first.
 func (f *Recorder) Replayed(r *Called) uint64 {
 	now := f.clock()
 	f.mu.Lock()
@@ -450,7 +450,7 @@ func (f *Recorder) Replayed(r *Called) uint64 {
 // IsCollective reports whether the operation has a collective's shape.
 func (op *Operation) IsCollective() bool { return op.Seq > 0 || op.Replay && op.Messages == 0 }
 
-// first is the number of the oldest operation that is remembered. f.mu is held.
+// first returns the number of the oldest operation in the recorder. The caller holds f.mu.
 func (f *Recorder) first() uint64 {
 	if f.last > f.Size {
 		return f.last - f.Size + 1

@@ -131,7 +131,7 @@ func describeOp(c *comm.Core, g *recorder.Snapshot, now int64) *status.Op {
 		}
 	case g.Stall != nil:
 		out.Wait = describeWait(c, g.Stall, op, now)
-		out.Seconds = max(out.Seconds, out.Wait.Seconds) // where operations are not timed
+		out.Seconds = max(out.Seconds, out.Wait.Seconds) // if operations are not timed
 	}
 	return out
 }

@@ -94,7 +94,7 @@ func RASAddress() string {
 // StatusDir returns the directory with the sockets of the processes of this user.
 func StatusDir(cfg *settings.Config) string { return status.Dir(cfg.StatusDir, cfg.RuntimeDir) }
 
-// rasAddress replaces localhost by its address, so that no name service is asked.
+// rasAddress replaces localhost by its address, to avoid a name service.
 func rasAddress(address string) string {
 	if host, port, err := net.SplitHostPort(address); err == nil && host == "localhost" {
 		return net.JoinHostPort("127.0.0.1", port)

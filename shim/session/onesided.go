@@ -119,7 +119,7 @@ func (s *Session) waitForSignals(idle *waiter) error {
 type waiter struct {
 	polls int
 	since time.Time
-	told  time.Duration // wait so far at the last report
+	told  time.Duration // length of the wait at the last report
 }
 
 // A waiter yields for patientPolls polls. Then it sleeps between polls, at most longestNap.

@@ -13,15 +13,15 @@ import (
 const (
 	// SpinLong polls take about 1 us. A running rank answers in less.
 	SpinLong = 50
-	// SpinShort is for ranks whose peers wait for the same CPU.
+	// SpinShort polls are for ranks whose peers wait for the same CPU.
 	SpinShort = 3
 )
 
 // Patience learns whether spinning pays. It pays if every rank has a running CPU. If other programs make two ranks
 // share a CPU, a spinning rank delays the rank that it waits for.
 type Patience struct {
-	vain  int    // long spins in a row that ended in a yield
-	calls uint32 // one call in 32 spins long, whatever the others did
+	vain  int    // consecutive long spins that ended in a yield
+	calls uint32 // number of calls; one call in 32 always spins long
 }
 
 // polls returns how often the next call is to poll.

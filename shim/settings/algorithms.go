@@ -8,8 +8,8 @@ import (
 	"lightpath/collectives/schedule/msccl"
 )
 
-// SetAlgorithms sets Algorithms from the form of LIGHTPATH_ALGORITHM. Files (msccl:FILE) are
-// read here, once, so that what a communicator does cannot change under it.
+// SetAlgorithms sets Algorithms from the form of LIGHTPATH_ALGORITHM. It reads files (msccl:FILE) once, so that a later
+// change of a file does not change a communicator.
 func (c *Config) SetAlgorithms(v string) error {
 	c.Algorithms, c.files = map[string]string{}, map[string]*msccl.File{}
 	for item := range strings.SplitSeq(v, ",") {
@@ -40,7 +40,7 @@ func (c *Config) SetAlgorithms(v string) error {
 	return nil
 }
 
-// FileFor returns the file that does a collective on so many ranks, nil for none.
+// FileFor returns the file for a collective on so many ranks, nil if there is none.
 func (c *Config) FileFor(coll schedule.Collective, ranks int) *msccl.File {
 	if f := c.files[coll.String()]; f != nil && f.Ranks() == ranks {
 		return f

@@ -1,6 +1,6 @@
-// Package settings is the one home of environment variables: the table of the ones that Lightpath reads (Vars), with
-// their documentation, their values (Config), and why others are not read. Tests compare docs/environment.md and the C
-// front's table of parameters with it.
+// Package settings reads the environment, and no other package does. It has the table of the variables that Lightpath
+// reads (Vars), with their documentation, their values (Config), and the reasons for not reading others. Tests compare
+// docs/environment.md and the C front's table of parameters with it.
 package settings
 
 import (
@@ -14,29 +14,28 @@ import (
 	"lightpath/shim/topology"
 )
 
-// Config is what the environment says, read once per communicator, which does not change
-// it and may read it from everywhere. Fields are named like their variables, whose documentation in the table says what
-// they mean.
+// Config holds the values of the environment variables, read once per communicator. It does not change afterwards, so
+// any goroutine may read it. Fields are named like their variables; the table documents them.
 type Config struct {
 	Fabric     string
 	FabricRank int // -1: not given
 	Transport  string
 	Planes     int
-	Staging    int64  // bytes of a buffer that are staged at a time
-	Congestion string // of tcp planes; "" is the host's
+	Staging    int64  // bytes of a buffer that one piece stages
+	Congestion string // congestion control of TCP planes; "": the host's default
 	// PlaneShares is SharesMeasured or SharesEven.
 	PlaneShares string
 	Planner     string
 	PlanDir     string
 	PlanLimit   time.Duration
 	PlanWait    bool
-	// PlanTolerance is by how much, in parts of one, the plan of a call may take longer than
-	// one made for its size; 0: every size has its own.
+	// PlanTolerance is the fraction by which the plan of a call may be slower than a plan made for its size. 0: every
+	// size has its own plan.
 	PlanTolerance float64
 	// PlanCurrent: plans begin, and end, with the maps that the planes hold.
 	PlanCurrent bool
 	Algorithms  map[string]string      // collective -> algorithm
-	files       map[string]*msccl.File // collective -> the algorithm that is a file
+	files       map[string]*msccl.File // collective -> its algorithm from a file
 	// Demand plans grouped sends and receives: DemandSpectra, DemandPlain or DemandOff.
 	Demand string
 	// Interpose: collectives on streams are executed as sends and receives of the other library, over
@@ -46,24 +45,24 @@ type Config struct {
 	otherLibrary  string
 	// DemandWait is how long the leader waits for all ranks to post a group.
 	DemandWait time.Duration
-	// DevicePath is how ranks exchange memory of devices: one of the DevicePath constants; DeviceExchange
-	// how many bytes of its device each has for that.
+	// DevicePath is how ranks exchange device memory: one of the DevicePath constants. DeviceExchange is the bytes of
+	// device memory that each rank reserves for that.
 	DevicePath     string
 	DeviceExchange int64
 	Timeout        time.Duration
 	Heartbeat      time.Duration // 0: none
 	Spin           int
-	// LargePages: buffers on shared memory that come again and again are moved to large pages.
+	// LargePages: buffers that recur in calls over shared memory are moved to large pages.
 	LargePages bool
 	// CPUSpread: a rank that takes turns with a peer on one CPU moves to an idle one.
 	CPUSpread bool
 	Fault     Fault
 	Trace     string
-	// FlightRecorder is how many operations are remembered, 0: the least, without times;
-	// FlightDir where the recorder of a communicator that fails is written, "": nowhere.
+	// FlightRecorder is the number of operations in the flight recorder; 0: the smallest recorder, without times.
+	// FlightDir is the directory for recorders of failed communicators; "": they are not written.
 	FlightRecorder int
 	FlightDir      string
-	// StatusDir is where the process can be asked; StatusOff: nowhere.
+	// StatusDir is the directory of the process's status socket; StatusOff: there is none.
 	StatusDir  string
 	RuntimeDir string // XDG_RUNTIME_DIR
 	RAS        bool
@@ -79,25 +78,25 @@ type Config struct {
 	// LauncherRank is the rank that the launcher gave this process, -1 without one.
 	LauncherRank int
 	variables    []string // that are set, in words
-	warnings     []string // settings without effect, in words
+	warnings     []string // texts about settings without effect
 }
 
-// DefaultStaging is large enough for copies to reach their rate, and small beside what pages a process may lock.
+// DefaultStaging is large enough for copies at full rate, and small compared with the pages that a process may lock.
 const DefaultStaging = 4 << 20
 
 // StatusOff is the value of LIGHTPATH_STATUS_DIR with which a process answers no requests.
 const StatusOff = "off"
 
-// DefaultExchange is LIGHTPATH_DEVICE_EXCHANGE's.
+// DefaultExchange is the default of LIGHTPATH_DEVICE_EXCHANGE, in bytes.
 const DefaultExchange = 32 << 20
 
-// What LIGHTPATH_PLANE_SHARES can say.
+// Values of LIGHTPATH_PLANE_SHARES.
 const (
 	SharesMeasured = "measured"
 	SharesEven     = "even"
 )
 
-// What LIGHTPATH_DEMAND can say.
+// Values of LIGHTPATH_DEMAND.
 const (
 	DemandSpectra = "spectra"
 	DemandPlain   = "plain"
@@ -115,13 +114,13 @@ type Fault struct {
 	PlanDelay time.Duration // before every background plan
 }
 
-// What LIGHTPATH_TRANSPORT can say besides the packet planes' own words.
+// Values of LIGHTPATH_TRANSPORT besides the names of packet transports.
 const (
 	TransportRDMA = "rdma" // packet planes are ports of RDMA devices
-	TransportEBPF = "ebpf" // demands planes whose circuits are real
+	TransportEBPF = "ebpf" // requires planes over network interfaces
 )
 
-// What LIGHTPATH_DEVICE_PATH can say.
+// Values of LIGHTPATH_DEVICE_PATH.
 const (
 	DevicePathAuto   = "auto"
 	DevicePathDirect = "direct"
@@ -140,7 +139,7 @@ type IB struct {
 	ServiceLevel int
 }
 
-// What LIGHTPATH_RDMA_MODE can say.
+// Values of LIGHTPATH_RDMA_MODE.
 const (
 	RDMAAuto = "auto"
 	RDMARC   = "rc"
@@ -176,7 +175,7 @@ func (c *Config) Agreed() string {
 	return s
 }
 
-// ControlInterfaces is the interfaces for rendezvous and control.
+// ControlInterfaces returns the interfaces for rendezvous and control.
 func (c *Config) ControlInterfaces() string {
 	if c.OOBIf != "" {
 		return c.OOBIf
@@ -184,14 +183,14 @@ func (c *Config) ControlInterfaces() string {
 	return c.SocketIf
 }
 
-// Variables says which variables are set, one line each.
+// Variables returns a line for each variable that is set.
 func (c *Config) Variables() []string { return c.variables }
 
-// Warnings says what is set in vain: misspelt variables of ours, values that mean nothing, and settings that others
-// come before.
+// Warnings returns texts about settings without effect: misspelt variables of Lightpath, invalid values, and settings
+// that others override.
 func (c *Config) Warnings() []string { return c.warnings }
 
-// NewLog opens the log that is asked for, of a communicator with the given device, and writes the warnings.
+// NewLog opens the log of a communicator with the given device, and writes the warnings.
 func (c *Config) NewLog(device int) *log.Logger {
 	l := log.New(&c.Log, device)
 	for _, line := range c.warnings {

@@ -25,8 +25,8 @@ type Var struct {
 	set                      func(c *Config, value string) error
 }
 
-// launcherRanks are the variables by which launchers tell a process its rank, in the order
-// in which they are believed: torchrun, Open MPI, MPICH/PMI, Slurm.
+// launcherRanks are the variables by which launchers tell a process its rank, in order of preference: torchrun, Open
+// MPI, MPICH/PMI, Slurm.
 var launcherRanks = []string{"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}
 
 // vars is the table. Empty values count as unset.
@@ -103,7 +103,7 @@ var vars = []Var{
 		"calls that the other library gets. auto: calls with streams or device memory. interpose: the same, " +
 			"but planned collectives as sends and receives. all: every call. none: no call. interpose must be the " +
 			"same on every rank",
-		// The front goes by it, and refuses what is none of these only where there is such a library.
+		// The front reads this variable itself. It refuses invalid values only if another library is set.
 		func(c *Config, v string) error {
 			fallback := "auto"
 			err := setChoice(&fallback, v, "auto", "interpose", "all", "none")
@@ -255,12 +255,13 @@ func Vars() []Var { return append([]Var(nil), vars...) }
 // environment returns all variables, as os.Environ does.
 var environment atomic.Pointer[func() []string]
 
-// UseEnvironment sets where variables are read from: a host that is not Go may have set some
-// since it began, which os.Environ does not show. The first of several entries counts.
+// UseEnvironment sets the function that returns all variables. A host program that is not Go may have set variables
+// since its start, which os.Environ does not show. If a variable has several entries, the first counts.
 func UseEnvironment(all func() []string) { environment.Store(&all) }
 
-// Load reads the environment. An unusable value is an error that names its variable, but for variables of the
-// log, which no job should end for, and those of which NCCL takes its default: [Config.Warnings] has those.
+// Load reads the environment. An unusable value is an error that names its variable, with two exceptions, which become
+// [Config.Warnings]: variables of the log, which must not end a job, and variables for which NCCL then uses its
+// default.
 func Load() (*Config, error) {
 	all := os.Environ
 	if p := environment.Load(); p != nil {
@@ -314,7 +315,7 @@ var scriptVars = []string{"LIGHTPATH_DIST", "LIGHTPATH_NCCL_PACKAGE", "LIGHTPATH
 // frontVars are read by libnccl.so.2 itself (cgo/front).
 var frontVars = []string{"LIGHTPATH_CORE", "LIGHTPATH_NCCL_VERSION", "NCCL_CONF_FILE", "NCCL_COMM_BLOCKING"}
 
-// Of reads variables that are given as names and values in turn, instead of those of the environment.
+// Of reads variables from pairs of names and values instead of the environment.
 func Of(pairs ...string) (*Config, error) {
 	return load(func(name string) string {
 		for i := 0; i < len(pairs); i += 2 {
@@ -352,7 +353,7 @@ func load(getenv func(string) string) (*Config, error) {
 		}
 	}
 	for _, name := range launcherRanks {
-		// A launcher's variable is a hint, not a setting of ours: nonsense is not an error.
+		// A launcher's variable is a hint and no setting of Lightpath, so an invalid value is no error.
 		if n, err := strconv.Atoi(getenv(name)); err == nil && n >= 0 {
 			c.LauncherRank = n
 			break

@@ -3,7 +3,7 @@
 //
 // Tests of whole communicators are external tests of the room that they are about: a test of lent buffers is in package
 // peer_test, beside the code that lends. There it can also read what that room exports to its tests (export_test.go).
-// A test of several rooms belongs to the room that it would tell to be broken. Package shim keeps the tests of the API:
+// A test of several rooms belongs to the room whose defect it would find. Package shim keeps the tests of the API:
 // Init, Run, groups, arguments and settings. The packages of tests run at the same time.
 //
 // The parts:
@@ -21,5 +21,5 @@
 // Helpers set the environment with Setenv of the test, because communicators read it in shim.Init. So a test that uses
 // them runs in parallel with no other test of its package. [InitOne] takes settings instead of the environment.
 //
-// It imports package shim and its rooms. Only tests import it. It must not read what a room hides.
+// It imports package shim and its rooms. Only tests import it. It must not read unexported state of a room.
 package shimtest

@@ -12,7 +12,7 @@ import (
 // Outage takes planes out of service for some communicators, as their controller does.
 type Outage struct {
 	Down  atomic.Uint64
-	Polls atomic.Int64 // at planes that are down, until all are back; 0: it is not looks that bring them back
+	Polls atomic.Int64 // polls of planes that are down until all planes return; 0: polls do not bring them back
 }
 
 // outageController is a controller of which some planes are out of service.

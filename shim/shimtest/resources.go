@@ -19,7 +19,7 @@ type Resources struct {
 
 // Within reports whether r is at most limit. The runtime may add a few threads.
 func (r Resources) Within(limit Resources) bool {
-	// A runtime that breathes has a few threads more, or less.
+	// The number of threads of the Go runtime varies a little.
 	return r.threads <= limit.threads+8 && r.Goroutines <= limit.Goroutines && r.files <= limit.files &&
 		r.segments <= limit.segments && r.mappings <= limit.mappings
 }

@@ -11,8 +11,8 @@ import (
 	"lightpath/shim/status"
 )
 
-// sight is what this rank knows of the faults that ranks see. A stalled rank tells the leader, and the leader tells all
-// ranks. So the error of each rank names the same faults, whichever rank gives up first.
+// sight holds the faults that ranks have reported to this rank. A stalled rank tells the leader, and the leader tells
+// all ranks. So the error of each rank names the same faults, whichever rank gives up first.
 type sight struct {
 	mu   sync.Mutex
 	told []byte                 // what this rank last told the leader

@@ -85,14 +85,14 @@ type operation struct {
 	ranks []said
 }
 
-// said is the call that a rank is in, as it says.
+// said is a rank's report of the call that it is in.
 type said struct {
 	signature uint64
 	call      string
 	known     bool
 }
 
-// add compares what a rank says with what others said. Different calls with one number are a mistake of the program,
+// add compares the report of a rank with those of others. Different calls with one number are a mistake of the program,
 // known as soon as two ranks have spoken. A rank that gives up ends the communicator for all, and the error names the
 // ranks that are elsewhere.
 func (b *board) add(m *control.Message) {
@@ -141,8 +141,8 @@ func Mismatch(seq uint64, a int, called string, b int, other string) error {
 func (b *board) fail(err error) { go b.c.Spread(err) }
 
 // earlierGrace is how long a time-out waits for one in an operation before. A rank that has finished that operation may
-// time out in its next one a little before the ranks that still wait in it, and they know why. It is less than what
-// ranks that give up wait for the leader.
+// time out in its next one a little before the ranks that still wait in it, and they know why. It is shorter than the
+// time that such ranks wait for the leader.
 const earlierGrace = 400 * time.Millisecond
 
 // stuckBefore reports whether a rank that is missing from an operation has reported that it stalls in one before.

@@ -20,8 +20,8 @@ type Awaited struct {
 	Collectives uint64 `json:"collectives"` // that it has called
 }
 
-// awaited is what other ranks wait for from this rank, as each said last. An old entry does no harm: once this rank has
-// called that many sends, it says nothing.
+// awaited holds, by rank, the last report of what that rank waits for from this rank. An old entry does no harm: it
+// means nothing once this rank has called that many sends.
 type awaited struct {
 	mu     sync.Mutex
 	byRank map[int]Awaited
@@ -58,9 +58,9 @@ func ReportAwaited(c *comm.Core, peer int, a Awaited) {
 	_ = c.Star.ToLeader(&control.Message{Kind: control.MsgAwaited, Arg: uint64(peer), Body: text})
 }
 
-// Unsent returns an error if a rank waits for a message that this rank has not called a send for, while this rank is in
-// a collective that the other has not called. Neither can go on, however slow the planes are: this rank sends nothing
-// more before the collective ends. sent returns the number of sends that this rank has called to a rank.
+// Unsent returns an error if another rank waits for a message whose send this rank has not called, while this rank is
+// in a collective that the other rank has not called. Then neither can continue: this rank sends nothing before the
+// collective ends. sent returns the number of sends that this rank has called to a rank.
 func Unsent(c *comm.Core, seq uint64, call string, sent func(rank int) uint64) error {
 	s := awaitedSlot.Of(c)
 	s.mu.Lock()

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// DefaultTimeout is how long processes get to answer.
+// DefaultTimeout is how long Collect waits for the answers of processes.
 const DefaultTimeout = 2 * time.Second
 
-// minTimeout is the least: asking must be able to end.
+// minTimeout is the shortest useful timeout of a question.
 const minTimeout = 50 * time.Millisecond
 
 // reply is the answer of one process, or its error.
@@ -101,7 +101,7 @@ func askAll(dir string, d time.Duration) ([]reply, error) {
 		wg.Go(func() {
 			r := &replies[i]
 			r.path, r.pid = paths[i], pids[i]
-			// One that is stopped would be waited for in vain.
+			// A stopped process never answers.
 			if r.answer = ProcessAnswer(r.pid); r.answer == Stopped {
 				return
 			}
@@ -120,7 +120,7 @@ func askAll(dir string, d time.Duration) ([]reply, error) {
 	return replies, nil
 }
 
-// merge takes in the answer of one process: a rank's own state precedes what others know of it.
+// merge adds the answer of one process. A rank's own report replaces reports of others on it.
 func (r *Report) merge(comms []Comm) {
 	for _, c := range comms {
 		i := slices.IndexFunc(r.Comms, func(o Comm) bool { return o.ID == c.ID })
@@ -134,7 +134,7 @@ func (r *Report) merge(comms []Comm) {
 	}
 }
 
-// Take takes in words of ranks: a rank's own go before what others know of it.
+// Take adds reports of ranks. A rank's own report replaces reports of others on it.
 func (c *Comm) Take(ranks []Rank) {
 	for i := range ranks {
 		switch known := c.known(ranks[i].Rank); {
@@ -147,8 +147,8 @@ func (c *Comm) Take(ranks []Rank) {
 	slices.SortFunc(c.Ranks, func(a, b Rank) int { return cmp.Compare(a.Rank, b.Rank) })
 }
 
-// gather finds out about the ranks that no socket of this host spoke for: on other hosts, of other
-// users, or stopped. nodes are those whose process numbers mean something here.
+// gather asks for the ranks without an answer from a socket of this host: ranks on other hosts, of other users, or
+// stopped ones. nodes are the nodes whose process numbers are valid here.
 func (c *Comm) gather(replies []reply, nodes map[string]bool, d time.Duration) {
 	unasked := func(r Rank) bool { return r.Answer == Unasked }
 	for i := range c.Ranks {
@@ -177,7 +177,7 @@ func (c *Comm) gather(replies []reply, nodes map[string]bool, d time.Duration) {
 	}
 }
 
-// asker is the process to ask about the rest of a communicator: its leader's if that is here.
+// asker returns the process to ask about the other ranks of a communicator: the leader's process if it is on this host.
 func (c *Comm) asker(replies []reply) *reply {
 	for _, r := range c.Ranks { // ascending
 		if r.Answer != Answered {

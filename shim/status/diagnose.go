@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// Waiting is the state of a communicator in which some rank has waited for another for longer than
-// patience.
+// Waiting is the state of a communicator in which a rank has waited for another for longer than patience.
 const Waiting = "waiting"
 
-// patience is from when on an operation is worth words, in seconds.
+// patience is the time in seconds after which a waiting operation is reported.
 const patience = 1.0
 
 // Diagnose fills in the state of a communicator and one line: the faults that ranks see, then what each rank waits for.
@@ -51,7 +50,7 @@ func (c *Comm) judge() (state, text string) {
 	return c.together(inside, longest)
 }
 
-// failure is the error of a communicator: of its ranks' errors, one that a rank has met itself.
+// failure returns the error of a communicator. It prefers an error that happened on the reporting rank itself.
 func (c *Comm) failure() string {
 	best := ""
 	for i := range c.Ranks {
@@ -70,7 +69,7 @@ func (c *Comm) failure() string {
 	return best
 }
 
-// reportedByAnother is how shim ends the text of an error that a rank was told of.
+// reportedByAnother ends the text of an error that happened on another rank.
 const reportedByAnother = " (reported by another rank)"
 
 func (c *Comm) making() string {
@@ -107,7 +106,7 @@ func (c *Comm) idle(absent []*Rank) (state, text string) {
 	return Healthy, fmt.Sprintf("no rank is in a call; they have made between %d and %d collectives", least, most)
 }
 
-// mismatch finds ranks that made different calls as one and the same.
+// mismatch finds ranks that made different calls with one number.
 func mismatch(inside []*Rank) string {
 	for _, a := range inside {
 		if a.Op.Seq == 0 {
@@ -182,12 +181,12 @@ func (c *Comm) blame(inside, absent []*Rank, longest float64) string {
 		pronoun(len(waiting)), verb(len(waiting), "is", "are"), name(top), ago(longest))
 }
 
-// awaited reports whether someone waits for a message of a rank.
+// awaited reports whether a rank waits for a message of the given rank.
 func awaited(inside []*Rank, rank int) bool {
 	return slices.ContainsFunc(inside, func(r *Rank) bool { return r.Op.Wait != nil && r.Op.Wait.Peer == rank })
 }
 
-// where names the plane on which one of late is waited for, if any is.
+// where names the plane on which waiting ranks wait for one of late, "" if there is none.
 func where(waiting, late []*Rank) string {
 	for _, r := range waiting {
 		w := r.Op.Wait
@@ -203,7 +202,7 @@ func where(waiting, late []*Rank) string {
 	return ""
 }
 
-// together judges ranks of which none is behind: they are in the same operation, or in one-sided calls too.
+// together judges ranks that are all in the same operation or in one-sided calls.
 func (c *Comm) together(inside []*Rank, longest float64) (state, text string) {
 	var stuck []*Rank
 	for _, r := range inside {
@@ -228,7 +227,7 @@ func (c *Comm) together(inside []*Rank, longest float64) (state, text string) {
 			}
 		}
 	}
-	// A rank that is waited for and waits for none holds up the rest.
+	// A rank that others wait for, and that waits for none, blocks the rest.
 	for _, r := range stuck {
 		p := c.known(r.Op.Wait.Peer)
 		if p != nil && p.Op != nil && p.Op.Wait == nil {

@@ -12,9 +12,8 @@ import (
 // suffix ends the names of sockets: NUMBER-RANDOM.sock, the number being the process's.
 const suffix = ".sock"
 
-// Dir is where the sockets of a user's processes are: dir if it is not empty, else a directory of
-// the user's own below runtime ($XDG_RUNTIME_DIR), or the temporary directory where that is empty
-// too.
+// Dir returns the directory with the sockets of a user's processes: dir if it is not empty, else a directory of the
+// user below runtime ($XDG_RUNTIME_DIR) or, if that is empty, below the temporary directory.
 func Dir(dir, runtime string) string {
 	switch {
 	case dir != "":
@@ -41,7 +40,7 @@ func secureDir(dir string) error {
 	return nil
 }
 
-// sockets lists the sockets of a directory with the numbers of their processes.
+// sockets returns the sockets of a directory, and their processes' numbers.
 func sockets(dir string) (paths []string, pids []int, err error) {
 	entries, err := os.ReadDir(dir)
 	if os.IsNotExist(err) {
@@ -60,8 +59,7 @@ func sockets(dir string) (paths []string, pids []int, err error) {
 	return paths, pids, nil
 }
 
-// ProcessAnswer says why a process of this host may not answer: it is Stopped, Gone, or else
-// Silent.
+// ProcessAnswer returns why a process of this host may not answer: Stopped, Gone, or else Silent.
 func ProcessAnswer(pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 // or lower case. The client introduces itself with CLIENT PROTOCOL n; TIMEOUT seconds and SET FORMAT
 // text|json prepare the one STATUS or VERBOSE STATUS, after whose answer the server closes.
 
-// DefaultRASAddress is where NCCL's tools look.
+// DefaultRASAddress is the address that NCCL's tools use by default.
 const DefaultRASAddress = "localhost:28028"
 
-// rasProtocol is the version of the protocol that is spoken here.
+// rasProtocol is the implemented version of the protocol.
 const rasProtocol = 2
 
 // maxCommand bounds a line of a client.
@@ -100,7 +100,7 @@ func ServeRAS(address, version string, collect func(time.Duration) (*Report, err
 // RAS serves the protocol.
 type RAS struct{ ln net.Listener }
 
-// Address is where it listens.
+// Address returns the address of the listener.
 func (r *RAS) Address() string { return r.ln.Addr().String() }
 
 // Close stops listening.
@@ -114,7 +114,7 @@ func serveRAS(conn net.Conn, version string, collect func(time.Duration) (*Repor
 		_ = conn.SetDeadline(time.Now().Add(idleClient))
 		line, err := in.ReadSlice('\n')
 		if err != nil {
-			return // it has left, or sends something else than lines
+			return // the client has left, or sends no lines
 		}
 		c := parseCommand(strings.TrimRight(string(line), "\r\n"))
 		said := "OK"
@@ -191,7 +191,7 @@ func AskRAS(address string, timeout time.Duration, verbose, asJSON bool, w io.Wr
 	return nil
 }
 
-// rasDocument is the JSON of an answer. Field names are NCCL's; those below lightpath are ours.
+// rasDocument is the JSON of an answer. Field names are NCCL's, except those below lightpath.
 type rasDocument struct {
 	Version string    `json:"nccl_version"`
 	Runtime int       `json:"cuda_runtime_version"`
@@ -216,7 +216,7 @@ type rasComm struct {
 	Own       rasOwn       `json:"lightpath"`
 }
 
-// rasOwn is what NCCL's answer has no place for.
+// rasOwn holds fields that NCCL's answer lacks.
 type rasOwn struct {
 	State     string `json:"state"`
 	Diagnosis string `json:"diagnosis"`
@@ -290,7 +290,7 @@ func (c *Comm) ras() rasComm {
 	return out
 }
 
-// writeRAS prints a report for NCCL's client: what NCCL says about a job, then what Write does.
+// writeRAS prints a report for NCCL's client: NCCL's text about a job, then that of Write.
 func (r *Report) writeRAS(w io.Writer, version string, verbose bool) {
 	hosts, ranks, absent := map[string]bool{}, 0, 0
 	for i := range r.Comms {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Source is a process that can be asked. Its methods are called from several goroutines at once.
+// Source answers questions about a process. Safe for concurrent use.
 type Source interface {
 	// Status returns the facts that the process itself knows.
 	Status() Process
@@ -48,8 +48,8 @@ type Server struct {
 	path string
 }
 
-// Serve listens in the directory as process pid; tag keeps the name apart from those of the same
-// number elsewhere. Close ends it.
+// Serve listens in the directory as process pid; tag makes the name unique among processes with the same number in
+// other PID namespaces. Close ends it.
 func Serve(dir string, pid int, tag string, src Source) (*Server, error) {
 	if err := secureDir(dir); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (s *Server) Close() {
 	_ = s.ln.Close()
 }
 
-// accept hands every connection to serve, on a goroutine of its own and not too many at once.
+// accept calls serve for every connection, each on a goroutine, with a bounded number of goroutines.
 func accept(ln net.Listener, serve func(net.Conn)) {
 	slots := make(chan struct{}, maxClients)
 	for {
@@ -110,7 +110,7 @@ func answer(conn net.Conn, src Source) {
 	}
 	ask, id, d, err := parseAsk(line)
 	if err != nil {
-		return // only our own client speaks here
+		return // no client of Lightpath sends this
 	}
 	_ = conn.SetDeadline(time.Now().Add(d + idleClient))
 	e := json.NewEncoder(conn)

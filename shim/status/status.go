@@ -1,13 +1,13 @@
-// Package status answers what everyone is waiting for: what ranks say of themselves, where to ask
-// them, what follows from all answers together, and the text of it.
+// Package status reports what ranks wait for. It has the reports of ranks, the sockets that serve them, the diagnosis
+// of all reports together, and its text.
 //
-// Layer: a leaf below shim and cmd/lightpath, without imports of the project. It knows no
-// communicators: shim fills in the types, and this package carries, joins and judges them.
+// Layer: a leaf below shim and cmd/lightpath, without imports of the project. It knows no communicators: shim fills in
+// the types; this package transmits, merges and diagnoses them.
 package status
 
 import "time"
 
-// Answers of ranks: whether what stands in a [Rank] is its own word.
+// Answers of ranks: whether a [Rank] is the rank's own report.
 const (
 	Answered = "" // it is
 	Unasked  = "unasked"
@@ -29,10 +29,10 @@ const (
 type Rank struct {
 	Rank   int    `json:"rank"`
 	Host   string `json:"host"`
-	Node   string `json:"node"` // equal for processes that see each other's numbers
+	Node   string `json:"node"` // equal for processes in one PID namespace
 	PID    int    `json:"pid"`
 	Device int    `json:"device"`
-	Answer string `json:"answer"` // one of the constants; where not Answered, nothing below is known
+	Answer string `json:"answer"` // one of the constants; unless it is Answered, the fields below are not known
 
 	State       string            `json:"state,omitempty"`
 	Error       string            `json:"error,omitempty"`
@@ -41,9 +41,9 @@ type Rank struct {
 	Groups      uint64            `json:"groups"`           // of sends and receives
 	Counts      map[string]uint64 `json:"counts,omitempty"` // calls by name
 	Last        string            `json:"last,omitempty"`   // the last collective, in words
-	IdleSeconds float64           `json:"idle_seconds"`     // since the last operation ended, where Op is nil
+	IdleSeconds float64           `json:"idle_seconds"`     // since the end of the last operation, if Op is nil
 	Op          *Op               `json:"op,omitempty"`     // in progress
-	Faults      []Fault           `json:"faults,omitempty"` // that the rank sees, if Op waits
+	Faults      []Fault           `json:"faults,omitempty"` // faults that the rank sees, if Op waits
 }
 
 // Op is an operation in progress.
@@ -51,7 +51,7 @@ type Op struct {
 	// of a collective, equal on all ranks; 0: a group of sends and receives, or a one-sided call
 	Seq       uint64  `json:"seq"`
 	Call      string  `json:"call"`
-	Detail    string  `json:"detail"`    // the call with what must agree between ranks
+	Detail    string  `json:"detail"`    // the call, with the values that must agree between ranks
 	Signature uint32  `json:"signature"` // of Detail; 0 where Seq is
 	Algorithm string  `json:"algorithm,omitempty"`
 	Plan      string  `json:"plan,omitempty"` // digest
@@ -59,7 +59,7 @@ type Op struct {
 	Wait      *Wait   `json:"wait,omitempty"` // nil while it moves
 }
 
-// What an operation can wait for.
+// Events for which an operation can wait.
 const (
 	ForSend    = "send"
 	ForReceive = "receive"
@@ -92,7 +92,7 @@ type Comm struct {
 	Ranks     []Rank `json:"ranks"` // ascending; all of them once the communicator is made
 }
 
-// Process is the answer of one process: its own ranks, and where the others are.
+// Process is the answer of one process: its own ranks, and the places of the others.
 type Process struct {
 	Version string `json:"version"` // of the library
 	Host    string `json:"host"`
@@ -112,7 +112,7 @@ type Report struct {
 	Comms     []Comm    `json:"communicators"`
 }
 
-// Worst is the state of the communicator that is worst off: Failed, Waiting, Making or Healthy.
+// Worst returns the worst state of all communicators: Failed, Waiting, Making or Healthy.
 func (r *Report) Worst() string {
 	worst := Healthy
 	for _, s := range []string{Making, Waiting, Failed} {
@@ -125,7 +125,7 @@ func (r *Report) Worst() string {
 	return worst
 }
 
-// known is the entry of a rank, nil where there is none.
+// known returns the entry of a rank, nil if there is none.
 func (c *Comm) known(rank int) *Rank {
 	for i := range c.Ranks {
 		if c.Ranks[i].Rank == rank {

@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 )
 
-// Write prints a report: a line per communicator, and with verbose, or where something is wrong, one
-// per rank.
+// Write prints a report: a line per communicator, and a line per rank if verbose is set or the communicator is not
+// healthy.
 func (r *Report) Write(w io.Writer, verbose bool) {
 	if len(r.Comms) == 0 {
 		fmt.Fprintln(w, "no communicators on this host")
@@ -24,7 +24,7 @@ func (r *Report) Write(w io.Writer, verbose bool) {
 	}
 }
 
-// title is what there is to say of a communicator besides its state.
+// title describes a communicator without its state.
 func (c *Comm) title() string {
 	s := ""
 	if c.Name != "" {

@@ -17,7 +17,7 @@ func (c *Comm) which(f func(*Rank) bool) []*Rank {
 	return some
 }
 
-// who names a rank and its process.
+// who returns the name of a rank and its process.
 func (r *Rank) who() string {
 	if r.Host == "" {
 		return fmt.Sprintf("rank %d", r.Rank)
@@ -25,7 +25,7 @@ func (r *Rank) who() string {
 	return fmt.Sprintf("rank %d (%s, process %d)", r.Rank, r.Host, r.PID)
 }
 
-// doing says what a rank that others wait for does instead.
+// doing describes what a rank that others wait for does instead.
 func (r *Rank) doing() string {
 	switch {
 	case r.Answer == Stopped:
@@ -42,7 +42,7 @@ func (r *Rank) doing() string {
 	return "which has made no call yet"
 }
 
-// describe names ranks with what they do; of many the first.
+// describe lists ranks with what they do; of many, only the first.
 func describe(ranks []*Rank) string {
 	const most = 3
 	var words []string
@@ -56,7 +56,7 @@ func describe(ranks []*Rank) string {
 	return s
 }
 
-// name is the operation of a rank, as "AllReduce #42".
+// name returns the operation of a rank, as "AllReduce #42".
 func name(r *Rank) string {
 	if r.Op.Seq == 0 {
 		return r.Op.Call
@@ -73,7 +73,7 @@ func verb(n int, one, many string) string {
 
 func pronoun(n int) string { return verb(n, "it", "they") }
 
-// ago is a number of seconds in words.
+// ago formats a number of seconds.
 func ago(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	switch {
@@ -93,10 +93,10 @@ func listOf(ranks []*Rank) string {
 	return ListRanks(numbers)
 }
 
-// maxSpans is how many stretches of ranks a sentence names.
+// maxSpans is the most ranges of ranks in a text.
 const maxSpans = 8
 
-// ListRanks names ranks in ascending order, as "ranks 0-3, 7", the first stretches of many.
+// ListRanks lists ranks in ascending order, as "ranks 0-3, 7". Of many ranges, it lists the first.
 func ListRanks(ranks []int) string {
 	var spans []string
 	for i := 0; i < len(ranks); {

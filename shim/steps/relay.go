@@ -8,10 +8,10 @@ import (
 )
 
 // Relay is a long message of a group, between device memory and another rank. Messages of a group may depend on each
-// other in ways that no rank sees alone, so each moves by itself: through two slots of staging memory, on a stream of
-// its own. A piece to send is copied into a slot when the piece before the last has left it. A piece to receive has a
-// slot when the piece before the last has been copied out of it. Two words tell how many pieces the stream has copied,
-// and how many the CPU has moved.
+// other across ranks, so each relay moves independently: through two slots of staging memory, on a stream of its own.
+// Pieces use the slots in turn. A piece to send enters a slot when the CPU has sent the slot's previous piece. A piece
+// to receive enters a slot when the slot's previous piece has been copied out. Two words count the pieces that the
+// stream has copied, and those that the CPU has moved.
 //
 // The CPU waits for no device, and nothing is put on streams after the launch. While there are relays the CPU looks at
 // the words every 100 us if nothing else moves.
@@ -25,15 +25,15 @@ type Relay struct {
 
 	Copied *uint32 // pieces that the stream has copied; nil until there is a stream
 	Moved  *uint32 // pieces that the CPU has moved
-	Base   uint32  // of both words when the relay begins
+	Base   uint32  // value of both words when the relay begins
 	moved  uint32  // pieces, in their order
-	ahead  bool    // the piece behind them has been moved too
+	ahead  bool    // the next piece has been moved, too
 }
 
 // RelaySlots is how many slots a relay has.
 const RelaySlots = 2
 
-// Relays are those of a step, and the gate of its messages.
+// Relays holds the relays of a step. It is the gate of the step's messages.
 type Relays struct {
 	All   []Relay
 	Selfs []SelfCopy
@@ -42,7 +42,7 @@ type Relays struct {
 	order  []relayPiece // by message, as the executor numbers them
 }
 
-// relayPiece is a part of a relay; relay is -1 for a message that is none.
+// relayPiece is a part of a relay. relay is -1 for a message without a relay.
 type relayPiece struct {
 	relay int32
 	piece uint32
@@ -56,7 +56,7 @@ type SelfCopy struct {
 
 func (r *Relays) begin() { r.All, r.pieces, r.order = r.All[:0], r.pieces[:0], r.order[:0] }
 
-// skip says that the step's calls so far that are not known belong to no relay.
+// skip records that the calls of the step so far, without an entry, belong to no relay.
 func (r *Relays) skip(calls int) {
 	for len(r.pieces) < calls {
 		r.pieces = append(r.pieces, relayPiece{relay: -1})
@@ -98,7 +98,7 @@ func (r *Relays) Over(message int) {
 	atomic.StoreUint32(on.Moved, on.Base+on.moved)
 }
 
-// Release lets the streams go on, whatever has become of the messages.
+// Release lets the streams continue, also if messages have failed.
 func (r *Relays) Release() {
 	for i := range r.All {
 		if on := &r.All[i]; on.Moved != nil {

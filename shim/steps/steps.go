@@ -14,9 +14,9 @@ import (
 // with two rooms of staging memory: the results of a step can be copied out of one room while the next step's data is
 // in the other.
 //
-// One piece follows another, call by call: that order is the same on all ranks, whatever their groups are. Only sends
-// and receives of one group may depend on each other in ways that no rank sees alone. They are one step, in which long
-// ones move by themselves ([Relay]).
+// Pieces run one after another, call by call. This order is the same on all ranks, whatever their groups are. Only
+// sends and receives of one group may depend on each other across ranks. They are one step, in which long messages move
+// independently ([Relay]).
 type List struct {
 	Comm    *comm.Core
 	From    []calls.Call // as they were made, checked
@@ -33,11 +33,11 @@ type List struct {
 
 	together bool // several messages, which are one step
 	sendRoom int  // bytes of staging memory in each room for what a step sends,
-	recvRoom int  // and for what it receives, never in the place of what another step sends
+	recvRoom int  // and for what it receives, which never overlaps the data that another step sends
 	deadline time.Time
 	at       unsafe.Pointer // the staging memory
 	sendAt   int            // how far it is in use
-	recvAt   int            // place of its own for what is received; -1: behind what is sent
+	recvAt   int            // offset of the received data; -1: after the sent data
 }
 
 // Staged says which buffers of a call the CPU must have in staging memory.
@@ -67,11 +67,11 @@ const (
 	scalarRoom = 8
 	// roomAlign aligns buffers in staging memory to a cache line.
 	roomAlign = 64
-	// Rooms are those of the steps on their way.
+	// Rooms is the number of rooms of staging memory.
 	Rooms = 2
 )
 
-// Aligned returns what so many bytes take in staging memory.
+// Aligned returns the bytes of staging memory for a buffer of size bytes.
 func Aligned(size int) int { return (size + roomAlign - 1) &^ (roomAlign - 1) }
 
 // Strided reports whether the rows of the buffer are not adjacent.
@@ -79,7 +79,7 @@ func (m *Move) Strided() bool { return m.Rows > 1 && m.Width < m.Pitch }
 
 func (m *Move) room() int { return Aligned(m.Width * m.Rows) }
 
-// rowsOf returns what n elements of each block of a call are in its buffers.
+// rowsOf returns n elements of each block of a call as rows of its buffers.
 func rowsOf(c *calls.Call, n uint64) (send, recv Move) {
 	if c.Count == 0 || c.Kind.OneSided() {
 		return send, recv
@@ -91,8 +91,8 @@ func rowsOf(c *calls.Call, n uint64) (send, recv Move) {
 	return send, recv
 }
 
-// room returns what n elements of each block of a call take in staging memory. Rows of host memory that are not
-// adjacent take some too.
+// room returns the bytes of staging memory for n elements of each block of a call. Rows of host memory that are not
+// adjacent need staging memory, too.
 func (l *List) room(i int, n uint64) (sent, received int) {
 	send, recv := rowsOf(&l.From[i], n)
 	if l.Staged[i].Send || send.Strided() {
@@ -110,8 +110,8 @@ func (l *List) Begin(c *comm.Core) {
 	l.From, l.Staged, l.Scalars, l.Relays.Selfs = l.From[:0], l.Staged[:0], l.Scalars[:0], l.Relays.Selfs[:0]
 }
 
-// Measure divides the calls into steps, and returns what staging memory they take. Calls that fit into the memory of
-// steps on their way are one step, unless the ranks have agreed to cut one of them.
+// Measure divides the calls into steps, and returns the bytes of staging memory for them. Calls that fit into both
+// rooms are one step, unless the ranks have agreed to cut one of them.
 func (l *List) Measure() int {
 	all, messages, cut := 0, 0, false
 	for i := range l.From {
@@ -142,7 +142,7 @@ func (l *List) Measure() int {
 
 func (l *List) scalarsRoom() int { return Aligned(scalarRoom * len(l.Scalars)) }
 
-// messagesRoom returns what the messages take that are one step.
+// messagesRoom returns the bytes of staging memory for messages that are one step.
 func (l *List) messagesRoom() (size int) {
 	for i := range l.From {
 		c := &l.From[i]
@@ -158,7 +158,7 @@ func (l *List) messagesRoom() (size int) {
 	return size
 }
 
-// Write makes the steps. Their staging memory, of the size that [List.Measure] has returned, is at a place of its own.
+// Write makes the steps, with staging memory at an address. Its size is the result of [List.Measure].
 func (l *List) Write(at unsafe.Pointer) {
 	l.at = at
 	l.Steps, l.Calls, l.Outs, l.Ins = l.Steps[:0], l.Calls[:0], l.Outs[:0], l.Ins[:0]
@@ -260,7 +260,7 @@ func (l *List) add(i int, first, n uint64) {
 
 // addCall adds part of a call, or a call with staging memory as its buffers.
 func (l *List) addCall(c calls.Call) {
-	_ = c.Resolve() // its buffers overlap as those of the call do, or not at all
+	_ = c.Resolve() // cannot fail: its buffers overlap as those of the call do, or not at all
 	l.Calls = append(l.Calls, c)
 }
 
@@ -313,21 +313,21 @@ func (l *List) Run(k int) error {
 	return nil
 }
 
-// CopyOuts has the CPU copy what step k sends out of host memory.
+// CopyOuts copies the data that step k sends from host memory to staging memory.
 func (l *List) CopyOuts(k int) {
 	for i := l.Before(k).Outs; i < l.Steps[k].Outs; i++ {
 		l.Outs[i].copyRows(false)
 	}
 }
 
-// CopyIns has the CPU copy what step k has received into host memory.
+// CopyIns copies the data that step k has received from staging memory to host memory.
 func (l *List) CopyIns(k int) {
 	for i := l.Before(k).Ins; i < l.Steps[k].Ins; i++ {
 		l.Ins[i].copyRows(true)
 	}
 }
 
-// copyRows copies between host memory and staging memory, back into host memory if back is set.
+// copyRows copies from host memory to staging memory or, if back is set, in the opposite direction.
 func (m *Move) copyRows(back bool) {
 	if !m.ByCPU {
 		return

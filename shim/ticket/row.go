@@ -79,9 +79,8 @@ func DecodeRow(b []byte, rank, ranks int) (*Row, error) {
 	return &Row{Sends: list[:sends:sends], Recvs: list[sends:]}, nil
 }
 
-// Match puts the rows of all ranks together. It returns what pairs exchange, in order of source
-// and destination, and whether every send meets its receive. An error is a message whose two ends
-// differ in size.
+// Match combines the rows of all ranks. It returns the bytes that pairs exchange, in order of source and destination,
+// and whether every send meets its receive. It returns an error if the two ends of a message differ in size.
 func Match(rows []*Row) (pairs []planning.Pair, closed bool, err error) {
 	var sends, recvs []endpoint
 	for r, row := range rows {
@@ -125,7 +124,7 @@ type endpoint struct {
 	bytes    int64
 }
 
-// compare orders messages, whatever their size is said to be.
+// compare orders messages without their sizes.
 func (e endpoint) compare(o endpoint) int {
 	return cmp.Or(cmp.Compare(e.src, o.src), cmp.Compare(e.dst, o.dst), cmp.Compare(e.number, o.number))
 }

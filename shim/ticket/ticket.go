@@ -25,7 +25,7 @@ const (
 	// Interim: the plan is the perstep plan, which every rank can derive.
 	Interim
 	// Maps: the ticket has the planes' maps, since they may have moved after this communicator left them. A rank cannot
-	// look for itself: a switch in which it has no part may have moved a plane on by then.
+	// read the maps itself: a switch in which it has no part may have changed a plane by then.
 	Maps
 	allFlags = 1<<iota - 1
 )
@@ -42,14 +42,14 @@ type Ticket struct {
 // OnPackets reports whether the operation runs on packet planes.
 func (t *Ticket) OnPackets() bool { return t.Flags&Packet != 0 }
 
-// Plane is where a plane stands.
+// Plane is the epoch and map of a plane.
 type Plane struct {
 	Epoch uint32
 	Hash  uint64              // of its map, in ranks
 	Maps  circuit.Permutation // the map; in tickets only with the flag Maps
 }
 
-// At returns where a plane with that map stands.
+// At returns the Plane with an epoch and a map.
 func At(epoch uint32, m circuit.Permutation) Plane { return Plane{epoch, m.Digest(), m} }
 
 // MapsOf returns the maps of some planes, in their order.
@@ -61,7 +61,7 @@ func MapsOf(planes []Plane, use planeset.Set) []circuit.Permutation {
 	return maps
 }
 
-// Standing hashes where some planes stand.
+// Standing returns a hash of the epochs and maps of some planes.
 func Standing(planes []Plane, use planeset.Set) (h uint64) {
 	for j := range use.Each() {
 		h = h*0x9e3779b97f4a7c15 + planes[j].Hash

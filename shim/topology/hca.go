@@ -15,7 +15,7 @@ var ErrHCA = errors.New("bad hca")
 const maxName = 64
 
 // HCA is an RDMA port in the syntax of one entry of NCCL_IB_HCA and of a plane's hca:
-// device[:port[:rail[:plane]]]. Parts that are not given are Unknown.
+// device[:port[:rail[:plane]]]. Missing parts are Unknown.
 type HCA struct {
 	Device            string
 	Port, Rail, Plane int
@@ -112,8 +112,8 @@ func ParseHCAs(text string) (HCAs, error) {
 	return l, nil
 }
 
-// Select returns the ports that are meant, of devices with these names: in the order of the
-// entries, or of the names where those exclude. Ports that no entry names are number 1.
+// Select returns the ports that the list selects from devices with these names. They are in the order of the entries
+// or, if the entries exclude devices, of the names. An entry without a port selects port 1.
 func (l HCAs) Select(names []string) []HCA {
 	var chosen []HCA
 	take := func(h HCA, name string) {
@@ -143,14 +143,14 @@ func (l HCAs) Select(names []string) []HCA {
 	return chosen
 }
 
-// names reports whether an entry means a device.
+// names reports whether an entry selects a device.
 func (l HCAs) names(h HCA, device string) bool {
 	return h.Device == device || !l.Exact && strings.HasPrefix(device, h.Device)
 }
 
-// OnPlanes deals ports to planes and returns the one that a rank uses on each: ports that name
-// their plane go there, others in turn. Of several on a plane the local-th rank of a host
-// uses the local-th, and so on round. It reports the first plane that has none.
+// OnPlanes assigns ports to planes, and returns the port that a rank uses on each. Ports that name a plane belong to
+// it; others are assigned in turn. If a plane has several ports, the ranks of a host use them in turn, by local rank.
+// The error names the first plane without a port.
 func OnPlanes(ports []HCA, planes, local int) ([]HCA, error) {
 	used := make([]HCA, planes)
 	for j := range used {

@@ -17,17 +17,16 @@ const (
 	PHB  Distance = "PHB"  // through one PCIe host bridge, most often that of a CPU
 	NODE Distance = "NODE" // through host bridges of one NUMA node
 	SYS  Distance = "SYS"  // between NUMA nodes
-	// Unplaced is said of functions that sysfs does not list.
+	// Unplaced is the distance of functions that sysfs does not list.
 	Unplaced Distance = "?"
 )
 
 var order = []Distance{PIX, PXB, PHB, NODE, SYS, Unplaced}
 
-// Nearer reports whether d is a shorter way than e.
+// Nearer reports whether d is less than e.
 func (d Distance) Nearer(e Distance) bool { return slices.Index(order, d) < slices.Index(order, e) }
 
-// Far reports whether the way leaves the host bridge of the nearer end, where peer-to-peer
-// transfers are slow or refused.
+// Far reports whether the path passes several host bridges, where peer-to-peer transfers are slow or refused.
 func (d Distance) Far() bool { return PHB.Nearer(d) }
 
 // function is a PCI function.
@@ -73,9 +72,9 @@ func (s sysfs) functions() (map[string]function, error) {
 	return bus, err
 }
 
-// distance compares the ways to two functions. A switch shows as two bridges, its upstream port
-// and one downstream port for each device, so functions behind one switch part below the upstream
-// port: one bridge each at most remains above them.
+// distance compares the paths to two functions. A switch appears as two bridges: its upstream port, and a downstream
+// port for each device. So the paths to functions behind one switch differ only below the upstream port, in at most one
+// bridge each.
 func distance(a, b function, nodes int) Distance {
 	if len(a.chain) == 0 || len(b.chain) == 0 {
 		return Unplaced
@@ -101,7 +100,7 @@ func distance(a, b function, nodes int) Distance {
 	return PXB
 }
 
-// slot is an address without its function.
+// slot returns an address without its function.
 func slot(pci string) string { return pci[:strings.LastIndexByte(pci, '.')] }
 
 // isPCI reports whether text is an address "DDDD:BB:DD.F", with a domain of four digits or more.
@@ -129,8 +128,8 @@ type Matrix struct {
 	Rows [][]Distance `json:"rows"` // by GPU, then by adapter
 }
 
-// Adapter is a PCI function with network interfaces, RDMA devices or both. Virtual functions are
-// left out where their physical one is in sight: they are as far as it is.
+// Adapter is a PCI function with network interfaces, RDMA devices or both. A virtual function is omitted if its
+// physical function is visible, because both have the same distances.
 type Adapter struct {
 	PCI  string   `json:"pci"`
 	NICs []string `json:"nics"`

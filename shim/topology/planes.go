@@ -7,12 +7,12 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// Plane is a plane of a fabric file and what this machine has for it.
+// Plane is a plane of a fabric file, with this machine's hardware for it.
 type Plane struct {
 	Index     int      `json:"index"`
 	Name      string   `json:"name"`
-	Interface string   `json:"interface,omitempty"` // as the file says, or of the HCA's port
-	HCA       string   `json:"hca,omitempty"`       // as the file says, or "device:port" of the interface
+	Interface string   `json:"interface,omitempty"` // from the file, or that of the HCA's port
+	HCA       string   `json:"hca,omitempty"`       // from the file, or "device:port" of the interface
 	PCI       string   `json:"pci,omitempty"`
 	NUMANode  int      `json:"numa_node"`
 	GPU       string   `json:"nearest_gpu,omitempty"` // address
@@ -20,8 +20,7 @@ type Plane struct {
 	Warnings  []string `json:"warnings"`
 }
 
-// match looks for the interface or the HCA of each plane. A plane that names neither is emulated
-// on sockets and needs nothing of the machine.
+// match finds the interface or the HCA of each plane. A plane that names neither is emulated and needs no hardware.
 func match(m *Machine, bus map[string]function, f *fabric.Fabric) []Plane {
 	planes := make([]Plane, len(f.Planes))
 	for i := range f.Planes {
@@ -95,7 +94,7 @@ func (p *Plane) matchHCA(m *Machine, gbps float64) {
 	p.tooSlow(fmt.Sprintf("port %d of %s", port.Number, d.Name), port.RateGbps, gbps)
 }
 
-// port returns the port with a number; for Unknown the first that is active, or else the first.
+// port returns the port with a number. For Unknown it returns the first active port, or else the first port.
 func (d *RDMA) port(number int) *Port {
 	for i := range d.Ports {
 		if d.Ports[i].Number == number || number == Unknown && d.Ports[i].State == "ACTIVE" {
@@ -108,15 +107,15 @@ func (d *RDMA) port(number int) *Port {
 	return nil
 }
 
-// tooSlow warns of a link below the plane's rate. Rates are equal to a thousandth: ports round
-// theirs. The rate of a virtual interface or a software device is only nominal.
+// tooSlow warns of a link below the plane's rate. A deviation of a thousandth is allowed, because ports round their
+// rates. The rate of a virtual interface or a software device is only nominal.
 func (p *Plane) tooSlow(what string, has, wants float64) {
 	if p.PCI != "" && has > 0 && has < wants*(1-1e-3) {
 		p.warn("%s runs at %g Gb/s, below the plane's %g Gb/s", what, has, math.Round(wants*1e3)/1e3)
 	}
 }
 
-// nearest finds the GPU from which the plane is reached best.
+// nearest finds the GPU nearest to the plane.
 func (p *Plane) nearest(m *Machine, bus map[string]function) {
 	if p.PCI == "" || len(m.GPUs) == 0 {
 		return
@@ -132,7 +131,7 @@ func (p *Plane) nearest(m *Machine, bus map[string]function) {
 	}
 }
 
-// shared warns of planes on one port: they do not add up.
+// shared warns of planes on one port, whose rates do not add up.
 func shared(planes []Plane) {
 	first := map[[2]string]int{}
 	for i := range planes {

@@ -23,7 +23,7 @@ func (s sysfs) rdma(bus map[string]function) ([]RDMA, error) {
 		if f, ok := bus[pci]; ok {
 			d.NUMANode, d.virtualFunction = f.node, f.physical != ""
 		}
-		// A software device names the interface below it, also where its table of GIDs is empty.
+		// A software device names the interface below it, even if its table of GIDs is empty.
 		if parent := s.text(target, "parent"); parent != "" && len(d.Ports) > 0 && d.Ports[0].Netdev == "" {
 			d.Ports[0].Netdev = parent
 		}

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// sysfs reads attributes of a tree laid out as /sys. An attribute that is absent or unreadable
-// reads as "": drivers refuse many of them in ordinary states, as speed while a link is down.
+// sysfs reads attributes of a tree laid out as /sys. A missing or unreadable attribute reads as "": drivers refuse many
+// attributes in ordinary states, such as speed while a link is down.
 type sysfs struct{ fs.FS }
 
 func (s sysfs) text(elem ...string) string {
@@ -23,7 +23,7 @@ func (s sysfs) text(elem ...string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// integer reads a number, or returns otherwise.
+// integer reads a number. If that fails, it returns otherwise.
 func (s sysfs) integer(otherwise int, elem ...string) int {
 	v, err := strconv.Atoi(s.text(elem...))
 	if err != nil {
@@ -32,7 +32,7 @@ func (s sysfs) integer(otherwise int, elem ...string) int {
 	return v
 }
 
-// link returns where a symbolic link points, as a path of the tree; "" where it is none.
+// link returns the target of a symbolic link, as a path of the tree; "" if there is no link.
 func (s sysfs) link(elem ...string) string {
 	name := path.Join(elem...)
 	target, err := fs.ReadLink(s.FS, name)
@@ -95,7 +95,7 @@ func memTotal(meminfo string) uint64 {
 }
 
 // deviceOf returns the directory of the device that a class entry belongs to, and the address of
-// its PCI function: the innermost one on the path, for virtio puts a bus of its own between.
+// its PCI function: the innermost one on the path, because virtio adds a bus below the function.
 func deviceOf(target, class string) (dir, pci string) {
 	if i := strings.LastIndex(target, "/"+class+"/"); i >= 0 {
 		dir = target[:i]

@@ -14,8 +14,7 @@ const Version = 1
 // Unknown stands for a NUMA node, an index or a part of an [HCA] that is not known.
 const Unknown = -1
 
-// Machine is the hardware that was found. Lists are sorted and never nil, so that two runs on one machine print the
-// same.
+// Machine is the hardware of a machine. Lists are sorted and never nil, so that two runs on one machine print the same.
 type Machine struct {
 	Version   int       `json:"version"`
 	Nodes     []Node    `json:"numa_nodes"`
@@ -47,7 +46,7 @@ type NIC struct {
 	Driver    string `json:"driver,omitempty"`
 	PCI       string `json:"pci,omitempty"` // address of the function; "" for a virtual interface
 	NUMANode  int    `json:"numa_node"`     // or Unknown
-	SpeedMbps int    `json:"speed_mbps"`    // 0 where the driver does not say, as while the link is down
+	SpeedMbps int    `json:"speed_mbps"`    // 0 if the driver does not report it, for example while the link is down
 	MTU       int    `json:"mtu"`
 	State     string `json:"state"` // the kernel's operstate: up, down, unknown, ...
 	RDMA      string `json:"rdma,omitempty"`
@@ -86,7 +85,7 @@ type GID struct {
 	Netdev string `json:"netdev,omitempty"`
 }
 
-// GPU is an NVIDIA GPU. Without NVML only the fields that sysfs tells are set.
+// GPU is an NVIDIA GPU. Without NVML, only the fields from sysfs are set.
 type GPU struct {
 	Index       int      `json:"index"` // NVML's, or Unknown
 	PCI         string   `json:"pci"`
@@ -97,7 +96,7 @@ type GPU struct {
 	NVLinks     []NVLink `json:"nvlinks"` // by far end
 }
 
-// NVLink is the active links from a GPU to one far end.
+// NVLink is the active links from a GPU to one remote end.
 type NVLink struct {
 	Kind  string `json:"kind"` // gpu, switch, cpu, other
 	PCI   string `json:"pci"`
@@ -111,18 +110,19 @@ type GPUReport struct {
 	Problems []string `json:"problems,omitempty"`
 }
 
-// Sources is where [Discover] looks. Functions may be nil: then their part stays empty.
+// Sources holds the sources of [Discover]. Functions may be nil; then their part stays empty.
 type Sources struct {
 	Sysfs fs.FS // the tree of /sys
 	// CharDevices returns the character devices of an RDMA device.
 	CharDevices func(device string) []string
-	// RDMAOf returns the RDMA device of a network interface that sysfs does not pair with one.
+	// RDMAOf returns the RDMA device of a network interface for which sysfs shows none.
 	RDMAOf func(netdev string) (string, error)
 	GPUs   func(context.Context) (GPUReport, error)
-	Fabric *fabric.Fabric // the planes to look for; may be nil
+	Fabric *fabric.Fabric // the planes to find; may be nil
 }
 
-// Discover looks at the machine. It always returns one: what could not be read is under Problems.
+// Discover reads the hardware of the machine. It always returns a Machine; Problems lists the parts that it could not
+// read.
 func Discover(ctx context.Context, from Sources) *Machine {
 	m := &Machine{Version: Version, Nodes: []Node{}, NICs: []NIC{}, RDMA: []RDMA{}, GPUs: []GPU{}, Planes: []Plane{},
 		Problems: []Problem{}}
@@ -141,15 +141,14 @@ func Discover(ctx context.Context, from Sources) *Machine {
 	return m
 }
 
-// attempt notes the error of one part.
+// attempt records the error of one part.
 func (m *Machine) attempt(part string, read func() error) {
 	if err := read(); err != nil {
 		m.Problems = append(m.Problems, Problem{part, err.Error()})
 	}
 }
 
-// pair joins interfaces and RDMA devices: by the ports' own tables, or as the caller's source
-// knows.
+// pair matches interfaces with RDMA devices, by the ports' tables or by the caller's source.
 func (m *Machine) pair(from Sources) {
 	byNetdev := map[string]string{}
 	for i := range m.RDMA {
@@ -172,14 +171,14 @@ func (m *Machine) pair(from Sources) {
 		if n.RDMA != "" || n.PCI == "" || from.RDMAOf == nil {
 			continue
 		}
-		// Most interfaces have no such device, which is the error: nothing to report.
+		// The error means that the interface has no such device, as most have none.
 		if device, err := from.RDMAOf(n.Name); err == nil {
 			n.RDMA = device
 		}
 	}
 }
 
-// gpus lists the GPUs on the bus and adds what NVML knows of them.
+// gpus lists the GPUs on the bus, and adds facts from NVML.
 func (m *Machine) gpus(ctx context.Context, s sysfs, bus map[string]function,
 	ask func(context.Context) (GPUReport, error)) {
 	m.GPUs = s.gpus(bus)

@@ -27,7 +27,7 @@ import (
 // is final when it is sent, and the journal of the other rank begins at that position or before. If a rank closed the
 // socket earlier, its kernel could have acknowledged bytes that it then loses.
 
-// Failover says when the connections of an endpoint are replaced.
+// Failover holds the options for replacing the connections of an endpoint.
 type Failover struct {
 	// Heartbeat is the time after which a rank is lost if no plane brings an answer from its host. A plane without an
 	// answer is left before that. 0: a connection that breaks is not replaced.
@@ -132,7 +132,7 @@ func (g *guard) leave(c *conn, cause error) {
 func (c *conn) finish() (at uint64, turn int) {
 	if c.fd >= 0 {
 		c.drain()
-		// The network may have lost the way to the other rank: send nothing more.
+		// The connection may no longer reach the other rank: send nothing more.
 		_ = unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 		_ = unix.Close(c.fd)
 		c.fd = -1
@@ -199,7 +199,7 @@ func (g *guard) recover(c *conn) {
 		if !down {
 			return
 		}
-		if errors.Is(cause, errLeft) || round > 0 { // the other rank is at it already
+		if errors.Is(cause, errLeft) || round > 0 { // the other rank is already resuming the stream
 			select {
 			case <-g.ctx.Done():
 			case <-time.After(min(10*time.Millisecond<<min(round, 8), limit/attempts)):
@@ -229,8 +229,8 @@ func (g *guard) recover(c *conn) {
 	}
 }
 
-// state returns since when and why a stream has no connection. If it has one, or needs none any more, the goroutine
-// that calls state stops its work on the stream.
+// state returns since when and why a stream has no connection. If the stream has a connection, or no longer needs one,
+// state ends the caller's work on the stream.
 func (g *guard) state(c *conn) (since time.Time, down bool, cause error) {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()

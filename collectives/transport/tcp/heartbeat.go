@@ -27,8 +27,8 @@ func (g *guard) probe(fd int) error {
 	return keepAlive(fd, max(1, int(g.o.Heartbeat/(5*time.Second))), unix.TCP_KEEPCNT, count)
 }
 
-// probe makes the kernel probe the other host of an idle connection that is never replaced. The kernel ends the
-// connection after as long a silence as one with data.
+// probe makes the kernel probe the other host of an idle connection that is never replaced. The kernel ends it after
+// the same silence as a connection with data.
 func (c *conn) probe() {
 	const retries = 15 * time.Minute // Linux's tcp_retries2
 	if c.probed {
@@ -108,7 +108,7 @@ func unanswered(info *unix.TCPInfo, limit time.Duration) bool {
 	return (info.Probes > 0 || info.Retransmits > 0) && time.Duration(info.Last_ack_recv)*time.Millisecond >= limit
 }
 
-// home takes a stream back to its plane, if that carries a connection again.
+// home returns a stream to its own plane, if the plane carries connections again.
 func (g *guard) home(c *conn) {
 	err := g.attempt(c, c.plane, g.o.Heartbeat/4)
 	g.e.mu.Lock()

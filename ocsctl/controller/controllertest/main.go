@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Main runs tests of which most wait for timeouts: more of them at once than there are processors.
+// Main runs tests, more at once than there are processors, because most wait for timeouts.
 func Main(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil {

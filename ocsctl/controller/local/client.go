@@ -16,9 +16,8 @@ import (
 // requestTimeout bounds writes and the answers to questions; only Acquire waits longer.
 const requestTimeout = 5 * time.Second
 
-// Client is a rank's connection to the controller of its host. Poll and State read shared
-// memory, so they see a switch as soon as it has happened, and Post writes there.
-// Safe for concurrent use.
+// Client is a rank's connection to the controller of its host. Poll and State read shared memory, so they see a switch
+// at once. Post writes to shared memory. Safe for concurrent use.
 type Client struct {
 	conn    *conn
 	socket  string // of the controller
@@ -47,13 +46,13 @@ type Client struct {
 	held    map[uint64]uint64 // holder -> planes
 	once    sync.Once
 
-	// users counts the calls that look at mapped memory right now; Close, which sets closed,
-	// waits for them before it unmaps.
+	// users counts the calls that use mapped memory. Close sets closed, and waits for these calls before it unmaps.
 	users  atomic.Int32
 	closed atomic.Bool
 }
 
-// clientPlane is a plane's posting end, and caches of what is built from shared memory.
+// clientPlane is a client's state of a plane: its end of the ring of posts, and caches of values read from shared
+// memory.
 type clientPlane struct {
 	post    sync.Mutex // the ring has one producer
 	state   atomic.Pointer[cachedState]
@@ -73,33 +72,34 @@ type cachedFault struct {
 
 var _ ocsctl.Client = (*Client)(nil)
 
-// Port is this client's port.
+// Port returns this client's port.
 func (c *Client) Port() int { return c.port }
 
-// NumPorts is the number of ports of every plane.
+// NumPorts returns the number of ports of every plane.
 func (c *Client) NumPorts() int { return c.fabric.Ports }
 
-// Planes describes the planes; read-only.
+// Planes returns the descriptions of the planes; read-only.
 func (c *Client) Planes() []ocsctl.PlaneInfo { return c.fabric.Planes }
 
-// DataPlane says what carries the data: one of the ocsctl.Data constants.
+// DataPlane returns one of the ocsctl.Data constants.
 func (c *Client) DataPlane() string { return c.fabric.DataPlane }
 
-// Version is that of the controller's software; "" where it does not say.
+// Version returns the version of the controller's software, "" if the controller does not send it.
 func (c *Client) Version() string { return c.version }
 
-// Bell is rung after every state change, and by a data path that has memory with this rank.
+// Bell returns the doorbell that the controller rings after every change of state, and that a data path rings if it
+// shares memory with this rank.
 func (c *Client) Bell() *shmring.Doorbell { return c.bell.Doorbell }
 
-// CoreBell wakes the controller: for what it is to look for in Rings.
+// CoreBell returns the doorbell that wakes the controller to look at Rings.
 func (c *Client) CoreBell() *shmring.Doorbell { return c.core }
 
-// Rings returns the memory that the data path shares with this rank, valid until Close, and what
-// the controller tells of it; nil where there is none.
+// Rings returns the memory that the data path shares with this rank, valid until Close, and its description; nil if
+// there is none.
 func (c *Client) Rings() ([]byte, *RingsInfo) { return c.rings, c.fabric.Rings }
 
-// State returns what the controller has published last. It does not allocate unless the plane
-// has changed since the last call.
+// State returns the state that the controller has published last. It does not allocate unless the plane has changed
+// since the last call.
 func (c *Client) State(plane int) ocsctl.PlaneState {
 	p := &c.planes[plane]
 	have := p.state.Load()
@@ -118,7 +118,7 @@ func (c *Client) State(plane int) ocsctl.PlaneState {
 	return st
 }
 
-// Use keeps shared memory mapped until Unuse; false after Close.
+// Use keeps shared memory mapped until Unuse. It returns false after Close.
 func (c *Client) Use() bool {
 	c.users.Add(1)
 	if c.closed.Load() {
@@ -128,10 +128,10 @@ func (c *Client) Use() bool {
 	return true
 }
 
-// Unuse ends a Use that was granted.
+// Unuse ends a Use that has returned true.
 func (c *Client) Unuse() { c.users.Add(-1) }
 
-// Poll returns the plane's epoch and, while the plane is out of service, why.
+// Poll returns the plane's epoch and, while the plane is out of service, the reason.
 func (c *Client) Poll(plane int) (uint32, error) {
 	if err := c.lost.Load(); err != nil || !c.Use() {
 		return c.State(plane).Epoch, c.lostError()
@@ -144,7 +144,7 @@ func (c *Client) Poll(plane int) (uint32, error) {
 	return epoch, c.diagnose(plane)
 }
 
-// diagnose turns what shared memory says into an error, the same one until something changes.
+// diagnose converts a fault in shared memory to an error. It returns the same error until the state changes.
 func (c *Client) diagnose(plane int) error {
 	p := &c.planes[plane]
 	have := p.fault.Load()
@@ -159,8 +159,8 @@ func (c *Client) diagnose(plane int) error {
 	return have.err
 }
 
-// Refused returns why a post of this port for a holder was refused; it stays.
-// Hot path: no allocation, no locks, no logging.
+// Refused returns why a post of this port for a holder was refused. The result does not change back. Hot path: no
+// allocation, no locks, no logging.
 func (c *Client) Refused(plane int, holder uint64) error { return c.planes[plane].refused.Get(holder) }
 
 // Post asks to move plane from epoch to target, which is copied. Hot path: no allocation, and no
@@ -216,8 +216,7 @@ func (c *Client) send(m *message) error {
 	return nil
 }
 
-// request sends m under a fresh id and waits for the answer, at most for limit; 0: for as
-// long as the connection lives.
+// request sends m under a new id and waits for the answer, at most for limit. 0 means until the connection ends.
 func (c *Client) request(m *message, limit time.Duration) (*message, error) {
 	answer := make(chan *message, 1)
 	c.mu.Lock()
@@ -294,8 +293,8 @@ func (c *Client) OnChange(f func()) {
 	}
 }
 
-// Waiting says in words what the next switch of a plane waits for, for error messages:
-// "plane 1 epoch 17: waiting for ports 2,5". It asks the controller and may take a while.
+// Waiting describes what the next switch of a plane waits for, for error messages: "plane 1 epoch 17: waiting for ports
+// 2,5". It asks the controller, so it may block.
 func (c *Client) Waiting(plane int) string {
 	text, err := c.waiting(plane)
 	if err != nil {
@@ -332,7 +331,7 @@ func (c *Client) read() {
 		switch {
 		case m.Type == msgRefused && m.Plane >= 0 && m.Plane < len(c.planes):
 			c.planes[m.Plane].refused.Add(m.Holder, fmt.Errorf("ocs: %w", remoteError(m)))
-			c.bell.Ring() // a rank that sleeps has something to see
+			c.bell.Ring() // wake a rank that sleeps: the state has changed
 			c.notify()
 			continue
 		case m.Type == msgState:
@@ -368,13 +367,13 @@ func (c *Client) fail(cause error) {
 }
 
 // Close says goodbye and unmaps the port's memory, so the rings must not be in use any more.
-// Posts that have been made stay valid; when it returns, the port is free. Idempotent.
+// Earlier posts stay valid. When Close returns, the port is free. Idempotent.
 func (c *Client) Close() error {
 	c.once.Do(func() {
 		err := c.send(&message{Type: msgGoodbye})
 		c.closed.Store(true)
-		// The controller answers by closing. Reading up to there matters: a socket that is closed
-		// with unread data resets the connection and takes the goodbye with it.
+		// The controller answers by closing. Read until then: closing a socket with unread data resets the connection,
+		// and the goodbye would be lost.
 		if err == nil {
 			_ = c.conn.CloseWrite()
 			_ = c.conn.SetReadDeadline(time.Now().Add(requestTimeout))
@@ -402,7 +401,7 @@ func (c *Client) unmap() {
 
 var errClosed = errors.New("closed")
 
-// lostError is why there is no connection.
+// lostError returns the error with which the connection ended.
 func (c *Client) lostError() error {
 	if err := c.lost.Load(); err != nil {
 		return *err

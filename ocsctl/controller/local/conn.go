@@ -11,21 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxSocketPath is what sockaddr_un holds, less its terminating zero.
+// maxSocketPath is the size of a path in sockaddr_un without the terminating zero.
 const maxSocketPath = 107
 
-// maxFiles is the most descriptors that a peer may have sent and we not yet taken.
+// maxFiles is the largest number of received descriptors that have not been taken.
 const maxFiles = 4
 
-// conn frames control messages on a Unix socket and collects the descriptors that come
-// with them. One goroutine receives; send is safe for concurrent use where the bytes are
-// whole messages.
+// conn frames control messages on a Unix socket and collects the descriptors that come with them. One goroutine
+// receives. send is safe for concurrent use.
 type conn struct {
 	*net.UnixConn
 	buf   []byte // received and not yet parsed
 	files []int  // received and not yet taken
-	// plain: the greeting is over, and descriptors come no more; the kernel closes those of a peer
-	// that sends some.
+	// plain: the greeting has ended, and the peer sends no more descriptors. The kernel closes descriptors that it
+	// sends nevertheless.
 	plain bool
 }
 
@@ -35,7 +34,7 @@ func (c *conn) greeted() error {
 	return c.SetDeadline(time.Time{})
 }
 
-// recv returns the next message; io.EOF where the peer has closed between messages.
+// recv returns the next message. It returns io.EOF if the peer has closed between messages.
 func (c *conn) recv() (*message, error) {
 	for {
 		if len(c.buf) >= 4 {
@@ -100,7 +99,7 @@ func (c *conn) takeFiles(oob []byte) error {
 	return nil
 }
 
-// file takes the oldest descriptor received; the caller owns it.
+// file returns the oldest received descriptor, which the caller then owns.
 func (c *conn) file() (int, error) {
 	if len(c.files) == 0 {
 		return -1, fmt.Errorf("%w: a descriptor is missing", ErrProtocol)
@@ -110,7 +109,7 @@ func (c *conn) file() (int, error) {
 	return fd, nil
 }
 
-// send writes a message with descriptors, which stay the caller's.
+// send writes a message with descriptors, which the caller still owns.
 func (c *conn) send(m *message, fds ...int) error {
 	b, err := m.encode()
 	if err != nil {
@@ -127,7 +126,7 @@ func (c *conn) send(m *message, fds ...int) error {
 	return err
 }
 
-// shut closes the socket only; callable while another goroutine receives.
+// shut closes only the socket. Another goroutine may be receiving.
 func (c *conn) shut() { _ = c.Close() }
 
 // close closes the socket and the received descriptors that were not taken.

@@ -16,17 +16,16 @@ import (
 	"lightpath/ocsctl/controller"
 )
 
-// DialOptions say who connects; the zero value is a rank with a bell of its own.
+// DialOptions describe the rank that connects. With the zero value, the client makes the bell.
 type DialOptions struct {
-	// Bell wakes the rank for everything. It stays the caller's, to be closed after the client;
-	// nil: the client makes one.
+	// Bell wakes the rank. The caller owns it and closes it after the client. nil: the client makes one.
 	Bell *shmring.Bell
 	// Version is that of the library; "": not compared with the controller's.
 	Version string
 }
 
-// Dial attaches to a port of the controller at a socket path ("unix:" may stand before it). Where
-// no controller is, the error wraps ocsctl.ErrControlLost.
+// Dial attaches to a port of the controller at a socket path ("unix:" may stand before it). If there is no controller,
+// the error wraps ocsctl.ErrControlLost.
 func Dial(endpoint string, port int, o DialOptions) (*Client, error) {
 	if port < 0 {
 		return nil, fmt.Errorf("ocs: port %d", port)
@@ -114,7 +113,7 @@ func (c *Client) greet(version string, fds []int) error {
 	return c.conn.greeted()
 }
 
-// remoteError makes an error of the controller's refusal, with the sentinel it came from.
+// remoteError converts a refusal of the controller to an error that wraps the original sentinel.
 func remoteError(m *message) error {
 	for _, known := range []error{
 		controller.ErrPortBusy, controller.ErrNotLeader, controller.ErrStopped, controller.ErrHeld, ocsctl.ErrVersion,
@@ -142,10 +141,10 @@ func (c *Client) adopt(size, prot int) (*shmring.Memory, error) {
 	return mem, nil
 }
 
-// maxRings bounds the memory of a data path that a rank maps.
+// maxRings bounds the memory of a data path that a rank maps, in bytes.
 const maxRings = 1 << 36
 
-// mapPort maps what the rank shares with the controller and with the data path.
+// mapPort maps the memory that the rank shares with the controller and with the data path.
 func (c *Client) mapPort() error {
 	door, err := c.adopt(shmring.DoorbellSize, unix.PROT_READ|unix.PROT_WRITE)
 	if err != nil {

@@ -11,17 +11,17 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// ProtocolVersion is that of the control messages and of the shared memory behind them;
-// both ends must have the same.
+// ProtocolVersion is the version of the control messages and of the shared memory. Both ends must have the same
+// version.
 const ProtocolVersion = 3
 
-// maxMessage bounds a control message; the largest is a map of as many ports as there can be.
+// maxMessage bounds a control message, in bytes. The largest contains a map of MaxPorts ports.
 const maxMessage = 1 << 16
 
-// ErrProtocol reports a control message that is not one.
+// ErrProtocol reports a malformed control message.
 var ErrProtocol = errors.New("malformed control message")
 
-// The types of control messages; PROTOCOL.md says who sends which, and when.
+// The types of control messages; see PROTOCOL.md.
 const (
 	msgHello   = "hello"
 	msgWelcome = "welcome"
@@ -38,7 +38,7 @@ const (
 	msgError   = "error"
 )
 
-// message is every control message: one JSON object, 4 bytes of length before it.
+// message is a control message. It is encoded as 4 bytes of length and a JSON object.
 type message struct {
 	Type     string              `json:"type"`
 	Version  int                 `json:"version,omitempty"`
@@ -60,8 +60,7 @@ type fabricInfo struct {
 	Ports      int                `json:"ports"`
 	Planes     []ocsctl.PlaneInfo `json:"planes"`
 	DataPlane  string             `json:"data_plane"`
-	// Rings describes the memory of the data path that comes with the welcome, in the words of
-	// that; none: there is no such memory.
+	// Rings describes the data path's memory, which comes with the welcome; nil: there is no such memory.
 	Rings *RingsInfo `json:"rings,omitempty"`
 }
 
@@ -98,7 +97,7 @@ func decodeMessage(body []byte) (*message, error) {
 	return nil, fmt.Errorf("%w: type %q", ErrProtocol, m.Type)
 }
 
-// checkRequest checks what a client may ask of a switch with these dimensions.
+// checkRequest checks a client's request for the numbers of ports and planes.
 func (m *message) checkRequest(ports, planes int) error {
 	switch m.Type {
 	case msgPost:

@@ -16,7 +16,7 @@ import (
 const (
 	portMagic = 0x4c50504f // "LPPO"
 	lineSize  = 64
-	postSlots = 8 // posts of a plane that the core may not have taken yet
+	postSlots = 8 // size of a ring of posts, per plane
 	postHead  = 8 // bytes of a post before its map: the holder
 )
 
@@ -69,7 +69,7 @@ func (g geometry) view(mem []byte) (*portView, error) {
 	return v, nil
 }
 
-// post puts a post into the memory; false where the core has yet to take earlier ones.
+// post writes a post into the memory. It returns false if the ring is full.
 func (v *portView) post(plane int, epoch uint32, holder uint64, target circuit.Permutation) bool {
 	slot := v.posts[plane].Reserve()
 	if slot == nil {
@@ -84,14 +84,14 @@ func (v *portView) post(plane int, epoch uint32, holder uint64, target circuit.P
 	return true
 }
 
-// taker takes posts out of the memory of ports. One goroutine uses it.
+// taker reads posts from the memory of ports. One goroutine uses it.
 type taker struct {
-	seen []uint32 // by receiver: the post that last named it
+	seen []uint32 // by receiving port: the last post whose map names it
 	turn uint32
 	last []takenMap // by plane
 }
 
-// takenMap is the map of the last post of a plane: nearly every post repeats it.
+// takenMap is the map of the last post of a plane. Nearly every post repeats it.
 type takenMap struct {
 	raw    []byte
 	target circuit.Permutation // never changed
@@ -101,8 +101,7 @@ func newTaker(planes, ports int) *taker {
 	return &taker{seen: make([]uint32, ports), last: make([]takenMap, planes)}
 }
 
-// take passes on the posts of a port. Ranks may write anything at any time, so what is passed on
-// has been copied before it is checked.
+// take passes on the posts of a port. Ranks may write anything at any time, so take copies a post before it checks it.
 func (t *taker) take(v *portView, post func(plane int, epoch uint32, holder uint64, target circuit.Permutation)) error {
 	if v.dirty.Load() == 0 {
 		return nil
@@ -117,7 +116,7 @@ func (t *taker) take(v *portView, post func(plane int, epoch uint32, holder uint
 			if slot == nil {
 				break
 			}
-			if n == postSlots { // more than a ring's worth: let others have their turn
+			if n == postSlots { // as many as the ring holds: continue with other ports
 				v.dirty.Store(1)
 				break
 			}
@@ -132,8 +131,8 @@ func (t *taker) take(v *portView, post func(plane int, epoch uint32, holder uint
 	return nil
 }
 
-// decode returns the holder and the map of a post: the last post's map, where it is the same, else a new one.
-// It allocates for the first post of a barrier only.
+// decode returns the holder and the map of a post. If the map equals that of the last post, it returns the same memory,
+// so it allocates only for the first post of a barrier.
 func (t *taker) decode(plane int, slot []byte) (holder uint64, target circuit.Permutation, err error) {
 	if want := postHead + 4*len(t.seen); len(slot) != want {
 		return 0, nil, fmt.Errorf("%w: %d bytes for %d ports, want %d", ErrProtocol, len(slot), len(t.seen), want)

@@ -22,13 +22,13 @@ import (
 // ErrRunning means that another controller serves this socket.
 var ErrRunning = errors.New("already running")
 
-// Options say how a controller is served on its host.
+// Options of [Serve].
 type Options struct {
 	// Socket is the path that ranks connect to, with or without "unix:" before it.
 	Socket string
 	// DataPlane is one of the ocsctl.Data constants; "": none.
 	DataPlane string
-	// Version is that of the software; ranks with another are refused. "": not compared.
+	// Version is the version of the software. Ranks with another one are refused. "": not compared.
 	Version string
 	// Rings is the data path's memory with every rank; nil: it has none.
 	Rings Rings
@@ -36,11 +36,11 @@ type Options struct {
 
 // Rings is a data path that shares memory with every rank.
 type Rings interface {
-	// Info describes that memory; its Bytes are the size of what NewPort makes.
+	// Info describes the memory; its Bytes are the size of a port's memory.
 	Info() RingsInfo
-	// NewPort makes a port's memory, which the caller closes after the port has been detached, and
-	// the AttachOptions.Data that stands for it. bell is the rank's; broken may be called once, from
-	// the core: it ends the rank's session.
+	// NewPort makes a port's memory, which the caller closes after the port has been detached, and its
+	// AttachOptions.Data. bell is the rank's bell. The data path may call broken once, from the core's goroutine, to
+	// end the rank's session.
 	NewPort(port int, bell *shmring.Doorbell, broken func(error)) (*shmring.Memory, any, error)
 }
 
@@ -66,8 +66,8 @@ type Server struct {
 	closed   sync.Once
 }
 
-// Serve starts to serve a controller, until Close, which has to come before the core's. A socket
-// left over by a dead controller is replaced; a living one is ErrRunning.
+// Serve serves a controller until Close. The caller calls Close before it closes the core. Serve replaces the socket of
+// a controller that has ended; if that controller still runs, it returns ErrRunning.
 func Serve(core *controller.Core, o Options) (*Server, error) {
 	o.Socket = strings.TrimPrefix(o.Socket, "unix:")
 	if o.DataPlane == "" {
@@ -95,7 +95,7 @@ func Serve(core *controller.Core, o Options) (*Server, error) {
 	return s, nil
 }
 
-// open obtains everything that can fail.
+// open makes the server's resources.
 func (s *Server) open() (err error) {
 	if s.lock, err = lockSocket(s.o.Socket); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (s *Server) open() (err error) {
 	if err != nil {
 		return err
 	}
-	pending := 2*s.core.NumPorts() + 64 // a rank may come before the end of its predecessor is known
+	pending := 2*s.core.NumPorts() + 64 // a rank may connect before the end of its predecessor is known
 	s.group = group
 	s.listener = admission.Listen(l, admission.Options{
 		Pending: pending, PerSource: pending, Refused: admission.NewRefusals(nil),
@@ -140,7 +140,7 @@ func (p pageSink) Refused(int, uint64, error) {}
 // Granted implements controller.Sink: a page asks for nothing.
 func (p pageSink) Granted(uint64, uint64, error) {}
 
-// Closed implements controller.Sink: the ranks' sessions are told themselves.
+// Closed implements controller.Sink. It does nothing: the sessions of ranks get the call, too.
 func (p pageSink) Closed(error) {}
 
 // Collect implements controller.Inbox.
@@ -164,7 +164,7 @@ func (s *Server) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of descriptors: try again when some may have been freed
+		if err != nil { // out of descriptors: try again later
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
@@ -190,7 +190,7 @@ func (s *Server) accept() {
 	}
 }
 
-// listen to a session's posts, or no more.
+// list adds a session to those whose posts Collect reads, or removes it.
 func (s *Server) list(ss *session, on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +221,7 @@ func (s *Server) Close() {
 	})
 }
 
-// release frees what open obtained.
+// release frees the resources of open.
 func (s *Server) release() {
 	if s.listener != nil {
 		s.listener.Close()
@@ -248,7 +248,7 @@ func (s *Server) info() *fabricInfo {
 	return i
 }
 
-// peer returns the process at the other end, and whether it runs as this user or as root.
+// peer returns the number of the process at the other end, and whether it runs as this user or as root.
 func peer(c *net.UnixConn) (pid int, trusted bool) {
 	raw, err := c.SyscallConn()
 	if err != nil {

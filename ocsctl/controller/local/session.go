@@ -20,8 +20,8 @@ import (
 // Times of a session.
 const (
 	helloTimeout = 2 * time.Second
-	// busyGrace is how long a new rank waits for the predecessor on its port, or for a failed
-	// job, to be gone: a process's death is noticed a little after its successor starts.
+	// busyGrace is how long a new rank waits for the end of its predecessor on the port, or of a failed job. The
+	// controller may notice the death of a process only after its successor has started.
 	busyGrace = 500 * time.Millisecond
 	outQueue  = 256
 )
@@ -86,14 +86,13 @@ func (s *session) Granted(id, mask uint64, err error) {
 // Closed implements controller.Sink.
 func (s *session) Closed(err error) { s.end(err) }
 
-// end gives the rank up, without blocking; its reader notices.
+// end ends the session without blocking. Its reading goroutine notices that.
 func (s *session) end(err error) {
 	s.broken.CompareAndSwap(nil, &err)
 	_ = s.conn.CloseRead()
 }
 
-// push queues a message without ever blocking the core; a client that does not read loses its
-// connection.
+// push queues a message without blocking the core. A client that does not read loses its connection.
 func (s *session) push(m *message) {
 	select {
 	case s.out <- m:
@@ -104,7 +103,7 @@ func (s *session) push(m *message) {
 
 // serve is the session's goroutine.
 func (s *session) serve() {
-	defer func() { _ = s.place.Close() }() // no longer pending, whatever ended it
+	defer func() { _ = s.place.Close() }() // the connection is no longer pending
 	defer s.conn.close()
 	clean, err := false, s.greet()
 	if err == nil {
@@ -122,12 +121,12 @@ func (s *session) serve() {
 	}
 }
 
-// leave ends the attachment; afterwards the core does not use the memory any more.
+// leave ends the attachment. Afterwards the core does not use the memory any more.
 func (s *session) leave(clean bool) {
 	if s.attachment != nil {
 		s.attachment.Detach(clean) // its posts are taken before
 		s.server.list(s, false)
-		_ = s.server.core.Do(func(int64) {}) // an error: the core looks at nothing any more
+		_ = s.server.core.Do(func(int64) {}) // an error means that the core has stopped
 	}
 	s.mem.Close()
 	s.rings.Close()
@@ -200,7 +199,7 @@ func (s *session) claim() error {
 	return s.attach()
 }
 
-// attach takes the port, once it is free.
+// attach attaches to the port when it is free.
 func (s *session) attach() error {
 	o := controller.AttachOptions{Port: s.port, Who: fmt.Sprintf("local pid %d", s.pid), Data: s.data}
 	deadline := time.Now().Add(busyGrace)
@@ -232,7 +231,7 @@ func (s *Server) failing() bool {
 	return failed && len(*s.attached.Load()) > 0
 }
 
-// write sends what has been queued.
+// write sends queued messages.
 func (s *session) write() {
 	for {
 		select {
@@ -248,7 +247,7 @@ func (s *session) write() {
 	}
 }
 
-// read handles requests until the client leaves; clean says that it said so.
+// read handles requests until the connection ends. clean reports whether the client has said goodbye.
 func (s *session) read() (clean bool, err error) {
 	for {
 		m, err := s.conn.recv()
@@ -267,7 +266,7 @@ func (s *session) read() (clean bool, err error) {
 	}
 }
 
-// request hands one request to the core. An error ends the session.
+// request passes one request to the core. An error ends the session.
 func (s *session) request(m *message) error {
 	switch m.Type {
 	case msgPost:

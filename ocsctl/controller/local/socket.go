@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockSocket makes sure that one switch at a time serves a path, and clears what a dead
-// one left there. The lock, on a file beside the socket, dies with its process.
+// lockSocket ensures that one controller at a time serves a path, and removes the socket of a controller that has
+// ended. The lock is on a file beside the socket and ends with its process.
 func lockSocket(path string) (*os.File, error) {
 	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -34,8 +34,7 @@ func lockSocket(path string) (*os.File, error) {
 	return f, nil
 }
 
-// inPlace reports whether the file is still the one of its name: a switch that ends
-// removes its lock.
+// inPlace reports whether the file still has its name: a controller that ends removes its lock.
 func inPlace(f *os.File) bool {
 	mine, err := f.Stat()
 	if err != nil {
@@ -45,10 +44,9 @@ func inPlace(f *os.File) bool {
 	return err == nil && os.SameFile(mine, named)
 }
 
-// listen opens the socket: for this user alone, or, where the umask lets the group write and others do
-// nothing (0007), for the group as well, as a system's service wants it. Then the file's mode decides
-// who connects, from the beginning. Otherwise a connection that slips in before the mode is set is
-// refused by its credentials.
+// listen opens the socket for this user alone. If the umask gives the group access and others none (0007), as for a
+// system service, it opens the socket for the group, too. Then the file's mode decides from the beginning which users
+// may connect. Otherwise the server checks the credentials of connections made before the mode is set.
 func listen(path string) (l *net.UnixListener, group bool, err error) {
 	l, err = net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {

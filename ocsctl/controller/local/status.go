@@ -11,8 +11,7 @@ import (
 
 // The status page: shared memory, written by the core alone and mapped
 // read-only by every client. It holds per plane a sequence counter (odd while being
-// written), the epoch, the plane's fault and its map. Clients see a switch with one load
-// and without a system call, and the map with it.
+// written), the epoch, the plane's fault and its map. So clients see a switch and its map without a system call.
 const (
 	statusSeq    = 0
 	statusEpoch  = 4
@@ -23,7 +22,7 @@ const (
 	faultTextMax = statusMap - statusText
 )
 
-// faultKind is an error of the control path as it stands in shared memory.
+// faultKind is an error of the control path, as encoded in shared memory.
 type faultKind uint32
 
 const (
@@ -40,13 +39,13 @@ const (
 var faultErrors = [numFaults]error{nil, ocsctl.ErrConflict, ocsctl.ErrReconfFailed, ocsctl.ErrUnknownMap,
 	ocsctl.ErrPortLost, ocsctl.ErrPlaneDown, nil}
 
-// fault is why a plane moves no more.
+// fault is the reason why a plane is out of service.
 type fault struct {
 	kind faultKind
 	text string
 }
 
-// toFault is an error's form in shared memory.
+// toFault encodes an error for shared memory.
 func toFault(err error) fault {
 	if err == nil {
 		return fault{}
@@ -104,7 +103,7 @@ func (s statusPage) write(plane int, st ocsctl.PlaneState, f fault) {
 	seq.Add(1)
 }
 
-// seq identifies what is published; it is even and changes with every write.
+// seq identifies the published state. It is even and changes with every write.
 func (s statusPage) seq(plane int) uint32 { return word(s.plane(plane), statusSeq).Load() }
 
 // epoch and faulted are single loads, for polling.
@@ -114,7 +113,7 @@ func (s statusPage) fault(plane int) faultKind {
 	return faultKind(word(s.plane(plane), statusFault).Load())
 }
 
-// read returns a consistent copy and the sequence counter it belongs to.
+// read returns a consistent copy, and its sequence counter.
 func (s statusPage) read(plane int) (st ocsctl.PlaneState, f fault, seq uint32) {
 	m := s.plane(plane)
 	text := make([]byte, faultTextMax)

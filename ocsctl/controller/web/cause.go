@@ -18,7 +18,7 @@ func ofSwitch(c controller.Cause) bool {
 	return false
 }
 
-// advices name sections of docs/operations.md; a test holds them against it.
+// advices name sections of docs/operations.md, which a test checks.
 var advices = map[controller.Cause]*Advice{
 	controller.CauseDrift: {"Find who else writes the switch, then set the map that is wanted: lightpath ocs set.",
 		"a plane is down: drift"},

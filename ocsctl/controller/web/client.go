@@ -16,7 +16,7 @@ import (
 	"lightpath/ocsctl/internal/mtls"
 )
 
-// Client reads what a controller's page reads. Safe for concurrent use.
+// Client reads the data of a controller's page. Safe for concurrent use.
 type Client struct {
 	base *url.URL
 	http *http.Client
@@ -24,8 +24,8 @@ type Client struct {
 
 var _ controller.History = (*Client)(nil)
 
-// Dial prepares to ask the page at http://host:port or https://host:port; it does not connect yet.
-// The files of keys and certificates are those of [mtls.Client], and for https only.
+// Dial returns a client of the page at http://host:port or https://host:port. It does not connect. Only https uses the
+// files of keys and certificates, as [mtls.Client] does.
 func Dial(page, ca, cert, key string) (*Client, error) {
 	base, err := url.Parse(page)
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Patience with readers of the stream.
+// Times of a stream.
 const (
 	writeTimeout = 5 * time.Second  // for one message to be accepted
-	keepAlive    = 15 * time.Second // so that proxies and dead peers show
+	keepAlive    = 15 * time.Second // to keep proxies open and to detect dead peers
 )
 
 // serveEvents streams server-sent events: "status" with the state, at first and after each change, and "history" with
@@ -30,7 +30,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	control := http.NewResponseController(w)
 	write := func(format string, args ...any) bool {
-		// A writer that knows no deadlines is that of a test.
+		// Only writers of tests have no deadlines.
 		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
 		if _, err := fmt.Fprintf(w, format, args...); err != nil {
 			return false

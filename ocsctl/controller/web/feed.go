@@ -11,12 +11,12 @@ import (
 	"lightpath/ocsctl/controller"
 )
 
-// Sizes of what the feed remembers and passes on.
+// Limits of the feed.
 const (
-	beat       = 250 * time.Millisecond // between two looks at the state: fast for an eye
+	beat       = 250 * time.Millisecond // interval between two reads of the state
 	remembered = 4096                   // events
-	batch      = 256                    // most events of one beat that are passed on
-	backlog    = 16                     // messages that a reader may be behind
+	batch      = 256                    // largest number of events per beat
+	backlog    = 16                     // largest number of unread messages of a reader
 	maxReaders = 64
 )
 
@@ -32,7 +32,7 @@ type feed struct {
 	readers map[*reader]struct{} // nil: closed
 }
 
-// reader is a client of /api/events. Its channel is closed when it is cut.
+// reader is a client of /api/events. Its channel is closed when it is disconnected.
 type reader struct {
 	messages chan message
 }
@@ -73,19 +73,19 @@ func (s *Server) Run(ctx context.Context) {
 	}
 }
 
-// note takes an event of the core.
+// note adds an event of the core.
 func (f *feed) note(e controller.Event) {
 	f.s.metrics.observe(&e, f.s.planeName(e.Plane))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.recent) == remembered {
-		f.recent = slices.Delete(f.recent, 0, remembered/4) // in quarters: moving all for each would cost more
+		f.recent = slices.Delete(f.recent, 0, remembered/4) // a quarter at once: removing single events would cost more
 	}
 	f.recent = append(f.recent, e)
 	f.unsent++
 }
 
-// tell sends the readers what is new, and returns the state that they know then.
+// tell sends changes to the readers, and returns the state that they then have.
 func (f *feed) tell(ctx context.Context, last []byte) []byte {
 	f.mu.Lock()
 	fresh := f.recent[len(f.recent)-min(f.unsent, len(f.recent)):]
@@ -111,7 +111,7 @@ func (f *feed) tell(ctx context.Context, last []byte) []byte {
 	return state
 }
 
-// historyMessage is what a beat brings of the history.
+// historyMessage holds the events of one beat.
 type historyMessage struct {
 	Events  []Entry `json:"events"`            // oldest first
 	Skipped int     `json:"skipped,omitempty"` // events before them that are only in the history
@@ -119,7 +119,7 @@ type historyMessage struct {
 
 func encode(event string, v any) message {
 	data, err := json.Marshal(v)
-	if err != nil { // messages have no value that cannot be marshalled
+	if err != nil { // cannot happen: all values can be encoded
 		data, _ = json.Marshal(problem{err.Error()})
 		event = "problem"
 	}
@@ -159,7 +159,7 @@ func (f *feed) leave(r *reader) {
 	delete(f.readers, r)
 }
 
-// close cuts all readers and lets no more in.
+// close disconnects all readers and accepts no more.
 func (f *feed) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,17 +13,17 @@ import (
 	"lightpath/ocsctl/controller"
 )
 
-// Most events of one answer, and as many as there are without a limit.
+// The largest and the default number of events of an answer.
 const (
 	MaxEvents     = 5000
 	defaultEvents = 100
 )
 
-// errQuery: a parameter of a request is not what it should be. Errors that wrap it name it.
+// errQuery reports an invalid parameter of a request. Errors that wrap it name the parameter.
 var errQuery = errors.New("bad request")
 
-// Entry is an event of the history as it is served: the event, and what of it a reader without
-// 64-bit numbers and without the list of planes would miss.
+// Entry is an event of the history as served: the event, with fields for readers without 64-bit numbers or the list of
+// planes.
 type Entry struct {
 	controller.Event
 	Name     string `json:"name,omitempty"`      // of the plane
@@ -34,7 +34,7 @@ type Entry struct {
 // HistoryPage is the answer of /api/history, newest first.
 type HistoryPage struct {
 	Events []Entry `json:"events"`
-	// Before is the parameter with which the next older page is asked for; 0: there is none.
+	// Before is the parameter for the next older page; 0: there is none.
 	Before uint64 `json:"before,omitempty"`
 }
 
@@ -53,7 +53,7 @@ func entries(events []controller.Event) []Entry {
 	return all
 }
 
-// planeName returns what plane j is called, "" where that is not known.
+// planeName returns the name of plane j, "" if it is not known.
 func (s *Server) planeName(j int) string {
 	if j >= 0 && j < len(s.o.Planes) {
 		return s.o.Planes[j]
@@ -68,7 +68,7 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	limit := q.Limit
-	q.Limit++ // one more tells whether there is more
+	q.Limit++ // one more shows whether there are older events
 	events, err := s.readHistory(r.Context(), q)
 	if err != nil {
 		reply(w, nil, http.StatusServiceUnavailable, fmt.Errorf("web: history: %w", err))
@@ -86,7 +86,7 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
 	reply(w, page, http.StatusOK, nil)
 }
 
-// readHistory asks the journal, of which only a few readers are let in at a time.
+// readHistory reads the journal. It limits the number of concurrent readers.
 func (s *Server) readHistory(ctx context.Context, q controller.Query) ([]controller.Event, error) {
 	if s.o.History == nil {
 		return s.feed.remember(q), nil
@@ -102,7 +102,7 @@ func (s *Server) readHistory(ctx context.Context, q controller.Query) ([]control
 	return s.o.History(ctx, q)
 }
 
-// kinds are the events that may be asked for.
+// kinds are the kinds of events that a query may select.
 var kinds = []controller.EventKind{
 	controller.Switched, controller.Failed, controller.Restored, controller.Granted, controller.Released,
 	controller.Attached, controller.Detached, controller.Commanded, controller.TookOver, controller.Settled,
@@ -154,7 +154,7 @@ func (s *Server) parsePlane(text string) (int, error) {
 	return 0, fmt.Errorf("there is no plane %.40q", text)
 }
 
-// ParseKinds reads kinds of events; none are nil.
+// ParseKinds reads kinds of events. It returns nil for an empty list.
 func ParseKinds(texts []string) ([]controller.EventKind, error) {
 	var all []controller.EventKind
 	for _, text := range texts {
@@ -167,7 +167,7 @@ func ParseKinds(texts []string) ([]controller.EventKind, error) {
 	return all, nil
 }
 
-// ParseSince reads a time (2006-01-02T15:04:05Z), or how long before now (1h).
+// ParseSince reads a time (2006-01-02T15:04:05Z), or a duration before now (1h).
 func ParseSince(text string, now time.Time) (time.Time, error) {
 	if ago, err := time.ParseDuration(text); err == nil {
 		if ago < 0 {

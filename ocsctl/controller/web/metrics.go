@@ -93,7 +93,7 @@ func (m *metrics) observe(e *controller.Event, name string) {
 	}
 }
 
-// ObserveJournal is told how long the journal took to make an intent durable, or that it could not.
+// ObserveJournal records the time that the journal took to make an intent durable, or its error.
 func (s *Server) ObserveJournal(took time.Duration, err error) {
 	if err != nil {
 		s.metrics.journalFails.Inc()
@@ -102,7 +102,7 @@ func (s *Server) ObserveJournal(took time.Duration, err error) {
 	s.metrics.journal.Observe(took.Seconds())
 }
 
-// label makes any text one that a metric can bear.
+// label makes a text valid as a label of a metric.
 func label(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 func planeLabel(j int, name string) string {
@@ -112,7 +112,7 @@ func planeLabel(j int, name string) string {
 	return label(name)
 }
 
-// stateCollector reads the state of the core when metrics are asked for.
+// stateCollector reads the state of the core at each request for metrics.
 type stateCollector struct{ s *Server }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {

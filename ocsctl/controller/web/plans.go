@@ -13,7 +13,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Plan is what was planned for an operation, as far as the controller can see of it.
+// Plan is the plan of an operation, as far as it concerns the controller.
 type Plan struct {
 	Name   string       `json:"name"` // unique
 	Title  string       `json:"title,omitempty"`
@@ -37,9 +37,9 @@ type Interval struct {
 	To      circuit.Permutation `json:"to,omitempty"` // of a reconfiguration
 }
 
-// Run is one time that a plan was carried out, as found in the history.
+// Run is one execution of a plan, as found in the history.
 type Run struct {
-	Start    time.Time  `json:"start"` // where the plan's time 0 fits best; see [runs]
+	Start    time.Time  `json:"start"` // best estimate of the plan's time 0; see [runs]
 	Holder   string     `json:"holder,omitempty"`
 	Planes   []int      `json:"planes"` // of the controller: those of the plan, in order
 	Happened []Happened `json:"happened"`
@@ -65,7 +65,7 @@ type Comparison struct {
 	Note string `json:"note,omitempty"` // why there are none
 }
 
-// planSummary is an entry of what /api/plans answers.
+// planSummary is an entry of the answer of /api/plans.
 type planSummary struct {
 	Name     string  `json:"name"`
 	Title    string  `json:"title,omitempty"`
@@ -77,12 +77,12 @@ type planSummary struct {
 // maxRuns bounds the runs of an answer.
 const maxRuns = 20
 
-// runs finds, newest first, where p was carried out in events, which are in order. Between grant
-// and release of as many planes as p has, a run is the sequence of p's maps on every one of them.
-// Other switches in between do not belong to it, such as a switch away from the previous job's circuits.
+// runs finds the executions of p in events, which are in order. It returns them newest first. Between grant and release
+// of as many planes as p has, a run is the sequence of p's maps on every one of them. Other switches in between do not
+// belong to it, such as a switch away from the previous job's circuits.
 //
-// A controller does not know when an operation began. runs assumes that the earliest switch, relative to
-// its planned time, was in time. The lateness of the other switches is relative to that one.
+// A controller does not know when an operation began. So runs assumes that the switch that was earliest, relative to
+// its planned time, was on time. The lateness of the other switches is relative to that one.
 func runs(p *Plan, events []controller.Event) []Run {
 	var found []Run
 	for _, w := range grants(len(p.Planes), events) {
@@ -127,7 +127,7 @@ func grants(n int, events []controller.Event) []grant {
 	return all
 }
 
-// runs finds p in the grant, oldest first.
+// runs finds the executions of p in the grant, oldest first.
 func (g *grant) runs(p *Plan) []Run {
 	var all []Run
 	for k, intervals := range p.Planes {
@@ -162,7 +162,7 @@ func (g *grant) runs(p *Plan) []Run {
 	return all
 }
 
-// lay turns times of the clock into times of the run.
+// lay converts times of the clock to times of the run.
 func (r *Run) lay(p *Plan) {
 	start := math.Inf(1)
 	for i := range r.Happened {
@@ -179,7 +179,7 @@ func (r *Run) lay(p *Plan) {
 	}
 }
 
-// reconfigurations lists the indices of intervals that are.
+// reconfigurations returns the indices of the intervals that are reconfigurations.
 func reconfigurations(intervals []Interval) []int {
 	var at []int
 	for i := range intervals {
@@ -190,7 +190,7 @@ func reconfigurations(intervals []Interval) []int {
 	return at
 }
 
-// switches lists the events that moved a plane.
+// switches returns the events that moved a plane.
 func (g *grant) switches(plane int) []controller.Event {
 	var all []controller.Event
 	for _, e := range g.events {
@@ -201,7 +201,7 @@ func (g *grant) switches(plane int) []controller.Event {
 	return all
 }
 
-// occurrences finds where the planned maps follow each other in switched, without overlap.
+// occurrences returns the positions in switched at which the planned maps follow each other, without overlap.
 func occurrences(intervals []Interval, planned []int, switched []controller.Event) [][]controller.Event {
 	var all [][]controller.Event
 	for at := 0; at+len(planned) <= len(switched); {
@@ -243,7 +243,7 @@ func (s *Server) servePlans(w http.ResponseWriter, r *http.Request) {
 
 var errNoPlan = errors.New("there is no such plan")
 
-// servePlan answers what the plan of that name meant to do, and the times that it did.
+// servePlan serves the plan of a name, and its executions.
 func (s *Server) servePlan(w http.ResponseWriter, r *http.Request) {
 	v := r.URL.Query()
 	name := v.Get("name")

@@ -19,7 +19,7 @@ import (
 	"lightpath/ocsctl/internal/mtls"
 )
 
-// ErrPlain means that the page would be served to other hosts without certificates.
+// ErrPlain reports an endpoint that other hosts could reach without certificates.
 var ErrPlain = errors.New("web: off loopback, certificates are required")
 
 // Endpoint describes the address of the page and the certificates of its readers.
@@ -31,9 +31,8 @@ type Endpoint struct {
 	Log   *slog.Logger // of refused connections; nil: nothing is logged
 }
 
-// Listen opens the endpoint. Off loopback clients must show a certificate of the authority, as those
-// of gRPC must; on loopback they must where files are given. The error is ErrPlain, or names what is
-// wrong with file or address.
+// Listen opens the endpoint. Off loopback, clients must show a certificate of the authority, as for gRPC; on loopback,
+// only if files are given. The error is ErrPlain, or names the file or address.
 func Listen(e Endpoint) (net.Listener, error) {
 	var config *tls.Config
 	if e.CA != "" || e.Cert != "" || e.Key != "" {
@@ -58,7 +57,7 @@ func Listen(e Endpoint) (net.Listener, error) {
 	return l, nil
 }
 
-// Bounds of connections. A pending one has no request under way.
+// Limits of connections. A pending connection has no request in progress.
 const (
 	maxConnections = 256
 	maxPending     = 128
@@ -79,7 +78,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: s.headers, ReadTimeout: s.headers, WriteTimeout: 2 * requestTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx },
-		ErrorLog:  log.New(io.Discard, "", 0), // what strangers send is no news
+		ErrorLog:  log.New(io.Discard, "", 0), // errors of unknown clients are not logged
 		ConnState: follow,
 	}
 	followed := make(chan struct{})
@@ -101,18 +100,18 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return fmt.Errorf("web: %w", err)
 }
 
-// follow tells the listener which connections have a request under way.
+// follow tells the listener which connections have a request in progress.
 func follow(c net.Conn, state http.ConnState) {
 	switch state {
-	case http.StateActive: // the header of a request has come
+	case http.StateActive: // the header of a request has arrived
 		admission.Of(c).Admit()
 	case http.StateIdle:
 		admission.Of(c).Wait()
 	}
 }
 
-// localOnly refuses requests for names of other hosts. Otherwise a page elsewhere could point its own name here, and a
-// browser on this host would read for it data that only this host may see.
+// localOnly refuses requests for names of other hosts. Otherwise a page of another site could resolve its own name to
+// this address, and read data through a browser on this host (DNS rebinding).
 func localOnly(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host

@@ -36,8 +36,8 @@ type PlaneView struct {
 	Advice  *Advice          `json:"advice,omitempty"`  // what to do about it
 }
 
-// Use is a use of planes, granted or asked for. Identifiers are text: they use all of their 64 bits,
-// and numbers of a browser do not.
+// Use is a use of planes, granted or requested. Identifiers are text, because a browser's numbers have fewer than 64
+// bits.
 type Use struct {
 	Granted bool      `json:"granted"`
 	Holder  string    `json:"holder"` // hexadecimal
@@ -48,7 +48,7 @@ type Use struct {
 	Behind  []string  `json:"behind,omitempty"` // holders that it waits for
 }
 
-// status collects the state of this moment. It does not fail: what could not be had is said in it.
+// status collects the present state. It does not fail: the result names the parts that are missing.
 func (s *Server) status(ctx context.Context) Status {
 	c, leader := s.o.Controller()
 	st := Status{Version: s.o.Version, InCharge: leader, Names: s.o.Planes}
@@ -82,8 +82,8 @@ func (s *Server) status(ctx context.Context) Status {
 	return st
 }
 
-// blameSwitches gives a switch that answers, and has a plane out of service for a cause of its own, that
-// plane's reason as its error.
+// blameSwitches sets the error of each switch that answers and has caused a plane's failure, to the reason of that
+// plane.
 func (st *Status) blameSwitches() {
 	for i := range st.Switches {
 		s := &st.Switches[i]
@@ -96,7 +96,7 @@ func (st *Status) blameSwitches() {
 	}
 }
 
-// view says of plane j what its snapshot does not.
+// view returns facts on plane j that its snapshot lacks.
 func view(c controller.Controller, snap *controller.Snapshot, j int) PlaneView {
 	p := &snap.Planes[j]
 	var v PlaneView
@@ -153,7 +153,7 @@ func uses(snap *controller.Snapshot) []Use {
 
 func holderID(h uint64) string { return fmt.Sprintf("%016x", h) }
 
-// planesOf lists the planes of a mask.
+// planesOf returns the planes of a mask.
 func planesOf(mask uint64) []int {
 	planes := make([]int, 0, bits.OnesCount64(mask))
 	for ; mask != 0; mask &= mask - 1 {
@@ -169,7 +169,7 @@ type snapshots struct {
 	pending *answer
 }
 
-// answer is what the core says, once done is closed.
+// answer is the core's answer, valid when done is closed.
 type answer struct {
 	done chan struct{}
 	of   controller.Controller
@@ -217,7 +217,7 @@ func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
 	reply(w, s.status(r.Context()), http.StatusOK, nil)
 }
 
-// serveHealth answers whether this process works: a standby does.
+// serveHealth reports whether this process works, also as a standby.
 func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) {
 	c, _ := s.o.Controller()
 	_, err := s.snapshot(r.Context(), c)
@@ -228,7 +228,7 @@ func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// serveReady answers whether this controller is in charge, or stands by for one that is.
+// serveReady reports whether this controller is in charge, or stands by for one that is.
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	c, leader := s.o.Controller()
 	snap, err := s.snapshot(r.Context(), c)

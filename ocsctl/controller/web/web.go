@@ -15,23 +15,23 @@ import (
 	"lightpath/ocsctl/controller"
 )
 
-// Options say what a [Server] shows. Functions are called from several goroutines.
+// Options of a [Server]. Functions are called from several goroutines.
 type Options struct {
 	Name    string   // of this controller
 	Version string   // of the program
-	Planes  []string // their names, where there is no snapshot to take them from
-	// Controller returns the core while it is in charge, else nil, and the name of the controller
-	// that is in charge as far as it is known. Required. The value that it returns is compared with ==.
+	Planes  []string // names of the planes, used without a snapshot
+	// Controller returns the core while it is in charge, else nil and the name of the controller in charge, if known.
+	// Required. The Server compares the returned values with ==.
 	Controller func() (c controller.Controller, leader string)
-	// History reads the journal, newest first. Nil: what this process remembers.
+	// History reads the journal, newest first. nil: only events of this process are shown.
 	History func(context.Context, controller.Query) ([]controller.Event, error)
-	// Switches says how the switches behind the planes are, in a slice for the caller alone. Nil: it is not known.
+	// Switches returns the state of the switches behind the planes; the caller owns the slice. nil: it is not known.
 	Switches func(context.Context) ([]SwitchHealth, error)
-	// Plans lists what was planned, to be held against what happened. Nil: nothing.
+	// Plans returns the plans to compare with the history. nil: there are none.
 	Plans func(context.Context) ([]Plan, error)
 }
 
-// SwitchHealth is a switch behind planes, in words.
+// SwitchHealth describes a switch behind planes.
 type SwitchHealth struct {
 	Name   string   `json:"name"`
 	Driver string   `json:"driver"`
@@ -46,12 +46,12 @@ type Server struct {
 	o       Options
 	feed    *feed
 	metrics *metrics
-	history chan struct{} // tokens: reads of the journal under way
+	history chan struct{} // tokens: reads of the journal in progress
 	headers time.Duration // that a request may take to arrive
 	mux     *http.ServeMux
 }
 
-// Bounds of what one request may cost.
+// Limits of one request.
 const (
 	requestTimeout = 5 * time.Second
 	historyReaders = 4
@@ -60,7 +60,7 @@ const (
 //go:embed page
 var pageFiles embed.FS
 
-// New returns the view of o. The error names the option that is missing.
+// New returns a server with options o. The error names a missing option.
 func New(o Options) (*Server, error) {
 	if o.Controller == nil {
 		return nil, errors.New("web: Options.Controller is required")
@@ -89,7 +89,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// policy is what the page may do: load what is served here, and nothing else.
+// policy lets the page load only content of this server.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // ServeHTTP implements [http.Handler]. Requests that could change something are refused.
@@ -114,7 +114,7 @@ type problem struct {
 	Error string `json:"error"`
 }
 
-// reply writes v as JSON, or err where there is one: as status where that says more than "internal".
+// reply writes v as JSON or, if err is not nil, the error with status.
 func reply(w http.ResponseWriter, v any, status int, err error) {
 	if err != nil {
 		v = problem{err.Error()}
@@ -126,5 +126,5 @@ func reply(w http.ResponseWriter, v any, status int, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // a client that has gone needs no answer
+	_, _ = w.Write(append(body, '\n')) // an error means that the client has left
 }

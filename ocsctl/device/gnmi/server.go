@@ -2,8 +2,8 @@
 // Get, Set with arbitration between masters, and Subscribe. The dialect is a table; the server knows
 // no paths.
 //
-// Layer: above ocsctl/device; beside it only the names of circuits and what was accepted and is
-// invalid are kept here, which a protocol has and hardware has not.
+// Layer: above ocsctl/device. Besides it, the server keeps only state that hardware lacks: the names of circuits, and
+// accepted circuits that are invalid.
 package gnmi
 
 import (
@@ -34,25 +34,24 @@ const (
 	maxStreams     = 64
 	maxMessage     = 4 << 20
 	helloTime      = 5 * time.Second
-	aliveTime      = 30 * time.Second // without a sign of life a client is asked for one
+	aliveTime      = 30 * time.Second // idle time before a client is pinged
 	idleTime       = 10 * time.Minute
 )
 
-// Options say how a device is served.
+// Options of [Serve].
 type Options struct {
 	Dialect string // a name of dialect.Names, "" the first
-	// TLS must demand client certificates; without it only this host is served.
+	// TLS must require client certificates. nil: only this host is served.
 	TLS *tls.Config
-	// AcceptInvalid takes circuits that cannot be made as configuration and reports them INVALID,
-	// as the OCP draft allows, instead of refusing the whole Set.
+	// AcceptInvalid accepts circuits that cannot be made as configuration and reports them as INVALID, as the OCP draft
+	// allows. Otherwise the whole Set is refused.
 	AcceptInvalid bool
 }
 
-// ErrExposed means that the listener can be reached from elsewhere, and clients would not have to prove who
-// they are.
+// ErrExposed reports a listener that other hosts can reach without client certificates.
 var ErrExposed = errors.New("gnmi: off this host clients need certificates")
 
-// Serve answers clients that connect to l until the context ends, and closes l.
+// Serve serves clients that connect to l until the context ends, and closes l.
 func Serve(ctx context.Context, l net.Listener, d *device.Device, o Options) error {
 	s, opts, err := configure(l, d, o)
 	if err != nil {
@@ -133,7 +132,7 @@ func (s *server) changed() (hardware, edited <-chan struct{}) {
 	return s.d.Changed(), s.edited
 }
 
-// answer lets go of an answer, unless it is lost on its way: then the client waits in vain.
+// answer returns when an answer may be sent. If a fault loses the answer, it waits until the client gives up.
 func (s *server) answer(ctx context.Context) error {
 	if !s.d.DropReply() {
 		return nil
@@ -190,7 +189,7 @@ func (s *server) Get(ctx context.Context, req *gpb.GetRequest) (*gpb.GetResponse
 	return r, s.answer(ctx)
 }
 
-// oneRoot refuses requests across what the dialect keeps apart.
+// oneRoot refuses requests with paths that the dialect does not allow together.
 func (s *server) oneRoot(prefix *gpb.Path, paths []*gpb.Path) error {
 	if len(prefix.GetElem()) == 0 && len(s.words.Roots(paths)) > 1 {
 		return status.Error(codes.Unimplemented, "target conflict in path")
@@ -198,8 +197,8 @@ func (s *server) oneRoot(prefix *gpb.Path, paths []*gpb.Path) error {
 	return nil
 }
 
-// get returns what is at a path: one JSON value, or leaf by leaf where the path stands for several
-// places or no JSON is asked for.
+// get returns the data at a path: one JSON value or, if the path has wildcards or the client wants no JSON, single
+// leaves.
 func (s *server) get(at []*gpb.PathElem, path *gpb.Path, leaves []dialect.Leaf, e gpb.Encoding) ([]*gpb.Update, error) {
 	var found []dialect.Leaf
 	many := e == gpb.Encoding_PROTO || dialect.Wild(at)
@@ -229,7 +228,7 @@ func (s *server) get(at []*gpb.PathElem, path *gpb.Path, leaves []dialect.Leaf, 
 	return []*gpb.Update{{Path: path, Val: v}}, nil
 }
 
-// keyless reports whether a path leaves open which entries of a list it means.
+// keyless reports whether a path names a list without the keys of an entry.
 func keyless(path, leaf []*gpb.PathElem) bool {
 	for i, e := range path {
 		if len(e.GetKey()) < len(leaf[i].GetKey()) {
@@ -239,7 +238,7 @@ func keyless(path, leaf []*gpb.PathElem) bool {
 	return false
 }
 
-// gate is a listener that lets clients in while the switch is up.
+// gate is a listener that accepts clients while the switch is up.
 type gate struct {
 	net.Listener
 	d    *device.Device

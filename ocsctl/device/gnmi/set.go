@@ -99,7 +99,7 @@ func (s *server) set(ctx context.Context, req *gpb.SetRequest) error {
 	return s.commit(ctx, t)
 }
 
-// edit applies a request to the configuration, and returns the paths of the entries it writes.
+// edit applies a request to the configuration, and returns the paths of the entries that it writes.
 func (s *server) edit(store *dialect.Store, req *gpb.SetRequest) (written map[string]bool, err error) {
 	for _, p := range req.GetDelete() {
 		at, err := s.words.Join(req.GetPrefix(), p)
@@ -142,7 +142,7 @@ func (s *server) edit(store *dialect.Store, req *gpb.SetRequest) (written map[st
 	return written, nil
 }
 
-// transaction is what a Set comes to.
+// transaction holds the changes of a Set.
 type transaction struct {
 	remove, add []pair
 	ids         []string           // of add
@@ -150,7 +150,7 @@ type transaction struct {
 	keep        map[string]invalid // circuits that were invalid and still are
 }
 
-// plan compares the configuration as it shall be with the hardware. The caller holds the lock.
+// plan compares the requested configuration with the hardware. The caller holds the lock.
 func (s *server) plan(rows []device.Connection, store *dialect.Store, written map[string]bool) transaction {
 	t := transaction{bad: make(map[string]invalid), keep: make(map[string]invalid)}
 	has := make(map[pair]bool, len(rows))
@@ -185,7 +185,7 @@ func (s *server) plan(rows []device.Connection, store *dialect.Store, written ma
 	return t
 }
 
-// check moves what the hardware would refuse from add to bad.
+// check moves circuits that the hardware would refuse from add to bad.
 func (s *server) check(t *transaction) {
 	add, ids := t.add, t.ids
 	t.add, t.ids = nil, nil
@@ -202,7 +202,7 @@ func (s *server) invalidPair(p pair, err error) invalid {
 	return invalid{s.d.Label(p.From, device.Ingress), s.d.Label(p.To, device.Egress), err.Error()}
 }
 
-// commit asks the hardware. The caller holds the lock.
+// commit executes a transaction. The caller holds the lock.
 func (s *server) commit(ctx context.Context, t transaction) error {
 	results := s.d.Apply(ctx, t.remove, t.add, device.Bulk)
 	for _, err := range results {

@@ -14,13 +14,13 @@ import (
 	"lightpath/ocsctl/driver/gnmi/dialect"
 )
 
-// minSample is the shortest interval of SAMPLE, maxBatch how many updates a notification has.
+// minSample is the shortest interval of SAMPLE. maxBatch is the largest number of updates of a notification.
 const (
 	minSample = 10 * time.Millisecond
 	maxBatch  = 512
 )
 
-// subscription is what one stream wants.
+// subscription is the request of one stream.
 type subscription struct {
 	s       *server
 	stream  gpb.GNMI_SubscribeServer
@@ -97,7 +97,7 @@ func under(leaves []dialect.Leaf, paths [][]*gpb.PathElem) []dialect.Leaf {
 	})
 }
 
-// start tells everything, and that this was everything.
+// start sends all values, and then sync_response.
 func (sub *subscription) start() error {
 	all := sub.s.leaves()
 	leaves := under(all, append(slices.Clip(sub.changes), sub.samples...))
@@ -129,7 +129,7 @@ func (sub *subscription) poll() error {
 	}
 }
 
-// follow tells changes and samples until the client leaves.
+// follow sends changes and samples until the client leaves.
 func (sub *subscription) follow(ctx context.Context) error {
 	var tick <-chan time.Time
 	if sub.every > 0 {
@@ -155,8 +155,7 @@ func (sub *subscription) follow(ctx context.Context) error {
 	}
 }
 
-// difference tells what has changed since it was told last. Power always changes, and is not told
-// this way.
+// difference sends the values that have changed since they were last sent, except powers, which always change.
 func (sub *subscription) difference() error {
 	now := make(map[string]dialect.Leaf, len(sub.told))
 	var fresh []dialect.Leaf
@@ -177,7 +176,7 @@ func (sub *subscription) difference() error {
 	return sub.tell(fresh, gone)
 }
 
-// tell sends notifications, none where there is nothing to tell.
+// tell sends values and deletions as notifications.
 func (sub *subscription) tell(fresh []dialect.Leaf, gone []*gpb.Path) error {
 	for first := true; first && len(gone) > 0 || len(fresh) > 0; first = false {
 		batch := fresh[:min(len(fresh), maxBatch)]

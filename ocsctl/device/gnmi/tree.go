@@ -24,13 +24,13 @@ func (s *server) label() {
 	}
 }
 
-// vars are the variables of a circuit of the hardware. The caller holds the lock.
+// vars returns the variables of a circuit of the hardware. The caller holds the lock.
 func (s *server) vars(c device.Connection) map[string]string {
 	p := pair{From: c.In, To: c.Out}
 	return s.words.Vars(s.names[p], s.d.Label(c.In, device.Ingress), s.d.Label(c.Out, device.Egress))
 }
 
-// config are the leaves of the configuration. The caller holds the lock.
+// config returns the leaves of the configuration. The caller holds the lock.
 func (s *server) config(rows []device.Connection) []dialect.Leaf {
 	s.forget(rows)
 	var all []dialect.Leaf
@@ -61,7 +61,7 @@ func (s *server) forget(rows []device.Connection) {
 	}
 }
 
-// leaves are the whole tree.
+// leaves returns the whole tree.
 func (s *server) leaves() []dialect.Leaf {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ type end struct {
 	port int
 }
 
-// port is what the table says of an end.
+// port is the state of a port in the table.
 type port struct {
 	peer  string
 	state device.PortState
@@ -140,7 +140,7 @@ func state(s device.PortState) dialect.State {
 	}
 }
 
-// ofType keeps what a Get of a type asks for.
+// ofType returns the leaves that belong to a type of Get.
 func ofType(leaves []dialect.Leaf, t gpb.GetRequest_DataType) []dialect.Leaf {
 	if t == gpb.GetRequest_ALL {
 		return leaves
@@ -153,7 +153,7 @@ func ofType(leaves []dialect.Leaf, t gpb.GetRequest_DataType) []dialect.Leaf {
 	})
 }
 
-// updates are leaves with native values.
+// updates returns leaves as updates with native values.
 func updates(leaves []dialect.Leaf, origin string) []*gpb.Update {
 	all := make([]*gpb.Update, len(leaves))
 	for i, l := range leaves {

@@ -8,7 +8,7 @@ import (
 	"lightpath/ocsctl/driver/netconf/wire"
 )
 
-// get answers get and get-config: configuration, with state also what only the device knows.
+// get executes get and get-config. It returns the configuration and, if state is set, the state data.
 func (st *store) get(op *wire.Element, source string, state bool) (*wire.Element, error) {
 	filter := op.Child(wire.BaseNS, "filter")
 	if filter != nil {
@@ -49,7 +49,7 @@ func appendIf(list []*wire.Element, e *wire.Element) []*wire.Element {
 	return append(list, e)
 }
 
-// container is a top-level container and how it is made.
+// container is a top-level container, with the function that makes it.
 type container struct {
 	name string
 	make func() *wire.Element
@@ -96,7 +96,7 @@ func (st *store) portConfig(state bool) *wire.Element {
 	return e
 }
 
-// status is the module's word for a state: whether light would pass the port.
+// status returns the module's word for a state: whether light would pass the port.
 func status(s device.PortState) string {
 	switch s {
 	case device.Failed:
@@ -149,20 +149,20 @@ func (st *store) eachPort(f func(p int, side device.Side, id string)) {
 	}
 }
 
-// same reports whether a filter element names a data element; without a namespace it names
-// those of all (RFC 6241, section 6.2.1).
+// same reports whether a filter element selects a data element. Without a namespace, it selects elements of all
+// namespaces (RFC 6241, section 6.2.1).
 func same(f, e *wire.Element) bool {
 	return f.Name.Local == e.Name.Local && (f.Name.Space == "" || f.Name.Space == e.Name.Space)
 }
 
-// selected returns what a subtree filter takes of an element of the same name, nil where it
-// takes nothing (RFC 6241, section 6.2).
+// selected returns the part of an element that a subtree filter of the same name selects, nil for none (RFC 6241,
+// section 6.2).
 func selected(e, f *wire.Element) *wire.Element {
 	if len(f.Children) == 0 {
 		return e
 	}
 	kept := &wire.Element{Name: e.Name}
-	narrow := false // whether anything but content is asked for
+	narrow := false // the filter has more than content matches
 	for _, want := range f.Children {
 		if len(want.Children) > 0 || want.Text == "" {
 			narrow = true

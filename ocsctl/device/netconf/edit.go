@@ -8,12 +8,11 @@ import (
 	"lightpath/ocsctl/driver/netconf/wire"
 )
 
-// merge returns the configuration that an edit-config makes of another (RFC 6241, section
-// 7.2). Errors are rpc-errors.
+// merge returns configuration c after an edit-config (RFC 6241, section 7.2). Errors are rpc-errors.
 func (st *store) merge(c config, op *wire.Element) (config, error) {
 	edit := op.Child(wire.BaseNS, "config")
 	if edit == nil {
-		edit = op.Child("", "config") // as ncclient's users write it, and switches take it
+		edit = op.Child("", "config") // ncclient's users omit the namespace, and switches accept that
 	}
 	if edit == nil {
 		return c, rpcError("missing-element", "", "config")
@@ -48,7 +47,7 @@ func (st *store) merge(c config, op *wire.Element) (config, error) {
 	return c, nil
 }
 
-// operation returns the operation on an element, or that around it.
+// operation returns the operation on an element. The default is that of the surrounding element.
 func operation(e *wire.Element, around string) (string, error) {
 	op := e.Attr(wire.BaseNS, "operation")
 	switch {

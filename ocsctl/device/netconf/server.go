@@ -19,19 +19,19 @@ import (
 	"lightpath/ocsctl/driver/netconf/wire"
 )
 
-// Bounds on what clients may hold or take.
+// Limits of clients.
 const (
 	maxSessions      = 32
 	maxMessage       = 8 << 20
 	handshakeTimeout = 10 * time.Second
-	messageTimeout   = 10 * time.Second // from its first byte to its last, and for taking an answer
+	messageTimeout   = 10 * time.Second // from its first byte to its last, and to receive an answer
 	idleTimeout      = 10 * time.Minute
 )
 
-// ErrConfig says that a server cannot be made as asked.
+// ErrConfig reports an invalid configuration of a server.
 var ErrConfig = errors.New("netconf server")
 
-// User is who may log in: by password, by any of the keys, or by either.
+// User may log in by its password or by any of its keys.
 type User struct {
 	Password string
 	Keys     []ssh.PublicKey
@@ -60,7 +60,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	listeners map[net.Listener]bool
-	open      map[uint64]io.Closer // sessions, and connections on their way to one
+	open      map[uint64]io.Closer // sessions, and connections that have none yet
 	next      uint64
 	closed    bool
 	wg        sync.WaitGroup
@@ -160,8 +160,8 @@ func (s *Server) drop() {
 	}
 }
 
-// start runs f with a session number, unless there are too many or the switch is down. The
-// channel is closed when nothing of the session is left.
+// start runs f with a session number, unless there are too many sessions or the switch is down. The channel is closed
+// when the session has ended.
 func (s *Server) start(c io.Closer, f func(id uint64)) <-chan struct{} {
 	done := make(chan struct{})
 	up := s.dev.Up()
@@ -200,7 +200,7 @@ func (s *Server) kill(id uint64) bool {
 	return ok
 }
 
-// serveSSH brings a connection to its one session: the netconf subsystem of its one channel.
+// serveSSH serves a connection until its only session ends: the netconf subsystem of its only channel.
 func (s *Server) serveSSH(raw net.Conn, id uint64) {
 	watchdog := time.AfterFunc(handshakeTimeout, func() { raw.Close() })
 	defer watchdog.Stop()
@@ -252,7 +252,7 @@ type subsystem struct {
 func (s *Server) session(stream io.ReadWriteCloser, id uint64) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	// The watchdog ends a session that is idle, or whose client is slower than it may be.
+	// The watchdog ends a session that is idle, or whose client is too slow.
 	w := &watched{ReadWriteCloser: stream, dog: time.AfterFunc(handshakeTimeout, func() { stream.Close() })}
 	defer w.dog.Stop()
 	f := wire.NewFramer(w, maxMessage)
@@ -280,7 +280,7 @@ func (s *Server) session(stream io.ReadWriteCloser, id uint64) {
 			return
 		}
 		if !s.dev.Up() {
-			return // a reboot that came between the connection and its session
+			return // the switch has rebooted after the connection was made
 		}
 		answer, last := s.answer(ctx, id, msg)
 		if s.dev.DropReply() {
@@ -326,7 +326,7 @@ func (s *Server) capabilities() []string {
 	return append(caps, wire.OpticalNS+"?module="+wire.OpticalModule+"&revision="+wire.OpticalRev)
 }
 
-// answer carries out one rpc. last means that the session ends with it.
+// answer executes one rpc. last means that the session ends after it.
 func (s *Server) answer(ctx context.Context, id uint64, msg []byte) (reply *wire.Element, last bool) {
 	reply = wire.New(wire.BaseNS, "rpc-reply")
 	rpc, err := wire.Parse(msg)
@@ -361,7 +361,7 @@ func (s *Server) answer(ctx context.Context, id uint64, msg []byte) (reply *wire
 	return reply, last
 }
 
-// operate carries out one operation. A nil result is answered with ok.
+// operate executes one operation. For a nil result, the answer is ok.
 func (s *Server) operate(ctx context.Context, id uint64, op *wire.Element) (*wire.Element, error) {
 	if op.Name.Space != wire.BaseNS {
 		return nil, rpcError("operation-not-supported", "", op.Name.Local)

@@ -35,14 +35,14 @@ type config struct {
 
 func (c config) clone() config { return config{maps.Clone(c.pairs), c.averaging} }
 
-// store has the datastores of a server, their locks, and a commit that waits to be confirmed.
+// store has the datastores of a server, their locks, and an unconfirmed commit.
 type store struct {
 	dev       *device.Device
 	cfg       Config
 	in, out   []uint32 // port numbers
 	fromID    map[uint32]int
 	toID      map[uint32]int
-	mu        sync.Mutex // held for the whole of an operation
+	mu        sync.Mutex // held during an operation
 	cand      *config    // nil while it is as running
 	locks     map[string]uint64
 	probation *probation
@@ -51,7 +51,7 @@ type store struct {
 // probation is a commit that is undone unless it is confirmed.
 type probation struct {
 	session uint64
-	persist string // "" where only the session can confirm it
+	persist string // "": only the session can confirm it
 	undo    config
 	timer   *time.Timer
 }
@@ -76,7 +76,7 @@ func newStore(d *device.Device, c Config) (*store, error) {
 	return st, nil
 }
 
-// close forgets the commit that waits.
+// close drops the unconfirmed commit.
 func (st *store) close() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -97,7 +97,7 @@ func (st *store) running() config {
 	return c
 }
 
-// averagingTime is the module's word for a window: 1 is 10 ms, and each step doubles it.
+// averagingTime returns the module's value for a window: 1 is 10 ms, and each step doubles it.
 func averagingTime(window time.Duration) uint64 {
 	v := uint64(1)
 	for w := 10 * time.Millisecond; w < window && v < 8; w *= 2 {
@@ -138,7 +138,7 @@ func (st *store) unlock(id uint64, name string) error {
 	return nil
 }
 
-// mine reports as an error that another session has the lock of a datastore.
+// mine returns an error if another session has the lock of a datastore.
 func (st *store) mine(id uint64, name string) error {
 	if owner, held := st.locks[name]; held && owner != id {
 		e := rpcError("in-use", "", fmt.Sprintf("%s is locked by session %d", name, owner))
@@ -148,7 +148,7 @@ func (st *store) mine(id uint64, name string) error {
 	return nil
 }
 
-// ended releases what a session leaves behind, and undoes what it has not confirmed.
+// ended releases the locks of a session, and undoes its unconfirmed commit.
 func (st *store) ended(id uint64) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -195,7 +195,7 @@ func (st *store) edit(ctx context.Context, id uint64, op *wire.Element) error {
 	return st.put(ctx, next)
 }
 
-// check reports as an error that the device would refuse a configuration.
+// check returns an error if the device would refuse a configuration.
 func (st *store) check(next config) error {
 	for _, err := range st.dev.Check(st.delta(next)) {
 		if err != nil {
@@ -205,8 +205,7 @@ func (st *store) check(next config) error {
 	return nil
 }
 
-// put makes the device what a configuration says. A request that the device would refuse in
-// any part is not begun.
+// put applies a configuration to the device. It changes nothing if the device would refuse any part of it.
 func (st *store) put(ctx context.Context, next config) error {
 	if err := st.check(next); err != nil {
 		return err
@@ -224,7 +223,7 @@ func (st *store) put(ctx context.Context, next config) error {
 	return nil
 }
 
-// delta lists what has to change at the device, in order of ingress port.
+// delta returns the circuits to remove and to add, in order of ingress port.
 func (st *store) delta(next config) (remove, add []circuit.Pair) {
 	for in, out := range st.dev.Map() {
 		want := circuit.Dark
@@ -323,11 +322,11 @@ func (st *store) expire(p *probation) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.probation == p {
-		_ = st.undo() // no client waits for the result; the device's log has its refusals
+		_ = st.undo() // no client waits for the result; the device logs refusals
 	}
 }
 
-// undo brings back the configuration before the commit that waits.
+// undo restores the configuration before the unconfirmed commit.
 func (st *store) undo() error {
 	p := st.probation
 	p.timer.Stop()
@@ -365,7 +364,7 @@ func (st *store) validate(op *wire.Element) error {
 	return st.check(*st.cand)
 }
 
-// datastore returns the one that a parameter names.
+// datastore returns the datastore that a parameter names.
 func datastore(op *wire.Element, parameter string) (string, error) {
 	p := op.Child(wire.BaseNS, parameter)
 	if p == nil || len(p.Children) != 1 {

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Bounds of what a client may say.
+// Limits of a client's requests.
 const (
 	maxLine   = 128 << 10
-	maxAnswer = 64 << 10 // after so much, the rest of a line is not carried out
+	maxAnswer = 64 << 10 // beyond this size, the rest of a line is not executed
 	maxList   = 8192     // ports in one list
 	maxQuery  = 256      // ports in one query of power or state
 )
 
-// standardError is an entry of the error queue: a number of the SCPI standard, and what it is about.
+// standardError is an entry of the error queue: a number of the SCPI standard, and a text.
 type standardError struct {
 	number int
 	text   string
@@ -68,8 +68,8 @@ func shortForm(word string) string {
 	return up
 }
 
-// split takes a line apart: units between semicolons, each with an absolute header. A header without
-// a leading colon continues at the level of the one before; common commands leave the level alone.
+// split divides a line into units, separated by semicolons, each with an absolute header. A header without a leading
+// colon continues at the level of the previous one. Common commands do not change the level.
 func split(line string) []command {
 	var all []command
 	var level []string
@@ -102,7 +102,7 @@ func split(line string) []command {
 	return all
 }
 
-// lists reads want lists of ports, "(@1,2,5:7),(@17)".
+// lists reads a number of lists of ports, "(@1,2,5:7),(@17)".
 func lists(params string, want int) ([][]int, error) {
 	var all [][]int
 	rest := strings.ReplaceAll(params, " ", "")

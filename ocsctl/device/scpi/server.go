@@ -1,6 +1,6 @@
 // Package scpi serves a device model in the SCPI dialect of Polatis switches: lines over TCP, commands without answers,
-// and an error queue per session. Ports are 1..N on the ingress side and N+1..2N on the egress side. It parses the
-// grammar with code of its own, so that an error in the driver's parser is found.
+// and an error queue per session. Ports are 1..N on the ingress side and N+1..2N on the egress side. It has its own
+// parser, so that tests find errors of the driver's parser.
 //
 // Layer: above ocsctl/device. It holds no state of the switch.
 package scpi
@@ -25,7 +25,7 @@ import (
 const (
 	maxSessions = 16
 	maxErrors   = 64
-	lineTime    = 10 * time.Second // for a line to come once it has begun, and for an answer to leave
+	lineTime    = 10 * time.Second // to receive the rest of a line, and to send an answer
 	idleTime    = 10 * time.Minute
 )
 
@@ -60,7 +60,7 @@ func Serve(ctx context.Context, l net.Listener, d *device.Device) error {
 			conn.Close()
 			continue
 		}
-		if ctx.Err() != nil { // it came while all were being closed
+		if ctx.Err() != nil { // it was accepted while all sessions were being closed
 			conn.Close()
 		}
 		s.wg.Go(func() {
@@ -158,7 +158,7 @@ func (s *session) line(r *bufio.Reader) (string, error) {
 	}
 }
 
-// execute carries out a line and returns its answer: those of its queries, between semicolons.
+// execute executes a line and returns the answers of its queries, separated by semicolons.
 func (s *session) execute(ctx context.Context, line string) string {
 	var answers []string
 	size := 0
@@ -188,7 +188,7 @@ func (s *session) push(e standardError) {
 	}
 }
 
-// one carries out one command.
+// one executes one command.
 func (s *session) one(ctx context.Context, c command) (string, error) {
 	n := s.d.Ports()
 	switch c.header {
@@ -263,7 +263,7 @@ func (s *session) popErrors(n int) string {
 	return strings.Join(parts, ",")
 }
 
-// port finds the port of a number.
+// port returns the port with a number.
 func (s *session) port(number int) (int, device.Side, error) {
 	n := s.d.Ports()
 	switch {
@@ -309,7 +309,7 @@ func (s *session) add(ctx context.Context, in, out []int) error {
 }
 
 func (s *session) sub(ctx context.Context, in, out []int) error {
-	if len(out) == 0 { // whatever those ingress ports have
+	if len(out) == 0 { // all circuits of the ingress ports
 		for _, number := range in {
 			port, side, err := s.port(number)
 			if err != nil || side != device.Ingress {
@@ -347,7 +347,7 @@ func (s *session) replace(ctx context.Context, in, out []int) error {
 	return nil
 }
 
-// apply carries out a request and puts what was refused into the error queue.
+// apply executes a request, and adds refusals to the error queue.
 func (s *session) apply(ctx context.Context, remove, add []circuit.Pair) error {
 	for _, err := range s.d.Apply(ctx, remove, add, device.Bulk) {
 		if err != nil {
@@ -357,7 +357,7 @@ func (s *session) apply(ctx context.Context, remove, add []circuit.Pair) error {
 	return nil
 }
 
-// peer answers which port a port is connected to.
+// peer returns the port to which a port is connected.
 func (s *session) peer(params string) (string, error) {
 	number, err := strconv.Atoi(params)
 	if err != nil {

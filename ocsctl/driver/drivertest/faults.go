@@ -11,8 +11,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// lostReply: the switch did what it was asked and said nothing. The driver finds out, and asks no
-// second time.
+// lostReply: the switch executes a request, and the answer is lost. The driver reads back, and does not repeat the
+// request.
 func (s Suite) lostReply(t *testing.T) {
 	r := s.waiting(t, waits{hasty.reply, calm.settle}, nil)
 	r.must(shift(1), driver.Status)
@@ -29,7 +29,7 @@ func (s Suite) lostReply(t *testing.T) {
 	r.must(shift(3), driver.Status)
 }
 
-// lostForGood: nothing is answered any more after a change: the outcome is unknown, and said to be.
+// lostForGood: the switch answers nothing after a change, so the driver reports an unknown outcome.
 func (s Suite) lostForGood(t *testing.T) {
 	r := s.waiting(t, hasty, nil)
 	r.inject(device.Fault{Kind: device.LostReply, Count: 1 << 30})
@@ -72,13 +72,13 @@ func (s Suite) stuckMirror(t *testing.T) {
 	}
 }
 
-// silentlyStuck: the switch claims that all is well, and only the light says otherwise.
+// silentlyStuck: the switch reports success, and only missing light shows the fault.
 func (s Suite) silentlyStuck(t *testing.T) {
 	r := s.rig(t, nil)
 	if info, err := r.sw.Info(r.ctx()); err != nil || !info.CanLight {
 		t.Skipf("the protocol has no power readings (%v)", err)
 	}
-	// Light that was there before must not pass for the new one.
+	// Earlier light must not count as light of the new circuit.
 	r.must(shift(2), driver.Light)
 	r.inject(device.Fault{Kind: device.StuckMirror, In: 3, Out: -1, Silent: true})
 	verdicts, err := r.apply(shift(1), driver.Light)
@@ -92,7 +92,7 @@ func (s Suite) silentlyStuck(t *testing.T) {
 	}
 }
 
-// ghost: the switch reports a circuit that a port has besides its own. Such a table is no map.
+// ghost: the switch reports a second circuit of a port. Such a table is no map.
 func (s Suite) ghost(t *testing.T) {
 	r := s.rig(t, nil)
 	r.must(shift(1), driver.Status)
@@ -107,7 +107,7 @@ func (s Suite) ghost(t *testing.T) {
 	}
 }
 
-// partialBulk: the switch does part of a request, with and without saying so.
+// partialBulk: the switch executes part of a request, with and without reporting that.
 func (s Suite) partialBulk(t *testing.T, silent bool) {
 	r := s.waiting(t, waits{calm.reply, hasty.settle}, nil)
 	r.inject(device.Fault{Kind: device.PartialBulk, Count: 2, Silent: silent})

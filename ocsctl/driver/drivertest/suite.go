@@ -1,5 +1,5 @@
-// Package drivertest is the conformance suite of switch drivers: what every driver has to do,
-// whatever its protocol, against the device model, which knows what truly happened.
+// Package drivertest is the conformance suite of switch drivers. It tests every driver against the device model, which
+// knows the true state.
 //
 // Layer: tests only.
 package drivertest
@@ -22,15 +22,15 @@ import (
 
 // Suite is a driver with a server of its protocol.
 type Suite struct {
-	// Serve serves d in the protocol on l until the test ends, and returns the target of a driver for the first so
-	// many ports of d, in order: ports and credentials. The suite fills in the endpoint and the waits.
+	// Serve serves d in the protocol on l until the test ends. It returns the target of a driver for the first ports of
+	// d, with ports and credentials. The suite sets the endpoint and the waits.
 	Serve func(t *testing.T, l net.Listener, d *device.Device, ports int) driver.Target
 	Open  driver.Open
 	// Skip names subtests that the protocol cannot have, with the reason.
 	Skip map[string]string
 }
 
-// ports is how many ports the switch of a test has, mapped how many of them the driver knows.
+// ports is the number of ports of a test's switch, and mapped the number of ports that the driver knows.
 const (
 	ports  = 8
 	mapped = 6
@@ -43,13 +43,13 @@ type rig struct {
 	sw driver.Switch
 }
 
-// delays are short, as a test has no time, and long enough to be seen.
+// delays are short, to save time, but long enough to be visible.
 var delays = device.Delays{Min: 2 * time.Millisecond, Max: 4 * time.Millisecond}
 
 // waits are a driver's: for an answer, and for circuits to come up.
 type waits struct{ reply, settle time.Duration }
 
-// Tests run on a fake clock, so a slow host delays no answer. Hasty is for tests whose driver waits in vain.
+// Tests run on a fake clock, so a slow host delays no answer. hasty is for tests whose driver times out.
 var (
 	calm  = waits{20 * time.Second, 20 * time.Second}
 	hasty = waits{3 * time.Second, 3 * time.Second}
@@ -60,7 +60,7 @@ func (s Suite) rig(t *testing.T, change func(*device.Config)) *rig {
 	return s.waiting(t, calm, change)
 }
 
-// waiting is a rig whose driver waits for so long.
+// waiting returns a rig whose driver has the given waits.
 func (s Suite) waiting(t *testing.T, w waits, change func(*device.Config)) *rig {
 	t.Helper()
 	c := device.Config{Ports: ports, Delays: &delays, Seed: 7}
@@ -127,10 +127,10 @@ func (r *rig) ctx() context.Context {
 	return ctx
 }
 
-// shift is the map of the mapped ports r -> r+by.
+// shift returns the map r -> r+by of the mapped ports.
 func shift(by int) circuit.Permutation { return circuit.Shift(mapped, by) }
 
-// apply makes a change from what the driver reads.
+// apply makes a change from the map that the driver reads.
 func (r *rig) apply(to circuit.Permutation, want driver.Level) ([]driver.Circuit, error) {
 	r.Helper()
 	before, err := r.sw.Read(r.ctx())
@@ -140,7 +140,7 @@ func (r *rig) apply(to circuit.Permutation, want driver.Level) ([]driver.Circuit
 	return r.sw.Apply(r.ctx(), driver.Change{Before: before, After: to, Want: want, Token: 1})
 }
 
-// must makes a change that has to succeed, and holds the switch's own table against it.
+// must makes a change that has to succeed, and compares the switch's own table with it.
 func (r *rig) must(to circuit.Permutation, want driver.Level) []driver.Circuit {
 	r.Helper()
 	verdicts, err := r.apply(to, want)
@@ -151,7 +151,7 @@ func (r *rig) must(to circuit.Permutation, want driver.Level) []driver.Circuit {
 	return verdicts
 }
 
-// truth holds the switch's table against the map of the mapped ports.
+// truth compares the switch's table with a map of the mapped ports.
 func (r *rig) truth(want circuit.Permutation) {
 	r.Helper()
 	if got := r.d.Map()[:mapped]; !got.Equal(want) {
@@ -198,7 +198,7 @@ func (s Suite) read(t *testing.T) {
 	}
 }
 
-// delta: circuits that both maps have are not touched, deletes come first, foreign ports stay.
+// delta: circuits of both maps are not touched, deletes come first, other ports stay.
 func (s Suite) delta(t *testing.T) {
 	r := s.rig(t, nil)
 	foreign := circuit.Pair{From: 6, To: 7}
@@ -235,7 +235,7 @@ func (s Suite) delta(t *testing.T) {
 	if got := r.d.Map()[foreign.From]; got != foreign.To {
 		t.Errorf("a port that is not the driver's goes to %d now", got)
 	}
-	// The whole map at once, as protocols with a request for it do: foreign ports stay even so.
+	// A change of the whole map, for which some protocols have a request, does not change other ports either.
 	r.must(shift(3), driver.Status)
 	if got := r.d.Map()[foreign.From]; got != foreign.To {
 		t.Errorf("after a whole map a port that is not the driver's goes to %d", got)
@@ -266,7 +266,7 @@ func (s Suite) levels(t *testing.T) {
 	}
 }
 
-// nothing: a change that asks for nothing verifies the circuits that are there, and touches none.
+// nothing: an empty change verifies the existing circuits, and touches none.
 func (s Suite) nothing(t *testing.T) {
 	r := s.rig(t, nil)
 	info, err := r.sw.Info(r.ctx())
@@ -283,8 +283,7 @@ func (s Suite) nothing(t *testing.T) {
 	}
 }
 
-// lostLight: light that has gone since a circuit was made shows in changes that keep the circuit, and in the
-// health of its port.
+// lostLight: light lost after a circuit was made shows in changes that keep the circuit, and in the health of its port.
 func (s Suite) lostLight(t *testing.T) {
 	r := s.rig(t, nil)
 	if info, err := r.sw.Info(r.ctx()); err != nil || !info.CanLight {
@@ -324,7 +323,7 @@ func (s Suite) cancel(t *testing.T) {
 		r.d.Revision() != 0 {
 		t.Errorf("%v, table changed %d times", err, r.d.Revision())
 	}
-	// Midway: the call ends, long before the circuits come up, and the driver goes on working.
+	// The call ends long before the circuits come up, and the driver still works afterwards.
 	r.inject(device.Fault{Kind: device.SlowPair, In: -1, Out: -1, Delay: time.Hour})
 	ctx, cancel = context.WithTimeout(context.Background(), 150*time.Millisecond)
 	defer cancel()

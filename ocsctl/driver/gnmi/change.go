@@ -18,11 +18,11 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// protocol is what driver.Carry needs, for one change.
+// protocol implements driver.Protocol for one change.
 type protocol struct {
 	s     *swtch
 	last  *dialect.Store // as Map read it
-	watch *watch         // nil until something was asked for
+	watch *watch         // nil until a change was requested
 }
 
 func (p *protocol) stop() {
@@ -41,8 +41,8 @@ func (p *protocol) Map(ctx context.Context) (circuit.Permutation, error) {
 	return p.s.permutation(store.Circuits())
 }
 
-// Send implements driver.Protocol. A circuit that is reported and not configured cannot be deleted:
-// it is configured first.
+// Send implements driver.Protocol. A circuit that is reported but not configured cannot be deleted, so Send first
+// configures it.
 func (p *protocol) Send(ctx context.Context, token uint64, remove, add []circuit.Pair) ([]error, error) {
 	all := p.last.Circuits()
 	first, req := p.request(token), p.request(token)
@@ -71,7 +71,7 @@ func (p *protocol) Send(ctx context.Context, token uint64, remove, add []circuit
 	}
 	if err := p.s.set(ctx, req, token); err != nil {
 		if len(first.Update) > 0 {
-			err = errors.New(err.Error()) // something was taken: whatever this says, read back
+			err = errors.New(err.Error()) // the switch has accepted a part: read back after any error
 		}
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (p *protocol) request(token uint64) *gpb.SetRequest {
 	return r
 }
 
-// vars are the variables of a new circuit.
+// vars returns the variables of a new circuit.
 func (p *protocol) vars(pair circuit.Pair) map[string]string {
 	return p.s.words.Vars("", p.s.ports.In[pair.From], p.s.ports.Out[pair.To])
 }
@@ -97,8 +97,8 @@ func (p *protocol) path(elems []*gpb.PathElem) *gpb.Path {
 	return &gpb.Path{Origin: p.s.words.Origin, Elem: elems}
 }
 
-// remove deletes every entry of a circuit; where there is none, it is made in first, unless the
-// circuit is on its way out.
+// remove deletes every entry of a circuit. If there is none, it makes one in first, unless the circuit is being removed
+// already.
 func (p *protocol) remove(pair circuit.Pair, all []dialect.Circuit, first, req *gpb.SetRequest) error {
 	found := false
 	for _, c := range all {
@@ -117,7 +117,7 @@ func (p *protocol) remove(pair circuit.Pair, all []dialect.Circuit, first, req *
 	return p.write(pair, first)
 }
 
-// clear deletes entries that were never carried out and would be in the way of a circuit.
+// clear deletes entries that were never executed and conflict with a circuit.
 func (p *protocol) clear(pair circuit.Pair, all []dialect.Circuit, req *gpb.SetRequest) {
 	for _, c := range all {
 		if c.Configured && !c.Reported && (c.In == p.s.ports.In[pair.From] || c.Out == p.s.ports.Out[pair.To]) {
@@ -155,7 +155,7 @@ func (p *protocol) write(pair circuit.Pair, req *gpb.SetRequest) error {
 	return nil
 }
 
-// set asks for a change once.
+// set requests a change once.
 func (s *swtch) set(ctx context.Context, req *gpb.SetRequest, token uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, s.setTime)
 	defer cancel()
@@ -178,9 +178,9 @@ func (s *swtch) set(ctx context.Context, req *gpb.SetRequest, token uint64) erro
 	}
 }
 
-// arbitrated reports whether a switch that denies permission speaks of master arbitration. It has one code
-// for a lower election id and for a user that may not write, and only the text tells them apart: the
-// specification's "election", SONiC's "master".
+// arbitrated reports whether a denied permission is due to master arbitration. Switches have one code for a lower
+// election id and for a user without write access. Only the text differs: "election" in the specification, "master" in
+// SONiC.
 func arbitrated(message string) bool {
 	message = strings.ToLower(message)
 	return slices.ContainsFunc([]string{"election", "arbitration", "master"}, func(w string) bool {
@@ -188,8 +188,8 @@ func arbitrated(message string) bool {
 	})
 }
 
-// refusals looks for circuits that were taken as configuration and are invalid, deletes them, as is
-// the controller's duty, and returns which they are; nil where there is none, or that is unknown.
+// refusals finds circuits that were accepted as configuration and are invalid, deletes them, and returns an error for
+// each. It returns nil if there are none, or if that is unknown.
 func (p *protocol) refusals(ctx context.Context, token uint64, removed int, add []circuit.Pair) []error {
 	if _, has := p.s.words.Status.Words[dialect.Invalid]; !has || len(add) == 0 {
 		return nil
@@ -225,8 +225,8 @@ func (p *protocol) refusals(ctx context.Context, token uint64, removed int, add 
 	return refused
 }
 
-// States implements driver.Protocol: from the last Map, or, while circuits are on their way and the
-// switch tells changes, from one read when it has told that they are there.
+// States implements driver.Protocol. It uses the last Map. While circuits move at a switch with notifications, it waits
+// for the notification that they are up, and reads once.
 func (p *protocol) States(ctx context.Context, pairs []circuit.Pair) ([]driver.State, error) {
 	states := p.s.states(p.last, pairs)
 	if decided(states) || p.watch == nil || !p.watch.wait(ctx, pairs) {
@@ -238,7 +238,7 @@ func (p *protocol) States(ctx context.Context, pairs []circuit.Pair) ([]driver.S
 	return p.s.states(p.last, pairs), nil
 }
 
-// states judges circuits by what a store has of them.
+// states returns the states of circuits from a store.
 func (s *swtch) states(store *dialect.Store, pairs []circuit.Pair) []driver.State {
 	state := make(map[[2]string]dialect.State)
 	for _, c := range store.Circuits() {

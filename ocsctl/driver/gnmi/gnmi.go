@@ -31,7 +31,7 @@ const Name = "gnmi"
 
 const (
 	defaultTimeout   = 2 * time.Second
-	defaultAveraging = 100 * time.Millisecond // power meters' windows are not in the models
+	defaultAveraging = 100 * time.Millisecond // the models do not contain the windows of power meters
 	maxMessage       = 16 << 20
 )
 
@@ -48,9 +48,9 @@ var (
 	ErrClosed = errors.New("gnmi: closed")
 )
 
-// Open connects to a switch. Dialect is a name of dialect.Names; "" takes the one that the switch's
-// models tell. With CAFile, CertFile and KeyFile both ends prove who they are; without them only
-// this host is spoken to, unless Insecure. Every label of Ports must be one of the switch's.
+// Open connects to a switch. Dialect is a name of dialect.Names; "" detects it from the switch's models. With CAFile,
+// CertFile and KeyFile both ends prove their identity. Without them, Open connects only to this host, unless Insecure.
+// The switch must have every label of Ports.
 func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
 	s := &swtch{endpoint: t.Endpoint, timeout: t.Timeout, tol: t.Tolerance, turn: make(chan struct{}, 1)}
 	if s.timeout <= 0 {
@@ -63,8 +63,8 @@ func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A switch that reboots is back in seconds, so that reconnecting begins eagerly; proxies of the
-	// environment are for the web.
+	// A switch that reboots returns in seconds, so reconnect quickly. Ignore the environment's proxies, which are for
+	// the web.
 	s.conn, err = grpc.NewClient("passthrough:///"+t.Endpoint, grpc.WithTransportCredentials(creds), grpc.WithNoProxy(),
 		grpc.WithContextDialer(t.Connect),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 2,
@@ -115,7 +115,7 @@ type swtch struct {
 	closed   atomic.Bool
 }
 
-// speak finds out the dialect.
+// speak detects the dialect.
 func (s *swtch) speak(ctx context.Context, want string) error {
 	if want != "" {
 		if _, err := dialect.Lookup(want); err != nil {
@@ -143,8 +143,8 @@ func (s *swtch) speak(ctx context.Context, want string) error {
 	return nil
 }
 
-// number maps labels to ports, and asks the switch whether it has them: one that lists none would
-// pass for one that is dark.
+// number maps labels to ports, and checks that the switch has them: a switch that lists no ports would look like a dark
+// one.
 func (s *swtch) number(ctx context.Context, p driver.Ports) error {
 	if len(p.In) != len(p.Out) || len(p.In) == 0 {
 		return fmt.Errorf("%w: %d ingress and %d egress", ErrPorts, len(p.In), len(p.Out))

@@ -35,8 +35,8 @@ func (s *swtch) get(ctx context.Context, tables ...*dialect.Table) (*dialect.Sto
 	return store, nil
 }
 
-// into reads paths into a store. Some switches say of a table without entries that it is not found;
-// which one it was, only single requests tell.
+// into reads paths into a store. Some switches answer NotFound for an empty table. Then into requests each path
+// separately.
 func (s *swtch) into(ctx context.Context, store *dialect.Store, paths []*gpb.Path) error {
 	r, err := s.client.Get(ctx, &gpb.GetRequest{Path: paths, Encoding: gpb.Encoding_JSON_IETF})
 	if status.Code(err) == codes.NotFound {
@@ -61,8 +61,8 @@ func (s *swtch) into(ctx context.Context, store *dialect.Store, paths []*gpb.Pat
 	return nil
 }
 
-// fault puts an error of an RPC into one line with the switch's name. A message that is too large is a
-// violation of the protocol.
+// fault returns an error of an RPC as one line with the switch's name. A message that is too large is a violation of
+// the protocol.
 func (s *swtch) fault(err error) error {
 	switch {
 	case err == nil:
@@ -87,7 +87,7 @@ func (s *swtch) fault(err error) error {
 	}
 }
 
-// table reads what the map follows from.
+// table reads the tables from which the map follows.
 func (s *swtch) table(ctx context.Context) (*dialect.Store, error) {
 	if len(s.words.Status.Entry) == 0 {
 		return s.get(ctx, &s.words.Config, &s.words.Ports)
@@ -95,8 +95,8 @@ func (s *swtch) table(ctx context.Context) (*dialect.Store, error) {
 	return s.get(ctx, &s.words.Config, &s.words.Status)
 }
 
-// permutation is the map that the reported circuits make, as far as they make one: with an error that
-// wraps driver.ErrNotMatching where a port has two.
+// permutation returns the map of the reported circuits. If a port has two, it returns the valid part and an error that
+// wraps driver.ErrNotMatching.
 func (s *swtch) permutation(all []dialect.Circuit) (circuit.Permutation, error) {
 	p := circuit.AllDark(len(s.ports.In))
 	from := make([]bool, len(p))
@@ -121,7 +121,7 @@ func (s *swtch) permutation(all []dialect.Circuit) (circuit.Permutation, error) 
 	return p, bad
 }
 
-// reversed reports whether a circuit is the one of our ports as the egress port tells it.
+// reversed reports whether a circuit is one of this map's, reported from its egress port.
 func (s *swtch) reversed(c dialect.Circuit) bool {
 	_, a := s.out[c.In]
 	_, b := s.in[c.Out]

@@ -11,8 +11,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// watch is a subscription to the states of a switch's circuits. It only tells the driver when to look: the driver
-// reports states that it read by a Get.
+// watch is a subscription to the states of a switch's circuits. It only tells the driver when to read: the driver
+// reports states from a Get.
 type watch struct {
 	s      *swtch
 	cancel context.CancelFunc
@@ -23,7 +23,7 @@ type watch struct {
 	changed chan struct{} // closed at the next notification
 }
 
-// subscribe begins to listen; the context's end, or stop, ends it.
+// subscribe begins a subscription. The end of the context, or stop, ends it.
 func (s *swtch) subscribe(ctx context.Context) *watch {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watch{s: s, cancel: cancel, done: make(chan struct{}), store: dialect.NewStore(s.words),
@@ -85,7 +85,7 @@ func (w *watch) listen(ctx context.Context) {
 	}
 }
 
-// subscriptions ask for changes of what the states follow from.
+// subscriptions returns a request for changes of the data from which states follow.
 func (s *swtch) subscriptions() *gpb.SubscribeRequest {
 	list := &gpb.SubscriptionList{Mode: gpb.SubscriptionList_STREAM, Encoding: gpb.Encoding_JSON_IETF}
 	tables := []*dialect.Table{&s.words.Status}
@@ -99,12 +99,11 @@ func (s *swtch) subscriptions() *gpb.SubscribeRequest {
 	return &gpb.SubscribeRequest{Request: &gpb.SubscribeRequest_Subscribe{Subscribe: list}}
 }
 
-// silence is how long a subscription that tells nothing decisive is believed.
+// silence is how long the driver waits for a decisive notification before it reads.
 const silence = 500 * time.Millisecond
 
-// wait returns true when it is time to look: the switch has told that the circuits are up or have
-// failed, or has told nothing of that for long. It returns false when the switch tells no more or the
-// context ends.
+// wait returns true when it is time to read: the switch has reported that the circuits are up or have failed, or has
+// reported nothing decisive for silence. It returns false when the subscription or the context ends.
 func (w *watch) wait(ctx context.Context, pairs []circuit.Pair) bool {
 	long := time.After(silence)
 	for {

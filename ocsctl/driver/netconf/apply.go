@@ -16,8 +16,8 @@ import (
 const lockRetry = 20 * time.Millisecond
 
 // Apply implements driver.Switch. The switch's locks are held from before the map is compared
-// until the change is verified. Where the switch can undo (confirmed commits) and the map it
-// then reports is not After, it is told to, and the change counts as refused.
+// until the change is verified. If the switch can undo (confirmed commits) and then reports another map than After, the
+// driver makes it undo the change, which counts as refused.
 func (w *Switch) Apply(ctx context.Context, c driver.Change) ([]driver.Circuit, error) {
 	var report []driver.Circuit
 	err := w.use(ctx, func() (err error) {
@@ -44,12 +44,12 @@ func (w *Switch) Apply(ctx context.Context, c driver.Change) ([]driver.Circuit, 
 	return report, w.wrap(err)
 }
 
-// transaction is a change on its way: a driver.Protocol that holds the locks.
+// transaction is a change in progress: a driver.Protocol that holds the locks.
 type transaction struct {
 	*Switch
 	after  circuit.Permutation
 	locked *session  // whose locks these are
-	sent   time.Time // when the switch took the change
+	sent   time.Time // when the switch accepted the change
 }
 
 // stores are the datastores to lock, in order; the last one is edited.
@@ -79,14 +79,14 @@ func (t *transaction) begin(ctx context.Context) error {
 	}
 }
 
-// held reports whether a lock was refused because another session has it, or has a commit that waits for confirmation.
-// netconfd answers in-use to the latter.
+// held reports whether a lock was refused because another session has it, or has an unconfirmed commit. For the latter,
+// netconfd answers in-use.
 func held(err error) bool {
 	var e *wire.Error
 	return errors.As(err, &e) && (e.Tag == "lock-denied" || e.Tag == "in-use")
 }
 
-// acquire takes the locks on the session that there is, or on a new one where that has ended.
+// acquire takes the locks in the present session, or in a new one if that has ended.
 func (t *transaction) acquire(ctx context.Context) error {
 	stores := t.stores()
 	if _, err := t.query(ctx, lock(stores[0])); err != nil {
@@ -102,8 +102,8 @@ func (t *transaction) acquire(ctx context.Context) error {
 	return t.settle(ctx, true)
 }
 
-// release gives the locks back; it works after the context has ended, too. Where the switch
-// does not answer, the session ends, and its locks with it.
+// release releases the locks, also after the context has ended. If the switch does not answer, release ends the
+// session, which releases its locks.
 func (t *transaction) release(ctx context.Context) {
 	has := t.holds()
 	t.locked = nil
@@ -125,8 +125,8 @@ func (t *transaction) holds() bool {
 	return t.locked != nil && t.locked == t.session && !t.session.broken
 }
 
-// Map implements driver.Protocol. Where the session has ended it opens another, and takes the
-// locks again: once they are free, no request of the old session acts any more.
+// Map implements driver.Protocol. If the session has ended, it opens another and takes the locks again: when they are
+// free, no request of the old session can still act.
 func (t *transaction) Map(ctx context.Context) (circuit.Permutation, error) {
 	if !t.holds() {
 		if err := t.connect(ctx); err != nil {
@@ -139,8 +139,8 @@ func (t *transaction) Map(ctx context.Context) (circuit.Permutation, error) {
 	return t.read(ctx, t.call)
 }
 
-// Send implements driver.Protocol. An edit is taken whole or not at all where the switch says
-// that it rolls back; where it does not, what an error leaves behind is for reading back.
+// Send implements driver.Protocol. A switch that announces rollback accepts an edit as a whole or not at all. At other
+// switches, an error may leave a part of it, which reading back shows.
 func (t *transaction) Send(ctx context.Context, _ uint64, remove, add []circuit.Pair) ([]error, error) {
 	if !t.holds() {
 		return nil, fmt.Errorf("%w: the session ended, and its locks with it, before the change was asked for",
@@ -155,7 +155,7 @@ func (t *transaction) Send(ctx context.Context, _ uint64, remove, add []circuit.
 	}
 	_, err := t.call(ctx, change)
 	if err != nil {
-		err = fmt.Errorf("%w: %w", driver.ErrRefused, err) // only a commit touches the switch
+		err = fmt.Errorf("%w: %w", driver.ErrRefused, err) // only a commit changes the switch
 	} else {
 		err = t.commit(ctx)
 	}
@@ -163,15 +163,15 @@ func (t *transaction) Send(ctx context.Context, _ uint64, remove, add []circuit.
 	return nil, err
 }
 
-// clean leaves no candidate behind that was refused: it would keep everybody from the lock.
+// clean discards a refused candidate, which would prevent other sessions from taking the lock.
 func (t *transaction) clean(ctx context.Context, err error) {
 	if errors.Is(err, driver.ErrRefused) && !t.session.broken {
 		_ = t.do(ctx, base("discard-changes")) // if the session ends, so does its candidate
 	}
 }
 
-// partly sorts an answer to an edit of the running datastore: an error of a switch that does
-// not roll back may come with part of the change made.
+// partly interprets the answer to an edit of the running datastore: after an error, a switch without rollback may have
+// made a part of the change.
 func (t *transaction) partly(err error, n int) ([]error, error) {
 	if err == nil || !errors.Is(err, driver.ErrRefused) || t.session.peer.Has(wire.CapRollback) {
 		return nil, err
@@ -180,8 +180,8 @@ func (t *transaction) partly(err error, n int) ([]error, error) {
 	return each, nil
 }
 
-// delta is the edit: deletes, then circuits that move, then new ones. A circuit is keyed by
-// its ingress, so one that moves is a single row.
+// delta returns the edit: deletes, then circuits that move, then new ones. A row is keyed by its ingress, so a circuit
+// that moves is a single row.
 func (t *transaction) delta(remove, add []circuit.Pair) *wire.Element {
 	e := wire.CrossConnects(nil, "")
 	old := make(map[int]bool, len(remove))

@@ -15,14 +15,14 @@ import (
 // confirmWithin is the time after which a switch undoes a commit without confirmation.
 const confirmWithin = 10 * time.Second
 
-// pending is a confirmed commit that has been asked for.
+// pending is a requested confirmed commit.
 type pending struct {
 	id     string
 	after  circuit.Permutation
-	undone bool // the switch has been told to undo it
+	undone bool // the driver has requested its undo
 }
 
-// commit makes the candidate run, on probation where the switch can.
+// commit commits the candidate, by a confirmed commit if the switch has them.
 func (t *transaction) commit(ctx context.Context) error {
 	if !t.session.peer.Has(wire.CapConfirmed) {
 		_, err := t.call(ctx, base("commit"))
@@ -37,7 +37,7 @@ func (t *transaction) commit(ctx context.Context) error {
 		t.pending = nil
 	}
 	if err != nil {
-		return err // if lost, the next session settles it
+		return err // after a lost answer, the next session settles it
 	}
 	if err := t.settle(ctx, true); err != nil {
 		return err
@@ -48,10 +48,9 @@ func (t *transaction) commit(ctx context.Context) error {
 	return nil
 }
 
-// settle ends a confirmed commit: it confirms it where the switch has the map that was asked
-// for, and has it undone where not. An end that is refused is one that has come already, or
-// one that comes before its beginning: only locked, with no older session that may still act,
-// can the two be told apart.
+// settle ends a confirmed commit: it confirms the commit if the switch has the requested map, and cancels it otherwise.
+// A refused confirmation means that the commit has ended already, or has not begun yet. Only with the locks, when no
+// older session can still act, can the driver distinguish these cases.
 func (w *Switch) settle(ctx context.Context, locked bool) error {
 	p := w.pending
 	if p == nil {

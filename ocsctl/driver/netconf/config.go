@@ -20,9 +20,9 @@ import (
 
 // Errors of a driver.Target.
 var (
-	// ErrCredentials: no user, neither password nor key, or those a switch is delivered with.
+	// ErrCredentials: no user, neither password nor key, or the vendor's default credentials.
 	ErrCredentials = errors.New("credentials missing or as delivered")
-	// ErrHostKey: the switch's host key is not pinned, or not the pinned one.
+	// ErrHostKey: the switch's host key is not pinned, or differs from the pinned one.
 	ErrHostKey = errors.New("host key")
 	// ErrPorts: port labels that are not distinct numbers 1..65535.
 	ErrPorts = errors.New("port labels")
@@ -34,13 +34,13 @@ const (
 	maxKnownHosts  = 16 << 20
 )
 
-// delivered are users and passwords that switches of this kind are known to come with.
+// delivered are known default users and passwords of such switches.
 var delivered = map[string][]string{
 	"admin": {"", "root", "admin", "password"},
 	"root":  {"", "root", "admin"},
 }
 
-// endpoint adds the port where it is missing.
+// endpoint adds the port if it is missing.
 func endpoint(s string) (string, error) {
 	if s == "" {
 		return "", errors.New("no endpoint")
@@ -55,8 +55,8 @@ func endpoint(s string) (string, error) {
 	return s, nil
 }
 
-// clientConfig reads the files of a target. A key, where there is one, is tried before the
-// password. The host key must be in KnownHostsFile: nothing is trusted on first use.
+// clientConfig reads the files of a target. A key is tried before the password. The host key must be in KnownHostsFile:
+// no key is trusted on first use.
 func clientConfig(t driver.Target) (*ssh.ClientConfig, error) {
 	if t.User == "" || t.PasswordFile == "" && t.KeyFile == "" {
 		return nil, fmt.Errorf("%w: a user and a file with a password or key are needed", ErrCredentials)
@@ -87,12 +87,12 @@ func clientConfig(t driver.Target) (*ssh.ClientConfig, error) {
 	return cc, pin(t, cc)
 }
 
-// pin accepts the keys that KnownHostsFile has for the endpoint, and asks for their kinds only.
+// pin accepts the keys of the endpoint in KnownHostsFile, and requests only keys of their kinds.
 func pin(t driver.Target, cc *ssh.ClientConfig) error {
 	if t.KnownHostsFile == "" {
 		return fmt.Errorf("%w: a file of known hosts is needed", ErrHostKey)
 	}
-	// The library reads the file itself, to the end.
+	// The library reads the whole file.
 	if info, err := os.Stat(t.KnownHostsFile); err == nil && (!info.Mode().IsRegular() || info.Size() > maxKnownHosts) {
 		return fmt.Errorf("%w: %s is not a regular file of at most %d bytes", ErrHostKey, t.KnownHostsFile, maxKnownHosts)
 	}
@@ -106,7 +106,7 @@ func pin(t driver.Target, cc *ssh.ClientConfig) error {
 		}
 		return nil
 	}
-	// A check of a key that no host has returns the keys that the file knows.
+	// Checking a key that no host has returns the keys in the file.
 	var known *knownhosts.KeyError
 	if err := check(t.Endpoint, &net.TCPAddr{IP: net.IPv4zero}, unknownKey{}); !errors.As(err, &known) ||
 		len(known.Want) == 0 {

@@ -7,7 +7,7 @@ import (
 	"lightpath/ocsctl/driver/netconf/wire"
 )
 
-// The names of the datastores that this driver uses.
+// The datastores that this driver uses.
 const (
 	running   = "running"
 	candidate = "candidate"
@@ -21,22 +21,22 @@ func optical(local string, children ...*wire.Element) *wire.Element {
 	return wire.New(wire.OpticalNS, local, children...)
 }
 
-// get asks for configuration and state below the given containers of the module.
+// get returns a request for configuration and state below containers of the module.
 func get(containers ...*wire.Element) *wire.Element {
 	filter := base("filter", containers...)
 	filter.SetAttr("type", "subtree")
 	return base("get", filter)
 }
 
-// getMap asks for the map that is in force.
+// getMap returns a request for the map in force.
 func getMap() *wire.Element { return get(optical("cross-connects")) }
 
 func lock(store string) *wire.Element   { return base("lock", base("target", base(store))) }
 func unlock(store string) *wire.Element { return base("unlock", base("target", base(store))) }
 
-// edit changes a datastore, whole or not at all where the switch can do that. Where it can
-// validate, it does so first: as a part of the edit, since a validate of its own makes
-// netconfd 2.13 take the next commit for one without changes.
+// edit returns a request that changes a datastore as a whole or not at all, if the switch can do that. If the switch
+// can validate, it validates as a part of the edit: after a separate validate, netconfd 2.13 takes the next commit for
+// one without changes.
 func edit(store string, peer wire.Hello, config *wire.Element) *wire.Element {
 	e := base("edit-config", base("target", base(store)))
 	if peer.Has(wire.CapValidate) {
@@ -49,7 +49,7 @@ func edit(store string, peer wire.Hello, config *wire.Element) *wire.Element {
 	return e
 }
 
-// commitConfirmed makes the candidate run until the timeout, unless a session confirms id.
+// commitConfirmed returns a request to commit the candidate until the timeout, unless a session confirms id.
 func commitConfirmed(id string, timeout time.Duration) *wire.Element {
 	seconds := max(1, int(timeout.Round(time.Second)/time.Second))
 	return base("commit", base("confirmed"),

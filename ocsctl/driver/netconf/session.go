@@ -25,11 +25,11 @@ const afterHello = 20 * time.Millisecond
 // Dial opens a byte stream to a NETCONF server that has authenticated both sides.
 type Dial func(ctx context.Context) (io.ReadWriteCloser, error)
 
-// errLost: the request left, and its answer did not come.
+// errLost: a request was sent, and its answer did not arrive.
 var errLost = errors.New("no answer")
 
-// session is one NETCONF session, for one goroutine at a time. A request that is not
-// answered closes it, so that no late answer is taken for another's.
+// session is one NETCONF session, for one goroutine at a time. A request without an answer closes it, so that a late
+// answer cannot belong to another request.
 type session struct {
 	conn   io.Closer
 	framer *wire.Framer
@@ -57,7 +57,7 @@ func dial(ctx context.Context, open Dial, timeout time.Duration) (*session, erro
 	return s, nil
 }
 
-// greet sends a hello and reads the switch's. The two may cross: neither side waits.
+// greet sends a hello and reads the switch's, at the same time: neither side waits.
 func (s *session) greet() error {
 	sent := make(chan error, 1)
 	hello := wire.Hello{Capabilities: []string{wire.Base10, wire.Base11}}
@@ -85,7 +85,7 @@ func (s *session) greet() error {
 }
 
 // call sends a request and returns its answer. An rpc-error is a *wire.Error that wraps
-// driver.ErrRefused; errLost is wrapped where the switch may have done what was asked.
+// driver.ErrRefused; The error wraps errLost if the switch may have executed the request.
 func (s *session) call(ctx context.Context, op *wire.Element) (*wire.Element, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -120,7 +120,7 @@ func (s *session) exchange(rpc *wire.Element, id string) (wire.Reply, error) {
 	if err != nil {
 		return wire.Reply{}, err
 	}
-	// A peer that could not read the message at all answers without an id.
+	// A peer that could not parse the message answers without an id.
 	if reply.ID != id && (reply.ID != "" || len(reply.Errors) == 0) {
 		return wire.Reply{}, fmt.Errorf("%w: an answer to %q where %s is asked", wire.ErrMalformed, wire.Line(reply.ID), id)
 	}
@@ -132,7 +132,7 @@ func (s *session) close() {
 	s.conn.Close()
 }
 
-// protocol marks an error about malformed bytes as the driver interface names it.
+// protocol makes an error about malformed bytes wrap driver.ErrProtocol.
 func protocol(err error) error {
 	if errors.Is(err, wire.ErrMalformed) {
 		return fmt.Errorf("%w: %w", driver.ErrProtocol, err)
@@ -140,7 +140,7 @@ func protocol(err error) error {
 	return err
 }
 
-// bounded names the end of the context as the cause, if it closed the stream.
+// bounded returns the context's error if its end closed the stream.
 func bounded(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil && !errors.Is(err, driver.ErrProtocol) {
 		return fmt.Errorf("%w: %w", cause, err)
@@ -167,7 +167,7 @@ func connectSSH(ctx context.Context, t driver.Target, cc *ssh.ClientConfig) (io.
 	if err != nil {
 		return nil, err
 	}
-	// From here on, whatever blocks is ended by closing the connection.
+	// From here on, closing the connection ends every blocked call.
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	s, err := subsystem(raw, t.Endpoint, cc)
 	if !stop() && err == nil {

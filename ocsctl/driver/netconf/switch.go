@@ -12,7 +12,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Switch is a driver.Switch over one NETCONF session, which is opened again when it breaks.
+// Switch is a driver.Switch over one NETCONF session. It opens a new session when the session breaks.
 type Switch struct {
 	name  string // for errors
 	open  Dial
@@ -20,9 +20,9 @@ type Switch struct {
 	tol   driver.Tolerance
 	wait  time.Duration // for one answer, and for locks
 
-	turn    chan struct{} // holds one value while no call uses the fields that follow
-	session *session      // nil or broken until the next use
-	pending *pending      // a confirmed commit whose end is not known
+	turn    chan struct{} // holds one value while no call uses the fields below
+	session *session      // may be nil or broken; the next use opens a new one
+	pending *pending      // a confirmed commit that may not have ended
 	closed  bool
 }
 
@@ -31,8 +31,8 @@ var _ driver.Switch = (*Switch)(nil)
 // Name is the driver's name in fabric files.
 const Name = "netconf"
 
-// Open connects to a switch by SSH and checks that it has the module. It is a driver.Open; of
-// the target it uses all but the fields of TLS. Port labels are the switch's port numbers.
+// Open connects to a switch by SSH and checks that it has the module. It is a driver.Open, and ignores the target's TLS
+// fields. Port labels are the switch's port numbers.
 func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
 	name := t.Endpoint
 	var err error
@@ -66,7 +66,7 @@ func OpenStream(ctx context.Context, t driver.Target, dial Dial) (driver.Switch,
 	return w, nil
 }
 
-// use opens the session if need be, and runs f while no other call uses the session.
+// use opens a session if necessary, and runs f while no other call uses the session.
 func (w *Switch) use(ctx context.Context, f func() error) error {
 	select {
 	case <-w.turn:
@@ -80,7 +80,7 @@ func (w *Switch) use(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// connect opens a session if there is none that works.
+// connect opens a session if none works.
 func (w *Switch) connect(ctx context.Context) error {
 	if w.closed {
 		return errors.New("closed")
@@ -100,7 +100,7 @@ func (w *Switch) connect(ctx context.Context) error {
 	return w.settle(ctx, false)
 }
 
-// call asks once, on the session that there is.
+// call sends a request once, in the present session.
 func (w *Switch) call(ctx context.Context, op *wire.Element) (*wire.Element, error) {
 	return w.session.call(ctx, op)
 }
@@ -115,8 +115,8 @@ func (w *Switch) do(ctx context.Context, ops ...*wire.Element) error {
 	return nil
 }
 
-// query asks for data, or for a lock. What changes nothing that outlives its session may be
-// asked again, once, where that turns out to have ended since it was last used.
+// query requests data or a lock. Such requests have no effect beyond their session. So if the session has ended since
+// its last use, query repeats the request once in a new session.
 func (w *Switch) query(ctx context.Context, op *wire.Element) (*wire.Element, error) {
 	data, err := w.call(ctx, op)
 	if !errors.Is(err, errLost) || errors.Is(err, driver.ErrProtocol) || ctx.Err() != nil {
@@ -128,8 +128,8 @@ func (w *Switch) query(ctx context.Context, op *wire.Element) (*wire.Element, er
 	return w.call(ctx, op)
 }
 
-// have asks for containers of the module. A switch that refuses the request, because it lacks one of them, is
-// asked for each.
+// have requests containers of the module. If the switch refuses because it lacks one of them, have requests each
+// separately.
 func (w *Switch) have(ctx context.Context, names ...string) (*wire.Element, error) {
 	var all []*wire.Element
 	for _, n := range names {
@@ -191,7 +191,7 @@ func (w *Switch) Info(ctx context.Context) (driver.Info, error) {
 	return info, w.wrap(err)
 }
 
-// dialect names the module with the revision that the switch announces.
+// dialect returns the module with the revision that the switch announces.
 func dialect(peer wire.Hello) string {
 	for _, c := range peer.Capabilities {
 		name, parameters, _ := strings.Cut(c, "?")
@@ -217,7 +217,7 @@ func (w *Switch) Read(ctx context.Context) (circuit.Permutation, error) {
 	return m, w.wrap(err)
 }
 
-// read asks for the map and checks that it is one.
+// read reads and checks the map.
 func (w *Switch) read(ctx context.Context, ask func(context.Context, *wire.Element) (*wire.Element,
 	error)) (circuit.Permutation, error) {
 	data, err := ask(ctx, getMap())
@@ -231,8 +231,7 @@ func (w *Switch) read(ctx context.Context, ask func(context.Context, *wire.Eleme
 	return w.ports.matching(pairs)
 }
 
-// matching turns rows into a map. With a port that is in two rows it is partial, and comes
-// with ErrNotMatching: the first row counts.
+// matching converts rows to a map. If a port is in two rows, the first row counts, and the error wraps ErrNotMatching.
 func (p ports) matching(rows []wire.Pair) (circuit.Permutation, error) {
 	m := circuit.AllDark(len(p.in))
 	var clash error
@@ -301,7 +300,7 @@ func (w *Switch) Close() error {
 	<-w.turn
 	defer func() { w.turn <- struct{}{} }()
 	if w.closed = true; w.session != nil && !w.session.broken {
-		_, _ = w.call(context.Background(), base("close-session")) // the connection ends either way
+		_, _ = w.call(context.Background(), base("close-session")) // an error does not matter: the connection ends anyway
 		w.session.close()
 	}
 	return nil

@@ -12,12 +12,12 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// guard is how long after a change states are not looked at: the module has no word for a
-// mirror on its way, and its port states may be those of the shutters.
+// guard is the time after a change in which port states are ignored: the module has no word for a moving mirror, and
+// its port states may be those of the shutters.
 const guard = 30 * time.Millisecond
 
-// The averaging times of detectors. The shortest averages over around 10 ms, says the module;
-// fastWindow has a reserve. Each step doubles that.
+// The averaging times of detectors. According to the module, the shortest averages over about 10 ms; fastWindow has a
+// reserve. Each step doubles the time.
 const (
 	fastAveraging    = 1
 	defaultAveraging = 4
@@ -83,8 +83,8 @@ func (t *transaction) Light(ctx context.Context, circuits []circuit.Pair) ([]flo
 	return dbm, nil
 }
 
-// shorten sets the detectors of the egress ports to their shortest averaging time where they
-// have another, and returns how long they then average. A switch that refuses is waited for.
+// shorten sets the detectors of the egress ports to their shortest averaging time, and returns the window that they
+// then have. If the switch refuses, that is their longer window.
 func (t *transaction) shorten(ctx context.Context) (time.Duration, error) {
 	data, err := t.have(ctx, "opm-config")
 	if err != nil {
@@ -118,7 +118,7 @@ func (t *transaction) shorten(ctx context.Context) (time.Duration, error) {
 	return fastWindow, err
 }
 
-// averagingTime is that of a row of /opm-config, the module's default where it has none.
+// averagingTime returns the averaging time of a row of /opm-config, or the module's default.
 func averagingTime(row *wire.Element) int {
 	v, err := strconv.Atoi(row.Value(wire.OpticalNS, "averaging-time"))
 	if err != nil || v < fastAveraging || v > slowAveraging {

@@ -1,4 +1,4 @@
-// Package registry knows the drivers of real switches by the names that fabric files use.
+// Package registry maps the names in fabric files to the drivers of real switches.
 //
 // Layer: above the drivers; it holds nothing but the table.
 package registry
@@ -23,7 +23,7 @@ var drivers = map[string]driver.Open{
 	scpi.Name:    scpi.Open,
 }
 
-// Open connects to a switch with the driver of that name.
+// Open connects to a switch with a driver, by name.
 func Open(ctx context.Context, name string, t driver.Target) (driver.Switch, error) {
 	open, ok := drivers[name]
 	if !ok {

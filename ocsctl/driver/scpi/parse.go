@@ -107,7 +107,7 @@ func isPower(word string) bool {
 	return err == nil && math.Abs(dbm) <= 200
 }
 
-// The words of port states: enabled is a port in order; D is one that was switched off, F one that failed.
+// The words of port states: E is an enabled port, D one that was switched off, F one that failed.
 const (
 	enabled  = "E"
 	disabled = "D"
@@ -117,7 +117,7 @@ const (
 // isState reports whether a word is the state of a port.
 func isState(word string) bool { return word == enabled || word == disabled || word == failed }
 
-// parseErrors reads an error queue, `-222,"Data out of range",...`, and returns what is in it.
+// parseErrors reads an error queue, `-222,"Data out of range",...`, and returns its errors.
 func parseErrors(reply string) ([]string, error) {
 	var all []string
 	for rest := strings.TrimSpace(reply); ; {

@@ -34,12 +34,12 @@ func (s *swtch) probe(ctx context.Context) error {
 type prober struct {
 	s     *swtch
 	query string
-	mute  bool // the switch answers nothing to the query alone
-	never bool // nor to the query with its error queue
+	mute  bool // the switch does not answer the query alone
+	never bool // nor the query together with that of its error queue
 }
 
-// find marks the egress ports, from first to below end, that have a meter. A switch that refuses a query
-// because one port has none is asked about half of them.
+// find marks the egress ports with a meter, from first to below end. If the switch refuses a query because a port has
+// no meter, find asks for each half of the ports.
 func (p *prober) find(ctx context.Context, metered []bool, first, end int) error {
 	words, err := p.words(ctx, p.s.out[first:end])
 	if err != nil || p.never {
@@ -57,9 +57,8 @@ func (p *prober) find(ctx context.Context, metered []bool, first, end int) error
 	return nil
 }
 
-// words asks about some ports and returns a word for each; nil where the switch cannot say. A switch that
-// answers nothing is asked again together with its error queue, and whether it is still there. An error is
-// one of the connection.
+// words asks about some ports and returns a word for each, nil if the switch cannot answer. If there is no answer,
+// words repeats the query together with that of the error queue. An error is an error of the connection.
 func (p *prober) words(ctx context.Context, ports []int) ([]string, error) {
 	line := p.query + listText(ports)
 	if !p.mute {
@@ -81,10 +80,10 @@ func (p *prober) words(ctx context.Context, ports []int) ([]string, error) {
 	return nil, p.s.identify(ctx)
 }
 
-// silent reports whether an answer did not come in its time, while the caller has time left.
+// silent reports whether an answer timed out while the caller has time left.
 func silent(ctx context.Context, err error) bool { return errors.Is(err, errReply) && ctx.Err() == nil }
 
-// wordsOf reads a list of n words; nil where a reply is none.
+// wordsOf reads a list of n words. It returns nil for any other reply.
 func wordsOf(reply string, n int) []string {
 	words, err := parseWords(reply, n)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package scpi drives Polatis switches over SCPI: one TCP session, one line under way. A change is
-// SUB and ADD of what differs, or ONLY where nothing of the switch's map stays; then *OPC? for the
-// end of the motion, the states of the ports, and the power meters.
+// Package scpi drives Polatis switches over SCPI: one TCP session with one line in flight. A change is SUB and ADD of
+// the difference, or ONLY if the whole map changes. Then the driver asks for the end of the motion (*OPC?), the states
+// of the ports, and the power meters.
 //
-// SCPI has no authentication, encryption or fencing: off this host it has to be allowed.
+// SCPI has no authentication, encryption or fencing: connections to other hosts must be allowed explicitly.
 //
 // Layer: below ocsctl/driver/registry, above ocsctl/driver.
 package scpi
@@ -24,14 +24,14 @@ import (
 // Name is the driver's name in fabric files.
 const Name = "polatis-scpi"
 
-// defaultAveraging is the window of the power meters as delivered.
+// defaultAveraging is the default window of the power meters.
 const defaultAveraging = 80 * time.Millisecond
 
-// maxQuery is how many ports one query may be about.
+// maxQuery is the largest number of ports in one query.
 const maxQuery = 256
 
-// Open connects to a switch. Endpoint is host:port; the labels of Ports are the numbers of ingress
-// and egress ports; without egress ports, ingress port p is joined with egress port size+p.
+// Open connects to a switch. Endpoint is host:port; the labels of Ports are the numbers of ingress and egress ports.
+// Without egress ports, port p has the egress port size+p.
 func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
 	s := &swtch{
 		turn: make(chan struct{}, 1), tol: t.Tolerance, port: make(map[int]int),
@@ -66,14 +66,14 @@ type swtch struct {
 	size    int
 	in, out []int       // port numbers by port of the map
 	port    map[int]int // the reverse, of both sides
-	table   int         // circuits of the switch when it was read last, ours and others
+	table   int         // number of circuits of the switch at the last reading, including those of other writers
 	asked   bool        // probe has run in this session
 	states  bool        // it says how ports are
 	metered []bool      // by port of the map: the egress port has a power meter
 	closed  bool
 }
 
-// number reads the port numbers; those of the egress side may have to wait for the switch's size.
+// number reads the port numbers. Those of the egress side may depend on the switch's size.
 func (s *swtch) number(p driver.Ports) (err error) {
 	if len(p.Out) != len(p.In) && p.Out != nil || len(p.In) == 0 {
 		return fmt.Errorf("scpi: %d ingress and %d egress ports", len(p.In), len(p.Out))
@@ -100,7 +100,7 @@ func (s *swtch) side(labels []string) ([]int, error) {
 	return numbers, nil
 }
 
-// greet asks the switch who it is and how many ports it has.
+// greet reads the switch's identity and its number of ports.
 func (s *swtch) greet(ctx context.Context) error {
 	if err := s.identify(ctx); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (s *swtch) greet(ctx context.Context) error {
 	return nil
 }
 
-// identify asks the switch who it is, and refuses another than before.
+// identify reads the switch's identity, and returns an error if it has changed.
 func (s *swtch) identify(ctx context.Context) error {
 	if s.wire.conn == nil {
 		s.asked = false // another session: the switch may have changed
@@ -158,7 +158,7 @@ func (s *swtch) identify(ctx context.Context) error {
 	return nil
 }
 
-// ask is wire.ask, which may have to open a session: then it is made sure with which switch.
+// ask is wire.ask. If that opens a session, ask checks the switch's identity.
 func (s *swtch) ask(ctx context.Context, line string, within time.Duration) (string, error) {
 	if s.wire.conn == nil {
 		if err := s.identify(ctx); err != nil {
@@ -258,7 +258,7 @@ func (s *swtch) Map(ctx context.Context) (circuit.Permutation, error) {
 	from := make([]bool, len(p))
 	var bad error
 	for i := range in {
-		if in[i] > s.size { // some report a circuit from its egress port
+		if in[i] > s.size { // some switches report a circuit from its egress port
 			in[i], out[i] = out[i], in[i]
 		}
 		r, ours1 := s.port[in[i]]
@@ -277,13 +277,13 @@ func (s *swtch) Map(ctx context.Context) (circuit.Permutation, error) {
 	return p, bad
 }
 
-// protocol is what driver.Carry needs; its caller holds the lock.
+// protocol implements driver.Protocol. The caller holds the lock.
 type protocol struct{ s *swtch }
 
 func (p protocol) Map(ctx context.Context) (circuit.Permutation, error) { return p.s.Map(ctx) }
 
-// Send asks for SUB and ADD, or for ONLY where nothing of the switch's table stays and all of its
-// ports are ours: then the switch plans the whole motion at once.
+// Send requests SUB and ADD. If no circuit of the switch's table stays, and all of its ports are in the map, Send
+// requests ONLY, so that the switch plans the whole motion at once.
 func (p protocol) Send(ctx context.Context, _ uint64, remove, add []circuit.Pair) ([]error, error) {
 	line := "*CLS"
 	if len(add) > 0 && len(remove) == p.s.table && len(p.s.in) == p.s.size {
@@ -304,7 +304,7 @@ func (p protocol) Send(ctx context.Context, _ uint64, remove, add []circuit.Pair
 	if err != nil || len(problems) == 0 {
 		return nil, err
 	}
-	// The queue does not name circuits. They are the circuits missing afterwards.
+	// The queue does not name circuits: refused circuits are those that are missing afterwards.
 	refused := make([]error, len(remove)+len(add))
 	for i := range refused {
 		refused[i] = fmt.Errorf("%w: %s", driver.ErrRefused, problems[0])
@@ -320,7 +320,7 @@ func (s *swtch) lists(pairs []circuit.Pair) string {
 	return listText(in) + "," + listText(out)
 }
 
-// States waits for the end of the motion, as long as the context allows, and asks for the ports.
+// States waits for the end of the motion, until the context ends, and reads the states of the ports.
 func (p protocol) States(ctx context.Context, circuits []circuit.Pair) ([]driver.State, error) {
 	reply, err := p.s.ask(ctx, "*OPC?", 0)
 	if err != nil {
@@ -350,7 +350,7 @@ func (p protocol) States(ctx context.Context, circuits []circuit.Pair) ([]driver
 	return states, nil
 }
 
-// Light asks the power meters of the egress ports that have one.
+// Light reads the power meters of the egress ports.
 func (p protocol) Light(ctx context.Context, circuits []circuit.Pair) ([]float64, error) {
 	if err := p.s.probe(ctx); err != nil || !p.s.info.CanLight {
 		return nil, err
@@ -362,7 +362,7 @@ func (p protocol) Light(ctx context.Context, circuits []circuit.Pair) ([]float64
 	return p.s.light(ctx, to)
 }
 
-// light returns the power that egress ports of the map receive, NaN where there is no meter.
+// light returns the received power of egress ports of the map, NaN for a port without a meter.
 func (s *swtch) light(ctx context.Context, ports []int) ([]float64, error) {
 	var numbers, at []int
 	all := make([]float64, len(ports))
@@ -378,7 +378,7 @@ func (s *swtch) light(ctx context.Context, ports []int) ([]float64, error) {
 	return all, err
 }
 
-// unexpected notes an answer that is not what the probe has found: the switch is probed again.
+// unexpected handles an answer that contradicts the probe: the switch is probed again.
 func (s *swtch) unexpected(err error) error {
 	if err != nil {
 		s.asked = false
@@ -411,7 +411,7 @@ func (s *swtch) powers(ctx context.Context, numbers []int) ([]float64, error) {
 	})
 }
 
-// inParts asks about many ports as often as it takes.
+// inParts divides a query about many ports into several.
 func inParts[T any](numbers []int, ask func(part []int) ([]T, error)) ([]T, error) {
 	var all []T
 	for len(numbers) > 0 {
@@ -425,7 +425,7 @@ func inParts[T any](numbers []int, ask func(part []int) ([]T, error)) ([]T, erro
 	return all, nil
 }
 
-// Health implements driver.Switch: ingress ports, then egress ports, which have detectors.
+// Health implements driver.Switch: ingress ports first, then egress ports, which have the detectors.
 func (s *swtch) Health(ctx context.Context) ([]driver.Health, error) {
 	release, err := s.acquire(ctx)
 	if err != nil {

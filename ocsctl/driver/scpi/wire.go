@@ -16,11 +16,11 @@ import (
 // maxReply bounds one answer.
 const maxReply = 256 << 10
 
-// errReply: the answer to a line did not come whole.
+// errReply: the answer to a line is missing or incomplete.
 var errReply = errors.New("no answer")
 
-// wire is one session with one line under way. After anything unexpected the session ends, because
-// a late answer would pass for that to the next line; the next line opens another.
+// wire is one session with one line in flight. After any error the session ends, because a late answer would look like
+// that to the next line. The next line opens another session.
 type wire struct {
 	endpoint string
 	insecure bool
@@ -30,7 +30,7 @@ type wire struct {
 	r        *bufio.Reader
 }
 
-// loopback refuses to speak in clear with other hosts.
+// loopback returns an error for another host, unless connections without encryption are allowed.
 func (w *wire) loopback(host string) error {
 	if ip := net.ParseIP(host); w.insecure || host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
@@ -74,8 +74,7 @@ func (w *wire) close() {
 	}
 }
 
-// ask sends a line and returns its answer, which has to come within the time given, 0 for the
-// context's alone.
+// ask sends a line and returns its answer, which must arrive within a time. 0: only the context limits the time.
 func (w *wire) ask(ctx context.Context, line string, within time.Duration) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -97,7 +96,7 @@ func (w *wire) ask(ctx context.Context, line string, within time.Duration) (stri
 		conn.SetDeadline(time.Unix(1, 0)) //nolint:errcheck // the pending call reports it
 	})
 	reply, err := w.exchange(line)
-	if !stop() || err != nil { // where the time is just over, the deadline may yet hit the next line
+	if !stop() || err != nil { // if the time has just ended, the deadline could still affect the next line
 		w.close()
 	}
 	if err != nil {

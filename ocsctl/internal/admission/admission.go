@@ -1,6 +1,6 @@
-// Package admission keeps connections that ask for nothing from taking the place of others. A
-// connection is pending until its first request. If too many are pending, the oldest one of the
-// source with the most gives way, so that a peer that makes its request at once always gets through.
+// Package admission limits connections without requests. A connection is pending until its first request. If too many
+// are pending, the oldest one of the source with the most is closed. So a peer that makes its request at once is always
+// served.
 //
 // Layer: below ocsctl's servers. It knows no protocol. Deadlines of handshakes are the servers'.
 package admission
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// ErrGaveWay is the log's reason for a connection that was closed to make room.
+// ErrGaveWay is the logged reason for closing a pending connection.
 var ErrGaveWay = errors.New("too many connections without a request: the oldest gave way")
 
 // Options bound the pending connections of a listener.
@@ -93,7 +93,7 @@ func Of(c net.Conn) *Conn {
 	return nil
 }
 
-// Admit says that the connection has made a request: it is not pending any more.
+// Admit records that the connection has made a request: it is no longer pending.
 func (c *Conn) Admit() {
 	if c == nil {
 		return
@@ -103,8 +103,8 @@ func (c *Conn) Admit() {
 	c.listener.remove(c)
 }
 
-// Wait says that the connection is pending: it is new, or its requests have been answered. If there are too
-// many, another one is closed.
+// Wait makes the connection pending: it is new, or its requests have been answered. If too many are pending, it closes
+// another one.
 func (c *Conn) Wait() {
 	if c == nil {
 		return
@@ -124,7 +124,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// add makes c the newest pending connection, and returns the one that gives way.
+// add makes c the newest pending connection, and returns the connection to close, nil for none.
 func (l *Listener) add(c *Conn) (last *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,7 +153,7 @@ func (l *Listener) add(c *Conn) (last *Conn) {
 	return last
 }
 
-// remove takes c off the pending connections, if it is one.
+// remove removes c from the pending connections.
 func (l *Listener) remove(c *Conn) {
 	if c.place == nil {
 		return
@@ -201,7 +201,7 @@ func (r *Refusals) Note(from net.Addr, why error) {
 	}
 }
 
-// write logs what has come since the last line, and waits for more. r.mu is held.
+// write logs the refusals since the last line, and restarts the timer. The caller holds r.mu.
 func (r *Refusals) write() {
 	if r.timer = nil; r.count == 0 {
 		return

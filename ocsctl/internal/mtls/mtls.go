@@ -1,7 +1,7 @@
-// Package mtls reads the TLS material with which both ends of a connection prove who they are,
-// and says which addresses may do without.
+// Package mtls reads the TLS keys and certificates by which both ends of a connection prove their identity, and decides
+// which addresses need none.
 //
-// Layer: below ocsctl's packages. Errors name files, never what is in them.
+// Layer: below ocsctl's packages. Errors name files, never their contents.
 package mtls
 
 import (
@@ -14,14 +14,14 @@ import (
 	"lightpath/internal/files"
 )
 
-// ErrFiles means that a file of keys or certificates is missing or not what it should be.
+// ErrFiles reports a missing or unusable file of keys or certificates.
 var ErrFiles = errors.New("mtls: unusable key or certificate")
 
-// maxFile bounds files of certificates: those of all authorities that a system trusts are smaller.
+// maxFile bounds files of certificates, in bytes. The file of all authorities of a system is smaller.
 const maxFile = 16 << 20
 
-// Client returns the configuration of an end that connects: it trusts the CA file and shows
-// the certificate. All three are required.
+// Client returns the configuration of a client, which trusts the CA file and shows the certificate. All three files are
+// required.
 func Client(ca, cert, key string) (*tls.Config, error) {
 	pool, pair, err := load(ca, cert, key)
 	if err != nil {
@@ -30,8 +30,7 @@ func Client(ca, cert, key string) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, Certificates: []tls.Certificate{pair}}, nil
 }
 
-// Server returns the configuration of an end that is connected to: it demands a certificate of
-// the CA file.
+// Server returns the configuration of a server, which requires a client certificate of the CA file.
 func Server(ca, cert, key string) (*tls.Config, error) {
 	pool, pair, err := load(ca, cert, key)
 	if err != nil {
@@ -70,8 +69,8 @@ func load(ca, cert, key string) (*x509.CertPool, tls.Certificate, error) {
 	return pool, pair, nil
 }
 
-// Loopback reports whether host:port is an address of this host alone. Names other than
-// localhost are not looked up, and are not.
+// Loopback reports whether host:port is a loopback address. For names other than localhost it returns false, without a
+// look-up.
 func Loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

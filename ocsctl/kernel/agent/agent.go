@@ -3,8 +3,8 @@
 // drives all of them. It removes the old circuits on every host before it adds a new one on any. A
 // map is in force when every host has read it back.
 //
-// There is one writer: the session that was opened last. A controller that takes over opens
-// another, and the agents refuse the one before from then on.
+// There is one writer: the session that was opened last. A controller that takes over opens a new session, and the
+// agents then refuse the previous one.
 //
 // Layer: ocsctl/kernel. It knows circuits and hosts, nothing of epochs or devices.
 package agent
@@ -32,10 +32,10 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Protocol is the version of what controller and agents say to each other.
+// Protocol is the version of the protocol between controller and agents.
 const Protocol = 1
 
-// TLS names the files of one end. They may be missing where both ends are on one host.
+// TLS names the files of one end. They may be missing if both ends are on one host.
 type TLS struct{ CA, Cert, Key string }
 
 // rankUnit is the organizational unit in certificates of ranks, who may not move circuits.
@@ -53,8 +53,7 @@ type Server struct {
 	session uint64 // that may install; 0: none
 }
 
-// Serve has controllers drive a board, which the caller closes after the server. Off loopback it
-// takes TLS.
+// Serve lets controllers drive a board, which the caller closes after the server. Off loopback, it requires TLS.
 func Serve(l net.Listener, board *kernel.Board, t TLS) (*Server, error) {
 	s := &Server{board: board, done: make(chan error, 1)}
 	options := []grpc.ServerOption{
@@ -76,10 +75,10 @@ func Serve(l net.Listener, board *kernel.Board, t TLS) (*Server, error) {
 	return s, nil
 }
 
-// maxMessage is room for the maps of the largest fabric.
+// maxMessage is the size in bytes of a message with the maps of the largest fabric.
 const maxMessage = 4 << 20
 
-// Done is told why the server has ended.
+// Done receives the error with which the server has ended.
 func (s *Server) Done() <-chan error { return s.done }
 
 // Close ends the server; circuits stay as they are.
@@ -155,7 +154,7 @@ func (s *Server) Look(context.Context, *agentpb.LookRequest) (*agentpb.LookReply
 	return &agentpb.LookReply{Session: s.session, Planes: planes}, err
 }
 
-// maps reads all planes; the caller holds the lock.
+// maps reads the maps of all planes. The caller holds the lock.
 func (s *Server) maps() ([]*agentpb.Map, error) {
 	var all []*agentpb.Map
 	for j := range s.board.State().Planes {
@@ -176,7 +175,7 @@ func encodeMap(m circuit.Permutation) []int32 {
 	return to
 }
 
-// decodeMap takes what comes: boards refuse what is no map of theirs.
+// decodeMap does not check the map, which the board does.
 func decodeMap(to []int32) circuit.Permutation {
 	m := make(circuit.Permutation, len(to))
 	for r, s := range to {
@@ -185,9 +184,8 @@ func decodeMap(to []int32) circuit.Permutation {
 	return m
 }
 
-// patience bounds one answer of an agent. An agent that does not give it takes the planes out of
-// service.
+// patience is the time limit of an agent's answer. Without an answer, the planes go out of service.
 const patience = 2 * time.Second
 
-// ErrAgent means that a host's agent does not answer, or not as it should.
+// ErrAgent reports a missing or wrong answer of a host's agent.
 var ErrAgent = errors.New("agent of a host")

@@ -21,8 +21,7 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// Board is the circuits of all hosts of a fabric as one; it implements [kernel.Panel]. All methods
-// may be called concurrently.
+// Board combines the circuits of all hosts of a fabric. It implements [kernel.Panel]. Safe for concurrent use.
 type Board struct {
 	state  *kernel.State
 	agents []*remote
@@ -32,8 +31,8 @@ type Board struct {
 	writing sync.Mutex // held by Install: one change at a time
 
 	mu   sync.Mutex
-	maps []circuit.Permutation // by plane: what all hosts have, as far as they have been seen
-	err  []error               // by plane: why that is not known
+	maps []circuit.Permutation // by plane: the map that all hosts have, as last read
+	err  []error               // by plane: why the map is not known
 }
 
 var _ kernel.Panel = (*Board)(nil)
@@ -46,12 +45,12 @@ type remote struct {
 	session uint64
 }
 
-// lookEvery is how often the agents are asked for their maps between changes.
+// lookEvery is the interval between readings of the agents' maps.
 const lookEvery = time.Second
 
-// Dial becomes the writer of the circuits of a fabric, whose hosts all have the address of an agent.
-// Off loopback it takes TLS. Circuits are as the last writer left them; where hosts do not agree on
-// those of a plane, they are dark.
+// Dial becomes the writer of the circuits of a fabric, each of whose hosts has the address of an agent. Off loopback,
+// it requires TLS. It keeps the circuits of the last writer. If hosts differ in the circuits of a plane, it makes the
+// plane dark.
 func Dial(ctx context.Context, f *fabric.Fabric, t TLS) (*Board, error) {
 	state, err := kernel.Describe(f, kernel.Options{})
 	if err != nil {
@@ -95,7 +94,7 @@ func Dial(ctx context.Context, f *fabric.Fabric, t TLS) (*Board, error) {
 	return b, nil
 }
 
-// dial opens the connection to a host's agent; nothing is sent yet.
+// dial prepares the connection to a host's agent. It sends nothing.
 func dial(h fabric.Host, t TLS) (*remote, error) {
 	a := &remote{host: h}
 	if h.Address == "" {
@@ -138,7 +137,7 @@ func (a *remote) open(ctx context.Context, s *kernel.State, first int) ([]*agent
 	return reply.GetPlanes(), nil
 }
 
-// failed says whose fault an error is.
+// failed adds the host to an error.
 func (a *remote) failed(err error) error {
 	if s, ok := status.FromError(err); ok && s.Message() != "" {
 		err = errors.New(s.Message())
@@ -152,7 +151,8 @@ func (a *remote) failed(err error) error {
 // State implements [kernel.Panel].
 func (b *Board) State() *kernel.State { return b.state }
 
-// Map implements [kernel.Panel]. It sends nothing: the board asks its agents after every change, and every second.
+// Map implements [kernel.Panel]. It sends nothing: the board reads the maps of its agents after every change, and every
+// second.
 func (b *Board) Map(plane int) (circuit.Permutation, error) {
 	if plane < 0 || plane >= len(b.maps) {
 		return nil, fmt.Errorf("kernel: fabric %s: plane %d is outside 0..%d", b.state.Name, plane, len(b.maps)-1)
@@ -166,7 +166,7 @@ func (b *Board) Map(plane int) (circuit.Permutation, error) {
 }
 
 // Install implements [kernel.Panel]. It removes the old circuits on all hosts before it adds a new one on any. After an
-// error the plane's map is unknown until the agents have been asked.
+// error, the plane's map is unknown until the next reading.
 func (b *Board) Install(plane int, to circuit.Permutation) error {
 	b.writing.Lock()
 	defer b.writing.Unlock()
@@ -217,7 +217,7 @@ func (b *Board) everywhere(ctx context.Context, plane int, to circuit.Permutatio
 	})
 }
 
-// each asks all agents at once.
+// each calls ask for all agents concurrently.
 func (b *Board) each(ask func(*remote) error) error {
 	errs := make([]error, len(b.agents))
 	var all sync.WaitGroup
@@ -282,7 +282,7 @@ func (b *Board) look(ctx context.Context) {
 	}
 }
 
-// seen takes over the maps of one host; the first that is asked says what the others must have.
+// seen records the maps of one host. The other hosts must have the maps of the first.
 func (b *Board) seen(first bool, planes []*agentpb.Map) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -299,7 +299,7 @@ func (b *Board) seen(first bool, planes []*agentpb.Map) {
 	}
 }
 
-// Close lets go of the circuits, which stay as they are.
+// Close ends the session. The circuits stay as they are.
 func (b *Board) Close() error {
 	b.stop()
 	b.done.Wait()

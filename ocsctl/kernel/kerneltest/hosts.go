@@ -1,5 +1,5 @@
-// Package kerneltest gives tests several hosts on one machine: namespaces whose interfaces are
-// plugged into one bridge per plane.
+// Package kerneltest simulates several hosts on one machine for tests: namespaces whose interfaces are connected to one
+// bridge per plane.
 //
 // Layer: ocsctl/kernel, for tests only.
 package kerneltest
@@ -22,8 +22,8 @@ import (
 // made numbers the namespaces of this process.
 var made atomic.Int32
 
-// Hosts makes that many hosts, joined by an Ethernet per plane, and returns their namespaces. Their
-// interfaces are [Interface]'s. All goes when the test ends.
+// Hosts makes n hosts, joined by an Ethernet per plane, and returns their namespaces. [Interface] names their
+// interfaces. The end of the test removes them.
 func Hosts(t testing.TB, n, planes, mtu int) []string {
 	t.Helper()
 	hosts, _ := Wired(t, n, planes, mtu)
@@ -37,7 +37,7 @@ type Ethernet struct {
 	hosts int
 }
 
-// Plug carries frames of a plane. Unplugged, it loses them silently.
+// Plug connects or disconnects a plane's Ethernet, which then loses all frames silently.
 func (e *Ethernet) Plug(t testing.TB, plane int, in bool) {
 	t.Helper()
 	br, err := e.h.LinkByName(bridge(plane))
@@ -61,7 +61,7 @@ func (e *Ethernet) Cut(t testing.TB, host, plane int, silent bool) {
 	}
 }
 
-// Lossy has a plane lose frames of each host, as much as is said by [loss.Interface.Set].
+// Lossy makes a plane lose frames of each host, at the rate of [loss.Interface.Set].
 func (e *Ethernet) Lossy(t testing.TB, plane int) []*loss.Interface {
 	t.Helper()
 	all := make([]*loss.Interface, e.hosts)
@@ -86,7 +86,7 @@ func (e *Ethernet) Lossy(t testing.TB, plane int) []*loss.Interface {
 	return all
 }
 
-// Sent is how many bytes a host has sent on a plane.
+// Sent returns the number of bytes that a host has sent on a plane.
 func (e *Ethernet) Sent(t testing.TB, host, plane int) uint64 {
 	t.Helper()
 	l, err := e.h.LinkByName(socket(host, plane))
@@ -96,10 +96,10 @@ func (e *Ethernet) Sent(t testing.TB, host, plane int) uint64 {
 
 func bridge(plane int) string { return fmt.Sprintf("br%d", plane) }
 
-// socket is where a host is plugged in.
+// socket returns the name of the bridge's port for a host.
 func socket(host, plane int) string { return fmt.Sprintf("h%dp%d", host, plane) }
 
-// Wired is [Hosts] for those who need the Ethernet too.
+// Wired is [Hosts] that also returns the Ethernet.
 func Wired(t testing.TB, n, planes, mtu int) ([]string, *Ethernet) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -134,7 +134,7 @@ func Wired(t testing.TB, n, planes, mtu int) ([]string, *Ethernet) {
 	return all, &Ethernet{h, ethernet, n}
 }
 
-// Interface is the name of a host's interface of a plane.
+// Interface returns the name of a host's interface of a plane.
 func Interface(plane int) string { return fmt.Sprintf("e%d", plane) }
 
 // Links returns the names of a host's interfaces.
@@ -156,7 +156,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// namespace makes a namespace for the time of the test.
+// namespace makes a namespace that the end of the test removes.
 func namespace(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("lpt%d-%d", os.Getpid(), made.Add(1))
@@ -178,7 +178,7 @@ func namespace(t testing.TB) string {
 	return name
 }
 
-// handle speaks to the kernel about a namespace.
+// handle returns a netlink handle of a namespace.
 func handle(t testing.TB, name string) *netlink.Handle {
 	t.Helper()
 	ns, err := netns.GetFromName(name)

@@ -24,17 +24,16 @@ import (
 
 // The words of the map value that the program and this package share.
 const (
-	wordLimit = iota // frames are lost whose random 32 bits are below
+	wordLimit = iota // frames with 32 random bits below this value are lost
 	wordSeen
 	wordLost
 	words
 )
 
-// certain is the limit that all random numbers are below.
+// certain is above all random numbers.
 const certain = 1 << 32
 
-// Interface is an interface that loses frames until it is closed. Its methods may be called by
-// several goroutines at once.
+// Interface is an interface that loses frames until it is closed. Safe for concurrent use.
 type Interface struct {
 	shared *ebpf.Map
 	link   link.Link
@@ -43,8 +42,8 @@ type Interface struct {
 	memory *ebpf.Memory // of shared
 }
 
-// Attach has an interface of the calling thread's namespace lose nothing, until Set says otherwise.
-// The program goes with Close or the process. Needs Linux 6.6, CAP_NET_ADMIN and CAP_BPF.
+// Attach attaches the program to an interface of the calling thread's namespace. It loses nothing until Set. Close, or
+// the end of the process, removes the program. It needs Linux 6.6, CAP_NET_ADMIN and CAP_BPF.
 func Attach(name string) (*Interface, error) {
 	l := &Interface{}
 	err := l.attach(name)
@@ -81,8 +80,8 @@ func (l *Interface) attach(name string) error {
 	return nil
 }
 
-// instructions draw a number for each frame. R6 is where the shared words are, R7 the verdict. A frame
-// that has been seen has been counted as lost before, if it was.
+// instructions draws a number for each frame. R6 points to the shared words, and R7 is the verdict. A lost frame is
+// counted as lost before it is counted as seen.
 func instructions(shared int) asm.Instructions {
 	const next, drop = -1, 2 // of TCX
 	return asm.Instructions{
@@ -101,7 +100,7 @@ func instructions(shared int) asm.Instructions {
 	}
 }
 
-// Set changes the part of the frames that is lost: 0 none, 1 all.
+// Set sets the fraction of frames to lose: 0 none, 1 all.
 func (l *Interface) Set(rate float64) error {
 	if !(rate >= 0 && rate <= 1) { // NaN is neither
 		return fmt.Errorf("loss: rate %v is outside 0..1", rate)
@@ -123,7 +122,7 @@ func (l *Interface) Counts() (seen, lost uint64) {
 	return binary.NativeEndian.Uint64(b[8*wordSeen:]), binary.NativeEndian.Uint64(b[8*wordLost:])
 }
 
-// Close has the interface lose nothing more.
+// Close removes the program, so the interface loses nothing more.
 func (l *Interface) Close() error {
 	var err error
 	if l.link != nil {

@@ -13,10 +13,10 @@ import (
 	"lightpath/shim/device"
 )
 
-// Driver is a [device.Driver] of goroutines, and of device memory that the CPU cannot touch: a program that uses a
-// device's pointer on the CPU crashes. Page-locked memory is Go's, so that the race detector sees it. It refuses what a
-// driver refuses: operations outside Enter and Leave, on streams that are gone, and waits that cross captures. Once
-// streams and graphs have been used it allocates nothing.
+// Driver is a [device.Driver] whose streams are goroutines. The CPU cannot touch its device memory: a program that uses
+// such a pointer on the CPU crashes. Page-locked memory is Go's, so the race detector checks it. Like a real driver, it
+// refuses operations outside Enter and Leave, operations on destroyed streams, and waits that cross captures. After the
+// first use of streams and graphs it allocates nothing.
 type Driver struct {
 	handler device.Handler
 	devices int
@@ -41,11 +41,11 @@ type block struct {
 	at    uintptr
 	alias []byte // where the driver reaches it
 	place device.Place
-	seen  []byte   // the program's mapping; nil if that is alias
+	seen  []byte   // the program's mapping; nil if alias is that mapping
 	fd    *os.File // of a device's memory
 }
 
-// New returns a driver of some devices, whose streams tell the handler how far they have come.
+// New returns a driver with a number of devices, whose streams report their progress to handler.
 func New(handler device.Handler, devices int) *Driver {
 	d := &Driver{handler: handler, devices: devices, inside: map[int]int{}}
 	d.streams.d = d
@@ -53,8 +53,8 @@ func New(handler device.Handler, devices int) *Driver {
 	return d
 }
 
-// Fail has a method fail with an error wrapping [device.ErrDriver], after so many more calls that succeed, until it is
-// called with "".
+// Fail makes a method fail with an error wrapping [device.ErrDriver], after a number of calls that succeed. Fail("")
+// ends this.
 func (d *Driver) Fail(method string, after int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,22 +62,22 @@ func (d *Driver) Fail(method string, after int) {
 	d.failure = fmt.Errorf("%s: refused by the test: %w", method, device.ErrDriver)
 }
 
-// Before has f called by each stream before an operation, until it is called with nil. f may wait.
+// Before makes each stream call f before an operation. Before(nil) ends this. f may wait.
 func (d *Driver) Before(f func(Op)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.before = f
 }
 
-// Touching has f called by each stream's kernels before they read or write memory, with where it begins, until it is
-// called with nil. f may wait.
+// Touching makes the kernels of each stream call f before they read or write memory, with the address. Touching(nil)
+// ends this. f may wait.
 func (d *Driver) Touching(f func(s device.Stream, at unsafe.Pointer)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.touch = f
 }
 
-// Locked returns how many bytes of page-locked memory there are, and how many there have been at most.
+// Locked returns the present and the largest number of bytes of page-locked memory.
 func (d *Driver) Locked() (now, most int64) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -103,7 +103,7 @@ func (d *Driver) refuse(method string) error {
 	return d.failure
 }
 
-// entered refuses a method whose thread is not between Enter and Leave.
+// entered returns an error if the thread is not between Enter and Leave.
 func (d *Driver) entered(method string) error {
 	if err := d.refuse(method); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (d *Driver) entered(method string) error {
 	return nil
 }
 
-// current is the device that the thread has entered.
+// current returns the device that the thread has entered.
 func (d *Driver) current() int {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -157,10 +157,10 @@ func (d *Driver) find(p uintptr) *block {
 	return nil
 }
 
-// wordsAt is how far from where the CPU finds registered memory devices do.
+// wordsAt is the difference between the address of registered memory for devices and for the CPU.
 const wordsAt = 1 << 50
 
-// Bytes returns memory of any kind where the CPU can use it; nil where it is not all of one allocation.
+// Bytes returns memory of any kind as bytes that the CPU can use, nil if it is not within one allocation.
 func (d *Driver) Bytes(p unsafe.Pointer, size int) []byte { return d.bytes(uintptr(p), size) }
 
 func (d *Driver) bytes(p uintptr, size int) []byte {
@@ -222,13 +222,13 @@ func (d *Driver) Alloc(size int) (unsafe.Pointer, error) {
 	return unsafe.Pointer(&room[0]), nil
 }
 
-// Managed returns memory that the CPU and a device have in common.
+// Managed returns memory that the CPU and a device share.
 func (d *Driver) Managed(dev, size int) unsafe.Pointer {
 	room := make([]byte, size)
 	return d.add(block{alias: room, place: device.Place{Kind: device.Managed, Device: dev}})
 }
 
-// Memory returns memory of a device; the CPU crashes at any touch.
+// Memory returns memory of a device. The CPU crashes if it touches this memory.
 func (d *Driver) Memory(dev, size int) unsafe.Pointer {
 	page := os.Getpagesize()
 	room := (size + page - 1) / page * page

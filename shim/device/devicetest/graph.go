@@ -46,7 +46,7 @@ func (d *Driver) Record(e device.Event, s device.Stream) error {
 		return fmt.Errorf("Record: %#x is no stream: %w", uintptr(s), device.ErrDriver)
 	}
 	if at.capture = on.capture; at.capture != nil {
-		return nil // a graph runs in the order of its making
+		return nil // a graph runs in the order of its capture
 	}
 	at.recorded++
 	t.push(on, op{kind: Record, event: at, turn: at.recorded})
@@ -77,7 +77,7 @@ func (d *Driver) Follow(s device.Stream, e device.Event) error {
 	return nil
 }
 
-// Capture begins to record what a stream is given; streams join that follow events of captured ones.
+// Capture begins to record the operations of a stream, and of streams that follow its events.
 func (d *Driver) Capture(s device.Stream) {
 	t := &d.streams
 	t.mu.Lock()
@@ -90,7 +90,7 @@ func (d *Driver) Capture(s device.Stream) {
 	t.graphs[g.id], t.get(s).capture = g, g
 }
 
-// End ends the capture that a stream began, and returns what was captured.
+// End ends the capture that a stream began, and returns the graph.
 func (d *Driver) End(s device.Stream) *Graph {
 	t := &d.streams
 	t.mu.Lock()
@@ -105,7 +105,7 @@ func (d *Driver) End(s device.Stream) *Graph {
 	return g
 }
 
-// Replay has a stream do what was captured.
+// Replay makes a stream run a graph.
 func (d *Driver) Replay(g *Graph, s device.Stream) {
 	t := &d.streams
 	t.mu.Lock()
@@ -115,7 +115,7 @@ func (d *Driver) Replay(g *Graph, s device.Stream) {
 	}
 }
 
-// Discard destroys a graph, which no stream is to come to any more.
+// Discard destroys a graph. No stream may still run it.
 func (d *Driver) Discard(g *Graph) {
 	for _, job := range g.jobs {
 		d.handler.Forget(job)

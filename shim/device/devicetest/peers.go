@@ -24,7 +24,7 @@ func NewPeers(handler device.Handler, devices int) Peers {
 	return Peers{New(handler, devices), new(atomic.Int64)}
 }
 
-// Registered returns how many times memory has been registered and not unregistered.
+// Registered returns the number of registrations that have not been undone.
 func (p Peers) Registered() int { return int(p.registered.Load()) }
 
 // Identity implements [device.Peers].
@@ -32,7 +32,7 @@ func (p Peers) Identity() (string, error) {
 	return fmt.Sprintf("device %d", p.current()), p.entered("Identity")
 }
 
-// contextOf is the context of a device.
+// contextOf returns the context of a device.
 func contextOf(dev int) device.Context { return device.Context(dev + 1) }
 
 // Context implements [device.Peers].

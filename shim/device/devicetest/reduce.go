@@ -1,4 +1,4 @@
-// Package devicetest is what tests of devices need: no part of the library.
+// Package devicetest has software devices for tests. It is no part of the library.
 package devicetest
 
 import (
@@ -12,8 +12,8 @@ import (
 	"lightpath/shim/device"
 )
 
-// Reduce does on the CPU what a device's kernel does, with the kernels of package datatype. reach returns memory that
-// the CPU can use for bytes of the device.
+// Reduce computes a reduction on the CPU, with the kernels of package datatype. reach returns memory of the device as
+// bytes that the CPU can use.
 func Reduce(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte) {
 	element := int64(r.Type.Size())
 	size := r.Count * element
@@ -27,7 +27,7 @@ func Reduce(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte
 	}
 	room := rooms.Get().(*[2][]byte)
 	defer rooms.Put(room)
-	// The value of a word, some bytes on; nil: nothing.
+	// The address in a word, plus offset; nil if it holds none.
 	said := func(word unsafe.Pointer, offset int64) unsafe.Pointer {
 		if word == nil {
 			return nil
@@ -73,7 +73,7 @@ func Reduce(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte
 	}
 }
 
-// store writes a result. A word is stored at once, as a device does: the CPU may look at it meanwhile.
+// store writes a result. A word is stored atomically, as a device does, since the CPU may read it meanwhile.
 func store(dst, result []byte) {
 	at := unsafe.Pointer(unsafe.SliceData(dst))
 	if len(result) == 4 && uintptr(at)%4 == 0 {
@@ -83,7 +83,7 @@ func store(dst, result []byte) {
 	copy(dst, result)
 }
 
-// rooms are for what has been combined, and for what comes next.
+// rooms holds buffers for the combined sources and for the next source.
 var rooms = sync.Pool{New: func() any { return new([2][]byte) }}
 
 // scaling returns the multiplication by an element.

@@ -11,7 +11,7 @@ import (
 	"lightpath/shim/device"
 )
 
-// Remote is [Peers] whose memory other devices reach, as [device.Remote]: a dma-buf is a file in memory.
+// Remote is [Peers] whose memory other devices reach ([device.Remote]). A dma-buf is a file in memory.
 type Remote struct {
 	Peers
 	*remote
@@ -31,8 +31,8 @@ func NewRemote(handler device.Handler, devices int) Remote {
 	return Remote{NewPeers(handler, devices), &remote{}}
 }
 
-// NeedFlush has streams see what others have written only after FlushRemote, which waits for hold if that is not nil:
-// so the driver says.
+// NeedFlush makes the driver report that streams see writes of other devices only after FlushRemote, which waits for
+// hold if hold is not nil.
 func (r Remote) NeedFlush(hold chan struct{}) {
 	if hold != nil {
 		r.hold.Store(&hold)
@@ -40,10 +40,10 @@ func (r Remote) NeedFlush(hold chan struct{}) {
 	r.late.Store(true)
 }
 
-// Flushes is how often FlushRemote has been called, Exported how many dma-bufs there have been.
+// Flushes returns the number of calls of FlushRemote.
 func (r Remote) Flushes() int { return int(r.flushes.Load()) }
 
-// Exported is how many dma-bufs there have been.
+// Exported returns the number of dma-bufs so far.
 func (r Remote) Exported() int { return int(r.exported.Load()) }
 
 // RemoteWrites implements [device.Remote].

@@ -26,14 +26,14 @@ const (
 	Follow
 )
 
-// Op is an operation on a stream, as [Driver.Before] is told of it.
+// Op is an operation on a stream, for [Driver.Before].
 type Op struct {
 	Stream device.Stream
 	Kind   Kind
 	Bytes  int // of copies
 }
 
-// op is an operation on its way.
+// op is a queued operation.
 type op struct {
 	kind               Kind
 	dst, src           []byte
@@ -48,11 +48,11 @@ type op struct {
 	reduction          device.Reduction
 }
 
-// streams are a driver's streams, events and graphs. Their handles are places in lists, from 1.
+// streams holds a driver's streams, events and graphs. Their handles are indices of lists, from 1.
 type streams struct {
 	d        *Driver
 	mu       sync.Mutex
-	changed  sync.Cond // whatever waits, waits for this
+	changed  sync.Cond // signalled at each change; all waits use it
 	all      []*stream
 	events   []*event
 	captures uint64
@@ -74,7 +74,7 @@ type event struct {
 	capture           *Graph // that it was last recorded in
 }
 
-// Graph is what has been captured: operations in the order in which they were.
+// Graph holds captured operations in the order of their capture.
 type Graph struct {
 	id   uint64
 	ops  []op
@@ -113,7 +113,7 @@ func (d *Driver) FreeStream(s device.Stream) error {
 	return fmt.Errorf("FreeStream: %#x is none: %w", uintptr(s), device.ErrDriver)
 }
 
-// Close ends all streams, done or not.
+// Close ends all streams, even if they have work.
 func (d *Driver) Close() {
 	d.streams.mu.Lock()
 	defer d.streams.mu.Unlock()
@@ -121,7 +121,7 @@ func (d *Driver) Close() {
 	d.streams.changed.Broadcast()
 }
 
-// get returns a stream that is there, nil for none. The lock is held.
+// get returns a stream, nil if it does not exist. The caller holds the lock.
 func (t *streams) get(s device.Stream) *stream {
 	if s == 0 || int(s) > len(t.all) || t.all[s-1].gone {
 		return nil
@@ -139,7 +139,7 @@ func (t *streams) device(s device.Stream) (int, error) {
 	return on.device, nil
 }
 
-// serve carries out a stream's operations.
+// serve runs the operations of a stream.
 func (t *streams) serve(s *stream, handle device.Stream) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,7 +171,7 @@ func (t *streams) serve(s *stream, handle device.Stream) {
 	}
 }
 
-// reduce does the work of a kernel, which tells touch what it comes to.
+// reduce runs a kernel. It calls touch before it uses memory.
 func (t *streams) reduce(o *op, handle device.Stream, touch func(device.Stream, unsafe.Pointer)) {
 	Reduce(&o.reduction, func(p unsafe.Pointer, n int64) []byte {
 		if touch != nil {
@@ -181,7 +181,7 @@ func (t *streams) reduce(o *op, handle device.Stream, touch func(device.Stream, 
 	})
 }
 
-// carryOut does one operation that is no kernel.
+// carryOut runs an operation that is no kernel.
 func (t *streams) carryOut(o *op) {
 	switch o.kind {
 	case CopyOut, CopyIn, Copy:
@@ -223,7 +223,7 @@ func (o *op) satisfied() bool {
 	return int32(now-o.value) >= 0
 }
 
-// submit appends an operation to a stream, or to the graph that it is captured into.
+// submit appends an operation to a stream, or to the graph that captures the stream.
 func (d *Driver) submit(method string, s device.Stream, o op) error {
 	if err := d.entered(method); err != nil {
 		return err
@@ -243,7 +243,7 @@ func (d *Driver) submit(method string, s device.Stream, o op) error {
 	return nil
 }
 
-// push appends an operation. The lock is held.
+// push appends an operation. The caller holds the lock.
 func (t *streams) push(s *stream, o op) {
 	if s.n == len(s.ops) {
 		longer := make([]op, max(2*s.n, 64))
@@ -258,7 +258,7 @@ func (t *streams) push(s *stream, o op) {
 	t.changed.Broadcast()
 }
 
-// Synchronize waits until a stream has done what it was given, and tells whether it has within the time.
+// Synchronize waits until a stream has completed its work, and reports whether it has within the time.
 func (d *Driver) Synchronize(s device.Stream, within time.Duration) bool {
 	t := &d.streams
 	late := time.AfterFunc(within, t.changed.Broadcast)

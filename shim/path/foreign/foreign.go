@@ -1,8 +1,7 @@
-// Package foreign has another libnccl execute collectives on streams, as its sends and receives, with kernels of ours
-// between them. It does so only if all ranks have been able to make its communicators.
+// Package foreign runs collectives on streams as sends and receives of another libnccl, with Lightpath's kernels
+// between them. All ranks must have made the communicators of that library.
 //
-// Layer: a path, above stream and session. It names no symbol of the other library: [Library] is all that it asks of
-// it.
+// Layer: a path, above stream and session. It names no symbol of the other library and uses it only through [Library].
 package foreign
 
 import (
@@ -33,9 +32,9 @@ type wire struct {
 
 var slot = comm.NewSlot[wire]()
 
-// Attach has collectives on streams of communicators that this process has just made executed by another library, if
-// LIGHTPATH_FALLBACK asks for that and there is something to execute: plans, or chosen algorithms. All processes of a
-// communicator call it, and agree: all ranks of it do so, or none.
+// Attach makes another library execute collectives on streams, for communicators that this process has just made.
+// LIGHTPATH_FALLBACK must request it, and there must be plans or chosen algorithms. All processes of a communicator
+// call Attach; either all ranks use the library, or none.
 func Attach(comms []*comm.Core, lib Library) error {
 	var able []*wire
 	for _, c := range comms {
@@ -89,8 +88,8 @@ func Attach(comms []*comm.Core, lib Library) error {
 	return err
 }
 
-// lanesOf returns how many communicators of the other library execute scripts: one for each plane with circuits, or one
-// if algorithms are chosen. It depends on what all ranks share.
+// lanesOf returns the number of the other library's communicators that execute scripts: one for each plane with
+// circuits, or one if algorithms are chosen. It depends only on values that all ranks share.
 func lanesOf(c *comm.Core) (lanes int, why string) {
 	p := circuits.Of(c)
 	switch {
@@ -176,8 +175,8 @@ func makeComms(all []*wire, lib Library) error {
 	return nil
 }
 
-// newIDs makes the ids of the communicators whose rank 0 is here. A rank 0 that has none sends zeros, so that no rank
-// waits for it.
+// newIDs makes the ids of the communicators whose rank 0 is here. A rank 0 that fails to make an id sends zeros, so
+// that no rank waits for it.
 func newIDs(all []*wire, lib Library) (ids [][][IDBytes]byte, failure error) {
 	ids = make([][][IDBytes]byte, len(all))
 	for i, w := range all {
@@ -199,9 +198,9 @@ func laneName(c *comm.Core, j int) string {
 	return "lightpath"
 }
 
-// Executes reports whether a call on a stream is executed by the other library, and makes ready what that takes. It
-// depends on the call and on what all ranks share. The first call of a shape may wait for its plan, and for nothing
-// else. An error is that of the call.
+// Executes reports whether the other library executes a call on a stream, and prepares its script. The result depends
+// only on the call and on values that all ranks share. The first call of a shape may wait for its plan. An error is the
+// error of the call.
 func Executes(call *calls.Call) (bool, error) {
 	if call.Comm == nil || slot.Of(call.Comm) == nil {
 		return false, nil
@@ -216,7 +215,7 @@ func Executes(call *calls.Call) (bool, error) {
 	return err == nil && e.Script != nil, err
 }
 
-// Run puts calls that the other library executes on their streams, one after another, and returns.
+// Run puts calls that the other library executes on their streams, one after another. It does not wait for them.
 func Run(group []calls.Call) error {
 	for i := range group {
 		in := slot.Of(group[i].Comm).in

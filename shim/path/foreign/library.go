@@ -11,8 +11,7 @@ type Comm uintptr
 // IDBytes is the size of the library's unique ids.
 const IDBytes = 128
 
-// Init asks for one communicator. Net is the network that it is to use, by the library's name for it; "" is the
-// library's choice.
+// Init asks for one communicator. Net is the library's name of the network to use; "" lets the library choose.
 type Init struct {
 	ID          [IDBytes]byte
 	Ranks, Rank int
@@ -20,19 +19,19 @@ type Init struct {
 	Name, Net   string
 }
 
-// Library is the other library; cgo/core answers with that of LIGHTPATH_NCCL_FALLBACK_LIB. Errors wrap
+// Library is the other library. cgo/core implements it with LIGHTPATH_NCCL_FALLBACK_LIB. Errors wrap
 // [errdefs.ErrLibrary]. Safe for concurrent use.
 type Library interface {
 	NewID() ([IDBytes]byte, error)
-	// Make makes communicators of this process, all in one group, and returns when all their ranks have come. With an
-	// error there are none.
+	// Make makes communicators of this process, all in one group, and returns when all their ranks have come. If it
+	// returns an error, it has made none.
 	Make(inits []Init) ([]Comm, error)
-	// Exchange puts messages on a stream as one group, and returns before they have completed. The stream's context is the
-	// thread's. It allocates nothing.
+	// Exchange puts messages on a stream as one group, and returns before they have completed. The stream's context is
+	// current on the thread. It allocates nothing.
 	Exchange(c Comm, list []stream.Transfer, s device.Stream) error
 	// AsyncError returns the failure of a communicator, nil while it is healthy.
 	AsyncError(c Comm) error
-	// Abort ends a communicator and everything that it has on streams. Destroy ends one that has nothing there.
+	// Abort ends a communicator and its work on streams. Destroy ends a communicator without work on streams.
 	Abort(c Comm) error
 	Destroy(c Comm) error
 }

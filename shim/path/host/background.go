@@ -12,8 +12,8 @@ import (
 	"lightpath/shim/session"
 )
 
-// startInBackground starts a group whose communicators do not block, and returns [errdefs.ErrInProgress]. A group whose
-// communicators all block is left alone.
+// startInBackground starts a group of nonblocking communicators, and returns [errdefs.ErrInProgress]. It does nothing
+// for a group of blocking communicators.
 func startInBackground(s *session.Session) (background bool, err error) {
 	background = s.Comms[0].NonBlocking
 	for _, c := range s.Comms {
@@ -33,7 +33,7 @@ func startInBackground(s *session.Session) (background bool, err error) {
 			return true, c.Busy()
 		}
 	}
-	// The caller may reuse its array, and scalars in it, when this returns. It keeps the buffers.
+	// After the return, the caller may reuse its array and scalars, but not its buffers.
 	own := slices.Clone(s.Calls)
 	for i := range own {
 		copyScalar(&own[i])
@@ -42,7 +42,7 @@ func startInBackground(s *session.Session) (background bool, err error) {
 	return true, errdefs.ErrInProgress
 }
 
-// copyScalar copies the element of an operator, which may be the caller's only until the call returns.
+// copyScalar copies the scalar of an operator, which may be valid only until the call returns.
 func copyScalar(c *calls.Call) {
 	if c.Scalar != nil {
 		own := new([8]byte)
@@ -51,13 +51,13 @@ func copyScalar(c *calls.Call) {
 	}
 }
 
-// runGuarded is run with guarded buffers.
+// runGuarded is run with [guard].
 func runGuarded(s *session.Session) (err error) {
 	defer guard(s.Calls, debug.SetPanicOnFault(true), &err)
 	return run(s)
 }
 
-// runInBackground runs a session whose caller has gone on: its communicators can report a failure only by failing.
+// runInBackground runs a session whose caller has returned. It reports an error by failing the communicators.
 func runInBackground(s *session.Session) {
 	err := runGuarded(s)
 	for _, c := range s.Comms {

@@ -1,5 +1,5 @@
-// Package host runs groups of calls on host memory: one short collective through shared memory at once, everything else
-// as a session. For C, which makes short calls by itself, it writes recipes.
+// Package host runs groups of calls on host memory. It runs a single short collective through shared memory directly,
+// and all other groups as sessions. It writes the recipes by which C makes short calls.
 //
 // Layer: a path, above session and steps. It knows no streams, and no other path.
 package host
@@ -50,9 +50,9 @@ func run(s *session.Session) error {
 	return s.Run()
 }
 
-// guard ends the guarding of a group's buffers that debug.SetPanicOnFault began, and returned before. A fault in a
-// buffer becomes an error that names it, and fails the communicator, since the call is half done. Other faults remain
-// panics. guard must be deferred directly.
+// guard restores the setting of debug.SetPanicOnFault, which was before. A fault in a buffer of the group becomes an
+// error that names the buffer, and fails the communicator, since the call is half done. Other faults remain panics.
+// guard must be deferred directly.
 func guard(group []calls.Call, before bool, err *error) {
 	debug.SetPanicOnFault(before)
 	p := recover()
@@ -73,7 +73,7 @@ func guard(group []calls.Call, before bool, err *error) {
 // state is the state of a communicator's calls that run alone. The communicator's turn guards it.
 type state struct {
 	session *session.State
-	shape   calls.Shape     // of the entry used last: a loop over one shape does not even look into the table
+	shape   calls.Shape     // of the entry used last: a loop over one shape needs no look-up in the table
 	entry   *dispatch.Entry // nil: none
 }
 
@@ -92,8 +92,7 @@ func (h *state) Lend(q *sharedmem.Quick) { h.session.Arena.Lend(q, h.session.Seq
 // TakeBack implements [comm.Lender].
 func (h *state) TakeBack(q *sharedmem.Quick) { h.session.Seq = h.session.Arena.TakeBack(q) }
 
-// yieldAlone is how often a call that runs alone gives the CPU away, after its polls, before it waits as a session
-// does.
+// yieldAlone is the number of yields of a call that runs alone, after its polls, before it waits as a session does.
 const yieldAlone = 100
 
 // runsAlone reports whether a group of one call needs no session: a collective through shared memory.
@@ -108,7 +107,7 @@ func runAlone(c *comm.Core, group []calls.Call) error {
 	call := &group[0]
 	c.Turn.Lock()
 	defer c.Turn.Unlock()
-	// While this thread waited for the lock another may have failed or destroyed it.
+	// Another thread may have failed or destroyed the communicator while this thread waited for the lock.
 	if err := c.Usable(); err != nil {
 		return err
 	}
@@ -174,7 +173,7 @@ func poll(group []calls.Call, ref session.Ref, op *sharedmem.Op) error {
 	return wait(group, ref, op)
 }
 
-// wait goes on with an operation as a session does.
+// wait continues an operation as a session.
 func wait(group []calls.Call, ref session.Ref, op *sharedmem.Op) error {
 	s := session.New(group, ref.Comm)
 	defer s.Close()

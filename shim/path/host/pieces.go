@@ -9,7 +9,7 @@ import (
 	"lightpath/shim/steps"
 )
 
-// runInPieces runs calls of which some are cut, since other ranks may have their buffers in device memory.
+// runInPieces runs calls, some of which are cut because other ranks may have their buffers in device memory.
 func runInPieces(s *session.Session) error {
 	lists := make([]steps.List, len(s.Comms))
 	var pieces []calls.Call

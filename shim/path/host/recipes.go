@@ -15,8 +15,8 @@ import (
 	"lightpath/shim/session"
 )
 
-// UseGate lets C make calls on c, of which it knows the handle, and reports whether it can. Callable
-// once, after c has been made.
+// UseGate lets C make calls on c, which C knows by its handle, and reports whether it can. Call it once, after c has
+// been made.
 func UseGate(c *comm.Core, g *comm.Gate, handle uint64) bool {
 	if c.NonBlocking {
 		return false
@@ -52,8 +52,8 @@ func UseGate(c *comm.Core, g *comm.Gate, handle uint64) bool {
 	return true
 }
 
-// teach has C make calls such as this one, which has just been made. c.mu is held.
-// Hot path where C knows them: no allocation.
+// teach gives C a recipe for calls of the shape of a call that has just been made. The caller holds the communicator's
+// turn. Hot path if C has the recipe: no allocation.
 func teach(c *comm.Core, call *calls.Call, sh *calls.Shape, e *dispatch.Entry, op *sharedmem.Op) {
 	q := c.Turn.Shared()
 	if q == nil || sh.Whole != 0 {
@@ -65,7 +65,7 @@ func teach(c *comm.Core, call *calls.Call, sh *calls.Shape, e *dispatch.Entry, o
 	}
 	r.Kind, r.Type, r.Op, r.Peer, r.Count = uint32(call.Kind), int32(sh.Type), int32(sh.Op), sh.Root, sh.Count
 	if sh.Op == calls.OpPreMulSum {
-		ended := q.OperatorsEnded() // before: an operator that is destroyed from now on ends the recipe
+		ended := q.OperatorsEnded() // read it first: an operator that is destroyed from now on ends the recipe
 		own, err := calls.FindOperator(c, call.Operator, sh.Type)
 		if err != nil {
 			return
@@ -97,9 +97,10 @@ func teach(c *comm.Core, call *calls.Call, sh *calls.Shape, e *dispatch.Entry, o
 	recorder.Of(c).Learn(recorder.Recipe{Shape: *sh, Entry: e}, &r)
 }
 
-// quickMost is up to how many bytes C's kernels, which know AVX2 at most, lose less time against the kernels of package
-// datatype than the way to these takes, some 0.35 us. (GB/s of a result in cache, C and here with AVX-512: FP8 sums 1
-// and 2, bfloat16 5 and 13, extremes of floats 6 to 10 and 14 to 50, all others 20 and more.)
+// quickMost returns the largest call, in bytes, that C makes. C's kernels use AVX2 at most. Up to this size they lose
+// less time against the kernels of package datatype than the 0.35 us of the way into Go. (GB/s of a result in cache, in
+// C and in Go with AVX-512: FP8 sums 1 and 2, bfloat16 5 and 13, extremes of floats 6 to 10 and 14 to 50, all others 20
+// and more.)
 func quickMost(t datatype.Type, op datatype.Op) int {
 	extreme := op == datatype.Max || op == datatype.Min
 	switch {
@@ -113,7 +114,7 @@ func quickMost(t datatype.Type, op datatype.Op) int {
 	return math.MaxInt
 }
 
-// RunBegun goes on with a call that C has begun, and returns when it has ended.
+// RunBegun continues a call that C has begun, and returns when it has ended.
 func RunBegun(group []calls.Call) (err error) {
 	defer guard(group, debug.SetPanicOnFault(true), &err)
 	call := &group[0]
@@ -122,7 +123,7 @@ func RunBegun(group []calls.Call) (err error) {
 	c.Turn.LockBegun()
 	defer c.Turn.Unlock()
 	if err := call.Validate(); err != nil {
-		return c.Fail(err) // but C has made it out of a call like it
+		return c.Fail(err) // cannot happen: C has made it from a checked call
 	}
 	st.Begin()
 	sh := calls.ShapeOf(call)

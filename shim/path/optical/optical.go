@@ -27,7 +27,7 @@ type Path struct {
 	c          *comm.Core
 	planes     *circuits.Planes
 	session    *session.State
-	Packet     map[calls.Shape]bool // shapes that no planner has a plan for
+	Packet     map[calls.Shape]bool // shapes for which no planner has a plan
 	collective collective           // in progress
 	round      round                // in progress
 }
@@ -37,7 +37,7 @@ var slot = comm.NewSlot[Path]()
 // Of returns the path of a communicator, nil without circuits.
 func Of(c *comm.Core) *Path { return slot.Of(c) }
 
-// Attach has calls on host memory go over the circuits of the communicator, if it has some.
+// Attach makes calls on host memory use the communicator's circuits, if it has some.
 func Attach(c *comm.Core) {
 	planes := circuits.Of(c)
 	if planes == nil {
@@ -131,8 +131,8 @@ func (x *collective) Bind(g *circuits.Grant) (circuits.Movement, error) {
 // Drive implements [circuits.Executor].
 func (x *collective) Drive() error { return x.s.Drive() }
 
-// Entry returns the program of a shape under a plan that is laid over some planes. If they do not stand where the plan
-// begins, the program starts by taking them there.
+// Entry returns the program of a shape under a plan on some planes. If the planes are not at the plan's initial maps,
+// the program begins with a reconfiguration to these maps.
 func (o *Path) Entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []ticket.Plane) (*dispatch.Entry, error) {
 	if len(a.Plan.Planes) != use.Len() {
 		return nil, fmt.Errorf("shim: %v: plan of %d planes for %d: %w", s.Kind, len(a.Plan.Planes), use.Len(),

@@ -35,7 +35,7 @@ type round struct {
 // maxExchanges bounds the table. A loop over one matrix comes back to two programs.
 const maxExchanges = 64
 
-// exchangeKey is what the program of an exchange depends on within a rank.
+// exchangeKey holds the values on which the program of an exchange depends within a rank.
 type exchangeKey struct {
 	plan planning.ID
 	maps uint64 // where the planes stand
@@ -48,7 +48,7 @@ func (o *Path) postsRounds() bool {
 	return o.c.Cfg.Demand != settings.DemandOff
 }
 
-// runRound runs the sends and receives that have been gathered as the leader decides.
+// runRound runs the gathered sends and receives as the leader decides.
 func (o *Path) runRound(s *session.Session, first int) error {
 	x, st := &o.round, o.session
 	x.o, x.s, x.first = o, s, first
@@ -62,7 +62,7 @@ func (o *Path) runRound(s *session.Session, first int) error {
 	return o.planes.Run(&circuits.Operation{Kind: control.MsgRow, Seq: x.number, Row: &x.row, Flight: st.Group.Flight}, x)
 }
 
-// list numbers messages within their pairs. past says how many each pair has exchanged.
+// list numbers messages within their pairs. past holds the number of earlier messages of each pair.
 func (x *round) list(to []ticket.Message, messages []program.Message, past func(rank int) uint64) []ticket.Message {
 	x.next = x.next[:0]
 	for r := range x.o.c.Ranks {
@@ -93,7 +93,8 @@ func (x *round) Bind(g *circuits.Grant) (circuits.Movement, error) {
 // Drive implements [circuits.Executor].
 func (x *round) Drive() error { return x.s.Drive() }
 
-// program returns the program of this rank's messages under the plan of a grant, from where the planes stand.
+// program returns the program of this rank's messages under the plan of a grant. It begins with the planes' present
+// maps.
 func (x *round) program(g *circuits.Grant) (*program.Program, error) {
 	if sha256.Sum256(g.Plan) != g.Ticket.Plan {
 		return nil, fmt.Errorf("%w: the ticket of round %#x is of another plan", control.ErrMessage, x.number)

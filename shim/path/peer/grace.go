@@ -94,7 +94,7 @@ func (x *Path) advanceGates() bool {
 	settling := atomic.LoadUint32(&own.settling) != 0
 	switch {
 	case g.leaves && settling:
-		atomic.StoreUint32(&own.gateIn, 1) // again: a peer that fails later may have shut it
+		atomic.StoreUint32(&own.gateIn, 1) // write it again: a peer that failed later may have shut it
 		return false
 	case g.leaves:
 		atomic.StoreUint32(&own.gateIn, 0)

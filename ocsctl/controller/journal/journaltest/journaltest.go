@@ -16,7 +16,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Ports and Planes are the size of the fabric that the suite makes up.
+// Ports and Planes are the size of the suite's fabric.
 const (
 	Ports  = 4
 	Planes = 2
@@ -25,14 +25,15 @@ const (
 // Patience bounds every wait of a test.
 const Patience = 30 * time.Second
 
-// Run holds a kind of store against the contract of [journal.Store] and [journal.Leadership].
-// open returns a fresh store that remembers keep events, and closes it when the test ends.
+// Run tests a store for the contract of [journal.Store] and [journal.Leadership]. open returns a new store that keeps
+// the given number of events, and closes it when the test ends.
 func Run(t *testing.T, open func(t *testing.T, keep int) journal.Store) {
 	for name, test := range map[string]func(*testing.T, journal.Store){
 		"FirstRule":     firstRule,
 		"Takeover":      takeover,
 		"UnknownEnd":    unknownEnd,
 		"Epochs":        epochs,
+		"Past":          past,
 		"Failed":        failed,
 		"Disabled":      disabled,
 		"Confirmed":     confirmed,
@@ -60,7 +61,7 @@ func Lead(t *testing.T, s journal.Store) journal.Leadership {
 	return l
 }
 
-// Intend makes an intent durable, or returns why it is not.
+// Intend makes an intent durable, or returns the error.
 func Intend(t *testing.T, l controller.Journal, i controller.Intent) error {
 	t.Helper()
 	answer := make(chan error, 2)
@@ -74,7 +75,7 @@ func Intend(t *testing.T, l controller.Journal, i controller.Intent) error {
 	}
 }
 
-// Resign ends a rule in peace.
+// Resign ends a rule by resigning.
 func Resign(t *testing.T, l journal.Leadership) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
@@ -162,7 +163,7 @@ func unknownEnd(t *testing.T, s journal.Store) {
 	}
 }
 
-// epochs: a rule after intents begins with what may have been published, and not before.
+// epochs: a rule after intents begins above all epochs that may have been published.
 func epochs(t *testing.T, s journal.Store) {
 	l := Lead(t, s)
 	at := []controller.Recovered{{}, {}}
@@ -177,6 +178,32 @@ func epochs(t *testing.T, s journal.Store) {
 		}
 	}
 	Resign(t, l)
+}
+
+// past: the next rule knows the maps of the last epochs, and none from before a failure.
+func past(t *testing.T, s journal.Store) {
+	l := Lead(t, s)
+	const moves = 30
+	to := func(epoch uint32) circuit.Permutation { return circuit.Shift(Ports, int(epoch)%Ports) }
+	for e := range uint32(moves) {
+		l.Record(switched(0, e+1, to(e+1)), nil)
+	}
+	l, at := Next(t, s, l)
+	known := at[0].Past
+	if len(known) < 8 || len(known) == moves || known[len(known)-1].Epoch != moves || len(at[1].Past) != 0 {
+		t.Fatalf("past %v and %v", known, at[1].Past)
+	}
+	for i, p := range known {
+		if p.Epoch != known[0].Epoch+uint32(i) || p.Digest != to(p.Epoch).Digest() {
+			t.Errorf("past %v", known)
+		}
+	}
+	l.Record(controller.Event{Time: time.Now(), Kind: controller.Failed, Plane: 0, Epoch: moves, Port: -1}, nil)
+	l, at = Next(t, s, l)
+	defer Resign(t, l)
+	if len(at[0].Past) != 0 {
+		t.Errorf("past %v before a failure", at[0].Past)
+	}
 }
 
 // failed: a plane that had failed begins above all epochs that it may have had since.
@@ -197,7 +224,7 @@ func failed(t *testing.T, s journal.Store) {
 	}
 }
 
-// disabled: what an operator took out of service stays so.
+// disabled: a plane that an operator has disabled stays disabled.
 func disabled(t *testing.T, s journal.Store) {
 	l := Lead(t, s)
 	l.Record(controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 1, Epoch: 0, Port: -1, Who: "ann",
@@ -235,7 +262,7 @@ func confirmed(t *testing.T, s journal.Store) {
 	}
 }
 
-// Record makes an event durable, or returns why it is not.
+// Record makes an event durable, or returns the error.
 func Record(t *testing.T, l controller.Journal, e controller.Event) error {
 	t.Helper()
 	answer := make(chan error, 2)
@@ -300,7 +327,7 @@ func otherFabric(t *testing.T, s journal.Store) {
 	}
 }
 
-// Await asks for the history until ok says that it is what the test waits for.
+// Await reads the history until ok returns true.
 func Await(t *testing.T, s controller.History, q controller.Query,
 	ok func([]controller.Event) bool) []controller.Event {
 	t.Helper()
@@ -391,7 +418,7 @@ func historyGoesOn(t *testing.T, s journal.Store) {
 	}
 }
 
-// forgetful is what the store of historyForgets remembers.
+// forgetful is the number of events that the store of historyForgets keeps.
 const forgetful = 20
 
 func historyForgets(t *testing.T, s journal.Store) {

@@ -12,8 +12,8 @@ import (
 type Circuit struct {
 	In, Out    string
 	Configured bool            // it is asked for
-	Reported   bool            // the switch says that it has it, or is making or unmaking it
-	State      State           // Unknown where the switch does not say
+	Reported   bool            // the switch has it, or is making or removing it
+	State      State           // Unknown if the switch does not report it
 	Word       string          // for State, in the switch's own words
 	Reason     string          // the switch's, for the state
 	Path       []*gpb.PathElem // of the configuration's entry, nil unless Configured
@@ -23,12 +23,12 @@ type Circuit struct {
 type Port struct {
 	State         State
 	Word          string  // for State, in the switch's own words
-	Peer          string  // in the form of Normal, "" if none is told
-	Input, Output float64 // power in dBm, NaN where it is not measured
+	Peer          string  // in the form of Normal, "" if none is reported
+	Input, Output float64 // power in dBm, NaN if it is not measured
 }
 
 // Circuits returns the configured circuits in order of path, then circuits that are only reported.
-// Where the dialect reports ports instead of circuits, a circuit has the states of its ports.
+// If the dialect reports ports instead of circuits, a circuit has the states of its ports.
 func (s *Store) Circuits() []Circuit {
 	var all []Circuit
 	at := make(map[string]int) // by id
@@ -98,7 +98,7 @@ func worst(a State, aWord string, b State, bWord string) (State, string) {
 	return a, aWord
 }
 
-// Ports returns what is known of ports, by label.
+// Ports returns the states of ports, by label.
 func (s *Store) Ports() map[string]Port {
 	all := make(map[string]Port)
 	for _, r := range s.Records(&s.d.Ports) {

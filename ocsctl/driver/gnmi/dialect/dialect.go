@@ -1,7 +1,6 @@
-// Package dialect is what the drafts by which optical circuit switches speak gNMI differ in,
-// as tables: paths, names of leaves, and words for states. One engine reads and writes all of
-// them: leaves become records by a table's pattern, records become leaves again. The driver
-// and the served device model both stand on it.
+// Package dialect holds the differences between the gNMI drafts of optical circuit switches as tables: paths, names of
+// leaves, and words for states. One engine reads and writes all dialects: it converts leaves to records by a table's
+// pattern, and records to leaves. The driver and the device model both use it.
 //
 // Layer: below ocsctl/driver/gnmi and ocsctl/device/gnmi. It knows gNMI's messages and no
 // connection, and does no I/O.
@@ -15,10 +14,10 @@ import (
 	"time"
 )
 
-// ErrMessage is a value or path that the dialect does not allow, or too much of it.
+// ErrMessage reports a value or path that the dialect does not allow, or a message that is too large.
 var ErrMessage = errors.New("not what the dialect allows")
 
-// State is what a word of a switch means.
+// State is the meaning of a switch's word for a state.
 type State int
 
 // The states of ports and circuits, the better ones first.
@@ -28,36 +27,36 @@ const (
 	Blocked       // a port without a circuit
 	Pending       // on its way
 	Leaving       // on its way out
-	Failed        // asked for and in the table, without light
-	Invalid       // taken as configuration and refused as a circuit: not in the hardware
+	Failed        // requested and in the table, without light
+	Invalid       // accepted as configuration, and refused as a circuit: not in the hardware
 )
 
-// Step is one element of a path pattern: the element Name with Keys, or, where Bind is set, an
-// element of any name, which Bind takes.
+// Step is one element of a path pattern: the element Name with Keys. If Bind is set, the element may have any name,
+// which becomes the value of the variable Bind.
 type Step struct {
 	Name string
 	Bind string
 	Keys []Key
 }
 
-// Key is a list's key. Bind takes its value, unless the pattern wants Value.
+// Key is a list's key. Its value becomes the value of the variable Bind, unless the pattern requires Value.
 type Key struct {
 	Name, Bind, Value string
 	Number            bool // in JSON
 }
 
-// Field is a leaf below an entry, with the name of the variable it is in a record.
+// Field is a leaf below an entry, with the name of its variable in a record.
 type Field struct {
 	Path   string // element names, joined by slashes
 	Bind   string
 	Number bool // in JSON
 }
 
-// Table is one list of a switch. A record of it has the variables that Entry and Fields bind.
+// Table is one list of a switch. Its records have the variables that Entry and Fields bind.
 type Table struct {
 	Entry  []Step
 	Fields []Field
-	Read   int              // how many elements of Entry make the path to ask for the list
+	Read   int              // number of elements of Entry in the path for reading the list
 	Module string           // of the list, where JSON names it
 	Words  map[State]string // of the fields status, in.status, out.status
 }
@@ -66,26 +65,26 @@ type Table struct {
 // with the suffixes .slot and .port; status, or in.status and out.status; reason. Of ports:
 // port, peer, status, input, output (power in dBm). Of the system: vendor, model, serial, software.
 
-// Dialect is one draft. Values are not to be changed.
+// Dialect is one draft. Values are read-only.
 type Dialect struct {
 	Name   string
 	Origin string   // of every path
-	Models []string // which Capabilities announce it by
-	// Config has the requested circuits: a client writes it. Status has the circuits that the switch reports; without
+	Models []string // models in Capabilities that announce it
+	// Config has the requested circuits, which clients write. Status has the circuits that the switch reports; without
 	// an Entry, the states of their ports stand for them.
 	Config, Status, Ports, System Table
 	Slotted                       bool // ports are a slot and a number in it
 	Power                         bool // Ports has power
 	OneRoot                       bool // the paths of a request begin with the same element
 	Roles                         bool // masters are arbitrated by role
-	// SetTime is what a Set may take where it takes more than any request, 0 elsewhere.
+	// SetTime is the longest time of a Set, if it is longer than that of other requests; else 0.
 	SetTime time.Duration
 }
 
 // idSeparator stands between the ports of a new circuit's id.
 const idSeparator = "-"
 
-// Lookup returns the dialect of that name; "" is the first of Names.
+// Lookup returns the dialect with a name; "" stands for the first of Names.
 func Lookup(name string) (*Dialect, error) {
 	if name == "" {
 		name = names[0]
@@ -101,7 +100,7 @@ func Lookup(name string) (*Dialect, error) {
 // Names lists the dialects, the default first.
 func Names() []string { return append([]string(nil), names...) }
 
-// ByModels returns the dialect that a switch with these models speaks, nil where none is known.
+// ByModels returns the dialect of a switch with these models, nil if none is known.
 func ByModels(models []string) *Dialect {
 	for i := range dialects {
 		for _, known := range dialects[i].Models {
@@ -122,7 +121,7 @@ func (d *Dialect) Normal(label string) string {
 	return label
 }
 
-// Vars are the variables of a circuit between two ports.
+// Vars returns the variables of a circuit between two ports.
 func (d *Dialect) Vars(id, in, out string) map[string]string {
 	if id == "" {
 		id = in + idSeparator + out
@@ -133,7 +132,7 @@ func (d *Dialect) Vars(id, in, out string) map[string]string {
 	return v
 }
 
-// PortVars are the variables of a port; peer is "" where it has none.
+// PortVars returns the variables of a port; peer is "" if it has none.
 func (d *Dialect) PortVars(port, peer string) map[string]string {
 	v := map[string]string{"port": port}
 	d.split(v, "port", port)
@@ -152,7 +151,7 @@ func (d *Dialect) split(v map[string]string, name, label string) {
 	v[name+".slot"], v[name+".port"] = slot, port
 }
 
-// port returns a port's label from the variables of a record, "" where it has none.
+// port returns a port's label from the variables of a record, "" if there is none.
 func port(v map[string]string, name string) string {
 	if label, ok := v[name]; ok {
 		return label
@@ -163,7 +162,7 @@ func port(v map[string]string, name string) string {
 	return ""
 }
 
-// Meaning returns what a word of the table means. Case and the prefix of a module do not matter.
+// Meaning returns the state for a word of the table. It ignores case and the prefix of a module.
 func (t *Table) Meaning(word string) State {
 	if i := strings.LastIndexByte(word, ':'); i >= 0 {
 		word = word[i+1:]

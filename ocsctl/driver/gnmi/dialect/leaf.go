@@ -12,7 +12,7 @@ import (
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
 )
 
-// Bounds of what a peer may say in one message.
+// Limits of one message of a peer.
 const (
 	maxDepth  = 24
 	maxLeaves = 1 << 18
@@ -25,7 +25,7 @@ type Leaf struct {
 	Number bool // in JSON
 }
 
-// Leaves takes an update apart. JSON lists that the dialect does not know are left out.
+// Leaves returns the leaves of an update, without JSON lists that the dialect does not know.
 func (d *Dialect) Leaves(prefix *gpb.Path, u *gpb.Update) ([]Leaf, error) {
 	base, err := d.Join(prefix, u.GetPath())
 	if err != nil {
@@ -81,7 +81,7 @@ func scalar(v *gpb.TypedValue) (string, error) {
 	}
 }
 
-// lists are the keys of the lists that the dialect knows, by the list's name.
+// lists returns the keys of the dialect's lists, by the list's name.
 func (d *Dialect) lists() map[string][]string {
 	all := make(map[string][]string)
 	for _, t := range d.tables() {

@@ -9,7 +9,7 @@ import (
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
 )
 
-// wild is the key or name that stands for all.
+// wild is the key or name that matches all.
 const wild = "*"
 
 // Join returns the elements of a path below a prefix. Origins must be the dialect's, or absent.
@@ -39,17 +39,17 @@ func local(name string) string {
 	return name
 }
 
-// ReadPath is the path to ask a switch for the whole table.
+// ReadPath returns the path for reading a whole table.
 func (d *Dialect) ReadPath(t *Table) *gpb.Path {
 	return &gpb.Path{Origin: d.Origin, Elem: t.elems(t.Entry[:t.Read], nil)}
 }
 
-// EntryPath is the path of a record with variables v.
+// EntryPath returns the path of a record with variables v.
 func (d *Dialect) EntryPath(t *Table, v map[string]string) *gpb.Path {
 	return &gpb.Path{Origin: d.Origin, Elem: t.elems(t.Entry, v)}
 }
 
-// elems fills a pattern; variables that are absent become wildcards.
+// elems fills in a pattern. Missing variables become wildcards.
 func (t *Table) elems(pattern []Step, v map[string]string) []*gpb.PathElem {
 	value := func(bind string) string {
 		if s, ok := v[bind]; ok {
@@ -102,8 +102,8 @@ func (t *Table) match(elems []*gpb.PathElem) (v map[string]string, ok bool) {
 	return v, true
 }
 
-// Within reports whether path is at or below the place that pattern names, in which keys may be
-// absent or wild, and names wild.
+// Within reports whether path is at or below the place that pattern names. In the pattern, keys may be missing or wild,
+// and names may be wild.
 func Within(pattern, path []*gpb.PathElem) bool {
 	if len(pattern) > len(path) {
 		return false
@@ -153,7 +153,7 @@ func Wild(elems []*gpb.PathElem) bool {
 	return false
 }
 
-// String returns a path as people write it, keys in order of name.
+// String returns a path in the usual notation, with keys in order of name.
 func String(elems []*gpb.PathElem) string {
 	var b strings.Builder
 	for _, e := range elems {
@@ -197,8 +197,8 @@ func (d *Dialect) Names(elems []*gpb.PathElem) bool {
 	})
 }
 
-// Writes returns the entry that a leaf belongs to, where it is one of the table: a field, or a key
-// that repeats what the path says.
+// Writes returns the entry to which a leaf belongs, if the leaf is in the table: a field, or a key that repeats a key
+// of the path.
 func (t *Table) Writes(l Leaf) (entry string, ok bool) {
 	v, ok := t.match(l.Elems)
 	if !ok {
@@ -223,7 +223,7 @@ func (t *Table) Measured(l Leaf) bool {
 	})
 }
 
-// IDOf returns what names a configured circuit: its id, or in a dialect without ids its path.
+// IDOf returns the name of a configured circuit: its id or, in a dialect without ids, its path.
 func (d *Dialect) IDOf(c Circuit) string {
 	v, _ := d.Config.match(c.Path)
 	if id, ok := v["id"]; ok {
@@ -232,7 +232,7 @@ func (d *Dialect) IDOf(c Circuit) string {
 	return String(c.Path)
 }
 
-// Brief makes one line of bounded length of what a peer says, for errors.
+// Brief shortens a peer's text to one line of bounded length, for errors.
 func Brief(text string) string {
 	const most = 200
 	cut := len(text) > most

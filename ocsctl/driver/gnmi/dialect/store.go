@@ -8,7 +8,7 @@ import (
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
 )
 
-// tables are those of a dialect, Config first.
+// tables returns the tables of a dialect, Config first.
 func (d *Dialect) tables() []*Table { return []*Table{&d.Config, &d.Status, &d.Ports, &d.System} }
 
 // Record is one entry of a table.
@@ -18,7 +18,7 @@ type Record struct {
 	fields map[string]string // leaves by their path below the entry
 }
 
-// Store holds the records that a switch has told of, table by table. It is for one goroutine.
+// Store holds the records of a switch, by table. It is for one goroutine.
 type Store struct {
 	d       *Dialect
 	records map[*Table]map[string]*Record
@@ -52,7 +52,7 @@ func (s *Store) Notify(n *gpb.Notification) error {
 	return nil
 }
 
-// Update takes leaves; those of no table are left out.
+// Update adds leaves. It ignores leaves of no table.
 func (s *Store) Update(leaves []Leaf) {
 	for _, l := range leaves {
 		for _, t := range s.d.tables() {
@@ -80,11 +80,11 @@ func (s *Store) set(t *Table, v map[string]string, l Leaf) {
 	maps.Copy(r.Values, v) // keys in the path take precedence
 }
 
-// Delete removes what is at or below a path, which may be wild.
+// Delete removes records and fields at or below a path, which may be wild.
 func (s *Store) Delete(path []*gpb.PathElem) {
 	wild := Wild(path)
 	for t, records := range s.records {
-		if _, ok := t.match(path); ok && !wild { // one entry, or a part of it: no need to look at all
+		if _, ok := t.match(path); ok && !wild { // one entry, or a part of it: no search is needed
 			id := String(path[:len(t.Entry)])
 			if r := records[id]; r != nil {
 				s.drop(t, id, r, path)
@@ -97,7 +97,7 @@ func (s *Store) Delete(path []*gpb.PathElem) {
 	}
 }
 
-// drop removes what a record has at or below a path.
+// drop removes the fields of a record at or below a path.
 func (s *Store) drop(t *Table, id string, r *Record, path []*gpb.PathElem) {
 	switch {
 	case Within(path, r.Elems):

@@ -4,7 +4,7 @@ import "time"
 
 var names = []string{"ocp", "sonic-db", "oc-optical-switch"}
 
-// chassis is where OpenConfig's platform model says what a switch is.
+// chassis is the identity of a switch in OpenConfig's platform model.
 var chassis = Table{
 	Entry: []Step{{Name: "components"}, {Name: "component", Keys: []Key{{Name: "name", Value: "chassis"}}}},
 	Fields: []Field{

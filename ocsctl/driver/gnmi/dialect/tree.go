@@ -11,7 +11,7 @@ import (
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
 )
 
-// EntryLeaves are the leaves of a record with variables v: those of its fields that v has.
+// EntryLeaves returns the leaves of a record with variables v: one per field that v has.
 func (t *Table) EntryLeaves(v map[string]string) []Leaf {
 	entry := t.elems(t.Entry, v)
 	leaves := make([]Leaf, 0, len(t.Fields))
@@ -29,13 +29,13 @@ func (t *Table) EntryLeaves(v map[string]string) []Leaf {
 	return leaves
 }
 
-// EntryValue is a record as one JSON_IETF value, as it is written at its EntryPath.
+// EntryValue returns a record as one JSON_IETF value, to be written at its EntryPath.
 func (d *Dialect) EntryValue(t *Table, v map[string]string) (*gpb.TypedValue, error) {
 	return d.JSON(len(t.Entry), t.EntryLeaves(v))
 }
 
-// JSON makes one JSON_IETF value of leaves that share their first depth elements, or of a single
-// leaf at that depth; of none an empty object.
+// JSON returns one JSON_IETF value for leaves that share their first depth elements, or for a single leaf at that
+// depth. Without leaves it returns an empty object.
 func (d *Dialect) JSON(depth int, leaves []Leaf) (*gpb.TypedValue, error) {
 	if len(leaves) == 0 {
 		return &gpb.TypedValue{Value: &gpb.TypedValue_JsonIetfVal{JsonIetfVal: []byte("{}")}}, nil
@@ -59,7 +59,7 @@ func (d *Dialect) JSON(depth int, leaves []Leaf) (*gpb.TypedValue, error) {
 	return &gpb.TypedValue{Value: &gpb.TypedValue_JsonIetfVal{JsonIetfVal: text}}, nil
 }
 
-// qualified names the module of the members of the topmost object, as JSON_IETF wants.
+// qualified adds the module to the names of the top object's members, as JSON_IETF requires.
 func (d *Dialect) qualified(depth int, leaves []Leaf, top map[string]any) map[string]any {
 	module := make(map[string]string, len(top))
 	for _, l := range leaves {
@@ -90,7 +90,7 @@ func value(s string, number bool) any {
 	return s
 }
 
-// numericKeys are the keys that are numbers in JSON.
+// numericKeys returns the keys that are numbers in JSON.
 func (d *Dialect) numericKeys() map[string]bool {
 	all := make(map[string]bool)
 	for _, t := range d.tables() {

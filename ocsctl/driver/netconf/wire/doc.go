@@ -8,7 +8,7 @@ package wire
 
 import "errors"
 
-// ErrMalformed is wrapped by every error about bytes that are not NETCONF, or too many.
+// ErrMalformed reports bytes that are not NETCONF, or a message that is too large.
 var ErrMalformed = errors.New("malformed NETCONF")
 
 // Namespaces and capabilities (RFC 6241, sections 3.1, 8 and 10.4).

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Bounds on one message, besides its bytes: a map of 65535 pairs has 196606 elements.
+// Limits of one message, besides its size: a map of 65535 pairs has 196606 elements.
 const (
 	maxDepth    = 32
 	maxElements = 1 << 18
@@ -17,7 +17,7 @@ const (
 type Element struct {
 	Name     xml.Name
 	Attrs    []xml.Attr // without namespace declarations
-	Text     string     // trimmed; "" where there are children
+	Text     string     // trimmed; "" if there are children
 	Children []*Element
 }
 
@@ -31,7 +31,7 @@ func Leaf(space, local, text string) *Element {
 	return &Element{Name: xml.Name{Space: space, Local: local}, Text: text}
 }
 
-// Child returns the first child of that name, nil where there is none. e may be nil.
+// Child returns the first child with a name, nil if there is none. e may be nil.
 func (e *Element) Child(space, local string) *Element {
 	if e == nil {
 		return nil
@@ -44,7 +44,7 @@ func (e *Element) Child(space, local string) *Element {
 	return nil
 }
 
-// Value returns the text of the first child of that name, "" where there is none.
+// Value returns the text of the first child with a name, "" if there is none.
 func (e *Element) Value(space, local string) string {
 	if c := e.Child(space, local); c != nil {
 		return c.Text
@@ -52,7 +52,7 @@ func (e *Element) Value(space, local string) string {
 	return ""
 }
 
-// Attr returns the value of an attribute, "" where there is none.
+// Attr returns the value of an attribute, "" if there is none.
 func (e *Element) Attr(space, local string) string {
 	for _, a := range e.Attrs {
 		if a.Name.Local == local && a.Name.Space == space {
@@ -67,8 +67,8 @@ func (e *Element) SetAttr(name, value string) {
 	e.Attrs = append(e.Attrs, xml.Attr{Name: xml.Name{Local: name}, Value: value})
 }
 
-// Parse reads one document. It refuses document types, so no entity is ever expanded, and
-// what nests or branches beyond reason; errors wrap ErrMalformed.
+// Parse reads one document. It refuses document types, so it expands no entity, and documents with too many levels or
+// elements. Errors wrap ErrMalformed.
 func Parse(doc []byte) (*Element, error) {
 	d := xml.NewDecoder(bytes.NewReader(doc))
 	var root *Element
@@ -119,7 +119,7 @@ func Parse(doc []byte) (*Element, error) {
 	return root, nil
 }
 
-// opened is an element whose end has not come yet.
+// opened is an element whose end has not been read yet.
 type opened struct {
 	e    *Element
 	text []byte
@@ -143,8 +143,8 @@ func ordinary(attrs []xml.Attr) []xml.Attr {
 	return keep
 }
 
-// Append writes e as XML to b and returns the longer slice. A namespace is declared where it
-// differs from that of the element around.
+// Append writes e as XML to b and returns the longer slice. It declares a namespace that differs from that of the
+// surrounding element.
 func (e *Element) Append(b []byte) []byte { return e.append(b, "") }
 
 func (e *Element) append(b []byte, around string) []byte {

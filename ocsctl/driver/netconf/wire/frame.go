@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// endOfMessage ends a message before both peers have agreed on base 1.1.
+// endOfMessage ends a message until both peers have agreed on base 1.1.
 const endOfMessage = "]]>]]>"
 
 // maxChunkHeader bounds "\n#4294967295\n".
@@ -21,16 +21,15 @@ type Framer struct {
 	w       io.Writer
 	limit   int
 	chunked bool
-	out     []byte // reused by Write, so that a message leaves in one piece
+	out     []byte // reused by Write, which sends a message in one piece
 }
 
-// NewFramer frames rw with the end-of-message delimiter; a message that is longer than
-// limit bytes is refused.
+// NewFramer frames rw with the end-of-message delimiter. It refuses messages of more than limit bytes.
 func NewFramer(rw io.ReadWriter, limit int) *Framer {
 	return &Framer{r: bufio.NewReader(rw), w: rw, limit: limit}
 }
 
-// Chunked changes to chunked framing, which is due once both hellos name base 1.1.
+// Chunked changes to chunked framing. Call it when both hellos have named base 1.1.
 func (f *Framer) Chunked() { f.chunked = true }
 
 // Read returns the next message. io.EOF means that the peer closed between messages.
@@ -72,7 +71,7 @@ func (f *Framer) readChunks() ([]byte, error) {
 		if size > f.limit-len(msg) {
 			return nil, fmt.Errorf("%w: a message of more than %d bytes", ErrMalformed, f.limit)
 		}
-		// The buffer grows with what arrives, not with what the header promises.
+		// The buffer grows with the received bytes, not with the size in the header.
 		for size > 0 {
 			n := min(size, 1<<16)
 			at := len(msg)
@@ -114,7 +113,7 @@ func (f *Framer) chunkHeader(first bool) (size int, last bool, err error) {
 	return int(v), false, nil
 }
 
-// endOf keeps a clean end of stream and turns one within a message into an error.
+// endOf returns io.EOF for an end between messages, and an error for an end within a message.
 func endOf(err error, within bool) error {
 	if (err == io.EOF || err == io.ErrUnexpectedEOF) && within { //nolint:errorlint // readers return them bare
 		return fmt.Errorf("%w: the stream ends within a message", ErrMalformed)

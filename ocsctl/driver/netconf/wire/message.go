@@ -14,7 +14,7 @@ type Hello struct {
 	Session      uint64
 }
 
-// Has reports whether the peer has a capability; parameters after "?" do not matter.
+// Has reports whether the peer has a capability, with any parameters after "?".
 func (h Hello) Has(capability string) bool {
 	return slices.ContainsFunc(h.Capabilities, func(c string) bool {
 		bare, _, _ := strings.Cut(c, "?")
@@ -65,7 +65,7 @@ func ParseHello(doc []byte) (Hello, error) {
 type Error struct {
 	Type, Tag, Severity string
 	Path, Message       string
-	Session             uint64 // who holds the lock, of lock-denied
+	Session             uint64 // of lock-denied: the session that holds the lock
 }
 
 // Error returns one line without the peer's control characters.
@@ -136,8 +136,7 @@ func ParseReply(doc []byte) (Reply, error) {
 	return r, nil
 }
 
-// Line makes a peer's words fit for one line of a report: no control characters, and no more
-// than some 200 bytes.
+// Line shortens a peer's text for one line of a report: without control characters, and to about 200 bytes.
 func Line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -13,8 +13,7 @@ type Pair struct{ Ingress, Egress uint32 }
 // MaxPort is the highest port that the module allows.
 const MaxPort = 65535
 
-// CrossConnects returns /cross-connects with a row for each pair; operation, where it is
-// not "", goes onto the container.
+// CrossConnects returns /cross-connects with a row for each pair. The container has the operation, unless that is "".
 func CrossConnects(pairs []Pair, operation string) *Element {
 	e := New(OpticalNS, "cross-connects")
 	e.Operation(operation)
@@ -41,8 +40,7 @@ func (e *Element) Operation(op string) {
 	}
 }
 
-// Pairs reads the rows of /cross-connects from data, in order. Rows that share a port are
-// reported as they are: it is the caller who must judge them.
+// Pairs reads the rows of /cross-connects from data, in order. It does not check whether rows share a port.
 func Pairs(data *Element) ([]Pair, error) {
 	xc := data.Child(OpticalNS, "cross-connects")
 	if xc == nil {

@@ -1,4 +1,4 @@
-// Package agentpb is what a controller says to the agents of its hosts; agent.proto describes it.
+// Package agentpb has the messages between a controller and the agents of its hosts; agent.proto describes them.
 //
 // Layer: ocsctl/kernel/agent.
 package agentpb
