@@ -208,19 +208,19 @@ func (p *Pending) queueLost() {
 	p.lost, p.lostDone = 0, nil
 }
 
-// PlaneWrite is the state of a plane to write, and EventWrite an event. Both are encoded.
-type (
-	PlaneWrite struct {
-		Plane   int
-		Value   []byte
-		waiting []func(error)
-	}
-	EventWrite struct {
-		Seq  uint64
-		Text json.RawMessage
-		done func(error)
-	}
-)
+// PlaneWrite is the encoded state of a plane, to be written.
+type PlaneWrite struct {
+	Plane   int
+	Value   []byte
+	waiting []func(error)
+}
+
+// EventWrite is an encoded event, to be written.
+type EventWrite struct {
+	Seq  uint64
+	Text json.RawMessage
+	done func(error)
+}
 
 // TakePlanes returns changed planes: at most most, and no more than fit into bytes, but one at least. The next batch
 // begins with the others. The caller settles what it gets, with an error too.

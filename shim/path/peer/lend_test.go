@@ -370,9 +370,6 @@ func TestLentRefused(t *testing.T) {
 
 // TestLentAllocatesNothing: launches of all kinds, with registered buffers.
 func TestLentAllocatesNothing(t *testing.T) {
-	if shimtest.RaceEnabled {
-		t.Skip("the race detector makes sync.Pool forget")
-	}
 	g := useLenders(t, 2)
 	w := shimtest.NewWorld(t, 2)
 	const count = 100000
@@ -386,20 +383,7 @@ func TestLentAllocatesNothing(t *testing.T) {
 				Stream: g.Streams[r][0]})
 		}
 	}
-	launch := func() {
-		if err := shim.Run(group); err != nil {
-			t.Error(err)
-		}
-		for _, c := range w.Comms {
-			shimtest.LeaveStreams(c)
-		}
-	}
-	for range 3 {
-		launch()
-	}
-	if n := testing.AllocsPerRun(20, launch); n != 0 {
-		t.Errorf("%v allocations per group", n)
-	}
+	w.AllocatesNothing(group)
 }
 
 // TestLentAborted checks that an abort frees the stream of a rank that has lent a buffer to a rank that does not come.
