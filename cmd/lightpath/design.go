@@ -84,7 +84,8 @@ func (w *warming) choose(ctx context.Context, c schedule.Collective, root int, b
 	}
 	algorithm := codesign.Common(choices)
 	if algorithm == "" {
-		return "", no(fmt.Errorf("--algorithm: no algorithm was planned for all sizes of %v in time; try a longer --time-limit", c))
+		return "", no(fmt.Errorf("--algorithm: no algorithm was planned for all sizes of %v in time; try a longer "+
+			"--time-limit", c))
 	}
 	return algorithm, nil
 }

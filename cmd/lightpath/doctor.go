@@ -162,11 +162,13 @@ func gpuDirect(m *topology.Machine) finding {
 	case len(m.GPUs) == 0:
 		return finding{check, !wanted, "no GPU (optional)"}
 	case len(active) == 0:
-		return finding{check, !wanted, "no active RDMA port: GPUs of several hosts exchange data through host memory (optional)"}
+		return finding{check, !wanted, "no active RDMA port: GPUs of several hosts exchange data through host memory " +
+			"(optional)"}
 	case forbidden != "":
 		return finding{check, true, "not used: " + forbidden}
 	}
-	return finding{check, true, fmt.Sprintf("GPUs: %d, active ports: %s; used over planes of RDMA ports that take the driver's dma-bufs, of which NCCL_DEBUG=INFO tells",
+	return finding{check, true, fmt.Sprintf("GPUs: %d, active ports: %s; used over planes of RDMA ports that take "+
+		"the driver's dma-bufs, of which NCCL_DEBUG=INFO tells",
 		len(m.GPUs), strings.Join(active, ", "))}
 }
 

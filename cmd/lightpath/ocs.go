@@ -83,7 +83,9 @@ func (o *ocsFlags) planes() (*fabric.Fabric, []int, error) {
 		case sw == nil:
 			return nil, nil, fmt.Errorf("plane %s has no switch", f.Planes[j].Name)
 		case sw.Driver == fabric.DriverEmulator:
-			return nil, nil, fmt.Errorf("plane %s is on a switch that lightpath ocsd emulates: ask that controller, by --controller HOST:PORT (listen: in its file) or with HOST:PORT among controller.endpoints of the fabric file", f.Planes[j].Name)
+			return nil, nil, fmt.Errorf("plane %s is on a switch that lightpath ocsd emulates: ask that controller, by "+
+				"--controller HOST:PORT (listen: in its file) or with HOST:PORT among controller.endpoints of the fabric file",
+				f.Planes[j].Name)
 		}
 	}
 	return f, all, nil

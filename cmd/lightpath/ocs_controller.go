@@ -314,7 +314,8 @@ service.`, nil)
 
 func newOCSDisable() *cobra.Command {
 	var reason string
-	cmd := newOCSService("disable", "Take a plane out of service", `Takes a plane out of service, for work on its switch. An operation that holds the plane goes on. The controller
+	cmd := newOCSService("disable", "Take a plane out of service",
+		`Takes a plane out of service, for work on its switch. An operation that holds the plane goes on. The controller
 grants the plane to no other operation, and collectives run on the other planes.`, &reason)
 	cmd.Flags().StringVar(&reason, "reason", "", "reason that ranks and the history show")
 	return cmd

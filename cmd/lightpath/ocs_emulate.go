@@ -48,7 +48,8 @@ var deviceServers = []deviceServer{
 		o emulateFlags) error {
 		return gnmi.Serve(ctx, l, d, gnmi.Options{Dialect: o.dialect})
 	}},
-	{"netconf", "serve NETCONF over SSH, as Polatis switches do, at this address of this host; needs --user and --password-file", serveNETCONF},
+	{"netconf", "serve NETCONF over SSH, as Polatis switches do, at this address of this host; needs --user and " +
+		"--password-file", serveNETCONF},
 }
 
 // serveNETCONF serves with a fresh host key, which it writes where clients look for it.

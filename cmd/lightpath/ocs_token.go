@@ -14,7 +14,8 @@ import (
 )
 
 // errNoTokens: nothing on this host can send tokens over the circuits.
-var errNoTokens = errors.New("--verify token: the planes' interfaces are not up on this host, so no token can be sent over the circuits")
+var errNoTokens = errors.New("--verify token: the planes' interfaces are not up on this host, so no token can be " +
+	"sent over the circuits")
 
 // tokenProber sends tokens over the circuits of a fabric whose interfaces are on this host; nil where
 // they are not.

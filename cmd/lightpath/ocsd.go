@@ -114,7 +114,8 @@ func (s *service) run(ctx context.Context) error {
 	group.Go(func() error { return runner.Run(ctx) })
 	err = group.Wait()
 	if errors.Is(err, journal.ErrOtherFabric) {
-		err = fmt.Errorf("%w; name another journal.dir or prefix, or move this one away: what it says of planes is lost with it", err)
+		err = fmt.Errorf("%w; name another journal.dir or prefix, or move this one away: what it says of planes is "+
+			"lost with it", err)
 	}
 	return errors.Join(err, notify(notifyStopping), data.close())
 }

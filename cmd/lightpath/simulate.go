@@ -165,9 +165,10 @@ func (f *simulationFlags) runFile() (o simulated, err error) {
 
 // search makes the runs of the seeds.
 func (f *simulationFlags) search(ctx context.Context, show func(format string, args ...any)) simulated {
-	sum, failed := protocols.Search(ctx, simulate, f.config, f.seed, f.runs, runtime.GOMAXPROCS(0), func(s *protocols.Summary) {
-		show("simulate: %d of %d runs, %d operations", s.Runs, f.runs, s.Operations)
-	})
+	sum, failed := protocols.Search(ctx, simulate, f.config, f.seed, f.runs, runtime.GOMAXPROCS(0),
+		func(s *protocols.Summary) {
+			show("simulate: %d of %d runs, %d operations", s.Runs, f.runs, s.Operations)
+		})
 	if failed != nil {
 		return simulated{sum, failed, true, f.replay(failed.Seed)}
 	}

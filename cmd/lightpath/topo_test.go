@@ -85,7 +85,8 @@ func TestTopologyTables(t *testing.T) {
 
 // TestTopo runs the command on this machine, whatever that has.
 func TestTopo(t *testing.T) {
-	path := write(t, "fabric.yaml", "version: 1\nranks: 2\nplanes:\n  - {name: a, bandwidth: 1Gbps, interface: lp-absent0}\n")
+	path := write(t, "fabric.yaml", "version: 1\nranks: 2\nplanes:\n  - {name: a, bandwidth: 1Gbps, interface: "+
+		"lp-absent0}\n")
 	var m topology.Machine
 	if err := json.Unmarshal([]byte(succeed(t, "", "topo", "--json", "--fabric", path)), &m); err != nil {
 		t.Fatal(err)
