@@ -52,7 +52,7 @@ func (f *problemFlags) design(cmd *cobra.Command, pf *planFlags) error {
 	return deliver(ctx, "plan", func() error { return pf.write(ctx, choice.Problem, choice.Plan) })
 }
 
-// sampled is how many of the sizes to be warmed an algorithm is chosen by.
+// sampled is how many of the sizes are used to choose an algorithm.
 const sampled = 4
 
 // choose returns the algorithm of a collective that is best over the sizes to be warmed, under

@@ -26,7 +26,7 @@ import (
 var coldBoots = map[string]device.ColdBoot{"remove": device.Remove, "restore": device.Restore,
 	"maintain": device.Maintain}
 
-// emulateFlags say how protocols are served.
+// emulateFlags configure how protocols are served.
 type emulateFlags struct {
 	dialect                        string // of gNMI
 	user, passwordFile, knownHosts string // of NETCONF
@@ -180,7 +180,7 @@ func (e *emulation) run(ctx context.Context) error {
 	return emulate(ctx, d, listeners, e.serve)
 }
 
-// listenAll opens a listener per address, nil where there is none. The protocols are served without
+// listenAll opens a listener per address, and returns nil for an empty address. The protocols are served without
 // authentication, so they stay on this host.
 func listenAll(addresses []string) ([]net.Listener, error) {
 	all := make([]net.Listener, len(addresses))

@@ -45,7 +45,7 @@ func (y *Yielder) Yield(alone bool) bool {
 		runtime.Gosched()
 	}
 	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-	return y == nil || y.took(time.Duration(monotonic.Now() - began))
+	return y == nil || y.took(time.Duration(monotonic.Now()-began))
 }
 
 // took learns from the duration of a yield.
