@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 // TestStartOutlivesThreads: a process goes on when threads of its parent end, as those of package kernel do.
@@ -17,17 +19,13 @@ func TestStartOutlivesThreads(t *testing.T) {
 		all[i] = exec.Command("cat")
 		all[i].SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		in, err := all[i].StdinPipe() // cat ends when it is closed
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		started := make(chan error)
 		go func() {
 			runtime.LockOSThread() // and not unlocked: the runtime ends the thread
 			started <- Start(all[i])
 		}()
-		if err := <-started; err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, <-started)
 		defer func() {
 			_ = in.Close()
 			if err := all[i].Wait(); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"lightpath/bench"
 	"lightpath/bench/benchtest"
+	"lightpath/internal/require"
 )
 
 // start runs a command that must succeed.
@@ -58,9 +59,7 @@ func checkDocument(t *testing.T, text, transport string) {
 	var raw struct {
 		Results []map[string]any `json:"results"`
 	}
-	if err := json.Unmarshal([]byte(text), &raw); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(text), &raw))
 	sizes := map[int64]int{}
 	for i, r := range doc.Results {
 		for _, field := range []string{
@@ -105,9 +104,7 @@ func TestBenchOverEveryTransport(t *testing.T) {
 				t.Errorf("the table is\n%s", table)
 			}
 			text, err := os.ReadFile(filepath.Join(dir, "out.json"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			checkDocument(t, string(text), transport)
 		})
 	}
@@ -124,9 +121,7 @@ func TestBenchAlgorithm(t *testing.T) {
 	text := start(t, t.TempDir(), lightpath, "bench", "allreduce", "-n", "4", "-b", "4K", "-e", "4K", "-i", "1", "-w", "0",
 		"-d", "bfloat16", "-o", "max", "--transport", "shm", "--algorithm", "ring", "--json", "-")
 	var doc bench.Document
-	if err := json.Unmarshal([]byte(text), &doc); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(text), &doc))
 	for _, r := range doc.Results {
 		if r.Algorithm != "ring" || r.Type != "bfloat16" || r.Op != "max" || r.Count != 2048 || r.Wrong == nil ||
 			*r.Wrong != 0 {
@@ -162,9 +157,7 @@ func TestBenchUnderMPI(t *testing.T) {
 				t.Errorf("want %d tables, and none of other ranks:\n%s", runs, table)
 			}
 			text, err := os.ReadFile(filepath.Join(dir, "out.json"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			checkDocument(t, string(text), "auto")
 		})
 	}
@@ -189,9 +182,7 @@ func TestBenchUnderLaunchers(t *testing.T) {
 				ranks[r] = prepare(t, dir, lightpath, append([]string{"bench", "allreduce", "--json", "out.json"}, quick...)...)
 				ranks[r].Env = append(ranks[r].Env, env(strconv.Itoa(r))...)
 				ranks[r].Stdout, ranks[r].Stderr = &outputs[r], &outputs[r]
-				if err := ranks[r].Start(); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, ranks[r].Start())
 			}
 			for r := range ranks {
 				if err := ranks[r].Wait(); err != nil {
@@ -202,9 +193,7 @@ func TestBenchUnderLaunchers(t *testing.T) {
 				t.Errorf("rank 1 prints %q, too", &outputs[1])
 			}
 			text, err := os.ReadFile(filepath.Join(dir, "out.json"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			checkDocument(t, string(text), "auto")
 		})
 	}
@@ -238,9 +227,7 @@ func TestBenchOverFabric(t *testing.T) {
 		"2",
 		"--fabric", "fabric.yaml", "--planner", "swot", "--algorithm", "rabenseifner", "--json", "-")
 	var doc bench.Document
-	if err := json.Unmarshal([]byte(out), &doc); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(out), &doc))
 	if len(doc.Results) != 4 {
 		t.Errorf("%d results, want 4", len(doc.Results))
 	}
@@ -269,9 +256,7 @@ func TestBenchRootLeavesFirst(t *testing.T) {
 func fabricDir(t *testing.T, rate string, forwarding bool) (dir, socket string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "lp") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket = filepath.Join(dir, "ocs.sock")
 	text := fmt.Sprintf(`version: 1
@@ -284,8 +269,6 @@ ocs:
   - {name: ocs0, driver: emulator, endpoint: "unix:%[2]s", reconfig: 1ms}
 forwarding: %[3]v
 `, rate, socket, forwarding)
-	if err := os.WriteFile(filepath.Join(dir, "fabric.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "fabric.yaml"), []byte(text), 0o600))
 	return dir, socket
 }

@@ -15,6 +15,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
+	"lightpath/internal/require"
 )
 
 // The test binary is its own worker: with this variable set it behaves as its value says.
@@ -121,9 +122,7 @@ func meet(rank string, answers *bufio.Scanner) {
 
 func fakeRanks(t *testing.T, n int, behaviour string) *Ranks {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &Ranks{N: n, Worker: self, Env: []string{workerVar + "=" + behaviour}, grace: 100 * time.Millisecond}
 }
 
@@ -165,9 +164,7 @@ func TestLaunchedRanksMeet(t *testing.T) {
 		return []string{"env", "LIGHTPATH_ELSEWHERE=1"}
 	}
 	reports, err := r.Run(t.Context(), twoRuns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for rank, got := range reports {
 		if len(got) != 2 || got[1].Rank != rank || got[1].Bytes != 16 {
 			t.Errorf("rank %d reports %+v", rank, got)
@@ -186,9 +183,7 @@ func TestExternalRankStartsItselfOnly(t *testing.T) {
 	r := fakeRanks(t, 4, "good")
 	r.External, r.Rendezvous = &World{Rank: 2, Size: 4}, "/nowhere" // which the fake rank does not open
 	reports, err := r.Run(context.Background(), twoRuns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for rank, got := range reports {
 		if want := 2 * b2i(rank == 2); len(got) != want {
 			t.Errorf("rank %d reported %d runs, want %d", rank, len(got), want)
@@ -276,9 +271,7 @@ func TestRun(t *testing.T) {
 		},
 	}
 	doc, err := Run(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if doc.Ranks != 2 || doc.Transport != "shm" || len(doc.Results) != 6 || done != 6 {
 		t.Fatalf("%+v after %d reports", doc, done)
 	}

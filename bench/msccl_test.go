@@ -8,6 +8,7 @@ import (
 
 	"lightpath/bench"
 	"lightpath/bench/benchtest"
+	"lightpath/internal/require"
 )
 
 // TestBenchMSCCL: algorithms of msccl-tools run between processes, and give right results.
@@ -18,9 +19,7 @@ func TestBenchMSCCL(t *testing.T) {
 		"reducescatter-ring-4": "reducescatter",
 	} {
 		path, err := filepath.Abs("../collectives/schedule/msccl/testdata/" + file + ".xml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ranks := "4"
 		if collective == "alltoall" {
 			ranks = "3"
@@ -29,9 +28,7 @@ func TestBenchMSCCL(t *testing.T) {
 			"1", "-w", "0",
 			"--transport", "shm", "--algorithm", "msccl:"+path, "--json", "-")
 		var doc bench.Document
-		if err := json.Unmarshal([]byte(text), &doc); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal([]byte(text), &doc))
 		if len(doc.Results) < 2 {
 			t.Errorf("%s: %d results", file, len(doc.Results))
 		}

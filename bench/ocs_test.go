@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans/fabric"
 )
 
@@ -51,9 +52,7 @@ func switchFabric(t *testing.T) (path, socket string) {
 	t.Helper()
 	// The path of a socket is short, a test's temporary directory need not be.
 	dir, err := os.MkdirTemp("", "lp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path, socket = filepath.Join(dir, "fabric.yaml"), filepath.Join(dir, "ocs.sock")
 	text := fmt.Sprintf(`version: 1
@@ -64,23 +63,17 @@ planes:
 ocs:
   - {name: ocs0, driver: emulator, endpoint: "unix:%s", reconfig: 1ms}
 `, socket)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path, socket
 }
 
 func TestEnsureOCS(t *testing.T) {
 	t.Setenv(workerVar, "switch")
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	path, socket := switchFabric(t)
 	stop, err := EnsureOCS(context.Background(), path, self)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !listening("unix:" + socket) {
 		t.Error("the switch does not listen")
 	}
@@ -105,9 +98,7 @@ func TestEnsureOCS(t *testing.T) {
 
 func TestEnsureOCSFailures(t *testing.T) {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	path, _ := switchFabric(t)
 	t.Setenv(workerVar, "switch-fails")
 	if _, err := EnsureOCS(context.Background(), path, self); err == nil ||

@@ -11,6 +11,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
+	"lightpath/internal/require"
 )
 
 func TestCompletions(t *testing.T) {
@@ -43,9 +44,7 @@ func TestCollectLoop(t *testing.T) {
 			TimeUS: 40}},
 	}
 	got, err := collect(2, points, reports)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := []Result{
 		{Collective: "allreduce", Bytes: 64, Count: 16, Type: "float", Op: "sum", TimeUS: 20, AlgBW: 64 / 20e3,
 			BusBW: 64 / 20e3, Wrong: wrong(3)},
@@ -77,9 +76,7 @@ func TestCollectSync(t *testing.T) {
 		{{Rank: 1, Collective: "allreduce", Bytes: 64, TimeUS: 1, Iters: [][2]int64{{1000, 3000}, {9000, 17000}}}},
 	}
 	got, err := collect(2, points, reports)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if r := got[0]; r.TimeUS != 6 || r.MinUS != 4 || r.MaxUS != 8 {
 		t.Errorf("median %v min %v max %v, want 6, 4 and 8", r.TimeUS, r.MinUS, r.MaxUS)
 	}
@@ -142,9 +139,7 @@ not JSON
 {"event":"program","collective":"allreduce","type":"float","count":16,"algorithm":"rabenseifner","planner":"swot","predicted_us":7.5}
 {"event":"program","collective":"allreduce","type":"float","count":99,"in_place":true,"algorithm":"swing"}
 `
-	if err := os.WriteFile(trace, []byte(before+text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(trace, []byte(before+text), 0o600))
 	results := []Result{
 		{Collective: "allreduce", Type: "float", Count: 16}, {Collective: "allreduce", Type: "float", Count: 16,
 			InPlace: true},

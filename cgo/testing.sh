@@ -8,7 +8,8 @@
 #   check NAME [VARIABLE=VALUE...] COMMAND [ARGUMENT...]
 #   finish                                         waits for all, exits 1 if any test has failed
 #
-# The script's arguments, if any, name the tests to run. TEST_JOBS is how many run at a time.
+# The script's arguments, if any, name the tests to run. TEST_JOBS is how many run at a time. TEST_LIMIT is the time
+# limit of a test in seconds.
 set -u
 jobs=${TEST_JOBS:-2}
 wanted=$*
@@ -50,7 +51,7 @@ run_test() {
   local name=$1 start rc
   shift
   start=$(date +%s%3N)
-  timeout 300 env "$@" >"$out/$name.log" 2>&1
+  timeout "${TEST_LIMIT:-300}" env "$@" >"$out/$name.log" 2>&1
   rc=$?
   if [ $rc -eq 0 ]; then
     echo "ok    $name ($(($(date +%s%3N) - start)) ms)"

@@ -11,14 +11,14 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 func readTestdata(t testing.TB, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return data
 }
 
@@ -31,9 +31,7 @@ func problemText(fields string) string {
 
 func TestDecodeProblemDefaults(t *testing.T) {
 	p, err := DecodeProblem([]byte(problemText(goodSteps)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := &Problem{Version: 1, Ranks: 2, Planes: 2, BandwidthGbps: 400, ReconfigUS: 200, Circuits: Simplex,
 		Steps: []Step{{Bytes: 1, To: []int{1, 0}}}}
 	if !reflect.DeepEqual(p, want) {
@@ -115,9 +113,7 @@ func TestDecodeProblemRefuses(t *testing.T) {
 func TestProblemRoundTrip(t *testing.T) {
 	for _, name := range []string{"swot-fig5", "demand", "joint"} {
 		p, err := DecodeProblem(readTestdata(t, name+".problem.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		roundTripProblem(t, p)
 	}
 }
@@ -125,9 +121,7 @@ func TestProblemRoundTrip(t *testing.T) {
 func roundTripProblem(t *testing.T, p *Problem) {
 	t.Helper()
 	text, err := EncodeProblem(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	back, err := DecodeProblem(text)
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
@@ -162,9 +156,7 @@ func checkNumber(t *testing.T, v float64) {
 
 func TestEncodeProblemRefusesInvalid(t *testing.T) {
 	p, err := DecodeProblem([]byte(problemText(goodSteps)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p.AlphaUS = math.NaN()
 	if _, err := EncodeProblem(p); !errors.Is(err, ErrProblem) {
 		t.Fatalf("NaN: %v", err)
@@ -174,14 +166,10 @@ func TestEncodeProblemRefusesInvalid(t *testing.T) {
 func TestPlanRoundTrip(t *testing.T) {
 	for _, name := range []string{"swot-fig5", "demand", "joint"} {
 		p, err := DecodePlan(readTestdata(t, name+".plan.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		p.BoundProof, p.Digest = "busiest port", "abc"
 		text, err := EncodePlan(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		back, err := DecodePlan(text)
 		if err != nil || !reflect.DeepEqual(p, back) {
 			t.Fatalf("%v\n%s", err, text)
@@ -252,26 +240,18 @@ func TestManyKeys(t *testing.T) {
 
 func TestDigest(t *testing.T) {
 	problem, err := DecodeProblem(readTestdata(t, "swot-fig5.problem.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	plan, err := DecodePlan(readTestdata(t, "swot-fig5.plan.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := VerifyDigest(problem, plan); !errors.Is(err, ErrDigest) {
 		t.Fatalf("missing digest: %v", err)
 	}
-	if err := Seal(problem, plan); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Seal(problem, plan))
 	// Computed by another implementation of the documented layout, in Python.
 	if want := "0e08f8a7f11a3e541b9b6ebbc2305dbf7daa3f1cc73f395f1c9e896379e21ccb"; plan.Digest != want {
 		t.Fatalf("digest %s, want %s", plan.Digest, want)
 	}
-	if err := VerifyDigest(problem, plan); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, VerifyDigest(problem, plan))
 	plan.Planes[0][0].Bytes++
 	if err := VerifyDigest(problem, plan); !errors.Is(err, ErrDigest) {
 		t.Fatalf("changed plan: %v", err)
@@ -295,13 +275,9 @@ func FuzzDecodeProblem(f *testing.F) {
 		}
 		if err == nil {
 			text, err := EncodeProblem(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			again, err := DecodeProblem(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if twice, _ := EncodeProblem(again); !bytes.Equal(text, twice) {
 				t.Fatalf("%s\n%s", text, twice)
 			}
@@ -320,13 +296,9 @@ func FuzzDecodePlan(f *testing.F) {
 		}
 		if err == nil {
 			text, err := EncodePlan(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			again, err := DecodePlan(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if twice, _ := EncodePlan(again); !bytes.Equal(text, twice) {
 				t.Fatalf("%s\n%s", text, twice)
 			}

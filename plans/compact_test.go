@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans/circuit"
 )
 
@@ -53,17 +54,11 @@ func TestCompactIsExpanded(t *testing.T) {
 			}
 		}
 	}
-	if err := Seal(problem, plan); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Seal(problem, plan))
 	expanded, err := EncodePlan(plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	compact, err := EncodeCompactPlan(plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(compact) > 4000 || len(expanded) < 100*len(compact) {
 		t.Errorf("%d bytes compact, %d expanded:\n%s", len(compact), len(expanded), compact)
 	}
@@ -126,13 +121,9 @@ func TestCompactAnything(t *testing.T) {
 			plan.FindRepeats()
 		}
 		expanded, err := EncodePlan(plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		compact, err := EncodeCompactPlan(plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		back, err := DecodePlan(compact)
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, compact)

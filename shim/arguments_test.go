@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
@@ -84,9 +85,7 @@ func TestBadArguments(t *testing.T) {
 
 func TestBadInit(t *testing.T) {
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	damaged := id
 	damaged[50]++
 	for name, k := range map[string]struct {
@@ -132,9 +131,7 @@ func TestRendezvousRefusals(t *testing.T) {
 			}
 			cfg := shimtest.Settings(t, "LIGHTPATH_TIMEOUT", timeout)
 			id, err := bootstrap.NewID(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for i := range k.ranks {
 				k.ranks[i].ID = id
 			}
@@ -152,9 +149,7 @@ func TestRendezvousRefusals(t *testing.T) {
 func TestSettingsDiffer(t *testing.T) {
 	t.Parallel()
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	errs := shimtest.Concurrently(t, 2, func(r int) error {
 		cfg, err := settings.Of("LIGHTPATH_TIMEOUT", "40s", "LIGHTPATH_PLANES", fmt.Sprint(r+1))
 		if err != nil {
@@ -172,19 +167,13 @@ func TestSettingsDiffer(t *testing.T) {
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	addr, _, err := bootstrap.ParseID(&id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, say := range []string{"", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", strings.Repeat("\x00", 4096), control.Magic +
 		strings.Repeat("x", 48)} {
 		conn, err := net.Dial("tcp", addr.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer conn.Close()
 		if _, err := conn.Write([]byte(say)); err != nil {
 			t.Fatal(err)
@@ -208,9 +197,7 @@ func TestStrangers(t *testing.T) {
 func impostor(t *testing.T, addr netip.AddrPort) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close()
 	var challenge [24]byte
 	if _, err := io.ReadFull(conn, challenge[:]); err != nil {
@@ -339,14 +326,10 @@ func TestAbortUnblocks(t *testing.T) {
 func TestUseAfterDestroy(t *testing.T) {
 	w := shimtest.NewWorld(t, 1)
 	c := w.Comms[0]
-	if err := c.Finalize(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Finalize())
 	call := shimtest.AllReduce(c, make([]float32, 1))
 	shimtest.WantError(t, shim.Run([]calls.Call{call}), errdefs.ErrDestroyed)
-	if err := c.Destroy(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Destroy())
 	for name, err := range map[string]error{
 		"run": shim.Run([]calls.Call{call}), "check": calls.Check(&call), "finalize": c.Finalize(), "destroy": c.Destroy(),
 		"abort": c.Abort(),

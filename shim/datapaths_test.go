@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
@@ -40,9 +41,7 @@ func TestTransportOfNCCLPaths(t *testing.T) {
 		{[]string{"NCCL_NET", "IB", "NCCL_SHM_DISABLE", "1", "LIGHTPATH_TRANSPORT", "tcp"}, "tcp", "tcp", "tcp"},
 	} {
 		c, err := settings.Of(k.env...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for where, want := range map[string]string{"process": k.process, "host": k.host, "hosts": k.hosts} {
 			if got, err := endpoints.ChooseTransport(tables[where], c); got != want || err != nil {
 				t.Errorf("%v in one %s: %s, %v, want %s", k.env, where, got, err, want)
@@ -69,9 +68,7 @@ func TestNCCLPathsDiffer(t *testing.T) {
 func ranksWith(t *testing.T, n int, environment func(r int) []string) []error {
 	t.Helper()
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return shimtest.Concurrently(t, n, func(r int) error {
 		cfg, err := settings.Of(append(environment(r), "LIGHTPATH_TIMEOUT", "60s")...)
 		if err != nil {
@@ -122,13 +119,9 @@ func TestNoSharedMemory(t *testing.T) {
 	}
 	t.Setenv("NCCL_NET", "IB")
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	said := shimtest.Concurrently(t, 2, func(r int) error {
 		cmd := exec.Command(exe)
 		cmd.Env = append(os.Environ(), "LP_TEST_PROGRAM=rank", fmt.Sprintf("LP_TEST_RANK=%d 2", r),

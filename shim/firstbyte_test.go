@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/session"
@@ -49,16 +50,12 @@ func BenchmarkFirstByte(b *testing.B) {
 				for i := range n {
 					first = time.Time{}
 					start := time.Now()
-					if err := shim.Run(group[i%shapes][0]); err != nil {
-						b.Fatal(err)
-					}
+					require.NoError(b, shim.Run(group[i%shapes][0]))
 					if i >= n-b.N {
 						took += first.Sub(start)
 					}
 				}
-				if err := <-end; err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, <-end)
 				b.ReportMetric(float64(took.Nanoseconds())/float64(b.N), "ns/first-byte")
 			})
 		}

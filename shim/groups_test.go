@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
@@ -97,10 +98,8 @@ func TestUnmatchedSelfSend(t *testing.T) {
 	shimtest.WantError(t, shim.Run([]calls.Call{shimtest.MessageInt32(calls.Send, c, 0, shimtest.Ramp(1, 3))}),
 		errdefs.ErrInvalidUsage, "Send")
 	in := make([]int32, 3)
-	if err := shim.Run([]calls.Call{shimtest.MessageInt32(calls.Recv, c, 0, in),
-		shimtest.MessageInt32(calls.Send, c, 0, shimtest.Ramp(1, 3))}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, shim.Run([]calls.Call{shimtest.MessageInt32(calls.Recv, c, 0, in),
+		shimtest.MessageInt32(calls.Send, c, 0, shimtest.Ramp(1, 3))}))
 	if err := shimtest.CompareInt32(in, shimtest.Ramp(1, 3)); err != nil {
 		t.Error(err)
 	}
@@ -186,9 +185,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 					failed = err
 				}
 			})
-			if failed != nil {
-				t.Fatal(failed)
-			}
+			require.NoError(t, failed)
 			if n != 0 {
 				t.Errorf("%v allocations per group", n)
 			}

@@ -3,6 +3,7 @@ package shim_test
 import (
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
@@ -18,9 +19,7 @@ func TestMemStats(t *testing.T) {
 	c := w.Comms[0]
 	stat := func(s report.MemStat) uint64 {
 		n, err := report.MemStats(c, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return n
 	}
 	if stat(report.MemSuspend) != 0 || stat(report.MemPersist) < 4096 || stat(report.MemSuspended) != 0 {
@@ -30,17 +29,13 @@ func TestMemStats(t *testing.T) {
 	if n := stat(report.MemSuspend); n == 0 || stat(report.MemTotal) != n+stat(report.MemPersist) {
 		t.Errorf("after a call: %d of %d", n, stat(report.MemTotal))
 	}
-	if err := c.Suspend(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Suspend())
 	if stat(report.MemSuspend) != 0 || stat(report.MemSuspended) != 1 {
 		t.Errorf("suspended: %d %d", stat(report.MemSuspend), stat(report.MemSuspended))
 	}
 	_, err := report.MemStats(c, 9)
 	shimtest.WantError(t, err, errdefs.ErrInvalidArgument, "9")
-	if err := c.Destroy(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Destroy())
 	_, err = report.MemStats(c, report.MemTotal)
 	shimtest.WantError(t, err, errdefs.ErrDestroyed)
 }

@@ -8,6 +8,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule/msccl"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
@@ -27,9 +28,7 @@ func TestMSCCLFiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	for _, path := range paths {
 		f, err := msccl.Load(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, kind := range shimtest.OracleKinds {
 			f, err := f.As(calls.Kinds[kind].Collective)
 			if err != nil || !strings.HasPrefix(filepath.Base(path), f.Collective.String()) {
@@ -71,9 +70,7 @@ func TestMSCCLOtherRanks(t *testing.T) {
 // TestMSCCLFilesDiffer checks that ranks with different files refuse each other; the names of the files do not matter.
 func TestMSCCLFilesDiffer(t *testing.T) {
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	errs := shimtest.Concurrently(t, 2, func(r int) error {
 		cfg, err := settings.Of("LIGHTPATH_TIMEOUT", "40s",
 			"LIGHTPATH_ALGORITHM", "allreduce:msccl:"+mscclFiles+[]string{"allreduce-ring-3", "allreduce-halving-8"}[r]+".xml")

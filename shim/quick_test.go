@@ -9,6 +9,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/sharedmem"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -227,9 +228,7 @@ func TestGateOfAnother(t *testing.T) {
 	if !host.UseGate(a.Comms[0], &g, 1<<16) || host.UseGate(b.Comms[0], &g, 2<<16) || g.Owner.Load() != 1<<16 {
 		t.Error("the second communicator has the gate of the first")
 	}
-	if err := a.Comms[0].Destroy(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Comms[0].Destroy())
 	if !host.UseGate(b.Comms[0], &g, 2<<16) || g.Word.Load() != 2<<16 {
 		t.Error("a gate that was given back is not given again")
 	}
@@ -246,9 +245,7 @@ func TestTaught(t *testing.T) {
 	for r, c := range w.Comms {
 		for i, s := range []*float32{&scalar, &later} {
 			op, err := calls.CreatePreMulSum(c, datatype.Float32, unsafe.Pointer(s), s == &later)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			ops[r][i] = op
 		}
 	}
@@ -268,9 +265,7 @@ func TestTaught(t *testing.T) {
 	}
 	run := func(r int) {
 		for _, calls := range all(r) {
-			if err := shim.Run(calls); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, shim.Run(calls))
 		}
 	}
 	run(0)
@@ -296,9 +291,7 @@ func TestTaught(t *testing.T) {
 	group := all(0)
 	n := testing.AllocsPerRun(runs, func() {
 		for _, c := range group {
-			if err := shim.Run(c); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, shim.Run(c))
 		}
 	})
 	if n != 0 && !shimtest.RaceEnabled {
@@ -311,9 +304,7 @@ func TestTaught(t *testing.T) {
 		run(1)
 	}
 	// An operator that ends takes the recipes of the others along, which are learnt again; its own is not.
-	if err := calls.DestroyOp(w.Comms[0], ops[0][0]); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, calls.DestroyOp(w.Comms[0], ops[0][0]))
 	run(0)
 	run(1)
 	if known = recipes(q); len(known) != len(want)+1 || known[len(want)].Op != ops[0][1] ||

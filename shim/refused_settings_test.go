@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/plans/cache"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
@@ -31,13 +32,9 @@ func TestVersionSkew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("LIGHTPATH_TIMEOUT", "50s")
 			id, err := shim.NewUniqueID()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			addr, sec, err := bootstrap.ParseID(&id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			errs := shimtest.Concurrently(t, 2, func(r int) error {
 				if r == 0 {
 					_, err := shim.Init([]shim.InitArgs{{ID: id, Ranks: 2}})
@@ -78,13 +75,9 @@ func TestPlansOfAnotherPlanner(t *testing.T) {
 	if _, err := store.Put(old, made.Entry.Span); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Remove(made.Entry.Name()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, store.Remove(made.Entry.Name()))
 	other, err := cache.Open(store.Dir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if again := shimtest.WarmPlan(t, cfg, fab, 4, other, call); again.Cached {
 		t.Error("the plan of another planner was used")
 	}
@@ -100,9 +93,7 @@ func TestPlanesThatAreNotInterfaces(t *testing.T) {
 	refused := func(says string) {
 		t.Helper()
 		id, err := shim.NewUniqueID()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		_, err = shim.Init([]shim.InitArgs{{ID: id, Ranks: 2, Rank: 0}, {ID: id, Ranks: 2, Rank: 1}})
 		shimtest.WantError(t, err, errdefs.ErrInvalidUsage, "LIGHTPATH_TRANSPORT=ebpf", says)
 	}

@@ -3,6 +3,7 @@ package shim_test
 import (
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/memory"
@@ -18,9 +19,7 @@ func TestRegistrations(t *testing.T) {
 	memory.Add(memory.Region{Base: base, Size: 4096, FD: -1})
 	reg := func(c *shim.Comm, window bool) uint64 {
 		h, err := shim.Register(c, shimtest.FakeAddress(base+1000), 10, window, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return h
 	}
 	plain, window, others := reg(a, false), reg(a, true), reg(b, false)
@@ -48,9 +47,7 @@ func TestRegistrations(t *testing.T) {
 	_, err = shim.Registered(a, plain, false, true)
 	check(err, "not registered")
 	shimtest.WantError(t, memory.Remove(base), errdefs.ErrInvalidUsage, "registered 1 times")
-	if err := b.Destroy(); err != nil { // which gives back what it holds
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Destroy()) // which gives back what it holds
 	if err := memory.Remove(base); err != nil {
 		t.Error(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
@@ -40,9 +41,7 @@ func TestLogKeepsSecrets(t *testing.T) {
 	w := shimtest.NewWorld(t, 2)
 	w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 5))}) })
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, want := range []string{"Lightpath version " + shim.Version, "nranks 2", "transport inproc", "algorithm"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the log does not say %q:\n%s", want, text)
@@ -53,9 +52,7 @@ func TestLogKeepsSecrets(t *testing.T) {
 		t.Errorf("the log does not say that the library is in %q (%v):\n%s", exe, err, text)
 	}
 	_, s, err := bootstrap.ParseID(&membership.Of(w.Comms[0]).Args.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if bytes.Contains(text, s[:]) || strings.Contains(string(text), fmt.Sprintf("%x", s[:])) {
 		t.Error("the log has the secret")
 	}
@@ -72,9 +69,7 @@ func TestVariablesInLog(t *testing.T) {
 	}
 	shimtest.NewWorld(t, 1)
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, want := range []string{"NCCL INFO LIGHTPATH_PLANES set by environment to 2.\n",
 		"NCCL INFO NCCL_P2P_LEVEL set by environment to SYS.\n",
 		"NCCL INFO NCCL_CUMEM_ENABLE set by environment to 1: ignored, LIGHTPATH_DEVICE_PATH says",

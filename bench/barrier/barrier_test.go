@@ -4,15 +4,15 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 // TestRun checks that both modes complete every round in order and that the report adds up.
 func TestRun(t *testing.T) {
 	for _, mode := range []Mode{Spin, Sleep} {
 		r, err := Run(Options{Ranks: 4, Rounds: 200, Warmup: 10, Mode: mode})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Logf("%s: all %+v, each %+v, period %v", mode, r.All, r.Each, r.Period)
 		n := 0
 		for _, b := range r.Histogram {
@@ -40,9 +40,7 @@ func BenchmarkBarrier(b *testing.B) {
 	for _, mode := range []Mode{Spin, Sleep} {
 		b.Run(string(mode), func(b *testing.B) {
 			r, err := Run(Options{Rounds: max(b.N, 10), Mode: mode})
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 			b.ReportMetric(float64(r.All.P50), "p50-ns")
 			b.ReportMetric(float64(r.All.P99), "p99-ns")
 			b.ReportMetric(float64(r.Period), "ns/round")

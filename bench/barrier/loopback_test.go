@@ -1,6 +1,10 @@
 package barrier
 
-import "testing"
+import (
+	"testing"
+
+	"lightpath/internal/require"
+)
 
 // TestLoopback measures over gRPC. Ranks sleep: goroutines that spin on few cores would keep Go's scheduler from
 // polling the network.
@@ -18,15 +22,11 @@ func TestLoopback(t *testing.T) {
 func loopback(t testing.TB, o Options) *Report {
 	t.Helper()
 	dial, stop, err := Loopback(o.Ranks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer stop()
 	o.Dial, o.Name = dial, "gRPC over loopback"
 	r, err := Run(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r
 }
 

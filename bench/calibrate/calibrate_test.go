@@ -16,6 +16,7 @@ import (
 	"lightpath/bench/benchtest"
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/transport/ebpf"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/kernel"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -62,16 +63,12 @@ func TestTermsAddUp(t *testing.T) {
 func allGather(t *testing.T, algorithm string, ranks int, forwarding bool) *plans.Problem {
 	t.Helper()
 	s, err := schedule.Build(schedule.AllGather, algorithm, ranks, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p, _, err := schedule.Problem(s, 1e6, &plans.Problem{
 		Version: plans.Version, Ranks: ranks, Planes: 2, BandwidthGbps: 1, AlphaUS: 70, HopUS: 11, ReconfigUS: 300,
 		ReconfigPerPort: 3, Forwarding: forwarding, Circuits: plans.Simplex, Final: plans.Final{Kind: plans.FinalInitial},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p
 }
 
@@ -114,9 +111,7 @@ func TestEstimateFindsTheCosts(t *testing.T) {
 	want := [costs]float64{-500, 320, 45, 8e-3 / 0.1, 2400}
 	runs := synthetic(want, rand.New(rand.NewPCG(3, 4)))
 	var r Result
-	if err := r.estimate(runs, &runs[0], true); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.estimate(runs, &runs[0], true))
 	for _, c := range []struct {
 		name            string
 		got             *Estimate
@@ -168,9 +163,7 @@ func TestEstimateRefuses(t *testing.T) {
 func TestRunRefuses(t *testing.T) {
 	file := func(text string) string {
 		path := filepath.Join(t.TempDir(), "fabric.yaml")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	const optical = `version: 1
@@ -212,9 +205,7 @@ func TestPredictsAFreshCollective(t *testing.T) {
 	}
 	f, path := fabricInKernel(t, rate)
 	state, _, err := kernel.Up(f, kernel.Options{Overhead: ebpf.FrameOverhead})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	o := Options{
 		Fabric: path, Lightpath: filepath.Join(bin, "lightpath"), Worker: filepath.Join(bin, "lightpath-rank"),
 		Rounds: 1, Iters: 3, // the least that Run accepts
@@ -227,9 +218,7 @@ func TestPredictsAFreshCollective(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		r, err := Run(ctx, o)
 		cancel()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Logf("attempt %d: alpha %+v, hop %+v, bandwidth %+v, reconfiguration %+v, r2 %.4f, %+v",
 			attempt, *r.AlphaUS, *r.HopUS, *r.BandwidthGbps, *r.ReconfigUS, r.R2, r.Check)
 		if r.BandwidthGbps.Value <= 0 || r.ReconfigUS.Value < 0 || r.Check.MeasuredUS <= 0 || r.Check.PredictedUS <= 0 {
@@ -273,9 +262,7 @@ func fabricInKernel(t *testing.T, rate fabric.Rate) (*fabric.Fabric, string) {
 	f := bench.EmulatedFabric(name, filepath.Join(dir, "ocs.sock"), 3, 1, rate, 2*time.Millisecond)
 	f.Planes[0].Interface, f.Forwarding = f.Planes[0].Name, true
 	path, _, err := bench.WriteFabric(dir, f, &fabric.OCSD{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if _, err := kernel.Down(f.Name, true); err != nil {
 			t.Error(err)

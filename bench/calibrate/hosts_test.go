@@ -10,6 +10,7 @@ import (
 
 	"lightpath/bench/benchtest"
 	"lightpath/collectives/transport/ebpf"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/kernel"
 	"lightpath/ocsctl/kernel/agent"
 	"lightpath/ocsctl/kernel/kerneltest"
@@ -32,9 +33,7 @@ func TestTwoHosts(t *testing.T) {
 		t.Errorf("ranks are started with %q %q %q", got(0), got(1), got(2))
 	}
 	r, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Logf("call %+v, alpha %+v, hop %+v, bandwidth %+v, reconfiguration %+v, r2 %.4f", *r.CallUS, *r.AlphaUS, *r.HopUS,
 		*r.BandwidthGbps, *r.ReconfigUS, r.R2)
 	for _, l := range append(r.Lines, r.Check) {
@@ -48,9 +47,7 @@ func TestTwoHosts(t *testing.T) {
 	}
 	for _, h := range f.Hosts {
 		s, err := kernel.Load(kernel.NameOn(f, h.Name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if report, err := kernel.Inspect(s); err != nil || len(report.Problems) > 0 {
 			t.Errorf("%s: %v %q", h.Name, err, report.Problems)
 		}
@@ -62,9 +59,7 @@ func fabricOnHosts(t *testing.T) (*fabric.Fabric, string) {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	const mtu = 9000
 	underlays := kerneltest.Hosts(t, 2, 1, mtu)

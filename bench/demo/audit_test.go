@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/wire"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/emulator"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -95,9 +96,7 @@ func TestAuditPasses(t *testing.T) {
 	// Frames before the first window belong to the warm-up. The audit checks them for losses only.
 	log.Frames = append(log.Frames, frame(0, 3, 2, 3, 999, 5, 6, 0))
 	got, err := a.audit(log, iters)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// Per iteration: 8 frames a rank in step 0; 4 over one circuit and 2 over two in step 1.
 	if want := 3*4*(8+4+2*2) + 1; got.Frames != want || got.Bytes != int64((want-1)*testFrame+999) ||
 		got.Switches != 3*2 || got.Lost != 0 {
@@ -113,9 +112,7 @@ func TestAuditFinds(t *testing.T) {
 		var h wire.Header
 		for i := range log.Frames {
 			r := &log.Frames[i]
-			if err := wire.Decode(r.Label[:], &h); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, wire.Decode(r.Label[:], &h))
 			if r.Start >= origin && int(r.Plane) == plane && int(h.Step) == step && int(r.Src) == src {
 				return r
 			}

@@ -12,6 +12,7 @@ import (
 
 	"lightpath/bench"
 	"lightpath/collectives/schedule"
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
@@ -60,9 +61,7 @@ func TestExperiments(t *testing.T) {
 		if _, err := trial.stateProblem(); err != nil {
 			t.Fatal(err)
 		}
-		if err := trial.Problem.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, trial.Problem.Validate())
 		cct := map[string]float64{}
 		for _, name := range e.Planners {
 			plan, err := planner.Solve(t.Context(), name, trial.Problem,
@@ -73,9 +72,7 @@ func TestExperiments(t *testing.T) {
 				}
 				continue
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			cct[name] = plan.CCTUS
 		}
 		if best := min(cct["swot"], cct["harvest"]); !(best < cct["perstep"]) {
@@ -100,13 +97,9 @@ func TestWriteFabric(t *testing.T) {
 			t.Fatal(err)
 		}
 		config, socket, err := trial.writeFabric(&memoryBackend{}, t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		o, f, err := fabric.LoadOCSD(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		p := f.Problem()
 		q := trial.Problem
 		if p.Ranks != q.Ranks || p.Planes != q.Planes || !plans.SameUS(p.BandwidthGbps, q.BandwidthGbps) ||
@@ -173,9 +166,7 @@ func TestExpected(t *testing.T) {
 	}
 	for algorithm, want := range map[string]bool{"pairwise": true, "bruck": false} {
 		s, err := schedule.Build(schedule.AllToAll, algorithm, 8, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if independent(s) != want {
 			t.Errorf("%s: independent %v", algorithm, !want)
 		}

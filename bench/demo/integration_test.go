@@ -10,6 +10,7 @@ import (
 
 	"lightpath/bench"
 	"lightpath/bench/benchtest"
+	"lightpath/internal/require"
 )
 
 // installed returns options that use what make built, or skips.
@@ -27,9 +28,7 @@ func installed(t *testing.T) *Options {
 func TestTrial(t *testing.T) {
 	o := installed(t)
 	trial, err := runTrial(t.Context(), o, &experiments()[0], "swot")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if trial.Infeasible != nil || trial.Wrong != 0 || trial.Plan == nil || trial.Plan.Planner != "swot" {
 		t.Fatalf("infeasible %v, %d wrong, plan %v", trial.Infeasible, trial.Wrong, trial.Plan)
 	}
@@ -45,13 +44,9 @@ func TestTrial(t *testing.T) {
 	}
 	trial.Experiment.Planners = nil
 	report := filepath.Join(t.TempDir(), "index.html")
-	if err := writeReport(report, []*Trial{trial}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, writeReport(report, []*Trial{trial}))
 	page, err := os.ReadFile(report)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, want := range []string{"<svg", "swot", "lightpath-zoom", "<script>", trial.Experiment.Title} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the report does not show %q", want)

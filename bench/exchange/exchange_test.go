@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lightpath/bench/benchtest"
+	"lightpath/internal/require"
 	"lightpath/plans/fabric"
 )
 
@@ -34,9 +35,7 @@ func TestRun(t *testing.T) {
 	o.Matrices = []Matrix{{Name: "same", Demand: func(int) [][]float64 { return skewed(0) }},
 		{Name: "fresh", Demand: skewed, Fresh: true}}
 	results, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(results) != 4 {
 		t.Fatalf("%d results", len(results))
 	}
@@ -80,9 +79,7 @@ func TestPredict(t *testing.T) {
 {"event":"program","rank":0,"collective":"alltoallv","predicted_us":9}
 {"event":"program","rank":0,"collective":"alltoallv","predicted_us":10}
 `
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	for _, c := range []struct {
 		path      string
 		exchanges int

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lightpath/bench"
+	"lightpath/internal/require"
 )
 
 // TestCheck bends a good result in every way that must not pass.
@@ -99,9 +100,7 @@ func TestTables(t *testing.T) {
 		{Name: "b", Fault: "three", Took: 12345 * time.Millisecond, Bound: time.Minute, Problem: "not so"},
 	}
 	var text, table strings.Builder
-	if err := errors.Join(Write(&text, results), WriteMarkdown(&table, results)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(Write(&text, results), WriteMarkdown(&table, results)))
 	for _, want := range []string{"a: one | two\n  results again after 1.2ms (at most 1s); 0 operations",
 		"ranks: rank 1 <dark>\n", "error on every rank after 12s", "PROBLEM: not so"} {
 		if !strings.Contains(text.String(), want) {
@@ -137,9 +136,7 @@ func TestWait(t *testing.T) {
 // TestProcess: the output of a process is read. If a process ends early, the error has its last output.
 func TestProcess(t *testing.T) {
 	p, err := start(t.Context(), "the shell", "/bin/sh", "-c", "echo ready >&2; echo done for >&2; exit 3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if text, err := p.await("ready", 0); err != nil || text != "ready" {
 		t.Errorf("%q, %v", text, err)
 	}

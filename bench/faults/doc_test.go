@@ -6,18 +6,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 // TestTableNamesTests: every test that the table of faults in docs/design names is there.
 func TestTableNamesTests(t *testing.T) {
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(root, "docs", "design", "faults.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, table, found := strings.Cut(string(text), "## Faults, and the tests that inject them")
 	table, _, ended := strings.Cut(table, "\n## ")
 	if !found || !ended {
@@ -35,9 +33,7 @@ func TestTableNamesTests(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	named := regexp.MustCompile(`\b\w+\.Test\w+`).FindAllString(table, -1)
 	if len(named) < 50 {
 		t.Errorf("the table names %d tests", len(named))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -200,11 +201,7 @@ func (j *job) signal(rank int, s os.Signal) error {
 func (j *job) failures() map[int]failure {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	all := make(map[int]failure, len(j.failed))
-	for r, f := range j.failed {
-		all[r] = f
-	}
-	return all
+	return maps.Clone(j.failed)
 }
 
 // awaitFailures waits until every rank except but has reported an error. It returns the time of the last report.

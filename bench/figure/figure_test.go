@@ -20,6 +20,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -41,9 +43,7 @@ func quick(t *testing.T, paper, name string) *Figure {
 func fresh(t *testing.T, paper, name string) *Figure {
 	t.Helper()
 	f, err := Make(t.Context(), paper, name, Options{Quick: true, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return f
 }
 
@@ -65,9 +65,7 @@ func TestFigures(t *testing.T) {
 				checkCSV(t, r.name, f.Table.CSV())
 				if len(f.Panels) > 0 {
 					data, err := f.SVG()
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					checkSVG(t, data, f)
 				}
 			}
@@ -83,14 +81,10 @@ func TestFigures(t *testing.T) {
 func checkFiles(t *testing.T, f *Figure) {
 	t.Helper()
 	paths, err := f.Write(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		switch filepath.Ext(path) {
 		case ".csv":
 			checkCSV(t, path, data)
@@ -126,9 +120,7 @@ func checkJSON(t *testing.T, data []byte, f *Figure) {
 		Rows          [][]any
 		Printed       struct{ Rows [][]any }
 	}
-	if err := json.Unmarshal(data, &back); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(data, &back))
 	if back.Paper+back.Figure != f.Paper+f.Name || len(back.Rows) != len(f.Table.Rows) ||
 		len(back.Printed.Rows) != len(f.Claims) {
 		t.Errorf("%+v", back)
@@ -186,9 +178,7 @@ func checkSVG(t *testing.T, data []byte, f *Figure) {
 func checkPNG(t *testing.T, data []byte) {
 	t.Helper()
 	img, err := png.Decode(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	size := img.Bounds().Size()
 	if size.X < 600 || size.Y < 400 {
 		t.Errorf("%v pixels", size)
@@ -220,18 +210,12 @@ func TestGolden(t *testing.T) {
 		got := quick(t, paper, name).Table
 		path := filepath.Join("testdata", stem+".csv")
 		if *update {
-			if err := os.WriteFile(path, got.CSV(), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(path, got.CSV(), 0o644))
 		}
 		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !reflect.DeepEqual(got.Columns, want[0]) || len(got.Rows) != len(want)-1 {
 			t.Fatalf("%s: columns %v, %d rows", stem, got.Columns, len(got.Rows))
 		}
@@ -274,9 +258,7 @@ func TestRepeats(t *testing.T) {
 		t.Error("two runs, two tables")
 	}
 	x, err := a.SVG()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if y, err := b.SVG(); err != nil || !bytes.Equal(x, y) {
 		t.Error("two runs, two pictures", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 )
 
 // script plays STREAM: copies take 1 us, ordinary additions 4 us and the other loops 2 us.
@@ -18,18 +19,14 @@ while read loop; do case $loop in copy*) echo 1000;; add) echo 4000;; *) echo 20
 
 func options(t *testing.T, text string) *Options {
 	stream := filepath.Join(t.TempDir(), "stream")
-	if err := os.WriteFile(stream, []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(stream, []byte(text), 0o700))
 	return &Options{Stream: stream, Type: datatype.Float32, Bytes: 64 << 10, Threads: []int{1, 3}, Sources: []int{2, 5},
 		Rounds: 3}
 }
 
 func TestRates(t *testing.T) {
 	lines, err := Run(t.Context(), options(t, script))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := map[string]float64{"copy": 2 * 65.536, "copy-nt": 2 * 65.536, "add": 3 * 16.384, "add-nt": 3 * 32.768,
 		"triad": 3 * 32.768, "triad-nt": 3 * 32.768}
 	ours := map[string]int{"copy past the caches": 2, "sum into a source": 3, "sum of 2": 3, "sum of 2 past the caches": 3,

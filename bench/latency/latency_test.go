@@ -10,6 +10,7 @@ import (
 	"lightpath/bench"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
+	"lightpath/internal/require"
 )
 
 // options measure two ranks that a script plays. A call of rank r takes 1000 (r + 1) ns, except the last call of rank
@@ -22,9 +23,7 @@ grep -q ' iters=3 .*mode=each' "$2" || exit 3
 [ $rank = 0 ] && calls='[0,1000],[2000,3000],[4000,5000]' || calls='[0,2000],[2000,4000],[4000,13000]'
 echo '{"rank":'$rank',"collective":"allreduce","bytes":8,"count":2,"time_us":5,"wrong":'$rank',"iters_ns":['$calls']}'
 `
-	if err := os.WriteFile(worker, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(worker, []byte(script), 0o700))
 	return &Options{
 		Spec:  bench.Spec{Collective: schedule.AllReduce, Type: datatype.Float32, Op: datatype.Sum, MinBytes: 8, Iters: 3},
 		Ranks: bench.Ranks{N: 2, Transport: "shm", Worker: worker, Deadline: time.Minute},
@@ -66,14 +65,10 @@ func TestLoadThatEnds(t *testing.T) {
 	o.Commands[Go] = []string{"sh", "-c", "echo out of garbage >&2; echo $$ > " + ready + "; exit 1"}
 	// The ranks begin after the load has ended. It is then a zombie, since its parent has not waited for it yet.
 	script, err := os.ReadFile(o.Ranks.Worker)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	wait := "\nuntil grep -q '^State:.Z' /proc/$(cat " + ready + ")/status; do sleep 0.01; done\n"
 	waits := strings.Replace(string(script), "\n", wait, 1)
-	if err := os.WriteFile(o.Ranks.Worker, []byte(waits), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(o.Ranks.Worker, []byte(waits), 0o700))
 	o.Loads = []Load{Go}
 	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "out of garbage") {
 		t.Errorf("%v; want the output of the load that has ended", err)

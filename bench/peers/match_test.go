@@ -17,6 +17,7 @@ import (
 	"lightpath/bench/benchtest"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
+	"lightpath/internal/require"
 )
 
 // The test binary is a rank: with this variable set it behaves as its value says.
@@ -79,9 +80,7 @@ func fakeRank(what, job string) int {
 
 func fake(t *testing.T, name, what string) Contender {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return Contender{Name: name, commands: func(_ *Programs, _ setting, job []string) (all []command) {
 		for _, j := range job {
 			all = append(all, command{argv: []string{self, "--job", j}, env: []string{rankVar + "=" + what}})
@@ -109,9 +108,7 @@ func play(t *testing.T, chosen ...Contender) (*Document, error) {
 func TestMatch(t *testing.T) {
 	d, err := play(t, fake(t, Subject, "good"), fake(t, "openmpi", "wrong"), fake(t, "mpich", "slow"),
 		fake(t, "gloo", "poor"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var bytes []int64
 	for _, p := range d.Points {
 		bytes = append(bytes, p.Bytes)
@@ -141,9 +138,7 @@ func TestMatch(t *testing.T) {
 // TestCalibrate: a first round that takes much longer than the others does not choose how long samples are.
 func TestCalibrate(t *testing.T) {
 	d, err := play(t, fake(t, Subject, "cold"), fake(t, "mpich", "slow"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, p := range d.Points {
 		if p.Iters != 2000 || p.Contenders[Subject].Iters != 0 {
 			t.Errorf("%s: %d and %d iterations; want the 2000 that take 20 ms, of everybody", p, p.Iters,
@@ -180,9 +175,7 @@ func TestMatchWrongSubject(t *testing.T) {
 func TestSessionTimeout(t *testing.T) {
 	c := fake(t, "mpich", "silent")
 	s, err := startSession(t.Context(), &c, &Programs{}, setting{ranks: 2, cores: 2}, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.timeout = 10 * time.Millisecond
 	if _, _, err := s.run("run"); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a silent rank: %v, want a deadline exceeded", err)
@@ -213,9 +206,7 @@ func TestInstalled(t *testing.T) {
 			}
 			s, err := startSession(context.WithoutCancel(t.Context()), &known, &p, setting{transport: "shm", ranks: 2, cores: 1},
 				2*time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer s.close()
 			spec := bench.Spec{Type: datatype.Float32, Op: datatype.Sum, Iters: 2, Check: true}
 			for _, c := range []schedule.Collective{schedule.AllReduce, schedule.AllToAll, schedule.AllGather,
@@ -243,9 +234,7 @@ func TestChoose(t *testing.T) {
 	if _, _, err := choose(nil, &p); err == nil || !strings.Contains(err.Error(), "run make") {
 		t.Errorf("without a rank of our own: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(p.Bin, "lightpath-rank"), nil, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(p.Bin, "lightpath-rank"), nil, 0o700))
 	chosen, why, err := choose(nil, &p)
 	if err != nil || slices.ContainsFunc(chosen, func(c Contender) bool { return c.plain && c.Name != Subject }) {
 		t.Errorf("%v, %v; want none but the subject's", chosen, err)
@@ -279,13 +268,9 @@ func TestResume(t *testing.T) {
 	}
 	run := func(sizes []int64, until time.Time) (*Document, int) {
 		before, err := Read(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		d := &Document{Cores: 2, Rounds: o.Rounds}
-		if err := d.goOn(before); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.goOn(before))
 		measured := 0
 		with := *o
 		with.Sizes, with.Timeout = sizes, time.Minute
@@ -293,9 +278,7 @@ func TestResume(t *testing.T) {
 		with.Save = func(d *Document) error { return d.Save(dir) }
 		m := match{o: &with, d: d, setting: setting{transport: "shm", ranks: 2, cores: 2}, until: until}
 		defer m.end()
-		if err := m.play(t.Context(), []Contender{fake(t, Subject, "good"), fake(t, "mpich", "slow")}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, m.play(t.Context(), []Contender{fake(t, Subject, "good"), fake(t, "mpich", "slow")}))
 		d.sort()
 		return d, measured
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lightpath/bench/figure"
+	"lightpath/internal/require"
 )
 
 // TestReports makes every report in its quick form and reads its JSON back.
@@ -24,27 +25,19 @@ func TestReports(t *testing.T) {
 				t.Skip("short")
 			}
 			report, err := Make(t.Context(), r.name, figure.Options{Quick: true, Runs: 1, Seed: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			dir := t.TempDir()
 			paths, err := report.Write(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			data, err := os.ReadFile(filepath.Join(dir, "lightpath-"+r.name+".json"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			var back struct {
 				Figure  string
 				Machine Machine
 				Columns []string
 				Rows    [][]any
 			}
-			if err := json.Unmarshal(data, &back); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, json.Unmarshal(data, &back))
 			if back.Figure != r.name || back.Machine.CPUs < 1 || back.Machine.Go == "" || len(back.Rows) == 0 {
 				t.Errorf("%+v", back)
 			}
@@ -82,9 +75,7 @@ func checkRatios(t *testing.T, r *figure.Figure) {
 // TestExample: Figure 5 of SWOT, in its printed numbers.
 func TestExample(t *testing.T) {
 	f := &figure.Figure{}
-	if err := addExample(t.Context(), f, figure.Options{}, time.Second); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, addExample(t.Context(), f, figure.Options{}, time.Second))
 	for _, c := range f.Claims {
 		if c.Ours != c.Printed {
 			t.Errorf("%v", c)

@@ -40,17 +40,22 @@ func (c Config) complete() Config {
 	return c
 }
 
-// Run runs a world to its end: after cfg.Operations operations all faults heal, and every communicator must be served
-// again. The result depends on cfg and the choices only.
+// Run runs a world to its end: after cfg.Operations operations all faults end, and every job must be served again. The
+// result depends on cfg and the choices only.
 func Run(cfg Config, c Chooser) *Result {
-	cfg = cfg.complete()
-	r := &Result{Coverage: Coverage{}}
-	for op := range cfg.Operations {
-		r.Trace.Lines = append(r.Trace.Lines, Line{Kind: Internal, From: "world", Text: fmt.Sprint("operation ", op, c.Choose(2))})
-		r.Operations++
+	w, err := newWorld(cfg.complete(), c)
+	if err != nil {
+		return &Result{Violation: fmt.Errorf("%s: %w", panics, err)}
 	}
-	return r
+	w.run()
+	return w.result
 }
 
 // FaultNames returns the names of all faults, sorted.
-func FaultNames() []string { return nil }
+func FaultNames() []string {
+	var names []string
+	for _, k := range faultKinds {
+		names = append(names, k.name)
+	}
+	return names
+}

@@ -26,7 +26,7 @@ func (s *Summary) Add(r *Result) {
 		s.Coverage = Coverage{}
 	}
 	s.Coverage.Add(r.Coverage)
-	s.Hash = r.Trace.Hash()
+	s.Hash = r.Trace.Hash
 }
 
 // Runner makes a run, as [Run] does.

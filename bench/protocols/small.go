@@ -11,8 +11,6 @@ import (
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/plans/circuit"
-	"lightpath/shim/arbiter"
-	"lightpath/shim/control"
 	"lightpath/shim/planning"
 )
 
@@ -39,7 +37,7 @@ type smallComm struct {
 // small is a run of a small world.
 type small struct {
 	cfg   smallConfig
-	now   int64
+	clock int64
 	token uint64
 	core  *controller.Core // of the controller in charge; nil: it has crashed
 	steps []smallStep      // that may happen next
@@ -49,12 +47,13 @@ type small struct {
 	records []journal.State
 	writes  []smallWrite // that the journal has not confirmed, in order
 	planes  []smallPlane
-	hosts   []*smallHost // by port
-	groups  []*smallGroup
+	hosts   []*host                 // by port
+	at      []controller.Attachment // by port, at the controller in charge
+	groups  []*group
 	settled func(plane int) // news of planes to the core
 	local   []func()        // calls between actors on one host, in this step
 	epochs  map[smallEpoch]circuit.Permutation
-	agreed  map[smallPost]bool
+	posted  map[smallPost]bool
 	crashed bool
 }
 
@@ -128,21 +127,21 @@ func smallStart(cfg smallConfig) func() (Space, error) {
 }
 
 func newSmall(cfg smallConfig, print *fingerprinter) (*small, error) {
-	w := &small{cfg: cfg, now: int64(time.Hour), records: make([]journal.State, cfg.planes), print: print,
-		epochs: map[smallEpoch]circuit.Permutation{}, agreed: map[smallPost]bool{}}
+	w := &small{cfg: cfg, clock: int64(time.Hour), records: make([]journal.State, cfg.planes), print: print,
+		epochs: map[smallEpoch]circuit.Permutation{}, posted: map[smallPost]bool{}, at: make([]controller.Attachment, cfg.ports)}
 	for range cfg.planes {
 		w.planes = append(w.planes, smallPlane{light: cfg.start.Clone(), frames: make([]smallFrame, cfg.ports)})
 	}
 	for p := range cfg.ports {
-		h := &smallHost{w: w, port: p, planes: make([]smallNews, cfg.planes), held: map[uint64]uint64{},
-			wants: map[uint64]uint64{}, refused: map[smallRefusal]error{}}
-		for j := range h.planes {
-			h.planes[j].m = circuit.AllDark(cfg.ports)
-		}
-		w.hosts = append(w.hosts, h)
+		w.hosts = append(w.hosts, newHost(w, p, cfg.ports, cfg.planes))
 	}
-	for i := range cfg.comms {
-		w.groups = append(w.groups, newSmallGroup(w, i))
+	for i, c := range cfg.comms {
+		own := &groupConfig{id: uint64(i) + 1, ports: c.ports, size: cfg.ports, planes: cfg.planes,
+			operations: c.operations, timeout: time.Minute, busy: cfg.busy}
+		if c.parent >= 0 {
+			own.parent = w.groups[c.parent]
+		}
+		w.groups = append(w.groups, newGroup(w, own, func(port int) *host { return w.hosts[port] }))
 	}
 	if err := w.takeover(); err != nil {
 		return nil, err
@@ -174,8 +173,8 @@ func (w *small) Steps() int {
 		}
 	}
 	for p, h := range w.hosts {
-		add(len(h.down) > 0, stepDown, p, 0)
-		add(len(h.up) > 0 && w.core != nil, stepUp, p, 0)
+		add(len(h.down.waiting) > 0, stepDown, p, 0)
+		add(len(h.up.waiting) > 0 && w.core != nil, stepUp, p, 0)
 	}
 	add(len(w.writes) > 0 && w.core != nil, stepJournal, 0, 0)
 	for j := range w.planes {
@@ -188,13 +187,13 @@ func (w *small) Steps() int {
 	}
 	for i, g := range w.groups {
 		for r, m := range g.members {
-			add(len(m.toLeader) > 0, stepToLeader, i, r)
-			add(len(m.toRank) > 0, stepToRank, i, r)
+			add(len(m.toLeader.waiting) > 0, stepToLeader, i, r)
+			add(len(m.toRank.waiting) > 0, stepToRank, i, r)
 		}
 	}
 	for i, g := range w.groups {
 		for r, m := range g.members {
-			add(m.stage == smallIdle && m.ended < g.cfg.operations && g.failed == nil, stepAsk, i, r)
+			add(m.stage == idle && m.ended < g.cfg.operations && g.failed == nil, stepAsk, i, r)
 		}
 		add(g.idle && g.failed == nil, stepIdle, i, 0)
 	}
@@ -211,9 +210,9 @@ func (w *small) Name(step int) string {
 	s := &w.steps[step]
 	switch s.kind {
 	case stepUp:
-		return fmt.Sprintf("%s %d: %+v", s.kind, s.at, w.hosts[s.at].up[0])
+		return fmt.Sprintf("%s %d: %+v", s.kind, s.at, w.hosts[s.at].up.waiting[0])
 	case stepDown:
-		return fmt.Sprintf("%s %d: %+v", s.kind, s.at, w.hosts[s.at].down[0])
+		return fmt.Sprintf("%s %d: %+v", s.kind, s.at, w.hosts[s.at].down.waiting[0])
 	case stepToLeader, stepToRank, stepAsk:
 		return fmt.Sprintf("%s: communicator %d rank %d", s.kind, s.at, s.rank)
 	}
@@ -226,14 +225,10 @@ func (w *small) Do(step int) error {
 	switch s.kind {
 	case stepUp:
 		h := w.hosts[s.at]
-		m := h.up[0]
-		h.up = h.up[1:]
-		w.serve(h, m)
+		w.serve(h, h.up.next())
 	case stepDown:
 		h := w.hosts[s.at]
-		m := h.down[0]
-		h.down = h.down[1:]
-		h.take(m)
+		h.take(h.down.next())
 	case stepJournal:
 		w.journal()
 	case stepOrder:
@@ -247,20 +242,16 @@ func (w *small) Do(step int) error {
 	case stepFrame:
 		w.arrive(s.at, s.rank)
 	case stepToLeader:
-		m := w.groups[s.at].members[s.rank]
-		q := m.toLeader[0]
-		m.toLeader = m.toLeader[1:]
+		q := w.groups[s.at].members[s.rank].toLeader.next()
 		w.groups[s.at].take(&q)
 	case stepToRank:
 		m := w.groups[s.at].members[s.rank]
-		q := m.toRank[0]
-		m.toRank = m.toRank[1:]
+		q := m.toRank.next()
 		m.take(&q)
 	case stepAsk:
 		w.groups[s.at].members[s.rank].ask()
 	case stepIdle:
-		w.groups[s.at].idle = false
-		w.groups[s.at].step(arbiter.Event{Kind: arbiter.Expired, Timer: arbiter.IdleTimer})
+		w.groups[s.at].expire()
 	case stepCrash:
 		w.crash()
 	case stepTakeover:
@@ -268,7 +259,7 @@ func (w *small) Do(step int) error {
 			return err
 		}
 	case stepTime:
-		w.now = w.core.Step()
+		w.clock = w.core.Step()
 	}
 	for len(w.local) > 0 {
 		f := w.local[0]
@@ -282,11 +273,31 @@ func (w *small) Do(step int) error {
 }
 
 // violate notes a violation of an invariant.
-func (w *small) violate(format string, args ...any) {
+func (w *small) violate(invariant, format string, args ...any) {
 	if w.bad == nil {
-		w.bad = fmt.Errorf(format, args...)
+		w.bad = fmt.Errorf(invariant+": "+format, args...)
 	}
 }
+
+// now implements [ground].
+func (w *small) now(*host) time.Time { return time.Unix(0, w.clock) }
+
+// later implements [ground].
+func (w *small) later(f func()) { w.local = append(w.local, f) }
+
+// agreed implements [ground].
+func (w *small) agreed(h *host, p *agree) {
+	w.posted[smallPost{h.port, p.plane, p.epoch, p.target.Digest()}] = true
+}
+
+// group implements [ground].
+func (w *small) group(holder uint64) *group { return w.groups[holder-1] }
+
+// The explorer decides when a timer expires, looks for failures after each step, and has one ticket.
+func (*small) timer(*group, time.Duration) {}
+func (*small) failed(*group, error)        {}
+func (*small) ended(*member)               {}
+func (*small) ticket(*member, []byte)      {}
 
 // moving reports whether a device moves. A controller that takes over waits for that: see switches.New.
 func (w *small) moving() bool {
@@ -361,7 +372,7 @@ func (w *small) takeover() error {
 			cfg.Recovered = append(cfg.Recovered, w.records[j].Recovered())
 		}
 	}
-	core, err := controller.NewManual(cfg, func() int64 { return w.now })
+	core, err := controller.NewManual(cfg, func() int64 { return w.clock })
 	if err != nil {
 		return err
 	}
@@ -372,7 +383,7 @@ func (w *small) takeover() error {
 		}
 	}
 	for _, h := range w.hosts {
-		h.up = append(h.up, smallHello{h.claims()})
+		h.up.send(h.hello())
 	}
 	return nil
 }
@@ -383,7 +394,7 @@ func (w *small) crash() {
 	w.crashed = true
 	w.writes, w.settled = nil, nil
 	for _, h := range w.hosts {
-		h.up, h.down, h.ready, h.at = nil, nil, false, nil
+		h.up.waiting, h.down.waiting, h.ready = nil, nil, false
 	}
 	orders := make([]*controller.Move, len(w.planes))
 	for j := range w.planes {
@@ -454,7 +465,7 @@ func (w *small) begin(plane int) {
 	m := pl.order
 	pl.order = nil
 	if m.Token < pl.token || !pl.light.Equal(m.From) {
-		w.violate("plane %d: an order of controller %d from %v, light %v", plane, m.Token, m.From, pl.light)
+		w.violate("old order", "plane %d: an order of controller %d from %v, light %v", plane, m.Token, m.From, pl.light)
 		return
 	}
 	pl.token, pl.target = m.Token, m.To
@@ -465,36 +476,90 @@ func (w *small) begin(plane int) {
 		}
 		pl.light[port] = circuit.Dark
 		if f := &pl.frames[port]; f.on && !f.ended {
-			w.violate("plane %d moves at epoch %d while data of port %d is on its circuit", plane, m.Epoch, port)
+			w.violate("frame on a moving circuit", "plane %d moves at epoch %d while data of port %d is on its circuit", plane, m.Epoch, port)
 		}
-		if !w.agreed[smallPost{port, plane, m.Epoch, m.To.Digest()}] {
-			w.violate("plane %d moves at epoch %d to %v without the agreement of port %d", plane, m.Epoch, m.To, port)
+		if !w.posted[smallPost{port, plane, m.Epoch, m.To.Digest()}] {
+			w.violate("no agreement", "plane %d moves at epoch %d to %v without the agreement of port %d", plane, m.Epoch, m.To, port)
 		}
 	}
 }
 
+// serve makes the controller handle a message of a host.
+func (w *small) serve(h *host, m any) {
+	var err error
+	at := &w.at[h.port]
+	switch m := m.(type) {
+	case hello:
+		sink := &smallSink{w: w, h: h}
+		*at, err = w.core.Attach(sink, controller.AttachOptions{Port: h.port, Held: m.held, Known: m.known})
+		shot, _ := w.core.Snapshot() // the core has not stopped
+		h.down.send(welcome{held: m.held, states: sink.early, past: pastOf(&shot), token: w.token})
+		sink.early, sink.ready = nil, true
+	case agree:
+		err = (*at).Post(m.plane, m.epoch, m.holder, m.target)
+	case acquire:
+		err = (*at).Acquire(m.id, m.mask, m.holder)
+	case release:
+		err = (*at).Release(m.mask, m.holder)
+	}
+	if err != nil {
+		w.violate("refused", "port %d: %+v: %v", h.port, m, err)
+	}
+}
+
+// smallSink sends the core's news to a host. The first ones are part of the welcome.
+type smallSink struct {
+	w     *small
+	h     *host
+	early []news
+	ready bool
+}
+
+// Changed implements [controller.Sink].
+func (s *smallSink) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
+	n := news{plane, epoch, m, fault}
+	s.w.published(plane, &n)
+	if !s.ready {
+		s.early = append(s.early, n)
+		return
+	}
+	s.h.down.send(n)
+}
+
+// Refused implements [controller.Sink].
+func (s *smallSink) Refused(plane int, holder uint64, why error) {
+	s.h.down.send(refused{refusal{plane, holder}, why})
+}
+
+// Granted implements [controller.Sink].
+func (s *smallSink) Granted(id, mask uint64, err error) { s.h.down.send(grant{id, mask, err}) }
+
+// Closed implements [controller.Sink].
+func (*smallSink) Closed(error) {}
+
 // published notes the map of an epoch that a controller publishes. It must be the same for all time.
-func (w *small) published(plane int, n *smallNews) {
+func (w *small) published(plane int, n *news) {
 	if n.fault != nil {
 		return
 	}
 	k := smallEpoch{plane, n.epoch}
 	if known := w.epochs[k]; known != nil && !known.Equal(n.m) {
-		w.violate("plane %d: epoch %d has map %v, and later %v", plane, n.epoch, known, n.m)
+		w.violate("two maps of one epoch", "plane %d: epoch %d has map %v, and later %v", plane, n.epoch, known, n.m)
 	}
 	w.epochs[k] = n.m
 }
 
 // send puts data of a group on a circuit.
-func (w *small) send(plane, from, to, group int) {
+func (w *small) send(plane, from, to int, g *group) (arrived func() bool) {
 	pl := &w.planes[plane]
 	if f := &pl.frames[from]; f.on && !f.ended {
-		w.violate("plane %d port %d: data before the earlier data has arrived", plane, from)
+		w.violate("lost data", "plane %d port %d: data before the earlier data has arrived", plane, from)
 	}
-	pl.frames[from] = smallFrame{on: true, group: group, to: to}
+	pl.frames[from] = smallFrame{on: true, group: int(g.cfg.id) - 1, to: to}
 	if pl.light[from] != to {
-		w.violate("plane %d: data of port %d for port %d is lost: its circuit leads to %d", plane, from, to, pl.light[from])
+		w.violate("lost data", "plane %d: data of port %d for port %d: its circuit leads to %d", plane, from, to, pl.light[from])
 	}
+	return func() bool { return pl.frames[from].ended }
 }
 
 // arrive ends the way of a frame.
@@ -524,14 +589,8 @@ func (w *small) Fingerprint() uint64 {
 // newSmallPrint returns the fingerprinter of small worlds.
 func newSmallPrint() *fingerprinter {
 	return newFingerprinter("controller.Config", "controller.Core", "planning.Site", "time.Location",
-		"protocols.smallConfig", "protocols.smallComm", "small.steps", "small.print",
+		"protocols.smallConfig", "protocols.smallComm", "protocols.groupConfig", "small.steps", "small.print",
 		"Machine.actions", "Machine.clock", "Machine.request", "Machine.ranks", "Machine.ports", "barrier.spare")
 }
 
 var _ Space = (*small)(nil)
-
-// smallMessage is a copy of a message whose body its sender uses again.
-func smallMessage(m control.Message, from int) control.Message {
-	m.From, m.Body = uint16(from), slices.Clone(m.Body)
-	return m
-}

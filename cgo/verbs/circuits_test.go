@@ -15,6 +15,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule/oracle"
 	"lightpath/collectives/transport"
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/local"
@@ -106,21 +107,15 @@ func circuits(t *testing.T) *crossConnect {
 		Controller: fabric.Controller{Endpoints: []string{"unix:" + socket}},
 	}
 	path := filepath.Join(t.TempDir(), "fabric.yaml")
-	if err := os.WriteFile(path, f.Encode(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, f.Encode(), 0o600))
 	core, err := controller.Start(controller.Config{
 		Name: f.Name, Ports: len(named), Device: sw, SettleTimeout: time.Minute,
 		Planes: []controller.PlaneConfig{{Name: "p0", BandwidthBitsPerSec: 1e8, Reconfig: time.Millisecond}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(core.Close)
 	server, err := local.Serve(core, local.Options{Socket: socket, DataPlane: ocsctl.DataNone, Version: shim.Version})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(server.Close)
 	for name, value := range map[string]string{
 		"LIGHTPATH_FABRIC": path, "LIGHTPATH_TIMEOUT": "120s", "LIGHTPATH_PLANNER": "perstep",

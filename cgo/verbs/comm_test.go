@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/schedule/oracle"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/endpoints"
@@ -49,17 +50,13 @@ func join(t *testing.T, ranks int) []*shim.Comm {
 	t.Helper()
 	endpoints.UseVerbs(Library{})
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	args := make([]shim.InitArgs, ranks)
 	for r := range args {
 		args[r] = shim.InitArgs{ID: id, Ranks: ranks, Rank: r, Device: r}
 	}
 	comms, err := shim.Init(args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return comms
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/endpoints"
@@ -74,21 +75,15 @@ func rankProcesses(t *testing.T, ranks int, timeout string) []process {
 	rdmaEnvironment(t, len(ends(t)))
 	t.Setenv("LIGHTPATH_TIMEOUT", timeout)
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all := make([]process, ranks)
 	for r := range all {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d %s", rankEnv, r, ranks, hex.EncodeToString(id[:])))
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 		all[r] = process{cmd.Process, bufio.NewScanner(out)}
 	}
@@ -119,9 +114,7 @@ func (p process) fails(t *testing.T, rank int, want ...string) string {
 func TestKilledRank(t *testing.T) {
 	const ranks, victim = 3, 2
 	all := rankProcesses(t, ranks, "60s")
-	if err := all[victim].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, all[victim].Kill())
 	for r := range victim {
 		all[r].fails(t, r, fmt.Sprintf("rank %d", victim))
 	}
@@ -132,9 +125,7 @@ func TestKilledRank(t *testing.T) {
 func TestStoppedRank(t *testing.T) {
 	const ranks, victim = 3, 2
 	all := rankProcesses(t, ranks, "20s")
-	if err := all[victim].Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, all[victim].Signal(unix.SIGSTOP))
 	for r := range victim {
 		s := all[r].fails(t, r, "timed out", fmt.Sprintf("rank %d", victim), fmt.Sprintf("process %d) is stopped",
 			all[victim].Pid))
@@ -142,8 +133,6 @@ func TestStoppedRank(t *testing.T) {
 			t.Errorf("rank %d does not say where: %q", r, s)
 		}
 	}
-	if err := all[victim].Signal(unix.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, all[victim].Signal(unix.SIGCONT))
 	all[victim].fails(t, victim)
 }

@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
+	"lightpath/internal/require"
 )
 
 // devicesEnv names the two ends of each plane: "rxea0,rxeb0 rxea1,rxeb1". vm/run.sh sets it.
@@ -32,9 +33,7 @@ func ends(t testing.TB) [][2]rdma.Device {
 		a, b, _ := strings.Cut(p, ",")
 		for i, name := range []string{a, b} {
 			d, err := Library{}.Open(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			d = &once{Device: d}
 			t.Cleanup(func() { transporttest.Close(t, d) })
 			pair[i] = d
@@ -75,18 +74,14 @@ func connect(t testing.TB, devices [][2]rdma.Device, ranks, planes int, o rdma.L
 			o.Planes = append(o.Planes, rdma.PlaneOptions{Device: devices[p%len(devices)][r%2], Port: 1, GIDIndex: -1})
 		}
 		l, err := rdma.Listen(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { transporttest.Close(t, l) })
 		listeners[r], addrs[r] = l, l.Addrs()
 	}
 	endpoints := make([]transport.Endpoint, ranks)
 	for r, l := range listeners {
 		e, err := rdma.Connect(l, rdma.Options{Addrs: addrs})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { transporttest.Close(t, e) })
 		endpoints[r] = e
 	}
@@ -155,9 +150,7 @@ func TestPorts(t *testing.T) {
 				t.Errorf("%+v, %v", info, err)
 			}
 			i, err := rdma.ChooseGID(d, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if g, err := d.GID(1, i); err != nil || g.Type != rdma.RoCEv2 || g.GID[10] != 0xff {
 				t.Errorf("GID %d: %+v, %v", i, g, err)
 			}
@@ -273,9 +266,7 @@ func TestBrokenPlane(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := connect(t, devices, 2, 2, rdma.ListenOptions{Timeout: impatient})
-			if err := deliver(t, e); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, deliver(t, e))
 			sh(t, c.breaks)
 			mended := false
 			defer func() {
@@ -323,9 +314,7 @@ func TestLossUnacknowledged(t *testing.T) {
 			o := unacknowledged
 			o.Timeout = impatient
 			e := connect(t, devices, 2, 1, o)
-			if err := deliver(t, e); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, deliver(t, e))
 			sh(t, c.breaks)
 			defer func() {
 				transporttest.Close(t, e[0], e[1])
@@ -357,20 +346,14 @@ func TestRemovedDevice(t *testing.T) {
 	}
 	names := strings.Split(strings.Fields(os.Getenv(devicesEnv))[1], ",")
 	d, err := Library{}.Open(names[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	o := rdma.ListenOptions{Rank: 0, Ranks: 1, Timeout: impatient, Planes: []rdma.PlaneOptions{{Device: d, Port: 1,
 		GIDIndex: -1}}}
 	l, err := rdma.Listen(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// With some drivers, the kernel waits until every process has closed the device.
 	removal := exec.Command("rdma", "link", "delete", names[1])
-	if err := removal.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, removal.Start())
 	var ev rdma.Event
 	some := false
 	for start := time.Now(); !some && time.Since(start) < 5*time.Second; time.Sleep(10 * time.Millisecond) {

@@ -8,11 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/internal/await"
 	"lightpath/internal/chrometrace"
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/cache"
 	"lightpath/plans/circuit"
@@ -34,9 +35,7 @@ func command(t *testing.T, stdin string, args ...string) outcome {
 	files := make([]*os.File, len(streams))
 	for i, s := range streams {
 		fd, err := unix.MemfdCreate("stream", unix.MFD_CLOEXEC) // a disk would take most of the time of short commands
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		f := os.NewFile(uintptr(fd), fmt.Sprintf("/proc/self/fd/%d", fd))
 		files[i] = f
 		defer f.Close()
@@ -56,9 +55,7 @@ func command(t *testing.T, stdin string, args ...string) outcome {
 func content(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }
 
@@ -92,22 +89,17 @@ func refuse(t *testing.T, stdin string, says []string, args ...string) {
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 // appears waits for a file.
 func appears(t *testing.T, path string) {
 	t.Helper()
-	for end := time.Now().Add(60 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(path); err == nil {
-			return
-		} else if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	await.Success(t, "wait for a file", func() error {
+		_, err := os.Stat(path)
+		return err
+	})
 }
 
 // swotProblem is the example of SWOT Fig. 5 by way of the command: Rabenseifner's AllReduce of 40 MB on 8
@@ -117,17 +109,13 @@ func swotProblem(t *testing.T, edit func(map[string]any)) string {
 	text := succeed(t, "", "plan", "problem", "--collective", "allreduce", "--algorithm", "rabenseifner", "--ranks", "8",
 		"--bytes", "40MB", "--planes", "2", "--bandwidth", "400Gbps", "--reconfig", "200us")
 	var p map[string]any
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(text), &p))
 	p["initial"] = []any{circuit.Xor(8, 1), circuit.Xor(8, 1)}
 	if edit != nil {
 		edit(p)
 	}
 	out, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(out)
 }
 
@@ -152,10 +140,8 @@ func TestSWOTFigure5(t *testing.T) {
 			Feasible bool    `json:"feasible"`
 			CCT      float64 `json:"cct_us"`
 		}
-		if err := json.Unmarshal([]byte(succeed(t, "", "plan", "check", "--json", "--in", problem, "--plan", out)),
-			&verdict); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal([]byte(succeed(t, "", "plan", "check", "--json", "--in", problem, "--plan", out)),
+			&verdict))
 		if !verdict.Feasible || !plans.SameUS(verdict.CCT, want) {
 			t.Errorf("%s: check --json prints %+v", planner, verdict)
 		}
@@ -170,9 +156,7 @@ func TestSWOTFigure5(t *testing.T) {
 func decodePlan(t *testing.T, text string) *plans.Plan {
 	t.Helper()
 	p, err := plans.DecodePlan([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p
 }
 
@@ -196,9 +180,7 @@ func TestPlanProblem(t *testing.T) {
 		"--bytes", "40MB",
 		"--planes", "2", "--bandwidth", "400Gbps", "--reconfig", "200us", "--alpha", "20us", "--hop", "500ns", "--forwarding",
 		"--final", "initial", "--circuits", "duplex")
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(text), &p))
 	if p.Ranks != 8 || p.Planes != 2 || p.Bandwidth != 400 || p.Reconfig != 200 || p.Alpha != 20 || p.Hop != 0.5 ||
 		!p.Forwarding ||
 		p.Circuits != "duplex" || p.Initial != nil || p.Final != "initial" {
@@ -252,15 +234,11 @@ func TestPlanCheckSaysNo(t *testing.T) {
 	plan := succeed(t, "", "plan", "solve", "--planner", "swot", "--in", problem)
 	bend := func(edit func(p map[string]any)) string {
 		var p map[string]any
-		if err := json.Unmarshal([]byte(plan), &p); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal([]byte(plan), &p))
 		delete(p, "digest")
 		edit(p)
 		text, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return write(t, "plan.json", string(text))
 	}
 	entry := func(p map[string]any, plane, i int) map[string]any {
@@ -374,18 +352,12 @@ func TestPlanCache(t *testing.T) {
 	}
 
 	problem, err := plans.DecodeProblem([]byte(swotProblem(t, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	text, err := plans.EncodeProblem(problem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	plan := decodePlan(t, succeed(t, string(text), "plan", "solve", "--planner", "swot", "--in", "-"))
 	c, err := cache.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, bytes := range []int64{40_000_000, 40_000_001} {
 		key := cache.Key{Collective: "allreduce", Algorithm: "rabenseifner", Ranks: 8, Planes: 3, Planner: "swot",
 			PlannerVersion: planner.Version}
@@ -413,13 +385,9 @@ func TestPlanCache(t *testing.T) {
 
 	// One of an earlier format is stale, and no reason to fail.
 	old, err := plans.EncodePlan(plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	old = append([]byte(`{"key":{"min_bytes":1},"problem":{},`), old[1:]...)
-	if err := os.WriteFile(filepath.Join(dir, strings.Repeat("0", 64)+".json"), old, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, strings.Repeat("0", 64)+".json"), old, 0o600))
 	if table := succeed(t, "", "plan", "cache", "ls"); !strings.Contains(table, "stale: written by another release") {
 		t.Errorf("ls prints\n%s", table)
 	}
@@ -429,9 +397,7 @@ func TestPlanCache(t *testing.T) {
 	}
 
 	// A file that was tampered with is named, and neither shown nor in the way of its removal.
-	if err := os.WriteFile(filepath.Join(dir, rows[1].Name), []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, rows[1].Name), []byte("{}"), 0o600))
 	if o := command(t, "", "plan", "cache", "ls"); o.status != exitNo || !strings.Contains(o.stdout, "unusable") ||
 		!strings.Contains(o.stderr, rows[1].Name) {
 		t.Errorf("a corrupt entry: %+v", o)
@@ -461,9 +427,7 @@ func TestSim(t *testing.T) {
 			Utilization float64
 		}
 	}
-	if err := json.Unmarshal([]byte(succeed(t, "", "sim", "--json", "--in", problem, "--plan", plan)), &r); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(succeed(t, "", "sim", "--json", "--in", problem, "--plan", plan)), &r))
 	if !plans.SameUS(r.CCT, 1200) || len(r.Planes) != 2 || r.Planes[0].Utilization <= 0 || r.Planes[0].Utilization > 1 {
 		t.Errorf("sim --json prints %+v", r)
 	}

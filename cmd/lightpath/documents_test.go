@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"lightpath/internal/require"
 )
 
 const repository = "../.."
@@ -51,9 +53,7 @@ func documentedCommands(t *testing.T) []documentedCommand {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return all
 }
 
@@ -161,12 +161,8 @@ func TestDocumentsRun(t *testing.T) {
 	}
 	dir := t.TempDir()
 	examples, err := filepath.Abs(filepath.Join(repository, "examples"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(examples, filepath.Join(dir, "examples")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(examples, filepath.Join(dir, "examples")))
 	commands := documentedCommands(t)
 	t.Chdir(dir)
 	t.Setenv("LIGHTPATH_PLAN_DIR", filepath.Join(dir, "plans"))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/kernel"
 	"lightpath/ocsctl/kernel/agent"
 	"lightpath/ocsctl/kernel/kerneltest"
@@ -19,9 +20,7 @@ import (
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -38,9 +37,7 @@ func TestFabricOfOneHost(t *testing.T) {
 	hosts := kerneltest.Hosts(t, 1, 1, 1500)
 	file := write(t, "fabric.yaml", fmt.Sprintf(hostsFile, os.Getpid(), freeAddress(t), kerneltest.Interface(0)))
 	f, err := fabric.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	name := kernel.NameOn(f, "h1")
 	t.Cleanup(func() {
 		if _, err := kernel.Down(name, true); err != nil {
@@ -77,9 +74,7 @@ func TestFabricOfOneHost(t *testing.T) {
 		}
 	}
 	state, err := kernel.Load(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if b, err := kernel.Open(state); err == nil {
 		t.Error("the agent's circuits have another writer", b.Close())
 	}
@@ -88,9 +83,7 @@ func TestFabricOfOneHost(t *testing.T) {
 		t.Error(err)
 	}
 	v, err := kernel.Look(state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if m, err := v.Map(0); err != nil || !m.Equal(circuit.AllDark(3)) {
 		t.Errorf("map %v %v", m, err)
 	}

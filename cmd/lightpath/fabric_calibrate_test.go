@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lightpath/bench/calibrate"
+	"lightpath/internal/require"
 	"lightpath/plans/fabric"
 )
 
@@ -51,9 +52,7 @@ func TestCalibrationSettles(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := write(t, "fabric.yaml", c.before)
 			f, err := fabric.Load(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			report := calibration{Result: &c.measured}
 			report.propose(f)
 			if len(report.Changes) != c.changes {
@@ -93,15 +92,11 @@ func TestCalibrationSparesAnEditedFile(t *testing.T) {
 		"emulator, reconfig: 1ms}]\n"
 	path := write(t, "fabric.yaml", text)
 	f, err := fabric.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	report := calibration{Result: &calibrate.Result{AlphaUS: estimate(300, 1), BandwidthGbps: estimate(1, 0)}}
 	report.propose(f)
 	edited := strings.Replace(text, "ranks: 4", "ranks: 5", 1)
-	if err := os.WriteFile(path, []byte(edited), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(edited), 0o600))
 	if err := report.write(path, f); err == nil || !strings.Contains(err.Error(), "changed meanwhile") ||
 		content(t, path) != edited {
 		t.Errorf("%v\n%s", err, content(t, path))

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 )
@@ -16,10 +17,8 @@ func fabricFlag(cmd *cobra.Command, path *string, usage string, instead ...strin
 	fl := cmd.Flags()
 	fl.StringVar(path, "fabric", "", fmt.Sprintf("%s (default %s)", usage, fabricVariable))
 	cmd.PreRun = func(*cobra.Command, []string) {
-		for _, name := range append([]string{"fabric"}, instead...) {
-			if fl.Changed(name) {
-				return
-			}
+		if slices.ContainsFunc(append([]string{"fabric"}, instead...), fl.Changed) {
+			return
 		}
 		*path = os.Getenv(fabricVariable)
 	}

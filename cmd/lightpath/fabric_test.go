@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lightpath/internal/files"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/kernel"
 	"lightpath/plans/circuit"
@@ -114,29 +115,19 @@ func TestProtocolsMovePackets(t *testing.T) {
 		t.Skip("needs root: network namespaces and eBPF")
 	}
 	listeners, err := listenAll([]string{"127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	file, name := kernelFabric(t, "polatis-scpi", listeners[0].Addr().String())
 	succeed(t, "", "fabric", "up", "--fabric", file)
 	m, err := openMirrored(file, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer closing(t, m.board.Close)
 	c := device.Config{Ports: 4}
-	if err := m.prepare(&c); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.prepare(&c))
 	d, err := device.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer d.Close()
 	mirror, err := m.follow(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer closing(t, mirror.Close)
 
 	password, hosts := write(t, "password", "correct horse\n"), filepath.Join(t.TempDir(), "known_hosts")
@@ -153,9 +144,7 @@ func TestProtocolsMovePackets(t *testing.T) {
 	}()
 	appears(t, hosts)
 	s, err := kernel.Load(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	prober := kernel.NewProber(s)
 	defer closing(t, prober.Close)
 	for i, driver := range []string{"polatis-scpi", "gnmi", "netconf"} {
@@ -170,9 +159,7 @@ func TestProtocolsMovePackets(t *testing.T) {
 				ring = append(ring, circuit.Pair{From: from, To: to})
 			}
 			heard, err := prober.Probe(ctx, 0, ring)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for r, ok := range heard {
 				if ok != (shift == i+1) {
 					t.Errorf("%s set ring:%d, and the token from %d to %d: %v", driver, i+1, r, ring[r].To, ok)
@@ -206,13 +193,9 @@ func TestFabricsOfThisHost(t *testing.T) {
 	}
 	file, name := kernelFabric(t, "emulator", "unix:/nowhere")
 	f, err := fabric.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, down, err := kernel.Temporary(f, kernel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out := command(t, "", "fabric", "status")
 	if !slices.ContainsFunc(strings.Split(out.stdout, "\n"), func(line string) bool {
 		return strings.HasPrefix(line, name+" ") &&
@@ -226,15 +209,11 @@ func TestFabricsOfThisHost(t *testing.T) {
 		t.Errorf("down while its owner lives: %+v", o)
 	}
 	succeed(t, "", "fabric", "status", "--name", name)
-	if err := down(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, down())
 
 	succeed(t, "", "fabric", "up", "--fabric", file)
 	owner := filepath.Join("/run/lightpath/fabric", name+".owner")
-	if err := files.Write(owner, []byte("4194303\n"), 0o600); err != nil { // without its lock
-		t.Fatal(err)
-	}
+	require.NoError(t, files.Write(owner, []byte("4194303\n"), 0o600)) // without its lock
 	if out = command(t, "", "fabric", "status"); strings.Contains(out.stdout, name) &&
 		(out.status != exitNo || !strings.Contains(out.stdout, "left over: process 4194303 has ended") ||
 			!strings.Contains(out.stderr, name)) {

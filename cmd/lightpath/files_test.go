@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"lightpath/internal/require"
 )
 
 // writers are commands that write a file, without its name: one of each way.
@@ -28,9 +30,7 @@ func TestOutputFile(t *testing.T) {
 		path := func(name string) string { return filepath.Join(dir, name) }
 		err := errors.Join(unix.Mkfifo(path("fifo"), 0o600), os.WriteFile(path("target"), nil, 0o600),
 			os.Symlink("target", path("link")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		succeed(t, "", append(args[:len(args):len(args)], path("link"))...)
 		if link, err := os.Readlink(path("link")); err != nil || link != "target" {
 			t.Errorf("%v: the link: %q, %v", args, link, err)
@@ -63,9 +63,7 @@ func TestOutputFile(t *testing.T) {
 func endless(t *testing.T, text string) (path string, taken func() int) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "endless")
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Mkfifo(path, 0o600))
 	count := make(chan int, 1)
 	go func() {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"lightpath/internal/require"
 )
 
 // TestNotify: the datagram reaches the service manager's socket, a file or an abstract one.
@@ -19,17 +21,13 @@ func TestNotify(t *testing.T) {
 			address[1] = address[0]
 		}
 		l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address[0], Net: "unixgram"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer hangUp(l)
 		t.Setenv("NOTIFY_SOCKET", address[1])
 		if err := notify(notifyReady); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if err := l.SetReadDeadline(time.Now().Add(60 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.SetReadDeadline(time.Now().Add(60*time.Second)))
 		buffer := make([]byte, 64)
 		if n, err := l.Read(buffer); err != nil || string(buffer[:n]) != "READY=1" {
 			t.Errorf("%s: %q, %v", name, buffer[:n], err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/controllertest"
@@ -34,20 +35,14 @@ func controllerOf(t *testing.T, d *controllertest.Panel, o rpc.ServerOptions,
 		o.Planes = append(o.Planes, ocsctl.PlaneInfo{Name: name})
 	}
 	core, err := controller.Start(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(core.Close)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	o.Ports, o.Name, o.DataPlane, o.Version = 4, "test", ocsctl.DataNone, shim.Version
 	o.Controller = func() (controller.Controller, string) { return core, "" }
 	s, err := rpc.Serve(l, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return core, l.Addr().String()
 }
@@ -66,9 +61,7 @@ ocs:
   - {name: sw, driver: polatis-scpi, endpoint: "127.0.0.1:1", reconfig: 25ms}
 controller: {endpoints: ["unix:/nowhere.sock", "%s"]}
 `, address)
-	if err := os.WriteFile(fabric, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(fabric, []byte(text), 0o600))
 	says := func(out string, words ...string) {
 		t.Helper()
 		for _, w := range words {
@@ -121,9 +114,7 @@ controller: {endpoints: ["unix:/nowhere.sock", "%s"]}
 		t.Errorf("%v: %+v", err, s)
 	}
 	c, err := rpc.Dial(t.Context(), []string{address}, 2, rpc.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer hangUp(c)
 	if _, err := c.Acquire(1, 255); err != nil {
 		t.Fatal(err)
@@ -189,8 +180,6 @@ func TestOCSCerts(t *testing.T) {
 	}
 	c, err := rpc.Dial(t.Context(), []string{address}, 0, rpc.Options{CA: file("ca.pem"), Cert: file("rank.pem"),
 		Key: file("rank.key")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	hangUp(c)
 }

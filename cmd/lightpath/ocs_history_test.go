@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/rpc"
@@ -55,22 +56,16 @@ func serveHistory(t *testing.T) (url, endpoint string) {
 	t.Helper()
 	h := someHistory()
 	page, err := web.New(web.Options{Controller: standby, Planes: []string{"east", "west"}, History: h.History})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server := httptest.NewServer(page)
 	t.Cleanup(server.Close)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s, err := rpc.Serve(l, rpc.ServerOptions{
 		Controller: standby, History: h, Ports: 2, Planes: []ocsctl.PlaneInfo{{Name: "east"}, {Name: "west"}},
 		DataPlane: ocsctl.DataNone, Name: "ocs1", Version: shim.Version,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return server.URL, l.Addr().String()
 }
@@ -88,9 +83,7 @@ planes:
 ocs:
   - {name: sw, driver: polatis-scpi, endpoint: "127.0.0.1:5025", reconfig: 25ms}
 `, endpoint)
-	if err := os.WriteFile(fabric, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(fabric, []byte(text), 0o600))
 	for _, source := range [][]string{{"--http", url}, {"--fabric", fabric}, {"--controller", endpoint}} {
 		ask := func(more ...string) string {
 			t.Helper()

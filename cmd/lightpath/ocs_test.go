@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/device/scpi"
 	"lightpath/plans/circuit"
@@ -20,14 +21,10 @@ import (
 func switchFabric(t *testing.T) (*device.Device, string) {
 	t.Helper()
 	d, err := device.New(device.Config{Ports: 8, Preset: "rotor-20us"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	d.SetAveraging(0)
 	listeners, err := listenAll([]string{"127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- scpi.Serve(ctx, listeners[0], d) }()
@@ -48,9 +45,7 @@ planes:
 ocs:
   - {name: sw, driver: polatis-scpi, endpoint: "%s", reconfig: 25ms}
 `, listeners[0].Addr())
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return d, path
 }
 
@@ -71,9 +66,7 @@ func TestOCSInTheDark(t *testing.T) {
 	says(succeed(t, "", set...), "0 circuits to remove, 4 to make", "plane p0: 0>1 1>2 2>3 3>0, verified by light")
 	says(succeed(t, "", set...), "0 circuits to remove, 0 to make", "plane p0: 0>1 1>2 2>3 3>0, verified by light")
 	says(succeed(t, "", at("ocs", "status")...), "circuits: 0>1 1>2 2>3 3>0, verified by light")
-	if err := d.Inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3}))
 	for range 2 {
 		o := command(t, "", at("ocs", "status")...)
 		says(o.stdout, "-60.00 dBm", "problem: the circuit 2>3, port 12: no light: -60.00 dBm")
@@ -97,9 +90,7 @@ func TestOCSInTheDark(t *testing.T) {
 	if o := command(t, "", at("ocs", "set", "--map", fewer)...); o.status != exitNo {
 		t.Errorf("a set that only removes, and keeps a dark circuit: %d, %s", o.status, o.stdout)
 	}
-	if err := d.Inject(device.Fault{Kind: device.Clear}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Inject(device.Fault{Kind: device.Clear}))
 	says(succeed(t, "", set...), "verified by light")
 	succeed(t, "", at("ocs", "status")...)
 }
@@ -135,9 +126,7 @@ func TestOCSSetStatusDrift(t *testing.T) {
 		t.Errorf("%v in %s", err, text)
 	}
 	succeed(t, "", "ocs", "drift", "--fabric", fabric, "--plane", "p0", "--map", "xor:1")
-	if err := d.Inject(device.Fault{Kind: device.ThirdParty, In: 0, Out: -1}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Inject(device.Fault{Kind: device.ThirdParty, In: 0, Out: -1}))
 	o := command(t, "", "ocs", "drift", "--fabric", fabric, "--plane", "p0", "--map", "xor:1")
 	if o.status != exitNo || !strings.Contains(o.stdout, "0: desired 1, observed dark") ||
 		!strings.Contains(o.stderr, "1 of 4 ranks") {
@@ -155,9 +144,7 @@ func TestOCSSetStatusDrift(t *testing.T) {
 // end with 1.
 func TestOCSBadSwitch(t *testing.T) {
 	d, fabric := switchFabric(t)
-	if err := d.Inject(device.Fault{Kind: device.StuckMirror, In: 2, Out: -1}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Inject(device.Fault{Kind: device.StuckMirror, In: 2, Out: -1}))
 	o := command(t, "", "ocs", "set", "--fabric", fabric, "--plane", "p0", "--map", "ring:1")
 	if o.status != exitNo || !strings.Contains(o.stdout,
 		"2: intended 3, accepted true, observed 3, known by read-back: NOT as intended") ||
@@ -169,15 +156,11 @@ func TestOCSBadSwitch(t *testing.T) {
 		t.Errorf("status: %+v", o)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	l.Close()
 	text := strings.Replace(content(t, fabric), `endpoint: "`, fmt.Sprintf(`endpoint: "%s" #`, l.Addr()), 1)
 	text = strings.Replace(text, "reconfig: 25ms}", "", 1) + "\n    , reconfig: 25ms}\n"
-	if err := os.WriteFile(fabric, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(fabric, []byte(text), 0o600))
 	if o = command(t, "", "ocs", "set", "--fabric", fabric, "--plane", "p0", "--map", "dark"); o.status != exitNo ||
 		strings.Count(o.stderr, "\n") != 1 {
 		t.Errorf("set without a switch: %+v", o)
@@ -191,23 +174,19 @@ func TestOCSBadSwitch(t *testing.T) {
 func TestOCSRefuses(t *testing.T) {
 	_, fabric := switchFabric(t)
 	emulated := filepath.Join(t.TempDir(), "emulated.yaml")
-	if err := os.WriteFile(emulated, []byte(`
+	require.NoError(t, os.WriteFile(emulated, []byte(`
 version: 1
 ranks: 2
 planes: [{name: p0, bandwidth: 2Gbps, ocs: sw}]
 ocs: [{name: sw, driver: emulator, reconfig: 1ms}]
-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+`), 0o600))
 	remote := filepath.Join(t.TempDir(), "remote.yaml")
-	if err := os.WriteFile(remote, []byte(`
+	require.NoError(t, os.WriteFile(remote, []byte(`
 version: 1
 ranks: 2
 planes: [{name: p0, bandwidth: 2Gbps, ocs: sw, ports: {0: "1", 1: "2/4"}}]
 ocs: [{name: sw, driver: polatis-scpi, endpoint: "192.0.2.1:5025", reconfig: 1ms}]
-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+`), 0o600))
 	for _, c := range []struct {
 		says []string
 		args []string
@@ -238,23 +217,17 @@ ocs: [{name: sw, driver: polatis-scpi, endpoint: "192.0.2.1:5025", reconfig: 1ms
 // TestOCSEmulate sets a circuit of one model by the driver of each protocol; the other drivers see it.
 func TestOCSEmulate(t *testing.T) {
 	d, err := device.New(device.Config{Ports: 4, Preset: "rotor-20us"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer d.Close()
 	dir := t.TempDir()
 	password, hosts := filepath.Join(dir, "password"), filepath.Join(dir, "known_hosts")
-	if err := os.WriteFile(password, []byte("correct horse\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(password, []byte("correct horse\n"), 0o600))
 	addresses := make([]string, len(deviceServers))
 	for i := range addresses {
 		addresses[i] = "127.0.0.1:0"
 	}
 	listeners, err := listenAll(addresses)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
@@ -270,9 +243,7 @@ ranks: 4
 planes: [{name: p0, bandwidth: 2Gbps, ocs: sw, ports: {0: "1/5", 1: "2/6", 2: "3/7", 3: "4/8"}}]
 ocs: [{name: sw, driver: %s, endpoint: "%s", reconfig: 25ms}]
 `, name, listeners[i].Addr())
-		if err := os.WriteFile(fabrics[name], []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(fabrics[name], []byte(text), 0o600))
 	}
 	login := []string{"--user", "operator", "--password-file", password, "--known-hosts", hosts}
 	shift := 0

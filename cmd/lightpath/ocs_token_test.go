@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/rpc"
@@ -85,9 +86,7 @@ func kernelSwitch(t *testing.T) (*device.Device, string) {
 		t.Skip("needs root: network namespaces and eBPF")
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	fabric := filepath.Join(t.TempDir(), "fabric.yaml")
 	text := fmt.Sprintf(`
 version: 1
@@ -96,32 +95,22 @@ ranks: 3
 planes: [{name: p0, bandwidth: 500Mbps, ocs: sw, interface: p0, ports: {0: "1/5", 1: "2/6", 2: "3/7"}}]
 ocs: [{name: sw, driver: polatis-scpi, endpoint: "%s", reconfig: 25ms}]
 `, os.Getpid(), l.Addr())
-	if err := os.WriteFile(fabric, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(fabric, []byte(text), 0o600))
 	succeed(t, "", "fabric", "up", "--fabric", fabric)
 	t.Cleanup(func() { succeed(t, "", "fabric", "down", "--fabric", fabric) })
 	planes, err := openMirrored(fabric, "sw")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := planes.board.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	config := device.Config{Ports: 4}
-	if err := planes.prepare(&config); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, planes.prepare(&config))
 	model, err := device.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	mirror, err := planes.follow(model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- scpi.Serve(ctx, l, model) }()
@@ -154,14 +143,10 @@ func TestVerifyToken(t *testing.T) {
 func TestOperatorMovesPackets(t *testing.T) {
 	model, path := kernelSwitch(t)
 	f, err := fabric.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	d, err := switchDevice(f, fabric.SwitchesConfig{Verify: "token", DriftInterval: 50 * time.Millisecond}, tokenProber(f),
 		nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -169,22 +154,16 @@ func TestOperatorMovesPackets(t *testing.T) {
 	}()
 	core, err := controller.Start(controller.Config{Name: "test", Ports: 3, Planes: planeConfigs(f), Device: d, Token: 1,
 		SettleTimeout: d.SettleWithin()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer core.Close()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server, err := rpc.Serve(l, rpc.ServerOptions{
 		Controller: func() (controller.Controller, string) { return core, "" }, Ports: 3, Name: "test",
 		DataPlane: ocsctl.DataNone,
 		Version:   shim.Version, Planes: []ocsctl.PlaneInfo{{Name: "p0"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer server.Close()
 	ocs := func(args ...string) []string {
 		return append([]string{"ocs", args[0], "--controller", l.Addr().String(), "--plane", "p0"}, args[1:]...)
@@ -193,9 +172,7 @@ func TestOperatorMovesPackets(t *testing.T) {
 		"resident at epoch 1, verified by token: 0>1 1>2 2>0") {
 		t.Error(out)
 	}
-	if err := model.Inject(device.Fault{Kind: device.ThirdParty, In: 0, Out: -1}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, model.Inject(device.Fault{Kind: device.ThirdParty, In: 0, Out: -1}))
 	deadline := time.Now().Add(30 * time.Second)
 	for o := command(t, "", ocs("drift")...); !strings.Contains(o.stdout, "0: desired 1, observed dark"); o = command(t,
 		"", ocs("drift")...) {

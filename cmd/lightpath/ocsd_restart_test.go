@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/rpc"
 	"lightpath/ocsctl/device"
@@ -43,9 +44,7 @@ type ocsd struct {
 func newOCSD(t *testing.T, config string) *ocsd {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	o := &ocsd{T: t, config: config, address: l.Addr().String(), log: filepath.Join(t.TempDir(), "log")}
 	l.Close()
 	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
@@ -53,9 +52,7 @@ func newOCSD(t *testing.T, config string) *ocsd {
 		_, err = fmt.Fprintf(f, "listen: %s\n", o.address)
 		f.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if o.operator, err = rpc.DialOperator([]string{o.address}, rpc.Options{Version: shim.Version}); err != nil {
 		t.Fatal(err)
 	}
@@ -74,22 +71,17 @@ func (o *ocsd) start() {
 	o.process = exec.Command(os.Args[0], "-test.run=^TestAsOCSD$")
 	o.process.Env = append(os.Environ(), ocsdConfig+"="+o.config, "STATE_DIRECTORY=")
 	log, err := os.OpenFile(o.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		o.Fatal(err)
-	}
+	require.NoError(o, err)
 	defer log.Close()
 	o.process.Stderr = log
-	if err := o.process.Start(); err != nil {
-		o.Fatal(err)
-	}
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if _, err = o.operator.Status(o.Context()); err == nil {
-			return
+	require.NoError(o, o.process.Start())
+	await.Success(o.T, "the controller rules", func() error {
+		_, err := o.operator.Status(o.Context())
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, content(o.T, o.log))
 		}
-		if time.Now().After(deadline) {
-			o.Fatalf("the controller is not in charge: %v: %s", err, content(o.T, o.log))
-		}
-	}
+		return err
+	})
 }
 
 // kill ends the controller as a crash does.
@@ -109,9 +101,7 @@ func (o *ocsd) crash() {
 func (o *ocsd) plane(name string) controller.PlaneSnapshot {
 	o.Helper()
 	s, err := o.operator.Status(o.Context())
-	if err != nil {
-		o.Fatal(err)
-	}
+	require.NoError(o, err)
 	for _, p := range s.Planes {
 		if p.Name == name {
 			return p
@@ -131,16 +121,12 @@ func (o *ocsd) ocs(args ...string) string {
 // packages install was killed and started again.
 func TestPackagedConfigOutlivesACrash(t *testing.T) {
 	dir, err := os.MkdirTemp("", "lightpath") // the path of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	for _, name := range []string{"fabric.yaml", "ocsd.yaml"} {
 		text := content(t, filepath.Join("..", "..", "packaging", "etc", name))
 		text = strings.NewReplacer("/run/lightpath", dir, "/var/lib/lightpath", dir).Replace(text)
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	o := newOCSD(t, filepath.Join(dir, "ocsd.yaml"))
 	o.ocs("set", "--plane", "p1", "--map", "ring:1")
@@ -170,14 +156,10 @@ func TestDriftOutlivesACrash(t *testing.T) {
 	model, fabric := switchFabric(t)
 	// one form for all
 	text := strings.NewReplacer("5/13", "5", "6/14", "6", "7/15", "7", "8/16", "8").Replace(content(t, fabric))
-	if err := os.WriteFile(fabric, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(fabric, []byte(text), 0o600))
 	config := filepath.Join(filepath.Dir(fabric), "ocsd.yaml")
-	if err := os.WriteFile(config, []byte("version: 1\nfabric: fabric.yaml\nswitches: {drift_interval: 50ms}\n"),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(config, []byte("version: 1\nfabric: fabric.yaml\nswitches: {drift_interval: 50ms}\n"),
+		0o600))
 	o := newOCSD(t, config)
 	for _, plane := range []string{"p0", "p1"} {
 		if out := o.ocs("set", "--plane", plane, "--map", "ring:1"); !strings.Contains(out, "verified by light") {
@@ -186,9 +168,7 @@ func TestDriftOutlivesACrash(t *testing.T) {
 	}
 	o.kill()
 	for _, f := range []device.Fault{{Kind: device.ThirdParty, In: 1, Out: -1}, {Kind: device.LostLight, In: -1, Out: 6}} {
-		if err := model.Inject(f); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, model.Inject(f))
 	}
 	o.start()
 	if p := o.plane("p0"); p.State != controller.Down || !strings.Contains(p.Reason, "drift") ||

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"lightpath/internal/chrometrace"
+	"lightpath/internal/require"
 	"lightpath/shim/flight"
 )
 
@@ -33,13 +34,9 @@ func TestRanksMerge(t *testing.T) {
 		d := flight.Dump{Version: flight.Version, Comm: "c", Ranks: 2, Rank: rank, Time: 100, UnixTime: 200,
 			Operations: operations}
 		text, err := d.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		path := filepath.Join(dir, d.FileName())
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, text, 0o600))
 		return path
 	}
 	op := flight.Operation{Number: 1, Seq: 1, Call: "AllReduce", Detail: "AllReduce", Outcome: flight.UnderWay,

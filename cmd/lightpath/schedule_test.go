@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 )
 
@@ -23,18 +24,14 @@ func TestScheduleShow(t *testing.T) {
 	var info scheduleInfo
 	text = succeed(t, "", "schedule", "show", "--algorithm", "msccl:"+mscclFiles+"allreduce-halving-8.xml", "--bytes",
 		"8000", "--json")
-	if err := json.Unmarshal([]byte(text), &info); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(text), &info))
 	if len(info.Steps) != 6 || info.Ranks != 8 || info.Busiest != 14000 || info.Steps[0].Bytes != 4000 ||
 		!info.Steps[0].Permutation || !info.Steps[0].Reduces {
 		t.Errorf("%+v", info)
 	}
 	text = succeed(t, "", "schedule", "show", "--collective", "alltoall", "--algorithm", "direct", "--ranks", "4",
 		"--bytes", "4000", "--json")
-	if err := json.Unmarshal([]byte(text), &info); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(text), &info))
 	if len(info.Steps) != 1 || info.Steps[0].Flows != 12 || info.Steps[0].Permutation || info.Steps[0].Bytes != 1000 ||
 		info.Steps[0].Busiest != 3000 {
 		t.Errorf("%+v", info)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
@@ -17,21 +18,15 @@ func TestSwitchDevice(t *testing.T) {
 	text := content(t, path)
 	f, err := fabric.Decode([]byte(strings.Replace(text, `{0: "1", 1: "2", 2: "3", 3: "4"}`,
 		`{0: "1/9", 1: "2/10", 2: "3/11", 3: "4/12"}`, 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	d, err := switchDevice(f, fabric.SwitchesConfig{Verify: "status", ReplyTimeout: time.Minute,
 		DriftInterval: 50 * time.Millisecond}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	settled := make(chan int, 64)
 	d.OnSettled(func(plane int) { settled <- plane })
 	for plane := range 2 {
-		if err := d.Switch(plane, controller.Move{From: circuit.AllDark(4), To: circuit.Shift(4, 1+plane),
-			Token: 1}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.Switch(plane, controller.Move{From: circuit.AllDark(4), To: circuit.Shift(4, 1+plane),
+			Token: 1}))
 		for {
 			m, err := d.Map(plane)
 			if err == nil && m.Equal(circuit.Shift(4, 1+plane)) {

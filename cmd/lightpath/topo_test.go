@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/shim/topology"
 )
 
@@ -52,9 +53,7 @@ func large() *topology.Machine {
 
 func TestTopologyTables(t *testing.T) {
 	var out strings.Builder
-	if err := printTopology(&out, large()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, printTopology(&out, large()))
 	lines := strings.Split(out.String(), "\n")
 	has := func(want string) {
 		t.Helper()
@@ -88,9 +87,7 @@ func TestTopo(t *testing.T) {
 	path := write(t, "fabric.yaml", "version: 1\nranks: 2\nplanes:\n  - {name: a, bandwidth: 1Gbps, interface: "+
 		"lp-absent0}\n")
 	var m topology.Machine
-	if err := json.Unmarshal([]byte(succeed(t, "", "topo", "--json", "--fabric", path)), &m); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(succeed(t, "", "topo", "--json", "--fabric", path)), &m))
 	if m.Version != topology.Version || len(m.Planes) != 1 || len(m.Planes[0].Warnings) != 1 {
 		t.Errorf("%+v", m)
 	}
@@ -116,9 +113,7 @@ func TestNVMLHelper(t *testing.T) {
 		"kill -9 $$": "signal: killed",
 	} {
 		path := filepath.Join(t.TempDir(), "helper")
-		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 		report, err := runNVML(t.Context(), path)
 		switch {
 		case want == "" && (err != nil || report.Driver != "550" || len(report.GPUs) != 1):

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lightpath/bench/jobs"
+	"lightpath/internal/require"
 	"lightpath/plans/circuit"
 	"lightpath/plans/delta"
 	"lightpath/plans/fabric"
@@ -55,9 +56,7 @@ func TestDelta(t *testing.T) {
 		t.Errorf("the schedule ends at %v us, the plan at %v", last, planned.MakespanUS)
 	}
 	f, err := fabric.Load(at("fabric.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if o, _, err := fabric.LoadOCSD(at("ocsd.yaml")); err != nil || o.Listen == "" || f.PinnedBy != planned.Job {
 		t.Errorf("%v: listens on %q, pinned by %q", err, o.Listen, f.PinnedBy)
 	}
@@ -94,9 +93,7 @@ func read(t *testing.T, path string, v any) {
 	if err == nil {
 		err = json.Unmarshal(data, v)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 func TestDeltaCompare(t *testing.T) {
@@ -142,9 +139,7 @@ func TestDeltaRefuses(t *testing.T) {
 "tasks":[{"name":"w","pod":0,"duration_us":5},{"name":"t","from":0,"to":1,"flows":1,"bytes":7}],"deps":[[0,1]]}`
 	topology := filepath.Join(t.TempDir(), "topology.json")
 	write := func(text string) {
-		if err := os.WriteFile(topology, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(topology, []byte(text), 0o644))
 	}
 	plan := []string{"plan", "--in", "-"}
 	simulate := func(circuits string) []string { return []string{"simulate", "--in", "-", "--circuits", circuits} }

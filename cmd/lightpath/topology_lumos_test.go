@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller/controllertest"
 	"lightpath/ocsctl/controller/rpc"
 	"lightpath/plans/fabric"
@@ -113,12 +114,8 @@ func TestOCSRewire(t *testing.T) {
 	file := func(name string) string { return filepath.Join(dir, name) }
 	head := strings.Replace(lumosHead, `"k_leaf":4`, `"k_leaf":2`, 1) // one group: 4 planes
 	dark, err := lumos.NewCore(lumos.Fabric{Pods: 4, KLeaf: 2, KSpine: 4, Tau: 2, KOCS: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file("core.json"), dark.Encode(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file("core.json"), dark.Encode(), 0o600))
 	core, address := controllerOf(t, controllertest.NewPanel(4, 4), rpc.ServerOptions{}, "g0o0", "g0o1", "g0o2", "g0o3")
 	for _, links := range []string{`[[0,2,1],[1,4,2],[3,6,1]]}`, `[[0,4,2],[2,6,1],[3,7,2]]}`} {
 		if o := command(t, head+links, "topology", "lumos", "rewire", "--core", file("core.json"), "--in", "-", "--out",
@@ -130,13 +127,9 @@ func TestOCSRewire(t *testing.T) {
 			t.Error(out)
 		}
 		c, err := lumos.DecodeCore([]byte(content(t, file("core.json"))))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s, err := core.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for k, p := range s.Planes {
 			if want := c.Configuration().Map(0, k); !p.Map.Equal(want) || p.Reason != "" {
 				t.Errorf("plane %s has %v, want %v; %s", p.Name, p.Map, want, p.Reason)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 const jobTrace = `job_id,gpu_num,state,submit_time,duration
@@ -99,13 +101,9 @@ func TestLumosPlace(t *testing.T) {
 		t.Fatalf("%+v", o)
 	}
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var p placement
-	if err := json.Unmarshal(data, &p); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(data, &p))
 	sum := 0
 	for _, l := range p.Links {
 		sum += l.Links

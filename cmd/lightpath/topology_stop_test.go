@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans/delta"
 )
 
@@ -34,12 +35,8 @@ func TestTopologyStops(t *testing.T) {
 	} {
 		words := strings.Fields(c.args)
 		cmd, args, err := newRoot().Find(words)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.ParseFlags(args); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, cmd.ParseFlags(args))
 		cmd.SetContext(c.ctx) // and no PersistentPreRun, which would end the process
 		status, line := verdict(c.ctx, cmd.RunE(cmd, nil))
 		if strings.Contains(line, "no solver") {

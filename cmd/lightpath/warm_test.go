@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/schedule"
+	"lightpath/internal/require"
 	"lightpath/plans"
 )
 
@@ -29,9 +30,7 @@ func TestPlanCacheWarm(t *testing.T) {
 		"--bytes", "6,1K..4K", "--type", "half", "--root", "3", "--time-limit", "50ms", "--planner", "swot"}
 	for _, cached := range []bool{false, true} {
 		var rows []warmRow
-		if err := json.Unmarshal([]byte(succeed(t, "", append(args, "--json")...)), &rows); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal([]byte(succeed(t, "", append(args, "--json")...)), &rows))
 		var got []string
 		for _, r := range rows {
 			k := r.Key
@@ -52,10 +51,8 @@ func TestPlanCacheWarm(t *testing.T) {
 	}
 	// Sizes share plans: a size between those given is there, and few files are.
 	var rows []warmRow
-	if err := json.Unmarshal([]byte(succeed(t, "", append(slices.Replace(slices.Clone(args), 8, 9, "3000"), "--json")...)),
-		&rows); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(succeed(t, "", append(slices.Replace(slices.Clone(args), 8, 9, "3000"), "--json")...)),
+		&rows))
 	if len(rows) != 2 || !rows[0].Cached || !rows[1].Cached {
 		t.Errorf("a size between: %+v", rows)
 	}

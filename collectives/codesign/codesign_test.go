@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lightpath/collectives/schedule"
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/planner"
@@ -33,9 +34,7 @@ func counted(effort time.Duration) planner.Options {
 func choose(t *testing.T, r Request) *Choice {
 	t.Helper()
 	ch, err := Choose(context.Background(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return ch
 }
 
@@ -92,17 +91,11 @@ func TestMixingPays(t *testing.T) {
 			ch := choose(t, c.r)
 			verify(t, c.r, ch)
 			s, err := schedule.Build(c.r.Collective, c.fixed, c.r.Ranks, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			p, _, err := schedule.Problem(s, c.r.Bytes, c.r.Fabric)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			fixed, err := planner.Solve(context.Background(), "swot", p, counted(200*time.Millisecond))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			t.Logf("%s %.0f us, %s %.0f us: %.2f",
 				ch.Algorithm, ch.Plan.CCTUS, c.fixed, fixed.CCTUS, ch.Plan.CCTUS/fixed.CCTUS)
 			if ch.Plan.CCTUS > c.most*fixed.CCTUS {
@@ -179,9 +172,7 @@ func TestNeverWorse(t *testing.T) {
 				continue
 			}
 			p, _, err := schedule.Problem(s, r.Bytes, f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, by := range []string{"static", "perstep"} {
 				if by == "static" && f.Forwarding {
 					continue // with forwarding, static searches until its time limit

@@ -9,6 +9,7 @@ import (
 	"lightpath/collectives/program/programtest"
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/transport/inproc"
+	"lightpath/internal/require"
 )
 
 // BenchmarkAllReduce drives all ranks from one goroutine. It measures the cost of the engine per call.
@@ -20,17 +21,11 @@ func BenchmarkAllReduce(b *testing.B) {
 	}{{2, "recursive-doubling-xor", 2}, {8, "recursive-doubling-xor", 2}, {8, "ring", 2}, {8, "ring", 1 << 18}} {
 		b.Run(fmt.Sprintf("%s/%d/%d", tc.algorithm, tc.n, tc.count*4), func(b *testing.B) {
 			s, err := schedule.Build(schedule.AllReduce, tc.algorithm, tc.n, 0)
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 			progs, err := program.LowerAll(s, nil, program.Args{Planes: 2, Count: tc.count, ElemSize: 4})
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 			endpoints, err := inproc.NewGroup(tc.n, 2, inproc.Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 			tm := assemble(b, programtest.NewCase(s, tc.count, 1, 1), progs, false,
 				func(r int, c *Call) { c.Endpoint = endpoints[r] })
 			tm.tasks[0].Trace(false)
@@ -42,13 +37,9 @@ func BenchmarkAllReduce(b *testing.B) {
 				for _, task := range tm.tasks {
 					c := task.call
 					c.Op = op
-					if err := task.Bind(c); err != nil {
-						b.Fatal(err)
-					}
+					require.NoError(b, task.Bind(c))
 				}
-				if err := Run(tm.tasks, patience); err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, Run(tm.tasks, patience))
 			}
 		})
 	}
@@ -64,17 +55,11 @@ func BenchmarkConcurrent(b *testing.B) {
 					algorithm = "rabenseifner"
 				}
 				s, err := schedule.Build(schedule.AllReduce, algorithm, n, 0)
-				if err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, err)
 				progs, err := program.LowerAll(s, nil, program.Args{Planes: 1, Count: count, ElemSize: 4})
-				if err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, err)
 				endpoints, err := inproc.NewGroup(n, 1, inproc.Options{})
-				if err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, err)
 				reduce := datatype.Reduce(datatype.Sum, datatype.Float32)
 				tm := assemble(b, programtest.NewCase(s, count, 1, 1), progs, false, func(r int, c *Call) {
 					c.Endpoint, c.Reduce = endpoints[r], reduce
@@ -86,9 +71,7 @@ func BenchmarkConcurrent(b *testing.B) {
 					go func() { errs <- repeat(task, b.N) }()
 				}
 				for range tm.tasks {
-					if err := <-errs; err != nil {
-						b.Fatal(err)
-					}
+					require.NoError(b, <-errs)
 				}
 			})
 		}
@@ -116,9 +99,7 @@ func BenchmarkLower(b *testing.B) {
 		for _, algorithm := range []string{"ring", "rabenseifner"} {
 			b.Run(fmt.Sprintf("%s/%d", algorithm, n), func(b *testing.B) {
 				s, err := schedule.Build(schedule.AllReduce, algorithm, n, 0)
-				if err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, err)
 				for b.Loop() {
 					if _, err := program.Lower(s, nil, program.Args{Planes: 4, Count: 1 << 24, ElemSize: 4}); err != nil {
 						b.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/program/programtest"
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/transport/port"
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller/local"
 	"lightpath/ocsctl/emulator"
@@ -28,9 +29,7 @@ func TestEmulator(t *testing.T) {
 	} {
 		t.Run(tc.c.String()+"/"+tc.algorithm, func(t *testing.T) {
 			s, err := schedule.Build(tc.c, tc.algorithm, 4, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			emulated(t, s)
 		})
 	}
@@ -41,35 +40,25 @@ func emulated(t *testing.T, s *schedule.Schedule) {
 	rng := rand.New(rand.NewPCG(11, uint64(s.Collective)))
 	problem, stepOf, err := schedule.Problem(s, count*4*float64(s.Blocks[schedule.Input]),
 		&plans.Problem{Planes: planes, BandwidthGbps: 1, Forwarding: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	plan := programtest.RandomPlan(problem, rng)
 	progs, err := program.LowerAll(s, plan, program.Args{Count: count, ElemSize: 4, Problem: problem, StepOf: stepOf})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cfg := emulator.Config{Ports: s.Ranks, Slots: 4, MTU: 1024 + emulator.LabelSize, Initial: plan.Initial,
 		Socket: filepath.Join(t.TempDir(), "ocs")}
 	for range planes {
 		cfg.Planes = append(cfg.Planes, emulator.PlaneConfig{BandwidthBitsPerSec: 2e9, Reconfig: time.Millisecond})
 	}
 	server, err := emulator.Start(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	endpoints, clients := make([]*port.Endpoint, s.Ranks), make([]*emulator.Client, s.Ranks)
 	for r := range endpoints {
 		l, err := local.Dial(cfg.Socket, r, local.DialOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = l.Close() })
 		c, err := emulator.Attach(l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		clients[r] = c
 		if endpoints[r], err = port.New(port.Options{Rank: r, Ranks: s.Ranks, Ports: c.Ports(), MTU: c.MTU()}); err != nil {
 			t.Fatal(err)
@@ -90,9 +79,7 @@ func emulated(t *testing.T, s *schedule.Schedule) {
 			go func() { errs <- Run([]*Task{task}, patience) }()
 		}
 		for range tm.tasks {
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, <-errs)
 		}
 		tm.verify(t)
 		for j := range base {

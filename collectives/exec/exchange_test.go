@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/program"
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/circuit"
@@ -104,17 +105,13 @@ func exchangeAll(t *testing.T, seed uint64) {
 		for r, m := range boxesOf(n, all) {
 			prog, err := program.LowerExchange(program.ExchangeArgs{Rank: r, Ranks: n, Plan: plan, Current: standing},
 				m.sends, m.recvs)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			call := Call{Program: prog, Comm: 7, Endpoint: ends[r], OCS: ends[r], Base: base, Pairs: pairs[r]}
 			for _, b := range append(append([][]byte(nil), m.out...), m.in...) {
 				call.Messages = append(call.Messages, BufferOf(b))
 			}
 			task := new(Task)
-			if err := task.Bind(call); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, task.Bind(call))
 			tasks = append(tasks, task)
 			if r+1 < n {
 				continue
@@ -159,9 +156,7 @@ func planExchange(t *testing.T, rng *rand.Rand, d [][]float64, planes int, stand
 	if rng.IntN(3) > 0 {
 		plan, err = spectra.Solve(context.Background(), problem, spectra.Options{Mode: spectra.Fast})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if rng.IntN(3) > 0 {
 		plan, _ = spectra.From(problem, plan, standing)
 	}

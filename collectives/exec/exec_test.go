@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/inproc"
 	"lightpath/collectives/transport/transporttest"
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 )
@@ -40,9 +41,7 @@ func assemble(t testing.TB, c *programtest.Case, progs []*program.Program, inPla
 		edit(r, &call)
 		task := new(Task)
 		task.Trace(r == 0)
-		if err := task.Bind(call); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, task.Bind(call))
 		tm.tasks, tm.out = append(tm.tasks, task), append(tm.out, out)
 	}
 	return tm
@@ -81,9 +80,7 @@ func schedules(t *testing.T, n int, f func(t *testing.T, s *schedule.Schedule, r
 				continue
 			}
 			s, err := schedule.Build(c, a, n, n-1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			t.Run(fmt.Sprintf("%v/%s/%d", c, a, n), func(t *testing.T) {
 				f(t, s, rand.New(rand.NewPCG(uint64(n), uint64(c)<<8|uint64(i))))
 			})
@@ -107,14 +104,10 @@ func TestPacket(t *testing.T) {
 				scale, args.Scale = 3, true
 			}
 			progs, err := program.LowerAll(s, nil, args)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			tm := assemble(t, programtest.NewCase(s, count, scale, rng.Uint64()), progs, inPlace,
 				func(r int, c *Call) { c.Endpoint = endpoints[r] })
-			if err := Run(tm.tasks, patience); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, Run(tm.tasks, patience))
 			tm.verify(t)
 		})
 	}
@@ -124,9 +117,7 @@ func TestPacket(t *testing.T) {
 func network(t *testing.T, n, planes int, seed uint64) []transport.Endpoint {
 	t.Helper()
 	endpoints, err := inproc.NewGroup(n, planes, inproc.Options{Slots: 4, Payload: 64})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for r := range endpoints {
 		e := endpoints[r]
 		t.Cleanup(func() { _ = e.Close() })
@@ -184,17 +175,13 @@ func optical(t *testing.T, s *schedule.Schedule, rng *rand.Rand, steer bool) (*t
 	count := []int64{1, 7, 150}[rng.IntN(3)]
 	size := float64(count * 4 * int64(max(s.Blocks[schedule.Input], s.Blocks[schedule.Output])))
 	problem, stepOf, err := schedule.Problem(s, size, &plans.Problem{Planes: planes, BandwidthGbps: 1, Forwarding: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	args := program.Args{Count: count, ElemSize: 4, InPlace: rng.IntN(2) == 0, Problem: problem, StepOf: stepOf}
 	for range planes {
 		args.Current = append(args.Current, circuit.Shift(s.Ranks, rng.IntN(s.Ranks)))
 	}
 	progs, err := program.LowerAll(s, programtest.RandomPlan(problem, rng), args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	f := newFabric(s.Ranks, 2+rng.IntN(3), args.Current, rng.Uint64())
 	f.steer = steer
 	tm := assemble(t, programtest.NewCase(s, count, 1, rng.Uint64()), progs, args.InPlace, func(r int, c *Call) {
@@ -208,17 +195,11 @@ func optical(t *testing.T, s *schedule.Schedule, rng *rand.Rand, steer bool) (*t
 func TestConcurrent(t *testing.T) {
 	const n, planes, count = 4, 2, 5000
 	s, err := schedule.Build(schedule.AllReduce, "ring", n, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	endpoints, err := inproc.NewGroup(n, planes, inproc.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for op := uint64(0); op < 20; op++ {
 		tm := assemble(t, programtest.NewCase(s, count, 1, op), progs, false, func(r int, c *Call) {
 			c.Endpoint, c.Op = endpoints[r], op
@@ -228,9 +209,7 @@ func TestConcurrent(t *testing.T) {
 			go func() { errs <- Run([]*Task{task}, patience) }()
 		}
 		for range n {
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, <-errs)
 		}
 		tm.verify(t)
 	}
@@ -245,13 +224,9 @@ func TestGroup(t *testing.T) {
 	for op, c := range []schedule.Collective{schedule.AllReduce, schedule.AllGather, schedule.AllReduce,
 		schedule.AllToAll} {
 		s, err := schedule.Build(c, schedule.Algorithms(c)[0], n, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		tm := assemble(t, programtest.NewCase(s, count, 1, uint64(op)), progs, false, func(r int, c *Call) {
 			c.Endpoint, c.Op = endpoints[r], uint64(op)
 		})
@@ -265,9 +240,7 @@ func TestGroup(t *testing.T) {
 		go func() { errs <- Run(tasks, patience) }()
 	}
 	for range n {
-		if err := <-errs; err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, <-errs)
 	}
 	for _, tm := range teams {
 		tm.verify(t)

@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/inproc"
 	"lightpath/collectives/wire"
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 )
 
@@ -49,17 +50,11 @@ func (p forgedPlane) Peek(src int) (*wire.Header, []byte, error) {
 func ringTeam(t testing.TB, n int, count int64, edit func(r int, c *Call)) *team {
 	t.Helper()
 	s, err := schedule.Build(schedule.AllReduce, "ring", n, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	progs, err := program.LowerAll(s, nil, program.Args{Planes: 1, Count: count, ElemSize: 4, Signature: 77})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	endpoints, err := inproc.NewGroup(n, 1, inproc.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return assemble(t, programtest.NewCase(s, count, 1, 1), progs, false, func(r int, c *Call) {
 		c.Endpoint = endpoints[r]
 		edit(r, c)
@@ -146,9 +141,7 @@ func TestSkippedDrain(t *testing.T) {
 	failed := 0
 	for seed := uint64(0); seed < 20; seed++ {
 		s, err := schedule.Build(schedule.AllReduce, "rabenseifner", 4, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		tm, f := optical(t, s, rand.New(rand.NewPCG(seed, 9)), false)
 		for _, task := range tm.tasks {
 			task.call.SkipDrain = func(int, uint32) bool { return true }

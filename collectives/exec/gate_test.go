@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/program"
+	"lightpath/internal/require"
 )
 
 // latch is a gate that opens messages one at a time, in a given order, after some calls of Open.
@@ -72,14 +73,10 @@ func TestGate(t *testing.T) {
 		boxes[r].bind(t, task, new(program.Program), r, n, planes, endpoints[r], NewPairs(n))
 		call := task.call
 		call.Pairs, call.Gate = NewPairs(n), gates[r]
-		if err := task.Bind(call); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, task.Bind(call))
 		tasks = append(tasks, task)
 	}
-	if err := Run(tasks, patience); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Run(tasks, patience))
 	for i := range want {
 		if !bytes.Equal(got[i], want[i]) {
 			t.Errorf("message %d differs", i)

@@ -15,6 +15,7 @@ import (
 	"lightpath/collectives/schedule/oracle"
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/transporttest"
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/planner"
 )
@@ -30,15 +31,11 @@ type kernelCall struct {
 func newKernelCall(t *testing.T, count int64) *kernelCall {
 	t.Helper()
 	s, err := schedule.Build(schedule.AllReduce, "rabenseifner", 4, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	problem, stepOf, err := schedule.Problem(s, float64(4*count), &plans.Problem{
 		Planes: 1, Circuits: plans.Simplex, BandwidthGbps: 1, ReconfigUS: 1, Final: plans.Final{Kind: plans.FinalInitial},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	k := new(kernelCall)
 	if k.plan, err = planner.Solve(context.Background(), "perstep", problem,
 		planner.Options{TimeLimit: time.Second}); err != nil {
@@ -97,9 +94,7 @@ func TestKernelDarkCircuit(t *testing.T) {
 	p := newPanel(t, 4, 1, 0, "1Gbps")
 	k := newKernelCall(t, 10_000)
 	p.install(t, k.plan.Initial)
-	if err := p.board.Dark(0, []int{2}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.board.Dark(0, []int{2}))
 	err := k.run(t, p, 1, nil)
 	if !errors.Is(err, transport.ErrDark) || !strings.Contains(err.Error(), "rank 2, plane 0") {
 		t.Fatal(err)
@@ -115,12 +110,10 @@ func TestKernelSlowRanks(t *testing.T) {
 	k := newKernelCall(t, 20_000)
 	p.install(t, k.plan.Initial)
 	for op := range uint64(3) {
-		if err := k.run(t, p, op, func(r int, c *Call) {
+		require.NoError(t, k.run(t, p, op, func(r int, c *Call) {
 			if reduce := c.Reduce; r == 1 {
 				c.Reduce = func(dst, src []byte) { time.Sleep(100 * time.Microsecond); reduce(dst, src) }
 			}
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"lightpath/collectives/program/programtest"
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/schedule/oracle"
+	"lightpath/internal/require"
 	"lightpath/plans"
 )
 
@@ -46,15 +47,11 @@ func (p *panel) collective(t *testing.T, s *schedule.Schedule, op uint64, rng *r
 	size := float64(max(count, 1) * int64(typ.Size()) * int64(max(s.Blocks[schedule.Input], s.Blocks[schedule.Output])))
 	problem, stepOf, err := schedule.Problem(s, size, &plans.Problem{Planes: len(p.planes), BandwidthGbps: 1,
 		Forwarding: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	plan := programtest.RandomPlan(problem, rng)
 	progs, err := program.LowerAll(s, plan, program.Args{Count: count, ElemSize: int64(typ.Size()), Problem: problem,
 		StepOf: stepOf})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	inputs := make([][]byte, s.Ranks)
 	for r := range inputs {
 		inputs[r] = make([]byte, count*int64(typ.Size())*int64(s.BlocksAt(r, schedule.Input)))
@@ -63,9 +60,7 @@ func (p *panel) collective(t *testing.T, s *schedule.Schedule, op uint64, rng *r
 		}
 	}
 	want, err := oracle.Ordered(s, typ, red, inputs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p.install(t, plan.Initial)
 	p.broken = true
 	got, err := p.run(t, progs, op, inputs, datatype.Reduce(red, typ), nil)
@@ -102,9 +97,7 @@ func (p *panel) run(t *testing.T, progs []*program.Program, op uint64, inputs []
 		if edit != nil {
 			edit(r, &call)
 		}
-		if err := task.Bind(call); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, task.Bind(call))
 		go func() { errs <- Run([]*Task{task}, &Options{Timeout: time.Minute, Yield: 1}) }()
 	}
 	var first error

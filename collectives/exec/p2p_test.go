@@ -12,6 +12,7 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/inproc"
+	"lightpath/internal/require"
 )
 
 // mailbox has the messages that one rank sends and receives in one group.
@@ -23,17 +24,13 @@ type mailbox struct {
 func (m *mailbox) bind(t testing.TB, task *Task, p *program.Program, rank, ranks, planes int, e transport.Endpoint,
 	pairs *Pairs) {
 	t.Helper()
-	if err := program.BuildP2P(p, program.P2PArgs{Rank: rank, Ranks: ranks, Planes: planes, MinPiece: 64}, m.sends,
-		m.recvs); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, program.BuildP2P(p, program.P2PArgs{Rank: rank, Ranks: ranks, Planes: planes, MinPiece: 64}, m.sends,
+		m.recvs))
 	call := Call{Program: p, Comm: 7, Endpoint: e, Pairs: pairs}
 	for _, b := range append(append([][]byte(nil), m.out...), m.in...) {
 		call.Messages = append(call.Messages, BufferOf(b))
 	}
-	if err := task.Bind(call); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, task.Bind(call))
 }
 
 // TestPairs exchanges random groups of messages of all sizes over planes that shorten, refuse and delay frames. Ranks
@@ -98,9 +95,7 @@ func (m mailbox) groups(rng *rand.Rand, rank int) []mailbox {
 
 func TestPairMismatch(t *testing.T) {
 	endpoints, err := inproc.NewGroup(2, 1, inproc.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	a := mailbox{sends: []program.Message{{Peer: 1, Bytes: 8}}, out: [][]byte{make([]byte, 8)}}
 	b := mailbox{recvs: []program.Message{{Peer: 0, Bytes: 16}}, in: [][]byte{make([]byte, 16)}}
 	tasks := []*Task{new(Task), new(Task)}
@@ -116,17 +111,11 @@ func TestNoAllocations(t *testing.T) {
 	for _, n := range []int{2, 4} {
 		const planes, count = 2, 3000
 		endpoints, err := inproc.NewGroup(n, planes, inproc.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s, err := schedule.Build(schedule.AllReduce, "ring", n, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		tm := assemble(t, programtest.NewCase(s, count, 1, 1), progs, false,
 			func(r int, c *Call) { c.Endpoint = endpoints[r] })
 		messages := make([]*Task, n)
@@ -151,21 +140,13 @@ func TestNoAllocations(t *testing.T) {
 			for r, task := range tm.tasks {
 				c := task.call
 				c.Op = op
-				if err := task.Bind(c); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, task.Bind(c))
 				m := &boxes[r]
-				if err := program.BuildP2P(programs[r], program.P2PArgs{Rank: r, Ranks: n, Planes: planes}, m.sends,
-					m.recvs); err != nil {
-					t.Fatal(err)
-				}
-				if err := messages[r].Bind(messages[r].call); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, program.BuildP2P(programs[r], program.P2PArgs{Rank: r, Ranks: n, Planes: planes}, m.sends,
+					m.recvs))
+				require.NoError(t, messages[r].Bind(messages[r].call))
 			}
-			if err := Run(all, o); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, Run(all, o))
 		}); got != 0 {
 			t.Errorf("%d ranks: %v allocations a call", n, got)
 		}

@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/ebpf"
 	"lightpath/collectives/transport/transporttest"
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/kernel"
 	"lightpath/plans/circuit"
@@ -76,9 +77,7 @@ func (p *panel) attach(t testing.TB, s *kernel.State, window int) {
 	var addrs []ebpf.Addrs
 	for rank := range s.Ranks {
 		port, err := kernel.Attach(s, rank)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = port.Close() })
 		o := ebpf.ListenOptions{Control: "127.0.0.1:0"}
 		for j, rp := range port.Planes {
@@ -86,16 +85,12 @@ func (p *panel) attach(t testing.TB, s *kernel.State, window int) {
 				BitsPerSecond: float64(s.Planes[j].Rate)})
 		}
 		l, err := ebpf.Listen(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ls, addrs = append(ls, l), append(addrs, l.Addrs())
 	}
 	for rank, l := range ls {
 		e, err := ebpf.Connect(l, ebpf.Options{Rank: rank, Addrs: addrs, Comm: 7, Window: window})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = e.Close() })
 		p.endpoints = append(p.endpoints, e)
 	}
@@ -106,9 +101,7 @@ func (p *panel) install(t testing.TB, maps []circuit.Permutation) {
 	t.Helper()
 	for j, m := range maps {
 		p.planes[j].moves.Wait()
-		if err := p.board.Install(j, m); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, p.board.Install(j, m))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/program"
 	"lightpath/collectives/program/programtest"
 	"lightpath/collectives/schedule"
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/planner"
 )
@@ -29,9 +30,7 @@ func TestPlanners(t *testing.T) {
 		{schedule.ReduceScatter, "ring", 5, false},
 	} {
 		s, err := schedule.Build(tc.c, tc.algorithm, tc.n, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, name := range planner.Names() {
 			t.Run(tc.c.String()+"/"+tc.algorithm+"/"+name, func(t *testing.T) { planned(t, s, name, tc.forward, false) })
 			t.Run(tc.c.String()+"/"+tc.algorithm+"/"+name+"/steered",
@@ -48,21 +47,15 @@ func planned(t *testing.T, s *schedule.Schedule, name string, forward, steer boo
 		Planes: 2, Circuits: plans.Simplex, BandwidthGbps: 1, ReconfigUS: 8, Forwarding: forward,
 		Final: plans.Final{Kind: plans.FinalInitial},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	plan, err := planner.Solve(context.Background(), name, problem,
 		planner.Options{TimeLimit: 50 * time.Millisecond, SinglePlane: true})
 	if errors.Is(err, planner.ErrInfeasible) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	progs, err := program.LowerAll(s, plan, program.Args{Count: count, ElemSize: 4, Problem: problem, StepOf: stepOf})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	execute(t, s, plan, progs, count, false, steer)
 }
 
@@ -81,9 +74,7 @@ func execute(t *testing.T, s *schedule.Schedule, plan *plans.Plan, progs []*prog
 				c.Base = append(c.Base, 10+uint32(op)*progs[0].Switches(j))
 			}
 		})
-		if err := Run(tm.tasks, patience); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Run(tm.tasks, patience))
 		if f.lost != nil {
 			t.Fatal(f.lost)
 		}

@@ -9,6 +9,7 @@ import (
 	"lightpath/collectives/program"
 	"lightpath/collectives/program/programtest"
 	"lightpath/collectives/schedule"
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 )
@@ -132,9 +133,7 @@ func TestRandomSchedules(t *testing.T) {
 		reference(s, count, want)
 		problem, stepOf, err := schedule.Problem(s, float64(4*count),
 			&plans.Problem{Planes: planes, BandwidthGbps: 1, Forwarding: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for trial := range 5 { // the last two where the planes steer
 			args := program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 8, Problem: problem, StepOf: stepOf}
 			var plan *plans.Plan
@@ -181,9 +180,7 @@ func teamOn(t *testing.T, progs []*program.Program, plan *plans.Plan, m memories
 			c.Buffers[b] = BufferOf(m[r][b])
 		}
 		task := new(Task)
-		if err := task.Bind(c); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, task.Bind(c))
 		tasks = append(tasks, task)
 	}
 	return tasks

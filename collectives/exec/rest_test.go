@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lightpath/collectives/transport"
+	"lightpath/internal/require"
 )
 
 // standstills is an operation that makes progress after given numbers of polls. It is also its endpoint, and counts the
@@ -44,9 +45,7 @@ func (s *standstills) run(t *testing.T, o *Options) error {
 	t.Helper()
 	s.slept = -1
 	var task Task
-	if err := task.Bind(Call{Engine: s, Endpoint: s}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, task.Bind(Call{Engine: s, Endpoint: s}))
 	return Run([]*Task{&task}, o)
 }
 
@@ -62,9 +61,7 @@ func testBrief(t *testing.T) {
 	rounds = append(rounds, 5, 30)
 	for _, brief := range []int{0, 8} {
 		s := &standstills{rounds: rounds}
-		if err := s.run(t, &Options{Spin: 20, Yield: 30, ShortSpin: brief}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.run(t, &Options{Spin: 20, Yield: 30, ShortSpin: brief}))
 		long := 0
 		for i, n := range rounds {
 			want := 20 + 30
@@ -125,9 +122,7 @@ func TestTry(t *testing.T) {
 	for _, rounds := range []int{9, 10, 11} {
 		s := &standstills{rounds: []int{10}, slept: -1}
 		var task Task
-		if err := task.Bind(Call{Engine: s, Endpoint: s}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, task.Bind(Call{Engine: s, Endpoint: s}))
 		ended, err := Try([]*Task{&task}, rounds)
 		if err != nil || ended != (rounds > 10) || s.slept >= 0 {
 			t.Fatalf("after %d rounds: ended %v, error %v, sleep after %d", rounds, ended, err, s.slept)

@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/program/programtest"
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/transport/inproc"
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -32,9 +33,7 @@ func TestSections(t *testing.T) {
 			s, plan, args := repeating(t, tc.c, tc.algorithm, 23, tc.planes, count)
 			args.InPlace, args.SectionSteps = inPlace, 2
 			progs, err := program.LowerAll(s, plan, args)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if n := len(progs[0].Sections); n < 1 || n > 12 {
 				t.Errorf("%v %s: %d sections", tc.c, tc.algorithm, n)
 			}
@@ -48,21 +47,15 @@ func repeating(t testing.TB, c schedule.Collective, algorithm string, ranks, pla
 	count int64) (*schedule.Schedule, *plans.Plan, program.Args) {
 	t.Helper()
 	s, err := schedule.Build(c, algorithm, ranks, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	problem, stepOf, err := schedule.Problem(s, float64(4*count*int64(ranks)), &plans.Problem{
 		Planes: planes, Circuits: plans.Simplex, BandwidthGbps: 0.001, ReconfigUS: 40,
 		Final: plans.Final{Kind: plans.FinalInitial},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	plan, err := planner.Solve(context.Background(), "swot", problem,
 		planner.Options{TimeLimit: time.Minute, Effort: time.Nanosecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s, plan, program.Args{Count: count, ElemSize: 4, Problem: problem, StepOf: stepOf}
 }
 
@@ -81,16 +74,12 @@ func sectionsTeam(t testing.TB, ranks, planes, roll int, count int64) *team {
 	s, plan, args := repeating(t, schedule.AllToAll, "pairwise", ranks, planes, count)
 	args.SectionSteps = roll
 	progs, err := program.LowerAll(s, plan, args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if (progs[0].Sections != nil) != (roll > 0) {
 		t.Fatalf("%d sections of %d steps", len(progs[0].Sections), roll)
 	}
 	endpoints, err := inproc.NewGroup(ranks, planes, inproc.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return assemble(t, programtest.NewCase(s, count, 1, 1), progs, false, func(r int, c *Call) {
 		c.Endpoint, c.OCS, c.Base = endpoints[r], new(ready), make([]uint32, planes)
 	})
@@ -101,13 +90,9 @@ func (tm *team) again(t testing.TB) {
 	for _, task := range tm.tasks {
 		c := task.call
 		c.Op++
-		if err := task.Bind(c); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, task.Bind(c))
 	}
-	if err := Run(tm.tasks, patience); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Run(tm.tasks, patience))
 }
 
 // TestSectionsAllocateNothing checks that neither the next repetition nor the next call allocates.

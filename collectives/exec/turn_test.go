@@ -9,6 +9,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/inproc"
 	"lightpath/collectives/wire"
+	"lightpath/internal/require"
 )
 
 // TestLocalWorkTakesTurns checks that a copy of many turns does not delay sends, and copies every byte.
@@ -21,18 +22,12 @@ func TestLocalWorkTakesTurns(t *testing.T) {
 		inPlace   bool
 	}{{schedule.AllToAll, "pairwise", false}, {schedule.AllGather, "ring", false}, {schedule.AllReduce, "ring", true}} {
 		s, err := schedule.Build(k.coll, k.algorithm, n, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		progs, err := program.LowerAll(s, nil, program.Args{Planes: 1, Count: count, ElemSize: 4, InPlace: k.inPlace,
 			Scale: k.coll.Reduces()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		endpoints, err := inproc.NewGroup(n, 1, inproc.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		scale := uint32(1)
 		if k.coll.Reduces() {
 			scale = 3
@@ -53,9 +48,7 @@ func TestLocalWorkTakesTurns(t *testing.T) {
 		if h, _, err := endpoints[1].Planes()[0].Peek(0); k.coll == schedule.AllToAll && (h == nil || err != nil) {
 			t.Errorf("%v: nothing was sent before the copy: %v", k.coll, err)
 		}
-		if err := Run(tm.tasks, patience); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Run(tm.tasks, patience))
 		tm.verify(t)
 		for _, e := range endpoints {
 			if err := e.Close(); err != nil {
@@ -102,17 +95,11 @@ func TestBlockedPlaneHoldsNoOther(t *testing.T) {
 		{schedule.ReduceScatter, "pairwise", 4}, {schedule.AllToAll, "pairwise", 5}, {schedule.Broadcast, "ring", 4},
 	} {
 		s, err := schedule.Build(k.coll, k.algorithm, k.n, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		endpoints, err := inproc.NewGroup(k.n, planes, inproc.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		shut := true
 		gates := make([][]*gate, k.n)
 		tm := assemble(t, programtest.NewCase(s, count, 1, 1), progs, false, func(r int, c *Call) {
@@ -129,9 +116,7 @@ func TestBlockedPlaneHoldsNoOther(t *testing.T) {
 		for idle := 0; idle < 100; idle++ {
 			for _, task := range tm.tasks {
 				moved, err := task.poll()
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if moved {
 					idle = 0
 				}
@@ -153,9 +138,7 @@ func TestBlockedPlaneHoldsNoOther(t *testing.T) {
 			}
 		}
 		shut = false
-		if err := Run(tm.tasks, patience); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Run(tm.tasks, patience))
 		tm.verify(t)
 	}
 }

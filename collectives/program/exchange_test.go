@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 )
@@ -22,9 +23,7 @@ func TestLowerExchange(t *testing.T) {
 	current := []circuit.Permutation{{1, 2, -1}, {-1, 0, 1}}
 	messages := []Message{{Peer: 1, Bytes: 50}, {Peer: 1}, {Peer: 2, Bytes: 7}, {Peer: 1, Bytes: 30}}
 	sender, err := LowerExchange(ExchangeArgs{Rank: 0, Ranks: 3, Plan: plan, Current: current}, messages, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// 80 bytes in the ratio 3 : 1 : 4 end at 30, 40 and 80.
 	if got, want := describe(sender, Send), `plane 0: to 1 message 0 number 0 at 0: 30 bytes, epoch 0
 plane 0: moves to [2 0 1]
@@ -39,9 +38,7 @@ plane 1: to 1 message 3 number 2 at 0: 30 bytes, epoch 1
 	}
 	receiver, err := LowerExchange(ExchangeArgs{Rank: 1, Ranks: 3, Plan: plan, Current: current}, nil,
 		[]Message{{Bytes: 50}, {}, {Bytes: 30}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got, want := describe(receiver, Recv), `plane 0: to 0 message 0 number 0 at 0: 30 bytes, epoch 0
 plane 0: to 0 message 0 number 0 at 30: 10 bytes, epoch 2
 plane 1: to 0 message 0 number 0 at 40: 10 bytes, epoch 1

@@ -10,6 +10,7 @@ import (
 
 	"lightpath/collectives/program/programtest"
 	"lightpath/collectives/schedule"
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 )
@@ -18,9 +19,7 @@ import (
 func check(t *testing.T, c *programtest.Case, progs []*Program, inPlace bool, seed uint64) {
 	t.Helper()
 	m := newMachine(progs, c, inPlace, seed)
-	if err := m.run(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.run())
 	for r, want := range c.Want {
 		if got := m.mem[r][schedule.Output]; want != nil && !bytes.Equal(got, want) {
 			t.Fatalf("rank %d: got %x\nwant %x", r, got, want)
@@ -37,9 +36,7 @@ func eachSchedule(t *testing.T, n int, f func(t *testing.T, s *schedule.Schedule
 				continue
 			}
 			s, err := schedule.Build(c, a, n, n/2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			t.Run(fmt.Sprintf("%v/%s/%d", c, a, n), func(t *testing.T) { f(t, s) })
 		}
 	}
@@ -67,9 +64,7 @@ func TestLowerPacket(t *testing.T) {
 						scale, args.Scale = 3, true
 					}
 					progs, err := LowerAll(s, nil, args)
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					check(t, programtest.NewCase(s, count, scale, uint64(count)), progs, inPlace, uint64(n*planes))
 				}
 			}
@@ -88,9 +83,7 @@ func TestLowerPlans(t *testing.T) {
 				bytes := float64(count * 4 * int64(max(s.Blocks[schedule.Input], s.Blocks[schedule.Output])))
 				problem, stepOf, err := schedule.Problem(s, bytes, &plans.Problem{Planes: planes, BandwidthGbps: 1,
 					Forwarding: true})
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				inPlace := rng.IntN(2) == 0
 				args := Args{Count: count, ElemSize: 4, InPlace: inPlace, Problem: problem, StepOf: stepOf}
 				plan := programtest.RandomPlan(problem, rng)
@@ -100,9 +93,7 @@ func TestLowerPlans(t *testing.T) {
 					}
 				}
 				progs, err := LowerAll(s, plan, args)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				check(t, programtest.NewCase(s, count, 1, uint64(trial)), progs, inPlace, uint64(trial))
 			}
 		})
@@ -111,13 +102,9 @@ func TestLowerPlans(t *testing.T) {
 
 func TestLowerErrors(t *testing.T) {
 	s, err := schedule.Build(schedule.AllReduce, "ring", 4, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	problem, stepOf, err := schedule.Problem(s, 64, &plans.Problem{Planes: 1, BandwidthGbps: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	good := func() *plans.Plan {
 		p := &plans.Plan{Initial: []circuit.Permutation{circuit.Shift(4, 1)}, Planes: make([][]plans.Entry, 1)}
 		for i := range problem.Steps {
@@ -173,13 +160,9 @@ func TestLoads(t *testing.T) {
 		{schedule.Broadcast, "ring", false, false, 64},             // the root's, which is its result
 	} {
 		s, err := schedule.Build(tc.coll, tc.algorithm, 4, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		p, err := Lower(s, nil, Args{Planes: 1, Count: 16, ElemSize: 4, InPlace: tc.inPlace, Scale: tc.scale})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		copied := int64(0)
 		for _, id := range p.Local {
 			copied += p.Ops[id].Bytes
@@ -197,14 +180,10 @@ func FuzzLower(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64, edits []byte) {
 		rng := rand.New(rand.NewPCG(seed, 8))
 		s, err := schedule.Build(schedule.AllReduce, "rabenseifner", 2+rng.IntN(5), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		problem, stepOf, err := schedule.Problem(s, 64, &plans.Problem{Planes: 1 + rng.IntN(2), BandwidthGbps: 1,
 			Forwarding: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		plan := programtest.RandomPlan(problem, rng)
 		for ; len(edits) >= 4; edits = edits[4:] {
 			breakPlan(plan, edits)

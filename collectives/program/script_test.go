@@ -9,6 +9,7 @@ import (
 
 	"lightpath/collectives/program/programtest"
 	"lightpath/collectives/schedule"
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 )
@@ -189,17 +190,13 @@ func perform(t *testing.T, c *programtest.Case, progs []*Program, inPlace bool, 
 	var scripts []*Script
 	for _, p := range progs {
 		s, err := NewScript(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		scripts = append(scripts, s)
 	}
 	for _, serial := range []bool{false, true} {
 		b := newBand(scripts, c, inPlace, scale, seed)
 		b.serial = serial
-		if err := b.run(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.run())
 		for r, want := range c.Want {
 			if got := b.mem[r][schedule.Output]; want != nil && !bytes.Equal(got, want) {
 				t.Fatalf("rank %d (serial %v): got %x\nwant %x", r, serial, got, want)
@@ -218,9 +215,7 @@ func TestScripts(t *testing.T) {
 					scale, args.Scale = 3, true
 				}
 				progs, err := LowerAll(s, nil, args)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				perform(t, programtest.NewCase(s, count, scale, uint64(count)), progs, args.InPlace, scale, uint64(n*planes))
 			}
 		})
@@ -239,22 +234,16 @@ func TestScriptsOfPlans(t *testing.T) {
 			bytes := float64(count * 4 * int64(max(s.Blocks[schedule.Input], s.Blocks[schedule.Output])))
 			problem, stepOf, err := schedule.Problem(s, bytes, &plans.Problem{Planes: planes, BandwidthGbps: 1,
 				Forwarding: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			args := Args{Count: count, ElemSize: 4, InPlace: rng.IntN(2) == 0, Problem: problem, StepOf: stepOf}
 			progs, err := LowerAll(s, programtest.RandomPlan(problem, rng), args)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, p := range progs {
 				script, err := NewScript(p)
 				if errors.Is(err, ErrUnsupported) {
 					return // it forwards
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				checkStages(t, script)
 			}
 			performed++
@@ -302,21 +291,15 @@ func checkStages(t *testing.T, s *Script) {
 
 func TestScriptCannotForward(t *testing.T) {
 	s, err := schedule.Build(schedule.Broadcast, "direct", 3, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	problem, stepOf, err := schedule.Problem(s, 4, &plans.Problem{Planes: 1, BandwidthGbps: 1, Forwarding: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	plan := &plans.Plan{Initial: []circuit.Permutation{circuit.Shift(3, 1)}, Planes: make([][]plans.Entry, 1)}
 	for i := range problem.Steps {
 		plan.Planes[0] = append(plan.Planes[0], plans.Entry{Kind: plans.Transmit, Step: i, Bytes: problem.Steps[i].Bytes})
 	}
 	p, err := Lower(s, plan, Args{Rank: 1, Count: 1, ElemSize: 4, Problem: problem, StepOf: stepOf})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := NewScript(p); !errors.Is(err, ErrUnsupported) {
 		t.Fatalf("got %v", err)
 	}

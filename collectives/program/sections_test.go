@@ -8,6 +8,7 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/collectives/schedule"
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/planner"
@@ -17,21 +18,15 @@ import (
 func rotating(t *testing.T, n int) (*schedule.Schedule, *plans.Plan, program.Args) {
 	t.Helper()
 	s, err := schedule.Build(schedule.AllToAll, "pairwise", n, 0, schedule.Disjoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	problem, stepOf, err := schedule.Problem(s, float64(n*64), &plans.Problem{
 		Planes: 4, Circuits: plans.Simplex, BandwidthGbps: 0.01, ReconfigUS: 200,
 		Final: plans.Final{Kind: plans.FinalInitial},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	plan, err := planner.Solve(context.Background(), "swot", problem,
 		planner.Options{TimeLimit: time.Minute, Effort: time.Nanosecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s, plan, program.Args{Count: 16, ElemSize: 4, Problem: problem, StepOf: stepOf, Signature: 7}
 }
 
@@ -42,14 +37,10 @@ func TestSectionsAreTheWhole(t *testing.T) {
 	for _, rank := range []int{0, 1, 30, 60} {
 		args.Rank, args.SectionSteps = rank, 0
 		flat, err := program.Lower(s, plan, args)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		args.SectionSteps = 4
 		rolled, err := program.Lower(s, plan, args)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if len(rolled.Sections) < 2 || len(rolled.Sections) > 5 || len(rolled.Ops) != 0 {
 			t.Fatalf("rank %d: %d sections, %d operations outside", rank, len(rolled.Sections), len(rolled.Ops))
 		}
@@ -140,9 +131,7 @@ func TestSectionsDoNotGrow(t *testing.T) {
 		s, plan, args := rotating(t, n)
 		args.SectionSteps = 4
 		p, err := program.Lower(s, plan, args)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, section := range p.Sections {
 			parts += len(section.Program.Ops)
 			for _, maps := range section.Program.Configs {

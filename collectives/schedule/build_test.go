@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 )
@@ -15,9 +16,7 @@ import (
 func build(t testing.TB, c Collective, alg string, n, root int, opts ...Option) *Schedule {
 	t.Helper()
 	s, err := Build(c, alg, n, root, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
@@ -88,9 +87,7 @@ func TestDisjointKeepsFlows(t *testing.T) {
 				return
 			}
 			p, _, err := Problem(s, 1<<20, &plans.Problem{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			q, _, err := Problem(build(t, s.Collective, s.Algorithm, s.Ranks, s.Root), 1<<20, &plans.Problem{})
 			if err != nil || !reflect.DeepEqual(p, q) {
 				t.Errorf("%s: %v, the problems differ", name, err)
@@ -233,9 +230,7 @@ func TestProblemForms(t *testing.T) {
 		Final: plans.Final{Kind: plans.FinalInitial},
 	}
 	p, steps, err := Problem(build(t, AllToAll, "direct", 3, 0), 9e6, template)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := []plans.Step{{Bytes: 3e6, Flows: [][2]int{{0, 1}, {0, 2}, {1, 0}, {1, 2}, {2, 0}, {2, 1}}}}
 	if !reflect.DeepEqual(p.Steps, want) || !slices.Equal(steps, []int{0}) {
 		t.Errorf("steps %+v of %v", p.Steps, steps)
@@ -285,9 +280,7 @@ func TestProblemOf(t *testing.T) {
 				t.Fatalf("%s: %v", algorithm, err)
 			}
 			want, wantSteps, err := Problem(whole, 1e6, &plans.Problem{Planes: 3})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got, steps, err := ProblemOf(s.Collective, algorithm, s.Ranks, s.Root, 1e6, &plans.Problem{Planes: 3})
 			if err != nil || !reflect.DeepEqual(got, want) || !slices.Equal(steps, wantSteps) {
 				t.Fatalf("%s, %s: %+v of %v, want %+v of %v: %v", name, algorithm, got, steps, want, wantSteps, err)
@@ -304,9 +297,7 @@ func TestProblemOf(t *testing.T) {
 func TestFlows(t *testing.T) {
 	each(t, 6, func(name string, s *Schedule) {
 		p, steps, err := Problem(s, 1e6, &plans.Problem{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for k, i := range steps {
 			flows, list := s.Flows(i), p.Steps[k].FlowList()
 			moves := 0
@@ -395,9 +386,7 @@ func TestOrders(t *testing.T) {
 	for _, alg := range Algorithms(AllReduce) {
 		for n := 1; n <= 17; n++ {
 			orders, err := Orders(build(t, AllReduce, alg, n, 0))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for r := range orders {
 				for c := range orders[r] {
 					if a, b := canonical(orders[0][c]), canonical(orders[r][c]); a != b {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 // TestSeats builds every algorithm with random seats. It must compute its collective with the same root, and send the
@@ -25,17 +27,13 @@ func TestSeats(t *testing.T) {
 				}
 				for _, opts := range [][]Option{nil, {Disjoint}} {
 					plain, err := Build(c, name, n, part, opts...)
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					root := 0
 					if c.Rooted() {
 						root = seats[part]
 					}
 					s, err := Build(c, Seated(name, seats), n, root, opts...)
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					if err := Verify(s); err != nil {
 						t.Errorf("%v %s on %d ranks: %v", c, s.Algorithm, n, err)
 					}

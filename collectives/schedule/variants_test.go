@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 )
 
@@ -243,15 +244,11 @@ func TestNeighbours(t *testing.T) {
 func TestWidthKeepsTheOrder(t *testing.T) {
 	const order = "@3.1.6.2.5.4"
 	want, err := Orders(build(t, ReduceScatter, "pairwise"+order, 7, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, width := range []int{2, 3, 6} {
 		s := build(t, ReduceScatter, fmt.Sprintf("pairwise:%d%s", width, order), 7, 0)
 		got, err := Orders(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for r := range got {
 			if got[r][0].String() != want[r][0].String() {
 				t.Errorf("%s rank %d: %v, want %v", s.Algorithm, r, got[r][0], want[r][0])
@@ -289,9 +286,7 @@ func FuzzNames(f *testing.F) {
 		if s.Sub > 1000 {
 			return // verifying trees with thousands of chunks takes too long
 		}
-		if err := Verify(s); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Verify(s))
 		if _, _, err := Problem(s, 1000, &plans.Problem{}); err != nil {
 			t.Fatal(err)
 		}

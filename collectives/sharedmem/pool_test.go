@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"lightpath/internal/require"
 )
 
 // pool is memory in regions, as ncclMemAlloc makes it.
@@ -30,17 +32,13 @@ func (m *pool) alloc(n int, at unsafe.Pointer) []byte {
 	if err != nil {
 		m.t.Skip("memfd_create:", err)
 	}
-	if err := unix.Ftruncate(fd, int64(n)); err != nil {
-		m.t.Fatal(err)
-	}
+	require.NoError(m.t, unix.Ftruncate(fd, int64(n)))
 	flags := unix.MAP_SHARED
 	if at != nil {
 		flags |= unix.MAP_FIXED
 	}
 	p, err := unix.MmapPtr(fd, 0, at, uintptr(n), unix.PROT_READ|unix.PROT_WRITE, flags)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	require.NoError(m.t, err)
 	r := poolRegion{Region{lastRegion.Add(1), fd, int64(n)}, unsafe.Slice((*byte)(p), n)}
 	m.known = append(m.known, r)
 	return r.mem
@@ -53,9 +51,7 @@ func (m *pool) free(mem []byte) {
 		if pointer(r.mem) == pointer(mem) {
 			Forget(r.Number)
 			m.known = append(m.known[:i], m.known[i+1:]...)
-			if err := errors.Join(unix.MunmapPtr(pointer(r.mem), uintptr(len(r.mem))), unix.Close(r.FD)); err != nil {
-				m.t.Fatal(err)
-			}
+			require.NoError(m.t, errors.Join(unix.MunmapPtr(pointer(r.mem), uintptr(len(r.mem))), unix.Close(r.FD)))
 			return
 		}
 	}

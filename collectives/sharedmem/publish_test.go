@@ -13,6 +13,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/transport"
+	"lightpath/internal/require"
 )
 
 // newReadable returns a group whose ranks know that they can read each other's memory.
@@ -114,9 +115,7 @@ func TestPublishWaits(t *testing.T) {
 	polls := func(r int) (done bool) {
 		for range 10 {
 			_, d, err := j.ops[r].Poll()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			done = done || d
 		}
 		return done
@@ -196,9 +195,7 @@ func TestUnreadable(t *testing.T) {
 	t.Run("memory without access", func(t *testing.T) {
 		g := newReadable(t, 2)
 		mem, err := unix.Mmap(-1, 0, publishMin, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer func() { _ = unix.Munmap(mem) }()
 		if g.arenas[0].readable(unsafe.Pointer(unsafe.SliceData(mem)), len(mem)) {
 			t.Error("memory without access is readable")
@@ -212,9 +209,7 @@ func TestReadProcess(t *testing.T) {
 	pid := g.arenas[0].processInfo(1).pid
 	page := unix.Getpagesize()
 	mem, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = unix.Munmap(mem) }()
 	for i := range mem {
 		mem[i] = byte(i * 7)
@@ -224,9 +219,7 @@ func TestReadProcess(t *testing.T) {
 	if err := readProcess(pid, pointer(got), at, len(got)); err != nil || !bytes.Equal(got, mem) {
 		t.Errorf("%v", err)
 	}
-	if err := unix.Mprotect(mem[page:], unix.PROT_NONE); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Mprotect(mem[page:], unix.PROT_NONE))
 	if err := readProcess(pid, pointer(got), at, len(got)); !errors.Is(err, unix.EFAULT) {
 		t.Errorf("half of it cannot be read: %v", err)
 	}

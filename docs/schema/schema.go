@@ -9,6 +9,7 @@ package schema
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -24,10 +25,8 @@ func Names() []string { return append([]string(nil), names...) }
 
 // Get returns the schema called name, or an error that lists the names there are.
 func Get(name string) ([]byte, error) {
-	for _, known := range names {
-		if name == known {
-			return files.ReadFile(name + ".schema.json")
-		}
+	if slices.Contains(names, name) {
+		return files.ReadFile(name + ".schema.json")
 	}
 	return nil, fmt.Errorf("schema: no schema %q: want one of %s", name, strings.Join(names, ", "))
 }

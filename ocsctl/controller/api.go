@@ -90,6 +90,15 @@ type Recovered struct {
 	Intent   *Intent // the last move, if the journal does not have its end
 	Failed   bool    // the plane was out of service
 	Disabled string  // why an operator disabled the plane; "": not disabled
+	// Past lists, oldest first, the last epochs that began with a move, as far as the journal has them. The plane has
+	// not failed since. A rank that missed these epochs learns from it whether its post has happened.
+	Past []PastMap
+}
+
+// PastMap is the map that a plane had at an epoch.
+type PastMap struct {
+	Epoch  uint32
+	Digest uint64 // of the map
 }
 
 // Journal makes the controller's state durable. Methods are called from the core and must
@@ -183,6 +192,7 @@ type PlaneSnapshot struct {
 	Verified string              `json:"verified,omitempty"` // how the circuits were verified; "": they are not as desired
 	Switches uint64              `json:"switches"`
 	Failures uint64              `json:"failures"`
+	Past     []PastMap           `json:"-"`       // see Recovered; of the controllers before; clients do not get it
 	Posts    uint64              `json:"posts"`   // of ranks
 	Refused  uint64              `json:"refused"` // refused posts
 }

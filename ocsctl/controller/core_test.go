@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 )
@@ -40,9 +41,7 @@ func TestLeases(t *testing.T) {
 	}
 	acquire := func(p int, id, mask, holder uint64) {
 		t.Helper()
-		if err := r.s[p].Acquire(id, mask, holder); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.s[p].Acquire(id, mask, holder))
 	}
 	acquire(0, 1, 0b011, 10)
 	wantIDs("free planes", 0, 1)
@@ -72,9 +71,7 @@ func TestGrantsGoWithoutPlanesThatAreDown(t *testing.T) {
 	r := newTestRig(t, 2, 2, nil)
 	ask := func(mask uint64) testGrant {
 		t.Helper()
-		if err := r.s[0].Acquire(1, mask, 7); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.s[0].Acquire(1, mask, 7))
 		a := r.s[0].answers
 		r.s[0].answers = nil
 		if len(a) != 1 {
@@ -90,9 +87,7 @@ func TestGrantsGoWithoutPlanesThatAreDown(t *testing.T) {
 	if g := ask(3); g.mask != 3 || g.err != nil {
 		t.Error(g)
 	}
-	if err := r.core.Disable(1, "cleaning", "ann"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.core.Disable(1, "cleaning", "ann"))
 	if g := ask(3); g.mask != 1 || g.err != nil {
 		t.Error(g)
 	}
@@ -103,9 +98,7 @@ func TestGrantsGoWithoutPlanesThatAreDown(t *testing.T) {
 	r.pass(time.Second)
 	r.release(1)
 	want(t, "both down", ask(3).err, ocsctl.ErrPlaneDown, "plane 0 epoch 0", "refuses")
-	if err := r.core.Enable(1, "ann"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.core.Enable(1, "ann"))
 	if g := ask(3); g.mask != 2 || g.err != nil {
 		t.Error(g)
 	}
@@ -237,9 +230,7 @@ func TestDriftAndHealthTakeAPlaneOutOfService(t *testing.T) {
 
 func TestSet(t *testing.T) {
 	r := newTestRig(t, 3, 1, nil)
-	if err := r.s[0].Acquire(1, 1, 7); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.s[0].Acquire(1, 1, 7))
 	set := func(target circuit.Permutation) error {
 		result := r.set(0, target)
 		r.pass(2 * time.Second)
@@ -253,9 +244,7 @@ func TestSet(t *testing.T) {
 	want(t, "a failed move", r.page.faults[0], ocsctl.ErrReconfFailed)
 	r.dev.wrong[0] = circuit.AllDark(3)
 	want(t, "and again", set(circuit.Shift(3, 2)), ocsctl.ErrReconfFailed, "plane 0 epoch 0")
-	if err := set(circuit.Shift(3, 2)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, set(circuit.Shift(3, 2)))
 	if r.page.faults[0] != nil || r.page.epochs[0] != 1 || !r.page.maps[0].Equal(circuit.Shift(3, 2)) {
 		t.Error(r.page.faults[0], r.page.epochs, r.page.maps)
 	}
@@ -302,9 +291,7 @@ func TestJournalComesBeforeTheMove(t *testing.T) {
 func TestWatchersHearOfEverythingInOrder(t *testing.T) {
 	d := newTestDevice(new(int64), 1, circuit.Shift(2, 1))
 	c, err := Start(Config{Ports: 2, Planes: make([]PlaneConfig, 1), Device: d})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer c.Close()
 	var mu sync.Mutex
 	var got []Event
@@ -316,12 +303,8 @@ func TestWatchersHearOfEverythingInOrder(t *testing.T) {
 	cancelled := c.Watch(func(e Event) { t.Errorf("a watcher that has gone was told of %v", e) })
 	cancelled()
 	cancelled()
-	if err := c.Set(0, circuit.Shift(2, 0), "ann"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Disable(0, "why not", "bob"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Set(0, circuit.Shift(2, 0), "ann"))
+	require.NoError(t, c.Disable(0, "why not", "bob"))
 	deadline := time.Now().Add(60 * time.Second)
 	for n := 0; n < 3 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		mu.Lock()
@@ -373,9 +356,7 @@ func TestConfigNamesTheField(t *testing.T) {
 // with the circuits that it should have, also where nothing had noticed that it has others.
 func TestDisabledPlanesAreLookedAt(t *testing.T) {
 	r := newTestRig(t, 3, 1, nil)
-	if err := r.core.Disable(0, "cleaning", "ann"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.core.Disable(0, "cleaning", "ann"))
 	r.dev.maps[0] = circuit.Shift(3, 2) // no notification follows
 	want(t, "enable", r.core.Enable(0, "ann"), ocsctl.ErrPlaneDown, "drift of 3 circuits")
 	if p := r.plane(0); p.State != Down {
@@ -387,9 +368,7 @@ func TestDisabledPlanesAreLookedAt(t *testing.T) {
 	}
 	// Its ranks fail it while it is disabled, and go: the fault goes with them, the order stays.
 	r.hold(1)
-	if err := r.core.Disable(0, "cleaning", "ann"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.core.Disable(0, "cleaning", "ann"))
 	r.post(0, 0, 0, circuit.Shift(3, 0))
 	r.post(1, 0, 0, circuit.AllDark(3))
 	if r.page.faults[0] == nil {

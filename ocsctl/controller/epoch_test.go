@@ -126,6 +126,49 @@ func TestKnownEpoch(t *testing.T) {
 	}
 }
 
+// TestForgiveOfAnUnreadPlane: a plane whose device has not reported its map since a takeover returns when its ranks
+// leave, with an epoch above all that they know.
+func TestForgiveOfAnUnreadPlane(t *testing.T) {
+	was := circuit.Shift(2, 1)
+	r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {
+		withTimed(r, c)
+		r.dev.next[0], r.dev.due[0] = was, r.now+1e9
+		c.Recovered, c.Forgive = []Recovered{{Epoch: 7, Map: was}}, true
+		r.absent = 1 + 1
+	})
+	s := newTestSink()
+	a, err := r.core.Attach(s, AttachOptions{Port: 1, Known: []uint32{9}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.pass(2 * time.Second) // the device has settled, and its report is lost
+	for _, leaves := range []Attachment{r.s[0], a} {
+		leaves.Detach(true)
+	}
+	if r.page.epochs[0] != 10 || r.page.faults[0] != nil {
+		t.Error("returned at epoch", r.page.epochs[0], r.page.faults[0])
+	}
+}
+
+// TestForgiveAfterTheGraceTime: a plane does not return before ranks that know newer epochs could come back.
+func TestForgiveAfterTheGraceTime(t *testing.T) {
+	r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {
+		c.Recovered, c.Forgive, c.Grace = []Recovered{{Epoch: 7, Map: circuit.Shift(2, 0)}}, true, time.Second
+		r.dev.maps[0] = circuit.Shift(2, 1)
+		r.absent = 1 + 2
+	})
+	for range 2 {
+		r.s[0].Detach(true)
+		want(t, "during the grace time", r.page.faults[0], errDrift)
+		r.attach(0)
+	}
+	r.s[0].Detach(true)
+	r.pass(2 * time.Second)
+	if r.page.epochs[0] != 8 || r.page.faults[0] != nil {
+		t.Error("after the grace time: epoch", r.page.epochs[0], r.page.faults[0])
+	}
+}
+
 // TestForgiveDuringSet: a plane whose ranks leave does not return while an operator's move of it waits for the journal.
 // Its epoch would then not be the one of the intent.
 func TestForgiveDuringSet(t *testing.T) {

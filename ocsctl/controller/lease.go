@@ -36,9 +36,10 @@ type grant struct {
 }
 
 // grants removes from the queue the requests that can be answered now, and returns the answers in order. A request
-// gets no planes that are down, and does not wait for them. An attachment that is not in the journal yet gets none.
-func (l *lease) grants(down uint64, now int64) []grant {
-	var blocked uint64
+// gets no planes that are down, and does not wait for them. It waits for planes that move: a holder counts epochs from
+// its grant, and the move may be the holder's before. An attachment that is not in the journal yet gets none.
+func (l *lease) grants(down, moving uint64, now int64) []grant {
+	blocked := moving
 	for p := range l.held {
 		if l.held[p].a != nil {
 			blocked |= 1 << p

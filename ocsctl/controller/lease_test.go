@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 )
@@ -33,9 +34,7 @@ func TestPostsOfStrangers(t *testing.T) {
 	at, to := circuit.Shift(4, 1), circuit.Shift(4, 2)
 	as := func(port int, epoch uint32, target circuit.Permutation, says ...string) {
 		t.Helper()
-		if err := r.s[port].Post(0, epoch, stranger, target); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.s[port].Post(0, epoch, stranger, target))
 		r.pass(time.Second)
 		r.refusedLast(port, append(says, "plane 0", "0x99")...)
 		if r.page.epochs[0] != 0 || r.page.faults[0] != nil || len(r.dev.moves) != 0 {
@@ -68,9 +67,7 @@ func TestPostsOfStrangers(t *testing.T) {
 		t.Error("the holder's own move that changes nothing was lost")
 	}
 	// Every port may repeat a post of a move that is complete.
-	if err := r.s[3].Post(0, 0, stranger, to); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.s[3].Post(0, 0, stranger, to))
 	if len(r.s[3].refused) != 0 {
 		t.Error(r.s[3].refused)
 	}
@@ -89,13 +86,9 @@ func TestPostsEndWithTheUse(t *testing.T) {
 			r.post(2, 0, 0, circuit.Permutation{1, 2, circuit.Dark, 3}) // ports 2 and 3 change
 			end(r)
 			r.refusedLast(2, "the plane has no holder")
-			if err := r.s[1].Acquire(1, 1, 8); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, r.s[1].Acquire(1, 1, 8))
 			for p := 1; p < 4; p++ {
-				if err := r.s[p].Post(0, 0, 8, circuit.Permutation{1, circuit.Dark, 3, 2}); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, r.s[p].Post(0, 0, 8, circuit.Permutation{1, circuit.Dark, 3, 2}))
 			}
 			r.pass(time.Second)
 			if r.page.epochs[0] != 1 || r.page.faults[0] != nil {
@@ -114,18 +107,12 @@ func TestReleaseIsLost(t *testing.T) {
 	for p := range 2 {
 		r.s[p].granted = func(uint64) { order = append(order, p) }
 	}
-	if err := r.s[1].Acquire(2, 1, 8); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.s[0].Acquire(3, 3, testHolder); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.s[1].Acquire(2, 1, 8))
+	require.NoError(t, r.s[0].Acquire(3, 3, testHolder))
 	if len(order) != 1 || order[0] != 1 {
 		t.Fatalf("granted to ports %v, want the earlier request of port 1", order)
 	}
-	if err := r.s[1].Release(1, 8); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.s[1].Release(1, 8))
 	if len(order) != 2 || order[1] != 0 {
 		t.Errorf("granted to ports %v, want port 0 next", order)
 	}
@@ -140,9 +127,7 @@ func TestPostsBeforeTheClaim(t *testing.T) {
 			r.absent = 1
 		})
 		for _, holder := range []uint64{testHolder, 8} {
-			if err := r.s[1].Post(0, 3, holder, circuit.Permutation{1, circuit.Dark}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, r.s[1].Post(0, 3, holder, circuit.Permutation{1, circuit.Dark}))
 		}
 		r.pass(time.Millisecond)
 		if len(r.dev.moves) != 0 || len(r.s[1].refused) != 0 ||
@@ -192,19 +177,43 @@ func TestClaimKeepsOtherPosts(t *testing.T) {
 		c.Recovered = []Recovered{{Epoch: 3, Map: r.dev.maps[0]}, {Epoch: 3, Map: r.dev.maps[1]}}
 		r.absent = 1
 	})
-	if err := r.s[1].Post(1, 3, 10, to); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.s[1].Post(1, 3, 10, to))
 	r.s[2].Detach(true)
 	r.attach(2, LeaseSnapshot{Port: 2, Holder: 20, Mask: 1})
 	r.attach(0, LeaseSnapshot{Port: 0, Holder: 10, Mask: 2})
 	for _, p := range []int{0, 2} {
-		if err := r.s[p].Post(1, 3, 10, to); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.s[p].Post(1, 3, 10, to))
 	}
 	r.pass(time.Second)
 	if len(r.s[1].refused) != 0 || r.page.epochs[1] != 4 || !r.page.maps[1].Equal(to) {
 		t.Errorf("refused %v, epoch %d: %s", r.s[1].refused, r.page.epochs[1], r.core.Waiting(1))
+	}
+}
+
+// TestGrantWaitsForTheMove: a plane whose holder has gone is granted when its last move has ended. Otherwise the new
+// holder would take the end of this move for its own first one.
+func TestGrantWaitsForTheMove(t *testing.T) {
+	for name, gone := range map[string]func(r *testRig){
+		"released": func(r *testRig) { require.NoError(r.t, r.s[0].Release(1, testHolder)) },
+		"detached": func(r *testRig) { r.s[0].Detach(false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTestRig(t, 4, 1, nil)
+			r.hold(1)
+			for p := range 4 {
+				r.post(p, 0, 0, circuit.Shift(4, 2))
+			}
+			at := uint32(99)
+			r.s[1].granted = func(uint64) { at = r.s[1].epochs[0] }
+			require.NoError(t, r.s[1].Acquire(2, 1, 8))
+			gone(r)
+			if at != 99 {
+				t.Errorf("granted at epoch %d, during the move", at)
+			}
+			r.pass(time.Second)
+			if at != 1 {
+				t.Errorf("granted at epoch %d, want 1", at)
+			}
+		})
 	}
 }

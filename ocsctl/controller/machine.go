@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,6 +58,7 @@ type plane struct {
 	off     string              // the operator who disabled it and the reason; "": not disabled
 	unread  *Recovered          // not nil at the start, until the device has reported its map
 	known   uint32              // the newest epoch that earlier controllers published to ranks, as far as these tell
+	past    []PastMap           // epochs of earlier controllers, while the plane has not failed; see Recovered.Past
 	barrier *barrier
 	intent  intent
 	move    move // the current one
@@ -271,12 +273,7 @@ func (m *machine) attached(a *attachment) bool {
 	if a.port >= 0 {
 		return m.ports[a.port] == a
 	}
-	for _, w := range m.watchers {
-		if w == a {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(m.watchers, a)
 }
 
 func without(all []*attachment, a *attachment) []*attachment {
@@ -315,6 +312,9 @@ func (m *machine) forgive(now int64) {
 		if !attached && !pl.move.on {
 			pl.barrier.reset()
 		}
+		if m.grace != 0 {
+			continue // ranks that have not come back may know newer epochs
+		}
 		switch {
 		case pl.fault == nil, pl.mark > oldest, pl.move.on, pl.move.order != nil, !pl.byRank && !m.cfg.Forgive:
 			continue
@@ -335,6 +335,7 @@ func (m *machine) forgive(now int64) {
 
 // restore ends a plane's fault at the map that its device has. A disabled plane stays disabled.
 func (m *machine) restore(pl *plane, observed circuit.Permutation, now int64) {
+	pl.passUnread()
 	pl.barrier.reset()
 	pl.intent = intent{id: pl.intent.id + 1} // a late answer is ignored
 	m.install(pl, observed, now)
@@ -379,6 +380,7 @@ func (m *machine) fail(pl *plane, err error, now int64) {
 	pl.fault, pl.mark = err, m.nextID
 	pl.byRank = errors.Is(err, ocsctl.ErrConflict) || errors.Is(err, ocsctl.ErrPortLost)
 	pl.failures++
+	pl.past = nil
 	m.publish(pl)
 	m.save(pl, now)
 	m.grant(now)

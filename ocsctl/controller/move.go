@@ -219,6 +219,7 @@ func (m *machine) abort(pl *plane, err error, now int64) {
 	}
 	if pl.fault != nil { // the plane is out of service already: publish its new map
 		m.publish(pl)
+		m.grant(now)
 		return
 	}
 	m.failf(pl, now, "%w", err)
@@ -275,6 +276,7 @@ func (m *machine) settled(pl *plane, verified string, now int64) {
 	if mv.order == nil && pl.fault != nil {
 		m.install(pl, mv.target, now) // the plane failed during the move
 		m.publish(pl)
+		m.grant(now)
 		return
 	}
 	m.install(pl, mv.target, now)
@@ -295,8 +297,8 @@ func (m *machine) settled(pl *plane, verified string, now int64) {
 		m.confirm(now, Event{
 			Kind: Commanded, Plane: pl.index, Epoch: pl.epoch, From: from, To: pl.m, Port: -1, Who: mv.order.who, Err: pl.off,
 		}, mv.order.done)
-		m.grant(now)
 	}
+	m.grant(now)
 	m.advance(pl, now)
 }
 

@@ -126,7 +126,6 @@ func (m *machine) enabled(pl *plane, observed circuit.Permutation, o *order, now
 	}
 	pl.off = ""
 	if pl.fault != nil {
-		pl.passUnread()
 		m.restore(pl, observed, now)
 	}
 	m.confirm(now, Event{Kind: Commanded, Plane: pl.index, Epoch: pl.epoch, Port: -1, Who: o.who}, o.done)
@@ -164,6 +163,16 @@ func (m *machine) down() (mask uint64) {
 	return mask
 }
 
+// moving returns the planes whose device moves.
+func (m *machine) moving() (mask uint64) {
+	for j, pl := range m.planes {
+		if pl.move.on {
+			mask |= 1 << j
+		}
+	}
+	return mask
+}
+
 // acquire queues a request for planes, and grants it if they are free. Planes that the holder still has are free: its
 // release was lost with a connection or a controller. Without that, the request would wait for its own holder.
 func (m *machine) acquire(a *attachment, id, mask, holder uint64, now int64) {
@@ -180,7 +189,7 @@ func (m *machine) grant(now int64) {
 	if m.over != nil || m.grace != 0 || len(m.lease.queue) == 0 {
 		return
 	}
-	for _, g := range m.lease.grants(m.down(), now) {
+	for _, g := range m.lease.grants(m.down(), m.moving(), now) {
 		if g.granted == 0 {
 			g.a.sink.Granted(g.id, 0, m.noneLeft(g.mask))
 			continue

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 )
@@ -112,9 +113,7 @@ func TestOrdersOfAControllerThatIsReplaced(t *testing.T) {
 // TestSetKeepsADisabledPlaneOut: a fibre may be in a hand.
 func TestSetKeepsADisabledPlaneOut(t *testing.T) {
 	r := newTestRig(t, 2, 1, nil)
-	if err := *r.disable(0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, *r.disable(0))
 	moved := r.set(0, circuit.Shift(2, 0))
 	r.pass(time.Second)
 	if p := r.plane(0); *moved != nil || p.State != Down || !strings.Contains(p.Reason, "fibre work") ||
@@ -144,25 +143,19 @@ func TestEnable(t *testing.T) {
 		dev.news(0)
 		return answer
 	}
-	if err := *r.disable(0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, *r.disable(0))
 	dark := errors.New("no light at port 1")
 	want(t, "enable in the dark", *verify(dark), dark, "plane 0")
 	if p := r.plane(0); p.State != Down || !strings.Contains(p.Reason, "no light") || p.Verified != "" {
 		t.Errorf("%+v", p)
 	}
-	if err := *verify(nil); err != nil { // whatever the last look has found
-		t.Fatal(err)
-	}
+	require.NoError(t, *verify(nil)) // whatever the last look has found
 	if p := r.plane(0); p.State != Resident || p.Verified != "light" || dev.token != 7 {
 		t.Errorf("%+v, token %d", p, dev.token)
 	}
 	// An operator who disables the plane meanwhile has the last word.
 	answer := r.enable(0)
-	if err := *r.disable(0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, *r.disable(0))
 	r.now += int64(time.Millisecond)
 	dev.news(0)
 	want(t, "enable, and disable meanwhile", *answer, ocsctl.ErrPlaneDown, "meanwhile disabled by ann")
@@ -203,9 +196,7 @@ func TestNoGrantBeforeTheRecord(t *testing.T) {
 	for _, fails := range []error{nil, errors.New("the history is full")} {
 		var j *testJournal
 		r := newTestRig(t, 2, 1, journaled(&j))
-		if err := r.s[0].Acquire(1, 1, testHolder); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.s[0].Acquire(1, 1, testHolder))
 		r.pass(0)
 		if got := r.s[0].answers; len(got) != 0 {
 			t.Fatalf("granted before the journal has the rank: %v", got)

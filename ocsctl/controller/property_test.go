@@ -166,10 +166,8 @@ func (w *world) join(port int, held ...LeaseSnapshot) {
 
 func (w *world) jobOf(port int) *job {
 	for _, j := range w.jobs {
-		for _, p := range j.ports {
-			if p == port {
-				return j
-			}
+		if slices.Contains(j.ports, port) {
+			return j
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
@@ -125,8 +126,11 @@ func (m *machine) takeOver(pl *plane, now int64) {
 		m.failf(pl, now, "%w of %d circuits: %s: %w", errDrift, len(wrong), text, ocsctl.ErrPlaneDown)
 		return
 	}
-	pl.unread = nil
+	pl.past, pl.unread = r.Past, nil
 	m.resume(pl, observed, switched, now)
+	if r.Failed && !switched { // otherwise the next takeover would begin with new epochs again
+		m.event(now, Event{Kind: Restored, Plane: pl.index, Epoch: pl.epoch, To: observed, Port: -1})
+	}
 	if pl.known > pl.epoch {
 		m.behind(pl, now)
 	}
@@ -143,6 +147,7 @@ func (m *machine) resume(pl *plane, observed circuit.Permutation, switched bool,
 	if switched {
 		pl.barrier.done(pl.epoch, observed)
 		m.advanceEpoch(pl, 0, now)
+		pl.past = append(slices.Clone(pl.past), PastMap{pl.epoch, observed.Digest()})
 		m.event(now, Event{Kind: Switched, Plane: pl.index, Epoch: pl.epoch, From: from, To: observed, Port: -1})
 	}
 	m.publish(pl)
@@ -200,6 +205,7 @@ func (m *machine) graceEnds(now int64) {
 			m.failf(pl, now, "rank of port %s has not come back: %w", list(gone), ocsctl.ErrPortLost)
 		}
 	}
+	m.forgive(now)
 	for _, pl := range m.planes {
 		m.advance(pl, now)
 	}

@@ -2,10 +2,12 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 )
@@ -97,6 +99,34 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
+// TestPastAfterTakeover: the controller knows the maps of the journal's epochs, and of a move that it has found to be
+// complete, until the plane fails.
+func TestPastAfterTakeover(t *testing.T) {
+	was, to := circuit.Shift(2, 1), circuit.Shift(2, 0)
+	r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {
+		r.dev.maps[0] = to
+		c.Recovered = []Recovered{{Epoch: 8, Map: was, Intent: &Intent{0, 7, to}, Past: []PastMap{{7, was.Digest()}}}}
+	})
+	past := func() []PastMap {
+		s, err := r.core.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Planes[0].Past
+	}
+	if want := []PastMap{{7, was.Digest()}, {8, to.Digest()}}; !slices.Equal(past(), want) {
+		t.Errorf("%v, want %v", past(), want)
+	}
+	r.pass(time.Minute) // the grace time
+	r.hold(1)
+	r.post(0, 0, 8, was)
+	r.post(1, 0, 8, circuit.AllDark(2))
+	want(t, "a conflict", r.page.faults[0], ocsctl.ErrConflict)
+	if past() != nil {
+		t.Errorf("%v after a failure", past())
+	}
+}
+
 // After a takeover ranks that have not come back are waited for, for the grace time, and uses that
 // ranks claim come before everybody else's.
 func TestGrace(t *testing.T) {
@@ -109,14 +139,10 @@ func TestGrace(t *testing.T) {
 		r.s[p].Detach(true)
 	}
 	r.attach(1)
-	if err := r.s[1].Acquire(1, 3, 20); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.s[1].Acquire(1, 3, 20))
 	r.attach(0, LeaseSnapshot{Port: 0, Holder: 10, Mask: 1})
 	for p := range 2 {
-		if err := r.s[p].Post(0, 3, 10, circuit.Shift(3, 2)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.s[p].Post(0, 3, 10, circuit.Shift(3, 2)))
 	}
 	r.pass(500 * time.Millisecond)
 	if r.page.epochs[0] != 3 || len(r.s[1].answers) != 0 {
@@ -142,9 +168,7 @@ func TestGraceEndsWhenAllAreBack(t *testing.T) {
 		c.Grace = time.Hour
 		r.absent = 1 + 2
 	})
-	if err := r.s[1].Acquire(1, 1, 20); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.s[1].Acquire(1, 1, 20))
 	r.pass(time.Second)
 	if len(r.s[1].answers) != 0 {
 		t.Fatal("granted before port 2 could claim it")
@@ -164,9 +188,7 @@ func TestGraceIsForPortsThatHadRanks(t *testing.T) {
 			c.Grace, c.Absent = time.Hour, absent
 			r.absent = 1 + 2
 		})
-		if err := r.s[1].Acquire(1, 1, 20); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.s[1].Acquire(1, 1, 20))
 		r.pass(time.Millisecond)
 		if granted := len(r.s[1].answers) == 1; granted != absent[2] {
 			t.Errorf("%v: granted %v", absent, granted)
@@ -215,5 +237,19 @@ func TestLeadingBeforeEachMove(t *testing.T) {
 			}
 			want(t, "rule", r.s[0].closed, ErrNotLeader, "expired")
 		})
+	}
+}
+
+// TestSecondTakeoverOfAFailedPlane: a plane that had failed returns with new epochs at one takeover. At the next one its
+// operations continue.
+func TestSecondTakeoverOfAFailedPlane(t *testing.T) {
+	at := circuit.Shift(2, 1)
+	j := &testJournal{}
+	newTestRig(t, 2, 1, func(r *testRig, c *Config) {
+		j.now, j.planes = &r.now, []Recovered{{Epoch: 1024, Map: at, Failed: true}}
+		c.Journal, c.Recovered = j, slices.Clone(j.planes)
+	})
+	if p := j.planes[0]; p.Failed || p.Epoch != 1024 || !p.Map.Equal(at) {
+		t.Errorf("the journal has %+v", p)
 	}
 }

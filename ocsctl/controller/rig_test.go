@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/plans/circuit"
 )
 
@@ -234,9 +235,7 @@ func (r *testRig) attach(port int, held ...LeaseSnapshot) {
 	r.t.Helper()
 	s := newTestSink()
 	a, err := r.core.Attach(s, AttachOptions{Port: port, Who: fmt.Sprint("rank ", port), Held: held})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, err)
 	s.Attachment, s.port = a, port
 	r.s[port] = s
 }
@@ -260,9 +259,7 @@ const testHolder = 7
 func (r *testRig) hold(mask uint64) {
 	r.t.Helper()
 	before := len(r.s[0].answers)
-	if err := r.s[0].Acquire(1, mask, testHolder); err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, r.s[0].Acquire(1, mask, testHolder))
 	if a := r.s[0].answers; len(a) != before+1 || a[before].mask != mask {
 		r.t.Fatalf("planes %#x are not granted: %v", mask, a)
 	}
@@ -271,16 +268,12 @@ func (r *testRig) hold(mask uint64) {
 
 func (r *testRig) release(mask uint64) {
 	r.t.Helper()
-	if err := r.s[0].Release(mask, testHolder); err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, r.s[0].Release(mask, testHolder))
 }
 
 func (r *testRig) post(port, plane int, epoch uint32, target circuit.Permutation) {
 	r.t.Helper()
-	if err := r.s[port].Post(plane, epoch, testHolder, target); err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, r.s[port].Post(plane, epoch, testHolder, target))
 }
 
 // postAll has all ports post, on a plane that testHolder holds.
@@ -297,11 +290,9 @@ func (r *testRig) ask(begin func(m *machine, done func(error), now int64)) *erro
 	var answer error
 	answered := &answer
 	*answered = errNoAnswer
-	if err := r.core.do(func(now int64) {
+	require.NoError(r.t, r.core.do(func(now int64) {
 		begin(r.core.machine, func(err error) { *answered = err }, now)
-	}); err != nil {
-		r.t.Fatal(err)
-	}
+	}))
 	return answered
 }
 
@@ -325,8 +316,6 @@ func (r *testRig) set(plane int, target circuit.Permutation) *error {
 func (r *testRig) plane(plane int) PlaneSnapshot {
 	r.t.Helper()
 	s, err := r.core.Snapshot()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, err)
 	return s.Planes[plane]
 }

@@ -62,6 +62,7 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 	p := PlaneSnapshot{
 		Name: pl.Name, State: Resident, Reason: pl.reason(), Epoch: pl.epoch, Map: pl.m,
 		Verified: m.verified(pl), Switches: pl.switches, Failures: pl.failures, Posts: pl.posts, Refused: pl.refused,
+		Past: pl.past,
 	}
 	if m.meter != nil && !pl.move.on {
 		p.Unlit = m.meter.Unlit(pl.index)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/plans/circuit"
 )
@@ -30,9 +31,7 @@ func model(t *testing.T, c device.Config, run func(t *testing.T, d *device.Devic
 			c.Delays = &timing
 		}
 		d, err := device.New(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		run(t, d)
 		d.Close()
 	})
@@ -42,16 +41,12 @@ func pair(from, to int) circuit.Pair { return circuit.Pair{From: from, To: to} }
 
 func apply(t *testing.T, d *device.Device, remove, add []circuit.Pair, mode device.Mode) {
 	t.Helper()
-	if err := errors.Join(d.Apply(t.Context(), remove, add, mode)...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(d.Apply(t.Context(), remove, add, mode)...))
 }
 
 func inject(t *testing.T, d *device.Device, f device.Fault) {
 	t.Helper()
-	if err := d.Inject(f); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Inject(f))
 }
 
 func wantState(t *testing.T, d *device.Device, port int, side device.Side, want device.PortState) {
@@ -91,9 +86,7 @@ func TestModes(t *testing.T) {
 		model(t, device.Config{}, func(t *testing.T, d *device.Device) {
 			start := time.Now()
 			apply(t, d, nil, three, mode)
-			if err := d.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, d.Wait(t.Context()))
 			if took := time.Since(start); took != want {
 				t.Errorf("mode %d took %v, want %v", mode, took, want)
 			}
@@ -147,9 +140,7 @@ func TestRefusals(t *testing.T) {
 
 func TestReplaceLeavesWhatStays(t *testing.T) {
 	model(t, device.Config{}, func(t *testing.T, d *device.Device) {
-		if err := d.Replace(t.Context(), circuit.Shift(4, 1), device.Bulk); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.Replace(t.Context(), circuit.Shift(4, 1), device.Bulk))
 		time.Sleep(circuitTime)
 		to := circuit.Permutation{1, 3, 2, circuit.Dark}
 		if err := d.Replace(t.Context(), to, device.Bulk); err != nil || !d.Map().Equal(to) {
@@ -295,9 +286,7 @@ func TestReboot(t *testing.T) {
 		device.Remove:   {circuit.AllDark(4), circuit.AllDark(4)},
 	} {
 		model(t, device.Config{ColdBoot: mode}, func(t *testing.T, d *device.Device) {
-			if err := d.Replace(t.Context(), circuit.Shift(4, 1), device.Bulk); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, d.Replace(t.Context(), circuit.Shift(4, 1), device.Bulk))
 			time.Sleep(circuitTime)
 			inject(t, d, device.Fault{Kind: device.Reboot, Delay: time.Second})
 			if err := d.Apply(t.Context(), nil, []circuit.Pair{pair(0, 0)}, device.Bulk)[0]; !errors.Is(err,
@@ -324,9 +313,7 @@ func TestDeterministic(t *testing.T) {
 	logOf := func(seed uint64) (log []device.Event) {
 		model(t, device.Config{Ports: 16, Seed: seed, Preset: "polatis-25ms"}, func(t *testing.T, d *device.Device) {
 			for shift := range 4 {
-				if err := d.Replace(t.Context(), circuit.Shift(16, shift), device.Bulk); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, d.Replace(t.Context(), circuit.Shift(16, shift), device.Bulk))
 				time.Sleep(25 * time.Millisecond)
 				if d.Switching() {
 					t.Error("a circuit takes more than 25 ms")
@@ -415,9 +402,7 @@ func TestLitAndDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := device.New(device.Config{Ports: 8, Delays: &device.Delays{Min: time.Millisecond, Max: time.Millisecond,
 			PerCircuit: 100 * time.Microsecond}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer d.Close()
 		if !d.Due().IsZero() {
 			t.Error("a switch at rest changes")
@@ -426,15 +411,11 @@ func TestLitAndDue(t *testing.T) {
 			{Kind: device.StuckMirror, In: 0, Out: -1, Silent: true}, {Kind: device.StuckMirror, In: 1, Out: -1},
 			{Kind: device.GhostConnect, In: 5, Out: 5},
 		} {
-			if err := d.Inject(f); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, d.Inject(f))
 		}
 		start := time.Now()
-		if err := errors.Join(d.Apply(t.Context(), nil, []circuit.Pair{{From: 0, To: 1}, {From: 1, To: 2}, {From: 2, To: 3}},
-			device.Bulk)...); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(d.Apply(t.Context(), nil, []circuit.Pair{{From: 0, To: 1}, {From: 1, To: 2}, {From: 2, To: 3}},
+			device.Bulk)...))
 		due := start.Add(time.Millisecond + 3*100*time.Microsecond)
 		if got := d.Due(); !got.Equal(due) {
 			t.Errorf("due after %v, want %v", got.Sub(start), due.Sub(start))
@@ -458,9 +439,7 @@ func TestLitAndDue(t *testing.T) {
 func TestInitial(t *testing.T) {
 	initial := circuit.Permutation{2, circuit.Dark, 0}
 	d, err := device.New(device.Config{Ports: 3, Initial: initial})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer d.Close()
 	if !d.Lit().Equal(initial) || !d.Map().Equal(initial) || d.Status(2, device.Egress) != device.Tuned {
 		t.Errorf("lit %v, map %v, port 2 %v", d.Lit(), d.Map(), d.Status(2, device.Egress))

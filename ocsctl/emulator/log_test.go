@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/internal/require"
 	"lightpath/plans/circuit"
 )
 
@@ -22,9 +23,7 @@ func sampleFrame(i int) *FrameRecord {
 func writeLog(t testing.TB, path string, n int) (frames []FrameRecord, change SwitchRecord) {
 	t.Helper()
 	l, err := newFrameLog(path, 4, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	change = SwitchRecord{Start: 5, End: 6, Plane: 1, Epoch: 9, Map: circuit.Permutation{1, 0, circuit.Dark, 2}}
 	for i := range n {
 		frames = append(frames, *sampleFrame(i))
@@ -33,9 +32,7 @@ func writeLog(t testing.TB, path string, n int) (frames []FrameRecord, change Sw
 			l.change(&change)
 		}
 	}
-	if err := l.close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.close())
 	return frames, change
 }
 
@@ -43,9 +40,7 @@ func TestLogComesBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	frames, change := writeLog(t, path, 12345)
 	l, err := ReadLog(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if l.Ports != 4 || l.Planes != 2 || !reflect.DeepEqual(l.Frames, frames) || !reflect.DeepEqual(l.Switches,
 		[]SwitchRecord{change}) {
 		t.Errorf("%d frames, %v", len(l.Frames), l.Switches)
@@ -56,9 +51,7 @@ func TestLogCutOffAnywhere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	writeLog(t, path, 3)
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for n := range len(data) {
 		if _, err := parseLog(data[:n]); err == nil {
 			t.Fatalf("the first %d of %d bytes passed for a log", n, len(data))
@@ -84,14 +77,10 @@ func TestLogOverflowIsLoud(t *testing.T) {
 		t.Skip(err)
 	}
 	slow, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // reads nothing at first
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer shut(t, slow)
 	l, err := newFrameLog(path, 4, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for n := 0; l.lost == 0; n++ {
 		if n > (logChunks+2)*logChunk/recordSize {
 			t.Fatal("an endless number of records fits")
@@ -106,9 +95,7 @@ func TestLogOverflowIsLoud(t *testing.T) {
 		}
 		data <- b
 	}()
-	if err := l.close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.close())
 	if _, err := parseLog(<-data); !errors.Is(err, ErrLogOverflow) {
 		t.Errorf("%v", err)
 	}
@@ -118,9 +105,7 @@ func FuzzReadLog(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "log")
 	writeLog(f, path, 2)
 	data, err := os.ReadFile(path)
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Add(data)
 	f.Add(data[:headerSize])
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/internal/shmring"
 	"lightpath/plans/circuit"
 )
@@ -58,9 +59,7 @@ func pumpAll(t testing.TB, nPlanes int, rate float64, frames, data int) (time.Du
 		initial[i] = circuit.Shift(8, 1+i)
 	}
 	s, err := Start(Config{Socket: t.TempDir() + "/ocs", Ports: 8, Planes: planes(nPlanes, rate, 0), Initial: initial})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer shut(t, s)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -70,22 +69,18 @@ func pumpAll(t testing.TB, nPlanes int, rate float64, frames, data int) (time.Du
 	}
 	began, last := time.Now(), time.Time{}
 	for _, c := range cs {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			end := pump(c, c.Ports()[0].Bell, frames, data)
 			mu.Lock()
 			defer mu.Unlock()
 			if end.After(last) {
 				last = end
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	st, err := s.Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return last.Sub(began), st
 }
 

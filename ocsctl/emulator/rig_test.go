@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/internal/shmring"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
@@ -61,9 +62,7 @@ func newRig(t *testing.T, c Config) *rig {
 		c.Slots = 4
 	}
 	cfg, err := c.complete()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := &rig{t: t, dev: cfg.Device.(*MemoryDevice), now: 1e9, c: newCircuits(cfg, nil), page: newRigRank()}
 	cc := cfg.controller()
 	cc.DataPath = r.c
@@ -90,14 +89,10 @@ func newRig(t *testing.T, c Config) *rig {
 func (r *rig) attach(number int) {
 	r.t.Helper()
 	bell, err := shmring.NewDoorbell(make([]byte, 128)[:shmring.DoorbellSize])
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, err)
 	k := newRigRank()
 	mem, data, err := r.c.NewPort(number, bell, func(err error) { k.closed = err })
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, err)
 	r.mem = append(r.mem, mem)
 	k.view = data.(*port).view
 	if k.Attachment, err = r.core.Attach(k, controller.AttachOptions{Port: number, Data: data}); err != nil {
@@ -110,9 +105,7 @@ func (r *rig) attach(number int) {
 func (r *rig) plane(plane int) controller.PlaneSnapshot {
 	r.t.Helper()
 	s, err := r.core.Snapshot()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, err)
 	return s.Planes[plane]
 }
 
@@ -152,9 +145,7 @@ func (r *rig) send(plane, port int, id uint64, data int, epoch uint32) bool {
 func (r *rig) recv(plane, port int) (id uint64, ok bool) {
 	rx := r.s[port].view.rx[plane]
 	b, _, err := rx.Peek()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, err)
 	if b == nil {
 		return 0, false
 	}
@@ -169,9 +160,7 @@ const holder = 7
 // hold has port 0 obtain all planes.
 func (r *rig) hold() {
 	r.t.Helper()
-	if err := r.s[0].Acquire(1, 1<<len(r.c.planes)-1, holder); err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, r.s[0].Acquire(1, 1<<len(r.c.planes)-1, holder))
 	if len(r.s[0].granted) != 1 {
 		r.t.Fatal("no planes are granted")
 	}

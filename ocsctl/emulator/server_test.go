@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 )
@@ -20,7 +21,7 @@ func TestAlarmReachesTheSender(t *testing.T) {
 	cs := dialAll(t, s)
 	shut(t, cs[3])
 	put(t, cs[2].Ports()[1], 1, 100, 0)
-	eventually(t, "the ring empties", cs[2].Ports()[1].TX.Empty)
+	await.Until(t, "the ring empties", cs[2].Ports()[1].TX.Empty)
 	// From the moment that the ring is empty the loss is known.
 	if _, err := cs[2].Poll(1); !errors.Is(err, ocsctl.ErrFramesLost) || !strings.Contains(err.Error(),
 		"plane 1 epoch 0: 1 frames (1 vacant port: the rank of port 3 is gone)") {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller/local"
 	"lightpath/plans/circuit"
 )
@@ -19,9 +21,7 @@ func start(t *testing.T, c Config) *Server {
 		c.Socket = filepath.Join(t.TempDir(), "ocs")
 	}
 	s, err := Start(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -52,9 +52,7 @@ func dialAll(t *testing.T, s *Server) []*Client {
 func dial(t testing.TB, s *Server, port int) *Client {
 	t.Helper()
 	l, err := local.Dial(s.socket, port, local.DialOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c, err := Attach(l)
 	if err != nil {
 		shut(t, l)
@@ -76,16 +74,6 @@ func put(t *testing.T, m PortMemory, id uint64, data int, epoch uint32) {
 	m.Kick()
 }
 
-// eventually waits for cond, which must come true on any machine.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !cond(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("never: " + what)
-		}
-	}
-}
-
 func TestFramesTravelAndPlanesSwitch(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	s := start(t, Config{Ports: 4, Planes: planes(2, 1e9, time.Millisecond), FrameLog: log,
@@ -101,7 +89,7 @@ func TestFramesTravelAndPlanesSwitch(t *testing.T) {
 		}
 		for p, c := range cs {
 			rx := c.Ports()[0].RX
-			eventually(t, "a frame arrives", func() bool { return !rx.Empty() })
+			await.Until(t, "a frame arrives", func() bool { return !rx.Empty() })
 			b, tag, err := rx.Peek()
 			from := uint64((p - shift + 4) % 4)
 			if err != nil || len(b) != LabelSize+1000 || binary.LittleEndian.Uint64(b) != from || tag != epoch {
@@ -111,17 +99,13 @@ func TestFramesTravelAndPlanesSwitch(t *testing.T) {
 		}
 		next := circuit.Shift(4, 1+int(epoch+1)%3)
 		for _, c := range cs {
-			eventually(t, "the wire is empty", c.Ports()[0].TX.Empty)
-			if err := c.Post(0, epoch, holder, next); err != nil {
-				t.Fatal(err)
-			}
+			await.Until(t, "the wire is empty", c.Ports()[0].TX.Empty)
+			require.NoError(t, c.Post(0, epoch, holder, next))
 		}
 		for _, c := range cs {
-			eventually(t, "the plane has switched", func() bool {
+			await.Until(t, "the plane has switched", func() bool {
 				e, err := c.Poll(0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				return e == epoch+1
 			})
 			if st := c.State(0); st.Epoch != epoch+1 || !st.Map.Equal(next) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/plans/circuit"
 )
 
@@ -28,9 +29,7 @@ func TestCircuits(t *testing.T) {
 				m[r] = circuit.Dark
 			}
 		}
-		if err := b.Install(plane, m); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Install(plane, m))
 		if got, err := b.Map(plane); err != nil || !got.Equal(m) {
 			t.Fatalf("map %v, %v; want %v", got, err, m)
 		}
@@ -87,9 +86,7 @@ func TestDarkInTheMiddle(t *testing.T) {
 			if i%2 == 0 {
 				m[0] = 1
 			}
-			if err := b.Install(0, m); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, b.Install(0, m))
 			count()
 			select {
 			case <-done:
@@ -114,9 +111,7 @@ func TestRing(t *testing.T) {
 	s := up(t, fabricFile(t, 5, 1, "10Gbps", true))
 	b := openBoard(t, s)
 	all := hosts(t, s)
-	if err := b.Install(0, circuit.Permutation{2, circuit.Dark, 3, 4, 0}); err != nil { // 0 2 3 4; 1 is alone
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Install(0, circuit.Permutation{2, circuit.Dark, 3, 4, 0})) // 0 2 3 4; 1 is alone
 	for _, f := range []struct{ from, to int }{{0, 2}, {0, 3}, {0, 4}, {4, 3}} {
 		all[f.from].send(0, all[f.to], 20, frame)
 		all[f.to].expect(0, f.from, 20)
@@ -148,17 +143,13 @@ func TestLostOnARing(t *testing.T) {
 	s := up(t, fabricFile(t, 4, 1, "5Mbps", true)) // so slow that the ring is still full when it changes
 	b := openBoard(t, s)
 	all := hosts(t, s)
-	if err := b.Install(0, circuit.Permutation{2, circuit.Dark, 3, circuit.Dark}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Install(0, circuit.Permutation{2, circuit.Dark, 3, circuit.Dark}))
 	const n, size = 300, 200
 	all[2].send(0, all[3], 2*n, size) // a queue at 2, in which frames of 0 wait
 	all[0].send(0, all[1], n, size)
 	lost := func(r int) uint64 { return all[r].Planes[0].Counters.Stats().Strayed }
 	wait(t, func() bool { return all[2].Planes[0].Counters.Stats().Transit >= n/2 }, "nothing passes rank 2")
-	if err := b.Install(0, circuit.Permutation{circuit.Dark, circuit.Dark, 3, 2}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Install(0, circuit.Permutation{circuit.Dark, circuit.Dark, 3, 2}))
 	dark := func() (sum uint64) {
 		for _, r := range []int{0, 3} {
 			d, _ := all[r].Planes[0].Counters.Dropped()
@@ -181,9 +172,7 @@ func TestShares(t *testing.T) {
 	s := up(t, fabricFile(t, 3, 1, "50Mbps", true))
 	b := openBoard(t, s)
 	all := hosts(t, s)
-	if err := b.Install(0, circuit.Shift(3, 1)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Install(0, circuit.Shift(3, 1)))
 	const n, size = 100, 8000
 	all[0].send(0, all[2], n, size)
 	all[1].send(0, all[2], n, size)
@@ -210,9 +199,7 @@ func TestRate(t *testing.T) {
 	s := up(t, fabricFile(t, 2, 1, "200Mbps", false))
 	b := openBoard(t, s)
 	all := hosts(t, s)
-	if err := b.Install(0, circuit.Xor(2, 1)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Install(0, circuit.Xor(2, 1)))
 	start := time.Now()
 	all[0].send(0, all[1], n, size)
 	all[0].drained(0)
@@ -232,36 +219,26 @@ func TestTCPOverSimplex(t *testing.T) {
 	s := up(t, fabricFile(t, 2, 1, "1Gbps", false))
 	b := openBoard(t, s)
 	all := hosts(t, s)
-	if err := b.Install(0, circuit.Permutation{1, circuit.Dark}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Install(0, circuit.Permutation{1, circuit.Dark}))
 	var l net.Listener
 	var out net.Conn
-	if err := within(s.Namespaces[1], func() (err error) {
+	require.NoError(t, within(s.Namespaces[1], func() (err error) {
 		l, err = net.Listen("tcp4", net.JoinHostPort(s.Planes[0].Addrs[1].String(), "0"))
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	defer l.Close()
-	if err := within(s.Namespaces[0], func() (err error) {
+	require.NoError(t, within(s.Namespaces[0], func() (err error) {
 		out, err = net.DialTimeout("tcp4", l.Addr().String(), patience)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	defer out.Close()
 	in, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer in.Close()
 
 	const size = 1 << 20
 	go func() { _, _ = out.Write(make([]byte, size)) }()
-	if err := in.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, in.SetDeadline(time.Now().Add(patience)))
 	if _, err := io.ReadFull(in, make([]byte, size)); err != nil {
 		t.Fatal(err)
 	}
@@ -276,9 +253,7 @@ func TestTCPOverSimplex(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, func() bool { dark, _ := back.Dropped(); return dark > 0 }, "data went back: %+v", back)
-	if err := out.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, out.SetReadDeadline(time.Now().Add(time.Millisecond)))
 	if n, err := out.Read(make([]byte, 8)); err == nil {
 		t.Errorf("%d bytes came back", n)
 	}
@@ -309,9 +284,7 @@ func BenchmarkInstall(b *testing.B) {
 	board := openBoard(b, s)
 	m := []circuit.Permutation{circuit.Shift(16, 1), circuit.Xor(16, 1)}
 	for i := 0; b.Loop(); i++ {
-		if err := board.Install(0, m[i%2]); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, board.Install(0, m[i%2]))
 	}
 }
 
@@ -322,9 +295,7 @@ func TestTally(t *testing.T) {
 	s := up(t, fabricFile(t, 3, 1, "10Gbps", true))
 	b := openBoard(t, s)
 	all := hosts(t, s)
-	if err := b.Install(0, circuit.Shift(3, 1)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Install(0, circuit.Shift(3, 1)))
 	datagram := func(tag uint32, magic string, size int) []byte {
 		d := make([]byte, size)
 		binary.LittleEndian.PutUint32(d[tallyTag:], tag)
@@ -368,9 +339,7 @@ func BenchmarkFrames(b *testing.B) {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
 			s := up(b, fabricFile(b, 2, 1, "1Tbps", false))
 			board := openBoard(b, s)
-			if err := board.Install(0, circuit.Xor(2, 1)); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, board.Install(0, circuit.Xor(2, 1)))
 			all := hosts(b, s)
 			start := time.Now()
 			for b.Loop() {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/device/scpi"
@@ -57,22 +58,16 @@ func newRig(t *testing.T, ranks int) *rig {
 func (g *rig) move(plane int, to circuit.Permutation) circuit.Permutation {
 	g.t.Helper()
 	from, err := g.device.Map(plane)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 	before := g.settled[plane].Load()
-	if err := g.device.Switch(plane, controller.Move{Epoch: 1, From: from, To: to}); err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, g.device.Switch(plane, controller.Move{Epoch: 1, From: from, To: to}))
 	wait(g.t, func() bool { return g.settled[plane].Load() > before }, "plane %d has not settled", plane)
 	var m circuit.Permutation
 	wait(g.t, func() bool {
 		m, err = g.device.Map(plane)
 		return !errors.Is(err, controller.ErrMoving)
 	}, "plane %d still moves", plane)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 	return m
 }
 
@@ -121,9 +116,7 @@ func TestDeviceMoves(t *testing.T) {
 
 	second := circuit.Permutation{1, 0, 2, 3}
 	begin := time.Now()
-	if err := g.device.Switch(0, controller.Move{From: first, To: second}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.device.Switch(0, controller.Move{From: first, To: second}))
 	// Whatever the machine does meanwhile, a port that moves is dark until the delay is over.
 	if m, err := g.board.Map(0); err != nil || time.Since(begin) < 2*time.Millisecond &&
 		!m.Equal(circuit.Permutation{1, 0, circuit.Dark, circuit.Dark}) {
@@ -184,9 +177,7 @@ func TestFaultsMovePackets(t *testing.T) {
 	ring := circuit.Shift(4, 1)
 	inject := func(g *rig, f device.Fault) {
 		g.t.Helper()
-		if err := g.models[0].Inject(f); err != nil {
-			g.t.Fatal(err)
-		}
+		require.NoError(g.t, g.models[0].Inject(f))
 	}
 	for _, c := range []struct {
 		name string
@@ -273,17 +264,11 @@ func TestTakeover(t *testing.T) {
 	ring := circuit.Shift(3, 2)
 	for i := range 2 {
 		b, err := Open(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		models, cables, err := Models(b, f, "", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		d, err := NewDevice(b, cables)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		m, err := d.Map(0)
 		if i == 1 {
 			if err != nil || !m.Equal(ring) {
@@ -310,19 +295,13 @@ func TestSCPIMovesPackets(t *testing.T) {
 	b := openBoard(t, s)
 	model, err := device.New(device.Config{Ports: 8, Delays: &device.Delays{Min: time.Millisecond,
 		Max: 5 * time.Millisecond}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer model.Close()
 	m, err := NewMirror(b, []Cable{Straight(model, 4, 3)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer shut(m)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	served := make(chan error, 1)
@@ -335,9 +314,7 @@ func TestSCPIMovesPackets(t *testing.T) {
 	}()
 	sw, err := scpidriver.Open(ctx, driver.Target{Endpoint: l.Addr().String(),
 		Ports: driver.Ports{In: []string{"5", "6", "7"}}, Tolerance: driver.Tolerance{Settle: patience}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer shut(sw)
 	ring := circuit.Shift(3, 1)
 	if _, err := sw.Apply(ctx, driver.Change{Before: circuit.AllDark(3), After: ring, Want: driver.Status}); err != nil {
@@ -363,9 +340,7 @@ func TestProbe(t *testing.T) {
 			t.Parallel()
 			s := up(t, fabricFile(t, 4, 1, "100Mbps", forwarding))
 			b := openBoard(t, s)
-			if err := b.Install(0, circuit.Permutation{1, 2, circuit.Dark, 3}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, b.Install(0, circuit.Permutation{1, 2, circuit.Dark, 3}))
 			p := NewProber(s)
 			defer shut(p)
 			got, err := p.Probe(t.Context(), 0, []circuit.Pair{{From: 0, To: 1}, {From: 1, To: 3}, {From: 2, To: 0},
@@ -396,9 +371,7 @@ func TestMirrorRefuses(t *testing.T) {
 	s := up(t, fabricFile(t, 2, 2, "1Gbps", false))
 	b := openBoard(t, s)
 	model, err := device.New(device.Config{Ports: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer model.Close()
 	for _, c := range []struct {
 		name   string

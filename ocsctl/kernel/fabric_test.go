@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/internal/require"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 )
@@ -27,9 +28,7 @@ func TestUpDown(t *testing.T) {
 	f := fabricFile(t, 3, 2, "1Gbps", true)
 	s := up(t, f)
 	b := openBoard(t, s)
-	if err := b.Install(1, circuit.Shift(3, 1)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Install(1, circuit.Shift(3, 1)))
 	again, fresh, err := Up(f, Options{})
 	if err != nil || fresh || !reflect.DeepEqual(again, s) {
 		t.Errorf("again: %v %v, state %+v, want %+v", fresh, err, again, s)
@@ -90,24 +89,14 @@ func TestInspect(t *testing.T) {
 	all[0].send(1, all[1], 3, frame)
 	all[0].drained(1)
 	b := openBoard(t, s)
-	if err := b.Install(0, circuit.Shift(3, 1)); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.SetsockoptInt(all[1].Planes[0].FD, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Install(0, circuit.Shift(3, 1)))
+	require.NoError(t, unix.SetsockoptInt(all[1].Planes[0].FD, unix.SOL_SOCKET, unix.SO_RCVBUF, 1))
 	all[0].send(0, all[1], 100, 8000) // more than fits
-	if err := removeNamespace(s.Namespaces[2]); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(s.pin(egressPin(1, 1))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, removeNamespace(s.Namespaces[2]))
+	require.NoError(t, os.Remove(s.pin(egressPin(1, 1))))
 	wait(t, func() bool { return all[1].Planes[0].Counters.Stats().Delivered == 100 }, "%+v", all[1].Planes[0].Counters)
 	r, err := Inspect(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	found := strings.Join(r.Problems, "\n")
 	for _, want := range []string{
 		"rank 2: namespace " + s.Namespaces[2], "plane plane1: rank 1: program egress-p1-r1",
@@ -135,9 +124,7 @@ func TestSideBySide(t *testing.T) {
 	s, o := up(t, f), up(t, &g)
 	a, b := openBoard(t, s), openBoard(t, o)
 	for _, b := range []*Board{a, b} {
-		if err := b.Install(0, circuit.Xor(2, 1)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Install(0, circuit.Xor(2, 1)))
 	}
 	left, right := hosts(t, s), hosts(t, o)
 	left[0].send(0, left[1], 5, frame)
@@ -147,9 +134,7 @@ func TestSideBySide(t *testing.T) {
 	if got := right[1].Planes[0].Counters.Stats().Delivered; got != 0 {
 		t.Errorf("%d frames of the other fabric", got)
 	}
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Close())
 	if _, err := Down(f.Name, false); err != nil {
 		t.Fatal(err)
 	}
@@ -195,18 +180,14 @@ func TestKilled(t *testing.T) {
 	f := fabricFile(t, 4, 2, "1Gbps", true)
 	name := Name(f)
 	file := filepath.Join(t.TempDir(), "fabric.yaml")
-	if err := os.WriteFile(file, f.Encode(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, f.Encode(), 0o644))
 	t.Cleanup(func() { _, _ = Down(name, true) })
 	rng := rand.New(rand.NewPCG(3, 4))
 	half := 0
 	for i := range 4 {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), builder+"="+file)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cmd.Start())
 		// Killed at some time after its first trace is there.
 		wait(t, func() bool { return exists(name) }, "no trace of the fabric")
 		time.Sleep(time.Duration(rng.IntN(250)) * time.Millisecond)
@@ -225,9 +206,7 @@ func TestKilled(t *testing.T) {
 			continue
 		}
 		s, _, err := Up(f, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if r, err := Inspect(s); err != nil || len(r.Problems) > 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -306,13 +285,9 @@ func TestCanonical(t *testing.T) {
 // FuzzState: whatever is in a state file, reading it ends in a state or one line.
 func FuzzState(f *testing.F) {
 	good, err := plan(fabricFile(f, 2, 1, "1Gbps", false), Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	data, err := json.Marshal(good)
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Add(data)
 	f.Add([]byte(`{"version":1,"ranks":-1}`))
 	f.Add([]byte(`{"version":1,"ranks":2,"planes":[{}]}`))
@@ -357,16 +332,10 @@ func TestDownAfterWriters(t *testing.T) {
 	for _, force := range []bool{false, true} {
 		name := fmt.Sprintf("tJ%d", os.Getpid())
 		dead, alive := filepath.Join(runDir, name+"."+writeLock(0)), filepath.Join(runDir, name+"."+writeLock(1))
-		if err := os.MkdirAll(runDir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(dead, []byte("1\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(runDir, 0o755))
+		require.NoError(t, os.WriteFile(dead, []byte("1\n"), 0o644))
 		held, err := lock(name, writeLock(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := Down(name, force); force != (err == nil) || !force && !errors.Is(err, ErrBusy) {
 			t.Errorf("force %v: %v", force, err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/internal/require"
 	"lightpath/plans/fabric"
 )
 
@@ -33,9 +34,7 @@ func fabricFile(t testing.TB, ranks, planes int, rate string, forwarding bool) *
 	}
 	text += "ocs:\n  - {name: ocs0, driver: emulator, reconfig: 2ms}\n"
 	f, err := fabric.Decode([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return f
 }
 
@@ -49,9 +48,7 @@ func up(t testing.TB, f *fabric.Fabric) *State {
 		}
 	})
 	s, fresh, err := Up(f, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !fresh {
 		t.Fatalf("fabric %s was there already", s.Name)
 	}
@@ -61,9 +58,7 @@ func up(t testing.TB, f *fabric.Fabric) *State {
 func openBoard(t testing.TB, s *State, planes ...int) *Board {
 	t.Helper()
 	b, err := Open(s, planes...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -84,9 +79,7 @@ func hosts(t testing.TB, s *State) []host {
 	all := make([]host, s.Ranks)
 	for r := range all {
 		p, err := Attach(s, r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() {
 			if err := p.Close(); err != nil {
 				t.Error(err)

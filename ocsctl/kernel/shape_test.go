@@ -7,6 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"lightpath/internal/require"
 )
 
 // Ports are shaped so that the payload of full frames has the plane's bandwidth.
@@ -20,9 +22,7 @@ func TestRateIsOfPayload(t *testing.T) {
 	})
 	const overhead, mtu = 114, 1500
 	s, _, err := Up(f, Options{MTU: mtu, Overhead: overhead})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, namespace := range s.Namespaces {
 		var shaped float64 // bits per second
 		err := within(namespace, func() error {
@@ -43,9 +43,7 @@ func TestRateIsOfPayload(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if payload := shaped * (mtu + ethHeader - overhead) / (mtu + ethHeader); math.Abs(payload-1e9) > 1e4 {
 			t.Errorf("%s: full frames carry %.0f bits of payload per second", namespace, payload)
 		}

@@ -7,15 +7,15 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 // listed returns what List says of a fabric; zero if nothing.
 func listed(t *testing.T, name string) Presence {
 	t.Helper()
 	all, err := List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, p := range all {
 		if p.Name == name {
 			return p
@@ -29,9 +29,7 @@ func TestTemporary(t *testing.T) {
 	needRoot(t)
 	f := fabricFile(t, 2, 1, "1Gbps", false)
 	s, down, err := Temporary(f, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got, want := listed(t, s.Name), (Presence{Name: s.Name, Ranks: 2, Complete: true,
 		Owner: os.Getpid()}); got != want {
 		t.Errorf("listed as %+v, want %+v", got, want)
@@ -59,9 +57,7 @@ func TestOwnerKilled(t *testing.T) {
 	name := Name(f)
 	t.Cleanup(func() { _, _ = Down(name, true) })
 	file := filepath.Join(t.TempDir(), "fabric.yaml")
-	if err := os.WriteFile(file, f.Encode(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, f.Encode(), 0o600))
 	for _, remove := range []func() error{
 		func() error { _, err := Sweep(); return err },
 		func() error { _, err := Down(name, false); return err },
@@ -69,16 +65,10 @@ func TestOwnerKilled(t *testing.T) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), owned+"="+file)
 		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
 		if _, err := out.Read(make([]byte, 3)); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/kernel/kerneltest"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
@@ -32,9 +33,7 @@ func hostsFabric(t testing.TB, planes int, rate string, forwarding bool) *fabric
 		text += fmt.Sprintf("  - {name: plane%d, bandwidth: %s, ocs: ocs0, interface: e%d}\n", j, rate, j)
 	}
 	f, err := fabric.Decode([]byte(text + "ocs:\n  - {name: ocs0, driver: emulator, reconfig: 2ms}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return f
 }
 
@@ -56,9 +55,7 @@ func upOn(t testing.TB, f *fabric.Fabric, on []machine) (states []*State, boards
 		states, boards = append(states, s), append(boards, openBoard(t, s))
 		for r := range s.locals() {
 			p, err := Attach(s, r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			t.Cleanup(func() {
 				if err := p.Close(); err != nil {
 					t.Error(err)
@@ -73,9 +70,7 @@ func upOn(t testing.TB, f *fabric.Fabric, on []machine) (states []*State, boards
 func installAll(t testing.TB, boards []*Board, plane int, m circuit.Permutation) {
 	t.Helper()
 	for _, b := range boards {
-		if err := b.Install(plane, m); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Install(plane, m))
 	}
 }
 
@@ -90,9 +85,7 @@ func TestHostInterfaceDown(t *testing.T) {
 		}
 		return netlink.LinkSetDown(l)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var r *Report
 	wait(t, func() bool {
 		r, err = Inspect(states[0])
@@ -141,9 +134,7 @@ func TestHosts(t *testing.T) {
 		t.Errorf("%d frames lost in the dark, want 5", dark)
 	}
 	// The hosts disagree: the one where the circuit ends does not take it.
-	if err := boards[0].Install(0, circuit.Shift(5, 1)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, boards[0].Install(0, circuit.Shift(5, 1)))
 	all[1].send(0, all[2], 5, frame)
 	wait(t, func() bool {
 		_, wrong := all[2].Planes[0].Counters.Dropped()
@@ -206,9 +197,7 @@ func TestHostsRefuse(t *testing.T) {
 		nothing(t, NameOn(f, c.o.Host))
 	}
 	s, _, err := Up(f, Options{MTU: 1500, Host: "a", Underlay: on[0].underlay})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() {
 		if _, err := Down(s.Name, true); err != nil {
 			t.Error(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -72,9 +73,7 @@ func TestRun(t *testing.T) {
 	f.held[1], f.held[3] = 5, 2
 	var done []int
 	o := Options{Planes: 4, Retry: time.Microsecond, Done: func(s int) { done = append(done, s) }}
-	if err := Run(t.Context(), f, []Stage{ring(0, 1), ring(2, 3), nil}, o); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Run(t.Context(), f, []Stage{ring(0, 1), ring(2, 3), nil}, o))
 	for p := range 4 {
 		if !f.maps[p].Equal(circuit.Shift(4, p+1)) {
 			t.Errorf("plane %d has %v", p, f.maps[p])
@@ -92,9 +91,7 @@ func TestAPlaneIsAlwaysLeft(t *testing.T) {
 		for p := range planes {
 			all = append(all, p)
 		}
-		if err := Run(t.Context(), f, []Stage{ring(all...)}, Options{Planes: planes}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Run(t.Context(), f, []Stage{ring(all...)}, Options{Planes: planes}))
 		if f.most != most || len(f.maps) != planes {
 			t.Errorf("%d planes: %d were out of service at once, want %d; %d moved", planes, f.most, most, len(f.maps))
 		}

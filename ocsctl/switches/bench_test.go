@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/device"
 	devicescpi "lightpath/ocsctl/device/scpi"
@@ -19,14 +20,10 @@ func BenchmarkMove(b *testing.B) {
 	for _, planes := range []int{1, 4} {
 		b.Run(strconv.Itoa(planes)+" planes", func(b *testing.B) {
 			model, err := device.New(device.Config{Ports: planes * ranks, Preset: "plzt-ns"})
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 			defer model.Close()
 			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 			ctx, cancel := context.WithCancel(b.Context())
 			served := make(chan error, 1)
 			go func() { served <- devicescpi.Serve(ctx, l, model) }()
@@ -36,18 +33,14 @@ func BenchmarkMove(b *testing.B) {
 					return scpi.Open(ctx, driver.Target{Endpoint: l.Addr().String(), Ports: ports})
 				},
 			})
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 			news := make(chan int, 2*planes)
 			d.OnSettled(func(plane int) { news <- plane })
 			by := 0
 			for b.Loop() {
 				by++
 				for j := range planes {
-					if err := d.Switch(j, controller.Move{To: shift(by)}); err != nil {
-						b.Fatal(err)
-					}
+					require.NoError(b, d.Switch(j, controller.Move{To: shift(by)}))
 				}
 				for range planes {
 					if _, unwell := d.Report(<-news); unwell != nil {

@@ -2,10 +2,13 @@ package switches
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/device"
@@ -55,16 +58,12 @@ func (r *rig) chain(before func(*chain, *controller.Config)) *chain {
 		before(c, &config)
 	}
 	core, err := controller.Start(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(core.Close)
 	c.core = core
 	for port := range ranks {
 		a, err := core.Attach(c.watch, controller.AttachOptions{Port: port, Who: "test"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		c.ranks = append(c.ranks, a)
 	}
 	return c
@@ -74,9 +73,7 @@ func (r *rig) chain(before func(*chain, *controller.Config)) *chain {
 func (c *chain) plane(j int) controller.PlaneSnapshot {
 	c.Helper()
 	s, err := c.core.Snapshot()
-	if err != nil {
-		c.Fatal(err)
-	}
+	require.NoError(c, err)
 	return s.Planes[j]
 }
 
@@ -105,14 +102,10 @@ const holder = 7
 // move has the ranks obtain a plane and post a move of it, and calls then before they give it back.
 func (c *chain) move(j int, epoch uint32, to circuit.Permutation, then func()) {
 	c.Helper()
-	if err := c.ranks[0].Acquire(1, 1<<j, holder); err != nil {
-		c.Fatal(err)
-	}
+	require.NoError(c, c.ranks[0].Acquire(1, 1<<j, holder))
 	c.await(j, "the grant", func(p controller.PlaneSnapshot) bool { return p.Holder != nil || p.State == controller.Down })
 	for _, a := range c.ranks {
-		if err := a.Post(j, epoch, holder, to); err != nil {
-			c.Fatal(err)
-		}
+		require.NoError(c, a.Post(j, epoch, holder, to))
 	}
 	then()
 	_ = c.ranks[0].Release(1<<j, holder) // an error: it was not granted
@@ -150,23 +143,16 @@ func (c *chain) random() circuit.Permutation {
 func (c *chain) repair(j int) {
 	c.Helper()
 	c.inject(device.Fault{Kind: device.Clear})
-	deadline := time.Now().Add(patience)
-	for {
-		to := c.random()
-		err := c.core.Set(j, to, "test")
-		if err == nil {
-			p := c.plane(j)
-			if p.State == controller.Down || !p.Map.Equal(to) {
-				c.Fatalf("plane %d was set to %v: %+v", j, to, p)
-			}
-			c.inService(j, p)
-			return
-		}
-		if time.Now().After(deadline) {
-			c.Fatalf("plane %d cannot be set: %v; the switch has %v", j, err, c.model.Table())
-		}
-		time.Sleep(5 * time.Millisecond)
+	var to circuit.Permutation
+	await.Success(c, fmt.Sprintf("set plane %d", j), func() error {
+		to = c.random()
+		return c.core.Set(j, to, "test")
+	})
+	p := c.plane(j)
+	if p.State == controller.Down || !p.Map.Equal(to) {
+		c.Fatalf("plane %d was set to %v: %+v", j, to, p)
 	}
+	c.inService(j, p)
 }
 
 // TestChain: whatever the switch does, a plane is in service only while light goes where it should, an
@@ -231,13 +217,9 @@ func TestChain(t *testing.T) {
 // TestChainFenced: a controller whose token is stale stops to rule.
 func TestChainFenced(t *testing.T) {
 	c := newChain(t, "gnmi", 1, nil)
-	if err := c.core.Set(0, shift(1), "test"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.core.Set(0, shift(1), "test"))
 	// A controller with a higher token.
-	if err := c.dev.Switch(0, controller.Move{From: shift(1), To: shift(2), Token: 9}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.dev.Switch(0, controller.Move{From: shift(1), To: shift(2), Token: 9}))
 	c.settled(0)
 	c.await(0, "drift", func(p controller.PlaneSnapshot) bool { return p.State == controller.Down })
 	if err := c.core.Set(0, shift(3), "test"); !errors.Is(err, controller.ErrNotLeader) {
@@ -279,9 +261,7 @@ func TestChainTakeover(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ch := newChain(t, "netconf", 1, func(ch *chain, config *controller.Config) {
-				if err := ch.model.Replace(t.Context(), c.found, device.Bulk); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, ch.model.Replace(t.Context(), c.found, device.Bulk))
 				ch.until(func() bool { m, err := ch.dev.Map(0); return err == nil && m.Equal(c.found) && !ch.model.Switching() })
 				intent := &controller.Intent{Epoch: 4, To: shift(2)}
 				config.Recovered = []controller.Recovered{{Epoch: 4, Map: shift(1), Intent: intent}}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/device"
 	"lightpath/plans/circuit"
@@ -92,9 +94,7 @@ func TestKeptDarkCircuit(t *testing.T) {
 func TestEnableVerifies(t *testing.T) {
 	c := newChain(t, "polatis-scpi", 1, nil)
 	c.mustSet(shift(1))
-	if err := c.core.Disable(0, "fibre work", "test"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.core.Disable(0, "fibre work", "test"))
 	c.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3})
 	c.refuses("enable in the dark", c.core.Enable(0, "test"), "light")
 	revision := c.model.Revision()
@@ -118,13 +118,7 @@ func TestStartInTheDark(t *testing.T) {
 			c.down(0, "light")
 			c.refuses("enable", c.core.Enable(0, "test"), "light")
 			c.inject(device.Fault{Kind: device.Clear})
-			deadline := time.Now().Add(patience)
-			for c.core.Enable(0, "test") != nil {
-				if time.Now().After(deadline) {
-					t.Fatalf("light is back, and the plane is not: %+v", c.plane(0))
-				}
-				time.Sleep(5 * time.Millisecond)
-			}
+			c.mustEnable()
 			c.serves(0)
 		})
 	}
@@ -132,32 +126,13 @@ func TestStartInTheDark(t *testing.T) {
 
 func (c *chain) mustSet(m circuit.Permutation) {
 	c.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := c.core.Set(0, m, "test")
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			c.Fatal(err)
-		}
-		time.Sleep(5 * time.Millisecond) // the meters may average over the dark
-	}
+	// The meters may average over the dark.
+	await.Success(c, "set", func() error { return c.core.Set(0, m, "test") })
 }
 
 func (c *chain) mustEnable() {
 	c.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := c.core.Enable(0, "test")
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			c.Fatal(err)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	await.Success(c, "enable", func() error { return c.core.Enable(0, "test") })
 }
 
 // restart ends the controller and its device, and starts the next ones; recorded is the map that the journal
@@ -165,9 +140,7 @@ func (c *chain) mustEnable() {
 func (c *chain) restart(recorded circuit.Permutation) {
 	c.Helper()
 	c.core.Close()
-	if err := c.dev.Close(); err != nil {
-		c.Fatal(err)
-	}
+	require.NoError(c, c.dev.Close())
 	c.start(c.dev.cfg)
 	config := controller.Config{
 		Ports: ranks, Device: c.dev, Token: 9, SettleTimeout: c.dev.SettleWithin(),
@@ -177,9 +150,7 @@ func (c *chain) restart(recorded circuit.Permutation) {
 		config.Recovered, config.Grace = []controller.Recovered{{Epoch: 7, Map: recorded}}, 1
 	}
 	core, err := controller.Start(config)
-	if err != nil {
-		c.Fatal(err)
-	}
+	require.NoError(c, err)
 	c.Cleanup(core.Close)
 	c.core = core
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/device"
 	devicegnmi "lightpath/ocsctl/device/gnmi"
@@ -63,22 +64,14 @@ func serveGNMI(t *testing.T, d *device.Device) driver.Target {
 
 func serveNETCONF(t *testing.T, d *device.Device) driver.Target {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	block, err := ssh.MarshalPrivateKey(private, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	key, err := ssh.NewPublicKey(public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	users := map[string]devicenetconf.User{"lightpath": {Keys: []ssh.PublicKey{key}}}
 	s, err := devicenetconf.New(d, devicenetconf.Config{Mode: device.Bulk, Users: users})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	l := memnet.Listen()
 	background(t, func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { s.Close() }) //nolint:errcheck // it returns nil
@@ -90,9 +83,7 @@ func serveNETCONF(t *testing.T, d *device.Device) driver.Target {
 		KeyFile: filepath.Join(t.TempDir(), "key"), KnownHostsFile: filepath.Join(t.TempDir(), "hosts"),
 	}
 	write := func(path string, data []byte) {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, data, 0o600))
 	}
 	write(o.KeyFile, pem.EncodeToMemory(block))
 	write(o.KnownHostsFile, []byte(knownhosts.Line([]string{o.Endpoint}, s.HostKey())+"\n"))
@@ -118,9 +109,7 @@ var quick = device.Delays{Min: time.Millisecond, Max: 3 * time.Millisecond}
 func newModel(t *testing.T, ports int) *device.Device {
 	t.Helper()
 	d, err := device.New(device.Config{Ports: ports, Delays: &quick, Seed: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(d.Close)
 	d.SetAveraging(10 * time.Millisecond)
 	return d
@@ -186,9 +175,7 @@ func newRigWaiting(t *testing.T, w waits, protocol string, planes int, change fu
 func (r *rig) start(c Config) {
 	r.Helper()
 	d, err := New(c)
-	if err != nil {
-		r.Fatal(err)
-	}
+	require.NoError(r, err)
 	r.dev = d
 	r.Cleanup(func() {
 		if err := d.Close(); err != nil {
@@ -286,9 +273,7 @@ func (r *rig) has(plane int, want circuit.Permutation) {
 
 func (r *rig) inject(f device.Fault) {
 	r.Helper()
-	if err := r.model.Inject(f); err != nil {
-		r.Fatal(err)
-	}
+	require.NoError(r, r.model.Inject(f))
 }
 
 // unwell waits until a plane is unwell because of target, nil for well, and returns the words.

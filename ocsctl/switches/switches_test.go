@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/device"
@@ -60,9 +61,7 @@ func TestTwoPlanesOneSwitch(t *testing.T) {
 		for k := range 3 {
 			to := []circuit.Permutation{shift(k), shift(k + 1)}
 			for j := range to {
-				if err := r.dev.Switch(j, controller.Move{Epoch: uint32(k), To: to[j], Token: 3}); err != nil {
-					r.Fatal(err)
-				}
+				require.NoError(r, r.dev.Switch(j, controller.Move{Epoch: uint32(k), To: to[j], Token: 3}))
 			}
 			if err := r.dev.Switch(1, controller.Move{To: shift(0)}); err != nil && !errors.Is(err, controller.ErrMoving) {
 				r.Fatal(err)
@@ -102,9 +101,7 @@ func TestMovesTogether(t *testing.T) {
 		return nil
 	})
 	for j := range 3 {
-		if err := r.dev.Switch(j, controller.Move{To: shift(1)}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.dev.Switch(j, controller.Move{To: shift(1)}))
 		if j == 0 {
 			<-entered
 		}
@@ -354,13 +351,9 @@ func TestCloseWhileMoving(t *testing.T) {
 	each(t, 2, nil, func(r *rig) {
 		r.inject(device.Fault{Kind: device.SlowPair, In: -1, Out: -1, Delay: time.Hour})
 		for j := range 2 {
-			if err := r.dev.Switch(j, controller.Move{To: shift(1)}); err != nil {
-				r.Fatal(err)
-			}
+			require.NoError(r, r.dev.Switch(j, controller.Move{To: shift(1)}))
 		}
-		if err := r.dev.Close(); err != nil {
-			r.Fatal(err)
-		}
+		require.NoError(r, r.dev.Close())
 		for j := range 2 {
 			if m, err := r.dev.Map(j); errors.Is(err, controller.ErrMoving) {
 				r.Errorf("plane %d moves after Close: %v", j, m)
@@ -379,9 +372,7 @@ func TestCloseWhileMoving(t *testing.T) {
 func TestFenced(t *testing.T) {
 	r := newRig(t, "gnmi", 1, nil)
 	r.must(0, shift(1))
-	if err := r.dev.Switch(0, controller.Move{Epoch: 9, From: shift(1), To: shift(2), Token: 2}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.dev.Switch(0, controller.Move{Epoch: 9, From: shift(1), To: shift(2), Token: 2}))
 	r.settled(0)
 	_, err := r.dev.Report(0)
 	if !errors.Is(err, driver.ErrFenced) || !errors.Is(err, controller.ErrNotLeader) {
@@ -401,9 +392,7 @@ func testFailedPort(t *testing.T) {
 		Open: func(context.Context, string, driver.Ports) (driver.Switch, error) { return r.spy.on(f), nil },
 	})
 	for j := range 2 {
-		if err := r.moveFrom(j, circuit.AllDark(ranks), shift(1)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.moveFrom(j, circuit.AllDark(ranks), shift(1)))
 	}
 	say := func(change func(h *driver.Health), port int) {
 		f.mu.Lock()

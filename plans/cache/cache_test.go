@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/internal/planstest"
@@ -39,13 +40,9 @@ func wide(t testing.TB, problem *plans.Problem, plan *plans.Plan, ratio int64) *
 		big.Steps[i].Bytes *= float64(ratio)
 	}
 	high, err := sizes.Fit(sizes.Sized{Problem: problem, Plan: plan}, &big)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	low, err := sizes.Fit(sizes.Sized{Problem: problem, Plan: plan}, problem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &sizes.Span{Min: size, Max: ratio * size, Low: sizes.Sized{Problem: problem, Plan: low},
 		High: sizes.Sized{Problem: &big, Plan: high}}
 }
@@ -56,9 +53,7 @@ func fileOf(key Key) string { return name(key.family(), size, size) }
 func open(t testing.TB, dir string) *Cache {
 	t.Helper()
 	c, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c
 }
 
@@ -73,9 +68,7 @@ func TestPutAndGet(t *testing.T) {
 		t.Fatalf("empty cache: %v", err)
 	}
 	put, err := c.Put(key, sizes.Point(size, problem, plan))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if plan.Digest != "" {
 		t.Error("Put changed the caller's plan")
 	}
@@ -83,9 +76,7 @@ func TestPutAndGet(t *testing.T) {
 		t.Fatalf("%v %v", got, err)
 	}
 	got, err := open(t, dir).Get(&key, size) // another process
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !reflect.DeepEqual(got, put.Span) {
 		t.Fatalf("got %+v want %+v", got, put.Span)
 	}
@@ -121,9 +112,7 @@ func TestUnusableFilesAreRefused(t *testing.T) {
 	}
 	path := filepath.Join(dir, fileOf(key))
 	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	replace := func(old, with string) func() []byte {
 		return func() []byte {
 			if !bytes.Contains(good, []byte(old)) {
@@ -151,9 +140,7 @@ func TestUnusableFilesAreRefused(t *testing.T) {
 		"repeated":      {replace(`"planes":[`, `"cct_us":1200,"planes":[`), "appears twice"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := os.WriteFile(path, c.damage(), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(path, c.damage(), 0o600))
 			fresh := open(t, dir)
 			e, err := fresh.Get(&key, size)
 			if e != nil || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path) ||
@@ -178,17 +165,11 @@ func TestSealedButInfeasibleFileIsRefused(t *testing.T) {
 	key, problem, plan := example(t)
 	plan.CCTUS = 1
 	plan.LowerBoundUS = 0
-	if err := plans.Seal(problem, plan); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, plans.Seal(problem, plan))
 	text, err := (&Entry{Key: key, Span: sizes.Point(size, problem, plan)}).encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, fileOf(key)), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, fileOf(key)), text, 0o600))
 	if _, err := open(t, dir).Get(&key, size); !errors.Is(err, ErrCorrupt) || !errors.Is(err, check.ErrInfeasible) {
 		t.Fatal(err)
 	}
@@ -205,9 +186,7 @@ func TestListAndRemove(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("x"), 0o600))
 	list, err := c.List()
 	if err != nil || len(list) != 3 {
 		t.Fatalf("%v %v", list, err)
@@ -221,9 +200,7 @@ func TestListAndRemove(t *testing.T) {
 	if usable != 2 {
 		t.Fatalf("%d usable in %+v", usable, list)
 	}
-	if err := c.Remove(fileOf(key)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Remove(fileOf(key)))
 	if _, err := c.Get(&key, size); !errors.Is(err, ErrMiss) {
 		t.Fatalf("after removal: %v", err)
 	}
@@ -233,9 +210,7 @@ func TestListAndRemove(t *testing.T) {
 		}
 	}
 	moved := filepath.Join(dir, fileOf(key))
-	if err := os.Rename(filepath.Join(dir, fileOf(second)), moved); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Rename(filepath.Join(dir, fileOf(second)), moved))
 	if _, err := open(t, dir).Get(&key, size); !errors.Is(err, ErrCorrupt) {
 		t.Fatalf("a file under another's name: %v", err)
 	}
@@ -245,13 +220,9 @@ func TestStaleTemporariesGo(t *testing.T) {
 	dir := t.TempDir()
 	for name, age := range map[string]time.Duration{"old": 2 * staleTemp, "new": 0} {
 		path := filepath.Join(dir, tempPrefix+name)
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
 		then := time.Now().Add(-age)
-		if err := os.Chtimes(path, then, then); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chtimes(path, then, then))
 	}
 	list, err := open(t, dir).List()
 	if err != nil || len(list) != 0 {
@@ -265,9 +236,7 @@ func TestStaleTemporariesGo(t *testing.T) {
 
 func TestOpenRefusesAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	if _, err := Open(path); err == nil {
 		t.Fatal("opened a file")
 	}
@@ -317,9 +286,7 @@ func TestIntervals(t *testing.T) {
 		t.Fatal(err)
 	}
 	put, err := c.Put(key, wide(t, problem, plan, 4))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if list, err := c.List(); err != nil || len(list) != 2 {
 		t.Fatalf("%d files, %v: want the interval and the size outside it", len(list), err)
 	}
@@ -337,20 +304,14 @@ func TestIntervals(t *testing.T) {
 	}
 	// A process that reads the file derives the same plan, bit by bit.
 	again, err := open(t, dir).Get(&key, 3*size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var digests []string
 	for _, s := range []*sizes.Span{put.Span, again} {
 		p := s.ProblemAt(3 * size)
 		plan, err := s.At(3*size, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		digest, err := plans.Digest(p, plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		digests = append(digests, digest)
 	}
 	if digests[0] != digests[1] {
@@ -426,18 +387,12 @@ func TestNameDependsOnEveryField(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	key, problem, plan := example(f)
-	if err := plans.Seal(problem, plan); err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, plans.Seal(problem, plan))
 	for _, span := range []*sizes.Span{sizes.Point(size, problem, plan), wide(f, problem, plan, 4)} {
 		span, err := sealed(span)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		text, err := (&Entry{Key: key, Span: span}).encode()
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		if _, err := decodeEntry(text); err != nil {
 			f.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans/delta/check"
 	"lightpath/plans/delta/dag"
 	"lightpath/plans/delta/internal/deltatest"
@@ -17,18 +18,14 @@ import (
 func newPlanner(t testing.TB, g *dag.Graph) *Planner {
 	t.Helper()
 	p, err := NewPlanner(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p
 }
 
 func fast(t testing.TB, p *Planner, o Options) *Found {
 	t.Helper()
 	f, err := p.Fast(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return f
 }
 
@@ -66,9 +63,7 @@ func TestOptimum(t *testing.T) {
 		cases++
 		p := newPlanner(t, g)
 		net, err := sim.New(g)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r, best := net.NewRunner(), math.Inf(1)
 		topologies(g, func(c dag.Circuits) { best = min(best, r.Fair(c)) })
 		f := fast(t, p, Options{Sharing: Fair, Seed: 1})
@@ -93,9 +88,7 @@ func TestBounds(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		g := deltatest.Random(rng, 40)
 		net, err := sim.New(g)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r := net.NewRunner()
 		c := deltatest.Circuits(rng, g)
 		makespan := r.Fair(c)
@@ -146,13 +139,9 @@ func TestSharing(t *testing.T) {
 		var makespan [2]float64
 		for k, sharing := range []Sharing{Fair, Critical} {
 			plan, err := p.Evaluate(c, sharing)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			s, err := p.Schedule(plan)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if err := check.Check(g, s); err != nil {
 				t.Fatalf("seed %d, %s: %v", seed, sharing, err)
 			}
@@ -172,14 +161,10 @@ func TestSharing(t *testing.T) {
 // TestDeterministic: the same seed gives the same result on any number of workers.
 func TestDeterministic(t *testing.T) {
 	c, err := train.Preset("mixtral-8x22b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c.MicroBatches = 16
 	g, err := train.Generate(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p := newPlanner(t, g)
 	for _, sharing := range []Sharing{Fair, Critical} {
 		var first *Found
@@ -203,33 +188,23 @@ func TestTableI(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, err := train.Preset(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			c.MicroBatches = 2 * c.PP // the tables of the evaluation have 8 times as many stages
 			g, err := train.Generate(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			p := newPlanner(t, g)
 			for _, sharing := range []Sharing{Fair, Critical} {
 				f := fast(t, p, Options{Sharing: sharing, Seed: 1, Stable: 15})
 				s, err := p.Schedule(f.Plan)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if err := check.Check(g, s); err != nil {
 					t.Error(err)
 				}
 				for _, baseline := range Baselines() {
 					circuits, err := p.Baseline(baseline)
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					b, err := p.Evaluate(circuits, sharing)
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					if b.Makespan < f.Makespan*(1-1e-9) {
 						t.Errorf("%s, %s: %v us, fast %v", baseline, sharing, b.Makespan, f.Makespan)
 					}

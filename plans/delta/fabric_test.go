@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/plans/delta/dag"
 	"lightpath/plans/delta/internal/deltatest"
 	"lightpath/plans/delta/train"
@@ -18,14 +19,10 @@ func TestMaps(t *testing.T) {
 	var graphs []*dag.Graph
 	for _, name := range train.Names() {
 		c, err := train.Preset(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		c.MicroBatches = 1
 		g, err := train.Generate(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		graphs = append(graphs, g)
 	}
 	for seed := range uint64(30) {
@@ -34,9 +31,7 @@ func TestMaps(t *testing.T) {
 	for k, g := range graphs {
 		c := deltatest.Circuits(rand.New(rand.NewPCG(uint64(k), 6)), g)
 		maps, err := Maps(g, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		names := PodNames(g)
 		got := make(map[[2]string]int)
 		for _, m := range maps {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans/delta/dag"
 	"lightpath/plans/delta/internal/deltatest"
 	"lightpath/plans/delta/sim"
@@ -36,14 +37,10 @@ func TestNCTWithoutReference(t *testing.T) {
 	}{{8, "1.0000", "1"}, {1, "none", "null"}} {
 		p := newPlanner(t, hidden(99))
 		plan, err := p.Evaluate(dag.Circuits{c.circuits}, Fair)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r := p.Result("given", plan)
 		var file map[string]json.RawMessage
-		if err := json.Unmarshal(r.Encode(), &file); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(r.Encode(), &file))
 		if r.NCT.String() != c.nct || string(file["nct"]) != c.in || string(file["nct_of_least"]) != c.in {
 			t.Errorf("%d circuits, %v us: NCT %v, %s in the file", c.circuits, r.MakespanUS, r.NCT, file["nct"])
 		}
@@ -89,9 +86,7 @@ func TestIdealIsOfTheJob(t *testing.T) {
 			}
 		}
 		net, err := sim.New(g)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		least, most := pathCommunication(g, net.NewRunner().Record(nil, nil))
 		if math.Abs(least-ideal.LeastCommunication) > 1e-6 || math.Abs(most-ideal.Communication) > 1e-6 {
 			t.Fatalf("seed %d: %+v, by all critical paths %v to %v", seed, ideal, least, most)

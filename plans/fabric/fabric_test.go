@@ -9,15 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 )
 
 func TestLoad(t *testing.T) {
 	f, err := Load("testdata/two-planes.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := &Fabric{
 		Version: 1, Name: "two-planes", Ranks: 4,
 		Planes: []Plane{
@@ -44,9 +43,7 @@ func TestLoad(t *testing.T) {
 
 func TestHosts(t *testing.T) {
 	f, err := Load("testdata/hosts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if f.Ranks != 4 || f.Host(2).Name != "a" || f.Host(3).Name != "b" || f.Host(4) != nil {
 		t.Fatalf("%+v", f)
 	}
@@ -54,16 +51,12 @@ func TestHosts(t *testing.T) {
 	if p.ReconfigUS != 25300 || p.ReconfigPerPort != 20 || p.BandwidthGbps != 400 {
 		t.Fatalf("problem %+v", p)
 	}
-	if err := p.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Validate())
 }
 
 func TestPacketFabric(t *testing.T) {
 	f, err := Load("testdata/packet.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if f.Optical() || f.Switch(0) != nil {
 		t.Fatalf("%+v", f)
 	}
@@ -72,9 +65,7 @@ func TestPacketFabric(t *testing.T) {
 func TestEncode(t *testing.T) {
 	for _, name := range []string{"two-planes", "hosts", "packet"} {
 		f, err := Load("testdata/" + name + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if name == "two-planes" {
 			f.PinnedBy = "a job"
 		}
@@ -94,17 +85,11 @@ func TestEncode(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	good, err := os.ReadFile("testdata/two-planes.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	packet, err := os.ReadFile("testdata/packet.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	hosts, err := os.ReadFile("testdata/hosts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, c := range []struct {
 		base     []byte
 		old, new string
@@ -200,9 +185,7 @@ func TestLoadNamesTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "bad.yaml")
-	if err := os.WriteFile(path, []byte("x: 1"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte("x: 1"), 0o600))
 	if _, err := Load(path); !errors.Is(err, ErrFabric) || !strings.Contains(err.Error(), path) {
 		t.Fatal(err)
 	}
@@ -233,9 +216,7 @@ func TestUnits(t *testing.T) {
 
 func TestOCSD(t *testing.T) {
 	o, f, err := LoadOCSD("testdata/ocsd.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := &OCSD{Version: 1, Fabric: "testdata/two-planes.yaml", DataPlane: DataMemory, Socket: "/run/ocsd.sock",
 		FrameLog: "testdata/frames.log", MTU: 8256, Slots: 64,
 		Initial: []circuit.Permutation{{1, 0, 3, 2}, circuit.AllDark(4)}}
@@ -269,9 +250,7 @@ func TestOCSD(t *testing.T) {
 // TestService: the configuration of a controller of real switches, and of its fabric.
 func TestService(t *testing.T) {
 	o, f, err := LoadOCSD("testdata/ocsd-service.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := &OCSD{Version: 1, Name: "a", Fabric: "testdata/controlled.yaml", DataPlane: DataNone,
 		Socket: "/run/lightpath/ocsd.sock",
 		Listen: "10.0.0.1:7443", HTTP: "127.0.0.1:9180", TLS: TLS{"testdata/ca.pem", "testdata/c.pem", "testdata/c.key"},
@@ -322,14 +301,10 @@ func TestAdopt(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		data, err := os.ReadFile(filepath.Join("testdata", k.fabric+".yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for file, content := range map[string][]byte{"fabric.yaml": data,
 			"ocsd.yaml": []byte("version: 1\nfabric: fabric.yaml\n" + k.text)} {
-			if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, file), content, 0o600))
 		}
 		if _, _, err := LoadOCSD(filepath.Join(dir, "ocsd.yaml")); !errors.Is(err, ErrFabric) ||
 			!strings.Contains(err.Error(), k.want) {
@@ -341,9 +316,7 @@ func TestAdopt(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	for _, name := range []string{"two-planes", "hosts", "packet", "ocsd", "controlled", "ocsd-service"} {
 		data, err := os.ReadFile("testdata/" + name + ".yaml")
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -363,8 +336,6 @@ func FuzzDecode(f *testing.F) {
 		if err != nil || !reflect.DeepEqual(fabric, back) {
 			t.Fatalf("%v\n%s", err, fabric.Encode())
 		}
-		if err := fabric.Problem().Validate(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, fabric.Problem().Validate())
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lightpath/internal/require"
 )
 
 func TestRewrite(t *testing.T) {
@@ -39,9 +41,7 @@ func TestRewrite(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, err := Decode([]byte(head + c.costs))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			change(f)
 			got, err := Rewrite([]byte(head+c.costs), f)
 			if err != nil || string(got) != changed+c.want {
@@ -50,9 +50,7 @@ func TestRewrite(t *testing.T) {
 		})
 	}
 	f, err := Decode([]byte(head))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got, err := Rewrite([]byte(head), f); err != nil || string(got) != head {
 		t.Errorf("nothing to change: %v\n%s", err, got)
 	}
@@ -70,9 +68,7 @@ func FuzzRewrite(f *testing.F) {
 	}
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(data, uint32(123456), uint32(789))
 	}
 	f.Add([]byte("{version: 1, ranks: 1, planes: [{name: a, bandwidth: 1Gbps}], costs: {hop: 1us}}"), uint32(5), uint32(7))

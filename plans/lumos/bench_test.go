@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans/lumos/decompose"
 )
 
@@ -29,9 +30,7 @@ func BenchmarkDecompose(b *testing.B) {
 	for _, gpus := range scales {
 		r := full(b, sized(gpus, 2), 16)
 		half, err := decompose.Halve(r.Matrix(), nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		b.Run(fmt.Sprintf("halve/gpus=%d", gpus), func(b *testing.B) {
 			for b.Loop() {
 				if _, err := decompose.Halve(r.Matrix(), nil); err != nil {
@@ -57,9 +56,7 @@ type job [][3]int
 func churn(b testing.TB, f Fabric, events int) []*Requirement {
 	rng := rand.New(rand.NewPCG(5, 5))
 	r, err := NewRequirement(f)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	roomiest := func(pod int) int {
 		best := pod * f.LeavesPerPod()
 		for l := best; l < (pod+1)*f.LeavesPerPod(); l++ {
@@ -74,9 +71,7 @@ func churn(b testing.TB, f Fabric, events int) []*Requirement {
 	for len(all) < events+f.Pods {
 		if gone := rng.IntN(4 * f.Pods); gone < len(running) {
 			for _, l := range running[gone] {
-				if err := r.Add(l[0], l[1], -l[2]); err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, r.Add(l[0], l[1], -l[2]))
 			}
 			running[gone] = running[len(running)-1]
 			running = running[:len(running)-1]
@@ -148,9 +143,7 @@ func BenchmarkRewire(b *testing.B) {
 					w := way.start()
 					for n, r := range all {
 						c, err := w.update(r)
-						if err != nil {
-							b.Fatal(err)
-						}
+						require.NoError(b, err)
 						if n >= f.Pods { // the cluster has filled
 							made, needed, links, events = made+c.Made, needed+c.Needed, links+c.Links, events+1
 						}
@@ -175,17 +168,13 @@ func TestLarge(t *testing.T) {
 		for _, most := range []int{f.KLeaf, f.KLeaf / 2} {
 			r := full(t, f, most)
 			core, err := CoreFor(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			judge(t, core.Logical(), core.Configuration(), r, contention(r))
 			next := r.Clone() // a job ends, another begins
 			for a := range 50 {
 				for b := range f.Leaves() {
 					if n := next.At(a, b); n > 0 {
-						if err := next.Add(a, b, -n); err != nil {
-							t.Fatal(err)
-						}
+						require.NoError(t, next.Add(a, b, -n))
 						break
 					}
 				}

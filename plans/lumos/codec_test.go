@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 const head = `{"version":1,"fabric":{"pods":3,"k_leaf":4,"k_spine":4,"tau":2,"k_ocs":8}`
@@ -72,9 +74,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatalf("%v: %s", err, r.Encode())
 		}
 		core, err := NewCore(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := core.Update(r, false); err != nil {
 			t.Fatal(err)
 		}
@@ -97,12 +97,8 @@ func FuzzDecodeRequirement(f *testing.F) {
 			return
 		}
 		core, err := CoreFor(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := core.Logical().Check(r); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, core.Logical().Check(r))
 		if _, err := DecodeRequirement(r.Encode()); err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans/circuit"
 	"lightpath/plans/lumos/matrix"
 )
@@ -20,15 +21,11 @@ func randomFabric(rng *rand.Rand, tau int) Fabric {
 func randomRequirement(t testing.TB, rng *rand.Rand, f Fabric, most, tries int) *Requirement {
 	t.Helper()
 	r, err := NewRequirement(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for range tries {
 		a, b := rng.IntN(f.Leaves()), rng.IntN(f.Leaves())
 		if n := min(most-r.Sum(a), most-r.Sum(b), 1+rng.IntN(3)); f.Pod(a) != f.Pod(b) && n > 0 {
-			if err := r.Add(a, b, n); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, r.Add(a, b, n))
 		}
 	}
 	return r
@@ -193,16 +190,12 @@ func TestAnyCoreIsWired(t *testing.T) {
 		c := NewConfiguration(f)
 		for h, core := range l.Core {
 			slots, err := realize(f, core)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for k := range c.Even[h] {
 				c.Even[h][k] = slots.Links(k)
 			}
 		}
-		if err := c.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Validate())
 		for h := range l.Core {
 			if !coreOf(c, h).Equal(l.Core[h]) {
 				t.Fatalf("%+v: group %d has %v, want %v", f, h, coreOf(c, h).Dense(), l.Core[h].Dense())
@@ -217,9 +210,7 @@ func TestCoreFollows(t *testing.T) {
 	for round := range 120 {
 		f := randomFabric(rng, 1+round%2)
 		core, err := NewCore(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for range 6 {
 			most := f.KLeaf
 			if round%4 == 0 {
@@ -227,9 +218,7 @@ func TestCoreFollows(t *testing.T) {
 			}
 			r := randomRequirement(t, rng, f, most, rng.IntN(4*f.Leaves()*f.KLeaf+1))
 			change, err := core.Update(r, rng.IntN(2) == 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if change.Made < change.Needed || change.Made > change.Links {
 				t.Fatalf("%+v: %+v", f, change)
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans/circuit"
 )
 
@@ -132,9 +133,7 @@ func TestSteps(t *testing.T) {
 	for round := range 150 {
 		f := randomFabric(rng, 1+round%2)
 		core, err := NewCore(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r := randomRequirement(t, rng, f, f.KLeaf, rng.IntN(f.Leaves()*f.KLeaf+1))
 		for range 4 {
 			if _, err := core.Update(r, true); err != nil {
@@ -145,9 +144,7 @@ func TestSteps(t *testing.T) {
 			for range rng.IntN(8) { // jobs end
 				a, b := rng.IntN(f.Leaves()), rng.IntN(f.Leaves())
 				if n := next.At(a, b); n > 0 {
-					if err := next.Add(a, b, -n); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, next.Add(a, b, -n))
 				}
 			}
 			for range rng.IntN(8) { // others begin
@@ -165,9 +162,7 @@ func TestSteps(t *testing.T) {
 			}
 			to, run, iota := core.Configuration(), old.Continuing(next), 0.1+0.9*rng.Float64()
 			steps, err := Steps(from, to, run, iota)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			groups := map[int]bool{}
 			all, beyond := replay(t, from, to, run, steps, iota)
 			if beyond {

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 var small = Fabric{Pods: 3, KLeaf: 4, KSpine: 4, Tau: 2, KOCS: 8}
@@ -15,9 +17,7 @@ func TestCables(t *testing.T) {
 		f.KOCS *= 2
 		for _, w := range []Wiring{Interleaved, Uniform, Doubled} {
 			cables, err := f.Cables(w)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if err := f.CheckCables(w, cables); err != nil {
 				t.Fatalf("%+v %v: %v", f, w, err)
 			}
@@ -38,9 +38,7 @@ func TestCables(t *testing.T) {
 // connects to the ingress of, at the same port.
 func TestMirrored(t *testing.T) {
 	cables, err := small.Cables(Interleaved)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	type place struct{ spine, ocs, port int }
 	at := map[bool]map[place][2]int{true: {}, false: {}}
 	for _, c := range cables {
@@ -71,9 +69,7 @@ func TestMiswired(t *testing.T) {
 		"a pod's two ends on the OCS differ": func(c []Cable) []Cable { c[0].OCSPort = 7; return c },
 	} {
 		cables, err := small.Cables(Interleaved)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if err := small.CheckCables(Interleaved, spoil(cables)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 // knapsack: 5 a + 4 b + 3 c worth, weights 2, 3, 1, at most 3 in all, and a - b <= 0.
@@ -19,9 +21,7 @@ func knapsack() (*Program, []Var) {
 func TestWrite(t *testing.T) {
 	p, _ := knapsack()
 	var lp, mps strings.Builder
-	if err := p.WriteLP(&lp, "a comment"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.WriteLP(&lp, "a comment"))
 	wantLP := `\ a comment
 Minimize
  obj: -5 a -4 b -3 c
@@ -40,9 +40,7 @@ End
 	if lp.String() != wantLP {
 		t.Errorf("LP:\n%s\nwant\n%s", lp.String(), wantLP)
 	}
-	if err := p.WriteMPS(&mps, "knapsack"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.WriteMPS(&mps, "knapsack"))
 	for _, want := range []string{"NAME knapsack\n", " L weight\n",
 		" MARKER0 'MARKER' 'INTORG'\n a obj -5\n a weight 2\n a order 1\n",
 		" MARKER2 'MARKER' 'INTEND'\n c obj -3\n c weight 1\nRHS\n RHS weight 3\n", " UP BND a 1\n", " PL BND c\n"} {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 )
@@ -93,9 +94,7 @@ func TestForwardBoundUnderEnumeration(t *testing.T) {
 				p.Initial = []circuit.Permutation{circuit.AllDark(n)}
 			}
 			m, err := compile(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			b, ok := m.forwardBound(m.ideals())
 			if !ok {
 				continue // nothing to send
@@ -132,14 +131,10 @@ func TestForwardBoundDoubling(t *testing.T) {
 	for _, c := range []struct{ reconfig, gap, over float64 }{{5, 1, 1.02}, {5000, 3, 1.5}} {
 		p.ReconfigUS = c.reconfig
 		m, err := compile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		b, _ := m.forwardBound(m.ideals())
 		plan, err := Solve(t.Context(), "harvest", p, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if plan.CCTUS > b.total*c.gap+1e-6 || b.total < c.over*bandwidthBound(m.ideals()).total || b.total > plan.CCTUS+1e-6 {
 			t.Errorf("reconfiguration %v us: plan %v, bound %v, bandwidth %v", c.reconfig, plan.CCTUS, b.total,
 				bandwidthBound(m.ideals()).total)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 )
@@ -40,13 +42,9 @@ func TestExactEqualsEnumeration(t *testing.T) {
 		steps, planes := 1+rng.IntN(4), 1+rng.IntN(3)
 		p := randomSteps(rng, steps, planes)
 		m, err := compile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		plan, err := solveSWOT(context.Background(), m, Options{Effort: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		m.stateBound(plan)
 		if !plans.SameUS(plan.LowerBoundUS, plan.CCTUS) {
 			t.Fatalf("problem %d: %v us, bound %v: not closed", i, plan.CCTUS, plan.LowerBoundUS)
@@ -79,9 +77,7 @@ func TestExactEqualsEnumeration(t *testing.T) {
 func checkBounds(t *testing.T, p *plans.Problem, optimum float64) {
 	t.Helper()
 	m, err := compile(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	b := m.bound()
 	if b.total > optimum+1e-5 {
 		t.Fatalf("bound %v above the optimum %v (%s)", b.total, optimum, b.proof)
@@ -90,9 +86,7 @@ func checkBounds(t *testing.T, p *plans.Problem, optimum float64) {
 		rest := *p
 		rest.Initial, rest.Steps = nil, p.Steps[i:]
 		plan, err := Solve(context.Background(), "swot", &rest, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if b.suffix[i] > plan.CCTUS+1e-5 {
 			t.Fatalf("suffix %d: bound %v above the optimum %v", i, b.suffix[i], plan.CCTUS)
 		}
@@ -125,12 +119,7 @@ func TestGreedyTimingIsAttained(t *testing.T) {
 // idleUse reports whether the greedy timing left a use without bytes: it saves the
 // overhead that the exact timing of the same pattern pays.
 func idleUse(x *timing) bool {
-	for _, s := range x.shares {
-		if s == 0 {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(x.shares, 0)
 }
 
 // TestStaticSearches: greedy choice with exchange is as good as trying everything.
@@ -140,9 +129,7 @@ func TestStaticSearches(t *testing.T) {
 		p := randomSteps(rng, 1+rng.IntN(6), 3+rng.IntN(3))
 		p.Initial = nil
 		m, err := compile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		c := newStaticChoice(t.Context(), m)
 		want := c.evaluate(c.exhaustive())
 		if got := c.evaluate(c.exchange(c.greedy())); want.better(got) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 )
@@ -48,9 +49,7 @@ func TestHarvestEqualsIntervals(t *testing.T) {
 			p.Initial = nil
 		}
 		m, err := compile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		states := m.harvestStates(t.Context(), m.fills(), 0)
 		var best func(from int, current circuit.Permutation) float64
 		best = func(from int, current circuit.Permutation) float64 {
@@ -82,9 +81,7 @@ func TestHarvestEqualsIntervals(t *testing.T) {
 		}
 		want := best(0, start)
 		plan, err := solveHarvest(context.Background(), m, testOptions(false))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !plans.SameUS(plan.CCTUS, want) {
 			t.Fatalf("problem %d: %v us, intervals %v", i, plan.CCTUS, want)
 		}
@@ -101,9 +98,7 @@ func TestTableBracketsTimes(t *testing.T) {
 		p.Planes, p.Initial = 2+rng.IntN(2), nil
 		p.Steps = append(p.Steps, plans.Step{Bytes: 1e4, Flows: allToAll(p.Ranks)})
 		m, err := compile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		single := i%4 == 0
 		pieces, _ := m.pieces(nil)
 		tab := newTable(context.Background(), testOptions(single), newServer(m, testOptions(single)), pieces,
@@ -137,9 +132,7 @@ func TestLateRatherThanWrong(t *testing.T) {
 		Steps:      []plans.Step{{Bytes: 1e3, To: circuit.Shift(6, 1)}},
 	}
 	m, err := compile(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	o := testOptions(false)
 	o.Effort = 0
 	for _, solve := range []solver{solveHarvest, solveStatic} {
@@ -162,19 +155,13 @@ func TestOutOfWork(t *testing.T) {
 		p.Planes, p.Initial = 3, nil
 		p.Steps = append(p.Steps, plans.Step{Bytes: 1e4, Flows: allToAll(p.Ranks)})
 		m, err := compile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		o := testOptions(false)
 		o.Effort = 0
 		harvest, err := solveHarvest(context.Background(), m, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		static, err := solveStatic(context.Background(), m, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if harvest.CCTUS > static.CCTUS+tolerance(static.CCTUS) {
 			t.Fatalf("problem %d: harvest %v, static %v", i, harvest.CCTUS, static.CCTUS)
 		}
@@ -188,9 +175,7 @@ func TestSwitchTakesAsLongAsItsSlowestPlane(t *testing.T) {
 		Circuits: plans.Simplex, Steps: []plans.Step{{Bytes: 1e3, To: circuit.Shift(4, 1)}},
 	}
 	m, err := compile(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	part := circuit.Permutation{2, circuit.Dark, circuit.Dark, circuit.Dark}
 	h := &harvest{table: &table{m: m, states: [][]circuit.Permutation{
 		{circuit.Shift(4, 1), circuit.Shift(4, 1)},
@@ -212,9 +197,7 @@ func TestShortestPathChoosesPieces(t *testing.T) {
 		Steps: []plans.Step{{Bytes: 1e3, To: circuit.Shift(2, 1)}},
 	}
 	m, err := compile(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tab := &table{m: m, states: [][]circuit.Permutation{{circuit.Shift(2, 1)}}, pieces: []piece{
 		{from: 0, to: 2, kind: 0, last: true}, {from: 0, to: 1, kind: 1}, {from: 1, to: 2, kind: 2, last: true},
 	}}

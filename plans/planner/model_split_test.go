@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 )
@@ -24,13 +25,9 @@ func allToAll(n int) (flows [][2]int) {
 // hold and that each flow is in one of them, and returns them.
 func checkSplit(t *testing.T, p *plans.Problem) []step {
 	t.Helper()
-	if err := p.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Validate())
 	m, err := compile(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := range m.asked {
 		seen := make([]int, len(p.Steps[m.asked[i].index].Flows))
 		for _, sub := range m.steps {
@@ -49,9 +46,7 @@ func checkSplit(t *testing.T, p *plans.Problem) []step {
 			if sub.page < 0 || servers(m.pages[sub.page].maps, sub.pattern) == 0 {
 				t.Fatalf("class %v is not on its page", sub.class)
 			}
-			if err := m.legal(m.pages[sub.page].maps); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, m.legal(m.pages[sub.page].maps))
 		}
 		if m.asked[i].pattern != nil {
 			continue
@@ -160,9 +155,7 @@ func TestSpread(t *testing.T) {
 	p.Steps = []plans.Step{{Bytes: 1, To: circuit.Shift(3, 1)}, {Bytes: 1, Flows: allToAll(3)},
 		{Bytes: 1, To: circuit.Shift(3, 2)}}
 	m, err := compile(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := m.spread(bounds{suffix: []float64{30, 20, 10, 0}}).suffix
 	want := []float64{30, 20, 10, 10, 0}
 	for i := range want {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/internal/brute"
@@ -294,9 +295,7 @@ func TestProofBruteDemand(t *testing.T) {
 			p.Demand = append(p.Demand, row)
 		}
 		optimum, err := brute.Demand(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, name := range []string{"spectra", "auto", "weave"} {
 			plan := solve(t, name, p, planner.Options{TimeLimit: time.Minute, Effort: 20 * time.Millisecond})
 			if plan.LowerBoundUS > optimum+1e-6*(1+optimum) || plan.CCTUS < optimum-1e-6*(1+optimum) {
@@ -329,8 +328,6 @@ func TestProofBruteDemand(t *testing.T) {
 func encoded(t *testing.T, p *plans.Problem) string {
 	t.Helper()
 	text, err := plans.EncodeProblem(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/circuit"
@@ -31,9 +32,7 @@ func TestBeginAtEnd(t *testing.T) {
 	}{{100, 500, false}, {200, 700, true}} {
 		p := loopProblem(tc.reconfig, [2]int{1, 1}, [2]int{2, 1}, [2]int{1, 2}, [2]int{3, 1})
 		m, err := compile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		line := newTimeline(m, []circuit.Permutation{circuit.Shift(8, 1), circuit.Shift(8, 2)})
 		send := func(plane, i int) {
 			line.transmit(plane, &m.steps[i], m.steps[i].bytes, 1, 1)
@@ -66,13 +65,9 @@ func TestLoopPeriod(t *testing.T) {
 		"shift and back": loopProblem(50, [2]int{1, 2}, [2]int{2, 2}, [2]int{3, 2}, [2]int{1, 2}),
 	} {
 		m, err := compile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		plan, err := solveSWOT(context.Background(), m, Options{Effort: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := check.Check(p, plan); err != nil {
 			t.Fatal(err)
 		}
@@ -83,9 +78,7 @@ func TestLoopPeriod(t *testing.T) {
 		q.Final.Kind = plans.FinalAny
 		m, _ = compile(&q)
 		once, err := solveSWOT(context.Background(), m, Options{Effort: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !plans.SameUS(plan.CCTUS, once.CCTUS) {
 			t.Errorf("%s: %v us in a loop, %v once", name, plan.CCTUS, once.CCTUS)
 		}

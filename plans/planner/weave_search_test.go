@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/circuit"
@@ -24,9 +25,7 @@ func randomWeaving(t *testing.T, rng *rand.Rand, steps, units int) *weaving {
 		}
 	}
 	m, err := compile(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w := newWeaver(m)
 	for _, q := range m.pages {
 		w.add(q.maps)
@@ -176,9 +175,7 @@ func TestOrbitRings(t *testing.T) {
 		p.Steps = append(p.Steps, plans.Step{Bytes: 1, To: circuit.Xor(8, m)})
 	}
 	m, err := compile(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := []circuit.Permutation{
 		{1, 2, 3, 0, 5, 6, 7, 4}, // xor 1 and 2
 		{1, 2, 3, 4, 5, 6, 7, 0}, // xor 1, 2 and 4

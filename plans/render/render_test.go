@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/internal/svg"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -21,9 +22,7 @@ import (
 func draw(t testing.TB, plan *plans.Plan, o Options) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := Timeline(&b, plan, o); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Timeline(&b, plan, o))
 	text := b.String()
 	if bad := []string{"NaN", "Inf", "%!"}; strings.Contains(text, bad[0]) || strings.Contains(text, bad[1]) ||
 		strings.Contains(text, bad[2]) {
@@ -200,9 +199,7 @@ func TestHTML(t *testing.T) {
 	problem, plan := planstest.Load(t, "swot-fig5")
 	plan.BoundProof, plan.Digest = "busiest <port>.", "abc"
 	var b bytes.Buffer
-	if err := HTML(&b, plan, Options{Problem: problem}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, HTML(&b, plan, Options{Problem: problem}))
 	text := b.String()
 	if strings.Count(text, "<svg ") != 1 || strings.Count(text, "<script>") != 1 {
 		t.Error("want one picture and one script")

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/circuit"
@@ -75,9 +76,7 @@ func TestSwotFig5Lockstep(t *testing.T) {
 	for reconfig, want := range map[float64]float64{200: 1500, 0: 700} {
 		problem, plan := fig5Lockstep(reconfig)
 		result, err := Run(problem, plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if result.CCTUS != want {
 			t.Errorf("reconfiguration %v us: %v us, want %v", reconfig, result.CCTUS, want)
 		}
@@ -150,9 +149,7 @@ func TestProgress(t *testing.T) {
 		}
 	}
 	s := &simulator{p: problem, plan: plan}
-	if err := s.prepare(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.prepare())
 	entries := len(plan.Planes[0]) + len(plan.Planes[1])
 	if events := s.play(); events != entries || s.stuck() != nil {
 		t.Errorf("%d events for %d entries, %v", events, entries, s.stuck())
@@ -190,9 +187,7 @@ func TestMonotone(t *testing.T) {
 	for range 500 {
 		problem, plan := randomPlan(rng)
 		before, err := Run(problem, plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		problem.BandwidthGbps *= 1 + rng.Float64()
 		problem.ReconfigUS *= rng.Float64()
 		after, err := Run(problem, plan)
@@ -213,9 +208,7 @@ func TestInterleavedPlanesWaitForEachOther(t *testing.T) {
 				{Kind: plans.Transmit, Step: 1, Bytes: 500}},
 			{{Kind: plans.Reconfigure, To: circuit.Shift(n, 2)}, {Kind: plans.Transmit, Step: 1, Bytes: 500}}}}
 	result, err := Run(problem, plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if result.Planes[1].Spans[0] != (Span{1, 11}) || result.CCTUS != 11.5 {
 		t.Fatalf("%+v", result)
 	}

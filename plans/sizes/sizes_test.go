@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/circuit"
@@ -71,9 +72,7 @@ func TestFitFig5(t *testing.T) {
 	// although 200 us are enough to switch.
 	big := grown(p, 2)
 	prop, err := Scale(Sized{p, plan}, big)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	best, err := Fit(Sized{p, plan}, big)
 	if err != nil || best.CCTUS > prop.CCTUS-1 {
 		t.Fatalf("fit %v us, proportional %v us, %v", best.CCTUS, prop.CCTUS, err)
@@ -113,9 +112,7 @@ func TestFitsAndSpans(t *testing.T) {
 		if errors.Is(err, planner.ErrInfeasible) {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s := Sized{p, plan}
 		ratio := 1 + 9*rng.Float64()
 		big := grown(p, ratio)
@@ -173,9 +170,7 @@ func TestFitAgainstGrid(t *testing.T) {
 	for i := 1; i < 100; i++ {
 		for k := 1; k < 100; k++ {
 			plan, err := retime(p, pattern(2e3*float64(i), 1e3*float64(k)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			best = math.Min(best, plan.CCTUS)
 		}
 	}
@@ -230,9 +225,7 @@ func TestSurvey(t *testing.T) {
 	s := survey(swot)
 	const lo, hi = 64 << 10, 1 << 30
 	ladder, err := s.Cover(context.Background(), lo, hi, 60)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Logf("%d spans from %d plannings", len(ladder), s.Plannings)
 	rng := rand.New(rand.NewPCG(1, 1))
 	covered, worst := 0, 0.0
@@ -246,13 +239,9 @@ func TestSurvey(t *testing.T) {
 		covered++
 		p, _ := s.Pose(bytes)
 		got, err := span.At(bytes, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		anew, err := swot(context.Background(), p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		worst = math.Max(worst, got.CCTUS/anew.CCTUS-1)
 		if got.LowerBoundUS > anew.CCTUS+plans.Tolerance(anew.CCTUS, anew.CCTUS) {
 			t.Errorf("%d bytes: bound %v us, but a plan takes %v us", bytes, got.LowerBoundUS, anew.CCTUS)
@@ -298,9 +287,7 @@ func TestSurveyOfAffineCosts(t *testing.T) {
 	}
 	s := &Survey{Pose: ring, Solve: best}
 	ladder, err := s.Cover(context.Background(), 1000, 1e7, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// Static: b + 2b us per kB at 1 us/kB; perstep 2b + 100: they meet at 100 kB.
 	var at int64
 	for _, span := range ladder {
@@ -356,15 +343,11 @@ func BenchmarkResize(b *testing.B) {
 	}{{"8x2", 3, 2}, {"64x4", 6, 4}, {"512x4", 9, 4}} {
 		p := halving(c.bits, c.planes, 32e6)
 		plan, err := swot(b.Context(), p)
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		s := Sized{p, plan}
 		big := grown(p, 4)
 		high, err := Fit(s, big)
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		span := &Span{Min: 32e6, Max: 128e6, Low: s, High: Sized{big, high}}
 		mid := grown(p, 2)
 		b.Run("at/"+c.name, func(b *testing.B) {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/circuit"
@@ -51,14 +52,10 @@ func TestPlainAndFrom(t *testing.T) {
 					Circuits:   kind, Demand: randomDemand(rng, n),
 				}
 				plain, err := spectra.Plain(p)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				feasible(t, p, plain)
 				planned, err := spectra.Solve(context.Background(), p, spectra.Options{Mode: spectra.Fast})
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				dark := make([]circuit.Permutation, p.Planes)
 				for j := range dark {
 					dark[j] = circuit.AllDark(n)
@@ -97,9 +94,7 @@ func TestPlainOrder(t *testing.T) {
 	p := &plans.Problem{Version: plans.Version, Ranks: 4, Planes: 2, BandwidthGbps: 8, ReconfigUS: 10,
 		Circuits: plans.Simplex, Demand: d}
 	plan, err := spectra.Plain(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var got string
 	for j, entries := range plan.Planes {
 		for _, e := range entries {
@@ -153,9 +148,7 @@ func BenchmarkPlanning(b *testing.B) {
 		b.Run(fmt.Sprintf("fast/%d", n), func(b *testing.B) {
 			for b.Loop() {
 				plan, err := spectra.Solve(context.Background(), p, spectra.Options{Mode: spectra.Fast})
-				if err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, err)
 				spectra.From(p, plan, dark)
 			}
 		})

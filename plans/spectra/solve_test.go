@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/sim"
@@ -19,17 +20,13 @@ import (
 func solve(t *testing.T, p *plans.Problem, o spectra.Options) *plans.Plan {
 	t.Helper()
 	plan, err := spectra.Solve(context.Background(), p, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	report, err := check.Check(p, plan)
 	if err != nil {
 		t.Fatalf("%d ranks, %d %s planes, mode %d: %v", p.Ranks, p.Planes, p.Circuits, o.Mode, err)
 	}
 	run, err := sim.Run(p, plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !plans.SameUS(report.CCTUS, plan.CCTUS) || !plans.SameUS(run.CCTUS, plan.CCTUS) {
 		t.Fatalf("plan says %v us, the checker %v, the simulator %v", plan.CCTUS, report.CCTUS, run.CCTUS)
 	}

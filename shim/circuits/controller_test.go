@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 	"lightpath/shim"
@@ -67,14 +68,10 @@ func TestPlaneDisabled(t *testing.T) {
 	for _, c := range []struct{ disable, enable, use planeset.Set }{{0b10, 0, 0b01}, {0b01, 0, 0}, {0, 0b10, 0b10},
 		{0, 0b01, 0b11}} {
 		for j := range c.disable.Each() {
-			if err := core.Disable(j, "mirrors are being cleaned", "ops"); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, core.Disable(j, "mirrors are being cleaned", "ops"))
 		}
 		for j := range c.enable.Each() {
-			if err := core.Enable(j, "ops"); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, core.Enable(j, "ops"))
 		}
 		if !uses(c.use) {
 			t.Errorf("planes %#b are in service, %#b in use", c.use, circuits.Of(a.Comms[1]).Granted().Use)
@@ -121,9 +118,7 @@ func TestPlaneBreaks(t *testing.T) {
 	uses(other, 0b01)
 	uses(shimtest.NewWorld(t, 4), 0b01)
 	s.Device.Break(1, nil)
-	if err := s.Controllers[0].Core.Set(1, circuit.AllDark(4), "ops"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Controllers[0].Core.Set(1, circuit.AllDark(4), "ops"))
 	shimtest.AwaitReleased(t, s.Controllers[0].Core)
 	uses(other, 0b11)
 }
@@ -208,9 +203,7 @@ func TestNobodyTakesOver(t *testing.T) {
 func TestControllerOfAnotherVersion(t *testing.T) {
 	shimtest.UseControllers(t, 2, 1, shimtest.SiteOptions{Version: "9.9.9"})
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = shim.Init([]shim.InitArgs{{ID: id, Ranks: 2, Rank: 0}, {ID: id, Ranks: 2, Rank: 1}})
 	shimtest.WantError(t, err, ocsctl.ErrVersion, "9.9.9", shim.Version)
 }

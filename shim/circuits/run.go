@@ -90,7 +90,7 @@ func (p *Planes) Run(op *Operation, x Executor) error {
 func (p *Planes) acquire(op *Operation) (*Grant, error) {
 	flight := recorder.Of(p.c)
 	flight.Asked(op.Flight, false)
-	p.Machine.cfg.Timeout = p.c.Cfg.Timeout // tests change it
+	p.cfg.Timeout = p.c.Cfg.Timeout // tests change it
 	request := p.Ask(time.Now(), op)
 	if err := p.c.Star.ToLeader(&request); err != nil {
 		return nil, err

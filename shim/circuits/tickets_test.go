@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/plans/fabric"
 	"lightpath/shim"
 	"lightpath/shim/bootstrap"
@@ -44,16 +45,12 @@ func TestPlanDelayed(t *testing.T) {
 		}
 		return planners
 	}
-	if err := k.Run(w, rng); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, k.Run(w, rng))
 	if p := inForce(); !p["perstep"] || p["swot"] {
 		t.Fatalf("while the planner is busy: programs of %v", p)
 	}
 	changed := shimtest.Eventually(func() bool {
-		if err := k.Run(w, rng); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, k.Run(w, rng))
 		return inForce()["swot"]
 	})
 	if !changed {
@@ -72,13 +69,9 @@ func TestPlanDelayed(t *testing.T) {
 func TestSlowRank(t *testing.T) {
 	shimtest.UseEmulator(t, 2, 1, nil)
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cfg, err := settings.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	errs := shimtest.Concurrently(t, 2, func(r int) error {
 		mine := *cfg
 		mine.Fault.PlanDelay = time.Duration(r) * time.Hour
@@ -159,9 +152,7 @@ func TestSmallerThanTheFabric(t *testing.T) {
 	server := shimtest.UseEmulator(t, 6, 2, nil)
 	made := func(ports ...int) *shimtest.World {
 		id, err := shim.NewUniqueID()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		w := shimtest.WorldOf(t, make([]*shim.Comm, len(ports)))
 		for r, err := range shimtest.Concurrently(t, len(ports), func(r int) error {
 			cfg, err := settings.Load()
@@ -204,9 +195,7 @@ func TestResetOutlastsTheOperation(t *testing.T) {
 		for _, w := range []*shimtest.World{a, b} {
 			for _, kind := range []calls.Kind{calls.AllReduce, calls.AllToAll} {
 				k := shimtest.Collective{Kind: kind, Type: datatype.Uint32, Count: 100}
-				if err := k.Run(w, rng); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, k.Run(w, rng))
 			}
 		}
 	}
@@ -228,9 +217,7 @@ func TestForeignCircuit(t *testing.T) {
 		t.Fatalf("the static plan left %v", m)
 	}
 	k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Float64, Count: 77}
-	if err := k.Run(part, rand.New(rand.NewPCG(5, 5))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, k.Run(part, rand.New(rand.NewPCG(5, 5))))
 	for _, c := range part.Comms {
 		for s := range session.Of(c).Programs.Programs {
 			if s.Plan != 0 {
@@ -312,9 +299,7 @@ func TestPlanCache(t *testing.T) {
 			t.Fatal("no plan")
 		}
 		id, err := planning.IDOf(known[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return id
 	}
 	first := job()
@@ -334,13 +319,9 @@ func TestPlanCache(t *testing.T) {
 // TestNoSwitch: an unreachable switch is an error at creation.
 func TestNoSwitch(t *testing.T) {
 	server := shimtest.UseEmulator(t, 2, 1, nil)
-	if err := server.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, server.Close())
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = shim.Init([]shim.InitArgs{{ID: id, Ranks: 2, Rank: 0}})
 	if err == nil || result.Of(err) != result.SystemError {
 		t.Errorf("got %v, result %d", err, result.Of(err))
@@ -386,9 +367,7 @@ func TestLoopOverSizes(t *testing.T) {
 			const loops = 24
 			for i := range loops {
 				k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Float32, Count: 10000 + 500*i}
-				if err := k.Run(w, rng); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, k.Run(w, rng))
 				if i == 0 && shimtest.PlansMade(w) != 1 {
 					t.Errorf("%d plans for one size", shimtest.PlansMade(w))
 				}

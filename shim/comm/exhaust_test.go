@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/transport/shm"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/settings"
 	"lightpath/shim/shimtest"
@@ -27,9 +28,7 @@ func TestNoFilesLeft(t *testing.T) {
 	for _, transport := range []string{"shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			if err := shimtest.RunRanks(2); err != nil { // a resource that the process makes once
-				t.Fatal(err)
-			}
+			require.NoError(t, shimtest.RunRanks(2)) // a resource that the process makes once
 			before := shimtest.CountResources(t)
 			t.Setenv("LIGHTPATH_TIMEOUT", "300ms") // a rank that waits for a rank without descriptors gives up
 			few := []int{0}
@@ -67,17 +66,11 @@ func TestNoFilesLeft(t *testing.T) {
 func withFiles(t *testing.T, spare int) []error {
 	t.Helper()
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cfg, err := settings.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
 	few := old
 	few.Cur = fileNumber(spare)
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
@@ -85,9 +78,7 @@ func withFiles(t *testing.T, spare int) []error {
 	}
 	ranks := []shim.InitArgs{{ID: id, Ranks: 2, Rank: 0}, {ID: id, Ranks: 2, Rank: 1}}
 	errs := shimtest.InitAll(t, ranks, cfg)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
 	shimtest.InitAll(t, ranks, cfg) // otherwise the id's listener would wait for them
 	return errs
 }
@@ -111,9 +102,7 @@ func fileNumber(free int) (n uint64) {
 func runProgram(t *testing.T, name string, attr *syscall.SysProcAttr, env ...string) string {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cmd := exec.Command(exe)
 	cmd.Env = append(append(os.Environ(), "LP_TEST_PROGRAM="+name), env...)
 	cmd.SysProcAttr = attr
@@ -258,9 +247,7 @@ func TestCreateDestroyLeavesNothing(t *testing.T) {
 		t.Run(transport, func(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
 			cycle := func() { // nothing of the test's keeps the communicators
-				if err := shimtest.RunRanks(2); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, shimtest.RunRanks(2))
 			}
 			cycle() // a resource that the process makes once
 			before := shimtest.CountResources(t)
@@ -291,9 +278,7 @@ func TestFailedInitLeavesNothing(t *testing.T) {
 	before := shimtest.CountResources(t)
 	for range 5 {
 		id, err := shim.NewUniqueID()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := shim.Init([]shim.InitArgs{{ID: id, Ranks: 2, Rank: 0}}); err == nil {
 			t.Fatal("a communicator without its second rank")
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 // recorded is the dump of a rank that has made collectives 1 .. last, all completed but the last
@@ -81,15 +83,11 @@ func TestTrace(t *testing.T) {
 	o.Planes = []Lane{{Plane: 1, Epoch: 7, Sent: 3, Start: 1250, End: 1400}, {Plane: 2, Start: 1250}}
 	o.Moves = []Move{{Plane: 1, Epoch: 7, Start: 1300, End: 1350}, {Plane: 1, Epoch: 8, Start: 1400}}
 	text, err := json.Marshal(Trace([]*Dump{a, b}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var trace struct {
 		TraceEvents []map[string]any `json:"traceEvents"`
 	}
-	if err := json.Unmarshal(text, &trace); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(text, &trace))
 	seen := map[string]int{}
 	for _, e := range trace.TraceEvents {
 		name, _ := e["name"].(string)
@@ -140,9 +138,7 @@ func TestWrite(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	good, err := recorded(0, 2, 2, false).Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for from, to := range map[string]string{
 		`"version":1`: `"version":2`, `"rank":0`: `"rank":2`, `"ranks":2`: `"ranks":0`, `"comm":"c"`: `"comm":""`,
 		`"number":2`: `"number":1`, `"outcome":"completed"`: `"outcome":"done"`, `"planes":null`: `"planes":[{"plane":64}]`,
@@ -157,9 +153,7 @@ func TestDecodeRefuses(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	for _, d := range []*Dump{recorded(0, 2, 2, true), recorded(1, 2, 0, false)} {
 		text, err := d.Encode()
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
@@ -66,9 +67,7 @@ func TestCircuitsToOutside(t *testing.T) {
 		{Kind: calls.Reduce, Type: datatype.Int32, Count: 2000, Root: 1},
 	} {
 		ring := shimtest.Collective{Kind: calls.ReduceScatter, Type: datatype.Int32, Count: 2000}
-		if err := ring.Run(w, rng); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, ring.Run(w, rng))
 		halves, errs := w.InitFrom(func(c *shim.Comm) membership.Origin {
 			return membership.Origin{Parent: c, How: membership.BySplit, Color: c.Rank % 2}
 		})
@@ -93,9 +92,7 @@ func TestShrinkOnCircuits(t *testing.T) {
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
 	w := shimtest.NewWorld(t, 4)
 	w.Must(shimtest.CheckSums)
-	if err := w.Comms[0].Abort(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Comms[0].Abort())
 	left := shimtest.WorldOf(t, w.Comms[1:])
 	f, errs := left.InitFrom(func(c *shim.Comm) membership.Origin {
 		return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{0}, Abort: true}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
@@ -42,9 +43,7 @@ func begun(t testing.TB, err error) {
 func newQuickWorld(t testing.TB, n int) *shimtest.World {
 	t.Helper()
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w := shimtest.WorldOf(t, make([]*shim.Comm, n))
 	for r := range n {
 		comms, err := shim.Init([]shim.InitArgs{{ID: id, Ranks: n, Rank: r, NonBlocking: true}})
@@ -86,9 +85,7 @@ func TestNonBlocking(t *testing.T) {
 				}
 			}
 			for r, c := range w.Comms {
-				if err := finished(t, c); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, finished(t, c))
 				if mem[r][0] != 3 || mem[r][1] != 3 {
 					t.Errorf("rank %d: %v", r, mem[r])
 				}
@@ -110,9 +107,7 @@ func TestNonBlocking(t *testing.T) {
 				}
 			}
 			for _, c := range slices.Concat(children, w.Comms) {
-				if err := finished(t, c); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, finished(t, c))
 			}
 			for _, c := range children {
 				begun(t, c.Finalize())
@@ -135,9 +130,7 @@ func TestMixedGroup(t *testing.T) {
 	err := shim.Run([]calls.Call{shimtest.AllReduce(a.Comms[0], mem[:1]), shimtest.AllReduce(b.Comms[0], mem[1:])})
 	shimtest.WantError(t, err, errdefs.ErrInvalidArgument, "blocking and nonblocking")
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = shim.Init([]shim.InitArgs{{ID: id, Ranks: 2}, {ID: id, Ranks: 2, Rank: 1, NonBlocking: true}})
 	shimtest.WantError(t, err, errdefs.ErrInvalidArgument, "blocking and nonblocking")
 	for _, w := range []*shimtest.World{a, b} {
@@ -154,9 +147,7 @@ func TestNonBlockingFailure(t *testing.T) {
 	w := newQuickWorld(t, 2) // in time, whatever that takes
 	cfg := shimtest.Settings(t, "LIGHTPATH_TIMEOUT", "1s")
 	id, err := bootstrap.NewID(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	comms, err := shim.InitWith(cfg, []shim.InitArgs{{ID: id, Ranks: 2, NonBlocking: true}})
 	begun(t, err)
 	shimtest.WantError(t, finished(t, comms[0]), errdefs.ErrTimeout, "rank 1 never arrived")
@@ -175,17 +166,13 @@ func TestAbortAnything(t *testing.T) {
 		"rendezvous": func(t *testing.T) *shim.Comm { return lonely(t, nil) },
 		"several places": func(t *testing.T) *shim.Comm {
 			id, err := shim.NewUniqueID()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return lonely(t, []shim.UniqueID{id})
 		},
 		"nobody listens": func(t *testing.T) *shim.Comm {
 			t.Setenv("NCCL_COMM_ID", fmt.Sprintf("127.0.0.1:%d", shimtest.FreePort(t)))
 			id, err := shim.NewUniqueID()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			comms, err := shim.Init([]shim.InitArgs{{ID: id, Ranks: 2, Rank: 1, NonBlocking: true}})
 			begun(t, err)
 			return comms[0]
@@ -207,9 +194,7 @@ func TestAbortAnything(t *testing.T) {
 		"grow": func(t *testing.T) *shim.Comm {
 			c := newQuickWorld(t, 1).Comms[0]
 			id, err := membership.GrowID(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return child(t, membership.Origin{Parent: c, How: membership.ByGrow, Ranks: 2, ID: &id})
 		},
 	} {
@@ -241,9 +226,7 @@ func TestAbortAnything(t *testing.T) {
 func lonely(t *testing.T, more []shim.UniqueID) *shim.Comm {
 	t.Helper()
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	comms, err := shim.Init([]shim.InitArgs{{ID: id, More: more, Ranks: 2, NonBlocking: true}})
 	begun(t, err)
 	return comms[0]

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
@@ -135,9 +136,7 @@ func TestShrinksInTurn(t *testing.T) {
 		}
 	}
 	comms, err := shim.Init(args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := range 3 {
 		f := shimtest.WorldOf(t, []*shim.Comm{comms[i], comms[3+i]})
 		t.Cleanup(f.Destroy)
@@ -151,13 +150,9 @@ func TestShrinksInTurn(t *testing.T) {
 	}
 	comms, err = shim.Init(both)
 	shimtest.WantError(t, err, errdefs.ErrInProgress)
-	if err := comms[1].Abort(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, comms[1].Abort())
 	<-comms[1].Released()
-	if err := comms[0].Abort(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, comms[0].Abort())
 	<-comms[0].Released()
 }
 

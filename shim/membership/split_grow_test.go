@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
@@ -57,9 +58,7 @@ func TestSplitInOneGroup(t *testing.T) {
 		}
 	}
 	comms, err := shim.Init(args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w = shimtest.WorldOf(t, comms)
 	w.Must(shimtest.CheckSums)
 	for i, c := range comms {
@@ -74,9 +73,7 @@ func TestKinArguments(t *testing.T) {
 	w := shimtest.NewWorld(t, 3)
 	c := w.Comms[1]
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	damaged := id
 	damaged[99]++
 	for says, o := range map[string]membership.Origin{
@@ -161,9 +158,7 @@ func TestSplitWithoutSome(t *testing.T) {
 	t.Run("has left", func(t *testing.T) {
 		t.Parallel()
 		w := shimtest.NewWorld(t, 3)
-		if err := w.Comms[2].Destroy(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.Comms[2].Destroy())
 		for _, err := range shimtest.Concurrently(t, 2, func(i int) error {
 			_, err := shimtest.InitFrom(membership.Origin{Parent: w.Comms[i], How: membership.BySplit})
 			return err
@@ -174,9 +169,7 @@ func TestSplitWithoutSome(t *testing.T) {
 	t.Run("leader has left", func(t *testing.T) {
 		t.Parallel()
 		w := shimtest.NewWorld(t, 3)
-		if err := w.Comms[0].Abort(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.Comms[0].Abort())
 		for _, err := range shimtest.Concurrently(t, 2, func(i int) error {
 			_, err := shimtest.InitFrom(membership.Origin{Parent: w.Comms[i+1], How: membership.BySplit})
 			return err
@@ -213,9 +206,7 @@ func TestGrow(t *testing.T) {
 				t.Setenv("LIGHTPATH_TRANSPORT", transport)
 				w := shimtest.NewWorld(t, 2)
 				id, err := membership.GrowID(w.Comms[1])
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if _, err := membership.GrowID(w.Comms[1]); !errors.Is(err, errdefs.ErrInvalidUsage) {
 					t.Errorf("a second id: %v", err)
 				}
@@ -229,9 +220,7 @@ func TestGrow(t *testing.T) {
 				}
 				args = append(args, shim.InitArgs{ID: id, Ranks: 4, Rank: 2}, shim.InitArgs{ID: id, Ranks: 4, Rank: 3})
 				comms, err := shim.Init(args)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				g := shimtest.WorldOf(t, comms)
 				t.Cleanup(g.Destroy)
 				for r, c := range comms {
@@ -254,14 +243,10 @@ func TestGrow(t *testing.T) {
 func TestSpentID(t *testing.T) {
 	t.Parallel()
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	args := []shim.InitArgs{{ID: id, Ranks: 2, Rank: 0}, {ID: id, Ranks: 2, Rank: 1}}
 	comms, err := shim.Init(args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	(shimtest.WorldOf(t, comms)).Destroy()
 	_, err = shim.Init(args)
 	shimtest.WantError(t, err, errdefs.ErrRemote, "no process listens there any more")
@@ -276,9 +261,7 @@ func TestRevoke(t *testing.T) {
 		go func() { waiting <- shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 100))}) }()
 	}
 	time.Sleep(20 * time.Millisecond)
-	if err := w.Comms[1].Revoke(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Comms[1].Revoke())
 	for range 2 {
 		shimtest.WantError(t, <-waiting, errdefs.ErrRevoked, "rank 1 revoked")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/internal/require"
 	"lightpath/shim/memory"
 )
 
@@ -70,13 +71,9 @@ func TestSharedMemory(t *testing.T) {
 		t.Skip("memfd_create:", err)
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if err := unix.Ftruncate(fd, 8192); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Ftruncate(fd, 8192))
 	mine, err := unix.Mmap(fd, 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = unix.Munmap(mine) }()
 	base := uintptr(unsafe.Pointer(&mine[0]))
 	memory.Add(memory.Region{Base: base, Size: 8192, FD: fd})
@@ -85,14 +82,10 @@ func TestSharedMemory(t *testing.T) {
 		t.Fatal(r, off, ok)
 	}
 	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), r.FD), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = f.Close() }()
 	other, err := unix.Mmap(int(f.Fd()), 0, int(r.Size), unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = unix.Munmap(other) }()
 	mine[5000] = 77
 	if other[off] != 77 {

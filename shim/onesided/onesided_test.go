@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
@@ -176,12 +177,8 @@ func TestOneSidedFromOneThread(t *testing.T) {
 			}
 			// In the order of a rank's calls: its signals before it waits for them. The last rank puts when
 			// it has waited, for which the others must have gone on.
-			if err := shim.Run(own); err != nil {
-				t.Fatal(err)
-			}
-			if err := shim.Run(append(append(puts[:n-1:n-1], group...), puts[n-1])); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, shim.Run(own))
+			require.NoError(t, shim.Run(append(append(puts[:n-1:n-1], group...), puts[n-1])))
 			for r := range out {
 				if out[r][0] != 10+11+12 {
 					t.Errorf("rank %d: %d", r, out[r][0])
@@ -220,9 +217,7 @@ func TestOneSidedRefused(t *testing.T) {
 		shimtest.WantError(t, shim.Run([]calls.Call{k.call}), errdefs.ErrInvalidArgument, k.says)
 	}
 	three := slices.Repeat([]calls.Call{shimtest.SignalTo(w.Comms[1], 0)}, 3)
-	if err := shim.Run(append(three, shimtest.SignalsFrom(c, 1, 2))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, shim.Run(append(three, shimtest.SignalsFrom(c, 1, 2))))
 	w.SetTimeout(200 * time.Millisecond)
 	shimtest.WantError(t, shim.Run([]calls.Call{shimtest.SignalsFrom(c, 1, 3)}), errdefs.ErrTimeout,
 		"rank 0: 1 of 3 signals of rank 1")
@@ -249,9 +244,7 @@ func TestOneSidedWindowsComeLateAndGo(t *testing.T) {
 			case <-time.After(20 * time.Millisecond):
 			}
 			w.Handles[1] = w.Register(w.Comms[1])
-			if err := shim.Run([]calls.Call{shimtest.SignalsFrom(w.Comms[1], 0, 1)}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, shim.Run([]calls.Call{shimtest.SignalsFrom(w.Comms[1], 0, 1)}))
 			if err := <-put; err != nil || !bytes.Equal(w.Mem[1], data) {
 				t.Fatalf("put: %v", err)
 			}
@@ -284,9 +277,7 @@ func TestOneSidedAbort(t *testing.T) {
 			}
 			begun.Wait()
 			time.Sleep(20 * time.Millisecond)
-			if err := w.Comms[2].Abort(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, w.Comms[2].Abort())
 			for range 2 {
 				shimtest.WantError(t, <-waiting, errdefs.ErrAborted, "rank 2")
 			}
@@ -299,9 +290,7 @@ func TestOneSidedIsSeen(t *testing.T) {
 	dir := shimtest.UseStatusDir(t)
 	w := newSideWorld(t, 3, 4096, func(int) bool { return true })
 	sender, waiter := w.Comms[0], w.Comms[2]
-	if err := shim.Run([]calls.Call{w.Put(sender, 2, 8, make([]byte, 40))}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, shim.Run([]calls.Call{w.Put(sender, 2, 8, make([]byte, 40))}))
 	done := make(chan error, 1)
 	go func() {
 		done <- shim.Run([]calls.Call{shimtest.SignalsFrom(waiter, 0, 1), shimtest.SignalsFrom(waiter, 0, 2)})
@@ -318,20 +307,14 @@ func TestOneSidedIsSeen(t *testing.T) {
 		t.Errorf("rank 2 in %+v", op)
 	}
 	d, err := recorder.Record(waiter, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if n := len(d.Operations); n != 2 || d.Operations[0].Outcome != flight.Completed ||
 		d.Operations[1].Outcome != flight.UnderWay ||
 		d.Operations[1].Detail != "WaitSignal(2 signals, peer 0)" || d.Operations[1].Wait != "signals of rank 0 (0 of 2)" {
 		t.Errorf("waits: %+v", d.Operations)
 	}
-	if err := shim.Run([]calls.Call{shimtest.SignalTo(sender, 2), shimtest.SignalTo(sender, 2)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, shim.Run([]calls.Call{shimtest.SignalTo(sender, 2), shimtest.SignalTo(sender, 2)}))
+	require.NoError(t, <-done)
 	if d, err = recorder.Record(sender, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -359,9 +342,7 @@ func TestOneSidedFailureIsSeen(t *testing.T) {
 	err := shim.Run([]calls.Call{shimtest.SignalsFrom(w.Comms[0], 1, 3), shimtest.SignalsFrom(w.Comms[0], 1, 1)})
 	shimtest.WantError(t, err, errdefs.ErrTimeout, "0 of 3 signals of rank 1")
 	d, err := recorder.Record(w.Comms[0], err)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(d.Operations) != 1 || d.Operations[0].Outcome != flight.Failed ||
 		d.Operations[0].Wait != "signals of rank 1 (0 of 3)" {
 		t.Errorf("%+v", d.Operations)
@@ -379,9 +360,7 @@ func TestOneSidedAllocatesNothing(t *testing.T) {
 	calls := []calls.Call{w.Put(w.Comms[0], 1, 0, data), shimtest.SignalTo(w.Comms[0], 1),
 		shimtest.SignalsFrom(w.Comms[1], 0, 2)}
 	if n := testing.AllocsPerRun(100, func() {
-		if err := shim.Run(calls); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, shim.Run(calls))
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
@@ -38,9 +39,7 @@ func float32s(kind calls.Kind, count uint64) calls.Shape {
 func open(t *testing.T, s *Site) *Book {
 	t.Helper()
 	b, err := OpenBook(s, new(Known), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(b.Close)
 	return b
 }
@@ -49,9 +48,7 @@ func open(t *testing.T, s *Site) *Book {
 func row(t *testing.T, b *Book, s calls.Shape) Row {
 	t.Helper()
 	r, err := b.Row(s, b.site.All(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r
 }
 
@@ -104,13 +101,9 @@ func TestLearn(t *testing.T) {
 			site := siteAt(0, 1, 2, 3)
 			site.Cfg.Planner = k.planner
 			f, err := site.Family(k.shape, 2, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			job, err := f.Job(Key{Shape: k.shape})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			job.Learn(site.Cfg, told.Plan)
 			other := siteAt(4, 5, 6, 7)
 			other.Cfg.Planner = k.planner
@@ -129,14 +122,10 @@ func TestSmallCallsStopEarly(t *testing.T) {
 		for _, forwarding := range []bool{false, true} {
 			site.Template.Forwarding = forwarding
 			p, _, err := site.Pose(float32s(kind, 1), 2, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			began := time.Now()
 			plan, err := search(context.Background(), planner.Auto, p, time.Hour)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			t.Logf("%v, forwarding %v: %v us, bound %v, in %v", kind, forwarding, plan.CCTUS, plan.LowerBoundUS,
 				time.Since(began))
 		}
@@ -175,9 +164,7 @@ func TestSmall(t *testing.T) {
 				k.edit(site, &k.shape)
 			}
 			p, _, err := site.Pose(k.shape, 1, nil) // however many planes are in service
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if got := site.Small(k.shape, p); got != k.want {
 				t.Errorf("small: %v", got)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/flight"
@@ -26,9 +27,7 @@ func TestStatusNamesStoppedRank(t *testing.T) {
 	for _, victim := range []int{0, 2} {
 		dir := shimtest.UseStatusDir(t)
 		ranks := shimtest.StartRanks(t, 3)
-		if err := ranks[victim].Process.Signal(unix.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, ranks[victim].Process.Signal(unix.SIGSTOP))
 		c := shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool {
 			return c.State == status.Waiting && strings.Contains(c.Diagnosis, "everybody else waits for rank")
 		})
@@ -99,9 +98,7 @@ func TestStatusNamesRankElsewhere(t *testing.T) {
 func TestStatusOfWhatIsMade(t *testing.T) {
 	dir := shimtest.UseStatusDir(t)
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	made := make(chan *shim.Comm, 2)
 	join := func(r int) {
 		comms, err := shim.Init([]shim.InitArgs{{ID: id, Ranks: 2, Rank: r}})
@@ -152,9 +149,7 @@ func TestProbe(t *testing.T) {
 // network, and that a rank that does not is silent.
 func TestStatusThroughControl(t *testing.T) {
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dir := shimtest.UseStatusDir(t)
 	configs := make([]*settings.Config, 3)
 	for r := range configs {
@@ -215,16 +210,12 @@ func TestFlightOnFailure(t *testing.T) {
 	var dumps []*flight.Dump
 	for _, path := range files {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%v %v", info.Mode(), err)
 		}
 		d, err := flight.Decode(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !strings.Contains(d.Error, "rank 1 aborted") {
 			t.Errorf("rank %d: %q", d.Rank, d.Error)
 		}
@@ -248,21 +239,13 @@ func TestFlightOnCircuits(t *testing.T) {
 		w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10000))}) })
 	}
 	text, err := recorder.Dump(w.Comms[2])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	d, err := flight.Decode(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if path := os.Getenv("LIGHTPATH_TEST_DUMP"); path != "" { // makes shim/flight/testdata
 		var out bytes.Buffer
-		if err := json.Indent(&out, append(text, '\n'), "", "  "); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Indent(&out, append(text, '\n'), "", "  "))
+		require.NoError(t, os.WriteFile(path, out.Bytes(), 0o600))
 	}
 	if len(d.Operations) != 3 {
 		t.Fatalf("%d operations", len(d.Operations))
@@ -297,15 +280,11 @@ func TestRAS(t *testing.T) {
 	w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))}) })
 	address := report.RASAddress()
 	var text, doc bytes.Buffer
-	if err := status.AskRAS(address, 20*time.Second, true, false, &text); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, status.AskRAS(address, 20*time.Second, true, false, &text))
 	if !strings.Contains(text.String(), "no rank is in a call; all have made 1 collectives") {
 		t.Errorf("%s", text.String())
 	}
-	if err := status.AskRAS(address, 20*time.Second, false, true, &doc); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, status.AskRAS(address, 20*time.Second, false, true, &doc))
 	var got struct {
 		Communicators []struct {
 			Size  int `json:"size"`

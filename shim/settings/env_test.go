@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 )
@@ -21,9 +22,7 @@ func TestConfig(t *testing.T) {
 		"LIGHTPATH_PLAN_INITIAL", "current", "NCCL_DEBUG", "info", "OMPI_COMM_WORLD_RANK", "7", "RANK", "",
 		"LIGHTPATH_PLANNER", "swot",
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if c.Transport != "shm" || c.Planes != 3 || c.Timeout != 90*time.Second || c.FabricRank != 5 ||
 		c.Algorithms["alltoall"] != "bruck" || !c.PlanCurrent || c.Log.Level != log.Info || c.LauncherRank != 7 ||
 		c.Planner != "swot" ||
@@ -112,9 +111,7 @@ func TestMisspeltVariables(t *testing.T) {
 	t.Setenv("LIGHTPATH_TEST_SOMETHING", "1")
 	t.Setenv("NCCL_NO_SUCH", "1")
 	c, err := Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if w := c.Warnings(); len(w) != 1 ||
 		!strings.Contains(w[0], "LIGHTPATH_TRANSPOR set by environment to tcp: ignored, Lightpath has no such variable") {
 		t.Errorf("%q", w)

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/control"
@@ -57,9 +58,7 @@ func TestSharesLateInCalls(t *testing.T) {
 		t.Fatalf("rank 1 is %d operations ahead: %v", r.ahead, r.err)
 	}
 	for range r.ahead {
-		if err := broadcast(w.Comms[0]); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, broadcast(w.Comms[0]))
 	}
 	if !shimtest.Eventually(func() bool {
 		w.Must(func(c *shim.Comm) error { return gatherOne(c, 1) })
@@ -98,9 +97,7 @@ func TestSharesAllocateNothing(t *testing.T) {
 					failed = err
 				}
 			})
-			if failed != nil {
-				t.Fatal(failed)
-			}
+			require.NoError(t, failed)
 			if n != 0 {
 				t.Errorf("%v allocations per group", n)
 			}

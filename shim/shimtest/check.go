@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/shim"
 	"lightpath/shim/calls"
@@ -37,9 +38,7 @@ func UseLogFile(t *testing.T, level string) func() string {
 	t.Setenv("NCCL_DEBUG_FILE", path)
 	return func() string {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return string(text)
 	}
 }
@@ -93,9 +92,7 @@ func Eventually(ok func() bool) bool {
 func Fatal(t *testing.T) func(error) {
 	return func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/local"
@@ -36,9 +37,7 @@ import (
 func FramesByPlane(t testing.TB, s *emulator.Server) []uint64 {
 	t.Helper()
 	stats, err := s.Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	frames := make([]uint64, len(stats))
 	for j := range stats {
 		frames[j] = stats[j].Frames
@@ -66,9 +65,7 @@ func UseKernelPlanes(t *testing.T, ranks, planes int, rate fabric.Rate) (core *c
 			Interface: fmt.Sprintf("p%d", p)})
 	}
 	path := filepath.Join(t.TempDir(), "fabric.yaml")
-	if err := os.WriteFile(path, f.Encode(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, f.Encode(), 0o600))
 	must := Fatal(t)
 	f, err := fabric.Load(path)
 	must(err)
@@ -173,18 +170,14 @@ func UseEmulator(t testing.TB, ranks, planes int, edit func(*fabric.Fabric)) *em
 			Reconfig: f.OCS[0].Reconfig, PinnedBy: f.PinnedBy})
 	}
 	server, err := emulator.Start(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {
 			t.Errorf("switch: %v", err)
 		}
 	})
 	path := filepath.Join(dir, "fabric.yaml")
-	if err := os.WriteFile(path, f.Encode(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, f.Encode(), 0o600))
 	t.Setenv("LIGHTPATH_FABRIC", path)
 	t.Setenv("LIGHTPATH_TIMEOUT", "50s")
 	return server
@@ -194,9 +187,7 @@ func UseEmulator(t testing.TB, ranks, planes int, edit func(*fabric.Fabric)) *em
 func NoLosses(t testing.TB, server *emulator.Server) {
 	t.Helper()
 	stats, err := server.Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for j, s := range stats {
 		if s.Frames == 0 {
 			t.Errorf("plane %d carried nothing", j)
@@ -213,9 +204,7 @@ func NoLosses(t testing.TB, server *emulator.Server) {
 func PlanFiles(t testing.TB, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return files
 }
 
@@ -223,16 +212,12 @@ func PlanFiles(t testing.TB, dir string) []string {
 func CorruptPlan(t testing.TB, path string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	at := bytes.Index(data, []byte("end_us"))
 	for ; data[at] < '0' || data[at] > '9'; at++ {
 	}
 	data[at] ^= 1
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, data, 0o600))
 }
 
 // ReduceWith runs an AllReduce of one float with options.
@@ -284,17 +269,11 @@ func SetUpWarm(t *testing.T) (*settings.Config, *fabric.Fabric, *cache.Cache) {
 	t.Setenv("LIGHTPATH_PLANNER", "swot")
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
 	cfg, err := settings.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	fab, err := fabric.Load(os.Getenv("LIGHTPATH_FABRIC"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	store, err := cache.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return cfg, fab, store
 }
 

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/memory"
@@ -25,15 +26,11 @@ func WindowMemory(t testing.TB, size int, shared bool) []byte {
 		if fd, err = unix.MemfdCreate("test", unix.MFD_CLOEXEC); err != nil {
 			t.Fatal(err)
 		}
-		if err := unix.Ftruncate(fd, int64(size)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, unix.Ftruncate(fd, int64(size)))
 		flags = unix.MAP_SHARED
 	}
 	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	base := unsafe.Pointer(unsafe.SliceData(mem))
 	if shared {
 		memory.Add(memory.Region{Base: uintptr(base), Size: uintptr(size), FD: fd})
@@ -62,9 +59,7 @@ func (w *WindowWorld) Register(c *shim.Comm) uint64 {
 	w.t.Helper()
 	m := w.Mem[c.Rank]
 	h, err := shim.Register(c, unsafe.Pointer(unsafe.SliceData(m)), uintptr(len(m)), true, 0)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	return h
 }
 

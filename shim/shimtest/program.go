@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/memory"
@@ -105,12 +106,8 @@ func StartProcess(t *testing.T, cmd *exec.Cmd) *RankProcess {
 	p := &RankProcess{Cmd: cmd, LastLine: make(chan string, 1)}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	go func() {
 		said := ""
@@ -132,13 +129,9 @@ func StartProcess(t *testing.T, cmd *exec.Cmd) *RankProcess {
 func StartRanks(t *testing.T, n int) []*RankProcess {
 	t.Helper()
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all := make([]*RankProcess, n)
 	for r := range all {
 		cmd := exec.Command(exe)

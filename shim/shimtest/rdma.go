@@ -10,6 +10,7 @@ import (
 
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/local"
@@ -83,19 +84,13 @@ func UseRDMACircuits(t *testing.T, ranks, planes int, kind plans.CircuitKind) *C
 		dev.Planes = append(dev.Planes, n.Cross(ports...))
 	}
 	path := filepath.Join(t.TempDir(), "fabric.yaml")
-	if err := os.WriteFile(path, f.Encode(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, f.Encode(), 0o600))
 	config.Name, config.Ports, config.Device = f.Name, ranks, dev
 	core, err := controller.Start(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(core.Close)
 	server, err := local.Serve(core, local.Options{Socket: socket, DataPlane: ocsctl.DataNone, Version: shim.Version})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(server.Close)
 	t.Setenv("LIGHTPATH_FABRIC", path)
 	t.Setenv("LIGHTPATH_TIMEOUT", "60s")

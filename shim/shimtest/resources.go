@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 // Resources are the resources of this process.
@@ -26,17 +28,11 @@ func (r Resources) Within(limit Resources) bool {
 func CountResources(t testing.TB) Resources {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	segments, err := filepath.Glob("/dev/shm/lightpath*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	own := 0
 	for _, s := range segments {
 		if strings.Contains(string(maps), s) {
@@ -44,9 +40,7 @@ func CountResources(t testing.TB) Resources {
 		}
 	}
 	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var mem runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&mem)
@@ -61,9 +55,7 @@ func CountResources(t testing.TB) Resources {
 func FreePort(t testing.TB) int {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer ln.Close()
 	return ln.Addr().(*net.TCPAddr).Port
 }

@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/journal"
 	"lightpath/ocsctl/controller/rpc"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -59,7 +61,7 @@ func (d *table) Break(plane int, err error) {
 type Site struct {
 	t           *testing.T
 	Device      *table
-	Book        *journal
+	Book        *book
 	token       atomic.Uint64
 	ports       int
 	planes      []controller.PlaneConfig
@@ -71,6 +73,7 @@ type controllerServer struct {
 	Site   *Site
 	mu     sync.Mutex
 	Core   *controller.Core
+	pen    *pen // of Core
 	server *rpc.Server
 	addr   string
 }
@@ -96,7 +99,7 @@ func UseControllers(t *testing.T, ranks, planes int, o SiteOptions) *Site {
 	if o.Reconfig == 0 {
 		o.Reconfig = moveTime
 	}
-	s := &Site{t: t, Device: &table{}, Book: &journal{}, ports: ranks}
+	s := &Site{t: t, Device: &table{}, ports: ranks}
 	f := &fabric.Fabric{
 		Version: fabric.Version, Name: fmt.Sprintf("tG%d-%d", os.Getpid(), rand.Uint32()), Ranks: ranks,
 		Circuits: plans.Simplex,
@@ -109,6 +112,7 @@ func UseControllers(t *testing.T, ranks, planes int, o SiteOptions) *Site {
 		s.planes = append(s.planes, controller.PlaneConfig{Name: f.Planes[p].Name, BandwidthBitsPerSec: float64(o.Rate),
 			Reconfig: moveTime})
 	}
+	s.Book = newBook(s.Device.maps)
 	for range max(o.Controllers, 1) {
 		r := &controllerServer{Site: s}
 		r.serve(cmp.Or(o.Version, shim.Version))
@@ -118,9 +122,7 @@ func UseControllers(t *testing.T, ranks, planes int, o SiteOptions) *Site {
 	}
 	s.Controllers[0].TakeOver()
 	path := filepath.Join(t.TempDir(), "fabric.yaml")
-	if err := os.WriteFile(path, f.Encode(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, f.Encode(), 0o600))
 	t.Setenv("LIGHTPATH_FABRIC", path)
 	t.Setenv("LIGHTPATH_TIMEOUT", "50s")
 	t.Setenv("LIGHTPATH_TRANSPORT", settings.TransportEBPF)
@@ -129,9 +131,7 @@ func UseControllers(t *testing.T, ranks, planes int, o SiteOptions) *Site {
 
 func (r *controllerServer) serve(version string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		r.Site.t.Fatal(err)
-	}
+	require.NoError(r.Site.t, err)
 	r.addr = l.Addr().String()
 	var infos []ocsctl.PlaneInfo
 	for _, p := range r.Site.planes {
@@ -142,9 +142,7 @@ func (r *controllerServer) serve(version string) {
 		Controller: r.inCharge, Ports: r.Site.ports, Planes: infos, DataPlane: ocsctl.DataNone,
 		Name: r.addr, Version: version,
 	})
-	if err != nil {
-		r.Site.t.Fatal(err)
-	}
+	require.NoError(r.Site.t, err)
 }
 
 func (r *controllerServer) inCharge() (controller.Controller, string) {
@@ -158,83 +156,101 @@ func (r *controllerServer) inCharge() (controller.Controller, string) {
 
 // TakeOver puts this controller in charge.
 func (r *controllerServer) TakeOver() {
+	p := &pen{book: r.Site.Book}
 	core, err := controller.Start(controller.Config{
-		Name: r.addr, Ports: r.Site.ports, Planes: r.Site.planes, Device: r.Site.Device, Journal: r.Site.Book,
+		Name: r.addr, Ports: r.Site.ports, Planes: r.Site.planes, Device: r.Site.Device, Journal: p,
 		Recovered: r.Site.Book.recovered(),
 		Token:     r.Site.token.Add(1), Grace: 30 * time.Second,
 	})
-	if err != nil {
-		r.Site.t.Fatal(err)
-	}
+	require.NoError(r.Site.t, err)
 	r.mu.Lock()
-	r.Core = core
+	r.Core, r.pen = core, p
 	r.mu.Unlock()
 }
 
-// Stop ends the controller at once.
+// Stop ends the controller at once, like a crash: the journal does not get what it does about ranks that are gone.
 func (r *controllerServer) Stop() {
 	r.mu.Lock()
-	core := r.Core
+	core, p := r.Core, r.pen
 	r.Core = nil
 	r.mu.Unlock()
+	if core != nil {
+		p.cut()
+	}
 	r.server.Close()
 	if core != nil {
 		core.Close()
 	}
 }
 
-// journal is the journal that all controllers of a site share. One writes it at a time.
-type journal struct {
+// book is what the journal of a site has.
+type book struct {
 	mu     sync.Mutex
 	Jump   uint32 // of epochs at every takeover
-	planes map[int]*controller.Recovered
+	planes []journal.State
+	ruled  bool // a controller has begun
+}
+
+// newBook returns a journal that knows the maps of the planes.
+func newBook(maps []circuit.Permutation) *book {
+	b := &book{planes: make([]journal.State, len(maps))}
+	for j, m := range maps {
+		b.planes[j].Baseline(controller.Recovered{Map: m})
+	}
+	return b
+}
+
+// pen is the journal of one controller.
+type pen struct {
+	book *book
+	over bool // the book's lock guards it
 }
 
 // Intend implements controller.Journal.
-func (n *journal) Intend(i controller.Intent, done func(error)) {
-	n.mu.Lock()
-	n.plane(i.Plane).Intent = &i
-	n.mu.Unlock()
-	done(nil)
+func (p *pen) Intend(i controller.Intent, done func(error)) {
+	done(p.write(func() { p.book.planes[i.Plane].Intend(i) }))
 }
 
 // Record implements controller.Journal.
-func (n *journal) Record(e controller.Event, done func(error)) {
-	if done != nil {
-		defer done(nil)
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if e.Kind == controller.Switched {
-		p := n.plane(e.Plane)
-		p.Epoch, p.Map = e.Epoch, e.To
-		if p.Intent != nil && p.Intent.Epoch < e.Epoch {
-			p.Intent = nil
+func (p *pen) Record(e controller.Event, done func(error)) {
+	err := p.write(func() {
+		if e.Plane >= 0 {
+			p.book.planes[e.Plane].Apply(&e)
 		}
+	})
+	if done != nil {
+		done(err)
 	}
 }
 
-func (n *journal) plane(j int) *controller.Recovered {
-	if n.planes == nil {
-		n.planes = map[int]*controller.Recovered{}
+func (p *pen) write(change func()) error {
+	p.book.mu.Lock()
+	defer p.book.mu.Unlock()
+	if p.over {
+		return controller.ErrNotLeader
 	}
-	if n.planes[j] == nil {
-		n.planes[j] = &controller.Recovered{}
-	}
-	return n.planes[j]
+	change()
+	return nil
 }
 
-// recovered returns the state in which the last controller left the planes.
-func (n *journal) recovered() []controller.Recovered {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.planes == nil {
+// cut ends the controller's rule.
+func (p *pen) cut() {
+	p.book.mu.Lock()
+	defer p.book.mu.Unlock()
+	p.over = true
+}
+
+// recovered returns the state in which the last controller left the planes, nil for the first controller.
+func (b *book) recovered() (all []controller.Recovered) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ruled {
+		b.ruled = true
 		return nil
 	}
-	var all []controller.Recovered
-	for j := range len(n.planes) {
-		r := *n.plane(j)
-		r.Epoch += n.Jump
+	for j := range b.planes {
+		r := b.planes[j].Recovered()
+		r.Epoch += b.Jump
 		all = append(all, r)
 	}
 	return all

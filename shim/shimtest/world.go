@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/comm"
 	"lightpath/shim/settings"
@@ -40,9 +41,7 @@ func WorldOf(t testing.TB, comms []*shim.Comm) *World { return &World{t, comms} 
 func NewWorld(t testing.TB, n int) *World {
 	t.Helper()
 	cfg, err := settings.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return NewWorldWith(t, n, cfg)
 }
 
@@ -50,17 +49,13 @@ func NewWorld(t testing.TB, n int) *World {
 func NewWorldWith(t testing.TB, n int, cfg *settings.Config) *World {
 	t.Helper()
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	args := make([]shim.InitArgs, n)
 	for r := range args {
 		args[r] = shim.InitArgs{ID: id, Ranks: n, Rank: r, Device: r}
 	}
 	comms, err := shim.InitWith(cfg, args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w := WorldOf(t, comms)
 	t.Cleanup(w.Destroy)
 	return w
@@ -128,9 +123,7 @@ func Settings(t testing.TB, pairs ...string) *settings.Config {
 		pairs = append(pairs, name, os.Getenv(name))
 	}
 	cfg, err := settings.Of(pairs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return cfg
 }
 

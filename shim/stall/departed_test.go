@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
@@ -170,9 +171,7 @@ func TestDepartedElsewhere(t *testing.T) {
 				shimtest.UsePath(t, path, 3)
 				w := shimtest.NewWorld(t, 3)
 				w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))}) })
-				if err := w.Comms[leaver].Destroy(); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, w.Comms[leaver].Destroy())
 				a, b := w.Comms[(leaver+1)%3], w.Comms[(leaver+2)%3]
 				told := time.Now().Add(20 * time.Second)
 				for len(a.Departures()) == 0 || len(b.Departures()) == 0 {
@@ -213,9 +212,7 @@ func TestDepartedLeaderEnds(t *testing.T) {
 			shimtest.UsePath(t, path, 3)
 			w := shimtest.NewWorld(t, 3)
 			w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))}) })
-			if err := w.Comms[0].Destroy(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, w.Comms[0].Destroy())
 			w.Comms[0].Star.Close() // as the end of its process does
 			for r, err := range shimtest.Concurrently(t, 2, func(i int) error { return exchange(w.Comms[1+i], w.Comms[2-i]) }) {
 				switch {

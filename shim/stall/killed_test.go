@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/internal/require"
 	"lightpath/shim/shimtest"
 )
 
@@ -23,9 +24,7 @@ func TestKilledRank(t *testing.T) {
 				if path == "arena" || path == "regions" || path == "frames" {
 					nameless(t, ranks[victim].Process.Pid)
 				}
-				if err := ranks[victim].Process.Signal(unix.SIGKILL); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, ranks[victim].Process.Signal(unix.SIGKILL))
 				for r, p := range ranks {
 					s := <-p.LastLine
 					if r == victim {
@@ -51,9 +50,7 @@ func TestKilledRank(t *testing.T) {
 func nameless(t *testing.T, pid int) {
 	t.Helper()
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all := 0
 	for line := range strings.Lines(string(maps)) {
 		if strings.Contains(line, "/dev/shm/lightpath-") {

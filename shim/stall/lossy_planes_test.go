@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/kernel/kerneltest"
 	"lightpath/ocsctl/kernel/loss"
 	"lightpath/shim"
@@ -186,9 +187,7 @@ type lossyTalker struct {
 func lossyRanks(t *testing.T, hosts []string, planes int, env ...string) []*lossyTalker {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	names := make([]string, planes)
 	for j := range names {
 		names[j] = kerneltest.Interface(j)
@@ -203,16 +202,10 @@ func lossyRanks(t *testing.T, hosts []string, planes int, env ...string) []*loss
 		cmd.Env = append(cmd.Env, env...)
 		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
 		w := &lossyTalker{in, make(chan string, 16)}
 		go func() {
 			for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -258,9 +251,7 @@ func done(t *testing.T, all []*lossyTalker, command string) {
 func lose(t *testing.T, plane []*loss.Interface, rate float64) {
 	t.Helper()
 	for _, l := range plane {
-		if err := l.Set(rate); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.Set(rate))
 	}
 }
 

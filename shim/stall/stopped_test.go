@@ -19,6 +19,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
@@ -62,9 +63,7 @@ func TestStoppedRank(t *testing.T) {
 		t.Setenv("LIGHTPATH_TIMEOUT", "60s")
 		t.Setenv("LP_TEST_LIMIT", "2s")
 		j.ranks = shimtest.StartRanks(t, 3)
-		if err := j.ranks[j.victim].Process.Signal(unix.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, j.ranks[j.victim].Process.Signal(unix.SIGSTOP))
 	}
 	for _, j := range jobs {
 		for r, p := range j.ranks {
@@ -83,9 +82,7 @@ func TestStoppedRank(t *testing.T) {
 				t.Errorf("%s, rank %d does not say where: %q", j.path, r, s)
 			}
 		}
-		if err := j.ranks[j.victim].Process.Signal(unix.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, j.ranks[j.victim].Process.Signal(unix.SIGCONT))
 		if s := <-j.ranks[j.victim].LastLine; !strings.HasPrefix(s, "error: ") {
 			t.Errorf("%s, rank %d, which was stopped, says %q", j.path, j.victim, s)
 		}
@@ -149,9 +146,7 @@ func TestLastWordsOfTheLeader(t *testing.T) {
 	for range 10 {
 		w := shimtest.NewWorld(t, 2)
 		c := w.Comms[1]
-		if err := c.Star.Mute(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Star.Mute())
 		// To the leader this rank is lost; that is what it says to all.
 		if err := shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))}); !errors.Is(err, errdefs.ErrRemote) ||
 			!strings.Contains(err.Error(), "lost rank 1") {

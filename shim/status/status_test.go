@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"lightpath/internal/require"
 )
 
 // in is a rank in a collective, waiting for a peer on plane 2 where peer is not negative.
@@ -138,9 +140,7 @@ func serveFake(t *testing.T, dir string) *Server {
 			{Rank: 0, Host: "h", Node: "n", PID: os.Getpid(), State: Healthy},
 		}}}}}
 	s, err := Serve(dir, os.Getpid(), "t", f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -154,9 +154,7 @@ func TestServeAndCollect(t *testing.T) {
 	// A socket that a process has left behind when it was killed.
 	stale := filepath.Join(dir, "1-x.sock")
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ln.SetUnlinkOnClose(false)
 	_ = ln.Close()
 	r, err := Collect(dir, 20*time.Second)
@@ -198,9 +196,7 @@ func TestAskedWhileItBegins(t *testing.T) {
 	}
 	for i := range 300 {
 		s, err := Serve(dir, os.Getpid(), fmt.Sprint(i), fakeSource{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		runtime.Gosched()
 		if _, err := os.Stat(s.path); err != nil {
 			t.Errorf("process %d has no socket any more: %v", i, err)
@@ -216,20 +212,12 @@ func TestAskedWhileItBegins(t *testing.T) {
 
 func TestOthersDirectories(t *testing.T) {
 	open := filepath.Join(t.TempDir(), "open")
-	if err := os.Mkdir(open, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(open, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(open, 0o700))
+	require.NoError(t, os.Chmod(open, 0o755))
 	link := filepath.Join(t.TempDir(), "link")
 	own := filepath.Join(t.TempDir(), "own")
-	if err := os.Mkdir(own, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(own, link); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(own, 0o700))
+	require.NoError(t, os.Symlink(own, link))
 	for _, dir := range []string{open, link} {
 		if _, err := Serve(dir, 1, "t", fakeSource{}); err == nil || !strings.Contains(err.Error(), "alone") {
 			t.Errorf("%s: %v", dir, err)
@@ -259,15 +247,11 @@ func TestRASProtocol(t *testing.T) {
 		asked <- d
 		return &Report{Version: 1, Library: "L", Comms: []Comm{comm}, Silent: []int{9}}, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer srv.Close()
 	talk := func(lines ...string) (answers []string, rest string) {
 		conn, err := net.Dial("tcp", srv.Address())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer conn.Close()
 		_ = conn.SetDeadline(time.Now().Add(60 * time.Second))
 		r := bufio.NewReader(conn)
@@ -306,9 +290,7 @@ func TestRASProtocol(t *testing.T) {
 	_, text = talk("CLIENT PROTOCOL 2", "SET FORMAT json", "STATUS")
 	<-asked
 	var doc rasDocument
-	if err := json.Unmarshal([]byte(text), &doc); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(text), &doc))
 	c := doc.Comms[0]
 	if doc.Count != 1 || c.Hash != "0xabc" || c.Size != 3 || c.Count != 2 || c.Missing != 1 || !c.Absent[0].Status.Dead ||
 		c.Absent[0].Rank != 1 ||

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lightpath/bench/planning/milp"
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/mip/solver"
@@ -101,9 +102,7 @@ func TestCBCRandom(t *testing.T) {
 			}
 		}
 		exact, err := milp.SolveCBC(context.Background(), p, 20*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !exact.Optimal {
 			continue
 		}
@@ -137,12 +136,8 @@ func TestProgram(t *testing.T) {
 	p.Planes, p.Initial = 64, nil
 	var text bytes.Buffer
 	program, err := milp.SWOT(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := program.WriteLP(&text, ""); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, program.WriteLP(&text, ""))
 	for _, name := range []string{"c1u_", "c2_", "c3_", "c4_", "c5a_", "c5b_", "c8_", "c9_", "c10_"} {
 		if n := strings.Count(text.String(), " "+name); n != 6*64 {
 			t.Errorf("%s: %d constraints, want %d", name, n, 6*64)
@@ -167,9 +162,7 @@ func TestTimeLimit(t *testing.T) {
 	}
 	for limit := 250 * time.Millisecond; ; limit *= 2 {
 		r, err := milp.SolveCBC(context.Background(), p, limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Logf("%v: %+v", limit, r)
 		if r.Optimal || r.BoundUS < 0 || r.BoundUS > 1085.4 || r.CCTUS < r.BoundUS {
 			t.Fatalf("%+v", r)

@@ -56,6 +56,8 @@ void stub_call_back(CUhostFn fn, void *data) {
   called_back = false;
 }
 
+bool stub_called_back(void) { return called_back; }
+
 CUcontext stub_current(void) { return stack[depth]; }
 
 static int devices(void) {
@@ -122,6 +124,7 @@ static CUcontext new_context(CUdevice device) {
   CUcontext ctx = calloc(1, sizeof *ctx);
   ctx->id = __atomic_add_fetch(&ids, 1, __ATOMIC_RELAXED);
   ctx->device = device;
+  stub_init_lock(ctx);
   ctx->legacy = stub_new_stream(ctx, false);
   return ctx;
 }
@@ -204,7 +207,7 @@ STUB_API CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice devic
   BEGIN();
   if (device < 0 || device >= devices()) return CUDA_ERROR_INVALID_DEVICE;
   switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 1; break; /* so that little data needs several turns */
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = stub_clock() ? 132 : 1; break; /* 1: so that little data needs several turns */
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = stub_architecture(device) / 10; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = stub_architecture(device) % 10; break;
     case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED: *value = number("STUB_CUDA_DMA_BUF", 1); break;

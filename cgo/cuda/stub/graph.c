@@ -86,6 +86,7 @@ void stub_graph_append(CUstream s, struct op op) {
   CUgraph graph = s->capture;
   struct node *own = calloc(1, sizeof *own);
   own->op = op;
+  own->op.in_graph = true;
   own->after = s->at;
   s->at = (struct nodes){0};
   add_node(&s->at, own);
@@ -124,8 +125,29 @@ static unsigned random_number(void) {
   return v ^ v >> 16;
 }
 
+/* Runs all nodes in the order of their capture. */
+static uint64_t run_in_order(CUgraph g, CUcontext ctx, uint64_t now) {
+  size_t i;
+  for (i = 0; i < g->nodes.n; i++) {
+    struct op *op = &g->nodes.all[i]->op;
+    op->begun = now;
+    (void)stub_run(op, ctx, true);
+    now = op->end;
+  }
+  return now;
+}
+
+/* When a node can begin, on the virtual clock. */
+static uint64_t ready_at(const struct node *n, uint64_t now) {
+  size_t i;
+  for (i = 0; i < n->after.n; i++)
+    if (n->after.all[i]->op.end > now) now = n->after.all[i]->op.end;
+  return now;
+}
+
 /* Runs all nodes, each time in another order. A node that waits delays only the nodes that depend on it. */
-static void run_nodes(CUgraph g, CUcontext ctx) {
+static uint64_t run_nodes(CUgraph g, CUcontext ctx, uint64_t now) {
+  uint64_t end = now;
   const struct timespec pause = {0, 20000};
   size_t left = g->nodes.n, i;
   bool *done = calloc(left + 1, sizeof *done);
@@ -134,15 +156,21 @@ static void run_nodes(CUgraph g, CUcontext ctx) {
     bool ran = false;
     for (i = 0; i < g->nodes.n && !ran; i++) {
       struct node *n = g->nodes.all[(first + i) % g->nodes.n];
-      ran = can_run(n, done) && stub_run(&n->op, ctx, false);
+      if (!can_run(n, done)) continue;
+      n->op.begun = ready_at(n, now);
+      ran = stub_run(&n->op, ctx, false);
       if (ran) done[n->index] = true;
+      if (ran && n->op.end > end) end = n->op.end;
     }
-    if (ran)
+    if (ran) {
       left--;
-    else
+    } else {
+      stub_end_turn();
       nanosleep(&pause, NULL);
+    }
   }
   free(done);
+  return end;
 }
 
 /* ---- Graphs ---- */
@@ -279,11 +307,12 @@ static void release_exec(CUgraphExec exec) {
   free(exec);
 }
 
-void stub_graph_run(CUgraphExec exec, CUcontext ctx) {
+uint64_t stub_graph_run(CUgraphExec exec, CUcontext ctx, uint64_t now) {
   pthread_mutex_lock(&exec->running);
-  run_nodes(exec->graph, ctx);
+  now = stub_one_queue() ? run_in_order(exec->graph, ctx, now) : run_nodes(exec->graph, ctx, now);
   pthread_mutex_unlock(&exec->running);
   release_exec(exec);
+  return now;
 }
 
 STUB_API CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {

@@ -137,6 +137,8 @@ STUB_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, 
   b->ctx = ctx;
   b->fd = -1;
   b->imported = h.ino;
+  b->home = h.device;
+  b->key = h.ino << KEY_SHIFT;
   b->opened = 1;
   stub_add_block(b);
   *at = (uintptr_t)b->at;
@@ -195,6 +197,19 @@ static bool meets(struct block *b, void *arg) {
   return r->met;
 }
 
+/* The key of host memory: its file and the offset in it, so that all processes that map it agree. */
+static uint64_t file_key(const void *at) {
+  uint64_t from, to, offset, ino, key = (uint64_t)getpid() << KEY_SHIFT ^ (uintptr_t)at;
+  char line[512];
+  FILE *maps = fopen("/proc/self/maps", "re");
+  while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+    if (sscanf(line, "%lx-%lx %*s %lx %*s %lu", &from, &to, &offset, &ino) == 4 && from <= (uintptr_t)at &&
+        (uintptr_t)at < to && ino != 0)
+      key = (ino << KEY_SHIFT) + offset + ((uintptr_t)at - from);
+  if (maps != NULL) fclose(maps);
+  return key;
+}
+
 STUB_API CUresult cuMemHostRegister_v2(void *at, size_t size, unsigned flags) {
   struct range range = {at, size, false};
   struct block *host, *twin;
@@ -210,6 +225,7 @@ STUB_API CUresult cuMemHostRegister_v2(void *at, size_t size, unsigned flags) {
   host = calloc(1, sizeof *host);
   twin = calloc(1, sizeof *twin);
   *host = (struct block){.at = at, .alias = at, .size = size, .type = CU_MEMORYTYPE_HOST, .ctx = stub_current(), .fd = -1};
+  if (stub_clock()) host->key = file_key(at);
   *twin = *host;
   host->device = twin->at = device;
   stub_add_block(host);

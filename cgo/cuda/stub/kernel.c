@@ -82,7 +82,7 @@ STUB_API CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, con
 /* Launches have one dimension, one parameter and no shared memory, as the kernels need. */
 STUB_API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                  unsigned bz, unsigned shared, CUstream stream, void **params, void **extra) {
-  const struct ptx_function *f = (const struct ptx_function *)function;
+  struct ptx_function *f = (struct ptx_function *)function;
   struct op op = {.kind = KERNEL, .function = f, .blocks = gx, .threads = bx};
   CUstream s = stub_stream(stream);
   BEGIN();
@@ -90,12 +90,14 @@ STUB_API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, 
   if (gx == 0 || bx == 0 || bx > f->max_threads || gy * gz * by * bz != 1) return CUDA_ERROR_INVALID_VALUE;
   if (shared != 0 || extra != NULL || f->params > sizeof op.params) return CUDA_ERROR_INVALID_VALUE;
   memcpy(op.params, params[0], f->params);
+  stub_first("cuLaunchKernel", f->ctx, &f->launched);
   return stub_submit(stream, op);
 }
 
 /* A kernel that uses an invalid address fails its context. */
 void stub_run_kernel(const struct op *op) {
   char why[256];
+  if (stub_skips(stub_kernel_bytes(op))) return;
   if (ptx_run(op->function, op->function->ctx, op->params, op->blocks, op->threads, why, sizeof why)) return;
   fprintf(stderr, "stub libcuda: %s\n", why);
   __atomic_store_n(&op->function->ctx->error, CUDA_ERROR_ILLEGAL_ADDRESS, __ATOMIC_RELEASE);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -70,13 +71,14 @@ STUB_API void *stubReach(CUdeviceptr at, size_t size) { return stub_reach(at, si
 static CUresult add(void **at, size_t size, int type, bool managed) {
   const size_t page = 4096;
   size_t room = (size + page - 1) / page * page;
+  struct stat st;
   struct block *b;
   int fd;
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (stub_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
   if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (size > (size_t)1 << 36 || (fd = memfd_create("stub-cuda", MFD_CLOEXEC)) < 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (ftruncate(fd, (off_t)room) != 0) {
+  if (ftruncate(fd, (off_t)room) != 0 || fstat(fd, &st) != 0) {
     close(fd);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -89,7 +91,9 @@ static CUresult add(void **at, size_t size, int type, bool managed) {
   b->type = type;
   b->managed = managed;
   b->ctx = stub_current();
-  memset(b->alias, 0xA5, room); /* no program may rely on zeros */
+  b->home = b->ctx->device;
+  b->key = st.st_ino << KEY_SHIFT;
+  if (!stub_skips(room)) memset(b->alias, 0xA5, room); /* no program may rely on zeros */
   stub_add_block(b);
   *at = b->at;
   return CUDA_SUCCESS;
@@ -196,6 +200,27 @@ STUB_API CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr p
   return CUDA_SUCCESS;
 }
 
+int stub_home(CUdeviceptr at) {
+  struct block *b;
+  int home;
+  pthread_mutex_lock(&mutex);
+  b = find(at);
+  home = b != NULL && b->type == CU_MEMORYTYPE_DEVICE ? b->home : -1;
+  pthread_mutex_unlock(&mutex);
+  return home;
+}
+
+uint64_t stub_key(CUdeviceptr at, bool *of_host) {
+  struct block *b;
+  uint64_t key;
+  pthread_mutex_lock(&mutex);
+  b = find(at);
+  key = b != NULL ? b->key + (at - (uintptr_t)b->at) : at;
+  *of_host = b == NULL || b->type == CU_MEMORYTYPE_HOST;
+  pthread_mutex_unlock(&mutex);
+  return key;
+}
+
 static void is_known(struct block *b, void *known) { *(bool *)known = b != NULL; }
 
 bool stub_knows(CUdeviceptr at) {
@@ -204,49 +229,52 @@ bool stub_knows(CUdeviceptr at) {
   return known;
 }
 
-/* Memory that is not page-locked is copied while the caller waits, which a driver may do. */
-static CUresult copy(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream) {
-  struct op op = {.kind = COPY, .dst = stub_reach(dst, size), .src = stub_reach(src, size), .size = size};
+static CUresult submit_copy(struct op op, bool locked, CUstream stream, enum copy_kind kind) {
+  CUcontext ctx = stub_current();
   CUresult rc;
   if (op.dst == NULL || op.src == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (ctx != NULL) stub_first("cuMemcpy", ctx, &ctx->copied[kind]);
   rc = stub_submit(stream, op);
-  if (rc == CUDA_SUCCESS && !(stub_knows(dst) && stub_knows(src)) && stub_stream(stream)->capture == NULL)
-    stub_drain(stub_stream(stream));
+  if (rc == CUDA_SUCCESS && !locked && stub_stream(stream)->capture == NULL) stub_drain_unlocked(stub_stream(stream));
   return rc;
+}
+
+/* Memory that is not page-locked is copied while the caller waits, which a driver may do. */
+static CUresult copy(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream, enum copy_kind kind) {
+  struct op op = {.kind = COPY, .dst = stub_reach(dst, size), .src = stub_reach(src, size), .size = size, .rows = 1,
+                  .dst_at = dst, .src_at = src};
+  return submit_copy(op, stub_knows(dst) && stub_knows(src), stream, kind);
 }
 
 STUB_API CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t size, CUstream stream) {
   BEGIN();
-  return copy((uintptr_t)dst, src, size, stream);
+  return copy((uintptr_t)dst, src, size, stream, COPY_OUT);
 }
 
 STUB_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t size, CUstream stream) {
   BEGIN();
-  return copy(dst, (uintptr_t)src, size, stream);
+  return copy(dst, (uintptr_t)src, size, stream, COPY_IN);
 }
 
 STUB_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream) {
   BEGIN();
-  return copy(dst, src, size, stream);
+  return copy(dst, src, size, stream, COPY_WITHIN);
 }
 
 STUB_API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream) {
   BEGIN();
-  return copy(dst, src, size, stream);
+  return copy(dst, src, size, stream, COPY_ANY);
 }
 
 STUB_API CUresult cuMemcpy2DAsync_v2(const CUmemcpy2D *c, CUstream stream) {
-  CUresult rc = CUDA_SUCCESS;
-  size_t i;
+  struct op op = {.kind = COPY, .size = c->width, .rows = c->height, .dst_pitch = c->dst_pitch, .src_pitch = c->src_pitch};
   BEGIN();
   if (c->width == 0 || c->height == 0) return CUDA_SUCCESS;
   if (c->src_type != CU_MEMORYTYPE_UNIFIED || c->dst_type != CU_MEMORYTYPE_UNIFIED || c->width > c->src_pitch ||
       c->width > c->dst_pitch)
     return CUDA_ERROR_INVALID_VALUE;
-  if (stub_reach(c->src, (c->height - 1) * c->src_pitch + c->width) == NULL ||
-      stub_reach(c->dst, (c->height - 1) * c->dst_pitch + c->width) == NULL)
-    return CUDA_ERROR_INVALID_VALUE;
-  for (i = 0; rc == CUDA_SUCCESS && i < c->height; i++)
-    rc = copy(c->dst + i * c->dst_pitch, c->src + i * c->src_pitch, c->width, stream);
-  return rc;
+  op.src = stub_reach(c->src, (c->height - 1) * c->src_pitch + c->width);
+  op.dst = stub_reach(c->dst, (c->height - 1) * c->dst_pitch + c->width);
+  op.dst_at = c->dst, op.src_at = c->src;
+  return submit_copy(op, stub_knows(c->dst) && stub_knows(c->src), stream, COPY_ROWS);
 }

@@ -40,6 +40,7 @@ struct ptx_function {
   size_t params; /* bytes of the parameter */
   unsigned max_threads;
   CUcontext ctx; /* into which it was loaded */
+  bool launched;
   struct ptx_instruction *code;
   int length;
   uint64_t *slots; /* when a thread begins */

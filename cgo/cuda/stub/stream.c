@@ -12,6 +12,7 @@ struct CUevent_st {
   uint64_t recorded, reached; /* turns: how often it was recorded, and which turn has been reached */
   struct timespec at;         /* when that was */
   CUcontext ctx;
+  uint64_t now; /* of the virtual clock, at that time */
   bool destroyed;
   uint64_t capture;    /* the capture that it was last recorded in, 0: none */
   struct nodes before; /* of that capture: the nodes before it */
@@ -22,9 +23,9 @@ static CUstream all;
 
 /* ---- Operations ---- */
 
-static void reach(CUevent e, uint64_t turn) {
+static void reach(CUevent e, uint64_t turn, uint64_t now) {
   pthread_mutex_lock(&e->mutex);
-  if (e->reached < turn) e->reached = turn;
+  if (e->reached < turn) e->reached = turn, e->now = now;
   clock_gettime(CLOCK_MONOTONIC, &e->at);
   pthread_cond_broadcast(&e->changed);
   pthread_mutex_unlock(&e->mutex);
@@ -32,6 +33,7 @@ static void reach(CUevent e, uint64_t turn) {
 
 static void await(CUevent e, uint64_t turn) {
   pthread_mutex_lock(&e->mutex);
+  if (e->reached < turn) stub_end_turn();
   while (e->reached < turn) pthread_cond_wait(&e->changed, &e->mutex);
   pthread_mutex_unlock(&e->mutex);
 }
@@ -50,60 +52,57 @@ static unsigned long looks(void) {
 static void await_word(const struct op *op) {
   const struct timespec pause = {0, 20000};
   unsigned long left = looks();
+  if (!satisfied(op)) stub_end_turn();
   while (!satisfied(op))
     if (left == 0) nanosleep(&pause, NULL);
     else if (--left % 16 == 0) sched_yield();
 }
 
+static void copy_rows(const struct op *op) {
+  size_t i;
+  if (stub_skips(op->size * op->rows)) return;
+  for (i = 0; i < op->rows; i++)
+    memmove((char *)op->dst + i * op->dst_pitch, (const char *)op->src + i * op->src_pitch, op->size);
+}
+
 bool stub_run(struct op *op, CUcontext ctx, bool block) {
   if (op->kind < GRAPH && stub_failed(ctx)) return true; /* events are still reached, and graphs released */
+  if (op->kind == COPY || op->kind == WRITE_VALUE || op->kind == KERNEL) stub_take_turn(ctx->device);
+  if (op->kind != WAIT_VALUE && op->kind != WAIT_EVENT) stub_time(op, ctx);
   switch (op->kind) {
-    case COPY: memmove(op->dst, op->src, op->size); break;
-    case CALL: stub_call_back(op->fn, op->data); break;
+    case COPY: copy_rows(op); break;
+    case CALL:
+      stub_end_turn();
+      stub_call_back(op->fn, op->data);
+      break;
     case WAIT_VALUE:
       if (!block && !satisfied(op)) return false;
       await_word(op);
+      stub_time(op, ctx);
       break;
-    case WRITE_VALUE: __atomic_store_n((uint32_t *)op->dst, op->value, __ATOMIC_RELEASE); break;
+    case WRITE_VALUE:
+      if (stub_clock()) stub_stamp(op);
+      __atomic_store_n((uint32_t *)op->dst, op->value, __ATOMIC_RELEASE);
+      break;
     case KERNEL: stub_run_kernel(op); break;
-    case GRAPH: stub_graph_run(op->graph, ctx); break;
-    case RECORD: reach(op->event, op->turn); break;
-    case WAIT_EVENT: await(op->event, op->turn); break;
+    case GRAPH: op->end = stub_graph_run(op->graph, ctx, op->end); break;
+    case RECORD: reach(op->event, op->turn, op->end); break;
+    case WAIT_EVENT:
+      await(op->event, op->turn);
+      if (op->begun < op->event->now) op->begun = op->event->now;
+      stub_time(op, ctx);
+      break;
   }
   return true;
 }
 
 /* ---- Streams ---- */
 
-static void *serve(void *arg) {
-  CUstream s = arg;
-  struct op *op;
-  pthread_mutex_lock(&s->mutex);
-  for (;;) {
-    while (s->first == NULL && !s->ended) pthread_cond_wait(&s->changed, &s->mutex);
-    if (s->first == NULL) break;
-    op = s->first;
-    pthread_mutex_unlock(&s->mutex);
-    (void)stub_run(op, s->ctx, true);
-    pthread_mutex_lock(&s->mutex);
-    s->first = op->next;
-    if (s->first == NULL) s->last = &s->first;
-    s->done++;
-    pthread_cond_broadcast(&s->changed);
-    free(op);
-  }
-  pthread_mutex_unlock(&s->mutex);
-  return NULL;
-}
-
 CUstream stub_new_stream(CUcontext ctx, bool blocking) {
   CUstream s = calloc(1, sizeof *s);
   s->ctx = ctx;
   s->blocking = blocking;
-  s->last = &s->first;
-  pthread_mutex_init(&s->mutex, NULL);
-  pthread_cond_init(&s->changed, NULL);
-  pthread_create(&s->thread, NULL, serve, s);
+  stub_join_queue(s);
   pthread_mutex_lock(&all_mutex);
   s->next = all;
   all = s;
@@ -162,34 +161,6 @@ void stub_leave_capture(CUgraph graph) {
   pthread_mutex_unlock(&all_mutex);
 }
 
-static void append(CUstream s, struct op op) {
-  struct op *own = malloc(sizeof *own);
-  *own = op;
-  own->next = NULL;
-  pthread_mutex_lock(&s->mutex);
-  *s->last = own;
-  s->last = &own->next;
-  s->queued++;
-  pthread_cond_broadcast(&s->changed);
-  pthread_mutex_unlock(&s->mutex);
-}
-
-/* The most operations of a stream; further callers wait. */
-enum { QUEUE = 1024 };
-
-static void await_room(CUstream s) {
-  pthread_mutex_lock(&s->mutex);
-  while (s->queued - s->done >= QUEUE) pthread_cond_wait(&s->changed, &s->mutex);
-  pthread_mutex_unlock(&s->mutex);
-}
-
-void stub_drain(CUstream s) {
-  uint64_t upto;
-  pthread_mutex_lock(&s->mutex);
-  for (upto = s->queued; s->done < upto;) pthread_cond_wait(&s->changed, &s->mutex);
-  pthread_mutex_unlock(&s->mutex);
-}
-
 void stub_drain_context(CUcontext ctx) {
   CUstream s;
   pthread_mutex_lock(&all_mutex);
@@ -199,21 +170,20 @@ void stub_drain_context(CUcontext ctx) {
     if (s->ctx == ctx) stub_drain(s);
 }
 
-static bool busy(CUstream s) {
-  bool is;
-  pthread_mutex_lock(&s->mutex);
-  is = s->queued > s->done;
-  pthread_mutex_unlock(&s->mutex);
-  return is;
+static CUevent new_event(CUcontext ctx) {
+  CUevent e = calloc(1, sizeof *e);
+  pthread_mutex_init(&e->mutex, NULL);
+  pthread_cond_init(&e->changed, NULL);
+  e->ctx = ctx;
+  return e;
 }
 
 /* Orders the next operation of s after all operations of other. */
 static void follow(CUstream s, CUstream other) {
-  CUevent e;
-  if (cuEventCreate(&e, 0) != CUDA_SUCCESS) return;
+  CUevent e = new_event(s->ctx);
   e->recorded = 1;
-  append(other, (struct op){.kind = RECORD, .event = e, .turn = 1});
-  append(s, (struct op){.kind = WAIT_EVENT, .event = e, .turn = 1}); /* e is never freed: it is small */
+  stub_append(other, (struct op){.kind = RECORD, .event = e, .turn = 1}, true);
+  stub_append(s, (struct op){.kind = WAIT_EVENT, .event = e, .turn = 1}, true); /* e is never freed: it is small */
 }
 
 /* The default stream comes after all blocking streams, and they after it. */
@@ -222,9 +192,9 @@ static void order(CUstream s) {
   if (s == s->ctx->legacy) {
     pthread_mutex_lock(&all_mutex);
     for (other = all; other != NULL; other = other->next)
-      if (other->blocking && !other->ended && other->ctx == s->ctx && busy(other)) follow(s, other);
+      if (other->blocking && !other->ended && other->ctx == s->ctx && stub_busy(other)) follow(s, other);
     pthread_mutex_unlock(&all_mutex);
-  } else if (s->blocking && busy(s->ctx->legacy)) {
+  } else if (s->blocking && stub_busy(s->ctx->legacy)) {
     follow(s, s->ctx->legacy);
   }
 }
@@ -238,9 +208,8 @@ CUresult stub_submit(CUstream stream, struct op op) {
     stub_graph_append(s, op);
     return CUDA_SUCCESS;
   }
-  await_room(s);
   order(s);
-  append(s, op);
+  stub_append(s, op, false);
   return CUDA_SUCCESS;
 }
 
@@ -251,14 +220,11 @@ STUB_API CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-/* The stream's thread ends when its work has; the handle is never given out again. */
+/* It waits for the stream's work; the handle is never given out again. */
 STUB_API CUresult cuStreamDestroy_v2(CUstream s) {
   BEGIN();
-  pthread_mutex_lock(&s->mutex);
   s->ended = true;
-  pthread_cond_broadcast(&s->changed);
-  pthread_mutex_unlock(&s->mutex);
-  pthread_join(s->thread, NULL);
+  stub_leave_queue(s);
   return CUDA_SUCCESS;
 }
 
@@ -275,15 +241,11 @@ STUB_API CUresult cuStreamSynchronize(CUstream stream) {
 
 STUB_API CUresult cuStreamQuery(CUstream stream) {
   CUstream s = stub_stream(stream);
-  bool ready;
   BEGIN();
   if (stub_usable(stream) != CUDA_SUCCESS) return stub_usable(stream);
   if (s->capture != NULL) s->capture->invalid = true;
   if (stub_capture_forbids() || s->capture != NULL) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  pthread_mutex_lock(&s->mutex);
-  ready = s->done == s->queued;
-  pthread_mutex_unlock(&s->mutex);
-  return ready ? stub_failed(s->ctx) : CUDA_ERROR_NOT_READY;
+  return stub_busy(s) ? CUDA_ERROR_NOT_READY : stub_failed(s->ctx);
 }
 
 STUB_API CUresult cuStreamGetCtx(CUstream stream, CUcontext *ctx) {
@@ -302,10 +264,13 @@ STUB_API CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *data) {
 
 static CUresult word(CUstream stream, enum kind kind, CUdeviceptr at, uint32_t value, unsigned flags) {
   void *reached = stub_reach(at, sizeof(uint32_t));
+  struct op op;
   unsigned most = kind == WAIT_VALUE ? CU_STREAM_WAIT_VALUE_EQ : 0; /* the largest flag that the stub knows */
   if (reached == NULL || !stub_knows(at) || at % sizeof(uint32_t) != 0 || stub_is_registered(at) || flags > most)
     return CUDA_ERROR_INVALID_VALUE;
-  return stub_submit(stream, (struct op){.kind = kind, .dst = reached, .value = value, .flags = flags});
+  op = (struct op){.kind = kind, .dst = reached, .value = value, .flags = flags};
+  if (stub_clock()) op.key = stub_key(at, &op.of_host);
+  return stub_submit(stream, op);
 }
 
 STUB_API CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags) {
@@ -334,15 +299,10 @@ STUB_API CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned n, CUstreamBat
 /* ---- Events ---- */
 
 STUB_API CUresult cuEventCreate(CUevent *event, unsigned flags) {
-  CUevent e;
   (void)flags;
   BEGIN();
   if (stub_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
-  e = calloc(1, sizeof *e);
-  pthread_mutex_init(&e->mutex, NULL);
-  pthread_cond_init(&e->changed, NULL);
-  e->ctx = stub_current();
-  *event = e;
+  *event = new_event(stub_current());
   return CUDA_SUCCESS;
 }
 
@@ -412,6 +372,7 @@ STUB_API CUresult cuEventQuery(CUevent e) {
   if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   pthread_mutex_lock(&e->mutex);
   ready = e->reached == e->recorded;
+  if (ready) stub_host_reached(e->now);
   pthread_mutex_unlock(&e->mutex);
   return ready ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
@@ -422,6 +383,7 @@ STUB_API CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to) {
   if (rc == CUDA_SUCCESS) rc = cuEventQuery(to);
   if (rc != CUDA_SUCCESS) return rc;
   if (from->recorded == 0 || to->recorded == 0) return CUDA_ERROR_INVALID_HANDLE;
-  *ms = (float)(to->at.tv_sec - from->at.tv_sec) * 1e3f + (float)(to->at.tv_nsec - from->at.tv_nsec) / 1e6f;
+  *ms = stub_clock() ? ((float)to->now - (float)from->now) / 1e6f :
+        (float)(to->at.tv_sec - from->at.tv_sec) * 1e3f + (float)(to->at.tv_nsec - from->at.tv_nsec) / 1e6f;
   return CUDA_SUCCESS;
 }

@@ -18,6 +18,10 @@
 
 #define STUB_API __attribute__((visibility("default")))
 #define MAX_DEVICES 16
+#define MAX_QUEUES 32
+#define KEY_SHIFT 36 /* a key is the number of a file and an offset in it */
+
+enum copy_kind { COPY_OUT, COPY_IN, COPY_WITHIN, COPY_ANY, COPY_ROWS, COPIES };
 
 struct CUctx_st {
   unsigned long long id; /* from 1 */
@@ -25,6 +29,10 @@ struct CUctx_st {
   CUstream legacy; /* the default stream */
   bool reaches[MAX_DEVICES]; /* memory of these devices */
   CUresult error;            /* with which it failed: nothing runs in it any more */
+  pthread_mutex_t lock;      /* lock.c */
+  bool copied[COPIES];       /* kinds of copies that it has had */
+  struct queue *queues[MAX_QUEUES]; /* queue.c */
+  unsigned streams;                 /* how many have got one */
 };
 
 /* ---- memory.c ---- */
@@ -43,6 +51,8 @@ struct block {
   uint64_t id; /* unique */
   bool managed;
   CUcontext ctx;
+  CUdevice home; /* whose memory it is */
+  uint64_t key;  /* of its first byte, in all processes */
   /* ipc.c */
   int fd;          /* if the memory can be exported, else -1 */
   ino_t imported;  /* the file that it came from, 0: this process's memory */
@@ -54,6 +64,9 @@ void stub_add_block(struct block *b);
 struct block *stub_take_block(CUdeviceptr at, bool (*fits)(const struct block *b));
 /* Calls f for all blocks, under the list's lock, until it returns true. */
 void stub_each_block(bool (*f)(struct block *b, void *arg), void *arg);
+int stub_home(CUdeviceptr at); /* the device whose memory it is, -1 for the host */
+/* The number of a word in all processes, and whether it is in memory of the host. */
+uint64_t stub_key(CUdeviceptr at, bool *of_host);
 bool stub_knows(CUdeviceptr at); /* false for host memory that only the program knows */
 /* Calls f, under the list's lock, for the block that holds the address; NULL if there is none. */
 void stub_with_block(CUdeviceptr at, void (*f)(struct block *b, void *arg), void *arg);
@@ -69,10 +82,12 @@ enum kind { COPY, CALL, WAIT_VALUE, WRITE_VALUE, KERNEL, GRAPH, RECORD, WAIT_EVE
 
 struct op {
   struct op *next;
+  CUstream stream;
   enum kind kind;
   void *dst; /* COPY; also the word of WAIT_VALUE and WRITE_VALUE */
   const void *src;
   size_t size;
+  size_t rows, dst_pitch, src_pitch; /* of a copy of rows of size bytes */
   CUhostFn fn; /* CALL */
   void *data;
   uint32_t value; /* WAIT_VALUE, WRITE_VALUE */
@@ -83,6 +98,11 @@ struct op {
   CUgraphExec graph; /* GRAPH: a reference */
   CUevent event;     /* RECORD, WAIT_EVENT */
   uint64_t turn; /* of the event */
+  /* clock.c */
+  CUdeviceptr dst_at, src_at; /* COPY: as the program sees them */
+  uint64_t key;               /* of the word, in all processes */
+  bool of_host, in_graph;     /* the word is in memory of the host; the operation is a node */
+  uint64_t issued, begun, end; /* ns */
 };
 
 /* Nodes of a graph: those before the next operation of a captured stream, or before an event. */
@@ -111,11 +131,9 @@ struct CUgraph_st {
 struct CUstream_st {
   CUcontext ctx;
   bool blocking; /* ordered with the default stream */
-  pthread_t thread;
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;
-  struct op *first, **last;
-  uint64_t queued, done; /* operations */
+  struct queue *queue;
+  uint64_t queued, done; /* operations; guarded by the queue's mutex */
+  uint64_t now;          /* when the last ended, on the virtual clock */
   bool ended;
   CUgraph capture; /* NULL while none */
   struct nodes at; /* of the capture */
@@ -127,7 +145,6 @@ CUresult stub_submit(CUstream stream, struct op op);
 CUstream stub_stream(CUstream stream); /* resolves the default streams; NULL without a context */
 /* CUDA_SUCCESS if the stream can be used: it has not been destroyed, and no capture makes it unusable. */
 CUresult stub_usable(CUstream stream);
-void stub_drain(CUstream stream); /* waits for all its operations */
 CUstream stub_new_stream(CUcontext ctx, bool blocking);
 /* Runs an operation, unless its context has failed. Returns false if it must wait for a value and may not block. */
 bool stub_run(struct op *op, CUcontext ctx, bool block);
@@ -136,6 +153,50 @@ void stub_leave_capture(CUgraph graph); /* ends the capture of all its streams *
 
 CUresult cuEventCreate(CUevent *event, unsigned flags);
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer);
+
+/* ---- queue.c ---- */
+
+/* Gives a new stream a queue: its own one, or one of its context's. */
+void stub_join_queue(CUstream s);
+void stub_leave_queue(CUstream s); /* when the stream's operations have run */
+/* Appends an operation. It waits for room in the queue if full is set. */
+void stub_append(CUstream s, struct op op, bool full);
+void stub_drain(CUstream s); /* waits for all its operations */
+bool stub_busy(CUstream s);
+bool stub_one_queue(void); /* contexts have a single queue */
+
+/* ---- slice.c ---- */
+
+/* Waits for this process's turn on the device, if processes take turns. The thread keeps it until stub_end_turn. */
+void stub_take_turn(CUdevice device);
+void stub_end_turn(void); /* before the thread waits for anything */
+
+void stub_in_turn(CUdevice device, uint64_t end); /* an operation of the turn ends then */
+uint64_t stub_turn_began(CUdevice device);
+
+/* ---- clock.c ---- */
+
+bool stub_clock(void);
+bool stub_skips(size_t bytes);              /* copies and kernels of so many bytes move nothing */
+size_t stub_kernel_bytes(const struct op *op);
+void stub_count_call(const char *function);
+uint64_t stub_host_now(void);               /* of this thread */
+void stub_host_reached(uint64_t at);        /* it has seen something that happened then */
+void stub_time(struct op *op, CUcontext ctx); /* sets end; begun is set */
+void stub_stamp(struct op *op);             /* its word is written at its end */
+uint64_t *stub_turn_end(CUdevice device);
+
+/* ---- lock.c ---- */
+
+/* Takes the context's lock for a function of the interface, if the settings want it, and waits for the device where
+ * the function does. *held is for stub_unlock. Returns an error that ends the function. */
+CUresult stub_begin(const char *function, CUcontext *held);
+void stub_unlock(CUcontext *held);
+/* Makes the first call with this flag wait for the device. */
+void stub_first(const char *function, CUcontext ctx, bool *had);
+/* Waits for a stream without the context's lock. */
+void stub_drain_unlocked(CUstream s);
+void stub_init_lock(CUcontext ctx);
 
 /* ---- kernel.c ---- */
 
@@ -147,7 +208,8 @@ void stub_run_kernel(const struct op *op);
 bool stub_capture_forbids(void);
 bool stub_any_capture(void); /* whether some capture is in progress */
 void stub_graph_append(CUstream stream, struct op op); /* to the stream's graph */
-void stub_graph_run(CUgraphExec exec, CUcontext ctx);  /* once, and releases the reference */
+/* Runs once, from a time of the virtual clock on, and releases the reference. Returns when it has ended. */
+uint64_t stub_graph_run(CUgraphExec exec, CUcontext ctx, uint64_t now);
 CUgraph stub_capturing(uint64_t id);                   /* the capture with this id, NULL if it has ended */
 void stub_add_nodes(struct nodes *to, const struct nodes *some);
 void stub_clear_nodes(struct nodes *n);
@@ -159,16 +221,16 @@ int stub_architecture(CUdevice device);   /* 90 is sm_90 */
 
 /* The error that a test has injected into this function, else CUDA_SUCCESS. */
 CUresult stub_injected(const char *function);
+bool stub_called_back(void); /* this thread runs a host function */
 CUcontext stub_current(void);
 CUresult cuCtxPushCurrent_v2(CUcontext ctx);
 CUresult stub_failed(CUcontext ctx); /* its error, else CUDA_SUCCESS */
 void stub_call_back(CUhostFn fn, void *data); /* the function may not call the driver */
 
-/* Starts a function of the interface: an injected error ends it. */
-#define BEGIN()                                  \
-  do {                                           \
-    CUresult injected = stub_injected(__func__); \
-    if (injected != CUDA_SUCCESS) return injected; \
-  } while (0)
+/* Starts a function of the interface: an injected error ends it. The context's lock is held until it returns. */
+#define BEGIN()                                                   \
+  __attribute__((cleanup(stub_unlock))) CUcontext held_ = NULL;   \
+  CUresult begun_ = stub_begin(__func__, &held_);                 \
+  if (begun_ != CUDA_SUCCESS) return begun_
 
 #endif

@@ -15,7 +15,7 @@ library old/libcuda.so.1 libcuda.so.1 -DcuMemcpy2DAsync_v2=cuMemcpy2DAsync cgo/c
 echo 'int cudaGetDevice(int *device); int cudaGetDevice(int *device) { *device = 3; return 0; }' >"$out/runtime.c"
 library runtime/libcudart.so.12 libcudart.so.12 -fvisibility=default "$out/runtime.c"
 shared="$tests/gpu.c $tests/tests.c $tests/vector.c cgo/rank/data.c cgo/rank/call.c"
-for test in oracle stream memory direct lent processes; do compile $test $tests/$test.c $shared $link; done
+for test in oracle stream memory direct lent processes model; do compile $test $tests/$test.c $shared $link; done
 compiled
 
 if [ -n "$real" ]; then
@@ -55,6 +55,14 @@ for path in staged direct; do
   device stream-$path 8 $small LIGHTPATH_DEVICE_PATH=$path "$out/stream" ordered issued grouped captured aborted orphaned \
     signalled ended scaled wrong defaults
 done
+device model-queues 1 STUB_CUDA_QUEUES=8 "$out/model" shared_queue full_queue
+device model-driver-queues 1 STUB_CUDA_QUEUES=driver "$out/model" shared_queue
+device model-drain 1 STUB_CUDA_DRAIN=all "$out/model" drained
+device model-drain-one 1 STUB_CUDA_DRAIN=cuMemAlloc "$out/model" not_drained
+rm -rf "$out/share" && mkdir -p "$out/share"
+device model-slice 1 STUB_CUDA_SLICE=100 STUB_CUDA_SHARE="$root/$out/share" "$out/model" sliced
+device model-clock 1 STUB_CUDA_CLOCK="$root/$out/clock.json" STUB_CUDA_SHARE="$root/$out/share" STUB_CUDA_SKIP=65536 \
+  "$out/model" timed
 device oracle-lent-shared 1 $direct $large "$out/oracle" -r -s 4 -c 40001 2
 device direct-unreachable 2 $small STUB_CUDA_PEERS=0 "$out/direct" unreachable
 device direct-full 2 $small "$out/direct" full

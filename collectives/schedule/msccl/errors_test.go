@@ -9,6 +9,7 @@ import (
 
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/schedule/msccl"
+	"lightpath/internal/require"
 )
 
 // exchange is a file of two GPUs, each of which sends its chunk to the other.
@@ -135,13 +136,9 @@ func TestDeadlock(t *testing.T) {
 // TestRoot checks that a file with a root is rejected for other roots.
 func TestRoot(t *testing.T) {
 	s, err := schedule.Build(schedule.Broadcast, "binomial", 4, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	f, err := msccl.Export(s, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	f = decode(t, msccl.Encode(f))
 	if _, err := f.Schedule(1); !errors.Is(err, msccl.ErrMismatch) {
 		t.Error(err)
@@ -176,9 +173,7 @@ func TestCustom(t *testing.T) {
 
 func TestExportErrors(t *testing.T) {
 	s, err := schedule.Build(schedule.AllToAll, "pairwise", 4, 0, schedule.Disjoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := msccl.Export(s, true); !errors.Is(err, msccl.ErrExport) {
 		t.Error(err)
 	}
@@ -197,9 +192,7 @@ func FuzzDecode(f *testing.F) {
 		"allreduce-hierarchical-2x2",
 	} {
 		text, err := os.ReadFile("testdata/" + name + ".xml")
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

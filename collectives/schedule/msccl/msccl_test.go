@@ -12,6 +12,7 @@ import (
 
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/schedule/msccl"
+	"lightpath/internal/require"
 )
 
 // files calls f for every file of msccl-tools.
@@ -22,9 +23,7 @@ func files(t *testing.T, f func(t *testing.T, text []byte)) {
 	}
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".xml"), func(t *testing.T) { f(t, text) })
 	}
 }
@@ -39,22 +38,16 @@ func collectiveOf(t *testing.T, f *msccl.File) *msccl.File {
 	_, name := filepath.Split(t.Name())
 	name, _, _ = strings.Cut(name, "-")
 	c, err := schedule.ParseCollective(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g, err := f.As(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g
 }
 
 func decode(t *testing.T, text []byte) *msccl.File {
 	t.Helper()
 	f, err := msccl.Decode(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return f
 }
 
@@ -67,9 +60,7 @@ func runs(t *testing.T, text []byte, c schedule.Collective, root, slots int) {
 		if err == nil {
 			err = wrong(c, root, in, out)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 }
 
@@ -97,12 +88,8 @@ func TestImport(t *testing.T) {
 		}
 		for _, opts := range [][]schedule.Option{nil, {schedule.Disjoint}} {
 			s, err := f.Schedule(0, opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := schedule.Verify(s); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
+			require.NoError(t, schedule.Verify(s))
 			if again, err := f.Schedule(0, opts...); err != nil || !reflect.DeepEqual(s, again) {
 				t.Fatalf("a second schedule differs: %v", err)
 			}
@@ -115,9 +102,7 @@ func TestImport(t *testing.T) {
 				}
 			}
 			out, err := msccl.Export(s, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			runs(t, msccl.Encode(out), f.Collective, 0, 1)
 		}
 	})
@@ -126,22 +111,16 @@ func TestImport(t *testing.T) {
 // TestDisjointReadsInput checks that a Disjoint schedule does not copy input that it only sends.
 func TestDisjointReadsInput(t *testing.T) {
 	text, err := os.ReadFile("testdata/alltoall-twostep-2x3.xml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s, err := decode(t, text).Schedule(0, schedule.Disjoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, m := range s.Pre {
 		if m.To.Buf == schedule.Scratch && m.From.Chunk != m.Src && m.Src/3 == m.From.Chunk/3 {
 			t.Errorf("%+v loads input that is only sent", m)
 		}
 	}
 	both, err := decode(t, text).Schedule(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(both.Pre) <= len(s.Pre) {
 		t.Errorf("%d loads without Disjoint, %d with it", len(both.Pre), len(s.Pre))
 	}
@@ -185,9 +164,7 @@ func TestExport(t *testing.T) {
 		algorithms(t, n, func(t *testing.T, s *schedule.Schedule) {
 			for _, inPlace := range []bool{false, true} {
 				f, err := msccl.Export(s, inPlace)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				text := msccl.Encode(f)
 				runs(t, text, s.Collective, s.Root, 1)
 				back, err := decode(t, text).Schedule(s.Root)
@@ -228,21 +205,13 @@ func TestExportKeepsOrder(t *testing.T) {
 				return
 			}
 			f, err := msccl.Export(s, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			back, err := f.Schedule(s.Root)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			want, err := schedule.Orders(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got, err := schedule.Orders(back)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("orders %v, want %v", got, want)
 			}
@@ -253,13 +222,9 @@ func TestExportKeepsOrder(t *testing.T) {
 // TestExportOfLargeMoves checks that no step has more than MaxCount chunks.
 func TestExportOfLargeMoves(t *testing.T) {
 	s, err := schedule.Build(schedule.AllGather, "recursive-doubling-xor", 256, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	f, err := msccl.Export(s, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	most := 0
 	for g := range f.GPUs {
 		for b := range f.GPUs[g].Blocks {
@@ -357,13 +322,9 @@ func TestDisjointKeepsTransfers(t *testing.T) {
 	files(t, func(t *testing.T, text []byte) {
 		f := collectiveOf(t, decode(t, text))
 		one, err := f.Schedule(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		two, err := f.Schedule(0, schedule.Disjoint)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if wire(one) != wire(two) {
 			t.Errorf("without Disjoint:\n%swith Disjoint:\n%s", wire(one), wire(two))
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lightpath/collectives/schedule"
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/check"
 	"lightpath/plans/planner"
@@ -19,12 +20,8 @@ import (
 func planned(t *testing.T, s *schedule.Schedule, fabric *plans.Problem) {
 	t.Helper()
 	p, _, err := schedule.Problem(s, 1<<20, fabric)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, p.Validate())
 	bound, least, auto := 0.0, math.Inf(1), math.Inf(1)
 	for _, name := range planner.Names() {
 		o := planner.Options{TimeLimit: time.Minute, Effort: time.Millisecond}
@@ -72,9 +69,7 @@ func TestPlansOfAlgorithms(t *testing.T) {
 func TestPlansOfFiles(t *testing.T) {
 	files(t, func(t *testing.T, text []byte) {
 		s, err := collectiveOf(t, decode(t, text)).Schedule(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, fabric := range fabrics()[:2] {
 			planned(t, s, fabric)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
+	"lightpath/internal/require"
 )
 
 func i32(v ...int32) []byte {
@@ -91,9 +92,7 @@ func TestOrderedMatchesExpected(t *testing.T) {
 				if errors.Is(err, schedule.ErrRanks) {
 					continue
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				for ty := range datatype.NumTypes {
 					for op := range datatype.NumOps {
 						if op == datatype.Avg && ty.Float() && n == 5 {
@@ -107,9 +106,7 @@ func TestOrderedMatchesExpected(t *testing.T) {
 							}
 						}
 						want, err := Expected(call, in)
-						if err != nil {
-							t.Fatal(err)
-						}
+						require.NoError(t, err)
 						got, err := Ordered(s, ty, op, in)
 						if err != nil || !equal(got, want) {
 							t.Fatalf("%v %s n=%d %v %v: %v, %v; want %v", c, alg, n, ty, op, got, err, want)
@@ -150,13 +147,9 @@ func TestOrderMatters(t *testing.T) {
 	results := map[float32]bool{}
 	for _, alg := range []string{"binomial", "direct"} {
 		s, err := schedule.Build(schedule.Reduce, alg, 4, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		out, err := Ordered(s, datatype.Float32, datatype.Sum, in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		results[math.Float32frombits(binary.NativeEndian.Uint32(out[0]))] = true
 	}
 	// (1 + 2^24) + (1 - 2^24) = 2^24 + (1 - 2^24) = 1; ((1 + 2^24) + 1) - 2^24 = 0.

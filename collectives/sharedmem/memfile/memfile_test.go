@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"lightpath/internal/require"
 )
 
 // file makes a file in memory. The first byte of each page is the page's number.
@@ -17,9 +19,7 @@ func file(t *testing.T, pages int) int {
 		t.Skip("memfd_create:", err)
 	}
 	t.Cleanup(func() { _ = unix.Close(fd) })
-	if err := unix.Ftruncate(fd, int64(pages*Page)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Ftruncate(fd, int64(pages*Page)))
 	for i := range pages {
 		if _, err := unix.Pwrite(fd, []byte{byte(i)}, int64(i*Page)); err != nil {
 			t.Fatal(err)
@@ -34,9 +34,7 @@ func TestMap(t *testing.T) {
 		for _, first := range []int{0, 2} {
 			for _, size := range []int{pages * Page, pages*Page - 100} {
 				mem, err := Map(Find(fd, int64(first*Page)), int64(size), first == 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				for i := range pages {
 					if mem[i*Page] != byte(first+i) {
 						t.Fatalf("page %d of %d: %d", i, pages, mem[i*Page])
@@ -71,9 +69,7 @@ func TestLeavesNothing(t *testing.T) {
 	fd := file(t, hugePage/Page+3)
 	round := func() {
 		mem, err := Map(Find(fd, 0), hugePage+3*Page-1, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		Unmap(mem)
 	}
 	round()

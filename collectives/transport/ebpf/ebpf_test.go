@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/internal/counts"
 	"lightpath/collectives/transport/transporttest"
+	"lightpath/internal/require"
 )
 
 var secret = [SecretSize]byte{1, 2, 3}
@@ -20,17 +21,11 @@ func socket(t testing.TB, host string) int {
 	addr := netip.AddrPortFrom(netip.MustParseAddr(host), 0)
 	n := counts.NewRawAddr(addr)
 	fd, err := unix.Socket(n.Family(), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
-	if err := unix.Bind(fd, counts.Sockaddr(addr)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Bind(fd, counts.Sockaddr(addr)))
 	// The kernel may grant less to an unprivileged user; that is enough.
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20))
 	return fd
 }
 
@@ -56,9 +51,7 @@ func (l loopback) listen(t testing.TB, ranks, planes int) ([]*Listener, []Addrs)
 			o.Planes = append(o.Planes, po)
 		}
 		ln, err := Listen(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { transporttest.Close(t, ln) })
 		ls, addrs = append(ls, ln), append(addrs, ln.Addrs())
 	}
@@ -71,9 +64,7 @@ func (l loopback) open(t testing.TB, ranks, planes int) []transport.Endpoint {
 	var endpoints []transport.Endpoint
 	for rank := range ranks {
 		e, err := Connect(ls[rank], Options{Rank: rank, Addrs: addrs, Comm: 0xc0, Secret: secret, Window: l.window})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		endpoints = append(endpoints, e)
 	}
 	return endpoints

@@ -15,6 +15,7 @@ import (
 	"lightpath/collectives/transport/internal/counts"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
+	"lightpath/internal/require"
 )
 
 // fakeCounters implements [Counters] with values that a test sets.
@@ -47,9 +48,7 @@ func push(t *testing.T, e *Endpoint, dst int, offset int, payload []byte) int {
 	t.Helper()
 	h := wire.Header{Comm: 0xc0, Op: 1, Epoch: 9, Offset: uint64(offset), Src: uint16(e.rank), Dst: uint16(dst)}
 	n, err := e.Planes()[0].TrySend(&h, payload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return n
 }
 
@@ -59,9 +58,7 @@ func next(t *testing.T, e *Endpoint, src int) []byte {
 	for start := time.Now(); time.Since(start) < 20*time.Second; {
 		armed := e.Arm()
 		h, data, err := e.Planes()[0].Peek(src)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if h != nil {
 			return data
 		}
@@ -127,9 +124,7 @@ func TestLostCreditIsRequested(t *testing.T) {
 			break
 		}
 		a.Wait(armed, 10*time.Millisecond)
-		if err := peek(b, 0)(); err != nil { // reads the request and answers
-			t.Fatal(err)
-		}
+		require.NoError(t, peek(b, 0)()) // reads the request and answers
 	}
 	next(t, b, 0)
 }
@@ -181,9 +176,7 @@ func inject(t *testing.T, fd int, a *Endpoint, b []byte) {
 	t.Helper()
 	n := &a.planes[0].peers[1].addr
 	sa := &unix.SockaddrInet4{Port: int(n.Raw[2])<<8 | int(n.Raw[3]), Addr: [4]byte(n.Raw[4:8])}
-	if err := unix.Sendto(fd, b, 0, sa); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Sendto(fd, b, 0, sa))
 }
 
 // TestOrder checks that Peek returns reordered frames in order and drops duplicates.
@@ -224,9 +217,7 @@ func TestMissingFrameIsAnError(t *testing.T) {
 // TestOverflowIsAnError fills the receive buffer of rank 1.
 func TestOverflowIsAnError(t *testing.T) {
 	a, b := pair(t, 8, nil)
-	if err := unix.SetsockoptInt(b.planes[0].fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.SetsockoptInt(b.planes[0].fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1))
 	for range 100 {
 		inject(t, a.planes[0].fd, a, datagram(0, nil, strings.Repeat("x", 1000)))
 	}
@@ -333,9 +324,7 @@ func TestWaitForCountersReturns(t *testing.T) {
 	for i := uint64(0); ; i++ {
 		armed := a.Arm()
 		ok, err := p.Drained()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if ok {
 			break
 		}
@@ -431,9 +420,7 @@ func TestBadOptions(t *testing.T) {
 		}
 	}
 	e, err := Connect(ls[0], Options{Addrs: addrs})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	transporttest.Close(t, e)
 	if _, err := Connect(ls[0], Options{Addrs: addrs}); !errors.Is(err, transport.ErrClosed) {
 		t.Errorf("second Connect: %v", err)

@@ -5,6 +5,7 @@ import (
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/transporttest"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/kernel"
 	"lightpath/plans/circuit"
 )
@@ -22,18 +23,14 @@ func (k inKernel) build(t testing.TB, ranks, planes int) (*kernel.State, *kernel
 	t.Helper()
 	s := transporttest.KernelFabric(t, ranks, planes, k.rate, k.forwarding)
 	b, err := kernel.Open(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { transporttest.Close(t, b) })
 	for j := range planes {
 		m := circuit.Shift(ranks, 1)
 		if j < len(k.maps) {
 			m = k.maps[j]
 		}
-		if err := b.Install(j, m); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Install(j, m))
 	}
 	return s, b
 }
@@ -45,9 +42,7 @@ func (k inKernel) attach(t testing.TB, s *kernel.State) []transport.Endpoint {
 	var addrs []Addrs
 	for rank := range s.Ranks {
 		p, err := kernel.Attach(s, rank)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { transporttest.Close(t, p) })
 		o := ListenOptions{Control: "127.0.0.1:0"}
 		for j, rp := range p.Planes {
@@ -56,17 +51,13 @@ func (k inKernel) attach(t testing.TB, s *kernel.State) []transport.Endpoint {
 			})
 		}
 		l, err := Listen(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ls, addrs = append(ls, l), append(addrs, l.Addrs())
 	}
 	var endpoints []transport.Endpoint
 	for rank, l := range ls {
 		e, err := Connect(l, Options{Rank: rank, Addrs: addrs, Comm: 0xc0, Secret: secret, Window: k.window})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		endpoints = append(endpoints, e)
 		t.Cleanup(func() { transporttest.Close(t, e) })
 	}

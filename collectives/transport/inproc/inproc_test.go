@@ -5,6 +5,7 @@ import (
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/transporttest"
+	"lightpath/internal/require"
 )
 
 func suite(o Options) transporttest.Config {
@@ -12,9 +13,7 @@ func suite(o Options) transporttest.Config {
 		PeerLoss: true,
 		Open: func(t testing.TB, ranks, planes int) []transport.Endpoint {
 			e, err := NewGroup(ranks, planes, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return e
 		},
 	}
@@ -46,13 +45,9 @@ func TestBadOptions(t *testing.T) {
 // TestManyRanks allocates within the budget for 64 ranks.
 func TestManyRanks(t *testing.T) {
 	e, err := NewGroup(64, 4, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, x := range e {
-		if err := x.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, x.Close())
 	}
 }
 

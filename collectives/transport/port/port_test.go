@@ -12,6 +12,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
+	"lightpath/internal/require"
 	"lightpath/internal/shmring"
 	"lightpath/ocsctl/controller/local"
 	"lightpath/ocsctl/emulator"
@@ -38,9 +39,7 @@ func newLoop(t testing.TB, maps []circuit.Permutation, slots, mtu int) *loop {
 	t.Helper()
 	bell := func() *shmring.Doorbell {
 		d, err := shmring.NewDoorbell(memory(t, shmring.DoorbellSize))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return d
 	}
 	l := &loop{maps: maps, bell: bell()}
@@ -54,9 +53,7 @@ func newLoop(t testing.TB, maps []circuit.Permutation, slots, mtu int) *loop {
 				mem := memory(t, shmring.Size(slots, mtu))
 				for j := range 2 {
 					r, err := shmring.New(mem, slots, mtu)
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					views[2*i+j] = r
 				}
 			}
@@ -124,9 +121,7 @@ func (l *loop) run(t testing.TB) {
 func (l *loop) endpoint(t testing.TB, rank, mtu int) transport.Endpoint {
 	t.Helper()
 	e, err := New(Options{Rank: rank, Ranks: len(l.ports), Ports: l.ports[rank], MTU: mtu})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return e
 }
 
@@ -248,9 +243,7 @@ func TestFramesForThisRankDoNotBlockTransit(t *testing.T) {
 	l := newLoop(t, rings(3, 1), 64, 128)
 	send := l.endpoint(t, 0, 128).Planes()[0]
 	e, err := New(Options{Rank: 1, Ranks: 3, Ports: l.ports[1], MTU: 128, Stash: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p := e.Planes()[0].(transport.Forwarder)
 	put := func(dst, i int) {
 		t.Helper()
@@ -368,9 +361,7 @@ func TestDrainedReportsLostFrames(t *testing.T) {
 	l := newLoop(t, rings(2, 1), 4, 128)
 	lost := errors.New("lost")
 	e, err := New(Options{Ranks: 2, Ports: l.ports[0], MTU: 128, Health: func(int) error { return lost }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if ok, err := e.Planes()[0].Drained(); ok || !errors.Is(err, transport.ErrDark) || !errors.Is(err, lost) {
 		t.Errorf("Drained: %v, %v", ok, err)
 	}
@@ -403,26 +394,18 @@ func TestEmulator(t *testing.T) {
 		c.Planes = append(c.Planes, emulator.PlaneConfig{Name: fmt.Sprint(p), BandwidthBitsPerSec: 2e9})
 	}
 	s, err := emulator.Start(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer transporttest.Close(t, s)
 	var endpoints []transport.Endpoint
 	for r := range ranks {
 		l, err := local.Dial(socket, r, local.DialOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer transporttest.Close(t, l)
 		client, err := emulator.Attach(l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		e, err := New(Options{Rank: r, Ranks: ranks, Ports: client.Ports(), MTU: client.MTU(),
 			Health: func(plane int) error { _, err := client.Poll(plane); return err }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer transporttest.Close(t, e)
 		endpoints = append(endpoints, e)
 	}

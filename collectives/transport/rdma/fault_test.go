@@ -11,6 +11,7 @@ import (
 	"lightpath/collectives/transport/rdma/verbstest"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
+	"lightpath/internal/require"
 )
 
 // pair returns two ranks on one plane of a network.
@@ -80,9 +81,7 @@ func TestFailedQueuePair(t *testing.T) {
 	n, p, _ := pair(t, rdma.ListenOptions{})
 	push(t, p[0], 3, []byte("last words"))
 	_ = until(t, "drain", p[0].Drained)
-	if err := n.Fail(0x12, 19, 0x51); err != nil { // of rank 1
-		t.Fatal(err)
-	}
+	require.NoError(t, n.Fail(0x12, 19, 0x51)) // of rank 1
 	h, data, err := p[1].Peek(0)
 	if err != nil || h == nil || h.Offset != 3 || string(data) != "last words" {
 		t.Fatalf("%v %q %v", h, data, err)
@@ -105,9 +104,7 @@ func TestDrainedWaitsForAcknowledgement(t *testing.T) {
 			}
 		}
 		n.Hold(false)
-		if err := until(t, "drain", p[0].Drained); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, until(t, "drain", p[0].Drained))
 		if h, _, err := p[1].Peek(0); h == nil || err != nil {
 			t.Fatalf("frame %d has not arrived after Drained: %v", i, err)
 		}
@@ -139,17 +136,13 @@ func TestCreditIsNotExceeded(t *testing.T) {
 	}
 	_ = until(t, "frame", func() (bool, error) { h, _, err := p[1].Peek(0); return h != nil, err })
 	p[1].Release(0)
-	if err := until(t, "credit", func() (bool, error) { return push(t, p[0], sent, frame) != 0, nil }); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, until(t, "credit", func() (bool, error) { return push(t, p[0], sent, frame) != 0, nil }))
 }
 
 // receive waits for the next frame and releases it.
 func receive(t *testing.T, p transport.Plane, src int) {
 	t.Helper()
-	if err := until(t, "frame", func() (bool, error) { h, _, err := p.Peek(src); return h != nil, err }); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, until(t, "frame", func() (bool, error) { h, _, err := p.Peek(src); return h != nil, err }))
 	p.Release(src)
 }
 
@@ -165,9 +158,7 @@ func TestStagingSlotWaitsForCompletion(t *testing.T) {
 	for range 4 {
 		receive(t, p[1], 0)
 	}
-	if err := until(t, "credits", p[1].Drained); err != nil { // the credits have arrived
-		t.Fatal(err)
-	}
+	require.NoError(t, until(t, "credits", p[1].Drained)) // the credits have arrived
 	for range 100 {
 		if push(t, p[0], 4, frame) != 0 {
 			t.Fatal("a staging slot was reused before its request was complete")
@@ -258,9 +249,7 @@ func TestFrameSizeOfSoftRoCE(t *testing.T) {
 		{[]rdma.PlaneOptions{at(4096, false)}, 64<<10 + wire.HeaderSize},
 	} {
 		l, err := rdma.Listen(rdma.ListenOptions{Ranks: 2, Planes: c.planes})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := l.Addrs().Payload + wire.HeaderSize; got != c.size {
 			t.Errorf("frames of %d bytes, want %d", got, c.size)
 		}
@@ -274,9 +263,7 @@ func TestConnectErrors(t *testing.T) {
 	listen := func(rank, slots int) *rdma.Listener {
 		planes := []rdma.PlaneOptions{{n.Add("mem"), 1, -1}}
 		l, err := rdma.Listen(rdma.ListenOptions{Rank: rank, Ranks: 2, Slots: slots, Planes: planes})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return l
 	}
 	a, b := listen(0, 4), listen(1, 8)

@@ -15,6 +15,7 @@ import (
 	"lightpath/collectives/transport/rdma/verbstest"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
+	"lightpath/internal/require"
 	"lightpath/plans/circuit"
 )
 
@@ -47,9 +48,7 @@ func TestLostFrame(t *testing.T) {
 	for i := range 4 {
 		push(t, p[0], i, make([]byte, 8))
 	}
-	if err := waitFor(t, "first frame", e[1], peeks(e[1], 0)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, waitFor(t, "first frame", e[1], peeks(e[1], 0)))
 	if h, data, err := p[1].Peek(0); err != nil || h.Offset != 0 || len(data) != 8 {
 		t.Fatalf("%+v, %d bytes, %v", h, len(data), err)
 	}
@@ -67,9 +66,7 @@ func TestLostLastFrame(t *testing.T) {
 			n, p, e := pair(t, lossy)
 			push(t, p[0], 0, make([]byte, 8))
 			receive(t, p[1], 0)
-			if err := waitFor(t, "drain", e[0], p[0].Drained); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, waitFor(t, "drain", e[0], p[0].Drained))
 			n.Drop(func(src, _ uint32, _ uint64) bool { return src == 0x11 })
 			push(t, p[0], 1, make([]byte, 1<<10))
 			if waiting == "sender" {
@@ -134,9 +131,7 @@ func TestDrainedWaitsForConfirmation(t *testing.T) {
 		time.Sleep(100 * time.Microsecond)
 	}
 	n.HoldAcks(0)
-	if err := waitFor(t, "drain", e[0], p[0].Drained); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, waitFor(t, "drain", e[0], p[0].Drained))
 	for range 3 {
 		receive(t, p[1], 0)
 	}
@@ -168,9 +163,7 @@ func TestLostCountsAreRequested(t *testing.T) {
 		}
 		relay.open()
 		pushed := func() (bool, error) { return push(t, p[0], 2, make([]byte, 8)) > 0, nil }
-		if err := waitFor(t, "credit", e[0], pushed); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, waitFor(t, "credit", e[0], pushed))
 	}
 }
 
@@ -185,9 +178,7 @@ func newRelay(t *testing.T) *relay {
 	r := &relay{}
 	for i := range r.sockets {
 		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		r.sockets[i] = c
 	}
@@ -267,9 +258,7 @@ func TestCircuitsMoveAfterDrain(t *testing.T) {
 				for r := range ranks {
 					p := e[to[r]].Planes()[0]
 					for got := 0; got < 100<<10; {
-						if err := waitFor(t, "frame", e[to[r]], peeks(e[to[r]], r)); err != nil {
-							t.Fatal(err)
-						}
+						require.NoError(t, waitFor(t, "frame", e[to[r]], peeks(e[to[r]], r)))
 						h, data, _ := p.Peek(r)
 						if h.Epoch != uint32(round) {
 							t.Fatalf("frame of epoch %d in round %d", h.Epoch, round)
@@ -395,9 +384,7 @@ func TestStatuses(t *testing.T) {
 		n, p, e := pair(t, rdma.ListenOptions{})
 		n.Hold(true)
 		push(t, p[0], 0, make([]byte, 8))
-		if err := n.Fail(0x11, status, 0); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, n.Fail(0x11, status, 0))
 		err := waitFor(t, "failure", e[0], p[0].Drained)
 		wants(t, err, c.is, "rank 0, plane 0, epoch 7", "QP 0x11 to rank 1", c.says)
 		n.Hold(false)

@@ -7,6 +7,7 @@ import (
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/rdma/verbstest"
 	"lightpath/collectives/transport/transporttest"
+	"lightpath/internal/require"
 )
 
 // network returns a network. When the test ends, network checks that it was used correctly.
@@ -47,9 +48,7 @@ func connectWith(t testing.TB, devices [][]rdma.Device, o rdma.ListenOptions,
 			o.Planes = append(o.Planes, rdma.PlaneOptions{Device: d, Port: 1, GIDIndex: -1})
 		}
 		l, err := rdma.Listen(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		listeners[r], addrs[r] = l, l.Addrs()
 	}
 	endpoints := make([]transport.Endpoint, ranks)
@@ -59,9 +58,7 @@ func connectWith(t testing.TB, devices [][]rdma.Device, o rdma.ListenOptions,
 			known = edit(r, addrs)
 		}
 		e, err := rdma.Connect(l, rdma.Options{Addrs: known, Comm: 0xc0, Secret: [rdma.SecretSize]byte{7}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		endpoints[r] = e
 	}
 	return endpoints

@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
+	"lightpath/internal/require"
 )
 
 // TestLend checks that large payloads in registered memory are sent without a copy and all other payloads are copied,
@@ -22,9 +23,7 @@ func TestLend(t *testing.T) {
 		from, p := e[0].(*rdma.Endpoint), e[0].Planes()[1].(transport.Borrower)
 		mem := make([]byte, 300<<10)
 		release, err := from.Register(unsafe.Pointer(&mem[1]), uintptr(len(mem)-2))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		// lend sends payload on plane 1 and returns the last mark.
 		lend := func(payload []byte) (last uint64) {
 			for i := range payload {
@@ -32,7 +31,7 @@ func TestLend(t *testing.T) {
 			}
 			want, got := bytes.Clone(payload), []byte(nil)
 			sent := 0
-			if err := until(t, "exchange", func() (bool, error) {
+			require.NoError(t, until(t, "exchange", func() (bool, error) {
 				if sent < len(payload) {
 					k, mark, err := p.Lend(&wire.Header{Dst: 1, Plane: 1, Offset: uint64(sent)}, payload[sent:])
 					if err != nil {
@@ -49,9 +48,7 @@ func TestLend(t *testing.T) {
 					e[1].Planes()[1].Release(0)
 				}
 				return len(got) == len(want), err
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			if !bytes.Equal(got, want) {
 				t.Fatal("wrong bytes")
 			}
@@ -72,9 +69,7 @@ func TestLend(t *testing.T) {
 				t.Errorf("%s: %+v, want %+v; mark %d", name, now, want, mark)
 			}
 			returned := func() (bool, error) { m, err := p.Returned(1); return m >= mark, err }
-			if err := until(t, "Returned", returned); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, until(t, "Returned", returned))
 			clear(payload) // the network checks that the device no longer reads it
 		}
 		counted("all", mem[1:len(mem)-1], true)
@@ -130,9 +125,7 @@ func TestReturnedWaitsForCompletion(t *testing.T) {
 		}
 		time.Sleep(10 * time.Microsecond)
 	}
-	if err := n.Fail(0x11, rdma.AccessErr, 0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, n.Fail(0x11, rdma.AccessErr, 0))
 	err = until(t, "failure", func() (bool, error) { m, err := p.Returned(1); return m >= mark, err })
 	wants(t, err, rdma.ErrDevice, "REM_ACCESS_ERR")
 }

@@ -18,6 +18,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/internal/mesh"
 	"lightpath/collectives/transport/transporttest"
+	"lightpath/internal/require"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,15 +51,11 @@ func open(t testing.TB, o Options) []transport.Endpoint {
 	t.Helper()
 	o.Rank = 0
 	name, first, err := Create(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	endpoints := []transport.Endpoint{first}
 	for o.Rank = 1; o.Rank < o.Ranks; o.Rank++ {
 		e, err := Attach(name, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		endpoints = append(endpoints, e)
 	}
 	if left := segments(t, DefaultDir, name); len(left) != 0 {
@@ -70,9 +67,7 @@ func open(t testing.TB, o Options) []transport.Endpoint {
 func segments(t testing.TB, dir, pattern string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, pattern))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return found
 }
 
@@ -90,9 +85,7 @@ func TestConformance(t *testing.T) { transporttest.Run(t, suite()) }
 // TestProcesses runs random traffic between processes, which run this test binary.
 func TestProcesses(t *testing.T) {
 	name, e, err := Create(Options{Ranks: processRanks, Planes: processPlanes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer transporttest.Close(t, e)
 	var children []*exec.Cmd
 	var outputs []*strings.Builder
@@ -101,9 +94,7 @@ func TestProcesses(t *testing.T) {
 		cmd := exec.Command(os.Args[0], "-test.run=^$")
 		cmd.Env = append(os.Environ(), envName+"="+name, envRank+"="+strconv.Itoa(rank))
 		cmd.Stdout, cmd.Stderr = out, out
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cmd.Start())
 		children, outputs = append(children, cmd), append(outputs, out)
 	}
 	if err := runRank(e, 0); err != nil {
@@ -140,14 +131,10 @@ func TestAttachRefuses(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Ranks: 2, Planes: 1, Dir: dir, Budget: 1 << 20}
 	name, e, err := Create(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer transporttest.Close(t, e)
 	good, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", st.Mode(), err)
 	}
@@ -193,9 +180,7 @@ func TestAttachRefuses(t *testing.T) {
 				b = c.edit(b)
 			}
 			path := filepath.Join(dir, other)
-			if err := os.WriteFile(path, b, mode); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(path, b, mode))
 			defer os.Remove(path)
 			if _, err := Attach(file, opts); !errors.Is(err, ErrNotSegment) {
 				t.Errorf("err = %v", err)
@@ -228,15 +213,11 @@ func TestFullFileSystem(t *testing.T) {
 	}
 	dir := t.TempDir()
 	name, e, err := Create(Options{Ranks: 4, Planes: 2, Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Size() > room {
 		t.Errorf("size %v, %v", st.Size(), err)
 	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.Close())
 	room = 4096
 	if _, _, err := Create(Options{Ranks: 4, Planes: 2, Dir: dir}); !errors.Is(err, ErrNoSpace) {
 		t.Errorf("err = %v", err)
@@ -310,23 +291,17 @@ func TestBudget(t *testing.T) {
 func TestRemoveAbandoned(t *testing.T) {
 	dir := t.TempDir()
 	name, e, err := Create(Options{Ranks: 2, Planes: 1, Dir: dir, Budget: 1 << 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer transporttest.Close(t, e)
 	abandoned := namePrefix + strings.Repeat("a", 32)
 	young := namePrefix + strings.Repeat("b", 32)
 	stranger := namePrefix + "notes.txt"
 	for _, n := range []string{abandoned, young, stranger} {
-		if err := os.WriteFile(filepath.Join(dir, n), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, n), nil, 0o600))
 	}
 	old := time.Now().Add(-time.Hour)
 	for _, n := range []string{name, abandoned, stranger} {
-		if err := os.Chtimes(filepath.Join(dir, n), old, old); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chtimes(filepath.Join(dir, n), old, old))
 	}
 	removeAbandoned(dir)
 	for n, want := range map[string]bool{name: true, abandoned: false, young: true, stranger: true} {
@@ -343,9 +318,7 @@ func TestCloseUnmaps(t *testing.T) {
 		t.Fatal("no mapping of a segment before Close")
 	}
 	for _, x := range e {
-		if err := x.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, x.Close())
 	}
 	if n := mapped(t); n != 0 {
 		t.Errorf("%d mappings left", n)
@@ -380,9 +353,7 @@ func TestForkedChildrenDoNotMap(t *testing.T) {
 // mapped returns the number of mappings of segments in this process.
 func mapped(t *testing.T) (n int) {
 	f, err := os.Open("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if strings.Contains(lines.Text(), DefaultDir+"/"+namePrefix) {

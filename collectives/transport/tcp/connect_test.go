@@ -13,6 +13,7 @@ import (
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/transporttest"
+	"lightpath/internal/require"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,9 +26,7 @@ func TestConnectRejectsStrangers(t *testing.T) {
 	good := hello{comm: 5, ranks: 2, planes: 1, from: 1, to: 0}
 	seal := func(h hello, s [SecretSize]byte) []byte {
 		b, err := h.encode(s[:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return b
 	}
 	other := func(edit func(*hello)) []byte {
@@ -64,21 +63,15 @@ func TestConnectRejectsStrangers(t *testing.T) {
 		first <- outcome{e, err}
 	}(o)
 	silent, err := net.Dial("tcp", addrs[0]) // sends nothing and stays connected
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer silent.Close()
 	for name, b := range callers {
 		c, err := net.Dial("tcp", addrs[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := c.Write(b); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(30*time.Second)))
 		n, err := c.Read(make([]byte, replySize))
 		var timeout net.Error
 		if n != 0 || err == nil || errors.As(err, &timeout) && timeout.Timeout() {
@@ -88,9 +81,7 @@ func TestConnectRejectsStrangers(t *testing.T) {
 	}
 	o.Rank = 1
 	e1, err := Connect(limit(t), ls[1], o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer transporttest.Close(t, e1)
 	r := <-first
 	if r.err != nil {
@@ -221,9 +212,7 @@ func TestConnectTimeout(t *testing.T) {
 		transporttest.Close(t, e)
 	})
 	e, err := Connect(limit(t), ls[0], o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	transporttest.Close(t, e)
 	wg.Wait()
 
@@ -240,9 +229,7 @@ func TestConnectTimeout(t *testing.T) {
 // FuzzHello checks that only a hello with a valid HMAC decodes.
 func FuzzHello(f *testing.F) {
 	b, err := hello{comm: 1, ranks: 2, planes: 3, from: 1}.encode(secret[:])
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Add(b)
 	f.Add(b[:20])
 	f.Fuzz(func(t *testing.T, in []byte) {

@@ -18,6 +18,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
+	"lightpath/internal/require"
 
 	"golang.org/x/sys/unix"
 )
@@ -122,9 +123,7 @@ func guarded(t *testing.T, ranks, planes int, heartbeat time.Duration, r *relay,
 					continue
 				}
 				pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				fds[a][k][b], fds[b][k][a] = pair[0], pair[1]
 			}
 		}
@@ -138,22 +137,16 @@ func guarded(t *testing.T, ranks, planes int, heartbeat time.Duration, r *relay,
 			addrs = append(addrs, fmt.Sprintf("127.0.0.%d:0", k+1))
 		}
 		l, err := Listen(addrs...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ls[a] = l
 		o.Addrs = append(o.Addrs, l.Addr())
 	}
 	all := make([]*Endpoint, ranks)
 	for a := range all {
 		e, err := newEndpoint(a, fds[a])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		o.Rank = a
-		if err := newGuard(e, ls[a], &o); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, newGuard(e, ls[a], &o))
 		all[a] = e
 		t.Cleanup(func() { _ = e.Close() })
 	}
@@ -177,9 +170,7 @@ func collective(t *testing.T, all []*Endpoint, s *schedule.Schedule, count int64
 	t.Helper()
 	planes := len(all[0].planes)
 	progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, InPlace: inPlace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c := programtest.NewCase(s, count, 1, op)
 	var wg sync.WaitGroup
 	for r := range all {
@@ -226,9 +217,7 @@ func TestCutAnywhere(t *testing.T) {
 				name = algorithms[0]
 			}
 			s, err := schedule.Build(c, name, ranks, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			inPlace := rng.IntN(2) == 0
 			whole := &relay{limit: 1 << 40, cut: func() {}}
 			collective(t, guarded(t, ranks, planes, 10*time.Second, whole, Failover{}), s, count, inPlace, 1)
@@ -336,9 +325,7 @@ func TestStreamReturns(t *testing.T) {
 func TestMovesDuringCalls(t *testing.T) {
 	all := guarded(t, 2, 2, time.Hour, nil, Failover{})
 	s, err := schedule.Build(schedule.AllReduce, "ring", 2, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	stop := make(chan struct{})
 	var moves int
 	var wg sync.WaitGroup
@@ -423,9 +410,7 @@ func TestStrangersDuringResume(t *testing.T) {
 	at := all[0].guard.l.ls[0].Addr().String()
 	for i := range guardHandshakes + 20 {
 		c, err := net.Dial("tcp", at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer c.Close()
 		if i%2 == 0 {
 			_, _ = c.Write([]byte("GET / HTTP/1.1\r\n\r\n" + strings.Repeat(" ", helloSize)))

@@ -16,6 +16,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
+	"lightpath/internal/require"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,12 +40,8 @@ func until(t *testing.T, e transport.Endpoint, f func() error) error {
 func drop(t *testing.T, fd int) {
 	t.Helper()
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(unix.Dup3(ends[0], fd, unix.O_CLOEXEC), unix.Close(ends[0]), unix.Close(ends[1])); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(unix.Dup3(ends[0], fd, unix.O_CLOEXEC), unix.Close(ends[0]), unix.Close(ends[1])))
 }
 
 // TestConnectionReset checks that both ends of a reset connection return ErrPeerLost with the peer and the plane, that
@@ -52,9 +49,7 @@ func drop(t *testing.T, fd int) {
 func TestConnectionReset(t *testing.T) {
 	e := connect(t, "127.0.0.1:0", 3, 2)
 	cut := e[0].Planes()[1].(*plane).conns[2].fd
-	if err := unix.SetsockoptLinger(cut, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.SetsockoptLinger(cut, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}))
 	drop(t, cut) // resets the connection
 	for _, end := range []struct{ rank, peer int }{{0, 2}, {2, 0}} {
 		p := e[end.rank].Planes()[1].(transport.Lander)
@@ -173,9 +168,7 @@ func TestNoSIGPIPE(t *testing.T) {
 	if !errors.Is(err, transport.ErrPeerLost) {
 		t.Error(err)
 	}
-	if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil { // arrives after any SIGPIPE
-		t.Fatal(err)
-	}
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1)) // arrives after any SIGPIPE
 	if s := <-caught; s != syscall.SIGUSR1 {
 		t.Error(s)
 	}

@@ -12,6 +12,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
+	"lightpath/internal/require"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,13 +36,9 @@ func TestHostOfPeerIsLost(t *testing.T) {
 	for _, gone := range []int{0, 2} { // the root, from which the others receive, and the last rank
 		e := connect(t, "127.0.0.1:0", ranks, planes)
 		s, err := schedule.Build(schedule.Broadcast, "ring", ranks, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		vanish(t, e[gone])
 		const last = ranks - 1
 		rank := 1
@@ -51,9 +48,7 @@ func TestHostOfPeerIsLost(t *testing.T) {
 			call.Buffers[b] = exec.BufferOf(buffer)
 		}
 		var task exec.Task
-		if err := task.Bind(call); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, task.Bind(call))
 		err = exec.Run([]*exec.Task{&task}, &exec.Options{Timeout: 50 * time.Millisecond})
 		if !errors.Is(err, exec.ErrTimeout) || !strings.Contains(err.Error(), "receive from rank 0 (plane 0") {
 			t.Errorf("rank %d gone: %v", gone, err)

@@ -10,19 +10,16 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
+	"lightpath/internal/require"
 )
 
 // pair returns the endpoint of rank 0 of 2 and the peer's end of its only connection.
 func pair(t testing.TB) (transport.Endpoint, int) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	e, err := newEndpoint(0, [][]int{{-1, fds[0]}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		transporttest.Close(t, e)
 		_ = unix.Close(fds[1])
@@ -49,9 +46,7 @@ func TestBytewiseStream(t *testing.T) {
 		}
 		for {
 			h, data, err := p.Peek(1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if h == nil {
 				break
 			}
@@ -91,9 +86,7 @@ func TestTruncatedFrame(t *testing.T) {
 	if _, err := unix.Write(far, frame(wire.Header{Src: 1, Length: 5}, "hel")); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Shutdown(far, unix.SHUT_WR); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Shutdown(far, unix.SHUT_WR))
 	for {
 		h, _, err := e.Planes()[0].Peek(1)
 		if h != nil {
@@ -102,9 +95,7 @@ func TestTruncatedFrame(t *testing.T) {
 		if errors.Is(err, transport.ErrPeerLost) {
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 }
 
@@ -121,9 +112,7 @@ func TestEndWithLastFrame(t *testing.T) {
 	if _, err := unix.Write(far, frame(wire.Header{Src: 1, Length: 5}, "hello")); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Shutdown(far, unix.SHUT_WR); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Shutdown(far, unix.SHUT_WR))
 	if h, data, err := p.Peek(1); h == nil || string(data) != "hello" || err != nil {
 		t.Fatal(h, data, err)
 	}
@@ -172,13 +161,9 @@ func TestLandAfterPeek(t *testing.T) {
 // and few of a large frame, whose rest Land receives directly.
 func TestReceiveSizes(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	e, err := newEndpoint(0, [][]int{{-1, fds[0]}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer transporttest.Close(t, e)
 	defer func() { _ = unix.Close(fds[1]) }()
 	c, p := e.conns[0], e.planes[0].(transport.Lander)
@@ -201,9 +186,7 @@ func TestReceiveSizes(t *testing.T) {
 		}
 		for left := make([]byte, tc.size); len(left) > 0; {
 			n, err := p.Land(1, left)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			left = left[n:]
 		}
 	}
@@ -237,16 +220,12 @@ func TestArrivalOnAnotherConnectionWakes(t *testing.T) {
 	var near, far [3]int
 	for peer := 1; peer < 3; peer++ {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		near[peer], far[peer] = fds[0], fds[1]
 		defer func() { _ = unix.Close(fds[1]) }()
 	}
 	e, err := newEndpoint(0, [][]int{near[:]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer transporttest.Close(t, e)
 	peekNothing := func(src int) {
 		t.Helper()

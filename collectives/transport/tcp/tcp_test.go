@@ -14,6 +14,7 @@ import (
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/transporttest"
+	"lightpath/internal/require"
 )
 
 // Environment variable of a rank that runs in another process: see TestProcesses.
@@ -51,9 +52,7 @@ func listen(t testing.TB, host string, ranks int) ([]*Listener, []string) {
 	var addrs []string
 	for range ranks {
 		l, err := Listen(host)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = l.Close() }) // some tests have closed it before
 		ls, addrs = append(ls, l), append(addrs, l.Addr())
 	}
@@ -125,9 +124,7 @@ func TestOneRank(t *testing.T) {
 // reads the addresses of all ranks.
 func TestProcesses(t *testing.T) {
 	l, err := Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer transporttest.Close(t, l)
 	addrs := []string{l.Addr()}
 	var wait []func() error
@@ -136,21 +133,13 @@ func TestProcesses(t *testing.T) {
 		cmd := exec.Command(os.Args[0], "-test.run=^$")
 		cmd.Env = append(os.Environ(), envRank+"="+strconv.Itoa(rank))
 		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
 		lines := bufio.NewReader(out)
 		addr, err := lines.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		addrs = append(addrs, strings.TrimSpace(addr))
 		table = append(table, func(s string) error { _, err := fmt.Fprintln(in, s); return err })
 		wait = append(wait, func() error {
@@ -162,9 +151,7 @@ func TestProcesses(t *testing.T) {
 		})
 	}
 	for _, tell := range table {
-		if err := tell(strings.Join(addrs, " ")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, tell(strings.Join(addrs, " ")))
 	}
 	if err := runRank(l, 0, addrs); err != nil {
 		t.Errorf("rank 0: %v", err)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/kernel"
 	"lightpath/plans/fabric"
 )
@@ -26,13 +27,9 @@ func KernelFabric(t testing.TB, ranks, planes int, rate string, forwarding bool)
 		text += fmt.Sprintf("  - {name: plane%d, bandwidth: %s, ocs: ocs0, interface: p%d}\n", j, rate, j)
 	}
 	f, err := fabric.Decode([]byte(text + "ocs:\n  - {name: ocs0, driver: emulator, reconfig: 2ms}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s, down, err := kernel.Temporary(f, kernel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := down(); err != nil {
 			t.Error(err)

@@ -10,6 +10,7 @@ import (
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
+	"lightpath/internal/require"
 )
 
 // Config describes an implementation to the suite.
@@ -85,9 +86,7 @@ func poll(t testing.TB, e transport.Endpoint, f func() (bool, error)) {
 	for start := time.Now(); time.Since(start) < time.Minute; {
 		armed := e.Arm()
 		done, err := f()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if done {
 			return
 		}
@@ -262,9 +261,7 @@ func (c Config) testCloseWhileWaiting(t *testing.T) {
 		started, done := make(chan struct{}), make(chan struct{})
 		go func() { close(started); e[0].Wait(armed, time.Hour); close(done) }()
 		<-started
-		if err := e[0].Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, e[0].Close())
 		<-done
 		e[0].Wake()
 	}
@@ -272,9 +269,7 @@ func (c Config) testCloseWhileWaiting(t *testing.T) {
 
 func (c Config) testClosed(t *testing.T) {
 	e := c.open(t, 2, 1)
-	if err := e[0].Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e[0].Close())
 	p := e[0].Planes()[0]
 	h := c.header(0, 0, 1, 0)
 	if n, err := p.TrySend(&h, []byte("x")); n != 0 || !errors.Is(err, transport.ErrClosed) {
@@ -311,9 +306,7 @@ func (c Config) testPeerLoss(t *testing.T) {
 	e := c.open(t, 3, 1)
 	last := []byte("last words")
 	c.send(t, e[1], 0, 1, 0, last)
-	if err := e[1].Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e[1].Close())
 	got := make([]byte, len(last))
 	receive(t, e[0], 0, 1, got)
 	if string(got) != string(last) {

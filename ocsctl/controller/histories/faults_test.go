@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -183,7 +184,33 @@ type polled struct{ controller.Device }
 // disk is what the journal has. It outlives controllers.
 type disk struct {
 	dice   *dice
+	faults troubles
 	planes []journal.State
+	backup []journal.State // an earlier state
+}
+
+// troubles are the chances, in percent, of faults of the journal.
+type troubles struct {
+	cut    int // per rule: a partition. The journal gets no more writes
+	slow   int // per write: it takes longer than the controller waits
+	refuse int // per write: it fails
+	silent int // per write: its answer is lost
+	lose   int // per takeover: acknowledged writes are lost, as if the store was restored from a backup
+}
+
+// some is a mix of troubles in which controllers lose nothing that they have acknowledged.
+var some = troubles{cut: 50, slow: 1, refuse: 2, silent: 2}
+
+// save makes a backup of the disk.
+func (d *disk) save() { d.backup = slices.Clone(d.planes) }
+
+// lose goes back to the backup, or does nothing. It reports whether it did.
+func (d *disk) lose() bool {
+	if d.backup == nil || !d.dice.percent(d.faults.lose) {
+		return false
+	}
+	copy(d.planes, d.backup)
+	return true
 }
 
 // pen is the journal of one controller. It writes the states of all planes together, some time after they changed. It
@@ -242,8 +269,8 @@ func (p *pen) change(answer func(error), apply func()) {
 
 func (p *pen) write() {
 	for range p.wake {
-		delay := p.disk.dice.upTo(200 * time.Microsecond)
-		if p.disk.dice.percent(1) {
+		delay, faults := p.disk.dice.upTo(200*time.Microsecond), &p.disk.faults
+		if p.disk.dice.percent(faults.slow) {
 			delay = 2 * journalTimeout
 		}
 		time.Sleep(delay)
@@ -258,9 +285,9 @@ func (p *pen) write() {
 		switch fate := p.disk.dice.n(100); {
 		case p.over:
 			err = controller.ErrNotLeader
-		case fate < 2:
+		case fate < faults.refuse:
 			err = errors.New("the disk refuses")
-		case fate < 4:
+		case fate < faults.refuse+faults.silent:
 			p.lost = append(p.lost, answers...)
 			answers = nil
 			fallthrough

@@ -30,6 +30,35 @@ func TestHistories(t *testing.T) {
 	t.Logf("%d operations of %d seeds", total, seeds)
 }
 
+// TestFaults checks histories in which the journal often has one kind of fault. In all of them, and in TestHistories,
+// each rule ends with a lost lease: the journal refuses the writes of a controller that still answers.
+func TestFaults(t *testing.T) {
+	for name, faults := range map[string]troubles{
+		"partition":                {cut: 100},
+		"slow writes":              {slow: 10},
+		"refused writes":           {refuse: 15},
+		"lost answers":             {silent: 15},
+		"lost acknowledged writes": {lose: 70},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found := 0
+			for seed := range uint64(4) {
+				w := newWorld(t, 100+seed)
+				w.disk.faults = faults
+				w.run(4, 60)
+				found += int(w.behind.Load())
+				if why := check(w); why != "" {
+					t.Errorf("seed %d: %s", w.seed, why)
+				}
+			}
+			if faults.lose > 0 && found == 0 {
+				t.Error("no plane went out of service because ranks knew more than the journal")
+			}
+		})
+	}
+}
+
 // check returns "" if a history is linearizable. Otherwise it draws the history and says where no order explains it.
 func check(w *world) string {
 	m, all := rules{w.config.Forgive}.model(), w.history()

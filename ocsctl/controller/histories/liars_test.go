@@ -2,6 +2,7 @@ package histories
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/anishathalye/porcupine"
@@ -27,11 +28,17 @@ func TestLiars(t *testing.T) {
 		"accepts past epochs": func(c controller.Controller) controller.Controller {
 			return &liar{Controller: c, accepts: true}
 		},
+		"uses epochs again that the journal has lost": func(c controller.Controller) controller.Controller {
+			return deaf{c}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(seeds) {
 				w := newWorld(t, seed)
 				w.between = lie
+				if strings.Contains(name, "lost") {
+					w.disk.faults.lose = 100
+				}
 				w.run(3, 60)
 				if porcupine.CheckOperationsTimeout(rules{w.config.Forgive}.model(), w.history(), patience) == porcupine.Illegal {
 					return
@@ -40,6 +47,14 @@ func TestLiars(t *testing.T) {
 			t.Errorf("not found with %d seeds", seeds)
 		})
 	}
+}
+
+// deaf ignores the epochs that ranks know.
+type deaf struct{ controller.Controller }
+
+func (d deaf) Attach(s controller.Sink, o controller.AttachOptions) (controller.Attachment, error) {
+	o.Known = nil
+	return d.Controller.Attach(s, o)
 }
 
 type hastySet struct{ controller.Controller }

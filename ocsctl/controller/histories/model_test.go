@@ -55,10 +55,11 @@ type input struct {
 	holder uint64
 	epoch  uint32
 	target string   // a map, see key
-	text   string   // of disable
+	text   string   // of disable; of takeover, if lost is set: why the plane is disabled
 	moves  []string // of takeover: targets of moves that the controller before may have begun
 	busy   bool     // of acquire: an operator's change of the plane overlaps
 	shared bool     // of published and takeover: a rank was told the same
+	lost   bool     // of takeover: the journal has lost changes that it had acknowledged
 }
 
 // output is an answer or an observation.
@@ -175,8 +176,18 @@ func answered(s state, a answer, effect []state) []state {
 	return []state{s}
 }
 
+// caughtUp returns s with the epoch at which an operator changes the plane. If ranks know a newer epoch, the plane must
+// be out of service at that epoch, unless its device had not reported its map: then ok is false.
+func (s state) caughtUp() (next state, ok bool) {
+	if ok = !s.behind() || s.health == unread; ok {
+		s.epoch = max(s.epoch, s.known)
+	}
+	return s, ok
+}
+
 func (r rules) set(s state, in input) []state {
-	if s.holder != 0 || s.behind() {
+	s, ok := s.caughtUp()
+	if s.holder != 0 || !ok {
 		return nil
 	}
 	s.epoch++
@@ -188,10 +199,11 @@ func enabled(s state, a answer) []state {
 	if s.health == well {
 		return []state{commanded(s, "", a)}
 	}
-	if s.holder != 0 || s.behind() {
+	late := s.health == unread && !s.behind()
+	s, ok := s.caughtUp()
+	if s.holder != 0 || !ok {
 		return nil
 	}
-	late := s.health == unread
 	s.epoch++
 	s.health, s.m, s.grace, s.moved = well, "", false, false
 	next := []state{commanded(s, "", a)}
@@ -281,6 +293,7 @@ func seen(s state, o output) []state {
 // published compares a plane with what an observer was told. A plane may fail at any time. It returns by itself only
 // if Config says so, after a fault of its ranks, or when its device reports its map after a takeover.
 func (r rules) published(s state, in input, o output) []state {
+	at, caughtUp := s.caughtUp()
 	switch {
 	case o.health == well && o.actual != "" && o.actual != o.m:
 		return nil
@@ -288,15 +301,16 @@ func (r rules) published(s state, in input, o output) []state {
 		if o.epoch != s.epoch || s.m != "" && o.m != s.m {
 			return nil
 		}
-	case o.health != well && o.epoch != s.epoch && !(s.behind() && o.epoch == s.known) &&
-		!(s.health == unread && o.epoch == s.epoch+1):
+	case o.health != well && (o.epoch < s.epoch || o.epoch > max(s.epoch, s.known)) &&
+		(s.health != unread || o.epoch != s.epoch+1):
 		return nil
 	case o.health != well && (s.health == well || s.health == unread):
 		s.health = o.health
 	case o.health != well:
 	case s.health == unread && (o.epoch == s.epoch || o.epoch == s.epoch+1):
 		s.moved = true
-	case (s.health == byRank || r.forgive) && o.epoch == s.epoch+1:
+	case (s.health == byRank || r.forgive) && caughtUp && (o.epoch == at.epoch+1 ||
+		s.health == unread && o.epoch == at.epoch+2): // the journal's last move may have ended
 		s.moved = false
 	default:
 		return nil
@@ -313,10 +327,13 @@ func (r rules) published(s state, in input, o output) []state {
 
 // taken compares a plane with what the next controller makes of it.
 func taken(s state, in input, o output) []state {
-	if !continues(s, in.moves, o) {
+	entries := strings.Split(s.offs, entryEnd)
+	switch {
+	case in.lost:
+		entries = []string{in.text}
+	case !continues(s, in.moves, o):
 		return nil
 	}
-	entries := strings.Split(s.offs, entryEnd)
 	s.epoch, s.m, s.health, s.holder, s.grace = o.epoch, o.m, o.health, 0, true
 	if in.shared {
 		s.known = max(s.known, o.epoch)

@@ -42,12 +42,20 @@ type world struct {
 	between func(controller.Controller) controller.Controller
 
 	clock   atomic.Int64 // of the history: it counts starts and ends of operations
+	behind  atomic.Int64 // publications of planes whose journal has lost changes
 	mu      sync.Mutex
 	changed *sync.Cond
 	now     *life // nil before the first controller
 	over    bool
 	ops     []operation
 	told    map[news]bool
+	maps    map[planeMap]bool
+}
+
+// planeMap is the map of a plane in service at an epoch.
+type planeMap struct {
+	plane int
+	controller.PastMap
 }
 
 // news is a publication that a rank got.
@@ -66,6 +74,7 @@ type life struct {
 	stall  int64         // the journal stalls when so many requests are left; -1: it does not
 	ending chan struct{} // closed when none is left
 	closed int64         // when it had ended, on the history's clock
+	lost   []string      // the journal had lost changes before: by plane, why the plane is disabled
 }
 
 // operation is part of a history.
@@ -87,9 +96,10 @@ const (
 
 func newWorld(t *testing.T, seed uint64) *world {
 	at := circuit.Shift(ports, 1)
-	w := &world{t: t, seed: seed, panel: newPanel(seed, at, planes), told: map[news]bool{}}
+	w := &world{t: t, seed: seed, panel: newPanel(seed, at, planes), told: map[news]bool{},
+		maps: map[planeMap]bool{}}
 	w.changed = sync.NewCond(&w.mu)
-	w.disk = &disk{dice: newDice(seed, 2), planes: make([]journal.State, planes)}
+	w.disk = &disk{dice: newDice(seed, 2), faults: some, planes: make([]journal.State, planes)}
 	for j := range w.disk.planes {
 		w.disk.planes[j].Baseline(controller.Recovered{Map: at})
 	}
@@ -131,9 +141,18 @@ func (w *world) run(controllers, requests int) {
 
 // rule starts a controller, and ends it after a number of requests of operators.
 func (w *world) rule(number, requests int) {
-	l := &life{number: number, pen: w.disk.open(), ending: make(chan struct{})}
+	l := &life{number: number, ending: make(chan struct{})}
+	if w.disk.lose() {
+		for j := range w.disk.planes {
+			l.lost = append(l.lost, w.disk.planes[j].Disabled)
+		}
+	}
+	if number%2 == 1 {
+		w.disk.save()
+	}
+	l.pen = w.disk.open()
 	l.left.Store(int64(requests/2 + w.disk.dice.n(requests)))
-	if l.stall = -1; w.disk.dice.percent(50) {
+	if l.stall = -1; w.disk.dice.percent(w.disk.faults.cut) {
 		l.stall = 10
 	}
 	c := w.config
@@ -151,6 +170,7 @@ func (w *world) rule(number, requests int) {
 	if _, err := l.core.Attach(sees, controller.AttachOptions{Port: -1}); err != nil {
 		w.t.Fatal(err)
 	}
+	w.checkPast(l)
 	l.api = l.core
 	if w.between != nil {
 		l.api = w.between(l.core)
@@ -164,6 +184,23 @@ func (w *world) rule(number, requests int) {
 	l.core.Close()
 	l.closed = w.tick()
 	w.panel.interrupt()
+}
+
+// checkPast checks the maps that a controller knows of earlier epochs.
+func (w *world) checkPast(l *life) {
+	s, err := l.core.Snapshot()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for j := range s.Planes {
+		for _, p := range s.Planes[j].Past {
+			if !w.maps[planeMap{j, p}] {
+				w.t.Errorf("seed %d: controller %d: plane %d had no such map at epoch %d", w.seed, l.number, j, p.Epoch)
+			}
+		}
+	}
 }
 
 // requested counts a request of an operator. The last one cuts the journal at once, so that its answer may be ahead of
@@ -226,8 +263,14 @@ func (o *observer) Changed(plane int, epoch uint32, m circuit.Permutation, fault
 	out := output{epoch: epoch, m: key(m), actual: o.world.panel.actual(plane)}
 	switch {
 	case fault == nil:
+		o.world.mu.Lock()
+		o.world.maps[planeMap{plane, controller.PastMap{Epoch: epoch, Digest: m.Digest()}}] = true
+		o.world.mu.Unlock()
 	case strings.Contains(fault.Error(), "has not reported its map"):
 		out.health = unread
+	case strings.Contains(fault.Error(), "the journal has lost changes"):
+		o.world.behind.Add(1)
+		out.health = broken
 	case errors.Is(fault, ocsctl.ErrConflict) || errors.Is(fault, ocsctl.ErrPortLost):
 		out.health = byRank
 	default:
@@ -256,6 +299,9 @@ func (w *world) history() []porcupine.Operation {
 					x.call < o.end && o.call < x.until()
 			}
 		case o.in.kind == takeover:
+			if o.life.lost != nil {
+				o.in.lost, o.in.text = true, o.life.lost[o.in.plane]
+			}
 			for _, x := range ops {
 				if x.in.plane == o.in.plane && x.life.number == o.life.number-1 && (x.in.kind == set || x.in.kind == move) &&
 					x.out.answer != done {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,6 +42,7 @@ type planeValue struct {
 	Intent   *intentValue        `json:"intent,omitempty"`
 	Failed   bool                `json:"failed,omitempty"`
 	Disabled string              `json:"disabled,omitempty"`
+	Past     []pastValue         `json:"past,omitempty"`
 	Name     string              `json:"controller"`
 	Token    uint64              `json:"token"`
 	Time     time.Time           `json:"time"`
@@ -49,6 +51,12 @@ type planeValue struct {
 type intentValue struct {
 	Epoch uint32              `json:"epoch"`
 	To    circuit.Permutation `json:"to"`
+}
+
+// pastValue is a controller.PastMap.
+type pastValue struct {
+	Epoch  uint32 `json:"epoch"`
+	Digest string `json:"digest"`
 }
 
 // PlaneKey names the state of a plane in a store.
@@ -117,6 +125,9 @@ func EncodePlane(j int, s *State, by Author) ([]byte, error) {
 	if s.Intent != nil {
 		v.Intent = &intentValue{Epoch: s.Intent.Epoch, To: s.Intent.To}
 	}
+	for _, p := range s.Past {
+		v.Past = append(v.Past, pastValue{p.Epoch, digestText(p.Digest)})
+	}
 	return Encode(v)
 }
 
@@ -125,8 +136,10 @@ func digest(m circuit.Permutation) string {
 	if m == nil {
 		return ""
 	}
-	return fmt.Sprintf("%016x", m.Digest())
+	return digestText(m.Digest())
 }
+
+func digestText(d uint64) string { return fmt.Sprintf("%016x", d) }
 
 // DecodePlane reads the state of the plane that key names. It checks that maps are valid, but not their number of
 // ports; see [State.Fits].
@@ -143,6 +156,13 @@ func DecodePlane(key string, data []byte) (j int, s State, err error) {
 	}
 	if v.Intent != nil {
 		s.Intent = &controller.Intent{Plane: v.Plane, Epoch: v.Intent.Epoch, To: v.Intent.To}
+	}
+	for i, p := range v.Past {
+		d, err := strconv.ParseUint(p.Digest, 16, 64)
+		if err != nil || digestText(d) != p.Digest {
+			return 0, s, fmt.Errorf("journal: %s: past[%d].digest: %q: %w", key, i, p.Digest, ErrCorrupt)
+		}
+		s.Past = append(s.Past, controller.PastMap{Epoch: p.Epoch, Digest: d})
 	}
 	return v.Plane, s, nil
 }

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -12,12 +13,11 @@ import (
 func FuzzPlane(f *testing.F) {
 	for _, s := range []State{
 		{Reserved: 1}, {Epoch: 3, Reserved: 9, Revision: 2, Map: circuit.Shift(4, 1), Failed: true, Disabled: "x"},
+		{Epoch: 3, Reserved: 9, Map: circuit.Shift(4, 1), Past: []controller.PastMap{{Epoch: 2, Digest: 1}, {Epoch: 3, Digest: 5}}},
 		{Reserved: 9, Map: circuit.AllDark(2), Intent: &controller.Intent{Plane: 1, Epoch: 3, To: circuit.Shift(2, 1)}},
 	} {
 		value, err := EncodePlane(1, &s, Author{"a", 5})
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(value)
 	}
 	f.Add([]byte(`{"version":1,"plane":1,"map":[0,0]}`))
@@ -31,9 +31,7 @@ func FuzzPlane(f *testing.F) {
 			t.Fatalf("took plane %d: %+v", j, s)
 		}
 		value, err := EncodePlane(j, &s, Author{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, again, err := DecodePlane(PlaneKey(1), value); err != nil || !reflect.DeepEqual(s, again) {
 			t.Fatalf("%+v became %+v: %v", s, again, err)
 		}

@@ -1,6 +1,8 @@
 package journal
 
 import (
+	"slices"
+
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -19,7 +21,13 @@ type State struct {
 	Intent   *controller.Intent
 	Failed   bool
 	Disabled string // why an operator disabled the plane; "": not disabled
+	// Past lists the last epochs that began with a move, the newest last; nothing from before a failure. It is never
+	// changed in place.
+	Past []controller.PastMap
 }
+
+// maxPast bounds State.Past. A rank misses epochs only if they move no circuit of its port.
+const maxPast = 16
 
 // Recorded reports whether the plane has a record.
 func (s *State) Recorded() bool { return s.Map != nil || s.Intent != nil || s.Reserved != 0 }
@@ -28,7 +36,8 @@ func (s *State) Recorded() bool { return s.Map != nil || s.Intent != nil || s.Re
 // the one after its intent, since only intents advance it. A failed plane may have been restored several times since,
 // and a restore does not wait for a write: it starts at the reserved mark.
 func (s *State) Recovered() controller.Recovered {
-	r := controller.Recovered{Epoch: s.Epoch, Map: s.Map, Intent: s.Intent, Failed: s.Failed, Disabled: s.Disabled}
+	r := controller.Recovered{Epoch: s.Epoch, Map: s.Map, Intent: s.Intent, Failed: s.Failed, Disabled: s.Disabled,
+		Past: s.Past}
 	if s.Intent != nil {
 		r.Epoch = max(r.Epoch, s.Intent.Epoch+1)
 		if r.Map == nil { // only the target of the intent is known
@@ -56,6 +65,9 @@ func (s *State) Apply(e *controller.Event) (changed bool) {
 	switch e.Kind {
 	case controller.Switched:
 		s.moved(e.To)
+		s.Past = append(slices.Clone(s.Past[max(0, len(s.Past)+1-maxPast):]), controller.PastMap{
+			Epoch: e.Epoch, Digest: e.To.Digest(),
+		})
 		if s.Intent != nil && s.Intent.Epoch < e.Epoch {
 			s.Intent = nil
 		}
@@ -63,11 +75,11 @@ func (s *State) Apply(e *controller.Event) (changed bool) {
 		return true
 	case controller.Failed:
 		changed = changed || !s.Failed
-		s.Failed = true
+		s.Failed, s.Past = true, nil
 	case controller.Restored:
 		// The controller has read the plane's map, so the intent has no more meaning. A disabled plane stays so.
 		s.moved(e.To)
-		s.Intent, s.Failed = nil, false
+		s.Intent, s.Failed, s.Past = nil, false, nil
 		return true
 	case controller.Commanded: // Err: why it is disabled
 		changed = changed || s.Disabled != e.Err

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/ocsctl/controller/lead"
@@ -119,24 +121,13 @@ func run(t *testing.T, s journal.Store, d controller.Device, change func(*lead.O
 		change(&o)
 	}
 	r, err := lead.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	stop = sync.OnceValue(func() error { cancel(); return <-ended })
 	t.Cleanup(func() { _ = stop() })
 	return r, stop
-}
-
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
 }
 
 func rules(r *lead.Runner) bool {
@@ -161,18 +152,14 @@ func TestRule(t *testing.T) {
 		o.OnEnd = func() { ended <- struct{}{} }
 	})
 	first := <-shown
-	await(t, "the runner has the core", func() bool { return rules(r) })
+	await.Until(t, "the runner has the core", func() bool { return rules(r) })
 	if c, name := r.Controller(); c != controller.Controller(first) || name != "a" {
 		t.Fatalf("the controller is %v, %q", c, name)
 	}
 	l := <-s.rules
-	await(t, "the journal knows where the plane is", func() bool { return l.lastBase().Equal(circuit.Shift(ports, 1)) })
-	if err := first.Set(0, circuit.Shift(ports, 2), "ann"); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Resign(t.Context()); err != nil { // or its lease runs out
-		t.Fatal(err)
-	}
+	await.Until(t, "the journal knows where the plane is", func() bool { return l.lastBase().Equal(circuit.Shift(ports, 1)) })
+	require.NoError(t, first.Set(0, circuit.Shift(ports, 2), "ann"))
+	require.NoError(t, l.Resign(t.Context())) // or its lease runs out
 	if err := <-hidden; err != nil {
 		t.Fatalf("front ends were stopped after the core: %v", err)
 	}
@@ -189,9 +176,7 @@ func TestRule(t *testing.T) {
 		snap.Token != (<-s.rules).Token() {
 		t.Fatalf("%+v, %v", snap, err)
 	}
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, stop())
 	if rules(r) || s.Leader() != (journal.Leader{}) {
 		t.Error("rules after the end")
 	}
@@ -205,7 +190,7 @@ func TestRule(t *testing.T) {
 func TestCoreGivesUp(t *testing.T) {
 	s, d := newStore(), &device{at: circuit.Shift(ports, 1)}
 	r, _ := run(t, s, d, nil)
-	await(t, "rules", func() bool { return rules(r) })
+	await.Until(t, "rules", func() bool { return rules(r) })
 	l := <-s.rules
 	d.set(func() { d.deposed = true })
 	c, _ := r.Controller()
@@ -221,7 +206,7 @@ func TestCoreGivesUp(t *testing.T) {
 func TestLate(t *testing.T) {
 	s, d := newStore(), &device{at: circuit.Shift(ports, 1)}
 	r, _ := run(t, s, d, nil)
-	await(t, "rules", func() bool { return rules(r) })
+	await.Until(t, "rules", func() bool { return rules(r) })
 	l := <-s.rules
 	l.mu.Lock()
 	l.late = true
@@ -242,17 +227,15 @@ func TestLate(t *testing.T) {
 func TestNothingKnown(t *testing.T) {
 	s, d := newStore(), &device{at: circuit.Shift(ports, 1), silent: true}
 	r, _ := run(t, s, d, nil)
-	await(t, "rules", func() bool { return rules(r) })
+	await.Until(t, "rules", func() bool { return rules(r) })
 	l := <-s.rules
 	if m := l.lastBase(); m != nil {
 		t.Fatalf("the journal was told %v", m)
 	}
 	d.set(func() { d.silent = false })
 	c, _ := r.Controller()
-	if err := c.Set(0, circuit.Shift(ports, 3), "ann"); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the journal knows", func() bool { return l.lastBase().Equal(circuit.Shift(ports, 3)) })
+	require.NoError(t, c.Set(0, circuit.Shift(ports, 3), "ann"))
+	await.Until(t, "the journal knows", func() bool { return l.lastBase().Equal(circuit.Shift(ports, 3)) })
 }
 
 // TestErrors: what trying again would not mend ends Run, and the rule.
@@ -272,9 +255,7 @@ func TestErrors(t *testing.T) {
 		}}
 		change(&o)
 		r, err := lead.New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if err := r.Run(t.Context()); !errors.Is(err, broken) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -339,14 +320,12 @@ func TestWaitsOnlyForRanks(t *testing.T) {
 	rule := <-s.rules
 	next := func() *controller.Core {
 		t.Helper()
-		if err := rule.Resign(t.Context()); err != nil { // or its lease runs out
-			t.Fatal(err)
-		}
+		require.NoError(t, rule.Resign(t.Context())) // or its lease runs out
 		rule = <-s.rules
 		return <-shown
 	}
 	<-shown
-	await(t, "the journal knows where the plane is", func() bool { return rule.lastBase() != nil })
+	await.Until(t, "the journal knows where the plane is", func() bool { return rule.lastBase() != nil })
 	second := next()
 	if err := second.Set(0, circuit.Shift(ports, 2), "ann"); err != nil {
 		t.Errorf("no rank was there: %v", err)
@@ -359,10 +338,8 @@ func TestWaitsOnlyForRanks(t *testing.T) {
 		t.Errorf("port 2 had a rank: %v", err)
 	}
 	a, err := third.Attach(sink{}, controller.AttachOptions{Port: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	await(t, "all ranks are back", func() bool { return third.Set(0, circuit.Shift(ports, 3), "ann") == nil })
+	require.NoError(t, err)
+	await.Until(t, "all ranks are back", func() bool { return third.Set(0, circuit.Shift(ports, 3), "ann") == nil })
 	a.Detach(true)
 	if err := next().Set(0, circuit.Shift(ports, 1), "ann"); err != nil {
 		t.Errorf("the rank had left: %v", err)

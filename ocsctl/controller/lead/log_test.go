@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller/journal/file"
 	"lightpath/ocsctl/controller/lead"
 	"lightpath/plans/circuit"
@@ -63,9 +65,7 @@ func TestLog(t *testing.T) {
 	var stops [2]func() error
 	for i, name := range []string{"first", "second"} {
 		s, err := file.Open(file.Config{Name: name, Dir: dir, Address: name + ":7443"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { s.Close() }) //nolint:errcheck // nothing is left to write
 		runners[i], stops[i] = run(t, s, d, func(o *lead.Options) {
 			o.Logger = slog.New(slog.NewTextHandler(&books[i], nil))
@@ -77,30 +77,22 @@ func TestLog(t *testing.T) {
 	books[0].has(t, "INFO", "plane is in service", "plane=p", "taken as found")
 	books[1].has(t, "INFO", "standing by", `"in charge"=first`, "address=first:7443", "token=1")
 	core, _ := runners[0].Controller()
-	if err := core.Disable(0, "fibre work", "ann"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, core.Disable(0, "fibre work", "ann"))
 	books[0].has(t, "WARN", "plane was disabled", "plane=p", "disabled by ann: fibre work")
-	if err := core.Set(0, circuit.Shift(ports, 2), "ann"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, core.Set(0, circuit.Shift(ports, 2), "ann"))
 	books[0].has(t, "INFO", "plane was set", "plane=p", "by=ann")
-	if err := stops[0](); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, stops[0]())
 	books[0].has(t, "WARN", "not in charge any more")
 	books[1].has(t, "INFO", "in charge", "token=2")
 	books[1].has(t, "WARN", "plane is out of service", "plane=p", "disabled by ann: fibre work")
-	await(t, "the second controller has a core", func() bool { return rules(runners[1]) })
+	await.Until(t, "the second controller has a core", func() bool { return rules(runners[1]) })
 	core, _ = runners[1].Controller()
 	d.set(func() { d.at = circuit.Shift(ports, 3) })
 	if err := core.Enable(0, "bob"); err == nil {
 		t.Error("enabled a plane that has drifted")
 	}
 	d.set(func() { d.at = circuit.Shift(ports, 2) })
-	if err := core.Enable(0, "bob"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, core.Enable(0, "bob"))
 	books[1].has(t, "INFO", "plane was enabled", "plane=p", "by=bob")
 	if n := books[1].has(t, "standing by"); n != 1 {
 		t.Errorf("%d lines say for which controller it stands by", n)

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/ocsctl/controller/lead"
@@ -63,5 +64,5 @@ func TestStandby(t *testing.T) {
 	<-building
 	says(journal.Leader{Name: "ctl1", Address: "localhost:7501", Token: 1}, "it takes over at this moment", "")
 	close(built)
-	await(t, "it is in charge", func() bool { return rules(r) })
+	await.Until(t, "it is in charge", func() bool { return rules(r) })
 }

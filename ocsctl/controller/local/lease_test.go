@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
@@ -21,9 +23,7 @@ func TestHoldersDoNotDeadlock(t *testing.T) {
 	var mu sync.Mutex
 	var inUse uint64
 	for i, m := range masks {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for k := range 60 {
 				mask := m[k%3]
 				if _, err := cs[i].Acquire(mask, uint64(i)); err != nil {
@@ -43,7 +43,7 @@ func TestHoldersDoNotDeadlock(t *testing.T) {
 					t.Error(err)
 				}
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	if _, err := cs[0].Acquire(3, 9); err != nil {
@@ -59,9 +59,7 @@ func TestHoldersDoNotDeadlock(t *testing.T) {
 func TestPlaneDownAndBack(t *testing.T) {
 	s := start(t)
 	cs := dialAll(t, s)
-	if err := s.core.Disable(1, "cleaning", "ann"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.core.Disable(1, "cleaning", "ann"))
 	if mask, err := cs[0].Acquire(3, 7); err != nil || mask != 1 {
 		t.Errorf("%#x, %v", mask, err)
 	}
@@ -75,15 +73,13 @@ func TestPlaneDownAndBack(t *testing.T) {
 		t.Errorf("who uses a plane that is disabled may go on: %v", err)
 	}
 	for p, target := range []circuit.Permutation{circuit.Shift(4, 2), circuit.Shift(4, 3)} {
-		if err := cs[p].Post(0, 0, holder, target); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cs[p].Post(0, 0, holder, target))
 	}
 	failsWith(t, cs[2], 0, ocsctl.ErrConflict)
 	if err := cs[0].Release(1, 7); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the plane is free", func() bool {
+	await.Until(t, "the plane is free", func() bool {
 		err := s.core.Enable(0, "ann")
 		if err != nil && !errors.Is(err, controller.ErrHeld) {
 			t.Fatal(err)
@@ -109,20 +105,16 @@ func TestGrantIsAnOrder(t *testing.T) {
 			memory++
 			asked <- err
 		}()
-		eventually(t, "the second waits", func() bool {
+		await.Until(t, "the second waits", func() bool {
 			st, err := s.core.Snapshot()
 			return err == nil && len(st.Queue) == 1
 		})
 		memory++
-		if err := a.Release(1, 2*round+1); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, a.Release(1, 2*round+1))
 		if err := <-asked; err != nil || memory != 2 {
 			t.Fatal(memory, err)
 		}
-		if err := b.Release(1, 2*round+2); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Release(1, 2*round+2))
 	}
 }
 
@@ -131,20 +123,14 @@ func TestPostsOutliveGoodbye(t *testing.T) {
 	s := start(t)
 	cs := dialHolding(t, s, 0)
 	next := circuit.Shift(4, 2)
-	if err := cs[3].Post(0, 0, holder, next); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cs[3].Post(0, 0, holder, next))
 	shut(t, cs[3])
 	for _, c := range cs[:3] {
-		if err := c.Post(0, 0, holder, next); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Post(0, 0, holder, next))
 	}
-	eventually(t, "the plane has switched", func() bool {
+	await.Until(t, "the plane has switched", func() bool {
 		e, err := cs[0].Poll(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return e == 1
 	})
 	again := dial(t, s, 3)

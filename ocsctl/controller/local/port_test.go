@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"lightpath/internal/require"
 	"lightpath/internal/shmring"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
@@ -24,9 +25,7 @@ func ends(t testing.TB, g geometry) (rank, core *portView) {
 	if rank, err = g.view(mem); err == nil {
 		core, err = g.view(mem)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := g.view(mem[:g.size()-1]); err == nil {
 		t.Fatal("short memory was accepted")
 	}
@@ -45,11 +44,9 @@ func TestPostsComeAsTheyWereMade(t *testing.T) {
 	var got []post
 	take := func() {
 		t.Helper()
-		if err := taker.take(core, func(plane int, epoch uint32, holder uint64, target circuit.Permutation) {
+		require.NoError(t, taker.take(core, func(plane int, epoch uint32, holder uint64, target circuit.Permutation) {
 			got = append(got, post{plane, epoch, holder, target.Clone()})
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	maps := []circuit.Permutation{circuit.Shift(5, 1), circuit.AllDark(5), {4, circuit.Dark, 2, 3, 0}}
 	for i, m := range maps {
@@ -151,9 +148,7 @@ func BenchmarkBarrier(b *testing.B) {
 			core, err := controller.NewManual(controller.Config{
 				Ports: ports, Planes: make([]controller.PlaneConfig, 1), Device: &quick{maps[1]},
 			}, func() int64 { return 1 })
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 			defer core.Close()
 			page := statusPage{make([]byte, statusSize(1, ports)), ports}
 			if _, err := core.Attach(pageSink{&Server{status: page}}, controller.AttachOptions{Port: -1}); err != nil {
@@ -165,15 +160,11 @@ func BenchmarkBarrier(b *testing.B) {
 			}
 			for p := range ports {
 				a, err := core.Attach(deaf{}, controller.AttachOptions{Port: p})
-				if err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, err)
 				rank, end := ends(b, geometry{1, ports})
 				in.ranks, in.cores, in.attachments = append(in.ranks, rank), append(in.cores, end), append(in.attachments, a)
 			}
-			if err := in.attachments[0].Acquire(1, 1, holder); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, in.attachments[0].Acquire(1, 1, holder))
 			if _, err := core.AddInbox(in); err != nil {
 				b.Fatal(err)
 			}

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -77,9 +78,7 @@ func start(t testing.TB) *testServer {
 func startAt(t testing.TB, socket string) *testServer {
 	t.Helper()
 	s, err := serve(socket, 4, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { shut(t, s) })
 	return s
 }
@@ -87,9 +86,7 @@ func startAt(t testing.TB, socket string) *testServer {
 func dial(t testing.TB, s *testServer, port int) *Client {
 	t.Helper()
 	c, err := Dial(s.socket, port, DialOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { shut(t, c) })
 	return c
 }
@@ -123,20 +120,11 @@ func shut(t testing.TB, c io.Closer) {
 	}
 }
 
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 // failsWith waits until the plane has failed for a port and checks the error.
 func failsWith(t *testing.T, c *Client, plane int, want error, says ...string) {
 	t.Helper()
 	var err error
-	eventually(t, fmt.Sprintf("port %d: %v", c.Port(), want), func() bool {
+	await.Until(t, fmt.Sprintf("port %d: %v", c.Port(), want), func() bool {
 		_, err = c.Poll(plane)
 		return err != nil
 	})

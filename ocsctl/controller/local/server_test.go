@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
@@ -19,12 +21,8 @@ import (
 func TestConflictFailsThePlaneForAll(t *testing.T) {
 	s := start(t)
 	cs := dialHolding(t, s, 0)
-	if err := cs[1].Post(0, 0, holder, circuit.Shift(4, 2)); err != nil {
-		t.Fatal(err)
-	}
-	if err := cs[2].Post(0, 0, holder, circuit.Shift(4, 3)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cs[1].Post(0, 0, holder, circuit.Shift(4, 2)))
+	require.NoError(t, cs[2].Post(0, 0, holder, circuit.Shift(4, 3)))
 	for _, c := range cs {
 		failsWith(t, c, 0, ocsctl.ErrConflict, "plane 0", "epoch 0", "ports")
 		if _, err := c.Poll(1); err != nil {
@@ -37,17 +35,15 @@ func TestKilledRankIsNamed(t *testing.T) {
 	s := start(t)
 	cs := dialHolding(t, s, 0)
 	for p := range 3 {
-		if err := cs[p].Post(0, 0, holder, circuit.Shift(4, 2)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cs[p].Post(0, 0, holder, circuit.Shift(4, 2)))
 	}
-	eventually(t, "three posts", func() bool { return cs[0].Waiting(0) == "plane 0 epoch 0: waiting for ports 3" })
+	await.Until(t, "three posts", func() bool { return cs[0].Waiting(0) == "plane 0 epoch 0: waiting for ports 3" })
 	cs[3].conn.shut() // as its process's end would
 	for p := range 3 {
 		failsWith(t, cs[p], 0, ocsctl.ErrPortLost, "port 3")
 	}
 	if _, err := cs[3].Poll(0); !errors.Is(err, ocsctl.ErrControlLost) && !errors.Is(err, ocsctl.ErrPortLost) {
-		eventually(t, "the killed client knows", func() bool { _, err := cs[3].Poll(0); return err != nil })
+		await.Until(t, "the killed client knows", func() bool { _, err := cs[3].Poll(0); return err != nil })
 	}
 }
 
@@ -56,17 +52,11 @@ func TestRefusedPosts(t *testing.T) {
 	s := start(t)
 	cs := dialHolding(t, s, 0)
 	for _, c := range cs {
-		if err := c.Post(0, 0, holder, circuit.Shift(4, 2)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Post(0, 0, holder, circuit.Shift(4, 2)))
 	}
-	eventually(t, "switched", func() bool { e, _ := cs[0].Poll(0); return e == 1 })
-	if err := cs[1].Post(0, 0, holder, circuit.Shift(4, 3)); err != nil {
-		t.Fatal(err)
-	}
-	if err := cs[2].Post(0, 1, holder+1, circuit.Shift(4, 2)); err != nil {
-		t.Fatal(err)
-	}
+	await.Until(t, "switched", func() bool { e, _ := cs[0].Poll(0); return e == 1 })
+	require.NoError(t, cs[1].Post(0, 0, holder, circuit.Shift(4, 3)))
+	require.NoError(t, cs[2].Post(0, 1, holder+1, circuit.Shift(4, 2)))
 	refused(t, cs[1], holder, ocsctl.ErrStaleEpoch, "port 1", "plane 0", "epoch 0", "is at 1")
 	refused(t, cs[2], holder+1, ocsctl.ErrNotHolder, "port 2", "plane 0", "holder 0x7 of port 0", "holder 0x8")
 	for p, c := range cs {
@@ -82,7 +72,7 @@ func TestRefusedPosts(t *testing.T) {
 // refused waits for the refusal of a post on plane 0.
 func refused(t *testing.T, c *Client, holder uint64, want error, says ...string) {
 	t.Helper()
-	eventually(t, "refused", func() bool { return c.Refused(0, holder) != nil })
+	await.Until(t, "refused", func() bool { return c.Refused(0, holder) != nil })
 	err := c.Refused(0, holder)
 	if !errors.Is(err, want) {
 		t.Error(err)
@@ -142,9 +132,7 @@ func TestBadRequestsEndTheConnection(t *testing.T) {
 		{Type: msgAcquire, Mask: 8}, {Type: msgWelcome}, {Type: msgRelease, Mask: 1},
 	} {
 		c := dial(t, s, 0)
-		if err := c.send(m); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.send(m))
 		failsWith(t, c, 0, ocsctl.ErrControlLost)
 		shut(t, c)
 	}
@@ -163,9 +151,7 @@ func TestHello(t *testing.T) {
 		{frame(`{"type":"hello","version":3,"port":1,"colour":"red"}`), "colour"},
 	} {
 		raw, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: s.socket, Net: "unix"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		c := &conn{UnixConn: raw}
 		if _, err := c.Write(tc.send); err != nil {
 			t.Fatal(err)
@@ -189,9 +175,7 @@ func frame(body string) []byte {
 func TestStaleSocketIsReplaced(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "ocs")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	l.SetUnlinkOnClose(false)
 	shut(t, l)
 	s := startAt(t, socket)
@@ -199,15 +183,11 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 		t.Errorf("%v, %v", st, err)
 	}
 	dial(t, s, 0)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Close())
 	if left, _ := filepath.Glob(socket + "*"); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	if err := os.WriteFile(socket, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(socket, []byte("mine"), 0o600))
 	if _, err := serve(socket, 4, 2); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("a file in the place of the socket: %v", err)
 	}
@@ -223,7 +203,7 @@ func TestCloseEndsEveryWait(t *testing.T) {
 	for _, p := range []int{1, 2} {
 		go func() { _, err := cs[p].Acquire(1, 1); ended <- err }()
 	}
-	eventually(t, "both wait", func() bool {
+	await.Until(t, "both wait", func() bool {
 		snap, err := s.core.Snapshot()
 		return err == nil && len(snap.Queue) == 2
 	})
@@ -252,9 +232,7 @@ func TestOnChange(t *testing.T) {
 	called := make(chan struct{}, 16)
 	cs[0].OnChange(func() { called <- struct{}{} })
 	for _, c := range cs {
-		if err := c.Post(1, 0, holder, circuit.Shift(4, 3)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Post(1, 0, holder, circuit.Shift(4, 3)))
 	}
 	for e := uint32(0); e != 1; {
 		<-called
@@ -283,9 +261,7 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	round := func() {
 		c, err := Dial(s.socket, 1, DialOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := Dial(s.socket, 9, DialOptions{}); err == nil {
 			t.Fatal("no such port")
 		}
@@ -299,12 +275,12 @@ func TestNothingLeaks(t *testing.T) {
 		f, m = files(), maps()
 		return f == f0 && m == m0
 	}
-	eventually(t, "quiet", settled)
+	await.Until(t, "quiet", settled)
 	before, beforeMaps := f, m
 	for range 50 {
 		round()
 	}
-	eventually(t, fmt.Sprintf("as many descriptors (%d) and maps (%d) as before", before, beforeMaps), func() bool {
+	await.Until(t, fmt.Sprintf("as many descriptors (%d) and maps (%d) as before", before, beforeMaps), func() bool {
 		return files() <= before && maps() <= beforeMaps
 	})
 }
@@ -382,9 +358,7 @@ func TestFlood(t *testing.T) {
 	var silent []net.Conn
 	for range 200 {
 		c, err := net.Dial("unix", s.socket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { c.Close() })
 		silent = append(silent, c)
 	}

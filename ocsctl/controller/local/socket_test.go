@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"lightpath/internal/require"
 )
 
 // TestGroupSocket: with umask 0007 the server serves users of the group and refuses others.
@@ -17,13 +19,9 @@ func TestGroupSocket(t *testing.T) {
 		t.Skip("needs root to be other users")
 	}
 	dir, err := os.MkdirTemp("", "lightpath-group")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Chmod(dir, 0o755))
 	socket := filepath.Join(dir, "ocs")
 	old := unix.Umask(0o007)
 	s := startAt(t, socket)

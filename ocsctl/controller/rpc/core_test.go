@@ -10,20 +10,20 @@ import (
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/controllertest"
+	"lightpath/ocsctl/controller/journal"
 	"lightpath/ocsctl/controller/rpc"
 	"lightpath/plans/circuit"
 )
 
-// ledger is a journal that remembers the last intent of one plane.
+// ledger is a journal of one plane.
 type ledger struct {
-	mu     sync.Mutex
-	intent *controller.Intent
-	was    controller.Recovered
+	mu    sync.Mutex
+	state journal.State
 }
 
 func (l *ledger) Intend(i controller.Intent, done func(error)) {
 	l.mu.Lock()
-	l.intent = &i
+	l.state.Intend(i)
 	l.mu.Unlock()
 	done(nil)
 }
@@ -34,17 +34,15 @@ func (l *ledger) Record(e controller.Event, done func(error)) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e.Kind == controller.Switched {
-		l.was, l.intent = controller.Recovered{Epoch: e.Epoch, Map: e.To}, nil
+	if e.Plane == 0 {
+		l.state.Apply(&e)
 	}
 }
 
 func (l *ledger) recovered() []controller.Recovered {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := l.was
-	r.Intent = l.intent
-	return []controller.Recovered{r}
+	return []controller.Recovered{l.state.Recovered()}
 }
 
 func startCore(t testing.TB, c controller.Config) *controller.Core {
@@ -129,21 +127,69 @@ func TestCoreRefuses(t *testing.T) {
 	}
 }
 
+// succession is a real controller of four ports and a plane, and its successor.
+type succession struct {
+	*testing.T
+	device    *controllertest.Panel
+	journal   ledger
+	rulers    [2]atomic.Pointer[controller.Core]
+	endpoints []string
+}
+
+func newSuccession(t *testing.T) *succession {
+	d := &succession{T: t, device: controllertest.NewPanel(4, 1)}
+	d.rulers[0].Store(startCore(t, controller.Config{Name: "a", Ports: 4, Device: d.device, Journal: &d.journal, Token: 1}))
+	for i, name := range []string{"a", "b"} {
+		o := options(name, 4, 1)
+		o.Linger = patience
+		d.endpoints = append(d.endpoints, serveCore(t, o, d.rulers[i].Load).address)
+	}
+	return d
+}
+
+// takeOver deposes the first controller for the second.
+func (d *succession) takeOver() {
+	d.rulers[0].Swap(nil).Resign(controller.ErrNotLeader)
+	d.rulers[1].Store(startCore(d.T, controller.Config{Name: "b", Ports: 4, Device: d.device, Journal: &d.journal, Token: 2,
+		Recovered: d.journal.recovered(), Grace: patience}))
+}
+
+// TestCoreTakeoverBehindARank: a rank has missed the end of its own move, and that of a move of others, when the next
+// controller takes over.
+func TestCoreTakeoverBehindARank(t *testing.T) {
+	d := newSuccession(t)
+	r := newRelay(t, d.endpoints[0])
+	all := []*rpc.Client{dial(t, 0, rpc.Options{}, r.Addr().String(), d.endpoints[1])}
+	for p := range 3 {
+		all = append(all, dial(t, p+1, rpc.Options{}, d.endpoints...))
+	}
+	if _, err := all[1].Acquire(1, holder); err != nil {
+		t.Fatal(err)
+	}
+	target, others := circuit.Shift(4, 1), circuit.Permutation{1, 3, 0, 2} // port 0 has the same circuit in both
+	must(t, all[0].Post(0, 0, holder, target))
+	until(t, "post", func() bool { s, _ := d.rulers[0].Load().Snapshot(); return len(s.Planes[0].Posted) == 1 })
+	r.swallow()
+	for epoch, m := range []circuit.Permutation{target, others} {
+		for _, c := range all[1:] {
+			must(t, c.Post(0, uint32(epoch), holder, m))
+		}
+		for _, c := range all[1:] {
+			reach(t, c, 0, uint32(epoch)+1)
+		}
+	}
+	d.takeOver()
+	r.cut(true)
+	reach(t, all[0], 0, 2)
+	must(t, all[0].Refused(0, holder))
+	move(t, 0, 3, all...)
+}
+
 // TestCoreTakeover: the real controller is deposed in the middle of a barrier; the next one
 // finishes it, and gives the plane back to its holder.
 func TestCoreTakeover(t *testing.T) {
-	device, journal := controllertest.NewPanel(4, 1), &ledger{}
-	first := startCore(t, controller.Config{Name: "a", Ports: 4, Device: device, Journal: journal, Token: 1})
-	var mu sync.Mutex
-	rulers := []*controller.Core{first, nil}
-	var endpoints []string
-	for i, name := range []string{"a", "b"} {
-		endpoints = append(endpoints, serveCore(t, options(name, 4, 1), func() *controller.Core {
-			mu.Lock()
-			defer mu.Unlock()
-			return rulers[i]
-		}).address)
-	}
+	d := newSuccession(t)
+	first, endpoints := d.rulers[0].Load(), d.endpoints
 	var all []*rpc.Client
 	for p := range 4 {
 		all = append(all, dial(t, p, rpc.Options{}, endpoints...))
@@ -156,15 +202,7 @@ func TestCoreTakeover(t *testing.T) {
 		must(t, c.Post(0, 1, holder, circuit.Shift(4, 2)))
 	}
 	until(t, "posts", func() bool { s, _ := first.Snapshot(); return len(s.Planes[0].Posted) == 3 })
-	mu.Lock()
-	rulers[0] = nil
-	mu.Unlock()
-	first.Resign(controller.ErrNotLeader)
-	second := startCore(t, controller.Config{Name: "b", Ports: 4, Device: device, Journal: journal, Token: 2,
-		Recovered: journal.recovered(), Grace: patience})
-	mu.Lock()
-	rulers[1] = second
-	mu.Unlock()
+	d.takeOver()
 	must(t, all[3].Post(0, 1, holder, circuit.Shift(4, 2)))
 	for _, c := range all {
 		reach(t, c, 0, 2)

@@ -94,43 +94,50 @@ func (c *Client) welcome(w *ocspb.Welcome) error {
 
 // apply takes over where a plane is; the caller holds mu.
 func (c *Client) apply(s *ocspb.Changed) error {
-	if int64(s.GetPlane()) >= int64(len(c.planes)) {
-		return fmt.Errorf("plane %d of %d: %w", s.GetPlane(), len(c.planes), ErrProtocol)
-	}
-	plane := &c.planes[s.GetPlane()]
-	was := plane.Load()
-	m := was.Map
-	switch {
-	case len(s.GetMap()) > 0:
-		var err error
-		if m, err = fromMap(s.GetMap(), c.numPorts); err != nil {
-			return fmt.Errorf("plane %d: %w", s.GetPlane(), err)
-		}
-	case len(s.GetPort()) != len(s.GetTo()):
-		return fmt.Errorf("plane %d: %d ports, %d circuits: %w", s.GetPlane(), len(s.GetPort()), len(s.GetTo()), ErrProtocol)
-	case len(s.GetPort()) > 0:
-		m = m.Clone()
-		for i, r := range s.GetPort() {
-			if int64(r) >= int64(len(m)) {
-				return fmt.Errorf("plane %d: port %d of %d: %w", s.GetPlane(), r, len(m), ErrProtocol)
-			}
-			m[r] = int(s.GetTo()[i])
-		}
-		if err := m.Validate(c.numPorts); err != nil {
-			return fmt.Errorf("plane %d: map %w: %w", s.GetPlane(), err, ErrProtocol)
-		}
-	}
-	v := &planeView{PlaneState: ocsctl.PlaneState{Epoch: s.GetEpoch(), Map: m}}
-	if s.GetFault() != nil {
-		v.fault = fmt.Errorf("rpc: port %d: %w", c.port, fromFault(s.GetFault()))
+	v, err := c.view(s)
+	if err != nil {
+		return err
 	}
 	next := v.Epoch
 	if v.fault != nil {
 		next = math.MaxUint32 // a fault voids what was asked for
 	}
 	c.forget(int(s.GetPlane()), next)
-	plane.Store(v)
+	c.planes[s.GetPlane()].Store(v)
 	return nil
+}
+
+// view reads where a plane is.
+func (c *Client) view(s *ocspb.Changed) (*planeView, error) {
+	if int64(s.GetPlane()) >= int64(len(c.planes)) {
+		return nil, fmt.Errorf("plane %d of %d: %w", s.GetPlane(), len(c.planes), ErrProtocol)
+	}
+	m := c.planes[s.GetPlane()].Load().Map
+	switch {
+	case len(s.GetMap()) > 0:
+		var err error
+		if m, err = fromMap(s.GetMap(), c.numPorts); err != nil {
+			return nil, fmt.Errorf("plane %d: %w", s.GetPlane(), err)
+		}
+	case len(s.GetPort()) != len(s.GetTo()):
+		return nil, fmt.Errorf("plane %d: %d ports, %d circuits: %w", s.GetPlane(), len(s.GetPort()), len(s.GetTo()), ErrProtocol)
+	case len(s.GetPort()) > 0:
+		m = m.Clone()
+		for i, r := range s.GetPort() {
+			if int64(r) >= int64(len(m)) {
+				return nil, fmt.Errorf("plane %d: port %d of %d: %w", s.GetPlane(), r, len(m), ErrProtocol)
+			}
+			m[r] = int(s.GetTo()[i])
+		}
+		if err := m.Validate(c.numPorts); err != nil {
+			return nil, fmt.Errorf("plane %d: map %w: %w", s.GetPlane(), err, ErrProtocol)
+		}
+	}
+	v := &planeView{PlaneState: ocsctl.PlaneState{Epoch: s.GetEpoch(), Map: m}}
+	if s.GetFault() != nil {
+		v.fault = fmt.Errorf("rpc: port %d: %w", c.port, fromFault(s.GetFault()))
+	}
+	return v, nil
 }
 
 // forget drops what was asked for before an epoch from what is repeated to the next controller; the
@@ -314,24 +321,18 @@ func (c *Client) reclaim(l *link, w *ocspb.Welcome) error {
 // repeat takes over where the planes are and sends again what is not confirmed; the caller holds
 // mu.
 func (c *Client) repeat(l *link, w *ocspb.Welcome) error {
-	posts := make([][]post, len(c.posts))
-	for j := range c.posts {
-		posts[j] = append(posts[j], c.posts[j]...)
+	if w.GetToken() != c.token { // the same controller has judged posts itself
+		if err := c.verify(w); err != nil {
+			return err
+		}
 	}
-	same := w.GetToken() == c.token
 	if err := c.welcome(w); err != nil {
 		return err
 	}
-	for j := range posts {
-		v := c.planes[j].Load()
-		for _, p := range posts[j] {
-			if err := c.verify(j, p, v, same); err != nil {
-				c.refused[j].Add(p.holder, err)
-			}
-			if p.epoch >= v.Epoch {
-				_ = l.stream.Send(&ocspb.Up{Message: &ocspb.Up_Post{Post: &ocspb.Post{Plane: uint32(j), Epoch: p.epoch,
-					Holder: p.holder, Target: toMap(p.target)}}})
-			}
+	for j := range c.posts {
+		for _, p := range c.posts[j] {
+			_ = l.stream.Send(&ocspb.Up{Message: &ocspb.Up_Post{Post: &ocspb.Post{Plane: uint32(j), Epoch: p.epoch,
+				Holder: p.holder, Target: toMap(p.target)}}})
 		}
 	}
 	for id, a := range c.requests {
@@ -340,14 +341,37 @@ func (c *Client) repeat(l *link, w *ocspb.Welcome) error {
 	return nil
 }
 
-// verify holds a move that was asked for against where the plane has been found: it has happened
-// as asked, or is still to come. The same controller has judged posts itself.
-func (c *Client) verify(plane int, p post, v *planeView, same bool) error {
-	if p.epoch >= v.Epoch || same || p.epoch+1 == v.Epoch && v.Map.Equal(p.target) {
-		return nil
+// planeEpoch is an epoch of a plane.
+type planeEpoch struct{ plane, epoch uint32 }
+
+// verify refuses posts for past epochs of a controller that has taken over, unless they have happened. A post has
+// happened if the plane had its target at the next epoch. Since then, only this port may have moved its own circuit: it
+// still leads where the port's last post wants it. verify is called before ranks see the new epochs, and the caller
+// holds mu.
+func (c *Client) verify(w *ocspb.Welcome) error {
+	past := map[planeEpoch]uint64{}
+	for _, p := range w.GetPast() {
+		past[planeEpoch{p.GetPlane(), p.GetEpoch()}] = p.GetDigest()
 	}
-	return fmt.Errorf("rpc: port %d plane %d: asked to move from epoch %d, another controller has it at epoch %d: %w",
-		c.port, plane, p.epoch, v.Epoch, ocsctl.ErrUnknownMap)
+	for _, s := range w.GetState() {
+		v, err := c.view(s)
+		if err != nil {
+			return fmt.Errorf("welcome: %w", err)
+		}
+		past[planeEpoch{s.GetPlane(), v.Epoch}] = v.Map.Digest()
+		posts := slices.Clone(c.posts[s.GetPlane()])
+		posts = slices.DeleteFunc(posts, func(p post) bool { return p.epoch >= v.Epoch })
+		for i, p := range posts {
+			digest, known := past[planeEpoch{s.GetPlane(), p.epoch + 1}]
+			moved := i+1 == len(posts) && v.Map[c.port] != p.target[c.port]
+			if !known || digest != p.target.Digest() || moved {
+				c.refused[s.GetPlane()].Add(p.holder, fmt.Errorf(
+					"rpc: port %d plane %d: asked to move from epoch %d, another controller has it at epoch %d: %w",
+					c.port, s.GetPlane(), p.epoch, v.Epoch, ocsctl.ErrUnknownMap))
+			}
+		}
+	}
+	return nil
 }
 
 // hello says who this rank is and what it has; the caller does not hold mu.

@@ -79,32 +79,45 @@ func TestTakeover(t *testing.T) {
 // TestTakeoverFinds: a client compares the state after a takeover with its requests.
 func TestTakeoverFinds(t *testing.T) {
 	t.Parallel()
-	target := circuit.Shift(2, 1)
+	target, others := circuit.Shift(3, 1), circuit.Permutation{1, 0, 2} // port 0 has the same circuit in both
+	type maps = []circuit.Permutation
 	for _, c := range []struct {
-		name   string
-		found  circuit.Permutation // the map of the next controller at epoch 1
-		wanted error
-	}{{"the move has happened", target, nil}, {"another map", circuit.Shift(2, 0), ocsctl.ErrUnknownMap}} {
+		name    string
+		found   maps // of the next controller, from epoch 1 on
+		forgets bool
+		wanted  error
+	}{
+		{"the move has happened", maps{target}, false, nil},
+		{"another map", maps{circuit.Shift(3, 0)}, false, ocsctl.ErrUnknownMap},
+		{"other ports have moved since", maps{target, others}, false, nil},
+		{"other ports have moved since, the controller does not know", maps{target, others}, true, ocsctl.ErrUnknownMap},
+		{"other ports have moved from another map", maps{others, target}, false, ocsctl.ErrUnknownMap},
+		{"the circuit of the port has moved since", maps{target, circuit.Shift(3, 2)}, false, ocsctl.ErrUnknownMap},
+	} {
 		t.Run(c.name, func(t *testing.T) {
-			core, first, second := pair(t, 2, 1)
+			core, first, second := pair(t, 3, 1)
 			a := dial(t, 0, rpc.Options{}, first.address, second.address)
 			dial(t, 1, rpc.Options{}, first.address, second.address)
 			must(t, a.Post(0, 0, holder, target))
 			until(t, "post", func() bool { return core.Posted(0) == 1 })
 			first.core.Store(nil)
 			next := core.TakeOver("b")
-			must(t, next.Set(0, c.found, "test"))
+			for _, m := range c.found {
+				must(t, next.Set(0, m, "test"))
+			}
+			if c.forgets {
+				next.Forget(0)
+			}
 			first.Close()
 			second.core.Store(next)
-			until(t, "epoch", func() bool { return a.State(0).Epoch == 1 })
+			until(t, "epoch", func() bool { return a.State(0).Epoch == uint32(len(c.found)) })
 			if c.wanted == nil {
 				_, err := a.Poll(0)
 				must(t, err)
 				must(t, a.Refused(0, holder))
 				return
 			}
-			until(t, "refusal", func() bool { return a.Refused(0, holder) != nil })
-			wants(t, a.Refused(0, holder), c.wanted, "port 0 plane 0", "epoch 0", "epoch 1")
+			wants(t, a.Refused(0, holder), c.wanted, "port 0 plane 0", "epoch 0", fmt.Sprint("epoch ", len(c.found)))
 		})
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -62,9 +64,7 @@ func TestMain(m *testing.M) {
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	parent, err := shared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if parent == nil {
 		t.Skip("no chromium on this machine")
 	}
@@ -101,9 +101,7 @@ func complaints(t *testing.T, ctx context.Context) {
 
 func do(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
-	if err := chromedp.Do(ctx, actions...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, chromedp.Do(ctx, actions...))
 }
 
 // until waits for an expression to become true.
@@ -120,9 +118,7 @@ func until(t *testing.T, ctx context.Context, expression string) {
 func eval[T any](t *testing.T, ctx context.Context, expression string) T {
 	t.Helper()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return v
 }
 
@@ -380,7 +376,7 @@ func TestPageOfSlowJournal(t *testing.T) {
 	f.emit(controller.Event{Kind: controller.Switched, Plane: 0, Epoch: 101, Port: -1, Time: time.Now().Add(-time.Minute)})
 	ctx := browse(t, r, 1000, 800)
 	until(t, ctx, `document.querySelectorAll(".plane").length === 1`)
-	eventually(t, "the page reads the journal", func() bool { return len(r.history) >= 2 })
+	await.Until(t, "the page reads the journal", func() bool { return len(r.history) >= 2 })
 	f.emit(controller.Event{Kind: controller.Switched, Plane: 0, Epoch: 102, Port: -1})
 	until(t, ctx, says("#timeline", "epoch 102:"))
 	close(gate)

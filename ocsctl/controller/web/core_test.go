@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -45,9 +47,7 @@ func TestRealCore(t *testing.T) {
 	core, err := controller.Start(controller.Config{
 		Name: "ocs1", Ports: 2, Planes: []controller.PlaneConfig{{Name: "east"}, {Name: "west"}}, Device: d, Token: 7,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(core.Close)
 	r := newRig(t, nil, Options{Planes: []string{"east", "west"}})
 	s := r.stream(t)
@@ -66,16 +66,12 @@ func TestRealCore(t *testing.T) {
 	var ports []controller.Attachment
 	for p := range 2 {
 		a, err := core.Attach(deaf{}, controller.AttachOptions{Port: p, Who: "local pid 1"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ports = append(ports, a)
 	}
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	must(ports[0].Acquire(1, 3, 99))
 	must(ports[0].Post(0, st.Planes[0].Epoch, 99, circuit.Shift(2, 0)))
@@ -110,6 +106,6 @@ func TestRealCore(t *testing.T) {
 		`lightpath_ocs_plane_up{plane="east"} 0`, `lightpath_ocs_events_total{kind="attached"} 2`,
 		`lightpath_ocs_plane_down{cause="disabled",plane="west"} 1`,
 	} {
-		eventually(t, want, func() bool { _, text := r.get(t, "/metrics", nil); return strings.Contains(text, want) })
+		await.Until(t, want, func() bool { _, text := r.get(t, "/metrics", nil); return strings.Contains(text, want) })
 	}
 }

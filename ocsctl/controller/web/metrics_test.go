@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 )
 
@@ -73,21 +74,15 @@ func TestMetrics(t *testing.T) {
 func registryOf(t *testing.T, r *rig) prometheus.Gatherer {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	if err := r.metrics.register(registry, r.Server); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.metrics.register(registry, r.Server))
 	return registry
 }
 
 func TestMetricsAreLintClean(t *testing.T) {
 	families, err := registryOf(t, full(t)).Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
@@ -115,9 +110,7 @@ func TestMetricsOfHostileNames(t *testing.T) {
 func metricNames(t *testing.T) []string {
 	t.Helper()
 	families, err := registryOf(t, full(t)).Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	names := []string{"up"}
 	for _, f := range families {
 		names = append(names, f.GetName())
@@ -134,9 +127,7 @@ const monitoring = "../../../docs/monitoring/"
 
 func TestAlertRules(t *testing.T) {
 	data, err := os.ReadFile(monitoring + "alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var file struct {
 		Groups []struct {
 			Name  string
@@ -146,9 +137,7 @@ func TestAlertRules(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.UnmarshalWithOptions(data, &file, yaml.Strict()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalWithOptions(data, &file, yaml.Strict()))
 	names, headings, n := metricNames(t), sections(t), 0
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
@@ -178,9 +167,7 @@ func TestAlertRules(t *testing.T) {
 
 func TestDashboard(t *testing.T) {
 	data, err := os.ReadFile(monitoring + "dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var board struct {
 		Title  string
 		Panels []struct {
@@ -191,9 +178,7 @@ func TestDashboard(t *testing.T) {
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(data, &board); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(data, &board))
 	names, ids := metricNames(t), map[int]bool{}
 	for _, p := range board.Panels {
 		if ids[p.ID] || p.GridPos.X+p.GridPos.W > 24 || p.GridPos.H == 0 || len(p.Targets) == 0 {
@@ -221,9 +206,7 @@ func TestDashboard(t *testing.T) {
 func sections(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var all []string
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "#") {

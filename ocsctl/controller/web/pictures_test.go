@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -86,12 +87,8 @@ func TestPictures(t *testing.T) {
 			}))
 			do(t, ctx, chromedp.Sleep(1500*time.Millisecond))
 			png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, picture.name+".png"), png, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, picture.name+".png"), png, 0o644))
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller/rpc/labcerts"
 	"lightpath/ocsctl/internal/mtls"
 )
@@ -22,16 +23,12 @@ func serve(t *testing.T, e Endpoint, prepare ...func(*Server)) string {
 	f := newFake(2, 1)
 	c := &charge{c: f, leader: "ocs1"}
 	s, err := New(Options{Controller: c.get})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, p := range prepare {
 		p(s)
 	}
 	l, err := Listen(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, l) }()
@@ -54,9 +51,7 @@ func TestServeOnLoopback(t *testing.T) {
 		q, _ := http.NewRequest(http.MethodGet, "http://"+address+"/api/status", nil)
 		q.Host = host
 		answer, err := http.DefaultClient.Do(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		answer.Body.Close()
 		if answer.StatusCode != code {
 			t.Errorf("host %q: %d", host, answer.StatusCode)
@@ -64,9 +59,7 @@ func TestServeOnLoopback(t *testing.T) {
 	}
 	// A stream under way does not keep the server from ending: the cleanup waits for it.
 	answer, err := http.Get("http://" + address + "/api/events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { answer.Body.Close() })
 }
 
@@ -75,9 +68,7 @@ func TestSlowLoris(t *testing.T) {
 	t.Parallel()
 	address := serve(t, Endpoint{Address: "127.0.0.1:0"}, func(s *Server) { s.headers = 300 * time.Millisecond })
 	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close()
 	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "); err != nil {
 		t.Fatal(err)
@@ -110,9 +101,7 @@ func TestOffLoopbackWantsCertificates(t *testing.T) {
 		}
 	}
 	l, err := Listen(Endpoint{Address: "0.0.0.0:0", Plain: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	l.Close()
 	if _, err := Listen(Endpoint{Address: "127.0.0.1:0", CA: "absent.pem"}); !errors.Is(err, mtls.ErrFiles) {
 		t.Errorf("%v", err)
@@ -126,23 +115,17 @@ func TestMutualTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	authority, err := labcerts.Create(dir, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	stranger := filepath.Join(dir, "elsewhere")
 	other, err := labcerts.Create(stranger, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, err := range []error{
 		authority.Issue(labcerts.Subject{Name: "ocs1", Hosts: []string{"127.0.0.1"}, Life: time.Hour}),
 		authority.Issue(labcerts.Subject{Name: "alice", Life: time.Hour}),
 		authority.Issue(labcerts.Subject{Name: "late", Life: -time.Minute}),
 		other.Issue(labcerts.Subject{Name: "mallory", Life: time.Hour}),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	file := func(name string) string { return filepath.Join(dir, name) }
 	address := serve(t, Endpoint{Address: "127.0.0.1:0", CA: file("ca.pem"), Cert: file("ocs1.pem"),
@@ -150,15 +133,11 @@ func TestMutualTLS(t *testing.T) {
 	for who, good := range map[string]bool{"alice": true, "late": false, "elsewhere/mallory": false, "": false} {
 		config := &tls.Config{MinVersion: tls.VersionTLS12}
 		trust, err := mtls.Client(file("ca.pem"), file("alice.pem"), file("alice.key"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		config.RootCAs = trust.RootCAs
 		if who != "" {
 			pair, err := tls.LoadX509KeyPair(file(who+".pem"), file(who+".key"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 		}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true,
@@ -195,9 +174,7 @@ func TestFlood(t *testing.T) {
 			address := serve(t, Endpoint{Address: "127.0.0.1:0"}, func(s *Server) { s.headers = time.Hour })
 			for range 2 * maxConnections {
 				conn, err := net.Dial("tcp", address)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				t.Cleanup(func() { conn.Close() })
 				if _, err := io.WriteString(conn, opening); err != nil {
 					t.Logf("hung up on already: %v", err)
@@ -205,9 +182,7 @@ func TestFlood(t *testing.T) {
 			}
 			client := http.Client{Timeout: patience}
 			answer, err := client.Get("http://" + address + "/healthz")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			answer.Body.Close()
 		})
 	}

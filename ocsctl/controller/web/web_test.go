@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 )
 
@@ -57,32 +59,19 @@ func newRig(t *testing.T, f *fake, o Options) *rig {
 	r.url = h.URL
 	t.Cleanup(func() { cancel(); <-done; h.Close() })
 	if f != nil {
-		eventually(t, "the controller is watched", func() bool { return f.watched() > 0 })
+		await.Until(t, "the controller is watched", func() bool { return f.watched() > 0 })
 	}
 	return r
-}
-
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !so(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not so after %v: %s", patience, what)
-		}
-	}
 }
 
 // get reads a path into v, which may be nil, and returns status and body.
 func (r *rig) get(t *testing.T, path string, v any) (int, string) {
 	t.Helper()
 	answer, err := http.Get(r.url + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if v != nil {
 		if err := json.Unmarshal(body, v); err != nil {
 			t.Fatalf("%s: %v in %s", path, err, body)
@@ -193,9 +182,7 @@ func TestReadOnly(t *testing.T) {
 		for _, path := range []string{"/", "/api/status", "/api/history", "/metrics"} {
 			q, _ := http.NewRequest(method, r.url+path, strings.NewReader("{}"))
 			answer, err := http.DefaultClient.Do(q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			answer.Body.Close()
 			if answer.StatusCode != http.StatusMethodNotAllowed {
 				t.Errorf("%s %s: %d", method, path, answer.StatusCode)
@@ -203,9 +190,7 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 	answer, err := http.Get(r.url + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer answer.Body.Close()
 	if csp := answer.Header.Get("Content-Security-Policy"); csp != policy || strings.Contains(csp, "unsafe") ||
 		strings.Contains(csp, "*") {
@@ -221,9 +206,7 @@ func TestPageFilesAreSelfContained(t *testing.T) {
 	}
 	for _, e := range entries {
 		data, err := pageFiles.ReadFile("page/" + e.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		text := strings.ReplaceAll(string(data), "http://www.w3.org/2000/svg", "")
 		for _, bad := range []string{"http://", "https://", "innerHTML", "outerHTML", "insertAdjacent", "document.write",
 			"eval(", "style=", "onclick=", "@import", "url("} {
@@ -249,9 +232,7 @@ type stream struct {
 func (r *rig) stream(t *testing.T) *stream {
 	t.Helper()
 	answer, err := http.Get(r.url + "/api/events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if answer.StatusCode != 200 || answer.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("%d %v", answer.StatusCode, answer.Header)
 	}
@@ -272,9 +253,7 @@ func (s *stream) next(t *testing.T, kind string, v any) {
 			event = e
 		}
 		if data, ok := strings.CutPrefix(line, "data: "); ok && event == kind {
-			if err := json.Unmarshal([]byte(data), v); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, json.Unmarshal([]byte(data), v))
 			return
 		}
 	}
@@ -318,7 +297,7 @@ func TestStream(t *testing.T) {
 	for st.InCharge != "ocs2" {
 		s.next(t, "status", &st)
 	}
-	eventually(t, "the old core is left alone", func() bool { return f.watched() == 0 })
+	await.Until(t, "the old core is left alone", func() bool { return f.watched() == 0 })
 }
 
 // A reader that does not read is cut; others do not notice.
@@ -432,9 +411,7 @@ func FuzzHistoryQuery(f *testing.F) {
 	server, err := New(Options{Controller: func() (controller.Controller, string) {
 		return nil, ""
 	}, Planes: []string{"p0"}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, query string) {
 		q := httptest.NewRequest(http.MethodGet, "/api/history", nil)
 		q.URL.RawQuery = query

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/driver/gnmi/dialect"
 )
@@ -16,9 +17,7 @@ import (
 func FuzzSet(f *testing.F) {
 	add := func(which int, accept bool, r *gpb.SetRequest) {
 		data, err := proto.Marshal(r)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(which, accept, data)
 	}
 	row := func(text string, elems ...*gpb.PathElem) *gpb.Update {
@@ -39,15 +38,11 @@ func FuzzSet(f *testing.F) {
 			t.Skip() // gRPC refuses it
 		}
 		d, err := device.New(device.Config{Ports: 4, Preset: "plzt-ns", In: device.Suffixed("A"), Out: device.Suffixed("B")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer d.Close()
 		names := dialect.Names()
 		words, err := dialect.Lookup(names[uint(which)%uint(len(names))])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s := &server{
 			d: d, words: words, o: Options{AcceptInvalid: accept},
 			names: make(map[pair]string), invalid: make(map[string]invalid), masters: make(map[string]election),

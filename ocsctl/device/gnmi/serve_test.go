@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/device/gnmi"
 	"lightpath/ocsctl/driver/gnmi/dialect"
@@ -28,9 +30,7 @@ import (
 func serve(t *testing.T, o gnmi.Options) (endpoint string, d *device.Device) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l.Addr().String(), serveOn(t, l, o)
 }
 
@@ -40,9 +40,7 @@ func serveOn(t *testing.T, l net.Listener, o gnmi.Options) *device.Device {
 		Ports: 4, Delays: &device.Delays{Min: 5 * time.Millisecond, Max: 5 * time.Millisecond},
 		In: device.Suffixed("A"), Out: device.Suffixed("B"),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- gnmi.Serve(ctx, l, d, o) }()
@@ -63,9 +61,7 @@ func TestAbsentEntry(t *testing.T) {
 			endpoint, _ := serve(t, gnmi.Options{Dialect: name})
 			c := dial(t, endpoint)
 			words, err := dialect.Lookup(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, e := range []gpb.Encoding{gpb.Encoding_JSON_IETF, gpb.Encoding_PROTO} {
 				absent := words.EntryPath(&words.Config, words.Vars("", "1A", "9B"))
 				r, err := c.Get(t.Context(), &gpb.GetRequest{Path: []*gpb.Path{absent}, Encoding: e})
@@ -145,9 +141,7 @@ func TestCLI(t *testing.T) {
 				t.Fatalf("the switch has %v", got)
 			}
 			ask(c.want, "-get", "-proto", c.get)
-			if err := d.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, d.Wait(t.Context()))
 			ask(c.up, "-q", c.query, "-qt", "once")
 			// A client that leaves a stream calls it an error.
 			if out, _ := cli("-a", endpoint, "-insecure", "-q", c.query, "-qt", "s", "-sd", "2s"); !strings.Contains(out, c.up) {
@@ -161,13 +155,9 @@ func TestCLI(t *testing.T) {
 // TestExposed: a listener that others reach is not served without certificates.
 func TestExposed(t *testing.T) {
 	d, err := device.New(device.Config{Ports: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	l, err := net.Listen("tcp", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := gnmi.Serve(t.Context(), l, d, gnmi.Options{}); !errors.Is(err, gnmi.ErrExposed) {
 		t.Fatalf("%v", err)
 	}
@@ -184,13 +174,9 @@ func TestTooMuch(t *testing.T) {
 	var open []net.Conn
 	for range dialled {
 		c, err := net.Dial("tcp", endpoint)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		open = append(open, c)
-		if err := c.SetReadDeadline(time.Now().Add(60 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(60*time.Second)))
 		if _, err := c.Read(make([]byte, 1)); err != nil { // the server sends settings to accepted clients
 			refused++
 		}
@@ -202,13 +188,10 @@ func TestTooMuch(t *testing.T) {
 		c.Close()
 	}
 	client := dial(t, endpoint)
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := client.Capabilities(t.Context(), &gpb.CapabilityRequest{}); err == nil {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+	await.Success(t, "the server answers", func() error {
+		_, err := client.Capabilities(t.Context(), &gpb.CapabilityRequest{})
+		return err
+	})
 	huge := jsonAt(list(), `"`+strings.Repeat("x", 5<<20)+`"`)
 	if _, err := client.Set(t.Context(),
 		&gpb.SetRequest{Update: []*gpb.Update{huge}}); status.Code(err) != codes.ResourceExhausted {
@@ -223,16 +206,12 @@ func TestSilentClients(t *testing.T) {
 			l := memnet.Listen()
 			serveOn(t, l, gnmi.Options{})
 			c, err := l.Dial(t.Context(), "", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer c.Close()
 			if _, err := c.Write([]byte(text)); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.SetReadDeadline(time.Now().Add(time.Hour)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Hour)))
 			if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%q: the connection stays", text)
 			}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device/gnmi"
 	"lightpath/plans/circuit"
 )
@@ -20,9 +21,7 @@ import (
 func dial(t *testing.T, endpoint string) gpb.GNMIClient {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := conn.Close(); err != nil {
 			t.Error(err)
@@ -57,9 +56,7 @@ func row(name, in, out string) *gpb.Update {
 func get(t *testing.T, c gpb.GNMIClient, p *gpb.Path) string {
 	t.Helper()
 	r, err := c.Get(t.Context(), &gpb.GetRequest{Path: []*gpb.Path{p}, Encoding: gpb.Encoding_JSON_IETF})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(r.GetNotification()[0].GetUpdate()[0].GetVal().GetJsonIetfVal())
 }
 
@@ -126,21 +123,15 @@ func TestAcceptInvalid(t *testing.T) {
 	endpoint, d := serve(t, gnmi.Options{AcceptInvalid: true})
 	c := dial(t, endpoint)
 	stream, err := c.Subscribe(bounded(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Send(&gpb.SubscribeRequest{Request: &gpb.SubscribeRequest_Subscribe{Subscribe: &gpb.SubscriptionList{
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&gpb.SubscribeRequest{Request: &gpb.SubscribeRequest_Subscribe{Subscribe: &gpb.SubscriptionList{
 		Subscription: []*gpb.Subscription{{Path: list(), Mode: gpb.SubscriptionMode_ON_CHANGE}},
-	}}}); err != nil {
-		t.Fatal(err)
-	}
+	}}}))
 	until := func(word string) {
 		t.Helper()
 		for {
 			m, err := stream.Recv()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if strings.Contains(m.String(), word) {
 				return
 			}
@@ -262,22 +253,16 @@ func TestGetForms(t *testing.T) {
 func TestSample(t *testing.T) {
 	endpoint, _ := serve(t, gnmi.Options{})
 	stream, err := dial(t, endpoint).Subscribe(bounded(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	port := &gpb.Path{Elem: []*gpb.PathElem{{Name: "components"},
 		{Name: "component", Key: map[string]string{"name": "2B"}}}}
-	if err := stream.Send(&gpb.SubscribeRequest{Request: &gpb.SubscribeRequest_Subscribe{Subscribe: &gpb.SubscriptionList{
+	require.NoError(t, stream.Send(&gpb.SubscribeRequest{Request: &gpb.SubscribeRequest_Subscribe{Subscribe: &gpb.SubscriptionList{
 		Subscription: []*gpb.Subscription{{Path: port, Mode: gpb.SubscriptionMode_SAMPLE,
 			SampleInterval: uint64(15 * time.Millisecond)}},
-	}}}); err != nil {
-		t.Fatal(err)
-	}
+	}}}))
 	for told := 0; told < 3; {
 		m, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if text := m.String(); m.GetUpdate() != nil {
 			if told++; !strings.Contains(text, "output-optical-power") || strings.Contains(text, "1B") {
 				t.Fatal(text)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device/netconf"
 	"lightpath/ocsctl/driver/netconf/wire"
 )
@@ -39,18 +40,14 @@ func newClient(t *testing.T, s *netconf.Server) *client {
 	if c.hello, err = wire.ParseHello(msg); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.framer.Write(wire.Hello{Capabilities: []string{wire.Base11}}.Element().Append(nil)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.framer.Write(wire.Hello{Capabilities: []string{wire.Base11}}.Element().Append(nil)))
 	c.framer.Chunked()
 	return c
 }
 
 // hurry bounds what comes next, so that a server which does not answer fails the test.
 func (c *client) hurry() {
-	if err := c.conn.SetDeadline(time.Now().Add(60 * time.Second)); err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, c.conn.SetDeadline(time.Now().Add(60*time.Second)))
 }
 
 func (c *client) close() {
@@ -62,9 +59,7 @@ func (c *client) close() {
 func (c *client) send(msg string) wire.Reply {
 	c.t.Helper()
 	c.hurry()
-	if err := c.framer.Write([]byte(msg)); err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, c.framer.Write([]byte(msg)))
 	answer, err := c.framer.Read()
 	if err != nil {
 		c.t.Fatalf("%s: %v", msg, err)

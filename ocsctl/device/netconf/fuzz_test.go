@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/driver/netconf/wire"
 )
@@ -24,14 +25,10 @@ func FuzzRequests(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, msg []byte, candidate bool) {
 		d, err := device.New(device.Config{Ports: 4, Preset: "plzt-ns"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer d.Close()
 		s, err := New(d, Config{Candidate: candidate})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer s.Close() //nolint:errcheck // it returns nil
 		for range 2 {
 			reply, _ := s.answer(context.Background(), 1, msg)
@@ -41,8 +38,6 @@ func FuzzRequests(f *testing.F) {
 			// refused where there is nothing to commit
 			_, _ = s.operate(context.Background(), 1, wire.New(wire.BaseNS, "commit"))
 		}
-		if err := d.Map().Validate(4); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.Map().Validate(4))
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/device/netconf"
 	"lightpath/ocsctl/driver/netconf/wire"
@@ -38,13 +39,9 @@ func xc(store, rows string) string {
 func offline(t *testing.T, c netconf.Config) (*device.Device, *netconf.Server) {
 	t.Helper()
 	d, err := device.New(device.Config{Ports: 4, Preset: "palomar-ms"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s, err := netconf.New(d, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		s.Close() //nolint:errcheck // it returns nil
 		d.Close()
@@ -300,9 +297,7 @@ func TestSlowClients(t *testing.T) {
 					t.Fatal(err)
 				}
 				if c.hello {
-					if err := f.Write(wire.Hello{Capabilities: []string{wire.Base11}}.Element().Append(nil)); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, f.Write(wire.Hello{Capabilities: []string{wire.Base11}}.Element().Append(nil)))
 					f.Chunked()
 				}
 				did := make(chan struct{})
@@ -325,9 +320,7 @@ func reboot(t *testing.T) {
 	d, s := offline(t, netconf.Config{})
 	c := newClient(t, s)
 	c.ok("<get/>")
-	if err := d.Inject(device.Fault{Kind: device.Reboot, Delay: 2 * time.Second}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Inject(device.Fault{Kind: device.Reboot, Delay: 2 * time.Second}))
 	<-c.ended
 	ours, theirs := net.Pipe()
 	s.ServeStream(theirs)
@@ -358,14 +351,10 @@ func TestLogin(t *testing.T) {
 		}
 	}
 	c, err := login(user, ssh.Password(password))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer c.Close() //nolint:errcheck // the test ends
 	session, err := c.NewSession()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if session.RequestSubsystem("sftp") == nil || session.Run("id") == nil {
 		t.Error("it serves more than NETCONF")
 	}
@@ -376,9 +365,7 @@ func TestLogin(t *testing.T) {
 
 func TestBadConfig(t *testing.T) {
 	d, err := device.New(device.Config{Ports: 2, In: device.Suffixed("A"), Out: device.Suffixed("B")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer d.Close()
 	if _, err := netconf.New(d, netconf.Config{}); !errors.Is(err, netconf.ErrConfig) {
 		t.Errorf("labels that are no numbers: %v", err)
@@ -390,17 +377,13 @@ func TestOthers(t *testing.T) {
 	d, s := offline(t, netconf.Config{})
 	c := newClient(t, s)
 	connect(t, d, circuit.Pair{From: 0, To: 1})
-	if err := d.Inject(device.Fault{Kind: device.GhostConnect, In: 0, Out: 3}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Inject(device.Fault{Kind: device.GhostConnect, In: 0, Out: 3}))
 	pairs, err := wire.Pairs(c.ok("<get/>"))
 	if err != nil || len(pairs) != 2 || pairs[1] != (wire.Pair{Ingress: 1, Egress: 8}) {
 		t.Errorf("%v, %v", pairs, err)
 	}
 	for _, err := range d.Apply(context.Background(), nil, []circuit.Pair{{From: 1, To: 0}}, device.Bulk) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	status := func() string {
 		data := c.ok("<get><filter><o:port-config><o:port><o:port-id>2</o:port-id></o:port></o:port-config></filter></get>")

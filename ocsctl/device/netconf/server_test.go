@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/device/netconf"
 	"lightpath/plans/circuit"
@@ -26,21 +27,15 @@ const (
 func serve(t *testing.T, n int, c netconf.Config) (*device.Device, *netconf.Server, net.Addr) {
 	t.Helper()
 	d, err := device.New(device.Config{Ports: n, Preset: "palomar-ms", Seed: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c.Mode = device.Bulk
 	if c.Users == nil {
 		c.Users = map[string]netconf.User{user: {Password: password}}
 	}
 	s, err := netconf.New(d, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {
@@ -56,12 +51,8 @@ func serve(t *testing.T, n int, c netconf.Config) (*device.Device, *netconf.Serv
 // connect makes circuits behind the server's back.
 func connect(t *testing.T, d *device.Device, pairs ...circuit.Pair) {
 	t.Helper()
-	if err := errors.Join(d.Apply(context.Background(), nil, pairs, device.Bulk)...); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Wait(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(d.Apply(context.Background(), nil, pairs, device.Bulk)...))
+	require.NoError(t, d.Wait(context.Background()))
 }
 
 // ncclient is a session of the Python client, one operation after the other.
@@ -169,9 +160,7 @@ func TestYangcli(t *testing.T) {
 		t.Skip("yangcli is not installed (Debian package yangcli)")
 	}
 	modules, err := filepath.Abs("../../driver/netconf/testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	d, _, addr := serve(t, 8, netconf.Config{})
 	connect(t, d, circuit.Pair{From: 0, To: 4})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -203,9 +192,7 @@ func TestYanglint(t *testing.T) {
 	}
 	lint := func(content []byte) ([]byte, error) {
 		file := filepath.Join(t.TempDir(), "data.xml")
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, content, 0o600))
 		return exec.Command(yanglint, "-t", "data", "../../driver/netconf/testdata/optical-switch.yang",
 			file).CombinedOutput()
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 )
 
@@ -33,9 +34,7 @@ func TestSlowClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, err := device.New(device.Config{Ports: 4, Preset: "plzt-ns"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				defer d.Close()
 				ours, theirs := net.Pipe()
 				defer ours.Close()
@@ -64,26 +63,18 @@ func TestSlowClients(t *testing.T) {
 // TestTooManyClients: the server keeps its clients and refuses further ones at once.
 func TestTooManyClients(t *testing.T) {
 	d, err := device.New(device.Config{Ports: 4, Preset: "plzt-ns"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer d.Close()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- Serve(t.Context(), l, d) }()
 	served := 0
 	for range maxSessions + 4 {
 		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer conn.Close()
-		if err := conn.SetDeadline(time.Now().Add(60 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, conn.SetDeadline(time.Now().Add(60*time.Second)))
 		_, _ = conn.Write([]byte("*IDN?\n")) // one that is turned away may see this fail
 		if _, err := bufio.NewReader(conn).ReadString('\n'); err == nil {
 			served++

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/device/scpi"
 )
@@ -26,14 +27,10 @@ func TestPyVISA(t *testing.T) {
 		t.Skip("PyVISA with pyvisa-py is not installed")
 	}
 	d, err := device.New(device.Config{Ports: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(d.Close)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	done := make(chan error, 1)

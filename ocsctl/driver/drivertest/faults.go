@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
@@ -155,14 +156,12 @@ func (s Suite) reboot(t *testing.T, mode device.ColdBoot) {
 		}
 	}
 	var got circuit.Permutation
-	var err error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if got, err = r.sw.Read(r.ctx()); err == nil {
-			break
-		}
-	}
-	if err != nil || !got.Equal(want) {
-		t.Fatalf("afterwards %v, %v; want %v", got, err, want)
+	await.Success(t, "read the map", func() (err error) {
+		got, err = r.sw.Read(r.ctx())
+		return err
+	})
+	if !got.Equal(want) {
+		t.Fatalf("afterwards %v; want %v", got, want)
 	}
 	r.must(shift(3), driver.Status)
 }

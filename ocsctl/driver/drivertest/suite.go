@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/internal/memnet"
@@ -67,9 +68,7 @@ func (s Suite) waiting(t *testing.T, w waits, change func(*device.Config)) *rig 
 		change(&c)
 	}
 	d, err := device.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(d.Close)
 	d.SetAveraging(20 * time.Millisecond)
 	r := &rig{T: t, d: d}
@@ -78,9 +77,7 @@ func (s Suite) waiting(t *testing.T, w waits, change func(*device.Config)) *rig 
 	o.Endpoint, o.Dial, o.Timeout = l.Addr().String(), l.Dial, w.reply
 	o.Tolerance = driver.Tolerance{Settle: w.settle, Averaging: 40 * time.Millisecond}
 	sw, err := s.Open(r.ctx(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { sw.Close() }) //nolint:errcheck // the test has checked what matters
 	r.sw = sw
 	return r
@@ -176,9 +173,7 @@ func (r *rig) verdict(all []driver.Circuit, in int) driver.Circuit {
 
 func (r *rig) inject(f device.Fault) {
 	r.Helper()
-	if err := r.d.Inject(f); err != nil {
-		r.Fatal(err)
-	}
+	require.NoError(r, r.d.Inject(f))
 }
 
 func (s Suite) info(t *testing.T) {
@@ -195,9 +190,7 @@ func (s Suite) read(t *testing.T) {
 		t.Fatalf("an empty switch reads as %v, %v", got, err)
 	}
 	pairs := []circuit.Pair{{From: 0, To: 3}, {From: 4, To: 4}, {From: 5, To: 0}, {From: 6, To: 7}, {From: 7, To: 6}}
-	if err := errors.Join(r.d.Apply(r.ctx(), nil, pairs, device.Bulk)...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(r.d.Apply(r.ctx(), nil, pairs, device.Bulk)...))
 	// The last two are of ports that the driver does not know.
 	want := circuit.Permutation{3, circuit.Dark, circuit.Dark, circuit.Dark, 4, 0}
 	if got, err := r.sw.Read(r.ctx()); err != nil || !got.Equal(want) {
@@ -209,13 +202,9 @@ func (s Suite) read(t *testing.T) {
 func (s Suite) delta(t *testing.T) {
 	r := s.rig(t, nil)
 	foreign := circuit.Pair{From: 6, To: 7}
-	if err := errors.Join(r.d.Apply(r.ctx(), nil, []circuit.Pair{foreign}, device.Bulk)...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(r.d.Apply(r.ctx(), nil, []circuit.Pair{foreign}, device.Bulk)...))
 	r.must(shift(1), driver.ReadBack)
-	if err := r.d.Wait(r.ctx()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.d.Wait(r.ctx()))
 	before := len(r.d.Log())
 	to := shift(1).Clone()
 	to[1], to[2], to[4] = to[2], to[1], circuit.Dark
@@ -257,9 +246,7 @@ func (s Suite) delta(t *testing.T) {
 func (s Suite) levels(t *testing.T) {
 	r := s.rig(t, nil)
 	info, err := r.sw.Info(r.ctx())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i, want := range []driver.Level{driver.ReadBack, driver.Status, driver.Light} {
 		for _, v := range r.must(shift(i+1), want) {
 			reach := want
@@ -283,9 +270,7 @@ func (s Suite) levels(t *testing.T) {
 func (s Suite) nothing(t *testing.T) {
 	r := s.rig(t, nil)
 	info, err := r.sw.Info(r.ctx())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r.must(shift(1), driver.Status)
 	revision := r.d.Revision()
 	for _, v := range r.must(shift(1), driver.Light) {
@@ -328,9 +313,7 @@ func (s Suite) lostLight(t *testing.T) {
 func (s Suite) cancel(t *testing.T) {
 	r := s.waiting(t, waits{calm.reply, time.Hour}, nil)
 	before, err := r.sw.Read(r.ctx())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := r.sw.Read(ctx); err == nil {

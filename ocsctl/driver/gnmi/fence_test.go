@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	devicegnmi "lightpath/ocsctl/device/gnmi"
 	"lightpath/ocsctl/driver"
@@ -54,27 +55,19 @@ func TestForeignName(t *testing.T) {
 	d := newDevice(t)
 	endpoint := serve(t, d, devicegnmi.Options{Dialect: "ocp"})
 	conn, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close() //nolint:errcheck // the test is over
 	words, err := dialect.Lookup("ocp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	v := words.Vars("1-5", "4", "8")
 	value, err := words.EntryValue(&words.Config, v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := gpb.NewGNMIClient(conn).Set(t.Context(),
 		&gpb.SetRequest{Update: []*gpb.Update{{Path: words.EntryPath(&words.Config, v), Val: value}}}); err != nil {
 		t.Fatal(err)
 	}
 	sw, err := gnmi.Open(t.Context(), driver.Target{Endpoint: endpoint, Ports: labels(d, 2)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer sw.Close() //nolint:errcheck // the test is over
 	_, err = sw.Apply(t.Context(), driver.Change{Before: circuit.AllDark(2), After: circuit.Shift(2, 0),
 		Want: driver.Status})
@@ -88,9 +81,7 @@ func TestInvalidDeleted(t *testing.T) {
 	d := newDevice(t)
 	endpoint := serve(t, d, devicegnmi.Options{Dialect: "ocp", AcceptInvalid: true})
 	sw := open(t, d, driver.Target{Endpoint: endpoint, Tolerance: quick})
-	if err := d.Inject(device.Fault{Kind: device.PartialBulk, Count: 1}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Inject(device.Fault{Kind: device.PartialBulk, Count: 1}))
 	all, err := sw.Apply(t.Context(), driver.Change{Before: circuit.AllDark(4), After: circuit.Shift(4, 1), Token: 1})
 	if !errors.Is(err, driver.ErrNotAsIntended) || len(all) != 4 {
 		t.Fatalf("%v, %+v", err, all)
@@ -101,9 +92,7 @@ func TestInvalidDeleted(t *testing.T) {
 		}
 	}
 	conn, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close() //nolint:errcheck // the test is over
 	table := &gpb.Path{Elem: []*gpb.PathElem{{Name: "connections"}}}
 	r, err := gpb.NewGNMIClient(conn).Get(t.Context(), &gpb.GetRequest{Path: []*gpb.Path{table}})
@@ -117,9 +106,7 @@ func TestClosed(t *testing.T) {
 	d := newDevice(t)
 	sw := open(t, d, driver.Target{Endpoint: serve(t, d, devicegnmi.Options{})})
 	for range 2 {
-		if err := sw.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, sw.Close())
 	}
 	if _, err := sw.Read(t.Context()); !errors.Is(err, gnmi.ErrClosed) {
 		t.Errorf("%v", err)
@@ -132,9 +119,7 @@ func TestGhostAlone(t *testing.T) {
 	for _, name := range dialect.Names() {
 		d := newDevice(t)
 		sw := open(t, d, driver.Target{Endpoint: serve(t, d, devicegnmi.Options{Dialect: name})})
-		if err := d.Inject(device.Fault{Kind: device.GhostConnect, In: 1, Out: 2}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.Inject(device.Fault{Kind: device.GhostConnect, In: 1, Out: 2}))
 		before, err := sw.Read(t.Context())
 		if err != nil || before[1] != 2 {
 			t.Fatalf("%s: %v, %v", name, before, err)

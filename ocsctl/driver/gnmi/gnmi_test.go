@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	devicegnmi "lightpath/ocsctl/device/gnmi"
 	"lightpath/ocsctl/driver"
@@ -20,9 +21,7 @@ func newDevice(t *testing.T) *device.Device {
 	t.Helper()
 	d, err := device.New(device.Config{Ports: 4, Delays: &device.Delays{Min: 5 * time.Millisecond,
 		Max: 5 * time.Millisecond}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(d.Close)
 	return d
 }
@@ -32,9 +31,7 @@ func open(t *testing.T, d *device.Device, target driver.Target) driver.Switch {
 	t.Helper()
 	target.Ports = labels(d, d.Ports())
 	sw, err := gnmi.Open(t.Context(), target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := sw.Close(); err != nil {
 			t.Error(err)
@@ -47,9 +44,7 @@ func open(t *testing.T, d *device.Device, target driver.Target) driver.Switch {
 func serve(t testing.TB, d *device.Device, o devicegnmi.Options) (endpoint string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	serveOn(t, l, d, o)
 	return l.Addr().String()
 }
@@ -107,15 +102,11 @@ func BenchmarkApply(b *testing.B) {
 	for _, name := range dialect.Names() {
 		b.Run(name, func(b *testing.B) {
 			d, err := device.New(device.Config{Ports: ports, Preset: "plzt-ns"})
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 			defer d.Close()
 			sw, err := gnmi.Open(b.Context(), driver.Target{Endpoint: serve(b, d, devicegnmi.Options{Dialect: name}),
 				Ports: labels(d, ports)})
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 			defer sw.Close() //nolint:errcheck // only measured
 			before := circuit.AllDark(ports)
 			for i := range b.N {

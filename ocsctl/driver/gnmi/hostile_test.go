@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	devicegnmi "lightpath/ocsctl/device/gnmi"
 	"lightpath/ocsctl/driver"
@@ -66,9 +67,7 @@ func (r *relay) Subscribe(s gpb.GNMI_SubscribeServer) error {
 func (r *relay) start(t *testing.T, endpoint string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r.startOn(t, l, endpoint)
 	return l.Addr().String()
 }
@@ -77,9 +76,7 @@ func (r *relay) startOn(t *testing.T, l net.Listener, endpoint string, o ...grpc
 	t.Helper()
 	o = append(o, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	conn, err := grpc.NewClient("passthrough:///"+endpoint, o...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r.to = gpb.NewGNMIClient(conn)
 	g := grpc.NewServer()
 	gpb.RegisterGNMIServer(g, r)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	devicegnmi "lightpath/ocsctl/device/gnmi"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/gnmi"
@@ -42,9 +43,7 @@ func (a authority) issue(t *testing.T, name string, usage []x509.ExtKeyUsage, li
 	*ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(life),
@@ -56,22 +55,14 @@ func (a authority) issue(t *testing.T, name string, usage []x509.ExtKeyUsage, li
 		parent, signer = template, key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	secret, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: der},
 		name + ".key": {Type: "EC PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(a.path(file), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(a.path(file), pem.EncodeToMemory(block), 0o600))
 	}
 	return cert, key
 }
@@ -85,9 +76,7 @@ func TestMutualTLS(t *testing.T) {
 	ours.issue(t, "expired", client, -time.Hour)
 	theirs.issue(t, "stranger", client, time.Hour)
 	config, err := mtls.Server(ours.path("ca.pem"), ours.path("switch.pem"), ours.path("switch.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	d := newDevice(t)
 	endpoint := serve(t, d, devicegnmi.Options{TLS: config})
 	target := func(ca, who authority, name string) driver.Target {

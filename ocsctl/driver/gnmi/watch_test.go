@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/gnmi/dialect"
 	"lightpath/plans/circuit"
@@ -22,16 +23,12 @@ func collector(t *testing.T, target string) (endpoint string, c *cache.Cache) {
 	t.Helper()
 	c = cache.New([]string{target})
 	peer, err := subscribe.NewServer(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c.SetClient(peer.Update)
 	g := grpc.NewServer()
 	gpb.RegisterGNMIServer(g, peer)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	go g.Serve(l) //nolint:errcheck // it ends by Stop
 	t.Cleanup(g.Stop)
 	return l.Addr().String(), c
@@ -64,14 +61,10 @@ func TestWatchCollector(t *testing.T) {
 	endpoint, c := collector(t, target)
 	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStreamInterceptor(through(target)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close() //nolint:errcheck // the test is over
 	words, err := dialect.Lookup("ocp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := &swtch{client: gpb.NewGNMIClient(conn), words: words, ports: driver.Ports{In: []string{"1", "2"},
 		Out: []string{"3", "4"}}}
 	tell := func(word string) {
@@ -82,9 +75,7 @@ func TestWatchCollector(t *testing.T) {
 			n.Update = append(n.Update, &gpb.Update{Path: &gpb.Path{Elem: l.Elems},
 				Val: &gpb.TypedValue{Value: &gpb.TypedValue_StringVal{StringVal: l.Value}}})
 		}
-		if err := c.GnmiUpdate(n); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.GnmiUpdate(n))
 	}
 	tell("PENDING_CONNECTION")
 	w := s.subscribe(t.Context())

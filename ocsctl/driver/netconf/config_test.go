@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"lightpath/internal/files"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	server "lightpath/ocsctl/device/netconf"
 	"lightpath/ocsctl/driver"
@@ -20,9 +21,7 @@ import (
 func testDevice(t *testing.T) *device.Device {
 	t.Helper()
 	d, err := device.New(device.Config{Ports: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { d.Close() })
 	return d
 }
@@ -31,13 +30,9 @@ func testDevice(t *testing.T) *device.Device {
 func exposed(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	path = file(t, "exposed", content)
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Chmod(path, 0o644))
 	return path
 }
 
@@ -121,9 +116,7 @@ func TestWhoMayConnect(t *testing.T) {
 func TestClosed(t *testing.T) {
 	sw := open(t, serve(t, testDevice(t), server.Config{}, driver.Target{Ports: labels(4, 4)}))
 	for range 2 {
-		if err := sw.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, sw.Close())
 	}
 	if _, err := sw.Read(context.Background()); err == nil {
 		t.Fatal("a closed driver reads")

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/netconf/wire"
 )
@@ -23,9 +24,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(open + "<ok/>" + shut))
 	f.Add([]byte(open + (&wire.Error{Type: "protocol", Tag: "in-use", Message: "a\nb"}).Element().String() + shut))
 	p, err := newPorts(driver.Ports{In: []string{"1", "2", "3"}, Out: []string{"5", "6", "7"}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		stream := struct {
 			io.Reader
@@ -36,9 +35,7 @@ func FuzzAnswer(f *testing.F) {
 		m, err := w.read(context.Background(), w.call)
 		switch {
 		case err == nil:
-			if err := m.Validate(3); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, m.Validate(3))
 		case !errors.Is(err, driver.ErrProtocol) && !errors.Is(err, driver.ErrRefused) &&
 			!errors.Is(err, driver.ErrNotMatching):
 			t.Fatalf("%v", err)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	server "lightpath/ocsctl/device/netconf"
 	"lightpath/ocsctl/driver"
@@ -28,9 +29,7 @@ const password = "a long one"
 func file(t testing.TB, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, content, 0o600))
 	return path
 }
 
@@ -38,17 +37,11 @@ func file(t testing.TB, name string, content []byte) string {
 func key(t testing.TB) ([]byte, ssh.PublicKey) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	block, err := ssh.MarshalPrivateKey(private, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	sshKey, err := ssh.NewPublicKey(public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return pem.EncodeToMemory(block), sshKey
 }
 
@@ -56,9 +49,7 @@ func key(t testing.TB) ([]byte, ssh.PublicKey) {
 func serve(t testing.TB, d *device.Device, c server.Config, o driver.Target) driver.Target {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return serveOn(t, l, d, c, o)
 }
 
@@ -69,9 +60,7 @@ func serveOn(t testing.TB, l net.Listener, d *device.Device, c server.Config, o 
 		c.Users = map[string]server.User{"lightpath": {Password: password, Keys: []ssh.PublicKey{public}}}
 	}
 	s, err := server.New(d, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {
@@ -99,9 +88,7 @@ func labels(ports, n int) driver.Ports {
 func open(t testing.TB, o driver.Target) driver.Switch {
 	t.Helper()
 	sw, err := netconf.Open(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { sw.Close() }) //nolint:errcheck // it returns nil
 	return sw
 }
@@ -113,9 +100,7 @@ func BenchmarkApply(b *testing.B) {
 		"candidate": {Mode: device.Bulk, Candidate: true}} {
 		b.Run(name, func(b *testing.B) {
 			d, err := device.New(device.Config{Ports: 64, Preset: "plzt-ns"})
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 			defer d.Close()
 			sw := open(b, serve(b, d, c, driver.Target{Ports: labels(64, 64)}))
 			maps := []circuit.Permutation{circuit.AllDark(64), circuit.Shift(64, 1), circuit.Shift(64, 2)}

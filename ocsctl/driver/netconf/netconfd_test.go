@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/netconf"
 	"lightpath/plans/circuit"
@@ -34,23 +36,17 @@ func netconfd(t *testing.T) netconf.Dial {
 		paths = append(paths, path)
 	}
 	modules, err := filepath.Abs("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// A socket's path has to be short, whatever the test's name.
 	dir, err := os.MkdirTemp("", "ncx")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	socket := filepath.Join(dir, "s")
 	var output bytes.Buffer
 	daemon := exec.Command(paths[0], "--modpath="+modules+":/usr/share/yuma/modules", "--module=optical-switch",
 		"--no-startup", "--target=candidate", "--superuser=lightpath", "--ncxserver-sockname="+socket)
 	daemon.Dir, daemon.Stdout, daemon.Stderr = dir, &output, &output
 	daemon.Env = append(os.Environ(), "HOME="+dir)
-	if err := daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, daemon.Start())
 	t.Cleanup(func() {
 		_ = daemon.Process.Kill() // it may have ended
 		_ = daemon.Wait()
@@ -59,15 +55,13 @@ func netconfd(t *testing.T) netconf.Dial {
 			t.Logf("netconfd: %s", output.Bytes())
 		}
 	})
-	for end := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	await.Success(t, "netconfd listens", func() error {
 		c, err := net.Dial("unix", socket) // the file exists before netconfd listens
 		if err == nil {
 			_ = c.Close()
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("netconfd does not come up: %v", err)
 		}
-	}
+		return err
+	})
 	return func(context.Context) (io.ReadWriteCloser, error) {
 		c := exec.Command(paths[1], "--ncxserver-sockname=830@"+socket)
 		c.Env = append(os.Environ(), "SSH_CONNECTION=127.0.0.1 4000 127.0.0.1 830", "USER=lightpath")
@@ -129,9 +123,7 @@ func target(ports int) driver.Target {
 func change(t *testing.T, sw driver.Switch, to circuit.Permutation) ([]driver.Circuit, error) {
 	t.Helper()
 	before, err := sw.Read(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return sw.Apply(context.Background(), driver.Change{Before: before, After: to, Want: driver.Status})
 }
 
@@ -149,9 +141,7 @@ func TestNetconfd(t *testing.T) {
 	open := func(d netconf.Dial) driver.Switch {
 		t.Helper()
 		sw, err := netconf.OpenStream(ctx, target(16), d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { sw.Close() }) //nolint:errcheck // it returns nil
 		return sw
 	}
@@ -221,9 +211,7 @@ func TestNetconfd(t *testing.T) {
 	})
 	t.Run("concurrent", func(t *testing.T) {
 		before, err := sw.Read(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		errs := make(chan error, 4)
 		for i := range 4 {
 			w := open(dial)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/netconf"
 	"lightpath/ocsctl/driver/netconf/wire"
@@ -157,9 +158,7 @@ func TestBadAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sw, err := openScript(script{goodHello(), c.answer})
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				defer sw.Close() //nolint:errcheck // it returns nil
 				m, err := sw.Read(context.Background())
 				if !errors.Is(err, c.want) {
@@ -193,9 +192,7 @@ func garbledAnswerToAnEdit(t *testing.T) {
 				return reply(id, "<ok/>")
 			}
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		report, err := sw.Apply(ctx, driver.Change{Before: dark4, After: []int{1, -1, -1, -1}, Want: driver.ReadBack})
 		cancel()
@@ -235,9 +232,7 @@ func lockHeld(t *testing.T) {
 				return reply(id, "<ok/>")
 			}
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		_, err = sw.Apply(context.Background(), driver.Change{Before: dark4, After: []int{1, -1, -1, -1}})
 		if free := tries == 3; free && (err != nil || edits != 1) {
 			t.Errorf("the lock came free: %v, %d edits", err, edits)
@@ -272,9 +267,7 @@ func lateCommit(t *testing.T) {
 		}
 		return reply(id, "<ok/>")
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer sw.Close() //nolint:errcheck // it returns nil
 	report, err := sw.Apply(context.Background(), driver.Change{Before: dark4, After: []int{1, -1, -1, -1}})
 	if err != nil || !confirmed {

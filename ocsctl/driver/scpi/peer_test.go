@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/scpi"
@@ -30,9 +31,7 @@ func context20(t *testing.T) context.Context {
 func newDevice(t *testing.T, c device.Config) *device.Device {
 	t.Helper()
 	d, err := device.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(d.Close)
 	return d
 }
@@ -70,9 +69,7 @@ func TestWholeMap(t *testing.T) {
 func say(t *testing.T, answer func(line string) string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -158,9 +155,7 @@ func TestBadPeers(t *testing.T) {
 				return good(line)
 			})
 			sw, err := scpi.Open(context20(t), driver.Target{Endpoint: endpoint, Ports: two})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if p, err := sw.Read(context20(t)); err != nil || !p.Equal(circuit.Permutation{1, 0}) {
 				t.Errorf("%q reads as %v, %v", table, p, err)
 			}
@@ -172,9 +167,7 @@ func TestBadPeers(t *testing.T) {
 // TestDrip: a peer that sends its answer byte by byte has no more time than one that sends it at once.
 func TestDrip(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
 	go func() {
 		for {
@@ -211,9 +204,7 @@ func TestAnotherSwitch(t *testing.T) {
 		return "" // hangs up
 	})
 	sw, err := scpi.Open(context20(t), driver.Target{Endpoint: endpoint, Ports: driver.Ports{In: []string{"1", "2"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	closeAfter(t, sw)
 	for _, says := range []string{"no answer", "another switch answers", "another switch answers"} {
 		if _, err := sw.Read(context20(t)); err == nil || !strings.Contains(err.Error(), says) {
@@ -247,9 +238,7 @@ func TestRefusedTargets(t *testing.T) {
 func TestServerSyntax(t *testing.T) {
 	d := newDevice(t, device.Config{Ports: 8, Preset: "rotor-20us"})
 	conn, err := net.Dial("tcp", serve(t, d))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(hour)) //nolint:errcheck // reads would report it
 	r := bufio.NewReader(conn)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/scpi"
@@ -39,9 +40,7 @@ type firmware struct {
 func (f firmware) serve(t *testing.T, d *device.Device) string {
 	model := serve(t, d)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -142,9 +141,7 @@ func TestProbe(t *testing.T) {
 				target.Timeout = time.Second // the driver waits for an answer that does not come
 			}
 			sw, err := scpi.Open(context.Background(), target)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			closeAfter(t, sw)
 			info, err := sw.Info(context20(t))
 			if err != nil || info.Reaches() != max(c.level, c.last) {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	devicescpi "lightpath/ocsctl/device/scpi"
 	"lightpath/ocsctl/driver"
@@ -18,9 +19,7 @@ import (
 func serve(t testing.TB, d *device.Device) (endpoint string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	serveOn(t, l, d)
 	return l.Addr().String()
 }
@@ -52,9 +51,7 @@ func open(t *testing.T, d *device.Device, n int, o driver.Target) driver.Switch 
 	t.Helper()
 	o.Endpoint, o.Ports = serve(t, d), labels(d, n)
 	sw, err := scpi.Open(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return sw
 }
 
@@ -71,14 +68,10 @@ func TestConformance(t *testing.T) {
 // BenchmarkApply is what control and read-back add to the motion of a switch, on this host.
 func BenchmarkApply(b *testing.B) {
 	d, err := device.New(device.Config{Ports: 16, Preset: "plzt-ns"})
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	b.Cleanup(d.Close)
 	sw, err := scpi.Open(b.Context(), driver.Target{Endpoint: serve(b, d), Ports: labels(d, 16)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	at, to := circuit.AllDark(16), circuit.Shift(16, 1)
 	for b.Loop() {
 		if _, err := sw.Apply(b.Context(), driver.Change{Before: at, After: to, Want: driver.Status}); err != nil {
@@ -86,7 +79,5 @@ func BenchmarkApply(b *testing.B) {
 		}
 		at, to = to, circuit.Shift(16, 1+to[1]%15)
 	}
-	if err := sw.Close(); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, sw.Close())
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lightpath/internal/files"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller/rpc/labcerts"
 	"lightpath/ocsctl/internal/mtls"
 )
@@ -29,9 +30,7 @@ func TestLoopback(t *testing.T) {
 func TestBadFiles(t *testing.T) {
 	dir := t.TempDir()
 	junk := filepath.Join(dir, "junk.pem")
-	if err := os.WriteFile(junk, []byte("secret material\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(junk, []byte("secret material\n"), 0o600))
 	for _, files := range [][3]string{
 		{"", junk, junk}, {junk, "", junk}, {junk, junk, ""}, {junk, junk, junk},
 		{filepath.Join(dir, "absent.pem"), junk, junk},
@@ -50,19 +49,13 @@ func TestBadFiles(t *testing.T) {
 func TestExposedKey(t *testing.T) {
 	dir := t.TempDir()
 	a, err := labcerts.Create(dir, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Issue(labcerts.Subject{Name: "rank", Life: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, a.Issue(labcerts.Subject{Name: "rank", Life: time.Hour}))
 	ca, cert, key := a.Path("ca.pem"), a.Path("rank.pem"), a.Path("rank.key")
 	if _, err := mtls.Client(ca, cert, key); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(key, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Chmod(key, 0o644))
 	_, err1 := mtls.Client(ca, cert, key)
 	_, err2 := mtls.Server(ca, cert, key)
 	for _, err := range []error{err1, err2} {

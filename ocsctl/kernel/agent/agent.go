@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -91,11 +92,9 @@ func authorize(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next g
 	}
 	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 		for _, c := range info.State.PeerCertificates[:min(1, len(info.State.PeerCertificates))] {
-			for _, unit := range c.Subject.OrganizationalUnit {
-				if unit == rankUnit {
-					return nil, status.Errorf(codes.PermissionDenied, "%s is a rank: circuits are the controller's to move",
-						c.Subject.CommonName)
-				}
+			if slices.Contains(c.Subject.OrganizationalUnit, rankUnit) {
+				return nil, status.Errorf(codes.PermissionDenied, "%s is a rank: circuits are the controller's to move",
+					c.Subject.CommonName)
 			}
 		}
 	}

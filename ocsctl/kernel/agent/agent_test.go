@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller/rpc/labcerts"
 	"lightpath/ocsctl/kernel"
 	"lightpath/ocsctl/kernel/kerneltest"
@@ -30,9 +31,7 @@ func newRig(t *testing.T, tls TLS) *rig {
 	var listeners []net.Listener
 	for range hosts {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		listeners = append(listeners, l)
 	}
 	text := fmt.Sprintf("version: 1\nname: agent%d\nhosts: [{name: a, ranks: 2, address: \"%s\"}, {name: b, ranks: "+
@@ -41,9 +40,7 @@ func newRig(t *testing.T, tls TLS) *rig {
 		text += fmt.Sprintf("  - {name: p%d, bandwidth: 1Gbps, ocs: o, interface: %s}\n", j, kerneltest.Interface(j))
 	}
 	f, err := fabric.Decode([]byte(text + "ocs: [{name: o, driver: emulator, reconfig: 1ms}]\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := &rig{fabric: f}
 	for i, h := range f.Hosts {
 		t.Cleanup(func() {
@@ -52,18 +49,12 @@ func newRig(t *testing.T, tls TLS) *rig {
 			}
 		})
 		s, _, err := kernel.Up(f, kernel.Options{MTU: 1500, Host: h.Name, Underlay: hosts[i]})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		b, err := kernel.Open(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = b.Close() })
 		a, err := Serve(listeners[i], b, tls)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(a.Close)
 		r.boards, r.agents = append(r.boards, b), append(r.agents, a)
 	}
@@ -73,9 +64,7 @@ func newRig(t *testing.T, tls TLS) *rig {
 func (r *rig) dial(t *testing.T) *Board {
 	t.Helper()
 	b, err := Dial(t.Context(), r.fabric, TLS{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = b.Close() })
 	return b
 }
@@ -105,16 +94,12 @@ func eventually(t *testing.T, b *Board, plane int, says string) {
 
 func TestBoardOfTwoHosts(t *testing.T) {
 	r := newRig(t, TLS{})
-	if err := r.boards[1].Install(1, circuit.Shift(3, 2)); err != nil { // as a controller does that dies between two hosts
-		t.Fatal(err)
-	}
+	require.NoError(t, r.boards[1].Install(1, circuit.Shift(3, 2))) // as a controller does that dies between two hosts
 	b := r.dial(t)
 	r.same(t, 1, circuit.AllDark(3))
 	for _, m := range []circuit.Permutation{circuit.Shift(3, 1), {1, 0, circuit.Dark}, {1, 2, 0},
 		circuit.AllDark(3), {2, 1, 0}} {
-		if err := b.Install(0, m); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Install(0, m))
 		if got, err := b.Map(0); err != nil || !got.Equal(m) {
 			t.Errorf("map %v %v, want %v", got, err, m)
 		}
@@ -130,16 +115,12 @@ func TestBoardOfTwoHosts(t *testing.T) {
 	}
 
 	// The board notices the change of another writer, and its end.
-	if err := r.boards[1].Install(0, circuit.Shift(3, 1)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.boards[1].Install(0, circuit.Shift(3, 1)))
 	eventually(t, b, 0, "different maps")
 	if err := b.Install(0, circuit.AllDark(3)); !errors.Is(err, ErrAgent) {
 		t.Errorf("a change from an unknown map: %v", err)
 	}
-	if err := r.boards[1].Install(0, circuit.Permutation{2, 1, 0}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.boards[1].Install(0, circuit.Permutation{2, 1, 0}))
 	eventually(t, b, 0, "")
 
 	// The next controller: the one before is refused, at once and when it looks.
@@ -165,23 +146,17 @@ func TestBoardOfTwoHosts(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	dir := t.TempDir()
 	ca, err := labcerts.Create(dir, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	file := func(s labcerts.Subject) TLS {
 		t.Helper()
 		s.Life = time.Hour
-		if err := ca.Issue(s); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, ca.Issue(s))
 		return TLS{ca.Path("ca.pem"), ca.Path(s.Name + ".pem"), ca.Path(s.Name + ".key")}
 	}
 	r := newRig(t, file(labcerts.Subject{Name: "agent", Hosts: []string{"127.0.0.1"}}))
 	controller := file(labcerts.Subject{Name: "controller", Hosts: []string{"127.0.0.1"}})
 	b, err := Dial(t.Context(), r.fabric, controller)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
@@ -213,9 +188,7 @@ func TestRefuses(t *testing.T) {
 		})
 	}
 	l, err := net.Listen("tcp", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
 	if _, err := Serve(l, r.boards[0], TLS{}); err == nil || !strings.Contains(err.Error(), "off loopback") {
 		t.Errorf("an agent for everybody: %v", err)

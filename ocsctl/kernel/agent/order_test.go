@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/kernel/agent/agentpb"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
@@ -63,9 +64,7 @@ func record(t *testing.T) (*recorder, *Board) {
 		"emulator, reconfig: 1ms}]\nhosts:\n"
 	for i := range 3 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		text += fmt.Sprintf("  - {name: h%d, ranks: 2, address: \"%s\"}\n", i, l.Addr())
 		server := grpc.NewServer()
 		agentpb.RegisterCircuitsServer(server, &fake{recorder: all, host: i, now: encodeMap(circuit.AllDark(6))})
@@ -73,13 +72,9 @@ func record(t *testing.T) (*recorder, *Board) {
 		t.Cleanup(server.Stop)
 	}
 	f, err := fabric.Decode([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	b, err := Dial(t.Context(), f, TLS{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = b.Close() })
 	return all, b
 }
@@ -91,9 +86,7 @@ func TestDarkEverywhereBeforeLightAnywhere(t *testing.T) {
 	for _, m := range []circuit.Permutation{circuit.Shift(6, 1), {1, 0, 3, 4, 5, 2}, {1, 0, 3, 4, 5, 2},
 		circuit.AllDark(6), {0, 1, 2, 3, 4, 5}} {
 		all.told = nil
-		if err := b.Install(0, m); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Install(0, m))
 		have := []circuit.Permutation{old, old, old}
 		for _, c := range all.told {
 			for r, to := range c.to {

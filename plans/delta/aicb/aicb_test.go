@@ -8,15 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans/delta/train"
 )
 
 func read(t testing.TB, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }
 
@@ -28,9 +27,7 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(1, math.Abs
 // 2 replicas.
 func TestSimAI(t *testing.T) {
 	c, err := SimAI(read(t, "small.txt"), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if c.TP != 2 || c.PP != 2 || c.EP != 1 || c.GPUs != 8 || c.MicroBatches != 2 || c.Replicas() != 2 ||
 		c.BoundaryBytes != 2*4e6 {
 		t.Fatalf("%+v", c)
@@ -54,9 +51,7 @@ func TestSimAI(t *testing.T) {
 		t.Error("stages differ")
 	}
 	g, err := train.Generate(*c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	transfers := 0
 	for i := range g.Tasks {
 		if g.Tasks[i].Transfer() {
@@ -151,9 +146,7 @@ func TestWarnsOfNoGradients(t *testing.T) {
 
 func TestCSV(t *testing.T) {
 	c, err := CSV(read(t, "small.csv"), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if c.TP != 2 || c.PP != 2 || c.GPUs != 8 || c.MicroBatches != 2 || c.BoundaryBytes != 2*4e6 {
 		t.Fatalf("%+v", c)
 	}
@@ -213,14 +206,10 @@ func TestPublic(t *testing.T) {
 		t.Skip("LIGHTPATH_TEST_AICB names no folder of AICB's workloads")
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		o := options
 		o.GPUs, o.GPUsPerPod, o.ForwardUS, o.BackwardUS = 1024, 64, 1000, 2000
 		parse := SimAI

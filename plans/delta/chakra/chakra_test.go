@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"lightpath/internal/require"
 	"lightpath/plans/delta/dag"
 )
 
@@ -123,9 +124,7 @@ func TestAbsentControl(t *testing.T) {
 	traces := pair()
 	traces[1].Nodes[1].Control = []uint64{3, 4, 9}
 	trace, err := Decode(encode(traces[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var said []string
 	o := options
 	o.Warn = func(text string) { said = append(said, text) }
@@ -168,9 +167,7 @@ func TestRefusedNaming(t *testing.T) {
 	// A negative duration is a number beyond all bounds by the time it is on the wire.
 	body := protowire.AppendVarint(protowire.AppendTag(nil, 7, protowire.VarintType), math.MaxUint64)
 	n, err := decodeNode(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	n.Type = Compute
 	if err := n.check(); err == nil || !strings.Contains(err.Error(), "duration_micros") {
 		t.Errorf("%v", err)
@@ -179,9 +176,7 @@ func TestRefusedNaming(t *testing.T) {
 
 func TestGraph(t *testing.T) {
 	g, err := Graph(spread(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(g.Pods) != 2 || len(g.Links) != 1 || g.Links[0].Pods != [2]int{0, 1} {
 		t.Fatalf("%+v, %+v", g.Pods, g.Links)
 	}
@@ -207,9 +202,7 @@ func TestGraph(t *testing.T) {
 // longest is the longest path with every transfer at its full rate.
 func longest(t *testing.T, g *dag.Graph) float64 {
 	order, err := g.Order()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	start, most := make([]float64, len(g.Tasks)), 0.0
 	for _, i := range order {
 		end := start[i] + g.LeastTime(&g.Tasks[i])
@@ -225,9 +218,7 @@ func longest(t *testing.T, g *dag.Graph) float64 {
 
 func TestGraphWithinPodIsWork(t *testing.T) {
 	g, err := Graph(pair(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := range g.Tasks {
 		if g.Tasks[i].Transfer() {
 			t.Errorf("%+v", g.Tasks[i])
@@ -270,9 +261,7 @@ func TestGraphRefused(t *testing.T) {
 func TestJSON(t *testing.T) {
 	for _, name := range []string{"pair.0", "pair.1", "flat"} {
 		data, err := os.ReadFile(filepath.Join("testdata", name+".json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got, err := DecodeJSON(data)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -314,9 +303,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	for _, name := range []string{"pair.0", "pair.1", "flat"} {
 		data, err := os.ReadFile(filepath.Join("testdata", name+".json"))
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 func TestCodec(t *testing.T) {
@@ -13,9 +15,7 @@ func TestCodec(t *testing.T) {
 	g.Pods = append(g.Pods, Pod{Name: "i", Image: true})
 	g.Links = append(g.Links, Link{Pods: [2]int{0, 3}, Ports: [2]int{2, 0}, Copies: [][2]string{{"a", "a2"}, {"a2", "a"}}})
 	got, err := Decode(g.Encode())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !reflect.DeepEqual(got, g) {
 		t.Errorf("got %+v\nwant %+v", got, g)
 	}
@@ -88,15 +88,11 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		again, err := Decode(g.Encode())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !reflect.DeepEqual(again.Encode(), g.Encode()) {
 			t.Fatal("not the same when read again")
 		}
 		small := Reduce(g)
-		if err := small.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, small.Validate())
 	})
 }

@@ -158,10 +158,8 @@ func (g *Graph) checkTask(t *Task, joined map[[2]int]bool) error {
 func repeated(list []int) (int, bool) {
 	if len(list) <= 16 {
 		for i, v := range list {
-			for _, w := range list[:i] {
-				if v == w {
-					return v, true
-				}
+			if slices.Contains(list[:i], v) {
+				return v, true
 			}
 		}
 		return 0, false

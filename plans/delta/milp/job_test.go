@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/plans/delta"
 	"lightpath/plans/delta/check"
 	"lightpath/plans/delta/dag"
@@ -21,26 +22,16 @@ import (
 func searched(t *testing.T, batches int, sharing delta.Sharing) (*delta.Planner, *delta.Found, *dag.Schedule) {
 	t.Helper()
 	c, err := train.Preset("gpt-7b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c.MicroBatches = batches
 	g, err := train.Generate(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p, err := delta.NewPlanner(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	found, err := p.Fast(t.Context(), delta.Options{Sharing: sharing, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s, err := p.Schedule(found.Plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p, found, s
 }
 
@@ -51,9 +42,7 @@ func TestStartIsSolution(t *testing.T) {
 		p, _, start := searched(t, 3, sharing)
 		for _, margin := range []int{milp.Exact, 0, 2} {
 			job, err := milp.NewJob(p.Graph(), milp.Options{Kind: kind, Start: start, Margin: margin, Extra: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			x, err := job.StartValues()
 			if err != nil {
 				t.Errorf("%v, margin %d: %v", kind, margin, err)
@@ -86,9 +75,7 @@ func TestPruningShrinks(t *testing.T) {
 	p, _, start := searched(t, 6, delta.Critical)
 	size := func(margin int) int {
 		job, err := milp.NewJob(p.Graph(), milp.Options{Kind: milp.Joint, Start: start, Margin: margin, Extra: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return job.Size().Integers
 	}
 	if a, b := size(1), size(milp.Exact); 4*a > 3*b {
@@ -101,9 +88,7 @@ func solved(t *testing.T, job *milp.Job, o milp.SolveOptions) *milp.Result {
 	t.Helper()
 	for ; ; o.TimeLimit *= 4 {
 		r, err := job.Solve(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if r.Status == solver.Optimal || o.TimeLimit > time.Minute {
 			return r
 		}
@@ -118,9 +103,7 @@ func TestJob(t *testing.T) {
 	if errors.Is(err, solver.ErrNone) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	extra := 0
 	if os.Getenv("LIGHTPATH_TEST_LONG") != "" {
 		extra = 1 // CBC takes ten times as long
@@ -130,9 +113,7 @@ func TestJob(t *testing.T) {
 		p, found, start := searched(t, 2, sharing)
 		job, err := milp.NewJob(p.Graph(), milp.Options{Kind: kind, Start: start, Upper: dag.Circuits(found.Bounds),
 			Margin: 1, Extra: extra})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r := solved(t, job, milp.SolveOptions{Solver: s, TimeLimit: 5 * time.Second, Ports: kind == milp.Topo})
 		if r.Schedule == nil || !r.Hot {
 			t.Fatalf("%v: %+v", kind, r)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/plans/delta/dag"
 	"lightpath/plans/mip/solver"
 )
@@ -19,9 +20,7 @@ func anySolver(t *testing.T) *solver.Solver {
 	if errors.Is(err, solver.ErrNone) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
@@ -33,14 +32,10 @@ func free(g *dag.Graph, kind Kind, n int) Options {
 func solve(t *testing.T, g *dag.Graph, o Options, so SolveOptions) *Result {
 	t.Helper()
 	m, err := New(g, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	so.TimeLimit, so.Gap = 2*time.Minute, 1e-7
 	r, err := m.Solve(t.Context(), so)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r
 }
 
@@ -62,9 +57,7 @@ func TestOptimumByEnumeration(t *testing.T) {
 	jointLess := false
 	for _, c := range graphs {
 		g := tiny(rand.New(rand.NewPCG(6, c.seed)), c.transfers)
-		if err := g.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.Validate())
 		var found [2]float64
 		for _, kind := range []Kind{Topo, Joint} {
 			want := optimum(g, kind == Topo, nil)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans/delta"
 	"lightpath/plans/delta/dag"
 	"lightpath/plans/delta/report"
@@ -20,32 +21,20 @@ import (
 func runs(t *testing.T, model string, batches int) (*dag.Graph, []report.Run) {
 	t.Helper()
 	c, err := train.Preset(model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c.MicroBatches = batches
 	g, err := train.Generate(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p, err := delta.NewPlanner(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	found, err := p.Fast(t.Context(), delta.Options{Sharing: delta.Critical})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var list []report.Run
 	for _, sharing := range []delta.Sharing{delta.Fair, delta.Critical} {
 		plan, err := p.Evaluate(found.Circuits, sharing)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s, err := p.Schedule(plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		list = append(list, report.Run{Name: string(sharing), Schedule: s, Note: "<as found>"})
 	}
 	return g, list
@@ -103,9 +92,7 @@ func TestPictures(t *testing.T) {
 func TestHeld(t *testing.T) {
 	g, list := runs(t, "megatron-462b", 4)
 	var page strings.Builder
-	if err := report.HTML(&page, g, list); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, report.HTML(&page, g, list))
 	path, _ := g.Critical(list[0].Schedule)
 	for k := len(path) - 1; k >= 0; k-- {
 		task := &g.Tasks[path[k]]
@@ -131,9 +118,7 @@ func TestIdealNetwork(t *testing.T) {
 	ideal := *list[0].Schedule
 	ideal.Circuits = nil
 	var page strings.Builder
-	if err := report.HTML(&page, g, []report.Run{{Name: "ideal & <free>", Schedule: &ideal}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, report.HTML(&page, g, []report.Run{{Name: "ideal & <free>", Schedule: &ideal}}))
 	if strings.Contains(page.String(), "<free>") || !strings.Contains(page.String(), "ideal network") {
 		t.Error("not escaped, or not said to be ideal")
 	}
@@ -148,9 +133,7 @@ func TestPage(t *testing.T) {
 	}
 	g, list := runs(t, model, batches)
 	var page strings.Builder
-	if err := report.HTML(&page, g, list); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, report.HTML(&page, g, list))
 	for _, want := range []string{"&lt;as found&gt;", "fair: topology", "critical: iteration", "Gradients from",
 		"of " + "16</td>"} {
 		if dump == "" && !strings.Contains(page.String(), want) {
@@ -158,9 +141,7 @@ func TestPage(t *testing.T) {
 		}
 	}
 	if dump != "" {
-		if err := os.WriteFile(dump, []byte(page.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(dump, []byte(page.String()), 0o600))
 	}
 	if math.IsNaN(list[0].Schedule.Makespan) {
 		t.Error("no makespan")

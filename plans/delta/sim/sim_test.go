@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"lightpath/plans/delta/check"
@@ -185,10 +186,8 @@ func bottleneck(g *dag.Graph, s *dag.Schedule, rate map[int]float64, i int, rank
 		}
 	}
 	has := func(list []int, gpu int) float64 {
-		for _, v := range list {
-			if v == gpu {
-				return 1
-			}
+		if slices.Contains(list, gpu) {
+			return 1
 		}
 		return 0
 	}

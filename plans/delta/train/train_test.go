@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans/delta/check"
 	"lightpath/plans/delta/dag"
 	"lightpath/plans/delta/sim"
@@ -31,18 +32,14 @@ func TestParameters(t *testing.T) {
 func preset(t testing.TB, name string) Config {
 	t.Helper()
 	c, err := Preset(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c
 }
 
 func generate(t testing.TB, c Config) *dag.Graph {
 	t.Helper()
 	g, err := Generate(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g
 }
 
@@ -142,9 +139,7 @@ func TestProjection(t *testing.T) {
 					circuits = dag.Circuits{2, 1, 1}[:len(one.Links)]
 				}
 				wide, err := expand(one, full, circuits)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				name := fmt.Sprintf("%d replicas, overlap %v, circuits %v", replicas, overlap, circuits)
 				a, b := run(t, one, circuits), run(t, full, wide)
 				if math.Abs(a/b-1) > 1e-9 {
@@ -185,13 +180,9 @@ func expand(one, full *dag.Graph, c dag.Circuits) (dag.Circuits, error) {
 func run(t *testing.T, g *dag.Graph, c dag.Circuits) float64 {
 	t.Helper()
 	w, err := sim.New(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := w.NewRunner().Record(c, nil)
-	if err := check.Check(g, s); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, check.Check(g, s))
 	return s.Makespan
 }
 

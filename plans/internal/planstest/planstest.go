@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 )
 
@@ -13,9 +14,7 @@ import (
 func Read(t testing.TB, file string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "testdata", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return data
 }
 
@@ -24,12 +23,8 @@ func Read(t testing.TB, file string) []byte {
 func Load(t testing.TB, name string) (*plans.Problem, *plans.Plan) {
 	t.Helper()
 	problem, err := plans.DecodeProblem(Read(t, name+".problem.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	plan, err := plans.DecodePlan(Read(t, name+".plan.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return problem, plan
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans/lumos/place"
 )
 
@@ -72,9 +73,7 @@ func TestCentralRoutesDoNotMeet(t *testing.T) {
 		for seed := range uint64(10) {
 			r := rand.New(rand.NewPCG(seed, 32))
 			f, err := ParseFabric(name, 1024)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			pod := f.Shape().Size(place.Pod)
 			g := place.Grid{EP: 1 << r.IntN(3)}
 			g.DP = g.EP * (1 + r.IntN(max(1, min(pod, 16)/g.EP)))
@@ -90,14 +89,10 @@ func TestCentralRoutesDoNotMeet(t *testing.T) {
 			worst := func(routing Routing) float64 {
 				f.Routing = routing
 				o, err := newOptical(&f, seed)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				shares := place.Volume{0.01, 0.1, 0.01, 0.1}
 				done, err := o.admit(1, &place.Arrangement{Grid: g, Server: servers, Mirrored: true}, shares)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				most, capacity := 0.0, o.capacities()
 				for phase, p := range done.paths {
 					if p.limit != o.rate {
@@ -143,13 +138,9 @@ func TestColoursLeaveRoomForCircuits(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 33))
 		f, err := ParseFabric([]string{"lumos-1-25.6", "lumos-2-25.6"}[seed%2], 256)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		o, err := newOptical(&f, seed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		leaves, spines, share, most := 6, o.fabric.Spines(), 1/float64(1+r.IntN(3)), 1+r.IntN(2)
 		load := make([]float64, 2*o.links())
 		take := func(h hop) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans/lumos/matrix"
 	"lightpath/plans/lumos/place"
 )
@@ -19,13 +20,9 @@ func TestOpticalTenants(t *testing.T) {
 	for _, name := range []string{"lumos-1-25.6", "lumos-2-25.6", "lumos-2-51.2"} {
 		for seed := range uint64(3) {
 			f, err := ParseFabric(name, 512)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			o, err := newOptical(&f, seed)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			r := rand.New(rand.NewPCG(seed, 8))
 			pool := place.NewPool(o.shape)
 			held := map[int]place.Allocation{}
@@ -41,17 +38,13 @@ func TestOpticalTenants(t *testing.T) {
 				}
 				held[job] = a
 				arranged, err := place.Arrange(o.shape, g, a.Servers, place.Volume{0.01, 0, 0.01, 0.1})
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				before := map[int]string{}
 				for k, tenant := range o.tenant {
 					before[k] = fmt.Sprint(tenant.spines)
 				}
 				done, err := o.admit(job, arranged, place.Volume{0.01, 0, 0.01, 0.1})
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if len(o.tenant[job].pairs) == 0 {
 					continue // the topology stays as it was, with links of jobs that have ended
 				}

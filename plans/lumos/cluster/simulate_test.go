@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans/internal/fairshare"
 	"lightpath/plans/lumos/place"
 )
@@ -24,9 +25,7 @@ func tiny(t *testing.T) []Fabric {
 	}{{"best", 512}, {"clos-3-25.6", 512}, {"clos-4-25.6", 512}, {"clos-4-25.6", 64}, {"lumos-1-25.6", 512},
 		{"lumos-2-25.6", 256}, {"lumos-2-51.2", 512}} {
 		f, err := ParseFabric(c.name, c.gpus)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all = append(all, f)
 		if f.Kind == Lumos {
 			f.Routing = Probe
@@ -145,13 +144,9 @@ func (s *slowSimulation) run(t *testing.T, net network) {
 				break
 			}
 			arranged, err := place.Arrange(shape, job.Grid, a.Servers, job.Shares)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			done, err := net.admit(started, arranged, job.Shares)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			j := &slowJob{job: started, allocation: a, paths: done.paths, left: s.Iterations,
 				steps: stepsOf(job, done.paths, s.Iterations), computing: true}
 			j.work = j.steps[0].wait
@@ -227,13 +222,9 @@ func TestSimulateAsSlow(t *testing.T) {
 		for seed := range uint64(3) {
 			c := Config{Fabric: f, Jobs: randomJobs(seed, 25, f.GPUs), Iterations: 3, Seed: seed}
 			got, err := Simulate(context.Background(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			net, err := newNetwork(&f, seed)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			want := slowSimulation{Config: &c}
 			want.run(t, net)
 			for i, o := range got.Outcomes {
@@ -254,9 +245,7 @@ func TestConservation(t *testing.T) {
 		ended := 0
 		r, err := Simulate(context.Background(), Config{Fabric: f, Jobs: jobs, Iterations: 5, Seed: 2,
 			Progress: func(n int) { ended = n }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if ended != len(jobs) {
 			t.Errorf("%s: progress has stopped at %d", f.Name, ended)
 		}
@@ -305,9 +294,7 @@ func TestProgress(t *testing.T) {
 			bound += 1 + i + 2*int(place.NumPhases)*iterations // dark times: one for each start of a later job
 		}
 		out, err := Simulate(context.Background(), Config{Fabric: f, Jobs: jobs, Iterations: iterations, Seed: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if out.Events > bound*(1+len(jobs)) {
 			t.Errorf("%s: %d events, at most %d", f.Name, out.Events, bound*(1+len(jobs)))
 		}
@@ -365,9 +352,7 @@ func TestByHand(t *testing.T) {
 			[]admission{replicas(on(0, 3)), replicas(on(0, 1))}, []float64{250, 250}},
 	} {
 		r, err := simulate(context.Background(), &Config{Fabric: f, Jobs: c.jobs, Iterations: 1}, &stub{c.links, c.paths})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for i, o := range r.Outcomes {
 			if math.Abs(o.Finish-c.want[i]) > 1e-9 {
 				t.Errorf("%s: job %d ends at %v, want %v", c.name, i, o.Finish, c.want[i])
@@ -381,9 +366,7 @@ func TestByHand(t *testing.T) {
 	third.dark = []int{0, 1}
 	r, err := simulate(context.Background(), &Config{Fabric: f, Jobs: []Job{job("a", 0), job("c", 60)}, Iterations: 1},
 		&stub{[]float64{1, 0.5}, []admission{replicas(on(0, 1)), third}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if a, c := r.Outcomes[0].Finish, r.Outcomes[1].Finish; math.Abs(a-147) > 1e-9 || math.Abs(c-160) > 1e-9 {
 		t.Errorf("they end at %v and %v, want 147 and 160", a, c)
 	}
@@ -435,9 +418,7 @@ func TestSimulateRefuses(t *testing.T) {
 // one does.
 func TestFilled(t *testing.T) {
 	f, err := ParseFabric("best", 16384)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, c := range []struct {
 		level         float64
 		jobs          int
@@ -445,13 +426,9 @@ func TestFilled(t *testing.T) {
 		fewest, waits int
 	}{{0.655, 1000, [2]float64{0.4, 0.66}, 0, 0}, {1, 3000, [2]float64{0.8, 1}, 1500, 3000}} {
 		jobs, err := Generate(Spec{Jobs: c.jobs, GPUs: f.GPUs, Level: c.level, Seed: 1, ServerGPUs: f.ServerGPUs})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r, err := Simulate(context.Background(), Config{Fabric: f, Jobs: jobs, Iterations: 1, Seed: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if s := r.Summarize(jobs); s.Waited < c.fewest || s.Waited > c.waits || s.Busy < c.busy[0] || s.Busy > c.busy[1] {
 			t.Errorf("level %v: %d of %d jobs wait, %.3f of the GPUs are busy", c.level, s.Waited, c.jobs, s.Busy)
 		}

@@ -7,6 +7,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 const goodTrace = `job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
@@ -18,9 +20,7 @@ const goodTrace = `job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,sta
 
 func TestReadTrace(t *testing.T) {
 	got, err := ReadTrace(strings.NewReader(goodTrace), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := "[{12 0 60 64} {11 30 600 8}] 2"
 	s := []string{}
 	for _, j := range got.Jobs {
@@ -84,18 +84,14 @@ func FuzzReadTrace(f *testing.F) {
 func TestGenerate(t *testing.T) {
 	spec := Spec{Jobs: 20000, GPUs: 4096, Level: 0.655, Seed: 3, ServerGPUs: 8}
 	jobs, err := Generate(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	again, _ := Generate(spec)
 	work, small := 0.0, 0
 	for i := range jobs {
 		if jobs[i] != again[i] {
 			t.Fatalf("job %d differs from run to run", i)
 		}
-		if err := jobs[i].Check(8); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, jobs[i].Check(8))
 		work += float64(jobs[i].GPUs) * jobs[i].Duration
 		if jobs[i].GPUs == 32 {
 			small++
@@ -121,9 +117,7 @@ func TestRescaleKeepsTheOrderOfSizes(t *testing.T) {
 		jobs[i].GPUs = 1 << (i % 7)
 	}
 	before := append([]Job(nil), jobs...)
-	if err := Rescale(jobs, 1024, 5); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Rescale(jobs, 1024, 5))
 	for i := range jobs {
 		if jobs[i].GPUs > 1024 {
 			t.Fatalf("%d GPUs of 1024", jobs[i].GPUs)

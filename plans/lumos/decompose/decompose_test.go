@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans/lumos/matrix"
 )
 
@@ -122,9 +123,7 @@ func TestHalve(t *testing.T) {
 			group = nil
 		}
 		a, err := Halve(c, group)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if err := checkHalf(a, c, group); err != nil {
 			t.Fatalf("round %d: %v\n%v\nof %v", round, err, a.Dense(), c.Dense())
 		}
@@ -145,9 +144,7 @@ func TestSplit(t *testing.T) {
 			group = nil
 		}
 		all, err := Split(a, parts, group)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if err := checkSplit(all, a, parts, group); err != nil {
 			t.Fatalf("round %d, %d parts, groups %v: %v\nof %v", round, parts, group, err, a.Dense())
 		}
@@ -162,9 +159,7 @@ func TestRefused(t *testing.T) {
 		"[1][1]: 3 on the diagonal is": {{0, 1}, {1, 3}},
 	} {
 		m, err := matrix.FromDense(dense)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := Halve(m, nil); !errors.Is(err, ErrMatrix) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", dense, err, want)
 		}

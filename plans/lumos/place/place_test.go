@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 // small has two servers a leaf, four leaves a pod, five pods.
@@ -207,9 +209,7 @@ func TestRequirement(t *testing.T) {
 			continue
 		}
 		a, err := Arrange(shape, g, servers, volume)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		onLeaf := map[int32]int{}
 		for _, s := range a.Server {
 			onLeaf[int32(shape.Of(Leaf, s))] += shape.ServerGPUs
@@ -281,9 +281,7 @@ func TestMirroredRingNeedsHalf(t *testing.T) {
 		}
 		g := Grid{PP: 1, DP: len(servers), EP: 1}
 		a, err := Arrange(small, g, servers, volume)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		arranged, naive := a.Requirement(small), Naive(g, servers).Requirement(small)
 		if pods > 2 && 2*arranged.Links() != naive.Links() {
 			t.Errorf("%d pods: %d links, %d without arrangement", pods, arranged.Links(), naive.Links())

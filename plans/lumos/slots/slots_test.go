@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/plans/circuit"
 	"lightpath/plans/lumos/matrix"
 )
@@ -138,16 +139,10 @@ func TestUnneededLinksStayAndComeBack(t *testing.T) {
 	want := matrix.New(4)
 	want.Add(0, 1, 2)
 	want.Add(1, 0, 2)
-	if err := tab.Reach(want); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tab.Reach(want))
 	full := maps(tab)
-	if err := tab.Reach(matrix.New(4)); err != nil {
-		t.Fatal(err)
-	}
-	if err := tab.Reach(want); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tab.Reach(matrix.New(4)))
+	require.NoError(t, tab.Reach(want))
 	if n := moved(tab, full); n != 0 || tab.Have(0, 1) != 2 {
 		t.Fatalf("%d links moved, %d left", n, tab.Have(0, 1))
 	}

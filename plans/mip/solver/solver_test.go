@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/plans/mip"
 )
 
@@ -24,9 +25,7 @@ func installed(t *testing.T) []*Solver {
 			t.Logf("%v", err)
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all = append(all, s)
 	}
 	if len(all) == 0 {
@@ -73,9 +72,7 @@ func TestSolversAgainstEnumeration(t *testing.T) {
 			for range 3 {
 				p, want := knapsack(rng, 10)
 				r, err := s.Solve(t.Context(), p, Options{TimeLimit: time.Minute, Threads: 1, Gap: 1e-9})
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if r.Status != Optimal || math.Abs(r.Objective-want) > 1e-6 || r.Bound > want+1e-6 || r.Gap() > 1e-6 {
 					t.Errorf("%+v, want %v", r, want)
 				}
@@ -130,9 +127,7 @@ func TestCancelled(t *testing.T) {
 func pretend(t *testing.T, name, script string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o700))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
@@ -156,9 +151,7 @@ echo "Time limit reached"; echo "Best objective -3.0e+00, best bound -9.5e+00, g
 		t.Run(name, func(t *testing.T) {
 			pretend(t, "gurobi_cl", tc.script)
 			s, err := Find("gurobi")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			p := &mip.Program{}
 			x, rest := p.AddInteger("x_a", 0, 1), p.Add("rest", 0, 1)
 			p.Minimize(mip.Term{Coef: -3, Var: x}, mip.Term{Coef: 1, Var: rest})
@@ -188,9 +181,7 @@ func TestWords(t *testing.T) {
 			pretend(t, "cbc", script)
 			p, _ := knapsack(rand.New(rand.NewPCG(1, 1)), 4)
 			s, err := Find("cbc")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			r, err := s.Solve(t.Context(), p, Options{})
 			if name == "no values" { // cbc leaves out zeros: this is all of them being 0
 				if err != nil || r.Objective != 0 {

@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/endpoints"
@@ -159,9 +160,7 @@ func TestRegisteredBuffers(t *testing.T) {
 			for r := range buf {
 				buf[r] = make([]int32, count)
 				h, err := shim.Register(w.Comms[r], unsafe.Pointer(&buf[r][0]), 4*count, false, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				handles[r] = h
 			}
 			want := int32(1)
@@ -207,9 +206,7 @@ func TestRegisteredBuffers(t *testing.T) {
 func TestNoRDMA(t *testing.T) {
 	create := func() error {
 		id, err := shim.NewUniqueID()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		args := make([]shim.InitArgs, 2)
 		for r := range args {
 			args[r] = shim.InitArgs{ID: id, Ranks: 2, Rank: r, Device: r}

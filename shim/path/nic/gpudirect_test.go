@@ -15,6 +15,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -97,41 +98,9 @@ func TestGPUDirectMovesNothingOnHosts(t *testing.T) {
 
 // TestGPUDirectAllocatesNothing: launches of all kinds.
 func TestGPUDirectAllocatesNothing(t *testing.T) {
-	if shimtest.RaceEnabled {
-		t.Skip("the race detector makes sync.Pool forget")
-	}
 	g := shimtest.UseGPUDirect(t, 2, 2, 2)
 	w := shimtest.NewWorld(t, 2)
-	const count = 200000 // several rounds
-	scalar := g.Move(device.Memory, 0, []byte{0, 0, 128, 63}).At
-	var group []calls.Call
-	for r, c := range w.Comms {
-		send, recv, s := g.Memory(r, 8*count), g.Memory(r, 8*count), g.Streams[r]
-		base := calls.Call{Comm: c, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: s[0]}
-		for kind := range calls.NumKinds {
-			call := base
-			if call.Kind = kind; kind.P2P() {
-				call.Peer, call.Stream = int32(1-r), s[1]
-			}
-			group = append(group, call)
-		}
-		base.Kind, base.Op, base.Scalar = calls.AllReduce, calls.OpPreMulSum, scalar
-		group = append(group, base)
-	}
-	launch := func() {
-		if err := shim.Run(group); err != nil {
-			t.Error(err)
-		}
-		for _, c := range w.Comms {
-			stream.Drain(c)
-		}
-	}
-	for range 4 {
-		launch()
-	}
-	if n := testing.AllocsPerRun(20, launch); n != 0 {
-		t.Errorf("%v allocations per group", n)
-	}
+	w.AllocatesNothing(g.EveryKind(w, 200000)) // several rounds
 	shimtest.DestroyAll(w)
 }
 
@@ -235,19 +204,13 @@ func TestGPUDirectBreaks(t *testing.T) {
 			graphs := make([]*devicetest.Graph, 2)
 			for r := range graphs {
 				g.Capture(g.Streams[r][0])
-				if err := cast(r, 0, 0); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, cast(r, 0, 0))
 				graphs[r] = g.End(g.Streams[r][0])
 			}
 			for range 2 { // rank 1 has not come
-				if err := cast(0, 0, 0); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, cast(0, 0, 0))
 			}
-			if err := cast(0, 0, 1); err != nil { // behind a gate
-				t.Fatal(err)
-			}
+			require.NoError(t, cast(0, 0, 1)) // behind a gate
 			c.breaks(g, w)
 			if name != "aborted" && name != "nobody comes" {
 				_ = cast(1, 0, 0) // it may have failed by now
@@ -304,9 +267,7 @@ func TestGPUDirectNotMade(t *testing.T) {
 			g := shimtest.UseGPUDirect(t, 3, 3, 2)
 			c.breaks(g)
 			id, err := shim.NewUniqueID()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			args := make([]shim.InitArgs, 3)
 			for r := range args {
 				args[r] = shim.InitArgs{ID: id, Ranks: 3, Rank: r, Device: r}
@@ -344,25 +305,17 @@ func TestGPUDirectFlushes(t *testing.T) {
 		at[r] = g.Move(device.Memory, r, []byte(strings.Repeat(string(rune('a'+r)), count)))
 		call := calls.Call{Comm: c, Kind: calls.Broadcast, Type: datatype.Uint8, Count: count, Peer: 1, Send: at[r].At,
 			Recv: at[r].At, Stream: g.Streams[r][0]}
-		if err := shim.Run([]calls.Call{call}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, shim.Run([]calls.Call{call}))
 	}
-	if err := g.SynchronizeRank(1); err != nil { // which receives nothing
-		t.Fatal(err)
-	}
+	require.NoError(t, g.SynchronizeRank(1)) // which receives nothing
 	for nic.Flushing(nic.Of(w.Comms[0])) == 0 {
-		if err := w.Comms[0].AsyncError(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.Comms[0].AsyncError())
 	}
 	if stream.IssuerOf(w.Comms[0]).Over() || g.Remote.Flushes() != 0 {
 		t.Error("the stream has not waited")
 	}
 	close(hold)
-	if err := g.SynchronizeRank(0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.SynchronizeRank(0))
 	if g.Remote.Flushes() != 1 {
 		t.Errorf("flushed %d times", g.Remote.Flushes())
 	}
@@ -389,9 +342,7 @@ func TestGPUDirectDiffers(t *testing.T) {
 				if r == 1 {
 					change(&call)
 				}
-				if err := shim.Run([]calls.Call{call}); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, shim.Run([]calls.Call{call}))
 			}
 			for r, c := range w.Comms {
 				<-c.FailedChan()

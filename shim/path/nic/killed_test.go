@@ -7,6 +7,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/shimtest"
@@ -38,16 +39,12 @@ func TestGPUDirectKilled(t *testing.T) {
 					at := g.Memory(r, count)
 					call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at,
 						Stream: g.Streams[r][0]}
-					if err := shim.Run([]calls.Call{call}); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, shim.Run([]calls.Call{call}))
 				}
 			}
 			launch()
 			for r := range w.Comms {
-				if err := g.SynchronizeRank(r); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, g.SynchronizeRank(r))
 			}
 			g.Network.Hold(true)
 			for range 3 {
@@ -58,9 +55,7 @@ func TestGPUDirectKilled(t *testing.T) {
 				verbstest.Kill(d, buried)
 			}
 			if name == "process" {
-				if err := w.Comms[victim].Star.Mute(); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, w.Comms[victim].Star.Mute())
 			}
 			g.Network.Hold(false)
 			for r, c := range w.Comms[:victim] {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device/devicetest"
@@ -27,29 +28,21 @@ func TestGPUDirectReplays(t *testing.T) {
 		at := g.Memory(r, count)
 		base := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at,
 			Stream: g.Streams[r][0]}
-		if err := shim.Run([]calls.Call{base}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, shim.Run([]calls.Call{base}))
 		send, recv := base, base
 		send.Kind, send.Peer, recv.Kind, recv.Peer = calls.Send, int32(1-r), calls.Recv, int32(1-r)
 		g.Capture(g.Streams[r][0])
-		if err := errors.Join(shim.Run([]calls.Call{base}), shim.Run([]calls.Call{send, recv})); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(shim.Run([]calls.Call{base}), shim.Run([]calls.Call{send, recv})))
 		graphs[r] = g.End(g.Streams[r][0])
 	}
-	if err := errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)))
 	f := recorder.Of(w.Comms[0])
 	if n := f.Snapshot().Counts[calls.AllReduce]; n != 1 {
 		t.Errorf("%d calls where one has run", n)
 	}
 	g.Replay(graphs[0], g.Streams[0][0])
 	for !f.Snapshot().Running { // rank 1 has not come
-		if err := w.Comms[0].AsyncError(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.Comms[0].AsyncError())
 	}
 	if op := f.Snapshot().Op; !op.Replay || op.Shape.Kind != calls.AllReduce || op.Shape.Count != count || op.Seq != 0 {
 		t.Errorf("in progress: %+v", op)
@@ -60,9 +53,7 @@ func TestGPUDirectReplays(t *testing.T) {
 	g.Replay(graphs[1], g.Streams[1][0])
 	g.Replay(graphs[0], g.Streams[0][0])
 	g.Replay(graphs[1], g.Streams[1][0])
-	if err := errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)))
 	for r, c := range w.Comms {
 		seen := recorder.Of(c).Snapshot()
 		if n := seen.Counts; n[calls.AllReduce] != 3 || n[calls.Send] != 2 || n[calls.Recv] != 2 ||
@@ -70,9 +61,7 @@ func TestGPUDirectReplays(t *testing.T) {
 			t.Errorf("rank %d: counted %v, %d groups, running %v", r, n, seen.Groups, seen.Running)
 		}
 		d, err := recorder.Record(c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if len(d.Operations) != 5 {
 			t.Fatalf("%d operations", len(d.Operations))
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 	"lightpath/shim"
@@ -20,32 +21,22 @@ func TestPinnedCircuits(t *testing.T) {
 	server := shimtest.UseEmulator(t, 4, 2, func(f *fabric.Fabric) { f.PinnedBy = "job" })
 	maps := []circuit.Permutation{circuit.Shift(4, 1), circuit.Shift(4, 3)}
 	for j, m := range maps {
-		if err := server.Core().Set(j, m, "ann"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, server.Core().Set(j, m, "ann"))
 	}
 	before, err := server.Core().Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Setenv("LIGHTPATH_FAULT", "plan-delay:20ms")
 	w := shimtest.NewWorld(t, 4)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 3 {
 		for _, kind := range shimtest.OracleKinds {
 			k := shimtest.Collective{Kind: kind, Type: datatype.Int32, Op: datatype.Sum, Count: 20011}
-			if err := k.Run(w, rng); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, k.Run(w, rng))
 		}
-		if err := shimtest.RandomMessages(rng, 4, 50000).Exchange(w, 1, func(int) time.Duration { return 0 }); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, shimtest.RandomMessages(rng, 4, 50000).Exchange(w, 1, func(int) time.Duration { return 0 }))
 	}
 	after, err := server.Core().Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for j := range maps {
 		was, is := &before.Planes[j], &after.Planes[j]
 		if is.Switches != was.Switches || !is.Map.Equal(maps[j]) {
@@ -60,9 +51,7 @@ func TestPinnedPlanner(t *testing.T) {
 	shimtest.UseEmulator(t, 2, 1, func(f *fabric.Fabric) { f.PinnedBy = "job" })
 	t.Setenv("LIGHTPATH_PLANNER", "swot")
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := shim.Init([]shim.InitArgs{{ID: id, Ranks: 2}}); !errors.Is(err, errdefs.ErrInvalidUsage) {
 		t.Errorf("%v", err)
 	}

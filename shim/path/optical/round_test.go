@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/emulator"
 	"lightpath/plans"
 	"lightpath/plans/check"
@@ -83,9 +84,7 @@ func TestRoundOfSome(t *testing.T) {
 		m = shimtest.RandomMessages(rand.New(rand.NewPCG(uint64(i), 1)), 4, 30000)
 		// A collective brings ranks that have posted differently into step.
 		w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1))}) })
-		if err := m.Exchange(w, i, shimtest.NoDelay); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, m.Exchange(w, i, shimtest.NoDelay))
 		if framesOf(t, server) > before+1000 {
 			return
 		}
@@ -262,9 +261,7 @@ func TestRoundWithoutPlanes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 8))
 	exchange := func(i int) {
 		t.Helper()
-		if err := shimtest.RandomMessages(rng, 4, 20000).Exchange(w, i, shimtest.NoDelay); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, shimtest.RandomMessages(rng, 4, 20000).Exchange(w, i, shimtest.NoDelay))
 	}
 	var before []uint64
 	for i, down := range []uint64{0, 0b01, 0b10, 0b11, 0} {
@@ -286,9 +283,7 @@ func TestDemandPlansPass(t *testing.T) {
 	w := shimtest.NewWorld(t, 5)
 	site := &circuits.Of(w.Comms[0]).Site
 	book, err := planning.OpenBook(site, new(planning.Known), w.Comms[0].Log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer book.Close()
 	rng := rand.New(rand.NewPCG(4, 2))
 	for range 50 {
@@ -307,9 +302,7 @@ func TestDemandPlansPass(t *testing.T) {
 				maps[j] = rng.Perm(5)
 			}
 			plan, err := book.Demand(d, maps)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			p := site.DemandProblem(d, 3)
 			for _, e := range plan.Planes { // the checker's planes begin dark
 				if len(e) > 0 {
@@ -320,12 +313,8 @@ func TestDemandPlansPass(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := ticket.DecodeHolds(ticket.AppendHolds(nil, 5, plan), 5, 3)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := sameHolds(got, plan); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
+			require.NoError(t, sameHolds(got, plan))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/cache"
 	"lightpath/plans/fabric"
@@ -52,15 +53,11 @@ func TestWarm(t *testing.T) {
 			}
 			point := made.Entry.Span
 			marked, err := planner.Solve(t.Context(), "perstep", point.Low.Problem, planner.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if _, err := store.Put(made.Entry.Key, sizes.Point(point.Min, point.Low.Problem, marked)); err != nil {
 				t.Fatal(err)
 			}
-			if err := plans.Seal(point.Low.Problem, marked); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, plans.Seal(point.Low.Problem, marked))
 			w := shimtest.NewWorld(t, c.ranks)
 			w.Must(func(comm *shim.Comm) error {
 				send, recv := make([]byte, 40000), make([]byte, 40000)
@@ -97,9 +94,7 @@ func TestWarmIntervals(t *testing.T) {
 	}
 	plannings := 0
 	made, err := planning.Warm(t.Context(), cfg, fab, 4, group, store, func(n int) { plannings = n })
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Logf("%d sizes, %d plannings, %d files", len(group), plannings, len(shimtest.PlanFiles(t, store.Dir())))
 	for i, m := range made {
 		bytes := int64(4 * group[i].Count)
@@ -113,9 +108,7 @@ func TestWarmIntervals(t *testing.T) {
 	w := shimtest.NewWorld(t, 4)
 	for _, count := range []int{1 << 10, 3000, 1 << 12, 40001} {
 		k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Float32, Count: count}
-		if err := k.Run(w, rand.New(rand.NewPCG(1, 2))); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, k.Run(w, rand.New(rand.NewPCG(1, 2))))
 	}
 	if n := shimtest.PlansMade(w); n != 0 {
 		t.Errorf("the job made %d plans", n)
@@ -129,9 +122,7 @@ func TestWarmReplacesWhatIsUnusable(t *testing.T) {
 	shimtest.WarmPlan(t, cfg, fab, 4, store, call)
 	shimtest.CorruptPlan(t, shimtest.PlanFiles(t, store.Dir())[0])
 	other, err := cache.Open(store.Dir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if again := shimtest.WarmPlan(t, cfg, fab, 4, other, call); again.Cached {
 		t.Fatal("a damaged file was used")
 	}

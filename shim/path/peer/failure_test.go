@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -60,17 +61,13 @@ func TestLentHeld(t *testing.T) {
 					w.Must(func(c *shim.Comm) error { return shim.Run(group[c.Rank]) })
 				}
 				<-held
-				if err := w.Comms[aborts].Abort(); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, w.Comms[aborts].Abort())
 				if g.Synchronize(g.Streams[0][0], 100*time.Millisecond) {
 					t.Error("the lender's stream is through while its buffer is used")
 				}
 				close(release)
 				for r := range w.Comms {
-					if err := g.SynchronizeRank(r); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, g.SynchronizeRank(r))
 				}
 			})
 		}
@@ -101,9 +98,7 @@ func TestFailureHeard(t *testing.T) {
 			useLenders(t, 2)
 			w := shimtest.NewWorld(t, 2)
 			for _, c := range w.Comms {
-				if err := c.State(); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, c.State())
 			}
 			w.SetTimeout(time.Second) // bounds the wait for the reason, too
 			peer.ShutGates(peer.Of(w.Comms[1]))

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -62,9 +63,7 @@ func interposedWorld(t *testing.T, n int) (*shimtest.GPUs, *shimtest.World, *qui
 	g := shimtest.UsePeers(t, n, 1)
 	t.Setenv("LIGHTPATH_DEVICE_PATH", "staged")
 	w, lib := shimtest.NewWorld(t, n), &quietLibrary{}
-	if err := foreign.Attach(w.Comms, lib); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, foreign.Attach(w.Comms, lib))
 	t.Cleanup(func() {
 		for _, c := range w.Comms {
 			_ = c.Destroy()
@@ -87,9 +86,7 @@ func TestInterposeAllocatesNothing(t *testing.T) {
 			Count: count, Send: at, Recv: at, Stream: g.Streams[r][0]})
 	}
 	launch := func() {
-		if err := shim.Run(group); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, shim.Run(group))
 		for _, c := range w.Comms {
 			for !stream.IssuerOf(c).Over() {
 				runtime.Gosched()

@@ -7,10 +7,11 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
-	"time"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -187,23 +188,8 @@ func TestLentMessagesCopyOnce(t *testing.T) {
 	if want := 2 * ((count + pair - 1) / pair); copies.Load() != 0 || kernels.Load() != want {
 		t.Errorf("%d copies and %d kernels, want none and %d", copies.Load(), kernels.Load(), want)
 	}
-	if shimtest.RaceEnabled {
-		return // it makes sync.Pool forget
-	}
 	g.Before(nil)
-	both := append(group[0], group[1]...)
-	launch := func() {
-		if err := shim.Run(both); err != nil {
-			t.Error(err)
-		}
-		for _, c := range w.Comms {
-			shimtest.LeaveStreams(c)
-		}
-	}
-	launch()
-	if n := testing.AllocsPerRun(20, launch); n != 0 {
-		t.Errorf("%v allocations per group", n)
-	}
+	w.AllocatesNothing(append(group[0], group[1]...))
 }
 
 // TestLentMessageBounds checks that a message is not lent to a receiver that had not opened the buffer when it called,
@@ -241,16 +227,10 @@ func TestLentMessageAborted(t *testing.T) {
 	at := g.Memory(0, count)
 	c := w.Comms[0]
 	registerAll(t, c, at, count)
-	if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at, Peer: 1,
-		Stream: g.Streams[0][0]}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Abort(); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.SynchronizeRank(0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, shim.Run([]calls.Call{{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at, Peer: 1,
+		Stream: g.Streams[0][0]}}))
+	require.NoError(t, c.Abort())
+	require.NoError(t, g.SynchronizeRank(0))
 	sayNothing(g, c)
 }
 
@@ -262,28 +242,22 @@ func allocOn(g *shimtest.GPUs, rank, size int) unsafe.Pointer {
 	if err == nil {
 		err = p.EnterContext(ctx)
 	}
-	if err != nil {
-		g.T.Fatal(err)
-	}
+	require.NoError(g.T, err)
 	defer p.Leave()
 	at, err := memory.AllocDeviceIn(ctx, size)
-	if err != nil {
-		g.T.Fatal(err)
-	}
+	require.NoError(g.T, err)
 	return at
 }
 
 // awaitUnasked waits until a communicator has published memory of the library's and the others have opened it.
 func awaitUnasked(t testing.TB, c *shim.Comm, at unsafe.Pointer) *peer.Region {
 	t.Helper()
-	for end := time.Now().Add(shimtest.DeviceTimeout); ; time.Sleep(time.Millisecond) {
-		if r := peer.AutoRegistered(peer.Of(c), at, 1); r != nil && peer.IsOpen(peer.Of(c), r) {
-			return r
-		}
-		if time.Now().After(end) {
-			t.Fatalf("rank %d: memory of the library's is not opened", c.Rank)
-		}
-	}
+	var r *peer.Region
+	await.Until(t, fmt.Sprintf("memory of rank %d's library is open", c.Rank), func() bool {
+		r = peer.AutoRegistered(peer.Of(c), at, 1)
+		return r != nil && peer.IsOpen(peer.Of(c), r)
+	})
+	return r
 }
 
 // TestUnasked: memory of ncclMemAlloc is lent by communicators made before and after it was allocated, until it is
@@ -302,9 +276,7 @@ func TestUnasked(t *testing.T) {
 			awaitUnasked(t, c, p)
 		}
 		h, err := shim.Register(c, at[r][1], count, false, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if n := len(regionsOf(c)); n != 2 {
 			t.Errorf("%d regions", n)
 		}
@@ -344,11 +316,7 @@ func TestUnasked(t *testing.T) {
 		if regions, tried := len(regionsOf(c)), len(triedBy(c)); regions != 0 || tried != 0 {
 			t.Errorf("rank %d: %d regions, %d tried", r, regions, tried)
 		}
-		for end := time.Now().Add(shimtest.DeviceTimeout); !peer.IsClosed(x, held); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("rank %d: freed memory is not closed", r)
-			}
-		}
+		await.Until(t, fmt.Sprintf("freed memory of rank %d is closed", r), func() bool { return peer.IsClosed(x, held) })
 	}
 }
 
@@ -361,16 +329,11 @@ func TestUnaskedRefused(t *testing.T) {
 	g.Fail("Export", 0)
 	at := []unsafe.Pointer{allocOn(g, 0, count), allocOn(g, 1, count)}
 	for r, c := range w.Comms {
-		tried := func() bool {
+		await.Until(t, "the rank tries", func() bool {
 			stream.Of(c).Mu.Lock()
 			defer stream.Of(c).Mu.Unlock()
 			return triedBy(c)[uintptr(at[r])]
-		}
-		for end := time.Now().Add(shimtest.DeviceTimeout); !tried(); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("nobody tries")
-			}
-		}
+		})
 	}
 	g.Fail("", 0)
 	if err := sumOnPeers(g, w, at, count); err != nil {

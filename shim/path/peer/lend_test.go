@@ -7,10 +7,11 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
-	"time"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -32,9 +33,7 @@ func useLenders(t testing.TB, n int) *shimtest.GPUs {
 func registerAll(t testing.TB, c *shim.Comm, at unsafe.Pointer, size int64) uint64 {
 	t.Helper()
 	h, err := shim.Register(c, at, uintptr(size), false, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	awaitOpen(t, c)
 	return h
 }
@@ -47,11 +46,7 @@ func awaitOpen(t testing.TB, c *shim.Comm) {
 	regions := append([]*peer.Region(nil), regionsOf(c)...)
 	stream.Of(c).Mu.Unlock()
 	for _, r := range regions {
-		for end := time.Now().Add(shimtest.DeviceTimeout); !peer.IsOpen(x, r); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("rank %d: its memory is not opened", c.Rank)
-			}
-		}
+		await.Until(t, fmt.Sprintf("memory of rank %d is open", c.Rank), func() bool { return peer.IsOpen(x, r) })
 	}
 }
 
@@ -89,9 +84,7 @@ func TestLentBuffers(t *testing.T) {
 func lent(g *shimtest.GPUs, w *shimtest.World, rng *rand.Rand, k shimtest.Collective) {
 	g.T.Helper()
 	d, err := k.Prepare(w, rng)
-	if err != nil {
-		g.T.Fatal(err)
-	}
+	require.NoError(g.T, err)
 	var backs []func()
 	handles, calls := make([][]uint64, len(w.Comms)), make([][]calls.Call, len(w.Comms))
 	for r, c := range w.Comms {
@@ -108,9 +101,7 @@ func lent(g *shimtest.GPUs, w *shimtest.World, rng *rand.Rand, k shimtest.Collec
 				continue
 			}
 			h, err := shim.Register(c, b.at, uintptr(b.size), rng.IntN(2) == 0, 0)
-			if err != nil {
-				g.T.Fatal(err)
-			}
+			require.NoError(g.T, err)
 			handles[r] = append(handles[r], h)
 		}
 	}
@@ -249,17 +240,13 @@ func TestLentInUse(t *testing.T) {
 		t.Helper()
 		call := calls.Call{Comm: w.Comms[r], Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at[r],
 			Recv: at[r], Stream: g.Streams[r][0]}
-		if err := shim.Run([]calls.Call{call}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, shim.Run([]calls.Call{call}))
 	}
 	sum(0)
 	refused("still on its stream")
 	sum(1)
 	for r := range 2 {
-		if err := g.SynchronizeRank(r); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.SynchronizeRank(r))
 	}
 	var graphs [2]*devicetest.Graph
 	for r := range 2 {
@@ -383,9 +370,6 @@ func TestLentRefused(t *testing.T) {
 
 // TestLentAllocatesNothing: launches of all kinds, with registered buffers.
 func TestLentAllocatesNothing(t *testing.T) {
-	if shimtest.RaceEnabled {
-		t.Skip("the race detector makes sync.Pool forget")
-	}
 	g := useLenders(t, 2)
 	w := shimtest.NewWorld(t, 2)
 	const count = 100000
@@ -399,20 +383,7 @@ func TestLentAllocatesNothing(t *testing.T) {
 				Stream: g.Streams[r][0]})
 		}
 	}
-	launch := func() {
-		if err := shim.Run(group); err != nil {
-			t.Error(err)
-		}
-		for _, c := range w.Comms {
-			shimtest.LeaveStreams(c)
-		}
-	}
-	for range 3 {
-		launch()
-	}
-	if n := testing.AllocsPerRun(20, launch); n != 0 {
-		t.Errorf("%v allocations per group", n)
-	}
+	w.AllocatesNothing(group)
 }
 
 // TestLentAborted checks that an abort frees the stream of a rank that has lent a buffer to a rank that does not come.
@@ -424,27 +395,18 @@ func TestLentAborted(t *testing.T) {
 	at := g.Memory(0, count)
 	c := w.Comms[0]
 	registerAll(t, c, at, count)
-	if err := shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at,
-		Recv: at, Stream: g.Streams[0][0]}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at,
+		Recv: at, Stream: g.Streams[0][0]}}))
 	x := peer.Of(c)
 	said := func() uint64 {
 		b := g.Bytes(peer.Said(x, 0, 0, 1, peer.WordSend), 8)
 		return uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[0])))) | uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[4]))))<<32
 	}
-	for end := time.Now().Add(shimtest.DeviceTimeout); said()&^device.SaidBits != uint64(uintptr(at)) ||
-		said()>>63 == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the stream says %#x, not %p", said(), at)
-		}
-	}
-	if err := c.Abort(); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.SynchronizeRank(0); err != nil {
-		t.Fatal(err)
-	}
+	await.Until(t, "the stream says its buffer", func() bool {
+		return said()&^device.SaidBits == uint64(uintptr(at)) && said()>>63 != 0
+	})
+	require.NoError(t, c.Abort())
+	require.NoError(t, g.SynchronizeRank(0))
 	if said()>>63 != 0 {
 		t.Errorf("the stream has left the call and says %#x", said())
 	}

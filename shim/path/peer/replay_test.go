@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device/devicetest"
@@ -26,15 +27,11 @@ func TestDirectReplays(t *testing.T) {
 			at := g.Memory(r, count)
 			base := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at,
 				Stream: g.Streams[r][0]}
-			if err := shim.Run([]calls.Call{base}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, shim.Run([]calls.Call{base}))
 			send, recv := base, base
 			send.Kind, send.Peer, recv.Kind, recv.Peer = calls.Send, int32(n-1-r), calls.Recv, int32(n-1-r)
 			g.Capture(g.Streams[r][0])
-			if err := errors.Join(shim.Run([]calls.Call{base}), shim.Run([]calls.Call{send, recv})); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, errors.Join(shim.Run([]calls.Call{base}), shim.Run([]calls.Call{send, recv})))
 			graphs[r] = g.End(g.Streams[r][0])
 		}
 		all := func() error {
@@ -44,18 +41,14 @@ func TestDirectReplays(t *testing.T) {
 			}
 			return errors.Join(errs...)
 		}
-		if err := all(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, all())
 		f := recorder.Of(w.Comms[0])
 		if got := f.Snapshot().Counts; got[calls.AllReduce] != 1 || got[calls.Send] != 0 {
 			t.Errorf("counted %v where one AllReduce has run", got)
 		}
 		g.Replay(graphs[0], g.Streams[0][0])
 		for n > 1 && !f.Snapshot().Running { // rank 1 has not come
-			if err := w.Comms[0].AsyncError(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, w.Comms[0].AsyncError())
 		}
 		if n > 1 {
 			if op := f.Snapshot().Op; !op.Replay || op.Shape.Kind != calls.AllReduce || op.Shape.Count != count || op.Seq != 0 {
@@ -68,9 +61,7 @@ func TestDirectReplays(t *testing.T) {
 				g.Replay(graphs[r], g.Streams[r][0])
 			}
 		}
-		if err := all(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, all())
 		for r, c := range w.Comms {
 			seen := recorder.Of(c).Snapshot()
 			if got := seen.Counts; got[calls.AllReduce] != 4 || got[calls.Send] != 3 || got[calls.Recv] != 3 ||
@@ -95,9 +86,7 @@ func TestDirectReplays(t *testing.T) {
 func checkReplays(t *testing.T, c *shim.Comm, replays int) {
 	t.Helper()
 	d, err := recorder.Record(c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ops := slices.DeleteFunc(d.Operations, func(o flight.Operation) bool { return o.Seq != 0 })
 	if len(ops) != 2*replays {
 		t.Fatalf("%d operations of replays", len(ops))

@@ -3,10 +3,11 @@ package staged_test
 import (
 	"sync/atomic"
 	"testing"
-	"time"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/flight"
@@ -57,9 +58,7 @@ func (b *beginner) put(rank, count int) {
 	b.t.Helper()
 	call := calls.Call{Comm: b.Comms[rank], Kind: calls.AllReduce, Type: datatype.Float32, Count: uint64(count),
 		Send: b.at[rank], Recv: b.at[rank], Stream: b.Streams[rank][0]}
-	if err := shim.Run([]calls.Call{call}); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, shim.Run([]calls.Call{call}))
 }
 
 func (b *beginner) numbers(rank int) []float32 {
@@ -70,20 +69,9 @@ func (b *beginner) numbers(rank int) []float32 {
 // settle waits until a rank's launches have ended and its worker is idle.
 func (b *beginner) settle(rank int) {
 	b.t.Helper()
-	if err := b.SynchronizeRank(rank); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, b.SynchronizeRank(rank))
 	c := b.Comms[rank]
-	b.until("the worker rests", func() bool { return !staged.Working(c) })
-}
-
-func (b *beginner) until(what string, done func() bool) {
-	b.t.Helper()
-	for deadline := time.Now().Add(shimtest.DeviceTimeout); !done(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(deadline) {
-			b.t.Fatalf("never: %s", what)
-		}
-	}
+	await.Until(b.t, "the worker rests", func() bool { return !staged.Working(c) })
 }
 
 // has checks results.
@@ -129,9 +117,7 @@ func TestBeginAlone(t *testing.T) {
 func (b *beginner) operations(rank int) []flight.Operation {
 	b.t.Helper()
 	d, err := recorder.Record(b.Comms[rank], nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	return d.Operations
 }
 
@@ -143,7 +129,7 @@ func TestBeginTogether(t *testing.T) {
 	for i := range 5 {
 		first := i % 2
 		b.launch(first, beginnerCount)
-		b.until("the step is left to the worker", func() bool { return b.woken[first].Load() == int32(i/2+1) })
+		await.Until(b.t, "the step is left to the worker", func() bool { return b.woken[first].Load() == int32(i/2+1) })
 		b.launch(1-first, beginnerCount)
 		for r := range 2 {
 			b.settle(r)
@@ -163,7 +149,7 @@ func TestBeginBusy(t *testing.T) {
 	b := newBeginner(t, 1)
 	b.Comms[0].Turn.Lock()
 	b.launch(0, beginnerCount)
-	b.until("the worker has the step", func() bool { return b.woken[0].Load() == 1 })
+	await.Until(b.t, "the worker has the step", func() bool { return b.woken[0].Load() == 1 })
 	b.Comms[0].Turn.Unlock()
 	b.settle(0)
 	b.has(0, beginnerCount, 1)
@@ -176,10 +162,8 @@ func TestBegunAborted(t *testing.T) {
 	for range 3 {
 		b.put(0, beginnerCount)
 	}
-	b.until("the step is left to the worker", func() bool { return b.woken[0].Load() == 1 })
-	if err := b.Comms[0].Abort(); err != nil {
-		t.Fatal(err)
-	}
+	await.Until(b.t, "the step is left to the worker", func() bool { return b.woken[0].Load() == 1 })
+	require.NoError(t, b.Comms[0].Abort())
 	b.settle(0)
 	if op := b.operations(0)[1]; op.Outcome != flight.Failed {
 		t.Errorf("the step has outcome %v", op.Outcome)
@@ -203,22 +187,8 @@ func TestBeginReplayed(t *testing.T) {
 
 // TestBeginAllocatesNothing: nor does a call that ends where it began.
 func TestBeginAllocatesNothing(t *testing.T) {
-	if shimtest.RaceEnabled {
-		t.Skip("the race detector makes sync.Pool forget")
-	}
 	b := newBeginner(t, 1)
 	calls := []calls.Call{{Comm: b.Comms[0], Kind: calls.AllReduce, Type: datatype.Float32, Count: beginnerCount,
 		Send: b.at[0], Recv: b.at[0], Stream: b.Streams[0][0]}}
-	launch := func() {
-		if err := shim.Run(calls); err != nil {
-			t.Error(err)
-		}
-		shimtest.LeaveStreams(b.Comms[0])
-	}
-	for range 3 {
-		launch()
-	}
-	if n := testing.AllocsPerRun(100, launch); n != 0 {
-		t.Errorf("%v allocations a call", n)
-	}
+	b.AllocatesNothing(calls)
 }

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -43,9 +44,6 @@ func TestDeviceSequences(t *testing.T) {
 // TestLaunchAllocatesNothing: groups of shapes seen before, of one rank or several, in one step or pieces, with
 // scalars.
 func TestLaunchAllocatesNothing(t *testing.T) {
-	if shimtest.RaceEnabled {
-		t.Skip("the race detector makes sync.Pool forget")
-	}
 	t.Setenv("LIGHTPATH_STAGING", "64K")
 	g := shimtest.UseGPUs(t, 2, 2)
 	w := shimtest.NewWorld(t, 2)
@@ -73,20 +71,7 @@ func TestLaunchAllocatesNothing(t *testing.T) {
 							Recv: recv, Stream: g.Streams[r][0]})
 				}
 			}
-			launch := func() {
-				if err := shim.Run(group); err != nil {
-					t.Error(err)
-				}
-				for _, comm := range w.Comms {
-					shimtest.LeaveStreams(comm)
-				}
-			}
-			for range 3 {
-				launch()
-			}
-			if n := testing.AllocsPerRun(20, launch); n != 0 {
-				t.Errorf("%v allocations per group", n)
-			}
+			w.AllocatesNothing(group)
 		})
 	}
 }
@@ -148,9 +133,7 @@ func TestStepsOverlap(t *testing.T) {
 		at := g.Memory(r, pieces<<16)
 		call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: pieces << 16, Send: at, Recv: at,
 			Stream: g.Streams[r][0]}
-		if err := shim.Run([]calls.Call{call}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, shim.Run([]calls.Call{call}))
 	}
 	// Rank 0 is in its third step, which waits for rank 1's: the fourth has been copied out, the second in.
 	await := func(c chan int, want int) {
@@ -177,9 +160,7 @@ func TestStepsOverlap(t *testing.T) {
 	}
 	close(held)
 	for r := range 2 {
-		if err := g.SynchronizeRank(r); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.SynchronizeRank(r))
 	}
 	g.Before(nil)
 }
@@ -201,20 +182,14 @@ func TestAbortedLaunch(t *testing.T) {
 		s := g.Streams[0][i/5] // the last one behind the gate
 		call := calls.Call{Comm: w.Comms[0], Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1 << (10 + 2*uint(i%5)),
 			Send: at, Recv: at, Stream: s}
-		if err := shim.Run([]calls.Call{call}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, shim.Run([]calls.Call{call}))
 	}
-	if err := w.Comms[0].Abort(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Comms[0].Abort())
 	if !g.Synchronize(g.Streams[0][0], shimtest.DeviceTimeout) {
 		t.Fatal("the stream hangs")
 	}
 	close(gate)
-	if err := g.SynchronizeRank(0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.SynchronizeRank(0))
 	if err := w.Comms[1].AsyncError(); err == nil {
 		<-w.Comms[1].FailedChan()
 	}
@@ -236,9 +211,7 @@ func TestPiecesOfOtherCalls(t *testing.T) {
 					if kind == calls.Send && r == 1 {
 						call.Kind = calls.Recv
 					}
-					if err := shim.Run([]calls.Call{call}); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, shim.Run([]calls.Call{call}))
 				}
 				<-w.Comms[0].FailedChan()
 				if err := w.Comms[0].AsyncError(); err == nil || !strings.Contains(err.Error(), "different calls") {

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -120,9 +121,7 @@ func TestGroupsAreBounded(t *testing.T) {
 	g := shimtest.UseGPUs(t, n, 1)
 	w := shimtest.NewWorld(t, n)
 	for _, size := range []int{relayed, 4 << 20} {
-		if err := exchangeAll(g, w, []int{size}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, exchangeAll(g, w, []int{size}))
 	}
 	// of one rank: as many messages as there are peers, both ways
 	staging := int64(2 * (n - 1) * steps.RelaySlots * 64 << 10)
@@ -140,9 +139,7 @@ func TestGroupsOfManyMessages(t *testing.T) {
 	g := shimtest.UseGPUs(t, 3, 1)
 	w := shimtest.NewWorld(t, 3)
 	for range 3 {
-		if err := exchangeAll(g, w, []int{relayed, 10, 3 << 16, 1<<17 + 1, 1 << 17, 0, relayed + 1}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, exchangeAll(g, w, []int{relayed, 10, 3 << 16, 1<<17 + 1, 1 << 17, 0, relayed + 1}))
 	}
 }
 
@@ -154,9 +151,7 @@ func TestGroupsOfOtherSizes(t *testing.T) {
 	for r, c := range w.Comms {
 		a, b := g.Memory(r, 1<<20), g.Memory(r, 1<<20)
 		group := []calls.Call{message(g, c, calls.Send, 1-r, a, 6<<16), message(g, c, calls.Recv, 1-r, b, (6+r)<<16)}
-		if err := shim.Run(group); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, shim.Run(group))
 	}
 	<-w.Comms[0].FailedChan()
 	if err := w.Comms[0].AsyncError(); err == nil || !strings.Contains(err.Error(), "different calls") {
@@ -176,16 +171,10 @@ func TestAbortedGroup(t *testing.T) {
 	for range 2 {
 		group := []calls.Call{message(g, c, calls.Send, 1, g.Memory(0, relayed), relayed),
 			message(g, c, calls.Recv, 1, g.Memory(0, relayed), relayed)}
-		if err := shim.Run(group); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, shim.Run(group))
 	}
-	if err := c.Abort(); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.SynchronizeRank(0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Abort())
+	require.NoError(t, g.SynchronizeRank(0))
 }
 
 // TestRefusedGroup has the driver refuse each call on the way: an error that says so, and no stream hangs.
@@ -212,9 +201,7 @@ func TestRefusedGroup(t *testing.T) {
 				if err != nil && !errors.Is(err, device.ErrDriver) {
 					t.Errorf("after %d: %v", after, err)
 				}
-				if err := c.Abort(); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, c.Abort())
 				if err := g.SynchronizeRank(0); err != nil {
 					t.Errorf("after %d: %v", after, err)
 				}
@@ -241,9 +228,7 @@ func TestSlotsAreLeftAlone(t *testing.T) {
 	})
 	group := []calls.Call{message(g, w.Comms[0], calls.Send, 1, sent, 32<<16),
 		message(g, w.Comms[0], calls.Recv, 1, back, 32<<16)}
-	if err := shim.Run(group); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, shim.Run(group))
 	for range steps.RelaySlots {
 		<-outs
 	}

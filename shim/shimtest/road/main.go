@@ -19,6 +19,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
@@ -30,9 +31,7 @@ import (
 func root(t *testing.T) string {
 	t.Helper()
 	text, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return strings.TrimSpace(string(text))
 }
 
@@ -45,9 +44,7 @@ type roadStep struct{ file, function string }
 func readRoad(t *testing.T, road string) (steps []roadStep) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root(t), "ARCHITECTURE.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, m := range roadRow.FindAllStringSubmatch(string(text), -1) {
 		if strings.Contains(m[3], road) {
 			steps = append(steps, roadStep{m[1], m[2]})
@@ -64,9 +61,7 @@ func functionsOf(t *testing.T, file string) (*token.FileSet, map[string]*ast.Fun
 	t.Helper()
 	set := token.NewFileSet()
 	f, err := parser.ParseFile(set, filepath.Join(root(t), file), nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all := map[string]*ast.FuncDecl{}
 	for _, d := range f.Decls {
 		fn, ok := d.(*ast.FuncDecl)
@@ -167,22 +162,16 @@ func traceRoad(t *testing.T, path string) map[roadStep]bool {
 	case path != "arena":
 		session.Of(c).Packet = shimtest.Watch(session.Of(c).Packet, first)
 	}
-	if err := coverage.ClearCounters(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, coverage.ClearCounters())
 	go func() {
 		if path != "arena" && path != "circuits" {
 			<-sent
 		}
 		ended <- shim.Run(group[1])
 	}()
-	if err := shim.Run(group[0]); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, shim.Run(group[0]))
 	first() // of shared memory, here
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-ended)
 	return functionsRun(t, dir)
 }
 
@@ -203,9 +192,7 @@ func functionsRun(t *testing.T, dir string) map[roadStep]bool {
 		t.Fatalf("%v: %s", err, text)
 	}
 	text, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	run := map[string]map[string]bool{} // by file: the places where blocks begin that have run
 	for line := range strings.Lines(string(text)) {
 		file, rest, _ := strings.Cut(strings.TrimPrefix(line, "lightpath/"), ":")

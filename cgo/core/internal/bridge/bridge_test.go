@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
@@ -20,17 +21,13 @@ import (
 func world(t *testing.T, n int) []uint64 {
 	t.Helper()
 	id, err := shim.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	args := make([]InitArgs, n)
 	for i := range args {
 		args[i] = InitArgs{InitArgs: shim.InitArgs{ID: id, Ranks: n, Rank: i, Device: 10 + i}}
 	}
 	handles, err := Init(args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		for _, h := range handles {
 			_ = Destroy(h) // a test may have done so
@@ -60,9 +57,7 @@ func TestGroupOfManyCalls(t *testing.T) {
 	}
 	for _, group := range [][]Call{calls, calls[:2]} {
 		clear(out)
-		if err := Run(group); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Run(group))
 		for i := range group {
 			if want := float32(2*(i/2) + 1); out[i] != want {
 				t.Fatalf("call %d of %d: %v, want %v", i, len(group), out[i], want)
@@ -90,9 +85,7 @@ func TestEndedHandles(t *testing.T) {
 	for name, end := range map[string]func(uint64) error{"destroy": Destroy, "abort": Abort} {
 		t.Run(name, func(t *testing.T) {
 			h := world(t, 1)[0]
-			if err := end(h); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, end(h))
 			call := sum(h, &in, &out)
 			_, asked := Ask(h, Ranks)
 			_, polled := AsyncError(h)
@@ -204,9 +197,7 @@ func TestRunAllocatesNothing(t *testing.T) {
 			calls = append(calls, sum(h, &in[i], &out[i]))
 		}
 		if got := testing.AllocsPerRun(50, func() {
-			if err := Run(calls); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, Run(calls))
 		}); got != 0 {
 			t.Errorf("%d calls: %v allocations", n, got)
 		}

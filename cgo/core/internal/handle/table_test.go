@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 func TestHandlesAgainstMap(t *testing.T) {
@@ -47,9 +49,7 @@ func TestForeignHandles(t *testing.T) {
 	var table Table[int]
 	v := 7
 	h, err := table.Add(&v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, bad := range []uint64{
 		0, 1, 0x7ffd_1234_5678_9abc, 0x0000_5555_5555_0000, ^uint64(0),
 		h &^ (0xffff << tagShift), // no tag
@@ -71,9 +71,7 @@ func TestFull(t *testing.T) {
 	var last uint64
 	for range Max {
 		h, err := table.Add(&v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		last = h
 	}
 	if _, err := table.Add(&v); !errors.Is(err, ErrFull) {
@@ -91,9 +89,7 @@ func TestRemoveOnce(t *testing.T) {
 	for range 200 {
 		v := 0
 		h, err := table.Add(&v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var wg sync.WaitGroup
 		got := make([]*int, 4)
 		for i := range got {
@@ -116,9 +112,7 @@ func TestGetAllocatesNothing(t *testing.T) {
 	var table Table[int]
 	v := 0
 	h, err := table.Add(&v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if n := testing.AllocsPerRun(100, func() { table.Get(h) }); n != 0 {
 		t.Errorf("Get allocates %v times", n)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
+	"lightpath/internal/require"
 	"lightpath/internal/shmring"
 )
 
@@ -86,13 +87,9 @@ func FuzzFrame(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		mem := memory(g)
 		e, err := Attach(mem, g, 0, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ring, err := shmring.New(mem[g.ring(0, 1, 0):], g.Slots, wire.HeaderSize+g.Payload)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ring.Commit(copy(ring.Reserve(), b), 0)
 		h, data, err := e.Planes()[0].Peek(1)
 		if err != nil && !errors.Is(err, transport.ErrCorrupt) {

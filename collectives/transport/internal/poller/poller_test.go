@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"lightpath/internal/require"
 )
 
 // forever is longer than a test may take, so a Wait that does not return makes the test fail.
@@ -18,9 +20,7 @@ const forever = time.Hour
 func open(t *testing.T, capacity int) *Set {
 	t.Helper()
 	s, err := New(capacity)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { s.Close(func() {}) })
 	return s
 }
@@ -29,13 +29,9 @@ func open(t *testing.T, capacity int) *Set {
 func counter(t *testing.T, s *Set, id int32) int {
 	t.Helper()
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
-	if err := s.Add(fd, unix.EPOLLIN, id); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Add(fd, unix.EPOLLIN, id))
 	return fd
 }
 
@@ -205,17 +201,13 @@ func TestModify(t *testing.T) {
 	s := open(t, 1)
 	fd := counter(t, s, 7)
 	for range 2 {
-		if err := s.Modify(fd, unix.EPOLLIN|unix.EPOLLOUT, 8); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Modify(fd, unix.EPOLLIN|unix.EPOLLOUT, 8))
 		got := slices.Clone(s.Poll())
 		if len(got) != 1 || got[0].Fd != 8 || got[0].Events != unix.EPOLLOUT {
 			t.Errorf("events %v", got)
 		}
 	}
-	if err := s.Modify(fd, unix.EPOLLIN, 7); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Modify(fd, unix.EPOLLIN, 7))
 	if got := s.Poll(); len(got) != 0 {
 		t.Errorf("events %v", got)
 	}
@@ -313,17 +305,13 @@ func TestWakeAfterClose(t *testing.T) {
 	s := open(t, 1)
 	s.Close(func() {})
 	other, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = unix.Close(other) }()
 	if other != s.wakefd {
 		if _, err := unix.FcntlInt(uintptr(s.wakefd), unix.F_GETFD, 0); err == nil {
 			t.Skipf("descriptor %d is already in use", s.wakefd)
 		}
-		if err := unix.Dup3(other, s.wakefd, unix.O_CLOEXEC); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, unix.Dup3(other, s.wakefd, unix.O_CLOEXEC))
 		defer func() { _ = unix.Close(s.wakefd) }()
 	}
 	s.Wake()

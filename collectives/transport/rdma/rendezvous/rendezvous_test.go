@@ -16,6 +16,7 @@ import (
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/internal/require"
 )
 
 // rank is an endpoint with registered memory.
@@ -37,9 +38,7 @@ func memory(t testing.TB) (fd int, mem []byte) {
 	if err == nil {
 		mem, err = unix.Mmap(fd, 0, room, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = unix.Munmap(mem) })
 	return fd, mem
 }
@@ -63,21 +62,15 @@ func connectOver(t testing.TB, ranks, planes int, circuits bool) (*verbstest.Net
 			o.Planes = append(o.Planes, rdma.PlaneOptions{Device: d, Port: 1, GIDIndex: -1})
 		}
 		e, a, err := rendezvous.Listen(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		fd, mem := memory(t)
 		region, err := e.Register(fd, 0, uintptr(unsafe.Pointer(&mem[0])), room)
 		_ = unix.Close(fd)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all[r], addrs[r] = &rank{e, mem, region}, a
 	}
 	for _, r := range all {
-		if err := r.Connect(addrs); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.Connect(addrs))
 	}
 	t.Cleanup(func() {
 		for _, r := range all {
@@ -105,16 +98,12 @@ func TestCompletionWaitsForOffer(t *testing.T) {
 	}
 	n.HoldAcks(addrs[1][0].QPs[0])
 	for r := range all {
-		if err := all[r].Begin(&groups[r]); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, all[r].Begin(&groups[r]))
 	}
 	for completed := 0; completed == 0; { // at the sender
 		for r := range all {
 			done, err := all[r].Poll()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if completed += len(done); r == 1 && len(done) > 0 {
 				t.Fatal("the receiver's group completed with offers in flight")
 			}
@@ -127,9 +116,7 @@ func TestCompletionWaitsForOffer(t *testing.T) {
 		t.Errorf("Waiting: %+v, %v", w, some)
 	}
 	n.HoldAcks(0)
-	if err := drive(t, all, 1); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, drive(t, all, 1))
 }
 
 // transfer returns a transfer at an offset of the rank's memory.
@@ -204,13 +191,9 @@ func exchange(t *testing.T, rng *rand.Rand, all []*rank, planes int) {
 	before := int64(0)
 	for r := range all {
 		before += all[r].Traffic()
-		if err := all[r].Begin(&groups[r]); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, all[r].Begin(&groups[r]))
 	}
-	if err := drive(t, all, len(all)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, drive(t, all, len(all)))
 	for r := range all {
 		before -= all[r].Traffic()
 		if !bytes.Equal(all[r].mem, want[r]) {
@@ -237,13 +220,9 @@ func TestRepeatedGroupDoesNotAllocate(t *testing.T) {
 	}
 	round := func() {
 		for r := range all {
-			if err := all[r].Begin(&groups[r]); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, all[r].Begin(&groups[r]))
 		}
-		if err := drive(t, all, 2); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, drive(t, all, 2))
 	}
 	round()
 	round()
@@ -274,9 +253,7 @@ func TestMismatch(t *testing.T) {
 				all[1].mem[i] = 0xff
 			}
 			for r := range all {
-				if err := all[r].Begin(&groups[r]); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, all[r].Begin(&groups[r]))
 			}
 			err := drive(t, all, 1)
 			if !errors.Is(err, rendezvous.ErrMismatch) || !strings.Contains(err.Error(), c.says) ||
@@ -314,9 +291,7 @@ func TestFaults(t *testing.T) {
 				{Transfers: []rendezvous.Transfer{all[1].transfer(0, 0, true, 0, 4096, 1)}},
 			}
 			for r := range all {
-				if err := all[r].Begin(&groups[r]); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, all[r].Begin(&groups[r]))
 			}
 			err := drive(t, all, 3) // the groups never complete
 			if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "plane 0") {

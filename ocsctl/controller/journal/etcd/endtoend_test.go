@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal/etcd"
 	"lightpath/ocsctl/controller/journal/journaltest"
@@ -102,9 +104,7 @@ func start(t *testing.T, name, prefix, socket string, d controller.Device) *memb
 	t.Helper()
 	store, err := etcd.Open(t.Context(), etcd.Config{Name: name, Endpoints: []string{"unix:" + socket}, Prefix: prefix,
 		Lease: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	m := &member{store: store, ended: make(chan error, 1)}
 	m.runner, err = lead.New(lead.Options{Store: store, Ports: ports, Planes: 1,
 		Build: func(r lead.Rule) (*controller.Core, error) {
@@ -115,9 +115,7 @@ func start(t *testing.T, name, prefix, socket string, d controller.Device) *memb
 			r.Apply(&conf)
 			return controller.Start(conf)
 		}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var ctx context.Context
 	ctx, m.stop = context.WithCancel(context.Background())
 	go func() { m.ended <- m.runner.Run(ctx) }()
@@ -132,20 +130,11 @@ func start(t *testing.T, name, prefix, socket string, d controller.Device) *memb
 func (m *member) rules(t *testing.T) controller.Controller {
 	t.Helper()
 	var c controller.Controller
-	await(t, "a controller rules", func() bool {
+	await.Until(t, "a controller rules", func() bool {
 		c, _ = m.runner.Controller()
 		return c != nil
 	})
 	return c
-}
-
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(journaltest.Patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
 }
 
 // holder is the communicator of all ranks.
@@ -163,28 +152,22 @@ func attachAll(t *testing.T, c controller.Controller, target circuit.Permutation
 			o.Held = []controller.LeaseSnapshot{{Holder: holder, Mask: 1}}
 		}
 		a, err := c.Attach(r, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r.Attachment = a
 		all = append(all, r)
 	}
 	if s, err := c.Snapshot(); err != nil {
 		t.Fatal(err)
 	} else if s.Planes[0].Holder == nil {
-		if err := all[0].Acquire(1, 1, holder); err != nil {
-			t.Fatal(err)
-		}
-		await(t, "the plane is granted", func() bool {
+		require.NoError(t, all[0].Acquire(1, 1, holder))
+		await.Until(t, "the plane is granted", func() bool {
 			s, err := c.Snapshot()
 			return err == nil && s.Planes[0].Holder != nil
 		})
 	}
 	for _, r := range all {
 		if epoch, fault, _ := r.sees(); epoch == 0 && fault == nil {
-			if err := r.Post(0, 0, holder, target); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, r.Post(0, 0, holder, target))
 		}
 	}
 	return all
@@ -200,9 +183,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	partly[0], partly[1] = circuit.Dark, circuit.Dark
 	dir := t.TempDir()
 	server, err := etcd.Open(t.Context(), etcd.Config{Name: "server", Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	for name, test := range map[string]struct {
 		at     circuit.Permutation // where the device goes meanwhile
@@ -221,17 +202,15 @@ func TestKilledInTheMiddle(t *testing.T) {
 			a := start(t, "a", prefix, dir+"/etcd.sock", d)
 			first := a.rules(t)
 			ranks := attachAll(t, first, to)
-			await(t, "the device moves", d.isMoving)
+			await.Until(t, "the device moves", d.isMoving)
 			b := start(t, "b", prefix, dir+"/etcd.sock", d)
 			journaltest.Await(t, a.store, controller.AllEvents(), func(e []controller.Event) bool { return len(e) > 0 })
 			_ = a.store.Close() // without resigning
 			d.settle(test.at)
-			await(t, "ranks are told", func() bool { _, _, closed := ranks[3].sees(); return closed != nil })
+			await.Until(t, "ranks are told", func() bool { _, _, closed := ranks[3].sees(); return closed != nil })
 			second := b.rules(t)
 			s, err := second.Snapshot()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if test.blocks {
 				if s.Planes[0].State != controller.Down || !strings.Contains(s.Planes[0].Reason, "drift") {
 					t.Fatalf("a plane that is somewhere else: %+v", s.Planes[0])
@@ -240,7 +219,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 			}
 			ranks = attachAll(t, second, to)
 			if test.again {
-				await(t, "the device moves again", func() bool {
+				await.Until(t, "the device moves again", func() bool {
 					if _, _, closed := ranks[0].sees(); closed != nil { // a host that stood still longer than a lease lasts
 						ranks = attachAll(t, b.rules(t), to)
 					}
@@ -249,7 +228,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 				d.settle(to)
 			}
 			for p, r := range ranks {
-				await(t, "the switch has happened", func() bool { epoch, fault, _ := r.sees(); return epoch == 1 && fault == nil })
+				await.Until(t, "the switch has happened", func() bool { epoch, fault, _ := r.sees(); return epoch == 1 && fault == nil })
 				if r.mu.Lock(); !r.at.Equal(to) {
 					t.Errorf("port %d: the map is %v", p, r.at)
 				}
@@ -279,32 +258,26 @@ func TestHandOver(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	server, err := etcd.Open(t.Context(), etcd.Config{Name: "server", Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	d := &slowDevice{at: circuit.Shift(ports, 1)}
 	a := start(t, "a", "", dir+"/etcd.sock", d)
 	first := a.rules(t)
 	ranks := attachAll(t, first, circuit.Shift(ports, 2))
-	await(t, "the device moves", d.isMoving)
+	await.Until(t, "the device moves", d.isMoving)
 	d.settle(circuit.Shift(ports, 2))
-	await(t, "epoch 1", func() bool { epoch, _, _ := ranks[0].sees(); return epoch == 1 })
+	await.Until(t, "epoch 1", func() bool { epoch, _, _ := ranks[0].sees(); return epoch == 1 })
 	b := start(t, "b", "", dir+"/etcd.sock", d)
-	await(t, "b knows", func() bool { _, leader := b.runner.Controller(); return leader == "a" })
+	await.Until(t, "b knows", func() bool { _, leader := b.runner.Controller(); return leader == "a" })
 	a.stop()
-	if err := <-a.ended; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-a.ended)
 	second := b.rules(t)
 	s, err := second.Snapshot()
 	if err != nil || s.Planes[0].Epoch != 1 || s.Planes[0].State != controller.Resident || !s.Leader {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	b.stop()
-	if err := <-b.ended; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-b.ended)
 	d.settle(circuit.Shift(ports, 3))
 	c := start(t, "c", "", dir+"/etcd.sock", d)
 	if s, err = c.rules(t).Snapshot(); err != nil || s.Planes[0].State != controller.Down {

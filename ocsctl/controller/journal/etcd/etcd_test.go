@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
@@ -51,9 +53,7 @@ func TestFullQueue(t *testing.T) {
 	default:
 	}
 	r.free()
-	if err := <-answer; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-answer)
 	events, err := server.History(t.Context(), controller.AllEvents())
 	if err != nil || len(events) != room+1 {
 		t.Fatalf("%d events, want %d: %v", len(events), room+1, err)
@@ -71,7 +71,7 @@ func TestFullQueue(t *testing.T) {
 		t.Fatalf("after the loss: %+v", events[0])
 	}
 	journaltest.Resign(t, l)
-	if s := lead(t, server).planes.planes[0].state; s.Epoch != n || !s.Map.Equal(circuit.Shift(journaltest.Ports, n-1)) {
+	if s := storedState(t, server); s.Epoch != n || !s.Map.Equal(circuit.Shift(journaltest.Ports, n-1)) {
 		t.Fatalf("the plane is recorded at %+v", s)
 	}
 }
@@ -113,9 +113,7 @@ func TestCorrupt(t *testing.T) {
 	c := open(t, t.TempDir())
 	encoded, err := journal.EncodePlane(1, &journal.State{Epoch: 3, Reserved: 9, Map: circuit.Shift(journaltest.Ports, 1),
 		Intent: &controller.Intent{Plane: 1, Epoch: 3, To: circuit.Shift(journaltest.Ports, 2)}}, journal.Author{Token: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	good := string(encoded)
 	if _, _, err := journal.DecodePlane(journal.PlaneKey(1), encoded); err != nil {
 		t.Fatal(err)
@@ -151,9 +149,7 @@ func TestCorrupt(t *testing.T) {
 				t.Fatal(err)
 			}
 			l, err := c.Campaign(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer journaltest.Resign(t, l)
 			_, err = l.Recovered(journaltest.Ports, journaltest.Planes)
 			wants(t, err, test.kind, c.key(journal.PlaneKey(1)), test.words)
@@ -225,17 +221,13 @@ func TestCompaction(t *testing.T) {
 	c := open(t, t.TempDir(), brief) // the leader compacts when it renews its lease
 	l := lead(t, c)
 	for i := range uint32(compactEvery) {
-		if err := journaltest.Intend(t, l, intent(i)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, journaltest.Intend(t, l, intent(i)))
 	}
-	await(t, "old revisions go", func() bool {
+	await.Until(t, "old revisions go", func() bool {
 		_, err := c.etcd.Get(t.Context(), c.key(journal.PlaneKey(0)), clientv3.WithRev(int64(l.token)))
 		return errors.Is(err, rpctypes.ErrCompacted)
 	})
-	if err := journaltest.Intend(t, l, intent(compactEvery)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journaltest.Intend(t, l, intent(compactEvery)))
 }
 
 // TestUnusableDirectory: what etcd cannot open is an error, not the end of the process.

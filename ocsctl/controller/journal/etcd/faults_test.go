@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/controllertest"
 	"lightpath/ocsctl/controller/journal/journaltest"
@@ -62,9 +63,7 @@ func (s *site) next() (*leadership, []controller.Recovered) {
 	ctx, cancel := context.WithTimeout(s.Context(), journaltest.Patience)
 	defer cancel()
 	l, err := open(s.T, "", through("b", s.server.conf.socket())).Campaign(ctx)
-	if err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, err)
 	at, err := l.Recovered(journaltest.Ports, journaltest.Planes)
 	if err != nil || at == nil {
 		s.Fatal(at, err)
@@ -128,9 +127,7 @@ func TestLostWrites(t *testing.T) {
 	data, backup := filepath.Join(s.dir, "data"), filepath.Join(t.TempDir(), "backup")
 	replace := func(to, from string) {
 		_ = os.RemoveAll(to)
-		if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.CopyFS(to, os.DirFS(from)))
 	}
 	s.change(1)
 	s.restart(func() { replace(backup, data) })
@@ -146,16 +143,12 @@ func TestLostWrites(t *testing.T) {
 		t.Fatalf("the writes are not lost: %+v", at[0])
 	}
 	panel := controllertest.NewPanel(journaltest.Ports, journaltest.Planes)
-	if err := panel.Switch(0, controller.Move{To: at[0].Map}); err != nil { // the switch does not show it either
-		t.Fatal(err)
-	}
+	require.NoError(t, panel.Switch(0, controller.Move{To: at[0].Map})) // the switch does not show it either
 	core, err := controller.Start(controller.Config{
 		Ports: journaltest.Ports, Planes: make([]controller.PlaneConfig, journaltest.Planes), Device: panel, Journal: l,
 		Token: l.Token(), LastSeq: l.LastSeq(), Leading: l.Err, Recovered: at,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(core.Close)
 	if _, err := core.Attach(quietSink{}, controller.AttachOptions{Known: []uint32{3}}); err != nil {
 		t.Fatal(err)

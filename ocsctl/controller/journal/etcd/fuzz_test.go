@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/plans/circuit"
@@ -15,16 +16,12 @@ import (
 func spoil(t *testing.T, path string) {
 	t.Helper()
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	junk := make([]byte, min(info.Size(), 1<<20))
 	for i := range junk {
 		junk[i] = byte(i*7 + 1)
 	}
-	if err := os.WriteFile(path, junk, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, junk, 0o600))
 }
 
 // FuzzSegment: numbers of events rise, whatever is stored.
@@ -33,9 +30,7 @@ func FuzzSegment(f *testing.F) {
 		{Seq: 7, Time: time.Unix(1, 0).UTC(), Kind: controller.Switched, To: circuit.Shift(2, 1)},
 		{Seq: 9, Kind: controller.Lost, Plane: -1},
 	}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Add(value)
 	f.Add([]byte(`{"version":1,"events":[{"seq":7},{"seq":7}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {

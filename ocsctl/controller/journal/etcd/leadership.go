@@ -22,6 +22,7 @@ import (
 // (see renewals) early. So when the lease expires on the server, this controller has stopped, and its last command to
 // a switch has arrived.
 type leadership struct {
+	*journal.Pending
 	c     *Client
 	me    leaderValue
 	token uint64
@@ -39,8 +40,8 @@ type leadership struct {
 	revision  atomic.Int64 // of the newest write
 	compacted int64        // revisions below it are deleted
 
-	planes  planeWriter
-	history historyWriter
+	versions map[string]int64 // revision of each plane's value, by key; of writePlanes
+	segments []uint64         // number of the first event of each stored segment; of writeEvents
 }
 
 var _ journal.Leadership = (*leadership)(nil)
@@ -57,26 +58,10 @@ func (l *leadership) begin(asked time.Duration) *leadership {
 	l.extend(asked)
 	l.ctx, l.end = context.WithCancel(context.Background())
 	l.c.leader.Store(&journal.Leader{Name: l.me.Name, Software: l.me.Software, Address: l.me.Address, Token: l.token})
-	l.planes.begin(l)
-	l.history.begin(l)
 	l.c.rules.Go(l.keep)
-	l.c.rules.Go(l.planes.run)
-	l.c.rules.Go(l.history.run)
+	l.c.rules.Go(l.write)
 	return l
 }
-
-// load reads the state that earlier rules have left. No other controller can write any more, since this rule has the
-// leader key.
-func (l *leadership) load(ctx context.Context) error {
-	if err := l.planes.load(ctx, l.c); err != nil {
-		return err
-	}
-	return l.history.load(ctx, l.c)
-}
-
-func (l *leadership) Token() uint64 { return l.token }
-
-func (l *leadership) LastSeq() uint64 { return l.history.last }
 
 func (l *leadership) Done() <-chan struct{} { return l.done }
 
@@ -186,8 +171,7 @@ func (l *leadership) compact() {
 // Resign ends the rule and lets the next controller start at once.
 func (l *leadership) Resign(ctx context.Context) error {
 	if l.Err() == nil {
-		l.history.flush(ctx)
-		l.planes.flush(ctx)
+		l.Flush(ctx)
 	}
 	l.lose(fmt.Errorf("etcd: %s has resigned: %w", l.me.Name, controller.ErrNotLeader))
 	if _, err := l.c.etcd.Revoke(ctx, l.lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {

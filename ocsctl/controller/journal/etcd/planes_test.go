@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal/journaltest"
 	"lightpath/plans/circuit"
@@ -28,9 +29,7 @@ func TestIntentsJoin(t *testing.T) {
 				c.OnWrite = func(time.Duration, error) { writes.Add(1) }
 			})
 			l, err := c.Campaign(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if _, err := l.Recovered(test.ports, planes); err != nil {
 				t.Fatal(err)
 			}
@@ -44,9 +43,7 @@ func TestIntentsJoin(t *testing.T) {
 			for range planes {
 				select {
 				case err := <-answers:
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 				case <-time.After(journaltest.Patience):
 					t.Fatal("an intent has not been answered")
 				}
@@ -56,13 +53,9 @@ func TestIntentsJoin(t *testing.T) {
 			}
 			journaltest.Resign(t, l)
 			l, err = c.Campaign(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			at, err := l.Recovered(test.ports, planes)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for j := range at {
 				if i := at[j].Intent; i == nil || i.Plane != j || !i.To.Equal(to) {
 					t.Fatalf("plane %d: %+v", j, at[j])

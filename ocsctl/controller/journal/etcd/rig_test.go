@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/journal"
 	"lightpath/ocsctl/controller/journal/journaltest"
 	"lightpath/plans/circuit"
 )
@@ -22,9 +24,7 @@ func open(t testing.TB, dir string, change ...func(*Config)) *Client {
 		f(&conf)
 	}
 	c, err := Open(t.Context(), conf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -43,13 +43,24 @@ func lead(t testing.TB, c *Client) *leadership {
 	ctx, cancel := context.WithTimeout(context.Background(), journaltest.Patience)
 	defer cancel()
 	l, err := c.Campaign(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := l.Recovered(journaltest.Ports, journaltest.Planes); err != nil {
 		t.Fatal(err)
 	}
 	return l.(*leadership)
+}
+
+// storedState returns the state of plane 0 in the store.
+func storedState(t testing.TB, c *Client) journal.State {
+	t.Helper()
+	key := c.key(journal.PlaneKey(0))
+	resp, err := c.etcd.Get(t.Context(), key)
+	if err != nil || len(resp.Kvs) != 1 {
+		t.Fatal(resp, err)
+	}
+	_, s, err := journal.DecodePlane(key, resp.Kvs[0].Value)
+	require.NoError(t, err)
+	return s
 }
 
 // intent is one of plane 0.
@@ -62,16 +73,6 @@ func intent(epoch uint32) controller.Intent {
 func stopClock(c *Client) {
 	now := c.clock()
 	c.clock = func() time.Duration { return now }
-}
-
-// await waits for a condition.
-func await(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(journaltest.Patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
 }
 
 // relay passes connections on to a server until it is told not to: a network that fails.
@@ -92,9 +93,7 @@ func newRelay(t testing.TB, server string) *relay {
 	t.Helper()
 	address := filepath.Join(t.TempDir(), "relay.sock")
 	l, err := net.Listen("unix", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := &relay{address: address, server: server, listener: l}
 	r.cond = sync.NewCond(&r.mu)
 	var wg sync.WaitGroup

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/ocsctl/controller/journal/journaltest"
@@ -26,9 +28,7 @@ func TestLostLease(t *testing.T) {
 	r := newRelay(t, server.conf.socket())
 	a, b := open(t, "", through("a", r.address), brief), open(t, "", through("b", server.conf.socket()))
 	old := lead(t, a)
-	if err := journaltest.Intend(t, old, intent(0)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journaltest.Intend(t, old, intent(0)))
 	r.stick(there, back)
 	waiting := make(chan error, 1)
 	old.Intend(intent(1), func(err error) { waiting <- err })
@@ -49,12 +49,9 @@ func TestLostLease(t *testing.T) {
 		t.Errorf("an intent afterwards: %v", err)
 	}
 	// The intent that was under way is void, even if it arrived late.
-	if err := journaltest.Intend(t, l, intent(7)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journaltest.Intend(t, l, intent(7)))
 	journaltest.Resign(t, l)
-	again := lead(t, a)
-	if i := again.planes.planes[0].state.Intent; i == nil || i.Epoch != 7 {
+	if i := storedState(t, server).Intent; i == nil || i.Epoch != 7 {
 		t.Errorf("the journal has intent %+v", i)
 	}
 }
@@ -101,7 +98,7 @@ func TestLostAnswer(t *testing.T) {
 	answer := make(chan error, 2)
 	l.Intend(intent(3), func(err error) { answer <- err })
 	key := a.key(journal.PlaneKey(0))
-	await(t, "the write arrives", func() bool {
+	await.Until(t, "the write arrives", func() bool {
 		resp, err := server.etcd.Get(t.Context(), key)
 		return err == nil && len(resp.Kvs) == 1
 	})
@@ -109,9 +106,7 @@ func TestLostAnswer(t *testing.T) {
 	r.free()
 	select {
 	case err := <-answer:
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	case <-time.After(journaltest.Patience):
 		t.Fatal("the intent has not been answered")
 	}
@@ -119,9 +114,7 @@ func TestLostAnswer(t *testing.T) {
 	if err != nil || resp.Kvs[0].Version != 1 {
 		t.Fatalf("%s was written %d times: %v", key, resp.Kvs[0].Version, err)
 	}
-	if err := journaltest.Intend(t, l, intent(4)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journaltest.Intend(t, l, intent(4)))
 	if len(answer) != 0 {
 		t.Fatal("answered twice")
 	}
@@ -135,16 +128,14 @@ func TestSharedDirectory(t *testing.T) {
 	a := open(t, dir, func(c *Config) { c.Name, c.Lease = "a", 2*journaltest.Patience })
 	b := open(t, dir, func(c *Config) { c.Name, c.Lease = "b", 2*journaltest.Patience })
 	old := lead(t, a)
-	if err := journaltest.Intend(t, old, intent(5)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journaltest.Intend(t, old, intent(5)))
 	won := make(chan *leadership, 1)
 	go func() {
 		if l, err := b.Campaign(context.Background()); err == nil {
 			won <- l.(*leadership)
 		}
 	}()
-	await(t, "b knows who rules", func() bool { return b.Leader().Name == "a" && b.Leader().Token == old.Token() })
+	await.Until(t, "b knows who rules", func() bool { return b.Leader().Name == "a" && b.Leader().Token == old.Token() })
 	_ = a.Close()
 	if old.Err() == nil {
 		t.Fatal("a closed controller rules")
@@ -172,12 +163,12 @@ func TestRestart(t *testing.T) {
 			t.Fatalf("round %d: token %d after %d", round, l.Token(), token)
 		}
 		token = l.Token()
-		if s := l.planes.planes[0].state; round > 0 && (s.Intent == nil || s.Intent.Epoch != round-1) {
-			t.Fatalf("round %d: %+v", round, s)
+		if round > 0 {
+			if s := storedState(t, c); s.Intent == nil || s.Intent.Epoch != round-1 {
+				t.Fatalf("round %d: %+v", round, s)
+			}
 		}
-		if err := journaltest.Intend(t, l, intent(round)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, journaltest.Intend(t, l, intent(round)))
 		if round%2 == 0 {
 			journaltest.Resign(t, l)
 		}
@@ -190,9 +181,7 @@ func TestForeignWriter(t *testing.T) {
 	t.Parallel()
 	c := open(t, t.TempDir())
 	l := lead(t, c)
-	if err := journaltest.Intend(t, l, intent(0)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journaltest.Intend(t, l, intent(0)))
 	if _, err := c.etcd.Put(t.Context(), c.key(journal.PlaneKey(0)), "by hand"); err != nil {
 		t.Fatal(err)
 	}
@@ -238,13 +227,8 @@ func TestTwoWriters(t *testing.T) {
 				last = epoch
 			}
 		}
-		resp, err := server.etcd.Get(t.Context(), prefix+journal.PlaneKey(0))
-		if err != nil || len(resp.Kvs) != 1 {
-			t.Fatal(resp, err)
-		}
-		if _, s, err := journal.DecodePlane(prefix+journal.PlaneKey(0), resp.Kvs[0].Value); err != nil ||
-			s.Intent.Epoch != last {
-			t.Fatalf("round %d: intent %+v stands, not that of epoch %d: %v", round, s.Intent, last, err)
+		if s := storedState(t, who[0]); s.Intent.Epoch != last {
+			t.Fatalf("round %d: intent %+v stands, not that of epoch %d", round, s.Intent, last)
 		}
 		for _, c := range who {
 			_ = c.Close()
@@ -267,16 +251,10 @@ func TestStoppedProcess(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestStoppedProcess$", "-test.v")
 	cmd.Env = append(os.Environ(), stoppedAddress+"="+server.conf.socket())
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	lines := bufio.NewScanner(out)
 	says := func(word string) string {
@@ -289,16 +267,12 @@ func TestStoppedProcess(t *testing.T) {
 		return ""
 	}
 	says("rules")
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
 	l := lead(t, open(t, "", through("next", server.conf.socket())))
 	if _, err := fmt.Fprintln(in, "go"); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
 	if said := says("answer"); !strings.Contains(said, controller.ErrNotLeader.Error()) {
 		t.Errorf("the process that was stopped: %s", said)
 	}

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller/journal/journaltest"
 	"lightpath/ocsctl/controller/rpc/labcerts"
 )
@@ -22,14 +23,10 @@ import (
 func authority(t *testing.T) *labcerts.Authority {
 	t.Helper()
 	a, err := labcerts.Create(t.TempDir(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, s := range []labcerts.Subject{{Name: "etcd", Hosts: []string{"127.0.0.1"}, Life: time.Hour},
 		{Name: "ocsd", Life: time.Hour}} {
-		if err := a.Issue(s); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, a.Issue(s))
 	}
 	return a
 }
@@ -47,14 +44,10 @@ func TestTLS(t *testing.T) {
 	ours, theirs := authority(t), authority(t)
 	address := cluster(t, ours)
 	c, err := Open(t.Context(), with(ours, address))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	l := lead(t, c)
-	if err := journaltest.Intend(t, l, intent(0)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journaltest.Intend(t, l, intent(0)))
 	mixed := with(theirs, address)
 	mixed.CA = ours.Path("ca.pem") // trusts the cluster, and is not trusted
 	var cases sync.WaitGroup
@@ -88,9 +81,7 @@ func TestTLS(t *testing.T) {
 func cluster(t *testing.T, a *labcerts.Authority) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	address := l.Addr().String()
 	l.Close()
 	h := &host{conf: Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}, stop: make(chan struct{})}
@@ -103,9 +94,7 @@ func cluster(t *testing.T, a *labcerts.Authority) string {
 		TrustedCAFile: a.Path("ca.pem"), ClientCertAuth: true,
 	}
 	server, err := embed.StartEtcd(conf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		h.cut()
 		server.Close()

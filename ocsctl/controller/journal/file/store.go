@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -228,7 +229,7 @@ func (s *Store) attempt() (journal.Leadership, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	s.db, s.rule = db, r
-	s.leader = journal.Leader{Name: s.conf.Name, Address: s.conf.Address, Software: s.conf.Software, Token: r.token}
+	s.leader = journal.Leader{Name: s.conf.Name, Address: s.conf.Address, Software: s.conf.Software, Token: r.Token()}
 	s.writeLeader(s.leader)
 	r.ended.Go(r.run)
 	return r, nil
@@ -236,28 +237,32 @@ func (s *Store) attempt() (journal.Leadership, error) {
 
 // begin stores the next token, and reads the planes' states of earlier rules.
 func (s *Store) begin(db *bbolt.DB) (*rule, error) {
-	r := newRule(s, db)
+	r := &rule{s: s, db: db, done: make(chan struct{}), slow: journal.Slow{Log: s.conf.Logger}}
+	by := journal.Author{Name: s.conf.Name}
+	var last uint64
+	stored := make(map[string][]byte)
 	err := db.Update(func(tx *bbolt.Tx) error {
 		meta := tx.Bucket(metaBucket)
 		if b := meta.Get(tokenKey); len(b) == 8 {
-			r.token = binary.BigEndian.Uint64(b)
+			by.Token = binary.BigEndian.Uint64(b)
 		}
-		r.token++
-		if err := meta.Put(tokenKey, number(r.token)); err != nil {
+		by.Token++
+		if err := meta.Put(tokenKey, number(by.Token)); err != nil {
 			return err
 		}
 		if k, _ := tx.Bucket(historyBucket).Cursor().Last(); len(k) == 8 {
-			r.last = binary.BigEndian.Uint64(k)
+			last = binary.BigEndian.Uint64(k)
 		}
 		return tx.Bucket(planesBucket).ForEach(func(k, v []byte) error {
-			r.loaded[string(k)] = append([]byte(nil), v...)
+			stored[s.Path()+": "+string(k)] = slices.Clone(v)
 			return nil
 		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("journal: %s: %w", s.Path(), err)
 	}
-	r.seq.StartAfter(r.last)
+	r.Pending = journal.NewPending(by, s.conf.Queue, last, stored, r.Err)
+	r.Events = r.Planes
 	return r, nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
@@ -25,9 +26,7 @@ func open(t *testing.T, c Config) *Store {
 		c.Name = "a"
 	}
 	s, err := Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -47,9 +46,7 @@ func crash(t *testing.T, s *Store) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	from, err := os.Open(s.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer from.Close()
 	to, err := os.Create(filepath.Join(dir, "journal.db"))
 	if err == nil {
@@ -57,9 +54,7 @@ func crash(t *testing.T, s *Store) (dir string) {
 			err = to.Close()
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return dir
 }
 
@@ -69,21 +64,15 @@ func TestDroppedEvent(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir(), Queue: 4})
 	r := journaltest.Lead(t, s).(*rule)
 	block, err := r.db.Begin(true) // commits wait for it
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for range 2*s.conf.Queue + 1 { // the blocked commit has taken some of them
 		r.Record(controller.Event{Time: time.Now(), Kind: controller.Detached, Plane: -1}, nil)
 	}
 	answer := make(chan error, 1)
 	attached := controller.Event{Time: time.Now(), Kind: controller.Attached, Plane: -1}
 	r.Record(attached, func(err error) { answer <- err })
-	if err := block.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-answer; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, block.Rollback())
+	require.NoError(t, <-answer)
 	events, err := s.History(t.Context(), controller.AllEvents())
 	if err != nil || len(events) == 0 || events[0].Kind != controller.Lost {
 		t.Fatalf("the journal answered before it stored the Lost event: %+v, %v", events, err)
@@ -95,23 +84,15 @@ func TestCrash(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
 	l := journaltest.Lead(t, s)
 	to := circuit.Shift(journaltest.Ports, 1)
-	if err := journaltest.Intend(t, l, controller.Intent{Plane: 1, Epoch: 3, To: to}); err != nil {
-		t.Fatal(err)
-	}
-	if err := journaltest.Record(t, l, controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 0, Port: -1,
-		Err: "disabled by ann"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journaltest.Intend(t, l, controller.Intent{Plane: 1, Epoch: 3, To: to}))
+	require.NoError(t, journaltest.Record(t, l, controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 0, Port: -1,
+		Err: "disabled by ann"}))
 	again := open(t, Config{Dir: crash(t, s)})
 	next, err := again.Campaign(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer journaltest.Resign(t, next)
 	at, err := next.Recovered(journaltest.Ports, journaltest.Planes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if next.Token() <= l.Token() || next.LastSeq() != 1 || at[0].Disabled != "disabled by ann" || at[1].Intent == nil ||
 		!at[1].Intent.To.Equal(to) {
 		t.Errorf("token %d after %d, event %d, %+v", next.Token(), l.Token(), next.LastSeq(), at)
@@ -136,9 +117,7 @@ func TestStandby(t *testing.T) {
 		!strings.Contains(err.Error(), "first") {
 		t.Errorf("history of a standby: %v", err)
 	}
-	if err := first.Close(); err != nil { // as in a crash: it does not resign
-		t.Fatal(err)
-	}
+	require.NoError(t, first.Close()) // as in a crash: it does not resign
 	next := journaltest.Lead(t, second)
 	defer journaltest.Resign(t, next)
 	if next.Token() <= l.Token() || second.Leader().Name != "second" {
@@ -168,10 +147,8 @@ func TestRefused(t *testing.T) {
 			dir := t.TempDir()
 			s := open(t, Config{Dir: dir})
 			l := journaltest.Lead(t, s)
-			if err := journaltest.Intend(t, l, controller.Intent{Plane: 1,
-				To: circuit.Shift(journaltest.Ports, 1)}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, journaltest.Intend(t, l, controller.Intent{Plane: 1,
+				To: circuit.Shift(journaltest.Ports, 1)}))
 			journaltest.Resign(t, l)
 			c.spoil(t, s.Path())
 			err := recoverFrom(t, dir)
@@ -202,23 +179,17 @@ func recoverFrom(t *testing.T, dir string) error {
 }
 
 func write(t *testing.T, path string, data []byte) {
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, data, 0o600))
 }
 
 func truncate(t *testing.T, path string) {
-	if err := os.Truncate(path, 3*4096); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Truncate(path, 3*4096))
 }
 
 // spoilPages overwrites all pages but the two that say where the others are.
 func spoilPages(t *testing.T, path string) {
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := 2 * os.Getpagesize(); i < len(data); i++ {
 		data[i] = byte(i*7 + 1)
 	}
@@ -233,22 +204,16 @@ func put(t *testing.T, path string, bucket []byte, key, value string) {
 	if err == nil {
 		err = db.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // BenchmarkIntend is how long a reconfiguration waits for the disk.
 func BenchmarkIntend(b *testing.B) {
 	s, err := Open(Config{Name: "a", Dir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	defer s.Close() //nolint:errcheck // nothing is left to write
 	l, err := s.Campaign(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	if _, err := l.Recovered(journaltest.Ports, journaltest.Planes); err != nil {
 		b.Fatal(err)
 	}
@@ -257,8 +222,6 @@ func BenchmarkIntend(b *testing.B) {
 		l.Intend(controller.Intent{Epoch: uint32(i), To: circuit.Shift(journaltest.Ports, i)}, func(err error) {
 			answer <- err
 		})
-		if err := <-answer; err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, <-answer)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/plans/circuit"
@@ -32,6 +33,7 @@ func Run(t *testing.T, open func(t *testing.T, keep int) journal.Store) {
 		"Takeover":      takeover,
 		"UnknownEnd":    unknownEnd,
 		"Epochs":        epochs,
+		"Past":          past,
 		"Failed":        failed,
 		"Disabled":      disabled,
 		"Confirmed":     confirmed,
@@ -52,9 +54,7 @@ func Lead(t *testing.T, s journal.Store) journal.Leadership {
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
 	l, err := s.Campaign(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := l.Recovered(Ports, Planes); err != nil {
 		t.Fatal(err)
 	}
@@ -80,9 +80,7 @@ func Resign(t *testing.T, l journal.Leadership) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
-	if err := l.Resign(ctx); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Resign(ctx))
 }
 
 // Next begins the rule after l, and returns what it finds.
@@ -92,16 +90,12 @@ func Next(t *testing.T, s journal.Store, l journal.Leadership) (journal.Leadersh
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
 	next, err := s.Campaign(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if next.Token() <= l.Token() {
 		t.Fatalf("token %d after %d", next.Token(), l.Token())
 	}
 	at, err := next.Recovered(Ports, Planes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return next, at
 }
 
@@ -111,9 +105,7 @@ func switched(plane int, epoch uint32, to circuit.Permutation) controller.Event 
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 func firstRule(t *testing.T, s journal.Store) {
@@ -186,6 +178,32 @@ func epochs(t *testing.T, s journal.Store) {
 		}
 	}
 	Resign(t, l)
+}
+
+// past: the next rule knows the maps of the last epochs, and none from before a failure.
+func past(t *testing.T, s journal.Store) {
+	l := Lead(t, s)
+	const moves = 30
+	to := func(epoch uint32) circuit.Permutation { return circuit.Shift(Ports, int(epoch)%Ports) }
+	for e := range uint32(moves) {
+		l.Record(switched(0, e+1, to(e+1)), nil)
+	}
+	l, at := Next(t, s, l)
+	known := at[0].Past
+	if len(known) < 8 || len(known) == moves || known[len(known)-1].Epoch != moves || len(at[1].Past) != 0 {
+		t.Fatalf("past %v and %v", known, at[1].Past)
+	}
+	for i, p := range known {
+		if p.Epoch != known[0].Epoch+uint32(i) || p.Digest != to(p.Epoch).Digest() {
+			t.Errorf("past %v", known)
+		}
+	}
+	l.Record(controller.Event{Time: time.Now(), Kind: controller.Failed, Plane: 0, Epoch: moves, Port: -1}, nil)
+	l, at = Next(t, s, l)
+	defer Resign(t, l)
+	if len(at[0].Past) != 0 {
+		t.Errorf("past %v before a failure", at[0].Past)
+	}
 }
 
 // failed: a plane that had failed begins above all epochs that it may have had since.

@@ -430,8 +430,11 @@ type Welcome struct {
 	Session   []byte                 `protobuf:"bytes,8,opt,name=session,proto3" json:"session,omitempty"`                      // to resume; secret
 	Resumed   bool                   `protobuf:"varint,9,opt,name=resumed,proto3" json:"resumed,omitempty"`
 	// What the controller has as granted to this rank, which releases what it does not know of.
-	Held          []*Lease   `protobuf:"bytes,10,rep,name=held,proto3" json:"held,omitempty"`
-	State         []*Changed `protobuf:"bytes,11,rep,name=state,proto3" json:"state,omitempty"` // of every plane, whole maps
+	Held  []*Lease   `protobuf:"bytes,10,rep,name=held,proto3" json:"held,omitempty"`
+	State []*Changed `protobuf:"bytes,11,rep,name=state,proto3" json:"state,omitempty"` // of every plane, whole maps
+	// The last epochs of every plane in the journal of the controllers before, from which a rank learns whether a post
+	// that nobody has confirmed has happened.
+	Past          []*PastMap `protobuf:"bytes,12,rep,name=past,proto3" json:"past,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -543,6 +546,74 @@ func (x *Welcome) GetState() []*Changed {
 	return nil
 }
 
+func (x *Welcome) GetPast() []*PastMap {
+	if x != nil {
+		return x.Past
+	}
+	return nil
+}
+
+// PastMap is the map that a plane had at an epoch.
+type PastMap struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plane         uint32                 `protobuf:"varint,1,opt,name=plane,proto3" json:"plane,omitempty"`
+	Epoch         uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Digest        uint64                 `protobuf:"fixed64,3,opt,name=digest,proto3" json:"digest,omitempty"` // FNV-1a of the map, each port's entry as 4 bytes, the lowest first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PastMap) Reset() {
+	*x = PastMap{}
+	mi := &file_ocs_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PastMap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PastMap) ProtoMessage() {}
+
+func (x *PastMap) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PastMap.ProtoReflect.Descriptor instead.
+func (*PastMap) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *PastMap) GetPlane() uint32 {
+	if x != nil {
+		return x.Plane
+	}
+	return 0
+}
+
+func (x *PastMap) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *PastMap) GetDigest() uint64 {
+	if x != nil {
+		return x.Digest
+	}
+	return 0
+}
+
 type PlaneInfo struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	Name                string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -555,7 +626,7 @@ type PlaneInfo struct {
 
 func (x *PlaneInfo) Reset() {
 	*x = PlaneInfo{}
-	mi := &file_ocs_proto_msgTypes[4]
+	mi := &file_ocs_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -567,7 +638,7 @@ func (x *PlaneInfo) String() string {
 func (*PlaneInfo) ProtoMessage() {}
 
 func (x *PlaneInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[4]
+	mi := &file_ocs_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -580,7 +651,7 @@ func (x *PlaneInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaneInfo.ProtoReflect.Descriptor instead.
 func (*PlaneInfo) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{4}
+	return file_ocs_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PlaneInfo) GetName() string {
@@ -623,7 +694,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_ocs_proto_msgTypes[5]
+	mi := &file_ocs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +706,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[5]
+	mi := &file_ocs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +719,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{5}
+	return file_ocs_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Lease) GetHolder() uint64 {
@@ -692,7 +763,7 @@ type Post struct {
 
 func (x *Post) Reset() {
 	*x = Post{}
-	mi := &file_ocs_proto_msgTypes[6]
+	mi := &file_ocs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +775,7 @@ func (x *Post) String() string {
 func (*Post) ProtoMessage() {}
 
 func (x *Post) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[6]
+	mi := &file_ocs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +788,7 @@ func (x *Post) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Post.ProtoReflect.Descriptor instead.
 func (*Post) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{6}
+	return file_ocs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Post) GetPlane() uint32 {
@@ -760,7 +831,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_ocs_proto_msgTypes[7]
+	mi := &file_ocs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +843,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[7]
+	mi := &file_ocs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +856,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{7}
+	return file_ocs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Acquire) GetId() uint64 {
@@ -819,7 +890,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_ocs_proto_msgTypes[8]
+	mi := &file_ocs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -831,7 +902,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[8]
+	mi := &file_ocs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -844,7 +915,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{8}
+	return file_ocs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Release) GetMask() uint64 {
@@ -870,7 +941,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_ocs_proto_msgTypes[9]
+	mi := &file_ocs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +953,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[9]
+	mi := &file_ocs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +966,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{9}
+	return file_ocs_proto_rawDescGZIP(), []int{10}
 }
 
 // Changed is where a plane is now. The map is whole, or the ports that differ from the one
@@ -914,7 +985,7 @@ type Changed struct {
 
 func (x *Changed) Reset() {
 	*x = Changed{}
-	mi := &file_ocs_proto_msgTypes[10]
+	mi := &file_ocs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +997,7 @@ func (x *Changed) String() string {
 func (*Changed) ProtoMessage() {}
 
 func (x *Changed) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[10]
+	mi := &file_ocs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1010,7 @@ func (x *Changed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changed.ProtoReflect.Descriptor instead.
 func (*Changed) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{10}
+	return file_ocs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Changed) GetPlane() uint32 {
@@ -997,7 +1068,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_ocs_proto_msgTypes[11]
+	mi := &file_ocs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1009,7 +1080,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[11]
+	mi := &file_ocs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1022,7 +1093,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{11}
+	return file_ocs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Refused) GetPlane() uint32 {
@@ -1058,7 +1129,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_ocs_proto_msgTypes[12]
+	mi := &file_ocs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1070,7 +1141,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[12]
+	mi := &file_ocs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1083,7 +1154,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{12}
+	return file_ocs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Granted) GetId() uint64 {
@@ -1118,7 +1189,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_ocs_proto_msgTypes[13]
+	mi := &file_ocs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1130,7 +1201,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[13]
+	mi := &file_ocs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1143,7 +1214,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{13}
+	return file_ocs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Fault) GetCodes() []FaultCode {
@@ -1169,7 +1240,7 @@ type WaitingRequest struct {
 
 func (x *WaitingRequest) Reset() {
 	*x = WaitingRequest{}
-	mi := &file_ocs_proto_msgTypes[14]
+	mi := &file_ocs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1181,7 +1252,7 @@ func (x *WaitingRequest) String() string {
 func (*WaitingRequest) ProtoMessage() {}
 
 func (x *WaitingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[14]
+	mi := &file_ocs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1194,7 +1265,7 @@ func (x *WaitingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingRequest.ProtoReflect.Descriptor instead.
 func (*WaitingRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{14}
+	return file_ocs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WaitingRequest) GetPlane() uint32 {
@@ -1213,7 +1284,7 @@ type WaitingReply struct {
 
 func (x *WaitingReply) Reset() {
 	*x = WaitingReply{}
-	mi := &file_ocs_proto_msgTypes[15]
+	mi := &file_ocs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1296,7 @@ func (x *WaitingReply) String() string {
 func (*WaitingReply) ProtoMessage() {}
 
 func (x *WaitingReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[15]
+	mi := &file_ocs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1309,7 @@ func (x *WaitingReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingReply.ProtoReflect.Descriptor instead.
 func (*WaitingReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{15}
+	return file_ocs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WaitingReply) GetText() string {
@@ -1256,7 +1327,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_ocs_proto_msgTypes[16]
+	mi := &file_ocs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1339,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[16]
+	mi := &file_ocs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1352,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{16}
+	return file_ocs_proto_rawDescGZIP(), []int{17}
 }
 
 type Snapshot struct {
@@ -1299,7 +1370,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_ocs_proto_msgTypes[17]
+	mi := &file_ocs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1382,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[17]
+	mi := &file_ocs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1395,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{17}
+	return file_ocs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Snapshot) GetTimeUnixNano() int64 {
@@ -1400,7 +1471,7 @@ type PlaneSnapshot struct {
 
 func (x *PlaneSnapshot) Reset() {
 	*x = PlaneSnapshot{}
-	mi := &file_ocs_proto_msgTypes[18]
+	mi := &file_ocs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1483,7 @@ func (x *PlaneSnapshot) String() string {
 func (*PlaneSnapshot) ProtoMessage() {}
 
 func (x *PlaneSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[18]
+	mi := &file_ocs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +1496,7 @@ func (x *PlaneSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaneSnapshot.ProtoReflect.Descriptor instead.
 func (*PlaneSnapshot) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{18}
+	return file_ocs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PlaneSnapshot) GetName() string {
@@ -1552,7 +1623,7 @@ type PortSnapshot struct {
 
 func (x *PortSnapshot) Reset() {
 	*x = PortSnapshot{}
-	mi := &file_ocs_proto_msgTypes[19]
+	mi := &file_ocs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1635,7 @@ func (x *PortSnapshot) String() string {
 func (*PortSnapshot) ProtoMessage() {}
 
 func (x *PortSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[19]
+	mi := &file_ocs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1648,7 @@ func (x *PortSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortSnapshot.ProtoReflect.Descriptor instead.
 func (*PortSnapshot) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{19}
+	return file_ocs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PortSnapshot) GetPort() uint32 {
@@ -1621,7 +1692,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_ocs_proto_msgTypes[20]
+	mi := &file_ocs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1704,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[20]
+	mi := &file_ocs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1717,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{20}
+	return file_ocs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HistoryRequest) GetPlane() uint32 {
@@ -1692,7 +1763,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_ocs_proto_msgTypes[21]
+	mi := &file_ocs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1775,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[21]
+	mi := &file_ocs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1788,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{21}
+	return file_ocs_proto_rawDescGZIP(), []int{22}
 }
 
 type Event struct {
@@ -1744,7 +1815,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_ocs_proto_msgTypes[22]
+	mi := &file_ocs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1827,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[22]
+	mi := &file_ocs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1840,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{22}
+	return file_ocs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Event) GetSeq() uint64 {
@@ -1895,7 +1966,7 @@ type SetRequest struct {
 
 func (x *SetRequest) Reset() {
 	*x = SetRequest{}
-	mi := &file_ocs_proto_msgTypes[23]
+	mi := &file_ocs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +1978,7 @@ func (x *SetRequest) String() string {
 func (*SetRequest) ProtoMessage() {}
 
 func (x *SetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[23]
+	mi := &file_ocs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +1991,7 @@ func (x *SetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRequest.ProtoReflect.Descriptor instead.
 func (*SetRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{23}
+	return file_ocs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SetRequest) GetPlane() uint32 {
@@ -1952,7 +2023,7 @@ type SetReply struct {
 
 func (x *SetReply) Reset() {
 	*x = SetReply{}
-	mi := &file_ocs_proto_msgTypes[24]
+	mi := &file_ocs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2035,7 @@ func (x *SetReply) String() string {
 func (*SetReply) ProtoMessage() {}
 
 func (x *SetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[24]
+	mi := &file_ocs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2048,7 @@ func (x *SetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReply.ProtoReflect.Descriptor instead.
 func (*SetReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{24}
+	return file_ocs_proto_rawDescGZIP(), []int{25}
 }
 
 type EnableRequest struct {
@@ -1990,7 +2061,7 @@ type EnableRequest struct {
 
 func (x *EnableRequest) Reset() {
 	*x = EnableRequest{}
-	mi := &file_ocs_proto_msgTypes[25]
+	mi := &file_ocs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2073,7 @@ func (x *EnableRequest) String() string {
 func (*EnableRequest) ProtoMessage() {}
 
 func (x *EnableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[25]
+	mi := &file_ocs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2086,7 @@ func (x *EnableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableRequest.ProtoReflect.Descriptor instead.
 func (*EnableRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{25}
+	return file_ocs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *EnableRequest) GetPlane() uint32 {
@@ -2040,7 +2111,7 @@ type EnableReply struct {
 
 func (x *EnableReply) Reset() {
 	*x = EnableReply{}
-	mi := &file_ocs_proto_msgTypes[26]
+	mi := &file_ocs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2052,7 +2123,7 @@ func (x *EnableReply) String() string {
 func (*EnableReply) ProtoMessage() {}
 
 func (x *EnableReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[26]
+	mi := &file_ocs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2065,7 +2136,7 @@ func (x *EnableReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableReply.ProtoReflect.Descriptor instead.
 func (*EnableReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{26}
+	return file_ocs_proto_rawDescGZIP(), []int{27}
 }
 
 type DisableRequest struct {
@@ -2079,7 +2150,7 @@ type DisableRequest struct {
 
 func (x *DisableRequest) Reset() {
 	*x = DisableRequest{}
-	mi := &file_ocs_proto_msgTypes[27]
+	mi := &file_ocs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2162,7 @@ func (x *DisableRequest) String() string {
 func (*DisableRequest) ProtoMessage() {}
 
 func (x *DisableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[27]
+	mi := &file_ocs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2175,7 @@ func (x *DisableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableRequest.ProtoReflect.Descriptor instead.
 func (*DisableRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{27}
+	return file_ocs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DisableRequest) GetPlane() uint32 {
@@ -2136,7 +2207,7 @@ type DisableReply struct {
 
 func (x *DisableReply) Reset() {
 	*x = DisableReply{}
-	mi := &file_ocs_proto_msgTypes[28]
+	mi := &file_ocs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2148,7 +2219,7 @@ func (x *DisableReply) String() string {
 func (*DisableReply) ProtoMessage() {}
 
 func (x *DisableReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[28]
+	mi := &file_ocs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2161,7 +2232,7 @@ func (x *DisableReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableReply.ProtoReflect.Descriptor instead.
 func (*DisableReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{28}
+	return file_ocs_proto_rawDescGZIP(), []int{29}
 }
 
 var File_ocs_proto protoreflect.FileDescriptor
@@ -2187,7 +2258,7 @@ const file_ocs_proto_rawDesc = "" +
 	"\x04port\x18\x03 \x01(\rR\x04port\x12+\n" +
 	"\x04held\x18\x04 \x03(\v2\x17.lightpath.ocs.v1.LeaseR\x04held\x12\x18\n" +
 	"\asession\x18\x05 \x01(\fR\asession\x12\x14\n" +
-	"\x05known\x18\x06 \x03(\rR\x05known\"\xe5\x02\n" +
+	"\x05known\x18\x06 \x03(\rR\x05known\"\x94\x03\n" +
 	"\aWelcome\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
@@ -2201,7 +2272,12 @@ const file_ocs_proto_rawDesc = "" +
 	"\aresumed\x18\t \x01(\bR\aresumed\x12+\n" +
 	"\x04held\x18\n" +
 	" \x03(\v2\x17.lightpath.ocs.v1.LeaseR\x04held\x12/\n" +
-	"\x05state\x18\v \x03(\v2\x19.lightpath.ocs.v1.ChangedR\x05state\"\xa6\x01\n" +
+	"\x05state\x18\v \x03(\v2\x19.lightpath.ocs.v1.ChangedR\x05state\x12-\n" +
+	"\x04past\x18\f \x03(\v2\x19.lightpath.ocs.v1.PastMapR\x04past\"M\n" +
+	"\aPastMap\x12\x14\n" +
+	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x16\n" +
+	"\x06digest\x18\x03 \x01(\x06R\x06digest\"\xa6\x01\n" +
 	"\tPlaneInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x123\n" +
 	"\x16bandwidth_bits_per_sec\x18\x02 \x01(\x01R\x13bandwidthBitsPerSec\x12\x1f\n" +
@@ -2369,82 +2445,84 @@ func file_ocs_proto_rawDescGZIP() []byte {
 }
 
 var file_ocs_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ocs_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_ocs_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_ocs_proto_goTypes = []any{
 	(FaultCode)(0),         // 0: lightpath.ocs.v1.FaultCode
 	(*Up)(nil),             // 1: lightpath.ocs.v1.Up
 	(*Down)(nil),           // 2: lightpath.ocs.v1.Down
 	(*Hello)(nil),          // 3: lightpath.ocs.v1.Hello
 	(*Welcome)(nil),        // 4: lightpath.ocs.v1.Welcome
-	(*PlaneInfo)(nil),      // 5: lightpath.ocs.v1.PlaneInfo
-	(*Lease)(nil),          // 6: lightpath.ocs.v1.Lease
-	(*Post)(nil),           // 7: lightpath.ocs.v1.Post
-	(*Acquire)(nil),        // 8: lightpath.ocs.v1.Acquire
-	(*Release)(nil),        // 9: lightpath.ocs.v1.Release
-	(*Goodbye)(nil),        // 10: lightpath.ocs.v1.Goodbye
-	(*Changed)(nil),        // 11: lightpath.ocs.v1.Changed
-	(*Refused)(nil),        // 12: lightpath.ocs.v1.Refused
-	(*Granted)(nil),        // 13: lightpath.ocs.v1.Granted
-	(*Fault)(nil),          // 14: lightpath.ocs.v1.Fault
-	(*WaitingRequest)(nil), // 15: lightpath.ocs.v1.WaitingRequest
-	(*WaitingReply)(nil),   // 16: lightpath.ocs.v1.WaitingReply
-	(*StatusRequest)(nil),  // 17: lightpath.ocs.v1.StatusRequest
-	(*Snapshot)(nil),       // 18: lightpath.ocs.v1.Snapshot
-	(*PlaneSnapshot)(nil),  // 19: lightpath.ocs.v1.PlaneSnapshot
-	(*PortSnapshot)(nil),   // 20: lightpath.ocs.v1.PortSnapshot
-	(*HistoryRequest)(nil), // 21: lightpath.ocs.v1.HistoryRequest
-	(*WatchRequest)(nil),   // 22: lightpath.ocs.v1.WatchRequest
-	(*Event)(nil),          // 23: lightpath.ocs.v1.Event
-	(*SetRequest)(nil),     // 24: lightpath.ocs.v1.SetRequest
-	(*SetReply)(nil),       // 25: lightpath.ocs.v1.SetReply
-	(*EnableRequest)(nil),  // 26: lightpath.ocs.v1.EnableRequest
-	(*EnableReply)(nil),    // 27: lightpath.ocs.v1.EnableReply
-	(*DisableRequest)(nil), // 28: lightpath.ocs.v1.DisableRequest
-	(*DisableReply)(nil),   // 29: lightpath.ocs.v1.DisableReply
+	(*PastMap)(nil),        // 5: lightpath.ocs.v1.PastMap
+	(*PlaneInfo)(nil),      // 6: lightpath.ocs.v1.PlaneInfo
+	(*Lease)(nil),          // 7: lightpath.ocs.v1.Lease
+	(*Post)(nil),           // 8: lightpath.ocs.v1.Post
+	(*Acquire)(nil),        // 9: lightpath.ocs.v1.Acquire
+	(*Release)(nil),        // 10: lightpath.ocs.v1.Release
+	(*Goodbye)(nil),        // 11: lightpath.ocs.v1.Goodbye
+	(*Changed)(nil),        // 12: lightpath.ocs.v1.Changed
+	(*Refused)(nil),        // 13: lightpath.ocs.v1.Refused
+	(*Granted)(nil),        // 14: lightpath.ocs.v1.Granted
+	(*Fault)(nil),          // 15: lightpath.ocs.v1.Fault
+	(*WaitingRequest)(nil), // 16: lightpath.ocs.v1.WaitingRequest
+	(*WaitingReply)(nil),   // 17: lightpath.ocs.v1.WaitingReply
+	(*StatusRequest)(nil),  // 18: lightpath.ocs.v1.StatusRequest
+	(*Snapshot)(nil),       // 19: lightpath.ocs.v1.Snapshot
+	(*PlaneSnapshot)(nil),  // 20: lightpath.ocs.v1.PlaneSnapshot
+	(*PortSnapshot)(nil),   // 21: lightpath.ocs.v1.PortSnapshot
+	(*HistoryRequest)(nil), // 22: lightpath.ocs.v1.HistoryRequest
+	(*WatchRequest)(nil),   // 23: lightpath.ocs.v1.WatchRequest
+	(*Event)(nil),          // 24: lightpath.ocs.v1.Event
+	(*SetRequest)(nil),     // 25: lightpath.ocs.v1.SetRequest
+	(*SetReply)(nil),       // 26: lightpath.ocs.v1.SetReply
+	(*EnableRequest)(nil),  // 27: lightpath.ocs.v1.EnableRequest
+	(*EnableReply)(nil),    // 28: lightpath.ocs.v1.EnableReply
+	(*DisableRequest)(nil), // 29: lightpath.ocs.v1.DisableRequest
+	(*DisableReply)(nil),   // 30: lightpath.ocs.v1.DisableReply
 }
 var file_ocs_proto_depIdxs = []int32{
 	3,  // 0: lightpath.ocs.v1.Up.hello:type_name -> lightpath.ocs.v1.Hello
-	7,  // 1: lightpath.ocs.v1.Up.post:type_name -> lightpath.ocs.v1.Post
-	8,  // 2: lightpath.ocs.v1.Up.acquire:type_name -> lightpath.ocs.v1.Acquire
-	9,  // 3: lightpath.ocs.v1.Up.release:type_name -> lightpath.ocs.v1.Release
-	10, // 4: lightpath.ocs.v1.Up.goodbye:type_name -> lightpath.ocs.v1.Goodbye
+	8,  // 1: lightpath.ocs.v1.Up.post:type_name -> lightpath.ocs.v1.Post
+	9,  // 2: lightpath.ocs.v1.Up.acquire:type_name -> lightpath.ocs.v1.Acquire
+	10, // 3: lightpath.ocs.v1.Up.release:type_name -> lightpath.ocs.v1.Release
+	11, // 4: lightpath.ocs.v1.Up.goodbye:type_name -> lightpath.ocs.v1.Goodbye
 	4,  // 5: lightpath.ocs.v1.Down.welcome:type_name -> lightpath.ocs.v1.Welcome
-	11, // 6: lightpath.ocs.v1.Down.changed:type_name -> lightpath.ocs.v1.Changed
-	12, // 7: lightpath.ocs.v1.Down.refused:type_name -> lightpath.ocs.v1.Refused
-	13, // 8: lightpath.ocs.v1.Down.granted:type_name -> lightpath.ocs.v1.Granted
-	6,  // 9: lightpath.ocs.v1.Hello.held:type_name -> lightpath.ocs.v1.Lease
-	5,  // 10: lightpath.ocs.v1.Welcome.planes:type_name -> lightpath.ocs.v1.PlaneInfo
-	6,  // 11: lightpath.ocs.v1.Welcome.held:type_name -> lightpath.ocs.v1.Lease
-	11, // 12: lightpath.ocs.v1.Welcome.state:type_name -> lightpath.ocs.v1.Changed
-	14, // 13: lightpath.ocs.v1.Changed.fault:type_name -> lightpath.ocs.v1.Fault
-	14, // 14: lightpath.ocs.v1.Refused.fault:type_name -> lightpath.ocs.v1.Fault
-	14, // 15: lightpath.ocs.v1.Granted.fault:type_name -> lightpath.ocs.v1.Fault
-	0,  // 16: lightpath.ocs.v1.Fault.codes:type_name -> lightpath.ocs.v1.FaultCode
-	19, // 17: lightpath.ocs.v1.Snapshot.planes:type_name -> lightpath.ocs.v1.PlaneSnapshot
-	20, // 18: lightpath.ocs.v1.Snapshot.ports:type_name -> lightpath.ocs.v1.PortSnapshot
-	6,  // 19: lightpath.ocs.v1.Snapshot.queue:type_name -> lightpath.ocs.v1.Lease
-	6,  // 20: lightpath.ocs.v1.PlaneSnapshot.holder:type_name -> lightpath.ocs.v1.Lease
-	1,  // 21: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
-	15, // 22: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
-	17, // 23: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
-	21, // 24: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
-	22, // 25: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
-	24, // 26: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
-	26, // 27: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
-	28, // 28: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
-	2,  // 29: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
-	16, // 30: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
-	18, // 31: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
-	23, // 32: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
-	23, // 33: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
-	25, // 34: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
-	27, // 35: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
-	29, // 36: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
-	29, // [29:37] is the sub-list for method output_type
-	21, // [21:29] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	12, // 6: lightpath.ocs.v1.Down.changed:type_name -> lightpath.ocs.v1.Changed
+	13, // 7: lightpath.ocs.v1.Down.refused:type_name -> lightpath.ocs.v1.Refused
+	14, // 8: lightpath.ocs.v1.Down.granted:type_name -> lightpath.ocs.v1.Granted
+	7,  // 9: lightpath.ocs.v1.Hello.held:type_name -> lightpath.ocs.v1.Lease
+	6,  // 10: lightpath.ocs.v1.Welcome.planes:type_name -> lightpath.ocs.v1.PlaneInfo
+	7,  // 11: lightpath.ocs.v1.Welcome.held:type_name -> lightpath.ocs.v1.Lease
+	12, // 12: lightpath.ocs.v1.Welcome.state:type_name -> lightpath.ocs.v1.Changed
+	5,  // 13: lightpath.ocs.v1.Welcome.past:type_name -> lightpath.ocs.v1.PastMap
+	15, // 14: lightpath.ocs.v1.Changed.fault:type_name -> lightpath.ocs.v1.Fault
+	15, // 15: lightpath.ocs.v1.Refused.fault:type_name -> lightpath.ocs.v1.Fault
+	15, // 16: lightpath.ocs.v1.Granted.fault:type_name -> lightpath.ocs.v1.Fault
+	0,  // 17: lightpath.ocs.v1.Fault.codes:type_name -> lightpath.ocs.v1.FaultCode
+	20, // 18: lightpath.ocs.v1.Snapshot.planes:type_name -> lightpath.ocs.v1.PlaneSnapshot
+	21, // 19: lightpath.ocs.v1.Snapshot.ports:type_name -> lightpath.ocs.v1.PortSnapshot
+	7,  // 20: lightpath.ocs.v1.Snapshot.queue:type_name -> lightpath.ocs.v1.Lease
+	7,  // 21: lightpath.ocs.v1.PlaneSnapshot.holder:type_name -> lightpath.ocs.v1.Lease
+	1,  // 22: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
+	16, // 23: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
+	18, // 24: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
+	22, // 25: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
+	23, // 26: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
+	25, // 27: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
+	27, // 28: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
+	29, // 29: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
+	2,  // 30: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
+	17, // 31: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
+	19, // 32: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
+	24, // 33: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
+	24, // 34: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
+	26, // 35: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
+	28, // 36: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
+	30, // 37: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
+	30, // [30:38] is the sub-list for method output_type
+	22, // [22:30] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_ocs_proto_init() }
@@ -2459,14 +2537,14 @@ func file_ocs_proto_init() {
 		(*Up_Release)(nil),
 		(*Up_Goodbye)(nil),
 	}
-	file_ocs_proto_msgTypes[20].OneofWrappers = []any{}
+	file_ocs_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ocs_proto_rawDesc), len(file_ocs_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -9,6 +9,7 @@ package dialect
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -103,10 +104,8 @@ func Names() []string { return append([]string(nil), names...) }
 func ByModels(models []string) *Dialect {
 	for i := range dialects {
 		for _, known := range dialects[i].Models {
-			for _, m := range models {
-				if m == known {
-					return &dialects[i]
-				}
+			if slices.Contains(models, known) {
+				return &dialects[i]
 			}
 		}
 	}

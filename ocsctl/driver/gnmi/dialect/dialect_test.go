@@ -9,6 +9,8 @@ import (
 
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
 	"google.golang.org/protobuf/proto"
+
+	"lightpath/internal/require"
 )
 
 func jsonUpdate(path *gpb.Path, text string) *gpb.Update {
@@ -20,31 +22,21 @@ func jsonUpdate(path *gpb.Path, text string) *gpb.Update {
 func TestRoundTrip(t *testing.T) {
 	for _, name := range Names() {
 		d, err := Lookup(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		single, whole := NewStore(d), NewStore(d)
 		var leaves []Leaf
 		for i := range 3 {
 			v := d.Vars("", fmt.Sprint(1+i), fmt.Sprint(9-i))
 			value, err := d.EntryValue(&d.Config, v)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			n := &gpb.Notification{Update: []*gpb.Update{{Path: d.EntryPath(&d.Config, v), Val: value}}}
-			if err := single.Notify(n); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, single.Notify(n))
 			leaves = append(leaves, d.Config.EntryLeaves(v)...)
 		}
 		value, err := d.JSON(d.Config.Read, leaves)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := whole.Notify(&gpb.Notification{Update: []*gpb.Update{{Path: d.ReadPath(&d.Config),
-			Val: value}}}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, whole.Notify(&gpb.Notification{Update: []*gpb.Update{{Path: d.ReadPath(&d.Config),
+			Val: value}}}))
 		for _, s := range []*Store{single, whole} {
 			all := s.Circuits()
 			if len(all) != 3 {
@@ -71,9 +63,7 @@ func TestRoundTrip(t *testing.T) {
 // value of an entry, leaf by leaf, names of rows that are not ours, words with a module.
 func TestForeignJSON(t *testing.T) {
 	d, err := Lookup("ocp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := NewStore(d)
 	entry := &gpb.Path{Elem: []*gpb.PathElem{{Name: "connections"},
 		{Name: "port-connection", Key: map[string]string{"name": "b"}}}}
@@ -84,9 +74,7 @@ func TestForeignJSON(t *testing.T) {
 		{Path: &gpb.Path{Elem: append(entry.Elem, &gpb.PathElem{Name: "state"}, &gpb.PathElem{Name: "status"})},
 			Val: &gpb.TypedValue{Value: &gpb.TypedValue_StringVal{StringVal: "INVALID"}}},
 	}}
-	if err := s.Notify(n); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Notify(n))
 	all := s.Circuits()
 	if len(all) != 2 || all[0].In != "1" || all[0].State != Up || !all[0].Reported || all[1].Out != "4" ||
 		all[1].State != Invalid || all[1].Reported {
@@ -100,9 +88,7 @@ func TestForeignJSON(t *testing.T) {
 
 func TestBadValues(t *testing.T) {
 	d, err := Lookup("ocp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	root := d.ReadPath(&d.Config)
 	for name, u := range map[string]*gpb.Update{
 		"no JSON":        jsonUpdate(root, `{`),
@@ -128,9 +114,7 @@ func FuzzLeaves(f *testing.F) {
 	f.Add(2, "", `{"a":[[]],"b":null,"c":1e999}`)
 	f.Fuzz(func(t *testing.T, which int, name, text string) {
 		d, err := Lookup(names[uint(which)%uint(len(names))])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		path := &gpb.Path{Origin: d.Origin}
 		if name != "" {
 			path.Elem = []*gpb.PathElem{{Name: name}}
@@ -160,9 +144,7 @@ func FuzzLeaves(f *testing.F) {
 func FuzzNotify(f *testing.F) {
 	add := func(which int, n *gpb.Notification) {
 		data, err := proto.Marshal(n)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(which, data)
 	}
 	connections := &gpb.Path{Elem: []*gpb.PathElem{{Name: "connections"}}}
@@ -177,9 +159,7 @@ func FuzzNotify(f *testing.F) {
 			t.Skip() // gRPC refuses it
 		}
 		d, err := Lookup(names[uint(which)%uint(len(names))])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s := NewStore(d)
 		if err := s.Notify(&n); err != nil {
 			if !errors.Is(err, ErrMessage) || len(err.Error()) > 1000 || strings.Contains(err.Error(), "\n") {

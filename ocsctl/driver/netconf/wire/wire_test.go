@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 // loop is a stream whose reader sees what its writer wrote.
@@ -20,9 +22,7 @@ func TestFraming(t *testing.T) {
 		}
 		messages := []string{"<a/>", "<a>]]></a>", strings.Repeat("x>", 300_000), "<b/>"}
 		for _, m := range messages {
-			if err := f.Write([]byte(m)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, f.Write([]byte(m)))
 		}
 		for _, m := range messages {
 			got, err := f.Read()
@@ -85,9 +85,7 @@ func TestElementRoundTrip(t *testing.T) {
 	e.Children[1].Children[0].Children = append(e.Children[1].Children[0].Children,
 		PairElement(Pair{Ingress: 3}, "delete"))
 	got, err := Parse([]byte(e.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got.String() != e.String() {
 		t.Fatalf("have %s\nwant %s", got, e)
 	}
@@ -157,9 +155,7 @@ func TestReply(t *testing.T) {
 func TestOpticalData(t *testing.T) {
 	data := func(inner string) *Element {
 		e, err := Parse([]byte(`<data xmlns="` + BaseNS + `" xmlns:o="` + OpticalNS + `">` + inner + `</data>`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return e
 	}
 	pairs, err := Pairs(data(`<o:cross-connects><o:pair><o:ingress>1</o:ingress><o:egress>17</o:egress></o:pair></o:cross-connects>`))

@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 	gonum "gonum.org/v1/gonum/optimize/convex/lp"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/planner/internal/flow"
@@ -35,9 +36,7 @@ func flowsOf(p circuit.Permutation) [][2]int {
 
 func graph(t testing.TB, g topology.Graph, err error) topology.Graph {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g
 }
 
@@ -265,9 +264,7 @@ func TestRenumbered(t *testing.T) {
 	for _, g := range []topology.Graph{graph(t, torus, err).Paired(), graph(t, kautz, err2)} {
 		for _, flows := range [][][2]int{allToAll(12), flowsOf(circuit.Shift(12, 5)), flowsOf(circuit.Xor(12, 3))} {
 			want, err := flow.Concurrent(g.Maps, flows, flow.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			to := rng.Perm(12)
 			maps := make([]circuit.Permutation, g.Ports())
 			for j, k := range rng.Perm(g.Ports()) {
@@ -281,9 +278,7 @@ func TestRenumbered(t *testing.T) {
 				renumbered[i] = [2]int{to[flows[k][0]], to[flows[k][1]]}
 			}
 			r, err := flow.Concurrent(maps, renumbered, flow.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			verify(t, maps, renumbered, 0, r)
 			if math.Abs(r.Theta-want.Theta) > 1e-8*want.Theta {
 				t.Errorf("%s: theta %v, renumbered %v", g.Name, want.Theta, r.Theta)
@@ -299,9 +294,7 @@ func TestLarge(t *testing.T) {
 	for _, epsilon := range []float64{0, 5e-3} {
 		flows := allToAll(40)
 		r, err := flow.Concurrent(g.Maps, flows, flow.Options{Epsilon: epsilon})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		verify(t, g.Maps, flows, 0, r)
 		if gap := r.Upper/r.Theta - 1; gap > max(epsilon, 1e-3) {
 			t.Errorf("epsilon %v: gap %v", epsilon, gap)
@@ -313,9 +306,7 @@ func TestLarge(t *testing.T) {
 	}
 	flows := allToAll(40)
 	r, err := flow.Concurrent(g.Maps, flows, flow.Options{Work: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	verify(t, g.Maps, flows, 0, r) // without work still feasible and bounded
 }
 
@@ -337,9 +328,7 @@ func TestBest(t *testing.T) {
 			want = math.Min(want, r.CostUS(1, wire))
 		}
 		r, bound, err := flow.Best(g.Maps, flows, flow.Options{}, 1, wire)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		verify(t, g.Maps, flows, 0, r)
 		chosen[r.Hops] = true
 		if got := r.CostUS(1, wire); math.Abs(got-want) > 1e-6*want || bound > got*(1+1e-9) || bound < got*(1-1e-6) {
@@ -391,16 +380,12 @@ func TestErrors(t *testing.T) {
 // TestWorkIsCounted: budgets of callers stand on what results say they took.
 func TestWorkIsCounted(t *testing.T) {
 	g, err := topology.Kautz(24, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	flows := flowsOf(circuit.Shift(24, 5))
 	last := int64(0)
 	for _, work := range []int64{1, 1e4, 1e8} {
 		r, _, err := flow.Best(g.Maps, flows, flow.Options{Work: work, Epsilon: 1e-3}, 0.5, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if r.Work <= last {
 			t.Fatalf("allowed %d, the work taken is %d, after %d with less", work, r.Work, last)
 		}

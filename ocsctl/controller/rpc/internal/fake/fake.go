@@ -45,6 +45,7 @@ type Detachment struct {
 type plane struct {
 	epoch  uint32
 	maps   circuit.Permutation
+	past   []controller.PastMap
 	fault  error
 	down   string
 	holder *controller.LeaseSnapshot
@@ -81,6 +82,20 @@ func New(name string, token uint64, ports, planes int) *Controller {
 	return c
 }
 
+// moved puts a plane at a map and the next epoch.
+func (p *plane) moved(m circuit.Permutation) {
+	p.maps = m
+	p.epoch++
+	p.past = append(p.past, controller.PastMap{Epoch: p.epoch, Digest: m.Digest()})
+}
+
+// Forget makes the controller forget the maps of past epochs.
+func (c *Controller) Forget(j int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.planes[j].past = nil
+}
+
 // TakeOver returns the next controller: it has the planes as they are now, and gives claims back.
 func (c *Controller) TakeOver(name string) *Controller {
 	c.mu.Lock()
@@ -88,7 +103,7 @@ func (c *Controller) TakeOver(name string) *Controller {
 	next := New(name, c.token+1, c.ports, len(c.planes))
 	next.expect = max(len(c.attached), c.expect)
 	for j := range c.planes {
-		next.planes[j].epoch, next.planes[j].maps = c.planes[j].epoch, c.planes[j].maps
+		next.planes[j].epoch, next.planes[j].maps, next.planes[j].past = c.planes[j].epoch, c.planes[j].maps, c.planes[j].past
 	}
 	return next
 }
@@ -232,8 +247,7 @@ func (c *Controller) step(j int) {
 		}
 	}
 	c.event(controller.Event{Kind: controller.Switched, Plane: j, Epoch: p.epoch + 1, From: p.maps, To: target, Port: -1})
-	p.maps = target
-	p.epoch++
+	p.moved(target)
 	for port, q := range p.posts {
 		if q.epoch < p.epoch {
 			delete(p.posts, port)
@@ -337,7 +351,7 @@ func (c *Controller) Snapshot() (controller.Snapshot, error) {
 	for j := range c.planes {
 		p := &c.planes[j]
 		ps := controller.PlaneSnapshot{Name: fmt.Sprintf("p%d", j), State: controller.Resident, Epoch: p.epoch,
-			Map: p.maps, Holder: p.holder}
+			Map: p.maps, Past: p.past, Holder: p.holder}
 		if p.down != "" {
 			ps.State, ps.Reason = controller.Down, p.down
 		}
@@ -381,7 +395,8 @@ func (c *Controller) Set(j int, target circuit.Permutation, who string) error {
 	if p.holder != nil {
 		return fmt.Errorf("plane %d: %w: by port %d", j, controller.ErrHeld, p.holder.Port)
 	}
-	p.epoch, p.maps, p.down, p.fault = p.epoch+1, target, "", nil
+	p.moved(target)
+	p.down, p.fault = "", nil
 	c.event(controller.Event{Kind: controller.Commanded, Plane: j, Epoch: p.epoch, To: target, Port: -1, Who: who})
 	c.publish(j)
 	return nil

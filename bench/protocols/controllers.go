@@ -1,0 +1,536 @@
+package protocols
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/switches"
+	"lightpath/plans/circuit"
+)
+
+// process is a controller process. It campaigns, opens the switches, and rules with a core until its rule ends.
+type process struct {
+	w        *world
+	node     *node
+	up       bool
+	gen      int // counts its starts: an event of an earlier life does nothing
+	rule     *rule
+	dev      *switches.Manual
+	core     *controller.Core // nil: it does not rule
+	began    int64            // when the core began
+	watcher  *watcher
+	sessions []*session // by port
+	nextID   uint64     // of a session
+	wakes    int64      // the time of its next step; 0: none is due
+	planned  int64      // of the next event for a step
+	woken    bool       // something has reached it
+
+	toStore, fromStore pipe
+	toSwitch, fromSw   []pipe // by switch
+}
+
+func newProcess(w *world, i int) *process {
+	p := &process{w: w, node: w.newNode(fmt.Sprint("controller ", i)), sessions: make([]*session, w.cfg.Ports)}
+	p.toStore = pipe{w: w, from: p.node, to: w.store.node}
+	p.fromStore = pipe{w: w, from: w.store.node, to: p.node}
+	for _, t := range w.planes {
+		sw := w.switchNode(t.plane)
+		p.toSwitch = append(p.toSwitch, pipe{w: w, from: p.node, to: sw})
+		p.fromSw = append(p.fromSw, pipe{w: w, from: sw, to: p.node})
+	}
+	return p
+}
+
+// switchNode returns the node of a plane's switch.
+func (w *world) switchNode(plane int) *node {
+	name := w.switches[plane].name
+	for _, n := range w.nodes {
+		if n.name == name {
+			return n
+		}
+	}
+	return w.newNode(name)
+}
+
+// now is the process's clock.
+func (p *process) now() int64 { return p.w.clock + p.node.skew }
+
+// start starts the process.
+func (p *process) start() {
+	if p.up {
+		return
+	}
+	p.up, p.gen = true, p.gen+1
+	p.w.line(Internal, p.node.name, "", "starts")
+	p.campaign()
+}
+
+// crash ends the process. Messages on their way to it and to ranks are lost. Those to a switch or to the store arrive.
+func (p *process) crash() {
+	if !p.up {
+		return
+	}
+	p.up, p.gen = false, p.gen+1
+	p.node.backlog = nil
+	p.shut()
+	p.fromStore.cut()
+	for j := range p.fromSw {
+		p.fromSw[j].cut()
+	}
+}
+
+// shut closes core and switches. Their last words reach nobody.
+func (p *process) shut() {
+	rule, core, dev := p.rule, p.core, p.dev
+	p.rule, p.core, p.dev, p.watcher = nil, nil, nil, nil
+	for port, x := range p.sessions {
+		if x != nil {
+			p.sessions[port] = nil
+			x.over = true
+			x.drop()
+		}
+	}
+	if dev != nil {
+		dev.OnSettled(nil)
+	}
+	if core != nil {
+		core.Close()
+	}
+	if dev != nil {
+		if err := dev.Close(); err != nil {
+			p.w.violate(panics, "%s: close: %v", p.node.name, err)
+		}
+	}
+	if rule != nil && rule.over == nil {
+		rule.end("the process has ended")
+	}
+}
+
+// lead begins a rule: it opens the switches.
+func (p *process) lead(r *rule) {
+	p.rule = r
+	p.w.line(Internal, p.node.name, "", "leads with token %d", r.token)
+	r.renew()
+	gen := p.gen
+	dial := func(s *opticalSwitch) wire { return &switchWire{p: p, gen: gen, plane: p.w.planeOf(s)} }
+	dev, err := newPlanes(p.w.switches, p.now, dial, nil)
+	if err != nil {
+		p.w.violate(panics, "%s: %v", p.node.name, err)
+		return
+	}
+	p.dev = dev
+	p.touch()
+}
+
+func (w *world) planeOf(s *opticalSwitch) int {
+	for j := range w.switches {
+		if w.switches[j] == s {
+			return j
+		}
+	}
+	return -1
+}
+
+// rules starts the core once the switches have been read.
+func (p *process) rules() {
+	c := controller.Config{
+		Name: p.node.name, Ports: p.w.cfg.Ports, Planes: make([]controller.PlaneConfig, p.w.cfg.Planes), Device: p.dev,
+		Journal: p.rule, Token: p.rule.token, LastSeq: p.rule.seq, Leading: p.rule.leading, SettleTimeout: time.Minute,
+	}
+	for j := range p.rule.local {
+		if p.rule.local[j].Recorded() && c.Recovered == nil {
+			c.Recovered = make([]controller.Recovered, p.w.cfg.Planes)
+		}
+	}
+	for j := range c.Recovered {
+		c.Recovered[j] = p.rule.local[j].Recovered()
+	}
+	core, err := controller.NewManual(c, p.now)
+	if err != nil {
+		p.w.violate(panics, "%s: %v", p.node.name, err)
+		return
+	}
+	p.core, p.began = core, p.w.clock
+	p.watcher = &watcher{p: p, seen: make([]news, p.w.cfg.Planes)}
+	if _, err := core.Attach(p.watcher, controller.AttachOptions{Port: -1, Who: "observer"}); err != nil {
+		p.w.violate(panics, "%s: %v", p.node.name, err)
+		return
+	}
+	p.w.tookOver(p)
+	p.watch()
+}
+
+// watch records the maps of planes without a record, and ends the rule if the core has given up.
+func (p *process) watch() {
+	gen, core := p.gen, p.core
+	if core == nil {
+		return
+	}
+	shot, err := core.Snapshot()
+	if err != nil {
+		return
+	}
+	if !shot.Leader {
+		p.rule.end("the core has given up")
+		p.touch()
+		return
+	}
+	for j, pl := range shot.Planes {
+		if p.rule.local[j].Map == nil && (pl.State == controller.Resident || pl.State == controller.Waiting) {
+			p.rule.baseline(j, controller.Recovered{Epoch: pl.Epoch, Map: pl.Map})
+		}
+	}
+	p.w.after(time.Second, func() {
+		p.w.reach(p.node, func() {
+			if p.gen == gen && p.core == core {
+				p.watch()
+			}
+		})
+	})
+}
+
+// depose ends the rule, and campaigns again.
+func (p *process) depose() {
+	why := p.rule.over
+	p.w.line(Internal, p.node.name, "", "leads no more: %v", why)
+	if p.core != nil {
+		p.core.Resign(why)
+	}
+	rule := p.rule
+	p.shut()
+	p.request("resign", func() (any, bool) {
+		if p.w.store.leader == rule {
+			p.w.store.leader = nil
+		}
+		return nil, true
+	}, func(any) {})
+	p.campaign()
+}
+
+// touch makes the process do a step at this time.
+func (p *process) touch() { p.woken = true }
+
+// step does all that is due.
+func (p *process) step() {
+	if !p.woken && (p.wakes == 0 || p.wakes > p.w.clock) || !p.up || p.dev == nil || !p.w.running(p.node) {
+		return
+	}
+	p.woken, p.wakes = false, 0
+	if p.rule.leading() != nil {
+		p.depose()
+		return
+	}
+	next := int64(math.MaxInt64)
+	for again := true; again; {
+		again = false
+		next = math.MaxInt64
+		if at := p.dev.Step(); !at.IsZero() {
+			next = at.UnixNano()
+		}
+		if p.core == nil && p.dev.Ready() {
+			p.rules()
+		}
+		if p.core == nil {
+			break
+		}
+		next = min(next, p.core.Step())
+		again = next <= p.now()
+	}
+	for len(p.w.local) > 0 {
+		f := p.w.local[0]
+		p.w.local = p.w.local[1:]
+		f()
+	}
+	if p.woken {
+		p.w.after(0, func() {})
+	}
+	if next != math.MaxInt64 {
+		p.wakes = max(next-p.node.skew, p.w.clock)
+		if p.planned <= p.w.clock || p.wakes < p.planned {
+			p.planned = p.wakes
+			p.w.at(p.wakes, func() {})
+		}
+	}
+}
+
+// switchWire is a process's connection to a switch.
+type switchWire struct {
+	p     *process
+	gen   int
+	plane int
+}
+
+// ask implements [wire]. The message arrives also if the process has ended meanwhile.
+func (x *switchWire) ask(what string, f func()) {
+	w, to, sent := x.p.w, &x.p.toSwitch[x.plane], x.p.w.time()
+	to.carry(func() {
+		w.message(to, sent, what)
+		f()
+	})
+}
+
+// answer implements [wire].
+func (x *switchWire) answer(what string, f func()) {
+	w, back, sent := x.p.w, &x.p.fromSw[x.plane], x.p.w.time()
+	back.carry(func() {
+		if x.p.gen == x.gen {
+			w.message(back, sent, what)
+			f()
+			x.p.touch()
+		}
+	})
+}
+
+// watcher sees all that a core publishes.
+type watcher struct {
+	p    *process
+	seen []news // by plane
+}
+
+// Changed implements [controller.Sink].
+func (x *watcher) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
+	n := news{plane, epoch, m, fault}
+	x.p.w.planes[plane].published(x.p, &x.seen[plane], &n)
+	x.seen[plane] = n
+}
+
+// Refused, Granted and Closed implement [controller.Sink].
+func (*watcher) Refused(int, uint64, error)    {}
+func (*watcher) Granted(uint64, uint64, error) {}
+func (*watcher) Closed(error)                  {}
+
+// session is a rank's place at a controller: what the core has told it. It stays for a while when the connection
+// breaks, as in package rpc.
+type session struct {
+	p       *process
+	id      uint64
+	port    int
+	at      controller.Attachment
+	c       *connection // nil: it is broken
+	mail    []news      // by plane, the newest
+	dirty   []bool      // has not been sent
+	refused []refused
+	told    int               // of refused
+	asked   map[uint64]*grant // answers by request; nil: it waits
+	fresh   []uint64          // requests whose answers have not been sent
+	armed   bool              // a flush is planned
+	over    bool
+}
+
+// linger is how long a session waits for its rank after the connection broke.
+const linger = 2 * time.Second
+
+var (
+	errStandsBy = errors.New("stands by")
+	errHere     = errors.New("another rank is here")
+)
+
+// attach gives a rank its place.
+func (p *process) attach(c *connection, m hello) error {
+	if p.core == nil {
+		return errStandsBy
+	}
+	x, resumed := p.sessions[c.port.index], true
+	if x == nil || m.session != x.id || m.session == 0 {
+		if x != nil {
+			x.end(false)
+		}
+		x, resumed = newSession(p, c.port.index), false
+	}
+	if x.c != nil {
+		x.c.cut("the rank is back on another connection")
+	}
+	x.c = c
+	c.session = x
+	if !resumed {
+		var err error
+		held := m.held
+		if x.at, err = p.core.Attach(x, controller.AttachOptions{Port: x.port, Held: held, Known: m.known}); err != nil {
+			x.over, x.c, c.session = true, nil, nil
+			return err
+		}
+		p.sessions[x.port] = x
+	}
+	shot, err := p.core.Snapshot()
+	if err != nil {
+		return err
+	}
+	byHolder := map[uint64]uint64{}
+	for j := range shot.Planes {
+		if h := shot.Planes[j].Holder; h != nil && h.Port == x.port {
+			byHolder[h.Holder] |= 1 << j
+		}
+	}
+	held := []controller.LeaseSnapshot{}
+	for holder := uint64(0); holder <= p.w.holders; holder++ {
+		if byHolder[holder] != 0 {
+			held = append(held, controller.LeaseSnapshot{Port: x.port, Holder: holder, Mask: byHolder[holder]})
+		}
+	}
+	clear(x.dirty)
+	c.tell(welcome{held: held, states: slices.Clone(x.mail), past: pastOf(&shot), token: p.rule.token, session: x.id,
+		resumed: resumed})
+	x.flush()
+	p.touch()
+	return nil
+}
+
+// pastOf returns the digests of the maps that planes had at epochs of earlier controllers.
+func pastOf(s *controller.Snapshot) map[planeEpoch]uint64 {
+	past := map[planeEpoch]uint64{}
+	for j := range s.Planes {
+		for _, p := range s.Planes[j].Past {
+			past[planeEpoch{j, p.Epoch}] = p.Digest
+		}
+	}
+	return past
+}
+
+func newSession(p *process, port int) *session {
+	p.nextID++
+	return &session{p: p, id: p.nextID, port: port, mail: make([]news, p.w.cfg.Planes),
+		dirty: make([]bool, p.w.cfg.Planes), asked: map[uint64]*grant{}}
+}
+
+// serve handles a message of the rank.
+func (x *session) serve(m any) {
+	if x.over || x.p.core == nil {
+		return
+	}
+	var err error
+	switch m := m.(type) {
+	case agree:
+		err = x.at.Post(m.plane, m.epoch, m.holder, m.target)
+	case acquire:
+		answer, again := x.asked[m.id]
+		switch {
+		case !again:
+			x.asked[m.id] = nil
+			err = x.at.Acquire(m.id, m.mask, m.holder)
+		case answer != nil: // after a break
+			x.fresh = append(x.fresh, m.id)
+			x.wake()
+		}
+	case release:
+		err = x.at.Release(m.mask, m.holder)
+	}
+	if err != nil && !errors.Is(err, controller.ErrStopped) && !errors.Is(err, controller.ErrNotLeader) {
+		x.p.w.violate(unanswered, "port %d: %s: %v", x.port, describe(m), err)
+	}
+	x.p.touch()
+}
+
+// Changed implements [controller.Sink].
+func (x *session) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
+	x.mail[plane], x.dirty[plane] = news{plane, epoch, m, fault}, true
+	x.wake()
+}
+
+// Refused implements [controller.Sink].
+func (x *session) Refused(plane int, holder uint64, why error) {
+	for _, r := range x.refused {
+		if r.plane == plane && r.holder == holder {
+			return
+		}
+	}
+	x.refused = append(x.refused, refused{refusal{plane, holder}, why})
+	x.wake()
+}
+
+// Granted implements [controller.Sink].
+func (x *session) Granted(id, mask uint64, err error) {
+	if err == nil && !x.over {
+		x.p.w.granted(x, id, mask)
+	}
+	x.asked[id] = &grant{id, mask, err}
+	x.fresh = append(x.fresh, id)
+	x.wake()
+}
+
+// Closed implements [controller.Sink].
+func (x *session) Closed(error) {
+	x.over = true
+	x.drop()
+}
+
+// coalesce are the times that news wait for more.
+var coalesce = [4]time.Duration{0, 0, 20e3, 3e6}
+
+// wake sends soon what the rank has not been told.
+func (x *session) wake() {
+	if x.c == nil || x.armed || x.over {
+		return
+	}
+	x.armed = true
+	gen := x.p.gen
+	x.p.w.after(coalesce[x.p.w.choose.Choose(len(coalesce))], func() {
+		x.p.w.reach(x.p.node, func() {
+			if x.armed = false; x.p.gen == gen && !x.over {
+				x.flush()
+			}
+		})
+	})
+}
+
+// flush sends what the rank has not been told: changes before grants.
+func (x *session) flush() {
+	if x.c == nil {
+		return
+	}
+	for j, d := range x.dirty {
+		if d {
+			x.dirty[j] = false
+			x.c.tell(x.mail[j])
+		}
+	}
+	for ; x.told < len(x.refused); x.told++ {
+		x.c.tell(x.refused[x.told])
+	}
+	for _, id := range x.fresh {
+		x.c.tell(*x.asked[id])
+	}
+	x.fresh = x.fresh[:0]
+}
+
+// drop breaks the connection.
+func (x *session) drop() {
+	if c := x.c; c != nil {
+		x.c = nil
+		c.cut("the controller has closed it")
+	}
+}
+
+// lose is the end of a connection without goodbye: the session waits for its rank.
+func (x *session) lose() {
+	x.c, x.told = nil, 0 // refusals are told again
+	for j := range x.dirty {
+		x.dirty[j] = true
+	}
+	x.p.w.after(linger, func() {
+		x.p.w.reach(x.p.node, func() {
+			if x.c == nil {
+				x.end(false)
+			}
+		})
+	})
+}
+
+// end detaches the rank.
+func (x *session) end(clean bool) {
+	if x.over {
+		return
+	}
+	x.over = true
+	if x.p.sessions[x.port] == x {
+		x.p.sessions[x.port] = nil
+	}
+	if x.c != nil {
+		x.drop()
+	}
+	x.at.Detach(clean)
+	x.p.touch()
+}

@@ -1,0 +1,210 @@
+package protocols
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"lightpath/ocsctl/controller"
+	"lightpath/plans/circuit"
+	"lightpath/shim/errdefs"
+)
+
+// The invariants. docs/assurance.md says which promises they check. A violation's text begins with the name.
+const (
+	movingCircuit = "frame on a moving circuit" // no circuit moves while data is on it
+	darkSuccess   = "success in the dark"       // a plane in service has the light of its map
+	twoMaps       = "two maps of one epoch"     // one epoch of a plane has one map, for ever
+	epochBack     = "epoch goes back"           // the epochs of a plane in service only rise, for each rank
+	twoHolders    = "two holders"               // one communicator at a time holds a plane
+	twoPlans      = "two plans"                 // all ranks of an operation get one ticket
+	returnsItself = "returns by itself"         // a disabled or failed plane waits for an operator
+	acknowledged  = "acknowledged is lost"      // the next controller knows what an operator was told
+	unanswered    = "post without an answer"    // each post leads to a move, a refusal or a failure
+	waitsForever  = "waits for ever"            // every operation ends; after all faults all are served
+	failsOnItsOwn = "fails without a fault"     // an operation fails only because of a fault
+	panics        = "panic"                     // no code panics or fails without a reason
+)
+
+// violate ends the run with a violation, unless it has one.
+func (w *world) violate(invariant, format string, args ...any) {
+	if w.result.Violation != nil {
+		return
+	}
+	w.result.Violation = fmt.Errorf("%s: "+format, append([]any{invariant}, args...)...)
+	w.line(Violation, "", "", "%v", w.result.Violation)
+}
+
+// leaves checks a frame when it leaves and when it arrives: light goes to its receiver, unless a fault has just taken
+// it.
+func (t *truth) leaves(from int, f *frame) {
+	if to := t.lit()[from]; to != f.to {
+		if f.lost = true; !t.disturbed {
+			t.w.violate(darkSuccess, "plane %d: data of port %d for port %d: the light goes to %d", t.plane, from, f.to, to)
+		}
+	}
+}
+
+// taken checks a change that a switch begins: no data is on a circuit that it removes.
+func (t *truth) taken(token uint64, remove, _ []circuit.Pair) {
+	t.set = nil
+	for _, c := range remove {
+		if f := t.frames[c.From]; f != nil && f.g.failed == nil && !f.lost {
+			t.w.violate(movingCircuit, "plane %d: token %d removes the circuit of port %d, which has data of holder %d",
+				t.plane, token, c.From, f.g.cfg.id)
+		}
+	}
+}
+
+// published checks what a controller says of a plane.
+func (t *truth) published(p *process, before, n *news) {
+	w := t.w
+	if w.cfg.Lines {
+		w.line(Internal, p.node.name, "", "%s", describe(*n))
+	}
+	if n.fault != nil {
+		if before.fault == nil {
+			t.ordered = t.asked > 0
+		}
+		return
+	}
+	if was := t.epochs[n.epoch]; was != nil && !w.store.lost && !t.onTheWay(n.epoch, was, n.m) {
+		w.violate(twoMaps, "plane %d: epoch %d has map %v, and later %v", t.plane, n.epoch, was, n.m)
+	}
+	t.epochs[n.epoch] = n.m
+	if lit := t.lit(); !lit.Equal(n.m) && !t.disturbed {
+		w.violate(darkSuccess, "plane %d: in service at epoch %d with map %v, the light goes %v", t.plane, n.epoch, n.m, lit)
+	}
+	if before.fault != nil && !t.ordered && ofDevice(before.fault) {
+		w.violate(returnsItself, "plane %d: in service again at epoch %d, without an operator, after: %v", t.plane, n.epoch,
+			before.fault)
+	}
+}
+
+// told checks what a rank is told of a plane.
+func (w *world) told(h *host, n *news) {
+	if was := h.planes[n.plane].epoch; n.fault == nil && int32(n.epoch-was) < 0 && !w.store.lost {
+		w.violate(epochBack, "port %d: plane %d in service at epoch %d after epoch %d", h.port, n.plane, n.epoch, was)
+	}
+}
+
+// onTheWay reports whether a map is that of its epoch, or has some circuits of the move that follows: a controller that
+// takes over during a move continues it.
+func (t *truth) onTheWay(epoch uint32, was, m circuit.Permutation) bool {
+	return was.Equal(m) || slices.ContainsFunc(t.intents[epoch], func(to circuit.Permutation) bool {
+		for port := range m {
+			if m[port] != was[port] && m[port] != to[port] && m[port] != circuit.Dark {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// ofDevice reports whether a device has caused a failure. A plane that failed with its ranks returns after them.
+func ofDevice(fault error) bool {
+	switch controller.CauseOf(fault) {
+	case controller.CauseDrift, controller.CauseNotAsWanted, controller.CauseUnresponsive:
+		return true
+	}
+	return false
+}
+
+// tookOver checks that a new controller knows all that operators were told.
+func (w *world) tookOver(p *process) {
+	shot, err := p.core.Snapshot()
+	if err != nil || w.store.lost {
+		return
+	}
+	for j, t := range w.planes {
+		pl := &shot.Planes[j]
+		desired := pl.Map
+		if pl.Desired != nil {
+			desired = pl.Desired
+		}
+		switch {
+		case t.disabled && pl.State != controller.Down:
+			w.violate(acknowledged, "plane %d: disabled by an operator, and %s after a takeover", j, pl.State)
+		case t.set != nil && pl.Reason == "" && !desired.Equal(t.set):
+			w.violate(acknowledged, "plane %d: set to %v by an operator, and %v after a takeover", j, t.set, desired)
+		}
+	}
+}
+
+// granted checks a grant: no plane is disabled.
+func (w *world) granted(x *session, id, mask uint64) {
+	for j, t := range w.planes {
+		if mask>>j&1 != 0 && t.disabled && w.store.leader == x.p.rule && !w.store.lost {
+			w.violate(returnsItself, "plane %d: disabled by an operator, and granted to request %d of port %d", j, id, x.port)
+		}
+	}
+}
+
+// ticket implements [ground]: all ranks of an operation get one ticket, and only its communicator holds the planes.
+func (w *world) ticket(m *member, body []byte) {
+	g := m.g
+	if g.ticketSeq != m.asked.Seq {
+		g.ticketSeq, g.ticketBody = m.asked.Seq, body
+	}
+	if !bytes.Equal(g.ticketBody, body) {
+		w.violate(twoPlans, "holder %d: rank %d has another ticket for operation %d", g.cfg.id, m.rank, m.asked.Seq)
+	}
+	inCharge := func(g *group) bool { // others have lost their planes, and will be told so
+		h, p := g.members[0].host, w.leader()
+		return p != nil && h.ready && h.token == p.rule.token && w.running(w.ports[h.port].node)
+	}
+	for _, o := range w.groups {
+		if both := o.machine.Held() & g.machine.Held(); o != g && both != 0 && inCharge(o) && inCharge(g) {
+			w.violate(twoHolders, "holders %d and %d have planes %#x", g.cfg.id, o.cfg.id, uint64(both))
+		}
+	}
+}
+
+// mayFail checks the failure of a communicator: there was a fault.
+func (w *world) mayFail(g *group, why error) {
+	if w.fault.recent() {
+		return
+	}
+	if errors.Is(why, errdefs.ErrTimeout) {
+		w.violate(waitsForever, "holder %d: %v", g.cfg.id, why)
+	}
+	w.violate(failsOnItsOwn, "holder %d: %v", g.cfg.id, why)
+}
+
+// answers checks that the posts of a rank have been answered in time.
+func (w *world) answers(h *host) {
+	for i := range h.posts {
+		if p := &h.posts[i]; h.ready && h.gone == nil && w.now(h).Sub(p.since) > 2*operationTimeout && !w.fault.recent() {
+			w.violate(unanswered, "port %d: %s", h.port, describe(*p))
+		}
+	}
+}
+
+// served checks, after all faults have ended, that all jobs are served soon, and all planes are in service.
+func (w *world) served() (all bool) {
+	if w.healing == 0 || w.clock-w.checked < int64(time.Second) {
+		return false
+	}
+	w.checked = w.clock
+	missing := ""
+	for _, j := range w.jobs {
+		if j.served < servedOperations {
+			missing = j.name
+		}
+	}
+	if p := w.leader(); p == nil {
+		missing = "a controller in charge"
+	} else if shot, err := p.core.Snapshot(); err == nil {
+		for j, pl := range shot.Planes {
+			if pl.State == controller.Down || pl.Reason != "" {
+				missing = fmt.Sprintf("plane %d (%s)", j, pl.Reason)
+			}
+		}
+	}
+	if missing != "" && w.clock-w.healing > int64(healTime) {
+		w.violate(waitsForever, "all faults have ended %v ago, without service: %s", healTime, missing)
+	}
+	return missing == ""
+}

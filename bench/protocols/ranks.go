@@ -1,0 +1,738 @@
+package protocols
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"lightpath/collectives/datatype"
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+	"lightpath/plans/fabric"
+	"lightpath/shim/arbiter"
+	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
+	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
+	"lightpath/shim/planeset"
+	"lightpath/shim/planning"
+	"lightpath/shim/settings"
+)
+
+// ground is the world around ranks: the small one of the explorer, or the large one of [Run].
+type ground interface {
+	// agreed learns of each post of a rank.
+	agreed(h *host, p *agree)
+	// send puts data of a group on a circuit. It returns a function that tells whether the data has arrived.
+	send(plane, from, to int, g *group) (arrived func() bool)
+	// later does f in this step, after the step's own work.
+	later(f func())
+	// timer sets the idle timer of a group, or stops it if d is 0.
+	timer(g *group, d time.Duration)
+	// failed learns of the first failure of a group; ended learns of each operation that a rank has ended.
+	failed(g *group, why error)
+	ended(m *member)
+	// ticket learns of each ticket that a rank gets.
+	ticket(m *member, body []byte)
+	now(h *host) time.Time
+	group(holder uint64) *group // nil: it has ended
+	violate(invariant, format string, args ...any)
+}
+
+// queue holds messages on their way to one actor, in order.
+type queue[T any] struct {
+	waiting []T
+	sent    func() // called after each send; nil: the world looks at waiting
+}
+
+func (q *queue[T]) send(m T) {
+	q.waiting = append(q.waiting, m)
+	if q.sent != nil {
+		q.sent()
+	}
+}
+
+// next removes the oldest message.
+func (q *queue[T]) next() T {
+	m := q.waiting[0]
+	q.waiting = q.waiting[1:]
+	return m
+}
+
+// host is the process of a port: its connection to the controller, which its communicators share. It does what
+// rpc.Client does: after a takeover it claims its leases and repeats posts and requests.
+type host struct {
+	ground  ground
+	port    int
+	ready   bool   // welcomed by the controller in charge
+	token   uint64 // of the last controller that welcomed it
+	planes  []news
+	refused map[refusal]error
+	held    map[uint64]uint64  // planes by holder
+	wants   map[uint64]acquire // requests without an answer, by holder
+	asked   uint64             // number of the last request
+	posts   []agree            // not known to have happened
+	groups  []*group           // with a rank here, parents first
+	gone    error              // it has lost its place at the controller, for good
+	up      queue[any]         // messages to the controller
+	down    queue[any]         // messages from it
+}
+
+// Messages between hosts and controllers.
+type (
+	hello struct {
+		held    []controller.LeaseSnapshot
+		known   []uint32 // epochs of planes
+		session uint64   // at the controller with the last token; 0: none
+	}
+	welcome struct {
+		held    []controller.LeaseSnapshot
+		states  []news                // by plane
+		past    map[planeEpoch]uint64 // digests of the maps of earlier epochs
+		token   uint64
+		session uint64
+		resumed bool // at the same controller
+	}
+	news struct {
+		plane int
+		epoch uint32
+		m     circuit.Permutation
+		fault error
+	}
+	planeEpoch struct {
+		plane int
+		epoch uint32
+	}
+	refusal struct {
+		plane  int
+		holder uint64
+	}
+	refused struct {
+		refusal
+		why error
+	}
+	agree struct {
+		plane  int
+		epoch  uint32
+		holder uint64
+		target circuit.Permutation
+		since  time.Time
+	}
+	acquire struct{ id, holder, mask uint64 }
+	release struct{ holder, mask uint64 }
+	grant   struct {
+		id, mask uint64 // of the request
+		err      error
+	}
+)
+
+func newHost(w ground, port, ports, planes int) *host {
+	h := &host{ground: w, port: port, planes: make([]news, planes), held: map[uint64]uint64{},
+		wants: map[uint64]acquire{}, refused: map[refusal]error{}}
+	for j := range h.planes {
+		h.planes[j].m = circuit.AllDark(ports)
+	}
+	return h
+}
+
+// hello returns the first message to a controller.
+func (h *host) hello() hello {
+	m := hello{}
+	for _, holder := range slices.Sorted(maps.Keys(h.held)) {
+		m.held = append(m.held, controller.LeaseSnapshot{Port: h.port, Holder: holder, Mask: h.held[holder]})
+	}
+	for j := range h.planes {
+		m.known = append(m.known, h.planes[j].epoch)
+	}
+	return m
+}
+
+// take handles a message of the controller.
+func (h *host) take(m any) {
+	switch m := m.(type) {
+	case news:
+		h.planes[m.plane] = m
+		h.forget()
+	case welcome:
+		h.welcome(m)
+	case refused:
+		if h.refused[m.refusal] == nil {
+			h.refused[m.refusal] = m.why
+		}
+	case grant:
+		h.granted(m)
+	}
+	h.look()
+}
+
+// look makes the ranks of this host continue as far as the planes allow.
+func (h *host) look() {
+	for _, g := range h.groups {
+		if g.members[0].host == h {
+			g.look()
+		}
+		for _, m := range g.members {
+			if m.host == h {
+				m.look()
+			}
+		}
+	}
+}
+
+func (h *host) granted(m grant) {
+	for holder, q := range h.wants {
+		if q.id != m.id {
+			continue
+		}
+		delete(h.wants, holder)
+		if m.err == nil {
+			h.held[holder] |= m.mask
+		}
+		if g := h.ground.group(holder); g != nil {
+			g.step(arbiter.Event{Kind: arbiter.Granted, Planes: planeset.Set(m.mask), Err: m.err})
+		}
+		return
+	}
+}
+
+// welcome gives back planes that were released meanwhile, and repeats posts and requests at another controller. A post
+// that happened must have led to the plane's map.
+func (h *host) welcome(m welcome) {
+	same := m.token == h.token
+	h.ready, h.token = true, m.token
+	has := map[uint64]uint64{}
+	for _, l := range m.held {
+		has[l.Holder] |= l.Mask
+	}
+	for holder, mask := range h.held {
+		if mask&^has[holder] != 0 || same && !m.resumed {
+			h.lose(fmt.Errorf("planes %#x of holder %d are lost: %w", mask, holder, ocsctl.ErrControlLost))
+			return
+		}
+	}
+	if same && !m.resumed && len(h.posts) > 0 {
+		h.lose(fmt.Errorf("the controller has given port %d up: %w", h.port, ocsctl.ErrControlLost))
+		return
+	}
+	for _, holder := range slices.Sorted(maps.Keys(has)) {
+		if mask := has[holder] &^ h.wants[holder].mask &^ h.held[holder]; mask != 0 {
+			h.up.send(release{holder, mask})
+		}
+	}
+	if !same { // the same controller has judged posts itself
+		h.verify(&m)
+	}
+	for _, n := range m.states {
+		h.planes[n.plane] = n
+	}
+	h.forget()
+	for _, p := range h.posts {
+		h.up.send(p)
+	}
+	for _, holder := range slices.Sorted(maps.Keys(h.wants)) {
+		h.up.send(h.wants[holder])
+	}
+}
+
+// verify refuses posts for past epochs of a controller that has taken over, unless they have happened.
+func (h *host) verify(m *welcome) {
+	for _, v := range m.states {
+		var last *agree
+		for i := range h.posts {
+			if p := &h.posts[i]; p.plane == v.plane && p.epoch < v.epoch {
+				last = p
+			}
+		}
+		for i := range h.posts {
+			p := &h.posts[i]
+			if p.plane != v.plane || p.epoch >= v.epoch {
+				continue
+			}
+			digest, known := m.past[planeEpoch{p.plane, p.epoch + 1}]
+			if p.epoch+1 == v.epoch {
+				digest, known = v.m.Digest(), true
+			}
+			if !known || digest != p.target.Digest() || p == last && v.m[h.port] != p.target[h.port] {
+				h.refused[refusal{p.plane, p.holder}] = fmt.Errorf("another controller has plane %d at epoch %d: %w",
+					p.plane, v.epoch, ocsctl.ErrUnknownMap)
+			}
+		}
+	}
+}
+
+// lose ends the host's place at the controller.
+func (h *host) lose(why error) {
+	if h.gone == nil {
+		h.gone = why
+	}
+}
+
+// forget drops the posts that have happened.
+func (h *host) forget() {
+	h.posts = slices.DeleteFunc(h.posts, func(p agree) bool {
+		at := &h.planes[p.plane]
+		return p.epoch < at.epoch || at.fault != nil
+	})
+}
+
+// tell sends a message to the controller. Without one, a later welcome repeats it.
+func (h *host) tell(m any) {
+	if h.ready {
+		h.up.send(m)
+	}
+}
+
+// post agrees to a move.
+func (h *host) post(p agree) {
+	p.target, p.since = p.target.Clone(), h.ground.now(h)
+	h.ground.agreed(h, &p)
+	h.posts = append(h.posts, p)
+	h.tell(p)
+}
+
+// view is a communicator's view of planes from a host.
+type view struct {
+	h      *host
+	holder uint64
+}
+
+// State implements [circuits.View] and [arbiter.View].
+func (v view) State(plane int) (uint32, circuit.Permutation, error) {
+	n := &v.h.planes[plane]
+	switch {
+	case v.h.gone != nil:
+		return n.epoch, n.m, v.h.gone
+	case n.fault != nil:
+		return n.epoch, n.m, n.fault
+	}
+	return n.epoch, n.m, v.h.refused[refusal{plane, v.holder}]
+}
+
+// Waiting implements [arbiter.View].
+func (view) Waiting(int) string { return "" }
+
+// group is a communicator: its ranks, and the arbiter at rank 0.
+type group struct {
+	ground  ground
+	cfg     *groupConfig
+	members []*member
+	machine *arbiter.Machine
+	site    planning.Site
+	idle    bool          // its timer is set
+	armed   int           // how often, in a world with time
+	late    time.Duration // of its clock; see groupConfig.busy
+	awaits  []await
+	failed  error
+
+	ticketSeq  uint64 // of the last ticket that a rank got, and its body
+	ticketBody []byte
+}
+
+// groupConfig describes a communicator.
+type groupConfig struct {
+	id           uint64 // holder of planes
+	ports        []int
+	size, planes int // of the fabric
+	parent       *group
+	operations   int // of each rank
+	keeps        int // every operation of this number leaves its circuits; 0: none does
+	timeout      time.Duration
+	busy         bool // it has held its planes for too long when its next operation begins
+}
+
+// await is an Await action under way.
+type await struct {
+	plane int
+	epoch uint32
+	since time.Time
+}
+
+var (
+	groupShape  = calls.Shape{Kind: calls.AllReduce, Type: datatype.Float32, Count: 10}
+	groupAgreed = planning.Agreed{ID: planning.ID{1}}
+)
+
+// newGroup creates a communicator. at returns the host of a port.
+func newGroup(w ground, cfg *groupConfig, at func(port int) *host) *group {
+	g := &group{ground: w, cfg: cfg, site: planning.Site{
+		Cfg: &settings.Config{}, Ranks: len(cfg.ports), Ports: cfg.ports, Planes: make([]fabric.Plane, cfg.planes),
+		Template: &plans.Problem{Ranks: len(cfg.ports), BandwidthGbps: 1, ReconfigUS: 1},
+	}}
+	for r, port := range cfg.ports {
+		m := &member{g: g, rank: r, host: at(port), lanes: make([]lane, cfg.planes),
+			used: make([]int, cfg.planes), got: make([]int, cfg.planes)}
+		own := circuits.Config{
+			Rank: r, Holder: cfg.id, Ports: cfg.ports, Size: cfg.size, Planes: cfg.planes, Timeout: cfg.timeout,
+			Serving: func() bool { return g.failed == nil },
+		}
+		if cfg.parent != nil {
+			m.parent = cfg.parent.at(port)
+			own.Parent = m.parent.machine
+		}
+		m.machine = circuits.NewMachine(own, view{m.host, cfg.id})
+		m.host.groups = append(m.host.groups, g)
+		g.members = append(g.members, m)
+	}
+	own := arbiter.Config{Ranks: len(cfg.ports), Site: &g.site, FabricSize: cfg.size, RoundWait: time.Second}
+	g.machine = arbiter.New(own, view{g.members[0].host, cfg.id}, book{})
+	return g
+}
+
+// at returns the member at a port; nil: there is none.
+func (g *group) at(port int) *member {
+	if i := slices.Index(g.cfg.ports, port); i >= 0 {
+		return g.members[i]
+	}
+	return nil
+}
+
+// now returns the time at the leader.
+func (g *group) now() time.Time { return g.ground.now(g.members[0].host).Add(g.late) }
+
+// book has one plan.
+type book struct{}
+
+// Version implements [arbiter.Book].
+func (book) Version() uint32 { return 1 }
+
+// Row implements [arbiter.Book].
+func (book) Row(calls.Shape, planeset.Set, []circuit.Permutation) (planning.Row, error) {
+	return planning.Row{Best: &groupAgreed}, nil
+}
+
+// Demand implements [arbiter.Book].
+func (book) Demand(*planning.Demand, []circuit.Permutation) (*plans.Plan, error) {
+	return nil, errors.New("no rounds")
+}
+
+// Encoded implements [arbiter.Book].
+func (book) Encoded(planning.ID) ([]byte, error) { return nil, errors.New("no plans") }
+
+// take makes the leader handle a message of a rank.
+func (g *group) take(m *control.Message) {
+	if m.Kind == control.MsgVacateAsk {
+		tell, ok := circuits.VacateRanks(m.Body, len(g.members), func(int) bool { return false })
+		answer := control.Message{Kind: control.MsgVacated, Seq: m.Seq}
+		if ok {
+			for _, rank := range tell {
+				g.members[rank].toRank.send(control.Message{Kind: control.MsgVacate, Body: m.Body})
+			}
+			answer.Arg = 1
+		}
+		g.members[m.From].toRank.send(answer)
+		return
+	}
+	e, err := arbiter.Decode(m, len(g.members))
+	if err != nil {
+		g.fail(err)
+		return
+	}
+	g.step(e)
+}
+
+// step makes the arbiter handle an event, and performs its actions.
+func (g *group) step(e arbiter.Event) {
+	if g.cfg.busy && e.Kind == arbiter.Want {
+		g.late += arbiter.MaxHold
+	}
+	for _, a := range g.machine.Step(g.now(), &e) {
+		g.perform(&a)
+	}
+	if g.failed == nil {
+		g.ground.later(g.look)
+	}
+}
+
+func (g *group) perform(a *arbiter.Action) {
+	h := g.members[0].host
+	switch a.Kind {
+	case arbiter.SendTicket:
+		for r, m := range g.members {
+			if a.Rank < 0 || a.Rank == r {
+				m.toRank.send(control.Message{Kind: control.MsgTicket, Seq: a.Seq, Body: a.Body})
+			}
+		}
+	case arbiter.Acquire:
+		h.asked++
+		q := acquire{h.asked, g.cfg.id, uint64(a.Planes)}
+		h.wants[g.cfg.id] = q
+		h.tell(q)
+	case arbiter.Release:
+		if h.held[g.cfg.id] &^= uint64(a.Planes); h.held[g.cfg.id] == 0 {
+			delete(h.held, g.cfg.id)
+		}
+		h.tell(release{g.cfg.id, uint64(a.Planes)})
+	case arbiter.Await:
+		g.awaits = append(g.awaits, await{a.Plane, a.Epoch, g.now()})
+	case arbiter.Vacate:
+		g.vacate(a)
+	case arbiter.SetTimer:
+		g.idle = true
+		g.ground.timer(g, a.After)
+	case arbiter.StopTimer:
+		g.idle = false
+		g.ground.timer(g, 0)
+	case arbiter.Fail:
+		g.fail(a.Err)
+	}
+}
+
+// vacate asks the ancestor that has the ports.
+func (g *group) vacate(a *arbiter.Action) {
+	ancestor, body := g.members[0].machine.VacateAsk(a.Plane, a.Epoch, a.Target, a.Ports)
+	p := g.members[0].parent
+	for p != nil && p.machine != ancestor {
+		p = p.parent
+	}
+	if p == nil {
+		plane := a.Plane
+		g.ground.later(func() { g.step(arbiter.Event{Kind: arbiter.Vacated, Plane: plane}) })
+		return
+	}
+	p.vacates = g
+	p.toLeader.send(sealed(control.Message{Kind: control.MsgVacateAsk, Seq: uint64(a.Plane), Body: body}, p.rank))
+}
+
+// expire is the end of the idle timer.
+func (g *group) expire() {
+	g.idle = false
+	g.step(arbiter.Event{Kind: arbiter.Expired, Timer: arbiter.IdleTimer})
+}
+
+// look finds planes that have reached their awaited state or will not reach it.
+func (g *group) look() {
+	for i := 0; i < len(g.awaits); {
+		a := g.awaits[i]
+		epoch, _, err := view{g.members[0].host, g.cfg.id}.State(a.plane)
+		if late := g.now().Sub(a.since) > g.cfg.timeout; err == nil && int32(epoch-a.epoch) < 0 {
+			if !late {
+				i++
+				continue
+			}
+			err = arbiter.TimedOut(fmt.Sprintf("plane %d epoch %d", a.plane, a.epoch))
+		}
+		g.awaits = slices.Delete(g.awaits, i, i+1)
+		g.step(arbiter.Event{Kind: arbiter.Reached, Plane: a.plane, Err: err})
+	}
+}
+
+func (g *group) fail(why error) {
+	if g.failed == nil {
+		g.failed = why
+		g.ground.failed(g, why)
+	}
+}
+
+// member is a rank of a communicator. Each operation moves its planes to a ring, sends data over it, and moves
+// them to darkness. It does not wait for the last move.
+type member struct {
+	g       *group
+	rank    int
+	host    *host
+	parent  *member
+	machine *circuits.Machine
+
+	toLeader, toRank queue[control.Message] // on their way
+	vacates          *group                 // that waits for this rank's request to the leader
+
+	stage stage
+	asked circuits.Operation
+	ended int       // operations
+	since time.Time // of the stage
+	moves circuits.ListedMaps
+	lanes []lane
+	used  []int // operations on circuits, by plane
+	got   []int // data received, by plane
+}
+
+type stage uint8
+
+const (
+	idle stage = iota
+	asking
+	settling
+	moving
+)
+
+func (s stage) String() string { return [...]string{"idle", "asking", "settling", "moving"}[s] }
+
+// lane is an operation's progress on a plane.
+type lane struct {
+	at      int // its map
+	data    int // the map that carries data
+	sent    bool
+	arrived func() bool // whether the data that this rank has sent is there
+	ended   bool
+}
+
+// enter enters a stage.
+func (m *member) enter(s stage) {
+	m.stage = s
+	m.since = m.host.ground.now(m.host)
+}
+
+// end ends an operation.
+func (m *member) end() {
+	m.ended++
+	m.enter(idle)
+	m.g.ground.ended(m)
+}
+
+// ask requests the next operation.
+func (m *member) ask() {
+	m.asked = circuits.Operation{Kind: control.MsgWant, Seq: uint64(m.ended) + 1, Shape: &groupShape}
+	m.enter(asking)
+	m.toLeader.send(sealed(m.machine.Ask(m.since, &m.asked), m.rank))
+}
+
+// tick lets time-outs pass.
+func (m *member) tick() {
+	now, timeout := m.host.ground.now(m.host), m.g.cfg.timeout
+	switch {
+	case m.host.gone != nil:
+		m.g.fail(m.host.gone)
+	case m.stage == asking:
+		if err := m.machine.Overdue(now, &m.asked); err != nil {
+			m.g.fail(err)
+		}
+	case m.stage == moving && now.Sub(m.since) > timeout:
+		m.g.fail(fmt.Errorf("rank %d: operation %d: %w", m.rank, m.asked.Seq, errdefs.ErrTimeout))
+	default:
+		m.look()
+	}
+}
+
+// take handles a message of the leader.
+func (m *member) take(q *control.Message) {
+	switch q.Kind {
+	case control.MsgTicket:
+		m.g.ground.ticket(m, q.Body)
+		g, err := m.machine.Take(m.host.ground.now(m.host), q.Body)
+		switch {
+		case err != nil:
+			m.g.fail(err)
+		case g.OnPackets():
+			m.end()
+		default:
+			m.enter(settling)
+			m.look()
+		}
+	case control.MsgVacate:
+		if r, ok := m.machine.VacatePost(q.Body); ok {
+			m.host.post(agree{plane: r.Plane, epoch: r.Epoch, holder: r.Holder, target: r.Target})
+		}
+	case control.MsgVacated:
+		m.vacates.step(arbiter.Event{Kind: arbiter.Vacated, Plane: int(q.Seq), OK: q.Arg == 1})
+	}
+}
+
+// look continues the operation as far as the planes allow.
+func (m *member) look() {
+	if m.g.failed != nil {
+		return
+	}
+	if m.stage == settling {
+		settled, err := m.machine.Settle(m.host.ground.now(m.host))
+		if err != nil {
+			m.g.fail(err)
+		}
+		if !settled {
+			return
+		}
+		m.bind()
+	}
+	if m.stage != moving {
+		return
+	}
+	ended := true
+	for j := range m.machine.Granted().Use.Each() {
+		for !m.lanes[j].ended && m.g.failed == nil && m.advance(j) {
+		}
+		ended = ended && m.lanes[j].ended
+	}
+	if ended && m.g.failed == nil {
+		m.toLeader.send(sealed(m.machine.Done(m.moves), m.rank))
+		m.end()
+	}
+}
+
+// bind plans the moves of an operation. It agrees to the moves of circuits that lead outside.
+func (m *member) bind() {
+	n := len(m.g.members)
+	ring, dark := circuit.Shift(n, 1), circuit.AllDark(n)
+	m.enter(moving)
+	m.moves = make(circuits.ListedMaps, len(m.lanes))
+	keep := m.g.cfg.keeps > 0 && (m.ended+1)%m.g.cfg.keeps == 0
+	for j := range m.lanes {
+		now := m.machine.Now()[j].Maps
+		list := []circuit.Permutation{now}
+		if !now.Equal(dark) && !now.Equal(ring) {
+			list = append(list, dark)
+		}
+		if !now.Equal(ring) {
+			list = append(list, ring)
+		}
+		m.lanes[j] = lane{data: len(list) - 1}
+		if !keep {
+			list = append(list, dark)
+		}
+		m.moves[j] = list
+	}
+	for j := range m.machine.Granted().Use.Each() {
+		m.used[j]++
+	}
+	for j := range m.machine.Outside(m.moves).Each() {
+		m.post(j, 1)
+	}
+}
+
+func (m *member) post(plane, move int) {
+	target := m.machine.Overlay(plane, m.moves[plane][move])
+	m.host.post(agree{plane: plane, epoch: m.machine.Base()[plane] + uint32(move) - 1, holder: m.g.cfg.id,
+		target: target})
+}
+
+// advance continues on a plane, and reports whether there may be more to do.
+func (m *member) advance(j int) bool {
+	l, list := &m.lanes[j], m.moves[j]
+	if l.at == len(list)-1 && l.at > l.data {
+		l.ended = true
+		return false
+	}
+	epoch, _, err := view{m.host, m.g.cfg.id}.State(j)
+	if err != nil {
+		m.g.fail(err)
+		return false
+	}
+	if int32(epoch-m.machine.Base()[j]) < int32(l.at) {
+		return false
+	}
+	if l.at == l.data {
+		if !l.sent {
+			l.sent = true
+			l.arrived = m.g.ground.send(j, m.host.port, m.g.cfg.ports[list[l.at][m.rank]], m.g)
+		}
+		if m.got[j] < m.used[j] || !l.arrived() {
+			return false
+		}
+	}
+	if l.at == len(list)-1 {
+		l.ended = true
+		return false
+	}
+	if list[l.at][m.rank] != list[l.at+1][m.rank] {
+		m.post(j, l.at+1)
+	}
+	l.at++
+	return true
+}
+
+// sealed returns a copy of a message whose body its sender uses again.
+func sealed(m control.Message, from int) control.Message {
+	m.From, m.Body = uint16(from), slices.Clone(m.Body)
+	return m
+}

@@ -1,0 +1,89 @@
+/* The lock of a context, and the calls that wait under it for the device (docs/design/gpu-model.md). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "stub.h"
+
+/* Calls that may wait for the device. */
+static const char *const waiting[] = {
+    "cuStreamCreate",  "cuEventCreate",      "cuEventDestroy_v2",   "cuModuleLoadDataEx",  "cuModuleUnload",
+    "cuLaunchKernel",  "cuMemcpy",           "cuMemAlloc_v2",       "cuMemFree_v2",        "cuMemHostAlloc",
+    "cuMemFreeHost",   "cuMemHostRegister_v2", "cuMemHostUnregister", "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle",
+};
+
+/* Calls without the lock, by the beginning of their names. */
+static const char *const free_calls[] = {"cuInit", "cuCtx", "cuDevice", "cuDriver", "cuGetError", "cuThread",
+                                         "cuStreamSynchronize", "cuStreamDestroy"};
+
+static bool locks, drains[sizeof waiting / sizeof *waiting];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static bool lists(const char *list, const char *name) {
+  size_t n = strcspn(name, "_"); /* names without versions */
+  for (; list != NULL && *list != '\0'; list += strcspn(list, ","), list += *list == ',')
+    if (strcspn(list, ",") == n && strncmp(list, name, n) == 0) return true;
+  return false;
+}
+
+static void configure(void) {
+  const char *names = getenv("STUB_CUDA_DRAIN"), *queues = getenv("STUB_CUDA_QUEUES");
+  size_t i;
+  locks = (names != NULL && *names != '\0') || (queues != NULL && *queues != '\0');
+  for (i = 0; names != NULL && i < sizeof waiting / sizeof *waiting; i++)
+    drains[i] = strcmp(names, "all") == 0 || lists(names, waiting[i]);
+}
+
+static bool waits(const char *function) {
+  size_t i;
+  for (i = 0; i < sizeof waiting / sizeof *waiting; i++)
+    if (strcmp(function, waiting[i]) == 0) return drains[i];
+  return false;
+}
+
+/* Launches and copies only wait the first time. */
+static bool always_waits(const char *function) { return strcmp(function, "cuLaunchKernel") != 0 && waits(function); }
+
+static bool is_free(const char *function) {
+  size_t i;
+  for (i = 0; i < sizeof free_calls / sizeof *free_calls; i++)
+    if (strncmp(function, free_calls[i], strlen(free_calls[i])) == 0) return true;
+  return false;
+}
+
+/* Functions of the interface call each other. */
+void stub_init_lock(CUcontext ctx) {
+  pthread_mutexattr_t again;
+  pthread_mutexattr_init(&again);
+  pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
+  pthread_mutex_init(&ctx->lock, &again);
+}
+
+CUresult stub_begin(const char *function, CUcontext *held) {
+  CUcontext ctx = stub_current();
+  CUresult rc;
+  pthread_once(&once, configure);
+  stub_count_call(function);
+  if (locks && ctx != NULL && !stub_called_back() && !is_free(function)) {
+    pthread_mutex_lock(&ctx->lock);
+    *held = ctx;
+  }
+  rc = stub_injected(function);
+  if (rc == CUDA_SUCCESS && *held != NULL && always_waits(function)) stub_drain_context(ctx);
+  return rc;
+}
+
+void stub_unlock(CUcontext *held) {
+  if (*held != NULL) pthread_mutex_unlock(&(*held)->lock);
+}
+
+void stub_first(const char *function, CUcontext ctx, bool *had) {
+  pthread_once(&once, configure);
+  if (!waits(function) || __atomic_exchange_n(had, true, __ATOMIC_ACQ_REL)) return;
+  stub_drain_context(ctx);
+}
+
+void stub_drain_unlocked(CUstream s) {
+  if (locks) pthread_mutex_unlock(&s->ctx->lock);
+  stub_drain(s);
+  if (locks) pthread_mutex_lock(&s->ctx->lock);
+}
