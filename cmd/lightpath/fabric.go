@@ -31,7 +31,7 @@ builds its own part (--host), on the planes' interfaces, and runs an agent that 
 	return cmd
 }
 
-// fabricFlags say which fabric.
+// fabricFlags choose a fabric.
 type fabricFlags struct {
 	file, name string
 	host       string // name of this host, where several have the fabric
@@ -124,7 +124,7 @@ func newFabricUp() *cobra.Command {
 	return cmd
 }
 
-// refusal makes those errors an answer that are one: the command was right, the host is not.
+// refusal returns err as the answer "no" if the command was right but the host cannot do it.
 func refusal(err error) error {
 	for _, answer := range []error{kernel.ErrChanged, kernel.ErrNotUp, kernel.ErrBusy, kernel.ErrVersion} {
 		if errors.Is(err, answer) {
@@ -324,7 +324,7 @@ func printFabrics(out io.Writer, all []kernel.Presence) error {
 	return w.Flush()
 }
 
-// sweepFabrics removes what processes that have ended left.
+// sweepFabrics removes fabrics that ended processes left.
 func sweepFabrics(o *fabricFlags) error {
 	if err := needRoot(); err != nil {
 		return err

@@ -259,7 +259,8 @@ func (c *calibration) print(out io.Writer, f *fabric.Fabric) error {
 	case len(c.Changes) == 0:
 		fmt.Fprintln(w, "the fabric file agrees with this")
 	case c.Written:
-		fmt.Fprintln(w, "written; the planes that are up were made from the file as it was: lightpath fabric down, up, and start the controller again")
+		fmt.Fprintln(w, "written; the planes that are up were made from the file as it was: lightpath fabric down, up, "+
+			"and start the controller again")
 	default:
 		fmt.Fprintln(w, "--write puts this into the fabric file")
 	}

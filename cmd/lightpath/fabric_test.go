@@ -84,7 +84,8 @@ func TestFabricCommands(t *testing.T) {
 }
 
 func TestFabricRefuses(t *testing.T) {
-	bare := write(t, "bare.yaml", "version: 1\nranks: 2\nplanes: [{name: p0, bandwidth: 1Gbps, ocs: o}]\nocs: [{name: o, driver: emulator, reconfig: 1ms}]\n")
+	bare := write(t, "bare.yaml", "version: 1\nranks: 2\nplanes: [{name: p0, bandwidth: 1Gbps, ocs: o}]\nocs: "+
+		"[{name: o, driver: emulator, reconfig: 1ms}]\n")
 	for _, c := range []struct {
 		says []string
 		args []string

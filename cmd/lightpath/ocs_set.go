@@ -217,7 +217,7 @@ reads the map of the plane's switch and compares it with --map. Exits with 1 if 
 	return cmd
 }
 
-// driftDirect compares with what the switch itself says.
+// driftDirect compares the desired map with that of the switch.
 func (o *ocsFlags) driftDirect(ctx context.Context, spec string) error {
 	v, err := o.visit(ctx, spec)
 	if err != nil {
@@ -236,7 +236,7 @@ func (o *ocsFlags) driftDirect(ctx context.Context, spec string) error {
 	return r.verdict()
 }
 
-// compare notes the ranks whose circuit is not the one desired.
+// compare records the ranks whose circuit is not the desired one.
 func (r *driftReport) compare() {
 	for rank := range r.Map {
 		if rank < len(r.Desired) && r.Map[rank] != r.Desired[rank] {

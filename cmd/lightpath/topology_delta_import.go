@@ -14,7 +14,7 @@ import (
 	"lightpath/plans/delta/train"
 )
 
-// importFlags say what a trace does not.
+// importFlags are the facts of a job that a trace lacks.
 type importFlags struct {
 	format, out, name string
 	perPod, gpus, etp int
@@ -103,5 +103,5 @@ func (f *importFlags) traces(files []string, texts [][]byte) (*dag.Graph, error)
 	})
 }
 
-// warn says what is odd about an input that is taken.
+// warn prints a warning about an accepted input.
 func warn(text string) { fmt.Fprintln(os.Stderr, "lightpath: warning:", text) }

@@ -76,7 +76,7 @@ func (o *lumosOutput) writeFabric(c *lumos.Configuration) error {
 	return o.control.writeOCSD(o.ocsd, o.fabric, o.planes.Maps(c))
 }
 
-// mapText is a map as files have it.
+// mapText returns the text of a map in a file.
 func mapText(m circuit.Permutation) []byte {
 	text, _ := json.Marshal(m) // a list of numbers
 	return text

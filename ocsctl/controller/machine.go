@@ -413,7 +413,7 @@ func (m *machine) faultSaved(pl *plane, id uint64, err error, now int64) {
 	}
 }
 
-// mayRestore reports whether the journal has the plane's fault. If a write of it has failed, mayRestore writes it again.
+// mayRestore reports whether the journal has the plane's fault. If its write has failed, mayRestore writes it again.
 // Otherwise restore would publish an epoch that the journal does not have. The next controller might use it again.
 func (m *machine) mayRestore(pl *plane, now int64) bool {
 	if !pl.saved && pl.saving == 0 {

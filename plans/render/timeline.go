@@ -12,7 +12,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Options say what to draw beside the plan. The zero value draws the plan alone.
+// Options select what to draw in addition to the plan. The zero value draws the plan alone.
 type Options struct {
 	Title string // default: the planner's name
 	Width int    // of the picture in pixels; default 1100, at least 400
@@ -35,7 +35,7 @@ type Options struct {
 
 const defaultWidth = 1100
 
-// drawing is a timeline in the making: the SVG so far and where things are.
+// drawing is a timeline under construction: the SVG so far, and positions.
 type drawing struct {
 	svg.Canvas
 	plan        *plans.Plan
@@ -193,7 +193,7 @@ func (d *drawing) rows() []row {
 	return rows
 }
 
-// same reports whether planes a and b of many do the same, so that one row shows both.
+// same reports whether planes a and b of many have equal entries, so that one row shows both.
 func (d *drawing) same(a, b int) bool {
 	equal := func(e, f plans.Entry) bool {
 		return e.Joint == "" && e.Kind == f.Kind && e.Step == f.Step && e.Bytes == f.Bytes && e.StartUS == f.StartUS &&
@@ -280,8 +280,8 @@ func (d *drawing) head() {
 	}
 }
 
-// note collects the lines that explain what a reader may take for a mistake: a run that is faster than the optimum,
-// and work after the completion time.
+// note collects lines that explain surprising pictures: a run that is faster than the optimum, and work after the
+// completion time.
 func (d *drawing) note() {
 	if us := d.o.WithoutBarrierUS; us > 0 {
 		d.notes = append(d.notes, fmt.Sprintf("The plan has a barrier between steps and the run has none. "+

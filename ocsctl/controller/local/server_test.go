@@ -162,7 +162,8 @@ func TestHello(t *testing.T) {
 		}
 		c.close()
 	}
-	if err := remoteError(&message{Text: "client speaks protocol version 2, the controller speaks 3: version mismatch"}); !errors.Is(err, ocsctl.ErrVersion) {
+	older := &message{Text: "client speaks protocol version 2, the controller speaks 3: version mismatch"}
+	if err := remoteError(older); !errors.Is(err, ocsctl.ErrVersion) {
 		t.Error(err)
 	}
 }
