@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"lightpath/ocsctl/controller"
@@ -370,14 +371,23 @@ func (p *process) attach(c *connection, m hello) error {
 			held = append(held, controller.LeaseSnapshot{Port: x.port, Holder: holder, Mask: byHolder[holder]})
 		}
 	}
-	for j := range x.mail {
-		c.tell(x.mail[j])
-		x.dirty[j] = false
-	}
-	c.tell(welcome{held: held, token: p.rule.token, session: x.id, resumed: resumed})
+	clear(x.dirty)
+	c.tell(welcome{held: held, states: slices.Clone(x.mail), past: pastOf(&shot), token: p.rule.token, session: x.id,
+		resumed: resumed})
 	x.flush()
 	p.touch()
 	return nil
+}
+
+// pastOf returns the digests of the maps that planes had at epochs of earlier controllers.
+func pastOf(s *controller.Snapshot) map[planeEpoch]uint64 {
+	past := map[planeEpoch]uint64{}
+	for j := range s.Planes {
+		for _, p := range s.Planes[j].Past {
+			past[planeEpoch{j, p.Epoch}] = p.Digest
+		}
+	}
+	return past
 }
 
 func newSession(p *process, port int) *session {

@@ -202,6 +202,9 @@ func (c *connection) tell(m any) {
 		case news:
 			p.w.told(p.host, &m)
 		case welcome:
+			for i := range m.states {
+				p.w.told(p.host, &m.states[i])
+			}
 			p.session = m.session
 			p.prefer(c.p, true)
 		}

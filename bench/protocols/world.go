@@ -142,17 +142,22 @@ func (w *world) run() {
 			w.violate(waitsForever, "the run does not end: %d operations in %v", w.result.Operations, w.time())
 			break
 		}
-		e := heap.Pop(&w.events).(event)
-		w.clock = e.at
-		w.result.Trace.mix(uint64(e.at))
-		w.result.Trace.mix(w.drawn)
-		w.step(e.do)
+		w.next()
 		w.fault.step()
 	}
 	w.result.Time = w.time()
 	for _, p := range w.processes {
 		p.crash()
 	}
+}
+
+// next does the next event.
+func (w *world) next() {
+	e := heap.Pop(&w.events).(event)
+	w.clock = e.at
+	w.result.Trace.mix(uint64(e.at))
+	w.result.Trace.mix(w.drawn)
+	w.step(e.do)
 }
 
 // step does something, and all that follows from it at this time.

@@ -128,6 +128,9 @@ func (m *machine) takeOver(pl *plane, now int64) {
 	}
 	pl.past, pl.unread = r.Past, nil
 	m.resume(pl, observed, switched, now)
+	if r.Failed && !switched { // otherwise the next takeover would begin with new epochs again
+		m.event(now, Event{Kind: Restored, Plane: pl.index, Epoch: pl.epoch, To: observed, Port: -1})
+	}
 	if pl.known > pl.epoch {
 		m.behind(pl, now)
 	}

@@ -239,3 +239,17 @@ func TestLeadingBeforeEachMove(t *testing.T) {
 		})
 	}
 }
+
+// TestSecondTakeoverOfAFailedPlane: a plane that had failed returns with new epochs at one takeover. At the next one its
+// operations continue.
+func TestSecondTakeoverOfAFailedPlane(t *testing.T) {
+	at := circuit.Shift(2, 1)
+	j := &testJournal{}
+	newTestRig(t, 2, 1, func(r *testRig, c *Config) {
+		j.now, j.planes = &r.now, []Recovered{{Epoch: 1024, Map: at, Failed: true}}
+		c.Journal, c.Recovered = j, slices.Clone(j.planes)
+	})
+	if p := j.planes[0]; p.Failed || p.Epoch != 1024 || !p.Map.Equal(at) {
+		t.Errorf("the journal has %+v", p)
+	}
+}

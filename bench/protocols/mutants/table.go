@@ -57,6 +57,8 @@ var mutants = []mutant{
 	// The controller: leases.
 	{"grants held planes", leaseFile,
 		"if l.held[p].a != nil {\n\t\t\tblocked", "if l.held[p].a != nil && p > MaxPlanes {\n\t\t\tblocked", false},
+	{"grants planes that move", leaseFile,
+		"blocked := moving", "blocked := moving & 0", false},
 	{"grants planes out of service", leaseFile,
 		"want := q.mask &^ down", "want := q.mask", false},
 	{"grants to ranks that the journal lacks", leaseFile,
@@ -91,6 +93,8 @@ var mutants = []mutant{
 		"pl.unread.Epoch, pl.unread.Disabled", "pl.unread.Epoch, \"\"", false},
 	{"takes a dark plane over", recoverFile,
 		"if err == nil && m.reporter != nil {", "if false {", false},
+	{"keeps failures in the journal", recoverFile,
+		"if r.Failed && !switched {", "if false {", true},
 	{"journals no disable", stateFile,
 		"s.Disabled = e.Err\n", "", false},
 

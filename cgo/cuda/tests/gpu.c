@@ -27,10 +27,33 @@ void gpu_open(void) {
   IS(gpu.Init(0), CUDA_SUCCESS);
 }
 
+/* The stream of this thread's copies in a context. A driver may make streams, and load what it needs for the first copy,
+ * only when the device is idle. So the thread makes them before it has work on the device. */
+static CUstream copying(void) {
+  enum { MOST = 16 };
+  static __thread struct { CUcontext ctx; CUstream stream; } own[MOST];
+  CUcontext ctx;
+  void *there;
+  char byte = 0;
+  int i;
+  IS(gpu.CtxGetCurrent(&ctx), CUDA_SUCCESS);
+  for (i = 0; i < MOST && own[i].ctx != NULL; i++)
+    if (own[i].ctx == ctx) return own[i].stream;
+  CHECK(i < MOST);
+  own[i].ctx = ctx;
+  own[i].stream = gpu_stream(CU_STREAM_NON_BLOCKING);
+  there = gpu_alloc(1);
+  gpu_copy(there, &byte, 1);
+  gpu_copy(&byte, there, 1);
+  gpu_free(there);
+  return own[i].stream;
+}
+
 void gpu_use(int device) {
   CUcontext ctx;
   IS(gpu.DevicePrimaryCtxRetain(&ctx, device), CUDA_SUCCESS);
   IS(gpu.CtxSetCurrent(ctx), CUDA_SUCCESS);
+  (void)copying();
 }
 
 void *gpu_alloc(size_t size) {
@@ -47,7 +70,7 @@ CUstream gpu_stream(unsigned flags) {
   return s;
 }
 
-/* Uses its own stream, so that it does not wait for other work. */
+/* Uses a stream of its thread, so that it does not wait for other work. */
 void gpu_copy(void *to, const void *from, size_t size) {
   CUstream s;
   unsigned type = 0, managed;
@@ -56,14 +79,13 @@ void gpu_copy(void *to, const void *from, size_t size) {
                       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
   void *data[] = {&type, &managed, &device};
   if (size == 0) return;
-  s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  s = copying();
   IS(gpu.PointerGetAttributes(3, attributes, data, (uintptr_t)to), CUDA_SUCCESS);
   if (type == CU_MEMORYTYPE_DEVICE)
     IS(gpu.MemcpyHtoDAsync((uintptr_t)to, from, size, s), CUDA_SUCCESS);
   else
     IS(gpu.MemcpyDtoHAsync(to, (uintptr_t)from, size, s), CUDA_SUCCESS);
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
-  IS(gpu.StreamDestroy(s), CUDA_SUCCESS);
 }
 
 static pthread_barrier_t barrier;

@@ -13,6 +13,7 @@ struct buffers_of {
   char *base, *send, *recv;
   void *handle; /* of a registration, NULL for none */
   size_t sent, received;
+  int number; /* of the call */
 };
 
 static bool registered;
@@ -35,7 +36,9 @@ static void allocate(struct buffers_of *b, const struct rank *k) {
     b->recv += (size_t)k->rank * block;
 }
 
-static void start(struct buffers_of *b, const struct run *r, const struct rank *k, CUstream stream) {
+/* Allocates and fills the buffers of a call. No rank of the process may have work on the device, which a driver may
+ * wait for. */
+static void prepare(struct buffers_of *b, const struct run *r, const struct rank *k) {
   size_t size = type_size(r->type);
   char *host;
   b->run = *r;
@@ -46,7 +49,18 @@ static void start(struct buffers_of *b, const struct run *r, const struct rank *
   fill(host, r, k->rank, send_count(r, k->world));
   gpu_copy(b->send, host, b->sent);
   free(host);
-  OK(nccl_call(r, k->rank, k->world, (struct buffers){b->send, b->recv}, k->comm, stream));
+}
+
+/* Makes the calls, and waits for them. */
+static void make(struct buffers_of *ahead, int n, const struct rank *k, CUstream *streams) {
+  int i;
+  meet();
+  for (i = 0; i < n; i++) {
+    struct buffers_of *b = &ahead[i];
+    OK(nccl_call(&b->run, k->rank, k->world, (struct buffers){b->send, b->recv}, k->comm, streams[b->number % 3]));
+  }
+  for (i = 0; i < 3; i++) IS(gpu.StreamSynchronize(streams[i]), CUDA_SUCCESS);
+  meet();
 }
 
 static void finish(struct buffers_of *b, const struct rank *k) {
@@ -79,7 +93,7 @@ static void all(struct rank *k) {
   CUstream streams[] = {gpu_stream(CU_STREAM_NON_BLOCKING), gpu_stream(CU_STREAM_NON_BLOCKING),
                         gpu_stream(CU_STREAM_NON_BLOCKING)};
   struct buffers_of ahead[AHEAD];
-  int n = 0, number = 0, i;
+  int n = 0, number = 0;
   struct run r = {0};
   CUcontext before, after;
   if (k->alone) {
@@ -97,19 +111,16 @@ static void all(struct rank *k) {
           r.count = only > 0 ? only : counts[number % 5];
           r.root = number % k->world;
           if (!sensible(&r)) continue;
-          start(&ahead[n], &r, k, streams[number % 3]);
+          prepare(&ahead[n], &r, k);
+          ahead[n].number = number;
           if (++n < AHEAD) continue;
-          for (i = 0; i < 3; i++) IS(gpu.StreamSynchronize(streams[i]), CUDA_SUCCESS);
-          meet(); /* freeing waits for all work of the device, also for calls of ranks that share it and wait for this
-                     one */
+          make(ahead, n, k, streams);
           while (n > 0) finish(&ahead[--n], k);
-          meet();
         }
       }
     }
   }
-  for (i = 0; i < 3; i++) IS(gpu.StreamSynchronize(streams[i]), CUDA_SUCCESS);
-  meet();
+  make(ahead, n, k, streams);
   while (n > 0) finish(&ahead[--n], k);
   IS(gpu.CtxGetCurrent(&after), CUDA_SUCCESS);
   CHECK(before == after);
