@@ -64,15 +64,7 @@ func Lead(t *testing.T, s journal.Store) journal.Leadership {
 // Intend makes an intent durable, or returns the error.
 func Intend(t *testing.T, l controller.Journal, i controller.Intent) error {
 	t.Helper()
-	answer := make(chan error, 2)
-	l.Intend(i, func(err error) { answer <- err })
-	select {
-	case err := <-answer:
-		return err
-	case <-time.After(Patience):
-		t.Fatal("an intent has not been answered")
-		return nil
-	}
+	return answer(t, "an intent", func(done func(error)) { l.Intend(i, done) })
 }
 
 // Resign ends a rule by resigning.
@@ -260,13 +252,19 @@ func confirmed(t *testing.T, s journal.Store) {
 // Record makes an event durable, or returns the error.
 func Record(t *testing.T, l controller.Journal, e controller.Event) error {
 	t.Helper()
-	answer := make(chan error, 2)
-	l.Record(e, func(err error) { answer <- err })
+	return answer(t, "an event", func(done func(error)) { l.Record(e, done) })
+}
+
+// answer makes a request and returns the error that the journal answers.
+func answer(t *testing.T, what string, request func(done func(error))) error {
+	t.Helper()
+	answers := make(chan error, 2)
+	request(func(err error) { answers <- err })
 	select {
-	case err := <-answer:
+	case err := <-answers:
 		return err
 	case <-time.After(Patience):
-		t.Fatal("an event has not been answered")
+		t.Fatal(what + " has not been answered")
 		return nil
 	}
 }
