@@ -66,6 +66,7 @@ func Attach(c *comm.Core) (why string, err error) {
 	for i := range x.lanes {
 		x.lanes[i].peer, x.lanes[i].send = i%n, i < n
 	}
+	x.rooms()
 	x.watcher.kick, x.watcher.stop, x.watcher.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	if why, err = x.meet(); err != nil || why != "" {
 		x.free(true)
