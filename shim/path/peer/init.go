@@ -148,8 +148,8 @@ func (x *Path) offer(w sharedWhere) error {
 	if x.own, err = x.driver.NewStream(); err != nil {
 		return err
 	}
-	if err = x.driver.LoadKernels(); err != nil || x.n == 1 {
-		return err
+	if x.n == 1 {
+		return x.prepareAll()
 	}
 	size := pageSize(x.n)
 	mem, err := memfile.Map(memfile.Place{PID: w.PID, FD: w.FD, Dev: w.Dev, Ino: w.Ino}, int64(size), true)
@@ -172,7 +172,26 @@ func (x *Path) offer(w sharedWhere) error {
 	if own.handle, err = x.driver.Export(x.exchange[x.me]); err != nil {
 		return err
 	}
+	if err = x.prepareAll(); err != nil {
+		return err
+	}
 	return x.sayNothing()
+}
+
+// prepareAll makes the kernels, events and streams of all launches. Later, a driver may wait for the work of the
+// device before it makes one, and that work may wait for this rank.
+func (x *Path) prepareAll() error {
+	if err := errors.Join(x.driver.LoadKernels(), x.dev.Prepare()); err != nil {
+		return err
+	}
+	for i := range x.lanes {
+		if l := &x.lanes[i]; l.peer != x.me {
+			if err := x.open(l); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // sayNothing clears the words in the exchange memory of this rank, so that it lends nothing. It waits until the stream
