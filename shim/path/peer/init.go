@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 	"unsafe"
@@ -79,9 +80,18 @@ func Attach(c *comm.Core) (why string, err error) {
 		recorder.Of(c).OnDevice(&x.page.rank(x.me).ended)
 	}
 	memory.AddUser(x)
+	if os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS") == "1" {
+		warnOfQueue.Do(func() { c.Log.Warn("rank %d: %s", c.Rank, oneQueue) })
+	}
 	go x.watch()
 	return "", nil
 }
+
+// oneQueue warns programs that ask for one queue.
+const oneQueue = "CUDA_DEVICE_MAX_CONNECTIONS=1: streams that wait for peers hold up all streams of the device; " +
+	"every rank must post its calls in one order"
+
+var warnOfQueue sync.Once
 
 // meet sets up what the ranks share, in two steps. All ranks must complete the first step before the second.
 func (x *Path) meet() (why string, err error) {
