@@ -20,6 +20,7 @@ import traceback
 
 import basics
 import clients
+import model
 import report
 import timing
 from context import ROOT, Context, fail, skip
@@ -30,6 +31,7 @@ GROUPS = [
     {"machine": basics.machine},
     {"build": basics.build},
     {"stub": basics.stub_suite, "driver": basics.driver_suite, "kernel-tests": basics.kernel_suite, "symbols": clients.symbols},
+    {"model": model.costs},
     {"kernels": timing.kernels},
     {"progress": timing.progress},
     {"collectives": timing.collectives},

@@ -18,6 +18,7 @@ struct context {
   struct context *next;
   unsigned long long id;
   unsigned blocks; /* the most that run at once */
+  int used;        /* lpc_first_use */
   CUfunction functions[TYPES][OPERATORS];
 };
 
@@ -110,6 +111,57 @@ CUresult lpc_load_kernels(const struct lpc_library *c, int type, const char *ima
   x = find(id);
   if (x == NULL) rc = add(c, id, &x, step);
   if (rc == CUDA_SUCCESS && x->functions[type][OPERATORS - 1] == NULL) rc = load(c, x, type, image, step);
+  pthread_mutex_unlock(&mutex);
+  return rc;
+}
+
+/* Copies of each kind in memory of the device, and to and from the host. */
+static CUresult copy_first(const struct lpc_library *c, CUdeviceptr at, void *host, CUstream s, const char **step) {
+  const CUmemcpy2D rows = {.src_type = CU_MEMORYTYPE_UNIFIED, .src = at, .src_pitch = 2 * VECTOR,
+                           .dst_type = CU_MEMORYTYPE_UNIFIED, .dst = at + VECTOR, .dst_pitch = 2 * VECTOR,
+                           .width = VECTOR, .height = 2};
+  CUresult rc;
+  *step = "cuMemcpyAsync";
+  if ((rc = c->MemcpyHtoDAsync(at, host, VECTOR, s)) != CUDA_SUCCESS) return rc;
+  if ((rc = c->MemcpyDtoHAsync(host, at, VECTOR, s)) != CUDA_SUCCESS) return rc;
+  if ((rc = c->MemcpyAsync(at, at + VECTOR, VECTOR, s)) != CUDA_SUCCESS) return rc;
+  return c->Memcpy2DAsync(&rows, s);
+}
+
+static CUresult launch_first(const struct lpc_library *c, struct context *x, CUstream s, const char **step) {
+  struct lp_reduction nothing = {.n = 1, .divisor = 1};
+  void *arguments[] = {&nothing};
+  CUresult rc = CUDA_SUCCESS;
+  int type, op;
+  *step = "cuLaunchKernel";
+  for (type = 0; type < TYPES; type++)
+    for (op = 0; rc == CUDA_SUCCESS && op < OPERATORS; op++)
+      rc = c->LaunchKernel(x->functions[type][op], 1, 1, 1, LP_REDUCE_THREADS, 1, 1, 0, s, arguments, NULL);
+  return rc;
+}
+
+/* Its stream and its little memory are never freed: freeing would wait for the device, too. */
+CUresult lpc_first_use(const struct lpc_library *c, const char **step) {
+  unsigned long long id;
+  struct context *x;
+  CUdeviceptr at = 0;
+  CUstream s = NULL;
+  void *host = NULL;
+  CUresult rc = current(c, &id, step);
+  if (rc != CUDA_SUCCESS || c->lacks != NULL) return rc;
+  pthread_mutex_lock(&mutex);
+  x = find(id);
+  if (x == NULL || x->used) {
+    pthread_mutex_unlock(&mutex);
+    return CUDA_SUCCESS;
+  }
+  *step = "cuStreamCreate";
+  rc = c->StreamCreate(&s, CU_STREAM_NON_BLOCKING);
+  if (rc == CUDA_SUCCESS) *step = "cuMemAlloc", rc = c->MemAlloc(&at, 4 * VECTOR);
+  if (rc == CUDA_SUCCESS) *step = "cuMemHostAlloc", rc = c->MemHostAlloc(&host, VECTOR, CU_MEMHOSTALLOC_PORTABLE);
+  if (rc == CUDA_SUCCESS) rc = copy_first(c, at, host, s, step);
+  if (rc == CUDA_SUCCESS) rc = launch_first(c, x, s, step);
+  x->used = rc == CUDA_SUCCESS;
   pthread_mutex_unlock(&mutex);
   return rc;
 }

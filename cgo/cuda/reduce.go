@@ -102,7 +102,12 @@ func (Library) LoadKernels() error {
 	for t := datatype.Type(0); err == nil && t < datatype.NumTypes; t++ {
 		err = load(c, t)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	var step *C.char
+	rc := C.lpc_first_use(c, &step)
+	return kernelError(c, step, rc)
 }
 
 // load loads the kernels of a type into the current context: the newest module that the device and the driver know.

@@ -20,6 +20,7 @@ static const struct ncclParamHandle params[] = {
 #include "params.inc"
 #undef PARAM
     {"LIGHTPATH_CORE", ""},
+    {"LIGHTPATH_DEVICE_QUEUES", "32"},
     {"LIGHTPATH_NCCL_VERSION", "23203"},
     {"NCCL_CONF_FILE", ""},
     {"NCCL_COMM_BLOCKING", ""},

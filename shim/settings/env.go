@@ -313,7 +313,9 @@ func misspelt(name string) bool {
 var scriptVars = []string{"LIGHTPATH_DIST", "LIGHTPATH_NCCL_PACKAGE", "LIGHTPATH_PICTURES", "LIGHTPATH_REAL_NCCL"}
 
 // frontVars are read by libnccl.so.2 itself (cgo/front).
-var frontVars = []string{"LIGHTPATH_CORE", "LIGHTPATH_NCCL_VERSION", "NCCL_CONF_FILE", "NCCL_COMM_BLOCKING"}
+var frontVars = []string{
+	"LIGHTPATH_CORE", "LIGHTPATH_DEVICE_QUEUES", "LIGHTPATH_NCCL_VERSION", "NCCL_CONF_FILE", "NCCL_COMM_BLOCKING",
+}
 
 // Of reads variables from pairs of names and values instead of the environment.
 func Of(pairs ...string) (*Config, error) {

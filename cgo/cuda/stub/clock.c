@@ -3,7 +3,6 @@
  * several processes share one state, a file in STUB_CUDA_SHARE: the time of the last write of each word, and how much of
  * each device's bandwidth is taken in each microsecond. */
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +44,9 @@ static struct {
 } spent;
 
 #define ADD(field, n) __atomic_fetch_add(&spent.field, (n), __ATOMIC_RELAXED)
+
+static double least(double a, double b) { return a < b ? a : b; }
+static double most_of(double a, double b) { return a > b ? a : b; }
 
 static void raise_to(uint64_t *at, uint64_t time) {
   uint64_t was = __atomic_load_n(at, __ATOMIC_RELAXED);
@@ -128,7 +130,7 @@ static uint64_t book(CUdevice device, enum wire wire, uint64_t from, double byte
     __atomic_load(u, &was, __ATOMIC_RELAXED);
     do {
       double taken = was.us == (uint32_t)us ? was.bytes : 0;
-      take = fmin(bytes, fmin(left, fmax(rates[wire] - taken, 0)));
+      take = least(bytes, least(left, most_of(rates[wire] - taken, 0)));
       next = (struct used){(uint32_t)us, (uint32_t)(taken + take)};
     } while (take > 0 && !__atomic_compare_exchange(u, &was, &next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     bytes -= take;
@@ -145,7 +147,7 @@ static void add_traffic(struct traffic *t, CUdevice device, CUdeviceptr at, doub
 }
 
 static uint64_t move(CUdevice device, uint64_t from, const struct traffic *t, double blocks) {
-  double share = fmin(1, fmax(blocks, 1) / COST_processors);
+  double share = least(1, most_of(blocks, 1) / COST_processors);
   uint64_t end = from;
   int w;
   for (w = 0; w < WIRES; w++) {

@@ -1,5 +1,7 @@
 /* Ranks whose devices reach each other: graphs, groups and failures. direct [NAME...] runs some of the tests. direct
  * unreachable needs a driver whose devices do not reach each other, direct full one whose devices have no memory. */
+#include <unistd.h>
+
 #include "sums.h"
 
 /* Graphs and calls in a random mix on two streams, in one order on all ranks. */
@@ -156,6 +158,39 @@ static void late(struct rank *r) {
   if (r->rank != 1) OK(sum(r, a, a, s));
   expect_failure(r, s, ncclTimeout);
   CHECK(strstr(ncclGetLastError(NULL), "rank 1 did not arrive") != NULL);
+}
+
+/* A rank that is far ahead does not block the other ranks of its process in the driver. */
+static void ahead(struct rank *r) {
+  enum { CALLS = 60 };
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = buffer(), *b = buffer();
+  int i;
+  put(a, r->rank, 0);
+  meet();
+  if (r->rank != 0) usleep(50000); /* rank 0 has enqueued as much as it can */
+  for (i = 0; i < CALLS; i++) OK(sum(r, a, b, s));
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect_sum(b, r->rank, r->world, 0);
+}
+
+/* The same with messages, in both directions at once. */
+static void ahead_messages(struct rank *r) {
+  enum { CALLS = 60 };
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = buffer(), *b = buffer();
+  int i, next = (r->rank + 1) % r->world, before = (r->rank + r->world - 1) % r->world;
+  put(a, r->rank, 0);
+  meet();
+  if (r->rank != 0) usleep(50000);
+  for (i = 0; i < CALLS; i++) {
+    OK(ncclGroupStart());
+    OK(ncclSend(a, N, ncclFloat, next, r->comm, (cudaStream_t)s));
+    OK(ncclRecv(b, N, ncclFloat, before, r->comm, (cudaStream_t)s));
+    OK(ncclGroupEnd());
+  }
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+  expect_of(b, r->rank, before, 0);
 }
 
 /* A driver that fails while a communicator is made: all ranks get an error. */
@@ -361,6 +396,8 @@ int main(int argc, char **argv) {
     {"other_operator", 2, other_operator},
     {"other_size", 2, other_size},
     {"late", 3, late, "2s"},
+    {"ahead", 2, ahead},
+    {"ahead_messages", 3, ahead_messages},
     {"related", 2, related},
     {"one_thread", 2, one_thread},
     {"one_thread_long", 2, one_thread_long},

@@ -248,8 +248,15 @@ func (x *Path) word(at device.Address, value, wait uint32) {
 // flush puts the pending operations on words on the stream.
 func (x *Path) flush() error { return x.flushTo(x.stream) }
 
-// flushTo puts the pending operations on words on stream s.
+// flushTo puts the pending operations on words on stream s. It waits until the launch's stream has room for them.
 func (x *Path) flushTo(s device.Stream) error {
+	if x.paced() {
+		i := x.lineOf(s)
+		if i == 0 && x.full(0) {
+			x.awaitRoom(func() bool { return x.full(0) })
+		}
+		x.add(i)
+	}
 	for words := x.words; len(words) > 0; {
 		n := min(len(words), device.MaxWords)
 		if err := x.driver.Words(s, words[:n]); err != nil {

@@ -47,7 +47,7 @@ func TestDirectAllocatesNothing(t *testing.T) {
 // TestDirectRefused: whatever a driver refuses while calls are made, wherever, is an error, and no stream hangs.
 func TestDirectRefused(t *testing.T) {
 	shimtest.RefuseEach(t, shimtest.UsePeers, 6, refusesDirect,
-		"Locate", "Enter", "Capturing", "Context", "NewEvent", "NewStream", "Record", "Follow", "Copy", "Reduce", "Words")
+		"Locate", "Enter", "Capturing", "Context", "Record", "Follow", "Copy", "Reduce", "Words")
 }
 
 // refusesDirect has a group of collectives and messages refused.
@@ -69,7 +69,7 @@ func refusesDirect(g *shimtest.GPUs, w *shimtest.World, method string, after int
 // TestDirectNotMade: where one rank cannot go on, no rank does; and unless they must, launches are staged.
 func TestDirectNotMade(t *testing.T) {
 	for _, method := range []string{"AllocExchange", "Export", "Reach", "Register", "LoadKernels",
-		"NewStream", "EnterContext"} {
+		"NewStream", "NewEvent", "EnterContext"} {
 		t.Run(method, func(t *testing.T) {
 			g := shimtest.UsePeers(t, 3, 3)
 			t.Setenv("LIGHTPATH_DEVICE_PATH", "auto")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 	"unsafe"
@@ -66,6 +67,7 @@ func Attach(c *comm.Core) (why string, err error) {
 	for i := range x.lanes {
 		x.lanes[i].peer, x.lanes[i].send = i%n, i < n
 	}
+	x.rooms()
 	x.watcher.kick, x.watcher.stop, x.watcher.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	if why, err = x.meet(); err != nil || why != "" {
 		x.free(true)
@@ -78,9 +80,18 @@ func Attach(c *comm.Core) (why string, err error) {
 		recorder.Of(c).OnDevice(&x.page.rank(x.me).ended)
 	}
 	memory.AddUser(x)
+	if os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS") == "1" {
+		warnOfQueue.Do(func() { c.Log.Warn("rank %d: %s", c.Rank, oneQueue) })
+	}
 	go x.watch()
 	return "", nil
 }
+
+// oneQueue warns programs that ask for one queue.
+const oneQueue = "CUDA_DEVICE_MAX_CONNECTIONS=1: streams that wait for peers hold up all streams of the device; " +
+	"every rank must post its calls in one order"
+
+var warnOfQueue sync.Once
 
 // meet sets up what the ranks share, in two steps. All ranks must complete the first step before the second.
 func (x *Path) meet() (why string, err error) {
@@ -147,8 +158,8 @@ func (x *Path) offer(w sharedWhere) error {
 	if x.own, err = x.driver.NewStream(); err != nil {
 		return err
 	}
-	if err = x.driver.LoadKernels(); err != nil || x.n == 1 {
-		return err
+	if x.n == 1 {
+		return x.prepareAll()
 	}
 	size := pageSize(x.n)
 	mem, err := memfile.Map(memfile.Place{PID: w.PID, FD: w.FD, Dev: w.Dev, Ino: w.Ino}, int64(size), true)
@@ -171,7 +182,26 @@ func (x *Path) offer(w sharedWhere) error {
 	if own.handle, err = x.driver.Export(x.exchange[x.me]); err != nil {
 		return err
 	}
+	if err = x.prepareAll(); err != nil {
+		return err
+	}
 	return x.sayNothing()
+}
+
+// prepareAll makes the kernels, events and streams of all launches. Later, a driver may wait for the work of the
+// device before it makes one, and that work may wait for this rank.
+func (x *Path) prepareAll() error {
+	if err := errors.Join(x.driver.LoadKernels(), x.dev.Prepare()); err != nil {
+		return err
+	}
+	for i := range x.lanes {
+		if l := &x.lanes[i]; l.peer != x.me {
+			if err := x.open(l); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // sayNothing clears the words in the exchange memory of this rank, so that it lends nothing. It waits until the stream

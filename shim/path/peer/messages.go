@@ -107,9 +107,16 @@ func (x *Path) messages() error {
 	}
 	for more := true; more; {
 		more = false
+		if x.paced() {
+			x.awaitRoom(x.stuck)
+		}
 		for i := range x.lanes {
 			l := &x.lanes[x.turn(i)]
 			if l.first < 0 || l.peer == x.me {
+				continue
+			}
+			if x.paced() && !x.c.Failed() && x.full(x.lineOf(l.on)) {
+				more = true // the other lanes go on: this one may wait for them
 				continue
 			}
 			if err := x.step(l); err != nil {
@@ -120,6 +127,9 @@ func (x *Path) messages() error {
 	}
 	if err := x.join(); err != nil {
 		return err
+	}
+	if x.paced() {
+		x.markLanes()
 	}
 	x.settleMessages()
 	return nil
@@ -173,6 +183,7 @@ func (x *Path) fork() error {
 			return err
 		}
 	}
+	x.shareRoom(lanes)
 	return nil
 }
 

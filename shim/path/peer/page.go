@@ -49,6 +49,8 @@ type directRank struct {
 	gateIn   uint32 // entry gate, open at 1
 	gateOut  uint32 // exit gate, open at 1
 
+	passed [1 + 2*maxRanks]uint32 // by line: the last mark that the stream has passed
+
 	process uint64 // identifies the process in which pointer is valid
 	pointer uint64
 	handle  device.Handle

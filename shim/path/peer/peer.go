@@ -39,9 +39,13 @@ type Path struct {
 	slotBytes int64 // size of a slot for collectives
 	pairBytes int64 // size of a slot between two ranks
 
-	own    device.Stream // for calls without a stream
-	lanes  []lane        // sends by peer, then receives by peer
-	number uint32        // of the last launch
+	own   device.Stream // for calls without a stream
+	lanes []lane        // sends by peer, then receives by peer
+	lines []line        // of the launch's stream, then of the lanes
+
+	roomForLanes uint32 // how many operations may be outstanding on all lanes
+
+	number uint32 // of the last launch
 
 	// State of the launch that is being enqueued:
 	stream  device.Stream
