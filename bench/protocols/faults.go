@@ -161,6 +161,9 @@ func (w *world) block(a, b *node) {
 func newFaults(w *world) *faults {
 	f := &faults{w: w, lasts: make([]bool, w.cfg.Planes), left: 1000}
 	for _, k := range faultKinds {
+		if w.cfg.Unfenced == 1 && k.name == "partition-switch" {
+			continue // nothing stops a change that the network has held for longer than a lease
+		}
 		if len(w.cfg.Faults) == 0 || slices.Contains(w.cfg.Faults, k.name) {
 			f.list = append(f.list, k)
 		}
@@ -272,6 +275,9 @@ func (w *world) operate() {
 	shot, err := p.core.Snapshot()
 	if err != nil {
 		return
+	}
+	for j, t := range w.planes {
+		t.resting(&shot.Planes[j])
 	}
 	j := w.choose.Choose(len(w.planes))
 	down := shot.Planes[j].State == controller.Down

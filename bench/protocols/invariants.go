@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,6 +23,7 @@ const (
 	twoHolders    = "two holders"               // one communicator at a time holds a plane
 	twoPlans      = "two plans"                 // all ranks of an operation get one ticket
 	returnsItself = "returns by itself"         // a disabled or failed plane waits for an operator
+	adopts        = "adopts a map"              // no controller accepts circuits that it was not asked for
 	acknowledged  = "acknowledged is lost"      // the next controller knows what an operator was told
 	unanswered    = "post without an answer"    // each post leads to a move, a refusal or a failure
 	waitsForever  = "waits for ever"            // every operation ends; after all faults all are served
@@ -51,7 +53,7 @@ func (t *truth) leaves(from int, f *frame) {
 // taken checks a change that a switch begins: it is of the newest controller that has changed the switch, and no data is
 // on a circuit that it removes.
 func (t *truth) taken(token uint64, remove, _ []circuit.Pair) {
-	t.set = nil
+	t.set, t.changed = nil, t.w.clock
 	if by := t.writer.token; by < t.newest && !t.w.store.lost {
 		t.w.violate(oldWriter, "plane %d: controller with token %d changes circuits after the one with token %d", t.plane, by,
 			t.newest)
@@ -77,9 +79,22 @@ func (t *truth) published(p *process, before, n *news) {
 		}
 		return
 	}
-	if lit := t.lit(); !lit.Equal(n.m) && !t.disturbed && w.store.leader == p.rule {
+	if w.store.leader != p.rule {
+		return // ranks leave it
+	}
+	excused := t.disturbed
+	if before.fault == nil && n.epoch == before.epoch+1 { // the end of a move, after which the switch was verified
+		excused = t.changed-t.disturbedAt < int64(time.Second)
+	}
+	if lit := t.lit(); !lit.Equal(n.m) && !excused {
 		w.violate(darkSuccess, "plane %d: in service at epoch %d with map %v, the light goes %v", t.plane, n.epoch, n.m, lit)
 	}
+	if t.good != nil && !t.isWanted(n.m) && !w.store.lost {
+		w.violate(adopts, "plane %d: in service at epoch %d with map %v, after %v and moves to %v", t.plane, n.epoch, n.m,
+			t.good.m, t.intents)
+	}
+	t.good = n
+	maps.DeleteFunc(t.intents, func(epoch uint32, _ []circuit.Permutation) bool { return epoch < n.epoch })
 	if before.fault != nil && !t.ordered && ofDevice(before.fault) {
 		w.violate(returnsItself, "plane %d: in service again at epoch %d, without an operator, after: %v", t.plane, n.epoch,
 			before.fault)
@@ -112,6 +127,32 @@ func (t *truth) onTheWay(epoch uint32, was, m circuit.Permutation) bool {
 		}
 		return true
 	})
+}
+
+// isWanted reports whether a map consists of circuits of the last map in service and of moves since then.
+func (t *truth) isWanted(m circuit.Permutation) bool {
+	for port, to := range m {
+		known := to == t.good.m[port]
+		for _, moves := range t.intents {
+			for _, w := range moves {
+				known = known || to == w[port] || to == circuit.Dark && w[port] != t.good.m[port]
+			}
+		}
+		if !known {
+			return false
+		}
+	}
+	return true
+}
+
+// resting checks a plane in service that does not move: its light is that of its map.
+func (t *truth) resting(pl *controller.PlaneSnapshot) {
+	if pl.State != controller.Resident || pl.Reason != "" || t.disturbed {
+		return
+	}
+	if lit := t.lit(); !lit.Equal(pl.Map) {
+		t.w.violate(darkSuccess, "plane %d: rests at epoch %d with map %v, the light goes %v", t.plane, pl.Epoch, pl.Map, lit)
+	}
 }
 
 // ofDevice reports whether a device has caused a failure. A plane that failed with its ranks returns after them.

@@ -26,7 +26,8 @@ func TestSimulation(t *testing.T) {
 		"two jobs":         {70, Config{}},
 		"one job":          {10, Config{Jobs: 1, Planes: 1, Ports: 4}},
 		"four controllers": {10, Config{Controllers: 4, Members: 5, Planes: 3, Ports: 9, Jobs: 3}},
-		"pairs":            {10, Config{Ports: 6, Jobs: 3, Planes: 4}},
+		"pairs":            {5, Config{Ports: 6, Jobs: 3, Planes: 4}},
+		"without fences":   {5, Config{Unfenced: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k.cfg.Operations = 200
@@ -113,6 +114,11 @@ func TestInvariants(t *testing.T) {
 			w.planes[0].published(w.leader(), down, &news{m: w.planes[0].lit(), epoch: 9000})
 			w.planes[0].disabled = true
 			w.granted(w.leader().sessions[0], 1, 1)
+		},
+		adopts: func(w *world, _ *group) {
+			w.planes[0].good, w.planes[0].intents = &news{m: dark}, nil
+			w.planes[0].disturb()
+			w.planes[0].published(w.leader(), &news{}, &news{m: circuit.Shift(6, 1), epoch: 9000})
 		},
 		acknowledged: func(w *world, _ *group) {
 			w.planes[1].disabled = true

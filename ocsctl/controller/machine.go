@@ -325,11 +325,16 @@ func (m *machine) forgive(now int64) {
 		if err != nil {
 			continue
 		}
-		if !m.cfg.Forgive && !observed.Equal(pl.desired) {
-			pl.byRank = false
-			continue
+		var unwell error
+		if m.reporter != nil {
+			_, unwell = m.reporter.Report(pl.index)
 		}
-		m.restore(pl, observed, now)
+		if !m.cfg.Forgive && (unwell != nil || !observed.Equal(pl.desired)) {
+			pl.byRank = false // its device has failed too, since an operator's move or a drift
+		}
+		if unwell == nil && (pl.byRank || m.cfg.Forgive) {
+			m.restore(pl, observed, now)
+		}
 	}
 }
 

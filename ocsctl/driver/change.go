@@ -79,6 +79,11 @@ func Carry(ctx context.Context, p Protocol, c Change, tol Tolerance) ([]Circuit,
 	remove, add := Delta(c.Before, c.After)
 	var sent error
 	if len(remove)+len(add) > 0 {
+		if c.May != nil {
+			if err := c.May(); err != nil {
+				return nil, err
+			}
+		}
 		var refused []error
 		refused, sent = p.Send(ctx, c.Token, remove, add)
 		j.took(append(slices.Clone(remove), add...), refused, sent)
