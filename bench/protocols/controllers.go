@@ -116,7 +116,7 @@ func (p *process) lead(r *rule) {
 	p.w.line(Internal, p.node.name, "", "leads with token %d", r.token)
 	r.renew()
 	gen := p.gen
-	dial := func(s *opticalSwitch) wire { return &switchWire{p: p, gen: gen, plane: p.w.planeOf(s)} }
+	dial := func(s *opticalSwitch) wire { return &switchWire{p: p, rule: r, gen: gen, plane: p.w.planeOf(s)} }
 	dev, err := newPlanes(p.w.switches, p.now, dial, nil)
 	if err != nil {
 		p.w.violate(panics, "%s: %v", p.node.name, err)
@@ -211,6 +211,9 @@ func (p *process) depose() {
 	p.campaign()
 }
 
+// noticing is how long a process takes to notice that its lease has ended.
+var noticing = [4]time.Duration{0, 50e3, 1e6, 30e6}
+
 // touch makes the process do a step at this time.
 func (p *process) touch() { p.woken = true }
 
@@ -220,9 +223,20 @@ func (p *process) step() {
 		return
 	}
 	p.woken, p.wakes = false, 0
-	if p.rule.leading() != nil {
+	switch rule := p.rule; {
+	case rule.over != nil:
 		p.depose()
 		return
+	case !rule.late && p.now() >= rule.until: // another goroutine notices
+		rule.late = true
+		p.w.after(noticing[p.w.choose.Choose(len(noticing))], func() {
+			p.w.reach(p.node, func() {
+				if p.rule == rule {
+					_ = rule.leading()
+					p.touch()
+				}
+			})
+		})
 	}
 	next := int64(math.MaxInt64)
 	for again := true; again; {
@@ -260,6 +274,7 @@ func (p *process) step() {
 // switchWire is a process's connection to a switch.
 type switchWire struct {
 	p     *process
+	rule  *rule
 	gen   int
 	plane int
 }
@@ -269,6 +284,7 @@ func (x *switchWire) ask(what string, f func()) {
 	w, to, sent := x.p.w, &x.p.toSwitch[x.plane], x.p.w.time()
 	to.carry(func() {
 		w.message(to, sent, what)
+		w.planes[x.plane].writer = x.rule
 		f()
 	})
 }

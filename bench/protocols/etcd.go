@@ -75,6 +75,7 @@ type rule struct {
 	local   []journal.State
 	seq     uint64
 	over    error // why it has ended
+	late    bool  // its lease has ended, and the process is about to notice
 	pending []func(error)
 	dirty   bool
 	writing bool

@@ -292,11 +292,11 @@ func (w *world) operate() {
 // order makes an operator's change.
 func (w *world) order(p *process, plane int, what string, target circuit.Permutation) {
 	t, asked := w.planes[plane], w.time()
-	w.line(Internal, "operator", p.node.name, "%s plane %d %v", what, plane, target)
+	w.line(Message, "operator", p.node.name, "%s plane %d %v", what, plane, target)
 	t.asked++
 	done := func(err error) {
 		t.asked--
-		w.line(Internal, p.node.name, "operator", "%s plane %d, asked at %v: %v", what, plane, asked, err)
+		w.line(Message, p.node.name, "operator", "%s plane %d, asked at %v: %v", what, plane, asked, err)
 		if err != nil || w.store.lost {
 			return
 		}

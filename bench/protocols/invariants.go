@@ -16,7 +16,8 @@ import (
 const (
 	movingCircuit = "frame on a moving circuit" // no circuit moves while data is on it
 	darkSuccess   = "success in the dark"       // a plane in service has the light of its map
-	twoMaps       = "two maps of one epoch"     // one epoch of a plane has one map, for ever
+	oldWriter     = "old writer"                // no controller changes a switch after its successor has
+	twoMaps       = "two maps of one epoch"     // one epoch of a plane has one map, for each rank
 	epochBack     = "epoch goes back"           // the epochs of a plane in service only rise, for each rank
 	twoHolders    = "two holders"               // one communicator at a time holds a plane
 	twoPlans      = "two plans"                 // all ranks of an operation get one ticket
@@ -47,9 +48,15 @@ func (t *truth) leaves(from int, f *frame) {
 	}
 }
 
-// taken checks a change that a switch begins: no data is on a circuit that it removes.
+// taken checks a change that a switch begins: it is of the newest controller that has changed the switch, and no data is
+// on a circuit that it removes.
 func (t *truth) taken(token uint64, remove, _ []circuit.Pair) {
 	t.set = nil
+	if by := t.writer.token; by < t.newest && !t.w.store.lost {
+		t.w.violate(oldWriter, "plane %d: controller with token %d changes circuits after the one with token %d", t.plane, by,
+			t.newest)
+	}
+	t.newest = max(t.newest, t.writer.token)
 	for _, c := range remove {
 		if f := t.frames[c.From]; f != nil && f.g.failed == nil && !f.lost {
 			t.w.violate(movingCircuit, "plane %d: token %d removes the circuit of port %d, which has data of holder %d",
@@ -70,11 +77,7 @@ func (t *truth) published(p *process, before, n *news) {
 		}
 		return
 	}
-	if was := t.epochs[n.epoch]; was != nil && !w.store.lost && !t.onTheWay(n.epoch, was, n.m) {
-		w.violate(twoMaps, "plane %d: epoch %d has map %v, and later %v", t.plane, n.epoch, was, n.m)
-	}
-	t.epochs[n.epoch] = n.m
-	if lit := t.lit(); !lit.Equal(n.m) && !t.disturbed {
+	if lit := t.lit(); !lit.Equal(n.m) && !t.disturbed && w.store.leader == p.rule {
 		w.violate(darkSuccess, "plane %d: in service at epoch %d with map %v, the light goes %v", t.plane, n.epoch, n.m, lit)
 	}
 	if before.fault != nil && !t.ordered && ofDevice(before.fault) {
@@ -83,10 +86,18 @@ func (t *truth) published(p *process, before, n *news) {
 	}
 }
 
-// told checks what a rank is told of a plane.
+// told checks what a rank is told of a plane in service. A rank that knows a newer epoch than the controller tells it so,
+// and the plane goes out of service: so no rank has to know what others were told.
 func (w *world) told(h *host, n *news) {
-	if was := h.planes[n.plane].epoch; n.fault == nil && int32(n.epoch-was) < 0 && !w.store.lost {
-		w.violate(epochBack, "port %d: plane %d in service at epoch %d after epoch %d", h.port, n.plane, n.epoch, was)
+	was := &h.planes[n.plane]
+	if n.fault != nil || w.store.lost {
+		return
+	}
+	switch {
+	case int32(n.epoch-was.epoch) < 0:
+		w.violate(epochBack, "port %d: plane %d in service at epoch %d after epoch %d", h.port, n.plane, n.epoch, was.epoch)
+	case n.epoch == was.epoch && n.epoch > 0 && was.fault == nil && !w.planes[n.plane].onTheWay(n.epoch, was.m, n.m):
+		w.violate(twoMaps, "port %d: plane %d: epoch %d has map %v, and later %v", h.port, n.plane, n.epoch, was.m, n.m)
 	}
 }
 

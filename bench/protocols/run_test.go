@@ -82,14 +82,17 @@ func TestInvariants(t *testing.T) {
 			w.planes[0].frames[2] = &frame{g: g, to: 3}
 			w.planes[0].taken(7, []circuit.Pair{{From: 2, To: 3}}, nil)
 		},
+		oldWriter: func(w *world, _ *group) {
+			w.planes[0].newest++
+			w.planes[0].taken(0, nil, nil)
+		},
 		darkSuccess: func(w *world, g *group) {
 			w.planes[0].leaves(0, &frame{g: g, to: (w.planes[0].lit()[0] + 2) % 6})
 		},
-		twoMaps: func(w *world, _ *group) {
-			p, t := w.leader(), w.planes[0]
-			t.disturb()
-			t.published(p, &news{}, &news{epoch: 9000, m: dark})
-			t.published(p, &news{}, &news{epoch: 9000, m: circuit.Shift(6, 1)})
+		twoMaps: func(w *world, g *group) {
+			h := g.members[0].host
+			h.planes[0] = news{epoch: 5000, m: dark}
+			w.told(h, &news{epoch: 5000, m: circuit.Shift(6, 1)})
 		},
 		epochBack: func(w *world, g *group) {
 			h := g.members[0].host

@@ -16,7 +16,8 @@ type truth struct {
 	disturbed bool  // a fault may have changed light, and the controller in charge has not had the time to notice
 	quietFrom int64 // since when a controller has watched the switch without a break
 
-	epochs   map[uint32]circuit.Permutation   // that controllers have published
+	writer   *rule                            // of the last message to the switch
+	newest   uint64                           // token of the newest rule that has changed circuits
 	intents  map[uint32][]circuit.Permutation // moves that began or may have begun at an epoch
 	orders   int                              // to enable the plane, since the last order to disable it
 	asked    int                              // changes that operators have asked for, without an answer
@@ -39,7 +40,7 @@ const noticed = 20 * time.Second
 
 func newTruth(w *world, plane int) *truth {
 	t := &truth{w: w, plane: plane, s: w.switches[plane], frames: make([]*frame, w.cfg.Ports),
-		epochs: map[uint32]circuit.Permutation{}, intents: map[uint32][]circuit.Permutation{}}
+		intents: map[uint32][]circuit.Permutation{}}
 	t.s.taken = t.taken
 	return t
 }

@@ -274,6 +274,10 @@ func (w *world) message(p *pipe, sent time.Duration, what any) {
 	if !w.cfg.Lines {
 		return
 	}
+	if p.from == p.to {
+		w.line(Internal, p.from.name, "", "%s", describe(what))
+		return
+	}
 	w.result.Trace.Lines = append(w.result.Trace.Lines,
 		Line{Sent: sent, At: w.time(), Kind: Message, From: p.from.name, To: p.to.name, Text: describe(what)})
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/files"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
@@ -138,9 +139,7 @@ func TestProtocolsMovePackets(t *testing.T) {
 	}()
 	defer func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-done)
 	}()
 	appears(t, hosts)
 	s, err := kernel.Load(name)
@@ -180,9 +179,7 @@ func TestProtocolsMovePackets(t *testing.T) {
 // closing checks how something ends.
 func closing(t *testing.T, f func() error) {
 	t.Helper()
-	if err := f(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, f())
 }
 
 // TestFabricsOfThisHost: fabrics are listed without a file, and those of processes that have ended

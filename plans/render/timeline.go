@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -101,9 +102,7 @@ const patterns = `<defs><pattern id="hatch" width="7" height="7" patternUnits="u
 	`<path d="M1 0.5L4 2.5L1 4.5" fill="none" stroke="#ffffff" stroke-width="1.2"/></pattern></defs>` + "\n"
 
 func newDrawing(plan *plans.Plan, o Options) *drawing {
-	if o.Width == 0 {
-		o.Width = defaultWidth
-	}
+	o.Width = cmp.Or(o.Width, defaultWidth)
 	d := &drawing{plan: plan, o: o, left: margin + labelWidth, font: 11, maps: make(map[uint64]int)}
 	d.width = float64(max(400, o.Width)) - d.left - margin
 	d.span = math.Max(plan.CCTUS, plan.LowerBoundUS)
@@ -250,9 +249,7 @@ func (d *drawing) row(r row) {
 // head writes the title and one line that sums up.
 func (d *drawing) head() {
 	title := d.o.Title
-	if title == "" {
-		title = d.plan.Planner
-	}
+	title = cmp.Or(title, d.plan.Planner)
 	d.Text(margin, 26, 17, "start", svg.Ink, title)
 	sum := "completes in " + d.unit.format(d.plan.CCTUS)
 	if d.plan.LowerBoundUS > 0 {

@@ -15,6 +15,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
@@ -226,9 +227,7 @@ func TestGPUDirectBreaks(t *testing.T) {
 			g.Replay(graphs[0], g.Streams[0][0])
 			g.Replay(graphs[1], g.Streams[1][0])
 			close(gate)
-			if err := errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)))
 			if err := cast(0, 0, 0); err == nil {
 				t.Error("a communicator that has failed takes a call")
 			}
@@ -351,9 +350,7 @@ func TestGPUDirectDiffers(t *testing.T) {
 					t.Errorf("rank %d: %v", r, err)
 				}
 			}
-			if err := errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)))
 			shimtest.DestroyAll(w)
 		})
 	}

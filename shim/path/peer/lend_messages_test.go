@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/assert"
 	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/shim"
@@ -294,9 +295,7 @@ func TestUnasked(t *testing.T) {
 				lent.Add(1)
 			}
 		})
-		if err := sumOnPeers(g, w, []unsafe.Pointer{at[0][k], at[1][k]}, count); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, sumOnPeers(g, w, []unsafe.Pointer{at[0][k], at[1][k]}, count))
 		g.Before(nil)
 		if n := lent.Load(); n != 0 {
 			t.Errorf("%d copies of memory that is lent", n)
@@ -336,9 +335,7 @@ func TestUnaskedRefused(t *testing.T) {
 		})
 	}
 	g.Fail("", 0)
-	if err := sumOnPeers(g, w, at, count); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, sumOnPeers(g, w, at, count))
 	g.Fail("EnterContext", 0)
 	if known, err := memory.FreeDevice(at[0]); !known || err == nil {
 		t.Error(known, err)

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/assert"
 	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/shim"
@@ -267,9 +268,7 @@ func TestLentInUse(t *testing.T) {
 			t.Error("deregistered twice")
 		}
 	}
-	if err := sumOnPeers(g, w, at, count); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, sumOnPeers(g, w, at, count))
 }
 
 // TestLentReused: memory that is freed without being deregistered is not read where it was.
@@ -286,9 +285,7 @@ func TestLentReused(t *testing.T) {
 	if peer.Replace(regionsOf(c)[0]); peer.Lendable(peer.Of(c), at[0], count, 1000) != nil {
 		t.Error("it is lent")
 	}
-	if err := sumOnPeers(g, w, at, count); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, sumOnPeers(g, w, at, count))
 }
 
 // TestLentBounds checks that a buffer is lent only if it lies within one registration, and if the peers had opened this
@@ -361,9 +358,7 @@ func TestLentRefused(t *testing.T) {
 				return err
 			})
 			g.Fail("", 0)
-			if err := sumOnPeers(g, w, at, count); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, sumOnPeers(g, w, at, count))
 		})
 	}
 }
@@ -439,8 +434,6 @@ func TestLentElsewhere(t *testing.T) {
 				}
 			}
 		}
-		if err := sumOnPeers(g, w, plain[:], count); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, sumOnPeers(g, w, plain[:], count))
 	}
 }
