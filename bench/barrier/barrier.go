@@ -19,7 +19,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Mode says how a rank waits.
+// Mode is the way in which a rank waits.
 type Mode string
 
 // The modes.
@@ -28,7 +28,7 @@ const (
 	Sleep Mode = "sleep" // sleeps until the controller wakes it
 )
 
-// Options say what to measure. Zero values mean 8 ranks, 2000 rounds after 200 untimed ones, Spin and shared memory.
+// Options of a measurement. Zero values mean 8 ranks, 2000 rounds after 200 untimed ones, Spin and shared memory.
 type Options struct {
 	Ranks, Rounds, Warmup int
 	Mode                  Mode

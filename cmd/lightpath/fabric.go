@@ -24,7 +24,8 @@ func newFabricCommand() *cobra.Command {
 		Short: "Build, look at and remove software-steered planes in the kernel",
 		Long: `Builds the planes of a fabric file in the kernel of this host: a network namespace per rank with an interface
 per plane, and a switch whose circuits are real. Needs root and Linux 6.6. Where the file has several hosts, each
-builds its own part (--host), on the planes' interfaces, and runs an agent that writes its circuits for the controller.`,
+builds its own part (--host), on the planes' interfaces, and runs an agent that writes its circuits for the
+controller.`,
 	}
 	cmd.AddCommand(newFabricUp(), newFabricStatus(), newFabricDown(), newFabricCalibrate(), newFabricAgent(),
 		newFabricLose())
@@ -349,7 +350,8 @@ func sweepFabrics(o *fabricFlags) error {
 
 func printReport(out io.Writer, r *kernel.Report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "plane\trank\tinterface\taddress\tto\tforwarded\tbytes\ttransit\treturned\tdark\tmisdirected\toverflow\tqueued")
+	fmt.Fprintln(w, "plane\trank\tinterface\taddress\tto\tforwarded\tbytes\ttransit\t"+
+		"returned\tdark\tmisdirected\toverflow\tqueued")
 	for _, plane := range r.Planes {
 		for _, p := range plane.Ports {
 			to := "-"

@@ -28,9 +28,10 @@ func newFabricCalibrate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "calibrate --fabric fabric.yaml",
 		Short: "Measure what the planes of a fabric that is up cost",
-		Long: `Runs collectives over the planes of a fabric that is up and idle, and fits the cost model to their times. Prints the
-costs with quartiles: alpha, hop, bandwidth, and a reconfiguration from the last byte before it to the first after it.
-Compares the prediction for an AllReduce with its time. If no controller runs, the command starts one meanwhile.
+		Long: `Runs collectives over the planes of a fabric that is up and idle, and fits the cost model to their times.
+Prints the costs with quartiles: alpha, hop, bandwidth, and a reconfiguration from the last byte before it to the first
+after it. Compares the prediction for an AllReduce with its time. If no controller runs, the command starts one
+meanwhile.
 
 --write writes a cost into the fabric file if it differs by more than the measurement noise; comments and layout stay.
 Planes in the kernel are built from that file. So after a change take the fabric down and up, and start its controller

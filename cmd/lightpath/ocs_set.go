@@ -198,8 +198,9 @@ func newOCSDrift() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drift [--controller host:port | --fabric f.yaml --plane p --map FILE]",
 		Short: "Compare a plane's map with the one desired",
-		Long: `With a controller: shows the planes whose switches do not have the map that it wants. Otherwise, or with --direct:
-reads the map of the plane's switch and compares it with --map. Exits with 1 if a circuit differs. Changes nothing.`,
+		Long: `With a controller: shows the planes whose switches do not have the map that it wants. Otherwise, or with
+--direct: reads the map of the plane's switch and compares it with --map. Exits with 1 if a circuit differs. Changes
+nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.dispatch(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {

@@ -28,9 +28,8 @@ func newDeltaImport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import --format simai|aicb|chakra --gpus-per-pod N FILE... [--out job.json]",
 		Short: "Make a job file from a workload or from execution traces",
-		Long: `simai: the text that SimAI simulates. aicb: AICB's CSV. chakra: Chakra execution traces, a file for each rank in
-order, protobuf (.et) or JSON (.json). Flags give the values that the
-file does not contain.`,
+		Long: `simai: the text that SimAI simulates. aicb: AICB's CSV. chakra: Chakra execution traces, a file for each rank
+in order, protobuf (.et) or JSON (.json). Flags give the values that the file does not contain.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, files []string) error {
 			g, err := f.read(files)

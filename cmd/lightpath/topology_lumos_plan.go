@@ -169,8 +169,8 @@ func newLumosRewire() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rewire --core core.json --in requirement.json [--steps steps.json]",
 		Short: "Change a core for a new requirement, in steps that leave every leaf most of its links",
-		Long: `Links that are still needed stay where they are. New links use circuits that are no longer needed before they move
-others. Each step takes at most the fraction --iota of any leaf's links. --maps DIR writes the maps of steps into
+		Long: `Links that are still needed stay where they are. New links use circuits that are no longer needed before they
+move others. Each step takes at most the fraction --iota of any leaf's links. --maps DIR writes the maps of steps into
 DIR/step1, DIR/step2 and so on. "lightpath ocs rewire" carries the steps out.`,
 		Args: cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {

@@ -241,7 +241,7 @@ func TestLeadingBeforeEachMove(t *testing.T) {
 	}
 }
 
-// TestSecondTakeoverOfAFailedPlane: a plane that had failed returns with new epochs at one takeover. At the next one its
+// TestSecondTakeoverOfAFailedPlane: a failed plane returns with new epochs at one takeover. At the next one its
 // operations continue.
 func TestSecondTakeoverOfAFailedPlane(t *testing.T) {
 	at := circuit.Shift(2, 1)

@@ -178,8 +178,8 @@ func TestServeAndCollect(t *testing.T) {
 	}
 }
 
-// TestAskedWhileItBegins checks that a client that asks all the time does not take a process that begins to listen for one
-// that was killed.
+// TestAskedWhileItBegins checks that a client that asks all the time does not mistake a process that begins to listen
+// for one that was killed.
 func TestAskedWhileItBegins(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "s")
 	var stop atomic.Bool

@@ -22,7 +22,8 @@ const (
 // Pending holds the changes of a rule that its store has not written yet: states of planes, and events. It implements
 // the part of [Leadership] that does not depend on the store. The store takes changes, writes them and settles them.
 //
-// While the queue of events is full, new ones are dropped and counted; a Lost event with their number takes their place.
+// While the queue of events is full, new ones are dropped and counted: a Lost event with their number takes their
+// place.
 type Pending struct {
 	// Planes and Events hold an element after a change. A store that writes both together makes them one channel.
 	Planes, Events chan struct{}

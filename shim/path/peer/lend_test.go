@@ -395,7 +395,9 @@ func TestLentAborted(t *testing.T) {
 	x := peer.Of(c)
 	said := func() uint64 {
 		b := g.Bytes(peer.Said(x, 0, 0, 1, peer.WordSend), 8)
-		return uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[0])))) | uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[4]))))<<32
+		low := atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[0])))
+		high := atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[4])))
+		return uint64(low) | uint64(high)<<32
 	}
 	await.Until(t, "the stream says its buffer", func() bool {
 		return said()&^device.SaidBits == uint64(uintptr(at)) && said()>>63 != 0
