@@ -117,7 +117,7 @@ func (p *process) lead(r *rule) {
 	r.renew()
 	gen := p.gen
 	dial := func(s *opticalSwitch) wire { return &switchWire{p: p, rule: r, gen: gen, plane: p.w.planeOf(s)} }
-	dev, err := newPlanes(p.w.switches, p.now, dial, nil)
+	dev, err := newPlanes(p.w.switches, p.now, dial, func(c *switches.Config) { c.Token = r.token })
 	if err != nil {
 		p.w.violate(panics, "%s: %v", p.node.name, err)
 		return
@@ -157,7 +157,8 @@ func (p *process) rules() {
 	p.core, p.began = core, p.w.clock
 	p.watcher = &watcher{p: p, seen: make([]news, p.w.cfg.Planes)}
 	if _, err := core.Attach(p.watcher, controller.AttachOptions{Port: -1, Who: "observer"}); err != nil {
-		p.w.violate(panics, "%s: %v", p.node.name, err)
+		p.rule.end(err.Error()) // a switch has seen a higher token
+		p.touch()
 		return
 	}
 	p.w.tookOver(p)

@@ -27,7 +27,7 @@ type faultKind struct {
 }
 
 // times are how long faults last.
-var times = [8]time.Duration{100e6, 5e6, 1e9, 3e9, 5500e6, 7e9, 12e9, 40e9}
+var times = [8]time.Duration{100e6, 20e9, 1e9, 3e9, 5500e6, 7e9, 12e9, 40e9}
 
 func (w *world) lasting() time.Duration { return times[w.choose.Choose(len(times))] }
 
@@ -44,6 +44,14 @@ var faultKinds = []faultKind{
 		p.crash()
 		w.ends(w.lasting(), p.start)
 	}},
+	{"controller-isolated", func(w *world) {
+		p, d := w.anyProcess().node, w.lasting()
+		for _, n := range w.nodes {
+			if n != p {
+				w.block(p, n, d)
+			}
+		}
+	}},
 	{"controller-pause", func(w *world) { w.stop(w.anyProcess().node) }},
 	{"etcd-loses-writes", func(w *world) { w.store.lose(1 + w.choose.Choose(savedStates)) }},
 	{"etcd-member-down", func(w *world) {
@@ -56,10 +64,12 @@ var faultKinds = []faultKind{
 		w.store.slow = w.lasting()
 		w.ends(w.lasting(), func() { w.store.slow = 0 })
 	}},
-	{"partition-etcd", func(w *world) { w.block(w.anyProcess().node, w.store.node) }},
-	{"partition-rank", func(w *world) { w.block(w.anyProcess().node, w.ports[w.choose.Choose(len(w.ports))].node) }},
+	{"partition-etcd", func(w *world) { w.block(w.anyProcess().node, w.store.node, w.lasting()) }},
+	{"partition-rank", func(w *world) {
+		w.block(w.anyProcess().node, w.ports[w.choose.Choose(len(w.ports))].node, w.lasting())
+	}},
 	{"partition-switch", func(w *world) {
-		w.block(w.anyProcess().node, w.switchNode(w.choose.Choose(len(w.planes))))
+		w.block(w.anyProcess().node, w.switchNode(w.choose.Choose(len(w.planes))), w.lasting())
 	}},
 	{"rank-killed", func(w *world) {
 		if j := w.jobs[w.choose.Choose(len(w.jobs))]; len(j.groups) > 0 {
@@ -117,7 +127,13 @@ func (w *world) repair(plane int) {
 	w.fault.lasts[plane], w.fault.last = false, w.clock
 }
 
-func (w *world) anyProcess() *process { return w.processes[w.choose.Choose(len(w.processes))] }
+// anyProcess returns a controller, mostly the leader.
+func (w *world) anyProcess() *process {
+	if p := w.leader(); p != nil && w.choose.Choose(4) < 3 {
+		return p
+	}
+	return w.processes[w.choose.Choose(len(w.processes))]
+}
 
 // anyNode returns a process of a controller or of a rank.
 func (w *world) anyNode() *node {
@@ -146,8 +162,8 @@ func (w *world) stop(n *node) {
 }
 
 // block makes the network lose the messages between two nodes, in one direction or in both.
-func (w *world) block(a, b *node) {
-	d, way := w.lasting(), w.choose.Choose(3)
+func (w *world) block(a, b *node, d time.Duration) {
+	way := w.choose.Choose(3)
 	s := span{w.clock, w.clock + int64(d)}
 	if way != 1 {
 		a.blocked[b.index] = s
@@ -161,7 +177,7 @@ func (w *world) block(a, b *node) {
 func newFaults(w *world) *faults {
 	f := &faults{w: w, lasts: make([]bool, w.cfg.Planes), left: 1000}
 	for _, k := range faultKinds {
-		if w.cfg.Unfenced == 1 && k.name == "partition-switch" {
+		if w.cfg.Unfenced == 1 && (k.name == "partition-switch" || k.name == "controller-isolated") {
 			continue // nothing stops a change that the network has held for longer than a lease
 		}
 		if len(w.cfg.Faults) == 0 || slices.Contains(w.cfg.Faults, k.name) {
@@ -273,7 +289,7 @@ func (w *world) operate() {
 		return
 	}
 	shot, err := p.core.Snapshot()
-	if err != nil {
+	if err != nil || !shot.Leader {
 		return
 	}
 	for j, t := range w.planes {

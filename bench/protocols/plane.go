@@ -173,7 +173,7 @@ type link struct {
 }
 
 var (
-	_ driver.Switch   = (*link)(nil)
+	_ driver.Fencer   = (*link)(nil)
 	_ driver.Protocol = (*link)(nil)
 )
 
@@ -275,6 +275,22 @@ func (l *link) Send(ctx context.Context, token uint64, remove, add []circuit.Pai
 		}
 	}
 	return refused, nil
+}
+
+// Fence implements [driver.Fencer].
+func (l *link) Fence(ctx context.Context, token uint64) error {
+	if !l.s.fences {
+		return driver.ErrRefused
+	}
+	fenced := false
+	err := l.exchange(ctx, fmt.Sprint("token ", token), func() {
+		fenced = token < l.s.token
+		l.s.token = max(l.s.token, token)
+	})
+	if err == nil && fenced {
+		err = fmt.Errorf("%s: %w: token %d", l.s.name, driver.ErrFenced, token)
+	}
+	return err
 }
 
 // States implements [driver.Protocol].

@@ -142,7 +142,7 @@ func TestOperatorMovesPackets(t *testing.T) {
 	f, err := fabric.Load(path)
 	require.NoError(t, err)
 	d, err := switchDevice(f, fabric.SwitchesConfig{Verify: "token", DriftInterval: 50 * time.Millisecond}, tokenProber(f),
-		nil)
+		1, nil)
 	require.NoError(t, err)
 	defer func() {
 		assert.NoError(t, d.Close())

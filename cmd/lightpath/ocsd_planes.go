@@ -248,7 +248,7 @@ func (p *realPlane) build(r lead.Rule) (_ *controller.Core, err error) {
 		return nil, err
 	}
 	o, f := p.s.o, p.s.f
-	if p.device, err = switchDevice(f, o.Switches, tokenProber(f), p.s.log); err != nil {
+	if p.device, err = switchDevice(f, o.Switches, tokenProber(f), r.Token, p.s.log); err != nil {
 		return nil, err
 	}
 	p.shown.Store(p.device)

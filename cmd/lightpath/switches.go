@@ -20,10 +20,10 @@ func openSwitch(ctx context.Context, sw *fabric.OCS, ports driver.Ports, t drive
 }
 
 // switchDevice is the controller's device of a fabric whose planes are on real switches. prober verifies
-// to driver.Token, nil where nothing can.
-func switchDevice(f *fabric.Fabric, c fabric.SwitchesConfig, prober switches.Prober,
+// to driver.Token, nil where nothing can. token is the controller's fencing token.
+func switchDevice(f *fabric.Fabric, c fabric.SwitchesConfig, prober switches.Prober, token uint64,
 	log *slog.Logger) (*switches.Device, error) {
-	config := switches.Config{Prober: prober, Logger: log, DriftInterval: c.DriftInterval,
+	config := switches.Config{Prober: prober, Token: token, Logger: log, DriftInterval: c.DriftInterval,
 		MoveTimeout: max(switches.DefaultMoveTimeout, 3*c.Settle)}
 	if c.Verify != "" {
 		if err := config.Verify.UnmarshalText([]byte(c.Verify)); err != nil {

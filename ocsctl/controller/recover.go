@@ -102,6 +102,10 @@ func (m *machine) takeOver(pl *plane, now int64) {
 	if err == nil && m.reporter != nil {
 		_, err = m.reporter.Report(pl.index)
 	}
+	if errors.Is(err, ErrNotLeader) {
+		m.retire(err, now)
+		return
+	}
 	if err != nil {
 		pl.passUnread()
 		m.failf(pl, now, "%w: %w", err, ocsctl.ErrUnknownMap)

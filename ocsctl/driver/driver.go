@@ -162,6 +162,15 @@ type Switch interface {
 	Close() error
 }
 
+// Fencer is a Switch whose protocol refuses writers with a lower token than it has seen.
+type Fencer interface {
+	Switch
+	// Fence shows a token to the switch, without a change. Afterwards the switch refuses changes with lower ones, also
+	// those on their way. The error wraps ErrFenced if the switch has seen a higher token, and ErrRefused if it takes no
+	// request without a change.
+	Fence(ctx context.Context, token uint64) error
+}
+
 // Watcher is a Switch that notifies of changes of its circuits or ports.
 type Watcher interface {
 	Switch

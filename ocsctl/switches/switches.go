@@ -44,6 +44,9 @@ type Config struct {
 	// Open connects to the switch of this name. ports holds the ports of all its planes, in the order of Planes. ctx
 	// bounds the time to connect. The device calls it again after a failure.
 	Open func(ctx context.Context, name string, ports driver.Ports) (driver.Switch, error)
+	// Token is the controller's fencing token. Each switch that can fence sees it before it is read, so that no late
+	// change of an earlier controller follows. 0: only moves carry tokens.
+	Token uint64
 	// Verify is the level to verify moves to, if the switch can; Unverified: Light.
 	Verify driver.Level
 	// Prober verifies circuits to driver.Token; nil: the highest level is Light.

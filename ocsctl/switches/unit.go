@@ -135,6 +135,11 @@ func (u *unit) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if f, ok := sw.(driver.Fencer); ok && u.d.cfg.Token != 0 {
+		if err := f.Fence(ctx, u.d.cfg.Token); err != nil && !errors.Is(err, driver.ErrRefused) {
+			return errors.Join(err, sw.Close())
+		}
+	}
 	u.sw, u.s = sw, driver.NewSession(sw, len(u.ports.In), u.d.cfg.rule())
 	if w, ok := sw.(driver.Watcher); ok {
 		u.subscribe(w)
@@ -253,8 +258,11 @@ func (u *unit) verifyFound(ctx context.Context) ([]driver.Health, error) {
 
 // unusable returns the error for planes while there is no session with the switch.
 func (u *unit) unusable(err error) error {
-	if errors.Is(err, driver.ErrPorts) {
+	switch {
+	case errors.Is(err, driver.ErrPorts):
 		return fmt.Errorf("switch %s cannot be used: %w", u.name, err)
+	case errors.Is(err, driver.ErrFenced):
+		return fmt.Errorf("switch %s: %w: %w", u.name, controller.ErrNotLeader, err)
 	}
 	return fmt.Errorf("switch %s %w: %w", u.name, driver.ErrNoAnswer, err)
 }
@@ -283,6 +291,8 @@ func trouble(err error) string {
 		return "switch reports an invalid map"
 	case errors.Is(err, driver.ErrPorts):
 		return "switch does not have the ports of the fabric file"
+	case errors.Is(err, driver.ErrFenced):
+		return "switch obeys another controller"
 	}
 	return "switch does not answer"
 }

@@ -40,6 +40,8 @@ var mutants = []mutant{
 		"Leading: m.cfg.Leading}", "Leading: nil}", false},
 	{"all controllers have one token", moveFile,
 		"Token: m.cfg.Token, Idle", "Token: 1 << 62, Idle", false},
+	{"shows no token at a takeover", unitFile,
+		"ok && u.d.cfg.Token != 0", "ok && false", false},
 	{"stays leader after a fence", unitFile,
 		"if errors.Is(err, driver.ErrFenced) {\n\t\terr =", "if false {\n\t\terr =", true},
 

@@ -45,7 +45,7 @@ func (p *protocol) Map(ctx context.Context) (circuit.Permutation, error) {
 // configures it.
 func (p *protocol) Send(ctx context.Context, token uint64, remove, add []circuit.Pair) ([]error, error) {
 	all := p.last.Circuits()
-	first, req := p.request(token), p.request(token)
+	first, req := request(token), request(token)
 	for _, pair := range remove {
 		if err := p.remove(pair, all, first, req); err != nil {
 			return nil, err
@@ -78,7 +78,13 @@ func (p *protocol) Send(ctx context.Context, token uint64, remove, add []circuit
 	return p.refusals(ctx, token, len(remove), add), nil
 }
 
-func (p *protocol) request(token uint64) *gpb.SetRequest {
+// Fence implements driver.Fencer.
+func (s *swtch) Fence(ctx context.Context, token uint64) error {
+	return s.set(ctx, request(token), token)
+}
+
+// request returns an empty request of a master with this token; 0: without arbitration.
+func request(token uint64) *gpb.SetRequest {
 	r := &gpb.SetRequest{}
 	if token != 0 {
 		r.Extension = []*gnmi_ext.Extension{{Ext: &gnmi_ext.Extension_MasterArbitration{
@@ -205,7 +211,7 @@ func (p *protocol) refusals(ctx context.Context, token uint64, removed int, add 
 		}
 	}
 	refused := make([]error, removed+len(add))
-	req := p.request(token)
+	req := request(token)
 	for i, pair := range add {
 		if c, bad := reasons[[2]string{p.s.ports.In[pair.From], p.s.ports.Out[pair.To]}]; bad {
 			refused[removed+i] = fmt.Errorf("%w: %s: %s", driver.ErrRefused, dialect.Brief(c.Word), dialect.Brief(c.Reason))

@@ -50,6 +50,26 @@ func TestFenced(t *testing.T) {
 	}
 }
 
+// TestFence: a token without a change fences earlier controllers.
+func TestFence(t *testing.T) {
+	t.Parallel()
+	for _, name := range dialect.Names() {
+		d := newDevice(t)
+		sw := open(t, d, driver.Target{Endpoint: serve(t, d, devicegnmi.Options{Dialect: name})})
+		fencer := sw.(driver.Fencer)
+		if err := fencer.Fence(t.Context(), 7); err != nil || d.Revision() != 0 {
+			t.Errorf("%s: token 7: %v, table changed %d times", name, err, d.Revision())
+		}
+		if err := fencer.Fence(t.Context(), 6); !errors.Is(err, driver.ErrFenced) {
+			t.Errorf("%s: token 6: %v", name, err)
+		}
+		change := driver.Change{Before: circuit.AllDark(4), After: circuit.Shift(4, 1), Token: 6, Want: driver.Status}
+		if _, err := sw.Apply(t.Context(), change); !errors.Is(err, driver.ErrFenced) {
+			t.Errorf("%s: a change with token 6: %v", name, err)
+		}
+	}
+}
+
 // TestForeignName: an entry that another writer has named as we would is not written over.
 func TestForeignName(t *testing.T) {
 	d := newDevice(t)
