@@ -73,7 +73,7 @@ func Run(ctx context.Context, o *Options) (*Document, error) {
 	return &Document{Ranks: o.Ranks, Transport: o.Transport, Results: results}, nil
 }
 
-// runs returns the runs of all specs as ranks read them, and the point that each is.
+// runs returns the runs of all specs as ranks read them, and the point of each.
 func (o *Options) runs() (lines []string, points []point) {
 	for i := range o.Specs {
 		l, p := runLines(&o.Specs[i], o.Ranks)

@@ -87,7 +87,8 @@ func (s *Spec) RunLine(bytes, count int64, inPlace bool) string {
 	case s.Each:
 		mode = "each"
 	}
-	line := fmt.Sprintf("run collective=%s type=%s op=%s root=%d bytes=%d count=%d warmup=%d iters=%d check=%d inplace=%d mode=%s",
+	line := fmt.Sprintf("run collective=%s type=%s op=%s root=%d bytes=%d count=%d warmup=%d iters=%d check=%d "+
+		"inplace=%d mode=%s",
 		s.Collective, s.Type, s.Op, s.Root, bytes, count, s.Warmup, s.Iters, b2i(s.Check), b2i(inPlace), mode)
 	if s.Pause > 0 {
 		line += fmt.Sprintf(" pause=%d", s.Pause.Milliseconds())

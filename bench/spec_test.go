@@ -143,7 +143,8 @@ func TestRunLines(t *testing.T) {
 	}
 	s.Sync, s.Check, s.InPlace, s.MaxBytes = true, false, false, 8
 	lines, _ = runLines(&s, 4)
-	const sync = "run collective=reduce type=half op=max root=2 bytes=8 count=4 warmup=3 iters=7 check=0 inplace=0 mode=sync"
+	const sync = "run collective=reduce type=half op=max root=2 bytes=8 count=4 warmup=3 iters=7 check=0 inplace=0 " +
+		"mode=sync"
 	if !slices.Equal(lines, []string{sync}) {
 		t.Errorf("sync: %v, want %v", lines, sync)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/assert"
 	"lightpath/shim"
 )
 
@@ -244,9 +245,7 @@ func (r *target) serves(program string) {
 	if st, err := os.Stat(filepath.Join(dir, "ocsd.sock")); err != nil || st.Mode().Perm() != 0o660 {
 		r.Errorf("socket: %v, %v", st, err)
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		r.Error(err)
-	}
+	assert.NoError(r, cmd.Process.Signal(syscall.SIGTERM))
 	hears("STOPPING=1")
 	if err := cmd.Wait(); err != nil {
 		r.Errorf("the controller ends with %v: %s", err, said.String())
@@ -327,9 +326,7 @@ func TestContents(t *testing.T) {
 			}
 			return binary(file, text)
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 }
 

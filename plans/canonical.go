@@ -10,10 +10,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// canonical writes the RFC 8785 (JCS) form of plans and problems: keys sorted, no white space, numbers
-// and strings in the one form that ECMAScript gives them. It writes as it goes, so that the form of a
-// long plan, which may take gigabytes, is never in memory. The text of a map is kept while its slice
-// may come again.
+// canonical writes the RFC 8785 (JCS) form of plans and problems: sorted keys, no white space, numbers and strings as
+// ECMAScript writes them. It writes piece by piece, because the text of a long plan may take gigabytes. It keeps the
+// text of a map for other uses of the same slice.
 type canonical struct {
 	ctx   context.Context // when it ends, the output is incomplete
 	out   io.Writer
@@ -65,8 +64,8 @@ func (c *canonical) integers(v []int) {
 	c.list(len(v), func(i int) { c.buf = strconv.AppendInt(c.buf, int64(v[i]), 10) })
 }
 
-// permutation writes a map. A shift is the list 0, 1, ... from some place on, and round; another slice that
-// has been written before is copied.
+// permutation writes a map. A shift is a rotation of the list 0, 1, ..., copied from base. The text of any other slice
+// is copied if the slice has been written before.
 func (c *canonical) permutation(p circuit.Permutation) {
 	if c.ctx.Err() != nil {
 		return

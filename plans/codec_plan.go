@@ -8,8 +8,8 @@ import (
 	"lightpath/internal/decode"
 )
 
-// ErrPlan is wrapped by every error about text that is not a plan file. Whether a plan is
-// feasible is another question, which plans/check answers.
+// ErrPlan is wrapped by every error about text that is not a plan file. Package plans/check reports whether a plan is
+// feasible.
 var ErrPlan = errors.New("plans: bad plan file")
 
 // DecodePlan reads a plan file. It skips unknown fields, since later versions may add some. Known fields must have the
@@ -87,13 +87,13 @@ const (
 // entryFields names the fields, by bit.
 var entryFields = []string{"kind", "step", "bytes", "flows", "joint", "routes", "to", "start_us", "end_us"}
 
-// repetition is what an element of a plane's list says beside being an entry.
+// repetition holds the fields of an element of a plane's list that repeats entries.
 type repetition struct {
 	Repeat
 	entries []named
 }
 
-// named is an entry and the name of its map, where it has one.
+// named is an entry and the name of its map, if it has one.
 type named struct {
 	Entry
 	to mapName
@@ -137,7 +137,7 @@ func decodeEntries(r *reader, p *Plan, j int, expanded *int) error {
 	return nil
 }
 
-// decodeEntry reads an entry or, where outer is set, possibly a repetition of entries.
+// decodeEntry reads an entry or, if outer is true, possibly a repetition of entries.
 func decodeEntry(r *reader, outer bool) (e named, rep *repetition, err error) {
 	var have entryField
 	repeats := func() *repetition {

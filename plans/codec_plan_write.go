@@ -11,7 +11,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// writable reports why p cannot be written so that it reads back.
+// writable returns why p cannot be written so that DecodePlan reads it back.
 func (p *Plan) writable() error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %w", ErrPlan, fmt.Errorf(format, args...))
@@ -75,8 +75,8 @@ func finite(values ...float64) bool {
 	return true
 }
 
-// EncodePlan writes p as a plan file, one entry a line. It fails where p holds what
-// [DecodePlan] would refuse: a number that is not finite, an unknown kind of entry.
+// EncodePlan writes p as a plan file, one entry a line. It fails if [DecodePlan] would refuse p: a number that is not
+// finite, an unknown kind of entry.
 func EncodePlan(p *Plan) ([]byte, error) {
 	if err := p.writable(); err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func encodePlan(p *Plan, w *writer) []byte {
 	return append(b, "}\n"...)
 }
 
-// appendPlane writes the entries of a plane, and in the compact form the repeating ones once.
+// appendPlane writes the entries of a plane; in the compact form, repeating entries once.
 func (w *writer) appendPlane(b []byte, p *Plan, j int) []byte {
 	entries := p.Planes[j]
 	var repeats []Repeat

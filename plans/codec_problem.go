@@ -110,7 +110,7 @@ func (r *reader) step() (s Step, err error) {
 	return s, nil
 }
 
-// reader reads what the formats of this package are made of.
+// reader reads the parts that the formats of this package share.
 type reader struct {
 	*decode.Reader
 	ranks int // 0 until they are known
@@ -133,7 +133,7 @@ func (r *reader) permutation() (circuit.Permutation, error) {
 	return p, err
 }
 
-// permutationsOrNull is permutations, which may be null.
+// permutationsOrNull reads a list of maps or null.
 func (r *reader) permutationsOrNull() ([]circuit.Permutation, error) {
 	if r.Null() {
 		return nil, nil
@@ -149,7 +149,7 @@ func (r *reader) permutations() ([]circuit.Permutation, error) {
 func (r *reader) pair() ([2]int, error) { return decode.Pair(r.Reader, r.Between(0, MaxRanks-1)) }
 
 // EncodeProblem writes p as a problem file with every field, one step or matrix row a
-// line. It fails where p is not valid, so that nothing it writes is refused later.
+// line. It fails if p is not valid, so DecodeProblem reads everything that it writes.
 func EncodeProblem(p *Problem) ([]byte, error) { return encodeProblem(p, &writer{}) }
 
 // EncodeCompactProblem is EncodeProblem in the compact form.
@@ -189,7 +189,7 @@ func encodeProblem(p *Problem, w *writer) ([]byte, error) {
 	return append(b, "}\n"...), nil
 }
 
-// writer writes maps: as lists, or by their names where there are names.
+// writer writes maps: by their names if names is not nil, else as lists.
 type writer struct{ names *names }
 
 func (w *writer) appendMap(b []byte, p circuit.Permutation) []byte {
@@ -224,7 +224,7 @@ func appendLines(b []byte, lead string, n int, elem func(b []byte, i int) []byte
 	return append(b, ']')
 }
 
-// decimals are the texts of the ranks: files consist of little else.
+// decimals returns the texts of the ranks, which make up most of a file.
 var decimals = sync.OnceValue(func() []string {
 	all := make([]string, MaxRanks)
 	for i := range all {

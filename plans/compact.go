@@ -2,11 +2,11 @@ package plans
 
 import "lightpath/plans/circuit"
 
-// A file has one of two forms. The expanded form states every map and every entry. The compact form is shorter: it
-// states a shift or an exclusive or by a number, any other map by its place in a list, and repeating entries by one of
-// their repetitions. Decoding gives the same values. So both forms have one digest, that of the expanded form.
+// A file has one of two forms. The expanded form states every map and every entry. The compact form states a shift or
+// an exclusive or by a number, any other map by its place in a list, and repeating entries by their first repetition.
+// Decoding gives the same values. So both forms have one digest, that of the expanded form.
 
-// mapKey tells slices apart without looking at their elements.
+// mapKey identifies a slice without its elements.
 type mapKey struct {
 	first *int
 	n     int
@@ -38,7 +38,7 @@ type mapName struct {
 	number int
 }
 
-// nameOf returns the name of p, with listForm where p is neither a shift nor an exclusive or.
+// nameOf returns the name of p. Its form is listForm if p is neither a shift nor an exclusive or.
 func nameOf(p circuit.Permutation) mapName {
 	if len(p) == 0 || p[0] < 0 {
 		return mapName{}
@@ -87,7 +87,8 @@ func (n *names) of(p circuit.Permutation) mapName {
 	return name
 }
 
-// collect notes a map of a plan. One of a general form that comes a second time gets a place.
+// collect records a map of a plan. A map that is neither a shift nor an exclusive or gets a place when it occurs a
+// second time.
 func (n *names) collect(p circuit.Permutation) {
 	if name := n.of(p); name.form != listForm {
 		return
@@ -104,7 +105,7 @@ func (n *names) collect(p circuit.Permutation) {
 	n.known[keyOf(p)] = mapName{placeForm, n.place[id]}
 }
 
-// settle names the slices whose equals came later.
+// settle names a slice that an equal one followed.
 func (n *names) settle(p circuit.Permutation) {
 	if name := n.of(p); name.form == listForm {
 		if id, ok := n.index.Find(p); ok && n.place[id] >= 0 {
@@ -217,7 +218,7 @@ func (rep *Repeat) shifted(e *Entry, i int) Entry {
 	return out
 }
 
-// moved returns the name of a map in repetition i, where it moves by the given number.
+// moved returns the name of a map in repetition i, if its number grows by the given amount per repetition.
 func (name mapName) moved(i, by, ranks int) mapName {
 	if name.form == listForm {
 		return name

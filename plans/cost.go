@@ -18,8 +18,8 @@ const (
 // ErrUnreachable is the error of a flow without a route on a plane's circuits.
 var ErrUnreachable = errors.New("no route on these circuits")
 
-// Tolerance returns the slack, in us, of a comparison of the times a and b. It is finite
-// for infinite times, so that nothing finite is as long as a cost that overflows.
+// Tolerance returns the slack, in us, of a comparison of the times a and b. It is finite for infinite times, so that no
+// finite time equals a cost that overflows.
 func Tolerance(a, b float64) float64 {
 	return ToleranceUS + ToleranceRel*math.Min(math.MaxFloat64, math.Max(math.Abs(a), math.Abs(b)))
 }
@@ -30,20 +30,19 @@ func SameUS(a, b float64) bool { return math.Abs(a-b) <= Tolerance(a, b) }
 // AtLeastUS reports whether time a is not below b, within tolerance.
 func AtLeastUS(a, b float64) bool { return a-b >= -Tolerance(a, b) }
 
-// CarriesAll reports whether sent bytes cover the asked ones: the shortfall, as time on
-// one circuit, is within tolerance. It never forgives more than a millionth of a flow, so
-// that a small flow on a fast plane cannot be left out altogether.
+// CarriesAll reports whether sent bytes cover the asked bytes: the missing bytes, as time on one circuit, are within
+// tolerance. They are also at most a millionth of the flow: else a plan could omit a small flow on a fast plane.
 func CarriesAll(p *Problem, sent, asked float64) bool {
 	slack := math.Min(ToleranceUS*p.BandwidthGbps/8e-3, 1e-6*asked)
 	return sent >= asked-slack-ToleranceRel*asked
 }
 
-// WireUS is the time in us that bytes take on one circuit.
+// WireUS returns the time in us that bytes take on one circuit.
 func WireUS(p *Problem, bytes float64) float64 { return 8e-3 * bytes / p.BandwidthGbps }
 
-// TransmitUS is the duration in us of a transmit entry that carries bytes of each of its
-// flows: alpha + hop*H + 8e-3*bytes*L/bandwidth, where hops (H) and load (L) come from
-// [Loader.Load]. An entry without flows or without bytes costs nothing.
+// TransmitUS returns the duration in us of a transmit entry that carries bytes of each of its flows: alpha + hop*H +
+// 8e-3*bytes*L/bandwidth, where hops (H) and load (L) come from [Loader.Load]. An entry without flows or without bytes
+// costs nothing.
 func TransmitUS(p *Problem, hops, load int, bytes float64) float64 {
 	if load == 0 || bytes == 0 {
 		return 0
@@ -51,15 +50,15 @@ func TransmitUS(p *Problem, hops, load int, bytes float64) float64 {
 	return p.AlphaUS + p.HopUS*float64(hops) + 8e-3*bytes*float64(load)/p.BandwidthGbps
 }
 
-// JointUS is the duration in us of a joint transmit: hops is its longest path and bytes
-// the most that cross one circuit of any plane.
+// JointUS returns the duration in us of a joint transmit. hops is its longest path, and bytes are the most bytes that
+// cross one circuit of any plane.
 func JointUS(p *Problem, hops int, bytes float64) float64 {
 	return TransmitUS(p, hops, 1, bytes)
 }
 
-// ReconfigUS is the duration in us of a reconfiguration of one plane. Each transmit port that gets a
-// new target adds p.ReconfigPerPort; a port that only goes dark adds nothing
-// ([circuit.Permutation.Changes]). A reconfiguration that changes nothing takes p.ReconfigUS.
+// ReconfigUS returns the duration in us of a reconfiguration of one plane. Each transmit port that gets a new target
+// adds p.ReconfigPerPort; a port that only goes dark adds nothing ([circuit.Permutation.Changes]). A reconfiguration
+// that changes nothing takes p.ReconfigUS.
 func ReconfigUS(p *Problem, from, to circuit.Permutation) float64 {
 	if p.ReconfigPerPort == 0 {
 		return p.ReconfigUS
@@ -67,14 +66,13 @@ func ReconfigUS(p *Problem, from, to circuit.Permutation) float64 {
 	return ReconfigPortsUS(p, from.Changes(to))
 }
 
-// ReconfigPortsUS is ReconfigUS where the given number of transmit ports get a new target. One port
-// is the least that serves a rank, p.Ranks are the most.
+// ReconfigPortsUS returns [ReconfigUS] for a given number of transmit ports that get a new target, from 1 to p.Ranks.
 func ReconfigPortsUS(p *Problem, ports int) float64 {
 	return p.ReconfigUS + p.ReconfigPerPort*float64(ports)
 }
 
-// Load counts the hops of the longest flow and the most flows that cross one circuit on
-// perm. Callers that ask often keep a [Loader].
+// Load counts the hops of the longest flow on perm, and the most flows that cross one circuit. For many calls, use a
+// [Loader].
 func Load(perm circuit.Permutation, flows [][2]int) (hops, load int, err error) {
 	var l Loader
 	l.Bind(perm)
@@ -82,9 +80,9 @@ func Load(perm circuit.Permutation, flows [][2]int) (hops, load int, err error) 
 }
 
 // Loader measures flows on permutations in O(ranks + flows) and without allocating, once
-// its buffers have grown. A circuit map is a set of disjoint cycles and chains, so with
-// the ranks numbered along them the hops of a flow are a difference of two numbers and
-// its load an interval. The zero value is ready; it is for one goroutine at a time.
+// its buffers have grown. A circuit map is a set of disjoint cycles and chains. If ranks are numbered along them, the
+// hops of a flow are a difference of two numbers, and its circuits an interval. The zero value is ready. Not safe for
+// concurrent use.
 type Loader struct {
 	n     int
 	order []int // ranks, component by component, along the circuits
@@ -100,7 +98,7 @@ func (l *Loader) Bind(perm circuit.Permutation) {
 	n := len(perm)
 	l.grow(n)
 	pos := l.pos
-	// diff serves as the mark of ranks that something sends to: chains begin elsewhere.
+	// diff marks the ranks that receive: chains begin at the others.
 	for r := range n {
 		pos[r], l.diff[r] = -1, 0
 	}
@@ -132,8 +130,8 @@ func (l *Loader) grow(n int) {
 	l.order, l.pos, l.base, l.size, l.diff = l.order[:n], l.pos[:n], l.base[:n], l.size[:n], l.diff[:n+1]
 }
 
-// walk numbers the component that begins at r from index at on and returns the next free
-// index; sign is 1 for a cycle and -1 for a chain.
+// walk numbers the component that begins at r, starting with index at. It returns the next free index. sign is 1 for a
+// cycle and -1 for a chain.
 func (l *Loader) walk(perm circuit.Permutation, r, at, sign int) int {
 	begin := at
 	for ; r != circuit.Dark && l.pos[r] < 0; r = perm[r] {
@@ -146,8 +144,7 @@ func (l *Loader) walk(perm circuit.Permutation, r, at, sign int) int {
 	return at
 }
 
-// Hops counts the circuits from src to dst on the bound permutation; false where there is
-// no route. Constant time.
+// Hops counts the circuits from src to dst on the bound permutation; false if there is no route. Constant time.
 func (l *Loader) Hops(src, dst int) (int, bool) {
 	if l.base[src] != l.base[dst] {
 		return 0, false
@@ -172,8 +169,8 @@ func (l *Loader) Load(flows [][2]int) (hops, load int, err error) {
 	return hops, load, nil
 }
 
-// Measure is Load for callers that expect failure: bad is the index of the first flow
-// without a route, or -1. It never allocates. Ranks of flows must be in range.
+// Measure is Load without an error: bad is the index of the first flow without a route, or -1. It never allocates.
+// Ranks of flows must be in range.
 func (l *Loader) Measure(flows [][2]int) (hops, load, bad int) {
 	diff := l.diff[:l.n+1]
 	clear(diff)

@@ -21,7 +21,7 @@ var ErrDigest = errors.New("plans: bad digest")
 // the plan file without "digest" and without fields of later versions, as [EncodePlan] writes a plan whose Digest is
 // empty. JCS sorts keys, drops white space and fixes the text of numbers. So the digest depends on values alone, and is
 // the same for the compact form of a file. A plan that a later version extended has another digest here, so it is
-// refused and not misread.
+// refused.
 func Digest(problem *Problem, plan *Plan) (string, error) {
 	return digest(context.Background(), problem, plan)
 }
@@ -52,15 +52,14 @@ func Seal(problem *Problem, plan *Plan) error {
 	return SealContext(context.Background(), problem, plan)
 }
 
-// SealContext is Seal for as long as there is time: the expanded form of a long plan has gigabytes. When ctx
-// ends it returns the context's error and leaves the plan without a digest.
+// SealContext is Seal with a context, because the expanded form of a long plan has gigabytes. When ctx ends, it returns
+// the context's error and leaves the plan without a digest.
 func SealContext(ctx context.Context, problem *Problem, plan *Plan) (err error) {
 	plan.Digest, err = digest(ctx, problem, plan)
 	return err
 }
 
-// VerifyDigest returns an error that wraps [ErrDigest] where plan carries no digest or not
-// the one that [Digest] computes.
+// VerifyDigest returns an error that wraps [ErrDigest] if plan has no digest, or not the one that [Digest] computes.
 func VerifyDigest(problem *Problem, plan *Plan) error {
 	if plan.Digest == "" {
 		return fmt.Errorf("%w: missing", ErrDigest)

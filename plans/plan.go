@@ -12,7 +12,7 @@ const (
 	Hold        Kind = "hold"
 )
 
-// Plan answers a Problem: per plane, the transmits and reconfigurations with their times.
+// Plan is the timeline of each plane for a Problem: transmits and reconfigurations with their times.
 type Plan struct {
 	Version      int
 	Planner      string
@@ -22,8 +22,8 @@ type Plan struct {
 	Initial      []circuit.Permutation
 	Planes       [][]Entry // per plane, in time order
 	Digest       string    // "" where the file carries none
-	// Repeats says, per plane, which of its entries repeat: a compact file states them once. It may be
-	// nil, and is of no meaning where the entries are not what it says.
+	// Repeats lists, per plane, the entries that repeat, which a compact file states once. It may be nil. A Repeat that
+	// does not match the entries is ignored.
 	Repeats [][]Repeat
 }
 

@@ -11,7 +11,7 @@ const (
 	MaxPlanes = 64
 )
 
-// CircuitKind says which permutations a plane can hold.
+// CircuitKind is the kind of permutations that a plane can hold.
 type CircuitKind string
 
 // The kinds of planes. Interleaved planes (LumosCore) come in pairs 2j, 2j+1 that hold a
@@ -22,8 +22,8 @@ const (
 	Interleaved CircuitKind = "interleaved"
 )
 
-// Problem is what a planner is asked: a fabric and either the steps of a collective or a
-// demand matrix. A decoded problem has passed [Problem.Validate].
+// Problem is the input of a planner: a fabric, and either the steps of a collective or a demand matrix. A decoded
+// problem has passed [Problem.Validate].
 type Problem struct {
 	Version         int
 	Ranks           int
@@ -64,7 +64,7 @@ func (s *Step) FlowList() [][2]int {
 	return flows
 }
 
-// FinalKind says where a plan must leave the planes.
+// FinalKind is the kind of a plan's required final maps.
 type FinalKind int
 
 // The final states: anything, back to the initial one, or given maps.

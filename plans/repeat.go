@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// leastRepeats is how many entries a plane must have for repetitions to be looked for, and to be saved
-// by a repetition.
+// leastRepeats is the least number of entries of a plane that is searched for repetitions, and that a repetition must
+// save.
 const leastRepeats = 8
 
 // triesPerEntry is how many periods are tried per entry of a plane, at first: entries that do not repeat
@@ -71,7 +71,7 @@ func (n *names) findRepeats(entries []Entry) []Repeat {
 	return found
 }
 
-// repeatFrom returns how often the entries from at on repeat with a period, Count 0 where they do not.
+// repeatFrom returns how often the entries from at on repeat with a period; Count is 0 if they do not.
 func (n *names) repeatFrom(entries []Entry, at, period int) Repeat {
 	first, second := entries[at:at+period], entries[at+period:at+2*period]
 	rep := Repeat{From: at, Period: period}
@@ -96,8 +96,7 @@ func (n *names) repeatFrom(entries []Entry, at, period int) Repeat {
 	return rep
 }
 
-// near reports whether f is e in repetition i but for rounding. The first repetitions tell the
-// difference between two less exactly than those after them.
+// near reports whether f is e in repetition i, except for rounding.
 func (n *names) near(rep *Repeat, e, f *Entry, i int) bool {
 	if e.Joint != "" || f.Joint != "" || e.Kind != f.Kind || !slices.Equal(e.Flows, f.Flows) ||
 		(e.Flows == nil) != (f.Flows == nil) {
@@ -111,8 +110,8 @@ func (n *names) near(rep *Repeat, e, f *Entry, i int) bool {
 // sameBut reports whether two times are the same but for rounding: well within [Tolerance].
 func sameBut(a, b float64) bool { return math.Abs(a-b) <= 1e-3*Tolerance(a, b) }
 
-// settleRepeat makes the entries of a repetition what it says. It leaves out the last ones if they would move
-// too far, and reports false if nothing repeats then.
+// settleRepeat sets the entries of a repetition to its exact values. It leaves out the last ones if they would move too
+// far, and reports false if nothing repeats then.
 func (n *names) settleRepeat(rep *Repeat, entries []Entry) bool {
 	first := slices.Clone(entries[rep.From : rep.From+rep.Period])
 	last := entries[rep.From+(rep.Count-1)*rep.Period]

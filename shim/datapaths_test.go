@@ -130,7 +130,8 @@ func TestNoSharedMemory(t *testing.T) {
 		return errors.New(string(out))
 	})
 	// One that goes may take its last words with it: the first to fail has its own.
-	if why := "transport rdma (NCCL_NET=IB): this program holds no RDMA verbs"; !strings.Contains(said[0].Error()+said[1].Error(), why) {
+	why := "transport rdma (NCCL_NET=IB): this program holds no RDMA verbs"
+	if !strings.Contains(said[0].Error()+said[1].Error(), why) {
 		t.Errorf("ranks say %v and %v", said[0], said[1])
 	}
 	for r, err := range said {

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
@@ -100,9 +101,7 @@ func TestUnmatchedSelfSend(t *testing.T) {
 	in := make([]int32, 3)
 	require.NoError(t, shim.Run([]calls.Call{shimtest.MessageInt32(calls.Recv, c, 0, in),
 		shimtest.MessageInt32(calls.Send, c, 0, shimtest.Ramp(1, 3))}))
-	if err := shimtest.CompareInt32(in, shimtest.Ramp(1, 3)); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, shimtest.CompareInt32(in, shimtest.Ramp(1, 3)))
 }
 
 // TestOneThreadManyRanks: all ranks of a communicator in one group on one thread, as
@@ -157,9 +156,7 @@ func TestTwoThreadsOneComm(t *testing.T) {
 		return nil
 	})
 	for _, err := range errs {
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 }
 
@@ -214,9 +211,7 @@ func TestGroupsInOppositeOrder(t *testing.T) {
 		return nil
 	})
 	for _, err := range errs {
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 }
 
@@ -238,9 +233,7 @@ func TestLockOrder(t *testing.T) {
 		b.Turn.Unlock()
 	}
 	a.Turn.Unlock()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-done)
 }
 
 // TestMessagesFollowCollectives: in a group a communicator's sends carry what its collectives have left

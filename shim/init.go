@@ -303,7 +303,8 @@ func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) e
 }
 
 // helloOf returns this rank's entry in the table.
-func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric, rendezvous *bootstrap.Rendezvous) bootstrap.Hello {
+func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric,
+	rendezvous *bootstrap.Rendezvous) bootstrap.Hello {
 	h := bootstrap.Hello{
 		Rank: c.Rank, Ranks: c.Ranks, Host: bootstrap.HostID(), Name: c.Log.Host, PID: c.Log.PID,
 		Process: bootstrap.ProcessID(), PIDs: bootstrap.PIDNamespace(),

@@ -27,7 +27,8 @@ func simulated(c *shim.Comm, kind calls.Kind, count uint64) calls.Call {
 // planes of 4 Gb/s, so 1000 bytes a microsecond.
 func TestSimulatePacket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "fabric.yaml")
-	text := "version: 1\nranks: 4\nplanes:\n  - {name: a, bandwidth: 4Gbps}\n  - {name: b, bandwidth: 4Gbps}\ncosts: {alpha: 10us}\n"
+	text := "version: 1\nranks: 4\nplanes:\n  - {name: a, bandwidth: 4Gbps}\n  - {name: b, bandwidth: " +
+		"4Gbps}\ncosts: {alpha: 10us}\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package barrier
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -18,7 +19,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Mode says how a rank waits.
+// Mode is the way in which a rank waits.
 type Mode string
 
 // The modes.
@@ -27,7 +28,7 @@ const (
 	Sleep Mode = "sleep" // sleeps until the controller wakes it
 )
 
-// Options say what to measure. Zero values mean 8 ranks, 2000 rounds after 200 untimed ones, Spin and shared memory.
+// Options of a measurement. Zero values mean 8 ranks, 2000 rounds after 200 untimed ones, Spin and shared memory.
 type Options struct {
 	Ranks, Rounds, Warmup int
 	Mode                  Mode
@@ -105,24 +106,12 @@ func Run(o Options) (*Report, error) {
 }
 
 func (o Options) defaults() Options {
-	if o.Ranks == 0 {
-		o.Ranks = 8
-	}
-	if o.Rounds == 0 {
-		o.Rounds = 2000
-	}
-	if o.Warmup == 0 {
-		o.Warmup = 200
-	}
-	if o.Mode == "" {
-		o.Mode = Spin
-	}
-	if o.Name == "" {
-		o.Name = "shared memory"
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 10 * time.Second
-	}
+	o.Ranks = cmp.Or(o.Ranks, 8)
+	o.Rounds = cmp.Or(o.Rounds, 2000)
+	o.Warmup = cmp.Or(o.Warmup, 200)
+	o.Mode = cmp.Or(o.Mode, Spin)
+	o.Name = cmp.Or(o.Name, "shared memory")
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	return o
 }
 

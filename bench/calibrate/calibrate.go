@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,15 +131,9 @@ func (o *Options) complete() (*fabric.Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Ranks == 0 {
-		o.Ranks = f.Ranks
-	}
-	if o.Iters == 0 {
-		o.Iters = DefaultIters
-	}
-	if o.Rounds == 0 {
-		o.Rounds = DefaultRounds
-	}
+	o.Ranks = cmp.Or(o.Ranks, f.Ranks)
+	o.Iters = cmp.Or(o.Iters, DefaultIters)
+	o.Rounds = cmp.Or(o.Rounds, DefaultRounds)
 	if o.Progress == nil {
 		o.Progress = func(string, ...any) {}
 	}

@@ -41,7 +41,8 @@ func checkCapacity(list []Experiment, w io.Writer) error {
 		s := &list[i].Scale
 		most = max(most, float64(ranks*s.Planes)*s.RateGbps)
 	}
-	fmt.Fprintf(w, "this host carries %.2f Gb/s from %d ranks over unshaped planes; the experiments need at most %.2f Gb/s, %.0f %%\n",
+	fmt.Fprintf(w, "this host carries %.2f Gb/s from %d ranks over unshaped planes; the experiments need at most "+
+		"%.2f Gb/s, %.0f %%\n",
 		rate, ranks, most, 100*most/rate)
 	if most > capacityShare*rate {
 		return fmt.Errorf("%w: they need %.2f Gb/s, it carries %.2f", ErrTooSlow, most, rate)

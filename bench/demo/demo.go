@@ -51,7 +51,7 @@ func runAll(ctx context.Context, o *Options, list []Experiment) (trials []*Trial
 	return trials, nil
 }
 
-// experiments returns those for the planes that the options name.
+// experiments returns the experiments for the planes of the options.
 func (o *Options) experiments() []Experiment {
 	if o.Kernel {
 		return kernelExperiments()

@@ -61,7 +61,7 @@ const (
 
 var everyPlanner = []string{"static", "perstep", "harvest", "swot", "weave"}
 
-// experiments returns those of the demonstration.
+// experiments returns the experiments of the demonstration.
 func experiments() []Experiment {
 	scale := demoScale()
 	return []Experiment{

@@ -37,7 +37,8 @@ func controllerScenarios() []Scenario {
 		},
 		{
 			Name: "controller-stopped", GoesOn: true, Bound: lease + 10*time.Second,
-			Fault: "SIGSTOP to the controller for longer than its lease, then SIGCONT; another one stands by; switch behind SCPI",
+			Fault: "SIGSTOP to the controller for longer than its lease, then SIGCONT; another one stands by; switch " +
+				"behind SCPI",
 			setup: behindSCPI, play: func(g *rig) error { return fenced(g, inCharge) },
 		},
 		{

@@ -25,7 +25,8 @@ func (g *rig) resting() error {
 func planeScenarios() []Scenario {
 	return []Scenario{
 		{
-			Name: "drift-between-operations", Fault: "another writer moves a circuit of plane 1 between operations; later ocs set puts it back", GoesOn: true, Bound: 3 * time.Second,
+			Name: "drift-between-operations", Fault: "another writer moves a circuit of plane 1 between operations; later " +
+				"ocs set puts it back", GoesOn: true, Bound: 3 * time.Second,
 			setup: setup{phases: rest(time.Second), open: true},
 			play:  func(g *rig) error { return driftBetween(g, g.thirdParty) },
 		},
@@ -48,7 +49,8 @@ func planeScenarios() []Scenario {
 			},
 		},
 		{
-			Name: "ghost-circuit", Fault: "the switch's table has a circuit of plane 1 that was never made; the controller sees the light", GoesOn: true, Bound: 2 * time.Second,
+			Name: "ghost-circuit", Fault: "the switch's table has a circuit of plane 1 that was never made; the " +
+				"controller sees the light", GoesOn: true, Bound: 2 * time.Second,
 			setup: setup{phases: interrupted(), open: true}, play: harmlessGhost,
 		},
 		{
@@ -73,7 +75,8 @@ func planeScenarios() []Scenario {
 			setup: setup{phases: rest(time.Second), open: true}, play: disableAll,
 		},
 		{
-			Name: "switch-reboots", Fault: "the switch reboots between operations and forgets its circuits; later ocs set puts both planes back", GoesOn: true, Bound: 3 * time.Second,
+			Name: "switch-reboots", Fault: "the switch reboots between operations and forgets its circuits; later ocs set " +
+				"puts both planes back", GoesOn: true, Bound: 3 * time.Second,
 			setup: setup{phases: rest(time.Second), open: true}, play: reboot,
 		},
 		{

@@ -33,7 +33,8 @@ func switchScenarios() []Scenario {
 			},
 		},
 		{
-			Name: "scpi-stuck-mirror-silent", Fault: "a mirror of plane 1 does not follow, and the switch says that it has; verified by tokens", Bound: 6 * time.Second,
+			Name: "scpi-stuck-mirror-silent", Fault: "a mirror of plane 1 does not follow, and the switch says that it " +
+				"has; verified by tokens", Bound: 6 * time.Second,
 			setup: setup{scpi: true, verify: "token", phases: interrupted()}, play: func(g *rig) error {
 				return failedMove(g, "[{fault: stuck-mirror, in: 5, silent: true}]", "not as intended")
 			},

@@ -27,7 +27,8 @@ func Write(w io.Writer, results []Result) error {
 // WriteMarkdown prints results as a table of a document.
 func WriteMarkdown(w io.Writer, results []Result) error {
 	var b strings.Builder
-	b.WriteString("| fault | what ranks see | what an operator sees | outcome | frames lost | of these silently | wrong elements |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| fault | what ranks see | what an operator sees | outcome | frames lost | of these silently | " +
+		"wrong elements |\n|---|---|---|---|---|---|---|\n")
 	for i := range results {
 		r := &results[i]
 		outcome := r.verdict()

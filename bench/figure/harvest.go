@@ -237,7 +237,8 @@ func harvest5(ctx context.Context, o Options) (*Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Figure{Columns: 4, Title: fmt.Sprintf("HARVEST Fig. 5: speedup over a static ring and over switching at every step (BvN), %d ranks, 800 Gb/s, alpha = delta = 500 ns", n)}
+	f := &Figure{Columns: 4, Title: fmt.Sprintf("HARVEST Fig. 5: speedup over a static ring and over switching at "+
+		"every step (BvN), %d ranks, 800 Gb/s, alpha = delta = 500 ns", n)}
 	f.addRatios(ts, grids, delays, ms)
 	panels := []struct {
 		trial int
@@ -258,7 +259,9 @@ func harvest5(ctx context.Context, o Options) (*Figure, error) {
 			Ours: c.area.reduce(c.how, grids[c.trial].against(c.base), delays, ms)})
 	}
 	f.Notes = append(f.Notes, "Red: the paper's numbers for the outlined cells.",
-		fmt.Sprintf("Completion times are from the cost model; the first circuits are free. AllReduce algorithms are shown by their ReduceScatter phase. The paper does not state the ranks: only 64 fits its 2x and 3.0x. Here there are %d.", n))
+		fmt.Sprintf("Completion times are from the cost model; the first circuits are free. AllReduce algorithms are "+
+			"shown by their ReduceScatter phase. The paper does not state the ranks: only 64 fits its 2x and 3.0x. Here "+
+			"there are %d.", n))
 	return f, nil
 }
 
@@ -279,7 +282,8 @@ func (f *Figure) addRatios(ts []trial, grids []ratios, delays, ms []float64) {
 		}
 	}
 	if late > 0 {
-		f.Notes = append(f.Notes, fmt.Sprintf("At %d of %d points the search ended before it tried the static graph. This is one of its candidates, so it counts as the result there.", late, len(f.Table.Rows)))
+		f.Notes = append(f.Notes, fmt.Sprintf("At %d of %d points the search ended before it tried the static graph. "+
+			"This is one of its candidates, so it counts as the result there.", late, len(f.Table.Rows)))
 	}
 }
 

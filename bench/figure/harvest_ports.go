@@ -34,7 +34,8 @@ func speedups(ctx context.Context, o Options, title string, ts []trial, effort t
 			f.Panels = append(f.Panels, speedupMap(fmt.Sprintf("(%c) %s", 'a'+3*t+b, ts[t].name), &grids[t], base, delays, ms))
 		}
 	}
-	f.Notes = append(f.Notes, "800 Gb/s per rank, divided over its ports; alpha = delta = 500 ns. The paper prints no numbers for this figure.")
+	f.Notes = append(f.Notes, "800 Gb/s per rank, divided over its ports; alpha = delta = 500 ns. The paper prints "+
+		"no numbers for this figure.")
 	return f, nil
 }
 
@@ -97,7 +98,8 @@ func harvest9(ctx context.Context, o Options) (*Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.Notes = append(f.Notes, "Static is a generalized Kautz graph on 3 ports for Bruck's All-to-All of radix 4, and rings for the others. A digit of radix 4 has three sends here; the paper counts four send/receive operations.")
+	f.Notes = append(f.Notes, "Static is a generalized Kautz graph on 3 ports for Bruck's All-to-All of radix 4, "+
+		"and rings for the others. A digit of radix 4 has three sends here; the paper counts four send/receive operations.")
 	return f, nil
 }
 
@@ -117,10 +119,12 @@ func harvest10(ctx context.Context, o Options) (*Figure, error) {
 		ts = append(ts, trial{fmt.Sprintf("A2A, %d ports", k), call{schedule.AllToAll, "pairwise", ""}, harvestFabric(n, k),
 			g.Maps})
 	}
-	f, err := speedups(ctx, o, fmt.Sprintf("HARVEST Fig. 10: All-to-All against a generalized Kautz graph with maximum concurrent flow, %d ranks", n), ts, harvestEffort/20)
+	f, err := speedups(ctx, o, fmt.Sprintf("HARVEST Fig. 10: All-to-All against a generalized Kautz graph with "+
+		"maximum concurrent flow, %d ranks", n), ts, harvestEffort/20)
 	if err != nil {
 		return nil, err
 	}
-	f.Notes = append(f.Notes, "All-to-All is a pairwise exchange with one permutation per step. The static graph serves each step by its own best flow.")
+	f.Notes = append(f.Notes, "All-to-All is a pairwise exchange with one permutation per step. The static graph "+
+		"serves each step by its own best flow.")
 	return f, nil
 }

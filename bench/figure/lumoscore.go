@@ -13,8 +13,10 @@ import (
 // clusterLevel is the workload level of the paper's simulations.
 const clusterLevel = 0.655
 
-// ClusterNote says what a comparison of clusters is not.
-const ClusterNote = "The trace is synthetic: sizes and running times are drawn from stated distributions, and arrivals from a Poisson process. The paper makes its trace from Helios. JWT and JCT depend much on the seed, because jobs queue."
+// ClusterNote states the limits of a comparison of clusters.
+const ClusterNote = "The trace is synthetic: sizes and running times are drawn from stated distributions, and " +
+	"arrivals from a Poisson process. The paper makes its trace from Helios. JWT and JCT depend much on the seed, " +
+	"because jobs queue."
 
 // Clusters simulates the same jobs on several fabrics and compares them with the first.
 type Clusters struct {

@@ -77,7 +77,9 @@ func lumos6a(context.Context, Options) (*Figure, error) {
 	f := &Figure{Title: "LumosCore Fig. 6a: contention of one job in three pods of 32 NPUs",
 		Table: Table{Columns: []string{"need", "links_0_1", "links_0_2", "links_1_2", "flows_per_link_interleaved",
 			"flows_per_link_uniform", "model", "gain_pct"}},
-		Notes: []string{"Flow level: flows that share a link take turns, and nothing else changes. Gains follow from the share of an iteration that the AllReduce between pods takes. The paper does not print this share; here it is the share of its artifact, at the testbed's contention."}}
+		Notes: []string{"Flow level: flows that share a link take turns, and nothing else changes. Gains follow from " +
+			"the share of an iteration that the AllReduce between pods takes. The paper does not print this share; here " +
+			"it is the share of its artifact, at the testbed's contention."}}
 	models := []struct {
 		name  string
 		share float64
@@ -110,7 +112,8 @@ func lumos6a(context.Context, Options) (*Figure, error) {
 			Ours: float64(full.uniform()), Unit: "x"},
 		{ID: "L2", What: "flows that share a link with it", Printed: 1, Ours: float64(full.interleaved()), Unit: "x"},
 		{ID: "L2", What: "largest gain in throughput", Printed: 39.5, Ours: largest, Unit: "%",
-			Note: fmt.Sprintf("needs a share of 39.5 %% of the iteration; with ranks arranged the job needs %d links and even the uniform wiring has them", needs[1].need[0]+needs[1].need[1]+needs[1].need[2])},
+			Note: fmt.Sprintf("needs a share of 39.5 %% of the iteration; with ranks arranged the job needs %d links and "+
+				"even the uniform wiring has them", needs[1].need[0]+needs[1].need[1]+needs[1].need[2])},
 	}
 	return f, nil
 }

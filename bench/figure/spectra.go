@@ -17,7 +17,8 @@ func (f *Figure) spectraClaims(g *spectraGrid, means [][][]float64, id string, d
 			Ours: g.meanRatio(means, d.name, 0, 2), Unit: "x", Note: splitNote},
 		Claim{ID: id, What: d.name + ": ECLIPSE variant over SPECTRA, mean", Printed: eclipse,
 			Ours: g.meanRatio(means, d.name, 1, 2), Unit: "x"})
-	f.Notes = append(f.Notes, fmt.Sprintf("%s: SPECTRA is %.4g times LB1/LB2 and %.4g times Lightpath's bound in the mean; Lightpath's plan %.4g times its bound.",
+	f.Notes = append(f.Notes, fmt.Sprintf("%s: SPECTRA is %.4g times LB1/LB2 and %.4g times Lightpath's bound in "+
+		"the mean; Lightpath's plan %.4g times its bound.",
 		d.name, g.meanRatio(means, d.name, 2, 4), g.meanRatio(means, d.name, 2, 5), g.meanRatio(means, d.name, 3, 5)))
 }
 
@@ -46,7 +47,8 @@ func spectra7(ctx context.Context, o Options) (*Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.Notes = append(f.Notes, fmt.Sprintf("Without EQUALIZE the makespan is %.4g times as long in the mean for GPT and %.4g times for MoE (P6: it helps GPT and not MoE).",
+	f.Notes = append(f.Notes, fmt.Sprintf("Without EQUALIZE the makespan is %.4g times as long in the mean for GPT "+
+		"and %.4g times for MoE (P6: it helps GPT and not MoE).",
 		g.meanRatio(means, gptDemands.name, 0, 1), g.meanRatio(means, moe.name, 0, 1)))
 	return f, nil
 }
@@ -83,7 +85,8 @@ func spectra8(ctx context.Context, o Options) (*Figure, error) {
 				more += means[2*(i+2)+k][1][d] / means[2*i+k][1][d] / float64(2*len(g.deltas))
 			}
 		}
-		f.Notes = append(f.Notes, fmt.Sprintf("%s: 1 %% of noise makes SPECTRA's makespan %.4g times that with 0.3 %%, in the mean (P6: hurts GPT, may help MoE).", what, more))
+		f.Notes = append(f.Notes, fmt.Sprintf("%s: 1 %% of noise makes SPECTRA's makespan %.4g times that with 0.3 %%, "+
+			"in the mean (P6: hurts GPT, may help MoE).", what, more))
 	}
 	return f, nil
 }
@@ -151,6 +154,8 @@ func spectra10(ctx context.Context, o Options) (*Figure, error) {
 		}
 		f.Panels = append(f.Panels, c)
 	}
-	f.Notes = append(f.Notes, fmt.Sprintf("Random matrices per point: %d (the paper: %d); a quarter of the flows is large (70 %% of the demand). The paper prints no numbers for this figure (P5: better everywhere).", g.runs, paperRuns))
+	f.Notes = append(f.Notes, fmt.Sprintf("Random matrices per point: %d (the paper: %d); a quarter of the flows is "+
+		"large (70 %% of the demand). The paper prints no numbers for this figure (P5: better "+
+		"everywhere).", g.runs, paperRuns))
 	return f, nil
 }

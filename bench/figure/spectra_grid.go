@@ -17,7 +17,9 @@ type demands struct {
 	make func(seed int64) [][]float64
 }
 
-const syntheticNote = "GPT and MoE matrices are synthetic substitutes: the paper's 32 x 32 GPT-3B and 64 x 64 Qwen2-57B traces are not published. The paper does not state the delays of its axis, and of the numbers of switches only s = 4."
+const syntheticNote = "GPT and MoE matrices are synthetic substitutes: the paper's 32 x 32 GPT-3B and 64 x 64 " +
+	"Qwen2-57B traces are not published. The paper does not state the delays of its axis, and of the numbers of " +
+	"switches only s = 4."
 
 var gptDemands = demands{
 	"GPT-like (synthetic), 32 x 32", func(seed int64) [][]float64 { return workload.GPT(workload.GPT3B(seed)) },

@@ -65,7 +65,8 @@ func (s scheme) cct(ctx context.Context, p *plans.Problem, effort time.Duration,
 	return cct(ctx, s.planner, p, effort, seed)
 }
 
-const conventionNote = "The planner chooses the initial circuits (initial: null), unless a figure says that planes start on P1, the first step's circuits. The paper does not say. MB = 1e6 bytes."
+const conventionNote = "The planner chooses the initial circuits (initial: null), unless a figure says that " +
+	"planes start on P1, the first step's circuits. The paper does not say. MB = 1e6 bytes."
 
 // swotEffort is the search per point.
 func swotEffort(o Options) time.Duration {
@@ -116,7 +117,8 @@ func swot7(ctx context.Context, o Options) (*Figure, error) {
 	if err := sweep(ctx, o, panels, ms); err != nil {
 		return nil, err
 	}
-	f := &Figure{Columns: 2, Title: fmt.Sprintf("SWOT Fig. 7: CCT over message size (%d nodes, Pairwise 9; 8 planes of 100 Gb/s, 200 us, latency 20 us)", ranks)}
+	f := &Figure{Columns: 2, Title: fmt.Sprintf("SWOT Fig. 7: CCT over message size (%d nodes, Pairwise 9; 8 planes "+
+		"of 100 Gb/s, 200 us, latency 20 us)", ranks)}
 	f.Table.Columns = []string{"algorithm", "ranks", "planes", "bytes", "scheme", "cct_us"}
 	for i, p := range panels {
 		c := &Chart{Title: fmt.Sprintf("(%c) %s, p=%d", 'a'+i, p.call.label, p.ranks),
@@ -134,7 +136,8 @@ func swot7(ctx context.Context, o Options) (*Figure, error) {
 		for b, base := range []int{0, 1} {
 			note := ""
 			if i == 2 && b == 0 {
-				note = "with 8 planes One-shot can lose at most 87.5 % to bandwidth; 89.7 is the small-message gain over Strawman: labels likely swapped"
+				note = "with 8 planes One-shot can lose at most 87.5 % to bandwidth; 89.7 is the small-message gain over " +
+					"Strawman: labels likely swapped"
 			}
 			f.Claims = append(f.Claims, Claim{ID: "S2", What: p.call.label + ": largest reduction vs " + swotSchemes[base].name,
 				Printed: printed[i][b], Ours: largestReduction(p.ccts[base], p.ccts[2]), Unit: "%", Note: note})
@@ -201,7 +204,8 @@ func swot8(ctx context.Context, o Options) (*Figure, error) {
 	if o.Quick {
 		panels[0].ranks = []float64{4, 16, 64, 512}
 	}
-	f := &Figure{Columns: 2, Title: "SWOT Fig. 8: CCT over cluster size (4 planes of 200 Gb/s, 200 us, latency 20 us, 32 MB)"}
+	f := &Figure{Columns: 2, Title: "SWOT Fig. 8: CCT over cluster size (4 planes of 200 Gb/s, 200 us, latency 20 " +
+		"us, 32 MB)"}
 	f.Table.Columns = []string{"algorithm", "ranks", "planes", "bytes", "scheme", "cct_us", "printed_cct_us"}
 	type point struct{ panel, scheme, x int }
 	var points []point
@@ -247,7 +251,8 @@ func swot8(ctx context.Context, o Options) (*Figure, error) {
 		c.Y.Max = top * 1.05
 		f.Panels = append(f.Panels, c)
 	}
-	f.Notes = append(f.Notes, "One-shot exists if each pattern has a plane: up to 16 nodes (AllReduce) and 5 nodes (All-to-All), as printed.",
+	f.Notes = append(f.Notes, "One-shot exists if each pattern has a plane: up to 16 nodes (AllReduce) and 5 nodes "+
+		"(All-to-All), as printed.",
 		"The printed numbers fit no single convention of how planes start.", conventionNote)
 	return f, nil
 }

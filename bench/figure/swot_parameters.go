@@ -36,7 +36,8 @@ func swot9(ctx context.Context, o Options) (*Figure, error) {
 			{schedule.AllReduce, "double-binary-tree", "DP"}}},
 	}
 	schemes := []scheme{swotSchemes[0], swotSchemes[1], swotSchemes[2], swotSchemes[4]}
-	f := &Figure{Columns: 2, Title: fmt.Sprintf("SWOT Fig. 9: best algorithm of each scheme (%d nodes, 8 planes of 100 Gb/s, 200 us, latency 20 us)", ranks)}
+	f := &Figure{Columns: 2, Title: fmt.Sprintf("SWOT Fig. 9: best algorithm of each scheme (%d nodes, 8 planes of "+
+		"100 Gb/s, 200 us, latency 20 us)", ranks)}
 	f.Table.Columns = []string{"primitive", "ranks", "planes", "bytes", "scheme", "algorithm", "cct_us", "normalised"}
 	type point struct{ breed, call, scheme, size int }
 	var points []point
@@ -165,7 +166,8 @@ func swot10(ctx context.Context, o Options) (*Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Figure{Columns: 2, Title: fmt.Sprintf("SWOT Fig. 10: gain over Strawman-ICR at 2, 4 and 8 planes (%d nodes, 800 Gb/s per node, 200 us)", ranks)}
+	f := &Figure{Columns: 2, Title: fmt.Sprintf("SWOT Fig. 10: gain over Strawman-ICR at 2, 4 and 8 planes (%d "+
+		"nodes, 800 Gb/s per node, 200 us)", ranks)}
 	f.Table.Columns = []string{"algorithm", "ranks", "planes", "bytes", "gain_percent"}
 	for c := range calls {
 		chart := &Chart{Title: fmt.Sprintf("(%c) %s", 'a'+c, calls[c].label),
@@ -187,7 +189,8 @@ func swot10(ctx context.Context, o Options) (*Figure, error) {
 			}
 		}
 	}
-	f.Notes = append(f.Notes, fmt.Sprintf("In the paper, k = 8 is below k = 4, and at 8 MB sometimes below k = 2, because its solver stops at 120 s (S6). Here k = 8 is below k = 4 by more than half a point at %d of %d points.",
+	f.Notes = append(f.Notes, fmt.Sprintf("In the paper, k = 8 is below k = 4, and at 8 MB sometimes below k = 2, "+
+		"because its solver stops at 120 s (S6). Here k = 8 is below k = 4 by more than half a point at %d of %d points.",
 		below, len(calls)*len(ms)), conventionNote)
 	return f, nil
 }
@@ -231,12 +234,14 @@ func swot11(ctx context.Context, o Options) (*Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Figure{Columns: 2, Title: fmt.Sprintf("SWOT Fig. 11: reconfiguration overhead at 0.02 to 20 ms (%d nodes, 4 planes of 200 Gb/s)", ranks)}
+	f := &Figure{Columns: 2, Title: fmt.Sprintf("SWOT Fig. 11: reconfiguration overhead at 0.02 to 20 ms (%d nodes, "+
+		"4 planes of 200 Gb/s)", ranks)}
 	f.Table.Columns = []string{"algorithm", "ranks", "planes", "reconfig_us", "bytes", "overhead_percent", "knee_bytes"}
 	for c := range calls {
 		f.addOverhead(c, calls[c], ranks, delays, ms, share[c])
 	}
-	f.Notes = append(f.Notes, "Overhead is 1 - Ideal/CCT. A cross marks the size at which the largest step takes as long on one plane as a switch "+
+	f.Notes = append(f.Notes, "Overhead is 1 - Ideal/CCT. A cross marks the size at which the largest step takes as "+
+		"long on one plane as a switch "+
 		"(m_step/B = T, with B the rate of a plane and T the reconfiguration time): the paper's knee.", conventionNote)
 	return f, nil
 }

@@ -191,7 +191,8 @@ func TieTable(rows []*Row) string {
 			continue
 		}
 		if b.Len() == 0 {
-			b.WriteString("Several critical paths on the ideal network: the most and the least communication of one, and NCTs by the least.\n")
+			b.WriteString("Several critical paths on the ideal network: the most and the least communication of one, and " +
+				"NCTs by the least.\n")
 			fmt.Fprintf(&b, "%-14s %5s %6s %4s  %9s %9s  %10s %8s %8s\n",
 				"model", "Gb/s", "tokens", "MBs", "most", "least", "best", fast, "critical")
 		}

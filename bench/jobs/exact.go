@@ -138,7 +138,8 @@ func (e *Exact) run(ctx context.Context, p *delta.Planner, kind milp.Kind, o Exa
 // ExactTable is rows in Markdown.
 func ExactTable(rows []*Exact) string {
 	var b strings.Builder
-	b.WriteString("| model, micro-batches | | transfers, intervals, integers | Fast [ms] | NCT | ports | s | solved [ms] | NCT | bound [ms] | said | its circuits, run [ms] | ports | s |\n")
+	b.WriteString("| model, micro-batches | | transfers, intervals, integers | Fast [ms] | NCT | ports | s | solved " +
+		"[ms] | NCT | bound [ms] | said | its circuits, run [ms] | ports | s |\n")
 	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, e := range rows {
 		solved, nct, run, ports := "-", "-", "-", "-"

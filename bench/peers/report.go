@@ -71,7 +71,8 @@ func (d *Document) WriteText(w io.Writer) {
 	for i, p := range d.Points {
 		if i == 0 || d.Points[i-1].Transport != p.Transport || d.Points[i-1].Collective != p.Collective ||
 			d.Points[i-1].Ranks != p.Ranks {
-			fmt.Fprintf(w, "#\n# %s, %s, %d ranks: medians of %d samples in us; ratio: best peer / %s, median over rounds, 95 %% interval; least: of least samples\n", p.Collective, p.Transport, p.Ranks, d.Rounds, Subject)
+			fmt.Fprintf(w, "#\n# %s, %s, %d ranks: medians of %d samples in us; ratio: best peer / %s, median over "+
+				"rounds, 95 %% interval; least: of least samples\n", p.Collective, p.Transport, p.Ranks, d.Rounds, Subject)
 			fmt.Fprintf(w, "# %12s %12s %9s %6s %6s", "size (B)", "count", "type", "redop", "iters")
 			for _, n := range names {
 				fmt.Fprintf(w, " %15s", n)
@@ -129,8 +130,10 @@ func (d *Document) exceptions() []*Point {
 // Markdown is the whole as a section of bench/RESULTS.md.
 func (d *Document) Markdown() []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d processors, medians of %d samples by turns; ratio: time of the best peer / Lightpath's in the same round, median over rounds, with the 95 %% interval of a bootstrap over rounds.\n\n", d.Cores, d.Rounds)
-	fmt.Fprint(&b, "| transport | collective | ranks | points | geometric mean | least | low end under 0.95 |\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(&b, "%d processors, medians of %d samples by turns; ratio: time of the best peer / Lightpath's in "+
+		"the same round, median over rounds, with the 95 %% interval of a bootstrap over rounds.\n\n", d.Cores, d.Rounds)
+	fmt.Fprint(&b, "| transport | collective | ranks | points | geometric mean | least | low end under 0.95 "+
+		"|\n|---|---|---|---|---|---|---|\n")
 	for _, s := range d.Summaries {
 		fmt.Fprintf(&b, "| %s | %s | %s | %d | %.2f | %.2f | %d |\n", s.Transport, s.Collective, s.ranks(), s.Points,
 			s.Geomean, s.Least, s.Below)

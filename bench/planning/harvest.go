@@ -164,7 +164,8 @@ func addGains(ctx context.Context, f *figure.Figure, o figure.Options) error {
 		}
 		gains = append(gains, fmt.Sprintf("%.2f at %d", most, n))
 	}
-	f.Notes = append(f.Notes, fmt.Sprintf("Recursive doubling over the better of a static ring and BvN, largest on a coarse grid: %s ranks (the abstract's 2x needs 64).", strings.Join(gains, ", ")))
+	f.Notes = append(f.Notes, fmt.Sprintf("Recursive doubling over the better of a static ring and BvN, largest on "+
+		"a coarse grid: %s ranks (the abstract's 2x needs 64).", strings.Join(gains, ", ")))
 	return nil
 }
 

@@ -97,12 +97,14 @@ func spectraReport(ctx context.Context, o figure.Options) (*figure.Figure, error
 		f.Notes = append(f.Notes, g.line(families[fam].name))
 	}
 	f.Notes = append(f.Notes, all.line("All families")+" The goal is a ratio of 0.7 or less, better 0.5.",
-		"GPT and MoE matrices are synthetic substitutes for traces that are not published. Delays are shares of a port's whole demand.")
+		"GPT and MoE matrices are synthetic substitutes for traces that are not published. Delays are shares of a "+
+			"port's whole demand.")
 	return f, nil
 }
 
 func (g gaps) line(what string) string {
-	return fmt.Sprintf("%s: mean gap to LB1/LB2 %.2f %% faithful, %.2f %% fast, %.2f %% anytime (ratio %.3f); to Lightpath's bound %.2f %% faithful, %.2f %% anytime.",
+	return fmt.Sprintf("%s: mean gap to LB1/LB2 %.2f %% faithful, %.2f %% fast, %.2f %% anytime (ratio %.3f); to "+
+		"Lightpath's bound %.2f %% faithful, %.2f %% anytime.",
 		what, 100*g.faithful, 100*g.fast, 100*g.anytime, g.anytime/g.faithful, 100*g.faithfulStrong, 100*g.anytimeStrong)
 }
 

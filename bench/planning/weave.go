@@ -99,7 +99,8 @@ func (g weaveGrid) run(ctx context.Context, o figure.Options) (*figure.Figure, e
 		return nil, err
 	}
 	f := &figure.Figure{Columns: max(2, len(x.planes)),
-		Title: fmt.Sprintf("weave / best of static, perstep, harvest and swot: %v %s, 800 Gb/s per node, alpha 5 us, hop 0.5 us", g.collective, g.algorithm)}
+		Title: fmt.Sprintf("weave / best of static, perstep, harvest and swot: %v %s, 800 Gb/s per node, alpha 5 us, "+
+			"hop 0.5 us", g.collective, g.algorithm)}
 	x.draw(f, cells)
 	f.Notes = append(f.Notes, x.summary(cells),
 		fmt.Sprintf("Effort of each search, the others' too: %v, counted in operations.", x.effort))
@@ -168,7 +169,8 @@ func (x *axes) summary(cells []cell) string {
 			above++
 		}
 	}
-	return fmt.Sprintf("Gain of 1 %% or more at %d of %d points, geometric mean ratio %.4f, above the best of the others at %d. Least ratio %.3f: %d ranks, %d planes, %s, %s, where %s is the best of the others.",
+	return fmt.Sprintf("Gain of 1 %% or more at %d of %d points, geometric mean ratio %.4f, above the best of the "+
+		"others at %d. Least ratio %.3f: %d ranks, %d planes, %s, %s, where %s is the best of the others.",
 		gains, len(cells), math.Exp(sum/float64(len(cells))), above,
 		least.ratio(), x.ranks[least.n], x.planes[least.k], figure.Binary(x.sizes[least.size]),
 		figure.Micros(x.delays[least.delay]), least.by)
@@ -193,7 +195,8 @@ func (g weaveGrid) addTargets(ctx context.Context, f *figure.Figure, o figure.Op
 		if err := c.solve(ctx, p, planner.Options{Effort: effort, TimeLimit: time.Minute, Seed: o.Seed}); err != nil {
 			return err
 		}
-		f.Notes = append(f.Notes, fmt.Sprintf("32 ranks, 2 planes, %s, %s at effort %v: %.1f us against %.1f by %s, ratio %.3f; exhaustive search over shifts by powers of two reaches 0.93; the goal is 0.95 or less.",
+		f.Notes = append(f.Notes, fmt.Sprintf("32 ranks, 2 planes, %s, %s at effort %v: %.1f us against %.1f by %s, "+
+			"ratio %.3f; exhaustive search over shifts by powers of two reaches 0.93; the goal is 0.95 or less.",
 			figure.Binary(at.bytes), figure.Micros(at.delay), effort, c.weave, c.best, c.by, c.ratio()))
 	}
 	return nil

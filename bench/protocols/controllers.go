@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"lightpath/ocsctl/controller"
@@ -115,7 +116,7 @@ func (p *process) lead(r *rule) {
 	p.w.line(Internal, p.node.name, "", "leads with token %d", r.token)
 	r.renew()
 	gen := p.gen
-	dial := func(s *opticalSwitch) wire { return &switchWire{p: p, gen: gen, plane: p.w.planeOf(s)} }
+	dial := func(s *opticalSwitch) wire { return &switchWire{p: p, rule: r, gen: gen, plane: p.w.planeOf(s)} }
 	dev, err := newPlanes(p.w.switches, p.now, dial, nil)
 	if err != nil {
 		p.w.violate(panics, "%s: %v", p.node.name, err)
@@ -210,6 +211,9 @@ func (p *process) depose() {
 	p.campaign()
 }
 
+// noticing is how long a process takes to notice that its lease has ended.
+var noticing = [4]time.Duration{0, 50e3, 1e6, 30e6}
+
 // touch makes the process do a step at this time.
 func (p *process) touch() { p.woken = true }
 
@@ -219,9 +223,20 @@ func (p *process) step() {
 		return
 	}
 	p.woken, p.wakes = false, 0
-	if p.rule.leading() != nil {
+	switch rule := p.rule; {
+	case rule.over != nil:
 		p.depose()
 		return
+	case !rule.late && p.now() >= rule.until: // another goroutine notices
+		rule.late = true
+		p.w.after(noticing[p.w.choose.Choose(len(noticing))], func() {
+			p.w.reach(p.node, func() {
+				if p.rule == rule {
+					_ = rule.leading()
+					p.touch()
+				}
+			})
+		})
 	}
 	next := int64(math.MaxInt64)
 	for again := true; again; {
@@ -259,6 +274,7 @@ func (p *process) step() {
 // switchWire is a process's connection to a switch.
 type switchWire struct {
 	p     *process
+	rule  *rule
 	gen   int
 	plane int
 }
@@ -268,6 +284,7 @@ func (x *switchWire) ask(what string, f func()) {
 	w, to, sent := x.p.w, &x.p.toSwitch[x.plane], x.p.w.time()
 	to.carry(func() {
 		w.message(to, sent, what)
+		w.planes[x.plane].writer = x.rule
 		f()
 	})
 }
@@ -370,14 +387,23 @@ func (p *process) attach(c *connection, m hello) error {
 			held = append(held, controller.LeaseSnapshot{Port: x.port, Holder: holder, Mask: byHolder[holder]})
 		}
 	}
-	for j := range x.mail {
-		c.tell(x.mail[j])
-		x.dirty[j] = false
-	}
-	c.tell(welcome{held: held, token: p.rule.token, session: x.id, resumed: resumed})
+	clear(x.dirty)
+	c.tell(welcome{held: held, states: slices.Clone(x.mail), past: pastOf(&shot), token: p.rule.token, session: x.id,
+		resumed: resumed})
 	x.flush()
 	p.touch()
 	return nil
+}
+
+// pastOf returns the digests of the maps that planes had at epochs of earlier controllers.
+func pastOf(s *controller.Snapshot) map[planeEpoch]uint64 {
+	past := map[planeEpoch]uint64{}
+	for j := range s.Planes {
+		for _, p := range s.Planes[j].Past {
+			past[planeEpoch{j, p.Epoch}] = p.Digest
+		}
+	}
+	return past
 }
 
 func newSession(p *process, port int) *session {

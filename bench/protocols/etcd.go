@@ -75,6 +75,7 @@ type rule struct {
 	local   []journal.State
 	seq     uint64
 	over    error // why it has ended
+	late    bool  // its lease has ended, and the process is about to notice
 	pending []func(error)
 	dirty   bool
 	writing bool
@@ -197,7 +198,8 @@ func (r *rule) leading() error {
 // Intend implements [controller.Journal].
 func (r *rule) Intend(i controller.Intent, done func(error)) {
 	r.local[i.Plane].Intend(i)
-	r.p.w.planes[i.Plane].intents[i.Epoch] = append(r.p.w.planes[i.Plane].intents[i.Epoch], i.To)
+	t := r.p.w.planes[i.Plane]
+	t.intents[i.Epoch] = append(t.intents[i.Epoch], i.To)
 	r.put(done)
 }
 

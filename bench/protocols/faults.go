@@ -161,6 +161,9 @@ func (w *world) block(a, b *node) {
 func newFaults(w *world) *faults {
 	f := &faults{w: w, lasts: make([]bool, w.cfg.Planes), left: 1000}
 	for _, k := range faultKinds {
+		if w.cfg.Unfenced == 1 && k.name == "partition-switch" {
+			continue // nothing stops a change that the network has held for longer than a lease
+		}
 		if len(w.cfg.Faults) == 0 || slices.Contains(w.cfg.Faults, k.name) {
 			f.list = append(f.list, k)
 		}
@@ -273,6 +276,9 @@ func (w *world) operate() {
 	if err != nil {
 		return
 	}
+	for j, t := range w.planes {
+		t.resting(&shot.Planes[j])
+	}
 	j := w.choose.Choose(len(w.planes))
 	down := shot.Planes[j].State == controller.Down
 	switch action := w.choose.Choose(8); {
@@ -292,11 +298,11 @@ func (w *world) operate() {
 // order makes an operator's change.
 func (w *world) order(p *process, plane int, what string, target circuit.Permutation) {
 	t, asked := w.planes[plane], w.time()
-	w.line(Internal, "operator", p.node.name, "%s plane %d %v", what, plane, target)
+	w.line(Message, "operator", p.node.name, "%s plane %d %v", what, plane, target)
 	t.asked++
 	done := func(err error) {
 		t.asked--
-		w.line(Internal, p.node.name, "operator", "%s plane %d, asked at %v: %v", what, plane, asked, err)
+		w.line(Message, p.node.name, "operator", "%s plane %d, asked at %v: %v", what, plane, asked, err)
 		if err != nil || w.store.lost {
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,11 +17,13 @@ import (
 const (
 	movingCircuit = "frame on a moving circuit" // no circuit moves while data is on it
 	darkSuccess   = "success in the dark"       // a plane in service has the light of its map
-	twoMaps       = "two maps of one epoch"     // one epoch of a plane has one map, for ever
+	oldWriter     = "old writer"                // no controller changes a switch after its successor has
+	twoMaps       = "two maps of one epoch"     // one epoch of a plane has one map, for each rank
 	epochBack     = "epoch goes back"           // the epochs of a plane in service only rise, for each rank
 	twoHolders    = "two holders"               // one communicator at a time holds a plane
 	twoPlans      = "two plans"                 // all ranks of an operation get one ticket
 	returnsItself = "returns by itself"         // a disabled or failed plane waits for an operator
+	adopts        = "adopts a map"              // no controller accepts circuits that it was not asked for
 	acknowledged  = "acknowledged is lost"      // the next controller knows what an operator was told
 	unanswered    = "post without an answer"    // each post leads to a move, a refusal or a failure
 	waitsForever  = "waits for ever"            // every operation ends; after all faults all are served
@@ -47,9 +50,15 @@ func (t *truth) leaves(from int, f *frame) {
 	}
 }
 
-// taken checks a change that a switch begins: no data is on a circuit that it removes.
+// taken checks a change that a switch begins: it is of the newest controller that has changed the switch, and no data is
+// on a circuit that it removes.
 func (t *truth) taken(token uint64, remove, _ []circuit.Pair) {
-	t.set = nil
+	t.set, t.changed = nil, t.w.clock
+	if by := t.writer.token; by < t.newest && !t.w.store.lost {
+		t.w.violate(oldWriter, "plane %d: controller with token %d changes circuits after the one with token %d", t.plane, by,
+			t.newest)
+	}
+	t.newest = max(t.newest, t.writer.token)
 	for _, c := range remove {
 		if f := t.frames[c.From]; f != nil && f.g.failed == nil && !f.lost {
 			t.w.violate(movingCircuit, "plane %d: token %d removes the circuit of port %d, which has data of holder %d",
@@ -70,23 +79,40 @@ func (t *truth) published(p *process, before, n *news) {
 		}
 		return
 	}
-	if was := t.epochs[n.epoch]; was != nil && !w.store.lost && !t.onTheWay(n.epoch, was, n.m) {
-		w.violate(twoMaps, "plane %d: epoch %d has map %v, and later %v", t.plane, n.epoch, was, n.m)
+	if w.store.leader != p.rule {
+		return // ranks leave it
 	}
-	t.epochs[n.epoch] = n.m
-	if lit := t.lit(); !lit.Equal(n.m) && !t.disturbed {
+	excused := t.disturbed
+	if before.fault == nil && n.epoch == before.epoch+1 { // the end of a move, after which the switch was verified
+		excused = t.changed-t.disturbedAt < int64(time.Second)
+	}
+	if lit := t.lit(); !lit.Equal(n.m) && !excused {
 		w.violate(darkSuccess, "plane %d: in service at epoch %d with map %v, the light goes %v", t.plane, n.epoch, n.m, lit)
 	}
+	if t.good != nil && !t.isWanted(n.m) && !w.store.lost {
+		w.violate(adopts, "plane %d: in service at epoch %d with map %v, after %v and moves to %v", t.plane, n.epoch, n.m,
+			t.good.m, t.intents)
+	}
+	t.good = n
+	maps.DeleteFunc(t.intents, func(epoch uint32, _ []circuit.Permutation) bool { return epoch < n.epoch })
 	if before.fault != nil && !t.ordered && ofDevice(before.fault) {
 		w.violate(returnsItself, "plane %d: in service again at epoch %d, without an operator, after: %v", t.plane, n.epoch,
 			before.fault)
 	}
 }
 
-// told checks what a rank is told of a plane.
+// told checks what a rank is told of a plane in service. A rank that knows a newer epoch than the controller tells it so,
+// and the plane goes out of service: so no rank has to know what others were told.
 func (w *world) told(h *host, n *news) {
-	if was := h.planes[n.plane].epoch; n.fault == nil && int32(n.epoch-was) < 0 && !w.store.lost {
-		w.violate(epochBack, "port %d: plane %d in service at epoch %d after epoch %d", h.port, n.plane, n.epoch, was)
+	was := &h.planes[n.plane]
+	if n.fault != nil || w.store.lost {
+		return
+	}
+	switch {
+	case int32(n.epoch-was.epoch) < 0:
+		w.violate(epochBack, "port %d: plane %d in service at epoch %d after epoch %d", h.port, n.plane, n.epoch, was.epoch)
+	case n.epoch == was.epoch && n.epoch > 0 && was.fault == nil && !w.planes[n.plane].onTheWay(n.epoch, was.m, n.m):
+		w.violate(twoMaps, "port %d: plane %d: epoch %d has map %v, and later %v", h.port, n.plane, n.epoch, was.m, n.m)
 	}
 }
 
@@ -101,6 +127,32 @@ func (t *truth) onTheWay(epoch uint32, was, m circuit.Permutation) bool {
 		}
 		return true
 	})
+}
+
+// isWanted reports whether a map consists of circuits of the last map in service and of moves since then.
+func (t *truth) isWanted(m circuit.Permutation) bool {
+	for port, to := range m {
+		known := to == t.good.m[port]
+		for _, moves := range t.intents {
+			for _, w := range moves {
+				known = known || to == w[port] || to == circuit.Dark && w[port] != t.good.m[port]
+			}
+		}
+		if !known {
+			return false
+		}
+	}
+	return true
+}
+
+// resting checks a plane in service that does not move: its light is that of its map.
+func (t *truth) resting(pl *controller.PlaneSnapshot) {
+	if pl.State != controller.Resident || pl.Reason != "" || t.disturbed {
+		return
+	}
+	if lit := t.lit(); !lit.Equal(pl.Map) {
+		t.w.violate(darkSuccess, "plane %d: rests at epoch %d with map %v, the light goes %v", t.plane, pl.Epoch, pl.Map, lit)
+	}
 }
 
 // ofDevice reports whether a device has caused a failure. A plane that failed with its ranks returns after them.

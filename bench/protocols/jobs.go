@@ -202,6 +202,9 @@ func (c *connection) tell(m any) {
 		case news:
 			p.w.told(p.host, &m)
 		case welcome:
+			for i := range m.states {
+				p.w.told(p.host, &m.states[i])
+			}
 			p.session = m.session
 			p.prefer(c.p, true)
 		}
@@ -454,7 +457,7 @@ func (w *world) failed(g *group, why error) {
 var errEnded = errors.New("the job has ended")
 
 // restarts are the times until a job starts again.
-var restarts = [4]time.Duration{100e6, 1e6, 3e9, 12e9}
+var restarts = [8]time.Duration{100e6, 1e6, 10e6, 300e6, 1e9, 3e9, 12e9, 45e9}
 
 // end ends the processes of a job. It starts again later. clean: its communicators give their planes back, and its
 // processes say goodbye.

@@ -91,6 +91,8 @@ type (
 	}
 	welcome struct {
 		held    []controller.LeaseSnapshot
+		states  []news                // by plane
+		past    map[planeEpoch]uint64 // digests of the maps of earlier epochs
 		token   uint64
 		session uint64
 		resumed bool // at the same controller
@@ -100,6 +102,10 @@ type (
 		epoch uint32
 		m     circuit.Permutation
 		fault error
+	}
+	planeEpoch struct {
+		plane int
+		epoch uint32
 	}
 	refusal struct {
 		plane  int
@@ -150,9 +156,7 @@ func (h *host) take(m any) {
 	switch m := m.(type) {
 	case news:
 		h.planes[m.plane] = m
-		if h.ready {
-			h.forget()
-		}
+		h.forget()
 	case welcome:
 		h.welcome(m)
 	case refused:
@@ -219,19 +223,44 @@ func (h *host) welcome(m welcome) {
 			h.up.send(release{holder, mask})
 		}
 	}
-	for _, p := range h.posts {
-		at := &h.planes[p.plane]
-		switch {
-		case p.epoch >= at.epoch:
-			h.up.send(p)
-		case !same && (p.epoch+1 != at.epoch || !at.m.Equal(p.target)):
-			h.refused[refusal{p.plane, p.holder}] = fmt.Errorf("another controller has plane %d at epoch %d: %w",
-				p.plane, at.epoch, ocsctl.ErrUnknownMap)
-		}
+	if !same { // the same controller has judged posts itself
+		h.verify(&m)
+	}
+	for _, n := range m.states {
+		h.planes[n.plane] = n
 	}
 	h.forget()
+	for _, p := range h.posts {
+		h.up.send(p)
+	}
 	for _, holder := range slices.Sorted(maps.Keys(h.wants)) {
 		h.up.send(h.wants[holder])
+	}
+}
+
+// verify refuses posts for past epochs of a controller that has taken over, unless they have happened.
+func (h *host) verify(m *welcome) {
+	for _, v := range m.states {
+		var last *agree
+		for i := range h.posts {
+			if p := &h.posts[i]; p.plane == v.plane && p.epoch < v.epoch {
+				last = p
+			}
+		}
+		for i := range h.posts {
+			p := &h.posts[i]
+			if p.plane != v.plane || p.epoch >= v.epoch {
+				continue
+			}
+			digest, known := m.past[planeEpoch{p.plane, p.epoch + 1}]
+			if p.epoch+1 == v.epoch {
+				digest, known = v.m.Digest(), true
+			}
+			if !known || digest != p.target.Digest() || p == last && v.m[h.port] != p.target[h.port] {
+				h.refused[refusal{p.plane, p.holder}] = fmt.Errorf("another controller has plane %d at epoch %d: %w",
+					p.plane, v.epoch, ocsctl.ErrUnknownMap)
+			}
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ type Config struct {
 	Planes      int      // default 2
 	Ports       int      // of each plane
 	Jobs        int      // that share the ports and contend for the planes
+	Unfenced    int      // 1: switches do not know the tokens of controllers
 	Operations  int      // after which the run heals and ends
 	Faults      []string // names of the faults that may happen; empty: all
 	Lines       bool     // fill Trace.Lines; without it a run is faster, and the trace has only its hash

@@ -18,7 +18,8 @@ func (c *Config) Sizes() []Size {
 		{"planes", &c.Planes, 2, 1, 64, "planes with a switch each"},
 		{"ports", &c.Ports, 6, 2, 64, "ports of each switch"},
 		{"jobs", &c.Jobs, 2, 1, 64, "jobs that share ports and planes"},
-		{"operations", &c.Operations, 100, 1, 1 << 30, "collectives of a run"},
+		{"unfenced", &c.Unfenced, 0, 0, 1, "1: switches do not know the tokens of controllers"},
+		{"operations", &c.Operations, 100, 1, 1 << 30, "collectives of a run, after which all faults end"},
 	}
 }
 

@@ -490,8 +490,11 @@ func (w *small) serve(h *host, m any) {
 	at := &w.at[h.port]
 	switch m := m.(type) {
 	case hello:
-		*at, err = w.core.Attach(smallSink{w, h}, controller.AttachOptions{Port: h.port, Held: m.held, Known: m.known})
-		h.down.send(welcome{held: m.held, token: w.token})
+		sink := &smallSink{w: w, h: h}
+		*at, err = w.core.Attach(sink, controller.AttachOptions{Port: h.port, Held: m.held, Known: m.known})
+		shot, _ := w.core.Snapshot() // the core has not stopped
+		h.down.send(welcome{held: m.held, states: sink.early, past: pastOf(&shot), token: w.token})
+		sink.early, sink.ready = nil, true
 	case agree:
 		err = (*at).Post(m.plane, m.epoch, m.holder, m.target)
 	case acquire:
@@ -504,29 +507,35 @@ func (w *small) serve(h *host, m any) {
 	}
 }
 
-// smallSink sends the core's news to a host.
+// smallSink sends the core's news to a host. The first ones are part of the welcome.
 type smallSink struct {
-	w *small
-	h *host
+	w     *small
+	h     *host
+	early []news
+	ready bool
 }
 
 // Changed implements [controller.Sink].
-func (s smallSink) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
+func (s *smallSink) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
 	n := news{plane, epoch, m, fault}
 	s.w.published(plane, &n)
+	if !s.ready {
+		s.early = append(s.early, n)
+		return
+	}
 	s.h.down.send(n)
 }
 
 // Refused implements [controller.Sink].
-func (s smallSink) Refused(plane int, holder uint64, why error) {
+func (s *smallSink) Refused(plane int, holder uint64, why error) {
 	s.h.down.send(refused{refusal{plane, holder}, why})
 }
 
 // Granted implements [controller.Sink].
-func (s smallSink) Granted(id, mask uint64, err error) { s.h.down.send(grant{id, mask, err}) }
+func (s *smallSink) Granted(id, mask uint64, err error) { s.h.down.send(grant{id, mask, err}) }
 
 // Closed implements [controller.Sink].
-func (smallSink) Closed(error) {}
+func (*smallSink) Closed(error) {}
 
 // published notes the map of an epoch that a controller publishes. It must be the same for all time.
 func (w *small) published(plane int, n *news) {

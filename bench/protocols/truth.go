@@ -13,11 +13,14 @@ type truth struct {
 	s      *opticalSwitch
 	frames []*frame // by port, from which it comes
 
-	disturbed bool  // a fault may have changed light, and the controller in charge has not had the time to notice
-	quietFrom int64 // since when a controller has watched the switch without a break
+	disturbedAt, changed int64 // times of the last fault and the last change of circuits
+	disturbed            bool  // a fault may have changed light, and the controller in charge has not had the time to notice
+	quietFrom            int64 // since when a controller has watched the switch without a break
 
-	epochs   map[uint32]circuit.Permutation   // that controllers have published
-	intents  map[uint32][]circuit.Permutation // moves that began or may have begun at an epoch
+	writer   *rule                            // of the last message to the switch
+	newest   uint64                           // token of the newest rule that has changed circuits
+	intents  map[uint32][]circuit.Permutation // moves from the last epoch in service on
+	good     *news                            // the last state in service; nil: none is known
 	orders   int                              // to enable the plane, since the last order to disable it
 	asked    int                              // changes that operators have asked for, without an answer
 	ordered  bool                             // an operator has asked for a change since the last failure
@@ -39,14 +42,14 @@ const noticed = 20 * time.Second
 
 func newTruth(w *world, plane int) *truth {
 	t := &truth{w: w, plane: plane, s: w.switches[plane], frames: make([]*frame, w.cfg.Ports),
-		epochs: map[uint32]circuit.Permutation{}, intents: map[uint32][]circuit.Permutation{}}
+		intents: map[uint32][]circuit.Permutation{}}
 	t.s.taken = t.taken
 	return t
 }
 
 // disturb notes that a fault may change light.
 func (t *truth) disturb() {
-	t.disturbed, t.quietFrom, t.set = true, t.w.clock, nil
+	t.disturbed, t.disturbedAt, t.quietFrom, t.set = true, t.w.clock, t.w.clock, nil
 }
 
 // watch notes whether a controller watches the switch.

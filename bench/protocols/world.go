@@ -79,7 +79,7 @@ func newWorld(cfg Config, c Chooser) (*world, error) {
 	w.fault = newFaults(w)
 	w.store = newStore(w)
 	for j := range cfg.Planes {
-		s, err := newSwitch(switchConfig{Name: fmt.Sprint("switch ", j), Planes: 1, Ports: cfg.Ports, Fences: true},
+		s, err := newSwitch(switchConfig{Name: fmt.Sprint("switch ", j), Planes: 1, Ports: cfg.Ports, Fences: cfg.Unfenced == 0},
 			func() int64 { return w.clock }, w.choose)
 		if err != nil {
 			return nil, err
@@ -142,17 +142,22 @@ func (w *world) run() {
 			w.violate(waitsForever, "the run does not end: %d operations in %v", w.result.Operations, w.time())
 			break
 		}
-		e := heap.Pop(&w.events).(event)
-		w.clock = e.at
-		w.result.Trace.mix(uint64(e.at))
-		w.result.Trace.mix(w.drawn)
-		w.step(e.do)
+		w.next()
 		w.fault.step()
 	}
 	w.result.Time = w.time()
 	for _, p := range w.processes {
 		p.crash()
 	}
+}
+
+// next does the next event.
+func (w *world) next() {
+	e := heap.Pop(&w.events).(event)
+	w.clock = e.at
+	w.result.Trace.mix(uint64(e.at))
+	w.result.Trace.mix(w.drawn)
+	w.step(e.do)
 }
 
 // step does something, and all that follows from it at this time.
@@ -267,6 +272,10 @@ func (w *world) line(k Kind, from, to, text string, args ...any) {
 // message adds a message that has arrived now.
 func (w *world) message(p *pipe, sent time.Duration, what any) {
 	if !w.cfg.Lines {
+		return
+	}
+	if p.from == p.to {
+		w.line(Internal, p.from.name, "", "%s", describe(what))
 		return
 	}
 	w.result.Trace.Lines = append(w.result.Trace.Lines,

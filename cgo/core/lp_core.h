@@ -4,9 +4,9 @@
  *   const struct lp_core *lpCoreTable(uint32_t abi);
  * which returns NULL for an abi that it does not know. Tables only grow; size says how far.
  *
- * All functions return an ncclResult_t. On failure they write one line, with NUL at its end, into err (errlen bytes, may
- * be NULL and 0). Handles are 64-bit values, never 0. A stale handle is ncclInvalidArgument, never a crash. Any thread
- * may call any function. */
+ * All functions return an ncclResult_t. On failure they write one line, with NUL at its end, into err (errlen bytes,
+ * may be NULL and 0). Handles are 64-bit values, never 0. A stale handle is ncclInvalidArgument, never a crash. Any
+ * thread may call any function. */
 #ifndef LP_CORE_H
 #define LP_CORE_H
 
@@ -18,7 +18,7 @@
 #define LP_CORE_ABI 1u
 #define LP_UNIQUE_ID_BYTES 128
 
-/* Gates lie in the front's memory, by the last 16 bits of a handle modulo this number. A communicator whose gate is
+/* Gates are in the front's memory, by the last 16 bits of a handle modulo this number. A communicator whose gate is
  * taken has none. LP_GATE_BUSY is lp_gate.word while C is inside. */
 #define LP_GATES 1024
 #define LP_GATE_BUSY 1u

@@ -16,7 +16,6 @@ import (
 	"lightpath/cgo/cuda/cudatest"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport/rdma/verbstest"
-	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -31,7 +30,9 @@ func TestExportBuf(t *testing.T) {
 	cudatest.Use(0)
 	at := cudatest.Alloc(10000)
 	fd, offset, err := driver.ExportBuf(unsafe.Add(at, 100), 9000)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	if offset != 100 {
 		t.Errorf("offset %d", offset)
@@ -109,14 +110,18 @@ func overPorts(t *testing.T, ranks int, flushed bool) {
 	t.Setenv("LIGHTPATH_DEVICE_PATH", "rdma")
 	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "1M")
 	id, err := shim.NewUniqueID()
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	args := make([]shim.InitArgs, ranks)
 	for r := range args {
 		args[r] = shim.InitArgs{ID: id, Ranks: ranks, Rank: r, Device: r % 2} // devices that no other test uses
 	}
 	cudatest.Use(0)
 	comms, err := shim.Init(args)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	before, flushes := n.Moved(), cudatest.Flushes()
 	const count = 20000
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -137,7 +142,9 @@ func overPorts(t *testing.T, ranks int, flushed bool) {
 			cudatest.Use(r % 2)
 			call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r],
 				Stream: streams[r]}
-			require.NoError(t, shim.Run([]calls.Call{call}))
+			if err := shim.Run([]calls.Call{call}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	for i := range want {

@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"os"
 	"os/exec"
@@ -60,12 +61,8 @@ func (o *once) Close() error {
 // connect makes a communicator: even ranks are at one end of each plane, odd ones at the other.
 func connect(t testing.TB, devices [][2]rdma.Device, ranks, planes int, o rdma.ListenOptions) []transport.Endpoint {
 	t.Helper()
-	if o.Retries == 0 {
-		o.Retries = 3
-	}
-	if o.Timeout == 0 {
-		o.Timeout = patient
-	}
+	o.Retries = cmp.Or(o.Retries, 3)
+	o.Timeout = cmp.Or(o.Timeout, patient)
 	listeners := make([]*rdma.Listener, ranks)
 	addrs := make([]rdma.Addrs, ranks)
 	for r := range listeners {

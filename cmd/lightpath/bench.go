@@ -39,8 +39,8 @@ func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench COLLECTIVE",
 		Short: "Time a collective with nccl-tests' columns",
-		Long: `Times a collective through libnccl.so.2. It starts the ranks itself; under mpirun, srun or torchrun each process
-is one rank. A size is the data of the whole operation, as in nccl-tests. Exits 1 if an element is wrong.
+		Long: `Times a collective through libnccl.so.2. It starts the ranks itself; under mpirun, srun or torchrun each
+process is one rank. A size is the data of the whole operation, as in nccl-tests. Exits 1 if an element is wrong.
 
 Flags are those of nccl-tests, with these differences:
   -n is the number of ranks to start here; nccl-tests takes it as the timed iterations, which are -i here

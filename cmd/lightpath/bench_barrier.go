@@ -18,8 +18,8 @@ func newBenchBarrier() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "barrier",
 		Short: "Time the reconfiguration barrier: from the last rank's post until all ranks see the next epoch",
-		Long: `Times the barrier of a plane whose device moves in no time. So the result is the cost that a reconfiguration has
-besides the move. Ranks run in this process. They use shared memory, polling (spin) or sleeping until the controller
+		Long: `Times the barrier of a plane whose device moves in no time. So the result is the cost that a reconfiguration
+has besides the move. Ranks run in this process. They use shared memory, polling (spin) or sleeping until the controller
 wakes them (sleep), and gRPC over loopback.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -34,7 +34,8 @@ func newBenchExchange() *cobra.Command {
 		Use:   "alltoallv",
 		Short: "Time demand matrices over planes with circuits: SPECTRA beside plain order",
 		Long: `Times grouped sends and receives of unequal sizes through libnccl.so.2. The command makes the planes and starts
-the ranks. The exchanges run by turns in two orders: scheduled by SPECTRA, and plain, by distance, as programs issue them.
+the ranks. The exchanges run by turns in two orders: scheduled by SPECTRA, and plain, by distance, as programs issue
+them.
 
 Matrices:
   moe        tokens of a mixture of experts; --skew is the sigma of the log-normal popularity of experts

@@ -19,10 +19,10 @@ func newBenchKernels() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kernels",
 		Short: "Time reductions beyond the caches beside STREAM",
-		Long: `Times the reduction kernels on buffers larger than the caches, by turns with STREAM's copy, add and triad in C on
-as many threads. STREAM runs with ordinary stores and with stores past the caches (-nt). Rates count the bytes that must
-move through memory, as STREAM counts them: a sum of two reads two buffers and writes one. "of add" is the rate over that
-of STREAM's faster addition.`,
+		Long: `Times the reduction kernels on buffers larger than the caches, by turns with STREAM's copy, add and triad in C
+on as many threads. STREAM runs with ordinary stores and with stores past the caches (-nt). Rates count the bytes that
+must move through memory, as STREAM counts them: a sum of two reads two buffers and writes one. "of add" is the rate
+over that of STREAM's faster addition.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			bytes, err := bench.ParseBytes(size)

@@ -75,7 +75,8 @@ it. Exits 1 if an element of Lightpath's is wrong.`,
 	fl.IntVar(&f.rounds, "rounds", 5, "samples of a point")
 	fl.StringVar(&f.memory, "memory", bench.PlainBuffers,
 		"buffers: plain (pages that no library knows) or library (that each library allocates)")
-	fl.BoolVar(&f.busy, "busy", false, "other work shares the processors: Open MPI's ranks yield while they wait, as if ranks outnumbered processors")
+	fl.BoolVar(&f.busy, "busy", false, "other work shares the processors: Open MPI's ranks yield while they wait, "+
+		"as if ranks outnumbered processors")
 	fl.StringVar(&f.python, "python", "", "interpreter that has PyTorch (default: python3, else /usr/bin/python3)")
 	fl.StringVar(&f.out, "out", "", "directory for peers.json, peers.md and pictures")
 	fl.DurationVar(&f.timeout, "timeout", 2*time.Minute, "of one sample")

@@ -64,7 +64,7 @@ type cacheRow struct {
 	CCTUS      float64   `json:"cct_us"`     // of the largest
 	LowerBound float64   `json:"lower_bound_us"`
 	Error      string    `json:"error,omitempty"`
-	// Stale is why no job will find the plan any more.
+	// Stale is the reason why no job will find the plan any more.
 	Stale       string `json:"stale,omitempty"`
 	SizeOfFile  int64  `json:"file_bytes,omitempty"`
 	PlanPlanner string `json:"planner"`
@@ -89,8 +89,8 @@ func blocksOf(k *cache.Key) float64 {
 
 func callBytes(k *cache.Key, block int64) float64 { return math.Round(float64(block) * blocksOf(k)) }
 
-// staleness returns the function that says why no job will find a cached file any more, "" where
-// one may. Jobs on the fabric of the given file, if any, are meant, and on others of other names.
+// staleness returns a function that returns why no job will find a cached file any more, or "" if one may. It considers
+// jobs on the fabric of the file at path, if any, and on fabrics of other names.
 func staleness(path string) (func(in *cache.Info) string, error) {
 	var fab *fabric.Fabric
 	var digest cache.Hash
@@ -167,7 +167,7 @@ func newCacheList(open func() (*cache.Cache, error)) *cobra.Command {
 	return cmd
 }
 
-// compareRows orders plans by what they are for and by size, files that are none first.
+// compareRows orders plans by collective, fabric and size, after files that are no plans.
 func compareRows(a, b cacheRow) int {
 	return cmp.Or(
 		cmp.Compare(a.Key.Collective, b.Key.Collective), cmp.Compare(a.Key.Algorithm, b.Key.Algorithm),

@@ -52,7 +52,7 @@ func (f *problemFlags) design(cmd *cobra.Command, pf *planFlags) error {
 	return deliver(ctx, "plan", func() error { return pf.write(ctx, choice.Problem, choice.Plan) })
 }
 
-// sampled is how many of the sizes to be warmed an algorithm is chosen by.
+// sampled is how many of the sizes are used to choose an algorithm.
 const sampled = 4
 
 // choose returns the algorithm of a collective that is best over the sizes to be warmed, under
@@ -84,7 +84,8 @@ func (w *warming) choose(ctx context.Context, c schedule.Collective, root int, b
 	}
 	algorithm := codesign.Common(choices)
 	if algorithm == "" {
-		return "", no(fmt.Errorf("--algorithm: no algorithm was planned for all sizes of %v in time; try a longer --time-limit", c))
+		return "", no(fmt.Errorf("--algorithm: no algorithm was planned for all sizes of %v in time; try a longer "+
+			"--time-limit", c))
 	}
 	return algorithm, nil
 }

@@ -18,7 +18,7 @@ import (
 	"lightpath/shim/topology"
 )
 
-// finding is one thing that doctor looked at.
+// finding is the result of one check of doctor.
 type finding struct {
 	Check  string `json:"check"`
 	OK     bool   `json:"ok"`
@@ -117,8 +117,7 @@ func sharedMemory() finding {
 	return finding{"/dev/shm", free >= wanted, fmt.Sprintf("%d MiB free (%d wanted)", free>>20, wanted>>20)}
 }
 
-// rdmaPorts names the ports that ranks can use. To have none is a fault only
-// where they are asked for.
+// rdmaPorts names the ports that ranks can use. To have none is a fault only if the settings require them.
 func rdmaPorts(m *topology.Machine) finding {
 	const check = "rdma"
 	names, active := portsOf(m)
@@ -148,8 +147,8 @@ func portsOf(m *topology.Machine) (names, active []string) {
 	return names, active
 }
 
-// gpuDirect says whether memory of GPUs can go through RDMA ports without the host's. That it cannot is a fault
-// only where it is asked for.
+// gpuDirect reports whether RDMA ports can access GPU memory directly. It is a fault that they cannot only if the
+// settings require it.
 func gpuDirect(m *topology.Machine) finding {
 	const check = "gpudirect"
 	_, active := portsOf(m)
@@ -162,11 +161,13 @@ func gpuDirect(m *topology.Machine) finding {
 	case len(m.GPUs) == 0:
 		return finding{check, !wanted, "no GPU (optional)"}
 	case len(active) == 0:
-		return finding{check, !wanted, "no active RDMA port: GPUs of several hosts exchange data through host memory (optional)"}
+		return finding{check, !wanted, "no active RDMA port: GPUs of several hosts exchange data through host memory " +
+			"(optional)"}
 	case forbidden != "":
 		return finding{check, true, "not used: " + forbidden}
 	}
-	return finding{check, true, fmt.Sprintf("GPUs: %d, active ports: %s; used over planes of RDMA ports that take the driver's dma-bufs, of which NCCL_DEBUG=INFO tells",
+	return finding{check, true, fmt.Sprintf("GPUs: %d, active ports: %s; used over planes of RDMA ports that take "+
+		"the driver's dma-bufs, of which NCCL_DEBUG=INFO tells",
 		len(m.GPUs), strings.Join(active, ", "))}
 }
 

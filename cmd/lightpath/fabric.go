@@ -24,14 +24,15 @@ func newFabricCommand() *cobra.Command {
 		Short: "Build, look at and remove software-steered planes in the kernel",
 		Long: `Builds the planes of a fabric file in the kernel of this host: a network namespace per rank with an interface
 per plane, and a switch whose circuits are real. Needs root and Linux 6.6. Where the file has several hosts, each
-builds its own part (--host), on the planes' interfaces, and runs an agent that writes its circuits for the controller.`,
+builds its own part (--host), on the planes' interfaces, and runs an agent that writes its circuits for the
+controller.`,
 	}
 	cmd.AddCommand(newFabricUp(), newFabricStatus(), newFabricDown(), newFabricCalibrate(), newFabricAgent(),
 		newFabricLose())
 	return cmd
 }
 
-// fabricFlags say which fabric.
+// fabricFlags choose a fabric.
 type fabricFlags struct {
 	file, name string
 	host       string // name of this host, where several have the fabric
@@ -124,7 +125,7 @@ func newFabricUp() *cobra.Command {
 	return cmd
 }
 
-// refusal makes those errors an answer that are one: the command was right, the host is not.
+// refusal returns err as the answer "no" if the command was right but the host cannot do it.
 func refusal(err error) error {
 	for _, answer := range []error{kernel.ErrChanged, kernel.ErrNotUp, kernel.ErrBusy, kernel.ErrVersion} {
 		if errors.Is(err, answer) {
@@ -324,7 +325,7 @@ func printFabrics(out io.Writer, all []kernel.Presence) error {
 	return w.Flush()
 }
 
-// sweepFabrics removes what processes that have ended left.
+// sweepFabrics removes fabrics that ended processes left.
 func sweepFabrics(o *fabricFlags) error {
 	if err := needRoot(); err != nil {
 		return err
@@ -349,7 +350,8 @@ func sweepFabrics(o *fabricFlags) error {
 
 func printReport(out io.Writer, r *kernel.Report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "plane\trank\tinterface\taddress\tto\tforwarded\tbytes\ttransit\treturned\tdark\tmisdirected\toverflow\tqueued")
+	fmt.Fprintln(w, "plane\trank\tinterface\taddress\tto\tforwarded\tbytes\ttransit\t"+
+		"returned\tdark\tmisdirected\toverflow\tqueued")
 	for _, plane := range r.Planes {
 		for _, p := range plane.Ports {
 			to := "-"

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/kernel"
 	"lightpath/ocsctl/kernel/agent"
@@ -79,17 +80,13 @@ func TestFabricOfOneHost(t *testing.T) {
 		t.Error("the agent's circuits have another writer", b.Close())
 	}
 	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-done)
 	v, err := kernel.Look(state)
 	require.NoError(t, err)
 	if m, err := v.Map(0); err != nil || !m.Equal(circuit.AllDark(3)) {
 		t.Errorf("map %v %v", m, err)
 	}
-	if err := v.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, v.Close())
 	if out := succeed(t, "", "fabric", "down", "--fabric", file, "--host", "h1"); !strings.Contains(out, name+": down") {
 		t.Errorf("down: %s", out)
 	}

@@ -28,9 +28,10 @@ func newFabricCalibrate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "calibrate --fabric fabric.yaml",
 		Short: "Measure what the planes of a fabric that is up cost",
-		Long: `Runs collectives over the planes of a fabric that is up and idle, and fits the cost model to their times. Prints the
-costs with quartiles: alpha, hop, bandwidth, and a reconfiguration from the last byte before it to the first after it.
-Compares the prediction for an AllReduce with its time. If no controller runs, the command starts one meanwhile.
+		Long: `Runs collectives over the planes of a fabric that is up and idle, and fits the cost model to their times.
+Prints the costs with quartiles: alpha, hop, bandwidth, and a reconfiguration from the last byte before it to the first
+after it. Compares the prediction for an AllReduce with its time. If no controller runs, the command starts one
+meanwhile.
 
 --write writes a cost into the fabric file if it differs by more than the measurement noise; comments and layout stay.
 Planes in the kernel are built from that file. So after a change take the fabric down and up, and start its controller
@@ -259,7 +260,8 @@ func (c *calibration) print(out io.Writer, f *fabric.Fabric) error {
 	case len(c.Changes) == 0:
 		fmt.Fprintln(w, "the fabric file agrees with this")
 	case c.Written:
-		fmt.Fprintln(w, "written; the planes that are up were made from the file as it was: lightpath fabric down, up, and start the controller again")
+		fmt.Fprintln(w, "written; the planes that are up were made from the file as it was: lightpath fabric down, up, "+
+			"and start the controller again")
 	default:
 		fmt.Fprintln(w, "--write puts this into the fabric file")
 	}

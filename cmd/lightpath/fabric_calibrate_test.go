@@ -19,7 +19,8 @@ func estimate(value, spread float64) *calibrate.Estimate {
 // scatters.
 func TestCalibrationSettles(t *testing.T) {
 	const (
-		head = "version: 1\nranks: 4 # four\nplanes:\n  - {name: p0, bandwidth: 1Gbps, ocs: sw}\n  - {name: p1, bandwidth: 1Gbps, ocs: sw}\n"
+		head = "version: 1\nranks: 4 # four\nplanes:\n  - {name: p0, bandwidth: 1Gbps, ocs: sw}\n  - {name: p1, " +
+			"bandwidth: 1Gbps, ocs: sw}\n"
 		real = "version: 1\nranks: 2\nplanes: [{name: p0, bandwidth: 1Gbps, ocs: sw, ports: {0: a, 1: b}}]\n"
 	)
 	for _, c := range []struct {
@@ -87,7 +88,8 @@ func TestCalibrationSettles(t *testing.T) {
 
 // The command does not write a file that an operator edits during the measurement.
 func TestCalibrationSparesAnEditedFile(t *testing.T) {
-	const text = "version: 1\nranks: 4\nplanes: [{name: p0, bandwidth: 1Gbps, ocs: o}]\nocs: [{name: o, driver: emulator, reconfig: 1ms}]\n"
+	const text = "version: 1\nranks: 4\nplanes: [{name: p0, bandwidth: 1Gbps, ocs: o}]\nocs: [{name: o, driver: " +
+		"emulator, reconfig: 1ms}]\n"
 	path := write(t, "fabric.yaml", text)
 	f, err := fabric.Load(path)
 	require.NoError(t, err)

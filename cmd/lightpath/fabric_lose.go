@@ -56,7 +56,7 @@ func parsePart(s string) (float64, error) {
 	return part, nil
 }
 
-// lostFrames is what has come of an interface's frames.
+// lostFrames counts the passed and lost frames of an interface.
 type lostFrames struct {
 	Interface string `json:"interface"`
 	Seen      uint64 `json:"seen"`

@@ -11,7 +11,7 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// mirrored is the part of a fabric in the kernel that a device model is the switch of.
+// mirrored is the planes of a kernel fabric whose switch is a device model.
 type mirrored struct {
 	fabric *fabric.Fabric
 	planes []int // of that switch
@@ -62,7 +62,7 @@ func openMirrored(file, ocs string) (*mirrored, error) {
 	return m, nil
 }
 
-// label names the ports of a model as the fabric file does: 1A to 1B where it says so.
+// label names the ports of a model as the fabric file does: 1A to 1B if it uses such names.
 func (m *mirrored) label(c *device.Config) {
 	if in := m.ports[0].In; in != nil && strings.HasSuffix(in[0], "A") {
 		c.In, c.Out = device.Suffixed("A"), device.Suffixed("B")
@@ -98,7 +98,7 @@ func (m *mirrored) cables(d *device.Device) ([]kernel.Cable, error) {
 	return all, nil
 }
 
-// findPort returns the port of that name, -1 where there is none.
+// findPort returns the port of that name, or -1.
 func findPort(d *device.Device, label string, side device.Side) int {
 	for p := range d.Ports() {
 		if d.Label(p, side) == label {
@@ -108,7 +108,7 @@ func findPort(d *device.Device, label string, side device.Side) int {
 	return -1
 }
 
-// initial returns the first map of a model of that configuration. Where circuits outlive the process it is the kernel's
+// initial returns the first map of a model of that configuration. If circuits outlive the process, it is the kernel's
 // map.
 func (m *mirrored) initial(c device.Config) (circuit.Permutation, error) {
 	d, err := device.New(c)

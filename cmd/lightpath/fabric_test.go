@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/files"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
@@ -84,7 +85,8 @@ func TestFabricCommands(t *testing.T) {
 }
 
 func TestFabricRefuses(t *testing.T) {
-	bare := write(t, "bare.yaml", "version: 1\nranks: 2\nplanes: [{name: p0, bandwidth: 1Gbps, ocs: o}]\nocs: [{name: o, driver: emulator, reconfig: 1ms}]\n")
+	bare := write(t, "bare.yaml", "version: 1\nranks: 2\nplanes: [{name: p0, bandwidth: 1Gbps, ocs: o}]\nocs: "+
+		"[{name: o, driver: emulator, reconfig: 1ms}]\n")
 	for _, c := range []struct {
 		says []string
 		args []string
@@ -137,9 +139,7 @@ func TestProtocolsMovePackets(t *testing.T) {
 	}()
 	defer func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-done)
 	}()
 	appears(t, hosts)
 	s, err := kernel.Load(name)
@@ -179,9 +179,7 @@ func TestProtocolsMovePackets(t *testing.T) {
 // closing checks how something ends.
 func closing(t *testing.T, f func() error) {
 	t.Helper()
-	if err := f(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, f())
 }
 
 // TestFabricsOfThisHost: fabrics are listed without a file, and those of processes that have ended

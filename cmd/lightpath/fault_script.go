@@ -20,9 +20,8 @@ type faultScript struct {
 	done   chan struct{}
 }
 
-// startFaults starts the script that read returns; the caller stops it before it closes the models. tell
-// hears, from other goroutines, of every fault that happens, and why a script could not be used that was
-// to be read again; it must not block.
+// startFaults starts the script that read returns. The caller stops it before it closes the models. Other goroutines
+// call tell for every fault, and for every error when the script is read again. tell must not block.
 func startFaults(read func() ([]byte, error), models []*device.Device, tell func(text string)) (*faultScript, error) {
 	s := &faultScript{read: read, models: models, hangup: make(chan os.Signal, 1), quit: make(chan struct{}),
 		done: make(chan struct{})}
@@ -54,7 +53,7 @@ func startFaults(read func() ([]byte, error), models []*device.Device, tell func
 	return s, nil
 }
 
-// run has the script happen from now on.
+// run starts the script.
 func (s *faultScript) run() error {
 	data, err := s.read()
 	if err != nil {
@@ -69,7 +68,7 @@ func (s *faultScript) run() error {
 	return err
 }
 
-// stop has no more scripts begin, and tells no more.
+// stop stops the script and all calls of tell.
 func (s *faultScript) stop() {
 	signal.Stop(s.hangup)
 	close(s.quit)

@@ -71,8 +71,8 @@ func newFigureCommand() *cobra.Command {
 	return cmd
 }
 
-// makeFigure makes a figure or a report, writes its files, and says what the paper prints,
-// what stands here, and where the files are.
+// makeFigure makes a figure or a report, writes its files, and prints the paper's numbers, its own, and the paths of
+// the files.
 func makeFigure(ctx context.Context, paper, name, dir string, o figure.Options) error {
 	makeIt := func() (*figure.Figure, error) { return figure.Make(ctx, paper, name, o) }
 	if paper == planning.Paper {
@@ -101,8 +101,7 @@ func makeFigure(ctx context.Context, paper, name, dir string, o figure.Options) 
 	return nil
 }
 
-// progress returns a counter that overwrites one line of a terminal; nil where standard
-// error is none.
+// progress returns a counter that overwrites one line of a terminal, or nil if standard error is no terminal.
 func progress(what string) func(done, total int) {
 	if !isTerminal(os.Stderr) {
 		return nil

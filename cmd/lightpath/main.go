@@ -1,8 +1,7 @@
 // Command lightpath plans, times, demonstrates and inspects collectives over optical
 // circuit switches.
 //
-// Layer: top. It parses arguments and prints; the work is done by bench, shim, plans,
-// collectives and ocsctl.
+// Layer: top. It parses arguments and prints results. Packages bench, shim, plans, collectives and ocsctl do the work.
 package main
 
 import (
@@ -41,8 +40,7 @@ func run(ctx context.Context, args []string) int {
 	return status
 }
 
-// verdict returns the exit status of a command that returned err, and what it says on standard
-// error.
+// verdict returns the exit status of a command that returned err, and its line on standard error.
 func verdict(ctx context.Context, err error) (status int, line string) {
 	switch s := stoppedBy(ctx); {
 	case err == nil:

@@ -30,7 +30,7 @@ func newOCSCommand() *cobra.Command {
 	return cmd
 }
 
-// ocsFlags say which switches, and how to speak to them.
+// ocsFlags choose switches, and how to connect to them.
 type ocsFlags struct {
 	fabric, plane string
 	asJSON        bool
@@ -83,7 +83,9 @@ func (o *ocsFlags) planes() (*fabric.Fabric, []int, error) {
 		case sw == nil:
 			return nil, nil, fmt.Errorf("plane %s has no switch", f.Planes[j].Name)
 		case sw.Driver == fabric.DriverEmulator:
-			return nil, nil, fmt.Errorf("plane %s is on a switch that lightpath ocsd emulates: ask that controller, by --controller HOST:PORT (listen: in its file) or with HOST:PORT among controller.endpoints of the fabric file", f.Planes[j].Name)
+			return nil, nil, fmt.Errorf("plane %s is on a switch that lightpath ocsd emulates: ask that controller, by "+
+				"--controller HOST:PORT (listen: in its file) or with HOST:PORT among controller.endpoints of the fabric file",
+				f.Planes[j].Name)
 		}
 	}
 	return f, all, nil
@@ -146,14 +148,14 @@ func readMap(spec string, n int) (circuit.Permutation, error) {
 	return p, nil
 }
 
-// planeStatus is what a switch says of the ports of one plane.
+// planeStatus is the state of a plane's ports, as its switch reports it.
 type planeStatus struct {
 	Plane  string              `json:"plane"`
 	Switch string              `json:"switch"`
 	Driver string              `json:"driver"`
 	Info   *driver.Info        `json:"info,omitempty"`
 	Map    circuit.Permutation `json:"map,omitempty"`
-	// Verified says how far the circuits are verified; "" where one of them is not good.
+	// Verified is the level to which the circuits are verified; "" if one of them is not good.
 	Verified string           `json:"verified,omitempty"`
 	Circuits []driver.Circuit `json:"circuits,omitempty"`
 	Ports    []driver.Health  `json:"ports,omitempty"`
@@ -180,7 +182,7 @@ can measure light.`,
 	return cmd
 }
 
-// askAll shows what the switches of the planes say.
+// askAll shows the state of the planes, as their switches report it.
 func (o *ocsFlags) askAll(ctx context.Context) error {
 	f, planes, err := o.planes()
 	if err != nil {
@@ -203,7 +205,7 @@ func (o *ocsFlags) askAll(ctx context.Context) error {
 	return err
 }
 
-// ask fills in what the switch of a plane says.
+// ask fills in the state of a plane, as its switch reports it.
 func (o *ocsFlags) ask(ctx context.Context, f *fabric.Fabric, plane int, s *planeStatus) error {
 	sw, err := o.open(ctx, f, plane)
 	if err != nil {

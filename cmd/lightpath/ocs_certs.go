@@ -77,7 +77,7 @@ lightpath ocs status --controller %s:7443 --ca %s --cert %s --key %s
 	return cmd
 }
 
-// makeCerts makes everything, or nothing where a file is in the way.
+// makeCerts makes all files, or none if one exists.
 func makeCerts(dir string, hosts []string) (certsReport, error) {
 	pair := func(name string) certPair {
 		return certPair{filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key")}

@@ -27,7 +27,7 @@ func (o *ocsFlags) addController(cmd *cobra.Command) {
 		"host:port of controllers (gRPC); by default from the fabric file")
 }
 
-// addCredentials adds the flags that say who we are.
+// addCredentials adds the flags for this client's certificate and key.
 func (o *ocsFlags) addCredentials(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&o.target.CAFile, "ca", "", "file of the certificate authority of controllers, or of switches (gNMI)")
@@ -35,8 +35,8 @@ func (o *ocsFlags) addCredentials(cmd *cobra.Command) {
 	fl.StringVar(&o.target.KeyFile, "key", "", "file of our key")
 }
 
-// operator connects to the controllers that the flags or the fabric file name; nil where the
-// command is for the switches themselves.
+// operator connects to the controllers that the flags or the fabric file name. It returns nil if the command goes to
+// the switches directly.
 func (o *ocsFlags) operator() (*rpc.Operator, error) {
 	if o.direct && len(o.controllers) > 0 {
 		return nil, errors.New("--direct goes past the controller that --controller names: one of them is enough")
@@ -69,8 +69,8 @@ func (o *ocsFlags) operator() (*rpc.Operator, error) {
 	return rpc.DialOperator(endpoints, t)
 }
 
-// dispatch does a command by the controllers, where there are any to speak to, or on the switches
-// themselves, within its time.
+// dispatch runs a command through the controllers, if there are any, or on the switches directly, within its time
+// limit.
 func (o *ocsFlags) dispatch(ctx context.Context, byController func(context.Context, *rpc.Operator) error,
 	direct func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
@@ -104,7 +104,7 @@ func operatorName() string {
 	return host
 }
 
-// look asks a controller how it is, and returns with its answer the planes that --plane names.
+// look asks a controller for its state, and also returns the planes that --plane names.
 func (o *ocsFlags) look(ctx context.Context, op *rpc.Operator) (controller.Snapshot, []int, error) {
 	s, err := op.Status(ctx)
 	if err != nil {
@@ -132,7 +132,7 @@ func (o *ocsFlags) selected(s *controller.Snapshot) ([]int, error) {
 	return []int{j}, nil
 }
 
-// statusOf shows what a controller says, and is a "no" while a plane is out of service.
+// statusOf shows the state of a controller, and is a "no" while a plane is out of service.
 func (o *ocsFlags) statusOf(ctx context.Context, op *rpc.Operator) error {
 	s, planes, err := o.look(ctx, op)
 	if err != nil {
@@ -196,7 +196,7 @@ type commandReport struct {
 	Error    string                `json:"error,omitempty"`
 }
 
-// command runs one on the plane that --plane names, and shows what has become of it.
+// command runs a command on the plane that --plane names, and shows the plane's new state.
 func (o *ocsFlags) command(ctx context.Context, op *rpc.Operator,
 	run func(plane int, s *controller.PlaneSnapshot) error) error {
 	if o.plane == "" {
@@ -235,7 +235,7 @@ func (o *ocsFlags) command(ctx context.Context, op *rpc.Operator,
 	return failed
 }
 
-// errUsage marks what is wrong with the command and not with the plane.
+// errUsage marks errors of the command, not of the plane.
 var errUsage = errors.New("")
 
 func printCommand(w io.Writer, r *commandReport) {
@@ -252,7 +252,7 @@ func printCommand(w io.Writer, r *commandReport) {
 	}
 }
 
-// setBy has a controller give a plane a map.
+// setBy makes a controller set the map of a plane.
 func (o *ocsFlags) setBy(ctx context.Context, op *rpc.Operator, spec string) error {
 	return o.command(ctx, op, func(plane int, s *controller.PlaneSnapshot) error {
 		target, err := readMap(spec, len(s.Map))
@@ -314,7 +314,8 @@ service.`, nil)
 
 func newOCSDisable() *cobra.Command {
 	var reason string
-	cmd := newOCSService("disable", "Take a plane out of service", `Takes a plane out of service, for work on its switch. An operation that holds the plane goes on. The controller
+	cmd := newOCSService("disable", "Take a plane out of service",
+		`Takes a plane out of service, for work on its switch. An operation that holds the plane goes on. The controller
 grants the plane to no other operation, and collectives run on the other planes.`, &reason)
 	cmd.Flags().StringVar(&reason, "reason", "", "reason that ranks and the history show")
 	return cmd

@@ -26,7 +26,7 @@ import (
 var coldBoots = map[string]device.ColdBoot{"remove": device.Remove, "restore": device.Restore,
 	"maintain": device.Maintain}
 
-// emulateFlags say how protocols are served.
+// emulateFlags configure how protocols are served.
 type emulateFlags struct {
 	dialect                        string // of gNMI
 	user, passwordFile, knownHosts string // of NETCONF
@@ -48,7 +48,8 @@ var deviceServers = []deviceServer{
 		o emulateFlags) error {
 		return gnmi.Serve(ctx, l, d, gnmi.Options{Dialect: o.dialect})
 	}},
-	{"netconf", "serve NETCONF over SSH, as Polatis switches do, at this address of this host; needs --user and --password-file", serveNETCONF},
+	{"netconf", "serve NETCONF over SSH, as Polatis switches do, at this address of this host; needs --user and " +
+		"--password-file", serveNETCONF},
 }
 
 // serveNETCONF serves with a fresh host key, which it writes where clients look for it.
@@ -179,7 +180,7 @@ func (e *emulation) run(ctx context.Context) error {
 	return emulate(ctx, d, listeners, e.serve)
 }
 
-// listenAll opens a listener per address, nil where there is none. The protocols are served without
+// listenAll opens a listener per address, and returns nil for an empty address. The protocols are served without
 // authentication, so they stay on this host.
 func listenAll(addresses []string) ([]net.Listener, error) {
 	all := make([]net.Listener, len(addresses))

@@ -24,7 +24,7 @@ import (
 // maxHistory bounds what one ocs history prints.
 const maxHistory = 1_000_000
 
-// historyFlags say which controllers to ask, how, and for what.
+// historyFlags choose the controllers, the connection and the events.
 type historyFlags struct {
 	ocsFlags
 	http, since string
@@ -106,7 +106,7 @@ type historySource interface {
 	io.Closer
 }
 
-// source connects to the controllers that the flags name, and finds out what their planes are called.
+// source connects to the controllers that the flags name, and asks for the names of their planes.
 func (o *historyFlags) source(ctx context.Context) (historySource, []string, error) {
 	if o.http != "" {
 		if o.fabric != "" || len(o.controllers) > 0 {
@@ -257,7 +257,7 @@ func orDash(text string) string {
 	return printable(text)
 }
 
-// printable makes what others have written harmless for a terminal, and one cell of a table.
+// printable makes text from elsewhere safe for a terminal, and for one cell of a table.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

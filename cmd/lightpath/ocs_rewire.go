@@ -20,10 +20,10 @@ func newOCSRewire() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rewire --controller host:port --steps steps.json",
 		Short: "Carry out the steps of topology lumos rewire while jobs run",
-		Long: `For each step, takes its planes out of service for new operations. When the operation that holds a plane has ended, it
-sets the map of the plane and puts the plane back. Planes have the names that "topology lumos plan --fabric" gives
-them. A step for a group that the controller does not have is an error. The fabric file of these planes is pinned, so
-collectives use the circuits as they are.`,
+		Long: `For each step, takes its planes out of service for new operations. When the operation that holds a plane has
+ended, it sets the map of the plane and puts the plane back. Planes have the names that "topology lumos plan --fabric"
+gives them. A step for a group that the controller does not have is an error. The fabric file of these planes is pinned,
+so collectives use the circuits as they are.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			data, err := readInput("steps", path)

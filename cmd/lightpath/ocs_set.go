@@ -198,8 +198,9 @@ func newOCSDrift() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drift [--controller host:port | --fabric f.yaml --plane p --map FILE]",
 		Short: "Compare a plane's map with the one desired",
-		Long: `With a controller: shows the planes whose switches do not have the map that it wants. Otherwise, or with --direct:
-reads the map of the plane's switch and compares it with --map. Exits with 1 if a circuit differs. Changes nothing.`,
+		Long: `With a controller: shows the planes whose switches do not have the map that it wants. Otherwise, or with
+--direct: reads the map of the plane's switch and compares it with --map. Exits with 1 if a circuit differs. Changes
+nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.dispatch(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
@@ -217,7 +218,7 @@ reads the map of the plane's switch and compares it with --map. Exits with 1 if 
 	return cmd
 }
 
-// driftDirect compares with what the switch itself says.
+// driftDirect compares the desired map with that of the switch.
 func (o *ocsFlags) driftDirect(ctx context.Context, spec string) error {
 	v, err := o.visit(ctx, spec)
 	if err != nil {
@@ -236,7 +237,7 @@ func (o *ocsFlags) driftDirect(ctx context.Context, spec string) error {
 	return r.verdict()
 }
 
-// compare notes the ranks whose circuit is not the one desired.
+// compare records the ranks whose circuit is not the desired one.
 func (r *driftReport) compare() {
 	for rank := range r.Map {
 		if rank < len(r.Desired) && r.Map[rank] != r.Desired[rank] {

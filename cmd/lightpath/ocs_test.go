@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/device/scpi"
@@ -31,9 +32,7 @@ func switchFabric(t *testing.T) (*device.Device, string) {
 	t.Cleanup(func() {
 		cancel()
 		d.Close()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-done)
 	})
 	path := filepath.Join(t.TempDir(), "fabric.yaml")
 	text := fmt.Sprintf(`
@@ -261,9 +260,7 @@ ocs: [{name: sw, driver: %s, endpoint: "%s", reconfig: 25ms}]
 		}
 	}
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-done)
 }
 
 // TestMapInWordsOfTheFile gives a map that is no list of numbers: the error names no type of Go.

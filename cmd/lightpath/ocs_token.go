@@ -14,10 +14,11 @@ import (
 )
 
 // errNoTokens: nothing on this host can send tokens over the circuits.
-var errNoTokens = errors.New("--verify token: the planes' interfaces are not up on this host, so no token can be sent over the circuits")
+var errNoTokens = errors.New("--verify token: the planes' interfaces are not up on this host, so no token can be " +
+	"sent over the circuits")
 
-// tokenProber sends tokens over the circuits of a fabric whose interfaces are on this host; nil where
-// they are not.
+// tokenProber returns a prober that sends tokens over the circuits of a fabric, or nil if its interfaces are not on
+// this host.
 func tokenProber(f *fabric.Fabric) switches.Prober {
 	state, err := kernel.Load(kernel.Name(f))
 	if err != nil || state.Digest != f.Digest() {
@@ -26,8 +27,7 @@ func tokenProber(f *fabric.Fabric) switches.Prober {
 	return kernel.NewProber(state)
 }
 
-// prove sends tokens over the circuits of a plane, and enters into the verdicts and what is known which
-// tokens arrived.
+// prove sends tokens over the circuits of a plane, and records the arrived ones in the verdicts and the known circuits.
 func prove(ctx context.Context, p switches.Prober, plane int, verdicts []driver.Circuit, known *driver.Known) error {
 	var made []circuit.Pair
 	for _, v := range verdicts {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
@@ -101,9 +102,7 @@ ocs: [{name: sw, driver: polatis-scpi, endpoint: "%s", reconfig: 25ms}]
 	planes, err := openMirrored(fabric, "sw")
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := planes.board.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, planes.board.Close())
 	})
 	config := device.Config{Ports: 4}
 	require.NoError(t, planes.prepare(&config))
@@ -117,9 +116,7 @@ ocs: [{name: sw, driver: polatis-scpi, endpoint: "%s", reconfig: 25ms}]
 	t.Cleanup(func() {
 		cancel()
 		model.Close()
-		if err := errors.Join(<-done, mirror.Close()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, errors.Join(<-done, mirror.Close()))
 	})
 	return model, fabric
 }
@@ -148,9 +145,7 @@ func TestOperatorMovesPackets(t *testing.T) {
 		nil)
 	require.NoError(t, err)
 	defer func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, d.Close())
 	}()
 	core, err := controller.Start(controller.Config{Name: "test", Ports: 3, Planes: planeConfigs(f), Device: d, Token: 1,
 		SettleTimeout: d.SettleWithin()})

@@ -104,7 +104,7 @@ func (s *service) run(ctx context.Context) error {
 	if err := s.serveRPC(ctx, group, runner, store); err != nil {
 		return err
 	}
-	// One that stands by is as ready as it can be: the service manager shall not wait for it to rule.
+	// A standby is ready, too: the service manager must not wait until it is in charge.
 	standby := time.AfterFunc(standbyAfter, func() {
 		if err := notify(notifyReady); err != nil {
 			s.log.Warn("service manager", "error", err)
@@ -114,12 +114,13 @@ func (s *service) run(ctx context.Context) error {
 	group.Go(func() error { return runner.Run(ctx) })
 	err = group.Wait()
 	if errors.Is(err, journal.ErrOtherFabric) {
-		err = fmt.Errorf("%w; name another journal.dir or prefix, or move this one away: what it says of planes is lost with it", err)
+		err = fmt.Errorf("%w; name another journal.dir or prefix, or move this one away: what it says of planes is "+
+			"lost with it", err)
 	}
 	return errors.Join(err, notify(notifyStopping), data.close())
 }
 
-// openStore opens what outlives this process.
+// openStore opens the journal, which outlives this process.
 func (s *service) openStore(ctx context.Context) (journal.Store, error) {
 	j := &s.o.Journal
 	observe := func(took time.Duration, err error) {
@@ -156,7 +157,7 @@ func defaultJournal(config string) string {
 	return strings.TrimSuffix(config, filepath.Ext(config)) + ".journal"
 }
 
-// serveLocal returns what shows a core to the ranks of this host.
+// serveLocal returns a function that serves a core to the ranks of this host.
 func (s *service) serveLocal(data dataPlane) func(*controller.Core) (func(), error) {
 	return func(core *controller.Core) (func(), error) {
 		stop, err := data.serve(core)
@@ -262,7 +263,7 @@ func (s *service) serveHTTP(ctx context.Context, group *errgroup.Group, r *lead.
 	return nil
 }
 
-// planeConfigs are the planes of a fabric as a controller has them.
+// planeConfigs returns a controller's configurations of the planes of a fabric.
 func planeConfigs(f *fabric.Fabric) []controller.PlaneConfig {
 	var all []controller.PlaneConfig
 	for j, p := range f.Planes {

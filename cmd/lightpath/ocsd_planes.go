@@ -22,13 +22,13 @@ import (
 	"lightpath/shim"
 )
 
-// dataPlane is what a controller moves, and how ranks of this host reach it.
+// dataPlane is the planes of a controller, and the way in which ranks of this host reach them.
 type dataPlane interface {
 	// build starts the core of a rule.
 	build(lead.Rule) (*controller.Core, error)
 	// serve shows it to the ranks of this host; stop ends that.
 	serve(*controller.Core) (stop func(), err error)
-	// close releases what build has opened; the core has been closed.
+	// close releases the resources of build. The core has been closed before.
 	close() error
 }
 
@@ -180,7 +180,7 @@ func (p *kernelPlane) takeOver(r lead.Rule) (closingPanel, error) {
 	}
 }
 
-// injectFaults has the configured script run on every model.
+// injectFaults runs the configured script on every model.
 func (p *kernelPlane) injectFaults() (err error) {
 	file := p.s.o.Device.Faults
 	if file == "" {
@@ -221,7 +221,7 @@ type realPlane struct {
 	shown  atomic.Pointer[switches.Device] // device, for the page
 }
 
-// seen says for the page how the switches are; nothing while another controller drives them.
+// seen returns the health of the switches for the page; nil while another controller drives them.
 func (p *realPlane) seen(context.Context) ([]web.SwitchHealth, error) {
 	d := p.shown.Load()
 	if d == nil {

@@ -15,15 +15,15 @@ import (
 	"lightpath/plans/cache"
 )
 
-// Bounds of what a page is shown of a cache.
+// Bounds of the plans of a cache that a page shows.
 const (
 	shownPlans  = 200              // the newest
 	planRefresh = 10 * time.Second // reading a cache checks every digest in it
 )
 
-// cachedPlans returns the plans in the cache at dir as intervals of time, newest first: what
-// [web.Options.Plans] holds against the history. A span of sizes shows its smallest and its largest
-// plan; files that are no plans are left out. The function may be called from any goroutine.
+// cachedPlans returns the plans in the cache at dir as intervals of time, newest first, for [web.Options.Plans]. A span
+// of sizes shows its smallest and its largest plan. Files that are no plans are omitted. The function may be called
+// from any goroutine.
 func cachedPlans(dir string) func(context.Context) ([]web.Plan, error) {
 	var mu sync.Mutex
 	var read time.Time

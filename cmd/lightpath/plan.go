@@ -71,9 +71,9 @@ func (f *planFlags) solve(cmd *cobra.Command, read func() (*plans.Problem, error
 	return deliver(ctx, "plan", func() error { return f.write(ctx, p, plan) })
 }
 
-// searchTime returns how much of the time until ctx ends there is for the search. The rest, half of it at
-// most, is for the digest and the text of the plan. Both walk over all its maps, of which it has some times
-// as many as the problem, and checking the problem walks over those: so a busy machine is accounted for.
+// searchTime returns the part of the time until ctx ends that is for the search. The rest, at most half, is for the
+// digest and the text of the plan. It estimates these from the time to check the problem, which reads similar data on
+// the same machine.
 func (f *planFlags) searchTime(ctx context.Context, p *plans.Problem) time.Duration {
 	began := time.Now()
 	_ = p.Validate() // it is valid
@@ -141,7 +141,7 @@ func (f *planFlags) writeProblem(p *plans.Problem) error {
 	return nil
 }
 
-// gapPercent is how far a plan may be from the optimum, in percent of its lower bound.
+// gapPercent returns how far a plan may be from the optimum, in percent of its lower bound.
 func gapPercent(p *plans.Plan) float64 {
 	if p.LowerBoundUS <= 0 {
 		if p.CCTUS <= plans.ToleranceUS {
@@ -202,7 +202,7 @@ func newPlanCheck() *cobra.Command {
 	return cmd
 }
 
-// verify checks the digest, where the plan carries one, and the plan.
+// verify checks the plan, and its digest if it has one.
 func verify(p *plans.Problem, plan *plans.Plan) (check.Report, error) {
 	if plan.Digest != "" {
 		if err := plans.VerifyDigest(p, plan); err != nil {

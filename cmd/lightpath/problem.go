@@ -219,9 +219,9 @@ func newPlanBuild() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build --collective C [--algorithm A] --ranks N --bytes S --fabric fabric.yaml --planner auto",
 		Short: "Plan a collective on a fabric",
-		Long: `Plans a collective on a fabric. Without --algorithm, or with --algorithm auto, it also chooses the algorithm, its
-parameters and the order of its steps. It then prints the choices to standard error. With --out plan.json it writes the
-problem to plan.problem.json, for plan check, plan show and sim.`,
+		Long: `Plans a collective on a fabric. Without --algorithm, or with --algorithm auto, it also chooses the algorithm,
+its parameters and the order of its steps. It then prints the choices to standard error. With --out plan.json it writes
+the problem to plan.problem.json, for plan check, plan show and sim.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.algorithm == "" || f.algorithm == "auto" {

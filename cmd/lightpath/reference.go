@@ -187,7 +187,8 @@ func variableReference() string {
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("## NCCL's variables that are ignored\n\nSetting one of these changes nothing. The log says so, with the reason.\n\n")
+	b.WriteString("## NCCL's variables that are ignored\n\nSetting one of these changes nothing. The log says so, " +
+		"with the reason.\n\n")
 	for _, g := range settings.IgnoredVars() {
 		fmt.Fprintln(&b, wrap(fmt.Sprintf("%s: `%s`", g.Why, strings.Join(g.Names, "` `")), "- ", "  "))
 	}

@@ -38,7 +38,7 @@ func (f *scheduleFlags) register(cmd *cobra.Command) {
 	fl.IntVar(&f.root, "root", 0, "root of rooted collectives")
 }
 
-// build builds and proves the schedule. A file says itself what it is for.
+// build builds and proves the schedule. A file states its own collective and ranks.
 func (f *scheduleFlags) build(opts ...schedule.Option) (*schedule.Schedule, error) {
 	if f.algorithm == "" {
 		return nil, errors.New("--algorithm is required")
@@ -76,7 +76,7 @@ func (f *scheduleFlags) build(opts ...schedule.Option) (*schedule.Schedule, erro
 	return s, schedule.Verify(s)
 }
 
-// scheduleInfo is what `schedule show` says, and its JSON.
+// scheduleInfo is the output of `schedule show`, also as JSON.
 type scheduleInfo struct {
 	Collective string     `json:"collective"`
 	Algorithm  string     `json:"algorithm"`
@@ -132,7 +132,7 @@ func describeSchedule(s *schedule.Schedule, bytes float64) scheduleInfo {
 	return info
 }
 
-// pattern names what the flows have in common: a shift, an exclusive or, or nothing.
+// pattern names the flows if they are a shift or an exclusive or; else it returns "".
 func pattern(flows []schedule.Flow, n int) string {
 	shift, xor := len(flows) > 0, len(flows) > 0
 	for i := range flows {

@@ -15,7 +15,8 @@ const mscclFiles = "../../collectives/schedule/msccl/testdata/"
 func TestScheduleShow(t *testing.T) {
 	text := succeed(t, "", "schedule", "show", "--collective", "allreduce", "--algorithm", "rabenseifner", "--ranks", "8",
 		"--bytes", "8000")
-	for _, says := range []string{"allreduce rabenseifner on 8 ranks: 6 steps, 8000 bytes; the busiest rank sends or receives 14000", "r xor 4", "4000"} {
+	for _, says := range []string{"allreduce rabenseifner on 8 ranks: 6 steps, 8000 bytes; the busiest rank sends " +
+		"or receives 14000", "r xor 4", "4000"} {
 		if !strings.Contains(text, says) {
 			t.Errorf("no %q in\n%s", says, text)
 		}

@@ -20,7 +20,7 @@ import (
 // simulate makes a run; tests replace it by a run that violates an invariant.
 var simulate protocols.Runner = protocols.Run
 
-// simulationFlags say which simulated runs to make.
+// simulationFlags choose the simulated runs.
 type simulationFlags struct {
 	config       protocols.Config
 	seed         uint64
@@ -113,7 +113,7 @@ func unknownFault(name string) error {
 	return fmt.Errorf("--fault: there is no fault %q; there are %s", name, strings.Join(protocols.FaultNames(), ", "))
 }
 
-// simulated is what a command has found.
+// simulated is the result of a command.
 type simulated struct {
 	sum    *protocols.Summary
 	last   *protocols.Simulation // the run to draw; the one to write if it violates an invariant
@@ -165,9 +165,10 @@ func (f *simulationFlags) runFile() (o simulated, err error) {
 
 // search makes the runs of the seeds.
 func (f *simulationFlags) search(ctx context.Context, show func(format string, args ...any)) simulated {
-	sum, failed := protocols.Search(ctx, simulate, f.config, f.seed, f.runs, runtime.GOMAXPROCS(0), func(s *protocols.Summary) {
-		show("simulate: %d of %d runs, %d operations", s.Runs, f.runs, s.Operations)
-	})
+	sum, failed := protocols.Search(ctx, simulate, f.config, f.seed, f.runs, runtime.GOMAXPROCS(0),
+		func(s *protocols.Summary) {
+			show("simulate: %d of %d runs, %d operations", s.Runs, f.runs, s.Operations)
+		})
 	if failed != nil {
 		return simulated{sum, failed, true, f.replay(failed.Seed)}
 	}

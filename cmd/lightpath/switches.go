@@ -12,7 +12,7 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// openSwitch connects to a switch of a fabric; t has what the fabric file does not say.
+// openSwitch connects to a switch of a fabric. t holds the settings that the fabric file lacks.
 func openSwitch(ctx context.Context, sw *fabric.OCS, ports driver.Ports, t driver.Target) (driver.Switch, error) {
 	t.Endpoint, t.Dialect, t.Ports = sw.Endpoint, sw.Dialect, ports
 	t.Insecure = t.Insecure && sw.Driver == fabric.DriverPolatis // it is for SCPI alone
@@ -49,7 +49,7 @@ func switchDevice(f *fabric.Fabric, c fabric.SwitchesConfig, prober switches.Pro
 	return switches.New(config)
 }
 
-// switchTarget is how the controller's file has switches spoken to.
+// switchTarget returns the settings of the controller's file for connections to switches.
 func switchTarget(c fabric.SwitchesConfig) driver.Target {
 	return driver.Target{
 		Timeout: c.ReplyTimeout, Tolerance: driver.Tolerance{Settle: c.Settle}, Insecure: c.InsecureSCPI,

@@ -173,7 +173,8 @@ func distanceTable(w *strings.Builder, m *topology.Machine) {
 	for i, a := range x.NICs {
 		fmt.Fprintf(w, "  NIC%d: %s (%s)\n", i, a.Label(), a.PCI)
 	}
-	fmt.Fprintln(w, "  PIX one bridge, PXB several, PHB a host bridge, NODE host bridges of a NUMA node, SYS between NUMA nodes")
+	fmt.Fprintln(w, "  PIX one bridge, PXB several, PHB a host bridge, NODE host bridges of a NUMA node, SYS "+
+		"between NUMA nodes")
 }
 
 func planeTable(w *strings.Builder, m *topology.Machine) {

@@ -84,7 +84,8 @@ func TestTopologyTables(t *testing.T) {
 
 // TestTopo runs the command on this machine, whatever that has.
 func TestTopo(t *testing.T) {
-	path := write(t, "fabric.yaml", "version: 1\nranks: 2\nplanes:\n  - {name: a, bandwidth: 1Gbps, interface: lp-absent0}\n")
+	path := write(t, "fabric.yaml", "version: 1\nranks: 2\nplanes:\n  - {name: a, bandwidth: 1Gbps, interface: "+
+		"lp-absent0}\n")
 	var m topology.Machine
 	require.NoError(t, json.Unmarshal([]byte(succeed(t, "", "topo", "--json", "--fabric", path)), &m))
 	if m.Version != topology.Version || len(m.Planes) != 1 || len(m.Planes[0].Warnings) != 1 {

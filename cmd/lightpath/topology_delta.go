@@ -130,9 +130,9 @@ func newDeltaPlan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan --in job.json [--out topology.json] [--fabric fabric.yaml --maps DIR]",
 		Short: "Choose how many circuits join each pair of pods",
-		Long: `Chooses the circuits that give the shortest iteration, and of equal choices the one with the fewest ports (fast).
-The algorithms prop-alloc, sqrt-alloc and iter-halve use the traffic matrix only. A validator that shares no code
-with the search checks the schedule of the result. --maps writes the map of each plane, for "lightpath ocs set
+		Long: `Chooses the circuits that give the shortest iteration, and of equal choices the one with the fewest ports
+(fast). The algorithms prop-alloc, sqrt-alloc and iter-halve use the traffic matrix only. A validator that shares no
+code with the search checks the schedule of the result. --maps writes the map of each plane, for "lightpath ocs set
 --map". --fabric writes the fabric file of the planes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -24,8 +24,8 @@ func newDeltaCompare() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare [--models NAMES] [--bandwidths 200,400,...] [--sequences 2048,4096,...]",
 		Short: "Compare the search with allocations by traffic matrix: communication time, ports, search time",
-		Long: `Runs every model with every bandwidth, sequence length and number of micro-batches. NCT is the communication time
-on the critical path, divided by that of a non-blocking network. "fast" shares bandwidth fairly. "critical" serves
+		Long: `Runs every model with every bandwidth, sequence length and number of micro-batches. NCT is the communication
+time on the critical path, divided by that of a non-blocking network. "fast" shares bandwidth fairly. "critical" serves
 transfers on the critical path first. The validator checks every schedule.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

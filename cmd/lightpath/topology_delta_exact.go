@@ -35,9 +35,9 @@ func newDeltaExact() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exact --in job.json [--model topo|joint] [--solver cbc|highs|gurobi] [--out topology.json]",
 		Short: "Choose circuits, or circuits and rates, by a mixed-integer program and an installed solver",
-		Long: `Solves DELTA-Topo (circuits under fair shares) or DELTA-Joint (circuits and rates) as a mixed-integer program, with
-CBC (Debian's coinor-cbc), HiGHS (PyPI's highspy) or Gurobi. The start is the result of the search. With --margin 0,
-1, ... tasks stay within so many intervals of the start; -1 is no such limit. --ports minimizes ports in a second
+		Long: `Solves DELTA-Topo (circuits under fair shares) or DELTA-Joint (circuits and rates) as a mixed-integer program,
+with CBC (Debian's coinor-cbc), HiGHS (PyPI's highspy) or Gurobi. The start is the result of the search. With --margin
+0, 1, ... tasks stay within so many intervals of the start; -1 is no such limit. --ports minimizes ports in a second
 pass. --write only writes the program (.lp or .mps). Exit status 1: no solution within the time limit.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },

@@ -14,7 +14,7 @@ import (
 	"lightpath/plans/delta/train"
 )
 
-// importFlags say what a trace does not.
+// importFlags are the facts of a job that a trace lacks.
 type importFlags struct {
 	format, out, name string
 	perPod, gpus, etp int
@@ -28,9 +28,8 @@ func newDeltaImport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import --format simai|aicb|chakra --gpus-per-pod N FILE... [--out job.json]",
 		Short: "Make a job file from a workload or from execution traces",
-		Long: `simai: the text that SimAI simulates. aicb: AICB's CSV. chakra: Chakra execution traces, a file for each rank in
-order, protobuf (.et) or JSON (.json). Flags give the values that the
-file does not contain.`,
+		Long: `simai: the text that SimAI simulates. aicb: AICB's CSV. chakra: Chakra execution traces, a file for each rank
+in order, protobuf (.et) or JSON (.json). Flags give the values that the file does not contain.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, files []string) error {
 			g, err := f.read(files)
@@ -103,5 +102,5 @@ func (f *importFlags) traces(files []string, texts [][]byte) (*dag.Graph, error)
 	})
 }
 
-// warn says what is odd about an input that is taken.
+// warn prints a warning about an accepted input.
 func warn(text string) { fmt.Fprintln(os.Stderr, "lightpath: warning:", text) }

@@ -17,14 +17,14 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// planeFiles are the files that bring a topology onto switches.
+// planeFiles are the files with which switches take a topology.
 type planeFiles struct {
 	fabric, maps, ocsd, endpoint string
 	reconfig                     time.Duration
 	control                      controlFlags
 }
 
-// controlFlags are what files of a planned topology say about the control of its circuits.
+// controlFlags are the settings for the control of circuits in the files of a planned topology.
 type controlFlags struct{ pinnedBy, listen string }
 
 func (f *controlFlags) register(cmd *cobra.Command, owner string) {

@@ -76,7 +76,7 @@ func (o *lumosOutput) writeFabric(c *lumos.Configuration) error {
 	return o.control.writeOCSD(o.ocsd, o.fabric, o.planes.Maps(c))
 }
 
-// mapText is a map as files have it.
+// mapText returns the text of a map in a file.
 func mapText(m circuit.Permutation) []byte {
 	text, _ := json.Marshal(m) // a list of numbers
 	return text
@@ -169,8 +169,8 @@ func newLumosRewire() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rewire --core core.json --in requirement.json [--steps steps.json]",
 		Short: "Change a core for a new requirement, in steps that leave every leaf most of its links",
-		Long: `Links that are still needed stay where they are. New links use circuits that are no longer needed before they move
-others. Each step takes at most the fraction --iota of any leaf's links. --maps DIR writes the maps of steps into
+		Long: `Links that are still needed stay where they are. New links use circuits that are no longer needed before they
+move others. Each step takes at most the fraction --iota of any leaf's links. --maps DIR writes the maps of steps into
 DIR/step1, DIR/step2 and so on. "lightpath ocs rewire" carries the steps out.`,
 		Args: cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {

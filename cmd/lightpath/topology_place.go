@@ -11,7 +11,7 @@ import (
 	"lightpath/plans/lumos/place"
 )
 
-// placement is what the command prints of a job, and its JSON.
+// placement is the output of the command for a job, also as JSON.
 type placement struct {
 	Fabric  string      `json:"fabric"`
 	PP      int         `json:"pp"`
@@ -68,7 +68,7 @@ func newLumosPlaceCommand() *cobra.Command {
 	return cmd
 }
 
-// placeJob places a job where so many servers of each pod are taken.
+// placeJob places a job in a cluster in which busy servers of each pod are taken.
 func placeJob(f *cluster.Fabric, grid place.Grid, busy int, shares place.Volume) (*placement, error) {
 	shape := f.Shape()
 	pool := place.NewPool(shape)

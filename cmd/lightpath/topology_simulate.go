@@ -13,7 +13,7 @@ import (
 	"lightpath/plans/lumos/cluster"
 )
 
-// simulateFlags say which jobs run on which fabrics.
+// simulateFlags choose the jobs and the fabrics.
 type simulateFlags struct {
 	fabrics []string
 	gpus    int

@@ -50,7 +50,7 @@ func explainGroups(c *cobra.Command) {
 	}
 }
 
-// unknownCommand says that c has no command (and takes no argument) of this name.
+// unknownCommand returns the error that c has no command, and takes no argument, of this name.
 func unknownCommand(c *cobra.Command, name string) error {
 	known := c.ValidArgs
 	for _, sub := range c.Commands() {
@@ -94,7 +94,7 @@ func explainFlag(c *cobra.Command, err error) error {
 	return err
 }
 
-// flagKinds says what flags of pflag's types take.
+// flagKinds describes the values of flags by pflag's types.
 var flagKinds = map[string]string{
 	"bool":         "want true or false",
 	"int":          "want a whole number",

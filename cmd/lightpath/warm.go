@@ -198,7 +198,7 @@ type warmRow struct {
 	Cached bool `json:"cached"`
 }
 
-// run plans what is missing and reports every call.
+// run plans the missing plans and reports every call.
 func (w *warming) run(cmd *cobra.Command, c *cache.Cache, asJSON bool) error {
 	progress := func(plannings int) {
 		if isTerminal(os.Stderr) {

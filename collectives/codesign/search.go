@@ -27,8 +27,8 @@ const (
 var screeners = []string{"swot", "static"}
 
 // The time limit of one planner is slackFactor times its effort plus slackTime, or more if the caller allows the whole
-// search more time than effort. Effort counts operations, so a loaded machine does not change the result. The limit stops
-// a planner that takes far longer than its effort.
+// search more time than effort. Effort counts operations, so the machine's load does not change the result. The limit
+// stops a planner that takes far longer than its effort.
 const (
 	slackFactor = 4
 	slackTime   = 20 * time.Millisecond

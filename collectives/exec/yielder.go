@@ -17,7 +17,7 @@ const (
 	SleepWaits = 64
 )
 
-// Yielder yields the CPU in waits. If other programs want the CPU, a yield gives one of them a whole time slice, also if
+// Yielder yields the CPU in waits. If other programs want the CPU, a yield gives one of them a full time slice, also if
 // the awaited data arrives at once. A rank that sleeps runs again as soon as a peer wakes it. So after a long yield, a
 // rank sleeps at once in its next waits. The zero value is ready. A nil Yielder always yields: if ranks outnumber the
 // CPUs, a yield serves a peer. Not safe for concurrent use.

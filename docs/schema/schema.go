@@ -2,7 +2,8 @@
 // the program prints what the repository documents.
 //
 // Layer: a leaf without imports of the project. A schema says what a reader of a file can rely on; the decoders in
-// plans, plans/fabric, plans/delta, plans/lumos, shim/flight and bench/protocols are the judges, and tests here hold the two together.
+// plans, plans/fabric, plans/delta, plans/lumos, shim/flight and bench/protocols decide, and tests here compare the
+// two.
 package schema
 
 import (

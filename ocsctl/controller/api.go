@@ -31,6 +31,9 @@ type Move struct {
 	// Idle: no rank uses the plane. The device may then interrupt circuits that the move keeps, to verify or
 	// repair them.
 	Idle bool
+	// Leading is Config.Leading, nil if that is nil. A device calls it again right before it changes circuits: between
+	// Switch and that moment the process may have stood still.
+	Leading func() error
 }
 
 // Device is the cross-connect of the planes. It knows the map that a plane physically has; the controller knows

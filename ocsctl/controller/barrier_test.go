@@ -28,7 +28,8 @@ func TestBarrierForgets(t *testing.T) {
 	b.forget(1)
 	post(0, mine, two)
 	post(1, yours, one)
-	if m, y := b.rounds[mine], b.rounds[yours]; m.posted[1] || y.posted[0] || !same(m.target, two) || !same(y.target, one) {
+	m, y := b.rounds[mine], b.rounds[yours]
+	if m.posted[1] || y.posted[0] || !same(m.target, two) || !same(y.target, one) {
 		t.Errorf("rounds share posts: %+v, %+v", m, y)
 	}
 	b.done(0, two)

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -110,15 +111,9 @@ func (c Config) Check() error {
 
 // complete sets defaults and checks all fields; its error names the first bad one.
 func (c Config) complete() (*Config, error) {
-	if c.SettleTimeout == 0 {
-		c.SettleTimeout = time.Second
-	}
-	if c.Grace == 0 {
-		c.Grace = DefaultGrace
-	}
-	if c.JournalTimeout == 0 {
-		c.JournalTimeout = DefaultJournalTimeout
-	}
+	c.SettleTimeout = cmp.Or(c.SettleTimeout, time.Second)
+	c.Grace = cmp.Or(c.Grace, DefaultGrace)
+	c.JournalTimeout = cmp.Or(c.JournalTimeout, DefaultJournalTimeout)
 	switch {
 	case c.Ports < 1 || c.Ports > MaxPorts:
 		return nil, fmt.Errorf("controller: config ports: %d, want 1..%d", c.Ports, MaxPorts)

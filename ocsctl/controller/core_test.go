@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
@@ -52,9 +53,7 @@ func TestLeases(t *testing.T) {
 	if err := r.s[1].Release(0b001, 20); err == nil {
 		t.Error("a plane was released by who does not hold it")
 	}
-	if err := r.s[0].Release(0b011, 10); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, r.s[0].Release(0b011, 10))
 	wantIDs("released", 1, 2)
 	wantIDs("still taken", 2)
 	r.s[1].Detach(false)
@@ -78,9 +77,7 @@ func TestGrantsGoWithoutPlanesThatAreDown(t *testing.T) {
 			t.Fatalf("%d answers", len(a))
 		}
 		if a[0].err == nil {
-			if err := r.s[0].Release(a[0].mask, 7); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, r.s[0].Release(a[0].mask, 7))
 		}
 		return a[0]
 	}

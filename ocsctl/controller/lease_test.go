@@ -189,3 +189,31 @@ func TestClaimKeepsOtherPosts(t *testing.T) {
 		t.Errorf("refused %v, epoch %d: %s", r.s[1].refused, r.page.epochs[1], r.core.Waiting(1))
 	}
 }
+
+// TestGrantWaitsForTheMove: a plane whose holder has gone is granted when its last move has ended. Otherwise the new
+// holder would take the end of this move for its own first one.
+func TestGrantWaitsForTheMove(t *testing.T) {
+	for name, gone := range map[string]func(r *testRig){
+		"released": func(r *testRig) { require.NoError(r.t, r.s[0].Release(1, testHolder)) },
+		"detached": func(r *testRig) { r.s[0].Detach(false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTestRig(t, 4, 1, nil)
+			r.hold(1)
+			for p := range 4 {
+				r.post(p, 0, 0, circuit.Shift(4, 2))
+			}
+			at := uint32(99)
+			r.s[1].granted = func(uint64) { at = r.s[1].epochs[0] }
+			require.NoError(t, r.s[1].Acquire(2, 1, 8))
+			gone(r)
+			if at != 99 {
+				t.Errorf("granted at epoch %d, during the move", at)
+			}
+			r.pass(time.Second)
+			if at != 1 {
+				t.Errorf("granted at epoch %d, want 1", at)
+			}
+		})
+	}
+}

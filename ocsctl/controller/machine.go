@@ -325,11 +325,16 @@ func (m *machine) forgive(now int64) {
 		if err != nil {
 			continue
 		}
-		if !m.cfg.Forgive && !observed.Equal(pl.desired) {
-			pl.byRank = false
-			continue
+		var unwell error
+		if m.reporter != nil {
+			_, unwell = m.reporter.Report(pl.index)
 		}
-		m.restore(pl, observed, now)
+		if !m.cfg.Forgive && (unwell != nil || !observed.Equal(pl.desired)) {
+			pl.byRank = false // its device has failed too, since an operator's move or a drift
+		}
+		if unwell == nil && (pl.byRank || m.cfg.Forgive) {
+			m.restore(pl, observed, now)
+		}
 	}
 }
 
@@ -413,7 +418,7 @@ func (m *machine) faultSaved(pl *plane, id uint64, err error, now int64) {
 	}
 }
 
-// mayRestore reports whether the journal has the plane's fault. If a write of it has failed, mayRestore writes it again.
+// mayRestore reports whether the journal has the plane's fault. If its write has failed, mayRestore writes it again.
 // Otherwise restore would publish an epoch that the journal does not have. The next controller might use it again.
 func (m *machine) mayRestore(pl *plane, now int64) bool {
 	if !pl.saved && pl.saving == 0 {

@@ -175,7 +175,8 @@ func (m *machine) begin(pl *plane, target circuit.Permutation, waited int64, by 
 	if !m.timed || moves || by != nil {
 		err := m.leading()
 		if err == nil {
-			mv := Move{Epoch: pl.epoch, From: pl.m, To: target, Token: m.cfg.Token, Idle: by != nil}
+			mv := Move{Epoch: pl.epoch, From: pl.m, To: target, Token: m.cfg.Token, Idle: by != nil,
+				Leading: m.cfg.Leading}
 			err = m.cfg.Device.Switch(pl.index, mv)
 		}
 		if err != nil {

@@ -128,6 +128,9 @@ func (m *machine) takeOver(pl *plane, now int64) {
 	}
 	pl.past, pl.unread = r.Past, nil
 	m.resume(pl, observed, switched, now)
+	if r.Failed && !switched { // otherwise the next takeover would begin with new epochs again
+		m.event(now, Event{Kind: Restored, Plane: pl.index, Epoch: pl.epoch, To: observed, Port: -1})
+	}
 	if pl.known > pl.epoch {
 		m.behind(pl, now)
 	}
@@ -151,10 +154,11 @@ func (m *machine) resume(pl *plane, observed circuit.Permutation, switched bool,
 	m.grant(now)
 }
 
-// between reports whether every port of m has its circuit in from, its circuit in to, or none.
+// between reports whether a plane may have the map m during a move: every port has its circuit in from or in to, and a
+// port whose circuit changes may have none.
 func between(m, from, to circuit.Permutation) bool {
 	for p, at := range m {
-		if at != circuit.Dark && at != from[p] && at != to[p] {
+		if at != from[p] && at != to[p] && (at != circuit.Dark || from[p] == to[p]) {
 			return false
 		}
 	}

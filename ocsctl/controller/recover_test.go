@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -237,5 +238,66 @@ func TestLeadingBeforeEachMove(t *testing.T) {
 			}
 			want(t, "rule", r.s[0].closed, ErrNotLeader, "expired")
 		})
+	}
+}
+
+// TestSecondTakeoverOfAFailedPlane: a failed plane returns with new epochs at one takeover. At the next one its
+// operations continue.
+func TestSecondTakeoverOfAFailedPlane(t *testing.T) {
+	at := circuit.Shift(2, 1)
+	j := &testJournal{}
+	newTestRig(t, 2, 1, func(r *testRig, c *Config) {
+		j.now, j.planes = &r.now, []Recovered{{Epoch: 1024, Map: at, Failed: true}}
+		c.Journal, c.Recovered = j, slices.Clone(j.planes)
+	})
+	if p := j.planes[0]; p.Failed || p.Epoch != 1024 || !p.Map.Equal(at) {
+		t.Errorf("the journal has %+v", p)
+	}
+}
+
+// TestTakeoverDuringAMove: a plane between two maps continues its move. A circuit that the move keeps must be there.
+func TestTakeoverDuringAMove(t *testing.T) {
+	dark := circuit.Dark
+	for name, c := range map[string]struct {
+		has circuit.Permutation
+		why error
+	}{
+		"before":         {circuit.Permutation{1, 0, 3, 2}, nil},
+		"after":          {circuit.Permutation{1, 0, dark, dark}, nil},
+		"between":        {circuit.Permutation{1, 0, dark, 2}, nil},
+		"lost a circuit": {circuit.Permutation{dark, 0, dark, 2}, errDrift},
+		"lost all":       {circuit.AllDark(4), errDrift},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTestRig(t, 4, 1, func(r *testRig, c0 *Config) {
+				r.dev.maps[0] = c.has
+				c0.Recovered = []Recovered{{Epoch: 8, Map: circuit.Permutation{1, 0, 3, 2},
+					Intent: &Intent{0, 7, circuit.Permutation{1, 0, dark, dark}}}}
+			})
+			if got := r.page.faults[0]; (got == nil) != (c.why == nil) || c.why != nil && !errors.Is(got, c.why) {
+				t.Errorf("fault %v, want %v", got, c.why)
+			}
+		})
+	}
+}
+
+// TestForgiveOfADarkPlane: a plane that has failed with its ranks, and whose device has failed since, waits for an
+// operator.
+func TestForgiveOfADarkPlane(t *testing.T) {
+	r := newTestRig(t, 2, 1, withTimed)
+	r.hold(1)
+	r.post(0, 0, 0, circuit.AllDark(2))
+	r.s[1].Detach(false)
+	want(t, "a rank has died", r.page.faults[0], ocsctl.ErrPortLost)
+	r.timed.unwell[0] = errors.New("no light")
+	r.s[0].Detach(true)
+	if r.page.faults[0] == nil {
+		t.Error("in service without light")
+	}
+	r.timed.unwell[0] = nil
+	r.attach(0)
+	r.s[0].Detach(true)
+	if r.page.faults[0] == nil {
+		t.Error("in service without an operator")
 	}
 }

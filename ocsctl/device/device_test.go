@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/plans/circuit"
@@ -350,9 +351,7 @@ func TestWaitForWatchers(t *testing.T) {
 		default:
 		}
 		close(held)
-		if err := <-waited; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-waited)
 	})
 }
 
@@ -444,9 +443,7 @@ func TestInitial(t *testing.T) {
 	if !d.Lit().Equal(initial) || !d.Map().Equal(initial) || d.Status(2, device.Egress) != device.Tuned {
 		t.Errorf("lit %v, map %v, port 2 %v", d.Lit(), d.Map(), d.Status(2, device.Egress))
 	}
-	if err := errors.Join(d.Apply(t.Context(), []circuit.Pair{{From: 0, To: 2}}, nil, device.Bulk)...); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, errors.Join(d.Apply(t.Context(), []circuit.Pair{{From: 0, To: 2}}, nil, device.Bulk)...))
 	for _, bad := range []circuit.Permutation{{0, 1}, {1, 1, 0}, {3, 0, 1}} {
 		if _, err := device.New(device.Config{Ports: 3, Initial: bad}); err == nil {
 			t.Errorf("%v taken", bad)

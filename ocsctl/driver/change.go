@@ -41,7 +41,7 @@ type Protocol interface {
 
 // Tolerance holds the waits of Carry, and the threshold of light.
 type Tolerance struct {
-	Settle    time.Duration // from the answer until the circuits are up, and for reading back after a lost answer; default 5 s
+	Settle    time.Duration // until circuits are up after an answer, or are read back after a lost one; default 5 s
 	Averaging time.Duration // window of the detectors: power is read this long after the circuits are up
 	LightDBm  float64       // least power that counts as light; default -30
 }
@@ -79,6 +79,11 @@ func Carry(ctx context.Context, p Protocol, c Change, tol Tolerance) ([]Circuit,
 	remove, add := Delta(c.Before, c.After)
 	var sent error
 	if len(remove)+len(add) > 0 {
+		if c.May != nil {
+			if err := c.May(); err != nil {
+				return nil, err
+			}
+		}
 		var refused []error
 		refused, sent = p.Send(ctx, c.Token, remove, add)
 		j.took(append(slices.Clone(remove), add...), refused, sent)

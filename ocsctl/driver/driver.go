@@ -92,6 +92,9 @@ type Change struct {
 	Want          Level // verify to this level, as far as the switch can
 	// Check selects the ports whose circuits are verified, besides those that the change makes; nil: all.
 	Check []bool
+	// May is called right before the switch is asked to change circuits. An error ends the change, which has then changed
+	// nothing. nil: it may.
+	May func() error
 }
 
 // Circuit is the verdict on one circuit of a change.

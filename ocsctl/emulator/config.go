@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -45,12 +46,8 @@ type PlaneConfig = controller.PlaneConfig
 
 // complete sets defaults and checks all fields. Its error names the first bad field.
 func (c Config) complete() (*Config, error) {
-	if c.MTU == 0 {
-		c.MTU = DefaultMTU
-	}
-	if c.Slots == 0 {
-		c.Slots = DefaultSlots
-	}
+	c.MTU = cmp.Or(c.MTU, DefaultMTU)
+	c.Slots = cmp.Or(c.Slots, DefaultSlots)
 	switch {
 	case c.MTU <= LabelSize || c.MTU > maxMTU:
 		return nil, fmt.Errorf("emulator: config mtu: %d, want %d..%d", c.MTU, LabelSize+1, maxMTU)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/controller/local"
@@ -23,9 +24,7 @@ func start(t *testing.T, c Config) *Server {
 	s, err := Start(c)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, s.Close())
 	})
 	return s
 }
@@ -126,7 +125,5 @@ func TestFramesTravelAndPlanesSwitch(t *testing.T) {
 // shut closes what must close without an error.
 func shut(t testing.TB, c io.Closer) {
 	t.Helper()
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, c.Close())
 }

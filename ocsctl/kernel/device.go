@@ -156,7 +156,8 @@ func (d *Device) Switch(plane int, m controller.Move) error {
 	d.mu.Lock() // held until the model moves, so that no reader takes the delay for drift
 	defer d.mu.Unlock()
 	// If the model executes only a part of an accepted request, the map shows it.
-	if results := model.Apply(context.Background(), remove, add, device.Bulk); len(results) > 0 && !slices.Contains(results, nil) {
+	results := model.Apply(context.Background(), remove, add, device.Bulk)
+	if len(results) > 0 && !slices.Contains(results, nil) {
 		return fail(errors.Join(results...))
 	}
 	d.want[plane] = m.To.Clone()

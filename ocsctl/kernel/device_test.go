@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/device"
@@ -46,9 +47,7 @@ func newRig(t *testing.T, ranks int) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := g.device.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, g.device.Close())
 	})
 	g.device.OnSettled(func(plane int) { g.settled[plane].Add(1) })
 	return g
@@ -281,9 +280,7 @@ func TestTakeover(t *testing.T) {
 			t.Fatal(err)
 		}
 		wait(t, func() bool { m, err := d.Map(0); return err == nil && m.Equal(ring) }, "map is not %v", ring)
-		if err := errors.Join(d.Close(), b.Close()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, errors.Join(d.Close(), b.Close()))
 		models[0].Close()
 	}
 }
@@ -308,9 +305,7 @@ func TestSCPIMovesPackets(t *testing.T) {
 	go func() { served <- scpi.Serve(ctx, l, model) }()
 	defer func() {
 		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-served)
 	}()
 	sw, err := scpidriver.Open(ctx, driver.Target{Endpoint: l.Addr().String(),
 		Ports: driver.Ports{In: []string{"5", "6", "7"}}, Tolerance: driver.Tolerance{Settle: patience}})

@@ -313,7 +313,8 @@ func TestParseOverruns(t *testing.T) {
 		want  uint64
 		ok    bool
 	}{
-		{"Ip: Forwarding\nIp: 1\nUdp: InDatagrams RcvbufErrors SndbufErrors\nUdp: 5 17 0\nUdpLite: RcvbufErrors\nUdpLite: 3\n", 17, true},
+		{"Ip: Forwarding\nIp: 1\nUdp: InDatagrams RcvbufErrors SndbufErrors\nUdp: 5 17 0\nUdpLite: " +
+			"RcvbufErrors\nUdpLite: 3\n", 17, true},
 		{"Udp: InDatagrams RcvbufErrors\nUdp: 5\n", 0, false},
 		{"Udp: RcvbufErrors\nUdp: many\n", 0, false},
 		{"", 0, false},

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/plans/fabric"
 )
@@ -60,9 +61,7 @@ func openBoard(t testing.TB, s *State, planes ...int) *Board {
 	b, err := Open(s, planes...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, b.Close())
 	})
 	return b
 }
@@ -81,9 +80,7 @@ func hosts(t testing.TB, s *State) []host {
 		p, err := Attach(s, r)
 		require.NoError(t, err)
 		t.Cleanup(func() {
-			if err := p.Close(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, p.Close())
 		})
 		all[r] = host{t, p}
 	}
@@ -186,9 +183,7 @@ func nothing(t testing.TB, name string) {
 		t.Errorf("something of fabric %s is left", name)
 	}
 	all, err := List()
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 	for _, n := range all {
 		if n.Name == name {
 			t.Errorf("fabric %s is listed", name)

@@ -27,7 +27,8 @@ func machines(t testing.TB, planes int) []machine {
 // hostsFabric is a fabric of two hosts, two and three ranks.
 func hostsFabric(t testing.TB, planes int, rate string, forwarding bool) *fabric.Fabric {
 	t.Helper()
-	text := fmt.Sprintf("version: 1\nname: t%d\nhosts: [{name: a, ranks: 2}, {name: b, ranks: 3}]\nforwarding: %v\nplanes:\n", os.Getpid(), forwarding)
+	text := fmt.Sprintf("version: 1\nname: t%d\nhosts: [{name: a, ranks: 2}, {name: b, ranks: 3}]\nforwarding: "+
+		"%v\nplanes:\n", os.Getpid(), forwarding)
 	for j := range planes {
 		text += fmt.Sprintf("  - {name: plane%d, bandwidth: %s, ocs: ocs0, interface: e%d}\n", j, rate, j)
 	}

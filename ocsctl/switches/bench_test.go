@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/device"
@@ -50,12 +51,8 @@ func BenchmarkMove(b *testing.B) {
 			}
 			b.StopTimer()
 			cancel()
-			if err := <-served; err != nil {
-				b.Error(err)
-			}
-			if err := d.Close(); err != nil {
-				b.Error(err)
-			}
+			assert.NoError(b, <-served)
+			assert.NoError(b, d.Close())
 		})
 	}
 }

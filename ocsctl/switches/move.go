@@ -75,6 +75,7 @@ func (u *unit) change(ctx context.Context, jobs []*job) {
 		table := u.s.Table()
 		c := driver.Change{
 			Before: table, After: table.Clone(), Check: make([]bool, len(table)), Want: u.d.cfg.rule().Want,
+			May: jobs[0].m.Leading, // all moves are of one controller
 		}
 		idle := u.compose(&c, jobs)
 		if undecided(jobs) == 0 {

@@ -20,24 +20,24 @@ import (
 
 // Sentinels of this package.
 var (
-	// ErrMiss says that the cache has no plan for a key and size.
+	// ErrMiss is wrapped by errors about a key, size or file name that the cache does not have.
 	ErrMiss = errors.New("cache: no plan")
-	// ErrCorrupt is wrapped by errors about a file that is there but must not be used.
+	// ErrCorrupt is wrapped by errors about a file that exists but must not be used.
 	ErrCorrupt = errors.New("cache: unusable plan file")
 	// ErrStale is wrapped, along with ErrCorrupt, by errors about a file that another release
 	// wrote in another format.
 	ErrStale = errors.New("cache: plan file of another release")
 )
 
-// Key is everything but the size that a plan depends on: calls with equal keys differ in
-// their bytes alone. It is comparable; a field that does not matter to a caller stays zero.
+// Key is everything that a plan depends on, except the size: calls with equal keys differ only in their bytes. Keys are
+// comparable. A field that does not matter to a caller stays zero.
 type Key struct {
 	Collective string `json:"collective"`
 	Algorithm  string `json:"algorithm"` // with its parameters and variant
 	Root       int    `json:"root,omitempty"`
 	Ranks      int    `json:"ranks"`
-	// Fabric is the fabric's digest, FabricName its name, Members the digest of the pods of the ranks, Maps that of the
-	// planes' maps if the plan does not begin with its own. Ranks at other ports use the same plan. A fabric that
+	// Fabric is the fabric's digest, and FabricName its name. Members is the digest of the ranks' pods. Maps is the
+	// digest of the planes' maps, if the plan begins at these. Ranks at other ports use the same plan. A fabric that
 	// changes has another digest, so its old plans are never found.
 	Fabric     Hash   `json:"fabric"`
 	FabricName string `json:"fabric_name,omitempty"`
@@ -51,12 +51,11 @@ type Key struct {
 	PlannerVersion int           `json:"planner_version"`
 	Seed           uint64        `json:"seed,omitempty"`
 	TimeLimit      time.Duration `json:"time_limit_ns,omitempty"`
-	// Tolerance is by how much, in parts of one, a plan may take longer than one made for its
-	// size alone.
+	// Tolerance is how much longer a plan may take than one made for its size alone, as a fraction.
 	Tolerance float64 `json:"tolerance,omitempty"`
 }
 
-// Hash is a SHA-256; zero where there is nothing to hash.
+// Hash is a SHA-256; zero if there is nothing to hash.
 type Hash [sha256.Size]byte
 
 // Sum returns the hash of data.
@@ -90,8 +89,7 @@ func (k *Key) family() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// name returns the name of the file for the sizes min to max of a family. It begins with what
-// tells it from the others.
+// name returns the name of the file for the sizes min to max of a family. The name begins with the part that differs.
 func name(family string, min, max int64) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", family, min, max))
 	return hex.EncodeToString(sum[:8]) + "-" + family + suffix
@@ -123,8 +121,8 @@ type Cache struct {
 	held  int // spans in front
 }
 
-// Open returns the cache in dir, which it creates for this user alone (0700) where it is
-// missing. Remains of writers that died are removed.
+// Open returns the cache in dir. It creates a missing directory for this user alone (0700), and removes the temporary
+// files of writers that died.
 func Open(dir string) (*Cache, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
@@ -148,7 +146,7 @@ func (c *Cache) Dir() string { return c.dir }
 // Get returns a span that serves a call of the given bytes under key. If there is none, the error wraps [ErrMiss]. If
 // its file must not be used, the error wraps [ErrCorrupt] and names the file and the reason.
 //
-// Hot path where the span is in memory: no allocation, one read lock.
+// Hot path if the span is in memory: no allocation, one read lock.
 func (c *Cache) Get(key *Key, bytes int64) (*sizes.Span, error) {
 	if s := c.Peek(key, bytes); s != nil {
 		return s, nil
@@ -178,8 +176,8 @@ func (c *Cache) Ladder(key *Key) (sizes.Ladder, error) {
 	return ladder, err
 }
 
-// load reads the files of key and keeps what is usable in memory. The error, which comes with
-// what there is, wraps ErrMiss, or says what is wrong with the files that must not be used.
+// load reads the files of key and keeps usable spans in memory. With an error it also returns the usable spans. The
+// error wraps ErrMiss, or names the files that must not be used.
 func (c *Cache) load(key *Key) (sizes.Ladder, error) {
 	files, err := os.ReadDir(c.dir)
 	if err != nil {
@@ -230,9 +228,8 @@ func (c *Cache) remember(e *Entry) {
 }
 
 // Put stores a span under key and removes the spans that it contains. It refuses an infeasible
-// plan. The file appears complete or not at all, and is on disk when Put returns. The span
-// that Put returns holds sealed copies of the plans; their problems and what the plans refer
-// to must not change any more.
+// plan. The file appears complete or not at all, and is on disk when Put returns. The span that Put returns holds
+// sealed copies of the plans. They share memory with the caller's plans and problems, which must not change any more.
 func (c *Cache) Put(key Key, span *sizes.Span) (*Entry, error) {
 	e := &Entry{Key: key}
 	var err error
@@ -287,8 +284,8 @@ type Info struct {
 	Err     error  // why it is; wraps ErrCorrupt and names the file
 }
 
-// List reads every file of the cache and says what it is, in the order of names. The
-// error is about the directory only: an unusable file is an Info with Err.
+// List reads and describes every file of the cache, in the order of names. The error is about the directory only: an
+// unusable file is an Info with Err.
 func (c *Cache) List() ([]Info, error) {
 	files, err := os.ReadDir(c.dir)
 	if err != nil {
@@ -316,8 +313,7 @@ func (c *Cache) List() ([]Info, error) {
 	return list, nil
 }
 
-// Remove deletes the file called name, from memory too. An error that wraps [ErrMiss] says
-// that there is none.
+// Remove deletes the file called name, from memory too. If there is no such file, the error wraps [ErrMiss].
 func (c *Cache) Remove(name string) error {
 	if name != filepath.Base(name) || name == "." || name == ".." {
 		return fmt.Errorf("%w called %q", ErrMiss, name)

@@ -14,7 +14,7 @@ import (
 	"lightpath/plans/sizes"
 )
 
-// corrupt says why the file at path must not be used.
+// corrupt returns the error that the file at path must not be used.
 func corrupt(path string, reason error) error {
 	return fmt.Errorf("%w: %s: %w", ErrCorrupt, path, reason)
 }
@@ -22,8 +22,8 @@ func corrupt(path string, reason error) error {
 // format is the version of cached files. Version 1 had no number and no intervals.
 const format = 2
 
-// extra are the fields that a cached file has beside those of a plan file, whose plan is that
-// of the largest call.
+// extra holds the fields that a cached file has in addition to a plan file's. The plan of the plan file is that of the
+// largest call.
 type extra struct {
 	Format   int             `json:"cache"`
 	Key      json.RawMessage `json:"key"`
@@ -110,7 +110,7 @@ func decodeSized(s *sizes.Sized, problem []byte, plan *plans.Plan) (err error) {
 	return plans.VerifyDigest(s.Problem, plan)
 }
 
-// verify refuses plans that their own problems do not allow, or that are not of one pattern.
+// verify refuses plans that are not feasible for their own problems, or that have different patterns.
 func (e *Entry) verify() error {
 	for _, s := range []*sizes.Sized{&e.Span.Low, &e.Span.High} {
 		if _, err := check.Check(s.Problem, s.Plan); err != nil {
@@ -120,8 +120,8 @@ func (e *Entry) verify() error {
 	return e.Span.Validate()
 }
 
-// read returns the verified entry in the file called name; a missing file is
-// [os.ErrNotExist], anything else [ErrCorrupt].
+// read returns the verified entry in the file called name. The error wraps [os.ErrNotExist] if the file is missing,
+// else [ErrCorrupt].
 func (c *Cache) read(name string) (*Entry, error) {
 	path := c.path(name)
 	info, err := os.Stat(path)

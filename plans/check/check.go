@@ -10,11 +10,10 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// ErrInfeasible is wrapped by every error of [Check] about a plan; the error is then an
-// [*Infeasible].
+// ErrInfeasible is wrapped by every error of [Check] about a plan, an [*Infeasible].
 var ErrInfeasible = errors.New("plan is infeasible")
 
-// maxViolations bounds what is reported of a plan that is wrong everywhere.
+// maxViolations bounds the violations that are reported of one plan.
 const maxViolations = 20
 
 // Infeasible lists the rules that a plan breaks, in the order of planes and entries.
@@ -35,7 +34,7 @@ func (e *Infeasible) Error() string {
 // Unwrap returns [ErrInfeasible].
 func (e *Infeasible) Unwrap() error { return ErrInfeasible }
 
-// Report says what a feasible plan does.
+// Report describes a feasible plan.
 type Report struct {
 	CCTUS            float64 // end of the last transmit or hold
 	EndUS            float64 // end of the last entry; later than CCTUS where a reset follows
@@ -44,9 +43,8 @@ type Report struct {
 
 // Check verifies plan against problem: circuits, their kinds and switching, durations,
 // order (P1, P2, P3), conservation of every flow or coverage of the demand, initial and
-// final maps, the stated CCT and bound. It returns an error that wraps
-// [plans.ErrProblem] where problem is not valid, or an [*Infeasible]; with an Infeasible
-// the report is what could still be computed. It does not look at digests.
+// final maps, the stated CCT and bound. If problem is not valid, the error wraps [plans.ErrProblem]. If plan is not
+// feasible, it is an [*Infeasible], and the report holds what could still be computed. Check ignores digests.
 func Check(problem *plans.Problem, plan *plans.Plan) (Report, error) {
 	if err := problem.Validate(); err != nil {
 		return Report{}, err
@@ -174,8 +172,7 @@ func (c *checker) entryStructure(j, i int, e *plans.Entry) {
 	}
 }
 
-// initialOf returns the map that plane j begins with; a plan that names none where the
-// problem leaves it open begins dark.
+// initialOf returns the map with which plane j begins. It is dark if neither the problem nor the plan states one.
 func (c *checker) initialOf(j int) circuit.Permutation {
 	switch {
 	case c.plan.Initial != nil:

@@ -42,9 +42,8 @@ func (s *jointSet) check(c *stepsChecker) {
 	}
 }
 
-// joint checks the members of one joint transmit: same times, one list of routes in the
-// first of them, every route on circuits that are there, and a duration that fits the
-// busiest circuit.
+// joint checks the members of one joint transmit: equal times, routes only in the first member, every route on existing
+// circuits, and a duration that fits the busiest circuit.
 func (c *stepsChecker) joint(members []jointMember) {
 	first := members[0]
 	e := &c.plan.Planes[first.plane][first.entry]

@@ -33,8 +33,8 @@ type stepsChecker struct {
 	subset [][2]int // buffer of pick
 }
 
-// flows returns the flows of a step in their canonical order ([plans.Step.FlowList]), valid
-// until the next call: kept for every step they could outweigh the problem.
+// flows returns the flows of a step in their canonical order ([plans.Step.FlowList]), valid until the next call. It
+// does not keep them: the flows of all steps could take more memory than the problem.
 func (c *stepsChecker) flows(step int) [][2]int {
 	s := &c.p.Steps[step]
 	if s.To == nil {
@@ -86,7 +86,7 @@ func (c *stepsChecker) plane(j int) {
 	c.final(j, begin, current)
 }
 
-// final checks the map that plane j is left with.
+// final checks the map that plane j has at the end.
 func (c *stepsChecker) final(j int, begin, current circuit.Permutation) {
 	switch c.p.Final.Kind {
 	case plans.FinalInitial:

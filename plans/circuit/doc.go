@@ -1,3 +1,3 @@
-// Package circuit holds the one permutation type of the project, the setting of an optical circuit switch. Both plans
-// and ocsctl import it; it knows neither plans nor switches and performs no I/O.
+// Package circuit holds the project's permutation type: the circuits of an optical circuit switch. Both plans and
+// ocsctl import it. It knows neither plans nor switches, and it performs no I/O.
 package circuit

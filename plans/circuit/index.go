@@ -1,7 +1,7 @@
 package circuit
 
-// Index numbers distinct permutations in the order in which they are added. The zero value
-// is ready; it is for one goroutine at a time.
+// Index numbers distinct permutations in the order in which they are added. The zero value is ready. Not safe for
+// concurrent use.
 type Index struct {
 	all      []Permutation
 	byDigest map[uint64][]int32
@@ -22,7 +22,7 @@ func (x *Index) Add(p Permutation) (id int, fresh bool) {
 	return id, true
 }
 
-// Find returns the number of p; false where it was never added.
+// Find returns the number of p, or false if p was never added.
 func (x *Index) Find(p Permutation) (id int, ok bool) { return x.find(p.Digest(), p) }
 
 func (x *Index) find(d uint64, p Permutation) (int, bool) {

@@ -28,7 +28,7 @@ func Shift(n, d int) Permutation {
 	return p
 }
 
-// SetShift makes p [Shift] by d of as many ports.
+// SetShift sets p to [Shift](len(p), d).
 func (p Permutation) SetShift(d int) {
 	n := len(p)
 	for r := range p {
@@ -36,7 +36,7 @@ func (p Permutation) SetShift(d int) {
 	}
 }
 
-// Distance returns the d for which p is [Shift] by d, and false where there is none.
+// Distance returns the d for which p is [Shift](len(p), d), or false if p is no shift.
 func (p Permutation) Distance() (d int, ok bool) {
 	if len(p) == 0 || p[0] < 0 || p[0] >= len(p) {
 		return 0, false
@@ -54,7 +54,7 @@ func (p Permutation) Distance() (d int, ok bool) {
 	return d, true
 }
 
-// Xor returns r -> r xor m, with Dark where r xor m is not below n.
+// Xor returns r -> r xor m; port r is dark if r xor m is n or more.
 func Xor(n, m int) Permutation {
 	p := make(Permutation, n)
 	for r := range p {
@@ -101,13 +101,13 @@ func (p Permutation) Equal(q Permutation) bool {
 	return true
 }
 
-// same reports whether p and q, of one length, are the same slice.
+// same reports whether p and q, of equal lengths, are the same slice.
 func (p Permutation) same(q Permutation) bool { return len(p) == 0 || &p[0] == &q[0] }
 
 // Clone returns a copy that the caller may change.
 func (p Permutation) Clone() Permutation { return append(Permutation(nil), p...) }
 
-// Inverse returns the map with every circuit turned round.
+// Inverse returns the map with every circuit reversed.
 func (p Permutation) Inverse() Permutation {
 	q := AllDark(len(p))
 	for r, s := range p {
@@ -128,7 +128,7 @@ func (p Permutation) Involution() bool {
 	return true
 }
 
-// Covers reports whether every circuit of want is one of p.
+// Covers reports whether p has every circuit of want.
 func (p Permutation) Covers(want Permutation) bool {
 	if len(p) != len(want) {
 		return false
@@ -144,8 +144,8 @@ func (p Permutation) Covers(want Permutation) bool {
 	return true
 }
 
-// Hops counts the circuits on the only route from src to dst, and reports false where
-// there is none. Hops(r, r) is 0: a rank needs no circuit to reach itself.
+// Hops counts the circuits on the only route from src to dst, and returns false if there is no route. Hops(r, r) is 0:
+// a rank needs no circuit to reach itself.
 func (p Permutation) Hops(src, dst int) (int, bool) {
 	at := src
 	for h := 0; h <= len(p); h++ {

@@ -3,10 +3,10 @@ package delta
 // heaviestAntichain returns the largest weight of a set of elements of which none is before another.
 // before must be a strict partial order.
 //
-// By Dilworth's theorem, weighted, that is the fewest chains that cover every element as often as it
-// weighs: a minimum flow. Every element starts as chains of its own; a chain that ends in x is joined to one that
-// begins with y where x is before y. As many joints as can be are a maximum flow from ends to
-// beginnings, both of the elements' weights, and each saves a chain.
+// By Dilworth's theorem, weighted, that is the fewest chains that cover every element as often as its weight: a minimum
+// flow. At first, every element is its weight of chains. A chain that ends in x can be joined to one that begins with
+// y, if x is before y. Every joint saves a chain. The most joints are a maximum flow from ends to beginnings, whose
+// capacities are the weights.
 func heaviestAntichain(weights []int, before func(x, y int) bool) int {
 	f := newJoints(weights, before)
 	chains := 0
@@ -51,7 +51,7 @@ func newJoints(weights []int, before func(x, y int) bool) *joints {
 	return f
 }
 
-// augment pushes flow out of end x and returns how much, 0 where no path is left.
+// augment pushes flow out of end x and returns how much; 0 if no path is left.
 func (f *joints) augment(x int) int {
 	clear(f.seen)
 	pushed := f.push(x, f.ends[x])
@@ -59,8 +59,7 @@ func (f *joints) augment(x int) int {
 	return pushed
 }
 
-// push finds room for at most want more out of end x, directly or by moving what fills a
-// beginning from another end elsewhere.
+// push adds at most want units of flow from end x: directly, or by moving the flow of another end to another beginning.
 func (f *joints) push(x, want int) int {
 	for _, y := range f.after[x] {
 		if f.seen[y] {

@@ -8,8 +8,8 @@ import (
 	"lightpath/plans/delta/dag"
 )
 
-// Baselines are the allocations that look at the traffic matrix alone: what every pair of pods exchanges in
-// an iteration, the larger of its two directions.
+// Baselines are the allocations that use only the traffic matrix: the bytes that every pair of pods exchanges in an
+// iteration, in the larger of its two directions.
 const (
 	// PropAlloc is proportional to traffic: it minimizes the longest time if all transfers were concurrent
 	// (SiP-ML).
@@ -53,7 +53,7 @@ func (p *Planner) Baseline(name string) (dag.Circuits, error) {
 	}
 }
 
-// linkVolumes is the traffic matrix.
+// linkVolumes returns the traffic matrix.
 func linkVolumes(g *dag.Graph) []float64 {
 	way := make([]float64, 2*len(g.Links))
 	for i, l := range g.LinkOf() {
@@ -68,14 +68,14 @@ func linkVolumes(g *dag.Graph) []float64 {
 	return v
 }
 
-// allocation is a topology with the ports that it leaves.
+// allocation is a topology and its free ports.
 type allocation struct {
 	g    *dag.Graph
 	c    dag.Circuits
 	free []int // by pod
 }
 
-// newAllocation has one circuit on every link.
+// newAllocation returns the topology with one circuit on every link.
 func newAllocation(g *dag.Graph) *allocation {
 	c := slices.Repeat(dag.Circuits{1}, len(g.Links))
 	return allocated(g, c)

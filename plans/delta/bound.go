@@ -43,7 +43,7 @@ type bounder struct {
 	order      *precedence
 }
 
-// most is the largest number of flows of the given transfers that can be under way at once.
+// most returns the largest number of flows of the given transfers that can be in flight at once.
 func (b *bounder) most(tasks []int) int {
 	type event struct {
 		at    float64
@@ -81,7 +81,7 @@ func (b *bounder) most(tasks []int) int {
 	return most
 }
 
-// heaviest is the weight of the heaviest antichain among open, unless that cannot exceed known.
+// heaviest returns the weight of the heaviest antichain among open, unless this cannot exceed known.
 func (b *bounder) heaviest(open []int, known int) int {
 	weights, sum := make([]int, len(open)), 0
 	for k, i := range open {
@@ -94,14 +94,14 @@ func (b *bounder) heaviest(open []int, known int) int {
 	return heaviestAntichain(weights, func(x, y int) bool { return b.order.before(open[x], open[y]) })
 }
 
-// precedence knows which transfers end before which start, by bit sets of what follows a task.
+// precedence records which transfers end before which others start: a bit set of successors by task.
 type precedence struct {
 	column []int32 // by task: its bit
 	words  int
 	after  []uint64
 }
 
-// maxPrecedence bounds the memory of bit sets, in words; beyond it, bounds are of windows alone.
+// maxPrecedence bounds the memory of the bit sets, in words. For larger graphs, bounds use time windows only.
 const maxPrecedence = 1 << 25
 
 func newPrecedence(g *dag.Graph) *precedence {

@@ -51,9 +51,9 @@ func PodNames(g *dag.Graph) []string {
 	}
 }
 
-// Maps returns the topology as maps of planes between the pods of [PodNames]: plane j joins the j-th port of
-// every pod, out of which goes one circuit at most and into which comes one. There are as many planes as the
-// busiest pod has circuits; both directions of a circuit may be on different ones.
+// Maps returns the topology as maps of planes between the pods of [PodNames]: plane j joins the j-th port of every pod,
+// which begins at most one circuit and ends at most one. There are as many planes as the busiest pod has circuits. The
+// two directions of a circuit may be on different planes.
 func Maps(g *dag.Graph, c dag.Circuits) ([]circuit.Permutation, error) {
 	names := PodNames(g)
 	index := make(map[string]int, len(names))
@@ -82,8 +82,8 @@ func Maps(g *dag.Graph, c dag.Circuits) ([]circuit.Permutation, error) {
 	return maps, nil
 }
 
-// Fabric returns the fabric file within which collectives between pods are planned: a rank per pod, a plane per
-// port, on one switch as told.
+// Fabric returns the fabric file for planning collectives between pods: a rank per pod, and a plane per port, on the
+// given switch.
 func Fabric(g *dag.Graph, planes int, ocs fabric.OCS, costs fabric.Costs) (*fabric.Fabric, error) {
 	if planes > plans.MaxPlanes {
 		return nil, fmt.Errorf("the busiest pod has %d circuits, and a fabric file holds %d planes", planes, plans.MaxPlanes)

@@ -14,11 +14,11 @@ type Options struct {
 	Sharing Sharing
 	Seed    uint64
 	Workers int // that judge side by side; 0: one per core. The result does not depend on it.
-	// Stable ends the search after so many generations without a better topology; 0: DefaultStable.
+	// Stable is the number of generations without a better topology after which the search ends; 0: DefaultStable.
 	Stable int
 }
 
-// DefaultStable is how many generations in a row may bring nothing.
+// DefaultStable is the default of [Options.Stable].
 const DefaultStable = 60
 
 // The shape of the genetic search.
@@ -42,7 +42,7 @@ type Found struct {
 }
 
 // Fast searches for the topology with the shortest iteration, and among those with the fewest ports: DELTA-Fast.
-// A context that ends stops it with the best topology by then.
+// When the context ends, Fast returns the best topology so far.
 func (p *Planner) Fast(ctx context.Context, o Options) (*Found, error) {
 	if _, err := ParseSharing(string(o.Sharing)); err != nil {
 		return nil, fmt.Errorf("sharing: %w", err)
@@ -81,7 +81,7 @@ func (s *search) optimal() bool { return s.pool[0].makespan <= s.p.lower*(1+equa
 // faster reports that the best topology takes less time than before.
 func (s *search) faster(before float64) bool { return s.pool[0].makespan < before*(1-equalTimes) }
 
-// search is the state of one.
+// search is the state of a search.
 type search struct {
 	p      *Planner
 	rng    *rand.Rand
@@ -100,7 +100,7 @@ type individual struct {
 	score
 }
 
-// seeds returns the baselines, and sets the limit by them.
+// seeds returns the baselines, and sets the limit to the best makespan among them.
 func (s *search) seeds() []dag.Circuits {
 	var list []dag.Circuits
 	runner := s.p.net.NewRunner()
@@ -114,7 +114,7 @@ func (s *search) seeds() []dag.Circuits {
 	return list
 }
 
-// generation judges topologies that are not known yet and keeps the best.
+// generation judges new topologies and keeps the best.
 func (s *search) generation(ctx context.Context, list []dag.Circuits) {
 	var fresh []dag.Circuits
 	for _, c := range list {
@@ -148,7 +148,7 @@ func circuitsKey(c dag.Circuits) string {
 	return string(b)
 }
 
-// breed draws the children of the pool that are not known.
+// breed draws children of the pool that have not been judged.
 func (s *search) breed() []dag.Circuits {
 	var list []dag.Circuits
 	for range population - elites {
@@ -238,7 +238,7 @@ func (s *search) fill(c dag.Circuits) {
 	}
 }
 
-// anyLink draws one of the links that ok accepts; -1 where there is none.
+// anyLink draws one of the links that ok accepts; -1 if there is none.
 func (s *search) anyLink(ok func(l int) bool) int {
 	found, n := -1, 0
 	for l := range s.p.red.Links {

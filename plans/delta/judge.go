@@ -8,18 +8,18 @@ import (
 	"lightpath/plans/delta/sim"
 )
 
-// Rounds of re-ranking: while searching, and for what is kept.
+// Rounds of re-ranking: during the search, and for its result.
 const (
 	searchRounds = 4
 	polishRounds = 32
 )
 
-// judge says how long an iteration takes on a topology. Not for concurrent use.
+// judge computes how long an iteration takes on a topology. Not safe for concurrent use.
 //
-// Critical transfers first, without a solver: transfers are ranked by the longest path from their start to
-// the end, so that those who have slack give way to those who have none. Then, as long as it
-// helps, the transfers of the critical path that went slower than they could are put before all others
-// and the iteration is run again. Fair shares are tried, too: the result is never worse.
+// Under the rule Critical, it ranks transfers by the longest path from their start to the end, so that transfers
+// without slack come first. Then it puts the transfers of the critical path that were slower than their full rate
+// before all others, and runs the iteration again, as long as this helps. It also tries fair shares, so the result is
+// never worse than these.
 type judge struct {
 	p      *Planner
 	r      *sim.Runner
@@ -47,8 +47,8 @@ func (p *Planner) newJudge(sharing Sharing) *judge {
 	return j
 }
 
-// run returns the makespan, and the ranks that gave it, valid until the next run; nil where shares
-// are fair.
+// run returns the makespan and the ranks that gave it. The ranks are valid until the next run, and nil if shares are
+// fair.
 func (j *judge) run(c dag.Circuits) (makespan float64, ranks []float64) {
 	makespan = j.r.Fair(c)
 	late := j.delayed()
@@ -76,10 +76,10 @@ func (j *judge) run(c dag.Circuits) (makespan float64, ranks []float64) {
 	return makespan, ranks
 }
 
-// maxFutile is how many rounds in a row may bring nothing.
+// maxFutile is how many rounds in a row may fail to shorten the iteration.
 const maxFutile = 8
 
-// raise puts some tasks before all others, in their own order.
+// raise puts tasks before all others and keeps their order.
 func (j *judge) raise(tasks []int32) {
 	top := slices.Max(j.rank)
 	for _, i := range tasks {
@@ -87,7 +87,7 @@ func (j *judge) raise(tasks []int32) {
 	}
 }
 
-// delayed returns the transfers of a critical path of the last run that went slower than they could.
+// delayed returns the transfers of a critical path of the last run that were slower than their full rate.
 func (j *judge) delayed() []int32 {
 	j.path = j.r.CriticalPath(j.path[:0])
 	start, end := j.r.Starts(), j.r.Ends()
@@ -112,8 +112,8 @@ func (j *judge) delayedLinks(late, links []int32) []int32 {
 // criticalLinks returns a copy of the links that delayed the best run.
 func (j *judge) criticalLinks() []int32 { return slices.Clone(j.links) }
 
-// startRanks orders transfers by the longest path from their start to the end, the later one
-// first of two that are equal: the earlier has had time already.
+// startRanks orders transfers by the longest path from their start to the end. Of two equal ones, the one that starts
+// later comes first: the other has had time already.
 func startRanks(g *dag.Graph) []float64 {
 	head, tail := g.Heads(g.LeastTime), g.Tails(g.LeastTime)
 	var order []int

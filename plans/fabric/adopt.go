@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// adopt checks that this can be the controller of f, and takes from there what it does not say.
+// adopt checks that o can be the configuration of f's controller, and fills its missing fields from f.
 func (o *OCSD) adopt(f *Fabric) error {
 	if !f.Optical() {
 		return fmt.Errorf("fabric: %s has no ocs to control", o.Fabric)
@@ -19,7 +19,7 @@ func (o *OCSD) adopt(f *Fabric) error {
 	return nil
 }
 
-// adoptData settles what carries the planes.
+// adoptData sets and checks the data plane.
 func (o *OCSD) adoptData(f *Fabric) error {
 	emulated, interfaces := true, true
 	for j := range f.Planes {
@@ -50,7 +50,7 @@ func (o *OCSD) adoptData(f *Fabric) error {
 	return nil
 }
 
-// adoptSocket settles where ranks on this host connect.
+// adoptSocket sets and checks the socket to which ranks on this host connect.
 func (o *OCSD) adoptSocket(f *Fabric) error {
 	socket := ""
 	for _, e := range f.Endpoints() {

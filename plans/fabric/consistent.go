@@ -8,7 +8,7 @@ import (
 	"lightpath/plans"
 )
 
-// consistent checks what single fields cannot show, in the order of the file format.
+// consistent checks the rules that concern several fields, in the order of the file format.
 func (d *decoder) consistent() error {
 	for _, check := range []func() error{d.required, d.ranks, d.switches, d.planes, d.circuits, d.pods} {
 		if err := check(); err != nil {
@@ -18,7 +18,7 @@ func (d *decoder) consistent() error {
 	return nil
 }
 
-// need reports the first of the fields that is not in the object at path.
+// need reports the first of the fields that is missing from the object at path.
 func (d *decoder) need(path string, fields ...string) error {
 	for _, field := range fields {
 		full := value{path: path}.join(field)
@@ -141,7 +141,7 @@ func (d *decoder) planes() error {
 	return d.sharedPorts()
 }
 
-// portMap turns the ports of plane i into a list by rank.
+// portMap converts the ports of plane i to a list by rank.
 func (d *decoder) portMap(i int, path string) error {
 	p, ports := &d.f.Planes[i], d.ports[i]
 	if ports == nil {

@@ -36,8 +36,8 @@ type decoder struct {
 	ports []map[int]string
 }
 
-// errorf reports what is wrong with the value at path, or at the nearest one around it
-// where the file has none there.
+// errorf returns an error about the value at path. If the file has no such value, its line is that of the value at
+// around.
 func (d *decoder) errorf(path, around, format string, args ...any) error {
 	if v, ok := d.at[path]; ok {
 		return v.errorf(format, args...)

@@ -73,7 +73,7 @@ func quote(s string) string {
 	return string(text)
 }
 
-// field writes an optional field, nothing where s is empty.
+// field returns the text of an optional field; nothing if s is empty.
 func field(name, s string) string {
 	if s == "" {
 		return ""

@@ -26,8 +26,8 @@ const (
 	DriverNETCONF  = "netconf"
 )
 
-// Fabric is a fabric file: what joins the ranks of a job. A decoded fabric is consistent
-// (see [Decode]) and is not changed afterwards; it is safe for concurrent use.
+// Fabric is a fabric file: the planes and switches that join the ranks of a job. A decoded fabric is consistent (see
+// [Decode]). It must not be changed, and is safe for concurrent use.
 type Fabric struct {
 	Version    int
 	Name       string // "" where not given
@@ -39,16 +39,16 @@ type Fabric struct {
 	Circuits   plans.CircuitKind
 	Forwarding bool
 	Pods       [][]int // a partition of the ranks; nil where there are none
-	// PinnedBy is the owner of the circuits, such as the job whose topology they are: only operators move them, and
-	// jobs use them as they are. "": jobs move them.
+	// PinnedBy is the owner of the circuits, such as the job for which they were planned. Then only operators move
+	// circuits. "": jobs move them.
 	PinnedBy   string
 	Controller Controller
 }
 
-// Controller is where ranks and operators find the controller of the planes.
+// Controller holds the addresses at which ranks and operators find the controller of the planes.
 type Controller struct {
-	// Endpoints are tried in turn: "unix:/path" on the ranks' host, else host:port. Nil where
-	// the file names none: then the endpoint of an emulated switch is the controller's.
+	// Endpoints are tried in turn: "unix:/path" on the ranks' host, else host:port. Nil if the file names none: then
+	// the endpoint of an emulated switch is the controller's.
 	Endpoints []string
 	TLS       TLS // identity of the ranks, and the authorities that they trust
 }
@@ -72,8 +72,8 @@ type Plane struct {
 	Bandwidth Rate
 	// OCS is the name of the plane's switch; "" on every plane of a packet fabric.
 	OCS string
-	// Ports holds the switch port of each rank, by rank; nil where the file gives none,
-	// which only an emulated switch allows: it numbers its ports by rank.
+	// Ports holds the switch port of each rank. Nil if the file gives none, which only an emulated switch allows: there
+	// rank and port are equal.
 	Ports []string
 	// Interface and HCA name the rank's side; at most one is set.
 	Interface, HCA string
@@ -94,8 +94,8 @@ type OCS struct {
 type Costs struct {
 	Alpha time.Duration // per transmit entry
 	Hop   time.Duration // per hop of the longest flow
-	// Barrier is what a reconfiguration takes beside the switch's own time: to agree on it, to
-	// learn that it has happened, and to go on.
+	// Barrier is the time of a reconfiguration in addition to the switch's own: to agree on it, to learn of its end,
+	// and to go on.
 	Barrier time.Duration
 }
 
@@ -124,7 +124,7 @@ func (f *Fabric) Switch(j int) *OCS {
 	return nil
 }
 
-// Host returns the host of a rank, or nil where the file lists none.
+// Host returns the host of a rank, or nil if the file lists no hosts.
 func (f *Fabric) Host(rank int) *Host {
 	for i := range f.Hosts {
 		if rank -= f.Hosts[i].Ranks; rank < 0 {
@@ -134,9 +134,8 @@ func (f *Fabric) Host(rank int) *Host {
 	return nil
 }
 
-// Problem returns the planning problem of the fabric with initial and final maps open and
-// without steps: the caller adds those, or a demand. The reconfiguration cost is that of
-// the slowest switch, and the barrier's.
+// Problem returns the planning problem of the fabric, with open initial and final maps. The caller adds steps or a
+// demand. The reconfiguration cost is that of the slowest switch plus the barrier's.
 func (f *Fabric) Problem() *plans.Problem {
 	p := &plans.Problem{
 		Version:       plans.Version,
@@ -162,8 +161,8 @@ func (f *Fabric) Problem() *plans.Problem {
 
 func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// Digest returns the SHA-256, in lower-case hex, of the output of [Fabric.Encode] without the controller. Two files
-// that describe the planes alike have one digest, for any layout and any place of a host's keys.
+// Digest returns the SHA-256, in lower-case hex, of the output of [Fabric.Encode] without the controller. Files that
+// describe the same planes have the same digest: layout and the paths of keys do not count.
 func (f *Fabric) Digest() string {
 	planes := *f
 	planes.Controller = Controller{}
@@ -185,7 +184,7 @@ func Load(path string) (*Fabric, error) {
 	return f, nil
 }
 
-// beside makes the file names relative to the directory of the file at path no more.
+// beside joins relative file names to the directory of the file at path.
 func (t *TLS) beside(path string) { besideFile(path, &t.CA, &t.Cert, &t.Key) }
 
 func besideFile(path string, names ...*string) {
@@ -196,7 +195,7 @@ func besideFile(path string, names ...*string) {
 	}
 }
 
-// readFile reads a file that is no larger than a configuration can be.
+// readFile reads a file, and refuses one that is too large for a configuration.
 func readFile(path string) ([]byte, error) {
 	data, err := files.Read(path, maxBytes)
 	if err != nil {

@@ -31,7 +31,7 @@ type OCSD struct {
 	Device    DeviceConfig
 }
 
-// What carries the data of the planes.
+// Data planes: what carries frames.
 const (
 	// DataMemory: circuits in the controller's memory.
 	DataMemory = "memory"
@@ -41,18 +41,18 @@ const (
 	DataNone = "none"
 )
 
-// Where the controller's state is kept.
+// Journals: where the controller stores its state.
 const (
 	// JournalFile: in a file of this host, which survives kills and power cuts.
 	JournalFile = "file"
 	// JournalEtcd: in etcd, where a controller on another host can take over.
 	JournalEtcd = "etcd"
-	// JournalMemory: nowhere else than in the controller, whose restart forgets it: for planes that are
-	// emulated, in tests and measurements.
+	// JournalMemory: only in the controller's memory, so a restart loses it. For emulated planes, in tests and
+	// measurements.
 	JournalMemory = "memory"
 )
 
-// JournalConfig says where the controller's state outlives it.
+// JournalConfig configures the journal, which keeps the controller's state over restarts.
 type JournalConfig struct {
 	Kind      string   // a Journal constant; "": see [OCSD.JournalKind]
 	Endpoints []string // of etcd; nil: a server inside the controller
@@ -62,7 +62,7 @@ type JournalConfig struct {
 	TLS       TLS
 }
 
-// SwitchesConfig says how real switches are driven.
+// SwitchesConfig configures the drivers of real switches.
 type SwitchesConfig struct {
 	Verify        string // a name of driver.Level; "" is light
 	DriftInterval time.Duration
@@ -75,7 +75,7 @@ type SwitchesConfig struct {
 	TLS           TLS
 }
 
-// DeviceConfig describes the model behind kernel planes.
+// DeviceConfig configures the model of the switch behind kernel planes.
 type DeviceConfig struct {
 	Preset string // "": the fabric's reconfiguration time exactly
 	Faults string // file of a fault script
@@ -91,7 +91,7 @@ const (
 )
 
 // DecodeOCSD reads the configuration of the emulated switch, as strictly as [Decode].
-// Paths are left as they are written.
+// Paths are not resolved.
 func DecodeOCSD(data []byte) (*OCSD, error) {
 	o, err := decodeOCSD(data)
 	if err != nil {
@@ -162,8 +162,8 @@ func (o *OCSD) into() fields {
 	}
 }
 
-// JournalKind is the kind of the journal. Where the file does not say, the state of real switches is kept in
-// a file, and that of emulated planes in memory: their circuits are emulated anew.
+// JournalKind returns the kind of the journal. The default is a file for real switches, and memory for emulated planes,
+// whose circuits a restart makes anew.
 func (o *OCSD) JournalKind() string {
 	switch {
 	case o.Journal.Kind != "":
@@ -174,7 +174,7 @@ func (o *OCSD) JournalKind() string {
 	return JournalMemory
 }
 
-// oneOf returns what reads one of some words.
+// oneOf returns a function that reads one of the words.
 func oneOf(to *string, words ...string) func(value) error {
 	return func(v value) error {
 		if err := v.text(to); err != nil {
@@ -187,7 +187,7 @@ func oneOf(to *string, words ...string) func(value) error {
 	}
 }
 
-// atLeast returns what reads a duration that must not be too short to make sense.
+// atLeast returns a function that reads a duration of at least least.
 func atLeast(to *time.Duration, least time.Duration) func(value) error {
 	return func(v value) error {
 		if err := v.duration(to); err != nil {
@@ -263,9 +263,9 @@ func durationField(name string, d time.Duration) string {
 	return fmt.Sprintf(", %s: %s", name, formatDuration(d))
 }
 
-// LoadOCSD reads the configuration at path and the fabric file that it names. Paths in
-// the result are relative to the directory of path no more; the socket is the one that the
-// fabric names for ranks on its host where the configuration names none.
+// LoadOCSD reads the configuration at path and the fabric file that it names. Relative paths in the result are joined
+// to the directory of path. If the configuration names no socket, it is the one that the fabric names for ranks on the
+// controller's host.
 func LoadOCSD(path string) (*OCSD, *Fabric, error) {
 	data, err := readFile(path)
 	if err != nil {

@@ -46,7 +46,7 @@ func Rewrite(data []byte, f *Fabric) ([]byte, error) {
 	return out, err
 }
 
-// editor collects edits of a text; they are made at the end, so that positions stay valid.
+// editor collects edits of a text. It applies them at the end, so that positions stay valid.
 type editor struct {
 	lines []string // with their ends
 	edits []edit
@@ -116,7 +116,7 @@ func (v value) at(path ...any) (value, bool) {
 	return v, true
 }
 
-// replace gives the scalar at a path another text, with or without quotes as before.
+// replace changes the text of the scalar at a path, and keeps its quotes.
 func (e *editor) replace(root value, text string, path ...any) error {
 	v, there := root.at(path...)
 	if !there {
@@ -135,7 +135,7 @@ func (e *editor) replace(root value, text string, path ...any) error {
 	return nil
 }
 
-// insert puts fields in front of those of a mapping.
+// insert puts fields before the first field of a mapping.
 func (e *editor) insert(v value, fields []string) error {
 	n, ok := v.node.(*ast.MappingNode)
 	if !ok {
@@ -156,7 +156,7 @@ func (e *editor) insert(v value, fields []string) error {
 	return nil
 }
 
-// rest is a line from a column on, "" where there is none.
+// rest returns a line from a column on; "" if it ends before.
 func (e *editor) rest(line, column int) string {
 	if line < 0 || line >= len(e.lines) || column < 0 {
 		return ""
@@ -165,7 +165,7 @@ func (e *editor) rest(line, column int) string {
 	return string(runes[min(column, len(runes)):])
 }
 
-// text makes the edits, the last of a line first.
+// text applies the edits, the last of a line first, and returns the text.
 func (e *editor) text() []byte {
 	slices.SortFunc(e.edits, func(a, b edit) int { return b.column - a.column })
 	for _, d := range e.edits {

@@ -12,7 +12,7 @@ import (
 // Rate is a data rate in bits per second.
 type Rate float64
 
-// rateUnits are tried from the largest on when a rate is written.
+// rateUnits are tried in this order, from the largest, when a rate is written.
 var rateUnits = []struct {
 	name string
 	bits float64
@@ -58,7 +58,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// formatDuration writes d with the largest unit that leaves it whole.
+// formatDuration writes d as a whole number of the largest possible unit.
 func formatDuration(d time.Duration) string {
 	for _, unit := range []struct {
 		name string
@@ -71,5 +71,5 @@ func formatDuration(d time.Duration) string {
 	return strconv.FormatInt(int64(d), 10) + "ns"
 }
 
-// errMissing is the message of a field that has to be there.
+// errMissing is the message about a required field.
 var errMissing = errors.New("missing")

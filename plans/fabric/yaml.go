@@ -21,9 +21,8 @@ const (
 	maxNesting = 64
 )
 
-// value is a node of the YAML tree with the path that leads to it. Decoding by hand keeps
-// line and path of every value for messages, and does not convert between types: the
-// library's own decoder turns "version: 1.5" into 1.
+// value is a node of the YAML tree with the path that leads to it. Messages need line and path of every value. The
+// library's own decoder has neither, and converts between types: it reads "version: 1.5" as 1.
 type value struct {
 	node ast.Node
 	path string
@@ -36,7 +35,7 @@ func (v value) see() {
 	}
 }
 
-// errorf reports what is wrong with v.
+// errorf returns an error about v.
 func (v value) errorf(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	if v.path != "" {
@@ -80,9 +79,8 @@ func parse(data []byte) (value, error) {
 	return value{node: root}, nil
 }
 
-// checkNesting bounds the depth of the tree before it is built. It counts brackets and
-// markers without regard to quotes, so it may refuse a string of brackets, but no file
-// that means something.
+// checkNesting bounds the depth of the tree before it is built. It counts brackets and markers also inside quotes, so
+// it may refuse a string of brackets, but no useful file.
 func checkNesting(data []byte) error {
 	depth, markers, line := 0, 0, 1
 	indented := true // nothing but spaces and markers so far on this line
@@ -145,8 +143,8 @@ func (v value) object(field func(key string, at value) error) error {
 	return nil
 }
 
-// fields are those of a mapping, by name: a pointer to the place for the value, a function that reads it, or the
-// fields of a mapping inside.
+// fields are the fields of a mapping, by name: a pointer to a variable for the value, a function that reads it, or the
+// fields of an inner mapping.
 type fields map[string]any
 
 // and adds the fields of g.
@@ -176,17 +174,17 @@ func (v value) read(f fields) error {
 	})
 }
 
-// integer returns what reads a whole number between low and high.
+// integer returns a function that reads a whole number between low and high.
 func integer(to *int, low, high int) func(value) error {
 	return func(v value) error { return v.integer(to, low, high) }
 }
 
-// listOf returns what reads a list by the reader of an element.
+// listOf returns a function that reads a list with the reader of an element.
 func listOf(elem func(value) error) func(value) error {
 	return func(v value) error { return v.list(func(_ int, v value) error { return elem(v) }) }
 }
 
-// texts returns what reads a list of texts by the reader of one.
+// texts returns a function that reads a list of texts with the reader of one.
 func texts(to *[]string, read func(value, *string) error) func(value) error {
 	return listOf(func(v value) error {
 		var text string
@@ -196,7 +194,7 @@ func texts(to *[]string, read func(value, *string) error) func(value) error {
 	})
 }
 
-// errUnknown is what a callback of object returns for a key that it does not know.
+// errUnknown is the error of object's callback for an unknown key.
 var errUnknown = errors.New("unknown field")
 
 func (v value) join(key string) string {
@@ -236,8 +234,7 @@ func scalar(node ast.Node) (string, error) {
 	return "", errors.New("not a scalar")
 }
 
-// text reads a string into to; a number is taken as it is written, since names such as
-// port numbers are often not quoted.
+// text reads a string into to. It also accepts a number, as written: names such as port numbers are often not quoted.
 func (v value) text(to *string) error {
 	s, err := scalar(v.node)
 	switch {

@@ -6,8 +6,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Configuration is what all OCSes of a fabric with interleaved wiring are set to. Port i of
-// each is pod i's.
+// Configuration holds the maps of all OCSes of a fabric with interleaved wiring. Port i of each belongs to pod i.
 type Configuration struct {
 	Fabric Fabric
 	// Even[h][k] is the map of OCS 2k of group h. Its mate, OCS 2k+1, always has the inverse. So a circuit i
@@ -77,7 +76,7 @@ type Change struct {
 	Links   int `json:"links"`   // that the core could have: ports of spines / 2
 	Made    int `json:"made"`    // links that were not there before
 	Removed int `json:"removed"` // links that are no more there
-	// Needed is below what any configuration must make that has the links asked for: a bound on Made.
+	// Needed is a lower bound of Made for any configuration with the required links.
 	Needed int `json:"needed"`
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Core is the core of a running cluster: its logical topology and configuration, which follow
-// the requirement with few links moved. It is for one goroutine at a time.
+// the requirement with few links moved. Not safe for concurrent use.
 type Core struct {
 	fabric Fabric
 	leaves *slots.Table     // links of leaves by spine
@@ -31,7 +31,7 @@ func NewCore(f Fabric) (*Core, error) {
 	return c, nil
 }
 
-// CoreOf returns a core that has a configuration, and no requirement yet.
+// CoreOf returns a core with a configuration, and without a requirement.
 func CoreOf(has *Configuration) (*Core, error) {
 	if err := has.Validate(); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func CoreFor(r *Requirement) (*Core, error) {
 	return c, nil
 }
 
-// watch lets the links of leaves decide what is needed between pods, and what a spine costs.
+// watch lets the links of leaves determine the links between pods and the costs of spines.
 func (c *Core) watch() {
 	c.leaves.Watch = func(a, b, h, by int) {
 		i, j := c.fabric.Pod(a), c.fabric.Pod(b)
@@ -134,8 +134,8 @@ func (c *Core) Update(r *Requirement, prune bool) (Change, error) {
 	return change, nil
 }
 
-// follow makes the logical topology that of r. Only where tau = 1 can there be no room for it beside
-// what is there; then it is made anew.
+// follow changes the logical topology to one of r. If tau = 1, the change may be impossible; then follow plans it from
+// nothing.
 func (c *Core) follow(r *Requirement) error {
 	want := r.Matrix().Clone() // the table keeps it
 	c.leaves.Prune(want)
@@ -166,7 +166,7 @@ func (c *Core) replan(r *Requirement) error {
 	return nil
 }
 
-// missing returns how many links between pods there are fewer than r needs, over all spines.
+// missing returns how many links between pods r needs and the core lacks, over all spines.
 func (c *Core) missing(r *Requirement) int {
 	need := matrix.New(c.fabric.Pods)
 	for a := range c.fabric.Leaves() {
@@ -193,7 +193,7 @@ func (c *Core) missing(r *Requirement) int {
 // Logical returns the logical topology of the last requirement.
 func (c *Core) Logical() *Logical { return logicalOf(c.fabric, c.leaves) }
 
-// Configuration returns what the OCSes are set to.
+// Configuration returns the maps of the OCSes.
 func (c *Core) Configuration() *Configuration {
 	conf := &Configuration{Fabric: c.fabric, Even: make([][]circuit.Permutation, len(c.groups))}
 	for h, t := range c.groups {

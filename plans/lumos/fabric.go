@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrInput is wrapped by every error about what a caller asks for.
+// ErrInput is wrapped by every error about arguments.
 var ErrInput = errors.New("bad input")
 
 // Fabric is the size of a cluster. Leaves are numbered pod by pod, GPUs leaf by leaf; pods, leaves,

@@ -6,8 +6,8 @@ import (
 	"lightpath/plans/lumos/matrix"
 )
 
-// Logical is a logical topology: which spine carries each link of a requirement, and what
-// that asks of the core.
+// Logical is a logical topology: the spine that carries each link of a requirement, and the links of the core that
+// result.
 type Logical struct {
 	Fabric Fabric
 	// Share[h] is L_h, leaves x leaves: the links between leaves a and b that go by the h-th

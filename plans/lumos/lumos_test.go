@@ -66,7 +66,8 @@ func load(l *Logical, c *Configuration, r *Requirement) (leafSpine, core int, er
 				}
 				// The way back must end where the way there began.
 				if back, p, _ := follow(c, h, j, far); back != i || p != port {
-					return 0, 0, fmt.Errorf("group %d: port %d of pod %d sends to port %d of pod %d, whose light goes to port %d of pod %d", h, port, i, far, j, p, back)
+					return 0, 0, fmt.Errorf("group %d: port %d of pod %d sends to port %d of pod %d, whose light goes to port "+
+						"%d of pod %d", h, port, i, far, j, p, back)
 				}
 				circuits[line{i, j, h}]++
 			}

@@ -8,8 +8,8 @@ import (
 // mergeEffort bounds the search for fewer steps, in items placed.
 const mergeEffort = 1 << 16
 
-// merge gives every item a step, few in all: first fit, hardest first, then a search for one step fewer
-// as long as there is one and the effort lasts.
+// merge assigns a step to every item: first fit, hardest first. Then it searches for one step fewer, until it finds
+// none or has spent the effort.
 func (m *merger) merge() (stepOf []int) {
 	order := m.order()
 	best := m.place(order, len(order), nil)
@@ -47,7 +47,7 @@ func (m *merger) order() []int {
 	return order
 }
 
-// fewest is a number of steps that no order is below: every leaf bears iota of its links in each.
+// fewest returns a lower bound of the number of steps: in each, every leaf can have iota of its links dark.
 func (m *merger) fewest() int {
 	sum, steps := map[int]int{}, 1
 	for _, it := range m.items {
@@ -66,8 +66,8 @@ func (m *merger) fewest() int {
 	return steps
 }
 
-// place puts items into at most the given number of steps, in order. Without effort it takes the first
-// that fits, a new one if none does; with it, it tries them all. It returns nil where it finds nothing.
+// place puts items into at most the given number of steps, in order. If effort is nil, it takes the first step that
+// fits, or a new one; else it tries all steps. It returns nil if it finds no solution.
 func (m *merger) place(order []int, steps int, effort *int) []int {
 	p := m.placing(make([]int, len(m.items)), steps)
 	p.order, p.effort = order, effort
@@ -131,7 +131,7 @@ func (p *placing) try(n int) bool {
 	return false
 }
 
-// stays reports whether step s bears the links that the item before it leaves dark until it.
+// stays reports whether the steps up to s have room for the links that the item's predecessor leaves dark until then.
 func (p *placing) stays(it *item, s int) bool {
 	return it.after < 0 || p.m.fits(p.load[s], p.m.items[it.after].rest)
 }
@@ -148,7 +148,7 @@ func (p *placing) change(i, sign int) {
 	}
 }
 
-// fits reports whether a step that affects links may affect more. What affects nothing always fits.
+// fits reports whether a step may also affect the links hit. An item that affects no link always fits.
 func (m *merger) fits(load, hit map[int]int) bool {
 	for a, n := range hit {
 		if !m.within(a, load[a]+n) {
@@ -166,7 +166,7 @@ func add(load, hit map[int]int, sign int) {
 	}
 }
 
-// steps are the items by step.
+// steps returns the items as steps.
 func (m *merger) steps(stepOf []int) []Step {
 	n := slices.Max(append(stepOf, -1)) + 1
 	all, p := make([]Step, n), m.placing(stepOf, n)

@@ -9,9 +9,9 @@ import (
 	"lightpath/plans/lumos/slots"
 )
 
-// assign gives the links of a requirement slots: leaf by spine. With tau = 2 there is no contention (LumosCore,
-// Theorem 4.1). With tau = 1 there is none if no leaf needs more than K_leaf/2 links (Theorem 4.2). Otherwise a leaf
-// has at most 2 links by one spine.
+// assign gives the links of a requirement slots, which are spines of leaves. With tau = 2 there is no contention
+// (LumosCore, Theorem 4.1). With tau = 1 there is none if no leaf needs more than K_leaf/2 links (Theorem 4.2).
+// Otherwise a leaf has at most 2 links by one spine.
 func assign(r *Requirement) (*slots.Table, error) {
 	if f := r.Fabric(); f.Tau == 1 {
 		if t, ok := greedy(r); ok {
@@ -53,8 +53,8 @@ func tableOf(n int, parts []*matrix.Matrix) *slots.Table {
 	return t
 }
 
-// greedy gives every link a spine that neither of its leaves uses, and reports false where some
-// link finds none: never where every leaf needs K_leaf/2 links or less.
+// greedy gives every link a spine that neither of its leaves uses. It returns false if some link finds none, which
+// cannot happen if every leaf needs at most K_leaf/2 links.
 func greedy(r *Requirement) (*slots.Table, bool) {
 	f := r.Fabric()
 	t := slots.New(f.Leaves(), f.Spines())
@@ -79,7 +79,7 @@ func greedy(r *Requirement) (*slots.Table, bool) {
 	return t, true
 }
 
-// logicalOf is the topology whose links have the slots of t.
+// logicalOf returns the topology whose links have the slots of t.
 func logicalOf(f Fabric, t *slots.Table) *Logical {
 	l := newLogical(f)
 	for h := range f.Spines() {

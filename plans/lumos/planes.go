@@ -12,7 +12,7 @@ import (
 // PlaneName returns the name of OCS k of group h in files.
 func PlaneName(h, k int) string { return fmt.Sprintf("g%do%d", h, k) }
 
-// Planes says which OCSes become planes of a fabric file, and what the file says of them.
+// Planes selects the OCSes that become planes of a fabric file, and holds the file's values for them.
 type Planes struct {
 	Groups    []int // all their OCSes; at most as many planes as a fabric may have
 	Bandwidth fabric.Rate

@@ -6,8 +6,8 @@ import (
 	"lightpath/plans/lumos/matrix"
 )
 
-// Requirement says how many disjoint paths jobs need between leaves of different pods: L, symmetric,
-// no row above K_leaf. It is for one goroutine at a time.
+// Requirement is the number of disjoint paths that jobs need between leaves of different pods: L, symmetric, no row
+// above K_leaf. Not safe for concurrent use.
 type Requirement struct {
 	fabric Fabric
 	links  *matrix.Matrix
@@ -22,7 +22,8 @@ func NewRequirement(f Fabric) (*Requirement, error) {
 	return &Requirement{fabric: f, links: matrix.New(f.Leaves()), sums: make([]int, f.Leaves())}, nil
 }
 
-// RequirementOf takes over a matrix of all leaves, or names the first row that no requirement has.
+// RequirementOf returns the requirement of a matrix over all leaves, which it keeps. The error names the first invalid
+// row.
 func RequirementOf(f Fabric, links *matrix.Matrix) (*Requirement, error) {
 	r, err := NewRequirement(f)
 	if err != nil {
@@ -53,8 +54,8 @@ func RequirementOf(f Fabric, links *matrix.Matrix) (*Requirement, error) {
 	return r, nil
 }
 
-// Add adds links between leaves a and b, or takes them away where the count is negative. It
-// changes nothing where the result would be no requirement.
+// Add adds links between leaves a and b, or removes them if links is negative. It changes nothing if the result would
+// not be valid.
 func (r *Requirement) Add(a, b, links int) error {
 	f := r.fabric
 	for _, leaf := range []int{a, b} {

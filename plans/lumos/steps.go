@@ -34,17 +34,17 @@ func Moves(from, to *Configuration) []Move {
 	return all
 }
 
-// Step is moves that are made at once: until all have been, their circuits that change are dark.
+// Step is a set of concurrent moves. Their changed circuits are dark until all have ended.
 type Step struct {
 	Moves []Move `json:"moves"`
-	// Leaf is the one with the largest share of its links dark meanwhile, Affected that share, 0 to 1. Links that
-	// earlier steps have left dark count.
+	// Leaf is the leaf with the largest share of dark links during the step, and Affected this share, 0 to 1. Links
+	// that earlier steps have left dark count.
 	Leaf     int     `json:"leaf"`
 	Affected float64 `json:"affected"`
 }
 
-// Continuing returns what of a logical topology goes on being used when its requirement becomes r: of
-// links of a pair of leaves that are too many, those by the last spines end.
+// Continuing returns the part of a logical topology that stays in use when its requirement becomes r. If a pair of
+// leaves has too many links, those by the last spines end.
 func (l *Logical) Continuing(r *Requirement) *Logical {
 	left := r.Matrix().Clone()
 	run := newLogical(l.Fabric)
@@ -86,7 +86,7 @@ func Steps(from, to *Configuration, running *Logical, iota float64) ([]Step, err
 	return m.steps(m.merge()), nil
 }
 
-// item is moves of one group that are made at once.
+// item is a set of concurrent moves of one group.
 type item struct {
 	moves []Move
 	hit   map[int]int // links that are dark during the item, by leaf
@@ -112,7 +112,7 @@ func newMerger(running *Logical, iota float64) *merger {
 	return m
 }
 
-// divide makes items of what changes in group h: one, or where that affects too much several in order.
+// divide divides the changes of group h into items: one, or several in order if one affects too many links.
 func (m *merger) divide(h int, from, to []circuit.Permutation) {
 	var left []int
 	for k := range from {
@@ -140,8 +140,8 @@ func (m *merger) divide(h int, from, to []circuit.Permutation) {
 	}
 }
 
-// some returns as many of the pairs left as can move at once; one where even that is too much, which then is
-// one that affects least.
+// some returns as many of the pairs left as can move at once; if not even one can, the pair that affects the fewest
+// links.
 func (m *merger) some(h int, state, to []circuit.Permutation, left []int) (taken []int, hit map[int]int) {
 	type single struct {
 		k     int
@@ -177,7 +177,7 @@ func circuits(pods int, maps []circuit.Permutation) *matrix.Matrix {
 	return n
 }
 
-// stays notes which links of pods group h carries before and afterwards. The others end, or get another group's
+// stays records which links of pods group h carries before and afterwards. The others end, or get another group's
 // circuits.
 func (m *merger) stays(h int, from, to []circuit.Permutation) {
 	before, after := circuits(m.running.Fabric.Pods, from), circuits(m.running.Fabric.Pods, to)

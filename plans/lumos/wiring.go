@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Wiring is a rule by which ports of spines are joined to OCSes.
+// Wiring is a rule that joins ports of spines to OCSes.
 type Wiring int
 
 // Interleaved: the egress of port 2k and the ingress of port 2k+1 are on OCS 2k of the spine's group, the
@@ -43,8 +43,8 @@ func (w *Wiring) UnmarshalText(text []byte) error {
 
 var _ encoding.TextUnmarshaler = (*Wiring)(nil)
 
-// Cable is one fibre between a spine and the core. The spine's port sends into it where Egress
-// is set, and receives from it else.
+// Cable is one fibre between a spine and the core. The spine's port sends into it if Egress is true, else receives from
+// it.
 type Cable struct {
 	Pod, Spine, Port int
 	Egress           bool
@@ -65,8 +65,8 @@ func (c Cable) String() string {
 		c.Spine, c.OCS, c.OCSPort)
 }
 
-// Cables returns the fibres between spines and core in the order of pod, spine, port and direction, egress first. An
-// error says why the fabric cannot be wired so.
+// Cables returns the fibres between spines and core in the order of pod, spine, port and direction, egress first. The
+// error says why the fabric cannot have this wiring.
 func (f Fabric) Cables(w Wiring) ([]Cable, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err

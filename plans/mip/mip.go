@@ -8,10 +8,10 @@ import (
 	"strconv"
 )
 
-// ErrProgram says that a program cannot be written or an assignment does not fit it.
+// ErrProgram is wrapped by errors about programs that cannot be written, and assignments that do not fit.
 var ErrProgram = errors.New("mip")
 
-// Var numbers a variable of a [Program], in the order in which they were added.
+// Var is the number of a variable of a [Program], in the order of their addition.
 type Var int
 
 // Term is a coefficient times a variable.
@@ -44,8 +44,8 @@ type row struct {
 	rhs   float64
 }
 
-// Program is: minimize the cost, subject to the rows, within the bounds of the variables. The
-// zero value is empty. It is for one goroutine at a time.
+// Program is: minimize the cost, subject to the rows, within the bounds of the variables. The zero value is empty. Not
+// safe for concurrent use.
 type Program struct {
 	vars []variable
 	rows []row
@@ -105,8 +105,8 @@ func (p *Program) Minimize(terms ...Term) {
 // Bound narrows a variable to lo..hi.
 func (p *Program) Bound(v Var, lo, hi float64) { p.vars[v].lo, p.vars[v].hi = lo, hi }
 
-// Row adds: the sum of terms, compared by sense with rhs. Terms of one variable are put
-// together; those of coefficient 0 are left out. terms is not kept.
+// Row adds the row: the sum of terms, compared by sense with rhs. Terms of one variable are put together; those of
+// coefficient 0 are left out. terms is not kept.
 func (p *Program) Row(name string, sense Sense, rhs float64, terms ...Term) {
 	at := make(map[Var]int, len(terms))
 	var kept []Term
@@ -147,7 +147,7 @@ func (p *Program) Size() Size {
 	return s
 }
 
-// Name returns a variable's name, Lookup the variable of a name.
+// Name returns a variable's name.
 func (p *Program) Name(v Var) string { return p.vars[v].name }
 
 // Lookup returns the variable of a name.
@@ -156,7 +156,7 @@ func (p *Program) Lookup(name string) (Var, bool) {
 	return v, ok
 }
 
-// Integer says whether a variable must have an integer value.
+// Integer reports whether a variable must have an integer value.
 func (p *Program) Integer(v Var) bool { return p.vars[v].integer }
 
 // Cost returns the objective's value for an assignment, one value per variable.
@@ -209,8 +209,8 @@ func (p *Program) Check(x []float64, tolerance float64) error {
 	return nil
 }
 
-// Clone returns a program that may be bounded and given another objective without changing p.
-// Rows are shared: neither may get new ones.
+// Clone returns a program whose bounds and objective can change without a change of p. Rows are shared: neither program
+// may get new ones.
 func (p *Program) Clone() *Program {
 	return &Program{vars: slices.Clone(p.vars), rows: p.rows[:len(p.rows):len(p.rows)], byID: p.byID}
 }

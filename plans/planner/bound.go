@@ -17,11 +17,9 @@ import (
 //   - Bandwidth: a step costs alpha + hop, and the busiest port's bytes over all planes. The kind of
 //     circuits limits the flows that a port can serve (leastUS).
 //   - Switching, without forwarding: seen from one rank r, a plan is a schedule in which each
-//     of its planes holds the circuit to one peer. Serving r's sequence of
-//     peers is paging with as many slots as planes, so Belady's rule counts the
-//     fewest switches; switches and transmits all occupy planes, of which there are k. This
-//     is applied to windows of consecutive steps, each beginning with free circuits (what
-//     is counted lies within the window), and the best partition into windows is summed.
+// of its planes holds the circuit to one peer. Serving r's sequence of peers is paging with as many slots as planes, so
+// Belady's rule counts the fewest switches. Switches and transmits occupy the k planes. The bound of a window of
+// consecutive steps begins with free circuits, and the bounds of the best partition into windows are summed.
 //   - Pricing (pricing.go) weighs both.
 
 const (
@@ -30,14 +28,14 @@ const (
 	boundRanks  = 8       // ranks with distinct sequences that are tried, per direction
 )
 
-// bounds is what the windows prove.
+// bounds holds proven lower bounds of times.
 type bounds struct {
 	suffix []float64 // us from the end of step i-1 on, whatever the planes' state then
 	total  float64   // from the start, with the given initial circuits
 	proof  string
 }
 
-// finish states the bound of a plan, and what of it repeats.
+// finish sets the bound and the repetitions of a plan.
 func (m *model) finish(plan *plans.Plan) {
 	plan.FindRepeats()
 	m.stateBound(plan)
@@ -55,7 +53,7 @@ func (m *model) stateBound(plan *plans.Plan) {
 	}
 }
 
-// lazyBound is the bound of a model, once it has been asked for.
+// lazyBound is the bound of a model, computed on first use.
 type lazyBound struct {
 	once sync.Once
 	b    bounds
@@ -106,8 +104,8 @@ func (m *model) allSequences() []sequence {
 // pairSequence returns the sequence of the pairs of interleaved planes for a schedule of shifts. A circuit from r to s
 // on one plane of a pair serves the flow from r to s. The other plane then serves the flow from s to r. All ranks see
 // the same. So on average each rank has one circuit per pair, for the flow that it sends or for the one that it
-// receives. A step takes one use of a pair, whose circuits are of a distance and its opposite. Half way round, both
-// planes serve the flow.
+// receives. A step takes one use of a pair, whose circuits are of a distance and its opposite. If the distance is half
+// the ranks, both planes serve the flow.
 func (m *model) pairSequence() (sequence, bool) {
 	if m.p.Circuits != plans.Interleaved || m.initial != nil {
 		return sequence{}, false
@@ -159,12 +157,12 @@ func (m *model) eachFlow(st *step, f func(src, dst int, back bool)) {
 	}
 }
 
-// leastUS is the least time a step can take on all planes.
+// leastUS returns the least time of a step on all planes, in us.
 //
-// On duplex planes a circuit comes with its way back, so a port serves the ranks that it sends to and
-// receives from one after the other. The planes of an interleaved pair hold a map and its inverse: of a
-// circuit from r to s both are of use only if r and s send to each other. So a pair serves at most one
-// flow per rank that takes part, two where a rank has such a peer.
+// On duplex planes a circuit has both directions, so a port serves the ranks that it sends to and receives from one
+// after the other. The planes of an interleaved pair hold a map and its inverse: of a circuit from r to s both are of
+// use only if r and s send to each other. So a pair serves at most one flow per rank that takes part, two where a rank
+// has such a peer.
 func (m *model) leastUS(st *step) float64 {
 	n := m.p.Ranks
 	if st.pattern != nil && (m.p.Circuits == plans.Simplex || m.p.Forwarding) {
@@ -236,7 +234,7 @@ func bandwidthBound(ideal []float64) bounds {
 	return b
 }
 
-// view is what counts as a peer of a rank: ranks for which it needs circuits of their own.
+// view selects the peers of a rank: the ranks for which it needs separate circuits.
 type view struct {
 	out, in bool
 	verb    string
@@ -257,11 +255,11 @@ type sequence struct {
 	peers  [][]int   // per step
 	data   []float64 // per step: us of a peer's bytes on one plane
 	held   []int     // per plane: the peer its initial circuits give; nil: free
-	// priced: only the bound by pricing holds, because the sequence is an average over ranks.
+	// priced means that only the bound by pricing holds, because the sequence is an average over ranks.
 	priced bool
 }
 
-// sequences returns the schedule as seen by a few ranks that see it differently.
+// sequences returns the sequences of a few ranks, which all differ.
 func (m *model) sequences(v view) []sequence {
 	stride := max(1, m.p.Ranks/64)
 	slot := make([]int, m.p.Ranks) // rank -> index into all, or -1
@@ -347,8 +345,7 @@ func (m *model) pagingBound(s sequence, ideal []float64) bounds {
 	price := newPricing(m, &s, ideal)
 	b := bounds{suffix: make([]float64, n+1)}
 	stride, longest := windows(n)
-	// window returns the best bound of windows that begin at step i, each followed by the
-	// bound of what remains.
+	// window returns the best bound of windows that begin at step i, each followed by the bound of the remaining steps.
 	window := func(i int, held []int) float64 {
 		cache.reset(held, s.peers)
 		serial, capacity, best := 0.0, 0.0, 0.0
@@ -418,8 +415,8 @@ func newPaging(k int) *paging {
 	return &paging{peer: make([]int, k), next: make([]int, k), free: make([]bool, k)}
 }
 
-// reset starts with given circuits, or (held nil) with planes whose first circuit is free
-// of charge. Of planes that hold the same, one counts.
+// reset starts with the held circuits or, if held is nil, with planes whose first circuit is free of charge. Planes
+// that hold the same circuit count as one.
 func (p *paging) reset(held []int, peers [][]int) {
 	for j := range p.peer {
 		p.peer[j], p.next[j], p.free[j] = circuit.Dark, math.MaxInt, held == nil

@@ -41,15 +41,13 @@ const (
 	forwardCells   = 1 << 22 // ranks x steps that are looked at
 )
 
-// reach is the destinations of the ranks of one kind, renamed 0, 1, ... in the order in
-// which they appear.
+// reach is the destinations of the ranks of one kind, renumbered in the order in which they appear.
 type reach struct {
 	share float64 // of all ranks
 	peers [][]int // per step
 }
 
-// forwardBound returns the bound, with suffixes per carrying step, or false where it does
-// not apply.
+// forwardBound returns the bound, with suffixes per carrying step, or false if it does not apply.
 func (m *model) forwardBound(ideal []float64) (bounds, bool) {
 	n := len(m.steps)
 	if !m.p.Forwarding || n == 0 {
@@ -267,8 +265,8 @@ func (f *forwarding) grow(c, d int, us float64) {
 	f.rank[c][d] = at
 }
 
-// least is the least time of the window, over the numbers of switches, beginning with the given number of
-// usable planes. serial is what its steps take at least, whatever the circuits.
+// least returns the least time of the window over all numbers of switches, if it begins with the given number of usable
+// planes. serial is the least time of its steps on any circuits.
 func (f *forwarding) least(circuits int, serial float64) float64 {
 	reconfig, k := plans.ReconfigPortsUS(f.m.p, 1), float64(f.m.p.Planes)
 	most := 0 // switches after which every destination is one hop away
@@ -295,11 +293,11 @@ func (f *forwarding) least(circuits int, serial float64) float64 {
 	}
 }
 
-// switchesBeyond is how many switches more than destinations are told apart.
+// switchesBeyond is how many switches beyond the number of destinations are counted exactly.
 const switchesBeyond = 64
 
-// ownCircuits bounds the window by what circuits to a step's own destinations can carry, of which q
-// switches allow k+q; 0 where ranks differ or have several destinations at a time.
+// ownCircuits bounds the window by the capacity of circuits to a step's own destinations: q switches allow k+q. It
+// returns 0 if ranks differ or have several destinations at a time.
 //
 // The sum over destinations of 2 w / (k+m) is at least 2 (sum of sqrt w)^2 / sum of (k+m) (Cauchy).
 func (f *forwarding) ownCircuits(q int) float64 {
@@ -310,7 +308,7 @@ func (f *forwarding) ownCircuits(q int) float64 {
 	return f.direct + 2*f.roots*f.roots/(float64(len(f.weight[0]))*k+k+float64(q))
 }
 
-// distance sums weight times hops, the heaviest destinations being the nearest.
+// distance sums weight times hops, with the heaviest destinations nearest.
 func (f *forwarding) distance(weight []float64, circuits, q int) float64 {
 	sum, hops, room := 0.0, 1, circuits+q
 	for _, w := range weight {
@@ -327,7 +325,7 @@ func (f *forwarding) distance(weight []float64, circuits, q int) float64 {
 	return sum
 }
 
-// within is N_h(q), the most destinations at the given number of hops.
+// within returns N_h(q), the most destinations at the given number of hops.
 func (f *forwarding) within(circuits, q, hops int) int {
 	k := f.m.p.Planes
 	if k == 1 {

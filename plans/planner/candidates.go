@@ -10,15 +10,14 @@ import (
 	"lightpath/plans/planner/topology"
 )
 
-// maxCandidates is the most patterns that are measured on every step, and maxUnionPages
-// the most whose unions are worth forming.
+// maxCandidates bounds the patterns that are measured on every step, and maxUnionPages those whose unions are formed.
 const (
 	maxCandidates = 256
 	maxUnionPages = 64
 )
 
-// graphWork bounds the distances that are looked at to measure steps on graphs of several
-// planes; beyond that there are fewer graphs.
+// graphWork bounds the distances that are computed to measure steps on graphs of several planes. It limits the number
+// of graphs.
 const graphWork = 2e7
 
 // compactGraphs is how many of the graphs are Kautz graphs, expanders and circulants; they
@@ -58,7 +57,7 @@ func (m *model) unionFrom(i int) []circuit.Permutation {
 	return maps
 }
 
-// union merges two settings of a unit, and reports false where a port would need two circuits.
+// union merges two settings of a unit, or returns false if a port would need two circuits.
 func union(a, b []circuit.Permutation) ([]circuit.Permutation, bool) {
 	out := make([]circuit.Permutation, len(a))
 	for j := range a {
@@ -98,7 +97,7 @@ func (m *model) ringShifts() []int {
 	return ds
 }
 
-// candidateSet collects distinct settings of a unit; its first map tells them apart.
+// candidateSet collects settings of a unit with distinct first maps.
 type candidateSet struct {
 	all   [][]circuit.Permutation
 	first circuit.Index
@@ -110,7 +109,8 @@ func (s *candidateSet) add(maps []circuit.Permutation) {
 	}
 }
 
-// stateSet collects distinct settings of all planes, up to a limit where that is not 0, until stop says so.
+// stateSet collects distinct settings of all planes, until stop returns true or, unless limit is 0, there are limit of
+// them.
 type stateSet struct {
 	all   [][]circuit.Permutation
 	seen  map[uint64][]int
@@ -118,12 +118,12 @@ type stateSet struct {
 	stop  func() bool
 }
 
-// full reports whether nothing is added any more.
+// full reports whether the set accepts no more settings.
 func (s *stateSet) full() bool {
 	return len(s.all) > 0 && (s.limit > 0 && len(s.all) >= s.limit || s.stop != nil && s.stop())
 }
 
-// add keeps maps, one for each plane, unless they are there already.
+// add adds maps, one for each plane, unless the set has them.
 func (s *stateSet) add(maps []circuit.Permutation) {
 	if s.full() {
 		return
@@ -147,8 +147,8 @@ func (s *stateSet) add(maps []circuit.Permutation) {
 	s.all = append(s.all, maps)
 }
 
-// harvestStates returns the settings of all planes that harvest considers, at most limit, the given initial
-// circuits first, then by how much they are likely to be of use.
+// harvestStates returns at most limit settings of all planes for harvest: the given initial circuits first, then the
+// most promising.
 func (m *model) harvestStates(ctx context.Context, fills [][][]circuit.Permutation, limit int) [][]circuit.Permutation {
 	set := stateSet{limit: limit, stop: func() bool { return ctx.Err() != nil }}
 	if m.p.Initial != nil {
@@ -205,8 +205,7 @@ func (m *model) addWindows(set *stateSet) {
 	}
 }
 
-// graphs returns the topologies that several planes can form, as far as measuring them is
-// worth the work.
+// graphs returns topologies that several planes can form, within graphWork.
 func (m *model) graphs() [][]circuit.Permutation {
 	k := m.p.Planes
 	if !m.p.Forwarding || k < 2 || m.p.Ranks < 2 {
@@ -245,7 +244,7 @@ func (m *model) legalAll(maps []circuit.Permutation) bool {
 	return true
 }
 
-// finalDiffers is why a planner that never reconfigures cannot end elsewhere.
+// finalDiffers returns the error of static if a plane must end on other circuits than it begins with.
 func finalDiffers(plane int) error {
 	return fmt.Errorf("%w: plane %d must end on other circuits than it begins with, and static never reconfigures",
 		ErrInfeasible, plane)

@@ -21,7 +21,7 @@ type DoublingStep struct {
 	Bytes float64
 }
 
-// DoublingSchedule says on which shift circuits each step runs.
+// DoublingSchedule holds the shift of the circuits for each step.
 type DoublingSchedule struct {
 	US        float64                // completion time, switches included
 	Reconfigs int                    // switches, the free first setting not counted
@@ -32,9 +32,8 @@ type DoublingSchedule struct {
 // planes in lockstep, so that steps on circuits of a smaller shift (Observations 3 and 4)
 // and switches together take least. On circuits of shift 2^d a step of shift 2^e >= 2^d takes
 // 2^(e-d) hops and as many flows share each circuit (Equation 8). The first setting is
-// free. Only the costs, planes and rate of p are read; ranks must be a power of two.
-// It neither allocates nor depends on the number of ranks, and is safe for concurrent use.
-// At most MaxDoublingSteps steps are read.
+// free. It reads only the costs, planes and rate of p, and at most MaxDoublingSteps steps. The number of ranks must be
+// a power of two. It does not allocate, and is safe for concurrent use.
 func SynthesizeDoubling(p *plans.Problem, steps []DoublingStep) DoublingSchedule {
 	var (
 		out  DoublingSchedule

@@ -8,8 +8,8 @@ import (
 )
 
 // Several settings of a plane may serve the flows of one step in turn, even if the plane could hold all of them at
-// once. Circuits that are up serve some flows, and circuits that serve the next step too serve the rest. That saves
-// a switch. Fills are the settings for this.
+// once: existing circuits serve some flows, and circuits that also serve the next step serve the rest. That saves a
+// switch. Fills are such settings.
 
 // filler joins flows into a setting of one unit.
 type filler struct {
@@ -22,8 +22,8 @@ func newFiller(m *model) *filler {
 	return &filler{m.p.Circuits, circuit.AllDark(m.p.Ranks), circuit.AllDark(m.p.Ranks)}
 }
 
-// join adds a circuit from src to dst to the unit if it has none and the two ports are free, and
-// reports whether the unit serves the flow then.
+// join adds a circuit from src to dst if the unit has none and the two ports are free. It reports whether the unit now
+// serves the flow.
 func (f *filler) join(src, dst int) bool {
 	switch {
 	case f.to[src] == dst || f.kind == plans.Interleaved && f.to[dst] == src:
@@ -61,10 +61,9 @@ const (
 	fillWork  = 1 << 22 // flows that are looked at, all fills together
 )
 
-// fills returns settings of a unit that go on with a step where other circuits leave off, by step. They
-// hold the flows of the step that the setting before does not serve, or all of the next step's, and then
-// flows of later steps as far as ports are free. The setting before is one that the problem gives or a
-// fill of the step before.
+// fills returns, by step, settings of a unit that serve the rest of the step after another setting. They hold the flows
+// of the step that the setting before does not serve, or all flows of the next step. If ports are free, they also hold
+// flows of later steps. The setting before is one that the problem gives or a fill of the step before.
 func (m *model) fills() [][][]circuit.Permutation {
 	all := make([][][]circuit.Permutation, len(m.asked))
 	if len(m.asked)*m.p.Ranks*fillSteps > fillWork {

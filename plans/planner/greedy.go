@@ -5,15 +5,14 @@ import (
 	"slices"
 )
 
-// exactTimingSteps is the most steps for which a search times every pattern exactly;
-// the program grows with the cube of the steps, the greedy timing linearly.
+// exactTimingSteps is the most steps for which a search times every pattern exactly. The work for that grows with the
+// cube of the steps, and that of the greedy timing linearly.
 const exactTimingSteps = 80
 
-// greedy times the pattern without letting any unit leave a step early: every step is
-// divided over the units that are ready in time, so that they end together. That is
-// an upper bound of solve, attained by shares. Steps that are joined to the one before
-// begin with it, and their units need not wait for each other; solve knows nothing of that.
-// False once the time is known to be at least cutoff.
+// greedy times the pattern if no unit leaves a step early: it divides every step over the units that are ready in time,
+// so that they end together. Its time is an upper bound of solve's, and shares attain it. Steps that are joined to the
+// one before begin with it, and their units do not wait for each other; solve ignores this. greedy returns false once
+// the time is at least cutoff.
 func (t *timing) greedy(steps int, cutoff float64) (float64, bool) {
 	t.shares = resize(t.shares, len(t.uses))
 	t.idle = resize(t.idle, t.units)
@@ -60,7 +59,7 @@ func (t *timing) divide(i int, h half, barrier float64) float64 {
 	return barrier + level
 }
 
-// release notes when the units that worked in a step fall idle.
+// release records when the units of a step become idle.
 func (t *timing) release(i int, barrier float64) {
 	for u := range t.units {
 		if k := t.useAt[i*t.units+u]; k >= 0 && t.shares[k] > 0 {

@@ -51,8 +51,7 @@ func solveHarvest(ctx context.Context, m *model, o Options) (*plans.Plan, error)
 // tableCells bounds the positions times states that are searched.
 const tableCells = 1 << 22
 
-// searchHarvest is solveHarvest without the comparison, and says whether it found the best
-// path over its candidates.
+// searchHarvest is solveHarvest without the comparison. It reports whether the path is the best over its candidates.
 func searchHarvest(ctx context.Context, m *model, o Options) (best *plans.Plan, optimal bool, err error) {
 	if len(m.steps) == 0 {
 		return newTimeline(m, m.startMaps(m.darkMaps())).finish("harvest"), true, nil
@@ -81,10 +80,10 @@ func searchHarvest(ctx context.Context, m *model, o Options) (best *plans.Plan, 
 	return best, optimal, nil
 }
 
-// largePlan is from how many steps on planes a plan is written only if it is of use.
+// largePlan is the number of steps times planes from which a plan is written only if it is better than the others.
 const largePlan = 1 << 16
 
-// took is the time of a path, without switches.
+// took returns the time of a path, without switches.
 func (h *harvest) took(path []leg) float64 {
 	us := 0.0
 	for _, l := range path {
@@ -113,7 +112,7 @@ type leg struct {
 	state int
 }
 
-// solve returns a shortest path, or out of work the shortest one known, and which it is.
+// solve returns a shortest path and true or, if the work is spent, the shortest known path and false.
 func (h *harvest) solve() (path []leg, optimal bool, err error) {
 	h.simple = h.shortest(h.us)
 	for looks := finalLooks; ; {
@@ -151,7 +150,7 @@ func (h *harvest) anyOpen(path []leg) bool {
 	return slices.ContainsFunc(path, func(l leg) bool { return h.isOpen(l.piece.kind, l.state) })
 }
 
-// shortest finds a shortest path with the given times; nil where there is none.
+// shortest returns a shortest path with the given times, or nil.
 func (h *harvest) shortest(times [][]float64) []leg {
 	h.reset()
 	ready := make([]float64, len(h.states)) // after a switch, if that helps
@@ -196,7 +195,7 @@ func (h *harvest) reset() {
 	}
 }
 
-// row returns the times at a position, new ones if nothing got there yet.
+// row returns the times at a position, and allocates them on first use.
 func (h *harvest) row(pos int) []float64 {
 	if h.done[pos] != nil {
 		return h.done[pos]
@@ -214,8 +213,8 @@ func (h *harvest) row(pos int) []float64 {
 	return row
 }
 
-// switches sets ready to the least times at which every state can begin the next piece, and
-// reports whether any can; staying wins ties.
+// switches sets ready to the least times at which every state can begin the next piece, and reports whether any state
+// can. Of equal times, the one without a switch wins.
 func (h *harvest) switches(pos int, ready []float64) bool {
 	done, from := h.row(pos), h.from[pos]
 	cheapest := 0
@@ -253,7 +252,7 @@ func (h *harvest) switches(pos int, ready []float64) bool {
 	return true
 }
 
-// switchUS is what it takes to bring all planes from state b to state c.
+// switchUS returns the time to bring all planes from state b to state c.
 func (h *harvest) switchUS(b, c int) float64 {
 	cost := 0.0
 	k := h.m.unitPlanes
@@ -291,7 +290,7 @@ func (h *harvest) path() []leg {
 	return path
 }
 
-// refusal names the first step that no path gets beyond.
+// refusal returns the error that names the first step that no path passes.
 func (h *harvest) refusal() error {
 	var unlike circuit.Index
 	var maps []circuit.Permutation
@@ -325,9 +324,8 @@ func (h *harvest) plan(path []leg) *plans.Plan {
 	return line.finish("harvest")
 }
 
-// lockstep switches the planes to maps, one for each, as soon as they are idle; unless all
-// is set, units that have their maps already do not switch. Nothing else waits for that: as
-// everywhere in a timeline, a plane goes on as soon as it can.
+// lockstep switches the planes to maps, one for each, as soon as they are idle. Unless all is true, units that have
+// their maps do not switch. As everywhere in a timeline, other planes do not wait.
 func (t *timeline) lockstep(maps []circuit.Permutation, all bool) {
 	k := t.m.unitPlanes
 	for u := 0; u < t.m.units; u++ {

@@ -8,7 +8,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// offer is how a step, or a part of one, is served on the circuits of all planes.
+// offer is a way to serve a step, or a part of it, on the circuits of all planes.
 type offer struct {
 	us    float64 // +Inf: not at all
 	parts []part
@@ -23,12 +23,13 @@ type part struct {
 	hops, load int
 }
 
-// nothing is the offer of circuits on which some flow has no route.
+// nothing is the offer if some flow has no route.
 var nothing = offer{us: math.Inf(1)}
 
 // server computes the offer of all planes on given circuits. An offer serves flows in one of four ways:
 //   - split: every plane carries some bytes of all flows.
-//   - direct: every flow goes over circuits of its own, on all planes that have one. If the flow with the fewest such
+//   - direct: every flow uses the circuits from its source to its destination, on all planes that have one. If the flow
+//     with the fewest such
 //     planes has s of them, the step takes at least alpha + hop + bytes/s. It takes no longer if every flow uses s.
 //   - joint: the planes form one graph, in which flows divide (package flow).
 //   - spread: every flow goes over one plane, forwarded there. This replaces joint where joint transmits are off.
@@ -56,7 +57,7 @@ func newServer(m *model, o Options) *server {
 	}
 }
 
-// bind selects the circuits, one map per plane, that the other methods are about.
+// bind selects the circuits, one map per plane, for the other methods.
 func (s *server) bind(maps []circuit.Permutation) {
 	if len(s.maps) > 0 && &s.maps[0] == &maps[0] {
 		return
@@ -87,8 +88,8 @@ func (s *server) uniform() bool {
 	return true
 }
 
-// split fills lanes with the planes that can carry all flows of st, divides the bytes over
-// them and returns the time, +Inf where there is none.
+// split divides the bytes over the planes that can carry all flows of st, which it puts into lanes. It returns the
+// time, or +Inf if there is no such plane.
 func (s *server) split(st *step, flows [][2]int) float64 {
 	s.lanes = s.lanes[:0]
 	routes := make([]route, 0, 8)
@@ -136,7 +137,7 @@ func (s *server) direct(st *step, flows [][2]int) int {
 	return least
 }
 
-// directUS is the time of a step that is served direct.
+// directUS returns the time of a step that is served direct.
 func (s *server) directUS(st *step, flows [][2]int) float64 {
 	if planes := s.direct(st, flows); planes > 0 {
 		return s.m.directUS + s.m.usPerByte*st.bytes/float64(planes)
@@ -147,7 +148,7 @@ func (s *server) directUS(st *step, flows [][2]int) float64 {
 // divides reports whether flows of st may go over different planes.
 func (s *server) divides(st *step) bool { return s.partial || st.pattern == nil }
 
-// simpleUS is the time of the better of split and direct.
+// simpleUS returns the time of the better of split and direct.
 func (s *server) simpleUS(st *step, flows [][2]int) float64 {
 	us := s.split(st, flows)
 	if s.divides(st) && !s.uniform() {
@@ -156,7 +157,7 @@ func (s *server) simpleUS(st *step, flows [][2]int) float64 {
 	return us
 }
 
-// simple is the better of split and direct.
+// simple returns the better of split and direct.
 func (s *server) simple(st *step, flows [][2]int) offer {
 	best := offer{us: s.split(st, flows)}
 	for i, l := range s.lanes {
@@ -207,8 +208,7 @@ func partsOf(takes [][]int, of func(plane int) part) []part {
 	return parts
 }
 
-// spread sends every flow over the plane on which it has the fewest hops, one with little
-// to do if there are several.
+// spread sends every flow over the plane on which it has the fewest hops; of several, one with little load.
 func (s *server) spread(st *step, flows [][2]int) offer {
 	if !s.m.p.Forwarding || !s.divides(st) || s.uniform() {
 		return nothing
@@ -243,9 +243,8 @@ func (s *server) spread(st *step, flows [][2]int) offer {
 	return out
 }
 
-// floorUS is a time that no offer is below, given that of the simple ones: hops of the
-// farthest flow, circuits filled by the bytes of all flows on all their hops. It is +Inf
-// where some flow has no route.
+// floorUS returns a lower bound of all offers' times: the hops of the farthest flow, and the time to carry the bytes of
+// all flows over all their hops. simple is the time of the simple offers. It returns +Inf if some flow has no route.
 func (s *server) floorUS(st *step, flows [][2]int, simple float64) float64 {
 	s.dist.measure(s.maps)
 	sum, longest, ok := s.dist.sum(flows)
@@ -330,7 +329,7 @@ func (d *distances) from(maps []circuit.Permutation, src int) {
 	}
 }
 
-// sum adds up the hops of flows and returns the most; false where one has no route.
+// sum returns the sum and the largest of the flows' hops, or false if a flow has no route.
 func (d *distances) sum(flows [][2]int) (sum, longest int, ok bool) {
 	for _, f := range flows {
 		h := int(d.hops[f[0]*d.n+f[1]])
@@ -343,7 +342,7 @@ func (d *distances) sum(flows [][2]int) (sum, longest int, ok bool) {
 	return sum, longest, true
 }
 
-// busiest is the most flows per circuit that begin or end at one rank.
+// busiest returns the most flows per circuit that begin or end at one rank.
 func (d *distances) busiest(flows [][2]int) float64 {
 	for side := range d.use {
 		d.use[side] = resize(d.use[side], d.n)

@@ -8,9 +8,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// piece is work that is served at once: flows of one step of the problem. It leads from one position
-// to a later one. A step begins at a position at which none of its flows has been served; the last
-// piece of a step leads to the position at which the next step begins.
+// piece is a set of flows of one step that are served together. It leads from one position to a later one. A step
+// begins at a position at which none of its flows has been served; the last piece of a step leads to the position at
+// which the next step begins.
 type piece struct {
 	step     // pattern is nil where the flows are no partial permutation
 	from, to int
@@ -19,7 +19,7 @@ type piece struct {
 	kind     int      // pieces of a kind take the same time on the same circuits
 }
 
-// flowsAt turns indexes into the flows of the piece into indexes into those of its step.
+// flowsAt converts indexes of the piece's flows to indexes of its step's flows.
 func (pc *piece) flowsAt(at []int) []int {
 	if pc.class == nil {
 		return at
@@ -61,8 +61,8 @@ func (m *model) pieces(near [][][]circuit.Permutation) (all []piece, positions i
 	return all, positions
 }
 
-// partition is how one step can be served piece by piece. Its positions from base on are the step's
-// beginning, those between its sub-steps, and one for each of the leftovers.
+// partition lists the ways to serve one step piece by piece. Its positions from base on are the step's beginning, those
+// between its sub-steps, and one for each of the leftovers.
 type partition struct {
 	m         *model
 	whole     *step
@@ -131,8 +131,8 @@ func (b *partition) leftovers() {
 	}
 }
 
-// subtract returns the elements of set that less does not yield, in the order of set. Elements are in 0..n-1.
-// It reads less once: a step of a large fabric has millions of flows.
+// subtract returns the elements of set that less does not yield, in the order of set. Elements are in 0..n-1. It reads
+// less once, because a step may have millions of flows.
 func subtract(set []int, less iter.Seq[int], n int) []int {
 	drop := make([]bool, n)
 	for f := range less {

@@ -8,9 +8,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// table holds what the pieces of a model take in states: settings of all planes. Where
-// that would need a search for routes, there are two times, one that is attained and a
-// floor, and a path that needs the piece brings them together, tier by tier.
+// table holds the times of a model's pieces in states: settings of all planes. If an exact time needs a search for
+// routes, there are two times, an attained one and a floor. When a path needs the piece, searches bring them together,
+// tier by tier.
 type table struct {
 	m      *model
 	server *server
@@ -29,19 +29,18 @@ type table struct {
 	listed [][2]int          // buffer of flowsOf
 }
 
-// keptHops bounds the routes that a table remembers. Times for which there is no room are
-// given up: a plan with so many routes is of little use.
+// keptHops bounds the hops of the routes that a table stores. A time whose routes do not fit is dropped: a plan with so
+// many routes is of little use.
 const keptHops = 2 << 20
 
-// finalLooks is for how many promising choices, when there is no work left, a first look is
-// taken at what they lack.
+// finalLooks is the number of promising choices whose times get a first search when the work is spent.
 const finalLooks = 2
 
-// closed is the tier of times that are not searched for any more: floor and us agree.
+// closed is the tier of times that need no more search: floor and us agree.
 const closed = uint8(len(flowTiers))
 
-// measureWork bounds what is measured, in flows on planes: well under a second's worth. Of
-// a smaller effort, a nanosecond in measureShare counts as one flow.
+// measureWork bounds the measurements, in flows times planes: well under a second. With less effort, the bound is one
+// flow per measureShare nanoseconds of effort.
 const (
 	measureWork  = 5e7
 	measureShare = 10
@@ -51,8 +50,8 @@ const (
 // four nanoseconds, and harvest may have to look at what static finds.
 const workShare = 4
 
-// newTable measures pieces on states, the first ones first; beyond measureWork it looks only at
-// what they serve direct.
+// newTable measures pieces on states, in order. Beyond measureWork it measures only the pieces that states serve
+// direct.
 func newTable(ctx context.Context, o Options, s *server, pieces []piece, states [][]circuit.Permutation) *table {
 	t := &table{m: s.m, server: s, pieces: pieces, states: states, limit: int64(o.Effort) / workShare,
 		found: map[[2]int]*joint{}, keep: keptHops}
@@ -73,14 +72,14 @@ func newTable(ctx context.Context, o Options, s *server, pieces []piece, states 
 	return t
 }
 
-// measureUpTo measures states until that has taken the given work, or the time is over; at least one.
+// measureUpTo measures states, at least one, until the given work is spent or the time is over.
 func (t *table) measureUpTo(work int) {
 	for ; t.known < len(t.states) && work >= 0 && (t.known == 0 || !t.stop()); t.known++ {
 		work -= t.measure(t.known)
 	}
 }
 
-// findKinds numbers the pieces that ask for the same.
+// findKinds numbers the pieces by kind: equal flows and bytes have equal numbers.
 func (t *table) findKinds() {
 	type key struct {
 		digest uint64
@@ -108,8 +107,8 @@ func (t *table) findKinds() {
 	}
 }
 
-// flowsOf returns the flows of a piece where the fabric forwards or the piece has no pattern, valid until
-// the next call: those of all pieces may be more than there is memory for.
+// flowsOf returns the flows of a piece if the fabric forwards or the piece has no pattern. The slice is valid until the
+// next call: the flows of all pieces might not fit in memory.
 func (t *table) flowsOf(pc *piece) [][2]int {
 	if pc.flows != nil || !t.m.p.Forwarding {
 		return pc.flows
@@ -126,7 +125,7 @@ func (t *table) flowsOf(pc *piece) [][2]int {
 	return t.listed
 }
 
-// digest is equal for pieces that ask for the same flows.
+// digest returns a hash of the piece's flows.
 func (pc *piece) digest() uint64 {
 	if pc.pattern != nil {
 		return pc.pattern.Digest()
@@ -138,7 +137,7 @@ func (pc *piece) digest() uint64 {
 	return list.Digest()
 }
 
-// samePiece reports whether two pieces of equal digest ask for the same flows.
+// samePiece reports whether two pieces of equal digest have the same flows.
 func samePiece(a, b *piece) bool {
 	if a.pattern != nil || b.pattern != nil {
 		return a.pattern != nil && b.pattern != nil && a.pattern.Equal(b.pattern)
@@ -202,8 +201,8 @@ func (t *table) isOpen(kind, state int) bool {
 // spent reports whether there is no work or time left.
 func (t *table) spent() bool { return t.limit <= 0 || t.stop() }
 
-// refine makes the next search for an open time. Out of work it takes a first look, if
-// there was none, and closes it.
+// refine makes the next search for an open time. If the work is spent, it makes the first search, unless it has been
+// made, and closes the time.
 func (t *table) refine(kind, state int) {
 	if !t.isOpen(kind, state) {
 		return
@@ -261,8 +260,7 @@ func (t *table) write(line *timeline, pc *piece, state int) {
 	}
 }
 
-// remember keeps the routes of a time in place of those of a longer one, and reports
-// whether there is room for them.
+// remember replaces the routes of a longer time by those of j, and reports whether there is room for them.
 func (t *table) remember(kind, state int, j *joint) bool {
 	key, room := [2]int{kind, state}, t.keep
 	if old := t.found[key]; old != nil {

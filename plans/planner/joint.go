@@ -15,15 +15,15 @@ type joint struct {
 	routes []plans.Route
 }
 
-// flowTiers are the options of searches for routes, from a first look to as good as it gets.
+// flowTiers are the options of searches for routes, from a rough search to the best possible.
 var flowTiers = [...]flow.Options{
 	{Work: 1, Epsilon: 5e-2}, // shortest paths
 	{Work: 5e6, Epsilon: 1e-2},
 	{Work: 1e8, Epsilon: 1e-3},
 }
 
-// jointly returns the best joint transmit of st that a search of the given tier finds, a
-// time that no joint transmit is below, and the work that it took in nanoseconds, roughly.
+// jointly returns the best joint transmit of st that a search of the given tier finds, a lower bound of the time of
+// joint transmits, and the work spent, roughly in nanoseconds.
 func (s *server) jointly(st *step, flows [][2]int, tier int) (o offer, least float64, work int64) {
 	r, bound, err := flow.Best(s.maps, flows, flowTiers[tier], s.m.p.HopUS, plans.WireUS(s.m.p, st.bytes))
 	if err != nil { // unreachable
@@ -39,7 +39,7 @@ func (s *server) jointly(st *step, flows [][2]int, tier int) (o offer, least flo
 	return offer{us: us, joint: j}, math.Min(us, s.m.p.AlphaUS+bound), r.Work + int64(len(flows))
 }
 
-// measure finds what the routes cost.
+// measure computes the cost of the routes.
 func (j *joint) measure(planes, ranks int) {
 	load := make([]float64, planes*ranks) // by plane and transmitter
 	for _, r := range j.routes {

@@ -38,12 +38,12 @@ type step struct {
 	page    int                 // index into pages; -1 without pattern
 }
 
-// page is what a unit is set to in order to serve a pattern directly.
+// page is the setting of a unit that serves a pattern directly.
 type page struct {
 	maps []circuit.Permutation // one per plane of the unit
 }
 
-// compile prepares p, or says why none of these planners can plan it.
+// compile returns the model of p. The error says why no planner of this package can plan it.
 func compile(p *plans.Problem) (*model, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -146,8 +146,7 @@ func (m *model) orderSubs(subs []step) []step {
 	return subs
 }
 
-// assignPage finds or adds the page of a step with a pattern. It reports false where no plane can
-// hold the pattern.
+// assignPage finds or adds the page of a step with a pattern. It returns false if no plane can hold the pattern.
 func (m *model) assignPage(st *step) bool {
 	maps, ok := m.mapsFor(st.pattern)
 	if !ok {
@@ -191,12 +190,12 @@ func (m *model) pagesOf(src, dst int) []int {
 	return list
 }
 
-// lastOfStep reports whether steps[i] is the last of its step: after it the barrier holds.
+// lastOfStep reports whether steps[i] is the last of its step: a barrier follows.
 func (m *model) lastOfStep(i int) bool {
 	return i+1 == len(m.steps) || m.steps[i+1].index != m.steps[i].index
 }
 
-// unsplit returns m with the steps as they are asked for.
+// unsplit returns m with the steps of the problem.
 func (m *model) unsplit() *model {
 	if len(m.steps) == len(m.asked) {
 		return m
@@ -206,8 +205,8 @@ func (m *model) unsplit() *model {
 	return &whole
 }
 
-// spread turns the suffixes of bounds on the unsplit model into those of m: within a step
-// nothing is proven of what is left of it.
+// spread converts the bounds of the unsplit model to bounds of m. Within a step, they do not count its remaining
+// sub-steps.
 func (m *model) spread(b bounds) bounds {
 	if len(m.steps) == len(m.asked) {
 		return b
@@ -228,7 +227,7 @@ func (m *model) spread(b bounds) bounds {
 	return b
 }
 
-// patternOf returns the flows of s as a partial permutation, nil where they are none.
+// patternOf returns the flows of s as a partial permutation, or nil if they are none.
 func patternOf(n int, s *plans.Step) (pattern circuit.Permutation, empty bool) {
 	empty = true // until there is a flow
 	pattern = circuit.AllDark(n)
@@ -251,9 +250,9 @@ func patternOf(n int, s *plans.Step) (pattern circuit.Permutation, empty bool) {
 	return pattern, empty
 }
 
-// mapsFor returns what a unit is set to for pattern, and false where it cannot hold it: a duplex plane
-// holds involutions only. An interleaved pair holds a pattern and its inverse, so a pattern and its
-// inverse share a page: the smaller comes first.
+// mapsFor returns the maps of a unit for pattern, or false if it cannot hold the pattern: a duplex plane holds only
+// involutions. An interleaved pair holds a pattern and its inverse, so a pattern and its inverse share a page: the
+// smaller comes first.
 func (m *model) mapsFor(pattern circuit.Permutation) (maps []circuit.Permutation, ok bool) {
 	switch m.p.Circuits {
 	case plans.Duplex:
@@ -303,8 +302,8 @@ func (m *model) legal(maps []circuit.Permutation) error {
 	return nil
 }
 
-// flowsOf returns the flows of a step; it is computed where forwarding asks for it, since
-// the flows of all steps of a large problem do not fit in memory.
+// flowsOf computes the flows of a step. They are not stored, since the flows of all steps of a large problem do not fit
+// in memory.
 func (m *model) flowsOf(st *step) [][2]int {
 	if st.flows != nil {
 		return st.flows
@@ -316,7 +315,7 @@ func (m *model) flowsOf(st *step) [][2]int {
 	return m.p.Steps[st.index].FlowList()
 }
 
-// flowCount is the number of flows of a step.
+// flowCount returns the number of flows of a step.
 func (m *model) flowCount(st *step) int {
 	if st.pattern == nil {
 		return len(st.flows)

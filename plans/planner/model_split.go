@@ -11,10 +11,10 @@ import (
 )
 
 // A step whose flows are no partial permutation is divided into matchings. By Konig's theorem it takes as many as its
-// busiest port has flows. A good choice of matchings repeats circuits that other steps use. So they are taken off
-// the step in this order: patterns of the problem, shifts, exclusive ors. Each is taken only if the rest then needs
-// one matching less. The rest is coloured. Duplex planes join ranks in pairs, so there the matchings are those of an
-// undirected graph. That may need one or more beyond its degree if it is not bipartite.
+// busiest port has flows. A good choice of matchings repeats circuits that other steps use. So split removes matchings
+// from the step in this order: patterns of the problem, shifts, exclusive ors. It removes one only if the rest then
+// needs one matching fewer. It colours the rest. Duplex planes join ranks in pairs, so there the matchings are those of
+// an undirected graph. That may need one or more beyond its degree if it is not bipartite.
 
 // splitPages is the most patterns of other steps that are tried for each step. A pattern counts if it has a
 // circuit for one of the flows of the step.
@@ -76,8 +76,8 @@ func newSplitter(m *model, flows [][2]int) *splitter {
 // duplex reports whether a circuit serves both directions of a pair of ranks.
 func (s *splitter) duplex() bool { return s.m.p.Circuits == plans.Duplex }
 
-// weigh counts flow f in or out of the degrees. On duplex planes the flow back, if it is
-// there, needs no circuit of its own: the one from the smaller rank counts.
+// weigh adds flow f to the degrees, or removes it. On duplex planes a flow and the opposite one share a circuit: only
+// the flow from the smaller rank counts.
 func (s *splitter) weigh(f, by int) {
 	src, dst := s.flows[f][0], s.flows[f][1]
 	if !s.duplex() {
@@ -182,7 +182,7 @@ func (s *splitter) peel(c circuit.Permutation) {
 	s.take()
 }
 
-// coveredPairs counts the busiest ranks that the class touches, either way.
+// coveredPairs counts the busiest ranks that the class contains, as sources or destinations.
 func (s *splitter) coveredPairs() (covered [2]int) {
 	touched := make(map[int]bool, 2*len(s.class))
 	for _, f := range s.class {
@@ -240,7 +240,7 @@ func (s *splitter) present(key func([2]int) int) []int {
 	return keys
 }
 
-// rest colours what is left.
+// rest colours the remaining flows.
 func (s *splitter) rest() {
 	if s.count == 0 {
 		return
@@ -269,9 +269,8 @@ func (s *splitter) byColor(ids, color []int, colors int) {
 	}
 }
 
-// pairs divides what is left into matchings of an undirected graph: by exclusive or, by sum
-// (round robin: rank n-1 of an even number sits out of the circle), or greedily, whichever
-// takes the fewest.
+// pairs divides the remaining flows into matchings of an undirected graph: by exclusive or, by sum (round robin: rank
+// n-1 of an even number sits out of the circle), or greedily, whichever takes the fewest.
 func (s *splitter) pairs() {
 	if s.count == 0 {
 		return
@@ -398,8 +397,8 @@ func (s *splitter) greedyPairs(ids []int) (color []int, colors int) {
 	return color, colors
 }
 
-// dividedAs returns m with the steps split as a plan divides their flows, nil where the plan divides
-// none otherwise than m, or a flow is in several of its parts.
+// dividedAs returns m with the steps split as plan divides their flows. It returns nil if plan divides all steps as m
+// does, or has a flow in several parts.
 func (m *model) dividedAs(plan *plans.Plan) *model {
 	divides := func(e plans.Entry) bool { return e.Flows != nil }
 	if !slices.ContainsFunc(plan.Planes, func(entries []plans.Entry) bool {
@@ -443,8 +442,8 @@ func (m *model) dividedAs(plan *plans.Plan) *model {
 	return &out
 }
 
-// partsAs returns the sub-steps of a step whose flows are in the given parts, nil where they are not or
-// no unit holds a part at a time.
+// partsAs returns the sub-steps of a step for the given parts of its flows, or nil if the parts do not fit the step, or
+// a unit cannot hold a part.
 func (m *model) partsAs(whole *step, parts [][]int) []step {
 	flows := m.flowsOf(whole)
 	count := 0
@@ -463,8 +462,8 @@ func (m *model) partsAs(whole *step, parts [][]int) []step {
 	return subs
 }
 
-// part is the sub-step of some of a step's flows, which are indexes into it. Its pattern is nil where
-// they are no partial permutation.
+// part returns the sub-step of some flows of a step. class holds their indexes. Its pattern is nil if the flows are no
+// partial permutation.
 func (m *model) part(whole *step, flows [][2]int, class []int) step {
 	st := step{index: whole.index, bytes: whole.bytes, page: -1, class: slices.Clone(class)}
 	slices.SortStableFunc(st.class, func(x, y int) int { return flows[x][0] - flows[y][0] })

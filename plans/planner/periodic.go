@@ -46,16 +46,15 @@ func (w *swot) grouped(class []int, groups, width int) pattern {
 	return u
 }
 
-// dealt gives each step width units on average: units that hold its page first, then the units that have been
-// idle for longest.
+// dealt gives each step width units on average: first units that hold its page, then the units idle for longest.
 func (w *swot) dealt(width float64) pattern {
 	return w.rotation(math.Inf(1), func(i int) int {
 		return int(float64(i+1)*width) - int(float64(i)*width)
 	}, true)
 }
 
-// fractions is into how many parts the difference between two widths is divided, up to mostFractional:
-// beyond, one unit more or less makes little difference.
+// fractions is the number of widths tried between two whole widths, up to mostFractional. Beyond that, one unit more or
+// less makes little difference.
 const (
 	fractions      = 8
 	mostFractional = 16
@@ -86,9 +85,9 @@ func (w *swot) periodics() []periodic {
 	return all
 }
 
-// estimatePeriodic is the time of all steps if each turn has width units, which switch after it and serve
-// the turn that comes groups later. It is near the time of a pattern whose pages differ. The sub-steps of a
-// step are served side by side as far as there are groups.
+// estimatePeriodic returns the time of all steps if each turn has width units, which switch after it and next serve the
+// turn groups later. It is near the time of a pattern whose pages differ. The sub-steps of a step are served side by
+// side as far as there are groups.
 func (w *swot) estimatePeriodic(groups, width float64) float64 {
 	us := 0.0
 	for i := 0; i < len(w.page); {
@@ -104,9 +103,8 @@ func (w *swot) estimatePeriodic(groups, width float64) float64 {
 	return us
 }
 
-// bestPeriodic returns the periodic pattern with the least greedy time, nil where none is below known,
-// and all patterns of the list that were tried, best first. When ctx ends it returns the best so far,
-// but tries one at least.
+// bestPeriodic returns the periodic pattern with the least greedy time, or nil if none is below known, and all patterns
+// that it tried, best first. When ctx ends, it returns the best so far. It tries at least one.
 func (w *swot) bestPeriodic(ctx context.Context, known float64) (best scored, tried []scored) {
 	best.us = known
 	for i, p := range w.periodics() {

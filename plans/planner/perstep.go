@@ -20,8 +20,8 @@ func solvePerStep(_ context.Context, m *model, _ Options) (*plans.Plan, error) {
 	return m.perStep(false).finish("perstep"), nil
 }
 
-// perStepBelow is solvePerStep, but fails if its plan takes longer than the given one: such a plan is long and of
-// no use.
+// perStepBelow is solvePerStep, but fails if its plan takes longer than the given one, so that it need not write a long
+// plan.
 func (m *model) perStepBelow(plan *plans.Plan) solver {
 	return func(ctx context.Context, _ *model, o Options) (*plans.Plan, error) {
 		if us := m.perStepUS(); us > plan.CCTUS+tolerance(us) {
@@ -31,7 +31,7 @@ func (m *model) perStepBelow(plan *plans.Plan) solver {
 	}
 }
 
-// perStepUS is the time of perstep, without its plan, which is long.
+// perStepUS returns the time of perstep, without its plan, which is long.
 func (m *model) perStepUS() float64 { return m.perStep(true).stepEnd }
 
 func (m *model) perStep(dry bool) *timeline {
@@ -63,8 +63,8 @@ func (m *model) perStep(dry bool) *timeline {
 	return t
 }
 
-// round is what the baseline serves at once: steps[from:to], of one step of the problem.
-// Unit u is set to pages[u mod len(pages)]; pages ascend.
+// round is the sub-steps that the baseline serves together: steps[from:to], of one step of the problem. Unit u is set
+// to pages[u mod len(pages)]; pages ascend.
 type round struct {
 	from, to int
 	pages    []int
@@ -84,7 +84,7 @@ func (m *model) rounds() []round {
 	return all
 }
 
-// roundsOf divides the sub-steps [from, to) of one step into the rounds that take least.
+// roundsOf divides the sub-steps [from, to) of one step into the rounds with the least time.
 func (m *model) roundsOf(from, to int) []round {
 	var best []round
 	least := math.Inf(1)
@@ -128,7 +128,7 @@ func (m *model) chunks(from, to, width int) []round {
 	return all
 }
 
-// roundUS is the time that a round transmits.
+// roundUS returns the transmit time of a round.
 func (m *model) roundUS(r round) float64 {
 	us := 0.0
 	maps := m.setting(r)
@@ -159,7 +159,7 @@ func (m *model) serving(maps []circuit.Permutation, r round, st *step) []int {
 	return planes
 }
 
-// serves reports whether every unit can do its part of a round on the given circuits.
+// serves reports whether every unit can serve its part of a round on the given circuits.
 func (m *model) serves(maps []circuit.Permutation, r round) bool {
 	for s := r.from; s < r.to; s++ {
 		st := &m.steps[s]

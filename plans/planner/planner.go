@@ -21,11 +21,10 @@ var (
 	ErrUnknownPlanner = errors.New("unknown planner")
 )
 
-// Version is raised when planners change what they answer, so that cached plans of an earlier
-// one are not mistaken for theirs.
+// Version is raised when planners return other plans, so that cached plans of an earlier version are not used.
 const Version = 2
 
-// DefaultTimeLimit is the time that a search takes where Options states none.
+// DefaultTimeLimit is the time of a search if Options states none.
 const DefaultTimeLimit = 2 * time.Second
 
 // Auto is the name of the planner that returns the best plan of all planners.
@@ -39,10 +38,9 @@ const EffortShare = 3
 type Options struct {
 	// TimeLimit caps a search; 0 is DefaultTimeLimit.
 	TimeLimit time.Duration
-	// Effort is the amount of search of one planner, as time on one ordinary core; 0 is a
-	// third of TimeLimit, all of it for a demand matrix, which one planner plans. It is
-	// counted in operations, not read from a clock, so that results repeat wherever TimeLimit
-	// leaves room for it: weave and auto run all planners within TimeLimit, each with all of
+	// Effort is the amount of search of one planner, as time on one ordinary core. 0 is a third of TimeLimit, or all of
+	// it for a demand matrix, which one planner plans. It is counted in operations, not read from a clock, so results
+	// repeat unless TimeLimit ends the search: weave and auto run all planners within TimeLimit, each with all of
 	// Effort.
 	Effort time.Duration
 	// SinglePlane asks for plans whose transmits stay on one plane each: no joint ones.
@@ -51,8 +49,8 @@ type Options struct {
 	Seed int64
 }
 
-// solver plans a compiled problem until ctx ends: all that takes long looks at it now and then. It
-// leaves the plan's bound to Solve unless it proves a better one.
+// solver plans a compiled problem until ctx ends, which long work checks regularly. Solve sets the plan's bound, unless
+// the solver proves a better one.
 type solver func(ctx context.Context, m *model, o Options) (*plans.Plan, error)
 
 // registry is ordered: auto prefers the earlier, simpler planner among equals.
@@ -67,8 +65,7 @@ var registry = []struct {
 	{"weave", solveWeave},
 }
 
-// Names lists the planners that [Solve] knows for problems with steps, auto last. Demand
-// matrices are planned by spectra, which knows no steps.
+// Names lists the planners that [Solve] knows for problems with steps, auto last. Spectra plans demand matrices.
 func Names() []string {
 	names := make([]string, 0, len(registry)+1)
 	for _, r := range registry {
@@ -81,8 +78,8 @@ func Names() []string {
 // permutations. A plan's circuits, times, CCTUS and LowerBoundUS follow
 // the cost model of package plans. A search that is out of time or cancelled returns its best.
 //
-// Errors: [ErrUnknownPlanner], [ErrInfeasible], and [plans.ErrProblem] where p is not
-// valid. It is safe for concurrent use.
+// Errors wrap [ErrUnknownPlanner], [ErrInfeasible], or [plans.ErrProblem] if p is not valid. Solve is safe for
+// concurrent use.
 func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plans.Plan, error) {
 	if o.TimeLimit <= 0 {
 		o.TimeLimit = DefaultTimeLimit

@@ -13,11 +13,11 @@ import (
 //	C = sum of D_i,  D_i >= o + M_i/n_i
 //	k C = sum of (n_i o + M_i) + switches + idle time of planes
 //
-// Since its last use, a plane that serves step i has switched (T) or been idle in the steps since the circuit was last
-// wanted. That is at least c_i = min(T, idle). Add the first line (1-w) times and the second w/k times, and choose the
-// best n_i for each step. That gives a bound for every w in 0..1. In a window of steps that begins with free circuits,
-// k first uses cost no switch. Where the rank has several peers in a step, D_i depends on the peer with the fewest
-// planes, so all of them have n_i at best.
+// A plane that serves step i has switched (T) since its last use, or has been idle in the steps since its circuit was
+// last used. That is at least c_i = min(T, idle). Add the first line (1-w) times and the second w/k times, and choose
+// the best n_i for each step. That gives a bound for every w in 0..1. In a window of steps that begins with free
+// circuits, k first uses cost no switch. Where the rank has several peers in a step, D_i depends on the peer with the
+// fewest planes, so all of them have n_i at best.
 
 // weights are the w that are tried.
 var weights = [...]float64{0.15, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1}
@@ -77,8 +77,8 @@ func newPricing(m *model, s *sequence, ideal []float64) *pricing {
 	return pr
 }
 
-// change is the least extra cost of a use of a plane for one peer of step i, besides the use itself. The window begins
-// at step from, with free circuits or the given ones.
+// change returns the least extra cost of a use of a plane for one peer of step i. The window begins at step from, with
+// free circuits or the given ones.
 func (pr *pricing) change(i, peer, from int, free bool) float64 {
 	switch before := pr.prev[i][peer]; {
 	case before >= from:
@@ -89,8 +89,8 @@ func (pr *pricing) change(i, peer, from int, free bool) float64 {
 	return pr.reconfig
 }
 
-// price is the least over numbers of planes of the weighted cost of a step that has peers. change is what
-// one use of a plane costs for each of them, summed, for switches or idle time before it.
+// price returns the least weighted cost, over numbers of planes, of a step that has peers. change is the cost of
+// switches or idle time before one use of a plane, summed over the peers.
 func (pr *pricing) price(i int, weight, change float64) float64 {
 	best := math.Inf(1)
 	k, peers, o, data := float64(pr.s.planes), float64(len(pr.s.peers[i])), pr.overhead, pr.s.data[i]

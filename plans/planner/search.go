@@ -11,18 +11,18 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// flopsPerSecond turns an effort into an amount of search. It is well below what one
-// core does, so that the clock seldom stops a search before its budget does.
+// flopsPerSecond converts an effort to operations. It is well below the rate of one core, so that the budget, and not
+// the clock, usually ends a search.
 const flopsPerSecond = 2.4e8
 
-// exactUnits is the most units for which branch and bound is tried; exactLeaves the most
-// patterns for which it comes before any search.
+// exactUnits is the most units for which branch and bound is tried, and exactLeaves the most patterns for which it is
+// tried first.
 const (
 	exactUnits  = 6
 	exactLeaves = 2e5
 )
 
-// meter says when a search has used its share: operations first, the clock as a stop.
+// meter reports when a search has used its share of operations, or its time is over.
 type meter struct {
 	ctx   context.Context
 	t     *timing
@@ -31,10 +31,10 @@ type meter struct {
 
 func (b *meter) spent() bool { return b.t.flops() >= b.limit || b.late() }
 
-// late reports whether the search has to end, whatever it has found.
+// late reports whether the search must end now.
 func (b *meter) late() bool { return b.ctx.Err() != nil }
 
-// within returns a context that ends after a part of the time that ctx has left.
+// within returns a context that ends after a part of the remaining time of ctx.
 func within(ctx context.Context, part float64) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -43,7 +43,7 @@ func within(ctx context.Context, part float64) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, time.Duration(part*float64(time.Until(end))))
 }
 
-// sooner returns a context that ends by so much earlier than ctx.
+// sooner returns a context that ends earlier than ctx, by the given duration.
 func sooner(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -52,8 +52,8 @@ func sooner(ctx context.Context, by time.Duration) (context.Context, context.Can
 	return context.WithDeadline(ctx, end.Add(-by))
 }
 
-// search returns the best pattern found and whether it is proven that none is better;
-// nil where nothing beats the known CCT.
+// search returns the best pattern that it finds, or nil if none beats the known CCT, and whether it is proven that none
+// is better.
 func (w *swot) search(ctx context.Context, o Options, seeds []pattern, known float64) (pattern, bool) {
 	total := int64(o.Effort.Seconds() * flopsPerSecond)
 	bound := w.m.bound()
@@ -81,8 +81,7 @@ func (w *swot) search(ctx context.Context, o Options, seeds []pattern, known flo
 	return s.best, s.small(seeds, total) && w.exclude
 }
 
-// small searches where every pattern can be timed exactly, and reports whether branch and
-// bound has closed.
+// small searches a problem on which every pattern can be timed exactly. It reports whether branch and bound has closed.
 func (s *searcher) small(seeds []pattern, total int64) bool {
 	b := s.meter
 	leaves := math.Pow(math.Exp2(float64(s.w.m.units))-1, float64(len(s.w.page)))
@@ -122,7 +121,7 @@ func (s *searcher) evaluate(u pattern, cutoff float64) (float64, bool) {
 	return s.w.evaluate(u, len(u), cutoff)
 }
 
-// retime goes over from greedy to exact timing.
+// retime switches from greedy to exact timing.
 func (s *searcher) retime() {
 	s.fast = false
 	kept := s.pool
@@ -177,8 +176,7 @@ func (s *searcher) seed(seeds []pattern) {
 	}
 }
 
-// record keeps a pattern that is better than the best. The greedy timing is attained by
-// the pattern without the uses that it leaves empty.
+// record keeps a pattern that is better than the best. It first drops the uses that the greedy timing leaves empty.
 func (s *searcher) record(u pattern, us float64) {
 	if us >= s.bestUS-tolerance(us) {
 		return
@@ -336,9 +334,8 @@ func (w *swot) rotation(level float64, few func(step int) int, reuse bool) patte
 	return u
 }
 
-// exact is branch and bound over the steps in order. A prefix is timed on its own, which
-// bounds it from below, and what follows costs at least its proven suffix. It reports
-// whether the tree was closed within the meter's limit.
+// exact is branch and bound over the steps in order. The time of a prefix alone plus the proven bound of the remaining
+// steps bounds a pattern from below. It reports whether the tree was closed within the meter's limit.
 func (s *searcher) exact() bool {
 	b := &brancher{s: s, u: make(pattern, len(s.w.page))}
 	b.class = make([]int, (len(b.u)+1)*s.w.m.units)
@@ -399,8 +396,8 @@ func (b *brancher) branch(i int) bool {
 	return true
 }
 
-// refine computes the classes after step i with the given units in it, and reports false
-// where a permutation of equal units has been tried instead.
+// refine computes the classes after step i with the given units in it. It returns false if the search has tried a
+// permutation of equal units.
 func (b *brancher) refine(i int, mask uint64) bool {
 	units := b.s.w.m.units
 	now, then := b.class[i*units:(i+1)*units], b.class[(i+1)*units:(i+2)*units]

@@ -10,14 +10,13 @@ import (
 	"lightpath/plans/spectra"
 )
 
-// demandPlanners are the names under which a demand matrix is planned. There is one algorithm
-// for it; the others that choose freely stand for the same.
+// demandPlanners are the names under which a demand matrix is planned. They all run the same algorithm.
 var demandPlanners = []string{spectra.Name, "weave", "auto"}
 
-// spectraPerSecond turns an effort into an amount of search; see flopsPerSecond.
+// spectraPerSecond converts an effort to operations; see flopsPerSecond.
 const spectraPerSecond = 2e8
 
-// solveDemand plans a demand matrix under the deadline of o. The others refuse one.
+// solveDemand plans a demand matrix under the deadline of o. Other planners refuse one.
 func solveDemand(ctx context.Context, name string, p *plans.Problem, o Options) (*plans.Plan, error) {
 	if !slices.Contains(demandPlanners, name) {
 		return nil, fmt.Errorf("planner: %s: %w: a demand matrix needs the planner spectra", name, ErrInfeasible)

@@ -13,7 +13,7 @@ import (
 // beyond that it chooses greedily and then improves plane by plane.
 const staticEvaluations = 20000
 
-// staticMeasures bounds the flows times candidates that static looks at.
+// staticMeasures bounds the flows times candidates that static measures.
 const staticMeasures = 3e7
 
 // solveStatic never reconfigures. On free planes it chooses the best circuits that it finds. A plane holds a
@@ -81,8 +81,7 @@ func (m *model) staticStates(ctx context.Context) ([][]circuit.Permutation, erro
 	return set.all, nil
 }
 
-// fixedMaps returns the circuits of a plan that never switches where the problem leaves no
-// choice, else nil.
+// fixedMaps returns the circuits of a plan that never switches if the problem leaves no choice, else nil.
 func (m *model) fixedMaps() ([]circuit.Permutation, error) {
 	final := m.p.Final
 	if m.p.Initial == nil && final.Kind == plans.FinalGiven {
@@ -98,8 +97,7 @@ func (m *model) fixedMaps() ([]circuit.Permutation, error) {
 	return m.p.Initial, nil
 }
 
-// bestState returns the state on which all pieces together take least. Only times that
-// decide are searched for.
+// bestState returns the state with the least sum of all pieces' times. It refines only times that affect the choice.
 func (t *table) bestState() int {
 	for looks := finalLooks; ; {
 		at, promised := t.leastState(t.floor)
@@ -131,8 +129,8 @@ func (t *table) bestState() int {
 	}
 }
 
-// refineSome makes the next searches for the quarter of the open times of a state that had
-// the fewest, so that a state whose floors were too low is left early.
+// refineSome makes the next search for a quarter of the open times of a state, those with the fewest searches, so that
+// a state with too low floors is dropped early.
 func (t *table) refineSome(at int) {
 	open, least := 0, closed
 	for k := range t.kinds {
@@ -222,10 +220,10 @@ func (m *model) chooseStatic(ctx context.Context) []circuit.Permutation {
 	return maps
 }
 
-// staticWork is how many lanes a choice may look at.
+// staticWork bounds the lanes that a choice may examine.
 const staticWork = 1 << 27
 
-// over reports whether the choice has to end.
+// over reports whether the choice must end now.
 func (c *staticChoice) over() bool { return c.work < 0 || c.ctx.Err() != nil }
 
 func newStaticChoice(ctx context.Context, m *model) *staticChoice {
@@ -263,7 +261,7 @@ func newStaticChoice(ctx context.Context, m *model) *staticChoice {
 	return c
 }
 
-// distinctSteps merges the steps that ask for the same: order does not matter here.
+// distinctSteps merges equal steps: order does not matter here.
 func (m *model) distinctSteps() []weighted {
 	var kinds stepKinds
 	var at []int // kind -> index into out
@@ -312,8 +310,8 @@ func (c *staticChoice) evaluate(pick []int) score {
 	return s
 }
 
-// direct is the time of a step that is split into matchings if each is served by the planes
-// that hold it, or else how many of them no plane holds.
+// direct returns the time of a split step if planes hold each of its matchings, or else how many matchings no plane
+// holds.
 func (c *staticChoice) direct(pick []int, i int) (us float64, missing int) {
 	least := c.m.p.Planes
 	for matching := range c.holds[0][i] {
@@ -355,9 +353,8 @@ func (c *staticChoice) exhaustive() []int {
 	}
 }
 
-// greedy sets one unit after another to what helps most. Without forwarding and with
-// patterns that exclude each other this is optimal: a step's time is convex in the number
-// of its planes.
+// greedy chooses the best candidate for one unit after another. Without forwarding and with patterns that exclude each
+// other this is optimal: a step's time is convex in the number of its planes.
 func (c *staticChoice) greedy() []int {
 	var pick []int
 	for len(pick) < c.m.units {
@@ -375,7 +372,7 @@ func (c *staticChoice) greedy() []int {
 	return pick
 }
 
-// exchange replaces single choices while that helps.
+// exchange replaces single choices while this improves the score.
 func (c *staticChoice) exchange(pick []int) []int {
 	best := c.evaluate(pick)
 	for round, improved := 0, true; improved && round < 8; round++ {

@@ -113,7 +113,7 @@ func (w *swot) staticSeed(maps []circuit.Permutation) pattern {
 // pattern says, per step, which units work in it (bit u: unit u).
 type pattern []uint64
 
-// swot evaluates patterns. For one goroutine.
+// swot evaluates patterns. Not safe for concurrent use.
 type swot struct {
 	m        *model
 	t        timing
@@ -149,8 +149,8 @@ func newSwot(m *model) *swot {
 	return w
 }
 
-// compileJoins finds the pages that fit on one unit together. Where a switch costs by the
-// circuits that change, pages are kept apart, so that its cost depends on two pages only.
+// compileJoins finds the pages that fit on one unit together. If the cost of a switch depends on the changed circuits,
+// no pages are joined, so that the cost depends on two pages only.
 func (w *swot) compileJoins() {
 	n := len(w.m.pages)
 	w.joins = make([][]bool, n)
@@ -177,7 +177,7 @@ func (w *swot) fullPages() bool {
 	return !slices.ContainsFunc(w.m.pages, func(q page) bool { return slices.Contains(q.maps[0], circuit.Dark) })
 }
 
-// holdsPage reports whether a unit's circuits serve everything that maps serve.
+// holdsPage reports whether a unit's circuits include those of maps.
 func holdsPage(current, maps []circuit.Permutation) bool {
 	if len(maps) == 1 {
 		return current[0].Covers(maps[0])
@@ -186,8 +186,8 @@ func holdsPage(current, maps []circuit.Permutation) bool {
 		current[0].Covers(maps[1]) && current[1].Covers(maps[0])
 }
 
-// initialPage is the state of a unit that still has its given initial circuits, freePage
-// that of one whose first setting is free.
+// initialPage is the state of a unit with its given initial circuits, freePage that of a unit whose first setting is
+// free.
 const (
 	initialPage = -1
 	freePage    = -2
@@ -227,7 +227,7 @@ func (w *swot) startState() int {
 	return freePage
 }
 
-// switchCost is the time unit needs to leave page from (or initialPage) for page to.
+// switchCost returns the time to switch unit from page from (or initialPage) to page to.
 func (w *swot) switchCost(unit, from, to int) float64 {
 	p := w.m.p
 	if p.ReconfigPerPort == 0 {
@@ -287,21 +287,20 @@ func (w *swot) load(u pattern, steps int) {
 	}
 }
 
-// evaluate returns the least CCT of a pattern (of its first steps), or false once that is
-// known to be at least cutoff.
+// evaluate returns the least CCT of the first steps of a pattern, or false once this is known to be at least cutoff.
 func (w *swot) evaluate(u pattern, steps int, cutoff float64) (float64, bool) {
 	w.load(u, steps)
 	return w.t.solve(steps, cutoff)
 }
 
-// estimate is evaluate with the greedy timing: fast, and never below it.
+// estimate is evaluate with the greedy timing, which is fast. Its result is never below evaluate's.
 func (w *swot) estimate(u pattern, cutoff float64) (float64, bool) {
 	w.load(u, len(u))
 	return w.t.greedy(len(u), cutoff)
 }
 
-// lean drops from u what the greedy timing leaves without bytes, until nothing is, and
-// returns the greedy CCT. Dropping a use only makes its unit ready earlier.
+// lean drops the uses that the greedy timing leaves without bytes, until all have bytes, and returns the greedy CCT.
+// Dropping a use only makes its unit ready earlier.
 func (w *swot) lean(u pattern) float64 {
 	for {
 		us, _ := w.estimate(u, math.Inf(1))
@@ -330,9 +329,8 @@ func (w *swot) stateOptimum(plan *plans.Plan) {
 		"exact linear program; every plan, seen from rank %d, is one of these", rank)
 }
 
-// witness finds a rank whose destinations tell all pages apart. What such a rank does in
-// any plan, circuits of other ranks set aside, is a SWOT plan: so the SWOT optimum
-// is then a bound of all plans that do not forward.
+// witness finds a rank with different destinations on all pages. In every plan, the circuits of this rank alone form a
+// SWOT plan. So the SWOT optimum bounds all plans that do not forward.
 func (w *swot) witness() (int, bool) {
 	p := w.m.p
 	if len(w.m.asked) < len(w.m.steps) { // the order of sub-steps is free

@@ -24,7 +24,7 @@ func Period(plan *plans.Plan) float64 {
 	return us
 }
 
-// better orders the plans of a problem: by CCT, and in a loop by period among equals.
+// better reports whether plan a is better than b: by CCT, and in a loop by period if CCTs are equal.
 func (m *model) better(a, b *plans.Plan) bool {
 	if b == nil || !plans.SameUS(a.CCTUS, b.CCTUS) {
 		return b == nil || a.CCTUS < b.CCTUS
@@ -58,8 +58,8 @@ func (t *timeline) beginAtEnd(unit int) bool {
 	return true
 }
 
-// climb goes from a pattern to better neighbours until none is better or spent says so, and
-// returns the best plan. emit returns nil for what is not worth a plan.
+// climb goes from a pattern to better neighbours until none is better or spent returns true. It returns the best plan.
+// emit returns nil if a neighbour needs no plan.
 func climb[S any](m *model, at S, plan *plans.Plan, neighbours func(S) iter.Seq[S], emit func(S) *plans.Plan,
 	spent func() bool) *plans.Plan {
 	for found := true; found; {
@@ -148,7 +148,7 @@ func (s *weaving) shortenPeriod(plan *plans.Plan, budget float64) *plans.Plan {
 	return climb(w.m, s.best.l, plan, neighbours, emit, s.meter.spent)
 }
 
-// exchangeBits swaps what two units do in every step and reports whether that changes anything.
+// exchangeBits swaps the steps of two units, and reports whether the pattern changed.
 func exchangeBits(u pattern, a, b int) bool {
 	changed := false
 	for i := range u {

@@ -44,7 +44,7 @@ func (m *model) arrange(from, to int) {
 	slices.SortStableFunc(group, func(a, b step) int { return rank[a.page] - rank[b.page] })
 }
 
-// before reports whether page q fits circuits that are there when step from begins.
+// before reports whether page q fits circuits that exist when step from begins.
 func (m *model) before(from, q int) bool {
 	if from > 0 {
 		return m.fits(q, m.steps[from-1].page)

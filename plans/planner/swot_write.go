@@ -112,14 +112,14 @@ func (w *swot) writeUse(line *timeline, st *step, unit, planes int, bytes float6
 	}
 }
 
-// setting is what a unit is set to from step on.
+// setting is the maps of a unit from step on.
 type setting struct {
 	step     int
 	switches bool // false: it begins like this
 	maps     []circuit.Permutation
 }
 
-// settings lists what every unit of a pattern is set to.
+// settings returns the settings of every unit of a pattern.
 func (w *swot) settings(u pattern) [][]setting {
 	out := make([][]setting, w.m.units)
 	for unit := range out {

@@ -9,8 +9,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// timeline builds a plan by appending activities; it knows every plane's circuits and
-// when the plane falls idle, and takes all durations from the cost model.
+// timeline builds a plan by appending activities. It tracks every plane's circuits and when the plane becomes idle. All
+// durations are those of the cost model.
 type timeline struct {
 	m       *model
 	planes  [][]plans.Entry
@@ -69,16 +69,15 @@ func (t *timeline) transmit(plane int, st *step, bytes float64, hops, load int) 
 // closeStep ends the step being written.
 func (t *timeline) closeStep() { t.stepEnd = math.Max(t.stepEnd, t.opened) }
 
-// closeAt ends what was written for steps[i]: the barrier holds after the last sub-step of a
-// step, between its sub-steps there is none.
+// closeAt ends steps[i]: a barrier follows the last sub-step of a step, but not the others.
 func (t *timeline) closeAt(i int) {
 	if t.m.lastOfStep(i) {
 		t.closeStep()
 	}
 }
 
-// finish brings the planes where the problem wants them and returns the plan. The trailing
-// reconfigurations follow the last transmit of their unit and are not part of the CCT.
+// finish switches the planes to the final maps of the problem and returns the plan. The trailing reconfigurations
+// follow the last transmit of their unit and are not part of the CCT.
 func (t *timeline) finish(name string) *plans.Plan {
 	m := t.m
 	final := t.initial
@@ -140,7 +139,7 @@ type lane struct {
 	hops, load int
 }
 
-// fewLanes is up to how many lanes sorting by insertion is fastest.
+// fewLanes is the most lanes for which insertion sort is fastest.
 const fewLanes = 12
 
 // split divides bytes over lanes so that they finish together as early as possible: the
@@ -195,7 +194,7 @@ func (m *model) lanesOf(routes []route, buf []lane) []lane {
 	return buf
 }
 
-// bind points one loader per plane at maps.
+// bind returns one loader per plane, bound to its map.
 func bind(maps []circuit.Permutation) []plans.Loader {
 	loaders := make([]plans.Loader, len(maps))
 	for j, c := range maps {

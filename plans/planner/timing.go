@@ -16,11 +16,11 @@ import (
 //	(switch)    se_s + ss_s + sum of D_i for a < i < b >= T_s
 //	(share)     D_i - se - ss of a unit in step i >= o
 //
-// Direct circuits have rate 1; on circuits that forward, the rate is 1/L. Leaving early costs now and pays later, so no
-// step can be timed alone. It is a covering program: the work rows come first, and the others are added when they are
-// violated. A caller that needs only a result better than cutoff gets its answer early.
+// Direct circuits have rate 1; on circuits that forward, the rate is 1/L. Leaving early lengthens one step and shortens
+// a later one, so no step can be timed alone. It is a covering program: it begins with the work rows, and adds others
+// when they are violated. It ends as soon as the value reaches cutoff.
 
-// timing solves such programs for one fabric; its buffers are reused. For one goroutine.
+// timing solves such programs for one fabric, and reuses its buffers. Not safe for concurrent use.
 type timing struct {
 	units int
 	work  []float64 // per step: us of data on one plane
@@ -59,8 +59,8 @@ type use struct {
 	half          half
 }
 
-// half says which flows of a step a use carries: both halves of them, the flows up
-// (to ranks less than half the ranks ahead) or the flows down.
+// half selects the flows of a step that a use carries: both halves, the flows up (to ranks less than half the ranks
+// ahead) or the flows down.
 type half uint8
 
 const (
@@ -72,7 +72,7 @@ const (
 // carries reports whether a use of h carries flows of g.
 func (h half) carries(g half) bool { return h == both || g == both || h == g }
 
-// timingEps is how much of the scale a row may be violated by.
+// timingEps bounds the violation of a row, as a fraction of the scale.
 const timingEps = 1e-8
 
 // flops is the work done so far, for budgets that do not depend on the machine.
@@ -84,7 +84,7 @@ func (t *timing) solve(steps int, cutoff float64) (float64, bool) {
 	t.begin(steps)
 	pivots := 60 + 12*(steps+len(t.switches))
 	for ; pivots > 0 && (t.stop == nil || !t.stop()); pivots-- {
-		// Nothing bounds the number of rows added but the pivots that they take.
+		// Only the number of pivots bounds the number of added rows.
 		v, status := t.program.Solve(cutoff/t.scale, pivots)
 		if status != lp.Optimal {
 			return v * t.scale, false

@@ -26,7 +26,7 @@ func solveWeave(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
 	return best, err
 }
 
-// bestOfAll is solveWeave's plan under the name of the planner that made it.
+// bestOfAll returns solveWeave's plan, with the name of the planner that made it.
 func (m *model) bestOfAll(ctx context.Context, o Options) (*plans.Plan, error) {
 	first := m.beginSWOT(ctx, o)
 	if ctx.Err() != nil {
@@ -61,11 +61,10 @@ func (m *model) bestOfAll(ctx context.Context, o Options) (*plans.Plan, error) {
 	return best, err
 }
 
-// othersShare is the part of the time after which weave goes on from what the others have found.
+// othersShare is the part of the time after which weave continues from the plans of the others.
 const othersShare = 0.7
 
-// bestOfOthers runs the other planners, each with all of the effort, and meanwhile another
-// function.
+// bestOfOthers runs the other planners, each with all of the effort, and a function beside them.
 func (m *model) bestOfOthers(ctx context.Context, o Options, first *swotStart,
 	meanwhile func()) (best *plans.Plan, all []*plans.Plan, err error) {
 	alone := func(ctx context.Context, m *model, o Options) (*plans.Plan, error) {
@@ -104,9 +103,8 @@ func (m *model) bestOfOthers(ctx context.Context, o Options, first *swotStart,
 	return best, all, nil
 }
 
-// newWeaving prepares a search; nil where there is nothing to find: without forwarding a
-// unit serves a step or does not, which is what swot searches. With very many patterns too little can be
-// searched.
+// newWeaving prepares a search. It returns nil if a search is useless: without forwarding, swot searches the same
+// plans, and with very many patterns the effort does not suffice.
 func newWeaving(ctx context.Context, m *model, o Options) *weaving {
 	if len(m.steps) == 0 || !m.p.Forwarding || len(m.pages) > maxWeaveKinds {
 		return nil
@@ -231,7 +229,7 @@ func (s *weaving) staggered() {
 	}
 }
 
-// settle lets the groups answer in turn for as long as that helps.
+// settle lets the groups answer in turn while this improves the layout.
 func (s *weaving) settle(l layout, groups [][]int) {
 	least := math.Inf(1)
 	for stale, g := 0, 0; stale < len(groups) && !s.meter.spent(); g = (g + 1) % len(groups) {
@@ -247,9 +245,9 @@ func (s *weaving) settle(l layout, groups [][]int) {
 	}
 }
 
-// weaveSettings are the settings of a unit that are worth considering: rings, of all ranks and
-// of the ranks that consecutive steps join, then the candidates of every planner. Rings come
-// first because they serve most, should there be too many settings to measure.
+// weaveSettings returns promising settings of a unit: rings, of all ranks and of the ranks that consecutive steps join,
+// then the candidates of every planner. Rings come first because they serve most, should there be too many settings to
+// measure.
 func (m *model) weaveSettings() [][]circuit.Permutation {
 	var all [][]circuit.Permutation
 	if m.p.Circuits != plans.Duplex {

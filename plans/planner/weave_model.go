@@ -8,8 +8,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// layout says what each unit does in each step, at [step*units+unit]. Where the setting is
-// another than that of the unit's last use, the unit switches in between.
+// layout holds the cell of each unit in each step, at [step*units+unit]. A unit switches between two uses with
+// different settings.
 type layout []cell
 
 // cell is the setting on which a unit works in a step, times four, plus the half of the
@@ -40,7 +40,7 @@ type service struct {
 	halves [2]half // what each plane of a pair carries of the unit's flows
 }
 
-// weaver evaluates layouts of a model. For one goroutine.
+// weaver evaluates layouts of a model. Not safe for concurrent use.
 type weaver struct {
 	m        *model
 	t        timing
@@ -84,7 +84,7 @@ func newWeaver(m *model) *weaver {
 	return w
 }
 
-// add returns the number of a setting, or none where there are too many.
+// add returns the number of a setting, or none if there are too many.
 func (w *weaver) add(maps []circuit.Permutation) int {
 	if id, ok := w.index.Find(maps[0]); ok {
 		return id
@@ -98,7 +98,7 @@ func (w *weaver) add(maps []circuit.Permutation) int {
 	return id
 }
 
-// measure finds what a unit set to maps offers every kind of step.
+// measure returns the service of a unit with the given maps for every kind of step.
 func (w *weaver) measure(maps []circuit.Permutation) []service {
 	out := make([]service, 3*len(w.kinds))
 	if w.measured > weaveFlows {
@@ -194,7 +194,7 @@ func (w *weaver) offer(st *step, h half) service {
 	return best
 }
 
-// alone is what one plane of a unit offers for one half of a step's flows.
+// alone returns the service of one plane of a unit for one half of a step's flows.
 func (w *weaver) alone(plane int, h half) service {
 	var s service
 	flows := w.flows[h]
@@ -211,7 +211,7 @@ func (w *weaver) alone(plane int, h half) service {
 	return s
 }
 
-// service returns what a unit offers a step in a cell that is not idle.
+// service returns the service of a cell, not idle, for a step.
 func (w *weaver) service(c cell, step int) *service {
 	return &w.serves[c.setting()][3*w.kind[step]+int(c.half())]
 }
@@ -233,7 +233,7 @@ func (w *weaver) fit(setting, step int, h half) cell {
 	return idle
 }
 
-// switchCost is the time a unit needs to leave one setting for another.
+// switchCost returns the time to switch a unit from one setting to another.
 func (w *weaver) switchCost(from, to int) float64 {
 	p := w.m.p
 	if p.ReconfigPerPort == 0 {
@@ -301,7 +301,7 @@ func (w *weaver) served(l layout) bool {
 	return true
 }
 
-// manned reports whether every flow of a step has a unit.
+// manned reports whether every flow of one step has a unit.
 func (w *weaver) manned(l layout, step int) bool {
 	carried := [3]bool{}
 	for _, c := range l[step*w.m.units : (step+1)*w.m.units] {
@@ -312,7 +312,7 @@ func (w *weaver) manned(l layout, step int) bool {
 	return carried[both] || carried[up] && carried[down]
 }
 
-// lean drops from l what the greedy timing leaves without bytes, and returns the greedy CCT.
+// lean drops the uses that the greedy timing leaves without bytes, and returns the greedy CCT.
 func (w *weaver) lean(l layout) float64 {
 	for {
 		us, _ := w.estimate(l, math.Inf(1))

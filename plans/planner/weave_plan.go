@@ -75,8 +75,7 @@ func (w *weaver) begin(l layout) []int {
 }
 
 // bytesOf returns the bytes that each unit carries of its flows in a step, given the us of
-// data of each use: exactly what is asked for, whatever rounding or idle capacity
-// the timing left.
+// data of each use: exactly the bytes of the step, without the rounding errors and idle capacity of the timing.
 func (w *weaver) bytesOf(i int, data []float64) []float64 {
 	units := w.m.units
 	asked := w.m.steps[i].bytes
@@ -142,8 +141,7 @@ func (w *weaver) indexes(step int, h half) []int {
 	return out
 }
 
-// layoutOf reads a plan's settings; nil where it does something that no layout says (joint
-// transmits, other divisions of the flows).
+// layoutOf returns the layout of a plan, or nil if none represents it (joint transmits, other divisions of the flows).
 func (w *weaver) layoutOf(plan *plans.Plan) layout {
 	m := w.m
 	at := make(map[int]int, len(m.steps)) // step of the problem -> its first sub-step

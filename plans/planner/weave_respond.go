@@ -6,20 +6,20 @@ import (
 	"lightpath/plans"
 )
 
-// A team is some units that change together. Its best answer to the other units is found as if these held still. In
-// step i the others transmit at rate R for work W (their overheads included). The step takes W/R without the team.
-// It takes (W + r(o+s))/(R+r) if the team helps at rate r after an overhead o and a switch that costs s us of the
-// step. If flows go in halves, the longer half counts.
+// A team is a set of units that change together. Its best answer is computed while the other units do not change. In
+// step i the others transmit at rate R for work W (their overheads included). The step takes W/R without the team. It
+// takes (W + r(o+s))/(R+r) if the team helps at rate r after an overhead o and a switch that costs s us of the step. If
+// flows go in halves, the longer half counts.
 //
 // A dynamic program over (step, line-up) finds the sequence of line-ups that ends first. The units of a team switch
 // together. A switch begins at the end of a step and the team joins a later step late; or the team leaves a step
 // early, to be ready when a later one begins. For a team of all units this is the optimum in lockstep.
 
-// lineup is what a team is set to: its first half and its second, which may be the same.
+// lineup is the settings of a team's first and second half, which may be equal.
 type lineup struct{ a, b int }
 
-// help is what a line-up offers a step in one way: its rate for the flows that go up, and
-// down; 0 for both if it does not serve the step.
+// help is the rate of a line-up for the flows up and down of a step, in one way; both are 0 if it does not serve the
+// step.
 type help struct {
 	rate [2]float64
 	o    float64
@@ -49,12 +49,11 @@ type origin struct {
 	leaving, joining uint8
 }
 
-// horizon is for how many steps a switch is followed while others work.
+// horizon is the most steps that a switch may span while others work.
 const horizon = 12
 
-// respond replaces what the units of a team do by the best answer to the others. With noise,
-// the others' work is seen distorted and some line-ups are left out, at random, so that
-// answers differ. It reports whether every step is served.
+// respond replaces the cells of a team by its best answer to the others. Noise distorts the others' work and omits some
+// line-ups, at random, so that answers differ. It reports whether every step is served.
 func (s *weaving) respond(l layout, team []int, noise float64) bool {
 	w, a := s.w, &s.answer
 	for _, u := range team {
@@ -85,7 +84,7 @@ func (s *weaving) respond(l layout, team []int, noise float64) bool {
 	return w.served(l)
 }
 
-// others sums up what the units outside the team do.
+// others sums up the work and rates of the units outside the team.
 func (s *weaving) others(l layout, noise float64) {
 	w, a := s.w, &s.answer
 	steps := len(w.kind)
@@ -192,7 +191,7 @@ func (s *weaving) offers() {
 	w.t.greeds += int64(8 * len(a.helps))
 }
 
-// cells returns what the halves of a team are to do in one of the ways.
+// cells returns the cells of a team's halves in one of the ways.
 func (c lineup) cells(way int) (x, y cell) {
 	x, y = cellOf(c.a, half(way)), cellOf(c.b, half(way))
 	if c.a != c.b && way > 0 {
@@ -214,8 +213,8 @@ func (h *help) add(c cell, v *service, units int) {
 	h.o = math.Max(h.o, v.o)
 }
 
-// help returns the way in which a line-up serves a step best, lost us of which are gone, and
-// how long the step takes then; +Inf if no way makes it shorter.
+// help returns the best way of a line-up to serve a step of which it misses lost us, and the resulting time of the
+// step; +Inf if no way makes it shorter.
 func (s *weaving) help(lineup, i int, lost float64) (way int, us float64) {
 	a := &s.answer
 	way, us = -1, a.alone[i]
@@ -322,7 +321,7 @@ func (s *weaving) trace(l layout, team []int, at int) {
 	}
 }
 
-// oppose finds the settings whose circuits are those of another turned round.
+// oppose finds pairs of settings with reversed circuits.
 func (s *weaving) oppose() {
 	w := s.w
 	s.opposite = make([]int, len(w.sets))

@@ -30,7 +30,7 @@ type woven struct {
 
 func (s woven) clone() woven { return woven{slices.Clone(s.l), s.us} }
 
-// shortlist is how many cells per step are kept for random changes.
+// shortlist is the number of cells per step for random changes.
 const shortlist = 10
 
 func (s *weaving) done() bool { return s.best.us <= s.floor+tolerance(s.floor) }
@@ -42,8 +42,7 @@ func (s *weaving) evaluate(l layout, cutoff float64) (float64, bool) {
 	return s.w.evaluate(l, cutoff)
 }
 
-// record keeps a layout that is better than the best. The greedy timing is attained by the
-// layout without the uses that it leaves empty.
+// record keeps a layout that is better than the best. It first drops the uses that the greedy timing leaves empty.
 func (s *weaving) record(l layout, us float64) {
 	if us >= s.best.us-tolerance(us) {
 		return
@@ -68,7 +67,7 @@ func (s *weaving) try(l layout) (float64, bool) {
 	return us, true
 }
 
-// sortPool orders the pool and drops what is there twice.
+// sortPool sorts the pool and removes duplicates.
 func (s *weaving) sortPool() {
 	slices.SortStableFunc(s.pool, func(a, b woven) int { return cmp.Compare(a.us, b.us) })
 	s.pool = slices.CompactFunc(s.pool, func(a, b woven) bool { return a.us == b.us && slices.Equal(a.l, b.l) })
@@ -120,7 +119,7 @@ func (s *weaving) ranking(step int) []cell {
 	return out
 }
 
-// retime goes over from greedy to exact timing.
+// retime switches from greedy to exact timing.
 func (s *weaving) retime() {
 	s.fast = false
 	kept := slices.Clone(s.pool[:min(len(s.pool), 16)])
@@ -252,7 +251,7 @@ func (s *weaving) after(l layout, i, u int) (at, setting int) {
 	return -1, none
 }
 
-// setCell changes a cell and reports whether that changes anything and the step is still served.
+// setCell changes a cell. It reports whether the layout changed and still serves the step.
 func (s *weaving) setCell(l layout, i, u int, c cell) bool {
 	at := &l[i*s.w.m.units+u]
 	if *at == c {
@@ -262,7 +261,7 @@ func (s *weaving) setCell(l layout, i, u int, c cell) bool {
 	return s.w.manned(l, i)
 }
 
-// stretch lets unit u work on in the steps after or before i as it does in step i.
+// stretch gives unit u the cell of step i also in steps after or before i.
 func (s *weaving) stretch(l layout, i, u int) bool {
 	c := l[i*s.w.m.units+u]
 	if c == idle {
@@ -285,7 +284,7 @@ func (s *weaving) stretch(l layout, i, u int) bool {
 	return changed
 }
 
-// recolour gives the uses of unit u around step i that share a setting another one.
+// recolour changes the setting of unit u in step i and in adjacent uses with the same setting.
 func (s *weaving) recolour(l layout, i, u int) bool {
 	units := s.w.m.units
 	if l[i*units+u] == idle {
@@ -313,7 +312,7 @@ func (s *weaving) recolour(l layout, i, u int) bool {
 	return true
 }
 
-// exchange swaps what two units do in steps from..end-1.
+// exchange swaps the cells of two units in steps from..end-1.
 func (s *weaving) exchange(l layout, from, end, a, b int) bool {
 	changed := false
 	for i := from * s.w.m.units; i < end*s.w.m.units; i += s.w.m.units {
@@ -325,7 +324,7 @@ func (s *weaving) exchange(l layout, from, end, a, b int) bool {
 	return changed
 }
 
-// follow lets unit a do what b does in steps from..end-1.
+// follow copies the cells of unit b to unit a in steps from..end-1.
 func (s *weaving) follow(l layout, from, end, a, b int) bool {
 	changed := false
 	for i := from; i < end; i++ {

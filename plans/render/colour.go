@@ -11,7 +11,7 @@ import (
 // modulo their number; with more, the order of colours tells more than their difference.
 const fewSteps = 24
 
-// stepColour is the colour of a step of this plan.
+// stepColour returns the colour of a step of this plan.
 func (d *drawing) stepColour(step int) string {
 	if len(d.steps) <= fewSteps {
 		return svg.Colour(step)
@@ -20,7 +20,7 @@ func (d *drawing) stepColour(step int) string {
 	return svg.Shade((float64(step) - float64(first)) / math.Max(1, float64(last)-float64(first)))
 }
 
-// mapColour gives every held map a colour of its own, in the order of their appearance.
+// mapColour returns the colour of a held map. Every map has another one, in the order of their appearance.
 func (d *drawing) mapColour(e *plans.Entry) string {
 	i := d.maps[e.To.Digest()]
 	if len(d.holds) <= fewSteps {

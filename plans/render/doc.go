@@ -2,7 +2,6 @@
 // that they switch to. Arrows mark forwarding, and lines mark the completion time and the lower bound. On demand, the
 // times that a run measured are below the plan, on one time axis.
 //
-// Layer: inside plans. It writes SVG and HTML to the writer that it is given, without fonts or references to other
-// files. Pictures have no scripts; a page has one script, which zooms them. It judges nothing: an infeasible plan is
-// drawn as it is.
+// Layer: inside plans. It writes SVG and HTML to the caller's writer, without fonts or references to other files.
+// Pictures have no scripts; a page has one script, which zooms them. It draws infeasible plans, too.
 package render

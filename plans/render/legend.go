@@ -118,7 +118,7 @@ func (d *drawing) held(key uint64) bool {
 	return ok
 }
 
-// kinds reports which marks the plan's transmits bear.
+// kinds reports which marks the plan's transmits have.
 func (d *drawing) kinds() (forwards, some, joint bool) {
 	for _, entries := range d.plan.Planes {
 		for i := range entries {
@@ -131,7 +131,7 @@ func (d *drawing) kinds() (forwards, some, joint bool) {
 	return forwards, some, joint
 }
 
-// stepName is "step 3: xor 4, 5 MB" where the problem is known, else "step 3".
+// stepName returns "step 3: xor 4, 5 MB" if the problem is known, else "step 3".
 func (d *drawing) stepName(step int) string {
 	name := fmt.Sprintf("step %d", step)
 	p := d.o.Problem

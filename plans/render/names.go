@@ -8,8 +8,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// MapName returns a short name of a plane's map: "xor 2", "shift -1", "dark", with
-// "part of" before it where some ports are dark, or a fingerprint such as "#3fa9c2".
+// MapName returns a short name of a plane's map: "xor 2", "shift -1", "dark", with "part of" before it if some ports
+// are dark, or a fingerprint such as "#3fa9c2".
 func MapName(p circuit.Permutation) string {
 	n, first, lit := len(p), -1, 0
 	for r, s := range p {
@@ -44,7 +44,7 @@ func MapName(p circuit.Permutation) string {
 	return name
 }
 
-// agrees reports whether every circuit of p is the one that rule gives.
+// agrees reports whether every circuit of p follows rule.
 func agrees(p circuit.Permutation, rule func(r int) int) bool {
 	for r, s := range p {
 		if s != circuit.Dark && s != rule(r) {

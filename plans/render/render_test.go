@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/internal/svg"
 	"lightpath/plans"
@@ -172,15 +173,11 @@ func TestAnythingCanBeDrawn(t *testing.T) {
 	} {
 		var b bytes.Buffer
 		o := Options{Measured: [][]plans.Entry{odd, odd, odd}, Width: 1, PlaneNames: []string{"<"}, Problem: &plans.Problem{}}
-		if err := Timeline(&b, plan, o); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, Timeline(&b, plan, o))
 		if err := xml.Unmarshal(b.Bytes(), new(struct{})); err != nil {
 			t.Errorf("%v\n%s", err, b.String())
 		}
-		if err := HTML(io.Discard, plan, o); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, HTML(io.Discard, plan, o))
 	}
 }
 

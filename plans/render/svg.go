@@ -75,7 +75,7 @@ func (d *drawing) pattern(name string) string { return "url(#" + name + ")" }
 // band is the height of the mark of forwarding on a track of height h.
 func (d *drawing) band(h float64) float64 { return math.Max(2.5, h*0.14) }
 
-// labels are what an entry may be called, the most telling first.
+// labels returns possible labels of an entry, the most detailed first.
 func (d *drawing) labels(e *plans.Entry) []string {
 	switch e.Kind {
 	case plans.Hold:
@@ -109,7 +109,7 @@ func (d *drawing) labels(e *plans.Entry) []string {
 	return labels
 }
 
-// describe is the text that a reader gets who points at an entry.
+// describe returns the text that appears when a reader points at an entry.
 func (d *drawing) describe(e *plans.Entry) string {
 	s := fmt.Sprintf("%s: %s to %s (%s)", Describe(e), d.unit.format(e.StartUS), d.unit.format(e.EndUS),
 		d.unit.format(e.EndUS-e.StartUS))

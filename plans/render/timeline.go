@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -12,7 +13,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Options say what to draw beside the plan. The zero value draws the plan alone.
+// Options select what to draw in addition to the plan. The zero value draws the plan alone.
 type Options struct {
 	Title string // default: the planner's name
 	Width int    // of the picture in pixels; default 1100, at least 400
@@ -35,7 +36,7 @@ type Options struct {
 
 const defaultWidth = 1100
 
-// drawing is a timeline in the making: the SVG so far and where things are.
+// drawing is a timeline under construction: the SVG so far, and positions.
 type drawing struct {
 	svg.Canvas
 	plan        *plans.Plan
@@ -101,9 +102,7 @@ const patterns = `<defs><pattern id="hatch" width="7" height="7" patternUnits="u
 	`<path d="M1 0.5L4 2.5L1 4.5" fill="none" stroke="#ffffff" stroke-width="1.2"/></pattern></defs>` + "\n"
 
 func newDrawing(plan *plans.Plan, o Options) *drawing {
-	if o.Width == 0 {
-		o.Width = defaultWidth
-	}
+	o.Width = cmp.Or(o.Width, defaultWidth)
 	d := &drawing{plan: plan, o: o, left: margin + labelWidth, font: 11, maps: make(map[uint64]int)}
 	d.width = float64(max(400, o.Width)) - d.left - margin
 	d.span = math.Max(plan.CCTUS, plan.LowerBoundUS)
@@ -193,7 +192,7 @@ func (d *drawing) rows() []row {
 	return rows
 }
 
-// same reports whether planes a and b of many do the same, so that one row shows both.
+// same reports whether planes a and b of many have equal entries, so that one row shows both.
 func (d *drawing) same(a, b int) bool {
 	equal := func(e, f plans.Entry) bool {
 		return e.Joint == "" && e.Kind == f.Kind && e.Step == f.Step && e.Bytes == f.Bytes && e.StartUS == f.StartUS &&
@@ -250,9 +249,7 @@ func (d *drawing) row(r row) {
 // head writes the title and one line that sums up.
 func (d *drawing) head() {
 	title := d.o.Title
-	if title == "" {
-		title = d.plan.Planner
-	}
+	title = cmp.Or(title, d.plan.Planner)
 	d.Text(margin, 26, 17, "start", svg.Ink, title)
 	sum := "completes in " + d.unit.format(d.plan.CCTUS)
 	if d.plan.LowerBoundUS > 0 {
@@ -280,8 +277,8 @@ func (d *drawing) head() {
 	}
 }
 
-// note collects the lines that explain what a reader may take for a mistake: a run that is faster than the optimum,
-// and work after the completion time.
+// note collects lines that explain surprising pictures: a run that is faster than the optimum, and work after the
+// completion time.
 func (d *drawing) note() {
 	if us := d.o.WithoutBarrierUS; us > 0 {
 		d.notes = append(d.notes, fmt.Sprintf("The plan has a barrier between steps and the run has none. "+

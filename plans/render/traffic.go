@@ -9,8 +9,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// traffic is what a transmit does on the circuits that its plane has then: the hops of its
-// longest flow and the most flows on one circuit. Joint transmits have no load.
+// traffic is the load of a transmit on its plane's circuits: the hops of its longest flow and the most flows on one
+// circuit. Joint transmits have no load.
 type traffic struct{ hops, load int }
 
 func (t traffic) String() string {
@@ -20,8 +20,8 @@ func (t traffic) String() string {
 	return fmt.Sprintf("H%d", t.hops)
 }
 
-// measureTraffic follows every plane's circuits through the plan. Without the problem, or
-// where plan and problem do not fit, entries have no traffic: drawing judges nothing.
+// measureTraffic follows every plane's circuits through the plan. Without the problem, or if plan and problem do not
+// fit, entries have no traffic.
 func (d *drawing) measureTraffic() {
 	d.traffic = make(map[*plans.Entry]traffic)
 	joint := make(map[string]int)
@@ -100,8 +100,8 @@ func (d *drawing) flowsOf(e *plans.Entry) [][2]int {
 	return some
 }
 
-// shares are the parts of the time until completion, over all planes, spent sending and
-// switching; ok is false where that means nothing.
+// shares returns the parts of the time until completion, over all planes, spent sending and switching; ok is false if
+// they are undefined.
 func (d *drawing) shares() (sending, switching float64, ok bool) {
 	for _, entries := range d.plan.Planes {
 		for i := range entries {

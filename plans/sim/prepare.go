@@ -17,8 +17,7 @@ type jointKey struct {
 // member is one entry of a joint transmit.
 type member struct{ plane, entry int }
 
-// prepare follows the circuits of every plane in its order, which needs no times, and so
-// finds the duration of each entry.
+// prepare computes the duration of each entry: it follows the circuits of every plane, which needs no times.
 func (s *simulator) prepare() error {
 	k := len(s.plan.Planes)
 	if k != s.p.Planes {
@@ -57,7 +56,7 @@ func (s *simulator) prepare() error {
 	return nil
 }
 
-// initial returns the map that plane j begins with: dark where nothing else is said.
+// initial returns the map with which plane j begins: dark if neither problem nor plan states one.
 func (s *simulator) initial(j int) (circuit.Permutation, error) {
 	maps := s.plan.Initial
 	if maps == nil {
@@ -130,7 +129,7 @@ func (s *simulator) cost(j, i int, e *plans.Entry, l *plans.Loader, current *cir
 	return nil
 }
 
-// jointLoad is what the routes of a joint transmit put on the circuits of its planes.
+// jointLoad is the load of a joint transmit's routes on the circuits of its planes.
 type jointLoad struct {
 	hops     int
 	most     float64

@@ -8,8 +8,8 @@ import (
 	"lightpath/plans"
 )
 
-// ErrPlan is wrapped by errors about a plan that cannot be played: it does not fit the
-// problem, needs circuits that are not there, or waits for itself.
+// ErrPlan is wrapped by errors about a plan that cannot be played: it does not fit the problem, needs missing circuits,
+// or waits for itself.
 var ErrPlan = errors.New("sim: plan cannot be played")
 
 // Span is when an entry ran, in us.
@@ -105,7 +105,7 @@ type event struct {
 // Before implements [heap.Ordered].
 func (e event) Before(o event) bool { return e.at < o.at || e.at == o.at && e.plane < o.plane }
 
-// head returns the entry that plane j has to do next, nil where it runs one or is done.
+// head returns the next entry of plane j, or nil if the plane runs one or has finished.
 func (s *simulator) head(j int) *plans.Entry {
 	if s.busy[j] || s.next[j] == len(s.plan.Planes[j]) {
 		return nil

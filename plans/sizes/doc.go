@@ -6,6 +6,6 @@
 // whose bytes are divided best at two sizes. At a size between, the interpolation of the two divisions takes no longer
 // than the interpolation of the two times ([Span]). A survey of the sizes finds the best pattern for each ([Survey]).
 //
-// Layer: inside plans, on plans/sim, plans/check and plans/internal/lp. It knows no planner: the caller hands one in.
-// It performs no I/O. Only problems with steps have patterns here.
+// Layer: inside plans, on plans/sim, plans/check and plans/internal/lp. It knows no planner: the caller passes one. It
+// performs no I/O. Only problems with steps have patterns here.
 package sizes

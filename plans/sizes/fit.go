@@ -16,8 +16,7 @@ const (
 	maxFitRounds  = 200
 	maxFitWork    = 1 << 29 // multiplications
 	fitPivots     = 100     // between looks at the work
-	// dust is the part of a step below which an entry is left empty: it would pay alpha for
-	// what is nothing but rounding.
+	// dust is the part of a step below which an entry is left empty: it would cost alpha for a rounding error.
 	dust = 1e-9
 )
 

@@ -8,8 +8,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// node is what one or several planes do together: a transmit (on several planes where it is
-// joint) or a reconfiguration (of two planes where they are interleaved).
+// node is an activity of one or several planes: a transmit (on several planes if joint) or a reconfiguration (of two
+// planes if interleaved).
 type node struct {
 	at     [][2]int // {plane, entry}
 	step   int      // index of the step among those with transmits; -1: reconfiguration
@@ -19,8 +19,7 @@ type node struct {
 	before []int    // nodes that precede it on its planes
 }
 
-// graph is the pattern of a plan on a problem, in an order in which everything follows what
-// it waits for.
+// graph is the pattern of a plan on a problem, in an order in which every node follows its predecessors.
 type graph struct {
 	p     *plans.Problem
 	plan  *plans.Plan
@@ -168,7 +167,7 @@ func (g *graph) node(at [][2]int, stepOf []int, maps []circuit.Permutation, load
 	return n.on(g.p, hops, plans.WireUS(g.p, first.Bytes)*float64(load)), nil
 }
 
-// on sets what a transmit takes: nothing where it carries nothing.
+// on sets the time of a transmit: 0 if it carries nothing.
 func (n node) on(p *plans.Problem, hops int, wire float64) node {
 	if wire > 0 {
 		n.fixed, n.wire = p.AlphaUS+p.HopUS*float64(hops), wire

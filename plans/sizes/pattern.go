@@ -35,7 +35,7 @@ func Scale(s Sized, p *plans.Problem) (*plans.Plan, error) {
 	})
 }
 
-// compatible reports problems between which no plan can be carried over.
+// compatible returns an error if no plan can be moved between the two problems.
 func compatible(from, to *plans.Problem) error {
 	switch {
 	case from.Demand != nil || to.Demand != nil:
@@ -84,8 +84,7 @@ func scaledRoutes(routes []plans.Route, factor float64) []plans.Route {
 	return out
 }
 
-// retime plays plan on p and returns it with the times of the play, or why it must not be
-// used.
+// retime plays plan on p and returns it with the times of the play. The error says why it must not be used.
 func retime(p *plans.Problem, plan *plans.Plan) (*plans.Plan, error) {
 	played, err := sim.Run(p, plan)
 	if err != nil {

@@ -100,8 +100,8 @@ func (s *Span) ProblemAt(bytes int64) *plans.Problem {
 	return &p
 }
 
-// Ladder is a list of spans in the order of Min. Spans may share an end; where others
-// overlap, the first that is found counts.
+// Ladder is a list of spans in the order of Min. Spans may share an end; if others overlap, the first that is found
+// counts.
 type Ladder []*Span
 
 // Find returns a span that serves a call of the given bytes, or nil. Hot path: no
@@ -115,7 +115,7 @@ func (l Ladder) Find(bytes int64) *Span {
 			hi = mid
 		}
 	}
-	// Overlaps are rare and short: two surveys that did not know of each other.
+	// Overlaps are rare and short: they come from two independent surveys.
 	for i := lo - 1; i >= 0 && i >= lo-4; i-- {
 		if l[i].Max >= bytes {
 			return l[i]

@@ -8,7 +8,7 @@ import (
 	"lightpath/plans"
 )
 
-// DefaultTolerance is by how much the plan of a span may take longer than a plan of its own.
+// DefaultTolerance is how much longer the plan of a span may take than a plan for the size alone, as a fraction.
 const DefaultTolerance = 0.01
 
 const (
@@ -17,8 +17,8 @@ const (
 	trust = 8
 	// bisections locates a breakpoint to within a ratio of 2^(log2(ratio)/2^10).
 	bisections = 10
-	// maxReach is the largest size whose neighbourhood is looked at: beyond, sizes are not
-	// exact as float64 and ratios overflow.
+	// maxReach is the largest size whose neighbourhood is searched. Larger sizes are not exact as float64, and ratios
+	// overflow.
 	maxReach = 1 << 50
 	// maxPieces bounds the spans of one pattern between two sizes that were planned.
 	maxPieces = 8
@@ -31,16 +31,16 @@ const (
 // Techniques for Efficient Record Segmentation in Large Shared Databases, J. ACM 1976), which then finds every
 // breakpoint. Refitted patterns are convex, so Survey tries one more size if the points are far apart.
 //
-// The zero value with Pose and Solve is ready. It is for one goroutine at a time. Its results depend only on the order
-// of calls and on Solve.
+// The zero value with Pose and Solve is ready. Not safe for concurrent use. Results depend only on the order of calls
+// and on Solve.
 type Survey struct {
 	// Pose returns the problem of a call of the given bytes: the same steps for every size,
 	// with bytes affine in it.
 	Pose func(bytes int64) (*plans.Problem, error)
 	// Solve plans a problem anew, within a limit of its own.
 	Solve func(ctx context.Context, p *plans.Problem) (*plans.Plan, error)
-	// Tolerance is by how much a span's plan may take longer than what Solve finds; 0 is
-	// DefaultTolerance, below 0 every size is planned on its own.
+	// Tolerance is how much longer a span's plan may take than Solve's, as a fraction. 0 is DefaultTolerance; below 0
+	// every size is planned separately.
 	Tolerance float64
 	// Plannings counts the calls of Solve.
 	Plannings int
@@ -70,7 +70,7 @@ func (s *Survey) Known(span *Span) {
 	}
 }
 
-// insert adds a point, or marks the one there as linked where p is.
+// insert adds a point, or marks the existing one as linked if p is.
 func (s *Survey) insert(p point) {
 	at, found := slices.BinarySearchFunc(s.points, p.bytes, func(q point, b int64) int {
 		switch {
@@ -148,8 +148,8 @@ func (s *Survey) neighbours(bytes int64) []point {
 	return near
 }
 
-// Reach returns the sizes next to the given one that are points, or a ratio away from it where
-// there is none so near.
+// Reach returns the points next to the given size. On a side without a point within ratio, it returns the size at that
+// ratio.
 func (s *Survey) Reach(bytes, ratio int64) (lo, hi int64) {
 	lo, hi = max(1, bytes/ratio), bytes
 	if bytes < maxReach {
@@ -165,10 +165,9 @@ func (s *Survey) Reach(bytes, ratio int64) (lo, hi int64) {
 	return min(lo, bytes), hi
 }
 
-// Cover returns the spans between the points of lo..hi, both of which it plans where they are
-// not points yet, as far as the given number of plannings takes it. Spans that were known, or
-// returned before, are left out. Sizes may remain that no span covers. A cancelled context
-// ends it with what it has.
+// Cover returns the spans between the points of lo..hi, with at most the given number of plannings. If lo or hi is no
+// point, Cover plans it. Known spans, and those returned before, are omitted. Some sizes may stay without a span. If
+// the context is cancelled, Cover returns the spans so far.
 func (s *Survey) Cover(ctx context.Context, lo, hi int64, plannings int) (Ladder, error) {
 	if s.Tolerance < 0 || lo > hi {
 		return nil, nil
@@ -201,7 +200,7 @@ type cover struct {
 	found Ladder
 }
 
-// point returns the point of a size, planned where it is none and plannings are left.
+// point returns the point of a size. If there is none, it plans the size if plannings are left.
 func (c *cover) point(bytes int64) (*point, error) {
 	for i := range c.points {
 		if c.points[i].bytes == bytes {
@@ -250,7 +249,7 @@ func (c *cover) between(a, b point) error {
 	return c.probe(a, b, x, inner)
 }
 
-// probe plans a size between two points, and joins them if that is no better.
+// probe plans a size between two points, and joins them if the plan is no better.
 func (c *cover) probe(a, b point, x, inner int64) error {
 	serves := a
 	if inner > x {

@@ -7,8 +7,8 @@ import (
 	"lightpath/plans"
 )
 
-// Baseline is what the paper compares SPECTRA with: the demand is split into one matrix for
-// each switch by [Split], and each is decomposed and served on its own.
+// Baseline returns the timetable of the paper's baseline: [Split] divides the demand into one matrix for each switch,
+// and each is decomposed and served separately.
 func Baseline(d Matrix, s int) Timetable {
 	t := make(Timetable, s)
 	for h, part := range Split(d, s) {

@@ -119,9 +119,8 @@ const (
 // countRange is how many numbers of holds above the degree [countBound] tells apart.
 const countRange = 24
 
-// bound is Bound for every kind of plane; s counts planes. Each new circuit costs perPort
-// beside delta: a chunk has at least one, and all chunks of all ports share the switches'
-// time. At most rows ports are looked at exactly.
+// bound is Bound for every kind of plane; s counts planes. Each new circuit costs perPort in addition to delta: a chunk
+// has at least one, and all chunks of all ports share the switches' time. At most rows ports get their exact makespan.
 func (w *network) bound(s int, delta, perPort float64, rows int) (value float64, proof string) {
 	ports := w.portEntries()
 	chunk := delta + perPort
@@ -165,9 +164,9 @@ func (w *network) bound(s int, delta, perPort float64, rows int) (value float64,
 	return value, proof
 }
 
-// countBound looks at all ports together: they share the holds. Let there be N of them, with
-// durations a_1 >= a_2 >= ... A port with q entries x_1 >= x_2 >= ... has m = N-q holds to
-// spare, so at most m of its entries are served by more than one hold.
+// countBound considers all ports together: they share the holds. Let there be N of them, with durations a_1 >= a_2 >=
+// ... A port with q entries x_1 >= x_2 >= ... has m = N-q holds to spare, so at most m of its entries are served by
+// more than one hold.
 //
 //   - The others fit into one hold each: a_i >= x_(i+m).
 //   - The q-r smallest entries take q-r holds at least, so the r largest have at most r+m:
@@ -219,7 +218,7 @@ func countBound(ports [][]float64, s int, delta, fixed float64) float64 {
 	return least
 }
 
-// circuits counts the circuits that have to be made at least, over all planes.
+// circuits returns the least number of circuits that all planes must make.
 func (w *network) circuits() float64 {
 	count := 0
 	for _, pair := range w.row {
@@ -231,8 +230,8 @@ func (w *network) circuits() float64 {
 	return float64(count)
 }
 
-// wholeBound is lower bound 1 with what entries longer than a switch has time for add: one
-// that needs b switches is in a group with as many, which leaves fewer groups.
+// wholeBound is lower bound 1, improved for entries that do not fit into the time of one switch: an entry that needs b
+// switches is in a group with at least b, which leaves fewer groups.
 func wholeBound(x []float64, s int, delta float64) float64 {
 	total := sum(x)
 	low := (total + delta*float64(max(len(x), s))) / float64(s)
@@ -253,8 +252,8 @@ func wholeBound(x []float64, s int, delta float64) float64 {
 	return bisect(low, delta+x[0]+total+delta*float64(len(x)), possible)
 }
 
-// bisect returns a value at which possible, which is false at low and true from some value
-// on, is still false, close below that value.
+// bisect returns a value at which possible is false, close below the least value from which it is true. possible must
+// be false at low.
 func bisect(low, high float64, possible func(float64) bool) float64 {
 	for range 40 {
 		if mid := (low + high) / 2; possible(mid) {
@@ -268,15 +267,14 @@ func bisect(low, high float64, possible func(float64) bool) float64 {
 
 // partitioner decides by dynamic programming over subsets whether a port can be served in a
 // given time. Switches are laid end to end, c each; a group begins where a switch does and
-// may end up to delta behind the end of one, which costs nothing. level[S] is the least
-// position that the entries S reach, in any order; closing a group where that is possible is
-// always right, because it only moves the position back.
+// may end up to delta behind the end of one, which costs nothing. level[S] is the least position that the entries S
+// reach, in any order. It is always right to close a group if possible, because this only moves the position back.
 type partitioner struct {
 	level []float64
 }
 
-// feasible reports whether the exact makespan of a port with entries x is at most t.
-// Rounding errs towards true.
+// feasible reports whether the exact makespan of a port with entries x is at most t. In case of rounding errors it
+// returns true.
 func (p *partitioner) feasible(x []float64, s int, delta, t float64) bool {
 	c := t - delta
 	if c <= 0 {

@@ -70,8 +70,8 @@ func newMatcher(w *network) *matcher {
 	return m
 }
 
-// heaviest returns the edges of a matching that is heavy by m.weight: the heaviest one but
-// on duplex planes. They are appended to edges[:0].
+// heaviest returns the edges of the heaviest matching by m.weight; on duplex planes, of a heavy one. It appends them to
+// edges[:0].
 func (m *matcher) heaviest(edges []int32) []int32 {
 	edges = edges[:0]
 	if m.w.kind == plans.Duplex {
@@ -86,13 +86,13 @@ func (m *matcher) heaviest(edges []int32) []int32 {
 	return edges
 }
 
-// work counts the edges that were looked at.
+// work returns the number of examined edges.
 func (m *matcher) work() int64 { return m.simple.Work() + m.pairs.work }
 
 // decompose is lines 2 to 10 of Algorithm 1, for every kind of plane. The
-// permutations cover every entry at least once; their weights need a refinement. When stop says so, the
-// rest is coloured, by durations that are worth a reconfiguration of delta. bare is what has
-// to be covered (S_rem), at first the whole support.
+// permutations cover every entry at least once; their weights need a refinement. When stop returns true, it colours the
+// rest, by durations that are worth a reconfiguration of delta. bare holds the entries to be covered (S_rem), at first
+// the whole support.
 func decompose(w *network, m *matcher, bare *bare, stop func() bool, delta float64) []hold {
 	left := append([]float64(nil), w.demand...) // D_rem
 	bonus := 0.0                                // above the weight of any matching
@@ -139,7 +139,7 @@ func decompose(w *network, m *matcher, bare *bare, stop func() bool, delta float
 	return holds
 }
 
-// bare is the part of the support that is to be covered and that no permutation covers yet.
+// bare is the part of the support that must be covered, and that no permutation covers yet.
 type bare struct {
 	w      *network
 	open   []bool  // per entry
@@ -166,7 +166,7 @@ func newBare(w *network, least float64) *bare {
 	return b
 }
 
-// reopen opens what is not served and of at least a demand.
+// reopen opens the entries that are not served and have at least the given demand.
 func (b *bare) reopen(least float64) {
 	for entry, e := range b.main {
 		if !b.open[entry] && !b.served[entry] && b.w.demand[entry] >= least {
@@ -217,10 +217,9 @@ func (b *bare) critical(u, v, degree int32) int {
 	return count
 }
 
-// color covers what is open by matchings of entries that are near in demand: sorted and
-// cut into as many classes as are best, each with as many matchings as its degree. Duplex
-// planes get the first permutation that has both ports free, which takes less than twice
-// as many.
+// color covers the open entries by matchings of entries with similar demands. It sorts the entries and divides them
+// into the best number of classes, each with as many matchings as its degree. On duplex planes an entry gets the first
+// permutation in which both its ports are free, which needs less than twice as many.
 func (b *bare) color(delta float64) []hold {
 	var open []int32 // edges, each of its own entry
 	for entry, e := range b.main {

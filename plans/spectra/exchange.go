@@ -36,7 +36,7 @@ func newExchanger(w *network) *exchanger {
 	return x
 }
 
-// spread writes the edge of each port to at, -1 where it has none.
+// spread writes the edge of each port to at, or -1 if it has none.
 func (x *exchanger) spread(edges []int32, at []int32) {
 	for p := range at {
 		at[p] = -1
@@ -57,7 +57,7 @@ func (x *exchanger) gather(at []int32, edges []int32) []int32 {
 	return edges
 }
 
-// mostPartners is with how many others a permutation exchanges in one pass.
+// mostPartners is the number of permutations with which one exchanges in a pass.
 const mostPartners = 24
 
 // relieve lowers the sum of all positive shortfalls. It exchanges chains that have a shortfall in the shorter of two
@@ -93,8 +93,8 @@ func (x *exchanger) relieve(holds []hold, at [][]int32, left []float64, passes i
 	}
 }
 
-// exchange tries the chains through the short ports of permutation a, which is held for
-// -shift less than b, and returns by how much the shortfalls fell.
+// exchange tries the chains through the short ports of permutation a, which is held for -shift less than b. It returns
+// how much the shortfalls decreased.
 func (x *exchanger) exchange(a, b []int32, shift float64, left []float64) float64 {
 	if x.pair++; x.pair < 0 { // wrapped
 		clear(x.mark)

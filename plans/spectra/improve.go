@@ -54,10 +54,10 @@ func newSearcher(w *network, units int, delta, perPort float64, seed int64) *sea
 	return s
 }
 
-// work is what has been done so far, in elementary operations.
+// work returns the work so far, in elementary operations.
 func (s *searcher) work() int64 { return s.spent + s.m.work() + s.lp.lp.Work() + s.x.work }
 
-// setup is the cost of a permutation beside its weight.
+// setup returns the cost of a permutation in addition to its weight.
 func (s *searcher) setup(h *hold) float64 {
 	return s.delta + s.perPort*float64(s.w.changes(h.edges))
 }
@@ -74,7 +74,7 @@ func (s *searcher) measure(l *layout) {
 	}
 }
 
-// weigh sets the weights and the makespan; false where an entry is covered by no hold.
+// weigh sets the weights and the makespan. It returns false if no hold covers some entry.
 func (s *searcher) weigh(l *layout) bool {
 	clear(s.covered)
 	missing := len(s.covered)
@@ -124,7 +124,7 @@ func (s *searcher) squeeze(l *layout, target float64, except int) {
 }
 
 // lower shortens one permutation of each unit by enough to leave its largest few demands
-// short: where few entries make a permutation long, nothing is gained until all are gone.
+// short: if few entries make a permutation long, it gets shorter only without all of them.
 func (s *searcher) lower(l *layout) {
 	copy(s.left, s.w.demand)
 	for _, h := range l.holds {
@@ -160,8 +160,7 @@ const mostLowered = 6
 // exchangePasses bounds the exchanges of one round: more rounds are worth more than passes.
 const exchangePasses = 2
 
-// adapt exchanges circuits between permutations, given the weights, after finding those of
-// the holds anew from nothing.
+// adapt computes new circuits for the holds anew, and then exchanges circuits between permutations, given the weights.
 func (s *searcher) adapt(l *layout, anew []int) {
 	n := len(l.holds)
 	copy(s.left, s.w.demand)
@@ -186,7 +185,7 @@ func (s *searcher) adapt(l *layout, anew []int) {
 	}
 }
 
-// rematch gives a hold the circuits that reduce the shortfall most.
+// rematch sets the circuits of a hold to those that reduce the shortfall most.
 func (s *searcher) rematch(h *hold) {
 	for _, e := range h.edges {
 		s.left[s.w.entry[e]] += h.weight
@@ -203,7 +202,7 @@ func (s *searcher) rematch(h *hold) {
 // farthest is the largest part of the makespan that a round tries to save.
 const farthest = 0.02
 
-// round tries one change of cur and returns the layout that results, nil where there is none.
+// round tries one change of cur and returns the new layout, or nil.
 func (s *searcher) round(cur *layout) *layout {
 	s.spent += int64(500 + 50*len(cur.holds)) // work that is not counted elsewhere
 	next := cur.clone()
@@ -233,7 +232,7 @@ func (s *searcher) round(cur *layout) *layout {
 	return next
 }
 
-// mean is the average weight.
+// mean returns the average weight.
 func mean(holds []hold) float64 {
 	total := 0.0
 	for i := range holds {

@@ -12,14 +12,13 @@ import (
 // negative and finite. The functions of this package do not change it.
 type Matrix [][]float64
 
-// Decomposition is a sequence of permutations and how long each is held.
+// Decomposition is a sequence of permutations with the time for which each is held.
 type Decomposition struct {
 	Perms   []circuit.Permutation // Dark where a completion may be arbitrary
 	Weights []float64             // same length; not negative
 }
 
-// Length is how long one switch takes: a reconfiguration and the weight of every
-// permutation (Eq. 2).
+// Length returns the time of one switch: a reconfiguration and the weight of every permutation (Eq. 2).
 func (d Decomposition) Length(delta float64) float64 {
 	sum := 0.0
 	for _, w := range d.Weights {
@@ -31,7 +30,7 @@ func (d Decomposition) Length(delta float64) float64 {
 // Timetable is a decomposition for every switch.
 type Timetable []Decomposition
 
-// Makespan is the length of the longest switch (Eq. 4).
+// Makespan returns the time of the switch that takes longest (Eq. 4).
 func (t Timetable) Makespan(delta float64) float64 {
 	longest := 0.0
 	for _, d := range t {
@@ -208,7 +207,7 @@ func (w *network) changes(edges []int32) int {
 	return count
 }
 
-// scale is the largest demand of a port: what numbers are compared with.
+// scale returns the largest demand of a port, the reference for tolerances.
 func (w *network) scale() float64 {
 	sum := make([]float64, 2*w.n)
 	for i, x := range w.demand {

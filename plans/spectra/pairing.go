@@ -2,10 +2,9 @@ package spectra
 
 import "slices"
 
-// pairing finds heavy matchings of a general graph, which is what a duplex plane holds: a
-// greedy one, improved by exchanges of up to three edges until none helps. Self-loops are
-// edges with one end. The exact algorithm (blossoms) would cost more than it gains here: a
-// matching is one move of a search, and nothing that is proven relies on it.
+// pairing finds heavy matchings of a general graph, for duplex planes: a greedy one, improved by exchanges of up to
+// three edges until none helps. Self-loops are edges with one end. The exact algorithm (blossoms) would cost more than
+// it gains: a matching is one move of a search, and no proof relies on it.
 type pairing struct {
 	n     int
 	ends  [][2]int32
@@ -126,7 +125,7 @@ func (p *pairing) displaced(v, e int32) int32 {
 	return p.other(m, v)
 }
 
-// other returns the far end of e, -1 where there is none.
+// other returns the far end of e, or -1 for a self-loop.
 func (p *pairing) other(e, v int32) int32 {
 	if e < 0 {
 		return -1

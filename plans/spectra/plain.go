@@ -14,7 +14,7 @@ const PlainName = "plain"
 // by their distance, one distance after the other, each as long as the largest demand at that distance. The planes take
 // turns. A runtime without a scheduler would do this. SPECTRA is measured against it. It takes O(ranks^2).
 //
-// Errors: [plans.ErrProblem], [ErrNoDemand].
+// Errors wrap [plans.ErrProblem] or [ErrNoDemand].
 func Plain(p *plans.Problem) (*plans.Plan, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func Plain(p *plans.Problem) (*plans.Plan, error) {
 	return plan, nil
 }
 
-// held is a map and for how long it is held.
+// held is a map and the time for which it is held.
 type held struct {
 	to circuit.Permutation
 	us float64
@@ -102,10 +102,10 @@ func layHolds(p *plans.Problem, plan *plans.Plan, units [][]held) {
 	}
 }
 
-// From returns a plan of a demand problem rearranged for planes that stand at the given maps, and its time from there.
-// The holds of a plane may come in any order, so From always takes the one next for which the fewest circuits change.
+// From rearranges a plan of a demand problem for planes with the given maps. It returns the new plan and its time. The
+// holds of a plane may come in any order, so From always takes the one next for which the fewest circuits change.
 // Circuits that a hold leaves dark stay up while their ports are free. So a repeated plan begins with the circuits that
-// it ended with. p is the problem that the plan answers, and the result answers it too.
+// it ended with. p is the problem of the plan, and also of the result.
 func From(p *plans.Problem, plan *plans.Plan, standing []circuit.Permutation) (*plans.Plan, float64) {
 	per := planesPerUnit(p)
 	units := make([][]held, p.Planes/per)

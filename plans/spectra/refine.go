@@ -8,8 +8,8 @@ import (
 	"lightpath/plans/internal/lp"
 )
 
-// refineLinear sets the weights of least sum that cover every entry: the linear program
-// (5), of which only violated rows are stated.
+// refineLinear sets the weights of least sum that cover every entry. It solves the linear program (5), and adds only
+// violated rows.
 func refineLinear(w *network, holds []hold) {
 	var s weigher
 	s.bind(w)
@@ -47,8 +47,8 @@ func (s *weigher) bind(w *network) {
 }
 
 // solve sets holds[i].weight, hold i being on switch group[i] whose reconfigurations take
-// overhead[group[i]], and returns the makespan. Every entry must be covered by a hold. If
-// the program gives up, as rounding can make it, weights are raised greedily.
+// overhead[group[i]], and returns the makespan. Every entry must be covered by a hold. If the program gives up, for
+// example because of rounding, solve raises the weights greedily.
 func (s *weigher) solve(holds []hold, group []int32, overhead []float64) float64 {
 	s.index(holds)
 	n := len(holds)
@@ -76,7 +76,7 @@ func (s *weigher) solve(holds []hold, group []int32, overhead []float64) float64
 	return longest(holds, group, overhead)
 }
 
-// mostWork ends a program that would take longer than what it could gain is worth.
+// mostWork bounds the work of one program.
 const mostWork = 3e7
 
 // index lists the holds of each entry and sets the floors.

@@ -244,7 +244,8 @@ func TestNoPlaneInService(t *testing.T) {
 
 // entangled returns the warning of a port outside the communicator with a circuit to a rank on plane p0.
 func entangled(port, rank int) string {
-	return fmt.Sprintf("collectives use packet planes: on plane p0, port %d, which is not of this communicator, has a circuit "+
+	return fmt.Sprintf("collectives use packet planes: on plane p0, port %d, which is not of this communicator, has "+
+		"a circuit "+
 		"to rank %d (to release it: lightpath ocs set --plane p0 --map dark, or run a rank at the port)", port, rank)
 }
 
@@ -402,9 +403,11 @@ func TestScripted(t *testing.T) {
 		"all planes": {0b11, &planning.Agreed{}, []string{"ticket 1 to -1: planes 11 maps"}},
 		"a plane is missing": {0b01, &planning.Agreed{}, []string{
 			"plane p1 is out of service (plane 1 waits); going on with 1 of 2 planes",
-			"fail: shim: AllReduce(count 10, type float, op sum), interposed is on streams with a plan for 2 planes, of which 1 are in service: " + ocsctl.ErrPlaneDown.Error(),
+			"fail: shim: AllReduce(count 10, type float, op sum), interposed is on streams with a plan for 2 planes, of " +
+				"which 1 are in service: " + ocsctl.ErrPlaneDown.Error(),
 		}},
-		"no plan": {0b11, nil, []string{"fail: shim: arbiter: AllReduce(count 10, type float, op sum), interposed is on streams without a plan: " + errdefs.ErrInternal.Error()}},
+		"no plan": {0b11, nil, []string{"fail: shim: arbiter: AllReduce(count 10, type float, op sum), interposed is " +
+			"on streams without a plan: " + errdefs.ErrInternal.Error()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1, 1, 2)

@@ -37,7 +37,8 @@ func twoHosts(t *testing.T) (core *controller.Core, lost func() []string, kill f
 		must(err)
 		listeners = append(listeners, l)
 	}
-	text := fmt.Sprintf("version: 1\nname: tH%d\nhosts: [{name: h1, ranks: 2, address: \"%s\"}, {name: h2, ranks: 2, address: \"%s\"}]\nforwarding: true\nplanes:\n", os.Getpid(), listeners[0].Addr(), listeners[1].Addr())
+	text := fmt.Sprintf("version: 1\nname: tH%d\nhosts: [{name: h1, ranks: 2, address: \"%s\"}, {name: h2, ranks: "+
+		"2, address: \"%s\"}]\nforwarding: true\nplanes:\n", os.Getpid(), listeners[0].Addr(), listeners[1].Addr())
 	for j := range planes {
 		text += fmt.Sprintf("  - {name: p%d, bandwidth: 500Mbps, ocs: ocs0, interface: %s}\n", j, kerneltest.Interface(j))
 	}

@@ -41,7 +41,8 @@ func Address(ifnames string) (netip.Addr, error) {
 		}
 	}
 	if bestRank == 99 {
-		return netip.Addr{}, fmt.Errorf("shim: no usable network interface (NCCL_SOCKET_IFNAME or NCCL_OOB_NET_IFNAME %q): %w", ifnames, errdefs.ErrInvalidUsage)
+		return netip.Addr{}, fmt.Errorf("shim: no usable network interface (NCCL_SOCKET_IFNAME or NCCL_OOB_NET_IFNAME "+
+			"%q): %w", ifnames, errdefs.ErrInvalidUsage)
 	}
 	return best, nil
 }

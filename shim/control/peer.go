@@ -115,7 +115,8 @@ func Dial(ctx context.Context, addr netip.AddrPort, s Secret, deadline time.Time
 		case refused.IsZero():
 			refused = time.Now()
 		case !patience && time.Since(refused) > goneAfter:
-			return nil, fmt.Errorf("shim: connect to %v: no process listens there any more: %w: %w", addr, err, errdefs.ErrRemote)
+			return nil, fmt.Errorf("shim: connect to %v: no process listens there any more: %w: %w", addr, err,
+				errdefs.ErrRemote)
 		}
 		select {
 		case <-time.After(wait):

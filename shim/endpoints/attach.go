@@ -197,7 +197,8 @@ func sharedRegion(p unsafe.Pointer, n int64) (sharedmem.Region, int64, bool) {
 func sharedInterface(table []bootstrap.Hello, planes int) string {
 	for i := range table {
 		if n := 1 + strings.Count(table[i].TCP, ","); n < planes {
-			return fmt.Sprintf("the %d planes of %s (LIGHTPATH_PLANES) use %d interface(s): planes that share an interface add no "+
+			return fmt.Sprintf("the %d planes of %s (LIGHTPATH_PLANES) use %d interface(s): planes that share an "+
+				"interface add no "+
 				"bandwidth. NCCL_SOCKET_IFNAME lists the interfaces to use in turn, such as =eth0,eth1", planes,
 				table[i].Where(), n)
 		}

@@ -166,14 +166,16 @@ func Circuits(c *comm.Core, fab *Fabric, at *Controller) (e transport.Endpoint, 
 	health := func(plane int) error { _, err := at.Poll(plane); return err }
 	switch {
 	case at.rings != nil && c.Cfg.Transport == settings.TransportEBPF:
-		return nil, hcas, fmt.Errorf("shim: rank %d: LIGHTPATH_TRANSPORT=%s, but the planes of fabric %s are in the memory of its controller: %w",
+		return nil, hcas, fmt.Errorf("shim: rank %d: LIGHTPATH_TRANSPORT=%s, but the planes of fabric %s are in the "+
+			"memory of its controller: %w",
 			c.Rank, settings.TransportEBPF, fab.Path, errdefs.ErrInvalidUsage)
 	case at.rings != nil:
 		e, err = port.New(port.Options{Rank: c.Rank, Ranks: c.Ranks, Ports: at.rings.ports, MTU: at.rings.mtu,
 			Health: health})
 		return e, hcas, err
 	case at.DataPlane() == ocsctl.DataMemory:
-		return nil, hcas, fmt.Errorf("shim: rank %d: the planes of fabric %s are in the memory of the controller at %s, which only its unix endpoint reaches: %w",
+		return nil, hcas, fmt.Errorf("shim: rank %d: the planes of fabric %s are in the memory of the controller at "+
+			"%s, which only its unix endpoint reaches: %w",
 			c.Rank, fab.Path, at.Key.Controller, errdefs.ErrInvalidUsage)
 	case at.DataPlane() == ocsctl.DataNone && fab.overRDMA() && c.Cfg.Transport != settings.TransportEBPF:
 		if e, hcas, err = circuitsRDMA(c, fab); err != nil {

@@ -73,7 +73,8 @@ func (f *Fabric) oneSwitch() error {
 	for j := range f.Planes {
 		switch sw := f.Switch(j); {
 		case sw.Driver != fabric.DriverEmulator:
-			return fmt.Errorf("shim: fabric %s: plane %s: a switch with driver %s is moved by a controller, and the file names none (controller: endpoints): %w",
+			return fmt.Errorf("shim: fabric %s: plane %s: a switch with driver %s is moved by a controller, and the file "+
+				"names none (controller: endpoints): %w",
 				f.Path, f.Fabric.Planes[j].Name, sw.Driver, errdefs.ErrInvalidUsage)
 		case len(f.endpoints) == 0 || sw.Endpoint != f.endpoints[0]:
 			return fmt.Errorf("shim: fabric %s: plane %s: endpoint %q: every plane needs the one socket of the emulator: %w",

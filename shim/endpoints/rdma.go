@@ -58,7 +58,8 @@ func circuitsRDMA(c *comm.Core, fab *Fabric) (_ transport.Endpoint, hcas topolog
 		return nil, hcas, fmt.Errorf("fabric %s: forwarding: RDMA ports of this host forward nothing: %w", fab.Path,
 			errdefs.ErrInvalidUsage)
 	case ways.unacknowledged && c.Cfg.IB.Mode == settings.RDMARC:
-		return nil, hcas, fmt.Errorf("fabric %s: LIGHTPATH_RDMA_MODE=%s: circuits are %s: no way back for acknowledgements: %w", fab.Path, settings.RDMARC, fab.Circuits, errdefs.ErrInvalidUsage)
+		return nil, hcas, fmt.Errorf("fabric %s: LIGHTPATH_RDMA_MODE=%s: circuits are %s: no way back for "+
+			"acknowledgements: %w", fab.Path, settings.RDMARC, fab.Circuits, errdefs.ErrInvalidUsage)
 	case len(hcas.Entries) == 0:
 		hcas.Exact = true
 		for j := range fab.Planes {

@@ -68,7 +68,8 @@ func openNICs(fab *Fabric) (*interfaces, error) {
 		return err
 	}
 	if fab.Forwarding {
-		return nil, fmt.Errorf("fabric %s: forwarding: interfaces of this host forward nothing, only planes of `lightpath fabric up` do: %w", fab.Path, errdefs.ErrInvalidUsage)
+		return nil, fmt.Errorf("fabric %s: forwarding: interfaces of this host forward nothing, only planes of "+
+			"`lightpath fabric up` do: %w", fab.Path, errdefs.ErrInvalidUsage)
 	}
 	for j := range fab.Planes {
 		p, err := openNIC(fab.Planes[j].Interface)

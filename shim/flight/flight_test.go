@@ -41,7 +41,8 @@ func TestCompare(t *testing.T) {
 		{"all inside", []*Dump{recorded(0, 2, 5, true), recorded(1, 2, 5, true)},
 			"communicator c (2 ranks): the recorders agree"},
 		{"behind", []*Dump{recorded(1, 2, 4, false), recorded(0, 2, 5, true)},
-			"communicator c (2 ranks): operation 5, AllReduce(count 10): ranks [1] have not called it; ranks [0] have not completed it"},
+			"communicator c (2 ranks): operation 5, AllReduce(count 10): ranks [1] have not called it; ranks [0] have not " +
+				"completed it"},
 		{"one inside", []*Dump{recorded(0, 2, 5, true), recorded(1, 2, 5, false)},
 			"communicator c (2 ranks): operation 5, AllReduce(count 10): ranks [0] have not completed it"},
 		{"calls", []*Dump{recorded(0, 2, 5, true), other},

@@ -1,7 +1,7 @@
 // Package membership creates communicators: by an id, or from another communicator by split, shrink or grow.
 //
 // Ranks with an id meet at its rendezvous. For a split or grow every rank of the parent sends a request to the parent's
-// leader, which answers when all have asked. The ranks of a shrink meet at the rendezvous of the first of them, since the
+// leader, which answers when all have asked. The ranks of a shrink meet at the rendezvous of their first, since the
 // leader may be gone.
 //
 // Layer 6: it may import the rooms of circuits, since a shrink of a failed communicator gives back its ports. It

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/bootstrap"
@@ -113,9 +114,7 @@ func TestNonBlocking(t *testing.T) {
 				begun(t, c.Finalize())
 			}
 			for _, c := range children {
-				if err := errors.Join(finished(t, c), c.Destroy()); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, errors.Join(finished(t, c), c.Destroy()))
 			}
 		})
 	}
@@ -152,9 +151,7 @@ func TestNonBlockingFailure(t *testing.T) {
 	begun(t, err)
 	shimtest.WantError(t, finished(t, comms[0]), errdefs.ErrTimeout, "rank 1 never arrived")
 	shimtest.WantError(t, shimtest.CheckSums(comms[0]), errdefs.ErrTimeout)
-	if err := comms[0].Destroy(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, comms[0].Destroy())
 	w.SetTimeout(time.Second)
 	begun(t, shim.Run([]calls.Call{shimtest.AllReduce(w.Comms[0], make([]float32, 5))}))
 	shimtest.WantError(t, finished(t, w.Comms[0]), errdefs.ErrTimeout, "rank 1 did not arrive")

@@ -43,7 +43,7 @@ func (q *requests) turn() (try uint64, before <-chan struct{}, over func()) {
 	}
 }
 
-// meetSurvivors meets the ranks that a shrink does not exclude, at the rendezvous of the first of them. The parent's leader
+// meetSurvivors meets the ranks that a shrink does not exclude, at the rendezvous of their first. The parent's leader
 // and control network may have ended.
 func meetSurvivors(c *comm.Core, h *bootstrap.Hello, try uint64) (err error) {
 	o := Of(c).Args.From
@@ -72,21 +72,22 @@ func meetSurvivors(c *comm.Core, h *bootstrap.Hello, try uint64) (err error) {
 	if c.Rank == 0 {
 		Of(p).rendezvous.StartMeeting(c.Secret, c.Cfg.Timeout, h.Try)
 	} else {
-		Of(p).rendezvous.RefuseOthers(p.Secret.Derive("shrink", p.ID, uint64(p.Rank)), h, c.Cfg.Timeout, ctx.Done(), func(why string) {
-			conflict.Store(&why)
-			// Ranks that agree with this rank wait for it at the meeting, and get the refusal first. If the meeting
-			// has not begun, they get it when they arrive.
-			veto := &control.Message{Kind: control.MsgRefuse, Arg: try, Body: []byte(why)}
-			if at.Veto(ctx, veto, bootstrap.VetoTime) {
-				select {
-				case <-ctx.Done():
-				case <-time.After(bootstrap.VetoTime):
+		Of(p).rendezvous.RefuseOthers(p.Secret.Derive("shrink", p.ID, uint64(p.Rank)), h, c.Cfg.Timeout, ctx.Done(),
+			func(why string) {
+				conflict.Store(&why)
+				// Ranks that agree with this rank wait for it at the meeting, and get the refusal first. If the meeting
+				// has not begun, they get it when they arrive.
+				veto := &control.Message{Kind: control.MsgRefuse, Arg: try, Body: []byte(why)}
+				if at.Veto(ctx, veto, bootstrap.VetoTime) {
+					select {
+					case <-ctx.Done():
+					case <-time.After(bootstrap.VetoTime):
+					}
+				} else if ctx.Err() == nil {
+					go vetoLater(p, &at, veto)
 				}
-			} else if ctx.Err() == nil {
-				go vetoLater(p, &at, veto)
-			}
-			cancel(nil)
-		})
+				cancel(nil)
+			})
 	}
 	c.ID, c.Table, err = bootstrap.Meet(ctx, []bootstrap.Place{at}, h, c.Cfg.Timeout)
 	if err != nil && conflict.Load() != nil {

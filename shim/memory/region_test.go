@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/shim/memory"
 )
@@ -21,9 +22,7 @@ func TestFindMemory(t *testing.T) {
 	var known []memory.Region
 	defer func() {
 		for _, r := range known {
-			if err := memory.Remove(r.Base); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, memory.Remove(r.Base))
 		}
 	}()
 	for i := range 200 {
@@ -91,9 +90,7 @@ func TestSharedMemory(t *testing.T) {
 	if other[off] != 77 {
 		t.Error("another memory")
 	}
-	if err := memory.Remove(base); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, memory.Remove(base))
 	if _, _, ok := memory.Find(unsafe.Pointer(&mine[0]), 1); ok {
 		t.Error("found after it was removed")
 	}

@@ -20,7 +20,7 @@ import (
 // Each rank numbers its windows in the order of registration. A window of the caller stands for the window with the
 // same number at any rank. A rank's signals are counters in a page of its own, one for each source. If two ranks may
 // share memory, the source maps the page and the windows from ncclMemAlloc. Then it copies and counts by itself, and
-// the target's process does nothing. Everything else goes over a connection from the source to the target's rendezvous, in
+// the target's process is idle. Everything else goes over a connection from the source to the target's rendezvous, in
 // order. A goroutine of the target receives into the window and counts (link.go, serve.go).
 
 var sidedSlot = comm.NewSlot[State]()

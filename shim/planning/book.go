@@ -203,7 +203,8 @@ func (b *Book) adopt(s Solution) {
 	default:
 		r.Hopeless, r.Interim = true, nil
 		b.hopeless.Do(func() {
-			b.log.Notice("%v runs on packet planes, since planner %s has no plan for it: %v (LIGHTPATH_PLANNER=auto may have one; "+
+			b.log.Notice("%v runs on packet planes, since planner %s has no plan for it: %v (LIGHTPATH_PLANNER=auto may "+
+				"have one; "+
 				"NCCL_DEBUG_SUBSYS=TUNING lists all such calls)", &s.Key.Shape, b.site.Cfg.Planner, s.Err)
 		})
 		b.log.Info(log.Tuning, "plan table %d: %v runs on packet planes: %v", b.version, &s.Key.Shape, s.Err)

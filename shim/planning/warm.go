@@ -56,10 +56,12 @@ func Warm(ctx context.Context, cfg *settings.Config, fab *fabric.Fabric, ranks i
 	case ranks < 2 || ranks > fab.Ranks:
 		return nil, fmt.Errorf("shim: %d ranks are not 2..%d, the fabric's: %w", ranks, fab.Ranks, errdefs.ErrInvalidArgument)
 	case fab.PinnedBy != "":
-		return nil, fmt.Errorf("shim: the circuits of the fabric are pinned by %s: plans begin at them, and cannot be made ahead: %w",
+		return nil, fmt.Errorf("shim: the circuits of the fabric are pinned by %s: plans begin at them, and cannot be "+
+			"made ahead: %w",
 			fab.PinnedBy, errdefs.ErrInvalidArgument)
 	case cfg.PlanCurrent:
-		return nil, fmt.Errorf("shim: plans that begin at the present circuits (LIGHTPATH_PLAN_INITIAL) cannot be made ahead: %w", errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("shim: plans that begin at the present circuits (LIGHTPATH_PLAN_INITIAL) cannot be made "+
+			"ahead: %w", errdefs.ErrInvalidArgument)
 	}
 	ports := make([]int, ranks)
 	for r := range ports {

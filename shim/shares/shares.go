@@ -59,8 +59,8 @@ var SharesSlot = comm.NewSlot[State]()
 func Of(c *comm.Core) *State { return SharesSlot.Of(c) }
 
 // Attach lets the shares of packet planes follow their paces, if a network carries the planes and none has circuits.
-// If LIGHTPATH_PLANE_SHARES forbids that on one rank, that rank accepts no proposal. Attach returns nil where shares are
-// always even.
+// If LIGHTPATH_PLANE_SHARES forbids that on a rank, it accepts no proposal. Attach returns nil where shares are always
+// even.
 func Attach(c *comm.Core, transport string, planes int, circuits bool) *State {
 	network := transport == "tcp" || transport == settings.TransportRDMA
 	if !network || planes < 2 || circuits || c.Cfg.PlaneShares != settings.SharesMeasured {

@@ -236,6 +236,47 @@ func (g *GPUs) Sequence(w *World, rng *rand.Rand, length int) {
 	}
 }
 
+// EveryKind returns a group with a call of each kind for each of two ranks, and an AllReduce by a custom operator.
+func (g *GPUs) EveryKind(w *World, count int) (group []calls.Call) {
+	scalar := g.Move(device.Memory, 0, []byte{0, 0, 128, 63}).At
+	for r, c := range w.Comms {
+		send, recv, s := g.Memory(r, 8*count), g.Memory(r, 8*count), g.Streams[r]
+		base := calls.Call{Comm: c, Type: datatype.Float32, Count: uint64(count), Send: send, Recv: recv, Stream: s[0]}
+		for kind := range calls.NumKinds {
+			call := base
+			if call.Kind = kind; kind.P2P() {
+				call.Peer, call.Stream = int32(1-r), s[1]
+			}
+			group = append(group, call)
+		}
+		base.Kind, base.Op, base.Scalar = calls.AllReduce, calls.OpPreMulSum, scalar
+		group = append(group, base)
+	}
+	return group
+}
+
+// AllocatesNothing checks that launches of a group whose shapes are known allocate nothing.
+func (w *World) AllocatesNothing(group []calls.Call) {
+	w.t.Helper()
+	if RaceEnabled {
+		w.t.Skip("the race detector makes sync.Pool forget")
+	}
+	launch := func() {
+		if err := shim.Run(group); err != nil {
+			w.t.Error(err)
+		}
+		for _, c := range w.Comms {
+			stream.Drain(c)
+		}
+	}
+	for range 4 {
+		launch()
+	}
+	if n := testing.AllocsPerRun(20, launch); n != 0 {
+		w.t.Errorf("%v allocations per group", n)
+	}
+}
+
 // LeaveStreams waits until no launch of a communicator is pending.
 func LeaveStreams(c *shim.Comm) {
 	for !stream.Of(c).Over() {

@@ -10,6 +10,7 @@ import (
 
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
@@ -57,9 +58,7 @@ func UseRDMACircuits(t *testing.T, ranks, planes int, kind plans.CircuitKind) *C
 	before := endpoints.UseVerbs(n)
 	t.Cleanup(func() {
 		endpoints.UseVerbs(before)
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, n.Close())
 	})
 	socket := filepath.Join(t.TempDir(), "ocsd.sock")
 	f := &fabric.Fabric{
@@ -109,9 +108,7 @@ func UseRDMA(t *testing.T, devices, planes int) (*verbstest.Network, []rdma.Devi
 	before := endpoints.UseVerbs(n)
 	t.Cleanup(func() {
 		endpoints.UseVerbs(before)
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, n.Close())
 	})
 	t.Setenv("LIGHTPATH_TRANSPORT", "rdma")
 	t.Setenv("LIGHTPATH_PLANES", fmt.Sprint(planes))

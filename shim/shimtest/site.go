@@ -93,12 +93,8 @@ const moveTime = 500 * time.Microsecond
 // UseControllers starts the controllers of a site and points the environment at its fabric.
 func UseControllers(t *testing.T, ranks, planes int, o SiteOptions) *Site {
 	t.Helper()
-	if o.Rate == 0 {
-		o.Rate = 2e9
-	}
-	if o.Reconfig == 0 {
-		o.Reconfig = moveTime
-	}
+	o.Rate = cmp.Or(o.Rate, 2e9)
+	o.Reconfig = cmp.Or(o.Reconfig, moveTime)
 	s := &Site{t: t, Device: &table{}, ports: ranks}
 	f := &fabric.Fabric{
 		Version: fabric.Version, Name: fmt.Sprintf("tG%d-%d", os.Getpid(), rand.Uint32()), Ranks: ranks,

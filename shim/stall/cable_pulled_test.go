@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/assert"
 	"lightpath/shim/shimtest"
 )
 
@@ -37,9 +38,7 @@ func TestCablePulled(t *testing.T) {
 		if s := <-p.LastLine; !strings.Contains(s, fmt.Sprintf("lost rank %d", 1-r)) {
 			t.Errorf("rank %d says %q", r, s)
 		}
-		if err := p.Wait(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, p.Wait())
 	}
 }
 
@@ -58,9 +57,7 @@ func TestCableOfOneHost(t *testing.T) {
 				if s := <-p.LastLine; !strings.Contains(s, " shim: plane 1 of rank 2 (") || !strings.Contains(s, seen) {
 					t.Errorf("rank %d says %q", r, s)
 				}
-				if err := p.Wait(); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, p.Wait())
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
@@ -81,9 +82,7 @@ func (p *party) leave(t *testing.T, kind string, leaver int) {
 	})
 	for r, err := range errs {
 		if r == leaver {
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 			continue
 		}
 		shimtest.WantError(t, err, errdefs.ErrRemote,
@@ -188,9 +187,7 @@ func TestDepartedElsewhere(t *testing.T) {
 					return exchange(c, peer)
 				})
 				for _, err := range errs {
-					if err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, err)
 				}
 			})
 		}

@@ -34,7 +34,8 @@ func TestVerdict(t *testing.T) {
 		{"controller", map[int][]Fault{0: {controller(1)}, 1: {controller(0)}},
 			"the controller at unix:/c has not answered since 12:00:00 (ranks 0-1)"},
 		{"order", map[int][]Fault{0: {{0, 1, silent, never}, controller(0)}, 3: {{1, -1, carrier, never}}},
-			"plane 1 of rank 3 (h): interface e1 has no carrier; the controller at unix:/c has not answered since 12:00:00 (rank 0); " +
+			"plane 1 of rank 3 (h): interface e1 has no carrier; the controller at unix:/c has not answered since " +
+				"12:00:00 (rank 0); " +
 				"plane 0 between ranks 0-1: no answer from its host"},
 	} {
 		if got := Verdict(c.seen, func(r int) string { return fmt.Sprintf("rank %d (h)", r) }); got != c.want {

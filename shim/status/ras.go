@@ -305,7 +305,8 @@ func (r *Report) writeRAS(w io.Writer, version string, verbose bool) {
 	fmt.Fprintf(w, "NCCL version %s, as provided by Lightpath %s\n\n", version, r.Library)
 	fmt.Fprintln(w, "Job summary")
 	fmt.Fprintln(w, "===========")
-	fmt.Fprintf(w, "  hosts %d, processes asked on this host %d, communicators %d, ranks in them %d, without answer %d\n\n", len(hosts), r.Processes, len(r.Comms), ranks, absent)
+	fmt.Fprintf(w, "  hosts %d, processes asked on this host %d, communicators %d, ranks in them %d, without answer "+
+		"%d\n\n", len(hosts), r.Processes, len(r.Comms), ranks, absent)
 	fmt.Fprintf(w, "Communicators... (%.2fs)\n", r.Seconds)
 	fmt.Fprintln(w, "================")
 	r.Write(w, verbose)

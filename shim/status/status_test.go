@@ -67,14 +67,16 @@ func TestDiagnose(t *testing.T) {
 		{"moving", 2, []Rank{in(0, "AllReduce", 42, -1), in(1, "AllReduce", 42, -1)}, Healthy,
 			"ranks 0-1 in AllReduce #42 for 12s and moving"},
 		{"not called", 3, []Rank{in(0, "AllReduce", 42, 1), idle(1, 41), in(2, "AllReduce", 42, 0)}, Waiting,
-			"everybody else waits for rank 1 (h, process 101), which has made no call for 9s since AllReduce #41 (plane 2, epoch 17); they are in AllReduce #42 for 12s"},
+			"everybody else waits for rank 1 (h, process 101), which has made no call for 9s since AllReduce #41 (plane " +
+				"2, epoch 17); they are in AllReduce #42 for 12s"},
 		{"stopped", 3, []Rank{in(0, "AllReduce", 42, 1), absent(1, Stopped), in(2, "AllReduce", 42, 0)}, Waiting,
 			"everybody else waits for rank 1 (h, process 101), whose process is stopped"},
 		{"gone", 2, []Rank{in(0, "AllReduce", 42, 1), absent(1, Gone)}, Waiting, "whose process has ended"},
 		{"silent", 2, []Rank{in(0, "AllReduce", 42, 1), absent(1, Silent)}, Waiting, "which does not answer"},
 		{"nobody", 2, []Rank{absent(0, Stopped), absent(1, Stopped)}, Waiting, "no rank answers"},
 		{"behind", 3, []Rank{in(0, "AllReduce", 42, 1), in(1, "AllGather", 41, 0), in(2, "AllReduce", 42, 1)}, Waiting,
-			"everybody else waits for rank 1 (h, process 101), which is in AllGather #41 (plane 2, epoch 17); they are in AllReduce #42"},
+			"everybody else waits for rank 1 (h, process 101), which is in AllGather #41 (plane 2, epoch 17); they are in " +
+				"AllReduce #42"},
 		{"chain", 3, []Rank{in(0, "AllReduce", 42, 1), in(1, "AllGather", 41, 2), idle(2, 40)}, Waiting, "ranks 0-1 in"},
 		{"mismatch", 3, []Rank{in(0, "AllReduce", 42, -1), in(1, "AllGather", 42, -1), in(2, "AllReduce", 42, -1)},
 			Waiting, ""},
@@ -176,8 +178,8 @@ func TestServeAndCollect(t *testing.T) {
 	}
 }
 
-// TestAskedWhileItBegins checks that a client that asks all the time does not take a process that begins to listen for one
-// that was killed.
+// TestAskedWhileItBegins checks that a client that asks all the time does not mistake a process that begins to listen
+// for one that was killed.
 func TestAskedWhileItBegins(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "s")
 	var stop atomic.Bool

@@ -19,7 +19,8 @@ func Enter(c *comm.Core, s device.Stream) (on int, err error) {
 }
 
 // errCaptures reports a group that could run only in part.
-var errCaptures = fmt.Errorf("shim: a group cannot have streams that are captured and streams that are not, or of two captures: %w",
+var errCaptures = fmt.Errorf("shim: a group cannot have streams that are captured and streams that are not, or "+
+	"of two captures: %w",
 	errdefs.ErrInvalidUsage)
 
 // SameCapture checks that two streams of a group have the same capture, or none.

@@ -112,7 +112,8 @@ func (p *issuing) findBuffers() error {
 		}
 		onHost := b.size > 0 && place.Kind == device.Host
 		if onHost && !p.in.Bounces {
-			return call.Invalid("%s %p is memory that no device reaches: this call takes device memory, managed memory and page-locked memory",
+			return call.Invalid("%s %p is memory that no device reaches: this call takes device memory, managed memory "+
+				"and page-locked memory",
 				b.name, b.at)
 		}
 		*b.bounce = onHost

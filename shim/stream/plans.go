@@ -128,7 +128,8 @@ func (in *Issuer) planOf(s calls.Shape) *plannedScript {
 		p.why = err.Error()
 	} else {
 		p.plan = plan
-		in.c.Log.Info(log.Tuning, "%v: planner %s, predicted %.1f us, lower bound %.1f us, digest %.12s, for scripts on streams",
+		in.c.Log.Info(log.Tuning, "%v: planner %s, predicted %.1f us, lower bound %.1f us, digest %.12s, for scripts "+
+			"on streams",
 			&s, plan.Plan.Planner, plan.Plan.CCTUS, plan.Plan.LowerBoundUS, plan.Plan.Digest)
 	}
 	in.plans.made.Store(s, p)

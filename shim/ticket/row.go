@@ -104,7 +104,8 @@ func Match(rows []*Row) (pairs []planning.Pair, closed bool, err error) {
 			k, closed = k+1, false
 			continue
 		case s.bytes != r.bytes:
-			return nil, false, fmt.Errorf("shim: message %d from rank %d to rank %d: rank %d sends %d bytes, rank %d receives %d: %w",
+			return nil, false, fmt.Errorf("shim: message %d from rank %d to rank %d: rank %d sends %d bytes, rank %d "+
+				"receives %d: %w",
 				s.number, s.src, s.dst, s.src, s.bytes, s.dst, r.bytes, errdefs.ErrMismatch)
 		}
 		i, k = i+1, k+1

@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -135,12 +136,8 @@ func (o *ListenOptions) complete() error {
 		payload = mtu - wire.HeaderSize
 	}
 	slots, payload = fit(o.Ranks, len(o.Planes), slots, payload)
-	if o.Slots == 0 {
-		o.Slots = slots
-	}
-	if o.Payload == 0 {
-		o.Payload = payload
-	}
+	o.Slots = cmp.Or(o.Slots, slots)
+	o.Payload = cmp.Or(o.Payload, payload)
 	if o.Slots < minSlots || o.Slots > maxSlots || o.Slots&(o.Slots-1) != 0 {
 		return fmt.Errorf("rdma: slots = %d, want a power of two from %d to %d", o.Slots, minSlots, maxSlots)
 	}

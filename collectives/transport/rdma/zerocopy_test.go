@@ -10,6 +10,7 @@ import (
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 )
 
@@ -78,12 +79,8 @@ func TestLend(t *testing.T) {
 		counted("before the beginning", mem[:20_000], false)
 		counted("beyond the end", mem[20_000:], false)
 		counted("other memory", make([]byte, 20_000), false)
-		if err := release(); err != nil {
-			t.Error(err)
-		}
-		if err := release(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, release())
+		assert.NoError(t, release())
 		counted("after release", mem[1:len(mem)-1], false)
 		if _, err := from.Register(unsafe.Pointer(&mem[0]), uintptr(len(mem))); err != nil { // Close releases it
 			t.Fatal(err)

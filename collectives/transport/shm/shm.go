@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -38,12 +39,8 @@ type Options struct {
 }
 
 func (o *Options) fill() {
-	if o.Dir == "" {
-		o.Dir = DefaultDir
-	}
-	if o.Budget == 0 {
-		o.Budget = o.Ranks * budgetPerRank
-	}
+	o.Dir = cmp.Or(o.Dir, DefaultDir)
+	o.Budget = cmp.Or(o.Budget, o.Ranks*budgetPerRank)
 }
 
 // Create creates a segment and attaches to it as o.Rank. The other ranks pass the name to Attach. Results of Peek are

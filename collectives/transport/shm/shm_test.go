@@ -2,6 +2,7 @@ package shm
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -166,15 +167,11 @@ func TestAttachRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file, opts, mode := c.file, c.o, c.mode
-			if file == "" {
-				file = other
-			}
+			file = cmp.Or(file, other)
 			if opts.Ranks == 0 {
 				opts = o
 			}
-			if mode == 0 {
-				mode = 0o600
-			}
+			mode = cmp.Or(mode, 0o600)
 			b := append([]byte(nil), good...)
 			if c.edit != nil {
 				b = c.edit(b)

@@ -302,7 +302,7 @@ func (r rules) published(s state, in input, o output) []state {
 			return nil
 		}
 	case o.health != well && (o.epoch < s.epoch || o.epoch > max(s.epoch, s.known)) &&
-		!(s.health == unread && o.epoch == s.epoch+1):
+		(s.health != unread || o.epoch != s.epoch+1):
 		return nil
 	case o.health != well && (s.health == well || s.health == unread):
 		s.health = o.health

@@ -22,7 +22,8 @@ const (
 // Pending holds the changes of a rule that its store has not written yet: states of planes, and events. It implements
 // the part of [Leadership] that does not depend on the store. The store takes changes, writes them and settles them.
 //
-// While the queue of events is full, new ones are dropped and counted; a Lost event with their number takes their place.
+// While the queue of events is full, new ones are dropped and counted: a Lost event with their number takes their
+// place.
 type Pending struct {
 	// Planes and Events hold an element after a change. A store that writes both together makes them one channel.
 	Planes, Events chan struct{}
@@ -208,19 +209,19 @@ func (p *Pending) queueLost() {
 	p.lost, p.lostDone = 0, nil
 }
 
-// PlaneWrite is the state of a plane to write, and EventWrite an event. Both are encoded.
-type (
-	PlaneWrite struct {
-		Plane   int
-		Value   []byte
-		waiting []func(error)
-	}
-	EventWrite struct {
-		Seq  uint64
-		Text json.RawMessage
-		done func(error)
-	}
-)
+// PlaneWrite is the encoded state of a plane, to be written.
+type PlaneWrite struct {
+	Plane   int
+	Value   []byte
+	waiting []func(error)
+}
+
+// EventWrite is an encoded event, to be written.
+type EventWrite struct {
+	Seq  uint64
+	Text json.RawMessage
+	done func(error)
+}
 
 // TakePlanes returns changed planes: at most most, and no more than fit into bytes, but one at least. The next batch
 // begins with the others. The caller settles what it gets, with an error too.

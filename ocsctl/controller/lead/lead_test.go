@@ -157,7 +157,9 @@ func TestRule(t *testing.T) {
 		t.Fatalf("the controller is %v, %q", c, name)
 	}
 	l := <-s.rules
-	await.Until(t, "the journal knows where the plane is", func() bool { return l.lastBase().Equal(circuit.Shift(ports, 1)) })
+	await.Until(t, "the journal knows where the plane is", func() bool {
+		return l.lastBase().Equal(circuit.Shift(ports, 1))
+	})
 	require.NoError(t, first.Set(0, circuit.Shift(ports, 2), "ann"))
 	require.NoError(t, l.Resign(t.Context())) // or its lease runs out
 	if err := <-hidden; err != nil {

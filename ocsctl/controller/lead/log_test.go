@@ -68,6 +68,7 @@ func TestLog(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { s.Close() }) //nolint:errcheck // nothing is left to write
 		runners[i], stops[i] = run(t, s, d, func(o *lead.Options) {
+			o.Name, o.Address = name, name+":7443" // so that it knows its own rule
 			o.Logger = slog.New(slog.NewTextHandler(&books[i], nil))
 		})
 		if i == 0 {

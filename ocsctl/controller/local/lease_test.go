@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl"
@@ -39,9 +40,7 @@ func TestHoldersDoNotDeadlock(t *testing.T) {
 				mu.Lock()
 				inUse &^= mask
 				mu.Unlock()
-				if err := cs[i].Release(mask, uint64(i)); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, cs[i].Release(mask, uint64(i)))
 			}
 		})
 	}
@@ -76,9 +75,7 @@ func TestPlaneDownAndBack(t *testing.T) {
 		require.NoError(t, cs[p].Post(0, 0, holder, target))
 	}
 	failsWith(t, cs[2], 0, ocsctl.ErrConflict)
-	if err := cs[0].Release(1, 7); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, cs[0].Release(1, 7))
 	await.Until(t, "the plane is free", func() bool {
 		err := s.core.Enable(0, "ann")
 		if err != nil && !errors.Is(err, controller.ErrHeld) {

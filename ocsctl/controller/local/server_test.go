@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl"
@@ -162,7 +163,8 @@ func TestHello(t *testing.T) {
 		}
 		c.close()
 	}
-	if err := remoteError(&message{Text: "client speaks protocol version 2, the controller speaks 3: version mismatch"}); !errors.Is(err, ocsctl.ErrVersion) {
+	older := &message{Text: "client speaks protocol version 2, the controller speaks 3: version mismatch"}
+	if err := remoteError(older); !errors.Is(err, ocsctl.ErrVersion) {
 		t.Error(err)
 	}
 }
@@ -293,18 +295,14 @@ func TestPollingAllocatesNothing(t *testing.T) {
 		if _, err := c.Poll(0); err != nil {
 			t.Error(err)
 		}
-		if err := c.Refused(0, holder); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Refused(0, holder))
 		c.State(0)
 	}); n != 0 {
 		t.Errorf("Poll, Refused and State: %v allocations", n)
 	}
 	// A post that the plane will never act on is counted by the rank's part and by the core's.
 	if n := testing.AllocsPerRun(100, func() {
-		if err := c.Post(1, 5, holder, same); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Post(1, 5, holder, same))
 		for !c.view.posts[1].Empty() {
 			runtime.Gosched()
 		}

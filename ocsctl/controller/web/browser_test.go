@@ -202,7 +202,8 @@ func TestPage(t *testing.T) {
 // TestPageOfBadCircuits: dark and missing circuits are marked and named, the cause is readable in full
 // inside its card, and no switch is "well" beside them.
 func TestPageOfBadCircuits(t *testing.T) {
-	const lost = "plane 0 epoch 13: reconfiguration failed: light is lost: port 13 of rank 5 receives -60.00 dBm from rank 4, want -30.00"
+	const lost = "plane 0 epoch 13: reconfiguration failed: light is lost: port 13 of rank 5 receives -60.00 dBm " +
+		"from rank 4, want -30.00"
 	long := "plane 1 epoch 14: drift of 2 circuits: port 3 is dark, desired 5: " +
 		strings.Repeat("and the switch says more of it than anybody wants to read, ", 12) + "to the end."
 	f := newFake(8, 3)

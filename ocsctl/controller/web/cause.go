@@ -22,16 +22,20 @@ func ofSwitch(c controller.Cause) bool {
 var advices = map[controller.Cause]*Advice{
 	controller.CauseDrift: {"Find who else writes the switch, then set the map that is wanted: lightpath ocs set.",
 		"a plane is down: drift"},
-	controller.CauseNotAsWanted: {"Clean or move the fibre of the port that the reason names, then lightpath ocs enable, or set to make the circuit again.", "a plane is down: not as intended"},
+	controller.CauseNotAsWanted: {"Clean or move the fibre of the port that the reason names, then lightpath ocs " +
+		"enable, or set to make the circuit again.", "a plane is down: not as intended"},
 	controller.CauseUnknown: {"Once the switch answers: lightpath ocs drift, then enable or set.",
 		"a plane is down: outcome unknown, or the switch does not answer"},
 	controller.CauseUnresponsive: {"Once the switch answers: lightpath ocs drift, then enable or set.",
 		"a plane is down: outcome unknown, or the switch does not answer"},
-	controller.CauseJournal: {"The journal did not take the move in time, or it has lost changes: look at its disk, or at etcd, and compare the circuits, then lightpath ocs enable.", "the journal is slow or full"},
+	controller.CauseJournal: {"The journal did not take the move in time, or it has lost changes: look at its disk, " +
+		"or at etcd, and compare the circuits, then lightpath ocs enable.", "the journal is slow or full"},
 	controller.CauseFenced: {"Another controller has taken over; find out why this one was cut off.",
 		"the controller was fenced"},
-	controller.CausePortLost: {"A rank died in a reconfiguration. The plane comes back when its job is gone; else lightpath ocs enable.", "ranks wait for ports"},
-	controller.CauseConflict: {"Ranks of one job asked for different maps. The plane comes back when the job is gone; else lightpath ocs enable.", "ranks wait for ports"},
+	controller.CausePortLost: {"A rank died in a reconfiguration. The plane comes back when its job is gone; else " +
+		"lightpath ocs enable.", "ranks wait for ports"},
+	controller.CauseConflict: {"Ranks of one job asked for different maps. The plane comes back when the job is " +
+		"gone; else lightpath ocs enable.", "ranks wait for ports"},
 	controller.CauseFramesLost: {"A rank sent while its circuit moved. Look for drift at that time in the history.",
 		"frames lost"},
 	controller.CauseDisabled: {"An operator has it; lightpath ocs enable puts it back.", "Every day"},

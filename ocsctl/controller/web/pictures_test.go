@@ -101,7 +101,8 @@ func troubled(s *controller.Snapshot) {
 	s.Planes[2].State, s.Planes[2].Target, s.Planes[2].Posted, s.Planes[2].Holder = controller.Moving, circuit.Shift(8, 1),
 		[]int{0, 1, 2, 3, 4, 5, 6, 7}, a
 	s.Planes[3].State, s.Planes[3].Reason, s.Planes[3].Failures =
-		controller.Down, "plane p3 epoch 15: switch ocs3: drift: port 5 reaches 2, desired 1 (the switch's map is not the one that the change starts from)", 2
+		controller.Down, "plane p3 epoch 15: switch ocs3: drift: port 5 reaches 2, desired 1 (the switch's map is not "+
+			"the one that the change starts from)", 2
 	s.Planes[3].Cause = controller.CauseDrift
 	s.Queue = []controller.LeaseSnapshot{{Port: 4, Holder: 0x51e07b77, Mask: 0b0011,
 		Since: time.Now().Add(-800 * time.Millisecond)}, {Port: 6, Holder: 0x6b21, Mask: 0b0010, Since: time.Now()}}
@@ -112,7 +113,8 @@ func troubled(s *controller.Snapshot) {
 func bad(s *controller.Snapshot) {
 	s.Planes[0].Unlit, s.Planes[0].Cause = []int{4}, controller.CauseNotAsWanted
 	s.Planes[0].State, s.Planes[0].Reason = controller.Down,
-		"plane 0 epoch 12: reconfiguration failed: light is lost: port 13 of rank 5 receives -60.00 dBm from rank 4, want -30.00"
+		"plane 0 epoch 12: reconfiguration failed: light is lost: port 13 of rank 5 receives -60.00 dBm from rank 4, "+
+			"want -30.00"
 	p := &s.Planes[len(s.Planes)-1]
 	p.State, p.Cause, p.Desired, p.Map = controller.Down, controller.CauseDrift, p.Map, p.Map.Clone()
 	p.Map[2], p.Map[6] = circuit.Dark, p.Map[2]

@@ -90,7 +90,8 @@ func New(o Options) (*Server, error) {
 }
 
 // policy lets the page load only content of this server.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // ServeHTTP implements [http.Handler]. Requests that could change something are refused.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {

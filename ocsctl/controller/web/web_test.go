@@ -2,6 +2,7 @@ package web
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,12 +38,8 @@ func newRig(t *testing.T, f *fake, o Options) *rig {
 		r.charge.set(f, f.snap.Name)
 	}
 	o.Controller = r.charge.get
-	if o.Name == "" {
-		o.Name = "ocs1"
-	}
-	if o.Version == "" {
-		o.Version = "1.2.3"
-	}
+	o.Name = cmp.Or(o.Name, "ocs1")
+	o.Version = cmp.Or(o.Version, "1.2.3")
 	if f != nil && o.Planes == nil {
 		for _, p := range f.snap.Planes {
 			o.Planes = append(o.Planes, p.Name)

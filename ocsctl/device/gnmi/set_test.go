@@ -197,9 +197,10 @@ func TestSONiC(t *testing.T) {
 			{Name: "OCS_CROSS_CONNECT"}}}
 	}
 	_, across := c.Get(t.Context(), &gpb.GetRequest{Path: []*gpb.Path{at("CONFIG_DB"), at("STATE_DB")}})
-	_, byRole := c.Set(t.Context(), &gpb.SetRequest{Extension: []*gnmi_ext.Extension{{Ext: &gnmi_ext.Extension_MasterArbitration{
-		MasterArbitration: &gnmi_ext.MasterArbitration{Role: &gnmi_ext.Role{}, ElectionId: &gnmi_ext.Uint128{Low: 1}},
-	}}}})
+	_, byRole := c.Set(t.Context(),
+		&gpb.SetRequest{Extension: []*gnmi_ext.Extension{{Ext: &gnmi_ext.Extension_MasterArbitration{
+			MasterArbitration: &gnmi_ext.MasterArbitration{Role: &gnmi_ext.Role{}, ElectionId: &gnmi_ext.Uint128{Low: 1}},
+		}}}})
 	for _, err := range []error{across, byRole} {
 		if status.Code(err) != codes.Unimplemented {
 			t.Error(err)

@@ -81,9 +81,9 @@ func (p *protocol) Send(ctx context.Context, token uint64, remove, add []circuit
 func (p *protocol) request(token uint64) *gpb.SetRequest {
 	r := &gpb.SetRequest{}
 	if token != 0 {
-		r.Extension = []*gnmi_ext.Extension{{Ext: &gnmi_ext.Extension_MasterArbitration{MasterArbitration: &gnmi_ext.MasterArbitration{
-			ElectionId: &gnmi_ext.Uint128{Low: token},
-		}}}}
+		r.Extension = []*gnmi_ext.Extension{{Ext: &gnmi_ext.Extension_MasterArbitration{
+			MasterArbitration: &gnmi_ext.MasterArbitration{ElectionId: &gnmi_ext.Uint128{Low: token}},
+		}}}
 	}
 	return r
 }

@@ -34,7 +34,8 @@ func newRig(t *testing.T, tls TLS) *rig {
 		require.NoError(t, err)
 		listeners = append(listeners, l)
 	}
-	text := fmt.Sprintf("version: 1\nname: agent%d\nhosts: [{name: a, ranks: 2, address: \"%s\"}, {name: b, ranks: 1, address: \"%s\"}]\nplanes:\n", os.Getpid(), listeners[0].Addr(), listeners[1].Addr())
+	text := fmt.Sprintf("version: 1\nname: agent%d\nhosts: [{name: a, ranks: 2, address: \"%s\"}, {name: b, ranks: "+
+		"1, address: \"%s\"}]\nplanes:\n", os.Getpid(), listeners[0].Addr(), listeners[1].Addr())
 	for j := range 2 {
 		text += fmt.Sprintf("  - {name: p%d, bandwidth: 1Gbps, ocs: o, interface: %s}\n", j, kerneltest.Interface(j))
 	}

@@ -262,7 +262,8 @@ func (b *Board) look(ctx context.Context) {
 		case err != nil:
 			return err
 		case reply.GetSession() != a.session:
-			return errors.New("another controller drives the circuits, or the agent was started again: start this controller again")
+			return errors.New("another controller drives the circuits, or the agent was started again: start this " +
+				"controller again")
 		case len(reply.GetPlanes()) != len(b.maps):
 			return fmt.Errorf("it has %d planes", len(reply.GetPlanes()))
 		}

@@ -60,7 +60,8 @@ func (f *fake) Look(context.Context, *agentpb.LookRequest) (*agentpb.LookReply, 
 func record(t *testing.T) (*recorder, *Board) {
 	t.Helper()
 	all := &recorder{liar: -1}
-	text := "version: 1\nplanes: [{name: p0, bandwidth: 1Gbps, ocs: o, interface: e0}]\nocs: [{name: o, driver: emulator, reconfig: 1ms}]\nhosts:\n"
+	text := "version: 1\nplanes: [{name: p0, bandwidth: 1Gbps, ocs: o, interface: e0}]\nocs: [{name: o, driver: " +
+		"emulator, reconfig: 1ms}]\nhosts:\n"
 	for i := range 3 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)

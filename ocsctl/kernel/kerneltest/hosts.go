@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/kernel/loss"
 )
 
@@ -41,11 +42,11 @@ type Ethernet struct {
 func (e *Ethernet) Plug(t testing.TB, plane int, in bool) {
 	t.Helper()
 	br, err := e.h.LinkByName(bridge(plane))
-	must(t, err)
+	require.NoError(t, err)
 	if in {
-		must(t, e.h.LinkSetUp(br))
+		require.NoError(t, e.h.LinkSetUp(br))
 	} else {
-		must(t, e.h.LinkSetDown(br))
+		require.NoError(t, e.h.LinkSetDown(br))
 	}
 }
 
@@ -53,11 +54,11 @@ func (e *Ethernet) Plug(t testing.TB, plane int, in bool) {
 func (e *Ethernet) Cut(t testing.TB, host, plane int, silent bool) {
 	t.Helper()
 	l, err := e.h.LinkByName(socket(host, plane))
-	must(t, err)
+	require.NoError(t, err)
 	if silent {
-		must(t, e.h.LinkSetNoMaster(l))
+		require.NoError(t, e.h.LinkSetNoMaster(l))
 	} else {
-		must(t, e.h.LinkSetDown(l))
+		require.NoError(t, e.h.LinkSetDown(l))
 	}
 }
 
@@ -77,10 +78,10 @@ func (e *Ethernet) Lossy(t testing.TB, plane int) []*loss.Interface {
 		}
 		done <- err
 	}()
-	must(t, <-done)
+	require.NoError(t, <-done)
 	t.Cleanup(func() {
 		for _, l := range all {
-			must(t, l.Close())
+			require.NoError(t, l.Close())
 		}
 	})
 	return all
@@ -90,7 +91,7 @@ func (e *Ethernet) Lossy(t testing.TB, plane int) []*loss.Interface {
 func (e *Ethernet) Sent(t testing.TB, host, plane int) uint64 {
 	t.Helper()
 	l, err := e.h.LinkByName(socket(host, plane))
-	must(t, err)
+	require.NoError(t, err)
 	return l.Attrs().Statistics.RxBytes
 }
 
@@ -111,25 +112,25 @@ func Wired(t testing.TB, n, planes, mtu int) ([]string, *Ethernet) {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.MTU = bridge(j), mtu
 		br := &netlink.Bridge{LinkAttrs: attrs}
-		must(t, errors.Join(h.LinkAdd(br), h.LinkSetUp(br)))
+		require.NoError(t, errors.Join(h.LinkAdd(br), h.LinkSetUp(br)))
 	}
 	var all []string
 	for i := range n {
 		host := namespace(t)
 		all = append(all, host)
 		ns, err := netns.GetFromName(host)
-		must(t, err)
+		require.NoError(t, err)
 		for j := range planes {
 			attrs := netlink.NewLinkAttrs()
 			attrs.Name, attrs.MTU = socket(i, j), mtu
 			veth := netlink.NewVeth(attrs)
 			veth.PeerName, veth.PeerNamespace, veth.PeerMTU = Interface(j), netlink.NsFd(ns), uint32(mtu)
-			must(t, h.LinkAdd(veth))
+			require.NoError(t, h.LinkAdd(veth))
 			br, err := h.LinkByName(bridge(j))
-			must(t, err)
-			must(t, errors.Join(h.LinkSetMaster(veth, br), h.LinkSetUp(veth)))
+			require.NoError(t, err)
+			require.NoError(t, errors.Join(h.LinkSetMaster(veth, br), h.LinkSetUp(veth)))
 		}
-		must(t, ns.Close())
+		require.NoError(t, ns.Close())
 	}
 	return all, &Ethernet{h, ethernet, n}
 }
@@ -141,19 +142,12 @@ func Interface(plane int) string { return fmt.Sprintf("e%d", plane) }
 func Links(t testing.TB, host string) []string {
 	t.Helper()
 	links, err := handle(t, host).LinkList()
-	must(t, err)
+	require.NoError(t, err)
 	var names []string
 	for _, l := range links {
 		names = append(names, l.Attrs().Name)
 	}
 	return names
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // namespace makes a namespace that the end of the test removes.
@@ -169,7 +163,7 @@ func namespace(t testing.TB) string {
 		}
 		done <- err
 	}()
-	must(t, <-done)
+	require.NoError(t, <-done)
 	t.Cleanup(func() {
 		if err := netns.DeleteNamed(name); err != nil {
 			t.Error(err)
@@ -182,10 +176,10 @@ func namespace(t testing.TB) string {
 func handle(t testing.TB, name string) *netlink.Handle {
 	t.Helper()
 	ns, err := netns.GetFromName(name)
-	must(t, err)
-	defer func() { must(t, ns.Close()) }()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ns.Close()) }()
 	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(h.Close)
 	return h
 }

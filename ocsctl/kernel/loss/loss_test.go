@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/kernel/loss"
 )
 
@@ -23,17 +24,10 @@ func apart(t *testing.T) {
 		t.Skip("needs root: network namespaces and eBPF")
 	}
 	runtime.LockOSThread() // and not unlocked
-	must(t, unix.Unshare(unix.CLONE_NEWNET))
+	require.NoError(t, unix.Unshare(unix.CLONE_NEWNET))
 	lo, err := netlink.LinkByName("lo")
-	must(t, err)
-	must(t, netlink.LinkSetUp(lo))
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, netlink.LinkSetUp(lo))
 }
 
 // TestRates sends datagrams over an interface at several rates: as many arrive as are not counted as
@@ -41,33 +35,33 @@ func must(t *testing.T, err error) {
 func TestRates(t *testing.T) {
 	apart(t)
 	l, err := loss.Attach("lo")
-	must(t, err)
-	defer func() { must(t, l.Close()) }()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
 	in, err := net.ListenPacket("udp4", "127.0.0.1:0")
-	must(t, err)
-	defer func() { must(t, in.Close()) }()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, in.Close()) }()
 	out, err := net.Dial("udp4", in.LocalAddr().String())
-	must(t, err)
+	require.NoError(t, err)
 	defer out.Close()
 	const frames = 2000
 	for _, rate := range []float64{0, 0.01, 0.3, 1, 0} {
-		must(t, l.Set(rate))
+		require.NoError(t, l.Set(rate))
 		seen, lost := l.Counts()
 		arrived := 0
 		var b [16]byte
 		for range frames { // one by one, so that no queue overflows
 			count, before := l.Counts()
 			_, err := out.Write(b[:8])
-			must(t, err)
+			require.NoError(t, err)
 			for now := count; now == count; now, _ = l.Counts() {
 				runtime.Gosched()
 			}
 			if _, after := l.Counts(); after > before {
 				continue
 			}
-			must(t, in.SetReadDeadline(time.Now().Add(time.Minute)))
+			require.NoError(t, in.SetReadDeadline(time.Now().Add(time.Minute)))
 			_, _, err = in.ReadFrom(b[:])
-			must(t, err)
+			require.NoError(t, err)
 			arrived++
 		}
 		seenAfter, lostAfter := l.Counts()
@@ -88,8 +82,8 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("interface none: %v", err)
 	}
 	l, err := loss.Attach("lo")
-	must(t, err)
-	defer func() { must(t, l.Close()) }()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
 	for _, rate := range []float64{-0.01, 1.01, math.NaN(), math.Inf(1)} {
 		if err := l.Set(rate); err == nil {
 			t.Errorf("rate %v is accepted", rate)

@@ -176,8 +176,8 @@ func csvRow(line string, columns map[string]int) (row, error) {
 	return r, nil
 }
 
-// csvPipeline counts what stages send each other, returns the micro-batches and the size of what a GPU
-// sends, and refuses stages that do not agree.
+// csvPipeline counts the sends between stages. It returns the number of micro-batches and the bytes that a GPU sends.
+// It refuses stages whose numbers differ.
 func csvPipeline(stages [][]row) (batches int, bytes float64, err error) {
 	counts := make([]map[string]int, len(stages))
 	for s, rows := range stages {

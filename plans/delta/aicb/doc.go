@@ -23,7 +23,7 @@ import (
 // ErrWorkload is wrapped by every error about a workload. The message names the line.
 var ErrWorkload = errors.New("bad workload")
 
-// Options say what a workload does not.
+// Options hold the facts of a job that a workload file lacks.
 type Options struct {
 	Name       string
 	GPUsPerPod int
@@ -31,14 +31,14 @@ type Options struct {
 	ScaleUpGBs float64 // GB/s per GPU and direction within a pod
 	GPUs       int     // of the job, where the file does not say; 0: it must. A file that says another number is refused
 	ETP        int     // GPUs that share an expert; 0: 1
-	// ForwardUS and BackwardUS are a stage's computation for one micro-batch, where the file has
-	// none; 0: it must.
+	// ForwardUS and BackwardUS are a stage's computation for one micro-batch, if the file has none; 0: the file must
+	// have it.
 	ForwardUS, BackwardUS float64
-	// Warn, unless nil, is called with what is odd about a workload that is taken.
+	// Warn, unless nil, is called with a warning about an accepted workload.
 	Warn func(text string)
 }
 
-// gpus returns the GPUs of the job; file is what the file says, 0 where it says nothing.
+// gpus returns the number of the job's GPUs. file is the number in the file, or 0 if it has none.
 func (o *Options) gpus(file int) (int, error) {
 	if file > 0 && o.GPUs > 0 && o.GPUs != file {
 		return 0, fmt.Errorf("%w: gpus: %d are given, and the file says %d", ErrWorkload, o.GPUs, file)
@@ -64,7 +64,7 @@ func (o *Options) finish(c *train.Config) (*train.Config, error) {
 // maxNumber bounds sizes and times; beyond it doubles are not exact.
 const maxNumber = 1 << 53
 
-// config is what both forms fill in.
+// config returns the configuration that both forms complete.
 func (o *Options) config(tp, pp, ep, gpus, batches int) (*train.Config, error) {
 	c := &train.Config{Model: train.Model{Name: o.Name}, TP: tp, PP: pp, EP: ep, ETP: max(1, o.ETP), GPUs: gpus,
 		GPUsPerPod:   o.GPUsPerPod,
@@ -79,10 +79,10 @@ func (o *Options) config(tp, pp, ep, gpus, batches int) (*train.Config, error) {
 	return c, nil
 }
 
-// lanes is how many groups of TP GPUs a stage has.
+// lanes returns how many groups of TP GPUs a stage has.
 func lanes(c *train.Config) float64 { return math.Max(1, float64(c.EP*c.ETP/c.TP)) }
 
-// ring is the part of a collective's buffer that each of n ranks sends.
+// ring returns the part of a collective's buffer that each of n ranks sends.
 func ring(collective string, n int) (float64, bool) {
 	share := float64(n-1) / math.Max(1, float64(n))
 	switch strings.ReplaceAll(strings.ToLower(collective), "_", "") {

@@ -87,13 +87,13 @@ func simaiHeader(line string) (map[string]float64, error) {
 	return h, nil
 }
 
-// once says of a layer's name that it stands for the end of the iteration and not for a micro-batch.
+// once reports whether a layer with this name belongs to the end of the iteration, and not to a micro-batch.
 func once(name string) bool {
 	prefixes := []string{"grad_", "moe_grad", "embedding_grads", "embedding_norm", "layernorm"}
 	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// simaiLayer adds a layer to the costs of a micro-batch, or of what comes after the last.
+// simaiLayer adds a layer to the costs of a micro-batch, or of the end of the iteration.
 func simaiLayer(line string, c *train.Config, k *train.Costs) error {
 	f := strings.Fields(line)
 	if len(f) != len(simaiColumns) {

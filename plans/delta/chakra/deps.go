@@ -42,7 +42,7 @@ func (t *Trace) dependencies() (deps [][]int, odd string) {
 	return deps, ""
 }
 
-// cyclic reports whether some node waits for itself, by way of others.
+// cyclic reports whether some node waits for itself, directly or through others.
 func cyclic(deps [][]int) bool {
 	waits, next := make([]int, len(deps)), make([][]int, len(deps))
 	var free []int

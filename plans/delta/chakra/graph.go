@@ -9,7 +9,7 @@ import (
 	"lightpath/plans/delta/dag"
 )
 
-// Options say where the ranks are and how fast.
+// Options place the ranks in pods and give the rates.
 type Options struct {
 	Name       string
 	GPUsPerPod int     // even; ranks fill pods in order
@@ -50,8 +50,8 @@ func Graph(traces []*Trace, o Options) (*dag.Graph, error) {
 	return b.g, b.g.Validate()
 }
 
-// builder writes a graph. A node's begin is the task that waits for what the node depends on,
-// its end the task that what depends on the node waits for.
+// builder writes a graph. A node's begin is the task that waits for the node's dependencies. Its end is the task that
+// the node's successors wait for.
 type builder struct {
 	traces     []*Trace
 	o          Options
@@ -62,7 +62,7 @@ type builder struct {
 
 func (b *builder) pod(rank int) int { return rank / b.o.GPUsPerPod }
 
-// inside is how long bytes take from a GPU to another one of its pod, in us.
+// inside returns how long bytes take from a GPU to another one of its pod, in us.
 func (b *builder) inside(bytes float64) float64 { return bytes / (b.o.ScaleUpGBs * 1e3) }
 
 func (b *builder) nodeName(r, i int) string {
@@ -154,7 +154,7 @@ func (b *builder) messages() error {
 	return failure
 }
 
-// message adds what a send and its receive are together.
+// message adds the transfer, or the work, of a send and its receive.
 func (b *builder) message(s place, n *Node) int {
 	from, to := b.pod(n.Src), b.pod(n.Dst)
 	if from == to {
@@ -256,7 +256,7 @@ func (b *builder) collective(parts []place) error {
 	return nil
 }
 
-// part is the part of the buffer that each of n ranks sends in a ring.
+// part returns the part of the buffer that each of n ranks sends in a ring.
 func part(c Collective, n int) float64 {
 	share := float64(n-1) / float64(n)
 	switch c {
@@ -274,7 +274,7 @@ func part(c Collective, n int) float64 {
 	return share
 }
 
-// crossings are the transfers of a collective of n ranks between pods in order.
+// crossings returns the transfers of a collective of n ranks between pods in order.
 func (b *builder) crossings(first *Node, pods map[int][]int, order []int, n int) []dag.Task {
 	var all []dag.Task
 	if len(order) < 2 || first.Collective == Barrier {

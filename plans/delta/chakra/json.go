@@ -88,7 +88,7 @@ func (n *jsonFlat) node() Node {
 		Collective: Collective(n.Collective), Bytes: n.Bytes, Src: n.Src, Dst: n.Dst, Tag: n.Tag, Group: n.Group}
 }
 
-// jsonMessage is a Node as protobuf's JSON has it: 64-bit numbers are texts, names in either style.
+// jsonMessage is a Node in protobuf's JSON: 64-bit numbers are texts, names have either style.
 type jsonMessage struct {
 	ID        number   `json:"id"`
 	Name      string   `json:"name"`
@@ -102,7 +102,7 @@ type jsonMessage struct {
 	Attr      []map[string]any
 }
 
-// number is a JSON number or a text of one.
+// number is a JSON number, also inside a string.
 type number float64
 
 func (n *number) UnmarshalJSON(text []byte) error {

@@ -6,11 +6,10 @@ import (
 	"math"
 )
 
-// ErrTrace is wrapped by every error about a trace. The message names node and field, or where in
-// the file it stops making sense.
+// ErrTrace is wrapped by every error about a trace. The message names node and field, or the place in the file.
 var ErrTrace = errors.New("bad trace")
 
-// Type is what a node is, by its number in the protobuf schema.
+// Type is the type of a node, by its number in the protobuf schema.
 type Type int
 
 // The types of nodes that matter here.
@@ -23,7 +22,7 @@ const (
 	lastType Type = 10
 )
 
-// typeNames are the schema's, which its JSON form uses.
+// typeNames are the schema's names, which the JSON form uses.
 var typeNames = []string{"INVALID_NODE", "METADATA_NODE", "MEM_LOAD_NODE", "MEM_STORE_NODE", "COMP_NODE",
 	"COMM_SEND_NODE",
 	"COMM_RECV_NODE", "COMM_COLL_NODE", "STORAGE_NODE", "BATCH_NODE", "CHECKPOINT_NODE"}
@@ -71,12 +70,11 @@ type Trace struct {
 	Nodes   []Node
 }
 
-// maxNumber bounds sizes and times: beyond, doubles are no longer exact, and numbers that were
-// negative before they became unsigned are there.
+// maxNumber bounds sizes and times. Larger doubles are not exact, and negative numbers that were stored as unsigned are
+// larger.
 const maxNumber = 1 << 53
 
-// check reports what is wrong with a trace by itself: numbers, types, two nodes of one id, and
-// data dependencies on nodes that are not there.
+// check reports errors within one trace: numbers, types, two nodes with one id, and data dependencies on missing nodes.
 func (t *Trace) check() error {
 	known := make(map[uint64]bool, len(t.Nodes))
 	for i := range t.Nodes {

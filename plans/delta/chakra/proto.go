@@ -129,14 +129,13 @@ func appendIDs(ids *[]uint64, v value) error {
 	return nil
 }
 
-// attribute is one of a node, as a number or a text.
+// attribute is an attribute of a node: a number or a text.
 type attribute struct {
 	name, text string
 	number     float64
 }
 
-// decodeAttribute reads the value of the schema's oneof, lists apart, which none of the attributes
-// here is.
+// decodeAttribute reads a value of the schema's oneof, except lists, which no attribute here is.
 func decodeAttribute(data []byte) (attribute, error) {
 	var a attribute
 	err := fields(data, func(number protowire.Number, v value) error {
@@ -164,7 +163,7 @@ func decodeAttribute(data []byte) (attribute, error) {
 	return a, err
 }
 
-// attribute takes over an attribute that matters.
+// attribute sets the field of n that belongs to a, if there is one.
 func (n *Node) attribute(a attribute) {
 	switch a.name {
 	case "comm_type":

@@ -14,15 +14,14 @@ import (
 // pod, and the time.
 var ErrSchedule = errors.New("bad schedule")
 
-// Tolerance is by how much a value may exceed its limit, relative to the limit; times
-// besides by ToleranceUS.
+// Tolerance is how much a value may exceed its limit, relative to the limit. Times may exceed it by ToleranceUS more.
 const (
 	Tolerance   = 1e-6
 	ToleranceUS = 1e-3
 )
 
-// Check reports the first constraint that s breaks on g. A schedule without circuits is one of
-// the ideal network: then only NICs limit. Spans of transfers must have segments.
+// Check reports the first constraint that s breaks on g. A schedule without circuits is on the ideal network, where
+// only NICs limit rates. Spans of transfers must have segments.
 func Check(g *dag.Graph, s *dag.Schedule) error {
 	c := checker{g: g, s: s}
 	for _, rule := range []func() error{c.shape, c.ports, c.volumes, c.links, c.nics, c.dependencies, c.makespan} {
@@ -48,7 +47,7 @@ func (c *checker) shape() error {
 	return nil
 }
 
-// ports is (5); (6) holds since a link has one number for both directions.
+// ports checks (5). (6) holds, since a link has one number for both directions.
 func (c *checker) ports() error {
 	used := make(map[int]int)
 	for l, n := range c.s.Circuits {
@@ -67,7 +66,7 @@ func (c *checker) ports() error {
 	return nil
 }
 
-// volumes is (11) to (15) for transfers, and the duration of work.
+// volumes checks (11) to (15) for transfers, and the duration of work.
 func (c *checker) volumes() error {
 	for i, span := range c.s.Spans {
 		t := &c.g.Tasks[i]
@@ -101,7 +100,7 @@ func (c *checker) volumes() error {
 // slack returns the error, in microseconds, that rounding may leave in the time t.
 func slack(t float64) float64 { return ToleranceUS + 1e-9*math.Abs(t) }
 
-// links is (9): what crosses a link one way never exceeds its circuits.
+// links checks (9): the rate over a link in one direction never exceeds its circuits.
 func (c *checker) links() error {
 	if c.s.Circuits == nil {
 		return nil
@@ -174,7 +173,7 @@ func (c *checker) dependencies() error {
 	return nil
 }
 
-// makespan is (18), with equality: a makespan that nothing reaches is a wrong answer, too.
+// makespan checks (18), with equality: a makespan later than every task is wrong, too.
 func (c *checker) makespan() error {
 	last := 0.0
 	for _, span := range c.s.Spans {
@@ -186,7 +185,7 @@ func (c *checker) makespan() error {
 	return nil
 }
 
-// usage is the rate over time of what several transfers put on one resource.
+// usage is the rate over time of several transfers on one resource.
 type usage struct{ changes []change }
 
 type change struct{ at, by float64 }
@@ -203,7 +202,7 @@ func (u *usage) add(segments []dag.Segment, share float64) {
 	}
 }
 
-// exceeds returns when the rate is above limit for longer than rounding explains, and by what.
+// exceeds returns when the rate is above limit for longer than rounding explains, and the rate then.
 func (u *usage) exceeds(limit float64) (at, rate float64, over bool) {
 	slices.SortFunc(u.changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
 	total := 0.0

@@ -2,8 +2,7 @@ package dag
 
 import "slices"
 
-// LongestPath returns the length of the longest path if every task takes what time says,
-// delays included.
+// LongestPath returns the length of the longest path, delays included, if every task takes the time that time returns.
 func (g *Graph) LongestPath(time func(*Task) float64) float64 {
 	longest := 0.0
 	for i, head := range g.Heads(time) {
@@ -12,8 +11,8 @@ func (g *Graph) LongestPath(time func(*Task) float64) float64 {
 	return longest
 }
 
-// Heads returns, by task, the longest path to its start: its earliest start, if every task
-// takes what time says. The graph is valid.
+// Heads returns, by task, the longest path to its start: its earliest start, if every task takes the time that time
+// returns. The graph is valid.
 func (g *Graph) Heads(time func(*Task) float64) []float64 {
 	order, _ := g.Order()
 	succ := g.Successors()
@@ -28,8 +27,8 @@ func (g *Graph) Heads(time func(*Task) float64) []float64 {
 	return head
 }
 
-// Tails returns, by task, the longest path from its end to the end of everything, if every
-// task takes what time says. The graph is valid.
+// Tails returns, by task, the longest path from its end to the end of the graph, if every task takes the time that time
+// returns. The graph is valid.
 func (g *Graph) Tails(time func(*Task) float64) []float64 {
 	order, _ := g.Order()
 	pred := g.Predecessors()

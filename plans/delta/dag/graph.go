@@ -11,7 +11,7 @@ const (
 	MaxPorts = 1 << 16
 )
 
-// BytesPerUSPerGbps turns Gb/s into bytes per microsecond.
+// BytesPerUSPerGbps converts Gb/s to bytes per microsecond.
 const BytesPerUSPerGbps = 125.0
 
 // Graph is one training iteration as a directed acyclic graph. Work takes a fixed time in a pod: computation,
@@ -37,11 +37,11 @@ type Pod struct {
 	// Ports is how many circuits may end here: each has both directions. Even, since ports come
 	// in pairs; 0 only for an image.
 	Ports int
-	// Copies names the pods of the job that this one stands for, itself among them, where the
-	// graph is a projection; nil where it stands for itself.
+	// Copies names the pods of the job that this one stands for, itself included, if the graph is a projection; else
+	// nil.
 	Copies []string
-	// Image: the pod is a copy of another one of the graph. It receives or sends, its ports are
-	// accounted for there, and its GPUs have the numbers of that pod's.
+	// Image: the pod is a copy of another one of the graph. It receives or sends. Its ports are counted at that pod,
+	// and its GPUs have the numbers of that pod's GPUs.
 	Image bool
 }
 
@@ -49,18 +49,17 @@ type Pod struct {
 // it carries the graph's rate in both directions.
 type Link struct {
 	Pods [2]int // indices into Graph.Pods, different
-	// Ports is how many ports one circuit takes at either pod: 1, but for projections, where a
-	// ring of replicas takes 2 at the pod (one towards each neighbour) and 0 at its image.
+	// Ports is how many ports one circuit takes at either pod: 1, except in projections. There a ring of replicas takes
+	// 2 at the pod (one towards each neighbour) and 0 at its image.
 	Ports [2]int
-	// Copies names the pairs of pods of the job that this link stands for; nil where it stands for
-	// the pair it names.
+	// Copies names the pairs of pods of the job that this link stands for; nil if only for its own pair.
 	Copies [][2]string
 }
 
 // Task is a node: a transfer where Flows > 0, else work that takes Duration.
 type Task struct {
 	Name string
-	// Kind is what a picture may group by: "forward", "backward", "pp", "dp", ...
+	// Kind groups tasks in pictures: "forward", "backward", "pp", "dp", ...
 	Kind string
 
 	// Duration is how long work takes, in microseconds. 0 for transfers.
@@ -73,8 +72,8 @@ type Task struct {
 	Flows int
 	// Bytes is the sum over all flows.
 	Bytes float64
-	// Src and Dst number the GPUs that send and receive, Flows each, without repetition. Nil where
-	// unknown: then the transfer shares no NIC. Numbers are the job's, not the pod's.
+	// Src and Dst are the numbers, within the job, of the GPUs that send and receive: Flows each, without repetition.
+	// Nil if unknown: then the transfer shares no NIC.
 	Src, Dst []int
 }
 
@@ -130,13 +129,12 @@ func (g *Graph) LinkOf() []int {
 	return of
 }
 
-// FullRate is the rate at which a transfer goes where nothing but its own NICs limits it, in
-// bytes per microsecond.
+// FullRate returns the rate of a transfer that only its own NICs limit, in bytes per microsecond.
 func (g *Graph) FullRate(t *Task) float64 {
 	return float64(t.Flows) * g.Gbps * BytesPerUSPerGbps
 }
 
-// LeastTime is the time of a task at its full rate, in microseconds.
+// LeastTime returns the time of a task at its full rate, in microseconds.
 func (g *Graph) LeastTime(t *Task) float64 {
 	if !t.Transfer() {
 		return t.Duration

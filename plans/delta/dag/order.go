@@ -67,8 +67,8 @@ func (g *Graph) Order() ([]int, error) {
 	return order, nil
 }
 
-// cycle describes a cycle among the tasks that still wait. Going back from a waiting task to
-// one that it waits for ends in one.
+// cycle describes a cycle among the tasks that still wait. Steps from a waiting task to a task that it waits for end in
+// a cycle.
 func (g *Graph) cycle(missing []int32) string {
 	pred := g.Predecessors()
 	back := func(i int) int {

@@ -2,11 +2,10 @@ package dag
 
 import "slices"
 
-// Reduced is a smaller graph that every topology runs as it runs the graph it was made of.
+// Reduced is a smaller graph that takes the same times on every topology as the graph that was reduced.
 type Reduced struct {
 	*Graph
-	// Origin is, by task, the index of the task it was in the graph that was reduced; -1 for the
-	// virtual tasks at the begin and the end.
+	// Origin is, by task, its index in the graph that was reduced; -1 for the virtual tasks at the begin and the end.
 	Origin []int
 }
 
@@ -72,7 +71,7 @@ func newReducer(g *Graph) *reducer {
 	return r
 }
 
-// join adds an edge, or lengthens the one there is.
+// join adds an edge, or raises the delay of the existing one.
 func (r *reducer) join(from, to int32, delay float64) {
 	if k := slices.IndexFunc(r.out[from], func(a arc) bool { return a.node == to }); k >= 0 {
 		if delay <= r.out[from][k].delay {
@@ -128,7 +127,7 @@ func (r *reducer) eliminate() {
 	}
 }
 
-// prune drops edges beside which there is another way, through one task, that never is shorter.
+// prune drops edges if there is another way, through one task, that is never shorter.
 func (r *reducer) prune() int {
 	cut := 0
 	direct := make([]float64, len(r.out)) // by node: delay of the edge from the node at hand

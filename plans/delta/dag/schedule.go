@@ -1,7 +1,7 @@
 package dag
 
-// Schedule is a run of a graph on a topology: when every task ran, and how much transfers carried when. The
-// simulator and the readers of solvers' solutions write it, and plans/delta/check checks it.
+// Schedule is a run of a graph on a topology: when every task ran, and the rates of transfers over time. The simulator
+// and the readers of solvers' solutions write it, and plans/delta/check checks it.
 type Schedule struct {
 	// Circuits is the topology; nil for the ideal network, where only NICs limit.
 	Circuits Circuits
@@ -12,8 +12,8 @@ type Schedule struct {
 // Span is when a task ran.
 type Span struct {
 	Start, End float64
-	// Segments are the parts of a transfer with one rate each, in time order, within Start..End and
-	// not overlapping; between them it stands still. Nil for work, and where rates were not recorded.
+	// Segments are the parts of a transfer with one rate each, in time order, within Start..End and not overlapping.
+	// Between them the rate is 0. Nil for work, and if rates were not recorded.
 	Segments []Segment
 }
 

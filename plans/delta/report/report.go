@@ -76,7 +76,8 @@ const maxWide = 20000
 
 // summary is a table of the runs.
 func summary(b *strings.Builder, g *dag.Graph, runs []Run) {
-	b.WriteString(`<table><tr><th>run</th><th class="n">iteration [ms]</th><th class="n">between pods, critical [ms]</th><th class="n">ports used</th><th></th></tr>` + "\n")
+	b.WriteString(`<table><tr><th>run</th><th class="n">iteration [ms]</th><th class="n">between pods, critical [ms]</th>` +
+		`<th class="n">ports used</th><th></th></tr>` + "\n")
 	for _, r := range runs {
 		_, communication := g.Critical(r.Schedule)
 		ports := "ideal network"
@@ -84,7 +85,8 @@ func summary(b *strings.Builder, g *dag.Graph, runs []Run) {
 			used, all := g.TotalPorts(r.Schedule.Circuits)
 			ports = fmt.Sprintf("%d of %d", used, all)
 		}
-		fmt.Fprintf(b, `<tr><td>%s</td><td class="n">%.3f</td><td class="n">%.3f</td><td class="n">%s</td><td>%s</td></tr>`+"\n",
+		fmt.Fprintf(b, `<tr><td>%s</td><td class="n">%.3f</td><td class="n">%.3f</td><td class="n">%s</td>`+
+			`<td>%s</td></tr>`+"\n",
 			svg.Escape(r.Name), r.Schedule.Makespan/1e3, communication/1e3, ports, svg.Escape(r.Note))
 	}
 	b.WriteString("</table>\n")

@@ -6,7 +6,7 @@ import (
 	"lightpath/plans/delta/dag"
 )
 
-// Network is a graph made ready for many runs. It is immutable and safe for concurrent use.
+// Network is a graph prepared for many runs. It is immutable and safe for concurrent use.
 type Network struct {
 	g     *dag.Graph
 	order []int // topological

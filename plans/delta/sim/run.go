@@ -30,7 +30,7 @@ type Runner struct {
 	rate    []float64          // by task: bytes per microsecond and flow
 
 	share sharer
-	// class is the priority of each task, the greatest first; nil where all share fairly.
+	// class is the priority of each task, the greatest first; nil if all share fairly.
 	class []float64
 
 	segments [][]dag.Segment // by task, while recording
@@ -46,21 +46,21 @@ func (w *Network) NewRunner() *Runner {
 	}
 }
 
-// Fair returns the makespan on the given circuits, in microseconds, where transfers share
-// links and NICs fairly. Nil circuits are the ideal network, where only NICs limit.
+// Fair returns the makespan on the given circuits, in microseconds, if transfers share links and NICs fairly. Nil
+// circuits mean the ideal network, where only NICs limit rates.
 func (r *Runner) Fair(c dag.Circuits) float64 {
 	r.class = nil
 	return r.run(c)
 }
 
-// Ranked returns the makespan where a transfer of a greater rank, by task, has all it can use
-// before others; those of equal rank share fairly.
+// Ranked returns the makespan, in microseconds, if transfers of greater rank get bandwidth first. Transfers of equal
+// rank share fairly. rank is by task.
 func (r *Runner) Ranked(c dag.Circuits, rank []float64) float64 {
 	r.class = rank
 	return r.run(c)
 }
 
-// Record is [Runner.Fair] or, where rank is not nil, [Runner.Ranked], and returns the whole run.
+// Record does what [Runner.Fair] does or, if rank is not nil, [Runner.Ranked]. It returns the whole run.
 func (r *Runner) Record(c dag.Circuits, rank []float64) *dag.Schedule {
 	r.segments = make([][]dag.Segment, len(r.start))
 	r.class = rank
@@ -115,7 +115,7 @@ func (r *Runner) run(c dag.Circuits) float64 {
 	return makespan
 }
 
-// ready is called when all that task i waits for has ended; start[i] is known.
+// ready is called when all predecessors of task i have ended. start[i] is set.
 func (r *Runner) ready(i int32) {
 	w := r.w
 	if w.link[i] >= 0 && w.perFlow[i] > 0 {
@@ -126,7 +126,7 @@ func (r *Runner) ready(i int32) {
 	r.stack = append(r.stack, i)
 }
 
-// propagate tells the successors of ended tasks.
+// propagate updates the successors of ended tasks.
 func (r *Runner) propagate() {
 	w := r.w
 	for len(r.stack) > 0 {
@@ -142,7 +142,7 @@ func (r *Runner) propagate() {
 	}
 }
 
-// begin puts a transfer among those under way, behind those of its class and above.
+// begin adds a transfer to the active ones, after those of its class and of higher classes.
 func (r *Runner) begin(i int32, now float64) {
 	r.left[i] = r.w.perFlow[i]
 	r.start[i] = now
@@ -170,8 +170,8 @@ func (r *Runner) nextEvent(now float64) float64 {
 	return max(next, now)
 }
 
-// advance moves the transfers under way from now to next. It ends every transfer that ends at next within rounding,
-// even if now and next are the same double.
+// advance moves the active transfers from now to next. It ends every transfer that ends at next within rounding, even
+// if now and next are the same double.
 func (r *Runner) advance(now, next float64) {
 	for _, i := range r.active {
 		if r.rate[i] == 0 {

@@ -73,8 +73,8 @@ func (s *sharer) touch(r int32) {
 	}
 }
 
-// fill gives one class its rates: all grow alike until a resource is full, whose transfers
-// then keep what they have (progressive filling).
+// fill sets the rates of one class by progressive filling: all rates grow alike. When a resource is full, its transfers
+// keep their rates.
 func (s *sharer) fill(class []int32, rate []float64) {
 	w := s.w
 	s.todo = append(s.todo[:0], class...)
@@ -104,7 +104,7 @@ func (s *sharer) fill(class []int32, rate []float64) {
 	}
 }
 
-// fullTolerance is the part of a resource that rounding may leave over when it is full.
+// fullTolerance is the unused part of a resource that still counts as full, because of rounding.
 const fullTolerance = 1e-12
 
 // full reports whether some resource of transfer i allows no more than level per flow.

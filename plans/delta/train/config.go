@@ -9,7 +9,7 @@ import (
 // ErrConfig is wrapped by every error about a configuration. The message names the field.
 var ErrConfig = errors.New("bad job configuration")
 
-// Config is a training job: a model, how it is spread, and on what.
+// Config is a training job: a model, its parallelism and the hardware.
 type Config struct {
 	Model Model `json:"-"`
 
@@ -31,13 +31,13 @@ type Config struct {
 	Activation float64 `json:"activation_bytes"` // bytes of one
 	Gradient   float64 `json:"gradient_bytes"`   // bytes of one
 
-	// Uneven gives stages the time of the layers that they have. Without it, all take the same, as
-	// pipelines that are tuned nearly do: the average, with the loss of the last stage spread, too.
+	// Uneven gives every stage the time of its own layers. Without it, all take the average, the loss included, as
+	// tuned pipelines nearly do.
 	Uneven bool `json:"uneven"`
 
-	// Stages, where not nil, are the costs of every stage as measured, and BoundaryBytes what a stage
-	// sends the next for one micro-batch, all GPUs together. Then Model, MicroBatch, Sequence, TFLOPS, Efficiency,
-	// Activation and Gradient say nothing.
+	// Stages, unless nil, are the measured costs of every stage. BoundaryBytes is then what all GPUs of a stage send to
+	// the next for one micro-batch, and Model, MicroBatch, Sequence, TFLOPS, Efficiency, Activation and Gradient are
+	// ignored.
 	Stages        []Costs `json:"stages,omitempty"`
 	BoundaryBytes float64 `json:"boundary_bytes,omitempty"`
 
@@ -86,19 +86,19 @@ func Names() []string {
 	return names
 }
 
-// lanes is how many groups of TP GPUs a stage of a replica has.
+// lanes returns how many groups of TP GPUs a stage of a replica has.
 func (c *Config) lanes() int { return max(1, c.EP*c.ETP/c.TP) }
 
-// stageGPUs is the GPUs of a stage of a replica.
+// stageGPUs returns the number of GPUs of a stage of a replica.
 func (c *Config) stageGPUs() int { return c.TP * c.lanes() }
 
 // Replicas returns how many copies of the pipeline there are.
 func (c *Config) Replicas() int { return c.GPUs / (c.stageGPUs() * c.PP) }
 
-// stagesPerPod is how many stages a pod holds.
+// stagesPerPod returns how many stages a pod holds.
 func (c *Config) stagesPerPod() int { return c.GPUsPerPod / c.stageGPUs() }
 
-// podsPerReplica is how many pods a replica fills.
+// podsPerReplica returns how many pods a replica fills.
 func (c *Config) podsPerReplica() int {
 	return (c.PP + c.stagesPerPod() - 1) / c.stagesPerPod()
 }
@@ -146,7 +146,7 @@ func (c *Config) Validate() error {
 	return c.checkSpread()
 }
 
-// checkModel reports what of the model does not go with the spread.
+// checkModel reports the first field of the model that does not fit the parallelism.
 func (c *Config) checkModel() error {
 	switch {
 	case c.Efficiency > 1:
@@ -161,7 +161,7 @@ func (c *Config) checkModel() error {
 	return nil
 }
 
-// checkStages reports measured costs that are none.
+// checkStages reports the first invalid measured cost.
 func (c *Config) checkStages() error {
 	if len(c.Stages) != c.PP {
 		return fmt.Errorf("stages: costs of %d, and there are %d", len(c.Stages), c.PP)
@@ -181,7 +181,7 @@ func (c *Config) checkStages() error {
 	return nil
 }
 
-// checkSpread reports numbers that do not go together.
+// checkSpread reports the first numbers of GPUs, stages and pods that contradict each other.
 func (c *Config) checkSpread() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))

@@ -19,7 +19,7 @@ func (c *Config) layersOf(s int) (from, to int) {
 	return first(s), first(s + 1)
 }
 
-// costs returns what each stage costs.
+// costs returns the costs of each stage.
 func (c *Config) costs() []Costs {
 	if c.Stages != nil {
 		return c.Stages
@@ -38,7 +38,7 @@ func (c *Config) costs() []Costs {
 	return list
 }
 
-// stageCosts is what a stage costs with the layers that it has.
+// stageCosts returns the costs of a stage with its own layers.
 func (c *Config) stageCosts(s int) Costs {
 	m := &c.Model
 	tokens := float64(c.MicroBatch) * float64(c.Sequence) // of a lane
@@ -76,7 +76,7 @@ func (c *Config) stageCosts(s int) Costs {
 	return k
 }
 
-// layerTraffic is the bytes that a GPU sends within its pod for one layer, one way through it.
+// layerTraffic returns the bytes that a GPU sends within its pod for one layer, in one direction of the computation.
 func (c *Config) layerTraffic(i int, tokens float64) float64 {
 	tp, ep := float64(c.TP), float64(c.EP)
 	collective := (tp - 1) / tp * tokens * float64(c.Model.Hidden) * c.Activation
@@ -87,7 +87,7 @@ func (c *Config) layerTraffic(i int, tokens float64) float64 {
 	return 2*collective + 2*exchange
 }
 
-// boundary is the bytes that a stage sends the next for one micro-batch, all GPUs together.
+// boundary returns the bytes that all GPUs of a stage send to the next for one micro-batch.
 func (c *Config) boundary() float64 {
 	if c.Stages != nil {
 		return c.BoundaryBytes
@@ -95,7 +95,7 @@ func (c *Config) boundary() float64 {
 	return float64(c.lanes()) * float64(c.MicroBatch) * float64(c.Sequence) * float64(c.Model.Hidden) * c.Activation
 }
 
-// insideTime is how long a boundary takes within a pod.
+// insideTime returns how long the transfer of a boundary takes within a pod, in us.
 func (c *Config) insideTime() float64 {
 	return c.boundary() / float64(c.stageGPUs()) / (c.Gbps * dag.BytesPerUSPerGbps)
 }

@@ -37,7 +37,7 @@ type builder struct {
 	last [][]int
 }
 
-// pod is the index of the pod of a stage. Images of a projection follow the pods.
+// pod returns the index of the pod of a stage. Images of a projection follow the pods.
 func (b *builder) pod(replica, stage int) int {
 	per := b.c.podsPerReplica()
 	return replica%b.c.Replicas()*per + stage/b.c.stagesPerPod()
@@ -94,7 +94,7 @@ func (b *builder) images() {
 	}
 }
 
-// pairs is how many pairs of neighbours a ring of all replicas has.
+// pairs returns how many pairs of neighbours a ring of all replicas has.
 func (b *builder) pairs() int {
 	if all := b.c.Replicas(); all > 2 {
 		return all
@@ -112,7 +112,7 @@ func (b *builder) rings() {
 	}
 }
 
-// gpus numbers the GPUs from..to of a stage.
+// gpus returns the numbers of the GPUs from..to of a stage.
 func (b *builder) gpus(replica, stage, from, to int) []int {
 	first := (replica*b.c.PP + stage) * b.c.stageGPUs()
 	list := make([]int, 0, to-from)
@@ -137,7 +137,7 @@ type step struct {
 	batch    int
 }
 
-// steps is the order of a stage's computations: one forward, one backward.
+// steps returns the order of a stage's computations: one forward, one backward.
 func (c *Config) steps(stage int) []step {
 	m := c.MicroBatches
 	warm := min(c.PP-1-stage, m)
@@ -194,7 +194,7 @@ func (b *builder) pipeline(r int) {
 	b.last = append(b.last, last)
 }
 
-// name is that of a task, as "F3S1": micro-batch 3 on stage 1. Without a batch it is -1.
+// name returns the name of a task, as "F3S1": micro-batch 3 on stage 1. batch is -1 if the task belongs to none.
 func (b *builder) name(what string, replica, stage, batch int) string {
 	if batch >= 0 {
 		what = fmt.Sprintf("%s%d", what, batch)
@@ -205,7 +205,7 @@ func (b *builder) name(what string, replica, stage, batch int) string {
 	return fmt.Sprintf("%sS%d", what, stage)
 }
 
-// send writes what stage from sends stage to for micro-batch k: from computation a to computation z.
+// send writes the transfer from stage from to stage to for micro-batch k: from computation a to computation z.
 func (b *builder) send(r, from, to, k, a, z int, previous, next map[int]int) {
 	c := b.c
 	t := dag.Task{Kind: "pp", From: b.pod(r, from), To: b.pod(r, to)}
@@ -231,7 +231,7 @@ func (b *builder) send(r, from, to, k, a, z int, previous, next map[int]int) {
 	}
 }
 
-// gradients writes what one replica sends when its backwards are done.
+// gradients writes the transfers of one replica after its last backward.
 func (b *builder) gradients(r int) {
 	c, all := b.c, b.c.Replicas()
 	n := c.stageGPUs()

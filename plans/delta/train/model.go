@@ -8,7 +8,7 @@ type Model struct {
 	Vocab  int // rows of the embedding, and of the separate output matrix
 
 	Heads int
-	// AttentionParams is the parameters of one layer's attention.
+	// AttentionParams is the number of parameters of one layer's attention.
 	AttentionParams float64
 	// HeadDims is the sum of the dimensions of a head that attention multiplies by: query/key plus
 	// value.
@@ -23,7 +23,7 @@ type Model struct {
 	DenseTop int  // how many of the first layers are dense although there are experts
 }
 
-// mlpParams is the parameters of one MLP of the given inner dimension.
+// mlpParams returns the parameters of one MLP of the given inner dimension.
 func (m *Model) mlpParams(inner int) float64 {
 	matrices := 2
 	if m.Gated {
@@ -45,21 +45,21 @@ func (m *Model) LayerParams(i int) (all, active float64) {
 	return m.AttentionParams + float64(m.Experts+m.Shared)*one, m.AttentionParams + float64(m.TopK+m.Shared)*one
 }
 
-// EmbeddingParams is the parameters of the embedding, and of the output matrix.
+// EmbeddingParams returns the parameters of the embedding and of the output matrix.
 func (m *Model) EmbeddingParams() float64 { return float64(m.Vocab) * float64(m.Hidden) }
 
-// multiHead is the parameters of attention with full heads.
+// multiHead returns the parameters of attention with full heads.
 func multiHead(hidden int) float64 { return 4 * float64(hidden) * float64(hidden) }
 
-// grouped is the parameters of attention whose keys and values are shared by groups of heads.
+// grouped returns the parameters of attention whose keys and values are shared by groups of heads.
 func grouped(hidden, heads, kvHeads int) float64 {
 	h := float64(hidden)
 	return 2*h*h + 2*h*h*float64(kvHeads)/float64(heads)
 }
 
-// Models returns the models of DELTA's evaluation, and the one of its example. The shapes are public: GPT-3's and
-// the largest of Megatron-LM's benchmark table, with a vocabulary of 131072; Mixtral 8x22B's and DeepSeek-V3's
-// published configurations; a GPT of 32 layers.
+// Models returns the models of DELTA's evaluation and of its example. The shapes are public: GPT-3's and the largest of
+// Megatron-LM's benchmark table, with a vocabulary of 131072; Mixtral 8x22B's and DeepSeek-V3's published
+// configurations; a GPT of 32 layers.
 func Models() []Model {
 	return []Model{
 		{Name: "gpt-7b", Layers: 32, Hidden: 4096, Vocab: 50304, Heads: 32, AttentionParams: multiHead(4096), HeadDims: 256,

@@ -11,14 +11,14 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// ErrTooLarge says that a problem has too many plans to try, or is of a kind that is not tried.
+// ErrTooLarge is wrapped by errors about problems with too many plans, or of a kind that this package does not try.
 var ErrTooLarge = errors.New("brute: too many plans")
 
 // maxPrograms bounds the linear programs of one problem.
 const maxPrograms = 20000
 
-// Steps returns the least CCT in us over the plans of a problem with steps in which every plane
-// works at most visits times in a step; +Inf where no plan is feasible. Errors: [ErrTooLarge].
+// Steps returns the least CCT, in us, of a problem with steps, over the plans in which every plane transmits at most
+// visits times in a step; +Inf if no plan is feasible. Errors wrap [ErrTooLarge].
 func Steps(p *plans.Problem, visits int) (float64, error) {
 	if p.Demand != nil || p.Circuits == plans.Interleaved || p.Ranks > 4 {
 		return 0, fmt.Errorf("%w: a kind that is not tried", ErrTooLarge)
@@ -50,7 +50,7 @@ func Steps(p *plans.Problem, visits int) (float64, error) {
 	return b.best, nil
 }
 
-// service is what circuits do for a step: a set of its flows at 1/load of a circuit's rate each.
+// service is a set of a step's flows that a map carries, each at 1/load of a circuit's rate.
 type service struct {
 	flows      uint32
 	hops, load int
@@ -62,7 +62,7 @@ type state struct {
 	services [][]service
 }
 
-// visit is one transmission: of a step, on a state, in a way.
+// visit is one transmission: a step, a state and one of its services.
 type visit struct {
 	step, state int
 	how         service
@@ -79,8 +79,8 @@ type search struct {
 	best     float64
 }
 
-// list makes the states that can be of use: one of the states that serve the same flows. If every circuit has a
-// cost, it keeps all states, also those with dark ports.
+// list makes the useful states: one of the states that serve the same flows. If every circuit has a cost, it keeps all
+// states, also those with dark ports.
 func (b *search) list() {
 	var all []state
 	perPort := b.p.ReconfigPerPort > 0
@@ -106,8 +106,8 @@ func (b *search) list() {
 	}
 }
 
-// begin returns the state that a plane begins in, -1 where it is free. A given map is a state of
-// its own, to which nothing returns.
+// begin returns the state in which a plane begins, or -1 if it is free. A given map is a separate state, which no
+// script enters again.
 func (b *search) begin(j int) int {
 	if b.p.Initial == nil {
 		return -1
@@ -121,7 +121,8 @@ func (b *search) begin(j int) int {
 	return len(b.states) - 1
 }
 
-// permutations calls f for all of n ranks, whole or partial; its argument is used again.
+// permutations calls f for all permutations of n ranks; also for partial ones, if partial. f's argument is valid during
+// the call.
 func permutations(n int, partial bool, f func(circuit.Permutation)) {
 	to := make(circuit.Permutation, n)
 	var fill func(r int, used uint)
@@ -144,8 +145,8 @@ func permutations(n int, partial bool, f func(circuit.Permutation)) {
 	fill(0, 0)
 }
 
-// stateOf finds what a map can do: every set of flows that it carries, but of those with the same
-// hops and load the largest only.
+// stateOf returns the state of a map: every set of flows that it carries; of those with equal hops and load, only the
+// largest.
 func (b *search) stateOf(to circuit.Permutation) state {
 	s := state{to: to, services: make([][]service, len(b.flows))}
 	for i, flows := range b.flows {
@@ -168,7 +169,7 @@ func (b *search) stateOf(to circuit.Permutation) state {
 	return s
 }
 
-// atLeast reports whether v does all that w does, no slower.
+// atLeast reports whether v serves all flows of w, no slower.
 func (v service) atLeast(w service) bool {
 	return w.flows&^v.flows == 0 && v.hops <= w.hops && v.load <= w.load
 }
@@ -198,7 +199,7 @@ func (s *state) serves() bool {
 	return slices.ContainsFunc(s.services, func(v []service) bool { return len(v) > 0 })
 }
 
-// covers reports whether x can do all that y can.
+// covers reports whether x has, for every service of y, one that is at least as good.
 func covers(x, y *state) bool {
 	for i := range y.services {
 		for _, w := range y.services[i] {
@@ -214,7 +215,7 @@ func covers(x, y *state) bool {
 	return true
 }
 
-// enumerate lists the scripts of a plane that continue one.
+// enumerate lists the scripts of a plane that begin with a given one.
 func (b *search) enumerate(at, visits int, so script, step, done int, out *[]script) {
 	if step == len(b.flows) || len(*out) > maxPrograms {
 		*out = append(*out, append(script(nil), so...))

@@ -9,9 +9,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Demand returns the least CCT in us over all plans of a problem with a demand: which permutations
-// each plane holds, in any order, and how long. The planes of an interleaved pair hold a permutation and
-// its inverse. Errors: [ErrTooLarge].
+// Demand returns the least CCT in us over all plans of a problem with a demand: every set of permutations of each
+// plane, in any order, for any time. The planes of an interleaved pair hold a permutation and its inverse. Errors wrap
+// [ErrTooLarge].
 func Demand(p *plans.Problem) (float64, error) {
 	units := p.Planes
 	if p.Circuits == plans.Interleaved {
@@ -43,7 +43,7 @@ func Demand(p *plans.Problem) (float64, error) {
 	return best, nil
 }
 
-// demandTime returns the least CCT where unit j holds the maps in the set held[j].
+// demandTime returns the least CCT if unit j holds the maps in the set held[j].
 func demandTime(p *plans.Problem, maps []circuit.Permutation, held []int) float64 {
 	// Variable 0 is the CCT, then one per unit and map: how long it is held.
 	lp := &program{cost: make([]float64, 1+len(held)*len(maps))}

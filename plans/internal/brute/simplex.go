@@ -22,8 +22,8 @@ type term struct {
 	by  float64
 }
 
-// solve returns the optimum, +Inf where there is no solution: the textbook dual simplex on a
-// dictionary, whose slack basis is dual feasible since cost >= 0.
+// solve returns the optimum, or +Inf if there is no solution, by the dual simplex method. The slack basis is dual
+// feasible since cost >= 0.
 func (p *program) solve() float64 {
 	m, n := len(p.rows), len(p.cost)
 	// Row i says basic_i = value_i + sum of d[i][j] nonbasic_j; d[m] and value[m] are the cost.

@@ -42,9 +42,9 @@ func (f *filling) addLink(n *Network, id int32) {
 	f.shared = append(f.shared, s)
 }
 
-// solve raises the rates of all groups alike and finishes the groups that a limit or a full link
-// holds back. The rate at which a link is full only rises while groups finish, so an old value in
-// the heap is a lower bound, which is put right when its turn comes.
+// solve raises the rates of all groups alike, and finishes a group when its limit or a full link stops it. The rate at
+// which a link is full only rises while groups finish. So an old value in the heap is a lower bound, and is updated
+// when it is taken off.
 //
 // Every round takes an item off a heap. A link comes back only if one of its groups has finished since. So there are at
 // most as many rounds as groups, shared links and uses of shared links together, for any rounding.

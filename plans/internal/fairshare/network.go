@@ -5,13 +5,13 @@ import (
 	"math"
 )
 
-// Use says that a group has so many flows on a link; fractions are shares of a flow.
+// Use is the number of flows of a group on a link, which may be a fraction.
 type Use struct {
 	Link  int32
 	Flows float64
 }
 
-// Group names a group of flows of a [Network].
+// Group is the number of a group of flows of a [Network].
 type Group int32
 
 // Network holds links and the groups that use them. It is not safe for concurrent use.
@@ -63,8 +63,8 @@ func (n *Network) checkCapacity(l int, c float64) {
 }
 
 // Add adds a group whose flows have at most the given rate, and returns its number. A link may
-// occur only once in uses, with a positive number of flows; uses must stay as they are until the
-// group is removed. The rates are those of before until [Network.Update].
+// occur only once in uses, with a positive number of flows; uses must not change until the group is removed. Rates
+// change only in [Network.Update].
 func (n *Network) Add(limit float64, uses []Use) Group {
 	var g Group
 	if k := len(n.unused); k > 0 {
@@ -108,8 +108,8 @@ func (n *Network) SetLimit(g Group, limit float64) {
 	n.changedGroups = append(n.changedGroups, g)
 }
 
-// Update makes the rates fair again after any number of changes, and calls changed for every
-// group whose rate is no longer what it was. changed must not call the network.
+// Update makes the rates fair again after changes, and calls changed for every group whose rate differs from before.
+// changed must not call the network.
 func (n *Network) Update(changed func(g Group, rate float64)) {
 	f := &n.fill
 	f.begin()
@@ -130,7 +130,7 @@ func (n *Network) Update(changed func(g Group, rate float64)) {
 	n.solve(changed)
 }
 
-// reach adds a group to those of this filling.
+// reach adds a group to this filling.
 func (n *Network) reach(g Group) {
 	if s := &n.groups[g]; s.mark != n.fill.number {
 		s.mark = n.fill.number
@@ -138,7 +138,7 @@ func (n *Network) reach(g Group) {
 	}
 }
 
-// spread adds what shares a link with g. A link that g has to itself only limits g.
+// spread adds the groups that share a link with g. A link that only g uses limits only g.
 func (n *Network) spread(g Group) {
 	f := &n.fill
 	s := &n.groups[g]

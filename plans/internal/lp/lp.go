@@ -19,15 +19,15 @@ const (
 // Tolerances of values of the order of one; callers scale their programs accordingly.
 const (
 	pivotEps = 1e-9
-	// Violation is by how much a row may be missed.
+	// Violation is how far a row's value may be below its right-hand side.
 	Violation = 1e-9
 )
 
 // Program is a covering program and its current basis. The zero value needs a Reset;
-// buffers are reused. It is for one goroutine at a time.
+// buffers are reused. Not safe for concurrent use.
 type Program struct {
-	// Lazy says that the caller looks for violated rows after every Solve: a row that
-	// becomes slack is forgotten and added anew (under a new number) if it is violated again.
+	// Lazy means that the caller looks for violated rows after every Solve. Then Solve drops rows that become slack,
+	// and the caller adds them again, with a new number, if they are violated again.
 	Lazy bool
 
 	n       int         // structural variables, and columns
@@ -95,7 +95,7 @@ func (p *Program) addTo(row []float64, v int32, factor float64) {
 
 // Solve minimizes over the rows added so far, from where the last call stopped, with at
 // most the given number of pivots. It returns the value reached, which never exceeds the
-// optimum: the optimum itself where the status is Optimal, +Inf where it is Infeasible.
+// optimum: the optimum if the status is Optimal, +Inf if it is Infeasible.
 func (p *Program) Solve(cutoff float64, pivots int) (float64, Status) {
 	for ; ; pivots-- {
 		if p.cost[p.n] >= cutoff {
@@ -124,8 +124,8 @@ func (p *Program) Value(v int) float64 {
 	return 0
 }
 
-// Dual returns the multiplier of a row in the current basis, never negative: by how much
-// the optimum rises per unit of its right-hand side.
+// Dual returns the multiplier of a row in the current basis, never negative: how much the optimum rises per unit of its
+// right-hand side.
 func (p *Program) Dual(row int) float64 {
 	if c := p.surplus[row]; c >= 0 {
 		return max(0, p.cost[c])
@@ -148,7 +148,7 @@ func (p *Program) leaving() int {
 	return best
 }
 
-// entering returns the column whose cost rises least per unit of relief, or -1.
+// entering returns the column whose cost rises least per unit that it adds to row, or -1.
 func (p *Program) entering(row int) int {
 	best, ratio, size := -1, math.Inf(1), 0.0
 	for c, x := range p.rows[row][:p.n] {
@@ -163,7 +163,7 @@ func (p *Program) entering(row int) int {
 	return best
 }
 
-// pivot exchanges the row's variable, which leaves at zero, and the column's.
+// pivot exchanges the row's variable, which becomes zero, and the column's.
 func (p *Program) pivot(row, col int) {
 	pr := p.rows[row]
 	inv := 1 / pr[col]
@@ -200,7 +200,7 @@ func (p *Program) pivot(row, col int) {
 	}
 }
 
-// drop forgets a row whose surplus is basic.
+// drop removes a row whose surplus is basic.
 func (p *Program) drop(row int) {
 	last := len(p.rows) - 1
 	p.spare = append(p.spare, p.rows[row])

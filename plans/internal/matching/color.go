@@ -3,9 +3,9 @@ package matching
 import "math/rand/v2"
 
 // Color divides the edges {sender, receiver} of a bipartite multigraph with n senders and
-// n receivers into as many matchings as its largest degree, the fewest there can be
-// (Konig's theorem). color[i] in 0..degree-1 is the matching of edge i. The edges are not
-// changed; repeated edges are allowed and get different colours.
+// n receivers into as many matchings as its largest degree, the fewest possible (Konig's theorem). color[i] in
+// 0..degree-1 is the matching of edge i. The edges are not changed; repeated edges are allowed and get different
+// colours.
 //
 // Method: vertices of small degree are merged and the graph is padded until it is regular. An Euler split halves an
 // even degree. An odd degree first loses a perfect matching, found by random walks (Goel, Kapralov and Khanna, "Perfect
@@ -46,8 +46,8 @@ type coloring struct {
 	next  []int32    // per sender: edge by which the walk left it last
 }
 
-// regular merges vertices until at most one on each side has half the degree or less to
-// spare, and pads the rest.
+// regular merges vertices until at most one on each side has half the degree or less, and adds edges until the graph is
+// regular.
 func regular(edges [][2]int, deg [2][]int32, degree int) *coloring {
 	var group, spare [2][]int32
 	groups := 0
@@ -84,8 +84,8 @@ func regular(edges [][2]int, deg [2][]int32, degree int) *coloring {
 	return c
 }
 
-// merge puts vertices into groups of at most the given degree: group[v] is v's, spare[g]
-// what group g has left. A vertex goes into the group opened last if it fits.
+// merge puts vertices into groups of at most the given degree. group[v] is the group of v, and spare[g] the degree that
+// group g lacks. A vertex goes into the newest group if it fits.
 func merge(deg []int32, degree int32) (group, spare []int32) {
 	group = make([]int32, len(deg))
 	open := None // a group with room for vertices of small degree
@@ -144,8 +144,8 @@ func (c *coloring) index(ids []int32, degree int) {
 }
 
 // split halves the degree: neighbouring slots of a vertex are paired, so every edge has
-// one partner at each end and the edges form even cycles, whose edges go to the two halves
-// in turn. The first low of ids are then one half. The degree must be even.
+// one partner at each end and the edges form even cycles, whose edges go to the two halves in turn. Then the first low
+// ids are one half. The degree must be even.
 func (c *coloring) split(ids []int32) (low int) {
 	const unset, first, second = 0, 1, 2
 	for _, e := range ids {

@@ -1,10 +1,8 @@
-// Package matching holds the combinatorics of partial permutations that planners share:
-// edge colouring of bipartite multigraphs and maximum-weight matching.
+// Package matching colours the edges of bipartite multigraphs and finds matchings of maximum weight, for planners.
 //
-// Layer: a leaf inside plans. It knows senders, receivers and weights, neither problems
-// nor plans; it performs no I/O and never reads a clock. Everything here is
-// deterministic: equal input, equal result. Senders and receivers are numbered from 0;
-// callers guarantee that the numbers they pass are in range.
+// Layer: a leaf inside plans. It knows senders, receivers and weights, but neither problems nor plans. It performs no
+// I/O and never reads a clock. Equal input gives equal results. Senders and receivers are numbered from 0, and callers
+// pass only numbers in range.
 package matching
 
 // None marks a sender or receiver that is not matched.

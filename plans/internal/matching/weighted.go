@@ -2,11 +2,9 @@ package matching
 
 // Weighted finds matchings of maximum weight in a sparse bipartite graph by shortest
 // augmenting paths in reduced costs (the Hungarian method in the form of Jonker and
-// Volgenant). A matching need not be perfect: an edge is used only where it helps, so
-// nodes that must be covered are given edges with a weight above the sum of all others.
-// The prices of one call are where the next begins, which makes a sequence
-// of similar weights cheap. It is for one goroutine at a time; after Reset nothing is
-// allocated but for the growth of buffers.
+// Volgenant). A matching need not be perfect. To cover a node, give its edges a weight above the sum of all others. A
+// call begins with the prices of the one before, so a sequence of similar weights is cheap. Not safe for concurrent
+// use. After Reset, it allocates only to grow buffers.
 type Weighted struct {
 	n      int
 	ends   [2][]int32   // per side: edge -> vertex
@@ -16,7 +14,7 @@ type Weighted struct {
 	mate   [2][]int32   // per side: vertex -> edge, or None
 	weight []float64    // of the current call
 
-	// The search, whose far side is the one opposite to its root.
+	// The search. Its far side is opposite to its root.
 	dist  []float64 // far vertex -> distance
 	via   []int32   // far vertex -> edge by which it was reached
 	seen  []int32   // far vertex -> search that reached it
@@ -80,8 +78,8 @@ func (w *Weighted) Edge(u int) int { return int(w.mate[0][u]) }
 // Work counts the edges looked at so far: a clock that is the same on every machine.
 func (w *Weighted) Work() int64 { return w.work }
 
-// Solve finds a matching of maximum weight; weight[e], not negative, is that of edge e and
-// is kept until the next call. Edges of weight 0 are used only by accident.
+// Solve finds a matching of maximum weight. weight[e], not negative, is the weight of edge e; the slice must not change
+// until the next call. A matching may contain edges of weight 0.
 func (w *Weighted) Solve(weight []float64) {
 	w.weight = weight
 	for side := range w.mate {
@@ -99,8 +97,8 @@ func (w *Weighted) Solve(weight []float64) {
 	}
 }
 
-// begin keeps the receivers' prices, prices the senders as low as those allow, and matches
-// what is tight and free.
+// begin keeps the receivers' prices, sets the least legal prices for senders, and matches tight edges between unmatched
+// vertices.
 func (w *Weighted) begin() {
 	to, price := w.ends[1], w.price[1]
 	for u := range w.n {
@@ -187,8 +185,7 @@ func (w *Weighted) relax(side int, near int32, d, limit float64) {
 	}
 }
 
-// settle takes the nearest far vertex that is not settled yet; false where none is nearer
-// than limit.
+// settle takes the nearest far vertex that is not settled yet; false if none is nearer than limit.
 func (w *Weighted) settle(limit float64) (int32, bool) {
 	for len(w.heap) > 0 {
 		r := w.pop()
@@ -205,8 +202,8 @@ func (w *Weighted) settle(limit float64) (int32, bool) {
 	return 0, false
 }
 
-// reprice shifts the prices of what the search reached before distance d, so that every
-// edge of its path becomes tight.
+// reprice shifts the prices of the vertices that the search reached before distance d, so that every edge of its path
+// becomes tight.
 func (w *Weighted) reprice(side int, root int32, d float64) {
 	far := 1 - side
 	w.price[side][root] = max(0, w.price[side][root]-d)

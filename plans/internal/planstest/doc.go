@@ -1,4 +1,4 @@
-// Package planstest gives the tests of the packages under plans their common examples.
+// Package planstest holds common examples for the tests of the packages under plans.
 //
 // Layer: inside plans, for tests only.
 package planstest

@@ -10,8 +10,7 @@ import (
 const maxTiers = 6
 
 // clos is a folded Clos network of switches with k ports down and k up (the highest tier has all
-// down). A flow that must rise h tiers has k^h paths: it chooses a port up at each, and comes down
-// by the switches of the same choices.
+// down). A flow that must rise h tiers has k^h paths: it chooses an upward port at each tier, which fixes the way down.
 type clos struct {
 	*router
 	shape  place.Shape
@@ -24,7 +23,7 @@ type clos struct {
 
 func newClos(f *Fabric, seed uint64) *clos {
 	c := &clos{shape: f.Shape(), k: f.radix(), rate: f.rate(), levels: f.Tiers - 1}
-	// A part of the tree that is not full has all its switches.
+	// A part of the tree with fewer servers has all its switches, too.
 	for level, part := 0, 1; level < c.levels; level, part = level+1, part*c.k {
 		leaves := f.GPUs / c.k
 		c.links = max(c.links, (leaves+part-1)/part*part*c.k)
@@ -61,7 +60,7 @@ func (c *clos) route(f place.Flow) {
 		rise++
 	}
 	c.choose(f.Share, func(choice uint64, path []int32) []int32 {
-		// The switch of a tier is its part of the tree and the choices on the way to it.
+		// A switch is numbered by its part of the tree and the choices on the way up.
 		a, b, chosen, width := from, to, 0, 1
 		for level := range rise {
 			port := int(choice % uint64(c.k))

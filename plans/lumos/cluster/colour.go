@@ -1,8 +1,8 @@
 package cluster
 
-// colouring gives spines to the flows of a phase. No link carries more flows than it has room for. A spine
-// with room for n flows at once is n colours, numbered n' H + h. A flow from a leaf to another has one colour
-// on its way up and down. Two flows from one leaf, or to one leaf, have different colours.
+// colouring assigns spines to the flows of a phase, so that no link carries more flows than it has room for. A spine h
+// with room for n flows at once has n colours, n' H + h for n' < n. A flow from a leaf to another has one colour on its
+// way up and down. Two flows from one leaf, or to one leaf, have different colours.
 //
 // If no flow is bound to a spine, this is the edge colouring of a bipartite graph. It exists if no leaf sends
 // or receives more flows than there are colours (Konig): the links of a leaf then suffice for its GPUs. Flows
@@ -49,7 +49,8 @@ func (c *colouring) slot(side int, leaf, colour int32) *int32 {
 	return &c.at[side][int(leaf)*c.colours+int(colour)]
 }
 
-// bind makes a flow, from a leaf (side 0) or to it (side 1), take room at a spine. If there is none, it shares.
+// bind reserves a colour of a spine for a flow from a leaf (side 0) or to it (side 1). If no colour is free, the flow
+// shares one.
 func (c *colouring) bind(side int, leaf, spine int32) {
 	leaf = c.leaf(leaf)
 	for k := spine; int(k) < c.colours; k += int32(c.spines) {
@@ -60,8 +61,8 @@ func (c *colouring) bind(side int, leaf, spine int32) {
 	}
 }
 
-// add colours a flow, and others anew where that makes room for it. Of several free colours it takes that
-// of the least cost. A flow for which there is no room stays uncoloured.
+// add colours a flow, and recolours others if that makes room for it. Of several free colours it takes the cheapest. A
+// flow without room stays uncoloured.
 func (c *colouring) add(from, to int32, cost func(colour int32) float64) {
 	f := coloured{[2]int32{c.leaf(from), c.leaf(to)}, uncoloured}
 	least := 0.0
@@ -82,7 +83,7 @@ func (c *colouring) add(from, to int32, cost func(colour int32) float64) {
 	}
 }
 
-// makeRoom exchanges two colours along a chain of flows so that one of them is free at both ends, and returns that.
+// makeRoom exchanges two colours along a chain of flows so that one of them is free at both ends, and returns it.
 func (c *colouring) makeRoom(end [2]int32) int32 {
 	for a := range int32(c.colours) {
 		if *c.slot(0, end[0], a) != free {
@@ -130,7 +131,7 @@ func (c *colouring) exchange(side int, leaf, colour, other int32) bool {
 	return true
 }
 
-// set records who, a flow or none, as the owner of the flow's colour at both ends.
+// set records who, a flow or none, as the owner of flow id's colour at both ends.
 func (c *colouring) set(id, who int32) {
 	f := &c.flows[id]
 	for side, leaf := range f.end {
@@ -138,7 +139,7 @@ func (c *colouring) set(id, who int32) {
 	}
 }
 
-// spine returns that of a flow, in the order of add, or none.
+// spine returns the spine of a flow, numbered in the order of add, or false.
 func (c *colouring) spine(id int) (spine int32, ok bool) {
 	k := c.flows[id].colour
 	if k == uncoloured {

@@ -28,10 +28,10 @@ type Routing int
 const (
 	// Probe compares the load of some paths when a job starts, and takes the least loaded.
 	Probe Routing = iota
-	// ECMP takes the path that a hash says.
+	// ECMP takes a path by a hash.
 	ECMP
-	// Central is the choice of a controller that knows all flows of a job, and colours those inside pods
-	// so that they do not meet. Of [Lumos] only.
+	// Central lets a controller that knows all flows of a job colour those inside pods, so that they share no link.
+	// Only for [Lumos].
 	Central
 )
 
@@ -47,7 +47,7 @@ func ParseRouting(name string) (Routing, error) {
 	return 0, fmt.Errorf("%w: routing %q is none of %s", ErrInput, name, strings.Join(routingNames[:], ", "))
 }
 
-// Fabric says what cluster to simulate.
+// Fabric describes the simulated cluster.
 type Fabric struct {
 	Name       string
 	Kind       Kind
@@ -59,19 +59,19 @@ type Fabric struct {
 	Tau        int     // of Lumos
 	OCSPorts   int     // of Lumos
 	Routing    Routing
-	// DarkSeconds is how long a circuit is of no use when it is moved: the switch's time, and routing's.
+	// DarkSeconds is how long a moved circuit carries nothing: the time of the switch and of routing.
 	DarkSeconds float64
 }
 
-// ReferenceGbps is the rate of a port to which the shares of jobs refer.
+// ReferenceGbps is the rate of a port for which the shares of jobs are stated.
 const ReferenceGbps = 1600
 
-// portRates are rates of ports that there are, fastest first.
+// portRates are the rates of existing ports, fastest first.
 var portRates = []float64{1600, 800, 400, 200, 100}
 
-// ParseFabric returns the fabric that a name means, for so many GPUs in servers of 8: best,
-// clos-TIERS-CHIP, or lumos-TAU-CHIP, with the chip in Tb/s, as in lumos-1-25.6. Ports are the fastest
-// with which the fabric reaches the size.
+// ParseFabric returns the fabric of a name, for the given GPUs in servers of 8: best, clos-TIERS-CHIP, or
+// lumos-TAU-CHIP, with the chip in Tb/s, as in lumos-1-25.6. Ports are the fastest with which the fabric reaches the
+// size.
 func ParseFabric(name string, gpus int) (Fabric, error) {
 	f := Fabric{Name: name, GPUs: gpus, ServerGPUs: 8, OCSPorts: 512, PortGbps: portRates[0], DarkSeconds: 2.38}
 	if gpus < 1 {
@@ -201,7 +201,7 @@ func (f *Fabric) core() lumos.Fabric {
 	return lumos.Fabric{Pods: f.GPUs * f.Tau / (k * k), KLeaf: k, KSpine: k, Tau: f.Tau, KOCS: f.OCSPorts}
 }
 
-// rate returns that of a port, in units of the reference.
+// rate returns the rate of a port, in units of the reference.
 func (f *Fabric) rate() float64 { return f.PortGbps / ReferenceGbps }
 
 // FabricsOfThePaper are those of its large simulations.

@@ -35,8 +35,8 @@ var durations = []struct{ quantile, seconds float64 }{
 	{1, 679649},
 }
 
-// Generate makes a trace: sizes and durations as above, independent of each other, arrivals as a Poisson
-// process whose rate makes the workload level. It is synthetic, whatever it was fitted to.
+// Generate makes a trace: sizes and durations as above, independent of each other, arrivals as a Poisson process whose
+// rate gives the workload level.
 func Generate(s Spec) ([]Job, error) {
 	switch {
 	case s.Jobs < 1 || s.Jobs > maxJobs:

@@ -2,20 +2,20 @@ package cluster
 
 import "lightpath/plans/lumos/place"
 
-// hop is a flow from a leaf to another by a spine.
+// hop is a flow from one leaf to another through a spine.
 type hop struct {
 	from, to, spine int32
 	share           float64
 }
 
-// take puts a flow on its links.
+// take adds a flow to the load of its links.
 func (o *optical) take(h hop) {
 	o.put(o.up(h.from, h.spine), h.share)
 	o.put(o.down(h.to, h.spine), h.share)
 }
 
-// route gives the flows of a phase inside pods spines. Those between pods, which share links by so many
-// at most, have theirs.
+// route assigns spines to the flows of a phase inside pods. Flows between pods have theirs already, and at most most of
+// them share a link.
 func (o *optical) route(t *tenant, phase place.Phase, inside, between []hop, most int) {
 	known := t.inside[phase]
 	if o.central && len(inside) > 0 {
@@ -38,7 +38,7 @@ func (o *optical) route(t *tenant, phase place.Phase, inside, between []hop, mos
 	t.inside[phase] = known
 }
 
-// least puts a flow on the best of the spines that are tried, and returns that.
+// least puts a flow on the best of the spines that it tries, and returns this spine.
 func (o *optical) least(h hop) (spine int32) {
 	first := o.choose(h.share, func(choice uint64, path []int32) []int32 {
 		s := int32(choice % uint64(o.fabric.Spines()))
@@ -47,8 +47,8 @@ func (o *optical) least(h hop) (spine int32) {
 	return first % int32(o.fabric.Spines())
 }
 
-// colour returns spines for flows inside pods such that no link has more of the phase than it carries at the
-// rate that flows between pods leave, and -1 for flows that do not fit.
+// colour returns spines for flows inside pods, or -1 for flows that do not fit. No link has more flows of the phase
+// than it carries at the rate of the flows between pods.
 func (o *optical) colour(inside, between []hop, most int) []int32 {
 	share := inside[0].share // that of all: a phase divides what GPUs send evenly
 	room := int(float64(o.fabric.Tau*most)/share + tolerance)
@@ -76,5 +76,5 @@ func (o *optical) colour(inside, between []hop, most int) []int32 {
 	return spines
 }
 
-// tolerance is above what dividing shares of flows loses, and far below one flow.
+// tolerance is above the rounding errors of shares of flows, and far below one flow.
 const tolerance = 1e-6

@@ -9,7 +9,7 @@ import (
 	"lightpath/plans/lumos/place"
 )
 
-// ErrInput is wrapped by every error about what a caller asks for.
+// ErrInput is wrapped by every error about arguments.
 var ErrInput = errors.New("bad input")
 
 // Job is a training job as it is submitted.
@@ -76,8 +76,8 @@ var workloads = []workload{
 	{"gpt2-13b", 0.047, 0.145, 0.0063},
 }
 
-// Divide gives jobs, which have only sizes, models and grids, at random but the same for a seed: stages
-// are 1 to 32 servers, groups of experts 1, 2 or 4, as in the artifact.
+// Divide chooses models and grids at random, by seed, for jobs that have only sizes. Stages are 1 to 32 servers, groups
+// of experts 1, 2 or 4, as in the artifact.
 func Divide(jobs []Job, serverGPUs int, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0x6a6f6273))
 	for i := range jobs {

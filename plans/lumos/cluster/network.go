@@ -7,20 +7,19 @@ import (
 	"lightpath/plans/lumos/place"
 )
 
-// network is a fabric in a simulation: it routes the flows of the jobs that run.
+// network is a fabric in a simulation: it routes the flows of running jobs.
 type network interface {
-	// capacities returns those of its links, in units of the reference rate.
+	// capacities returns the capacities of the links, in units of the reference rate.
 	capacities() []float64
-	// admit routes the flows of a job that starts. It may change what other jobs have.
+	// admit routes the flows of a job that starts. It may change the paths of other jobs.
 	admit(job int, a *place.Arrangement, shares place.Volume) (admission, error)
 	release(job int)
 }
 
-// admission is what the start of a job does to a network.
+// admission is the effect of a job's start on a network.
 type admission struct {
 	paths paths
-	// moved are running jobs with new paths; dark are those, and the new one, that lose circuits
-	// until they have been moved.
+	// moved are running jobs with new paths. dark are the jobs, the new one included, whose circuits are being moved.
 	moved map[int]paths
 	dark  []int
 }
@@ -28,8 +27,8 @@ type admission struct {
 // paths are how the flows of each phase travel.
 type paths [place.NumPhases]path
 
-// path is what limits the flows of a phase: the links that they share with others, none for flows
-// inside leaves, and a rate of their own, in units of the reference rate.
+// path is the limits on the flows of a phase: the links that they share with others, none for flows inside leaves, and
+// the rate of their ports, in units of the reference rate.
 type path struct {
 	uses  []fairshare.Use
 	limit float64
@@ -65,9 +64,9 @@ const probes = 32
 type router struct {
 	tries  int
 	random *rand.Rand
-	// busy is, by link, the flows of all running jobs, each for the share of time that its phase takes.
+	// busy is, by link, the number of flows of all running jobs, each weighted by the share of time of its phase.
 	busy []float64
-	// own counts the flows of the phase that is being routed; they are on the network together.
+	// own counts, by link, the flows of the phase that is being routed.
 	own     []float64
 	touched []int32
 	jobs    map[int]duties

@@ -25,7 +25,7 @@ type optical struct {
 	flows   []place.Flow
 }
 
-// tenant is a job that runs.
+// tenant is a running job.
 type tenant struct {
 	arrangement *place.Arrangement
 	pairs       []place.Pair
@@ -77,7 +77,7 @@ func (o *optical) flowsOf(a *place.Arrangement, phase place.Phase) []place.Flow 
 	return o.flows
 }
 
-// connect gives a job its links between pods.
+// connect assigns a job its links between pods.
 func (o *optical) connect(job int, t *tenant, shares place.Volume) (admission, error) {
 	var done admission
 	r, _, err := t.arrangement.Fitted(o.shape, shares)
@@ -113,8 +113,8 @@ func (o *optical) connect(job int, t *tenant, shares place.Volume) (admission, e
 	return done, nil
 }
 
-// follow gives the links of all jobs the spines of the logical topology, and returns the jobs,
-// other than the one that starts, for which that changes something.
+// follow sets the spines of all jobs' links to those of the logical topology. It returns the jobs, other than the
+// starting one, with changed spines.
 func (o *optical) follow(starting int) (moved []int) {
 	type spineLinks struct{ spine, links int32 }
 	free := map[[2]int32][]spineLinks{}
@@ -178,7 +178,7 @@ func (o *optical) follow(starting int) (moved []int) {
 	return moved[1:]
 }
 
-// running returns the jobs that run, but for the one that starts, in order.
+// running returns the running jobs in order, without the starting one.
 func (o *optical) running(starting int) []int {
 	var jobs []int
 	for job := range o.tenant {
@@ -190,8 +190,8 @@ func (o *optical) running(starting int) []int {
 	return jobs
 }
 
-// interrupted returns jobs, other than the one that starts, some of whose circuits have gone to other
-// switches: between two pods by one spine there are fewer circuits left alone than running jobs use.
+// interrupted returns the jobs, other than the starting one, that lose circuits: between two pods by one spine, fewer
+// circuits stay in place than running jobs use.
 func (o *optical) interrupted(before *lumos.Configuration, starting int) (jobs []int) {
 	after := o.core.Configuration()
 	type between struct{ h, i, j int }
@@ -234,8 +234,8 @@ func (o *optical) interrupted(before *lumos.Configuration, starting int) (jobs [
 	})
 }
 
-// paths returns those of a job: its links between pods, over which the flows of a pair of leaves go by turns,
-// and spines inside pods. With central control these change whenever the links do; else they are kept.
+// paths returns the paths of a job: its links between pods, which the flows of a pair of leaves take by turns, and
+// spines inside pods. With central control the spines change with the links; else they stay.
 func (o *optical) paths(t *tenant) (p paths) {
 	index := map[[2]int32]int{}
 	for i, pair := range t.pairs {
@@ -278,7 +278,7 @@ func (o *optical) release(job int) {
 	o.router.release(job)
 }
 
-// Rewiring says how often and how much of a core was rewired.
+// Rewiring counts how often, and how much of, a core was rewired.
 type Rewiring struct {
 	Times  int     // starts of jobs that need links between pods
 	Links  int     // that the core can have

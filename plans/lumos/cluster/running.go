@@ -38,7 +38,7 @@ func newSimulation(c *Config, f network) *simulation {
 
 func (s *simulation) out(job int) *Outcome { return &s.result.Outcomes[job] }
 
-// running is a job that runs.
+// running is the state of a running job.
 type running struct {
 	job        int
 	allocation place.Allocation
@@ -58,7 +58,7 @@ type running struct {
 	darkUntil float64
 }
 
-// step is a time of computation, and a phase behind it.
+// step is a time of computation, and the phase after it.
 type step struct {
 	wait  float64
 	phase place.Phase
@@ -120,7 +120,7 @@ func (s *simulation) communicate(r *running) {
 	}
 }
 
-// fly puts the flows of a phase, or what is left of them, on the network.
+// fly puts the flows of a phase, or the rest of them, on the network.
 func (s *simulation) fly(r *running) {
 	p := &r.paths[r.step().phase]
 	limit := p.limit
@@ -134,7 +134,7 @@ func (s *simulation) fly(r *running) {
 	s.flying[r.group], r.flying = r, true
 }
 
-// land takes what is finished off the network.
+// land takes the flows of a phase off the network.
 func (s *simulation) land(r *running) {
 	s.settle(r)
 	if r.flying {
@@ -143,7 +143,7 @@ func (s *simulation) land(r *running) {
 	}
 }
 
-// settle counts what has been carried since the rate was last set.
+// settle counts the data carried since the rate was last set.
 func (s *simulation) settle(r *running) {
 	done := min(r.remaining, r.rate*(s.now-r.since))
 	s.out(r.job).Carried += done
@@ -161,7 +161,7 @@ func (s *simulation) rateChanged(g fairshare.Group, rate float64) {
 	}
 }
 
-// reroute gives a running job other paths, in the middle of a phase too.
+// reroute gives a running job new paths, also in the middle of a phase.
 func (s *simulation) reroute(r *running, p paths) {
 	if !r.flying {
 		r.paths = p
@@ -226,5 +226,5 @@ func (q *queue) next() (event, bool) {
 	return q.heap.Pop(), true
 }
 
-// at reports whether something more happens at a time.
+// at reports whether the next event is at time t.
 func (q *queue) at(t float64) bool { return len(q.heap) > 0 && q.heap[0].at == t }

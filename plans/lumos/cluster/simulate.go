@@ -12,8 +12,8 @@ import (
 type Config struct {
 	Fabric Fabric
 	Jobs   []Job // by arrival
-	// Iterations is into how many a job is divided. Real ones are shorter by far; with more of them
-	// jobs meet more often for a shorter time.
+	// Iterations is the number of iterations of a job. Real jobs have far more: then jobs compete more often, for a
+	// shorter time.
 	Iterations int
 	Seed       uint64 // of the choices of paths
 	// Naive leaves the order of ranks as servers were found.
@@ -116,7 +116,7 @@ func check(c *Config) error {
 	return nil
 }
 
-// handle does what happens at a time.
+// handle processes an event.
 func (s *simulation) handle(e event) error {
 	if e.kind == arrives {
 		s.waiting = append(s.waiting, e.job)

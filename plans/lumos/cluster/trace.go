@@ -23,7 +23,7 @@ type Trace struct {
 	Skipped int
 }
 
-// The columns of a trace of the Helios data set (SenseTime, SC'21) that are read. The rest may be there.
+// The columns that are read of a trace of the Helios data set (SenseTime, SC'21). Other columns are ignored.
 const (
 	colJob      = "job_id"
 	colGPUs     = "gpu_num"
@@ -40,8 +40,8 @@ var (
 const timeLayout = "2006-01-02 15:04:05"
 
 // ReadTrace reads a trace in the form of Helios: a header, then a job a line, every line ended by
-// a line break. All states are jobs, since all held their GPUs. A job of more GPUs than there are
-// is an error, and so is everything that the columns read cannot mean; it names the line.
+// a line break. All states are jobs, since all held their GPUs. A job with more than gpus GPUs is an error, and so is
+// an invalid value. Errors name the line.
 func ReadTrace(from io.Reader, gpus int) (*Trace, error) {
 	tail := &tailReader{from: from}
 	r := csv.NewReader(bufio.NewReader(tail))
@@ -153,7 +153,7 @@ func parseJob(field func(string) string, gpus int) (j Job, submitted time.Time, 
 // maxSeconds is a hundred years.
 const maxSeconds = 100 * 365 * 86400
 
-// readError names the line of what the CSV reader refuses.
+// readError returns an error of the CSV reader with its line.
 func readError(err error, what string) error {
 	var parse *csv.ParseError
 	switch {
@@ -168,7 +168,7 @@ func readError(err error, what string) error {
 	return fmt.Errorf("%w: line %d: %w", ErrTrace, parse.Line, parse.Err)
 }
 
-// tailReader remembers how a file ended.
+// tailReader counts lines, and remembers whether the last one is complete.
 type tailReader struct {
 	from  io.Reader
 	last  byte

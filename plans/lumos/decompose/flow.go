@@ -14,7 +14,7 @@ func (s *splitter) take(links []link, parts int) (part, rest []link) {
 	return f.part()
 }
 
-// run is the links of one entry of the matrix, and the arc of that entry.
+// run holds the links of one entry of the matrix, and the arc of that entry.
 type run struct {
 	link
 	count, arc int

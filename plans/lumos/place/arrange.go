@@ -2,8 +2,8 @@ package place
 
 import "fmt"
 
-// Arrangement is where the ranks of a job's grid are: the communication domains of pipelines,
-// replicas and experts.
+// Arrangement is the placement of the ranks of a job's grid: the communication domains of pipelines, replicas and
+// experts.
 type Arrangement struct {
 	Grid   Grid
 	Server []int32 // of rank p DP + d

@@ -13,8 +13,8 @@ type part struct {
 }
 
 // cover chooses parts that give so many servers together, with the fewest idle servers in the chosen
-// ones (Eq. 41), and of such choices the one with the fewest parts. The largest part comes last, so
-// that what is left over is left where most is. The parts give enough.
+// ones (Eq. 41), and of such choices the one with the fewest parts. The largest part comes last, so that unused servers
+// stay in it. The parts must have enough servers together.
 func cover(parts []part, servers int) []part {
 	// cost[v] is that of giving at least v, over the parts seen so far.
 	type cost struct{ idle, parts int }

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// Pool is which GPUs of a cluster are idle. It is not safe for concurrent use.
+// Pool records which GPUs of a cluster are idle. Not safe for concurrent use.
 type Pool struct {
 	shape Shape
 	// busy has a bit for every GPU of a server in use.
 	busy []uint64
-	// idle is, by level and domain, the servers of which all GPUs are idle.
+	// idle is, by level and domain, the number of servers whose GPUs are all idle.
 	idle [][]int
 	gpus int // idle ones
 }
 
-// Allocation is what a job holds: whole servers, in ascending order, or some GPUs of one.
+// Allocation is the GPUs of a job: whole servers, in ascending order, or some GPUs of one.
 type Allocation struct {
 	Servers []int32
 	// GPUs has a bit for each GPU of the only server that is held; 0: whole servers are.
@@ -34,8 +34,7 @@ func NewPool(shape Shape) *Pool {
 // Idle returns how many GPUs are idle.
 func (p *Pool) Idle() int { return p.gpus }
 
-// Part takes so many GPUs, fewer than a server has, from one server: that with the fewest idle
-// ones that suffice.
+// Part takes GPUs, fewer than a server has, from the server with the fewest idle GPUs that suffice.
 func (p *Pool) Part(gpus int) (Allocation, bool) {
 	best, least := -1, 0
 	for s, busy := range p.busy {
@@ -100,13 +99,13 @@ func (p *Pool) In(level, domain, servers, unit int) (Allocation, bool) {
 	return a, true
 }
 
-// Fits reports whether so many servers, in groups of unit inside a pod, are idle anywhere.
+// Fits reports whether enough servers, in groups of unit inside a pod, are idle.
 func (p *Pool) Fits(servers, unit int) bool {
 	top := len(p.shape.Nest) - 1
 	return p.capacity(top, 0, unit) >= servers
 }
 
-// Release gives back what a job held.
+// Release returns the GPUs of an allocation to the pool.
 func (p *Pool) Release(a Allocation) {
 	if a.GPUs != 0 {
 		s := a.Servers[0]

@@ -7,11 +7,10 @@ import (
 	"slices"
 )
 
-// Volume is what a GPU sends in each phase of an iteration, as the share of its time that this takes
-// where nothing is shared.
+// Volume is what a GPU sends in each phase of an iteration, as a share of the iteration's time on unshared links.
 type Volume [NumPhases]float64
 
-// Pair is what a job needs between two leaves of different pods.
+// Pair is the requirement of a job between two leaves of different pods.
 type Pair struct {
 	A, B  int32 // A < B
 	Links int
@@ -91,11 +90,11 @@ func (r *Requirement) sums(links func(*Pair) int) map[int32]int {
 	return sums
 }
 
-// Fit lets flows share links until no leaf has more links than its budget (section A.12). It returns by how
-// much that prolongs an iteration, of which each phase takes the given share; 0 if no flow has to share. A
-// phase lasts as long as its slowest flow, so all flows of a phase share alike. Fit tries all pairs of two
-// numbers: how many flows share a link in pipelines, and how many among replicas. Of equal results it takes
-// the one with the fewest links. It fails if a leaf has more pairs than links.
+// Fit lets flows share links until no leaf has more links than its budget (section A.12). It returns how much longer an
+// iteration takes, as a fraction, if each phase takes its share of it; 0 if no flow has to share. A phase lasts as long
+// as its slowest flow, so all flows of a phase share alike. Fit tries all pairs of two numbers: how many flows share a
+// link in pipelines, and how many among replicas. Of equal results it takes the one with the fewest links. It fails if
+// a leaf has more pairs than links.
 func (r *Requirement) Fit(budget func(leaf int32) int, shares Volume) (longer float64, err error) {
 	var most [NumPhases]int
 	for _, p := range r.Pairs {
@@ -157,5 +156,5 @@ func (r *Requirement) shared(pipeline, replicas int, budget func(int32) int) (li
 	return links, true
 }
 
-// tolerance is below what a flow can be, and above what adding shares of flows loses.
+// tolerance is less than any flow, and above the rounding errors of sums of shares.
 const tolerance = 1e-9

@@ -1,6 +1,6 @@
 package slots
 
-// tries bounds how many pairs of slots shift compares; the first that are open come first.
+// tries bounds how many pairs of slots shift compares, starting with the first open ones.
 const tries = 8
 
 // hop is a link that moves from slot c to the other of two.
@@ -50,8 +50,8 @@ func (t *Table) shift(u, v int) bool {
 	return true
 }
 
-// path returns the links that change between slots a and b so that a link may enter v by a, into which b is open. It
-// ends at the first slot that is open, and early where it has more than limit hops, unless that is below 0.
+// path returns the links that must change between slots a and b so that a link may enter v by a, if b is open there. It
+// ends at the first open slot. If limit is at least 0, it ends after more than limit hops.
 func (t *Table) path(v, a, b, limit int) []hop {
 	var hops []hop
 	for a != b && !t.openIn(v, a) {

@@ -10,17 +10,17 @@ import (
 // none marks an empty slot.
 const none = int32(circuit.Dark)
 
-// Table is the links of n nodes in q slots. It is for one goroutine at a time.
+// Table is the links of n nodes in q slots. Not safe for concurrent use.
 type Table struct {
 	n, q    int
 	out, in []int32        // by node and slot: the other end
 	have    *matrix.Matrix // links of every pair, symmetric
 	want    *matrix.Matrix // how many of them are needed, symmetric
 
-	// Cost, where set, is how little slot c is wanted for a new link u -> v: 0 is best, below 0 is
-	// not at all. Links that make way for others are moved whatever it says.
+	// Cost, unless nil, returns the cost of slot c for a new link u -> v: 0 is best, and below 0 the slot is forbidden.
+	// Links that make way for others ignore it.
 	Cost func(u, v, c int) int
-	// Watch, where set, learns of every link that comes (+1) and goes (-1).
+	// Watch, unless nil, is called for every link that is added (by = 1) or removed (by = -1).
 	Watch func(u, v, c, by int)
 }
 
@@ -33,10 +33,10 @@ func New(n, q int) *Table {
 	return t
 }
 
-// At returns the node that slot c of u leads to, [circuit.Dark] where it is empty.
+// At returns the node to which slot c of u leads, or [circuit.Dark] if the slot is empty.
 func (t *Table) At(u, c int) int { return int(t.out[u*t.q+c]) }
 
-// From returns the node whose link enters slot c of v, [circuit.Dark] where there is none.
+// From returns the node whose link enters slot c of v, or [circuit.Dark] if the slot is empty.
 func (t *Table) From(v, c int) int { return int(t.in[v*t.q+c]) }
 
 // Have returns how many links u and v have, in both directions.
@@ -57,7 +57,7 @@ func (t *Table) Put(u, v, c int) {
 	t.count(u, v, c, 1)
 }
 
-// drop removes the link that leaves u by slot c, which there must be.
+// drop removes the link that leaves u by slot c. The slot must not be empty.
 func (t *Table) drop(u, c int) {
 	v := t.At(u, c)
 	t.out[u*t.q+c], t.in[v*t.q+c] = none, none
@@ -72,10 +72,10 @@ func (t *Table) count(u, v, c, by int) {
 	}
 }
 
-// surplus reports whether a link of u and v may go.
+// surplus reports whether a link of u and v may be removed.
 func (t *Table) surplus(u, v int) bool { return t.have.At(u, v) > t.want.At(u, v) }
 
-// openOut reports whether a link may leave u by slot c: it is empty, or what is there may go.
+// openOut reports whether a link may leave u by slot c: the slot is empty, or its link may be removed.
 func (t *Table) openOut(u, c int) bool { v := t.At(u, c); return v < 0 || t.surplus(u, v) }
 
 // openIn is openOut for a link that enters v.
@@ -91,8 +91,8 @@ func (t *Table) clear(u, v, c int) {
 	}
 }
 
-// Prune removes the links that want, which is kept and must not change, does not need, and makes none. Of
-// equal links those in the last slots go.
+// Prune removes the links that want does not need; of equal links, those in the last slots. It adds none. It keeps
+// want, which must not change later.
 func (t *Table) Prune(want *matrix.Matrix) {
 	t.want = want
 	for u := range t.n {
@@ -129,7 +129,7 @@ func (t *Table) Reach(want *matrix.Matrix) error {
 	return nil
 }
 
-// add makes one more link between i and j, in the direction that suits better.
+// add adds a link between i and j, in the better direction.
 func (t *Table) add(i, j int) {
 	if t.direct(i, j, true) {
 		return
@@ -158,7 +158,7 @@ func (t *Table) canJoin(u, v int) bool {
 	return t.first(u, t.openOut) >= 0 && t.first(v, t.openIn) >= 0
 }
 
-// first returns the first slot of u that is open, -1 where none is.
+// first returns the first open slot of u, or -1.
 func (t *Table) first(u int, open func(u, c int) bool) int {
 	for c := range t.q {
 		if open(u, c) {
@@ -168,8 +168,8 @@ func (t *Table) first(u int, open func(u, c int) bool) int {
 	return -1
 }
 
-// direct makes a link i -> j, or where either will do j -> i, in a slot that is open at both ends, and reports
-// whether there is one. It takes the one that costs least and removes fewest links.
+// direct adds a link i -> j, or also j -> i if either is true, in a slot that is open at both ends. It returns false if
+// there is no such slot. It takes the slot that costs least and removes the fewest links.
 func (t *Table) direct(i, j int, either bool) bool {
 	best, bu, bv, bc := -1, 0, 0, 0
 	for c := range t.q {

@@ -28,7 +28,7 @@ func runCBC(ctx context.Context, path string, j *job, o Options) (Result, error)
 		}
 		args = append(args, "-mipstart", j.path("start.txt"))
 	}
-	// The text has names but eight digits; the other file has all digits but no names.
+	// The text has names, but only eight digits. The binary file has all digits, but no names.
 	args = append(args, "-printingOptions", "all", "-solve", "-solution", j.path("solution.txt"), "-saveSolution",
 		j.path("solution.bin"), "-quit")
 	log, err := j.run(ctx, o, path, args...)

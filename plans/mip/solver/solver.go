@@ -18,9 +18,9 @@ import (
 )
 
 var (
-	// ErrNone says that no solver, or not the one asked for, is installed.
+	// ErrNone is wrapped by the error that no solver, or not the requested one, is installed.
 	ErrNone = errors.New("solver: not installed")
-	// ErrSolver says that a solver failed or said something unexpected.
+	// ErrSolver is wrapped by errors of a solver: it failed, or its output is unexpected.
 	ErrSolver = errors.New("solver")
 )
 
@@ -56,7 +56,7 @@ type Result struct {
 	Wall      time.Duration
 }
 
-// Gap is how far Objective is above Bound, relative to Objective.
+// Gap returns how far Objective is above Bound, relative to Objective.
 func (r *Result) Gap() float64 {
 	if r.Objective == r.Bound {
 		return 0
@@ -64,7 +64,7 @@ func (r *Result) Gap() float64 {
 	return (r.Objective - r.Bound) / math.Max(1e-9, math.Abs(r.Objective))
 }
 
-// Solver is an installed solver. It may be used by several goroutines.
+// Solver is an installed solver. It is safe for concurrent use.
 type Solver struct {
 	name, path string // path is that of the program
 	solve      func(ctx context.Context, path string, j *job, o Options) (Result, error)
@@ -73,8 +73,8 @@ type Solver struct {
 // Name returns one of [Names].
 func (s *Solver) Name() string { return s.name }
 
-// Solve returns within about the time limit. Errors: [ErrSolver] and that of ctx; having
-// found nothing is none.
+// Solve returns within about the time limit. Errors wrap [ErrSolver] or the error of ctx. If the solver finds no
+// solution, this is no error.
 func (s *Solver) Solve(ctx context.Context, p *mip.Program, o Options) (Result, error) {
 	j, err := newJob(p)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Solver) Solve(ctx context.Context, p *mip.Program, o Options) (Result, 
 	return s.solve(ctx, s.path, j, o)
 }
 
-// Names lists what Find takes beside "auto", in the order in which auto looks.
+// Names lists the solvers that Find knows, in the order in which "auto" tries them.
 var Names = []string{"gurobi", "highs", "cbc"}
 
 // Find returns the solver called name, or with "auto" the first that is installed. Errors
@@ -164,8 +164,7 @@ func (j *job) write(name string, text []byte) error {
 	return nil
 }
 
-// run runs a solver for at most its limit and a while to write what it has, and returns what
-// it printed.
+// run runs a solver for at most its limit, plus some time to write its result. It returns its output.
 func (j *job) run(ctx context.Context, o Options, name string, args ...string) (string, error) {
 	if o.TimeLimit > 0 {
 		limited, cancel := context.WithTimeout(ctx, 2*o.TimeLimit+30*time.Second)

@@ -57,7 +57,7 @@ type collector struct {
 	seen  map[string]bool
 }
 
-// add takes one direction of a graph, unless it could not be built or does not fit.
+// add adds a graph, given by one direction, unless err is not nil or the graph does not fit.
 func (c *collector) add(g Graph, err error) {
 	if err != nil {
 		return

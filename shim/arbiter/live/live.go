@@ -32,6 +32,7 @@ type Leader struct {
 	p       *circuits.Planes
 	machine *arbiter.Machine
 	events  chan arbiter.Event
+	grants  chan arbiter.Event // without a queue, so that no grant is lost in it when the leader ends
 	awaits  []awaiting
 	timers  [arbiter.NumTimers]*time.Timer
 	stop    chan struct{}
@@ -57,8 +58,8 @@ func Of(c *comm.Core) *Leader { return slot.Of(c) }
 
 // Handle turns messages into events of the machine. It also serves a communicator without circuits.
 func Handle(c *comm.Core) {
-	l := &Leader{c: c, events: make(chan arbiter.Event, queueLength), stop: make(chan struct{}),
-		stopped: make(chan struct{})}
+	l := &Leader{c: c, events: make(chan arbiter.Event, queueLength), grants: make(chan arbiter.Event),
+		stop: make(chan struct{}), stopped: make(chan struct{})}
 	for _, kind := range arbiter.Messages {
 		c.HandleAtLeader(kind, func(m *control.Message) {
 			e, err := arbiter.Decode(m, c.Ranks)
@@ -130,6 +131,8 @@ func (l *Leader) serve() {
 		select {
 		case e := <-l.events:
 			l.step(e)
+		case e := <-l.grants:
+			l.granted(e)
 		case <-l.timers[arbiter.IdleTimer].C:
 			l.step(arbiter.Event{Kind: arbiter.Expired, Timer: arbiter.IdleTimer})
 		case <-l.timers[arbiter.RoundTimer].C:
@@ -199,6 +202,15 @@ func (l *Leader) perform(a *arbiter.Action) {
 	}
 }
 
+// granted takes a grant. A communicator that has failed meanwhile gives the planes back, which it has not used.
+func (l *Leader) granted(e arbiter.Event) {
+	if !l.c.Failed() {
+		l.step(e)
+	} else if e.Planes != 0 {
+		_ = l.p.Controller.Release(uint64(e.Planes), l.c.ID)
+	}
+}
+
 // acquire waits for planes. If the leader has ended, it gives granted planes back at once.
 func (l *Leader) acquire(planes planeset.Set) {
 	mask, err := l.p.Controller.Acquire(uint64(planes), l.c.ID)
@@ -206,7 +218,7 @@ func (l *Leader) acquire(planes planeset.Set) {
 		err = fmt.Errorf("shim: planes for communicator %#x: %w", l.c.ID, err)
 	}
 	select {
-	case l.events <- arbiter.Event{Kind: arbiter.Granted, Planes: planeset.Set(mask), Err: err}:
+	case l.grants <- arbiter.Event{Kind: arbiter.Granted, Planes: planeset.Set(mask), Err: err}:
 	case <-l.stop:
 		if mask != 0 {
 			_ = l.p.Controller.Release(mask, l.c.ID)

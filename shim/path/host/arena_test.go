@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/assert"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/session"
@@ -85,9 +86,7 @@ func TestArenaAllocatesNothing(t *testing.T) {
 		}
 		loop := func(r, n int) {
 			for range n {
-				if err := shim.Run(group[r]); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, shim.Run(group[r]))
 			}
 		}
 		other := make(chan struct{})
@@ -107,8 +106,6 @@ func TestNoRoomForArena(t *testing.T) {
 	for _, c := range w.Comms {
 		session.Of(c).Arena = nil // as if there had been no room: see transport/shm
 	}
-	if err := (shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Int32, Count: 777}).Run(w,
-		rand.New(rand.NewPCG(5, 5))); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, (shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Int32, Count: 777}).Run(w,
+		rand.New(rand.NewPCG(5, 5))))
 }

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/assert"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/shimtest"
@@ -110,9 +111,7 @@ func TestRegionsOracle(t *testing.T) {
 				t.Error("nothing has been mapped")
 			}
 			for _, c := range w.Comms {
-				if err := c.Destroy(); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, c.Destroy())
 			}
 			if !shimtest.Eventually(func() bool { return m.mappings() == 0 }) {
 				t.Errorf("%d mappings are left", m.mappings())
@@ -176,9 +175,7 @@ func TestRegionsAllocateNothing(t *testing.T) {
 	}
 	loop := func(r, n int) {
 		for range n {
-			if err := shim.Run(group[r]); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, shim.Run(group[r]))
 		}
 	}
 	other := make(chan struct{})

@@ -22,7 +22,8 @@ import (
 func whyNotOverCircuits(cfg *settings.Config, kind plans.CircuitKind, overRDMA bool) string {
 	switch {
 	case cfg.DevicePath != settings.DevicePathRDMA:
-		return "the fabric has circuits, and a communicator whose scripts are on streams ends with a plane that is taken out of service (LIGHTPATH_DEVICE_PATH=rdma: it may)"
+		return "the fabric has circuits, and a communicator whose scripts are on streams ends with a plane that is " +
+			"taken out of service (LIGHTPATH_DEVICE_PATH=rdma: it may)"
 	case !overRDMA:
 		return "the planes' circuits do not end at RDMA ports"
 	case kind != plans.Duplex:

@@ -15,6 +15,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
@@ -98,41 +99,9 @@ func TestGPUDirectMovesNothingOnHosts(t *testing.T) {
 
 // TestGPUDirectAllocatesNothing: launches of all kinds.
 func TestGPUDirectAllocatesNothing(t *testing.T) {
-	if shimtest.RaceEnabled {
-		t.Skip("the race detector makes sync.Pool forget")
-	}
 	g := shimtest.UseGPUDirect(t, 2, 2, 2)
 	w := shimtest.NewWorld(t, 2)
-	const count = 200000 // several rounds
-	scalar := g.Move(device.Memory, 0, []byte{0, 0, 128, 63}).At
-	var group []calls.Call
-	for r, c := range w.Comms {
-		send, recv, s := g.Memory(r, 8*count), g.Memory(r, 8*count), g.Streams[r]
-		base := calls.Call{Comm: c, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: s[0]}
-		for kind := range calls.NumKinds {
-			call := base
-			if call.Kind = kind; kind.P2P() {
-				call.Peer, call.Stream = int32(1-r), s[1]
-			}
-			group = append(group, call)
-		}
-		base.Kind, base.Op, base.Scalar = calls.AllReduce, calls.OpPreMulSum, scalar
-		group = append(group, base)
-	}
-	launch := func() {
-		if err := shim.Run(group); err != nil {
-			t.Error(err)
-		}
-		for _, c := range w.Comms {
-			stream.Drain(c)
-		}
-	}
-	for range 4 {
-		launch()
-	}
-	if n := testing.AllocsPerRun(20, launch); n != 0 {
-		t.Errorf("%v allocations per group", n)
-	}
+	w.AllocatesNothing(g.EveryKind(w, 200000)) // several rounds
 	shimtest.DestroyAll(w)
 }
 
@@ -258,9 +227,7 @@ func TestGPUDirectBreaks(t *testing.T) {
 			g.Replay(graphs[0], g.Streams[0][0])
 			g.Replay(graphs[1], g.Streams[1][0])
 			close(gate)
-			if err := errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)))
 			if err := cast(0, 0, 0); err == nil {
 				t.Error("a communicator that has failed takes a call")
 			}
@@ -383,9 +350,7 @@ func TestGPUDirectDiffers(t *testing.T) {
 					t.Errorf("rank %d: %v", r, err)
 				}
 			}
-			if err := errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)))
 			shimtest.DestroyAll(w)
 		})
 	}

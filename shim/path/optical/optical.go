@@ -173,7 +173,8 @@ func (o *Path) Entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []
 	e := &dispatch.Entry{Prog: prog, Algorithm: col.Algorithm, Kernels: k, Plan: a.Plan}
 	o.session.Programs.Put(key, e)
 	o.session.Programs.Trace(c, &s, e)
-	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, planner %s, predicted %.1f us, plan %.12s on %d of %d planes, setup %v",
+	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, planner %s, predicted %.1f us, plan %.12s "+
+		"on %d of %d planes, setup %v",
 		c.Rank, s.Kind, s.Count, s.Type, s.Root, col.Algorithm, a.Plan.Planner, a.Plan.CCTUS, a.Plan.Digest, use.Len(),
 		len(p.Planes), setup)
 	return e, nil

@@ -58,7 +58,8 @@ func TestMixedSteps(t *testing.T) {
 			t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
 			t.Setenv("LIGHTPATH_PLAN_LIMIT", "50ms")
 			t.Setenv("LIGHTPATH_PLAN_TOLERANCE", "0")
-			t.Setenv("LIGHTPATH_ALGORITHM", "alltoall:bruck:3,allreduce:swing:2x2,allgather:pairwise:2@3.1.2,reducescatter:direct")
+			t.Setenv("LIGHTPATH_ALGORITHM",
+				"alltoall:bruck:3,allreduce:swing:2x2,allgather:pairwise:2@3.1.2,reducescatter:direct")
 			rng := rand.New(rand.NewPCG(4, 7))
 			w := shimtest.NewWorld(t, 4)
 			for _, size := range []int{1, 1023, 20011} {

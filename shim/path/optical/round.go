@@ -122,7 +122,8 @@ func (x *round) program(g *circuits.Grant) (*program.Program, error) {
 	}
 	x.table[key] = prog
 	st.Programs.TraceExchange(c, plan, prog)
-	c.Log.Info(log.Tuning, "rank %d: %d sends, %d receives: planner %s, predicted %.1f us, %d operations on %d of %d planes",
+	c.Log.Info(log.Tuning, "rank %d: %d sends, %d receives: planner %s, predicted %.1f us, %d operations on %d of "+
+		"%d planes",
 		c.Rank, len(st.Group.Sends), len(st.Group.Recvs), plan.Planner, plan.CCTUS, prog.Operations(), g.Use.Len(), all)
 	return prog, nil
 }

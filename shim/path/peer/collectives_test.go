@@ -12,7 +12,6 @@ import (
 	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
-	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/recorder"
@@ -40,41 +39,9 @@ func TestDirectSequences(t *testing.T) {
 
 // TestDirectAllocatesNothing: launches of all kinds.
 func TestDirectAllocatesNothing(t *testing.T) {
-	if shimtest.RaceEnabled {
-		t.Skip("the race detector makes sync.Pool forget")
-	}
 	g := shimtest.UsePeers(t, 2, 2)
 	w := shimtest.NewWorld(t, 2)
-	const count = 100000 // more than a slot
-	scalar := g.Move(device.Memory, 0, []byte{0, 0, 128, 63}).At
-	var group []calls.Call
-	for r, c := range w.Comms {
-		send, recv, s := g.Memory(r, 8*count), g.Memory(r, 8*count), g.Streams[r]
-		base := calls.Call{Comm: c, Type: datatype.Float32, Count: count, Send: send, Recv: recv, Stream: s[0]}
-		for kind := range calls.NumKinds {
-			call := base
-			if call.Kind = kind; kind.P2P() {
-				call.Peer, call.Stream = int32(1-r), s[1]
-			}
-			group = append(group, call)
-		}
-		base.Kind, base.Op, base.Scalar = calls.AllReduce, calls.OpPreMulSum, scalar
-		group = append(group, base)
-	}
-	launch := func() {
-		if err := shim.Run(group); err != nil {
-			t.Error(err)
-		}
-		for _, c := range w.Comms {
-			shimtest.LeaveStreams(c)
-		}
-	}
-	for range 3 {
-		launch()
-	}
-	if n := testing.AllocsPerRun(20, launch); n != 0 {
-		t.Errorf("%v allocations per group", n)
-	}
+	w.AllocatesNothing(g.EveryKind(w, 100000)) // more than a slot
 }
 
 // TestDirectRefused: whatever a driver refuses while calls are made, wherever, is an error, and no stream hangs.

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/assert"
 	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/shim"
@@ -188,23 +189,8 @@ func TestLentMessagesCopyOnce(t *testing.T) {
 	if want := 2 * ((count + pair - 1) / pair); copies.Load() != 0 || kernels.Load() != want {
 		t.Errorf("%d copies and %d kernels, want none and %d", copies.Load(), kernels.Load(), want)
 	}
-	if shimtest.RaceEnabled {
-		return // it makes sync.Pool forget
-	}
 	g.Before(nil)
-	both := append(group[0], group[1]...)
-	launch := func() {
-		if err := shim.Run(both); err != nil {
-			t.Error(err)
-		}
-		for _, c := range w.Comms {
-			shimtest.LeaveStreams(c)
-		}
-	}
-	launch()
-	if n := testing.AllocsPerRun(20, launch); n != 0 {
-		t.Errorf("%v allocations per group", n)
-	}
+	w.AllocatesNothing(append(group[0], group[1]...))
 }
 
 // TestLentMessageBounds checks that a message is not lent to a receiver that had not opened the buffer when it called,
@@ -309,9 +295,7 @@ func TestUnasked(t *testing.T) {
 				lent.Add(1)
 			}
 		})
-		if err := sumOnPeers(g, w, []unsafe.Pointer{at[0][k], at[1][k]}, count); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, sumOnPeers(g, w, []unsafe.Pointer{at[0][k], at[1][k]}, count))
 		g.Before(nil)
 		if n := lent.Load(); n != 0 {
 			t.Errorf("%d copies of memory that is lent", n)
@@ -351,9 +335,7 @@ func TestUnaskedRefused(t *testing.T) {
 		})
 	}
 	g.Fail("", 0)
-	if err := sumOnPeers(g, w, at, count); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, sumOnPeers(g, w, at, count))
 	g.Fail("EnterContext", 0)
 	if known, err := memory.FreeDevice(at[0]); !known || err == nil {
 		t.Error(known, err)

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/assert"
 	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/shim"
@@ -267,9 +268,7 @@ func TestLentInUse(t *testing.T) {
 			t.Error("deregistered twice")
 		}
 	}
-	if err := sumOnPeers(g, w, at, count); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, sumOnPeers(g, w, at, count))
 }
 
 // TestLentReused: memory that is freed without being deregistered is not read where it was.
@@ -286,9 +285,7 @@ func TestLentReused(t *testing.T) {
 	if peer.Replace(regionsOf(c)[0]); peer.Lendable(peer.Of(c), at[0], count, 1000) != nil {
 		t.Error("it is lent")
 	}
-	if err := sumOnPeers(g, w, at, count); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, sumOnPeers(g, w, at, count))
 }
 
 // TestLentBounds checks that a buffer is lent only if it lies within one registration, and if the peers had opened this
@@ -361,18 +358,13 @@ func TestLentRefused(t *testing.T) {
 				return err
 			})
 			g.Fail("", 0)
-			if err := sumOnPeers(g, w, at, count); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, sumOnPeers(g, w, at, count))
 		})
 	}
 }
 
 // TestLentAllocatesNothing: launches of all kinds, with registered buffers.
 func TestLentAllocatesNothing(t *testing.T) {
-	if shimtest.RaceEnabled {
-		t.Skip("the race detector makes sync.Pool forget")
-	}
 	g := useLenders(t, 2)
 	w := shimtest.NewWorld(t, 2)
 	const count = 100000
@@ -386,20 +378,7 @@ func TestLentAllocatesNothing(t *testing.T) {
 				Stream: g.Streams[r][0]})
 		}
 	}
-	launch := func() {
-		if err := shim.Run(group); err != nil {
-			t.Error(err)
-		}
-		for _, c := range w.Comms {
-			shimtest.LeaveStreams(c)
-		}
-	}
-	for range 3 {
-		launch()
-	}
-	if n := testing.AllocsPerRun(20, launch); n != 0 {
-		t.Errorf("%v allocations per group", n)
-	}
+	w.AllocatesNothing(group)
 }
 
 // TestLentAborted checks that an abort frees the stream of a rank that has lent a buffer to a rank that does not come.
@@ -416,7 +395,9 @@ func TestLentAborted(t *testing.T) {
 	x := peer.Of(c)
 	said := func() uint64 {
 		b := g.Bytes(peer.Said(x, 0, 0, 1, peer.WordSend), 8)
-		return uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[0])))) | uint64(atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[4]))))<<32
+		low := atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[0])))
+		high := atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[4])))
+		return uint64(low) | uint64(high)<<32
 	}
 	await.Until(t, "the stream says its buffer", func() bool {
 		return said()&^device.SaidBits == uint64(uintptr(at)) && said()>>63 != 0
@@ -453,8 +434,6 @@ func TestLentElsewhere(t *testing.T) {
 				}
 			}
 		}
-		if err := sumOnPeers(g, w, plain[:], count); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, sumOnPeers(g, w, plain[:], count))
 	}
 }

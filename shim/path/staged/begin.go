@@ -80,8 +80,8 @@ func (l *launch) isBrief() bool {
 		return false
 	}
 	return c.Ranks == 1 ||
-		session.Of(c).InArena(call.Kind) && session.Of(c).Arena.InSmallSlots(calls.Kinds[call.Kind].Collective, int(call.Peer),
-			int(call.Count)*call.Type.Size())
+		session.Of(c).InArena(call.Kind) && session.Of(c).Arena.InSmallSlots(calls.Kinds[call.Kind].Collective,
+			int(call.Peer), int(call.Count)*call.Type.Size())
 }
 
 // knows reports whether the program of a call is cached and the call needs nothing else: no agreement on shares and no

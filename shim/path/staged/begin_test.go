@@ -187,22 +187,8 @@ func TestBeginReplayed(t *testing.T) {
 
 // TestBeginAllocatesNothing: nor does a call that ends where it began.
 func TestBeginAllocatesNothing(t *testing.T) {
-	if shimtest.RaceEnabled {
-		t.Skip("the race detector makes sync.Pool forget")
-	}
 	b := newBeginner(t, 1)
 	calls := []calls.Call{{Comm: b.Comms[0], Kind: calls.AllReduce, Type: datatype.Float32, Count: beginnerCount,
 		Send: b.at[0], Recv: b.at[0], Stream: b.Streams[0][0]}}
-	launch := func() {
-		if err := shim.Run(calls); err != nil {
-			t.Error(err)
-		}
-		shimtest.LeaveStreams(b.Comms[0])
-	}
-	for range 3 {
-		launch()
-	}
-	if n := testing.AllocsPerRun(100, launch); n != 0 {
-		t.Errorf("%v allocations a call", n)
-	}
+	b.AllocatesNothing(calls)
 }

@@ -44,9 +44,6 @@ func TestDeviceSequences(t *testing.T) {
 // TestLaunchAllocatesNothing: groups of shapes seen before, of one rank or several, in one step or pieces, with
 // scalars.
 func TestLaunchAllocatesNothing(t *testing.T) {
-	if shimtest.RaceEnabled {
-		t.Skip("the race detector makes sync.Pool forget")
-	}
 	t.Setenv("LIGHTPATH_STAGING", "64K")
 	g := shimtest.UseGPUs(t, 2, 2)
 	w := shimtest.NewWorld(t, 2)
@@ -74,20 +71,7 @@ func TestLaunchAllocatesNothing(t *testing.T) {
 							Recv: recv, Stream: g.Streams[r][0]})
 				}
 			}
-			launch := func() {
-				if err := shim.Run(group); err != nil {
-					t.Error(err)
-				}
-				for _, comm := range w.Comms {
-					shimtest.LeaveStreams(comm)
-				}
-			}
-			for range 3 {
-				launch()
-			}
-			if n := testing.AllocsPerRun(20, launch); n != 0 {
-				t.Errorf("%v allocations per group", n)
-			}
+			w.AllocatesNothing(group)
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
@@ -157,9 +158,7 @@ func TestGroupsOfOtherSizes(t *testing.T) {
 	if err := w.Comms[0].AsyncError(); err == nil || !strings.Contains(err.Error(), "different calls") {
 		t.Error(err)
 	}
-	if err := errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)))
 }
 
 // TestAbortedGroup: streams of messages whose other ends do not come go on.
@@ -245,7 +244,5 @@ func TestSlotsAreLeftAlone(t *testing.T) {
 		return g.SynchronizeRank(1)
 	})
 	g.Before(nil)
-	if err := errors.Join(alike(g, sent, got, 32<<16), alike(g, sent, back, 32<<16)); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, errors.Join(alike(g, sent, got, 32<<16), alike(g, sent, back, 32<<16)))
 }

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
@@ -176,12 +177,8 @@ func traceRoad(t *testing.T, path string) map[roadStep]bool {
 }
 
 func writeCounters(t *testing.T, dir string) {
-	if err := coverage.WriteMetaDir(dir); err != nil {
-		t.Error(err)
-	}
-	if err := coverage.WriteCountersDir(dir); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, coverage.WriteMetaDir(dir))
+	assert.NoError(t, coverage.WriteCountersDir(dir))
 }
 
 // functionsRun returns the functions whose first block has run, by the counters in dir.

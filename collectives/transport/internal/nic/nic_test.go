@@ -8,16 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
+
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // TestFaults cuts an interface in each way, and checks what a socket on it and its address show.
 func TestFaults(t *testing.T) {
@@ -25,26 +20,26 @@ func TestFaults(t *testing.T) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); errors.Is(err, unix.EPERM) {
 		t.Skip("needs CAP_SYS_ADMIN, for a network namespace")
 	} else {
-		must(t, err)
+		require.NoError(t, err)
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "near"
 	near := netlink.NewVeth(attrs)
 	near.PeerName = "far"
-	must(t, netlink.LinkAdd(near))
+	require.NoError(t, netlink.LinkAdd(near))
 	far, err := netlink.LinkByName("far")
-	must(t, err)
+	require.NoError(t, err)
 	local := netip.MustParseAddr("10.9.8.7")
-	must(t, netlink.AddrAdd(near, &netlink.Addr{IPNet: &net.IPNet{IP: local.AsSlice(), Mask: net.CIDRMask(24, 32)}}))
-	must(t, netlink.LinkSetUp(near))
-	must(t, netlink.LinkSetUp(far))
+	require.NoError(t, netlink.AddrAdd(near, &netlink.Addr{IPNet: &net.IPNet{IP: local.AsSlice(), Mask: net.CIDRMask(24, 32)}}))
+	require.NoError(t, netlink.LinkSetUp(near))
+	require.NoError(t, netlink.LinkSetUp(far))
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
-	defer func() { must(t, unix.Close(fd)) }()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, unix.Close(fd)) }()
 	if s := FaultOfSocket(fd); s != "" {
 		t.Errorf("a socket without an interface: %q", s)
 	}
-	must(t, unix.BindToDevice(fd, "near"))
+	require.NoError(t, unix.BindToDevice(fd, "near"))
 	for _, c := range []struct {
 		cut                 func() error
 		ofSocket, ofAddress string
@@ -56,7 +51,7 @@ func TestFaults(t *testing.T) {
 		{func() error { return netlink.LinkDel(near) }, "its interface does not exist any more",
 			"no interface has its address 10.9.8.7 any more"},
 	} {
-		must(t, c.cut())
+		require.NoError(t, c.cut())
 		// The kernel updates the state of a carrier a little later.
 		var socket, address string
 		for range 1000 {

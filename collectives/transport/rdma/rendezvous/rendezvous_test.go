@@ -16,6 +16,7 @@ import (
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 )
 
@@ -74,13 +75,9 @@ func connectOver(t testing.TB, ranks, planes int, circuits bool) (*verbstest.Net
 	}
 	t.Cleanup(func() {
 		for _, r := range all {
-			if err := r.Close(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, r.Close())
 		}
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, n.Close())
 	})
 	return n, all, addrs
 }

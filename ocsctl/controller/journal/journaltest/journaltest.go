@@ -64,15 +64,7 @@ func Lead(t *testing.T, s journal.Store) journal.Leadership {
 // Intend makes an intent durable, or returns the error.
 func Intend(t *testing.T, l controller.Journal, i controller.Intent) error {
 	t.Helper()
-	answer := make(chan error, 2)
-	l.Intend(i, func(err error) { answer <- err })
-	select {
-	case err := <-answer:
-		return err
-	case <-time.After(Patience):
-		t.Fatal("an intent has not been answered")
-		return nil
-	}
+	return answer(t, "an intent", func(done func(error)) { l.Intend(i, done) })
 }
 
 // Resign ends a rule by resigning.
@@ -103,14 +95,9 @@ func switched(plane int, epoch uint32, to circuit.Permutation) controller.Event 
 	return controller.Event{Time: time.Now(), Kind: controller.Switched, Plane: plane, Epoch: epoch, To: to, Port: -1}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	require.NoError(t, err)
-}
-
 func firstRule(t *testing.T, s journal.Store) {
 	l, err := s.Campaign(t.Context())
-	must(t, err)
+	require.NoError(t, err)
 	if l.Err() != nil || l.Token() == 0 || s.Leader().Token != l.Token() {
 		t.Fatalf("leads with token %d: %v; leader %+v", l.Token(), l.Err(), s.Leader())
 	}
@@ -123,7 +110,7 @@ func firstRule(t *testing.T, s journal.Store) {
 func takeover(t *testing.T, s journal.Store) {
 	l := Lead(t, s)
 	l.Baseline([]controller.Recovered{{Map: circuit.AllDark(Ports)}, {Map: circuit.Shift(Ports, 1)}})
-	must(t, Intend(t, l, controller.Intent{Plane: 0, Epoch: 0, To: circuit.Shift(Ports, 2)}))
+	require.NoError(t, Intend(t, l, controller.Intent{Plane: 0, Epoch: 0, To: circuit.Shift(Ports, 2)}))
 	l.Record(switched(0, 1, circuit.Shift(Ports, 2)), nil)
 	l, at := Next(t, s, l)
 	for j, want := range []circuit.Permutation{circuit.Shift(Ports, 2), circuit.Shift(Ports, 1)} {
@@ -145,9 +132,9 @@ func takeover(t *testing.T, s journal.Store) {
 // unknownEnd: a crash between the intent and the switch leaves the intent.
 func unknownEnd(t *testing.T, s journal.Store) {
 	l := Lead(t, s)
-	must(t, Intend(t, l, controller.Intent{Plane: 1, Epoch: 6, To: circuit.Shift(Ports, 1)}))
+	require.NoError(t, Intend(t, l, controller.Intent{Plane: 1, Epoch: 6, To: circuit.Shift(Ports, 1)}))
 	l.Record(switched(1, 7, circuit.Shift(Ports, 1)), nil)
-	must(t, Intend(t, l, controller.Intent{Plane: 1, Epoch: 7, To: circuit.Shift(Ports, 3)}))
+	require.NoError(t, Intend(t, l, controller.Intent{Plane: 1, Epoch: 7, To: circuit.Shift(Ports, 3)}))
 	l, at := Next(t, s, l)
 	defer Resign(t, l)
 	got := at[1]
@@ -169,7 +156,7 @@ func epochs(t *testing.T, s journal.Store) {
 	at := []controller.Recovered{{}, {}}
 	for range 5 {
 		for e := at[0].Epoch; e < at[0].Epoch+3; e++ {
-			must(t, Intend(t, l, controller.Intent{Plane: 0, Epoch: e, To: circuit.Shift(Ports, int(e))}))
+			require.NoError(t, Intend(t, l, controller.Intent{Plane: 0, Epoch: e, To: circuit.Shift(Ports, int(e))}))
 		}
 		published := at[0].Epoch + 3
 		l, at = Next(t, s, l)
@@ -250,9 +237,9 @@ func confirmed(t *testing.T, s journal.Store) {
 	}
 	off := controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 0, Port: -1, Who: "ann",
 		Err: "disabled by ann"}
-	must(t, Record(t, l, off))
+	require.NoError(t, Record(t, l, off))
 	events, err := s.History(t.Context(), controller.AllEvents())
-	must(t, err)
+	require.NoError(t, err)
 	if len(events) != 6 || events[0].Err != off.Err {
 		t.Errorf("%d events, newest %+v", len(events), events[:min(len(events), 1)])
 	}
@@ -265,13 +252,19 @@ func confirmed(t *testing.T, s journal.Store) {
 // Record makes an event durable, or returns the error.
 func Record(t *testing.T, l controller.Journal, e controller.Event) error {
 	t.Helper()
-	answer := make(chan error, 2)
-	l.Record(e, func(err error) { answer <- err })
+	return answer(t, "an event", func(done func(error)) { l.Record(e, done) })
+}
+
+// answer makes a request and returns the error that the journal answers.
+func answer(t *testing.T, what string, request func(done func(error))) error {
+	t.Helper()
+	answers := make(chan error, 2)
+	request(func(err error) { answers <- err })
 	select {
-	case err := <-answer:
+	case err := <-answers:
 		return err
 	case <-time.After(Patience):
-		t.Fatal("an event has not been answered")
+		t.Fatal(what + " has not been answered")
 		return nil
 	}
 }
@@ -314,12 +307,12 @@ func oneRuler(t *testing.T, s journal.Store) {
 
 func otherFabric(t *testing.T, s journal.Store) {
 	l := Lead(t, s)
-	must(t, Intend(t, l, controller.Intent{Plane: 1, To: circuit.Shift(Ports, 1)}))
+	require.NoError(t, Intend(t, l, controller.Intent{Plane: 1, To: circuit.Shift(Ports, 1)}))
 	l.Record(switched(1, 1, circuit.Shift(Ports, 1)), nil)
 	Resign(t, l)
 	for _, size := range [][2]int{{Ports + 1, Planes}, {Ports, Planes - 1}} {
 		l, err := s.Campaign(t.Context())
-		must(t, err)
+		require.NoError(t, err)
 		if _, err := l.Recovered(size[0], size[1]); !errors.Is(err, journal.ErrOtherFabric) {
 			t.Errorf("a fabric of %d ports and %d planes: %v", size[0], size[1], err)
 		}
@@ -333,7 +326,7 @@ func Await(t *testing.T, s controller.History, q controller.Query,
 	t.Helper()
 	for deadline := time.Now().Add(Patience); ; time.Sleep(5 * time.Millisecond) {
 		events, err := s.History(t.Context(), q)
-		must(t, err)
+		require.NoError(t, err)
 		if ok(events) {
 			return events
 		}
@@ -385,7 +378,7 @@ func history(t *testing.T, s journal.Store) {
 			}
 		}
 		got, err := s.History(t.Context(), q)
-		must(t, err)
+		require.NoError(t, err)
 		if len(got) != len(want) {
 			t.Fatalf("%s: %d events, want %d", name, len(got), len(want))
 		}

@@ -57,7 +57,7 @@ func gpus(rng *rand.Rand, pod, n int) []int {
 	return list
 }
 
-// Circuits draws a topology of g: one circuit per link, and then more until as many draws have failed.
+// Circuits draws a topology of g: one circuit per link, and then more until one draw per link has failed.
 func Circuits(rng *rand.Rand, g *dag.Graph) dag.Circuits {
 	c := slices.Repeat(dag.Circuits{1}, len(g.Links))
 	for failed := 0; failed < 3 && len(c) > 0; {

@@ -17,9 +17,9 @@ func (r *Result) CostUS(hopUS, wireUS float64) float64 {
 }
 
 // Best returns the routes of at most o.MaxHops hops with the least [Result.CostUS]: longer
-// paths where the rate they add is worth their hops. bound is proven: no routes cost less.
-// wireUS is what plans.WireUS says of the bytes of one flow. Arguments and errors are those
-// of [Concurrent]; Upper belongs to the hops at which the search met the result.
+// paths where the rate they add is worth their hops. bound is proven: no routes cost less. wireUS is plans.WireUS of
+// the bytes of one flow. Arguments and errors are those of [Concurrent]. Upper belongs to the number of hops at which
+// the search found the result.
 func Best(maps []circuit.Permutation, flows [][2]int, o Options,
 	hopUS, wireUS float64) (best *Result, bound float64, err error) {
 	if len(flows) == 0 {
@@ -40,8 +40,7 @@ func Best(maps []circuit.Permutation, flows [][2]int, o Options,
 	return c.best, c.bound(), nil
 }
 
-// chooser is the search for the best number of hops. Element i of its lists is about
-// s.fewest+i hops.
+// chooser searches the best number of hops. Element i of its lists is about s.fewest+i hops.
 type chooser struct {
 	s             *solver
 	hopUS, wireUS float64
@@ -51,12 +50,12 @@ type chooser struct {
 	cost          float64 // of best
 }
 
-// price returns what routes of element i can cost at least.
+// price returns a lower bound of the cost of routes of element i.
 func (c *chooser) price(i int) float64 {
 	return c.hopUS*float64(c.s.fewest+i) + c.wireUS/c.upper[i]
 }
 
-// bound returns what any routes can cost at least.
+// bound returns a lower bound of the cost of all routes.
 func (c *chooser) bound() float64 {
 	least := c.cost
 	for i := range c.upper {
@@ -65,9 +64,8 @@ func (c *chooser) bound() float64 {
 	return least
 }
 
-// search solves hops after hops, the most promising first, until what is left cannot be
-// better by more than epsilon. Lengths found for some hops bound theta for all of
-// them, so few are solved before the rest is out of question.
+// search solves for one number of hops after another, the most promising first, until no other can be better by more
+// than epsilon. Lengths found for one number bound theta for all numbers, so it solves few of them.
 func (c *chooser) search(epsilon float64) {
 	s := c.s
 	epsilon = max(epsilon, exactEpsilon)
@@ -100,8 +98,8 @@ func (s *solver) bounds() []float64 {
 	return upper
 }
 
-// curve lowers upper, element i of which bounds theta on paths of at most s.fewest+i hops,
-// to what the lengths of the last solve prove.
+// curve lowers upper to the bounds that the lengths of the last solve prove. Element i of upper bounds theta on paths
+// of at most s.fewest+i hops.
 func (s *solver) curve(upper []float64) {
 	for _, b := range s.w.blocks {
 		if slices.Min(b.length) == slices.Max(b.length) { // more hops lead no nearer

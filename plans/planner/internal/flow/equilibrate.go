@@ -107,8 +107,8 @@ func (q *equilibrium) priceClass(c int32) {
 	q.y[c] = math.Exp(math.Min(600, q.beta*(q.load[c]/k-q.ref))) / k
 }
 
-// search bounds theta by the lengths, adds the shortest path of every flow that has none as
-// short in use, and returns by how much the routing is longer than shortest paths.
+// search bounds theta by the lengths. It adds the shortest path of every flow that uses no path as short. It returns
+// how much longer the routing is than shortest paths.
 func (q *equilibrium) search() (slack float64) {
 	total, used := 0.0, 0.0
 	for c, y := range q.y {
@@ -157,9 +157,8 @@ func (q *equilibrium) equalize(f int) {
 	}
 }
 
-// shift moves somewhat more than Newton's rule says from one lane to another: far from the
-// balance of two exponentials the rule stays well short of it, and near it flows pull at
-// each other.
+// shift moves somewhat more than Newton's step from one lane to another: far from the balance of two exponentials that
+// step is too short, and near it flows affect each other.
 func (q *equilibrium) shift(from, to *lane) {
 	gain := q.cost(from) - q.cost(to)
 	if gain <= 0 {
@@ -198,7 +197,7 @@ func (q *equilibrium) shift(from, to *lane) {
 	}
 }
 
-// drop forgets lanes that carry nothing.
+// drop removes lanes without flow.
 func (q *equilibrium) drop() {
 	for f, lanes := range q.flows {
 		kept := lanes[:0]

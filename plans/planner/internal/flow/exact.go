@@ -13,8 +13,8 @@ import (
 //	subject to  sum over flows f of z[f] >= flows,
 //	            length(P, y) >= z[f]  for every path P of every flow f,
 //
-// adding rows as shortest paths violate them. The multiplier of a row is what its path
-// carries, so a basic solution uses at most as many paths as there are flows and classes.
+// adding rows as shortest paths violate them. The multiplier of a row is the flow on its path, so a basic solution uses
+// at most as many paths as there are flows and classes.
 type exact struct {
 	s       *solver
 	b       *block
@@ -57,9 +57,8 @@ func newExact(s *solver, b *block, limit int) *exact {
 	return x
 }
 
-// solve starts with the paths that the block's routing uses, and ends with a gap of at most
-// epsilon, when the work spent reaches until, or where numbers go wrong. The block holds
-// the result.
+// solve starts with the paths that the block's routing uses, and ends with a gap of at most epsilon, when the work
+// spent reaches until, or on numerical failure. The block holds the result.
 func (x *exact) solve(epsilon float64, until int64) {
 	for {
 		before := x.program.Work()
@@ -153,7 +152,7 @@ func (x *exact) state(f int, edges []int32) int {
 	return x.program.Add(x.cols, x.values, 0)
 }
 
-// extract offers the block what the rows' paths carry.
+// extract offers the block the flows on the rows' paths.
 func (x *exact) extract() {
 	parts := make([][]part, x.b.flows)
 	for _, r := range x.rows {

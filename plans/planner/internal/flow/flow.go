@@ -11,16 +11,15 @@ import (
 // ErrInput is wrapped by errors about maps and flows that describe no instance.
 var ErrInput = errors.New("flow: bad instance")
 
-// Options bound a computation. The zero value asks for the best theta there is, on paths
-// of any length.
+// Options bound a computation. The zero value asks for the best theta on paths of any length.
 type Options struct {
 	// MaxHops is the most circuits of a path; 0 means any number.
 	MaxHops int
-	// Epsilon is the relative gap between Theta and Upper at which to stop. 0 means the best
-	// the method gives: rounding errors where the exact method is used, 1e-3 elsewhere.
+	// Epsilon is the relative gap between Theta and Upper at which to stop. 0 means the method's best: up to rounding
+	// errors for the exact method, else 1e-3.
 	Epsilon float64
-	// Work bounds the operations spent, roughly in nanoseconds; 0 means 1e9. Out of
-	// work the result is feasible and Upper a bound, but their gap may be large.
+	// Work bounds the operations spent, roughly in nanoseconds; 0 means 1e9. When the work is spent, the result is
+	// feasible and Upper is a bound, but their gap may be large.
 	Work int64
 }
 
@@ -30,7 +29,7 @@ const (
 	defaultEpsilon = 1e-3
 )
 
-// Result is how flows share circuits.
+// Result holds the routes of flows, and bounds of their rate.
 type Result struct {
 	// Theta is the rate that every flow gets at once, in rates of one circuit, by Routes. It is
 	// +Inf where there are no flows.
@@ -42,7 +41,7 @@ type Result struct {
 	// Routes say how each flow is divided: Bytes are its parts, which sum to 1 for each flow.
 	// Flows appear in no particular order, those of one source together.
 	Routes []plans.Route
-	// Work is what finding it took, in the units of [Options.Work].
+	// Work is the work spent, in the units of [Options.Work].
 	Work int64
 }
 

@@ -35,8 +35,8 @@ type piece struct {
 	done   int // hops that divide has been over
 }
 
-// lifter turns the parts of a block into routes: parallel circuits share what their edge
-// carries, and every source of an orbit takes the same planes as its representative.
+// lifter turns the parts of a block into routes. Parallel circuits share the flow of their edge, and every source of an
+// orbit takes the same planes as its representative.
 type lifter struct {
 	w      *network
 	b      *block
@@ -44,8 +44,7 @@ type lifter struct {
 	pieces []piece
 }
 
-// pour divides what crosses an edge of several planes evenly over them, cutting parts where
-// a plane is full.
+// pour divides the flow on an edge of several planes evenly over them. It cuts parts when a plane is full.
 func (l *lifter) pour() {
 	f := 0
 	total := make([]float64, len(l.b.capacity))
@@ -113,7 +112,7 @@ func (l *lifter) parallel(c int32) []int32 {
 	return ports
 }
 
-// tail returns the rank that edge e leaves: the first plane that has it leads there back.
+// tail returns the rank that edge e leaves, by the inverse map of the first plane that has the edge.
 func (l *lifter) tail(e int32) int { return l.w.inverse[l.w.port[e]][l.w.head[e]] }
 
 // busiest returns the largest load of a circuit.

@@ -92,8 +92,8 @@ func (s *solver) trees(b *block, length []float64, limit int, visit func(flow in
 	}
 }
 
-// solve solves every block on paths of at most limit hops, of which all flows have one, to
-// within epsilon (0: the best there is) or for as much work as is allowed.
+// solve solves every block on paths of at most limit hops, of which all flows have one, to within epsilon (0: the best
+// possible) or until work is spent.
 func (s *solver) solve(limit int, epsilon float64, work int64) {
 	end := s.spent() + work
 	for i, b := range s.w.blocks {
@@ -124,7 +124,7 @@ func (s *solver) solveBlock(b *block, limit int, epsilon float64, until int64) {
 	}
 }
 
-// gap is by how much, relatively, theta may be improved.
+// gap returns how much theta may be improved, relatively.
 func (b *block) gap() float64 { return b.upper/b.theta - 1 }
 
 // direct sends every flow on a path of fewest hops. The other methods start from it. It is
@@ -172,8 +172,7 @@ func (b *block) attains(w *network, parts [][]part) (theta float64, busiest int)
 	return b.capacity[busiest] / load[busiest], busiest
 }
 
-// take makes parts, which are divided by their sum flow by flow, the routing of b unless
-// the one it has is better.
+// take makes parts the routing of b, unless the present one is better. It divides the parts of each flow by their sum.
 func (b *block) take(w *network, parts [][]part) {
 	for f := range parts {
 		parts[f] = normalize(parts[f])
@@ -183,7 +182,7 @@ func (b *block) take(w *network, parts [][]part) {
 	}
 }
 
-// negligible is the fraction of a flow that is not worth a route.
+// negligible is the fraction of a flow below which a route is dropped.
 const negligible = 1e-9
 
 func normalize(flow []part) []part {
