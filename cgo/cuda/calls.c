@@ -1,5 +1,8 @@
 #include "library.h"
 
+#include <pthread.h>
+#include <stdlib.h>
+
 extern void lpCudaReady(uintptr_t job);
 extern void lpCudaForget(uintptr_t job);
 
@@ -73,23 +76,66 @@ CUresult lpc_alloc(const struct lpc_library *c, void **at, size_t size) {
 
 CUresult lpc_free(const struct lpc_library *c, void *at) { RELAXED(c->MemFreeHost(at)); }
 
-CUresult lpc_reached(const struct lpc_library *c, uintptr_t event) { RELAXED(c->EventQuery((CUevent)event)); }
+/* An event of a context, known by its id. Free events are kept for the next user: a driver may destroy one only when the
+ * device is idle, and streams of another communicator may wait for this thread. */
+struct event {
+  CUevent event;
+  unsigned long long ctx;
+  struct event *next; /* of those that are free */
+};
 
-CUresult lpc_new_event(const struct lpc_library *c, uintptr_t *event) {
-  CUevent e = NULL;
-  CUresult rc = c->EventCreate(&e, CU_EVENT_DISABLE_TIMING);
-  *event = (uintptr_t)e;
-  return rc;
+static pthread_mutex_t events_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct event *free_events;
+
+static struct event *take_event(unsigned long long ctx) {
+  struct event **at, *e;
+  pthread_mutex_lock(&events_mutex);
+  for (at = &free_events; *at != NULL && (*at)->ctx != ctx; at = &(*at)->next) {
+  }
+  e = *at;
+  if (e != NULL) *at = e->next;
+  pthread_mutex_unlock(&events_mutex);
+  return e;
 }
 
-CUresult lpc_free_event(const struct lpc_library *c, uintptr_t event) { return c->EventDestroy((CUevent)event); }
+static CUevent event_of(uintptr_t event) { return ((struct event *)event)->event; }
+
+CUresult lpc_reached(const struct lpc_library *c, uintptr_t event) { RELAXED(c->EventQuery(event_of(event))); }
+
+CUresult lpc_new_event(const struct lpc_library *c, uintptr_t *event) {
+  unsigned long long id = 0;
+  CUcontext ctx = NULL;
+  struct event *e;
+  CUresult rc = c->CtxGetCurrent(&ctx);
+  *event = 0;
+  if (rc == CUDA_SUCCESS) rc = c->CtxGetId(ctx, &id);
+  if (rc != CUDA_SUCCESS) return rc;
+  if ((e = take_event(id)) == NULL) {
+    if ((e = calloc(1, sizeof *e)) == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    e->ctx = id;
+    if ((rc = c->EventCreate(&e->event, CU_EVENT_DISABLE_TIMING)) != CUDA_SUCCESS) {
+      free(e);
+      return rc;
+    }
+  }
+  *event = (uintptr_t)e;
+  return CUDA_SUCCESS;
+}
+
+void lpc_free_event(uintptr_t event) {
+  struct event *e = (struct event *)event;
+  pthread_mutex_lock(&events_mutex);
+  e->next = free_events;
+  free_events = e;
+  pthread_mutex_unlock(&events_mutex);
+}
 
 CUresult lpc_record(const struct lpc_library *c, uintptr_t event, uintptr_t stream) {
-  return c->EventRecord((CUevent)event, (CUstream)stream);
+  return c->EventRecord(event_of(event), (CUstream)stream);
 }
 
 CUresult lpc_follow(const struct lpc_library *c, uintptr_t stream, uintptr_t event) {
-  return c->StreamWaitEvent((CUstream)stream, (CUevent)event, 0);
+  return c->StreamWaitEvent((CUstream)stream, event_of(event), 0);
 }
 
 CUresult lpc_copy_out(const struct lpc_library *c, void *to, uintptr_t from, size_t size, uintptr_t stream) {

@@ -28,7 +28,7 @@ CUresult lpc_free(const struct lpc_library *c, void *at);
 CUresult lpc_reached(const struct lpc_library *c, uintptr_t event);
 
 CUresult lpc_new_event(const struct lpc_library *c, uintptr_t *event);
-CUresult lpc_free_event(const struct lpc_library *c, uintptr_t event);
+void lpc_free_event(uintptr_t event);
 CUresult lpc_record(const struct lpc_library *c, uintptr_t event, uintptr_t stream);
 CUresult lpc_follow(const struct lpc_library *c, uintptr_t stream, uintptr_t event);
 CUresult lpc_copy_out(const struct lpc_library *c, void *to, uintptr_t from, size_t size, uintptr_t stream);

@@ -25,7 +25,9 @@ struct call {
 
 static void *start(void *arg) {
   struct call *c = arg;
-  gpu_use(0);
+  CUcontext ctx;
+  IS(gpu.DevicePrimaryCtxRetain(&ctx, 0), CUDA_SUCCESS);
+  IS(gpu.CtxSetCurrent(ctx), CUDA_SUCCESS);
   c->run();
   c->before = !__atomic_load_n(&opened, __ATOMIC_SEQ_CST);
   return NULL;

@@ -15,7 +15,7 @@ library old/libcuda.so.1 libcuda.so.1 -DcuMemcpy2DAsync_v2=cuMemcpy2DAsync cgo/c
 echo 'int cudaGetDevice(int *device); int cudaGetDevice(int *device) { *device = 3; return 0; }' >"$out/runtime.c"
 library runtime/libcudart.so.12 libcudart.so.12 -fvisibility=default "$out/runtime.c"
 shared="$tests/gpu.c $tests/tests.c $tests/vector.c cgo/rank/data.c cgo/rank/call.c"
-for test in oracle stream memory direct lent processes model; do compile $test $tests/$test.c $shared $link; done
+for test in oracle stream memory direct lent processes model costs; do compile $test $tests/$test.c $shared $link; done
 compiled
 
 if [ -n "$real" ]; then
@@ -56,13 +56,35 @@ for path in staged direct; do
     signalled ended scaled wrong defaults
 done
 device model-queues 1 STUB_CUDA_QUEUES=8 "$out/model" shared_queue full_queue
-device model-driver-queues 1 STUB_CUDA_QUEUES=driver "$out/model" shared_queue
+device model-driver-queues 1 CUDA_DEVICE_MAX_CONNECTIONS=8 STUB_CUDA_QUEUES=driver "$out/model" shared_queue
+# The library asks for 32 queues before the driver starts, so that ranks can share a context.
+device oracle-driver-queues 1 STUB_CUDA_QUEUES=driver $small $direct "$out/oracle" -s 8 3
 device model-drain 1 STUB_CUDA_DRAIN=all "$out/model" drained
 device model-drain-one 1 STUB_CUDA_DRAIN=cuMemAlloc "$out/model" not_drained
 rm -rf "$out/share" && mkdir -p "$out/share"
 device model-slice 1 STUB_CUDA_SLICE=100 STUB_CUDA_SHARE="$root/$out/share" "$out/model" sliced
 device model-clock 1 STUB_CUDA_CLOCK="$root/$out/clock.json" STUB_CUDA_SHARE="$root/$out/share" STUB_CUDA_SKIP=65536 \
   "$out/model" timed
+# The hostile modes of the stub (docs/design/gpu-model.md). With one queue, copies wait behind a stream that waits.
+one_queue="CUDA_DEVICE_MAX_CONNECTIONS=1 STUB_CUDA_QUEUES=driver"
+eight="CUDA_DEVICE_MAX_CONNECTIONS=8 STUB_CUDA_QUEUES=driver"
+drain="STUB_CUDA_DRAIN=all"
+issue="issued grouped captured"
+device hostile-one-queue-direct 8 $one_queue $small "$out/direct" mixed messages from_host mismatched ahead ahead_messages
+device hostile-one-queue-stream 8 $one_queue $small $direct "$out/stream" $issue aborted ended wrong defaults
+device hostile-one-queue-oracle 8 $one_queue $small $direct "$out/oracle" -s 8 3
+device hostile-one-queue-processes 1 $one_queue $small $direct "$out/processes" 4
+device hostile-eight-queues-direct 8 $eight $small "$out/direct" mixed side_by_side messages from_host ahead ahead_messages
+device hostile-eight-queues-stream 8 $eight $small $staged "$out/stream" $issue aborted ended scaled
+device hostile-shared-context 1 STUB_CUDA_QUEUES=32 $small "$out/direct" ahead ahead_messages
+device hostile-drain-direct 8 $drain $small "$out/direct" mixed side_by_side messages from_host late ahead
+for test in ordered issued grouped captured aborted; do
+  device hostile-drain-$test 8 $drain $small $direct "$out/stream" $test
+done
+device hostile-drain-oracle 8 $drain $small $direct "$out/oracle" -s 8 3
+device hostile-slice-processes 1 STUB_CUDA_SLICE=100 STUB_CUDA_SHARE="$root/$out/share" $small $direct "$out/processes" 3
+device model-costs 1 STUB_CUDA_CLOCK="$root/$out/clock.json" STUB_CUDA_SHARE="$root/$out/share" STUB_CUDA_SKIP=65536 \
+  "$out/costs" exact
 device oracle-lent-shared 1 $direct $large "$out/oracle" -r -s 4 -c 40001 2
 device direct-unreachable 2 $small STUB_CUDA_PEERS=0 "$out/direct" unreachable
 device direct-full 2 $small "$out/direct" full

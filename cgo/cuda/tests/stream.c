@@ -314,7 +314,7 @@ right:
 
 /* A driver that fails in the middle of a call fails the communicator, and blocks no stream. One rank. */
 static void refused(struct rank *r) {
-  static const char *const functions[] = {"cuMemHostAlloc",       "cuEventCreate",    "cuStreamGetCtx",
+  static const char *const functions[] = {"cuEventCreate",        "cuMemHostAlloc",   "cuStreamGetCtx",
                                           "cuMemcpyDtoHAsync_v2", "cuLaunchHostFunc", "cuStreamWaitValue32_v2",
                                           "cuMemcpyHtoDAsync_v2", "cuEventRecord",    "cuPointerGetAttributes"};
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);

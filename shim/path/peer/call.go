@@ -19,6 +19,8 @@ import (
 //
 // Hot path: no allocation after the first launch of a size, no logging.
 func (x *Path) Put(group []calls.Call, here bool) error {
+	x.putting.Lock()
+	defer x.putting.Unlock()
 	x.gather(group, here)
 	if err := x.check(group); err != nil {
 		return err

@@ -68,6 +68,7 @@ func Attach(c *comm.Core) (why string, err error) {
 		x.lanes[i].peer, x.lanes[i].send = i%n, i < n
 	}
 	x.rooms()
+	x.oneQueue = os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS") == "1"
 	x.watcher.kick, x.watcher.stop, x.watcher.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	if why, err = x.meet(); err != nil || why != "" {
 		x.free(true)
@@ -80,15 +81,15 @@ func Attach(c *comm.Core) (why string, err error) {
 		recorder.Of(c).OnDevice(&x.page.rank(x.me).ended)
 	}
 	memory.AddUser(x)
-	if os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS") == "1" {
-		warnOfQueue.Do(func() { c.Log.Warn("rank %d: %s", c.Rank, oneQueue) })
+	if x.oneQueue {
+		warnOfQueue.Do(func() { c.Log.Warn("rank %d: %s", c.Rank, queueWarning) })
 	}
 	go x.watch()
 	return "", nil
 }
 
-// oneQueue warns programs that ask for one queue.
-const oneQueue = "CUDA_DEVICE_MAX_CONNECTIONS=1: streams that wait for peers hold up all streams of the device; " +
+// queueWarning is for programs that ask for one queue.
+const queueWarning = "CUDA_DEVICE_MAX_CONNECTIONS=1: streams that wait for peers hold up all streams of the device; " +
 	"every rank must post its calls in one order"
 
 var warnOfQueue sync.Once

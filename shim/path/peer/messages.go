@@ -107,7 +107,7 @@ func (x *Path) messages() error {
 	}
 	for more := true; more; {
 		more = false
-		if x.paced() {
+		if x.paced() && !x.oneQueue {
 			x.awaitRoom(x.stuck)
 		}
 		for i := range x.lanes {
@@ -115,9 +115,12 @@ func (x *Path) messages() error {
 			if l.first < 0 || l.peer == x.me {
 				continue
 			}
-			if x.paced() && !x.c.Failed() && x.full(x.lineOf(l.on)) {
+			if x.paced() && !x.oneQueue && !x.c.Failed() && x.full(x.lineOf(l.on)) {
 				more = true // the other lanes go on: this one may wait for them
 				continue
+			}
+			if x.paced() && x.oneQueue { // in one queue, lanes must alternate
+				x.awaitRoom(func() bool { return x.full(x.lineOf(l.on)) })
 			}
 			if err := x.step(l); err != nil {
 				return err

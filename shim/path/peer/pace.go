@@ -85,10 +85,13 @@ func (x *Path) full(i int) bool {
 	return l.put-atomic.LoadUint32(&x.page.rank(x.me).passed[i]) > l.room
 }
 
-// awaitRoom waits until full reports false, or the communicator has failed: then streams wait for nothing.
+// awaitRoom waits until full reports false, or the communicator has failed: then streams wait for nothing. Meanwhile
+// the watcher may acknowledge regions.
 func (x *Path) awaitRoom(full func() bool) {
 	for pause := shortestLook; full() && !x.c.Failed(); pause = min(2*pause, longestPause) {
+		x.putting.Unlock()
 		time.Sleep(pause)
+		x.putting.Lock()
 	}
 }
 

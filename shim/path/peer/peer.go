@@ -43,7 +43,9 @@ type Path struct {
 	lanes []lane        // sends by peer, then receives by peer
 	lines []line        // of the launch's stream, then of the lanes
 
-	roomForLanes uint32 // how many operations may be outstanding on all lanes
+	putting      sync.Mutex // held by Put, except while it waits for room
+	oneQueue     bool       // all streams share one queue of the driver
+	roomForLanes uint32     // how many operations may be outstanding on all lanes
 
 	number uint32 // of the last launch
 

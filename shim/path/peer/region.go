@@ -271,12 +271,12 @@ func (x *Path) openOne(owner int, rec *regionRecord, own *openRegion, serial uin
 }
 
 // sayOpen acknowledges a region: from its next call on, this rank checks whether the owner lends it. It returns false
-// if a call holds the lock.
+// if a call is being put on its streams.
 func (x *Path) sayOpen(owner int, rec *regionRecord, own *openRegion) bool {
-	if !x.dev.Mu.TryLock() {
+	if !x.putting.TryLock() {
 		return false
 	}
-	defer x.dev.Mu.Unlock()
+	defer x.putting.Unlock()
 	said := &rec.opened[x.me]
 	said.at.Store(uint64(uintptr(own.at)))
 	said.since.Store(x.calls)
