@@ -89,6 +89,10 @@ func (t *truth) published(p *process, before, n *news) {
 	if lit := t.lit(); !lit.Equal(n.m) && !excused {
 		w.violate(darkSuccess, "plane %d: in service at epoch %d with map %v, the light goes %v", t.plane, n.epoch, n.m, lit)
 	}
+	if t.good != nil && int32(n.epoch-t.good.epoch) < 0 {
+		t.good = nil // the journal lacks a move: ranks that know its epoch take the plane out of service
+		return
+	}
 	if t.good != nil && !t.isWanted(n.m) && !w.store.lost {
 		w.violate(adopts, "plane %d: in service at epoch %d with map %v, after %v and moves to %v", t.plane, n.epoch, n.m,
 			t.good.m, t.intents)
@@ -205,7 +209,8 @@ func (w *world) ticket(m *member, body []byte) {
 	}
 	inCharge := func(g *group) bool { // others have lost their planes, and will be told so
 		h, p := g.members[0].host, w.leader()
-		return p != nil && h.ready && h.token == p.rule.token && w.running(w.ports[h.port].node)
+		c := w.ports[h.port].c
+		return p != nil && h.ready && h.token == p.rule.token && c != nil && !c.over
 	}
 	for _, o := range w.groups {
 		if both := o.machine.Held() & g.machine.Held(); o != g && both != 0 && inCharge(o) && inCharge(g) {

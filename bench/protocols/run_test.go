@@ -15,9 +15,12 @@ import (
 
 // TestSimulation runs worlds of several sizes with all faults.
 func TestSimulation(t *testing.T) {
-	operations := 60_000 // the end of each run adds as many again
-	if os.Getenv("LIGHTPATH_TEST_LONG") != "" {
+	operations := 300_000 // the end of each run adds as many again
+	switch {
+	case os.Getenv("LIGHTPATH_TEST_LONG") != "":
 		operations = 5_000_000
+	case testing.Short():
+		operations = 20_000
 	}
 	all := Coverage{}
 	for name, k := range map[string]struct {
@@ -49,7 +52,7 @@ func TestSimulation(t *testing.T) {
 				states++
 			}
 		}
-		if states < 3 && !t.Failed() {
+		if states < 3 && !t.Failed() && !testing.Short() {
 			t.Errorf("%s happened in %d states only", fault, states)
 		}
 	}

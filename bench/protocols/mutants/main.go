@@ -130,8 +130,11 @@ func (m *mutant) apply(text string) (string, error) {
 func test(overlay, pkg string, limit time.Duration) (found string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit+time.Minute)
 	defer cancel()
-	c := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-short", "-failfast", "-timeout", limit.String(),
-		pkg)
+	args := []string{"test", "-overlay", overlay, "-failfast", "-timeout", limit.String(), pkg}
+	if pkg != simulator {
+		args = append(args, "-short")
+	}
+	c := exec.CommandContext(ctx, "go", args...)
 	out, err := c.CombinedOutput()
 	text := string(out)
 	switch {
