@@ -72,7 +72,7 @@ var mutants = []mutant{
 	{"accepts posts to planes without a holder", leaseFile,
 		"case h.a == nil && m.grace != 0: //", "case h.a == nil: //", true},
 	{"keeps posts of the holder before", operateFile,
-		"m.refuseOthers(g.granted)\n", "", true},
+		"m.refuseOthers(mask)\n", "", true},
 	{"lets a holder wait for itself", operateFile,
 		"m.freed(a, m.lease.release(mask, a, holder), now)\n", "", false},
 	{"set moves held planes", operateFile,
