@@ -27,7 +27,7 @@ type process struct {
 	nextID   uint64     // of a session
 	wakes    int64      // the time of its next step; 0: none is due
 	planned  int64      // of the next event for a step
-	woken    bool       // something has reached it
+	woken    bool       // a message or an event has reached it
 
 	toStore, fromStore pipe
 	toSwitch, fromSw   []pipe // by switch
@@ -83,7 +83,7 @@ func (p *process) crash() {
 	}
 }
 
-// shut closes core and switches. Their last words reach nobody.
+// shut closes the core and the switches. What they send while closing is dropped.
 func (p *process) shut() {
 	rule, core, dev := p.rule, p.core, p.dev
 	p.rule, p.core, p.dev, p.watcher = nil, nil, nil, nil
@@ -218,7 +218,7 @@ var noticing = [4]time.Duration{0, 50e3, 1e6, 30e6}
 // touch makes the process do a step at this time.
 func (p *process) touch() { p.woken = true }
 
-// step does all that is due.
+// step does all work that is due.
 func (p *process) step() {
 	if !p.woken && (p.wakes == 0 || p.wakes > p.w.clock) || !p.up || p.dev == nil || !p.w.running(p.node) {
 		return
@@ -240,8 +240,7 @@ func (p *process) step() {
 		})
 	}
 	next := int64(math.MaxInt64)
-	for again := true; again; {
-		again = false
+	for {
 		next = math.MaxInt64
 		if at := p.dev.Step(); !at.IsZero() {
 			next = at.UnixNano()
@@ -252,8 +251,9 @@ func (p *process) step() {
 		if p.core == nil {
 			break
 		}
-		next = min(next, p.core.Step())
-		again = next <= p.now()
+		if next = min(next, p.core.Step()); next > p.now() {
+			break
+		}
 	}
 	for len(p.w.local) > 0 {
 		f := p.w.local[0]
@@ -302,7 +302,7 @@ func (x *switchWire) answer(what string, f func()) {
 	})
 }
 
-// watcher sees all that a core publishes.
+// watcher gets everything that a core publishes.
 type watcher struct {
 	p    *process
 	seen []news // by plane
@@ -320,8 +320,8 @@ func (*watcher) Refused(int, uint64, error)    {}
 func (*watcher) Granted(uint64, uint64, error) {}
 func (*watcher) Closed(error)                  {}
 
-// session is a rank's place at a controller: what the core has told it. It stays for a while when the connection
-// breaks, as in package rpc.
+// session is a rank's place at a controller, with the news that the core has for the rank. It outlives a broken
+// connection for a while, as in package rpc.
 type session struct {
 	p       *process
 	id      uint64
@@ -343,10 +343,9 @@ const linger = 2 * time.Second
 
 var (
 	errStandsBy = errors.New("stands by")
-	errHere     = errors.New("another rank is here")
 )
 
-// attach gives a rank its place.
+// attach makes a session for a rank, or resumes the rank's session.
 func (p *process) attach(c *connection, m hello) error {
 	if p.core == nil {
 		return errStandsBy
@@ -474,10 +473,10 @@ func (x *session) Closed(error) {
 	x.drop()
 }
 
-// coalesce are the times that news wait for more.
+// coalesce are the times that a session waits for more news before it sends.
 var coalesce = [4]time.Duration{0, 0, 20e3, 3e6}
 
-// wake sends soon what the rank has not been told.
+// wake plans a flush.
 func (x *session) wake() {
 	if x.c == nil || x.armed || x.over {
 		return
@@ -493,7 +492,7 @@ func (x *session) wake() {
 	})
 }
 
-// flush sends what the rank has not been told: changes before grants.
+// flush sends the news that the rank has not got yet: changes before grants.
 func (x *session) flush() {
 	if x.c == nil {
 		return
@@ -521,9 +520,9 @@ func (x *session) drop() {
 	}
 }
 
-// lose is the end of a connection without goodbye: the session waits for its rank.
+// lose handles a connection that ended without a goodbye: the session waits for its rank.
 func (x *session) lose() {
-	x.c, x.told = nil, 0 // refusals are told again
+	x.c, x.told = nil, 0 // refusals are sent again
 	for j := range x.dirty {
 		x.dirty[j] = true
 	}

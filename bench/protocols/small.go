@@ -11,11 +11,10 @@ import (
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/plans/circuit"
-	"lightpath/shim/planning"
 )
 
-// smallConfig describes a world that is small enough for [Explore]. In it only the order of messages is open, and when
-// the controller crashes. Messages between two actors keep their order. Time stands still while anything else can
+// smallConfig describes a world that is small enough for [Explore]. Only the order of messages and the moment of a
+// controller's crash are open. Messages between two actors keep their order. Time stands still while anything else can
 // happen.
 type smallConfig struct {
 	ports, planes int
@@ -116,9 +115,6 @@ const (
 	stepTakeover smallKind = "another controller takes over"
 	stepTime     smallKind = "time passes"
 )
-
-// smallID is the plan of each ticket.
-var smallID = planning.ID{1}
 
 // smallStart returns a function that begins runs of a small world. All ranks are attached then.
 func smallStart(cfg smallConfig) func() (Space, error) {
@@ -299,7 +295,7 @@ func (*small) failed(*group, error)        {}
 func (*small) ended(*member)               {}
 func (*small) ticket(*member, []byte)      {}
 
-// moving reports whether a device moves. A controller that takes over waits for that: see switches.New.
+// moving reports whether a device moves. A controller that takes over waits until it has moved: see switches.New.
 func (w *small) moving() bool {
 	return slices.ContainsFunc(w.planes, func(p smallPlane) bool { return p.target != nil })
 }
@@ -360,7 +356,7 @@ func (w *small) check() error {
 	return nil
 }
 
-// takeover starts a controller with a higher token. It reads the journal, and waits for the ranks.
+// takeover starts a controller with a higher token. The controller reads the journal, and waits for the ranks.
 func (w *small) takeover() error {
 	w.token++
 	cfg := controller.Config{
@@ -537,7 +533,7 @@ func (s *smallSink) Granted(id, mask uint64, err error) { s.h.down.send(grant{id
 // Closed implements [controller.Sink].
 func (*smallSink) Closed(error) {}
 
-// published notes the map of an epoch that a controller publishes. It must be the same for all time.
+// published notes the map that a controller publishes for an epoch. An epoch never has another map.
 func (w *small) published(plane int, n *news) {
 	if n.fault != nil {
 		return
@@ -562,7 +558,7 @@ func (w *small) send(plane, from, to int, g *group) (arrived func() bool) {
 	return func() bool { return pl.frames[from].ended }
 }
 
-// arrive ends the way of a frame.
+// arrive delivers a frame.
 func (w *small) arrive(plane, from int) {
 	f := &w.planes[plane].frames[from]
 	f.ended = true

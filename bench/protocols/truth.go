@@ -6,7 +6,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// truth is what an observer of a plane sees: its light, the data on it, and what controllers have said of it.
+// truth is an observer's view of a plane: its light, the data on it, and the news that controllers have published.
 type truth struct {
 	w      *world
 	plane  int
@@ -66,7 +66,7 @@ func (t *truth) watch() {
 // lit returns where light goes.
 func (t *truth) lit() circuit.Permutation { return t.s.lit(0) }
 
-// flight are the times of data on its way.
+// flight are the times that data takes to its receiver.
 var flight = [4]time.Duration{200e3, 20e3, 2e6, 30e6}
 
 // send implements [ground].
@@ -80,7 +80,7 @@ func (w *world) send(plane, from, to int, g *group) (arrived func() bool) {
 	return func() bool { return f.arrived }
 }
 
-// arrive ends the way of a frame.
+// arrive delivers a frame.
 func (t *truth) arrive(from int, f *frame) {
 	if t.frames[from] == f {
 		t.frames[from] = nil
