@@ -301,7 +301,8 @@ func (w *world) operate() {
 	case down && action < 4:
 		w.order(p, j, "enable", nil)
 	case down && action < 7, !down && action == 7 && w.healing == 0:
-		targets := []circuit.Permutation{circuit.AllDark(w.cfg.Ports), circuit.Shift(w.cfg.Ports, 1+w.choose.Choose(2)%w.cfg.Ports)}
+		ring := circuit.Shift(w.cfg.Ports, 1+w.choose.Choose(2)%w.cfg.Ports)
+		targets := []circuit.Permutation{circuit.AllDark(w.cfg.Ports), ring}
 		w.order(p, j, "set", targets[w.choose.Choose(2)])
 		if down {
 			w.order(p, j, "enable", nil)

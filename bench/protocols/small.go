@@ -124,7 +124,8 @@ func smallStart(cfg smallConfig) func() (Space, error) {
 
 func newSmall(cfg smallConfig, print *fingerprinter) (*small, error) {
 	w := &small{cfg: cfg, clock: int64(time.Hour), records: make([]journal.State, cfg.planes), print: print,
-		epochs: map[smallEpoch]circuit.Permutation{}, posted: map[smallPost]bool{}, at: make([]controller.Attachment, cfg.ports)}
+		epochs: map[smallEpoch]circuit.Permutation{}, posted: map[smallPost]bool{},
+		at: make([]controller.Attachment, cfg.ports)}
 	for range cfg.planes {
 		w.planes = append(w.planes, smallPlane{light: cfg.start.Clone(), frames: make([]smallFrame, cfg.ports)})
 	}
@@ -472,10 +473,12 @@ func (w *small) begin(plane int) {
 		}
 		pl.light[port] = circuit.Dark
 		if f := &pl.frames[port]; f.on && !f.ended {
-			w.violate("frame on a moving circuit", "plane %d moves at epoch %d while data of port %d is on its circuit", plane, m.Epoch, port)
+			w.violate("frame on a moving circuit", "plane %d moves at epoch %d while data of port %d is on its circuit", plane,
+				m.Epoch, port)
 		}
 		if !w.posted[smallPost{port, plane, m.Epoch, m.To.Digest()}] {
-			w.violate("no agreement", "plane %d moves at epoch %d to %v without the agreement of port %d", plane, m.Epoch, m.To, port)
+			w.violate("no agreement", "plane %d moves at epoch %d to %v without the agreement of port %d", plane, m.Epoch,
+				m.To, port)
 		}
 	}
 }
@@ -553,7 +556,8 @@ func (w *small) send(plane, from, to int, g *group) (arrived func() bool) {
 	}
 	pl.frames[from] = smallFrame{on: true, group: int(g.cfg.id) - 1, to: to}
 	if pl.light[from] != to {
-		w.violate("lost data", "plane %d: data of port %d for port %d: its circuit leads to %d", plane, from, to, pl.light[from])
+		w.violate("lost data", "plane %d: data of port %d for port %d: its circuit leads to %d", plane, from, to,
+			pl.light[from])
 	}
 	return func() bool { return pl.frames[from].ended }
 }

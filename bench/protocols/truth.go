@@ -14,7 +14,7 @@ type truth struct {
 	frames []*frame // by port, from which it comes
 
 	disturbedAt, changed int64 // times of the last fault and the last change of circuits
-	disturbed            bool  // a fault may have changed light, and the controller in charge has not had the time to notice
+	disturbed            bool  // a fault may have changed light, and the controller has not had time to notice
 	quietFrom            int64 // since when a controller has watched the switch without a break
 
 	writer   *rule                            // of the last message to the switch
@@ -25,7 +25,7 @@ type truth struct {
 	asked    int                              // changes that operators have asked for, without an answer
 	ordered  bool                             // an operator has asked for a change since the last failure
 	disabled bool                             // an operator was told so, and has not enabled it since
-	set      circuit.Permutation              // an operator was told so, and no circuit has changed since; nil: there is none
+	set      circuit.Permutation              // an operator was told so, and no circuit has changed since; nil: none
 }
 
 // frame is data of an operation on a circuit.

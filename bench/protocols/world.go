@@ -79,8 +79,8 @@ func newWorld(cfg Config, c Chooser) (*world, error) {
 	w.fault = newFaults(w)
 	w.store = newStore(w)
 	for j := range cfg.Planes {
-		s, err := newSwitch(switchConfig{Name: fmt.Sprint("switch ", j), Planes: 1, Ports: cfg.Ports, Fences: cfg.Unfenced == 0},
-			func() int64 { return w.clock }, w.choose)
+		s, err := newSwitch(switchConfig{Name: fmt.Sprint("switch ", j), Planes: 1, Ports: cfg.Ports,
+			Fences: cfg.Unfenced == 0}, func() int64 { return w.clock }, w.choose)
 		if err != nil {
 			return nil, err
 		}
