@@ -356,6 +356,35 @@ func TestLateChange(t *testing.T) {
 	}
 }
 
+// TestTokenAtATakeover: a change that arrives late is refused also if the next controller has only read the switch.
+func TestTokenAtATakeover(t *testing.T) {
+	r := newPlaneRig(t, nil)
+	old := r.controller(func(c *switches.Config) { c.Token = 1 })
+	to := circuit.Shift(planeRanks, 1)
+	r.must(old, 0, to)
+	if err := old.Switch(0, controller.Move{To: circuit.AllDark(planeRanks), Token: 1}); err != nil {
+		t.Fatal(err)
+	}
+	r.hold = "change"
+	old.Step()
+	r.controller(func(c *switches.Config) { c.Token = 2 })
+	r.held[0]()
+	if lit := r.s.lit(0); !lit.Equal(to) {
+		t.Errorf("light goes %v, want %v", lit, to)
+	}
+}
+
+// TestLeaseBeforeTheChange: a switch is not asked to change after the lease has ended.
+func TestLeaseBeforeTheChange(t *testing.T) {
+	r := newPlaneRig(t, nil)
+	m := r.controller(nil)
+	err := r.move(m, 0, controller.Move{To: circuit.Shift(planeRanks, 1), Token: 1,
+		Leading: func() error { return controller.ErrNotLeader }})
+	if !errors.Is(err, controller.ErrNotLeader) || !r.s.lit(0).Equal(circuit.AllDark(planeRanks)) {
+		t.Errorf("%v, light goes %v", err, r.s.lit(0))
+	}
+}
+
 // TestFence checks that a switch that has obeyed a controller refuses the moves of earlier controllers.
 func TestFence(t *testing.T) {
 	r := newPlaneRig(t, nil)

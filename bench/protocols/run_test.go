@@ -27,11 +27,14 @@ func TestSimulation(t *testing.T) {
 		share int // of the operations, in percent
 		cfg   Config
 	}{
-		"two jobs":         {60, Config{}},
+		"two jobs":         {40, Config{}},
 		"one job":          {5, Config{Jobs: 1, Planes: 1, Ports: 4}},
 		"four controllers": {10, Config{Controllers: 4, Members: 5, Planes: 3, Ports: 9, Jobs: 3}},
 		"pairs":            {5, Config{Ports: 6, Jobs: 3, Planes: 4}},
-		"without fences":   {20, Config{Unfenced: 1}},
+		"light": {10, Config{Planes: 1, Jobs: 1, Ports: 4,
+			Faults: []string{"controller-crash", "rank-killed", "rank-pause", "switch-lost-light"}}},
+		"leaders":        {10, Config{Faults: []string{"clock-jump", "controller-isolated", "controller-pause"}}},
+		"without fences": {20, Config{Unfenced: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k.cfg.Operations = 200

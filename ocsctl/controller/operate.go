@@ -194,7 +194,6 @@ func (m *machine) grant(now int64) {
 			g.a.sink.Granted(g.id, 0, m.noneLeft(g.mask))
 			continue
 		}
-		m.refuseOthers(g.granted)
 		g.a.sink.Granted(g.id, g.granted, nil)
 		m.event(now, Event{
 			Kind: Granted, Plane: -1, Port: g.a.port, Holder: g.holder, Mask: g.granted, Who: g.a.who,

@@ -219,6 +219,20 @@ func TestDeviceThatIsReadLater(t *testing.T) {
 			t.Error(err, r.page.epochs)
 		}
 	}
+	r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {
+		withTimed(r, c)
+		r.dev.next[0], r.dev.due[0] = circuit.Shift(2, 1), r.now+1e9
+		c.Recovered = []Recovered{{Epoch: 4, Map: circuit.Shift(2, 1)}}
+	})
+	r.pass(2 * time.Second)
+	r.timed.unwell[0] = errors.New("no light")
+	r.page.changed = func(int) {
+		if r.page.faults[0] == nil {
+			t.Error("in service without light")
+		}
+	}
+	r.timed.news(0)
+	want(t, "without light", r.page.faults[0], r.timed.unwell[0])
 }
 
 // TestLeadingBeforeEachMove: the device moves nothing when the controller's rule has ended, for ranks or an operator.

@@ -166,6 +166,7 @@ func TestCollective(t *testing.T) {
 	r.held(0b11)
 	r.step(want(1, 2))
 	r.step(want(0, 2), "stop 0", "ticket 2 to -1: planes 11")
+	r.step(Event{Kind: Expired, Timer: IdleTimer}) // during the operation it means nothing
 	r.step(Event{Kind: PlanLack, Rank: 1, Seq: 2, Plan: planning.ID{1}}, "plan to 1")
 	r.step(r.done(0, 2))
 	r.step(r.done(1, 2), "set 0")

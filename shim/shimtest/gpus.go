@@ -256,14 +256,14 @@ func (g *GPUs) EveryKind(w *World, count int) (group []calls.Call) {
 }
 
 // AllocatesNothing checks that launches of a group whose shapes are known allocate nothing.
-func (w *World) AllocatesNothing(group []calls.Call) {
-	w.t.Helper()
+func (w *World) AllocatesNothing(t testing.TB, group []calls.Call) {
+	t.Helper()
 	if RaceEnabled {
-		w.t.Skip("the race detector makes sync.Pool forget")
+		t.Skip("the race detector makes sync.Pool forget")
 	}
 	launch := func() {
 		if err := shim.Run(group); err != nil {
-			w.t.Error(err)
+			t.Error(err)
 		}
 		for _, c := range w.Comms {
 			stream.Drain(c)
@@ -273,7 +273,7 @@ func (w *World) AllocatesNothing(group []calls.Call) {
 		launch()
 	}
 	if n := testing.AllocsPerRun(20, launch); n != 0 {
-		w.t.Errorf("%v allocations per group", n)
+		t.Errorf("%v allocations per group", n)
 	}
 }
 

@@ -101,7 +101,7 @@ func TestGPUDirectMovesNothingOnHosts(t *testing.T) {
 func TestGPUDirectAllocatesNothing(t *testing.T) {
 	g := shimtest.UseGPUDirect(t, 2, 2, 2)
 	w := shimtest.NewWorld(t, 2)
-	w.AllocatesNothing(g.EveryKind(w, 200000)) // several rounds
+	w.AllocatesNothing(t, g.EveryKind(w, 200000)) // several rounds
 	shimtest.DestroyAll(w)
 }
 

@@ -41,7 +41,7 @@ func TestDirectSequences(t *testing.T) {
 func TestDirectAllocatesNothing(t *testing.T) {
 	g := shimtest.UsePeers(t, 2, 2)
 	w := shimtest.NewWorld(t, 2)
-	w.AllocatesNothing(g.EveryKind(w, 100000)) // more than a slot
+	w.AllocatesNothing(t, g.EveryKind(w, 100000)) // more than a slot
 }
 
 // TestDirectRefused: whatever a driver refuses while calls are made, wherever, is an error, and no stream hangs.

@@ -190,7 +190,7 @@ func TestLentMessagesCopyOnce(t *testing.T) {
 		t.Errorf("%d copies and %d kernels, want none and %d", copies.Load(), kernels.Load(), want)
 	}
 	g.Before(nil)
-	w.AllocatesNothing(append(group[0], group[1]...))
+	w.AllocatesNothing(t, append(group[0], group[1]...))
 }
 
 // TestLentMessageBounds checks that a message is not lent to a receiver that had not opened the buffer when it called,

@@ -378,7 +378,7 @@ func TestLentAllocatesNothing(t *testing.T) {
 				Stream: g.Streams[r][0]})
 		}
 	}
-	w.AllocatesNothing(group)
+	w.AllocatesNothing(t, group)
 }
 
 // TestLentAborted checks that an abort frees the stream of a rank that has lent a buffer to a rank that does not come.

@@ -190,5 +190,5 @@ func TestBeginAllocatesNothing(t *testing.T) {
 	b := newBeginner(t, 1)
 	calls := []calls.Call{{Comm: b.Comms[0], Kind: calls.AllReduce, Type: datatype.Float32, Count: beginnerCount,
 		Send: b.at[0], Recv: b.at[0], Stream: b.Streams[0][0]}}
-	b.AllocatesNothing(calls)
+	b.AllocatesNothing(t, calls)
 }

@@ -71,7 +71,7 @@ func TestLaunchAllocatesNothing(t *testing.T) {
 							Recv: recv, Stream: g.Streams[r][0]})
 				}
 			}
-			w.AllocatesNothing(group)
+			w.AllocatesNothing(t, group)
 		})
 	}
 }

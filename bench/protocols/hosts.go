@@ -1,0 +1,245 @@
+package protocols
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/plans/circuit"
+	"lightpath/shim/arbiter"
+	"lightpath/shim/planeset"
+)
+
+// host is the process of a port: its connection to the controller, which its communicators share. It does what
+// rpc.Client does: after a takeover it claims its leases and repeats posts and requests.
+type host struct {
+	ground  ground
+	port    int
+	ready   bool   // welcomed by the controller in charge
+	token   uint64 // of the last controller that welcomed it
+	planes  []news
+	refused map[refusal]error
+	held    map[uint64]uint64  // planes by holder
+	wants   map[uint64]acquire // requests without an answer, by holder
+	asked   uint64             // number of the last request
+	posts   []agree            // not known to have happened
+	groups  []*group           // with a rank here, parents first
+	gone    error              // it has lost its place at the controller, for good
+	up      queue[any]         // messages to the controller
+	down    queue[any]         // messages from it
+}
+
+// Messages between hosts and controllers.
+type (
+	hello struct {
+		held    []controller.LeaseSnapshot
+		known   []uint32 // epochs of planes
+		session uint64   // at the controller with the last token; 0: none
+	}
+	welcome struct {
+		held    []controller.LeaseSnapshot
+		states  []news                // by plane
+		past    map[planeEpoch]uint64 // digests of the maps of earlier epochs
+		token   uint64
+		session uint64
+		resumed bool // at the same controller
+	}
+	news struct {
+		plane int
+		epoch uint32
+		m     circuit.Permutation
+		fault error
+	}
+	planeEpoch struct {
+		plane int
+		epoch uint32
+	}
+	refusal struct {
+		plane  int
+		holder uint64
+	}
+	refused struct {
+		refusal
+		why error
+	}
+	agree struct {
+		plane  int
+		epoch  uint32
+		holder uint64
+		target circuit.Permutation
+		since  time.Time
+	}
+	acquire struct{ id, holder, mask uint64 }
+	release struct{ holder, mask uint64 }
+	grant   struct {
+		id, mask uint64 // of the request
+		err      error
+	}
+)
+
+func newHost(w ground, port, ports, planes int) *host {
+	h := &host{ground: w, port: port, planes: make([]news, planes), held: map[uint64]uint64{},
+		wants: map[uint64]acquire{}, refused: map[refusal]error{}}
+	for j := range h.planes {
+		h.planes[j].m = circuit.AllDark(ports)
+	}
+	return h
+}
+
+// hello returns the first message to a controller.
+func (h *host) hello() hello {
+	m := hello{}
+	for _, holder := range slices.Sorted(maps.Keys(h.held)) {
+		m.held = append(m.held, controller.LeaseSnapshot{Port: h.port, Holder: holder, Mask: h.held[holder]})
+	}
+	for j := range h.planes {
+		m.known = append(m.known, h.planes[j].epoch)
+	}
+	return m
+}
+
+// take handles a message of the controller.
+func (h *host) take(m any) {
+	switch m := m.(type) {
+	case news:
+		h.planes[m.plane] = m
+		h.forget()
+	case welcome:
+		h.welcome(m)
+	case refused:
+		if h.refused[m.refusal] == nil {
+			h.refused[m.refusal] = m.why
+		}
+	case grant:
+		h.granted(m)
+	}
+	h.look()
+}
+
+// look continues the ranks of this host as far as the planes allow.
+func (h *host) look() {
+	for _, g := range h.groups {
+		if g.members[0].host == h {
+			g.look()
+		}
+		for _, m := range g.members {
+			if m.host == h {
+				m.look()
+			}
+		}
+	}
+}
+
+func (h *host) granted(m grant) {
+	for holder, q := range h.wants {
+		if q.id != m.id {
+			continue
+		}
+		delete(h.wants, holder)
+		if m.err == nil {
+			h.held[holder] |= m.mask
+		}
+		if g := h.ground.group(holder); g != nil {
+			g.step(arbiter.Event{Kind: arbiter.Granted, Planes: planeset.Set(m.mask), Err: m.err})
+		}
+		return
+	}
+}
+
+// welcome gives back planes that were released meanwhile, and repeats posts and requests at another controller. A post
+// that happened must have led to the plane's map.
+func (h *host) welcome(m welcome) {
+	same := m.token == h.token
+	h.ready, h.token = true, m.token
+	has := map[uint64]uint64{}
+	for _, l := range m.held {
+		has[l.Holder] |= l.Mask
+	}
+	for holder, mask := range h.held {
+		if mask&^has[holder] != 0 || same && !m.resumed {
+			h.lose(fmt.Errorf("planes %#x of holder %d are lost: %w", mask, holder, ocsctl.ErrControlLost))
+			return
+		}
+	}
+	if same && !m.resumed && len(h.posts) > 0 {
+		h.lose(fmt.Errorf("the controller has given port %d up: %w", h.port, ocsctl.ErrControlLost))
+		return
+	}
+	for _, holder := range slices.Sorted(maps.Keys(has)) {
+		if mask := has[holder] &^ h.wants[holder].mask &^ h.held[holder]; mask != 0 {
+			h.up.send(release{holder, mask})
+		}
+	}
+	if !same { // the same controller has judged posts itself
+		h.verify(&m)
+	}
+	for _, n := range m.states {
+		h.planes[n.plane] = n
+	}
+	h.forget()
+	for _, p := range h.posts {
+		h.up.send(p)
+	}
+	for _, holder := range slices.Sorted(maps.Keys(h.wants)) {
+		h.up.send(h.wants[holder])
+	}
+}
+
+// verify refuses posts for past epochs of a controller that has taken over, unless they have happened.
+func (h *host) verify(m *welcome) {
+	for _, v := range m.states {
+		var last *agree
+		for i := range h.posts {
+			if p := &h.posts[i]; p.plane == v.plane && p.epoch < v.epoch {
+				last = p
+			}
+		}
+		for i := range h.posts {
+			p := &h.posts[i]
+			if p.plane != v.plane || p.epoch >= v.epoch {
+				continue
+			}
+			digest, known := m.past[planeEpoch{p.plane, p.epoch + 1}]
+			if p.epoch+1 == v.epoch {
+				digest, known = v.m.Digest(), true
+			}
+			if !known || digest != p.target.Digest() || p == last && v.m[h.port] != p.target[h.port] {
+				h.refused[refusal{p.plane, p.holder}] = fmt.Errorf("another controller has plane %d at epoch %d: %w",
+					p.plane, v.epoch, ocsctl.ErrUnknownMap)
+			}
+		}
+	}
+}
+
+// lose ends the host's place at the controller.
+func (h *host) lose(why error) {
+	if h.gone == nil {
+		h.gone = why
+	}
+}
+
+// forget drops the posts that have happened.
+func (h *host) forget() {
+	h.posts = slices.DeleteFunc(h.posts, func(p agree) bool {
+		at := &h.planes[p.plane]
+		return p.epoch < at.epoch || at.fault != nil
+	})
+}
+
+// tell sends a message to the controller. Without one, a later welcome repeats it.
+func (h *host) tell(m any) {
+	if h.ready {
+		h.up.send(m)
+	}
+}
+
+// post agrees to a move.
+func (h *host) post(p agree) {
+	p.target, p.since = p.target.Clone(), h.ground.now(h)
+	h.ground.agreed(h, &p)
+	h.posts = append(h.posts, p)
+	h.tell(p)
+}
