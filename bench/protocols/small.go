@@ -123,7 +123,8 @@ func smallStart(cfg smallConfig) func() (Space, error) {
 
 func newSmall(cfg smallConfig, print *fingerprinter) (*small, error) {
 	w := &small{cfg: cfg, clock: int64(time.Hour), records: make([]journal.State, cfg.planes), print: print,
-		epochs: map[smallEpoch]circuit.Permutation{}, posted: map[smallPost]bool{}, at: make([]controller.Attachment, cfg.ports)}
+		epochs: map[smallEpoch]circuit.Permutation{}, posted: map[smallPost]bool{},
+		at: make([]controller.Attachment, cfg.ports)}
 	for range cfg.planes {
 		w.planes = append(w.planes, smallPlane{light: cfg.start.Clone(), frames: make([]smallFrame, cfg.ports)})
 	}

@@ -124,10 +124,12 @@ func (w *small) begin(plane int) {
 		}
 		pl.light[port] = circuit.Dark
 		if f := &pl.frames[port]; f.on && !f.ended {
-			w.violate("frame on a moving circuit", "plane %d moves at epoch %d while data of port %d is on its circuit", plane, m.Epoch, port)
+			w.violate("frame on a moving circuit", "plane %d moves at epoch %d while data of port %d is on its circuit",
+				plane, m.Epoch, port)
 		}
 		if !w.posted[smallPost{port, plane, m.Epoch, m.To.Digest()}] {
-			w.violate("no agreement", "plane %d moves at epoch %d to %v without the agreement of port %d", plane, m.Epoch, m.To, port)
+			w.violate("no agreement", "plane %d moves at epoch %d to %v without the agreement of port %d",
+				plane, m.Epoch, m.To, port)
 		}
 	}
 }
@@ -205,7 +207,8 @@ func (w *small) send(plane, from, to int, g *group) (arrived func() bool) {
 	}
 	pl.frames[from] = smallFrame{on: true, group: int(g.cfg.id) - 1, to: to}
 	if pl.light[from] != to {
-		w.violate("lost data", "plane %d: data of port %d for port %d: its circuit leads to %d", plane, from, to, pl.light[from])
+		w.violate("lost data", "plane %d: data of port %d for port %d: its circuit leads to %d",
+			plane, from, to, pl.light[from])
 	}
 	return func() bool { return pl.frames[from].ended }
 }
