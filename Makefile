@@ -63,14 +63,14 @@ test-race: .tools/gotestsum ## race detector
 test-clients: build ## the C and Python clients of examples/, several ranks
 	examples/run.sh
 
-test-torch: build ## PyTorch trained over Lightpath and Gloo, 2 and 4 ranks; skipped where there is none
+test-torch: build ## PyTorch training over Lightpath and Gloo, 2 and 4 ranks; skipped without PyTorch
 	examples/torch/test.sh
 
-test-gpu: build ## the GPU check itself: its parts, and what of it goes without a GPU
+test-gpu: build ## tests of the GPU check, and its parts that need no GPU
 	cd bench/gpu && $(PYTHON) -m unittest -q
 	$(PYTHON) bench/gpu/check.py --stub --skip stub,symbols,kernel-tests --out build/gpu/dry-run
 
-test-rdma: build ## RDMA planes: soft-RoCE in a virtual machine; skipped where there can be none
+test-rdma: build ## RDMA planes: soft-RoCE in a virtual machine; skipped if none can run
 	cgo/verbs/vm/test.sh
 
 test-long: build ## soak and long fuzzing
@@ -108,8 +108,8 @@ road: ## which files of shim a call passes from shim.Run to its first byte
 bench: build ## allreduce and alltoall over shm and tcp at 2, 4 and 8 ranks
 	bench/run.sh
 
-# For a part of it: make bench-peers PEERS_FLAGS="--collective allreduce -n 2 --sizes 8,1M".
-# It begins no points after 15 minutes, keeps what it has, and goes on there when it is called again.
+# To measure a part: make bench-peers PEERS_FLAGS="--collective allreduce -n 2 --sizes 8,1M".
+# It begins no point after 15 minutes and keeps its results. The next call continues there.
 PEERS_FLAGS ?= --transport shm -e 256M --budget 15m --resume
 bench-peers: build peers ## Lightpath beside Open MPI, MPICH, UCC and Gloo, into build/peers/
 	bin/lightpath bench peers --out build/peers $(PEERS_FLAGS)
@@ -121,7 +121,7 @@ bench-planes: build ## share of the line rate over shaped TCP planes between net
 	bench/planes.sh
 
 # Parts alone: make gpu-check GPU_FLAGS="--only kernels,collectives". docs/gpu.md has the parts and what they need.
-gpu-check: ## everything on a GPU, checked and timed, in under 10 minutes; without one what the stub can show
+gpu-check: ## check and time everything on a GPU in under 10 minutes; without a GPU, check over the stub
 	$(PYTHON) bench/gpu/check.py $(GPU_FLAGS)
 
 gpu-kit: build bin/lightpath-kernels build/gpu/cuda.test build/gpu/libcuda/libcuda.so.1 build/gpu/mpi/lib/libmpi.so ## what gpu-check needs where there is no Go, into build/gpu-kit.tar.xz

@@ -11,7 +11,8 @@ import (
 	"lightpath/internal/require"
 )
 
-// TestStartOutlivesThreads: a process goes on when threads of its parent end, as those of package kernel do.
+// TestStartOutlivesThreads checks that a process continues when threads of its parent end, as threads of package kernel
+// do.
 func TestStartOutlivesThreads(t *testing.T) {
 	const children = 8
 	var all [children]*exec.Cmd
@@ -40,7 +41,7 @@ func TestStartOutlivesThreads(t *testing.T) {
 	ended.Wait()
 }
 
-// TestNotices checks that warnings of the library are shown, and nothing else that a child says.
+// TestNotices checks that the library's warnings are shown, and no other output of a child.
 func TestNotices(t *testing.T) {
 	var c Child
 	fmt.Fprint(&c.said, "h:5 [0] NCCL WARN plane p0\nplain text\nh:5 [0] NCCL WARN plane p1\n")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What share of the line rate collectives reach over k TCP planes, each an Ethernet of its own between
+# Measures the share of the line rate that collectives reach over k TCP planes. Each plane is an Ethernet between
 # hosts that are network namespaces. Needs root, iproute2 and a build (make).
 #
 #        host 0          host 1    ...     one veth per host and plane, into that plane's bridge;
@@ -9,17 +9,17 @@
 #
 #   bench/planes.sh                      AllReduce and AllToAll, 2 ranks, k = 1 2 4, 64 MiB
 #   PLANES="2" RANKS=4 SIZE=16M RATE=250mbit COLLECTIVES=allgather bench/planes.sh
-#   IMPAIR="loss 1%" bench/planes.sh     the last plane of each run loses frames (lightpath fabric lose; single ones, without offloads)
+#   IMPAIR="loss 1%" bench/planes.sh     the last plane of each run loses single frames (lightpath fabric lose)
 #   IMPAIR="rate 250mbit" ...            or has a lower rate
-#   ALONE=1 ...                          and each time the same again over a plane as bad as that by itself, with what its share is
-#   MTU=1500 ROUNDS=3 ...                frames of another size than 9000; everything three times, by turns
+#   ALONE=1 ...                          measure again over a plane as bad as that alone, and print its share
+#   MTU=1500 ROUNDS=3 ...                another frame size than 9000; everything three times, by turns
 #   LIGHTPATH_TCP_CONGESTION=reno ...    another congestion control than this host's, for every contender
 #   CONTENDERS="even measured openmpi"   LIGHTPATH_PLANE_SHARES=even and measured, and Open MPI over the same interfaces (make peers),
 #                                        by turns; with ROUNDS a table of medians follows
-#   WARMUP=10 LIMIT=60 ...               so many calls before those that are timed, not 2; stop a run after so many seconds
-#   RTO_MIN=5000 ...                     retransmit after that many microseconds at the earliest, not 200000 (net.ipv4.tcp_rto_min_us)
+#   WARMUP=10 LIMIT=60 ...               10 untimed calls first instead of 2; stop a run after 60 seconds
+#   RTO_MIN=5000 ...                     least time until a retransmission (us); default 200000
 #
-# Prints, per collective and k: time, bus bandwidth, its part of k times RATE and of what headers leave of that
+# Prints, per collective and k: time, bus bandwidth, its part of k times RATE, and its part of that rate without headers
 # ((MTU - 52) / (MTU + 14), as HTB counts Ethernet), and the bytes that each plane of rank 0 has sent. Bus bandwidth is by
 # nccl-tests' definition what each rank's port carries. With two ranks and iperf3 (its package) beside them what plain
 # streams reach at that moment on all k planes together, both ways at once: other work on this machine slows both.
@@ -72,7 +72,7 @@ for r in $(seq 0 $((ranks - 1))); do
   done
 done
 
-# worse PLANE [IMPAIRMENT...]: what the hosts send on a plane is impaired, or no more.
+# worse PLANE [IMPAIRMENT...]: impairs what the hosts send on a plane; without IMPAIRMENT ends that.
 worse() {
   local j=$1 r ends
   shift
@@ -93,13 +93,13 @@ worse() {
 
 sent() { ip netns exec "$tag-0" cat "/sys/class/net/e$1/statistics/tx_bytes"; }
 
-# bits RATE: in bit/s.
+# bits RATE: prints a rate in bit/s.
 bits() { awk -v r="$1" 'BEGIN { u["kbit"] = 1e3; u["mbit"] = 1e6; u["gbit"] = 1e9; n = r + 0; sub(/^[0-9.]+/, "", r); printf "%.0f", n * u[r] }'; }
 
-# bytes SIZE: without K and M.
+# bytes SIZE: prints a size in bytes.
 bytes() { awk -v s="$1" 'BEGIN { u["K"] = 1024; u["M"] = 1024 ^ 2; n = s + 0; sub(/^[0-9]+/, "", s); printf "%d", n * (s == "" ? 1 : u[s]) }'; }
 
-# row NAME K TIME MB/S [COUNTS] [WRONG] [CONTENDER]: a line of the table.
+# row NAME K TIME MB/S [COUNTS] [WRONG] [CONTENDER]: prints a line of the table.
 row() {
   awk -v c="$1" -v k="$2" -v n="$ranks" -v us="$3" -v rate="$4" -v counts="${5:-}" -v wrong="${6:-}" -v who="${7:--}" -v line="$(bits "$rate")" -v mtu="$mtu" 'BEGIN {
     part = 100 * rate * 8e6 / (k * line)
@@ -117,7 +117,7 @@ lightpath_ranks() {
   awk '$1 ~ /^[0-9]+$/ { print $1, $6, $9 }' "$work/0"
 }
 
-# openmpi_ranks COLLECTIVE NAMES BYTES: the same by Open MPI, whose daemons the hosts run as if they were reached by ssh.
+# openmpi_ranks COLLECTIVE NAMES BYTES: prints the same for Open MPI. Its daemons start in the hosts' namespaces.
 openmpi_ranks() {
   local count=$(($3 / 4)) hosts
   [ "$1" != alltoall ] || count=$((count / ranks))
@@ -133,7 +133,7 @@ openmpi_ranks() {
   tr ',{}' '\n' <"$work/0" | awk -F: '$1 == "\"bytes\"" { b = $2 } $1 == "\"time_us\"" { n++; us += $2 } $1 == "\"wrong\"" { wrong += $2 } END { print b, us / n, wrong }'
 }
 
-# collective CONTENDER NAME K [FIRST BYTES]: over k planes from FIRST on, the last of which is worse.
+# collective CONTENDER NAME K [FIRST BYTES]: measures over k planes from FIRST on. The last one is impaired.
 collective() {
   local who=$1 c=$2 k=$3 first=${4:-0} bytes=${5:-$size} names before=() counts='' j last failed=0
   last=$((first + k - 1))
@@ -155,7 +155,7 @@ collective() {
     print b * share / us }')" "$counts" "${wrong#0}" "$who"
 }
 
-# streams K: plain streams over all planes at once, both ways.
+# streams K: measures plain streams over all planes at once, both ways.
 streams() {
   local k=$1 j p pids=() cc=()
   [ -z "${LIGHTPATH_TCP_CONGESTION:-}" ] || cc=(-C "$LIGHTPATH_TCP_CONGESTION")
@@ -173,7 +173,7 @@ streams() {
   rm -f "$work"/stream*
 }
 
-# table: one round after the other.
+# table: measures one round after the other, and prints its lines.
 table() {
   local k c who
   for _ in $(seq "$rounds"); do
@@ -189,7 +189,7 @@ table() {
   done
 }
 
-# medians: of each contender's times in ms, with the least and the most. A run that was stopped counts as infinitely long.
+# medians: prints the median, least and greatest time of each contender, in ms. A stopped run counts as infinitely long.
 medians() {
   awk '{ print $1, $2, $3, $5 ~ /^>/ ? "inf" : $5 }' "$work/table" | sort -k1,1 -k3,3n -k2,2 -k4,4g | awk '
     function show(n) { if (n) printf "%-14s %2d %-9s %10.1f  [%.1f, %.1f] of %d\n", c, k, who, (t[int((n + 1) / 2)] + t[int(n / 2) + 1]) / 2e3, t[1] / 1e3, t[n] / 1e3, n }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Times allreduce and alltoall over shared memory and TCP at 2, 4 and 8 ranks, 8 B to 64 MiB, results
-# checked; tables to standard output, JSON to build/bench/. Arguments replace the lists:
+# Times allreduce and alltoall over shared memory and TCP at 2, 4 and 8 ranks, 8 B to 64 MiB, with results
+# checked. Prints tables, and writes JSON into build/bench/. Arguments replace the lists:
 #   bench/run.sh "allreduce" "shm" "2 8"
 set -euo pipefail
 cd "$(dirname "$0")/.."

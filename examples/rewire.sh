@@ -9,7 +9,7 @@ trap 'test -z "$ocsd" || kill "$ocsd"; wait; rm -rf "$dir"' EXIT
 cd "$dir"
 
 core='{"version":1,"fabric":{"pods":4,"k_leaf":2,"k_spine":4,"tau":2,"k_ocs":4},"links":'
-# Links between leaves, as jobs ask for them: a ring of the pods, then one in another order.
+# Links between leaves, as jobs request them: a ring of the pods, then a ring in another order.
 echo "$core"'[[0,2,1],[2,4,1],[4,6,1],[6,0,1]]}' > before.json
 echo "$core"'[[0,4,1],[4,2,1],[2,6,1],[6,0,1]]}' > after.json
 

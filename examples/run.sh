@@ -3,11 +3,11 @@
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p build/examples
-# As a user would: the installed header and library, nothing of the sources.
+# Uses only the installed header and library, as a user would.
 ${CC:-cc} -std=gnu11 -Wall -Wextra -Werror -I include examples/c/allreduce.c -L lib -lnccl \
   "-Wl,-rpath,$PWD/lib" -o build/examples/allreduce
 
-# client LABEL COMMAND...: bounded, and its failure is this script's.
+# client LABEL COMMAND...: runs a client with a time limit. If it fails, this script fails.
 client() {
   label=$1; shift
   said=$(timeout 120 "$@") || { echo "$label: failed"; exit 1; }
@@ -25,7 +25,7 @@ for transport in shm tcp; do
   done
 done
 
-# Preloaded, as for programs that find another libnccl.so.2 by their RPATH.
+# The library is preloaded, as for programs that find another libnccl.so.2 by their RPATH.
 client "python, preloaded" env "LD_PRELOAD=$PWD/lib/libnccl.so.2" \
   "$python" examples/python/pynccl_client.py --ranks 2 --library libnccl.so.2
 client "python, lightpath run" bin/lightpath run -n 3 -- "$python" examples/python/allreduce.py

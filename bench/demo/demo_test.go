@@ -48,8 +48,8 @@ func TestMeasured(t *testing.T) {
 	}
 }
 
-// TestExperiments: every experiment states a valid problem, and what the demonstration shows is so in
-// the model: static has no plan without forwarding, and swot or harvest beats perstep.
+// TestExperiments checks that every experiment states a valid problem. In the model static has no plan without
+// forwarding, and swot or harvest beats perstep.
 func TestExperiments(t *testing.T) {
 	seen := map[string]bool{}
 	for _, e := range experiments() {
@@ -89,7 +89,7 @@ func TestExperiments(t *testing.T) {
 	}
 }
 
-// TestWriteFabric: the files for the switch and the ranks read back and agree with the problem.
+// TestWriteFabric checks that the files for the switch and the ranks read back and agree with the problem.
 func TestWriteFabric(t *testing.T) {
 	for _, e := range experiments() {
 		trial := Trial{Experiment: &e}
@@ -150,7 +150,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Where steps are independent the busiest plane decides, idle time and trailing resets aside.
+// If steps are independent, the busiest plane decides. Idle time and trailing resets do not count.
 func TestExpected(t *testing.T) {
 	transmit := func(start, end float64) plans.Entry {
 		return plans.Entry{Kind: plans.Transmit, StartUS: start, EndUS: end}

@@ -84,8 +84,8 @@ func experiments() []Experiment {
 }
 
 // kernelScale returns the scale for planes in the kernel. A host with two cores carries these rates easily (see
-// [measureCapacity]). The shaper of the kernel sends a frame and then waits. So a hop costs the forwarding of a frame
-// and not its time on the wire, and a transmission costs its bytes only, as `lightpath fabric calibrate` finds.
+// [measureCapacity]). The shaper of the kernel sends a frame and then waits. So a hop costs the forwarding of a frame,
+// not its time on the wire. A transmission costs its bytes only, as `lightpath fabric calibrate` finds.
 func kernelScale(planes int) Scale {
 	return Scale{Planes: planes, RateGbps: 0.16 / float64(planes), FrameData: 8192, Hop: kernelHop}
 }

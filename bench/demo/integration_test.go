@@ -61,7 +61,7 @@ func TestTrialWithoutPlan(t *testing.T) {
 	}
 }
 
-// TestBreak: a rank that skips a drain puts bytes on circuits that move; the audit or a rank must notice.
+// TestBreak makes a rank skip a drain, so it puts bytes on circuits that move. The audit or a rank must notice.
 func TestBreak(t *testing.T) {
 	o := installed(t)
 	err := Break(t.Context(), o)

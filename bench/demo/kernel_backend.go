@@ -15,7 +15,7 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// kernelBackend is planes in the kernel. It audits the counters of the switch's ports, which no rank can write. Over
+// kernelBackend runs planes in the kernel. It audits the counters of the switch's ports, which no rank can write. Over
 // the whole run they must match the plan, with no frame lost. Times come from samples of the same counters and
 // circuits.
 type kernelBackend struct {

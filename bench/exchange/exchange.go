@@ -63,8 +63,8 @@ type Result struct {
 	predicted []float64
 }
 
-// Run measures all matrices. Ranks compare every element that arrives with what was sent; Result.Wrong counts the
-// wrong ones. With an error Run returns the results before it.
+// Run measures all matrices. Ranks check every element that arrives; Result.Wrong counts the wrong ones. With an error
+// Run returns the earlier results.
 func Run(ctx context.Context, o *Options) ([]*Result, error) {
 	dir, err := os.MkdirTemp("", "lightpath-exchange-")
 	if err != nil {

@@ -29,7 +29,7 @@ func skewed(i int) [][]float64 {
 	return [][]float64{{9, 1, float64(5 + i)}, {0, 0, 3}, {7, 0, 2}}
 }
 
-// TestRun: every byte arrives by circuits, in both orders, whether matrices repeat or not.
+// TestRun checks that every byte arrives by circuits, in both orders, whether matrices repeat or not.
 func TestRun(t *testing.T) {
 	o := installed(t)
 	o.Matrices = []Matrix{{Name: "same", Demand: func(int) [][]float64 { return skewed(0) }},
@@ -45,7 +45,7 @@ func TestRun(t *testing.T) {
 		if r.Wrong > 0 || r.BoundUS <= 0 || r.PredictedUS <= 0 || len(r.times) != 2 {
 			t.Errorf("%+v", r)
 		}
-		// Nothing is faster than the busiest port of all planes; without its reconfiguration.
+		// No exchange is faster than the transmissions of the busiest port over all planes, without reconfigurations.
 		if least := float64(r.BusiestPort) * 8 / 200; r.MinUS < 0.95*least {
 			t.Errorf("%s, %s: %v us, but its port needs %v", r.Matrix, r.Order, r.MinUS, least)
 		}

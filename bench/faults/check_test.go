@@ -11,7 +11,7 @@ import (
 	"lightpath/internal/require"
 )
 
-// TestCheck bends a good result in every way that must not pass.
+// TestCheck changes a good result in every way that must fail the check.
 func TestCheck(t *testing.T) {
 	good := Result{GoesOn: true, Injected: "seen", Took: time.Millisecond, Bound: time.Second, Operations: 3}
 	broken := good
@@ -43,7 +43,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestScenarios: names are unique, and all say what happens and by when it must be seen.
+// TestScenarios checks that names are unique, and that each scenario states its fault and its bound.
 func TestScenarios(t *testing.T) {
 	names := map[string]bool{}
 	for _, s := range Scenarios() {
@@ -61,7 +61,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestJob: an operation is complete when its last rank is, and a fault in its middle counts from then.
+// TestJob checks that an operation completes with its last rank. A fault during the operation counts from that moment.
 func TestJob(t *testing.T) {
 	start := time.Now()
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
@@ -133,7 +133,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestProcess: the output of a process is read. If a process ends early, the error has its last output.
+// TestProcess reads the output of a process. If the process ends early, the error contains its last output.
 func TestProcess(t *testing.T) {
 	p, err := start(t.Context(), "the shell", "/bin/sh", "-c", "echo ready >&2; echo done for >&2; exit 3")
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"lightpath/internal/require"
 )
 
-// TestTableNamesTests: every test that the table of faults in docs/design names is there.
+// TestTableNamesTests checks that every test named in the table of faults in docs/design exists.
 func TestTableNamesTests(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 // Scenario is one fault. Scenarios are independent of each other.
 type Scenario struct {
 	Name   string
-	Fault  string        // what happens, when
+	Fault  string        // what fails, and when
 	GoesOn bool          // whether the ranks' job survives
 	Bound  time.Duration // most time to an error on every rank, or to the next results
 	setup  setup

@@ -18,7 +18,7 @@ func (g *rig) injected(at time.Time, proof string) {
 	g.injectedAt, g.Injected = at, proof
 }
 
-// inject has a fault of a script happen in the switch, and waits until it has.
+// inject makes the switch play a script with one fault, and waits until the fault has happened.
 func (g *rig) inject(script string) error {
 	at := time.Now()
 	what, err := g.script(script)
@@ -28,7 +28,7 @@ func (g *rig) inject(script string) error {
 	return err
 }
 
-// script has the switch do what a script says, and returns what it says of it.
+// script makes the switch play a script, and returns the switch's report.
 func (g *rig) script(script string) (what string, err error) {
 	if err := os.WriteFile(g.path("faults.yaml"), []byte(script), 0o600); err != nil {
 		return "", err

@@ -50,7 +50,7 @@ type phase struct {
 	pause      time.Duration
 }
 
-// lines returns the runs of a job: All-to-All, each of whose steps needs other circuits. Ranks that are apart do not
+// lines returns the runs of a job: All-to-All, in which each step needs other circuits. If apart is set, ranks do not
 // wait for each other before a run.
 func lines(ranks int, phases []phase, apart bool) []string {
 	var all []string

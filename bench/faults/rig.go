@@ -32,9 +32,9 @@ type setup struct {
 	controllers int           // 0 is 1; more share a journal that outlives each of them
 	file        bool          // one controller has its journal in a file, also without scpi
 	ranks       int           // of the job; 0 is one for each port
-	remote      bool          // ranks reach their controllers by gRPC instead of through its socket
+	remote      bool          // ranks reach the controllers by gRPC instead of a local socket
 	scpi        bool          // the planes' switch is one that speaks SCPI, and not part of the controller
-	preset      string        // with scpi: kind of the switch; empty is one that takes exactly the fabric's time
+	preset      string        // with scpi: kind of the switch; empty: one that takes exactly the fabric's time
 	verify      string        // with scpi: how far moves are verified
 	env         []string      // of the ranks
 	timeout     time.Duration // LIGHTPATH_TIMEOUT on an idle machine; 0 is longer than any scenario
@@ -88,7 +88,7 @@ func newRig(ctx context.Context, o *Options, s *Scenario, r *Result) (*rig, erro
 
 func (g *rig) path(file string) string { return filepath.Join(g.dir, file) }
 
-// buildPlanes writes the fabric file and builds what it says.
+// buildPlanes writes the fabric file and builds its planes.
 func (g *rig) buildPlanes() error {
 	f := &fabric.Fabric{Version: fabric.Version, Name: g.name, Ranks: ranks, Circuits: plans.Simplex}
 	sw := fabric.OCS{Name: "ocs0", Driver: fabric.DriverEmulator, Reconfig: cmp.Or(g.reconfig, 10*time.Millisecond)}
@@ -130,7 +130,7 @@ func (g *rig) buildPlanes() error {
 	return err
 }
 
-// startSwitch starts the model of a switch that the planes follow, where it is not the controller's.
+// startSwitch starts the model of the switch that the planes follow, unless the model is part of the controller.
 func (g *rig) startSwitch() (err error) {
 	if err := os.WriteFile(g.path("faults.yaml"), []byte("[]\n"), 0o600); err != nil || !g.scpi {
 		return err
@@ -173,8 +173,7 @@ func (g *rig) startControllers() (err error) {
 	})
 }
 
-// stretched is a time that parts of the fabric have for something, on a machine that has other work. Scenarios wait
-// for such times to pass, so it is not all of Slack.
+// stretched returns d, lengthened for a loaded machine by less than Slack: scenarios wait until such times have passed.
 func (g *rig) stretched(d time.Duration) time.Duration {
 	return d * time.Duration(min(max(1, g.o.Slack), 3))
 }
@@ -230,7 +229,8 @@ func (g *rig) startController(i int) error {
 // controllerName returns the name by which a controller answers, and of its configuration file.
 func controllerName(i int) string { return fmt.Sprintf("c%d", i) }
 
-// runController starts the process of a controller, for the first time or again. The first one has to rule.
+// runController starts the process of a controller, for the first time or again. The first controller must become the
+// leader.
 func (g *rig) runController(i int) (err error) {
 	name := controllerName(i)
 	g.controllers[i], err = start(g.ctx, "controller "+name, g.o.Lightpath, "ocsd", "--config", g.path(name+".yaml"))
@@ -272,7 +272,7 @@ func freeAddresses(n int) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close() // only then: they must differ
+		defer l.Close() // at the end: the addresses must differ
 		all = append(all, l.Addr().String())
 	}
 	return all, nil

@@ -13,8 +13,8 @@ import (
 	"lightpath/shim"
 )
 
-// operatorScenarios are those in which an operator's orders, or what a controller says to an operator, are
-// at stake. Where the job has one rank, no port of the controller is in use.
+// operatorScenarios test an operator's orders and a controller's answers to an operator. If the job has one rank, it
+// uses no port of the controller.
 func operatorScenarios() []Scenario {
 	return []Scenario{
 		{
@@ -61,7 +61,7 @@ func operatorScenarios() []Scenario {
 // seen measures the time from the fault until now.
 func (g *rig) seen() { g.Took = time.Since(g.injectedAt) }
 
-// lightLost has no light arrive at the egress of rank 1 on plane 1. The switch's table does not change.
+// lightLost removes the light at the egress of rank 1 on plane 1. The switch's table does not change.
 func lightLost(g *rig) error {
 	if err := g.resting(); err != nil {
 		return err
@@ -93,7 +93,7 @@ func lightLost(g *rig) error {
 	return g.carriesAgain(1)
 }
 
-// restarted has a controller start again that an operator has given an order. Its switch has changed.
+// restarted restarts a controller after an operator's order. Meanwhile another session has changed its switch.
 func restarted(g *rig) error {
 	if _, err := g.lightpath("ocs", "set", "--plane", "p1", "--map", "ring:1"); err != nil {
 		return err
@@ -120,7 +120,7 @@ func restarted(g *rig) error {
 	return err
 }
 
-// journalHangs has the order of an operator meet a journal that does not answer.
+// journalHangs gives an operator's order while the journal does not answer.
 func journalHangs(g *rig) error {
 	at := time.Now()
 	g.valve.shut()
@@ -153,7 +153,7 @@ func (g *rig) takesOrders(plane string) error {
 	return err
 }
 
-// killedWithoutRanks has the next controller wait for no rank.
+// killedWithoutRanks kills the controller while no rank is attached, so the next controller waits for no rank.
 func killedWithoutRanks(g *rig) error {
 	at := time.Now()
 	g.controllers[0].kill()
@@ -161,7 +161,7 @@ func killedWithoutRanks(g *rig) error {
 	return g.takesOrders("p1")
 }
 
-// flooded holds connections open that never say anything.
+// flooded holds connections open without sending on them.
 func flooded(g *rig) error {
 	if err := g.inOperation(1); err != nil {
 		return err
@@ -189,8 +189,8 @@ func flooded(g *rig) error {
 	return g.goesOn()
 }
 
-// stranger asks for a move of a plane that another client holds. The map is the one that is there, so that
-// the plane would move at once.
+// stranger asks for a move of a plane that another client holds. The requested map is the current one, so an accepted
+// move would end at once.
 func stranger(g *rig) error {
 	var clients [2]*rpc.Client
 	for port := range clients {

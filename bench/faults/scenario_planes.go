@@ -8,13 +8,13 @@ import (
 	"lightpath/ocsctl/controller"
 )
 
-// rest is a job that rests for some time after its first operations, for faults between operations,
-// and then goes on for long enough to see planes go and come back.
+// rest returns a job with a pause after its first operations, for faults between operations. It then runs for long
+// enough to see planes fail and come back.
 func rest(pause time.Duration) []phase {
 	return []phase{{4, small, 0}, {1, small, pause}, {plenty, small, 20 * time.Millisecond}}
 }
 
-// resting returns when the ranks of that job rest and hold no plane.
+// resting returns when the ranks of that job pause and hold no plane.
 func (g *rig) resting() error {
 	if err := g.job.await(4); err != nil {
 		return err
@@ -179,11 +179,11 @@ func driftDuring(g *rig, change func() error) error {
 	if err := g.fails(nil, "rank ", "plane 1", "epoch "); err != nil {
 		return err
 	}
-	// The controller finds the change by itself or at the next move, or a rank that has lost frames leaves before.
+	// The controller finds the change by itself or at the next move. A rank that has lost frames may leave before that.
 	return g.downBecause(1, "port 1|of rank 1|lost its rank")
 }
 
-// failedMove has the next moves of plane 1 go wrong.
+// failedMove makes the next moves of plane 1 fail.
 func failedMove(g *rig, script, reason string) error {
 	if err := g.inOperation(1); err != nil {
 		return err
@@ -198,7 +198,7 @@ func failedMove(g *rig, script, reason string) error {
 	return g.downBecause(1, strings.Split(reason, "|")[0])
 }
 
-// harmlessGhost makes a circuit up that nothing travels.
+// harmlessGhost adds a circuit to the switch's table that no frame uses.
 func harmlessGhost(g *rig) error {
 	if err := g.inOperation(1); err != nil {
 		return err
@@ -251,7 +251,7 @@ func disablePlane(g *rig) error {
 	return g.carriesAgain(1)
 }
 
-// disable has an operator take planes out of service.
+// disable makes an operator take planes out of service.
 func (g *rig) disable(planes ...string) error {
 	at := time.Now()
 	for _, p := range planes {
@@ -286,7 +286,7 @@ func disableAll(g *rig) error {
 	return nil
 }
 
-// onPackets has operations go on while no plane carries anything.
+// onPackets checks that operations continue while no plane carries a frame.
 func (g *rig) onPackets() error {
 	if err := g.without(0, 1); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"lightpath/ocsctl/kernel"
 )
 
-// Sizes of operations, in bytes of each rank's buffers: some milliseconds of sending, and enough for a
-// fault to meet an operation.
+// Sizes of operations, in bytes of each rank's buffers. A small one sends for some milliseconds; a large one lasts long
+// enough for a fault in its middle.
 const (
 	small = 200 << 10
 	large = 4 << 20
@@ -21,10 +21,10 @@ const (
 // steady is a job without incident.
 func steady(n int) []phase { return []phase{{n, small, 5 * time.Millisecond}} }
 
-// plenty is more operations than anything here waits for.
+// plenty is more operations than any scenario waits for.
 const plenty = 2000
 
-// interrupted is a job of large operations that something happens to.
+// interrupted is a job of large operations, which a fault interrupts.
 func interrupted() []phase { return []phase{{2, small, 0}, {plenty, large, 0}} }
 
 func rankScenarios() []Scenario {
@@ -83,8 +83,8 @@ func healthy(g *rig) error {
 	return nil
 }
 
-// skippedDrain waits for frames to be lost, and for everybody to say so. The ranks may know of it before
-// the reading here does, so the fault counts from the last reading without a loss.
+// skippedDrain waits until frames are lost and all ranks have reported it. Ranks may notice before the next reading of
+// the counters, so the fault counts from the last reading without a loss.
 func skippedDrain(g *rig) error {
 	var lost uint64
 	before := time.Now()
@@ -131,10 +131,10 @@ func killRank(g *rig, moment func() error) error {
 	return g.detached(2)
 }
 
-// whileAllPause returns when all ranks rest after four operations, and hold no plane.
+// whileAllPause returns when all ranks pause after four operations and hold no plane.
 func (g *rig) whileAllPause() error { return errors.Join(g.job.await(4), g.whileFree()) }
 
-// detached has the controller's word that the rank of a port has gone without a goodbye.
+// detached waits for the controller's event that the rank of a port has left without a goodbye.
 func (g *rig) detached(port int) error {
 	e, err := g.happened(controller.Detached, controller.AnyPlane, func(e controller.Event) bool {
 		return e.Port == port &&
@@ -172,6 +172,6 @@ func stallRank(g *rig) error {
 	if !g.job.named("rank 1|ports 1") {
 		return fmt.Errorf("faults: no rank names the one that is stopped: %s", g.Ranks)
 	}
-	// When it goes on it hears that it has been given up.
+	// When the rank continues, the controller tells it that it has lost its place.
 	return g.job.signal(1, syscall.SIGCONT)
 }

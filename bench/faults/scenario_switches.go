@@ -13,7 +13,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// switchScenarios are those of a switch behind its protocol: rank, controller, SCPI, model, kernel.
+// switchScenarios are the faults of a switch behind its protocol: rank, controller, SCPI, model, kernel.
 func switchScenarios() []Scenario {
 	return []Scenario{
 		{
@@ -40,7 +40,7 @@ func switchScenarios() []Scenario {
 			},
 		},
 		{
-			// No device sees light arrive, so the fabric's time must be one that the switch always meets.
+			// No device checks that light arrives, so the switch must always meet the fabric's reconfiguration time.
 			Name: "scpi-stuck-mirror-unverified", Fault: "the same, with nothing verified but the switch's table",
 			Bound: 4 * time.Second,
 			setup: setup{scpi: true, preset: "palomar-ms", reconfig: 250 * time.Millisecond, verify: "read-back",
@@ -77,7 +77,7 @@ func switchScenarios() []Scenario {
 	}
 }
 
-// lostReply has the answer to a change lost: the controller reads the map instead of asking again.
+// lostReply loses the answer to a change. The controller reads the map instead of repeating the change.
 func lostReply(g *rig) error {
 	if err := g.inOperation(1); err != nil {
 		return err
@@ -85,7 +85,7 @@ func lostReply(g *rig) error {
 	if err := g.inject("[{fault: lost-reply}]"); err != nil {
 		return err
 	}
-	// A move that has lost an answer has waited for it.
+	// A move whose answer was lost lasts at least as long as the wait for it.
 	e, err := g.happened(controller.Switched, controller.AnyPlane,
 		func(e controller.Event) bool { return e.Took >= g.stretched(replyTimeout) })
 	if err != nil {
@@ -141,7 +141,7 @@ func (g *rig) otherWriter() error {
 		return err
 	}
 	at := time.Now()
-	// Its ingress port is the sixth. The answer to *OPC? says that all is done.
+	// Its ingress port is the sixth. The answer to *OPC? says that the switch has completed all commands.
 	if _, err := io.WriteString(c, ":OXC:SWIT:CONN:SUB (@6),(@);*OPC?\n"); err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func (g *rig) happened(kind controller.EventKind, plane int,
 	err = wait(g.ctx, fmt.Sprintf("the history has that plane %d %s", plane, kind), patience, func() (bool, error) {
 		events, err := g.operator.History(g.ctx, q)
 		if err != nil {
-			return false, nil // it is asked again
+			return false, nil // ask again
 		}
 		for _, e := range slices.Backward(events) {
 			if is(e) {

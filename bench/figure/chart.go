@@ -19,20 +19,19 @@ type Panel interface {
 	drawTo(c draw.Canvas) error
 }
 
-// Axis says how the values of an axis read. The zero value is a linear axis with plain
-// numbers.
+// Axis describes an axis of a chart. The zero value is a linear axis with plain numbers.
 type Axis struct {
 	Label string // with the unit
 	Log   bool
 	// Name writes the value at a tick; nil: a number.
 	Name func(float64) string
-	// At are the ticks; nil: decades or round numbers.
+	// At has the values of the ticks; nil: decades or round numbers.
 	At []float64
-	// Min and Max fix the range where Max > Min.
+	// Min and Max fix the range if Max > Min.
 	Min, Max float64
 }
 
-// Line is a series of a [Chart]. Points whose Y is not finite are left out.
+// Line is a series of a [Chart]. The chart omits points whose Y is not finite.
 type Line struct {
 	Name   string
 	X, Y   []float64
@@ -41,7 +40,7 @@ type Line struct {
 	Colour int // index into the palette of lines
 }
 
-// Printed is a number of a paper, marked in a chart.
+// Printed is a number that a paper prints, as a chart marks it.
 type Printed struct {
 	X, Y  float64
 	Label string
@@ -54,13 +53,13 @@ type Chart struct {
 	Lines   []Line
 	Printed []Printed
 	Names   []Printed // labels at points, in ink
-	// PrintedName is what the legend calls the marks; default "printed".
+	// PrintedName is the name of the marks in the legend; default "printed".
 	PrintedName string
 	// Bars draws each line as bars beside those of the other lines. X are then 1, 2, ...: the groups of bars.
 	Bars bool
 }
 
-// lineColours are told apart by most eyes, also on paper (after Okabe and Ito).
+// lineColours are colours that most people can distinguish, also on paper (after Okabe and Ito).
 var lineColours = []color.RGBA{
 	{0x00, 0x72, 0xB2, 255}, // blue
 	{0xD5, 0x5E, 0x00, 255}, // vermilion
@@ -87,7 +86,7 @@ func style(size float64, c color.Color) text.Style {
 	}
 }
 
-// newPlot is an empty plot in the style of figures.
+// newPlot returns an empty plot in the style of figures.
 func newPlot(title string, x, y Axis) *plot.Plot {
 	p := plot.New()
 	p.Title.Text = title
@@ -193,7 +192,7 @@ func addBars(p *plot.Plot, l Line, i, n int) error {
 	return nil
 }
 
-// styles are how a line and its points look.
+// styles returns the styles of a line and of its points.
 func (l Line) styles() (draw.LineStyle, draw.GlyphStyle) {
 	colour := lineColours[l.Colour%len(lineColours)]
 	width, radius := vg.Length(1.5), vg.Length(2.1)

@@ -16,8 +16,7 @@ import (
 	"lightpath/internal/files"
 )
 
-// Figure is one figure, ready to be written: panels to draw, the numbers behind them, and
-// the printed numbers beside ours.
+// Figure is one figure: the panels to draw, their numbers, and the printed numbers beside ours.
 type Figure struct {
 	Paper, Name string // "swot", "8": the stem of its files
 	Title       string
@@ -26,18 +25,18 @@ type Figure struct {
 	Table       Table   // every point drawn, in long form
 	Claims      []Claim // in the order of the paper
 	Notes       []string
-	// Facts are what else the JSON says, such as the machine of a measurement.
+	// Facts are further fields of the JSON, such as the machine of a measurement.
 	Facts map[string]any
 }
 
-// Claim is a number that a paper prints, beside the one found here.
+// Claim is a number that a paper prints, beside the number computed here.
 type Claim struct {
 	ID      string  // of the experiment, such as "S3"
 	What    string  // which number
 	Printed float64 // as in the paper
-	Ours    float64 // NaN where nothing here corresponds to it
+	Ours    float64 // NaN if there is no number to compare
 	Unit    string  // "%" or "x"
-	Note    string  // why they differ; "" where ours follows
+	Note    string  // why they differ; "": they agree
 }
 
 // Table is a rectangle of text with named columns.
@@ -90,7 +89,7 @@ func (f *Figure) Printed() Table {
 	return t
 }
 
-// JSON returns everything but the picture, numbers as numbers and null where there is none.
+// JSON returns everything except the picture. A missing number is null.
 func (f *Figure) JSON() ([]byte, error) {
 	printed := f.Printed()
 	all := map[string]any{
@@ -106,7 +105,7 @@ func (f *Figure) JSON() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// values are the cells as numbers where they are numbers, nil where they are empty.
+// values returns the cells: a number, a text, or nil for an empty cell.
 func (t *Table) values() [][]any {
 	rows := make([][]any, len(t.Rows))
 	for r, row := range t.Rows {
@@ -122,9 +121,9 @@ func (t *Table) values() [][]any {
 	return rows
 }
 
-// Write writes the figure into dir, which it creates: STEM.csv, STEM-printed.csv (where the
-// paper prints numbers), STEM.json, and where there are panels STEM.svg and STEM.png, STEM
-// being paper-name. It returns the paths written, also with an error.
+// Write writes the figure into dir, which it creates. The files are STEM.csv and STEM.json; STEM-printed.csv if the
+// paper prints numbers; STEM.svg and STEM.png if there are panels. STEM is paper-name. Write returns the written paths,
+// also with an error.
 func (f *Figure) Write(dir string) (paths []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("figure: %w", err)
@@ -165,7 +164,7 @@ func (f *Figure) Write(dir string) (paths []string, err error) {
 	return paths, nil
 }
 
-// number writes v with the given significant digits, and nothing where v is not finite.
+// number writes v with the given significant digits. It returns "" if v is not finite.
 func number(v float64, digits int) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return ""

@@ -26,7 +26,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// made holds the figures that tests share; they run one after the other.
+// made holds the figures that tests share. These tests run one after the other.
 var made = map[string]*Figure{}
 
 // quick returns a figure in its quick form, which is made once.
@@ -47,9 +47,8 @@ func fresh(t *testing.T, paper, name string) *Figure {
 	return f
 }
 
-// TestFigures makes every figure and checks its numbers and its picture: CSV that is rectangular, SVG that
-// is well-formed. One figure of each paper is written to files. Its PNG, drawn by the same code as the SVG,
-// decodes and is not blank.
+// TestFigures makes every figure. It checks that the CSV is rectangular and the SVG well-formed. It writes one figure
+// of each paper to files, and checks that its PNG, drawn by the same code as the SVG, decodes and is not blank.
 func TestFigures(t *testing.T) {
 	written := []string{"harvest-8", "swot-8", "spectra-7"}
 	for _, r := range registry {
@@ -199,11 +198,11 @@ func countColours(img image.Image) int {
 	return len(seen)
 }
 
-// searched are the columns that come from a search: they may become better, and worse by
-// little. All else must stay as it is.
+// searched are the columns that come from a search. Their values may become better, or slightly worse. All other values
+// must stay equal.
 var searched = map[string]bool{"harvest_us": true}
 
-// TestGolden holds two figures against files: baselines to the digit, planners not much above.
+// TestGolden compares two figures with files. Baselines must be equal to the digit; planners must not be much above.
 func TestGolden(t *testing.T) {
 	for _, stem := range []string{"swot-8", "harvest-5"} {
 		paper, name, _ := strings.Cut(stem, "-")
@@ -238,7 +237,7 @@ func contains(row []string, prefix string) bool {
 	return false
 }
 
-// same compares two cells; one that is searched for may be less, or more by 3 %.
+// same compares two cells. A searched value may be less, or up to 3 % more.
 func same(got, want string, improves bool) bool {
 	if got == want {
 		return true
@@ -251,7 +250,7 @@ func same(got, want string, improves bool) bool {
 	return math.Abs(g-w) <= 2e-6*w || improves && g < 1.03*w
 }
 
-// TestRepeats: a figure depends on nothing but its options.
+// TestRepeats checks that a figure depends only on its options.
 func TestRepeats(t *testing.T) {
 	a, b := quick(t, "swot", "8"), fresh(t, "swot", "8")
 	if !reflect.DeepEqual(a.Table, b.Table) {
@@ -264,11 +263,11 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestPrinted: what follows from the model to the digit.
+// TestPrinted checks the numbers that follow from the model to the digit.
 func TestPrinted(t *testing.T) {
 	f := quick(t, "swot", "7")
 	for _, c := range f.Claims {
-		// Ideal bounds every scheme: no reduction reaches what is printed for Bruck.
+		// Ideal bounds every scheme: no reduction reaches the one printed for Bruck.
 		if strings.HasPrefix(c.What, "Bruck") && strings.HasSuffix(c.What, "One-shot") && (c.Ours > 87.5 || c.Note == "") {
 			t.Errorf("%v", c)
 		}
@@ -308,8 +307,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestChartsOfOddData: series without a point, or all in one place, are drawn as nothing or
-// as a point.
+// TestChartsOfOddData draws series without points, and series with all points in one place.
 func TestChartsOfOddData(t *testing.T) {
 	nan := math.NaN()
 	f := &Figure{Title: "odd " + strings.Repeat("long title ", 40), Columns: 3, Panels: []Panel{

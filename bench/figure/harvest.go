@@ -15,12 +15,12 @@ import (
 const (
 	harvestGbps = 800.0
 	harvestUS   = 0.5 // alpha and delta
-	// harvestRanks is not stated. With the cost model only 64 gives the abstract's 2x over
+	// harvestRanks is our choice: the paper does not state it. In the cost model only 64 gives the abstract's 2x over
 	// the better baseline and the 3.0x at 1 GB of Section 6.2.
 	harvestRanks = 64
 )
 
-// trial is an algorithm with the static interconnect that HARVEST is held against.
+// trial is an algorithm, with the static interconnect that HARVEST is compared with.
 type trial struct {
 	name   string
 	call   call
@@ -41,9 +41,8 @@ func harvestFabric(ranks, planes int) plans.Problem {
 	}
 }
 
-// harvestTrials are the algorithms of Figure 5 on a ring. Recursive doubling and All-to-All
-// send one way round and have one port; Swing sends both ways, so its ring has a port each
-// way at half the rate.
+// harvestTrials are the algorithms of Figure 5 on a ring. Recursive doubling and All-to-All send in one direction and
+// have one port. Swing sends in both directions, so its ring has a port for each, at half the rate.
 func harvestTrials(n int) []trial {
 	return []trial{
 		{"Recursive doubling", call{schedule.ReduceScatter, "recursive-doubling", "RD"}, harvestFabric(n, 1),
@@ -103,7 +102,7 @@ func gridOf(ctx context.Context, o Options, trials []trial, delays, ms []float64
 			if err != nil {
 				return err
 			}
-			// The static graph is a candidate of HARVEST's, which begins as it likes.
+			// The static graph is one of HARVEST's candidates. HARVEST may begin with any circuits.
 			out[t].late[d][m] = ours > static*(1+1e-9)
 			out[t].static[d][m], out[t].bvn[d][m], out[t].harvest[d][m] = static, bvn, math.Min(ours, static)
 		}
@@ -115,7 +114,7 @@ func gridOf(ctx context.Context, o Options, trials []trial, delays, ms []float64
 // harvestEffort is the search per point; most points need none.
 const harvestEffort = 2 * time.Second
 
-// over is base / harvest, cell by cell.
+// over returns base / harvest for each cell.
 func (r *ratios) over(base [][]float64) [][]float64 {
 	z := matrix(len(r.harvest), len(r.harvest[0]))
 	for d := range z {
@@ -126,7 +125,7 @@ func (r *ratios) over(base [][]float64) [][]float64 {
 	return z
 }
 
-// best is the better baseline, cell by cell.
+// best returns the better baseline of each cell.
 func (r *ratios) best() [][]float64 {
 	z := matrix(len(r.harvest), len(r.harvest[0]))
 	for d := range z {
@@ -226,7 +225,7 @@ var harvestClaims = []harvestClaim{
 		area{[2]float64{10, 100}, [2]float64{0, 16e6}}, "min", 1.0, ""},
 }
 
-// harvest5 is Figure 5: HARVEST against a static ring and against switching at each step.
+// harvest5 is Figure 5: HARVEST compared with a static ring, and with switching at each step.
 func harvest5(ctx context.Context, o Options) (*Figure, error) {
 	n, delays, ms := harvestRanks, oneTwoFive(-2, 4), sizes(0, 20, 2)
 	if o.Quick {
@@ -265,7 +264,7 @@ func harvest5(ctx context.Context, o Options) (*Figure, error) {
 	return f, nil
 }
 
-// addRatios lists every point of the grids, and says where the search was cut short.
+// addRatios lists every point of the grids, and marks the points where the search was cut short.
 func (f *Figure) addRatios(ts []trial, grids []ratios, delays, ms []float64) {
 	late := 0
 	f.Table.Columns = []string{"algorithm", "ranks", "planes", "reconfig_us", "bytes", "static_us", "bvn_us", "harvest_us"}
@@ -287,8 +286,8 @@ func (f *Figure) addRatios(ts []trial, grids []ratios, delays, ms []float64) {
 	}
 }
 
-// speedupMap is the heat map of HARVEST's speedup over a baseline. The bar ends at 30 over
-// one baseline, so that panels compare, and follows the values over the better of both.
+// speedupMap is the heat map of HARVEST's speedup over a baseline. Over one baseline the bar ends at 30, so that panels
+// can be compared. Over the better of both, it ends at the largest value.
 func speedupMap(title string, g *ratios, base string, delays, ms []float64) *HeatMap {
 	names := map[string]string{"static": "static", "bvn": "BvN", "best": "better of both"}
 	z := g.against(base)

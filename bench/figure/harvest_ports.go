@@ -19,8 +19,8 @@ func harvestGrid(o Options) (delays, ms []float64) {
 	return []float64{0.01, 0.1, 1, 10, 100, 1000, 10000}, sizes(0, 20, 4)
 }
 
-// speedups is a figure of grids: a row of three maps for each trial, over static, over BvN and
-// over the better of both.
+// speedups makes a figure of grids. Each trial has a row of three maps: over static, over BvN, and over the better of
+// both.
 func speedups(ctx context.Context, o Options, title string, ts []trial, effort time.Duration) (*Figure, error) {
 	delays, ms := harvestGrid(o)
 	grids, err := gridOf(ctx, o, ts, delays, ms, effort)
@@ -39,14 +39,14 @@ func speedups(ctx context.Context, o Options, title string, ts []trial, effort t
 	return f, nil
 }
 
-// torusMaps are the circuits of a torus with a port each way in every dimension.
+// torusMaps returns the circuits of a torus with two ports in every dimension, one for each direction.
 func torusMaps(dims ...int) ([]circuit.Permutation, error) {
 	ones := slices.Repeat([]int{1}, len(dims))
 	g, err := topology.Torus(dims, ones)
 	return g.Maps, err
 }
 
-// harvest8 is Swing on all ports of 2-D and 3-D tori.
+// harvest8 is Figure 8: Swing on all ports of 2-D and 3-D tori.
 func harvest8(ctx context.Context, o Options) (*Figure, error) {
 	shapes := [][]int{{8, 8}, {4, 4, 4}}
 	if o.Quick {
@@ -74,7 +74,7 @@ func harvest8(ctx context.Context, o Options) (*Figure, error) {
 	return f, err
 }
 
-// harvest9 is Bruck's algorithms and the trees.
+// harvest9 is Figure 9: Bruck's algorithms and the trees.
 func harvest9(ctx context.Context, o Options) (*Figure, error) {
 	n := 64
 	if o.Quick {
@@ -103,8 +103,8 @@ func harvest9(ctx context.Context, o Options) (*Figure, error) {
 	return f, nil
 }
 
-// harvest10 is All-to-All on more and more ports, against the generalized Kautz graph with
-// flows routed at best.
+// harvest10 is Figure 10: All-to-All on more and more ports, compared with the generalized Kautz graph with optimal
+// routes.
 func harvest10(ctx context.Context, o Options) (*Figure, error) {
 	n, ports := 64, []int{2, 4}
 	if o.Quick {

@@ -10,7 +10,7 @@ import (
 )
 
 // HeatMap is a panel of coloured cells, one for each pair of a value of X and one of Y.
-// Cells are equally wide whatever the values; they are meant for geometric sequences.
+// All cells have the same width, which suits geometric sequences.
 type HeatMap struct {
 	Title string
 	X, Y  Axis        // Label and Name are used
@@ -18,7 +18,7 @@ type HeatMap struct {
 	Ys    []float64   // of the rows, from the bottom
 	Z     [][]float64 // [row][column]; NaN: no value
 	Scale Scale
-	// Regions outlines cells of which a paper prints a number.
+	// Regions are the cells for which a paper prints a number. The map outlines them.
 	Regions []Region
 }
 
@@ -45,7 +45,7 @@ var viridis = []color.RGBA{
 	{0xb4, 0xde, 0x2c, 255}, {0xfd, 0xe7, 0x25, 255},
 }
 
-// fraction is where v lies on the scale, 0 to 1.
+// fraction returns the place of v on the scale, 0 to 1.
 func (s Scale) fraction(v float64) float64 {
 	low, high := s.Min, s.Max
 	if s.Log {
@@ -57,7 +57,7 @@ func (s Scale) fraction(v float64) float64 {
 	return math.Min(1, math.Max(0, (v-low)/(high-low)))
 }
 
-// at is the value at fraction f of the scale.
+// at returns the value at fraction f of the scale.
 func (s Scale) at(f float64) float64 {
 	if s.Log {
 		return s.Min * math.Pow(s.Max/s.Min, f)
@@ -65,7 +65,7 @@ func (s Scale) at(f float64) float64 {
 	return s.Min + f*(s.Max-s.Min)
 }
 
-// colour of a value; white where there is none.
+// colour returns the colour of a value; white: it has no value.
 func (s Scale) colour(v float64) color.RGBA {
 	if math.IsNaN(v) {
 		return color.RGBA{255, 255, 255, 255}
@@ -82,7 +82,7 @@ func (s Scale) colour(v float64) color.RGBA {
 	return color.RGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 255}
 }
 
-// on is a colour of text that can be read on c.
+// on returns a colour for text on c.
 func on(c color.RGBA) color.Color {
 	if 0.299*float64(c.R)+0.587*float64(c.G)+0.114*float64(c.B) > 140 {
 		return inkColour
@@ -100,7 +100,7 @@ func (h *HeatMap) drawTo(canvas draw.Canvas) error {
 		}
 		at := make([]float64, len(values))
 		for i := range at {
-			at[i] = float64(i) + 1 // ticks of 0 are lost to relative comparisons
+			at[i] = float64(i) + 1 // gonum compares ticks relatively, so a tick at 0 would be lost
 		}
 		a.At, a.Log = at, false
 		a.Name = func(v float64) string { return name(values[int(v)-1]) }
@@ -148,7 +148,7 @@ func fill(c draw.Canvas, col color.Color, x0, x1, y0, y1 vg.Length) {
 	c.FillPolygon(col, []vg.Point{{X: x0, Y: y0}, {X: x1, Y: y0}, {X: x1, Y: y1}, {X: x0, Y: y1}})
 }
 
-// cells draws the cells of a heat map, with their values where there is room.
+// cells draws the cells of a heat map, with their values if there is room.
 type cells struct{ h *HeatMap }
 
 // Plot implements plot.Plotter.

@@ -98,7 +98,7 @@ func (c *Clusters) Table() Table {
 
 func round0(v float64) float64 { return math.Round(v) }
 
-// percent returns by how much v is above base.
+// percent returns by how many percent v is above base.
 func percent(v, base float64) float64 { return math.Round(1e4*(v/base-1)) / 100 }
 
 // Panels draws the distributions over jobs.
@@ -136,7 +136,7 @@ func (c *Clusters) Panels() []Panel {
 	}
 }
 
-// points is how many of a distribution are drawn.
+// points is how many points of a distribution are drawn.
 const points = 80
 
 // cumulative returns the distribution of sorted values, thinned out.
@@ -169,7 +169,7 @@ func parseFabrics(names []string, gpus int) ([]cluster.Fabric, error) {
 	return all, nil
 }
 
-// tracesOf returns over how many traces a comparison of clusters goes.
+// tracesOf returns the number of traces of a comparison of clusters.
 func tracesOf(o Options) int {
 	switch {
 	case o.Runs > 0:
@@ -397,7 +397,7 @@ func mean(v []float64) float64 {
 	return sum / float64(len(v))
 }
 
-// spread says how far runs are apart.
+// spread describes how far runs are apart.
 func spread(v []float64) string {
 	if len(v) < 2 {
 		return "one trace"

@@ -55,7 +55,7 @@ func (n staticNeed) uniform() int {
 	return best
 }
 
-// lumos6a is contention with and without interleaved wiring, and what it costs the workloads.
+// lumos6a shows contention with and without interleaved wiring, and its cost to the workloads.
 func lumos6a(context.Context, Options) (*Figure, error) {
 	shape := place.Shape{ServerGPUs: 8, Nest: []int{1, staticServers / staticPods, staticPods}}
 	var servers []int32

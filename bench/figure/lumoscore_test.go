@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestStaticContention: what three pods need, and what wirings give, by hand.
+// TestStaticContention compares the links that three pods need and get with numbers computed by hand.
 func TestStaticContention(t *testing.T) {
 	for _, c := range []struct {
 		need                 staticNeed
@@ -39,7 +39,7 @@ func TestStaticFigureDraws(t *testing.T) {
 	}
 }
 
-// TestClustersAgree: the ideal switch is the fastest, and the claims are those of the table.
+// TestClustersAgree checks that the ideal switch is the fastest, and that the claims follow from the table.
 func TestClustersAgree(t *testing.T) {
 	f := quick(t, "lumoscore", "8")
 	column, contention := map[string]int{}, map[string]float64{}

@@ -57,8 +57,8 @@ type legendItem struct {
 	printed bool
 }
 
-// legend lists what the charts of a figure share: each name once, in lines of the given
-// width. It stands above the panels, where it hides nothing.
+// legend lists the names in the charts of a figure, each once, in lines of the given width. It stands above the panels,
+// so it hides no line.
 func (f *Figure) legend(width vg.Length) [][]legendItem {
 	var items []legendItem
 	seen := map[string]bool{}
@@ -171,7 +171,7 @@ func (f *Figure) drawTo(c draw.Canvas) error {
 	return nil
 }
 
-// footer is what stands below the panels: the printed numbers beside ours, then the notes.
+// footer returns the text below the panels: the printed numbers beside ours, then the notes.
 func (f *Figure) footer(width vg.Length) []string {
 	var lines []string
 	for _, c := range f.Claims {
@@ -183,8 +183,8 @@ func (f *Figure) footer(width vg.Length) []string {
 	return lines
 }
 
-// String returns the claim as one line: what, printed, ours, and why they differ. It leaves out the ID, which only a
-// reader of the tables can look up.
+// String returns the claim as one line: What, Printed, Ours, and the note. It omits the ID, which only readers of the
+// tables can look up.
 func (c Claim) String() string {
 	ours := "none"
 	if !math.IsNaN(c.Ours) {

@@ -18,10 +18,10 @@ import (
 	"lightpath/plans/planner"
 )
 
-// ErrUnknown says that there is no such figure; the error lists those there are.
+// ErrUnknown reports that there is no such figure. The error lists all figures.
 var ErrUnknown = errors.New("no such figure")
 
-// Options say how much to compute. The zero value makes the full figure.
+// Options set the amount of computation. The zero value makes the full figure.
 type Options struct {
 	// Quick makes a coarse figure in seconds: fewer points, less search.
 	Quick bool
@@ -30,11 +30,10 @@ type Options struct {
 	Runs int
 	// Seed of matrices and searches.
 	Seed int64
-	// Demand is a square matrix that the report on spectra takes in place of its random
-	// ones; figures of papers do not read it.
+	// Demand is a square matrix, which replaces the random matrices in the report on spectra. Figures of papers do not
+	// read it.
 	Demand [][]float64
-	// Progress, where not nil, is told how many of total pieces are done. It is called
-	// from one goroutine at a time.
+	// Progress, if not nil, is called with the number of completed pieces, from one goroutine at a time.
 	Progress func(done, total int)
 }
 
@@ -84,8 +83,8 @@ func Names() []string {
 	return names
 }
 
-// Make computes a figure. It fails with [ErrUnknown], with the context's error, or with that
-// of a planner, which is a defect: every problem of a figure has a plan.
+// Make computes a figure. It fails with [ErrUnknown], with the context's error, or with a planner's error. The last is
+// a defect: every problem of a figure has a plan.
 func Make(ctx context.Context, paper, name string, o Options) (*Figure, error) {
 	for _, r := range registry {
 		if r.paper == paper && r.name == name {
@@ -100,8 +99,8 @@ func Make(ctx context.Context, paper, name string, o Options) (*Figure, error) {
 	return nil, fmt.Errorf("figure: %w: %q %q (there are %s)", ErrUnknown, paper, name, strings.Join(Names(), ", "))
 }
 
-// Each runs work for 0..n-1 on all processors and reports progress; the first error, in the
-// order of indexes, is returned. Work for different indexes must not share what it writes.
+// Each runs work for 0..n-1 on all processors and reports progress. It returns the error with the lowest index. Calls
+// for different indexes must not write the same variables.
 func Each(ctx context.Context, n int, o Options, work func(i int) error) error {
 	var mu sync.Mutex
 	done, errs := 0, make([]error, n)
@@ -125,8 +124,8 @@ func Each(ctx context.Context, n int, o Options, work func(i int) error) error {
 	return cmp.Or(errs...)
 }
 
-// Collective is the planning problem of a collective of so many bytes (as nccl-tests counts
-// them) on the fabric of a template.
+// Collective returns the planning problem of a collective on the fabric of a template. It counts bytes as nccl-tests
+// does.
 func Collective(c schedule.Collective, algorithm string, bytes float64, fabric plans.Problem) (*plans.Problem, error) {
 	s, err := schedule.Build(c, algorithm, fabric.Ranks, 0, schedule.Disjoint)
 	if err != nil {
@@ -147,8 +146,8 @@ func resize(p *plans.Problem, factor float64) *plans.Problem {
 	return &q
 }
 
-// cct is the completion time in us of a planner's plan; NaN where it has none. The search
-// is bounded by operations, so that it repeats; the clock is a distant stop.
+// cct returns the completion time of a planner's plan, in us; NaN: there is no plan. A limit of operations ends the
+// search, so that it repeats. The limit of time is far beyond it.
 func cct(ctx context.Context, name string, p *plans.Problem, effort time.Duration, seed int64) (float64, error) {
 	plan, err := planner.Solve(ctx, name, p, planner.Options{Effort: effort, TimeLimit: 20*effort + 5*time.Second,
 		Seed: seed})
@@ -163,8 +162,8 @@ func cct(ctx context.Context, name string, p *plans.Problem, effort time.Duratio
 	return plan.CCTUS, nil
 }
 
-// ideal is the completion time in us without any switching cost, each step split over all
-// planes: SWOT's Ideal.
+// ideal returns SWOT's Ideal: the completion time, in us, without switching costs and with each step split over all
+// planes.
 func ideal(p *plans.Problem) float64 {
 	sum := 0.0
 	for i := range p.Steps {
@@ -175,7 +174,7 @@ func ideal(p *plans.Problem) float64 {
 	return sum
 }
 
-// stepDegree is the most flows that one rank sends or receives in a step.
+// stepDegree returns the largest number of flows that one rank sends or receives in a step.
 func stepDegree(ranks int, s *plans.Step) int {
 	out, in, most := make([]int, ranks), make([]int, ranks), 0
 	for _, f := range s.FlowList() {

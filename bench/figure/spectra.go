@@ -38,7 +38,7 @@ func spectra6(ctx context.Context, o Options) (*Figure, error) {
 	return f, nil
 }
 
-// spectra7 is SPECTRA with and without EQUALIZE.
+// spectra7 compares SPECTRA with and without EQUALIZE.
 func spectra7(ctx context.Context, o Options) (*Figure, error) {
 	moe := moeDemands(o)
 	g := spectraGrid{deltas: deltasOf(o), methods: []method{methodUnequal, methodSpectra, methodBound},
@@ -53,7 +53,7 @@ func spectra7(ctx context.Context, o Options) (*Figure, error) {
 	return f, nil
 }
 
-// spectra8 is the effect of noise: deviations of 0.3 % and of 1 % of a port's rate.
+// spectra8 shows the effect of noise: deviations of 0.3 % and of 1 % of a port's rate.
 func spectra8(ctx context.Context, o Options) (*Figure, error) {
 	noisy := func(name string, sigma float64, base func(seed int64) [][]float64) demands {
 		return demands{fmt.Sprintf("%s, noise %g %%", name, 100*sigma), func(seed int64) [][]float64 {

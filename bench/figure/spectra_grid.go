@@ -10,8 +10,8 @@ import (
 	"lightpath/plans/spectra"
 )
 
-// demands is a family of random demand matrices, normalised so that a port's whole demand
-// is 1, the unit of delays.
+// demands is a family of random demand matrices. They are normalised: the whole demand of a port is 1, and delays have
+// the same unit.
 type demands struct {
 	name string
 	make func(seed int64) [][]float64
@@ -55,7 +55,7 @@ func moeDemands(o Options) demands {
 type subject struct {
 	matrix spectra.Matrix
 	cover  spectra.Decomposition // the paper's, which depends on neither s nor delta
-	// eclipse holds ECLIPSE's, which depends on delta alone.
+	// eclipse holds ECLIPSE's decompositions, by delta.
 	eclipse map[float64]spectra.Decomposition
 }
 
@@ -64,7 +64,7 @@ func newSubject(d [][]float64) *subject {
 		eclipse: make(map[float64]spectra.Decomposition)}
 }
 
-// method is a scheduler, or a bound, whose value is drawn.
+// method is a line of a figure: a scheduler, or a bound.
 type method struct {
 	name   string
 	colour int
@@ -103,7 +103,7 @@ var (
 const lightpathWork = 1e7
 
 var methodLightpath = method{"Lightpath", 3, false, func(x *subject, s int, delta float64) float64 {
-	// Every demand has a plan; a search that is not there is a gap in the line.
+	// Every demand has a plan. If the search fails, the line has a gap.
 	plan, err := spectra.Solve(context.Background(), DemandProblem(x.matrix, s, delta),
 		spectra.Options{Work: lightpathWork})
 	if err != nil {
@@ -112,11 +112,11 @@ var methodLightpath = method{"Lightpath", 3, false, func(x *subject, s int, delt
 	return plan.CCTUS / DemandUS
 }}
 
-// DemandUS is how long a demand of 1 takes on one circuit of a [DemandProblem].
+// DemandUS is the time that a demand of 1 takes on one circuit of a [DemandProblem].
 const DemandUS = 1e3
 
-// DemandProblem states a matrix on s planes whose reconfiguration takes delta: entries and
-// delta in units of DemandUS.
+// DemandProblem returns the problem of a matrix on s planes with reconfiguration time delta. Entries and delta are in
+// units of DemandUS.
 func DemandProblem(d [][]float64, s int, delta float64) *plans.Problem {
 	p := &plans.Problem{Version: plans.Version, Ranks: len(d), Planes: s, BandwidthGbps: 8, ReconfigUS: delta * DemandUS,
 		Circuits: plans.Simplex}
@@ -136,7 +136,7 @@ type setting struct {
 	switches int
 }
 
-// spectraGrid is what a figure of the paper sweeps.
+// spectraGrid is the range of parameters of a figure.
 type spectraGrid struct {
 	settings []setting
 	deltas   []float64
@@ -144,7 +144,7 @@ type spectraGrid struct {
 	runs     int
 }
 
-// The numbers of random matrices per point: ours where none is asked for, and the paper's.
+// Random matrices per point: the default here, and the paper's number.
 const (
 	defaultRuns = 20
 	paperRuns   = 50

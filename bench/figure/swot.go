@@ -27,8 +27,8 @@ func swotFabric(p, k int) plans.Problem {
 	}
 }
 
-// onFirst sets all planes to the circuits of the first step before the start (the paper's
-// Section 3.1); p's own null leaves the start to the planner.
+// onFirst sets all planes to the circuits of the first step before the start (the paper's Section 3.1). Without it the
+// planner chooses the start.
 func onFirst(p *plans.Problem) *plans.Problem {
 	q := *p
 	if len(p.Steps) > 0 && p.Steps[0].To != nil {
@@ -37,8 +37,7 @@ func onFirst(p *plans.Problem) *plans.Problem {
 	return &q
 }
 
-// scheme is one of the four that SWOT compares, and ours where planes start on the first
-// step's circuits.
+// scheme is one of the four that SWOT compares, or Lightpath's with planes that start on the first step's circuits.
 type scheme struct {
 	name    string
 	planner string // "" for the ideal
@@ -90,7 +89,7 @@ var (
 	pairwise = call{schedule.AllToAll, "pairwise", "Pairwise All-to-All"}
 )
 
-// sizes are 1, 2, 4, ... 512 KB, then MB and GB in the same way: the from-th to the to-th.
+// sizes returns the sizes with numbers from to to of 1, 2, 4, ... 512 KB, 1, 2, ... MB, and GB in the same way.
 func sizes(from, to, step int) []float64 {
 	var v []float64
 	for e := from; e <= to; e += step {
@@ -106,7 +105,7 @@ type sweepPanel struct {
 	ccts  [][]float64 // [scheme][size]
 }
 
-// swot7 is CCT over message size.
+// swot7 shows the CCT over the message size.
 func swot7(ctx context.Context, o Options) (*Figure, error) {
 	ms, ranks := sizes(4, 19, 1), 256
 	if o.Quick {
@@ -170,7 +169,7 @@ func sweep(ctx context.Context, o Options, panels []sweepPanel, ms []float64) er
 	})
 }
 
-// largestReduction is the greatest 1 - ours/base, in percent, where both are known.
+// largestReduction returns the greatest 1 - ours/base in percent, over the points where both are known.
 func largestReduction(base, ours []float64) float64 {
 	best := math.NaN()
 	for i := range base {
@@ -189,7 +188,7 @@ func matrix(rows, cols int) [][]float64 {
 	return m
 }
 
-// swot8 is CCT over the cluster's size.
+// swot8 shows the CCT over the cluster's size.
 func swot8(ctx context.Context, o Options) (*Figure, error) {
 	const bytes = 32e6
 	panels := []struct {

@@ -11,7 +11,7 @@ import (
 	"lightpath/plans"
 )
 
-// breed is a primitive with the algorithms among which each scheme takes its best.
+// breed is a collective, with the algorithms from which each scheme takes the best.
 type breed struct {
 	name   string
 	calls  []call
@@ -20,8 +20,7 @@ type breed struct {
 	cct    [][][]float64
 }
 
-// swot9 is the best algorithm of each scheme per primitive, normalised to the best scheme
-// that is not SWOT.
+// swot9 shows the best algorithm of each scheme per collective, normalised to the best scheme other than SWOT.
 func swot9(ctx context.Context, o Options) (*Figure, error) {
 	ranks := 256
 	step := 1
@@ -80,7 +79,7 @@ func swot9(ctx context.Context, o Options) (*Figure, error) {
 	return f, nil
 }
 
-// best is the least CCT of a scheme over the algorithms, and which it was.
+// best returns the least CCT of a scheme over the algorithms, and that algorithm.
 func (b *breed) best(scheme, size int) (us float64, algorithm string) {
 	us = math.NaN()
 	for c := range b.calls {
@@ -96,7 +95,7 @@ func (f *Figure) addBreed(i int, b *breed, schemes []scheme, ranks int) {
 	c := &Chart{Title: fmt.Sprintf("(%c) %s", 'a'+i, b.name),
 		X: Axis{Label: "message size", Log: true, At: b.sizes, Name: Bytes}, Y: Axis{Label: "CCT, best baseline = 1",
 			Log: true}}
-	peak, peakAt, most := math.NaN(), math.NaN(), math.NaN() // most: what Ideal gains there
+	peak, peakAt, most := math.NaN(), math.NaN(), math.NaN() // most: Ideal's gain there
 	lines := make([]Line, len(schemes))
 	for m, size := range b.sizes {
 		base := math.Inf(1)
@@ -140,7 +139,7 @@ func (f *Figure) addBreed(i int, b *breed, schemes []scheme, ranks int) {
 	f.Claims = append(f.Claims, claim)
 }
 
-// swot10 is the gain over Strawman-ICR at 2, 4 and 8 planes.
+// swot10 shows the gain over Strawman-ICR at 2, 4 and 8 planes.
 func swot10(ctx context.Context, o Options) (*Figure, error) {
 	ranks, ms := 256, sizes(5, 17, 1)
 	if o.Quick {
@@ -195,7 +194,7 @@ func swot10(ctx context.Context, o Options) (*Figure, error) {
 	return f, nil
 }
 
-// gainOver is by how much, in percent, SWOT shortens the plan of a baseline.
+// gainOver returns by how many percent SWOT shortens the plan of a baseline.
 func gainOver(ctx context.Context, p *plans.Problem, baseline string, effort time.Duration,
 	seed int64) (float64, error) {
 	base, err := cct(ctx, baseline, p, effort, seed)
@@ -206,7 +205,7 @@ func gainOver(ctx context.Context, p *plans.Problem, baseline string, effort tim
 	return 100 * (1 - ours/base), err
 }
 
-// swot11 is the share of the completion time that is not the ideal's.
+// swot11 shows the share of the completion time beyond the ideal one.
 func swot11(ctx context.Context, o Options) (*Figure, error) {
 	ranks, ms := 256, sizes(5, 22, 1)
 	if o.Quick {
@@ -270,7 +269,7 @@ func (f *Figure) addOverhead(index int, c call, ranks int, delays, ms []float64,
 	f.Panels = append(f.Panels, chart)
 }
 
-// interpolate is the value of a line at x, linear in log x.
+// interpolate returns the value of a line at x, linear in log x.
 func interpolate(xs, ys []float64, x float64) float64 {
 	for i := 1; i < len(xs); i++ {
 		if x <= xs[i] {

@@ -7,17 +7,17 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// Bytes names a size with a decimal unit: "32 MB".
+// Bytes writes a size with a decimal unit: "32 MB".
 func Bytes(v float64) string {
 	return scaled(v, "B", []prefix{{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}})
 }
 
-// Binary names a size with a binary unit: "32 MiB".
+// Binary writes a size with a binary unit: "32 MiB".
 func Binary(v float64) string {
 	return scaled(v, "B", []prefix{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}})
 }
 
-// Micros names a time that is given in us: "200 us", "20 ms".
+// Micros writes a time given in us: "200 us", "20 ms".
 func Micros(v float64) string {
 	if v > 0 && v < 1 {
 		return short(v*1e3) + " ns"
@@ -39,8 +39,7 @@ func scaled(v float64, base string, units []prefix) string {
 	return short(v) + " " + base
 }
 
-// short writes v with at most three significant digits and no exponent where it is
-// readable without.
+// short writes v with at most three significant digits. It avoids an exponent if the number is readable without.
 func short(v float64) string {
 	if a := math.Abs(v); a >= 100 && a < 1e6 {
 		return strconv.FormatFloat(v, 'f', 0, 64)
@@ -48,8 +47,7 @@ func short(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// named ticks stand at given values under given names; only so many of them are labelled
-// that labels do not run into each other.
+// named are ticks at given values with given names. At most "most" of them have labels, so that labels do not overlap.
 type named struct {
 	at   []float64
 	name func(float64) string
@@ -73,12 +71,10 @@ func (t named) Ticks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// decades are the ticks of a logarithmic axis: 1 to 9 times the powers of ten. The shorter
-// the axis, the more of them are labelled.
+// decades are the ticks of a logarithmic axis: 1 to 9 times the powers of ten. A shorter axis labels more of them.
 type decades struct{ name func(float64) string }
 
-// labelled says whether m times a power of ten has a label on an axis of the given length in
-// decades.
+// labelled reports whether m times a power of ten has a label on an axis of the given length in decades.
 func labelled(m int, length float64) bool {
 	switch {
 	case m == 1 || length < 0.6:

@@ -15,7 +15,7 @@ BUILT = [
 
 
 def said(*command):
-    """The first line that a command says, or a dash."""
+    """The first line of a command's output, or a dash."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks and times Lightpath on a GPU, and what of that goes without one over the stub of the driver: make gpu-check.
+"""Checks and times Lightpath on a GPU: make gpu-check. Without a GPU it makes the checks that the driver's stub allows.
 
     check.py [--out DIR] [--only PART,...] [--skip PART,...] [--stub] [--seconds N]
 
@@ -26,7 +26,7 @@ import timing
 from context import ROOT, Context, fail, skip
 from runner import Budget, end_all
 
-# Groups follow each other; the parts of one run side by side. What is timed has the machine to itself.
+# Groups follow each other; the parts of one group run side by side. A timed part runs alone.
 GROUPS = [
     {"machine": basics.machine},
     {"build": basics.build},
@@ -39,13 +39,13 @@ GROUPS = [
     {"nccl-tests": clients.nccl_tests, "torch": clients.torch, "cupy": clients.cupy, "planes": timing.planes},
 ]
 PARTS = [name for group in GROUPS for name in group]
-# Seconds that a part may take, of those that all may. The groups' longest are less than ten minutes together where nothing is to be built.
+# Limits of the parts, in seconds. Without builds, the longest parts of all groups together take less than ten minutes.
 LIMITS = {"build": 300, "kernels": 60, "progress": 40, "collectives": 140, "nvidia": 100}
 LIMIT = 120
 
 
 def run_part(context, name, part):
-    """A part's rows. A part that breaks is a row, too."""
+    """The rows of a part. If the part raises, one row reports that."""
     if context.budget.left() < 1:
         return [skip(name, "all of it", "no time was left")]
     begun = time.monotonic()
@@ -68,7 +68,7 @@ def run_all(context, groups):
 
 
 def chosen(only, without):
-    """The groups with the parts that are wanted."""
+    """The groups with the selected parts only."""
     names = set(only.split(",") if only else PARTS) - set(without.split(",") if without else [])
     unknown = names - set(PARTS) | (set((without or "").split(",")) - set(PARTS) - {""})
     if unknown:

@@ -1,4 +1,4 @@
-"""Programs of others over Lightpath's library, preloaded: nccl-tests, PyTorch's own NCCL backend, CuPy's binding."""
+"""Other projects' programs with Lightpath's library preloaded: nccl-tests, PyTorch's NCCL backend, CuPy's binding."""
 
 import glob
 import os
@@ -77,7 +77,7 @@ def run_nccl_test(c, name, program, n):
 
 
 def verdict(text):
-    """How many results nccl-tests found out of bounds, None where it did not come to an end, and how many lines of results."""
+    """How many results nccl-tests found out of bounds (None: it did not end), and its number of result lines."""
     footer = re.search(r"# Out of bounds values\s*:\s*(\d+)", text)
     lines = sum(bool(re.match(r"(\[\d+\])?\s+\d+\s+\d+\s+\w+", line)) for line in text.splitlines())
     return (int(footer[1]) if footer else None), lines
@@ -86,7 +86,7 @@ def verdict(text):
 def torch(c):
     if module_version("torch") is None:
         return [skip("torch", "PyTorch's nccl backend", "no PyTorch here")]
-    if c.stub:  # so that the program is known to be right once there is one
+    if c.stub:  # tests the program itself before a GPU runs it
         tried = calls(c, "torch", "collectives of all types, host memory", [2], "torch_calls.py", "--device", "cpu")
         return [skip("torch", "PyTorch's nccl backend", c.no_gpu), *tried]
     rows = calls(c, "torch", "collectives of all types, graphs", [2, 4], "torch_calls.py")
@@ -142,7 +142,7 @@ def cupy(c):
 
 
 def symbols(c):
-    """Whether the library has what the installed PyTorch needs of NCCL (cgo/abi/clients.sh has released versions)."""
+    """Whether the library has all functions that the installed PyTorch needs (cgo/abi/clients.sh: released versions)."""
     what = "functions that the installed PyTorch needs"
     found = [p for d in sys.path for p in glob.glob(os.path.join(d, "torch", "lib", "libtorch_cuda.so"))]
     if not found or not tool("nm"):

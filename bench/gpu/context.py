@@ -1,4 +1,4 @@
-"""What all parts of the check need to know of the machine, and how they run commands."""
+"""Facts about the machine that all parts of the check need, and the way in which parts run commands."""
 
 import copy
 import ctypes
@@ -18,17 +18,17 @@ LIBRARY = os.path.join(ROOT, "lib", "libnccl.so.2")
 
 
 class Context:
-    """stub: whether the driver is the one of cgo/cuda/stub, whose times mean nothing; then no_gpu says why."""
+    """stub: whether the driver is cgo/cuda/stub, whose times mean nothing. no_gpu is then the reason."""
 
     def __init__(self, out, budget, stub=False):
         self.out, self.budget = out, budget
         self.no_gpu = "the stub of the driver was asked for" if stub else why_no_gpu()
         self.stub = self.no_gpu is not None
-        # What parts find out for others: of the machine, and "copy_gbs", what a plain copy reads and writes.
+        # Results that parts pass to later parts: facts of the machine, and "copy_gbs", the rate of a plain copy.
         self.machine, self.found = {}, {}
 
     def within(self, seconds):
-        """The same for a part that may take so long, and no longer than all of them."""
+        """A copy for a part with a limit of its own, at most the limit of the whole check."""
         part = copy.copy(self)
         part.budget = Budget(min(seconds, self.budget.left()))
         return part
@@ -62,7 +62,7 @@ def fail(part, what, why):
 
 
 def why_no_gpu():
-    """Why there is no GPU to use, or None. Another process asks: a driver is nothing to have loaded in this one."""
+    """Why there is no usable GPU, or None. Another process asks, so that this one never loads the driver."""
     ask = [sys.executable, "-c", f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import context; context.ask_driver()"]
     try:
         done = subprocess.run(ask, capture_output=True, text=True, timeout=60, check=False)
@@ -72,7 +72,7 @@ def why_no_gpu():
 
 
 def ask_driver():
-    """Ends the process with 0 where a driver has a device, else with a line that says what is wrong."""
+    """Ends the process: with 0 if the driver has a device, else with a line that names the problem."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
@@ -93,7 +93,7 @@ def real_nccl():
 
 
 def module_version(name):
-    """The version of an installed module, without importing it; None where there is none."""
+    """The version of a module, read without importing it; None: it is not installed."""
     import importlib.metadata as metadata
 
     if importlib.util.find_spec(name) is None:

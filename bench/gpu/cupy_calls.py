@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One rank of CuPy's NCCL binding: cupy_calls.py FILE, through which rank 0 tells the others the unique id."""
+"""One rank over CuPy's NCCL binding: cupy_calls.py FILE. Rank 0 passes the unique id to the others in FILE."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ import time
 import cupy
 from cupy.cuda import nccl
 
-# As cupy numbers NCCL's types.
+# CuPy's numbers of NCCL's types.
 TYPES = {"float32": nccl.NCCL_FLOAT32, "float64": nccl.NCCL_FLOAT64, "float16": nccl.NCCL_FLOAT16, "int32": nccl.NCCL_INT32, "uint8": nccl.NCCL_UINT8}
 SECONDS = 60
 

@@ -1,4 +1,4 @@
-"""What operations cost on this device, beside the table of the model (cgo/cuda/stub/constants.h)."""
+"""Costs of operations on this device, beside the table of the model (cgo/cuda/stub/constants.h)."""
 
 import json
 import os

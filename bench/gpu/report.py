@@ -7,7 +7,7 @@ OK, FAILED, SHORT, SKIPPED = "ok", "FAILED", "short", "skipped"
 
 @dataclasses.dataclass
 class Row:
-    """One result. A number may have a limit, which is what would be perfect, and a share of it that is asked for."""
+    """One result. A number may have a limit, the perfect value, and a required share of it."""
 
     part: str
     what: str
@@ -45,7 +45,7 @@ def number(value):
 
 
 def failed(rows):
-    """Whether the check as a whole has failed: skipped is not failed."""
+    """Whether the check has failed. Skipped rows are no failure."""
     return any(row.status in (FAILED, SHORT) for row in rows)
 
 

@@ -22,7 +22,7 @@ class Budget:
 
 
 class Outcome:
-    """How a command ended. code is None where it ran past its limit."""
+    """How a command ended. code is None if it ran past its limit."""
 
     def __init__(self, code, log, seconds):
         self.code, self.log, self.seconds = code, log, seconds
@@ -36,7 +36,7 @@ class Outcome:
             return f.read()
 
     def why(self):
-        """One line on what went wrong: the harness's, else the first that speaks of an error, else the last."""
+        """One line about the failure: the harness's, else the first one with an error, else the last one."""
         lines = [line.strip() for line in self.text().splitlines()[1:] if line.strip()]
         said = [line for line in lines if line.startswith(HARNESS)] or [line for line in lines if WRONG.search(line)]
         words = (said[:1] or lines[-1:] or ["no output"])[0][:200]
@@ -49,7 +49,7 @@ _running = set()  # the sessions of commands
 
 
 def end_all(number, _frame):
-    """A handler of signals that end the check: what it has started has sessions of its own, and ends with it all the same."""
+    """Handles signals that end the check. It also ends the commands of the check, which have their own sessions."""
     for pid in list(_running):
         _end(pid)
     os._exit(128 + number)
@@ -61,7 +61,7 @@ def _end(pid):
 
 
 def run(command, log, limit, env=None, cwd=None):
-    """Runs a command in a session of its own, which is killed whole when the limit (in seconds) is over."""
+    """Runs a command in a session of its own. After the limit (in seconds) the whole session is killed."""
     os.makedirs(os.path.dirname(log), exist_ok=True)
     begun = time.monotonic()
     with open(log, "w") as out:
@@ -84,7 +84,7 @@ def run(command, log, limit, env=None, cwd=None):
         except subprocess.TimeoutExpired:
             code = None
         finally:
-            _end(process.pid)  # what the command has left behind, too
+            _end(process.pid)  # also processes that the command has left behind
             process.wait()
             _running.discard(process.pid)
     return Outcome(code, log, time.monotonic() - begun)

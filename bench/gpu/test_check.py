@@ -1,4 +1,4 @@
-"""The check itself: what it concludes from what it sees. python3 -m unittest"""
+"""Tests of the check itself: its conclusions from given output. python3 -m unittest"""
 
 import contextlib
 import io
@@ -57,7 +57,7 @@ class Commands(WithDirectory):
         self.assertIn("PLANES=7", run(["env"], self.log(), 60, {"PLANES": "7"}).text())
 
     def begun(self, command, limit):
-        """The outcome of a command that writes down the number of a process, and that number; with more time where there was none to."""
+        """The outcome of a command that writes a process's number, and the number. It retries with more time."""
         pid_file = self.log("pid")
         while True:
             with open(pid_file, "w"):
@@ -71,7 +71,7 @@ class Commands(WithDirectory):
             limit *= 4
 
     def test_limit_ends_all_processes(self):
-        """A command past its limit ends with what it has started; so does what a command leaves behind."""
+        """A command past its limit ends with its children. Processes that a command leaves behind end, too."""
         for limit, command in ((1, "sleep 600 & echo $! >{}; wait"), (60, "sleep 600 >/dev/null & echo $! >{}")):
             outcome, pid = self.begun(command, limit)
             self.assertEqual(outcome.code, 0 if limit == 60 else None)
@@ -91,7 +91,7 @@ class Commands(WithDirectory):
 
 
 def ended(pid):
-    """Whether a process has ended; one that nobody waits for has, too."""
+    """Whether a process has ended. A zombie has ended."""
     try:
         with open(f"/proc/{pid}/stat") as f:
             return f.read().rsplit(")", 1)[1].split()[0] == "Z"
@@ -191,7 +191,7 @@ class Parts(WithDirectory):
         self.assertEqual([(r.status, r.note) for r in rows], [(SKIPPED, "no time was left")])
 
     def test_a_part_has_its_own_limit(self):
-        """What a part finds others see; what it takes is no more than its limit."""
+        """Later parts see the results of a part. A part takes no longer than its limit."""
         seen = []
 
         def first(c):

@@ -1,4 +1,4 @@
-"""Times: kernels beside a plain copy, collectives beside what memory allows, and beside NVIDIA's library."""
+"""Times of kernels beside a plain copy, and of collectives beside the memory's limit and NVIDIA's library."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from context import fail, real_nccl, skip
 from report import FAILED, Row
 from traffic import busbw_limit
 
-# Of a plain copy's bandwidth. Kernels that do arithmetic in every byte, or touch single elements, are shown and not judged.
+# Required shares of a plain copy's bandwidth. Kernels with arithmetic in every byte, or on single elements, have none.
 KERNEL_SHARE = 0.9
 JUDGED = {"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16"}
 OTHERS = ["allgather", "reducescatter", "broadcast", "reduce", "gather", "scatter", "sendrecv"]
@@ -45,7 +45,7 @@ class Bench:
         self.c, self.part, self.label, self.flags, self.env, self.memory = c, part, label, list(flags), env, memory
 
     def results(self, what, collective, ranks, size, *more):
-        """The results, or None and a row that says what went wrong."""
+        """The results, or None and a row with the failure."""
         name = "-".join([self.part, *re.findall(r"\w+", self.label), collective, str(ranks), *re.findall(r"\w+", " ".join(more)), str(size)])
         out = os.path.join(self.c.out, f"{name}.json")
         command = [
@@ -58,7 +58,7 @@ class Bench:
         return self.c.json(f"{name}.json")["results"], None
 
     def latency(self, collective, ranks, launches=0):
-        """8 bytes a rank: the time of a call, of those that follow each other or of those of a graph."""
+        """The time of a call of 8 bytes a rank: back to back, or in a graph."""
         size = 8 * ranks if collective != "allreduce" else 8
         more = ["--out-of-place"] + (["--graph", str(launches)] if launches else [])
         what = f"{self.label} {collective}, {ranks} ranks, 8 B" + (", in a graph" if launches else "")
@@ -81,7 +81,7 @@ class Bench:
 
 
 def collectives(c):
-    """2, 4 and 8 ranks on one device: between its memories, which is the way that is chosen there, and staged through the host's."""
+    """2, 4 and 8 ranks on one device: within its memory, which is the default, and staged through host memory."""
     bench = Bench(c, "collectives", "direct", env={"LIGHTPATH_DEVICE_PATH": "direct"})
     rows = []
     large = "8K" if c.stub else "256M"
@@ -100,19 +100,19 @@ def collectives(c):
     return [*rows, staged.latency("allreduce", 2), staged.latency("allreduce", 2, 10), staged.bandwidth("allreduce", 2, medium)]
 
 
-# What the CPU's part in a staged operation may add to a stream, in us, and what an idle process may take of one CPU, in us a second.
+# Limits: the time that the CPU's part of a staged operation adds to a stream (us), and an idle process's CPU (us/s).
 ADDED = 10
 IDLE = 1000
 METRIC = re.compile(r"([\d.e+]+) (cpu-us/s|[a-z0-9-]+-us)")
 
 
 def metrics(text):
-    """Of each benchmark of a Go test its metrics by name."""
+    """The metrics of each benchmark in a Go test's output, by name."""
     return {line.split()[0]: {name: float(number) for number, name in METRIC.findall(line)} for line in text.splitlines() if line.startswith("Benchmark")}
 
 
 def progress(c):
-    """What the CPU's part in a staged operation adds to a stream, and what it takes when there is none (cgo/cuda/progress_test.go)."""
+    """The CPU's cost in a staged operation, and while there is none (cgo/cuda/progress_test.go)."""
     program, env = c.path("build", "gpu", "cuda.test"), {"STUB_CUDA_LOOKS": "1000000", "NCCL_DEBUG": ""}
     rows = []
     for name, turns in (("Progress", 100 if c.stub else 2000), ("Idle/(none|staged|direct)/4", 1)):
@@ -142,7 +142,7 @@ def idle(c, which, used):
 
 
 def gpudirect(c):
-    """Messages between memory of devices and RDMA ports, where there are ports."""
+    """Messages between device memory and RDMA ports, if there are ports."""
     what = "GPUDirect RDMA"
     if c.stub or not os.path.isdir("/sys/class/infiniband") or not os.listdir("/sys/class/infiniband"):
         return [skip("planes", what, c.no_gpu or "no RDMA device here")]
@@ -151,7 +151,7 @@ def gpudirect(c):
 
 
 def planes(c):
-    """Results over packet planes and over circuits that switch; device memory is staged there, but for RDMA ports that reach it."""
+    """Results over packet planes and switched circuits. Device memory is staged, unless RDMA ports reach it."""
     size = "64K" if c.stub else "8M"
     rows = [Bench(c, "planes", "tcp", ["--transport", "tcp", "--planes", "2"]).bandwidth("allreduce", 2, size)]
     fabric = os.path.join(c.out, "fabric.yaml")
@@ -177,7 +177,7 @@ forwarding: true
 
 
 def beside_nvidia(c):
-    """One rank, and two on one device where NVIDIA's library does that, by turns."""
+    """One rank, and two ranks on one device if NVIDIA's library supports that, by turns."""
     real = real_nccl()
     if c.stub or real is None:
         return [skip("nvidia", "beside NVIDIA's library", c.no_gpu or "no libnccl.so.2 of NVIDIA's (LIGHTPATH_REAL_NCCL names one)")]
@@ -193,7 +193,7 @@ def beside_nvidia(c):
 
 
 def interposed(c, real, theirs):
-    """NVIDIA's library as what Lightpath's schedules are sent by, in grouped sends and receives, beside its own collectives."""
+    """Lightpath's schedules as grouped sends and receives of NVIDIA's library, beside its own collectives."""
     env = {"LIGHTPATH_NCCL_FALLBACK_LIB": real, "LIGHTPATH_FALLBACK": "interpose", "LIGHTPATH_ALGORITHM": "allreduce:ring"}
     mode = Bench(c, "nvidia", "interposed ring", ["--threads"], env)
     reference = theirs.bandwidth("allreduce", 2, "64M")
@@ -203,7 +203,7 @@ def interposed(c, real, theirs):
 
 
 def compared(ours, theirs):
-    """Both, ours with theirs as what it is measured by. What NVIDIA's library does not do is no failure of Lightpath."""
+    """Both times, ours compared with theirs. If NVIDIA's library lacks a call, Lightpath has not failed."""
     if theirs.status == FAILED:
         return [ours, skip(theirs.part, theirs.what, f"NVIDIA's: {theirs.note}")]
     if ours.status != FAILED:

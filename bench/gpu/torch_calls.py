@@ -70,7 +70,7 @@ def copies(check, rank, world, count, dtype, device):
 
 
 def graphs(check, rank, world, device):
-    """Collectives are captured once and replayed; eager ones go on in between."""
+    """Captures collectives once and replays them, with eager collectives in between."""
     x = torch.zeros(5000, device=device)
     y = torch.zeros(5000 * world, device=device)
     torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""What a device's memory must carry for a collective of ranks that share it (docs/performance.md has the same for hosts)."""
+"""The memory traffic of a collective between ranks that share a device (docs/performance.md has it for hosts)."""
 
 
 def moved(collective, ranks, size):
@@ -28,5 +28,5 @@ def busbw_factor(collective, ranks):
 
 
 def busbw_limit(collective, ranks, copy_gbs):
-    """The most busbw, in GB/s, that memory allows which a plain copy reads and writes at copy_gbs together."""
+    """The greatest busbw, in GB/s, on memory that a plain copy reads and writes at copy_gbs in total."""
     return copy_gbs / moved(collective, ranks, 1) * busbw_factor(collective, ranks)

@@ -25,7 +25,7 @@ type Outcome struct {
 	Seconds    float64       `json:"seconds"` // bounds, search, and ports given back
 }
 
-// Row is one job, and all ways side by side.
+// Row is one job with the results of all methods.
 type Row struct {
 	Model           string    `json:"model"`
 	Gbps            float64   `json:"bandwidth_gbps"`
@@ -38,8 +38,8 @@ type Row struct {
 	LowerBoundNCT   delta.NCT `json:"lower_bound_nct"`
 	PrepareSeconds  float64   `json:"prepare_seconds"` // from the graph to the planner
 	Outcomes        []Outcome `json:"outcomes"`        // baselines, then the search by fair and by critical shares
-	// Reallocated is the search, by both rules, for a copy of the job that has the ports which the first
-	// result by the same rule leaves.
+	// Reallocated has the search by both rules for a copy of the job. The copy gets the ports that the first result by
+	// the same rule leaves.
 	Reallocated []Outcome `json:"reallocated,omitempty"`
 }
 
@@ -52,7 +52,7 @@ type Options struct {
 
 const fast = "fast"
 
-// Compare runs all ways on a job.
+// Compare runs all methods on a job.
 func Compare(ctx context.Context, c train.Config, o Options) (*Row, error) {
 	g, err := train.Generate(c)
 	if err != nil {
@@ -172,7 +172,7 @@ func Table(rows []*Row) string {
 	return b.String()
 }
 
-// saved returns what an NCT takes off the best baseline's.
+// saved returns the part of the best baseline's NCT that v saves.
 func saved(r *Row, nct delta.NCT) string {
 	if math.IsInf(float64(r.Best().NCT), 1) {
 		return "-"
@@ -203,7 +203,7 @@ func TieTable(rows []*Row) string {
 	return b.String()
 }
 
-// ReallocationTable writes what the ports that a job spares bring a copy of it, the other way round.
+// ReallocationTable writes how a reversed copy of a job gains from the ports that the job leaves.
 func ReallocationTable(rows []*Row) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-14s %5s %6s  %10s %12s  %10s %12s\n", "model", "Gb/s", "tokens", fast, "reallocated", "critical",

@@ -14,7 +14,7 @@ import (
 	"lightpath/plans/mip/solver"
 )
 
-// ExactOptions of a comparison with DELTA's models as a solver solves them.
+// ExactOptions configure a comparison with DELTA's models, which a solver solves.
 type ExactOptions struct {
 	Options
 	Solver    *solver.Solver
@@ -24,8 +24,8 @@ type ExactOptions struct {
 	Ports     bool
 }
 
-// Exact is one model of one job beside the search under the same rule: Topo beside fair shares, Joint
-// beside critical transfers first.
+// Exact compares one model of a job with the search under the same rule. Topo corresponds to fair shares, Joint to
+// critical transfers first.
 type Exact struct {
 	Model        string  `json:"model"`
 	MicroBatches int     `json:"micro_batches"`
@@ -47,8 +47,8 @@ type Exact struct {
 	US      float64   `json:"us"` // of the model's schedule
 	NCT     delta.NCT `json:"nct"`
 	BoundUS float64   `json:"bound_us"`
-	// RunUS is the iteration on the model's circuits when the network shares by the rule, without the
-	// model's own starts and rates.
+	// RunUS is the time of an iteration on the model's circuits if the network shares its rates by the rule. It does
+	// not use the model's own starts and rates.
 	RunUS      float64 `json:"run_us"`
 	Ports      int     `json:"ports"`
 	PortsBound float64 `json:"ports_bound"`
@@ -56,8 +56,8 @@ type Exact struct {
 	Seconds    float64 `json:"seconds"`
 }
 
-// CompareExact solves both models of a job, begun from what the search finds. Every schedule has
-// passed the validator.
+// CompareExact solves both models of a job. The solver begins with the result of the search. Every schedule has passed
+// the validator.
 func CompareExact(ctx context.Context, c train.Config, o ExactOptions) ([]*Exact, error) {
 	g, err := train.Generate(c)
 	if err != nil {

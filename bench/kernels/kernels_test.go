@@ -11,7 +11,7 @@ import (
 	"lightpath/internal/require"
 )
 
-// script plays STREAM: copies take 1 us, ordinary additions 4 us and the other loops 2 us.
+// script replaces STREAM: copies take 1 us, ordinary additions 4 us and the other loops 2 us.
 const script = `#!/bin/sh
 [ "$1" = 65536 ] || exit 3
 while read loop; do case $loop in copy*) echo 1000;; add) echo 4000;; *) echo 2000;; esac; done

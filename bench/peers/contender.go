@@ -36,13 +36,13 @@ type setting struct {
 	transport     string
 	ranks         int
 	cores         int
-	busy          bool   // other work shares the processors
+	busy          bool   // other programs share the processors
 	libraryMemory bool   // the library allocates the buffers
 	reserve       int64  // bytes of each of the two buffers of a rank
 	scratch       string // directory for files of a contender
 }
 
-// crowded reports that a rank that spins may keep the rank that it waits for from running.
+// crowded reports whether a spinning rank may keep the rank that it waits for from running.
 func (s setting) crowded() bool { return s.busy || s.ranks > s.cores }
 
 // command is one process: its program, and its environment in addition to ours.
@@ -109,7 +109,8 @@ func mpiMissing(name, packages string) func(*Programs) string {
 	}
 }
 
-// lacks returns that the rank program of a library is missing, with the remedy what, or "" if the program exists.
+// lacks returns "" if the rank program of a library exists. Otherwise it returns that the program is missing, with the
+// remedy what.
 func (p *Programs) lacks(name, what string) string {
 	program := filepath.Join(p.Bin, "lightpath-rank-"+name)
 	if _, err := os.Stat(program); err != nil {

@@ -20,7 +20,7 @@ import (
 	"lightpath/internal/require"
 )
 
-// The test binary is a rank: with this variable set it behaves as its value says.
+// If this variable is set, the test binary is a rank that behaves as the value says.
 const rankVar = "LIGHTPATH_TEST_PEER"
 
 func TestMain(m *testing.M) {
@@ -64,7 +64,7 @@ func fakeRank(what, job string) int {
 		case what == "poor" && strings.Contains(lines.Text(), "=alltoall "):
 			answer = `"unsupported":"it has none"`
 		case what == "dies" && fields["rank"] == "1":
-			conn.Close() // what ends a rank may close its sockets long before it has said why
+			conn.Close() // a failing rank may close its sockets long before it has written the reason
 			time.Sleep(50 * time.Millisecond)
 			fmt.Fprintln(os.Stderr, "caught a bus error")
 			return 3
@@ -89,7 +89,7 @@ func fake(t *testing.T, name, what string) Contender {
 	}}
 }
 
-// play measures fakes at two ranks.
+// play measures fake contenders with two ranks.
 func play(t *testing.T, chosen ...Contender) (*Document, error) {
 	t.Helper()
 	o := &Options{
@@ -135,7 +135,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestCalibrate: a first round that takes much longer than the others does not choose how long samples are.
+// TestCalibrate checks that a slow first round does not set the length of samples.
 func TestCalibrate(t *testing.T) {
 	d, err := play(t, fake(t, Subject, "cold"), fake(t, "mpich", "slow"))
 	require.NoError(t, err)
@@ -193,8 +193,8 @@ func installed(t *testing.T) Programs {
 	return Programs{Bin: benchtest.Bin(t)}
 }
 
-// TestInstalled runs every contender that is here on small messages: all must be right, and what the
-// C rank and gloo.py call right must be the same values.
+// TestInstalled runs every installed contender on small messages. All results must be correct. The C rank and gloo.py
+// must expect the same values.
 func TestInstalled(t *testing.T) {
 	programs := installed(t)
 	for _, known := range Contenders() {
@@ -257,8 +257,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestResume: a run without time measures nothing and says how much is left; one after it measures what
-// is missing, and a third one nothing.
+// TestResume makes three runs. The first has no time, so it measures nothing and reports how much is left. The second
+// measures the missing points, and the third nothing.
 func TestResume(t *testing.T) {
 	dir := t.TempDir()
 	o := &Options{

@@ -8,8 +8,8 @@ import (
 	"lightpath/bench/figure"
 )
 
-// reserve is how large the buffers are that ranks keep: those of the largest size, as long as those of all contenders
-// together are no more than half of the memory that there is.
+// reserve returns the size of a rank's buffers: enough for the largest message, if the buffers of all contenders
+// together fit into half of the available memory.
 func (o *Options) reserve(ranks, contenders int) int64 {
 	most := max(slices.Max(o.Sizes), 64<<10)
 	if all := available(); all > 0 {
@@ -23,7 +23,7 @@ func (o *Options) reserve(ranks, contenders int) int64 {
 	return most
 }
 
-// available is how many bytes of memory the system can give, 0 where it does not say.
+// available returns how many bytes of memory the system can give; 0: unknown.
 func available() int64 {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// Options say what is compared. There are no defaults here but Timeout (2 minutes).
+// Options describe a comparison. Only Timeout has a default (2 minutes).
 type Options struct {
 	Transports  []string // shm, tcp
 	Collectives []schedule.Collective
@@ -25,15 +25,15 @@ type Options struct {
 	Op          datatype.Op
 	Contenders  []string // none: all; the subject is always one
 	Rounds      int      // samples of a point
-	// LibraryMemory: buffers are what each library allocates (ncclMemAlloc, MPI_Alloc_mem), not pages that none knows.
-	// Gloo has the latter in any case.
+	// LibraryMemory makes each library allocate its buffers (ncclMemAlloc, MPI_Alloc_mem). Otherwise buffers are
+	// ordinary pages that no library knows. Gloo always uses ordinary pages.
 	LibraryMemory bool
-	// Busy says that other work shares the processors, which settings of peers answer to.
+	// Busy reports that other programs share the processors. Settings of peers adapt to it.
 	Busy     bool
 	Programs Programs
 	// Timeout bounds one sample, and the start of a contender's ranks.
 	Timeout time.Duration
-	// Budget, unless 0, is the time after which no further points begin. The points of a collective begin together.
+	// Budget, unless 0, is the time after which no further collective begins.
 	Budget time.Duration
 	// Before, unless nil, has the points of an earlier run, which this run does not repeat.
 	Before *Document
@@ -63,20 +63,20 @@ type Point struct {
 	LeastRatio float64 `json:"least_sample_ratio,omitempty"`
 }
 
-// Samples are one contender's at a point.
+// Samples are the samples of one contender at a point.
 type Samples struct {
 	TimesUS  []float64 `json:"times_us"` // by round
 	MedianUS float64   `json:"median_us"`
 	AlgBW    float64   `json:"algbw_gbs"`
 	BusBW    float64   `json:"busbw_gbs"`
 	Wrong    int64     `json:"wrong"` // elements, over all samples that were checked
-	// Lacks is why there are no samples.
+	// Lacks is the reason why there are no samples.
 	Lacks string `json:"lacks,omitempty"`
-	// Iters is set where a sample has fewer iterations than the point's.
+	// Iters is set if samples have fewer iterations than the point's.
 	Iters int `json:"iters,omitempty"`
 }
 
-// Library is how a contender was started.
+// Library describes how a contender was started.
 type Library struct {
 	Name      string `json:"name"`
 	Library   string `json:"library"`
@@ -96,11 +96,11 @@ type Document struct {
 	Failures      []string  `json:"failures,omitempty"` // contenders that were lost on the way
 	Points        []*Point  `json:"points"`
 	Summaries     []Summary `json:"summaries"`
-	// Left is how many points were left out for lack of time.
+	// Left is the number of points for which there was no time.
 	Left int `json:"left,omitempty"`
 }
 
-// Wrong is the number of elements that the subject had wrong.
+// Wrong returns the number of the subject's wrong elements.
 func (d *Document) Wrong() (n int64) {
 	for _, p := range d.Points {
 		n += p.Contenders[Subject].Wrong
@@ -108,8 +108,8 @@ func (d *Document) Wrong() (n int64) {
 	return n
 }
 
-// Run compares. It fails where the subject fails; a peer that fails is left out from there on and
-// named in the document. With an error the document holds what was measured before.
+// Run compares all contenders. It fails if the subject fails. If a peer fails, Run omits it from then on, and names it
+// in the document. With an error the document holds the earlier measurements.
 func Run(ctx context.Context, o *Options) (*Document, error) {
 	d := &Document{Cores: runtime.NumCPU(), Rounds: o.Rounds, LibraryMemory: o.LibraryMemory}
 	if err := d.goOn(o.Before); err != nil {
@@ -152,7 +152,7 @@ func Run(ctx context.Context, o *Options) (*Document, error) {
 	return d, nil
 }
 
-// match is all contenders at one setting.
+// match holds all contenders in one setting.
 type match struct {
 	o *Options
 	d *Document
@@ -161,7 +161,7 @@ type match struct {
 	until    time.Time // no more points are begun then; zero: never
 }
 
-// due reports whether a point is to be measured, and counts those for which there is no time.
+// due reports whether a point must be measured now. It counts the points for which there is no time.
 func (m *match) due(c schedule.Collective, s size) bool {
 	if m.d.has(&Point{Transport: m.transport, Ranks: m.ranks, Collective: c.String(), Type: m.o.Type.String(),
 		Op: m.o.Op.String(), Bytes: s.bytes}) {
@@ -231,10 +231,10 @@ func (m *match) collective(ctx context.Context, c schedule.Collective, chosen []
 	return nil
 }
 
-// tellEvery is for how long nothing is heard of a measurement.
+// tellEvery is the time between two lines of progress.
 const tellEvery = 10 * time.Second
 
-// start has the contenders' ranks ready.
+// start starts the ranks of all contenders.
 func (m *match) start(ctx context.Context, chosen []Contender) error {
 	for i := range chosen {
 		s, err := startSession(ctx, &chosen[i], &m.o.Programs, m.setting, m.o.Timeout)
@@ -255,10 +255,10 @@ func (m *match) start(ctx context.Context, chosen []Contender) error {
 	return nil
 }
 
-// size is that of one call.
+// size is the size of one call.
 type size struct{ bytes, count int64 }
 
-// sizesOf are the sizes of a collective, with an element for each rank where a size has less.
+// sizesOf returns the sizes of a collective. A size with less than one element for each rank is raised to that.
 func sizesOf(c schedule.Collective, o *Options, ranks int) (all []size) {
 	for _, bytes := range o.Sizes {
 		s := size{bytes, bench.Count(c, bytes, o.Type, ranks)}
@@ -281,7 +281,7 @@ func (m *match) end() {
 	}
 }
 
-// lost notes the failure of a contender, which is an error where it is the subject.
+// lost notes the failure of a contender. It returns an error if the contender is the subject.
 func (m *match) lost(name string, err error) error {
 	text := fmt.Sprintf("%s, %d ranks: %v", m.transport, m.ranks, err)
 	if name == Subject {
@@ -292,12 +292,13 @@ func (m *match) lost(name string, err error) error {
 	return nil
 }
 
-// checkedAlways is the largest size of which every sample's result is checked. Of larger sizes, only the samples that
-// choose the iterations are checked.
+// checkedAlways is the largest size at which every sample is checked. At larger sizes only the samples that choose the
+// iterations are checked.
 const checkedAlways = 64 << 10
 
-// calibrated returns a point of which only samples are missing. Their iterations are chosen by rounds of ever more,
-// since the first calls of a size take many times as long as the rest: until what the last round had is enough to tell.
+// calibrated returns a point with the iterations of its samples, but without samples. The first calls of a size take
+// many times as long as later calls. So rounds of more and more iterations follow each other, until the last round was
+// long enough to choose.
 func (m *match) calibrated(ctx context.Context, c schedule.Collective, s size) (*Point, error) {
 	p := &Point{
 		Transport: m.transport, Collective: c.String(), Ranks: m.ranks, Bytes: s.bytes, Count: s.count,
@@ -332,8 +333,8 @@ func (m *match) settle(ctx context.Context, p *Point, c schedule.Collective, tim
 	return err
 }
 
-// round takes one sample of every contender, beginning with another one each time. MPI_Bcast has one
-// buffer, so a broadcast is one in place for all.
+// round takes one sample of every contender, beginning with another one each time. MPI_Bcast has one buffer, so all
+// contenders broadcast in place.
 func (m *match) round(ctx context.Context, p *Point, c schedule.Collective, check bool,
 	r int) (map[string]float64, error) {
 	times := map[string]float64{}
@@ -377,8 +378,8 @@ const (
 	settleUS    = 20e6 // unless the slowest contender's would take longer, in us
 )
 
-// chooseIterations chooses how many a sample has: the same for all, but for contenders so slow that
-// everybody's samples would have to be too short for their sake.
+// chooseIterations chooses the iterations of a sample. All contenders have the same number, except those so slow that
+// all samples would become too short.
 func (p *Point) chooseIterations(times map[string]float64) {
 	fastest := math.Inf(1)
 	for _, us := range times {

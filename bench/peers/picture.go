@@ -8,8 +8,8 @@ import (
 	"lightpath/bench/figure"
 )
 
-// figures are the pictures of a document: for each transport times over sizes, a panel for each
-// collective and number of ranks, and a map of the ratios.
+// figures returns two pictures for each transport: times over sizes, with a panel for each collective and number of
+// ranks, and a map of the ratios.
 func (d *Document) figures() []*figure.Figure {
 	var transports []string
 	for _, p := range d.Points {

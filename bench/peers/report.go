@@ -8,7 +8,7 @@ import (
 	"lightpath/bench/figure"
 )
 
-// String is the point on one line.
+// String returns the point on one line.
 func (p *Point) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s %d ranks %s:", p.Transport, p.Collective, p.Ranks, figure.Binary(float64(p.Bytes)))
@@ -23,10 +23,10 @@ func (p *Point) String() string {
 	return b.String()
 }
 
-// String is the estimate with its interval.
+// String returns the estimate with its interval.
 func (i *Interval) String() string { return fmt.Sprintf("%.2f [%.2f, %.2f]", i.Value, i.Low, i.High) }
 
-// cell is the median, or why there is none.
+// cell returns the median, or the reason why there is none.
 func (s *Samples) cell() string {
 	switch {
 	case s.Lacks != "":
@@ -48,7 +48,7 @@ func micros(us float64) string {
 	return fmt.Sprintf("%.2f", us)
 }
 
-// names are the contenders that occur, in their order.
+// names returns the contenders of the document, in their order.
 func (d *Document) names() []string {
 	seen := map[string]bool{}
 	for _, p := range d.Points {
@@ -116,7 +116,7 @@ func (s Summary) ranks() string {
 	return fmt.Sprint(s.Ranks)
 }
 
-// exceptions are the points whose interval begins under Floor.
+// exceptions returns the points whose interval begins below Floor.
 func (d *Document) exceptions() []*Point {
 	var list []*Point
 	for _, p := range d.Points {
@@ -127,7 +127,7 @@ func (d *Document) exceptions() []*Point {
 	return list
 }
 
-// Markdown is the whole as a section of bench/RESULTS.md.
+// Markdown returns the document as a section of bench/RESULTS.md.
 func (d *Document) Markdown() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d processors, medians of %d samples by turns; ratio: time of the best peer / Lightpath's in "+

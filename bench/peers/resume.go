@@ -17,7 +17,7 @@ import (
 // documentName is the document's file in its directory.
 const documentName = "peers.json"
 
-// Read reads the document that a run has left in dir, nil where there is none.
+// Read reads the document that a run has left in dir; nil: there is none.
 func Read(dir string) (*Document, error) {
 	path := filepath.Join(dir, documentName)
 	text, err := os.ReadFile(path)
@@ -31,13 +31,13 @@ func Read(dir string) (*Document, error) {
 	if err := decode.StrictJSON(text, d); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	for _, p := range d.Points { // an earlier version may have made something else of the samples
+	for _, p := range d.Points { // an earlier version may have summarized the samples differently
 		p.judge()
 	}
 	return d, nil
 }
 
-// Save writes peers.json alone, so that at no time there is none or half of one.
+// Save writes only peers.json. It replaces the file atomically.
 func (d *Document) Save(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (d *Document) Save(dir string) error {
 	return files.Write(filepath.Join(dir, documentName), append(text, '\n'), 0o644)
 }
 
-// goOn takes over what an earlier run has measured, which must have been measured in the same way.
+// goOn takes over the points of an earlier run, which must have had the same options.
 func (d *Document) goOn(before *Document) error {
 	if before == nil {
 		return nil

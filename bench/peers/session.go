@@ -24,8 +24,8 @@ type session struct {
 	library  string // as the ranks report it
 	started  command
 	timeout  time.Duration
-	gone     bool          // failed
-	patience time.Duration // with ranks that do not end by themselves
+	gone     bool          // it has failed
+	patience time.Duration // time for ranks to end by themselves
 	dir      string
 	ranks    []*rankConn
 	commands []*exec.Cmd
@@ -39,21 +39,21 @@ type rankConn struct {
 	lines *bufio.Scanner
 }
 
-// answer is what a rank says: hello, a report, or that its library cannot.
+// answer is a message of a rank: hello, a report, or that its library lacks the call.
 type answer struct {
 	bench.Report
 	Library     string `json:"library"`
 	Unsupported string `json:"unsupported"`
 }
 
-// errHungUp is the end of a rank's socket.
+// errHungUp reports that a rank has closed its socket.
 var errHungUp = errors.New("ended")
 
-// errUnsupported reports that a contender lacks what was asked; its ranks go on.
+// errUnsupported reports that a contender lacks the call. Its ranks continue.
 var errUnsupported = errors.New("unsupported")
 
-// startSession starts all ranks of c and waits until each has said hello. Within timeout ranks must
-// have come, and later answer each run.
+// startSession starts all ranks of c and waits until each has said hello. Ranks have timeout to say hello, and later to
+// answer each run.
 func startSession(ctx context.Context, c *Contender, p *Programs, s setting, timeout time.Duration) (*session, error) {
 	dir, err := os.MkdirTemp("", "lightpath-peers-")
 	if err != nil {
@@ -153,8 +153,8 @@ func (c *rankConn) read(end time.Time) (answer, error) {
 	return a, nil
 }
 
-// run has every rank do one run and returns the mean iteration of the slowest, in us, and the
-// number of wrong elements. After an error that is not errUnsupported the session is of no use.
+// run makes every rank do one run. It returns the mean iteration of the slowest rank, in us, and the number of wrong
+// elements. After an error other than errUnsupported the session cannot be used again.
 func (s *session) run(line string) (us float64, wrong int64, err error) {
 	end := time.Now().Add(s.timeout)
 	for r, c := range s.ranks {
@@ -170,7 +170,7 @@ func (s *session) run(line string) (us float64, wrong int64, err error) {
 		case a.Error != "":
 			return 0, 0, s.explain(fmt.Errorf("rank %d: %s", r, a.Error))
 		case a.Unsupported != "":
-			// All ranks read the same line and say the same.
+			// All ranks read the same line and give the same answer.
 			us, err = 0, fmt.Errorf("%w: %s", errUnsupported, a.Unsupported)
 			for _, other := range s.ranks[r+1:] {
 				if _, e := other.read(end); e != nil {
@@ -185,8 +185,8 @@ func (s *session) run(line string) (us float64, wrong int64, err error) {
 	return us, wrong, nil
 }
 
-// explain adds what the processes wrote. A rank that has hung up is ending, or its launcher is: only
-// when that is done has all been read that it wrote.
+// explain adds the output of the processes. If a rank has hung up, it or its launcher is ending. explain waits for that
+// end, because only then the output is complete.
 func (s *session) explain(err error) error {
 	if errors.Is(err, errHungUp) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 		select {
@@ -215,7 +215,7 @@ func (s *session) close() {
 	}{{0, s.patience}, {syscall.SIGTERM, 5 * time.Second}, {syscall.SIGKILL, 5 * time.Second}} {
 		for _, c := range s.commands {
 			if step.signal != 0 && left > 0 {
-				_ = syscall.Kill(-c.Process.Pid, step.signal) // one that has ended is what is wanted
+				_ = syscall.Kill(-c.Process.Pid, step.signal) // the process may have ended
 			}
 		}
 		left -= s.await(left, step.wait)
@@ -223,7 +223,7 @@ func (s *session) close() {
 	_ = os.RemoveAll(s.dir) // a temporary directory
 }
 
-// await waits for as many commands to end, but not longer than limit, and returns how many did.
+// await waits until n commands have ended, but not longer than limit. It returns how many have ended.
 func (s *session) await(commands int, limit time.Duration) (ended int) {
 	end := time.After(limit)
 	for ; ended < commands; ended++ {

@@ -14,8 +14,8 @@ func TestCompareKnownAnswers(t *testing.T) {
 	}
 }
 
-// A disturbed round moves an end of the interval and not the median; one that disturbs both
-// contenders alike moves neither.
+// A disturbed round moves an end of the interval, but not the median. A round that disturbs both contenders alike moves
+// neither.
 func TestCompareIsPairedByRound(t *testing.T) {
 	subject, peer := []float64{10, 10, 10, 10, 90}, []float64{20, 20, 20, 20, 20}
 	if r, _ := compare(subject, [][]float64{peer}, 1); r.Value != 2 || r.Low >= 2 || r.High != 2 {
@@ -26,7 +26,7 @@ func TestCompareIsPairedByRound(t *testing.T) {
 	}
 }
 
-// A machine that is in one of two states for some rounds, five times as slow in the one: the rounds still agree.
+// The machine changes between two states, one five times as slow as the other. The rounds still agree.
 func TestCompareAcrossStates(t *testing.T) {
 	var subject, peer []float64
 	for round, state := range []float64{1, 5, 1, 1, 5, 5, 1, 5, 5} {
@@ -39,7 +39,7 @@ func TestCompareAcrossStates(t *testing.T) {
 	}
 }
 
-// With two peers that win in turns the interval knows both.
+// If two peers win in turns, the interval covers both.
 func TestCompareDoubtsWhoIsBest(t *testing.T) {
 	subject := []float64{10, 10, 10, 10, 10}
 	a, b := []float64{11, 30, 30, 11, 30}, []float64{30, 12, 12, 30, 12}
@@ -92,7 +92,7 @@ func TestChooseIterations(t *testing.T) {
 	}
 }
 
-// TestReserve: what ranks keep has the largest size, or what there is memory for, which is said.
+// TestReserve checks that ranks reserve the largest size, or as much as memory allows, with a note.
 func TestReserve(t *testing.T) {
 	said := 0
 	o := &Options{Sizes: []int64{1 << 20, 8}, Progress: func(string, ...any) { said++ }}

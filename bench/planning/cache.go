@@ -21,8 +21,8 @@ const (
 	cacheHigh = 1 << 30
 )
 
-// cacheReport measures a hit of the cache, a plan for another size of the same interval, and
-// how many intervals and plannings cover all sizes.
+// cacheReport measures a cache hit, a plan for another size of the same interval, and how many intervals and planner
+// runs cover all sizes.
 func cacheReport(ctx context.Context, o figure.Options) (*figure.Figure, error) {
 	batch, effort := 50*time.Millisecond, 200*time.Millisecond
 	if o.Quick {

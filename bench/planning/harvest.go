@@ -17,7 +17,7 @@ import (
 	"lightpath/plans/planner"
 )
 
-// harvestFabric is that of HARVEST's simulations with k ports that share 800 Gb/s.
+// harvestFabric returns the fabric of HARVEST's simulations with k ports that share 800 Gb/s.
 func harvestFabric(n, k int, reconfig float64) plans.Problem {
 	return plans.Problem{
 		Version: plans.Version, Ranks: n, Planes: k, BandwidthGbps: 800 / float64(k), AlphaUS: 0.5, HopUS: 0.5,
@@ -25,7 +25,7 @@ func harvestFabric(n, k int, reconfig float64) plans.Problem {
 	}
 }
 
-// doublingSteps are those of the ReduceScatter of cyclic recursive doubling.
+// doublingSteps returns the steps of the ReduceScatter of cyclic recursive doubling.
 func doublingSteps(n int, bytes float64) []planner.DoublingStep {
 	steps := make([]planner.DoublingStep, bits.Len(uint(n))-1)
 	for i := range steps {
@@ -169,7 +169,7 @@ func addGains(ctx context.Context, f *figure.Figure, o figure.Options) error {
 	return nil
 }
 
-// micros is ns in us, to four significant digits: more would be noise.
+// micros returns ns in us, with four significant digits: more would be noise.
 func micros(ns float64) float64 {
 	if ns <= 0 {
 		return 0

@@ -19,10 +19,10 @@ import (
 // Paper is the name under which reports stand beside the papers' figures.
 const Paper = "lightpath"
 
-// ErrUnknown says that there is no such report; the error lists those there are.
+// ErrUnknown reports that there is no such report. The error lists all reports.
 var ErrUnknown = errors.New("no such report")
 
-// Machine is where a report was made.
+// Machine describes the machine on which a report was made.
 type Machine struct {
 	CPU  string  `json:"cpu"`
 	CPUs int     `json:"cpus"`
@@ -122,7 +122,7 @@ func (m Machine) String() string {
 	return fmt.Sprintf("Measured on %s, %d cores used, %s, %s, load %.2f before.", m.CPU, m.CPUs, m.Go, m.OS, m.Load)
 }
 
-// timing is how long one call took.
+// timing is the cost of one call.
 type timing struct {
 	ns     float64
 	allocs float64 // heap objects per call

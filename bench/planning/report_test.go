@@ -57,7 +57,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// checkRatios: where a report compares, ours is never above the best of the others.
+// checkRatios checks that no time of ours in a report is above the best of the others.
 func checkRatios(t *testing.T, r *figure.Figure) {
 	t.Helper()
 	for c, name := range r.Table.Columns {
@@ -72,7 +72,7 @@ func checkRatios(t *testing.T, r *figure.Figure) {
 	}
 }
 
-// TestExample: Figure 5 of SWOT, in its printed numbers.
+// TestExample checks the printed numbers of SWOT's Figure 5.
 func TestExample(t *testing.T) {
 	f := &figure.Figure{}
 	require.NoError(t, addExample(t.Context(), f, figure.Options{}, time.Second))

@@ -27,7 +27,7 @@ func scaleFabric(ranks, planes int) plans.Problem {
 	}
 }
 
-// scaleSearch is one search of the report. plan build weighs all algorithms of the collective, the others
+// scaleSearch is one search of the report. "plan build" compares all algorithms of the collective; the other searches
 // plan pairwise All-to-All.
 type scaleSearch struct {
 	name  string
@@ -111,8 +111,8 @@ func (s scaleSearch) addRow(ctx context.Context, f *figure.Figure, n, k int, see
 	return nil
 }
 
-// bestRotation returns the time of pairwise All-to-All if groups of m planes serve the steps in turn, for the
-// best number and size of groups: the least that a planner has to reach.
+// bestRotation returns the time of pairwise All-to-All if groups of planes serve the steps in turn, with the best
+// number and size of groups. A planner must not be slower.
 func bestRotation(p *plans.Problem) float64 {
 	best := math.Inf(1)
 	for m := 1; m <= p.Planes; m++ {
@@ -129,7 +129,7 @@ func bestRotation(p *plans.Problem) float64 {
 	return best
 }
 
-// peak returns the most bytes of memory that the process had while work ran, looked at every 5 ms.
+// peak returns the peak memory of the process, in bytes, while work ran. It samples every 5 ms.
 func peak(work func() error) (float64, error) {
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	most := 0.0

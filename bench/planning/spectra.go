@@ -23,7 +23,7 @@ var families = []family{
 	{"MoE-like (n=64)", func(seed int64) [][]float64 { return workload.MoE(workload.Qwen2MoE(seed)) }},
 }
 
-// gaps are how far plans are above bounds, in parts of one, of one matrix or in the mean.
+// gaps are the relative distances of plans from their bounds, of one matrix or in the mean.
 type gaps struct{ faithful, fast, anytime, faithfulStrong, anytimeStrong float64 }
 
 func (g *gaps) add(o gaps, weight float64) {

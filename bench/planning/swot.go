@@ -17,7 +17,7 @@ import (
 	"lightpath/plans/planner"
 )
 
-// instance is one of SWOT's settings with what is to be reached.
+// instance is one of SWOT's settings with its target.
 type instance struct {
 	collective schedule.Collective
 	algorithm  string
@@ -35,7 +35,7 @@ var swotInstances = []instance{
 	{schedule.AllReduce, "rabenseifner", 256, 8, 1804, math.NaN()},
 }
 
-// problem is the instance at 32 MB, 800 Gb/s per node, 200 us and 20 us, the start free.
+// problem returns the instance at 32 MB, 800 Gb/s per node, 200 us and 20 us, with a free start.
 func (in instance) problem() (*plans.Problem, error) {
 	return figure.Collective(in.collective, in.algorithm, 32e6, plans.Problem{
 		Version: plans.Version, Ranks: in.ranks, Planes: in.planes, BandwidthGbps: 800 / float64(in.planes),
@@ -43,8 +43,8 @@ func (in instance) problem() (*plans.Problem, error) {
 	})
 }
 
-// exampleProblem is the paper's example (Section 3.1, Figure 5): Rabenseifner AllReduce of
-// 40 MB on 8 nodes and two planes of 400 Gb/s that start on the first pattern.
+// exampleProblem returns the paper's example (Section 3.1, Figure 5): Rabenseifner AllReduce of 40 MB on 8 nodes and
+// two planes of 400 Gb/s, which start on the first pattern.
 func exampleProblem() (*plans.Problem, error) {
 	p, err := figure.Collective(schedule.AllReduce, "rabenseifner", 40e6, plans.Problem{
 		Version: plans.Version, Ranks: 8, Planes: 2, BandwidthGbps: 400, ReconfigUS: 200, Circuits: plans.Simplex,
@@ -56,7 +56,7 @@ func exampleProblem() (*plans.Problem, error) {
 	return p, nil
 }
 
-// solved is a plan's times and how long it took to find.
+// solved has a plan's times, and the time of the search.
 type solved struct{ cct, bound, seconds float64 }
 
 func solve(ctx context.Context, name string, p *plans.Problem, o planner.Options) (solved, error) {
@@ -135,7 +135,7 @@ func runInstance(ctx context.Context, f *figure.Figure, in instance, o figure.Op
 	return nil
 }
 
-// runCBC returns NaN where cbc is not installed, or the problem is none of its program's.
+// runCBC returns NaN if cbc is not installed, or if the paper's program cannot describe the problem.
 func runCBC(ctx context.Context, p *plans.Problem, limit time.Duration) (milp.Result, error) {
 	none := milp.Result{CCTUS: math.NaN(), BoundUS: math.NaN()}
 	r, err := milp.SolveCBC(ctx, p, limit)

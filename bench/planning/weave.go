@@ -35,7 +35,7 @@ func weaveReport(g weaveGrid) maker {
 	return func(ctx context.Context, o figure.Options) (*figure.Figure, error) { return g.run(ctx, o) }
 }
 
-// others are the planners that weave is held against.
+// others are the planners that weave is compared with.
 var others = []string{"static", "perstep", "harvest", "swot"}
 
 // cell is one point of a grid.
@@ -48,8 +48,8 @@ type cell struct {
 
 func (c *cell) ratio() float64 { return c.weave / c.best }
 
-// axes are the values of a grid's four dimensions, and the effort of each search. With much
-// less of it, static and harvest find poor graphs on hundreds of ranks, and the ratio flatters.
+// axes returns the values of a grid's four dimensions, and the effort of each search. With much less effort static and
+// harvest find poor graphs on hundreds of ranks, and weave's ratio looks too good.
 type axes struct {
 	ranks, planes []int
 	sizes, delays []float64
@@ -153,7 +153,7 @@ func (c *cell) solve(ctx context.Context, p *plans.Problem, o planner.Options) e
 	return nil
 }
 
-// summary says how often and how much weave gains, and where most.
+// summary returns a sentence: how often weave gains, how much, and at which point most.
 func (x *axes) summary(cells []cell) string {
 	least, sum, gains, above := &cells[0], 0.0, 0, 0
 	for i := range cells {
@@ -176,8 +176,7 @@ func (x *axes) summary(cells []cell) string {
 		figure.Micros(x.delays[least.delay]), least.by)
 }
 
-// addTargets states the points at which an exhaustive search over shifts by powers of two is
-// known to reach 0.93.
+// addTargets adds the points at which an exhaustive search over shifts by powers of two reaches 0.93.
 func (g weaveGrid) addTargets(ctx context.Context, f *figure.Figure, o figure.Options) error {
 	if g.algorithm != "recursive-doubling" {
 		return nil

@@ -65,7 +65,7 @@ func (p *port) begin() *host {
 	return h
 }
 
-// end ends the process. clean: it says goodbye to the controller.
+// end ends the process. If clean is set, the process says goodbye to the controller.
 func (p *port) end(clean bool) {
 	p.life++
 	p.host = nil
@@ -88,7 +88,7 @@ func (p *port) end(clean bool) {
 	w.line(Internal, p.node.name, "", "ends")
 }
 
-// alive returns f for this life of the process, in which it does nothing after its end.
+// alive wraps f: it does nothing after the end of the current process.
 func (p *port) alive(f func()) func() {
 	life := p.life
 	return func() {
@@ -231,7 +231,7 @@ func (c *connection) close(why string) bool {
 	return true
 }
 
-// lost is the end at the controller, away the end at the rank.
+// lost handles the end of the connection at the controller, and away at the rank.
 func (c *connection) lost() {
 	if x := c.session; x != nil && x.c == c {
 		x.lose()

@@ -25,7 +25,7 @@ type process struct {
 	nextID   uint64     // of a session
 	wakes    int64      // the time of its next step; 0: none is due
 	planned  int64      // of the next event for a step
-	woken    bool       // something has reached it
+	woken    bool       // a message or an event has reached it
 
 	toStore, fromStore pipe
 	toSwitch, fromSw   []pipe // by switch
@@ -81,7 +81,7 @@ func (p *process) crash() {
 	}
 }
 
-// shut closes core and switches. Their last words reach nobody.
+// shut closes the core and the switches. What they send while closing is dropped.
 func (p *process) shut() {
 	rule, core, dev := p.rule, p.core, p.dev
 	p.rule, p.core, p.dev, p.watcher = nil, nil, nil, nil
@@ -216,7 +216,7 @@ var noticing = [4]time.Duration{0, 50e3, 1e6, 30e6}
 // touch makes the process do a step at this time.
 func (p *process) touch() { p.woken = true }
 
-// step does all that is due.
+// step does all work that is due.
 func (p *process) step() {
 	if !p.woken && (p.wakes == 0 || p.wakes > p.w.clock) || !p.up || p.dev == nil || !p.w.running(p.node) {
 		return
@@ -300,7 +300,7 @@ func (x *switchWire) answer(what string, f func()) {
 	})
 }
 
-// watcher sees all that a core publishes.
+// watcher gets everything that a core publishes.
 type watcher struct {
 	p    *process
 	seen []news // by plane

@@ -24,8 +24,8 @@ const (
 	diagramNames  = 40   // rows after which the names of the actors stand again
 )
 
-// Diagram draws the end of a trace as a sequence diagram in SVG. It leaves out lines on which a violation cannot
-// depend, and of the rest it draws the last most lines. A sentence in the picture counts the lines that are left out.
+// Diagram draws the end of a trace as a sequence diagram in SVG. It leaves out the lines on which the violation cannot
+// depend. Of the rest it draws at most the last "most" lines. A sentence in the picture counts the omitted lines.
 func (t *Trace) Diagram(most int) []byte {
 	lines := slices.Clone(t.Lines)
 	slices.SortStableFunc(lines, func(a, b Line) int { return cmp.Compare(a.At, b.At) })
@@ -52,7 +52,7 @@ func (t *Trace) Diagram(most int) []byte {
 	return []byte(c.Picture(d.width, h))
 }
 
-// leftOut says which lines of a trace the picture does not have.
+// leftOut returns the sentence that counts the omitted lines.
 func leftOut(earlier, unrelated int) string {
 	var parts []string
 	if earlier > 0 {

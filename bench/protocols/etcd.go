@@ -227,8 +227,8 @@ func (r *rule) put(done func(error)) {
 	r.p.w.later(r.flush)
 }
 
-// flush writes all that waits in one transaction. It repeats the transaction until there is an answer, or the rule has
-// ended.
+// flush writes all pending changes in one transaction. It repeats the transaction until there is an answer, or the rule
+// has ended.
 func (r *rule) flush() {
 	p := r.p
 	if p.rule != r || r.over != nil {
@@ -288,7 +288,7 @@ func (r *rule) transact(x write, done func(error)) {
 	})
 }
 
-// answer ends all writes that wait.
+// answer ends all pending writes.
 func (r *rule) answer(err error) {
 	pending := r.pending
 	r.pending = nil

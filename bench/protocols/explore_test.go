@@ -46,7 +46,7 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// explore searches a whole world, and reports the steps to the first violation.
+// explore searches all runs of a world, and reports the steps to the first violation.
 func explore(t *testing.T, cfg smallConfig) {
 	t.Helper()
 	start := smallStart(cfg)

@@ -218,7 +218,7 @@ func (f *faults) step() {
 // settling is how long operations may fail after a fault: time-outs, grace time and the next verification pass.
 const settlingTime = 90 * time.Second
 
-// recent reports whether a fault may still make operations fail.
+// recent reports whether a recent fault may still make operations fail.
 func (f *faults) recent() bool {
 	return f.ending > 0 || slices.Contains(f.lasts, true) || f.last != 0 && f.w.clock-f.last < int64(settlingTime)
 }
@@ -278,7 +278,7 @@ func (w *world) heal() {
 // operator pauses.
 var operatorPauses = [4]time.Duration{3e9, 1e9, 200e6, 10e9}
 
-// operate is the life of an operator: now and then he changes a plane, and brings back those that are out of service.
+// operate plays an operator, who changes a plane now and then, and enables planes that are out of service.
 func (w *world) operate() {
 	w.after(operatorPauses[w.choose.Choose(len(operatorPauses))], w.operate)
 	for _, t := range w.planes {
@@ -301,7 +301,8 @@ func (w *world) operate() {
 	case down && action < 4:
 		w.order(p, j, "enable", nil)
 	case down && action < 7, !down && action == 7 && w.healing == 0:
-		targets := []circuit.Permutation{circuit.AllDark(w.cfg.Ports), circuit.Shift(w.cfg.Ports, 1+w.choose.Choose(2)%w.cfg.Ports)}
+		ring := circuit.Shift(w.cfg.Ports, 1+w.choose.Choose(2)%w.cfg.Ports)
+		targets := []circuit.Permutation{circuit.AllDark(w.cfg.Ports), ring}
 		w.order(p, j, "set", targets[w.choose.Choose(2)])
 		if down {
 			w.order(p, j, "enable", nil)

@@ -60,7 +60,7 @@ func TestSimulationFileIsStrict(t *testing.T) {
 	}
 }
 
-// FuzzSimulationFile: what Decode accepts, Encode writes so that Decode reads the same.
+// FuzzSimulationFile checks that Decode reads the same simulation again after Encode has written it.
 func FuzzSimulationFile(f *testing.F) {
 	f.Add([]byte(`{"version": 1, "config": {"planes": 2}, "choices": [0, 3], "violation": "one-leader"}`))
 	f.Add([]byte(`{"version": 1, "config": {}, "seed": 7}`))

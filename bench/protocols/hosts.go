@@ -119,7 +119,7 @@ func (h *host) take(m any) {
 	h.look()
 }
 
-// look makes the ranks of this host continue as far as the planes allow.
+// look continues the ranks of this host as far as the planes allow.
 func (h *host) look() {
 	for _, g := range h.groups {
 		if g.members[0].host == h {

@@ -40,8 +40,8 @@ func (w *world) violate(invariant, format string, args ...any) {
 	w.line(Violation, "", "", "%v", w.result.Violation)
 }
 
-// leaves checks a frame when it leaves and when it arrives: light goes to its receiver, unless a fault has just taken
-// it.
+// leaves checks a frame when it leaves and when it arrives: light goes to its receiver, unless a fault has just removed
+// the light.
 func (t *truth) leaves(from int, f *frame) {
 	if to := t.lit()[from]; to != f.to {
 		if f.lost = true; !t.disturbed {
@@ -50,8 +50,8 @@ func (t *truth) leaves(from int, f *frame) {
 	}
 }
 
-// taken checks a change that a switch begins: it is of the newest controller that has changed the switch, and no data is
-// on a circuit that it removes.
+// taken checks a change when a switch begins it. No newer controller has changed the switch, and no data is on a
+// circuit that the change removes.
 func (t *truth) taken(token uint64, remove, _ []circuit.Pair) {
 	t.set, t.changed = nil, t.w.clock
 	if by := t.writer.token; by < t.newest && !t.w.store.lost {
@@ -67,7 +67,7 @@ func (t *truth) taken(token uint64, remove, _ []circuit.Pair) {
 	}
 }
 
-// published checks what a controller says of a plane.
+// published checks a controller's news of a plane.
 func (t *truth) published(p *process, before, n *news) {
 	w := t.w
 	if w.cfg.Lines {
@@ -105,8 +105,8 @@ func (t *truth) published(p *process, before, n *news) {
 	}
 }
 
-// told checks what a rank is told of a plane in service. A rank that knows a newer epoch than the controller tells it so,
-// and the plane goes out of service: so no rank has to know what others were told.
+// told checks the news that a rank gets of a plane in service. If a rank knows a newer epoch than the controller, it
+// says so, and the plane goes out of service. So a rank need not know the news of the other ranks.
 func (w *world) told(h *host, n *news) {
 	was := &h.planes[n.plane]
 	if n.fault != nil || w.store.lost {
@@ -120,8 +120,8 @@ func (w *world) told(h *host, n *news) {
 	}
 }
 
-// onTheWay reports whether a map is that of its epoch, or has some circuits of the move that follows: a controller that
-// takes over during a move continues it.
+// onTheWay reports whether a map is that of its epoch, or already has some circuits of the next move. A controller that
+// takes over during a move continues the move.
 func (t *truth) onTheWay(epoch uint32, was, m circuit.Permutation) bool {
 	return was.Equal(m) || slices.ContainsFunc(t.intents[epoch], func(to circuit.Permutation) bool {
 		for port := range m {

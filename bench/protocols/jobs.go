@@ -104,7 +104,7 @@ func (j *job) open() {
 	}
 }
 
-// connect makes the control messages of a group travel.
+// connect carries the control messages of a group over the network.
 func (j *job) connect(g *group) {
 	leader := j.w.ports[g.cfg.ports[0]].node
 	for _, m := range g.members {

@@ -87,8 +87,8 @@ func (s *opticalSwitch) part(all circuit.Permutation, plane int) circuit.Permuta
 	return own
 }
 
-// wire carries messages between a controller and a switch, and may delay or lose them. It calls f where and when the
-// message arrives: at once, or in a later event. what is the text for the trace.
+// wire carries messages between a controller and a switch, and may delay or lose them. It calls f when the message
+// arrives: at once, or in a later event. The trace shows the text what.
 type wire interface {
 	ask(what string, f func())    // from the controller to the switch
 	answer(what string, f func()) // from the switch to the controller; after f, the world steps the controller's device
@@ -177,8 +177,8 @@ var (
 	_ driver.Protocol = (*link)(nil)
 )
 
-// exchange has do happen at the switch, and returns when its answer is here. The caller gets what do has set.
-// An error does not tell whether do has happened, or will.
+// exchange runs do at the switch, and returns when the answer has arrived. The caller may then read the variables that
+// do has set. After an error do may have run, or may still run.
 func (l *link) exchange(ctx context.Context, what string, do func()) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -108,7 +108,7 @@ func (r *planeRig) run(m *switches.Manual, until int64) {
 	}
 }
 
-// deliver has the messages arrive that are due.
+// deliver delivers the messages that are due.
 func (r *planeRig) deliver() {
 	for i := 0; i < len(r.queue); {
 		if q := r.queue[i]; q.at <= r.now {
@@ -133,7 +133,7 @@ func (r *planeRig) until(m *switches.Manual, ok func() bool) {
 	}
 }
 
-// move moves a plane and returns how it is afterwards.
+// move moves a plane and returns its error afterwards.
 func (r *planeRig) move(m *switches.Manual, plane int, move controller.Move) error {
 	r.Helper()
 	if err := m.Switch(plane, move); err != nil {
@@ -197,7 +197,7 @@ func TestPlanesMove(t *testing.T) {
 	}
 }
 
-// TestPlaneFaults injects each fault of a switch before a move or after it, and looks at what the controller learns.
+// TestPlaneFaults injects each fault of a switch before or after a move, and checks what the controller learns.
 func TestPlaneFaults(t *testing.T) {
 	to := circuit.Shift(planeRanks, 1)
 	pair := func(k device.FaultKind, in, out int) *device.Fault { return &device.Fault{Kind: k, In: in, Out: out} }
@@ -261,7 +261,8 @@ func TestPlaneFaults(t *testing.T) {
 	}
 }
 
-// TestUnlitStaysDark: light that goes is noticed after every kind of move, and no move hides it.
+// TestUnlitStaysDark checks that the controller notices a loss of light after every kind of move, and that no move
+// hides it.
 func TestUnlitStaysDark(t *testing.T) {
 	all, fewer := circuit.Shift(planeRanks, 1), circuit.Permutation{1, circuit.Dark, 3, 0}
 	for name, before := range map[string]func(r *planeRig, m *switches.Manual) *switches.Manual{
@@ -292,8 +293,8 @@ func TestUnlitStaysDark(t *testing.T) {
 	}
 }
 
-// TestDirectSetTwice: a set without a controller fails while a circuit is dark, also the second time, when the switch
-// already has the circuits.
+// TestDirectSetTwice checks that a set without a controller fails while a circuit is dark. The second set fails too,
+// although the switch already has the circuits.
 func TestDirectSetTwice(t *testing.T) {
 	r := newPlaneRig(t, func(c *switchConfig) { c.Planes = 1 })
 	to := circuit.Shift(planeRanks, 1)
@@ -320,8 +321,8 @@ func TestDirectSetTwice(t *testing.T) {
 	}
 }
 
-// TestLateChange: a change that has left a controller arrives after the controller has died. A switch with a fence
-// refuses it, since the next controller has written. A switch without a fence does it.
+// TestLateChange delivers a change after its controller has died and the next controller has written. A switch with a
+// fence refuses the change. A switch without a fence makes it.
 func TestLateChange(t *testing.T) {
 	for _, fences := range []bool{true, false} {
 		r := newPlaneRig(t, func(c *switchConfig) { c.Fences = fences })
@@ -384,7 +385,7 @@ func TestLeaseBeforeTheChange(t *testing.T) {
 	}
 }
 
-// TestFence: a switch that has obeyed a controller refuses the moves of the controllers before it.
+// TestFence checks that a switch that has obeyed a controller refuses the moves of earlier controllers.
 func TestFence(t *testing.T) {
 	r := newPlaneRig(t, nil)
 	old, next := r.controller(nil), r.controller(nil)
@@ -401,7 +402,8 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestObserve: the world learns of each change of circuits and light at its time, without a call of the switch.
+// TestObserve checks that the world learns of each change of circuits and light at its time, without a call of the
+// switch.
 func TestObserve(t *testing.T) {
 	r := newPlaneRig(t, nil)
 	var seen []circuit.Permutation
@@ -427,7 +429,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestPlanesRepeat: equal choices give an equal run.
+// TestPlanesRepeat checks that equal choices give an equal run.
 func TestPlanesRepeat(t *testing.T) {
 	run := func() []string {
 		r := newPlaneRig(t, nil)

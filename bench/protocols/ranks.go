@@ -20,7 +20,7 @@ import (
 
 // ground is the world around ranks: the small one of the explorer, or the large one of [Run].
 type ground interface {
-	// agreed learns of each post of a rank.
+	// agreed is called for each post of a rank.
 	agreed(h *host, p *agree)
 	// send puts data of a group on a circuit. It returns a function that tells whether the data has arrived.
 	send(plane, from, to int, g *group) (arrived func() bool)
@@ -28,10 +28,10 @@ type ground interface {
 	later(f func())
 	// timer sets the idle timer of a group, or stops it if d is 0.
 	timer(g *group, d time.Duration)
-	// failed learns of the first failure of a group; ended learns of each operation that a rank has ended.
+	// failed is called for the first failure of a group, and ended for each operation that a rank has ended.
 	failed(g *group, why error)
 	ended(m *member)
-	// ticket learns of each ticket that a rank gets.
+	// ticket is called for each ticket that a rank gets.
 	ticket(m *member, body []byte)
 	now(h *host) time.Time
 	group(holder uint64) *group // nil: it has ended
@@ -103,7 +103,7 @@ type groupConfig struct {
 	size, planes int // of the fabric
 	parent       *group
 	operations   int // of each rank
-	keeps        int // every operation of this number leaves its circuits; 0: none does
+	keeps        int // each operation with a multiple of this number keeps its circuits; 0: none
 	timeout      time.Duration
 	busy         bool // it has held its planes for too long when its next operation begins
 }
@@ -226,7 +226,7 @@ func (g *group) perform(a *arbiter.Action) {
 	}
 }
 
-// vacate asks the ancestor that has the ports.
+// vacate asks the ancestor that holds the ports to release them.
 func (g *group) vacate(a *arbiter.Action) {
 	ancestor, body := g.members[0].machine.VacateAsk(a.Plane, a.Epoch, a.Target, a.Ports)
 	p := g.members[0].parent
@@ -242,7 +242,7 @@ func (g *group) vacate(a *arbiter.Action) {
 	p.toLeader.send(sealed(control.Message{Kind: control.MsgVacateAsk, Seq: uint64(a.Plane), Body: body}, p.rank))
 }
 
-// expire is the end of the idle timer.
+// expire handles the end of the idle timer.
 func (g *group) expire() {
 	g.idle = false
 	g.step(arbiter.Event{Kind: arbiter.Expired, Timer: arbiter.IdleTimer})

@@ -82,7 +82,7 @@ func TestWithoutFaults(t *testing.T) {
 	}
 }
 
-// TestInvariants does to a running world what each invariant forbids. docs/assurance.md lists all invariants.
+// TestInvariants breaks each invariant in a running world. docs/assurance.md lists all invariants.
 func TestInvariants(t *testing.T) {
 	page, err := os.ReadFile("../../docs/assurance.md")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// session is a rank's place at a controller: what the core has told it. It stays for a while when the connection
-// breaks, as in package rpc.
+// session is a rank's place at a controller, with the news that the core has for the rank. It outlives a broken
+// connection for a while, as in package rpc.
 type session struct {
 	p       *process
 	id      uint64
@@ -32,7 +32,7 @@ const linger = 2 * time.Second
 
 var errStandsBy = errors.New("stands by")
 
-// attach gives a rank its place.
+// attach makes a session for a rank, or resumes the rank's session.
 func (p *process) attach(c *connection, m hello) error {
 	if p.core == nil {
 		return errStandsBy
@@ -160,10 +160,10 @@ func (x *session) Closed(error) {
 	x.drop()
 }
 
-// coalesce are the times that news wait for more.
+// coalesce are the times that a session waits for more news before it sends.
 var coalesce = [4]time.Duration{0, 0, 20e3, 3e6}
 
-// wake sends soon what the rank has not been told.
+// wake plans a flush.
 func (x *session) wake() {
 	if x.c == nil || x.armed || x.over {
 		return
@@ -179,7 +179,7 @@ func (x *session) wake() {
 	})
 }
 
-// flush sends what the rank has not been told: changes before grants.
+// flush sends the news that the rank has not got yet: changes before grants.
 func (x *session) flush() {
 	if x.c == nil {
 		return
@@ -207,9 +207,9 @@ func (x *session) drop() {
 	}
 }
 
-// lose is the end of a connection without goodbye: the session waits for its rank.
+// lose handles a connection that ended without a goodbye: the session waits for its rank.
 func (x *session) lose() {
-	x.c, x.told = nil, 0 // refusals are told again
+	x.c, x.told = nil, 0 // refusals are sent again
 	for j := range x.dirty {
 		x.dirty[j] = true
 	}

@@ -8,7 +8,7 @@ import (
 // freshSeeds is how many seeds are tried in a smaller world. There the choices of the larger one mean other decisions.
 const freshSeeds = 16
 
-// shrinker is a search: it keeps the simplest simulation so far.
+// shrinker is the state of a search, with the simplest simulation so far.
 type shrinker struct {
 	ctx      context.Context
 	run      Runner

@@ -12,8 +12,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// smallConfig describes a world that is small enough for [Explore]. In it only the order of messages is open, and when
-// the controller crashes. Messages between two actors keep their order. Time stands still while anything else can
+// smallConfig describes a world that is small enough for [Explore]. Only the order of messages and the moment of a
+// controller's crash are open. Messages between two actors keep their order. Time stands still while anything else can
 // happen.
 type smallConfig struct {
 	ports, planes int
@@ -123,7 +123,8 @@ func smallStart(cfg smallConfig) func() (Space, error) {
 
 func newSmall(cfg smallConfig, print *fingerprinter) (*small, error) {
 	w := &small{cfg: cfg, clock: int64(time.Hour), records: make([]journal.State, cfg.planes), print: print,
-		epochs: map[smallEpoch]circuit.Permutation{}, posted: map[smallPost]bool{}, at: make([]controller.Attachment, cfg.ports)}
+		epochs: map[smallEpoch]circuit.Permutation{}, posted: map[smallPost]bool{},
+		at: make([]controller.Attachment, cfg.ports)}
 	for range cfg.planes {
 		w.planes = append(w.planes, smallPlane{light: cfg.start.Clone(), frames: make([]smallFrame, cfg.ports)})
 	}
@@ -294,7 +295,7 @@ func (*small) failed(*group, error)        {}
 func (*small) ended(*member)               {}
 func (*small) ticket(*member, []byte)      {}
 
-// moving reports whether a device moves. A controller that takes over waits for that: see switches.New.
+// moving reports whether a device moves. A controller that takes over waits until it has moved: see switches.New.
 func (w *small) moving() bool {
 	return slices.ContainsFunc(w.planes, func(p smallPlane) bool { return p.target != nil })
 }

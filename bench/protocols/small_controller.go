@@ -8,7 +8,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// takeover starts a controller with a higher token. It reads the journal, and waits for the ranks.
+// takeover starts a controller with a higher token. The controller reads the journal, and waits for the ranks.
 func (w *small) takeover() error {
 	w.token++
 	cfg := controller.Config{
@@ -124,10 +124,12 @@ func (w *small) begin(plane int) {
 		}
 		pl.light[port] = circuit.Dark
 		if f := &pl.frames[port]; f.on && !f.ended {
-			w.violate("frame on a moving circuit", "plane %d moves at epoch %d while data of port %d is on its circuit", plane, m.Epoch, port)
+			w.violate("frame on a moving circuit", "plane %d moves at epoch %d while data of port %d is on its circuit",
+				plane, m.Epoch, port)
 		}
 		if !w.posted[smallPost{port, plane, m.Epoch, m.To.Digest()}] {
-			w.violate("no agreement", "plane %d moves at epoch %d to %v without the agreement of port %d", plane, m.Epoch, m.To, port)
+			w.violate("no agreement", "plane %d moves at epoch %d to %v without the agreement of port %d",
+				plane, m.Epoch, m.To, port)
 		}
 	}
 }
@@ -185,7 +187,7 @@ func (s *smallSink) Granted(id, mask uint64, err error) { s.h.down.send(grant{id
 // Closed implements [controller.Sink].
 func (*smallSink) Closed(error) {}
 
-// published notes the map of an epoch that a controller publishes. It must be the same for all time.
+// published notes the map that a controller publishes for an epoch. An epoch never has another map.
 func (w *small) published(plane int, n *news) {
 	if n.fault != nil {
 		return
@@ -205,12 +207,13 @@ func (w *small) send(plane, from, to int, g *group) (arrived func() bool) {
 	}
 	pl.frames[from] = smallFrame{on: true, group: int(g.cfg.id) - 1, to: to}
 	if pl.light[from] != to {
-		w.violate("lost data", "plane %d: data of port %d for port %d: its circuit leads to %d", plane, from, to, pl.light[from])
+		w.violate("lost data", "plane %d: data of port %d for port %d: its circuit leads to %d",
+			plane, from, to, pl.light[from])
 	}
 	return func() bool { return pl.frames[from].ended }
 }
 
-// arrive ends the way of a frame.
+// arrive delivers a frame.
 func (w *small) arrive(plane, from int) {
 	f := &w.planes[plane].frames[from]
 	f.ended = true

@@ -6,7 +6,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// truth is what an observer of a plane sees: its light, the data on it, and what controllers have said of it.
+// truth is an observer's view of a plane: its light, the data on it, and the news that controllers have published.
 type truth struct {
 	w      *world
 	plane  int
@@ -14,7 +14,7 @@ type truth struct {
 	frames []*frame // by port, from which it comes
 
 	disturbedAt, changed int64 // times of the last fault and the last change of circuits
-	disturbed            bool  // a fault may have changed light, and the controller in charge has not had the time to notice
+	disturbed            bool  // a fault may have changed light, and the controller has not had time to notice
 	quietFrom            int64 // since when a controller has watched the switch without a break
 
 	writer   *rule                            // of the last message to the switch
@@ -25,7 +25,7 @@ type truth struct {
 	asked    int                              // changes that operators have asked for, without an answer
 	ordered  bool                             // an operator has asked for a change since the last failure
 	disabled bool                             // an operator was told so, and has not enabled it since
-	set      circuit.Permutation              // an operator was told so, and no circuit has changed since; nil: there is none
+	set      circuit.Permutation              // an operator was told so, and no circuit has changed since; nil: none
 }
 
 // frame is data of an operation on a circuit.
@@ -66,7 +66,7 @@ func (t *truth) watch() {
 // lit returns where light goes.
 func (t *truth) lit() circuit.Permutation { return t.s.lit(0) }
 
-// flight are the times of data on its way.
+// flight are the times that data takes to its receiver.
 var flight = [4]time.Duration{200e3, 20e3, 2e6, 30e6}
 
 // send implements [ground].
@@ -80,7 +80,7 @@ func (w *world) send(plane, from, to int, g *group) (arrived func() bool) {
 	return func() bool { return f.arrived }
 }
 
-// arrive ends the way of a frame.
+// arrive delivers a frame.
 func (t *truth) arrive(from int, f *frame) {
 	if t.frames[from] == f {
 		t.frames[from] = nil

@@ -61,7 +61,7 @@ type node struct {
 	name    string
 	index   int
 	paused  span     // it stands still
-	backlog []func() // what has arrived meanwhile
+	backlog []func() // messages that arrived during the pause
 	blocked []span   // by other node: no message from there arrives
 	skew    int64    // of its clock
 }
@@ -79,8 +79,8 @@ func newWorld(cfg Config, c Chooser) (*world, error) {
 	w.fault = newFaults(w)
 	w.store = newStore(w)
 	for j := range cfg.Planes {
-		s, err := newSwitch(switchConfig{Name: fmt.Sprint("switch ", j), Planes: 1, Ports: cfg.Ports, Fences: cfg.Unfenced == 0},
-			func() int64 { return w.clock }, w.choose)
+		s, err := newSwitch(switchConfig{Name: fmt.Sprint("switch ", j), Planes: 1, Ports: cfg.Ports,
+			Fences: cfg.Unfenced == 0}, func() int64 { return w.clock }, w.choose)
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +127,7 @@ const (
 	extraEvents = 3_000_000
 )
 
-// run runs the world to its end.
+// run processes events until the run ends.
 func (w *world) run() {
 	for _, p := range w.processes {
 		p.start()
@@ -151,7 +151,7 @@ func (w *world) run() {
 	}
 }
 
-// next does the next event.
+// next runs the next event.
 func (w *world) next() {
 	e := heap.Pop(&w.events).(event)
 	w.clock = e.at
@@ -160,7 +160,7 @@ func (w *world) next() {
 	w.step(e.do)
 }
 
-// step does something, and all that follows from it at this time.
+// step calls do, and then everything that follows from it at this time.
 func (w *world) step(do func()) {
 	do()
 	for len(w.local) > 0 {
@@ -176,16 +176,16 @@ func (w *world) step(do func()) {
 // time returns the time since the run began.
 func (w *world) time() time.Duration { return time.Duration(w.clock) - time.Hour }
 
-// at does something at a time.
+// at calls do at a time.
 func (w *world) at(t int64, do func()) {
 	w.number++
 	heap.Push(&w.events, event{max(t, w.clock), w.number, do})
 }
 
-// after does something later.
+// after calls do after a time.
 func (w *world) after(d time.Duration, do func()) { w.at(w.clock+int64(d), do) }
 
-// reach does something at a node, when that runs.
+// reach calls do at a node: now if the node runs, or else at the end of its pause.
 func (w *world) reach(n *node, do func()) {
 	if n.paused.has(w.clock) {
 		n.backlog = append(n.backlog, do)
@@ -197,7 +197,7 @@ func (w *world) reach(n *node, do func()) {
 // running reports whether a node runs.
 func (w *world) running(n *node) bool { return !n.paused.has(w.clock) }
 
-// pause makes a node stand still. Then it does what has arrived meanwhile.
+// pause makes a node stand still. Afterwards the node handles its backlog.
 func (w *world) pause(n *node, d time.Duration) {
 	if n.paused.has(w.clock) {
 		return

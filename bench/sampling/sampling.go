@@ -24,8 +24,8 @@ func Turns(round, n int) iter.Seq[int] {
 // Sorted returns a sorted copy of v.
 func Sorted(v []float64) []float64 { return slices.Sorted(slices.Values(v)) }
 
-// Median returns the median of v, and NaN if v is empty. Of an even number of values it is the mean of the two in
-// the middle; gonum's quantiles have no such kind, and differ much if samples are few.
+// Median returns the median of v, and NaN if v is empty. For an even number of values it is the mean of the two in the
+// middle. gonum's quantiles lack this definition, and differ much for few samples.
 func Median(v []float64) float64 {
 	n := len(v)
 	if n == 0 {

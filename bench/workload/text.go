@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// ErrMatrix wraps the line and the reason for which a text is no matrix.
+// ErrMatrix reports that a text is no matrix. Errors that wrap it name the line and the reason.
 var ErrMatrix = errors.New("workload: not a demand matrix")
 
 // MaxPorts bounds a matrix that is read.

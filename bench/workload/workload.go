@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 )
 
-// source returns the generator that a seed stands for.
+// source returns the random generator of a seed.
 func source(seed int64) *rand.Rand { return rand.New(rand.NewPCG(uint64(seed), 0x9e3779b97f4a7c15)) }
 
 func square(n int) [][]float64 {
@@ -16,8 +16,8 @@ func square(n int) [][]float64 {
 	return d
 }
 
-// addNoise adds Gaussian noise of standard deviation sigma to the nonzero entries, which
-// stay positive: an entry that noise would erase keeps a hundredth of its size.
+// addNoise adds Gaussian noise of standard deviation sigma to the nonzero entries. Entries stay positive: an entry that
+// noise would erase keeps a hundredth of its size.
 func addNoise(d [][]float64, sigma float64, rng *rand.Rand) {
 	for _, row := range d {
 		for c, v := range row {
@@ -65,13 +65,12 @@ func Benchmark(n, m int, sigma float64, seed int64) [][]float64 {
 	return d
 }
 
-// GPTOptions place a model on ranks the way that DeepSpeed does by default: tensor-parallel
-// neighbours first, then data-parallel, then pipeline stages.
+// GPTOptions place a model on ranks as DeepSpeed does by default: tensor-parallel neighbours first, then data-parallel,
+// then pipeline stages.
 type GPTOptions struct {
 	Tensor, Data, Pipeline int // their product is the number of ranks
-	// TensorBytes, DataBytes and PipelineBytes are what a rank sends per iteration in
-	// each dimension, relative to each other. Rings carry tensor and data traffic; stages
-	// send activations forward and gradients back.
+	// TensorBytes, DataBytes and PipelineBytes are the relative amounts that a rank sends per iteration in each
+	// dimension. Rings carry tensor and data traffic; stages send activations forward and gradients back.
 	TensorBytes, DataBytes, PipelineBytes float64
 	Sigma                                 float64 // of the noise, as a share of a port's rate
 	Seed                                  int64
@@ -120,8 +119,8 @@ func GPT(o GPTOptions) [][]float64 {
 }
 
 // Sinkhorn scales rows and columns in turn until every nonempty one sums to 1 within
-// tolerance, or for the given number of rounds. A matrix whose support carries no doubly
-// stochastic matrix does not converge; it is left at the last round.
+// tolerance, or for the given number of rounds. If the support of a matrix carries no doubly stochastic matrix, the
+// scaling does not converge, and the result is that of the last round.
 func Sinkhorn(d [][]float64, tolerance float64, rounds int) {
 	for range rounds {
 		worst := 0.0

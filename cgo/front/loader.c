@@ -31,7 +31,7 @@ static void in_child(void) {
   if (atomic_load(&loading)) atomic_store(&forked, true);
 }
 
-/* Runs when the library is loaded. It resolves the library's own path now: a relative one
+/* Runs when the library is loaded. It resolves the library's own path now: a relative path
  * (LD_PRELOAD=lib/libnccl.so.2) is valid only until the program changes its directory. */
 __attribute__((constructor)) static void prepare(void) {
   static const char name[] = "liblightpath.so";

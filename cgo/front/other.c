@@ -37,7 +37,7 @@ static void load(void) {
   if (policy != NULL && policy[0] != '\0' && strcmp(policy, "auto") != 0) {
     takes_all = strcmp(policy, "all") == 0;
     interposes = strcmp(policy, "interpose") == 0;
-    if (!takes_all && !interposes) return; /* none, or a value that init refuses */
+    if (!takes_all && !interposes) return; /* not set, or a value that init refuses */
   }
   snprintf(path, sizeof path, "%s", file);
   candidate = dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_DEEPBIND);

@@ -1,7 +1,7 @@
 /* Calls of the other library. */
 #include "other.h"
 
-/* The calling thread has a group open in the other library. */
+/* Set while the calling thread has a group open in the other library. */
 static __thread bool group_open;
 
 ncclResult_t lp_other_enter_group(void) {

@@ -111,8 +111,8 @@ static uint64_t* consumed(const struct lp_quick* q, const struct lp_quick_ring* 
   return (uint64_t*)(q->memory + (size_t)rank * q->per_rank + ring->counter);
 }
 
-/* Slots are used in turn. While a slot is filled or read, the first line of a later one is fetched: the slot that
- * this rank will fill, or the slot that it will read, if its writer seems to be ahead. */
+/* Slots are used in turn. While a slot is filled or read, the first line of a later slot is fetched. That is the slot
+ * that this rank will fill, or the slot that it will read if its writer seems to be ahead. */
 enum { WRITE_AHEAD = 6, READ_AHEAD = 2 };
 
 static void fetch_to_write(const void* line) {
@@ -208,7 +208,7 @@ static bool have_room(struct lp_quick* q, struct lp_quick_ring* ring, uint64_t k
   return false;
 }
 
-/* Whether rank's chunk has arrived and is part of this call. If it is part of another, the core finds the error. */
+/* Whether rank's chunk has arrived and is part of this call. If it is part of another call, the core reports the error. */
 static bool arrived(const struct lp_quick* q, const struct lp_quick_recipe* r, uint32_t rank, uint64_t k) {
   struct lp_slot* s = slot_of(q, &q->rings[r->ring], rank, k);
   return LOAD(&s->number, ACQUIRE) == k + 1 && s->seq == q->seq && s->signature == r->signature && s->chain == q->chain;
@@ -232,7 +232,7 @@ static bool await(struct lp_quick* q, const struct lp_quick_recipe* r, uint64_t 
   return true;
 }
 
-/* Whether a chunk that has arrived is not in its slot: the core knows where to read it. */
+/* Whether an arrived chunk lies outside its slot. The core knows where to read it. */
 static bool elsewhere(const struct lp_quick* q, const struct lp_quick_recipe* r, uint64_t k) {
   if (r->ring != LP_RING_LARGE || r->from == LP_FROM_NONE) return false;
   for (uint32_t p = 0; p < q->ranks; p++)

@@ -12,7 +12,7 @@ import (
 	"lightpath/shim/topology"
 )
 
-// collect returns the GPUs that lib knows. A GPU with failed queries is listed with its other properties, and a
+// collect returns the GPUs that lib knows. If queries of a GPU fail, the GPU is listed with its other properties and a
 // problem.
 func collect(lib nvml.Interface) (*topology.GPUReport, error) {
 	switch ret := lib.Init(); ret {
@@ -49,7 +49,7 @@ func collect(lib nvml.Interface) (*topology.GPUReport, error) {
 	return report, nil
 }
 
-// describe returns the properties of one GPU. A GPU without an address is left out: it cannot be placed.
+// describe returns the properties of one GPU. It omits a GPU without an address, which has no place in the topology.
 func describe(device nvml.Device, index int, failed func(string, nvml.Return) bool) (topology.GPU, bool) {
 	gpu := topology.GPU{Index: index, NUMANode: topology.Unknown, NVLinks: []topology.NVLink{}}
 	what := func(field string) string { return fmt.Sprintf("GPU %d: %s", index, field) }

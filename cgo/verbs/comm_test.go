@@ -80,7 +80,7 @@ func destroy(t *testing.T, comms []*shim.Comm) {
 	}
 }
 
-// collectives are the calls with an oracle, and how many counts a rank sends and receives: -1 for one per rank.
+// collectives are the calls with an oracle. send and receive are multiples of the count; -1: one count per rank.
 var collectives = []struct {
 	kind       calls.Kind
 	collective schedule.Collective

@@ -21,7 +21,7 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// maxHistory bounds what one ocs history prints.
+// maxHistory is the most events that one ocs history prints.
 const maxHistory = 1_000_000
 
 // historyFlags choose the controllers, the connection and the events.
@@ -69,8 +69,7 @@ Exits with 1 if none answers.`,
 	return cmd
 }
 
-// read returns the events that the flags ask for, newest first, and the names of planes as far as
-// they are known.
+// read returns the requested events, newest first, and the known names of planes.
 func (o *historyFlags) read(ctx context.Context) ([]controller.Event, []string, error) {
 	if o.limit < 1 || o.limit > maxHistory {
 		return nil, nil, fmt.Errorf("--limit %d: not within 1..%d", o.limit, maxHistory)

@@ -51,8 +51,8 @@ func TestPlanCacheWarm(t *testing.T) {
 	}
 	// Sizes share plans: a size between those given is there, and few files are.
 	var rows []warmRow
-	require.NoError(t, json.Unmarshal([]byte(succeed(t, "", append(slices.Replace(slices.Clone(args), 8, 9, "3000"), "--json")...)),
-		&rows))
+	require.NoError(t, json.Unmarshal([]byte(succeed(t, "",
+		append(slices.Replace(slices.Clone(args), 8, 9, "3000"), "--json")...)), &rows))
 	if len(rows) != 2 || !rows[0].Cached || !rows[1].Cached {
 		t.Errorf("a size between: %+v", rows)
 	}

@@ -24,8 +24,8 @@ type mailbox struct {
 func (m *mailbox) bind(t testing.TB, task *Task, p *program.Program, rank, ranks, planes int, e transport.Endpoint,
 	pairs *Pairs) {
 	t.Helper()
-	require.NoError(t, program.BuildP2P(p, program.P2PArgs{Rank: rank, Ranks: ranks, Planes: planes, MinPiece: 64}, m.sends,
-		m.recvs))
+	require.NoError(t, program.BuildP2P(p, program.P2PArgs{Rank: rank, Ranks: ranks, Planes: planes, MinPiece: 64},
+		m.sends, m.recvs))
 	call := Call{Program: p, Comm: 7, Endpoint: e, Pairs: pairs}
 	for _, b := range append(append([][]byte(nil), m.out...), m.in...) {
 		call.Messages = append(call.Messages, BufferOf(b))

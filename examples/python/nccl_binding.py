@@ -60,7 +60,7 @@ TABLE = (
     function("ncclCommWindowDeregister", ncclComm_t, ncclWindow_t),
     function("ncclGather", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
     function("ncclScatter", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
-    # Bound by recent versions, called only where GPUs are.
+    # Recent vLLM versions bind these functions, and call them only with GPUs.
     function("ncclCommSuspend", ncclComm_t, ctypes.c_int),
     function("ncclCommResume", ncclComm_t),
     function("ncclCommQueryProperties", ncclComm_t, ctypes.c_void_p),
@@ -68,7 +68,7 @@ TABLE = (
 
 
 class NcclError(RuntimeError):
-    """A call that failed, with the library's own explanation."""
+    """A failed call, with the library's explanation."""
 
 
 class Nccl:

@@ -107,7 +107,7 @@ class Rank:
         self.expect("AlltoAll", dtype, recv, [value(r, n * self.rank + i) for r in range(self.ranks) for i in range(n)])
 
     def ring(self, dtype, n):
-        """A grouped send and receive: alone each would wait for the other."""
+        """A grouped send and receive: without the group each would wait for the other."""
         send, recv = self.buffers(dtype, [value(self.rank, i) for i in range(n)], n)
         before = (self.rank - 1) % self.ranks
         self.nccl.ncclGroupStart()
@@ -125,7 +125,7 @@ class Rank:
         self.nccl.ncclMemFree(memory)
 
     def mistakes(self):
-        """A wrong call raises, says why, and harms nothing."""
+        """A wrong call raises an error with the reason, and has no other effect."""
         memory = ctypes.create_string_buffer(8)
         for args, says in (((memory, memory, 1, 99, 0, self.comm, None), "type"), ((memory, memory, 1, 7, 0, None, None), "comm")):
             try:

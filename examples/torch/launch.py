@@ -17,7 +17,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Generous: a switch that has not come up by then never will.
+# A switch that has not started by then never will.
 SWITCH_SECONDS = 60
 
 FABRIC = """version: 1
@@ -33,14 +33,14 @@ forwarding: true
 
 
 def lightpath():
-    """The command: of this source tree, else the installed one."""
+    """The path of the lightpath command: of this source tree, else the installed one."""
     built = os.path.join(HERE, "..", "..", "bin", "lightpath")
     return os.path.abspath(built) if os.path.exists(built) else "lightpath"
 
 
 @contextlib.contextmanager
 def optical_fabric(ranks, planes=2, bandwidth="1Gbps", reconfig="1ms"):
-    """An emulated fabric while the context lasts: the environment that takes a job onto it."""
+    """Runs an emulated fabric while the context lasts. Yields the environment for a job on it."""
     with tempfile.TemporaryDirectory(prefix="lightpath-torch-") as directory:
         endpoint = os.path.join(directory, "ocs.sock")
         rows = "\n".join(f"  - {{name: p{p}, bandwidth: {bandwidth}, ocs: ocs0}}" for p in range(planes))

@@ -188,7 +188,8 @@ func TestForgiveDuringSet(t *testing.T) {
 	j.answer(r)
 	r.pass(time.Second)
 	j.answer(r)
-	if m := r.dev.moves; *moved != nil || len(m) != 1 || m[0].Epoch != 0 || r.page.epochs[0] != 1 || r.page.faults[0] != nil {
+	if m := r.dev.moves; *moved != nil || len(m) != 1 || m[0].Epoch != 0 || r.page.epochs[0] != 1 ||
+		r.page.faults[0] != nil {
 		t.Error(*moved, m, r.page.epochs[0], r.page.faults[0])
 	}
 }

@@ -413,8 +413,8 @@ func TestLitAndDue(t *testing.T) {
 			require.NoError(t, d.Inject(f))
 		}
 		start := time.Now()
-		require.NoError(t, errors.Join(d.Apply(t.Context(), nil, []circuit.Pair{{From: 0, To: 1}, {From: 1, To: 2}, {From: 2, To: 3}},
-			device.Bulk)...))
+		require.NoError(t, errors.Join(d.Apply(t.Context(), nil, []circuit.Pair{{From: 0, To: 1}, {From: 1, To: 2},
+			{From: 2, To: 3}}, device.Bulk)...))
 		due := start.Add(time.Millisecond + 3*100*time.Microsecond)
 		if got := d.Due(); !got.Equal(due) {
 			t.Errorf("due after %v, want %v", got.Sub(start), due.Sub(start))

@@ -93,8 +93,8 @@ type Driver interface {
 	// has. Later ones allocate nothing. Copy and Reduce may be part of a capture.
 	Reduce(r *Reduction, s Stream) error
 	// LoadKernels loads all kernels of Reduce into the entered context, once, and uses each of them and each kind of copy.
-	// That takes device memory and up to seconds, and the driver may wait for all work of the device. So ranks call it before their work on the device
-	// waits for each other.
+	// That takes device memory and up to seconds, and the driver may wait for all work of the device. So ranks call it
+	// before their work on the device waits for each other.
 	LoadKernels() error
 	// Signal makes the driver call the handler's Ready with job when all earlier work of the stream is done.
 	Signal(s Stream, job uintptr) error

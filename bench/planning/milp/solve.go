@@ -11,14 +11,13 @@ import (
 
 // Result is CBC's result for a problem.
 type Result struct {
-	CCTUS   float64 // of the best solution; +Inf where it found none
-	BoundUS float64 // proven to be below every solution
-	Optimal bool    // it is proven that CCTUS is the optimum
+	CCTUS   float64 // of the best solution; +Inf: it found none
+	BoundUS float64 // proven lower bound of every solution
+	Optimal bool    // CCTUS is proven to be the optimum
 }
 
-// SolveCBC solves SWOT's program of p (see [SWOT]) with cbc on one thread within a limit of
-// wall time. Numbers are those of the solver: exact to its tolerances, 1e-6 of the times
-// that the program's big-M lets appear. Errors: [ErrUnsupported], [solver.ErrNone],
+// SolveCBC solves SWOT's program of p (see [SWOT]) with cbc on one thread, within a limit of wall time. Numbers are as
+// exact as the solver's tolerances: 1e-6 of the program's big-M. Errors: [ErrUnsupported], [solver.ErrNone],
 // [solver.ErrSolver], and that of ctx.
 func SolveCBC(ctx context.Context, p *plans.Problem, timeLimit time.Duration) (Result, error) {
 	program, err := SWOT(p)

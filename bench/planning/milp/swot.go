@@ -10,7 +10,7 @@ import (
 	"lightpath/plans/mip"
 )
 
-// ErrUnsupported says that the paper's program does not describe a problem.
+// ErrUnsupported reports a problem that the paper's program cannot describe.
 var ErrUnsupported = errors.New("milp: not a problem of SWOT's program")
 
 // SWOT returns SWOT's program for p. Its optimum is the least CCT in us over all plans that
@@ -20,8 +20,8 @@ var ErrUnsupported = errors.New("milp: not a problem of SWOT's program")
 // that reconfigures before every step has ended. Volumes d are in us of work on one plane. The paper leaves last_cfg
 // before the first step open; here p.Initial says whether it is free, a pattern's number or 0 (none). Steps of no bytes
 // are left out. The program has no final state, because it is reached after the last transmission, and the objective
-// ends there. Two steps have the same configuration where their patterns are equal; a pattern that is part of another
-// counts as different, as in the paper.
+// ends there. Two steps have the same configuration if their patterns are equal. As in the paper, a pattern that is
+// part of another one is a different pattern.
 //
 // Errors wrap [ErrUnsupported]. The program cannot express demands, steps that are no permutation, interleaved planes,
 // and costs per port.
@@ -82,7 +82,7 @@ func newModel(p *plans.Problem) (*model, error) {
 	return m, nil
 }
 
-// matching returns the permutation of flows, false where a rank has two of a kind.
+// matching returns the permutation of flows. It returns false if a rank sends or receives two flows.
 func matching(flows [][2]int, n int) (circuit.Permutation, bool) {
 	to, taken := circuit.AllDark(n), make([]bool, n)
 	for _, f := range flows {
@@ -98,7 +98,7 @@ func matching(flows [][2]int, n int) (circuit.Permutation, bool) {
 type vars struct {
 	d, ts, te mip.Var // work, and when it begins and ends
 	rs, re    mip.Var // when the reconfiguration before it begins and ends
-	tp        mip.Var // end of what the plane did for earlier steps
+	tp        mip.Var // end of the plane's work for earlier steps
 	u, r, s   mip.Var // 0 or 1: used, reconfigured, already on the step's configuration
 	l         mip.Var // last_cfg, the configuration before the step
 }
@@ -155,7 +155,7 @@ func (m *model) timeline(p *mip.Program, all [][]vars, end []mip.Var, i, j int) 
 	row := func(name string, sense mip.Sense, rhs float64, terms ...mip.Term) {
 		p.Row(fmt.Sprintf("%s_%d_%d", name, i, j), sense, rhs, terms...)
 	}
-	// d u = d: a plane that is not used carries nothing.
+	// d u = d: an unused plane carries nothing.
 	row("c1u", mip.AtMost, 0, term(1, v.d), term(-m.work[i], v.u))
 	row("c2", mip.Equal, 0, term(1, v.te), term(-1, v.ts), term(-1, v.d), term(-m.lat, v.u))
 	row("c3", mip.Equal, 0, term(1, v.re), term(-1, v.rs), term(-m.recfg, v.r))
@@ -173,8 +173,8 @@ func (m *model) timeline(p *mip.Program, all [][]vars, end []mip.Var, i, j int) 
 	row("c10", mip.AtLeast, -big, term(1, end[i]), term(-1, v.te), term(-big, v.u))
 }
 
-// configuration adds equations 4 and 5, and what last_cfg means: the configuration before the
-// next step is cfg_i where the plane reconfigures.
+// configuration adds equations 4 and 5, and defines last_cfg: the configuration before the next step is cfg_i if the
+// plane reconfigures.
 func (m *model) configuration(p *mip.Program, all [][]vars, i, j int) {
 	v, n, cfg := all[i][j], float64(m.configs), float64(m.cfg[i])
 	row := func(name string, sense mip.Sense, rhs float64, terms ...mip.Term) {

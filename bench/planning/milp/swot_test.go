@@ -37,7 +37,7 @@ func fig5() *plans.Problem {
 		[2]float64{1, 400})
 }
 
-// TestCBCEqualsPlanner: the optimum of the paper's program is what the planner proves.
+// TestCBCEqualsPlanner checks that the optimum of the paper's program equals the planner's proven optimum.
 func TestCBCEqualsPlanner(t *testing.T) {
 	if _, err := solver.Find("cbc"); err != nil {
 		t.Skip(err)
@@ -45,7 +45,7 @@ func TestCBCEqualsPlanner(t *testing.T) {
 	one, two, dark := circuit.Xor(8, 1), circuit.Xor(8, 2), circuit.AllDark(8)
 	for name, tc := range map[string]struct {
 		p    *plans.Problem
-		want float64 // 0: only what the planner says
+		want float64 // 0: only the planner's optimum
 	}{
 		"Fig. 5": {fig5(), 1200},
 		"free":   {problem(2, 0, 50, nil, [2]float64{1, 100}, [2]float64{2, 100}, [2]float64{1, 100}), 0},
@@ -80,8 +80,8 @@ func TestCBCEqualsPlanner(t *testing.T) {
 	}
 }
 
-// TestCBCRandom: no planner's bound is above the optimum of the paper's program, no plan that
-// transmits on direct circuits is below, and what swot says is optimal is.
+// TestCBCRandom checks random problems against the optimum of the paper's program. No planner's bound is above it. No
+// plan that transmits on direct circuits is below it. A plan that swot calls optimal reaches it.
 func TestCBCRandom(t *testing.T) {
 	if _, err := solver.Find("cbc"); err != nil {
 		t.Skip(err)
@@ -130,7 +130,7 @@ func TestCBCRandom(t *testing.T) {
 	}
 }
 
-// TestProgram: the equations are there, once per step and plane, in lines that any reader takes.
+// TestProgram checks that each equation occurs once per step and plane, in lines that every LP reader accepts.
 func TestProgram(t *testing.T) {
 	p := fig5()
 	p.Planes, p.Initial = 64, nil
@@ -150,7 +150,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// TestTimeLimit: a solver that is stopped says what it has, and a bound below it.
+// TestTimeLimit checks that a stopped solver returns its best solution and a bound below it.
 func TestTimeLimit(t *testing.T) {
 	if _, err := solver.Find("cbc"); err != nil {
 		t.Skip(err)

@@ -6,7 +6,8 @@ import (
 	"lightpath/internal/files"
 )
 
-// TestMutants checks that each break still replaces one text of its file. Else a change of the code has lost it.
+// TestMutants checks that each break still replaces one text of its file. If it does not, a change of the code has
+// removed the text.
 func TestMutants(t *testing.T) {
 	t.Chdir("../../..")
 	names := map[string]bool{}

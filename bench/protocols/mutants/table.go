@@ -2,7 +2,7 @@ package main
 
 // mutant is one break of the protocols' code.
 type mutant struct {
-	name     string // what the broken code does
+	name     string // a verb with its object: the behaviour of the broken code
 	file     string
 	old, new string // old occurs once in the file
 	unit     bool   // the tests of the file's package may find it instead of the simulator

@@ -139,7 +139,7 @@ INLINE uint8_t fixed_e5m2(uint8_t v) {
     }                                                                                            \
   }
 
-/* A product is also how a contribution is scaled. */
+/* Scaling a contribution is a product, too. */
 #define PRODUCT(NAME, T, EXPR)                                                                   \
   COMBINE(prod_##NAME, T, EXPR)                                                                  \
   static void scale_##NAME(void* dst, const void* src, const void* factor, size_t bytes) { \

@@ -30,7 +30,7 @@ static void answers(void) {
   }
 }
 
-/* Of a shorter structure all bytes are written and none behind it; of a longer one those that this library knows. */
+/* The library writes all bytes of a shorter structure and none behind it. In a longer one it writes the fields that it knows. */
 static void sizes(void) {
   union {
     ncclCommProperties_t p;

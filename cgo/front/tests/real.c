@@ -1,6 +1,6 @@
 /* NVIDIA's library as the other library, on a machine with or without devices: real PATH, with
- * LIGHTPATH_NCCL_FALLBACK_LIB=PATH. Its calls that need no device work, those that need one return its error, and
- * Lightpath's calls work after that. */
+ * LIGHTPATH_NCCL_FALLBACK_LIB=PATH. Its calls without a device work. Its calls that need a device return its error.
+ * Lightpath's calls work afterwards. */
 #include "check.h"
 
 #include <dlfcn.h>

@@ -102,7 +102,7 @@ qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m "$MEM" -smp "$SMP" -kerne
   </dev/null >"$work/serial" 2>&1 &
 qemu=$!
 
-# Follow what it says; it ends by itself, or is ended.
+# Copies the machine's output until the machine ends by itself or by a limit.
 started=$SECONDS shown=0 up=
 while :; do
   alive=1

@@ -42,7 +42,7 @@ class Engine:
     """Runs calls on one communicator. submit and close may be called from any thread."""
 
     def __init__(self, connect, label):
-        """connect returns (size, unique id, rank); it runs on the engine's thread, as it may wait for others."""
+        """connect returns (size, unique id, rank). It runs on the engine's thread, because it may wait for peers."""
         self._connect, self._label = connect, label
         self._nccl, self._comm = library(), ncclComm_t()
         self._pid = os.getpid()
@@ -54,7 +54,7 @@ class Engine:
         self._thread.start()
 
     def connected(self):
-        """Returns when the communicator is there, or raises why there is none."""
+        """Returns when the communicator is ready, or raises the reason why it cannot be made."""
         self._connected.wait()
 
     def submit(self, call, outputs):
@@ -76,7 +76,7 @@ class Engine:
         return work
 
     def close(self):
-        """Ends the communicator: in good order when nothing is under way, else the calls that are fail."""
+        """Ends the communicator. Calls in progress fail."""
         if os.getpid() != self._pid:
             return
         with self._state:
@@ -84,10 +84,10 @@ class Engine:
                 return
             self._closed = True
             if self._pending and self._comm:
-                self._nccl.lib.ncclCommAbort(self._comm)  # releases the thread where it waits for others
+                self._nccl.lib.ncclCommAbort(self._comm)  # releases the thread if it waits for peers
                 self._comm = ncclComm_t()
             self._calls.put(None)
-        if threading.current_thread() is not self._thread:  # which may be the one that collects garbage
+        if threading.current_thread() is not self._thread:  # the garbage collector may run close() on that thread
             self._thread.join(CLOSE_SECONDS)
 
     def _serve(self):
@@ -101,7 +101,7 @@ class Engine:
                 self._run(call, work)
             else:
                 self._finish(work, error)
-            del item, call, work  # a finished call's memory is not held until the next comes
+            del item, call, work  # releases the call's memory before the next call
         with self._state:
             if self._comm:
                 self._nccl.lib.ncclCommDestroy(self._comm)
@@ -114,7 +114,7 @@ class Engine:
             self._nccl.ncclCommInitRank(ctypes.byref(self._comm), size, UniqueId.from_buffer_copy(uid), rank)
         except Exception as e:
             error = self._named(e)
-        self._connect = None  # it knows the group, which would never be collected
+        self._connect = None  # it refers to the group, which would never be collected
         self._connected.complete(error)
         return error
 

@@ -41,7 +41,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     @classmethod
     def create(cls, store, rank, size, timeout):
-        """What register_backend wants."""
+        """The creation function for register_backend."""
         return cls(store, rank, size, timeout)
 
     def _exchange_id(self):
@@ -95,7 +95,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
     # Running.
 
     def _submit(self, functions, outputs, *memory):
-        """Submits a collective. Targets among its memory are delivered when it is done."""
+        """Submits a collective. When it is complete, its targets are delivered."""
         self._sequence += 1
         finish = [m.deliver for m in memory if isinstance(m, Target)]
         call = Call(functions, finish, memory)
@@ -108,7 +108,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         self._coalescing = []
 
     def _end_coalescing(self, requests=None):
-        """Submits what was coalesced as one group."""
+        """Submits the coalesced calls as one group."""
         parts, self._coalescing = self._coalescing or [], None
         whole = Call(
             [f for call, _ in parts for f in call.functions],

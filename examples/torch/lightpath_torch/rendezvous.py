@@ -11,7 +11,7 @@ from .engine import unique_id
 
 
 def offer_id(store, name, ranks, timeout):
-    """Makes an id and returns it when all ranks of ranks have taken it."""
+    """Makes an id, and returns it when all of the ranks have confirmed it."""
     uid = unique_id()
     answered, waiting = {}, set(ranks)
 
@@ -47,7 +47,7 @@ def take_id(store, name, rank, maker, timeout):
 
 
 def _poll(done, timeout, explain):
-    """Asks again and again instead of waiting in the store: its client would block the process's other threads."""
+    """Polls instead of waiting in the store, whose client would block the process's other threads."""
     deadline, pause = time.monotonic() + timeout.total_seconds(), 0.001
     while not done():
         if time.monotonic() > deadline:

@@ -13,7 +13,7 @@ TYPES = {
 BYTES = TYPES[torch.uint8]
 
 SUM, PROD, MAX, MIN, AVG = range(5)
-# Pairs and not a dict: options carry ReduceOp objects that compare equal to these without hashing like them.
+# Pairs instead of a dict: options carry ReduceOp objects that compare equal to these, but have other hashes.
 OPS = (
     (ReduceOp.SUM, SUM), (ReduceOp.PRODUCT, PROD), (ReduceOp.MAX, MAX), (ReduceOp.MIN, MIN), (ReduceOp.AVG, AVG),
 )  # fmt: skip
@@ -70,7 +70,7 @@ def check(*tensors):
 
 
 class Source:
-    """Memory that holds tensors one after the other, copied only where they are not that already."""
+    """Memory that holds tensors one after the other. It copies them only if they do not lie so already."""
 
     def __init__(self, *tensors):
         check(*tensors)
@@ -85,10 +85,10 @@ class Source:
 
 
 class Target:
-    """Memory for results of tensors, one after the other; deliver puts them where they belong."""
+    """Memory for results of tensors, one after the other; deliver copies them into the tensors."""
 
     def __init__(self, *tensors, keep=False):
-        """With keep, the memory begins with what the tensors hold."""
+        """If keep is set, the memory begins with the tensors' contents."""
         check(*tensors)
         self.tensors = [t.detach() for t in tensors]
         self.direct = len(tensors) == 1 and tensors[0].is_contiguous()

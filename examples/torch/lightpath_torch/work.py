@@ -19,7 +19,7 @@ _Work = getattr(dist, "Work", None) or getattr(dist, "_Work", None) or dist.dist
 class Work(_Work):
     """One call. Thread-safe; the thread that ran the call calls complete, once.
 
-    torch's own works made of futures do not serve: their wait returns True after a failure of the future."""
+    torch's own works made of futures are not usable: their wait returns True after a failure of the future."""
 
     def __init__(self, outputs):
         super().__init__()

@@ -138,7 +138,8 @@ type succession struct {
 
 func newSuccession(t *testing.T) *succession {
 	d := &succession{T: t, device: controllertest.NewPanel(4, 1)}
-	d.rulers[0].Store(startCore(t, controller.Config{Name: "a", Ports: 4, Device: d.device, Journal: &d.journal, Token: 1}))
+	d.rulers[0].Store(startCore(t, controller.Config{Name: "a", Ports: 4, Device: d.device, Journal: &d.journal,
+		Token: 1}))
 	for i, name := range []string{"a", "b"} {
 		o := options(name, 4, 1)
 		o.Linger = patience
@@ -150,8 +151,8 @@ func newSuccession(t *testing.T) *succession {
 // takeOver deposes the first controller for the second.
 func (d *succession) takeOver() {
 	d.rulers[0].Swap(nil).Resign(controller.ErrNotLeader)
-	d.rulers[1].Store(startCore(d.T, controller.Config{Name: "b", Ports: 4, Device: d.device, Journal: &d.journal, Token: 2,
-		Recovered: d.journal.recovered(), Grace: patience}))
+	d.rulers[1].Store(startCore(d.T, controller.Config{Name: "b", Ports: 4, Device: d.device, Journal: &d.journal,
+		Token: 2, Recovered: d.journal.recovered(), Grace: patience}))
 }
 
 // TestCoreTakeoverBehindARank: a rank has missed the end of its own move, and that of a move of others, when the next

@@ -120,7 +120,8 @@ func (c *Client) view(s *ocspb.Changed) (*planeView, error) {
 			return nil, fmt.Errorf("plane %d: %w", s.GetPlane(), err)
 		}
 	case len(s.GetPort()) != len(s.GetTo()):
-		return nil, fmt.Errorf("plane %d: %d ports, %d circuits: %w", s.GetPlane(), len(s.GetPort()), len(s.GetTo()), ErrProtocol)
+		return nil, fmt.Errorf("plane %d: %d ports, %d circuits: %w", s.GetPlane(), len(s.GetPort()), len(s.GetTo()),
+			ErrProtocol)
 	case len(s.GetPort()) > 0:
 		m = m.Clone()
 		for i, r := range s.GetPort() {

@@ -26,8 +26,8 @@ func pair(t *testing.T, ports, planes int) (core *fake.Controller, first, second
 	return core, first, second
 }
 
-// TestTakeover: the controller ends in the middle of a barrier, with planes held and asked for.
-// The next one finishes it; no rank sees an error.
+// TestTakeover ends the controller during a barrier, while planes are held and requested. The next controller finishes
+// the barrier, and no rank sees an error.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(core *fake.Controller, s *site){
@@ -76,7 +76,7 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// TestTakeoverFinds: a client compares the state after a takeover with its requests.
+// TestTakeoverFinds checks that a client compares the state after a takeover with its requests.
 func TestTakeoverFinds(t *testing.T) {
 	t.Parallel()
 	target, others := circuit.Shift(3, 1), circuit.Permutation{1, 0, 2} // port 0 has the same circuit in both
@@ -141,8 +141,8 @@ func TestFaultVoidsPosts(t *testing.T) {
 	move(t, 0, 0, a, b) // would be a conflict
 }
 
-// TestGivesUp: without a controller for Options.Takeover every plane fails, and the error names
-// every endpoint with its last answer. Until then nothing fails.
+// TestGivesUp leaves a client without a controller for longer than Options.Takeover. Then every plane fails, and the
+// error names every endpoint with its last answer. No plane fails earlier.
 func TestGivesUp(t *testing.T) {
 	t.Parallel()
 	core, first, second := pair(t, 2, 1)
@@ -263,7 +263,7 @@ func (r *relay) copy(to, from net.Conn) {
 	}
 }
 
-// swallow has every connection that there is carry nothing any more, without breaking it.
+// swallow makes all current connections lose their data without breaking.
 func (r *relay) swallow() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -281,8 +281,8 @@ func (r *relay) cut(down bool) {
 	r.conns, r.holes = nil, 0
 }
 
-// TestBrokenStream: a connection breaks again and again under load; the rank keeps its place, its
-// planes and its posts, and every barrier ends.
+// TestBrokenStream breaks a connection again and again under load. The rank keeps its place, its planes and its posts,
+// and every barrier ends.
 func TestBrokenStream(t *testing.T) {
 	t.Parallel()
 	core := fake.New("a", 1, 3, 2)
@@ -325,8 +325,8 @@ func TestBrokenStream(t *testing.T) {
 	})
 }
 
-// TestSilence: a network that swallows everything is noticed, and the rank goes on where it was on
-// another connection, though the controller has the old one still.
+// TestSilence makes the network lose all data. The rank notices, and continues on another connection while the
+// controller still has the old one.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	core := fake.New("a", 1, 2, 1)
@@ -370,14 +370,13 @@ func TestLostPlace(t *testing.T) {
 	until(t, "end", func() bool { _, err := c.Poll(0); return err != nil })
 	_, err := c.Poll(0)
 	wants(t, err, ocsctl.ErrControlLost, "took it for dead")
-	// A rank that had nothing to lose goes on.
+	// A rank without planes and posts continues.
 	until(t, "attached", func() bool { s, _ := core.Snapshot(); return s.Ports[1].Attached })
 	must(t, core.Set(0, circuit.Shift(2, 1), "test"))
 	reach(t, idle, 0, 1)
 }
 
-// TestDeadRank: a rank that dies without a goodbye gives up its place soon, and at once where a
-// new one wants it.
+// TestDeadRank checks that a rank that dies without a goodbye loses its place at once if a new rank wants it.
 func TestDeadRank(t *testing.T) {
 	t.Parallel()
 	core := fake.New("a", 1, 2, 1)
@@ -393,7 +392,7 @@ func TestDeadRank(t *testing.T) {
 	}
 }
 
-// TestManyTakeovers: controllers follow each other while ranks go on.
+// TestManyTakeovers replaces the controller again and again while ranks move planes.
 func TestManyTakeovers(t *testing.T) {
 	t.Parallel()
 	const ports = 4

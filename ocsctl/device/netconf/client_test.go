@@ -13,7 +13,7 @@ import (
 
 func itoa(v int) string { return strconv.Itoa(v) }
 
-// client is a session over a pipe, without judgement of what it sends.
+// client is a session over a pipe. It sends any bytes, valid or not.
 type client struct {
 	t      *testing.T
 	conn   net.Conn
@@ -45,7 +45,7 @@ func newClient(t *testing.T, s *netconf.Server) *client {
 	return c
 }
 
-// hurry bounds what comes next, so that a server which does not answer fails the test.
+// hurry sets a deadline for the next exchange, so that a server without an answer fails the test.
 func (c *client) hurry() {
 	require.NoError(c.t, c.conn.SetDeadline(time.Now().Add(60*time.Second)))
 }

@@ -10,7 +10,7 @@ import (
 	"lightpath/plans/delta/dag"
 )
 
-// pairs lists the directed pairs of pods that transfers go between, with the transfers.
+// pairs lists the directed pairs of pods that have transfers, and the transfers of each pair.
 func pairs(g *dag.Graph) ([][2]int, map[[2]int][]int) {
 	var order [][2]int
 	tasks := make(map[[2]int][]int)
@@ -27,8 +27,8 @@ func pairs(g *dag.Graph) ([][2]int, map[[2]int][]int) {
 	return order, tasks
 }
 
-// capacity is what the circuits between two pods carry each way, in bytes per us; +Inf on the
-// ideal network.
+// capacity returns the rate of the circuits between two pods in each direction, in bytes per us; +Inf on the ideal
+// network.
 func capacity(g *dag.Graph, c dag.Circuits, pair [2]int) float64 {
 	for l, k := range g.Links {
 		if c != nil && (k.Pods == pair || k.Pods == [2]int{pair[1], pair[0]}) {
@@ -40,8 +40,8 @@ func capacity(g *dag.Graph, c dag.Circuits, pair [2]int) float64 {
 
 const profileHeight = 78.0
 
-// Profile draws for every directed pair of pods what its transfers carry over time, stacked and
-// coloured by kind, below the line of its circuits.
+// Profile draws the rates of transfers over time for every directed pair of pods. Rates are stacked and coloured by
+// kind; a line shows the capacity of the circuits.
 func Profile(g *dag.Graph, s *dag.Schedule) string {
 	order, tasks := pairs(g)
 	kinds := kindsOf(g)
@@ -64,7 +64,7 @@ func Profile(g *dag.Graph, s *dag.Schedule) string {
 		p.frame(&c, g.Pods[pair[0]].Name+" - "+g.Pods[pair[1]].Name)
 		for n := range kinds {
 			if d := p.area(series, n); d != "" {
-				// a line, or what is short is not seen
+				// the line makes short transfers visible
 				c.Path(d, fmt.Sprintf(`fill="%[1]s" stroke="%[1]s" stroke-width="0.6"`, svg.Colour(n)), kinds[n])
 			}
 		}
@@ -74,7 +74,7 @@ func Profile(g *dag.Graph, s *dag.Schedule) string {
 	return c.Picture(labelWidth+width+2*margin, height)
 }
 
-// series is rates over time, one row of values for each layer, constant between times.
+// series has rates over time, with one row of values for each layer. Rates are constant between two times.
 type series struct {
 	times  []float64
 	values [][]float64 // by layer, len(times)-1
@@ -106,7 +106,7 @@ func stack(s *dag.Schedule, tasks []int, layer func(i int) int, layers int) seri
 	return r
 }
 
-// peak is the most that all layers together reach.
+// peak returns the largest sum of all layers.
 func (r *series) peak() float64 {
 	most := 0.0
 	for k := range len(r.times) - 1 {
@@ -138,7 +138,7 @@ func (p *plot) frame(c *svg.Canvas, name string) {
 	}
 }
 
-// limit draws the line of what circuits carry.
+// limit draws the line of the circuits' rate.
 func (p *plot) limit(c *svg.Canvas, rate float64) {
 	if math.IsInf(rate, 1) {
 		return
@@ -148,7 +148,7 @@ func (p *plot) limit(c *svg.Canvas, rate float64) {
 	c.Text(p.axis.left+p.axis.width, p.y(rate)-3, 9.5, "end", svg.Late, fmt.Sprintf("%g GB/s", rate/1e3))
 }
 
-// area is the path of layer n on top of those before it; empty where it is nowhere.
+// area returns the path of layer n on top of the layers before it; "" if the layer is 0 everywhere.
 func (p *plot) area(r series, n int) string {
 	var d strings.Builder
 	for k := 0; k+1 < len(r.times); k++ {
@@ -169,7 +169,7 @@ func (p *plot) area(r series, n int) string {
 	return d.String()
 }
 
-// step is the path of layer n by itself, as a line.
+// step returns the path of layer n alone, as a line.
 func (p *plot) step(r series, n int) string {
 	var d strings.Builder
 	last := 0.0

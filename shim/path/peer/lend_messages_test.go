@@ -228,8 +228,8 @@ func TestLentMessageAborted(t *testing.T) {
 	at := g.Memory(0, count)
 	c := w.Comms[0]
 	registerAll(t, c, at, count)
-	require.NoError(t, shim.Run([]calls.Call{{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at, Peer: 1,
-		Stream: g.Streams[0][0]}}))
+	require.NoError(t, shim.Run([]calls.Call{{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at,
+		Peer: 1, Stream: g.Streams[0][0]}}))
 	require.NoError(t, c.Abort())
 	require.NoError(t, g.SynchronizeRank(0))
 	sayNothing(g, c)

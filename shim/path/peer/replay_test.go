@@ -15,8 +15,8 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestDirectReplays: each replay of a graph is counted, and its operations are in the flight recorder, in progress
-// while the stream is in their launch; that they were captured is not. One rank's device counts, too.
+// TestDirectReplays checks that each replay of a graph is counted, also with one rank. The flight recorder has its
+// operations, which are in progress during their launch. It does not count the capture.
 func TestDirectReplays(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		g := shimtest.UsePeers(t, n, 1)
@@ -82,7 +82,7 @@ func TestDirectReplays(t *testing.T) {
 	}
 }
 
-// checkReplays expects replays of an AllReduce and of two messages in the dump, all over.
+// checkReplays expects replays of an AllReduce and of two messages in the dump, all completed.
 func checkReplays(t *testing.T, c *shim.Comm, replays int) {
 	t.Helper()
 	d, err := recorder.Record(c, nil)

@@ -27,7 +27,7 @@ type beginner struct {
 
 const beginnerCount = 16
 
-// newBeginner has each rank make its first call, which no driver's thread makes.
+// newBeginner makes each rank's first call, which never runs on the driver's thread.
 func newBeginner(t *testing.T, ranks int) *beginner {
 	t.Helper()
 	b := &beginner{GPUs: shimtest.UseGPUs(t, ranks, 1), World: shimtest.NewWorld(t, ranks), t: t,
@@ -45,7 +45,7 @@ func newBeginner(t *testing.T, ranks int) *beginner {
 	return b
 }
 
-// launch puts a sum of so many numbers, which are ranks' numbers counted from 1, on a rank's stream that nothing is on.
+// launch puts an AllReduce of count numbers on a rank's idle stream. Rank r sends r + 1.
 func (b *beginner) launch(rank, count int) {
 	b.t.Helper()
 	for i := range count {
@@ -121,8 +121,8 @@ func (b *beginner) operations(rank int) []flight.Operation {
 	return d.Operations
 }
 
-// TestBeginTogether: the rank that comes first leaves its step to the worker, the other one needs none. What follows
-// the first one's step waits for it, and runs in its order.
+// TestBeginTogether checks that the first rank to arrive leaves its step to its worker, and that the other rank needs
+// no worker. Later steps of the first rank wait for its step, and run in order.
 func TestBeginTogether(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	b := newBeginner(t, 2)
@@ -170,7 +170,7 @@ func TestBegunAborted(t *testing.T) {
 	}
 }
 
-// TestBeginReplayed: steps of a graph begin on the driver's thread, too.
+// TestBeginReplayed checks that steps of a graph begin on the driver's thread, too.
 func TestBeginReplayed(t *testing.T) {
 	b := newBeginner(t, 1)
 	b.Capture(b.Streams[0][0])
@@ -185,7 +185,7 @@ func TestBeginReplayed(t *testing.T) {
 	b.Discard(graph)
 }
 
-// TestBeginAllocatesNothing: nor does a call that ends where it began.
+// TestBeginAllocatesNothing checks that a call that ends on the driver's thread allocates nothing.
 func TestBeginAllocatesNothing(t *testing.T) {
 	b := newBeginner(t, 1)
 	calls := []calls.Call{{Comm: b.Comms[0], Kind: calls.AllReduce, Type: datatype.Float32, Count: beginnerCount,

@@ -21,8 +21,8 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestDeviceSequences: random sequences of groups, on random streams and in memory of all kinds, also without a stream
-// on ranks whose buffers are host memory; stretches of them captured and replayed; against the oracle.
+// TestDeviceSequences compares random sequences of groups with the oracle. They use random streams, all kinds of
+// memory, and no stream if a rank's buffers are host memory. Parts of them are captured and replayed.
 func TestDeviceSequences(t *testing.T) {
 	for _, transport := range []string{"inproc", "tcp"} {
 		for seed := range uint64(6) {
@@ -41,7 +41,7 @@ func TestDeviceSequences(t *testing.T) {
 	}
 }
 
-// TestLaunchAllocatesNothing: groups of shapes seen before, of one rank or several, in one step or pieces, with
+// TestLaunchAllocatesNothing repeats groups of known shapes: of one rank or several, in one step or in pieces, with
 // scalars.
 func TestLaunchAllocatesNothing(t *testing.T) {
 	t.Setenv("LIGHTPATH_STAGING", "64K")
@@ -76,7 +76,7 @@ func TestLaunchAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestStagingIsBounded: page-locked memory does not grow with calls.
+// TestStagingIsBounded checks that page-locked memory does not grow with calls.
 func TestStagingIsBounded(t *testing.T) {
 	t.Setenv("LIGHTPATH_STAGING", "64K")
 	g := shimtest.UseGPUs(t, 2, 1)
@@ -195,7 +195,7 @@ func TestAbortedLaunch(t *testing.T) {
 	}
 }
 
-// TestPiecesOfOtherCalls: calls and messages that differ fail at their first pieces, though those are alike.
+// TestPiecesOfOtherCalls checks that different calls and messages fail at their first pieces, although these are alike.
 func TestPiecesOfOtherCalls(t *testing.T) {
 	for _, transport := range []string{"inproc", "tcp"} {
 		for _, kind := range []calls.Kind{calls.AllReduce, calls.Send} {

@@ -11,8 +11,8 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestRefusedByDriver: whatever a driver refuses, wherever, is an error, of the call or of the communicator, and no
-// stream hangs.
+// TestRefusedByDriver makes the driver refuse each method at each of its calls. The call or the communicator reports an
+// error, and no stream hangs.
 func TestRefusedByDriver(t *testing.T) {
 	t.Setenv("LIGHTPATH_STAGING", "64K")
 	shimtest.RefuseEach(t, shimtest.UseGPUs, 1<<20, refusesPieces,
@@ -20,7 +20,7 @@ func TestRefusedByDriver(t *testing.T) {
 		"CopyRows", "Signal", "Await")
 }
 
-// refusesPieces has a group in pieces refused.
+// refusesPieces makes the driver refuse a group in pieces.
 func refusesPieces(g *shimtest.GPUs, w *shimtest.World, method string, after int) (failed bool) {
 	const count = 70000
 	var group []calls.Call
@@ -46,7 +46,7 @@ func refusesPieces(g *shimtest.GPUs, w *shimtest.World, method string, after int
 	return true
 }
 
-// TestCauseIsHeard: where one rank refuses and takes along what others are about to open, all give its reason.
+// TestCauseIsHeard checks that all ranks report the reason if one rank refuses to join while the others connect.
 func TestCauseIsHeard(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	t.Setenv("LIGHTPATH_DEVICE_PATH", "direct") // and there are no devices

@@ -77,8 +77,8 @@ func lookup(h uint64) (*shim.Comm, error) {
 		errdefs.ErrInvalidArgument)
 }
 
-// small narrows an enumeration of C. A value that does not fit becomes one that no enumeration has, so that shim
-// refuses it by name.
+// small narrows an enumeration of C. A value that does not fit becomes a value of no enumeration, so that shim refuses
+// it by name.
 func small(v int32) uint8 {
 	if v < 0 || v > math.MaxUint8 {
 		return math.MaxUint8
@@ -95,7 +95,7 @@ func convert(dst *calls.Call, src *Call) error {
 	return fill(dst, src, comm)
 }
 
-// fill is convert for a communicator that has been found.
+// fill is convert, for a communicator that the caller has looked up.
 func fill(dst *calls.Call, src *Call, comm *shim.Comm) error {
 	*dst = calls.Call{
 		Comm: comm, Kind: calls.Kind(src.Kind), Type: datatype.Type(small(src.Type)), Op: datatype.Op(small(src.Op)),

@@ -44,7 +44,7 @@ func (a *InitArgs) resolve() (shim.InitArgs, error) {
 	return args, nil
 }
 
-// Init makes communicators, all or none, and returns their handles: 0 for one that a split does not make. With
+// Init makes communicators, all or none, and returns their handles: 0 for a rank that gets none from a split. With
 // [errdefs.ErrInProgress] the handles are good, and the communicators are being made.
 func Init(args []InitArgs) ([]uint64, error) {
 	resolved := make([]shim.InitArgs, len(args))
@@ -105,7 +105,7 @@ var (
 // UseGates sets the gates. It must be called before any communicator is made.
 func UseGates(g []shim.Gate) { gates, gated = g, make([]atomic.Pointer[shim.Comm], len(g)) }
 
-// open lets C make calls of c, if that is possible.
+// open opens a gate for c, if one is free and c can use it, so that C can make short calls.
 func open(h uint64, c *shim.Comm) {
 	if len(gates) == 0 {
 		return

@@ -2,5 +2,5 @@
 
 package bridge
 
-// raceEnabled says that the race detector runs. Under it, sync.Pool drops some values on purpose.
+// raceEnabled reports that the race detector runs. Under it, sync.Pool drops some values on purpose.
 const raceEnabled = true

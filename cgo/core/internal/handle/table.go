@@ -101,7 +101,8 @@ func (t *Table[T]) Get(h uint64) *T {
 	return nil
 }
 
-// Remove invalidates a handle and returns its value. Of several callers one gets the value, the others nil.
+// Remove invalidates a handle and returns its value. If several callers remove one handle, one caller gets the value,
+// and the others get nil.
 func (t *Table[T]) Remove(h uint64) *T {
 	t.mu.Lock()
 	defer t.mu.Unlock()

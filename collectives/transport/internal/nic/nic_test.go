@@ -30,7 +30,8 @@ func TestFaults(t *testing.T) {
 	far, err := netlink.LinkByName("far")
 	require.NoError(t, err)
 	local := netip.MustParseAddr("10.9.8.7")
-	require.NoError(t, netlink.AddrAdd(near, &netlink.Addr{IPNet: &net.IPNet{IP: local.AsSlice(), Mask: net.CIDRMask(24, 32)}}))
+	require.NoError(t, netlink.AddrAdd(near, &netlink.Addr{
+		IPNet: &net.IPNet{IP: local.AsSlice(), Mask: net.CIDRMask(24, 32)}}))
 	require.NoError(t, netlink.LinkSetUp(near))
 	require.NoError(t, netlink.LinkSetUp(far))
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

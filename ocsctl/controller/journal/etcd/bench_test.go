@@ -10,8 +10,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// BenchmarkIntend measures how long a move waits for its intent to be durable, one at a time,
-// with a history that is being written beside it.
+// BenchmarkIntend measures how long a move waits until its intent is durable. The history is written at the same time.
 func BenchmarkIntend(b *testing.B) {
 	c := open(b, b.TempDir(), func(c *Config) { c.Lease = DefaultLease })
 	l := lead(b, c)

@@ -228,7 +228,10 @@ func TestKilledInTheMiddle(t *testing.T) {
 				d.settle(to)
 			}
 			for p, r := range ranks {
-				await.Until(t, "the switch has happened", func() bool { epoch, fault, _ := r.sees(); return epoch == 1 && fault == nil })
+				await.Until(t, "the switch has happened", func() bool {
+					epoch, fault, _ := r.sees()
+					return epoch == 1 && fault == nil
+				})
 				if r.mu.Lock(); !r.at.Equal(to) {
 					t.Errorf("port %d: the map is %v", p, r.at)
 				}

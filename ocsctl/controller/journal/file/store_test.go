@@ -85,8 +85,8 @@ func TestCrash(t *testing.T) {
 	l := journaltest.Lead(t, s)
 	to := circuit.Shift(journaltest.Ports, 1)
 	require.NoError(t, journaltest.Intend(t, l, controller.Intent{Plane: 1, Epoch: 3, To: to}))
-	require.NoError(t, journaltest.Record(t, l, controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 0, Port: -1,
-		Err: "disabled by ann"}))
+	require.NoError(t, journaltest.Record(t, l, controller.Event{Time: time.Now(), Kind: controller.Commanded, Plane: 0,
+		Port: -1, Err: "disabled by ann"}))
 	again := open(t, Config{Dir: crash(t, s)})
 	next, err := again.Campaign(t.Context())
 	require.NoError(t, err)
