@@ -94,9 +94,9 @@ func (c *Call) checkOptions() error {
 	return nil
 }
 
-// measure returns the bytes of the buffers.
+// measure returns the bytes of the buffers: 0 for one-sided calls, which are never staged.
 func (c *Call) measure() (send, recv int64) {
-	if c.Count == 0 {
+	if c.Count == 0 || c.Kind.OneSided() {
 		return 0, 0
 	}
 	k := &Kinds[c.Kind]

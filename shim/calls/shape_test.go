@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 )
 
@@ -28,6 +29,19 @@ func TestShapeCodec(t *testing.T) {
 	} {
 		if _, err := DecodeShape(b, 4); !errors.Is(err, control.ErrMessage) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestResolveOneSided: one-sided calls on streams are resolved like others, and have no buffers to measure.
+func TestResolveOneSided(t *testing.T) {
+	for kind := PutSignal; kind < EndOfKinds; kind++ {
+		c := Call{Comm: &comm.Core{Identity: comm.Identity{Ranks: 2}}, Kind: kind, Count: 1, Type: datatype.Float32}
+		if err := c.Resolve(); err != nil {
+			t.Errorf("%v: %v", kind, err)
+		}
+		if send, recv := c.Extents(); send != 0 || recv != 0 {
+			t.Errorf("%v: buffers of %d and %d bytes", kind, send, recv)
 		}
 	}
 }
