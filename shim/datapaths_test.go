@@ -69,7 +69,8 @@ func ranksWith(t *testing.T, n int, environment func(r int) []string) []error {
 	t.Helper()
 	id, err := shim.NewUniqueID()
 	require.NoError(t, err)
-	return shimtest.Concurrently(t, n, func(r int) error {
+	comms := make([]*shim.Comm, n)
+	errs := shimtest.Concurrently(t, n, func(r int) error {
 		cfg, err := settings.Of(append(environment(r), "LIGHTPATH_TIMEOUT", "60s")...)
 		if err != nil {
 			return err
@@ -78,11 +79,18 @@ func ranksWith(t *testing.T, n int, environment func(r int) []string) []error {
 		if err != nil {
 			return err
 		}
+		comms[r] = c
 		if calls.FactsOf(c).Launches == calls.ByPeers {
 			err = errors.New("the devices reach each other")
 		}
 		return errors.Join(err, c.Destroy())
 	})
+	for _, c := range comms {
+		if c != nil {
+			<-c.Released() // it uses the driver until then
+		}
+	}
+	return errs
 }
 
 // TestNoDirectOnOneRank: where one rank may not have its device reached, none has.
