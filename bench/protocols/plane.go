@@ -33,7 +33,7 @@ type switchConfig struct {
 	Ports    int // of each plane
 	Fences   bool
 	Monitors device.Monitors
-	ColdBoot device.ColdBoot // what a reboot does to the circuits
+	ColdBoot device.ColdBoot // of circuits, at a reboot
 }
 
 // newSwitch returns a switch without circuits. now is simulated time in nanoseconds. The chooser draws how long each
