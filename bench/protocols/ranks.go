@@ -430,6 +430,10 @@ func (m *member) bind() {
 	for j := range m.machine.Granted().Use.Each() {
 		m.used[j]++
 	}
+	if err := m.machine.Missed(m.moves); err != nil {
+		m.g.fail(err)
+		return
+	}
 	for j := range m.machine.Outside(m.moves).Each() {
 		m.post(j, 1)
 	}

@@ -217,3 +217,17 @@ func TestGrantWaitsForTheMove(t *testing.T) {
 		})
 	}
 }
+
+// TestNoRefusalOfAFailedPlane: posts to a plane that has failed are not refused. A refusal stays, and the same holder may
+// use the plane again after an operator has brought it back.
+func TestNoRefusalOfAFailedPlane(t *testing.T) {
+	r := newTestRig(t, 4, 1, withTimed)
+	r.hold(1)
+	r.post(0, 0, 0, circuit.Shift(4, 2))
+	r.timed.unwell[0] = errors.New("no light")
+	r.timed.news(0)
+	require.NoError(t, r.s[0].Release(1, testHolder))
+	if len(r.s[0].refused) != 0 {
+		t.Error(r.s[0].refused)
+	}
+}

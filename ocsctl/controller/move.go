@@ -40,9 +40,13 @@ func (m *machine) post(a *attachment, plane int, k roundKey, target circuit.Perm
 	}
 }
 
-// refuse tells the port of a post why the post is void.
+// refuse tells the port of a post why the post is void. While the plane is out of service, its fault tells that: a
+// refusal stays, and the same holder may get the plane again later.
 func (m *machine) refuse(pl *plane, a *attachment, holder uint64, why error) {
 	pl.refused++
+	if pl.fault != nil {
+		return
+	}
 	a.sink.Refused(pl.index, holder, fmt.Errorf("port %d plane %d: %w", a.port, pl.index, why))
 }
 

@@ -196,6 +196,19 @@ func (m *Machine) Outside(moves Movement) (planes planeset.Set) {
 	return planes
 }
 
+// Missed returns an error if a plane has moved on further than this operation's moves: a rank that has not reached a
+// controller for a while may have lost its planes to others, whose moves it must not take for its own.
+func (m *Machine) Missed(moves Movement) error {
+	for j := range m.grant.Use.Each() {
+		epoch, _, _ := m.view.State(j)
+		if n := moves.Switches(j); int32(epoch-m.base[j]) > int32(n) {
+			return fmt.Errorf("plane %d is at epoch %d, the operation moves it %d times from epoch %d: %w", j, epoch, n,
+				m.base[j], ocsctl.ErrUnknownMap)
+		}
+	}
+	return nil
+}
+
 // Overlay turns a map of ranks into the map of ports to post. Other ports keep their circuits. So every rank requests
 // the same map at any time. The result is valid until the next call.
 func (m *Machine) Overlay(plane int, target circuit.Permutation) circuit.Permutation {

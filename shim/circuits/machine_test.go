@@ -184,6 +184,27 @@ func TestOutside(t *testing.T) {
 	}
 }
 
+// TestMissed: a rank does not take moves of other communicators for its own.
+func TestMissed(t *testing.T) {
+	dim := circuit.AllDark(3)
+	moves := circuits.ListedMaps{{dim, dim, dim}}
+	for epoch, missed := range map[uint32]bool{7: false, 9: false, 10: true} {
+		planes := fakePlanes{{epoch: 7, ports: circuit.AllDark(6)}}
+		m := newMachine(planes, nil)
+		m.Ask(start, &circuits.Operation{Row: &ticket.Row{}})
+		if _, err := m.Take(start, ticketAt(7, ticket.Maps, dim)); err != nil {
+			t.Fatal(err)
+		}
+		if settled, err := m.Settle(start); !settled || err != nil {
+			t.Fatal(settled, err)
+		}
+		planes[0].epoch = epoch
+		if err := m.Missed(moves); (err != nil) != missed {
+			t.Errorf("epoch %d: %v", epoch, err)
+		}
+	}
+}
+
 // TestVacateDecisions: the nearest ancestor that serves and has all ports is asked; its leader passes the request on if
 // all ranks are connected; each of these ranks posts for its own port.
 func TestVacateDecisions(t *testing.T) {

@@ -149,10 +149,14 @@ func (p *Planes) settle() error {
 	}
 }
 
-// releaseOutside agrees for this rank's port to the switches that the program does not know.
+// releaseOutside agrees for this rank's port to the switches that the program does not know, unless the planes have
+// gone to others.
 func (p *Planes) releaseOutside(g *Grant, moves Movement) error {
 	if g.OnPackets() {
 		return nil
+	}
+	if err := p.Missed(moves); err != nil {
+		return fmt.Errorf("shim: rank %d: %w", p.c.Rank, err)
 	}
 	for j := range p.Outside(moves).Each() {
 		if err := p.switches.Post(j, p.base[j], moves.Target(j, 1)); err != nil {
