@@ -123,6 +123,7 @@ struct CUgraph_st {
   uint64_t id;
   CUstream origin;
   int mode; /* CUstreamCaptureMode */
+  pthread_t thread; /* that began the capture */
   bool invalid;
   struct nodes nodes; /* all, in the order of their creation */
   struct object { struct object *next; CUhostFn destroy; void *data; } *objects;
