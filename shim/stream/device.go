@@ -27,6 +27,7 @@ type Device struct {
 	Exchange    uint64       // bytes of device memory reserved for exchange
 	Launcher    Launcher     // for calls whose data no CPU touches; nil: launches are staged
 	Context     device.Context
+	Pool        *Pool
 	Identity    string // of the device
 	NoPeers     error  // why no other device can access it
 }
@@ -137,6 +138,16 @@ func (d *Device) End(s device.Stream, others []device.Stream, capture device.Cap
 	return nil
 }
 
+// quiet reports whether all launches have completed, and none is being put on streams.
+func (d *Device) quiet() bool {
+	if d.Outstanding.Load() > 0 || !d.Mu.TryLock() {
+		return false
+	}
+	defer d.Mu.Unlock()
+	reached, err := d.Reached()
+	return reached || err != nil
+}
+
 // Over reports whether all launches have run and completed on their streams.
 func (d *Device) Over() bool {
 	if d.Outstanding.Load() > 0 {
@@ -158,6 +169,7 @@ func (d *Device) Reached() (bool, error) {
 
 // Close frees the events, if all launches have completed.
 func (d *Device) Close() {
+	d.Pool.remove(d)
 	if !d.Over() {
 		return
 	}

@@ -48,6 +48,8 @@ func Find(c, parent *comm.Core) {
 		Set(c, d)
 		c.AddHooks(comm.Hooks{Closed: d.Close})
 		d.findContext(c, parent, current)
+		d.Pool = PoolOf(d.Context, c.Device)
+		d.Pool.add(d)
 	}
 }
 
