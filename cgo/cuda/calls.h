@@ -2,6 +2,8 @@
 #ifndef LP_CUDA_CALLS_H
 #define LP_CUDA_CALLS_H
 
+#include <stdbool.h>
+
 #include "driver.h"
 #include "kernels/reduce.h"
 
@@ -47,9 +49,9 @@ CUresult lpc_architecture(const struct lpc_library *c, int *architecture);
 CUresult lpc_load_kernels(const struct lpc_library *c, int type, const char *image, const char **step);
 /* The log of the driver's compiler for the last image that it refused on this thread; returns 0 if there is none. */
 int lpc_take_log(char *log, size_t size);
-/* Launches each loaded kernel and makes each kind of copy once in the current context, unless it has done so: drivers
- * load them at their first use, and then wait until the device is idle. */
-CUresult lpc_first_use(const struct lpc_library *c, const char **step);
+/* Makes each kind of copy once in the current context, unless it has done so, and launches each loaded kernel if
+ * kernels is set: drivers load them at their first use, and then wait until the device is idle. */
+CUresult lpc_first_use(const struct lpc_library *c, bool kernels, const char **step);
 enum { LPC_NOT_LOADED = -1 };
 /* Launches the kernel of an operator (numbered as ncclRedOp_t) in the current context. LPC_NOT_LOADED if the context
  * does not have it. */
