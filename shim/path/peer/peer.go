@@ -39,13 +39,17 @@ type Path struct {
 	slotBytes int64 // size of a slot for collectives
 	pairBytes int64 // size of a slot between two ranks
 
-	own   device.Stream // for calls without a stream
-	lanes []lane        // sends by peer, then receives by peer
-	lines []line        // of the launch's stream, then of the lanes
+	pool   *stream.Pool
+	own    device.Stream   // for calls without a stream
+	lanes  []lane          // sends by peer, then receives by peer
+	tracks []track         // of the launch's stream, then of the side streams
+	sides  []device.Stream // beside the launch's stream, until it has joined them
+	joints []*device.Event // by side stream
+	lines  []line          // of the launch's stream, then of the side streams
 
 	putting      sync.Mutex // held by Put, except while it waits for room
-	oneQueue     bool       // all streams share one queue of the driver
-	roomForLanes uint32     // how many operations may be outstanding on all lanes
+	mostSides    int        // of a launch
+	roomForSides uint32     // how many operations may be outstanding on all side streams
 
 	number uint32 // of the last launch
 

@@ -44,6 +44,7 @@ type regionRecord struct {
 // regionOpened is a peer's acknowledgement of a region.
 type regionOpened struct {
 	holds  atomic.Uint64 // serial of the region that it is opening or has open
+	later  atomic.Uint64 // serial of the region that it opens when its device is idle
 	serial atomic.Uint64 // serial of the region that it has opened and checks for lent buffers
 	since  atomic.Uint64 // number of its collectives so far; it checks in later ones
 	wanted atomic.Uint64 // number of its messages from the owner so far; it checks in later ones
@@ -90,7 +91,7 @@ func (x *Path) register(at unsafe.Pointer, size uintptr) *region {
 		}
 		x.tellRegions()
 	}
-	x.await(func() bool { return x.isOpen(r) })
+	x.await(func() bool { return x.isOpen(r) || x.isPostponed(r) })
 	if known { // WithdrawAt withdraws it
 		return nil
 	}
@@ -111,6 +112,17 @@ func (x *Path) isOpen(r *region) bool {
 	x.dev.Mu.Lock()
 	defer x.dev.Mu.Unlock()
 	return x.openedByAll(r)
+}
+
+// isPostponed reports whether a peer opens a region only when its device is idle. That may take long.
+func (x *Path) isPostponed(r *region) bool {
+	rec := x.recordOf(x.me, r.index)
+	for rank := range x.n {
+		if rec.opened[rank].later.Load() == r.serial {
+			return true
+		}
+	}
+	return false
 }
 
 // publish makes a region of memory and puts it into the page.
@@ -230,7 +242,13 @@ func (x *Path) openRegions() (again bool) {
 			own, rec := &x.opened[owner*maxRegions+i], x.recordOf(owner, i)
 			serial := rec.serial.Load()
 			if serial != own.serial {
-				x.closeRegion(owner, i)
+				// The driver may open and close memory of other processes only when the device is idle.
+				if x.page.rank(owner).process != x.c.Table[x.me].Process && !x.pool.Quiet() {
+					rec.opened[x.me].later.Store(serial)
+					again = true
+					continue
+				}
+				x.closeRegion(owner, i, func(free func()) { free() })
 				if serial != 0 {
 					x.openOne(owner, rec, own, serial)
 				}
@@ -294,16 +312,17 @@ func (x *Path) closeRegions() {
 	defer x.driver.Leave()
 	for i := range x.opened {
 		if x.opened[i].at != nil {
-			x.closeRegion(i/maxRegions, i%maxRegions)
+			x.closeRegion(i/maxRegions, i%maxRegions, x.pool.Later)
 		}
 	}
 }
 
-// closeRegion closes a region of a peer if this rank has opened it.
-func (x *Path) closeRegion(owner, index int) {
+// closeRegion closes a region of a peer if this rank has opened it. when says when the driver may close it.
+func (x *Path) closeRegion(owner, index int, when func(free func())) {
 	own := &x.opened[owner*maxRegions+index]
 	if own.imported {
-		_ = x.driver.Close(own.at)
+		at := own.at
+		when(func() { _ = x.driver.Close(at) })
 	}
 	if own.at != nil {
 		x.recordOf(owner, index).opened[x.me].holds.Store(0)

@@ -14,6 +14,7 @@ import (
 	"lightpath/shim/recorder"
 	"lightpath/shim/stall"
 	"lightpath/shim/status"
+	"lightpath/shim/stream"
 )
 
 // No CPU takes part in a launch, so a goroutine of the communicator watches it: the watcher. It sleeps while no launch
@@ -46,8 +47,9 @@ const (
 	// Pauses between steps that release a stream.
 	shortestLook = 50 * time.Microsecond
 	longestLook  = 5 * time.Millisecond
-	// regionsAgain is the pause before the watcher tries again to acknowledge regions.
+	// Pauses before the watcher tries again to open or acknowledge regions.
 	regionsAgain = 100 * time.Microsecond
+	regionsLater = 2 * time.Millisecond // while launches are pending
 )
 
 // wake tells the watcher of a launch. Hot path: while launches follow each other, the watcher is awake.
@@ -127,7 +129,11 @@ func (x *Path) lookAtRegions() {
 	if again := x.publishLibrary(); !x.openRegions() && !again {
 		return
 	}
-	time.AfterFunc(regionsAgain, x.news.tell)
+	pause := regionsAgain
+	if !x.pool.Quiet() {
+		pause = regionsLater
+	}
+	time.AfterFunc(pause, x.news.tell)
 }
 
 // standing is the watcher's record of the current launch.
@@ -276,8 +282,8 @@ func (x *Path) missing() string {
 // communicator.
 func (x *Path) timedOut(number uint32) error {
 	c := x.c
-	err := fmt.Errorf("shim: rank %d: launch %d on its device has waited %v: %s: %w",
-		x.me, number, c.Cfg.Timeout, x.missing(), errdefs.ErrTimeout)
+	err := fmt.Errorf("shim: rank %d: launch %d on its device has waited %v: %s%s: %w",
+		x.me, number, c.Cfg.Timeout, x.missing(), stream.QueueHint(c), errdefs.ErrTimeout)
 	stall.LaunchTimedOut(c, number, err)
 	return err
 }
