@@ -9,6 +9,7 @@ import unittest
 
 import check
 import clients
+import modelled
 import report
 import timing
 import traffic
@@ -134,6 +135,42 @@ class Limits(unittest.TestCase):
     def test_every_collective_has_traffic(self):
         for collective in ["allreduce", "alltoall", *timing.OTHERS]:
             self.assertGreater(traffic.busbw_limit(collective, 2, 1000), 0)
+
+
+class Modelled(unittest.TestCase):
+    TABLE = {"memory": 1000, "launch": 4000, "memory_operation": 700}
+
+    def test_limits(self):
+        """Small calls: two words and a kernel. Large ones: the memory's time. Turns of processes come on top."""
+        limit = lambda *args: modelled.limit_us(self.TABLE, *args)  # noqa: E731
+        self.assertEqual(limit("allreduce", 1, "threads", "8"), 4)
+        self.assertEqual(limit("allreduce", 2, "threads", "8"), 5.4)
+        self.assertAlmostEqual(limit("allreduce", 2, "threads", "1G"), 4 * (1 << 30) / 1e6)
+        self.assertEqual(limit("sendrecv", 4, "sliced", "8"), 305.4)
+
+    def test_the_constants_are_those_of_the_stub(self):
+        table = modelled.constants()
+        self.assertGreater(table["memory"], table["interconnect"])
+        self.assertTrue(set(self.TABLE) <= set(table))
+
+    def test_counts_are_those_of_the_busiest_rank(self):
+        point = {"collective": "allreduce", "ranks": 2, "mode": "threads", "memory": "device", "size": "8"}
+        line = {"interval": 1, "functions": {"cuLaunchKernel": 40, "cuCtxGetCurrent": 60}, "calls": 100, "enqueues": 40, "memory_operations": 240}
+        got = modelled.result(point, self.TABLE, 10.8, [{"pid": 1, "calls": 999}, {**line, "calls": 90}, line])
+        self.assertEqual((got["calls"], got["enqueues"], got["memory_operations"], got["functions"]["cuLaunchKernel"]), (5, 2, 12, 2))
+        self.assertAlmostEqual(got["share"], 0.5)
+
+    def test_before_and_now(self):
+        point = {"collective": "allreduce", "ranks": 2, "mode": "threads", "memory": "device", "size": "8"}
+        row = {**point, "time_us": 10.8, "share": 0.5, "calls": 5, "enqueues": 2, "memory_operations": 12}
+        old = {**row, "time_us": 21.6, "share": 0.25}
+        cells = [cells for _, cells in modelled.compact([row], [old], ["8", "1M"])]
+        self.assertEqual(cells[0][1], ["allreduce", "2", "threads", "21.6/25>10.8/50", "-"])
+        self.assertEqual(modelled.cell({**point, "error": "hangs"}, None, str), "-")
+
+    def test_a_block_of_alltoall(self):
+        self.assertEqual(modelled.asked("alltoall", 8, "8"), 64)
+        self.assertEqual(modelled.asked("allreduce", 8, "64K"), 65536)
 
 
 class Verdicts(unittest.TestCase):

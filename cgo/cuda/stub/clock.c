@@ -35,6 +35,7 @@ static const char *report;
 static size_t skipped = SIZE_MAX;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static __thread uint64_t host_now;
+static __thread struct stub_counts counts;
 
 /* What the time of this process was spent on, and counts. Atomic. */
 static struct {
@@ -91,17 +92,30 @@ void stub_host_reached(uint64_t at) {
   if (host_now < at) host_now = at;
 }
 
+static bool enqueues(const char *function) {
+  static const char *const names[] = {"cuLaunch", "cuMemcpy", "cuStreamBatchMemOp", "cuStreamWaitValue",
+                                      "cuStreamWriteValue", "cuGraphLaunch"};
+  size_t i;
+  for (i = 0; i < sizeof names / sizeof *names; i++)
+    if (strncmp(function, names[i], strlen(names[i])) == 0) return true;
+  return false;
+}
+
 void stub_count_call(const char *function) {
-  static const char *const enqueues[] = {"cuLaunch", "cuMemcpy", "cuStreamBatchMemOp", "cuStreamWaitValue",
-                                         "cuStreamWriteValue", "cuGraphLaunch"};
   size_t i;
   if (!stub_clock()) return;
   ADD(calls, 1);
-  for (i = 0; i < sizeof enqueues / sizeof *enqueues; i++)
-    if (strncmp(function, enqueues[i], strlen(enqueues[i])) == 0) break;
-  if (i < sizeof enqueues / sizeof *enqueues) ADD(enqueues, 1);
-  host_now += i < sizeof enqueues / sizeof *enqueues ? COST_enqueue : COST_call;
+  if (enqueues(function)) ADD(enqueues, 1);
+  host_now += enqueues(function) ? COST_enqueue : COST_call;
+  for (i = 0; i < STUB_FUNCTIONS - 1 && counts.of[i].function != NULL && counts.of[i].function != function; i++) {
+  }
+  counts.of[i].function = function; /* the names are literals */
+  counts.of[i].calls++;
 }
+
+void stub_count_word(void) { counts.memory_operations++; }
+
+const struct stub_counts *stub_counts(void) { return &counts; }
 
 /* ---- Words ---- */
 
@@ -266,9 +280,32 @@ uint64_t *stub_turn_end(CUdevice device) { return &state->turn[device]; }
 
 /* ---- The report ---- */
 
+static void append(const char *line, int n) {
+  int fd = open(report, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (fd < 0 || write(fd, line, (size_t)n) != n) perror(report);
+  if (fd >= 0) close(fd);
+}
+
+void stub_interval(const struct stub_counts *from, const struct stub_counts *to) {
+  char line[4096];
+  uint64_t calls = 0, enqueued = 0;
+  int n = snprintf(line, sizeof line, "{\"interval\": %d, \"functions\": {", getpid());
+  size_t i;
+  for (i = 0; i < STUB_FUNCTIONS && to->of[i].function != NULL; i++) {
+    uint64_t more = to->of[i].calls - from->of[i].calls;
+    if (more == 0) continue;
+    if (enqueues(to->of[i].function)) enqueued += more;
+    n += snprintf(line + n, sizeof line - (size_t)n, "%s\"%s\": %lu", calls > 0 ? ", " : "", to->of[i].function, more);
+    calls += more;
+  }
+  n += snprintf(line + n, sizeof line - (size_t)n, "}, \"calls\": %lu, \"enqueues\": %lu, \"memory_operations\": %lu}\n",
+                calls, enqueued, to->memory_operations - from->memory_operations);
+  append(line, n);
+}
+
 __attribute__((destructor)) static void write_report(void) {
   char line[2048];
-  int n, fd;
+  int n;
   if (state == NULL || spent.calls == 0) return;
 #define US(field) (double)spent.field / 1e3
   n = snprintf(line, sizeof line,
@@ -281,7 +318,5 @@ __attribute__((destructor)) static void write_report(void) {
                spent.copies, spent.functions, spent.graphs, spent.bytes[MEMORY], spent.bytes[INTERCONNECT],
                spent.bytes[PCIE], US(launch_ns), US(transfer_ns), US(word_ns), US(poll_ns), US(wait_ns), US(event_ns),
                US(function_ns), US(last));
-  fd = open(report, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (fd < 0 || write(fd, line, (size_t)n) != n) perror(report);
-  if (fd >= 0) close(fd);
+  append(line, n);
 }

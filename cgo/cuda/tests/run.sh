@@ -61,7 +61,7 @@ device model-driver-queues 1 CUDA_DEVICE_MAX_CONNECTIONS=8 STUB_CUDA_QUEUES=driv
 device oracle-driver-queues 1 STUB_CUDA_QUEUES=driver $small $direct "$out/oracle" -s 8 3
 device model-drain 1 STUB_CUDA_DRAIN=all "$out/model" drained
 device model-drain-one 1 STUB_CUDA_DRAIN=cuMemAlloc "$out/model" not_drained
-rm -rf "$out/share" && mkdir -p "$out/share"
+rm -rf "$out/share" "$out/share-costs" && mkdir -p "$out/share" "$out/share-costs"
 device model-slice 1 STUB_CUDA_SLICE=100 STUB_CUDA_SHARE="$root/$out/share" "$out/model" sliced
 device model-clock 1 STUB_CUDA_CLOCK="$root/$out/clock.json" STUB_CUDA_SHARE="$root/$out/share" STUB_CUDA_SKIP=65536 \
   "$out/model" timed
@@ -83,8 +83,8 @@ for test in ordered issued grouped captured aborted; do
 done
 device hostile-drain-oracle 8 $drain $small $direct "$out/oracle" -s 8 3
 device hostile-slice-processes 1 STUB_CUDA_SLICE=100 STUB_CUDA_SHARE="$root/$out/share" $small $direct "$out/processes" 3
-device model-costs 1 STUB_CUDA_CLOCK="$root/$out/clock.json" STUB_CUDA_SHARE="$root/$out/share" STUB_CUDA_SKIP=65536 \
-  "$out/costs" exact
+device model-costs 1 STUB_CUDA_CLOCK="$root/$out/clock.json" STUB_CUDA_SHARE="$root/$out/share-costs" \
+  STUB_CUDA_SKIP=65536 "$out/costs" exact
 device oracle-lent-shared 1 $direct $large "$out/oracle" -r -s 4 -c 40001 2
 device direct-unreachable 2 $small STUB_CUDA_PEERS=0 "$out/direct" unreachable
 device direct-full 2 $small "$out/direct" full
