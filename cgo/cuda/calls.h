@@ -40,11 +40,13 @@ CUresult lpc_await(const struct lpc_library *c, uintptr_t stream, void *word, ui
 CUresult lpc_store(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value);
 CUresult lpc_capturing(const struct lpc_library *c, uintptr_t stream, int *status, uint64_t *id, uintptr_t *graph);
 
-/* The architecture of the current context's device: 90 is sm_90. */
-CUresult lpc_architecture(const struct lpc_library *c, int *architecture);
-/* Loads the kernels of an element type (numbered as ncclDataType_t) into the current context, unless it has them.
- * After a failure, *step is the function of the driver that failed. */
-CUresult lpc_load_kernels(const struct lpc_library *c, int type, const char *image, const char **step);
+/* Sets *types to those whose kernels the current context lacks: a bit for each element type, numbered as
+ * ncclDataType_t. If it lacks some, *architecture is that of its device: 90 is sm_90. After a failure, *step is the
+ * function of the driver that failed. */
+CUresult lpc_missing_kernels(const struct lpc_library *c, unsigned *types, int *architecture, const char **step);
+/* Loads a module with the kernels of these types into the current context, which lacks them. The image is machine code
+ * or text that ends with 0. The caller makes no other call of this function at the same time. */
+CUresult lpc_load_kernels(const struct lpc_library *c, unsigned types, const void *image, const char **step);
 /* The log of the driver's compiler for the last image that it refused on this thread; returns 0 if there is none. */
 int lpc_take_log(char *log, size_t size);
 /* Launches each loaded kernel and makes each kind of copy once in the current context, unless it has done so: drivers

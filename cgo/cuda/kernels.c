@@ -1,4 +1,5 @@
-/* The kernels: a module for each element type and context, loaded at its first use. */
+/* The kernels of a context: from one module of machine code, or from a module of text for each element type. They are
+ * loaded at their first use. */
 #include "library.h"
 
 #include <pthread.h>
@@ -66,7 +67,7 @@ static CUresult add(const struct lpc_library *c, unsigned long long id, struct c
   return CUDA_SUCCESS;
 }
 
-CUresult lpc_architecture(const struct lpc_library *c, int *architecture) {
+static CUresult architecture_of(const struct lpc_library *c, int *architecture) {
   int major = 0, minor = 0;
   CUdevice device;
   CUresult rc = c->CtxGetDevice(&device);
@@ -76,33 +77,60 @@ CUresult lpc_architecture(const struct lpc_library *c, int *architecture) {
   return rc;
 }
 
-static CUresult load(const struct lpc_library *c, struct context *x, int type, const char *image, const char **step) {
+CUresult lpc_missing_kernels(const struct lpc_library *c, unsigned *types, int *architecture, const char **step) {
+  unsigned long long id;
+  struct context *x;
+  CUresult rc = current(c, &id, step);
+  int type;
+  if (rc != CUDA_SUCCESS) return rc;
+  *types = (1u << TYPES) - 1;
+  x = find(id);
+  for (type = 0; x != NULL && type < TYPES; type++)
+    if (__atomic_load_n(&x->functions[type][OPERATORS - 1], __ATOMIC_ACQUIRE) != NULL) *types &= ~(1u << type);
+  if (*types == 0) return CUDA_SUCCESS;
+  *step = "cuDeviceGetAttribute";
+  return architecture_of(c, architecture);
+}
+
+static CUresult find_functions(const struct lpc_library *c, CUmodule module, unsigned types,
+                               CUfunction (*functions)[OPERATORS]) {
+  CUresult rc = CUDA_SUCCESS;
+  char name[64];
+  int type, op;
+  for (type = 0; type < TYPES; type++)
+    for (op = 0; rc == CUDA_SUCCESS && types >> type & 1 && op < OPERATORS; op++) {
+      snprintf(name, sizeof name, "lightpath_reduce_%s_%s", type_names[type], operator_names[op]);
+      rc = c->ModuleGetFunction(&functions[type][op], module, name);
+    }
+  return rc;
+}
+
+static CUresult load(const struct lpc_library *c, struct context *x, unsigned types, const void *image,
+                     const char **step) {
   int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void *values[] = {compiler_log, (void *)(uintptr_t)(sizeof compiler_log - 1)};
-  CUfunction functions[OPERATORS];
+  CUfunction functions[TYPES][OPERATORS] = {{NULL}};
   CUmodule module;
-  char name[64];
   CUresult rc;
-  int op;
+  int type, op;
   *step = "cuModuleLoadDataEx";
   compiler_log[0] = '\0';
   rc = c->ModuleLoadDataEx(&module, image, 2, options, values);
   if (rc != CUDA_SUCCESS) return rc;
   compiler_log[0] = '\0';
   *step = "cuModuleGetFunction";
-  for (op = 0; op < OPERATORS; op++) {
-    snprintf(name, sizeof name, "lightpath_reduce_%s_%s", type_names[type], operator_names[op]);
-    rc = c->ModuleGetFunction(&functions[op], module, name);
-    if (rc != CUDA_SUCCESS) {
-      (void)c->ModuleUnload(module);
-      return rc;
-    }
+  rc = find_functions(c, module, types, functions);
+  if (rc != CUDA_SUCCESS) {
+    (void)c->ModuleUnload(module);
+    return rc;
   }
-  for (op = 0; op < OPERATORS; op++) __atomic_store_n(&x->functions[type][op], functions[op], __ATOMIC_RELEASE);
+  for (type = 0; type < TYPES; type++)
+    for (op = 0; types >> type & 1 && op < OPERATORS; op++)
+      __atomic_store_n(&x->functions[type][op], functions[type][op], __ATOMIC_RELEASE);
   return CUDA_SUCCESS;
 }
 
-CUresult lpc_load_kernels(const struct lpc_library *c, int type, const char *image, const char **step) {
+CUresult lpc_load_kernels(const struct lpc_library *c, unsigned types, const void *image, const char **step) {
   unsigned long long id;
   struct context *x;
   CUresult rc = current(c, &id, step);
@@ -110,7 +138,7 @@ CUresult lpc_load_kernels(const struct lpc_library *c, int type, const char *ima
   pthread_mutex_lock(&mutex);
   x = find(id);
   if (x == NULL) rc = add(c, id, &x, step);
-  if (rc == CUDA_SUCCESS && x->functions[type][OPERATORS - 1] == NULL) rc = load(c, x, type, image, step);
+  if (rc == CUDA_SUCCESS) rc = load(c, x, types, image, step);
   pthread_mutex_unlock(&mutex);
   return rc;
 }

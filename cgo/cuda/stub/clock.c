@@ -35,6 +35,7 @@ static const char *report;
 static size_t skipped = SIZE_MAX;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static __thread uint64_t host_now;
+static uint64_t cpu_ns; /* of all threads; atomic */
 static __thread struct stub_counts counts;
 
 /* What the time of this process was spent on, and counts. Atomic. */
@@ -101,12 +102,43 @@ static bool enqueues(const char *function) {
   return false;
 }
 
+static void spend(uint64_t ns) {
+  host_now += ns;
+  __atomic_fetch_add(&cpu_ns, ns, __ATOMIC_RELAXED);
+}
+
+/* For tests: the time that this process's threads have spent in the driver, in ns. */
+STUB_API uint64_t stubCpuTime(void) { return __atomic_load_n(&cpu_ns, __ATOMIC_RELAXED); }
+
+static uint64_t cost_of(const char *function) {
+  static const struct { const char *function; uint64_t ns;
+  } slow[] = {{"cuMemAlloc", COST_allocation},        {"cuMemHostAlloc", COST_allocation},
+              {"cuMemHostRegister", COST_allocation}, {"cuIpcOpenMemHandle", COST_import},
+              {"cuStreamCreate", COST_stream}};
+  size_t i;
+  for (i = 0; i < sizeof slow / sizeof *slow; i++)
+    if (strncmp(function, slow[i].function, strlen(slow[i].function)) == 0) return COST_call + slow[i].ns;
+  return enqueues(function) ? COST_enqueue : COST_call;
+}
+
+void stub_made_context(void) {
+  if (stub_clock()) spend(COST_context);
+}
+
+void stub_loaded(bool code, size_t bytes) {
+  if (stub_clock()) spend(code ? COST_module + bytes * COST_module_kib / 1024 : bytes * COST_jit_kib / 1024);
+}
+
+void stub_first_launch(bool *had) {
+  if (stub_clock() && !__atomic_exchange_n(had, true, __ATOMIC_RELAXED)) spend(COST_function);
+}
+
 void stub_count_call(const char *function) {
   size_t i;
   if (!stub_clock()) return;
   ADD(calls, 1);
   if (enqueues(function)) ADD(enqueues, 1);
-  host_now += enqueues(function) ? COST_enqueue : COST_call;
+  spend(cost_of(function));
   for (i = 0; i < STUB_FUNCTIONS - 1 && counts.of[i].function != NULL && counts.of[i].function != function; i++) {
   }
   counts.of[i].function = function; /* the names are literals */

@@ -185,6 +185,9 @@ struct stub_counts {
 
 bool stub_clock(void);
 void stub_count_word(void);
+void stub_made_context(void);
+void stub_loaded(bool code, size_t bytes); /* a module of machine code or text */
+void stub_first_launch(bool *had);         /* of a function: sets the flag */
 const struct stub_counts *stub_counts(void); /* of this thread */
 void stub_interval(const struct stub_counts *from, const struct stub_counts *to); /* reports the difference */
 bool stub_skips(size_t bytes);              /* copies and kernels of so many bytes move nothing */

@@ -15,8 +15,13 @@ library old/libcuda.so.1 libcuda.so.1 -DcuMemcpy2DAsync_v2=cuMemcpy2DAsync cgo/c
 echo 'int cudaGetDevice(int *device); int cudaGetDevice(int *device) { *device = 3; return 0; }' >"$out/runtime.c"
 library runtime/libcudart.so.12 libcudart.so.12 -fvisibility=default "$out/runtime.c"
 shared="$tests/gpu.c $tests/tests.c $tests/vector.c cgo/rank/data.c cgo/rank/call.c"
-for test in oracle stream memory direct lent processes model costs; do compile $test $tests/$test.c $shared $link; done
+for test in oracle stream memory direct lent processes model costs start; do compile $test $tests/$test.c $shared $link; done
 compiled
+
+# The text of which the machine code of kernels was made: the stub runs it where it loads the code.
+mkdir -p "$out/ptx"
+python3 cgo/cuda/kernels/join.py cgo/cuda/kernels/kernels.zip "$out/ptx" 80 90 100 || exit 1
+code="STUB_CUDA_PTX=$root/$out/ptx STUB_CUDA_ARCH=90"
 
 if [ -n "$real" ]; then
   check device-oracle LIGHTPATH_DEVICE_PATH=staged "$out/oracle" 1 2 3 4
@@ -85,6 +90,12 @@ device hostile-drain-oracle 8 $drain $small $direct "$out/oracle" -s 8 3
 device hostile-slice-processes 1 STUB_CUDA_SLICE=100 STUB_CUDA_SHARE="$root/$out/share" $small $direct "$out/processes" 3
 device model-costs 1 STUB_CUDA_CLOCK="$root/$out/clock.json" STUB_CUDA_SHARE="$root/$out/share-costs" \
   STUB_CUDA_SKIP=65536 "$out/costs" exact
+for how in threads processes; do
+  share=$root/$out/share-start-$how
+  rm -rf "$share" && mkdir "$share"
+  device model-start-$how 1 $code STUB_CUDA_CLOCK="$share/clock.json" STUB_CUDA_SHARE="$share" "$out/start" $how 4 300
+done
+device oracle-machine-code 8 $code $small $direct "$out/oracle" -s 8 2
 device oracle-lent-shared 1 $direct $large "$out/oracle" -r -s 4 -c 40001 2
 device direct-unreachable 2 $small STUB_CUDA_PEERS=0 "$out/direct" unreachable
 device direct-full 2 $small "$out/direct" full
