@@ -16,11 +16,16 @@ CUresult lpc_error(const struct lpc_library *c, CUresult rc, const char **name, 
  * when it first needs them. *has is 0 if there is neither. */
 CUresult lpc_current(const struct lpc_library *c, int *device, int *has);
 CUresult lpc_locate(const struct lpc_library *c, uintptr_t at, unsigned *type, unsigned *managed, int *device,
-                    uint64_t *id);
+                    uint64_t *id, uint64_t *end);
 
-/* Makes the stream's context current until leave, and ignores captures of other threads. */
+/* Makes the stream's context current until leave. */
 CUresult lpc_enter(const struct lpc_library *c, uintptr_t stream, int *device);
 void lpc_leave(const struct lpc_library *c);
+/* Makes the driver accept, until leave, calls that a capture of another thread forbids. Calls that only put work on a
+ * stream need it not. */
+CUresult lpc_relax(const struct lpc_library *c);
+/* The number of a stream, which no other stream of the process has; 0 if the driver does not say. */
+CUresult lpc_stream_id(const struct lpc_library *c, uintptr_t stream, uint64_t *id);
 
 /* These three may be called during captures. */
 CUresult lpc_alloc(const struct lpc_library *c, void **at, size_t size);
@@ -68,10 +73,11 @@ CUresult lpc_retain(const struct lpc_library *c, uintptr_t graph, uintptr_t job)
 /* The first entry point that these need and the driver lacks; NULL if it has all. */
 const char *lpc_lacks(const struct lpc_library *c);
 
+/* The current context. Kernels of an earlier context with the same handle are forgotten. */
 CUresult lpc_context(const struct lpc_library *c, uintptr_t *ctx);
 /* The primary context, retained and never released. */
 CUresult lpc_primary_context(const struct lpc_library *c, int device, uintptr_t *ctx);
-/* lpc_enter for a context. */
+/* lpc_enter for a context of lpc_context or lpc_primary_context. */
 CUresult lpc_enter_context(const struct lpc_library *c, uintptr_t ctx);
 /* Of the current context's device. */
 CUresult lpc_uuid(const struct lpc_library *c, void *bytes16);

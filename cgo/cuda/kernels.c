@@ -42,6 +42,33 @@ static struct context *find(unsigned long long id) {
   return x;
 }
 
+/* Handles of contexts in which communicators were made, with their ids. A driver may give a later context the same
+ * handle, with another id. A communicator of that context notes it. */
+struct handle {
+  struct handle *next;
+  uintptr_t ctx;
+  unsigned long long id;
+};
+
+static struct handle *handles;
+static __thread uintptr_t known; /* lpc_know_context */
+
+void lpc_know_context(uintptr_t ctx) { known = ctx; }
+
+void lpc_note_context(uintptr_t ctx, unsigned long long id) {
+  struct handle *h;
+  pthread_mutex_lock(&mutex);
+  for (h = handles; h != NULL && h->ctx != ctx; h = h->next) {
+  }
+  if (h == NULL && (h = calloc(1, sizeof *h)) != NULL) {
+    h->ctx = ctx;
+    h->next = handles;
+    __atomic_store_n(&handles, h, __ATOMIC_RELEASE);
+  }
+  if (h != NULL) __atomic_store_n(&h->id, id, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&mutex);
+}
+
 static CUresult current(const struct lpc_library *c, unsigned long long *id, const char **step) {
   CUcontext ctx = NULL;
   CUresult rc = c->CtxGetCurrent(&ctx);
@@ -194,13 +221,22 @@ CUresult lpc_first_use(const struct lpc_library *c, const char **step) {
   return rc;
 }
 
+/* current without a call of the driver, if the thread has entered a context whose handle was noted. */
+static CUresult entered(const struct lpc_library *c, unsigned long long *id, const char **step) {
+  struct handle *h = known != 0 ? __atomic_load_n(&handles, __ATOMIC_ACQUIRE) : NULL;
+  while (h != NULL && h->ctx != known) h = h->next;
+  if (h == NULL) return current(c, id, step);
+  *id = __atomic_load_n(&h->id, __ATOMIC_ACQUIRE);
+  return CUDA_SUCCESS;
+}
+
 CUresult lpc_reduce(const struct lpc_library *c, int type, int op, const struct lp_reduction *r, uintptr_t stream,
                     const char **step) {
   unsigned long long id, blocks;
   void *arguments[] = {(void *)r};
   struct context *x;
   CUfunction f;
-  CUresult rc = current(c, &id, step);
+  CUresult rc = entered(c, &id, step);
   if (rc != CUDA_SUCCESS) return rc;
   x = find(id);
   f = x != NULL ? __atomic_load_n(&x->functions[type][op], __ATOMIC_ACQUIRE) : NULL;

@@ -52,7 +52,7 @@ func (a *archive) ReadFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -144,6 +144,9 @@ func (Library) LoadKernels() error {
 	if err := load(c, allTypes); err != nil {
 		return err
 	}
+	if err := failed(c, "cuThreadExchangeStreamCaptureMode", C.lpc_relax(c)); err != nil {
+		return err
+	}
 	var step *C.char
 	rc := C.lpc_first_use(c, &step)
 	return kernelError(c, step, rc)
@@ -157,6 +160,9 @@ var loading sync.Mutex
 func load(c *C.struct_lpc_library, wanted types) error {
 	loading.Lock()
 	defer loading.Unlock()
+	if err := failed(c, "cuThreadExchangeStreamCaptureMode", C.lpc_relax(c)); err != nil {
+		return err
+	}
 	var lacks C.uint
 	var architecture C.int
 	var step *C.char

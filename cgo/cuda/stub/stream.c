@@ -100,8 +100,10 @@ bool stub_run(struct op *op, CUcontext ctx, bool block) {
 /* ---- Streams ---- */
 
 CUstream stub_new_stream(CUcontext ctx, bool blocking) {
+  static uint64_t ids;
   CUstream s = calloc(1, sizeof *s);
   s->ctx = ctx;
+  s->id = __atomic_add_fetch(&ids, 1, __ATOMIC_RELAXED);
   s->blocking = blocking;
   stub_join_queue(s);
   pthread_mutex_lock(&all_mutex);
@@ -255,6 +257,15 @@ STUB_API CUresult cuStreamGetCtx(CUstream stream, CUcontext *ctx) {
   if (s == NULL) return CUDA_ERROR_INVALID_CONTEXT;
   if (s->ended) return CUDA_ERROR_INVALID_HANDLE;
   *ctx = s->ctx;
+  return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuStreamGetId(CUstream stream, unsigned long long *id) {
+  CUstream s = stub_stream(stream);
+  BEGIN();
+  if (s == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  if (s->ended) return CUDA_ERROR_INVALID_HANDLE;
+  *id = s->id;
   return CUDA_SUCCESS;
 }
 

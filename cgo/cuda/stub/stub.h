@@ -130,6 +130,7 @@ struct CUgraph_st {
 
 struct CUstream_st {
   CUcontext ctx;
+  uint64_t id; /* of no other stream */
   bool blocking; /* ordered with the default stream */
   struct queue *queue;
   uint64_t queued, done; /* operations; guarded by the queue's mutex */

@@ -125,6 +125,13 @@ bench graph allgather -n 2 --graph 3
 bench graph-threads allreduce -n 2 --graph 3 --threads
 bench sync alltoall -n 2 --sync --library "$lib"
 
+# A collective makes at most six calls of the driver besides those that enqueue its work (and one for the timing).
+share=$root/$out/share-host-calls
+rm -rf "$share" && mkdir "$share"
+device bench-host-calls 1 $direct STUB_CUDA_CLOCK="$share/clock.json" STUB_CUDA_SHARE="$share" sh -c "
+  bin/lightpath bench allreduce --memory device -n 2 -w 2 -i 4 -b 8 -e 8 -c 0 --out-of-place &&
+    python3 cgo/cuda/tests/calls.py '$share/clock.json' 4 6"
+
 # Over planes with circuits. Plans are for whole calls: staging does not cut them.
 dir=$(mktemp -d) # sockets have short paths
 trap 'rm -rf "$dir"' EXIT
