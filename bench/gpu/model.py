@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 
-from context import LIBRARY, ROOT, fail, skip
+from context import LIBRARY, ROOT, lost, skip
 from report import Row
 
 SHARED = [*(f"cgo/cuda/tests/{name}.c" for name in ("gpu", "tests", "vector")), "cgo/rank/data.c", "cgo/rank/call.c"]
@@ -20,8 +20,8 @@ def compiled(c, name):
         os.environ.get("CC", "cc"), *FLAGS, "-o", program, f"cgo/cuda/tests/{name}.c", *SHARED, f"-L{lib}", "-lnccl",
         f"-Wl,-rpath,{lib}", "-lm", "-ldl",
     ]  # fmt: skip
-    built = c.run(f"{name}-build", command, 60)
-    return (program, None) if built.ok else (None, fail("model", name, built.why()))
+    built = c.run(f"{name}-build", command)
+    return (program, None) if built.ok else (None, lost("model", name, built))
 
 
 def clock(c, name):
@@ -50,9 +50,9 @@ def operations(c):
     if wrong:
         return [wrong]
     note = "; no GPU: the model measures itself" if c.stub else ""
-    done = c.run("costs", [program, *(["exact"] if c.stub else [])], 20, clock(c, "share"))
+    done = c.run("costs", [program, *(["exact"] if c.stub else [])], env=clock(c, "share"))
     if not done.ok:
-        return [fail("model", "costs of operations", done.why())]
+        return [lost("model", "costs of operations", done)]
     return [Row("model", f"{r['name']}: {r['what']}", number=r["measured"], unit=r["unit"], note=f"model: {r['model']:g}{note}") for r in lines(done)]
 
 
@@ -65,16 +65,16 @@ def starts(c):
     os.makedirs(text, exist_ok=True)
     env = {}
     if c.stub:
-        joined = c.run("join", ["python3", "cgo/cuda/kernels/join.py", "cgo/cuda/kernels/kernels.zip", text, *ARCHITECTURES], 20)
+        joined = c.run("join", ["python3", "cgo/cuda/kernels/join.py", "cgo/cuda/kernels/kernels.zip", text, *ARCHITECTURES])
         if not joined.ok:
-            return [fail("model", "start", joined.why())]
+            return [lost("model", "start", joined)]
         env = {"STUB_CUDA_PTX": text, "STUB_CUDA_ARCH": "90"}
     rows = []
     for how, ranks in (("processes", 1), ("threads", 2), ("processes", 2)):
         what = f"start, {ranks} {how}"
-        done = c.run(f"start-{how}-{ranks}", [program, how, ranks], 20, {**env, **clock(c, f"share-{how}-{ranks}")})
+        done = c.run(f"start-{how}-{ranks}", [program, how, ranks], env={**env, **clock(c, f"share-{how}-{ranks}")})
         if not done.ok:
-            rows.append(fail("model", what, done.why()))
+            rows.append(lost("model", what, done))
             continue
         for r in lines(done):
             first = r["what"].startswith("first")

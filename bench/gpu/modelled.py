@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Modelled times of collectives on one device, beside their limits: make gpu-model.
 
-    modelled.py [--out DIR] [--before FILE] [--ranks 1,2,4,8] [--sizes 8,64K,...] [--collectives allreduce,...]
+    modelled.py [--out DIR] [--before FILE] [--page FILE] [--ranks 1,2,4,8] [--sizes 8,64K,...] [--collectives allreduce,...]
 
 It runs lightpath bench over the driver's stub with its virtual clock (docs/design/gpu-model.md). DIR (build/gpu/model) gets
-table.txt, table.md and table.json. --before names the table.json of another build; each cell then has both numbers."""
+table.txt, table.md and table.json. --before names the table.json of another build; each cell then has both numbers. --page
+writes a page for docs/."""
 
 import argparse
 import concurrent.futures
@@ -127,18 +128,21 @@ def short(value):
 def cell(row, before, show):
     """A number now, or before>now."""
     texts = [show(r) if r is not None and "error" not in r else "-" for r in ([before, row] if before is not None else [row])]
-    return ">".join(texts)
+    return ">".join(dict.fromkeys(texts))
 
 
-def compact(rows, before, sizes):
-    """Tables as lists of lines of cells, each under a title. before maps keys to rows."""
+TIMES = ("us per call", lambda r: short(r["time_us"]))
+SHARES = ("share of the limit in percent", lambda r: f"{100 * r['share']:.0f}")
+COUNTS = ("driver calls besides enqueues/memory operations", lambda r: f"{r['calls'] - r['enqueues']:.0f}/{r['memory_operations']:.0f}")
+PAGE_SIZES = ["8", "1M", "256M"]  # of counts
+
+
+def compact(rows, before, sizes, kinds=(TIMES, SHARES, COUNTS)):
+    """Tables as lists of lines of cells, each under a title."""
     now, old = {key(row): row for row in rows}, {key(row): row for row in before}
     lines = sorted({key(row)[:4] for row in rows}, key=lambda k: (MEMORIES.index(k[3]), COLLECTIVES.index(k[0]), k[1], MODES.index(k[2])))
-    for title, show in (
-        ("us per call and share of the limit in percent", lambda r: f"{short(r['time_us'])}/{100 * r['share']:.0f}"),
-        ("driver calls/of these enqueues/memory operations per call", lambda r: f"{r['calls']:.0f}/{r['enqueues']:.0f}/{r['memory_operations']:.0f}"),
-    ):
-        for memory in MEMORIES:
+    for memory in MEMORIES:
+        for title, show in kinds:
             body = []
             for k in (k for k in lines if k[3] == memory):
                 cells = [cell(now.get((*k, s)), old.get((*k, s)) if before else None, show) for s in sizes]
@@ -163,11 +167,31 @@ def markdown(tables):
     return "\n".join(out)
 
 
+PAGE = """# Modelled times of collectives on one device
+
+    make gpu-model{flags}
+
+Ranks share the modelled H200 of [design/gpu-model.md](design/gpu-model.md), as threads or as processes: with MPS
+(`processes`), or in turns of 100 us (`sliced`). The limit is that of the memory. A small call needs at least a write, a
+wait and a kernel; processes in turns also need the changes. `device` are buffers that are not registered.{both}
+
+{tables}"""
+
+
+def page(rows, before, sizes):
+    """The page of docs/: times and shares of all sizes, counts of some."""
+    tables = [*compact(rows, before, sizes, (TIMES, SHARES)), *compact(rows, before, [s for s in PAGE_SIZES if s in sizes], (COUNTS,))]
+    blocks = "\n".join(f"## {title.capitalize()}\n\n```\n{text([('', cells)]).strip()}\n```\n" for title, cells in tables)
+    both = '\nEach cell has the numbers before and after, where they differ.' if before else ""
+    return PAGE.format(flags=' GPU_MODEL_FLAGS="--before table.json"' if before else "", both=both, tables=blocks.rstrip())
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = lambda value: value.split(",")  # noqa: E731
     parser.add_argument("--out", default=os.path.join(ROOT, "build", "gpu", "model"))
     parser.add_argument("--before", help="table.json of another build")
+    parser.add_argument("--page", help="file for a page of docs/")
     parser.add_argument("--sizes", type=names, default=SIZES)
     parser.add_argument("--collectives", type=names, default=COLLECTIVES)
     parser.add_argument("--ranks", type=lambda value: [int(n) for n in value.split(",")], default=RANKS)
@@ -184,6 +208,9 @@ def main(argv=None):
     for name, content in (("txt", text(tables)), ("md", markdown(tables)), ("json", json.dumps({"constants": table, "rows": rows}, indent=1))):
         with open(os.path.join(args.out, f"table.{name}"), "w") as f:
             f.write(content + "\n")
+    if args.page:
+        with open(args.page, "w") as f:
+            f.write(page(rows, before, args.sizes) + "\n")
     print(text(tables))
     wrong = [row for row in rows if "error" in row]
     for row in wrong:
