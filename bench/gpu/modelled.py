@@ -181,7 +181,7 @@ wait and a kernel; processes in turns also need the changes. `device` are buffer
 def page(rows, before, sizes):
     """The page of docs/: times and shares of all sizes, counts of some."""
     tables = [*compact(rows, before, sizes, (TIMES, SHARES)), *compact(rows, before, [s for s in PAGE_SIZES if s in sizes], (COUNTS,))]
-    blocks = "\n".join(f"## {title.capitalize()}\n\n```\n{text([('', cells)]).strip()}\n```\n" for title, cells in tables)
+    blocks = "\n".join(f"## {title.capitalize()}\n\n```\n{text([('', cells)]).strip(chr(10))}\n```\n" for title, cells in tables)
     both = '\nEach cell has the numbers before and after, where they differ.' if before else ""
     return PAGE.format(flags=' GPU_MODEL_FLAGS="--before table.json"' if before else "", both=both, tables=blocks.rstrip())
 
