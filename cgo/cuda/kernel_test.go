@@ -296,8 +296,8 @@ func TestNativeKernels(t *testing.T) {
 	}
 }
 
-// TestMachineCode loads machine code on devices that can run it, for the types that need no newer instructions, and text
-// for the others. One module has all types. The results are right.
+// TestMachineCode loads machine code on devices that can run it, for the types that need no newer instructions, and
+// text for the others. One module has all types. The results are right.
 func TestMachineCode(t *testing.T) {
 	onlyStub(t, errorsOnDemand)
 	t.Setenv("STUB_CUDA_PTX", joined(t))
@@ -334,7 +334,8 @@ func joined(t *testing.T) string {
 	if _, err := os.Stat(kernels); err != nil {
 		kernels = "cgo/cuda/kernels" // the root of the tree, where the GPU check runs tests
 	}
-	out, err := exec.Command("python3", kernels+"/join.py", kernels+"/kernels.zip", dir, "80", "90", "100").CombinedOutput()
+	join := exec.Command("python3", kernels+"/join.py", kernels+"/kernels.zip", dir, "80", "90", "100")
+	out, err := join.CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
 		t.Skip("there is no python3")
 	}

@@ -189,8 +189,8 @@ func load(c *C.struct_lpc_library, wanted types) error {
 	return nil
 }
 
-// codeFor returns the file with machine code for devices of an architecture, and the types for which it is the best: not
-// those for which the devices have instructions that the code does not use.
+// codeFor returns the file with machine code for devices of an architecture, and the types for which it is the best:
+// not those for which the devices have instructions that the code does not use.
 func codeFor(architecture int) (name string, has types) {
 	for _, a := range machineCode {
 		if a/10 != architecture/10 || a > architecture {

@@ -330,8 +330,9 @@ void stub_interval(const struct stub_counts *from, const struct stub_counts *to)
     n += snprintf(line + n, sizeof line - (size_t)n, "%s\"%s\": %lu", calls > 0 ? ", " : "", to->of[i].function, more);
     calls += more;
   }
-  n += snprintf(line + n, sizeof line - (size_t)n, "}, \"calls\": %lu, \"enqueues\": %lu, \"memory_operations\": %lu}\n",
-                calls, enqueued, to->memory_operations - from->memory_operations);
+  n += snprintf(line + n, sizeof line - (size_t)n,
+                "}, \"calls\": %lu, \"enqueues\": %lu, \"memory_operations\": %lu}\n", calls, enqueued,
+                to->memory_operations - from->memory_operations);
   append(line, n);
 }
 
