@@ -67,7 +67,7 @@ func CheckQueues(c *comm.Core) error {
 			"each other. Set it to %d before the program starts: %w", c.Rank, sharing, setting, mostQueues,
 			errdefs.ErrInvalidUsage)
 	}
-	if hint := QueueHint(c); hint != "" {
+	if hint := QueueHint(c); hint != "" && n < mostQueues {
 		warnOfQueues.Do(func() { c.Log.Warn("rank %d: calls may time out%s", c.Rank, hint) })
 	}
 	return nil
@@ -79,9 +79,9 @@ func QueueHint(c *comm.Core) string {
 	case n == 1:
 		return fmt.Sprintf("; with %s=1 all streams have one queue of the driver: what waits for a peer holds up all later "+
 			"work, so every rank must post its calls in one order", setting)
-	case sharing > 1 && n < mostQueues:
-		return fmt.Sprintf("; %d ranks of this process share the device, and with %s=%d their streams may get one queue of "+
-			"the driver, and wait for each other: set it to %d before the program starts", sharing, setting, n, mostQueues)
+	case sharing > 1:
+		return fmt.Sprintf("; %d ranks of this process share the device and the driver's %d queues (%s, at most %d): "+
+			"streams of two ranks in one queue wait for each other", sharing, n, setting, mostQueues)
 	}
 	return ""
 }

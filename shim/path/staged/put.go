@@ -51,7 +51,7 @@ func (l *launch) place() error {
 	l.word, l.base, l.back = d.control.Word(), d.seq, l.streams[0]
 	d.seq += uint32(len(l.Steps))
 	l.ran, l.due = 0, len(l.Steps)
-	if len(l.Steps) > 1 {
+	if len(l.Steps) > 1 && d.back != 0 {
 		l.back = d.back
 	}
 	return nil

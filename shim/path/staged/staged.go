@@ -28,8 +28,9 @@ type state struct {
 	outgrown []memory.Pinned // launches that have not ended may still use it
 	graph    *graphMemory    // of the latest capture
 
-	back  device.Stream             // copies the results of launches with several steps
-	turns [steps.Rooms]device.Event // recorded after the results of a step
+	prepared bool
+	back     device.Stream             // copies the results of launches with several steps; 0: the launch's stream does
+	turns    [steps.Rooms]device.Event // recorded after the results of a step
 
 	lanes     []*relayLane
 	words     []memory.Pinned // of the other relays
@@ -93,7 +94,7 @@ func (g *graphMemory) leave() {
 
 // prepare creates what launches need, if it does not exist yet.
 func (st *state) prepare(c *comm.Core) (err error) {
-	if st.back != 0 {
+	if st.prepared {
 		return nil
 	}
 	err = errors.Join(st.dev.Prepare(), stream.NewEvents(&st.turns[0], &st.turns[1]), stream.NewEvents(st.joints...))
@@ -107,8 +108,11 @@ func (st *state) prepare(c *comm.Core) (err error) {
 	}
 	if err == nil {
 		st.mostSides = stream.SidesOfLaunch(c)
-		st.back, err = st.dev.Pool.Take()
+		if calls.FactsOf(c).Launches == calls.NoLaunches { // otherwise few calls have several steps
+			st.back, err = st.dev.Pool.Take()
+		}
 	}
+	st.prepared = err == nil
 	return err
 }
 
@@ -158,5 +162,5 @@ func (st *state) close() {
 	st.dev.Pool.Give(st.back)
 	st.worker.close()
 	st.outgrown, st.words, st.lanes, st.graph = nil, nil, nil, nil
-	st.staging, st.control, st.back = memory.Pinned{}, memory.Pinned{}, 0
+	st.staging, st.control, st.back, st.prepared = memory.Pinned{}, memory.Pinned{}, 0, false
 }
