@@ -254,7 +254,7 @@ func (x *Path) flush() error { return x.flushTo(x.stream) }
 func (x *Path) flushTo(s device.Stream) error {
 	if x.paced() {
 		i := x.lineOf(s)
-		if i == 0 && x.full(0) {
+		if i == 0 && !x.turning && x.full(0) {
 			x.awaitRoom(func() bool { return x.full(0) })
 		}
 		x.add(i)

@@ -116,10 +116,12 @@ func (x *Path) turns(t *track, line int) (more bool, err error) {
 			if x.paced() && !x.c.Failed() && x.full(line) {
 				return true, nil // the other streams go on: this one may wait for them
 			}
+			x.turning = true
 			err = x.step(l)
 			if err == nil && l.send && l.chunk == 1 {
 				err = x.step(l)
 			}
+			x.turning = false
 		}
 		if err != nil {
 			return false, err

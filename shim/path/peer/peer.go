@@ -48,6 +48,7 @@ type Path struct {
 	lines  []line          // of the launch's stream, then of the side streams
 
 	putting      sync.Mutex // held by Put, except while it waits for room
+	turning      bool       // a lane has a turn, for which there was room
 	mostSides    int        // of a launch
 	roomForSides uint32     // how many operations may be outstanding on all side streams
 
