@@ -95,6 +95,16 @@ struct lpc_word {
 #define LPC_MAX_WORDS 255
 CUresult lpc_words(const struct lpc_library *c, uintptr_t stream, const struct lpc_word *words, unsigned n);
 
+/* ---- mapped.c: memory that programs map ---- */
+
+/* A descriptor of the physical memory at an address, which the caller closes. LPC_NOT_MAPPED if the program has not
+ * mapped the memory by itself, or the driver lacks a function. */
+enum { LPC_NOT_MAPPED = -2 };
+CUresult lpc_export_piece(const struct lpc_library *c, void *at, int *fd);
+/* Maps pieces one behind the other, with access for the current context's device. The caller keeps the descriptors. */
+CUresult lpc_import_pieces(const struct lpc_library *c, const int *fds, const size_t *sizes, size_t n, void **at);
+CUresult lpc_close_pieces(const struct lpc_library *c, void *at, size_t size);
+
 /* ---- remote.c: device memory that other devices of the host reach ---- */
 
 /* The properties of the current context's device: whether its memory can be exported as a dma-buf, in what order it

@@ -1,6 +1,9 @@
 package device
 
-import "unsafe"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // Context is a handle of the driver. Memory and streams of a device belong to a context.
 type Context uintptr
@@ -10,6 +13,15 @@ type Address uintptr
 
 // Handle identifies memory of a device for other processes of the host.
 type Handle [64]byte
+
+// Piece is physical memory of a device that a program maps by itself, as a descriptor.
+type Piece struct {
+	FD   int
+	Size int64 // in bytes
+}
+
+// ErrNotMapped reports memory that no program has mapped by itself.
+var ErrNotMapped = fmt.Errorf("the program has not mapped this memory by itself: %w", ErrDriver)
 
 // MaxWords is the largest number of words of one [Peers.Words].
 const MaxWords = 255
@@ -45,6 +57,13 @@ type Peers interface {
 	// Import maps an allocation that another process has exported, until Close. It may be imported several times.
 	Import(h *Handle) (unsafe.Pointer, error)
 	Close(at unsafe.Pointer) error
+	// ExportPiece returns a descriptor of the piece that is mapped at an address, for other processes. Each piece is an
+	// allocation of its own. The caller closes the descriptor. Other memory gives [ErrNotMapped].
+	ExportPiece(at unsafe.Pointer) (fd int, err error)
+	// ImportPieces maps pieces of another process one behind the other, until ClosePieces. The caller keeps the
+	// descriptors. The memory stays allocated until both processes have unmapped it.
+	ImportPieces(pieces []Piece) (unsafe.Pointer, error)
+	ClosePieces(at unsafe.Pointer, size int64) error
 	// Reach gives the context access to memory of another context of this process.
 	Reach(at unsafe.Pointer) error
 

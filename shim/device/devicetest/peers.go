@@ -89,6 +89,24 @@ func (p Peers) Close(unsafe.Pointer) error {
 	return fmt.Errorf("Close: nothing is imported: %w", device.ErrDriver)
 }
 
+// ExportPiece implements [device.Peers]: programs map nothing.
+func (p Peers) ExportPiece(unsafe.Pointer) (int, error) {
+	if err := p.entered("ExportPiece"); err != nil {
+		return -1, err
+	}
+	return -1, device.ErrNotMapped
+}
+
+// ImportPieces implements [device.Peers]: there are no other processes.
+func (p Peers) ImportPieces([]device.Piece) (unsafe.Pointer, error) {
+	return nil, fmt.Errorf("ImportPieces: from this process: %w", device.ErrDriver)
+}
+
+// ClosePieces implements [device.Peers].
+func (p Peers) ClosePieces(unsafe.Pointer, int64) error {
+	return fmt.Errorf("ClosePieces: nothing is imported: %w", device.ErrDriver)
+}
+
 // Reach implements [device.Peers].
 func (p Peers) Reach(unsafe.Pointer) error { return p.entered("Reach") }
 

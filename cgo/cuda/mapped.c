@@ -1,0 +1,55 @@
+/* Memory that programs map by themselves: physical pieces at reserved addresses, such as PyTorch's expandable segments. */
+#include "library.h"
+
+/* The first function that a driver before CUDA 11.0 lacks is one of these. */
+static int lacks(const struct lpc_library *c) {
+  return c->MemRetainAllocationHandle == NULL || c->MemExportToShareableHandle == NULL ||
+         c->MemImportFromShareableHandle == NULL || c->MemRelease == NULL || c->MemAddressReserve == NULL ||
+         c->MemAddressFree == NULL || c->MemMap == NULL || c->MemUnmap == NULL || c->MemSetAccess == NULL;
+}
+
+CUresult lpc_export_piece(const struct lpc_library *c, void *at, int *fd) {
+  CUmemGenericAllocationHandle piece;
+  CUresult rc;
+  if (lacks(c) || c->MemRetainAllocationHandle(&piece, at) != CUDA_SUCCESS) return LPC_NOT_MAPPED;
+  rc = c->MemExportToShareableHandle(fd, piece, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  (void)c->MemRelease(piece);
+  return rc;
+}
+
+/* Unmaps the pieces in the first bytes of reserved addresses, and gives the addresses back. */
+static CUresult drop(const struct lpc_library *c, CUdeviceptr at, size_t mapped, size_t size) {
+  CUresult rc = mapped > 0 ? c->MemUnmap(at, mapped) : CUDA_SUCCESS;
+  return rc != CUDA_SUCCESS ? rc : c->MemAddressFree(at, size);
+}
+
+CUresult lpc_import_pieces(const struct lpc_library *c, const int *fds, const size_t *sizes, size_t n, void **at) {
+  CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  size_t i, size = 0, mapped = 0;
+  CUmemGenericAllocationHandle piece;
+  CUdeviceptr base = 0;
+  CUresult rc;
+  if (lacks(c)) return CUDA_ERROR_NOT_FOUND;
+  for (i = 0; i < n; i++) size += sizes[i];
+  rc = c->CtxGetDevice(&access.location.id);
+  if (rc == CUDA_SUCCESS) rc = c->MemAddressReserve(&base, size, 0, 0, 0);
+  if (rc != CUDA_SUCCESS) return rc;
+  for (i = 0; rc == CUDA_SUCCESS && i < n; i++) {
+    rc = c->MemImportFromShareableHandle(&piece, (void *)(intptr_t)fds[i], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (rc != CUDA_SUCCESS) break;
+    rc = c->MemMap(base + mapped, sizes[i], 0, piece, 0);
+    (void)c->MemRelease(piece); /* the mapping keeps it */
+    if (rc == CUDA_SUCCESS) mapped += sizes[i];
+  }
+  if (rc == CUDA_SUCCESS) rc = c->MemSetAccess(base, size, &access, 1);
+  if (rc != CUDA_SUCCESS) {
+    (void)drop(c, base, mapped, size);
+    return rc;
+  }
+  *at = (void *)(uintptr_t)base;
+  return CUDA_SUCCESS;
+}
+
+CUresult lpc_close_pieces(const struct lpc_library *c, void *at, size_t size) {
+  return drop(c, (uintptr_t)at, size, size);
+}
