@@ -46,8 +46,9 @@ func Find(c, parent *comm.Core) {
 		facts.NoDevice = nil
 		d := &Device{}
 		Set(c, d)
-		c.AddHooks(comm.Hooks{Closed: d.Close})
 		d.findContext(c, parent, current)
+		addDevice(d)
+		c.AddHooks(comm.Hooks{Closed: func() { removeDevice(d) }})
 	}
 }
 

@@ -60,13 +60,14 @@ func Attach(c *comm.Core) (why string, err error) {
 	n, d := c.Ranks, stream.Of(c)
 	x := &Path{
 		c: c, dev: d, news: newsSlot.Of(c), driver: device.Active().(device.Peers), ctx: d.Context, n: n, me: c.Rank,
-		exchange: make([]unsafe.Pointer, n), opened: make([]openRegion, n*maxRegions), tried: make(map[uintptr]bool),
+		exchange: make([]unsafe.Pointer, n), opened: make([]openRegion, n*maxRegions),
 		lanes: make([]lane, 2*n), sent: make([]uint64, n), wanted: make([]uint64, n),
 		entry: dispatch.Entry{Algorithm: algorithm}, words: make([]device.Word, 0, device.MaxWords),
 	}
 	for i := range x.lanes {
 		x.lanes[i].peer, x.lanes[i].send = i%n, i < n
 	}
+	x.unasked.begin(c.Cfg)
 	x.rooms()
 	x.oneQueue = os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS") == "1"
 	x.watcher.kick, x.watcher.stop, x.watcher.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
@@ -81,6 +82,7 @@ func Attach(c *comm.Core) (why string, err error) {
 		recorder.Of(c).OnDevice(&x.page.rank(x.me).ended)
 	}
 	memory.AddUser(x)
+	x.setInUse(x.n > 1)
 	if x.oneQueue {
 		warnOfQueue.Do(func() { c.Log.Warn("rank %d: %s", c.Rank, queueWarning) })
 	}

@@ -95,7 +95,7 @@ func (x *Path) watch() {
 	x.lookAtRegions()
 	for {
 		var look <-chan time.Time
-		if x.captured.Load() {
+		if x.captured.Load() || x.unasked.some.Load() {
 			look = time.After(lookAgain)
 		}
 		select {
@@ -116,18 +116,6 @@ func (x *Path) watch() {
 		}
 		x.follow()
 	}
-}
-
-// lookAtRegions opens what peers have registered. While a call holds the lock, it cannot acknowledge that, and tries
-// again later.
-func (x *Path) lookAtRegions() {
-	if x.c.Failed() { // streams may still use what is open
-		return
-	}
-	if again := x.publishLibrary(); !x.openRegions() && !again {
-		return
-	}
-	time.AfterFunc(regionsAgain, x.news.tell)
 }
 
 // standing is the watcher's record of the current launch.
@@ -153,6 +141,7 @@ func (x *Path) follow() {
 			x.lookAtRegions()
 		}
 		recorder.Of(x.c).Notice()
+		x.sweepSometimes()
 		if err := x.look(&seen, time.Now()); err != nil {
 			x.c.Spread(err)
 		}
@@ -367,6 +356,8 @@ func (x *Path) shutDown() {
 		x.letGo()
 		read = false
 	}
+	x.stopPieces()
+	x.setInUse(false)
 	x.closeRegions()
 	memory.RemoveUser(x)
 	x.free(read)
