@@ -101,6 +101,29 @@ void *stub_reach(CUdeviceptr at, size_t size) {
   return reached;
 }
 
+static void uses_of(struct block *b, void *uses) {
+  *(unsigned *)uses = b != NULL && b->freed != NULL ? __atomic_load_n(&b->freed[2], __ATOMIC_ACQUIRE) : 0;
+}
+
+/* For tests: how many kernels of other contexts, here and in other processes, have used an allocation. */
+STUB_API unsigned stubUses(CUdeviceptr at) {
+  unsigned uses;
+  stub_with_block(at, uses_of, &uses);
+  return uses;
+}
+
+static bool count_import(struct block *b, void *n) {
+  *(int *)n += b->imported != 0;
+  return false;
+}
+
+/* For tests: how many allocations of other processes are open. */
+STUB_API int stubImports(void) {
+  int n = 0;
+  stub_each_block(count_import, &n);
+  return n;
+}
+
 /* stub_reach, for tests that act as kernels. */
 STUB_API void *stubReach(CUdeviceptr at, size_t size) { return stub_reach(at, size); }
 

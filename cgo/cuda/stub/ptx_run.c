@@ -157,6 +157,7 @@ static void found(struct block *b, void *arg) {
   }
   s->found = (struct window){(uintptr_t)b->at, b->size, b->alias, b->imported != 0 ? b->freed : NULL};
   s->others = b->ctx != s->ctx;
+  if (b->freed != NULL && (s->others || b->imported != 0)) __atomic_fetch_add(&b->freed[2], 1, __ATOMIC_RELEASE);
 }
 
 /* Kernels of other devices that come to this allocation wait. */

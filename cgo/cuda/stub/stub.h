@@ -57,7 +57,8 @@ struct block {
   int fd;          /* if the memory can be exported, else -1 */
   ino_t imported;  /* the file that it came from, 0: this process's memory */
   int opened;      /* how often it has been opened, less closed */
-  uint32_t *freed; /* in a page that importers share: 1 once its owner has freed it; NULL: it cannot be shared */
+  uint32_t *freed; /* in a page that importers share; NULL: it cannot be shared. The words after it: its device, and how
+                    * many kernels of other contexts have used it */
   pid_t owner;     /* of imported memory: the process, and its address there */
   const char *theirs;
   /* mapped.c */
