@@ -15,7 +15,7 @@ library old/libcuda.so.1 libcuda.so.1 -DcuMemcpy2DAsync_v2=cuMemcpy2DAsync cgo/c
 echo 'int cudaGetDevice(int *device); int cudaGetDevice(int *device) { *device = 3; return 0; }' >"$out/runtime.c"
 library runtime/libcudart.so.12 libcudart.so.12 -fvisibility=default "$out/runtime.c"
 shared="$tests/gpu.c $tests/tests.c $tests/vector.c cgo/rank/data.c cgo/rank/call.c"
-for test in oracle stream memory direct lent processes model costs; do compile $test $tests/$test.c $shared $link; done
+for test in oracle stream memory direct lent recurring processes model costs; do compile $test $tests/$test.c $shared $link; done
 compiled
 
 if [ -n "$real" ]; then
@@ -26,6 +26,7 @@ if [ -n "$real" ]; then
   check device-stream-direct "$out/stream" ordered issued grouped captured aborted orphaned scaled
   check device-direct "$out/direct" mixed side_by_side messages from_host mismatched other_operator other_size late
   check device-lent "$out/lent" lent
+  check device-recurring LIGHTPATH_DEVICE_EXCHANGE=2M "$out/recurring" processes replaced expandable captured remapped
   check device-direct-processes LIGHTPATH_DEVICE_PATH=direct "$out/processes" 2
   finish
 fi
@@ -49,6 +50,10 @@ device lent-more 8 $large "$out/lent" lent churn
 device oracle-two-shot 8 $direct $large "$out/oracle" -s 4 -c 70001 3
 device oracle-lent 8 $direct $large "$out/oracle" -r -s 4 -c 70000 3
 device oracle-lent-all 8 $direct $small "$out/oracle" -r 3
+for mode in threads processes; do
+  device recurring-$mode 8 $large "$out/recurring" $mode
+  device recurring-$mode-shared 1 $large "$out/recurring" $mode second replaced expandable captured remapped messages
+done
 for path in staged direct; do
   device oracle-$path 8 $small LIGHTPATH_DEVICE_PATH=$path "$out/oracle" 1 2 3 4
   device oracle-$path-shared 1 $small LIGHTPATH_DEVICE_PATH=$path "$out/oracle" 3
@@ -82,6 +87,11 @@ for test in ordered issued grouped captured aborted; do
   device hostile-drain-$test 8 $drain $small $direct "$out/stream" $test
 done
 device hostile-drain-oracle 8 $drain $small $direct "$out/oracle" -s 8 3
+device hostile-drain-recurring 8 $drain $large "$out/recurring" processes
+device hostile-eight-queues-recurring 8 $eight $large "$out/recurring" processes replaced expandable captured posted_early
+device hostile-one-queue-recurring 8 $one_queue $large "$out/recurring" processes second replaced captured
+device hostile-slice-recurring 1 STUB_CUDA_SLICE=100 STUB_CUDA_SHARE="$root/$out/share" $large "$out/recurring" \
+  processes second replaced expandable
 device hostile-slice-processes 1 STUB_CUDA_SLICE=100 STUB_CUDA_SHARE="$root/$out/share" $small $direct "$out/processes" 3
 device model-costs 1 STUB_CUDA_CLOCK="$root/$out/clock.json" STUB_CUDA_SHARE="$root/$out/share" STUB_CUDA_SKIP=65536 \
   "$out/costs" exact

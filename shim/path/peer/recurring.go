@@ -79,6 +79,15 @@ func (x *Path) notice(at unsafe.Pointer, size int64, id uint64) {
 	}
 }
 
+// forget lets what is left of a withdrawn region be offered again.
+func (u *unasked) forget(r *region) {
+	for _, p := range r.pieces {
+		if s := &u.seen[p.id%sightings]; s.id == p.id {
+			*s = sighting{}
+		}
+	}
+}
+
 // publishUnasked publishes memory of ncclMemAlloc in the communicator's context, and recurring memory. It first withdraws
 // recurring memory that is gone. It returns again if a call holds the lock: the watcher must then try again.
 func (x *Path) publishUnasked() (again bool) {

@@ -237,6 +237,7 @@ func (x *Path) retire(r *region) error {
 	}
 	x.recordOf(x.me, r.index).serial.Store(0)
 	x.forgetPieces(r.serial)
+	x.unasked.forget(r)
 	for i := range x.regions {
 		if x.regions[i] == r {
 			x.regions = append(x.regions[:i], x.regions[i+1:]...)
