@@ -68,9 +68,8 @@ int stub_new_file(size_t size, ino_t *number) {
 
 void stub_map_file(struct block *b, int fd) {
   size_t room = stub_room(b->size);
-  int fixed = b->at != NULL ? MAP_FIXED : 0;
-  b->at = mmap(b->at, room, PROT_NONE, MAP_SHARED | fixed, fd, 0);
-  b->alias = mmap(b->alias, room, PROT_READ | PROT_WRITE, MAP_SHARED | fixed, fd, 0);
+  b->at = mmap(b->at, room, PROT_NONE, MAP_SHARED | (b->at != NULL ? MAP_FIXED : 0), fd, 0);
+  b->alias = mmap(b->alias, room, PROT_READ | PROT_WRITE, MAP_SHARED | (b->alias != NULL ? MAP_FIXED : 0), fd, 0);
   b->freed = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)room);
 }
 
@@ -127,6 +126,35 @@ STUB_API int stubImports(void) {
 /* stub_reach, for tests that act as kernels. */
 STUB_API void *stubReach(CUdeviceptr at, size_t size) { return stub_reach(at, size); }
 
+/* Addresses of freed device memory. As with a driver, the next allocation of the size gets the last ones. */
+static struct spare {
+  struct spare *next;
+  char *at;
+  size_t room;
+} *spares;
+
+static char *take_spare(size_t room) {
+  struct spare **p, *s;
+  char *at = NULL;
+  pthread_mutex_lock(&mutex);
+  for (p = &spares; *p != NULL && (*p)->room != room; p = &(*p)->next) {
+  }
+  if ((s = *p) != NULL) *p = s->next, at = s->at;
+  pthread_mutex_unlock(&mutex);
+  free(s);
+  return at;
+}
+
+static void keep_spare(char *at, size_t room) {
+  struct spare *s = malloc(sizeof *s);
+  (void)mmap(at, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  *s = (struct spare){.at = at, .room = room};
+  pthread_mutex_lock(&mutex);
+  s->next = spares;
+  spares = s;
+  pthread_mutex_unlock(&mutex);
+}
+
 static CUresult add(void **at, size_t size, int type, bool managed) {
   size_t room = stub_room(size);
   bool shared = type == CU_MEMORYTYPE_DEVICE && !managed;
@@ -139,6 +167,7 @@ static CUresult add(void **at, size_t size, int type, bool managed) {
   if (size > (size_t)1 << 36 || (fd = stub_new_file(size, &number)) < 0) return CUDA_ERROR_OUT_OF_MEMORY;
   b = calloc(1, sizeof *b);
   b->size = size;
+  if (shared) b->at = take_spare(room);
   stub_map_file(b, fd);
   b->fd = fd;
   if (!shared) {
@@ -171,7 +200,7 @@ static CUresult drop(CUdeviceptr at, bool (*fits)(const struct block *b)) {
   if (b == NULL) return CUDA_ERROR_INVALID_VALUE;
   room = stub_room(b->size);
   munmap(b->alias, room);
-  if (b->at != b->alias) munmap(b->at, room);
+  if (b->at != b->alias) keep_spare(b->at, room);
   if (b->freed != NULL) {
     __atomic_store_n(b->freed, 1, __ATOMIC_RELEASE);
     munmap(b->freed, 4096);

@@ -231,6 +231,7 @@ static void short_lived(struct rank *r) {
     if (r->rank == 0) gpu_free(own);
   }
   until_used(r, a, b, s, r->rank > 0);
+  CHECK(r->rank > 0 || gpu.Uses == NULL || uses(a) == 0);
 }
 
 /* A rank frees its memory after an abort, while a call used it in place. */

@@ -23,8 +23,8 @@ const (
 	// longUnused is how many launches have not lent a region that makes room for another one. An offer that was refused
 	// is repeated after as many.
 	longUnused = 1000
-	// fewUses and mostShort end a communicator's search for recurring memory: so many allocations were freed before so
-	// many launches had lent them.
+	// fewUses and mostShort end a communicator's search for recurring memory: so many allocations could not be published,
+	// or were freed before so many launches had lent them.
 	fewUses   = 16
 	mostShort = 64
 	// sweepPause is the least time between comparisons of all numbers.
@@ -37,7 +37,7 @@ type unasked struct {
 	seen   [sightings]sighting
 	offers []offer
 	stale  bool        // a call has found an allocation gone
-	short  int         // number of allocations that were freed soon
+	short  int         // number of allocations that were published in vain
 	off    bool        // no more recurring memory is published
 	some   atomic.Bool // there are recurring regions
 	swept  time.Time   // only the watcher uses it
@@ -145,6 +145,10 @@ func (x *Path) publishRecurring(o offer) bool {
 		}
 		err = x.enter(r, &handle)
 	}
+	if err != nil {
+		x.unasked.short++
+		x.giveUp()
+	}
 	if err != nil && !x.unasked.said {
 		x.unasked.said = true
 		x.c.Log.Info(log.Init, "memory at %#x recurs in calls, and is exchanged by way of copies: %v. "+
@@ -195,15 +199,20 @@ func (x *Path) sweep() (news bool) {
 		news = true
 		if r.uses < fewUses {
 			u.short++
+			x.giveUp()
 		}
 	}
 	u.some.Store(some)
-	if u.short >= mostShort && !u.off {
-		u.off = true
-		x.c.Log.Info(log.Init, "%d allocations were freed before %d calls had used them: no more memory is registered "+
-			"that the program does not register", u.short, fewUses)
-	}
 	return news
+}
+
+// giveUp ends the search if it has found too little.
+func (x *Path) giveUp() {
+	if u := &x.unasked; u.short >= mostShort && !u.off {
+		u.off = true
+		x.c.Log.Info(log.Init, "%d allocations recurred and were freed before %d more calls, or cannot be used in place: "+
+			"from now on only memory that the program registers is", u.short, fewUses)
+	}
 }
 
 // lives reports whether the program has freed none of a region's allocations.
