@@ -223,6 +223,7 @@ typedef union {
     (CUdeviceptr at, size_t size, size_t offset, CUmemGenericAllocationHandle piece, unsigned long long flags)) \
   F(MemUnmap, "cuMemUnmap", (CUdeviceptr at, size_t size)) \
   F(MemSetAccess, "cuMemSetAccess", (CUdeviceptr at, size_t size, const CUmemAccessDesc *access, size_t n)) \
+  F(MemGetAccess, "cuMemGetAccess", (unsigned long long *access, const CUmemLocation *of, CUdeviceptr at)) \
   F(MemRelease, "cuMemRelease", (CUmemGenericAllocationHandle piece)) \
   F(MemRetainAllocationHandle, "cuMemRetainAllocationHandle", (CUmemGenericAllocationHandle * piece, void *at)) \
   F(MemExportToShareableHandle, "cuMemExportToShareableHandle", \

@@ -2,18 +2,31 @@
 #include "library.h"
 
 /* The first function that a driver before CUDA 11.0 lacks is one of these. */
-static int lacks(const struct lpc_library *c) {
+static int lacks_mapped(const struct lpc_library *c) {
   return c->MemRetainAllocationHandle == NULL || c->MemExportToShareableHandle == NULL ||
          c->MemImportFromShareableHandle == NULL || c->MemRelease == NULL || c->MemAddressReserve == NULL ||
-         c->MemAddressFree == NULL || c->MemMap == NULL || c->MemUnmap == NULL || c->MemSetAccess == NULL;
+         c->MemAddressFree == NULL || c->MemMap == NULL || c->MemUnmap == NULL || c->MemSetAccess == NULL || c->MemGetAccess == NULL;
 }
 
 CUresult lpc_export_piece(const struct lpc_library *c, void *at, int *fd) {
   CUmemGenericAllocationHandle piece;
   CUresult rc;
-  if (lacks(c) || c->MemRetainAllocationHandle(&piece, at) != CUDA_SUCCESS) return LPC_NOT_MAPPED;
+  if (lacks_mapped(c) || c->MemRetainAllocationHandle(&piece, at) != CUDA_SUCCESS) return LPC_NOT_MAPPED;
   rc = c->MemExportToShareableHandle(fd, piece, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
   (void)c->MemRelease(piece);
+  return rc;
+}
+
+CUresult lpc_reach_mapped(const struct lpc_library *c, void *at) {
+  CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemGenericAllocationHandle piece;
+  unsigned long long access = 0;
+  CUresult rc;
+  if (lacks_mapped(c) || c->MemRetainAllocationHandle(&piece, at) != CUDA_SUCCESS) return LPC_NOT_MAPPED;
+  (void)c->MemRelease(piece);
+  rc = c->CtxGetDevice(&here.id);
+  if (rc == CUDA_SUCCESS) rc = c->MemGetAccess(&access, &here, (uintptr_t)at);
+  if (rc == CUDA_SUCCESS && access != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) rc = CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   return rc;
 }
 
@@ -29,7 +42,7 @@ CUresult lpc_import_pieces(const struct lpc_library *c, const int *fds, const si
   CUmemGenericAllocationHandle piece;
   CUdeviceptr base = 0;
   CUresult rc;
-  if (lacks(c)) return CUDA_ERROR_NOT_FOUND;
+  if (lacks_mapped(c)) return CUDA_ERROR_NOT_FOUND;
   for (i = 0; i < n; i++) size += sizes[i];
   rc = c->CtxGetDevice(&access.location.id);
   if (rc == CUDA_SUCCESS) rc = c->MemAddressReserve(&base, size, 0, 0, 0);

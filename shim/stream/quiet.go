@@ -8,24 +8,31 @@ import (
 
 // devices holds the devices of this process's communicators, until their launches have completed.
 var devices struct {
-	mu  sync.Mutex
-	all map[*Device]bool // true: its communicator has ended
+	mu         sync.Mutex
+	generation uint64           // of the driver
+	all        map[*Device]bool // true: its communicator has ended
 }
 
 func addDevice(d *Device) {
 	devices.mu.Lock()
 	defer devices.mu.Unlock()
-	if devices.all == nil {
-		devices.all = map[*Device]bool{}
+	if now := device.Generation(); devices.all == nil || devices.generation != now {
+		devices.generation, devices.all = now, map[*Device]bool{}
 	}
 	devices.all[d] = false
 }
 
 func removeDevice(d *Device) {
 	d.Close()
+	over := d.Over()
 	devices.mu.Lock()
 	defer devices.mu.Unlock()
-	devices.all[d] = true
+	if _, known := devices.all[d]; known {
+		devices.all[d] = true
+	}
+	if over {
+		delete(devices.all, d)
+	}
 }
 
 // Quiet returns nil if some launch of a communicator in a context is pending, or is being put on streams. Otherwise none

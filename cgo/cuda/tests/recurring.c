@@ -68,11 +68,13 @@ static void until_used(struct rank *r, float *a, float *b, CUstream s, bool want
   }
 }
 
-/* Not in the first call, but soon. */
+/* Not in the first two calls, but soon. */
 static void second(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer(), *b = buffer();
   add(r, a, b, s, 0);
+  usleep(200000); /* nothing is published meanwhile */
+  add(r, a, b, s, 1);
   together();
   CHECK(gpu.Uses == NULL || (uses(a) == 0 && uses(b) == 0));
   until_used(r, a, b, s, true);
@@ -94,6 +96,22 @@ static void replaced(struct rank *r) {
     }
     for (i = 0; i < 5; i++) add(r, a, b, s, 100 * k + i);
   }
+}
+
+/* Another communicator has the earlier memory open, and does not notice until it looks. */
+static void twice(struct rank *r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  float *a = buffer(), *b = buffer();
+  ncclComm_t first = r->comm, other;
+  OK(ncclCommSplit(r->comm, 0, r->rank, &other, NULL));
+  until_used(r, a, b, s, true);
+  r->comm = other;
+  until_used(r, a, b, s, true);
+  r->comm = first;
+  gpu_free(a);
+  a = buffer();
+  until_used(r, a, b, s, true);
+  OK(ncclCommDestroy(other));
 }
 
 /* What a rank has freed is closed by the others, though nothing is called any more. */
@@ -371,7 +389,7 @@ static const struct named {
   int ranks;
   void (*run)(struct rank *r);
 } tests[] = {
-    {"second", 3, second},     {"replaced", 3, replaced}, {"freed", 3, freed},       {"expandable", 2, expandable},
+    {"second", 3, second},     {"replaced", 3, replaced}, {"twice", 2, twice}, {"freed", 3, freed}, {"expandable", 2, expandable},
     {"kept", 2, kept},         {"many", 2, many},         {"short_lived", 2, short_lived},
     {"aborted", 3, aborted},   {"captured", 2, captured}, {"remapped", 2, remapped}, {"messages", 3, messages},
     {"posted_early", 2, posted_early},

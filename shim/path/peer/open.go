@@ -20,12 +20,22 @@ type openRegion struct {
 	imported bool // from another process
 	mapped   bool // from pieces
 	patient  bool
+
+	failed uint64    // serial of the region that could not be opened
+	tries  int       // how often
+	next   time.Time // when to try again
 }
 
 // The pauses between looks for a moment without pending launches. They grow as the wait does.
 const (
 	quietSoon   = 200 * time.Microsecond
 	quietLatest = 20 * time.Millisecond
+)
+
+// A region that cannot be opened may be at an address where another communicator still has earlier memory open.
+const (
+	mostTries = 4
+	tryAgain  = 500 * time.Millisecond
 )
 
 // tellRegions makes all ranks look at the regions of their peers.
@@ -37,6 +47,7 @@ func (x *Path) tellRegions() {
 type opening struct {
 	again  bool   // it must try again to acknowledge some
 	waits  bool   // some regions wait for a moment without launches
+	later  bool   // it must try again to open some
 	asked  bool   // it has looked for such a moment
 	resume func() // ends that moment; nil if there is none
 }
@@ -59,8 +70,17 @@ func (x *Path) openRegions() (o opening) {
 		}
 	})
 	x.eachOpen(func(owner, _ int, own *openRegion, rec *regionRecord) {
-		if serial := rec.serial.Load(); own.serial == 0 && serial != 0 && x.may(&o, x.far(owner), rec.patient) {
+		serial := rec.serial.Load()
+		if own.serial != 0 || serial == 0 {
+			return
+		}
+		if own.failed == serial && (own.tries == mostTries || time.Now().Before(own.next)) {
+			o.later = o.later || own.tries < mostTries
+			return
+		}
+		if x.may(&o, x.far(owner), rec.patient) {
 			x.openOne(owner, rec, own, serial)
+			o.later = o.later || own.failed == serial && own.tries < mostTries
 		}
 	})
 	x.eachOpen(func(owner, _ int, own *openRegion, rec *regionRecord) {
@@ -142,6 +162,10 @@ func (x *Path) openOne(owner int, rec *regionRecord, own *openRegion, serial uin
 		holds.Store(0)
 		return // it has changed; the owner announces that by a message
 	}
+	tries := 1
+	if own.failed == serial {
+		tries = own.tries + 1
+	}
 	*own = openRegion{serial: serial, size: int64(size), mapped: mapped, patient: patient}
 	var err error
 	switch {
@@ -156,8 +180,10 @@ func (x *Path) openOne(owner int, rec *regionRecord, own *openRegion, serial uin
 		own.imported = err == nil
 	}
 	if err != nil {
-		own.at = nil
+		*own = openRegion{failed: serial, tries: tries, next: time.Now().Add(tryAgain)}
 		holds.Store(0)
+	}
+	if err != nil && tries == mostTries {
 		x.c.Log.Info(log.Init, "registered memory of %s is exchanged by way of copies: %v",
 			x.c.Table[owner].Where(), err)
 	}
@@ -239,6 +265,8 @@ func (x *Path) lookAtRegions() {
 	case o.waits && x.unquiet.IsZero():
 		x.unquiet = time.Now()
 		x.lookAgain(quietSoon)
+	case o.later && !o.waits:
+		x.lookAgain(tryAgain)
 	case o.waits:
 		x.lookAgain(min(max(time.Since(x.unquiet)/16, quietSoon), quietLatest))
 	}

@@ -36,6 +36,7 @@ type unasked struct {
 	tried  map[uintptr]bool // addresses of ncclMemAlloc memory that publishUnasked has tried to publish
 	seen   [sightings]sighting
 	offers []offer
+	taken  []offer     // what the watcher has not tried yet; only the watcher uses it
 	stale  bool        // a call has found an allocation gone
 	short  int         // number of allocations that were published in vain
 	off    bool        // no more recurring memory is published
@@ -106,16 +107,20 @@ func (x *Path) publishUnasked() (again bool) {
 			news = x.publishLibrary(&m) || news
 		}
 	}
-	offers := slices.Clone(u.offers)
+	u.taken = append(u.taken, u.offers...)
 	u.offers = u.offers[:0]
 	x.dev.Mu.Unlock()
-	for _, o := range offers {
-		news = x.publishRecurring(o) || news
+	for len(u.taken) > 0 && !again {
+		var published bool
+		if published, again = x.publishRecurring(u.taken[0]); !again {
+			u.taken = u.taken[1:]
+		}
+		news = news || published
 	}
 	if news {
 		x.tellRegions()
 	}
-	return false
+	return again
 }
 
 // publishLibrary publishes an allocation of ncclMemAlloc. It reports whether it succeeded. Device.Mu must be held.
@@ -132,16 +137,19 @@ func (x *Path) publishLibrary(m *memory.Region) bool {
 	return err == nil
 }
 
-// publishRecurring publishes the allocations that hold a buffer, whole. It reports whether the page has changed.
-func (x *Path) publishRecurring(o offer) bool {
+// publishRecurring publishes the allocations that hold a buffer, whole. It returns again if a call holds the lock. That
+// call may wait for the watcher.
+func (x *Path) publishRecurring(o offer) (news, again bool) {
 	r, handle, err := x.export(*(*unsafe.Pointer)(unsafe.Pointer(&o.at)), o.size)
-	x.dev.Mu.Lock()
+	if !x.dev.Mu.TryLock() {
+		return false, true
+	}
 	defer x.dev.Mu.Unlock()
 	if err == nil {
 		last := r.pieces[len(r.pieces)-1]
 		r.origin, r.at, r.size = recurring, r.base(), last.base+last.size-r.base()
 		if slices.ContainsFunc(x.regions, r.covers) || !x.makeRoom() {
-			return false
+			return false, false
 		}
 		err = x.enter(r, &handle)
 	}
@@ -155,7 +163,7 @@ func (x *Path) publishRecurring(o offer) bool {
 			"More such memory is not reported", o.at, err)
 	}
 	x.unasked.some.Store(x.unasked.some.Load() || err == nil)
-	return err == nil
+	return err == nil, false
 }
 
 // covers reports whether another region has the same allocations.
