@@ -49,7 +49,7 @@ func (x *Path) exportPieces(r *region) error {
 			return fmt.Errorf("it has more than %d pieces: %w", maxPieces, errdefs.ErrInvalidArgument)
 		}
 		next := p.base + p.size
-		id := numberAt(next)
+		id := x.numberAt(next)
 		base, size, err := x.driver.Allocation(*(*unsafe.Pointer)(unsafe.Pointer(&next)))
 		if err != nil {
 			return err

@@ -200,7 +200,7 @@ func (x *Path) sweep() (news bool) {
 		if r.origin != recurring {
 			continue
 		}
-		if r.lives() || x.retire(r) != nil { // what a graph uses stays
+		if x.lives(r) || x.retire(r) != nil { // what a graph uses stays
 			some = true
 			continue
 		}
@@ -224,8 +224,8 @@ func (x *Path) giveUp() {
 }
 
 // lives reports whether the program has freed none of a region's allocations.
-func (r *region) lives() bool {
-	return !slices.ContainsFunc(r.pieces, func(p piece) bool { return numberAt(p.base) != p.id })
+func (x *Path) lives(r *region) bool {
+	return !slices.ContainsFunc(r.pieces, func(p piece) bool { return x.numberAt(p.base) != p.id })
 }
 
 // sweepSometimes makes the watcher compare all numbers, once in a while. So memory that the program has freed does not

@@ -326,7 +326,7 @@ func (x *Path) fresh(r *region, at unsafe.Pointer, size int64, id uint64) bool {
 			continue
 		case p.base <= from:
 		default:
-			id = numberAt(p.base)
+			id = x.numberAt(p.base)
 		}
 		if id != p.id {
 			if r.origin == recurring {
@@ -340,8 +340,8 @@ func (x *Path) fresh(r *region, at unsafe.Pointer, size int64, id uint64) bool {
 }
 
 // numberAt returns the number of the allocation at an address, 0 if there is none.
-func numberAt(at uintptr) uint64 {
-	place, err := device.Active().Locate(*(*unsafe.Pointer)(unsafe.Pointer(&at)))
+func (x *Path) numberAt(at uintptr) uint64 {
+	place, err := x.driver.Locate(*(*unsafe.Pointer)(unsafe.Pointer(&at)))
 	if err != nil {
 		return 0
 	}
