@@ -62,7 +62,7 @@ static void until_used(struct rank *r, float *a, float *b, CUstream s, bool want
   unsigned before = uses(a);
   int i;
   for (i = 0; !all_agree(r, !want || uses(a) > before); i++) {
-    CHECK(i < 20000);
+    CHECK(i < 8000);
     add(r, a, b, s, i);
     usleep(500);
   }
@@ -348,7 +348,7 @@ static void messages(struct rank *r) {
   float *a = buffer(), *b = buffer();
   int i, to = (r->rank + 1) % r->world, from = (r->rank + r->world - 1) % r->world;
   for (i = 0; !all_agree(r, uses(a) > 0); i++) {
-    CHECK(i < 20000);
+    CHECK(i < 8000);
     put(a, r->rank, i);
     OK(ncclGroupStart());
     OK(ncclSend(a, N, ncclFloat, to, r->comm, (cudaStream_t)s));

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"math"
 	"sync"
 	"time"
 	"unsafe"
@@ -32,10 +33,13 @@ const (
 	quietLatest = 20 * time.Millisecond
 )
 
-// A region that cannot be opened may be at an address where another communicator still has earlier memory open.
+// A region that cannot be opened may be at an address where another communicator still has earlier memory open. So the
+// watcher tries again, after pauses that double. The log tells of the first failure after a few.
 const (
-	mostTries = 4
-	tryAgain  = 500 * time.Millisecond
+	tryAgain   = 500 * time.Millisecond
+	mostDouble = 6
+	tellAfter  = 4
+	never      = time.Duration(math.MaxInt64)
 )
 
 // tellRegions makes all ranks look at the regions of their peers.
@@ -45,16 +49,17 @@ func (x *Path) tellRegions() {
 
 // opening is one look of a watcher at the regions of its peers.
 type opening struct {
-	again  bool   // it must try again to acknowledge some
-	waits  bool   // some regions wait for a moment without launches
-	later  bool   // it must try again to open some
-	asked  bool   // it has looked for such a moment
-	resume func() // ends that moment; nil if there is none
+	again  bool          // it must try again to acknowledge some
+	waits  bool          // some regions wait for a moment without launches
+	later  time.Duration // until it must try again to open some
+	asked  bool          // it has looked for such a moment
+	resume func()        // ends that moment; nil if there is none
 }
 
 // openRegions closes what peers have withdrawn, then opens what they have published. A driver may refuse to open memory
 // at an address whose earlier memory is open.
 func (x *Path) openRegions() (o opening) {
+	o.later = never
 	if x.n == 1 || x.driver.EnterContext(x.ctx) != nil {
 		return o
 	}
@@ -74,13 +79,15 @@ func (x *Path) openRegions() (o opening) {
 		if own.serial != 0 || serial == 0 {
 			return
 		}
-		if own.failed == serial && (own.tries == mostTries || time.Now().Before(own.next)) {
-			o.later = o.later || own.tries < mostTries
+		if wait := time.Until(own.next); own.failed == serial && wait > 0 {
+			o.later = min(o.later, wait)
 			return
 		}
-		if x.may(&o, x.far(owner), rec.patient) {
-			x.openOne(owner, rec, own, serial)
-			o.later = o.later || own.failed == serial && own.tries < mostTries
+		if !x.may(&o, x.far(owner), rec.patient) {
+			return
+		}
+		if x.openOne(owner, rec, own, serial); own.failed == serial {
+			o.later = min(o.later, time.Until(own.next))
 		}
 	})
 	x.eachOpen(func(owner, _ int, own *openRegion, rec *regionRecord) {
@@ -180,10 +187,10 @@ func (x *Path) openOne(owner int, rec *regionRecord, own *openRegion, serial uin
 		own.imported = err == nil
 	}
 	if err != nil {
-		*own = openRegion{failed: serial, tries: tries, next: time.Now().Add(tryAgain)}
+		*own = openRegion{failed: serial, tries: tries, next: time.Now().Add(tryAgain << min(tries-1, mostDouble))}
 		holds.Store(0)
 	}
-	if err != nil && tries == mostTries {
+	if err != nil && tries == tellAfter {
 		x.c.Log.Info(log.Init, "registered memory of %s is exchanged by way of copies: %v",
 			x.c.Table[owner].Where(), err)
 	}
@@ -265,8 +272,8 @@ func (x *Path) lookAtRegions() {
 	case o.waits && x.unquiet.IsZero():
 		x.unquiet = time.Now()
 		x.lookAgain(quietSoon)
-	case o.later && !o.waits:
-		x.lookAgain(tryAgain)
+	case !o.waits && o.later < never:
+		x.lookAgain(o.later)
 	case o.waits:
 		x.lookAgain(min(max(time.Since(x.unquiet)/16, quietSoon), quietLatest))
 	}
@@ -275,4 +282,11 @@ func (x *Path) lookAtRegions() {
 	}
 }
 
-func (x *Path) lookAgain(pause time.Duration) { time.AfterFunc(pause, x.news.tell) }
+// lookAgain makes the watcher look after a pause, which replaces an earlier one.
+func (x *Path) lookAgain(pause time.Duration) {
+	if x.looking == nil {
+		x.looking = time.AfterFunc(pause, x.news.tell)
+		return
+	}
+	x.looking.Reset(pause)
+}

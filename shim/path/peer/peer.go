@@ -72,6 +72,7 @@ type Path struct {
 	server  pieceServer  // for the mapped ones of regions
 	serial  uint64       // of the last region
 	opened  []openRegion // of all ranks, maxRegions each; only the watcher uses it
+	looking *time.Timer  // until the watcher looks at regions again; only the watcher uses it
 	unquiet time.Time    // since when opening or closing waits for pending launches; only the watcher uses it
 	looks   rankSet      // ranks that may lend buffers: this rank has opened a region of theirs
 	lent    atomic.Bool  // this rank has lent a buffer
