@@ -220,8 +220,8 @@ func TestQuiet(t *testing.T) {
 	}()
 	<-begun
 	select {
-	case <-ended:
-		t.Error("a launch began")
+	case err := <-ended:
+		t.Error("a launch began:", err)
 	case <-time.After(20 * time.Millisecond):
 	}
 	resume()
