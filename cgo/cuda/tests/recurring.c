@@ -142,13 +142,15 @@ static void map(char *at, size_t size, CUdevice device, int types) {
   const CUmemAllocationProp prop = {CU_MEM_ALLOCATION_TYPE_PINNED, types, {CU_MEM_LOCATION_TYPE_DEVICE, device}, NULL, {0}};
   CUmemGenericAllocationHandle piece;
   CUmemAccessDesc access[MOST];
-  int i;
-  for (i = 0; i < MOST; i++)
-    access[i] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, i}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  int i, n = 1;
+  if (!processes) IS(gpu.DeviceGetCount(&n), CUDA_SUCCESS); /* threads use each other's addresses */
+  n = n < MOST ? n : MOST;
+  for (i = 0; i < n; i++)
+    access[i] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, processes ? device : i}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   IS(gpu.MemCreate(&piece, size, &prop, 0), CUDA_SUCCESS);
   IS(gpu.MemMap((uintptr_t)at, size, 0, piece, 0), CUDA_SUCCESS);
   IS(gpu.MemRelease(piece), CUDA_SUCCESS);
-  IS(gpu.MemSetAccess((uintptr_t)at, size, access, MOST), CUDA_SUCCESS);
+  IS(gpu.MemSetAccess((uintptr_t)at, size, access, (size_t)n), CUDA_SUCCESS);
 }
 
 static char *reserve(size_t size) {
@@ -157,6 +159,9 @@ static char *reserve(size_t size) {
   return (char *)(uintptr_t)at;
 }
 
+/* A buffer that lies on both sides of an address. */
+static float *across(char *at) { return (float *)(at - sizeof host[0] / 2 / 256 * 256); }
+
 /* A segment of pieces that grows, and whose pieces the program replaces. */
 static void expandable(struct rank *r) {
   enum { PIECES = 24, FIRST = 8 };
@@ -164,9 +169,8 @@ static void expandable(struct rank *r) {
   size_t g = granularity(&prop);
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   char *segment = reserve(PIECES * g);
-  float *a = (float *)(segment + g / 2), *c = (float *)(segment + 10 * g + 256), *b = buffer();
+  float *a = across(segment + 4 * g), *c = across(segment + 16 * g), *b = buffer();
   int i, k, before = imports();
-  CHECK(sizeof host[0] > 4 * g && sizeof host[0] < 7 * g);
   for (i = 0; i < FIRST; i++) map(segment + i * g, g, r->device, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   until_used(r, a, b, s, true);
   for (; i < PIECES; i++) map(segment + i * g, g, r->device, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
