@@ -3,6 +3,7 @@ package peer
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -193,7 +194,11 @@ func (x *Path) enter(r *region, handle *device.Handle) error {
 	rec.size, rec.mapped, rec.patient = uint64(last.base+last.size-r.base()), r.mapped, r.origin == recurring
 	rec.handle = *handle
 	rec.serial.Store(r.serial)
-	x.regions = append(x.regions, r)
+	if r.origin == asked { // it comes first, so that deregistering it sees who uses the memory
+		x.regions = slices.Insert(x.regions, 0, r)
+	} else {
+		x.regions = append(x.regions, r)
+	}
 	return nil
 }
 
