@@ -8,13 +8,24 @@ static int lacks_mapped(const struct lpc_library *c) {
          c->MemAddressFree == NULL || c->MemMap == NULL || c->MemUnmap == NULL || c->MemSetAccess == NULL || c->MemGetAccess == NULL;
 }
 
-CUresult lpc_export_piece(const struct lpc_library *c, void *at, int *fd) {
-  CUmemGenericAllocationHandle piece;
-  CUresult rc;
-  if (lacks_mapped(c) || c->MemRetainAllocationHandle(&piece, at) != CUDA_SUCCESS) return LPC_NOT_MAPPED;
-  rc = c->MemExportToShareableHandle(fd, piece, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-  (void)c->MemRelease(piece);
-  return rc;
+CUresult lpc_retain_piece(const struct lpc_library *c, void *at, uint64_t *piece) {
+  CUmemGenericAllocationHandle h = 0;
+  if (lacks_mapped(c) || c->MemRetainAllocationHandle(&h, at) != CUDA_SUCCESS) return LPC_NOT_MAPPED;
+  *piece = h;
+  return CUDA_SUCCESS;
+}
+
+CUresult lpc_release_piece(const struct lpc_library *c, uint64_t piece) { return c->MemRelease(piece); }
+
+int lpc_is_piece(const struct lpc_library *c, void *at, uint64_t piece) {
+  CUmemGenericAllocationHandle h = 0;
+  if (c->MemRetainAllocationHandle(&h, at) != CUDA_SUCCESS) return 0;
+  (void)c->MemRelease(h);
+  return h == piece;
+}
+
+CUresult lpc_export_piece(const struct lpc_library *c, uint64_t piece, int *fd) {
+  return c->MemExportToShareableHandle(fd, piece, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 }
 
 CUresult lpc_reach_mapped(const struct lpc_library *c, void *at) {

@@ -1,6 +1,8 @@
 package cuda
 
 // #include "calls.h"
+// #cgo noescape lpc_is_piece
+// #cgo nocallback lpc_is_piece
 import "C"
 
 import (
@@ -9,20 +11,42 @@ import (
 	"lightpath/shim/device"
 )
 
-// ExportPiece implements [device.Peers].
-func (Library) ExportPiece(at unsafe.Pointer) (fd int, err error) {
-	got := C.int(-1)
-	err = do("cuMemExportToShareableHandle", func(c *C.struct_lpc_library) C.CUresult {
-		rc := C.lpc_export_piece(c, at, &got)
+// RetainPiece implements [device.Peers].
+func (Library) RetainPiece(at unsafe.Pointer) (uint64, error) {
+	var piece C.uint64_t
+	mapped := true
+	err := do("cuMemRetainAllocationHandle", func(c *C.struct_lpc_library) C.CUresult {
+		rc := C.lpc_retain_piece(c, at, &piece)
 		if rc == C.LPC_NOT_MAPPED {
-			got = -2
-			return C.CUDA_SUCCESS
+			mapped, rc = false, C.CUDA_SUCCESS
 		}
 		return rc
 	})
-	if err == nil && got == -2 {
-		return -1, device.ErrNotMapped
+	if err == nil && !mapped {
+		err = device.ErrNotMapped
 	}
+	return uint64(piece), err
+}
+
+// ReleasePiece implements [device.Peers].
+func (Library) ReleasePiece(piece uint64) error {
+	return do("cuMemRelease", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_release_piece(c, C.uint64_t(piece))
+	})
+}
+
+// IsPiece implements [device.Peers].
+func (Library) IsPiece(at unsafe.Pointer, piece uint64) bool {
+	c, err := library()
+	return err == nil && C.lpc_is_piece(c, at, C.uint64_t(piece)) != 0
+}
+
+// ExportPiece implements [device.Peers].
+func (Library) ExportPiece(piece uint64) (fd int, err error) {
+	got := C.int(-1)
+	err = do("cuMemExportToShareableHandle", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_export_piece(c, C.uint64_t(piece), &got)
+	})
 	return int(got), err
 }
 

@@ -57,9 +57,14 @@ type Peers interface {
 	// Import maps an allocation that another process has exported, until Close. It may be imported several times.
 	Import(h *Handle) (unsafe.Pointer, error)
 	Close(at unsafe.Pointer) error
-	// ExportPiece returns a descriptor of the piece that is mapped at an address, for other processes. Each piece is an
-	// allocation of its own. The caller closes the descriptor. Other memory gives [ErrNotMapped].
-	ExportPiece(at unsafe.Pointer) (fd int, err error)
+	// RetainPiece returns the number of the piece that is mapped at an address, and keeps its memory until ReleasePiece.
+	// Until then no other piece has the number. Other memory gives [ErrNotMapped].
+	RetainPiece(at unsafe.Pointer) (piece uint64, err error)
+	ReleasePiece(piece uint64) error
+	// IsPiece reports whether a piece is mapped at an address. It allocates nothing.
+	IsPiece(at unsafe.Pointer, piece uint64) bool
+	// ExportPiece returns a descriptor of a piece for other processes. The caller closes it.
+	ExportPiece(piece uint64) (fd int, err error)
 	// ImportPieces maps pieces of another process one behind the other, until ClosePieces. The caller keeps the
 	// descriptors. The memory stays allocated until both processes have unmapped it.
 	ImportPieces(pieces []Piece) (unsafe.Pointer, error)

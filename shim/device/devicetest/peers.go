@@ -89,12 +89,25 @@ func (p Peers) Close(unsafe.Pointer) error {
 	return fmt.Errorf("Close: nothing is imported: %w", device.ErrDriver)
 }
 
-// ExportPiece implements [device.Peers]: programs map nothing.
-func (p Peers) ExportPiece(unsafe.Pointer) (int, error) {
-	if err := p.entered("ExportPiece"); err != nil {
-		return -1, err
+// RetainPiece implements [device.Peers]: programs map nothing.
+func (p Peers) RetainPiece(unsafe.Pointer) (uint64, error) {
+	if err := p.entered("RetainPiece"); err != nil {
+		return 0, err
 	}
-	return -1, device.ErrNotMapped
+	return 0, device.ErrNotMapped
+}
+
+// ReleasePiece implements [device.Peers].
+func (p Peers) ReleasePiece(uint64) error {
+	return fmt.Errorf("ReleasePiece: there are none: %w", device.ErrDriver)
+}
+
+// IsPiece implements [device.Peers].
+func (p Peers) IsPiece(unsafe.Pointer, uint64) bool { return false }
+
+// ExportPiece implements [device.Peers].
+func (p Peers) ExportPiece(uint64) (int, error) {
+	return -1, fmt.Errorf("ExportPiece: there are none: %w", device.ErrDriver)
 }
 
 // ImportPieces implements [device.Peers]: there are no other processes.

@@ -36,7 +36,12 @@ func (x *Path) exportPieces(r *region) error {
 	end := r.at + r.size
 	for i := 0; ; i++ {
 		p := &r.pieces[i]
-		fd, err := x.driver.ExportPiece(*(*unsafe.Pointer)(unsafe.Pointer(&p.base)))
+		handle, err := x.driver.RetainPiece(*(*unsafe.Pointer)(unsafe.Pointer(&p.base)))
+		if err != nil {
+			return err
+		}
+		p.handle = handle
+		fd, err := x.driver.ExportPiece(handle)
 		if err != nil {
 			return err
 		}
@@ -57,7 +62,7 @@ func (x *Path) exportPieces(r *region) error {
 		if uintptr(base) != next || id == 0 {
 			return fmt.Errorf("it has a gap at %#x: %w", next, errdefs.ErrInvalidArgument)
 		}
-		r.pieces = append(r.pieces, piece{next, uintptr(size), id})
+		r.pieces = append(r.pieces, piece{base: next, size: uintptr(size), id: id})
 	}
 }
 
@@ -82,20 +87,35 @@ func (x *Path) offerPieces(serial uint64, pieces []piece) error {
 	return nil
 }
 
-// forgetPieces ends the answers for a region.
-func (x *Path) forgetPieces(serial uint64) {
+// forgetPieces ends the answers for a region, and gives its pieces back to the driver.
+func (x *Path) forgetPieces(r *region) {
 	x.server.mu.Lock()
 	defer x.server.mu.Unlock()
-	delete(x.server.of, serial)
+	delete(x.server.of, r.serial)
+	x.releasePieces(r)
 }
 
-// stopPieces ends all answers.
+// releasePieces gives the pieces of a region, which may be nil, back to the driver.
+func (x *Path) releasePieces(r *region) {
+	for i := 0; r != nil && i < len(r.pieces); i++ {
+		if p := &r.pieces[i]; p.handle != 0 {
+			_ = x.driver.ReleasePiece(p.handle)
+			p.handle = 0
+		}
+	}
+}
+
+// stopPieces ends all answers. No call follows.
 func (x *Path) stopPieces() {
 	x.server.mu.Lock()
 	defer x.server.mu.Unlock()
-	if x.server.listener != nil {
-		_ = x.server.listener.Close()
-		x.server.of = nil
+	if x.server.listener == nil {
+		return
+	}
+	_ = x.server.listener.Close()
+	x.server.of = nil
+	for _, r := range x.regions {
+		x.releasePieces(r)
 	}
 }
 
@@ -132,27 +152,31 @@ func (x *Path) answerPieces(c *net.UnixConn) {
 	if _, err := c.Read(question[:]); err != nil {
 		return
 	}
-	x.server.mu.Lock()
-	pieces := x.server.of[binary.NativeEndian.Uint64(question[:])]
-	x.server.mu.Unlock()
-	if x.driver.EnterContext(x.ctx) != nil {
-		return
-	}
-	defer x.driver.Leave()
-	var fds []int
-	defer func() { closeAll(fds) }()
-	var sizes []byte
-	for i := range pieces {
-		p := &pieces[i]
-		fd, err := x.driver.ExportPiece(*(*unsafe.Pointer)(unsafe.Pointer(&p.base)))
-		if err != nil {
-			return
-		}
-		fds, sizes = append(fds, fd), binary.NativeEndian.AppendUint64(sizes, uint64(p.size))
-	}
+	fds, sizes := x.descriptors(binary.NativeEndian.Uint64(question[:]))
 	if len(fds) > 0 {
 		_, _, _ = c.WriteMsgUnix(sizes, unix.UnixRights(fds...), nil)
 	}
+	closeAll(fds)
+}
+
+// descriptors returns descriptors of a region's pieces, and their sizes as an answer has them. It returns none if one
+// cannot be exported. The caller closes them.
+func (x *Path) descriptors(serial uint64) (fds []int, sizes []byte) {
+	x.server.mu.Lock() // the pieces stay retained
+	defer x.server.mu.Unlock()
+	if x.driver.EnterContext(x.ctx) != nil {
+		return nil, nil
+	}
+	defer x.driver.Leave()
+	for _, p := range x.server.of[serial] {
+		fd, err := x.driver.ExportPiece(p.handle)
+		if err != nil {
+			closeAll(fds)
+			return nil, nil
+		}
+		fds, sizes = append(fds, fd), binary.NativeEndian.AppendUint64(sizes, uint64(p.size))
+	}
+	return fds, sizes
 }
 
 func closeAll(fds []int) {

@@ -129,7 +129,9 @@ func (x *Path) publishLibrary(m *memory.Region) bool {
 	r, handle, err := x.export(at, m.Size)
 	if err == nil {
 		r.origin = library
-		err = x.enter(r, &handle)
+		if err = x.enter(r, &handle); err != nil {
+			x.releasePieces(r)
+		}
 	}
 	if err != nil {
 		x.c.Log.Info(log.Init, "memory of ncclMemAlloc at %p is exchanged by way of copies: %v", at, err)
@@ -142,9 +144,15 @@ func (x *Path) publishLibrary(m *memory.Region) bool {
 func (x *Path) publishRecurring(o offer) (news, again bool) {
 	r, handle, err := x.export(*(*unsafe.Pointer)(unsafe.Pointer(&o.at)), o.size)
 	if !x.dev.Mu.TryLock() {
+		x.releasePieces(r)
 		return false, true
 	}
 	defer x.dev.Mu.Unlock()
+	defer func() {
+		if !news {
+			x.releasePieces(r)
+		}
+	}()
 	if err == nil {
 		last := r.pieces[len(r.pieces)-1]
 		r.origin, r.at, r.size = recurring, r.base(), last.base+last.size-r.base()
@@ -225,7 +233,10 @@ func (x *Path) giveUp() {
 
 // lives reports whether the program has freed none of a region's allocations.
 func (x *Path) lives(r *region) bool {
-	return !slices.ContainsFunc(r.pieces, func(p piece) bool { return x.numberAt(p.base) != p.id })
+	return !slices.ContainsFunc(r.pieces, func(p piece) bool {
+		return x.numberAt(p.base) != p.id ||
+			r.mapped && !x.driver.IsPiece(*(*unsafe.Pointer)(unsafe.Pointer(&p.base)), p.handle)
+	})
 }
 
 // sweepSometimes makes the watcher compare all numbers, once in a while. So memory that the program has freed does not

@@ -84,6 +84,7 @@ type region struct {
 type piece struct {
 	base, size uintptr
 	id         uint64
+	handle     uint64 // of mapped memory: the driver's number, which the rank retains
 }
 
 // base returns the beginning of the allocation, or of the first piece.
@@ -138,7 +139,10 @@ func (x *Path) publish(at unsafe.Pointer, size uintptr) (*region, error) {
 	}
 	x.dev.Mu.Lock()
 	defer x.dev.Mu.Unlock()
-	return r, x.enter(r, &handle)
+	if err = x.enter(r, &handle); err != nil {
+		x.releasePieces(r)
+	}
+	return r, err
 }
 
 // export makes a region of a range of memory, and a handle of its allocation. It asks for the number of an allocation
@@ -160,15 +164,20 @@ func (x *Path) export(at unsafe.Pointer, size uintptr) (r *region, handle device
 		return nil, handle, err
 	}
 	r = &region{at: uintptr(at), size: size}
-	r.pieces = append(r.pieces, piece{uintptr(base), uintptr(extent), place.ID})
+	r.pieces = append(r.pieces, piece{base: uintptr(base), size: uintptr(extent), id: place.ID})
 	if handle, err = x.driver.Export(base); err == nil {
 		if uintptr(at)+size > uintptr(base)+uintptr(extent) {
 			err = fmt.Errorf("it spans several allocations: %w", errdefs.ErrInvalidArgument)
 		}
 		return r, handle, err
 	}
-	if mapped := x.exportPieces(r); !errors.Is(mapped, device.ErrNotMapped) {
-		return r, device.Handle{}, mapped
+	mapped := x.exportPieces(r)
+	if mapped == nil {
+		return r, device.Handle{}, nil
+	}
+	x.releasePieces(r)
+	if !errors.Is(mapped, device.ErrNotMapped) {
+		err = mapped
 	}
 	return nil, handle, err
 }
@@ -241,7 +250,7 @@ func (x *Path) retire(r *region) error {
 		}
 	}
 	x.recordOf(x.me, r.index).serial.Store(0)
-	x.forgetPieces(r.serial)
+	x.forgetPieces(r)
 	x.unasked.forget(r)
 	for i := range x.regions {
 		if x.regions[i] == r {
@@ -333,7 +342,7 @@ func (x *Path) fresh(r *region, at unsafe.Pointer, size int64, id uint64) bool {
 		default:
 			id = x.numberAt(p.base)
 		}
-		if id != p.id {
+		if id != p.id || r.mapped && !x.driver.IsPiece(*(*unsafe.Pointer)(unsafe.Pointer(&p.base)), p.handle) {
 			if r.origin == recurring {
 				x.unasked.stale = true
 				x.news.tell()
