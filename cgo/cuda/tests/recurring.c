@@ -130,6 +130,7 @@ static void freed(struct rank *r) {
     CHECK(i < 30000);
     usleep(1000);
   }
+  together(); /* a rank that has left withdraws nothing */
 }
 
 /* ---- Memory that the program maps ---- */
@@ -192,6 +193,7 @@ static void expandable(struct rank *r) {
     CHECK(i < 30000);
     usleep(1000);
   }
+  together();
   IS(gpu.MemAddressFree((uintptr_t)segment, PIECES * g), CUDA_SUCCESS);
 }
 

@@ -264,6 +264,7 @@ func (x *Path) lookAtRegions() {
 	if x.c.Failed() { // streams may still use what is open
 		return
 	}
+	x.sweepSometimes()
 	again := x.publishUnasked()
 	o := x.openRegions()
 	switch {
