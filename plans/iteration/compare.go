@@ -1,0 +1,127 @@
+package iteration
+
+import (
+	"math"
+
+	"lightpath/plans"
+)
+
+// The names of the ways to run an iteration that [Compare] compares.
+const (
+	PerCall   = "percall"   // each call its best plan, with a setup reconfiguration when the call has come
+	Static    = "static"    // one setting for all calls
+	Iteration = "iteration" // the plan
+	Free      = "free"      // each call its best plan, and setup costs nothing: no way to run it
+)
+
+// Outcome is what one way to run the iteration takes. Times are in us for an iteration.
+type Outcome struct {
+	Name        string
+	IterationUS float64
+	ExposedUS   float64 // communication that the iteration waits for
+	// SwitchingUS is the time in which planes switch, and ExposedSwitchingUS the part that makes the iteration longer:
+	// the difference to the same plans if switching cost nothing.
+	SwitchingUS, ExposedSwitchingUS float64
+}
+
+// Hidden returns the part of the switching that does not make the iteration longer; 1 if there is no switching.
+func (o *Outcome) Hidden() float64 {
+	if o.SwitchingUS == 0 {
+		return 1
+	}
+	return math.Max(0, 1-o.ExposedSwitchingUS/o.SwitchingUS)
+}
+
+// Comparison is a plan beside its baselines.
+type Comparison struct {
+	Plan     *Plan
+	Outcomes []Outcome // percall, static if one setting serves all calls, iteration, free
+	Shapes   int       // different problems of calls
+	Tried    int       // plans of calls
+}
+
+// Of returns the outcome with a name, or nil.
+func (c *Comparison) Of(name string) *Outcome {
+	for i := range c.Outcomes {
+		if c.Outcomes[i].Name == name {
+			return &c.Outcomes[i]
+		}
+	}
+	return nil
+}
+
+// baselines are choices of candidates in the order of the trace; static is nil where no setting serves all calls.
+type baselines struct{ perCall, static []int }
+
+func (s *solver) baselines() baselines {
+	order := s.inOrder()
+	b := baselines{perCall: make([]int, len(order))}
+	for i, shape := range s.p.Of {
+		b.perCall[i] = s.best[shape]
+	}
+	var t timed
+	least := math.Inf(1)
+	for setting := range s.settings.all {
+		choice, ok := s.resident(setting)
+		if !ok {
+			continue
+		}
+		if us := s.time(&t, order, choice, early); us < least {
+			least, b.static = us, choice
+		}
+	}
+	return b
+}
+
+// resident returns a choice that stays on one setting and never switches.
+func (s *solver) resident(setting int) (choice []int, ok bool) {
+	of := make([]int, len(s.p.Shapes))
+	for shape, list := range s.byShape {
+		of[shape] = -1
+		for _, i := range list {
+			c := s.all[i]
+			if c.first == setting && c.last == setting && c.switching == 0 &&
+				(of[shape] < 0 || c.us < s.all[of[shape]].us) {
+				of[shape] = i
+			}
+		}
+		if of[shape] < 0 {
+			return nil, false
+		}
+	}
+	choice = make([]int, len(s.p.Of))
+	for i, shape := range s.p.Of {
+		choice[i] = of[shape]
+	}
+	return choice, true
+}
+
+func (s *solver) comparison(plan *Plan, best solution, base baselines) *Comparison {
+	c := &Comparison{Plan: plan, Shapes: len(s.p.Shapes), Tried: len(s.all)}
+	in := s.inOrder()
+	c.Outcomes = append(c.Outcomes, s.outcome(PerCall, in, base.perCall, late))
+	if base.static != nil {
+		c.Outcomes = append(c.Outcomes, s.outcome(Static, in, base.static, early))
+	}
+	c.Outcomes = append(c.Outcomes, s.outcome(Iteration, best.order, best.choice, early),
+		s.outcome(Free, in, base.perCall, never))
+	return c
+}
+
+func (s *solver) outcome(name string, order, choice []int, m mode) Outcome {
+	var t timed
+	us := s.time(&t, order, choice, m)
+	o := Outcome{Name: name, IterationUS: us, ExposedUS: us - s.p.Trace.Longest(nil)}
+	if m == never {
+		for _, k := range choice {
+			o.SwitchingUS += s.all[k].switching
+		}
+	} else {
+		o.SwitchingUS = s.switching(choice)
+	}
+	o.ExposedSwitchingUS = math.Max(0, us-s.time(&t, order, choice, gratis))
+	if plans.SameUS(o.ExposedSwitchingUS, 0) {
+		o.ExposedSwitchingUS = 0
+	}
+	return o
+}
