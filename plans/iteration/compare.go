@@ -12,6 +12,7 @@ const (
 	Static    = "static"    // one setting for all calls
 	Iteration = "iteration" // the plan
 	Free      = "free"      // each call its best plan, and setup costs nothing: no way to run it
+	Packet    = "packet"    // packet planes of the same bandwidth, without contention: no circuits
 )
 
 // Outcome is what one way to run the iteration takes. Times are in us for an iteration.
@@ -35,7 +36,7 @@ func (o *Outcome) Hidden() float64 {
 // Comparison is a plan beside its baselines.
 type Comparison struct {
 	Plan     *Plan
-	Outcomes []Outcome // percall, static if one setting serves all calls, iteration, free
+	Outcomes []Outcome // percall, static if one setting serves all calls, iteration, free, packet
 	Shapes   int       // different problems of calls
 	Tried    int       // plans of calls
 }
@@ -104,8 +105,38 @@ func (s *solver) comparison(plan *Plan, best solution, base baselines) *Comparis
 		c.Outcomes = append(c.Outcomes, s.outcome(Static, in, base.static, early))
 	}
 	c.Outcomes = append(c.Outcomes, s.outcome(Iteration, best.order, best.choice, early),
-		s.outcome(Free, in, base.perCall, never))
+		s.outcome(Free, in, base.perCall, never), s.packet())
 	return c
+}
+
+// packet times the calls one after the other on planes without circuits: each step takes alpha, one hop, and the bytes of
+// its busiest port over all planes.
+func (s *solver) packet() Outcome {
+	us := make([]float64, len(s.p.Shapes))
+	for i, shape := range s.p.Shapes {
+		for k := range shape.Steps {
+			us[i] += plans.TransmitUS(shape, 1, degree(shape.Ranks, &shape.Steps[k]),
+				shape.Steps[k].Bytes/float64(shape.Planes))
+		}
+	}
+	end, before := make([]float64, len(s.p.Of)), 0.0
+	for i, shape := range s.p.Of {
+		before = math.Max(before, s.p.Trace.Ready(i, end)) + us[shape]
+		end[i] = before
+	}
+	total := s.p.Trace.End(end)
+	return Outcome{Name: Packet, IterationUS: total, ExposedUS: total - s.p.Trace.Longest(nil)}
+}
+
+// degree returns the largest number of flows that a rank sends or receives in a step.
+func degree(ranks int, step *plans.Step) int {
+	out, in, most := make([]int, ranks), make([]int, ranks), 0
+	for _, f := range step.FlowList() {
+		out[f[0]]++
+		in[f[1]]++
+		most = max(most, out[f[0]], in[f[1]])
+	}
+	return most
 }
 
 func (s *solver) outcome(name string, order, choice []int, m mode) Outcome {

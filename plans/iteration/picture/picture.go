@@ -15,7 +15,21 @@ import (
 	"lightpath/plans/render"
 )
 
-// Timeline returns the iteration as a plan whose steps are calls, with the options to draw it. A call is one entry of a
+// kindsOf numbers the names of calls: calls of one name have one colour.
+func kindsOf(t *trace.Trace) (kinds []int, names []string) {
+	known := map[string]int{}
+	for i := range t.Calls {
+		name := t.Label(i)
+		if _, ok := known[name]; !ok {
+			known[name] = len(names)
+			names = append(names, name)
+		}
+		kinds = append(kinds, known[name])
+	}
+	return kinds, names
+}
+
+// Timeline returns the iteration as a plan whose steps are kinds of calls, with the options to draw it. A call is one entry of a
 // plane, however many its plan has, unless the plane switches between them.
 func Timeline(p *iteration.Plan) (*plans.Plan, render.Options) {
 	t := p.Trace
@@ -26,11 +40,9 @@ func Timeline(p *iteration.Plan) (*plans.Plan, render.Options) {
 	out := &plans.Plan{Version: plans.Version, Planner: "iteration", CCTUS: p.IterationUS, LowerBoundUS: p.LowerBoundUS,
 		BoundProof: "calls at their own bounds, without switches between them", Digest: p.Digest,
 		Initial: p.PlanAt(0).Initial, Planes: make([][]plans.Entry, len(p.PlanAt(0).Planes))}
-	o := render.Options{Title: fmt.Sprintf("%s: one iteration, %.4g ms of %.4g ms exposed", name, p.ExposedUS()/1e3,
-		p.IterationUS/1e3)}
-	for i := range t.Calls {
-		o.StepNames = append(o.StepNames, t.Label(i))
-	}
+	kinds, names := kindsOf(t)
+	o := render.Options{Title: fmt.Sprintf("%s: one iteration, %s of %s exposed", name, iteration.Millis(p.ExposedUS()),
+		iteration.Millis(p.IterationUS)), StepNames: names}
 	late := make([][]plans.Entry, len(out.Planes)) // switches for the next iteration
 	for at := range p.Calls {
 		c := &p.Calls[at]
@@ -48,18 +60,18 @@ func Timeline(p *iteration.Plan) (*plans.Plan, render.Options) {
 			}
 		}
 		for j, entries := range plan.Planes {
-			out.Planes[j] = append(out.Planes[j], merged(entries, c)...)
+			out.Planes[j] = append(out.Planes[j], merged(entries, c, kinds[c.Call])...)
 		}
 	}
 	for j := range late {
 		out.Planes[j] = append(out.Planes[j], late[j]...)
 	}
-	o.Lanes = lanes(p)
+	o.Lanes = lanes(p, kinds)
 	return out, o
 }
 
 // merged returns the entries of a plane in a call, in the time of the iteration, transmits between two switches as one.
-func merged(entries []plans.Entry, c *iteration.Placed) []plans.Entry {
+func merged(entries []plans.Entry, c *iteration.Placed, kind int) []plans.Entry {
 	var out []plans.Entry
 	for _, e := range entries {
 		n := len(out)
@@ -69,7 +81,7 @@ func merged(entries []plans.Entry, c *iteration.Placed) []plans.Entry {
 		}
 		one := plans.Entry{Kind: e.Kind, To: e.To, StartUS: c.StartUS + e.StartUS, EndUS: c.StartUS + e.EndUS}
 		if e.Kind == plans.Transmit {
-			one.Step = c.Call
+			one.Step = kind
 		}
 		out = append(out, one)
 	}
@@ -77,7 +89,7 @@ func merged(entries []plans.Entry, c *iteration.Placed) []plans.Entry {
 }
 
 // lanes returns the computation that calls wait for, the calls, and when calls wait for circuits.
-func lanes(p *iteration.Plan) []render.Lane {
+func lanes(p *iteration.Plan, kinds []int) []render.Lane {
 	t := p.Trace
 	end := make([]float64, len(t.Calls))
 	for i := range p.Calls {
@@ -104,7 +116,7 @@ func lanes(p *iteration.Plan) []render.Lane {
 				work(from, ready)
 			}
 		}
-		calls.Spans = append(calls.Spans, render.Span{Label: t.Label(c.Call), StartUS: c.StartUS, EndUS: c.EndUS, Step: c.Call})
+		calls.Spans = append(calls.Spans, render.Span{Label: t.Label(c.Call), StartUS: c.StartUS, EndUS: c.EndUS, Step: kinds[c.Call]})
 		if c.StartUS > ready+plans.Tolerance(ready, c.StartUS) {
 			waits.Spans = append(waits.Spans, render.Span{Label: t.Label(c.Call), StartUS: ready, EndUS: c.StartUS, Fill: svg.Late})
 		}

@@ -3,6 +3,7 @@ package trace
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 
 	"lightpath/internal/decode"
@@ -181,7 +182,13 @@ func appendInts(b []byte, list []int) []byte {
 	return append(b, ']')
 }
 
-func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+// number writes v with all its bits, without an exponent where people would write none.
+func number(v float64) string {
+	if a := math.Abs(v); a == 0 || a >= 1e-4 && a < 1e15 {
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
 
 // text quotes s for JSON; bytes that are not UTF-8 become U+FFFD.
 func text(s string) string {
