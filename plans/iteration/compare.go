@@ -105,13 +105,13 @@ func (s *solver) comparison(plan *Plan, best solution, base baselines) *Comparis
 		c.Outcomes = append(c.Outcomes, s.outcome(Static, in, base.static, early))
 	}
 	c.Outcomes = append(c.Outcomes, s.outcome(Iteration, best.order, best.choice, early),
-		s.outcome(Free, in, base.perCall, never), s.packet())
+		s.outcome(Free, in, base.perCall, never), s.packet(best.order))
 	return c
 }
 
-// packet times the calls one after the other on planes without circuits: each step takes alpha, one hop, and the bytes of
-// its busiest port over all planes.
-func (s *solver) packet() Outcome {
+// packet times the calls one after the other, in the order of grants, on planes without circuits: each step takes alpha,
+// one hop, and the bytes of its busiest port over all planes.
+func (s *solver) packet(order []int) Outcome {
 	us := make([]float64, len(s.p.Shapes))
 	for i, shape := range s.p.Shapes {
 		for k := range shape.Steps {
@@ -120,8 +120,8 @@ func (s *solver) packet() Outcome {
 		}
 	}
 	end, before := make([]float64, len(s.p.Of)), 0.0
-	for i, shape := range s.p.Of {
-		before = math.Max(before, s.p.Trace.Ready(i, end)) + us[shape]
+	for _, i := range order {
+		before = math.Max(before, s.p.Trace.Ready(i, end)) + us[s.p.Of[i]]
 		end[i] = before
 	}
 	total := s.p.Trace.End(end)
