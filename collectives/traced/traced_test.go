@@ -2,81 +2,63 @@ package traced
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"strings"
 	"testing"
 
+	"lightpath/collectives/schedule"
 	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
-	"lightpath/plans/delta/calls"
-	"lightpath/plans/delta/train"
+	"lightpath/plans/fabric"
 	"lightpath/plans/iteration"
 	"lightpath/plans/iteration/check"
-	"lightpath/plans/iteration/play"
 	"lightpath/plans/iteration/trace"
 )
 
-func fabricOf(ranks, planes int, reconfig float64) *plans.Problem {
-	return &plans.Problem{Version: plans.Version, Ranks: ranks, Planes: planes, BandwidthGbps: 800 / float64(planes),
-		AlphaUS: 5, HopUS: 0.5, ReconfigUS: reconfig, Forwarding: true, Circuits: plans.Simplex}
-}
-
-func TestTiming(t *testing.T) {
-	for _, name := range train.Names() {
-		c, err := train.Preset(name)
-		require.NoError(t, err)
-		tr, err := calls.Model(&c, "ring:2")
-		require.NoError(t, err)
-		for _, reconfig := range []float64{10, 1000, 10000, 100000} {
-			p, err := iteration.Pose(fabricOf(tr.Ranks, 8, reconfig), "", tr, Steps)
-			require.NoError(t, err)
-			cmp, err := iteration.Compare(context.Background(), p, iteration.Options{})
-			require.NoError(t, err)
-			fmt.Println(name, len(tr.Calls), reconfig, "compute", cmp.Plan.ComputeUS, "bound", cmp.Plan.LowerBoundUS, "shapes", cmp.Shapes, cmp.Tried)
-			for _, o := range cmp.Outcomes {
-				fmt.Printf("   %-10s exposed %.6g  switching %.6g exposed %.6g hidden %.3f\n", o.Name, o.ExposedUS, o.SwitchingUS, o.ExposedSwitchingUS, o.Hidden())
-			}
-			_, err = check.Check(p, cmp.Plan)
-			require.NoError(t, err)
-			pl, err := play.Run(p, cmp.Plan, 8)
-			require.NoError(t, err)
-			if !plans.SameUS(pl.IterationUS, cmp.Plan.IterationUS) { t.Error(pl.IterationUS, cmp.Plan.IterationUS) }
-		}
+// TestSteps: a call of several groups has the steps of its schedule on each of them, at the same time.
+func TestSteps(t *testing.T) {
+	f := &plans.Problem{Version: plans.Version, Ranks: 8, Planes: 2, BandwidthGbps: 100, ReconfigUS: 10,
+		Circuits: plans.Simplex}
+	tr := &trace.Trace{Ranks: 8, Communicators: []trace.Communicator{{Groups: [][]int{{0, 2, 4, 6}, {1, 3, 5, 7}}},
+		{Groups: [][]int{{3}}}},
+		Calls: []trace.Call{
+			{Collective: "allreduce", Algorithm: "ring", Bytes: 4000, After: []trace.After{{Call: trace.Begin}}},
+			{Communicator: 1, Collective: "allreduce", Algorithm: "ring", Bytes: 1, After: []trace.After{{Call: 0}}},
+			{Collective: "alltoall", Algorithm: "direct", Bytes: 4000, After: []trace.After{{Call: 1}}}}}
+	p, err := iteration.Pose(f, "", tr, Steps)
+	require.NoError(t, err)
+	ring := p.Shapes[p.Of[0]]
+	if len(ring.Steps) != 6 || ring.Steps[0].Bytes != 1000 || !ring.Steps[0].To.Equal(circuit.Shift(8, 2)) {
+		t.Errorf("%+v", ring.Steps)
+	}
+	if n := len(p.Shapes[p.Of[1]].Steps); n != 0 {
+		t.Errorf("%d steps on one rank", n)
+	}
+	if s := p.Shapes[p.Of[2]].Steps; len(s) != 1 || len(s[0].Flows) != 24 {
+		t.Errorf("%+v", s)
+	}
+	plan, err := iteration.Solve(context.Background(), p, iteration.Options{})
+	require.NoError(t, err)
+	if _, err := check.Check(p, plan); err != nil {
+		t.Error(err)
 	}
 }
 
-var _ = circuit.Dark
-
-// BenchmarkSolve is 500 calls of six shapes on 512 ranks and 16 planes.
-func BenchmarkSolve(b *testing.B) {
-	all := make([]int, 512)
-	for i := range all {
-		all[i] = i
+func TestRefused(t *testing.T) {
+	tr := &trace.Trace{Ranks: 4, Communicators: []trace.Communicator{{Groups: [][]int{{0, 1, 2, 3}}}}, Calls: []trace.Call{
+		{Collective: "allreduce", Algorithm: "magic", After: []trace.After{{Call: trace.Begin}}}}}
+	f := &fabric.Fabric{Version: 1, Ranks: 4, Planes: []fabric.Plane{{Name: "p", Bandwidth: 1e9}}}
+	if _, err := Pose(f, tr); !errors.Is(err, iteration.ErrProblem) || !strings.Contains(err.Error(), "no switches") {
+		t.Error(err)
 	}
-	t := &trace.Trace{Ranks: 512, Communicators: []trace.Communicator{{Groups: [][]int{all}}}}
-	kinds := []trace.Call{
-		{Collective: "allreduce", Algorithm: "rabenseifner", Bytes: 64 << 20},
-		{Collective: "allgather", Algorithm: "recursive-doubling", Bytes: 16 << 20},
-		{Collective: "reducescatter", Algorithm: "rabenseifner", Bytes: 16 << 20},
-		{Collective: "alltoall", Algorithm: "bruck:4", Bytes: 32 << 20},
-		{Collective: "allreduce", Algorithm: "swing", Bytes: 8 << 20},
-		{Collective: "allreduce", Algorithm: "rabenseifner", Bytes: 8 << 20},
+	template := &plans.Problem{Version: plans.Version, Ranks: 4, Planes: 1, BandwidthGbps: 1, Circuits: plans.Simplex}
+	_, err := iteration.Pose(template, "", tr, Steps)
+	if !errors.Is(err, iteration.ErrProblem) || !strings.Contains(err.Error(), "calls[0] (allreduce magic") {
+		t.Error(err)
 	}
-	for i := range 500 {
-		c := kinds[i%6]
-		c.After = []trace.After{{Call: i - 1, GapUS: float64(100 * (i % 7))}}
-		t.Calls = append(t.Calls, c)
-	}
-	p, err := iteration.Pose(fabricOf(512, 16, 1000), "", t, Steps)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		c, err := iteration.Compare(context.Background(), p, iteration.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		fmt.Println(c.Shapes, c.Tried, c.Plan.LowerBoundUS)
-		for _, o := range c.Outcomes { fmt.Printf("%+v\n", o) }
+	tr.Calls[0].Collective = "allmagic"
+	if _, err = iteration.Pose(template, "", tr, Steps); !errors.Is(err, schedule.ErrCollective) {
+		t.Error(err)
 	}
 }

@@ -47,6 +47,9 @@ type request struct {
 
 const anySetting = -1
 
+// reserve is the time limit over the part of it that is kept for the dynamic program and the digest.
+const reserve = 6
+
 // left reports whether the part of the time limit up to now is less than the given share of it.
 func (s *solver) left(share float64) bool {
 	return time.Until(s.deadline) > time.Duration((1-share)*float64(s.o.TimeLimit))
@@ -100,7 +103,7 @@ func (s *solver) solve(ctx context.Context, r request, effort time.Duration) (*p
 	if r.final != anySetting {
 		p.Final = plans.Final{Kind: plans.FinalGiven, Maps: s.settings.all[r.final]}
 	}
-	limit := max(time.Until(s.deadline), effort)
+	limit := max(time.Until(s.deadline)-s.o.TimeLimit/reserve, effort) // the rest is for choosing among the plans
 	return planner.Solve(ctx, r.planner, &p, planner.Options{TimeLimit: limit, Effort: effort, SinglePlane: true,
 		Seed: s.o.Seed})
 }
