@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"syscall"
 	"time"
 
 	"lightpath/bench/figure"
@@ -78,7 +79,8 @@ func planIteration(ctx context.Context, t *trace.Trace, reconfig float64, seed i
 	if err != nil {
 		return point, err
 	}
-	c, err := iteration.Compare(ctx, p, iteration.Options{Seed: seed})
+	// Operations end these searches, so that the figure is the same on a machine that is busy.
+	c, err := iteration.Compare(ctx, p, iteration.Options{Seed: seed, TimeLimit: time.Minute, Effort: 10 * time.Millisecond})
 	if err != nil {
 		return point, err
 	}
@@ -187,12 +189,22 @@ func largeIteration(ctx context.Context, o figure.Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	began := time.Now()
+	began, used := time.Now(), processorTime()
 	c, err := iteration.Compare(ctx, p, iteration.Options{Seed: o.Seed})
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("500 calls of %d shapes on 512 ranks and 16 planes, 1 ms per switch: planned in %.2f s with %d plans of "+
-		"calls; iteration %s, percall %s.", c.Shapes, time.Since(began).Seconds(), c.Tried,
+	return fmt.Sprintf("500 calls of %d shapes on 512 ranks and 16 planes, 1 ms per switch, time limit %v: planned in %.2f s "+
+		"of processor time (%.2f s on the clock) with %d plans of calls; iteration %s, percall %s.", c.Shapes,
+		iteration.DefaultTimeLimit, (processorTime() - used).Seconds(), time.Since(began).Seconds(), c.Tried,
 		iteration.Millis(c.Plan.IterationUS), iteration.Millis(c.Of(iteration.PerCall).IterationUS)), nil
+}
+
+// processorTime returns the time that all threads of this process have run.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -125,10 +125,18 @@ func (s *solver) add(c *candidate) int {
 	return len(s.all) - 1
 }
 
+// effort returns the effort of one of n plans.
+func (s *solver) effort(n int) time.Duration {
+	if s.o.Effort > 0 {
+		return s.o.Effort
+	}
+	return max(time.Millisecond, s.o.TimeLimit/time.Duration(n))
+}
+
 // generate fills the candidates.
 func (s *solver) generate(ctx context.Context) error {
 	n := len(s.p.Shapes)
-	effort := max(time.Millisecond, s.o.TimeLimit/time.Duration(16*max(4, n)))
+	effort := s.effort(16 * max(4, n))
 	names := []string{"perstep", "swot", "static"}
 	if s.light() {
 		names = append(names, "weave")

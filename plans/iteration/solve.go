@@ -16,7 +16,9 @@ const DefaultTimeLimit = 2 * time.Second
 type Options struct {
 	// TimeLimit caps the search; 0 is DefaultTimeLimit. A problem whose plans of calls fit gives the same plan each time.
 	TimeLimit time.Duration
-	Seed      int64
+	// Effort is the amount of search for one plan of a call, as planner.Options has it; 0 is a small part of TimeLimit.
+	Effort time.Duration
+	Seed   int64
 }
 
 // Solve plans p. The plan is sealed. When ctx ends, Solve returns its error; when the time limit ends, its best plan.
@@ -148,7 +150,7 @@ func (s *solver) extend(ctx context.Context, best *solution) bool {
 			}
 		}
 	}
-	s.ask(ctx, requests, max(time.Millisecond, s.o.TimeLimit/64), 0.9)
+	s.ask(ctx, requests, s.effort(64), 0.9)
 	return len(s.all) > had
 }
 
