@@ -19,7 +19,7 @@ import (
 
 // iterationWays are the lines of the report's charts.
 var iterationWays = []figure.Line{
-	{Name: iteration.PerCall, Colour: 1}, {Name: iteration.Static, Colour: 4}, {Name: iteration.Iteration, Colour: 0},
+	{Name: iteration.PerCall, Colour: 1}, {Name: iteration.Greedy, Colour: 3}, {Name: iteration.Static, Colour: 4}, {Name: iteration.Iteration, Colour: 0},
 	{Name: iteration.Free, Colour: 2, Dashed: true},
 }
 

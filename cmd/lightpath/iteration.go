@@ -98,8 +98,8 @@ func newIterationPlan() *cobra.Command {
 		Use:   "plan TRACE --fabric fabric.yaml [-o plan.json]",
 		Short: "Plan the calls of a trace together, and compare with other ways to run them",
 		Long: `Plans the calls of a trace together, writes the plan, and prints a table to standard error:
-percall plans each call alone, with a setup reconfiguration when the call has come; static uses one setting of the
-circuits for all calls; iteration is the plan; free is percall if setup cost nothing; packet is planes of the same
+percall plans each call alone, with a setup reconfiguration when the call has come; greedy plans each call alone for
+the circuits that it finds; static uses one setting of the circuits for all calls; iteration is the plan; free is percall if setup cost nothing; packet is planes of the same
 bandwidth without circuits. Exposed is the time that the job waits for communication; hidden is the part of the
 switching that makes the iteration no longer.`,
 		Args: cobra.ExactArgs(1),

@@ -9,6 +9,7 @@ import (
 // The names of the ways to run an iteration that [Compare] compares.
 const (
 	PerCall   = "percall"   // each call its best plan, with a setup reconfiguration when the call has come
+	Greedy    = "greedy"    // each call the plan that is done first from the circuits that it finds, planned alone
 	Static    = "static"    // one setting for all calls
 	Iteration = "iteration" // the plan
 	Free      = "free"      // each call its best plan, and setup costs nothing: no way to run it
@@ -36,7 +37,7 @@ func (o *Outcome) Hidden() float64 {
 // Comparison is a plan beside its baselines.
 type Comparison struct {
 	Plan     *Plan
-	Outcomes []Outcome // percall, static if one setting serves all calls, iteration, free, packet
+	Outcomes []Outcome // in the order above; without static if no setting serves all calls
 	Shapes   int       // different problems of calls
 	Tried    int       // plans of calls
 }
@@ -52,7 +53,7 @@ func (c *Comparison) Of(name string) *Outcome {
 }
 
 // baselines are choices of candidates in the order of the trace; static is nil where no setting serves all calls.
-type baselines struct{ perCall, static []int }
+type baselines struct{ perCall, greedy, static []int }
 
 func (s *solver) baselines() baselines {
 	order := s.inOrder()
@@ -60,6 +61,7 @@ func (s *solver) baselines() baselines {
 	for i, shape := range s.p.Of {
 		b.perCall[i] = s.best[shape]
 	}
+	b.greedy = s.greedy()
 	var t timed
 	least := math.Inf(1)
 	for setting := range s.settings.all {
@@ -72,6 +74,26 @@ func (s *solver) baselines() baselines {
 		}
 	}
 	return b
+}
+
+// greedy returns for each call the candidate that ends first if its planes switch when it has come. The second iteration
+// counts: it begins on the circuits that the first one leaves.
+func (s *solver) greedy() []int {
+	n := len(s.p.Of)
+	choice := make([]int, n)
+	before := s.best[s.p.Of[n-1]]
+	for range 2 {
+		for i, shape := range s.p.Of {
+			least := math.Inf(1)
+			for _, k := range s.byShape[shape] {
+				if us := s.lagOf(before, k).gap + s.all[k].us; us < least {
+					least, choice[i] = us, k
+				}
+			}
+			before = choice[i]
+		}
+	}
+	return choice
 }
 
 // resident returns a choice that stays on one setting and never switches.
@@ -100,7 +122,7 @@ func (s *solver) resident(setting int) (choice []int, ok bool) {
 func (s *solver) comparison(plan *Plan, best solution, base baselines) *Comparison {
 	c := &Comparison{Plan: plan, Shapes: len(s.p.Shapes), Tried: len(s.all)}
 	in := s.inOrder()
-	c.Outcomes = append(c.Outcomes, s.outcome(PerCall, in, base.perCall, late))
+	c.Outcomes = append(c.Outcomes, s.outcome(PerCall, in, base.perCall, late), s.outcome(Greedy, in, base.greedy, late))
 	if base.static != nil {
 		c.Outcomes = append(c.Outcomes, s.outcome(Static, in, base.static, early))
 	}

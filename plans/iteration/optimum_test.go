@@ -159,6 +159,7 @@ func TestNeverSlower(t *testing.T) {
 	s.deadline = time.Now()
 	var tm timed
 	want := s.time(&tm, s.inOrder(), base.perCall, early)
+	want = math.Min(want, s.time(&tm, s.inOrder(), base.greedy, early))
 	if base.static != nil {
 		want = math.Min(want, s.time(&tm, s.inOrder(), base.static, early))
 	}

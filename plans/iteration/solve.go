@@ -96,7 +96,7 @@ func (s *solver) search(ctx context.Context, base baselines) solution {
 			break
 		}
 	}
-	for _, choice := range [][]int{base.perCall, base.static} {
+	for _, choice := range [][]int{base.perCall, base.greedy, base.static} {
 		if choice != nil {
 			try(s.inOrder(), choice, s.time(&t, s.inOrder(), choice, early))
 		}
