@@ -21,7 +21,7 @@ type Problem struct {
 	// Shapes are the different problems of calls, on all ranks of the fabric, with free initial and final circuits.
 	Shapes []*plans.Problem
 	Of     []int // call -> its shape
-	chain  bool  // each call waits only for the call before, or for the begin
+	chain  bool  // each call waits for the call before, and for no other: the order is fixed
 }
 
 // Steps returns the steps of a call, for the ranks 0..ranks-1 of one communicator.
@@ -42,9 +42,7 @@ func Pose(fabric *plans.Problem, digest string, t *trace.Trace, steps Steps) (*P
 	shapes := map[string]int{}
 	for i := range t.Calls {
 		c := &t.Calls[i]
-		for _, a := range c.After {
-			p.chain = p.chain && (a.Call == i-1 || a.Call == trace.Begin)
-		}
+		p.chain = p.chain && waitsForLast(c.After, i)
 		key := fmt.Sprint(c.Communicator, c.Collective, " ", c.Algorithm, " ", c.Root, c.Bytes, c.Flows)
 		at, ok := shapes[key]
 		if !ok {
@@ -58,6 +56,18 @@ func Pose(fabric *plans.Problem, digest string, t *trace.Trace, steps Steps) (*P
 		p.Of[i] = at
 	}
 	return p, nil
+}
+
+// waitsForLast reports whether call i waits for the call before it, and for no other.
+func waitsForLast(after []trace.After, i int) bool {
+	last := i == 0
+	for _, a := range after {
+		last = last || a.Call == i-1
+		if a.Call != i-1 && a.Call != trace.Begin {
+			return false
+		}
+	}
+	return last
 }
 
 func (p *Problem) shape(c *trace.Call, steps Steps) (*plans.Problem, error) {
