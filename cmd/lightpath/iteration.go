@@ -176,15 +176,15 @@ func comparisonText(c *iteration.Comparison) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d calls of %d shapes; computation %s, bound of the iteration %s\n", len(c.Plan.Calls), c.Shapes,
 		iteration.Millis(c.Plan.ComputeUS), iteration.Millis(c.Plan.LowerBoundUS))
-	fmt.Fprintf(&b, "%-10s %12s %12s %12s %12s %8s\n", "", "iteration", "exposed", "switching", "exposed", "hidden")
+	fmt.Fprintf(&b, "%-10s %12s %12s %12s %8s\n", "", "iteration", "exposed", "switching", "hidden")
 	for i := range c.Outcomes {
 		o := &c.Outcomes[i]
 		hidden := "-"
 		if o.SwitchingUS > 0 {
 			hidden = fmt.Sprintf("%.1f %%", 100*o.Hidden())
 		}
-		fmt.Fprintf(&b, "%-10s %12s %12s %12s %12s %8s\n", o.Name, iteration.Millis(o.IterationUS),
-			iteration.Millis(o.ExposedUS), iteration.Millis(o.SwitchingUS), iteration.Millis(o.ExposedSwitchingUS), hidden)
+		fmt.Fprintf(&b, "%-10s %12s %12s %12s %8s\n", o.Name, iteration.Millis(o.IterationUS), iteration.Millis(o.ExposedUS),
+			iteration.Millis(o.SwitchingUS), hidden)
 	}
 	return b.String()
 }

@@ -86,6 +86,9 @@ func (d *drawing) labels(e *plans.Entry) []string {
 	}
 	step := d.stepText(e.Step)
 	labels := []string{step, fmt.Sprint(e.Step)}
+	if d.o.StepNames != nil {
+		labels = labels[:1]
+	}
 	bytes := ""
 	switch {
 	case e.Joint != "":
