@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	maxSettings = 24 // on which plans of every shape are made
-	maxPerShape = 28 // candidates of a shape
+	maxSettings = 32 // on which plans of every shape are made
+	maxPerShape = 40 // candidates of a shape
 	maxPairs    = 8  // pairs of shapes that get settings for both
 )
 
@@ -194,31 +194,64 @@ func (s *solver) pool(ctx context.Context, effort time.Duration) []int {
 	for i := range every {
 		every[i] = i
 	}
-	if maps := s.divided(every); maps != nil {
+	if maps := s.divided(every, nil); maps != nil {
 		add(s.settings.add(maps))
 	}
 	if maps := s.staticForAll(ctx, effort); maps != nil {
 		add(s.settings.add(maps))
 	}
-	pairs := map[[2]int]bool{}
-	n := len(s.p.Of)
-	for i, a := range s.p.Of {
-		if b := s.p.Of[(i+1)%n]; a != b && len(pairs) < maxPairs && !pairs[[2]int{min(a, b), max(a, b)}] {
-			pairs[[2]int{min(a, b), max(a, b)}] = true
-			if maps := s.divided([]int{a, b}); maps != nil {
-				add(s.settings.add(maps))
-			}
-		}
-	}
 	for shape := range s.p.Shapes {
 		add(s.all[s.best[shape]].first)
 		add(s.all[s.best[shape]].last)
+	}
+	pairs := s.neighbours()
+	for _, pair := range pairs {
+		if maps := s.divided(pair[:], nil); maps != nil {
+			add(s.settings.add(maps))
+		}
+	}
+	if s.light() {
+		s.splits(pairs, add)
 	}
 	for _, c := range s.all {
 		add(c.first)
 		add(c.last)
 	}
 	return pool
+}
+
+// neighbours returns the pairs of different shapes of which one follows the other.
+func (s *solver) neighbours() [][2]int {
+	var pairs [][2]int
+	n := len(s.p.Of)
+	for i, a := range s.p.Of {
+		b := s.p.Of[(i+1)%n]
+		pair := [2]int{min(a, b), max(a, b)}
+		if a != b && len(pairs) < maxPairs && !slices.Contains(pairs, pair) {
+			pairs = append(pairs, pair)
+		}
+	}
+	return pairs
+}
+
+// splits adds settings that give one shape of a pair 1, 2, 4, ... units of planes, and the other one the rest.
+func (s *solver) splits(pairs [][2]int, add func(setting int)) {
+	units := s.p.Fabric.Planes / s.unit()
+	for few := 1; few <= units/2; few *= 2 {
+		for _, pair := range pairs {
+			for _, share := range [][]int{{few, units - few}, {units - few, few}} {
+				add(s.settings.add(s.divided(pair[:], share)))
+			}
+		}
+	}
+}
+
+// unit returns how many planes switch together.
+func (s *solver) unit() int {
+	if s.p.Fabric.Circuits == plans.Interleaved {
+		return 2
+	}
+	return 1
 }
 
 // staticForAll returns the circuits that the static planner chooses for the steps of all shapes together.
@@ -253,27 +286,38 @@ func (s *solver) counts() []int {
 }
 
 // divided returns a setting whose planes are divided among shapes, or nil if there are too few. Calls come one after the
-// other, so the sum of V/k over shapes is least if k is in proportion to the root of V, the bytes of all calls.
-func (s *solver) divided(shapes []int) []circuit.Permutation {
-	f := s.p.Fabric
-	unit := 1
-	if f.Circuits == plans.Interleaved {
-		unit = 2
-	}
-	units, count := f.Planes/unit, s.counts()
+// other, so the sum of V/k over shapes is least if k is in proportion to the root of V, the bytes of all calls. share, if
+// not nil, are other numbers of units of planes.
+func (s *solver) divided(shapes, share []int) []circuit.Permutation {
+	unit := s.unit()
+	units := s.p.Fabric.Planes / unit
 	if units < len(shapes) || len(shapes) < 2 {
 		return nil
 	}
-	weight, sum := make([]float64, len(shapes)), 0.0
+	if share == nil {
+		share = s.shares(shapes, units)
+	}
+	maps := make([]circuit.Permutation, 0, s.p.Fabric.Planes)
+	for i, shape := range shapes {
+		own := unitMaps(s.all[s.best[shape]].plan, unit)
+		for k := range share[i] {
+			maps = append(maps, own[k%len(own)]...)
+		}
+	}
+	return maps
+}
+
+// shares divides units of planes among shapes, in proportion to the roots of their bytes.
+func (s *solver) shares(shapes []int, units int) []int {
+	count := s.counts()
+	weight := make([]float64, len(shapes))
 	for i, shape := range shapes {
 		volume := 0.0
 		for _, st := range s.p.Shapes[shape].Steps {
 			volume += st.Bytes
 		}
 		weight[i] = math.Sqrt(volume * float64(count[shape]))
-		sum += weight[i]
 	}
-	maps := make([]circuit.Permutation, 0, f.Planes)
 	share := make([]int, len(shapes))
 	for i := range share {
 		share[i] = 1
@@ -287,13 +331,7 @@ func (s *solver) divided(shapes []int) []circuit.Permutation {
 		}
 		share[at]++
 	}
-	for i, shape := range shapes {
-		own := unitMaps(s.all[s.best[shape]].plan, unit)
-		for k := range share[i] {
-			maps = append(maps, own[k%len(own)]...)
-		}
-	}
-	return maps
+	return share
 }
 
 // unitMaps returns the different circuits that units of planes have in a plan, in the order of planes and of use: first
