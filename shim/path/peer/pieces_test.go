@@ -48,7 +48,7 @@ func TestAskPieces(t *testing.T) {
 			} else {
 				_, _ = conn.Write(c.body)
 			}
-			conn.Close()
+			_ = conn.Close()
 		}()
 		pieces, err := askPieces(name, 3)
 		if (err == nil) != c.ok {
