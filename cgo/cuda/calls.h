@@ -105,6 +105,23 @@ struct lpc_word {
 #define LPC_MAX_WORDS 255
 CUresult lpc_words(const struct lpc_library *c, uintptr_t stream, const struct lpc_word *words, unsigned n);
 
+/* ---- mapped.c: memory that programs map ---- */
+
+/* Retains the physical memory at an address. LPC_NOT_MAPPED if the program has not mapped it by itself, or the driver
+ * lacks a function. */
+enum { LPC_NOT_MAPPED = -2 };
+CUresult lpc_retain_piece(const struct lpc_library *c, void *at, uint64_t *piece);
+CUresult lpc_release_piece(const struct lpc_library *c, uint64_t piece);
+/* Whether this piece is mapped at the address. */
+int lpc_is_piece(const struct lpc_library *c, void *at, uint64_t piece);
+/* Whether the program lets the current context's device access memory that it has mapped; or LPC_NOT_MAPPED. */
+CUresult lpc_reach_mapped(const struct lpc_library *c, void *at);
+/* A descriptor, which the caller closes. */
+CUresult lpc_export_piece(const struct lpc_library *c, uint64_t piece, int *fd);
+/* Maps pieces one behind the other, with access for the current context's device. The caller keeps the descriptors. */
+CUresult lpc_import_pieces(const struct lpc_library *c, const int *fds, const size_t *sizes, size_t n, void **at);
+CUresult lpc_close_pieces(const struct lpc_library *c, void *at, size_t size);
+
 /* ---- remote.c: device memory that other devices of the host reach ---- */
 
 /* The properties of the current context's device: whether its memory can be exported as a dma-buf, in what order it

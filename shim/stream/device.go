@@ -149,16 +149,6 @@ func (d *Device) End(s device.Stream, others []device.Stream, capture device.Cap
 	return nil
 }
 
-// quiet reports whether all launches have completed, and none is being put on streams.
-func (d *Device) quiet() bool {
-	if d.Outstanding.Load() > 0 || !d.Mu.TryLock() {
-		return false
-	}
-	defer d.Mu.Unlock()
-	reached, err := d.Reached()
-	return reached || err != nil
-}
-
 // Over reports whether all launches have run and completed on their streams.
 func (d *Device) Over() bool {
 	if d.Outstanding.Load() > 0 {
@@ -180,7 +170,6 @@ func (d *Device) Reached() (bool, error) {
 
 // Close frees the events, if all launches have completed.
 func (d *Device) Close() {
-	d.Pool.remove(d)
 	if !d.Over() {
 		return
 	}

@@ -46,10 +46,10 @@ func Find(c, parent *comm.Core) {
 		facts.NoDevice = nil
 		d := &Device{}
 		Set(c, d)
-		c.AddHooks(comm.Hooks{Closed: d.Close})
 		d.findContext(c, parent, current)
 		d.Pool = PoolOf(d.Context, c.Device)
-		d.Pool.add(d)
+		addDevice(d)
+		c.AddHooks(comm.Hooks{Closed: func() { removeDevice(d) }})
 	}
 }
 

@@ -18,7 +18,6 @@ type Pool struct {
 	unused  []device.Stream
 	sides   []side
 	frees   []func()
-	members []*Device
 }
 
 // side is a stream beside those of the program. One communicator at a time has launches on it.
@@ -145,25 +144,4 @@ func (p *Pool) Free() {
 	for _, free := range frees {
 		free()
 	}
-}
-
-// add and remove keep the communicators of the context.
-func (p *Pool) add(d *Device) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.members = append(p.members, d)
-}
-
-func (p *Pool) remove(d *Device) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.members = slices.DeleteFunc(p.members, func(m *Device) bool { return m == d })
-}
-
-// Quiet reports whether no launch is on a stream of the context. Then a driver that waits for all work of the device
-// waits for no other rank.
-func (p *Pool) Quiet() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return !slices.ContainsFunc(p.members, func(d *Device) bool { return !d.quiet() })
 }

@@ -15,7 +15,7 @@ library old/libcuda.so.1 libcuda.so.1 -DcuMemcpy2DAsync_v2=cuMemcpy2DAsync cgo/c
 echo 'int cudaGetDevice(int *device); int cudaGetDevice(int *device) { *device = 3; return 0; }' >"$out/runtime.c"
 library runtime/libcudart.so.12 libcudart.so.12 -fvisibility=default "$out/runtime.c"
 shared="$tests/gpu.c $tests/tests.c $tests/vector.c cgo/rank/data.c cgo/rank/call.c"
-for test in oracle stream memory direct lent processes patterns model costs start; do
+for test in oracle stream memory direct lent recurring processes patterns model costs start; do
   compile $test $tests/$test.c $shared $link
 done
 compiled
@@ -33,6 +33,7 @@ if [ -n "$real" ]; then
   check device-stream-direct "$out/stream" ordered issued grouped captured aborted orphaned scaled
   check device-direct "$out/direct" mixed side_by_side messages from_host mismatched other_operator other_size late
   check device-lent "$out/lent" lent
+  check device-recurring LIGHTPATH_DEVICE_EXCHANGE=2M "$out/recurring" processes replaced expandable captured remapped
   check device-direct-processes LIGHTPATH_DEVICE_PATH=direct "$out/processes" 2
   finish
 fi
@@ -56,6 +57,10 @@ device lent-more 8 $large "$out/lent" lent churn
 device oracle-two-shot 8 $direct $large "$out/oracle" -s 4 -c 70001 3
 device oracle-lent 8 $direct $large "$out/oracle" -r -s 4 -c 70000 3
 device oracle-lent-all 8 $direct $small "$out/oracle" -r 3
+for mode in threads processes; do
+  device recurring-$mode 8 $large "$out/recurring" $mode
+  device recurring-$mode-shared 1 $large "$out/recurring" $mode second replaced expandable captured remapped messages
+done
 for path in staged direct; do
   device oracle-$path 8 $small LIGHTPATH_DEVICE_PATH=$path "$out/oracle" 1 2 3 4
   device oracle-$path-shared 1 $small LIGHTPATH_DEVICE_PATH=$path "$out/oracle" 3
@@ -118,6 +123,10 @@ hostile relay "q1 q8" 8 LIGHTPATH_DEVICE_EXCHANGE=8M "$out/direct" side_by_side
 hostile relay "q32 drain slice" 8 $small "$out/direct" side_by_side
 hostile late "q32 drain" 8 $small "$out/direct" late
 hostile shared-context q32 1 $small "$out/direct" ahead ahead_messages
+hostile recurring "drain" 8 $large "$out/recurring" processes
+hostile recurring q8 8 $large "$out/recurring" processes replaced expandable captured posted_early
+hostile recurring q1 8 $large "$out/recurring" processes second replaced captured
+hostile recurring slice 1 $large "$out/recurring" processes second replaced expandable
 device model-costs 1 STUB_CUDA_CLOCK="$root/$out/clock.json" STUB_CUDA_SHARE="$root/$out/share-costs" \
   STUB_CUDA_SKIP=65536 "$out/costs" exact
 for how in threads processes; do

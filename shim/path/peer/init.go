@@ -60,7 +60,7 @@ func Attach(c *comm.Core) (why string, err error) {
 	x := &Path{
 		c: c, dev: d, news: newsSlot.Of(c), driver: device.Active().(device.Peers), n: n, me: c.Rank,
 		ctx: d.Context, pool: d.Pool,
-		exchange: make([]unsafe.Pointer, n), opened: make([]openRegion, n*maxRegions), tried: make(map[uintptr]bool),
+		exchange: make([]unsafe.Pointer, n), opened: make([]openRegion, n*maxRegions),
 		lanes: make([]lane, 2*n), sent: make([]uint64, n), wanted: make([]uint64, n),
 		entry: dispatch.Entry{Algorithm: algorithm}, words: make([]device.Word, 0, device.MaxWords),
 	}
@@ -70,6 +70,7 @@ func Attach(c *comm.Core) (why string, err error) {
 	for range stream.MaxSides {
 		x.joints = append(x.joints, new(device.Event))
 	}
+	x.unasked.begin(c.Cfg)
 	x.rooms()
 	x.watcher.kick, x.watcher.stop, x.watcher.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	if why, err = x.meet(); err != nil || why != "" {
@@ -83,6 +84,7 @@ func Attach(c *comm.Core) (why string, err error) {
 		recorder.Of(c).OnDevice(&x.page.rank(x.me).ended)
 	}
 	memory.AddUser(x)
+	x.setInUse(x.n > 1)
 	go x.watch()
 	return "", nil
 }

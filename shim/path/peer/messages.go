@@ -14,6 +14,7 @@ import (
 type message struct {
 	call   *calls.Call
 	at     unsafe.Pointer
+	id     uint64 // of the allocation
 	bytes  int64
 	peer   int
 	send   bool
@@ -51,7 +52,7 @@ func (x *Path) addMessage(call *calls.Call) error {
 	if err != nil {
 		return err
 	}
-	m.bounce = place.Kind == device.Host
+	m.bounce, m.id = place.Kind == device.Host, place.ID
 	if len(x.msgs) == 0 {
 		for i := range x.lanes {
 			x.lanes[i].first = -1

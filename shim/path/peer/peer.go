@@ -72,12 +72,15 @@ type Path struct {
 	moves    recorder.MessageCount // messages of the launch
 	graph    *recorder.Graph       // of the latest capture
 
-	regions []*region        // that this rank has registered or publishLibrary has published
-	tried   map[uintptr]bool // addresses of ncclMemAlloc memory that publishLibrary has tried to publish
-	serial  uint64           // of the last region
-	opened  []openRegion     // of all ranks, maxRegions each; only the watcher uses it
-	looks   rankSet          // ranks that may lend buffers: this rank has opened a region of theirs
-	lent    atomic.Bool      // this rank has lent a buffer
+	regions []*region    // that this rank has published
+	unasked unasked      // memory that the program has not registered
+	server  pieceServer  // for the mapped ones of regions
+	serial  uint64       // of the last region
+	opened  []openRegion // of all ranks, maxRegions each; only the watcher uses it
+	looking *time.Timer  // until the watcher looks at regions again; only the watcher uses it
+	unquiet time.Time    // since when opening or closing waits for pending launches; only the watcher uses it
+	looks   rankSet      // ranks that may lend buffers: this rank has opened a region of theirs
+	lent    atomic.Bool  // this rank has lent a buffer
 
 	torn     bool        // the last launch was enqueued only in part, and breakOff has failed
 	captured atomic.Bool // a launch is in a graph
@@ -89,6 +92,8 @@ type Path struct {
 type operation struct {
 	call       *calls.Call
 	send, recv unsafe.Pointer
+	sendID     uint64 // of the allocations
+	recvID     uint64
 	inPlace    bool
 	bounce     bool   // kernels cannot write recv
 	plain      bool   // send is ordinary host memory

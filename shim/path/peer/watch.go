@@ -49,7 +49,6 @@ const (
 	longestLook  = 5 * time.Millisecond
 	// Pauses before the watcher tries again to open or acknowledge regions.
 	regionsAgain = 100 * time.Microsecond
-	regionsLater = 2 * time.Millisecond // while launches are pending
 )
 
 // wake tells the watcher of a launch. Hot path: while launches follow each other, the watcher is awake.
@@ -97,7 +96,7 @@ func (x *Path) watch() {
 	x.lookAtRegions()
 	for {
 		var look <-chan time.Time
-		if x.captured.Load() {
+		if x.captured.Load() || x.unasked.some.Load() {
 			look = time.After(lookAgain)
 		}
 		select {
@@ -118,22 +117,6 @@ func (x *Path) watch() {
 		}
 		x.follow()
 	}
-}
-
-// lookAtRegions opens what peers have registered. While a call holds the lock, it cannot acknowledge that, and tries
-// again later.
-func (x *Path) lookAtRegions() {
-	if x.c.Failed() { // streams may still use what is open
-		return
-	}
-	if again := x.publishLibrary(); !x.openRegions() && !again {
-		return
-	}
-	pause := regionsAgain
-	if !x.pool.Quiet() {
-		pause = regionsLater
-	}
-	time.AfterFunc(pause, x.news.tell)
 }
 
 // standing is the watcher's record of the current launch.
@@ -159,6 +142,7 @@ func (x *Path) follow() {
 			x.lookAtRegions()
 		}
 		recorder.Of(x.c).Notice()
+		x.sweepSometimes()
 		if err := x.look(&seen, time.Now()); err != nil {
 			x.c.Spread(err)
 		}
@@ -373,6 +357,8 @@ func (x *Path) shutDown() {
 		x.letGo()
 		read = false
 	}
+	x.stopPieces()
+	x.setInUse(false)
 	x.closeRegions()
 	memory.RemoveUser(x)
 	x.free(read)
