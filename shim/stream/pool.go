@@ -14,10 +14,10 @@ import (
 
 // Pool is what the communicators of a context share. Safe for concurrent use.
 type Pool struct {
-	mu      sync.Mutex
-	unused  []device.Stream
-	sides   []side
-	frees   []func()
+	mu     sync.Mutex
+	unused []device.Stream
+	sides  []side
+	frees  []func()
 }
 
 // side is a stream beside those of the program. One communicator at a time has launches on it.

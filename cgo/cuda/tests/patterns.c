@@ -266,7 +266,7 @@ static void another_ends(struct rank *r) {
   add(a, MANY, other, t);
   IS(gpu.StreamSynchronize(t), CUDA_SUCCESS);
   meet();
-  if (r->rank == 0) OK(ncclAllReduce(a, a, MANY, ncclFloat, ncclSum, other, (cudaStream_t)t)); /* the others do not come */
+  if (r->rank == 0) add(a, MANY, other, t); /* the others do not come */
   usleep(10000);
   wait_for_gate(s, gate);
   OK(ncclCommAbort(other));

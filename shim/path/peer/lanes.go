@@ -12,9 +12,9 @@ import (
 // a receive does not hold up a send that its peer needs first.
 //
 // The lanes of one stream take turns, sends first. In each turn a lane moves one chunk. In its first turn of a message,
-// a send moves both slots, and it rests for a turn after the message. So a send waits only for receives of earlier turns,
-// and a receive for sends of its own turn or an earlier one: if all ranks have the same messages in a group, one stream
-// does not stop. A message that fits into both slots does not wait for its receiver at all.
+// a send moves both slots, and it rests for a turn after the message. So a send waits only for receives of earlier
+// turns, and a receive for sends of its own turn or an earlier one: if all ranks have the same messages in a group, one
+// stream does not stop. A message that fits into both slots does not wait for its receiver at all.
 
 // track is the lanes of one stream in a launch. The first track is of the launch's own stream.
 type track struct {
