@@ -315,6 +315,7 @@ static void captured(struct rank *r) {
     for (i = 0; i < 3; i++) replay(r, exec, a, b, s, i);
     CHECK(all_agree(r, blind || uses(a) > before));
     if (k == 0) gpu_free(a);
+    together(); /* freeing waits for the device, which threads may share: no rank calls before */
     for (i = 0; k == 0 && i < 5; i++) {
       float *other = buffer(); /* perhaps at that address */
       add(r, other, b, s, i);
@@ -322,6 +323,7 @@ static void captured(struct rank *r) {
     }
     IS(gpu.GraphExecDestroy(exec), CUDA_SUCCESS);
     if (k == 1) gpu_free(a);
+    together();
     for (i = 0; i < 5; i++) {
       float *other = buffer();
       add(r, other, b, s, i);
