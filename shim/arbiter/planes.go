@@ -33,7 +33,7 @@ func (m *Machine) secure() error {
 	switch {
 	case m.held == 0:
 		return m.acquire()
-	case m.clock.Sub(m.since) > MaxHold:
+	case m.clock.Sub(m.since) > MaxHold && !m.keep():
 		m.stage = releasing
 		m.awaitStanding(m.held)
 		return m.releaseHeld()
@@ -89,12 +89,13 @@ func (m *Machine) releaseHeld() error {
 func (m *Machine) giveBack() {
 	if m.held != 0 {
 		m.act(Action{Kind: Release, Planes: m.held})
-		m.held = 0
+		m.held, m.wanted = 0, false
 	}
 }
 
 // releaseIdle gives back idle planes, once they have reached the state in which the last operation leaves them.
 func (m *Machine) releaseIdle() error {
+	m.recall()
 	if m.stage != idle {
 		return nil
 	}
@@ -130,7 +131,7 @@ func (m *Machine) granted(e *Event) error {
 	case e.Err != nil:
 		return e.Err
 	}
-	m.held, m.since = e.Planes, m.clock
+	m.held, m.since, m.wanted = e.Planes, m.clock, false
 	if half := m.held &^ m.held.Usable(m.cfg.Site.Template.Circuits); half != 0 {
 		m.held &^= half
 		m.act(Action{Kind: Release, Planes: half})

@@ -91,21 +91,49 @@ func (p *Planes) acquire(op *Operation) (*Grant, error) {
 	flight := recorder.Of(p.c)
 	flight.Asked(op.Flight, false)
 	p.cfg.Timeout = p.c.Cfg.Timeout // tests change it
-	request := p.Ask(time.Now(), op)
-	if err := p.c.Star.ToLeader(&request); err != nil {
-		return nil, err
+	g, declined, seq, err := p.Enter(time.Now(), op)
+	if declined {
+		err = p.decline(seq)
 	}
-	answer, err := p.await(op)
 	if err != nil {
 		return nil, err
 	}
+	if g == nil {
+		request := p.Ask(time.Now(), op)
+		if err := p.c.Star.ToLeader(&request); err != nil {
+			return nil, err
+		}
+		if g, err = p.await(op); err != nil {
+			return nil, err
+		}
+	}
 	flight.Asked(op.Flight, true)
-	return p.Take(time.Now(), answer.Body)
+	return g, nil
 }
 
-// await waits for the ticket of an operation. Like a stalled operation, it tells the leader each
+// await waits for the grant of an operation.
+func (p *Planes) await(op *Operation) (*Grant, error) {
+	for {
+		answer, err := p.awaitTicket(op)
+		if err != nil {
+			return nil, err
+		}
+		if _, ahead := ticket.IsAhead(answer.Body); !ahead {
+			return p.Take(time.Now(), answer.Body)
+		}
+		g, declined, err := p.Claim(time.Now())
+		if declined {
+			err = p.decline(op.Seq)
+		}
+		if g != nil || err != nil {
+			return g, err
+		}
+	}
+}
+
+// awaitTicket waits for the ticket of an operation. Like a stalled operation, it tells the leader each
 // [comm.Core.StallInterval] in which call it waits. So the leader finds mismatched calls and missing ranks.
-func (p *Planes) await(op *Operation) (*control.Message, error) {
+func (p *Planes) awaitTicket(op *Operation) (*control.Message, error) {
 	c := p.c
 	for {
 		m, err := c.AwaitFor(control.MsgTicket, op.Seq, min(c.StallInterval(), time.Until(p.deadline)))

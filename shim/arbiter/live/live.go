@@ -20,6 +20,7 @@ import (
 	"lightpath/shim/log"
 	"lightpath/shim/planeset"
 	"lightpath/shim/planning"
+	"lightpath/shim/settings"
 )
 
 // Leader is the arbiter of a communicator, at its rank 0.
@@ -82,14 +83,35 @@ func Attach(c *comm.Core, p *circuits.Planes) (err error) {
 	}
 	l.machine = arbiter.New(arbiter.Config{
 		Ranks: c.Ranks, Site: &p.Site, FabricSize: p.Controller.NumPorts(), RoundWait: c.Cfg.DemandWait,
-		Scripted: func(s calls.Shape) *planning.Agreed { return l.Scripted(s) },
+		Scripted: func(s calls.Shape) *planning.Agreed { return l.Scripted(s) }, Repeats: repeats(c.Cfg),
 	}, view{p}, l.Book)
+	p.Controller.WatchWanted(c.ID, func(planes uint64) {
+		l.note(arbiter.Event{Kind: arbiter.Wanted, Planes: planeset.Set(planes)})
+	})
 	for i := range l.timers {
 		l.timers[i] = time.NewTimer(time.Hour)
 		l.timers[i].Stop()
 	}
 	return nil
 }
+
+// repeats returns how often a sequence of operations has to come before tickets go out ahead.
+func repeats(cfg *settings.Config) int {
+	if cfg.Iteration == settings.IterationOff {
+		return 0
+	}
+	return arbiter.DefaultRepeats
+}
+
+// Departed notes that a rank has left the communicator.
+func (l *Leader) Departed(rank int) {
+	if l.machine != nil {
+		l.note(arbiter.Event{Kind: arbiter.Left, Rank: rank})
+	}
+}
+
+// note is post for callers that must not block.
+func (l *Leader) note(e arbiter.Event) { go l.post(e) }
 
 // Start begins to serve, first the queued messages.
 func (l *Leader) Start() {
@@ -147,6 +169,7 @@ func (l *Leader) serve() {
 
 // end gives back the planes that the machine holds.
 func (l *Leader) end() {
+	l.p.Controller.WatchWanted(l.c.ID, nil)
 	for _, t := range l.timers {
 		t.Stop()
 	}
@@ -173,6 +196,8 @@ func (l *Leader) perform(a *arbiter.Action) {
 		} else {
 			c.Star.To(a.Rank, m)
 		}
+	case arbiter.SendRecall:
+		c.ToAll(&control.Message{Kind: control.MsgRecall, Seq: a.Seq})
 	case arbiter.SendPlan:
 		c.Star.To(a.Rank, &control.Message{Kind: control.MsgPlan, Seq: a.Seq, Body: a.Body})
 	case arbiter.Acquire:
