@@ -131,7 +131,7 @@ func (m *Machine) granted(e *Event) error {
 	case e.Err != nil:
 		return e.Err
 	}
-	m.held, m.since, m.wanted = e.Planes, m.clock, false
+	m.held, m.since = e.Planes, m.clock
 	if half := m.held &^ m.held.Usable(m.cfg.Site.Template.Circuits); half != 0 {
 		m.held &^= half
 		m.act(Action{Kind: Release, Planes: half})

@@ -45,6 +45,7 @@ type Controller struct {
 
 	mu     sync.Mutex
 	wakers map[any]func()
+	wanted map[uint64]func(planes uint64) // by holder
 }
 
 // rings are the ends of planes in a controller's memory.
@@ -76,6 +77,7 @@ func AttachPort(fab *Fabric, port int, takeover time.Duration) (*Controller, err
 			return nil, err
 		}
 		a.Key = key
+		a.OnWanted(a.tellWanted)
 		if a.rings == nil { // else the rings' bell rings
 			a.OnChange(a.changed)
 		}
@@ -110,6 +112,29 @@ func (a *Controller) Watch(user any, wake func()) {
 		a.wakers = map[any]func(){}
 	}
 	a.wakers[user] = wake
+}
+
+// WatchWanted makes the controller call f, which must not block, when others want planes of a holder. A nil f ends this.
+func (a *Controller) WatchWanted(holder uint64, f func(planes uint64)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if f == nil {
+		delete(a.wanted, holder)
+		return
+	}
+	if a.wanted == nil {
+		a.wanted = map[uint64]func(uint64){}
+	}
+	a.wanted[holder] = f
+}
+
+func (a *Controller) tellWanted(holder, planes uint64) {
+	a.mu.Lock()
+	f := a.wanted[holder]
+	a.mu.Unlock()
+	if f != nil {
+		f(planes)
+	}
 }
 
 func (a *Controller) changed() {

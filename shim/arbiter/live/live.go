@@ -103,10 +103,16 @@ func repeats(cfg *settings.Config) int {
 	return arbiter.DefaultRepeats
 }
 
-// Departed notes that a rank has left the communicator.
-func (l *Leader) Departed(rank int) {
-	if l.machine != nil {
-		l.note(arbiter.Event{Kind: arbiter.Left, Rank: rank})
+// Departed notes that ranks have left the communicator, this one included.
+func (l *Leader) Departed() {
+	if l.machine == nil {
+		return
+	}
+	for _, d := range l.c.Departures() {
+		l.note(arbiter.Event{Kind: arbiter.Left, Rank: d.Rank})
+	}
+	if l.c.Life() == comm.Destroyed {
+		l.note(arbiter.Event{Kind: arbiter.Left})
 	}
 }
 
