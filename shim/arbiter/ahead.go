@@ -173,7 +173,9 @@ func (m *Machine) resume() error {
 		}
 	}
 	if m.rounds.have == m.cfg.Ranks {
-		return m.completeRound()
+		if err := m.completeRound(); err != nil || m.stage != idle {
+			return err
+		}
 	}
 	if m.wanted {
 		return m.releaseIdle()

@@ -138,6 +138,9 @@ func flagsOf(p *planning.Agreed) uint8 {
 	return 0
 }
 
+// Predictions returns how many tickets that went out ahead were used, and how many were not.
+func (m *Machine) Predictions() (hits, misses uint64) { return m.iteration.hits, m.iteration.misses }
+
 // keep reports whether planes stay granted beyond MaxHold: all planes are held, operations repeat, and no other job
 // waits. With fewer planes, a new request may get the others.
 func (m *Machine) keep() bool {

@@ -118,6 +118,9 @@ func (r *rig) describe(a *Action) string {
 		if t.Flags&ticket.Maps != 0 {
 			how += " maps"
 		}
+		if t.Flags&ticket.Ahead != 0 {
+			how += " ahead"
+		}
 		return fmt.Sprintf("ticket %d to %d: %s", a.Seq, a.Rank, how)
 	case SendRecall:
 		return fmt.Sprintf("recall %d", a.Seq)
