@@ -15,13 +15,14 @@ type Config struct {
 	Ports       int      // of each plane
 	Jobs        int      // that share the ports and contend for the planes
 	Unfenced    int      // 1: switches do not know the tokens of controllers
+	Repeats     int      // of operations, after which tickets go out ahead; 1: they never do
 	Operations  int      // after which the run heals and ends
 	Faults      []string // names of the faults that may happen; empty: all
 	Lines       bool     // fill Trace.Lines; without it a run is faster, and the trace has only its hash
 }
 
 // Version is the version of the model.
-const Version = 1
+const Version = 2
 
 // Result is what a run has shown.
 type Result struct {

@@ -10,7 +10,9 @@ import (
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
+	"lightpath/shim/circuits"
 	"lightpath/shim/control"
+	"lightpath/shim/ticket"
 )
 
 // TestSimulation runs worlds of several sizes with all faults.
@@ -114,11 +116,16 @@ func TestInvariants(t *testing.T) {
 		twoHolders: func(w *world, g *group) {
 			other := newGroup(w, g.cfg, func(p int) *host { return w.ports[p].host })
 			other.machine, w.groups[99] = g.machine, other
-			w.ticket(g.members[0], nil)
+			w.ticket(g.members[0], &circuits.Grant{Seq: g.members[0].asked.Seq})
 		},
 		twoPlans: func(w *world, g *group) {
-			w.ticket(g.members[0], []byte("one"))
-			w.ticket(g.members[0], []byte("another"))
+			for version := range uint32(2) {
+				w.ticket(g.members[0], &circuits.Grant{Seq: g.members[0].asked.Seq, Ticket: ticket.Ticket{Version: version}})
+			}
+		},
+		notGranted: func(w *world, g *group) {
+			m := g.members[0]
+			w.ticket(m, &circuits.Grant{Seq: m.asked.Seq, Ticket: ticket.Ticket{Use: 1 << 60, Planes: make([]ticket.Plane, 61)}})
 		},
 		returnsItself: func(w *world, _ *group) {
 			down := &news{fault: controller.ErrMoving}

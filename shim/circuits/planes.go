@@ -35,6 +35,7 @@ type Planes struct {
 	switches *Switches
 	closed   sync.Once
 	requests requests
+	uses     uses
 }
 
 var slot = comm.NewSlot[Planes]()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lightpath/plans/circuit"
@@ -39,7 +40,9 @@ type Leader struct {
 	stop    chan struct{}
 	stopped chan struct{} // closed when the goroutine has ended
 	begin   sync.Once
-	once    sync.Once
+	// hits and misses count tickets that went out ahead.
+	hits, misses atomic.Uint64
+	once         sync.Once
 }
 
 // awaiting is a plane for which an Await action is under way.
@@ -102,6 +105,9 @@ func repeats(cfg *settings.Config) int {
 	}
 	return arbiter.DefaultRepeats
 }
+
+// Predictions returns how many tickets that went out ahead were used, and how many were not.
+func (l *Leader) Predictions() (hits, misses uint64) { return l.hits.Load(), l.misses.Load() }
 
 // Departed notes that ranks have left the communicator, this one included.
 func (l *Leader) Departed() {
@@ -190,6 +196,9 @@ func (l *Leader) step(e arbiter.Event) {
 	for _, a := range l.machine.Step(time.Now(), &e) {
 		l.perform(&a)
 	}
+	hits, misses := l.machine.Predictions()
+	l.hits.Store(hits)
+	l.misses.Store(misses)
 }
 
 func (l *Leader) perform(a *arbiter.Action) {
