@@ -227,6 +227,9 @@ func (w *world) ticket(m *member, t *circuits.Grant) {
 	if g.ticketSeq != m.asked.Seq {
 		g.ticketSeq, g.ticketBody = m.asked.Seq, body
 	}
+	if t.InHand() {
+		w.result.Ahead++
+	}
 	if why := m.misuse(t); why != "" {
 		w.violate(notGranted, "holder %d: rank %d: %s", g.cfg.id, m.rank, why)
 	}

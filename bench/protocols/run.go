@@ -28,6 +28,7 @@ const Version = 2
 type Result struct {
 	Trace      Trace
 	Operations int           // that have ended, with success or not
+	Ahead      int           // tickets that ranks used without asking
 	Time       time.Duration // simulated
 	Coverage   Coverage      // which faults happened in which states
 	Violation  error         // of the first invariant that did not hold; nil: all held

@@ -29,7 +29,9 @@ func TestSimulation(t *testing.T) {
 		share int // of the operations, in percent
 		cfg   Config
 	}{
-		"two jobs":         {40, Config{}},
+		"two jobs":         {25, Config{}},
+		"a communicator":   {5, Config{Ports: 2, Jobs: 1}},
+		"communicators":    {10, Config{Ports: 4, Jobs: 2}},
 		"one job":          {5, Config{Jobs: 1, Planes: 1, Ports: 4}},
 		"four controllers": {10, Config{Controllers: 4, Members: 5, Planes: 3, Ports: 9, Jobs: 3}},
 		"pairs":            {5, Config{Ports: 6, Jobs: 3, Planes: 4}},
@@ -43,7 +45,8 @@ func TestSimulation(t *testing.T) {
 			runs := operations / 100 * k.share / k.cfg.Operations
 			sum, failed := Search(t.Context(), Run, k.cfg, 1, runs, runtime.GOMAXPROCS(0), nil)
 			all.Add(sum.Coverage)
-			t.Logf("%d runs, %d operations in %v of simulated time", sum.Runs, sum.Operations, sum.Simulated.Round(time.Second))
+			t.Logf("%d runs, %d operations in %v of simulated time, %d tickets used ahead", sum.Runs, sum.Operations,
+				sum.Simulated.Round(time.Second), sum.Ahead)
 			if failed != nil {
 				text, err := failed.Encode()
 				t.Errorf("seed %d: %v (%v) %s", failed.Seed, Run(failed.Config, failed.Chooser()).Violation, err, text)
@@ -79,7 +82,7 @@ func TestSameSeed(t *testing.T) {
 // TestWithoutFaults checks that nothing fails while the chooser makes the plain choices only.
 func TestWithoutFaults(t *testing.T) {
 	r := Run(Config{Operations: 50}, Replay(nil))
-	if r.Violation != nil || len(r.Coverage) != 0 {
+	if r.Violation != nil || len(r.Coverage) != 0 || r.Ahead == 0 {
 		t.Errorf("%v, faults %v", r.Violation, r.Coverage)
 	}
 }
