@@ -148,6 +148,7 @@ func (h *host) granted(m grant) {
 			h.held[holder] |= m.mask
 		}
 		if g := h.ground.group(holder); g != nil {
+			h.ground.waited(g, h.ground.now(h).Sub(g.wanted))
 			g.step(arbiter.Event{Kind: arbiter.Granted, Planes: planeset.Set(m.mask), Err: m.err})
 		}
 		return

@@ -10,6 +10,7 @@ import (
 
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
+	"lightpath/shim/arbiter"
 	"lightpath/shim/circuits"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/ticket"
@@ -30,6 +31,7 @@ const (
 	acknowledged  = "acknowledged is lost"      // the next controller knows what an operator was told
 	unanswered    = "post without an answer"    // each post leads to a move, a refusal or a failure
 	waitsForever  = "waits for ever"            // every operation ends; after all faults all are served
+	unfair        = "unfair"                    // no communicator waits longer than others may hold planes
 	failsOnItsOwn = "fails without a fault"     // an operation fails only because of a fault
 	panics        = "panic"                     // no code panics or fails without a reason
 )
@@ -245,6 +247,17 @@ func (w *world) ticket(m *member, t *circuits.Grant) {
 		if both := o.machine.Held() & g.machine.Held(); o != g && both != 0 && inCharge(o) && inCharge(g) {
 			w.violate(twoHolders, "holders %d and %d have planes %#x", g.cfg.id, o.cfg.id, uint64(both))
 		}
+	}
+}
+
+// operationTime is more than an operation takes, with slow ranks, switches and messages.
+const operationTime = 2 * time.Second
+
+// waited implements [ground]: each other communicator keeps planes for MaxHold and one operation at most.
+func (w *world) waited(g *group, d time.Duration) {
+	others := time.Duration(len(w.groups) - 1)
+	if limit := others*(arbiter.MaxHold+operationTime) + operationTime; d > limit && !w.fault.recent() {
+		w.violate(unfair, "holder %d has waited for planes for %v, %d others may have held them", g.cfg.id, d, others)
 	}
 }
 

@@ -29,6 +29,8 @@ type ground interface {
 	later(f func())
 	// timer sets the idle timer of a group, or stops it if d is 0.
 	timer(g *group, d time.Duration)
+	// waited is called for each grant, with the time since the request.
+	waited(g *group, d time.Duration)
 	// failed is called for the first failure of a group, and ended for each operation that a rank has ended.
 	failed(g *group, why error)
 	ended(m *member)
@@ -90,6 +92,7 @@ type group struct {
 	idle    bool          // its timer is set
 	armed   int           // how often, in a world with time
 	late    time.Duration // of its clock; see groupConfig.busy
+	wanted  time.Time     // when it has requested planes
 	awaits  []await
 	failed  error
 
@@ -237,6 +240,7 @@ func (g *group) perform(a *arbiter.Action) {
 		}
 	case arbiter.Acquire:
 		h.asked++
+		g.wanted = g.ground.now(h)
 		q := acquire{h.asked, g.cfg.id, uint64(a.Planes)}
 		h.wants[g.cfg.id] = q
 		h.tell(q)

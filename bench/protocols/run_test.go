@@ -81,9 +81,14 @@ func TestSameSeed(t *testing.T) {
 
 // TestWithoutFaults checks that nothing fails while the chooser makes the plain choices only.
 func TestWithoutFaults(t *testing.T) {
-	r := Run(Config{Operations: 50}, Replay(nil))
-	if r.Violation != nil || len(r.Coverage) != 0 || r.Ahead == 0 {
-		t.Errorf("%v, faults %v", r.Violation, r.Coverage)
+	for _, cfg := range []Config{{Operations: 50}, {Operations: 50, Ports: 2, Jobs: 1}} {
+		r := Run(cfg, Replay(nil))
+		if r.Violation != nil || len(r.Coverage) != 0 {
+			t.Errorf("%v, faults %v", r.Violation, r.Coverage)
+		}
+		if cfg.Jobs == 1 && r.Ahead < r.Operations {
+			t.Errorf("of %d operations, ranks of one communicator began %d ahead", r.Operations, r.Ahead)
+		}
 	}
 }
 
@@ -154,6 +159,7 @@ func TestInvariants(t *testing.T) {
 			w.healing = w.clock - int64(healTime) - 1
 			w.served()
 		},
+		unfair:        func(w *world, g *group) { w.waited(g, time.Minute) },
 		failsOnItsOwn: func(_ *world, g *group) { g.fail(ocsctl.ErrConflict) },
 		panics: func(w *world, _ *group) {
 			g := w.groups[1]

@@ -296,9 +296,10 @@ func (w *small) agreed(h *host, p *agree) {
 func (w *small) group(holder uint64) *group { return w.groups[holder-1] }
 
 // The explorer decides when a timer expires, looks for failures after each step, and has one ticket.
-func (*small) timer(*group, time.Duration) {}
-func (*small) failed(*group, error)        {}
-func (*small) ended(*member)               {}
+func (*small) timer(*group, time.Duration)  {}
+func (*small) failed(*group, error)         {}
+func (*small) waited(*group, time.Duration) {}
+func (*small) ended(*member)                {}
 
 // ticket implements [ground]: the communicator holds the planes of the ticket, which is for this operation.
 func (w *small) ticket(m *member, g *circuits.Grant) {
