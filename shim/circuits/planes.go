@@ -34,6 +34,8 @@ type Planes struct {
 	parent   *Planes // of the parent communicator; nil: there is no parent with circuits
 	switches *Switches
 	closed   sync.Once
+	waking   sync.Mutex // End is open while it is held, unless ended
+	ended    bool
 	requests requests
 	uses     uses
 }
@@ -94,9 +96,9 @@ func Attach(c *comm.Core, fab *endpoints.Fabric, parent *comm.Core) error {
 	recorder.Of(c).Planes = len(fab.Planes)
 	slot.Set(c, p)
 	planning.Retain()
-	c.OnFailure(p.End.Wake)
+	c.OnFailure(p.wake)
 	c.AddHooks(comm.Hooks{Faults: p.faults})
-	p.Controller.Watch(p, p.End.Wake)
+	p.Controller.Watch(p, p.wake)
 	return nil
 }
 
@@ -170,6 +172,15 @@ func (p *Planes) Quiesce(limit time.Duration) {
 	}
 }
 
+// wake wakes the call in progress. The communicator may fail after this rank has left, and End is closed.
+func (p *Planes) wake() {
+	p.waking.Lock()
+	defer p.waking.Unlock()
+	if !p.ended {
+		p.End.Wake()
+	}
+}
+
 // Close disconnects from the controller. Idempotent.
 func (p *Planes) Close() {
 	if p == nil {
@@ -177,6 +188,9 @@ func (p *Planes) Close() {
 	}
 	p.closed.Do(func() {
 		p.Controller.Watch(p, nil)
+		p.waking.Lock()
+		p.ended = true
+		p.waking.Unlock()
 		_ = p.End.Close()
 		p.Controller.Detach()
 		planning.Release()

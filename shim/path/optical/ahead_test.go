@@ -1,16 +1,22 @@
 package optical_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
 	"lightpath/collectives/datatype"
 	"lightpath/internal/require"
+	"lightpath/ocsctl/emulator"
+	"lightpath/shim"
+	"lightpath/shim/arbiter"
 	"lightpath/shim/arbiter/live"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/shimtest"
 )
 
@@ -82,4 +88,124 @@ func TestMispredictions(t *testing.T) {
 		t.Error("nothing was predicted, or all of it rightly")
 	}
 	shimtest.NoLosses(t, server)
+}
+
+// repeated is a world whose ranks have the ticket of the next call in hand.
+func repeated(t *testing.T, ranks int) (*shimtest.World, *emulator.Server) {
+	t.Helper()
+	server := shimtest.UseEmulator(t, ranks, 2, nil)
+	w := shimtest.NewWorld(t, ranks)
+	rng := rand.New(rand.NewPCG(5, 6))
+	if !shimtest.Eventually(func() bool {
+		require.NoError(t, iteration[0].Run(w, rng))
+		hits, _ := live.Of(w.Comms[0]).Predictions()
+		return hits > 3
+	}) {
+		t.Fatal("no ticket went out ahead")
+	}
+	return w, server
+}
+
+// TestDivergence checks that ranks that call different things are named, though one has begun with its ticket.
+func TestDivergence(t *testing.T) {
+	w, _ := repeated(t, 2)
+	k := iteration[0]
+	errs := shimtest.Concurrently(t, 2, func(r int) error {
+		if r == 1 {
+			return shim.Run([]calls.Call{shimtest.AllReduce(w.Comms[1], make([]float32, 3))})
+		}
+		return shim.Run([]calls.Call{shimtest.AllReduce(w.Comms[0], make([]float32, k.Count))})
+	})
+	for r, err := range errs {
+		if !errors.Is(err, errdefs.ErrMismatch) {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// TestStoppedInGap checks that a rank that does not come is named.
+func TestStoppedInGap(t *testing.T) {
+	w, _ := repeated(t, 2)
+	w.Comms[0].Cfg.Timeout = time.Second
+	err := shim.Run([]calls.Call{shimtest.AllReduce(w.Comms[0], make([]float32, iteration[0].Count))})
+	if err == nil || !strings.Contains(err.Error(), "receive from rank 1") {
+		t.Error(err)
+	}
+}
+
+// TestDisabledInGap checks that an operator gets a plane that a repeating job holds: the job goes on with the other one,
+// and has both again later.
+func TestDisabledInGap(t *testing.T) {
+	w, server := repeated(t, 2)
+	rng := rand.New(rand.NewPCG(7, 8))
+	use := func() (n int) {
+		require.NoError(t, iteration[0].Run(w, rng))
+		return circuits.Of(w.Comms[0]).Granted().Use.Len()
+	}
+	require.NoError(t, server.Core().Disable(1, "maintenance", "test"))
+	if !shimtest.Eventually(func() bool { return use() == 1 }) {
+		t.Fatal("the job keeps a disabled plane")
+	}
+	require.NoError(t, server.Core().Enable(1, "test"))
+	hits, _ := live.Of(w.Comms[0]).Predictions()
+	if !shimtest.Eventually(func() bool {
+		n := use()
+		now, _ := live.Of(w.Comms[0]).Predictions()
+		return n == 2 && now > hits+3
+	}) {
+		t.Error("no ticket goes out ahead on both planes again")
+	}
+	shimtest.NoLosses(t, server)
+}
+
+// TestOtherJobInGap checks that a job whose calls repeat gives its planes to another one, in a gap and in a loop.
+func TestOtherJobInGap(t *testing.T) {
+	w, server := repeated(t, 2)
+	other := shimtest.NewWorld(t, 2)
+	rng := rand.New(rand.NewPCG(9, 1))
+	for range 3 {
+		began := time.Now()
+		require.NoError(t, iteration[1].Run(other, rng))
+		if took := time.Since(began); took > arbiter.GapHold/2 {
+			t.Errorf("the other job's call took %v", took)
+		}
+		require.NoError(t, iteration[0].Run(w, rng))
+	}
+	stop := make(chan struct{})
+	loop := make(chan error, 1)
+	go func() {
+		mine := rand.New(rand.NewPCG(9, 2))
+		for {
+			select {
+			case <-stop:
+				loop <- nil
+				return
+			default:
+				if err := iteration[0].Run(w, mine); err != nil {
+					loop <- err
+					return
+				}
+			}
+		}
+	}()
+	for range 10 {
+		require.NoError(t, iteration[1].Run(other, rng))
+	}
+	close(stop)
+	require.NoError(t, <-loop)
+	shimtest.NoLosses(t, server)
+}
+
+// TestLeaveInGap checks that a rank can leave while its ticket for a next call is there.
+func TestLeaveInGap(t *testing.T) {
+	for leaver := range 2 {
+		w, server := repeated(t, 2)
+		require.NoError(t, w.Comms[leaver].Destroy())
+		other := 1 - leaver
+		err := shim.Run([]calls.Call{shimtest.AllReduce(w.Comms[other], make([]float32, iteration[0].Count))})
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprint("rank ", leaver)) {
+			t.Errorf("rank %d has left: %v", leaver, err)
+		}
+		_ = server
+	}
 }
