@@ -9,6 +9,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/ocsctl"
+	"lightpath/shim/arbiter/sequence"
 	"lightpath/shim/calls"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
@@ -241,9 +242,16 @@ func TestNoTicketTwice(t *testing.T) {
 	r.step(r.done(0, 2<<32|1))
 	r.step(r.done(1, 2<<32|1),
 		"iteration: grouped sends and receives came instead of "+allReduce.String()+"; ranks ask for tickets again", "set 0")
-	r.m.iteration.learner.Add(1, 0) // as if the next operation were known
-	if ahead, err := r.m.issueAhead(); ahead || err != nil {
-		t.Error(ahead, err)
+	it := &r.m.iteration // predict operation 3 once more
+	key, o := it.operationOf(&work{seq: it.calls + 1, shape: allReduce})
+	it.known[key], it.learner = o, sequence.New(2)
+	it.learner.Add(key, -1)
+	it.learner.Add(key, -1)
+	for again, want := range []bool{false, true} {
+		if ahead, err := r.m.issueAhead(); ahead != want || err != nil {
+			t.Error(ahead, err)
+		}
+		it.calls += uint64(1 - again)
 	}
 }
 

@@ -133,7 +133,7 @@ var mutants = []mutant{
 	{"does not recall tickets that others need", planesFile,
 		"m.recall()\n\tif m.stage != idle {", "if m.stage != idle {", true},
 	{"does not tell holders that others wait", operateFile,
-		"h.a.sink.Wanted(h.holder, mask)", "", true},
+		"h.a.sink.Wanted(h.holder, mask)", "_ = mask", true},
 
 	// The rank's side of operations.
 	{"uses a ticket for another call", rankAheadFile,
