@@ -84,7 +84,7 @@ func TestMispredictions(t *testing.T) {
 		}
 	}
 	hits, misses := l.Predictions()
-	if t.Log(fmt.Sprintf("%d hits, %d misses", hits, misses)); hits == 0 || misses == 0 {
+	if t.Logf("%d hits, %d misses", hits, misses); hits == 0 || misses == 0 {
 		t.Error("nothing was predicted, or all of it rightly")
 	}
 	shimtest.NoLosses(t, server)

@@ -1,7 +1,6 @@
 package optical_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -75,7 +74,7 @@ func BenchmarkFirstByte(b *testing.B) {
 			b.ReportMetric(float64(took[len(took)*9/10].Microseconds()), "us/first-byte-p90")
 			if how != "packet" {
 				hits, misses := live.Of(w.Comms[0]).Predictions()
-				b.Log(fmt.Sprintf("%d calls: %d hits, %d misses; rank 0: %+v", n, hits, misses, circuits.Of(w.Comms[0]).Uses()))
+				b.Logf("%d calls: %d hits, %d misses; rank 0: %+v", n, hits, misses, circuits.Of(w.Comms[0]).Uses())
 			}
 		})
 	}
