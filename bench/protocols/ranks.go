@@ -164,6 +164,7 @@ func newGroup(w ground, cfg *groupConfig, at func(port int) *host) *group {
 		own := circuits.Config{
 			Rank: r, Holder: cfg.id, Ports: cfg.ports, Size: cfg.size, Planes: cfg.planes, Timeout: cfg.timeout,
 			Serving: func() bool { return g.failed == nil },
+			Shared:  func() bool { return len(m.host.groups) > 1 },
 		}
 		if cfg.parent != nil {
 			m.parent = cfg.parent.at(port)

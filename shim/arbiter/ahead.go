@@ -20,6 +20,10 @@ type ahead struct {
 	recalling bool // all ranks have been asked
 	ranks     []use
 	left      bool // a rank has left the communicator: no more tickets ahead
+	// shared: when the last operation ended, a rank had other communicators on the planes. A rank that begins with a ticket
+	// ahead keeps the planes until all others have called. If one of them first calls another communicator, which waits for
+	// the planes, nothing goes on. So there are no tickets ahead then.
+	shared bool
 }
 
 // use is what the leader knows of one rank's use of the ticket ahead.
@@ -40,7 +44,7 @@ func (m *Machine) issueAhead() (bool, error) {
 	switch {
 	case !ok || o.round || w.seq <= m.iteration.ahead:
 		return false, nil
-	case m.held != all || m.moved&all != 0 || m.wanted || m.ahead.left || m.rounds.have > 0 || m.outOfOrder(&w):
+	case m.held != all || m.moved&all != 0 || m.wanted || m.ahead.left || m.ahead.shared || m.rounds.have > 0 || m.outOfOrder(&w):
 		return false, nil
 	}
 	for j := range all.Each() {

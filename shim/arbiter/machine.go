@@ -367,7 +367,10 @@ func (m *Machine) ended(e *Event) error {
 			m.now[j].Maps = at.Maps
 		}
 	}
-	m.done++
+	if m.done++; m.done == 1 {
+		m.ahead.shared = false
+	}
+	m.ahead.shared = m.ahead.shared || e.Standing.Flags&ticket.Shared != 0
 	if m.ahead.out {
 		if m.done == 1 {
 			m.act(Action{Kind: StopTimer, Timer: IdleTimer})

@@ -31,6 +31,7 @@ type Config struct {
 	Planes  int
 	Timeout time.Duration // of tickets and planes
 	Parent  *Machine      // of the parent communicator; nil: there is no parent with circuits
+	Shared  func() bool   // whether this port has other communicators; nil: it has none
 	Serving func() bool   // whether the communicator can pass on requests of its descendants
 }
 
@@ -240,6 +241,9 @@ func (m *Machine) Done(moves Movement) control.Message {
 	}
 	if m.cfg.Rank == 0 {
 		t.Flags = ticket.Maps
+	}
+	if m.cfg.Shared != nil && m.cfg.Shared() {
+		t.Flags |= ticket.Shared
 	}
 	m.request = ticket.Append(m.request[:0], &t)
 	return control.Message{Kind: control.MsgDone, Seq: m.grant.Seq, Body: m.request}

@@ -87,7 +87,7 @@ func Attach(c *comm.Core, fab *endpoints.Fabric, parent *comm.Core) error {
 	}
 	p.switches = &Switches{Use: ocsctl.Use{Client: p.Controller, Holder: c.ID}, p: p}
 	cfg := Config{Rank: c.Rank, Holder: c.ID, Ports: ports, Size: fab.Ranks, Planes: len(fab.Planes),
-		Timeout: c.Cfg.Timeout, Serving: func() bool { return c.Life() == comm.Alive && !c.Failed() }}
+		Timeout: c.Cfg.Timeout, Shared: p.Controller.Shared, Serving: func() bool { return c.Life() == comm.Alive && !c.Failed() }}
 	if parent != nil && Of(parent) != nil {
 		p.parent = Of(parent)
 		cfg.Parent = p.parent.Machine

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lightpath/collectives/transport"
@@ -40,7 +41,7 @@ type Controller struct {
 	Client
 	rings *rings // nil if the planes are not in the controller's memory
 	Key   controllerKey
-	refs  int
+	refs  atomic.Int32 // users; changes under the lock of attachments
 	probe probe
 
 	mu     sync.Mutex
@@ -86,7 +87,7 @@ func AttachPort(fab *Fabric, port int, takeover time.Duration) (*Controller, err
 		}
 		attachments.open[key] = a
 	}
-	a.refs++
+	a.refs.Add(1)
 	return a, nil
 }
 
@@ -94,11 +95,14 @@ func AttachPort(fab *Fabric, port int, takeover time.Duration) (*Controller, err
 func (a *Controller) Detach() {
 	attachments.Lock()
 	defer attachments.Unlock()
-	if a.refs--; a.refs == 0 {
+	if a.refs.Add(-1) == 0 {
 		delete(attachments.open, a.Key)
 		_ = a.Close() // always nil
 	}
 }
+
+// Shared reports whether the connection has several users: communicators of one rank.
+func (a *Controller) Shared() bool { return a.refs.Load() > 1 }
 
 // Watch makes the controller call wake when it has news for a user. A nil wake ends this.
 func (a *Controller) Watch(user any, wake func()) {

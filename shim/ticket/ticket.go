@@ -31,6 +31,8 @@ const (
 	Chained
 	// Ahead: the ticket goes out before ranks ask. The signature of the call for which it is valid follows it.
 	Ahead
+	// Shared, in the end of an operation: the rank has other communicators on these planes.
+	Shared
 	allFlags = 1<<iota - 1
 )
 
@@ -126,7 +128,7 @@ func Append(b []byte, t *Ticket) []byte {
 // Decode reads a ticket into t, whose memory it reuses, and returns what follows it: the plan of a round.
 func Decode(b []byte, t *Ticket) (rest []byte, err error) {
 	le := binary.LittleEndian
-	if len(b) < headerBytes || b[0] > allFlags {
+	if len(b) < headerBytes || b[0]&^allFlags != 0 {
 		return nil, fmt.Errorf("%w: ticket of %d bytes", control.ErrMessage, len(b))
 	}
 	planes, ranks := int(b[1]), int(le.Uint16(b[2:]))
