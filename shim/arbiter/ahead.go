@@ -40,7 +40,7 @@ const (
 func (m *Machine) issueAhead() (bool, error) {
 	all := m.cfg.Site.All()
 	o, ok := m.iteration.next()
-	w := work{seq: m.iteration.calls + o.after, shape: o.shape, gap: -1}
+	w := work{seq: m.iteration.calls + o.after, shape: o.shape, ahead: true, gap: -1}
 	switch {
 	case !ok || o.round || w.seq <= m.iteration.ahead:
 		return false, nil

@@ -84,6 +84,7 @@ type work struct {
 	seq    uint64
 	shape  calls.Shape      // of a collective
 	demand *planning.Demand // of a round; nil for a collective
+	ahead  bool             // its ticket went out ahead
 	gap    time.Duration    // since the operation before; below 0: not known
 }
 
@@ -193,7 +194,7 @@ func (m *Machine) want(e *Event) error {
 	}
 	w.have++
 	switch {
-	case m.stage == running && !m.ahead.out && e.Seq == m.work.seq && e.Seq == m.iteration.ahead: // others have begun
+	case m.stage == running && m.work.ahead && !m.ahead.out && e.Seq == m.work.seq: // others have begun
 		return m.join(e.Rank, &e.Shape)
 	case w.have < m.cfg.Ranks:
 		m.closeRound() // this rank will not join the round
@@ -387,11 +388,11 @@ func (m *Machine) ended(e *Event) error {
 
 // endedEverywhere goes on after an operation that all ranks have ended.
 func (m *Machine) endedEverywhere() error {
-	if m.iteration.ahead == m.work.seq {
+	if m.work.ahead {
 		m.iteration.hits++
+		m.ahead.out = false
+		delete(m.arrivals, m.work.seq) // of ranks that asked before they had the ticket
 	}
-	m.ahead.out = false
-	delete(m.arrivals, m.work.seq) // of ranks that asked before they had the ticket that went out ahead
 	m.finish()
 	ahead, err := m.issueAhead()
 	if !ahead {
