@@ -297,3 +297,16 @@ func TestPlanesOfOthers(t *testing.T) {
 	r.down[0] = ocsctl.ErrPlaneDown
 	r.step(r.done(1, 4), "set 0")
 }
+
+// TestShared checks that no ticket goes out ahead while a rank has other communicators on the planes.
+func TestShared(t *testing.T) {
+	r := repeating(t, 2)
+	shared := r.done(0, 3)
+	shared.Standing.Flags |= ticket.Shared
+	r.step(shared, "stop 0")
+	r.step(r.done(1, 3), "set 0")
+	r.step(want(0, 4))
+	r.step(want(1, 4), "stop 0", "ticket 4 to -1: planes 11")
+	r.step(r.done(0, 4)) // it has none any more
+	r.step(r.done(1, 4), "ticket 5 to -1: planes 11 ahead", "set 0")
+}

@@ -17,6 +17,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/settings"
 	"lightpath/shim/shimtest"
 )
 
@@ -158,21 +159,51 @@ func TestDisabledInGap(t *testing.T) {
 	shimtest.NoLosses(t, server)
 }
 
-// TestOtherJobInGap checks that a job whose calls repeat gives its planes to another one, in a gap and in a loop.
+// worldAt makes a communicator of ranks at given ports.
+func worldAt(t *testing.T, ports ...int) *shimtest.World {
+	id, err := shim.NewUniqueID()
+	require.NoError(t, err)
+	w := shimtest.WorldOf(t, make([]*shim.Comm, len(ports)))
+	for r, err := range shimtest.Concurrently(t, len(ports), func(r int) error {
+		cfg, err := settings.Load()
+		if err != nil {
+			return err
+		}
+		cfg.FabricRank = ports[r]
+		w.Comms[r], err = shimtest.InitOne(shim.InitArgs{ID: id, Ranks: len(ports), Rank: r}, cfg)
+		return err
+	}) {
+		if err != nil {
+			t.Fatalf("rank %d: %v", r, err)
+		}
+	}
+	t.Cleanup(w.Destroy)
+	return w
+}
+
+// TestOtherJobInGap checks two jobs at other ports of the same planes: one whose calls repeat gives its planes to the
+// other, in a gap and in a loop.
 func TestOtherJobInGap(t *testing.T) {
-	w, server := repeated(t, 2)
-	other := shimtest.NewWorld(t, 2)
+	server := shimtest.UseEmulator(t, 4, 2, nil)
+	w, other := worldAt(t, 0, 1), worldAt(t, 2, 3)
 	rng := rand.New(rand.NewPCG(9, 1))
+	hits := func() uint64 { n, _ := live.Of(w.Comms[0]).Predictions(); return n }
+	repeat := func() {
+		t.Helper()
+		from := hits()
+		if !shimtest.Eventually(func() bool { require.NoError(t, iteration[0].Run(w, rng)); return hits() > from+3 }) {
+			t.Fatal("no ticket goes out ahead")
+		}
+	}
 	for range 3 {
+		repeat()
 		began := time.Now()
 		require.NoError(t, iteration[1].Run(other, rng))
 		if took := time.Since(began); took > arbiter.GapHold/2 {
 			t.Errorf("the other job's call took %v", took)
 		}
-		require.NoError(t, iteration[0].Run(w, rng))
 	}
-	stop := make(chan struct{})
-	loop := make(chan error, 1)
+	stop, loop := make(chan struct{}), make(chan error, 1)
 	go func() {
 		mine := rand.New(rand.NewPCG(9, 2))
 		for {
@@ -193,6 +224,37 @@ func TestOtherJobInGap(t *testing.T) {
 	}
 	close(stop)
 	require.NoError(t, <-loop)
+	shimtest.NoLosses(t, server)
+}
+
+// TestSharedPorts checks that no ticket goes out ahead while ranks have other communicators on the planes. Here a rank
+// calls the other communicator first, which would wait for planes that the first one keeps.
+func TestSharedPorts(t *testing.T) {
+	w, server := repeated(t, 3)
+	pair := worldAt(t, 1, 2)
+	rng := rand.New(rand.NewPCG(4, 1))
+	require.NoError(t, iteration[0].Run(w, rng)) // its end says that ranks have another communicator
+	k := iteration[0]
+	for range 5 {
+		for r, err := range shimtest.Concurrently(t, 3, func(r int) error {
+			mine := func(c *shim.Comm) error {
+				return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, k.Count))})
+			}
+			if r > 0 {
+				if r == 1 {
+					time.Sleep(20 * time.Millisecond) // rank 0 calls first
+				}
+				if err := mine(pair.Comms[r-1]); err != nil {
+					return err
+				}
+			}
+			return mine(w.Comms[r])
+		}) {
+			if err != nil {
+				t.Fatalf("rank %d: %v", r, err)
+			}
+		}
+	}
 	shimtest.NoLosses(t, server)
 }
 

@@ -16,12 +16,13 @@ import (
 )
 
 // BenchmarkFirstByte measures the time from the call to its first byte on a plane: with the ticket that is there before
-// the call, with a ticket that ranks ask for, and on packet planes through memory. The calls have a gap between them.
+// the call, with a ticket that ranks ask for, and on packet planes. The calls have a gap between them.
 func BenchmarkFirstByte(b *testing.B) {
-	for _, how := range []string{"ahead", "asked", "packet"} {
+	for _, how := range []string{"ahead", "asked", "inproc", "tcp"} {
+		packet := how == "inproc" || how == "tcp"
 		b.Run(how, func(b *testing.B) {
-			if how == "packet" {
-				b.Setenv("LIGHTPATH_TRANSPORT", "inproc")
+			if packet {
+				b.Setenv("LIGHTPATH_TRANSPORT", how)
 			} else {
 				shimtest.UseEmulator(b, 2, 2, nil)
 			}
@@ -30,7 +31,7 @@ func BenchmarkFirstByte(b *testing.B) {
 			}
 			w := shimtest.NewWorld(b, 2)
 			var end *transport.Endpoint
-			if how == "packet" {
+			if packet {
 				end = &session.Of(w.Comms[0]).Packet
 			} else {
 				end = &circuits.Of(w.Comms[0]).End
@@ -72,7 +73,7 @@ func BenchmarkFirstByte(b *testing.B) {
 			slices.Sort(took)
 			b.ReportMetric(float64(took[len(took)/2].Microseconds()), "us/first-byte-median")
 			b.ReportMetric(float64(took[len(took)*9/10].Microseconds()), "us/first-byte-p90")
-			if how != "packet" {
+			if !packet {
 				hits, misses := live.Of(w.Comms[0]).Predictions()
 				b.Logf("%d calls: %d hits, %d misses; rank 0: %+v", n, hits, misses, circuits.Of(w.Comms[0]).Uses())
 			}
