@@ -69,6 +69,10 @@ type Client interface {
 	Release(mask uint64, holder uint64) error
 	// OnChange registers a function that the client's goroutine calls after any change of state. It must not block.
 	OnChange(func())
+	// OnWanted registers a function that the client's goroutine calls when another request waits for planes of a holder's
+	// lease, or an operator has disabled some of them. The holder gives planes back that it does not use. The function
+	// must not block.
+	OnWanted(func(holder, mask uint64))
 	Close() error
 }
 

@@ -154,6 +154,7 @@ func handleMessages(c *comm.Core) {
 	live.Handle(c)
 	peer.Handle(c)
 	circuits.HandleVacating(c)
+	circuits.HandleAhead(c)
 	stream.Handle(c)
 	shares.Handle(c)
 }
@@ -161,7 +162,7 @@ func handleMessages(c *comm.Core) {
 // addHooks registers the hooks that end the parts of a communicator.
 func addHooks(c *comm.Core) {
 	c.AddHooks(comm.Hooks{Ending: func() { memory.LeaveAll(c) }})
-	c.AddHooks(comm.Hooks{Close: live.Of(c).Close})
+	c.AddHooks(comm.Hooks{Departed: live.Of(c).Departed, Detach: live.Of(c).Departed, Close: live.Of(c).Close})
 	c.AddHooks(comm.Hooks{Detach: func() { onesided.Of(c).End() }, Close: func() { onesided.Of(c).End() }})
 	session.Setup(c)
 	host.Setup(c)

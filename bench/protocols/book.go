@@ -21,6 +21,9 @@ func (book) Row(calls.Shape, planeset.Set, []circuit.Permutation) (planning.Row,
 	return planning.Row{Best: &groupAgreed}, nil
 }
 
+// Iteration implements [arbiter.Book].
+func (book) Iteration(uint64, func() []planning.Step) *planning.Iteration { return nil }
+
 // Demand implements [arbiter.Book].
 func (book) Demand(*planning.Demand, []circuit.Permutation) (*plans.Plan, error) {
 	return nil, errors.New("no rounds")

@@ -316,4 +316,5 @@ func (x *watcher) Changed(plane int, epoch uint32, m circuit.Permutation, fault 
 // Refused, Granted and Closed implement [controller.Sink].
 func (*watcher) Refused(int, uint64, error)    {}
 func (*watcher) Granted(uint64, uint64, error) {}
+func (*watcher) Wanted(uint64, uint64)         {}
 func (*watcher) Closed(error)                  {}

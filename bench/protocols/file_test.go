@@ -30,13 +30,13 @@ func TestSimulationFile(t *testing.T) {
 }
 
 func TestSimulationFileIsStrict(t *testing.T) {
-	const good = `{"version": 1, "config": {"planes": 2}, "choices": [0, 3], "violation": "one-leader"}`
+	const good = `{"version": 2, "config": {"planes": 2}, "choices": [0, 3], "violation": "one-leader"}`
 	if _, err := Decode([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ old, with, want string }{
-		{`"version": 1`, `"version": 2`, "version: 2 is not 1: seeds and choices make other runs in another version"},
-		{`"version": 1, `, ``, "version: missing"},
+		{`"version": 2`, `"version": 3`, "version: 3 is not 2: seeds and choices make other runs in another version"},
+		{`"version": 2, `, ``, "version: missing"},
 		{`"config": {"planes": 2}, `, ``, "config: missing"},
 		{`"planes": 2`, `"planes": 0`, "config.planes: 0 is outside 1..64"},
 		{`"planes": 2`, `"plane": 2`, "config.plane: unknown field"},
@@ -62,8 +62,8 @@ func TestSimulationFileIsStrict(t *testing.T) {
 
 // FuzzSimulationFile checks that Decode reads the same simulation again after Encode has written it.
 func FuzzSimulationFile(f *testing.F) {
-	f.Add([]byte(`{"version": 1, "config": {"planes": 2}, "choices": [0, 3], "violation": "one-leader"}`))
-	f.Add([]byte(`{"version": 1, "config": {}, "seed": 7}`))
+	f.Add([]byte(`{"version": 2, "config": {"planes": 2}, "choices": [0, 3], "violation": "one-leader"}`))
+	f.Add([]byte(`{"version": 2, "config": {}, "seed": 7}`))
 	f.Add([]byte(`{"a\nb": 1}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := Decode(text)

@@ -74,6 +74,7 @@ type (
 	}
 	acquire struct{ id, holder, mask uint64 }
 	release struct{ holder, mask uint64 }
+	wanted  struct{ holder, mask uint64 }
 	grant   struct {
 		id, mask uint64 // of the request
 		err      error
@@ -115,6 +116,10 @@ func (h *host) take(m any) {
 		}
 	case grant:
 		h.granted(m)
+	case wanted:
+		if g := h.ground.group(m.holder); g != nil {
+			g.step(arbiter.Event{Kind: arbiter.Wanted, Planes: planeset.Set(m.mask)})
+		}
 	}
 	h.look()
 }
@@ -143,6 +148,7 @@ func (h *host) granted(m grant) {
 			h.held[holder] |= m.mask
 		}
 		if g := h.ground.group(holder); g != nil {
+			h.ground.waited(g, h.ground.now(h).Sub(g.wanted))
 			g.step(arbiter.Event{Kind: arbiter.Granted, Planes: planeset.Set(m.mask), Err: m.err})
 		}
 		return

@@ -10,7 +10,10 @@ import (
 
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
+	"lightpath/shim/arbiter"
+	"lightpath/shim/circuits"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/ticket"
 )
 
 // The invariants. docs/assurance.md says which promises they check. A violation's text begins with the name.
@@ -21,12 +24,14 @@ const (
 	twoMaps       = "two maps of one epoch"     // one epoch of a plane has one map, for each rank
 	epochBack     = "epoch goes back"           // the epochs of a plane in service only rise, for each rank
 	twoHolders    = "two holders"               // one communicator at a time holds a plane
+	notGranted    = "planes not granted"        // a rank uses a ticket for its own operation, on planes that it holds
 	twoPlans      = "two plans"                 // all ranks of an operation get one ticket
 	returnsItself = "returns by itself"         // a disabled or failed plane waits for an operator
 	adopts        = "adopts a map"              // no controller accepts circuits that it was not asked for
 	acknowledged  = "acknowledged is lost"      // the next controller knows what an operator was told
 	unanswered    = "post without an answer"    // each post leads to a move, a refusal or a failure
 	waitsForever  = "waits for ever"            // every operation ends; after all faults all are served
+	unfair        = "unfair"                    // no communicator waits longer than others may hold planes
 	failsOnItsOwn = "fails without a fault"     // an operation fails only because of a fault
 	panics        = "panic"                     // no code panics or fails without a reason
 )
@@ -198,11 +203,37 @@ func (w *world) granted(x *session, id, mask uint64) {
 	}
 }
 
-// ticket implements [ground]: all ranks of an operation get one ticket, and only its communicator holds the planes.
-func (w *world) ticket(m *member, body []byte) {
+// misuse returns why a rank may not use a ticket: it is for another operation, or its planes are not granted to the
+// communicator any more; "": it may.
+func (m *member) misuse(g *circuits.Grant) string {
+	held := m.g.machine.Held()
+	switch {
+	case g.Seq != m.asked.Seq:
+		return fmt.Sprintf("the ticket of operation %d for operation %d", g.Seq, m.asked.Seq)
+	case g.InHand() && m.offered != offered{g.Seq, m.asked.Shape.Signature()}:
+		return fmt.Sprintf("the ticket of %+v, which went out ahead, for operation %d", m.offered, m.asked.Seq)
+	case g.Use&^held != 0:
+		return fmt.Sprintf("the ticket of operation %d is for planes %#x, of which %#x are held", g.Seq, uint64(g.Use),
+			uint64(held))
+	}
+	return ""
+}
+
+// ticket implements [ground]: all ranks of an operation get one ticket, its communicator holds the planes, and no other
+// does.
+func (w *world) ticket(m *member, t *circuits.Grant) {
 	g := m.g
+	same := t.Ticket
+	same.Flags &^= ticket.Ahead // a rank may get the ticket again, when it asks
+	body := ticket.Append(nil, &same)
 	if g.ticketSeq != m.asked.Seq {
 		g.ticketSeq, g.ticketBody = m.asked.Seq, body
+	}
+	if t.InHand() {
+		w.result.Ahead++
+	}
+	if why := m.misuse(t); why != "" {
+		w.violate(notGranted, "holder %d: rank %d: %s", g.cfg.id, m.rank, why)
 	}
 	if !bytes.Equal(g.ticketBody, body) {
 		w.violate(twoPlans, "holder %d: rank %d has another ticket for operation %d", g.cfg.id, m.rank, m.asked.Seq)
@@ -216,6 +247,17 @@ func (w *world) ticket(m *member, body []byte) {
 		if both := o.machine.Held() & g.machine.Held(); o != g && both != 0 && inCharge(o) && inCharge(g) {
 			w.violate(twoHolders, "holders %d and %d have planes %#x", g.cfg.id, o.cfg.id, uint64(both))
 		}
+	}
+}
+
+// operationTime is more than an operation takes, with slow ranks, switches and messages.
+const operationTime = 2 * time.Second
+
+// waited implements [ground]: each other communicator keeps planes for MaxHold and one operation at most.
+func (w *world) waited(g *group, d time.Duration) {
+	others := time.Duration(len(w.groups) - 1)
+	if limit := others*(arbiter.MaxHold+operationTime) + operationTime; d > limit && !w.fault.recent() {
+		w.violate(unfair, "holder %d has waited for planes for %v, %d others may have held them", g.cfg.id, d, others)
 	}
 }
 

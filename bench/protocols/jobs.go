@@ -91,7 +91,8 @@ func (j *job) open() {
 	for first := 0; first <= 1 && len(j.ports)-first >= 2; first++ {
 		j.w.holders++
 		g := newGroup(j.w, &groupConfig{id: j.w.holders, ports: j.ports[first:], size: j.w.cfg.Ports,
-			planes: j.w.cfg.Planes, parent: parent, keeps: 3, timeout: operationTimeout},
+			planes: j.w.cfg.Planes, parent: parent, keeps: 3, timeout: operationTimeout, repeats: repeats(j.w.cfg.Repeats),
+			script: j.w.script},
 			func(p int) *host { return j.w.ports[p].host })
 		j.groups = append(j.groups, g)
 		j.w.groups[g.cfg.id] = g
@@ -102,6 +103,28 @@ func (j *job) open() {
 			j.think(m)
 		}
 	}
+}
+
+// repeats returns the setting of a leader.
+func repeats(n int) int {
+	if n == 1 {
+		return 0
+	}
+	return n
+}
+
+// script repeats three operations, mostly.
+func (w *world) script(i int) (shape, skipped int) {
+	if shape = 0; i%3 == 2 {
+		shape = 1
+	}
+	switch w.choose.Choose(16) {
+	case 14:
+		return 2, 0
+	case 15:
+		return shape, 1
+	}
+	return shape, 0
 }
 
 // connect carries the control messages of a group over the network.
@@ -134,7 +157,8 @@ func (j *job) connect(g *group) {
 // kindOf names a control message.
 func kindOf(q control.Message, g *group) string {
 	names := map[control.Kind]string{control.MsgWant: "want", control.MsgDone: "done", control.MsgTicket: "ticket",
-		control.MsgVacateAsk: "asks to vacate", control.MsgVacate: "vacate", control.MsgVacated: "vacated"}
+		control.MsgVacateAsk: "asks to vacate", control.MsgVacate: "vacate", control.MsgVacated: "vacated",
+		control.MsgRecall: "recall", control.MsgRecalled: "recalled"}
 	return fmt.Sprintf("holder %d: %s %d", g.cfg.id, names[q.Kind], q.Seq)
 }
 

@@ -16,6 +16,7 @@ import (
 	"lightpath/shim/errdefs"
 	"lightpath/shim/planning"
 	"lightpath/shim/settings"
+	"lightpath/shim/ticket"
 )
 
 // ground is the world around ranks: the small one of the explorer, or the large one of [Run].
@@ -28,11 +29,13 @@ type ground interface {
 	later(f func())
 	// timer sets the idle timer of a group, or stops it if d is 0.
 	timer(g *group, d time.Duration)
+	// waited is called for each grant, with the time since the request.
+	waited(g *group, d time.Duration)
 	// failed is called for the first failure of a group, and ended for each operation that a rank has ended.
 	failed(g *group, why error)
 	ended(m *member)
-	// ticket is called for each ticket that a rank gets.
-	ticket(m *member, body []byte)
+	// ticket is called for each ticket that a rank begins to use.
+	ticket(m *member, g *circuits.Grant)
 	now(h *host) time.Time
 	group(holder uint64) *group // nil: it has ended
 	violate(invariant, format string, args ...any)
@@ -89,11 +92,37 @@ type group struct {
 	idle    bool          // its timer is set
 	armed   int           // how often, in a world with time
 	late    time.Duration // of its clock; see groupConfig.busy
+	wanted  time.Time     // when it has requested planes
 	awaits  []await
 	failed  error
 
 	ticketSeq  uint64 // of the last ticket that a rank got, and its body
 	ticketBody []byte
+	called     []called // operations that a rank has begun, in order
+}
+
+// called is an operation of a communicator, the same on all ranks.
+type called struct {
+	seq   uint64
+	shape calls.Shape
+}
+
+// operation returns an operation by its place from 0.
+func (g *group) operation(n int) called {
+	for len(g.called) <= n {
+		o := called{seq: 1, shape: groupShape}
+		i := len(g.called)
+		if i > 0 {
+			o.seq = g.called[i-1].seq + 1
+		}
+		if g.cfg.script != nil {
+			shape, skipped := g.cfg.script(i)
+			o.shape.Count += uint64(shape)
+			o.seq += uint64(skipped)
+		}
+		g.called = append(g.called, o)
+	}
+	return g.called[n]
 }
 
 // groupConfig describes a communicator.
@@ -105,7 +134,10 @@ type groupConfig struct {
 	operations   int // of each rank
 	keeps        int // each operation with a multiple of this number keeps its circuits; 0: none
 	timeout      time.Duration
-	busy         bool // it has held its planes for too long when its next operation begins
+	repeats      int // of a sequence of operations, after which tickets go out ahead; 0: they never do
+	// script returns the shape of an operation, and how many calls without a ticket come before it. nil: all are alike.
+	script func(operation int) (shape, skipped int)
+	busy   bool // it has held its planes for too long when its next operation begins
 }
 
 // await is an Await action under way.
@@ -132,6 +164,7 @@ func newGroup(w ground, cfg *groupConfig, at func(port int) *host) *group {
 		own := circuits.Config{
 			Rank: r, Holder: cfg.id, Ports: cfg.ports, Size: cfg.size, Planes: cfg.planes, Timeout: cfg.timeout,
 			Serving: func() bool { return g.failed == nil },
+			Shared:  func() bool { return len(m.host.groups) > 1 },
 		}
 		if cfg.parent != nil {
 			m.parent = cfg.parent.at(port)
@@ -141,7 +174,8 @@ func newGroup(w ground, cfg *groupConfig, at func(port int) *host) *group {
 		m.host.groups = append(m.host.groups, g)
 		g.members = append(g.members, m)
 	}
-	own := arbiter.Config{Ranks: len(cfg.ports), Site: &g.site, FabricSize: cfg.size, RoundWait: time.Second}
+	own := arbiter.Config{Ranks: len(cfg.ports), Site: &g.site, FabricSize: cfg.size, RoundWait: time.Second,
+		Repeats: cfg.repeats}
 	g.machine = arbiter.New(own, view{g.members[0].host, cfg.id}, book{})
 	return g
 }
@@ -201,8 +235,13 @@ func (g *group) perform(a *arbiter.Action) {
 				m.toRank.send(control.Message{Kind: control.MsgTicket, Seq: a.Seq, Body: a.Body})
 			}
 		}
+	case arbiter.SendRecall:
+		for _, m := range g.members {
+			m.toRank.send(control.Message{Kind: control.MsgRecall, Seq: a.Seq})
+		}
 	case arbiter.Acquire:
 		h.asked++
+		g.wanted = g.ground.now(h)
 		q := acquire{h.asked, g.cfg.id, uint64(a.Planes)}
 		h.wants[g.cfg.id] = q
 		h.tell(q)
@@ -284,14 +323,21 @@ type member struct {
 	toLeader, toRank queue[control.Message] // on their way
 	vacates          *group                 // that waits for this rank's request to the leader
 
-	stage stage
-	asked circuits.Operation
-	ended int       // operations
-	since time.Time // of the stage
-	moves circuits.ListedMaps
-	lanes []lane
-	used  []int // operations on circuits, by plane
-	got   []int // data received, by plane
+	stage   stage
+	offered offered // the last ticket ahead
+	asked   circuits.Operation
+	ended   int       // operations
+	since   time.Time // of the stage
+	moves   circuits.ListedMaps
+	lanes   []lane
+	used    []int // operations on circuits, by plane
+	got     []int // data received, by plane
+}
+
+// offered is for which call a ticket went out ahead.
+type offered struct {
+	seq uint64
+	sig uint32
 }
 
 type stage uint8
@@ -329,9 +375,54 @@ func (m *member) end() {
 
 // ask requests the next operation.
 func (m *member) ask() {
-	m.asked = circuits.Operation{Kind: control.MsgWant, Seq: uint64(m.ended) + 1, Shape: &groupShape}
+	o := m.g.operation(m.ended)
+	m.asked = circuits.Operation{Kind: control.MsgWant, Seq: o.seq, Shape: &o.shape}
 	m.enter(asking)
-	m.toLeader.send(sealed(m.machine.Ask(m.since, &m.asked), m.rank))
+	grant, declined, seq, err := m.machine.Enter(m.since, &m.asked)
+	if declined {
+		m.recalled(seq, false)
+	}
+	switch {
+	case err != nil:
+		m.g.fail(err)
+	case grant != nil:
+		m.begin(grant)
+	default:
+		m.toLeader.send(sealed(m.machine.Ask(m.since, &m.asked), m.rank))
+	}
+}
+
+// recalled tells the leader whether this rank uses a ticket that went out ahead.
+func (m *member) recalled(seq uint64, inUse bool) {
+	q := control.Message{Kind: control.MsgRecalled, Seq: seq}
+	if inUse {
+		q.Arg = 1
+	}
+	m.toLeader.send(sealed(q, m.rank))
+}
+
+// begin begins the operation with its ticket.
+func (m *member) begin(g *circuits.Grant) {
+	m.g.ground.ticket(m, g)
+	if g.OnPackets() {
+		m.end()
+		return
+	}
+	m.enter(settling)
+	m.look()
+}
+
+// offer handles a ticket that has come ahead. It returns the grant if the rank waits for it.
+func (m *member) offer(q *control.Message, sig uint32) (g *circuits.Grant, err error) {
+	m.offered = offered{q.Seq, sig}
+	wake, declined := m.machine.Offer(q.Seq, sig, q.Body)
+	if wake {
+		g, declined, err = m.machine.Claim(m.host.ground.now(m.host))
+	}
+	if declined {
+		m.recalled(q.Seq, false)
+	}
+	return g, err
 }
 
 // tick lets time-outs pass.
@@ -355,17 +446,20 @@ func (m *member) tick() {
 func (m *member) take(q *control.Message) {
 	switch q.Kind {
 	case control.MsgTicket:
-		m.g.ground.ticket(m, q.Body)
-		g, err := m.machine.Take(m.host.ground.now(m.host), q.Body)
-		switch {
-		case err != nil:
-			m.g.fail(err)
-		case g.OnPackets():
-			m.end()
-		default:
-			m.enter(settling)
-			m.look()
+		var g *circuits.Grant
+		var err error
+		if sig, ahead := ticket.IsAhead(q.Body); ahead {
+			g, err = m.offer(q, sig)
+		} else {
+			g, err = m.machine.Take(m.host.ground.now(m.host), q.Body)
 		}
+		if err != nil {
+			m.g.fail(err)
+		} else if g != nil {
+			m.begin(g)
+		}
+	case control.MsgRecall:
+		m.recalled(q.Seq, m.machine.Recall(q.Seq))
 	case control.MsgVacate:
 		if r, ok := m.machine.VacatePost(q.Body); ok {
 			m.host.post(agree{plane: r.Plane, epoch: r.Epoch, holder: r.Holder, target: r.Target})

@@ -15,18 +15,20 @@ type Config struct {
 	Ports       int      // of each plane
 	Jobs        int      // that share the ports and contend for the planes
 	Unfenced    int      // 1: switches do not know the tokens of controllers
+	Repeats     int      // of operations, after which tickets go out ahead; 1: they never do
 	Operations  int      // after which the run heals and ends
 	Faults      []string // names of the faults that may happen; empty: all
 	Lines       bool     // fill Trace.Lines; without it a run is faster, and the trace has only its hash
 }
 
 // Version is the version of the model.
-const Version = 1
+const Version = 2
 
 // Result is what a run has shown.
 type Result struct {
 	Trace      Trace
 	Operations int           // that have ended, with success or not
+	Ahead      int           // tickets that ranks used without asking
 	Time       time.Duration // simulated
 	Coverage   Coverage      // which faults happened in which states
 	Violation  error         // of the first invariant that did not hold; nil: all held

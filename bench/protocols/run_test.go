@@ -10,7 +10,9 @@ import (
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
+	"lightpath/shim/circuits"
 	"lightpath/shim/control"
+	"lightpath/shim/ticket"
 )
 
 // TestSimulation runs worlds of several sizes with all faults.
@@ -27,7 +29,9 @@ func TestSimulation(t *testing.T) {
 		share int // of the operations, in percent
 		cfg   Config
 	}{
-		"two jobs":         {40, Config{}},
+		"two jobs":         {25, Config{}},
+		"a communicator":   {5, Config{Ports: 2, Jobs: 1}},
+		"communicators":    {10, Config{Ports: 4, Jobs: 2}},
 		"one job":          {5, Config{Jobs: 1, Planes: 1, Ports: 4}},
 		"four controllers": {10, Config{Controllers: 4, Members: 5, Planes: 3, Ports: 9, Jobs: 3}},
 		"pairs":            {5, Config{Ports: 6, Jobs: 3, Planes: 4}},
@@ -41,7 +45,8 @@ func TestSimulation(t *testing.T) {
 			runs := operations / 100 * k.share / k.cfg.Operations
 			sum, failed := Search(t.Context(), Run, k.cfg, 1, runs, runtime.GOMAXPROCS(0), nil)
 			all.Add(sum.Coverage)
-			t.Logf("%d runs, %d operations in %v of simulated time", sum.Runs, sum.Operations, sum.Simulated.Round(time.Second))
+			t.Logf("%d runs, %d operations in %v of simulated time, %d tickets used ahead", sum.Runs, sum.Operations,
+				sum.Simulated.Round(time.Second), sum.Ahead)
 			if failed != nil {
 				text, err := failed.Encode()
 				t.Errorf("seed %d: %v (%v) %s", failed.Seed, Run(failed.Config, failed.Chooser()).Violation, err, text)
@@ -76,9 +81,14 @@ func TestSameSeed(t *testing.T) {
 
 // TestWithoutFaults checks that nothing fails while the chooser makes the plain choices only.
 func TestWithoutFaults(t *testing.T) {
-	r := Run(Config{Operations: 50}, Replay(nil))
-	if r.Violation != nil || len(r.Coverage) != 0 {
-		t.Errorf("%v, faults %v", r.Violation, r.Coverage)
+	for _, cfg := range []Config{{Operations: 50}, {Operations: 50, Ports: 2, Jobs: 1}} {
+		r := Run(cfg, Replay(nil))
+		if r.Violation != nil || len(r.Coverage) != 0 {
+			t.Errorf("%v, faults %v", r.Violation, r.Coverage)
+		}
+		if cfg.Jobs == 1 && r.Ahead < r.Operations {
+			t.Errorf("of %d operations, ranks of one communicator began %d ahead", r.Operations, r.Ahead)
+		}
 	}
 }
 
@@ -114,11 +124,16 @@ func TestInvariants(t *testing.T) {
 		twoHolders: func(w *world, g *group) {
 			other := newGroup(w, g.cfg, func(p int) *host { return w.ports[p].host })
 			other.machine, w.groups[99] = g.machine, other
-			w.ticket(g.members[0], nil)
+			w.ticket(g.members[0], &circuits.Grant{Seq: g.members[0].asked.Seq})
 		},
 		twoPlans: func(w *world, g *group) {
-			w.ticket(g.members[0], []byte("one"))
-			w.ticket(g.members[0], []byte("another"))
+			for version := range uint32(2) {
+				w.ticket(g.members[0], &circuits.Grant{Seq: g.members[0].asked.Seq, Ticket: ticket.Ticket{Version: version}})
+			}
+		},
+		notGranted: func(w *world, g *group) {
+			m := g.members[0]
+			w.ticket(m, &circuits.Grant{Seq: m.asked.Seq, Ticket: ticket.Ticket{Use: 1 << 60, Planes: make([]ticket.Plane, 61)}})
 		},
 		returnsItself: func(w *world, _ *group) {
 			down := &news{fault: controller.ErrMoving}
@@ -144,6 +159,7 @@ func TestInvariants(t *testing.T) {
 			w.healing = w.clock - int64(healTime) - 1
 			w.served()
 		},
+		unfair:        func(w *world, g *group) { w.waited(g, time.Minute) },
 		failsOnItsOwn: func(_ *world, g *group) { g.fail(ocsctl.ErrConflict) },
 		panics: func(w *world, _ *group) {
 			g := w.groups[1]

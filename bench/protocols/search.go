@@ -12,6 +12,7 @@ import (
 type Summary struct {
 	Runs       int
 	Operations int
+	Ahead      int // tickets that ranks used without asking
 	Simulated  time.Duration
 	Coverage   Coverage
 	Hash       uint64 // of the trace of the last run
@@ -21,6 +22,7 @@ type Summary struct {
 func (s *Summary) Add(r *Result) {
 	s.Runs++
 	s.Operations += r.Operations
+	s.Ahead += r.Ahead
 	s.Simulated += r.Time
 	if s.Coverage == nil {
 		s.Coverage = Coverage{}

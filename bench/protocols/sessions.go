@@ -12,19 +12,21 @@ import (
 // session is a rank's place at a controller, with the news that the core has for the rank. It outlives a broken
 // connection for a while, as in package rpc.
 type session struct {
-	p       *process
-	id      uint64
-	port    int
-	at      controller.Attachment
-	c       *connection // nil: it is broken
-	mail    []news      // by plane, the newest
-	dirty   []bool      // has not been sent
-	refused []refused
-	told    int               // of refused
-	asked   map[uint64]*grant // answers by request; nil: it waits
-	fresh   []uint64          // requests whose answers have not been sent
-	armed   bool              // a flush is planned
-	over    bool
+	p          *process
+	id         uint64
+	port       int
+	at         controller.Attachment
+	c          *connection // nil: it is broken
+	mail       []news      // by plane, the newest
+	dirty      []bool      // has not been sent
+	refused    []refused
+	told       int      // of refused
+	wanted     []wanted // news for leases that the rank has
+	toldWanted int
+	asked      map[uint64]*grant // answers by request; nil: it waits
+	fresh      []uint64          // requests whose answers have not been sent
+	armed      bool              // a flush is planned
+	over       bool
 }
 
 // linger is how long a session waits for its rank after the connection broke.
@@ -119,6 +121,8 @@ func (x *session) serve(m any) {
 			x.wake()
 		}
 	case release:
+		x.wanted = slices.DeleteFunc(x.wanted, func(o wanted) bool { return o.holder == m.holder })
+		x.toldWanted = 0 // some go out twice
 		err = x.at.Release(m.mask, m.holder)
 	}
 	if err != nil && !errors.Is(err, controller.ErrStopped) && !errors.Is(err, controller.ErrNotLeader) {
@@ -151,6 +155,12 @@ func (x *session) Granted(id, mask uint64, err error) {
 	}
 	x.asked[id] = &grant{id, mask, err}
 	x.fresh = append(x.fresh, id)
+	x.wake()
+}
+
+// Wanted implements [controller.Sink].
+func (x *session) Wanted(holder, mask uint64) {
+	x.wanted = append(x.wanted, wanted{holder, mask})
 	x.wake()
 }
 
@@ -193,6 +203,9 @@ func (x *session) flush() {
 	for ; x.told < len(x.refused); x.told++ {
 		x.c.tell(x.refused[x.told])
 	}
+	for ; x.toldWanted < len(x.wanted); x.toldWanted++ {
+		x.c.tell(x.wanted[x.toldWanted])
+	}
 	for _, id := range x.fresh {
 		x.c.tell(*x.asked[id])
 	}
@@ -209,7 +222,7 @@ func (x *session) drop() {
 
 // lose handles a connection that ended without a goodbye: the session waits for its rank.
 func (x *session) lose() {
-	x.c, x.told = nil, 0 // refusals are sent again
+	x.c, x.told, x.toldWanted = nil, 0, 0 // refusals are sent again
 	for j := range x.dirty {
 		x.dirty[j] = true
 	}

@@ -19,6 +19,7 @@ func (c *Config) Sizes() []Size {
 		{"ports", &c.Ports, 6, 2, 64, "ports of each switch"},
 		{"jobs", &c.Jobs, 2, 1, 64, "jobs that share ports and planes"},
 		{"unfenced", &c.Unfenced, 0, 0, 1, "1: switches do not know the tokens of controllers"},
+		{"repeats", &c.Repeats, 2, 1, 9, "how often operations repeat before tickets go out ahead; 1: they never do"},
 		{"operations", &c.Operations, 100, 1, 1 << 30, "collectives of a run, after which all faults end"},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/plans/circuit"
+	"lightpath/shim/circuits"
 )
 
 // smallConfig describes a world that is small enough for [Explore]. Only the order of messages and the moment of a
@@ -22,14 +23,16 @@ type smallConfig struct {
 	warm          int  // operations that each rank ends, in the plainest order, before the choices begin
 	crash         bool // the controller may crash once, and another takes over
 	crashed       bool // it has crashed when the choices begin
+	repeats       int  // after which tickets go out ahead
 	busy          bool // each communicator has held its planes for too long when its next operation begins
 }
 
 // smallComm describes a communicator.
 type smallComm struct {
 	ports      []int
-	parent     int // index of an earlier one; -1: none
-	operations int // of each rank
+	parent     int   // index of an earlier one; -1: none
+	operations int   // of each rank
+	shapes     []int // of the operations; none: all are alike
 }
 
 // small is a run of a small world.
@@ -133,7 +136,10 @@ func newSmall(cfg smallConfig, print *fingerprinter) (*small, error) {
 	}
 	for i, c := range cfg.comms {
 		own := &groupConfig{id: uint64(i) + 1, ports: c.ports, size: cfg.ports, planes: cfg.planes,
-			operations: c.operations, timeout: time.Minute, busy: cfg.busy}
+			operations: c.operations, timeout: time.Minute, busy: cfg.busy, repeats: cfg.repeats}
+		if len(c.shapes) > 0 {
+			own.script = func(i int) (shape, skipped int) { return c.shapes[i], 0 }
+		}
 		if c.parent >= 0 {
 			own.parent = w.groups[c.parent]
 		}
@@ -290,10 +296,17 @@ func (w *small) agreed(h *host, p *agree) {
 func (w *small) group(holder uint64) *group { return w.groups[holder-1] }
 
 // The explorer decides when a timer expires, looks for failures after each step, and has one ticket.
-func (*small) timer(*group, time.Duration) {}
-func (*small) failed(*group, error)        {}
-func (*small) ended(*member)               {}
-func (*small) ticket(*member, []byte)      {}
+func (*small) timer(*group, time.Duration)  {}
+func (*small) failed(*group, error)         {}
+func (*small) waited(*group, time.Duration) {}
+func (*small) ended(*member)                {}
+
+// ticket implements [ground]: the communicator holds the planes of the ticket, which is for this operation.
+func (w *small) ticket(m *member, g *circuits.Grant) {
+	if why := m.misuse(g); why != "" {
+		w.violate("planes of others", "communicator %d rank %d: %s", m.g.cfg.id, m.rank, why)
+	}
+}
 
 // moving reports whether a device moves. A controller that takes over waits until it has moved: see switches.New.
 func (w *small) moving() bool {

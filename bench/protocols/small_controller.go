@@ -184,6 +184,9 @@ func (s *smallSink) Refused(plane int, holder uint64, why error) {
 // Granted implements [controller.Sink].
 func (s *smallSink) Granted(id, mask uint64, err error) { s.h.down.send(grant{id, mask, err}) }
 
+// Wanted implements [controller.Sink].
+func (s *smallSink) Wanted(holder, mask uint64) { s.h.down.send(wanted{holder, mask}) }
+
 // Closed implements [controller.Sink].
 func (*smallSink) Closed(error) {}
 

@@ -302,6 +302,8 @@ func describe(m any) string {
 		return fmt.Sprintf("post plane %d epoch %d holder %d: %v", m.plane, m.epoch, m.holder, m.target)
 	case acquire:
 		return fmt.Sprintf("request %d: planes %#x for holder %d", m.id, m.mask, m.holder)
+	case wanted:
+		return fmt.Sprintf("holder %d: planes %#x are wanted", m.holder, m.mask)
 	case release:
 		return fmt.Sprintf("release %#x of holder %d", m.mask, m.holder)
 	case grant:

@@ -66,7 +66,7 @@ func TestSimulateViolation(t *testing.T) {
 
 func TestSimulateRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bad.json")
-	if err := os.WriteFile(file, []byte(`{"version": 1, "config": {"planes": -2}, "seed": 1}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"version": 2, "config": {"planes": -2}, "seed": 1}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ args, says string }{

@@ -224,7 +224,7 @@ func TestBadFilesAreRefusedByBoth(t *testing.T) {
 		{"flight", recorder, `"outcome": "completed"`, `"outcome": "done"`},
 		{"flight", recorder, `"plane": 1`, `"plane": 64`},
 		{"flight", recorder, `"number": 1,`, `"number": 0,`},
-		{"simulation", run, `"version": 1`, `"version": 2`},
+		{"simulation", run, `"version": 2`, `"version": 3`},
 		{"simulation", run, `"planes": 2`, `"planes": 0`},
 		{"simulation", run, `"planes": 2`, `"plane": 2`},
 		{"simulation", run, `"planes": 2`, `"faults": [""]`},

@@ -227,6 +227,9 @@ type Sink interface {
 	// Granted answers the Acquire with that id. mask holds those of the requested planes that are in service; if
 	// none is, err says why.
 	Granted(id, mask uint64, err error)
+	// Wanted: another request waits for planes of a lease of this port, or an operator has disabled some of them. The
+	// holder gives the planes back when it does not use them. Once per lease.
+	Wanted(holder, mask uint64)
 	// Closed: the controller has ended the attachment. It has stopped or is not the leader any more.
 	Closed(err error)
 }

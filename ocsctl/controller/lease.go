@@ -21,6 +21,7 @@ type leaseHolder struct {
 	a      *attachment // nil: free
 	holder uint64
 	since  int64
+	told   bool // that a request waits for the plane, or that it has been disabled
 }
 
 // leaseRequest is a pending Acquire.
@@ -57,11 +58,28 @@ func (l *lease) grants(down, moving uint64, now int64) []grant {
 		if !free {
 			return false
 		}
-		l.give(want, leaseHolder{q.a, q.holder, now})
+		l.give(want, leaseHolder{a: q.a, holder: q.holder, since: now})
 		answered = append(answered, grant{q, want})
 		return true
 	})
 	return answered
+}
+
+// wanted returns the lease of a plane that a request waits for, or that is in off, unless its holder has been told. It
+// notes that the holder is told; nil: there is no such lease.
+func (l *lease) wanted(off uint64) (holder *leaseHolder, mask uint64) {
+	for _, q := range l.queue {
+		off |= q.mask
+	}
+	for p := range l.held {
+		h := &l.held[p]
+		if off>>p&1 == 0 || h.a == nil || h.told || holder != nil && (h.a != holder.a || h.holder != holder.holder) {
+			continue
+		}
+		holder, mask = h, mask|1<<p
+		h.told = true
+	}
+	return holder, mask
 }
 
 func (l *lease) give(mask uint64, to leaseHolder) {

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -230,4 +231,34 @@ func TestNoRefusalOfAFailedPlane(t *testing.T) {
 	if len(r.s[0].refused) != 0 {
 		t.Error(r.s[0].refused)
 	}
+}
+
+// TestWanted checks whom the controller tells that others want planes: each holder once per lease.
+func TestWanted(t *testing.T) {
+	r := newTestRig(t, 4, 3, nil)
+	told := func(port int, want ...[2]uint64) {
+		t.Helper()
+		if got := r.s[port].wanted; !slices.Equal(got, want) {
+			t.Errorf("port %d was told %v, want %v", port, got, want)
+		}
+		r.s[port].wanted = nil
+	}
+	r.hold(3)
+	told(0)
+	require.NoError(t, r.s[1].Acquire(1, 4, 8)) // a free plane
+	told(0)
+	require.NoError(t, r.s[2].Acquire(2, 6, 9))
+	told(0, [2]uint64{testHolder, 2})
+	told(1, [2]uint64{8, 4})
+	require.NoError(t, r.s[3].Acquire(3, 2, 10)) // it has been told
+	told(0)
+	require.NoError(t, r.s[0].Release(2, testHolder))
+	require.NoError(t, r.s[1].Release(4, 8))
+	told(2, [2]uint64{9, 2}) // at once, since port 3 waits
+	told(0)
+	r.disable(0)
+	told(0, [2]uint64{testHolder, 1})
+	r.disable(0)
+	told(0)
+	told(2)
 }

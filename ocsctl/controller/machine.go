@@ -183,6 +183,7 @@ func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
 		m.cfg.DataPath.Attach(o.Port, o.Data, now)
 	}
 	m.show(a)
+	m.tellHolders() // of the leases that it has claimed
 	attached := Event{Kind: Attached, Plane: -1, Port: o.Port, Who: a.who}
 	if a.recorded = m.cfg.Journal == nil; a.recorded {
 		m.event(now, attached)
@@ -221,7 +222,7 @@ func (m *machine) claim(a *attachment, held []LeaseSnapshot, now int64) error {
 				return fmt.Errorf("controller: port %d: plane %d, which it says it holds: %w", a.port, p, ErrHeld)
 			}
 		}
-		m.lease.give(l.Mask, leaseHolder{a, l.Holder, now})
+		m.lease.give(l.Mask, leaseHolder{a: a, holder: l.Holder, since: now})
 		all |= l.Mask
 		m.event(now, Event{Kind: Granted, Plane: -1, Port: a.port, Holder: l.Holder, Mask: l.Mask, Who: a.who})
 	}

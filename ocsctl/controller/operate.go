@@ -73,6 +73,7 @@ func (m *machine) disable(plane int, reason, who string, done func(error), now i
 	}
 	m.confirm(now, Event{Kind: Commanded, Plane: plane, Epoch: pl.epoch, Port: -1, Who: who, Err: pl.off}, done)
 	m.grant(now)
+	m.tellHolders()
 }
 
 // enable puts a plane back into service if its device has the desired map and verifies all circuits. A plane in use
@@ -180,7 +181,7 @@ func (m *machine) acquire(a *attachment, id, mask, holder uint64, now int64) {
 		return
 	}
 	m.freed(a, m.lease.release(mask, a, holder), now)
-	m.lease.queue = append(m.lease.queue, leaseRequest{leaseHolder{a, holder, now}, id, mask})
+	m.lease.queue = append(m.lease.queue, leaseRequest{leaseHolder{a: a, holder: holder, since: now}, id, mask})
 	m.grant(now)
 }
 
@@ -199,6 +200,21 @@ func (m *machine) grant(now int64) {
 			Kind: Granted, Plane: -1, Port: g.a.port, Holder: g.holder, Mask: g.granted, Who: g.a.who,
 			Waited: time.Duration(now - g.since),
 		})
+	}
+	m.tellHolders()
+}
+
+// tellHolders tells the holders of planes for which requests wait, and of planes that operators have disabled, once per
+// lease. A holder that does not use its planes gives them back then.
+func (m *machine) tellHolders() {
+	off := uint64(0)
+	for j, pl := range m.planes {
+		if pl.off != "" {
+			off |= 1 << j
+		}
+	}
+	for h, mask := m.lease.wanted(off); h != nil; h, mask = m.lease.wanted(off) {
+		h.a.sink.Wanted(h.holder, mask)
 	}
 }
 

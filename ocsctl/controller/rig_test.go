@@ -71,6 +71,7 @@ func (d *timedDevice) Report(plane int) (string, error) { return "light", d.unwe
 
 // testSink is the sink of a front end, with or without a port.
 type testSink struct {
+	wanted [][2]uint64 // holder and planes
 	Attachment
 	port    int
 	epochs  map[int]uint32
@@ -99,6 +100,7 @@ func (s *testSink) Changed(plane int, epoch uint32, m circuit.Permutation, fault
 	}
 }
 func (s *testSink) Refused(_ int, _ uint64, why error) { s.refused = append(s.refused, why) }
+func (s *testSink) Wanted(holder, mask uint64)         { s.wanted = append(s.wanted, [2]uint64{holder, mask}) }
 func (s *testSink) Closed(err error)                   { s.closed = err }
 func (s *testSink) Granted(id, mask uint64, err error) {
 	s.answers = append(s.answers, testGrant{id, mask, err})

@@ -52,6 +52,7 @@ func (k *rigRank) Changed(plane int, epoch uint32, m circuit.Permutation, fault 
 }
 func (k *rigRank) Refused(int, uint64, error)    { k.refused++ }
 func (k *rigRank) Granted(id, _ uint64, _ error) { k.granted = append(k.granted, id) }
+func (*rigRank) Wanted(uint64, uint64)           {}
 func (k *rigRank) Closed(err error)              { k.closed = err }
 
 // newRig makes a switch with every port attached, and port 0 holding the planes for all. The ring sizes are small by

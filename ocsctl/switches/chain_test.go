@@ -21,6 +21,7 @@ type watcher struct{ news chan struct{} }
 func (w *watcher) Changed(int, uint32, circuit.Permutation, error) { w.tell() }
 func (w *watcher) Refused(int, uint64, error)                      { w.tell() }
 func (w *watcher) Granted(uint64, uint64, error)                   { w.tell() }
+func (*watcher) Wanted(uint64, uint64)                             {}
 func (w *watcher) Closed(error)                                    { w.tell() }
 
 func (w *watcher) tell() {

@@ -27,6 +27,9 @@ const (
 	Reached                   // Plane has reached the epoch of an Await, or failed with Err
 	Vacated                   // ranks have been told to release circuits on Plane (OK), or could not be
 	Expired                   // Timer has expired
+	Recalled                  // a rank does not use the ticket ahead of Seq, or does (OK)
+	Left                      // a rank has left the communicator
+	Wanted                    // another request waits for some of Planes, or an operator has disabled them
 )
 
 // Event is the input of one step. Fields that its kind does not name are zero.
@@ -46,7 +49,8 @@ type Event struct {
 }
 
 // Messages are the kinds of control messages that [Decode] reads.
-var Messages = []control.Kind{control.MsgWant, control.MsgDone, control.MsgRow, control.MsgPlanReq}
+var Messages = []control.Kind{control.MsgWant, control.MsgDone, control.MsgRow, control.MsgPlanReq,
+	control.MsgRecalled}
 
 // Decode returns the event of a rank's message to the leader of a communicator of so many ranks.
 func Decode(m *control.Message, ranks int) (Event, error) {
@@ -61,6 +65,8 @@ func Decode(m *control.Message, ranks int) (Event, error) {
 	case control.MsgRow:
 		e.Kind = Row
 		e.Row, err = ticket.DecodeRow(m.Body, e.Rank, ranks)
+	case control.MsgRecalled:
+		e.Kind, e.OK = Recalled, m.Arg == 1
 	default:
 		e.Kind = PlanLack
 		if copy(e.Plan[:], m.Body) != len(e.Plan) || len(m.Body) != len(e.Plan) {
@@ -86,6 +92,7 @@ type ActionKind uint8
 // The actions. Rank -1 stands for all ranks.
 const (
 	SendTicket ActionKind = iota // send Body to Rank as the ticket of Seq
+	SendRecall                   // ask Rank whether it uses the ticket ahead of Seq
 	SendPlan                     // send Body to Rank as the missing plan for Seq
 	Acquire                      // request Planes from the controller; Granted follows
 	Release                      // give Planes back to the controller
@@ -126,6 +133,7 @@ type View interface {
 type Book interface {
 	Version() uint32
 	Row(s calls.Shape, use planeset.Set, maps []circuit.Permutation) (planning.Row, error)
+	Iteration(id uint64, steps func() []planning.Step) *planning.Iteration
 	Demand(d *planning.Demand, maps []circuit.Permutation) (*plans.Plan, error)
 	Encoded(id planning.ID) ([]byte, error)
 }

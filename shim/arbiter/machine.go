@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lightpath/plans/circuit"
+	"lightpath/shim/arbiter/sequence"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/control"
@@ -32,6 +33,8 @@ type Config struct {
 	RoundWait  time.Duration // how long all ranks have to post a round
 	// Scripted returns the plan of a shape whose scripts are on streams, nil if there is none.
 	Scripted func(calls.Shape) *planning.Agreed
+	// Repeats is how often a sequence of operations has to come before tickets go out ahead; 0: they never do.
+	Repeats int
 }
 
 // Machine issues the tickets of a communicator. Not safe for concurrent use.
@@ -46,8 +49,10 @@ type Machine struct {
 	member []int // by port: its rank, or -1
 	failed bool
 
-	arrivals map[uint64]*arrivals
-	rounds   rounds
+	arrivals  map[uint64]*arrivals
+	rounds    rounds
+	iteration iteration
+	ahead     ahead
 
 	stage stage
 	work  work // in all stages except idle
@@ -59,6 +64,7 @@ type Machine struct {
 	moved   planeset.Set   // held planes that may stand elsewhere than ranks know
 	waiting planeset.Set   // planes with an Await action under way
 	since   time.Time      // of the grant
+	wanted  bool           // another request waits for held planes
 	now     []ticket.Plane // epochs and maps that operations leave
 
 	t       ticket.Ticket // reused
@@ -78,6 +84,8 @@ type work struct {
 	seq    uint64
 	shape  calls.Shape      // of a collective
 	demand *planning.Demand // of a round; nil for a collective
+	ahead  bool             // its ticket went out ahead
+	gap    time.Duration    // since the operation before; below 0: not known
 }
 
 // stage is the progress of the work.
@@ -95,12 +103,16 @@ const (
 // New returns a machine.
 func New(cfg Config, v View, b Book) *Machine {
 	planes := len(cfg.Site.Planes)
-	return &Machine{
+	m := &Machine{
 		cfg: cfg, view: v, book: b, member: circuits.Members(cfg.Site.Ports, cfg.FabricSize),
 		arrivals: map[uint64]*arrivals{},
 		rounds:   rounds{rows: make([]*ticket.Row, cfg.Ranks)}, now: make([]ticket.Plane, planes),
 		t: ticket.Ticket{Planes: make([]ticket.Plane, planes)},
 	}
+	if cfg.Repeats > 0 && !cfg.Site.Cfg.PlanCurrent {
+		m.iteration = iteration{learner: sequence.New(cfg.Repeats), book: b, known: map[uint64]operation{}}
+	}
+	return m
 }
 
 // Held returns the planes that are granted.
@@ -148,6 +160,13 @@ func (m *Machine) take(e *Event) error {
 		return m.reached(e)
 	case Vacated:
 		return m.vacated(e)
+	case Recalled:
+		return m.recalled(e)
+	case Left:
+		return m.departed(e)
+	case Wanted:
+		m.asked(e)
+		return nil
 	}
 	if e.Timer == RoundTimer {
 		m.expireRound()
@@ -173,8 +192,14 @@ func (m *Machine) want(e *Event) error {
 			return stall.Mismatch(e.Seq, a, w.shapes[a].String(), b, w.shapes[b].String())
 		}
 	}
-	if w.have++; w.have < m.cfg.Ranks {
+	w.have++
+	switch {
+	case m.stage == running && m.work.ahead && !m.ahead.out && e.Seq == m.work.seq: // others have begun
+		return m.join(e.Rank, &e.Shape)
+	case w.have < m.cfg.Ranks:
 		m.closeRound() // this rank will not join the round
+		return nil
+	case m.ahead.out: // all ranks are about to say that they do not use the ticket
 		return nil
 	}
 	delete(m.arrivals, e.Seq)
@@ -187,6 +212,7 @@ func (m *Machine) begin(w work) error {
 		return fmt.Errorf("shim: arbiter: operation %#x begins while %#x is under way: %w", w.seq, m.work.seq,
 			errdefs.ErrInternal)
 	}
+	w.gap = m.iteration.begun(m.clock)
 	m.work = w
 	m.act(Action{Kind: StopTimer, Timer: IdleTimer})
 	return m.secure()
@@ -226,14 +252,26 @@ func (m *Machine) decideCollective() error {
 		return m.onPackets(0)
 	case entangled:
 		return m.onPackets(0)
-	case row.Best != nil:
-		m.issue(row.Best, use, 0)
-	case row.Interim != nil:
-		m.issue(row.Interim, use, ticket.Interim)
-	default:
+	}
+	plan, flags := m.best(&row, s, use)
+	if plan == nil {
 		return m.onPackets(0)
 	}
+	m.issue(plan, use, flags)
 	return nil
+}
+
+// best returns the best plan of a collective on some planes and the flags of its ticket, nil if there is none yet.
+func (m *Machine) best(row *planning.Row, s calls.Shape, use planeset.Set) (*planning.Agreed, uint8) {
+	if use == m.cfg.Site.All() {
+		if p := m.iteration.plan(s); p != nil {
+			return p, flagsOf(p)
+		}
+	}
+	if row.Best != nil {
+		return row.Best, 0
+	}
+	return row.Interim, ticket.Interim
 }
 
 // initial returns the maps that plans begin with, nil if planners choose.
@@ -254,7 +292,20 @@ func (m *Machine) onPackets(flags uint8) error {
 
 // rest ends the work. After IdleHold the machine gives the held planes back.
 func (m *Machine) rest() {
+	m.finish()
+	m.linger()
+}
+
+// finish ends the work.
+func (m *Machine) finish() {
+	if text := m.iteration.add(&m.work, m.clock); text != "" {
+		m.act(Action{Kind: Inform, Text: text})
+	}
 	m.stage, m.work = idle, work{}
+}
+
+// linger gives held planes back after IdleHold, unless an operation begins.
+func (m *Machine) linger() {
 	if m.held != 0 {
 		m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: IdleHold})
 	}
@@ -317,10 +368,37 @@ func (m *Machine) ended(e *Event) error {
 			m.now[j].Maps = at.Maps
 		}
 	}
-	if m.done++; m.done == m.cfg.Ranks {
-		m.rest()
+	if m.done++; m.done == 1 {
+		m.ahead.shared = false
 	}
-	return nil
+	m.ahead.shared = m.ahead.shared || e.Standing.Flags&ticket.Shared != 0
+	if m.ahead.out {
+		if m.done == 1 {
+			m.act(Action{Kind: StopTimer, Timer: IdleTimer})
+		}
+		if err := m.learn(e.Rank, inUse); err != nil {
+			return err
+		}
+	}
+	if m.done < m.cfg.Ranks {
+		return nil
+	}
+	return m.endedEverywhere()
+}
+
+// endedEverywhere goes on after an operation that all ranks have ended.
+func (m *Machine) endedEverywhere() error {
+	if m.work.ahead {
+		m.iteration.hits++
+		m.ahead.out = false
+		delete(m.arrivals, m.work.seq) // of ranks that asked before they had the ticket
+	}
+	m.finish()
+	ahead, err := m.issueAhead()
+	if !ahead {
+		m.linger()
+	}
+	return err
 }
 
 // entangled returns a plane on which a port outside the communicator has a circuit to a member. That port would have

@@ -24,15 +24,16 @@ import (
 
 // rig is a machine with planes, plans and a clock that the test controls. It grants planes when the test says so.
 type rig struct {
-	t      *testing.T
-	m      *Machine
-	now    time.Time
-	epochs []uint32
-	maps   []circuit.Permutation // of ports
-	down   []error
-	row    planning.Row
-	log    []string // actions of the last step, in short
-	last   []Action
+	t         *testing.T
+	m         *Machine
+	now       time.Time
+	epochs    []uint32
+	maps      []circuit.Permutation // of ports
+	down      []error
+	row       planning.Row
+	iteration *planning.Iteration
+	log       []string // actions of the last step, in short
+	last      []Action
 }
 
 // newRig returns a machine for ranks on the first ports of a fabric.
@@ -77,6 +78,9 @@ func (r *rig) Demand(d *planning.Demand, maps []circuit.Permutation) (*plans.Pla
 	return &plans.Plan{Planner: "test", Planes: make([][]plans.Entry, len(maps))}, nil
 }
 
+// Iteration implements Book.
+func (r *rig) Iteration(uint64, func() []planning.Step) *planning.Iteration { return r.iteration }
+
 // Encoded implements Book.
 func (r *rig) Encoded(id planning.ID) ([]byte, error) {
 	if id != r.row.Best.ID {
@@ -114,7 +118,12 @@ func (r *rig) describe(a *Action) string {
 		if t.Flags&ticket.Maps != 0 {
 			how += " maps"
 		}
+		if t.Flags&ticket.Ahead != 0 {
+			how += " ahead"
+		}
 		return fmt.Sprintf("ticket %d to %d: %s", a.Seq, a.Rank, how)
+	case SendRecall:
+		return fmt.Sprintf("recall %d", a.Seq)
 	case SendPlan:
 		return fmt.Sprintf("plan to %d", a.Rank)
 	case Acquire:

@@ -33,7 +33,7 @@ func (m *Machine) secure() error {
 	switch {
 	case m.held == 0:
 		return m.acquire()
-	case m.clock.Sub(m.since) > MaxHold:
+	case m.clock.Sub(m.since) > MaxHold && !m.keep():
 		m.stage = releasing
 		m.awaitStanding(m.held)
 		return m.releaseHeld()
@@ -89,12 +89,13 @@ func (m *Machine) releaseHeld() error {
 func (m *Machine) giveBack() {
 	if m.held != 0 {
 		m.act(Action{Kind: Release, Planes: m.held})
-		m.held = 0
+		m.held, m.wanted = 0, false
 	}
 }
 
 // releaseIdle gives back idle planes, once they have reached the state in which the last operation leaves them.
 func (m *Machine) releaseIdle() error {
+	m.recall()
 	if m.stage != idle {
 		return nil
 	}

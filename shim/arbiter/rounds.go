@@ -52,6 +52,9 @@ func (m *Machine) post(e *Event) error {
 	case r.have == len(r.rows):
 		m.act(Action{Kind: StopTimer, Timer: RoundTimer})
 		r.misses, r.skip = 0, 0
+		if m.ahead.out { // all ranks are about to say that they do not use the ticket
+			return nil
+		}
 		return m.completeRound()
 	case r.have == 1 && r.skip > 0:
 		r.skip--

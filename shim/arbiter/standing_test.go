@@ -112,6 +112,18 @@ func TestLateRowOfOpenRound(t *testing.T) {
 	r.step(post(2, 6), "stop 1", "ticket 5 to 0: packet", "ticket 5 to 1: packet", "set 1")
 }
 
+// TestRoundAndCollective checks that the end of a round does not touch the requests for a collective with its number.
+func TestRoundAndCollective(t *testing.T) {
+	r := newRig(t, 2, 2, 1)
+	r.step(message(0, 1, 1e9), "set 1")
+	r.step(message(1, 1, 1e9), "stop 1", "stop 0", "acquire 1")
+	r.step(Event{Kind: Granted, Planes: 1}, "ticket 1 to -1: planes 1 maps")
+	r.step(r.done(0, 1))
+	r.step(want(0, 1))
+	r.step(r.done(1, 1), "set 0")
+	r.step(want(1, 1), "stop 0", "ticket 1 to -1: planes 1")
+}
+
 // TestRoundWithoutPlanes checks that a round goes to packet planes if no plane is in service, or if a port outside has
 // a circuit to a rank.
 func TestRoundWithoutPlanes(t *testing.T) {

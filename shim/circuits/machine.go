@@ -31,17 +31,18 @@ type Config struct {
 	Planes  int
 	Timeout time.Duration // of tickets and planes
 	Parent  *Machine      // of the parent communicator; nil: there is no parent with circuits
+	Shared  func() bool   // whether this port has other communicators; nil: it has none
 	Serving func() bool   // whether the communicator can pass on requests of its descendants
 }
 
 // Machine decides a rank's side of operations on planes with circuits, in this order for each operation:
 //
-//	Ask -> Take -> Settle until the planes have reached the ticket's states -> Outside -> Overlay for each move -> Done
+//	Enter, or Ask -> Take; Settle until the planes have reached the ticket's states -> Outside -> Overlay for each move -> Done
 //
 // It has no clock, socket or goroutine: callers tell the time, send its messages and posts, and wait. [Planes] does
 // this in a job; a simulator does it in simulated time. In a loop of equal operations it does not allocate.
 //
-// Not safe for concurrent use, except for VacateAsk and VacatePost.
+// Not safe for concurrent use, except for Offer, Recall, VacateAsk and VacatePost.
 type Machine struct {
 	cfg    Config
 	view   View
@@ -54,6 +55,7 @@ type Machine struct {
 	deadline time.Time    // of its ticket
 	taken    time.Time    // when the ticket arrived
 	unknown  planeset.Set // planes that have not been seen in the ticket's states
+	ahead    ahead
 
 	request []byte              // reused
 	ranks   circuit.Permutation // reused: a map of ranks
@@ -115,7 +117,12 @@ func (m *Machine) Overdue(at time.Time, op *Operation) error {
 }
 
 // Take reads and checks the ticket of the operation in progress.
-func (m *Machine) Take(at time.Time, body []byte) (g *Grant, err error) {
+func (m *Machine) Take(at time.Time, body []byte) (*Grant, error) {
+	m.answered()
+	return m.read(at, body)
+}
+
+func (m *Machine) read(at time.Time, body []byte) (g *Grant, err error) {
 	g = &m.grant
 	if g.Plan, err = ticket.Decode(body, &g.Ticket); err != nil {
 		return nil, err
@@ -234,6 +241,9 @@ func (m *Machine) Done(moves Movement) control.Message {
 	}
 	if m.cfg.Rank == 0 {
 		t.Flags = ticket.Maps
+	}
+	if m.cfg.Shared != nil && m.cfg.Shared() {
+		t.Flags |= ticket.Shared
 	}
 	m.request = ticket.Append(m.request[:0], &t)
 	return control.Message{Kind: control.MsgDone, Seq: m.grant.Seq, Body: m.request}

@@ -250,3 +250,127 @@ func TestVacateDecisions(t *testing.T) {
 		t.Errorf("post %+v without a request", r)
 	}
 }
+
+// ahead returns an encoded ticket that goes out ahead of a call.
+func aheadAt(epoch uint32, ranks circuit.Permutation, s *calls.Shape) []byte {
+	p := ticket.At(epoch, ranks)
+	return ticket.AppendAhead(nil, &ticket.Ticket{Use: 1, Planes: []ticket.Plane{p}}, s.Signature())
+}
+
+// predicted is a machine with the ticket of operation 9 in hand, and where its planes are.
+func predicted(t testing.TB) (*circuits.Machine, fakePlanes, *circuits.Operation, []byte) {
+	here := circuit.Permutation{1, 2, 0}
+	p := fakePlanes{{ports: circuit.Permutation{dark, 3, dark, 4, 1, dark}, epoch: 5}}
+	m := newMachine(p, nil)
+	m.Now()[0] = ticket.At(5, here)
+	op := &circuits.Operation{Kind: control.MsgWant, Seq: 9, Shape: &calls.Shape{Count: 5}}
+	body := aheadAt(5, here, op.Shape)
+	if wake, declined := m.Offer(9, op.Shape.Signature(), body); wake || declined {
+		t.Fatal(wake, declined)
+	}
+	return m, p, op, body
+}
+
+// TestPredicted checks that a call whose ticket is there before it does not allocate.
+func TestPredicted(t *testing.T) {
+	m, _, op, body := predicted(t)
+	var stay circuits.Movement = circuits.ListedMaps{nil}
+	if n := testing.AllocsPerRun(100, func() {
+		m.Offer(9, op.Shape.Signature(), body)
+		g, declined, _, err := m.Enter(start, op)
+		if g == nil || declined || err != nil || !g.InHand() || g.Seq != 9 || g.Use != 1 {
+			t.Fatalf("%+v, declined %t, %v", g, declined, err)
+		}
+		if settled, err := m.Settle(start); !settled || err != nil {
+			t.Fatal(settled, err)
+		}
+		m.Done(stay)
+		if !m.Recall(9) {
+			t.Fatal("a ticket that was used can be recalled")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestNotPredicted checks when a rank does not use the ticket in hand: it says so before it asks. A ticket is void then.
+func TestNotPredicted(t *testing.T) {
+	for name, k := range map[string]struct {
+		change   func(m *circuits.Machine, p fakePlanes, op *circuits.Operation)
+		declined bool
+	}{
+		"another call":       {func(_ *circuits.Machine, _ fakePlanes, op *circuits.Operation) { op.Shape.Count++ }, true},
+		"another number":     {func(_ *circuits.Machine, _ fakePlanes, op *circuits.Operation) { op.Seq++ }, true},
+		"a round":            {func(_ *circuits.Machine, _ fakePlanes, op *circuits.Operation) { op.Shape = nil }, true},
+		"a failed plane":     {func(_ *circuits.Machine, p fakePlanes, _ *circuits.Operation) { p[0].err = errors.New("x") }, true},
+		"another controller": {func(_ *circuits.Machine, p fakePlanes, _ *circuits.Operation) { p[0].epoch = 6 }, true},
+		"left elsewhere":     {func(m *circuits.Machine, _ fakePlanes, _ *circuits.Operation) { m.Now()[0].Epoch = 4 }, true},
+		"recalled": {func(m *circuits.Machine, _ fakePlanes, _ *circuits.Operation) {
+			if m.Recall(8) || m.Recall(9) {
+				t.Error("a ticket in hand is in use")
+			}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, p, op, _ := predicted(t)
+			k.change(m, p, op)
+			g, declined, seq, err := m.Enter(start, op)
+			if g != nil || declined != k.declined || declined && seq != 9 || err != nil {
+				t.Errorf("%+v, declined %t %d, %v", g, declined, seq, err)
+			}
+			if m.Recall(9) {
+				t.Error("the ticket is in use")
+			}
+			if g, declined, err := m.Claim(start); g != nil || declined || err != nil {
+				t.Errorf("claim: %+v, %t, %v", g, declined, err)
+			}
+		})
+	}
+}
+
+// TestOfferWhileWaiting checks a ticket that comes after the rank has asked.
+func TestOfferWhileWaiting(t *testing.T) {
+	here := circuit.Permutation{1, 2, 0}
+	for name, k := range map[string]struct {
+		seq            uint64
+		count          uint64
+		recall         bool
+		wake, declined bool
+		used           bool
+	}{
+		"for it":           {seq: 9, count: 5, wake: true, used: true},
+		"recalled at once": {seq: 9, count: 5, recall: true, wake: true},
+		"another call":     {seq: 9, count: 6, declined: true},
+		"a later call":     {seq: 10, count: 5, declined: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, _, op, _ := predicted(t)
+			m.Recall(9)
+			if g, declined, _, err := m.Enter(start, op); g != nil || declined || err != nil {
+				t.Fatalf("%+v, %t, %v", g, declined, err)
+			}
+			s := calls.Shape{Count: k.count}
+			if wake, declined := m.Offer(k.seq, s.Signature(), aheadAt(5, here, &s)); wake != k.wake || declined != k.declined {
+				t.Fatalf("wake %t, declined %t", wake, declined)
+			}
+			if k.recall && m.Recall(k.seq) {
+				t.Error("it is in use")
+			}
+			g, declined, err := m.Claim(start)
+			if (g != nil) != k.used || declined || err != nil || m.Recall(k.seq) != k.used {
+				t.Errorf("%+v, declined %t, %v", g, declined, err)
+			}
+		})
+	}
+}
+
+func BenchmarkPredicted(b *testing.B) {
+	m, _, op, body := predicted(b)
+	var stay circuits.Movement = circuits.ListedMaps{nil}
+	for b.Loop() {
+		m.Offer(9, op.Shape.Signature(), body)
+		_, _, _, _ = m.Enter(start, op)
+		_, _ = m.Settle(start)
+		m.Done(stay)
+	}
+}

@@ -34,7 +34,10 @@ type Planes struct {
 	parent   *Planes // of the parent communicator; nil: there is no parent with circuits
 	switches *Switches
 	closed   sync.Once
+	waking   sync.Mutex // End is open while it is held, unless ended
+	ended    bool
 	requests requests
+	uses     uses
 }
 
 var slot = comm.NewSlot[Planes]()
@@ -84,7 +87,7 @@ func Attach(c *comm.Core, fab *endpoints.Fabric, parent *comm.Core) error {
 	}
 	p.switches = &Switches{Use: ocsctl.Use{Client: p.Controller, Holder: c.ID}, p: p}
 	cfg := Config{Rank: c.Rank, Holder: c.ID, Ports: ports, Size: fab.Ranks, Planes: len(fab.Planes),
-		Timeout: c.Cfg.Timeout, Serving: func() bool { return c.Life() == comm.Alive && !c.Failed() }}
+		Timeout: c.Cfg.Timeout, Shared: p.Controller.Shared, Serving: func() bool { return c.Life() == comm.Alive && !c.Failed() }}
 	if parent != nil && Of(parent) != nil {
 		p.parent = Of(parent)
 		cfg.Parent = p.parent.Machine
@@ -93,9 +96,9 @@ func Attach(c *comm.Core, fab *endpoints.Fabric, parent *comm.Core) error {
 	recorder.Of(c).Planes = len(fab.Planes)
 	slot.Set(c, p)
 	planning.Retain()
-	c.OnFailure(p.End.Wake)
+	c.OnFailure(p.wake)
 	c.AddHooks(comm.Hooks{Faults: p.faults})
-	p.Controller.Watch(p, p.End.Wake)
+	p.Controller.Watch(p, p.wake)
 	return nil
 }
 
@@ -169,6 +172,15 @@ func (p *Planes) Quiesce(limit time.Duration) {
 	}
 }
 
+// wake wakes the call in progress. The communicator may fail after this rank has left, and End is closed.
+func (p *Planes) wake() {
+	p.waking.Lock()
+	defer p.waking.Unlock()
+	if !p.ended {
+		p.End.Wake()
+	}
+}
+
 // Close disconnects from the controller. Idempotent.
 func (p *Planes) Close() {
 	if p == nil {
@@ -176,6 +188,9 @@ func (p *Planes) Close() {
 	}
 	p.closed.Do(func() {
 		p.Controller.Watch(p, nil)
+		p.waking.Lock()
+		p.ended = true
+		p.waking.Unlock()
 		_ = p.End.Close()
 		p.Controller.Detach()
 		planning.Release()

@@ -26,6 +26,9 @@ func (p *Planes) Obtain(g *Grant, s calls.Shape) (*planning.Agreed, error) {
 	if a := p.Known.Lookup(g.Ticket.Plan); a != nil {
 		return a, nil
 	}
+	if g.Flags&ticket.Chained != 0 {
+		return p.obtainChained(g, s)
+	}
 	f, err := p.Family(planning.ShapeOf(s), g.Use.Len(), p.Initial(g.Use))
 	if err != nil {
 		return nil, err
@@ -43,23 +46,61 @@ func (p *Planes) Obtain(g *Grant, s calls.Shape) (*planning.Agreed, error) {
 			return a, nil
 		}
 	}
-	if err := p.c.Star.ToLeader(&control.Message{Kind: control.MsgPlanReq, Seq: g.Seq, Body: a.ID[:]}); err != nil {
+	if a.Plan, err = p.fetch(g); err == nil {
+		err = p.agree(a)
+	}
+	if err != nil {
+		return nil, err
+	}
+	job.Learn(p.Cfg, a.Plan)
+	return a, nil
+}
+
+// fetch asks the leader for the plan that a grant names.
+func (p *Planes) fetch(g *Grant) (*plans.Plan, error) {
+	ask := control.Message{Kind: control.MsgPlanReq, Seq: g.Seq, Body: g.Ticket.Plan[:]}
+	if err := p.c.Star.ToLeader(&ask); err != nil {
 		return nil, err
 	}
 	m, err := p.c.Await(control.MsgPlan, g.Seq)
 	if err != nil {
 		return nil, err
 	}
-	if a.Plan, err = plans.DecodePlan(m.Body); err == nil {
-		err = plans.VerifyDigest(problem, a.Plan)
+	plan, err := plans.DecodePlan(m.Body)
+	if err != nil {
+		return nil, p.badPlan(err)
 	}
+	return plan, nil
+}
+
+// agree checks a plan of the leader against its problem, and keeps it.
+func (p *Planes) agree(a *planning.Agreed) error {
+	err := plans.VerifyDigest(a.Problem, a.Plan)
 	if err == nil && a.Plan.Digest != hex.EncodeToString(a.ID[:]) {
 		err = plans.ErrDigest
 	}
 	if err != nil {
-		return nil, fmt.Errorf("shim: rank %d: plan from rank 0: %w", p.c.Rank, err)
+		return p.badPlan(err)
 	}
 	p.Known.Remember(a)
-	job.Learn(p.Cfg, a.Plan)
-	return a, nil
+	return nil
+}
+
+func (p *Planes) badPlan(err error) error {
+	return fmt.Errorf("shim: rank %d: plan from rank 0: %w", p.c.Rank, err)
+}
+
+// obtainChained is Obtain for the plan of an iteration, which only the leader can make. Its problem begins and ends
+// where the plan does.
+func (p *Planes) obtainChained(g *Grant, s calls.Shape) (*planning.Agreed, error) {
+	plan, err := p.fetch(g)
+	if err != nil {
+		return nil, err
+	}
+	job, err := p.OfChained(s, plan)
+	if err != nil {
+		return nil, p.badPlan(err)
+	}
+	a := &planning.Agreed{ID: g.Ticket.Plan, Plan: plan, Problem: job.Problem, StepOf: job.StepOf}
+	return a, p.agree(a)
 }

@@ -3,6 +3,7 @@ package circuits
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"lightpath/plans/circuit"
@@ -59,6 +60,53 @@ func (l ListedMaps) Switches(plane int) uint32 { return uint32(max(1, len(l[plan
 // Target implements [Movement].
 func (l ListedMaps) Target(plane int, move uint32) circuit.Permutation { return l[plane][move] }
 
+// Uses counts what operations of a rank have waited for.
+type Uses struct {
+	Ahead    uint64        // operations whose ticket was here before the call
+	Asked    uint64        // operations whose ticket the rank had to ask for
+	Declined uint64        // tickets that were here, for other calls
+	Hidden   time.Duration // of switching between operations, while the job computed
+	Exposed  time.Duration // of switching between operations, for which calls have waited
+}
+
+// uses is the state behind [Uses]. Calls write it, reports read it.
+type uses struct {
+	ahead, asked, declined atomic.Uint64
+	hidden, exposed        atomic.Int64
+	moving                 time.Time // when the last operation left planes that were still moving; zero: it has not
+}
+
+// Uses returns what the rank's operations have waited for.
+func (p *Planes) Uses() Uses {
+	u := &p.uses
+	return Uses{u.ahead.Load(), u.asked.Load(), u.declined.Load(), time.Duration(u.hidden.Load()),
+		time.Duration(u.exposed.Load())}
+}
+
+// left notes whether an operation leaves planes that still move to where the next operation begins.
+func (p *Planes) left() {
+	p.uses.moving = time.Time{}
+	for j := range p.grant.Use.Each() {
+		if reached, err := p.Reached(j); err == nil && !reached {
+			p.uses.moving = time.Now()
+			return
+		}
+	}
+}
+
+// settled counts the switching since the last operation. Of this, a call has waited from began on.
+func (p *Planes) settled(began time.Time) {
+	u := &p.uses
+	if u.moving.IsZero() {
+		return
+	}
+	waited := time.Since(began)
+	whole := time.Duration(p.Template.ReconfigUS * float64(time.Microsecond))
+	u.hidden.Add(int64(min(began.Sub(u.moving), max(whole-waited, 0))))
+	u.exposed.Add(int64(waited))
+	u.moving = time.Time{}
+}
+
 // Run runs an operation: acquire -> settle -> execute -> done. A failure in any stage fails the communicator. The
 // caller holds the communicator's turn.
 func (p *Planes) Run(op *Operation, x Executor) error {
@@ -66,8 +114,12 @@ func (p *Planes) Run(op *Operation, x Executor) error {
 	if err != nil {
 		return p.c.Fail(err)
 	}
+	began := time.Now()
 	if err := p.settle(); err != nil {
 		return p.c.Fail(fmt.Errorf("shim: rank %d operation %d: %w", p.c.Rank, op.Seq, err))
+	}
+	if !g.OnPackets() {
+		p.settled(began)
 	}
 	moves, err := x.Bind(g)
 	if err == nil {
@@ -83,6 +135,7 @@ func (p *Planes) Run(op *Operation, x Executor) error {
 	if err := p.c.Star.ToLeader(&done); err != nil {
 		return p.c.Fail(err)
 	}
+	p.left()
 	return nil
 }
 
@@ -91,21 +144,53 @@ func (p *Planes) acquire(op *Operation) (*Grant, error) {
 	flight := recorder.Of(p.c)
 	flight.Asked(op.Flight, false)
 	p.cfg.Timeout = p.c.Cfg.Timeout // tests change it
-	request := p.Ask(time.Now(), op)
-	if err := p.c.Star.ToLeader(&request); err != nil {
-		return nil, err
+	g, declined, seq, err := p.Enter(time.Now(), op)
+	if declined {
+		p.uses.declined.Add(1)
+		err = p.decline(seq)
 	}
-	answer, err := p.await(op)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case g != nil:
+		p.uses.ahead.Add(1)
+	default:
+		p.uses.asked.Add(1)
+		request := p.Ask(time.Now(), op)
+		if err := p.c.Star.ToLeader(&request); err != nil {
+			return nil, err
+		}
+		if g, err = p.await(op); err != nil {
+			return nil, err
+		}
 	}
 	flight.Asked(op.Flight, true)
-	return p.Take(time.Now(), answer.Body)
+	return g, nil
 }
 
-// await waits for the ticket of an operation. Like a stalled operation, it tells the leader each
+// await waits for the grant of an operation.
+func (p *Planes) await(op *Operation) (*Grant, error) {
+	for {
+		answer, err := p.awaitTicket(op)
+		if err != nil {
+			return nil, err
+		}
+		if _, ahead := ticket.IsAhead(answer.Body); !ahead {
+			return p.Take(time.Now(), answer.Body)
+		}
+		g, declined, err := p.Claim(time.Now())
+		if declined {
+			err = p.decline(op.Seq)
+		}
+		if g != nil || err != nil {
+			return g, err
+		}
+	}
+}
+
+// awaitTicket waits for the ticket of an operation. Like a stalled operation, it tells the leader each
 // [comm.Core.StallInterval] in which call it waits. So the leader finds mismatched calls and missing ranks.
-func (p *Planes) await(op *Operation) (*control.Message, error) {
+func (p *Planes) awaitTicket(op *Operation) (*control.Message, error) {
 	c := p.c
 	for {
 		m, err := c.AwaitFor(control.MsgTicket, op.Seq, min(c.StallInterval(), time.Until(p.deadline)))

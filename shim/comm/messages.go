@@ -73,6 +73,11 @@ func (c *Core) Deliver(m *control.Message) {
 		h(m)
 		return
 	}
+	c.ToCall(m)
+}
+
+// ToCall passes a message to the call in progress.
+func (c *Core) ToCall(m *control.Message) {
 	select {
 	case c.messages.inbox <- m:
 	case <-c.failure.done:

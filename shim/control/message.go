@@ -65,6 +65,10 @@ const (
 	MsgFaults // Body lists the faults that a rank sees; leader to all: the same, Arg is the rank
 	// to the leader and on to rank Arg: Body says how many messages a rank waits for from it
 	MsgAwaited
+	// leader to all: is the ticket of Seq, which went out ahead, in use? If not, it is void
+	MsgRecall
+	// the answer: Arg is 1 if the ticket is or was in use. Also without a question, if a rank asks for something else
+	MsgRecalled
 	NumKinds
 )
 

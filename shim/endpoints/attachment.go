@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lightpath/collectives/transport"
@@ -40,11 +41,12 @@ type Controller struct {
 	Client
 	rings *rings // nil if the planes are not in the controller's memory
 	Key   controllerKey
-	refs  int
+	refs  atomic.Int32 // users; changes under the lock of attachments
 	probe probe
 
 	mu     sync.Mutex
 	wakers map[any]func()
+	wanted map[uint64]func(planes uint64) // by holder
 }
 
 // rings are the ends of planes in a controller's memory.
@@ -76,6 +78,7 @@ func AttachPort(fab *Fabric, port int, takeover time.Duration) (*Controller, err
 			return nil, err
 		}
 		a.Key = key
+		a.OnWanted(a.tellWanted)
 		if a.rings == nil { // else the rings' bell rings
 			a.OnChange(a.changed)
 		}
@@ -84,7 +87,7 @@ func AttachPort(fab *Fabric, port int, takeover time.Duration) (*Controller, err
 		}
 		attachments.open[key] = a
 	}
-	a.refs++
+	a.refs.Add(1)
 	return a, nil
 }
 
@@ -92,11 +95,14 @@ func AttachPort(fab *Fabric, port int, takeover time.Duration) (*Controller, err
 func (a *Controller) Detach() {
 	attachments.Lock()
 	defer attachments.Unlock()
-	if a.refs--; a.refs == 0 {
+	if a.refs.Add(-1) == 0 {
 		delete(attachments.open, a.Key)
 		_ = a.Close() // always nil
 	}
 }
+
+// Shared reports whether the connection has several users: communicators of one rank.
+func (a *Controller) Shared() bool { return a.refs.Load() > 1 }
 
 // Watch makes the controller call wake when it has news for a user. A nil wake ends this.
 func (a *Controller) Watch(user any, wake func()) {
@@ -110,6 +116,29 @@ func (a *Controller) Watch(user any, wake func()) {
 		a.wakers = map[any]func(){}
 	}
 	a.wakers[user] = wake
+}
+
+// WatchWanted makes the controller call f, which must not block, when others want planes of a holder. A nil f ends this.
+func (a *Controller) WatchWanted(holder uint64, f func(planes uint64)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if f == nil {
+		delete(a.wanted, holder)
+		return
+	}
+	if a.wanted == nil {
+		a.wanted = map[uint64]func(uint64){}
+	}
+	a.wanted[holder] = f
+}
+
+func (a *Controller) tellWanted(holder, planes uint64) {
+	a.mu.Lock()
+	f := a.wanted[holder]
+	a.mu.Unlock()
+	if f != nil {
+		f(planes)
+	}
 }
 
 func (a *Controller) changed() {

@@ -37,6 +37,8 @@ type Book struct {
 	mu      sync.Mutex
 	rows    map[Key]*Row
 	version uint32
+	// iterations has nil for those that are being planned
+	iterations map[iterationKey]*Iteration
 }
 
 // Row is the book's entry for a shape.

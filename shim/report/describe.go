@@ -78,6 +78,12 @@ func Self(c *comm.Core) status.Rank {
 			r.Collectives += n
 		}
 	}
+	if p := circuits.Of(c); p != nil {
+		if u := p.Uses(); u.Ahead+u.Asked > 0 {
+			r.Ahead = &status.Ahead{Used: u.Ahead, Asked: u.Asked, Declined: u.Declined,
+				HiddenSeconds: u.Hidden.Seconds(), ExposedSeconds: u.Exposed.Seconds()}
+		}
+	}
 	if g.Last.Number > 0 {
 		r.Last = g.Last.Shape.Kind.String()
 	}

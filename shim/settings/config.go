@@ -38,6 +38,8 @@ type Config struct {
 	files       map[string]*msccl.File // collective -> its algorithm from a file
 	// Demand plans grouped sends and receives: DemandSpectra, DemandPlain or DemandOff.
 	Demand string
+	// Iteration is IterationAuto or IterationOff.
+	Iteration string
 	// Interpose: collectives on streams are executed as sends and receives of the other library, over
 	// InterposeNets, its networks by plane.
 	Interpose     bool
@@ -103,6 +105,12 @@ const (
 	DemandSpectra = "spectra"
 	DemandPlain   = "plain"
 	DemandOff     = "off"
+)
+
+// Values of LIGHTPATH_ITERATION.
+const (
+	IterationAuto = "auto"
+	IterationOff  = "off"
 )
 
 // PlannerStatic is the planner whose plans move no circuits.

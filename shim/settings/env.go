@@ -96,6 +96,10 @@ var vars = []Var{
 		"how long a group of sends and receives waits for the groups of the other ranks before it uses packet " +
 			"planes",
 		func(c *Config, v string) error { return setDuration(&c.DemandWait, v) }},
+	{"LIGHTPATH_ITERATION", "auto|off", IterationAuto,
+		"operations on circuits that repeat, as those of a training loop. auto: they are planned together, planes switch " +
+			"between calls, and tickets go out before the call. off: each call by itself",
+		func(c *Config, v string) error { return setChoice(&c.Iteration, v, IterationAuto, IterationOff) }},
 	{"LIGHTPATH_NCCL_FALLBACK_LIB", "path", "",
 		"another libnccl.so.2, for calls that Lightpath does not execute (abi.md, interposer.md)",
 		func(c *Config, v string) error { c.otherLibrary = v; return nil }},

@@ -42,8 +42,18 @@ type Rank struct {
 	Counts      map[string]uint64 `json:"counts,omitempty"` // calls by name
 	Last        string            `json:"last,omitempty"`   // the last collective, in words
 	IdleSeconds float64           `json:"idle_seconds"`     // since the end of the last operation, if Op is nil
+	Ahead       *Ahead            `json:"ahead,omitempty"`  // nil: the rank has used no planes with circuits
 	Op          *Op               `json:"op,omitempty"`     // in progress
 	Faults      []Fault           `json:"faults,omitempty"` // faults that the rank sees, if Op waits
+}
+
+// Ahead says how well the leader predicts the operations of a rank on circuits, since the communicator was made.
+type Ahead struct {
+	Used           uint64  `json:"used"`            // operations whose ticket was at the rank before the call
+	Asked          uint64  `json:"asked"`           // operations whose ticket the rank had to ask for
+	Declined       uint64  `json:"declined"`        // tickets for other calls than those that came
+	HiddenSeconds  float64 `json:"hidden_seconds"`  // of switching between operations, without a call that waited
+	ExposedSeconds float64 `json:"exposed_seconds"` // of switching between operations, for which calls have waited
 }
 
 // Op is an operation in progress.

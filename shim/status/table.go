@@ -56,4 +56,22 @@ func (c *Comm) table(w io.Writer) {
 			r.Groups, in, since, wait)
 	}
 	_ = t.Flush() // to what cannot fail usefully
+	c.ahead(w)
+}
+
+// ahead writes how well operations on circuits are predicted.
+func (c *Comm) ahead(w io.Writer) {
+	var all Ahead
+	for i := range c.Ranks {
+		if a := c.Ranks[i].Ahead; a != nil {
+			all.Used += a.Used
+			all.Asked += a.Asked
+			all.HiddenSeconds += a.HiddenSeconds
+			all.ExposedSeconds += a.ExposedSeconds
+		}
+	}
+	if all.Used > 0 {
+		fmt.Fprintf(w, "  on circuits: %d of %d calls had their ticket before; switching between calls: %.3g s hidden, "+
+			"%.3g s waited for\n", all.Used, all.Used+all.Asked, all.HiddenSeconds, all.ExposedSeconds)
+	}
 }

@@ -27,6 +27,12 @@ const (
 	// Maps: the ticket has the planes' maps, since they may have moved after this communicator left them. A rank cannot
 	// read the maps itself: a switch in which it has no part may have changed a plane by then.
 	Maps
+	// Chained: the plan is of an iteration: it begins and ends at maps that other plans of the iteration need.
+	Chained
+	// Ahead: the ticket goes out before ranks ask. The signature of the call for which it is valid follows it.
+	Ahead
+	// Shared, in the end of an operation: the rank has other communicators on these planes.
+	Shared
 	allFlags = 1<<iota - 1
 )
 
@@ -37,6 +43,21 @@ type Ticket struct {
 	Plan    planning.ID
 	Use     planeset.Set // planes of the operation, granted to the communicator
 	Planes  []Plane      // by plane of the fabric; zero if not in use
+}
+
+// AppendAhead appends a ticket that goes out ahead, for a call with that signature.
+func AppendAhead(b []byte, t *Ticket, signature uint32) []byte {
+	ahead := *t
+	ahead.Flags |= Ahead
+	return binary.LittleEndian.AppendUint32(Append(b, &ahead), signature)
+}
+
+// IsAhead returns the signature of an encoded ticket that went out ahead.
+func IsAhead(b []byte) (signature uint32, yes bool) {
+	if len(b) < headerBytes+4 || b[0]&Ahead == 0 {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint32(b[len(b)-4:]), true
 }
 
 // OnPackets reports whether the operation runs on packet planes.
@@ -107,7 +128,7 @@ func Append(b []byte, t *Ticket) []byte {
 // Decode reads a ticket into t, whose memory it reuses, and returns what follows it: the plan of a round.
 func Decode(b []byte, t *Ticket) (rest []byte, err error) {
 	le := binary.LittleEndian
-	if len(b) < headerBytes || b[0] > allFlags {
+	if len(b) < headerBytes || b[0]&^allFlags != 0 {
 		return nil, fmt.Errorf("%w: ticket of %d bytes", control.ErrMessage, len(b))
 	}
 	planes, ranks := int(b[1]), int(le.Uint16(b[2:]))

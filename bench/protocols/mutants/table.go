@@ -9,22 +9,24 @@ type mutant struct {
 }
 
 const (
-	machineFile = "ocsctl/controller/machine.go"
-	barrierFile = "ocsctl/controller/barrier.go"
-	leaseFile   = "ocsctl/controller/lease.go"
-	moveFile    = "ocsctl/controller/move.go"
-	operateFile = "ocsctl/controller/operate.go"
-	recoverFile = "ocsctl/controller/recover.go"
-	confirmFile = "ocsctl/controller/confirm.go"
-	arbiterFile = "shim/arbiter/machine.go"
-	planesFile  = "shim/arbiter/planes.go"
-	rankFile    = "shim/circuits/machine.go"
-	vacateFile  = "shim/circuits/vacate.go"
-	unitFile    = "ocsctl/switches/unit.go"
-	changeFile  = "ocsctl/driver/change.go"
-	knownFile   = "ocsctl/driver/known.go"
-	sessionFile = "ocsctl/driver/session.go"
-	stateFile   = "ocsctl/controller/journal/state.go"
+	machineFile   = "ocsctl/controller/machine.go"
+	barrierFile   = "ocsctl/controller/barrier.go"
+	leaseFile     = "ocsctl/controller/lease.go"
+	moveFile      = "ocsctl/controller/move.go"
+	operateFile   = "ocsctl/controller/operate.go"
+	recoverFile   = "ocsctl/controller/recover.go"
+	confirmFile   = "ocsctl/controller/confirm.go"
+	arbiterFile   = "shim/arbiter/machine.go"
+	planesFile    = "shim/arbiter/planes.go"
+	rankFile      = "shim/circuits/machine.go"
+	aheadFile     = "shim/arbiter/ahead.go"
+	rankAheadFile = "shim/circuits/ahead.go"
+	vacateFile    = "shim/circuits/vacate.go"
+	unitFile      = "ocsctl/switches/unit.go"
+	changeFile    = "ocsctl/driver/change.go"
+	knownFile     = "ocsctl/driver/known.go"
+	sessionFile   = "ocsctl/driver/session.go"
+	stateFile     = "ocsctl/controller/journal/state.go"
 )
 
 var mutants = []mutant{
@@ -108,9 +110,9 @@ var mutants = []mutant{
 
 	// The leader of a communicator.
 	{"issues a ticket before all wants", arbiterFile,
-		"if w.have++; w.have < m.cfg.Ranks {", "if w.have++; w.have < m.cfg.Ranks-1 {", false},
+		"case w.have < m.cfg.Ranks:", "case w.have < m.cfg.Ranks-1:", false},
 	{"rests before all ranks are done", arbiterFile,
-		"if m.done++; m.done == m.cfg.Ranks {", "if m.done++; m.done == 1 {", false},
+		"if m.done < m.cfg.Ranks {", "if m.done < 1 {", false},
 	{"gives planes back during an operation", planesFile,
 		"if m.stage != idle {\n\t\treturn nil\n\t}\n\tfor", "for", true},
 	{"gives planes back while they switch", planesFile,
@@ -124,7 +126,22 @@ var mutants = []mutant{
 	{"uses planes with circuits of others", arbiterFile,
 		"case entangled:\n\t\treturn m.onPackets(0)", "case entangled && s.Scripted:\n\t\treturn m.onPackets(0)", true},
 
+	{"gives planes back before all ranks have answered", aheadFile,
+		"if slices.Contains(a.ranks, unknown) {", "if false {", false},
+	{"sends a second ticket ahead with one number", aheadFile,
+		"case !ok || o.round || w.seq <= m.iteration.ahead:", "case !ok || o.round:", true},
+	{"does not recall tickets that others need", planesFile,
+		"m.recall()\n\tif m.stage != idle {", "if m.stage != idle {", true},
+	{"does not tell holders that others wait", operateFile,
+		"h.a.sink.Wanted(h.holder, mask)", "_ = mask", true},
+
 	// The rank's side of operations.
+	{"uses a ticket for another call", rankAheadFile,
+		"if a.seq != a.forSeq || a.sig != a.forSig {", "if a.seq != a.forSeq {", false},
+	{"says that a ticket in use is unused", rankAheadFile,
+		"return a.state == used && a.seq == seq", "return false", false},
+	{"keeps a ticket that was recalled", rankAheadFile,
+		"if a.state == inHand && a.seq == seq {\n\t\ta.state = void\n\t}", "", false},
 	{"does not await its planes", rankFile,
 		"case err == nil && int32(epoch-want.Epoch) >= 0:", "case err == nil:", false},
 	{"keeps its circuit to a port outside", rankFile,

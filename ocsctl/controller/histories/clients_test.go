@@ -167,6 +167,7 @@ func (r *rank) Changed(plane int, epoch uint32, m circuit.Permutation, fault err
 }
 
 func (r *rank) Refused(plane int, _ uint64, why error) { r.change(func() { r.refused[plane] = why }) }
+func (*rank) Wanted(uint64, uint64)                    {}
 func (r *rank) Closed(error)                           { r.change(func() { r.closed = true }) }
 func (r *rank) Granted(_, mask uint64, _ error) {
 	r.change(func() { r.granted = &granted{mask, r.world.tick()} })

@@ -281,6 +281,7 @@ func (o *observer) Changed(plane int, epoch uint32, m circuit.Permutation, fault
 
 func (o *observer) Refused(int, uint64, error)    {}
 func (o *observer) Granted(uint64, uint64, error) {}
+func (*observer) Wanted(uint64, uint64)           {}
 func (o *observer) Closed(error)                  {}
 
 // history returns the operations as porcupine wants them. An operation without an answer may take effect until its

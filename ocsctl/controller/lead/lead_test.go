@@ -300,6 +300,7 @@ type sink struct{}
 func (sink) Changed(int, uint32, circuit.Permutation, error) {}
 func (sink) Refused(int, uint64, error)                      {}
 func (sink) Granted(uint64, uint64, error)                   {}
+func (sink) Wanted(uint64, uint64)                           {}
 func (sink) Closed(error)                                    {}
 
 // TestWaitsOnlyForRanks: after a takeover operators wait for ranks that were there, and for none if there

@@ -38,6 +38,7 @@ type Client struct {
 
 	write    sync.Mutex // of the socket
 	onChange atomic.Pointer[func()]
+	onWanted atomic.Pointer[func(holder, mask uint64)]
 
 	acquire sync.Mutex // one Acquire at a time
 	mu      sync.Mutex
@@ -293,6 +294,9 @@ func (c *Client) OnChange(f func()) {
 	}
 }
 
+// OnWanted registers f to be called, from the client's goroutine, when others want planes that a holder has.
+func (c *Client) OnWanted(f func(holder, mask uint64)) { c.onWanted.Store(&f) }
+
 // Waiting describes what the next switch of a plane waits for, for error messages: "plane 1 epoch 17: waiting for ports
 // 2,5". It asks the controller, so it may block.
 func (c *Client) Waiting(plane int) string {
@@ -336,6 +340,11 @@ func (c *Client) read() {
 			continue
 		case m.Type == msgState:
 			c.notify()
+			continue
+		case m.Type == msgWanted:
+			if f := c.onWanted.Load(); f != nil {
+				(*f)(m.Holder, m.Mask)
+			}
 			continue
 		}
 		c.mu.Lock()

@@ -135,3 +135,24 @@ func TestPostsOutliveGoodbye(t *testing.T) {
 		t.Errorf("%v", st)
 	}
 }
+
+// TestWanted checks that a holder is told of others that want its planes.
+func TestWanted(t *testing.T) {
+	s := start(t)
+	a, b := dial(t, s, 0), dial(t, s, 1)
+	told := make(chan [2]uint64, 1)
+	a.OnWanted(func(holder, mask uint64) { told <- [2]uint64{holder, mask} })
+	if _, err := a.Acquire(1, 7); err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan error, 1)
+	go func() {
+		_, err := b.Acquire(1, 8)
+		asked <- err
+	}()
+	if got := <-told; got != [2]uint64{7, 1} {
+		t.Errorf("told %v", got)
+	}
+	require.NoError(t, a.Release(1, 7))
+	require.NoError(t, <-asked)
+}

@@ -13,7 +13,7 @@ import (
 
 // ProtocolVersion is the version of the control messages and of the shared memory. Both ends must have the same
 // version.
-const ProtocolVersion = 3
+const ProtocolVersion = 4
 
 // maxMessage bounds a control message, in bytes. The largest contains a map of MaxPorts ports.
 const maxMessage = 1 << 16
@@ -30,6 +30,7 @@ const (
 	msgRelease = "release"
 	msgGranted = "granted"
 	msgRefused = "refused"
+	msgWanted  = "wanted"
 	msgWatch   = "watch"
 	msgState   = "state"
 	msgWaiting = "waiting"
@@ -90,7 +91,7 @@ func decodeMessage(body []byte) (*message, error) {
 		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	switch m.Type {
-	case msgHello, msgWelcome, msgPost, msgAcquire, msgRelease, msgGranted, msgRefused, msgWatch, msgState, msgWaiting,
+	case msgHello, msgWelcome, msgPost, msgAcquire, msgRelease, msgGranted, msgRefused, msgWanted, msgWatch, msgState, msgWaiting,
 		msgDone, msgGoodbye, msgError:
 		return m, nil
 	}

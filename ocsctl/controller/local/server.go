@@ -140,6 +140,9 @@ func (p pageSink) Refused(int, uint64, error) {}
 // Granted implements controller.Sink: a page asks for nothing.
 func (p pageSink) Granted(uint64, uint64, error) {}
 
+// Wanted implements controller.Sink: a page holds nothing.
+func (p pageSink) Wanted(uint64, uint64) {}
+
 // Closed implements controller.Sink. It does nothing: the sessions of ranks get the call, too.
 func (p pageSink) Closed(error) {}
 

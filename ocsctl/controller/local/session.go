@@ -83,6 +83,11 @@ func (s *session) Granted(id, mask uint64, err error) {
 	s.push(&message{Type: msgGranted, ID: id, Mask: mask})
 }
 
+// Wanted implements controller.Sink.
+func (s *session) Wanted(holder, mask uint64) {
+	s.push(&message{Type: msgWanted, Holder: holder, Mask: mask})
+}
+
 // Closed implements controller.Sink.
 func (s *session) Closed(err error) { s.end(err) }
 

@@ -43,6 +43,7 @@ type Client struct {
 	refused  []ocsctl.Refusals     // by plane
 	gone     atomic.Pointer[error] // given up, or closed
 	onChange atomic.Pointer[func()]
+	onWanted atomic.Pointer[func(holder, mask uint64)]
 
 	ctx    context.Context // of everything; canceled by the end of Close
 	cancel context.CancelFunc
@@ -224,6 +225,9 @@ func (c *Client) Release(mask, holder uint64) error {
 
 // OnChange registers f to be called, from the client's goroutine, after state changes.
 func (c *Client) OnChange(f func()) { c.onChange.Store(&f) }
+
+// OnWanted registers f to be called, from the client's goroutine, when others want planes that a holder has.
+func (c *Client) OnWanted(f func(holder, mask uint64)) { c.onWanted.Store(&f) }
 
 func (c *Client) notify() {
 	if f := c.onChange.Load(); f != nil && *f != nil {

@@ -254,3 +254,34 @@ func TestCoreTakeoverWithoutTheLastMoves(t *testing.T) {
 	until(t, "set", func() bool { return inCharge.Load().Set(0, circuit.Shift(2, 1), "ann") == nil })
 	until(t, "epoch", func() bool { return all[0].State(0).Epoch == 4 })
 }
+
+// TestWanted checks that a holder is told of others that want its planes, also after its stream has broken.
+func TestWanted(t *testing.T) {
+	core := startCore(t, controller.Config{Name: "a", Ports: 2, Device: controllertest.NewPanel(2, 1),
+		SettleTimeout: time.Second})
+	s := serveCore(t, options("a", 2, 1), func() *controller.Core { return core })
+	through := newRelay(t, s.address)
+	a, b := dial(t, 0, rpc.Options{}, through.Addr().String()), dial(t, 1, rpc.Options{}, s.address)
+	told := make(chan [2]uint64, 8)
+	a.OnWanted(func(holder, mask uint64) { told <- [2]uint64{holder, mask} })
+	_, err := a.Acquire(1, 7)
+	must(t, err)
+	asked := make(chan error, 1)
+	go func() {
+		_, err := b.Acquire(1, 8)
+		asked <- err
+	}()
+	for n := range 2 {
+		select {
+		case got := <-told:
+			if got != [2]uint64{7, 1} {
+				t.Errorf("%d: told %v", n, got)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("it is not told")
+		}
+		through.cut(false)
+	}
+	must(t, a.Release(1, 7))
+	must(t, <-asked)
+}

@@ -190,7 +190,7 @@ func (c *Client) receive(l *link) error {
 		if err != nil {
 			return err
 		}
-		if len(d.GetChanged())+len(d.GetRefused())+len(d.GetGranted()) == 0 {
+		if len(d.GetChanged())+len(d.GetRefused())+len(d.GetGranted())+len(d.GetWanted()) == 0 {
 			continue // a heartbeat
 		}
 		c.mu.Lock()
@@ -198,6 +198,11 @@ func (c *Client) receive(l *link) error {
 		c.mu.Unlock()
 		if err != nil {
 			return err
+		}
+		if f := c.onWanted.Load(); f != nil {
+			for _, w := range d.GetWanted() {
+				(*f)(w.GetHolder(), w.GetMask())
+			}
 		}
 		c.notify()
 	}

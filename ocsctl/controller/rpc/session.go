@@ -31,6 +31,8 @@ type session struct {
 	dirty    uint64           // planes that have changed
 	refused  []*ocspb.Refused // the last refusals, one per plane and holder
 	told     int              // of refused, that the stream has taken
+	wanted   []*ocspb.Wanted  // of leases that the rank has
+	asked    int              // of wanted, that the stream has taken
 	requests map[uint64]*request
 	answered []uint64          // requests with an answer, oldest first; at most maxAcquires
 	waiting  int               // requests without
@@ -115,6 +117,14 @@ func (x *session) Granted(id, mask uint64, err error) {
 		delete(x.requests, x.answered[0])
 		x.answered = append(x.answered[:0], x.answered[1:]...)
 	}
+	x.wake()
+}
+
+// Wanted implements controller.Sink.
+func (x *session) Wanted(holder, mask uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.wanted = append(x.wanted, &ocspb.Wanted{Holder: holder, Mask: mask})
 	x.wake()
 }
 
@@ -224,6 +234,7 @@ func (x *session) release(mask, holder uint64) error {
 		return fmt.Errorf("release: holder %s has planes %#x, not %#x: %w", ocsctl.HolderName(holder),
 			have, mask, ErrProtocol)
 	}
+	x.forgetWanted(holder)
 	if have &^= mask; have == 0 {
 		delete(x.held, holder)
 	} else {
@@ -231,6 +242,21 @@ func (x *session) release(mask, holder uint64) error {
 	}
 	x.mu.Unlock()
 	return x.attachment.Release(mask, holder)
+}
+
+// forgetWanted drops the news that others want a holder's planes; the caller holds mu. There is none for planes that
+// it keeps: a holder gives all of them back.
+func (x *session) forgetWanted(holder uint64) {
+	kept, asked := x.wanted[:0], x.asked
+	for i, w := range x.wanted {
+		if w.GetHolder() != holder {
+			kept = append(kept, w)
+		} else if i < asked {
+			x.asked--
+		}
+	}
+	clear(x.wanted[len(kept):])
+	x.wanted = kept
 }
 
 // adopt notes what the core has given back to the rank of a new session.

@@ -123,7 +123,7 @@ func (st *stream) put(d *ocspb.Down) error {
 // message, if it is.
 func (st *stream) collect() error {
 	x, d := st.session, &st.down
-	d.Changed, d.Refused, d.Granted = d.Changed[:0], d.Refused[:0], d.Granted[:0]
+	d.Changed, d.Refused, d.Granted, d.Wanted = d.Changed[:0], d.Refused[:0], d.Granted[:0], d.Wanted[:0]
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for j := 0; x.dirty != 0 && j < len(x.planes); j++ {
@@ -135,6 +135,8 @@ func (st *stream) collect() error {
 	}
 	d.Refused = append(d.Refused, x.refused[x.told:]...)
 	x.told = len(x.refused)
+	d.Wanted = append(d.Wanted, x.wanted[x.asked:]...)
+	x.asked = len(x.wanted)
 	for i := 0; x.unsent != 0 && i < len(x.answered); i++ {
 		if r := x.requests[x.answered[i]]; !r.sent {
 			r.sent = true
@@ -170,7 +172,7 @@ func (st *stream) welcome(snapshot *controller.Snapshot, resumed bool) *ocspb.We
 			Fault: toFault(p.fault)})
 		st.sent[j] = p.maps
 	}
-	x.dirty, x.told = 0, 0
+	x.dirty, x.told, x.asked = 0, 0, 0
 	return w
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lightpath/plans/circuit"
@@ -20,6 +21,7 @@ import (
 	"lightpath/shim/log"
 	"lightpath/shim/planeset"
 	"lightpath/shim/planning"
+	"lightpath/shim/settings"
 )
 
 // Leader is the arbiter of a communicator, at its rank 0.
@@ -38,7 +40,9 @@ type Leader struct {
 	stop    chan struct{}
 	stopped chan struct{} // closed when the goroutine has ended
 	begin   sync.Once
-	once    sync.Once
+	// hits and misses count tickets that went out ahead.
+	hits, misses atomic.Uint64
+	once         sync.Once
 }
 
 // awaiting is a plane for which an Await action is under way.
@@ -82,14 +86,44 @@ func Attach(c *comm.Core, p *circuits.Planes) (err error) {
 	}
 	l.machine = arbiter.New(arbiter.Config{
 		Ranks: c.Ranks, Site: &p.Site, FabricSize: p.Controller.NumPorts(), RoundWait: c.Cfg.DemandWait,
-		Scripted: func(s calls.Shape) *planning.Agreed { return l.Scripted(s) },
+		Scripted: func(s calls.Shape) *planning.Agreed { return l.Scripted(s) }, Repeats: repeats(c.Cfg),
 	}, view{p}, l.Book)
+	p.Controller.WatchWanted(c.ID, func(planes uint64) {
+		l.note(arbiter.Event{Kind: arbiter.Wanted, Planes: planeset.Set(planes)})
+	})
 	for i := range l.timers {
 		l.timers[i] = time.NewTimer(time.Hour)
 		l.timers[i].Stop()
 	}
 	return nil
 }
+
+// repeats returns how often a sequence of operations has to come before tickets go out ahead.
+func repeats(cfg *settings.Config) int {
+	if cfg.Iteration == settings.IterationOff {
+		return 0
+	}
+	return arbiter.DefaultRepeats
+}
+
+// Predictions returns how many tickets that went out ahead were used, and how many were not.
+func (l *Leader) Predictions() (hits, misses uint64) { return l.hits.Load(), l.misses.Load() }
+
+// Departed notes that ranks have left the communicator, this one included.
+func (l *Leader) Departed() {
+	if l.machine == nil {
+		return
+	}
+	for _, d := range l.c.Departures() {
+		l.note(arbiter.Event{Kind: arbiter.Left, Rank: d.Rank})
+	}
+	if l.c.Life() == comm.Destroyed {
+		l.note(arbiter.Event{Kind: arbiter.Left})
+	}
+}
+
+// note is post for callers that must not block.
+func (l *Leader) note(e arbiter.Event) { go l.post(e) }
 
 // Start begins to serve, first the queued messages.
 func (l *Leader) Start() {
@@ -147,6 +181,7 @@ func (l *Leader) serve() {
 
 // end gives back the planes that the machine holds.
 func (l *Leader) end() {
+	l.p.Controller.WatchWanted(l.c.ID, nil)
 	for _, t := range l.timers {
 		t.Stop()
 	}
@@ -161,6 +196,9 @@ func (l *Leader) step(e arbiter.Event) {
 	for _, a := range l.machine.Step(time.Now(), &e) {
 		l.perform(&a)
 	}
+	hits, misses := l.machine.Predictions()
+	l.hits.Store(hits)
+	l.misses.Store(misses)
 }
 
 func (l *Leader) perform(a *arbiter.Action) {
@@ -173,6 +211,8 @@ func (l *Leader) perform(a *arbiter.Action) {
 		} else {
 			c.Star.To(a.Rank, m)
 		}
+	case arbiter.SendRecall:
+		c.ToAll(&control.Message{Kind: control.MsgRecall, Seq: a.Seq})
 	case arbiter.SendPlan:
 		c.Star.To(a.Rank, &control.Message{Kind: control.MsgPlan, Seq: a.Seq, Body: a.Body})
 	case arbiter.Acquire:

@@ -79,6 +79,7 @@ func (r *rank) Changed(_ int, epoch uint32, m circuit.Permutation, fault error) 
 func (r *rank) Refused(int, uint64, error)    {}
 func (r *rank) Granted(uint64, uint64, error) {}
 
+func (*rank) Wanted(uint64, uint64) {}
 func (r *rank) Closed(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -163,4 +163,5 @@ func TestLostWrites(t *testing.T) {
 type quietSink struct{ controller.Sink }
 
 func (quietSink) Changed(int, uint32, circuit.Permutation, error) {}
+func (quietSink) Wanted(uint64, uint64)                           {}
 func (quietSink) Closed(error)                                    {}

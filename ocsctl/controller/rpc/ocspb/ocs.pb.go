@@ -268,6 +268,7 @@ type Down struct {
 	Changed       []*Changed             `protobuf:"bytes,2,rep,name=changed,proto3" json:"changed,omitempty"`
 	Refused       []*Refused             `protobuf:"bytes,3,rep,name=refused,proto3" json:"refused,omitempty"`
 	Granted       []*Granted             `protobuf:"bytes,4,rep,name=granted,proto3" json:"granted,omitempty"`
+	Wanted        []*Wanted              `protobuf:"bytes,5,rep,name=wanted,proto3" json:"wanted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -326,6 +327,13 @@ func (x *Down) GetRefused() []*Refused {
 func (x *Down) GetGranted() []*Granted {
 	if x != nil {
 		return x.Granted
+	}
+	return nil
+}
+
+func (x *Down) GetWanted() []*Wanted {
+	if x != nil {
+		return x.Wanted
 	}
 	return nil
 }
@@ -1178,6 +1186,60 @@ func (x *Granted) GetFault() *Fault {
 	return nil
 }
 
+// Wanted: another request waits for planes of a lease of this rank, or an operator has disabled some of them. The holder
+// releases planes that it does not use. Once per lease and stream.
+type Wanted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Holder        uint64                 `protobuf:"varint,1,opt,name=holder,proto3" json:"holder,omitempty"`
+	Mask          uint64                 `protobuf:"varint,2,opt,name=mask,proto3" json:"mask,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Wanted) Reset() {
+	*x = Wanted{}
+	mi := &file_ocs_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Wanted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Wanted) ProtoMessage() {}
+
+func (x *Wanted) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Wanted.ProtoReflect.Descriptor instead.
+func (*Wanted) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Wanted) GetHolder() uint64 {
+	if x != nil {
+		return x.Holder
+	}
+	return 0
+}
+
+func (x *Wanted) GetMask() uint64 {
+	if x != nil {
+		return x.Mask
+	}
+	return 0
+}
+
 // Fault is an error: its text, and what kinds of errors it is.
 type Fault struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1189,7 +1251,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_ocs_proto_msgTypes[14]
+	mi := &file_ocs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1201,7 +1263,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[14]
+	mi := &file_ocs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1214,7 +1276,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{14}
+	return file_ocs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Fault) GetCodes() []FaultCode {
@@ -1240,7 +1302,7 @@ type WaitingRequest struct {
 
 func (x *WaitingRequest) Reset() {
 	*x = WaitingRequest{}
-	mi := &file_ocs_proto_msgTypes[15]
+	mi := &file_ocs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1314,7 @@ func (x *WaitingRequest) String() string {
 func (*WaitingRequest) ProtoMessage() {}
 
 func (x *WaitingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[15]
+	mi := &file_ocs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1327,7 @@ func (x *WaitingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingRequest.ProtoReflect.Descriptor instead.
 func (*WaitingRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{15}
+	return file_ocs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WaitingRequest) GetPlane() uint32 {
@@ -1284,7 +1346,7 @@ type WaitingReply struct {
 
 func (x *WaitingReply) Reset() {
 	*x = WaitingReply{}
-	mi := &file_ocs_proto_msgTypes[16]
+	mi := &file_ocs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1296,7 +1358,7 @@ func (x *WaitingReply) String() string {
 func (*WaitingReply) ProtoMessage() {}
 
 func (x *WaitingReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[16]
+	mi := &file_ocs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1309,7 +1371,7 @@ func (x *WaitingReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingReply.ProtoReflect.Descriptor instead.
 func (*WaitingReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{16}
+	return file_ocs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WaitingReply) GetText() string {
@@ -1327,7 +1389,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_ocs_proto_msgTypes[17]
+	mi := &file_ocs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +1401,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[17]
+	mi := &file_ocs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +1414,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{17}
+	return file_ocs_proto_rawDescGZIP(), []int{18}
 }
 
 type Snapshot struct {
@@ -1370,7 +1432,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_ocs_proto_msgTypes[18]
+	mi := &file_ocs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1444,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[18]
+	mi := &file_ocs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1457,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{18}
+	return file_ocs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Snapshot) GetTimeUnixNano() int64 {
@@ -1471,7 +1533,7 @@ type PlaneSnapshot struct {
 
 func (x *PlaneSnapshot) Reset() {
 	*x = PlaneSnapshot{}
-	mi := &file_ocs_proto_msgTypes[19]
+	mi := &file_ocs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1545,7 @@ func (x *PlaneSnapshot) String() string {
 func (*PlaneSnapshot) ProtoMessage() {}
 
 func (x *PlaneSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[19]
+	mi := &file_ocs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1558,7 @@ func (x *PlaneSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaneSnapshot.ProtoReflect.Descriptor instead.
 func (*PlaneSnapshot) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{19}
+	return file_ocs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PlaneSnapshot) GetName() string {
@@ -1623,7 +1685,7 @@ type PortSnapshot struct {
 
 func (x *PortSnapshot) Reset() {
 	*x = PortSnapshot{}
-	mi := &file_ocs_proto_msgTypes[20]
+	mi := &file_ocs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +1697,7 @@ func (x *PortSnapshot) String() string {
 func (*PortSnapshot) ProtoMessage() {}
 
 func (x *PortSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[20]
+	mi := &file_ocs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1648,7 +1710,7 @@ func (x *PortSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortSnapshot.ProtoReflect.Descriptor instead.
 func (*PortSnapshot) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{20}
+	return file_ocs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PortSnapshot) GetPort() uint32 {
@@ -1692,7 +1754,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_ocs_proto_msgTypes[21]
+	mi := &file_ocs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1766,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[21]
+	mi := &file_ocs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1779,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{21}
+	return file_ocs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HistoryRequest) GetPlane() uint32 {
@@ -1763,7 +1825,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_ocs_proto_msgTypes[22]
+	mi := &file_ocs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +1837,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[22]
+	mi := &file_ocs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +1850,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{22}
+	return file_ocs_proto_rawDescGZIP(), []int{23}
 }
 
 type Event struct {
@@ -1815,7 +1877,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_ocs_proto_msgTypes[23]
+	mi := &file_ocs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +1889,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[23]
+	mi := &file_ocs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +1902,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{23}
+	return file_ocs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Event) GetSeq() uint64 {
@@ -1966,7 +2028,7 @@ type SetRequest struct {
 
 func (x *SetRequest) Reset() {
 	*x = SetRequest{}
-	mi := &file_ocs_proto_msgTypes[24]
+	mi := &file_ocs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1978,7 +2040,7 @@ func (x *SetRequest) String() string {
 func (*SetRequest) ProtoMessage() {}
 
 func (x *SetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[24]
+	mi := &file_ocs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1991,7 +2053,7 @@ func (x *SetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRequest.ProtoReflect.Descriptor instead.
 func (*SetRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{24}
+	return file_ocs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SetRequest) GetPlane() uint32 {
@@ -2023,7 +2085,7 @@ type SetReply struct {
 
 func (x *SetReply) Reset() {
 	*x = SetReply{}
-	mi := &file_ocs_proto_msgTypes[25]
+	mi := &file_ocs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2035,7 +2097,7 @@ func (x *SetReply) String() string {
 func (*SetReply) ProtoMessage() {}
 
 func (x *SetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[25]
+	mi := &file_ocs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2048,7 +2110,7 @@ func (x *SetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReply.ProtoReflect.Descriptor instead.
 func (*SetReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{25}
+	return file_ocs_proto_rawDescGZIP(), []int{26}
 }
 
 type EnableRequest struct {
@@ -2061,7 +2123,7 @@ type EnableRequest struct {
 
 func (x *EnableRequest) Reset() {
 	*x = EnableRequest{}
-	mi := &file_ocs_proto_msgTypes[26]
+	mi := &file_ocs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2073,7 +2135,7 @@ func (x *EnableRequest) String() string {
 func (*EnableRequest) ProtoMessage() {}
 
 func (x *EnableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[26]
+	mi := &file_ocs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2086,7 +2148,7 @@ func (x *EnableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableRequest.ProtoReflect.Descriptor instead.
 func (*EnableRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{26}
+	return file_ocs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *EnableRequest) GetPlane() uint32 {
@@ -2111,7 +2173,7 @@ type EnableReply struct {
 
 func (x *EnableReply) Reset() {
 	*x = EnableReply{}
-	mi := &file_ocs_proto_msgTypes[27]
+	mi := &file_ocs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2185,7 @@ func (x *EnableReply) String() string {
 func (*EnableReply) ProtoMessage() {}
 
 func (x *EnableReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[27]
+	mi := &file_ocs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2198,7 @@ func (x *EnableReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableReply.ProtoReflect.Descriptor instead.
 func (*EnableReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{27}
+	return file_ocs_proto_rawDescGZIP(), []int{28}
 }
 
 type DisableRequest struct {
@@ -2150,7 +2212,7 @@ type DisableRequest struct {
 
 func (x *DisableRequest) Reset() {
 	*x = DisableRequest{}
-	mi := &file_ocs_proto_msgTypes[28]
+	mi := &file_ocs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +2224,7 @@ func (x *DisableRequest) String() string {
 func (*DisableRequest) ProtoMessage() {}
 
 func (x *DisableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[28]
+	mi := &file_ocs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +2237,7 @@ func (x *DisableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableRequest.ProtoReflect.Descriptor instead.
 func (*DisableRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{28}
+	return file_ocs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DisableRequest) GetPlane() uint32 {
@@ -2207,7 +2269,7 @@ type DisableReply struct {
 
 func (x *DisableReply) Reset() {
 	*x = DisableReply{}
-	mi := &file_ocs_proto_msgTypes[29]
+	mi := &file_ocs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2281,7 @@ func (x *DisableReply) String() string {
 func (*DisableReply) ProtoMessage() {}
 
 func (x *DisableReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[29]
+	mi := &file_ocs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2294,7 @@ func (x *DisableReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableReply.ProtoReflect.Descriptor instead.
 func (*DisableReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{29}
+	return file_ocs_proto_rawDescGZIP(), []int{30}
 }
 
 var File_ocs_proto protoreflect.FileDescriptor
@@ -2246,12 +2308,13 @@ const file_ocs_proto_rawDesc = "" +
 	"\aacquire\x18\x04 \x01(\v2\x19.lightpath.ocs.v1.AcquireH\x00R\aacquire\x125\n" +
 	"\arelease\x18\x05 \x01(\v2\x19.lightpath.ocs.v1.ReleaseH\x00R\arelease\x125\n" +
 	"\agoodbye\x18\x06 \x01(\v2\x19.lightpath.ocs.v1.GoodbyeH\x00R\agoodbyeB\t\n" +
-	"\amessageJ\x04\b\x03\x10\x04\"\xda\x01\n" +
+	"\amessageJ\x04\b\x03\x10\x04\"\x8c\x02\n" +
 	"\x04Down\x123\n" +
 	"\awelcome\x18\x01 \x01(\v2\x19.lightpath.ocs.v1.WelcomeR\awelcome\x123\n" +
 	"\achanged\x18\x02 \x03(\v2\x19.lightpath.ocs.v1.ChangedR\achanged\x123\n" +
 	"\arefused\x18\x03 \x03(\v2\x19.lightpath.ocs.v1.RefusedR\arefused\x123\n" +
-	"\agranted\x18\x04 \x03(\v2\x19.lightpath.ocs.v1.GrantedR\agranted\"\xae\x01\n" +
+	"\agranted\x18\x04 \x03(\v2\x19.lightpath.ocs.v1.GrantedR\agranted\x120\n" +
+	"\x06wanted\x18\x05 \x03(\v2\x18.lightpath.ocs.v1.WantedR\x06wanted\"\xae\x01\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
@@ -2316,7 +2379,10 @@ const file_ocs_proto_rawDesc = "" +
 	"\aGranted\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04mask\x18\x02 \x01(\x04R\x04mask\x12-\n" +
-	"\x05fault\x18\x03 \x01(\v2\x17.lightpath.ocs.v1.FaultR\x05fault\"N\n" +
+	"\x05fault\x18\x03 \x01(\v2\x17.lightpath.ocs.v1.FaultR\x05fault\"4\n" +
+	"\x06Wanted\x12\x16\n" +
+	"\x06holder\x18\x01 \x01(\x04R\x06holder\x12\x12\n" +
+	"\x04mask\x18\x02 \x01(\x04R\x04mask\"N\n" +
 	"\x05Fault\x121\n" +
 	"\x05codes\x18\x01 \x03(\x0e2\x1b.lightpath.ocs.v1.FaultCodeR\x05codes\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"&\n" +
@@ -2445,7 +2511,7 @@ func file_ocs_proto_rawDescGZIP() []byte {
 }
 
 var file_ocs_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ocs_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_ocs_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_ocs_proto_goTypes = []any{
 	(FaultCode)(0),         // 0: lightpath.ocs.v1.FaultCode
 	(*Up)(nil),             // 1: lightpath.ocs.v1.Up
@@ -2462,22 +2528,23 @@ var file_ocs_proto_goTypes = []any{
 	(*Changed)(nil),        // 12: lightpath.ocs.v1.Changed
 	(*Refused)(nil),        // 13: lightpath.ocs.v1.Refused
 	(*Granted)(nil),        // 14: lightpath.ocs.v1.Granted
-	(*Fault)(nil),          // 15: lightpath.ocs.v1.Fault
-	(*WaitingRequest)(nil), // 16: lightpath.ocs.v1.WaitingRequest
-	(*WaitingReply)(nil),   // 17: lightpath.ocs.v1.WaitingReply
-	(*StatusRequest)(nil),  // 18: lightpath.ocs.v1.StatusRequest
-	(*Snapshot)(nil),       // 19: lightpath.ocs.v1.Snapshot
-	(*PlaneSnapshot)(nil),  // 20: lightpath.ocs.v1.PlaneSnapshot
-	(*PortSnapshot)(nil),   // 21: lightpath.ocs.v1.PortSnapshot
-	(*HistoryRequest)(nil), // 22: lightpath.ocs.v1.HistoryRequest
-	(*WatchRequest)(nil),   // 23: lightpath.ocs.v1.WatchRequest
-	(*Event)(nil),          // 24: lightpath.ocs.v1.Event
-	(*SetRequest)(nil),     // 25: lightpath.ocs.v1.SetRequest
-	(*SetReply)(nil),       // 26: lightpath.ocs.v1.SetReply
-	(*EnableRequest)(nil),  // 27: lightpath.ocs.v1.EnableRequest
-	(*EnableReply)(nil),    // 28: lightpath.ocs.v1.EnableReply
-	(*DisableRequest)(nil), // 29: lightpath.ocs.v1.DisableRequest
-	(*DisableReply)(nil),   // 30: lightpath.ocs.v1.DisableReply
+	(*Wanted)(nil),         // 15: lightpath.ocs.v1.Wanted
+	(*Fault)(nil),          // 16: lightpath.ocs.v1.Fault
+	(*WaitingRequest)(nil), // 17: lightpath.ocs.v1.WaitingRequest
+	(*WaitingReply)(nil),   // 18: lightpath.ocs.v1.WaitingReply
+	(*StatusRequest)(nil),  // 19: lightpath.ocs.v1.StatusRequest
+	(*Snapshot)(nil),       // 20: lightpath.ocs.v1.Snapshot
+	(*PlaneSnapshot)(nil),  // 21: lightpath.ocs.v1.PlaneSnapshot
+	(*PortSnapshot)(nil),   // 22: lightpath.ocs.v1.PortSnapshot
+	(*HistoryRequest)(nil), // 23: lightpath.ocs.v1.HistoryRequest
+	(*WatchRequest)(nil),   // 24: lightpath.ocs.v1.WatchRequest
+	(*Event)(nil),          // 25: lightpath.ocs.v1.Event
+	(*SetRequest)(nil),     // 26: lightpath.ocs.v1.SetRequest
+	(*SetReply)(nil),       // 27: lightpath.ocs.v1.SetReply
+	(*EnableRequest)(nil),  // 28: lightpath.ocs.v1.EnableRequest
+	(*EnableReply)(nil),    // 29: lightpath.ocs.v1.EnableReply
+	(*DisableRequest)(nil), // 30: lightpath.ocs.v1.DisableRequest
+	(*DisableReply)(nil),   // 31: lightpath.ocs.v1.DisableReply
 }
 var file_ocs_proto_depIdxs = []int32{
 	3,  // 0: lightpath.ocs.v1.Up.hello:type_name -> lightpath.ocs.v1.Hello
@@ -2489,40 +2556,41 @@ var file_ocs_proto_depIdxs = []int32{
 	12, // 6: lightpath.ocs.v1.Down.changed:type_name -> lightpath.ocs.v1.Changed
 	13, // 7: lightpath.ocs.v1.Down.refused:type_name -> lightpath.ocs.v1.Refused
 	14, // 8: lightpath.ocs.v1.Down.granted:type_name -> lightpath.ocs.v1.Granted
-	7,  // 9: lightpath.ocs.v1.Hello.held:type_name -> lightpath.ocs.v1.Lease
-	6,  // 10: lightpath.ocs.v1.Welcome.planes:type_name -> lightpath.ocs.v1.PlaneInfo
-	7,  // 11: lightpath.ocs.v1.Welcome.held:type_name -> lightpath.ocs.v1.Lease
-	12, // 12: lightpath.ocs.v1.Welcome.state:type_name -> lightpath.ocs.v1.Changed
-	5,  // 13: lightpath.ocs.v1.Welcome.past:type_name -> lightpath.ocs.v1.PastMap
-	15, // 14: lightpath.ocs.v1.Changed.fault:type_name -> lightpath.ocs.v1.Fault
-	15, // 15: lightpath.ocs.v1.Refused.fault:type_name -> lightpath.ocs.v1.Fault
-	15, // 16: lightpath.ocs.v1.Granted.fault:type_name -> lightpath.ocs.v1.Fault
-	0,  // 17: lightpath.ocs.v1.Fault.codes:type_name -> lightpath.ocs.v1.FaultCode
-	20, // 18: lightpath.ocs.v1.Snapshot.planes:type_name -> lightpath.ocs.v1.PlaneSnapshot
-	21, // 19: lightpath.ocs.v1.Snapshot.ports:type_name -> lightpath.ocs.v1.PortSnapshot
-	7,  // 20: lightpath.ocs.v1.Snapshot.queue:type_name -> lightpath.ocs.v1.Lease
-	7,  // 21: lightpath.ocs.v1.PlaneSnapshot.holder:type_name -> lightpath.ocs.v1.Lease
-	1,  // 22: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
-	16, // 23: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
-	18, // 24: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
-	22, // 25: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
-	23, // 26: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
-	25, // 27: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
-	27, // 28: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
-	29, // 29: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
-	2,  // 30: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
-	17, // 31: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
-	19, // 32: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
-	24, // 33: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
-	24, // 34: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
-	26, // 35: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
-	28, // 36: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
-	30, // 37: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
-	30, // [30:38] is the sub-list for method output_type
-	22, // [22:30] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	15, // 9: lightpath.ocs.v1.Down.wanted:type_name -> lightpath.ocs.v1.Wanted
+	7,  // 10: lightpath.ocs.v1.Hello.held:type_name -> lightpath.ocs.v1.Lease
+	6,  // 11: lightpath.ocs.v1.Welcome.planes:type_name -> lightpath.ocs.v1.PlaneInfo
+	7,  // 12: lightpath.ocs.v1.Welcome.held:type_name -> lightpath.ocs.v1.Lease
+	12, // 13: lightpath.ocs.v1.Welcome.state:type_name -> lightpath.ocs.v1.Changed
+	5,  // 14: lightpath.ocs.v1.Welcome.past:type_name -> lightpath.ocs.v1.PastMap
+	16, // 15: lightpath.ocs.v1.Changed.fault:type_name -> lightpath.ocs.v1.Fault
+	16, // 16: lightpath.ocs.v1.Refused.fault:type_name -> lightpath.ocs.v1.Fault
+	16, // 17: lightpath.ocs.v1.Granted.fault:type_name -> lightpath.ocs.v1.Fault
+	0,  // 18: lightpath.ocs.v1.Fault.codes:type_name -> lightpath.ocs.v1.FaultCode
+	21, // 19: lightpath.ocs.v1.Snapshot.planes:type_name -> lightpath.ocs.v1.PlaneSnapshot
+	22, // 20: lightpath.ocs.v1.Snapshot.ports:type_name -> lightpath.ocs.v1.PortSnapshot
+	7,  // 21: lightpath.ocs.v1.Snapshot.queue:type_name -> lightpath.ocs.v1.Lease
+	7,  // 22: lightpath.ocs.v1.PlaneSnapshot.holder:type_name -> lightpath.ocs.v1.Lease
+	1,  // 23: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
+	17, // 24: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
+	19, // 25: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
+	23, // 26: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
+	24, // 27: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
+	26, // 28: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
+	28, // 29: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
+	30, // 30: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
+	2,  // 31: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
+	18, // 32: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
+	20, // 33: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
+	25, // 34: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
+	25, // 35: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
+	27, // 36: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
+	29, // 37: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
+	31, // 38: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
+	31, // [31:39] is the sub-list for method output_type
+	23, // [23:31] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_ocs_proto_init() }
@@ -2537,14 +2605,14 @@ func file_ocs_proto_init() {
 		(*Up_Release)(nil),
 		(*Up_Goodbye)(nil),
 	}
-	file_ocs_proto_msgTypes[21].OneofWrappers = []any{}
+	file_ocs_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ocs_proto_rawDesc), len(file_ocs_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1,0 +1,202 @@
+package arbiter
+
+import (
+	"slices"
+	"time"
+
+	"lightpath/shim/calls"
+	"lightpath/shim/planeset"
+	"lightpath/shim/planning"
+	"lightpath/shim/stall"
+	"lightpath/shim/ticket"
+)
+
+// GapHold bounds how long planes stay granted for a predicted operation that does not come.
+const GapHold = 10 * time.Second
+
+// ahead is the state of a ticket that has gone out before all ranks asked. docs/design/iteration.md has the protocol.
+type ahead struct {
+	out       bool // ranks may use it, and nobody knows which of them do
+	recalling bool // all ranks have been asked
+	ranks     []use
+	left      bool // a rank has left the communicator: no more tickets ahead
+	// shared: when the last operation ended, a rank had other communicators on the planes. A rank that begins with a ticket
+	// ahead keeps the planes until all others have called. If one of them first calls another communicator, which waits for
+	// the planes, nothing goes on. So there are no tickets ahead then.
+	shared bool
+}
+
+// use is what the leader knows of one rank's use of the ticket ahead.
+type use uint8
+
+const (
+	unknown use = iota
+	unused      // the rank will not use it
+	inUse       // the rank uses it, or has ended the operation
+	gone        // the rank has left: it makes no calls
+)
+
+// issueAhead sends the ticket of the predicted operation. It reports whether there is one.
+func (m *Machine) issueAhead() (bool, error) {
+	all := m.cfg.Site.All()
+	o, ok := m.iteration.next()
+	w := work{seq: m.iteration.calls + o.after, shape: o.shape, ahead: true, gap: -1}
+	switch {
+	case !ok || o.round || w.seq <= m.iteration.ahead:
+		return false, nil
+	case m.held != all || m.moved&all != 0 || m.wanted || m.ahead.left || m.ahead.shared || m.rounds.have > 0 || m.outOfOrder(&w):
+		return false, nil
+	}
+	for j := range all.Each() {
+		if _, _, err := m.view.State(j); err != nil {
+			return false, nil
+		}
+	}
+	plan, flags, err := m.choose(w.shape, all)
+	if err != nil || plan == nil {
+		return false, err
+	}
+	m.work, m.iteration.ahead = w, w.seq
+	m.fill(plan.ID, all, flags)
+	m.stage, m.done = running, 0
+	a := &m.ahead
+	a.out, a.recalling, a.ranks = true, false, append(a.ranks[:0], make([]use, m.cfg.Ranks)...)
+	m.act(Action{Kind: SendTicket, Rank: -1, Seq: w.seq, Body: ticket.AppendAhead(nil, &m.t, w.shape.Signature())})
+	m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: GapHold})
+	return true, nil
+}
+
+// outOfOrder reports whether a rank has already asked for something else than the predicted operation.
+func (m *Machine) outOfOrder(next *work) bool {
+	for seq, w := range m.arrivals {
+		for r := range w.here {
+			if w.here[r] && (seq != next.seq || w.shapes[r].Signature() != next.shape.Signature()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// recall asks all ranks whether they use the ticket ahead.
+func (m *Machine) recall() {
+	if !m.ahead.out || m.ahead.recalling {
+		return
+	}
+	m.ahead.recalling = true
+	m.act(Action{Kind: StopTimer, Timer: IdleTimer})
+	m.act(Action{Kind: SendRecall, Rank: -1, Seq: m.work.seq})
+}
+
+// recalled handles a rank's answer, also one without a question. Answers about past tickets come late.
+func (m *Machine) recalled(e *Event) error {
+	if !m.ahead.out || e.Seq != m.work.seq {
+		return nil
+	}
+	how := unused
+	if e.OK {
+		how = inUse
+	}
+	return m.learn(e.Rank, how)
+}
+
+// departed handles the end of a rank. It makes no calls any more, and has ended those that it has made.
+func (m *Machine) departed(e *Event) error {
+	m.ahead.left = true
+	if !m.ahead.out {
+		return nil
+	}
+	return m.learn(e.Rank, gone)
+}
+
+// learn notes what a rank does with the ticket ahead. When the leader knows of all ranks, it goes on.
+func (m *Machine) learn(rank int, how use) error {
+	a := &m.ahead
+	if a.ranks[rank] != inUse {
+		a.ranks[rank] = how
+	}
+	if how == inUse && !a.recalling {
+		return nil
+	}
+	m.recall()
+	if slices.Contains(a.ranks, unknown) {
+		return nil
+	}
+	a.out = false
+	if slices.Contains(a.ranks, inUse) {
+		return m.underWay()
+	}
+	m.iteration.misses++
+	return m.resume()
+}
+
+// underWay continues an operation that some ranks have begun with the ticket ahead. The others get the same ticket if
+// they ask for the same call. They make no round with ranks that have begun.
+func (m *Machine) underWay() error {
+	r := &m.rounds
+	before := RoundNumber(m.work.seq, 0)
+	if r.open < before {
+		m.closeRound()
+	}
+	r.closed = max(r.closed, before)
+	w := m.arrivals[m.work.seq]
+	if w == nil {
+		return nil
+	}
+	for rank := range w.here {
+		if w.here[rank] && m.ahead.ranks[rank] == unused {
+			if err := m.join(rank, &w.shapes[rank]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// join lets a rank join an operation that is under way.
+func (m *Machine) join(rank int, s *calls.Shape) error {
+	if s.Signature() != m.work.shape.Signature() {
+		first := slices.Index(m.ahead.ranks, inUse)
+		x, y := m.work.shape.String(), s.String()
+		if rank < first {
+			first, rank, x, y = rank, first, y, x
+		}
+		return stall.Mismatch(m.work.seq, first, x, rank, y)
+	}
+	m.send(rank, m.work.seq, &m.t, nil)
+	return nil
+}
+
+// resume goes on after a ticket ahead that no rank has used.
+func (m *Machine) resume() error {
+	m.stage, m.work = idle, work{}
+	for seq, w := range m.arrivals {
+		if w.have == m.cfg.Ranks {
+			delete(m.arrivals, seq)
+			return m.begin(work{seq: seq, shape: w.shapes[0]})
+		}
+	}
+	if m.rounds.have == m.cfg.Ranks {
+		if err := m.completeRound(); err != nil || m.stage != idle {
+			return err
+		}
+	}
+	if m.wanted {
+		return m.releaseIdle()
+	}
+	m.linger()
+	return nil
+}
+
+// choose returns the plan of a predicted collective on some planes and the flags of its ticket, nil if it has to ask.
+func (m *Machine) choose(s calls.Shape, use planeset.Set) (*planning.Agreed, uint8, error) {
+	if s.Scripted || s.Request != (calls.Shape{}).Request {
+		return nil, 0, nil
+	}
+	row, err := m.book.Row(s, use, m.initial(use))
+	if _, entangled := m.entangled(use); err != nil || row.Small || row.Hopeless || entangled {
+		return nil, 0, err
+	}
+	plan, flags := m.best(&row, s, use)
+	return plan, flags, nil
+}
