@@ -1,0 +1,243 @@
+package recording
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"lightpath/plans/iteration/trace"
+)
+
+// Merged is the trace of a job, with what is known of it.
+type Merged struct {
+	*trace.Learned
+	Calls   int    // of all ranks together, collectives and joined messages
+	Streams int    // of these on streams, whose times are those of issuing them
+	Partial int    // calls that not all of their ranks have: they are not in the trace
+	Unknown uint64 // calls of communicators for which there was no room
+	After   int    // calls after the last iteration
+	Varied  bool   // sizes of messages changed between iterations: the trace has their means
+}
+
+// Merge makes the trace of the files of all processes of a job. A call is ready when its last rank has made it. The largest
+// communicator numbers the ranks of the job, if all processes are in it, else their launcher does. Communicators of
+// different ranks that make the same calls become one with several groups.
+func Merge(files []*File) (*Merged, error) {
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%w: there are none", ErrJob)
+	}
+	j, err := gather(files)
+	if err != nil {
+		return nil, err
+	}
+	m := &Merged{}
+	if m.Partial, err = j.events(); err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		m.Unknown += f.Unknown
+	}
+	comms, run := j.records(m)
+	if m.Learned, err = m.learn(j.ranks, comms, run); errors.Is(err, trace.ErrNoPeriod) && even(run) {
+		m.Varied = true
+		m.Learned, err = m.learn(j.ranks, comms, run)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.Trace.Communicators = used(m.Trace)
+	return m, nil
+}
+
+// records returns the calls of the job. Communicators that make the same calls are one.
+func (j *job) records(m *Merged) (comms []trace.Communicator, run []trace.Record) {
+	var base int64
+	var leads [][]*communicator
+	for _, c := range j.comms {
+		if len(c.events) == 0 {
+			continue
+		}
+		if first := c.events[0].start; base == 0 || first < base {
+			base = first
+		}
+		at := slices.IndexFunc(leads, func(group []*communicator) bool { return alike(group, c) })
+		if at < 0 {
+			leads = append(leads, []*communicator{c})
+		} else {
+			leads[at] = append(leads[at], c)
+		}
+	}
+	for i, group := range leads {
+		t := trace.Communicator{Name: group[0].name()}
+		for _, c := range group {
+			t.Groups = append(t.Groups, c.job)
+		}
+		comms = append(comms, t)
+		events := align(group)
+		m.Calls += len(events)
+		for _, e := range events {
+			if e.stream {
+				m.Streams++
+			}
+			e.call.Communicator = i
+			run = append(run, trace.Record{Call: e.call, StartUS: float64(e.start-base) / 1e3, EndUS: float64(e.end-base) / 1e3})
+		}
+	}
+	slices.SortStableFunc(run, func(a, b trace.Record) int {
+		switch {
+		case a.StartUS < b.StartUS:
+			return -1
+		case a.StartUS > b.StartUS:
+			return 1
+		}
+		return 0
+	})
+	return comms, run
+}
+
+// alike reports whether c is a communicator of other ranks that makes the calls of group.
+func alike(group []*communicator, c *communicator) bool {
+	if len(group[0].members) != len(c.members) {
+		return false
+	}
+	for _, g := range group {
+		if slices.ContainsFunc(c.job, func(r int) bool { return slices.Contains(g.job, r) }) {
+			return false
+		}
+	}
+	a, b := common(group[0].events, c.events)
+	most := max(len(group[0].events), len(c.events))
+	return len(a) >= most-most/10 && slices.EqualFunc(a, b, func(x, y event) bool { return key(&x) == key(&y) })
+}
+
+func key(e *event) string { return fmt.Sprint(e.call.Kind(), e.call.Root, e.call.Flows) }
+
+// common returns the events of both lists: those of the same numbers or, with messages, as many from the end.
+func common(a, b []event) ([]event, []event) {
+	numbered := func(e event) bool { return e.number >= 0 }
+	if len(a) > 0 && len(b) > 0 && !slices.ContainsFunc(a, func(e event) bool { return !numbered(e) }) &&
+		!slices.ContainsFunc(b, func(e event) bool { return !numbered(e) }) {
+		low, high := max(a[0].number, b[0].number), min(a[len(a)-1].number, b[len(b)-1].number)
+		outside := func(e event) bool { return e.number < low || e.number > high }
+		return slices.DeleteFunc(slices.Clone(a), outside), slices.DeleteFunc(slices.Clone(b), outside)
+	}
+	n := min(len(a), len(b))
+	return a[len(a)-n:], b[len(b)-n:]
+}
+
+// align returns the events of a group of communicators, each as late as in the last of them.
+func align(group []*communicator) []event {
+	events := group[0].events
+	for _, c := range group[1:] {
+		a, b := common(events, c.events)
+		if len(a) != len(b) {
+			continue // a rank has lost calls in between
+		}
+		events = slices.Clone(a)
+		for i := range events {
+			events[i].start, events[i].end = max(events[i].start, b[i].start), max(events[i].end, b[i].end)
+		}
+	}
+	return events
+}
+
+// most calls after the last iteration, such as a barrier or the mean of a loss.
+const maxAfter = 32
+
+// learn finds the iteration. Calls at the end of the run that are none of it are left out, if there are few.
+func (m *Merged) learn(ranks int, comms []trace.Communicator, run []trace.Record) (best *trace.Learned, err error) {
+	for after := range min(maxAfter, len(run)/3) + 1 {
+		l, failed := trace.Learn(ranks, comms, run[:len(run)-after])
+		if failed != nil {
+			err = failed
+			continue
+		}
+		if best == nil || l.Period*l.Repeats > best.Period*best.Repeats {
+			best, m.After = l, after
+		}
+	}
+	if best != nil {
+		err = nil
+	}
+	return best, err
+}
+
+// even gives messages with the same flows the same size, their mean. It reports whether that changed any.
+func even(run []trace.Record) (changed bool) {
+	type sum struct {
+		bytes float64
+		n     int
+	}
+	sums := map[string]*sum{}
+	flows := func(r *trace.Record) string { return fmt.Sprint(r.Communicator, r.Flows) }
+	for i := range run {
+		if r := &run[i]; r.Flows != nil {
+			s := sums[flows(r)]
+			if s == nil {
+				s = &sum{}
+				sums[flows(r)] = s
+			}
+			s.bytes, s.n = s.bytes+r.Bytes, s.n+1
+		}
+	}
+	for i := range run {
+		if r := &run[i]; r.Flows != nil {
+			s := sums[flows(r)]
+			mean := float64(int64(s.bytes / float64(s.n)))
+			changed = changed || mean != r.Bytes
+			r.Bytes = mean
+		}
+	}
+	return changed
+}
+
+// used drops the communicators without calls from a trace, and names the others by their groups.
+func used(t *trace.Trace) []trace.Communicator {
+	var kept []trace.Communicator
+	index := map[int]int{}
+	for i := range t.Calls {
+		c := &t.Calls[i]
+		at, ok := index[c.Communicator]
+		if !ok {
+			at = len(kept)
+			index[c.Communicator] = at
+			kept = append(kept, t.Communicators[c.Communicator])
+			kept[at].Name = groupName(kept[at].Groups)
+		}
+		c.Communicator = at
+	}
+	return kept
+}
+
+// groupName is such as "ranks 0,4 (4 groups)".
+func groupName(groups [][]int) string {
+	first := groups[0]
+	var b strings.Builder
+	b.WriteString("ranks ")
+	switch n := len(first); {
+	case slices.Equal(first, ascending(first[0], n)):
+		fmt.Fprintf(&b, "%d-%d", first[0], first[n-1])
+	case n > 4:
+		fmt.Fprintf(&b, "%d,%d,...,%d", first[0], first[1], first[n-1])
+	default:
+		for i, r := range first {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprint(&b, r)
+		}
+	}
+	if len(groups) > 1 {
+		fmt.Fprintf(&b, " (%d groups)", len(groups))
+	}
+	return b.String()
+}
+
+func ascending(from, n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = from + i
+	}
+	return list
+}
