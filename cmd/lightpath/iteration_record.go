@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,6 +20,9 @@ import (
 	"lightpath/plans/iteration/trace"
 	"lightpath/shim/recording"
 )
+
+// recordVariable names the folder of the recorder's files.
+const recordVariable = "LIGHTPATH_ITERATION_RECORD"
 
 // recordFlags say what iteration record does.
 type recordFlags struct {
@@ -43,7 +47,7 @@ you collect, and LD_PRELOAD to liblightpath-record.so. --merge makes the trace o
 			case f.merge != "" && (f.library != "" || f.keep != ""):
 				return errors.New("--merge goes with --out only")
 			case f.merge != "":
-				return f.deliver(f.merge, f.merge)
+				return f.deliver(f.merge, filepath.Base(f.merge))
 			case len(args) == 0:
 				return errors.New("want a program after --, or --merge FOLDER")
 			}
@@ -91,13 +95,13 @@ func (f *recordFlags) record(ctx context.Context, args []string) (err error) {
 	c := exec.CommandContext(ctx, args[0], args[1:]...)
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 	c.WaitDelay = 30 * time.Second
-	c.Env = append(os.Environ(), append(env, "LIGHTPATH_ITERATION_RECORD="+folder)...)
+	c.Env = append(os.Environ(), append(env, recordVariable+"="+folder)...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := bench.Start(c); err != nil {
 		return fmt.Errorf("cannot start %s: %w", args[0], err)
 	}
 	ended := c.Wait()
-	if err := f.deliver(folder, args[0]); err != nil {
+	if err := f.deliver(folder, strings.Join(args, " ")); err != nil {
 		return errors.Join(err, ended)
 	}
 	if ended != nil {
@@ -119,7 +123,7 @@ func (f *recordFlags) deliver(folder, name string) error {
 	if err != nil {
 		return err
 	}
-	m.Trace.Name = filepath.Base(name)
+	m.Trace.Name = name
 	fmt.Fprintf(os.Stderr, "%d processes over %s made %d calls: %d iterations of %d calls, after %d others\n", len(list),
 		list[0].Library, m.Calls, m.Repeats, m.Period, m.Left)
 	fmt.Fprintf(os.Stderr, "%d calls of %d communicators on %d ranks; computation %s\n", len(m.Trace.Calls),

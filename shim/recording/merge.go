@@ -39,6 +39,9 @@ func Merge(files []*File) (*Merged, error) {
 		m.Unknown += f.Unknown
 	}
 	comms, run := j.records(m)
+	if len(run) == 0 {
+		return nil, fmt.Errorf("%w: they have no call of two or more ranks", ErrJob)
+	}
 	if m.Learned, err = m.learn(j.ranks, comms, run); errors.Is(err, trace.ErrNoPeriod) && even(run) {
 		m.Varied = true
 		m.Learned, err = m.learn(j.ranks, comms, run)

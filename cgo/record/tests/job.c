@@ -68,7 +68,6 @@ static void train(void) {
 /* Every form of call, with arguments that mean nothing: for the library that writes them. */
 static void forms(void) {
   ncclComm_t all = make(0), two[2];
-  ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
   cudaStream_t stream = (cudaStream_t)0x77;
   char* at = (char*)0x1000;
   int n;
@@ -78,13 +77,14 @@ static void forms(void) {
   CHECK(n == ranks);
   OK(ncclAllReduce(at, at + 1, 2, ncclFloat64, ncclMax, all, stream));
   OK(pncclAllReduce(at, at + 1, 3, ncclFloat64, ncclMax, all, stream));
-  OK(ncclAllReduceConfig(at, at + 1, 4, ncclInt8, ncclMin, all, stream, config.size > 0 ? NULL : &config));
+  OK(ncclAllReduceConfig(at, at + 1, 4, ncclInt8, ncclMin, all, stream, NULL));
   OK(ncclReduce(at, at + 1, 5, ncclBfloat16, ncclProd, 1, all, stream));
   OK(ncclSend(at, 6, ncclInt32, 1, all, stream));
   OK(ncclPutSignal(at, 1, ncclInt8, 2, (ncclWindow_t)0x33, 4, 5, 6, 7, all, stream));
   OK(ncclPutSignal(at, 1, ncclInt8, 2, (ncclWindow_t)0x33, 4, 5, 6, 7, all, stream));
   IS(ncclAllReduce(at, at, 13, ncclFloat, ncclSum, all, stream), ncclInternalError);
-  IS(ncclScatter(at, at, 1, ncclFloat, 0, all, stream), ncclInvalidUsage); /* the library has none */
+  if (getenv("LIGHTPATH_ITERATION_LIBRARY") != NULL) /* the library has none */
+    IS(ncclScatter(at, at, 1, ncclFloat, 0, all, stream), ncclInvalidUsage);
   OK(ncclCommInitAll(two, 2, NULL));
   OK(ncclGroupStart());
   OK(ncclGroupStart());

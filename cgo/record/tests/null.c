@@ -34,7 +34,12 @@ static ncclResult_t make(ncclComm_t* comm, int ranks, int rank) {
 ncclResult_t ncclGetVersion(int* version) { *version = 22703; return ncclSuccess; }
 const char* ncclGetErrorString(ncclResult_t rc) { return rc == ncclSuccess ? "no error" : "an error"; }
 const char* ncclGetLastError(ncclComm_t comm) { (void)comm; return "none"; }
-ncclResult_t ncclGetUniqueId(ncclUniqueId* id) { return memset(id, 7, sizeof *id) != NULL ? ncclSuccess : ncclSystemError; }
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  static int made;
+  memset(id, 7, sizeof *id);
+  id->internal[0] = (char)made++;
+  return ncclSuccess;
+}
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
   return id.internal[127] == 7 ? make(comm, ranks, rank) : ncclInvalidArgument;
 }
@@ -78,6 +83,10 @@ ncclResult_t ncclSend(const void* s, size_t n, ncclDataType_t t, int peer, ncclC
 }
 ncclResult_t ncclRecv(void* r, size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t stream) {
   return note("recv %p %zu %d %d %d %p", r, n, t, peer, c->rank, (void*)stream);
+}
+ncclResult_t pncclAllReduce(const void* s, void* r, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
+                            cudaStream_t stream) {
+  return ncclAllReduce(s, r, n, t, op, c, stream);
 }
 /* More arguments than registers hold; the recorder only passes this on. */
 ncclResult_t ncclPutSignal(const void* s, size_t n, ncclDataType_t t, int peer, ncclWindow_t win, size_t offset,
