@@ -126,8 +126,9 @@ func (f *recordFlags) deliver(folder, name string) error {
 	m.Trace.Name = name
 	fmt.Fprintf(os.Stderr, "%d processes over %s made %d calls: %d iterations of %d calls, after %d others\n", len(list),
 		list[0].Library, m.Calls, m.Repeats, m.Period, m.Left)
-	fmt.Fprintf(os.Stderr, "%d calls of %d communicators on %d ranks; computation %s\n", len(m.Trace.Calls),
-		len(m.Trace.Communicators), m.Trace.Ranks, iteration.Millis(m.Trace.Longest(nil)))
+	fmt.Fprintf(os.Stderr, "%d calls of %d communicators on %d ranks; an iteration took %s, %s of it in calls\n",
+		len(m.Trace.Calls), len(m.Trace.Communicators), m.Trace.Ranks, iteration.Millis(m.IterationUS),
+		iteration.Millis(m.InCallsUS))
 	warnRecording(m)
 	return writeOutput("out", f.out, m.Trace.Encode())
 }

@@ -129,7 +129,7 @@ func (g *gathering) read(f *File, offset int64) error {
 		key := [2]uint64{uint64(c.Comm), c.Group}
 		unit, ok := units[key]
 		if !ok || c.Group == 0 {
-			unit = g.messages.unit(comm, at, c.Stream)
+			unit = g.messages.unit(comm, at)
 			units[key] = unit
 		}
 		g.messages.add(comm, rank, c, unit)

@@ -18,6 +18,8 @@ type Merged struct {
 	Unknown uint64 // calls of communicators for which there was no room
 	After   int    // calls after the last iteration
 	Varied  bool   // sizes of messages changed between iterations: the trace has their means
+	// Medians over the iterations, us: how long one took, and for how long of it a call was under way.
+	IterationUS, InCallsUS float64
 }
 
 // Merge makes the trace of the files of all processes of a job. A call is ready when its last rank has made it. The largest
@@ -50,6 +52,7 @@ func Merge(files []*File) (*Merged, error) {
 		return nil, err
 	}
 	m.Trace.Communicators = used(m.Trace)
+	m.times(run)
 	return m, nil
 }
 
@@ -76,6 +79,7 @@ func (j *job) records(m *Merged) (comms []trace.Communicator, run []trace.Record
 		for _, c := range group {
 			t.Groups = append(t.Groups, c.job)
 		}
+		slices.SortFunc(t.Groups, slices.Compare[[]int])
 		comms = append(comms, t)
 		events := align(group)
 		m.Calls += len(events)
@@ -164,6 +168,27 @@ func (m *Merged) learn(ranks int, comms []trace.Communicator, run []trace.Record
 		err = nil
 	}
 	return best, err
+}
+
+// times measures the iterations of the run.
+func (m *Merged) times(run []trace.Record) {
+	var whole, inside []float64
+	for k := range m.Repeats {
+		at := m.Left + k*m.Period
+		round := run[at:][:m.Period]
+		sum, end := 0.0, round[0].StartUS
+		for i := range round {
+			sum += max(0, round[i].EndUS-max(end, round[i].StartUS))
+			end = max(end, round[i].EndUS)
+		}
+		inside = append(inside, sum)
+		if k > 0 {
+			whole = append(whole, round[0].StartUS-run[at-m.Period].StartUS)
+		}
+	}
+	slices.Sort(whole)
+	slices.Sort(inside)
+	m.IterationUS, m.InCallsUS = whole[len(whole)/2], inside[len(inside)/2]
 }
 
 // even gives messages with the same flows the same size, their mean. It reports whether that changed any.

@@ -39,8 +39,8 @@ type pair struct {
 
 func newMessages() *messages { return &messages{open: map[message]*pair{}} }
 
-func (m *messages) unit(comm *communicator, at span, stream bool) int {
-	m.units = append(m.units, unit{comm, at, stream, len(m.units)})
+func (m *messages) unit(comm *communicator, at span) int {
+	m.units = append(m.units, unit{comm: comm, at: at, parent: len(m.units)})
 	return len(m.units) - 1
 }
 
@@ -49,6 +49,7 @@ func (m *messages) add(comm *communicator, rank int, c *Call, unit int) {
 	if c.Kind == calls.Recv {
 		key.from, key.to = c.Peer, rank
 	}
+	m.units[unit].stream = m.units[unit].stream || c.Stream
 	p := m.open[key]
 	if p == nil {
 		p = &pair{key, -1, -1, c.Bytes()}
