@@ -165,7 +165,7 @@ func (f *File) call(at []byte) (c Call, err error) {
 		return c, errors.New("group: 0 is no group")
 	case c.Begin < 0 || c.Begin > maxTime || inGroup && c.Begin != 0:
 		return c, fmt.Errorf("begin: %d", c.Begin)
-	case c.End > maxTime || c.End < c.Begin && !(c.GroupEnd && c.End == 0) || inGroup && c.End != 0:
+	case c.End > maxTime || c.End < c.Begin && (!c.GroupEnd || c.End != 0) || inGroup && c.End != 0:
 		return c, fmt.Errorf("end: %d, and begin is %d", c.End, c.Begin)
 	}
 	if c.GroupEnd {

@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,15 +45,17 @@ func Merge(files []*File) (*Merged, error) {
 	if len(run) == 0 {
 		return nil, fmt.Errorf("%w: they have no call of two or more ranks", ErrJob)
 	}
-	if m.Learned, err = m.learn(j.ranks, comms, run); errors.Is(err, trace.ErrNoPeriod) && even(run) {
+	l, err := learn(j.ranks, comms, run)
+	if errors.Is(err, trace.ErrNoPeriod) && even(run) {
 		m.Varied = true
-		m.Learned, err = m.learn(j.ranks, comms, run)
+		l, err = learn(j.ranks, comms, run)
 	}
 	if err != nil {
 		return nil, err
 	}
+	m.Learned, m.After = l.Learned, l.after
 	m.Trace.Communicators = used(m.Trace)
-	m.times(run)
+	m.times(l.rounds)
 	return m, nil
 }
 
@@ -91,15 +94,7 @@ func (j *job) records(m *Merged) (comms []trace.Communicator, run []trace.Record
 			run = append(run, trace.Record{Call: e.call, StartUS: float64(e.start-base) / 1e3, EndUS: float64(e.end-base) / 1e3})
 		}
 	}
-	slices.SortStableFunc(run, func(a, b trace.Record) int {
-		switch {
-		case a.StartUS < b.StartUS:
-			return -1
-		case a.StartUS > b.StartUS:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(run, func(a, b trace.Record) int { return cmp.Compare(a.StartUS, b.StartUS) })
 	return comms, run
 }
 
@@ -149,33 +144,10 @@ func align(group []*communicator) []event {
 	return events
 }
 
-// most calls after the last iteration, such as a barrier or the mean of a loss.
-const maxAfter = 32
-
-// learn finds the iteration. Calls at the end of the run that are none of it are left out, if there are few.
-func (m *Merged) learn(ranks int, comms []trace.Communicator, run []trace.Record) (best *trace.Learned, err error) {
-	for after := range min(maxAfter, len(run)/3) + 1 {
-		l, failed := trace.Learn(ranks, comms, run[:len(run)-after])
-		if failed != nil {
-			err = failed
-			continue
-		}
-		if best == nil || l.Period*l.Repeats > best.Period*best.Repeats {
-			best, m.After = l, after
-		}
-	}
-	if best != nil {
-		err = nil
-	}
-	return best, err
-}
-
-// times measures the iterations of the run.
-func (m *Merged) times(run []trace.Record) {
+// times measures iterations.
+func (m *Merged) times(rounds [][]trace.Record) {
 	var whole, inside []float64
-	for k := range m.Repeats {
-		at := m.Left + k*m.Period
-		round := run[at:][:m.Period]
+	for k, round := range rounds {
 		sum, end := 0.0, round[0].StartUS
 		for i := range round {
 			sum += max(0, round[i].EndUS-max(end, round[i].StartUS))
@@ -183,7 +155,7 @@ func (m *Merged) times(run []trace.Record) {
 		}
 		inside = append(inside, sum)
 		if k > 0 {
-			whole = append(whole, round[0].StartUS-run[at-m.Period].StartUS)
+			whole = append(whole, round[0].StartUS-rounds[k-1][0].StartUS)
 		}
 	}
 	slices.Sort(whole)

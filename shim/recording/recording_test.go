@@ -303,6 +303,43 @@ func TestVaried(t *testing.T) {
 	}
 }
 
+// TestOverlap: two communicators of the same ranks whose calls come in another order each time: 3 of one, 2 of the other.
+func TestOverlap(t *testing.T) {
+	list := processes(2)
+	join(2, list...)
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 20 {
+		meet(list, 5000)
+		begin := [2]int64{list[0].at, list[1].at}
+		for _, call := range []struct {
+			comm  int
+			count uint64
+			after int64 // us
+		}{{0, 10, 100}, {0, 20, 300}, {0, 30, 600}, {1, 7, 200}, {1, 8, 400}} {
+			jitter := r.Int64N(250)
+			for i, p := range list {
+				p.at = begin[i] + (call.after+jitter)*1000
+				p.call(calls.AllReduce, call.comm, call.count, 0, 0)
+			}
+		}
+		for i, p := range list {
+			p.at = begin[i] + 1_000_000
+		}
+	}
+	m, err := Merge(files(list))
+	require.NoError(t, err)
+	if m.Period != 5 || m.Repeats < 19 || len(m.Trace.Communicators) != 2 || math.Abs(m.IterationUS-6000) > 250 {
+		t.Errorf("%+v: %s", m, m.Trace.Encode())
+	}
+	var seen []float64
+	for i := range m.Trace.Calls {
+		seen = append(seen, m.Trace.Calls[i].Bytes)
+	}
+	if want := []float64{40, 28, 80, 32, 120}; !slices.Equal(seen, want) {
+		t.Errorf("%v, want %v", seen, want)
+	}
+}
+
 // repeated makes a job of two ranks that calls the same 4 times.
 func repeated() []*process {
 	list := processes(2)
