@@ -328,7 +328,7 @@ func TestOverlap(t *testing.T) {
 	}
 	m, err := Merge(files(list))
 	require.NoError(t, err)
-	if m.Period != 5 || m.Repeats < 19 || len(m.Trace.Communicators) != 2 || math.Abs(m.IterationUS-6000) > 250 {
+	if m.Period != 5 || m.Repeats < 18 || len(m.Trace.Communicators) != 2 || math.Abs(m.IterationUS-6000) > 250 {
 		t.Errorf("%+v: %s", m, m.Trace.Encode())
 	}
 	var seen []float64
