@@ -259,15 +259,6 @@ LP_API(ncclResult_t, ncclCommShrink,
   return parent != NULL ? made(rc, out, id, 0, 0, comm) : rc;
 }
 
-/* Ranks of the parent need not know the id by which new ranks come. All know how many ranks there are then. */
-LP_API(ncclResult_t, ncclCommGrow,
-       (ncclComm_t comm, int ranks, const ncclUniqueId* id, int rank, ncclComm_t* out, ncclConfig_t* config)) {
-  struct lp_known* parent = NULL;
-  uint64_t own_id = comm != NULL ? child_id(comm, ranks, &parent) : id != NULL ? id_of(id, 1) : 0;
-  ncclResult_t rc = LP_REAL(ncclCommGrow)(comm, ranks, id, rank, out, config);
-  return comm == NULL || parent != NULL ? made(rc, out, own_id, 0, 0, comm) : rc;
-}
-
 /* ---- Fork ---- */
 
 static void in_child(void) {

@@ -25,7 +25,7 @@ struct lp_record_header {
   int64_t monotonic, realtime; /* ns, of one moment */
   uint64_t calls;              /* written, with those that the ring has lost */
   uint64_t groups;
-  uint64_t unknown; /* calls without an entry: of communicators beyond comm_room */
+  uint64_t unknown; /* calls without an entry: of communicators beyond comm_room, or made by ncclCommGrow */
   char host[64];
   char library[376];
 };

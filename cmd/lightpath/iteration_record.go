@@ -145,7 +145,7 @@ func warnRecording(m *recording.Merged) {
 		warn(fmt.Sprintf("%d calls are left out: not all of their ranks have them", m.Partial))
 	}
 	if m.Unknown > 0 {
-		warn(fmt.Sprintf("%d calls are left out: of communicators for which a recording had no room", m.Unknown))
+		warn(fmt.Sprintf("%d calls are left out: of grown communicators, or of more than 1024 in a process", m.Unknown))
 	}
 }
 
