@@ -84,6 +84,7 @@ func (j *job) events() (left int, err error) {
 		slices.SortFunc(c.events, func(a, b event) int {
 			return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.number, b.number), slices.Compare(flat(&a), flat(&b)))
 		})
+		c.events = sideBySide(c.events)
 	}
 	return g.left, nil
 }

@@ -1,6 +1,8 @@
 package recording
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
@@ -119,4 +121,78 @@ func callOf(flows map[[2]int]float64) trace.Call {
 	}
 	slices.SortFunc(c.Flows, func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })
 	return c
+}
+
+// sideBySide joins messages of a communicator between disjoint sets of ranks that exchange the same sizes, such as those of
+// pipelines of several replicas: the n-th of each set are one call.
+func sideBySide(events []event) []event {
+	var lanes []*lane
+	known := map[string]*lane{}
+	var out []event
+	for _, e := range events {
+		if e.call.Flows == nil {
+			out = append(out, e)
+			continue
+		}
+		ranks := ranksOf(&e)
+		key := fmt.Sprint(ranks)
+		if known[key] == nil {
+			known[key] = &lane{ranks: ranks}
+			lanes = append(lanes, known[key])
+		}
+		known[key].events = append(known[key].events, e)
+	}
+	var joined []*lane
+	for _, l := range lanes {
+		if at := slices.IndexFunc(joined, func(j *lane) bool { return j.fits(l) }); at >= 0 {
+			joined[at].join(l)
+		} else {
+			joined = append(joined, l)
+		}
+	}
+	for _, l := range joined {
+		out = append(out, l.events...)
+	}
+	slices.SortStableFunc(out, func(a, b event) int { return cmp.Compare(a.start, b.start) })
+	return out
+}
+
+// lane is what a set of ranks exchanges.
+type lane struct {
+	ranks  []int
+	events []event
+}
+
+func ranksOf(e *event) []int {
+	ranks := flat(e)
+	slices.Sort(ranks)
+	return slices.Compact(ranks)
+}
+
+// fits reports whether o is of other ranks and of the same sizes.
+func (l *lane) fits(o *lane) bool {
+	n := min(len(l.events), len(o.events))
+	if most := max(len(l.events), len(o.events)); n < most-most/10 {
+		return false
+	}
+	if slices.ContainsFunc(o.ranks, func(r int) bool { _, found := slices.BinarySearch(l.ranks, r); return found }) {
+		return false
+	}
+	return slices.EqualFunc(l.events[len(l.events)-n:], o.events[len(o.events)-n:], func(a, b event) bool {
+		return a.call.Bytes == b.call.Bytes
+	})
+}
+
+// join adds o, as many events as both have, from the end.
+func (l *lane) join(o *lane) {
+	n := min(len(l.events), len(o.events))
+	l.events, o.events = l.events[len(l.events)-n:], o.events[len(o.events)-n:]
+	for i := range l.events {
+		a, b := &l.events[i], &o.events[i]
+		a.start, a.end, a.stream = max(a.start, b.start), max(a.end, b.end), a.stream || b.stream
+		a.call.Flows = append(a.call.Flows, b.call.Flows...)
+		slices.SortFunc(a.call.Flows, func(x, y [2]int) int { return slices.Compare(x[:], y[:]) })
+	}
+	l.ranks = append(l.ranks, o.ranks...)
+	slices.Sort(l.ranks)
 }

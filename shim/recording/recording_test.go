@@ -284,6 +284,25 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestSideBySide: pairs of ranks that exchange the same sizes are one call, a pair with another size is not.
+func TestSideBySide(t *testing.T) {
+	list := processes(6)
+	for i := range 5 {
+		meet(list, 100)
+		for r, p := range list {
+			p.call(calls.Send, 0, uint64(10+r/4), r^1, uint64(i+1))
+			p.call(calls.Recv, 0, uint64(10+r/4), r^1, uint64(i+1))
+			p.endGroup(uint64(i + 1))
+		}
+	}
+	m, err := Merge(files(list))
+	require.NoError(t, err)
+	if c := m.Trace.Calls; len(c) != 2 || !slices.Equal(c[0].Flows, [][2]int{{0, 1}, {1, 0}, {2, 3}, {3, 2}}) || c[0].Bytes != 40 ||
+		!slices.Equal(c[1].Flows, [][2]int{{4, 5}, {5, 4}}) || c[1].Bytes != 44 {
+		t.Errorf("%s", m.Trace.Encode())
+	}
+}
+
 // TestVaried: messages whose sizes change, on streams.
 func TestVaried(t *testing.T) {
 	list := processes(2)

@@ -35,7 +35,7 @@ class Recorded(unittest.TestCase):
                 f.write(FABRIC)
             done = subprocess.run(
                 [command, "iteration", "record", "-o", trace, "--", command, "run", "-n", "2", "--", sys.executable, program,
-                 "--ways", "lightpath:ddp", "--hidden", "256", "--bucket-mb", "0.1", "--steps", "15"],
+                 "--ways", "lightpath:ddp", "--hidden", "512", "--bucket-mb", "0.25", "--steps", "15"],
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=600)
             self.assertEqual(done.returncode, 0, done.stderr)
             found = re.search(r"(\d+) iterations of (\d+) calls", done.stderr)
