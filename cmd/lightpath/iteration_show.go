@@ -71,7 +71,10 @@ func newIterationShow() *cobra.Command {
 }
 
 func printIteration(p *iteration.Plan) {
-	fmt.Printf("%s: iteration %s, computation %s, exposed %s, lower bound %s\n", p.Trace.Name,
+	if p.Trace.Name != "" {
+		fmt.Printf("%s: ", p.Trace.Name)
+	}
+	fmt.Printf("iteration %s, computation %s, exposed %s, lower bound %s\n",
 		iteration.Millis(p.IterationUS), iteration.Millis(p.ComputeUS), iteration.Millis(p.ExposedUS()),
 		iteration.Millis(p.LowerBoundUS))
 	for at := range p.Calls {

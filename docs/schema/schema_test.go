@@ -160,6 +160,22 @@ func TestDocumentedFabric(t *testing.T) {
 	}
 }
 
+// TestDocumentedTrace: the example of docs/iteration.md is accepted.
+func TestDocumentedTrace(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "iteration.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "    {\"version\":1")
+	example, _, ended := strings.Cut(rest, "\n\n")
+	if !ok || !ended {
+		t.Fatal("no example")
+	}
+	if bySchema, byCode := formats["trace"].check(t, []byte("{\"version\":1"+example)); bySchema != nil || byCode != nil {
+		t.Errorf("schema: %v\ncode: %v", bySchema, byCode)
+	}
+}
+
 // replaced returns a test file with old replaced.
 func replaced(t *testing.T, file, old, with string) []byte {
 	t.Helper()

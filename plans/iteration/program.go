@@ -1,6 +1,7 @@
 package iteration
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -11,6 +12,10 @@ type label struct {
 	switches int // gaps with a switch so far: fewer are better where ends are equal
 	before   int // index of the candidate at the position before
 }
+
+// programWork bounds the transitions of one program, about a second. Of a very long trace, only some candidates of the
+// first call are tried, the fastest among them.
+const programWork = 1e8
 
 // program finds candidates for an order of grants by dynamic programming, once for each candidate of the first call. It
 // returns the best choice and its time.
@@ -26,7 +31,10 @@ func (s *solver) program(order []int) (choice []int, us float64) {
 	us = math.Inf(1)
 	var t timed
 	try, fewest := make([]int, n), 0
-	for first := range d.lists[0] {
+	for done, first := range s.firsts(d.lists) {
+		if done > 0 && !s.left(0.97) {
+			break
+		}
 		d.forward(first)
 		for last, l := range d.labels[n-1] {
 			if math.IsInf(l.end, 1) {
@@ -40,6 +48,20 @@ func (s *solver) program(order []int) (choice []int, us float64) {
 		}
 	}
 	return choice, us
+}
+
+// firsts returns the candidates of the first call, by index, that a program tries: the fastest plan first.
+func (s *solver) firsts(lists [][]int) []int {
+	work := 0.0
+	for at := range lists {
+		work += float64(len(lists[at])) * float64(len(lists[(at+1)%len(lists)]))
+	}
+	all := make([]int, len(lists[0]))
+	for i := range all {
+		all[i] = i
+	}
+	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(s.all[lists[0][a]].us, s.all[lists[0][b]].us) })
+	return all[:min(len(all), max(1, int(programWork/work)))]
 }
 
 // better compares times, and where they are equal numbers of switches.

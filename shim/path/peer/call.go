@@ -102,9 +102,9 @@ func (x *Path) addOp(call *calls.Call) error {
 	if err != nil {
 		return err
 	}
-	op.plain = place.Kind == device.Host
+	op.plain, op.sendID = place.Kind == device.Host, place.ID
 	place, err = stream.Locate(call, "recvbuff", call.Recv, recv)
-	op.bounce = place.Kind == device.Host
+	op.bounce, op.recvID = place.Kind == device.Host, place.ID
 	x.ops = append(x.ops, op)
 	return err
 }
@@ -254,7 +254,7 @@ func (x *Path) flush() error { return x.flushTo(x.stream) }
 func (x *Path) flushTo(s device.Stream) error {
 	if x.paced() {
 		i := x.lineOf(s)
-		if i == 0 && x.full(0) {
+		if i == 0 && !x.turning && x.full(0) {
 			x.awaitRoom(func() bool { return x.full(0) })
 		}
 		x.add(i)
