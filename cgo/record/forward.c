@@ -3,7 +3,7 @@
  * global once it is loaded; programs that are linked with -z now do not start. */
 #include "record.h"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__aarch64__)
 
 struct lp_forward {
   void* to;
@@ -17,7 +17,8 @@ __attribute__((used, visibility("hidden"))) void* lp_forward_find(struct lp_forw
   return to;
 }
 
-/* r11: the lp_forward. Keeps the registers of arguments. */
+/* lp_forward_first keeps the registers of arguments. It gets the lp_forward in r11 or x16. */
+#if defined(__x86_64__)
 __asm__(
     ".text\n"
     "lp_forward_first:\n"
@@ -26,15 +27,34 @@ __asm__(
     "  call lp_forward_find\n"
     "  pop %r10\n  pop %r9\n  pop %r8\n  pop %rcx\n  pop %rdx\n  pop %rsi\n  pop %rdi\n"
     "  jmp *%rax\n");
+#define JUMP(NAME)                                                                  \
+  "  mov .Lto_" #NAME "(%rip), %rax\n  test %rax, %rax\n  jz 1f\n  jmp *%rax\n" \
+  "1: lea .Lto_" #NAME "(%rip), %r11\n  jmp lp_forward_first\n"
+#else
+__asm__(
+    ".text\n"
+    "lp_forward_first:\n"
+    "  stp x29, x30, [sp, #-96]!\n  mov x29, sp\n"
+    "  stp x0, x1, [sp, #16]\n  stp x2, x3, [sp, #32]\n  stp x4, x5, [sp, #48]\n  stp x6, x7, [sp, #64]\n"
+    "  str x8, [sp, #80]\n"
+    "  mov x0, x16\n"
+    "  bl lp_forward_find\n"
+    "  mov x17, x0\n"
+    "  ldp x0, x1, [sp, #16]\n  ldp x2, x3, [sp, #32]\n  ldp x4, x5, [sp, #48]\n  ldp x6, x7, [sp, #64]\n"
+    "  ldr x8, [sp, #80]\n  ldp x29, x30, [sp], #96\n"
+    "  br x17\n");
+#define JUMP(NAME)                                                               \
+  "  adrp x16, .Lto_" #NAME "\n  add x16, x16, :lo12:.Lto_" #NAME "\n"         \
+  "  ldr x17, [x16]\n  cbz x17, 1f\n  br x17\n"                               \
+  "1: b lp_forward_first\n"
+#endif
 
 #define FORWARD(NAME)                                                                              \
-  __asm__(".data\n.balign 8\n.Lto_" #NAME ": .quad 0, .Lname_" #NAME "\n"                          \
+  __asm__(".data\n.balign 8\n.Lto_" #NAME ": .quad 0, .Lname_" #NAME "\n"                       \
           ".section .rodata.str1.1,\"aMS\",@progbits,1\n.Lname_" #NAME ": .string \"" #NAME "\"\n" \
-          ".text\n.globl p" #NAME "\n.type p" #NAME ", @function\n"                                \
-          ".weak " #NAME "\n.type " #NAME ", @function\n"                                          \
-          "p" #NAME ":\n" #NAME ":\n"                                                              \
-          "  mov .Lto_" #NAME "(%rip), %rax\n  test %rax, %rax\n  jz 1f\n  jmp *%rax\n"            \
-          "1: lea .Lto_" #NAME "(%rip), %r11\n  jmp lp_forward_first\n");
+          ".text\n.balign 4\n.globl p" #NAME "\n.type p" #NAME ", @function\n"                 \
+          ".weak " #NAME "\n.type " #NAME ", @function\n"                                        \
+          "p" #NAME ":\n" #NAME ":\n" JUMP(NAME));
 
 FORWARD(ncclCommAbort)
 FORWARD(ncclCommCount)

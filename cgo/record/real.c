@@ -46,7 +46,8 @@ void* lp_real(const char* name) {
   symbol = library != NULL ? dlsym(library, name) : NULL;
   if (symbol != NULL) return symbol;
   if (library != NULL) say(name, "the library that makes the calls lacks it");
-  return strcmp(name, "ncclGetErrorString") == 0 || strcmp(name, "ncclGetLastError") == 0 ? (void*)no_text : (void*)missing;
+  if (strcmp(name, "ncclGetErrorString") == 0 || strcmp(name, "ncclGetLastError") == 0) return (void*)no_text;
+  return (void*)missing;
 }
 
 const char* lp_real_path(void) { return path; }

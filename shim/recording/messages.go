@@ -10,8 +10,8 @@ import (
 	"lightpath/shim/calls"
 )
 
-// messages joins sends and receives. A group of one rank is a unit, as is a send or receive without a group. Units between
-// which a message goes belong together: they are one event.
+// messages joins sends and receives. A group of one rank is a unit, as is a send or receive without a group. Units
+// between which a message goes belong together: they are one event.
 type messages struct {
 	units []unit
 	open  map[message]*pair
@@ -123,8 +123,8 @@ func callOf(flows map[[2]int]float64) trace.Call {
 	return c
 }
 
-// sideBySide joins messages of a communicator between disjoint sets of ranks that exchange the same sizes, such as those of
-// pipelines of several replicas: the n-th of each set are one call.
+// sideBySide joins messages of a communicator between disjoint sets of ranks that exchange the same sizes, such as those
+// of pipelines of several replicas: the n-th of each set are one call.
 func sideBySide(events []event) []event {
 	var lanes []*lane
 	known := map[string]*lane{}

@@ -28,7 +28,8 @@ func encode(f *File) []byte {
 		28: uint32(len(f.Comms))} {
 		le.PutUint32(data[at:], v)
 	}
-	for at, v := range map[int]uint64{32: 1000, 40: uint64(1000 + f.Offset), 48: uint64(len(f.Calls)), 56: 1, 64: f.Unknown} {
+	for at, v := range map[int]uint64{32: 1000, 40: uint64(1000 + f.Offset), 48: uint64(len(f.Calls)), 56: 1,
+		64: f.Unknown} {
 		le.PutUint64(data[at:], v)
 	}
 	copy(data[72:], f.Host)
@@ -254,7 +255,8 @@ func TestMerge(t *testing.T) {
 	rand.Shuffle(len(list), func(i, k int) { list[i], list[k] = list[k], list[i] })
 	m, err := Merge(files(list))
 	require.NoError(t, err)
-	if m.Repeats != 6 || m.Period != 4 || m.Left != 0 || m.After != 1 || m.Calls != 25 || m.Partial != 0 || m.Streams != 0 {
+	if m.Repeats != 6 || m.Period != 4 || m.Left != 0 || m.After != 1 || m.Calls != 25 || m.Partial != 0 ||
+		m.Streams != 0 {
 		t.Errorf("%+v: %s", m, m.Trace.Encode())
 	}
 	want := []struct {
@@ -297,8 +299,9 @@ func TestSideBySide(t *testing.T) {
 	}
 	m, err := Merge(files(list))
 	require.NoError(t, err)
-	if c := m.Trace.Calls; len(c) != 2 || !slices.Equal(c[0].Flows, [][2]int{{0, 1}, {1, 0}, {2, 3}, {3, 2}}) || c[0].Bytes != 40 ||
-		!slices.Equal(c[1].Flows, [][2]int{{4, 5}, {5, 4}}) || c[1].Bytes != 44 {
+	if c := m.Trace.Calls; len(c) != 2 || c[0].Bytes != 40 || c[1].Bytes != 44 ||
+		!slices.Equal(c[0].Flows, [][2]int{{0, 1}, {1, 0}, {2, 3}, {3, 2}}) ||
+		!slices.Equal(c[1].Flows, [][2]int{{4, 5}, {5, 4}}) {
 		t.Errorf("%s", m.Trace.Encode())
 	}
 }
@@ -322,7 +325,8 @@ func TestVaried(t *testing.T) {
 	}
 }
 
-// TestOverlap: two communicators of the same ranks whose calls come in another order each time: 3 of one, 2 of the other.
+// TestOverlap: two communicators of the same ranks whose calls come in another order each time: 3 of one, 2 of the
+// other.
 func TestOverlap(t *testing.T) {
 	list := processes(2)
 	join(2, list...)
@@ -387,7 +391,8 @@ func TestRanks(t *testing.T) {
 	}
 	m, err := Merge(files(list))
 	require.NoError(t, err)
-	if g := m.Trace.Communicators[0].Groups; len(g) != 2 || !slices.Equal(g[0], []int{1, 0}) || m.Trace.Calls[0].Bytes != 80 {
+	if g := m.Trace.Communicators[0].Groups; len(g) != 2 || !slices.Equal(g[0], []int{1, 0}) ||
+		m.Trace.Calls[0].Bytes != 80 {
 		t.Errorf("%v, %s", g, m.Trace.Encode())
 	}
 	// Two ranks of one process: those of a split communicator are known by their parents.
@@ -416,7 +421,8 @@ func TestMergeRefused(t *testing.T) {
 		says   string
 	}{
 		{func([]*process) []*process { return nil }, "there are none"},
-		{func(l []*process) []*process { return l[:1] }, "communicator 0000000000000001 (2 ranks): the file of rank 1 is missing"},
+		{func(l []*process) []*process { return l[:1] },
+			"communicator 0000000000000001 (2 ranks): the file of rank 1 is missing"},
 		{func(l []*process) []*process { return append(l, l[0]) }, "both are rank 0: files of two runs?"},
 		{func(l []*process) []*process { l[1].Comms[0].Ranks = 3; return l }, "has 2 ranks, and 3 in process 101 on b"},
 		{func(l []*process) []*process { l[1].Calls[2].Count = 11; return l },
