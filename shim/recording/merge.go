@@ -161,6 +161,26 @@ func (m *Merged) times(rounds [][]trace.Record) {
 	slices.Sort(whole)
 	slices.Sort(inside)
 	m.IterationUS, m.InCallsUS = whole[len(whole)/2], inside[len(inside)/2]
+	m.complete(rounds)
+}
+
+// complete makes the trace as long as the median iteration. Medians of gaps that vary add up to less; the rest is
+// computation after the last call.
+func (m *Merged) complete(rounds [][]trace.Record) {
+	took := make([]float64, m.Period)
+	last, latest := 0, 0.0
+	for i := range took {
+		all := make([]float64, len(rounds))
+		for k, r := range rounds {
+			all[k] = r[i].EndUS - r[i].StartUS
+		}
+		slices.Sort(all)
+		took[i] = all[len(all)/2]
+		if tail := m.Trace.Calls[i].TailUS; tail >= latest {
+			last, latest = i, tail
+		}
+	}
+	m.Trace.Calls[last].TailUS += max(0, m.IterationUS-m.Trace.Longest(took))
 }
 
 // even gives messages with the same flows the same size, their mean. It reports whether that changed any.

@@ -286,6 +286,28 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestLength: gaps that vary, whose medians add up to less than an iteration.
+func TestLength(t *testing.T) {
+	list := processes(2)
+	for i := range 9 {
+		for k := range 3 {
+			us := 100.0
+			if i%3 == k {
+				us = 400 // one of three is long, another each time
+			}
+			meet(list, us)
+			for _, p := range list {
+				p.call(calls.AllReduce, 0, uint64(10+k), 0, 0)
+			}
+		}
+	}
+	m, err := Merge(files(list))
+	require.NoError(t, err)
+	if got := m.Trace.Longest([]float64{10, 10, 10}); math.Abs(got-m.IterationUS) > 1 || m.IterationUS < 600 {
+		t.Errorf("%v us of %v: %s", got, m.IterationUS, m.Trace.Encode())
+	}
+}
+
 // TestSideBySide: pairs of ranks that exchange the same sizes are one call, a pair with another size is not.
 func TestSideBySide(t *testing.T) {
 	list := processes(6)
