@@ -27,7 +27,7 @@ costs: {alpha: 5us, hop: 1us}
 class Recorded(unittest.TestCase):
     def test_training(self):
         ranks.require_library()
-        command = launch.lightpath()
+        command = launch.command_path()
         program = os.path.join(launch.HERE, "train.py")
         with tempfile.TemporaryDirectory() as directory:
             trace, fabric = os.path.join(directory, "trace.json"), os.path.join(directory, "fabric.yaml")
