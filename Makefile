@@ -27,7 +27,7 @@ include packaging/packaging.mk
 
 build: lib bin/lightpath bin/lightpath-rank bin/lightpath-nvml
 
-lib: lib/libnccl.so.2 lib/liblightpath.so
+lib: lib/libnccl.so.2 lib/liblightpath.so lib/liblightpath-record.so
 
 bin/lightpath: $(GO_SOURCES)
 	CGO_ENABLED=0 $(GO) build -trimpath -o $@ ./cmd/lightpath

@@ -29,6 +29,14 @@ lib/libnccl.so.2: $(FRONT_SOURCES) $(FRONT_HEADERS) cgo/front/libnccl.map shim/b
 	ln -sf libnccl.so.2 lib/libnccl.so
 	cp cgo/front/nccl.h cgo/front/lightpath.h include/
 
+# The recorder of calls is preloaded in place of libnccl.so.2, so it has that soname.
+lib/liblightpath-record.so: $(wildcard cgo/record/*.c) cgo/record/record.h $(FRONT_HEADERS) cgo/front/libnccl.map
+	@mkdir -p lib
+	$(CC) $(CSTD) $(CFLAGS) -D_GNU_SOURCE -Icgo/front -fPIC -fvisibility=hidden -pthread -shared \
+	  -Wl,-soname,libnccl.so.2 -Wl,-z,now -Wl,-z,defs -Wl,-z,nodelete -Wl,--version-script=cgo/front/libnccl.map \
+	  -o $@.tmp $(wildcard cgo/record/*.c) -ldl
+	mv $@.tmp $@
+
 # The Go library exports one symbol. soname and script cannot go through #cgo LDFLAGS.
 CORE_LDFLAGS := -Wl,-soname,liblightpath.so -Wl,-z,now -Wl,-z,defs \
   -Wl,--version-script=$(CURDIR)/cgo/core/liblightpath.map
@@ -75,8 +83,9 @@ build/gpu/mpi/lib/libmpi.so: cgo/cuda/mpi/mpi.c cgo/cuda/mpi/mpi.h
 	cp cgo/cuda/mpi/mpi.h build/gpu/mpi/include/
 	$(CC) $(CSTD) $(CFLAGS) -fPIC -shared -pthread -o $@ cgo/cuda/mpi/mpi.c
 
-test-c: lib/libnccl.so.2 lib/liblightpath.so bin/lightpath-rank bin/lightpath ## plain C tests of libnccl.so.2
+test-c: lib/libnccl.so.2 lib/liblightpath.so lib/liblightpath-record.so bin/lightpath-rank bin/lightpath ## plain C tests of libnccl.so.2
 	cgo/front/tests/run.sh
+	cgo/record/tests/run.sh
 	cgo/cuda/tests/run.sh
 	cgo/cuda/kernels/check.sh
 	cgo/cuda/tests/interpose.sh

@@ -25,11 +25,11 @@ dist/.made: $(STAGE)/.made $(NFPM) $(PACKAGED)
 	@touch $@
 
 # Stripped and without the paths of the machine that built it.
-$(STAGE)/.made: $(GO_SOURCES) lib/libnccl.so.2 lib/liblightpath.so bin/lightpath-rank packaging/lightpath.pc.in packaging/packaging.mk
+$(STAGE)/.made: $(GO_SOURCES) lib/libnccl.so.2 lib/liblightpath.so lib/liblightpath-record.so bin/lightpath-rank packaging/lightpath.pc.in packaging/packaging.mk
 	@rm -rf $(STAGE) && mkdir -p $(STAGE)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(STAGE)/lightpath ./cmd/lightpath
 	$(STAGE)/lightpath completion bash > $(STAGE)/lightpath.bash
-	for f in lib/libnccl.so.2 lib/liblightpath.so bin/lightpath-rank; do strip --strip-unneeded -o $(STAGE)/$$(basename $$f) $$f; done
+	for f in lib/libnccl.so.2 lib/liblightpath.so lib/liblightpath-record.so bin/lightpath-rank; do strip --strip-unneeded -o $(STAGE)/$$(basename $$f) $$f; done
 	sed 's|@TRIPLET@|$(TRIPLET)|; s|@VERSION@|$(LP_VERSION)|' packaging/lightpath.pc.in > $(STAGE)/lightpath.pc
 	gzip -9nc CHANGELOG.md > $(STAGE)/changelog.gz
 	objdump -T $(STAGE)/*.so* $(STAGE)/lightpath-rank | sed -n 's/.*GLIBC_\([0-9.]*\).*/\1/p' | sort -uV | tail -1 > $(STAGE)/glibc

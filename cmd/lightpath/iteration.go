@@ -25,7 +25,7 @@ func newIterationCommand() *cobra.Command {
 begins, and planes switch while the job computes. A trace says which calls an iteration makes and what it computes
 between them.`,
 	}
-	cmd.AddCommand(newIterationImport(), newIterationPlan(), newIterationShow(), newIterationExplain(), newIterationCheck())
+	cmd.AddCommand(newIterationImport(), newIterationRecord(), newIterationPlan(), newIterationShow(), newIterationExplain(), newIterationCheck())
 	return cmd
 }
 

@@ -31,7 +31,8 @@ prefixed with the rank. The first rank that fails ends the others.`,
 			if ranks < 1 {
 				return fmt.Errorf("-n: %d ranks; at least 1 is needed", ranks)
 			}
-			return runRanks(cmd.Context(), ranks, preload, args)
+			// The recorder of calls is preloaded already, and passes them to Lightpath.
+			return runRanks(cmd.Context(), ranks, preload && os.Getenv(recordVariable) == "", args)
 		},
 	}
 	cmd.Flags().IntVarP(&ranks, "ranks", "n", 2, "number of ranks")

@@ -11,7 +11,7 @@ from pathlib import Path
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # What the wheel contains, of what make builds.
-FILES = ("lib/libnccl.so.2", "lib/liblightpath.so", "bin/lightpath", "bin/lightpath-rank")
+FILES = ("lib/libnccl.so.2", "lib/liblightpath.so", "lib/liblightpath-record.so", "bin/lightpath", "bin/lightpath-rank")
 # The folder of the sources in the source distribution.
 SOURCE = "source"
 

@@ -322,9 +322,10 @@ func misspelt(name string) bool {
 // scriptVars are read by scripts of the project, not by the library.
 var scriptVars = []string{"LIGHTPATH_DIST", "LIGHTPATH_NCCL_PACKAGE", "LIGHTPATH_PICTURES", "LIGHTPATH_REAL_NCCL"}
 
-// frontVars are read by libnccl.so.2 itself (cgo/front).
+// frontVars are read by libnccl.so.2 itself (cgo/front), or by the recorder of calls (cgo/record).
 var frontVars = []string{
 	"LIGHTPATH_CORE", "LIGHTPATH_DEVICE_QUEUES", "LIGHTPATH_NCCL_VERSION", "NCCL_CONF_FILE", "NCCL_COMM_BLOCKING",
+	"LIGHTPATH_ITERATION_RECORD", "LIGHTPATH_ITERATION_LIBRARY",
 }
 
 // Of reads variables from pairs of names and values instead of the environment.

@@ -61,8 +61,15 @@ func Learn(ranks int, communicators []Communicator, run []Record) (*Learned, err
 	for k := range rounds {
 		rounds[k] = tail[turn+k*period:][:period]
 	}
+	t := Average(ranks, communicators, rounds)
+	return &Learned{Trace: t, Period: period, Repeats: repeats, Left: len(run) - covered + turn}, t.Validate()
+}
+
+// Average returns the trace of iterations that make the same calls in the same order, at least two: the medians of their
+// gaps.
+func Average(ranks int, communicators []Communicator, rounds [][]Record) *Trace {
 	t := &Trace{Ranks: ranks, Communicators: communicators}
-	for i := range period {
+	for i := range rounds[0] {
 		c := rounds[0][i].Call
 		c.After, c.TailUS = []After{waitOf(rounds, i)}, 0
 		t.Calls = append(t.Calls, c)
@@ -71,7 +78,7 @@ func Learn(ranks int, communicators []Communicator, run []Record) (*Learned, err
 	t.Calls[last].TailUS = math.Max(0, median(len(rounds)-1, func(k int) float64 {
 		return rounds[k+1][0].StartUS - rounds[k][last].EndUS
 	}))
-	return &Learned{Trace: t, Period: period, Repeats: repeats, Left: len(run) - covered + turn}, t.Validate()
+	return t
 }
 
 // periodOf returns the period of the end of a list, and how many elements it covers, at least two periods; 0 if there is

@@ -1,0 +1,482 @@
+package recording
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"lightpath/internal/require"
+	"lightpath/plans/iteration/trace"
+	"lightpath/shim/calls"
+)
+
+const (
+	testComms = 3
+	testCalls = 8
+)
+
+// encode writes a file as the recorder does, with small tables.
+func encode(f *File) []byte {
+	le := binary.LittleEndian
+	data := make([]byte, headerSize+testComms*commSize+testCalls*callSize)
+	copy(data, magic)
+	for at, v := range map[int]uint32{8: version, 12: testComms, 16: testCalls, 20: uint32(f.PID), 24: uint32(f.Launcher),
+		28: uint32(len(f.Comms))} {
+		le.PutUint32(data[at:], v)
+	}
+	for at, v := range map[int]uint64{32: 1000, 40: uint64(1000 + f.Offset), 48: uint64(len(f.Calls)), 56: 1,
+		64: f.Unknown} {
+		le.PutUint64(data[at:], v)
+	}
+	copy(data[72:], f.Host)
+	copy(data[136:], f.Library)
+	for i, c := range f.Comms {
+		at := data[headerSize+i*commSize:]
+		le.PutUint64(at, c.ID)
+		for k, v := range []int{c.Ranks, c.Rank, c.Parent + 1} {
+			le.PutUint32(at[8+4*k:], uint32(v))
+		}
+	}
+	for n, c := range f.Calls {
+		at := data[headerSize+testComms*commSize+n%testCalls*callSize:]
+		for k, v := range []uint64{uint64(n + 1), uint64(c.Begin), uint64(c.End), c.Count, c.Number, c.Group} {
+			le.PutUint64(at[8*k:], v)
+		}
+		le.PutUint32(at[48:], uint32(c.Peer))
+		le.PutUint16(at[52:], uint16(c.Comm))
+		at[54], at[55] = byte(c.Kind), byte(c.TypeBytes)
+		if c.GroupEnd {
+			at[54] = groupEnd
+		}
+		if c.Stream {
+			at[57] = 1
+		}
+	}
+	return data
+}
+
+func example() *File {
+	return &File{Host: "h", PID: 7, Launcher: 1, Offset: 1e6, Library: "/lib/nccl", Unknown: 2, Written: 4,
+		Comms: []Comm{{ID: 5, Ranks: 4, Rank: 1, Parent: -1}, {ID: 6, Ranks: 2, Rank: 0, Parent: 0}},
+		Calls: []Call{
+			{Kind: calls.AllReduce, Begin: 10, End: 20, Count: 100, TypeBytes: 4, Stream: true},
+			{Kind: calls.Send, Count: 3, TypeBytes: 8, Peer: 1, Comm: 1, Group: 1, Number: 9},
+			{Kind: groupEnd, GroupEnd: true, Begin: 30, End: 40, Group: 1},
+			{Kind: calls.Broadcast, Begin: 50, End: 60, Count: 1, TypeBytes: 1, Peer: 3, Number: 1}}}
+}
+
+func TestDecode(t *testing.T) {
+	want := example()
+	got, err := Decode(encode(want))
+	require.NoError(t, err)
+	if !slices.Equal(got.Calls, want.Calls) || !slices.Equal(got.Comms, want.Comms) || got.Host != "h" || got.PID != 7 ||
+		got.Offset != 1e6 || got.Launcher != 1 || got.Library != want.Library || got.Unknown != 2 || got.Written != 4 {
+		t.Errorf("%+v\n%+v", got, want)
+	}
+	// A full ring has the last calls. One that a killed process had begun to write is not there.
+	for len(want.Calls) < 11 {
+		want.Calls = append(want.Calls, want.Calls[0])
+	}
+	data := encode(want)
+	binary.LittleEndian.PutUint64(data[headerSize+testComms*commSize+2*callSize:], 0) // call 11
+	got, err = Decode(data)
+	require.NoError(t, err)
+	if !slices.Equal(got.Calls, want.Calls[3:10]) || got.Written != 11 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for _, c := range []struct {
+		change func(f *File)
+		says   string
+	}{
+		{func(f *File) { f.Comms[0].Ranks = 5000 }, "comms[0].ranks: 5000 is outside 0..4096"},
+		{func(f *File) { f.Comms[1].Rank = 2 }, "comms[1].rank: 2 of 2 ranks"},
+		{func(f *File) { f.Comms[1].Parent = 1 }, "comms[1].parent: 2 is not before it"},
+		{func(f *File) { f.Launcher = -2 }, "launcher_rank: -2 is negative"},
+		{func(f *File) { f.Offset = -2000 }, "realtime: -1000 is outside"},
+		{func(f *File) { f.Calls[0].Kind = 10 }, "calls[0].kind: 10 is unknown"},
+		{func(f *File) { f.Calls[0].Comm = 2 }, "calls[0].comm: 2 of 2"},
+		{func(f *File) { f.Comms[1].Ranks = 0 }, "calls[1].comm: communicator 1 has no ranks"},
+		{func(f *File) { f.Calls[0].TypeBytes = 3 }, "calls[0].type_bytes: 3"},
+		{func(f *File) { f.Calls[0].Count = math.MaxUint64 }, "calls[0].count: "},
+		{func(f *File) { f.Calls[0].End = 9 }, "calls[0].end: 9, and begin is 10"},
+		{func(f *File) { f.Calls[0].Begin = -1 }, "calls[0].begin: -1"},
+		{func(f *File) { f.Calls[1].End = 7 }, "calls[1].end: 7"},
+		{func(f *File) { f.Calls[1].Peer = 2 }, "calls[1].peer: 2 of 2 ranks"},
+		{func(f *File) { f.Calls[2].Group = 0 }, "calls[2].group: 0 is no group"},
+	} {
+		f := example()
+		c.change(f)
+		_, err := Decode(encode(f))
+		if !errors.Is(err, ErrFile) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want %q", err, c.says)
+		}
+	}
+	whole := encode(example())
+	for _, c := range []struct {
+		at, v int
+		says  string
+	}{{0, 0, "magic"}, {8, 2, "version: is 2, not 1"}, {12, 1 << 20, "comm_room"}, {16, 0, "call_room"}, {16, 9, "length"},
+		{28, 4, "comms: 4 is above comm_room, 3"}, {52, math.MaxInt32, "calls: "}, {36, math.MaxInt32, "monotonic"}} {
+		data := slices.Clone(whole)
+		binary.LittleEndian.PutUint32(data[c.at:], uint32(c.v))
+		if _, err := Decode(data); !errors.Is(err, ErrFile) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v, want %q", err, c.says)
+		}
+	}
+	for _, n := range []int{0, 10, len(whole) - 1} {
+		if _, err := Decode(whole[:n]); !errors.Is(err, ErrFile) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}
+
+// FuzzDecode: nothing ends the program, and what is accepted can be merged.
+func FuzzDecode(f *testing.F) {
+	f.Add(encode(example()))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := Decode(data)
+		if err != nil {
+			if file != nil || !errors.Is(err, ErrFile) {
+				t.Fatalf("%v with %v", err, file)
+			}
+			return
+		}
+		other := *file
+		if m, err := Merge([]*File{file, &other}); err == nil {
+			require.NoError(t, m.Trace.Validate())
+		}
+	})
+}
+
+// process is a rank of a job for tests.
+type process struct {
+	File
+	at     int64 // now, ns
+	number map[[3]int]uint64
+}
+
+// processes makes n of them, on two hosts whose clocks differ, in a communicator of all.
+func processes(n int) []*process {
+	list := make([]*process, n)
+	for r := range list {
+		p := &process{File: File{Host: []string{"a", "b"}[r*2/n], PID: 100 + r, Launcher: -1}, number: map[[3]int]uint64{}}
+		if p.Host == "b" {
+			p.Offset = 1e12
+		}
+		list[r] = p
+	}
+	join(1, list...)
+	return list
+}
+
+// join makes a communicator of processes, which are its ranks in that order.
+func join(id uint64, list ...*process) {
+	for r, p := range list {
+		p.Comms = append(p.Comms, Comm{ID: id, Ranks: len(list), Rank: r, Parent: -1})
+	}
+}
+
+func files(list []*process) []*File {
+	all := make([]*File, len(list))
+	for i, p := range list {
+		all[i] = &p.File
+	}
+	return all
+}
+
+// meet lets all wait for the last, whatever their clocks show, and then compute.
+func meet(list []*process, us float64) {
+	var latest int64
+	for _, p := range list {
+		latest = max(latest, p.at+p.Offset)
+	}
+	for _, p := range list {
+		p.at = latest - p.Offset + int64(us*1e3)
+	}
+}
+
+func (p *process) call(kind calls.Kind, comm int, count uint64, peer int, group uint64) {
+	key := [3]int{comm, -1, 0}
+	if kind.P2P() {
+		key = [3]int{comm, int(kind), peer}
+	}
+	c := Call{Kind: kind, Comm: comm, Count: count, TypeBytes: 4, Peer: peer, Group: group, Number: p.number[key]}
+	p.number[key]++
+	if group == 0 {
+		c.Begin, c.End = p.at, p.at+10_000
+		p.at = c.End
+	}
+	p.Calls = append(p.Calls, c)
+}
+
+func (p *process) endGroup(group uint64) {
+	p.Calls = append(p.Calls, Call{Kind: groupEnd, GroupEnd: true, Group: group, Begin: p.at, End: p.at + 10_000})
+	p.at += 10_000
+}
+
+// TestMerge: two pipelines of two stages on four ranks, pairs of replicas, and a communicator of all. A rank is late.
+func TestMerge(t *testing.T) {
+	list := processes(4)
+	join(2, list[0], list[2]) // replicas
+	join(3, list[1], list[3])
+	group := uint64(0)
+	for range 6 {
+		meet(list, 500)
+		for _, p := range list {
+			p.call(calls.AllReduce, 1, 1000, 0, 0)
+		}
+		meet(list, 200)
+		list[3].at += 50_000 // the others wait for it
+		for r, p := range list {
+			p.call(calls.Broadcast, 0, 10, 2, 0)
+			if r != 3 {
+				p.Calls[len(p.Calls)-1].End += 50_000
+				p.at += 50_000
+			}
+		}
+		meet(list, 300)
+		group++
+		for r, p := range list { // 0 <-> 1, 2 <-> 3
+			p.call(calls.Send, 0, uint64(50+r), r^1, group)
+			p.call(calls.Recv, 0, uint64(50+r^1), r^1, group)
+			p.endGroup(group)
+		}
+	}
+	for _, p := range list {
+		p.call(calls.AllReduce, 0, 1, 0, 0) // the last, of no iteration
+	}
+	rand.Shuffle(len(list), func(i, k int) { list[i], list[k] = list[k], list[i] })
+	m, err := Merge(files(list))
+	require.NoError(t, err)
+	if m.Repeats != 6 || m.Period != 4 || m.Left != 0 || m.After != 1 || m.Calls != 25 || m.Partial != 0 ||
+		m.Streams != 0 {
+		t.Errorf("%+v: %s", m, m.Trace.Encode())
+	}
+	want := []struct {
+		kind   string
+		groups int
+		gap    float64
+	}{{"allreduce rabenseifner, 4000 bytes", 2, 0}, {"broadcast binomial, 40 bytes", 1, 250},
+		{"2 sends, 204 bytes each", 1, 300}, {"2 sends, 212 bytes each", 1, 300}}
+	for i, w := range want {
+		c := m.Trace.Calls[i]
+		if c.Kind() != w.kind || len(m.Trace.Communicators[c.Communicator].Groups) != w.groups {
+			t.Errorf("call %d: %s of %d groups, want %+v", i, c.Kind(), len(m.Trace.Communicators[c.Communicator].Groups), w)
+		}
+		if i > 0 && i < 3 && (len(c.After) != 1 || math.Abs(c.After[0].GapUS-w.gap) > 1) {
+			t.Errorf("call %d comes after %+v, want %v us", i, c.After, w.gap)
+		}
+	}
+	if got := m.Trace.Communicators[0].Groups; len(got) != 2 || !slices.Equal(got[1], []int{1, 3}) {
+		t.Errorf("%v", got)
+	}
+	if root := m.Trace.Calls[1].Root; root != 2 {
+		t.Errorf("root %d", root)
+	}
+	// 500 + 10, 200 + 50 + 10, 300 + 10
+	if math.Abs(m.IterationUS-1080) > 1 || math.Abs(m.InCallsUS-30) > 1 {
+		t.Errorf("iteration %v us, %v in calls", m.IterationUS, m.InCallsUS)
+	}
+}
+
+// TestLength: gaps that vary, whose medians add up to less than an iteration.
+func TestLength(t *testing.T) {
+	list := processes(2)
+	for i := range 9 {
+		for k := range 3 {
+			us := 100.0
+			if i%3 == k {
+				us = 400 // one of three is long, another each time
+			}
+			meet(list, us)
+			for _, p := range list {
+				p.call(calls.AllReduce, 0, uint64(10+k), 0, 0)
+			}
+		}
+	}
+	m, err := Merge(files(list))
+	require.NoError(t, err)
+	if got := m.Trace.Longest([]float64{10, 10, 10}); math.Abs(got-m.IterationUS) > 1 || m.IterationUS < 600 {
+		t.Errorf("%v us of %v: %s", got, m.IterationUS, m.Trace.Encode())
+	}
+}
+
+// TestSideBySide: pairs of ranks that exchange the same sizes are one call, a pair with another size is not.
+func TestSideBySide(t *testing.T) {
+	list := processes(6)
+	for i := range 5 {
+		meet(list, 100)
+		for r, p := range list {
+			p.call(calls.Send, 0, uint64(10+r/4), r^1, uint64(i+1))
+			p.call(calls.Recv, 0, uint64(10+r/4), r^1, uint64(i+1))
+			p.endGroup(uint64(i + 1))
+		}
+	}
+	m, err := Merge(files(list))
+	require.NoError(t, err)
+	if c := m.Trace.Calls; len(c) != 2 || c[0].Bytes != 40 || c[1].Bytes != 44 ||
+		!slices.Equal(c[0].Flows, [][2]int{{0, 1}, {1, 0}, {2, 3}, {3, 2}}) ||
+		!slices.Equal(c[1].Flows, [][2]int{{4, 5}, {5, 4}}) {
+		t.Errorf("%s", m.Trace.Encode())
+	}
+}
+
+// TestVaried: messages whose sizes change, on streams.
+func TestVaried(t *testing.T) {
+	list := processes(2)
+	for i := range 5 {
+		meet(list, 100)
+		for r, p := range list {
+			p.call(calls.Send, 0, uint64(10+i), 1-r, uint64(i+1))
+			p.call(calls.Recv, 0, uint64(10+i), 1-r, uint64(i+1))
+			p.Calls[len(p.Calls)-1].Stream = true
+			p.endGroup(uint64(i + 1))
+		}
+	}
+	m, err := Merge(files(list))
+	require.NoError(t, err)
+	if !m.Varied || m.Streams != 5 || m.Repeats != 5 || m.Trace.Calls[0].Bytes != 48 || len(m.Trace.Calls[0].Flows) != 2 {
+		t.Errorf("%+v %s", m, m.Trace.Encode())
+	}
+}
+
+// TestOverlap: two communicators of the same ranks whose calls come in another order each time: 3 of one, 2 of the
+// other.
+func TestOverlap(t *testing.T) {
+	list := processes(2)
+	join(2, list...)
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 20 {
+		meet(list, 5000)
+		begin := [2]int64{list[0].at, list[1].at}
+		for _, call := range []struct {
+			comm  int
+			count uint64
+			after int64 // us
+		}{{0, 10, 100}, {0, 20, 300}, {0, 30, 600}, {1, 7, 200}, {1, 8, 400}} {
+			jitter := r.Int64N(250)
+			for i, p := range list {
+				p.at = begin[i] + (call.after+jitter)*1000
+				p.call(calls.AllReduce, call.comm, call.count, 0, 0)
+			}
+		}
+		for i, p := range list {
+			p.at = begin[i] + 1_000_000
+		}
+	}
+	m, err := Merge(files(list))
+	require.NoError(t, err)
+	if m.Period != 5 || m.Repeats < 18 || len(m.Trace.Communicators) != 2 || math.Abs(m.IterationUS-6000) > 250 {
+		t.Errorf("%+v: %s", m, m.Trace.Encode())
+	}
+	var seen []float64
+	for i := range m.Trace.Calls {
+		seen = append(seen, m.Trace.Calls[i].Bytes)
+	}
+	if want := []float64{40, 28, 80, 32, 120}; !slices.Equal(seen, want) {
+		t.Errorf("%v, want %v", seen, want)
+	}
+}
+
+// repeated makes a job of two ranks that calls the same 4 times.
+func repeated() []*process {
+	list := processes(2)
+	for range 4 {
+		meet(list, 100)
+		for _, p := range list {
+			p.call(calls.AllReduce, 0, 10, 0, 0)
+		}
+	}
+	return list
+}
+
+func TestRanks(t *testing.T) {
+	// Without a communicator of all, the launcher's ranks count.
+	list := processes(4)
+	for i, p := range list {
+		p.Comms, p.Launcher = nil, 3-i
+	}
+	join(2, list[0], list[1])
+	join(3, list[2], list[3])
+	for range 4 {
+		meet(list, 100)
+		for _, p := range list {
+			p.call(calls.AllGather, 0, 10, 0, 0)
+		}
+	}
+	m, err := Merge(files(list))
+	require.NoError(t, err)
+	if g := m.Trace.Communicators[0].Groups; len(g) != 2 || !slices.Equal(g[0], []int{1, 0}) ||
+		m.Trace.Calls[0].Bytes != 80 {
+		t.Errorf("%v, %s", g, m.Trace.Encode())
+	}
+	// Two ranks of one process: those of a split communicator are known by their parents.
+	one := &process{number: map[[3]int]uint64{}}
+	one.Comms = []Comm{{ID: 1, Ranks: 2, Rank: 0, Parent: -1}, {ID: 1, Ranks: 2, Rank: 1, Parent: -1},
+		{ID: 2, Ranks: 2, Rank: 1, Parent: 0}, {ID: 2, Ranks: 2, Rank: 0, Parent: 1}}
+	for range 4 {
+		one.at += 100_000
+		one.call(calls.AllReduce, 2, 10, 0, 0)
+		one.call(calls.AllReduce, 3, 10, 0, 0)
+	}
+	m, err = Merge(files([]*process{one}))
+	require.NoError(t, err)
+	if g := m.Trace.Communicators[0].Groups; len(g) != 1 || !slices.Equal(g[0], []int{1, 0}) || m.Trace.Ranks != 2 {
+		t.Errorf("%v", g)
+	}
+	one.Comms[2].Parent = -1
+	if _, err = Merge(files([]*process{one})); !errors.Is(err, ErrJob) || !strings.Contains(err.Error(), "several ranks") {
+		t.Error(err)
+	}
+}
+
+func TestMergeRefused(t *testing.T) {
+	for _, c := range []struct {
+		change func(list []*process) []*process
+		says   string
+	}{
+		{func([]*process) []*process { return nil }, "there are none"},
+		{func(l []*process) []*process { return l[:1] },
+			"communicator 0000000000000001 (2 ranks): the file of rank 1 is missing"},
+		{func(l []*process) []*process { return append(l, l[0]) }, "both are rank 0: files of two runs?"},
+		{func(l []*process) []*process { l[1].Comms[0].Ranks = 3; return l }, "has 2 ranks, and 3 in process 101 on b"},
+		{func(l []*process) []*process { l[1].Calls[2].Count = 11; return l },
+			"collective 2: rank 0 called AllReduce of 40 bytes, root 0, and rank 1 AllReduce of 44 bytes"},
+		{func(l []*process) []*process { l[0].Calls, l[1].Calls = nil, nil; return l }, "no call of two or more ranks"},
+	} {
+		_, err := Merge(files(c.change(repeated())))
+		if !errors.Is(err, ErrJob) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want %q", err, c.says)
+		}
+	}
+	list := repeated()
+	for _, p := range list {
+		for i := range p.Calls {
+			p.Calls[i].Count = uint64(i + 1)
+		}
+	}
+	if _, err := Merge(files(list)); !errors.Is(err, trace.ErrNoPeriod) {
+		t.Error(err)
+	}
+}
+
+// TestPartial: calls that a rank has lost or not made are left out, and a group that was not run.
+func TestPartial(t *testing.T) {
+	list := repeated()
+	list[0].Calls = list[0].Calls[1:]
+	list[1].Calls = append(list[1].Calls, Call{Kind: calls.Send, Count: 1, TypeBytes: 4, Group: 5})
+	list[0].call(calls.Recv, 0, 1, 1, 0)
+	list[1].Unknown = 3
+	m, err := Merge(files(list))
+	require.NoError(t, err)
+	if m.Calls != 3 || m.Partial != 3 || m.Unknown != 3 {
+		t.Errorf("%+v", m)
+	}
+}
