@@ -2,6 +2,7 @@ package iteration
 
 import (
 	"math"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -14,8 +15,7 @@ type candidate struct {
 	plan        *plans.Plan
 	us          float64 // its completion time
 	first, last int     // settings on which it begins and ends
-	// idle is, by plane, the time from the end of the plane's last entry to the completion time. It is negative where a
-	// reconfiguration ends later.
+	// idle is, by plane, the time from the end of the plane's last entry to the completion time.
 	idle []float64
 	// switching is the time in which at least one plane reconfigures, and free the completion time without switching costs.
 	switching, free float64
@@ -59,6 +59,7 @@ func (s *solver) newCandidate(shape int, plan *plans.Plan) *candidate {
 		}
 		plan = &own
 	}
+	plan = trimmed(plan, p.Circuits)
 	c := &candidate{shape: shape, plan: plan, us: plan.CCTUS, idle: make([]float64, p.Planes)}
 	c.first, c.last = s.settings.add(plan.Initial), s.settings.add(Final(plan))
 	for j, entries := range plan.Planes {
@@ -70,6 +71,30 @@ func (s *solver) newCandidate(shape int, plan *plans.Plan) *candidate {
 	}
 	c.switching, c.free = switchingUnion(plan), -1
 	return c
+}
+
+// trimmed returns the plan without the reconfigurations after the last transmit of a plane: the next call of an iteration
+// says to which circuits planes switch then.
+func trimmed(plan *plans.Plan, kind plans.CircuitKind) *plans.Plan {
+	own := *plan
+	own.Planes = slices.Clone(plan.Planes)
+	last := func(j int) bool {
+		n := len(own.Planes[j])
+		return n > 0 && own.Planes[j][n-1].Kind == plans.Reconfigure
+	}
+	unit := 1
+	if kind == plans.Interleaved { // a pair switches together
+		unit = 2
+	}
+	for j := 0; j < len(own.Planes); j += unit {
+		for last(j) && last(j+unit-1) {
+			for k := j; k < j+unit; k++ {
+				own.Planes[k] = own.Planes[k][:len(own.Planes[k])-1]
+			}
+			own.Digest, own.Repeats = "", nil
+		}
+	}
+	return &own
 }
 
 // switchingUnion returns the time up to the completion time in which at least one plane reconfigures.
@@ -159,7 +184,7 @@ func (s *solver) measureLag(a, b *candidate) lag {
 	for j := range a.idle {
 		us, moves := s.switchUS(a.last, b.first, j)
 		l.gap, l.moves = math.Max(l.gap, us), l.moves || moves
-		if moves || a.idle[j] < 0 {
+		if moves {
 			l.early = math.Max(l.early, us-s.idleOf(a, j))
 		}
 	}

@@ -133,6 +133,32 @@ func (s *solver) effort(n int) time.Duration {
 	return max(time.Millisecond, s.o.TimeLimit/time.Duration(n))
 }
 
+// ways adds the plans of the known ways, and returns their choices.
+func (s *solver) ways() [][]int {
+	type use struct {
+		shape int
+		plan  *plans.Plan
+	}
+	known := map[use]int{}
+	choices := make([][]int, len(s.o.Ways))
+	for w, way := range s.o.Ways {
+		choices[w] = make([]int, len(way))
+		for i, plan := range way {
+			u := use{s.p.Of[i], plan}
+			at, ok := known[u]
+			if !ok {
+				at = s.add(s.newCandidate(u.shape, plan))
+				known[u] = at
+				if b := s.best[u.shape]; b < 0 || s.all[at].us < s.all[b].us {
+					s.best[u.shape] = at
+				}
+			}
+			choices[w][i] = at
+		}
+	}
+	return choices
+}
+
 // generate fills the candidates.
 func (s *solver) generate(ctx context.Context) error {
 	n := len(s.p.Shapes)

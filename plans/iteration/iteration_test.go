@@ -176,3 +176,44 @@ func TestPlans(t *testing.T) {
 		}
 	}
 }
+
+// TestKnownWay: a search without time keeps a known way to run the iteration, and puts all switches into the plans of
+// calls where gaps must have none.
+func TestKnownWay(t *testing.T) {
+	worse := 0
+	for seed := range 20 {
+		r := rand.New(rand.NewPCG(uint64(seed), 3))
+		p := random(t, r, true, 2+r.IntN(5))
+		known, err := iteration.Solve(context.Background(), p, quick)
+		require.NoError(t, err)
+		way := make([]*plans.Plan, len(known.Calls))
+		for at := range known.Calls {
+			way[known.Calls[at].Call] = known.PlanAt(at)
+		}
+		hasty, err := iteration.Solve(context.Background(), p, iteration.Options{TimeLimit: 1, Effort: 1})
+		require.NoError(t, err)
+		if hasty.IterationUS > known.IterationUS*1.01 {
+			worse++
+		}
+		plan, err := iteration.Solve(context.Background(), p, iteration.Options{TimeLimit: 1, Effort: 1, Tails: true,
+			Ways: [][]*plans.Plan{way}})
+		require.NoError(t, err)
+		if !plans.AtLeastUS(known.IterationUS, plan.IterationUS) {
+			t.Errorf("seed %d: %v us, a known way takes %v us", seed, plan.IterationUS, known.IterationUS)
+		}
+		if _, err := check.Check(p, plan); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		if played, err := play.Run(p, plan, 64); err != nil || !plans.SameUS(played.IterationUS, plan.IterationUS) {
+			t.Errorf("seed %d: played %+v, planned %v us: %v", seed, played, plan.IterationUS, err)
+		}
+		for at := range plan.Calls {
+			if n := len(plan.Calls[at].Switches); n > 0 {
+				t.Errorf("seed %d: %d switches in the gap before call at %d", seed, n, at)
+			}
+		}
+	}
+	if worse == 0 {
+		t.Error("a search without time is never worse: the test checks nothing")
+	}
+}

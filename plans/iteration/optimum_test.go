@@ -94,7 +94,7 @@ func TestOptimum(t *testing.T) {
 			}
 			continue
 		}
-		best := solution{order, choice, got}
+		best := solution{order: order, choice: choice, us: got}
 		s.descend(context.Background(), &best)
 		if !plans.AtLeastUS(want, best.us) {
 			missed++
@@ -163,7 +163,7 @@ func TestNeverSlower(t *testing.T) {
 	if base.static != nil {
 		want = math.Min(want, s.time(&tm, s.inOrder(), base.static, early))
 	}
-	if got := s.search(context.Background(), base); !plans.SameUS(got.us, want) {
+	if got := s.search(context.Background(), base, nil); !plans.SameUS(got.us, want) {
 		t.Errorf("%v us, a baseline takes %v us", got.us, want)
 	}
 }

@@ -19,6 +19,12 @@ type Options struct {
 	// Effort is the amount of search for one plan of a call, as planner.Options has it; 0 is a small part of TimeLimit.
 	Effort time.Duration
 	Seed   int64
+	// Ways are known ways to run the iteration: a plan of each call, on its shape. The result is never slower than any of
+	// them, and may use their plans.
+	Ways [][]*plans.Plan
+	// Tails is for run times that switch planes in plans only: all switches between two calls are the last entries of the
+	// plan of the first one.
+	Tails bool
 }
 
 // Solve plans p. The plan is sealed. When ctx ends, Solve returns its error; when the time limit ends, its best plan.
@@ -35,6 +41,7 @@ func Solve(ctx context.Context, p *Problem, o Options) (*Plan, error) {
 type solution struct {
 	order, choice []int
 	us            float64
+	moves         int // gaps with a switch
 }
 
 // Compare plans p and says what the baselines take.
@@ -45,11 +52,12 @@ func Compare(ctx context.Context, p *Problem, o Options) (*Comparison, error) {
 	n := len(p.Shapes)
 	s := &solver{p: p, o: o, deadline: time.Now().Add(o.TimeLimit), byShape: make([][]int, n), asked: map[request]bool{},
 		best: slices.Repeat([]int{-1}, n), bound: make([]float64, n)}
+	ways := s.ways()
 	if err := s.generate(ctx); err != nil {
 		return nil, err
 	}
 	base := s.baselines()
-	best := s.search(ctx, base)
+	best := s.search(ctx, base, ways)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -69,16 +77,21 @@ func (s *solver) inOrder() []int {
 	return order
 }
 
-// search begins with the baselines, and improves.
-func (s *solver) search(ctx context.Context, base baselines) solution {
+// search begins with the known ways, and improves. Of solutions that take equally long, it takes the one with fewer
+// switches, and of those the one that it has found first.
+func (s *solver) search(ctx context.Context, base baselines, ways [][]int) solution {
 	best := solution{order: s.inOrder(), us: math.Inf(1)}
 	var t timed
 	try := func(order, choice []int, us float64) bool {
-		if us >= best.us-plans.Tolerance(us, best.us) {
-			return false
+		slack, moves := plans.Tolerance(us, best.us), s.moves(choice)
+		faster := us < best.us-slack || math.IsInf(best.us, 1)
+		if faster || us <= best.us+slack && moves < best.moves {
+			best = solution{slices.Clone(order), slices.Clone(choice), us, moves}
 		}
-		best = solution{slices.Clone(order), slices.Clone(choice), us}
-		return true
+		return faster
+	}
+	for _, choice := range ways {
+		try(best.order, choice, s.time(&t, best.order, choice, early))
 	}
 	program := func(order []int) bool {
 		choice, us := s.program(order)
@@ -105,6 +118,14 @@ func (s *solver) search(ctx context.Context, base baselines) solution {
 		s.descend(ctx, &best)
 	}
 	return best
+}
+
+// moves returns the number of gaps with a switch.
+func (s *solver) moves(choice []int) (n int) {
+	for at, k := range choice {
+		n += btoi(s.lagOf(choice[(at+len(choice)-1)%len(choice)], k).moves)
+	}
+	return n
 }
 
 // byReady returns the calls in the order in which they come if circuits delayed no call.

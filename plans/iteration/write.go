@@ -53,13 +53,11 @@ func (s *solver) divide(a, b *candidate, end, nextStart float64) (tail []int, ga
 		if !moves {
 			continue
 		}
-		idle := s.idleOf(a, j)
-		if fits := end + us; idle > 0 && fits > nextStart+plans.Tolerance(fits, nextStart) {
+		if fits := end + us; s.o.Tails || s.idleOf(a, j) > 0 && fits > nextStart+plans.Tolerance(fits, nextStart) {
 			tail = append(tail, j)
 			continue
 		}
-		begin := end - min(idle, 0)
-		gap = append(gap, Switch{j, begin, begin + us})
+		gap = append(gap, Switch{j, end, end + us})
 	}
 	return tail, gap
 }

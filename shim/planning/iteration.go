@@ -9,6 +9,7 @@ import (
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
+	"lightpath/plans/planner"
 	"lightpath/shim/calls"
 	"lightpath/shim/log"
 )
@@ -57,8 +58,9 @@ func (b *Book) Iteration(id uint64, steps func() []Step) *Iteration {
 func (b *Book) planIteration(key iterationKey, steps []Step) {
 	began := time.Now()
 	own, err := b.ownPlans(steps)
+	gain := ""
 	if err == nil {
-		own, err = chain(b.ctx, b.site, steps, own)
+		own, gain, err = b.site.iterate(b.ctx, b.log, steps, own)
 	}
 	if b.ctx.Err() != nil {
 		return
@@ -76,8 +78,8 @@ func (b *Book) planIteration(key iterationKey, steps []Step) {
 		}
 	}
 	if err == nil {
-		b.log.Info(log.Tuning, "plan table %d: iteration of %d operations, planned in %v", b.version, len(steps),
-			time.Since(began).Round(time.Millisecond))
+		b.log.Info(log.Tuning, "plan table %d: iteration of %d operations, planned in %v%s", b.version, len(steps),
+			time.Since(began).Round(time.Millisecond), gain)
 	}
 }
 
@@ -114,9 +116,27 @@ func (b *Book) ownPlans(steps []Step) ([]*Agreed, error) {
 	return all, nil
 }
 
-// chain changes plans so that each ends where the next one begins; after the last comes the first.
-//
-// It keeps the maps with which each plan begins. A planner of whole iterations would choose them, with the gaps.
+// iterate returns plans of steps that follow each other, from the plans of single calls. The planner of iterations chooses
+// the maps where they meet, with the gaps. A planner that LIGHTPATH_PLANNER names plans call by call.
+func (o *Site) iterate(ctx context.Context, out *log.Logger, steps []Step, own []*Agreed) ([]*Agreed, string, error) {
+	chained, chainErr := chain(ctx, o, steps, own)
+	if o.Cfg.Planner != planner.Auto {
+		return chained, "", chainErr
+	}
+	ways := [][]*Agreed{own}
+	if chainErr == nil {
+		ways = append(ways, chained)
+	}
+	planned, gain, err := o.together(ctx, steps, ways)
+	if err != nil {
+		out.Info(log.Tuning, "iteration of %d operations: planned call by call: %v", len(steps), err)
+		return chained, "", chainErr
+	}
+	return planned, gain, nil
+}
+
+// chain changes plans so that each ends where the next one begins; after the last comes the first. It keeps the maps with
+// which each plan begins.
 func chain(ctx context.Context, site *Site, steps []Step, own []*Agreed) ([]*Agreed, error) {
 	chained := slices.Clone(own)
 	type link struct {
