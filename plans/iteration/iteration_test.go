@@ -9,7 +9,6 @@ import (
 
 	"lightpath/internal/require"
 	"lightpath/plans"
-	plancheck "lightpath/plans/check"
 	"lightpath/plans/circuit"
 	"lightpath/plans/iteration"
 	"lightpath/plans/iteration/check"
@@ -79,43 +78,6 @@ func random(t *testing.T, r *rand.Rand, chain bool, calls int) *iteration.Proble
 	p, err := iteration.Pose(f, "fabric", tr, steps)
 	require.NoError(t, err)
 	return p
-}
-
-// TestLocal: the plan of a call on one of its communicators is feasible for the communicator alone, and sealed.
-func TestLocal(t *testing.T) {
-	checked, refused := 0, 0
-	for seed := range 12 {
-		r := rand.New(rand.NewPCG(uint64(seed), 2))
-		p := random(t, r, true, 4)
-		for c := range p.Trace.Communicators { // ranks in no particular order
-			for _, g := range p.Trace.Communicators[c].Groups {
-				r.Shuffle(len(g), func(i, j int) { g[i], g[j] = g[j], g[i] })
-			}
-		}
-		p, err := iteration.Pose(p.Fabric, "fabric", p.Trace, steps)
-		require.NoError(t, err)
-		plan, err := iteration.Solve(context.Background(), p, quick)
-		require.NoError(t, err)
-		for at := range plan.Calls {
-			comm := &p.Trace.Communicators[p.Trace.Calls[plan.Calls[at].Call].Communicator]
-			for g := range comm.Groups {
-				problem, local, err := p.Local(plan, at, g, steps)
-				if err != nil {
-					refused++
-					continue
-				}
-				checked++
-				if _, err := plancheck.Check(problem, local); err != nil {
-					t.Errorf("seed %d, call at %d, group %d: %v", seed, at, g, err)
-				}
-				require.NoError(t, plans.VerifyDigest(problem, local))
-			}
-		}
-	}
-	if checked < 40 || refused > checked/4 {
-		t.Errorf("%d plans checked, %d refused", checked, refused)
-	}
-	t.Logf("%d plans checked, %d refused", checked, refused)
 }
 
 // quick is far beyond what tiny problems need: operations end their searches.

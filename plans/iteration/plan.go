@@ -49,29 +49,11 @@ type Switch struct {
 	StartUS, EndUS float64
 }
 
-// Move is a reconfiguration to start: a plane and its target.
-type Move struct {
-	Plane int
-	To    circuit.Permutation
-}
-
 // ExposedUS returns the time of the iteration that is not computation.
 func (p *Plan) ExposedUS() float64 { return p.IterationUS - p.ComputeUS }
 
 // PlanAt returns the plan of the call at a position in the order of grants.
 func (p *Plan) PlanAt(at int) *plans.Plan { return p.Plans[p.Calls[at].Plan] }
-
-// Gap returns the reconfigurations that start when the call at a position is done: those before the call that the planes
-// are granted next. After the last call they are for the first call of the next iteration.
-func (p *Plan) Gap(at int) []Move {
-	next := (at + 1) % len(p.Calls)
-	initial := p.PlanAt(next).Initial
-	moves := make([]Move, 0, len(p.Calls[next].Switches))
-	for _, s := range p.Calls[next].Switches {
-		moves = append(moves, Move{s.Plane, initial[s.Plane]})
-	}
-	return moves
-}
 
 // Final returns the circuits that a plan leaves: its initial ones, or the target of the last reconfiguration.
 func Final(p *plans.Plan) []circuit.Permutation {

@@ -41,7 +41,6 @@ func Solve(ctx context.Context, p *Problem, o Options) (*Plan, error) {
 type solution struct {
 	order, choice []int
 	us            float64
-	moves         int // gaps with a switch
 }
 
 // Compare plans p and says what the baselines take.
@@ -77,18 +76,17 @@ func (s *solver) inOrder() []int {
 	return order
 }
 
-// search begins with the known ways, and improves. Of solutions that take equally long, it takes the one with fewer
-// switches, and of those the one that it has found first.
+// search begins with the known ways, and improves. Of solutions that take equally long, it takes the one that it has found
+// first: a known way has been searched for longer, and may cost less that the model does not count, such as forwarding.
 func (s *solver) search(ctx context.Context, base baselines, ways [][]int) solution {
 	best := solution{order: s.inOrder(), us: math.Inf(1)}
 	var t timed
 	try := func(order, choice []int, us float64) bool {
-		slack, moves := plans.Tolerance(us, best.us), s.moves(choice)
-		faster := us < best.us-slack || math.IsInf(best.us, 1)
-		if faster || us <= best.us+slack && moves < best.moves {
-			best = solution{slices.Clone(order), slices.Clone(choice), us, moves}
+		if us >= best.us-plans.Tolerance(us, best.us) {
+			return false
 		}
-		return faster
+		best = solution{slices.Clone(order), slices.Clone(choice), us}
+		return true
 	}
 	for _, choice := range ways {
 		try(best.order, choice, s.time(&t, best.order, choice, early))
@@ -118,14 +116,6 @@ func (s *solver) search(ctx context.Context, base baselines, ways [][]int) solut
 		s.descend(ctx, &best)
 	}
 	return best
-}
-
-// moves returns the number of gaps with a switch.
-func (s *solver) moves(choice []int) (n int) {
-	for at, k := range choice {
-		n += btoi(s.lagOf(choice[(at+len(choice)-1)%len(choice)], k).moves)
-	}
-	return n
 }
 
 // byReady returns the calls in the order in which they come if circuits delayed no call.

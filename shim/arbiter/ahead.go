@@ -14,7 +14,7 @@ import (
 // GapHold bounds how long planes stay granted for a predicted operation that does not come.
 const GapHold = 10 * time.Second
 
-// ahead is the state of a ticket that has gone out before all ranks asked. docs/design/iteration.md has the protocol.
+// ahead is the state of a ticket that has gone out before all ranks asked. docs/design/iteration-run.md has the protocol.
 type ahead struct {
 	out       bool // ranks may use it, and nobody knows which of them do
 	recalling bool // all ranks have been asked

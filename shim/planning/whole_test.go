@@ -51,7 +51,7 @@ func TestTogether(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { // books are closed between: sites differ in forwarding
 			r := rand.New(rand.NewPCG(seed, 11))
 			site := siteAt(0, 1, 2, 3)
-			site.Cfg.PlanLimit = 300 * time.Millisecond
+			site.Cfg.PlanLimit = 100 * time.Millisecond
 			site.Template.Forwarding = r.IntN(2) == 0
 			if testTogether(t, site, randomSteps(r)) {
 				faster++

@@ -12,9 +12,20 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// BenchmarkGaps measures an iteration of calls with other circuits and gaps between them: the time in calls, with plans
-// of single calls and with plans of the iteration. Switching takes milliseconds, as on switches in the field.
+// BenchmarkGaps measures an iteration of calls with other circuits and gaps between them, which hide each switch: the
+// time in calls, with plans of single calls and with plans of the iteration. Switching takes milliseconds, as on switches
+// in the field.
 func BenchmarkGaps(b *testing.B) {
+	benchmarkGaps(b, func(reconfig time.Duration) time.Duration { return 2*reconfig + 10*time.Millisecond })
+}
+
+// BenchmarkShortGaps is BenchmarkGaps with gaps that hide no switch.
+func BenchmarkShortGaps(b *testing.B) {
+	benchmarkGaps(b, func(reconfig time.Duration) time.Duration { return reconfig / 5 })
+}
+
+func benchmarkGaps(b *testing.B, gapOf func(reconfig time.Duration) time.Duration) {
+	b.Helper()
 	for _, reconfig := range []time.Duration{time.Millisecond, 5 * time.Millisecond, 25 * time.Millisecond} {
 		for _, how := range []string{"off", "auto"} {
 			b.Run(reconfig.String()+"/"+how, func(b *testing.B) {
@@ -23,7 +34,7 @@ func BenchmarkGaps(b *testing.B) {
 				b.Setenv("LIGHTPATH_ITERATION", how)
 				w := shimtest.NewWorld(b, 4)
 				rng := rand.New(rand.NewPCG(1, 2))
-				gap := 2*reconfig + 10*time.Millisecond
+				gap := gapOf(reconfig)
 				iterate := func() (inCalls time.Duration) {
 					for _, k := range iteration {
 						time.Sleep(gap)
