@@ -74,6 +74,8 @@ CUresult lpc_enter_context(const struct lpc_library *c, uintptr_t ctx);
 /* Of the current context's device. */
 CUresult lpc_uuid(const struct lpc_library *c, void *bytes16);
 
+/* Of the current context's device. */
+CUresult lpc_total_memory(const struct lpc_library *c, size_t *bytes);
 CUresult lpc_device_alloc(const struct lpc_library *c, void **at, size_t size);
 CUresult lpc_device_free(const struct lpc_library *c, void *at);
 CUresult lpc_allocation(const struct lpc_library *c, const void *at, uintptr_t *base, size_t *size);

@@ -1,8 +1,8 @@
 package cuda_test
 
 import (
+	"bytes"
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"unsafe"
@@ -114,8 +114,8 @@ func TestCountedWord(t *testing.T) {
 				t.Fatalf("round %d: the word was written before kernel %d", round, i)
 			}
 		}
-		if s := fmt.Sprint(got[(kernels+1)*room:][:128]); s != fmt.Sprint(make([]byte, 128)) {
-			t.Fatalf("round %d: words that are not 0: %s", round, s)
+		if words := got[(kernels+1)*room:][:128]; !bytes.Equal(words, make([]byte, 128)) {
+			t.Fatalf("round %d: words that are not 0: %v", round, words)
 		}
 		clear(b.host[room : (kernels+1)*room])
 		cudatest.Write(b.at, b.host)

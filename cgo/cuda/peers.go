@@ -74,6 +74,13 @@ func (Library) EnterContext(ctx device.Context) error {
 	return err
 }
 
+// TotalMemory implements [device.Peers].
+func (Library) TotalMemory() (int64, error) {
+	var bytes C.size_t
+	err := do("cuDeviceTotalMem", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_total_memory(c, &bytes) })
+	return int64(bytes), err
+}
+
 // Allocation implements [device.Peers].
 func (Library) Allocation(at unsafe.Pointer) (unsafe.Pointer, int64, error) {
 	var base C.uintptr_t

@@ -30,7 +30,7 @@ const (
 type Op struct {
 	Stream device.Stream
 	Kind   Kind
-	Bytes  int // of copies
+	Bytes  int // of copies; of a kernel, those that it makes beside its reduction and whose source no word says
 }
 
 // op is a queued operation.
@@ -156,7 +156,7 @@ func (t *streams) serve(s *stream, handle device.Stream) {
 		before, touch := t.d.before, t.d.touch
 		t.d.mu.RUnlock()
 		if before != nil {
-			before(Op{handle, o.kind, o.width * o.rows})
+			before(Op{handle, o.kind, o.bytes()})
 		}
 		if o.kind == Reduction {
 			t.reduce(&o, handle, touch)
@@ -186,6 +186,18 @@ func (t *streams) reduce(o *op, handle device.Stream, touch func(device.Stream, 
 	if !k.captured {
 		kernels.Put(k)
 	}
+}
+
+func (o *op) bytes() (n int) {
+	if o.kind != Reduction {
+		return o.width * o.rows
+	}
+	for _, c := range o.kernel.Copies {
+		if c.Found == nil {
+			n += int(c.Count) * o.kernel.Type.Size()
+		}
+	}
+	return n
 }
 
 // carryOut runs an operation that is no kernel.

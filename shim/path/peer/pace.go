@@ -48,35 +48,25 @@ func (x *Path) shareRoom(lanes int) {
 	}
 }
 
-// lineOf returns the index of a stream's line.
-func (x *Path) lineOf(s device.Stream) int {
-	if s == x.stream {
+// lineOf returns the index of the line of lane i in this launch.
+func (x *Path) lineOf(i int) int {
+	if x.lanes[i].on == x.stream {
 		return 0
 	}
-	for i := range x.lanes {
-		if x.lanes[i].on == s {
-			return 1 + i
-		}
-	}
-	return 0
+	return 1 + i
 }
 
 // paced reports whether the launch counts its operations. A graph keeps them all, and peers hold up no single rank.
 func (x *Path) paced() bool { return x.n > 1 && x.capture.ID == 0 }
 
-// add counts the pending words, and a copy or kernel after them. It adds a mark to them from time to time.
-func (x *Path) add(i int) {
-	l := &x.lines[i]
-	l.put += uint32(len(x.words)) + 2
-	if l.put-l.marked >= l.room/4 {
-		x.mark(i)
-	}
-}
+// due reports whether a line needs a mark.
+func (l *line) due() bool { return l.put-l.marked >= l.room/4 }
 
-func (x *Path) mark(i int) {
+// mark returns the write that says that the stream has passed all that is enqueued on a line.
+func (x *Path) mark(i int) word {
 	l := &x.lines[i]
 	l.marked = l.put
-	x.write(&x.page.rank(x.me).passed[i], l.put)
+	return word{Store: device.Store{At: x.page.wordOf(&x.page.rank(x.me).passed[i]), Value: uint64(l.put)}}
 }
 
 // full reports whether a line has no room.
@@ -99,7 +89,7 @@ func (x *Path) awaitRoom(full func() bool) {
 func (x *Path) markLanes() {
 	for i := 1; i < len(x.lines); i++ {
 		if x.lines[i].marked != x.lines[i].put {
-			x.mark(i)
+			x.put(x.mark(i))
 		}
 	}
 }
@@ -112,7 +102,7 @@ func (x *Path) stuck() bool {
 		if l.first < 0 || l.peer == x.me {
 			continue
 		}
-		if !x.full(x.lineOf(l.on)) {
+		if !x.full(x.lineOf(i)) {
 			return false
 		}
 		some = true
