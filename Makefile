@@ -16,7 +16,7 @@ GOTESTSUM_VERSION := v1.13.0
 TEST_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := all
-.PHONY: all build lib demo check test test-all test-go test-race test-clients test-rdma test-torch test-gpu test-long fuzz mutants lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-kit figures reference road clean help
+.PHONY: all build lib demo check test test-all test-go test-race test-clients test-rdma test-torch test-gpu test-long fuzz mutants lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-model gpu-kit figures reference road clean help
 
 all: build ## libraries and commands
 
@@ -123,6 +123,10 @@ bench-planes: build ## share of the line rate over shaped TCP planes between net
 # Parts alone: make gpu-check GPU_FLAGS="--only kernels,collectives". docs/gpu.md has the parts and what they need.
 gpu-check: ## check and time everything on a GPU in under 10 minutes; without a GPU, check over the stub
 	$(PYTHON) bench/gpu/check.py $(GPU_FLAGS)
+
+# Before and after: make gpu-model GPU_MODEL_FLAGS="--before OLD/table.json". It takes four minutes on two cores.
+gpu-model: build build/gpu/libcuda/libcuda.so.1 ## modelled times of collectives on a device beside their limits
+	$(PYTHON) bench/gpu/modelled.py $(GPU_MODEL_FLAGS)
 
 gpu-kit: build bin/lightpath-kernels build/gpu/cuda.test build/gpu/libcuda/libcuda.so.1 build/gpu/mpi/lib/libmpi.so ## what gpu-check needs where there is no Go, into build/gpu-kit.tar.xz
 	bench/gpu/kit.sh build/gpu-kit.tar.xz

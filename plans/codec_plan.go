@@ -16,9 +16,8 @@ var ErrPlan = errors.New("plans: bad plan file")
 // right type and belong to the kind of their entry. version, cct_us and planes are required. It does not check ranks,
 // steps and times, because that needs the problem (plans/check). Errors wrap [ErrPlan].
 func DecodePlan(data []byte) (*Plan, error) {
-	r := &reader{Reader: decode.NewReader(data)}
-	p := &Plan{}
-	err := decodePlan(r, p)
+	r := decode.NewReader(data)
+	p, err := ReadPlan(r)
 	if err == nil {
 		err = r.End()
 	}
@@ -26,6 +25,12 @@ func DecodePlan(data []byte) (*Plan, error) {
 		return nil, fmt.Errorf("%w: %w", ErrPlan, err)
 	}
 	return p, nil
+}
+
+// ReadPlan is [DecodePlan] for a plan that is part of another file. Its errors do not wrap [ErrPlan].
+func ReadPlan(r *decode.Reader) (*Plan, error) {
+	p := &Plan{}
+	return p, decodePlan(&reader{Reader: r}, p)
 }
 
 func decodePlan(r *reader, p *Plan) error {

@@ -23,29 +23,35 @@ import clients
 import model
 import report
 import timing
-from context import ROOT, Context, fail, skip
+from context import ROOT, Context, fail, skip, why_no_gpu
+from report import Row
 from runner import Budget, end_all
 
-# Groups follow each other; the parts of one group run side by side. A timed part runs alone.
+# Groups follow each other, the most valuable first; the parts of one group run side by side. A timed part runs alone.
 GROUPS = [
     {"machine": basics.machine},
     {"build": basics.build},
-    {"stub": basics.stub_suite, "driver": basics.driver_suite, "kernel-tests": basics.kernel_suite, "symbols": clients.symbols},
     {"model": model.costs},
     {"kernels": timing.kernels},
-    {"progress": timing.progress},
     {"collectives": timing.collectives},
+    {"driver": basics.driver_suite, "kernel-tests": basics.kernel_suite, "symbols": clients.symbols},
+    {"mps": timing.mps},
     {"nvidia": timing.beside_nvidia},
+    {"progress": timing.progress},
     {"nccl-tests": clients.nccl_tests, "torch": clients.torch, "cupy": clients.cupy, "planes": timing.planes},
+    {"stub": basics.stub_suite},
 ]
 PARTS = [name for group in GROUPS for name in group]
-# Limits of the parts, in seconds. Without builds, the longest parts of all groups together take less than ten minutes.
-LIMITS = {"build": 300, "kernels": 60, "progress": 40, "collectives": 140, "nvidia": 100}
-LIMIT = 120
+# Limits of the parts, in seconds. The longest parts of all groups together, without builds and without the stub, take less
+# than ten minutes.
+LIMITS = {"machine": 20, "build": 300, "model": 40, "kernels": 60, "collectives": 130, "mps": 40, "nvidia": 70, "progress": 40, "stub": 240}
+LIMIT = 80
 
 
 def run_part(context, name, part):
     """The rows of a part. If the part raises, one row reports that."""
+    if context.dead:
+        return [skip(name, "all of it", context.dead)]
     if context.budget.left() < 1:
         return [skip(name, "all of it", "no time was left")]
     begun = time.monotonic()
@@ -64,7 +70,20 @@ def run_all(context, groups):
         with concurrent.futures.ThreadPoolExecutor(max_workers=len(group)) as pool:
             for part in [pool.submit(run_part, context, name, part) for name, part in group.items()]:
                 rows += part.result()
+        rows += examine(context)
     return rows
+
+
+def examine(context):
+    """After commands that did not end: does the driver still answer? If not, no later part can say anything."""
+    if not context.hung or context.dead or context.stub:
+        return []
+    names, context.hung[:] = " ".join(context.hung), []
+    why = why_no_gpu()
+    if why is None:
+        return [Row("machine", "the driver answers", note=f"after {names} did not end")]
+    context.dead = f"{why}, since {names} did not end"
+    return [fail("machine", "the driver answers", context.dead)]
 
 
 def chosen(only, without):

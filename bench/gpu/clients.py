@@ -6,12 +6,13 @@ import re
 import shutil
 import sys
 
-from context import LIBRARY, fail, module_version, real_nccl, skip, tool
+from context import LIBRARY, fail, lost, module_version, old_driver, old_nccl, real_nccl, skip, tool
 from report import Row
 
 PERF = ["all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce", "alltoall", "alltoallv", "scatter", "gather", "sendrecv", "hypercube"]
 # Losses of training over two backends differ by the order of additions.
 LOSS_TOLERANCE = 1e-4
+PYTHON_LIMIT = 60  # importing PyTorch and making the contexts of several ranks takes up to half of it
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -23,8 +24,8 @@ def ranks(c, n, *program):
 def nccl_tests(c):
     what = "all operations and types, results checked"
     source = os.environ.get("NCCL_TESTS_DIR", c.path("build", "gpu", "nccl-tests"))
-    if c.stub:
-        return [skip("nccl-tests", what, c.no_gpu)]
+    if c.stub or old_driver():
+        return [skip("nccl-tests", what, c.no_gpu or old_driver())]
     if not os.path.isdir(source):
         return [skip("nccl-tests", what, f"no {source}: NCCL_TESTS_DIR names a checkout of NVIDIA/nccl-tests (docs/gpu.md)")]
     programs = {name: os.path.join(source, "build", f"{name}_perf") for name in PERF}
@@ -44,6 +45,8 @@ def build_nccl_tests(c, source):
     nvcc, real = tool("nvcc"), real_nccl()
     if nvcc is None or real is None:
         return skip("nccl-tests", "build", "not built, and no nvcc here" if nvcc is None else "not built, and no headers of NVIDIA's NCCL here")
+    if old_nccl(real):
+        return skip("nccl-tests", "build", old_nccl(real))
     mpi, home = c.path("build", "gpu", "mpi"), c.path("build", "gpu", "nccl-home")
     os.makedirs(os.path.join(home, "lib"), exist_ok=True)
     include = os.path.join(home, "include")
@@ -55,7 +58,7 @@ def build_nccl_tests(c, source):
     for step in (["make", "build/gpu/mpi/lib/libmpi.so"], command):
         done = c.run("nccl-tests-build", step, 240)
         if not done.ok:
-            return fail("nccl-tests", "build", done.why())
+            return lost("nccl-tests", "build", done)
     return None
 
 
@@ -64,13 +67,13 @@ def run_nccl_test(c, name, program, n):
     libraries = ":".join([c.path("build", "gpu", "mpi", "lib"), c.path("lib")])
     env = {"NCCL_TESTS_DEVICE": "0", "MPI_SHIM_FILE": shared, "LD_LIBRARY_PATH": libraries}
     sizes = ["-b", "8", "-e", "4M", "-f", "64", "-d", "all", "-o", "all", "-n", "2", "-w", "1", "-c", "1"]
-    done = c.run(f"nccl-tests-{name}-{n}", ranks(c, n, program, *sizes), 120, env)
+    done = c.run(f"nccl-tests-{name}-{n}", ranks(c, n, program, *sizes), env=env)
     if os.path.exists(shared):
         os.remove(shared)
     what = f"{name}_perf, {n} ranks"
     wrong, lines = verdict(done.text())
     if not done.ok or wrong is None:
-        return fail("nccl-tests", what, done.why())
+        return lost("nccl-tests", what, done)
     if wrong or not lines:
         return fail("nccl-tests", what, f"{wrong} results are out of bounds, of {lines} lines")
     return Row("nccl-tests", what, number=lines, unit="lines", note="all types and operators, out of place and in place")
@@ -89,6 +92,8 @@ def torch(c):
     if c.stub:  # tests the program itself before a GPU runs it
         tried = calls(c, "torch", "collectives of all types, host memory", [2], "torch_calls.py", "--device", "cpu")
         return [skip("torch", "PyTorch's nccl backend", c.no_gpu), *tried]
+    if old_driver():
+        return [skip("torch", "PyTorch's nccl backend", old_driver())]
     rows = calls(c, "torch", "collectives of all types, graphs", [2, 4], "torch_calls.py")
     rows += training(c, "", {}, 2, ["nccl:ddp", "nccl:fsdp"])
     rows += training(c, "", {}, 4, ["nccl:ddp", "nccl:fsdp"])
@@ -100,12 +105,12 @@ def calls(c, part, what, sizes, program, *arguments):
     """A program of this directory that prints how many checks it has made on each rank."""
     rows = []
     for n in sizes:
-        done = c.run(f"{part}-calls-{n}", ranks(c, n, sys.executable, os.path.join(HERE, program), *arguments), 120)
+        done = c.run(f"{part}-calls-{n}", ranks(c, n, sys.executable, os.path.join(HERE, program), *arguments), PYTHON_LIMIT)
         checks = [int(k) for k in re.findall(r"^\[\d+\] (\d+) checks", done.text(), re.M)]
         if done.ok and len(checks) == n:
             rows.append(Row(part, f"{what}, {n} ranks", number=sum(checks), unit="checks"))
         else:
-            rows.append(fail(part, f"{what}, {n} ranks", done.why()))
+            rows.append(lost(part, f"{what}, {n} ranks", done))
     return rows
 
 
@@ -115,9 +120,9 @@ def training(c, where, env, n, ways, launch=()):
     out = os.path.join(c.out, f"{name}.json")
     program = ["train.py", "--device", "cuda", "--ways", ",".join(["gloo:ddp", *ways]), "--steps", "60", "--hidden", "1024", "--rate", "1e-3", "--out", out]
     command = [sys.executable, c.path("examples", "torch", "launch.py"), "-n", n, *launch, *program]
-    done = c.run(name, command, 120, {"LD_PRELOAD": LIBRARY, **env})
+    done = c.run(name, command, PYTHON_LIMIT, {"LD_PRELOAD": LIBRARY, **env})
     if not done.ok:
-        return [fail("torch", f"training{where}, {n} ranks", done.why())]
+        return [lost("torch", f"training{where}, {n} ranks", done)]
     results = c.json(f"{name}.json")["ways"]
     reference = results["gloo:ddp"]
     return [trained(f"{way}{where}, {n} ranks: loss as Gloo's", results[way], reference) for way in ways]
@@ -133,8 +138,8 @@ def trained(what, result, reference):
 
 
 def cupy(c):
-    if c.stub or module_version("cupy") is None:
-        return [skip("cupy", "CuPy's NCCL binding", c.no_gpu or "no CuPy here")]
+    if c.stub or old_driver() or module_version("cupy") is None:
+        return [skip("cupy", "CuPy's NCCL binding", c.no_gpu or old_driver() or "no CuPy here")]
     meet = os.path.join(c.out, "cupy-id")
     if os.path.exists(meet):
         os.remove(meet)
@@ -149,9 +154,9 @@ def symbols(c):
         return [skip("symbols", what, "no PyTorch with CUDA here" if tool("nm") else "no nm here")]
     listed = []
     for name, kind, library in (("needed", "--undefined-only", found[0]), ("exported", "--defined-only", LIBRARY)):
-        done = c.run(f"symbols-{name}", ["nm", "-D", kind, library], 120)
+        done = c.run(f"symbols-{name}", ["nm", "-D", kind, library])
         if not done.ok:
-            return [fail("symbols", what, done.why())]
+            return [lost("symbols", what, done)]
         listed.append(set(re.findall(r" (p?nccl\w+)", done.text())))
     needed, exported = listed
     if not needed or needed - exported:

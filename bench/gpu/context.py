@@ -5,6 +5,7 @@ import ctypes
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,12 @@ from runner import Budget, run
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 STUB = os.path.join(ROOT, "build", "gpu", "libcuda")
 LIBRARY = os.path.join(ROOT, "lib", "libnccl.so.2")
+# A wait of the library ends with an error that names what is missing, before the command that waits is killed.
+LIBRARY_TIMEOUT = 15
+COMMAND_LIMIT = 20
+STUB_PATIENCE = 3  # times both: the stub runs kernels on the CPU, beside other work
+# NVIDIA's libraries for CUDA 13 need this driver. Ranks of an older NCCL cannot share a GPU.
+OLDEST_DRIVER, OLDEST_NCCL = (580,), (2, 30)
 
 
 class Context:
@@ -26,6 +33,8 @@ class Context:
         self.stub = self.no_gpu is not None
         # Results that parts pass to later parts: facts of the machine, and "copy_gbs", the rate of a plain copy.
         self.machine, self.found = {}, {}
+        self.hung = []  # names of commands that did not end
+        self.dead = None  # why the driver does not answer any more
 
     def within(self, seconds):
         """A copy for a part with a limit of its own, at most the limit of the whole check."""
@@ -40,13 +49,20 @@ class Context:
     def path(self, *names):
         return os.path.join(ROOT, *names)
 
-    def run(self, name, command, limit, env=None):
+    def run(self, name, command, limit=COMMAND_LIMIT, env=None):
         """Runs a command of the check over this machine's driver, in the tree's root; its log is NAME.log."""
-        settings = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_DEBUG": "WARN", "LP_CUDA_REAL": "1"}
+        patience = STUB_PATIENCE if self.stub else 1
+        settings = {
+            "NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_DEBUG": "WARN", "LP_CUDA_REAL": "1",
+            "LIGHTPATH_TIMEOUT": f"{LIBRARY_TIMEOUT * patience}s",
+        }  # fmt: skip
         if self.stub:  # which is then the driver that the loader finds
             settings |= {"LD_LIBRARY_PATH": STUB, "STUB_CUDA_DEVICES": "1"}
-        limit = min(limit, self.budget.left())
-        return run(command, os.path.join(self.out, f"{name}.log"), limit, {**settings, **(env or {})}, ROOT)
+        left, limit = self.budget.left(), limit * patience
+        done = run(command, os.path.join(self.out, f"{name}.log"), min(limit, left), {**settings, **(env or {})}, ROOT, cut=left < limit)
+        if done.hung:
+            self.hung.append(name)
+        return done
 
     def json(self, name):
         with open(os.path.join(self.out, name)) as f:
@@ -61,13 +77,20 @@ def fail(part, what, why):
     return Row(part, what, FAILED, note=why)
 
 
+def lost(part, what, done):
+    """The row of a command that gave no result: skipped if the part had no more time, else failed."""
+    if done.cut and done.code is None:
+        return skip(part, what, f"no time was left: {done.why()}" if done.seconds else "no time was left")
+    return fail(part, what, done.why())
+
+
 def why_no_gpu():
     """Why there is no usable GPU, or None. Another process asks, so that this one never loads the driver."""
     ask = [sys.executable, "-c", f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import context; context.ask_driver()"]
     try:
-        done = subprocess.run(ask, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(ask, capture_output=True, text=True, timeout=COMMAND_LIMIT, check=False)
     except subprocess.TimeoutExpired:
-        return "the CUDA driver does not answer within 60 s"
+        return f"the CUDA driver does not answer within {COMMAND_LIMIT} s"
     return None if done.returncode == 0 else (done.stdout + done.stderr).strip().splitlines()[-1]
 
 
@@ -90,6 +113,49 @@ def real_nccl():
     named = os.environ.get("LIGHTPATH_REAL_NCCL")
     places = [named] if named else [os.path.join(p, "nvidia", "nccl", "lib", "libnccl.so.2") for p in sys.path]
     return next((p for p in places if p and os.path.exists(p)), None)
+
+
+def version(text):
+    """The first version number in a text, as a tuple; None: there is none."""
+    found = re.search(r"\d+(\.\d+)+", text or "")
+    return tuple(map(int, found[0].split("."))) if found else None
+
+
+def driver_version():
+    try:
+        with open("/proc/driver/nvidia/version") as f:
+            return version(f.readline().split("Kernel Module", 1)[-1])
+    except OSError:
+        return None
+
+
+def old_driver():
+    """Why the driver is too old for NVIDIA's libraries, or None."""
+    found = driver_version()
+    return f"driver {'.'.join(map(str, found))} is older than {OLDEST_DRIVER[0]}" if found and found < OLDEST_DRIVER else None
+
+
+def nccl_version(path):
+    """The version of a libnccl.so.2, or None. Another process asks, as in why_no_gpu."""
+    ask = "import ctypes, sys; v = ctypes.c_int(); ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(v)); print(v.value)"
+    try:
+        done = subprocess.run([sys.executable, "-c", ask, path], capture_output=True, text=True, timeout=COMMAND_LIMIT, check=False)
+        return nccl_code(int(done.stdout.split()[-1]))
+    except (subprocess.TimeoutExpired, ValueError, IndexError):
+        return None
+
+
+def nccl_code(code):
+    """The version that a number of ncclGetVersion stands for. It had fewer digits until 2.8."""
+    return (code // 10000, code // 100 % 100, code % 100) if code >= 10000 else (code // 1000, code // 100 % 10, code % 100)
+
+
+def old_nccl(path):
+    """Why ranks of this libnccl.so.2 cannot share a GPU, or None."""
+    found = nccl_version(path)
+    if found is None:
+        return f"{path} does not say its version"
+    return f"NCCL {'.'.join(map(str, found))} is older than {'.'.join(map(str, OLDEST_NCCL))}" if found < OLDEST_NCCL else None
 
 
 def module_version(name):

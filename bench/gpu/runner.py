@@ -22,10 +22,15 @@ class Budget:
 
 
 class Outcome:
-    """How a command ended. code is None if it ran past its limit."""
+    """How a command ended. code is None if it ran past its limit. cut: that was less than it asked for, because its part
+    had no more time."""
 
-    def __init__(self, code, log, seconds):
-        self.code, self.log, self.seconds = code, log, seconds
+    def __init__(self, code, log, seconds, cut=False):
+        self.code, self.log, self.seconds, self.cut = code, log, seconds, cut
+
+    @property
+    def hung(self):
+        return self.code is None and not self.cut
 
     @property
     def ok(self):
@@ -60,8 +65,9 @@ def _end(pid):
         os.killpg(pid, signal.SIGKILL)
 
 
-def run(command, log, limit, env=None, cwd=None):
-    """Runs a command in a session of its own. After the limit (in seconds) the whole session is killed."""
+def run(command, log, limit, env=None, cwd=None, cut=False):
+    """Runs a command in a session of its own. After the limit (in seconds) the whole session is killed. cut: it asked for
+    a longer limit."""
     os.makedirs(os.path.dirname(log), exist_ok=True)
     begun = time.monotonic()
     with open(log, "w") as out:
@@ -69,7 +75,7 @@ def run(command, log, limit, env=None, cwd=None):
         out.flush()
         if limit <= 0:
             out.write("no time was left for it\n")
-            return Outcome(None, log, 0)
+            return Outcome(None, log, 0, cut=True)
         try:
             process = subprocess.Popen(
                 [str(c) for c in command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
@@ -87,4 +93,4 @@ def run(command, log, limit, env=None, cwd=None):
             _end(process.pid)  # also processes that the command has left behind
             process.wait()
             _running.discard(process.pid)
-    return Outcome(code, log, time.monotonic() - begun)
+    return Outcome(code, log, time.monotonic() - begun, cut)

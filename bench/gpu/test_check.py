@@ -6,13 +6,16 @@ import os
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 import check
 import clients
+import context
+import modelled
 import report
 import timing
 import traffic
-from context import Context
+from context import Context, lost
 from report import FAILED, OK, SHORT, SKIPPED, Row
 from runner import Budget, run
 
@@ -29,7 +32,15 @@ class WithoutGPU(Context):
 
     def __init__(self, out, seconds=60):
         self.out, self.budget, self.stub, self.no_gpu = out, Budget(seconds), True, "no GPU"
-        self.machine, self.found = {}, {}
+        self.machine, self.found, self.hung, self.dead = {}, {}, [], None
+
+
+class WithGPU(WithoutGPU):
+    """A context that believes in a GPU."""
+
+    def __init__(self, out, seconds=60):
+        super().__init__(out, seconds)
+        self.stub, self.no_gpu = False, None
 
 
 class WithDirectory(unittest.TestCase):
@@ -136,6 +147,46 @@ class Limits(unittest.TestCase):
             self.assertGreater(traffic.busbw_limit(collective, 2, 1000), 0)
 
 
+class Modelled(unittest.TestCase):
+    TABLE = {"memory": 1000, "launch": 4000, "memory_operation": 700}
+
+    def test_limits(self):
+        """Small calls: two words and a kernel. Large ones: the memory's time. Turns of processes come on top."""
+        limit = lambda *args: modelled.limit_us(self.TABLE, *args)  # noqa: E731
+        self.assertEqual(limit("allreduce", 1, "threads", "8"), 4)
+        self.assertEqual(limit("allreduce", 2, "threads", "8"), 5.4)
+        self.assertAlmostEqual(limit("allreduce", 2, "threads", "1G"), 4 * (1 << 30) / 1e6)
+        self.assertEqual(limit("sendrecv", 4, "sliced", "8"), 305.4)
+
+    def test_the_constants_are_those_of_the_stub(self):
+        table = modelled.constants()
+        self.assertGreater(table["memory"], table["interconnect"])
+        self.assertTrue(set(self.TABLE) <= set(table))
+
+    def test_counts_are_those_of_the_busiest_rank(self):
+        point = {"collective": "allreduce", "ranks": 2, "mode": "threads", "memory": "device", "size": "8"}
+        line = {"interval": 1, "functions": {"cuLaunchKernel": 40, "cuCtxGetCurrent": 60}, "calls": 100, "enqueues": 40, "memory_operations": 240}
+        got = modelled.result(point, self.TABLE, 10.8, [{"pid": 1, "calls": 999}, {**line, "calls": 90}, line])
+        self.assertEqual((got["calls"], got["enqueues"], got["memory_operations"], got["functions"]["cuLaunchKernel"]), (5, 2, 12, 2))
+        self.assertAlmostEqual(got["share"], 0.5)
+
+    def test_before_and_now(self):
+        point = {"collective": "allreduce", "ranks": 2, "mode": "threads", "memory": "device", "size": "8"}
+        row = {**point, "time_us": 10.8, "share": 0.5, "calls": 5, "enqueues": 2, "memory_operations": 12}
+        old = {**row, "time_us": 21.6, "share": 0.25}
+        cells = [cells for _, cells in modelled.compact([row], [old], ["8", "1M"])]
+        self.assertEqual(cells[0][1], ["allreduce", "2", "threads", "21.6>10.8", "-"])
+        self.assertEqual([c[1][3] for c in cells[1:]], ["25>50", "3/12"])
+        self.assertEqual(modelled.cell({**point, "error": "hangs"}, None, str), "-")
+        page = modelled.page([row], [old], ["8", "1M"])
+        self.assertIn("21.6>10.8", page)
+        self.assertTrue(all(len(line) <= 120 for line in page.splitlines()))
+
+    def test_a_block_of_alltoall(self):
+        self.assertEqual(modelled.asked("alltoall", 8, "8"), 64)
+        self.assertEqual(modelled.asked("allreduce", 8, "64K"), 65536)
+
+
 class Verdicts(unittest.TestCase):
     def test_nccl_tests(self):
         self.assertEqual(clients.verdict(PERF), (3, 2))
@@ -206,6 +257,40 @@ class Parts(WithDirectory):
         self.assertEqual(seen, [7])
         self.assertTrue(all(0 < r.number <= check.LIMITS[r.part] for r in rows), rows)
 
+    def test_commands_without_time_are_skipped(self):
+        """A command that its part's end cuts off is skipped, and so are those after it. One that runs past its own limit
+        has failed."""
+        context = WithGPU(self.directory, seconds=0.2)
+        rows = [lost("p", "w", context.run("first", ["sleep", "600"], 20)), lost("p", "w", context.run("second", ["true"], 20))]
+        self.assertEqual([(r.status, "no time was left" in r.note) for r in rows], [(SKIPPED, True)] * 2)
+        self.assertEqual(context.hung, [])
+        context = WithGPU(self.directory)
+        row = lost("p", "w", context.run("hangs", ["sh", "-c", "echo lightpath: rank 1 waits; sleep 600"], 0.3))
+        self.assertEqual((row.status, context.hung), (FAILED, ["hangs"]))
+        self.assertIn("rank 1 waits", row.note)
+        self.assertEqual(lost("p", "w", context.run("fails", ["false"])).status, FAILED)
+
+    def test_a_hanging_command(self):
+        """If the driver still answers, the check goes on. If not, the rest is skipped, and the reason names the command."""
+        hangs = lambda c: [lost("a", "w", c.run("stuck", ["sleep", "600"], 0.1))]  # noqa: E731
+        groups = [{"a": hangs}, {"b": lambda _: [Row("b", "w")]}]
+        for why, want in ((None, [FAILED, OK, OK]), ("the CUDA driver does not answer", [FAILED, FAILED, SKIPPED])):
+            context = WithGPU(self.directory)
+            with mock.patch("check.why_no_gpu", return_value=why), contextlib.redirect_stdout(io.StringIO()):
+                rows = check.run_all(context, groups)
+            self.assertEqual([r.status for r in rows], want)
+            self.assertIn("stuck", rows[1].note)
+            self.assertTrue(report.failed(rows))
+        self.assertIn("does not answer, since stuck did not end", rows[2].note)
+
+    def test_limits(self):
+        """All groups together take less than ten minutes, without builds and the stub. A library that waits says so first."""
+        groups = [g for g in check.GROUPS if not {"build", "stub"} & set(g)]
+        self.assertLessEqual(sum(max(check.LIMITS.get(name, check.LIMIT) for name in g) for g in groups), 600)
+        self.assertLess(context.LIBRARY_TIMEOUT, context.COMMAND_LIMIT)
+        settings = WithGPU(self.directory).run("env", ["env"]).text()
+        self.assertIn(f"LIGHTPATH_TIMEOUT={context.LIBRARY_TIMEOUT}s", settings)
+
     def test_choice(self):
         names = [n for g in check.chosen("torch,kernels", None) for n in g]
         self.assertEqual(names, ["kernels", "torch"])
@@ -221,6 +306,63 @@ class Parts(WithDirectory):
         for name in ("report.txt", "report.md", "report.json"):
             with open(self.log(name)) as f:
                 self.assertIn("why", f.read())
+
+
+class Versions(WithDirectory):
+    def test_numbers(self):
+        self.assertEqual(context.version("NVIDIA UNIX x86_64 580.65.06  Sun"), (580, 65, 6))
+        self.assertIsNone(context.version("none"))
+        self.assertEqual([context.nccl_code(n) for n in (23007, 22105, 2708)], [(2, 30, 7), (2, 21, 5), (2, 7, 8)])
+
+    def test_old_driver(self):
+        """NVIDIA's libraries and their users are skipped. Lightpath's own parts are not."""
+        gpu = WithGPU(self.directory)
+        for found, reason in (((550, 54, 15), "driver 550.54.15 is older than 580"), ((580, 65, 6), None), (None, None)):
+            with mock.patch("context.driver_version", return_value=found):
+                self.assertEqual(context.old_driver(), reason)
+        with (
+            mock.patch("context.driver_version", return_value=(550, 54, 15)), mock.patch("timing.real_nccl", return_value="/lib"),
+            mock.patch("clients.module_version", return_value="2.11"),
+        ):  # fmt: skip
+            for part in (timing.beside_nvidia, clients.nccl_tests, clients.torch, clients.cupy):
+                self.assertEqual([(r.status, r.note) for r in part(gpu)], [(SKIPPED, "driver 550.54.15 is older than 580")])
+
+    def test_old_nccl(self):
+        gpu = WithGPU(self.directory)
+        for found, words in (((2, 27, 3), "NCCL 2.27.3 is older than 2.30"), (None, "does not say its version")):
+            with mock.patch("context.nccl_version", return_value=found), mock.patch("timing.real_nccl", return_value="/lib"):
+                (row,) = timing.beside_nvidia(gpu)
+                self.assertEqual(row.status, SKIPPED)
+                self.assertIn(words, row.note)
+        with mock.patch("context.nccl_version", return_value=(2, 30, 7)):
+            self.assertIsNone(context.old_nccl("/lib"))
+        self.assertIsNone(context.nccl_version("/nonexistent"))
+
+
+class MPS(WithDirectory):
+    def control(self, script):
+        path = os.path.join(self.directory, "nvidia-cuda-mps-control")
+        with open(path, "w") as f:
+            f.write(f"#!/bin/sh\n{script}\n")
+        os.chmod(path, 0o755)
+        return path
+
+    def test_daemon_ends_with_the_part(self):
+        path = self.control(f'echo $$ >{self.log("pid")}; touch "$CUDA_MPS_PIPE_DIRECTORY/control"; sleep 600')
+        with timing.daemon(path) as env, open(self.log("pid")) as f:
+            pid = int(f.read())
+            self.assertFalse(ended(pid))
+            self.assertTrue(os.path.isdir(env["CUDA_MPS_LOG_DIRECTORY"]))
+        self.assertTrue(ended(pid))
+        self.assertFalse(os.path.exists(env["CUDA_MPS_PIPE_DIRECTORY"]))
+
+    def test_skipped(self):
+        gpu = WithGPU(self.directory)
+        for control, words in ((None, "no nvidia-cuda-mps-control"), (self.control("exit 1"), "does not start")):
+            with mock.patch("timing.tool", return_value=control):
+                (row,) = timing.mps(gpu)
+            self.assertEqual(row.status, SKIPPED)
+            self.assertIn(words, row.note)
 
 
 if __name__ == "__main__":

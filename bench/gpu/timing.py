@@ -1,9 +1,15 @@
 """Times of kernels beside a plain copy, and of collectives beside the memory's limit and NVIDIA's library."""
 
+import contextlib
 import os
 import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
 
-from context import fail, real_nccl, skip
+from context import fail, lost, old_driver, old_nccl, real_nccl, skip, tool
 from report import FAILED, Row
 from traffic import busbw_limit
 
@@ -16,9 +22,9 @@ STUB_NOTE = "no GPU: means nothing"
 
 def kernels(c):
     flags = ["-json", os.path.join(c.out, "kernels.json")] + (["-bytes", "16384"] if c.stub else [])
-    done = c.run("kernels", [c.path("bin", "lightpath-kernels"), *flags], 90)
+    done = c.run("kernels", [c.path("bin", "lightpath-kernels"), *flags], 60)  # all types and sizes
     if not done.ok:
-        return [fail("kernels", "copies and reductions", done.why())]
+        return [lost("kernels", "copies and reductions", done)]
     rows = []
     measured = c.json("kernels.json")
     c.found["copy_gbs"] = measured[0]["gbs"]
@@ -52,9 +58,9 @@ class Bench:
             self.c.path("bin", "lightpath"), "bench", collective, "-n", ranks, "-b", size, "-e", size, "--memory", self.memory,
             "--device", 0, "--json", out, *self.flags, *more,
         ]  # fmt: skip
-        done = self.c.run(name, command, 90, self.env)
+        done = self.c.run(name, command, env=self.env)
         if not done.ok:
-            return None, fail(self.part, what, done.why())
+            return None, lost(self.part, what, done)
         return self.c.json(f"{name}.json")["results"], None
 
     def latency(self, collective, ranks, launches=0):
@@ -81,23 +87,66 @@ class Bench:
 
 
 def collectives(c):
-    """2, 4 and 8 ranks on one device: within its memory, which is the default, and staged through host memory."""
-    bench = Bench(c, "collectives", "direct", env={"LIGHTPATH_DEVICE_PATH": "direct"})
-    rows = []
-    large = "8K" if c.stub else "256M"
-    for ranks in (2,) if c.stub else (2, 4, 8):
-        for collective in ("allreduce", "alltoall"):
-            rows += [bench.latency(collective, ranks), bench.latency(collective, ranks, 10), bench.bandwidth(collective, ranks, large)]
-    medium = "8K" if c.stub else "64M"
-    rows += [bench.bandwidth(collective, 2 if c.stub else 4, medium) for collective in OTHERS]
-    threads = Bench(c, "collectives", "direct, threads:", ["--threads"], {"LIGHTPATH_DEVICE_PATH": "direct"})
-    for ranks in (2,) if c.stub else (2, 8):
-        rows += [threads.latency("allreduce", ranks), threads.latency("allreduce", ranks, 10), threads.bandwidth("allreduce", ranks, large)]
-    registered = Bench(c, "collectives", "direct, registered:", env={"LIGHTPATH_DEVICE_PATH": "direct"}, memory="registered")
-    for ranks in (2,) if c.stub else (2, 4, 8):
-        rows += [registered.bandwidth(collective, ranks, "1M" if c.stub else large) for collective in ("allreduce", "alltoall")]
+    """2, 4 and 8 ranks on one device: within its memory, which is the default, and staged through host memory. The rows
+    come in the order of their value: what has no time left is skipped."""
+    path = {"LIGHTPATH_DEVICE_PATH": "direct"}
+    direct = Bench(c, "collectives", "direct", env=path)
+    threads = Bench(c, "collectives", "direct, threads:", ["--threads"], path)
+    registered = Bench(c, "collectives", "direct, registered:", env=path, memory="registered")
     staged = Bench(c, "collectives", "staged", env={"LIGHTPATH_DEVICE_PATH": "staged"})
-    return [*rows, staged.latency("allreduce", 2), staged.latency("allreduce", 2, 10), staged.bandwidth("allreduce", 2, medium)]
+    large, medium = ("8K", "8K") if c.stub else ("256M", "64M")
+    rows = []
+    for ranks in (2,) if c.stub else (2, 8, 4):
+        for collective in ("allreduce", "alltoall"):
+            rows += [direct.latency(collective, ranks), direct.bandwidth(collective, ranks, large)]
+            rows.append(registered.bandwidth(collective, ranks, "1M" if c.stub else large))
+        rows += [threads.latency("allreduce", ranks), threads.bandwidth("allreduce", ranks, large)]
+        if ranks == 2:
+            rows += [staged.latency("allreduce", 2), staged.latency("allreduce", 2, 10), staged.bandwidth("allreduce", 2, medium)]
+        rows += [bench.latency(collective, ranks, 10) for bench in (direct, threads) for collective in ("allreduce", "alltoall")]
+    return rows + [direct.bandwidth(collective, 2 if c.stub else 4, medium) for collective in OTHERS]
+
+
+@contextlib.contextmanager
+def daemon(control):
+    """NVIDIA's daemon for processes that share a GPU, and the environment of its clients. It raises OSError if it does not
+    start, and ends with the block. The directory has a short name: sockets are in it."""
+    folder = tempfile.mkdtemp(prefix="mps-")
+    env = {"CUDA_MPS_PIPE_DIRECTORY": os.path.join(folder, "pipe"), "CUDA_MPS_LOG_DIRECTORY": os.path.join(folder, "log")}
+    for place in env.values():
+        os.mkdir(place)
+    process = subprocess.Popen(
+        [control, "-f"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **env}, start_new_session=True
+    )
+    try:
+        for _ in range(100):
+            if os.listdir(env["CUDA_MPS_PIPE_DIRECTORY"]) or process.poll() is not None:
+                break
+            time.sleep(0.05)
+        if process.poll() is not None or not os.listdir(env["CUDA_MPS_PIPE_DIRECTORY"]):
+            raise OSError("the daemon does not start here")
+        yield env
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def mps(c):
+    """Processes that share the device without taking turns."""
+    what, control = "processes under MPS", tool("nvidia-cuda-mps-control")
+    if c.stub or control is None:
+        return [skip("mps", what, c.no_gpu or "no nvidia-cuda-mps-control here")]
+    rows = []
+    try:
+        with daemon(control) as env:
+            bench = Bench(c, "mps", "MPS, direct", env={"LIGHTPATH_DEVICE_PATH": "direct", **env})
+            for ranks in (2, 8):
+                rows += [bench.latency("allreduce", ranks), bench.bandwidth("allreduce", ranks, "256M"), bench.bandwidth("alltoall", ranks, "256M")]
+    except OSError as error:
+        rows.append(skip("mps", what, str(error)))
+    return rows
 
 
 # Limits: the time that the CPU's part of a staged operation adds to a stream (us), and an idle process's CPU (us/s).
@@ -116,10 +165,10 @@ def progress(c):
     program, env = c.path("build", "gpu", "cuda.test"), {"STUB_CUDA_LOOKS": "1000000", "NCCL_DEBUG": ""}
     rows = []
     for name, turns in (("Progress", 100 if c.stub else 2000), ("Idle/(none|staged|direct)/4", 1)):
-        done = c.run(f"progress-{name.split('/')[0]}", [program, "-test.run", "^$", "-test.bench", name, "-test.benchtime", f"{turns}x"], 30, env)
+        done = c.run(f"progress-{name.split('/')[0]}", [program, "-test.run", "^$", "-test.bench", name, "-test.benchtime", f"{turns}x"], env=env)
         found = metrics(done.text())
         if not done.ok or not found:
-            rows.append(fail("progress", name, done.why()))
+            rows.append(lost("progress", name, done))
             continue
         for which, m in found.items():
             if "added-us" in m:
@@ -181,6 +230,8 @@ def beside_nvidia(c):
     real = real_nccl()
     if c.stub or real is None:
         return [skip("nvidia", "beside NVIDIA's library", c.no_gpu or "no libnccl.so.2 of NVIDIA's (LIGHTPATH_REAL_NCCL names one)")]
+    if old_driver() or old_nccl(real):
+        return [skip("nvidia", "beside NVIDIA's library", old_driver() or old_nccl(real))]
     rows = []
     for ranks, flags in ((1, []), (2, []), (2, ["--threads"])):
         label = " threads:" if flags else ""

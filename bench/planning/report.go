@@ -43,6 +43,8 @@ var registry = []struct {
 	{"harvest", "synthesis time, allocations, and the printed ratios that follow from the model", harvest},
 	{"spectra", "time of the fast mode; gaps over families, switches and delays", spectraReport},
 	{"scale", "All-to-All on 256 to 4096 ranks and 16 to 64 planes: distance to the bound, time, memory", scaleReport},
+	{"iteration", "exposed communication of whole iterations over the switching time, beside the baselines",
+		iterationReport},
 	{"cache", "a hit, and how many intervals of sizes cover a call", cacheReport},
 	{"weave", "ratio to the best of the others, cyclic recursive doubling",
 		weaveReport(weaveGrid{schedule.AllReduce, "recursive-doubling", []int{8, 32, 128, 256}, []int{1, 2, 4, 8}})},

@@ -24,30 +24,43 @@ CUresult lpc_current(const struct lpc_library *c, int *device, int *has) {
 }
 
 CUresult lpc_locate(const struct lpc_library *c, uintptr_t at, unsigned *type, unsigned *managed, int *device,
-                    uint64_t *id) {
-  int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_BUFFER_ID};
-  void *data[] = {type, managed, device, id};
-  return c->PointerGetAttributes(4, attributes, data, at);
+                    uint64_t *id, uint64_t *end) {
+  int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+                      CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  uint64_t begin = 0;
+  size_t size = 0;
+  void *data[] = {type, managed, device, id, &begin, &size};
+  CUresult rc = c->PointerGetAttributes(6, attributes, data, at);
+  *end = begin + size;
+  return rc;
 }
 
-/* The capture mode that the thread had before enter. enter and leave do not nest. */
-static __thread int mode_before;
+/* What lpc_leave undoes on this thread. enter and leave do not nest. */
+static __thread struct {
+  int entered, pushed, relaxed;
+  int mode_before; /* the capture mode, if relaxed */
+} inside;
+
+static CUresult make_current(const struct lpc_library *c, CUcontext ctx) {
+  CUcontext now = NULL;
+  CUresult rc = c->CtxGetCurrent(&now);
+  inside.pushed = rc == CUDA_SUCCESS && now != ctx;
+  if (inside.pushed) rc = c->CtxPushCurrent(ctx);
+  inside.entered = rc == CUDA_SUCCESS;
+  return rc;
+}
 
 CUresult lpc_enter_context(const struct lpc_library *c, uintptr_t context) {
-  CUcontext ctx = (CUcontext)context;
-  CUresult rc = c->CtxPushCurrent(ctx);
-  if (rc != CUDA_SUCCESS) return rc;
-  mode_before = CU_STREAM_CAPTURE_MODE_RELAXED;
-  rc = c->ThreadExchangeStreamCaptureMode(&mode_before);
-  if (rc != CUDA_SUCCESS) (void)c->CtxPopCurrent(&ctx);
+  CUresult rc = make_current(c, (CUcontext)context);
+  if (rc == CUDA_SUCCESS) lpc_know_context(context);
   return rc;
 }
 
 CUresult lpc_enter(const struct lpc_library *c, uintptr_t stream, int *device) {
   CUcontext ctx = NULL;
   CUresult rc = c->StreamGetCtx((CUstream)stream, &ctx);
-  if (rc == CUDA_SUCCESS) rc = lpc_enter_context(c, (uintptr_t)ctx);
+  if (rc == CUDA_SUCCESS) rc = make_current(c, ctx);
   if (rc != CUDA_SUCCESS) return rc;
   rc = c->CtxGetDevice(device);
   if (rc != CUDA_SUCCESS) lpc_leave(c);
@@ -56,8 +69,26 @@ CUresult lpc_enter(const struct lpc_library *c, uintptr_t stream, int *device) {
 
 void lpc_leave(const struct lpc_library *c) {
   CUcontext ctx;
-  (void)c->ThreadExchangeStreamCaptureMode(&mode_before);
-  (void)c->CtxPopCurrent(&ctx);
+  if (inside.relaxed) (void)c->ThreadExchangeStreamCaptureMode(&inside.mode_before);
+  if (inside.pushed) (void)c->CtxPopCurrent(&ctx);
+  inside.entered = inside.pushed = inside.relaxed = 0;
+  lpc_know_context(0);
+}
+
+CUresult lpc_relax(const struct lpc_library *c) {
+  CUresult rc;
+  if (!inside.entered || inside.relaxed) return CUDA_SUCCESS;
+  inside.mode_before = CU_STREAM_CAPTURE_MODE_RELAXED;
+  rc = c->ThreadExchangeStreamCaptureMode(&inside.mode_before);
+  inside.relaxed = rc == CUDA_SUCCESS;
+  return rc;
+}
+
+CUresult lpc_stream_id(const struct lpc_library *c, uintptr_t stream, uint64_t *id) {
+  unsigned long long n = 0;
+  CUresult rc = c->StreamGetId != NULL ? c->StreamGetId((CUstream)stream, &n) : CUDA_SUCCESS;
+  *id = n;
+  return rc;
 }
 
 #define RELAXED(CALL)                                           \

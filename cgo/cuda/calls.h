@@ -16,11 +16,16 @@ CUresult lpc_error(const struct lpc_library *c, CUresult rc, const char **name, 
  * when it first needs them. *has is 0 if there is neither. */
 CUresult lpc_current(const struct lpc_library *c, int *device, int *has);
 CUresult lpc_locate(const struct lpc_library *c, uintptr_t at, unsigned *type, unsigned *managed, int *device,
-                    uint64_t *id);
+                    uint64_t *id, uint64_t *end);
 
-/* Makes the stream's context current until leave, and ignores captures of other threads. */
+/* Makes the stream's context current until leave. */
 CUresult lpc_enter(const struct lpc_library *c, uintptr_t stream, int *device);
 void lpc_leave(const struct lpc_library *c);
+/* Makes the driver accept, until leave, calls that a capture of another thread forbids. Calls that only put work on a
+ * stream need it not. */
+CUresult lpc_relax(const struct lpc_library *c);
+/* The number of a stream, which no other stream of the process has; 0 if the driver does not say. */
+CUresult lpc_stream_id(const struct lpc_library *c, uintptr_t stream, uint64_t *id);
 
 /* These three may be called during captures. */
 CUresult lpc_alloc(const struct lpc_library *c, void **at, size_t size);
@@ -40,11 +45,13 @@ CUresult lpc_await(const struct lpc_library *c, uintptr_t stream, void *word, ui
 CUresult lpc_store(const struct lpc_library *c, uintptr_t stream, void *word, uint32_t value);
 CUresult lpc_capturing(const struct lpc_library *c, uintptr_t stream, int *status, uint64_t *id, uintptr_t *graph);
 
-/* The architecture of the current context's device: 90 is sm_90. */
-CUresult lpc_architecture(const struct lpc_library *c, int *architecture);
-/* Loads the kernels of an element type (numbered as ncclDataType_t) into the current context, unless it has them.
- * After a failure, *step is the function of the driver that failed. */
-CUresult lpc_load_kernels(const struct lpc_library *c, int type, const char *image, const char **step);
+/* Sets *types to those whose kernels the current context lacks: a bit for each element type, numbered as
+ * ncclDataType_t. If it lacks some, *architecture is that of its device: 90 is sm_90. After a failure, *step is the
+ * function of the driver that failed. */
+CUresult lpc_missing_kernels(const struct lpc_library *c, unsigned *types, int *architecture, const char **step);
+/* Loads a module with the kernels of these types into the current context, which lacks them. The image is machine code
+ * or text that ends with 0. The caller makes no other call of this function at the same time. */
+CUresult lpc_load_kernels(const struct lpc_library *c, unsigned types, const void *image, const char **step);
 /* The log of the driver's compiler for the last image that it refused on this thread; returns 0 if there is none. */
 int lpc_take_log(char *log, size_t size);
 /* Launches each loaded kernel and makes each kind of copy once in the current context, unless it has done so: drivers
@@ -66,10 +73,11 @@ CUresult lpc_retain(const struct lpc_library *c, uintptr_t graph, uintptr_t job)
 /* The first entry point that these need and the driver lacks; NULL if it has all. */
 const char *lpc_lacks(const struct lpc_library *c);
 
+/* The current context. Kernels of an earlier context with the same handle are forgotten. */
 CUresult lpc_context(const struct lpc_library *c, uintptr_t *ctx);
 /* The primary context, retained and never released. */
 CUresult lpc_primary_context(const struct lpc_library *c, int device, uintptr_t *ctx);
-/* lpc_enter for a context. */
+/* lpc_enter for a context of lpc_context or lpc_primary_context. */
 CUresult lpc_enter_context(const struct lpc_library *c, uintptr_t ctx);
 /* Of the current context's device. */
 CUresult lpc_uuid(const struct lpc_library *c, void *bytes16);

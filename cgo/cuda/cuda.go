@@ -13,6 +13,10 @@ package cuda
 // #cgo nocallback lpc_locate
 // #cgo noescape lpc_enter
 // #cgo nocallback lpc_enter
+// #cgo noescape lpc_relax
+// #cgo nocallback lpc_relax
+// #cgo noescape lpc_stream_id
+// #cgo nocallback lpc_stream_id
 // #cgo noescape lpc_capturing
 // #cgo nocallback lpc_capturing
 // #include "calls.h"
@@ -68,8 +72,20 @@ func failed(c *C.struct_lpc_library, function string, rc C.CUresult) error {
 	return fmt.Errorf("%s: %s: %s: %w", function, C.GoString(name), C.GoString(text), device.ErrDriver)
 }
 
-// do calls a function of the driver.
+// do calls a function of the driver that a capture of another thread may forbid.
 func do(function string, call func(c *C.struct_lpc_library) C.CUresult) error {
+	c, err := library()
+	if err != nil {
+		return err
+	}
+	if err := failed(c, "cuThreadExchangeStreamCaptureMode", C.lpc_relax(c)); err != nil {
+		return err
+	}
+	return failed(c, function, call(c))
+}
+
+// ask calls a function of the driver that puts work on a stream, or only answers.
+func ask(function string, call func(c *C.struct_lpc_library) C.CUresult) error {
 	c, err := library()
 	if err != nil {
 		return err
@@ -103,14 +119,14 @@ func (Library) Current() (int, bool, error) {
 func (Library) Locate(p unsafe.Pointer) (device.Place, error) {
 	var kind, managed C.uint
 	var number C.int
-	var id C.uint64_t
-	err := do("cuPointerGetAttributes", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_locate(c, C.uintptr_t(uintptr(p)), &kind, &managed, &number, &id)
+	var id, end C.uint64_t
+	err := ask("cuPointerGetAttributes", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_locate(c, C.uintptr_t(uintptr(p)), &kind, &managed, &number, &id, &end)
 	})
 	if err != nil || kind == 0 {
 		return device.Place{}, err
 	}
-	place := device.Place{Kind: device.Memory, Device: int(number), ID: uint64(id)}
+	place := device.Place{Kind: device.Memory, Device: int(number), ID: uint64(id), End: uintptr(end)}
 	switch {
 	case managed != 0:
 		place.Kind = device.Managed
@@ -125,17 +141,22 @@ func (Library) Enter(s device.Stream) (int, error) {
 	runtime.LockOSThread() // the current context belongs to the thread
 	var number C.int
 	var rc C.CUresult
-	err := do("cuStreamGetCtx", func(c *C.struct_lpc_library) C.CUresult {
+	err := ask("cuStreamGetCtx", func(c *C.struct_lpc_library) C.CUresult {
 		rc = C.lpc_enter(c, C.uintptr_t(s), &number)
 		return rc
 	})
-	if rc == C.CUDA_ERROR_INVALID_HANDLE {
-		err = fmt.Errorf("the driver does not know stream %#x: has it been destroyed? %w", s, err)
-	}
 	if err != nil {
 		runtime.UnlockOSThread()
 	}
-	return int(number), err
+	return int(number), unknown(s, rc, err)
+}
+
+// unknown explains the error of a call that asks about a stream.
+func unknown(s device.Stream, rc C.CUresult, err error) error {
+	if rc == C.CUDA_ERROR_INVALID_HANDLE {
+		return fmt.Errorf("the driver does not know stream %#x: has it been destroyed? %w", s, err)
+	}
+	return err
 }
 
 // Leave implements [device.Driver].
@@ -213,7 +234,7 @@ func (Library) Capturing(s device.Stream) (device.Capture, error) {
 	var status C.int
 	var id C.uint64_t
 	var graph C.uintptr_t
-	err := do("cuStreamGetCaptureInfo", func(c *C.struct_lpc_library) C.CUresult {
+	err := ask("cuStreamGetCaptureInfo", func(c *C.struct_lpc_library) C.CUresult {
 		return C.lpc_capturing(c, C.uintptr_t(s), &status, &id, &graph)
 	})
 	switch {
@@ -234,21 +255,21 @@ func (Library) Retain(g device.Capture, job uintptr) error {
 
 // CopyOut implements [device.Driver].
 func (Library) CopyOut(to, from unsafe.Pointer, size int, s device.Stream) error {
-	return do("cuMemcpyDtoHAsync", func(c *C.struct_lpc_library) C.CUresult {
+	return ask("cuMemcpyDtoHAsync", func(c *C.struct_lpc_library) C.CUresult {
 		return C.lpc_copy_out(c, to, C.uintptr_t(uintptr(from)), C.size_t(size), C.uintptr_t(s))
 	})
 }
 
 // CopyIn implements [device.Driver].
 func (Library) CopyIn(to, from unsafe.Pointer, size int, s device.Stream) error {
-	return do("cuMemcpyHtoDAsync", func(c *C.struct_lpc_library) C.CUresult {
+	return ask("cuMemcpyHtoDAsync", func(c *C.struct_lpc_library) C.CUresult {
 		return C.lpc_copy_in(c, C.uintptr_t(uintptr(to)), from, C.size_t(size), C.uintptr_t(s))
 	})
 }
 
 // Copy implements [device.Driver].
 func (Library) Copy(dst, src unsafe.Pointer, size int, s device.Stream) error {
-	return do("cuMemcpyAsync", func(c *C.struct_lpc_library) C.CUresult {
+	return ask("cuMemcpyAsync", func(c *C.struct_lpc_library) C.CUresult {
 		return C.lpc_copy(c, C.uintptr_t(uintptr(dst)), C.uintptr_t(uintptr(src)), C.size_t(size), C.uintptr_t(s))
 	})
 }
@@ -256,7 +277,7 @@ func (Library) Copy(dst, src unsafe.Pointer, size int, s device.Stream) error {
 // CopyRows implements [device.Driver].
 func (Library) CopyRows(dst unsafe.Pointer, dstPitch int, src unsafe.Pointer, srcPitch, width, rows int,
 	s device.Stream) error {
-	return do("cuMemcpy2DAsync", func(c *C.struct_lpc_library) C.CUresult {
+	return ask("cuMemcpy2DAsync", func(c *C.struct_lpc_library) C.CUresult {
 		return C.lpc_copy_rows(c, C.uintptr_t(uintptr(dst)), C.size_t(dstPitch), C.uintptr_t(uintptr(src)),
 			C.size_t(srcPitch),
 			C.size_t(width), C.size_t(rows), C.uintptr_t(s))
@@ -265,7 +286,7 @@ func (Library) CopyRows(dst unsafe.Pointer, dstPitch int, src unsafe.Pointer, sr
 
 // Signal implements [device.Driver].
 func (Library) Signal(s device.Stream, job uintptr) error {
-	return do("cuLaunchHostFunc", func(c *C.struct_lpc_library) C.CUresult {
+	return ask("cuLaunchHostFunc", func(c *C.struct_lpc_library) C.CUresult {
 		return C.lpc_signal(c, C.uintptr_t(s), C.uintptr_t(job))
 	})
 }
@@ -276,28 +297,28 @@ func (Library) Await(s device.Stream, word *uint32, value uint32, equal bool) er
 	if equal {
 		eq = 1
 	}
-	return do("cuStreamWaitValue32", func(c *C.struct_lpc_library) C.CUresult {
+	return ask("cuStreamWaitValue32", func(c *C.struct_lpc_library) C.CUresult {
 		return C.lpc_await(c, C.uintptr_t(s), unsafe.Pointer(word), C.uint32_t(value), eq)
 	})
 }
 
 // Store implements [device.Driver].
 func (Library) Store(s device.Stream, word *uint32, value uint32) error {
-	return do("cuStreamWriteValue32", func(c *C.struct_lpc_library) C.CUresult {
+	return ask("cuStreamWriteValue32", func(c *C.struct_lpc_library) C.CUresult {
 		return C.lpc_store(c, C.uintptr_t(s), unsafe.Pointer(word), C.uint32_t(value))
 	})
 }
 
 // Record implements [device.Driver].
 func (Library) Record(e device.Event, s device.Stream) error {
-	return do("cuEventRecord", func(c *C.struct_lpc_library) C.CUresult {
+	return ask("cuEventRecord", func(c *C.struct_lpc_library) C.CUresult {
 		return C.lpc_record(c, C.uintptr_t(e), C.uintptr_t(s))
 	})
 }
 
 // Follow implements [device.Driver].
 func (Library) Follow(s device.Stream, e device.Event) error {
-	return do("cuStreamWaitEvent", func(c *C.struct_lpc_library) C.CUresult {
+	return ask("cuStreamWaitEvent", func(c *C.struct_lpc_library) C.CUresult {
 		return C.lpc_follow(c, C.uintptr_t(s), C.uintptr_t(e))
 	})
 }

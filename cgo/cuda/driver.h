@@ -29,6 +29,7 @@ enum {
   CUDA_ERROR_NOT_INITIALIZED = 3,
   CUDA_ERROR_NO_DEVICE = 100,
   CUDA_ERROR_INVALID_DEVICE = 101,
+  CUDA_ERROR_INVALID_IMAGE = 200,
   CUDA_ERROR_INVALID_CONTEXT = 201,
   CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
   CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
@@ -59,7 +60,9 @@ enum {
   CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
   CU_POINTER_ATTRIBUTE_BUFFER_ID = 7,
   CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
-  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9
+  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
+  CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
+  CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12
 };
 /* CUmemorytype */
 enum { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2, CU_MEMORYTYPE_UNIFIED = 4 };
@@ -197,8 +200,9 @@ typedef union {
   F(StreamBatchMemOp, "cuStreamBatchMemOp_v2", \
     (CUstream stream, unsigned n, CUstreamBatchMemOpParams *ops, unsigned flags))
 
-/* Entry points for RDMA ports that reach devices. */
+/* Entry points that a driver may lack: for RDMA ports that reach devices, and numbers of streams. */
 #define LP_CUDA_REMOTE(F) \
+  F(StreamGetId, "cuStreamGetId", (CUstream stream, unsigned long long *id)) \
   F(MemGetHandleForAddressRange, "cuMemGetHandleForAddressRange", \
     (void *handle, CUdeviceptr at, size_t size, int type, unsigned long long flags)) \
   F(FlushGPUDirectRDMAWrites, "cuFlushGPUDirectRDMAWrites", (int target, int scope))

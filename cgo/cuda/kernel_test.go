@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"os"
+	"os/exec"
+	"path"
 	"strings"
 	"sync"
 	"testing"
@@ -241,7 +244,8 @@ func (l *recorded) ReadFile(name string) ([]byte, error) {
 
 // TestKernelArchive reads all modules that the package can ask for.
 func TestKernelArchive(t *testing.T) {
-	want := map[string]bool{"bfloat16.sm_90.ptx": true, "f8e4m3.sm_89.ptx": true, "f8e5m2.sm_89.ptx": true}
+	want := map[string]bool{"bfloat16.sm_90.ptx": true, "f8e4m3.sm_89.ptx": true, "f8e5m2.sm_89.ptx": true,
+		"kernels.sm_80.cubin": true, "kernels.sm_90.cubin": true, "kernels.sm_100.cubin": true, "made.txt": true}
 	for typ := range datatype.NumTypes {
 		want[typ.String()+".ptx"] = true
 	}
@@ -249,16 +253,21 @@ func TestKernelArchive(t *testing.T) {
 	if err != nil || len(entries) != len(want) {
 		t.Fatalf("%d modules, want %d: %v", len(entries), len(want), err)
 	}
+	begins := map[string]string{".ptx": ".version ", ".cubin": "\x7fELF", ".txt": "sm_80 "}
 	for name := range want {
-		text, err := fs.ReadFile(cuda.Kernels(), name)
-		if err != nil || !strings.HasPrefix(string(text), ".version ") {
-			t.Errorf("%s: %.20q, %v", name, text, err)
+		image, err := fs.ReadFile(cuda.Kernels(), name)
+		if err != nil || !strings.HasPrefix(string(image), begins[path.Ext(name)]) {
+			t.Errorf("%s: %.20q, %v", name, image, err)
+		}
+		again, _ := fs.ReadFile(cuda.Kernels(), name)
+		if &image[0] != &again[0] || append(image, 0)[len(image)] != 0 || &append(image, 0)[0] != &image[0] {
+			t.Errorf("%s is copied", name)
 		}
 	}
 }
 
 // TestNativeKernels loads kernels on devices that have instructions for a type: they get the module that uses these,
-// unless the driver is too old for its PTX.
+// unless the driver is too old for its PTX. The stub refuses machine code here.
 func TestNativeKernels(t *testing.T) {
 	onlyStub(t, errorsOnDemand)
 	for _, c := range []struct { // devices that no other test uses
@@ -267,10 +276,10 @@ func TestNativeKernels(t *testing.T) {
 		typ     datatype.Type
 		want    string // names of files, without suffix
 	}{
-		{8, "12040", datatype.Float8E4M3, "f8e4m3.sm_89"},
-		{8, "12000", datatype.Float8E5M2, "f8e5m2.sm_89 f8e5m2"},
-		{8, "12000", datatype.Bfloat16, "bfloat16.sm_90"},
-		{8, "12000", datatype.Float32, "float"},
+		{8, "12040", datatype.Float8E4M3, "kernels.sm_90.cubin f8e4m3.sm_89"},
+		{8, "12000", datatype.Float8E5M2, "kernels.sm_90.cubin f8e5m2.sm_89 f8e5m2"},
+		{8, "12000", datatype.Bfloat16, "kernels.sm_90.cubin bfloat16.sm_90"},
+		{8, "12000", datatype.Float32, "kernels.sm_90.cubin float"},
 		{9, "12040", datatype.Float8E4M3, "f8e4m3"},
 		{9, "12040", datatype.Bfloat16, "bfloat16"},
 	} {
@@ -285,6 +294,55 @@ func TestNativeKernels(t *testing.T) {
 			t.Errorf("device %d, driver %s, %v: loads %q, want %q", c.device, c.version, c.typ, got, c.want)
 		}
 	}
+}
+
+// TestMachineCode loads machine code on devices that can run it, for the types that need no newer instructions, and
+// text for the others. One module has all types. The results are right.
+func TestMachineCode(t *testing.T) {
+	onlyStub(t, errorsOnDemand)
+	t.Setenv("STUB_CUDA_PTX", joined(t))
+	for i, c := range []struct {
+		architecture string
+		want         string
+	}{
+		{"80", "kernels.sm_80.cubin"},
+		{"86", "kernels.sm_80.cubin"},
+		{"89", "kernels.sm_80.cubin f8e4m3.sm_89 f8e5m2.sm_89"},
+		{"90", "kernels.sm_90.cubin"},
+		{"103", "kernels.sm_100.cubin"},
+		{"75", "int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2"},
+	} {
+		t.Setenv("STUB_CUDA_ARCH", c.architecture)
+		l := &recorded{FS: cuda.Kernels()}
+		undo := cuda.ReplaceKernels(l)
+		b := newBenchOn(t, 10+i, 3*64) // devices that no other test uses
+		for typ := range datatype.NumTypes {
+			b.run(b.pair(typ, datatype.Sum, 64, 4))
+		}
+		undo()
+		got := strings.ReplaceAll(strings.Join(l.names, " "), ".ptx", "")
+		if got != c.want {
+			t.Errorf("sm_%s: loads %q, want %q", c.architecture, got, c.want)
+		}
+	}
+}
+
+// joined returns a folder with the text of which the machine code was made.
+func joined(t *testing.T) string {
+	t.Helper()
+	dir, kernels := t.TempDir(), "kernels"
+	if _, err := os.Stat(kernels); err != nil {
+		kernels = "cgo/cuda/kernels" // the root of the tree, where the GPU check runs tests
+	}
+	join := exec.Command("python3", kernels+"/join.py", kernels+"/kernels.zip", dir, "80", "90", "100")
+	out, err := join.CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skip("there is no python3")
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir
 }
 
 // TestImpossible checks the errors of reductions that no kernel can make.

@@ -1,4 +1,5 @@
-/* The kernels: a module for each element type and context, loaded at its first use. */
+/* The kernels of a context: from one module of machine code, or from a module of text for each element type. They are
+ * loaded at their first use. */
 #include "library.h"
 
 #include <pthread.h>
@@ -41,6 +42,33 @@ static struct context *find(unsigned long long id) {
   return x;
 }
 
+/* Handles of contexts in which communicators were made, with their ids. A driver may give a later context the same
+ * handle, with another id. A communicator of that context notes it. */
+struct handle {
+  struct handle *next;
+  uintptr_t ctx;
+  unsigned long long id;
+};
+
+static struct handle *handles;
+static __thread uintptr_t known; /* lpc_know_context */
+
+void lpc_know_context(uintptr_t ctx) { known = ctx; }
+
+void lpc_note_context(uintptr_t ctx, unsigned long long id) {
+  struct handle *h;
+  pthread_mutex_lock(&mutex);
+  for (h = handles; h != NULL && h->ctx != ctx; h = h->next) {
+  }
+  if (h == NULL && (h = calloc(1, sizeof *h)) != NULL) {
+    h->ctx = ctx;
+    h->next = handles;
+    __atomic_store_n(&handles, h, __ATOMIC_RELEASE);
+  }
+  if (h != NULL) __atomic_store_n(&h->id, id, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&mutex);
+}
+
 static CUresult current(const struct lpc_library *c, unsigned long long *id, const char **step) {
   CUcontext ctx = NULL;
   CUresult rc = c->CtxGetCurrent(&ctx);
@@ -66,7 +94,7 @@ static CUresult add(const struct lpc_library *c, unsigned long long id, struct c
   return CUDA_SUCCESS;
 }
 
-CUresult lpc_architecture(const struct lpc_library *c, int *architecture) {
+static CUresult architecture_of(const struct lpc_library *c, int *architecture) {
   int major = 0, minor = 0;
   CUdevice device;
   CUresult rc = c->CtxGetDevice(&device);
@@ -76,33 +104,60 @@ CUresult lpc_architecture(const struct lpc_library *c, int *architecture) {
   return rc;
 }
 
-static CUresult load(const struct lpc_library *c, struct context *x, int type, const char *image, const char **step) {
+CUresult lpc_missing_kernels(const struct lpc_library *c, unsigned *types, int *architecture, const char **step) {
+  unsigned long long id;
+  struct context *x;
+  CUresult rc = current(c, &id, step);
+  int type;
+  if (rc != CUDA_SUCCESS) return rc;
+  *types = (1u << TYPES) - 1;
+  x = find(id);
+  for (type = 0; x != NULL && type < TYPES; type++)
+    if (__atomic_load_n(&x->functions[type][OPERATORS - 1], __ATOMIC_ACQUIRE) != NULL) *types &= ~(1u << type);
+  if (*types == 0) return CUDA_SUCCESS;
+  *step = "cuDeviceGetAttribute";
+  return architecture_of(c, architecture);
+}
+
+static CUresult find_functions(const struct lpc_library *c, CUmodule module, unsigned types,
+                               CUfunction (*functions)[OPERATORS]) {
+  CUresult rc = CUDA_SUCCESS;
+  char name[64];
+  int type, op;
+  for (type = 0; type < TYPES; type++)
+    for (op = 0; rc == CUDA_SUCCESS && types >> type & 1 && op < OPERATORS; op++) {
+      snprintf(name, sizeof name, "lightpath_reduce_%s_%s", type_names[type], operator_names[op]);
+      rc = c->ModuleGetFunction(&functions[type][op], module, name);
+    }
+  return rc;
+}
+
+static CUresult load(const struct lpc_library *c, struct context *x, unsigned types, const void *image,
+                     const char **step) {
   int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void *values[] = {compiler_log, (void *)(uintptr_t)(sizeof compiler_log - 1)};
-  CUfunction functions[OPERATORS];
+  CUfunction functions[TYPES][OPERATORS] = {{NULL}};
   CUmodule module;
-  char name[64];
   CUresult rc;
-  int op;
+  int type, op;
   *step = "cuModuleLoadDataEx";
   compiler_log[0] = '\0';
   rc = c->ModuleLoadDataEx(&module, image, 2, options, values);
   if (rc != CUDA_SUCCESS) return rc;
   compiler_log[0] = '\0';
   *step = "cuModuleGetFunction";
-  for (op = 0; op < OPERATORS; op++) {
-    snprintf(name, sizeof name, "lightpath_reduce_%s_%s", type_names[type], operator_names[op]);
-    rc = c->ModuleGetFunction(&functions[op], module, name);
-    if (rc != CUDA_SUCCESS) {
-      (void)c->ModuleUnload(module);
-      return rc;
-    }
+  rc = find_functions(c, module, types, functions);
+  if (rc != CUDA_SUCCESS) {
+    (void)c->ModuleUnload(module);
+    return rc;
   }
-  for (op = 0; op < OPERATORS; op++) __atomic_store_n(&x->functions[type][op], functions[op], __ATOMIC_RELEASE);
+  for (type = 0; type < TYPES; type++)
+    for (op = 0; types >> type & 1 && op < OPERATORS; op++)
+      __atomic_store_n(&x->functions[type][op], functions[type][op], __ATOMIC_RELEASE);
   return CUDA_SUCCESS;
 }
 
-CUresult lpc_load_kernels(const struct lpc_library *c, int type, const char *image, const char **step) {
+CUresult lpc_load_kernels(const struct lpc_library *c, unsigned types, const void *image, const char **step) {
   unsigned long long id;
   struct context *x;
   CUresult rc = current(c, &id, step);
@@ -110,7 +165,7 @@ CUresult lpc_load_kernels(const struct lpc_library *c, int type, const char *ima
   pthread_mutex_lock(&mutex);
   x = find(id);
   if (x == NULL) rc = add(c, id, &x, step);
-  if (rc == CUDA_SUCCESS && x->functions[type][OPERATORS - 1] == NULL) rc = load(c, x, type, image, step);
+  if (rc == CUDA_SUCCESS) rc = load(c, x, types, image, step);
   pthread_mutex_unlock(&mutex);
   return rc;
 }
@@ -189,13 +244,22 @@ static unsigned divide(struct lp_reduction *r, unsigned size, unsigned most) {
   return blocks > 0 ? (unsigned)blocks : 1;
 }
 
+/* current without a call of the driver, if the thread has entered a context whose handle was noted. */
+static CUresult entered(const struct lpc_library *c, unsigned long long *id, const char **step) {
+  struct handle *h = known != 0 ? __atomic_load_n(&handles, __ATOMIC_ACQUIRE) : NULL;
+  while (h != NULL && h->ctx != known) h = h->next;
+  if (h == NULL) return current(c, id, step);
+  *id = __atomic_load_n(&h->id, __ATOMIC_ACQUIRE);
+  return CUDA_SUCCESS;
+}
+
 CUresult lpc_reduce(const struct lpc_library *c, int type, int op, struct lp_reduction *r, uintptr_t stream,
                     const char **step) {
   unsigned long long id;
   void *arguments[] = {r};
   struct context *x;
   CUfunction f;
-  CUresult rc = current(c, &id, step);
+  CUresult rc = entered(c, &id, step);
   if (rc != CUDA_SUCCESS) return rc;
   x = find(id);
   f = x != NULL ? __atomic_load_n(&x->functions[type][op], __ATOMIC_ACQUIRE) : NULL;

@@ -13,6 +13,11 @@ struct lpc_library {
   const char *lacks; /* the first of LP_CUDA_OPTIONAL that the driver has not, NULL where it has all */
 };
 
+/* Notes that this handle is the context of this id, and no other. */
+void lpc_note_context(uintptr_t ctx, unsigned long long id);
+/* Tells which context this thread has entered, by a handle that was noted; 0: none, or another one. */
+void lpc_know_context(uintptr_t ctx);
+
 /* The thread's device, as CUDA's runtime has it. 0 where the program has loaded no runtime that others can ask. */
 int lpc_runtime_device(int *device);
 

@@ -5,10 +5,21 @@
 
 const char *lpc_lacks(const struct lpc_library *c) { return c->lacks; }
 
-CUresult lpc_context(const struct lpc_library *c, uintptr_t *ctx) { return c->CtxGetCurrent((CUcontext *)ctx); }
+static CUresult note(const struct lpc_library *c, uintptr_t ctx) {
+  unsigned long long id = 0;
+  CUresult rc = ctx != 0 ? c->CtxGetId((CUcontext)ctx, &id) : CUDA_SUCCESS;
+  if (rc == CUDA_SUCCESS && ctx != 0) lpc_note_context(ctx, id);
+  return rc;
+}
+
+CUresult lpc_context(const struct lpc_library *c, uintptr_t *ctx) {
+  CUresult rc = c->CtxGetCurrent((CUcontext *)ctx);
+  return rc != CUDA_SUCCESS ? rc : note(c, *ctx);
+}
 
 CUresult lpc_primary_context(const struct lpc_library *c, int device, uintptr_t *ctx) {
-  return c->DevicePrimaryCtxRetain((CUcontext *)ctx, device);
+  CUresult rc = c->DevicePrimaryCtxRetain((CUcontext *)ctx, device);
+  return rc != CUDA_SUCCESS ? rc : note(c, *ctx);
 }
 
 CUresult lpc_uuid(const struct lpc_library *c, void *bytes16) {

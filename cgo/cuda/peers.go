@@ -35,7 +35,7 @@ func (Library) Identity() (string, error) {
 // Context implements [device.Peers].
 func (Library) Context() (device.Context, error) {
 	var ctx C.uintptr_t
-	err := do("cuCtxGetCurrent", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_context(c, &ctx) })
+	err := ask("cuCtxGetCurrent", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_context(c, &ctx) })
 	return device.Context(ctx), err
 }
 
@@ -64,7 +64,7 @@ func complete(c *C.struct_lpc_library) error {
 // EnterContext implements [device.Peers].
 func (Library) EnterContext(ctx device.Context) error {
 	runtime.LockOSThread() // the current context belongs to the thread
-	err := do("cuCtxPushCurrent", func(c *C.struct_lpc_library) C.CUresult {
+	err := ask("cuCtxPushCurrent", func(c *C.struct_lpc_library) C.CUresult {
 		return C.lpc_enter_context(c,
 			C.uintptr_t(ctx))
 	})
@@ -79,6 +79,17 @@ func (Library) TotalMemory() (int64, error) {
 	var bytes C.size_t
 	err := do("cuDeviceTotalMem", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_total_memory(c, &bytes) })
 	return int64(bytes), err
+}
+
+// StreamID implements [device.Peers].
+func (Library) StreamID(s device.Stream) (uint64, error) {
+	var id C.uint64_t
+	var rc C.CUresult
+	err := ask("cuStreamGetId", func(c *C.struct_lpc_library) C.CUresult {
+		rc = C.lpc_stream_id(c, C.uintptr_t(s), &id)
+		return rc
+	})
+	return uint64(id), unknown(s, rc, err)
 }
 
 // Allocation implements [device.Peers].

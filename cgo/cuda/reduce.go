@@ -2,7 +2,6 @@ package cuda
 
 // #cgo noescape lpc_reduce
 // #cgo nocallback lpc_reduce
-// #include <stdlib.h>
 // #include "calls.h"
 import "C"
 
@@ -11,6 +10,7 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
+	"io"
 	"io/fs"
 	"sync"
 	"unsafe"
@@ -19,27 +19,66 @@ import (
 	"lightpath/shim/device"
 )
 
-// packed is the archive that kernels/make.sh writes: a module of PTX text for each element type, which the driver
-// compiles for its device.
+// packed is the archive that kernels/make.sh writes: a module of machine code for each of some architectures, and a
+// module of PTX text for each element type, which the driver compiles for its device.
 //
 //go:embed kernels/kernels.zip
 var packed []byte
 
-// unpack returns the modules of the archive as files TYPE.ptx and TYPE.sm_NN.ptx. A file is decompressed when it is
-// read.
+// archive is the modules as files kernels.sm_NN.cubin, TYPE.ptx and TYPE.sm_NN.ptx.
+type archive struct {
+	*zip.Reader
+	mu   sync.Mutex
+	read map[string][]byte
+}
+
+// unpack returns the modules of the archive.
 var unpack = sync.OnceValue(func() fs.FS {
-	archive, err := zip.NewReader(bytes.NewReader(packed), int64(len(packed)))
+	files, err := zip.NewReader(bytes.NewReader(packed), int64(len(packed)))
 	if err != nil {
 		panic(err) // the archive is part of the program
 	}
-	return archive
+	return &archive{Reader: files, read: make(map[string][]byte)}
 })
+
+// ReadFile returns a file, which the caller must not change. It is decompressed once. The byte after its end is 0.
+func (a *archive) ReadFile(name string) ([]byte, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if image, found := a.read[name]; found {
+		return image, nil
+	}
+	f, err := a.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	image := make([]byte, info.Size()+1)
+	if _, err := io.ReadFull(f, image[:info.Size()]); err != nil {
+		return nil, err
+	}
+	a.read[name] = image[:info.Size()]
+	return a.read[name], nil
+}
 
 var kernels = unpack // tests replace it
 
-// native lists the types that have a second module: for devices from this architecture on (90 is sm_90), which have
-// instructions for the type. Both modules give the same results.
-var native = [datatype.NumTypes]C.int{datatype.Bfloat16: 90, datatype.Float8E4M3: 89, datatype.Float8E5M2: 89}
+// native lists the types that have a second module of text: for devices from this architecture on (90 is sm_90), which
+// have instructions for the type. Both modules give the same results.
+var native = [datatype.NumTypes]int{datatype.Bfloat16: 90, datatype.Float8E4M3: 89, datatype.Float8E5M2: 89}
+
+// machineCode lists the architectures with a module of machine code. A device runs the code of an earlier minor version
+// of its major version.
+var machineCode = [...]int{80, 90, 100}
+
+// types is a set of element types.
+type types uint
+
+const allTypes = types(1)<<datatype.NumTypes - 1
 
 // Go and C agree on the bits of a word with an address, and on the limits of a kernel.
 var (
@@ -108,7 +147,7 @@ func (Library) Reduce(r *device.Reduction, s device.Stream) error {
 	var step *C.char
 	rc := C.lpc_reduce(c, C.int(r.Type), C.int(op), &k, C.uintptr_t(s), &step)
 	if rc == C.LPC_NOT_LOADED {
-		if err := load(c, r.Type); err != nil {
+		if err := load(c, 1<<r.Type); err != nil {
 			return err
 		}
 		rc = C.lpc_reduce(c, C.int(r.Type), C.int(op), &k, C.uintptr_t(s), &step)
@@ -136,10 +175,13 @@ func storeOf(s *device.Store) C.struct_lp_store {
 // LoadKernels implements [device.Driver].
 func (Library) LoadKernels() error {
 	c, err := library()
-	for t := datatype.Type(0); err == nil && t < datatype.NumTypes; t++ {
-		err = load(c, t)
-	}
 	if err != nil {
+		return err
+	}
+	if err := load(c, allTypes); err != nil {
+		return err
+	}
+	if err := failed(c, "cuThreadExchangeStreamCaptureMode", C.lpc_relax(c)); err != nil {
 		return err
 	}
 	var step *C.char
@@ -147,35 +189,85 @@ func (Library) LoadKernels() error {
 	return kernelError(c, step, rc)
 }
 
-// load loads the kernels of a type into the current context: the newest module that the device and the driver know.
-func load(c *C.struct_lpc_library, t datatype.Type) error {
-	if native[t] > 0 {
-		var architecture C.int
-		if err := failed(c, "cuDeviceGetAttribute", C.lpc_architecture(c, &architecture)); err != nil {
+// loading is held while modules are loaded.
+var loading sync.Mutex
+
+// load loads the kernels of some types, or more, into the current context if it lacks them. The driver need not compile
+// machine code, so this comes first.
+func load(c *C.struct_lpc_library, wanted types) error {
+	loading.Lock()
+	defer loading.Unlock()
+	if err := failed(c, "cuThreadExchangeStreamCaptureMode", C.lpc_relax(c)); err != nil {
+		return err
+	}
+	var lacks C.uint
+	var architecture C.int
+	var step *C.char
+	rc := C.lpc_missing_kernels(c, &lacks, &architecture, &step)
+	if err := kernelError(c, step, rc); err != nil {
+		return err
+	}
+	missing := types(lacks)
+	if name, has := codeFor(int(architecture)); wanted&missing&has != 0 {
+		switch old, err := loadFile(c, missing&has, name); {
+		case err == nil:
+			missing &^= has
+		case !old:
 			return err
 		}
-		if architecture >= native[t] {
-			if old, err := loadFile(c, t, fmt.Sprintf("%v.sm_%d.ptx", t, native[t])); !old {
+	}
+	for t := range datatype.NumTypes {
+		if wanted&missing>>t&1 != 0 {
+			if err := loadText(c, t, int(architecture)); err != nil {
 				return err
 			}
 		}
 	}
-	_, err := loadFile(c, t, t.String()+".ptx")
+	return nil
+}
+
+// codeFor returns the file with machine code for devices of an architecture, and the types for which it is the best:
+// not those for which the devices have instructions that the code does not use.
+func codeFor(architecture int) (name string, has types) {
+	for _, a := range machineCode {
+		if a/10 != architecture/10 || a > architecture {
+			continue
+		}
+		name, has = fmt.Sprintf("kernels.sm_%d.cubin", a), allTypes
+		for t, from := range native {
+			if a < from && from <= architecture {
+				has &^= 1 << t
+			}
+		}
+	}
+	return name, has
+}
+
+// loadText loads the newest module of a type that the device and the driver know.
+func loadText(c *C.struct_lpc_library, t datatype.Type, architecture int) error {
+	if native[t] > 0 && architecture >= native[t] {
+		if old, err := loadFile(c, 1<<t, fmt.Sprintf("%v.sm_%d.ptx", t, native[t])); !old {
+			return err
+		}
+	}
+	_, err := loadFile(c, 1<<t, t.String()+".ptx")
 	return err
 }
 
-// loadFile loads a module unless the context has its kernels. It reports whether the driver is too old for the
-// module's PTX version.
-func loadFile(c *C.struct_lpc_library, t datatype.Type, name string) (old bool, err error) {
-	text, err := fs.ReadFile(kernels(), name)
+// loadFile loads a module with the kernels of some types. It reports whether the driver is too old for the module.
+func loadFile(c *C.struct_lpc_library, has types, name string) (old bool, err error) {
+	image, err := fs.ReadFile(kernels(), name)
 	if err != nil {
 		return false, err
 	}
-	image := C.CString(string(text))
-	defer C.free(unsafe.Pointer(image))
+	image = append(image, 0) // the end of text
 	var step *C.char
-	rc := C.lpc_load_kernels(c, C.int(t), image, &step)
-	return rc == C.CUDA_ERROR_UNSUPPORTED_PTX_VERSION, kernelError(c, step, rc)
+	rc := C.lpc_load_kernels(c, C.uint(has), unsafe.Pointer(unsafe.SliceData(image)), &step)
+	switch rc {
+	case C.CUDA_ERROR_UNSUPPORTED_PTX_VERSION, C.CUDA_ERROR_INVALID_IMAGE, C.CUDA_ERROR_NO_BINARY_FOR_GPU:
+		old = true
+	}
+	return old, kernelError(c, step, rc)
 }
 
 // kernelError returns the error of the driver call named by step, with the log of the driver's compiler if there is

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if !cudatest.Real() {
-		_ = os.Setenv("STUB_CUDA_DEVICES", "10") // tests that break a context use devices of their own
+		_ = os.Setenv("STUB_CUDA_DEVICES", "16") // tests that break a context use devices of their own
 	}
 	if err := cudatest.Open(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

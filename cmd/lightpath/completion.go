@@ -24,7 +24,8 @@ var flagValues = map[string]func(c *cobra.Command, args []string) []string{
 	"fault":      func(*cobra.Command, []string) []string { return protocols.FaultNames() },
 	"data-plane": func(*cobra.Command, []string) []string { return []string{fabric.DataMemory, fabric.DataKernel} },
 	"transport":  transportNames,
-	"format":     func(*cobra.Command, []string) []string { return []string{"simai", "aicb", "chakra"} },
+	"format":     formatNames,
+	"model":      modelNames,
 	"solver":     mixedIntegerSolvers,
 }
 
@@ -32,6 +33,15 @@ var flagValues = map[string]func(c *cobra.Command, args []string) []string{
 var fileEndings = map[string][]string{
 	"config": {"yaml", "yml"}, "core": {"json"}, "fabric": {"yaml", "yml"}, "in": {"json"}, "ocsd": {"yaml", "yml"},
 	"plan": {"json"}, "steps": {"json"}, "topology": {"json"},
+}
+
+// formatNames returns the formats of jobs that a command imports.
+func formatNames(c *cobra.Command, _ []string) []string {
+	names := []string{"simai", "aicb", "chakra"}
+	if c.HasParent() && c.Parent().Name() == "iteration" {
+		names = append(names, "flight", "job")
+	}
+	return names
 }
 
 func collectiveNames() []string {

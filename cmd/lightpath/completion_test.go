@@ -22,6 +22,9 @@ func TestCompletion(t *testing.T) {
 		{"plan show --in ", "json"},
 		{"fabric up --fabric ", "yaml"},
 		{"schema ", "plan"},
+		{"iteration import --model ", "mixtral-8x22b"},
+		{"iteration import --format ", "flight"},
+		{"iteration plan --fabric ", "yaml"},
 	} {
 		args := strings.Split(c.args, " ")
 		out := command(t, "", append([]string{"__complete"}, args...)...).stdout
@@ -37,6 +40,8 @@ func TestCompletionOfOtherMeanings(t *testing.T) {
 		"topology delta plan --algorithm ":    "ring",
 		"topology delta simulate --circuits ": "duplex",
 		"bench latency --transport ":          "rdma",
+		"topology delta exact --model ":       "gpt-7b",
+		"topology delta import --format ":     "flight",
 		"bench alltoall --algorithm ":         "ring",
 	} {
 		out := command(t, "", append([]string{"__complete"}, strings.Split(args, " ")...)...).stdout

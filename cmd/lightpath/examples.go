@@ -52,6 +52,19 @@ lightpath faults --only killed --json`,
 	"figure": `
 lightpath figure --list
 lightpath figure swot 7 --out figures`,
+	"iteration check": `
+lightpath iteration check iteration.json --fabric fabric.yaml`,
+	"iteration explain": `
+lightpath iteration explain trace.json --fabric fabric.yaml --planes 2,4,8 --reconfig 1ms,5ms,25ms`,
+	"iteration import": `
+lightpath iteration import --model mixtral-8x22b --out trace.json
+lightpath iteration import --format flight /tmp/flights/*.json --out trace.json
+lightpath iteration import --format chakra --gpus-per-pod 64 rank0.et rank1.et --out trace.json`,
+	"iteration plan": `
+lightpath iteration plan trace.json --fabric fabric.yaml -o iteration.json`,
+	"iteration show": `
+lightpath iteration show iteration.json --html iteration.html
+lightpath iteration show iteration.json --trace perfetto.json`,
 	"ocs certs": `
 lightpath ocs certs --dir certs --host ocs1.example.net,192.0.2.7`,
 	"ocs disable": `

@@ -81,6 +81,7 @@ func newRoot() *cobra.Command {
 		newFaultsCommand(),
 		newTopoCommand(),
 		computing(newTopologyCommand()),
+		computing(newIterationCommand()),
 		newRanksCommand(),
 		newReferenceCommand(),
 	)

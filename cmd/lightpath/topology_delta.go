@@ -74,6 +74,14 @@ func (f *jobFlags) config(cmd *cobra.Command) (train.Config, error) {
 	return c, err
 }
 
+// modelNames returns the models of the generator; for topology delta exact, --model is a program.
+func modelNames(c *cobra.Command, _ []string) []string {
+	if c.Name() == "exact" {
+		return nil
+	}
+	return train.Names()
+}
+
 func newDeltaGenerate() *cobra.Command {
 	var f jobFlags
 	var out string

@@ -58,42 +58,59 @@ in order, protobuf (.et) or JSON (.json). Flags give the values that the file do
 }
 
 func (f *importFlags) read(files []string) (*dag.Graph, error) {
+	if f.format == "chakra" {
+		return f.traces(files)
+	}
+	c, err := f.workload(files)
+	if err != nil {
+		return nil, err
+	}
+	return train.Generate(*c)
+}
+
+// nameBy names the job, if no flag does, by its first file.
+func (f *importFlags) nameBy(files []string) {
 	if f.name == "" {
 		f.name = filepath.Base(files[0])
 	}
-	texts := make([][]byte, len(files))
-	for i, file := range files {
-		var err error
-		if texts[i], err = readArgument(file); err != nil {
-			return nil, err
-		}
-	}
+}
+
+// workload reads the file of a workload.
+func (f *importFlags) workload(files []string) (*train.Config, error) {
+	f.nameBy(files)
 	parse := map[string]func(string, aicb.Options) (*train.Config, error){"simai": aicb.SimAI, "aicb": aicb.CSV}[f.format]
 	switch {
-	case f.format == "chakra":
-		return f.traces(files, texts)
 	case parse == nil:
 		return nil, fmt.Errorf("--format: %q is not simai, aicb or chakra", f.format)
 	case len(files) > 1:
 		return nil, fmt.Errorf("%s: a workload is one file, not %d", f.format, len(files))
 	}
-	c, err := parse(string(texts[0]), aicb.Options{Name: f.name, GPUsPerPod: f.perPod, Gbps: f.gbps, ScaleUpGBs: f.scaleUp,
+	text, err := readArgument(files[0])
+	if err != nil {
+		return nil, err
+	}
+	c, err := parse(string(text), aicb.Options{Name: f.name, GPUsPerPod: f.perPod, Gbps: f.gbps, ScaleUpGBs: f.scaleUp,
 		GPUs: f.gpus, ETP: f.etp, ForwardUS: f.forward, BackwardUS: f.backward, Warn: warn})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", inputName(files[0]), err)
 	}
-	return train.Generate(*c)
+	return c, nil
 }
 
-func (f *importFlags) traces(files []string, texts [][]byte) (*dag.Graph, error) {
+// traces reads execution traces.
+func (f *importFlags) traces(files []string) (*dag.Graph, error) {
+	f.nameBy(files)
 	traces := make([]*chakra.Trace, len(files))
 	for i, file := range files {
+		text, err := readArgument(file)
+		if err != nil {
+			return nil, err
+		}
 		decode := chakra.Decode
 		if strings.HasSuffix(file, ".json") {
 			decode = chakra.DecodeJSON
 		}
-		var err error
-		if traces[i], err = decode(texts[i]); err != nil {
+		if traces[i], err = decode(text); err != nil {
 			return nil, fmt.Errorf("%s: %w", inputName(file), err)
 		}
 	}

@@ -18,7 +18,7 @@ var files embed.FS
 
 // names in the order in which they are listed.
 var names = []string{"problem", "plan", "fabric", "ocsd", "flight", "job", "topology", "requirement", "core", "steps",
-	"simulation"}
+	"simulation", "trace", "iteration"}
 
 // Names lists the schemas.
 func Names() []string { return append([]string(nil), names...) }

@@ -15,6 +15,8 @@ import (
 	"lightpath/plans/delta"
 	"lightpath/plans/delta/dag"
 	"lightpath/plans/fabric"
+	"lightpath/plans/iteration"
+	"lightpath/plans/iteration/trace"
 	"lightpath/plans/lumos"
 	"lightpath/shim/flight"
 )
@@ -40,6 +42,8 @@ var formats = map[string]format{
 	"steps":       {"steps", func(b []byte) error { _, _, err := lumos.DecodeSteps(b); return err }, false},
 
 	"simulation": {"simulation", func(b []byte) error { _, err := protocols.Decode(b); return err }, false},
+	"trace":      {"trace", func(b []byte) error { _, err := trace.Decode(b); return err }, false},
+	"iteration":  {"iteration", func(b []byte) error { _, err := iteration.Decode(b); return err }, false},
 }
 
 // tinyJob is the job of the topology files here, from this folder's root.
@@ -101,6 +105,10 @@ func TestTestdataIsAccepted(t *testing.T) {
 		filepath.Join(root, "fabric", "testdata", "o*.yaml"):                  "ocsd",
 		filepath.Join(root, "fabric", "testdata", "[^o]*.yaml"):               "fabric",
 
+		filepath.Join(root, "iteration", "testdata", "*.trace.json"):     "trace",
+		filepath.Join(root, "iteration", "testdata", "*.iteration.json"): "iteration",
+		filepath.Join(root, "iteration", "testdata", "fabric.yaml"):      "fabric",
+
 		filepath.Join(root, "delta", "dag", "testdata", "*.json"):      "job",
 		filepath.Join(root, "delta", "testdata", "*.topology.json"):    "topology",
 		filepath.Join(root, "lumos", "testdata", "*.requirement.json"): "requirement",
@@ -152,6 +160,22 @@ func TestDocumentedFabric(t *testing.T) {
 	}
 }
 
+// TestDocumentedTrace: the example of docs/iteration.md is accepted.
+func TestDocumentedTrace(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "iteration.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "    {\"version\":1")
+	example, _, ended := strings.Cut(rest, "\n\n")
+	if !ok || !ended {
+		t.Fatal("no example")
+	}
+	if bySchema, byCode := formats["trace"].check(t, []byte("{\"version\":1"+example)); bySchema != nil || byCode != nil {
+		t.Errorf("schema: %v\ncode: %v", bySchema, byCode)
+	}
+}
+
 // replaced returns a test file with old replaced.
 func replaced(t *testing.T, file, old, with string) []byte {
 	t.Helper()
@@ -186,6 +210,10 @@ func TestBadFilesAreRefusedByBoth(t *testing.T) {
 		core     = "lumos/testdata/small.core.json"
 		steps    = "lumos/testdata/small.steps.json"
 	)
+	const (
+		calls     = "iteration/testdata/small.trace.json"
+		iterating = "iteration/testdata/small.iteration.json"
+	)
 	const run = "../bench/protocols/testdata/one.simulation.json"
 	const recorder = "../shim/flight/testdata/circuits.json"
 	for _, c := range []struct{ format, file, old, with string }{
@@ -206,6 +234,36 @@ func TestBadFilesAreRefusedByBoth(t *testing.T) {
 		{"simulation", run, `"choices": [0, 3, 1],`, ``},
 		{"simulation", run, `"choices": [0, 3, 1]`, `"seed": -1`},
 		{"simulation", run, `"one-leader"`, `""`},
+		{"trace", calls, `"version":1`, `"version":2`},
+		{"trace", calls, `"ranks":4, `, ``},
+		{"trace", calls, `"ranks":4`, `"ranks":0`},
+		{"trace", calls, `"compute_us":0`, `"compute_us":-1`},
+		{"trace", calls, `"compute_us":0`, `"computes_us":0`},
+		{"trace", calls, `"groups":[[0,1,2,3]]`, `"groups":[]`},
+		{"trace", calls, `"groups":[[0,1,2,3]]`, `"groups":[[]]`},
+		{"trace", calls, `[[0,2],[1,3]]`, `[[0,2],[1,-3]]`},
+		{"trace", calls, `"flows":[[0,1],[2,3]]`, `"flows":[[0,1],[2,3,1]]`},
+		{"trace", calls, `"flows":[[0,1],[2,3]], `, ``},
+		{"trace", calls, `"algorithm":"pairwise", `, ``},
+		{"trace", calls, `"algorithm":"pairwise"`, `"algorithm":"pairwise", "flows":[]`},
+		{"trace", calls, `"bytes":8000000`, `"bytes":-8`},
+		{"trace", calls, `"bytes":8000000, `, ``},
+		{"trace", calls, `"after":[[0,300]]`, `"after":[[0,300]], "gap_us":1`},
+		{"trace", calls, `"after":[[0,300]]`, `"after":[]`},
+		{"trace", calls, `"after":[[0,300]]`, `"after":[[0]]`},
+		{"trace", calls, `"after":[[0,300]]`, `"after":[[-2,300]]`},
+		{"trace", calls, `"after":[[0,300]]`, `"after":[[0,-300]]`},
+		{"trace", calls, `"root":3`, `"root":-3`},
+		{"trace", calls, `"tail_us":900`, `"tail_us":"900"`},
+		{"iteration", iterating, `"version":1, "iteration_us"`, `"version":2, "iteration_us"`},
+		{"iteration", iterating, `"iteration_us":`, `"time_us":`},
+		{"iteration", iterating, `"digest":"`, `"digest":1, "x":"`},
+		{"iteration", iterating, `"trace":`, `"traces":`},
+		{"iteration", iterating, `"call":0, `, ``},
+		{"iteration", iterating, `"call":0, `, `"call":-1, `},
+		{"iteration", iterating, `"plan":0, `, `"plan":"0", `},
+		{"iteration", iterating, `"plane":0, `, `"plane":64, `},
+		{"iteration", iterating, `"plane":0, `, ``},
 		{"problem", problem, `"version":1`, `"version":2`},
 		{"problem", problem, `"version":1, `, ``},
 		{"problem", problem, `"ranks":4`, `"ranks":0`},

@@ -78,7 +78,8 @@ func TestErrorsInWordsOfTheFile(t *testing.T) {
 		"fabric": "plans/fabric/testdata/two-planes.yaml", "ocsd": "plans/fabric/testdata/ocsd.yaml",
 		"topology": "plans/delta/testdata/tiny.topology.json", "requirement": "plans/lumos/testdata/links.requirement.json",
 		"core": "plans/lumos/testdata/small.core.json", "steps": "plans/lumos/testdata/small.steps.json",
-		"simulation": "bench/protocols/testdata/one.simulation.json",
+		"simulation": "bench/protocols/testdata/one.simulation.json", "trace": "plans/iteration/testdata/small.trace.json",
+		"iteration": "plans/iteration/testdata/small.iteration.json",
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(file)))

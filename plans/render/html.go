@@ -41,7 +41,7 @@ td.n{text-align:right;font-variant-numeric:tabular-nums}
 	if plan.Digest != "" {
 		fmt.Fprintf(&b, "<p>Digest: <code>%s</code></p>\n", svg.Escape(plan.Digest))
 	}
-	writeTable(&b, plan)
+	writeTable(&b, plan, o)
 	b.WriteString("</body></html>\n")
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -50,7 +50,8 @@ td.n{text-align:right;font-variant-numeric:tabular-nums}
 // maxRows bounds the table of a page.
 const maxRows = 5000
 
-func writeTable(b *strings.Builder, plan *plans.Plan) {
+func writeTable(b *strings.Builder, plan *plans.Plan, o Options) {
+	d := &drawing{o: o}
 	b.WriteString("<details open><summary>Entries</summary><table>\n" +
 		"<tr><th>plane</th><th>what</th><th>start [us]</th><th>end [us]</th><th>duration [us]</th></tr>\n")
 	rows := 0
@@ -60,8 +61,12 @@ func writeTable(b *strings.Builder, plan *plans.Plan) {
 				continue
 			}
 			e := &entries[i]
+			what := Describe(e)
+			if e.Kind == plans.Transmit && o.StepNames != nil {
+				what = d.stepText(e.Step)
+			}
 			fmt.Fprintf(b, `<tr><td>%d</td><td>%s</td><td class="n">%s</td><td class="n">%s</td><td class="n">%s</td></tr>`+"\n",
-				j, svg.Escape(Describe(e)), number(e.StartUS), number(e.EndUS), number(e.EndUS-e.StartUS))
+				j, svg.Escape(what), number(e.StartUS), number(e.EndUS), number(e.EndUS-e.StartUS))
 		}
 	}
 	if rows > maxRows {

@@ -31,7 +31,7 @@ func (d *drawing) legend() *legend {
 		for _, i := range []int{0, n / 4, n / 2, 3 * n / 4, n - 1} {
 			add(d.stepColour(d.steps[i]), d.stepName(d.steps[i]))
 		}
-		add("none", fmt.Sprintf("(%d steps)", n))
+		add("none", fmt.Sprintf("(%d %s)", n, d.stepsWord()))
 	} else {
 		for _, step := range d.steps {
 			add(d.stepColour(step), d.stepName(step))
@@ -133,7 +133,7 @@ func (d *drawing) kinds() (forwards, some, joint bool) {
 
 // stepName returns "step 3: xor 4, 5 MB" if the problem is known, else "step 3".
 func (d *drawing) stepName(step int) string {
-	name := fmt.Sprintf("step %d", step)
+	name := d.stepText(step)
 	p := d.o.Problem
 	if p == nil || step < 0 || step >= len(p.Steps) {
 		return name

@@ -84,8 +84,11 @@ func (d *drawing) labels(e *plans.Entry) []string {
 		return []string{"to " + MapName(e.To), MapName(e.To)}
 	case plans.Transmit:
 	}
-	step := fmt.Sprintf("step %d", e.Step)
+	step := d.stepText(e.Step)
 	labels := []string{step, fmt.Sprint(e.Step)}
+	if d.o.StepNames != nil {
+		labels = labels[:1]
+	}
 	bytes := ""
 	switch {
 	case e.Joint != "":
@@ -111,7 +114,11 @@ func (d *drawing) labels(e *plans.Entry) []string {
 
 // describe returns the text that appears when a reader points at an entry.
 func (d *drawing) describe(e *plans.Entry) string {
-	s := fmt.Sprintf("%s: %s to %s (%s)", Describe(e), d.unit.format(e.StartUS), d.unit.format(e.EndUS),
+	what := Describe(e)
+	if e.Kind == plans.Transmit && d.o.StepNames != nil {
+		what = d.stepText(e.Step)
+	}
+	s := fmt.Sprintf("%s: %s to %s (%s)", what, d.unit.format(e.StartUS), d.unit.format(e.EndUS),
 		d.unit.format(e.EndUS-e.StartUS))
 	if t := d.traffic[e]; t.hops > 1 {
 		s += fmt.Sprintf(", forwarded over %d hops", t.hops)

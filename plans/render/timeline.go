@@ -30,8 +30,26 @@ type Options struct {
 	// barrier that the cost model has between steps. 0: the run has that barrier too. A value of the plan's CCT or
 	// more explains nothing and is not drawn.
 	WithoutBarrierUS float64
+	// StepNames replace "step 0", "step 1", ... where entries stand for something else, such as the calls of an iteration.
+	StepNames []string
+	// Lanes are rows above the planes.
+	Lanes []Lane
 	// Zoom draws what [ZoomScript] needs. A picture without it has no need of a page.
 	Zoom bool
+}
+
+// Lane is a row of spans that are no entries of planes.
+type Lane struct {
+	Name  string
+	Spans []Span
+}
+
+// Span is a part of a lane, in us.
+type Span struct {
+	Label          string
+	StartUS, EndUS float64
+	Step           int    // whose colour the span has
+	Fill           string // another colour; "" is that of the step
 }
 
 const defaultWidth = 1100
@@ -81,6 +99,7 @@ func Timeline(w io.Writer, plan *plans.Plan, o Options) error {
 	d.head()
 	d.openZoom(tracks)
 	d.axis(tracks)
+	d.lanes()
 	for _, r := range rows {
 		d.row(r)
 	}
@@ -181,7 +200,7 @@ func (d *drawing) rows() []row {
 	if d.o.Measured != nil {
 		height = 2*track + 3
 	}
-	y := d.top + gap/2
+	y := d.top + gap/2 + d.lanesHeight()
 	for i := range rows {
 		rows[i].y, rows[i].height, rows[i].track = y, height, track
 		y += height + gap
@@ -284,7 +303,7 @@ func (d *drawing) note() {
 		d.notes = append(d.notes, fmt.Sprintf("The plan has a barrier between steps and the run has none. "+
 			"Without the barrier this plan needs at least %s.", d.unit.format(us)))
 	}
-	if planned := resets(d.plan.Planes); planned > 0 {
+	if planned := resets(d.plan.Planes); planned > 0 && d.o.StepNames == nil {
 		text := "After the last step of their plane: " + counted(planned, "reconfiguration") + " planned"
 		if d.o.Measured != nil {
 			text += fmt.Sprintf(", %d measured", resets(d.o.Measured))
@@ -329,7 +348,7 @@ func (d *drawing) marks(bottom float64) {
 		label, colour string
 		dash          string
 	}
-	marks := []mark{{d.plan.CCTUS, "CCT " + d.unit.format(d.plan.CCTUS), svg.Late, ""}}
+	marks := []mark{{d.plan.CCTUS, d.doneWord() + " " + d.unit.format(d.plan.CCTUS), svg.Late, ""}}
 	if d.plan.LowerBoundUS > 0 {
 		if plans.SameUS(d.plan.LowerBoundUS, d.plan.CCTUS) {
 			marks[0].label += " = bound"

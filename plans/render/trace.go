@@ -1,8 +1,6 @@
 package render
 
 import (
-	"fmt"
-
 	"lightpath/internal/chrometrace"
 	"lightpath/plans"
 )
@@ -35,19 +33,31 @@ func Trace(plan *plans.Plan, o Options) *chrometrace.File {
 			}
 		}
 	}
+	for lane, l := range d.o.Lanes {
+		f.NameProcess(len(sources), "iteration")
+		f.NameLane(len(sources), lane, l.Name)
+		for _, s := range l.Spans {
+			if finite(s.StartUS) && finite(s.EndUS) && s.EndUS >= s.StartUS {
+				f.Slice(len(sources), lane, s.Label, l.Name, s.StartUS, s.EndUS-s.StartUS, nil)
+			}
+		}
+	}
 	return f
 }
 
 // traceName is short: viewers write it into the slice.
 func (d *drawing) traceName(e *plans.Entry) string {
 	if e.Kind == plans.Transmit {
-		return fmt.Sprintf("step %d", e.Step)
+		return d.stepText(e.Step)
 	}
 	return Describe(e)
 }
 
 func (d *drawing) traceArgs(e *plans.Entry) map[string]any {
 	args := map[string]any{"what": Describe(e)}
+	if e.Kind == plans.Transmit && d.o.StepNames != nil {
+		return map[string]any{"what": d.stepText(e.Step)}
+	}
 	if e.Kind != plans.Transmit {
 		return args
 	}

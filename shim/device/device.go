@@ -40,6 +40,8 @@ type Place struct {
 	// ID identifies the allocation: a later allocation at the same address has another one. 0: the driver does not know
 	// the memory.
 	ID uint64
+	// End is the address after the allocation, 0 if the driver does not know it.
+	End uintptr
 }
 
 // Capture is a graph into which the work of a stream is recorded. The zero value stands for none.

@@ -34,7 +34,10 @@ type Peers interface {
 	Context() (Context, error)
 	// PrimaryContext returns the default context of a device, and keeps it alive.
 	PrimaryContext(device int) (Context, error)
-	// EnterContext is Enter with a context.
+	// StreamID returns a number that no other stream of the process has, now or later. It is 0 if the driver numbers no
+	// streams. The stream is not a default stream. The thread need not have a context.
+	StreamID(s Stream) (uint64, error)
+	// EnterContext is Enter with a context of Context or PrimaryContext.
 	EnterContext(ctx Context) error
 
 	// TotalMemory returns the bytes of memory of the device.

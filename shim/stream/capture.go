@@ -3,19 +3,101 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 )
 
-// Enter sets the context of a stream on the goroutine until [device.Driver] Leave, and returns the context's device.
-// For default streams it sets the communicator's own context, whatever context the calling thread has.
-func Enter(c *comm.Core, s device.Stream) (on int, err error) {
-	if p, able := device.Active().(device.Peers); able && s <= device.LastDefault && Of(c).Context != 0 {
-		return c.Device, p.EnterContext(Of(c).Context)
+// accepted are the streams of the communicator's context that it has used last, with the numbers that the driver has
+// given them. Safe for concurrent use.
+type accepted struct {
+	mu   sync.Mutex
+	last [4]struct {
+		stream device.Stream
+		id     uint64
 	}
-	return device.Active().Enter(s)
+	next int // the entry to replace
+}
+
+// number returns the number of a stream, 0 if it is not among them.
+func (a *accepted) number(s device.Stream) uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.last {
+		if a.last[i].stream == s {
+			return a.last[i].id
+		}
+	}
+	return 0
+}
+
+// add adds a stream. An earlier stream with the same handle has ended.
+func (a *accepted) add(s device.Stream, id uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.last {
+		if a.last[i].stream == s {
+			a.last[i].id = id
+			return
+		}
+	}
+	a.last[a.next].stream, a.last[a.next].id = s, id
+	a.next = (a.next + 1) % len(a.last)
+}
+
+// Enter sets the context of a stream on the goroutine until [device.Driver] Leave, and returns the context's device. It
+// refuses streams of another context than that in which the communicator was made. For default streams it sets the
+// communicator's own context, whatever context the calling thread has.
+//
+// The communicator remembers the numbers of streams that it has accepted: a stream keeps its context.
+func Enter(c *comm.Core, s device.Stream) (on int, err error) {
+	d := Of(c)
+	p, able := device.Active().(device.Peers)
+	switch {
+	case !able || d.Context == 0:
+		return device.Active().Enter(s)
+	case s <= device.LastDefault:
+		return c.Device, p.EnterContext(d.Context)
+	}
+	id, err := p.StreamID(s)
+	if err != nil {
+		return 0, err
+	}
+	if id != 0 && d.accepted.number(s) == id {
+		return c.Device, p.EnterContext(d.Context)
+	}
+	if on, err = p.Enter(s); err != nil {
+		return on, err
+	}
+	if err := accept(c, p, on); err != nil {
+		p.Leave()
+		return on, err
+	}
+	if id != 0 {
+		d.accepted.add(s, id)
+	}
+	return on, nil
+}
+
+// accept checks that the goroutine has entered the communicator's context, which is of device on.
+func accept(c *comm.Core, p device.Peers, on int) error {
+	if on != c.Device {
+		return otherDevice(c, on)
+	}
+	// Another context cannot use these streams and events, and may not access this context's memory.
+	if ctx, err := p.Context(); err != nil || ctx != Of(c).Context {
+		return errors.Join(err, fmt.Errorf(
+			"shim: the stream is of another context of device %d than that in which the communicator was made: %w",
+			on, errdefs.ErrInvalidArgument))
+	}
+	return nil
+}
+
+func otherDevice(c *comm.Core, on int) error {
+	return fmt.Errorf("shim: the stream is of device %d, the communicator of device %d: %w", on, c.Device,
+		errdefs.ErrInvalidArgument)
 }
 
 // errCaptures reports a group that could run only in part.
@@ -56,19 +138,11 @@ func capturing(c *comm.Core, s device.Stream) (device.Capture, error) {
 	return CapturingOn(c, on, s)
 }
 
-// CapturingOn is [Capturing] for a stream of device on, whose context has been entered.
+// CapturingOn is [Capturing] for a stream of device on that [Enter] has entered. A program may begin and end a capture
+// between two calls, so it asks each time.
 func CapturingOn(c *comm.Core, on int, s device.Stream) (device.Capture, error) {
 	if on != c.Device {
-		return device.Capture{}, fmt.Errorf("shim: the stream is of device %d, the communicator of device %d: %w",
-			on, c.Device, errdefs.ErrInvalidArgument)
-	}
-	if p, able := device.Active().(device.Peers); able && Of(c).Context != 0 {
-		// Another context cannot use these streams and events, and may not access this context's memory.
-		if ctx, err := p.Context(); err != nil || ctx != Of(c).Context {
-			return device.Capture{}, errors.Join(err, fmt.Errorf(
-				"shim: the stream is of another context of device %d than that in which the communicator was made: %w",
-				on, errdefs.ErrInvalidArgument))
-		}
+		return device.Capture{}, otherDevice(c, on)
 	}
 	return device.Active().Capturing(s)
 }

@@ -18,9 +18,12 @@ type Device struct {
 	Joint device.Event // joins the streams of one launch
 
 	recorded bool
-	event    device.Event // after the last launch
-	capture  uint64       // the last capture with a launch
-	captured device.Event // after that launch
+	event    device.Event  // after the last launch
+	lastOn   atomic.Uint64 // the number of the stream that the last launch ended on, 0: unknown
+	capture  uint64        // the last capture with a launch
+	captured device.Event  // after that launch
+
+	accepted accepted
 
 	Locked      atomic.Int64 // bytes of page-locked memory
 	Outstanding atomic.Int64 // launches that have not run
@@ -88,11 +91,15 @@ func (d *Device) Unlock(r memory.Pinned) {
 	memory.Unpin(r)
 }
 
-// Follow makes a stream wait for the communicator's previous launch. A captured launch waits only for launches of its
-// capture. The program orders replays and other launches, as with NCCL.
+// Follow makes a stream that Enter has entered wait for the communicator's previous launch, unless that has ended on the
+// same stream. A captured launch waits only for launches of its capture. The program orders replays and other launches,
+// as with NCCL.
 func (d *Device) Follow(s device.Stream, capture device.Capture) error {
 	switch {
 	case capture.ID == 0 && d.recorded:
+		if id := d.accepted.number(s); id != 0 && id == d.lastOn.Load() {
+			return nil
+		}
 		return device.Active().Follow(s, d.event)
 	case capture.ID != 0 && d.capture == capture.ID:
 		return device.Active().Follow(s, d.captured)
@@ -104,6 +111,7 @@ func (d *Device) Follow(s device.Stream, capture device.Capture) error {
 func (d *Device) Last(capture device.Capture) device.Event {
 	if capture.ID == 0 {
 		d.recorded = true
+		d.lastOn.Store(0)
 		return d.event
 	}
 	d.capture = capture.ID
@@ -128,6 +136,9 @@ func (d *Device) End(s device.Stream, others []device.Stream, capture device.Cap
 	last := d.Last(capture)
 	if err := device.Active().Record(last, s); err != nil {
 		return err
+	}
+	if capture.ID == 0 {
+		d.lastOn.Store(d.accepted.number(s))
 	}
 	for _, other := range others {
 		if err := device.Active().Follow(other, last); err != nil {

@@ -60,9 +60,11 @@ func Locate(c *calls.Call, name string, p unsafe.Pointer, size int64) (at device
 		return at, mustBeReadable(c, name, p, size)
 	}
 	if at.Kind == device.Memory {
-		end, err := device.Active().Locate(unsafe.Add(p, size-1))
-		if err != nil {
-			return at, err
+		end := at
+		if uintptr(p)+uintptr(size) > at.End { // memory that programs map may continue in another allocation
+			if end, err = device.Active().Locate(unsafe.Add(p, size-1)); err != nil {
+				return at, err
+			}
 		}
 		if end.Kind != at.Kind || end.Device != at.Device {
 			return at, c.Invalid("%s %p of %d bytes reaches beyond its memory", name, p, size)

@@ -1,26 +1,17 @@
 #!/bin/bash
-# Checks kernels.zip: its modules are what make.sh makes of reduce.cu, and NVIDIA's assembler, for each generation of
-# devices, spills no register and makes loads and stores of 16 bytes. A check without its tools is skipped, with the
-# reason:
+# Checks kernels.zip: its modules are what make.sh makes of reduce.cu, its machine code was made of these modules, and
+# NVIDIA's assembler, for each generation of devices, spills no register and makes loads and stores of 16 bytes. A check
+# without its tools is skipped, with the reason:
 #   clang-16              (Debian's package; $CLANG)
 #   ptxas, nvdisasm       (PyPI: nvidia-cuda-nvcc, nvidia-cuda-nvdisasm; $PTXAS, $NVDISASM)
 # With -v it prints a line for each kernel.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/tools.sh"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
 verbose=${1:-}
-
-# tool NAME VARIABLE prints the path of a program: the variable's value, or one in PATH or in a Python package.
-tool() {
-  local named=${!2:-} dir
-  if [ -n "$named" ]; then echo "$named"; return; fi
-  command -v "$1" && return
-  for dir in $(python3 -c 'import site; print(*site.getsitepackages(), site.getusersitepackages())' 2>/dev/null); do
-    find "$dir/nvidia" -name "$1" -type f 2>/dev/null
-  done | sort | tail -1
-}
 
 unpack() { python3 -m zipfile -e "$1/kernels.zip" "$2"; }
 
@@ -28,10 +19,24 @@ unpack "$here" "$work/ptx" || exit 1
 clang=$(tool clang-16 CLANG)
 if [ -z "$clang" ]; then
   echo "skip  the PTX is that of the source: there is no clang-16"
-elif CLANG=$clang "$here/make.sh" "$work" && unpack "$work" "$work/made" && diff -r "$work/ptx" "$work/made"; then
+elif CLANG=$clang "$here/make.sh" --text "$work" && unpack "$work" "$work/made" &&
+  diff -r -x '*.cubin' -x made.txt "$work/ptx" "$work/made"; then
   echo "ok    the PTX is that of the source"
 else
   echo "FAIL  the PTX is not that of the source: run make kernels"
+  failed=1
+fi
+
+# The digests of the text need no assembler.
+mkdir "$work/joined"
+python3 "$here/join.py" "$here/kernels.zip" "$work/joined" $architectures || exit 1
+for arch in $architectures; do
+  echo "sm_$arch $assembler $(sha256sum <"$work/joined/kernels.sm_$arch.ptx" | cut -d ' ' -f 1)"
+done >"$work/digests"
+if diff "$work/ptx/made.txt" "$work/digests" && [ "$(ls "$work/ptx" | grep -c 'cubin$')" -eq "$(wc -l <"$work/digests")" ]; then
+  echo "ok    the machine code was made of the PTX"
+else
+  echo "FAIL  the machine code was not made of the PTX: run make kernels"
   failed=1
 fi
 
@@ -39,6 +44,17 @@ ptxas=$(tool ptxas PTXAS)
 if [ -z "$ptxas" ]; then
   echo "skip  registers: there is no ptxas"
   exit $failed
+fi
+if ! "$ptxas" --version | grep -qF "$assembler"; then
+  echo "skip  the machine code, byte by byte: it is of ptxas $assembler"
+else
+  mkdir "$work/code" && cp "$work"/ptx/*.ptx "$work/code" && machine_code "$work/code" "$ptxas"
+  if diff -r "$work/ptx" "$work/code"; then
+    echo "ok    the machine code is that of the PTX"
+  else
+    echo "FAIL  the machine code is not that of the PTX: run make kernels"
+    failed=1
+  fi
 fi
 nvdisasm=$(tool nvdisasm NVDISASM)
 [ -n "$nvdisasm" ] || echo "skip  widths of loads: there is no nvdisasm"

@@ -285,7 +285,7 @@ template <u32 MANTISSA> struct Fp8 {
   typedef u8 Bits;
   typedef u32 Word;
 #if NATIVE_FP8
-  enum { DEPTH = 4 };
+  enum { DEPTH = 3 }; /* four need more registers than there are */
   enum : u32 { E4M3 = MANTISSA == 3 };
 
   /* Halves of two bytes. */
@@ -430,10 +430,9 @@ DEVICE u64 source_of(const lp_reduction &r, u32 source) {
 
 /* What the blocks of a job do. */
 struct Job {
-  u64 dst, count;
-  u32 first, n; /* sources */
-  u32 block, blocks;
-  bool scaled, reduces;
+  u32 number;
+  u32 first, end;      /* sources */
+  u32 thread, threads; /* of the job */
 };
 
 /* Loads units of a source, and scales them if the job does. Threads with fewer units left load only these. */
@@ -445,7 +444,7 @@ DEVICE void load_all(Unit (&v)[DEPTH], const lp_reduction &r, const Job &job, u3
 #pragma unroll
   for (u32 d = 0; d < DEPTH; d++)
     if (d < units) Unit::load(v[d], from + at[d]);
-  if (OP == SUM && job.scaled) each(v, v, [=](Word w, Word) { return Type::template combine<PROD>(w, factor); });
+  if (OP == SUM && (r.scaled >> job.number & 1)) each(v, v, [=](Word w, Word) { return Type::template combine<PROD>(w, factor); });
 }
 
 /* Reduces units: unit i of count is offset(i) bytes into the arrays. */
@@ -453,10 +452,9 @@ template <class Type, int OP, class Unit, class Offset>
 DEVICE void reduce_units(const lp_reduction &r, const Job &job, typename Type::Word factor, u64 count, Offset offset) {
   typedef typename Type::Word Word;
   const u32 depth = Type::DEPTH;
-  u64 threads = (u64)job.blocks * LP_REDUCE_THREADS;
-  u64 first = (u64)job.block * LP_REDUCE_THREADS + __nvvm_read_ptx_sreg_tid_x();
+  const u64 threads = job.threads;
 #pragma unroll 1
-  for (; first < count; first += depth * threads) {
+  for (u64 first = job.thread; first < count; first += depth * threads) {
     u64 at[depth];
     u32 units = 0;
     Unit result[depth] = {}, v[depth] = {};
@@ -467,18 +465,18 @@ DEVICE void reduce_units(const lp_reduction &r, const Job &job, typename Type::W
     }
     load_all<Type, OP>(result, r, job, job.first, at, units, factor);
 #pragma unroll 1
-    for (u32 s = 1; s < job.n; s++) {
-      load_all<Type, OP>(v, r, job, job.first + s, at, units, factor);
+    for (u32 s = job.first + 1; s < job.end; s++) {
+      load_all<Type, OP>(v, r, job, s, at, units, factor);
       each(result, v, [](Word a, Word b) { return Type::template combine<OP>(a, b); });
     }
-    if (OP == SUM && job.reduces && r.divisor > 1) each(result, result, [&](Word w, Word) { return Type::divide(w, r); });
-    u64 to = job.dst, spare = 0;
+    if (OP == SUM && job.number == 0 && r.divisor > 1) each(result, result, [&](Word w, Word) { return Type::divide(w, r); });
+    u64 to = r.job[job.number].dst, spare = 0;
 #pragma unroll 1
     for (u32 t = 0;; t++) { /* dst, the targets, and the spare last */
 #pragma unroll
       for (u32 d = 0; d < depth; d++)
         if (to != 0 && d < units) Unit::store(to + at[d], result[d]);
-      if (!job.reduces || t > r.targets) break;
+      if (job.number != 0 || t > r.targets) break;
       to = t < r.targets ? said(r, r.target[t], r.target_offset) : spare;
       if (to == 0) spare = r.spare;
     }
@@ -489,25 +487,25 @@ DEVICE void reduce_units(const lp_reduction &r, const Job &job, typename Type::W
  * first vector and after the last. */
 template <class Type, int OP> DEVICE void work(const lp_reduction &r, const Job &job) {
   const u32 size = sizeof(typename Type::Bits), per_vector = VECTOR / size;
-  __builtin_assume(job.n > 0);
-  u64 differ = 0, vectors = 0;
+  __builtin_assume(job.first < job.end);
+  u64 differ = 0, vectors = 0, dst = r.job[job.number].dst, count = r.job[job.number].count;
 #pragma unroll 1
-  for (u32 s = 0; s < job.n; s++) differ |= source_of(r, job.first + s) ^ job.dst;
-  if (job.reduces) {
+  for (u32 s = job.first; s < job.end; s++) differ |= source_of(r, s) ^ dst;
+  if (job.number == 0) {
 #pragma unroll 1
     for (u32 t = 0; t < r.targets; t++) {
       u64 to = said(r, r.target[t], r.target_offset);
-      if (to != 0) differ |= to ^ job.dst;
+      if (to != 0) differ |= to ^ dst;
     }
-    if (r.spare != 0) differ |= r.spare ^ job.dst;
+    if (r.spare != 0) differ |= r.spare ^ dst;
   }
-  u64 head = (0 - job.dst) % VECTOR;
-  if (differ % VECTOR == 0 && head % size == 0 && head / size < job.count)
-    vectors = (job.count - head / size) / per_vector;
+  u64 head = (0 - dst) % VECTOR;
+  if (differ % VECTOR == 0 && head % size == 0 && head / size < count)
+    vectors = (count - head / size) / per_vector;
 
   typename Type::Word factor = factor_of<Type>(r);
   reduce_units<Type, OP, Vector<Type>>(r, job, factor, vectors, [=](u64 i) { return head + i * VECTOR; });
-  reduce_units<Type, OP, Element<Type>>(r, job, factor, job.count - vectors * per_vector,
+  reduce_units<Type, OP, Element<Type>>(r, job, factor, count - vectors * per_vector,
                                         [=](u64 i) { return (i < head / size ? i : i + vectors * per_vector) * size; });
 }
 
@@ -547,14 +545,11 @@ template <class Type, int OP> DEVICE void run(const lp_reduction &r) {
   while (j <= r.copies && block >= r.first[j + 1]) j++;
   if (j <= r.copies) {
     Job job;
-    job.reduces = j == 0;
-    job.dst = r.job[j].dst;
-    job.count = r.job[j].count;
+    job.number = j;
     job.first = j == 0 ? 0 : LP_REDUCE_SOURCES + j - 1;
-    job.n = j == 0 ? r.n : 1;
-    job.block = block - r.first[j];
-    job.blocks = r.first[j + 1] - r.first[j];
-    job.scaled = r.scaled >> j & 1;
+    job.end = j == 0 ? r.n : job.first + 1;
+    job.thread = (block - r.first[j]) * LP_REDUCE_THREADS + thread;
+    job.threads = (r.first[j + 1] - r.first[j]) * LP_REDUCE_THREADS;
     work<Type, OP>(r, job);
   }
   finish(r);

@@ -35,6 +35,8 @@ static const char *report;
 static size_t skipped = SIZE_MAX;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static __thread uint64_t host_now;
+static uint64_t cpu_ns; /* of all threads; atomic */
+static __thread struct stub_counts counts;
 
 /* What the time of this process was spent on, and counts. Atomic. */
 static struct {
@@ -91,17 +93,61 @@ void stub_host_reached(uint64_t at) {
   if (host_now < at) host_now = at;
 }
 
+static bool enqueues(const char *function) {
+  static const char *const names[] = {"cuLaunch", "cuMemcpy", "cuStreamBatchMemOp", "cuStreamWaitValue",
+                                      "cuStreamWriteValue", "cuGraphLaunch"};
+  size_t i;
+  for (i = 0; i < sizeof names / sizeof *names; i++)
+    if (strncmp(function, names[i], strlen(names[i])) == 0) return true;
+  return false;
+}
+
+static void spend(uint64_t ns) {
+  host_now += ns;
+  __atomic_fetch_add(&cpu_ns, ns, __ATOMIC_RELAXED);
+}
+
+/* For tests: the time that this process's threads have spent in the driver, in ns. */
+STUB_API uint64_t stubCpuTime(void) { return __atomic_load_n(&cpu_ns, __ATOMIC_RELAXED); }
+
+static uint64_t cost_of(const char *function) {
+  static const struct { const char *function; uint64_t ns;
+  } slow[] = {{"cuMemAlloc", COST_allocation},        {"cuMemHostAlloc", COST_allocation},
+              {"cuMemHostRegister", COST_allocation}, {"cuIpcOpenMemHandle", COST_import},
+              {"cuStreamCreate", COST_stream}};
+  size_t i;
+  for (i = 0; i < sizeof slow / sizeof *slow; i++)
+    if (strncmp(function, slow[i].function, strlen(slow[i].function)) == 0) return COST_call + slow[i].ns;
+  return enqueues(function) ? COST_enqueue : COST_call;
+}
+
+void stub_made_context(void) {
+  if (stub_clock()) spend(COST_context);
+}
+
+void stub_loaded(bool code, size_t bytes) {
+  if (stub_clock()) spend(code ? COST_module + bytes * COST_module_kib / 1024 : bytes * COST_jit_kib / 1024);
+}
+
+void stub_first_launch(bool *had) {
+  if (stub_clock() && !__atomic_exchange_n(had, true, __ATOMIC_RELAXED)) spend(COST_function);
+}
+
 void stub_count_call(const char *function) {
-  static const char *const enqueues[] = {"cuLaunch", "cuMemcpy", "cuStreamBatchMemOp", "cuStreamWaitValue",
-                                         "cuStreamWriteValue", "cuGraphLaunch"};
   size_t i;
   if (!stub_clock()) return;
   ADD(calls, 1);
-  for (i = 0; i < sizeof enqueues / sizeof *enqueues; i++)
-    if (strncmp(function, enqueues[i], strlen(enqueues[i])) == 0) break;
-  if (i < sizeof enqueues / sizeof *enqueues) ADD(enqueues, 1);
-  host_now += i < sizeof enqueues / sizeof *enqueues ? COST_enqueue : COST_call;
+  if (enqueues(function)) ADD(enqueues, 1);
+  spend(cost_of(function));
+  for (i = 0; i < STUB_FUNCTIONS - 1 && counts.of[i].function != NULL && counts.of[i].function != function; i++) {
+  }
+  counts.of[i].function = function; /* the names are literals */
+  counts.of[i].calls++;
 }
+
+void stub_count_word(void) { counts.memory_operations++; }
+
+const struct stub_counts *stub_counts(void) { return &counts; }
 
 /* ---- Words ---- */
 
@@ -290,9 +336,33 @@ uint64_t *stub_turn_end(CUdevice device) { return &state->turn[device]; }
 
 /* ---- The report ---- */
 
+static void append(const char *line, int n) {
+  int fd = open(report, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (fd < 0 || write(fd, line, (size_t)n) != n) perror(report);
+  if (fd >= 0) close(fd);
+}
+
+void stub_interval(const struct stub_counts *from, const struct stub_counts *to) {
+  char line[4096];
+  uint64_t calls = 0, enqueued = 0;
+  int n = snprintf(line, sizeof line, "{\"interval\": %d, \"functions\": {", getpid());
+  size_t i;
+  for (i = 0; i < STUB_FUNCTIONS && to->of[i].function != NULL; i++) {
+    uint64_t more = to->of[i].calls - from->of[i].calls;
+    if (more == 0) continue;
+    if (enqueues(to->of[i].function)) enqueued += more;
+    n += snprintf(line + n, sizeof line - (size_t)n, "%s\"%s\": %lu", calls > 0 ? ", " : "", to->of[i].function, more);
+    calls += more;
+  }
+  n += snprintf(line + n, sizeof line - (size_t)n,
+                "}, \"calls\": %lu, \"enqueues\": %lu, \"memory_operations\": %lu}\n", calls, enqueued,
+                to->memory_operations - from->memory_operations);
+  append(line, n);
+}
+
 __attribute__((destructor)) static void write_report(void) {
   char line[2048];
-  int n, fd;
+  int n;
   if (state == NULL || spent.calls == 0) return;
 #define US(field) (double)spent.field / 1e3
   n = snprintf(line, sizeof line,
@@ -305,7 +375,5 @@ __attribute__((destructor)) static void write_report(void) {
                spent.copies, spent.functions, spent.graphs, spent.bytes[MEMORY], spent.bytes[INTERCONNECT],
                spent.bytes[PCIE], US(launch_ns), US(transfer_ns), US(word_ns), US(poll_ns), US(wait_ns), US(event_ns),
                US(function_ns), US(last));
-  fd = open(report, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (fd < 0 || write(fd, line, (size_t)n) != n) perror(report);
-  if (fd >= 0) close(fd);
+  append(line, n);
 }

@@ -134,6 +134,7 @@ static CUcontext new_context(CUdevice device) {
   ctx->id = __atomic_add_fetch(&ids, 1, __ATOMIC_RELAXED);
   ctx->device = device;
   stub_init_lock(ctx);
+  stub_made_context();
   ctx->legacy = stub_new_stream(ctx, false);
   return ctx;
 }
@@ -237,6 +238,7 @@ STUB_API CUresult cuGetErrorName(CUresult error, const char **name) {
       NAME(CUDA_ERROR_NOT_INITIALIZED),
       NAME(CUDA_ERROR_NO_DEVICE),
       NAME(CUDA_ERROR_INVALID_DEVICE),
+      NAME(CUDA_ERROR_INVALID_IMAGE),
       NAME(CUDA_ERROR_INVALID_CONTEXT),
       NAME(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED),
       NAME(CUDA_ERROR_INVALID_PTX),

@@ -33,29 +33,36 @@ static int newest_ptx(void) {
   }
 }
 
-STUB_API CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, int *options, void **values) {
-  CUcontext ctx = stub_current();
-  struct ptx_module *ptx;
+static CUresult load_text(const char *text, CUdevice device, unsigned n, int *options, void **values,
+                          struct ptx_module **ptx) {
   char why[256], *log;
-  CUresult rc;
   size_t size;
-  BEGIN();
-  if (ctx == NULL) return CUDA_ERROR_INVALID_CONTEXT;
-  if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  ptx = ptx_parse(image, why, sizeof why);
-  if (ptx == NULL) {
+  CUresult rc;
+  *ptx = ptx_parse(text, why, sizeof why);
+  if (*ptx == NULL) {
     fprintf(stderr, "stub libcuda: PTX %s\n", why);
     log = log_buffer(n, options, values, &size);
     if (log != NULL && size > 0) snprintf(log, size, "%s", why);
     return CUDA_ERROR_INVALID_PTX;
   }
-  rc = ptx->target > stub_architecture(ctx->device) ? CUDA_ERROR_NO_BINARY_FOR_GPU
-       : ptx->version > newest_ptx()                ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION
-                                                    : CUDA_SUCCESS;
-  if (rc != CUDA_SUCCESS) {
-    ptx_free(ptx);
-    return rc;
-  }
+  rc = (*ptx)->target > stub_architecture(device) ? CUDA_ERROR_NO_BINARY_FOR_GPU
+       : (*ptx)->version > newest_ptx()           ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+                                                  : CUDA_SUCCESS;
+  if (rc != CUDA_SUCCESS) ptx_free(*ptx);
+  return rc;
+}
+
+STUB_API CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, int *options, void **values) {
+  CUcontext ctx = stub_current();
+  struct ptx_module *ptx;
+  CUresult rc;
+  BEGIN();
+  if (ctx == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  rc = stub_is_cubin(image) ? stub_load_cubin(image, stub_architecture(ctx->device), &ptx)
+                            : load_text(image, ctx->device, n, options, values, &ptx);
+  if (rc != CUDA_SUCCESS) return rc;
+  stub_loaded(stub_is_cubin(image), stub_is_cubin(image) ? stub_cubin_bytes(image) : strlen(image));
   *module = calloc(1, sizeof **module);
   (*module)->ptx = ptx;
   (*module)->ctx = ctx;
@@ -92,6 +99,7 @@ STUB_API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, 
   if (shared != 0 || extra != NULL || f->params > sizeof op.params) return CUDA_ERROR_INVALID_VALUE;
   memcpy(op.params, params[0], f->params);
   stub_first("cuLaunchKernel", f->ctx, &f->launched);
+  stub_first_launch(&f->timed);
   return stub_submit(stream, op);
 }
 

@@ -180,6 +180,8 @@ STUB_API CUresult cuPointerGetAttributes(unsigned n, int *attributes, void **dat
       case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)data[i] = b != NULL ? b->ctx : NULL; break;
       case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned *)data[i] = b != NULL ? (unsigned)b->type : 0; break;
       case CU_POINTER_ATTRIBUTE_BUFFER_ID: *(uint64_t *)data[i] = b != NULL ? b->id : 0; break;
+      case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)data[i] = b != NULL ? (uintptr_t)b->at : 0; break;
+      case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)data[i] = b != NULL ? b->size : 0; break;
       case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned *)data[i] = b != NULL && b->managed; break;
       case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data[i] = b != NULL ? b->ctx->device : -2; break;
       default: pthread_mutex_unlock(&mutex); return CUDA_ERROR_INVALID_VALUE;

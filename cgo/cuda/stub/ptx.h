@@ -42,7 +42,7 @@ struct ptx_function {
   size_t params; /* bytes of the parameter */
   unsigned max_threads;
   CUcontext ctx; /* into which it was loaded */
-  bool launched;
+  bool launched, timed; /* its first launch has waited, and has been counted */
   struct ptx_instruction *code;
   int length;
   uint64_t *slots; /* when a thread begins */
@@ -57,6 +57,15 @@ struct ptx_module {
 /* Returns NULL for text that it does not understand; why (of size bytes) then has the line and the error. */
 struct ptx_module *ptx_parse(const char *text, char *why, size_t size);
 void ptx_free(struct ptx_module *m);
+
+/* ---- cubin.c ---- */
+
+bool stub_is_cubin(const void *image);
+size_t stub_cubin_bytes(const void *image);
+/* Loads machine code for a device of an architecture (90 is sm_90). */
+CUresult stub_load_cubin(const void *image, int device, struct ptx_module **module);
+
+/* ---- ptx_run.c ---- */
 
 /* Runs all threads of a launch in the order of their numbers. Returns false if one has used an invalid address; why
  * says which. */

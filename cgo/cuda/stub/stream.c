@@ -13,6 +13,7 @@ struct CUevent_st {
   struct timespec at;         /* when that was */
   CUcontext ctx;
   uint64_t now; /* of the virtual clock, at that time */
+  struct stub_counts counts; /* of the thread, when it was recorded */
   bool destroyed;
   uint64_t capture;    /* the capture that it was last recorded in, 0: none */
   struct nodes before; /* of that capture: the nodes before it */
@@ -102,8 +103,10 @@ bool stub_run(struct op *op, CUcontext ctx, bool block) {
 /* ---- Streams ---- */
 
 CUstream stub_new_stream(CUcontext ctx, bool blocking) {
+  static uint64_t ids;
   CUstream s = calloc(1, sizeof *s);
   s->ctx = ctx;
+  s->id = __atomic_add_fetch(&ids, 1, __ATOMIC_RELAXED);
   s->blocking = blocking;
   stub_join_queue(s);
   pthread_mutex_lock(&all_mutex);
@@ -260,6 +263,15 @@ STUB_API CUresult cuStreamGetCtx(CUstream stream, CUcontext *ctx) {
   return CUDA_SUCCESS;
 }
 
+STUB_API CUresult cuStreamGetId(CUstream stream, unsigned long long *id) {
+  CUstream s = stub_stream(stream);
+  BEGIN();
+  if (s == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  if (s->ended) return CUDA_ERROR_INVALID_HANDLE;
+  *id = s->id;
+  return CUDA_SUCCESS;
+}
+
 STUB_API CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *data) {
   BEGIN();
   return stub_submit(stream, (struct op){.kind = CALL, .fn = fn, .data = data});
@@ -272,7 +284,7 @@ static CUresult word(CUstream stream, enum kind kind, CUdeviceptr at, uint32_t v
   if (reached == NULL || !stub_knows(at) || at % sizeof(uint32_t) != 0 || stub_is_registered(at) || flags > most)
     return CUDA_ERROR_INVALID_VALUE;
   op = (struct op){.kind = kind, .dst = reached, .value = value, .flags = flags};
-  if (stub_clock()) op.key = stub_key(at, &op.of_host);
+  if (stub_clock()) op.key = stub_key(at, &op.of_host), stub_count_word();
   return stub_submit(stream, op);
 }
 
@@ -327,6 +339,7 @@ STUB_API CUresult cuEventRecord(CUevent e, CUstream stream) {
   if (enqueues(stream) != CUDA_SUCCESS) return enqueues(stream);
   stub_clear_nodes(&e->before);
   e->capture = 0;
+  if (stub_clock()) e->counts = *stub_counts();
   if (s->capture != NULL) {
     if (s->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     e->capture = s->capture->id;
@@ -386,6 +399,7 @@ STUB_API CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to) {
   if (rc == CUDA_SUCCESS) rc = cuEventQuery(to);
   if (rc != CUDA_SUCCESS) return rc;
   if (from->recorded == 0 || to->recorded == 0) return CUDA_ERROR_INVALID_HANDLE;
+  if (stub_clock()) stub_interval(&from->counts, &to->counts);
   *ms = stub_clock() ? ((float)to->now - (float)from->now) / 1e6f :
         (float)(to->at.tv_sec - from->at.tv_sec) * 1e3f + (float)(to->at.tv_nsec - from->at.tv_nsec) / 1e6f;
   return CUDA_SUCCESS;

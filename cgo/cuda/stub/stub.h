@@ -130,6 +130,7 @@ struct CUgraph_st {
 
 struct CUstream_st {
   CUcontext ctx;
+  uint64_t id; /* of no other stream */
   bool blocking; /* ordered with the default stream */
   struct queue *queue;
   uint64_t queued, done; /* operations; guarded by the queue's mutex */
@@ -176,7 +177,20 @@ uint64_t stub_turn_began(CUdevice device);
 
 /* ---- clock.c ---- */
 
+/* What a thread has asked of the driver. */
+enum { STUB_FUNCTIONS = 48 };
+struct stub_counts {
+  uint64_t memory_operations;
+  struct { const char *function; uint64_t calls; } of[STUB_FUNCTIONS];
+};
+
 bool stub_clock(void);
+void stub_count_word(void);
+void stub_made_context(void);
+void stub_loaded(bool code, size_t bytes); /* a module of machine code or text */
+void stub_first_launch(bool *had);         /* of a function: sets the flag */
+const struct stub_counts *stub_counts(void); /* of this thread */
+void stub_interval(const struct stub_counts *from, const struct stub_counts *to); /* reports the difference */
 bool stub_skips(size_t bytes);              /* copies and kernels of so many bytes move nothing */
 size_t stub_kernel_bytes(const struct op *op);
 void stub_count_call(const char *function);

@@ -106,7 +106,7 @@ static void untouched(struct rank *r) {
     LEFT(FAILS(ncclAllReduce(a, other, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclInvalidArgument,
                "is memory of device 1"));
     LEFT(FAILS(ncclAllReduce(a, a, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)gone), ncclUnhandledCudaError,
-               "has it been destroyed? cuStreamGetCtx: CUDA_ERROR_INVALID_HANDLE"));
+               "has it been destroyed? cuStreamGetId: CUDA_ERROR_INVALID_HANDLE"));
     LEFT(FAILS(ncclAllReduce(a, a, N, (ncclDataType_t)ncclNumTypes, ncclSum, r->comm, (cudaStream_t)s),
                ncclInvalidArgument, "datatype"));
     LEFT(OK(ncclMemAlloc(&at, 1000)));

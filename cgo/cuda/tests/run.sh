@@ -15,8 +15,13 @@ library old/libcuda.so.1 libcuda.so.1 -DcuMemcpy2DAsync_v2=cuMemcpy2DAsync cgo/c
 echo 'int cudaGetDevice(int *device); int cudaGetDevice(int *device) { *device = 3; return 0; }' >"$out/runtime.c"
 library runtime/libcudart.so.12 libcudart.so.12 -fvisibility=default "$out/runtime.c"
 shared="$tests/gpu.c $tests/tests.c $tests/vector.c cgo/rank/data.c cgo/rank/call.c"
-for test in oracle stream memory direct lent processes model costs; do compile $test $tests/$test.c $shared $link; done
+for test in oracle stream memory direct lent processes model costs start; do compile $test $tests/$test.c $shared $link; done
 compiled
+
+# The text of which the machine code of kernels was made: the stub runs it where it loads the code.
+mkdir -p "$out/ptx"
+python3 cgo/cuda/kernels/join.py cgo/cuda/kernels/kernels.zip "$out/ptx" 80 90 100 || exit 1
+code="STUB_CUDA_PTX=$root/$out/ptx STUB_CUDA_ARCH=90"
 
 if [ -n "$real" ]; then
   check device-oracle LIGHTPATH_DEVICE_PATH=staged "$out/oracle" 1 2 3 4
@@ -61,7 +66,7 @@ device model-driver-queues 1 CUDA_DEVICE_MAX_CONNECTIONS=8 STUB_CUDA_QUEUES=driv
 device oracle-driver-queues 1 STUB_CUDA_QUEUES=driver $small $direct "$out/oracle" -s 8 3
 device model-drain 1 STUB_CUDA_DRAIN=all "$out/model" drained
 device model-drain-one 1 STUB_CUDA_DRAIN=cuMemAlloc "$out/model" not_drained
-rm -rf "$out/share" && mkdir -p "$out/share"
+rm -rf "$out/share" "$out/share-costs" && mkdir -p "$out/share" "$out/share-costs"
 device model-slice 1 STUB_CUDA_SLICE=100 STUB_CUDA_SHARE="$root/$out/share" "$out/model" sliced
 device model-clock 1 STUB_CUDA_CLOCK="$root/$out/clock.json" STUB_CUDA_SHARE="$root/$out/share" STUB_CUDA_SKIP=65536 \
   "$out/model" timed
@@ -83,8 +88,14 @@ for test in ordered issued grouped captured aborted; do
 done
 device hostile-drain-oracle 8 $drain $small $direct "$out/oracle" -s 8 3
 device hostile-slice-processes 1 STUB_CUDA_SLICE=100 STUB_CUDA_SHARE="$root/$out/share" $small $direct "$out/processes" 3
-device model-costs 1 STUB_CUDA_CLOCK="$root/$out/clock.json" STUB_CUDA_SHARE="$root/$out/share" STUB_CUDA_SKIP=65536 \
-  "$out/costs" exact
+device model-costs 1 STUB_CUDA_CLOCK="$root/$out/clock.json" STUB_CUDA_SHARE="$root/$out/share-costs" \
+  STUB_CUDA_SKIP=65536 "$out/costs" exact
+for how in threads processes; do
+  share=$root/$out/share-start-$how
+  rm -rf "$share" && mkdir "$share"
+  device model-start-$how 1 $code STUB_CUDA_CLOCK="$share/clock.json" STUB_CUDA_SHARE="$share" "$out/start" $how 4 300
+done
+device oracle-machine-code 8 $code $small $direct "$out/oracle" -s 8 2
 device oracle-lent-shared 1 $direct $large "$out/oracle" -r -s 4 -c 40001 2
 device direct-unreachable 2 $small STUB_CUDA_PEERS=0 "$out/direct" unreachable
 device direct-full 2 $small "$out/direct" full
@@ -113,6 +124,13 @@ bench threads reducescatter -n 2 --threads
 bench graph allgather -n 2 --graph 3
 bench graph-threads allreduce -n 2 --graph 3 --threads
 bench sync alltoall -n 2 --sync --library "$lib"
+
+# A collective makes at most six calls of the driver besides those that enqueue its work (and one for the timing).
+share=$root/$out/share-host-calls
+rm -rf "$share" && mkdir "$share"
+device bench-host-calls 1 $direct STUB_CUDA_CLOCK="$share/clock.json" STUB_CUDA_SHARE="$share" sh -c "
+  bin/lightpath bench allreduce --memory device -n 2 -w 2 -i 4 -b 8 -e 8 -c 0 --out-of-place &&
+    python3 cgo/cuda/tests/calls.py '$share/clock.json' 4 6"
 
 # Over planes with circuits. Plans are for whole calls: staging does not cut them.
 dir=$(mktemp -d) # sockets have short paths

@@ -99,3 +99,14 @@ func (c *Config) boundary() float64 {
 func (c *Config) insideTime() float64 {
 	return c.boundary() / float64(c.stageGPUs()) / (c.Gbps * dag.BytesPerUSPerGbps)
 }
+
+// StageCosts returns the costs of each stage, or the error of [Config.Validate].
+func (c *Config) StageCosts() ([]Costs, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	return c.costs(), nil
+}
+
+// BoundaryPerGPU returns the bytes that a GPU sends to its neighbour in the next stage for one micro-batch.
+func (c *Config) BoundaryPerGPU() float64 { return c.boundary() / float64(c.stageGPUs()) }

@@ -45,6 +45,15 @@ func (p Peers) PrimaryContext(dev int) (device.Context, error) {
 	return contextOf(dev), p.refuse("PrimaryContext")
 }
 
+// StreamID implements [device.Peers]: a handle is never given out again.
+func (p Peers) StreamID(s device.Stream) (uint64, error) {
+	if err := p.refuse("StreamID"); err != nil {
+		return 0, err
+	}
+	_, err := p.streams.device(s)
+	return uint64(s), err
+}
+
 // EnterContext implements [device.Peers].
 func (p Peers) EnterContext(ctx device.Context) error {
 	if err := p.refuse("EnterContext"); err != nil {

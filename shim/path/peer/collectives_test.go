@@ -48,7 +48,7 @@ func TestDirectAllocatesNothing(t *testing.T) {
 // TestDirectRefused: whatever a driver refuses while calls are made, wherever, is an error, and no stream hangs.
 func TestDirectRefused(t *testing.T) {
 	shimtest.RefuseEach(t, shimtest.UsePeers, 6, refusesDirect,
-		"Locate", "Enter", "Capturing", "Context", "Record", "Follow", "Copy", "Reduce", "Words")
+		"Locate", "Enter", "EnterContext", "StreamID", "Capturing", "Context", "Record", "Follow", "Copy", "Reduce", "Words")
 }
 
 // refusesDirect has a group of collectives and messages refused.

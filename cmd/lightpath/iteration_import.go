@@ -1,0 +1,128 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/plans/delta/calls"
+	"lightpath/plans/delta/dag"
+	"lightpath/plans/iteration"
+	"lightpath/plans/iteration/trace"
+	"lightpath/shim/flight"
+	"lightpath/shim/flight/job"
+)
+
+// traceFlags say where a trace comes from.
+type traceFlags struct {
+	jobFlags
+	format, algorithm, out string
+	forward, backward      float64
+}
+
+func newIterationImport() *cobra.Command {
+	var f traceFlags
+	cmd := &cobra.Command{
+		Use:   "import [--format flight|job|simai|aicb|chakra FILE...] [--model NAME] [--out trace.json]",
+		Short: "Make a trace from flight recorders, job files, workloads or a model",
+		Long: `flight: dumps of the flight recorders of a job's ranks (lightpath ranks --dump). The trace has the calls that
+repeat, with the medians of the gaps between them. job: a job file of topology delta generate --full or import. simai,
+aicb and chakra: the files that topology delta import reads. Without files, the trace is that of a model with DELTA's
+parallelism, which the other flags change: a pipeline whose stages work side by side, and gradients of all replicas.`,
+		RunE: func(cmd *cobra.Command, files []string) error {
+			t, err := f.read(cmd, files)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(os.Stderr, "%d calls of %d communicators on %d ranks; computation %s\n", len(t.Calls),
+				len(t.Communicators), t.Ranks, iteration.Millis(t.Longest(nil)))
+			return writeOutput("out", f.out, t.Encode())
+		},
+	}
+	f.register(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&f.format, "format", "flight", "what the files are: flight, job, simai, aicb or chakra")
+	fl.StringVar(&f.algorithm, "algorithm", "ring:2", "of the all-reduce over replicas (model, simai, aicb)")
+	fl.StringVarP(&f.out, "out", "o", "", "trace file to write (standard output by default)")
+	fl.Float64Var(&f.forward, "forward-us", 0, "forward time of a stage for a micro-batch, if the file has none (aicb)")
+	fl.Float64Var(&f.backward, "backward-us", 0, "the same for backward")
+	return cmd
+}
+
+func (f *traceFlags) read(cmd *cobra.Command, files []string) (*trace.Trace, error) {
+	if len(files) == 0 {
+		if cmd.Flags().Changed("format") {
+			return nil, fmt.Errorf("--format %s: want files", f.format)
+		}
+		c, err := f.config(cmd)
+		if err != nil {
+			return nil, err
+		}
+		return calls.Model(&c, f.algorithm)
+	}
+	in := importFlags{format: f.format, name: files[0], perPod: f.over.GPUsPerPod, gpus: f.over.GPUs, etp: max(1, f.over.ETP),
+		gbps: 400, scaleUp: 360, forward: f.forward, backward: f.backward}
+	if cmd.Flags().Changed("bandwidth") {
+		in.gbps = f.over.Gbps
+	}
+	if cmd.Flags().Changed("scale-up") {
+		in.scaleUp = f.over.ScaleUpGBs
+	}
+	switch f.format {
+	case "flight":
+		return f.flights(files)
+	case "job":
+		if len(files) > 1 {
+			return nil, fmt.Errorf("job: one file, not %d", len(files))
+		}
+		g, err := decodeArgument(files[0], dag.Decode)
+		if err != nil {
+			return nil, err
+		}
+		return graphTrace(files[0], g)
+	case "chakra":
+		g, err := in.read(files)
+		if err != nil {
+			return nil, err
+		}
+		return graphTrace(files[0], g)
+	}
+	c, err := in.workload(files)
+	if err != nil {
+		return nil, err
+	}
+	return calls.Model(c, f.algorithm)
+}
+
+func graphTrace(file string, g *dag.Graph) (*trace.Trace, error) {
+	t, err := calls.Graph(g)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", inputName(file), err)
+	}
+	return t, nil
+}
+
+// flights finds the iteration in dumps of flight recorders.
+func (f *traceFlags) flights(files []string) (*trace.Trace, error) {
+	dumps := make([]*flight.Dump, len(files))
+	for i, file := range files {
+		var err error
+		if dumps[i], err = decodeArgument(file, flight.Decode); err != nil {
+			return nil, err
+		}
+	}
+	found, err := job.Find(dumps)
+	if errors.Is(err, trace.ErrNoPeriod) {
+		return nil, no(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(os.Stderr, "%d iterations of %d calls, after %d others\n", found.Repeats, found.Period, found.Left)
+	if found.Omitted > 0 {
+		warn(fmt.Sprintf("%d operations are left out: groups of sends and receives, or not completed", found.Omitted))
+	}
+	return found.Trace, nil
+}

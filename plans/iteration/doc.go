@@ -1,0 +1,9 @@
+// Package iteration plans all collectives of a training iteration together: which plan each call runs, so that it begins
+// on the circuits that the call before leaves, and which planes switch in the gaps between calls. See
+// docs/design/iteration.md.
+//
+// Layer: inside plans, above planner and iteration/trace. It knows no collective: callers pass the steps of a call. It
+// must not be imported by planners. It performs no I/O.
+//
+// Times are microseconds, as in package plans.
+package iteration

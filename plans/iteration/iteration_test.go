@@ -1,0 +1,178 @@
+package iteration_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"lightpath/internal/require"
+	"lightpath/plans"
+	plancheck "lightpath/plans/check"
+	"lightpath/plans/circuit"
+	"lightpath/plans/iteration"
+	"lightpath/plans/iteration/check"
+	"lightpath/plans/iteration/play"
+	"lightpath/plans/iteration/trace"
+)
+
+// steps are those of two families of collectives: xor of n bits, and n shifts.
+func steps(c *trace.Call, ranks int) ([]plans.Step, error) {
+	var n int
+	if _, err := fmt.Sscan(c.Algorithm, &n); err != nil {
+		return nil, err
+	}
+	var list []plans.Step
+	for i := range n {
+		to := circuit.Shift(ranks, i+1)
+		if c.Collective == "xor" {
+			to = circuit.Xor(ranks, 1<<i%ranks)
+		}
+		list = append(list, plans.Step{Bytes: c.Bytes, To: to})
+	}
+	return list, nil
+}
+
+// random returns a small random problem: chains, or calls that overlap.
+func random(t *testing.T, r *rand.Rand, chain bool, calls int) *iteration.Problem {
+	t.Helper()
+	ranks := []int{4, 8}[r.IntN(2)]
+	f := &plans.Problem{
+		Version: plans.Version, Ranks: ranks, Planes: 1 + r.IntN(3), BandwidthGbps: 8, AlphaUS: float64(r.IntN(3)),
+		ReconfigUS: []float64{0, 10, 100, 1000}[r.IntN(4)], Forwarding: r.IntN(2) == 0, Circuits: plans.Simplex,
+		ReconfigPerPort: float64(r.IntN(2)),
+	}
+	switch r.IntN(4) {
+	case 0:
+		f.Circuits, f.Planes = plans.Interleaved, 2
+	case 1:
+		f.Circuits = plans.Duplex
+	}
+	half := make([][]int, 2)
+	for i := range ranks {
+		half[i%2] = append(half[i%2], i)
+	}
+	all := make([]int, ranks)
+	for i := range all {
+		all[i] = i
+	}
+	tr := &trace.Trace{Ranks: ranks, ComputeUS: float64(r.IntN(300)),
+		Communicators: []trace.Communicator{{Groups: [][]int{all}}, {Groups: half}}}
+	for i := range calls {
+		c := trace.Call{Communicator: r.IntN(2), Collective: "xor", Algorithm: fmt.Sprint(1 + r.IntN(2)),
+			Bytes: float64(1000 * (1 + r.IntN(100))), After: []trace.After{{Call: i - 1, GapUS: float64(r.IntN(150))}}}
+		if f.Circuits != plans.Duplex && r.IntN(2) == 0 {
+			c.Collective = "shift"
+		}
+		if !chain {
+			c.After[0].Call = r.IntN(i+1) - 1
+			c.TailUS = float64(r.IntN(50))
+			if i > 1 && c.After[0].Call != i-2 && r.IntN(2) == 0 {
+				c.After = append(c.After, trace.After{Call: i - 2, GapUS: float64(r.IntN(50))})
+			}
+		}
+		tr.Calls = append(tr.Calls, c)
+	}
+	tr.Calls[calls-1].TailUS = float64(r.IntN(200))
+	require.NoError(t, tr.Validate())
+	p, err := iteration.Pose(f, "fabric", tr, steps)
+	require.NoError(t, err)
+	return p
+}
+
+// TestLocal: the plan of a call on one of its communicators is feasible for the communicator alone, and sealed.
+func TestLocal(t *testing.T) {
+	checked, refused := 0, 0
+	for seed := range 12 {
+		r := rand.New(rand.NewPCG(uint64(seed), 2))
+		p := random(t, r, true, 4)
+		for c := range p.Trace.Communicators { // ranks in no particular order
+			for _, g := range p.Trace.Communicators[c].Groups {
+				r.Shuffle(len(g), func(i, j int) { g[i], g[j] = g[j], g[i] })
+			}
+		}
+		p, err := iteration.Pose(p.Fabric, "fabric", p.Trace, steps)
+		require.NoError(t, err)
+		plan, err := iteration.Solve(context.Background(), p, quick)
+		require.NoError(t, err)
+		for at := range plan.Calls {
+			comm := &p.Trace.Communicators[p.Trace.Calls[plan.Calls[at].Call].Communicator]
+			for g := range comm.Groups {
+				problem, local, err := p.Local(plan, at, g, steps)
+				if err != nil {
+					refused++
+					continue
+				}
+				checked++
+				if _, err := plancheck.Check(problem, local); err != nil {
+					t.Errorf("seed %d, call at %d, group %d: %v", seed, at, g, err)
+				}
+				require.NoError(t, plans.VerifyDigest(problem, local))
+			}
+		}
+	}
+	if checked < 40 || refused > checked/4 {
+		t.Errorf("%d plans checked, %d refused", checked, refused)
+	}
+	t.Logf("%d plans checked, %d refused", checked, refused)
+}
+
+// quick is far beyond what tiny problems need: operations end their searches.
+var quick = iteration.Options{TimeLimit: 400 * time.Millisecond}
+
+// TestPlans: for any trace the checker accepts the plan, playing it takes the stated time, and the time is between the
+// bound and each baseline that can be run.
+func TestPlans(t *testing.T) {
+	cases := 40
+	if testing.Short() {
+		cases = 12
+	}
+	for seed := range cases {
+		r := rand.New(rand.NewPCG(uint64(seed), 1))
+		p := random(t, r, seed%2 == 0, 2+r.IntN(6))
+		c, err := iteration.Compare(context.Background(), p, quick)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		report, err := check.Check(p, c.Plan)
+		if err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+			continue
+		}
+		if !plans.SameUS(report.IterationUS, c.Plan.IterationUS) || !plans.SameUS(report.ExposedUS, c.Plan.ExposedUS()) {
+			t.Errorf("seed %d: %+v, plan %v", seed, report, c.Plan.IterationUS)
+		}
+		played, err := play.Run(p, c.Plan, 64)
+		if err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		} else if !plans.SameUS(played.IterationUS, c.Plan.IterationUS) {
+			t.Errorf("seed %d: played %v us, planned %v us", seed, played.IterationUS, c.Plan.IterationUS)
+		}
+		for _, o := range c.Outcomes {
+			if o.Name == iteration.Packet {
+				if !plans.AtLeastUS(c.Plan.IterationUS, o.IterationUS) {
+					t.Errorf("seed %d: the plan takes %v us, planes without circuits %v us", seed, c.Plan.IterationUS, o.IterationUS)
+				}
+				continue
+			}
+			if o.Name != iteration.Free && !plans.AtLeastUS(o.IterationUS, c.Plan.IterationUS) {
+				t.Errorf("seed %d: %s takes %v us, the plan %v us", seed, o.Name, o.IterationUS, c.Plan.IterationUS)
+			}
+			if !plans.AtLeastUS(o.IterationUS, c.Plan.LowerBoundUS) {
+				t.Errorf("seed %d: %s takes %v us, below the bound of %v us", seed, o.Name, o.IterationUS, c.Plan.LowerBoundUS)
+			}
+			if h := o.Hidden(); h < 0 || h > 1 || o.ExposedSwitchingUS > o.SwitchingUS+1e-6 {
+				t.Errorf("seed %d: %+v", seed, o)
+			}
+		}
+		require.NoError(t, c.Plan.VerifyDigest())
+		text, err := c.Plan.Encode()
+		require.NoError(t, err)
+		again, err := iteration.Decode(text)
+		require.NoError(t, err)
+		if _, err := check.Check(p, again); err != nil || again.VerifyDigest() != nil {
+			t.Errorf("seed %d: read again: %v, %v", seed, err, again.VerifyDigest())
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package iteration
+
+import (
+	"errors"
+	"fmt"
+
+	"lightpath/internal/decode"
+	"lightpath/plans"
+	"lightpath/plans/circuit"
+	"lightpath/plans/iteration/trace"
+)
+
+// ErrProblem is wrapped by errors about a trace that has no problem on a fabric. The message names the call.
+var ErrProblem = errors.New("bad iteration")
+
+// Problem is a trace on a fabric. It is not changed after [Pose].
+type Problem struct {
+	Fabric *plans.Problem // costs, ranks and planes; without steps
+	Digest string         // of the fabric file; "" where there is none
+	Trace  *trace.Trace
+	// Shapes are the different problems of calls, on all ranks of the fabric, with free initial and final circuits.
+	Shapes []*plans.Problem
+	Of     []int // call -> its shape
+	chain  bool  // each call waits for the call before, and for no other: the order is fixed
+}
+
+// Steps returns the steps of a call, for the ranks 0..ranks-1 of one communicator.
+type Steps func(c *trace.Call, ranks int) ([]plans.Step, error)
+
+// Pose returns the problem of a valid trace. fabric has no steps; its initial and final circuits do not count. Errors
+// wrap [ErrProblem], or [plans.ErrProblem] if the fabric is not valid.
+func Pose(fabric *plans.Problem, digest string, t *trace.Trace, steps Steps) (*Problem, error) {
+	template := *fabric
+	template.Initial, template.Final, template.Steps, template.Demand = nil, plans.Final{}, nil, nil
+	if err := template.Validate(); err != nil {
+		return nil, err
+	}
+	if t.Ranks > template.Ranks {
+		return nil, fmt.Errorf("%w: %w", ErrProblem, decode.At("ranks", "%d on a fabric of %d", t.Ranks, template.Ranks))
+	}
+	p := &Problem{Fabric: &template, Digest: digest, Trace: t, Of: make([]int, len(t.Calls)), chain: true}
+	shapes := map[string]int{}
+	for i := range t.Calls {
+		c := &t.Calls[i]
+		p.chain = p.chain && waitsForLast(c.After, i)
+		key := fmt.Sprint(c.Communicator, c.Collective, " ", c.Algorithm, " ", c.Root, c.Bytes, c.Flows)
+		at, ok := shapes[key]
+		if !ok {
+			shape, err := p.shape(c, steps)
+			if err != nil {
+				return nil, fmt.Errorf("%w: calls[%d] (%s): %w", ErrProblem, i, c.Kind(), err)
+			}
+			at, shapes[key] = len(p.Shapes), len(p.Shapes)
+			p.Shapes = append(p.Shapes, shape)
+		}
+		p.Of[i] = at
+	}
+	return p, nil
+}
+
+// waitsForLast reports whether call i waits for the call before it, and for no other.
+func waitsForLast(after []trace.After, i int) bool {
+	last := i == 0
+	for _, a := range after {
+		last = last || a.Call == i-1
+		if a.Call != i-1 && a.Call != trace.Begin {
+			return false
+		}
+	}
+	return last
+}
+
+func (p *Problem) shape(c *trace.Call, steps Steps) (*plans.Problem, error) {
+	comm := &p.Trace.Communicators[c.Communicator]
+	local := []plans.Step{{Bytes: c.Bytes, Flows: c.Flows}}
+	if c.Collective != "" {
+		var err error
+		if local, err = steps(c, comm.Size()); err != nil {
+			return nil, err
+		}
+	}
+	shape := *p.Fabric
+	shape.Steps = make([]plans.Step, 0, len(local))
+	for i := range local {
+		shape.Steps = append(shape.Steps, spread(&local[i], comm, shape.Ranks))
+	}
+	return &shape, shape.Validate()
+}
+
+// spread returns a step of one communicator as the step of all its groups, on the ranks of the fabric. A step whose flows
+// are a partial permutation becomes a map.
+func spread(s *plans.Step, comm *trace.Communicator, ranks int) plans.Step {
+	local := s.FlowList()
+	to, from, single := circuit.AllDark(ranks), circuit.AllDark(ranks), true
+	flows := make([][2]int, 0, len(local)*len(comm.Groups))
+	for _, group := range comm.Groups {
+		for _, f := range local {
+			src, dst := group[f[0]], group[f[1]]
+			flows = append(flows, [2]int{src, dst})
+			single = single && to[src] == circuit.Dark && from[dst] == circuit.Dark
+			to[src], from[dst] = dst, src
+		}
+	}
+	if single {
+		return plans.Step{Bytes: s.Bytes, To: to}
+	}
+	return plans.Step{Bytes: s.Bytes, Flows: flows}
+}
