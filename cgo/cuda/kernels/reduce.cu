@@ -195,6 +195,7 @@ template <class T, class U> struct Integer {
 
 /* Four at once. No carry reaches the next element. */
 template <class T> struct Bytes : Integer<T, u8> {
+  enum { DEPTH = 3 }; /* 36 KiB in flight; averages need the registers */
   enum : u32 { TOPS = 0x80808080, SIGNS = (T)-1 < 0 ? TOPS : 0 };
 
   /* Sets all bits of each byte of a that is not less than the byte of b. */
