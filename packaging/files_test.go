@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"lightpath/plans/fabric"
+	"lightpath/shim"
 )
 
 // root is the repository's, from this directory.
@@ -193,5 +194,17 @@ func TestContainerfile(t *testing.T) {
 	}
 	if user == "root" || user == "0" || froms != 2 {
 		t.Errorf("it runs as %s, from %d stages", user, froms)
+	}
+}
+
+// TestPythonVersion: the Python package has Lightpath's version.
+func TestPythonVersion(t *testing.T) {
+	data, err := os.ReadFile("python/pyproject.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^version = "(.*?)"`).FindSubmatch(data)
+	if found == nil || string(found[1]) != shim.Version {
+		t.Errorf("python/pyproject.toml: version %q, want %q", found, shim.Version)
 	}
 }

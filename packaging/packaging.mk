@@ -40,3 +40,16 @@ $(NFPM):
 
 test-packages: packages ## install, upgrade and remove the packages in a scratch root
 	LIGHTPATH_DIST=$(CURDIR)/dist $(GO) test -count=1 ./packaging
+
+# The Python package: dist/lightpath-VERSION.tar.gz, and from it the wheel.
+.PHONY: wheel test-wheel
+
+wheel: .tools/python/bin/pyproject-build ## the Python wheel and its source distribution, into dist/
+	.tools/python/bin/pyproject-build --outdir dist packaging/python
+
+.tools/python/bin/pyproject-build:
+	$(PYTHON) -m venv .tools/python
+	.tools/python/bin/pip install -q build==1.6.1 auditwheel==6.8.2
+
+test-wheel: wheel ## install the wheel in a clean environment, and use it
+	packaging/python/test.sh

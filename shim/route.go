@@ -11,6 +11,7 @@ import (
 	"lightpath/shim/log"
 	"lightpath/shim/path/nic"
 	"lightpath/shim/path/peer"
+	"lightpath/shim/path/staged"
 	"lightpath/shim/settings"
 	"lightpath/shim/stream"
 )
@@ -58,9 +59,23 @@ func routeHere(f *calls.Facts, onDevice bool) Path {
 // launches reports whether the path puts calls on streams that need no CPU there.
 func (p Path) launches() bool { return p == Peer || p == NIC }
 
-// attachDevice chooses how ranks exchange device memory, the same way on all ranks: by the devices themselves, by RDMA
-// ports that reach them, or through host memory.
+// attachDevice prepares how ranks exchange device memory.
 func attachDevice(c *comm.Core) error {
+	if err := stream.CheckQueues(c); err != nil {
+		return err
+	}
+	if err := chooseDevicePath(c); err != nil || stream.Of(c) == nil {
+		return err
+	}
+	if err := staged.Prepare(c); err != nil {
+		c.Log.Info(log.Init, "staging is prepared by the first call: %v", err)
+	}
+	return nil
+}
+
+// chooseDevicePath chooses how ranks exchange device memory, the same way on all ranks: by the devices themselves, by
+// RDMA ports that reach them, or through host memory.
+func chooseDevicePath(c *comm.Core) error {
 	byPorts := calls.ByPorts
 	if circuits.Of(c) != nil {
 		byPorts = calls.ByPortsOverCircuits

@@ -97,10 +97,10 @@ def main():
         torch.cuda.set_device(0)
         dist.init_process_group("nccl")
     else:
-        sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "torch"))
-        import lightpath_torch
+        sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "packaging", "python"))
+        import lightpath.torch
 
-        dist.init_process_group(lightpath_torch.BACKEND)
+        dist.init_process_group(lightpath.torch.BACKEND)
     rank, world, check = dist.get_rank(), dist.get_world_size(), Checks()
     for dtype in TYPES:
         for count in COUNTS:

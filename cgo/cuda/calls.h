@@ -2,6 +2,8 @@
 #ifndef LP_CUDA_CALLS_H
 #define LP_CUDA_CALLS_H
 
+#include <stdbool.h>
+
 #include "driver.h"
 #include "kernels/reduce.h"
 
@@ -54,9 +56,9 @@ CUresult lpc_missing_kernels(const struct lpc_library *c, unsigned *types, int *
 CUresult lpc_load_kernels(const struct lpc_library *c, unsigned types, const void *image, const char **step);
 /* The log of the driver's compiler for the last image that it refused on this thread; returns 0 if there is none. */
 int lpc_take_log(char *log, size_t size);
-/* Launches each loaded kernel and makes each kind of copy once in the current context, unless it has done so: drivers
- * load them at their first use, and then wait until the device is idle. */
-CUresult lpc_first_use(const struct lpc_library *c, const char **step);
+/* Makes each kind of copy once in the current context, unless it has done so, and launches each loaded kernel if
+ * kernels is set: drivers load them at their first use, and then wait until the device is idle. */
+CUresult lpc_first_use(const struct lpc_library *c, bool kernels, const char **step);
 enum { LPC_NOT_LOADED = -1 };
 /* Launches the kernel of an operator (numbered as ncclRedOp_t) in the current context; it sets r->first.
  * LPC_NOT_LOADED if the context does not have the kernel. */
@@ -104,6 +106,23 @@ struct lpc_word {
 };
 #define LPC_MAX_WORDS 255
 CUresult lpc_words(const struct lpc_library *c, uintptr_t stream, const struct lpc_word *words, unsigned n);
+
+/* ---- mapped.c: memory that programs map ---- */
+
+/* Retains the physical memory at an address. LPC_NOT_MAPPED if the program has not mapped it by itself, or the driver
+ * lacks a function. */
+enum { LPC_NOT_MAPPED = -2 };
+CUresult lpc_retain_piece(const struct lpc_library *c, void *at, uint64_t *piece);
+CUresult lpc_release_piece(const struct lpc_library *c, uint64_t piece);
+/* Whether this piece is mapped at the address. */
+int lpc_is_piece(const struct lpc_library *c, void *at, uint64_t piece);
+/* Whether the program lets the current context's device access memory that it has mapped; or LPC_NOT_MAPPED. */
+CUresult lpc_reach_mapped(const struct lpc_library *c, void *at);
+/* A descriptor, which the caller closes. */
+CUresult lpc_export_piece(const struct lpc_library *c, uint64_t piece, int *fd);
+/* Maps pieces one behind the other, with access for the current context's device. The caller keeps the descriptors. */
+CUresult lpc_import_pieces(const struct lpc_library *c, const int *fds, const size_t *sizes, size_t n, void **at);
+CUresult lpc_close_pieces(const struct lpc_library *c, void *at, size_t size);
 
 /* ---- remote.c: device memory that other devices of the host reach ---- */
 

@@ -31,6 +31,7 @@ enum {
   CUDA_ERROR_INVALID_DEVICE = 101,
   CUDA_ERROR_INVALID_IMAGE = 200,
   CUDA_ERROR_INVALID_CONTEXT = 201,
+  CUDA_ERROR_ALREADY_MAPPED = 208,
   CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
   CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
   CUDA_ERROR_INVALID_PTX = 218,
@@ -123,6 +124,23 @@ enum { CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1 };
 enum { CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };
 enum { CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1, CU_GRAPH_USER_OBJECT_MOVE = 1 };
 
+/* Memory that a program maps by itself: pieces of physical memory at addresses that it has reserved. */
+typedef unsigned long long CUmemGenericAllocationHandle;
+enum { CU_MEM_ALLOCATION_TYPE_PINNED = 1, CU_MEM_LOCATION_TYPE_DEVICE = 1 };
+enum { CU_MEM_HANDLE_TYPE_NONE = 0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1 };
+enum { CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3 };
+typedef struct { int type, id; } CUmemLocation;
+typedef struct {
+  CUmemLocation location;
+  int flags;
+} CUmemAccessDesc;
+typedef struct {
+  int type, handle_types;
+  CUmemLocation location;
+  void *windows;
+  unsigned char flags[8];
+} CUmemAllocationProp;
+
 typedef struct { char bytes[16]; } CUuuid;
 typedef struct { char reserved[64]; } CUipcMemHandle;
 
@@ -199,6 +217,23 @@ typedef union {
   F(MemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", (CUdeviceptr * device, void *at, unsigned flags)) \
   F(StreamBatchMemOp, "cuStreamBatchMemOp_v2", \
     (CUstream stream, unsigned n, CUstreamBatchMemOpParams *ops, unsigned flags))
+
+/* Entry points for memory that programs map. */
+#define LP_CUDA_MAPPED(F) \
+  F(MemAddressReserve, "cuMemAddressReserve", \
+    (CUdeviceptr * at, size_t size, size_t align, CUdeviceptr wanted, unsigned long long flags)) \
+  F(MemAddressFree, "cuMemAddressFree", (CUdeviceptr at, size_t size)) \
+  F(MemMap, "cuMemMap", \
+    (CUdeviceptr at, size_t size, size_t offset, CUmemGenericAllocationHandle piece, unsigned long long flags)) \
+  F(MemUnmap, "cuMemUnmap", (CUdeviceptr at, size_t size)) \
+  F(MemSetAccess, "cuMemSetAccess", (CUdeviceptr at, size_t size, const CUmemAccessDesc *access, size_t n)) \
+  F(MemGetAccess, "cuMemGetAccess", (unsigned long long *access, const CUmemLocation *of, CUdeviceptr at)) \
+  F(MemRelease, "cuMemRelease", (CUmemGenericAllocationHandle piece)) \
+  F(MemRetainAllocationHandle, "cuMemRetainAllocationHandle", (CUmemGenericAllocationHandle * piece, void *at)) \
+  F(MemExportToShareableHandle, "cuMemExportToShareableHandle", \
+    (void *handle, CUmemGenericAllocationHandle piece, int type, unsigned long long flags)) \
+  F(MemImportFromShareableHandle, "cuMemImportFromShareableHandle", \
+    (CUmemGenericAllocationHandle * piece, void *handle, int type))
 
 /* Entry points that a driver may lack: for RDMA ports that reach devices, and numbers of streams. */
 #define LP_CUDA_REMOTE(F) \

@@ -19,7 +19,7 @@ struct context {
   struct context *next;
   unsigned long long id;
   unsigned blocks; /* the most that run at once */
-  int used;        /* lpc_first_use */
+  bool copied, launched; /* lpc_first_use */
   CUfunction functions[TYPES][OPERATORS];
 };
 
@@ -196,7 +196,7 @@ static CUresult launch_first(const struct lpc_library *c, struct context *x, CUs
 }
 
 /* Its stream and its little memory are never freed: freeing would wait for the device, too. */
-CUresult lpc_first_use(const struct lpc_library *c, const char **step) {
+CUresult lpc_first_use(const struct lpc_library *c, bool kernels, const char **step) {
   unsigned long long id;
   struct context *x;
   CUdeviceptr at = 0;
@@ -205,18 +205,23 @@ CUresult lpc_first_use(const struct lpc_library *c, const char **step) {
   CUresult rc = current(c, &id, step);
   if (rc != CUDA_SUCCESS || c->lacks != NULL) return rc;
   pthread_mutex_lock(&mutex);
-  x = find(id);
-  if (x == NULL || x->used) {
+  if ((x = find(id)) == NULL) rc = add(c, id, &x, step);
+  if (rc != CUDA_SUCCESS || (x->copied && (x->launched || !kernels))) {
     pthread_mutex_unlock(&mutex);
-    return CUDA_SUCCESS;
+    return rc;
   }
   *step = "cuStreamCreate";
   rc = c->StreamCreate(&s, CU_STREAM_NON_BLOCKING);
-  if (rc == CUDA_SUCCESS) *step = "cuMemAlloc", rc = c->MemAlloc(&at, 4 * VECTOR);
-  if (rc == CUDA_SUCCESS) *step = "cuMemHostAlloc", rc = c->MemHostAlloc(&host, VECTOR, CU_MEMHOSTALLOC_PORTABLE);
-  if (rc == CUDA_SUCCESS) rc = copy_first(c, at, host, s, step);
-  if (rc == CUDA_SUCCESS) rc = launch_first(c, x, s, step);
-  x->used = rc == CUDA_SUCCESS;
+  if (rc == CUDA_SUCCESS && !x->copied) {
+    *step = "cuMemAlloc", rc = c->MemAlloc(&at, 4 * VECTOR);
+    if (rc == CUDA_SUCCESS) *step = "cuMemHostAlloc", rc = c->MemHostAlloc(&host, VECTOR, CU_MEMHOSTALLOC_PORTABLE);
+    if (rc == CUDA_SUCCESS) rc = copy_first(c, at, host, s, step);
+    x->copied = rc == CUDA_SUCCESS;
+  }
+  if (rc == CUDA_SUCCESS && kernels && !x->launched) {
+    rc = launch_first(c, x, s, step);
+    x->launched = rc == CUDA_SUCCESS;
+  }
   pthread_mutex_unlock(&mutex);
   return rc;
 }

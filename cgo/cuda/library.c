@@ -23,8 +23,10 @@ static const struct { const char *symbol; size_t at; } optional[] = {
 #undef FUNCTION
 };
 
-static const struct { const char *symbol; size_t at; } remote[] = {
+/* What few programs need. */
+static const struct { const char *symbol; size_t at; } others[] = {
 #define FUNCTION(name, symbol, params) {symbol, offsetof(struct lpc_library, name)},
+  LP_CUDA_MAPPED(FUNCTION)
   LP_CUDA_REMOTE(FUNCTION)
 #undef FUNCTION
 };
@@ -51,8 +53,8 @@ static void load(void) {
     if (at == NULL && library.lacks == NULL) library.lacks = optional[i].symbol;
     *(void **)((char *)&library + optional[i].at) = at;
   }
-  for (i = 0; i < sizeof remote / sizeof *remote; i++)
-    *(void **)((char *)&library + remote[i].at) = dlsym(so, remote[i].symbol);
+  for (i = 0; i < sizeof others / sizeof *others; i++)
+    *(void **)((char *)&library + others[i].at) = dlsym(so, others[i].symbol);
   loaded = &library;
 }
 

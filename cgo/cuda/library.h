@@ -8,6 +8,7 @@ struct lpc_library {
 #define FUNCTION(name, symbol, params) CUresult(*name) params;
   LP_CUDA_FUNCTIONS(FUNCTION)
   LP_CUDA_OPTIONAL(FUNCTION)
+  LP_CUDA_MAPPED(FUNCTION)
   LP_CUDA_REMOTE(FUNCTION)
 #undef FUNCTION
   const char *lacks; /* the first of LP_CUDA_OPTIONAL that the driver has not, NULL where it has all */

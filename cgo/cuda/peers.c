@@ -72,7 +72,9 @@ CUresult lpc_reach(const struct lpc_library *c, void *at) {
   int there = 0, can = 1;
   int attributes[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
   void *data[] = {&owner, &there};
-  CUresult rc = c->PointerGetAttributes(2, attributes, data, (uintptr_t)at);
+  CUresult rc = lpc_reach_mapped(c, at);
+  if (rc != (CUresult)LPC_NOT_MAPPED) return rc;
+  rc = c->PointerGetAttributes(2, attributes, data, (uintptr_t)at);
   if (rc == CUDA_SUCCESS) rc = c->CtxGetCurrent(&own);
   if (rc != CUDA_SUCCESS || owner == own) return rc;
   rc = c->CtxGetDevice(&here);

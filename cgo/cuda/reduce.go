@@ -181,11 +181,25 @@ func (Library) LoadKernels() error {
 	if err := load(c, allTypes); err != nil {
 		return err
 	}
+	return firstUse(c, true)
+}
+
+// LoadCopies implements [device.Driver].
+func (Library) LoadCopies() error {
+	c, err := library()
+	if err != nil {
+		return err
+	}
+	return firstUse(c, false)
+}
+
+// firstUse uses each kind of copy in the current context, and each kernel if kernels is set.
+func firstUse(c *C.struct_lpc_library, kernels bool) error {
 	if err := failed(c, "cuThreadExchangeStreamCaptureMode", C.lpc_relax(c)); err != nil {
 		return err
 	}
 	var step *C.char
-	rc := C.lpc_first_use(c, &step)
+	rc := C.lpc_first_use(c, C._Bool(kernels), &step)
 	return kernelError(c, step, rc)
 }
 

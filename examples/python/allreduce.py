@@ -12,7 +12,8 @@ import socket
 import struct
 import time
 
-from nccl_binding import Nccl, UniqueId, default_path, ncclComm_t
+from lightpath import library_path
+from lightpath.nccl import Nccl, UniqueId, ncclComm_t
 
 COUNT = 1024
 FLOAT32, SUM = 7, 0
@@ -42,7 +43,7 @@ def exchange_id(nccl, rank, world, port):
 
 def main():
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    nccl = Nccl(default_path(__file__))
+    nccl = Nccl(library_path())
     unique_id = exchange_id(nccl, rank, world, int(os.environ.get("MASTER_PORT", 29500)))
     comm = ncclComm_t()
     nccl.ncclCommInitRank(ctypes.byref(comm), world, unique_id, rank)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A Python client of libnccl.so.2 that binds it as vLLM's pynccl does (nccl_binding.py).
+"""A Python client of libnccl.so.2 that binds it as vLLM's pynccl does (lightpath.nccl).
 
     pynccl_client.py [--ranks 4] [--library lib/libnccl.so.2]
 
@@ -14,7 +14,8 @@ import struct
 import subprocess
 import sys
 
-from nccl_binding import Nccl, NcclError, UniqueId, default_path, ncclComm_t, ncclWindow_t
+from lightpath import library_path
+from lightpath.nccl import Nccl, NcclError, UniqueId, ncclComm_t, ncclWindow_t
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +172,7 @@ def start(args, nccl):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--library", default=default_path(os.path.dirname(__file__)))
+    parser.add_argument("--library", default=library_path())
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     nccl = Nccl(args.library)

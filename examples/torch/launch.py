@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 
+from lightpath import command_path
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 # A switch that has not started by then never will.
 SWITCH_SECONDS = 60
@@ -32,12 +34,6 @@ forwarding: true
 """
 
 
-def lightpath():
-    """The path of the lightpath command: of this source tree, else the installed one."""
-    built = os.path.join(HERE, "..", "..", "bin", "lightpath")
-    return os.path.abspath(built) if os.path.exists(built) else "lightpath"
-
-
 @contextlib.contextmanager
 def optical_fabric(ranks, planes=2, bandwidth="1Gbps", reconfig="1ms"):
     """Runs an emulated fabric while the context lasts. Yields the environment for a job on it."""
@@ -51,7 +47,7 @@ def optical_fabric(ranks, planes=2, bandwidth="1Gbps", reconfig="1ms"):
             f.write(f"version: 1\nfabric: {fabric}\nsocket: {endpoint}\n")
         log = os.path.join(directory, "ocsd.log")
         with open(log, "w") as f:
-            switch = subprocess.Popen([lightpath(), "ocsd", "--config", config], stdout=f, stderr=f)
+            switch = subprocess.Popen([command_path(), "ocsd", "--config", config], stdout=f, stderr=f)
         try:
             _wait_for(endpoint, switch, log)
             yield {"LIGHTPATH_FABRIC": fabric}
@@ -91,7 +87,7 @@ def main():
     if args.optical:
         fabric = optical_fabric(args.ranks, args.planes, args.bandwidth, args.reconfig)
     with fabric as environment:
-        command = [lightpath(), "run", "-n", str(args.ranks), "--preload=false", "--", sys.executable, *program]
+        command = [command_path(), "run", "-n", str(args.ranks), "--preload=false", "--", sys.executable, *program]
         path = os.pathsep.join([HERE] + os.environ.get("PYTHONPATH", "").split(os.pathsep))
         sys.exit(subprocess.run(command, env={**os.environ, **environment, "PYTHONPATH": path.rstrip(os.pathsep)}).returncode)
 

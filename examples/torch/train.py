@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-import lightpath_torch  # noqa: F401, registers the backend
+import lightpath.torch  # noqa: F401, registers the backend
 import text
 from sharding import Sharded
 

@@ -94,6 +94,8 @@ type Driver interface {
 	// Reduce enqueues one kernel. The first Reduce of a type in a context loads the type's kernels, unless LoadKernels
 	// has. Later ones allocate nothing. Copy and Reduce may be part of a capture.
 	Reduce(r *Reduction, s Stream) error
+	// LoadCopies uses each kind of copy in the entered context, once. The driver may wait for all work of the device.
+	LoadCopies() error
 	// LoadKernels loads all kernels of Reduce into the entered context, once, and uses each of them and each kind of copy.
 	// That takes device memory and up to seconds, and the driver may wait for all work of the device. So ranks call it
 	// before their work on the device waits for each other.

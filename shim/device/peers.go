@@ -1,6 +1,9 @@
 package device
 
-import "unsafe"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // Context is a handle of the driver. Memory and streams of a device belong to a context.
 type Context uintptr
@@ -10,6 +13,15 @@ type Address uintptr
 
 // Handle identifies memory of a device for other processes of the host.
 type Handle [64]byte
+
+// Piece is physical memory of a device that a program maps by itself, as a descriptor.
+type Piece struct {
+	FD   int
+	Size int64 // in bytes
+}
+
+// ErrNotMapped reports memory that no program has mapped by itself.
+var ErrNotMapped = fmt.Errorf("the program has not mapped this memory by itself: %w", ErrDriver)
 
 // MaxWords is the largest number of words of one [Peers.Words].
 const MaxWords = 255
@@ -50,6 +62,18 @@ type Peers interface {
 	// Import maps an allocation that another process has exported, until Close. It may be imported several times.
 	Import(h *Handle) (unsafe.Pointer, error)
 	Close(at unsafe.Pointer) error
+	// RetainPiece returns the number of the piece that is mapped at an address, and keeps its memory until ReleasePiece.
+	// Until then no other piece has the number. Other memory gives [ErrNotMapped].
+	RetainPiece(at unsafe.Pointer) (piece uint64, err error)
+	ReleasePiece(piece uint64) error
+	// IsPiece reports whether a piece is mapped at an address. It allocates nothing.
+	IsPiece(at unsafe.Pointer, piece uint64) bool
+	// ExportPiece returns a descriptor of a piece for other processes. The caller closes it.
+	ExportPiece(piece uint64) (fd int, err error)
+	// ImportPieces maps pieces of another process one behind the other, until ClosePieces. The caller keeps the
+	// descriptors. The memory stays allocated until both processes have unmapped it.
+	ImportPieces(pieces []Piece) (unsafe.Pointer, error)
+	ClosePieces(at unsafe.Pointer, size int64) error
 	// Reach gives the context access to memory of another context of this process.
 	Reach(at unsafe.Pointer) error
 

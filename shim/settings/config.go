@@ -49,6 +49,8 @@ type Config struct {
 	// device memory that each rank reserves for that, 0 for as many as suit the device.
 	DevicePath     string
 	DeviceExchange int64
+	// DeviceRegister says what device memory peers use in place: one of the Register constants.
+	DeviceRegister string
 	Timeout        time.Duration
 	Heartbeat      time.Duration // 0: none
 	Spin           int
@@ -118,6 +120,12 @@ type Fault struct {
 const (
 	TransportRDMA = "rdma" // packet planes are ports of RDMA devices
 	TransportEBPF = "ebpf" // requires planes over network interfaces
+)
+
+// Values of LIGHTPATH_DEVICE_REGISTER.
+const (
+	RegisterRecurring = "recurring"
+	RegisterExplicit  = "explicit"
 )
 
 // Values of LIGHTPATH_DEVICE_PATH.

@@ -140,6 +140,12 @@ var vars = []Var{
 			}
 			return setBytes(&c.DeviceExchange, v, 1<<20, 4<<30)
 		}},
+	{"LIGHTPATH_DEVICE_REGISTER", "recurring|explicit", RegisterRecurring,
+		"what device memory other ranks of the host use in place. recurring: also allocations that a second call " +
+			"uses. explicit: only memory that the program has registered, or got from ncclMemAlloc",
+		func(c *Config, v string) error {
+			return setChoice(&c.DeviceRegister, v, RegisterRecurring, RegisterExplicit)
+		}},
 	{"LIGHTPATH_SPIN", "int", "-1",
 		"polls without progress before a waiting rank yields and sleeps. -1: chosen from cores and ranks",
 		func(c *Config, v string) error { return setInt(&c.Spin, v, -1, 1<<30) }},
@@ -341,8 +347,8 @@ func load(getenv func(string) string) (*Config, error) {
 		FabricRank: -1, Transport: "auto", Planes: 1, PlaneShares: SharesEven, Staging: DefaultStaging, Planner: "auto",
 		PlanLimit:     2 * time.Second,
 		PlanTolerance: sizes.DefaultTolerance, Demand: DemandSpectra, DemandWait: 10 * time.Millisecond,
-		DevicePath: DevicePathAuto,
-		Timeout:    10 * time.Minute, Heartbeat: 10 * time.Second, Spin: -1, LargePages: true, CPUSpread: true,
+		DevicePath: DevicePathAuto, DeviceRegister: RegisterRecurring,
+		Timeout: 10 * time.Minute, Heartbeat: 10 * time.Second, Spin: -1, LargePages: true, CPUSpread: true,
 		IB: IB{Mode: RDMAAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, Log: log.Options{Subsystems: "INIT,BOOTSTRAP,ENV",
 			Times: log.DefaultTimestamps}, LauncherRank: -1,
 		FlightRecorder: 256, RAS: true, RASAddr: status.DefaultRASAddress,

@@ -43,11 +43,24 @@ func UsePeers(t testing.TB, n, streams int) *GPUs {
 	p := devicetest.NewPeers(stream.Places(), n)
 	g := UseDriver(t, p.Driver, p, n, streams)
 	t.Cleanup(func() { // communicators that have been destroyed give back in the background
-		if !Eventually(func() bool { return p.Registered() == 0 }) {
+		if !Eventually(func() bool { return FreeLeft(p, n) && p.Registered() == 0 }) {
 			t.Errorf("%d pages are registered", p.Registered())
 		}
 	})
 	return g
+}
+
+// FreeLeft frees what communicators have left for the next one on each of n devices. It reports whether it could.
+func FreeLeft(p device.Peers, n int) bool {
+	for dev := range n {
+		ctx, err := p.PrimaryContext(dev)
+		if err != nil || p.EnterContext(ctx) != nil {
+			return false
+		}
+		stream.PoolOf(ctx, dev).Free()
+		p.Leave()
+	}
+	return true
 }
 
 // UseDriver gives communicators the devices of d. as is the driver that they see: d, if nil, or a driver made of d.

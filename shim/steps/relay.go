@@ -17,6 +17,8 @@ import (
 // the words every 100 us if nothing else moves.
 type Relay struct {
 	Send   bool
+	Peer   int
+	After  int // the relay of the previous message to the peer, or from it; -1 for none
 	Slots  unsafe.Pointer
 	Buffer unsafe.Pointer
 	Piece  int // bytes
@@ -164,7 +166,10 @@ func (l *List) addRelayed(i int) {
 	c := l.From[i]
 	r := Relay{
 		Send: c.Kind == calls.Send, Piece: pieceBytes(&c), Bytes: int(c.Count) * c.Type.Size(), Buffer: c.Recv,
-		Slots: unsafe.Add(l.at, l.sendAt),
+		Slots: unsafe.Add(l.at, l.sendAt), Peer: int(c.Peer), After: len(l.Relays.All) - 1,
+	}
+	for r.After >= 0 && (l.Relays.All[r.After].Send != r.Send || l.Relays.All[r.After].Peer != r.Peer) {
+		r.After--
 	}
 	if r.Send {
 		r.Buffer = c.Send

@@ -100,15 +100,14 @@ func otherDevice(c *comm.Core, on int) error {
 		errdefs.ErrInvalidArgument)
 }
 
-// errCaptures reports a group that could run only in part.
-var errCaptures = fmt.Errorf("shim: a group cannot have streams that are captured and streams that are not, or "+
-	"of two captures: %w",
-	errdefs.ErrInvalidUsage)
+// ErrCaptures reports a group that could run only in part.
+var ErrCaptures = fmt.Errorf("shim: a group cannot have streams that are captured and streams that are not, nor one "+
+	"communicator's streams of two captures: %w", errdefs.ErrInvalidUsage)
 
-// SameCapture checks that two streams of a group have the same capture, or none.
+// SameCapture checks that two streams of a communicator in a group have the same capture, or none.
 func SameCapture(a, b device.Capture) error {
 	if a.ID != b.ID {
-		return errCaptures
+		return ErrCaptures
 	}
 	return nil
 }

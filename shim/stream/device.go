@@ -30,6 +30,7 @@ type Device struct {
 	Exchange    uint64       // bytes of device memory reserved for exchange
 	Launcher    Launcher     // for calls whose data no CPU touches; nil: launches are staged
 	Context     device.Context
+	Pool        *Pool
 	Identity    string // of the device
 	NoPeers     error  // why no other device can access it
 }

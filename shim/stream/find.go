@@ -46,8 +46,10 @@ func Find(c, parent *comm.Core) {
 		facts.NoDevice = nil
 		d := &Device{}
 		Set(c, d)
-		c.AddHooks(comm.Hooks{Closed: d.Close})
 		d.findContext(c, parent, current)
+		d.Pool = PoolOf(d.Context, c.Device)
+		addDevice(d)
+		c.AddHooks(comm.Hooks{Closed: func() { removeDevice(d) }})
 	}
 }
 

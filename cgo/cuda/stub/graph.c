@@ -12,7 +12,6 @@ enum { MOST = 64 };
 static int under_way; /* atomic: captures */
 /* Captures in progress. Except in relaxed mode they forbid calls of their thread, in global mode also of others. */
 static CUgraph captures[MOST];
-static __thread CUgraph own_strict;
 static __thread int thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 /* A graph that can be launched. It runs once at a time. */
@@ -32,7 +31,8 @@ bool stub_capture_forbids(void) {
   for (i = 0; i < MOST; i++) {
     CUgraph g = captures[i];
     if (g == NULL || g->mode == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
-    if (g == own_strict || (thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && g->mode == CU_STREAM_CAPTURE_MODE_GLOBAL)) {
+    if (pthread_equal(g->thread, pthread_self()) ||
+        (thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && g->mode == CU_STREAM_CAPTURE_MODE_GLOBAL)) {
       g->invalid = true;
       forbids = true;
     }
@@ -215,13 +215,13 @@ STUB_API CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
   g->references = 1;
   g->origin = s;
   g->mode = mode;
+  g->thread = pthread_self();
   pthread_mutex_lock(&mutex);
   g->id = ++ids;
   for (i = 0; i < MOST - 1 && captures[i] != NULL; i++) {
   }
   captures[i] = g;
   __atomic_fetch_add(&under_way, 1, __ATOMIC_RELEASE);
-  if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) own_strict = g;
   pthread_mutex_unlock(&mutex);
   s->capture = g;
   return CUDA_SUCCESS;
@@ -235,11 +235,11 @@ STUB_API CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
   BEGIN();
   *graph = NULL;
   if (g == NULL || g->origin != s) return CUDA_ERROR_INVALID_VALUE;
-  if (g->mode != CU_STREAM_CAPTURE_MODE_RELAXED && own_strict != g) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  if (g->mode != CU_STREAM_CAPTURE_MODE_RELAXED && !pthread_equal(g->thread, pthread_self()))
+    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   if (!joined(g)) rc = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   if (g->invalid) rc = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   stub_leave_capture(g);
-  own_strict = NULL;
   pthread_mutex_lock(&mutex);
   for (i = 0; i < MOST; i++)
     if (captures[i] == g) captures[i] = NULL;

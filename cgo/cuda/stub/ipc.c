@@ -9,8 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static size_t room_of(size_t size) { return (size + 4095) / 4096 * 4096; }
-
 /* ---- Device memory ---- */
 
 /* The contents of a CUipcMemHandle. */
@@ -20,14 +18,14 @@ struct handle {
   CUdevice device;
   size_t size;
   ino_t ino;
-  const char *at; /* used while the handle is made: where the allocation should begin */
+  const char *at; /* in the process */
 };
 
 static void describe(struct block *b, void *arg) {
   struct handle *h = arg;
   struct stat st;
-  if (b == NULL || b->fd < 0 || h->at != b->at || fstat(b->fd, &st) != 0) return;
-  *h = (struct handle){getpid(), b->fd, b->ctx->device, b->size, st.st_ino, NULL};
+  if (b == NULL || b->fd < 0 || b->piece != NULL || h->at != b->at || fstat(b->fd, &st) != 0) return;
+  *h = (struct handle){getpid(), b->fd, b->ctx->device, b->size, st.st_ino, b->at};
 }
 
 struct buf {
@@ -38,7 +36,7 @@ struct buf {
 
 static void export_buf(struct block *b, void *arg) {
   struct buf *r = arg;
-  if (b != NULL && b->fd >= 0 && b->imported == 0 && r->at == (uintptr_t)b->at && r->size <= room_of(b->size))
+  if (b != NULL && b->fd >= 0 && b->imported == 0 && r->at == (uintptr_t)b->at && r->size <= stub_room(b->size))
     r->fd = fcntl(b->fd, F_DUPFD_CLOEXEC, 0);
 }
 
@@ -83,20 +81,24 @@ static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
 /* Memory that this context has opened already. */
 struct opened {
-  ino_t ino;
+  const struct handle *h;
   CUcontext ctx;
-  struct block *found;
+  struct block *found; /* that memory, or other memory of the process at this address */
 };
 
 static bool again(struct block *b, void *arg) {
   struct opened *o = arg;
-  if (b->imported != o->ino || b->ctx != o->ctx) return false;
+  if (b->imported == 0 || b->piece != NULL || b->ctx != o->ctx) return false;
+  if (b->imported != o->h->ino &&
+      (b->owner != o->h->pid || b->theirs >= o->h->at + o->h->size || o->h->at >= b->theirs + b->size))
+    return false;
   o->found = b;
   return true;
 }
 
-/* As with a driver, a process cannot open its own memory, and opening memory twice gives the same address. With
- * STUB_CUDA_PEERS=0 devices do not reach each other. */
+/* As with a driver, a process cannot open its own memory, and opening memory twice gives the same address. Memory cannot
+ * be opened while earlier memory of its process is open that had the same address. With STUB_CUDA_PEERS=0 devices do
+ * not reach each other. */
 STUB_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags) {
   CUcontext ctx = stub_current();
   struct handle h;
@@ -114,13 +116,18 @@ STUB_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, 
   if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
   snprintf(path, sizeof path, "/proc/%d/fd/%d", h.pid, h.fd);
   fd = open(path, O_RDWR | O_CLOEXEC);
-  if (fd < 0 || fstat(fd, &st) != 0 || st.st_ino != h.ino || (size_t)st.st_size != room_of(h.size)) {
+  if (fd < 0 || fstat(fd, &st) != 0 || st.st_ino != h.ino || (size_t)st.st_size != stub_room(h.size) + 4096) {
     if (fd >= 0) close(fd);
     return CUDA_ERROR_INVALID_HANDLE;
   }
   pthread_mutex_lock(&opening);
-  before = (struct opened){h.ino, ctx, NULL};
+  before = (struct opened){&h, ctx, NULL};
   stub_each_block(again, &before);
+  if (before.found != NULL && before.found->imported != h.ino) {
+    pthread_mutex_unlock(&opening);
+    close(fd);
+    return CUDA_ERROR_ALREADY_MAPPED;
+  }
   if (before.found != NULL) {
     before.found->opened++;
     *at = (uintptr_t)before.found->at;
@@ -129,10 +136,11 @@ STUB_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, 
     return CUDA_SUCCESS;
   }
   b = calloc(1, sizeof *b);
-  b->alias = mmap(NULL, room_of(h.size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  b->at = mmap(NULL, room_of(h.size), PROT_NONE, MAP_SHARED, fd, 0);
-  close(fd);
   b->size = h.size;
+  stub_map_file(b, fd);
+  close(fd);
+  b->owner = h.pid;
+  b->theirs = h.at;
   b->type = CU_MEMORYTYPE_DEVICE;
   b->ctx = ctx;
   b->fd = -1;
@@ -146,10 +154,10 @@ STUB_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, 
   return CUDA_SUCCESS;
 }
 
-static bool is_imported(const struct block *b) { return b->imported != 0; }
+static bool is_imported(const struct block *b) { return b->imported != 0 && b->piece == NULL; }
 
 static void close_once(struct block *b, void *left) {
-  if (b != NULL && b->imported != 0) *(int *)left = --b->opened;
+  if (b != NULL && is_imported(b)) *(int *)left = --b->opened;
 }
 
 STUB_API CUresult cuIpcCloseMemHandle(CUdeviceptr at) {
@@ -163,8 +171,9 @@ STUB_API CUresult cuIpcCloseMemHandle(CUdeviceptr at) {
   pthread_mutex_unlock(&opening);
   if (left > 0) return CUDA_SUCCESS;
   if (b == NULL) return CUDA_ERROR_INVALID_VALUE;
-  munmap(b->alias, room_of(b->size));
-  munmap(b->at, room_of(b->size));
+  munmap(b->alias, stub_room(b->size));
+  munmap(b->at, stub_room(b->size));
+  munmap(b->freed, 4096);
   free(b);
   return CUDA_SUCCESS;
 }
@@ -221,7 +230,7 @@ STUB_API CUresult cuMemHostRegister_v2(void *at, size_t size, unsigned flags) {
     return CUDA_ERROR_INVALID_VALUE;
   stub_each_block(meets, &range);
   if (range.met) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  device = mmap(NULL, room_of(size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  device = mmap(NULL, stub_room(size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   host = calloc(1, sizeof *host);
   twin = calloc(1, sizeof *twin);
   *host = (struct block){.at = at, .alias = at, .size = size, .type = CU_MEMORYTYPE_HOST, .ctx = stub_current(), .fd = -1};
@@ -240,7 +249,7 @@ STUB_API CUresult cuMemHostUnregister(void *at) {
   host = stub_take_block((uintptr_t)at, is_registered);
   if (host == NULL) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   free(stub_take_block((uintptr_t)host->device, is_any));
-  munmap(host->device, room_of(host->size));
+  munmap(host->device, stub_room(host->size));
   free(host);
   return CUDA_SUCCESS;
 }

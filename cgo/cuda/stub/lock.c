@@ -9,6 +9,7 @@ static const char *const waiting[] = {
     "cuStreamCreate",  "cuEventCreate",      "cuEventDestroy_v2",   "cuModuleLoadDataEx",  "cuModuleUnload",
     "cuLaunchKernel",  "cuMemcpy",           "cuMemAlloc_v2",       "cuMemFree_v2",        "cuMemHostAlloc",
     "cuMemFreeHost",   "cuMemHostRegister_v2", "cuMemHostUnregister", "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle",
+    "cuMemMap",        "cuMemUnmap",         "cuMemSetAccess",      "cuMemImportFromShareableHandle",
 };
 
 /* Calls without the lock, by the beginning of their names. */

@@ -2,6 +2,7 @@
  * stub uses the other one. */
 #include "stub.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -52,54 +53,143 @@ void stub_each_block(bool (*f)(struct block *b, void *arg), void *arg) {
   pthread_mutex_unlock(&mutex);
 }
 
+size_t stub_room(size_t size) { return (size + 4095) / 4096 * 4096; }
+
+int stub_new_file(size_t size, ino_t *number) {
+  struct stat st;
+  int fd = memfd_create("stub-cuda", MFD_CLOEXEC);
+  if (fd >= 0 && ftruncate(fd, (off_t)stub_room(size) + 4096) == 0 && fstat(fd, &st) == 0) {
+    *number = st.st_ino;
+    return fd;
+  }
+  if (fd >= 0) close(fd);
+  return -1;
+}
+
+void stub_map_file(struct block *b, int fd) {
+  size_t room = stub_room(b->size);
+  b->at = mmap(b->at, room, PROT_NONE, MAP_SHARED | (b->at != NULL ? MAP_FIXED : 0), fd, 0);
+  b->alias = mmap(b->alias, room, PROT_READ | PROT_WRITE, MAP_SHARED | (b->alias != NULL ? MAP_FIXED : 0), fd, 0);
+  b->freed = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)room);
+}
+
+bool stub_may_touch(struct block *b) {
+  if (b->imported == 0 || __atomic_load_n(b->freed, __ATOMIC_ACQUIRE) == 0) return true;
+  fprintf(stderr, "stub libcuda: memory of process %d at %p is used after it was freed there\n", (int)b->owner,
+          (const void *)b->theirs);
+  return false;
+}
+
+/* Mapped memory may go on in the next piece. */
 void *stub_reach(CUdeviceptr at, size_t size) {
-  struct block *b;
+  struct block *b, *next;
   void *reached = (void *)(uintptr_t)at;
   pthread_mutex_lock(&mutex);
   b = find(at);
   if (b != NULL) {
-    size_t offset = at - (uintptr_t)b->at;
-    reached = size <= b->size - offset ? b->alias + offset : NULL;
+    size_t offset = at - (uintptr_t)b->at, left = b->size - offset;
+    for (next = b; next != NULL && next->piece != NULL && left < size;) {
+      char *alias = next->alias + next->size;
+      next = find((uintptr_t)next->at + next->size);
+      if (next == NULL || next->alias != alias) break;
+      left += next->size;
+    }
+    reached = size <= left && stub_may_touch(b) ? b->alias + offset : NULL;
   }
   pthread_mutex_unlock(&mutex);
   return reached;
 }
 
+static void uses_of(struct block *b, void *uses) {
+  *(unsigned *)uses = b != NULL && b->freed != NULL ? __atomic_load_n(&b->freed[2], __ATOMIC_ACQUIRE) : 0;
+}
+
+/* For tests: how many kernels of other contexts, here and in other processes, have used an allocation. */
+STUB_API unsigned stubUses(CUdeviceptr at) {
+  unsigned uses;
+  stub_with_block(at, uses_of, &uses);
+  return uses;
+}
+
+static bool count_import(struct block *b, void *n) {
+  *(int *)n += b->imported != 0;
+  return false;
+}
+
+/* For tests: how many allocations of other processes are open. */
+STUB_API int stubImports(void) {
+  int n = 0;
+  stub_each_block(count_import, &n);
+  return n;
+}
+
 /* stub_reach, for tests that act as kernels. */
 STUB_API void *stubReach(CUdeviceptr at, size_t size) { return stub_reach(at, size); }
 
+/* Addresses of freed device memory. As with a driver, the next allocation of the size gets the last ones. */
+static struct spare {
+  struct spare *next;
+  char *at;
+  size_t room;
+} *spares;
+
+static char *take_spare(size_t room) {
+  struct spare **p, *s;
+  char *at = NULL;
+  pthread_mutex_lock(&mutex);
+  for (p = &spares; *p != NULL && (*p)->room != room; p = &(*p)->next) {
+  }
+  if ((s = *p) != NULL) *p = s->next, at = s->at;
+  pthread_mutex_unlock(&mutex);
+  free(s);
+  return at;
+}
+
+static void keep_spare(char *at, size_t room) {
+  struct spare *s = malloc(sizeof *s);
+  (void)mmap(at, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  *s = (struct spare){.at = at, .room = room};
+  pthread_mutex_lock(&mutex);
+  s->next = spares;
+  spares = s;
+  pthread_mutex_unlock(&mutex);
+}
+
 static CUresult add(void **at, size_t size, int type, bool managed) {
-  const size_t page = 4096;
-  size_t room = (size + page - 1) / page * page;
-  struct stat st;
+  size_t room = stub_room(size);
+  bool shared = type == CU_MEMORYTYPE_DEVICE && !managed;
   struct block *b;
+  ino_t number;
   int fd;
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (stub_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
   if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (size > (size_t)1 << 36 || (fd = memfd_create("stub-cuda", MFD_CLOEXEC)) < 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (ftruncate(fd, (off_t)room) != 0 || fstat(fd, &st) != 0) {
-    close(fd);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (size > (size_t)1 << 36 || (fd = stub_new_file(size, &number)) < 0) return CUDA_ERROR_OUT_OF_MEMORY;
   b = calloc(1, sizeof *b);
-  b->alias = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  b->at = type == CU_MEMORYTYPE_DEVICE && !managed ? mmap(NULL, room, PROT_NONE, MAP_SHARED, fd, 0) : b->alias;
-  b->fd = type == CU_MEMORYTYPE_DEVICE && !managed ? fd : -1;
-  if (b->fd < 0) close(fd);
   b->size = size;
+  if (shared) b->at = take_spare(room);
+  stub_map_file(b, fd);
+  b->fd = fd;
+  if (!shared) {
+    munmap(b->at, room);
+    munmap(b->freed, 4096);
+    b->at = b->alias, b->freed = NULL, b->fd = -1;
+    close(fd);
+  }
   b->type = type;
   b->managed = managed;
   b->ctx = stub_current();
   b->home = b->ctx->device;
-  b->key = st.st_ino << KEY_SHIFT;
+  b->key = number << KEY_SHIFT;
   if (!stub_skips(room)) memset(b->alias, 0xA5, room); /* no program may rely on zeros */
   stub_add_block(b);
   *at = b->at;
   return CUDA_SUCCESS;
 }
 
-static bool of_device(const struct block *b) { return b->type == CU_MEMORYTYPE_DEVICE && b->imported == 0; }
+static bool of_device(const struct block *b) {
+  return b->type == CU_MEMORYTYPE_DEVICE && b->imported == 0 && b->piece == NULL;
+}
 static bool of_host(const struct block *b) { return b->type == CU_MEMORYTYPE_HOST && b->device == NULL; }
 
 static CUresult drop(CUdeviceptr at, bool (*fits)(const struct block *b)) {
@@ -108,12 +198,22 @@ static CUresult drop(CUdeviceptr at, bool (*fits)(const struct block *b)) {
   if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   b = stub_take_block(at, fits);
   if (b == NULL) return CUDA_ERROR_INVALID_VALUE;
-  room = (b->size + 4095) / 4096 * 4096;
+  room = stub_room(b->size);
   munmap(b->alias, room);
-  if (b->at != b->alias) munmap(b->at, room);
+  if (b->at != b->alias) keep_spare(b->at, room);
+  if (b->freed != NULL) {
+    __atomic_store_n(b->freed, 1, __ATOMIC_RELEASE);
+    munmap(b->freed, 4096);
+  }
   if (b->fd >= 0) close(b->fd);
   free(b);
   return CUDA_SUCCESS;
+}
+
+static void forget_file(struct block *b, void *arg) {
+  (void)arg;
+  close(b->fd);
+  b->fd = -1;
 }
 
 STUB_API CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t size) {
@@ -133,6 +233,25 @@ STUB_API CUresult cuMemAllocManaged(CUdeviceptr *at, size_t size, unsigned flags
   rc = add(&p, size, CU_MEMORYTYPE_DEVICE, true);
   *at = (uintptr_t)p;
   return rc;
+}
+
+/* Memory of a pool that cannot be exported, as the default one of a device. */
+STUB_API CUresult cuMemAllocAsync(CUdeviceptr *at, size_t size, CUstream stream) {
+  void *p = NULL;
+  CUresult rc;
+  BEGIN();
+  if (stub_stream(stream) == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  rc = add(&p, size, CU_MEMORYTYPE_DEVICE, false);
+  *at = (uintptr_t)p;
+  if (rc == CUDA_SUCCESS) stub_with_block(*at, forget_file, NULL);
+  return rc;
+}
+
+STUB_API CUresult cuMemFreeAsync(CUdeviceptr at, CUstream stream) {
+  BEGIN();
+  if (stub_stream(stream) == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  stub_drain(stub_stream(stream));
+  return drop(at, of_device);
 }
 
 static void context_of(struct block *b, void *ctx) { *(CUcontext *)ctx = b != NULL && of_device(b) ? b->ctx : NULL; }
@@ -183,7 +302,7 @@ STUB_API CUresult cuPointerGetAttributes(unsigned n, int *attributes, void **dat
       case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)data[i] = b != NULL ? (uintptr_t)b->at : 0; break;
       case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)data[i] = b != NULL ? b->size : 0; break;
       case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned *)data[i] = b != NULL && b->managed; break;
-      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data[i] = b != NULL ? b->ctx->device : -2; break;
+      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data[i] = b == NULL ? -2 : b->piece != NULL ? b->home : b->ctx->device; break;
       default: pthread_mutex_unlock(&mutex); return CUDA_ERROR_INVALID_VALUE;
     }
   }

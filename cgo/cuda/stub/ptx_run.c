@@ -129,6 +129,7 @@ struct window {
   CUdeviceptr at;
   size_t size;
   char *alias;
+  const uint32_t *freed; /* of imported memory: its owner has freed it; else NULL */
 };
 
 enum { WINDOWS = 48 }; /* a reduction reaches up to 16 sources, 16 targets and their words */
@@ -147,12 +148,16 @@ struct search {
 
 static void found(struct block *b, void *arg) {
   struct search *s = arg;
-  if (b == NULL) return;
-  if (b->type == CU_MEMORYTYPE_DEVICE && !b->managed && b->ctx != s->ctx &&
-      !__atomic_load_n(&s->ctx->reaches[b->ctx->device], __ATOMIC_ACQUIRE))
+  if (b == NULL || !stub_may_touch(b)) return;
+  if (b->piece != NULL) {
+    if ((b->granted >> s->ctx->device & 1) == 0) return;
+  } else if (b->type == CU_MEMORYTYPE_DEVICE && !b->managed && b->ctx != s->ctx &&
+             !__atomic_load_n(&s->ctx->reaches[b->ctx->device], __ATOMIC_ACQUIRE)) {
     return;
-  s->found = (struct window){(uintptr_t)b->at, b->size, b->alias};
+  }
+  s->found = (struct window){(uintptr_t)b->at, b->size, b->alias, b->imported != 0 ? b->freed : NULL};
   s->others = b->ctx != s->ctx;
+  if (b->freed != NULL && (s->others || b->imported != 0)) __atomic_fetch_add(&b->freed[2], 1, __ATOMIC_RELEASE);
 }
 
 /* Kernels of other devices that come to this allocation wait. */
@@ -181,7 +186,9 @@ static char *reach(struct reach *r, CUdeviceptr at, size_t size) {
   struct search s = {.ctx = r->ctx};
   const struct window *w;
   for (w = r->windows; w < r->windows + WINDOWS; w++)
-    if (at >= w->at && at - w->at < w->size && size <= w->size - (at - w->at)) return w->alias + (at - w->at);
+    if (at >= w->at && at - w->at < w->size && size <= w->size - (at - w->at) &&
+        (w->freed == NULL || __atomic_load_n(w->freed, __ATOMIC_RELAXED) == 0))
+      return w->alias + (at - w->at);
   stub_with_block(at, found, &s);
   if (s.found.size == 0 || size > s.found.size - (at - s.found.at)) return NULL;
   r->windows[r->next++ % WINDOWS] = s.found;

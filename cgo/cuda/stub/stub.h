@@ -57,6 +57,13 @@ struct block {
   int fd;          /* if the memory can be exported, else -1 */
   ino_t imported;  /* the file that it came from, 0: this process's memory */
   int opened;      /* how often it has been opened, less closed */
+  uint32_t *freed; /* in a page that importers share; NULL: it cannot be shared. The words after it: its device, and how
+                    * many kernels of other contexts have used it */
+  pid_t owner;     /* of imported memory: the process, and its address there */
+  const char *theirs;
+  /* mapped.c */
+  struct piece *piece; /* of mapped memory, else NULL */
+  unsigned granted;    /* bit mask of the devices that may access it */
   char *device;    /* of registered memory: the pointer for devices; at is the host's */
 };
 void stub_add_block(struct block *b);
@@ -70,6 +77,13 @@ uint64_t stub_key(CUdeviceptr at, bool *of_host);
 bool stub_knows(CUdeviceptr at); /* false for host memory that only the program knows */
 /* Calls f, under the list's lock, for the block that holds the address; NULL if there is none. */
 void stub_with_block(CUdeviceptr at, void (*f)(struct block *b, void *arg), void *arg);
+
+/* A memory file of device memory, with a page for the word freed behind it. Returns -1 if there is none. */
+int stub_new_file(size_t size, ino_t *number);
+/* Maps the file, and sets alias, at and freed. The block has its size. at is a new address, unless it is set. */
+void stub_map_file(struct block *b, int fd);
+size_t stub_room(size_t size);         /* whole pages */
+bool stub_may_touch(struct block *b);  /* false, with a message, if its owner has freed it */
 
 /* ---- ipc.c ---- */
 
@@ -123,6 +137,7 @@ struct CUgraph_st {
   uint64_t id;
   CUstream origin;
   int mode; /* CUstreamCaptureMode */
+  pthread_t thread; /* that began the capture */
   bool invalid;
   struct nodes nodes; /* all, in the order of their creation */
   struct object { struct object *next; CUhostFn destroy; void *data; } *objects;

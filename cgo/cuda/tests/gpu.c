@@ -6,7 +6,7 @@ struct gpu gpu;
 
 static const struct { const char *symbol; size_t at; } symbols[] = {
 #define FUNCTION(name, symbol, params) {symbol, offsetof(struct gpu, name)},
-    LP_CUDA_FUNCTIONS(FUNCTION) LP_CUDA_OPTIONAL(FUNCTION) TEST_FUNCTIONS(FUNCTION)
+    LP_CUDA_FUNCTIONS(FUNCTION) LP_CUDA_OPTIONAL(FUNCTION) LP_CUDA_MAPPED(FUNCTION) TEST_FUNCTIONS(FUNCTION)
 #undef FUNCTION
 };
 
@@ -24,6 +24,8 @@ void gpu_open(void) {
   }
   *(void **)&gpu.Fail = dlsym(so, "stubFail");
   *(void **)&gpu.Hold = dlsym(so, "stubHold");
+  *(void **)&gpu.Uses = dlsym(so, "stubUses");
+  *(void **)&gpu.Imports = dlsym(so, "stubImports");
   IS(gpu.Init(0), CUDA_SUCCESS);
 }
 

@@ -25,15 +25,23 @@
   F(GraphInstantiate, "cuGraphInstantiateWithFlags", (CUgraphExec * exec, CUgraph graph, unsigned long long flags)) \
   F(GraphLaunch, "cuGraphLaunch", (CUgraphExec exec, CUstream stream))                      \
   F(GraphExecDestroy, "cuGraphExecDestroy", (CUgraphExec exec))                             \
-  F(GraphDestroy, "cuGraphDestroy", (CUgraph graph))
+  F(GraphDestroy, "cuGraphDestroy", (CUgraph graph))                                       \
+  F(MemAllocAsync, "cuMemAllocAsync", (CUdeviceptr * at, size_t size, CUstream stream))     \
+  F(MemFreeAsync, "cuMemFreeAsync", (CUdeviceptr at, CUstream stream))                      \
+  F(MemGetAllocationGranularity, "cuMemGetAllocationGranularity",                           \
+    (size_t *size, const CUmemAllocationProp *prop, int option))                            \
+  F(MemCreate, "cuMemCreate",                                                               \
+    (CUmemGenericAllocationHandle * piece, size_t size, const CUmemAllocationProp *prop, unsigned long long flags))
 
 extern struct gpu {
 #define FUNCTION(name, symbol, params) CUresult(*name) params;
-  LP_CUDA_FUNCTIONS(FUNCTION) LP_CUDA_OPTIONAL(FUNCTION) TEST_FUNCTIONS(FUNCTION)
+  LP_CUDA_FUNCTIONS(FUNCTION) LP_CUDA_OPTIONAL(FUNCTION) LP_CUDA_MAPPED(FUNCTION) TEST_FUNCTIONS(FUNCTION)
 #undef FUNCTION
   /* Of the stub; NULL with a driver. */
   void (*Fail)(const char *function, CUresult error, int after);
   void (*Hold)(CUdeviceptr at, const uint32_t *gate, uint32_t *held);
+  unsigned (*Uses)(CUdeviceptr at);
+  int (*Imports)(void);
 } gpu;
 
 /* Loads the driver. */

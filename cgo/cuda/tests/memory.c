@@ -57,20 +57,22 @@ static void allocated(struct rank *r) {
   IS(gpu.CtxSetCurrent(ctx), CUDA_SUCCESS);
 }
 
-/* A full device, or too much page-locked memory, gives an error, and the communicator still works. */
+/* A full device, or too much page-locked memory, gives an error, and the communicator still works. LIGHTPATH_STAGING
+ * is so small that the call needs more memory than the communicator has made. */
 static void full(struct rank *r) {
+  enum { LARGE = 9 << 18 };
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
-  float *a = gpu_alloc(N * sizeof *a);
+  float *a = gpu_alloc(LARGE * sizeof *a);
   void *at;
   gpu.Fail("cuMemAlloc_v2", CUDA_ERROR_OUT_OF_MEMORY, 0);
   FAILS(ncclMemAlloc(&at, 100), ncclUnhandledCudaError,
         "ncclMemAlloc: 100 bytes on device 0: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY");
   CHECK(at == NULL);
   gpu.Fail("cuMemHostAlloc", CUDA_ERROR_OUT_OF_MEMORY, 0);
-  FAILS(ncclAllReduce(a, a, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclUnhandledCudaError,
+  FAILS(ncclAllReduce(a, a, LARGE, ncclFloat, ncclSum, r->comm, (cudaStream_t)s), ncclUnhandledCudaError,
         "bytes of page-locked memory: cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY");
   gpu.Fail(NULL, 0, 0);
-  OK(ncclAllReduce(a, a, N, ncclFloat, ncclSum, r->comm, (cudaStream_t)s));
+  OK(ncclAllReduce(a, a, LARGE, ncclFloat, ncclSum, r->comm, (cudaStream_t)s));
   IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
   OK(ncclMemAlloc(&at, 100));
   OK(ncclMemFree(at));

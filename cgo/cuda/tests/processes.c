@@ -13,6 +13,7 @@
 
 static int world, me;
 static int through[2]; /* a pipe, with a byte of each rank that has received its data */
+static int launched[2]; /* the same for each rank that has a launch */
 static ncclComm_t comm;
 static float host[N];
 static float *all; /* a block for each rank */
@@ -53,6 +54,24 @@ static void enroll(float *at, size_t size, int turn) {
   if (turn % 3 == 1) OK(ncclCommWindowRegister(comm, at, size, &window, NCCL_WIN_COLL_SYMMETRIC));
 }
 
+/* Rank 0 registers memory while the launches of all ranks wait for their callers. */
+static void behind_gate(CUstream s, const float *a, float *b) {
+  uint32_t *gate = new_gate();
+  void *handle;
+  float *c = gpu_alloc(sizeof host);
+  char byte;
+  int i;
+  wait_for_gate(s, gate);
+  OK(ncclAllReduce(a, b, N, ncclFloat, ncclSum, comm, (cudaStream_t)s));
+  if (me > 0) CHECK(write(launched[1], "", 1) == 1);
+  for (i = 1; me == 0 && i < world; i++) CHECK(read(launched[0], &byte, 1) == 1);
+  if (me == 0) OK(ncclCommRegister(comm, c, sizeof host, &handle));
+  usleep(50000); /* in which the others may open it */
+  IS(gpu.StreamQuery(s), CUDA_ERROR_NOT_READY);
+  open_gate(gate);
+  IS(gpu.StreamSynchronize(s), CUDA_SUCCESS);
+}
+
 static int child(char **argv) {
   ncclUniqueId id;
   CUstream s;
@@ -63,7 +82,7 @@ static int child(char **argv) {
   world = atoi(argv[2]);
   me = atoi(argv[3]);
   for (i = 0; i < sizeof id; i++) sscanf(argv[5] + 2 * i, "%2hhx", (unsigned char *)&id + i);
-  CHECK(sscanf(argv[6], "%d,%d", &through[0], &through[1]) == 2);
+  CHECK(sscanf(argv[6], "%d,%d,%d,%d", &through[0], &through[1], &launched[0], &launched[1]) == 4);
   gpu_open();
   IS(gpu.DeviceGetCount(&devices), CUDA_SUCCESS);
   gpu_use(me % devices);
@@ -73,6 +92,7 @@ static int child(char **argv) {
   b = gpu_alloc(sizeof host);
   c = gpu_alloc(sizeof host);
   all = gpu_alloc((size_t)world * BLOCK * sizeof *all);
+  behind_gate(s, a, b);
   for (round = 0; round < 2; round++) exchange(s, a, b, c, round);
   enroll(a, sizeof host, me);
   enroll(b, sizeof host, me + world / 2);
@@ -100,14 +120,14 @@ static int child(char **argv) {
 
 static void run(const char *self, const char *what, const char *ranks) {
   ncclUniqueId id;
-  char hex[2 * sizeof id + 1], rank[8], ends[32];
+  char hex[2 * sizeof id + 1], rank[8], ends[48];
   pid_t pids[MOST];
   size_t i;
   int k, status;
   OK(ncclGetUniqueId(&id));
   for (i = 0; i < sizeof id; i++) sprintf(hex + 2 * i, "%02x", ((unsigned char *)&id)[i]);
-  CHECK(pipe(through) == 0);
-  sprintf(ends, "%d,%d", through[0], through[1]);
+  CHECK(pipe(through) == 0 && pipe(launched) == 0);
+  sprintf(ends, "%d,%d,%d,%d", through[0], through[1], launched[0], launched[1]);
   for (k = 0; k < world; k++) {
     sprintf(rank, "%d", k);
     pids[k] = fork();
@@ -126,6 +146,8 @@ static void run(const char *self, const char *what, const char *ranks) {
   }
   close(through[0]);
   close(through[1]);
+  close(launched[0]);
+  close(launched[1]);
 }
 
 int main(int argc, char **argv) {

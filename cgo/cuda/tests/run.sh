@@ -15,7 +15,9 @@ library old/libcuda.so.1 libcuda.so.1 -DcuMemcpy2DAsync_v2=cuMemcpy2DAsync cgo/c
 echo 'int cudaGetDevice(int *device); int cudaGetDevice(int *device) { *device = 3; return 0; }' >"$out/runtime.c"
 library runtime/libcudart.so.12 libcudart.so.12 -fvisibility=default "$out/runtime.c"
 shared="$tests/gpu.c $tests/tests.c $tests/vector.c cgo/rank/data.c cgo/rank/call.c"
-for test in oracle stream memory direct lent processes model costs start; do compile $test $tests/$test.c $shared $link; done
+for test in oracle stream memory direct lent recurring processes patterns model costs start; do
+  compile $test $tests/$test.c $shared $link
+done
 compiled
 
 # The text of which the machine code of kernels was made: the stub runs it where it loads the code.
@@ -31,6 +33,7 @@ if [ -n "$real" ]; then
   check device-stream-direct "$out/stream" ordered issued grouped captured aborted orphaned scaled
   check device-direct "$out/direct" mixed side_by_side messages from_host mismatched other_operator other_size late
   check device-lent "$out/lent" lent
+  check device-recurring LIGHTPATH_DEVICE_EXCHANGE=2M "$out/recurring" processes replaced expandable captured remapped
   check device-direct-processes LIGHTPATH_DEVICE_PATH=direct "$out/processes" 2
   finish
 fi
@@ -54,6 +57,10 @@ device lent-more 8 $large "$out/lent" lent churn
 device oracle-two-shot 8 $direct $large "$out/oracle" -s 4 -c 70001 3
 device oracle-lent 8 $direct $large "$out/oracle" -r -s 4 -c 70000 3
 device oracle-lent-all 8 $direct $small "$out/oracle" -r 3
+for mode in threads processes; do
+  device recurring-$mode 8 $large "$out/recurring" $mode
+  device recurring-$mode-shared 1 $large "$out/recurring" $mode second replaced expandable captured remapped messages
+done
 for path in staged direct; do
   device oracle-$path 8 $small LIGHTPATH_DEVICE_PATH=$path "$out/oracle" 1 2 3 4
   device oracle-$path-shared 1 $small LIGHTPATH_DEVICE_PATH=$path "$out/oracle" 3
@@ -70,24 +77,56 @@ rm -rf "$out/share" "$out/share-costs" && mkdir -p "$out/share" "$out/share-cost
 device model-slice 1 STUB_CUDA_SLICE=100 STUB_CUDA_SHARE="$root/$out/share" "$out/model" sliced
 device model-clock 1 STUB_CUDA_CLOCK="$root/$out/clock.json" STUB_CUDA_SHARE="$root/$out/share" STUB_CUDA_SKIP=65536 \
   "$out/model" timed
-# The hostile modes of the stub (docs/design/gpu-model.md). With one queue, copies wait behind a stream that waits.
-one_queue="CUDA_DEVICE_MAX_CONNECTIONS=1 STUB_CUDA_QUEUES=driver"
-eight="CUDA_DEVICE_MAX_CONNECTIONS=8 STUB_CUDA_QUEUES=driver"
-drain="STUB_CUDA_DRAIN=all"
-issue="issued grouped captured"
-device hostile-one-queue-direct 8 $one_queue $small "$out/direct" mixed messages from_host mismatched ahead ahead_messages
-device hostile-one-queue-stream 8 $one_queue $small $direct "$out/stream" $issue aborted ended wrong defaults
-device hostile-one-queue-oracle 8 $one_queue $small $direct "$out/oracle" -s 8 3
-device hostile-one-queue-processes 1 $one_queue $small $direct "$out/processes" 4
-device hostile-eight-queues-direct 8 $eight $small "$out/direct" mixed side_by_side messages from_host ahead ahead_messages
-device hostile-eight-queues-stream 8 $eight $small $staged "$out/stream" $issue aborted ended scaled
-device hostile-shared-context 1 STUB_CUDA_QUEUES=32 $small "$out/direct" ahead ahead_messages
-device hostile-drain-direct 8 $drain $small "$out/direct" mixed side_by_side messages from_host late ahead
-for test in ordered issued grouped captured aborted; do
-  device hostile-drain-$test 8 $drain $small $direct "$out/stream" $test
+# The hostile modes of the stub (docs/design/gpu-model.md). Every suite runs in all of them, with small samples.
+declare -A mode=(
+  [q1]="CUDA_DEVICE_MAX_CONNECTIONS=1 STUB_CUDA_QUEUES=driver"
+  [q8]="CUDA_DEVICE_MAX_CONNECTIONS=8 STUB_CUDA_QUEUES=driver"
+  [q32]="CUDA_DEVICE_MAX_CONNECTIONS=32 STUB_CUDA_QUEUES=driver"
+  [drain]="STUB_CUDA_DRAIN=all"
+  [slice]="STUB_CUDA_SLICE=100 STUB_CUDA_SHARE=$root/$out/share"
+)
+all="q1 q8 q32 drain slice"
+# hostile NAME MODES DEVICES [VARIABLE=VALUE...] COMMAND...
+hostile() {
+  local name=$1 modes=$2 devices=$3 m
+  shift 3
+  for m in $modes; do device "hostile-$m-$name" "$devices" ${mode[$m]} "$@"; done
+}
+# With one queue, the copies that a test makes itself wait behind a stream that waits.
+calls="issued grouped captured aborted ended wrong defaults"
+groups="mixed messages from_host mismatched other_operator other_size ahead ahead_messages related one_thread refused"
+patterns="megatron ddp several_messages two_captures another_ends"
+for path in direct staged; do
+  hostile oracle-$path "$all" 8 $small LIGHTPATH_DEVICE_PATH=$path "$out/oracle" -s 8 3
+  hostile stream-$path "q1 q8 slice" 8 $small LIGHTPATH_DEVICE_PATH=$path "$out/stream" $calls
+  hostile stream-$path "q32 drain" 8 $small LIGHTPATH_DEVICE_PATH=$path "$out/stream" ordered $calls orphaned signalled
+  hostile patterns-$path "$all" 8 $small LIGHTPATH_STAGING=64K LIGHTPATH_DEVICE_PATH=$path "$out/patterns" $patterns
+  hostile early-$path "q8 q32 drain slice" 8 $small LIGHTPATH_STAGING=64K LIGHTPATH_DEVICE_PATH=$path \
+    "$out/patterns" early_receive
+  hostile early-$path q1 8 $small LIGHTPATH_STAGING=64K LIGHTPATH_DEVICE_PATH=$path "$out/patterns" early_receive_fails
+  hostile memory-$path "$all" 8 LIGHTPATH_DEVICE_PATH=$path "$out/memory" allocated
+  # Ranks of one context need as many queues as they have streams.
+  hostile shared-$path "q32 drain slice" 1 $small LIGHTPATH_DEVICE_PATH=$path "$out/oracle" -s 8 3
+  hostile threads-$path "q32 slice" 1 $small LIGHTPATH_STAGING=64K LIGHTPATH_DEVICE_PATH=$path "$out/patterns" eight
+  hostile shared-$path q8 1 $small LIGHTPATH_DEVICE_PATH=$path "$out/patterns" shared_queue
+  hostile shared-$path q1 1 $small LIGHTPATH_DEVICE_PATH=$path "$out/patterns" one_context
 done
-device hostile-drain-oracle 8 $drain $small $direct "$out/oracle" -s 8 3
-device hostile-slice-processes 1 STUB_CUDA_SLICE=100 STUB_CUDA_SHARE="$root/$out/share" $small $direct "$out/processes" 3
+hostile threads drain 1 $small $direct "$out/patterns" eight
+hostile threads-whole drain 1 $staged LIGHTPATH_STAGING=16M "$out/patterns" eight
+hostile direct "$all" 8 $small "$out/direct" $groups
+hostile lent "$all" 8 $large "$out/lent" lent
+hostile oracle-lent "$all" 8 $large $direct "$out/oracle" -r -s 8 -c 70000 2
+hostile processes "$all" 8 $direct "$out/processes" 2
+hostile processes-shared "$all" 1 $small $direct "$out/processes" 4
+# A group whose receive needs its own later send: its messages fit into the slots if its streams may share a queue.
+hostile relay "q1 q8" 8 LIGHTPATH_DEVICE_EXCHANGE=8M "$out/direct" side_by_side
+hostile relay "q32 drain slice" 8 $small "$out/direct" side_by_side
+hostile late "q32 drain" 8 $small "$out/direct" late
+hostile shared-context q32 1 $small "$out/direct" ahead ahead_messages
+hostile recurring "drain" 8 $large "$out/recurring" processes
+hostile recurring q8 8 $large "$out/recurring" processes replaced expandable captured posted_early
+hostile recurring q1 8 $large "$out/recurring" processes second replaced captured
+hostile recurring slice 1 $large "$out/recurring" processes second replaced expandable
 device model-costs 1 STUB_CUDA_CLOCK="$root/$out/clock.json" STUB_CUDA_SHARE="$root/$out/share-costs" \
   STUB_CUDA_SKIP=65536 "$out/costs" exact
 for how in threads processes; do
@@ -102,7 +141,7 @@ device direct-full 2 $small "$out/direct" full
 device direct-processes 8 $direct "$out/processes" 3
 device direct-processes-two-shot 2 $direct LIGHTPATH_DEVICE_EXCHANGE=4M "$out/processes" 4
 device direct-processes-shared 1 $small $direct "$out/processes" 4
-device memory 8 $staged "$out/memory" allocated full untouched
+device memory 8 $staged LIGHTPATH_STAGING=64K "$out/memory" allocated full untouched
 device memory-direct 8 $direct "$out/memory" allocated
 check device-memory-runtime LD_LIBRARY_PATH="$root/$out/stub:$root/$out/runtime" STUB_CUDA_DEVICES=8 \
   "$out/memory" by_runtime
@@ -121,6 +160,7 @@ bench processes allreduce -n 3
 bench registered allreduce -n 3 --memory registered
 bench registered-graph alltoall -n 2 --graph 3 --memory registered
 bench threads reducescatter -n 2 --threads
+bench threads-8 alltoall -n 8 --threads
 bench graph allgather -n 2 --graph 3
 bench graph-threads allreduce -n 2 --graph 3 --threads
 bench sync alltoall -n 2 --sync --library "$lib"

@@ -312,11 +312,13 @@ right:
   expect(a, r->rank, (float)r->world, (float)r->world);
 }
 
-/* A driver that fails in the middle of a call fails the communicator, and blocks no stream. One rank. */
+/* A driver that fails in the middle of a call fails the communicator, and blocks no stream. If it fails while the
+ * communicator is made, the first call tries again. One rank. */
 static void refused(struct rank *r) {
   static const char *const functions[] = {"cuEventCreate",        "cuMemHostAlloc",   "cuStreamGetCtx",
                                           "cuMemcpyDtoHAsync_v2", "cuLaunchHostFunc", "cuStreamWaitValue32_v2",
                                           "cuMemcpyHtoDAsync_v2", "cuEventRecord",    "cuPointerGetAttributes"};
+  enum { AT_INIT = 2 };
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = gpu_alloc(BYTES);
   ncclUniqueId id;
@@ -325,9 +327,9 @@ static void refused(struct rank *r) {
   put(a, r->rank, 1);
   for (i = 0; i < sizeof functions / sizeof *functions; i++) {
     OK(ncclGetUniqueId(&id));
+    if (i < AT_INIT) gpu.Fail(functions[i], CUDA_ERROR_OUT_OF_MEMORY, 0);
     OK(ncclCommInitRank(&comm, 1, id, 0));
     gpu.Fail(functions[i], CUDA_ERROR_OUT_OF_MEMORY, 0);
-    /* twice the size each time, so that existing buffers do not suffice */
     FAILS(ncclAllReduce(a, a, N, ncclFloat, ncclSum, comm, (cudaStream_t)s), ncclUnhandledCudaError,
           "CUDA_ERROR_OUT_OF_MEMORY");
     gpu.Fail(NULL, 0, 0);

@@ -17,7 +17,7 @@ try:
 except ImportError:
     raise unittest.SkipTest("PyTorch is not installed (Debian: python3-torch)")
 
-from lightpath_torch.nccl_binding import default_path
+from lightpath import library_path
 
 # Bounds a hang; nothing depends on how long anything takes.
 BOUND_SECONDS = 240
@@ -78,7 +78,7 @@ def _rank(rank, size, directory, backend, env, pipe, body, args):
     os.environ.update(env, RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank))
     torch.set_num_threads(1)
     try:
-        import lightpath_torch  # noqa: F401, registers the backend
+        import lightpath.torch  # noqa: F401, registers the backend
 
         dist.init_process_group(backend, init_method=f"file://{directory}/store", rank=rank, world_size=size)
         result = body(*args)
@@ -91,5 +91,5 @@ def _rank(rank, size, directory, backend, env, pipe, body, args):
 
 
 def require_library():
-    if not os.path.exists(default_path(os.path.dirname(__file__))):
+    if not os.path.exists(library_path()):
         raise unittest.SkipTest("lib/libnccl.so.2 is not there: run make")

@@ -10,7 +10,7 @@ import ranks  # before the others: it says where they are
 
 import torch.distributed as dist
 
-from lightpath_torch.rendezvous import offer_id, take_id
+from lightpath.torch.rendezvous import offer_id, take_id
 
 TIMEOUT = datetime.timedelta(seconds=ranks.BOUND_SECONDS)
 
@@ -42,7 +42,7 @@ def joined(store, size, first):
 
 
 # Not of the library: the other tests fork this process, which must not have loaded it.
-@unittest.mock.patch("lightpath_torch.rendezvous.unique_id", lambda: os.urandom(128))
+@unittest.mock.patch("lightpath.torch.rendezvous.unique_id", lambda: os.urandom(128))
 class Rendezvous(unittest.TestCase):
     def test_every_attempt_has_its_own_id(self):
         store, seen = dist.HashStore(), set()

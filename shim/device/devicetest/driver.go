@@ -295,5 +295,8 @@ func (d *Driver) AllocExchange(size int) (unsafe.Pointer, error) {
 // FreeExchange implements [device.Driver].
 func (d *Driver) FreeExchange(p unsafe.Pointer) error { return d.Free(p) }
 
+// LoadCopies implements [device.Driver]: there is nothing to load.
+func (d *Driver) LoadCopies() error { return d.entered("LoadCopies") }
+
 // LoadKernels implements [device.Driver]: there are none to load.
 func (d *Driver) LoadKernels() error { return d.entered("LoadKernels") }

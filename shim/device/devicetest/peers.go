@@ -101,6 +101,37 @@ func (p Peers) Close(unsafe.Pointer) error {
 	return fmt.Errorf("Close: nothing is imported: %w", device.ErrDriver)
 }
 
+// RetainPiece implements [device.Peers]: programs map nothing.
+func (p Peers) RetainPiece(unsafe.Pointer) (uint64, error) {
+	if err := p.entered("RetainPiece"); err != nil {
+		return 0, err
+	}
+	return 0, device.ErrNotMapped
+}
+
+// ReleasePiece implements [device.Peers].
+func (p Peers) ReleasePiece(uint64) error {
+	return fmt.Errorf("ReleasePiece: there are none: %w", device.ErrDriver)
+}
+
+// IsPiece implements [device.Peers].
+func (p Peers) IsPiece(unsafe.Pointer, uint64) bool { return false }
+
+// ExportPiece implements [device.Peers].
+func (p Peers) ExportPiece(uint64) (int, error) {
+	return -1, fmt.Errorf("ExportPiece: there are none: %w", device.ErrDriver)
+}
+
+// ImportPieces implements [device.Peers]: there are no other processes.
+func (p Peers) ImportPieces([]device.Piece) (unsafe.Pointer, error) {
+	return nil, fmt.Errorf("ImportPieces: from this process: %w", device.ErrDriver)
+}
+
+// ClosePieces implements [device.Peers].
+func (p Peers) ClosePieces(unsafe.Pointer, int64) error {
+	return fmt.Errorf("ClosePieces: nothing is imported: %w", device.ErrDriver)
+}
+
 // Reach implements [device.Peers].
 func (p Peers) Reach(unsafe.Pointer) error { return p.entered("Reach") }
 

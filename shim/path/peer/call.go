@@ -100,9 +100,9 @@ func (x *Path) addOp(call *calls.Call) error {
 	if err != nil {
 		return err
 	}
-	op.plain = place.Kind == device.Host
+	op.plain, op.sendID = place.Kind == device.Host, place.ID
 	place, err = stream.Locate(call, "recvbuff", call.Recv, recv)
-	op.bounce = place.Kind == device.Host
+	op.bounce, op.recvID = place.Kind == device.Host, place.ID
 	x.ops = append(x.ops, op)
 	return err
 }

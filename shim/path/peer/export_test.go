@@ -26,16 +26,14 @@ const (
 
 // Functions of a path.
 var (
-	Of             = slot.Of
-	IsOpen         = (*Path).isOpen
-	IsClosed       = (*Path).closedByAll
-	Lendable       = (*Path).lendable
-	LendableTo     = (*Path).lendableTo
-	AutoRegistered = (*Path).autoregisteredAt
-	Said           = (*Path).said
-	Tag            = (*operation).tag
-	ShutGates      = (*Path).shutGates
-	PeerFailed     = (*Path).peerFailed
+	Of         = slot.Of
+	IsOpen     = (*Path).isOpen
+	IsClosed   = (*Path).closedByAll
+	Library    = (*Path).libraryAt
+	Said       = (*Path).said
+	Tag        = (*operation).tag
+	ShutGates  = (*Path).shutGates
+	PeerFailed = (*Path).peerFailed
 )
 
 // OperationOf returns an operation of a call.
@@ -45,7 +43,17 @@ func OperationOf(call *calls.Call) *Operation { return &operation{call: call} }
 func Regions(x *Path) []*Region { return x.regions }
 
 // Replace makes a region one of an earlier allocation at the same address.
-func Replace(r *Region) { r.id++ }
+func Replace(r *Region) { r.pieces[0].id++ }
+
+// Lendable reports whether a rank would lend a buffer in a collective.
+func Lendable(x *Path, at unsafe.Pointer, size int64, call uint64) bool {
+	return x.lendable(at, size, x.numberAt(uintptr(at)), call) != nil
+}
+
+// LendableTo reports whether a rank would lend a message to a peer.
+func LendableTo(x *Path, peer int, at unsafe.Pointer, size int64, number uint64) bool {
+	return x.lendableTo(peer, at, size, x.numberAt(uintptr(at)), number) != nil
+}
 
 // Since returns the number of the last collective before all peers had opened a region.
 func Since(r *Region) uint64 { return r.since }
@@ -77,7 +85,7 @@ func OwnSaid(x *Path) unsafe.Pointer { return x.said(x.me, 0, 0) }
 func PairBytes(x *Path) int64 { return x.pairBytes }
 
 // Tried returns the addresses of memory that a path has tried to publish without registration.
-func Tried(x *Path) map[uintptr]bool { return x.tried }
+func Tried(x *Path) map[uintptr]bool { return x.unasked.tried }
 
 // WatcherOver returns a channel that is closed when the watcher of a path has ended.
 func WatcherOver(x *Path) <-chan struct{} { return x.watcher.over }

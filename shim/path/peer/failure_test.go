@@ -84,7 +84,7 @@ func TestLentFailing(t *testing.T) {
 				rounds = 2
 			}
 			for round := range rounds {
-				lendAndFail(t, n, uint64(round))
+				t.Run(fmt.Sprint(round), func(t *testing.T) { lendAndFail(t, n, uint64(round)) })
 			}
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 	"unsafe"
@@ -60,8 +59,9 @@ func Attach(c *comm.Core) (why string, err error) {
 	}
 	n, d := c.Ranks, stream.Of(c)
 	x := &Path{
-		c: c, dev: d, news: newsSlot.Of(c), driver: device.Active().(device.Peers), ctx: d.Context, n: n, me: c.Rank,
-		exchange: make([]unsafe.Pointer, n), opened: make([]openRegion, n*maxRegions), tried: make(map[uintptr]bool),
+		c: c, dev: d, news: newsSlot.Of(c), driver: device.Active().(device.Peers), n: n, me: c.Rank,
+		ctx: d.Context, pool: d.Pool,
+		exchange: make([]unsafe.Pointer, n), opened: make([]openRegion, n*maxRegions),
 		lanes: make([]lane, 2*n), sent: make([]uint64, n), wanted: make([]uint64, n),
 		entry: dispatch.Entry{Algorithm: algorithm}, batch: make([]device.Word, 0, device.MaxWords),
 		state: state{round: numSlots},
@@ -73,8 +73,11 @@ func Attach(c *comm.Core) (why string, err error) {
 	for r := range c.Table {
 		x.joint = x.joint && c.Table[r].Identity == c.Table[0].Identity
 	}
+	for range stream.MaxSides {
+		x.joints = append(x.joints, new(device.Event))
+	}
+	x.unasked.begin(c.Cfg)
 	x.rooms()
-	x.oneQueue = os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS") == "1"
 	x.watcher.kick, x.watcher.stop, x.watcher.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	if why, err = x.meet(); err != nil || why != "" {
 		x.free(true)
@@ -88,18 +91,10 @@ func Attach(c *comm.Core) (why string, err error) {
 		recorder.Of(c).OnDevice(&x.page.rank(x.me).ended)
 	}
 	memory.AddUser(x)
-	if x.oneQueue {
-		warnOfQueue.Do(func() { c.Log.Warn("rank %d: %s", c.Rank, queueWarning) })
-	}
+	x.setInUse(x.n > 1)
 	go x.watch()
 	return "", nil
 }
-
-// queueWarning is for programs that ask for one queue.
-const queueWarning = "CUDA_DEVICE_MAX_CONNECTIONS=1: streams that wait for peers hold up all streams of the device; " +
-	"every rank must post its calls in one order"
-
-var warnOfQueue sync.Once
 
 // meet sets up what the ranks share, in two steps. All ranks must complete the first step before the second.
 func (x *Path) meet() (why string, err error) {
@@ -207,7 +202,10 @@ func (x *Path) offer(w sharedWhere) error {
 	}
 	defer x.driver.Leave()
 	var err error
-	if x.own, err = x.driver.NewStream(); err != nil {
+	if err = x.pool.Prepare(); err == nil {
+		x.own, err = x.pool.Take()
+	}
+	if err != nil {
 		return err
 	}
 	if x.n == 1 {
@@ -231,20 +229,10 @@ func (x *Path) offer(w sharedWhere) error {
 	return x.prepareAll()
 }
 
-// prepareAll makes the kernels, events and streams of all launches. Later, a driver may wait for the work of the
-// device before it makes one, and that work may wait for this rank.
+// prepareAll makes the kernels and events of all launches. Later, a driver may wait for the work of the device before
+// it makes one, and that work may wait for this rank.
 func (x *Path) prepareAll() error {
-	if err := errors.Join(x.driver.LoadKernels(), x.dev.Prepare()); err != nil {
-		return err
-	}
-	for i := range x.lanes {
-		if l := &x.lanes[i]; l.peer != x.me {
-			if err := x.open(l); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return errors.Join(x.driver.LoadKernels(), x.dev.Prepare(), stream.NewEvents(x.joints...))
 }
 
 // sayNothing clears the words and counters in the exchange memory of this rank, so that it lends nothing. It waits until
@@ -299,28 +287,20 @@ func (x *Path) reach(r int) (err error) {
 	return err
 }
 
-// free releases everything. If read is set, no peer reads the exchange memory any more, and it is kept for the next
-// communicator.
+// free releases everything, when no stream uses it any more. If read is set, no peer reads the exchange memory any
+// more, and it is kept for the next communicator. The driver frees later what it may free only on an idle device.
 func (x *Path) free(read bool) {
 	if x.page != nil {
 		recorder.Of(x.c).OnDevice(nil)
 		x.page.shared.Free()
 	}
-	if err := x.driver.EnterContext(x.ctx); err != nil {
-		return // the context is gone, with everything in it
-	}
-	defer x.driver.Leave()
-	for i := range x.lanes {
-		if l := &x.lanes[i]; l.stream != 0 {
-			_ = errors.Join(x.driver.FreeStream(l.stream), x.driver.FreeEvent(l.event))
-		}
-	}
-	if x.own != 0 {
-		_ = x.driver.FreeStream(x.own)
-	}
+	x.pool.Leave(x)
+	x.pool.Give(x.own)
+	stream.FreeEvents(x.joints...)
 	for r := range x.n {
 		if x.imported>>r&1 != 0 {
-			_ = x.driver.Close(x.exchange[r])
+			at := x.exchange[r]
+			x.pool.Later(func() { _ = x.driver.Close(at) })
 		}
 	}
 	if at := x.exchange[x.me]; at != nil && read {
@@ -329,9 +309,12 @@ func (x *Path) free(read bool) {
 	if x.page != nil && x.page.at != 0 {
 		x.reading.Lock()
 		defer x.reading.Unlock()
-		_ = x.driver.Unregister(x.page.mem)
-		memfile.Unmap(x.page.mem)
+		mem := x.page.mem
 		x.page.mem = nil
+		x.pool.Later(func() {
+			_ = x.driver.Unregister(mem)
+			memfile.Unmap(mem)
+		})
 	}
 }
 

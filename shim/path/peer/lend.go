@@ -65,16 +65,13 @@ func (x *Path) consider(op *operation) error {
 		return nil
 	}
 	op.look = x.looks
-	if len(x.regions) == 0 {
-		return nil
-	}
 	send, recv := call.Extents()
 	scaled := calls.Kinds[call.Kind].Reduces && call.Op == calls.OpPreMulSum // the contribution differs from the buffer
 	if send > 0 && !scaled && lendAligned(op.send) && (!op.inPlace || call.Kind != calls.AllToAll) {
-		op.lentSend = x.lendable(op.send, send, op.number)
+		op.lentSend = x.lendable(op.send, send, op.sendID, op.number)
 	}
 	if recv > 0 && x.pushes(op) && lendAligned(op.recv) {
-		op.lentRecv = x.lendable(op.recv, recv, op.number)
+		op.lentRecv = x.lendable(op.recv, recv, op.recvID, op.number)
 	}
 	for _, r := range []*region{op.lentSend, op.lentRecv} {
 		if r == nil {
@@ -123,7 +120,7 @@ func (x *Path) awaitPeers() {
 
 // theirs returns the address at which another rank has mapped memory of a region.
 func (x *Path) theirs(r *region, at unsafe.Pointer, rank int) uint64 {
-	return x.recordOf(x.me, r.index).opened[rank].at.Load() + uint64(uintptr(at)-r.base)
+	return x.recordOf(x.me, r.index).opened[rank].at.Load() + uint64(uintptr(at)-r.base())
 }
 
 // settle ends a call that has lent buffers. The stream waits for all tokens, withdraws the words and passes the gates.

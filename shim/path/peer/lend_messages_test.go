@@ -210,12 +210,12 @@ func TestLentMessageBounds(t *testing.T) {
 		number uint64
 		lent   bool
 	}{{1, size, 8, true}, {1, size, 7, false}, {1, size + 1, 8, false}, {2, size, 1, true}} {
-		if got := peer.LendableTo(x, c.peer, at, c.bytes, c.number) != nil; got != c.lent {
+		if got := peer.LendableTo(x, c.peer, at, c.bytes, c.number); got != c.lent {
 			t.Errorf("%+v: lent %v", c, got)
 		}
 	}
 	peer.SetSerial(x, 0, 0, 1, 0)
-	if peer.LendableTo(x, 1, at, size, 8) != nil || peer.LendableTo(x, 2, at, size, 8) == nil {
+	if peer.LendableTo(x, 1, at, size, 8) || !peer.LendableTo(x, 2, at, size, 8) {
 		t.Error("it is lent to whom has not opened it, or not to whom has")
 	}
 }
@@ -256,7 +256,7 @@ func awaitUnasked(t testing.TB, c *shim.Comm, at unsafe.Pointer) *peer.Region {
 	t.Helper()
 	var r *peer.Region
 	await.Until(t, fmt.Sprintf("memory of rank %d's library is open", c.Rank), func() bool {
-		r = peer.AutoRegistered(peer.Of(c), at, 1)
+		r = peer.Library(peer.Of(c), at, 1)
 		return r != nil && peer.IsOpen(peer.Of(c), r)
 	})
 	return r

@@ -280,7 +280,7 @@ func TestLentReused(t *testing.T) {
 	}
 	c := w.Comms[0]
 	// as if it were another allocation's
-	if peer.Replace(regionsOf(c)[0]); peer.Lendable(peer.Of(c), at[0], count, 1000) != nil {
+	if peer.Replace(regionsOf(c)[0]); peer.Lendable(peer.Of(c), at[0], count, 1000) {
 		t.Error("it is lent")
 	}
 	assert.NoError(t, sumOnPeers(g, w, at, count))
@@ -305,7 +305,7 @@ func TestLentBounds(t *testing.T) {
 		{4095, 16, since + 1, false},
 		{4096 + size/2 - 1, 1, since + 1, true}, {4096 + size/2, 1, since + 1, false}, {0, size, since + 1, false},
 	} {
-		if got := peer.Lendable(x, unsafe.Add(at, c.from), c.bytes, c.call) != nil; got != c.lent {
+		if got := peer.Lendable(x, unsafe.Add(at, c.from), c.bytes, c.call); got != c.lent {
 			t.Errorf("%+v: lent %v", c, got)
 		}
 	}

@@ -14,8 +14,8 @@ func (x *Path) considerMessages() error {
 		case m.bytes <= lendBytes || m.peer == x.me:
 		case !m.send:
 			m.look = x.looks.has(m.peer)
-		case len(x.regions) > 0 && lendAligned(m.at):
-			if m.lent = x.lendableTo(m.peer, m.at, m.bytes, m.number); m.lent == nil {
+		case lendAligned(m.at):
+			if m.lent = x.lendableTo(m.peer, m.at, m.bytes, m.id, m.number); m.lent == nil {
 				continue
 			}
 			if err := x.lend(m.lent); err != nil {

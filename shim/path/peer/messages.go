@@ -14,6 +14,7 @@ import (
 type message struct {
 	call   *calls.Call
 	at     unsafe.Pointer
+	id     uint64 // of the allocation
 	bytes  int64
 	peer   int
 	send   bool
@@ -25,17 +26,16 @@ type message struct {
 	look bool    // the receiver checks whether the sender lends the message
 }
 
-// lane is the sequence of messages to a peer, or from a peer. Lanes run side by side.
+// lane is the sequence of messages to a peer, or from a peer.
 type lane struct {
-	stream device.Stream // 0 until it is needed
-	event  device.Event
-	on     device.Stream // the stream in this launch
-	peer   int
-	send   bool
+	on   device.Stream // the stream in this launch
+	peer int
+	send bool
 
 	first, last int // indices of messages of the launch; first is -1 if there are none
 	off         int64
 	chunk       int
+	rests       bool   // skips a turn
 	said        uint32 // slots whose word the sender has written
 }
 
@@ -52,7 +52,7 @@ func (x *Path) addMessage(call *calls.Call) error {
 	if err != nil {
 		return err
 	}
-	m.bounce = place.Kind == device.Host
+	m.bounce, m.id = place.Kind == device.Host, place.ID
 	if len(x.msgs) == 0 {
 		for i := range x.lanes {
 			x.lanes[i].first = -1
@@ -89,9 +89,7 @@ func (x *Path) matchOwn() error {
 	return nil
 }
 
-// messages enqueues the launch's sends and receives. Lanes run on streams that fork from the launch's stream and join
-// it again. Chunks of the lanes alternate, sends first. So the messages also progress if the driver has fewer queues
-// than streams. They progress in a graph as well, which runs them in one order.
+// messages enqueues the launch's sends and receives.
 func (x *Path) messages() error {
 	if len(x.msgs) == 0 {
 		return nil
@@ -105,27 +103,15 @@ func (x *Path) messages() error {
 	}
 	for more := true; more; {
 		more = false
-		if x.paced() && !x.oneQueue {
+		if x.paced() {
 			x.awaitRoom(x.stuck)
 		}
-		for i := range x.lanes {
-			turn := x.turn(i)
-			l, line := &x.lanes[turn], x.lineOf(turn)
-			if l.first < 0 || l.peer == x.me {
-				continue
-			}
-			if x.paced() && !x.oneQueue && !x.c.Failed() && x.full(line) {
-				more = true // the other lanes go on: this one may wait for them
-				continue
-			}
-			if x.paced() && x.oneQueue { // in one queue, lanes must alternate
-				x.awaitRoom(func() bool { return x.full(line) })
-			}
-			x.onto(l.on, line)
-			if err := x.step(l); err != nil {
+		for i := range x.tracks {
+			left, err := x.turns(&x.tracks[i], i)
+			if err != nil {
 				return err
 			}
-			more = more || l.first >= 0
+			more = more || left
 		}
 	}
 	x.onto(x.stream, 0)
@@ -133,18 +119,10 @@ func (x *Path) messages() error {
 		return err
 	}
 	if x.paced() {
-		x.markLanes()
+		x.markSides()
 	}
 	x.settleMessages()
 	return nil
-}
-
-// turn returns the index of lane i in the order of enqueuing: sends before receives, those to the next rank first.
-func (x *Path) turn(i int) int {
-	if i < x.n {
-		return (x.me + i) % x.n
-	}
-	return x.n + (x.me-i+2*x.n)%x.n
 }
 
 // copyOwn enqueues copies for the messages of this rank to itself.
@@ -153,68 +131,6 @@ func (x *Path) copyOwn() {
 	for ; s >= 0; s, r = x.msgs[s].next, x.msgs[r].next {
 		x.copy(x.msgs[r].at, x.msgs[s].at, x.msgs[s].bytes)
 	}
-}
-
-// fork gives each lane of the launch a stream. The first lane runs on the launch's own stream. In a graph all lanes
-// do.
-func (x *Path) fork() error {
-	if err := x.flush(); err != nil {
-		return err
-	}
-	d, lanes := x.dev, 0
-	for i := range x.lanes {
-		l := &x.lanes[x.turn(i)]
-		if l.first < 0 || l.peer == x.me {
-			continue
-		}
-		l.on, l.off, l.chunk = x.stream, 0, 0
-		if lanes++; lanes == 1 || x.capture.ID != 0 {
-			continue
-		}
-		if lanes == 2 {
-			if err := device.Active().Record(d.Joint, x.stream); err != nil {
-				return err
-			}
-		}
-		if err := x.open(l); err != nil {
-			return err
-		}
-		l.on = l.stream
-		if err := device.Active().Follow(l.on, d.Joint); err != nil {
-			return err
-		}
-	}
-	x.shareRoom(lanes)
-	return nil
-}
-
-// open makes the stream and the event of a lane if it has none.
-func (x *Path) open(l *lane) (err error) {
-	if l.event == 0 {
-		if l.event, err = device.Active().NewEvent(); err != nil {
-			return err
-		}
-	}
-	if l.stream == 0 {
-		l.stream, err = x.driver.NewStream()
-	}
-	return err
-}
-
-// join makes the launch's stream wait for all lanes.
-func (x *Path) join() error {
-	for i := range x.lanes {
-		l := &x.lanes[i]
-		if l.on == 0 || l.on == x.stream {
-			l.on = 0
-			continue
-		}
-		if err := errors.Join(x.driver.Record(l.event, l.on), x.driver.Follow(x.stream, l.event)); err != nil {
-			return err
-		}
-		l.on = 0
-	}
-	return nil
 }
 
 // step enqueues the next chunk of a lane, on its stream. An empty message has one chunk. The sender copies a chunk from
@@ -249,6 +165,7 @@ func (x *Path) step(l *lane) error {
 	x.put(word{gives: true, Store: device.Store{At: x.page.token(stagePair, slot, owner, reader, given), Value: 1}})
 	l.off, l.chunk = l.off+n, l.chunk+1
 	if l.off == m.bytes {
+		l.rests = l.send && l.chunk > 1
 		l.first, l.off, l.chunk = m.next, 0, 0
 	}
 	return x.flush()

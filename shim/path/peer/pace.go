@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lightpath/shim/device"
+	"lightpath/shim/stream"
 )
 
 // A driver keeps about 1000 operations in a queue, and streams may share a queue. If it is full, the driver blocks the
@@ -20,7 +21,7 @@ const leastRoom = 24
 // longestPause is the longest pause between looks for room.
 const longestPause = 500 * time.Microsecond
 
-// line counts the operations on a stream: the launch's stream, or that of a lane. A number wraps around.
+// line counts the operations on a stream: the launch's stream, or a side stream. A number wraps around.
 type line struct {
 	put    uint32 // enqueued, with those that are about to be
 	marked uint32 // put when the line last got a mark: a write of that number into the page
@@ -28,32 +29,19 @@ type line struct {
 }
 
 // rooms divides queueRoom among the ranks of this process on the device. The launch's stream gets half of a rank's
-// room, the lanes in use share the other half.
+// room, the side streams in use share the other half.
 func (x *Path) rooms() {
-	sharing := uint32(0)
-	for r := range x.c.Table {
-		if x.c.Table[r].Process == x.c.Table[x.me].Process && x.c.Table[r].Identity == x.c.Table[x.me].Identity {
-			sharing++
-		}
-	}
-	x.lines = make([]line, 1+len(x.lanes))
-	x.roomForLanes = queueRoom / 2 / max(sharing, 1)
-	x.lines[0].room = max(x.roomForLanes, leastRoom)
+	x.mostSides = stream.SidesOfLaunch(x.c)
+	x.lines = make([]line, 1+stream.MaxSides)
+	x.roomForSides = queueRoom / 2 / uint32(stream.Sharing(x.c))
+	x.lines[0].room = max(x.roomForSides, leastRoom)
 }
 
-// shareRoom divides the room for lanes.
-func (x *Path) shareRoom(lanes int) {
+// shareRoom divides the room for side streams.
+func (x *Path) shareRoom(sides int) {
 	for i := 1; i < len(x.lines); i++ {
-		x.lines[i].room = max(x.roomForLanes/uint32(max(lanes, 1)), leastRoom)
+		x.lines[i].room = max(x.roomForSides/uint32(max(sides, 1)), leastRoom)
 	}
-}
-
-// lineOf returns the index of the line of lane i in this launch.
-func (x *Path) lineOf(i int) int {
-	if x.lanes[i].on == x.stream {
-		return 0
-	}
-	return 1 + i
 }
 
 // paced reports whether the launch counts its operations. A graph keeps them all, and peers hold up no single rank.
@@ -85,8 +73,8 @@ func (x *Path) awaitRoom(full func() bool) {
 	}
 }
 
-// markLanes marks the lines of all lanes on the launch's stream, which has joined them.
-func (x *Path) markLanes() {
+// markSides marks the lines of all side streams on the launch's stream, which has joined them.
+func (x *Path) markSides() {
 	for i := 1; i < len(x.lines); i++ {
 		if x.lines[i].marked != x.lines[i].put {
 			x.put(x.mark(i))
@@ -94,18 +82,16 @@ func (x *Path) markLanes() {
 	}
 }
 
-// stuck reports whether there are lanes with messages, and none of them has room.
+// stuck reports whether there are messages, and no stream with some has room.
 func (x *Path) stuck() bool {
 	some := false
-	for i := range x.lanes {
-		l := &x.lanes[i]
-		if l.first < 0 || l.peer == x.me {
-			continue
+	for i := range x.tracks {
+		for _, k := range x.tracks[i].lanes {
+			if x.lanes[k].first >= 0 && !x.full(i) {
+				return false
+			}
+			some = some || x.lanes[k].first >= 0
 		}
-		if !x.full(x.lineOf(i)) {
-			return false
-		}
-		some = true
 	}
 	return some
 }

@@ -6,6 +6,7 @@ import (
 
 	"lightpath/shim/device"
 	"lightpath/shim/memory"
+	"lightpath/shim/stream"
 )
 
 // The page is host memory that all ranks of a communicator share with the streams of their devices. It holds the
@@ -52,12 +53,13 @@ type directRank struct {
 	gateIn   uint32 // entry gate, open at 1
 	gateOut  uint32 // exit gate, open at 1
 
-	passed [1 + 2*maxRanks]uint32 // by line: the last mark that the stream has passed
+	passed [1 + stream.MaxSides]uint32 // by line: the last mark that the stream has passed
 
 	bytes   int64  // of the exchange memory
 	process uint64 // identifies the process in which pointer is valid
 	pointer uint64
 	handle  device.Handle
+	server  [pieceName]byte // name of the socket that answers for mapped regions, set before the first one is published
 	calls   [callsKept]callRecord
 	sent    [maxRanks][messagesKept]messageRecord // by receiver
 	wanted  [maxRanks][messagesKept]messageRecord // by sender
@@ -67,6 +69,7 @@ type directRank struct {
 const (
 	callsKept    = 64
 	messagesKept = 16
+	pieceName    = 32
 )
 
 // tokenPage is a rank's view of the page.

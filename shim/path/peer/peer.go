@@ -43,13 +43,18 @@ type Path struct {
 	slotBytes int64 // size of a slot for collectives
 	pairBytes int64 // size of a slot between two ranks
 
-	own   device.Stream // for calls without a stream
-	lanes []lane        // sends by peer, then receives by peer
-	lines []line        // of the launch's stream, then of the lanes
+	pool   *stream.Pool
+	own    device.Stream   // for calls without a stream
+	lanes  []lane          // sends by peer, then receives by peer
+	tracks []track         // of the launch's stream, then of the side streams
+	sides  []device.Stream // beside the launch's stream, until it has joined them
+	joints []*device.Event // by side stream
+	lines  []line          // of the launch's stream, then of the side streams
 
 	putting      sync.Mutex // held by Put, except while it waits for room
-	oneQueue     bool       // all streams share one queue of the driver
-	roomForLanes uint32     // how many operations may be outstanding on all lanes
+	turning      bool       // a lane has a turn, for which there was room
+	mostSides    int        // of a launch
+	roomForSides uint32     // how many operations may be outstanding on all side streams
 
 	number uint32 // of the last launch
 
@@ -83,12 +88,15 @@ type Path struct {
 	moves    recorder.MessageCount // messages of the launch
 	graph    *recorder.Graph       // of the latest capture
 
-	regions []*region        // that this rank has registered or publishLibrary has published
-	tried   map[uintptr]bool // addresses of ncclMemAlloc memory that publishLibrary has tried to publish
-	serial  uint64           // of the last region
-	opened  []openRegion     // of all ranks, maxRegions each; only the watcher uses it
-	looks   rankSet          // ranks that may lend buffers: this rank has opened a region of theirs
-	lent    atomic.Bool      // this rank has lent a buffer
+	regions []*region    // that this rank has published
+	unasked unasked      // memory that the program has not registered
+	server  pieceServer  // for the mapped ones of regions
+	serial  uint64       // of the last region
+	opened  []openRegion // of all ranks, maxRegions each; only the watcher uses it
+	looking *time.Timer  // until the watcher looks at regions again; only the watcher uses it
+	unquiet time.Time    // since when opening or closing waits for pending launches; only the watcher uses it
+	looks   rankSet      // ranks that may lend buffers: this rank has opened a region of theirs
+	lent    atomic.Bool  // this rank has lent a buffer
 
 	torn     bool        // the last launch was enqueued only in part, and breakOff has failed
 	captured atomic.Bool // a launch is in a graph
@@ -100,6 +108,8 @@ type Path struct {
 type operation struct {
 	call       *calls.Call
 	send, recv unsafe.Pointer
+	sendID     uint64 // of the allocations
+	recvID     uint64
 	inPlace    bool
 	bounce     bool   // kernels cannot write recv
 	plain      bool   // send is ordinary host memory

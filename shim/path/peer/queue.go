@@ -222,7 +222,7 @@ func (x *Path) make(operations uint32) {
 	if !x.paced() {
 		return
 	}
-	if x.line == 0 && x.full(0) {
+	if x.line == 0 && !x.turning && x.full(0) {
 		x.awaitRoom(func() bool { return x.full(0) })
 	}
 	x.lines[x.line].put += operations

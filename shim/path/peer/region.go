@@ -1,12 +1,13 @@
 package peer
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
-	"lightpath/shim/control"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
@@ -19,13 +20,13 @@ import (
 // registering rank lends only buffers that all other ranks have opened before the call.
 
 // maxRegions is how many regions of a rank its peers can have open at a time. Memory that is registered beyond this
-// limit goes through slots. At most half of the regions are memory of ncclMemAlloc that the program has not
-// registered.
+// limit goes through slots. At most half of the regions are memory that the program has not registered.
 const (
-	maxRegions        = 128
-	maxAutoregistered = maxRegions / 2
-	regionPauses      = 50 * time.Microsecond // first pause between checks of the peers' acknowledgements
-	longestPauses     = 5 * time.Millisecond
+	maxRegions    = 128
+	maxUnasked    = maxRegions / 2
+	maxPieces     = 64                    // of a region
+	regionPauses  = 50 * time.Microsecond // first pause between checks of the peers' acknowledgements
+	longestPauses = 5 * time.Millisecond
 )
 
 // openTime limits how long a rank waits for peers to open a region, or to close it. A longer wait is not needed: calls
@@ -37,40 +38,57 @@ const openTime = time.Second
 type regionRecord struct {
 	serial atomic.Uint64 // number of the region, never used again on this rank; 0 if there is none
 	base   atomic.Uint64 // of the allocation, in its rank's address space
-	handle device.Handle // of the allocation
+	size   uint64        // of the allocation
+	mapped bool          // the program has mapped it: peers ask for its pieces
+	handle device.Handle // of the allocation, unless it is mapped
 	opened [maxRanks]regionOpened
 }
 
 // regionOpened is a peer's acknowledgement of a region.
 type regionOpened struct {
 	holds  atomic.Uint64 // serial of the region that it is opening or has open
+	later  atomic.Uint64 // serial of the region that it opens when its device is idle
 	serial atomic.Uint64 // serial of the region that it has opened and checks for lent buffers
 	since  atomic.Uint64 // number of its collectives so far; it checks in later ones
 	wanted atomic.Uint64 // number of its messages from the owner so far; it checks in later ones
 	at     atomic.Uint64 // address at which it has mapped the allocation
 }
 
-// region is memory that this rank has registered, or memory of ncclMemAlloc.
+// origin says why a region is published.
+type origin uint8
+
+const (
+	asked     origin = iota // the program has registered it
+	library                 // memory of ncclMemAlloc
+	recurring               // calls use it again and again
+)
+
+// region is memory that this rank has published.
 type region struct {
-	auto     bool // publishLibrary has published it
+	origin   origin
 	index    int  // in the page
+	mapped   bool // the program has mapped it
 	serial   uint64
 	at, size uintptr
-	base     uintptr      // of the allocation
-	id       uint64       // of the allocation
+	pieces   []piece      // the allocations that hold it, one behind the other
 	opened   bool         // all peers have opened it
 	since    uint64       // largest number of collectives in their acknowledgements
 	launch   uint32       // last launch that lent it, not counting graphs
+	used     uint32       // last launch that lent it, or that published it
+	uses     uint32       // how often it was lent
 	capture  uint64       // last capture that lent it
 	graphs   atomic.Int32 // number of graphs that lend it
 }
 
-// openRegion is a region of a peer that this rank has opened. Only the watcher uses it.
-type openRegion struct {
-	serial   uint64
-	at       unsafe.Pointer
-	imported bool
+// piece is an allocation. id is its number, which no other allocation of the process has.
+type piece struct {
+	base, size uintptr
+	id         uint64
+	handle     uint64 // of mapped memory: the driver's number, which the rank retains
 }
+
+// base returns the beginning of the allocation, or of the first piece.
+func (r *region) base() uintptr { return r.pieces[0].base }
 
 func (x *Path) recordOf(rank, index int) *regionRecord { return &x.page.rank(rank).regions[index] }
 
@@ -80,7 +98,7 @@ func (x *Path) register(at unsafe.Pointer, size uintptr) *region {
 	if x.n == 1 || size == 0 {
 		return nil
 	}
-	r := x.autoregisteredAt(at, size)
+	r := x.libraryAt(at, size)
 	known := r != nil
 	if !known {
 		var err error
@@ -90,7 +108,7 @@ func (x *Path) register(at unsafe.Pointer, size uintptr) *region {
 		}
 		x.tellRegions()
 	}
-	x.await(func() bool { return x.isOpen(r) })
+	x.await(func() bool { return x.isOpen(r) || x.isPostponed(r) })
 	if known { // WithdrawAt withdraws it
 		return nil
 	}
@@ -113,6 +131,17 @@ func (x *Path) isOpen(r *region) bool {
 	return x.openedByAll(r)
 }
 
+// isPostponed reports whether a peer opens a region only when its device is idle. That may take long.
+func (x *Path) isPostponed(r *region) bool {
+	rec := x.recordOf(x.me, r.index)
+	for rank := range x.n {
+		if rec.opened[rank].later.Load() == r.serial {
+			return true
+		}
+	}
+	return false
+}
+
 // publish makes a region of memory and puts it into the page.
 func (x *Path) publish(at unsafe.Pointer, size uintptr) (*region, error) {
 	r, handle, err := x.export(at, size)
@@ -121,16 +150,20 @@ func (x *Path) publish(at unsafe.Pointer, size uintptr) (*region, error) {
 	}
 	x.dev.Mu.Lock()
 	defer x.dev.Mu.Unlock()
-	return r, x.enter(r, &handle)
+	if err = x.enter(r, &handle); err != nil {
+		x.releasePieces(r)
+	}
+	return r, err
 }
 
-// export makes a region of a range of memory, and a handle of its allocation.
+// export makes a region of a range of memory, and a handle of its allocation. It asks for the number of an allocation
+// before anything else: if the program replaces the allocation meanwhile, the number fits no call.
 func (x *Path) export(at unsafe.Pointer, size uintptr) (r *region, handle device.Handle, err error) {
 	place, err := device.Active().Locate(at)
 	if err != nil {
 		return nil, handle, err
 	}
-	if place.Kind != device.Memory || place.Device != x.c.Device {
+	if place.Kind != device.Memory || place.Device != x.c.Device || place.ID == 0 {
 		return nil, handle, fmt.Errorf("it is not memory of device %d: %w", x.c.Device, errdefs.ErrInvalidArgument)
 	}
 	if err := x.driver.EnterContext(x.ctx); err != nil {
@@ -141,11 +174,23 @@ func (x *Path) export(at unsafe.Pointer, size uintptr) (r *region, handle device
 	if err != nil {
 		return nil, handle, err
 	}
-	if uintptr(at)+size > uintptr(base)+uintptr(extent) {
-		return nil, handle, fmt.Errorf("it spans several allocations: %w", errdefs.ErrInvalidArgument)
+	r = &region{at: uintptr(at), size: size}
+	r.pieces = append(r.pieces, piece{base: uintptr(base), size: uintptr(extent), id: place.ID})
+	if handle, err = x.driver.Export(base); err == nil {
+		if uintptr(at)+size > uintptr(base)+uintptr(extent) {
+			err = fmt.Errorf("it spans several allocations: %w", errdefs.ErrInvalidArgument)
+		}
+		return r, handle, err
 	}
-	handle, err = x.driver.Export(base)
-	return &region{at: uintptr(at), size: size, base: uintptr(base), id: place.ID}, handle, err
+	mapped := x.exportPieces(r)
+	if mapped == nil {
+		return r, device.Handle{}, nil
+	}
+	x.releasePieces(r)
+	if !errors.Is(mapped, device.ErrNotMapped) {
+		err = mapped
+	}
+	return nil, handle, err
 }
 
 // enter puts a region into the page. Device.Mu must be held.
@@ -156,13 +201,24 @@ func (x *Path) enter(r *region, handle *device.Handle) error {
 	if r.index == maxRegions {
 		return fmt.Errorf("a rank can publish at most %d regions: %w", maxRegions, errdefs.ErrInvalidUsage)
 	}
+	if r.mapped {
+		if err := x.offerPieces(x.serial+1, r.pieces); err != nil {
+			return err
+		}
+	}
 	x.serial++
-	r.serial = x.serial
+	r.serial, r.used = x.serial, x.number
 	rec := x.recordOf(x.me, r.index)
-	rec.base.Store(uint64(r.base))
+	last := r.pieces[len(r.pieces)-1]
+	rec.base.Store(uint64(r.base()))
+	rec.size, rec.mapped = uint64(last.base+last.size-r.base()), r.mapped
 	rec.handle = *handle
 	rec.serial.Store(r.serial)
-	x.regions = append(x.regions, r)
+	if r.origin == asked { // it comes first, so that deregistering it sees who uses the memory
+		x.regions = slices.Insert(x.regions, 0, r)
+	} else {
+		x.regions = append(x.regions, r)
+	}
 	return nil
 }
 
@@ -170,7 +226,10 @@ func (x *Path) enter(r *region, handle *device.Handle) error {
 // may use the region. It does not check that in a failed communicator, nor for memory of ncclMemAlloc that is being
 // freed: no call may use such memory.
 func (x *Path) withdraw(r *region) error {
-	if err := x.retire(r); err != nil {
+	x.dev.Mu.Lock()
+	err := x.retire(r)
+	x.dev.Mu.Unlock()
+	if err != nil {
 		return err
 	}
 	x.tellRegions()
@@ -189,11 +248,9 @@ func (x *Path) closedByAll(r *region) bool {
 	return true
 }
 
-// retire removes a region from the page, unless a launch or graph may use it.
+// retire removes a region from the page, unless a launch or graph may use it. Device.Mu must be held.
 func (x *Path) retire(r *region) error {
-	x.dev.Mu.Lock()
-	defer x.dev.Mu.Unlock()
-	if !x.c.Failed() && !r.auto {
+	if !x.c.Failed() && r.origin != library {
 		if n := r.graphs.Load(); n > 0 {
 			return fmt.Errorf("shim: memory at %#x is used by calls in %d graphs: destroy them first: %w",
 				r.at, n, errdefs.ErrInvalidUsage)
@@ -204,6 +261,8 @@ func (x *Path) retire(r *region) error {
 		}
 	}
 	x.recordOf(x.me, r.index).serial.Store(0)
+	x.forgetPieces(r)
+	x.unasked.forget(r)
 	for i := range x.regions {
 		if x.regions[i] == r {
 			x.regions = append(x.regions[:i], x.regions[i+1:]...)
@@ -211,104 +270,6 @@ func (x *Path) retire(r *region) error {
 		}
 	}
 	return nil
-}
-
-// tellRegions makes all ranks look at the regions of their peers.
-func (x *Path) tellRegions() {
-	_ = x.c.Star.ToLeader(&control.Message{Kind: control.MsgRegions}) // another goroutine notices a lost leader
-}
-
-// openRegions opens what peers have registered, and closes what they have withdrawn. It returns again if it must try
-// again to acknowledge some.
-func (x *Path) openRegions() (again bool) {
-	if x.n == 1 || x.driver.EnterContext(x.ctx) != nil {
-		return false
-	}
-	defer x.driver.Leave()
-	for owner := range x.n {
-		for i := 0; i < maxRegions && owner != x.me; i++ {
-			own, rec := &x.opened[owner*maxRegions+i], x.recordOf(owner, i)
-			serial := rec.serial.Load()
-			if serial != own.serial {
-				x.closeRegion(owner, i)
-				if serial != 0 {
-					x.openOne(owner, rec, own, serial)
-				}
-			}
-			if own.at != nil && rec.opened[x.me].serial.Load() != own.serial {
-				again = !x.sayOpen(owner, rec, own) || again
-			}
-		}
-	}
-	return again
-}
-
-// openOne opens a region of a peer. If the driver cannot open it, this rank does not acknowledge it, and the memory
-// goes through slots.
-func (x *Path) openOne(owner int, rec *regionRecord, own *openRegion, serial uint64) {
-	handle, base := rec.handle, rec.base.Load()
-	holds := &rec.opened[x.me].holds
-	holds.Store(serial)
-	if rec.serial.Load() != serial {
-		holds.Store(0)
-		return // it has changed; the owner announces that by a message
-	}
-	own.serial = serial
-	var err error
-	if x.page.rank(owner).process == x.c.Table[x.me].Process {
-		own.at = *(*unsafe.Pointer)(unsafe.Pointer(&base))
-		err = x.driver.Reach(own.at)
-	} else {
-		own.at, err = x.driver.Import(&handle)
-		own.imported = err == nil
-	}
-	if err != nil {
-		own.at = nil
-		holds.Store(0)
-		x.c.Log.Info(log.Init, "registered memory of %s is exchanged by way of copies: %v",
-			x.c.Table[owner].Where(), err)
-	}
-}
-
-// sayOpen acknowledges a region: from its next call on, this rank checks whether the owner lends it. It returns false
-// if a call is being put on its streams.
-func (x *Path) sayOpen(owner int, rec *regionRecord, own *openRegion) bool {
-	if !x.putting.TryLock() {
-		return false
-	}
-	defer x.putting.Unlock()
-	said := &rec.opened[x.me]
-	said.at.Store(uint64(uintptr(own.at)))
-	said.since.Store(x.calls)
-	said.wanted.Store(x.wanted[owner])
-	said.serial.Store(own.serial)
-	x.looks |= one(owner)
-	return true
-}
-
-// closeRegions closes all regions that this rank has opened.
-func (x *Path) closeRegions() {
-	if x.driver.EnterContext(x.ctx) != nil {
-		return // the context is gone, with everything in it
-	}
-	defer x.driver.Leave()
-	for i := range x.opened {
-		if x.opened[i].at != nil {
-			x.closeRegion(i/maxRegions, i%maxRegions)
-		}
-	}
-}
-
-// closeRegion closes a region of a peer if this rank has opened it.
-func (x *Path) closeRegion(owner, index int) {
-	own := &x.opened[owner*maxRegions+index]
-	if own.imported {
-		_ = x.driver.Close(own.at)
-	}
-	if own.at != nil {
-		x.recordOf(owner, index).opened[x.me].holds.Store(0)
-	}
-	*own = openRegion{}
 }
 
 // openedByAll reports whether all peers have opened a region. Device.Mu must be held.
@@ -332,43 +293,92 @@ func (x *Path) openedByAll(r *region) bool {
 }
 
 // lendable returns the region that holds a buffer of a collective. It returns nil if this rank cannot lend the buffer
-// in that call.
-func (x *Path) lendable(at unsafe.Pointer, size int64, call uint64) *region {
+// in that call. id is the number of the allocation at the buffer's beginning. Hot path.
+func (x *Path) lendable(at unsafe.Pointer, size int64, id, call uint64) *region {
+	found := false
 	for _, r := range x.regions {
-		if r.holds(at, size) && x.openedByAll(r) && call > r.since {
+		if !r.spans(at, size) {
+			continue
+		}
+		found = true
+		if x.openedByAll(r) && call > r.since && x.fresh(r, at, size, id) {
 			return r
 		}
+	}
+	if !found {
+		x.notice(at, size, id)
 	}
 	return nil
 }
 
 // lendableTo returns the region that holds a message to a peer, nil if this rank cannot lend it. number counts the
-// messages to that peer.
-func (x *Path) lendableTo(peer int, at unsafe.Pointer, size int64, number uint64) *region {
+// messages to that peer. Hot path.
+func (x *Path) lendableTo(peer int, at unsafe.Pointer, size int64, id, number uint64) *region {
+	found := false
 	for _, r := range x.regions {
+		if !r.spans(at, size) {
+			continue
+		}
+		found = true
 		said := &x.recordOf(x.me, r.index).opened[peer]
-		if r.holds(at, size) && said.serial.Load() == r.serial && number > said.wanted.Load() {
+		if said.serial.Load() == r.serial && number > said.wanted.Load() && x.fresh(r, at, size, id) {
 			return r
 		}
+	}
+	if !found {
+		x.notice(at, size, id)
 	}
 	return nil
 }
 
-// holds reports whether a buffer is in a region. It returns false if the program freed the memory without
-// deregistering it. Then the address belongs to an allocation that the peers have not opened.
-func (r *region) holds(at unsafe.Pointer, size int64) bool {
+// spans reports whether a region has the addresses of a buffer.
+func (r *region) spans(at unsafe.Pointer, size int64) bool {
 	p, n := uintptr(at), uintptr(size)
-	if p < r.at || n > r.size || p-r.at > r.size-n {
-		return false
+	return p >= r.at && n <= r.size && p-r.at <= r.size-n
+}
+
+// fresh reports whether a call may lend a buffer in a region: the memory is that which the peers have opened. If the
+// program has freed it, the addresses may belong to other allocations by now.
+func (x *Path) fresh(r *region, at unsafe.Pointer, size int64, id uint64) bool {
+	if r.mapped && r.origin == recurring && x.capture.ID != 0 {
+		return false // a program may map other memory there, and launch the graph again
 	}
-	place, err := device.Active().Locate(at)
-	return err == nil && place.ID == r.id
+	from, to := uintptr(at), uintptr(at)+uintptr(size)
+	for i := range r.pieces {
+		p := &r.pieces[i]
+		switch {
+		case p.base+p.size <= from || p.base >= to:
+			continue
+		case p.base <= from:
+		default:
+			id = x.numberAt(p.base)
+		}
+		if id != p.id || r.mapped && !x.driver.IsPiece(*(*unsafe.Pointer)(unsafe.Pointer(&p.base)), p.handle) {
+			if r.origin == recurring {
+				x.unasked.stale = true
+				x.news.tell()
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// numberAt returns the number of the allocation at an address, 0 if there is none.
+func (x *Path) numberAt(at uintptr) uint64 {
+	place, err := x.driver.Locate(*(*unsafe.Pointer)(unsafe.Pointer(&at)))
+	if err != nil {
+		return 0
+	}
+	return place.ID
 }
 
 // lend notes that the launch lends a region. The region cannot be withdrawn before the launch has ended, or its graph
 // is destroyed.
 func (x *Path) lend(r *region) error {
 	x.lent.Store(true)
+	r.used = x.number
+	r.uses++
 	if x.capture.ID == 0 {
 		r.launch = x.number
 		return nil

@@ -14,6 +14,7 @@ import (
 	"lightpath/shim/recorder"
 	"lightpath/shim/stall"
 	"lightpath/shim/status"
+	"lightpath/shim/stream"
 )
 
 // No CPU takes part in a launch, so a goroutine of the communicator watches it: the watcher. It sleeps while no launch
@@ -46,7 +47,7 @@ const (
 	// Pauses between steps that release a stream.
 	shortestLook = 50 * time.Microsecond
 	longestLook  = 5 * time.Millisecond
-	// regionsAgain is the pause before the watcher tries again to acknowledge regions.
+	// Pauses before the watcher tries again to open or acknowledge regions.
 	regionsAgain = 100 * time.Microsecond
 )
 
@@ -95,7 +96,7 @@ func (x *Path) watch() {
 	x.lookAtRegions()
 	for {
 		var look <-chan time.Time
-		if x.captured.Load() {
+		if x.captured.Load() || x.unasked.some.Load() {
 			look = time.After(lookAgain)
 		}
 		select {
@@ -116,18 +117,6 @@ func (x *Path) watch() {
 		}
 		x.follow()
 	}
-}
-
-// lookAtRegions opens what peers have registered. While a call holds the lock, it cannot acknowledge that, and tries
-// again later.
-func (x *Path) lookAtRegions() {
-	if x.c.Failed() { // streams may still use what is open
-		return
-	}
-	if again := x.publishLibrary(); !x.openRegions() && !again {
-		return
-	}
-	time.AfterFunc(regionsAgain, x.news.tell)
 }
 
 // standing is the watcher's record of the current launch.
@@ -153,6 +142,7 @@ func (x *Path) follow() {
 			x.lookAtRegions()
 		}
 		recorder.Of(x.c).Notice()
+		x.sweepSometimes()
 		if err := x.look(&seen, time.Now()); err != nil {
 			x.c.Spread(err)
 		}
@@ -276,8 +266,8 @@ func (x *Path) missing() string {
 // communicator.
 func (x *Path) timedOut(number uint32) error {
 	c := x.c
-	err := fmt.Errorf("shim: rank %d: launch %d on its device has waited %v: %s: %w",
-		x.me, number, c.Cfg.Timeout, x.missing(), errdefs.ErrTimeout)
+	err := fmt.Errorf("shim: rank %d: launch %d on its device has waited %v: %s%s: %w",
+		x.me, number, c.Cfg.Timeout, x.missing(), stream.QueueHint(c), errdefs.ErrTimeout)
 	stall.LaunchTimedOut(c, number, err)
 	return err
 }
@@ -367,6 +357,8 @@ func (x *Path) shutDown() {
 		x.letGo()
 		read = false
 	}
+	x.stopPieces()
+	x.setInUse(false)
 	x.closeRegions()
 	memory.RemoveUser(x)
 	x.free(read)

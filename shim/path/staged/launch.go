@@ -27,8 +27,9 @@ type launch struct {
 	state   *state
 	token   stream.Token
 	streams []device.Stream // the first carries the work
-	back    device.Stream   // copies the results
-	word    *uint32         // base + k says that k steps have run
+	capture device.Capture
+	back    device.Stream // copies the results
+	word    *uint32       // base + k says that k steps have run
 	base    uint32
 	graph   *graphMemory // set if captured: the launch runs at each replay
 	kept    bool         // the graph owns the launch and frees it
@@ -45,7 +46,6 @@ type launch struct {
 // group is the launches that are put on their streams together.
 type group struct {
 	launches []*launch // in the order of their locks
-	capture  device.Capture
 }
 
 var groups = sync.Pool{New: func() any { return new(group) }}
@@ -161,9 +161,9 @@ func (l *launch) takeScalar(i int) error {
 
 // put puts the launches on their streams. The caller holds their locks.
 func (g *group) put() (err error) {
-	if g.capture, err = g.capturing(); err == nil {
+	if err = g.findCaptures(); err == nil {
 		for _, l := range g.launches {
-			if err = l.place(g.capture); err != nil {
+			if err = l.place(); err != nil {
 				break
 			}
 		}
@@ -186,7 +186,7 @@ func (g *group) putSteps() error {
 	last := 0
 	for _, l := range g.launches {
 		last = max(last, len(l.Steps)-1)
-		if err := l.putFirst(g.capture); err != nil {
+		if err := l.putFirst(); err != nil {
 			return err
 		}
 	}
@@ -197,7 +197,7 @@ func (g *group) putSteps() error {
 			}
 		}
 		for _, l := range g.launches {
-			if err := l.putResults(k, g.capture); err != nil {
+			if err := l.putResults(k); err != nil {
 				return err
 			}
 		}
@@ -205,19 +205,18 @@ func (g *group) putSteps() error {
 	return nil
 }
 
-// capturing returns the graph that captures the streams: all of them or none.
-func (g *group) capturing() (first device.Capture, err error) {
-	for i, l := range g.launches {
-		got, err := stream.Capturing(l.Comm, l.streams)
-		if err == nil && i > 0 {
-			err = stream.SameCapture(first, got)
+// findCaptures finds the graph that captures the streams of each communicator. Communicators may have different graphs,
+// but either all have one, or none.
+func (g *group) findCaptures() (err error) {
+	for _, l := range g.launches {
+		if l.capture, err = stream.Capturing(l.Comm, l.streams); err != nil {
+			return err
 		}
-		if err != nil {
-			return first, err
+		if (l.capture.ID == 0) != (g.launches[0].capture.ID == 0) {
+			return stream.ErrCaptures
 		}
-		first = got
 	}
-	return first, nil
+	return nil
 }
 
 // stagedOf returns which buffers of the call need staging. It refuses invalid memory.

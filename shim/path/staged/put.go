@@ -13,16 +13,17 @@ import (
 )
 
 // place finds the launch's staging memory and binds its steps to it. It puts nothing on a stream.
-func (l *launch) place(capture device.Capture) error {
+func (l *launch) place() error {
 	if _, err := stream.Enter(l.Comm, l.streams[0]); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
+	capture := l.capture
 	// A graph may not run other work beside a node that waits, so a captured launch stages whole messages.
 	l.Relaying = capture.ID == 0
 	size := l.Measure()
 	d := l.state
-	if err := d.prepare(!l.Whole && capture.ID == 0); err != nil {
+	if err := d.prepare(l.Comm); err != nil {
 		return err
 	}
 	if capture.ID != 0 {
@@ -50,7 +51,7 @@ func (l *launch) place(capture device.Capture) error {
 	l.word, l.base, l.back = d.control.Word(), d.seq, l.streams[0]
 	d.seq += uint32(len(l.Steps))
 	l.ran, l.due = 0, len(l.Steps)
-	if len(l.Steps) > 1 {
+	if len(l.Steps) > 1 && d.back != 0 {
 		l.back = d.back
 	}
 	return nil
@@ -59,13 +60,13 @@ func (l *launch) place(capture device.Capture) error {
 // putFirst makes the launch wait for the communicator's last launch and for the other streams. Then it puts the input
 // of the first step on the stream. A communicator's launches run one after another, whatever streams they are on.
 // Every rank keeps the same order.
-func (l *launch) putFirst(capture device.Capture) error {
+func (l *launch) putFirst() error {
 	d, s := l.state, l.streams[0]
 	if _, err := stream.Enter(l.Comm, s); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
-	if err := d.dev.Follow(s, capture); err != nil {
+	if err := d.dev.Follow(s, l.capture); err != nil {
 		return err
 	}
 	if err := d.dev.Join(s, l.streams[1:]); err != nil {
@@ -140,7 +141,7 @@ func (l *launch) sends(k int) error {
 }
 
 // putResults makes a stream wait for step k and then copy its output, if there is a step k.
-func (l *launch) putResults(k int, capture device.Capture) error {
+func (l *launch) putResults(k int) error {
 	if k >= len(l.Steps) {
 		return nil
 	}
@@ -165,11 +166,11 @@ func (l *launch) putResults(k int, capture device.Capture) error {
 	if k+1 < len(l.Steps) {
 		return nil
 	}
-	return l.putEnd(capture)
+	return l.putEnd()
 }
 
 // putEnd ends the launch on its streams: later work waits for the results, the relays and the other streams.
-func (l *launch) putEnd(capture device.Capture) (err error) {
+func (l *launch) putEnd() (err error) {
 	d, s := l.state, l.streams[0]
 	if l.back != s {
 		err = device.Active().Follow(s, d.turns[(len(l.Steps)-1)%steps.Rooms])
@@ -177,11 +178,13 @@ func (l *launch) putEnd(capture device.Capture) (err error) {
 	if l.graph != nil {
 		err = device.Active().Store(s, l.word, 0)
 	}
-	for i := range l.Relays.All {
-		lane := d.lanes[i]
-		err = errors.Join(err, device.Active().Record(lane.event, lane.stream), device.Active().Follow(s, lane.event))
+	if len(l.Relays.All) > 0 {
+		for i, side := range d.sides {
+			e := *d.joints[i]
+			err = errors.Join(err, device.Active().Record(e, side), device.Active().Follow(s, e))
+		}
 	}
-	return errors.Join(err, d.dev.End(s, l.streams[1:], capture))
+	return errors.Join(err, d.dev.End(s, l.streams[1:], l.capture))
 }
 
 // copyOut copies from device memory into staging memory.

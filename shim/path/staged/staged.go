@@ -5,9 +5,12 @@
 package staged
 
 import (
+	"errors"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
+	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/memory"
@@ -19,17 +22,22 @@ import (
 // they share one staging memory. [stream.Device].Mu guards it.
 type state struct {
 	dev      *stream.Device
-	control  memory.Pinned // its first bytes are the word that streams wait for
+	control  memory.Pinned // the word that streams wait for, then the words of the first relays
 	seq      uint32        // value of the word after the last launch
 	staging  memory.Pinned
 	outgrown []memory.Pinned // launches that have not ended may still use it
 	graph    *graphMemory    // of the latest capture
 
-	back  device.Stream             // copies the results of launches with several steps
-	turns [steps.Rooms]device.Event // recorded after the results of a step
+	prepared bool
+	back     device.Stream             // copies the results of launches with several steps; 0: the launch's stream does
+	turns    [steps.Rooms]device.Event // recorded after the results of a step
 
-	lanes  []*relayLane
-	worker worker
+	lanes     []*relayLane
+	words     []memory.Pinned // of the other relays
+	sides     []device.Stream // of the relays of the launch that is being put on streams
+	joints    []*device.Event // by side stream
+	mostSides int             // of a launch
+	worker    worker
 }
 
 var slot = comm.NewSlot[state]()
@@ -37,8 +45,35 @@ var slot = comm.NewSlot[state]()
 // Setup prepares a communicator that has a device for staged launches.
 func Setup(c *comm.Core) {
 	st := &state{dev: stream.Of(c)}
+	for range stream.MaxSides {
+		st.joints = append(st.joints, new(device.Event))
+	}
 	slot.Set(c, st)
 	c.AddHooks(comm.Hooks{Closed: st.close})
+}
+
+// Prepare makes what launches need: the streams, the events, one copy of each kind, and staging memory for calls of up
+// to [calls.MostPieces] pieces. Later, a driver may wait for the work of the device before it makes one, and that work
+// may wait for this rank. If it fails, the first launch tries again.
+func Prepare(c *comm.Core) error {
+	st := slot.Of(c)
+	if st.dev.Context == 0 {
+		return nil // a driver without contexts
+	}
+	if err := device.Active().(device.Peers).EnterContext(st.dev.Context); err != nil {
+		return err
+	}
+	defer device.Active().Leave()
+	st.dev.Mu.Lock()
+	defer st.dev.Mu.Unlock()
+	if err := errors.Join(device.Active().LoadCopies(), st.prepare(c)); err != nil {
+		return err
+	}
+	if calls.FactsOf(c).Launches != calls.NoLaunches {
+		return nil // few calls are staged, most of which need no memory
+	}
+	_, err := st.memoryFor(2 * steps.Rooms * int(calls.FactsOf(c).Cut))
+	return err
 }
 
 // graphMemory holds the word and the staging memory of the launches of one capture. These launches run one after
@@ -57,24 +92,27 @@ func (g *graphMemory) leave() {
 	}
 }
 
-// prepare creates what launches need, if it does not exist yet. If apart is true, it also creates the stream that
-// copies results.
-func (st *state) prepare(apart bool) (err error) {
-	if err := st.dev.Prepare(); err != nil {
-		return err
+// prepare creates what launches need, if it does not exist yet.
+func (st *state) prepare(c *comm.Core) (err error) {
+	if st.prepared {
+		return nil
 	}
-	if st.control.At == nil {
-		if st.control, err = st.dev.Lock(memory.WordSize); err != nil {
-			return err
+	err = errors.Join(st.dev.Prepare(), stream.NewEvents(&st.turns[0], &st.turns[1]), stream.NewEvents(st.joints...))
+	if err == nil && st.control.At == nil {
+		if st.control, err = st.dev.Lock(memory.PageSize); err == nil {
+			atomic.StoreUint32(st.control.Word(), st.seq)
 		}
-		atomic.StoreUint32(st.control.Word(), st.seq)
 	}
-	if apart && st.back == 0 {
-		if err := stream.NewEvents(&st.turns[0], &st.turns[1]); err != nil {
-			return err
+	if err == nil {
+		err = st.dev.Pool.Prepare()
+	}
+	if err == nil {
+		st.mostSides = stream.SidesOfLaunch(c)
+		if calls.FactsOf(c).Launches == calls.NoLaunches { // otherwise few calls have several steps
+			st.back, err = st.dev.Pool.Take()
 		}
-		st.back, err = device.Active().NewStream()
 	}
+	st.prepared = err == nil
 	return err
 }
 
@@ -115,16 +153,14 @@ func (st *state) close() {
 	}
 	st.dev.Mu.Lock()
 	defer st.dev.Mu.Unlock()
-	for _, r := range append(st.outgrown, st.staging, st.control) {
+	for _, r := range slices.Concat(st.outgrown, st.words, []memory.Pinned{st.staging, st.control}) {
 		st.dev.Unlock(r)
 	}
 	stream.FreeEvents(&st.turns[0], &st.turns[1])
-	if st.back != 0 {
-		_ = device.Active().FreeStream(st.back)
-	}
-	for _, l := range st.lanes {
-		l.close(st.dev)
-	}
+	stream.FreeEvents(st.joints...)
+	st.dev.Pool.Leave(st)
+	st.dev.Pool.Give(st.back)
 	st.worker.close()
-	st.outgrown, st.staging, st.control, st.graph, st.back, st.lanes = nil, memory.Pinned{}, memory.Pinned{}, nil, 0, nil
+	st.outgrown, st.words, st.lanes, st.graph = nil, nil, nil, nil
+	st.staging, st.control, st.back, st.prepared = memory.Pinned{}, memory.Pinned{}, 0, false
 }

@@ -1,18 +1,19 @@
 """A torch.distributed backend for CPU tensors over libnccl.so.2, in Python and ctypes alone.
 
-    import lightpath_torch                      # registers the backend "lightpath"
+    import lightpath.torch                      # registers the backend "lightpath"
     torch.distributed.init_process_group("lightpath")
 
 Runs with torch 1.13 (Debian's python3-torch) and with current releases; docs/torch.md says what differs.
-The library is found as nccl_binding.default_path says. Nothing of it is loaded before the first process
+The library is the one that lightpath.library_path names. Nothing of it is loaded before the first process
 group is made, so processes may fork until then."""
 
 import inspect
 
 import torch.distributed as dist
 
+from lightpath.nccl import NcclError
+
 from .group import LightpathProcessGroup
-from .nccl_binding import NcclError
 
 __all__ = ["BACKEND", "LightpathProcessGroup", "NcclError"]
 

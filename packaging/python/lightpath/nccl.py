@@ -3,7 +3,6 @@ looked up when the library is opened, the unique id passed by value. Only the st
 
 import ctypes
 import dataclasses
-import os
 
 ncclResult_t = ctypes.c_int
 ncclComm_t = ctypes.c_void_p
@@ -89,18 +88,3 @@ class Nccl:
                 raise NcclError(f"{name}: {text}: {self.lib.ncclGetLastError(None).decode()}")
 
         return call
-
-
-def default_path(here):
-    """The library to open: what VLLM_NCCL_SO_PATH names, else lib/libnccl.so.2 of the source tree that the
-    directory here belongs to, else whatever libnccl.so.2 the system or LD_PRELOAD provides."""
-    named = os.environ.get("VLLM_NCCL_SO_PATH")
-    if named:
-        return named
-    directory = os.path.realpath(here)
-    while directory != os.path.dirname(directory):
-        directory = os.path.dirname(directory)
-        built = os.path.join(directory, "lib", "libnccl.so.2")
-        if os.path.exists(built):
-            return built
-    return "libnccl.so.2"

@@ -9,7 +9,7 @@ import threading
 import torch.distributed as dist
 from torch.futures import Future
 
-from .nccl_binding import NcclError
+from lightpath.nccl import NcclError
 
 NO_TIMEOUT = datetime.timedelta(0)
 # 1.13 exports the class under another name.
@@ -17,42 +17,48 @@ _Work = getattr(dist, "Work", None) or getattr(dist, "_Work", None) or dist.dist
 
 
 class Work(_Work):
-    """One call. Thread-safe; the thread that ran the call calls complete, once.
+    """One call of an engine. Thread-safe. The engine calls complete, once.
 
     torch's own works made of futures are not usable: their wait returns True after a failure of the future."""
 
-    def __init__(self, outputs):
+    def __init__(self, engine, outputs):
         super().__init__()
-        self._outputs, self._error = outputs, None
-        self._done = threading.Event()
-        self._lock, self._asked = threading.Lock(), False  # asked: the future may have callbacks
-        self._begun = Future()
-        # Errors of a future reach C++ (DDP's reducer) only from a callback that raises: set_exception
-        # hands C++ a value that it takes for a result.
-        self._future = self._begun.then(self._deliver)
-
-    def _deliver(self, _):
-        if self._error is not None:
-            raise self._error
-        return self._outputs
+        self._engine, self._outputs, self._error = engine, outputs, None
+        self._done = self._kept = False
+        # Most works need neither of these: the caller runs the call itself, in wait.
+        self._ended = self._begun = self._future = None
+        self._lock = threading.Lock()  # of making them, and of _done
 
     def complete(self, error=None):
-        """Ends the waits. Callbacks of the future run on a thread of their own: a callback may wait for a later
-        call, which the thread of this one has to run."""
+        """Ends the waits."""
         self._error = error
-        self._done.set()
-        begun, self._begun = self._begun, None
         with self._lock:
-            if not self._asked:
-                begun.set_result(None)
-                return
-        _callbacks.complete(begun)
+            self._done = True
+            ended, begun, self._begun = self._ended, self._begun, None
+        if ended is not None:
+            ended.set()
+        if begun is not None:
+            _callbacks.complete(begun)
+
+    def block(self, seconds=None):
+        """Waits until the call is complete, and reports whether it is."""
+        with self._lock:
+            if self._done:
+                return True
+            if self._ended is None:
+                self._ended = threading.Event()
+        return self._ended.wait(seconds)
 
     def wait(self, timeout=NO_TIMEOUT):
         seconds = timeout.total_seconds() if timeout else None
-        if not self._done.wait(seconds):
-            raise NcclError(f"lightpath: not done within {seconds} s")
-        _kept.waited(self)
+        if not self._done:
+            if seconds is not None:
+                if not self.block(seconds):
+                    raise NcclError(f"lightpath: not done within {seconds} s")
+            elif self._engine is not None:
+                self._engine.help(self)
+        if self._kept:
+            _kept.waited(self)
         if self._error is not None:
             raise self._error
         return True
@@ -61,15 +67,31 @@ class Work(_Work):
         self.wait()
 
     def get_future(self):
+        """A future whose callbacks run on threads of their own: a callback may wait for a later call, which the
+        engine's thread has to run."""
         with self._lock:
-            self._asked = True
+            if self._future is None:
+                self._begun = Future()
+                # Errors of a future reach C++ (DDP's reducer) only from a callback that raises: set_exception hands
+                # C++ a value that it takes for a result.
+                self._future = self._begun.then(self._deliver)
+            begun = None
+            if self._done:
+                begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.set_result(None)
         return self._future
 
+    def _deliver(self, _):
+        if self._error is not None:
+            raise self._error
+        return self._outputs
+
     def is_completed(self):
-        return self._done.is_set()
+        return self._done
 
     def is_success(self):
-        return self._done.is_set() and self._error is None
+        return self._done and self._error is None
 
     def exception(self):
         return self._error
@@ -118,6 +140,7 @@ class _Kept:
         self._works = collections.OrderedDict()
 
     def add(self, work):
+        work._kept = True
         with self._lock:
             self._works[id(work)] = work
             while len(self._works) > self.LIMIT and next(iter(self._works.values())).is_completed():

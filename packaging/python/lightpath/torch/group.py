@@ -94,15 +94,16 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     # Running.
 
-    def _submit(self, functions, outputs, *memory):
-        """Submits a collective. When it is complete, its targets are delivered."""
+    def _submit(self, functions, outputs, *memory, opts=None):
+        """Submits a collective with torch's options. When it is complete, its targets are delivered."""
         self._sequence += 1
         finish = [m.deliver for m in memory if isinstance(m, Target)]
         call = Call(functions, finish, memory)
         if self._coalescing is not None:
             self._coalescing.append((call, outputs))
             return None
-        return self._engines[None].submit(call, outputs)
+        # torch 2 says whether its caller waits at once.
+        return self._engines[None].submit(call, outputs, waits=not getattr(opts, "asyncOp", True))
 
     def _start_coalescing(self, device=None):
         self._coalescing = []
@@ -117,7 +118,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         )
         outputs = [o for _, out in parts for o in out]
         if not parts:
-            work = Work([])
+            work = Work(None, [])
             work.complete()
             return work
         return self._engines[None].submit(whole, outputs)
@@ -143,7 +144,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
     def allreduce_coalesced(self, tensors, opts=None):
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
         functions, memory = zip(*(self._all_reduce(tensor, op) for tensor in tensors))
-        return self._submit(functions, tensors, *itertools.chain(*memory))
+        return self._submit(functions, tensors, *itertools.chain(*memory), opts=opts)
 
     def reduce(self, tensors, opts):
         (tensor,) = tensors
@@ -153,7 +154,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
                 memory = (Combined(tensor, self._size, combine),)
                 receive = memory[0].pointer
             function = (self._nccl.ncclGather, source.pointer, receive, *t.copied(tensor), opts.rootRank)
-            return self._submit([function], tensors, source, *memory)
+            return self._submit([function], tensors, source, *memory, opts=opts)
         op, (summand,) = t.premultiplied(opts.reduceOp, tensor)
         dtype, number = t.reduction(tensor, op)
         root, source, memory, receive = opts.rootRank, Source(summand), (), None
@@ -161,7 +162,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
             memory = (Target(tensor),)
             receive = memory[0].pointer
         function = (self._nccl.ncclReduce, source.pointer, receive, tensor.numel(), dtype, number, root)
-        return self._submit([function], tensors, source, *memory)
+        return self._submit([function], tensors, source, *memory, opts=opts)
 
     def _reduce_scatter(self, output, source, op):
         if source.memory.numel() != output.numel() * self._size:
@@ -183,7 +184,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
             return self._reduce_scatter_uneven(output, parts, op)
         source = Source(*parts)
         function, target = self._reduce_scatter(output, source, op)
-        return self._submit([function], outputs, source, target)
+        return self._submit([function], outputs, source, target, opts=opts)
 
     def _reduce_scatter_uneven(self, output, parts, op):
         dtype, number = t.reduction(output, op)
@@ -201,7 +202,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         op, inputs = t.premultiplied(opts.reduceOp if opts is not None else dist.ReduceOp.SUM, *inputs)
         sources = [Source(i) for i in inputs]
         functions, targets = zip(*(self._reduce_scatter(o, s, op) for o, s in zip(outputs, sources)))
-        return self._submit(functions, outputs, *sources, *targets)
+        return self._submit(functions, outputs, *sources, *targets, opts=opts)
 
     _reduce_scatter_base = reduce_scatter_single
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
@@ -213,7 +214,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         memory = Target(tensor, keep=True)
         count, dtype = t.copied(tensor)
         function = (self._nccl.ncclBroadcast, memory.pointer, memory.pointer, count, dtype, opts.rootRank)
-        return self._submit([function], tensors, memory)
+        return self._submit([function], tensors, memory, opts=opts)
 
     def _all_gather(self, target, tensor):
         t.check(tensor, *target.tensors)
@@ -231,7 +232,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
             return self._all_gather_uneven(parts, tensor)
         target = Target(*parts)
         function, source = self._all_gather(target, tensor)
-        return self._submit([function], outputs, source, target)
+        return self._submit([function], outputs, source, target, opts=opts)
 
     def _all_gather_uneven(self, parts, tensor):
         source, targets = Source(tensor), [Target(p) for p in parts]
@@ -247,7 +248,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
         targets = [Target(o) for o in outputs]
         functions, sources = zip(*(self._all_gather(o, i) for o, i in zip(targets, inputs)))
-        return self._submit(functions, outputs, *sources, *targets)
+        return self._submit(functions, outputs, *sources, *targets, opts=opts)
 
     _allgather_base = all_gather_single
     allgather_into_tensor_coalesced = all_gather_single_coalesced
@@ -256,7 +257,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         """output_lists[r][i] becomes rank r's inputs[i]."""
         targets = [Target(*parts) for parts in zip(*output_lists)]
         functions, sources = zip(*(self._all_gather(o, i) for o, i in zip(targets, inputs)))
-        return self._submit(functions, output_lists, *sources, *targets)
+        return self._submit(functions, output_lists, *sources, *targets, opts=opts)
 
     def gather(self, outputs, inputs, opts):
         (tensor,) = inputs
@@ -268,7 +269,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
                 raise ValueError("lightpath: gather wants one output of the input's size for each rank")
             memory, receive = (target,), target.pointer
         function = (self._nccl.ncclGather, source.pointer, receive, *t.copied(tensor), opts.rootRank)
-        return self._submit([function], outputs, source, *memory)
+        return self._submit([function], outputs, source, *memory, opts=opts)
 
     def gather_single(self, output, tensor, opts):
         return self.gather([list(output.chunk(self._size))] if self._rank == opts.rootRank else [], [tensor], opts)
@@ -285,7 +286,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
             source = Source(*inputs[0])
             memory, send = (source,), source.pointer
         function = (self._nccl.ncclScatter, send, target.pointer, *t.copied(output), opts.rootRank)
-        return self._submit([function], outputs, target, *memory)
+        return self._submit([function], outputs, target, *memory, opts=opts)
 
     def all_to_all_single(self, output, source, output_splits=(), input_splits=(), opts=None):
         received, sent = Target(output), Source(source)
@@ -295,13 +296,13 @@ class LightpathProcessGroup(dist.ProcessGroup):
                 raise ValueError(f"lightpath: all_to_all of {source.numel()} elements into {output.numel()} on {self._size} ranks")
             count, dtype = t.copied(source)
             function = (self._nccl.ncclAlltoAll, sent.pointer, received.pointer, count // self._size, dtype)
-            return self._submit([function], [output], sent, received)
+            return self._submit([function], [output], sent, received, opts=opts)
         sends = sent.memory.split(self._rows(source, input_splits))
         receives = received.memory.split(self._rows(output, output_splits)) if received.direct else None
         if receives is None:  # staged memory is flat
             row = output[0].numel() if len(output) else 0
             receives = received.memory.split([r * row for r in self._rows(output, output_splits)])
-        return self._submit(self._exchange(sends, receives), [output], sent, received)
+        return self._submit(self._exchange(sends, receives), [output], sent, received, opts=opts)
 
     alltoall_base = all_to_all_single
 
@@ -311,7 +312,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
     def alltoall(self, outputs, inputs, opts=None):
         sources, targets = [Source(i) for i in inputs], [Target(o) for o in outputs]
         functions = self._exchange([s.memory for s in sources], [o.memory for o in targets])
-        return self._submit(functions, outputs, *sources, *targets)
+        return self._submit(functions, outputs, *sources, *targets, opts=opts)
 
     def _exchange(self, sends, receives):
         """Grouped sends and receives with every rank, itself included."""
@@ -324,7 +325,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
     def barrier(self, opts=None):
         memory = Target(t.torch.zeros(1, dtype=t.torch.uint8))
         function = (self._nccl.ncclAllReduce, memory.pointer, memory.pointer, 1, t.BYTES, t.SUM)
-        return self._submit([function], [], memory)
+        return self._submit([function], [], memory, opts=opts)
 
     # Messages.
 

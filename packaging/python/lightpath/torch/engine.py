@@ -1,15 +1,29 @@
-"""One communicator and the thread that runs its calls, in the order in which they were submitted."""
+"""One communicator and its calls, which run in the order in which they were submitted.
 
+The engine's thread runs them, so that a program goes on meanwhile. A caller that waits runs them itself if the thread has
+not begun: handing a call to a thread and back takes longer than a short call."""
+
+import collections
 import ctypes
 import os
-import queue
 import threading
 
-from .nccl_binding import Nccl, NcclError, UniqueId, default_path, ncclComm_t
+from lightpath import library_path
+from lightpath.nccl import Nccl, NcclError, UniqueId, ncclComm_t
+
 from .work import Work, keep
 
 _lock = threading.Lock()
 _library = None
+_process = object()  # of this process: a forked child gets another one
+
+
+def _forked():
+    global _process
+    _process = object()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def library():
@@ -17,7 +31,7 @@ def library():
     global _library
     with _lock:
         if _library is None:
-            _library = Nccl(default_path(os.path.dirname(__file__)))
+            _library = Nccl(library_path())
         return _library
 
 
@@ -39,28 +53,34 @@ class Call:
 
 
 class Engine:
-    """Runs calls on one communicator. submit and close may be called from any thread."""
+    """Runs calls on one communicator. All methods may be called from any thread."""
 
     def __init__(self, connect, label):
         """connect returns (size, unique id, rank). It runs on the engine's thread, because it may wait for peers."""
         self._connect, self._label = connect, label
         self._nccl, self._comm = library(), ncclComm_t()
-        self._pid = os.getpid()
-        self._calls = queue.SimpleQueue()
-        self._connected = Work([])
+        self._process = _process
+        self._calls = collections.deque()
+        self._running = threading.Lock()  # held by the thread that takes calls from the queue and runs them
+        self._bell = threading.Lock()  # wakes the engine's thread when it is released
+        self._failed = None  # the reason for which there is no communicator
+        self._connected = Work(None, [])
         self._state = threading.Lock()  # of what follows, and of the life of _comm
         self._closed, self._pending = False, 0
+        self._running.acquire()
+        self._bell.acquire()
         self._thread = threading.Thread(target=self._serve, name=f"lightpath {label}", daemon=True)
         self._thread.start()
 
     def connected(self):
         """Returns when the communicator is ready, or raises the reason why it cannot be made."""
+        self._connected.block()
         self._connected.wait()
 
-    def submit(self, call, outputs):
-        work = Work(outputs)
-        keep(work)
-        if os.getpid() != self._pid:
+    def submit(self, call, outputs, waits=False):
+        """Returns the call's work. waits: the caller waits for the work at once."""
+        work = Work(self, outputs)
+        if self._process is not _process:
             # A forked child has the queue but no thread that serves it. The library refuses the call and says what to do.
             try:
                 self._execute(call)
@@ -68,41 +88,49 @@ class Engine:
                 work.complete(self._named(e))
             return work
         with self._state:
-            if not self._closed:
-                self._pending += 1
-                self._calls.put((call, work))
+            if self._closed:
+                work.complete(NcclError(f"lightpath {self._label}: the process group has been destroyed"))
                 return work
-        work.complete(NcclError(f"lightpath {self._label}: the process group has been destroyed"))
+            self._pending += 1
+            self._calls.append((call, work))
+        if not waits:
+            keep(work)
+            self._ring()
         return work
+
+    def help(self, work):
+        """Returns when a work is complete. Runs it, and the calls before it, if no other thread runs calls."""
+        self._run(lambda: not work.is_completed())
+        work.block()
+
+    def _ring(self):
+        try:
+            self._bell.release()
+        except RuntimeError:
+            pass  # it has rung, and the thread has not come yet
 
     def close(self):
         """Ends the communicator. Calls in progress fail."""
-        if os.getpid() != self._pid:
+        if self._process is not _process:
             return
         with self._state:
             if self._closed:
                 return
             self._closed = True
             if self._pending and self._comm:
-                self._nccl.lib.ncclCommAbort(self._comm)  # releases the thread if it waits for peers
+                self._nccl.lib.ncclCommAbort(self._comm)  # releases the thread that waits for peers
                 self._comm = ncclComm_t()
-            self._calls.put(None)
+        self._ring()
         if threading.current_thread() is not self._thread:  # the garbage collector may run close() on that thread
             self._thread.join(CLOSE_SECONDS)
 
     def _serve(self):
-        error = self._open()
-        while True:
-            item = self._calls.get()
-            if item is None:
-                break
-            call, work = item
-            if error is None:
-                self._run(call, work)
-            else:
-                self._finish(work, error)
-            del item, call, work  # releases the call's memory before the next call
-        with self._state:
+        self._failed = self._open()
+        self._running.release()
+        while not (self._closed and not self._calls):
+            self._bell.acquire()
+            self._run(lambda: True)
+        with self._running, self._state:
             if self._comm:
                 self._nccl.lib.ncclCommDestroy(self._comm)
                 self._comm = ncclComm_t()
@@ -118,17 +146,29 @@ class Engine:
         self._connected.complete(error)
         return error
 
-    def _run(self, call, work):
-        error = None
+    def _run(self, more):
+        """Runs calls of the queue while there are some and more() is true, unless another thread does so already."""
+        if not self._running.acquire(blocking=False):
+            return  # that thread rings the bell if it leaves calls
         try:
-            self._execute(call)
-            for finish in call.finish:
-                finish()
-        except Exception as e:
-            error = self._named(e)
-        self._finish(work, error)
+            while self._calls and more():
+                self._run_next()
+        finally:
+            self._running.release()
+        if self._calls:
+            self._ring()
 
-    def _finish(self, work, error):
+    def _run_next(self):
+        """Runs the first call of the queue. The caller holds _running."""
+        call, work = self._calls.popleft()
+        error = self._failed
+        if error is None:
+            try:
+                self._execute(call)
+                for finish in call.finish:
+                    finish()
+            except Exception as e:
+                error = self._named(e)
         with self._state:
             self._pending -= 1
         work.complete(error)

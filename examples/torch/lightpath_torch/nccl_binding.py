@@ -1,1 +1,0 @@
-../../python/nccl_binding.py
