@@ -61,7 +61,7 @@ type Reduction struct {
 	Spare        unsafe.Pointer // nil: nowhere
 
 	Copies []Copy
-	// Before are written before the kernel uses memory, After when it has used all of it: whoever sees one of them sees
+	// Before are written before the kernel uses memory, After when it has used all of it: a rank that sees one of them sees
 	// all that the kernel and earlier work of the stream have written. Each list is written in any order. Blocks is a
 	// word of the device's memory, 0 before and after each kernel with After.
 	Before, After []Store

@@ -38,7 +38,7 @@ static __thread uint64_t host_now;
 static uint64_t cpu_ns; /* of all threads; atomic */
 static __thread struct stub_counts counts;
 
-/* What the time of this process was spent on, and counts. Atomic. */
+/* How this process spent its time, and counts. Atomic. */
 static struct {
   uint64_t calls, enqueues, memory_operations, events, kernels, copies, functions, graphs;
   uint64_t bytes[WIRES];

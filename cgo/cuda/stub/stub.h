@@ -192,7 +192,7 @@ uint64_t stub_turn_began(CUdevice device);
 
 /* ---- clock.c ---- */
 
-/* What a thread has asked of the driver. */
+/* Calls that a thread has made of the driver. */
 enum { STUB_FUNCTIONS = 48 };
 struct stub_counts {
   uint64_t memory_operations;

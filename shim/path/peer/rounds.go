@@ -13,7 +13,7 @@ import (
 // A rank must not write a slot, nor give its tokens again, before its readers have given them back. Mostly it needs no
 // wait for that: a token of a later round of theirs says so.
 
-// rounds says who gives tokens to whom. In the first chunks rounds, the owners have written chunk i of their
+// rounds says which rank gives tokens to which. In the first chunks rounds, the owners have written chunk i of their
 // contribution in round i. With second, all ranks have combined a part of chunk i-1 in round i, for the ranks of result.
 type rounds struct {
 	chunks          int
