@@ -99,7 +99,7 @@ func chooseDevicePath(c *comm.Core) error {
 			return err
 		case why == "":
 			calls.FactsOf(c).Launches = way.launches
-			c.Log.Info(log.Init, "device path: %s, %d bytes for exchange", way.says, c.Cfg.DeviceExchange)
+			c.Log.Info(log.Init, "device path: %s", way.says)
 			return nil
 		case path == way.path:
 			return fmt.Errorf("shim: LIGHTPATH_DEVICE_PATH=%s: %s: %w", path, why, errdefs.ErrInvalidUsage)

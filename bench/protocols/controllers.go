@@ -81,7 +81,7 @@ func (p *process) crash() {
 	}
 }
 
-// shut closes the core and the switches. What they send while closing is dropped.
+// shut closes the core and the switches. Messages that they send while closing are dropped.
 func (p *process) shut() {
 	rule, core, dev := p.rule, p.core, p.dev
 	p.rule, p.core, p.dev, p.watcher = nil, nil, nil, nil

@@ -60,9 +60,9 @@ int lpc_take_log(char *log, size_t size);
  * kernels is set: drivers load them at their first use, and then wait until the device is idle. */
 CUresult lpc_first_use(const struct lpc_library *c, bool kernels, const char **step);
 enum { LPC_NOT_LOADED = -1 };
-/* Launches the kernel of an operator (numbered as ncclRedOp_t) in the current context. LPC_NOT_LOADED if the context
- * does not have it. */
-CUresult lpc_reduce(const struct lpc_library *c, int type, int op, const struct lp_reduction *r, uintptr_t stream,
+/* Launches the kernel of an operator (numbered as ncclRedOp_t) in the current context; it sets r->first.
+ * LPC_NOT_LOADED if the context does not have the kernel. */
+CUresult lpc_reduce(const struct lpc_library *c, int type, int op, struct lp_reduction *r, uintptr_t stream,
                     const char **step);
 
 /* Makes the driver call lpCudaReady(job) when all earlier work of the stream is done. */
@@ -84,6 +84,8 @@ CUresult lpc_enter_context(const struct lpc_library *c, uintptr_t ctx);
 /* Of the current context's device. */
 CUresult lpc_uuid(const struct lpc_library *c, void *bytes16);
 
+/* Of the current context's device. */
+CUresult lpc_total_memory(const struct lpc_library *c, size_t *bytes);
 CUresult lpc_device_alloc(const struct lpc_library *c, void **at, size_t size);
 CUresult lpc_device_free(const struct lpc_library *c, void *at);
 CUresult lpc_allocation(const struct lpc_library *c, const void *at, uintptr_t *base, size_t *size);

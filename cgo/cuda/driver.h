@@ -206,6 +206,7 @@ typedef union {
   F(CtxEnablePeerAccess, "cuCtxEnablePeerAccess", (CUcontext peer, unsigned flags)) \
   F(DeviceCanAccessPeer, "cuDeviceCanAccessPeer", (int *can, CUdevice device, CUdevice peer)) \
   F(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * ctx, CUdevice device)) \
+  F(DeviceTotalMem, "cuDeviceTotalMem_v2", (size_t * bytes, CUdevice device)) \
   F(DeviceGetUuid, "cuDeviceGetUuid_v2", (CUuuid * uuid, CUdevice device)) \
   F(MemGetAddressRange, "cuMemGetAddressRange_v2", (CUdeviceptr * base, size_t * size, CUdeviceptr at)) \
   F(IpcGetMemHandle, "cuIpcGetMemHandle", (CUipcMemHandle * handle, CUdeviceptr at)) \

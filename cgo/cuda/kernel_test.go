@@ -177,7 +177,7 @@ func TestRefusedText(t *testing.T) {
 	for change, words := range map[[2]string]string{
 		{"add.rn.f32", "fma.rn.f32"}:          "the stub does not know the instruction fma.rn.f32",
 		{".target sm_70", ".target host"}:     "line 2: 'host' is no target",
-		{"%p1 bra", "%p999 bra"}:              "there is no register %p999",
+		{"%p10 bra", "%p999 bra"}:             "there is no register %p999",
 		{"bra.uni \t", "bra.uni \tNOWHERE"}:   "there is no label NOWHERE",
 		{"ret;\n}", "}"}:                      "does not end with ret",
 		{"float_sum", "float_summe"}:          "cuModuleGetFunction: CUDA_ERROR_NOT_FOUND",

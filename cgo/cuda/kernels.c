@@ -184,7 +184,7 @@ static CUresult copy_first(const struct lpc_library *c, CUdeviceptr at, void *ho
 }
 
 static CUresult launch_first(const struct lpc_library *c, struct context *x, CUstream s, const char **step) {
-  struct lp_reduction nothing = {.n = 1, .divisor = 1};
+  struct lp_reduction nothing = {.divisor = 1};
   void *arguments[] = {&nothing};
   CUresult rc = CUDA_SUCCESS;
   int type, op;
@@ -226,6 +226,29 @@ CUresult lpc_first_use(const struct lpc_library *c, bool kernels, const char **s
   return rc;
 }
 
+/* Gives each job the blocks that it can use or, of those that run at once, its share. Returns the number of blocks. */
+static unsigned divide(struct lp_reduction *r, unsigned size, unsigned most) {
+  unsigned long long need[LP_REDUCE_COPIES + 1], bytes[LP_REDUCE_COPIES + 1], needed = 0, all = 0, blocks = 0;
+  unsigned j;
+  for (j = 0; j <= r->copies; j++) {
+    bytes[j] = r->job[j].count * (j == 0 ? r->n + r->targets + 1 : 2);
+    need[j] = r->job[j].count == 0 ? 0 : r->job[j].count / (LP_REDUCE_THREADS * VECTOR / size) + 1;
+    needed += need[j];
+    all += bytes[j];
+  }
+  for (j = 0; j <= r->copies; j++) {
+    unsigned long long share = need[j];
+    r->first[j] = (unsigned short)blocks;
+    if (needed > most && share > 0) {
+      share = (unsigned long long)((double)bytes[j] / (double)all * most);
+      share = share < 1 ? 1 : share > need[j] ? need[j] : share;
+    }
+    blocks += share;
+  }
+  r->first[j] = (unsigned short)blocks;
+  return blocks > 0 ? (unsigned)blocks : 1;
+}
+
 /* current without a call of the driver, if the thread has entered a context whose handle was noted. */
 static CUresult entered(const struct lpc_library *c, unsigned long long *id, const char **step) {
   struct handle *h = known != 0 ? __atomic_load_n(&handles, __ATOMIC_ACQUIRE) : NULL;
@@ -235,10 +258,10 @@ static CUresult entered(const struct lpc_library *c, unsigned long long *id, con
   return CUDA_SUCCESS;
 }
 
-CUresult lpc_reduce(const struct lpc_library *c, int type, int op, const struct lp_reduction *r, uintptr_t stream,
+CUresult lpc_reduce(const struct lpc_library *c, int type, int op, struct lp_reduction *r, uintptr_t stream,
                     const char **step) {
-  unsigned long long id, blocks;
-  void *arguments[] = {(void *)r};
+  unsigned long long id;
+  void *arguments[] = {r};
   struct context *x;
   CUfunction f;
   CUresult rc = entered(c, &id, step);
@@ -247,7 +270,6 @@ CUresult lpc_reduce(const struct lpc_library *c, int type, int op, const struct 
   f = x != NULL ? __atomic_load_n(&x->functions[type][op], __ATOMIC_ACQUIRE) : NULL;
   if (f == NULL) return LPC_NOT_LOADED;
   *step = "cuLaunchKernel";
-  blocks = r->count / (LP_REDUCE_THREADS * VECTOR / type_sizes[type]) + 1;
-  if (blocks > x->blocks) blocks = x->blocks;
-  return c->LaunchKernel(f, (unsigned)blocks, 1, 1, LP_REDUCE_THREADS, 1, 1, 0, (CUstream)stream, arguments, NULL);
+  return c->LaunchKernel(f, divide(r, type_sizes[type], x->blocks), 1, 1, LP_REDUCE_THREADS, 1, 1, 0, (CUstream)stream,
+                         arguments, NULL);
 }

@@ -28,6 +28,12 @@ CUresult lpc_uuid(const struct lpc_library *c, void *bytes16) {
   return rc != CUDA_SUCCESS ? rc : c->DeviceGetUuid(bytes16, device);
 }
 
+CUresult lpc_total_memory(const struct lpc_library *c, size_t *bytes) {
+  CUdevice device;
+  CUresult rc = c->CtxGetDevice(&device);
+  return rc != CUDA_SUCCESS ? rc : c->DeviceTotalMem(bytes, device);
+}
+
 CUresult lpc_device_alloc(const struct lpc_library *c, void **at, size_t size) {
   CUdeviceptr p = 0;
   CUresult rc = c->MemAlloc(&p, size);

@@ -74,6 +74,13 @@ func (Library) EnterContext(ctx device.Context) error {
 	return err
 }
 
+// TotalMemory implements [device.Peers].
+func (Library) TotalMemory() (int64, error) {
+	var bytes C.size_t
+	err := do("cuDeviceTotalMem", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_total_memory(c, &bytes) })
+	return int64(bytes), err
+}
+
 // StreamID implements [device.Peers].
 func (Library) StreamID(s device.Stream) (uint64, error) {
 	var id C.uint64_t

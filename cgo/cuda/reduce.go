@@ -80,8 +80,12 @@ type types uint
 
 const allTypes = types(1)<<datatype.NumTypes - 1
 
-// Go and C agree on the bits of a progress word.
-var _ = [1]struct{}{}[C.LP_SAID_TAG^device.SaidBits]
+// Go and C agree on the bits of a word with an address, and on the limits of a kernel.
+var (
+	_ = [1]struct{}{}[C.LP_SAID_TAG^device.SaidBits]
+	_ = [1]struct{}{}[C.LP_REDUCE_SOURCES^device.MaxSources|C.LP_REDUCE_COPIES^device.MaxCopies|
+		C.LP_REDUCE_STORES^device.MaxStores]
+)
 
 // Reduce implements [device.Driver].
 //
@@ -91,37 +95,53 @@ func (Library) Reduce(r *device.Reduction, s device.Stream) error {
 		return err
 	}
 	c, err := library()
-	if err != nil || r.Count == 0 {
+	if err != nil || r.Empty() {
 		return err
 	}
 	k := C.struct_lp_reduction{
-		dst:       C.ulonglong(uintptr(r.Dst)),
-		count:     C.ulonglong(r.Count),
 		factor:    C.ulonglong(*(*uint64)(unsafe.Pointer(&r.Scale.Factor))),
 		factor_at: C.ulonglong(uintptr(r.Scale.At)),
 		divisor:   C.uint(max(r.Divisor, 1)),
 		n:         C.uint(r.N),
 		targets:   C.uint(r.NumTargets),
 		spare:     C.ulonglong(uintptr(r.Spare)),
+		copies:    C.uint(len(r.Copies)),
+		before:    C.uint(len(r.Before)),
+		stores:    C.uint(len(r.Before) + len(r.After)),
+		blocks:    C.ulonglong(r.Blocks),
 
 		tag:           C.ulonglong(r.Tag),
-		offset:        C.ulonglong(r.Offset),
 		target_offset: C.ulonglong(r.TargetOffset),
 	}
+	k.job[0] = C.struct_lp_job{dst: C.ulonglong(uintptr(r.Dst)), count: C.ulonglong(r.Count)}
 	for i, at := range r.Sources[:r.N] {
-		k.sources[i], k.found[i] = C.ulonglong(uintptr(at)), C.ulonglong(uintptr(r.Found[i]))
+		k.sources[i] = source(at, r.Found[i], r.Offset)
 	}
 	for i, at := range r.Targets[:r.NumTargets] {
 		k.target[i] = C.ulonglong(uintptr(at))
 	}
-	if r.Scale.Set {
+	for i := range r.Copies {
+		c := &r.Copies[i]
+		k.sources[C.LP_REDUCE_SOURCES+i] = source(c.Src, c.Found, c.Offset)
+		k.job[1+i] = C.struct_lp_job{dst: C.ulonglong(uintptr(c.Dst)), count: C.ulonglong(c.Count)}
+		if c.Scaled && r.Scale.Set {
+			k.scaled |= 2 << i
+		}
+	}
+	if r.Scale.Set && k.scaled == 0 {
 		k.scaled = 1
+	}
+	for i := range r.Before {
+		k.store[i] = storeOf(&r.Before[i])
+	}
+	for i := range r.After {
+		k.store[len(r.Before)+i] = storeOf(&r.After[i])
 	}
 	if k.divisor > 1 {
 		k.reciprocal = ^C.ulonglong(0)/C.ulonglong(k.divisor) + 1
 	}
 	op := r.Op
-	if op == datatype.Avg || r.N == 1 {
+	if op == datatype.Avg || r.N <= 1 {
 		op = datatype.Sum
 	}
 	var step *C.char
@@ -133,6 +153,23 @@ func (Library) Reduce(r *device.Reduction, s device.Stream) error {
 		rc = C.lpc_reduce(c, C.int(r.Type), C.int(op), &k, C.uintptr_t(s), &step)
 	}
 	return kernelError(c, step, rc)
+}
+
+func source(at, found unsafe.Pointer, offset int64) C.struct_lp_source {
+	return C.struct_lp_source{
+		at: C.ulonglong(uintptr(at)), found: C.ulonglong(uintptr(found)), offset: C.ulonglong(offset),
+	}
+}
+
+func storeOf(s *device.Store) C.struct_lp_store {
+	c := C.struct_lp_store{at: C.ulonglong(s.At), value: C.ulonglong(s.Value), counter: C.ulonglong(s.Counter)}
+	if s.Wide {
+		c.at |= 1
+	}
+	if s.Counter != 0 {
+		c.value |= C.ulonglong(s.Of) << 32
+	}
+	return c
 }
 
 // LoadKernels implements [device.Driver].

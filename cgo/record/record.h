@@ -87,7 +87,7 @@ void lp_record_after_fork(void);
 
 /* ---- comms.c ---- */
 
-/* What is known of a communicator of this process. */
+/* The facts known of a communicator of this process. */
 struct lp_known {
   ncclComm_t comm; /* written last */
   uint32_t entry;

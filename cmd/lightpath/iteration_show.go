@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -17,7 +15,7 @@ import (
 )
 
 func newIterationShow() *cobra.Command {
-	var svg, html, trace string
+	var drawn pictures
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show PLAN [--svg f.svg] [--html f.html] [--trace f.json]",
@@ -29,25 +27,8 @@ func newIterationShow() *cobra.Command {
 				return err
 			}
 			timeline, o := picture.Timeline(p)
-			for _, d := range []struct {
-				flag, path string
-				draw       func(io.Writer, *plans.Plan, render.Options) error
-			}{{"svg", svg, render.Timeline}, {"html", html, render.HTML}} {
-				if d.path == "" {
-					continue
-				}
-				var b bytes.Buffer
-				if err := d.draw(&b, timeline, o); err != nil {
-					return fmt.Errorf("--%s: %w", d.flag, err)
-				}
-				if err := writeOutput(d.flag, d.path, b.Bytes()); err != nil {
-					return err
-				}
-			}
-			if trace != "" {
-				if err := writeJSON("trace", trace, render.Trace(timeline, o)); err != nil {
-					return err
-				}
+			if err := drawn.draw(timeline, o); err != nil {
+				return err
 			}
 			if asJSON {
 				text, err := p.Encode()
@@ -56,16 +37,14 @@ func newIterationShow() *cobra.Command {
 				}
 				return writeOutput("json", "-", text)
 			}
-			if svg != "-" && html != "-" && trace != "-" {
+			if !drawn.onOutput() {
 				printIteration(p)
 			}
 			return nil
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&svg, "svg", "", "write the timeline as SVG")
-	fl.StringVar(&html, "html", "", "write the timeline and its entries as a page; drag in the timeline to zoom")
-	fl.StringVar(&trace, "trace", "", "write a trace for https://ui.perfetto.dev or chrome://tracing, a lane per plane")
+	drawn.register(fl)
 	fl.BoolVar(&asJSON, "json", false, "print the plan as JSON")
 	return cmd
 }

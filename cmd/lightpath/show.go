@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -12,7 +10,8 @@ import (
 )
 
 func newPlanShow() *cobra.Command {
-	var planPath, in, svg, html, trace string
+	var planPath, in string
+	var drawn pictures
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show --plan plan.json [--svg f.svg] [--html f.html] [--trace f.json]",
@@ -32,25 +31,8 @@ func newPlanShow() *cobra.Command {
 					return fmt.Errorf("--in: %s is not the problem of this plan: %w", inputName(in), err)
 				}
 			}
-			for _, d := range []struct {
-				flag, path string
-				draw       func(io.Writer, *plans.Plan, render.Options) error
-			}{{"svg", svg, render.Timeline}, {"html", html, render.HTML}} {
-				if d.path == "" {
-					continue
-				}
-				var b bytes.Buffer
-				if err := d.draw(&b, plan, o); err != nil {
-					return fmt.Errorf("--%s: %w", d.flag, err)
-				}
-				if err := writeOutput(d.flag, d.path, b.Bytes()); err != nil {
-					return err
-				}
-			}
-			if trace != "" {
-				if err := writeJSON("trace", trace, render.Trace(plan, o)); err != nil {
-					return err
-				}
+			if err := drawn.draw(plan, o); err != nil {
+				return err
 			}
 			if asJSON {
 				text, err := plans.EncodePlan(plan)
@@ -59,7 +41,7 @@ func newPlanShow() *cobra.Command {
 				}
 				return writeOutput("json", "-", text)
 			}
-			if svg != "-" && html != "-" && trace != "-" {
+			if !drawn.onOutput() {
 				printPlan(plan)
 			}
 			return nil
@@ -68,9 +50,7 @@ func newPlanShow() *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&planPath, "plan", "", "plan file (- for standard input)")
 	fl.StringVar(&in, "in", "", "problem file, for the names of the steps")
-	fl.StringVar(&svg, "svg", "", "write the timeline as SVG")
-	fl.StringVar(&html, "html", "", "write the timeline and the entries as a page; drag in the timeline to zoom")
-	fl.StringVar(&trace, "trace", "", "write a trace for https://ui.perfetto.dev or chrome://tracing, a lane per plane")
+	drawn.register(fl)
 	fl.BoolVar(&asJSON, "json", false, "print the plan as JSON")
 	return cmd
 }

@@ -233,7 +233,7 @@ func TestNoRefusalOfAFailedPlane(t *testing.T) {
 	}
 }
 
-// TestWanted checks whom the controller tells that others want planes: each holder once per lease.
+// TestWanted checks which holders the controller tells that others want planes: each holder once per lease.
 func TestWanted(t *testing.T) {
 	r := newTestRig(t, 4, 3, nil)
 	told := func(port int, want ...[2]uint64) {

@@ -16,7 +16,7 @@ const GapHold = 10 * time.Second
 
 // ahead is the state of a ticket that has gone out before all ranks asked. docs/design/iteration-run.md has the protocol.
 type ahead struct {
-	out       bool // ranks may use it, and nobody knows which of them do
+	out       bool // ranks may use it, and the leader does not know which of them do
 	recalling bool // all ranks have been asked
 	ranks     []use
 	left      bool // a rank has left the communicator: no more tickets ahead

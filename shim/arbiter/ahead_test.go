@@ -49,7 +49,7 @@ func repeating(t *testing.T, ports int) *rig {
 func TestAhead(t *testing.T) {
 	r := repeating(t, 2)
 	for seq := uint64(3); seq < 9; seq++ {
-		r.now = r.now.Add(time.Second) // planes are kept as long as nobody asks
+		r.now = r.now.Add(time.Second) // planes are kept as long as no other job asks
 		sig, ahead := ticket.IsAhead(r.last[1+boolInt(seq == 3)-1].Body)
 		if !ahead || sig != allReduce.Signature() {
 			t.Fatalf("the ticket of operation %d: signature %#x, %t", seq, sig, ahead)
@@ -214,7 +214,7 @@ func TestWantedEarly(t *testing.T) {
 	r.step(r.done(1, 4), "set 0")
 }
 
-// TestKeep checks that a repeating communicator keeps planes beyond MaxHold only while nobody waits for them.
+// TestKeep checks that a repeating communicator keeps planes beyond MaxHold only while no other job waits for them.
 func TestKeep(t *testing.T) {
 	for _, wanted := range []bool{false, true} {
 		r := repeating(t, 2)

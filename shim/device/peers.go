@@ -52,6 +52,8 @@ type Peers interface {
 	// EnterContext is Enter with a context of Context or PrimaryContext.
 	EnterContext(ctx Context) error
 
+	// TotalMemory returns the bytes of memory of the device.
+	TotalMemory() (int64, error)
 	// Allocation returns the beginning and the size, in bytes, of the allocation that contains an address.
 	Allocation(at unsafe.Pointer) (base unsafe.Pointer, size int64, err error)
 	// Export returns a handle of an allocation, given its beginning, for other processes. Some memory of a device

@@ -13,13 +13,20 @@ import (
 // MaxSources is how many sources one kernel combines.
 const MaxSources = 16
 
+// Limits of the parts of one kernel.
+const (
+	MaxCopies = 32
+	MaxStores = 64 // before and after it together
+)
+
 // MaxDivisor is the largest number that a kernel divides by.
 const MaxDivisor = math.MaxInt32
 
 // ErrReduction reports a reduction that no kernel can make.
 var ErrReduction = errors.New("device: impossible reduction")
 
-// Reduction is the computation of one kernel. For every element i it computes:
+// Reduction is what one kernel does: a reduction, copies beside it, and writes of words before and after. For every
+// element i the reduction computes:
 //
 //	Dst[i] = (Sources[0][i]*Scale Op Sources[1][i]*Scale Op ... Sources[N-1][i]*Scale) / Divisor
 //
@@ -33,8 +40,8 @@ var ErrReduction = errors.New("device: impossible reduction")
 type Reduction struct {
 	Dst     unsafe.Pointer
 	Sources [MaxSources]unsafe.Pointer
-	N       int   // sources, 1 to MaxSources
-	Count   int64 // elements; 0 is no work
+	N       int   // sources, 1 to MaxSources; 0 only if Count is
+	Count   int64 // elements; 0 is no reduction
 	Type    datatype.Type
 	Op      datatype.Op // Avg combines as Sum does; see Average
 	Scale   Scale
@@ -52,6 +59,32 @@ type Reduction struct {
 	NumTargets   int
 	TargetOffset int64
 	Spare        unsafe.Pointer // nil: nowhere
+
+	Copies []Copy
+	// Before are written before the kernel uses memory, After when it has used all of it: a rank that sees one of them sees
+	// all that the kernel and earlier work of the stream have written. Each list is written in any order. Blocks is a
+	// word of the device's memory, 0 before and after each kernel with After.
+	Before, After []Store
+	Blocks        Address
+}
+
+// Copy is a copy of elements, beside a reduction. No other part of the kernel uses what it writes.
+type Copy struct {
+	Dst, Src      unsafe.Pointer
+	Found         unsafe.Pointer // word that may hold another source, as for sources of the reduction
+	Offset, Count int64
+	Scaled        bool // elements are multiplied by Scale's factor. The sources of the reduction then are not
+}
+
+// Store is a write of a word by a kernel, in device memory or registered memory: of 4 bytes, or of 8 bytes if Wide is
+// set. If Counter is not 0, it is a word of the device's memory, and Of kernels that are to write the same word count
+// there. The last one writes it, and sets the counter to 0. Such a word has 4 bytes.
+type Store struct {
+	At      Address
+	Value   uint64
+	Wide    bool
+	Of      uint32
+	Counter Address
 }
 
 // SaidBits are the bits of a word, without its tag, that must be 0 in an address. Streams write such a word in two
@@ -116,10 +149,13 @@ func (r *Reduction) Check() error {
 		return fmt.Errorf("%w: type %v", ErrReduction, r.Type)
 	case !r.Op.Valid():
 		return fmt.Errorf("%w: operator %v", ErrReduction, r.Op)
-	case r.N < 1 || r.N > MaxSources:
+	case r.N < 0 || r.N < 1 && r.Count > 0 || r.N > MaxSources:
 		return fmt.Errorf("%w: %d sources, 1 to %d are possible", ErrReduction, r.N, MaxSources)
 	case r.NumTargets < 0 || r.NumTargets > MaxSources:
 		return fmt.Errorf("%w: %d targets, at most %d are possible", ErrReduction, r.NumTargets, MaxSources)
+	case len(r.Copies) > MaxCopies || len(r.Before)+len(r.After) > MaxStores:
+		return fmt.Errorf("%w: %d copies, %d words, at most %d and %d are possible", ErrReduction, len(r.Copies),
+			len(r.Before)+len(r.After), MaxCopies, MaxStores)
 	case r.Count < 0 || r.Count > math.MaxInt64/int64(r.Type.Size()):
 		return fmt.Errorf("%w: %d elements", ErrReduction, r.Count)
 	case r.Divisor < 0 || r.Divisor > MaxDivisor:
@@ -130,4 +166,9 @@ func (r *Reduction) Check() error {
 		return fmt.Errorf("%w: divisor %d of %v, only integers are divided", ErrReduction, r.Divisor, r.Type)
 	}
 	return nil
+}
+
+// Empty reports whether the kernel would do nothing.
+func (r *Reduction) Empty() bool {
+	return r.Count == 0 && len(r.Copies)+len(r.Before)+len(r.After) == 0
 }

@@ -24,7 +24,7 @@ type communicator struct {
 	members []member // by rank; file nil: there is none
 	used    bool     // it has calls
 	job     []int    // the ranks of the job of its ranks
-	events  []event  // what its ranks did together, in order
+	events  []event  // the calls of its ranks, in order
 }
 
 func (c *communicator) name() string { return fmt.Sprintf("%016x", c.id) }

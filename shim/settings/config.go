@@ -48,7 +48,7 @@ type Config struct {
 	// DemandWait is how long the leader waits for all ranks to post a group.
 	DemandWait time.Duration
 	// DevicePath is how ranks exchange device memory: one of the DevicePath constants. DeviceExchange is the bytes of
-	// device memory that each rank reserves for that.
+	// device memory that each rank reserves for that, 0 for as many as suit the device.
 	DevicePath     string
 	DeviceExchange int64
 	// DeviceRegister says what device memory peers use in place: one of the Register constants.
@@ -91,7 +91,7 @@ const DefaultStaging = 4 << 20
 // StatusOff is the value of LIGHTPATH_STATUS_DIR with which a process answers no requests.
 const StatusOff = "off"
 
-// DefaultExchange is the default of LIGHTPATH_DEVICE_EXCHANGE, in bytes.
+// DefaultExchange is the least device memory for exchange that a rank reserves by itself, in bytes.
 const DefaultExchange = 32 << 20
 
 // Values of LIGHTPATH_PLANE_SHARES.
@@ -179,7 +179,7 @@ func (c *Config) Agreed() string {
 	if len(items) > 0 {
 		s += " LIGHTPATH_ALGORITHM=" + strings.Join(items, ",")
 	}
-	if c.DevicePath != DevicePathAuto || c.DeviceExchange != DefaultExchange {
+	if c.DevicePath != DevicePathAuto || c.DeviceExchange != 0 {
 		s += fmt.Sprintf(" LIGHTPATH_DEVICE_PATH=%s LIGHTPATH_DEVICE_EXCHANGE=%d", c.DevicePath, c.DeviceExchange)
 	}
 	if c.PlanCurrent {

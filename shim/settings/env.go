@@ -133,10 +133,17 @@ var vars = []Var{
 		func(c *Config, v string) error {
 			return setChoice(&c.DevicePath, v, DevicePathAuto, DevicePathDirect, DevicePathRDMA, DevicePathStaged)
 		}},
-	{"LIGHTPATH_DEVICE_EXCHANGE", "bytes 1M..4G", "32M",
-		"device memory that each rank of a communicator reserves for the direct and rdma paths. The same on " +
-			"every rank",
-		func(c *Config, v string) error { return setBytes(&c.DeviceExchange, v, 1<<20, 4<<30) }},
+	{"LIGHTPATH_DEVICE_EXCHANGE", "bytes 1M..4G|auto", "auto",
+		"device memory that each rank of a communicator reserves for the direct and rdma paths. auto: 32M for " +
+			"rdma; for direct, a share of 1/128 of the device's memory for all ranks together, at least 32M for each. " +
+			"The same on every rank",
+		func(c *Config, v string) error {
+			if v == "auto" {
+				c.DeviceExchange = 0
+				return nil
+			}
+			return setBytes(&c.DeviceExchange, v, 1<<20, 4<<30)
+		}},
 	{"LIGHTPATH_DEVICE_REGISTER", "recurring|explicit", RegisterRecurring,
 		"what device memory other ranks of the host use in place. recurring: also allocations that a second call " +
 			"uses. explicit: only memory that the program has registered, or got from ncclMemAlloc",
@@ -345,7 +352,7 @@ func load(getenv func(string) string) (*Config, error) {
 		FabricRank: -1, Transport: "auto", Planes: 1, PlaneShares: SharesEven, Staging: DefaultStaging, Planner: "auto",
 		PlanLimit:     2 * time.Second,
 		PlanTolerance: sizes.DefaultTolerance, Demand: DemandSpectra, DemandWait: 10 * time.Millisecond,
-		DevicePath: DevicePathAuto, DeviceExchange: DefaultExchange, DeviceRegister: RegisterRecurring,
+		DevicePath: DevicePathAuto, DeviceRegister: RegisterRecurring,
 		Timeout: 10 * time.Minute, Heartbeat: 10 * time.Second, Spin: -1, LargePages: true, CPUSpread: true,
 		IB: IB{Mode: RDMAAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, Log: log.Options{Subsystems: "INIT,BOOTSTRAP,ENV",
 			Times: log.DefaultTimestamps}, LauncherRank: -1,

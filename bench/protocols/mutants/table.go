@@ -27,6 +27,7 @@ const (
 	knownFile     = "ocsctl/driver/known.go"
 	sessionFile   = "ocsctl/driver/session.go"
 	stateFile     = "ocsctl/controller/journal/state.go"
+	roundsFile    = "shim/path/peer/rounds.go"
 )
 
 var mutants = []mutant{
@@ -170,4 +171,16 @@ var mutants = []mutant{
 		"f.dbm = out.PowerDBm\n\t\t}\n\t\tk.settle(c, f, at)", "f.dbm = out.PowerDBm\n\t\t}\n\t\t_ = f", false},
 	{"reads no health between moves", unitFile,
 		"u.see(p, health)\n\t\tif p.failure", "u.see(p, health[:0])\n\t\tif p.failure", true},
+
+	// Ranks that share device memory: tokens of rounds. The simulator does not know streams.
+	{"takes a token for news of its own round", roundsFile,
+		"x.state.until[i] < round", "x.state.until[i] <= round", true},
+	{"writes its slot for itself without asking", roundsFile,
+		"if to != 0 || i < p.chunks && p.owners.has(x.me) {", "if to != 0 {", true},
+	{"joins the tokens of some ranks", roundsFile,
+		"x.joint && of == x.n-1", "x.joint", true},
+	{"knows its slots after replays", roundsFile,
+		"(graph != 0 || !x.captured.Load())", "true", true},
+	{"gives parts back before they are read", roundsFile,
+		"return min(round+2, p.last())", "return round + 1", true},
 }

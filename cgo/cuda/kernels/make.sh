@@ -40,7 +40,7 @@ wait
 
 if [ -z "$text" ]; then
   ptxas=$(tool ptxas PTXAS)
-  if [ -z "$ptxas" ] || ! "$ptxas" --version | grep -qF "$assembler"; then
+  if [ -z "$ptxas" ] || ! "$ptxas" --version | grep -F "$assembler" >/dev/null; then
     echo "ptxas $assembler is needed: pip install nvidia-cuda-nvcc-cu12==12.8.93, or set PTXAS" >&2
     exit 1
   fi

@@ -45,6 +45,29 @@ DEVICE void store(u64 at, const u64 (&v)[2]) {
   asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(v[0]), "l"(v[1]) : "memory");
 }
 
+/* Words that other devices and the CPU see. A fence before a store orders it after all that the thread knows of. */
+DEVICE void fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+DEVICE void store_system(u64 at, u32 v) { asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory"); }
+DEVICE void store_system(u64 at, u64 v) { asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory"); }
+/* Adds 1 to a word of the device. Returns the sum. */
+DEVICE u32 count(u64 at) {
+  u32 was;
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(was) : "l"(at) : "memory");
+  return was + 1;
+}
+/* Waits for all threads of the block. Returns whether one of them has said so. */
+DEVICE u32 any(u32 said) {
+  u32 one;
+  asm volatile(
+      "{\n.reg .pred %%some;\nsetp.ne.s32 %%some, %1, 0;\nbar.red.or.pred %%some, 0, %%some;\n"
+      "selp.b32 %0, 1, 0, %%some;\n}"
+      : "=r"(one)
+      : "r"(said)
+      : "memory");
+  return one;
+}
+
 /* Elements at any alignment. */
 template <class Bits> DEVICE Bits load_element(u64 at) {
   Bits v = 0;
@@ -172,6 +195,7 @@ template <class T, class U> struct Integer {
 
 /* Four at once. No carry reaches the next element. */
 template <class T> struct Bytes : Integer<T, u8> {
+  enum { DEPTH = 3 }; /* 36 KiB in flight; averages need the registers */
   enum : u32 { TOPS = 0x80808080, SIGNS = (T)-1 < 0 ? TOPS : 0 };
 
   /* Sets all bits of each byte of a that is not less than the byte of b. */
@@ -262,7 +286,7 @@ template <u32 MANTISSA> struct Fp8 {
   typedef u8 Bits;
   typedef u32 Word;
 #if NATIVE_FP8
-  enum { DEPTH = 4 };
+  enum { DEPTH = 3 }; /* four need more registers than there are */
   enum : u32 { E4M3 = MANTISSA == 3 };
 
   /* Halves of two bytes. */
@@ -401,49 +425,59 @@ DEVICE u64 said(const lp_reduction &r, u64 word, u64 offset) {
 }
 
 DEVICE u64 source_of(const lp_reduction &r, u32 source) {
-  u64 at = said(r, r.found[source], r.offset);
-  return at != 0 ? at : r.sources[source];
+  u64 at = said(r, r.sources[source].found, r.sources[source].offset);
+  return at != 0 ? at : r.sources[source].at;
 }
 
-/* Loads units of a source, and scales them if the reduction does. */
+/* What the blocks of a job do. */
+struct Job {
+  u32 number;
+  u32 first, end;      /* sources */
+  u32 thread, threads; /* of the job */
+};
+
+/* Loads units of a source, and scales them if the job does. Threads with fewer units left load only these. */
 template <class Type, int OP, class Unit, u32 DEPTH>
-DEVICE void load_all(Unit (&v)[DEPTH], const lp_reduction &r, u32 source, const u64 (&at)[DEPTH],
-                     typename Type::Word factor) {
+DEVICE void load_all(Unit (&v)[DEPTH], const lp_reduction &r, const Job &job, u32 source, const u64 (&at)[DEPTH],
+                     u32 units, typename Type::Word factor) {
   typedef typename Type::Word Word;
   u64 from = source_of(r, source);
 #pragma unroll
-  for (u32 d = 0; d < DEPTH; d++) Unit::load(v[d], from + at[d]);
-  if (OP == SUM && r.scaled) each(v, v, [=](Word w, Word) { return Type::template combine<PROD>(w, factor); });
+  for (u32 d = 0; d < DEPTH; d++)
+    if (d < units) Unit::load(v[d], from + at[d]);
+  if (OP == SUM && (r.scaled >> job.number & 1)) each(v, v, [=](Word w, Word) { return Type::template combine<PROD>(w, factor); });
 }
 
-/* Reduces units: unit i of count is offset(i) bytes into the arrays. A thread with fewer than DEPTH units left
- * computes its first one several times. */
+/* Reduces units: unit i of count is offset(i) bytes into the arrays. */
 template <class Type, int OP, class Unit, class Offset>
-DEVICE void reduce_units(const lp_reduction &r, typename Type::Word factor, u64 count, Offset offset) {
+DEVICE void reduce_units(const lp_reduction &r, const Job &job, typename Type::Word factor, u64 count, Offset offset) {
   typedef typename Type::Word Word;
   const u32 depth = Type::DEPTH;
-  u64 threads = (u64)__nvvm_read_ptx_sreg_nctaid_x() * LP_REDUCE_THREADS;
-  u64 first = (u64)__nvvm_read_ptx_sreg_ctaid_x() * LP_REDUCE_THREADS + __nvvm_read_ptx_sreg_tid_x();
+  const u64 threads = job.threads;
 #pragma unroll 1
-  for (; first < count; first += depth * threads) {
+  for (u64 first = job.thread; first < count; first += depth * threads) {
     u64 at[depth];
-    Unit result[depth], v[depth];
+    u32 units = 0;
+    Unit result[depth] = {}, v[depth] = {};
 #pragma unroll
-    for (u32 d = 0; d < depth; d++) at[d] = offset(first + d * threads < count ? first + d * threads : first);
-    load_all<Type, OP>(result, r, 0, at, factor);
+    for (u32 d = 0; d < depth; d++) {
+      at[d] = offset(first + d * threads);
+      units += first + d * threads < count;
+    }
+    load_all<Type, OP>(result, r, job, job.first, at, units, factor);
 #pragma unroll 1
-    for (u32 s = 1; s < r.n; s++) {
-      load_all<Type, OP>(v, r, s, at, factor);
+    for (u32 s = job.first + 1; s < job.end; s++) {
+      load_all<Type, OP>(v, r, job, s, at, units, factor);
       each(result, v, [](Word a, Word b) { return Type::template combine<OP>(a, b); });
     }
-    if (OP == SUM && r.divisor > 1) each(result, result, [&](Word w, Word) { return Type::divide(w, r); });
-    u64 to = r.dst, spare = 0;
+    if (OP == SUM && job.number == 0 && r.divisor > 1) each(result, result, [&](Word w, Word) { return Type::divide(w, r); });
+    u64 to = r.job[job.number].dst, spare = 0;
 #pragma unroll 1
     for (u32 t = 0;; t++) { /* dst, the targets, and the spare last */
 #pragma unroll
       for (u32 d = 0; d < depth; d++)
-        if (to != 0 && first + d * threads < count) Unit::store(to + at[d], result[d]);
-      if (t > r.targets) break;
+        if (to != 0 && d < units) Unit::store(to + at[d], result[d]);
+      if (job.number != 0 || t > r.targets) break;
       to = t < r.targets ? said(r, r.target[t], r.target_offset) : spare;
       if (to == 0) spare = r.spare;
     }
@@ -452,31 +486,80 @@ DEVICE void reduce_units(const lp_reduction &r, typename Type::Word factor, u64 
 
 /* Uses vectors if all addresses are equal modulo their size, else elements. Elements also cover what is before the
  * first vector and after the last. */
-template <class Type, int OP> DEVICE void reduce(const lp_reduction &r) {
+template <class Type, int OP> DEVICE void work(const lp_reduction &r, const Job &job) {
   const u32 size = sizeof(typename Type::Bits), per_vector = VECTOR / size;
-  __builtin_assume(r.n > 0);
-  u64 differ = 0, vectors = 0;
+  __builtin_assume(job.first < job.end);
+  u64 differ = 0, vectors = 0, dst = r.job[job.number].dst, count = r.job[job.number].count;
 #pragma unroll 1
-  for (u32 s = 0; s < r.n; s++) differ |= source_of(r, s) ^ r.dst;
+  for (u32 s = job.first; s < job.end; s++) differ |= source_of(r, s) ^ dst;
+  if (job.number == 0) {
 #pragma unroll 1
-  for (u32 t = 0; t < r.targets; t++) {
-    u64 to = said(r, r.target[t], r.target_offset);
-    if (to != 0) differ |= to ^ r.dst;
+    for (u32 t = 0; t < r.targets; t++) {
+      u64 to = said(r, r.target[t], r.target_offset);
+      if (to != 0) differ |= to ^ dst;
+    }
+    if (r.spare != 0) differ |= r.spare ^ dst;
   }
-  if (r.spare != 0) differ |= r.spare ^ r.dst;
-  u64 head = (0 - r.dst) % VECTOR;
-  if (differ % VECTOR == 0 && head % size == 0 && head / size < r.count) vectors = (r.count - head / size) / per_vector;
+  u64 head = (0 - dst) % VECTOR;
+  if (differ % VECTOR == 0 && head % size == 0 && head / size < count)
+    vectors = (count - head / size) / per_vector;
 
   typename Type::Word factor = factor_of<Type>(r);
-  reduce_units<Type, OP, Vector<Type>>(r, factor, vectors, [=](u64 i) { return head + i * VECTOR; });
-  reduce_units<Type, OP, Element<Type>>(r, factor, r.count - vectors * per_vector,
+  reduce_units<Type, OP, Vector<Type>>(r, job, factor, vectors, [=](u64 i) { return head + i * VECTOR; });
+  reduce_units<Type, OP, Element<Type>>(r, job, factor, count - vectors * per_vector,
                                         [=](u64 i) { return (i < head / size ? i : i + vectors * per_vector) * size; });
+}
+
+DEVICE void write(const lp_store &s) {
+  if (s.counter != 0) {
+    if (count(s.counter) != (u32)(s.value >> 32)) return;
+    store(s.counter, (u32)0);
+    fence_system(); /* after what the others have done before they counted */
+  }
+  if (s.at & 1)
+    store_system(s.at - 1, s.value);
+  else
+    store_system(s.at, (u32)s.value);
+}
+
+/* The last block to get here writes the last words: they are seen after all that the kernel has done. */
+DEVICE void finish(const lp_reduction &r) {
+  u32 thread = __nvvm_read_ptx_sreg_tid_x(), blocks = __nvvm_read_ptx_sreg_nctaid_x(), last = 0;
+  if (r.before == r.stores) return;
+  if (blocks > 1) {
+    (void)any(0);
+    if (thread == 0) {
+      fence_device();
+      last = count(r.blocks) == blocks;
+      if (last) store(r.blocks, (u32)0);
+    }
+  }
+  if (!any(last || blocks == 1) || r.before + thread >= r.stores) return;
+  fence_system();
+  write(r.store[r.before + thread]);
+}
+
+template <class Type, int OP> DEVICE void run(const lp_reduction &r) {
+  u32 thread = __nvvm_read_ptx_sreg_tid_x(), block = __nvvm_read_ptx_sreg_ctaid_x(), j = 0;
+  if (block == 0 && thread < r.before) write(r.store[thread]);
+#pragma unroll 1
+  while (j <= r.copies && block >= r.first[j + 1]) j++;
+  if (j <= r.copies) {
+    Job job;
+    job.number = j;
+    job.first = j == 0 ? 0 : LP_REDUCE_SOURCES + j - 1;
+    job.end = j == 0 ? r.n : job.first + 1;
+    job.thread = (block - r.first[j]) * LP_REDUCE_THREADS + thread;
+    job.threads = (r.first[j + 1] - r.first[j]) * LP_REDUCE_THREADS;
+    work<Type, OP>(r, job);
+  }
+  finish(r);
 }
 
 #define KERNEL(type, op, OP)                                                                          \
   extern "C" __attribute__((global, launch_bounds(LP_REDUCE_THREADS, LP_REDUCE_BLOCKS)))                             \
   void lightpath_reduce_##type##_##op(const lp_reduction r) {                                         \
-    reduce<type_##type, OP>(r);                                                                       \
+    run<type_##type, OP>(r);                                                                          \
   }
 #define KERNELS(type)     \
   KERNEL(type, sum, SUM)  \

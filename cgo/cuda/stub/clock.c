@@ -38,7 +38,7 @@ static __thread uint64_t host_now;
 static uint64_t cpu_ns; /* of all threads; atomic */
 static __thread struct stub_counts counts;
 
-/* What the time of this process was spent on, and counts. Atomic. */
+/* How this process spent its time, and counts. Atomic. */
 static struct {
   uint64_t calls, enqueues, memory_operations, events, kernels, copies, functions, graphs;
   uint64_t bytes[WIRES];
@@ -224,31 +224,55 @@ static size_t element_of(const char *kernel) {
 
 size_t stub_kernel_bytes(const struct op *op) {
   const struct lp_reduction *r = (const struct lp_reduction *)op->params;
-  return r->count * element_of(op->function->name);
+  size_t count = 0;
+  unsigned j;
+  for (j = 0; j <= r->copies; j++) count += r->job[j].count;
+  return count * element_of(op->function->name);
+}
+
+static void add_source(struct traffic *t, CUdevice device, const struct lp_reduction *r, unsigned i, double bytes) {
+  CUdeviceptr lent = named(r->sources[i].found, r->tag);
+  add_traffic(t, device, lent != 0 ? lent + r->sources[i].offset : r->sources[i].at, bytes);
 }
 
 static void kernel_traffic(const struct op *op, struct traffic *t) {
   const struct lp_reduction *r = (const struct lp_reduction *)op->params;
   CUdevice device = op->function->ctx->device;
-  double bytes = (double)stub_kernel_bytes(op);
+  double size = (double)element_of(op->function->name), bytes = (double)r->job[0].count * size;
   bool missing = false;
   unsigned i;
-  for (i = 0; i < r->n && i < LP_REDUCE_SOURCES; i++) {
-    CUdeviceptr lent = named(r->found[i], r->tag);
-    add_traffic(t, device, lent != 0 ? lent + r->offset : r->sources[i], bytes);
-  }
+  for (i = 0; i < r->n && i < LP_REDUCE_SOURCES; i++) add_source(t, device, r, i, bytes);
   for (i = 0; i < r->targets && i < LP_REDUCE_SOURCES; i++) {
     CUdeviceptr lent = named(r->target[i], r->tag);
     if (lent != 0) add_traffic(t, device, lent + r->target_offset, bytes);
     missing |= lent == 0;
   }
-  add_traffic(t, device, r->dst, bytes);
+  add_traffic(t, device, r->job[0].dst, bytes);
   if (missing && r->spare != 0) add_traffic(t, device, r->spare, bytes);
+  for (i = 1; i <= r->copies && i <= LP_REDUCE_COPIES; i++) {
+    bytes = (double)r->job[i].count * size;
+    add_source(t, device, r, LP_REDUCE_SOURCES - 1 + i, bytes);
+    add_traffic(t, device, r->job[i].dst, bytes);
+  }
 }
 
 /* ---- Operations ---- */
 
-void stub_stamp(struct op *op) { __atomic_store_n(&stamp_of(op->key)->at, op->end, __ATOMIC_RELEASE); }
+/* The last of several kernels that count writes the word. */
+static void stamp_stores(const struct op *op) {
+  const struct lp_reduction *r = (const struct lp_reduction *)op->params;
+  unsigned i;
+  bool of_host;
+  for (i = r->before; i < r->stores && i < LP_REDUCE_STORES; i++)
+    raise_to(&stamp_of(stub_key(r->store[i].at & ~3ULL, &of_host))->at, op->end);
+}
+
+void stub_stamp(struct op *op) {
+  if (op->kind == KERNEL)
+    stamp_stores(op);
+  else
+    __atomic_store_n(&stamp_of(op->key)->at, op->end, __ATOMIC_RELEASE);
+}
 
 static uint64_t in_turn(const struct op *op, CUdevice device) {
   uint64_t turn = stub_turn_began(device);

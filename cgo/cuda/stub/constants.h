@@ -19,7 +19,7 @@ CONSTANT(poll, 1000, "ns", "wait for a word in memory of the host, besides", "a 
 CONSTANT(host_function, 6000, "ns", "host function on a stream", "assumed")
 CONSTANT(enqueue, 2000, "ns", "CPU: launch of a kernel, copy, batch of words, host function or graph", "assumed")
 CONSTANT(call, 300, "ns", "CPU: any other call of the driver", "assumed")
-/* What a communicator needs once. The CPU's time for a call comes on top. */
+/* Costs of making a communicator. The CPU's time for a call comes on top. */
 CONSTANT(context, 200000000, "ns", "CPU: the first context of a process on a device", "assumed")
 CONSTANT(module, 44000, "ns", "CPU: load of a module of machine code", "TornadoVM#1000: 256 loads in 11.3 ms")
 CONSTANT(module_kib, 500, "ns", "CPU: each KiB of machine code", "assumed: 2 GB/s")

@@ -99,6 +99,15 @@ STUB_API CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
+/* STUB_CUDA_MEMORY: the bytes of a device's memory. By default they are few, or, with a clock, those of an H200. */
+STUB_API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
+  const char *size = getenv("STUB_CUDA_MEMORY");
+  (void)device;
+  BEGIN();
+  *bytes = size != NULL ? strtoull(size, NULL, 10) : stub_clock() ? (size_t)141e9 : (size_t)1 << 30;
+  return CUDA_SUCCESS;
+}
+
 /* STUB_CUDA_PEERS=0: devices do not reach each other. */
 STUB_API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
   const char *peers = getenv("STUB_CUDA_PEERS");

@@ -1,6 +1,5 @@
 /* Runs kernels from PTX text. The text is parsed once into instructions on numbered slots, and run thread by
- * thread. It knows only the instructions of cgo/cuda/kernels: no barriers and no shared memory, so threads need not
- * meet. */
+ * thread; the threads of a block meet at barriers. It knows only the instructions of cgo/cuda/kernels. */
 #ifndef LP_CUDA_STUB_PTX_H
 #define LP_CUDA_STUB_PTX_H
 
@@ -15,6 +14,9 @@ enum ptx_op {
   PTX_LOAD_PARAM,
   PTX_LOAD,
   PTX_STORE,
+  PTX_ADD_1,   /* atom: adds 1 */
+  PTX_ANY,     /* bar.red.or */
+  PTX_FENCE,
 };
 
 enum { PTX_OPERANDS = 4, PTX_NONE = -1 };

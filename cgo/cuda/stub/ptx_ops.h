@@ -64,7 +64,8 @@ BINARY(SHL_B32, "shl.b32", D = U32(B) > 31 ? 0 : U32(A << U32(B)))
 BINARY(SHL_B64, "shl.b64", D = U32(B) > 63 ? 0 : A << U32(B))
 BINARY(SHR_U32, "shr.u32", D = U32(B) > 31 ? 0 : U32(A) >> U32(B))
 BINARY(SHR_U64, "shr.u64", D = U32(B) > 63 ? 0 : A >> U32(B))
-OPERATION(BFE_U32, "bfe.u32", 3, D = field(U32(A), U32(B), U32(C)))
+OPERATION(BFE_U32, "bfe.u32", 3, D = field(U32(A), U32(B), U32(C), 32))
+OPERATION(BFE_U64, "bfe.u64", 3, D = field(A, U32(B), U32(C), 64))
 
 /* Floats. No operation is fused, flushes subnormal numbers, or keeps a NaN's payload. */
 BINARY(ADD_RN_F32, "add.rn.f32", D = from_f32(f32(A) + f32(B)))
@@ -105,11 +106,13 @@ BINARY(SETP_EQ_B64, "setp.eq.b64", D = A == B)
 BINARY(SETP_NE_S64, "setp.ne.s64", D = A != B)
 BINARY(SETP_LT_S64, "setp.lt.s64", D = S64(A) < S64(B))
 BINARY(SETP_LT_U64, "setp.lt.u64", D = A < B)
+BINARY(SETP_LE_U64, "setp.le.u64", D = A <= B)
 BINARY(SETP_GE_U64, "setp.ge.u64", D = A >= B)
 BINARY(SETP_GT_U64, "setp.gt.u64", D = A > B)
 BINARY(SETP_NAN_F32, "setp.nan.f32", D = is_nan(f32(A)) || is_nan(f32(B)))
 OPERATION(SELP_B16, "selp.b16", 3, D = U16(C ? A : B))
 OPERATION(SELP_B32, "selp.b32", 3, D = U32(C ? A : B))
+OPERATION(SELP_U32, "selp.u32", 3, D = U32(C ? A : B))
 OPERATION(SELP_B64, "selp.b64", 3, D = C ? A : B)
 
 #undef BINARY

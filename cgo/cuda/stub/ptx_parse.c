@@ -7,7 +7,7 @@
 
 #include "ptx.h"
 
-enum { CLASSES = 8, LABELS = 256, WORD = 96 };
+enum { CLASSES = 16, LABELS = 256, WORD = 96 };
 
 /* A class of registers, such as %rd<10>: a name is a class and a number. */
 struct class {
@@ -187,9 +187,10 @@ static int label(struct parser *p, const char *name) {
 /* ld and st: space, registers (.v2, .v4), type. */
 static bool memory(struct parser *p, const char *text, struct ptx_instruction *i) {
   static const struct { const char *text; enum ptx_op op; } spaces[] = {
-      {"ld.param.", PTX_LOAD_PARAM}, {"ld.global.", PTX_LOAD}, {"st.global.", PTX_STORE}};
+      {"ld.param.", PTX_LOAD_PARAM}, {"ld.global.", PTX_LOAD}, {"st.global.", PTX_STORE},
+      {"st.relaxed.sys.global.", PTX_STORE}, {"atom.relaxed.gpu.global.add.", PTX_ADD_1}};
   static const struct { const char *text; int count, width; } shapes[] = {
-      {"u8", 1, 1}, {"u16", 1, 2}, {"u32", 1, 4}, {"u64", 1, 8}, {"v4.u32", 4, 4}, {"v2.u64", 2, 8}};
+      {"u8", 1, 1}, {"u16", 1, 2}, {"u32", 1, 4}, {"u64", 1, 8}, {"v2.u32", 2, 4}, {"v4.u32", 4, 4}, {"v2.u64", 2, 8}};
   size_t s, k;
   for (s = 0; s < sizeof spaces / sizeof *spaces; s++) {
     if (strncmp(text, spaces[s].text, strlen(spaces[s].text)) != 0) continue;
@@ -204,11 +205,26 @@ static bool memory(struct parser *p, const char *text, struct ptx_instruction *i
         registers(p, i);
         expect(p, ",");
         address(p, i);
+        if (i->op == PTX_ADD_1) expect(p, ", 1");
       }
       return true;
     }
   }
   return false;
+}
+
+/* Barriers and fences. The interpreter's stores are in order anyway. */
+static bool meeting(struct parser *p, const char *text, struct ptx_instruction *i) {
+  if (strncmp(text, "fence.acq_rel.", 14) == 0) {
+    i->op = PTX_FENCE;
+    return true;
+  }
+  if (strcmp(text, "bar.red.or.pred") != 0) return false;
+  i->op = PTX_ANY;
+  i->slot[0] = operand(p);
+  expect(p, ", 0,");
+  i->slot[1] = operand(p);
+  return true;
 }
 
 static bool operation(struct parser *p, const char *text, struct ptx_instruction *i) {
@@ -257,14 +273,14 @@ static void instruction(struct parser *p, const char *first) {
     i.target = label(p, w);
   } else if (strcmp(w, "ret") == 0) {
     i.op = PTX_RETURN;
-  } else if (!memory(p, w, &i) && !operation(p, w, &i)) {
+  } else if (!memory(p, w, &i) && !meeting(p, w, &i) && !operation(p, w, &i)) {
     fail(p, "the stub does not know the instruction %s", w);
   }
   expect(p, ";");
   append(p, &i);
 }
 
-/* .reg .b32 %r<10>; */
+/* .reg .b32 %r<10>; or .reg .pred %name; */
 static void declaration(struct parser *p) {
   struct class *c = &p->classes[p->n_classes];
   char w[WORD];
@@ -276,21 +292,30 @@ static void declaration(struct parser *p) {
     return;
   }
   snprintf(c->prefix, sizeof c->prefix, "%.7s", w);
-  expect(p, "<");
-  c->count = (int)number(p);
-  expect(p, ">");
+  c->count = 1;
+  if (accept(p, "<")) {
+    c->count = (int)number(p);
+    expect(p, ">");
+  }
   expect(p, ";");
   c->first = p->f->n_slots;
   for (i = 0; i < c->count; i++) (void)add_slot(p, 0xa5a5a5a5a5a5a5a5); /* no kernel may rely on zeros */
   p->n_classes++;
 }
 
-/* The body of a function. */
+/* The body of a function. A block in it has registers of its own; a name may be declared again. */
 static void body(struct parser *p) {
   char w[WORD];
-  int i;
-  while (!p->failed && !accept(p, "}")) {
-    skip(p);
+  int i, depth = 1;
+  while (!p->failed) {
+    if (accept(p, "}")) {
+      if (--depth == 0) break;
+      continue;
+    }
+    if (accept(p, "{")) {
+      depth++;
+      continue;
+    }
     w[0] = '\0';
     if (*p->at != '@') word(p, w);
     if (strcmp(w, ".reg") == 0) {

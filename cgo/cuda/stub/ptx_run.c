@@ -114,12 +114,12 @@ static uint64_t to_f8(float from, int mantissa) {
   return sign | (((uint64_t)(exponent - 2 + bias) << mantissa) + (uint64_t)ldexp(v, mantissa + 1 - exponent));
 }
 
-/* bfe: some bits of a, from a position. */
-static uint64_t field(uint64_t a, uint64_t from, uint64_t bits) {
+/* bfe: some bits of a, from a position, in a register of so many bits. */
+static uint64_t field(uint64_t a, uint64_t from, uint64_t bits, uint64_t width) {
   from &= 0xff, bits &= 0xff;
-  if (from > 31) return 0;
+  if (from >= width) return 0;
   a >>= from;
-  return bits > 31 ? a : a & ((UINT64_C(1) << bits) - 1);
+  return bits >= width ? a : a & ((UINT64_C(1) << bits) - 1);
 }
 
 /* ---- Memory ---- */
@@ -205,17 +205,25 @@ static void move_in(uint64_t *slots, const struct ptx_instruction *i, const char
   }
 }
 
+/* The CPU and other devices may look at a word meanwhile. */
 static void move_out(const uint64_t *slots, const struct ptx_instruction *i, char *to) {
   int k;
+  if (i->count == 1 && i->width == 4) {
+    __atomic_store_n((uint32_t *)to, (uint32_t)slots[i->slot[0]], __ATOMIC_RELEASE);
+    return;
+  }
+  if (i->count == 1 && i->width == 8) {
+    __atomic_store_n((uint64_t *)to, slots[i->slot[0]], __ATOMIC_RELEASE);
+    return;
+  }
   for (k = 0; k < i->count; k++) memcpy(to + k * i->width, &slots[i->slot[k]], (size_t)i->width);
 }
 
 /* ---- Threads ---- */
 
-/* Returns NULL, or the instruction that uses an invalid address, with this address. */
+/* A thread runs until it ends, uses an invalid address or comes to a barrier: the instruction where it is. */
 static const struct ptx_instruction *run_thread(const struct ptx_function *f, struct reach *r, const char *params,
-                                                uint64_t *slots, CUdeviceptr *bad) {
-  const struct ptx_instruction *i = f->code;
+                                                uint64_t *slots, const struct ptx_instruction *i, CUdeviceptr *bad) {
   char *at;
   for (;; i++) {
     if (i->guard != PTX_NONE && (slots[i->guard] != 0) == i->unless) continue;
@@ -229,7 +237,9 @@ static const struct ptx_instruction *run_thread(const struct ptx_function *f, st
 #undef OPERATION
 #undef D
       case PTX_BRANCH: i = f->code + i->target - 1; break;
-      case PTX_RETURN: return NULL;
+      case PTX_FENCE: __atomic_thread_fence(__ATOMIC_SEQ_CST); break;
+      case PTX_ANY:
+      case PTX_RETURN: return i;
       default: {
         size_t size = (size_t)(i->count * i->width);
         CUdeviceptr address = slots[i->base] + (uint64_t)i->offset;
@@ -243,6 +253,8 @@ static const struct ptx_instruction *run_thread(const struct ptx_function *f, st
         }
         if (i->op == PTX_STORE)
           move_out(slots, i, at);
+        else if (i->op == PTX_ADD_1)
+          slots[i->slot[0]] = __atomic_fetch_add((uint32_t *)at, 1, __ATOMIC_ACQ_REL);
         else
           move_in(slots, i, at);
       }
@@ -250,25 +262,60 @@ static const struct ptx_instruction *run_thread(const struct ptx_function *f, st
   }
 }
 
+/* A block: its threads run in the order of their numbers, each up to the next barrier. */
+struct crew {
+  const struct ptx_instruction *at[1024]; /* of each thread */
+  uint64_t *slots[1024];
+  size_t size; /* of a thread's slots */
+};
+
+/* Returns the thread that has used an invalid address, -1 if none has. */
+static int run_block(const struct ptx_function *f, struct reach *r, const char *params, struct crew *c, unsigned block,
+                     unsigned blocks, unsigned threads, CUdeviceptr *bad) {
+  unsigned t, ended = 0;
+  uint64_t any;
+  for (t = 0; t < threads; t++) {
+    if (c->slots[t] == NULL && (c->slots[t] = malloc(c->size)) == NULL) abort();
+    memcpy(c->slots[t], f->slots, c->size); /* constants, and the initial registers */
+    c->slots[t][PTX_TID] = t, c->slots[t][PTX_NTID] = threads;
+    c->slots[t][PTX_CTAID] = block, c->slots[t][PTX_NCTAID] = blocks;
+    c->at[t] = f->code;
+  }
+  while (ended < threads) {
+    ended = 0;
+    any = 0;
+    for (t = 0; t < threads; t++) {
+      if (c->at[t]->op != PTX_RETURN || c->at[t] == f->code)
+        c->at[t] = run_thread(f, r, params, c->slots[t], c->at[t], bad);
+      if (c->at[t]->op == PTX_RETURN) ended++;
+      else if (c->at[t]->op == PTX_ANY) any |= c->slots[t][c->at[t]->slot[1]];
+      else return (int)t;
+    }
+    for (t = 0; t < threads; t++) { /* those that have ended count as waiting */
+      if (c->at[t]->op != PTX_ANY) continue;
+      c->slots[t][c->at[t]->slot[0]] = any;
+      c->at[t]++;
+    }
+  }
+  return -1;
+}
+
 bool ptx_run(const struct ptx_function *f, CUcontext ctx, const void *params, unsigned blocks, unsigned threads,
              char *why, size_t size) {
   struct reach r = {.ctx = ctx};
-  uint64_t *slots = malloc((size_t)f->n_slots * sizeof *slots);
-  const struct ptx_instruction *bad = NULL;
+  struct crew *c = calloc(1, sizeof *c);
   CUdeviceptr at = 0;
   unsigned b, t;
-  if (slots == NULL) abort();
-  memcpy(slots, f->slots,
-         (size_t)f->n_slots * sizeof *slots); /* constants, and the initial registers */
-  for (b = 0; bad == NULL && b < blocks; b++) {
-    for (t = 0; bad == NULL && t < threads; t++) {
-      slots[PTX_TID] = t, slots[PTX_NTID] = threads, slots[PTX_CTAID] = b, slots[PTX_NCTAID] = blocks;
-      bad = run_thread(f, &r, params, slots, &at);
-    }
+  int bad = -1;
+  if (c == NULL) abort();
+  c->size = (size_t)f->n_slots * sizeof(uint64_t);
+  for (b = 0; bad < 0 && b < blocks; b++) bad = run_block(f, &r, params, c, b, blocks, threads, &at);
+  if (bad >= 0) {
+    const struct ptx_instruction *i = c->at[bad];
+    snprintf(why, size, "%s: thread %d of block %u: %s of %d bytes at 0x%llx", f->name, bad, b - 1,
+             i->op == PTX_STORE ? "store" : "load", i->count * i->width, (unsigned long long)at);
   }
-  if (bad != NULL)
-    snprintf(why, size, "%s: thread %u of block %u: %s of %d bytes at 0x%llx", f->name, t - 1, b - 1,
-             bad->op == PTX_STORE ? "store" : "load", bad->count * bad->width, (unsigned long long)at);
-  free(slots);
-  return bad == NULL;
+  for (t = 0; t < threads; t++) free(c->slots[t]);
+  free(c);
+  return bad < 0;
 }

@@ -85,7 +85,10 @@ bool stub_run(struct op *op, CUcontext ctx, bool block) {
       if (stub_clock()) stub_stamp(op);
       __atomic_store_n((uint32_t *)op->dst, op->value, __ATOMIC_RELEASE);
       break;
-    case KERNEL: stub_run_kernel(op); break;
+    case KERNEL:
+      if (stub_clock()) stub_stamp(op);
+      stub_run_kernel(op);
+      break;
     case GRAPH: op->end = stub_graph_run(op->graph, ctx, op->end); break;
     case RECORD: reach(op->event, op->turn, op->end); break;
     case WAIT_EVENT:

@@ -108,7 +108,7 @@ struct op {
   unsigned flags;
   const struct ptx_function *function; /* KERNEL */
   unsigned blocks, threads;
-  char params[1024];
+  char params[4096];
   CUgraphExec graph; /* GRAPH: a reference */
   CUevent event;     /* RECORD, WAIT_EVENT */
   uint64_t turn; /* of the event */
@@ -192,7 +192,7 @@ uint64_t stub_turn_began(CUdevice device);
 
 /* ---- clock.c ---- */
 
-/* What a thread has asked of the driver. */
+/* Calls that a thread has made of the driver. */
 enum { STUB_FUNCTIONS = 48 };
 struct stub_counts {
   uint64_t memory_operations;
@@ -212,7 +212,7 @@ void stub_count_call(const char *function);
 uint64_t stub_host_now(void);               /* of this thread */
 void stub_host_reached(uint64_t at);        /* it has seen something that happened then */
 void stub_time(struct op *op, CUcontext ctx); /* sets end; begun is set */
-void stub_stamp(struct op *op);             /* its word is written at its end */
+void stub_stamp(struct op *op);             /* its words are written at its end */
 uint64_t *stub_turn_end(CUdevice device);
 
 /* ---- lock.c ---- */

@@ -241,7 +241,7 @@ static void unmade_full(void) {
 
 /* A driver that fails in the middle of a launch: the communicator fails on all ranks, and no stream hangs. */
 static void refused(struct rank *r) {
-  static const char *const functions[] = {"cuStreamBatchMemOp_v2", "cuMemcpyAsync", "cuEventRecord", "cuLaunchKernel"};
+  static const char *const functions[] = {"cuStreamBatchMemOp_v2", "cuEventRecord", "cuLaunchKernel"};
   static ncclUniqueId id;
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer(), *b = buffer();

@@ -11,7 +11,7 @@
 
 #define MOST 8
 
-/* What the ranks share. */
+/* State that the ranks share. */
 static struct shared {
   pthread_barrier_t barrier;
   ncclUniqueId id;
@@ -116,7 +116,7 @@ static void twice(struct rank *r) {
   OK(ncclCommDestroy(other));
 }
 
-/* What a rank has freed is closed by the others, though nothing is called any more. */
+/* Peers close memory that a rank has freed, also if no call comes any more. */
 static void freed(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer(), *b = buffer();

@@ -119,7 +119,7 @@ hostile oracle-lent "$all" 8 $large $direct "$out/oracle" -r -s 8 -c 70000 2
 hostile processes "$all" 8 $direct "$out/processes" 2
 hostile processes-shared "$all" 1 $small $direct "$out/processes" 4
 # A group whose receive needs its own later send: its messages fit into the slots if its streams may share a queue.
-hostile relay "q1 q8" 8 LIGHTPATH_DEVICE_EXCHANGE=8M "$out/direct" side_by_side
+hostile relay "q1 q8" 8 LIGHTPATH_DEVICE_EXCHANGE=16M "$out/direct" side_by_side
 hostile relay "q32 drain slice" 8 $small "$out/direct" side_by_side
 hostile late "q32 drain" 8 $small "$out/direct" late
 hostile shared-context q32 1 $small "$out/direct" ahead ahead_messages

@@ -69,6 +69,9 @@ func (p Peers) EnterContext(ctx device.Context) error {
 	return nil
 }
 
+// TotalMemory implements [device.Peers].
+func (p Peers) TotalMemory() (int64, error) { return 1 << 30, p.entered("TotalMemory") }
+
 // Allocation implements [device.Peers].
 func (p Peers) Allocation(at unsafe.Pointer) (unsafe.Pointer, int64, error) {
 	if err := p.entered("Allocation"); err != nil {

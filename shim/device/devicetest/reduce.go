@@ -15,6 +15,44 @@ import (
 // Reduce computes a reduction on the CPU, with the kernels of package datatype. reach returns memory of the device as
 // bytes that the CPU can use.
 func Reduce(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte) {
+	Start(r, reach)
+	Work(r, reach)
+	Finish(r, reach)
+}
+
+// Start writes the words before a kernel.
+func Start(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte) {
+	write(r.Before, reach)
+}
+
+// Finish writes the words after a kernel.
+func Finish(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte) {
+	write(r.After, reach)
+}
+
+func write(stores []device.Store, reach func(p unsafe.Pointer, size int64) []byte) {
+	word := func(at device.Address, size int64) unsafe.Pointer {
+		return unsafe.Pointer(unsafe.SliceData(reach(*(*unsafe.Pointer)(unsafe.Pointer(&at)), size)))
+	}
+	for i := range stores {
+		s := &stores[i]
+		if s.Counter != 0 {
+			counter := (*uint32)(word(s.Counter, 4))
+			if atomic.AddUint32(counter, 1) != s.Of {
+				continue
+			}
+			atomic.StoreUint32(counter, 0)
+		}
+		if s.Wide {
+			atomic.StoreUint64((*uint64)(word(s.At, 8)), s.Value)
+		} else {
+			atomic.StoreUint32((*uint32)(word(s.At, 4)), uint32(s.Value))
+		}
+	}
+}
+
+// Work makes the reduction and the copies of a kernel.
+func Work(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte) {
 	element := int64(r.Type.Size())
 	size := r.Count * element
 	var load datatype.ScaleFunc
@@ -39,17 +77,29 @@ func Reduce(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte
 		says &^= device.SaidBits
 		return unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&says)), offset)
 	}
-	of := func(i, to int) []byte {
-		from := said(r.Found[i], r.Offset)
-		if from == nil {
-			from = r.Sources[i]
+	read := func(at, found unsafe.Pointer, offset, size int64, scaled bool, to int) []byte {
+		if from := said(found, offset); from != nil {
+			at = from
 		}
-		v := append(room[to][:0], reach(from, size)...)
+		v := append(room[to][:0], reach(at, size)...)
 		room[to] = v
-		if load != nil {
+		if scaled {
 			load(v, v, factor)
 		}
 		return v
+	}
+	copyScaled := false
+	for i := range r.Copies {
+		c := &r.Copies[i]
+		copyScaled = copyScaled || c.Scaled
+		n := c.Count * element
+		store(reach(c.Dst, n), read(c.Src, c.Found, c.Offset, n, c.Scaled && load != nil, 0))
+	}
+	if r.Count == 0 {
+		return
+	}
+	of := func(i, to int) []byte {
+		return read(r.Sources[i], r.Found[i], r.Offset, size, load != nil && !copyScaled, to)
 	}
 	result := of(0, 0)
 	for i := 1; i < r.N; i++ {

@@ -30,7 +30,7 @@ const (
 type Op struct {
 	Stream device.Stream
 	Kind   Kind
-	Bytes  int // of copies
+	Bytes  int // of copies; of a kernel, those that it makes beside its reduction and whose source no word says
 }
 
 // op is a queued operation.
@@ -45,7 +45,7 @@ type op struct {
 	equal              bool
 	event              *event
 	turn               uint64
-	reduction          device.Reduction
+	kernel             *kernel
 }
 
 // streams holds a driver's streams, events and graphs. Their handles are indices of lists, from 1.
@@ -156,7 +156,7 @@ func (t *streams) serve(s *stream, handle device.Stream) {
 		before, touch := t.d.before, t.d.touch
 		t.d.mu.RUnlock()
 		if before != nil {
-			before(Op{handle, o.kind, o.width * o.rows})
+			before(Op{handle, o.kind, o.bytes()})
 		}
 		if o.kind == Reduction {
 			t.reduce(&o, handle, touch)
@@ -173,12 +173,31 @@ func (t *streams) serve(s *stream, handle device.Stream) {
 
 // reduce runs a kernel. It calls touch before it uses memory.
 func (t *streams) reduce(o *op, handle device.Stream, touch func(device.Stream, unsafe.Pointer)) {
-	Reduce(&o.reduction, func(p unsafe.Pointer, n int64) []byte {
+	k := o.kernel
+	reach := func(p unsafe.Pointer, n int64) []byte { return t.d.Bytes(p, int(n)) }
+	Start(&k.Reduction, reach)
+	Work(&k.Reduction, func(p unsafe.Pointer, n int64) []byte {
 		if touch != nil {
 			touch(handle, p)
 		}
 		return t.d.Bytes(p, int(n))
 	})
+	Finish(&k.Reduction, reach)
+	if !k.captured {
+		kernels.Put(k)
+	}
+}
+
+func (o *op) bytes() (n int) {
+	if o.kind != Reduction {
+		return o.width * o.rows
+	}
+	for _, c := range o.kernel.Copies {
+		if c.Found == nil {
+			n += int(c.Count) * o.kernel.Type.Size()
+		}
+	}
+	return n
 }
 
 // carryOut runs an operation that is no kernel.
@@ -236,6 +255,9 @@ func (d *Driver) submit(method string, s device.Stream, o op) error {
 		return fmt.Errorf("%s: %#x is no stream: %w", method, uintptr(s), device.ErrDriver)
 	}
 	if on.capture != nil {
+		if o.kernel != nil {
+			o.kernel.captured = true
+		}
 		on.capture.ops = append(on.capture.ops, o)
 		return nil
 	}
@@ -317,8 +339,26 @@ func (d *Driver) CopyRows(dst unsafe.Pointer, dstPitch int, src unsafe.Pointer, 
 
 // Reduce implements [device.Driver].
 func (d *Driver) Reduce(r *device.Reduction, s device.Stream) error {
-	return d.submit("Reduce", s, op{kind: Reduction, reduction: *r})
+	if err := r.Check(); err != nil || r.Empty() {
+		return err
+	}
+	k := kernels.Get().(*kernel)
+	k.Reduction, k.captured = *r, false
+	k.Copies = append(k.copies[:0], r.Copies...)
+	k.Before = append(k.stores[:0:device.MaxStores], r.Before...)
+	k.After = append(k.stores[len(r.Before):len(r.Before)], r.After...)
+	return d.submit("Reduce", s, op{kind: Reduction, kernel: k})
 }
+
+// kernel is a queued kernel, with memory for its lists.
+type kernel struct {
+	device.Reduction
+	copies   [device.MaxCopies]device.Copy
+	stores   [device.MaxStores]device.Store
+	captured bool
+}
+
+var kernels = sync.Pool{New: func() any { return new(kernel) }}
 
 // Signal implements [device.Driver].
 func (d *Driver) Signal(s device.Stream, job uintptr) error {

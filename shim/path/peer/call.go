@@ -4,12 +4,9 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
-	"unsafe"
 
-	"lightpath/collectives/datatype"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
-	"lightpath/shim/memory"
 	"lightpath/shim/recorder"
 	"lightpath/shim/stream"
 )
@@ -70,7 +67,8 @@ func (x *Path) gather(calls []calls.Call, here bool) {
 			x.streams = append(x.streams, call.Stream)
 		}
 	}
-	x.stream = x.streams[0]
+	x.stream, x.err, x.building = x.streams[0], nil, false
+	x.onto(x.stream, 0)
 }
 
 // check adds the calls to the launch. It refuses wrong calls before any call has an effect.
@@ -185,6 +183,7 @@ func (x *Path) enqueue() error {
 		x.write(&own.current, x.number)
 		x.write(&own.waited, 0)
 	}
+	x.forget()
 	if err := x.count(); err != nil {
 		return err
 	}
@@ -221,12 +220,13 @@ func (x *Path) enqueue() error {
 // breakOff makes the streams leave a launch that was enqueued only in part. If the driver refuses, it sets x.torn, and
 // the watcher tries again.
 func (x *Path) breakOff() {
+	x.words, x.err, x.building = x.words[:0], nil, false
+	x.onto(x.stream, 0)
 	err := x.join()
-	x.words = x.words[:0]
 	if x.n > 1 {
 		if x.lent.Load() {
 			atomic.StoreUint32(&x.page.rank(x.me).gateIn, 0) // this launch has not waited for its tokens
-			x.unsay(1<<numSlots - 1)
+			x.unsay(saidWords)
 			x.passGates()
 		}
 		x.write(&x.page.rank(x.me).current, 0)
@@ -236,158 +236,6 @@ func (x *Path) breakOff() {
 		err = errors.Join(err, x.driver.Record(x.dev.Last(x.capture), x.stream))
 	}
 	x.torn = err != nil
-}
-
-// write adds a write of a word of the page to the operations that flush puts on the stream.
-func (x *Path) write(word *uint32, value uint32) { x.word(x.page.wordOf(word), value, 0) }
-
-// word adds an operation to the batch that flush puts on the stream. The stream waits for value if wait is not 0.
-// Otherwise it writes value.
-func (x *Path) word(at device.Address, value, wait uint32) {
-	x.words = append(x.words, device.Word{At: at, Value: value, Wait: wait})
-}
-
-// flush puts the pending operations on words on the stream.
-func (x *Path) flush() error { return x.flushTo(x.stream) }
-
-// flushTo puts the pending operations on words on stream s. It waits until the launch's stream has room for them.
-func (x *Path) flushTo(s device.Stream) error {
-	if x.paced() {
-		i := x.lineOf(s)
-		if i == 0 && !x.turning && x.full(0) {
-			x.awaitRoom(func() bool { return x.full(0) })
-		}
-		x.add(i)
-	}
-	for words := x.words; len(words) > 0; {
-		n := min(len(words), device.MaxWords)
-		if err := x.driver.Words(s, words[:n]); err != nil {
-			return err
-		}
-		words = words[n:]
-	}
-	x.words = x.words[:0]
-	return nil
-}
-
-// copy puts a copy of size bytes on the stream, after the pending operations.
-func (x *Path) copy(dst, src unsafe.Pointer, size int64) error {
-	if size == 0 || dst == src {
-		return nil
-	}
-	if err := x.flush(); err != nil {
-		return err
-	}
-	return device.Active().Copy(dst, src, int(size), x.stream)
-}
-
-// copyRows puts a copy of rows on the stream. A pitch is the distance in bytes between the starts of two rows.
-func (x *Path) copyRows(dst unsafe.Pointer, dstPitch int64, src unsafe.Pointer, srcPitch, width int64, rows int) error {
-	if err := x.flush(); err != nil {
-		return err
-	}
-	return device.Active().CopyRows(dst, int(dstPitch), src, int(srcPitch), int(width), rows, x.stream)
-}
-
-// Tokens pass a slot between its owner and its readers. The owner claims the slot, writes it and gives the tokens. The
-// readers take the tokens, read the slot and give the tokens back.
-
-// claim waits until all readers have given back the tokens of the slot. Then it takes the tokens of its next readers:
-// in for stageIn, part for stagePart.
-func (x *Path) claim(slot int, in, part rankSet) {
-	x.everyone().without(x.me).each(func(r int) {
-		x.word(x.page.token(stageIn, slot, x.me, r, tokenFree), 1, 1)
-		x.word(x.page.token(stagePart, slot, x.me, r, tokenFree), 1, 1)
-	})
-	in.without(x.me).each(func(r int) { x.word(x.page.token(stageIn, slot, x.me, r, tokenFree), 0, 0) })
-	part.without(x.me).each(func(r int) { x.word(x.page.token(stagePart, slot, x.me, r, tokenFree), 0, 0) })
-}
-
-// give passes the tokens of the slot to its readers.
-func (x *Path) give(stage, slot int, to rankSet) {
-	to.without(x.me).each(func(r int) { x.word(x.page.token(stage, slot, x.me, r, tokenReady), 1, 0) })
-}
-
-// take waits until the owners give the tokens of their slots, and takes these tokens.
-func (x *Path) take(stage, slot int, from rankSet) {
-	from.without(x.me).each(func(r int) { x.word(x.page.token(stage, slot, r, x.me, tokenReady), 1, 1) })
-	from.without(x.me).each(func(r int) { x.word(x.page.token(stage, slot, r, x.me, tokenReady), 0, 0) })
-}
-
-// giveBack returns the tokens to the owners: this rank has read their slots.
-func (x *Path) giveBack(stage, slot int, from rankSet) {
-	from.without(x.me).each(func(r int) { x.word(x.page.token(stage, slot, r, x.me, tokenFree), 1, 0) })
-}
-
-// scaling returns the factor by which this rank multiplies its contribution. It is set only for OpPreMulSum. Each rank
-// may have a different factor.
-func (x *Path) scaling(call *calls.Call) (s device.Scale, err error) {
-	if !calls.Kinds[call.Kind].Reduces || call.Op != calls.OpPreMulSum {
-		return s, nil
-	}
-	s.Set = true
-	place, err := device.Active().Locate(call.Scalar)
-	if err != nil {
-		return s, err
-	}
-	if place.Kind == device.Host { // else the kernel reads it when it runs
-		copy(s.Factor[:], memory.Bytes(call.Scalar, int64(call.Type.Size())))
-		return s, nil
-	}
-	s.At = call.Scalar
-	return s, nil
-}
-
-// combine enqueues the kernel that x.kernel describes.
-func (x *Path) combine() error {
-	if x.kernel.Count == 0 {
-		return nil
-	}
-	if err := x.flush(); err != nil {
-		return err
-	}
-	return device.Active().Reduce(&x.kernel, x.stream)
-}
-
-// sum prepares the kernel that combines the contributions of all ranks in rank order. The kernel reads a contribution
-// from the rank's slot at byte inSlot. With lent, it reads a lent send buffer at byte inSend instead.
-func (x *Path) sum(
-	op *operation, dst unsafe.Pointer, slot int, inSlot, inSend, count int64, lent bool,
-) *device.Reduction {
-	k, call := &x.kernel, op.call
-	*k = device.Reduction{Dst: dst, N: x.n, Count: count, Type: call.Type, Op: call.Op, Tag: op.tag(), Offset: inSend}
-	switch call.Op {
-	case calls.OpPreMulSum:
-		k.Op = datatype.Sum
-	case datatype.Avg:
-		k.Scale, k.Divisor = device.Average(call.Type, x.n)
-	}
-	for r := range x.n {
-		k.Sources[r] = unsafe.Add(x.slotAt(r, slot), inSlot)
-		if lent && op.look.has(r) {
-			k.Found[r] = x.said(r, slot, x.me, wordSend)
-		}
-	}
-	if lent && op.lentSend != nil {
-		k.Sources[x.me] = unsafe.Add(op.send, inSend)
-	}
-	return k
-}
-
-// lay copies a contribution. It multiplies the contribution by this rank's factor if the operator is OpPreMulSum.
-func (x *Path) lay(call *calls.Call, dst, src unsafe.Pointer, bytes int64) error {
-	if !calls.Kinds[call.Kind].Reduces || call.Op != calls.OpPreMulSum {
-		return x.copy(dst, src, bytes)
-	}
-	scale, err := x.scaling(call)
-	if err != nil {
-		return err
-	}
-	x.kernel = device.Reduction{
-		Dst: dst, N: 1, Count: bytes / int64(call.Type.Size()), Type: call.Type, Op: datatype.Sum, Scale: scale,
-	}
-	x.kernel.Sources[0] = src
-	return x.combine()
 }
 
 // ended returns the number of the last launch that has ended, not counting launches in graphs.

@@ -1,64 +1,79 @@
 package peer
 
 import (
-	"errors"
 	"unsafe"
 
+	"lightpath/collectives/datatype"
 	"lightpath/shim/calls"
+	"lightpath/shim/device"
+	"lightpath/shim/memory"
 )
 
-// oneShotBytes is the largest chunk, in bytes, that each receiving rank combines whole, in one exchange. A larger
-// chunk takes two exchanges.
+// oneShotBytes is the largest call, in bytes, that each receiving rank combines whole, in one exchange. A larger call
+// takes two exchanges.
 const oneShotBytes = 256 << 10
 
-// collective enqueues a collective. Contributions go through the slots of their ranks in chunks. Chunk k has the same
-// number on all ranks, and uses slot k mod numSlots.
+// collective enqueues a collective.
 func (x *Path) collective(op *operation) error {
 	if x.n == 1 {
-		return x.alone(op)
+		_, bytes := op.call.Extents()
+		x.lay(op, op.recv, op.send, bytes)
+		return x.err
 	}
 	if err := x.consider(op); err != nil {
 		return err
 	}
-	err := x.exchangeOf(op)
-	x.settle(op)
-	return err
-}
-
-func (x *Path) exchangeOf(op *operation) error {
-	call := op.call
-	switch call.Kind {
-	case calls.AllReduce:
-		return x.reduction(op, x.everyone())
-	case calls.Reduce:
-		return x.reduction(op, one(int(call.Peer)))
-	case calls.ReduceScatter:
-		return x.reduceScatter(op)
-	case calls.AllGather:
-		return x.spread(op, x.everyone(), x.everyone())
-	case calls.Broadcast:
-		return x.spread(op, one(int(call.Peer)), x.everyone())
-	case calls.Gather:
-		return x.spread(op, x.everyone(), one(int(call.Peer)))
-	case calls.Scatter:
-		return x.distribute(op, one(int(call.Peer)))
-	default:
-		return x.distribute(op, x.everyone())
+	all, root := x.everyone(), rankSet(0)
+	if calls.Kinds[op.call.Kind].Rooted {
+		root = one(int(op.call.Peer))
 	}
-}
-
-// alone enqueues a collective of a communicator with one rank.
-func (x *Path) alone(op *operation) error {
-	_, bytes := op.call.Extents()
-	return x.lay(op.call, op.recv, op.send, bytes)
+	x.speak(op)
+	switch op.call.Kind {
+	case calls.AllReduce:
+		x.reduction(op, all)
+	case calls.Reduce:
+		x.reduction(op, root)
+	case calls.ReduceScatter:
+		x.reduceScatter(op)
+	case calls.AllGather:
+		x.spread(op, rounds{owners: all, readers: all})
+	case calls.Broadcast:
+		x.spread(op, rounds{owners: root, readers: all})
+	case calls.Gather:
+		x.spread(op, rounds{owners: all, readers: root})
+	case calls.Scatter:
+		x.distribute(op, rounds{owners: root, readers: all})
+	default:
+		x.distribute(op, rounds{owners: all, readers: all})
+	}
+	x.settle(op)
+	return x.err
 }
 
 // element and block return the bytes of an element, and of the call's block.
 func (op *operation) element() int64 { return int64(op.call.Type.Size()) }
 func (op *operation) block() int64   { return int64(op.call.Count) * op.element() }
 
-// partAlign is the alignment of parts and pieces of chunks, in elements, so that kernels find them aligned.
+// partAlign is the alignment of chunks and parts of chunks, in elements, so that kernels find them aligned.
 const partAlign = 16
+
+// chunks are the elements off to off+n-1 of a block of count elements that go through the slots in a round.
+type chunks struct{ count, step int64 }
+
+// cut divides blocks of count elements into equal chunks, of which a slot has room for pieces.
+func (x *Path) cut(op *operation, pieces int64) (c chunks, k int) {
+	count := int64(op.call.Count)
+	most := x.slotBytes / op.element() / pieces &^ (partAlign - 1)
+	k = int((count + most - 1) / most)
+	step := (count + int64(k) - 1) / int64(k)
+	step = (step + partAlign - 1) &^ (partAlign - 1)
+	return chunks{count, step}, int((count + step - 1) / step)
+}
+
+func (c chunks) at(i int) (off, n int64) {
+	off = int64(i) * c.step
+	return off, min(c.step, c.count-off)
+}
 
 // part returns the element at which a rank's part of a chunk of count elements begins.
 func (x *Path) part(count int64, rank int) int64 {
@@ -68,266 +83,295 @@ func (x *Path) part(count int64, rank int) int64 {
 	return count * int64(rank) / int64(x.n) &^ (partAlign - 1)
 }
 
+// oneShot reports whether each receiving rank combines the whole call.
+func (x *Path) oneShot(op *operation) bool {
+	return op.block() <= min(oneShotBytes, x.slotBytes, x.scratchBytes())
+}
+
 // reduction enqueues AllReduce or Reduce. The ranks in result get the result.
-func (x *Path) reduction(op *operation, result rankSet) error {
-	size, count := op.element(), int64(op.call.Count)
-	most := x.slotBytes / size &^ (partAlign - 1)
-	for k, off := 0, int64(0); off < count; k, off = k+1, off+most {
-		n := min(most, count-off)
-		step := x.twoShot
-		if n*size <= oneShotBytes {
-			step = x.oneShot
-		}
-		if err := step(op, result, k%numSlots, off, n); err != nil {
-			return err
-		}
+func (x *Path) reduction(op *operation, result rankSet) {
+	c, k := x.cut(op, 1)
+	p := rounds{chunks: k, owners: x.everyone(), readers: result}
+	if x.oneShot(op) {
+		x.rounds(op, &p, func(i int) {
+			if i == 0 {
+				x.bring(op, 0, op.send, op.block())
+			} else if result.has(x.me) {
+				x.sumInto(op, op.recv, x.scratch(), i-1, 0, 0, c.count)
+			}
+		})
+		return
 	}
-	return nil
-}
-
-// oneShot enqueues a chunk that each rank in result combines whole.
-func (x *Path) oneShot(op *operation, result rankSet, slot int, off, n int64) error {
+	p.readers, p.second, p.result = x.everyone(), true, result
 	size := op.element()
-	x.claim(slot, result, 0)
-	if err := x.lay(op.call, x.slotAt(x.me, slot), unsafe.Add(op.send, off*size), n*size); err != nil {
-		return err
-	}
-	x.give(stageIn, slot, result)
-	if !result.has(x.me) {
-		return nil
-	}
-	x.take(stageIn, slot, x.everyone())
-	if err := x.reduceTo(op, off*size, slot, 0, 0, n, false); err != nil {
-		return err
-	}
-	x.giveBack(stageIn, slot, x.everyone())
-	return nil
+	x.rounds(op, &p, func(i int) {
+		if i >= 2 && result.has(x.me) {
+			off, n := c.at(i - 2)
+			x.fetchParts(op, i-2, off, n)
+		}
+		if i >= 1 && i <= k {
+			off, n := c.at(i - 1)
+			x.combinePart(op, result, i-1, off, n)
+		}
+		if i < k && op.lentSend == nil {
+			off, n := c.at(i)
+			x.bring(op, i, unsafe.Add(op.send, off*size), n*size)
+		}
+	})
 }
 
-// twoShot enqueues a chunk of which every rank combines its part. A rank stores its part in its own receive buffer and
-// in the receive buffers that peers lend. The peers that lend none copy it from the rank's slot.
-func (x *Path) twoShot(op *operation, result rankSet, slot int, off, n int64) error {
+// stores reports whether this rank's kernels store results of a second stage in its receive buffer.
+func (op *operation) stores() bool { return !op.bounce && lendAligned(op.recv) }
+
+// combinePart adds the reduction of this rank's part of a chunk. It goes to this rank's own receive buffer and to those
+// that peers lend. The peers that lend none copy it from the slot.
+func (x *Path) combinePart(op *operation, result rankSet, round int, off, n int64) {
 	size := op.element()
-	x.claim(slot, x.everyone(), result)
-	if err := x.bring(op, slot, x.slotAt(x.me, slot), unsafe.Add(op.send, off*size), n*size); err != nil {
-		return err
+	from, to := x.part(n, x.me), x.part(n, x.me+1)
+	if from == to {
+		return
 	}
-	x.give(stageIn, slot, x.everyone())
-	x.take(stageIn, slot, x.everyone())
-	mine := result.has(x.me)
-	whole := mine && !op.bounce && lendAligned(op.recv) // the kernel stores in the receive buffer
-	if err := x.combinePart(op, result, whole, slot, off, n); err != nil {
-		return err
-	}
-	x.giveBack(stageIn, slot, x.everyone())
-	x.give(stagePart, slot, result)
-	if !mine {
-		return nil
-	}
-	x.take(stagePart, slot, x.everyone())
-	for i := range x.n {
-		r := (x.me + i) % x.n // each rank starts at itself, so peers do not all read one slot first
-		if i == 0 && whole || i > 0 && op.lentRecv != nil {
-			continue // a kernel has stored it there
-		}
-		from, to := x.part(n, r)*size, x.part(n, r+1)*size
-		if err := x.copy(unsafe.Add(op.recv, off*size+from), unsafe.Add(x.slotAt(r, slot), from), to-from); err != nil {
-			return err
-		}
-	}
-	x.giveBack(stagePart, slot, x.everyone())
-	return nil
-}
-
-// combinePart enqueues the kernel that combines this rank's part of a chunk.
-func (x *Path) combinePart(op *operation, result rankSet, whole bool, slot int, off, n int64) error {
-	from, to, size := x.part(n, x.me), x.part(n, x.me+1), op.element()
-	inSlot := unsafe.Add(x.slotAt(x.me, slot), from*size)
-	k := x.sum(op, inSlot, slot, from*size, (off+from)*size, to-from, true)
-	if whole {
+	inSlot := unsafe.Add(x.slotAt(x.me, round), from*size)
+	k := x.sum(op, inSlot, round, from*size, (off+from)*size, to-from)
+	if result.has(x.me) && op.stores() {
 		k.Dst, k.Spare = unsafe.Add(op.recv, (off+from)*size), inSlot
 	}
 	k.TargetOffset = k.Offset
-	for r := range x.n {
-		if r == x.me || !result.has(r) {
-			continue
-		}
+	result.without(x.me).each(func(r int) {
 		if op.look.has(r) {
-			k.Targets[k.NumTargets] = x.said(r, slot, x.me, wordRecv)
+			k.Targets[k.NumTargets] = x.said(r, x.me, wordRecv)
 		}
 		k.NumTargets++ // nil if rank r lends no buffer
-	}
-	return x.combine()
+	})
 }
 
-// bring makes this rank's contribution to a chunk readable: in its lent send buffer, or copied to its slot.
-func (x *Path) bring(op *operation, slot int, dst, src unsafe.Pointer, bytes int64) error {
-	x.speak(op, slot)
-	if op.lentSend != nil {
-		return nil
-	}
-	return x.lay(op.call, dst, src, bytes)
-}
-
-// reduceTo combines the contributions into the receive buffer at byte off. If kernels cannot write that buffer, the
-// result goes through the scratch.
-func (x *Path) reduceTo(op *operation, off int64, slot int, inSlot, inSend, n int64, lent bool) error {
-	dst := unsafe.Add(op.recv, off)
-	if !op.bounce {
-		x.sum(op, dst, slot, inSlot, inSend, n, lent)
-		return x.combine()
-	}
-	x.sum(op, x.scratch(), slot, inSlot, inSend, n, lent)
-	if err := x.combine(); err != nil {
-		return err
-	}
-	return x.copy(dst, x.scratch(), n*op.element())
-}
-
-// pieces calls step for each chunk of a call. The slots of a chunk hold elements off to off+n-1 of each rank's block.
-func (x *Path) pieces(op *operation, step func(slot int, off, n int64) error) error {
-	count := int64(op.call.Count)
-	most := x.slotBytes / op.element() / int64(x.n) &^ (partAlign - 1)
-	for k, off := 0, int64(0); off < count; k, off = k+1, off+most {
-		if err := step(k%numSlots, off, min(most, count-off)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// bringPieces makes this rank's contribution to a chunk readable for a set of ranks. They read it in the lent send
-// buffer, or read copies of their pieces in the slot.
-func (x *Path) bringPieces(op *operation, to rankSet, slot int, off, n int64) error {
-	x.speak(op, slot)
-	if op.lentSend != nil {
-		return nil
-	}
-	size, at := op.element(), x.slotAt(x.me, slot)
-	if n == int64(op.call.Count) { // the blocks fit as they are
-		return x.lay(op.call, at, op.send, int64(x.n)*n*size)
-	}
-	if to.has(x.me) {
-		return x.layRows(op, at, 0, x.n, off, n)
-	}
-	return errors.Join(x.layRows(op, at, 0, x.me, off, n), x.layRows(op, at, x.me+1, x.n, off, n))
-}
-
-// layRows copies this rank's pieces for ranks from to to-1, in one copy if possible.
-func (x *Path) layRows(op *operation, at unsafe.Pointer, from, to int, off, n int64) error {
+// fetchParts adds copies of the parts of a chunk that no kernel has stored in the receive buffer.
+func (x *Path) fetchParts(op *operation, round int, off, n int64) {
 	size := op.element()
-	scaled := calls.Kinds[op.call.Kind].Reduces && op.call.Op == calls.OpPreMulSum
-	for ; from < to; from++ {
-		dst, src := unsafe.Add(at, int64(from)*n*size), unsafe.Add(op.send, int64(from)*op.block()+off*size)
-		if !scaled && !op.plain {
-			return x.copyRows(dst, n*size, src, op.block(), n*size, to-from)
+	for i := range x.n {
+		r := (x.me + i) % x.n
+		if i == 0 && op.stores() || i > 0 && op.lentRecv != nil {
+			continue
 		}
-		if err := x.lay(op.call, dst, src, n*size); err != nil {
-			return err
-		}
+		from, to := x.part(n, r)*size, x.part(n, r+1)*size
+		x.move(op, unsafe.Add(op.recv, off*size+from), unsafe.Add(x.slotAt(r, round), from), to-from)
 	}
-	return nil
 }
 
-func (x *Path) reduceScatter(op *operation) error {
+func (x *Path) reduceScatter(op *operation) {
+	c, k := x.cut(op, int64(x.n))
 	size := op.element()
-	return x.pieces(op, func(slot int, off, n int64) error {
-		x.claim(slot, x.everyone(), 0)
-		if err := x.bringPieces(op, x.everyone(), slot, off, n); err != nil {
-			return err
+	x.rounds(op, &rounds{chunks: k, owners: x.everyone(), readers: x.everyone()}, func(i int) {
+		if i >= 1 {
+			off, n := c.at(i - 1)
+			inSlot := int64(x.me) * n * size
+			x.sumInto(op, unsafe.Add(op.recv, off*size), unsafe.Add(x.slotAt(x.me, i-1), inSlot), i-1, inSlot,
+				int64(x.me)*op.block()+off*size, n)
 		}
-		x.give(stageIn, slot, x.everyone())
-		x.take(stageIn, slot, x.everyone())
-		if err := x.reduceTo(op, off*size, slot,
-			int64(x.me)*n*size, int64(x.me)*op.block()+off*size, n, true); err != nil {
-			return err
+		if i < k {
+			x.bringPieces(op, x.everyone(), i, c)
 		}
-		x.giveBack(stageIn, slot, x.everyone())
-		return nil
 	})
 }
 
 // distribute enqueues AlltoAll or Scatter: every rank gets its piece from each owner.
-func (x *Path) distribute(op *operation, owners rankSet) error {
+func (x *Path) distribute(op *operation, p rounds) {
+	c, k := x.cut(op, int64(x.n))
+	p.chunks = k
 	size := op.element()
-	if owners.has(x.me) && !op.inPlace {
-		own := op.recv
-		if op.call.Kind == calls.AllToAll {
-			own = unsafe.Add(own, int64(x.me)*op.block())
+	x.rounds(op, &p, func(i int) {
+		if i >= 1 {
+			off, n := c.at(i - 1)
+			x.fetch(op, p.owners, i-1, int64(x.me)*n*size, int64(x.me)*op.block()+off*size, off*size, n*size)
 		}
-		if err := x.copy(own, unsafe.Add(op.send, int64(x.me)*op.block()), op.block()); err != nil {
-			return err
+		if i < k && p.owners.has(x.me) {
+			off, n := c.at(i)
+			if !op.inPlace {
+				x.move(op, unsafe.Add(op.recv, op.own(x.me)+off*size),
+					unsafe.Add(op.send, int64(x.me)*op.block()+off*size), n*size)
+			}
+			x.bringPieces(op, x.everyone().without(x.me), i, c)
 		}
-	}
-	return x.pieces(op, func(slot int, off, n int64) error {
-		if owners.has(x.me) {
-			x.claim(slot, x.everyone(), 0)
-			if err := x.bringPieces(op, x.everyone().without(x.me), slot, off, n); err != nil {
-				return err
-			}
-			x.give(stageIn, slot, x.everyone())
-		}
-		x.take(stageIn, slot, owners)
-		for i := 1; i < x.n; i++ {
-			r := (x.me + i) % x.n
-			if !owners.has(r) {
-				continue
-			}
-			to := unsafe.Add(op.recv, off*size)
-			if op.call.Kind == calls.AllToAll {
-				to = unsafe.Add(to, int64(r)*op.block())
-			}
-			if err := x.fetch(op, to, r, slot,
-				int64(x.me)*n*size, int64(x.me)*op.block()+off*size, n*size); err != nil {
-				return err
-			}
-		}
-		x.giveBack(stageIn, slot, owners)
-		return nil
 	})
 }
 
 // spread enqueues AllGather, Broadcast or Gather: the readers get the whole block of each owner.
-func (x *Path) spread(op *operation, owners, readers rankSet) error {
-	size, count := op.element(), int64(op.call.Count)
-	blocks := op.call.Kind != calls.Broadcast // the receive buffer has a block for each rank
-	if owners.has(x.me) && readers.has(x.me) && !op.inPlace {
-		own := op.recv
-		if blocks {
-			own = unsafe.Add(own, int64(x.me)*op.block())
+func (x *Path) spread(op *operation, p rounds) {
+	c, k := x.cut(op, 1)
+	p.chunks = k
+	size := op.element()
+	x.rounds(op, &p, func(i int) {
+		if i >= 1 && p.readers.has(x.me) {
+			off, n := c.at(i - 1)
+			x.fetch(op, p.owners, i-1, 0, off*size, off*size, n*size)
 		}
-		if err := x.copy(own, op.send, op.block()); err != nil {
-			return err
-		}
-	}
-	most := x.slotBytes / size
-	for k, off := 0, int64(0); off < count; k, off = k+1, off+most {
-		slot, n := k%numSlots, min(most, count-off)
-		if owners.has(x.me) && readers.without(x.me) != 0 {
-			x.claim(slot, readers, 0)
-			if err := x.bring(op, slot, x.slotAt(x.me, slot), unsafe.Add(op.send, off*size), n*size); err != nil {
-				return err
+		if i < k && p.owners.has(x.me) {
+			off, n := c.at(i)
+			from := unsafe.Add(op.send, off*size)
+			if p.readers.has(x.me) && !op.inPlace {
+				x.move(op, unsafe.Add(op.recv, op.own(x.me)+off*size), from, n*size)
 			}
-			x.give(stageIn, slot, readers)
+			if op.lentSend == nil && p.gives(i, x.me) != 0 {
+				x.bring(op, i, from, n*size)
+			}
 		}
-		if !readers.has(x.me) {
+	})
+}
+
+// own returns the byte at which a rank's block begins in the receive buffer.
+func (op *operation) own(rank int) int64 {
+	switch op.call.Kind {
+	case calls.AllToAll, calls.AllGather, calls.Gather:
+		return int64(rank) * op.block()
+	default:
+		return 0
+	}
+}
+
+// bring adds the copy of a contribution to the slot of a round.
+func (x *Path) bring(op *operation, round int, src unsafe.Pointer, bytes int64) {
+	x.lay(op, x.slotAt(x.me, round), src, bytes)
+}
+
+// bringPieces adds copies of this rank's pieces of a chunk for some ranks, unless they read them in its send buffer.
+func (x *Path) bringPieces(op *operation, to rankSet, round int, c chunks) {
+	if op.lentSend != nil {
+		return
+	}
+	off, n := c.at(round)
+	size := op.element()
+	for r := 0; r < x.n; {
+		pieces := int64(1)
+		if n == c.count { // neighbours are one piece
+			for to.has(r) && to.has(r+int(pieces)) {
+				pieces++
+			}
+		}
+		if to.has(r) {
+			x.lay(op, unsafe.Add(x.slotAt(x.me, round), int64(r)*n*size),
+				unsafe.Add(op.send, int64(r)*op.block()+off*size), pieces*n*size)
+		}
+		r += int(pieces)
+	}
+}
+
+// lay adds a copy of a contribution. It multiplies the contribution by this rank's factor if the operator is
+// OpPreMulSum.
+func (x *Path) lay(op *operation, dst, src unsafe.Pointer, bytes int64) {
+	if op.plain || x.n == 1 && !op.scaled() {
+		x.copy(dst, src, bytes)
+		src = dst
+	}
+	if !op.scaled() {
+		if dst != src {
+			x.job(op.call, device.Copy{Dst: dst, Src: src}, bytes)
+		}
+		return
+	}
+	scale, err := x.scaling(op.call)
+	if err != nil {
+		x.err = err
+		return
+	}
+	x.job(op.call, device.Copy{Dst: dst, Src: src, Scaled: true}, bytes)
+	x.kernel.Scale = scale
+}
+
+// move adds a copy from a buffer of this rank or a slot.
+func (x *Path) move(op *operation, dst, src unsafe.Pointer, bytes int64) {
+	if op.bounce || op.plain {
+		x.copy(dst, src, bytes)
+		return
+	}
+	x.job(op.call, device.Copy{Dst: dst, Src: src}, bytes)
+}
+
+// fetch adds copies of the owners' contributions to a chunk: from the lent send buffer at byte inSend, or from the slot
+// at byte inSlot, to byte off of the block in the receive buffer.
+func (x *Path) fetch(op *operation, owners rankSet, round int, inSlot, inSend, off, bytes int64) {
+	for i := 1; i < x.n; i++ {
+		r := (x.me + i) % x.n
+		if !owners.has(r) {
 			continue
 		}
-		x.take(stageIn, slot, owners)
-		for i := 1; i < x.n; i++ {
-			r := (x.me + i) % x.n
-			if !owners.has(r) {
-				continue
-			}
-			to := unsafe.Add(op.recv, off*size)
-			if blocks {
-				to = unsafe.Add(to, int64(r)*op.block())
-			}
-			if err := x.fetch(op, to, r, slot, 0, off*size, n*size); err != nil {
-				return err
-			}
+		c := device.Copy{Dst: unsafe.Add(op.recv, op.own(r)+off), Src: unsafe.Add(x.slotAt(r, round), inSlot)}
+		if op.look.has(r) {
+			c.Found, c.Offset = x.said(r, x.me, wordSend), inSend
 		}
-		x.giveBack(stageIn, slot, owners)
+		x.find(op.call, c, op.tag(), bytes, op.bounce, x.scratch(), x.scratchBytes())
 	}
-	return nil
+}
+
+// find adds a copy whose source may be in a lent buffer. If kernels cannot store at its destination, they store in room,
+// of size bytes, and the driver copies from there.
+func (x *Path) find(call *calls.Call, c device.Copy, tag uint64, bytes int64, bounce bool, room unsafe.Pointer, size int64) {
+	switch {
+	case !bounce:
+		x.job(call, c, bytes)
+		x.kernel.Tag = tag
+	case c.Found == nil:
+		x.copy(c.Dst, c.Src, bytes)
+	default:
+		for done := int64(0); done < bytes; done += size {
+			n := min(size, bytes-done)
+			x.job(call, device.Copy{Dst: room, Src: unsafe.Add(c.Src, done), Found: c.Found, Offset: c.Offset + done}, n)
+			x.kernel.Tag = tag
+			x.copy(unsafe.Add(c.Dst, done), room, n)
+		}
+	}
+}
+
+// sumInto adds the reduction of the contributions. If kernels cannot store the result at dst, they store it in room,
+// and the driver copies from there.
+func (x *Path) sumInto(op *operation, dst, room unsafe.Pointer, round int, inSlot, inSend, count int64) {
+	if !op.bounce {
+		room = dst
+	}
+	x.sum(op, room, round, inSlot, inSend, count)
+	x.copy(dst, room, count*op.element())
+}
+
+// sum adds the reduction of the contributions of all ranks in rank order. The kernel reads a contribution from the
+// rank's slot at byte inSlot, or from a lent send buffer at byte inSend.
+func (x *Path) sum(op *operation, dst unsafe.Pointer, round int, inSlot, inSend, count int64) *device.Reduction {
+	call := op.call
+	x.begin(call)
+	k := &x.kernel
+	k.Dst, k.N, k.Count, k.Op, k.Tag, k.Offset = dst, x.n, count, call.Op, op.tag(), inSend
+	switch call.Op {
+	case calls.OpPreMulSum:
+		k.Op = datatype.Sum
+	case datatype.Avg:
+		k.Scale, k.Divisor = device.Average(call.Type, x.n)
+	}
+	for r := range x.n {
+		k.Sources[r] = unsafe.Add(x.slotAt(r, round), inSlot)
+		if op.look.has(r) {
+			k.Found[r] = x.said(r, x.me, wordSend)
+		}
+	}
+	if op.lentSend != nil {
+		k.Sources[x.me] = unsafe.Add(op.send, inSend)
+	}
+	return k
+}
+
+// scaled reports whether contributions are multiplied by a factor of each rank.
+func (op *operation) scaled() bool {
+	return calls.Kinds[op.call.Kind].Reduces && op.call.Op == calls.OpPreMulSum
+}
+
+// scaling returns the factor by which this rank multiplies its contribution. Each rank may have a different one.
+func (x *Path) scaling(call *calls.Call) (s device.Scale, err error) {
+	s.Set = true
+	place, err := device.Active().Locate(call.Scalar)
+	if err != nil {
+		return s, err
+	}
+	if place.Kind == device.Host { // else the kernel reads it when it runs
+		copy(s.Factor[:], memory.Bytes(call.Scalar, int64(call.Type.Size())))
+		return s, nil
+	}
+	s.At = call.Scalar
+	return s, nil
 }

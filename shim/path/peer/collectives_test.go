@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"lightpath/collectives/datatype"
 	"lightpath/internal/require"
@@ -55,7 +56,7 @@ func refusesDirect(g *shimtest.GPUs, w *shimtest.World, method string, after int
 	const count = 300000
 	var group []calls.Call
 	for r, c := range w.Comms {
-		at, to, s := g.Memory(r, 2*count), g.Memory(r, 2*count), g.Streams[r]
+		at, to, s := g.Memory(r, 2*count), unsafe.Pointer(unsafe.SliceData(make([]byte, count))), g.Streams[r]
 		group = append(group,
 			calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at, Recv: at, Stream: s[0]},
 			calls.Call{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: count, Send: at, Peer: int32(1 - r),
@@ -138,4 +139,21 @@ func TestDirectRecorder(t *testing.T) {
 		}
 	}
 	g.Before(nil)
+}
+
+// TestCapturedByOne: a call that one rank captures and another one does not is an error of both.
+func TestCapturedByOne(t *testing.T) {
+	g := shimtest.UsePeers(t, 2, 1)
+	w := shimtest.NewWorld(t, 2)
+	call := func(r int) []calls.Call {
+		at := g.Memory(r, 1000)
+		return []calls.Call{{Comm: w.Comms[r], Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1000, Send: at, Recv: at,
+			Stream: g.Streams[r][0]}}
+	}
+	g.Capture(g.Streams[0][0])
+	require.NoError(t, shim.Run(call(0)))
+	g.Discard(g.End(g.Streams[0][0]))
+	shimtest.WantError(t, shim.Run(call(1)), errdefs.ErrMismatch, "one captured it and one did not")
+	<-w.Comms[0].FailedChan()
+	require.NoError(t, g.SynchronizeRank(1))
 }

@@ -21,7 +21,6 @@ const (
 	LendBytes  = lendBytes
 	SaidBytes  = saidBytes
 	SaidWords  = saidWords
-	NumSlots   = numSlots
 	WordSend   = wordSend
 )
 
@@ -79,8 +78,8 @@ func MessagesLent(x *Path) (n int) {
 	return n
 }
 
-// Exchange returns the exchange memory of a path's own rank.
-func Exchange(x *Path) unsafe.Pointer { return x.exchange[x.me] }
+// OwnSaid returns the words of a path's own rank.
+func OwnSaid(x *Path) unsafe.Pointer { return x.said(x.me, 0, 0) }
 
 // PairBytes returns the size of a slot between two ranks.
 func PairBytes(x *Path) int64 { return x.pairBytes }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lightpath/shim/comm"
+	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/session"
 	"lightpath/shim/status"
@@ -44,10 +45,11 @@ type grace struct {
 // passGates makes the stream, which has withdrawn its words, set settling and pass the gates. Hot path.
 func (x *Path) passGates() {
 	own := x.page.rank(x.me)
-	x.write(&own.settling, 1)
-	x.word(x.page.wordOf(&own.gateIn), 1, 1)
+	x.launch()
+	x.put(word{gives: true, Store: device.Store{At: x.page.wordOf(&own.settling), Value: 1}})
+	x.wait(x.page.wordOf(&own.gateIn))
 	x.write(&own.settling, 0)
-	x.word(x.page.wordOf(&own.gateOut), 1, 1)
+	x.wait(x.page.wordOf(&own.gateOut))
 }
 
 // shutGates shuts the entry gates of all ranks. The watcher calls it before it releases the first stream of a failed

@@ -29,9 +29,9 @@ func (g *gated) stream() (settles, in bool) {
 	w := g.x.words[g.step]
 	at := (*uint32)(unsafe.Pointer(&page.mem[w.At-page.at]))
 	switch {
-	case w.Wait == 0:
-		*at = w.Value
-	case *at != w.Value:
+	case !w.wait:
+		*at = uint32(w.Value)
+	case *at != uint32(w.Value):
 		return false, false
 	}
 	g.step = (g.step + 1) % len(g.x.words)

@@ -117,6 +117,7 @@ func (x *Path) turns(t *track, line int) (more bool, err error) {
 				return true, nil // the other streams go on: this one may wait for them
 			}
 			x.turning = true
+			x.onto(l.on, line)
 			err = x.step(l)
 			if err == nil && l.send && l.chunk == 1 {
 				err = x.step(l)

@@ -3,17 +3,16 @@ package peer
 import (
 	"unsafe"
 
-	"lightpath/collectives/datatype"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
 )
 
-// A rank tells each peer what it lends in a call by words in its own exchange memory. For each slot and peer one word
-// is for the send buffer and one for the receive buffer. A word holds the address at which the peer has mapped the
+// A rank tells each peer what it lends in a call by words in its own exchange memory. For each peer one word is for the
+// send buffer and one for the receive buffer. A word holds the address at which the peer has mapped the
 // buffer, and the call's tag ([device.SaidTag]).
 //
-// The rank's stream first claims the slot, then writes the words, then gives the tokens of the slot's first
-// chunk. At the end of the call it waits for all tokens and withdraws the words. So a word is valid only while the
+// The rank's stream first waits until its peers have ended all earlier calls, then writes the words, then gives tokens.
+// At the end of the call it waits for all tokens and withdraws the words. So a word is valid only while the
 // stream is in the call. In a failed communicator streams wait for nothing. A peer's stream may then read half a word,
 // or the word of another call. It ignores both, because their tags differ from its own.
 
@@ -21,33 +20,31 @@ import (
 // faster than waiting for its readers.
 const lendBytes = 64 << 10
 
-// The words for a slot and a peer.
+// The words for a peer.
 const (
 	wordSend    = iota // address of a collective's send buffer
 	wordRecv           // address of a collective's receive buffer
-	wordMessage        // address of a message to the peer
-	saidWords
+	wordMessage        // address of a message to the peer, for each slot
+	saidWords   = wordMessage + pairSlots
 )
 
-// saidBytes is the size of a rank's words in bytes. They are at the end of its exchange memory.
-const saidBytes = numSlots * maxRanks * saidWords * 8
+// saidBytes is the size of a rank's words in bytes. They begin the last page of its exchange memory.
+const saidBytes = maxRanks * saidWords * 8
 
 // said returns the address of a word by which owner tells reader what it lends.
-func (x *Path) said(owner, slot, reader, word int) unsafe.Pointer {
-	at := ((slot*maxRanks+reader)*saidWords + word) * 8
-	return unsafe.Add(x.exchange[owner], x.c.Cfg.DeviceExchange-saidBytes+int64(at))
+func (x *Path) said(owner, reader, word int) unsafe.Pointer {
+	at := (reader*saidWords + word) * 8
+	return unsafe.Add(x.exchange[owner], x.exchangeBytes-slotAlign+int64(at))
 }
 
 // tell makes the stream write a word of this rank. The word must be empty.
-func (x *Path) tell(slot, reader, word int, value uint64) {
-	at := device.Address(uintptr(x.said(x.me, slot, reader, word)))
-	x.word(at, uint32(value), 0)
-	x.word(at+4, uint32(value>>32), 0)
+func (x *Path) tell(reader, word int, value uint64) {
+	x.store(device.Address(uintptr(x.said(x.me, reader, word))), value, true)
 }
 
 // untell makes the stream withdraw a word.
-func (x *Path) untell(slot, reader, word int) {
-	x.word(device.Address(uintptr(x.said(x.me, slot, reader, word)))+4, 0, 0)
+func (x *Path) untell(reader, word int) {
+	x.store(device.Address(uintptr(x.said(x.me, reader, word)))+4, 0, false)
 }
 
 // tag returns the tag of a collective's words. It depends on the collective and on the block, which are the same on
@@ -61,10 +58,10 @@ func (m *message) tag() uint64 { return device.SaidTag(uint64(m.bytes)<<8 | 1) }
 
 // consider decides what this rank lends in a call, and which peers may lend it something.
 func (x *Path) consider(op *operation) error {
-	op.look, op.lentSend, op.lentRecv, op.spoken = 0, nil, nil, 0
+	op.look, op.lentSend, op.lentRecv = 0, nil, nil
 	call, block := op.call, op.block()
 	whole := call.Kind == calls.AllReduce || call.Kind == calls.Reduce || call.Kind == calls.Broadcast
-	if block <= lendBytes || !whole && block%lendAlign != 0 {
+	if block <= lendBytes || !whole && block%lendAlign != 0 || x.pushes(op) && x.oneShot(op) {
 		return nil
 	}
 	op.look = x.looks
@@ -97,22 +94,27 @@ func (x *Path) pushes(op *operation) bool {
 	return op.call.Kind == calls.AllReduce || op.call.Kind == calls.Reduce
 }
 
-// speak tells the readers of a slot what this rank lends. Hot path.
-func (x *Path) speak(op *operation, slot int) {
-	if op.lentSend == nil && op.lentRecv == nil || op.spoken>>slot&1 != 0 {
+// speak tells all peers what this rank lends. Before that they must have ended all earlier calls, in which they may
+// read the words. Hot path.
+func (x *Path) speak(op *operation) {
+	if op.lentSend == nil && op.lentRecv == nil {
 		return
 	}
-	op.spoken |= 1 << slot
-	for r := range x.n {
-		if r == x.me {
-			continue
-		}
+	x.awaitPeers()
+	x.everyone().without(x.me).each(func(r int) {
 		if op.lentSend != nil {
-			x.tell(slot, r, wordSend, x.theirs(op.lentSend, op.send, r)|op.tag())
+			x.tell(r, wordSend, x.theirs(op.lentSend, op.send, r)|op.tag())
 		}
 		if op.lentRecv != nil {
-			x.tell(slot, r, wordRecv, x.theirs(op.lentRecv, op.recv, r)|op.tag())
+			x.tell(r, wordRecv, x.theirs(op.lentRecv, op.recv, r)|op.tag())
 		}
+	})
+}
+
+// awaitPeers waits until all peers have given back all tokens of this rank.
+func (x *Path) awaitPeers() {
+	for slot := range numSlots {
+		x.awaitFree(slot)
 	}
 }
 
@@ -123,71 +125,19 @@ func (x *Path) theirs(r *region, at unsafe.Pointer, rank int) uint64 {
 
 // settle ends a call that has lent buffers. The stream waits for all tokens, withdraws the words and passes the gates.
 func (x *Path) settle(op *operation) {
-	if op.spoken == 0 {
+	if op.lentSend == nil && op.lentRecv == nil {
 		return
 	}
-	for slot := range numSlots {
-		if op.spoken>>slot&1 == 0 {
-			continue
-		}
-		for r := range x.n {
-			if r != x.me {
-				x.word(x.page.token(stageIn, slot, x.me, r, tokenFree), 1, 1)
-			}
-		}
-	}
-	x.unsay(op.spoken)
+	x.awaitPeers()
+	x.unsay(wordMessage)
 	x.passGates()
 }
 
-// unsay makes the stream withdraw all words of a set of slots.
-func (x *Path) unsay(slots uint32) {
-	for slot := range numSlots {
-		for r := 0; r < x.n && slots>>slot&1 != 0; r++ {
-			if r == x.me {
-				continue
-			}
-			for word := range saidWords {
-				x.untell(slot, r, word)
-			}
+// unsay makes the stream withdraw the first words of all peers.
+func (x *Path) unsay(words int) {
+	x.everyone().without(x.me).each(func(r int) {
+		for word := range words {
+			x.untell(r, word)
 		}
-	}
-}
-
-// fetch copies a peer's contribution, from its lent send buffer at byte inSend or from its slot at byte inSlot.
-func (x *Path) fetch(op *operation, dst unsafe.Pointer, rank, slot int, inSlot, inSend, size int64) error {
-	from := unsafe.Add(x.slotAt(rank, slot), inSlot)
-	if !op.look.has(rank) {
-		return x.copy(dst, from, size)
-	}
-	var room unsafe.Pointer
-	if op.bounce || !lendAligned(op.recv) {
-		room = x.scratch()
-	}
-	return x.find(x.stream, dst, from, x.said(rank, slot, x.me, wordSend), op.tag(), inSend, size, room)
-}
-
-// find makes stream s copy size bytes to dst. If word has the tag, the source is the address in word plus offset.
-// Otherwise the source is slot. If kernels cannot store at dst, or only slowly, room is memory for an intermediate
-// copy. Otherwise room is nil.
-func (x *Path) find(
-	s device.Stream, dst, slot, word unsafe.Pointer, tag uint64, offset, size int64, room unsafe.Pointer,
-) error {
-	if size == 0 {
-		return nil
-	}
-	if err := x.flushTo(s); err != nil {
-		return err
-	}
-	k := &x.kernel
-	*k = device.Reduction{Dst: dst, N: 1, Count: size, Type: datatype.Uint8, Tag: tag, Offset: offset}
-	k.Sources[0], k.Found[0] = slot, word
-	if room == nil {
-		return device.Active().Reduce(k, s)
-	}
-	k.Dst = room
-	if err := device.Active().Reduce(k, s); err != nil {
-		return err
-	}
-	return device.Active().Copy(dst, room, int(size), s)
+	})
 }

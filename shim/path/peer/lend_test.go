@@ -153,7 +153,7 @@ func TestLentMovesNothing(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			g := useLenders(t, n)
 			w := shimtest.NewWorld(t, n)
-			var copies [2 * n]atomic.Int64 // by stream
+			var copied [2 * n]atomic.Int64 // bytes, by stream
 			var group []calls.Call
 			for r, c := range w.Comms {
 				at, size := g.Memory(r, n*count), int64(n*count)
@@ -171,9 +171,7 @@ func TestLentMovesNothing(t *testing.T) {
 				group = append(group, base)
 			}
 			g.Before(func(o devicetest.Op) {
-				if o.Kind == devicetest.Copy || o.Kind == devicetest.CopyIn {
-					copies[o.Stream-1].Add(1)
-				}
+				copied[o.Stream-1].Add(int64(o.Bytes))
 			})
 			w.Must(func(c *shim.Comm) error {
 				r := c.Rank
@@ -186,10 +184,10 @@ func TestLentMovesNothing(t *testing.T) {
 			for r := range n {
 				want := int64(0)
 				if kind == calls.AllToAll {
-					want = 1 // of its own block
+					want = count // its own block
 				}
-				if got := copies[g.Streams[r][0]-1].Load(); got != want {
-					t.Errorf("rank %d: %d copies, want %d", r, got, want)
+				if got := copied[g.Streams[r][0]-1].Load(); got != want {
+					t.Errorf("rank %d: %d bytes are copied, want %d", r, got, want)
 				}
 			}
 		})
@@ -394,7 +392,7 @@ func TestLentAborted(t *testing.T) {
 		Recv: at, Stream: g.Streams[0][0]}}))
 	x := peer.Of(c)
 	said := func() uint64 {
-		b := g.Bytes(peer.Said(x, 0, 0, 1, peer.WordSend), 8)
+		b := g.Bytes(peer.Said(x, 0, 1, peer.WordSend), 8)
 		low := atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[0])))
 		high := atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[4])))
 		return uint64(low) | uint64(high)<<32
@@ -428,10 +426,8 @@ func TestLentElsewhere(t *testing.T) {
 	} {
 		for r, c := range w.Comms {
 			x := peer.Of(c)
-			for slot := range peer.NumSlots {
-				for word := range peer.SaidWords {
-					binary.NativeEndian.PutUint64(g.Bytes(peer.Said(x, r, slot, 1-r, word), 8), says(uint64(uintptr(lent[r]))))
-				}
+			for word := range peer.SaidWords {
+				binary.NativeEndian.PutUint64(g.Bytes(peer.Said(x, r, 1-r, word), 8), says(uint64(uintptr(lent[r]))))
 			}
 		}
 		assert.NoError(t, sumOnPeers(g, w, plain[:], count))

@@ -1,7 +1,5 @@
 package peer
 
-import "unsafe"
-
 // If the sender has registered the buffer of a message, a kernel of the receiver copies the message from there. Such a
 // message is copied once. It has the same chunks and tokens as a message in slots. As in collectives, each side
 // decides for itself. If the receiver has opened a region of the sender, it checks the word of each long message. The
@@ -32,14 +30,15 @@ func (x *Path) considerMessages() error {
 // withdraws the word. The stream has claimed the slot. Hot path.
 func (x *Path) speakOf(l *lane, m *message, slot int) {
 	switch {
-	case m.lent != nil && l.chunk < numSlots:
-		if l.said>>slot&1 != 0 {
-			x.untell(slot, l.peer, wordMessage)
+	case m.lent != nil && l.chunk < pairSlots:
+		if l.said>>slot&1 != 0 { // its halves may be written one after the other
+			x.untell(l.peer, wordMessage+slot)
+			x.flushWords()
 		}
-		x.tell(slot, l.peer, wordMessage, x.theirs(m.lent, m.at, l.peer)|m.tag())
+		x.tell(l.peer, wordMessage+slot, x.theirs(m.lent, m.at, l.peer)|m.tag())
 		l.said |= 1 << slot
 	case m.lent == nil && l.said>>slot&1 != 0:
-		x.untell(slot, l.peer, wordMessage)
+		x.untell(l.peer, wordMessage+slot)
 		l.said &^= 1 << slot
 	}
 }
@@ -51,10 +50,10 @@ func (x *Path) settleMessages() {
 	lent := false
 	for i := range x.lanes {
 		l := &x.lanes[i]
-		for slot := range numSlots {
+		for slot := range pairSlots {
 			if l.said>>slot&1 != 0 {
-				x.word(x.page.token(stagePair, slot, x.me, l.peer, tokenFree), 1, 1)
-				x.untell(slot, l.peer, wordMessage)
+				x.wait(x.page.token(stagePair, slot, x.me, l.peer, tokenFree))
+				x.untell(l.peer, wordMessage+slot)
 			}
 		}
 		lent = lent || l.said != 0
@@ -63,15 +62,4 @@ func (x *Path) settleMessages() {
 	if lent {
 		x.passGates()
 	}
-}
-
-// fetchMessage copies a chunk of n bytes from the sender's buffer, or from the slot. Lanes run side by side, so each
-// has its own part of the scratch.
-func (x *Path) fetchMessage(l *lane, m *message, to unsafe.Pointer, slot int, n int64) error {
-	var room unsafe.Pointer
-	if m.bounce || !lendAligned(m.at) {
-		room = unsafe.Add(x.scratch(), int64(l.peer)*x.pairBytes)
-	}
-	return x.find(l.on, to, x.pairAt(l.peer, x.me, slot), x.said(l.peer, slot, x.me, wordMessage),
-		m.tag(), l.off, n, room)
 }

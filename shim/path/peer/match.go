@@ -24,11 +24,16 @@ func (x *Path) compare(s *calls.Shape) error {
 	if x.n == 1 {
 		return nil
 	}
-	x.hash = program.Signature(uint64(x.hash), uint64(s.Signature()))
+	graph := uint32(0) // replays come at other times than calls, so all ranks must capture a call or none
+	if x.capture.ID != 0 {
+		graph = 1
+	}
+	x.hash = program.Signature(uint64(x.hash), uint64(s.Signature()), uint64(graph))
 	r := &x.page.rank(x.me).calls[x.calls%callsKept]
 	r.tag.Store(0)
 	r.what.Store(s.Pack())
 	r.count.Store(s.Count)
+	r.graph.Store(graph)
 	r.tag.Store(x.calls<<32 | uint64(x.hash))
 	for peer := range x.n {
 		if _, hash, ok := x.page.rank(peer).calls[x.calls%callsKept].read(x.calls); ok && hash != x.hash {
@@ -47,6 +52,11 @@ func (x *Path) different(peer int) error {
 	for n := x.calls; n > 0 && n+callsKept > x.calls; n-- {
 		a, _, known := x.page.rank(lo).calls[n%callsKept].read(n)
 		b, _, there := x.page.rank(hi).calls[n%callsKept].read(n)
+		own, theirs := &x.page.rank(lo).calls[n%callsKept], &x.page.rank(hi).calls[n%callsKept]
+		if known && there && own.graph.Load() != theirs.graph.Load() {
+			err = fmt.Errorf("shim: operation %d: %s: of rank %d and rank %d, one captured it and one did not: %w",
+				n, a.String(), lo, hi, errdefs.ErrMismatch)
+		}
 		if known && there && (a.Pack() != b.Pack() || a.Count != b.Count) {
 			err = fmt.Errorf("shim: operation %d: rank %d called %s, rank %d called %s: %w",
 				n, lo, a.String(), hi, b.String(), errdefs.ErrMismatch)

@@ -94,9 +94,7 @@ func (x *Path) messages() error {
 	if len(x.msgs) == 0 {
 		return nil
 	}
-	if err := x.copyOwn(); err != nil {
-		return err
-	}
+	x.copyOwn()
 	if err := x.considerMessages(); err != nil {
 		return err
 	}
@@ -116,6 +114,7 @@ func (x *Path) messages() error {
 			more = more || left
 		}
 	}
+	x.onto(x.stream, 0)
 	if err := x.join(); err != nil {
 		return err
 	}
@@ -127,57 +126,47 @@ func (x *Path) messages() error {
 }
 
 // copyOwn enqueues copies for the messages of this rank to itself.
-func (x *Path) copyOwn() error {
+func (x *Path) copyOwn() {
 	s, r := x.lanes[x.me].first, x.lanes[x.n+x.me].first
 	for ; s >= 0; s, r = x.msgs[s].next, x.msgs[r].next {
-		if err := x.copy(x.msgs[r].at, x.msgs[s].at, x.msgs[s].bytes); err != nil {
-			return err
-		}
+		x.copy(x.msgs[r].at, x.msgs[s].at, x.msgs[s].bytes)
 	}
-	return nil
 }
 
-// move enqueues the copy of a chunk of n bytes. The sender copies from its buffer to the slot. The receiver copies
-// from the slot, or from the sender's buffer. A sender that lends its buffer copies nothing.
-func (x *Path) move(l *lane, m *message, slot int, n int64) error {
-	own := unsafe.Add(m.at, l.off)
-	switch {
-	case n == 0 || m.lent != nil:
-		return nil
-	case m.look:
-		return x.fetchMessage(l, m, own, slot, n)
-	}
-	if err := x.flushTo(l.on); err != nil {
-		return err
-	}
-	if l.send {
-		return device.Active().Copy(x.pairAt(x.me, l.peer, slot), own, int(n), l.on)
-	}
-	return device.Active().Copy(own, x.pairAt(l.peer, x.me, slot), int(n), l.on)
-}
-
-// step enqueues the next chunk of a lane. An empty message has one chunk.
+// step enqueues the next chunk of a lane, on its stream. An empty message has one chunk. The sender copies a chunk from
+// its buffer to the slot, unless it lends the buffer. The receiver copies it from the slot, or from the sender's buffer.
 func (x *Path) step(l *lane) error {
 	m := &x.msgs[l.first]
-	n, slot := min(x.pairBytes, m.bytes-l.off), l.chunk%numSlots
+	n, slot := min(x.pairBytes, m.bytes-l.off), l.chunk%pairSlots
 	owner, reader, awaited, given := l.peer, x.me, tokenReady, tokenFree
 	if l.send {
 		owner, reader, awaited, given = x.me, l.peer, tokenFree, tokenReady
 	}
 	at := x.page.token(stagePair, slot, owner, reader, awaited)
-	x.word(at, 1, 1)
-	x.word(at, 0, 0)
-	if l.send {
+	x.wait(at)
+	x.store(at, 0, false)
+	own, inSlot := unsafe.Add(m.at, l.off), x.pairAt(owner, reader, slot)
+	switch {
+	case !l.send:
+		c := device.Copy{Dst: own, Src: inSlot}
+		if m.look {
+			c.Found, c.Offset = x.said(owner, reader, wordMessage+slot), l.off
+		}
+		x.find(m.call, c, m.tag(), n, m.bounce, unsafe.Add(x.scratch(), int64(l.peer)*x.pairBytes), x.pairBytes)
+	case m.lent == nil && m.bounce:
 		x.speakOf(l, m, slot)
+		x.copy(inSlot, own, n)
+	default:
+		x.speakOf(l, m, slot)
+		if m.lent == nil {
+			x.job(m.call, device.Copy{Dst: inSlot, Src: own}, n)
+		}
 	}
-	if err := x.move(l, m, slot, n); err != nil {
-		return err
-	}
-	x.word(x.page.token(stagePair, slot, owner, reader, given), 1, 0)
+	x.put(word{gives: true, Store: device.Store{At: x.page.token(stagePair, slot, owner, reader, given), Value: 1}})
 	l.off, l.chunk = l.off+n, l.chunk+1
 	if l.off == m.bytes {
 		l.rests = l.send && l.chunk > 1
 		l.first, l.off, l.chunk = m.next, 0, 0
 	}
-	return x.flushTo(l.on)
+	return x.flush()
 }

@@ -44,32 +44,17 @@ func (x *Path) shareRoom(sides int) {
 	}
 }
 
-// lineOf returns the index of a stream's line.
-func (x *Path) lineOf(s device.Stream) int {
-	for i := range x.sides {
-		if x.sides[i] == s {
-			return 1 + i
-		}
-	}
-	return 0
-}
-
 // paced reports whether the launch counts its operations. A graph keeps them all, and peers hold up no single rank.
 func (x *Path) paced() bool { return x.n > 1 && x.capture.ID == 0 }
 
-// add counts the pending words, and a copy or kernel after them. It adds a mark to them from time to time.
-func (x *Path) add(i int) {
-	l := &x.lines[i]
-	l.put += uint32(len(x.words)) + 2
-	if l.put-l.marked >= l.room/4 {
-		x.mark(i)
-	}
-}
+// due reports whether a line needs a mark.
+func (l *line) due() bool { return l.put-l.marked >= l.room/4 }
 
-func (x *Path) mark(i int) {
+// mark returns the write that says that the stream has passed all that is enqueued on a line.
+func (x *Path) mark(i int) word {
 	l := &x.lines[i]
 	l.marked = l.put
-	x.write(&x.page.rank(x.me).passed[i], l.put)
+	return word{Store: device.Store{At: x.page.wordOf(&x.page.rank(x.me).passed[i]), Value: uint64(l.put)}}
 }
 
 // full reports whether a line has no room.
@@ -92,7 +77,7 @@ func (x *Path) awaitRoom(full func() bool) {
 func (x *Path) markSides() {
 	for i := 1; i < len(x.lines); i++ {
 		if x.lines[i].marked != x.lines[i].put {
-			x.mark(i)
+			x.put(x.mark(i))
 		}
 	}
 }

@@ -18,21 +18,24 @@ const maxRanks = device.MaxSources
 
 // A stage says what memory a token passes.
 const (
-	stageIn   = iota // a slot with a rank's contribution to a collective
-	stagePart        // the part of a slot that a rank has combined for its peers
-	stagePair        // a slot between two ranks
+	stageRound = iota // the slots of a round of a collective
+	stagePair         // a slot between two ranks
 	numStages
 )
 
-// numSlots is the number of slots of each kind. The owner fills one while readers read the other.
-const numSlots = 2
+// numSlots is the number of slots for collectives: a rank uses a slot again four rounds later, when tokens have told it
+// that its readers have ended the round in which they gave the slot back.
+const numSlots = 4
+
+// pairSlots is the number of slots between two ranks. The owner fills one while the reader reads the other.
+const pairSlots = 2
 
 // An owner of memory passes a token to a reader when there is data to read. The reader passes it back when it has
 // read. A token has two words. At most one word is 1, and none while a rank holds the token. Only the rank that waits
 // for a word sets it to 0. Only the other rank sets it to 1.
 const (
 	tokenReady = iota // the reader waits for it
-	tokenFree         // the owner waits for it; 1 at the start
+	tokenFree         // the owner waits for it, or knows that it is 1; 1 at the start
 	tokenWords
 )
 
@@ -52,6 +55,7 @@ type directRank struct {
 
 	passed [1 + stream.MaxSides]uint32 // by line: the last mark that the stream has passed
 
+	bytes   int64  // of the exchange memory
 	process uint64 // identifies the process in which pointer is valid
 	pointer uint64
 	handle  device.Handle
@@ -147,6 +151,7 @@ type callRecord struct {
 	tag   atomic.Uint64 // upper half: the number of the call; lower half: the hash of this and all earlier calls
 	what  atomic.Uint64 // kind, type, operator and root
 	count atomic.Uint64
+	graph atomic.Uint32 // 1: it was captured
 }
 
 // messageRecord is a message that a rank has called to send or to receive.

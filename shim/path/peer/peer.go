@@ -36,6 +36,10 @@ type Path struct {
 	exchange []unsafe.Pointer
 	imported uint64 // bit mask of ranks whose exchange memory must be closed
 
+	allocated     int64 // size of this rank's exchange memory
+	exchangeBytes int64 // how much of each rank's memory is used
+	joint         bool  // all ranks share a device
+
 	slotBytes int64 // size of a slot for collectives
 	pairBytes int64 // size of a slot between two ranks
 
@@ -54,14 +58,26 @@ type Path struct {
 
 	number uint32 // of the last launch
 
+	state state // of slots
+
 	// State of the launch that is being enqueued:
 	stream  device.Stream
 	capture device.Capture
-	words   []device.Word // pending operations, not on the stream yet
-	kernel  device.Reduction
 	streams []device.Stream
 	ops     []operation
 	msgs    []message
+
+	// queue.go:
+	on       device.Stream // where operations go
+	line     int           // of that stream
+	err      error         // the first error of the driver in the launch
+	words    []word        // pending operations, not on the stream yet
+	building bool          // kernel takes jobs; then words is empty
+	kernel   device.Reduction
+	copies   [device.MaxCopies]device.Copy
+	before   [device.MaxStores]device.Store
+	after    [device.MaxStores]device.Store
+	batch    []device.Word
 
 	calls    uint64   // number of collectives called
 	hash     uint32   // of all these collectives
@@ -101,7 +117,6 @@ type operation struct {
 
 	look               rankSet // peers that may lend buffers in this call
 	lentSend, lentRecv *region // regions that this rank lends, nil if none
-	spoken             uint32  // bit mask of slots whose words this rank has written
 }
 
 // algorithm is the name of this path in the log and in traces.
@@ -181,27 +196,40 @@ func (s rankSet) each(f func(r int)) {
 	}
 }
 
-// slotAt returns the address of a rank's slot for collectives.
-func (x *Path) slotAt(rank, slot int) unsafe.Pointer {
-	return unsafe.Add(x.exchange[rank], int64(slot)*x.slotBytes)
+// slotAt returns the address of a rank's slot in a round of the call that is being enqueued.
+func (x *Path) slotAt(rank, round int) unsafe.Pointer {
+	return unsafe.Add(x.exchange[rank], int64(x.state.slot(round))*x.slotBytes)
 }
-
-// scratch returns memory of this rank, as large as a slot.
-func (x *Path) scratch() unsafe.Pointer { return unsafe.Add(x.exchange[x.me], numSlots*x.slotBytes) }
 
 // pairAt returns the address of the owner's slot for messages to a reader.
 func (x *Path) pairAt(owner, reader, slot int) unsafe.Pointer {
-	return unsafe.Add(x.exchange[owner], (numSlots+1)*x.slotBytes+int64(reader*numSlots+slot)*x.pairBytes)
+	return unsafe.Add(x.exchange[owner], numSlots*x.slotBytes+int64(reader*pairSlots+slot)*x.pairBytes)
 }
 
-// slotAlign is the alignment of slots in bytes.
+// scratch returns memory of this rank for data that the driver copies to memory of the host. Messages from a peer use
+// pairBytes of it.
+func (x *Path) scratch() unsafe.Pointer { return x.pairAt(x.me, x.n, 0) }
+
+func (x *Path) scratchBytes() int64 { return int64(x.n) * x.pairBytes }
+
+// countersAt returns the address of a counter in the last page of a rank's exchange memory, which begins with the words
+// of lend.go. Kernels count there: a counter for each kind of token and slot, and one for each line.
+func (x *Path) countersAt(rank, at int) device.Address {
+	return device.Address(uintptr(x.exchange[rank])) + device.Address(x.exchangeBytes-slotAlign+int64(at))
+}
+
+// countersBytes is the size of a rank's counters.
+const countersBytes = (tokenWords*numSlots + 1 + 2*maxRanks) * tokenSize
+
+// slotAlign is the alignment of slots in bytes, and the size of the last page.
 const slotAlign = 4096
 
-// divide cuts exchange memory of size bytes into slots.
+// divide cuts exchange memory of size bytes into slots for collectives, for messages, and scratch.
 func (x *Path) divide(size int64) error {
-	x.slotBytes = size / 4 &^ (slotAlign - 1)
-	// The words of lend.go follow these slots.
-	x.pairBytes = (size/4 - slotAlign) / int64(numSlots*x.n) &^ (slotAlign - 1)
+	size &^= slotAlign - 1
+	x.exchangeBytes = size
+	x.slotBytes = size / (numSlots + 1) &^ (slotAlign - 1)
+	x.pairBytes = (size - numSlots*x.slotBytes - slotAlign) / int64((pairSlots+1)*x.n) &^ (slotAlign - 1)
 	if x.pairBytes == 0 {
 		return fmt.Errorf("shim: LIGHTPATH_DEVICE_EXCHANGE=%d is too small for %d ranks: %w",
 			size, x.n, errdefs.ErrInvalidUsage)

@@ -5,7 +5,6 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
-	"lightpath/shim/device"
 	"lightpath/shim/memory"
 	"lightpath/shim/recorder"
 	"lightpath/shim/stream"
@@ -39,7 +38,13 @@ func (x *Path) count() error {
 	}
 	x.graph = g
 	f.AddGraph(g)
-	x.kernel = device.Reduction{Dst: r.At, N: 2, Count: 1, Type: datatype.Uint32, Op: datatype.Sum}
+	if x.flush() != nil {
+		return x.err
+	}
+	x.clear(nil)
+	x.kernel.Dst, x.kernel.N, x.kernel.Count = r.At, 2, 1
+	x.kernel.Type, x.kernel.Op = datatype.Uint32, datatype.Sum
 	x.kernel.Sources[0], x.kernel.Sources[1] = r.At, one
-	return x.combine()
+	x.run(&x.kernel)
+	return x.err
 }

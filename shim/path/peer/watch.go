@@ -337,7 +337,7 @@ func (x *Path) home() bool {
 	for stage := range numStages {
 		for slot := range numSlots {
 			for r := range x.n {
-				if r != x.me && atomic.LoadUint32(x.page.tokenWord(stage, slot, x.me, r, tokenFree)) == 0 {
+				if atomic.LoadUint32(x.page.tokenWord(stage, slot, x.me, r, tokenFree)) == 0 {
 					return false
 				}
 			}
