@@ -52,7 +52,7 @@ def limit_us(table, collective, ranks, mode, size):
 
 
 def points(args):
-    for collective, ranks, mode, memory, size in itertools.product(args.collectives, args.ranks, MODES, MEMORIES, args.sizes):
+    for collective, ranks, mode, memory, size in itertools.product(args.collectives, args.ranks, args.modes, MEMORIES, args.sizes):
         if ranks > 1 or mode == "threads":
             yield {"collective": collective, "ranks": ranks, "mode": mode, "memory": memory, "size": size}
 
@@ -195,6 +195,7 @@ def main(argv=None):
     parser.add_argument("--sizes", type=names, default=SIZES)
     parser.add_argument("--collectives", type=names, default=COLLECTIVES)
     parser.add_argument("--ranks", type=lambda value: [int(n) for n in value.split(",")], default=RANKS)
+    parser.add_argument("--modes", type=names, default=MODES)
     args = parser.parse_args(argv)
     table = constants()
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
