@@ -252,6 +252,7 @@ func (g *rig) startRanks() error {
 	g.job = startJob(g.ctx, g.o.Worker, append([]string{
 		"LIGHTPATH_FABRIC=" + g.path("fabric.yaml"), "LIGHTPATH_PLANNER=perstep", "LIGHTPATH_PLAN_WAIT=1",
 		"LIGHTPATH_ALGORITHM=alltoall:pairwise",
+		"LIGHTPATH_ITERATION=off", // scenarios wait until no operation holds planes
 		"LIGHTPATH_TIMEOUT=" + timeout.String(), "NCCL_DEBUG=WARN", "NCCL_DEBUG_FILE=" + g.path("log.%p"),
 	}, g.env...), cmp.Or(g.ranks, ranks), phases, g.apart)
 	return nil
