@@ -196,27 +196,30 @@ static char *reach(struct reach *r, CUdeviceptr at, size_t size) {
   return s.found.alias + (at - s.found.at);
 }
 
+/* Values of a width that the compiler knows, and is fast for. */
+#define MOVES(width, move)         \
+  switch (width) {                 \
+    case 1: move(uint8_t); break;  \
+    case 2: move(uint16_t); break; \
+    case 4: move(uint32_t); break; \
+    default: move(uint64_t);       \
+  }
+
 static void move_in(uint64_t *slots, const struct ptx_instruction *i, const char *from) {
   int k;
-  for (k = 0; k < i->count; k++) {
-    uint64_t v = 0;
-    memcpy(&v, from + k * i->width, (size_t)i->width); /* little-endian, as devices are */
-    slots[i->slot[k]] = v;
-  }
+#define IN(type) \
+  for (k = 0; k < i->count; k++) slots[i->slot[k]] = ((const type *)from)[k]
+  MOVES(i->width, IN)
+#undef IN
 }
 
 /* The CPU and other devices may look at a word meanwhile. */
 static void move_out(const uint64_t *slots, const struct ptx_instruction *i, char *to) {
   int k;
-  if (i->count == 1 && i->width == 4) {
-    __atomic_store_n((uint32_t *)to, (uint32_t)slots[i->slot[0]], __ATOMIC_RELEASE);
-    return;
-  }
-  if (i->count == 1 && i->width == 8) {
-    __atomic_store_n((uint64_t *)to, slots[i->slot[0]], __ATOMIC_RELEASE);
-    return;
-  }
-  for (k = 0; k < i->count; k++) memcpy(to + k * i->width, &slots[i->slot[k]], (size_t)i->width);
+#define OUT(type) \
+  for (k = 0; k < i->count; k++) __atomic_store_n((type *)to + k, (type)slots[i->slot[k]], __ATOMIC_RELEASE)
+  MOVES(i->width, OUT)
+#undef OUT
 }
 
 /* ---- Threads ---- */
@@ -266,8 +269,35 @@ static const struct ptx_instruction *run_thread(const struct ptx_function *f, st
 struct crew {
   const struct ptx_instruction *at[1024]; /* of each thread */
   uint64_t *slots[1024];
-  size_t size; /* of a thread's slots */
+  size_t room;       /* of memory, in bytes */
+  uint64_t memory[]; /* the slots of all threads */
 };
+
+static pthread_key_t crews;
+static void make_key(void) {
+  if (pthread_key_create(&crews, free) != 0) abort();
+}
+
+/* The crew of this thread, which it keeps for its next kernel: fresh memory costs more than a small kernel. */
+static struct crew *crew_of(const struct ptx_function *f, unsigned threads) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  size_t size = (size_t)f->n_slots * sizeof(uint64_t);
+  struct crew *c;
+  unsigned t;
+  pthread_once(&once, make_key);
+  c = pthread_getspecific(crews);
+  if (c == NULL || c->room < threads * size) {
+    free(c);
+    if ((c = malloc(sizeof *c + threads * size)) == NULL) abort();
+    c->room = threads * size;
+    pthread_setspecific(crews, c);
+  }
+  for (t = 0; t < threads; t++) {
+    c->slots[t] = c->memory + t * (size_t)f->n_slots;
+    memcpy(c->slots[t], f->slots, size); /* constants; kernels write registers before they read them */
+  }
+  return c;
+}
 
 /* Returns the thread that has used an invalid address, -1 if none has. */
 static int run_block(const struct ptx_function *f, struct reach *r, const char *params, struct crew *c, unsigned block,
@@ -275,8 +305,6 @@ static int run_block(const struct ptx_function *f, struct reach *r, const char *
   unsigned t, ended = 0;
   uint64_t any;
   for (t = 0; t < threads; t++) {
-    if (c->slots[t] == NULL && (c->slots[t] = malloc(c->size)) == NULL) abort();
-    memcpy(c->slots[t], f->slots, c->size); /* constants, and the initial registers */
     c->slots[t][PTX_TID] = t, c->slots[t][PTX_NTID] = threads;
     c->slots[t][PTX_CTAID] = block, c->slots[t][PTX_NCTAID] = blocks;
     c->at[t] = f->code;
@@ -303,19 +331,15 @@ static int run_block(const struct ptx_function *f, struct reach *r, const char *
 bool ptx_run(const struct ptx_function *f, CUcontext ctx, const void *params, unsigned blocks, unsigned threads,
              char *why, size_t size) {
   struct reach r = {.ctx = ctx};
-  struct crew *c = calloc(1, sizeof *c);
+  struct crew *c = crew_of(f, threads);
   CUdeviceptr at = 0;
-  unsigned b, t;
+  unsigned b;
   int bad = -1;
-  if (c == NULL) abort();
-  c->size = (size_t)f->n_slots * sizeof(uint64_t);
   for (b = 0; bad < 0 && b < blocks; b++) bad = run_block(f, &r, params, c, b, blocks, threads, &at);
   if (bad >= 0) {
     const struct ptx_instruction *i = c->at[bad];
     snprintf(why, size, "%s: thread %d of block %u: %s of %d bytes at 0x%llx", f->name, bad, b - 1,
              i->op == PTX_STORE ? "store" : "load", i->count * i->width, (unsigned long long)at);
   }
-  for (t = 0; t < threads; t++) free(c->slots[t]);
-  free(c);
   return bad < 0;
 }

@@ -176,7 +176,7 @@ static void ahead(struct rank *r) {
 
 /* The same with messages, in both directions at once. */
 static void ahead_messages(struct rank *r) {
-  enum { CALLS = 60 };
+  enum { CALLS = 20 };
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer(), *b = buffer();
   int i, next = (r->rank + 1) % r->world, before = (r->rank + r->world - 1) % r->world;

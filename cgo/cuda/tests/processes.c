@@ -7,7 +7,7 @@
 
 #include "tests.h"
 
-#define N 300001
+#define N 140001
 #define BLOCK 40000
 #define MOST 8
 

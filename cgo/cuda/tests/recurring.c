@@ -229,7 +229,7 @@ static void kept(struct rank *r) {
 
 /* More allocations than a rank can publish, each used several times. */
 static void many(struct rank *r) {
-  enum { ALL = 150 };
+  enum { ALL = 90 };
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   static float *a[MOST][ALL];
   float *b = buffer();
@@ -250,7 +250,7 @@ static void short_lived(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   float *a = buffer(), *b = buffer(), *own;
   int i, k;
-  for (i = 0; i < 400; i++) {
+  for (i = 0; i < 200; i++) {
     own = r->rank == 0 ? buffer() : a;
     for (k = 0; k < 2; k++) add(r, own, b, s, i + k);
     if (i % 16 == 0) usleep(2000);
