@@ -111,7 +111,6 @@ def result(point, table, time_us, lines):
         "limit_us": limit,
         "share": limit / time_us if time_us else 0,
         "calls": most["calls"] / calls,
-        "enqueues": most["enqueues"] / calls,
         "memory_operations": most["memory_operations"] / calls,
         "functions": names,
     }
@@ -125,6 +124,15 @@ def short(value):
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2g}"
 
 
+# Calls that put an operation on a stream begin with these names.
+OPERATIONS = ("cuLaunch", "cuMemcpy", "cuStreamBatchMemOp", "cuStreamWait", "cuStreamWriteValue", "cuGraphLaunch", "cuEventRecord")
+
+
+def idle_calls(row):
+    """Driver calls that put nothing on a stream."""
+    return sum(n for name, n in row["functions"].items() if not name.startswith(OPERATIONS))
+
+
 def cell(row, before, show):
     """A number now, or before>now."""
     texts = [show(r) if r is not None and "error" not in r else "-" for r in ([before, row] if before is not None else [row])]
@@ -133,7 +141,7 @@ def cell(row, before, show):
 
 TIMES = ("us per call", lambda r: short(r["time_us"]))
 SHARES = ("share of the limit in percent", lambda r: f"{100 * r['share']:.0f}")
-COUNTS = ("driver calls besides enqueues/memory operations", lambda r: f"{r['calls'] - r['enqueues']:.0f}/{r['memory_operations']:.0f}")
+COUNTS = ("driver calls that put nothing on a stream/memory operations", lambda r: f"{idle_calls(r):.0f}/{r['memory_operations']:.0f}")
 PAGE_SIZES = ["8", "1M", "256M"]  # of counts
 
 

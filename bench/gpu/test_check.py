@@ -165,14 +165,14 @@ class Modelled(unittest.TestCase):
 
     def test_counts_are_those_of_the_busiest_rank(self):
         point = {"collective": "allreduce", "ranks": 2, "mode": "threads", "memory": "device", "size": "8"}
-        line = {"interval": 1, "functions": {"cuLaunchKernel": 40, "cuCtxGetCurrent": 60}, "calls": 100, "enqueues": 40, "memory_operations": 240}
+        line = {"interval": 1, "functions": {"cuLaunchKernel": 40, "cuCtxGetCurrent": 60}, "calls": 100, "memory_operations": 240}
         got = modelled.result(point, self.TABLE, 10.8, [{"pid": 1, "calls": 999}, {**line, "calls": 90}, line])
-        self.assertEqual((got["calls"], got["enqueues"], got["memory_operations"], got["functions"]["cuLaunchKernel"]), (5, 2, 12, 2))
+        self.assertEqual((got["calls"], got["memory_operations"], got["functions"]["cuLaunchKernel"]), (5, 12, 2))
         self.assertAlmostEqual(got["share"], 0.5)
 
     def test_before_and_now(self):
         point = {"collective": "allreduce", "ranks": 2, "mode": "threads", "memory": "device", "size": "8"}
-        row = {**point, "time_us": 10.8, "share": 0.5, "calls": 5, "enqueues": 2, "memory_operations": 12}
+        row = {**point, "time_us": 10.8, "share": 0.5, "memory_operations": 12, "functions": {"cuLaunchKernel": 2, "cuEventRecord": 1, "cuStreamGetId": 3}}
         old = {**row, "time_us": 21.6, "share": 0.25}
         cells = [cells for _, cells in modelled.compact([row], [old], ["8", "1M"])]
         self.assertEqual(cells[0][1], ["allreduce", "2", "threads", "21.6>10.8", "-"])

@@ -224,11 +224,12 @@ const countersBytes = (tokenWords*numSlots + 1 + 2*maxRanks) * tokenSize
 // slotAlign is the alignment of slots in bytes, and the size of the last page.
 const slotAlign = 4096
 
-// divide cuts exchange memory of size bytes into slots for collectives, for messages, and scratch.
+// divide cuts exchange memory of size bytes into slots for collectives, for messages, and scratch. More ranks have more
+// slots for messages, so these get a larger part: small chunks of messages cost more operations than bytes.
 func (x *Path) divide(size int64) error {
 	size &^= slotAlign - 1
 	x.exchangeBytes = size
-	x.slotBytes = size / (numSlots + 1) &^ (slotAlign - 1)
+	x.slotBytes = size / int64(numSlots+x.n/2) &^ (slotAlign - 1)
 	x.pairBytes = (size - numSlots*x.slotBytes - slotAlign) / int64((pairSlots+1)*x.n) &^ (slotAlign - 1)
 	if x.pairBytes == 0 {
 		return fmt.Errorf("shim: LIGHTPATH_DEVICE_EXCHANGE=%d is too small for %d ranks: %w",
