@@ -207,9 +207,9 @@ func TestWantedEarly(t *testing.T) {
 	r.step(r.done(1, 3), "set 0")
 	r.step(Event{Kind: Expired, Timer: IdleTimer}, "release 11")
 	r.step(want(0, 4))
-	r.step(want(1, 4), "stop 0", "acquire 11")
+	r.step(want(1, 4), "stop 0", "acquire 11", "set 0")
 	r.step(Event{Kind: Wanted, Planes: 0b11})
-	r.step(Event{Kind: Granted, Planes: 0b11}, "ticket 4 to -1: planes 11 maps")
+	r.step(Event{Kind: Granted, Planes: 0b11}, "stop 0", "ticket 4 to -1: planes 11 maps")
 	r.step(r.done(0, 4))
 	r.step(r.done(1, 4), "set 0")
 }
@@ -224,7 +224,7 @@ func TestKeep(t *testing.T) {
 		next := []string{"stop 0", "ticket 3 to -1: planes 11"}
 		if wanted {
 			r.step(Event{Kind: Wanted, Planes: 1})
-			next = []string{"stop 0", "release 11", "acquire 11"}
+			next = []string{"stop 0", "release 11", "acquire 11", "set 0"}
 		}
 		r.step(want(0, 3))
 		r.step(want(1, 3), next...)

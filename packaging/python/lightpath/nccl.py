@@ -41,6 +41,7 @@ TABLE = (
     function("ncclCommInitRank", ctypes.POINTER(ncclComm_t), ctypes.c_int, UniqueId, ctypes.c_int),
     function("ncclCommCount", ncclComm_t, ctypes.POINTER(ctypes.c_int)),
     function("ncclCommUserRank", ncclComm_t, ctypes.POINTER(ctypes.c_int)),
+    function("ncclCommSplit", ncclComm_t, ctypes.c_int, ctypes.c_int, ctypes.POINTER(ncclComm_t), ctypes.c_void_p),
     function("ncclCommDestroy", ncclComm_t),
     function("ncclCommAbort", ncclComm_t),
     function("ncclAllReduce", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, *COLLECTIVE_TAIL),
