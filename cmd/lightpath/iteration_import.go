@@ -10,6 +10,7 @@ import (
 	"lightpath/plans/delta/calls"
 	"lightpath/plans/delta/dag"
 	"lightpath/plans/iteration"
+	"lightpath/plans/iteration/learn"
 	"lightpath/plans/iteration/trace"
 	"lightpath/shim/flight"
 	"lightpath/shim/flight/job"
@@ -114,7 +115,7 @@ func (f *traceFlags) flights(files []string) (*trace.Trace, error) {
 		}
 	}
 	found, err := job.Find(dumps)
-	if errors.Is(err, trace.ErrNoPeriod) {
+	if errors.Is(err, learn.ErrNoPeriod) {
 		return nil, no(err)
 	}
 	if err != nil {
