@@ -9,6 +9,7 @@ import (
 
 	"lightpath/internal/require"
 	"lightpath/plans"
+	ofcalls "lightpath/plans/check"
 	"lightpath/plans/circuit"
 	"lightpath/plans/iteration"
 	"lightpath/plans/iteration/check"
@@ -109,7 +110,7 @@ func TestMutationsAreInfeasible(t *testing.T) {
 		q := copyOf(t, plan)
 		c.change(q)
 		_, err := check.Check(p, q)
-		if !errors.Is(err, check.ErrInfeasible) || !strings.Contains(err.Error(), c.says) {
+		if !errors.Is(err, ofcalls.ErrInfeasible) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("want %q:\n%v", c.says, err)
 		}
 		if q.VerifyDigest() == nil {

@@ -31,7 +31,7 @@ func copiesOf(g *shimtest.GPUs, f func()) int {
 	return int(n.Load())
 }
 
-// published returns how many regions a rank has published, all of which its peers have opened.
+// published returns how many regions a rank has published, -1 if a peer has not opened one of them.
 func published(c *shim.Comm) int {
 	x := peer.Of(c)
 	stream.Of(c).Mu.Lock()
