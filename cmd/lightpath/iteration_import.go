@@ -63,8 +63,8 @@ func (f *traceFlags) read(cmd *cobra.Command, files []string) (*trace.Trace, err
 		}
 		return calls.Model(&c, f.algorithm)
 	}
-	in := importFlags{format: f.format, name: files[0], perPod: f.over.GPUsPerPod, gpus: f.over.GPUs, etp: max(1, f.over.ETP),
-		gbps: 400, scaleUp: 360, forward: f.forward, backward: f.backward}
+	in := importFlags{format: f.format, name: files[0], perPod: f.over.GPUsPerPod, gpus: f.over.GPUs,
+		etp: max(1, f.over.ETP), gbps: 400, scaleUp: 360, forward: f.forward, backward: f.backward}
 	if cmd.Flags().Changed("bandwidth") {
 		in.gbps = f.over.Gbps
 	}

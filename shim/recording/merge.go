@@ -24,8 +24,8 @@ type Merged struct {
 }
 
 // Merge makes the trace of the files of all processes of a job. A call is ready when its last rank has made it. The
-// largest communicator numbers the ranks of the job, if all processes are in it, else their launcher does. Communicators
-// of different ranks that make the same calls become one with several groups.
+// largest communicator numbers the ranks of the job, if all processes are in it, else their launcher does.
+// Communicators of different ranks that make the same calls become one with several groups.
 func Merge(files []*File) (*Merged, error) {
 	if len(files) == 0 {
 		return nil, fmt.Errorf("%w: there are none", ErrJob)

@@ -1,6 +1,6 @@
 /* Memory that calls use again and again is used in place, until the program frees it: recurring threads|processes
- * [NAME...]. Ranks are threads or processes, each with its device if there are enough. The stub refuses kernels that use
- * memory which its process has freed. */
+ * [NAME...]. Ranks are threads or processes, each with its device if there are enough. The stub refuses kernels that
+ * use memory which its process has freed. */
 #define _GNU_SOURCE
 #include <stdbool.h>
 #include <sys/mman.h>
@@ -142,14 +142,16 @@ static size_t granularity(const CUmemAllocationProp *prop) {
 }
 
 static void map(char *at, size_t size, CUdevice device, int types) {
-  const CUmemAllocationProp prop = {CU_MEM_ALLOCATION_TYPE_PINNED, types, {CU_MEM_LOCATION_TYPE_DEVICE, device}, NULL, {0}};
+  const CUmemAllocationProp prop = {
+      CU_MEM_ALLOCATION_TYPE_PINNED, types, {CU_MEM_LOCATION_TYPE_DEVICE, device}, NULL, {0}};
   CUmemGenericAllocationHandle piece;
   CUmemAccessDesc access[MOST];
   int i, n = 1;
   if (!processes) IS(gpu.DeviceGetCount(&n), CUDA_SUCCESS); /* threads use each other's addresses */
   n = n < MOST ? n : MOST;
   for (i = 0; i < n; i++)
-    access[i] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, processes ? device : i}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    access[i] = (CUmemAccessDesc){
+        {CU_MEM_LOCATION_TYPE_DEVICE, processes ? device : i}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   IS(gpu.MemCreate(&piece, size, &prop, 0), CUDA_SUCCESS);
   IS(gpu.MemMap((uintptr_t)at, size, 0, piece, 0), CUDA_SUCCESS);
   IS(gpu.MemRelease(piece), CUDA_SUCCESS);
@@ -216,7 +218,8 @@ static void kept(struct rank *r) {
     handles = (CUipcMemHandle *)(shared + 1);
     IS(gpu.IpcGetMemHandle(&handles[r->rank], (uintptr_t)b), CUDA_SUCCESS);
     together();
-    IS(gpu.IpcOpenMemHandle(&other, handles[(r->rank + 1) % r->world], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_SUCCESS);
+    IS(gpu.IpcOpenMemHandle(&other, handles[(r->rank + 1) % r->world], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+       CUDA_SUCCESS);
     b = buffer();
     for (i = 0; i < 20; i++) { /* only its device may refuse it */
       OK(sum(r, (float *)(uintptr_t)other, b, s));
@@ -399,7 +402,8 @@ static const struct named {
   int ranks;
   void (*run)(struct rank *r);
 } tests[] = {
-    {"second", 3, second},     {"replaced", 3, replaced}, {"twice", 2, twice}, {"freed", 3, freed}, {"expandable", 2, expandable},
+    {"second", 3, second},     {"replaced", 3, replaced}, {"twice", 2, twice}, {"freed", 3, freed},
+    {"expandable", 2, expandable},
     {"kept", 2, kept},         {"many", 2, many},         {"short_lived", 2, short_lived},
     {"aborted", 3, aborted},   {"captured", 2, captured}, {"remapped", 2, remapped}, {"messages", 3, messages},
     {"posted_early", 2, posted_early},

@@ -18,9 +18,9 @@ type Report struct {
 	Reconfigurations int // in gaps and in calls, all planes
 }
 
-// Check verifies a plan for a problem: the digest of the fabric, the trace, each call's plan and circuits, switches
-// between calls, the order of grants, what calls wait for, the stated times and the bound. If the plan is not feasible,
-// the error wraps [check.ErrInfeasible]. Check ignores the plan's own digest.
+// Check verifies a plan for a problem: the trace and the fabric's digest; plan, circuits, order and waits of the calls;
+// switches between them; stated times and bound. If the plan is not feasible, the error wraps [check.ErrInfeasible].
+// Check ignores the plan's own digest.
 func Check(p *iteration.Problem, plan *iteration.Plan) (Report, error) {
 	c := &checker{p: p, plan: plan}
 	if c.structure() {
@@ -101,7 +101,7 @@ func (c *checker) calls() {
 			problem := *c.p.Shapes[key.shape]
 			problem.Initial = c.plan.Plans[call.Plan].Initial
 			var err error
-			// A plan with given circuits may state a bound for these: what the iteration may not beat, totals checks.
+			// A plan with given circuits may state a bound for these only; totals checks the bound of the iteration.
 			if report, err = check.Check(&problem, c.plan.Plans[call.Plan]); err != nil {
 				c.bad.Addf("calls[%d]: plans[%d] for call %d: %v", at, call.Plan, call.Call, err)
 			}

@@ -51,9 +51,9 @@ func (f *Found) covers() int {
 // A few calls may come after the last one. If communicators overlap, their calls may come in another order each time:
 // then each is looked at apart.
 //
-// Records have no causes. A call that comes when the call before it has ended waits for that call. One that comes earlier
-// waits for the latest call that has always ended by then. The iteration begins after the longest gap between calls.
-// Errors wrap [ErrNoPeriod] or [trace.ErrTrace].
+// Records have no causes. A call that comes when the call before it has ended waits for that call. One that comes
+// earlier waits for the latest call that has always ended by then. The iteration begins after the longest gap between
+// calls. Errors wrap [ErrNoPeriod] or [trace.ErrTrace].
 func Find(ranks int, communicators []trace.Communicator, run []Record) (*Found, error) {
 	run = slices.Clone(run)
 	slices.SortStableFunc(run, func(a, b Record) int {
@@ -100,8 +100,8 @@ func whole(run []Record) (best *Found) {
 // kind is the same for records of calls that do the same.
 func (r *Record) kind() string { return fmt.Sprint(r.Communicator, r.Root, r.Flows, r.Kind()) }
 
-// periodOf returns the period of the end of a list, and how many elements it covers, at least two periods; 0 if there is
-// none. Of the periods that cover nearly the most it is the shortest.
+// periodOf returns the period of the end of a list, and how many elements it covers, at least two periods; 0 if there
+// is none. Of the periods that cover nearly the most it is the shortest.
 func periodOf(kinds []string) (p, covered int) {
 	agrees := period.Agreement(kinds, len(kinds)/2)
 	most := 0
@@ -194,7 +194,8 @@ func waitOf(rounds [][]Record, i int) trace.After {
 func lastOf(rounds [][]Record) int {
 	last, latest := 0, math.Inf(-1)
 	for i := range rounds[0] {
-		if end := median(len(rounds), func(k int) float64 { return rounds[k][i].EndUS - rounds[k][0].StartUS }); end >= latest {
+		end := median(len(rounds), func(k int) float64 { return rounds[k][i].EndUS - rounds[k][0].StartUS })
+		if end >= latest {
 			last, latest = i, end
 		}
 	}

@@ -77,7 +77,8 @@ func TestFindOverlap(t *testing.T) {
 func TestFindNothing(t *testing.T) {
 	var run []Record
 	for i := range 9 {
-		run = append(run, Record{trace.Call{Collective: "allreduce", Algorithm: "ring", Bytes: float64(i)}, float64(i), float64(i)})
+		at := float64(i)
+		run = append(run, Record{trace.Call{Collective: "allreduce", Algorithm: "ring", Bytes: at}, at, at})
 	}
 	if _, err := Find(2, make([]trace.Communicator, 1), run); !errors.Is(err, ErrNoPeriod) {
 		t.Error(err)

@@ -116,8 +116,8 @@ func (t *Trace) End(end []float64) float64 {
 	return last
 }
 
-// Longest returns the time of the iteration if call i takes us[i], and no call waits for circuits. Nil us means that all
-// calls take no time: then it is the computation.
+// Longest returns the time of the iteration if call i takes us[i], and no call waits for circuits. Nil us means that
+// all calls take no time: then it is the computation.
 func (t *Trace) Longest(us []float64) float64 {
 	end := make([]float64, len(t.Calls))
 	for i := range t.Calls {
