@@ -403,7 +403,7 @@ func TestLentAborted(t *testing.T) {
 // TestLentElsewhere checks that peers do not take an address that a rank has published for another call, or only half,
 // as the address for this call.
 func TestLentElsewhere(t *testing.T) {
-	const count, other = 300 << 10, 200 << 10
+	const count, other = 300 << 10, 270 << 10
 	g := useLenders(t, 2)
 	w := shimtest.NewWorld(t, 2)
 	var lent, plain [2]unsafe.Pointer

@@ -94,7 +94,7 @@ func TestRecurringNot(t *testing.T) {
 	managed := []unsafe.Pointer{g.Managed(0, count), g.Managed(1, count)}
 	for range 5 {
 		assert.NoError(t, sumOnPeers(g, explicit, at, count))
-		assert.NoError(t, sumOnPeers(g, w, at, peer.LendBytes))
+		assert.NoError(t, sumOnPeers(g, w, at, int(peer.LendAbove(peer.Of(w.Comms[0])))))
 		assert.NoError(t, sumOnPeers(g, w, managed, count))
 	}
 	last := []unsafe.Pointer{g.Memory(0, count), g.Memory(1, count)}
@@ -111,7 +111,7 @@ func TestRecurringNot(t *testing.T) {
 
 // TestRecurringMany: a cycle of more buffers than a rank may publish keeps the first ones.
 func TestRecurringMany(t *testing.T) {
-	const count, all = 150 << 10, peer.MaxRegions
+	const count, all = 300 << 10, peer.MaxRegions
 	g := useLenders(t, 2)
 	w := shimtest.NewWorld(t, 2)
 	var at [all][]unsafe.Pointer
@@ -141,7 +141,7 @@ func TestRecurringMany(t *testing.T) {
 
 // TestRecurringAllocatesNothing: calls whose buffers recur, before and after they are published, and cannot be.
 func TestRecurringAllocatesNothing(t *testing.T) {
-	const count = 100000
+	const count = 300000
 	for _, refused := range []bool{false, true} {
 		t.Run(fmt.Sprint(refused), func(t *testing.T) {
 			g := useLenders(t, 2)
