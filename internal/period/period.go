@@ -3,13 +3,13 @@
 // Layer: a leaf that every layer may use. It compares keys and knows nothing of them.
 package period
 
-// Agreement returns, for each distance up to most, how many elements at the end of a list equal those at that distance
-// before them. If p elements come r times, the agreement at p is at least (r-1)*p. Element 0 of the result is 0.
-// It is the Z-algorithm, from the end: its time is linear.
-func Agreement[K comparable](list []K, most int) []int {
+// Agreement sets z[p], for each p from 1 that z has, to how many elements at the end of a list equal the elements p
+// places before them. If p elements come r times, z[p] is at least (r-1)*p. z[0] is 0. The distances must not exceed
+// the length of the list. It is the Z-algorithm, from the end: its time is linear.
+func Agreement[K comparable](z []int, list []K) {
 	n := len(list)
-	z := make([]int, most+1)
-	for i, l, r := 1, 0, 0; i <= most; i++ {
+	clear(z)
+	for i, l, r := 1, 0, 0; i < len(z); i++ {
 		if i < r {
 			z[i] = min(r-i, z[i-l])
 		}
@@ -20,5 +20,4 @@ func Agreement[K comparable](list []K, most int) []int {
 			l, r = i, i+z[i]
 		}
 	}
-	return z
 }

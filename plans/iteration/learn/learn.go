@@ -103,7 +103,8 @@ func (r *Record) kind() string { return fmt.Sprint(r.Communicator, r.Root, r.Flo
 // periodOf returns the period of the end of a list, and how many elements it covers, at least two periods; 0 if there
 // is none. Of the periods that cover nearly the most it is the shortest.
 func periodOf(kinds []string) (p, covered int) {
-	agrees := period.Agreement(kinds, len(kinds)/2)
+	agrees := make([]int, len(kinds)/2+1)
+	period.Agreement(agrees, kinds)
 	most := 0
 	for p, n := range agrees {
 		if n >= p {

@@ -26,6 +26,7 @@ type Learner struct {
 	repeats int
 	keys    []uint64        // of the last operations, fewer than 2 * window
 	gaps    []time.Duration // before them
+	agrees  []int           // see find
 	cycle   *Cycle          // in force, or the last one
 	locked  bool
 	at      int // position in the cycle that comes next
@@ -40,7 +41,8 @@ type Cycle struct {
 
 // New returns a learner. It predicts once a period has come so many times, at least 2.
 func New(repeats int) *Learner {
-	return &Learner{repeats: max(repeats, 2)}
+	repeats = max(repeats, 2)
+	return &Learner{repeats: repeats, agrees: make([]int, window/repeats+1)}
 }
 
 // Add adds an operation that has ended. gap is the time between the operation before and the request of this one, below
@@ -100,7 +102,9 @@ func (l *Learner) again() bool {
 // find finds the smallest period that the last operations have repeated.
 func (l *Learner) find() bool {
 	recent := l.keys[max(0, len(l.keys)-window):]
-	for p, n := range period.Agreement(recent, len(recent)/l.repeats) {
+	agrees := l.agrees[:len(recent)/l.repeats+1]
+	period.Agreement(agrees, recent)
+	for p, n := range agrees {
 		if p > 0 && n >= p*(l.repeats-1) {
 			l.lock(p)
 			return true
