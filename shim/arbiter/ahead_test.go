@@ -29,8 +29,8 @@ func recalled(rank int, seq uint64, inUse bool) Event {
 	return Event{Kind: Recalled, Rank: rank, Seq: seq, OK: inUse}
 }
 
-// repeating returns a machine of two ranks that hold two planes. The ticket of operation 3 has gone out ahead, after two
-// equal operations.
+// repeating returns a machine of two ranks that hold two planes. The ticket of operation 3 has gone out ahead, after
+// two equal operations.
 func repeating(t *testing.T, ports int) *rig {
 	t.Helper()
 	r := newRig(t, 2, ports, 2)
@@ -97,7 +97,8 @@ func TestMisprediction(t *testing.T) {
 		"one rank has not seen it in time": { // its want came before the recall, and its answer is that it is unused
 			[]Event{wants(0, 3, allReduce), recalled(0, 3, false), recalled(1, 3, true), {Kind: Done, Rank: 1, Seq: 3},
 				{Kind: Done, Rank: 0, Seq: 3}},
-			[][]string{{}, {"stop 0", "recall 3"}, {"ticket 3 to 0: planes 11"}, {}, {"ticket 4 to -1: planes 11 ahead", "set 0"}},
+			[][]string{{}, {"stop 0", "recall 3"}, {"ticket 3 to 0: planes 11"}, {},
+				{"ticket 4 to -1: planes 11 ahead", "set 0"}},
 		},
 		"one rank comes late": {
 			[]Event{recalled(0, 3, false), recalled(1, 3, true), wants(0, 3, allReduce)},

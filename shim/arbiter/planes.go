@@ -275,3 +275,21 @@ func (m *Machine) notice(in planeset.Set, why error) {
 
 // TimedOut returns the error of a plane that does not reach its awaited state in time.
 func TimedOut(waiting string) error { return fmt.Errorf("%s: %w", waiting, errdefs.ErrTimeout) }
+
+// keep reports whether planes stay granted beyond MaxHold: all planes are held, operations repeat, and no other job
+// waits. With fewer planes, a new request may get the others.
+func (m *Machine) keep() bool {
+	_, repeats := m.iteration.next()
+	return repeats && !m.wanted && m.held == m.cfg.Site.All()
+}
+
+// asked handles the news that another request waits for held planes, or that an operator has disabled one.
+func (m *Machine) asked(e *Event) {
+	if m.held&e.Planes == 0 && m.stage != acquiring { // the news may come before the grant
+		return
+	}
+	m.wanted = true
+	if m.ahead.out && m.done == 0 && !m.ahead.recalling {
+		m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: IdleHold})
+	}
+}

@@ -45,7 +45,9 @@ TABLE = (
     function("ncclCommDestroy", ncclComm_t),
     function("ncclCommAbort", ncclComm_t),
     function("ncclAllReduce", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, *COLLECTIVE_TAIL),
-    function("ncclReduce", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, ctypes.c_int, *COLLECTIVE_TAIL),
+    function(
+        "ncclReduce", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, ctypes.c_int, *COLLECTIVE_TAIL
+    ),
     function("ncclReduceScatter", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, *COLLECTIVE_TAIL),
     function("ncclAllGather", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, *COLLECTIVE_TAIL),
     function("ncclBroadcast", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
@@ -56,7 +58,9 @@ TABLE = (
     function("ncclGroupEnd"),
     function("ncclMemAlloc", ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t),
     function("ncclMemFree", ctypes.c_void_p),
-    function("ncclCommWindowRegister", ncclComm_t, buffer_t, ctypes.c_size_t, ctypes.POINTER(ncclWindow_t), ctypes.c_int),
+    function(
+        "ncclCommWindowRegister", ncclComm_t, buffer_t, ctypes.c_size_t, ctypes.POINTER(ncclWindow_t), ctypes.c_int
+    ),
     function("ncclCommWindowDeregister", ncclComm_t, ncclWindow_t),
     function("ncclGather", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
     function("ncclScatter", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
