@@ -15,6 +15,7 @@ from .work import Work, keep
 
 _lock = threading.Lock()
 _library = None
+_longest = None  # the timeout of the first group
 _process = object()  # of this process: a forked child gets another one
 
 
@@ -35,6 +36,16 @@ def library():
         return _library
 
 
+def limit_of(timeout):
+    """Seconds that a call of a group with this timeout may take. None: as long as the library allows, which follows
+    the first group."""
+    global _longest
+    with _lock:
+        if _longest is None:
+            _longest = timeout
+        return timeout.total_seconds() if timeout < _longest else None
+
+
 def unique_id():
     """The bytes of a new ncclUniqueId."""
     uid = UniqueId()
@@ -44,26 +55,29 @@ def unique_id():
 
 class Call:
     """What one call does: functions of the library with their arguments (communicator and stream are
-    appended), run as one group, then what puts results where they belong. Holds the memory in use."""
+    appended), run as one group, then what puts results where they belong. Holds the memory in use. following
+    returns a call that runs right after it, and may depend on its results."""
 
-    __slots__ = ("functions", "finish", "memory")
+    __slots__ = ("functions", "finish", "memory", "following")
 
-    def __init__(self, functions, finish=(), memory=()):
-        self.functions, self.finish, self.memory = functions, finish, memory
+    def __init__(self, functions, finish=(), memory=(), following=None):
+        self.functions, self.finish, self.memory, self.following = functions, finish, memory, following
 
 
 class Engine:
     """Runs calls on one communicator. All methods may be called from any thread."""
 
-    def __init__(self, connect, label):
-        """connect returns (size, unique id, rank). It runs on the engine's thread, because it may wait for peers."""
-        self._connect, self._label = connect, label
+    def __init__(self, connect, label, limit=None):
+        """connect returns (size, unique id, rank). It runs on the engine's thread, because it may wait for peers.
+        limit: seconds that a call may take, if that is less than the library allows."""
+        self._connect, self._label, self._limit = connect, label, limit
         self._nccl, self._comm = library(), ncclComm_t()
         self._process = _process
         self._calls = collections.deque()
         self._running = threading.Lock()  # held by the thread that takes calls from the queue and runs them
         self._bell = threading.Lock()  # wakes the engine's thread when it is released
         self._failed = None  # the reason for which there is no communicator
+        self._timed = None  # the call that the limit applies to now
         self._connected = Work(None, [])
         self._state = threading.Lock()  # of what follows, and of the life of _comm
         self._closed, self._pending = False, 0
@@ -164,14 +178,39 @@ class Engine:
         error = self._failed
         if error is None:
             try:
-                self._execute(call)
-                for finish in call.finish:
-                    finish()
+                while call is not None:
+                    self._execute_in_time(call)
+                    for finish in call.finish:
+                        finish()
+                    call = call.following and call.following()
             except Exception as e:
-                error = self._named(e)
+                error = self._failed or self._named(e)
         with self._state:
             self._pending -= 1
         work.complete(error)
+
+    def _execute_in_time(self, call):
+        if self._limit is None:
+            self._execute(call)
+            return
+        limit = threading.Timer(self._limit, self._expire, (call,))
+        limit.daemon = True
+        self._timed = call
+        limit.start()
+        try:
+            self._execute(call)
+        finally:
+            limit.cancel()
+            with self._state:
+                self._timed = None
+
+    def _expire(self, call):
+        """Ends the communicator if the call is not done. So the call fails here, and the peers' calls fail as well."""
+        with self._state:
+            if self._timed is call and self._comm:
+                self._failed = self._named(f"timeout : a call was not done within the group's {self._limit:g} s")
+                self._nccl.lib.ncclCommAbort(self._comm)
+                self._comm = ncclComm_t()
 
     def _execute(self, call):
         if len(call.functions) == 1:

@@ -10,7 +10,7 @@ import weakref
 import torch.distributed as dist
 
 from . import tensors as t
-from .engine import Call, Engine, library
+from .engine import Call, Engine, library, limit_of
 from .rendezvous import offer_id, take_id
 from .tensors import Combined, Source, Target
 from .work import Work
@@ -34,9 +34,10 @@ class LightpathProcessGroup(dist.ProcessGroup):
         self._nccl = library()
         # The library reads its environment when the core loads: the first group of a process decides.
         os.environ.setdefault("LIGHTPATH_TIMEOUT", f"{max(1, int(timeout.total_seconds()))}s")
+        self._limit = limit_of(timeout)
         self._engines = {}  # None: collectives; (source, destination, tag): messages
         self._finalizer = weakref.finalize(self, _close, self._engines)
-        self._engines[None] = Engine(lambda: (size, self._exchange_id(), rank), f"rank {rank} of {size}")
+        self._engines[None] = Engine(lambda: (size, self._exchange_id(), rank), f"rank {rank} of {size}", self._limit)
         self._engines[None].connected()
 
     @classmethod
@@ -94,16 +95,19 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     # Running.
 
-    def _submit(self, functions, outputs, *memory, opts=None):
+    def _submit(self, functions, outputs, *memory, opts=None, following=None):
         """Submits a collective with torch's options. When it is complete, its targets are delivered."""
         self._sequence += 1
-        finish = [m.deliver for m in memory if isinstance(m, Target)]
-        call = Call(functions, finish, memory)
+        call = self._call(functions, memory, following)
         if self._coalescing is not None:
             self._coalescing.append((call, outputs))
             return None
         # torch 2 says whether its caller waits at once.
         return self._engines[None].submit(call, outputs, waits=not getattr(opts, "asyncOp", True))
+
+    @staticmethod
+    def _call(functions, memory, following=None):
+        return Call(functions, [m.deliver for m in memory if isinstance(m, (Target, t.SparseSum))], memory, following)
 
     def _start_coalescing(self, device=None):
         self._coalescing = []
@@ -139,7 +143,26 @@ class LightpathProcessGroup(dist.ProcessGroup):
         return (self._nccl.ncclAllReduce, memory.pointer, memory.pointer, tensor.numel(), dtype, number), (memory,)
 
     def allreduce(self, tensors, opts=None):
+        if tensors[0].layout == t.torch.sparse_coo:
+            return self._all_reduce_sparse(*tensors, opts)
         return self.allreduce_coalesced(tensors, opts)
+
+    def _all_reduce_sparse(self, tensor, opts):
+        """The ranks tell how many elements they have, then gather indices and values. Each adds them up."""
+        if self._coalescing is not None or (opts is not None and opts.reduceOp != dist.ReduceOp.SUM):
+            raise NotImplementedError("lightpath: sparse tensors have only a sum, outside of coalesced calls")
+        total = t.SparseSum(tensor, self._size)
+        function, source = self._all_gather(total.facts, total.fact)
+
+        def gather():
+            functions, memory = [], [total]
+            for parts, own in total.parts():
+                more, source, targets = self._broadcasts(parts, own)
+                functions += more
+                memory += (source, *targets)
+            return self._call(functions, memory)
+
+        return self._submit([function], [tensor], source, total.facts, opts=opts, following=gather)
 
     def allreduce_coalesced(self, tensors, opts=None):
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
@@ -229,18 +252,20 @@ class LightpathProcessGroup(dist.ProcessGroup):
     def allgather(self, outputs, inputs, opts=None):
         (parts,), (tensor,) = outputs, inputs
         if len({p.numel() for p in parts}) > 1:
-            return self._all_gather_uneven(parts, tensor)
+            functions, source, targets = self._broadcasts(parts, tensor)
+            return self._submit(functions, outputs, source, *targets, opts=opts)
         target = Target(*parts)
         function, source = self._all_gather(target, tensor)
         return self._submit([function], outputs, source, target, opts=opts)
 
-    def _all_gather_uneven(self, parts, tensor):
+    def _broadcasts(self, parts, tensor):
+        """From each rank its tensor, into the rank's part."""
         source, targets = Source(tensor), [Target(p) for p in parts]
         functions = []
         for root, target in enumerate(targets):
             send = source.pointer if root == self._rank else None
             functions.append((self._nccl.ncclBroadcast, send, target.pointer, *t.copied(target.memory), root))
-        return self._submit(functions, [parts], source, *targets)
+        return functions, source, targets
 
     def all_gather_single(self, output, source, opts=None):
         return self.all_gather_single_coalesced([output], [source], opts)
@@ -352,7 +377,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         if key not in self._engines:
             sends = source == self._rank
             label = f"rank {self._rank} of {self._size}, messages {source} -> {destination}, tag {tag}"
-            self._engines[key] = Engine(lambda: (2, self._channel_id(key), 0 if sends else 1), label)
+            self._engines[key] = Engine(lambda: (2, self._channel_id(key), 0 if sends else 1), label, self._limit)
         return self._engines[key]
 
     def _channel_id(self, key):

@@ -123,3 +123,30 @@ class Combined(Target):
     def deliver(self):
         (tensor,) = self.tensors
         tensor.copy_(functools.reduce(self._function, self.memory.unbind()).view(tensor.shape))
+
+
+class SparseSum:
+    """The sum of one sparse tensor of each rank. The ranks first gather their facts: how much each one sends, then."""
+
+    def __init__(self, tensor, ranks):
+        self._tensor, own = tensor, tensor.detach().coalesce()
+        self._indices, self._values, self._parts = own.indices(), own.values(), None
+        self.fact = torch.tensor([own._nnz(), own.sparse_dim(), *own.shape])
+        self.facts = Target(torch.empty((ranks, len(self.fact)), dtype=self.fact.dtype))
+
+    def parts(self):
+        """Twice one tensor of each rank, and this rank's tensor: indices, then values."""
+        counts, *forms = self.facts.memory.T.tolist()
+        if any(len(set(form)) > 1 for form in forms):
+            raise ValueError(f"lightpath: sparse tensors of ranks differ in dimensions or shape: {list(zip(*forms))}")
+        self._parts = (
+            [self._indices.new_empty((len(self._indices), count)) for count in counts],
+            [self._values.new_empty((count, *self._values.shape[1:])) for count in counts],
+        )
+        return zip(self._parts, (self._indices, self._values))
+
+    def deliver(self):
+        indices, values = self._parts
+        total = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values), self._tensor.shape)
+        with torch.no_grad():  # a detached sparse tensor has indices of its own
+            self._tensor.copy_(total.coalesce())
