@@ -8,9 +8,11 @@ import os
 import weakref
 
 import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
 from . import tensors as t
 from .engine import Call, Engine, library, limit_of
+from .forms import short_form
 from .rendezvous import offer_id, take_id
 from .tensors import Combined, Source, Target
 from .work import Work
@@ -142,6 +144,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         dtype, number = t.reduction(tensor, op)
         return (self._nccl.ncclAllReduce, memory.pointer, memory.pointer, tensor.numel(), dtype, number), (memory,)
 
+    @short_form(c10d.AllreduceOptions, 1, "op", "timeout")
     def allreduce(self, tensors, opts=None):
         if tensors[0].layout == t.torch.sparse_coo:
             return self._all_reduce_sparse(*tensors, opts)
@@ -169,6 +172,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         functions, memory = zip(*(self._all_reduce(tensor, op) for tensor in tensors))
         return self._submit(functions, tensors, *itertools.chain(*memory), opts=opts)
 
+    @short_form(c10d.ReduceOptions, 1, "root", "op", "timeout")
     def reduce(self, tensors, opts):
         (tensor,) = tensors
         if combine := t.bitwise(tensor, opts.reduceOp):
@@ -200,6 +204,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         dtype, number = t.reduction(output, op)
         return (self._nccl.ncclReduceScatter, source.pointer, target.pointer, output.numel(), dtype, number), target
 
+    @short_form(c10d.ReduceScatterOptions, 2, "op", "timeout")
     def reduce_scatter(self, outputs, inputs, opts):
         (output,), (parts,) = outputs, inputs
         op, parts = t.premultiplied(opts.reduceOp, *parts)
@@ -232,6 +237,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     # Copies.
 
+    @short_form(c10d.BroadcastOptions, 1, "root", "timeout")
     def broadcast(self, tensors, opts):
         (tensor,) = tensors
         memory = Target(tensor, keep=True)
@@ -249,6 +255,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         count, dtype = t.copied(tensor)
         return (self._nccl.ncclAllGather, source.pointer, target.pointer, count, dtype), source
 
+    @short_form(c10d.AllgatherOptions, 2, "timeout")
     def allgather(self, outputs, inputs, opts=None):
         (parts,), (tensor,) = outputs, inputs
         if len({p.numel() for p in parts}) > 1:
@@ -284,6 +291,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         functions, sources = zip(*(self._all_gather(o, i) for o, i in zip(targets, inputs)))
         return self._submit(functions, output_lists, *sources, *targets, opts=opts)
 
+    @short_form(c10d.GatherOptions, 2, "root", "timeout")
     def gather(self, outputs, inputs, opts):
         (tensor,) = inputs
         source, memory, receive = Source(tensor), (), None
@@ -301,6 +309,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     gather_into_tensor = gather_single
 
+    @short_form(c10d.ScatterOptions, 2, "root", "timeout")
     def scatter(self, outputs, inputs, opts):
         (output,) = outputs
         target, memory, send = Target(output), (), None

@@ -63,6 +63,11 @@ class Work(_Work):
             raise self._error
         return True
 
+    def is_small(self, limit):
+        """Whether the call has one output, of at most so many elements."""
+        outputs = self._outputs
+        return len(outputs) == 1 and not isinstance(outputs[0], list) and outputs[0].numel() <= limit
+
     def synchronize(self):
         self.wait()
 
@@ -134,10 +139,14 @@ class _Kept:
     oldest."""
 
     LIMIT = 1024
+    # DDP's join asks in C++ for the result of a work for which it has waited already: the latest few with results of
+    # at most so many elements stay as well.
+    WAITED, SMALL = 64, 64
 
     def __init__(self):
         self._lock = threading.Lock()
         self._works = collections.OrderedDict()
+        self._waited = collections.deque(maxlen=self.WAITED)
 
     def add(self, work):
         work._kept = True
@@ -148,7 +157,8 @@ class _Kept:
 
     def waited(self, work):
         with self._lock:
-            self._works.pop(id(work), None)
+            if self._works.pop(id(work), None) is not None and work.is_small(self.SMALL):
+                self._waited.append(work)
 
 
 _kept = _Kept()
