@@ -162,6 +162,53 @@ def flat():
     same(mine, reduced("SUM", (me + 1,), torch.float32))
 
 
+def sparse():
+    """Ranks have different numbers of elements, rank 0 none, in places that overlap."""
+    me, size = dist.get_rank(), dist.get_world_size()
+
+    def of(rank, dtype):
+        places = torch.stack([torch.arange(rank), torch.zeros(rank, dtype=torch.int64)])
+        return torch.sparse_coo_tensor(places, value(rank, (rank, 3), dtype), (size, 2, 3))
+
+    for dtype in (torch.float32, torch.int16):
+        tensor = of(me, dtype)
+        work = dist.all_reduce(tensor, async_op=True)
+        dist.all_reduce(after := torch.ones(1))
+        work.wait()
+        same(tensor.to_dense(), sum(of(r, dtype).to_dense() for r in range(size)))
+        same(after, torch.full((1,), float(size)))
+    if size > 1:
+        try:
+            dist.all_reduce(torch.ones(2, me + 1).to_sparse())
+        except RuntimeError as error:
+            assert "shape" in str(error), error
+        else:
+            raise AssertionError("a sum of sparse tensors of different shapes succeeded")
+
+
+def short_forms():
+    """The methods of a group with tensors instead of lists."""
+    group, me, size = dist.distributed_c10d._get_default_group(), dist.get_rank(), dist.get_world_size()
+    mine, all_of_them = value(me, (7,), torch.float32), every((7,), torch.float32)
+    group.allreduce(tensor := mine.clone()).wait()
+    same(tensor, reduced("SUM", (7,), torch.float32))
+    group.allreduce([tensor := mine.clone()], dist.ReduceOp.MAX).wait()
+    same(tensor, reduced("MAX", (7,), torch.float32))
+    group.reduce(tensor := mine.clone(), size - 1, op=dist.ReduceOp.MIN).wait()
+    same(tensor, reduced("MIN", (7,), torch.float32) if me == size - 1 else mine)
+    group.broadcast(tensor := mine.clone(), root=size - 1).wait()
+    same(tensor, all_of_them[-1])
+    group.allgather(parts := [torch.zeros(7) for _ in range(size)], mine).wait()
+    same(torch.stack(parts), torch.stack(all_of_them))
+    group.gather(parts := [torch.zeros(7) for _ in range(size)] if me == 0 else [], mine, 0).wait()
+    if me == 0:
+        same(torch.stack(parts), torch.stack(all_of_them))
+    group.scatter(tensor := torch.zeros(7), all_of_them if me == 0 else [], 0).wait()
+    same(tensor, mine)
+    group.reduce_scatter(tensor := torch.zeros(7), all_of_them, dist.ReduceOp.SUM).wait()
+    same(tensor, mine * size)
+
+
 def coalesced():
     group, me, size = dist.distributed_c10d._get_default_group(), dist.get_rank(), dist.get_world_size()
     tensors = [value(me, (n,), torch.float32) for n in (1, 7, 64)]
@@ -258,7 +305,8 @@ def mistakes():
     for call, says in (
         (lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND), "float32"),
         (lambda: dist.all_reduce(torch.ones(2, dtype=torch.int16)), "int16"),
-        (lambda: dist.all_reduce(torch.ones(2, 2).to_sparse()), "strided"),
+        (lambda: dist.broadcast(torch.ones(2, 2).to_sparse(), 0), "strided"),
+        (lambda: dist.all_reduce(torch.ones(2, 2).to_sparse(), dist.ReduceOp.MAX), "sum"),
         (lambda: group.recv_anysource([torch.ones(1)], 0), "source"),
         (lambda: group.broadcast([torch.ones(1)], root(dist.get_world_size())).wait(), "root"),
     ):
@@ -279,7 +327,10 @@ def root(rank):
     return opts
 
 
-EVERYTHING = ("reductions", "copies", "exchanges", "flat", "coalesced", "messages", "works", "groups", "mistakes")
+EVERYTHING = (
+    "reductions", "copies", "exchanges", "flat", "sparse", "short_forms", "coalesced", "messages", "works", "groups",
+    "mistakes",
+)  # fmt: skip
 
 
 def checks(*names):

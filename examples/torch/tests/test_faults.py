@@ -1,5 +1,6 @@
 """What a training job sees of ranks that die, of ranks that do something else, and of fork."""
 
+import datetime
 import multiprocessing
 import os
 import signal
@@ -61,6 +62,25 @@ def mismatched():
     return None
 
 
+def late():
+    """The victim comes to a group's call when its peers have given it up. Their other group goes on."""
+    group = dist.new_group(timeout=datetime.timedelta(seconds=2))
+    dist.all_reduce(torch.ones(1), group=group)
+    said = []
+    if dist.get_rank() == VICTIM:
+        dist.barrier()  # to which the peers come after the time-out
+    for _ in range(2):
+        try:
+            dist.all_reduce(torch.ones(1), group=group)
+            said.append("nothing")
+        except Exception as error:
+            said.append(str(error))
+    if dist.get_rank() != VICTIM:
+        dist.barrier()
+    dist.all_reduce(tensor := torch.ones(1))
+    return said, tensor.item()
+
+
 def loading():
     """DataLoader's workers, forked from a process that uses the library."""
     data, _, _ = text.load()
@@ -112,6 +132,13 @@ class Faults(unittest.TestCase):
         for rank in (0, 2):
             self.assertIsInstance(results[rank], tuple, f"rank {rank}: {results[rank]}")
             self.assertIn(f"rank {VICTIM}", results[rank][1], f"rank {rank} does not name it")
+
+    def test_the_time_out_of_a_group(self):
+        results = ranks.all_good(ranks.run(3, late))
+        for rank, (said, total) in enumerate(results):
+            self.assertEqual(total, 3)
+            self.assertNotIn("nothing", said, f"rank {rank}")
+        self.assertTrue(any("timeout" in said[0] and "2 s" in said[0] for said, _ in results), results)
 
     def test_a_rank_is_killed(self):
         self.survivors_name_the_victim(killed_between_calls, {})

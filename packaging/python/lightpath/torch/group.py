@@ -8,7 +8,7 @@ import os
 import weakref
 
 import torch.distributed as dist
-from torch.distributed import distributed_c10d as c10d
+from torch._C import _distributed_c10d as c10d
 
 from . import tensors as t
 from .engine import Call, Engine, library, limit_of
