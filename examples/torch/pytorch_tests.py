@@ -5,8 +5,8 @@
     pytorch_tests.py test_all_reduce_sum  # some, over Lightpath
 
 A test reads the name of the backend to know whether it applies. Here the names of Gloo and of MPI mean both backends:
-the tests of all_to_all on the CPU want MPI. Tests that want a GPU for each rank get the CPU, where their calls allow it.
-Four ranks are forked for each test."""
+the tests of all_to_all on the CPU want MPI. Tests that want a GPU for each rank get the CPU, where their calls allow
+it. Four ranks are forked for each test."""
 
 import argparse
 import contextlib
@@ -100,6 +100,8 @@ def tests(directory):
         from torch.testing._internal.distributed import distributed_test as module
     finally:
         os.environ = real
+    for profiled in (module.PROFILING_SUPPORTED_BACKENDS, module.SEND_RECV_PROFILING_SUPPORTED_BACKENDS):
+        profiled.append("lightpath")
     module.Barrier.sync.__func__.__defaults__ = (None, SECONDS)
 
     class Distributed(module.TestDistBackend, module.DistributedTest._DistTestBase):
@@ -131,8 +133,9 @@ def run(module, case, name, backend):
     if result.skipped:
         return "skip", result.skipped[0][1]
     bad = result.errors + result.failures
-    errors = [line for _, text in bad for line in text.splitlines() if re.match(r"[\w.]*(Error|Exception): (?!Process \d)", line)]
-    return ("fail", "; ".join(dict.fromkeys(errors))) if bad else ("pass", "")
+    lines = [line for _, text in bad for line in text.splitlines()]
+    errors = dict.fromkeys(line for line in lines if re.match(r"[\w.]*(Error|Exception): (?!Process \d)", line))
+    return ("fail", "; ".join(errors) or lines[-1]) if bad else ("pass", "")
 
 
 def refusal(name):
@@ -152,11 +155,11 @@ def main(names):
             states = tuple(state for state, _ in results)
             counts[states] = counts.get(states, 0) + 1
             told = "  ".join(f"{backend} {state}" for backend, state in zip(backends, states))
-            why = refusal(name) or results[-1][1].strip()
-            print(f"{name}  {told}  {time.monotonic() - began:.1f} s  {'' if states[-1] == 'pass' else why}", flush=True)
-            if states[-1] == "fail" and states[0] != "fail" or names and states[-1] != "pass":
-                if not refusal(name):
-                    bad.append(name)
+            state, why = results[-1]
+            refused = state == "fail" and refusal(name)
+            print(f"{name}  {told}  {time.monotonic() - began:.1f} s  {(refused or why).strip()}", flush=True)
+            if not refused and state != "pass" and (names or states[0] == "pass"):
+                bad.append(name)
     for states, count in counts.items():
         print(f"{count} tests: {', '.join(map(' '.join, zip(backends, states)))}")
     sys.exit(f"failed over Lightpath: {' '.join(bad)}" if bad else 0)

@@ -92,4 +92,5 @@ class Nccl:
                 text = self.lib.ncclGetErrorString(code).decode()
                 raise NcclError(f"{name}: {text}: {self.lib.ncclGetLastError(None).decode()}")
 
+        call.__name__ = name
         return call

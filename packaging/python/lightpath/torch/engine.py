@@ -11,6 +11,7 @@ import threading
 from lightpath import library_path
 from lightpath.nccl import Nccl, NcclError, UniqueId, ncclComm_t
 
+from . import events
 from .work import Work, keep
 
 _lock = threading.Lock()
@@ -56,12 +57,14 @@ def unique_id():
 class Call:
     """What one call does: functions of the library with their arguments (communicator and stream are
     appended), run as one group, then what puts results where they belong. Holds the memory in use. following
-    returns a call that runs right after it, and may depend on its results."""
+    returns a call that runs right after it, and may depend on its results. title: of its event, if no function of
+    the call has the name."""
 
-    __slots__ = ("functions", "finish", "memory", "following")
+    __slots__ = ("functions", "finish", "memory", "following", "title")
 
-    def __init__(self, functions, finish=(), memory=(), following=None):
-        self.functions, self.finish, self.memory, self.following = functions, finish, memory, following
+    def __init__(self, functions, finish=(), memory=(), following=None, title=None):
+        self.functions, self.finish, self.memory = functions, finish, memory
+        self.following, self.title = following, title
 
 
 class Engine:
@@ -105,6 +108,9 @@ class Engine:
             if self._closed:
                 work.complete(NcclError(f"lightpath {self._label}: the process group has been destroyed"))
                 return work
+            if events.profiling():
+                work.event = events.begin(call)
+                waits = False  # an event must end on another thread
             self._pending += 1
             self._calls.append((call, work))
         if not waits:
@@ -114,7 +120,8 @@ class Engine:
 
     def help(self, work):
         """Returns when a work is complete. Runs it, and the calls before it, if no other thread runs calls."""
-        self._run(lambda: not work.is_completed())
+        if work.event is None:
+            self._run(lambda: not work.is_completed())
         work.block()
 
     def _ring(self):

@@ -97,10 +97,10 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     # Running.
 
-    def _submit(self, functions, outputs, *memory, opts=None, following=None):
+    def _submit(self, functions, outputs, *memory, opts=None, following=None, title=None):
         """Submits a collective with torch's options. When it is complete, its targets are delivered."""
         self._sequence += 1
-        call = self._call(functions, memory, following)
+        call = self._call(functions, memory, following, title)
         if self._coalescing is not None:
             self._coalescing.append((call, outputs))
             return None
@@ -108,8 +108,9 @@ class LightpathProcessGroup(dist.ProcessGroup):
         return self._engines[None].submit(call, outputs, waits=not getattr(opts, "asyncOp", True))
 
     @staticmethod
-    def _call(functions, memory, following=None):
-        return Call(functions, [m.deliver for m in memory if isinstance(m, (Target, t.SparseSum))], memory, following)
+    def _call(functions, memory, following=None, title=None):
+        finish = [m.deliver for m in memory if isinstance(m, (Target, t.SparseSum))]
+        return Call(functions, finish, memory, following, title)
 
     def _start_coalescing(self, device=None):
         self._coalescing = []
@@ -121,6 +122,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
             [f for call, _ in parts for f in call.functions],
             [f for call, _ in parts for f in call.finish],
             [m for call, _ in parts for m in call.memory],
+            title="coalesced",
         )
         outputs = [o for _, out in parts for o in out]
         if not parts:
@@ -165,7 +167,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
                 memory += (source, *targets)
             return self._call(functions, memory)
 
-        return self._submit([function], [tensor], source, total.facts, opts=opts, following=gather)
+        return self._submit([function], [tensor], source, total.facts, opts=opts, following=gather, title="all_reduce")
 
     def allreduce_coalesced(self, tensors, opts=None):
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
@@ -221,7 +223,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
             (self._nccl.ncclReduce, s.pointer, target.pointer if r == self._rank else None, s.memory.numel(), dtype, number, r)
             for r, s in enumerate(sources)
         ]
-        return self._submit(functions, [output], target, *sources)
+        return self._submit(functions, [output], target, *sources, title="reduce_scatter")
 
     def reduce_scatter_single(self, output, source, opts=None):
         return self.reduce_scatter_single_coalesced([output], [source], opts)
@@ -260,7 +262,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         (parts,), (tensor,) = outputs, inputs
         if len({p.numel() for p in parts}) > 1:
             functions, source, targets = self._broadcasts(parts, tensor)
-            return self._submit(functions, outputs, source, *targets, opts=opts)
+            return self._submit(functions, outputs, source, *targets, opts=opts, title="all_gather")
         target = Target(*parts)
         function, source = self._all_gather(target, tensor)
         return self._submit([function], outputs, source, target, opts=opts)
@@ -336,7 +338,8 @@ class LightpathProcessGroup(dist.ProcessGroup):
         if receives is None:  # staged memory is flat
             row = output[0].numel() if len(output) else 0
             receives = received.memory.split([r * row for r in self._rows(output, output_splits)])
-        return self._submit(self._exchange(sends, receives), [output], sent, received, opts=opts)
+        functions = self._exchange(sends, receives)
+        return self._submit(functions, [output], sent, received, opts=opts, title="all_to_all")
 
     alltoall_base = all_to_all_single
 
@@ -346,7 +349,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
     def alltoall(self, outputs, inputs, opts=None):
         sources, targets = [Source(i) for i in inputs], [Target(o) for o in outputs]
         functions = self._exchange([s.memory for s in sources], [o.memory for o in targets])
-        return self._submit(functions, outputs, *sources, *targets, opts=opts)
+        return self._submit(functions, outputs, *sources, *targets, opts=opts, title="all_to_all")
 
     def _exchange(self, sends, receives):
         """Grouped sends and receives with every rank, itself included."""
@@ -359,7 +362,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
     def barrier(self, opts=None):
         memory = Target(t.torch.zeros(1, dtype=t.torch.uint8))
         function = (self._nccl.ncclAllReduce, memory.pointer, memory.pointer, 1, t.BYTES, t.SUM)
-        return self._submit([function], [], memory, opts=opts)
+        return self._submit([function], [], memory, opts=opts, title="barrier")
 
     # Messages.
 

@@ -11,6 +11,8 @@ from torch.futures import Future
 
 from lightpath.nccl import NcclError
 
+from . import events
+
 NO_TIMEOUT = datetime.timedelta(0)
 # 1.13 exports the class under another name.
 _Work = getattr(dist, "Work", None) or getattr(dist, "_Work", None) or dist.distributed_c10d.Work
@@ -25,6 +27,7 @@ class Work(_Work):
         super().__init__()
         self._engine, self._outputs, self._error = engine, outputs, None
         self._done = self._kept = False
+        self.event = None  # of the profiler
         # Most works need neither of these: the caller runs the call itself, in wait.
         self._ended = self._begun = self._future = None
         self._lock = threading.Lock()  # of making them, and of _done
@@ -32,6 +35,8 @@ class Work(_Work):
     def complete(self, error=None):
         """Ends the waits."""
         self._error = error
+        if self.event is not None:
+            events.end(self.event)
         with self._lock:
             self._done = True
             ended, begun, self._begun = self._ended, self._begun, None
