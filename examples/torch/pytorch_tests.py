@@ -4,12 +4,13 @@
     pytorch_tests.py                      # all, over Gloo and over Lightpath, and how they compare
     pytorch_tests.py test_all_reduce_sum  # some, over Lightpath
 
-A test reads the name of the backend to know whether it applies. Here the names of Gloo and of MPI mean both backends:
-the tests of all_to_all on the CPU want MPI. Tests that want a GPU for each rank get the CPU, where their calls allow
-it. Four ranks are forked for each test."""
+A test reads the name of the backend to know whether it applies. Here both backends pass for Gloo and MPI, to which
+PyTorch confines all_to_all on the CPU, and for NCCL in the tests that these two skip. Tests that want a GPU for each
+rank get the CPU, where their calls allow it. Four ranks are forked for each test."""
 
 import argparse
 import contextlib
+import importlib
 import io
 import logging
 import os
@@ -27,6 +28,7 @@ import torch
 
 RANKS, SECONDS = 4, 240  # seconds bound a hang
 BACKENDS = "gloo", "lightpath"
+TESTS = "torch.testing._internal.distributed.distributed_test"
 # Beginnings of names, for which Lightpath has no answer.
 REFUSED = {
     "test_monitored_barrier": "torch refuses monitored_barrier over all backends but Gloo",
@@ -35,18 +37,21 @@ REFUSED = {
 
 
 class Backend(str):
-    """A name that equals those of the backends whose tests apply."""
+    """The name of a backend, equal to those of the backends whose tests are to apply."""
 
-    __hash__ = None
+    def __new__(cls, name, *passes_for):
+        self = super().__new__(cls, name)
+        self.passes_for = passes_for
+        return self
 
     def __eq__(self, other):
-        return str(self) == other or other in ("gloo", "mpi")
+        return str(self) == other or other in self.passes_for
 
     def __ne__(self, other):
         return not self == other
 
-
-Backend.__hash__ = lambda self: hash("gloo")  # sets of backends contain it where they contain Gloo
+    def __hash__(self):  # for sets of names
+        return hash(self.passes_for[0])
 
 
 class OnCpu(torch.overrides.TorchFunctionMode):
@@ -75,12 +80,13 @@ def without_gpus(common):
     torch.cuda.set_device, torch.cuda.synchronize = (lambda *_: None), (lambda device=None: None)
     torch.cuda.current_device = lambda: 0
     common.skip_if_no_gpu = common.skip_if_small_worldsize = lambda test: test
-    common.skip_if_lt_x_gpu = lambda *_, **__: lambda test: test
+    common.skip_if_lt_x_gpu = common.requires_nccl_version = lambda *_, **__: lambda test: test
+    common.require_n_gpus_for_nccl_backend = common.nccl_skip_if_lt_x_gpu = common.skip_if_lt_x_gpu
     common.init_multigpu_helper = lambda size, _: {rank: [rank] for rank in range(size)}
 
 
-def tests(directory):
-    """PyTorch's module of tests, and a TestCase with all of them."""
+def prepare(directory):
+    """Sets what PyTorch's module of tests reads."""
     try:
         import expecttest  # noqa: F401
     except ImportError:  # torch wants its class alone, and these tests do without
@@ -90,14 +96,18 @@ def tests(directory):
 
     common.DistTestCases.backend_feature["plugin"].add("lightpath")
     without_gpus(common)
-    environment = dict(
+    os.environ.update(
         WORLD_SIZE=str(RANKS), INIT_METHOD=f"file://{directory}/store", PYTORCH_PRINT_REPRO_ON_FAILURE="0",
         DISTRIBUTED_TESTS_DEFAULT_TIMEOUT=str(SECONDS),
     )  # fmt: skip
-    os.environ.update(environment)
-    real, os.environ = os.environ, {**os.environ, "BACKEND": Backend("lightpath")}
+
+
+def tests(directory, *passes_for):
+    """PyTorch's module of tests, for these names of backends, and a TestCase with all of them."""
+    real, os.environ = os.environ, {**os.environ, "BACKEND": Backend("lightpath", *passes_for)}
+    sys.modules.pop(TESTS, None)
     try:
-        from torch.testing._internal.distributed import distributed_test as module
+        module = importlib.import_module(TESTS)
     finally:
         os.environ = real
     for profiled in (module.PROFILING_SUPPORTED_BACKENDS, module.SEND_RECV_PROFILING_SUPPORTED_BACKENDS):
@@ -121,15 +131,20 @@ def tests(directory):
             with OnCpu():
                 super().run_test(name, pipe)
 
-    return module, Distributed
+    return module, Distributed, passes_for
 
 
-def run(module, case, name, backend):
-    """(pass, skip or fail, why) of one test."""
-    module.BACKEND, os.environ["BACKEND"] = Backend(backend), backend
-    result = unittest.TestResult()
-    with contextlib.redirect_stdout(io.StringIO()):
-        case(name).run(result)
+def run(suites, name, backend):
+    """(pass, skip or fail, why) of one test, by the first suite that does not skip it."""
+    os.environ["BACKEND"] = backend
+    for module, case, passes_for in suites:
+        # While they run, names of NCCL stand for things of GPUs.
+        module.BACKEND = backend if "nccl" in passes_for else Backend(backend, *passes_for)
+        result = unittest.TestResult()
+        with contextlib.redirect_stdout(io.StringIO()):
+            case(name).run(result)
+        if not result.skipped:
+            break
     if result.skipped:
         return "skip", result.skipped[0][1]
     bad = result.errors + result.failures
@@ -146,12 +161,13 @@ def main(names):
     logging.disable(logging.INFO)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="lightpath-pytorch-") as directory:
-        module, case = tests(directory)
+        prepare(directory)
+        suites = tests(directory, "gloo", "mpi"), tests(directory, "nccl")
         backends = BACKENDS[1:] if names else BACKENDS
         counts, bad = {}, []
-        for name in names or unittest.defaultTestLoader.getTestCaseNames(case):
+        for name in names or unittest.defaultTestLoader.getTestCaseNames(suites[0][1]):
             began = time.monotonic()
-            results = [run(module, case, name, backend) for backend in backends]
+            results = [run(suites, name, backend) for backend in backends]
             states = tuple(state for state, _ in results)
             counts[states] = counts.get(states, 0) + 1
             told = "  ".join(f"{backend} {state}" for backend, state in zip(backends, states))

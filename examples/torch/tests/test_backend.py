@@ -231,6 +231,19 @@ def coalesced():
 
 def messages():
     me, size = dist.get_rank(), dist.get_world_size()
+    group, mine, received = dist.distributed_c10d._get_default_group(), torch.ones(3), [torch.zeros(3), torch.zeros(3)]
+    works = [group.recv([received[0]], me, 1), group.send([mine * 2], me, 2), group.send([mine], me, 1)]
+    works.append(group.recv([received[1]], me, 2))
+    for work in works:
+        work.wait()
+    same(torch.cat(received), torch.tensor([1.0, 1, 1, 2, 2, 2]))
+    group.send([mine], me, 3)
+    try:
+        group.recv([torch.zeros(4)], me, 3).wait()
+    except RuntimeError as error:
+        assert "3 elements" in str(error) and "of 4" in str(error), error
+    else:
+        raise AssertionError("a message of 3 elements to itself was received as 4")
     if size == 1:
         return
     before, after = (me - 1) % size, (me + 1) % size

@@ -1,5 +1,5 @@
 """What PyTorch 2 builds on process groups gives the same numbers over Lightpath as over Gloo: sharded parameters
-(FSDP2), pipelines, checkpoints of several ranks, and experts with uneven loads."""
+(FSDP2), split layers, pipelines, checkpoints of several ranks, and experts with uneven loads."""
 
 import os
 import tempfile
@@ -18,6 +18,8 @@ from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 RANKS, WIDTH, STEPS = 4, 24, 3
 
@@ -74,6 +76,18 @@ def saved_and_loaded(directory):
     return [p.numpy() for p in want]
 
 
+def split_layers():
+    """Gradients of two layers of which each rank has a part, and a tensor that is sharded by rows, then by columns."""
+    mesh = init_device_mesh("cpu", (RANKS,))
+    torch.manual_seed(7)
+    model = torch.nn.Sequential(torch.nn.Linear(WIDTH, 2 * WIDTH), torch.nn.Tanh(), torch.nn.Linear(2 * WIDTH, WIDTH))
+    model = parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    model(batch(1)).square().sum().backward()
+    rows = distribute_tensor(batch(2, 10), mesh, [Shard(0)])
+    columns = rows.redistribute(mesh, [Shard(1)])
+    return [p.grad.full_tensor().numpy() for p in model.parameters()] + [columns.to_local().numpy()]
+
+
 def pipeline(schedule):
     """Two pipelines of two stages: losses and gradients of the stage of this rank."""
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("copies", "stages"))
@@ -124,6 +138,9 @@ class Parallel(unittest.TestCase):
 
     def test_copies_of_shards(self):
         self.same(sharded_parameters, (2, 2))
+
+    def test_split_layers(self):
+        self.same(split_layers)
 
     def test_checkpoints(self):
         with tempfile.TemporaryDirectory() as directory:

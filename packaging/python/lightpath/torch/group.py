@@ -13,6 +13,7 @@ from torch._C import _distributed_c10d as c10d
 from . import tensors as t
 from .engine import Call, Engine, library, limit_of
 from .forms import short_form
+from .loop import Loop
 from .rendezvous import offer_id, take_id
 from .tensors import Combined, Source, Target
 from .work import Work
@@ -37,6 +38,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         # The library reads its environment when the core loads: the first group of a process decides.
         os.environ.setdefault("LIGHTPATH_TIMEOUT", f"{max(1, int(timeout.total_seconds()))}s")
         self._limit = limit_of(timeout)
+        self._loop = Loop(f"rank {rank} of {size}", timeout)
         self._engines = {}  # None: collectives; (source, destination, tag): messages
         self._finalizer = weakref.finalize(self, _close, self._engines)
         self._engines[None] = Engine(lambda: (size, self._exchange_id(), rank), f"rank {rank} of {size}", self._limit)
@@ -368,12 +370,16 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     def send(self, tensors, destination, tag=0):
         (tensor,) = tensors
+        if destination == self._rank:
+            return self._loop.post(True, tensor, tag)
         source = Source(tensor)
         function = (self._nccl.ncclSend, source.pointer, *t.copied(tensor), 1)
         return self._channel(self._rank, destination, tag).submit(Call([function], memory=(source,)), tensors)
 
     def recv(self, tensors, source, tag=0):
         (tensor,) = tensors
+        if source == self._rank:
+            return self._loop.post(False, tensor, tag)
         target = Target(tensor)
         function = (self._nccl.ncclRecv, target.pointer, *t.copied(tensor), 0)
         return self._channel(source, self._rank, tag).submit(Call([function], [target.deliver], (target,)), tensors)
@@ -383,8 +389,6 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     def _channel(self, source, destination, tag):
         """The engine of messages with a tag from source to destination: rank 0 of its communicator sends."""
-        if source == destination:
-            raise ValueError(f"lightpath: rank {source} cannot send to itself")
         key = (source, destination, tag)
         if key not in self._engines:
             sends = source == self._rank

@@ -1,0 +1,44 @@
+"""Messages of a rank to itself, which meet in its memory. NCCL has them in groups; torch batches them."""
+
+import collections
+import threading
+
+from lightpath.nccl import NcclError
+
+from .work import Work, keep
+
+
+class Loop:
+    """Pairs sends with receives of the same tag, in order. All methods may be called from any thread."""
+
+    def __init__(self, label, timeout):
+        self._label, self._seconds = label, timeout.total_seconds()
+        self._lock, self._waiting = threading.Lock(), {}
+
+    def post(self, sends, tensor, tag):
+        """Returns the work of a send or a receive. It is done when the other one has come."""
+        work = Work(self, [tensor])
+        keep(work)
+        with self._lock:
+            queue = self._waiting.setdefault(tag, collections.deque())
+            if not queue or queue[0][0] == sends:
+                queue.append((sends, tensor, work))
+                return work
+            _, other, work_of_other = queue.popleft()
+        source, target = (tensor, other) if sends else (other, tensor)
+        error = None
+        if source.numel() != target.numel() or source.dtype != target.dtype:
+            error = NcclError(
+                f"lightpath {self._label}: a message to itself of {source.numel()} elements, type {source.dtype}, "
+                f"has a receive of {target.numel()}, type {target.dtype}"
+            )
+        else:
+            target.detach().copy_(source.detach().reshape(target.shape))
+        for each in (work_of_other, work):
+            each.complete(error)
+        return work
+
+    def help(self, work):
+        """Returns when a work is complete, which no waiting can hasten."""
+        if not work.block(self._seconds):
+            work.complete(NcclError(f"lightpath {self._label}: no match for a message to itself in {self._seconds:g} s"))
