@@ -123,7 +123,8 @@ lightpath ranks merge --table rank0.dump rank1.dump
 lightpath ranks merge --trace trace.json rank0.dump rank1.dump`,
 	"run": `
 lightpath run -n 4 -- python3 train.py
-lightpath run -n 2 --preload -- ./my_nccl_program`,
+lightpath run -n 2 --preload -- ./my_nccl_program
+srun -N 4 lightpath run -- python3 train.py`,
 	"schedule export": `
 lightpath schedule export --collective allreduce --algorithm ring --ranks 8 --xml ring.xml`,
 	"schedule show": `
