@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"lightpath/ocsctl"
@@ -27,6 +26,7 @@ type machine struct {
 	vanished int           // ports whose rank died: entries of lost that are not 0
 	watchers []*attachment // attached to no port
 	lease    lease
+	jobs     []*Job // in the order of their begin
 	nextID   uint64 // of attachments
 	grace    int64  // end of the grace time after a takeover; 0: it has ended
 	over     error  // why the controller's rule has ended; nil: it has not
@@ -61,7 +61,9 @@ type plane struct {
 	past    []PastMap           // epochs of earlier controllers, while the plane has not failed; see Recovered.Past
 	barrier *barrier
 	intent  intent
-	move    move // the current one
+	move    move     // the current one
+	orders  []*order // for jobs, which wait until the plane is free
+	owners  []*Job   // by port: the job that has it; nil: no port has one
 
 	switches, failures uint64
 	posts, refused     uint64
@@ -463,7 +465,10 @@ func (m *machine) retire(why error, now int64) {
 		if o := pl.move.order; o != nil {
 			o.done(why)
 		}
-		pl.move = move{}
+		for _, o := range pl.orders {
+			o.done(why)
+		}
+		pl.move, pl.orders = move{}, nil
 	}
 	m.lease = lease{}
 	for _, a := range m.ports {
@@ -486,16 +491,4 @@ func (m *machine) note(now int64, e Event, done func(error)) {
 	m.seq++
 	e.Seq, e.Time, e.Token = m.seq, m.wall(now), m.cfg.Token
 	m.emit(e, done)
-}
-
-func portName(p int) string {
-	if p == circuit.Dark {
-		return "nowhere"
-	}
-	return fmt.Sprint(p)
-}
-
-// list joins port numbers.
-func list(ports []int) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ports), " ", ","), "[]")
 }

@@ -2,7 +2,10 @@ package controller
 
 import (
 	"fmt"
+	"strings"
 	"time"
+
+	"lightpath/plans/circuit"
 )
 
 // Snapshot implements Controller.
@@ -31,7 +34,8 @@ func (m *machine) snapshot(now int64) Snapshot {
 	for j, pl := range m.planes {
 		p := m.planeSnapshot(pl)
 		if h := m.lease.held[j]; h.a != nil {
-			p.Holder = &LeaseSnapshot{Port: h.a.port, Holder: h.holder, Mask: m.heldBy(h), Since: at(h.since)}
+			p.Holder = &LeaseSnapshot{Port: h.a.port, Holder: h.holder, Mask: m.heldBy(h), Since: at(h.since),
+				Job: m.jobName(m.heldBy(h), h.a.port)}
 		}
 		s.Planes = append(s.Planes, p)
 	}
@@ -43,8 +47,10 @@ func (m *machine) snapshot(now int64) Snapshot {
 		s.Ports = append(s.Ports, p)
 	}
 	for _, q := range m.lease.queue {
-		s.Queue = append(s.Queue, LeaseSnapshot{Port: q.a.port, Holder: q.holder, Mask: q.mask, Since: at(q.since)})
+		s.Queue = append(s.Queue, LeaseSnapshot{Port: q.a.port, Holder: q.holder, Mask: q.mask, Since: at(q.since),
+			Job: m.jobName(q.mask, q.a.port)})
 	}
+	s.Jobs = m.jobSnapshots()
 	return s
 }
 
@@ -123,4 +129,16 @@ func (m *machine) waiting(plane int) string {
 	}
 	missing, _ := m.absent(pl, r)
 	return where + ": waiting for ports " + list(missing)
+}
+
+func portName(p int) string {
+	if p == circuit.Dark {
+		return "nowhere"
+	}
+	return fmt.Sprint(p)
+}
+
+// list joins port numbers.
+func list(ports []int) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ports), " ", ","), "[]")
 }

@@ -48,6 +48,7 @@ var faults = [...]struct {
 	{ocspb.FaultCode_FAULT_CODE_FRAMES_LOST, ocsctl.ErrFramesLost, codes.DataLoss},
 	{ocspb.FaultCode_FAULT_CODE_NOT_HOLDER, ocsctl.ErrNotHolder, codes.FailedPrecondition},
 	{ocspb.FaultCode_FAULT_CODE_PINNED, ocsctl.ErrPinned, codes.FailedPrecondition},
+	{ocspb.FaultCode_FAULT_CODE_JOB, controller.ErrJob, codes.AlreadyExists},
 	{ocspb.FaultCode_FAULT_CODE_JOURNAL, controller.ErrJournal, codes.Unavailable},
 	{ocspb.FaultCode_FAULT_CODE_CONTROL_LOST, ocsctl.ErrControlLost, codes.Unavailable},
 }

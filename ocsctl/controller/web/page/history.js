@@ -3,7 +3,7 @@
 import { clock, duration, el, holderName, listed, mapName, options, setText, $ } from "./dom.js";
 
 const pageSize = 50, followed = 100;
-const kinds = ["switched", "failed", "restored", "granted", "released", "attached", "detached", "commanded", "took-over", "settled"];
+const kinds = ["switched", "failed", "restored", "granted", "released", "attached", "detached", "began", "ended", "commanded", "took-over", "settled"];
 
 export class History {
   constructor(planeName) {
