@@ -144,6 +144,10 @@ func fromStatus(err error) error {
 		e.wraps = append(e.wraps, context.DeadlineExceeded)
 	case codes.Canceled:
 		e.wraps = append(e.wraps, context.Canceled)
+	case codes.Unavailable:
+		if len(s.Details()) == 0 {
+			e.wraps = append(e.wraps, ocsctl.ErrControlLost) // the connection has broken
+		}
 	case codes.Unimplemented:
 		e.text, e.wraps = "the controller does not know this call: "+text, append(e.wraps, ocsctl.ErrVersion)
 	}
