@@ -105,7 +105,18 @@ ocsd
 dd if=/dev/urandom of="$work/munge.key" bs=128 count=1 status=none
 chmod 400 "$work/munge.key"
 mkdir -m 711 "$work/munge"
-mkdir "$work/state"
+mkdir "$work/state" "$work/slurm"
+cp examples/slurm/prolog examples/slurm/epilog examples/slurm/task-prolog "$work/slurm"
+cat >"$work/slurm/settings" <<END
+lightpath=$root/bin/lightpath
+fabric=$work/fabric.yaml
+nodes='node[0-3]'
+ports_per_node=1
+topologies=$work/topologies
+export SLURM_CONF=$work/slurm.conf
+END
+mkdir -p "$work/topologies/pairs"
+echo "[1,0]" | tee "$work/topologies/pairs/p0.json" >"$work/topologies/pairs/p1.json"
 cat >"$work/slurm.conf" <<END
 ClusterName=$tag
 SlurmctldHost=ctl(10.79.0.254)
@@ -127,6 +138,10 @@ SelectTypeParameters=CR_Core
 KillWait=1
 CompleteWait=0
 SlurmdParameters=config_overrides
+JobRequeue=1
+PrologSlurmctld=$work/slurm/prolog
+EpilogSlurmctld=$work/slurm/epilog
+TaskProlog=$work/slurm/task-prolog
 END
 for n in $(seq 0 $((nodes - 1))); do
   echo "NodeName=node$n NodeHostname=node$n NodeAddr=10.79.0.$((n + 1)) CPUs=1" >>"$work/slurm.conf"
@@ -157,19 +172,107 @@ until_true "$nodes idle nodes" idle
 # --- jobs
 
 python=${PYTHON:-python3}
-# ranks SRUN-OPTIONS...: runs a client, one rank on each node, and prints what the ranks say. All calls use circuits.
-ranks() {
-  ctl timeout 60 srun "$@" --export=ALL,LIGHTPATH_FABRIC="$work/fabric.yaml",LIGHTPATH_TRANSPORT=ebpf,LIGHTPATH_PLANNER=perstep \
-    "$root/bin/lightpath" run -- "$python" "$root/examples/python/allreduce.py" </dev/null 2>"$work/out"
+# job LOG SECONDS: prints a batch script that runs a client, one rank on each node, sleeps, and runs it again. All calls
+# use circuits, and the packet planes beside them.
+job() {
+  cat <<END
+#!/bin/sh
+#SBATCH --output=$1
+export LIGHTPATH_TRANSPORT=ebpf LIGHTPATH_PLANNER=\${LIGHTPATH_PLANNER:-perstep}
+for n in 1 2; do
+  srun $root/bin/lightpath run -- $python $root/examples/python/allreduce.py || exit
+  [ \$n = 2 ] || srun sleep $2
+done
+END
 }
+# submit LOG SECONDS SBATCH-OPTIONS...: submits a job, and prints its number.
+submit() { job "$1" "$2" | ctl sbatch --parsable "${@:3}"; }
+jobs_seen() { ctl bin/lightpath jobs --fabric "$work/fabric.yaml"; }
+# has JOB COLUMNS: the table of jobs has such a line.
+has() { jobs_seen | tr -s ' ' | grep -q "^$1 $2"; }
+gone() { ! jobs_seen | grep -q "^$1 "; }
+state() { [ "$(ctl scontrol show job "$1" -o | tr ' ' '\n' | sed -n 's/^JobState=//p')" = "$2" ]; }
+# sums LOG RANKS SUM: a job has run both times.
+sums() { [ "$(grep -c "of $2: the sum is $3" "$1" 2>/dev/null)" = $((2 * $2)) ]; }
 # sent PORT: prints the bytes that a port has sent over circuits.
 sent() { bin/lightpath fabric status --fabric "$work/fabric.yaml" | awk -v r="$1" '$2 == r { n += $7 } END { print n + 0 }'; }
+step() { echo "ok  $SECONDS s: $*"; }
 
-said=$(ranks -N "$nodes") || fail "srun"
+# A step of srun over all nodes: circuits are the job's while it runs.
+said=$(ctl timeout 60 srun -N "$nodes" env LIGHTPATH_TRANSPORT=ebpf LIGHTPATH_PLANNER=perstep \
+  "$root/bin/lightpath" run -- "$python" "$root/examples/python/allreduce.py" </dev/null 2>"$work/out") || fail "srun"
 [ "$(grep -c "of $nodes: the sum is 10.0" <<<"$said")" = "$nodes" ] || fail "srun: $said"
 for n in $(seq 0 $((nodes - 1))); do [ "$(sent "$n")" -gt 0 ] || fail "node$n has sent nothing over circuits"; done
+until_true "the circuits of job 1 are returned" gone 1
+step "srun over $nodes nodes; its circuits are returned"
+
+# Two jobs at once, one with a topology; neither moves the circuits of the other.
+a=$(submit "$work/out.a" 3 -N 2 -J pairs)
+b=$(submit "$work/out.b" 3 -N 2 -J moves)
+until_true "two jobs" has "$b" "moves p0,p1 2-3 .* its ranks move them"
+has "$a" "pairs p0,p1 0-1 .* set" || fail "job $a: $(jobs_seen)"
+if ctl bin/lightpath jobs begin 99 --fabric "$work/fabric.yaml" --ports 1 2>"$work/out.err"; then fail "port 1 twice"; fi
+grep -q "port 1 of plane p0 is of job $a" "$work/out.err" || fail "$(cat "$work/out.err")"
+until_true "job $a is done" state "$a" COMPLETED
+until_true "job $b is done" state "$b" COMPLETED
+sums "$work/out.a" 2 3.0 || fail "job $a"
+sums "$work/out.b" 2 3.0 || fail "job $b"
+until_true "both are returned" gone "$a"
+until_true "both are returned" gone "$b"
+step "two jobs at once, one with a topology"
+
+# One is cancelled, one killed: the epilog returns the circuits.
+a=$(submit "$work/out.c" 60 -N 2 -J cancelled)
+b=$(submit "$work/out.d" 60 -N 2 -J killed --no-requeue)
+until_true "job $a" has "$a" cancelled
+until_true "job $b runs" state "$b" RUNNING
+ctl scancel "$a"
+until_true "job $a is returned" gone "$a"
+kill -9 $(ip netns pids "$tag-2" | while read -r p; do grep -lz "SLURM_JOB_ID=$b" "/proc/$p/environ" 2>/dev/null | cut -d/ -f3; done) ||
+  fail "no process of job $b"
+until_true "job $b is returned" gone "$b"
+step "scancel, and kill -9 of a job's processes"
+
+# The controller ends and comes back while a job runs, and once more while the epilog wants it. A requeue: begin again.
+a=$(submit "$work/out.e" 60 -N 2 -J requeued --requeue)
+until_true "job $a runs" state "$a" RUNNING
+kill -9 "$ocsd"
+wait "$ocsd" 2>/dev/null || true
+ocsd
+has "$a" requeued || fail "job $a is lost with the controller: $(jobs_seen)"
+kill -9 "$ocsd"
+wait "$ocsd" 2>/dev/null || true
+ctl scontrol requeue "$a"
+sleep 1
+ocsd
+until_true "job $a is returned" gone "$a"
+ctl scontrol update JobId="$a" StartTime=now 2>/dev/null || true
+until_true "job $a begins again" has "$a" requeued
+ctl scancel "$a"
+until_true "job $a is returned" gone "$a"
+step "the controller restarts, a job is requeued"
+
+# A node dies.
+a=$(submit "$work/out.f" 60 -N 2 -w node3 -J dies --no-requeue)
+until_true "job $a runs" state "$a" RUNNING
+ip netns pids "$tag-3" | xargs kill -9
+ctl scontrol update NodeName=node3 State=DOWN Reason=dead
+until_true "job $a is returned" gone "$a"
+daemon -3 slurmd -D -N node3
+until_true "$nodes idle nodes" idle
+step "a node dies"
+
+# A begin that cannot be says why, and the job does not start.
+ctl bin/lightpath jobs begin other --fabric "$work/fabric.yaml" --ports 0-3 >/dev/null
+a=$(submit "$work/out.g" 0 -N 2 -J refused)
+refused() { ctl scontrol show job "$a" | grep -q "AdminComment=.*port 0 of plane p0 is of job other"; }
+until_true "job $a is refused" refused
+ctl scancel "$a"
+ctl bin/lightpath jobs end other --fabric "$work/fabric.yaml"
+step "a job whose ports another job has"
 
 if said=$(ctl timeout 60 srun -N 2 env SLURM_NTASKS=3 "$root/bin/lightpath" run -- true </dev/null 2>&1); then
   fail "contradictory variables: $said"
 fi
 grep -q "SLURM_NTASKS=3 contradicts SLURM_STEP_NUM_TASKS=2" <<<"$said" || fail "contradictory variables: $said"
+step "variables that contradict each other"
