@@ -146,7 +146,12 @@ END
 for n in $(seq 0 $((nodes - 1))); do
   echo "NodeName=node$n NodeHostname=node$n NodeAddr=10.79.0.$((n + 1)) CPUs=1" >>"$work/slurm.conf"
 done
-echo "PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=5" >>"$work/slurm.conf"
+cat >>"$work/slurm.conf" <<END
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=5 PriorityTier=1
+PartitionName=urgent Nodes=ALL State=UP MaxTime=5 PriorityTier=2
+END
 
 munged --force --foreground --key-file="$work/munge.key" --socket="$work/munge/munge.socket" \
   --pid-file="$work/munge.pid" --log-file="$work/munge.log" --seed-file="$work/munge.seed" >"$work/munged.log" 2>&1 &
@@ -161,7 +166,11 @@ daemon() {
     hostname "$2" && shift 2 && exec "$@"' sh "$work" "$host" "${@:2}" >>"$work/daemons.log" 2>&1 </dev/null &
   pids+=("$!")
 }
-daemon "" slurmctld -D
+slurmctld() {
+  daemon "" slurmctld -D
+  slurmctld=$!
+}
+slurmctld
 for n in $(seq 0 $((nodes - 1))); do
   mkdir "$work/spool.node$n"
   daemon "-$n" slurmd -D -N "node$n"
@@ -251,6 +260,42 @@ until_true "job $a begins again" has "$a" requeued
 ctl scancel "$a"
 until_true "job $a is returned" gone "$a"
 step "the controller restarts, a job is requeued"
+
+# Slurm's controller is killed while a job runs, and comes back: its epilog still returns the circuits.
+a=$(submit "$work/out.h" 60 -N 2 -J slurm)
+until_true "job $a runs" state "$a" RUNNING
+kill -9 "$slurmctld"
+wait "$slurmctld" 2>/dev/null || true
+slurmctld
+until_true "job $a runs" state "$a" RUNNING
+ctl scancel "$a"
+until_true "job $a is returned" gone "$a"
+step "slurmctld restarts"
+
+# Preemption: the job of the other partition gets the ports after the first has given them back.
+a=$(submit "$work/out.i" 60 -N 4 -J low)
+until_true "job $a runs" state "$a" RUNNING
+b=$(submit "$work/out.j" 0 -N 2 -J high -p urgent)
+until_true "job $b is done" state "$b" COMPLETED
+sums "$work/out.j" 2 3.0 || fail "job $b"
+ctl scancel "$a"
+until_true "job $a is returned" gone "$a"
+until_true "job $b is returned" gone "$b"
+step "preemption"
+
+# A plane goes out of service while a job runs. The job goes on with the other, and another job begins with it.
+a=$(submit "$work/out.k" 3 -N 2 -J goes-on)
+once() { grep -q "the sum is 3.0" "$work/out.k"; }
+until_true "job $a has run once" once
+ctl bin/lightpath ocs disable --plane p1 --reason "fibre work" --fabric "$work/fabric.yaml" >/dev/null
+has "$a" "goes-on p0,p1 .* out of service: p1" || fail "job $a: $(jobs_seen)"
+b=$(submit "$work/out.l" 0 -N 2 -J pairs)
+until_true "job $a is done" state "$a" COMPLETED
+until_true "job $b is done" state "$b" COMPLETED
+sums "$work/out.k" 2 3.0 || fail "job $a"
+sums "$work/out.l" 2 3.0 || fail "job $b"
+ctl bin/lightpath ocs enable --plane p1 --fabric "$work/fabric.yaml" >/dev/null
+step "a plane goes out of service"
 
 # A node dies.
 a=$(submit "$work/out.f" 60 -N 2 -w node3 -J dies --no-requeue)
