@@ -166,11 +166,11 @@ daemon() {
     hostname "$2" && shift 2 && exec "$@"' sh "$work" "$host" "${@:2}" >>"$work/daemons.log" 2>&1 </dev/null &
   pids+=("$!")
 }
-slurmctld() {
+start_slurmctld() {
   daemon "" slurmctld -D
   slurmctld=$!
 }
-slurmctld
+start_slurmctld
 for n in $(seq 0 $((nodes - 1))); do
   mkdir "$work/spool.node$n"
   daemon "-$n" slurmd -D -N "node$n"
@@ -266,7 +266,7 @@ a=$(submit "$work/out.h" 60 -N 2 -J slurm)
 until_true "job $a runs" state "$a" RUNNING
 kill -9 "$slurmctld"
 wait "$slurmctld" 2>/dev/null || true
-slurmctld
+start_slurmctld
 until_true "job $a runs" state "$a" RUNNING
 ctl scancel "$a"
 until_true "job $a is returned" gone "$a"
