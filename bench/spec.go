@@ -26,7 +26,8 @@ type Spec struct {
 	// Sync starts every iteration behind a barrier and records its start and end on every rank. Otherwise
 	// iterations run back to back, as in nccl-tests.
 	Sync bool
-	// Pause is how long ranks rest before each iteration of a sync run.
+	// Pause is how long ranks rest before each iteration of a sync run. In other runs they rest once, after the warm-up,
+	// and repeat it.
 	Pause time.Duration
 	// Each records the start and end of calls that run back to back. It is for [Spec.RunLine].
 	Each bool

@@ -46,7 +46,7 @@ func (p *Problem) validate() error {
 		return decode.At("demand", "a problem has steps or a demand, not both")
 	}
 	for _, f := range p.numbers() {
-		if err := amount(f.name, f.value); err != nil {
+		if err := decode.Amount(f.name, f.value); err != nil {
 			return err
 		}
 	}
@@ -73,17 +73,6 @@ func (p *Problem) validate() error {
 		return p.validateDemand()
 	}
 	return p.validateSteps()
-}
-
-// amount reports a number that is negative or not finite.
-func amount(path string, v float64) error {
-	switch {
-	case math.IsNaN(v) || math.IsInf(v, 0):
-		return decode.At(path, "%v is not finite", v)
-	case v < 0:
-		return decode.At(path, "%v is negative", v)
-	}
-	return nil
 }
 
 func (p *Problem) validateMaps(path string, maps []circuit.Permutation) error {
@@ -146,7 +135,7 @@ func (p *Problem) validateDemand() error {
 			if v >= 0 && v <= math.MaxFloat64 {
 				continue
 			}
-			return amount(fmt.Sprintf("demand[%d][%d]", r, s), v)
+			return decode.Amount(fmt.Sprintf("demand[%d][%d]", r, s), v)
 		}
 	}
 	return nil
@@ -157,7 +146,7 @@ func (p *Problem) validateSteps() error {
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		path := fmt.Sprintf("steps[%d]", i)
-		if err := amount(path+".bytes", s.Bytes); err != nil {
+		if err := decode.Amount(path+".bytes", s.Bytes); err != nil {
 			return err
 		}
 		if s.To != nil {

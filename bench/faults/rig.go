@@ -41,6 +41,7 @@ type setup struct {
 	phases      []phase
 	open        bool          // the job has more operations than the scenario needs
 	apart       bool          // ranks meet in collectives only
+	ahead       bool          // ranks get the tickets of operations that repeat before they ask
 	reconfig    time.Duration // 0: 10 ms
 	rate        fabric.Rate   // of planes; 0: 200 Mb/s
 }
@@ -249,10 +250,14 @@ func (g *rig) startRanks() error {
 	for i := range phases {
 		phases[i].pause = g.stretched(phases[i].pause)
 	}
+	iteration := "off" // then ranks give planes back between operations
+	if g.ahead {
+		iteration = "auto"
+	}
 	g.job = startJob(g.ctx, g.o.Worker, append([]string{
 		"LIGHTPATH_FABRIC=" + g.path("fabric.yaml"), "LIGHTPATH_PLANNER=perstep", "LIGHTPATH_PLAN_WAIT=1",
 		"LIGHTPATH_ALGORITHM=alltoall:pairwise",
-		"LIGHTPATH_ITERATION=off", // scenarios wait until no operation holds planes
+		"LIGHTPATH_ITERATION=" + iteration,
 		"LIGHTPATH_TIMEOUT=" + timeout.String(), "NCCL_DEBUG=WARN", "NCCL_DEBUG_FILE=" + g.path("log.%p"),
 	}, g.env...), cmp.Or(g.ranks, ranks), phases, g.apart)
 	return nil

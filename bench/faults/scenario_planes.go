@@ -14,8 +14,11 @@ func rest(pause time.Duration) []phase {
 	return []phase{{4, small, 0}, {1, small, pause}, {plenty, small, 20 * time.Millisecond}}
 }
 
-// resting returns when the ranks of that job pause and hold no plane.
+// resting returns when the ranks of that job pause. They hold no plane, or they hold all with a ticket ahead.
 func (g *rig) resting() error {
+	if g.ahead {
+		return g.inGap()
+	}
 	if err := g.job.await(4); err != nil {
 		return err
 	}

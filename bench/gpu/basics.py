@@ -26,18 +26,23 @@ def said(*command):
 def machine(c):
     gpu = c.no_gpu and f"none ({c.no_gpu})"
     if not c.stub:
-        gpu = said("nvidia-smi", "--query-gpu=name,memory.total,driver_version,clocks.max.sm,clocks.max.mem", "--format=csv,noheader")
+        gpu = said(
+            "nvidia-smi", "--query-gpu=name,memory.total,driver_version,clocks.max.sm,clocks.max.mem",
+            "--format=csv,noheader",
+        )
     with open("/proc/cpuinfo") as f:
         models = [line.split(":", 1)[1].strip() for line in f if line.startswith("model name")]
     nvcc = tool("nvcc")
+    about = nvcc and subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False).stdout
     facts = {
         "GPU": gpu,
         "processors": f"{os.cpu_count()} x {(models or [platform.machine()])[0]}",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30} GiB",
         "system": f"{platform.release()}, glibc {platform.libc_ver()[1]}, load {os.getloadavg()[0]:.1f}",
-        "toolkit": subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False).stdout.split("release ")[-1].split(",")[0] if nvcc else "none",
+        "toolkit": about.split("release ")[-1].split(",")[0] if nvcc else "none",
         "NVIDIA's NCCL": real_nccl() or "none",
-        "Python": f"{platform.python_version()}, torch {module_version('torch') or 'none'}, cupy {module_version('cupy') or 'none'}",
+        "Python": f"{platform.python_version()}, "
+        f"torch {module_version('torch') or 'none'}, cupy {module_version('cupy') or 'none'}",
         "Lightpath": said("git", "describe", "--always", "--dirty"),
     }
     c.machine.update(facts)

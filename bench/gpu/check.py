@@ -3,9 +3,9 @@
 
     check.py [--out DIR] [--only PART,...] [--skip PART,...] [--stub] [--seconds N]
 
-Every part has a limit of its own, so that one that hangs costs itself only. The table says for each result what was asked for
-and what was skipped and why; it is in DIR (build/gpu/check) as report.txt, report.md and report.json, with a log for each command. The exit
-status is 1 if anything failed or fell short."""
+Every part has a limit of its own, so that a part that hangs costs itself only. The table says for each result what was
+asked for, what was skipped, and why. It is in DIR (build/gpu/check) as report.txt, report.md and report.json, with a
+log for each command. The exit status is 1 if anything failed or fell short."""
 
 import argparse
 import concurrent.futures
@@ -42,9 +42,12 @@ GROUPS = [
     {"stub": basics.stub_suite},
 ]
 PARTS = [name for group in GROUPS for name in group]
-# Limits of the parts, in seconds. The longest parts of all groups together, without builds and without the stub, take less
-# than ten minutes.
-LIMITS = {"machine": 20, "build": 300, "model": 40, "kernels": 60, "collectives": 130, "mps": 40, "nvidia": 70, "progress": 40, "stub": 240}
+# Limits of the parts, in seconds. The longest parts of all groups together, without builds and without the stub, take
+# less than ten minutes.
+LIMITS = {
+    "machine": 20, "build": 300, "model": 40, "kernels": 60, "collectives": 130, "mps": 40, "nvidia": 70,
+    "progress": 40, "stub": 240,
+}
 LIMIT = 80
 
 
@@ -103,7 +106,13 @@ def write(context, rows, seconds):
     texts = {
         "report.txt": f"{head}\n\n{report.text(rows)}\n",
         "report.md": f"{head}\n\n{report.markdown(rows)}\n",
-        "report.json": json.dumps({"date": date, "stub": context.stub, "machine": context.machine, "rows": [dataclasses.asdict(r) for r in rows]}, indent=1),
+        "report.json": json.dumps(
+            {
+                "date": date, "stub": context.stub, "machine": context.machine,
+                "rows": [dataclasses.asdict(r) for r in rows],
+            },
+            indent=1,
+        ),
     }
     for name, text in texts.items():
         with open(os.path.join(context.out, name), "w") as f:
@@ -113,7 +122,9 @@ def write(context, rows, seconds):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", default=os.path.join(ROOT, "build", "gpu", "check"), help="directory for logs and reports")
+    parser.add_argument(
+        "--out", default=os.path.join(ROOT, "build", "gpu", "check"), help="directory for logs and reports"
+    )
     parser.add_argument("--only", help=f"parts to run, of {', '.join(PARTS)}")
     parser.add_argument("--skip", help="parts to leave out")
     parser.add_argument("--stub", action="store_true", help="over the stub of the driver, also where there is a GPU")

@@ -9,7 +9,10 @@ import sys
 from context import LIBRARY, fail, lost, module_version, old_driver, old_nccl, real_nccl, skip, tool
 from report import Row
 
-PERF = ["all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce", "alltoall", "alltoallv", "scatter", "gather", "sendrecv", "hypercube"]
+PERF = [
+    "all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce", "alltoall", "alltoallv", "scatter", "gather",
+    "sendrecv", "hypercube",
+]
 # Losses of training over two backends differ by the order of additions.
 LOSS_TOLERANCE = 1e-4
 PYTHON_LIMIT = 60  # importing PyTorch and making the contexts of several ranks takes up to half of it
@@ -27,7 +30,9 @@ def nccl_tests(c):
     if c.stub or old_driver():
         return [skip("nccl-tests", what, c.no_gpu or old_driver())]
     if not os.path.isdir(source):
-        return [skip("nccl-tests", what, f"no {source}: NCCL_TESTS_DIR names a checkout of NVIDIA/nccl-tests (docs/gpu.md)")]
+        return [
+            skip("nccl-tests", what, f"no {source}: NCCL_TESTS_DIR names a checkout of NVIDIA/nccl-tests (docs/gpu.md)")
+        ]
     programs = {name: os.path.join(source, "build", f"{name}_perf") for name in PERF}
     if not all(map(os.path.exists, programs.values())):
         problem = build_nccl_tests(c, source)
@@ -44,7 +49,10 @@ def build_nccl_tests(c, source):
     """Builds nccl-tests for several processes, with NVIDIA's headers over Lightpath's library; a row if that fails."""
     nvcc, real = tool("nvcc"), real_nccl()
     if nvcc is None or real is None:
-        return skip("nccl-tests", "build", "not built, and no nvcc here" if nvcc is None else "not built, and no headers of NVIDIA's NCCL here")
+        return skip(
+            "nccl-tests", "build",
+            "not built, and no nvcc here" if nvcc is None else "not built, and no headers of NVIDIA's NCCL here",
+        )
     if old_nccl(real):
         return skip("nccl-tests", "build", old_nccl(real))
     mpi, home = c.path("build", "gpu", "mpi"), c.path("build", "gpu", "nccl-home")
@@ -53,8 +61,10 @@ def build_nccl_tests(c, source):
     shutil.copytree(os.path.join(os.path.dirname(real), "..", "include"), include, dirs_exist_ok=True)
     for name in ("libnccl.so.2", "libnccl.so"):
         shutil.copy(LIBRARY, os.path.join(home, "lib", name))
-    command = ["make", "-C", source, f"-j{os.cpu_count()}", "MPI=1", f"MPI_HOME={mpi}", f"NCCL_HOME={home}", f"NVCC={nvcc}",
-               f"CUDA_HOME={os.path.dirname(os.path.dirname(nvcc))}", "NVCC_GENCODE=-arch=native"]  # fmt: skip
+    command = [
+        "make", "-C", source, f"-j{os.cpu_count()}", "MPI=1", f"MPI_HOME={mpi}", f"NCCL_HOME={home}", f"NVCC={nvcc}",
+        f"CUDA_HOME={os.path.dirname(os.path.dirname(nvcc))}", "NVCC_GENCODE=-arch=native",
+    ]  # fmt: skip
     for step in (["make", "build/gpu/mpi/lib/libmpi.so"], command):
         done = c.run("nccl-tests-build", step, 240)
         if not done.ok:
@@ -76,7 +86,9 @@ def run_nccl_test(c, name, program, n):
         return lost("nccl-tests", what, done)
     if wrong or not lines:
         return fail("nccl-tests", what, f"{wrong} results are out of bounds, of {lines} lines")
-    return Row("nccl-tests", what, number=lines, unit="lines", note="all types and operators, out of place and in place")
+    return Row(
+        "nccl-tests", what, number=lines, unit="lines", note="all types and operators, out of place and in place"
+    )
 
 
 def verdict(text):
@@ -98,14 +110,18 @@ def torch(c):
     rows += training(c, "", {}, 2, ["nccl:ddp", "nccl:fsdp"])
     rows += training(c, "", {}, 4, ["nccl:ddp", "nccl:fsdp"])
     rows += training(c, " over tcp", {"LIGHTPATH_TRANSPORT": "tcp", "LIGHTPATH_PLANES": "2"}, 2, ["nccl:ddp"])
-    return rows + training(c, " over circuits", {"LIGHTPATH_PLAN_WAIT": "1"}, 4, ["nccl:ddp"], ["--optical", "--bandwidth", "10Gbps"])
+    return rows + training(
+        c, " over circuits", {"LIGHTPATH_PLAN_WAIT": "1"}, 4, ["nccl:ddp"], ["--optical", "--bandwidth", "10Gbps"]
+    )
 
 
 def calls(c, part, what, sizes, program, *arguments):
     """A program of this directory that prints how many checks it has made on each rank."""
     rows = []
     for n in sizes:
-        done = c.run(f"{part}-calls-{n}", ranks(c, n, sys.executable, os.path.join(HERE, program), *arguments), PYTHON_LIMIT)
+        done = c.run(
+            f"{part}-calls-{n}", ranks(c, n, sys.executable, os.path.join(HERE, program), *arguments), PYTHON_LIMIT
+        )
         checks = [int(k) for k in re.findall(r"^\[\d+\] (\d+) checks", done.text(), re.M)]
         if done.ok and len(checks) == n:
             rows.append(Row(part, f"{what}, {n} ranks", number=sum(checks), unit="checks"))
@@ -118,7 +134,10 @@ def training(c, where, env, n, ways, launch=()):
     """Loss curves of a model that is trained over Gloo and over NCCL's interface from the same seed."""
     name = f"torch-training{where.replace(' ', '-')}-{n}"
     out = os.path.join(c.out, f"{name}.json")
-    program = ["train.py", "--device", "cuda", "--ways", ",".join(["gloo:ddp", *ways]), "--steps", "60", "--hidden", "1024", "--rate", "1e-3", "--out", out]
+    program = [
+        "train.py", "--device", "cuda", "--ways", ",".join(["gloo:ddp", *ways]), "--steps", "60", "--hidden", "1024",
+        "--rate", "1e-3", "--out", out,
+    ]
     command = [sys.executable, c.path("examples", "torch", "launch.py"), "-n", n, *launch, *program]
     done = c.run(name, command, PYTHON_LIMIT, {"LD_PRELOAD": LIBRARY, **env})
     if not done.ok:
@@ -131,8 +150,9 @@ def training(c, where, env, n, ways, launch=()):
 def trained(what, result, reference):
     apart = [abs(a - b) / max(abs(a), abs(b)) for a, b in zip(result["loss"], reference["loss"], strict=True)]
     same = all(d <= LOSS_TOLERANCE for d in apart)  # which no NaN is
-    times = f"loss {result['loss'][0]:.3f} to {result['loss'][-1]:.3f}, curves differ by {max(apart):.1e}; limit: Gloo's step"
-    if not same or not result["loss"][-1] < result["loss"][0]:
+    first, last = result["loss"][0], result["loss"][-1]
+    times = f"loss {first:.3f} to {last:.3f}, curves differ by {max(apart):.1e}; limit: Gloo's step"
+    if not same or not last < first:
         return fail("torch", what, times)
     return Row("torch", what, number=result["step_ms"], unit="ms", limit=reference["step_ms"], note=times)
 
@@ -147,7 +167,7 @@ def cupy(c):
 
 
 def symbols(c):
-    """Whether the library has all functions that the installed PyTorch needs (cgo/abi/clients.sh: released versions)."""
+    """Whether the library has all functions that the installed PyTorch needs. cgo/abi/clients.sh: other versions."""
     what = "functions that the installed PyTorch needs"
     found = [p for d in sys.path for p in glob.glob(os.path.join(d, "torch", "lib", "libtorch_cuda.so"))]
     if not found or not tool("nm"):

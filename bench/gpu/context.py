@@ -59,7 +59,10 @@ class Context:
         if self.stub:  # which is then the driver that the loader finds
             settings |= {"LD_LIBRARY_PATH": STUB, "STUB_CUDA_DEVICES": "1"}
         left, limit = self.budget.left(), limit * patience
-        done = run(command, os.path.join(self.out, f"{name}.log"), min(limit, left), {**settings, **(env or {})}, ROOT, cut=left < limit)
+        done = run(
+            command, os.path.join(self.out, f"{name}.log"), min(limit, left), {**settings, **(env or {})}, ROOT,
+            cut=left < limit,
+        )
         if done.hung:
             self.hung.append(name)
         return done
@@ -86,7 +89,10 @@ def lost(part, what, done):
 
 def why_no_gpu():
     """Why there is no usable GPU, or None. Another process asks, so that this one never loads the driver."""
-    ask = [sys.executable, "-c", f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import context; context.ask_driver()"]
+    ask = [
+        sys.executable, "-c",
+        f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import context; context.ask_driver()",
+    ]
     try:
         done = subprocess.run(ask, capture_output=True, text=True, timeout=COMMAND_LIMIT, check=False)
     except subprocess.TimeoutExpired:
@@ -132,14 +138,21 @@ def driver_version():
 def old_driver():
     """Why the driver is too old for NVIDIA's libraries, or None."""
     found = driver_version()
-    return f"driver {'.'.join(map(str, found))} is older than {OLDEST_DRIVER[0]}" if found and found < OLDEST_DRIVER else None
+    if not found or found >= OLDEST_DRIVER:
+        return None
+    return f"driver {'.'.join(map(str, found))} is older than {OLDEST_DRIVER[0]}"
 
 
 def nccl_version(path):
     """The version of a libnccl.so.2, or None. Another process asks, as in why_no_gpu."""
-    ask = "import ctypes, sys; v = ctypes.c_int(); ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(v)); print(v.value)"
+    ask = (
+        "import ctypes, sys; v = ctypes.c_int(); ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(v)); "
+        "print(v.value)"
+    )
     try:
-        done = subprocess.run([sys.executable, "-c", ask, path], capture_output=True, text=True, timeout=COMMAND_LIMIT, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", ask, path], capture_output=True, text=True, timeout=COMMAND_LIMIT, check=False
+        )
         return nccl_code(int(done.stdout.split()[-1]))
     except (subprocess.TimeoutExpired, ValueError, IndexError):
         return None
@@ -147,7 +160,8 @@ def nccl_version(path):
 
 def nccl_code(code):
     """The version that a number of ncclGetVersion stands for. It had fewer digits until 2.8."""
-    return (code // 10000, code // 100 % 100, code % 100) if code >= 10000 else (code // 1000, code // 100 % 10, code % 100)
+    minors = 100 if code >= 10000 else 10
+    return code // 100 // minors, code // 100 % minors, code % 100
 
 
 def old_nccl(path):
@@ -155,7 +169,9 @@ def old_nccl(path):
     found = nccl_version(path)
     if found is None:
         return f"{path} does not say its version"
-    return f"NCCL {'.'.join(map(str, found))} is older than {'.'.join(map(str, OLDEST_NCCL))}" if found < OLDEST_NCCL else None
+    if found >= OLDEST_NCCL:
+        return None
+    return f"NCCL {'.'.join(map(str, found))} is older than {'.'.join(map(str, OLDEST_NCCL))}"
 
 
 def module_version(name):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packs what make gpu-check needs on a machine without Go or a network: kit.sh FILE.tar.xz, to be unpacked in the source tree
-# there. NCCL_TESTS_DIR names a built checkout of nccl-tests to take along.
+# Packs what make gpu-check needs on a machine without Go or a network: kit.sh FILE.tar.xz, to be unpacked in the source
+# tree there. NCCL_TESTS_DIR names a built checkout of nccl-tests to take along.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=$(realpath "${1:-build/gpu-kit.tar.xz}")

@@ -53,11 +53,17 @@ def operations(c):
     done = c.run("costs", [program, *(["exact"] if c.stub else [])], env=clock(c, "share"))
     if not done.ok:
         return [lost("model", "costs of operations", done)]
-    return [Row("model", f"{r['name']}: {r['what']}", number=r["measured"], unit=r["unit"], note=f"model: {r['model']:g}{note}") for r in lines(done)]
+    return [
+        Row(
+            "model", f"{r['name']}: {r['what']}", number=r["measured"], unit=r["unit"],
+            note=f"model: {r['model']:g}{note}",
+        )
+        for r in lines(done)
+    ]
 
 
 def starts(c):
-    """The time until the first communicator is there. It needs no compiler of the driver where there is machine code."""
+    """The time until the first communicator is there. With machine code it needs no compiler of the driver."""
     program, wrong = compiled(c, "start")
     if wrong:
         return [wrong]
@@ -65,7 +71,9 @@ def starts(c):
     os.makedirs(text, exist_ok=True)
     env = {}
     if c.stub:
-        joined = c.run("join", ["python3", "cgo/cuda/kernels/join.py", "cgo/cuda/kernels/kernels.zip", text, *ARCHITECTURES])
+        joined = c.run(
+            "join", ["python3", "cgo/cuda/kernels/join.py", "cgo/cuda/kernels/kernels.zip", text, *ARCHITECTURES]
+        )
         if not joined.ok:
             return [lost("model", "start", joined)]
         env = {"STUB_CUDA_PTX": text, "STUB_CUDA_ARCH": "90"}
@@ -79,5 +87,10 @@ def starts(c):
         for r in lines(done):
             first = r["what"].startswith("first")
             note = "modelled, without the CPU's own work" if c.stub else ""
-            rows.append(Row("model", f"start: {r['what']}", number=r["measured"], unit=r["unit"], limit=START_MS if first else None, note=note))
+            rows.append(
+                Row(
+                    "model", f"start: {r['what']}", number=r["measured"], unit=r["unit"],
+                    limit=START_MS if first else None, note=note,
+                )
+            )
     return rows

@@ -28,6 +28,7 @@ MEMORIES = ["device", "registered"]
 # sliced: processes take turns on the device. processes: they share it, as with MPS.
 MODES = ["threads", "processes", "sliced"]
 SLICE_US = 100
+REST = "1s"  # after the warm-up: peers open memory that recurs
 LIMIT_S = 120  # of one point: a call that hangs ends in an error of the library, before
 
 
@@ -71,7 +72,7 @@ def command(point, out):
     return [
         os.path.join(ROOT, "bin", "lightpath"), "bench", point["collective"], "-n", str(point["ranks"]), "-b", size, "-e", size,
         "--memory", point["memory"], "--device", "0", "--out-of-place", "-c", "0", "-w", "2",
-        "-i", str(iterations(point["size"])), "--json", out, *(["--threads"] if point["mode"] == "threads" else []),
+        "-i", str(iterations(point["size"])), "--json", out, "--rest", REST, *(["--threads"] if point["mode"] == "threads" else []),
     ]  # fmt: skip
 
 

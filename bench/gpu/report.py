@@ -32,8 +32,10 @@ class Row:
 
     def cells(self):
         return [
-            self.part, self.what, self.status, "" if self.number is None else f"{number(self.number)} {self.unit}".strip(),
-            "" if self.limit is None else number(self.limit), "" if self.fraction is None else f"{self.fraction:.0%}", self.note,
+            self.part, self.what, self.status,
+            "" if self.number is None else f"{number(self.number)} {self.unit}".strip(),
+            "" if self.limit is None else number(self.limit),
+            "" if self.fraction is None else f"{self.fraction:.0%}", self.note,
         ]  # fmt: skip
 
 

@@ -22,8 +22,8 @@ class Budget:
 
 
 class Outcome:
-    """How a command ended. code is None if it ran past its limit. cut: that was less than it asked for, because its part
-    had no more time."""
+    """How a command ended. code is None if it ran past its limit. cut: the limit was less than asked for, because the
+    part had no more time."""
 
     def __init__(self, code, log, seconds, cut=False):
         self.code, self.log, self.seconds, self.cut = code, log, seconds, cut
@@ -66,8 +66,8 @@ def _end(pid):
 
 
 def run(command, log, limit, env=None, cwd=None, cut=False):
-    """Runs a command in a session of its own. After the limit (in seconds) the whole session is killed. cut: it asked for
-    a longer limit."""
+    """Runs a command in a session of its own. After the limit (in seconds) the whole session is killed. cut: the
+    command asked for a longer limit."""
     os.makedirs(os.path.dirname(log), exist_ok=True)
     begun = time.monotonic()
     with open(log, "w") as out:
@@ -78,7 +78,8 @@ def run(command, log, limit, env=None, cwd=None, cut=False):
             return Outcome(None, log, 0, cut=True)
         try:
             process = subprocess.Popen(
-                [str(c) for c in command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
+                [str(c) for c in command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                start_new_session=True,
                 env={**os.environ, **(env or {})}, cwd=cwd,
             )  # fmt: skip
         except OSError as error:

@@ -59,7 +59,10 @@ class Commands(WithDirectory):
         outcome = run(["sh", "-c", "echo fine; echo 'lightpath: rank 1: lost' >&2; echo later; exit 3"], self.log(), 60)
         self.assertEqual(outcome.code, 3)
         self.assertEqual(outcome.why(), "exit status 3: lightpath: rank 1: lost")
-        outcome = run(["sh", "-c", "echo '[0] an error'; echo 'lightpath: bench: a rank failed: rank 0: why'; exit 1"], self.log(), 60)
+        outcome = run(
+            ["sh", "-c", "echo '[0] an error'; echo 'lightpath: bench: a rank failed: rank 0: why'; exit 1"],
+            self.log(), 60,
+        )
         self.assertEqual(outcome.why(), "exit status 1: lightpath: bench: a rank failed: rank 0: why")
         self.assertEqual(run(["sh", "-c", "echo one; echo two; exit 1"], self.log(), 60).why(), "exit status 1: two")
         self.assertFalse(run(["/nonexistent/program"], self.log(), 60).ok)
@@ -165,14 +168,20 @@ class Modelled(unittest.TestCase):
 
     def test_counts_are_those_of_the_busiest_rank(self):
         point = {"collective": "allreduce", "ranks": 2, "mode": "threads", "memory": "device", "size": "8"}
-        line = {"interval": 1, "functions": {"cuLaunchKernel": 40, "cuCtxGetCurrent": 60}, "calls": 100, "memory_operations": 240}
+        line = {
+            "interval": 1, "functions": {"cuLaunchKernel": 40, "cuCtxGetCurrent": 60}, "calls": 100,
+            "memory_operations": 240,
+        }
         got = modelled.result(point, self.TABLE, 10.8, [{"pid": 1, "calls": 999}, {**line, "calls": 90}, line])
         self.assertEqual((got["calls"], got["memory_operations"], got["functions"]["cuLaunchKernel"]), (5, 12, 2))
         self.assertAlmostEqual(got["share"], 0.5)
 
     def test_before_and_now(self):
         point = {"collective": "allreduce", "ranks": 2, "mode": "threads", "memory": "device", "size": "8"}
-        row = {**point, "time_us": 10.8, "share": 0.5, "memory_operations": 12, "functions": {"cuLaunchKernel": 2, "cuEventRecord": 1, "cuStreamGetId": 3}}
+        row = {
+            **point, "time_us": 10.8, "share": 0.5, "memory_operations": 12,
+            "functions": {"cuLaunchKernel": 2, "cuEventRecord": 1, "cuStreamGetId": 3},
+        }
         old = {**row, "time_us": 21.6, "share": 0.25}
         cells = [cells for _, cells in modelled.compact([row], [old], ["8", "1M"])]
         self.assertEqual(cells[0][1], ["allreduce", "2", "threads", "21.6>10.8", "-"])
@@ -199,12 +208,20 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(clients.trained("w", near, curve).status, OK)
         for loss in ([4.0, 3.1, 2.0], [4.0, 4.0, 4.0], [4.0, float("nan"), 2.0]):
             self.assertEqual(clients.trained("w", {"loss": loss, "step_ms": 5.0}, curve).status, FAILED, loss)
-        self.assertEqual(clients.trained("w", {"loss": [4.0] * 3, "step_ms": 1.0}, {"loss": [4.0] * 3, "step_ms": 1.0}).status, FAILED, "nothing was learned")
+        self.assertEqual(
+            clients.trained("w", {"loss": [4.0] * 3, "step_ms": 1.0}, {"loss": [4.0] * 3, "step_ms": 1.0}).status,
+            FAILED, "nothing was learned",
+        )
 
     def test_progress(self):
-        text = "goos: linux\nBenchmarkProgress/ranks=1-2 \t 100\t 16.35 added-us\t 8.6 callback-p99-us\t 1.9 callback-us\nBenchmarkIdle/none-2 \t 1\t 33.00 cpu-us/s\nPASS\n"
+        text = (
+            "goos: linux\nBenchmarkProgress/ranks=1-2 \t 100\t 16.35 added-us\t 8.6 callback-p99-us\t 1.9 callback-us\n"
+            "BenchmarkIdle/none-2 \t 1\t 33.00 cpu-us/s\nPASS\n"
+        )
         found = timing.metrics(text)
-        self.assertEqual(found["BenchmarkProgress/ranks=1-2"], {"added-us": 16.35, "callback-p99-us": 8.6, "callback-us": 1.9})
+        self.assertEqual(
+            found["BenchmarkProgress/ranks=1-2"], {"added-us": 16.35, "callback-p99-us": 8.6, "callback-us": 1.9}
+        )
         self.assertEqual(found["BenchmarkIdle/none-2"], {"cpu-us/s": 33})
         ways = {f"{way}{p}-us": 1.0 for way in ("hand", "callback", "goroutine", "staged") for p in ("", "-p99")}
         for stub, us, status in ((False, 9.9, OK), (False, 10.1, SHORT), (True, 99.0, OK)):
@@ -212,7 +229,9 @@ class Verdicts(unittest.TestCase):
             context.stub = stub
             row = timing.added(context, "BenchmarkProgress/ranks=1-2", {**ways, "added-us": us})
             self.assertEqual((row.status, row.what), (status, "8 B staged beside by hand, ranks=1: added"))
-            self.assertEqual([timing.idle(context, "w", used).status for used in (33, 1001)], [OK, OK if stub else FAILED])
+            self.assertEqual(
+                [timing.idle(context, "w", used).status for used in (33, 1001)], [OK, OK if stub else FAILED]
+            )
 
     def test_beside_nvidia(self):
         mine = lambda: Row("p", "mine", number=20, unit="us")  # noqa: E731
@@ -258,10 +277,13 @@ class Parts(WithDirectory):
         self.assertTrue(all(0 < r.number <= check.LIMITS[r.part] for r in rows), rows)
 
     def test_commands_without_time_are_skipped(self):
-        """A command that its part's end cuts off is skipped, and so are those after it. One that runs past its own limit
-        has failed."""
+        """A command that its part's end cuts off is skipped, and so are later ones. A command that runs past its own
+        limit has failed."""
         context = WithGPU(self.directory, seconds=0.2)
-        rows = [lost("p", "w", context.run("first", ["sleep", "600"], 20)), lost("p", "w", context.run("second", ["true"], 20))]
+        rows = [
+            lost("p", "w", context.run("first", ["sleep", "600"], 20)),
+            lost("p", "w", context.run("second", ["true"], 20)),
+        ]
         self.assertEqual([(r.status, "no time was left" in r.note) for r in rows], [(SKIPPED, True)] * 2)
         self.assertEqual(context.hung, [])
         context = WithGPU(self.directory)
@@ -271,7 +293,7 @@ class Parts(WithDirectory):
         self.assertEqual(lost("p", "w", context.run("fails", ["false"])).status, FAILED)
 
     def test_a_hanging_command(self):
-        """If the driver still answers, the check goes on. If not, the rest is skipped, and the reason names the command."""
+        """If the driver still answers, the check goes on. If not, the rest is skipped, and the reason names it."""
         hangs = lambda c: [lost("a", "w", c.run("stuck", ["sleep", "600"], 0.1))]  # noqa: E731
         groups = [{"a": hangs}, {"b": lambda _: [Row("b", "w")]}]
         for why, want in ((None, [FAILED, OK, OK]), ("the CUDA driver does not answer", [FAILED, FAILED, SKIPPED])):
@@ -284,7 +306,7 @@ class Parts(WithDirectory):
         self.assertIn("does not answer, since stuck did not end", rows[2].note)
 
     def test_limits(self):
-        """All groups together take less than ten minutes, without builds and the stub. A library that waits says so first."""
+        """All groups take less than ten minutes, without builds and the stub. A library that waits says so first."""
         groups = [g for g in check.GROUPS if not {"build", "stub"} & set(g)]
         self.assertLessEqual(sum(max(check.LIMITS.get(name, check.LIMIT) for name in g) for g in groups), 600)
         self.assertLess(context.LIBRARY_TIMEOUT, context.COMMAND_LIMIT)
@@ -317,20 +339,28 @@ class Versions(WithDirectory):
     def test_old_driver(self):
         """NVIDIA's libraries and their users are skipped. Lightpath's own parts are not."""
         gpu = WithGPU(self.directory)
-        for found, reason in (((550, 54, 15), "driver 550.54.15 is older than 580"), ((580, 65, 6), None), (None, None)):
+        for found, reason in (
+            ((550, 54, 15), "driver 550.54.15 is older than 580"), ((580, 65, 6), None), (None, None)
+        ):
             with mock.patch("context.driver_version", return_value=found):
                 self.assertEqual(context.old_driver(), reason)
         with (
-            mock.patch("context.driver_version", return_value=(550, 54, 15)), mock.patch("timing.real_nccl", return_value="/lib"),
+            mock.patch("context.driver_version", return_value=(550, 54, 15)),
+            mock.patch("timing.real_nccl", return_value="/lib"),
             mock.patch("clients.module_version", return_value="2.11"),
         ):  # fmt: skip
             for part in (timing.beside_nvidia, clients.nccl_tests, clients.torch, clients.cupy):
-                self.assertEqual([(r.status, r.note) for r in part(gpu)], [(SKIPPED, "driver 550.54.15 is older than 580")])
+                self.assertEqual(
+                    [(r.status, r.note) for r in part(gpu)], [(SKIPPED, "driver 550.54.15 is older than 580")]
+                )
 
     def test_old_nccl(self):
         gpu = WithGPU(self.directory)
         for found, words in (((2, 27, 3), "NCCL 2.27.3 is older than 2.30"), (None, "does not say its version")):
-            with mock.patch("context.nccl_version", return_value=found), mock.patch("timing.real_nccl", return_value="/lib"):
+            with (
+                mock.patch("context.nccl_version", return_value=found),
+                mock.patch("timing.real_nccl", return_value="/lib"),
+            ):
                 (row,) = timing.beside_nvidia(gpu)
                 self.assertEqual(row.status, SKIPPED)
                 self.assertIn(words, row.note)

@@ -35,7 +35,10 @@ def kernels(c):
             rows.append(Row("kernels", k["kernel"], number=k["time_us"], unit="us", note=note(c)))
             continue
         rows.append(
-            Row("kernels", k["kernel"], number=k["gbs"], unit="GB/s", limit=c.copy_gbs, asked=KERNEL_SHARE if judged else None, note=note(c))
+            Row(
+                "kernels", k["kernel"], number=k["gbs"], unit="GB/s", limit=c.copy_gbs,
+                asked=KERNEL_SHARE if judged else None, note=note(c),
+            )
         )
     return rows
 
@@ -52,10 +55,16 @@ class Bench:
 
     def results(self, what, collective, ranks, size, *more):
         """The results, or None and a row with the failure."""
-        name = "-".join([self.part, *re.findall(r"\w+", self.label), collective, str(ranks), *re.findall(r"\w+", " ".join(more)), str(size)])
+        name = "-".join(
+            [
+                self.part, *re.findall(r"\w+", self.label), collective, str(ranks), *re.findall(r"\w+", " ".join(more)),
+                str(size),
+            ]
+        )
         out = os.path.join(self.c.out, f"{name}.json")
         command = [
-            self.c.path("bin", "lightpath"), "bench", collective, "-n", ranks, "-b", size, "-e", size, "--memory", self.memory,
+            self.c.path("bin", "lightpath"), "bench", collective, "-n", ranks, "-b", size, "-e", size,
+            "--memory", self.memory,
             "--device", 0, "--json", out, *self.flags, *more,
         ]  # fmt: skip
         done = self.c.run(name, command, env=self.env)
@@ -83,7 +92,10 @@ class Bench:
         if self.c.copy_gbs and not self.c.stub and ranks > 1:
             limit = busbw_limit(collective, ranks, self.c.copy_gbs)
         kind = "busbw" if ranks > 1 else "algbw"
-        return Row(self.part, what, number=results[0][f"{kind}_gbs"], unit="GB/s", limit=limit, note=note(self.c, f"{results[0]['time_us']:.0f} us; {kind}", planner))
+        return Row(
+            self.part, what, number=results[0][f"{kind}_gbs"], unit="GB/s", limit=limit,
+            note=note(self.c, f"{results[0]['time_us']:.0f} us; {kind}", planner),
+        )
 
 
 def collectives(c):
@@ -102,21 +114,30 @@ def collectives(c):
             rows.append(registered.bandwidth(collective, ranks, "1M" if c.stub else large))
         rows += [threads.latency("allreduce", ranks), threads.bandwidth("allreduce", ranks, large)]
         if ranks == 2:
-            rows += [staged.latency("allreduce", 2), staged.latency("allreduce", 2, 10), staged.bandwidth("allreduce", 2, medium)]
-        rows += [bench.latency(collective, ranks, 10) for bench in (direct, threads) for collective in ("allreduce", "alltoall")]
+            rows += [
+                staged.latency("allreduce", 2), staged.latency("allreduce", 2, 10),
+                staged.bandwidth("allreduce", 2, medium),
+            ]
+        rows += [
+            bench.latency(collective, ranks, 10)
+            for bench in (direct, threads) for collective in ("allreduce", "alltoall")
+        ]
     return rows + [direct.bandwidth(collective, 2 if c.stub else 4, medium) for collective in OTHERS]
 
 
 @contextlib.contextmanager
 def daemon(control):
-    """NVIDIA's daemon for processes that share a GPU, and the environment of its clients. It raises OSError if it does not
-    start, and ends with the block. The directory has a short name: sockets are in it."""
+    """NVIDIA's daemon for processes that share a GPU, and the environment of its clients. It raises OSError if it does
+    not start, and ends with the block. The directory has a short name: sockets are in it."""
     folder = tempfile.mkdtemp(prefix="mps-")
-    env = {"CUDA_MPS_PIPE_DIRECTORY": os.path.join(folder, "pipe"), "CUDA_MPS_LOG_DIRECTORY": os.path.join(folder, "log")}
+    env = {
+        "CUDA_MPS_PIPE_DIRECTORY": os.path.join(folder, "pipe"), "CUDA_MPS_LOG_DIRECTORY": os.path.join(folder, "log")
+    }
     for place in env.values():
         os.mkdir(place)
     process = subprocess.Popen(
-        [control, "-f"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **env}, start_new_session=True
+        [control, "-f"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={**os.environ, **env}, start_new_session=True,
     )
     try:
         for _ in range(100):
@@ -143,7 +164,10 @@ def mps(c):
         with daemon(control) as env:
             bench = Bench(c, "mps", "MPS, direct", env={"LIGHTPATH_DEVICE_PATH": "direct", **env})
             for ranks in (2, 8):
-                rows += [bench.latency("allreduce", ranks), bench.bandwidth("allreduce", ranks, "256M"), bench.bandwidth("alltoall", ranks, "256M")]
+                rows += [
+                    bench.latency("allreduce", ranks), bench.bandwidth("allreduce", ranks, "256M"),
+                    bench.bandwidth("alltoall", ranks, "256M"),
+                ]
     except OSError as error:
         rows.append(skip("mps", what, str(error)))
     return rows
@@ -157,7 +181,10 @@ METRIC = re.compile(r"([\d.e+]+) (cpu-us/s|[a-z0-9-]+-us)")
 
 def metrics(text):
     """The metrics of each benchmark in a Go test's output, by name."""
-    return {line.split()[0]: {name: float(number) for number, name in METRIC.findall(line)} for line in text.splitlines() if line.startswith("Benchmark")}
+    return {
+        line.split()[0]: {name: float(number) for number, name in METRIC.findall(line)}
+        for line in text.splitlines() if line.startswith("Benchmark")
+    }
 
 
 def progress(c):
@@ -165,7 +192,10 @@ def progress(c):
     program, env = c.path("build", "gpu", "cuda.test"), {"STUB_CUDA_LOOKS": "1000000", "NCCL_DEBUG": ""}
     rows = []
     for name, turns in (("Progress", 100 if c.stub else 2000), ("Idle/(none|staged|direct)/4", 1)):
-        done = c.run(f"progress-{name.split('/')[0]}", [program, "-test.run", "^$", "-test.bench", name, "-test.benchtime", f"{turns}x"], env=env)
+        done = c.run(
+            f"progress-{name.split('/')[0]}",
+            [program, "-test.run", "^$", "-test.bench", name, "-test.benchtime", f"{turns}x"], env=env,
+        )
         found = metrics(done.text())
         if not done.ok or not found:
             rows.append(lost("progress", name, done))
@@ -179,8 +209,14 @@ def progress(c):
 
 
 def added(c, which, m):
-    ways = ", ".join(f"{way} {m[f'{way}-us']:.1f} (p99 {m[f'{way}-p99-us']:.1f})" for way in ("hand", "callback", "goroutine", "staged"))
-    return Row("progress", f"8 B staged beside by hand, {which.split('/')[-1].split('-')[0]}: added", number=m["added-us"], unit="us", limit=ADDED, asked=None if c.stub else 1, note=note(c, ways))
+    ways = ", ".join(
+        f"{way} {m[f'{way}-us']:.1f} (p99 {m[f'{way}-p99-us']:.1f})"
+        for way in ("hand", "callback", "goroutine", "staged")
+    )
+    return Row(
+        "progress", f"8 B staged beside by hand, {which.split('/')[-1].split('-')[0]}: added", number=m["added-us"],
+        unit="us", limit=ADDED, asked=None if c.stub else 1, note=note(c, ways),
+    )
 
 
 def idle(c, which, used):
@@ -207,7 +243,9 @@ def planes(c):
     with open(fabric, "w") as f:
         f.write(FABRIC.format(ranks=4, socket=os.path.join(c.out, "ocs.sock")))
     for planner in ("swot", "weave") if not c.stub else ("swot",):
-        bench = Bench(c, "planes", f"optical {planner}", ["--fabric", fabric, "--planner", planner], {"LIGHTPATH_PLAN_WAIT": "1"})
+        bench = Bench(
+            c, "planes", f"optical {planner}", ["--fabric", fabric, "--planner", planner], {"LIGHTPATH_PLAN_WAIT": "1"}
+        )
         rows += [bench.bandwidth(collective, 4, size) for collective in ("allreduce", "alltoall")]
     return rows + gpudirect(c)
 
@@ -229,13 +267,20 @@ def beside_nvidia(c):
     """One rank, and two ranks on one device if NVIDIA's library supports that, by turns."""
     real = real_nccl()
     if c.stub or real is None:
-        return [skip("nvidia", "beside NVIDIA's library", c.no_gpu or "no libnccl.so.2 of NVIDIA's (LIGHTPATH_REAL_NCCL names one)")]
+        return [
+            skip(
+                "nvidia", "beside NVIDIA's library",
+                c.no_gpu or "no libnccl.so.2 of NVIDIA's (LIGHTPATH_REAL_NCCL names one)",
+            )
+        ]
     if old_driver() or old_nccl(real):
         return [skip("nvidia", "beside NVIDIA's library", old_driver() or old_nccl(real))]
     rows = []
     for ranks, flags in ((1, []), (2, []), (2, ["--threads"])):
         label = " threads:" if flags else ""
-        ours, theirs = Bench(c, "nvidia", f"Lightpath{label}", flags), Bench(c, "nvidia", f"NVIDIA{label}", [*flags, "--library", real])
+        ours, theirs = Bench(c, "nvidia", f"Lightpath{label}", flags), Bench(
+            c, "nvidia", f"NVIDIA{label}", [*flags, "--library", real]
+        )
         for collective in ("allreduce", "alltoall"):
             rows += compared(ours.latency(collective, ranks), theirs.latency(collective, ranks))
             rows += compared(ours.latency(collective, ranks, 10), theirs.latency(collective, ranks, 10))
@@ -245,7 +290,9 @@ def beside_nvidia(c):
 
 def interposed(c, real, theirs):
     """Lightpath's schedules as grouped sends and receives of NVIDIA's library, beside its own collectives."""
-    env = {"LIGHTPATH_NCCL_FALLBACK_LIB": real, "LIGHTPATH_FALLBACK": "interpose", "LIGHTPATH_ALGORITHM": "allreduce:ring"}
+    env = {
+        "LIGHTPATH_NCCL_FALLBACK_LIB": real, "LIGHTPATH_FALLBACK": "interpose", "LIGHTPATH_ALGORITHM": "allreduce:ring"
+    }
     mode = Bench(c, "nvidia", "interposed ring", ["--threads"], env)
     reference = theirs.bandwidth("allreduce", 2, "64M")
     if reference.status == FAILED:

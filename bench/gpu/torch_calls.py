@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""One rank of PyTorch's own nccl backend: its collectives on CUDA tensors beside answers computed without it, and a CUDA graph of them.
-With --device cpu it is examples/torch's backend for host memory, without graphs: so this program is tried where there is no GPU."""
+"""One rank of PyTorch's own nccl backend: its collectives on CUDA tensors beside answers computed without it, and a
+CUDA graph of them. With --device cpu it is examples/torch's backend for host memory, without graphs. So this program is
+tried where there is no GPU."""
 
 import argparse
 import os
@@ -34,7 +35,10 @@ class Checks:
 def reductions(check, rank, world, count, dtype, device):
     everyone = [pattern(r, count, dtype, device) for r in range(world)]
     stack = torch.stack(everyone).to(torch.float64)
-    answers = {dist.ReduceOp.SUM: stack.sum(0), dist.ReduceOp.MAX: stack.amax(0), dist.ReduceOp.MIN: stack.amin(0), dist.ReduceOp.PRODUCT: stack.prod(0)}
+    answers = {
+        dist.ReduceOp.SUM: stack.sum(0), dist.ReduceOp.MAX: stack.amax(0), dist.ReduceOp.MIN: stack.amin(0),
+        dist.ReduceOp.PRODUCT: stack.prod(0),
+    }
     for op, answer in answers.items():
         x = everyone[rank].clone()
         dist.all_reduce(x, op)
@@ -54,14 +58,19 @@ def copies(check, rank, world, count, dtype, device):
     mine = pattern(rank, count, dtype, device)
     gathered = torch.empty(world * count, dtype=dtype, device=device)
     dist.all_gather_into_tensor(gathered, mine)
-    check.same(gathered, torch.cat([pattern(r, count, dtype, device) for r in range(world)]), f"all_gather of {count} {dtype}")
+    check.same(
+        gathered, torch.cat([pattern(r, count, dtype, device) for r in range(world)]), f"all_gather of {count} {dtype}"
+    )
     x = mine.clone()
     dist.broadcast(x, 1 % world)
     check.same(x, pattern(1 % world, count, dtype, device), f"broadcast of {count} {dtype}")
     whole = torch.cat([pattern(rank * world + k, count, dtype, device) for k in range(world)])
     got = torch.empty_like(whole)
     dist.all_to_all_single(got, whole)
-    check.same(got, torch.cat([pattern(r * world + rank, count, dtype, device) for r in range(world)]), f"all_to_all of {count} {dtype}")
+    check.same(
+        got, torch.cat([pattern(r * world + rank, count, dtype, device) for r in range(world)]),
+        f"all_to_all of {count} {dtype}",
+    )
     received = torch.empty_like(mine)
     ends = [dist.P2POp(dist.isend, mine, (rank + 1) % world), dist.P2POp(dist.irecv, received, (rank - 1) % world)]
     for work in dist.batch_isend_irecv(ends):
@@ -83,7 +92,10 @@ def graphs(check, rank, world, device):
         graph.replay()
         total = float(turn * world * (world + 1) // 2)
         check.same(x, torch.full_like(x, total), f"replay {turn} of all_reduce")
-        check.same(y, total + torch.arange(world, device=device).repeat_interleave(5000).float(), f"replay {turn} of all_gather")
+        check.same(
+            y, total + torch.arange(world, device=device).repeat_interleave(5000).float(),
+            f"replay {turn} of all_gather",
+        )
         z = torch.full((7,), float(rank), device=device)
         dist.all_reduce(z)
         check.same(z, torch.full_like(z, world * (world - 1) / 2), f"all_reduce between replays {turn}")

@@ -19,8 +19,8 @@ import (
 
 // iterationWays are the lines of the report's charts.
 var iterationWays = []figure.Line{
-	{Name: iteration.PerCall, Colour: 1}, {Name: iteration.Greedy, Colour: 3}, {Name: iteration.Static, Colour: 4}, {Name: iteration.Iteration, Colour: 0},
-	{Name: iteration.Free, Colour: 2, Dashed: true},
+	{Name: iteration.PerCall, Colour: 1}, {Name: iteration.Greedy, Colour: 3}, {Name: iteration.Static, Colour: 4},
+	{Name: iteration.Iteration, Colour: 0}, {Name: iteration.Free, Colour: 2, Dashed: true},
 }
 
 // iterationPoint is one job at one switching time.
@@ -60,8 +60,8 @@ func iterationReport(ctx context.Context, o figure.Options) (*figure.Figure, err
 			}
 		}
 	}
-	f := &figure.Figure{Columns: 3, Title: "Communication that an iteration waits for: 8 planes, 400 Gb/s per rank, alpha 5 " +
-		"us, hop 0.5 us"}
+	f := &figure.Figure{Columns: 3, Title: "Communication that an iteration waits for: 8 planes, 400 Gb/s per rank, " +
+		"alpha 5 us, hop 0.5 us"}
 	drawIterations(f, jobs, points)
 	f.Notes = append(f.Notes, iterationNotes(points, jobs)...)
 	large, err := largeIteration(ctx, o)
@@ -73,14 +73,17 @@ func iterationReport(ctx context.Context, o figure.Options) (*figure.Figure, err
 }
 
 // planIteration plans one job. The checker and the player must agree with the plan.
-func planIteration(ctx context.Context, t *trace.Trace, reconfig float64, seed int64) (point iterationPoint, err error) {
+func planIteration(
+	ctx context.Context, t *trace.Trace, reconfig float64, seed int64,
+) (point iterationPoint, err error) {
 	began := time.Now()
 	p, err := iteration.Pose(iterationFabric(t.Ranks, reconfig), "", t, traced.Steps)
 	if err != nil {
 		return point, err
 	}
 	// Operations end these searches, so that the figure is the same on a machine that is busy.
-	c, err := iteration.Compare(ctx, p, iteration.Options{Seed: seed, TimeLimit: time.Minute, Effort: 10 * time.Millisecond})
+	o := iteration.Options{Seed: seed, TimeLimit: time.Minute, Effort: 10 * time.Millisecond}
+	c, err := iteration.Compare(ctx, p, o)
 	if err != nil {
 		return point, err
 	}
@@ -140,8 +143,8 @@ func drawIterations(f *figure.Figure, jobs []*trace.Trace, points []iterationPoi
 	}
 }
 
-// iterationNotes say, for each job, up to which switching time the plan is within 1 % of packet planes, and the times of
-// planning.
+// iterationNotes say, for each job, up to which switching time the plan is within 1 % of packet planes, and the times
+// of planning.
 func iterationNotes(points []iterationPoint, jobs []*trace.Trace) []string {
 	var notes []string
 	longest, sum := time.Duration(0), time.Duration(0)
@@ -194,8 +197,8 @@ func largeIteration(ctx context.Context, o figure.Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("500 calls of %d shapes on 512 ranks and 16 planes, 1 ms per switch, time limit %v: planned in %.2f s "+
-		"of processor time (%.2f s on the clock) with %d plans of calls; iteration %s, percall %s.", c.Shapes,
+	return fmt.Sprintf("500 calls of %d shapes on 512 ranks and 16 planes, 1 ms per switch, time limit %v: planned in "+
+		"%.2f s of processor time (%.2f s on the clock) with %d plans of calls; iteration %s, percall %s.", c.Shapes,
 		iteration.DefaultTimeLimit, (processorTime() - used).Seconds(), time.Since(began).Seconds(), c.Tried,
 		iteration.Millis(c.Plan.IterationUS), iteration.Millis(c.Of(iteration.PerCall).IterationUS)), nil
 }

@@ -56,15 +56,16 @@ func (j job) call(name string, comm int, collective, algorithm string, bytes, ga
 		Bytes: bytes, After: []trace.After{{Call: len(j.Calls) - 1, GapUS: gap}}})
 }
 
-// bucketsJob is data parallelism alone: 7 billion parameters on 64 ranks, gradients in buckets of 256 MB that come while
-// the backward pass runs.
+// bucketsJob is data parallelism alone: 7 billion parameters on 64 ranks, gradients in buckets of 256 MB that come
+// while the backward pass runs.
 func bucketsJob() *trace.Trace {
 	const forward, backward, buckets = 200e3, 400e3, 55
 	j := newJob("data parallel, 64 ranks", 64)
 	all := j.communicator("all", 64, 1)
 	for k := range buckets {
+		ready := trace.After{Call: trace.Begin, GapUS: forward + backward*float64(k+1)/buckets}
 		j.Calls = append(j.Calls, trace.Call{Name: "bucket", Communicator: all, Collective: "allreduce", Algorithm: "ring:2",
-			Bytes: 256e6, After: []trace.After{{Call: trace.Begin, GapUS: forward + backward*float64(k+1)/buckets}}, TailUS: 5e3})
+			Bytes: 256e6, After: []trace.After{ready}, TailUS: 5e3})
 	}
 	return j.Trace
 }

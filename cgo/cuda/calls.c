@@ -107,8 +107,8 @@ CUresult lpc_alloc(const struct lpc_library *c, void **at, size_t size) {
 
 CUresult lpc_free(const struct lpc_library *c, void *at) { RELAXED(c->MemFreeHost(at)); }
 
-/* An event of a context, known by its id. Free events are kept for the next user: a driver may destroy one only when the
- * device is idle, and streams of another communicator may wait for this thread. */
+/* An event of a context, known by its id. Free events are kept for the next user: a driver may destroy one only when
+ * the device is idle, and streams of another communicator may wait for this thread. */
 struct event {
   CUevent event;
   unsigned long long ctx;

@@ -56,8 +56,8 @@ CUresult lpc_missing_kernels(const struct lpc_library *c, unsigned *types, int *
 CUresult lpc_load_kernels(const struct lpc_library *c, unsigned types, const void *image, const char **step);
 /* The log of the driver's compiler for the last image that it refused on this thread; returns 0 if there is none. */
 int lpc_take_log(char *log, size_t size);
-/* Makes each kind of copy once in the current context, unless it has done so, and launches each loaded kernel if
- * kernels is set: drivers load them at their first use, and then wait until the device is idle. */
+/* Makes each kind of copy once in the current context, unless it has done so. If kernels is set, it also launches each
+ * loaded kernel. Drivers load them at their first use, and then wait until the device is idle. */
 CUresult lpc_first_use(const struct lpc_library *c, bool kernels, const char **step);
 enum { LPC_NOT_LOADED = -1 };
 /* Launches the kernel of an operator (numbered as ncclRedOp_t) in the current context; it sets r->first.

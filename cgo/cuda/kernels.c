@@ -226,7 +226,7 @@ CUresult lpc_first_use(const struct lpc_library *c, bool kernels, const char **s
   return rc;
 }
 
-/* Gives each job the blocks that it can use or, of those that run at once, its share. Returns the number of blocks. */
+/* Gives each job the blocks that it can use, or its share of the blocks that run at once. Returns their number. */
 static unsigned divide(struct lp_reduction *r, unsigned size, unsigned most) {
   unsigned long long need[LP_REDUCE_COPIES + 1], bytes[LP_REDUCE_COPIES + 1], needed = 0, all = 0, blocks = 0;
   unsigned j;

@@ -1,11 +1,12 @@
-/* Memory that programs map by themselves: physical pieces at reserved addresses, such as PyTorch's expandable segments. */
+/* Memory that programs map by themselves: physical pieces at reserved addresses, as in PyTorch's expandable segments. */
 #include "library.h"
 
 /* The first function that a driver before CUDA 11.0 lacks is one of these. */
 static int lacks_mapped(const struct lpc_library *c) {
   return c->MemRetainAllocationHandle == NULL || c->MemExportToShareableHandle == NULL ||
          c->MemImportFromShareableHandle == NULL || c->MemRelease == NULL || c->MemAddressReserve == NULL ||
-         c->MemAddressFree == NULL || c->MemMap == NULL || c->MemUnmap == NULL || c->MemSetAccess == NULL || c->MemGetAccess == NULL;
+         c->MemAddressFree == NULL || c->MemMap == NULL || c->MemUnmap == NULL || c->MemSetAccess == NULL ||
+         c->MemGetAccess == NULL;
 }
 
 CUresult lpc_retain_piece(const struct lpc_library *c, void *at, uint64_t *piece) {

@@ -25,7 +25,7 @@
  * mode=loop times I calls back to back. mode=each also records each call's start and end. mode=sync puts all ranks
  * behind a barrier before every call, records its start and end (CLOCK_MONOTONIC, ns), and checks
  * every call. There, pause is how long the planes rest before a call, so that work after a call (a plan's trailing
- * reset) is not counted in the next. In mode=loop, pause is how long a rank rests before the run.
+ * reset) is not counted in the next. In mode=loop, a rank rests so long after the warm-up, and repeats it.
  *
  * With device memory, calls use a stream. mode=loop measures between two events on it, the other modes until the stream
  * is idle. graph=G, in mode=loop, captures the I calls into a graph and times G launches of it.

@@ -117,9 +117,12 @@ static struct outcome run_loop(const struct worker *w, const struct run *r, stru
   struct buffers at = place(r, w->rank, b);
   struct outcome out = {.iters = r->each ? calloc((size_t)r->iters, sizeof *out.iters) : NULL};
   if (out.iters) memset(out.iters, 1, (size_t)r->iters * sizeof *out.iters); /* no page fault while timing */
-  take_pause(r);
   prepare(w, r, b, at);
   for (int i = 0; i < r->warmup; i++) whole_call(w, r, at);
+  if (r->pause > 0) {
+    take_pause(r);
+    for (int i = 0; i < r->warmup; i++) whole_call(w, r, at);
+  }
   if (w->bar) barrier_wait(w->bar);
   out.us = back_to_back(w, r, at, out.iters);
   if (r->check) {

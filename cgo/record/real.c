@@ -26,7 +26,7 @@ static void load(void) {
     slash = strrchr(path, '/');
     snprintf(slash != NULL ? slash + 1 : path, 16, "libnccl.so.2");
   }
-  /* Its own calls reach its own functions. Programs also reach those that this library does not know. */
+  /* Its own calls reach its own functions. Programs also reach its functions that are unknown here. */
   library = dlopen(path, RTLD_LAZY | RTLD_GLOBAL | RTLD_DEEPBIND);
   if (library == NULL) {
     say("cannot load the library that makes the calls", dlerror());

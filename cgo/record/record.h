@@ -1,5 +1,5 @@
-/* The recorder of the calls of NCCL: a library that is preloaded into a job in place of libnccl.so.2, passes every call
- * to the library that makes it, and keeps the shape and the time of each. It never touches data, devices or streams.
+/* The recorder of the calls of NCCL: a library that is preloaded into a job in place of libnccl.so.2. It passes every
+ * call to the library that makes it, and keeps the call's shape and time. It never touches data, devices or streams.
  *
  * The record is a file of fixed size, mapped into memory: a call that is written survives the death of its process. */
 #ifndef LP_RECORD_H

@@ -30,7 +30,7 @@ type benchFlags struct {
 	threads              bool
 	memory, library      string
 	device, graph        int
-	timeout              time.Duration
+	rest, timeout        time.Duration
 }
 
 func newBenchCommand() *cobra.Command {
@@ -77,6 +77,7 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 	fl.StringVarP(&f.op, "op", "o", "sum", "reduction operator, or all")
 	fl.IntVarP(&f.root, "root", "r", 0, "root rank")
 	fl.IntVarP(&f.warmup, "warmup", "w", 5, "iterations before timing")
+	fl.DurationVar(&f.rest, "rest", 0, "rest after the warm-up, then repeat it: meanwhile ranks open memory of others")
 	fl.IntVarP(&f.iters, "iters", "i", 20, "timed iterations")
 	fl.IntVarP(&f.check, "check", "c", 1, "check every element of the results (0: no)")
 	fl.StringVar(&f.transport, "transport", "",

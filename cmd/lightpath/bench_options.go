@@ -50,7 +50,8 @@ func (f *benchFlags) options(collective string, ranksGiven bool) (*bench.Options
 // specs returns a spec for every element type and operator that the flags name.
 func (f *benchFlags) specs(collective string) ([]bench.Spec, error) {
 	s := bench.Spec{
-		Root: f.root, Factor: f.factor, Warmup: f.warmup, Iters: f.iters, Check: f.check != 0, Sync: f.sync, Graph: f.graph,
+		Root: f.root, Factor: f.factor, Warmup: f.warmup, Iters: f.iters, Check: f.check != 0,
+		Sync: f.sync, Graph: f.graph, Pause: f.rest,
 		OutOfPlace: f.outOfPlace || !f.inPlace, InPlace: f.inPlace || !f.outOfPlace,
 	}
 	var err error

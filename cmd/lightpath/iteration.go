@@ -25,7 +25,8 @@ func newIterationCommand() *cobra.Command {
 begins, and planes switch while the job computes. A trace says which calls an iteration makes and what it computes
 between them.`,
 	}
-	cmd.AddCommand(newIterationImport(), newIterationRecord(), newIterationPlan(), newIterationShow(), newIterationExplain(), newIterationCheck())
+	cmd.AddCommand(newIterationImport(), newIterationRecord(), newIterationPlan(), newIterationShow(),
+		newIterationExplain(), newIterationCheck())
 	return cmd
 }
 
@@ -98,10 +99,16 @@ func newIterationPlan() *cobra.Command {
 		Use:   "plan TRACE --fabric fabric.yaml [-o plan.json]",
 		Short: "Plan the calls of a trace together, and compare with other ways to run them",
 		Long: `Plans the calls of a trace together, writes the plan, and prints a table to standard error:
-percall plans each call alone, with a setup reconfiguration when the call has come; greedy plans each call alone for
-the circuits that it finds; static uses one setting of the circuits for all calls; iteration is the plan; free is percall if setup cost nothing; packet is planes of the same
-bandwidth without circuits. Exposed is the time that the job waits for communication; hidden is the part of the
-switching that makes the iteration no longer.`,
+
+  percall    each call planned alone, with a setup reconfiguration when the call has come
+  greedy     each call planned alone, for the circuits that it finds
+  static     one setting of the circuits for all calls
+  iteration  the plan
+  free       percall if setup cost nothing
+  packet     planes of the same bandwidth without circuits
+
+Exposed is the time that the job waits for communication. Hidden is the part of the switching that makes the iteration
+no longer.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.options()

@@ -10,6 +10,7 @@ import (
 	"lightpath/plans/delta/calls"
 	"lightpath/plans/delta/dag"
 	"lightpath/plans/iteration"
+	"lightpath/plans/iteration/learn"
 	"lightpath/plans/iteration/trace"
 	"lightpath/shim/flight"
 	"lightpath/shim/flight/job"
@@ -62,8 +63,8 @@ func (f *traceFlags) read(cmd *cobra.Command, files []string) (*trace.Trace, err
 		}
 		return calls.Model(&c, f.algorithm)
 	}
-	in := importFlags{format: f.format, name: files[0], perPod: f.over.GPUsPerPod, gpus: f.over.GPUs, etp: max(1, f.over.ETP),
-		gbps: 400, scaleUp: 360, forward: f.forward, backward: f.backward}
+	in := importFlags{format: f.format, name: files[0], perPod: f.over.GPUsPerPod, gpus: f.over.GPUs,
+		etp: max(1, f.over.ETP), gbps: 400, scaleUp: 360, forward: f.forward, backward: f.backward}
 	if cmd.Flags().Changed("bandwidth") {
 		in.gbps = f.over.Gbps
 	}
@@ -114,7 +115,7 @@ func (f *traceFlags) flights(files []string) (*trace.Trace, error) {
 		}
 	}
 	found, err := job.Find(dumps)
-	if errors.Is(err, trace.ErrNoPeriod) {
+	if errors.Is(err, learn.ErrNoPeriod) {
 		return nil, no(err)
 	}
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"lightpath/bench"
 	"lightpath/internal/files"
 	"lightpath/plans/iteration"
-	"lightpath/plans/iteration/trace"
+	"lightpath/plans/iteration/learn"
 	"lightpath/shim/recording"
 )
 
@@ -117,7 +117,7 @@ func (f *recordFlags) deliver(folder, name string) error {
 		return err
 	}
 	m, err := recording.Merge(list)
-	if errors.Is(err, trace.ErrNoPeriod) || errors.Is(err, recording.ErrJob) {
+	if errors.Is(err, learn.ErrNoPeriod) || errors.Is(err, recording.ErrJob) {
 		return no(err)
 	}
 	if err != nil {

@@ -92,9 +92,10 @@ func newIterationExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain TRACE --fabric fabric.yaml [--planes 1,2,...] [--reconfig 1ms,...]",
 		Short: "Say which circuits, planes and switching times would save this job time",
-		Long: `Plans a trace on fabrics with other numbers of planes, of the same bandwidth together, and other switching times.
-The other costs are those of the fabric file. Columns are the communication that an iteration waits for: with percall,
-static and iteration as in iteration plan, on packet planes, and how much longer the planned iteration is than on these.`,
+		Long: `Plans a trace on fabrics with other numbers of planes, of the same bandwidth together, and other switching
+times. The other costs are those of the fabric file. Columns are the communication that an iteration waits for: with
+percall, static and iteration as in iteration plan, and on packet planes. The last column is how much longer the planned
+iteration is than on packet planes.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.options()
@@ -161,8 +162,8 @@ func printPoints(points []iteration.Point, asJSON bool) error {
 			}
 			return "-"
 		}
-		fmt.Printf("%6d %10s %12s %12s %12s %12s %8.2f %%\n", p.Planes, iteration.Millis(p.ReconfigUS), cell(iteration.PerCall),
-			cell(iteration.Static), cell(iteration.Iteration), cell(iteration.Packet), 100*p.Over())
+		fmt.Printf("%6d %10s %12s %12s %12s %12s %8.2f %%\n", p.Planes, iteration.Millis(p.ReconfigUS),
+			cell(iteration.PerCall), cell(iteration.Static), cell(iteration.Iteration), cell(iteration.Packet), 100*p.Over())
 	}
 	fmt.Fprintln(os.Stdout, iteration.Advice(points))
 	return nil

@@ -21,7 +21,8 @@ func TestIteration(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	fabric := iterationFiles + "fabric.yaml"
-	o := command(t, "", "iteration", "plan", iterationFiles+"small.trace.json", "--fabric", fabric, "-o", file("plan.json"))
+	o := command(t, "", "iteration", "plan", iterationFiles+"small.trace.json", "--fabric", fabric,
+		"-o", file("plan.json"))
 	if o.status != 0 || o.stdout != "" {
 		t.Fatalf("%+v", o)
 	}
@@ -67,7 +68,8 @@ func TestIteration(t *testing.T) {
 	}
 	text = succeed(t, "", "iteration", "explain", iterationFiles+"small.trace.json", "--fabric", fabric, "--planes", "1,2",
 		"--reconfig", "10us,1ms", "--time-limit", "300ms")
-	if lines := strings.Split(strings.TrimSpace(text), "\n"); len(lines) != 6 || !strings.Contains(lines[5], "packet planes") {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) != 6 || !strings.Contains(lines[5], "packet planes") {
 		t.Errorf("%q", text)
 	}
 	var explained struct {
@@ -85,8 +87,8 @@ func TestIteration(t *testing.T) {
 	var table struct {
 		Ways []outcomeJSON `json:"ways"`
 	}
-	require.NoError(t, json.Unmarshal([]byte(succeed(t, content(t, iterationFiles+"small.trace.json"), "iteration", "plan", "-",
-		"--fabric", fabric, "--json")), &table))
+	text = succeed(t, content(t, iterationFiles+"small.trace.json"), "iteration", "plan", "-", "--fabric", fabric, "--json")
+	require.NoError(t, json.Unmarshal([]byte(text), &table))
 	if len(table.Ways) < 4 || table.Ways[0].Name != iteration.PerCall {
 		t.Errorf("%+v", table)
 	}
@@ -131,7 +133,8 @@ func TestIterationRefuses(t *testing.T) {
 		says  []string
 		args  []string
 	}{
-		{bad(`"bytes":8000000`, `"bytes":-8`), []string{"calls[1].bytes", "-8 is negative"}, []string{"plan", "-", "--fabric", fabric}},
+		{bad(`"bytes":8000000`, `"bytes":-8`), []string{"calls[1].bytes", "-8 is negative"},
+			[]string{"plan", "-", "--fabric", fabric}},
 		{bad(`"alltoall"`, `"allmagic"`), []string{"calls[1]", `"allmagic"`}, []string{"plan", "-", "--fabric", fabric}},
 		{bad(`"pairwise"`, `"magic"`), []string{"calls[1]", "magic", "pairwise"}, []string{"plan", "-", "--fabric", fabric}},
 		{bad(`"ranks":4`, `"ranks":5`), []string{"ranks", "5 on a fabric of 4"}, []string{"plan", "-", "--fabric", fabric}},
@@ -161,7 +164,8 @@ func TestIterationImport(t *testing.T) {
 	d := &flight.Dump{Version: flight.Version, Comm: "c", Ranks: 2, Host: "h", PID: 1}
 	for i := range int64(9) { // three iterations of three calls, and one group that has no place in a trace
 		d.Operations = append(d.Operations, flight.Operation{Number: uint64(i + 1), Seq: uint64(i + 1), Call: "AllReduce",
-			Bytes: 4 << (i % 3), Algorithm: "ring", Outcome: flight.Completed, Arrived: 1e6 * (i + i/3), Ended: 1e6*(i+i/3) + 1e5})
+			Bytes: 4 << (i % 3), Algorithm: "ring", Outcome: flight.Completed, Arrived: 1e6 * (i + i/3),
+			Ended: 1e6*(i+i/3) + 1e5})
 	}
 	d.Operations = append(d.Operations, flight.Operation{Number: 10, Call: "Group", Outcome: flight.Completed})
 	text, err := d.Encode()
@@ -193,8 +197,8 @@ func TestIterationImport(t *testing.T) {
 			t.Errorf("%s: %s", name, o.stderr)
 		}
 	}
-	refuse(t, "", []string{"nothing is sent between pods"}, "iteration", "import", "--format", "chakra", "--gpus-per-pod", "2",
-		delta+"chakra/testdata/pair.0.json", delta+"chakra/testdata/pair.1.json")
+	refuse(t, "", []string{"nothing is sent between pods"}, "iteration", "import", "--format", "chakra",
+		"--gpus-per-pod", "2", delta+"chakra/testdata/pair.0.json", delta+"chakra/testdata/pair.1.json")
 	d.Operations = d.Operations[:2]
 	if text, err = d.Encode(); err != nil {
 		t.Fatal(err)

@@ -126,23 +126,29 @@ func network(t *testing.T, n, planes int, seed uint64) []transport.Endpoint {
 	return endpoints
 }
 
+// runsOptical runs a schedule on optical planes: its results are correct, and no frame meets a moving circuit.
+func runsOptical(t *testing.T, s *schedule.Schedule, rng *rand.Rand, steered bool) {
+	t.Helper()
+	tm, f := optical(t, s, rng, steered)
+	if err := Run(tm.tasks, patience); err != nil {
+		for _, task := range tm.tasks {
+			w, _ := task.Waiting()
+			t.Logf("rank %d: %v", task.prog.Rank, w)
+		}
+		t.Fatal(err)
+	}
+	if f.lost != nil {
+		t.Fatal(f.lost)
+	}
+	tm.verify(t)
+}
+
 // TestOptical runs every schedule on optical planes with random plans that split, forward and reconfigure. Rings have
-// two slots. The results are correct and no frame meets a moving circuit.
+// two slots.
 func TestOptical(t *testing.T) {
 	for _, n := range []int{2, 3, 5, 8} {
 		schedules(t, n, func(t *testing.T, s *schedule.Schedule, rng *rand.Rand) {
-			tm, f := optical(t, s, rng, false)
-			if err := Run(tm.tasks, patience); err != nil {
-				for _, task := range tm.tasks {
-					w, _ := task.Waiting()
-					t.Logf("rank %d: %v", task.prog.Rank, w)
-				}
-				t.Fatal(err)
-			}
-			if f.lost != nil {
-				t.Fatal(f.lost)
-			}
-			tm.verify(t)
+			runsOptical(t, s, rng, false)
 		})
 	}
 }
@@ -152,18 +158,7 @@ func TestSteered(t *testing.T) {
 	for _, n := range []int{2, 3, 5, 8} {
 		schedules(t, n, func(t *testing.T, s *schedule.Schedule, rng *rand.Rand) {
 			for range 3 {
-				tm, f := optical(t, s, rng, true)
-				if err := Run(tm.tasks, patience); err != nil {
-					for _, task := range tm.tasks {
-						w, _ := task.Waiting()
-						t.Logf("rank %d: %v", task.prog.Rank, w)
-					}
-					t.Fatal(err)
-				}
-				if f.lost != nil {
-					t.Fatal(f.lost)
-				}
-				tm.verify(t)
+				runsOptical(t, s, rng, true)
 			}
 		})
 	}

@@ -46,6 +46,17 @@ func At(path, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", path, fmt.Errorf(format, args...))
 }
 
+// Amount returns an error if the number at path is negative or not finite.
+func Amount(path string, v float64) error {
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return At(path, "%v is not finite", v)
+	case v < 0:
+		return At(path, "%v is negative", v)
+	}
+	return nil
+}
+
 func formatPath(path []pathElem) string {
 	var b []byte
 	for _, e := range path {

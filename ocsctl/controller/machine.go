@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
+	"strings"
 	"time"
 
 	"lightpath/ocsctl"
@@ -149,151 +149,6 @@ func (m *machine) step(now int64) (next int64) {
 		}
 	}
 	return next
-}
-
-// attach connects a rank to its port, or an observer if the port is below 0.
-func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
-	if m.over != nil {
-		return m.over
-	}
-	if o.Port >= m.cfg.Ports {
-		return fmt.Errorf("controller: port %d: there are ports 0..%d", o.Port, m.cfg.Ports-1)
-	}
-	a.id = m.nextID
-	m.nextID++
-	a.since = now
-	if o.Port < 0 {
-		m.watchers = append(m.watchers, a)
-		m.show(a)
-		return nil
-	}
-	if m.ports[o.Port] != nil {
-		return fmt.Errorf("port %d: %w", o.Port, ErrPortBusy)
-	}
-	if err := m.learn(a, o.Known, now); err != nil {
-		return err
-	}
-	if err := m.claim(a, o.Held, now); err != nil {
-		return err
-	}
-	m.ports[o.Port] = a
-	m.clearLost(o.Port)
-	for _, pl := range m.planes {
-		pl.barrier.recheck()
-	}
-	if m.cfg.DataPath != nil && o.Data != nil {
-		m.cfg.DataPath.Attach(o.Port, o.Data, now)
-	}
-	m.show(a)
-	m.tellHolders() // of the leases that it has claimed
-	attached := Event{Kind: Attached, Plane: -1, Port: o.Port, Who: a.who}
-	if a.recorded = m.cfg.Journal == nil; a.recorded {
-		m.event(now, attached)
-	} else {
-		m.note(now, attached, func(err error) { m.later(func(now int64) { m.recorded(a, err, now) }) })
-	}
-	for _, pl := range m.planes { // posts may have waited for its claim
-		m.advance(pl, now)
-	}
-	if m.grace != 0 && !m.awaitsRanks() {
-		m.grace = now // all ranks are back
-	}
-	return nil
-}
-
-// show passes the state of every plane to a new attachment.
-func (m *machine) show(a *attachment) {
-	for _, pl := range m.planes {
-		a.sink.Changed(pl.index, pl.epoch, pl.m, pl.fault)
-	}
-}
-
-// claim gives a rank the leases back that the controller before this one had granted.
-func (m *machine) claim(a *attachment, held []LeaseSnapshot, now int64) error {
-	if m.grace == 0 {
-		return nil
-	}
-	var all uint64
-	for _, l := range held {
-		if len(m.planes) < MaxPlanes && l.Mask>>len(m.planes) != 0 {
-			return fmt.Errorf("controller: port %d: held: mask %#x of %d planes", a.port, l.Mask, len(m.planes))
-		}
-		for p := range m.planes {
-			if l.Mask>>p&1 != 0 && m.lease.held[p].a != nil {
-				m.lease.drop(a)
-				return fmt.Errorf("controller: port %d: plane %d, which it says it holds: %w", a.port, p, ErrHeld)
-			}
-		}
-		m.lease.give(l.Mask, leaseHolder{a: a, holder: l.Holder, since: now})
-		all |= l.Mask
-		m.event(now, Event{Kind: Granted, Plane: -1, Port: a.port, Holder: l.Holder, Mask: l.Mask, Who: a.who})
-	}
-	m.refuseOthers(all)
-	return nil
-}
-
-// detach ends an attachment. If the rank did not detach itself (clean), its posts are void, and barriers that need
-// them fail.
-func (m *machine) detach(a *attachment, clean bool, why string, now int64) {
-	if !m.attached(a) {
-		return
-	}
-	if a.port < 0 {
-		m.watchers = without(m.watchers, a)
-		return
-	}
-	m.leave(a, now)
-	if !clean {
-		for _, pl := range m.planes {
-			pl.barrier.forget(a.port)
-		}
-		if m.lost[a.port] == 0 {
-			m.vanished++
-		}
-		m.lost[a.port] = m.nextID
-		if why == "" {
-			why = "without goodbye"
-		}
-	}
-	m.event(now, Event{Kind: Detached, Plane: -1, Port: a.port, Who: a.who, Err: why})
-	m.forgive(now)
-	for _, pl := range m.planes { // before drop: a barrier that needs the port must fail with its holder known
-		m.advance(pl, now)
-	}
-	m.freed(a, m.lease.drop(a), now)
-	m.grant(now)
-}
-
-// leave disconnects a rank from its port.
-func (m *machine) leave(a *attachment, now int64) {
-	m.ports[a.port] = nil
-	if m.cfg.DataPath != nil {
-		m.cfg.DataPath.Detach(a.port, now)
-	}
-}
-
-func (m *machine) attached(a *attachment) bool {
-	if a.port >= 0 {
-		return m.ports[a.port] == a
-	}
-	return slices.Contains(m.watchers, a)
-}
-
-func without(all []*attachment, a *attachment) []*attachment {
-	var rest []*attachment
-	for _, x := range all {
-		if x != a {
-			rest = append(rest, x)
-		}
-	}
-	return rest
-}
-
-func (m *machine) clearLost(port int) {
-	if m.lost[port] != 0 {
-		m.lost[port] = 0
-		m.vanished--
-	}
 }
 
 // forgive clears a fault or a lost port once all attachments from the time of the fault have ended. The next job
@@ -491,4 +346,16 @@ func (m *machine) note(now int64, e Event, done func(error)) {
 	m.seq++
 	e.Seq, e.Time, e.Token = m.seq, m.wall(now), m.cfg.Token
 	m.emit(e, done)
+}
+
+func portName(p int) string {
+	if p == circuit.Dark {
+		return "nowhere"
+	}
+	return fmt.Sprint(p)
+}
+
+// list joins port numbers.
+func list(ports []int) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ports), " ", ","), "[]")
 }

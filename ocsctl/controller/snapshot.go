@@ -2,10 +2,7 @@ package controller
 
 import (
 	"fmt"
-	"strings"
 	"time"
-
-	"lightpath/plans/circuit"
 )
 
 // Snapshot implements Controller.
@@ -129,16 +126,4 @@ func (m *machine) waiting(plane int) string {
 	}
 	missing, _ := m.absent(pl, r)
 	return where + ": waiting for ports " + list(missing)
-}
-
-func portName(p int) string {
-	if p == circuit.Dark {
-		return "nowhere"
-	}
-	return fmt.Sprint(p)
-}
-
-// list joins port numbers.
-func list(ports []int) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ports), " ", ","), "[]")
 }

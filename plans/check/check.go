@@ -1,38 +1,12 @@
 package check
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"strings"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 )
-
-// ErrInfeasible is wrapped by every error of [Check] about a plan, an [*Infeasible].
-var ErrInfeasible = errors.New("plan is infeasible")
-
-// maxViolations bounds the violations that are reported of one plan.
-const maxViolations = 20
-
-// Infeasible lists the rules that a plan breaks, in the order of planes and entries.
-type Infeasible struct {
-	Violations []string // one line each, naming the plane and entry, as in "planes[1][3]: ..."
-	More       bool     // there were more than are listed
-}
-
-// Error gives one line for each violation.
-func (e *Infeasible) Error() string {
-	text := ErrInfeasible.Error() + ": " + strings.Join(e.Violations, "\n")
-	if e.More {
-		text += "\n..."
-	}
-	return text
-}
-
-// Unwrap returns [ErrInfeasible].
-func (e *Infeasible) Unwrap() error { return ErrInfeasible }
 
 // Report describes a feasible plan.
 type Report struct {
@@ -59,10 +33,7 @@ func Check(problem *plans.Problem, plan *plans.Plan) (Report, error) {
 		c.pairs()
 		c.totals()
 	}
-	if len(c.bad.Violations) > 0 {
-		return c.report, &c.bad
-	}
-	return c.report, nil
+	return c.report, c.bad.Err()
 }
 
 type checker struct {
@@ -72,14 +43,6 @@ type checker struct {
 	bad    Infeasible
 }
 
-func (c *checker) violation(format string, args ...any) {
-	if len(c.bad.Violations) == maxViolations {
-		c.bad.More = true
-		return
-	}
-	c.bad.Violations = append(c.bad.Violations, fmt.Sprintf(format, args...))
-}
-
 // entryf reports what is wrong with entry i of plane j.
 func (c *checker) entryf(j, i int, format string, args ...any) {
 	e := &c.plan.Planes[j][i]
@@ -87,14 +50,14 @@ func (c *checker) entryf(j, i int, format string, args ...any) {
 	if e.Kind == plans.Transmit {
 		what = fmt.Sprintf("transmit of step %d", e.Step)
 	}
-	c.violation("planes[%d][%d] (%s): %s", j, i, what, fmt.Sprintf(format, args...))
+	c.bad.Addf("planes[%d][%d] (%s): %s", j, i, what, fmt.Sprintf(format, args...))
 }
 
 // structure checks what all later checks rely on: one list of entries for each plane,
 // maps that are permutations, numbers that are finite, and kinds that fit the problem.
 func (c *checker) structure() bool {
 	if len(c.plan.Planes) != c.p.Planes {
-		c.violation("planes: has %d planes, the problem has %d", len(c.plan.Planes), c.p.Planes)
+		c.bad.Addf("planes: has %d planes, the problem has %d", len(c.plan.Planes), c.p.Planes)
 		return false
 	}
 	for _, f := range []struct {
@@ -102,7 +65,7 @@ func (c *checker) structure() bool {
 		value float64
 	}{{"cct_us", c.plan.CCTUS}, {"lower_bound_us", c.plan.LowerBoundUS}} {
 		if !finite(f.value) {
-			c.violation("%s: %v is not finite", f.name, f.value)
+			c.bad.Addf("%s: %v is not finite", f.name, f.value)
 		}
 	}
 	if c.p.Demand == nil {
@@ -124,21 +87,21 @@ func (c *checker) initialMaps() {
 		return
 	}
 	if len(maps) != c.p.Planes {
-		c.violation("initial: has %d maps, want one for each of %d planes", len(maps), c.p.Planes)
+		c.bad.Addf("initial: has %d maps, want one for each of %d planes", len(maps), c.p.Planes)
 		return
 	}
 	for j, m := range maps {
 		if err := m.Validate(c.p.Ranks); err != nil {
-			c.violation("initial[%d]: %v", j, err)
+			c.bad.Addf("initial[%d]: %v", j, err)
 			return
 		}
 	}
 	for j := range maps {
 		if err := c.p.Circuits.Holds(maps, j); err != nil {
-			c.violation("initial[%d]: %v", j, err)
+			c.bad.Addf("initial[%d]: %v", j, err)
 		}
 		if c.p.Initial != nil && !maps[j].Equal(c.p.Initial[j]) {
-			c.violation("initial[%d]: is not the initial map of the problem", j)
+			c.bad.Addf("initial[%d]: is not the initial map of the problem", j)
 		}
 	}
 }
@@ -221,7 +184,7 @@ func (c *checker) pairs() {
 	for j := 0; j < c.p.Planes; j += 2 {
 		a, b := c.switches(j), c.switches(j+1)
 		if len(a) != len(b) {
-			c.violation("planes[%d] and planes[%d] are interleaved but switch %d and %d times", j, j+1, len(a), len(b))
+			c.bad.Addf("planes[%d] and planes[%d] are interleaved but switch %d and %d times", j, j+1, len(a), len(b))
 			continue
 		}
 		for k := range a {
@@ -249,9 +212,9 @@ func (c *checker) switches(j int) []int {
 
 func (c *checker) totals() {
 	if !plans.SameUS(c.plan.CCTUS, c.report.CCTUS) {
-		c.violation("cct_us: the plan states %v us, its last transmission ends at %v us", c.plan.CCTUS, c.report.CCTUS)
+		c.bad.Addf("cct_us: the plan states %v us, its last transmission ends at %v us", c.plan.CCTUS, c.report.CCTUS)
 	}
 	if !plans.AtLeastUS(c.report.CCTUS, c.plan.LowerBoundUS) {
-		c.violation("lower_bound_us: %v us is above the completion time of %v us", c.plan.LowerBoundUS, c.report.CCTUS)
+		c.bad.Addf("lower_bound_us: %v us is above the completion time of %v us", c.plan.LowerBoundUS, c.report.CCTUS)
 	}
 }

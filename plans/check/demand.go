@@ -17,7 +17,7 @@ func (c *checker) demand() {
 	for r, row := range c.p.Demand {
 		for s, bytes := range row {
 			if got, need := held[r*n+s], plans.WireUS(c.p, bytes); !plans.AtLeastUS(got, need) {
-				c.violation("demand[%d][%d]: is served for %v us, its %v bytes need %v us", r, s, got, bytes, need)
+				c.bad.Addf("demand[%d][%d]: is served for %v us, its %v bytes need %v us", r, s, got, bytes, need)
 			}
 		}
 	}

@@ -91,11 +91,11 @@ func (c *stepsChecker) final(j int, begin, current circuit.Permutation) {
 	switch c.p.Final.Kind {
 	case plans.FinalInitial:
 		if !current.Equal(begin) {
-			c.violation("planes[%d]: does not end on the map that it began with", j)
+			c.bad.Addf("planes[%d]: does not end on the map that it began with", j)
 		}
 	case plans.FinalGiven:
 		if !current.Equal(c.p.Final.Maps[j]) {
-			c.violation("planes[%d]: does not end on final[%d] of the problem", j, j)
+			c.bad.Addf("planes[%d]: does not end on final[%d] of the problem", j, j)
 		}
 	case plans.FinalAny:
 	}
@@ -185,7 +185,7 @@ func (c *stepsChecker) conservation() {
 				sent += s.each[f]
 			}
 			if asked := c.p.Steps[i].Bytes; !plans.CarriesAll(c.p, sent, asked) {
-				c.violation("steps[%d]: flow %d (%d -> %d) gets %v of %v bytes", i, f, flow[0], flow[1], sent, asked)
+				c.bad.Addf("steps[%d]: flow %d (%d -> %d) gets %v of %v bytes", i, f, flow[0], flow[1], sent, asked)
 				break // the other flows of the step are most often short as well
 			}
 		}

@@ -17,7 +17,8 @@ type candidate struct {
 	first, last int     // settings on which it begins and ends
 	// idle is, by plane, the time from the end of the plane's last entry to the completion time.
 	idle []float64
-	// switching is the time in which at least one plane reconfigures, and free the completion time without switching costs.
+	// switching is the time in which at least one plane reconfigures, and free the completion time without switching
+	// costs.
 	switching, free float64
 }
 
@@ -73,8 +74,8 @@ func (s *solver) newCandidate(shape int, plan *plans.Plan) *candidate {
 	return c
 }
 
-// trimmed returns the plan without the reconfigurations after the last transmit of a plane: the next call of an iteration
-// says to which circuits planes switch then.
+// trimmed returns the plan without the reconfigurations after the last transmit of a plane: the next call of an
+// iteration says to which circuits planes switch then.
 func trimmed(plan *plans.Plan, kind plans.CircuitKind) *plans.Plan {
 	own := *plan
 	own.Planes = slices.Clone(plan.Planes)

@@ -76,8 +76,8 @@ func (s *solver) baselines() baselines {
 	return b
 }
 
-// greedy returns for each call the candidate that ends first if its planes switch when it has come. The second iteration
-// counts: it begins on the circuits that the first one leaves.
+// greedy returns for each call the candidate that ends first if its planes switch when it has come. The second
+// iteration counts: it begins on the circuits that the first one leaves.
 func (s *solver) greedy() []int {
 	n := len(s.p.Of)
 	choice := make([]int, n)
@@ -131,8 +131,8 @@ func (s *solver) comparison(plan *Plan, best solution, base baselines) *Comparis
 	return c
 }
 
-// packet times the calls one after the other, in the order of grants, on planes without circuits: each step takes alpha,
-// one hop, and the bytes of its busiest port over all planes.
+// packet times the calls one after the other, in the order of grants, on planes without circuits: each step takes
+// alpha, one hop, and the bytes of its busiest port over all planes.
 func (s *solver) packet(order []int) Outcome {
 	us := make([]float64, len(s.p.Shapes))
 	for i, shape := range s.p.Shapes {

@@ -18,9 +18,9 @@ type Point struct {
 // Over returns how much longer the iteration plan is than the iteration on packet planes, as a fraction.
 func (p *Point) Over() float64 { return p.Of(Iteration).IterationUS/p.Of(Packet).IterationUS - 1 }
 
-// Sweep plans a trace on fabrics with other numbers of planes, of the same bandwidth together, and other switching times.
-// fabric has the other costs. done, if not nil, is called after each point. When ctx ends, Sweep returns its error with
-// the points so far.
+// Sweep plans a trace on fabrics with other numbers of planes, of the same bandwidth together, and other switching
+// times. fabric has the other costs. done, if not nil, is called after each point. When ctx ends, Sweep returns its
+// error with the points so far.
 func Sweep(ctx context.Context, fabric *plans.Problem, t *trace.Trace, steps Steps, planes []int, reconfigUS []float64,
 	o Options, done func(points, of int)) ([]Point, error) {
 	var points []Point
@@ -53,8 +53,8 @@ func Advice(points []Point) string {
 		return ""
 	}
 	packet := points[0].Of(Packet)
-	text := fmt.Sprintf("An iteration takes %s, and %s of it is communication that it waits for, on packet planes of this "+
-		"bandwidth.", Millis(packet.IterationUS), Millis(packet.ExposedUS))
+	text := fmt.Sprintf("An iteration takes %s, and %s of it is communication that it waits for, on packet planes of "+
+		"this bandwidth.", Millis(packet.IterationUS), Millis(packet.ExposedUS))
 	var fit *Point // the slowest switches, and then the fewest planes
 	best := &points[0]
 	for i := range points {

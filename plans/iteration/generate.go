@@ -207,8 +207,8 @@ func (s *solver) noPlan(ctx context.Context, shape int, err error) error {
 	return fmt.Errorf("%w: calls[%d] (%s): %w", ErrProblem, call, s.p.Trace.Calls[call].Kind(), err)
 }
 
-// pool returns the settings on which every shape gets plans: those on which the fastest plans begin and end, and those
-// that divide the planes among several shapes.
+// pool returns the settings on which every shape gets plans. The fastest plans begin and end on some of them; others
+// divide the planes among several shapes.
 func (s *solver) pool(ctx context.Context, effort time.Duration) []int {
 	var pool []int
 	add := func(setting int) {
@@ -311,9 +311,9 @@ func (s *solver) counts() []int {
 	return count
 }
 
-// divided returns a setting whose planes are divided among shapes, or nil if there are too few. Calls come one after the
-// other, so the sum of V/k over shapes is least if k is in proportion to the root of V, the bytes of all calls. share, if
-// not nil, are other numbers of units of planes.
+// divided returns a setting whose planes are divided among shapes, or nil if there are too few. Calls come one after
+// the other, so the sum of V/k over shapes is least if k is in proportion to the root of V, the bytes of all calls.
+// share, if not nil, are other numbers of units of planes.
 func (s *solver) divided(shapes, share []int) []circuit.Permutation {
 	unit := s.unit()
 	units := s.p.Fabric.Planes / unit
@@ -360,8 +360,8 @@ func (s *solver) shares(shapes []int, units int) []int {
 	return share
 }
 
-// unitMaps returns the different circuits that units of planes have in a plan, in the order of planes and of use: first
-// those that units begin on.
+// unitMaps returns the different circuits that units of planes have in a plan, in the order of planes and of use. The
+// circuits on which units begin come first.
 func unitMaps(plan *plans.Plan, unit int) [][]circuit.Permutation {
 	var own [][]circuit.Permutation
 	var index circuit.Index

@@ -9,6 +9,7 @@ import (
 
 	"lightpath/internal/require"
 	"lightpath/plans"
+	ofcalls "lightpath/plans/check"
 	"lightpath/plans/circuit"
 	"lightpath/plans/iteration"
 	"lightpath/plans/iteration/check"
@@ -22,7 +23,8 @@ func example(t *testing.T, circuits plans.CircuitKind) (*iteration.Problem, *ite
 	f := &plans.Problem{Version: plans.Version, Ranks: 8, Planes: 2, BandwidthGbps: 8, AlphaUS: 1, ReconfigUS: 100,
 		Circuits: circuits}
 	call := func(algorithm string, bytes, gap float64, i int) trace.Call {
-		return trace.Call{Collective: "shift", Algorithm: algorithm, Bytes: bytes, After: []trace.After{{Call: i - 1, GapUS: gap}}}
+		return trace.Call{Collective: "shift", Algorithm: algorithm, Bytes: bytes,
+			After: []trace.After{{Call: i - 1, GapUS: gap}}}
 	}
 	tr := &trace.Trace{Ranks: 8, Communicators: []trace.Communicator{{Groups: [][]int{{0, 1, 2, 3, 4, 5, 6, 7}}}},
 		Calls: []trace.Call{call("1", 1e6, 150, 0), call("2", 1e6, 150, 1), call("3", 1e6, 40, 2)}}
@@ -109,7 +111,7 @@ func TestMutationsAreInfeasible(t *testing.T) {
 		q := copyOf(t, plan)
 		c.change(q)
 		_, err := check.Check(p, q)
-		if !errors.Is(err, check.ErrInfeasible) || !strings.Contains(err.Error(), c.says) {
+		if !errors.Is(err, ofcalls.ErrInfeasible) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("want %q:\n%v", c.says, err)
 		}
 		if q.VerifyDigest() == nil {
@@ -188,8 +190,8 @@ func TestDecodeRefuses(t *testing.T) {
 
 // FuzzDecode: a plan that Decode accepts is the same when it is written and read again, and its methods do not fail.
 func FuzzDecode(f *testing.F) {
-	f.Add([]byte(`{"version":1,"iteration_us":1,"compute_us":0,"trace":{"version":1,"ranks":1,"communicators":[{"groups":[[0]]}],
-"calls":[{"flows":[],"bytes":0}]},"plans":[{"version":1,"cct_us":0,"planes":[[]],"initial":[[0]]}],
+	f.Add([]byte(`{"version":1,"iteration_us":1,"compute_us":0,
+"trace":{"version":1,"ranks":1,"communicators":[{"groups":[[0]]}],"calls":[{"flows":[],"bytes":0}]},"plans":[{"version":1,"cct_us":0,"planes":[[]],"initial":[[0]]}],
 "calls":[{"call":0,"plan":0,"start_us":0,"end_us":0,"switches":[{"plane":0,"start_us":0,"end_us":0}]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := iteration.Decode(data)
@@ -213,7 +215,8 @@ func FuzzDecode(f *testing.F) {
 
 // TestInfeasible: a call without a plan is named.
 func TestInfeasible(t *testing.T) {
-	f := &plans.Problem{Version: plans.Version, Ranks: 4, Planes: 1, BandwidthGbps: 8, ReconfigUS: 1, Circuits: plans.Duplex}
+	f := &plans.Problem{Version: plans.Version, Ranks: 4, Planes: 1, BandwidthGbps: 8, ReconfigUS: 1,
+		Circuits: plans.Duplex}
 	tr := &trace.Trace{Ranks: 4, Communicators: []trace.Communicator{{Groups: [][]int{{0, 1, 2, 3}}}}, Calls: []trace.Call{
 		{Flows: [][2]int{{0, 1}, {1, 2}, {2, 3}, {3, 0}}, Bytes: 5, After: []trace.After{{Call: trace.Begin}}}}}
 	p, err := iteration.Pose(f, "", tr, steps)

@@ -64,16 +64,16 @@ func tiny(r *rand.Rand, calls int, chain bool) *Problem {
 func newTestSolver(t *testing.T, p *Problem) *solver {
 	t.Helper()
 	n := len(p.Shapes)
-	s := &solver{p: p, o: Options{TimeLimit: time.Minute}, deadline: time.Now().Add(time.Minute), byShape: make([][]int, n),
-		asked: map[request]bool{}, best: slices.Repeat([]int{-1}, n), bound: make([]float64, n)}
+	s := &solver{p: p, o: Options{TimeLimit: time.Minute}, deadline: time.Now().Add(time.Minute),
+		byShape: make([][]int, n), asked: map[request]bool{}, best: slices.Repeat([]int{-1}, n), bound: make([]float64, n)}
 	if err := s.generate(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// TestOptimum: for chains the dynamic program finds the best of all choices of candidates. For calls that overlap it and
-// the improvement find it nearly always, and never miss it by much.
+// TestOptimum: for chains the dynamic program finds the best of all choices of candidates. For calls that overlap it
+// and the improvement find it nearly always, and never miss it by much.
 func TestOptimum(t *testing.T) {
 	missed := 0
 	const cases = 60

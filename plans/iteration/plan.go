@@ -20,8 +20,8 @@ var ErrPlan = errors.New("bad iteration plan")
 // ErrDigest is wrapped by errors about a plan whose digest is missing or wrong, or that was made for another fabric.
 var ErrDigest = errors.New("iteration plan: bad digest")
 
-// Plan is a planned iteration, which repeats: the plan of each call and the switches between calls. Times are in us from
-// the begin of the iteration. It is not changed after it is sealed, and is then safe for concurrent use.
+// Plan is a planned iteration, which repeats: the plan of each call and the switches between calls. Times are in us
+// from the begin of the iteration. It is not changed after it is sealed, and is then safe for concurrent use.
 type Plan struct {
 	IterationUS  float64
 	ComputeUS    float64 // the iteration if no call took time

@@ -87,8 +87,8 @@ func (p *Problem) shape(c *trace.Call, steps Steps) (*plans.Problem, error) {
 	return &shape, shape.Validate()
 }
 
-// spread returns a step of one communicator as the step of all its groups, on the ranks of the fabric. A step whose flows
-// are a partial permutation becomes a map.
+// spread returns a step of one communicator as the step of all its groups, on the ranks of the fabric. A step whose
+// flows are a partial permutation becomes a map.
 func spread(s *plans.Step, comm *trace.Communicator, ranks int) plans.Step {
 	local := s.FlowList()
 	to, from, single := circuit.AllDark(ranks), circuit.AllDark(ranks), true

@@ -76,8 +76,8 @@ func (s *solver) inOrder() []int {
 	return order
 }
 
-// search begins with the known ways, and improves. Of solutions that take equally long, it takes the one that it has found
-// first: a known way has been searched for longer, and may cost less that the model does not count, such as forwarding.
+// search begins with the known ways, and improves. Of solutions that take equally long, it takes the first. A known way
+// has been searched for longer, and may avoid costs that the model does not count, such as forwarding.
 func (s *solver) search(ctx context.Context, base baselines, ways [][]int) solution {
 	best := solution{order: s.inOrder(), us: math.Inf(1)}
 	var t timed
@@ -135,8 +135,8 @@ func (s *solver) byReady() []int {
 	return order
 }
 
-// extend plans more candidates where a call waits for a switch: from the circuits that it finds, and plans of the call
-// before that end on those that it wants. It reports whether there are any.
+// extend plans more candidates where a call waits for a switch: plans of the call that begin on the circuits that it
+// finds, and plans of the call before that end on the wanted circuits. It reports whether there are any.
 func (s *solver) extend(ctx context.Context, best *solution) bool {
 	var t timed
 	s.time(&t, best.order, best.choice, early)

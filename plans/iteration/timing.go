@@ -82,7 +82,8 @@ func (s *solver) run(t *timed, order, choice []int, m mode, begin float64, wrap 
 	t.us = s.p.Trace.End(t.byCall)
 }
 
-// switching returns the time of an iteration in which planes switch: the longest of each gap, and the union inside calls.
+// switching returns the time of an iteration in which planes switch: the longest of each gap, and the union inside
+// calls.
 func (s *solver) switching(choice []int) float64 {
 	sum := 0.0
 	for at := range choice {

@@ -14,15 +14,16 @@ import (
 // GapHold bounds how long planes stay granted for a predicted operation that does not come.
 const GapHold = 10 * time.Second
 
-// ahead is the state of a ticket that has gone out before all ranks asked. docs/design/iteration-run.md has the protocol.
+// ahead is the state of a ticket that has gone out before all ranks asked. docs/design/iteration-run.md has the
+// protocol.
 type ahead struct {
 	out       bool // ranks may use it, and the leader does not know which of them do
 	recalling bool // all ranks have been asked
 	ranks     []use
 	left      bool // a rank has left the communicator: no more tickets ahead
-	// shared: when the last operation ended, a rank had other communicators on the planes. A rank that begins with a ticket
-	// ahead keeps the planes until all others have called. If one of them first calls another communicator, which waits for
-	// the planes, nothing goes on. So there are no tickets ahead then.
+	// shared: when the last operation ended, a rank had other communicators on the planes. A rank that begins with a
+	// ticket ahead keeps the planes until all others have called. If one of them first calls another communicator, which
+	// waits for the planes, nothing goes on. So there are no tickets ahead then.
 	shared bool
 }
 
@@ -44,7 +45,8 @@ func (m *Machine) issueAhead() (bool, error) {
 	switch {
 	case !ok || o.round || w.seq <= m.iteration.ahead:
 		return false, nil
-	case m.held != all || m.moved&all != 0 || m.wanted || m.ahead.left || m.ahead.shared || m.rounds.have > 0 || m.outOfOrder(&w):
+	case m.held != all || m.moved&all != 0 || m.wanted || m.ahead.left || m.ahead.shared || m.rounds.have > 0,
+		m.outOfOrder(&w):
 		return false, nil
 	}
 	for j := range all.Each() {
@@ -100,7 +102,7 @@ func (m *Machine) recalled(e *Event) error {
 	return m.learn(e.Rank, how)
 }
 
-// departed handles the end of a rank. It makes no calls any more, and has ended those that it has made.
+// departed handles the end of a rank. All its calls have ended, and it makes no more.
 func (m *Machine) departed(e *Event) error {
 	m.ahead.left = true
 	if !m.ahead.out {
@@ -200,3 +202,6 @@ func (m *Machine) choose(s calls.Shape, use planeset.Set) (*planning.Agreed, uin
 	plan, flags := m.best(&row, s, use)
 	return plan, flags, nil
 }
+
+// Predictions returns how many tickets that went out ahead were used, and how many were not.
+func (m *Machine) Predictions() (hits, misses uint64) { return m.iteration.hits, m.iteration.misses }

@@ -29,8 +29,8 @@ func recalled(rank int, seq uint64, inUse bool) Event {
 	return Event{Kind: Recalled, Rank: rank, Seq: seq, OK: inUse}
 }
 
-// repeating returns a machine of two ranks that hold two planes. The ticket of operation 3 has gone out ahead, after two
-// equal operations.
+// repeating returns a machine of two ranks that hold two planes. The ticket of operation 3 has gone out ahead, after
+// two equal operations.
 func repeating(t *testing.T, ports int) *rig {
 	t.Helper()
 	r := newRig(t, 2, ports, 2)
@@ -97,7 +97,8 @@ func TestMisprediction(t *testing.T) {
 		"one rank has not seen it in time": { // its want came before the recall, and its answer is that it is unused
 			[]Event{wants(0, 3, allReduce), recalled(0, 3, false), recalled(1, 3, true), {Kind: Done, Rank: 1, Seq: 3},
 				{Kind: Done, Rank: 0, Seq: 3}},
-			[][]string{{}, {"stop 0", "recall 3"}, {"ticket 3 to 0: planes 11"}, {}, {"ticket 4 to -1: planes 11 ahead", "set 0"}},
+			[][]string{{}, {"stop 0", "recall 3"}, {"ticket 3 to 0: planes 11"}, {},
+				{"ticket 4 to -1: planes 11 ahead", "set 0"}},
 		},
 		"one rank comes late": {
 			[]Event{recalled(0, 3, false), recalled(1, 3, true), wants(0, 3, allReduce)},
@@ -207,9 +208,9 @@ func TestWantedEarly(t *testing.T) {
 	r.step(r.done(1, 3), "set 0")
 	r.step(Event{Kind: Expired, Timer: IdleTimer}, "release 11")
 	r.step(want(0, 4))
-	r.step(want(1, 4), "stop 0", "acquire 11")
+	r.step(want(1, 4), "stop 0", "acquire 11", "set 0")
 	r.step(Event{Kind: Wanted, Planes: 0b11})
-	r.step(Event{Kind: Granted, Planes: 0b11}, "ticket 4 to -1: planes 11 maps")
+	r.step(Event{Kind: Granted, Planes: 0b11}, "stop 0", "ticket 4 to -1: planes 11 maps")
 	r.step(r.done(0, 4))
 	r.step(r.done(1, 4), "set 0")
 }
@@ -224,7 +225,7 @@ func TestKeep(t *testing.T) {
 		next := []string{"stop 0", "ticket 3 to -1: planes 11"}
 		if wanted {
 			r.step(Event{Kind: Wanted, Planes: 1})
-			next = []string{"stop 0", "release 11", "acquire 11"}
+			next = []string{"stop 0", "release 11", "acquire 11", "set 0"}
 		}
 		r.step(want(0, 3))
 		r.step(want(1, 3), next...)

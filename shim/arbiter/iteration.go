@@ -137,24 +137,3 @@ func flagsOf(p *planning.Agreed) uint8 {
 	}
 	return 0
 }
-
-// Predictions returns how many tickets that went out ahead were used, and how many were not.
-func (m *Machine) Predictions() (hits, misses uint64) { return m.iteration.hits, m.iteration.misses }
-
-// keep reports whether planes stay granted beyond MaxHold: all planes are held, operations repeat, and no other job
-// waits. With fewer planes, a new request may get the others.
-func (m *Machine) keep() bool {
-	_, repeats := m.iteration.next()
-	return repeats && !m.wanted && m.held == m.cfg.Site.All()
-}
-
-// asked handles the news that another request waits for held planes, or that an operator has disabled one.
-func (m *Machine) asked(e *Event) {
-	if m.held&e.Planes == 0 && m.stage != acquiring { // the news may come before the grant
-		return
-	}
-	m.wanted = true
-	if m.ahead.out && m.done == 0 && !m.ahead.recalling {
-		m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: IdleHold})
-	}
-}

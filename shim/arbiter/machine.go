@@ -23,6 +23,10 @@ const (
 	// MaxHold is how long a busy communicator holds planes before it gives them back between two operations. So others
 	// get their turn.
 	MaxHold = 100 * time.Millisecond
+	// GrantWait is how long an operation waits for planes before it goes on with packet planes. Without an end, two
+	// communicators could wait for each other: a rank has begun an operation of one with a ticket ahead, and holds the
+	// planes, while another rank first calls the other one.
+	GrantWait = 20 * time.Second
 )
 
 // Config is the fixed input of a machine.
@@ -65,6 +69,7 @@ type Machine struct {
 	waiting planeset.Set   // planes with an Await action under way
 	since   time.Time      // of the grant
 	wanted  bool           // another request waits for held planes
+	asking  bool           // the controller has not yet answered this machine's request
 	now     []ticket.Plane // epochs and maps that operations leave
 
 	t       ticket.Ticket // reused
@@ -171,6 +176,9 @@ func (m *Machine) take(e *Event) error {
 	if e.Timer == RoundTimer {
 		m.expireRound()
 		return nil
+	}
+	if m.stage == acquiring {
+		return m.waitedLong()
 	}
 	return m.releaseIdle()
 }

@@ -163,8 +163,8 @@ func (r *rig) done(rank int, seq uint64) Event {
 func (r *rig) held(all planeset.Set) {
 	r.t.Helper()
 	r.step(want(0, 1))
-	r.step(want(1, 1), "stop 0", fmt.Sprintf("acquire %b", uint64(all)))
-	r.step(Event{Kind: Granted, Planes: all}, fmt.Sprintf("ticket 1 to -1: planes %b maps", uint64(all)))
+	r.step(want(1, 1), "stop 0", fmt.Sprintf("acquire %b", uint64(all)), "set 0")
+	r.step(Event{Kind: Granted, Planes: all}, "stop 0", fmt.Sprintf("ticket 1 to -1: planes %b maps", uint64(all)))
 	r.step(r.done(1, 1))
 	r.step(r.done(0, 1), "set 0")
 }
@@ -211,7 +211,7 @@ func TestPlanes(t *testing.T) {
 		"a plane has lost frames": {func(r *rig) { r.down[1] = ocsctl.ErrFramesLost }, []string{
 			"stop 0", "fail: shim: plane 1 epoch 0: " + ocsctl.ErrFramesLost.Error(),
 		}},
-		"held for long": {func(r *rig) { r.now = r.now.Add(MaxHold + 1) }, []string{"stop 0", "release 11", "acquire 11"}},
+		"held for long": {func(r *rig) { r.now = r.now.Add(MaxHold + 1) }, []string{"stop 0", "release 11", "acquire 11", "set 0"}},
 		"held for long, on the way": {
 			func(r *rig) { r.now = r.now.Add(MaxHold + 1); r.m.now[1].Epoch = 3 }, []string{"stop 0", "await 1 epoch 3"},
 		},
@@ -243,13 +243,37 @@ func TestRelease(t *testing.T) {
 // TestNoPlaneInService checks that an operation runs on packet planes if no plane is in service.
 func TestNoPlaneInService(t *testing.T) {
 	r := newRig(t, 1, 2, 1)
-	r.step(want(0, 1), "stop 0", "acquire 1")
-	r.step(Event{Kind: Granted, Err: ocsctl.ErrPlaneDown},
+	r.step(want(0, 1), "stop 0", "acquire 1", "set 0")
+	r.step(Event{Kind: Granted, Err: ocsctl.ErrPlaneDown}, "stop 0",
 		"plane p0 is out of service ("+ocsctl.ErrPlaneDown.Error()+"); going on with 0 of 1 planes",
 		"no plane with circuits is in service; going on with packet planes", "ticket 1 to -1: packet")
-	r.step(want(0, 2), "stop 0", "acquire 1")
-	r.step(Event{Kind: Granted, Planes: 1}, "plane p0 is back in service; going on with 1 of 1 planes",
+	r.step(want(0, 2), "stop 0", "acquire 1", "set 0")
+	r.step(Event{Kind: Granted, Planes: 1}, "stop 0", "plane p0 is back in service; going on with 1 of 1 planes",
 		"ticket 2 to -1: planes 1 maps")
+}
+
+// TestGrantWait checks that operations go on with packet planes if planes are not granted in time, and that a grant that
+// comes later serves the operation under way, or is given back.
+func TestGrantWait(t *testing.T) {
+	const text = "no plane was granted within 20s, since other communicators hold them or no controller answers; going " +
+		"on with packet planes (lightpath ocs status shows the holders)"
+	r := newRig(t, 1, 1, 1)
+	r.step(want(0, 1), "stop 0", "acquire 1", "set 0")
+	r.step(Event{Kind: Expired, Timer: IdleTimer}, text, "ticket 1 to -1: packet")
+	r.step(want(0, 2), "stop 0", "set 0") // the request stands
+	r.step(Event{Kind: Granted, Planes: 1}, "stop 0", "ticket 2 to -1: planes 1 maps")
+	r.step(r.done(0, 2), "set 0")
+	r.step(Event{Kind: Expired, Timer: IdleTimer}, "release 1")
+
+	r.step(want(0, 3), "stop 0", "acquire 1", "set 0")
+	r.step(Event{Kind: Expired, Timer: IdleTimer}, text, "ticket 3 to -1: packet")
+	r.step(Event{Kind: Granted, Planes: 1}, "set 0")
+	r.step(Event{Kind: Expired, Timer: IdleTimer}, "release 1")
+
+	r.step(want(0, 4), "stop 0", "acquire 1", "set 0")
+	r.step(Event{Kind: Expired, Timer: IdleTimer}, text, "ticket 4 to -1: packet")
+	r.step(Event{Kind: Granted, Err: ocsctl.ErrPlaneDown})
+	r.step(want(0, 5), "stop 0", "acquire 1", "set 0")
 }
 
 // entangled returns the warning of a port outside the communicator with a circuit to a rank on plane p0.
@@ -265,7 +289,7 @@ func TestSmall(t *testing.T) {
 	for _, granted := range []planeset.Set{0b11, 0b01} {
 		r := newRig(t, 1, 1, 2)
 		r.row = planning.Row{Small: true}
-		r.step(want(0, 1), "stop 0", "acquire 11")
+		r.step(want(0, 1), "stop 0", "acquire 11", "set 0")
 		r.m.Step(r.now, &Event{Kind: Granted, Planes: granted})
 		r.log = nil
 		for i := range r.m.actions {
@@ -281,8 +305,8 @@ func TestSmall(t *testing.T) {
 func TestEntangledWarnsOnce(t *testing.T) {
 	r := newRig(t, 1, 2, 1)
 	r.maps[0] = circuit.Permutation{circuit.Dark, 0}
-	r.step(want(0, 1), "stop 0", "acquire 1")
-	r.step(Event{Kind: Granted, Planes: 1}, "vacate 0 ports [1]")
+	r.step(want(0, 1), "stop 0", "acquire 1", "set 0")
+	r.step(Event{Kind: Granted, Planes: 1}, "stop 0", "vacate 0 ports [1]")
 	r.step(Event{Kind: Vacated}, entangled(1, 0), "ticket 1 to -1: packet", "set 0")
 	r.step(want(0, 2), "stop 0", "ticket 2 to -1: packet", "set 0")
 }
@@ -293,8 +317,8 @@ func TestVacate(t *testing.T) {
 		r := newRig(t, 2, 4, 1)
 		r.maps[0] = circuit.Permutation{circuit.Dark, circuit.Dark, 0, circuit.Dark}
 		r.step(want(0, 1))
-		r.step(want(1, 1), "stop 0", "acquire 1")
-		r.step(Event{Kind: Granted, Planes: 1}, "vacate 0 ports [2]")
+		r.step(want(1, 1), "stop 0", "acquire 1", "set 0")
+		r.step(Event{Kind: Granted, Planes: 1}, "stop 0", "vacate 0 ports [2]")
 		if !told {
 			r.step(Event{Kind: Vacated, OK: false},
 				entangled(2, 0), "ticket 1 to -1: packet", "set 0")
@@ -356,8 +380,8 @@ func message(rank int, number uint64, bytes int64) Event {
 func TestRounds(t *testing.T) {
 	r := newRig(t, 2, 2, 1)
 	r.step(message(0, 1, 1e9), "set 1")
-	r.step(message(1, 1, 1e9), "stop 1", "stop 0", "acquire 1")
-	r.step(Event{Kind: Granted, Planes: 1}, "ticket 1 to -1: planes 1 maps")
+	r.step(message(1, 1, 1e9), "stop 1", "stop 0", "acquire 1", "set 0")
+	r.step(Event{Kind: Granted, Planes: 1}, "stop 0", "ticket 1 to -1: planes 1 maps")
 	r.step(r.done(0, 1))
 	r.step(r.done(1, 1), "set 0")
 	r.step(message(0, 2, 1), "set 1")
@@ -398,7 +422,7 @@ func TestRoundsOfSome(t *testing.T) {
 		}
 	}
 	post("set 1")
-	r.step(message(1, number, 1e9), "stop 1", "stop 0", "acquire 1")
+	r.step(message(1, number, 1e9), "stop 1", "stop 0", "acquire 1", "set 0")
 }
 
 // TestScripted checks that a script on streams runs under its plan on all planes, or fails.
@@ -423,7 +447,7 @@ func TestScripted(t *testing.T) {
 			r := newRig(t, 1, 1, 2)
 			r.m.cfg.Scripted = func(calls.Shape) *planning.Agreed { return k.plan }
 			r.step(Event{Kind: Want, Seq: 1, Shape: scripted}, "stop 0", "acquire 11")
-			r.step(Event{Kind: Granted, Planes: k.planes}, k.want...)
+			r.step(Event{Kind: Granted, Planes: k.planes}, append([]string{"stop 0"}, k.want...)...)
 		})
 	}
 }

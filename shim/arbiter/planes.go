@@ -115,16 +115,36 @@ func (m *Machine) releaseIdle() error {
 	return nil
 }
 
-// acquire requests all planes.
+// acquire requests all planes, unless an earlier request has no answer yet. An operation on streams has no other way.
 func (m *Machine) acquire() error {
 	m.stage = acquiring
-	m.act(Action{Kind: Acquire, Planes: m.cfg.Site.All()})
+	if !m.asking {
+		m.asking = true
+		m.act(Action{Kind: Acquire, Planes: m.cfg.Site.All()})
+	}
+	if !m.work.shape.Scripted {
+		m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: GrantWait})
+	}
 	return nil
+}
+
+// waitedLong goes on without planes. The request stands: its answer may come during a later operation, or between two.
+func (m *Machine) waitedLong() error {
+	m.act(Action{Kind: Warn, Text: fmt.Sprintf("no plane was granted within %v, since other communicators hold them or no "+
+		"controller answers; going on with packet planes (lightpath ocs status shows the holders)", GrantWait)})
+	return m.decide()
 }
 
 // granted handles a grant of the controller.
 func (m *Machine) granted(e *Event) error {
+	m.asking = false
+	late := m.stage != acquiring
+	if !late {
+		m.act(Action{Kind: StopTimer, Timer: IdleTimer})
+	}
 	switch {
+	case late && e.Err != nil: // the next operation asks again
+		return nil
 	case errors.Is(e.Err, errPlaneDown):
 		m.notice(0, e.Err)
 		return m.decide()
@@ -138,6 +158,10 @@ func (m *Machine) granted(e *Event) error {
 	}
 	m.notice(m.held, nil)
 	m.reload(m.held)
+	if late {
+		m.linger()
+		return nil
+	}
 	return m.vacate(0)
 }
 
@@ -251,3 +275,21 @@ func (m *Machine) notice(in planeset.Set, why error) {
 
 // TimedOut returns the error of a plane that does not reach its awaited state in time.
 func TimedOut(waiting string) error { return fmt.Errorf("%s: %w", waiting, errdefs.ErrTimeout) }
+
+// keep reports whether planes stay granted beyond MaxHold: all planes are held, operations repeat, and no other job
+// waits. With fewer planes, a new request may get the others.
+func (m *Machine) keep() bool {
+	_, repeats := m.iteration.next()
+	return repeats && !m.wanted && m.held == m.cfg.Site.All()
+}
+
+// asked handles the news that another request waits for held planes, or that an operator has disabled one.
+func (m *Machine) asked(e *Event) {
+	if m.held&e.Planes == 0 && m.stage != acquiring { // the news may come before the grant
+		return
+	}
+	m.wanted = true
+	if m.ahead.out && m.done == 0 && !m.ahead.recalling {
+		m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: IdleHold})
+	}
+}

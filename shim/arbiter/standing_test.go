@@ -34,8 +34,8 @@ func TestStanding(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 2, 2, 1)
 			r.step(want(0, 1))
-			r.step(want(1, 1), "stop 0", "acquire 1")
-			r.step(Event{Kind: Granted, Planes: 1}, "ticket 1 to -1: planes 1 maps")
+			r.step(want(1, 1), "stop 0", "acquire 1", "set 0")
+			r.step(Event{Kind: Granted, Planes: 1}, "stop 0", "ticket 1 to -1: planes 1 maps")
 			r.step(leaves(0, 1, 3, swap))
 			if k.is != nil {
 				last := r.m.Step(r.now, &k.second)
@@ -70,8 +70,8 @@ func TestVacateEachPlane(t *testing.T) {
 	for j := range 3 {
 		r.maps[j][1] = 0
 	}
-	r.step(want(0, 1), "stop 0", "acquire 111")
-	r.step(Event{Kind: Granted, Planes: 0b111}, "vacate 0 ports [1]")
+	r.step(want(0, 1), "stop 0", "acquire 111", "set 0")
+	r.step(Event{Kind: Granted, Planes: 0b111}, "stop 0", "vacate 0 ports [1]")
 	for j := range 3 {
 		r.step(Event{Kind: Vacated, Plane: j, OK: true}, fmt.Sprintf("await %d epoch 1", j))
 		r.epochs[j], r.maps[j][1] = 1, circuit.Dark
@@ -116,8 +116,8 @@ func TestLateRowOfOpenRound(t *testing.T) {
 func TestRoundAndCollective(t *testing.T) {
 	r := newRig(t, 2, 2, 1)
 	r.step(message(0, 1, 1e9), "set 1")
-	r.step(message(1, 1, 1e9), "stop 1", "stop 0", "acquire 1")
-	r.step(Event{Kind: Granted, Planes: 1}, "ticket 1 to -1: planes 1 maps")
+	r.step(message(1, 1, 1e9), "stop 1", "stop 0", "acquire 1", "set 0")
+	r.step(Event{Kind: Granted, Planes: 1}, "stop 0", "ticket 1 to -1: planes 1 maps")
 	r.step(r.done(0, 1))
 	r.step(want(0, 1))
 	r.step(r.done(1, 1), "set 0")
@@ -133,6 +133,7 @@ func TestRoundWithoutPlanes(t *testing.T) {
 		want    []string
 	}{
 		"no plane": {Event{Kind: Granted, Err: down}, []string{
+			"stop 0",
 			"plane p0 is out of service (" + down.Error() + "); going on with 0 of 1 planes",
 			"no plane with circuits is in service; going on with packet planes",
 			"stop 1", "ticket 1 to 0: packet", "ticket 1 to 1: packet",
@@ -145,9 +146,9 @@ func TestRoundWithoutPlanes(t *testing.T) {
 			r := newRig(t, 2, 3, 1)
 			r.maps[0][2] = 0
 			r.step(message(0, 1, 1e9), "set 1")
-			r.step(message(1, 1, 1e9), "stop 1", "stop 0", "acquire 1")
+			r.step(message(1, 1, 1e9), "stop 1", "stop 0", "acquire 1", "set 0")
 			if k.granted.Kind == Vacated {
-				r.step(Event{Kind: Granted, Planes: 1}, "vacate 0 ports [2]")
+				r.step(Event{Kind: Granted, Planes: 1}, "stop 0", "vacate 0 ports [2]")
 			}
 			r.step(k.granted, k.want...)
 		})

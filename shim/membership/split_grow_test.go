@@ -144,14 +144,17 @@ func TestKinDisagree(t *testing.T) {
 // TestSplitWithoutSome: ranks that do not split, or cannot any more, are named.
 func TestSplitWithoutSome(t *testing.T) {
 	t.Parallel()
+	split := func(comms []*shim.Comm) []error {
+		return shimtest.Concurrently(t, len(comms), func(i int) error {
+			_, err := shimtest.InitFrom(membership.Origin{Parent: comms[i], How: membership.BySplit})
+			return err
+		})
+	}
 	t.Run("never calls", func(t *testing.T) {
 		t.Parallel()
 		w := shimtest.NewWorld(t, 3)
 		w.SetTimeout(time.Second)
-		for _, err := range shimtest.Concurrently(t, 2, func(i int) error {
-			_, err := shimtest.InitFrom(membership.Origin{Parent: w.Comms[i], How: membership.BySplit})
-			return err
-		}) {
+		for _, err := range split(w.Comms[:2]) {
 			shimtest.WantError(t, err, errdefs.ErrTimeout, "rank 2 never called it")
 		}
 	})
@@ -159,10 +162,7 @@ func TestSplitWithoutSome(t *testing.T) {
 		t.Parallel()
 		w := shimtest.NewWorld(t, 3)
 		require.NoError(t, w.Comms[2].Destroy())
-		for _, err := range shimtest.Concurrently(t, 2, func(i int) error {
-			_, err := shimtest.InitFrom(membership.Origin{Parent: w.Comms[i], How: membership.BySplit})
-			return err
-		}) {
+		for _, err := range split(w.Comms[:2]) {
 			shimtest.WantError(t, err, errdefs.ErrRemote, "rank 2 of the parent left it")
 		}
 	})
@@ -170,10 +170,7 @@ func TestSplitWithoutSome(t *testing.T) {
 		t.Parallel()
 		w := shimtest.NewWorld(t, 3)
 		require.NoError(t, w.Comms[0].Abort())
-		for _, err := range shimtest.Concurrently(t, 2, func(i int) error {
-			_, err := shimtest.InitFrom(membership.Origin{Parent: w.Comms[i+1], How: membership.BySplit})
-			return err
-		}) {
+		for _, err := range split(w.Comms[1:]) {
 			if err == nil {
 				t.Error("split without the leader")
 			}

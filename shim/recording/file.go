@@ -38,7 +38,7 @@ type File struct {
 	Comms    []Comm
 	Calls    []Call // in their order
 	Unknown  uint64 // calls of communicators for which there was no room
-	Written  uint64 // all calls, with those that the ring has lost
+	Written  uint64 // all calls, also calls that the ring has lost
 }
 
 // Comm is a communicator of a process.

@@ -7,25 +7,25 @@ import (
 	"slices"
 	"strings"
 
+	"lightpath/plans/iteration/learn"
 	"lightpath/plans/iteration/trace"
 )
 
 // Merged is the trace of a job, with what is known of it.
 type Merged struct {
-	*trace.Learned
+	*learn.Found
 	Calls   int    // of all ranks together, collectives and joined messages
 	Streams int    // of these on streams, whose times are those of issuing them
 	Partial int    // calls that not all of their ranks have: they are not in the trace
 	Unknown uint64 // calls of communicators for which there was no room
-	After   int    // calls after the last iteration
 	Varied  bool   // sizes of messages changed between iterations: the trace has their means
 	// Medians over the iterations, us: how long one took, and for how long of it a call was under way.
 	IterationUS, InCallsUS float64
 }
 
 // Merge makes the trace of the files of all processes of a job. A call is ready when its last rank has made it. The
-// largest communicator numbers the ranks of the job, if all processes are in it, else their launcher does. Communicators
-// of different ranks that make the same calls become one with several groups.
+// largest communicator numbers the ranks of the job, if all processes are in it, else their launcher does.
+// Communicators of different ranks that make the same calls become one with several groups.
 func Merge(files []*File) (*Merged, error) {
 	if len(files) == 0 {
 		return nil, fmt.Errorf("%w: there are none", ErrJob)
@@ -45,22 +45,22 @@ func Merge(files []*File) (*Merged, error) {
 	if len(run) == 0 {
 		return nil, fmt.Errorf("%w: they have no call of two or more ranks", ErrJob)
 	}
-	l, err := learn(j.ranks, comms, run)
-	if errors.Is(err, trace.ErrNoPeriod) && even(run) {
+	found, err := learn.Find(j.ranks, comms, run)
+	if errors.Is(err, learn.ErrNoPeriod) && even(run) {
 		m.Varied = true
-		l, err = learn(j.ranks, comms, run)
+		found, err = learn.Find(j.ranks, comms, run)
 	}
 	if err != nil {
 		return nil, err
 	}
-	m.Learned, m.After = l.Learned, l.after
+	m.Found = found
 	m.Trace.Communicators = used(m.Trace)
-	m.times(l.rounds)
+	m.times()
 	return m, nil
 }
 
 // records returns the calls of the job. Communicators that make the same calls are one.
-func (j *job) records(m *Merged) (comms []trace.Communicator, run []trace.Record) {
+func (j *job) records(m *Merged) (comms []trace.Communicator, run []learn.Record) {
 	var base int64
 	var leads [][]*communicator
 	for _, c := range j.comms {
@@ -91,10 +91,10 @@ func (j *job) records(m *Merged) (comms []trace.Communicator, run []trace.Record
 				m.Streams++
 			}
 			e.call.Communicator = i
-			run = append(run, trace.Record{Call: e.call, StartUS: float64(e.start-base) / 1e3, EndUS: float64(e.end-base) / 1e3})
+			run = append(run, learn.Record{Call: e.call, StartUS: float64(e.start-base) / 1e3, EndUS: float64(e.end-base) / 1e3})
 		}
 	}
-	slices.SortStableFunc(run, func(a, b trace.Record) int { return cmp.Compare(a.StartUS, b.StartUS) })
+	slices.SortStableFunc(run, func(a, b learn.Record) int { return cmp.Compare(a.StartUS, b.StartUS) })
 	return comms, run
 }
 
@@ -145,9 +145,9 @@ func align(group []*communicator) []event {
 }
 
 // times measures iterations.
-func (m *Merged) times(rounds [][]trace.Record) {
+func (m *Merged) times() {
 	var whole, inside []float64
-	for k, round := range rounds {
+	for k, round := range m.Rounds {
 		sum, end := 0.0, round[0].StartUS
 		for i := range round {
 			sum += max(0, round[i].EndUS-max(end, round[i].StartUS))
@@ -155,23 +155,23 @@ func (m *Merged) times(rounds [][]trace.Record) {
 		}
 		inside = append(inside, sum)
 		if k > 0 {
-			whole = append(whole, round[0].StartUS-rounds[k-1][0].StartUS)
+			whole = append(whole, round[0].StartUS-m.Rounds[k-1][0].StartUS)
 		}
 	}
 	slices.Sort(whole)
 	slices.Sort(inside)
 	m.IterationUS, m.InCallsUS = whole[len(whole)/2], inside[len(inside)/2]
-	m.complete(rounds)
+	m.complete()
 }
 
 // complete makes the trace as long as the median iteration. Medians of gaps that vary add up to less; the rest is
 // computation after the last call.
-func (m *Merged) complete(rounds [][]trace.Record) {
+func (m *Merged) complete() {
 	took := make([]float64, m.Period)
 	last, latest := 0, 0.0
 	for i := range took {
-		all := make([]float64, len(rounds))
-		for k, r := range rounds {
+		all := make([]float64, len(m.Rounds))
+		for k, r := range m.Rounds {
 			all[k] = r[i].EndUS - r[i].StartUS
 		}
 		slices.Sort(all)
@@ -184,13 +184,13 @@ func (m *Merged) complete(rounds [][]trace.Record) {
 }
 
 // even gives messages with the same flows the same size, their mean. It reports whether that changed any.
-func even(run []trace.Record) (changed bool) {
+func even(run []learn.Record) (changed bool) {
 	type sum struct {
 		bytes float64
 		n     int
 	}
 	sums := map[string]*sum{}
-	flows := func(r *trace.Record) string { return fmt.Sprint(r.Communicator, r.Flows) }
+	flows := func(r *learn.Record) string { return fmt.Sprint(r.Communicator, r.Flows) }
 	for i := range run {
 		if r := &run[i]; r.Flows != nil {
 			s := sums[flows(r)]

@@ -123,8 +123,8 @@ func callOf(flows map[[2]int]float64) trace.Call {
 	return c
 }
 
-// sideBySide joins messages of a communicator between disjoint sets of ranks that exchange the same sizes, such as those
-// of pipelines of several replicas: the n-th of each set are one call.
+// sideBySide joins messages of a communicator between disjoint sets of ranks that exchange the same sizes, such as
+// those of pipelines of several replicas: the n-th of each set are one call.
 func sideBySide(events []event) []event {
 	var lanes []*lane
 	known := map[string]*lane{}

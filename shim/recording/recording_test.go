@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"lightpath/internal/require"
-	"lightpath/plans/iteration/trace"
+	"lightpath/plans/iteration/learn"
 	"lightpath/shim/calls"
 )
 
@@ -462,7 +462,7 @@ func TestMergeRefused(t *testing.T) {
 			p.Calls[i].Count = uint64(i + 1)
 		}
 	}
-	if _, err := Merge(files(list)); !errors.Is(err, trace.ErrNoPeriod) {
+	if _, err := Merge(files(list)); !errors.Is(err, learn.ErrNoPeriod) {
 		t.Error(err)
 	}
 }

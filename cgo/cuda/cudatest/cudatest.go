@@ -63,8 +63,8 @@ func build(dir string) (string, error) {
 	return file, nil
 }
 
-// stubSources returns the C files of the stub: in the repository that holds the working directory, as that of a test is.
-// The paths that a build with -trimpath records do not lead there.
+// stubSources returns the C files of the stub: in the repository that holds the working directory, as that of a test
+// is. The paths that a build with -trimpath records do not lead there.
 func stubSources() ([]string, error) {
 	start, err := os.Getwd()
 	if err != nil {

@@ -1,7 +1,7 @@
 /* The virtual clock. Each operation begins when its stream, its queue and what it waits for allow it, and takes what
  * constants.h says. Threads of the CPU have clocks of their own, which only calls of the driver advance. Ranks in
- * several processes share one state, a file in STUB_CUDA_SHARE: the time of the last write of each word, and how much of
- * each device's bandwidth is taken in each microsecond. */
+ * several processes share one state, a file in STUB_CUDA_SHARE: the time of the last write of each word, and how much
+ * of each device's bandwidth is taken in each microsecond. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,8 @@ enum {
 enum { STAMPS = 1 << 16, SPAN = 1 << 22 /* us; later times reuse the room of earlier ones */ };
 enum wire { MEMORY, INTERCONNECT, PCIE, WIRES };
 
-static const unsigned rates[WIRES] = {COST_memory * 1000, COST_interconnect * 1000, COST_pcie * 1000}; /* bytes in 1 us */
+/* Bytes in 1 us. */
+static const unsigned rates[WIRES] = {COST_memory * 1000, COST_interconnect * 1000, COST_pcie * 1000};
 
 /* All zero at first. */
 struct state {
@@ -157,7 +158,8 @@ static struct stamp *stamp_of(uint64_t key) {
     struct stamp *s = &state->stamps[(i + k) % STAMPS];
     uint64_t was = 0;
     if (__atomic_load_n(&s->key, __ATOMIC_ACQUIRE) == key) return s;
-    if (__atomic_compare_exchange_n(&s->key, &was, key, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) || was == key) return s;
+    if (__atomic_compare_exchange_n(&s->key, &was, key, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) || was == key)
+      return s;
   }
   fputs("stub libcuda: the clock knows too few words\n", stderr);
   abort();
@@ -312,7 +314,9 @@ static uint64_t waited(const struct op *op) {
 
 static uint64_t small(const struct op *op, uint64_t begun) {
   switch (op->kind) {
-    case WRITE_VALUE: ADD(memory_operations, 1), ADD(word_ns, COST_memory_operation); return begun + COST_memory_operation;
+    case WRITE_VALUE:
+      ADD(memory_operations, 1), ADD(word_ns, COST_memory_operation);
+      return begun + COST_memory_operation;
     case CALL: ADD(functions, 1), ADD(function_ns, COST_host_function); return begun + COST_host_function;
     default: ADD(events, 1), ADD(event_ns, COST_memory_operation); return begun + COST_memory_operation;
   }

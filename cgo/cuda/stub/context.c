@@ -217,7 +217,9 @@ STUB_API CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice devic
   BEGIN();
   if (device < 0 || device >= devices()) return CUDA_ERROR_INVALID_DEVICE;
   switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = stub_clock() ? 132 : 1; break; /* 1: so that little data needs several turns */
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      *value = stub_clock() ? 132 : 1; /* 1: so that little data needs several turns */
+      break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = stub_architecture(device) / 10; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = stub_architecture(device) % 10; break;
     case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED: *value = number("STUB_CUDA_DMA_BUF", 1); break;

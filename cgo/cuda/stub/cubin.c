@@ -1,5 +1,5 @@
-/* Modules of machine code, which a CPU cannot run. The stub checks what a driver does: the file and the architecture. It
- * then runs the text that the code was made of, which must have the same functions: kernels.sm_NN.ptx in the folder
+/* Modules of machine code, which a CPU cannot run. The stub checks what a driver does: the file and the architecture.
+ * It then runs the text that the code was made of, which must have the same functions: kernels.sm_NN.ptx in the folder
  * STUB_CUDA_PTX. Without the folder it refuses all machine code, as a driver older than the assembler does. */
 #include <elf.h>
 #include <stdio.h>

@@ -96,9 +96,9 @@ static bool again(struct block *b, void *arg) {
   return true;
 }
 
-/* As with a driver, a process cannot open its own memory, and opening memory twice gives the same address. Memory cannot
- * be opened while earlier memory of its process is open that had the same address. With STUB_CUDA_PEERS=0 devices do
- * not reach each other. */
+/* As with a driver, a process cannot open its own memory, and opening memory twice gives the same address. Memory
+ * cannot be opened while earlier memory of its process is open that had the same address. With STUB_CUDA_PEERS=0
+ * devices do not reach each other. */
 STUB_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags) {
   CUcontext ctx = stub_current();
   struct handle h;
@@ -233,7 +233,8 @@ STUB_API CUresult cuMemHostRegister_v2(void *at, size_t size, unsigned flags) {
   device = mmap(NULL, stub_room(size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   host = calloc(1, sizeof *host);
   twin = calloc(1, sizeof *twin);
-  *host = (struct block){.at = at, .alias = at, .size = size, .type = CU_MEMORYTYPE_HOST, .ctx = stub_current(), .fd = -1};
+  *host = (struct block){
+      .at = at, .alias = at, .size = size, .type = CU_MEMORYTYPE_HOST, .ctx = stub_current(), .fd = -1};
   if (stub_clock()) host->key = file_key(at);
   *twin = *host;
   host->device = twin->at = device;

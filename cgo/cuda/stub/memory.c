@@ -302,7 +302,9 @@ STUB_API CUresult cuPointerGetAttributes(unsigned n, int *attributes, void **dat
       case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)data[i] = b != NULL ? (uintptr_t)b->at : 0; break;
       case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)data[i] = b != NULL ? b->size : 0; break;
       case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned *)data[i] = b != NULL && b->managed; break;
-      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data[i] = b == NULL ? -2 : b->piece != NULL ? b->home : b->ctx->device; break;
+      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data[i] = b == NULL ? -2 : b->piece != NULL ? b->home : b->ctx->device;
+        break;
       default: pthread_mutex_unlock(&mutex); return CUDA_ERROR_INVALID_VALUE;
     }
   }
@@ -388,7 +390,8 @@ STUB_API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, C
 }
 
 STUB_API CUresult cuMemcpy2DAsync_v2(const CUmemcpy2D *c, CUstream stream) {
-  struct op op = {.kind = COPY, .size = c->width, .rows = c->height, .dst_pitch = c->dst_pitch, .src_pitch = c->src_pitch};
+  struct op op = {
+      .kind = COPY, .size = c->width, .rows = c->height, .dst_pitch = c->dst_pitch, .src_pitch = c->src_pitch};
   BEGIN();
   if (c->width == 0 || c->height == 0) return CUDA_SUCCESS;
   if (c->src_type != CU_MEMORYTYPE_UNIFIED || c->dst_type != CU_MEMORYTYPE_UNIFIED || c->width > c->src_pitch ||

@@ -21,7 +21,8 @@ struct turn {
   uint64_t start, end; /* of the turn, on the virtual clock */
 };
 
-static struct turn turns[MAX_DEVICES] = {[0 ... MAX_DEVICES - 1] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, false, 0, 0, 0}};
+static struct turn turns[MAX_DEVICES] = {
+    [0 ... MAX_DEVICES - 1] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, false, 0, 0, 0}};
 static long cost; /* us; -1 without turns */
 static const char *folder;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -59,7 +60,8 @@ static void take(struct turn *t, CUdevice device) {
   while (flock(t->fd, LOCK_EX) != 0 && errno == EINTR) {
   }
   if (pread(t->fd, &last, sizeof last, 0) == sizeof last && last != self) nanosleep(&change, NULL);
-  if (stub_clock()) t->start = t->end = *stub_turn_end(device) + (last != 0 && last != self ? (uint64_t)cost * 1000 : 0);
+  if (stub_clock())
+    t->start = t->end = *stub_turn_end(device) + (last != 0 && last != self ? (uint64_t)cost * 1000 : 0);
   if (last != self && pwrite(t->fd, &self, sizeof self, 0) != sizeof self) abort();
   t->began = now();
 }

@@ -3,9 +3,9 @@
  * pointer for a host pointer crashes, as with a driver.
  *
  * The stub refuses everything that a driver may refuse: forbidden calls during a capture or in a host function,
- * pointers and streams of another context, waits across captures, forks of a capture that do not join, words in
- * unknown memory. It uses the freedom that a driver has: a graph's nodes run in any order that its edges allow, and
- * a caller waits for copies of memory that is not page-locked, and for a stream with a full queue. */
+ * pointers and streams of another context, and waits across captures. It also refuses forks of a capture that do not
+ * join, and words in unknown memory. It uses the freedom that a driver has. A graph's nodes run in any order that its
+ * edges allow. A caller waits for copies of memory that is not page-locked, and for a stream with a full queue. */
 #ifndef LP_CUDA_STUB_H
 #define LP_CUDA_STUB_H
 

@@ -25,8 +25,8 @@ static void show(const char *name, double value) {
   for (i = 0; i < sizeof constants / sizeof *constants; i++) {
     const struct constant *c = &constants[i];
     if (strcmp(c->name, name) != 0) continue;
-    printf("{\"name\": \"%s\", \"what\": \"%s\", \"unit\": \"%s\", \"measured\": %.1f, \"model\": %.1f}\n", name, c->what,
-           c->unit, value, c->value);
+    printf("{\"name\": \"%s\", \"what\": \"%s\", \"unit\": \"%s\", \"measured\": %.1f, \"model\": %.1f}\n", name,
+           c->what, c->unit, value, c->value);
     CHECK(!exact || fabs(value - c->value) <= 0.03 * c->value);
     return;
   }

@@ -29,8 +29,8 @@ void gpu_open(void) {
   IS(gpu.Init(0), CUDA_SUCCESS);
 }
 
-/* The stream of this thread's copies in a context. A driver may make streams, and load what it needs for the first copy,
- * only when the device is idle. So the thread makes them before it has work on the device. */
+/* The stream of this thread's copies in a context. A driver may make streams, and load what it needs for the first
+ * copy, only when the device is idle. So the thread makes them before it has work on the device. */
 static CUstream copying(void) {
   enum { MOST = 16 };
   static __thread struct { CUcontext ctx; CUstream stream; } own[MOST];

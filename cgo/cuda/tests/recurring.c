@@ -1,6 +1,6 @@
 /* Memory that calls use again and again is used in place, until the program frees it: recurring threads|processes
- * [NAME...]. Ranks are threads or processes, each with its device if there are enough. The stub refuses kernels that use
- * memory which its process has freed. */
+ * [NAME...]. Ranks are threads or processes, each with its device if there are enough. The stub refuses kernels that
+ * use memory which its process has freed. */
 #define _GNU_SOURCE
 #include <stdbool.h>
 #include <sys/mman.h>
@@ -135,21 +135,25 @@ static void freed(struct rank *r) {
 
 /* ---- Memory that the program maps ---- */
 
-static size_t granularity(const CUmemAllocationProp *prop) {
+static size_t granularity(int types) {
+  const CUmemAllocationProp prop = {CU_MEM_ALLOCATION_TYPE_PINNED, types, {CU_MEM_LOCATION_TYPE_DEVICE, 0}, NULL, {0}};
   size_t g;
-  IS(gpu.MemGetAllocationGranularity(&g, prop, 0), CUDA_SUCCESS);
+  IS(gpu.MemGetAllocationGranularity(&g, &prop, 0), CUDA_SUCCESS);
   return g;
 }
 
 static void map(char *at, size_t size, CUdevice device, int types) {
-  const CUmemAllocationProp prop = {CU_MEM_ALLOCATION_TYPE_PINNED, types, {CU_MEM_LOCATION_TYPE_DEVICE, device}, NULL, {0}};
+  CUmemLocation home = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  const CUmemAllocationProp prop = {CU_MEM_ALLOCATION_TYPE_PINNED, types, home, NULL, {0}};
   CUmemGenericAllocationHandle piece;
   CUmemAccessDesc access[MOST];
   int i, n = 1;
   if (!processes) IS(gpu.DeviceGetCount(&n), CUDA_SUCCESS); /* threads use each other's addresses */
   n = n < MOST ? n : MOST;
-  for (i = 0; i < n; i++)
-    access[i] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, processes ? device : i}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  for (i = 0; i < n; i++) {
+    home.id = processes ? device : i;
+    access[i] = (CUmemAccessDesc){home, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  }
   IS(gpu.MemCreate(&piece, size, &prop, 0), CUDA_SUCCESS);
   IS(gpu.MemMap((uintptr_t)at, size, 0, piece, 0), CUDA_SUCCESS);
   IS(gpu.MemRelease(piece), CUDA_SUCCESS);
@@ -168,8 +172,7 @@ static float *across(char *at) { return (float *)(at - sizeof host[0] / 2 / 256 
 /* A segment of pieces that grows, and whose pieces the program replaces. */
 static void expandable(struct rank *r) {
   enum { PIECES = 24, FIRST = 8 };
-  const CUmemAllocationProp prop = {CU_MEM_ALLOCATION_TYPE_PINNED, 1, {CU_MEM_LOCATION_TYPE_DEVICE, 0}, NULL, {0}};
-  size_t g = granularity(&prop);
+  size_t g = granularity(1);
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   char *segment = reserve(PIECES * g);
   float *a = across(segment + 4 * g), *c = across(segment + 16 * g), *b = buffer();
@@ -200,8 +203,7 @@ static void expandable(struct rank *r) {
 /* Memory that cannot be exported, or that is not this process's own. */
 static void kept(struct rank *r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
-  const CUmemAllocationProp prop = {CU_MEM_ALLOCATION_TYPE_PINNED, 0, {CU_MEM_LOCATION_TYPE_DEVICE, 0}, NULL, {0}};
-  size_t g = granularity(&prop);
+  size_t g = granularity(0);
   float *mapped = (float *)reserve(8 * g), *b = buffer();
   CUdeviceptr pool, other;
   int i;
@@ -212,11 +214,11 @@ static void kept(struct rank *r) {
   CHECK(blind || (uses((float *)(uintptr_t)pool) == 0 && uses(mapped) == 0));
   IS(gpu.MemFreeAsync(pool, s), CUDA_SUCCESS);
   if (processes) {
-    static CUipcMemHandle *handles;
-    handles = (CUipcMemHandle *)(shared + 1);
+    CUipcMemHandle *handles = (CUipcMemHandle *)(shared + 1);
     IS(gpu.IpcGetMemHandle(&handles[r->rank], (uintptr_t)b), CUDA_SUCCESS);
     together();
-    IS(gpu.IpcOpenMemHandle(&other, handles[(r->rank + 1) % r->world], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_SUCCESS);
+    IS(gpu.IpcOpenMemHandle(&other, handles[(r->rank + 1) % r->world], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+       CUDA_SUCCESS);
     b = buffer();
     for (i = 0; i < 20; i++) { /* only its device may refuse it */
       OK(sum(r, (float *)(uintptr_t)other, b, s));
@@ -333,8 +335,7 @@ static void captured(struct rank *r) {
 
 /* A program may map other memory below a graph. */
 static void remapped(struct rank *r) {
-  const CUmemAllocationProp prop = {CU_MEM_ALLOCATION_TYPE_PINNED, 1, {CU_MEM_LOCATION_TYPE_DEVICE, 0}, NULL, {0}};
-  size_t g = granularity(&prop), size = (sizeof host[0] + g - 1) / g * g;
+  size_t g = granularity(1), size = (sizeof host[0] + g - 1) / g * g;
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
   char *at = reserve(size);
   float *a = (float *)at, *b = buffer();
@@ -399,10 +400,10 @@ static const struct named {
   int ranks;
   void (*run)(struct rank *r);
 } tests[] = {
-    {"second", 3, second},     {"replaced", 3, replaced}, {"twice", 2, twice}, {"freed", 3, freed}, {"expandable", 2, expandable},
-    {"kept", 2, kept},         {"many", 2, many},         {"short_lived", 2, short_lived},
-    {"aborted", 3, aborted},   {"captured", 2, captured}, {"remapped", 2, remapped}, {"messages", 3, messages},
-    {"posted_early", 2, posted_early},
+    {"second", 3, second},   {"replaced", 3, replaced}, {"twice", 2, twice},       {"freed", 3, freed},
+    {"kept", 2, kept},       {"many", 2, many},         {"aborted", 3, aborted},   {"captured", 2, captured},
+    {"remapped", 2, remapped}, {"messages", 3, messages}, {"expandable", 2, expandable},
+    {"short_lived", 2, short_lived}, {"posted_early", 2, posted_early},
 };
 enum { TESTS = sizeof tests / sizeof *tests };
 

@@ -1,7 +1,7 @@
-/* The time until a program's first communicator is there, and its second: start threads|processes RANKS [LIMIT_MS]. Ranks
- * share a device. It prints a line of JSON for each number. Over the stub with its virtual clock, the times are those
- * that calls of the driver take in a rank's process, one after another, and LIMIT_MS bounds the first communicator's. On
- * a device they are what the clock says. */
+/* The time until a program's first communicator is there, and its second: start threads|processes RANKS [LIMIT_MS].
+ * Ranks share a device. It prints a line of JSON for each number. Over the stub with its virtual clock, the times are
+ * sums over the driver's calls in a rank's process, and LIMIT_MS bounds the first communicator's. On a device they are
+ * real times. */
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -77,7 +77,8 @@ static void run_processes(void) {
     run_rank((void *)(intptr_t)r);
     exit(0);
   }
-  for (r = 0; r < world; r++) CHECK(waitpid(pids[r], &status, 0) == pids[r] && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  for (r = 0; r < world; r++)
+    CHECK(waitpid(pids[r], &status, 0) == pids[r] && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static double most(const double *values) {

@@ -1,4 +1,4 @@
-/* A libnccl that only writes its calls into the file FAKE_LOG. Built with FAKE_NARROW it has no ncclAllGather. */
+/* A libnccl that only writes its calls, with their arguments, into the file FAKE_LOG, if there is one. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,11 @@ struct ncclComm {
 };
 
 static ncclResult_t note(const char* format, ...) {
-  FILE* f = fopen(getenv("FAKE_LOG"), "ae");
+  const char* path = getenv("FAKE_LOG");
   va_list args;
+  FILE* f;
+  if (path == NULL) return ncclSuccess;
+  f = fopen(path, "ae");
   if (f == NULL) return ncclSystemError;
   va_start(args, format);
   vfprintf(f, format, args);
@@ -22,27 +25,39 @@ static ncclResult_t note(const char* format, ...) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclGetVersion(int* version) { *version = 1; return ncclSuccess; }
+static void make(ncclComm_t* comm, int ranks, int rank) {
+  *comm = malloc(sizeof **comm);
+  (*comm)->rank = rank, (*comm)->ranks = ranks;
+}
+
+ncclResult_t ncclGetVersion(int* version) { *version = 22703; return ncclSuccess; }
+const char* ncclGetErrorString(ncclResult_t rc) { return rc == ncclSuccess ? "no error" : "an error"; }
 const char* ncclGetLastError(ncclComm_t comm) { (void)comm; return "the fake is unwell"; }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  memset(id, 0, sizeof *id);
+  static int made;
+  memset(id, 7, sizeof *id);
   strcpy(id->internal, "fake id");
+  id->internal[20] = (char)made++;
   return note("GetUniqueId");
 }
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
   if (getenv("FAKE_NO_DEVICE") != NULL) return ncclUnhandledCudaError;
-  *comm = malloc(sizeof **comm);
-  (*comm)->rank = rank, (*comm)->ranks = ranks;
+  if (id.internal[sizeof id - 1] != 7) return ncclInvalidArgument;
+  make(comm, ranks, rank);
   return note("CommInitRank %s %d of %d", id.internal, rank, ranks);
 }
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int n, const int* devices) {
-  int i;
-  for (i = 0; i < n; i++) {
-    comms[i] = malloc(sizeof **comms);
-    comms[i]->rank = i, comms[i]->ranks = n;
-  }
-  return note("CommInitAll %d first on %d", n, devices[0]);
+  for (int i = 0; i < n; i++) make(&comms[i], n, i);
+  return note("CommInitAll %d first on %d", n, devices == NULL ? 0 : devices[0]);
 }
+/* Color c has the ranks r of which r % 2 == c. */
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* out, ncclConfig_t* config) {
+  (void)config;
+  make(out, (comm->ranks + 1 - color) / 2, comm->rank / 2);
+  return note("CommSplit %d %d on %d", color, key, comm->rank);
+}
+ncclResult_t ncclCommCount(const ncclComm_t c, int* n) { *n = c->ranks; return ncclSuccess; }
+ncclResult_t ncclCommUserRank(const ncclComm_t c, int* n) { *n = c->rank; return ncclSuccess; }
 ncclResult_t ncclCommFinalize(ncclComm_t c) { return note("CommFinalize %d", c->rank); }
 ncclResult_t ncclCommDestroy(ncclComm_t c) {
   note("CommDestroy %d", c->rank);
@@ -59,20 +74,27 @@ ncclResult_t ncclAllReduce(const void* s, void* r, size_t n, ncclDataType_t t, n
   if (n == 14) return ncclAllReduce(s, r, 15, t, op, c, stream);
   return note("AllReduce %p %p %zu %d %d on %d %p", s, r, n, t, op, c->rank, (void*)stream);
 }
+ncclResult_t pncclAllReduce(const void* s, void* r, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
+                            cudaStream_t stream) {
+  return ncclAllReduce(s, r, n, t, op, c, stream);
+}
 ncclResult_t ncclAllReduceConfig(const void* s, void* r, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
                                  cudaStream_t stream, const ncclCollConfig_t* config) {
-  (void)s, (void)r, (void)n, (void)t, (void)op, (void)stream;
-  return note("AllReduceConfig on %d tag %d", c->rank, (int)config->userProfilerTag);
+  return note("AllReduceConfig %p %p %zu %d %d on %d %p tag %d", s, r, n, t, op, c->rank, (void*)stream,
+              (int)config->userProfilerTag);
 }
-#ifndef FAKE_NARROW
+ncclResult_t ncclReduce(const void* s, void* r, size_t n, ncclDataType_t t, ncclRedOp_t op, int root, ncclComm_t c,
+                        cudaStream_t stream) {
+  return note("Reduce %p %p %zu %d %d to %d on %d %p", s, r, n, t, op, root, c->rank, (void*)stream);
+}
 ncclResult_t ncclAllGather(const void* s, void* r, size_t n, ncclDataType_t t, ncclComm_t c, cudaStream_t stream) {
-  (void)stream;
-  return note("AllGather %p %p %zu %d on %d", s, r, n, t, c->rank);
+  return note("AllGather %p %p %zu %d on %d %p", s, r, n, t, c->rank, (void*)stream);
 }
-#endif
 ncclResult_t ncclSend(const void* s, size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t stream) {
-  (void)stream;
-  return note("Send %p %zu %d to %d on %d", s, n, t, peer, c->rank);
+  return note("Send %p %zu %d to %d on %d %p", s, n, t, peer, c->rank, (void*)stream);
+}
+ncclResult_t ncclRecv(void* r, size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t stream) {
+  return note("Recv %p %zu %d from %d on %d %p", r, n, t, peer, c->rank, (void*)stream);
 }
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t t, ncclScalarResidence_t where,
                                       ncclComm_t c) {
@@ -84,6 +106,12 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t c) { return note("RedOp
 ncclResult_t ncclSignal(int peer, int index, int ctx, unsigned flags, ncclComm_t c, cudaStream_t stream) {
   (void)ctx, (void)flags, (void)stream;
   return note("Signal %d to %d on %d", index, peer, c->rank);
+}
+/* More arguments than registers hold. */
+ncclResult_t ncclPutSignal(const void* s, size_t n, ncclDataType_t t, int peer, ncclWindow_t win, size_t offset,
+                           int signal, int ctx, unsigned flags, ncclComm_t c, cudaStream_t stream) {
+  return note("PutSignal %p %zu %d to %d %p %zu %d %d %u on %d %p", s, n, t, peer, (void*)win, offset, signal, ctx,
+              flags, c->rank, (void*)stream);
 }
 ncclResult_t ncclMemAlloc(void** p, size_t n) { *p = (void*)0xdead0000; return note("MemAlloc %zu", n); }
 ncclResult_t ncclMemFree(void* p) { return note("MemFree %p", p); }

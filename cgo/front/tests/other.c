@@ -67,8 +67,8 @@ static void elsewhere(void) {
   {
     char want[300];
     snprintf(want, sizeof want,
-             "AllReduce %p %p 4 6 2 on 1 0x8\nAllGather 0xdead0000 0xdead0008 3 2 on 0\nSend 0xdead0000 2 0 to 1 on 0\n"
-             "AllReduceConfig on 0 tag 9\n",
+             "AllReduce %p %p 4 6 2 on 1 0x8\nAllGather 0xdead0000 0xdead0008 3 2 on 0 (nil)\n"
+             "Send 0xdead0000 2 0 to 1 on 0 (nil)\nAllReduceConfig 0xdead0000 0xdead0000 1 7 0 on 0 (nil) tag 9\n",
              (void*)in, (void*)out);
     logged(want);
   }
@@ -88,7 +88,7 @@ static void elsewhere(void) {
       "(nil)\nGroupEnd\n");
   /* An error of the other library has its text. */
   FAILS(ncclAllReduce(device, device, 13, ncclFloat, ncclSum, comms[0], NULL), ncclInternalError, "the fake is unwell");
-  FAILS(ncclReduce(device, device, 1, ncclFloat, ncclSum, 0, comms[0], NULL), ncclInvalidUsage, "lacks it");
+  FAILS(ncclScatter(device, device, 1, ncclFloat, 0, comms[0], NULL), ncclInvalidUsage, "lacks it");
   FAILS(ncclAllReduce(device, device, 1, ncclFloat, ncclSum, (ncclComm_t)&scalar, NULL), ncclInvalidUsage,
         "no such communicator");
   /* Functions that only the other library has. */

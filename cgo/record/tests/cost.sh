@@ -5,7 +5,7 @@ cd "$(dirname "$0")/../../../build/test-record" || exit 1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 for turn in 1 2 3 4 5; do
-  echo "$turn without: $(LD_PRELOAD=$PWD/null/libnccl.so.2 ./job cost 1)"
+  echo "$turn without: $(LD_PRELOAD=$PWD/fake/libnccl.so.2 ./job cost 1)"
   echo "$turn with:    $(LD_PRELOAD=$PWD/../../lib/liblightpath-record.so LIGHTPATH_ITERATION_RECORD=$folder/$turn \
-    LIGHTPATH_ITERATION_LIBRARY=$PWD/null/libnccl.so.2 ./job cost 1)"
+    LIGHTPATH_ITERATION_LIBRARY=$PWD/fake/libnccl.so.2 ./job cost 1)"
 done

@@ -70,14 +70,16 @@ static void forms(void) {
   ncclComm_t all = make(0), two[2];
   cudaStream_t stream = (cudaStream_t)0x77;
   char* at = (char*)0x1000;
+  ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
   int n;
+  config.userProfilerTag = 8;
   OK(ncclGetVersion(&n));
   CHECK(n == 22703 && strcmp(ncclGetErrorString(ncclInternalError), "an error") == 0);
   OK(ncclCommCount(all, &n));
   CHECK(n == ranks);
   OK(ncclAllReduce(at, at + 1, 2, ncclFloat64, ncclMax, all, stream));
   OK(pncclAllReduce(at, at + 1, 3, ncclFloat64, ncclMax, all, stream));
-  OK(ncclAllReduceConfig(at, at + 1, 4, ncclInt8, ncclMin, all, stream, NULL));
+  OK(ncclAllReduceConfig(at, at + 1, 4, ncclInt8, ncclMin, all, stream, &config));
   OK(ncclReduce(at, at + 1, 5, ncclBfloat16, ncclProd, 1, all, stream));
   OK(ncclSend(at, 6, ncclInt32, 1, all, stream));
   OK(ncclPutSignal(at, 1, ncclInt8, 2, (ncclWindow_t)0x33, 4, 5, 6, 7, all, stream));

@@ -8,9 +8,9 @@ tests=cgo/record/tests
 recorder=$root/lib/liblightpath-record.so
 compile job $tests/job.c $link
 for test in group ends nonblocking membership properties redop; do compile $test cgo/front/tests/$test.c $link; done
-library null/libnccl.so.2 libnccl.so.2 -fvisibility=default $tests/null.c
+library fake/libnccl.so.2 libnccl.so.2 -fvisibility=default cgo/front/tests/fake.c
 compiled
-null=$root/$out/null/libnccl.so.2
+fake=$root/$out/fake/libnccl.so.2
 
 # The recorder has each function of libnccl.so.2.
 symbols() { nm -D --defined-only "$1" | awk '$3 ~ /^p?nccl/ {print $3}' | sort -u; }
@@ -38,7 +38,7 @@ END
 recorded() {
   local name=$1 mode=$2 ranks=$3 pattern=$4
   shift 4
-  check "$name" OUT="$root/$out" RECORDER="$recorder" LIGHTPATH_ITERATION_LIBRARY="$null" "$@" \
+  check "$name" OUT="$root/$out" RECORDER="$recorder" LIGHTPATH_ITERATION_LIBRARY="$fake" "$@" \
     bash "$out/recorded.sh" "$name" "$mode" "$ranks" "$pattern"
 }
 mine=$root/lib/libnccl.so.2
@@ -58,15 +58,15 @@ recorded unwritable train 2 'is not recorded: /dev/null/.*: Not a directory' LIG
 # The library gets the calls as the job makes them, from the recorder as without it.
 passed() {
   rm -f "$OUT"/log-*
-  NULL_LOG=$OUT/log-direct LD_PRELOAD=$NULL "$OUT/job" forms 1 && NULL_LOG=$OUT/log-passed LD_PRELOAD=$RECORDER \
-    LIGHTPATH_ITERATION_RECORD=$OUT/files-passed LIGHTPATH_ITERATION_LIBRARY=$NULL "$OUT/job" forms 1 2>"$OUT/said" &&
+  FAKE_LOG=$OUT/log-direct LD_PRELOAD=$FAKE "$OUT/job" forms 1 && FAKE_LOG=$OUT/log-passed LD_PRELOAD=$RECORDER \
+    LIGHTPATH_ITERATION_RECORD=$OUT/files-passed LIGHTPATH_ITERATION_LIBRARY=$FAKE "$OUT/job" forms 1 2>"$OUT/said" &&
     [ "$(wc -l <"$OUT/log-direct")" = 17 ] && diff "$OUT/log-direct" "$OUT/log-passed" && cat "$OUT/said" &&
     grep -q '^lightpath iteration record: ncclScatter: the library that makes the calls lacks it$' "$OUT/said"
 }
 # A child of fork has a file of its own, and the parent keeps its own.
 forked() {
   rm -rf "$OUT/files-forked"
-  LD_PRELOAD=$RECORDER LIGHTPATH_ITERATION_RECORD=$OUT/files-forked LIGHTPATH_ITERATION_LIBRARY=$NULL "$OUT/job" forks 1
+  LD_PRELOAD=$RECORDER LIGHTPATH_ITERATION_RECORD=$OUT/files-forked LIGHTPATH_ITERATION_LIBRARY=$FAKE "$OUT/job" forks 1
   [ "$(for f in "$OUT"/files-forked/*; do od -A n -t u8 -j 48 -N 8 "$f"; done | sort -n | xargs)" = '3 5001' ]
 }
 # Without a library that can make the calls they fail, with one line.
@@ -77,13 +77,13 @@ refused() { # LIBRARY PATTERN
 }
 # The command runs the job, whatever library it names, and passes its failure on.
 records() {
-  bin/lightpath iteration record --library "$NULL" -o "$OUT/command.json" -- "$OUT/job" train 4 &&
+  bin/lightpath iteration record --library "$FAKE" -o "$OUT/command.json" -- "$OUT/job" train 4 &&
     bin/lightpath iteration record -- bin/lightpath run -n 2 -- "$OUT/job" train 2 >"$OUT/nested" || return 1
-  ! bin/lightpath iteration record --library "$NULL" -- sh -c "'$OUT/job' train 2; exit 3" >/dev/null 2>"$OUT/said" &&
+  ! bin/lightpath iteration record --library "$FAKE" -- sh -c "'$OUT/job' train 2; exit 3" >/dev/null 2>"$OUT/said" &&
     cat "$OUT/said" && grep -q 'exit status 3' "$OUT/said" && grep -q allgather "$OUT/command.json"
 }
 export -f passed forked refused records
-with=(OUT="$root/$out" RECORDER="$recorder" NULL="$null" bash -c)
+with=(OUT="$root/$out" RECORDER="$recorder" FAKE="$fake" bash -c)
 check passed "${with[@]}" passed
 check forked "${with[@]}" forked
 check no-library "${with[@]}" 'refused /nowhere/libnccl.so.2 "cannot load"'

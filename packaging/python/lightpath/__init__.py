@@ -23,7 +23,7 @@ def _installed(folder: str, name: str) -> str | None:
 
 
 def library_path() -> str:
-    """The libnccl.so.2 to open: VLLM_NCCL_SO_PATH, else that of this package or source tree, else that of the system."""
+    """The libnccl.so.2 to open: VLLM_NCCL_SO_PATH, else the one of this package or source tree, else the system's."""
     return os.environ.get("VLLM_NCCL_SO_PATH") or _installed("lib", "libnccl.so.2") or "libnccl.so.2"
 
 

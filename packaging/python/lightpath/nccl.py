@@ -41,10 +41,13 @@ TABLE = (
     function("ncclCommInitRank", ctypes.POINTER(ncclComm_t), ctypes.c_int, UniqueId, ctypes.c_int),
     function("ncclCommCount", ncclComm_t, ctypes.POINTER(ctypes.c_int)),
     function("ncclCommUserRank", ncclComm_t, ctypes.POINTER(ctypes.c_int)),
+    function("ncclCommSplit", ncclComm_t, ctypes.c_int, ctypes.c_int, ctypes.POINTER(ncclComm_t), ctypes.c_void_p),
     function("ncclCommDestroy", ncclComm_t),
     function("ncclCommAbort", ncclComm_t),
     function("ncclAllReduce", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, *COLLECTIVE_TAIL),
-    function("ncclReduce", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, ctypes.c_int, *COLLECTIVE_TAIL),
+    function(
+        "ncclReduce", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, ctypes.c_int, *COLLECTIVE_TAIL
+    ),
     function("ncclReduceScatter", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, *COLLECTIVE_TAIL),
     function("ncclAllGather", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, *COLLECTIVE_TAIL),
     function("ncclBroadcast", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
@@ -55,7 +58,9 @@ TABLE = (
     function("ncclGroupEnd"),
     function("ncclMemAlloc", ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t),
     function("ncclMemFree", ctypes.c_void_p),
-    function("ncclCommWindowRegister", ncclComm_t, buffer_t, ctypes.c_size_t, ctypes.POINTER(ncclWindow_t), ctypes.c_int),
+    function(
+        "ncclCommWindowRegister", ncclComm_t, buffer_t, ctypes.c_size_t, ctypes.POINTER(ncclWindow_t), ctypes.c_int
+    ),
     function("ncclCommWindowDeregister", ncclComm_t, ncclWindow_t),
     function("ncclGather", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
     function("ncclScatter", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),

@@ -1,10 +1,8 @@
 package check
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"strings"
 
 	"lightpath/plans"
 	"lightpath/plans/check"
@@ -13,30 +11,6 @@ import (
 	"lightpath/plans/iteration/trace"
 )
 
-// ErrInfeasible is wrapped by every error of [Check] about a plan, an [*Infeasible].
-var ErrInfeasible = errors.New("iteration plan is infeasible")
-
-// maxViolations bounds the violations that are reported of one plan.
-const maxViolations = 20
-
-// Infeasible lists the rules that a plan breaks, in the order of grants.
-type Infeasible struct {
-	Violations []string // one line each, naming the call, as in "calls[3]: ..."
-	More       bool
-}
-
-// Error gives one line for each violation.
-func (e *Infeasible) Error() string {
-	text := ErrInfeasible.Error() + ": " + strings.Join(e.Violations, "\n")
-	if e.More {
-		text += "\n..."
-	}
-	return text
-}
-
-// Unwrap returns [ErrInfeasible].
-func (e *Infeasible) Unwrap() error { return ErrInfeasible }
-
 // Report describes a feasible plan.
 type Report struct {
 	IterationUS      float64
@@ -44,9 +18,9 @@ type Report struct {
 	Reconfigurations int // in gaps and in calls, all planes
 }
 
-// Check verifies a plan for a problem: digest of the fabric, trace, every call once, the plan of each call, its circuits,
-// switches between calls, order of grants, what calls wait for, the stated times and the bound. A plan that is not
-// feasible gives an [*Infeasible]. Check ignores the plan's own digest.
+// Check verifies a plan for a problem: the trace and the fabric's digest; plan, circuits, order and waits of the calls;
+// switches between them; stated times and bound. If the plan is not feasible, the error wraps [check.ErrInfeasible].
+// Check ignores the plan's own digest.
 func Check(p *iteration.Problem, plan *iteration.Plan) (Report, error) {
 	c := &checker{p: p, plan: plan}
 	if c.structure() {
@@ -54,8 +28,8 @@ func Check(p *iteration.Problem, plan *iteration.Plan) (Report, error) {
 		c.waits()
 		c.totals()
 	}
-	if len(c.bad.Violations) > 0 {
-		return c.report, &c.bad
+	if err := c.bad.Err(); err != nil {
+		return c.report, fmt.Errorf("iteration %w", err)
 	}
 	return c.report, nil
 }
@@ -64,35 +38,27 @@ type checker struct {
 	p      *iteration.Problem
 	plan   *iteration.Plan
 	report Report
-	bad    Infeasible
-	end    []float64 // by call
-}
-
-func (c *checker) violation(format string, args ...any) {
-	if len(c.bad.Violations) == maxViolations {
-		c.bad.More = true
-		return
-	}
-	c.bad.Violations = append(c.bad.Violations, fmt.Sprintf(format, args...))
+	bad    check.Infeasible // in the order of grants
+	end    []float64        // by call
 }
 
 // structure checks what later checks rely on.
 func (c *checker) structure() bool {
 	q := c.plan
 	if q.Trace.Digest() != c.p.Trace.Digest() {
-		c.violation("trace: is not the trace of the problem")
+		c.bad.Addf("trace: is not the trace of the problem")
 		return false
 	}
 	if q.Fabric != c.p.Digest {
-		c.violation("fabric: the plan is for the fabric %.16q, this one is %.16q", q.Fabric, c.p.Digest)
+		c.bad.Addf("fabric: the plan is for the fabric %.16q, this one is %.16q", q.Fabric, c.p.Digest)
 	}
 	for _, v := range []float64{q.IterationUS, q.ComputeUS, q.LowerBoundUS} {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			c.violation("iteration_us, compute_us, lower_bound_us: %v is not finite", v)
+			c.bad.Addf("iteration_us, compute_us, lower_bound_us: %v is not finite", v)
 		}
 	}
 	if len(q.Calls) != len(c.p.Trace.Calls) {
-		c.violation("calls: has %d, the trace has %d", len(q.Calls), len(c.p.Trace.Calls))
+		c.bad.Addf("calls: has %d, the trace has %d", len(q.Calls), len(c.p.Trace.Calls))
 		return false
 	}
 	seen := make([]bool, len(q.Calls))
@@ -100,19 +66,19 @@ func (c *checker) structure() bool {
 		call := &q.Calls[at]
 		switch {
 		case call.Call < 0 || call.Call >= len(seen):
-			c.violation("calls[%d].call: the trace has no call %d", at, call.Call)
+			c.bad.Addf("calls[%d].call: the trace has no call %d", at, call.Call)
 		case seen[call.Call]:
-			c.violation("calls[%d].call: call %d is there twice", at, call.Call)
+			c.bad.Addf("calls[%d].call: call %d is there twice", at, call.Call)
 		default:
 			seen[call.Call] = true
 		}
 		if call.Plan < 0 || call.Plan >= len(q.Plans) {
-			c.violation("calls[%d].plan: there is no plan %d", at, call.Plan)
+			c.bad.Addf("calls[%d].plan: there is no plan %d", at, call.Plan)
 		}
 	}
 	for i, one := range q.Plans {
 		if len(one.Planes) != c.p.Fabric.Planes || len(one.Initial) != c.p.Fabric.Planes {
-			c.violation("plans[%d]: has %d planes and %d initial maps, the fabric has %d planes", i, len(one.Planes),
+			c.bad.Addf("plans[%d]: has %d planes and %d initial maps, the fabric has %d planes", i, len(one.Planes),
 				len(one.Initial), c.p.Fabric.Planes)
 		}
 	}
@@ -135,18 +101,18 @@ func (c *checker) calls() {
 			problem := *c.p.Shapes[key.shape]
 			problem.Initial = c.plan.Plans[call.Plan].Initial
 			var err error
-			// A plan with given circuits may state a bound for these: what the iteration may not beat, totals checks.
+			// A plan with given circuits may state a bound for these only; totals checks the bound of the iteration.
 			if report, err = check.Check(&problem, c.plan.Plans[call.Plan]); err != nil {
-				c.violation("calls[%d]: plans[%d] for call %d: %v", at, call.Plan, call.Call, err)
+				c.bad.Addf("calls[%d]: plans[%d] for call %d: %v", at, call.Plan, call.Call, err)
 			}
 			known[key] = report
 		}
 		c.report.Reconfigurations += report.Reconfigurations
 		if got := call.EndUS - call.StartUS; !plans.AtLeastUS(call.EndUS, call.StartUS+report.CCTUS) {
-			c.violation("calls[%d]: lasts %v us, its plan needs %v us", at, got, report.CCTUS)
+			c.bad.Addf("calls[%d]: lasts %v us, its plan needs %v us", at, got, report.CCTUS)
 		}
 		if !plans.AtLeastUS(call.StartUS, 0) {
-			c.violation("calls[%d]: starts at %v us, before the iteration", at, call.StartUS)
+			c.bad.Addf("calls[%d]: starts at %v us, before the iteration", at, call.StartUS)
 		}
 		c.end[call.Call] = call.EndUS
 		c.gap(at)
@@ -162,13 +128,13 @@ func (c *checker) gap(at int) {
 	before, call := &c.plan.Calls[h], &c.plan.Calls[at]
 	end := before.EndUS - back
 	if !plans.AtLeastUS(call.StartUS, end) {
-		c.violation("calls[%d]: starts at %v us, while the call before holds the planes until %v us", at, call.StartUS, end)
+		c.bad.Addf("calls[%d]: starts at %v us, while the call before holds the planes until %v us", at, call.StartUS, end)
 	}
 	old, now := c.plan.Plans[before.Plan], c.plan.Plans[call.Plan]
 	switched := make(map[int]iteration.Switch, len(call.Switches))
 	for k, sw := range call.Switches {
 		if _, twice := switched[sw.Plane]; twice || sw.Plane < 0 || sw.Plane >= c.p.Fabric.Planes {
-			c.violation("calls[%d].switches[%d]: plane %d is there twice or does not exist", at, k, sw.Plane)
+			c.bad.Addf("calls[%d].switches[%d]: plane %d is there twice or does not exist", at, k, sw.Plane)
 			continue
 		}
 		switched[sw.Plane] = sw
@@ -187,16 +153,16 @@ func (c *checker) gap(at int) {
 			c.report.Reconfigurations++
 			c.switches(at, j, sw, has, now.Initial[j], busy)
 		case !plans.AtLeastUS(call.StartUS, busy):
-			c.violation("calls[%d]: starts at %v us, plane %d reconfigures until %v us", at, call.StartUS, j, busy)
+			c.bad.Addf("calls[%d]: starts at %v us, plane %d reconfigures until %v us", at, call.StartUS, j, busy)
 		case !has.Equal(now.Initial[j]):
-			c.violation("calls[%d]: plane %d does not have the circuits on which plans[%d] begins", at, j, call.Plan)
+			c.bad.Addf("calls[%d]: plane %d does not have the circuits on which plans[%d] begins", at, j, call.Plan)
 		}
 	}
 	if c.p.Fabric.Circuits == plans.Interleaved {
 		for j, sw := range switched {
 			o, ok := switched[j^1]
 			if !ok || !plans.SameUS(o.StartUS, sw.StartUS) || !plans.SameUS(o.EndUS, sw.EndUS) {
-				c.violation("calls[%d]: plane %d switches without its interleaved partner", at, j)
+				c.bad.Addf("calls[%d]: plane %d switches without its interleaved partner", at, j)
 			}
 		}
 	}
@@ -211,11 +177,11 @@ func (c *checker) switches(at, plane int, sw iteration.Switch, from, to circuit.
 	where := fmt.Sprintf("calls[%d]: the switch of plane %d", at, plane)
 	switch {
 	case math.IsNaN(sw.StartUS) || !plans.AtLeastUS(sw.StartUS, busy):
-		c.violation("%s starts at %v us, the plane is busy until %v us", where, sw.StartUS, busy)
+		c.bad.Addf("%s starts at %v us, the plane is busy until %v us", where, sw.StartUS, busy)
 	case math.IsNaN(sw.EndUS) || !plans.AtLeastUS(sw.EndUS, sw.StartUS+needs):
-		c.violation("%s lasts %v us, the model needs %v us", where, sw.EndUS-sw.StartUS, needs)
+		c.bad.Addf("%s lasts %v us, the model needs %v us", where, sw.EndUS-sw.StartUS, needs)
 	case !plans.AtLeastUS(c.plan.Calls[at].StartUS, sw.EndUS):
-		c.violation("%s ends at %v us, after the call has started", where, sw.EndUS)
+		c.bad.Addf("%s ends at %v us, after the call has started", where, sw.EndUS)
 	}
 }
 
@@ -229,7 +195,7 @@ func (c *checker) waits() {
 				from = c.end[a.Call]
 			}
 			if !plans.AtLeastUS(call.StartUS, from+a.GapUS) {
-				c.violation("calls[%d]: call %d starts at %v us, it comes %v us after call %d at the earliest, at %v us", at,
+				c.bad.Addf("calls[%d]: call %d starts at %v us, it comes %v us after call %d at the earliest, at %v us", at,
 					call.Call, call.StartUS, a.GapUS, a.Call, from+a.GapUS)
 			}
 		}
@@ -253,13 +219,13 @@ func (c *checker) totals() {
 		compute = math.Max(compute, free[i]+t.Calls[i].TailUS)
 	}
 	if !plans.SameUS(least, c.plan.IterationUS) {
-		c.violation("iteration_us: the plan states %v us, its calls need %v us", c.plan.IterationUS, least)
+		c.bad.Addf("iteration_us: the plan states %v us, its calls need %v us", c.plan.IterationUS, least)
 	}
 	if !plans.SameUS(compute, c.plan.ComputeUS) {
-		c.violation("compute_us: the plan states %v us, the trace has %v us", c.plan.ComputeUS, compute)
+		c.bad.Addf("compute_us: the plan states %v us, the trace has %v us", c.plan.ComputeUS, compute)
 	}
 	if !plans.AtLeastUS(least, c.plan.LowerBoundUS) {
-		c.violation("lower_bound_us: %v us is above the time of the iteration of %v us", c.plan.LowerBoundUS, least)
+		c.bad.Addf("lower_bound_us: %v us is above the time of the iteration of %v us", c.plan.LowerBoundUS, least)
 	}
 	c.report.IterationUS, c.report.ExposedUS = least, least-compute
 }

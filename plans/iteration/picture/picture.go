@@ -1,5 +1,5 @@
-// Package picture turns an iteration plan into one timeline for package render: the computation, the calls, and what each
-// plane sends and switches.
+// Package picture turns an iteration plan into one timeline for package render: the computation, the calls, and what
+// each plane sends and switches.
 //
 // Layer: above iteration and render. It decides nothing and performs no I/O.
 package picture
@@ -29,8 +29,8 @@ func kindsOf(t *trace.Trace) (kinds []int, names []string) {
 	return kinds, names
 }
 
-// Timeline returns the iteration as a plan whose steps are kinds of calls, with the options to draw it. A call is one entry of a
-// plane, however many its plan has, unless the plane switches between them.
+// Timeline returns the iteration as a plan whose steps are kinds of calls, with the options to draw it. A call is one
+// entry of a plane, however many its plan has, unless the plane switches between them.
 func Timeline(p *iteration.Plan) (*plans.Plan, render.Options) {
 	t := p.Trace
 	name := t.Name
@@ -116,9 +116,10 @@ func lanes(p *iteration.Plan, kinds []int) []render.Lane {
 				work(from, ready)
 			}
 		}
-		calls.Spans = append(calls.Spans, render.Span{Label: t.Label(c.Call), StartUS: c.StartUS, EndUS: c.EndUS, Step: kinds[c.Call]})
+		label := t.Label(c.Call)
+		calls.Spans = append(calls.Spans, render.Span{Label: label, StartUS: c.StartUS, EndUS: c.EndUS, Step: kinds[c.Call]})
 		if c.StartUS > ready+plans.Tolerance(ready, c.StartUS) {
-			waits.Spans = append(waits.Spans, render.Span{Label: t.Label(c.Call), StartUS: ready, EndUS: c.StartUS, Fill: svg.Late})
+			waits.Spans = append(waits.Spans, render.Span{Label: label, StartUS: ready, EndUS: c.StartUS, Fill: svg.Late})
 		}
 	}
 	for i := range t.Calls {

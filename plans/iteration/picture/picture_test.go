@@ -20,13 +20,15 @@ func planned() *iteration.Plan {
 	one, two := circuit.Permutation{1, 0}, circuit.Permutation{0, 1}
 	plan := func(m circuit.Permutation) *plans.Plan {
 		return &plans.Plan{Version: 1, CCTUS: 10, Initial: []circuit.Permutation{m}, Planes: [][]plans.Entry{{
-			{Kind: plans.Transmit, Step: 0, Bytes: 1, EndUS: 4}, {Kind: plans.Transmit, Step: 1, Bytes: 1, StartUS: 4, EndUS: 10}}}}
+			{Kind: plans.Transmit, Step: 0, Bytes: 1, EndUS: 4},
+			{Kind: plans.Transmit, Step: 1, Bytes: 1, StartUS: 4, EndUS: 10}}}}
 	}
 	return &iteration.Plan{IterationUS: 200, ComputeUS: 170, LowerBoundUS: 190, Plans: []*plans.Plan{plan(one), plan(two)},
 		Trace: &trace.Trace{Name: "small", Ranks: 2, Communicators: []trace.Communicator{{Groups: [][]int{{0, 1}}}},
 			Calls: []trace.Call{
 				{Collective: "allreduce", Algorithm: "ring", After: []trace.After{{Call: trace.Begin, GapUS: 20}}},
-				{Name: "moe", Collective: "alltoall", Algorithm: "pairwise", After: []trace.After{{Call: 0, GapUS: 30}}, TailUS: 110}}},
+				{Name: "moe", Collective: "alltoall", Algorithm: "pairwise", After: []trace.After{{Call: 0, GapUS: 30}},
+					TailUS: 110}}},
 		Calls: []iteration.Placed{
 			{Call: 0, Plan: 0, StartUS: 30, EndUS: 40, Switches: []iteration.Switch{{Plane: 0, StartUS: -20, EndUS: 30}}},
 			{Call: 1, Plan: 1, StartUS: 80, EndUS: 90, Switches: []iteration.Switch{{Plane: 0, StartUS: 40, EndUS: 80}}}}}

@@ -116,8 +116,8 @@ func (t *Trace) End(end []float64) float64 {
 	return last
 }
 
-// Longest returns the time of the iteration if call i takes us[i], and no call waits for circuits. Nil us means that all
-// calls take no time: then it is the computation.
+// Longest returns the time of the iteration if call i takes us[i], and no call waits for circuits. Nil us means that
+// all calls take no time: then it is the computation.
 func (t *Trace) Longest(us []float64) float64 {
 	end := make([]float64, len(t.Calls))
 	for i := range t.Calls {
@@ -152,7 +152,7 @@ func (t *Trace) validate() error {
 	case len(t.Calls) == 0 || len(t.Calls) > MaxCalls:
 		return decode.At("calls", "%d are outside 1..%d", len(t.Calls), MaxCalls)
 	}
-	if err := amount("compute_us", t.ComputeUS); err != nil {
+	if err := decode.Amount("compute_us", t.ComputeUS); err != nil {
 		return err
 	}
 	for i := range t.Communicators {
@@ -164,17 +164,6 @@ func (t *Trace) validate() error {
 		if err := t.checkCall(i); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// amount reports a number that is negative or not finite.
-func amount(path string, v float64) error {
-	switch {
-	case math.IsNaN(v) || math.IsInf(v, 0):
-		return decode.At(path, "%v is not finite", v)
-	case v < 0:
-		return decode.At(path, "%v is negative", v)
 	}
 	return nil
 }
@@ -210,10 +199,10 @@ func (t *Trace) checkCall(i int) error {
 	if c.Communicator < 0 || c.Communicator >= len(t.Communicators) {
 		return decode.At(path+".communicator", "%d is outside 0..%d", c.Communicator, len(t.Communicators)-1)
 	}
-	if err := amount(path+".bytes", c.Bytes); err != nil {
+	if err := decode.Amount(path+".bytes", c.Bytes); err != nil {
 		return err
 	}
-	if err := amount(path+".tail_us", c.TailUS); err != nil {
+	if err := decode.Amount(path+".tail_us", c.TailUS); err != nil {
 		return err
 	}
 	size := t.Communicators[c.Communicator].Size()
@@ -264,7 +253,7 @@ func checkAfter(path string, after []After, i int) error {
 			return decode.At(at, "call %d is listed twice", a.Call)
 		}
 		seen[a.Call] = true
-		if err := amount(at, a.GapUS); err != nil {
+		if err := decode.Amount(at, a.GapUS); err != nil {
 			return err
 		}
 	}

@@ -2,8 +2,6 @@ package trace
 
 import (
 	"errors"
-	"math"
-	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -99,100 +97,4 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal("not the same when read again")
 		}
 	})
-}
-
-// record makes a run of a trace whose calls take us[i], with noise.
-func record(t *Trace, us []float64, iterations int, noise func() float64) []Record {
-	var run []Record
-	begin := 0.0
-	for range iterations {
-		end := make([]float64, len(t.Calls))
-		for i := range t.Calls {
-			start := t.Ready(i, end)
-			end[i] = start + us[i]
-			run = append(run, Record{t.Calls[i], begin + start + noise(), begin + end[i]})
-		}
-		begin += t.End(end)
-	}
-	return run
-}
-
-// TestLearn: the iteration that repeats at the end of a run is found, with its gaps, after calls that do not repeat.
-func TestLearn(t *testing.T) {
-	one, err := Decode([]byte(`{"version":1, "ranks":2, "communicators":[{"groups":[[0,1]]}], "calls":[
-		{"collective":"allgather", "algorithm":"ring", "bytes":8, "gap_us":100},
-		{"collective":"allgather", "algorithm":"ring", "bytes":8, "gap_us":20},
-		{"collective":"allreduce", "algorithm":"ring", "bytes":8, "gap_us":30, "tail_us":500}]}`))
-	require.NoError(t, err)
-	r := rand.New(rand.NewPCG(1, 1))
-	run := record(one, []float64{10, 12, 14}, 5, r.Float64)
-	start := []Record{{Call{Collective: "broadcast", Algorithm: "ring", Bytes: 1}, -100, -90}}
-	l, err := Learn(2, one.Communicators, append(start, run...))
-	require.NoError(t, err)
-	if l.Period != 3 || l.Repeats < 4 || l.Trace.Calls[0].Collective != "allgather" {
-		t.Fatalf("%+v", l)
-	}
-	// The gap before the first call is part of the tail now.
-	us := []float64{10, 12, 14}
-	if got, want := l.Trace.Longest(us), one.Longest(us); math.Abs(got-want) > 3 {
-		t.Errorf("iteration of %v us, want about %v: %s", got, want, l.Trace.Encode())
-	}
-	for i, gap := range []float64{0, 20, 30} {
-		if a := l.Trace.Calls[i].After; len(a) != 1 || math.Abs(a[0].GapUS-gap) > 1.5 || a[0].Call != i-1 {
-			t.Errorf("call %d waits for %+v", i, a)
-		}
-	}
-}
-
-// TestLearnOverlap: calls that come while others run wait for what has ended by then.
-func TestLearnOverlap(t *testing.T) {
-	one, err := Decode([]byte(`{"version":1, "ranks":2, "communicators":[{"groups":[[0,1]]}], "calls":[
-		{"collective":"allreduce", "algorithm":"ring", "bytes":1, "gap_us":100},
-		{"collective":"allreduce", "algorithm":"ring", "bytes":2, "after":[[-1,130]]},
-		{"collective":"allreduce", "algorithm":"ring", "bytes":3, "after":[[-1,160]], "tail_us":500}]}`))
-	require.NoError(t, err)
-	us := []float64{50, 50, 50}
-	l, err := Learn(2, one.Communicators, record(one, us, 4, func() float64 { return 0 }))
-	require.NoError(t, err)
-	want := []After{{Begin, 0}, {Begin, 30}, {0, 10}}
-	for i, w := range want {
-		if got := l.Trace.Calls[i].After; len(got) != 1 || got[0] != w {
-			t.Errorf("call %d waits for %+v, want %+v", i, got, w)
-		}
-	}
-	if got, want := l.Trace.Longest(us), one.Longest(us); got != want {
-		t.Errorf("iteration of %v us, want %v", got, want)
-	}
-}
-
-func TestLearnNothing(t *testing.T) {
-	var run []Record
-	for i := range 9 {
-		run = append(run, Record{Call{Collective: "allreduce", Algorithm: "ring", Bytes: float64(i)}, float64(i), float64(i)})
-	}
-	if _, err := Learn(2, nil, run); !errors.Is(err, ErrNoPeriod) {
-		t.Error(err)
-	}
-	if _, err := Learn(2, nil, nil); !errors.Is(err, ErrNoPeriod) {
-		t.Error(err)
-	}
-}
-
-// TestPeriod: short repetitions at the end are not taken for the iteration.
-func TestPeriod(t *testing.T) {
-	for _, c := range []struct {
-		list            string
-		period, covered int
-	}{
-		{"xabbabbabb", 3, 9}, {"abcabcabc", 3, 9}, {"aaaa", 1, 4}, {"abcd", 0, 0}, {"abab", 2, 4},
-		{"qwabccccabccccabcccc", 6, 18},
-	} {
-		var kinds []int
-		for _, r := range c.list {
-			kinds = append(kinds, int(r))
-		}
-		if p, n := periodOf(kinds); p != c.period || n != c.covered {
-			t.Errorf("%s: period %d of %d, want %d of %d", c.list, p, n, c.period, c.covered)
-		}
-	}
 }

@@ -62,8 +62,8 @@ func TestLearner(t *testing.T) {
 				t.Errorf("of %d operations %d are predicted, %d wrongly, %d not; want at most %d and %d", len(k.trace), hits,
 					misses, none, k.misses, k.none)
 			}
-			if len(l.ring) > window || len(l.last) > window {
-				t.Errorf("it remembers %d operations and %d keys", len(l.ring), len(l.last))
+			if len(l.keys) >= 2*window || len(l.gaps) != len(l.keys) {
+				t.Errorf("it remembers %d operations and %d gaps", len(l.keys), len(l.gaps))
 			}
 		})
 	}

@@ -1,6 +1,6 @@
 // Package job finds the iteration of a job in dumps of its flight recorders.
 //
-// Layer: above shim/flight, on collectives/schedule and plans/iteration/trace, for commands. It plans nothing and reads no
+// Layer: above shim/flight, on collectives/schedule and plans/iteration/learn, for commands. It plans nothing and reads no
 // files.
 package job
 
@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"lightpath/collectives/schedule"
+	"lightpath/plans/iteration/learn"
 	"lightpath/plans/iteration/trace"
 	"lightpath/shim/flight"
 )
@@ -21,7 +22,7 @@ var ErrDumps = errors.New("no trace of these dumps")
 
 // Found is the iteration of a job.
 type Found struct {
-	*trace.Learned
+	*learn.Found
 	// Omitted counts operations without a place in a trace: groups of sends and receives, whose peers a recorder does not
 	// keep, one-sided calls, and operations that have not completed.
 	Omitted int
@@ -56,7 +57,7 @@ func Find(dumps []*flight.Dump) (*Found, error) {
 		}
 	}
 	var comms []trace.Communicator
-	var run []trace.Record
+	var run []learn.Record
 	seen := map[string]int{} // calls of a communicator -> its index
 	out := &Found{}
 	for _, c := range all {
@@ -78,7 +79,7 @@ func Find(dumps []*flight.Dump) (*Found, error) {
 		comms = append(comms, trace.Communicator{Name: c.name, Groups: [][]int{group}})
 		run = append(run, records...)
 	}
-	out.Learned, err = trace.Learn(world.ranks, comms, run)
+	out.Found, err = learn.Find(world.ranks, comms, run)
 	return out, err
 }
 
@@ -130,7 +131,7 @@ func (c *communicator) group(world *communicator, rank map[process]int) ([]int, 
 }
 
 // records returns the calls of a communicator as its lowest rank with a dump made them, in us of Unix time.
-func (c *communicator) records(index int) (records []trace.Record, omitted int) {
+func (c *communicator) records(index int) (records []learn.Record, omitted int) {
 	d := c.dumps[slices.IndexFunc(c.dumps, func(d *flight.Dump) bool { return d != nil })]
 	offset := float64(d.UnixTime-d.Time) / 1e3
 	for i := range d.Operations {
@@ -150,14 +151,14 @@ func (c *communicator) records(index int) (records []trace.Record, omitted int) 
 				_, _ = fmt.Sscan(text, &call.Root) // without a number: root 0
 			}
 		}
-		records = append(records, trace.Record{Call: call, StartUS: offset + float64(o.Arrived)/1e3,
+		records = append(records, learn.Record{Call: call, StartUS: offset + float64(o.Arrived)/1e3,
 			EndUS: offset + float64(o.Ended)/1e3})
 	}
 	return records, omitted
 }
 
 // signature describes the calls of a communicator, without its index and times.
-func signature(records []trace.Record) string {
+func signature(records []learn.Record) string {
 	var b strings.Builder
 	for i := range records {
 		fmt.Fprintf(&b, "%s %d;", records[i].Kind(), records[i].Root)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"lightpath/internal/require"
+	"lightpath/plans/iteration/learn"
 	"lightpath/plans/iteration/trace"
 	"lightpath/shim/flight"
 )
@@ -76,7 +77,7 @@ func TestRefused(t *testing.T) {
 	}
 	one := dump("w", 2, 0, 1, "AllReduce")
 	one.Operations = one.Operations[:1]
-	if _, err := Find([]*flight.Dump{one}); !errors.Is(err, trace.ErrNoPeriod) {
+	if _, err := Find([]*flight.Dump{one}); !errors.Is(err, learn.ErrNoPeriod) {
 		t.Error(err)
 	}
 }

@@ -123,8 +123,8 @@ func (x *Path) reduction(op *operation, result rankSet) {
 // stores reports whether this rank's kernels store results of a second stage in its receive buffer.
 func (op *operation) stores() bool { return !op.bounce && lendAligned(op.recv) }
 
-// combinePart adds the reduction of this rank's part of a chunk. It goes to this rank's own receive buffer and to those
-// that peers lend. The peers that lend none copy it from the slot.
+// combinePart adds the reduction of this rank's part of a chunk. It goes to this rank's own receive buffer and to the
+// buffers that peers lend. Peers that lend none copy it from the slot.
 func (x *Path) combinePart(op *operation, result rankSet, round int, off, n int64) {
 	size := op.element()
 	from, to := x.part(n, x.me), x.part(n, x.me+1)
@@ -302,9 +302,11 @@ func (x *Path) fetch(op *operation, owners rankSet, round int, inSlot, inSend, o
 	}
 }
 
-// find adds a copy whose source may be in a lent buffer. If kernels cannot store at its destination, they store in room,
-// of size bytes, and the driver copies from there.
-func (x *Path) find(call *calls.Call, c device.Copy, tag uint64, bytes int64, bounce bool, room unsafe.Pointer, size int64) {
+// find adds a copy whose source may be in a lent buffer. If kernels cannot store at its destination, they store in
+// room, of size bytes, and the driver copies from there.
+func (x *Path) find(
+	call *calls.Call, c device.Copy, tag uint64, bytes int64, bounce bool, room unsafe.Pointer, size int64,
+) {
 	switch {
 	case !bounce:
 		x.job(call, c, bytes)

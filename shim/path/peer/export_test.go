@@ -18,7 +18,6 @@ type (
 // Limits.
 const (
 	MaxRegions = maxRegions
-	LendBytes  = lendBytes
 	SaidBytes  = saidBytes
 	SaidWords  = saidWords
 	WordSend   = wordSend
@@ -32,6 +31,7 @@ var (
 	Library    = (*Path).libraryAt
 	Said       = (*Path).said
 	Tag        = (*operation).tag
+	LendAbove  = (*Path).lendAbove
 	ShutGates  = (*Path).shutGates
 	PeerFailed = (*Path).peerFailed
 )

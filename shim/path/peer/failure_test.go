@@ -126,7 +126,7 @@ type theirs struct {
 	through atomic.Bool
 }
 
-const failingCount = 200 << 10
+const failingCount = 300 << 10
 
 func lendAndFail(t *testing.T, n int, seed uint64) {
 	t.Helper()

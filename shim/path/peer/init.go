@@ -235,8 +235,8 @@ func (x *Path) prepareAll() error {
 	return errors.Join(x.driver.LoadKernels(), x.dev.Prepare(), stream.NewEvents(x.joints...))
 }
 
-// sayNothing clears the words and counters in the exchange memory of this rank, so that it lends nothing. It waits until
-// the stream has cleared them.
+// sayNothing clears the words and counters in the exchange memory of this rank, so that it lends nothing. It waits
+// until the stream has cleared them.
 func (x *Path) sayNothing() error {
 	e, err := x.driver.NewEvent()
 	if err != nil {

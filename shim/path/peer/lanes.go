@@ -13,7 +13,7 @@ import (
 //
 // The lanes of one stream take turns, sends first. In each turn a lane moves one chunk. In its first turn of a message,
 // a send moves both slots, and it rests for a turn after the message. So a send waits only for receives of earlier
-// turns, and a receive for sends of its own turn or an earlier one: if all ranks have the same messages in a group, one
+// turns, and a receive for sends of its own turn or an earlier one. If all ranks have the same messages in a group, one
 // stream does not stop. A message that fits into both slots does not wait for its receiver at all.
 
 // track is the lanes of one stream in a launch. The first track is of the launch's own stream.
@@ -133,7 +133,7 @@ func (x *Path) turns(t *track, line int) (more bool, err error) {
 	return more, nil
 }
 
-// join makes the launch's stream wait for the side streams. After an error it can go on with those that are left.
+// join makes the launch's stream wait for the side streams. After an error it can go on with the streams that are left.
 func (x *Path) join() error {
 	for n := len(x.sides) - 1; n >= 0; n-- {
 		s, e := x.sides[n], *x.joints[n]

@@ -16,9 +16,19 @@ import (
 // stream is in the call. In a failed communicator streams wait for nothing. A peer's stream may then read half a word,
 // or the word of another call. It ignores both, because their tags differ from its own.
 
-// lendBytes is the size of a block, in bytes, above which ranks check for lent buffers. Copying a smaller block is
-// faster than waiting for its readers.
-const lendBytes = 64 << 10
+// lendBytes is the data of a call, in bytes of all ranks of a device, above which ranks check for lent buffers. Copying
+// less to slots and back is faster than waiting for the readers. docs/gpu-model-results.md has the times of both.
+const lendBytes = 24 << 20
+
+// lendAbove returns the data of one rank's call, in bytes, above which ranks check for lent buffers. If slots are small, a
+// call takes many chunks, and lending is faster for less data.
+func (x *Path) lendAbove() int64 {
+	few := min(lendBytes, x.exchangeBytes/8)
+	if x.joint {
+		few /= int64(x.n)
+	}
+	return few
+}
 
 // The words for a peer.
 const (
@@ -59,9 +69,12 @@ func (m *message) tag() uint64 { return device.SaidTag(uint64(m.bytes)<<8 | 1) }
 // consider decides what this rank lends in a call, and which peers may lend it something.
 func (x *Path) consider(op *operation) error {
 	op.look, op.lentSend, op.lentRecv = 0, nil, nil
-	call, block := op.call, op.block()
+	call, block, all := op.call, op.block(), op.block()*int64(x.n)
 	whole := call.Kind == calls.AllReduce || call.Kind == calls.Reduce || call.Kind == calls.Broadcast
-	if block <= lendBytes || !whole && block%lendAlign != 0 || x.pushes(op) && x.oneShot(op) {
+	if whole {
+		all = block
+	}
+	if all <= x.lendAbove() || !whole && block%lendAlign != 0 || x.pushes(op) && x.oneShot(op) {
 		return nil
 	}
 	op.look = x.looks

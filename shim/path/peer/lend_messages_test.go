@@ -41,7 +41,8 @@ func TestLentMessages(t *testing.T) {
 			g := shimtest.UsePeers(t, n, 1)
 			w := shimtest.NewWorld(t, n)
 			pair := int(pairBytes(w))
-			sizes := []int{0, 1, peer.LendBytes, peer.LendBytes + 1, pair, pair + 5, 2*pair + 17, 4*pair - 1}
+			few := int(peer.LendAbove(peer.Of(w.Comms[0])))
+			sizes := []int{0, 1, few, few + 1, pair, pair + 5, 2*pair + 17, 4*pair - 1}
 			lent := 0
 			for round := range 12 {
 				lent += letters(g, w, rng, sizes, round%3 == 2)

@@ -11,7 +11,7 @@ func (x *Path) considerMessages() error {
 		m := &x.msgs[i]
 		m.lent, m.look = nil, false
 		switch {
-		case m.bytes <= lendBytes || m.peer == x.me:
+		case m.bytes <= x.lendAbove() || m.peer == x.me:
 		case !m.send:
 			m.look = x.looks.has(m.peer)
 		case lendAligned(m.at):

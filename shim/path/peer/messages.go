@@ -134,7 +134,8 @@ func (x *Path) copyOwn() {
 }
 
 // step enqueues the next chunk of a lane, on its stream. An empty message has one chunk. The sender copies a chunk from
-// its buffer to the slot, unless it lends the buffer. The receiver copies it from the slot, or from the sender's buffer.
+// its buffer to the slot, unless it lends the buffer. The receiver copies it from the slot, or from the sender's
+// buffer.
 func (x *Path) step(l *lane) error {
 	m := &x.msgs[l.first]
 	n, slot := min(x.pairBytes, m.bytes-l.off), l.chunk%pairSlots

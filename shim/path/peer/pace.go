@@ -23,7 +23,7 @@ const longestPause = 500 * time.Microsecond
 
 // line counts the operations on a stream: the launch's stream, or a side stream. A number wraps around.
 type line struct {
-	put    uint32 // enqueued, with those that are about to be
+	put    uint32 // enqueued or about to be
 	marked uint32 // put when the line last got a mark: a write of that number into the page
 	room   uint32 // how many may be outstanding
 }

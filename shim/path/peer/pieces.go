@@ -31,7 +31,8 @@ type pieceServer struct {
 	of       map[uint64][]piece
 }
 
-// exportPieces makes a region of memory that the program has mapped: pieces one behind the other. Its first piece is set.
+// exportPieces makes a region of memory that the program has mapped: pieces one behind the other. Its first piece is
+// set.
 func (x *Path) exportPieces(r *region) error {
 	end := r.at + r.size
 	for i := 0; ; i++ {

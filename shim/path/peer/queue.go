@@ -10,8 +10,8 @@ import (
 // A launch is a sequence of waits for words, writes of words, jobs of kernels and copies by the driver. This file puts
 // them on the stream with few operations: writes before a kernel and after it become part of the kernel.
 //
-// Writes that follow each other may be seen in any order, except that those that give something are seen after all that
-// comes before them in the sequence.
+// Writes that follow each other may be seen in any order. A write that gives something is seen after all that comes
+// before it in the sequence.
 
 // word is an operation on a word that is not on the stream yet.
 type word struct {

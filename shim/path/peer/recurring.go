@@ -12,10 +12,10 @@ import (
 	"lightpath/shim/settings"
 )
 
-// A rank also lends memory that the program has not registered: docs/design/peer-memory.md, Recurring memory. The watcher
-// publishes memory of ncclMemAlloc at once; WithdrawAt withdraws it before it is freed. It publishes other allocations
-// when a second launch uses them. The program frees these without notice, so each call and the watcher compare their
-// numbers.
+// A rank also lends memory that the program has not registered: docs/design/peer-memory.md, Recurring memory. The
+// watcher publishes memory of ncclMemAlloc at once; WithdrawAt withdraws it before it is freed. It publishes other
+// allocations when a second launch uses them. The program frees these without notice, so each call and the watcher
+// compare their numbers.
 
 const (
 	sightings  = 1024 // how many allocations are remembered after their first use
@@ -36,7 +36,7 @@ type unasked struct {
 	tried  map[uintptr]bool // addresses of ncclMemAlloc memory that publishUnasked has tried to publish
 	seen   [sightings]sighting
 	offers []offer
-	taken  []offer     // what the watcher has not tried yet; only the watcher uses it
+	taken  []offer     // not tried yet; only the watcher uses it
 	stale  bool        // a call has found an allocation gone
 	short  int         // number of allocations that were published in vain
 	off    bool        // no more recurring memory is published
@@ -89,8 +89,8 @@ func (u *unasked) forget(r *region) {
 	}
 }
 
-// publishUnasked publishes memory of ncclMemAlloc in the communicator's context, and recurring memory. It first withdraws
-// recurring memory that is gone. It returns again if a call holds the lock: the watcher must then try again.
+// publishUnasked publishes memory of ncclMemAlloc in the communicator's context, and recurring memory. It first
+// withdraws recurring memory that is gone. It returns again if a call holds the lock: the watcher must then try again.
 func (x *Path) publishUnasked() (again bool) {
 	if x.n == 1 {
 		return false
@@ -208,7 +208,7 @@ func (x *Path) sweep() (news bool) {
 		if r.origin != recurring {
 			continue
 		}
-		if x.lives(r) || x.retire(r) != nil { // what a graph uses stays
+		if x.lives(r) || x.retire(r) != nil { // a region that a graph uses stays
 			some = true
 			continue
 		}

@@ -14,7 +14,8 @@ import (
 // wait for that: a token of a later round of theirs says so.
 
 // rounds says which rank gives tokens to which. In the first chunks rounds, the owners have written chunk i of their
-// contribution in round i. With second, all ranks have combined a part of chunk i-1 in round i, for the ranks of result.
+// contribution in round i. With second, all ranks have combined a part of chunk i-1 in round i, for the ranks of
+// result.
 type rounds struct {
 	chunks          int
 	owners, readers rankSet
@@ -122,7 +123,7 @@ func (s *state) slot(i int) int { return int((s.round + uint64(i)) % numSlots) }
 
 // If all ranks share a device, the tokens that a rank gets from all others in a round come as one: their kernels count,
 // and the last one writes the word. It is in the place of the token from a rank to itself. Tokens of some ranks come
-// one by one: a rank that gives one does not know whether those that others have given are taken.
+// one by one: a rank that gives one does not know whether the tokens of other ranks have been taken.
 
 // claim waits until all ranks have given back the slot's tokens, as far as the rank does not know it. Then it takes
 // the tokens of the slot's next readers, who give them back at the end of a round.

@@ -1,0 +1,84 @@
+package faults
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// gapScenarios are faults while ranks compute, with the ticket of the next operation in hand
+// (docs/design/iteration-run.md).
+func gapScenarios() []Scenario {
+	job := func(pause time.Duration) setup {
+		return setup{
+			ahead: true, open: true,
+			phases: []phase{{repeats, small, 0}, {1, small, pause}, {plenty, small, 20 * time.Millisecond}},
+		}
+	}
+	once := job(600 * time.Millisecond)
+	once.open, once.apart, once.phases = false, true, once.phases[:2]
+	standby := job(time.Second)
+	standby.controllers, standby.remote = 2, true
+	return []Scenario{
+		{
+			Name: "rank-killed-in-gap", Fault: "SIGKILL to rank 2, which has the ticket of the next operation",
+			Bound: 2 * time.Second, setup: once, play: func(g *rig) error { return killRank(g, g.inGap) },
+		},
+		{
+			Name: "controller-killed-in-gap", Fault: "SIGKILL to the controller while ranks have the ticket of the next " +
+				"operation; another one stands by", GoesOn: true, Bound: lease + 10*time.Second,
+			setup: standby, play: takeoverInGap,
+		},
+		{
+			Name: "plane-disabled-in-gap", Fault: "an operator takes plane 1 out of service while ranks have the ticket of " +
+				"the next operation, and puts it back", GoesOn: true, Bound: 3 * time.Second,
+			setup: job(time.Second), play: disablePlane,
+		},
+		{
+			Name: "drift-in-gap", Fault: "another writer moves a circuit of plane 1 while ranks have the ticket of the next " +
+				"operation; later ocs set puts it back", GoesOn: true, Bound: 3 * time.Second,
+			setup: job(time.Second), play: func(g *rig) error { return driftBetween(g, g.thirdParty) },
+		},
+		{
+			Name: "switch-reboots-in-gap", Fault: "the switch reboots while ranks have the ticket of the next operation, and " +
+				"forgets its circuits; later ocs set puts both planes back", GoesOn: true, Bound: 3 * time.Second,
+			setup: job(time.Second), play: reboot,
+		},
+	}
+}
+
+// repeats is how many equal operations a job of gapScenarios makes before it pauses: rank 0 predicts after three.
+const repeats = 12
+
+// inGap returns when the ranks of such a job pause: no frames flow, and the planes are held for the next operation.
+func (g *rig) inGap() error {
+	if err := g.job.await(repeats); err != nil {
+		return err
+	}
+	s, err := g.operator.Status(g.ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range s.Planes {
+		if p.Holder == nil {
+			return fmt.Errorf("faults: the ranks hold no plane %s for their next operation", p.Name)
+		}
+	}
+	return g.job.running()
+}
+
+// takeoverInGap kills the controller while ranks have a ticket ahead.
+func takeoverInGap(g *rig) error {
+	if err := g.inGap(); err != nil {
+		return err
+	}
+	l, err := g.leader()
+	if err != nil {
+		return err
+	}
+	g.injected(time.Now(), "the controller is gone")
+	if err := l.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	return g.recoversAfter(l)
+}

@@ -1,0 +1,92 @@
+package learn
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+)
+
+// apart finds the iteration of the communicator whose own calls repeat after the longest time. Each other communicator
+// makes the same number of calls in each of these iterations. nil if that is not so.
+func apart(communicators int, run []Record) *Found {
+	lists := make([][]Record, communicators)
+	for _, r := range run {
+		lists[r.Communicator] = append(lists[r.Communicator], r)
+	}
+	var lead [][]Record
+	longest, leader := 0.0, 0
+	for i, list := range lists {
+		f := whole(list)
+		if f == nil {
+			continue
+		}
+		if t := f.Rounds[1][0].StartUS - f.Rounds[0][0].StartUS; lead == nil || t > longest {
+			lead, longest, leader = f.Rounds, t, i
+		}
+	}
+	if lead == nil {
+		return nil
+	}
+	parts := [][][]Record{lead}
+	n := len(lead)
+	for i, list := range lists {
+		if i == leader {
+			continue
+		}
+		if part := split(list, lead); part != nil {
+			parts = append(parts, part)
+			n = min(n, len(part))
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	rounds, _ := roundsOf(interleave(parts, n))
+	f := found(rounds)
+	f.Left = len(run) - f.covers()
+	return f
+}
+
+// split divides the calls of a communicator among the iterations of another. nil if they are not the same in each.
+func split(list []Record, rounds [][]Record) [][]Record {
+	first := func(k int) int { // the first call in iteration k, or later
+		return sort.Search(len(list), func(i int) bool { return list[i].StartUS >= rounds[k][0].StartUS })
+	}
+	n := median(len(rounds)-1, func(k int) int { return first(k+1) - first(k) })
+	if n == 0 {
+		return nil
+	}
+	begin := max(0, median(len(rounds), func(k int) int { return first(k) - k*n }))
+	var parts [][]Record
+	for k := 0; k < len(rounds) && begin+(k+1)*n <= len(list); k++ {
+		part := list[begin+k*n:][:n]
+		if !slices.EqualFunc(part, list[begin:][:n], func(a, b Record) bool { return a.kind() == b.kind() }) {
+			break
+		}
+		parts = append(parts, part)
+	}
+	return parts
+}
+
+// interleave puts the parts of each of n iterations together, in the order of their median times since its begin. It
+// returns the calls of all, and how many an iteration has.
+func interleave(parts [][][]Record, n int) (calls []Record, period int) {
+	type place struct {
+		part, at int
+		since    float64
+	}
+	var order []place
+	for p := range parts {
+		for at := range parts[p][0] {
+			since := median(n, func(k int) float64 { return parts[p][k][at].StartUS - parts[0][k][0].StartUS })
+			order = append(order, place{p, at, since})
+		}
+	}
+	slices.SortStableFunc(order, func(a, b place) int { return cmp.Compare(a.since, b.since) })
+	for k := range n {
+		for _, o := range order {
+			calls = append(calls, parts[o.part][k][o.at])
+		}
+	}
+	return calls, len(order)
+}

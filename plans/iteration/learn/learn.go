@@ -1,0 +1,214 @@
+// Package learn finds the iteration that repeats in the calls of a run, and makes its trace.
+//
+// Layer: inside plans, on plans/iteration/trace. It plans nothing and performs no I/O.
+package learn
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"lightpath/internal/period"
+	"lightpath/plans/iteration/trace"
+)
+
+// ErrNoPeriod is the error of a list of calls in which nothing repeats.
+var ErrNoPeriod = errors.New("no iteration repeats in these calls")
+
+// maxAfter bounds the calls after the last iteration, such as a barrier or the mean of a loss.
+const maxAfter = 32
+
+// Record is one call of a run. Only Communicator, Collective, Algorithm, Root, Flows and Bytes of Call count.
+type Record struct {
+	trace.Call
+	StartUS, EndUS float64 // when the program made the call, and when it ended
+}
+
+// Found is the trace of an iteration, with what is known about how well it fits.
+type Found struct {
+	Trace   *trace.Trace
+	Rounds  [][]Record // the calls of each iteration, at least two iterations
+	Period  int        // calls of an iteration
+	Repeats int        // whole iterations
+	Left    int        // calls before these
+	After   int        // calls after the last one
+}
+
+func found(rounds [][]Record) *Found {
+	return &Found{Rounds: rounds, Period: len(rounds[0]), Repeats: len(rounds)}
+}
+
+func (f *Found) covers() int {
+	if f == nil {
+		return 0
+	}
+	return f.Period * f.Repeats
+}
+
+// Find finds the iteration that repeats at the end of a run, at least twice, and its gaps: medians over the iterations.
+// A few calls may come after the last one. If communicators overlap, their calls may come in another order each time:
+// then each is looked at apart.
+//
+// Records have no causes. A call that comes when the call before it has ended waits for that call. One that comes
+// earlier waits for the latest call that has always ended by then. The iteration begins after the longest gap between
+// calls. Errors wrap [ErrNoPeriod] or [trace.ErrTrace].
+func Find(ranks int, communicators []trace.Communicator, run []Record) (*Found, error) {
+	run = slices.Clone(run)
+	slices.SortStableFunc(run, func(a, b Record) int {
+		return cmp.Or(cmp.Compare(a.StartUS, b.StartUS), a.Communicator-b.Communicator)
+	})
+	best := whole(run)
+	if best.covers() < len(run)/2 {
+		if f := apart(len(communicators), run); f.covers() > best.covers() {
+			best = f
+		}
+	}
+	if best == nil {
+		return nil, fmt.Errorf("%w: %d calls", ErrNoPeriod, len(run))
+	}
+	best.Trace = average(ranks, communicators, best.Rounds)
+	return best, best.Trace.Validate()
+}
+
+// whole finds the iteration in the order of all calls; nil if there is none.
+func whole(run []Record) (best *Found) {
+	kinds := make([]string, len(run))
+	for i := range run {
+		kinds[i] = run[i].kind()
+	}
+	for after := range min(maxAfter, len(run)/3) + 1 {
+		n := len(run) - after
+		p, covered := periodOf(kinds[:n])
+		if p == 0 {
+			continue
+		}
+		rounds, turn := roundsOf(run[n-covered:n], p)
+		if p*len(rounds) <= best.covers() {
+			continue
+		}
+		best = found(rounds)
+		best.Left, best.After = n-covered+turn, after
+		if best.covers() >= n-p {
+			break // no other can cover more
+		}
+	}
+	return best
+}
+
+// kind is the same for records of calls that do the same.
+func (r *Record) kind() string { return fmt.Sprint(r.Communicator, r.Root, r.Flows, r.Kind()) }
+
+// periodOf returns the period of the end of a list, and how many elements it covers, at least two periods; 0 if there
+// is none. Of the periods that cover nearly the most it is the shortest.
+func periodOf(kinds []string) (p, covered int) {
+	agrees := make([]int, len(kinds)/2+1)
+	period.Agreement(agrees, kinds)
+	most := 0
+	for p, n := range agrees {
+		if n >= p {
+			most = max(most, p+n)
+		}
+	}
+	for p, n := range agrees {
+		if p > 0 && n >= p && p+n >= most-most/10 {
+			return p, p + n
+		}
+	}
+	return 0, 0
+}
+
+// roundsOf divides calls that repeat into iterations, at least two. The first begins at call turn of them: after the
+// longest gap.
+func roundsOf(calls []Record, period int) (rounds [][]Record, turn int) {
+	longest := math.Inf(-1)
+	for i := range period {
+		repeats := (len(calls) - i) / period
+		if repeats < 2 {
+			break
+		}
+		gap := median(repeats, func(k int) float64 {
+			at := i + k*period
+			if at == 0 {
+				return math.Inf(-1)
+			}
+			return calls[at].StartUS - lastEnd(calls[max(0, at-period):at])
+		})
+		if gap > longest {
+			turn, longest = i, gap
+		}
+	}
+	for at := turn; at+period <= len(calls); at += period {
+		rounds = append(rounds, calls[at:][:period])
+	}
+	return rounds, turn
+}
+
+// lastEnd returns the latest end of calls.
+func lastEnd(calls []Record) float64 {
+	end := math.Inf(-1)
+	for i := range calls {
+		end = math.Max(end, calls[i].EndUS)
+	}
+	return end
+}
+
+// average returns the trace of iterations that make the same calls in the same order: the medians of their gaps.
+func average(ranks int, communicators []trace.Communicator, rounds [][]Record) *trace.Trace {
+	t := &trace.Trace{Ranks: ranks, Communicators: communicators}
+	for i := range rounds[0] {
+		c := rounds[0][i].Call
+		c.After, c.TailUS = []trace.After{waitOf(rounds, i)}, 0
+		t.Calls = append(t.Calls, c)
+	}
+	last := lastOf(rounds)
+	t.Calls[last].TailUS = math.Max(0, median(len(rounds)-1, func(k int) float64 {
+		return rounds[k+1][0].StartUS - rounds[k][last].EndUS
+	}))
+	return t
+}
+
+// waitOf returns what call i of an iteration waits for.
+func waitOf(rounds [][]Record, i int) trace.After {
+	if i == 0 {
+		return trace.After{Call: trace.Begin}
+	}
+	for j := i - 1; j >= 0; j-- {
+		ended := true
+		if j < i-1 { // the call before may end late now and then, others may not
+			for _, r := range rounds {
+				ended = ended && r[j].EndUS <= r[i].StartUS
+			}
+		}
+		gap := median(len(rounds), func(k int) float64 { return rounds[k][i].StartUS - rounds[k][j].EndUS })
+		if ended && gap >= 0 {
+			return trace.After{Call: j, GapUS: gap}
+		}
+	}
+	return trace.After{Call: trace.Begin, GapUS: math.Max(0, median(len(rounds), func(k int) float64 {
+		return rounds[k][i].StartUS - rounds[k][0].StartUS
+	}))}
+}
+
+// lastOf returns the call of an iteration that ends last.
+func lastOf(rounds [][]Record) int {
+	last, latest := 0, math.Inf(-1)
+	for i := range rounds[0] {
+		end := median(len(rounds), func(k int) float64 { return rounds[k][i].EndUS - rounds[k][0].StartUS })
+		if end >= latest {
+			last, latest = i, end
+		}
+	}
+	return last
+}
+
+// median returns the lower median of n values; n is at least 1.
+func median[N cmp.Ordered](n int, value func(k int) N) N {
+	all := make([]N, n)
+	for k := range all {
+		all[k] = value(k)
+	}
+	slices.Sort(all)
+	return all[(n-1)/2]
+}
