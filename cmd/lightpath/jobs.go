@@ -82,8 +82,8 @@ func newJobsBegin() *cobra.Command {
 		Short: "Reserve ports for a job, and set its circuits",
 		Long: `Reserves the ports for the job, on all planes or those of --plane, and sets their circuits. A plane that a
 communicator uses is set when that gives it back. With --map or --maps no rank moves the job's circuits until the job
-ends. Without, the ports begin dark, and only ranks at these ports move circuits to or from them. Planes out of service
-stay as they are. A job that has begun may begin again with the same ports, for a begin whose answer was lost. While no
+ends. Without, the ports begin dark, and only ranks at these ports move circuits to or from them. A plane out of
+service gets its circuits when it is back. A job that has begun may begin again with the same ports, for a begin whose answer was lost. While no
 controller answers, the command tries again. Exits with 1 if another job has the id or a port, or if circuits cannot be
 set; then the job has not begun.`,
 		Args: cobra.ExactArgs(1),
@@ -257,17 +257,17 @@ func printJobs(w io.Writer, s *controller.Snapshot) {
 		if j.Fixed {
 			state = "set"
 		}
-		if j.Waits != 0 {
-			state = "to be set: " + names(j.Waits)
-		}
-		var off []string
+		down := uint64(0)
 		for n, p := range s.Planes {
-			if j.Mask>>n&1 != 0 && p.State == controller.Down && j.Waits>>n&1 == 0 {
-				off = append(off, printable(p.Name))
+			if p.State == controller.Down {
+				down |= 1 << n
 			}
 		}
-		if len(off) > 0 {
-			state += "; out of service: " + strings.Join(off, ",")
+		if waits := j.Waits &^ down; waits != 0 {
+			state = "to be set: " + names(waits)
+		}
+		if off := j.Mask & down; off != 0 {
+			state += "; out of service: " + names(off)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(j.ID), orDash(j.Name), names(j.Mask), portList(j.Ports),
 			j.Since.Local().Format("2006-01-02 15:04:05"), state)

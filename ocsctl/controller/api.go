@@ -295,9 +295,11 @@ type Controller interface {
 	Enable(plane int, who string) error
 	// BeginJob reserves the job's ports on its planes, and sets their circuits as soon as no communicator uses the plane.
 	// maps[j] is the map of the job's ranks on plane j (nil: dark), and no rank moves these circuits until the job ends.
-	// If maps is nil, the ports go dark, and only ranks at these ports move circuits to or from them. Planes out of
-	// service stay as they are. BeginJob returns when all of this is done and in the journal; after an error, the job has
-	// ended. It returns ErrJob if another job has a port or the id; the same job may begin again.
+	// If maps is nil, the ports go dark, and only ranks at these ports move circuits to or from them.
+	//
+	// BeginJob returns when all of this is done and in the journal; after an error, the job has ended. It does not wait
+	// for planes out of service: these get their circuits when they are back, unless a takeover comes first. It returns
+	// ErrJob if another job has a port or the id; the same job may begin again.
 	BeginJob(j Job, maps []circuit.Permutation) error
 	// EndJob gives the ports back, and returns when that is in the journal. It moves no circuit. A job that has ended
 	// already is no error.

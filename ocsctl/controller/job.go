@@ -29,7 +29,7 @@ type Job struct {
 // JobSnapshot is a job's part of a [Snapshot].
 type JobSnapshot struct {
 	Job
-	// Waits has the planes whose circuits are not set yet: they move, or another communicator uses them.
+	// Waits has the planes whose circuits are not set yet: they move, are out of service, or a communicator uses them.
 	Waits uint64 `json:"waits,omitempty"`
 }
 
@@ -152,7 +152,8 @@ func (m *machine) jobName(mask uint64, port int) string {
 }
 
 // keeps returns why circuits of jobs forbid a change of a plane; nil: none does. A job's ranks may change circuits among
-// its ports, unless they were set for the job; by is the job of the rank, or nil.
+// its ports, unless they were set for the job; by is the job of the rank, or nil. Until a new job has its circuits on
+// the plane, the communicator that uses the plane goes on as before.
 func (pl *plane) keeps(from, to circuit.Permutation, by *Job) error {
 	if pl.owners == nil {
 		return nil
@@ -165,7 +166,7 @@ func (pl *plane) keeps(from, to circuit.Permutation, by *Job) error {
 			if end == circuit.Dark {
 				continue
 			}
-			if j := pl.jobOf(end); j != nil && (j != by || j.Fixed) {
+			if j := pl.jobOf(end); j != nil && (j != by || j.Fixed) && !pl.waits(j) {
 				return fmt.Errorf("plane %s: port %d is of job %s since %s: %w", pl.Name, end, j.ID,
 					j.Since.UTC().Format(time.RFC3339), ocsctl.ErrPinned)
 			}
@@ -200,12 +201,21 @@ func (m *machine) beginJob(j Job, maps []circuit.Permutation, done func(error), 
 		})
 		done(fmt.Errorf("controller: job %s: %w", job.ID, err))
 	}
+	all := &gather{done: finish}
+	recorded := all.add()
+	orders := m.queueOrders(job, maps, all)
 	m.recordJob(job, Began, j.Who, now, func(err error) {
-		if err != nil {
-			finish(err)
-			return
-		}
-		m.later(func(now int64) { m.setJob(job, maps, finish, now) })
+		m.later(func(now int64) {
+			if err != nil {
+				m.dropOrders(job, err)
+			}
+			for _, o := range orders {
+				o.durable = true
+			}
+			m.obey(now)
+			m.tellHolders()
+			recorded(err)
+		})
 	})
 }
 
@@ -248,22 +258,51 @@ func (m *machine) outOfService() (mask uint64) {
 	return mask
 }
 
-// setJob gives the planes in service the maps of a job, and calls done once with the first error, after all have ended.
-func (m *machine) setJob(job *Job, maps []circuit.Permutation, done func(error), now int64) {
-	all := &gather{done: done}
-	last := all.add() // the planes' orders may end at once
-	skip := m.outOfService()
-	for plane := range m.planes {
-		if (job.Mask&^skip)>>plane&1 == 0 {
+// queueOrders has the planes set for a job when they are free and the job is durable.
+func (m *machine) queueOrders(job *Job, maps []circuit.Permutation, all *gather) (orders []*order) {
+	for plane, pl := range m.planes {
+		if job.Mask>>plane&1 == 0 {
 			continue
 		}
 		o := &order{job: job, who: job.Who + " for job " + job.ID, done: all.add()}
 		if maps != nil {
 			o.part = maps[plane]
 		}
-		m.set(plane, o, now)
+		pl.orders, orders = append(pl.orders, o), append(orders, o)
 	}
-	last(nil)
+	return orders
+}
+
+// dropOrders ends the orders of a job that have not begun.
+func (m *machine) dropOrders(job *Job, why error) {
+	for _, pl := range m.planes {
+		pl.orders = slices.DeleteFunc(pl.orders, func(o *order) bool {
+			if o.job == job {
+				m.later(func(int64) { o.done(why) })
+			}
+			return o.job == job
+		})
+	}
+}
+
+// obey continues the orders for jobs that have waited for a plane. The begin of a job does not wait for a plane that is
+// out of service.
+func (m *machine) obey(now int64) {
+	for j, pl := range m.planes {
+		for len(pl.orders) > 0 && pl.orders[0].durable && m.outOfService()>>j&1 == 0 && m.operable(pl) == nil {
+			o := pl.orders[0]
+			pl.orders = pl.orders[1:]
+			m.set(j, o, now)
+		}
+		if m.outOfService()>>j&1 == 0 {
+			continue
+		}
+		for _, o := range pl.orders {
+			done := o.done
+			o.done = func(error) {}
+			done(nil)
+		}
+	}
 }
 
 // targetFor returns the map of a plane after an order for a job: the circuits of the job's ports are as its map says,
@@ -291,14 +330,7 @@ func (m *machine) endJob(id, who string, done func(error), now int64) {
 		return
 	}
 	m.dropJob(job)
-	for _, pl := range m.planes {
-		pl.orders = slices.DeleteFunc(pl.orders, func(o *order) bool {
-			if o.job == job {
-				m.later(func(int64) { o.done(fmt.Errorf("plane %s: job %s has ended", pl.Name, id)) })
-			}
-			return o.job == job
-		})
-	}
+	m.dropOrders(job, fmt.Errorf("job %s has ended", id))
 	m.recordJob(job, Ended, who, now, done)
 	m.grant(now) // requests may have waited for its orders
 }
@@ -346,14 +378,19 @@ func (m *machine) takeOverJobs() {
 	}
 }
 
+// waits reports whether circuits of the plane are still to be set for a job.
+func (pl *plane) waits(j *Job) bool {
+	o := pl.move.order
+	return o != nil && o.job == j || slices.ContainsFunc(pl.orders, func(o *order) bool { return o.job == j })
+}
+
 // jobSnapshots returns the jobs in the order of their begin.
 func (m *machine) jobSnapshots() []JobSnapshot {
 	var all []JobSnapshot
 	for _, j := range m.jobs {
 		s := JobSnapshot{Job: *j}
 		for plane, pl := range m.planes {
-			if o := pl.move.order; o != nil && o.job == j ||
-				slices.ContainsFunc(pl.orders, func(o *order) bool { return o.job == j }) {
+			if pl.waits(j) {
 				s.Waits |= 1 << plane
 			}
 		}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -130,7 +131,8 @@ func TestJobRefused(t *testing.T) {
 }
 
 // TestJobWaitsForHolder: the circuits of a job are set when the communicator that uses a plane gives it back. The
-// communicator is told; a request behind it waits until the circuits are set. A plane out of service is left out.
+// communicator is told; a request behind it waits until the circuits are set. A plane out of service gets them when it is
+// back.
 func TestJobWaitsForHolder(t *testing.T) {
 	r := newTestRig(t, 4, 3, nil)
 	r.disable(2)
@@ -139,7 +141,7 @@ func TestJobWaitsForHolder(t *testing.T) {
 	began := r.beginJob(Job{ID: "1", Ports: []int{2, 3}}, swap, swap, swap)
 	r.pass(10 * time.Millisecond)
 	r.at(1, circuit.Permutation{1, circuit.Dark, 3, 2}) // the other planes do not wait
-	if *began != errNoAnswer || r.jobs()[0].Waits != 1 || len(r.s[0].wanted) != 1 {
+	if *began != errNoAnswer || r.jobs()[0].Waits != 1+4 || len(r.s[0].wanted) != 1 {
 		t.Fatalf("%v, %+v, told %v", *began, r.jobs(), r.s[0].wanted)
 	}
 	require.NoError(t, r.s[1].Acquire(3, 1, 8))
@@ -148,13 +150,16 @@ func TestJobWaitsForHolder(t *testing.T) {
 		t.Fatal("the plane is granted before it moves")
 	}
 	r.pass(10 * time.Millisecond)
-	if *began != nil || r.jobs()[0].Waits != 0 || len(r.s[1].answers) != 1 {
+	if *began != nil || r.jobs()[0].Waits != 4 || len(r.s[1].answers) != 1 {
 		t.Fatalf("%v, %+v, %v", *began, r.jobs(), r.s[1].answers)
 	}
 	r.at(0, circuit.Permutation{1, circuit.Dark, 3, 2})
 	if p := r.plane(2); !p.Map.Equal(circuit.Shift(4, 1)) {
 		t.Errorf("the disabled plane: %v", p.Map)
 	}
+	r.enable(2)
+	r.pass(10 * time.Millisecond)
+	r.at(2, circuit.Permutation{1, circuit.Dark, 3, 2})
 }
 
 // TestJobEndsWhileItWaits: the begin fails, and the plane is granted to others.
@@ -211,4 +216,23 @@ func TestJobTakeover(t *testing.T) {
 	want(t, "set", *r.set(1, circuit.Shift(4, 2)), ocsctl.ErrPinned, "job 1")
 	want(t, "begin", *r.beginJob(Job{ID: "2", Ports: []int{1}}), ErrJob, "job 1")
 	require.NoError(t, *r.endJob("1"))
+}
+
+// TestJobJournalFails: a job whose begin is not in the journal has not begun, and blocks no plane.
+func TestJobJournalFails(t *testing.T) {
+	var j *testJournal
+	r := newTestRig(t, 4, 1, func(r *testRig, c *Config) {
+		j = &testJournal{now: &r.now, planes: make([]Recovered, 1)}
+		c.Journal = j
+	})
+	j.answer(r)
+	j.err = errors.New("disk full")
+	began := r.beginJob(Job{ID: "1", Ports: []int{2, 3}}, circuit.Shift(2, 1))
+	j.answer(r)
+	want(t, "begin", *began, ErrJournal, "job 1", "disk full")
+	j.answer(r)
+	if len(r.jobs()) != 0 || !r.plane(0).Map.Equal(circuit.Shift(4, 1)) {
+		t.Errorf("%+v", r.jobs())
+	}
+	r.hold(1)
 }

@@ -62,7 +62,7 @@ type plane struct {
 	barrier *barrier
 	intent  intent
 	move    move     // the current one
-	orders  []*order // for jobs, which wait until the plane is free
+	orders  []*order // for jobs, which wait until the plane is free and in service
 	owners  []*Job   // by port: the job that has it; nil: no port has one
 
 	switches, failures uint64
@@ -272,6 +272,7 @@ func (m *machine) faultSaved(pl *plane, id uint64, err error, now int64) {
 		pl.saving = 0
 		if pl.saved = err == nil; pl.saved {
 			m.forgive(now)
+			m.obey(now)
 		}
 	}
 }

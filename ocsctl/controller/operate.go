@@ -16,21 +16,17 @@ type order struct {
 	enable bool   // Enable: the device only verifies the circuits
 	taken  string // Enable: why an operator disabled the plane during the verification
 	// job is the job for which part, a map of its ranks, is set; target follows from both when the move begins.
-	job  *Job
-	part circuit.Permutation
-	done func(error) // called once, from the core
+	job     *Job
+	part    circuit.Permutation
+	durable bool        // the journal has the begin of the job
+	done    func(error) // called once, from the core
 }
 
 // set moves a plane for an operator, from the map that its device has.
 func (m *machine) set(plane int, o *order, now int64) {
 	pl := m.planes[plane]
 	if err := m.operable(pl); err != nil {
-		if o.job == nil || m.over != nil {
-			o.done(err)
-			return
-		}
-		pl.orders = append(pl.orders, o) // grant continues it
-		m.tellHolders()
+		o.done(err)
 		return
 	}
 	observed, err := m.read(pl)
@@ -64,17 +60,6 @@ func (pl *plane) wanted() circuit.Permutation {
 		return pl.desired
 	}
 	return pl.m
-}
-
-// obey continues the orders for jobs that have waited for a free plane.
-func (m *machine) obey(now int64) {
-	for _, pl := range m.planes {
-		for len(pl.orders) > 0 && m.operable(pl) == nil {
-			o := pl.orders[0]
-			pl.orders = pl.orders[1:]
-			m.set(pl.index, o, now)
-		}
-	}
 }
 
 // operable returns why an operator may not change a plane now; nil: it is allowed.

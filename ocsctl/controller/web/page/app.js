@@ -35,8 +35,9 @@ function drawJobs() {
   const names = (planes) => planes.map((j) => status.planes[j]?.name || `plane ${j}`).join(", ");
   const rows = (status.jobs ?? []).map((job, i) => {
     const view = status.job_views?.[i] ?? { planes: [], waits: [] };
-    const down = view.planes.filter((j) => status.planes[j]?.state === "down" && !view.waits.includes(j));
-    const circuits = view.waits.length ? `to be set: ${names(view.waits)}` : job.fixed ? "set" : "its ranks move them";
+    const down = view.planes.filter((j) => status.planes[j]?.state === "down");
+    const waits = view.waits.filter((j) => !down.includes(j));
+    const circuits = waits.length ? `to be set: ${names(waits)}` : job.fixed ? "set" : "its ranks move them";
     return el("tr", {}, el("td", {}, job.id), el("td", {}, job.name || "-"), el("td", {}, names(view.planes)),
       el("td", {}, ranges(job.ports)), el("td", {}, `since ${clock(Date.parse(job.since))}`),
       el("td", { class: down.length ? "bad" : "" }, circuits + (down.length ? `; out of service: ${names(down)}` : "")));
