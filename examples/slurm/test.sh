@@ -133,6 +133,7 @@ TaskPlugin=task/none
 MpiDefault=none
 ReturnToService=2
 SchedulerType=sched/builtin
+SchedulerParameters=sched_interval=1,batch_sched_delay=1
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 KillWait=1
@@ -222,6 +223,8 @@ until_true "two jobs" has "$b" "moves p0,p1 2-3 .* its ranks move them"
 has "$a" "pairs p0,p1 0-1 .* set" || fail "job $a: $(jobs_seen)"
 if ctl bin/lightpath jobs begin 99 --fabric "$work/fabric.yaml" --ports 1 2>"$work/out.err"; then fail "port 1 twice"; fi
 grep -q "port 1 of plane p0 is of job $a" "$work/out.err" || fail "$(cat "$work/out.err")"
+if ctl bin/lightpath jobs begin "$a" --fabric "$work/fabric.yaml" --ports 2 2>"$work/out.err"; then fail "job $a twice"; fi
+grep -q "job $a has begun at .* with ports 0,1" "$work/out.err" || fail "$(cat "$work/out.err")"
 until_true "job $a is done" state "$a" COMPLETED
 until_true "job $b is done" state "$b" COMPLETED
 sums "$work/out.a" 2 3.0 || fail "job $a"

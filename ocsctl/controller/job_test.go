@@ -144,6 +144,9 @@ func TestJobWaitsForHolder(t *testing.T) {
 	if *began != errNoAnswer || r.jobs()[0].Waits != 1+4 || len(r.s[0].wanted) != 1 {
 		t.Fatalf("%v, %+v, told %v", *began, r.jobs(), r.s[0].wanted)
 	}
+	r.postAll(0, r.plane(0).Epoch, circuit.Shift(4, 2)) // it goes on as before
+	r.pass(10 * time.Millisecond)
+	r.at(0, circuit.Shift(4, 2))
 	require.NoError(t, r.s[1].Acquire(3, 1, 8))
 	r.release(1)
 	if len(r.s[1].answers) != 0 {
@@ -153,7 +156,7 @@ func TestJobWaitsForHolder(t *testing.T) {
 	if *began != nil || r.jobs()[0].Waits != 4 || len(r.s[1].answers) != 1 {
 		t.Fatalf("%v, %+v, %v", *began, r.jobs(), r.s[1].answers)
 	}
-	r.at(0, circuit.Permutation{1, circuit.Dark, 3, 2})
+	r.at(0, circuit.Permutation{circuit.Dark, circuit.Dark, 3, 2})
 	if p := r.plane(2); !p.Map.Equal(circuit.Shift(4, 1)) {
 		t.Errorf("the disabled plane: %v", p.Map)
 	}
