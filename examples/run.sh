@@ -29,3 +29,5 @@ done
 client "python, preloaded" env "LD_PRELOAD=$PWD/lib/libnccl.so.2" \
   "$python" examples/python/pynccl_client.py --ranks 2 --library libnccl.so.2
 client "python, lightpath run" bin/lightpath run -n 3 -- "$python" examples/python/allreduce.py
+client "python, replay" bin/lightpath run -n 4 -- \
+  "$python" examples/python/replay.py examples/traces/moe.json --iterations 2 --warmup 1

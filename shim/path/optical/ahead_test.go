@@ -96,6 +96,13 @@ func repeated(t *testing.T, ranks int) (*shimtest.World, *emulator.Server) {
 	t.Helper()
 	server := shimtest.UseEmulator(t, ranks, 2, nil)
 	w := shimtest.NewWorld(t, ranks)
+	repeat(t, w)
+	return w, server
+}
+
+// repeat calls until tickets go out ahead.
+func repeat(t *testing.T, w *shimtest.World) {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(5, 6))
 	if !shimtest.Eventually(func() bool {
 		require.NoError(t, iteration[0].Run(w, rng))
@@ -104,7 +111,6 @@ func repeated(t *testing.T, ranks int) (*shimtest.World, *emulator.Server) {
 	}) {
 		t.Fatal("no ticket went out ahead")
 	}
-	return w, server
 }
 
 // TestDivergence checks that ranks that call different things are named, though one has begun with its ticket.
@@ -224,6 +230,41 @@ func TestOtherJobInGap(t *testing.T) {
 	}
 	close(stop)
 	require.NoError(t, <-loop)
+	shimtest.NoLosses(t, server)
+}
+
+// TestNewCommunicatorInGap: a rank makes and calls a new communicator on the planes while another rank has begun the next
+// operation with a ticket ahead, and so keeps them. The new one's call goes on with packet planes.
+func TestNewCommunicatorInGap(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for arbiter.GrantWait")
+	}
+	server := shimtest.UseEmulator(t, 4, 2, nil)
+	w := worldAt(t, 0, 1, 2)
+	repeat(t, w)
+	next, err := iteration[0].Prepare(w, rand.New(rand.NewPCG(4, 2)))
+	require.NoError(t, err)
+	var took time.Duration
+	require.NoError(t, next.Run(w, func(r int) time.Duration {
+		if r != 2 {
+			return 0
+		}
+		hits, _ := live.Of(w.Comms[0]).Predictions()
+		time.Sleep(100 * time.Millisecond) // the others begin
+		pair := worldAt(t, 2, 3)
+		began := time.Now()
+		if err := iteration[1].Run(pair, rand.New(rand.NewPCG(4, 3))); err != nil {
+			t.Error(err)
+		}
+		took = time.Since(began)
+		if now, _ := live.Of(w.Comms[0]).Predictions(); now != hits {
+			t.Error("the operation has not waited for rank 2")
+		}
+		return 0
+	}))
+	if took < arbiter.GrantWait {
+		t.Errorf("the call of the new communicator took %v: it had planes", took)
+	}
 	shimtest.NoLosses(t, server)
 }
 
