@@ -10,7 +10,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// ErrJob: a job has the id or the ports already.
+// ErrJob says that a job has the id or the ports already.
 var ErrJob = errors.New("another job has it")
 
 // Job is a job of a scheduler. From its begin to its end it has its ports, on the planes of Mask.

@@ -141,7 +141,7 @@ func TestJobWaitsForHolder(t *testing.T) {
 	began := r.beginJob(Job{ID: "1", Ports: []int{2, 3}}, swap, swap, swap)
 	r.pass(10 * time.Millisecond)
 	r.at(1, circuit.Permutation{1, circuit.Dark, 3, 2}) // the other planes do not wait
-	if *began != errNoAnswer || r.jobs()[0].Waits != 1+4 || len(r.s[0].wanted) != 1 {
+	if !errors.Is(*began, errNoAnswer) || r.jobs()[0].Waits != 1+4 || len(r.s[0].wanted) != 1 {
 		t.Fatalf("%v, %+v, told %v", *began, r.jobs(), r.s[0].wanted)
 	}
 	r.postAll(0, r.plane(0).Epoch, circuit.Shift(4, 2)) // it goes on as before
@@ -174,7 +174,7 @@ func TestJobEndsWhileItWaits(t *testing.T) {
 	r.endJob("1")
 	r.release(1)
 	r.pass(10 * time.Millisecond)
-	if *began == nil || *began == errNoAnswer || len(r.jobs()) != 0 {
+	if *began == nil || errors.Is(*began, errNoAnswer) || len(r.jobs()) != 0 {
 		t.Errorf("%v, %+v", *began, r.jobs())
 	}
 	r.hold(1)
