@@ -39,9 +39,8 @@ fail() {
   exit 1
 }
 
-# on NODE COMMAND...: runs a command on a node, or on the controllers' host (""). ip netns exec would hide the planes.
-on() { nsenter --net="/run/netns/$tag$1" -- "${@:2}"; }
-ctl() { on "" "$@"; }
+# ctl COMMAND...: runs a command on the controllers' host. ip netns exec would hide the planes.
+ctl() { nsenter --net="/run/netns/$tag" -- "$@"; }
 
 # until_true TEXT COMMAND...: waits up to 60 s until a command succeeds.
 until_true() {
@@ -93,7 +92,7 @@ journal: {kind: file, dir: $work/journal}
 END
 bin/lightpath fabric up --fabric "$work/fabric.yaml" >/dev/null
 ocsd() {
-  ctl "$root/bin/lightpath" ocsd --config "$work/ocsd.yaml" >>"$work/ocsd.log" 2>&1 &
+  nsenter --net="/run/netns/$tag" -- bin/lightpath ocsd --config "$work/ocsd.yaml" >>"$work/ocsd.log" 2>&1 &
   ocsd=$!
   pids+=("$ocsd")
   until_true "a controller" ctl bin/lightpath ocs status --controller 127.0.0.1:7442
@@ -163,7 +162,7 @@ until_true munged munge -S "$work/munge/munge.socket" -n
 daemon() {
   local host=ctl
   [ -z "$1" ] || host=node${1#-}
-  on "$1" unshare --mount --uts sh -c 'mount --bind "$1/hosts" /etc/hosts && mount -t tmpfs none /dev/shm &&
+  nsenter --net="/run/netns/$tag$1" -- unshare --mount --uts sh -c 'mount --bind "$1/hosts" /etc/hosts && mount -t tmpfs none /dev/shm &&
     hostname "$2" && shift 2 && exec "$@"' sh "$work" "$host" "${@:2}" >>"$work/daemons.log" 2>&1 </dev/null &
   pids+=("$!")
 }
@@ -180,6 +179,12 @@ idle() { [ "$(ctl sinfo -h -t idle -o %D)" = "$nodes" ]; }
 until_true "$nodes idle nodes" idle
 
 # --- jobs
+
+# end PID: kills a daemon.
+end() {
+  kill -9 "$1"
+  wait "$1" 2>/dev/null || true
+}
 
 python=${PYTHON:-python3}
 # job LOG SECONDS: prints a batch script that runs a client, one rank on each node, sleeps, and runs it again. All calls
@@ -256,27 +261,28 @@ step "scancel, and kill -9 of a job's processes"
 # The controller ends and comes back while a job runs, and once more while the epilog wants it. A requeue: begin again.
 a=$(submit "$work/out.e" 60 -N 2 -J requeued --requeue)
 until_true "job $a runs" state "$a" RUNNING
-kill -9 "$ocsd"
-wait "$ocsd" 2>/dev/null || true
+end "$ocsd"
 ocsd
 has "$a" requeued || fail "job $a is lost with the controller: $(jobs_seen)"
-kill -9 "$ocsd"
-wait "$ocsd" 2>/dev/null || true
+end "$ocsd"
 ctl scontrol requeue "$a"
 sleep 1
 ocsd
 until_true "job $a is returned" gone "$a"
-ctl scontrol update JobId="$a" StartTime=now 2>/dev/null || true
-until_true "job $a begins again" has "$a" requeued
+again() { # Slurm lets a requeued job wait for two minutes
+  ctl scontrol update JobId="$a" StartTime=now || true
+  has "$a" requeued
+}
+until_true "job $a begins again" again
 ctl scancel "$a"
 until_true "job $a is returned" gone "$a"
 step "the controller restarts, a job is requeued"
 
-# Slurm's controller is killed while a job runs, and comes back: its epilog still returns the circuits.
+# Slurm's controller restarts while a job runs: its epilog still returns the circuits.
 a=$(submit "$work/out.h" 60 -N 2 -J slurm)
 until_true "job $a runs" state "$a" RUNNING
-kill -9 "$slurmctld"
-wait "$slurmctld" 2>/dev/null || true
+kill "$slurmctld" # kill -9 would lose the jobs of its last seconds
+wait "$slurmctld" || true
 start_slurmctld
 until_true "job $a runs" state "$a" RUNNING
 ctl scancel "$a"
