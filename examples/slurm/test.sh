@@ -94,6 +94,7 @@ bin/lightpath fabric up --fabric "$work/fabric.yaml" >/dev/null
 ocsd() {
   nsenter --net="/run/netns/$tag" -- bin/lightpath ocsd --config "$work/ocsd.yaml" >>"$work/ocsd.log" 2>&1 &
   ocsd=$!
+  disown # bash would report its end
   pids+=("$ocsd")
   until_true "a controller" ctl bin/lightpath ocs status --controller 127.0.0.1:7442
 }
@@ -164,6 +165,7 @@ daemon() {
   [ -z "$1" ] || host=node${1#-}
   nsenter --net="/run/netns/$tag$1" -- unshare --mount --uts sh -c 'mount --bind "$1/hosts" /etc/hosts && mount -t tmpfs none /dev/shm &&
     hostname "$2" && shift 2 && exec "$@"' sh "$work" "$host" "${@:2}" >>"$work/daemons.log" 2>&1 </dev/null &
+  disown
   pids+=("$!")
 }
 start_slurmctld() {
@@ -180,10 +182,11 @@ until_true "$nodes idle nodes" idle
 
 # --- jobs
 
-# end PID: kills a daemon.
+dead() { ! kill -0 "$1"; }
+# end PID SIGNAL: ends a daemon.
 end() {
-  kill -9 "$1"
-  wait "$1" 2>/dev/null || true
+  kill "-$2" "$1"
+  until_true "the end of $1" dead "$1"
 }
 
 python=${PYTHON:-python3}
@@ -261,10 +264,10 @@ step "scancel, and kill -9 of a job's processes"
 # The controller ends and comes back while a job runs, and once more while the epilog wants it. A requeue: begin again.
 a=$(submit "$work/out.e" 60 -N 2 -J requeued --requeue)
 until_true "job $a runs" state "$a" RUNNING
-end "$ocsd"
+end "$ocsd" KILL
 ocsd
 has "$a" requeued || fail "job $a is lost with the controller: $(jobs_seen)"
-end "$ocsd"
+end "$ocsd" KILL
 ctl scontrol requeue "$a"
 sleep 1
 ocsd
@@ -281,8 +284,7 @@ step "the controller restarts, a job is requeued"
 # Slurm's controller restarts while a job runs: its epilog still returns the circuits.
 a=$(submit "$work/out.h" 60 -N 2 -J slurm)
 until_true "job $a runs" state "$a" RUNNING
-kill "$slurmctld" # kill -9 would lose the jobs of its last seconds
-wait "$slurmctld" || true
+end "$slurmctld" TERM # KILL would lose the jobs of its last seconds
 start_slurmctld
 until_true "job $a runs" state "$a" RUNNING
 ctl scancel "$a"
