@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Modelled times of collectives on one device, beside their limits: make gpu-model.
 
-    modelled.py [--out DIR] [--before FILE] [--page FILE] [--ranks 1,2,4,8] [--sizes 8,64K,...] [--collectives allreduce,...]
+    modelled.py [--out DIR] [--before FILE] [--page FILE] [--ranks 1,2,4,8] [--sizes 8,64K,...] [--collectives ...]
 
-It runs lightpath bench over the driver's stub with its virtual clock (docs/design/gpu-model.md). DIR (build/gpu/model) gets
-table.txt, table.md and table.json. --before names the table.json of another build; each cell then has both numbers. --page
-writes a page for docs/."""
+It runs lightpath bench over the driver's stub with its virtual clock (docs/design/gpu-model.md). DIR (build/gpu/model)
+gets table.txt, table.md and table.json. --before names the table.json of another build; each cell then has both numbers.
+--page writes a page for docs/."""
 
 import argparse
 import concurrent.futures
@@ -53,7 +53,9 @@ def limit_us(table, collective, ranks, mode, size):
 
 
 def points(args):
-    for collective, ranks, mode, memory, size in itertools.product(args.collectives, args.ranks, args.modes, MEMORIES, args.sizes):
+    for collective, ranks, mode, memory, size in itertools.product(
+        args.collectives, args.ranks, args.modes, MEMORIES, args.sizes
+    ):
         if ranks > 1 or mode == "threads":
             yield {"collective": collective, "ranks": ranks, "mode": mode, "memory": memory, "size": size}
 
@@ -87,7 +89,9 @@ def measure(point, table):
     if point["mode"] == "sliced":
         env["STUB_CUDA_SLICE"] = str(SLICE_US)
     try:
-        done = subprocess.run(command(point, out), env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        done = subprocess.run(
+            command(point, out), env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
         if done.returncode:
             return {**point, "error": (done.stderr.strip().splitlines() or ["no output"])[-1]}
         with open(out) as f:
@@ -126,7 +130,15 @@ def short(value):
 
 
 # Calls that put an operation on a stream begin with these names.
-OPERATIONS = ("cuLaunch", "cuMemcpy", "cuStreamBatchMemOp", "cuStreamWait", "cuStreamWriteValue", "cuGraphLaunch", "cuEventRecord")
+OPERATIONS = (
+    "cuLaunch",
+    "cuMemcpy",
+    "cuStreamBatchMemOp",
+    "cuStreamWait",
+    "cuStreamWriteValue",
+    "cuGraphLaunch",
+    "cuEventRecord",
+)
 
 
 def idle_calls(row):
@@ -136,20 +148,28 @@ def idle_calls(row):
 
 def cell(row, before, show):
     """A number now, or before>now."""
-    texts = [show(r) if r is not None and "error" not in r else "-" for r in ([before, row] if before is not None else [row])]
+    texts = [
+        show(r) if r is not None and "error" not in r else "-" for r in ([before, row] if before is not None else [row])
+    ]
     return ">".join(dict.fromkeys(texts))
 
 
 TIMES = ("us per call", lambda r: short(r["time_us"]))
 SHARES = ("share of the limit in percent", lambda r: f"{100 * r['share']:.0f}")
-COUNTS = ("driver calls that put nothing on a stream/memory operations", lambda r: f"{idle_calls(r):.0f}/{r['memory_operations']:.0f}")
+COUNTS = (
+    "driver calls that put nothing on a stream/memory operations",
+    lambda r: f"{idle_calls(r):.0f}/{r['memory_operations']:.0f}",
+)
 PAGE_SIZES = ["8", "1M", "256M"]  # of counts
 
 
 def compact(rows, before, sizes, kinds=(TIMES, SHARES, COUNTS)):
     """Tables as lists of lines of cells, each under a title."""
     now, old = {key(row): row for row in rows}, {key(row): row for row in before}
-    lines = sorted({key(row)[:4] for row in rows}, key=lambda k: (MEMORIES.index(k[3]), COLLECTIVES.index(k[0]), k[1], MODES.index(k[2])))
+    lines = sorted(
+        {key(row)[:4] for row in rows},
+        key=lambda k: (MEMORIES.index(k[3]), COLLECTIVES.index(k[0]), k[1], MODES.index(k[2])),
+    )
     for memory in MEMORIES:
         for title, show in kinds:
             body = []
@@ -189,10 +209,17 @@ wait and a kernel; processes in turns also need the changes. `device` are buffer
 
 def page(rows, before, sizes):
     """The page of docs/: times and shares of all sizes, counts of some."""
-    tables = [*compact(rows, before, sizes, (TIMES, SHARES)), *compact(rows, before, [s for s in PAGE_SIZES if s in sizes], (COUNTS,))]
-    blocks = "\n".join(f"## {title.capitalize()}\n\n```\n{text([('', cells)]).strip(chr(10))}\n```\n" for title, cells in tables)
-    both = '\nEach cell has the numbers before and after, where they differ.' if before else ""
-    return PAGE.format(flags=' GPU_MODEL_FLAGS="--before table.json"' if before else "", both=both, tables=blocks.rstrip())
+    tables = [
+        *compact(rows, before, sizes, (TIMES, SHARES)),
+        *compact(rows, before, [s for s in PAGE_SIZES if s in sizes], (COUNTS,)),
+    ]
+    blocks = "\n".join(
+        f"## {title.capitalize()}\n\n```\n{text([('', cells)]).strip(chr(10))}\n```\n" for title, cells in tables
+    )
+    both = "\nEach cell has the numbers before and after, where they differ." if before else ""
+    return PAGE.format(
+        flags=' GPU_MODEL_FLAGS="--before table.json"' if before else "", both=both, tables=blocks.rstrip()
+    )
 
 
 def main(argv=None):
@@ -215,7 +242,11 @@ def main(argv=None):
             before = json.load(f)["rows"]
     os.makedirs(args.out, exist_ok=True)
     tables = list(compact(rows, before, args.sizes))
-    for name, content in (("txt", text(tables)), ("md", markdown(tables)), ("json", json.dumps({"constants": table, "rows": rows}, indent=1))):
+    for name, content in (
+        ("txt", text(tables)),
+        ("md", markdown(tables)),
+        ("json", json.dumps({"constants": table, "rows": rows}, indent=1)),
+    ):
         with open(os.path.join(args.out, f"table.{name}"), "w") as f:
             f.write(content + "\n")
     if args.page:

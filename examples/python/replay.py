@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Replays a trace of an iteration (docs/iteration.md) with real bytes: makes its calls, and sleeps where the job computes.
+"""Replays a trace of an iteration (docs/iteration.md) with real bytes.
 
     LIGHTPATH_FABRIC=fabric.yaml lightpath run -n 4 -- python3 examples/python/replay.py trace.json
     lightpath iteration plan trace.json --fabric fabric.yaml -o plan.json      # what it should take
 
-Rank 0 prints the median time of an iteration, and how much of it the job waited for communication. Buffers are host
-memory, elements are floats. Every rank is one process of the trace."""
+Each rank makes the calls of the trace, and sleeps while the job computes. Rank 0 prints the median time of an iteration,
+and how much of it the job waited for communication. Buffers are host memory, elements are floats."""
 
 import argparse
 import concurrent.futures
@@ -25,7 +25,10 @@ BEGIN, NO_COLOR = -1, -1
 
 def waits(trace):
     """For each call: the calls that it comes after, with the computation in between, in seconds."""
-    return [[(a, us / 1e6) for a, us in call.get("after", [(i - 1, call.get("gap_us", 0))])] for i, call in enumerate(trace["calls"])]
+    return [
+        [(a, us / 1e6) for a, us in call.get("after", [(i - 1, call.get("gap_us", 0))])]
+        for i, call in enumerate(trace["calls"])
+    ]
 
 
 def computation(trace):
@@ -46,16 +49,20 @@ class Replay:
 
     def __init__(self, trace, nccl, world, rank):
         self.trace, self.nccl, self.waits = trace, nccl, waits(trace)
-        self.comms, self.ranks = [], []  # by communicator: this rank's handle and its number there, None if it is in no group
+        # By communicator: this rank's handle, its rank there and the number of ranks. None if it is in no group.
+        self.comms, self.places = [], []
         for communicator in trace["communicators"]:
             groups = communicator["groups"]
             color = next((i for i, group in enumerate(groups) if rank in group), NO_COLOR)
+            place = (groups[color].index(rank), len(groups[color])) if color != NO_COLOR else None
             comm = ncclComm_t()
-            nccl.ncclCommSplit(world, color, groups[color].index(rank) if color != NO_COLOR else 0, ctypes.byref(comm), None)
-            self.comms.append(comm if color != NO_COLOR else None)
-            self.ranks.append((groups[color].index(rank), len(groups[color])) if color != NO_COLOR else None)
+            nccl.ncclCommSplit(world, color, place[0] if place else 0, ctypes.byref(comm), None)
+            self.comms.append(comm if place else None)
+            self.places.append(place)
         most = int(max(call["bytes"] for call in trace["calls"])) + 64
-        self.buffers = [(ctypes.create_string_buffer(most), ctypes.create_string_buffer(most)) for _ in trace["communicators"]]
+        self.buffers = [
+            (ctypes.create_string_buffer(most), ctypes.create_string_buffer(most)) for _ in trace["communicators"]
+        ]
         self.threads = concurrent.futures.ThreadPoolExecutor(len(self.comms))
 
     def call(self, i):
@@ -64,7 +71,7 @@ class Replay:
         k = call.get("communicator", 0)
         if self.comms[k] is None:
             return
-        (rank, size), (send, recv), count = self.ranks[k], self.buffers[k], int(call["bytes"]) // 4
+        (rank, size), (send, recv), count = self.places[k], self.buffers[k], int(call["bytes"]) // 4
         tail = (self.comms[k], None)
         name, root = call.get("collective"), call.get("root", 0)
         if not name:
@@ -129,7 +136,8 @@ def main():
     os.environ.setdefault("LIGHTPATH_ALGORITHM", ",".join(sorted(f"{c}:{a}" for c, a in algorithms)))
     nccl = Nccl(library_path())
     world = ncclComm_t()
-    nccl.ncclCommInitRank(ctypes.byref(world), ranks, exchange_id(nccl, rank, ranks, int(os.environ.get("MASTER_PORT", 29500))), rank)
+    unique_id = exchange_id(nccl, rank, ranks, int(os.environ.get("MASTER_PORT", 29500)))
+    nccl.ncclCommInitRank(ctypes.byref(world), ranks, unique_id, rank)
     replay = Replay(trace, nccl, world, rank)
     begins = []
     for _ in range(args.warmup + args.iterations + 1):
@@ -140,7 +148,10 @@ def main():
     if rank == 0:
         times = [b - a for a, b in zip(begins[args.warmup :], begins[args.warmup + 1 :])]
         median, alone = statistics.median(times), computation(trace)
-        print(f"{args.iterations} iterations: median {1e3 * median:.2f} ms, {1e3 * (median - alone):.2f} ms of it waiting for communication")
+        waited = 1e3 * (median - alone)
+        print(
+            f"{args.iterations} iterations: median {1e3 * median:.2f} ms, {waited:.2f} ms of it waiting for communication"
+        )
 
 
 if __name__ == "__main__":

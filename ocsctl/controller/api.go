@@ -12,7 +12,7 @@ var (
 	// ErrMoving: the mirrors of a [Device] have not settled.
 	ErrMoving = errors.New("device is still moving")
 	// ErrPortBusy: a rank is attached to this port.
-	ErrPortBusy = errors.New("another rank is attached")
+	ErrPortBusy = errors.New("another rank is attached, and a port serves one process at a time")
 	// ErrStopped: the controller has been closed.
 	ErrStopped = errors.New("controller is stopped")
 	// ErrNotLeader: another controller owns the planes; this one no longer moves them.

@@ -13,6 +13,7 @@ import (
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/shm"
 	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/kernel"
 	"lightpath/shim/control"
 	"lightpath/shim/device"
@@ -77,6 +78,7 @@ var table = []struct {
 	{kernel.ErrChanged, InvalidUsage},
 	{kernel.ErrVersion, InvalidUsage},
 	{errdefs.ErrSystem, SystemError},
+	{controller.ErrPortBusy, InvalidUsage},
 }
 
 // Of returns the result of an error: [Success] for nil, [SystemError] for one of the operating system, and
