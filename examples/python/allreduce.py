@@ -41,13 +41,18 @@ def exchange_id(nccl, rank, world, address):
             time.sleep(0.05)
 
 
-def main():
+def join(nccl):
+    """Makes the communicator of all ranks. Returns it, this rank, and how many there are."""
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    nccl = Nccl(library_path())
     address = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", 29500))
-    unique_id = exchange_id(nccl, rank, world, address)
     comm = ncclComm_t()
-    nccl.ncclCommInitRank(ctypes.byref(comm), world, unique_id, rank)
+    nccl.ncclCommInitRank(ctypes.byref(comm), world, exchange_id(nccl, rank, world, address), rank)
+    return comm, rank, world
+
+
+def main():
+    nccl = Nccl(library_path())
+    comm, rank, world = join(nccl)
     buffer = ctypes.create_string_buffer(struct.pack(f"<{COUNT}f", *[rank + 1] * COUNT))
     nccl.ncclAllReduce(buffer, buffer, COUNT, FLOAT32, SUM, comm, None)
     result = struct.unpack_from(f"<{COUNT}f", buffer)
