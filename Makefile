@@ -16,7 +16,7 @@ GOTESTSUM_VERSION := v1.13.0
 TEST_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := all
-.PHONY: all build lib demo check test test-all test-go test-race test-clients test-rdma test-torch test-gpu test-long fuzz mutants lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-model gpu-kit figures reference road clean help
+.PHONY: all build lib demo check test test-all test-go test-race test-clients test-rdma test-slurm test-torch test-gpu test-long fuzz mutants lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-model gpu-kit figures reference road clean help
 
 all: build ## libraries and commands
 
@@ -44,7 +44,7 @@ check: build .tools/gotestsum $(GOLANGCI) ## before a commit: format, lint and t
 TEST_TARGETS ?= 3
 test: build .tools/gotestsum ## everything CI checks
 	@$(MAKE) --no-print-directory -j$(TEST_TARGETS) --output-sync=target test-all
-test-all: test-rdma test-go test-race test-c test-cgo test-clients test-torch test-gpu test-packages test-wheel abi-check lint
+test-all: test-rdma test-go test-race test-c test-cgo test-clients test-slurm test-torch test-gpu test-packages test-wheel abi-check lint
 
 # All but cgo/ is tested as it is built without a C compiler, with the flags of packages, so that they share one cache.
 test-go: build .tools/gotestsum ## unit, property and multi-process tests
@@ -62,6 +62,9 @@ test-race: .tools/gotestsum ## race detector
 
 test-clients: build ## the C and Python clients of examples/, several ranks
 	examples/run.sh
+
+test-slurm: build ## jobs of Debian's Slurm over planes in the kernel, in network namespaces; skipped without root or Slurm
+	examples/slurm/test.sh
 
 test-torch: build ## PyTorch training over Lightpath and Gloo, 2 and 4 ranks; skipped without PyTorch
 	examples/torch/test.sh

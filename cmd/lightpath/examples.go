@@ -115,6 +115,13 @@ lightpath plan show --in problem.json --plan plan.json --svg plan.svg
 lightpath plan show --plan plan.json --trace trace.json`,
 	"plan solve": `
 lightpath plan solve --planner swot --in problem.json --out plan.json`,
+	"jobs": `
+lightpath jobs --fabric fabric.yaml`,
+	"jobs begin": `
+lightpath jobs begin 17 --fabric fabric.yaml --ports 0-3 --map ring:1
+lightpath jobs begin 18 --controller localhost:7442 --ports 4,6,5,7 --name train`,
+	"jobs end": `
+lightpath jobs end 17 --fabric fabric.yaml`,
 	"ranks": `
 lightpath ranks
 lightpath ranks --watch`,
@@ -123,7 +130,8 @@ lightpath ranks merge --table rank0.dump rank1.dump
 lightpath ranks merge --trace trace.json rank0.dump rank1.dump`,
 	"run": `
 lightpath run -n 4 -- python3 train.py
-lightpath run -n 2 --preload -- ./my_nccl_program`,
+lightpath run -n 2 --preload -- ./my_nccl_program
+srun -N 4 lightpath run -- python3 train.py`,
 	"schedule export": `
 lightpath schedule export --collective allreduce --algorithm ring --ranks 8 --xml ring.xml`,
 	"schedule show": `

@@ -77,6 +77,7 @@ func newRoot() *cobra.Command {
 		computing(newScheduleCommand()),
 		computing(newFigureCommand()),
 		newOCSCommand(),
+		newJobsCommand(),
 		newFabricCommand(),
 		newFaultsCommand(),
 		newTopoCommand(),

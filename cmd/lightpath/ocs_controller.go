@@ -167,8 +167,8 @@ func printSnapshot(w io.Writer, s *controller.Snapshot, planes []int) {
 			fmt.Fprintf(w, "  ports that have posted: %v, missing: %v\n", p.Posted, p.Missing)
 		}
 		if h := p.Holder; h != nil {
-			fmt.Fprintf(w, "  held by port %d, holder %s, for %v\n",
-				h.Port, ocsctl.HolderName(h.Holder), s.Time.Sub(h.Since).Round(time.Millisecond))
+			fmt.Fprintf(w, "  held by port %d, holder %s%s, for %v\n",
+				h.Port, ocsctl.HolderName(h.Holder), ofJob(h.Job), s.Time.Sub(h.Since).Round(time.Millisecond))
 		}
 	}
 	for _, p := range s.Ports {
@@ -177,9 +177,17 @@ func printSnapshot(w io.Writer, s *controller.Snapshot, planes []int) {
 		}
 	}
 	for _, l := range s.Queue {
-		fmt.Fprintf(w, "port %d, holder %s waits for planes %#x, for %v\n",
-			l.Port, ocsctl.HolderName(l.Holder), l.Mask, s.Time.Sub(l.Since).Round(time.Millisecond))
+		fmt.Fprintf(w, "port %d, holder %s%s waits for planes %#x, for %v\n",
+			l.Port, ocsctl.HolderName(l.Holder), ofJob(l.Job), l.Mask, s.Time.Sub(l.Since).Round(time.Millisecond))
 	}
+}
+
+// ofJob names the job of a lease, if it has one.
+func ofJob(id string) string {
+	if id == "" {
+		return ""
+	}
+	return " of job " + printable(id)
 }
 
 // commandReport is the result of a controller's command on a plane.

@@ -227,6 +227,9 @@ func planesColumn(e *controller.Event, names []string) string {
 // whoColumn returns the text for the cause of an event: its holder, port or operator.
 func whoColumn(e *controller.Event) string {
 	var parts []string
+	if e.Job != nil {
+		parts = append(parts, "job "+e.Job.ID)
+	}
 	if e.Holder != 0 {
 		parts = append(parts, "holder "+ocsctl.HolderName(e.Holder))
 	}

@@ -21,18 +21,30 @@ func newRunCommand() *cobra.Command {
 	var ranks int
 	var preload bool
 	cmd := &cobra.Command{
-		Use:   "run -n N -- program [args...]",
+		Use:   "run [-n N] -- program [args...]",
 		Short: "Start local ranks of a program with Lightpath in place of NCCL",
 		Long: `Starts N processes of a program with the variables that torchrun sets (RANK, WORLD_SIZE,
 LOCAL_RANK, MASTER_ADDR, MASTER_PORT) and Lightpath's libnccl.so.2 preloaded. Output is
-prefixed with the rank. The first rank that fails ends the others.`,
+prefixed with the rank. The first rank that fails ends the others.
+
+Under srun and without -n, the command becomes the one rank that Slurm says, with the same
+variables. Ranks meet at the first node of the step, unless MASTER_ADDR is set.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if ranks < 1 {
 				return fmt.Errorf("-n: %d ranks; at least 1 is needed", ranks)
 			}
 			// The recorder of calls is preloaded already, and passes them to Lightpath.
-			return runRanks(cmd.Context(), ranks, preload && os.Getenv(recordVariable) == "", args)
+			preload = preload && os.Getenv(recordVariable) == ""
+			if !cmd.Flags().Changed("ranks") {
+				if task, err := slurmTaskOf(os.Getenv); err != nil || task != nil {
+					if err == nil {
+						err = task.become(preload, args)
+					}
+					return err
+				}
+			}
+			return runRanks(cmd.Context(), ranks, preload, args)
 		},
 	}
 	cmd.Flags().IntVarP(&ranks, "ranks", "n", 2, "number of ranks")

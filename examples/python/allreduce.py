@@ -3,8 +3,8 @@
 
     lightpath run -n 4 -- python3 examples/python/allreduce.py
 
-torchrun, mpirun with RANK and WORLD_SIZE set, or a shell may start the ranks as well. Without these variables the
-program is the only rank."""
+torchrun, mpirun with RANK and WORLD_SIZE set, srun with `lightpath run --`, or a shell may start the ranks as well.
+Without these variables the program is the only rank."""
 
 import ctypes
 import os
@@ -19,12 +19,12 @@ COUNT = 1024
 FLOAT32, SUM = 7, 0
 
 
-def exchange_id(nccl, rank, world, port):
+def exchange_id(nccl, rank, world, address):
     """Rank 0 makes the unique id and sends it to every other rank over TCP."""
     unique_id = UniqueId()
     if rank == 0:
         nccl.ncclGetUniqueId(ctypes.byref(unique_id))
-        with socket.create_server(("127.0.0.1", port)) as server:
+        with socket.create_server(address) as server:
             for _ in range(world - 1):
                 peer, _ = server.accept()
                 with peer:
@@ -33,7 +33,7 @@ def exchange_id(nccl, rank, world, port):
     deadline = time.monotonic() + 30
     while True:
         try:
-            with socket.create_connection(("127.0.0.1", port)) as server, server.makefile("rb") as stream:
+            with socket.create_connection(address) as server, server.makefile("rb") as stream:
                 return UniqueId.from_buffer_copy(stream.read(ctypes.sizeof(UniqueId)))
         except ConnectionRefusedError:
             if time.monotonic() > deadline:
@@ -41,12 +41,18 @@ def exchange_id(nccl, rank, world, port):
             time.sleep(0.05)
 
 
-def main():
+def join(nccl):
+    """Makes the communicator of all ranks. Returns it, this rank, and how many there are."""
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    nccl = Nccl(library_path())
-    unique_id = exchange_id(nccl, rank, world, int(os.environ.get("MASTER_PORT", 29500)))
+    address = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", 29500))
     comm = ncclComm_t()
-    nccl.ncclCommInitRank(ctypes.byref(comm), world, unique_id, rank)
+    nccl.ncclCommInitRank(ctypes.byref(comm), world, exchange_id(nccl, rank, world, address), rank)
+    return comm, rank, world
+
+
+def main():
+    nccl = Nccl(library_path())
+    comm, rank, world = join(nccl)
     buffer = ctypes.create_string_buffer(struct.pack(f"<{COUNT}f", *[rank + 1] * COUNT))
     nccl.ncclAllReduce(buffer, buffer, COUNT, FLOAT32, SUM, comm, None)
     result = struct.unpack_from(f"<{COUNT}f", buffer)

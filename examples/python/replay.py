@@ -16,7 +16,7 @@ import statistics
 import threading
 import time
 
-from allreduce import FLOAT32, SUM, exchange_id
+from allreduce import FLOAT32, SUM, join
 from lightpath import library_path
 from lightpath.nccl import Nccl, ncclComm_t
 
@@ -129,15 +129,12 @@ def main():
     args = parser.parse_args()
     with open(args.trace) as f:
         trace = json.load(f)
-    rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    if ranks != trace["ranks"]:
-        raise SystemExit(f"replay: {args.trace} has {trace['ranks']} ranks, and {ranks} have been started")
     algorithms = {(c["collective"], c["algorithm"]) for c in trace["calls"] if c.get("collective")}
     os.environ.setdefault("LIGHTPATH_ALGORITHM", ",".join(sorted(f"{c}:{a}" for c, a in algorithms)))
     nccl = Nccl(library_path())
-    world = ncclComm_t()
-    unique_id = exchange_id(nccl, rank, ranks, int(os.environ.get("MASTER_PORT", 29500)))
-    nccl.ncclCommInitRank(ctypes.byref(world), ranks, unique_id, rank)
+    world, rank, ranks = join(nccl)
+    if ranks != trace["ranks"]:
+        raise SystemExit(f"replay: {args.trace} has {trace['ranks']} ranks, and {ranks} have been started")
     replay = Replay(trace, nccl, world, rank)
     begins = []
     for _ in range(args.warmup + args.iterations + 1):

@@ -96,6 +96,7 @@ type Recovered struct {
 	// Past lists, oldest first, the last epochs that began with a move, as far as the journal has them. The plane has
 	// not failed since. A rank that missed these epochs learns from it whether its post has happened.
 	Past []PastMap
+	Jobs []Job // that have ports on the plane
 }
 
 // PastMap is the map that a plane had at an epoch.
@@ -129,6 +130,8 @@ const (
 	Released  EventKind = "released"  // the planes of Mask, by the rank of Port
 	Attached  EventKind = "attached"  // a rank to Port
 	Detached  EventKind = "detached"  // the rank of Port; Err: why, unless it detached itself
+	Began     EventKind = "began"     // Job, on Plane
+	Ended     EventKind = "ended"     // Job, on Plane
 	Commanded EventKind = "commanded" // an operator (Who) changed a plane; Err: why it is disabled
 	TookOver  EventKind = "took-over" // this controller took over
 	Settled   EventKind = "settled"   // the grace time for ranks of earlier controllers has ended
@@ -153,6 +156,7 @@ type Event struct {
 	Who      string              `json:"who,omitempty"` // operator, or a rank's front end and address
 	Token    uint64              `json:"token,omitempty"`
 	Err      string              `json:"error,omitempty"`
+	Job      *Job                `json:"job,omitempty"`
 	Cause    Cause               `json:"-"` // of Failed; journals and clients do not get it
 }
 
@@ -176,6 +180,7 @@ type Snapshot struct {
 	Planes []PlaneSnapshot `json:"planes"`
 	Ports  []PortSnapshot  `json:"ports"`
 	Queue  []LeaseSnapshot `json:"queue"` // requests for planes, in order
+	Jobs   []JobSnapshot   `json:"jobs,omitempty"`
 }
 
 // PlaneSnapshot is a plane's part of a [Snapshot].
@@ -214,6 +219,7 @@ type LeaseSnapshot struct {
 	Holder uint64    `json:"holder"`
 	Mask   uint64    `json:"mask"`
 	Since  time.Time `json:"since"`
+	Job    string    `json:"job,omitempty"` // the job of the port, on one of these planes
 }
 
 // Sink receives the news of one attachment. The core calls its methods; they must not block. The map is shared and
@@ -287,4 +293,15 @@ type Controller interface {
 	// Set, Disable and Enable return when their change is in the journal, or with ErrJournal.
 	Disable(plane int, reason, who string) error
 	Enable(plane int, who string) error
+	// BeginJob reserves the job's ports on its planes, and sets their circuits as soon as no communicator uses the plane.
+	// maps[j] is the map of the job's ranks on plane j (nil: dark), and no rank moves these circuits until the job ends.
+	// If maps is nil, the ports go dark, and only ranks at these ports move circuits to or from them.
+	//
+	// BeginJob returns when all of this is done and in the journal; after an error, the job has ended. It does not wait
+	// for planes out of service: these get their circuits when they are back, unless a takeover comes first. It returns
+	// ErrJob if another job has a port or the id; the same job may begin again.
+	BeginJob(j Job, maps []circuit.Permutation) error
+	// EndJob gives the ports back, and returns when that is in the journal. It moves no circuit. A job that has ended
+	// already is no error.
+	EndJob(id, who string) error
 }

@@ -95,8 +95,9 @@ func (l *lease) give(mask uint64, to leaseHolder) {
 //	claimable    any port; the plane does not move before its holder has claimed it
 //	free         no port
 //
-// A plane is claimable if it has no holder during the grace time after a takeover. No port may move a pinned plane.
-func (m *machine) mayMove(pl *plane, holder uint64, target circuit.Permutation) error {
+// A plane is claimable if it has no holder during the grace time after a takeover. No port may move a pinned plane, and
+// only the ports of a job its circuits.
+func (m *machine) mayMove(pl *plane, port int, holder uint64, target circuit.Permutation) error {
 	switch h := m.lease.held[pl.index]; {
 	case m.over != nil:
 		return m.over
@@ -108,7 +109,10 @@ func (m *machine) mayMove(pl *plane, holder uint64, target circuit.Permutation) 
 		return fmt.Errorf("holder %s of port %d has the plane, which holder %s would move: %w",
 			ocsctl.HolderName(h.holder), h.a.port, ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
 	}
-	return pl.pinned(target)
+	if err := pl.pinned(target); err != nil {
+		return err
+	}
+	return pl.keeps(pl.m, target, pl.jobOf(port))
 }
 
 // refuseOthers refuses, on some planes, the posts that do not name the plane's holder. They came while the plane had
@@ -127,7 +131,7 @@ func (m *machine) refuseOthers(planes uint64) {
 			pl.barrier.drop(k)
 			for port, has := range posted {
 				if a := m.ports[port]; has && a != nil {
-					m.refuse(pl, a, k.holder, m.mayMove(pl, k.holder, target))
+					m.refuse(pl, a, k.holder, m.mayMove(pl, port, k.holder, target))
 				}
 			}
 		}

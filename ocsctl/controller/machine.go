@@ -26,6 +26,7 @@ type machine struct {
 	vanished int           // ports whose rank died: entries of lost that are not 0
 	watchers []*attachment // attached to no port
 	lease    lease
+	jobs     []*Job // in the order of their begin
 	nextID   uint64 // of attachments
 	grace    int64  // end of the grace time after a takeover; 0: it has ended
 	over     error  // why the controller's rule has ended; nil: it has not
@@ -60,7 +61,9 @@ type plane struct {
 	past    []PastMap           // epochs of earlier controllers, while the plane has not failed; see Recovered.Past
 	barrier *barrier
 	intent  intent
-	move    move // the current one
+	move    move     // the current one
+	orders  []*order // for jobs, which wait until the plane is free and in service
+	owners  []*Job   // by port: the job that has it; nil: no port has one
 
 	switches, failures uint64
 	posts, refused     uint64
@@ -269,6 +272,7 @@ func (m *machine) faultSaved(pl *plane, id uint64, err error, now int64) {
 		pl.saving = 0
 		if pl.saved = err == nil; pl.saved {
 			m.forgive(now)
+			m.obey(now)
 		}
 	}
 }
@@ -317,7 +321,10 @@ func (m *machine) retire(why error, now int64) {
 		if o := pl.move.order; o != nil {
 			o.done(why)
 		}
-		pl.move = move{}
+		for _, o := range pl.orders {
+			o.done(why)
+		}
+		pl.move, pl.orders = move{}, nil
 	}
 	m.lease = lease{}
 	for _, a := range m.ports {

@@ -24,7 +24,7 @@ func (m *machine) post(a *attachment, plane int, k roundKey, target circuit.Perm
 		return
 	}
 	if err == nil {
-		err = m.mayMove(pl, k.holder, target)
+		err = m.mayMove(pl, a.port, k.holder, target)
 	}
 	if err != nil {
 		m.refuse(pl, a, k.holder, err)

@@ -13,9 +13,13 @@ import (
 type order struct {
 	target circuit.Permutation
 	who    string
-	enable bool        // Enable: the device only verifies the circuits
-	taken  string      // Enable: why an operator disabled the plane during the verification
-	done   func(error) // called once, from the core
+	enable bool   // Enable: the device only verifies the circuits
+	taken  string // Enable: why an operator disabled the plane during the verification
+	// job is the job for which part, a map of its ranks, is set; target follows from both when the move begins.
+	job     *Job
+	part    circuit.Permutation
+	durable bool        // the journal has the begin of the job
+	done    func(error) // called once, from the core
 }
 
 // set moves a plane for an operator, from the map that its device has.
@@ -30,6 +34,12 @@ func (m *machine) set(plane int, o *order, now int64) {
 		o.done(fmt.Errorf("controller: plane %d: %w", plane, err))
 		return
 	}
+	if o.job != nil {
+		o.target = targetFor(o.job, o.part, observed)
+	} else if err := pl.keeps(pl.wanted(), o.target, nil); err != nil {
+		o.done(fmt.Errorf("controller: %w", err))
+		return
+	}
 	if pl.fault == nil && !observed.Equal(pl.m) {
 		m.drifted(pl, observed, now) // ranks must not know two maps of one epoch
 	}
@@ -42,6 +52,14 @@ func (m *machine) set(plane int, o *order, now int64) {
 	if m.over == nil && pl.intent.durable {
 		m.begin(pl, o.target, 0, o, now)
 	}
+}
+
+// wanted returns the map that the plane should have.
+func (pl *plane) wanted() circuit.Permutation {
+	if pl.desired != nil {
+		return pl.desired
+	}
+	return pl.m
 }
 
 // operable returns why an operator may not change a plane now; nil: it is allowed.
@@ -157,21 +175,26 @@ func (m *machine) sound(pl *plane, health bool) (circuit.Permutation, error) {
 // down returns the planes that are out of service, and so not granted.
 func (m *machine) down() (mask uint64) {
 	for j, pl := range m.planes {
-		if pl.fault != nil || pl.off != "" || pl.move.order != nil {
+		if pl.fault != nil || pl.off != "" || pl.move.order != nil && !pl.forJob() {
 			mask |= 1 << j
 		}
 	}
 	return mask
 }
 
-// moving returns the planes whose device moves.
+// moving returns the planes whose device moves, or moves next for a job.
 func (m *machine) moving() (mask uint64) {
 	for j, pl := range m.planes {
-		if pl.move.on {
+		if pl.move.on || pl.forJob() {
 			mask |= 1 << j
 		}
 	}
 	return mask
+}
+
+// forJob reports whether circuits of the plane are being set for a job, or will be when it is free. Requests wait then.
+func (pl *plane) forJob() bool {
+	return len(pl.orders) > 0 || pl.move.order != nil && pl.move.order.job != nil
 }
 
 // acquire queues a request for planes, and grants it if they are free. Planes that the holder still has are free: its
@@ -187,6 +210,7 @@ func (m *machine) acquire(a *attachment, id, mask, holder uint64, now int64) {
 
 // grant answers every request that can be answered now.
 func (m *machine) grant(now int64) {
+	m.obey(now)
 	if m.over != nil || m.grace != 0 || len(m.lease.queue) == 0 {
 		return
 	}
@@ -204,12 +228,12 @@ func (m *machine) grant(now int64) {
 	m.tellHolders()
 }
 
-// tellHolders tells the holders of planes for which requests wait, and of planes that operators have disabled, once per
-// lease. A holder that does not use its planes gives them back then.
+// tellHolders tells the holders of planes for which requests or orders wait, and of planes that operators have disabled,
+// once per lease. A holder that does not use its planes gives them back then.
 func (m *machine) tellHolders() {
 	off := uint64(0)
 	for j, pl := range m.planes {
-		if pl.off != "" {
+		if pl.off != "" || len(pl.orders) > 0 {
 			off |= 1 << j
 		}
 	}

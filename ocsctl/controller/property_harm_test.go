@@ -58,6 +58,7 @@ func (w *world) takeOver() {
 			w.t.Fatalf("plane %d was disabled, and the takeover has forgotten it", p)
 		}
 	}
+	w.rebook()
 	for _, j := range w.jobs {
 		j.asked = false
 		var held []LeaseSnapshot

@@ -54,6 +54,9 @@ type world struct {
 	strays  []stray
 	token   uint64
 	takes   int
+
+	booked   []*booking // jobs of a scheduler
+	bookings int
 }
 
 func newWorld(t testing.TB, seed uint64) *world {
@@ -127,6 +130,7 @@ func (w *world) published(plane int) {
 
 // mayMove: a move has been journaled, and every port that changes has agreed to it.
 func (w *world) mayMove(plane int, m Move) {
+	w.mayTouch(plane, m)
 	i := w.journal.planes[plane].Intent
 	if i == nil || i.Epoch != m.Epoch || !i.To.Equal(m.To) {
 		w.t.Fatalf("plane %d: moves to %v of epoch %d, the journal has %v", plane, m.To, m.Epoch, i)
@@ -293,9 +297,11 @@ func (w *world) must(err error) {
 func (w *world) harm() {
 	plane, port := w.rng.IntN(len(w.config.Planes)), w.rng.IntN(len(w.s))
 	j := w.jobOf(port)
-	switch w.rng.IntN(11) {
+	switch w.rng.IntN(14) {
 	case 10:
 		w.intrude(j, port, plane)
+	case 11, 12, 13:
+		w.book(j)
 	case 0: // a rank dies, and its job with it
 		w.dead[port] = true
 		if port == j.ports[0] {
@@ -353,7 +359,8 @@ func (w *world) worsen(plane int, unwell error, drift circuit.Permutation) {
 }
 
 // TestProperty sends random jobs, faults and takeovers to the core, and checks the rules. A plane never has two
-// holders, and no plane that is down is granted. A move needs an intent and agreement. An epoch is published only at
+// holders, and no plane that is down is granted. Ranks make no circuit into a scheduler's job, and jobs survive
+// takeovers. A move needs an intent and agreement. An epoch is published only at
 // the device's map. No plane is in service on an unwanted map. When the faults end, every job is served.
 func TestProperty(t *testing.T) {
 	takes, switched := 0, uint64(0)
@@ -399,6 +406,9 @@ func (w *world) settleDown() {
 	for p := range w.config.Planes {
 		w.dev.refuse[p], w.dev.wrong[p] = false, nil
 	}
+	for len(w.booked) > 0 {
+		w.unbook(w.booked[0])
+	}
 	for range 200 { // moves end, well or not
 		w.elapse()
 	}
@@ -423,8 +433,11 @@ func (w *world) settleDown() {
 	for range 200 {
 		w.elapse()
 	}
-	for _, j := range w.jobs {
+	for i, j := range w.jobs {
 		j.served = 0
+		if i%2 == 0 {
+			w.book(j)
+		}
 	}
 	for range 20000 {
 		w.act(w.jobs[w.rng.IntN(len(w.jobs))])
@@ -432,6 +445,9 @@ func (w *world) settleDown() {
 		all := true
 		for _, j := range w.jobs {
 			all = all && (j.served >= 3)
+		}
+		for _, b := range w.booked {
+			all = all && b.begun
 		}
 		if all {
 			return

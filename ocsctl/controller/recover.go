@@ -22,6 +22,7 @@ func (m *machine) start(now int64) {
 			m.event(now, Event{Kind: Settled, Plane: -1, Port: -1, Who: m.cfg.Name})
 		}
 	}
+	m.takeOverJobs()
 	for j, pl := range m.planes {
 		pl.unread = &Recovered{}
 		if m.cfg.Recovered != nil {

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -148,7 +149,12 @@ func (j *testJournal) apply(e Event) {
 	p := &j.planes[e.Plane]
 	switch e.Kind {
 	case Switched, Restored:
-		*p = Recovered{Epoch: e.Epoch, Map: e.To, Disabled: p.Disabled}
+		*p = Recovered{Epoch: e.Epoch, Map: e.To, Disabled: p.Disabled, Jobs: p.Jobs}
+	case Began, Ended:
+		p.Jobs = slices.DeleteFunc(slices.Clone(p.Jobs), func(j Job) bool { return j.ID == e.Job.ID })
+		if e.Kind == Began {
+			p.Jobs = append(p.Jobs, *e.Job)
+		}
 	case Failed:
 		p.Failed = true
 	case Commanded:

@@ -31,7 +31,8 @@ func (m *machine) snapshot(now int64) Snapshot {
 	for j, pl := range m.planes {
 		p := m.planeSnapshot(pl)
 		if h := m.lease.held[j]; h.a != nil {
-			p.Holder = &LeaseSnapshot{Port: h.a.port, Holder: h.holder, Mask: m.heldBy(h), Since: at(h.since)}
+			p.Holder = &LeaseSnapshot{Port: h.a.port, Holder: h.holder, Mask: m.heldBy(h), Since: at(h.since),
+				Job: m.jobName(m.heldBy(h), h.a.port)}
 		}
 		s.Planes = append(s.Planes, p)
 	}
@@ -43,8 +44,10 @@ func (m *machine) snapshot(now int64) Snapshot {
 		s.Ports = append(s.Ports, p)
 	}
 	for _, q := range m.lease.queue {
-		s.Queue = append(s.Queue, LeaseSnapshot{Port: q.a.port, Holder: q.holder, Mask: q.mask, Since: at(q.since)})
+		s.Queue = append(s.Queue, LeaseSnapshot{Port: q.a.port, Holder: q.holder, Mask: q.mask, Since: at(q.since),
+			Job: m.jobName(q.mask, q.a.port)})
 	}
+	s.Jobs = m.jobSnapshots()
 	return s
 }
 

@@ -43,6 +43,7 @@ type planeValue struct {
 	Failed   bool                `json:"failed,omitempty"`
 	Disabled string              `json:"disabled,omitempty"`
 	Past     []pastValue         `json:"past,omitempty"`
+	Jobs     []controller.Job    `json:"jobs,omitempty"`
 	Name     string              `json:"controller"`
 	Token    uint64              `json:"token"`
 	Time     time.Time           `json:"time"`
@@ -120,7 +121,8 @@ func softwareOf(data []byte) string {
 func EncodePlane(j int, s *State, by Author) ([]byte, error) {
 	v := planeValue{
 		Version: Format, Plane: j, Revision: s.Revision, Digest: digest(s.Map), Epoch: s.Epoch, Reserved: s.Reserved,
-		Map: s.Map, Failed: s.Failed, Disabled: s.Disabled, Name: by.Name, Token: by.Token, Time: time.Now().UTC(),
+		Map: s.Map, Failed: s.Failed, Disabled: s.Disabled, Jobs: s.Jobs, Name: by.Name, Token: by.Token,
+		Time: time.Now().UTC(),
 	}
 	if s.Intent != nil {
 		v.Intent = &intentValue{Epoch: s.Intent.Epoch, To: s.Intent.To}
@@ -153,6 +155,7 @@ func DecodePlane(key string, data []byte) (j int, s State, err error) {
 	}
 	s = State{
 		Epoch: v.Epoch, Reserved: v.Reserved, Revision: v.Revision, Map: v.Map, Failed: v.Failed, Disabled: v.Disabled,
+		Jobs: v.Jobs,
 	}
 	if v.Intent != nil {
 		s.Intent = &controller.Intent{Plane: v.Plane, Epoch: v.Intent.Epoch, To: v.Intent.To}
@@ -193,6 +196,11 @@ func (v *planeValue) check(key string) error {
 			return fmt.Errorf("intent.epoch: %d is not below the reserved %d", i.Epoch, v.Reserved)
 		}
 	}
+	for i := range v.Jobs {
+		if err := v.Jobs[i].Check(controller.MaxPorts, controller.MaxPlanes); err != nil {
+			return fmt.Errorf("jobs[%d]: %w", i, err)
+		}
+	}
 	return nil
 }
 
@@ -202,6 +210,11 @@ func (s *State) Fits(key string, j, ports, planes int) error {
 	has := len(s.Map)
 	if s.Intent != nil {
 		has = max(has, len(s.Intent.To))
+	}
+	for i := range s.Jobs {
+		if err := s.Jobs[i].Check(ports, planes); err != nil {
+			return fmt.Errorf("journal: %s: job %s: %w: %w", key, s.Jobs[i].ID, err, ErrOtherFabric)
+		}
 	}
 	switch {
 	case j >= planes:

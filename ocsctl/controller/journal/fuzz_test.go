@@ -15,6 +15,7 @@ func FuzzPlane(f *testing.F) {
 		{Reserved: 1}, {Epoch: 3, Reserved: 9, Revision: 2, Map: circuit.Shift(4, 1), Failed: true, Disabled: "x"},
 		{Epoch: 3, Reserved: 9, Map: circuit.Shift(4, 1),
 			Past: []controller.PastMap{{Epoch: 2, Digest: 1}, {Epoch: 3, Digest: 5}}},
+		{Reserved: 9, Map: circuit.Shift(4, 1), Jobs: []controller.Job{{ID: "1", Ports: []int{3, 0}, Mask: 3, Fixed: true}}},
 		{Reserved: 9, Map: circuit.AllDark(2), Intent: &controller.Intent{Plane: 1, Epoch: 3, To: circuit.Shift(2, 1)}},
 	} {
 		value, err := EncodePlane(1, &s, Author{"a", 5})

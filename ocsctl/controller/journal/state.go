@@ -24,6 +24,7 @@ type State struct {
 	// Past lists the last epochs that began with a move, the newest last; nothing from before a failure. It is never
 	// changed in place.
 	Past []controller.PastMap
+	Jobs []controller.Job // that have ports on the plane; never changed in place
 }
 
 // maxPast bounds State.Past. A rank misses epochs only if they move no circuit of its port.
@@ -37,7 +38,7 @@ func (s *State) Recorded() bool { return s.Map != nil || s.Intent != nil || s.Re
 // and a restore does not wait for a write: it starts at the reserved mark.
 func (s *State) Recovered() controller.Recovered {
 	r := controller.Recovered{Epoch: s.Epoch, Map: s.Map, Intent: s.Intent, Failed: s.Failed, Disabled: s.Disabled,
-		Past: s.Past}
+		Past: s.Past, Jobs: s.Jobs}
 	if s.Intent != nil {
 		r.Epoch = max(r.Epoch, s.Intent.Epoch+1)
 		if r.Map == nil { // only the target of the intent is known
@@ -81,6 +82,15 @@ func (s *State) Apply(e *controller.Event) (changed bool) {
 		s.moved(e.To)
 		s.Intent, s.Failed, s.Past = nil, false, nil
 		return true
+	case controller.Began, controller.Ended:
+		if e.Job == nil {
+			break
+		}
+		jobs := slices.DeleteFunc(slices.Clone(s.Jobs), func(j controller.Job) bool { return j.ID == e.Job.ID })
+		if e.Kind == controller.Began {
+			jobs = append(jobs, *e.Job)
+		}
+		s.Jobs, changed = jobs, true
 	case controller.Commanded: // Err: why it is disabled
 		changed = changed || s.Disabled != e.Err
 		s.Disabled = e.Err

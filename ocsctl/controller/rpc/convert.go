@@ -62,12 +62,28 @@ func fromNano(n int64) time.Time {
 }
 
 func toLease(l controller.LeaseSnapshot) *ocspb.Lease {
-	return &ocspb.Lease{Holder: l.Holder, Mask: l.Mask, SinceUnixNano: toNano(l.Since), Port: uint32(l.Port)}
+	return &ocspb.Lease{Holder: l.Holder, Mask: l.Mask, SinceUnixNano: toNano(l.Since), Port: uint32(l.Port), Job: l.Job}
 }
 
 func fromLease(l *ocspb.Lease) controller.LeaseSnapshot {
 	return controller.LeaseSnapshot{Port: int(l.GetPort()), Holder: l.GetHolder(), Mask: l.GetMask(),
-		Since: fromNano(l.GetSinceUnixNano())}
+		Since: fromNano(l.GetSinceUnixNano()), Job: l.GetJob()}
+}
+
+func toJob(j *controller.Job) *ocspb.Job {
+	if j == nil {
+		return nil
+	}
+	return &ocspb.Job{Id: j.ID, Name: j.Name, Ports: toPorts(j.Ports), Mask: j.Mask, Fixed: j.Fixed,
+		SinceUnixNano: toNano(j.Since), Who: j.Who}
+}
+
+func fromJob(j *ocspb.Job) *controller.Job {
+	if j == nil {
+		return nil
+	}
+	return &controller.Job{ID: oneLine(clip(j.GetId())), Name: oneLine(clip(j.GetName())), Ports: fromPorts(j.GetPorts()),
+		Mask: j.GetMask(), Fixed: j.GetFixed(), Since: fromNano(j.GetSinceUnixNano()), Who: oneLine(clip(j.GetWho()))}
 }
 
 func toPlaneInfo(p ocsctl.PlaneInfo) *ocspb.PlaneInfo {
@@ -89,6 +105,7 @@ func toEvent(e *controller.Event) *ocspb.Event {
 		Seq: e.Seq, TimeUnixNano: toNano(e.Time), Kind: string(e.Kind), Plane: int32(e.Plane), Epoch: e.Epoch,
 		From: toMap(e.From), To: toMap(e.To), TookNs: int64(e.Took), WaitedNs: int64(e.Waited), Verified: e.Verified,
 		Port: int32(e.Port), Holder: e.Holder, Mask: e.Mask, Who: e.Who, Token: e.Token, Error: e.Err,
+		Job: toJob(e.Job),
 	}
 }
 
@@ -107,7 +124,7 @@ func fromEvent(e *ocspb.Event) (controller.Event, error) {
 		From: from, To: to, Took: time.Duration(e.GetTookNs()), Waited: time.Duration(e.GetWaitedNs()),
 		Verified: e.GetVerified(),
 		Port:     int(e.GetPort()), Holder: e.GetHolder(), Mask: e.GetMask(), Who: e.GetWho(), Token: e.GetToken(),
-		Err: e.GetError(),
+		Err: e.GetError(), Job: fromJob(e.GetJob()),
 	}, nil
 }
 
@@ -122,6 +139,11 @@ func toSnapshot(s *controller.Snapshot) *ocspb.Snapshot {
 	}
 	for _, l := range s.Queue {
 		m.Queue = append(m.Queue, toLease(l))
+	}
+	for i := range s.Jobs {
+		j := toJob(&s.Jobs[i].Job)
+		j.Waits = s.Jobs[i].Waits
+		m.Jobs = append(m.Jobs, j)
 	}
 	return m
 }
@@ -142,6 +164,9 @@ func fromSnapshot(m *ocspb.Snapshot) (controller.Snapshot, error) {
 	}
 	for _, l := range m.GetQueue() {
 		s.Queue = append(s.Queue, fromLease(l))
+	}
+	for _, j := range m.GetJobs() {
+		s.Jobs = append(s.Jobs, controller.JobSnapshot{Job: *fromJob(j), Waits: j.GetWaits()})
 	}
 	return s, nil
 }

@@ -48,6 +48,7 @@ var faults = [...]struct {
 	{ocspb.FaultCode_FAULT_CODE_FRAMES_LOST, ocsctl.ErrFramesLost, codes.DataLoss},
 	{ocspb.FaultCode_FAULT_CODE_NOT_HOLDER, ocsctl.ErrNotHolder, codes.FailedPrecondition},
 	{ocspb.FaultCode_FAULT_CODE_PINNED, ocsctl.ErrPinned, codes.FailedPrecondition},
+	{ocspb.FaultCode_FAULT_CODE_JOB, controller.ErrJob, codes.AlreadyExists},
 	{ocspb.FaultCode_FAULT_CODE_JOURNAL, controller.ErrJournal, codes.Unavailable},
 	{ocspb.FaultCode_FAULT_CODE_CONTROL_LOST, ocsctl.ErrControlLost, codes.Unavailable},
 }
@@ -143,6 +144,10 @@ func fromStatus(err error) error {
 		e.wraps = append(e.wraps, context.DeadlineExceeded)
 	case codes.Canceled:
 		e.wraps = append(e.wraps, context.Canceled)
+	case codes.Unavailable:
+		if len(s.Details()) == 0 {
+			e.wraps = append(e.wraps, ocsctl.ErrControlLost) // the connection has broken
+		}
 	case codes.Unimplemented:
 		e.text, e.wraps = "the controller does not know this call: "+text, append(e.wraps, ocsctl.ErrVersion)
 	}

@@ -193,3 +193,24 @@ func (o *Operator) Disable(ctx context.Context, plane int, reason, who string) e
 		return err
 	})
 }
+
+// BeginJob reserves ports for a job, sets its circuits if maps is not nil, and returns when they have settled. The
+// history names the operator, j.Who. See [controller.Controller].
+func (o *Operator) BeginJob(ctx context.Context, j controller.Job, maps []circuit.Permutation) error {
+	m := &ocspb.BeginJobRequest{Job: toJob(&j), Set: maps != nil}
+	for _, part := range maps {
+		m.Maps = append(m.Maps, &ocspb.JobMap{To: toMap(part)})
+	}
+	return o.command(ctx, "begin job", 0, func(c ocspb.OperatorsClient, _ uint32) error {
+		_, err := c.BeginJob(ctx, m)
+		return err
+	})
+}
+
+// EndJob gives the ports of a job back. A job that has ended already is no error.
+func (o *Operator) EndJob(ctx context.Context, id, who string) error {
+	return o.command(ctx, "end job", 0, func(c ocspb.OperatorsClient, _ uint32) error {
+		_, err := c.EndJob(ctx, &ocspb.EndJobRequest{Id: id, Who: who})
+		return err
+	})
+}

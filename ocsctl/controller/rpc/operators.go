@@ -8,6 +8,7 @@ import (
 
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/rpc/ocspb"
+	"lightpath/plans/circuit"
 )
 
 // watchQueue is how far a watcher may fall behind.
@@ -124,14 +125,55 @@ func (o *operators) Disable(ctx context.Context, m *ocspb.DisableRequest) (*ocsp
 	return &ocspb.DisableReply{}, err
 }
 
-// operate runs a command, which goes on by itself where the operator stops waiting.
+// BeginJob reserves ports for a job and sets its circuits.
+func (o *operators) BeginJob(ctx context.Context, m *ocspb.BeginJobRequest) (*ocspb.BeginJobReply, error) {
+	j := fromJob(m.GetJob())
+	if j == nil {
+		return nil, fmt.Errorf("begin job: no job: %w", ErrProtocol)
+	}
+	var maps []circuit.Permutation
+	if m.GetSet() {
+		maps = make([]circuit.Permutation, len(m.GetMaps()))
+		for plane, part := range m.GetMaps() {
+			if len(part.GetTo()) == 0 {
+				continue
+			}
+			var err error
+			if maps[plane], err = fromMap(part.GetTo(), len(j.Ports)); err != nil {
+				return nil, fmt.Errorf("begin job %s: plane %d: %w", j.ID, plane, err)
+			}
+		}
+	}
+	return &ocspb.BeginJobReply{}, o.run(ctx, "job "+j.ID, j.Who, func(c controller.Controller, who string) error {
+		j.Who = who
+		return c.BeginJob(*j, maps)
+	})
+}
+
+// EndJob gives the ports of a job back.
+func (o *operators) EndJob(ctx context.Context, m *ocspb.EndJobRequest) (*ocspb.EndJobReply, error) {
+	id := oneLine(clip(m.GetId()))
+	return &ocspb.EndJobReply{}, o.run(ctx, "job "+id, m.GetWho(), func(c controller.Controller, who string) error {
+		return c.EndJob(id, who)
+	})
+}
+
+// operate runs a command on a plane.
 func (o *operators) operate(ctx context.Context, plane uint32, name string,
 	command func(c controller.Controller, plane int, who string) error) error {
-	core, err := o.server.inCharge()
-	if err != nil {
+	if err := o.server.checkPlane(plane); err != nil {
 		return err
 	}
-	if err := o.server.checkPlane(plane); err != nil {
+	return o.run(ctx, fmt.Sprintf("plane %d", plane), name, func(c controller.Controller, who string) error {
+		return command(c, int(plane), who)
+	})
+}
+
+// run runs a command, which goes on by itself where the operator stops waiting.
+func (o *operators) run(ctx context.Context, what, name string,
+	command func(c controller.Controller, who string) error) error {
+	core, err := o.server.inCharge()
+	if err != nil {
 		return err
 	}
 	by := who(ctx)
@@ -139,11 +181,11 @@ func (o *operators) operate(ctx context.Context, plane uint32, name string,
 		by = oneLine(clip(name)) + ", " + by
 	}
 	done := make(chan error, 1)
-	go func() { done <- command(core, int(plane), by) }()
+	go func() { done <- command(core, by) }()
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("plane %d: the command goes on: %w", plane, ctx.Err())
+		return fmt.Errorf("%s: the command goes on: %w", what, ctx.Err())
 	}
 }

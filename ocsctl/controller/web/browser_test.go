@@ -150,12 +150,18 @@ func TestPage(t *testing.T) {
 		p.Holder = &controller.LeaseSnapshot{Port: 0, Holder: 0xabcdef, Mask: 1, Since: time.Now()}
 		s.Queue = []controller.LeaseSnapshot{{Port: 4, Holder: 0x123456, Mask: 3, Since: time.Now()}}
 		s.Ports[7].Attached = false
+		s.Jobs = []controller.JobSnapshot{
+			{Job: controller.Job{ID: "17", Name: "train", Ports: []int{2, 3, 1}, Mask: 5, Fixed: true}},
+			{Job: controller.Job{ID: "18", Ports: []int{5}, Mask: 2}, Waits: 2},
+		}
 	})
 	for _, want := range []string{
 		`document.querySelector(".plane").dataset.state === "waiting"`, says(".plane .note", "Posted: 0-2, 4-6"),
 		says(".plane .note", "Missing: 3, 7"), says(".plane .note", "Port 7 has no rank"),
 		`document.querySelectorAll(".plane:first-child .target").length === 8`,
 		says(".plane dd:nth-of-type(2)", "abcdef, port 0"),
+		says("#jobs tbody tr:nth-child(1)", "17trainp0, p21-3"), says("#jobs tbody tr:nth-child(1)", "set"),
+		says("#jobs tbody tr:nth-child(2)", "to be set: p1"),
 		says("#uses", "abcdef has p0"), says("#uses", "123456 waits for p0 and p1"), says("#uses", "behind abcdef"),
 		`document.querySelectorAll("#graph .edge.waits").length === 2`,
 	} {
@@ -299,6 +305,7 @@ func TestPageEscapes(t *testing.T) {
 		for i := range s.Ports {
 			s.Ports[i].Who = hostile
 		}
+		s.Jobs = []controller.JobSnapshot{{Job: controller.Job{ID: hostile, Name: hostile, Ports: []int{1}, Mask: 1}}}
 	})
 	f.waiting[1] = hostile
 	p := twoPlanes()
@@ -317,7 +324,7 @@ func TestPageEscapes(t *testing.T) {
 	ctx := browse(t, r, 1200, 1000)
 	for _, want := range []string{
 		says(".plane h3", hostile), says(".why", hostile), says(".plane:nth-child(2) .note", hostile),
-		says("#history", hostile), says("#uses", hostile),
+		says("#history", hostile), says("#uses", hostile), says("#jobs", hostile),
 		says("#ports", hostile), says("#switches", hostile), says("#plan", hostile), says("#timeline", hostile),
 		says("#name", hostile), says("#version", hostile),
 		fmt.Sprintf(`document.querySelectorAll("#history tr").length === %d`, len(kinds)),

@@ -89,7 +89,7 @@ func (m *metrics) observe(e *controller.Event, name string) {
 	case controller.Granted:
 		m.lease.Observe(e.Waited.Seconds())
 	case controller.Restored, controller.Released, controller.Attached, controller.Detached, controller.Commanded,
-		controller.TookOver, controller.Settled:
+		controller.Began, controller.Ended, controller.TookOver, controller.Settled:
 	}
 }
 

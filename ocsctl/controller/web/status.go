@@ -24,6 +24,7 @@ type Status struct {
 	Names    []string       `json:"names"`     // of planes, also where Planes is empty
 	Views    []PlaneView    `json:"views"`     // of Planes, in their order
 	Uses     []Use          `json:"uses"`      // of planes: granted ones first, then the queue in its order
+	JobViews []JobView      `json:"job_views"` // of Jobs, in their order
 	Switches []SwitchHealth `json:"switches,omitempty"`
 	Problem  string         `json:"problem,omitempty"` // why there is no snapshot
 }
@@ -34,6 +35,12 @@ type PlaneView struct {
 	Gone    []int            `json:"gone,omitempty"`    // missing ports that no rank is attached to
 	Cause   controller.Cause `json:"cause,omitempty"`   // of being down
 	Advice  *Advice          `json:"advice,omitempty"`  // what to do about it
+}
+
+// JobView has the planes of a job, because a browser's numbers have fewer than 64 bits.
+type JobView struct {
+	Planes []int `json:"planes"`
+	Waits  []int `json:"waits"` // planes whose circuits are not set yet
 }
 
 // Use is a use of planes, granted or requested. Identifiers are text, because a browser's numbers have fewer than 64
@@ -73,6 +80,10 @@ func (s *Server) status(ctx context.Context) Status {
 		st.Views[j] = view(c, &st.Snapshot, j)
 	}
 	st.Uses = uses(&st.Snapshot)
+	st.JobViews = make([]JobView, len(st.Jobs))
+	for i := range st.Jobs {
+		st.JobViews[i] = JobView{Planes: planesOf(st.Jobs[i].Mask), Waits: planesOf(st.Jobs[i].Waits)}
+	}
 	if s.o.Switches != nil {
 		if st.Switches, err = s.o.Switches(ctx); err != nil && st.Problem == "" {
 			st.Problem = fmt.Sprintf("switches: %v", err)

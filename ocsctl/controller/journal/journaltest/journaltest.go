@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -36,6 +37,7 @@ func Run(t *testing.T, open func(t *testing.T, keep int) journal.Store) {
 		"Past":          past,
 		"Failed":        failed,
 		"Disabled":      disabled,
+		"Jobs":          jobs,
 		"Confirmed":     confirmed,
 		"Deposed":       deposed,
 		"OneRuler":      oneRuler,
@@ -224,6 +226,27 @@ func disabled(t *testing.T, s journal.Store) {
 	l, at = Next(t, s, l)
 	defer Resign(t, l)
 	if at[1].Disabled != "" {
+		t.Fatalf("recovered %+v", at[1])
+	}
+}
+
+// jobs: a job is kept from its begin to its end, and one that begins again is kept once.
+func jobs(t *testing.T, s journal.Store) {
+	l := Lead(t, s)
+	job := controller.Job{ID: "17", Name: "train", Ports: []int{1, 0}, Mask: 2, Since: time.Unix(5, 0).UTC(), Who: "slurm"}
+	began := controller.Event{Time: time.Now(), Kind: controller.Began, Plane: 1, Port: -1, Job: &job}
+	other := controller.Job{ID: "18", Ports: []int{2}, Mask: 2}
+	require.NoError(t, Record(t, l, began))
+	require.NoError(t, Record(t, l, began))
+	l.Record(controller.Event{Time: time.Now(), Kind: controller.Began, Plane: 1, Port: -1, Job: &other}, nil)
+	l, at := Next(t, s, l)
+	if len(at[1].Jobs) != 2 || !reflect.DeepEqual(at[1].Jobs[0], job) || at[0].Jobs != nil {
+		t.Fatalf("recovered %+v", at)
+	}
+	l.Record(controller.Event{Time: time.Now(), Kind: controller.Ended, Plane: 1, Port: -1, Job: &job}, nil)
+	l, at = Next(t, s, l)
+	defer Resign(t, l)
+	if len(at[1].Jobs) != 1 || at[1].Jobs[0].ID != "18" {
 		t.Fatalf("recovered %+v", at[1])
 	}
 }

@@ -51,6 +51,7 @@ const (
 	FaultCode_FAULT_CODE_NOT_HOLDER             FaultCode = 17 // another holds the plane, or none does
 	FaultCode_FAULT_CODE_JOURNAL                FaultCode = 18 // the journal has not confirmed a change
 	FaultCode_FAULT_CODE_PINNED                 FaultCode = 19 // only an operator moves the plane
+	FaultCode_FAULT_CODE_JOB                    FaultCode = 20 // another job has the id or a port
 )
 
 // Enum value maps for FaultCode.
@@ -76,6 +77,7 @@ var (
 		17: "FAULT_CODE_NOT_HOLDER",
 		18: "FAULT_CODE_JOURNAL",
 		19: "FAULT_CODE_PINNED",
+		20: "FAULT_CODE_JOB",
 	}
 	FaultCode_value = map[string]int32{
 		"FAULT_CODE_UNSPECIFIED":            0,
@@ -98,6 +100,7 @@ var (
 		"FAULT_CODE_NOT_HOLDER":             17,
 		"FAULT_CODE_JOURNAL":                18,
 		"FAULT_CODE_PINNED":                 19,
+		"FAULT_CODE_JOB":                    20,
 	}
 )
 
@@ -696,6 +699,7 @@ type Lease struct {
 	Mask          uint64                 `protobuf:"varint,2,opt,name=mask,proto3" json:"mask,omitempty"` // bit j: plane j
 	SinceUnixNano int64                  `protobuf:"varint,3,opt,name=since_unix_nano,json=sinceUnixNano,proto3" json:"since_unix_nano,omitempty"`
 	Port          uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"` // of whose rank; not in a Hello
+	Job           string                 `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`    // of the port; in a snapshot
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -756,6 +760,13 @@ func (x *Lease) GetPort() uint32 {
 		return x.Port
 	}
 	return 0
+}
+
+func (x *Lease) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
 }
 
 // Post agrees, for the holder of a plane, to move it from epoch to the target: this port is drained.
@@ -1426,6 +1437,7 @@ type Snapshot struct {
 	Planes        []*PlaneSnapshot       `protobuf:"bytes,5,rep,name=planes,proto3" json:"planes,omitempty"`
 	Ports         []*PortSnapshot        `protobuf:"bytes,6,rep,name=ports,proto3" json:"ports,omitempty"`
 	Queue         []*Lease               `protobuf:"bytes,7,rep,name=queue,proto3" json:"queue,omitempty"`
+	Jobs          []*Job                 `protobuf:"bytes,8,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1505,6 +1517,13 @@ func (x *Snapshot) GetPorts() []*PortSnapshot {
 func (x *Snapshot) GetQueue() []*Lease {
 	if x != nil {
 		return x.Queue
+	}
+	return nil
+}
+
+func (x *Snapshot) GetJobs() []*Job {
+	if x != nil {
+		return x.Jobs
 	}
 	return nil
 }
@@ -1673,6 +1692,107 @@ func (x *PlaneSnapshot) GetUnlit() []uint32 {
 	return nil
 }
 
+// Job is a job of a scheduler, which has its ports until it ends.
+type Job struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Ports         []uint32               `protobuf:"varint,3,rep,packed,name=ports,proto3" json:"ports,omitempty"` // in the order of the job's ranks
+	Mask          uint64                 `protobuf:"varint,4,opt,name=mask,proto3" json:"mask,omitempty"`          // bit j: plane j
+	Fixed         bool                   `protobuf:"varint,5,opt,name=fixed,proto3" json:"fixed,omitempty"`        // its circuits were set, and no rank moves them
+	SinceUnixNano int64                  `protobuf:"varint,6,opt,name=since_unix_nano,json=sinceUnixNano,proto3" json:"since_unix_nano,omitempty"`
+	Who           string                 `protobuf:"bytes,7,opt,name=who,proto3" json:"who,omitempty"`
+	Waits         uint64                 `protobuf:"varint,8,opt,name=waits,proto3" json:"waits,omitempty"` // planes whose circuits are not set yet; in a snapshot
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Job) Reset() {
+	*x = Job{}
+	mi := &file_ocs_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Job) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Job) ProtoMessage() {}
+
+func (x *Job) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Job.ProtoReflect.Descriptor instead.
+func (*Job) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Job) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Job) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Job) GetPorts() []uint32 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *Job) GetMask() uint64 {
+	if x != nil {
+		return x.Mask
+	}
+	return 0
+}
+
+func (x *Job) GetFixed() bool {
+	if x != nil {
+		return x.Fixed
+	}
+	return false
+}
+
+func (x *Job) GetSinceUnixNano() int64 {
+	if x != nil {
+		return x.SinceUnixNano
+	}
+	return 0
+}
+
+func (x *Job) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *Job) GetWaits() uint64 {
+	if x != nil {
+		return x.Waits
+	}
+	return 0
+}
+
 type PortSnapshot struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
@@ -1685,7 +1805,7 @@ type PortSnapshot struct {
 
 func (x *PortSnapshot) Reset() {
 	*x = PortSnapshot{}
-	mi := &file_ocs_proto_msgTypes[21]
+	mi := &file_ocs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +1817,7 @@ func (x *PortSnapshot) String() string {
 func (*PortSnapshot) ProtoMessage() {}
 
 func (x *PortSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[21]
+	mi := &file_ocs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +1830,7 @@ func (x *PortSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortSnapshot.ProtoReflect.Descriptor instead.
 func (*PortSnapshot) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{21}
+	return file_ocs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PortSnapshot) GetPort() uint32 {
@@ -1754,7 +1874,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_ocs_proto_msgTypes[22]
+	mi := &file_ocs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1766,7 +1886,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[22]
+	mi := &file_ocs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1779,7 +1899,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{22}
+	return file_ocs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HistoryRequest) GetPlane() uint32 {
@@ -1825,7 +1945,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_ocs_proto_msgTypes[23]
+	mi := &file_ocs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1837,7 +1957,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[23]
+	mi := &file_ocs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +1970,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{23}
+	return file_ocs_proto_rawDescGZIP(), []int{24}
 }
 
 type Event struct {
@@ -1871,13 +1991,14 @@ type Event struct {
 	Who           string                 `protobuf:"bytes,14,opt,name=who,proto3" json:"who,omitempty"`
 	Token         uint64                 `protobuf:"varint,15,opt,name=token,proto3" json:"token,omitempty"`
 	Error         string                 `protobuf:"bytes,16,opt,name=error,proto3" json:"error,omitempty"`
+	Job           *Job                   `protobuf:"bytes,17,opt,name=job,proto3" json:"job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_ocs_proto_msgTypes[24]
+	mi := &file_ocs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +2010,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[24]
+	mi := &file_ocs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +2023,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{24}
+	return file_ocs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Event) GetSeq() uint64 {
@@ -2017,6 +2138,13 @@ func (x *Event) GetError() string {
 	return ""
 }
 
+func (x *Event) GetJob() *Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
 type SetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plane         uint32                 `protobuf:"varint,1,opt,name=plane,proto3" json:"plane,omitempty"`
@@ -2028,7 +2156,7 @@ type SetRequest struct {
 
 func (x *SetRequest) Reset() {
 	*x = SetRequest{}
-	mi := &file_ocs_proto_msgTypes[25]
+	mi := &file_ocs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2168,7 @@ func (x *SetRequest) String() string {
 func (*SetRequest) ProtoMessage() {}
 
 func (x *SetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[25]
+	mi := &file_ocs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2181,7 @@ func (x *SetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRequest.ProtoReflect.Descriptor instead.
 func (*SetRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{25}
+	return file_ocs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SetRequest) GetPlane() uint32 {
@@ -2085,7 +2213,7 @@ type SetReply struct {
 
 func (x *SetReply) Reset() {
 	*x = SetReply{}
-	mi := &file_ocs_proto_msgTypes[26]
+	mi := &file_ocs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +2225,7 @@ func (x *SetReply) String() string {
 func (*SetReply) ProtoMessage() {}
 
 func (x *SetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[26]
+	mi := &file_ocs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2238,7 @@ func (x *SetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReply.ProtoReflect.Descriptor instead.
 func (*SetReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{26}
+	return file_ocs_proto_rawDescGZIP(), []int{27}
 }
 
 type EnableRequest struct {
@@ -2123,7 +2251,7 @@ type EnableRequest struct {
 
 func (x *EnableRequest) Reset() {
 	*x = EnableRequest{}
-	mi := &file_ocs_proto_msgTypes[27]
+	mi := &file_ocs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2135,7 +2263,7 @@ func (x *EnableRequest) String() string {
 func (*EnableRequest) ProtoMessage() {}
 
 func (x *EnableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[27]
+	mi := &file_ocs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2148,7 +2276,7 @@ func (x *EnableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableRequest.ProtoReflect.Descriptor instead.
 func (*EnableRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{27}
+	return file_ocs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *EnableRequest) GetPlane() uint32 {
@@ -2173,7 +2301,7 @@ type EnableReply struct {
 
 func (x *EnableReply) Reset() {
 	*x = EnableReply{}
-	mi := &file_ocs_proto_msgTypes[28]
+	mi := &file_ocs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2313,7 @@ func (x *EnableReply) String() string {
 func (*EnableReply) ProtoMessage() {}
 
 func (x *EnableReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[28]
+	mi := &file_ocs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2326,7 @@ func (x *EnableReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableReply.ProtoReflect.Descriptor instead.
 func (*EnableReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{28}
+	return file_ocs_proto_rawDescGZIP(), []int{29}
 }
 
 type DisableRequest struct {
@@ -2212,7 +2340,7 @@ type DisableRequest struct {
 
 func (x *DisableRequest) Reset() {
 	*x = DisableRequest{}
-	mi := &file_ocs_proto_msgTypes[29]
+	mi := &file_ocs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2224,7 +2352,7 @@ func (x *DisableRequest) String() string {
 func (*DisableRequest) ProtoMessage() {}
 
 func (x *DisableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[29]
+	mi := &file_ocs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2237,7 +2365,7 @@ func (x *DisableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableRequest.ProtoReflect.Descriptor instead.
 func (*DisableRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{29}
+	return file_ocs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DisableRequest) GetPlane() uint32 {
@@ -2269,7 +2397,7 @@ type DisableReply struct {
 
 func (x *DisableReply) Reset() {
 	*x = DisableReply{}
-	mi := &file_ocs_proto_msgTypes[30]
+	mi := &file_ocs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2281,7 +2409,7 @@ func (x *DisableReply) String() string {
 func (*DisableReply) ProtoMessage() {}
 
 func (x *DisableReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[30]
+	mi := &file_ocs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2294,7 +2422,237 @@ func (x *DisableReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableReply.ProtoReflect.Descriptor instead.
 func (*DisableReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{30}
+	return file_ocs_proto_rawDescGZIP(), []int{31}
+}
+
+type BeginJobRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Job   *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // without since and waits
+	// Where set is true: for each plane of the controller the map of the job's ranks, an empty one for dark. Otherwise
+	// the job's ranks move their circuits.
+	Set           bool      `protobuf:"varint,2,opt,name=set,proto3" json:"set,omitempty"`
+	Maps          []*JobMap `protobuf:"bytes,3,rep,name=maps,proto3" json:"maps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginJobRequest) Reset() {
+	*x = BeginJobRequest{}
+	mi := &file_ocs_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginJobRequest) ProtoMessage() {}
+
+func (x *BeginJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginJobRequest.ProtoReflect.Descriptor instead.
+func (*BeginJobRequest) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *BeginJobRequest) GetJob() *Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+func (x *BeginJobRequest) GetSet() bool {
+	if x != nil {
+		return x.Set
+	}
+	return false
+}
+
+func (x *BeginJobRequest) GetMaps() []*JobMap {
+	if x != nil {
+		return x.Maps
+	}
+	return nil
+}
+
+type JobMap struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            []int32                `protobuf:"zigzag32,1,rep,packed,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobMap) Reset() {
+	*x = JobMap{}
+	mi := &file_ocs_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobMap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobMap) ProtoMessage() {}
+
+func (x *JobMap) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobMap.ProtoReflect.Descriptor instead.
+func (*JobMap) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *JobMap) GetTo() []int32 {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+type BeginJobReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginJobReply) Reset() {
+	*x = BeginJobReply{}
+	mi := &file_ocs_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginJobReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginJobReply) ProtoMessage() {}
+
+func (x *BeginJobReply) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginJobReply.ProtoReflect.Descriptor instead.
+func (*BeginJobReply) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{34}
+}
+
+type EndJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Who           string                 `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndJobRequest) Reset() {
+	*x = EndJobRequest{}
+	mi := &file_ocs_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndJobRequest) ProtoMessage() {}
+
+func (x *EndJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndJobRequest.ProtoReflect.Descriptor instead.
+func (*EndJobRequest) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *EndJobRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *EndJobRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+type EndJobReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndJobReply) Reset() {
+	*x = EndJobReply{}
+	mi := &file_ocs_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndJobReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndJobReply) ProtoMessage() {}
+
+func (x *EndJobReply) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndJobReply.ProtoReflect.Descriptor instead.
+func (*EndJobReply) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{36}
 }
 
 var File_ocs_proto protoreflect.FileDescriptor
@@ -2346,12 +2704,13 @@ const file_ocs_proto_rawDesc = "" +
 	"\x16bandwidth_bits_per_sec\x18\x02 \x01(\x01R\x13bandwidthBitsPerSec\x12\x1f\n" +
 	"\vreconfig_ns\x18\x03 \x01(\x03R\n" +
 	"reconfigNs\x12/\n" +
-	"\x14reconfig_per_port_ns\x18\x04 \x01(\x03R\x11reconfigPerPortNs\"o\n" +
+	"\x14reconfig_per_port_ns\x18\x04 \x01(\x03R\x11reconfigPerPortNs\"\x81\x01\n" +
 	"\x05Lease\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\x04R\x06holder\x12\x12\n" +
 	"\x04mask\x18\x02 \x01(\x04R\x04mask\x12&\n" +
 	"\x0fsince_unix_nano\x18\x03 \x01(\x03R\rsinceUnixNano\x12\x12\n" +
-	"\x04port\x18\x04 \x01(\rR\x04port\"b\n" +
+	"\x04port\x18\x04 \x01(\rR\x04port\x12\x10\n" +
+	"\x03job\x18\x05 \x01(\tR\x03job\"b\n" +
 	"\x04Post\x12\x14\n" +
 	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x16\n" +
@@ -2390,7 +2749,7 @@ const file_ocs_proto_rawDesc = "" +
 	"\x05plane\x18\x01 \x01(\rR\x05plane\"\"\n" +
 	"\fWaitingReply\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\"\x0f\n" +
-	"\rStatusRequest\"\x90\x02\n" +
+	"\rStatusRequest\"\xbb\x02\n" +
 	"\bSnapshot\x12$\n" +
 	"\x0etime_unix_nano\x18\x01 \x01(\x03R\ftimeUnixNano\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -2398,7 +2757,8 @@ const file_ocs_proto_rawDesc = "" +
 	"\x05token\x18\x04 \x01(\x04R\x05token\x127\n" +
 	"\x06planes\x18\x05 \x03(\v2\x1f.lightpath.ocs.v1.PlaneSnapshotR\x06planes\x124\n" +
 	"\x05ports\x18\x06 \x03(\v2\x1e.lightpath.ocs.v1.PortSnapshotR\x05ports\x12-\n" +
-	"\x05queue\x18\a \x03(\v2\x17.lightpath.ocs.v1.LeaseR\x05queue\"\xa8\x03\n" +
+	"\x05queue\x18\a \x03(\v2\x17.lightpath.ocs.v1.LeaseR\x05queue\x12)\n" +
+	"\x04jobs\x18\b \x03(\v2\x15.lightpath.ocs.v1.JobR\x04jobs\"\xa8\x03\n" +
 	"\rPlaneSnapshot\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -2416,7 +2776,16 @@ const file_ocs_proto_rawDesc = "" +
 	"\adesired\x18\r \x03(\x11R\adesired\x12\x14\n" +
 	"\x05posts\x18\x0e \x01(\x04R\x05posts\x12\x18\n" +
 	"\arefused\x18\x0f \x01(\x04R\arefused\x12\x14\n" +
-	"\x05unlit\x18\x10 \x03(\rR\x05unlit\"x\n" +
+	"\x05unlit\x18\x10 \x03(\rR\x05unlit\"\xb9\x01\n" +
+	"\x03Job\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05ports\x18\x03 \x03(\rR\x05ports\x12\x12\n" +
+	"\x04mask\x18\x04 \x01(\x04R\x04mask\x12\x14\n" +
+	"\x05fixed\x18\x05 \x01(\bR\x05fixed\x12&\n" +
+	"\x0fsince_unix_nano\x18\x06 \x01(\x03R\rsinceUnixNano\x12\x10\n" +
+	"\x03who\x18\a \x01(\tR\x03who\x12\x14\n" +
+	"\x05waits\x18\b \x01(\x04R\x05waits\"x\n" +
 	"\fPortSnapshot\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\rR\x04port\x12\x1a\n" +
 	"\battached\x18\x02 \x01(\bR\battached\x12\x10\n" +
@@ -2430,7 +2799,7 @@ const file_ocs_proto_rawDesc = "" +
 	"\n" +
 	"before_seq\x18\x05 \x01(\x04R\tbeforeSeqB\b\n" +
 	"\x06_plane\"\x0e\n" +
-	"\fWatchRequest\"\xf3\x02\n" +
+	"\fWatchRequest\"\x9c\x03\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12$\n" +
 	"\x0etime_unix_nano\x18\x02 \x01(\x03R\ftimeUnixNano\x12\x12\n" +
@@ -2448,7 +2817,8 @@ const file_ocs_proto_rawDesc = "" +
 	"\x04mask\x18\r \x01(\x04R\x04mask\x12\x10\n" +
 	"\x03who\x18\x0e \x01(\tR\x03who\x12\x14\n" +
 	"\x05token\x18\x0f \x01(\x04R\x05token\x12\x14\n" +
-	"\x05error\x18\x10 \x01(\tR\x05error\"L\n" +
+	"\x05error\x18\x10 \x01(\tR\x05error\x12'\n" +
+	"\x03job\x18\x11 \x01(\v2\x15.lightpath.ocs.v1.JobR\x03job\"L\n" +
 	"\n" +
 	"SetRequest\x12\x14\n" +
 	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x16\n" +
@@ -2464,7 +2834,18 @@ const file_ocs_proto_rawDesc = "" +
 	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x10\n" +
 	"\x03who\x18\x03 \x01(\tR\x03who\"\x0e\n" +
-	"\fDisableReply*\x9f\x04\n" +
+	"\fDisableReply\"z\n" +
+	"\x0fBeginJobRequest\x12'\n" +
+	"\x03job\x18\x01 \x01(\v2\x15.lightpath.ocs.v1.JobR\x03job\x12\x10\n" +
+	"\x03set\x18\x02 \x01(\bR\x03set\x12,\n" +
+	"\x04maps\x18\x03 \x03(\v2\x18.lightpath.ocs.v1.JobMapR\x04maps\"\x18\n" +
+	"\x06JobMap\x12\x0e\n" +
+	"\x02to\x18\x01 \x03(\x11R\x02to\"\x0f\n" +
+	"\rBeginJobReply\"1\n" +
+	"\rEndJobRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\"\r\n" +
+	"\vEndJobReply*\xb3\x04\n" +
 	"\tFaultCode\x12\x1a\n" +
 	"\x16FAULT_CODE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13FAULT_CODE_CONFLICT\x10\x01\x12%\n" +
@@ -2486,17 +2867,20 @@ const file_ocs_proto_rawDesc = "" +
 	"\x17FAULT_CODE_CONTROL_LOST\x10\x10\x12\x19\n" +
 	"\x15FAULT_CODE_NOT_HOLDER\x10\x11\x12\x16\n" +
 	"\x12FAULT_CODE_JOURNAL\x10\x12\x12\x15\n" +
-	"\x11FAULT_CODE_PINNED\x10\x132\x90\x01\n" +
+	"\x11FAULT_CODE_PINNED\x10\x13\x12\x12\n" +
+	"\x0eFAULT_CODE_JOB\x10\x142\x90\x01\n" +
 	"\x05Ranks\x12:\n" +
 	"\x06Attach\x12\x14.lightpath.ocs.v1.Up\x1a\x16.lightpath.ocs.v1.Down(\x010\x01\x12K\n" +
-	"\aWaiting\x12 .lightpath.ocs.v1.WaitingRequest\x1a\x1e.lightpath.ocs.v1.WaitingReply2\xb6\x03\n" +
+	"\aWaiting\x12 .lightpath.ocs.v1.WaitingRequest\x1a\x1e.lightpath.ocs.v1.WaitingReply2\xd0\x04\n" +
 	"\tOperators\x12E\n" +
 	"\x06Status\x12\x1f.lightpath.ocs.v1.StatusRequest\x1a\x1a.lightpath.ocs.v1.Snapshot\x12F\n" +
 	"\aHistory\x12 .lightpath.ocs.v1.HistoryRequest\x1a\x17.lightpath.ocs.v1.Event0\x01\x12B\n" +
 	"\x05Watch\x12\x1e.lightpath.ocs.v1.WatchRequest\x1a\x17.lightpath.ocs.v1.Event0\x01\x12?\n" +
 	"\x03Set\x12\x1c.lightpath.ocs.v1.SetRequest\x1a\x1a.lightpath.ocs.v1.SetReply\x12H\n" +
 	"\x06Enable\x12\x1f.lightpath.ocs.v1.EnableRequest\x1a\x1d.lightpath.ocs.v1.EnableReply\x12K\n" +
-	"\aDisable\x12 .lightpath.ocs.v1.DisableRequest\x1a\x1e.lightpath.ocs.v1.DisableReplyB'Z%lightpath/ocsctl/controller/rpc/ocspbb\x06proto3"
+	"\aDisable\x12 .lightpath.ocs.v1.DisableRequest\x1a\x1e.lightpath.ocs.v1.DisableReply\x12N\n" +
+	"\bBeginJob\x12!.lightpath.ocs.v1.BeginJobRequest\x1a\x1f.lightpath.ocs.v1.BeginJobReply\x12H\n" +
+	"\x06EndJob\x12\x1f.lightpath.ocs.v1.EndJobRequest\x1a\x1d.lightpath.ocs.v1.EndJobReplyB'Z%lightpath/ocsctl/controller/rpc/ocspbb\x06proto3"
 
 var (
 	file_ocs_proto_rawDescOnce sync.Once
@@ -2511,40 +2895,46 @@ func file_ocs_proto_rawDescGZIP() []byte {
 }
 
 var file_ocs_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ocs_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_ocs_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_ocs_proto_goTypes = []any{
-	(FaultCode)(0),         // 0: lightpath.ocs.v1.FaultCode
-	(*Up)(nil),             // 1: lightpath.ocs.v1.Up
-	(*Down)(nil),           // 2: lightpath.ocs.v1.Down
-	(*Hello)(nil),          // 3: lightpath.ocs.v1.Hello
-	(*Welcome)(nil),        // 4: lightpath.ocs.v1.Welcome
-	(*PastMap)(nil),        // 5: lightpath.ocs.v1.PastMap
-	(*PlaneInfo)(nil),      // 6: lightpath.ocs.v1.PlaneInfo
-	(*Lease)(nil),          // 7: lightpath.ocs.v1.Lease
-	(*Post)(nil),           // 8: lightpath.ocs.v1.Post
-	(*Acquire)(nil),        // 9: lightpath.ocs.v1.Acquire
-	(*Release)(nil),        // 10: lightpath.ocs.v1.Release
-	(*Goodbye)(nil),        // 11: lightpath.ocs.v1.Goodbye
-	(*Changed)(nil),        // 12: lightpath.ocs.v1.Changed
-	(*Refused)(nil),        // 13: lightpath.ocs.v1.Refused
-	(*Granted)(nil),        // 14: lightpath.ocs.v1.Granted
-	(*Wanted)(nil),         // 15: lightpath.ocs.v1.Wanted
-	(*Fault)(nil),          // 16: lightpath.ocs.v1.Fault
-	(*WaitingRequest)(nil), // 17: lightpath.ocs.v1.WaitingRequest
-	(*WaitingReply)(nil),   // 18: lightpath.ocs.v1.WaitingReply
-	(*StatusRequest)(nil),  // 19: lightpath.ocs.v1.StatusRequest
-	(*Snapshot)(nil),       // 20: lightpath.ocs.v1.Snapshot
-	(*PlaneSnapshot)(nil),  // 21: lightpath.ocs.v1.PlaneSnapshot
-	(*PortSnapshot)(nil),   // 22: lightpath.ocs.v1.PortSnapshot
-	(*HistoryRequest)(nil), // 23: lightpath.ocs.v1.HistoryRequest
-	(*WatchRequest)(nil),   // 24: lightpath.ocs.v1.WatchRequest
-	(*Event)(nil),          // 25: lightpath.ocs.v1.Event
-	(*SetRequest)(nil),     // 26: lightpath.ocs.v1.SetRequest
-	(*SetReply)(nil),       // 27: lightpath.ocs.v1.SetReply
-	(*EnableRequest)(nil),  // 28: lightpath.ocs.v1.EnableRequest
-	(*EnableReply)(nil),    // 29: lightpath.ocs.v1.EnableReply
-	(*DisableRequest)(nil), // 30: lightpath.ocs.v1.DisableRequest
-	(*DisableReply)(nil),   // 31: lightpath.ocs.v1.DisableReply
+	(FaultCode)(0),          // 0: lightpath.ocs.v1.FaultCode
+	(*Up)(nil),              // 1: lightpath.ocs.v1.Up
+	(*Down)(nil),            // 2: lightpath.ocs.v1.Down
+	(*Hello)(nil),           // 3: lightpath.ocs.v1.Hello
+	(*Welcome)(nil),         // 4: lightpath.ocs.v1.Welcome
+	(*PastMap)(nil),         // 5: lightpath.ocs.v1.PastMap
+	(*PlaneInfo)(nil),       // 6: lightpath.ocs.v1.PlaneInfo
+	(*Lease)(nil),           // 7: lightpath.ocs.v1.Lease
+	(*Post)(nil),            // 8: lightpath.ocs.v1.Post
+	(*Acquire)(nil),         // 9: lightpath.ocs.v1.Acquire
+	(*Release)(nil),         // 10: lightpath.ocs.v1.Release
+	(*Goodbye)(nil),         // 11: lightpath.ocs.v1.Goodbye
+	(*Changed)(nil),         // 12: lightpath.ocs.v1.Changed
+	(*Refused)(nil),         // 13: lightpath.ocs.v1.Refused
+	(*Granted)(nil),         // 14: lightpath.ocs.v1.Granted
+	(*Wanted)(nil),          // 15: lightpath.ocs.v1.Wanted
+	(*Fault)(nil),           // 16: lightpath.ocs.v1.Fault
+	(*WaitingRequest)(nil),  // 17: lightpath.ocs.v1.WaitingRequest
+	(*WaitingReply)(nil),    // 18: lightpath.ocs.v1.WaitingReply
+	(*StatusRequest)(nil),   // 19: lightpath.ocs.v1.StatusRequest
+	(*Snapshot)(nil),        // 20: lightpath.ocs.v1.Snapshot
+	(*PlaneSnapshot)(nil),   // 21: lightpath.ocs.v1.PlaneSnapshot
+	(*Job)(nil),             // 22: lightpath.ocs.v1.Job
+	(*PortSnapshot)(nil),    // 23: lightpath.ocs.v1.PortSnapshot
+	(*HistoryRequest)(nil),  // 24: lightpath.ocs.v1.HistoryRequest
+	(*WatchRequest)(nil),    // 25: lightpath.ocs.v1.WatchRequest
+	(*Event)(nil),           // 26: lightpath.ocs.v1.Event
+	(*SetRequest)(nil),      // 27: lightpath.ocs.v1.SetRequest
+	(*SetReply)(nil),        // 28: lightpath.ocs.v1.SetReply
+	(*EnableRequest)(nil),   // 29: lightpath.ocs.v1.EnableRequest
+	(*EnableReply)(nil),     // 30: lightpath.ocs.v1.EnableReply
+	(*DisableRequest)(nil),  // 31: lightpath.ocs.v1.DisableRequest
+	(*DisableReply)(nil),    // 32: lightpath.ocs.v1.DisableReply
+	(*BeginJobRequest)(nil), // 33: lightpath.ocs.v1.BeginJobRequest
+	(*JobMap)(nil),          // 34: lightpath.ocs.v1.JobMap
+	(*BeginJobReply)(nil),   // 35: lightpath.ocs.v1.BeginJobReply
+	(*EndJobRequest)(nil),   // 36: lightpath.ocs.v1.EndJobRequest
+	(*EndJobReply)(nil),     // 37: lightpath.ocs.v1.EndJobReply
 }
 var file_ocs_proto_depIdxs = []int32{
 	3,  // 0: lightpath.ocs.v1.Up.hello:type_name -> lightpath.ocs.v1.Hello
@@ -2567,30 +2957,38 @@ var file_ocs_proto_depIdxs = []int32{
 	16, // 17: lightpath.ocs.v1.Granted.fault:type_name -> lightpath.ocs.v1.Fault
 	0,  // 18: lightpath.ocs.v1.Fault.codes:type_name -> lightpath.ocs.v1.FaultCode
 	21, // 19: lightpath.ocs.v1.Snapshot.planes:type_name -> lightpath.ocs.v1.PlaneSnapshot
-	22, // 20: lightpath.ocs.v1.Snapshot.ports:type_name -> lightpath.ocs.v1.PortSnapshot
+	23, // 20: lightpath.ocs.v1.Snapshot.ports:type_name -> lightpath.ocs.v1.PortSnapshot
 	7,  // 21: lightpath.ocs.v1.Snapshot.queue:type_name -> lightpath.ocs.v1.Lease
-	7,  // 22: lightpath.ocs.v1.PlaneSnapshot.holder:type_name -> lightpath.ocs.v1.Lease
-	1,  // 23: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
-	17, // 24: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
-	19, // 25: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
-	23, // 26: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
-	24, // 27: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
-	26, // 28: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
-	28, // 29: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
-	30, // 30: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
-	2,  // 31: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
-	18, // 32: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
-	20, // 33: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
-	25, // 34: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
-	25, // 35: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
-	27, // 36: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
-	29, // 37: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
-	31, // 38: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
-	31, // [31:39] is the sub-list for method output_type
-	23, // [23:31] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	22, // 22: lightpath.ocs.v1.Snapshot.jobs:type_name -> lightpath.ocs.v1.Job
+	7,  // 23: lightpath.ocs.v1.PlaneSnapshot.holder:type_name -> lightpath.ocs.v1.Lease
+	22, // 24: lightpath.ocs.v1.Event.job:type_name -> lightpath.ocs.v1.Job
+	22, // 25: lightpath.ocs.v1.BeginJobRequest.job:type_name -> lightpath.ocs.v1.Job
+	34, // 26: lightpath.ocs.v1.BeginJobRequest.maps:type_name -> lightpath.ocs.v1.JobMap
+	1,  // 27: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
+	17, // 28: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
+	19, // 29: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
+	24, // 30: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
+	25, // 31: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
+	27, // 32: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
+	29, // 33: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
+	31, // 34: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
+	33, // 35: lightpath.ocs.v1.Operators.BeginJob:input_type -> lightpath.ocs.v1.BeginJobRequest
+	36, // 36: lightpath.ocs.v1.Operators.EndJob:input_type -> lightpath.ocs.v1.EndJobRequest
+	2,  // 37: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
+	18, // 38: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
+	20, // 39: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
+	26, // 40: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
+	26, // 41: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
+	28, // 42: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
+	30, // 43: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
+	32, // 44: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
+	35, // 45: lightpath.ocs.v1.Operators.BeginJob:output_type -> lightpath.ocs.v1.BeginJobReply
+	37, // 46: lightpath.ocs.v1.Operators.EndJob:output_type -> lightpath.ocs.v1.EndJobReply
+	37, // [37:47] is the sub-list for method output_type
+	27, // [27:37] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_ocs_proto_init() }
@@ -2605,14 +3003,14 @@ func file_ocs_proto_init() {
 		(*Up_Release)(nil),
 		(*Up_Goodbye)(nil),
 	}
-	file_ocs_proto_msgTypes[22].OneofWrappers = []any{}
+	file_ocs_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ocs_proto_rawDesc), len(file_ocs_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   31,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -15,7 +15,6 @@ package ocspb
 
 import (
 	context "context"
-
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -172,12 +171,14 @@ var Ranks_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Operators_Status_FullMethodName  = "/lightpath.ocs.v1.Operators/Status"
-	Operators_History_FullMethodName = "/lightpath.ocs.v1.Operators/History"
-	Operators_Watch_FullMethodName   = "/lightpath.ocs.v1.Operators/Watch"
-	Operators_Set_FullMethodName     = "/lightpath.ocs.v1.Operators/Set"
-	Operators_Enable_FullMethodName  = "/lightpath.ocs.v1.Operators/Enable"
-	Operators_Disable_FullMethodName = "/lightpath.ocs.v1.Operators/Disable"
+	Operators_Status_FullMethodName   = "/lightpath.ocs.v1.Operators/Status"
+	Operators_History_FullMethodName  = "/lightpath.ocs.v1.Operators/History"
+	Operators_Watch_FullMethodName    = "/lightpath.ocs.v1.Operators/Watch"
+	Operators_Set_FullMethodName      = "/lightpath.ocs.v1.Operators/Set"
+	Operators_Enable_FullMethodName   = "/lightpath.ocs.v1.Operators/Enable"
+	Operators_Disable_FullMethodName  = "/lightpath.ocs.v1.Operators/Disable"
+	Operators_BeginJob_FullMethodName = "/lightpath.ocs.v1.Operators/BeginJob"
+	Operators_EndJob_FullMethodName   = "/lightpath.ocs.v1.Operators/EndJob"
 )
 
 // OperatorsClient is the client API for Operators service.
@@ -196,6 +197,10 @@ type OperatorsClient interface {
 	Set(ctx context.Context, in *SetRequest, opts ...grpc.CallOption) (*SetReply, error)
 	Enable(ctx context.Context, in *EnableRequest, opts ...grpc.CallOption) (*EnableReply, error)
 	Disable(ctx context.Context, in *DisableRequest, opts ...grpc.CallOption) (*DisableReply, error)
+	// BeginJob reserves ports for a job and sets its circuits; it returns when these have settled.
+	BeginJob(ctx context.Context, in *BeginJobRequest, opts ...grpc.CallOption) (*BeginJobReply, error)
+	// EndJob gives the ports back. An unknown job is no error.
+	EndJob(ctx context.Context, in *EndJobRequest, opts ...grpc.CallOption) (*EndJobReply, error)
 }
 
 type operatorsClient struct {
@@ -284,6 +289,26 @@ func (c *operatorsClient) Disable(ctx context.Context, in *DisableRequest, opts 
 	return out, nil
 }
 
+func (c *operatorsClient) BeginJob(ctx context.Context, in *BeginJobRequest, opts ...grpc.CallOption) (*BeginJobReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BeginJobReply)
+	err := c.cc.Invoke(ctx, Operators_BeginJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorsClient) EndJob(ctx context.Context, in *EndJobRequest, opts ...grpc.CallOption) (*EndJobReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndJobReply)
+	err := c.cc.Invoke(ctx, Operators_EndJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OperatorsServer is the server API for Operators service.
 // All implementations must embed UnimplementedOperatorsServer
 // for forward compatibility.
@@ -300,6 +325,10 @@ type OperatorsServer interface {
 	Set(context.Context, *SetRequest) (*SetReply, error)
 	Enable(context.Context, *EnableRequest) (*EnableReply, error)
 	Disable(context.Context, *DisableRequest) (*DisableReply, error)
+	// BeginJob reserves ports for a job and sets its circuits; it returns when these have settled.
+	BeginJob(context.Context, *BeginJobRequest) (*BeginJobReply, error)
+	// EndJob gives the ports back. An unknown job is no error.
+	EndJob(context.Context, *EndJobRequest) (*EndJobReply, error)
 	mustEmbedUnimplementedOperatorsServer()
 }
 
@@ -327,6 +356,12 @@ func (UnimplementedOperatorsServer) Enable(context.Context, *EnableRequest) (*En
 }
 func (UnimplementedOperatorsServer) Disable(context.Context, *DisableRequest) (*DisableReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Disable not implemented")
+}
+func (UnimplementedOperatorsServer) BeginJob(context.Context, *BeginJobRequest) (*BeginJobReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method BeginJob not implemented")
+}
+func (UnimplementedOperatorsServer) EndJob(context.Context, *EndJobRequest) (*EndJobReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndJob not implemented")
 }
 func (UnimplementedOperatorsServer) mustEmbedUnimplementedOperatorsServer() {}
 func (UnimplementedOperatorsServer) testEmbeddedByValue()                   {}
@@ -443,6 +478,42 @@ func _Operators_Disable_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Operators_BeginJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BeginJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorsServer).BeginJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Operators_BeginJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorsServer).BeginJob(ctx, req.(*BeginJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Operators_EndJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorsServer).EndJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Operators_EndJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorsServer).EndJob(ctx, req.(*EndJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Operators_ServiceDesc is the grpc.ServiceDesc for Operators service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -465,6 +536,14 @@ var Operators_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Disable",
 			Handler:    _Operators_Disable_Handler,
+		},
+		{
+			MethodName: "BeginJob",
+			Handler:    _Operators_BeginJob_Handler,
+		},
+		{
+			MethodName: "EndJob",
+			Handler:    _Operators_EndJob_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,6 +1,6 @@
 // The page follows /api/events: the state whenever it changes, and the history as it grows.
 
-import { clock, el, setText, $ } from "./dom.js";
+import { clock, el, ranges, setText, $ } from "./dom.js";
 import { History } from "./history.js";
 import { PlanView } from "./plan.js";
 import { drawPlanes, summary } from "./planes.js";
@@ -26,7 +26,23 @@ function show(next) {
   $("summary").replaceChildren(...summary(status));
   drawPlanes(status, (j) => timeline.lastSwitches.get(j));
   drawUses(status, now());
+  drawJobs();
   drawPorts();
+}
+
+// drawJobs shows the jobs that a scheduler has begun.
+function drawJobs() {
+  const names = (planes) => planes.map((j) => status.planes[j]?.name || `plane ${j}`).join(", ");
+  const rows = (status.jobs ?? []).map((job, i) => {
+    const view = status.job_views?.[i] ?? { planes: [], waits: [] };
+    const down = view.planes.filter((j) => status.planes[j]?.state === "down");
+    const waits = view.waits.filter((j) => !down.includes(j));
+    const circuits = waits.length ? `to be set: ${names(waits)}` : job.fixed ? "set" : "its ranks move them";
+    return el("tr", {}, el("td", {}, job.id), el("td", {}, job.name || "-"), el("td", {}, names(view.planes)),
+      el("td", {}, ranges(job.ports)), el("td", {}, `since ${clock(Date.parse(job.since))}`),
+      el("td", { class: down.length ? "bad" : "" }, circuits + (down.length ? `; out of service: ${names(down)}` : "")));
+  });
+  replaceTable($("jobs"), ["job", "name", "planes", "ports", "", "circuits"], rows, "No scheduler has begun a job.");
 }
 
 function showRole() {

@@ -3,7 +3,7 @@
 import { clock, duration, el, holderName, listed, mapName, options, setText, $ } from "./dom.js";
 
 const pageSize = 50, followed = 100;
-const kinds = ["switched", "failed", "restored", "granted", "released", "attached", "detached", "commanded", "took-over", "settled"];
+const kinds = ["switched", "failed", "restored", "granted", "released", "attached", "detached", "began", "ended", "commanded", "took-over", "settled"];
 
 export class History {
   constructor(planeName) {
@@ -98,6 +98,7 @@ export class History {
     if (e.holder_id) parts.push(`communicator ${holderName(e.holder_id)}`);
     if (e.planes?.length) parts.push(listed(e.planes.map((j) => this.planeName(j))));
     if (e.port >= 0 && e.kind !== "switched") parts.push(`port ${e.port}`);
+    if (e.job) parts.push(`job ${e.job.id}`);
     if (e.who) parts.push(e.who);
     if (e.kind === "took-over" && e.token) parts.push(`token ${e.token}`);
     if (e.error) parts.push(e.error);

@@ -427,3 +427,9 @@ func (c *Controller) Enable(j int, who string) error {
 func (c *Controller) Onlooker(s controller.Sink) controller.Attachment {
 	return &attachment{c: c, sink: s, at: time.Now()}
 }
+
+// BeginJob implements controller.Controller. A fake has no jobs.
+func (*Controller) BeginJob(controller.Job, []circuit.Permutation) error { return nil }
+
+// EndJob implements controller.Controller.
+func (*Controller) EndJob(string, string) error { return nil }
