@@ -138,6 +138,7 @@ def run(suites, name, backend):
     """(pass, skip or fail, why) of one test, by the first suite that does not skip it."""
     os.environ["BACKEND"] = backend
     for module, case, passes_for in suites:
+        sys.modules[TESTS] = module  # for pickled objects
         # While they run, names of NCCL stand for things of GPUs.
         module.BACKEND = backend if "nccl" in passes_for else Backend(backend, *passes_for)
         result = unittest.TestResult()
