@@ -100,8 +100,9 @@ $(GOLANGCI):
 .tools/gotestsum:
 	CGO_ENABLED=0 GOBIN=$(CURDIR)/.tools $(GO) install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
 
-fmt: ## format Go sources
+fmt: ## format Go sources, and Python where ruff is installed
 	gofmt -w $$(git ls-files '*.go')
+	if command -v ruff >/dev/null; then ruff format -q $$(git ls-files '*.py'); fi
 
 road: ## which files of shim a call passes from shim.Run to its first byte
 	@mkdir -p build/road/counters

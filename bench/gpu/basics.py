@@ -27,7 +27,8 @@ def machine(c):
     gpu = c.no_gpu and f"none ({c.no_gpu})"
     if not c.stub:
         gpu = said(
-            "nvidia-smi", "--query-gpu=name,memory.total,driver_version,clocks.max.sm,clocks.max.mem",
+            "nvidia-smi",
+            "--query-gpu=name,memory.total,driver_version,clocks.max.sm,clocks.max.mem",
             "--format=csv,noheader",
         )
     with open("/proc/cpuinfo") as f:

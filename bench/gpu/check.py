@@ -45,8 +45,15 @@ PARTS = [name for group in GROUPS for name in group]
 # Limits of the parts, in seconds. The longest parts of all groups together, without builds and without the stub, take
 # less than ten minutes.
 LIMITS = {
-    "machine": 20, "build": 300, "model": 40, "kernels": 60, "collectives": 130, "mps": 40, "nvidia": 70,
-    "progress": 40, "stub": 240,
+    "machine": 20,
+    "build": 300,
+    "model": 40,
+    "kernels": 60,
+    "collectives": 130,
+    "mps": 40,
+    "nvidia": 70,
+    "progress": 40,
+    "stub": 240,
 }
 LIMIT = 80
 
@@ -108,7 +115,9 @@ def write(context, rows, seconds):
         "report.md": f"{head}\n\n{report.markdown(rows)}\n",
         "report.json": json.dumps(
             {
-                "date": date, "stub": context.stub, "machine": context.machine,
+                "date": date,
+                "stub": context.stub,
+                "machine": context.machine,
                 "rows": [dataclasses.asdict(r) for r in rows],
             },
             indent=1,

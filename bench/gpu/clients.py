@@ -10,8 +10,17 @@ from context import LIBRARY, fail, lost, module_version, old_driver, old_nccl, r
 from report import Row
 
 PERF = [
-    "all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce", "alltoall", "alltoallv", "scatter", "gather",
-    "sendrecv", "hypercube",
+    "all_reduce",
+    "all_gather",
+    "broadcast",
+    "reduce_scatter",
+    "reduce",
+    "alltoall",
+    "alltoallv",
+    "scatter",
+    "gather",
+    "sendrecv",
+    "hypercube",
 ]
 # Losses of training over two backends differ by the order of additions.
 LOSS_TOLERANCE = 1e-4
@@ -50,7 +59,8 @@ def build_nccl_tests(c, source):
     nvcc, real = tool("nvcc"), real_nccl()
     if nvcc is None or real is None:
         return skip(
-            "nccl-tests", "build",
+            "nccl-tests",
+            "build",
             "not built, and no nvcc here" if nvcc is None else "not built, and no headers of NVIDIA's NCCL here",
         )
     if old_nccl(real):
@@ -135,8 +145,19 @@ def training(c, where, env, n, ways, launch=()):
     name = f"torch-training{where.replace(' ', '-')}-{n}"
     out = os.path.join(c.out, f"{name}.json")
     program = [
-        "train.py", "--device", "cuda", "--ways", ",".join(["gloo:ddp", *ways]), "--steps", "60", "--hidden", "1024",
-        "--rate", "1e-3", "--out", out,
+        "train.py",
+        "--device",
+        "cuda",
+        "--ways",
+        ",".join(["gloo:ddp", *ways]),
+        "--steps",
+        "60",
+        "--hidden",
+        "1024",
+        "--rate",
+        "1e-3",
+        "--out",
+        out,
     ]
     command = [sys.executable, c.path("examples", "torch", "launch.py"), "-n", n, *launch, *program]
     done = c.run(name, command, PYTHON_LIMIT, {"LD_PRELOAD": LIBRARY, **env})

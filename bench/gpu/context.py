@@ -60,7 +60,11 @@ class Context:
             settings |= {"LD_LIBRARY_PATH": STUB, "STUB_CUDA_DEVICES": "1"}
         left, limit = self.budget.left(), limit * patience
         done = run(
-            command, os.path.join(self.out, f"{name}.log"), min(limit, left), {**settings, **(env or {})}, ROOT,
+            command,
+            os.path.join(self.out, f"{name}.log"),
+            min(limit, left),
+            {**settings, **(env or {})},
+            ROOT,
             cut=left < limit,
         )
         if done.hung:
@@ -90,7 +94,8 @@ def lost(part, what, done):
 def why_no_gpu():
     """Why there is no usable GPU, or None. Another process asks, so that this one never loads the driver."""
     ask = [
-        sys.executable, "-c",
+        sys.executable,
+        "-c",
         f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import context; context.ask_driver()",
     ]
     try:

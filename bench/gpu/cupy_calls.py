@@ -10,7 +10,10 @@ from cupy.cuda import nccl
 
 # CuPy's numbers of NCCL's types.
 TYPES = {
-    "float32": nccl.NCCL_FLOAT32, "float64": nccl.NCCL_FLOAT64, "float16": nccl.NCCL_FLOAT16, "int32": nccl.NCCL_INT32,
+    "float32": nccl.NCCL_FLOAT32,
+    "float64": nccl.NCCL_FLOAT64,
+    "float16": nccl.NCCL_FLOAT16,
+    "int32": nccl.NCCL_INT32,
     "uint8": nccl.NCCL_UINT8,
 }
 SECONDS = 60

@@ -55,7 +55,10 @@ def operations(c):
         return [lost("model", "costs of operations", done)]
     return [
         Row(
-            "model", f"{r['name']}: {r['what']}", number=r["measured"], unit=r["unit"],
+            "model",
+            f"{r['name']}: {r['what']}",
+            number=r["measured"],
+            unit=r["unit"],
             note=f"model: {r['model']:g}{note}",
         )
         for r in lines(done)
@@ -89,8 +92,12 @@ def starts(c):
             note = "modelled, without the CPU's own work" if c.stub else ""
             rows.append(
                 Row(
-                    "model", f"start: {r['what']}", number=r["measured"], unit=r["unit"],
-                    limit=START_MS if first else None, note=note,
+                    "model",
+                    f"start: {r['what']}",
+                    number=r["measured"],
+                    unit=r["unit"],
+                    limit=START_MS if first else None,
+                    note=note,
                 )
             )
     return rows

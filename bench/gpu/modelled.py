@@ -4,8 +4,8 @@
     modelled.py [--out DIR] [--before FILE] [--page FILE] [--ranks 1,2,4,8] [--sizes 8,64K,...] [--collectives ...]
 
 It runs lightpath bench over the driver's stub with its virtual clock (docs/design/gpu-model.md). DIR (build/gpu/model)
-gets table.txt, table.md and table.json. --before names the table.json of another build; each cell then has both numbers.
---page writes a page for docs/."""
+gets table.txt, table.md and table.json. --before names the table.json of another build: each cell then has both
+numbers. --page writes a page for docs/."""
 
 import argparse
 import concurrent.futures
@@ -72,9 +72,10 @@ def asked(collective, ranks, size):
 def command(point, out):
     size = str(asked(point["collective"], point["ranks"], point["size"]))
     return [
-        os.path.join(ROOT, "bin", "lightpath"), "bench", point["collective"], "-n", str(point["ranks"]), "-b", size, "-e", size,
-        "--memory", point["memory"], "--device", "0", "--out-of-place", "-c", "0", "-w", "2",
-        "-i", str(iterations(point["size"])), "--json", out, "--rest", REST, *(["--threads"] if point["mode"] == "threads" else []),
+        os.path.join(ROOT, "bin", "lightpath"), "bench", point["collective"], "-n", str(point["ranks"]),
+        "-b", size, "-e", size, "--memory", point["memory"], "--device", "0", "--out-of-place", "-c", "0",
+        "-w", "2", "--rest", REST, "-i", str(iterations(point["size"])), "--json", out,
+        *(["--threads"] if point["mode"] == "threads" else []),
     ]  # fmt: skip
 
 
@@ -83,8 +84,9 @@ def measure(point, table):
     folder = tempfile.mkdtemp(prefix="gpu-model-")
     out, clock = os.path.join(folder, "out.json"), os.path.join(folder, "clock.json")
     env = {
-        **os.environ, "LD_LIBRARY_PATH": STUB, "STUB_CUDA_DEVICES": "1", "STUB_CUDA_CLOCK": clock, "STUB_CUDA_SHARE": folder,
-        "STUB_CUDA_SKIP": "0", "NCCL_MULTI_RANK_GPU_ENABLE": "1", "LIGHTPATH_DEVICE_PATH": "direct", "LIGHTPATH_TIMEOUT": "60s",
+        **os.environ, "LD_LIBRARY_PATH": STUB, "STUB_CUDA_DEVICES": "1", "STUB_CUDA_CLOCK": clock,
+        "STUB_CUDA_SHARE": folder, "STUB_CUDA_SKIP": "0", "NCCL_MULTI_RANK_GPU_ENABLE": "1",
+        "LIGHTPATH_DEVICE_PATH": "direct", "LIGHTPATH_TIMEOUT": "60s",
     }  # fmt: skip
     if point["mode"] == "sliced":
         env["STUB_CUDA_SLICE"] = str(SLICE_US)

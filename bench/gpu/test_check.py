@@ -61,7 +61,8 @@ class Commands(WithDirectory):
         self.assertEqual(outcome.why(), "exit status 3: lightpath: rank 1: lost")
         outcome = run(
             ["sh", "-c", "echo '[0] an error'; echo 'lightpath: bench: a rank failed: rank 0: why'; exit 1"],
-            self.log(), 60,
+            self.log(),
+            60,
         )
         self.assertEqual(outcome.why(), "exit status 1: lightpath: bench: a rank failed: rank 0: why")
         self.assertEqual(run(["sh", "-c", "echo one; echo two; exit 1"], self.log(), 60).why(), "exit status 1: two")
@@ -169,7 +170,9 @@ class Modelled(unittest.TestCase):
     def test_counts_are_those_of_the_busiest_rank(self):
         point = {"collective": "allreduce", "ranks": 2, "mode": "threads", "memory": "device", "size": "8"}
         line = {
-            "interval": 1, "functions": {"cuLaunchKernel": 40, "cuCtxGetCurrent": 60}, "calls": 100,
+            "interval": 1,
+            "functions": {"cuLaunchKernel": 40, "cuCtxGetCurrent": 60},
+            "calls": 100,
             "memory_operations": 240,
         }
         got = modelled.result(point, self.TABLE, 10.8, [{"pid": 1, "calls": 999}, {**line, "calls": 90}, line])
@@ -179,7 +182,10 @@ class Modelled(unittest.TestCase):
     def test_before_and_now(self):
         point = {"collective": "allreduce", "ranks": 2, "mode": "threads", "memory": "device", "size": "8"}
         row = {
-            **point, "time_us": 10.8, "share": 0.5, "memory_operations": 12,
+            **point,
+            "time_us": 10.8,
+            "share": 0.5,
+            "memory_operations": 12,
             "functions": {"cuLaunchKernel": 2, "cuEventRecord": 1, "cuStreamGetId": 3},
         }
         old = {**row, "time_us": 21.6, "share": 0.25}
@@ -210,7 +216,8 @@ class Verdicts(unittest.TestCase):
             self.assertEqual(clients.trained("w", {"loss": loss, "step_ms": 5.0}, curve).status, FAILED, loss)
         self.assertEqual(
             clients.trained("w", {"loss": [4.0] * 3, "step_ms": 1.0}, {"loss": [4.0] * 3, "step_ms": 1.0}).status,
-            FAILED, "nothing was learned",
+            FAILED,
+            "nothing was learned",
         )
 
     def test_progress(self):
@@ -340,7 +347,9 @@ class Versions(WithDirectory):
         """NVIDIA's libraries and their users are skipped. Lightpath's own parts are not."""
         gpu = WithGPU(self.directory)
         for found, reason in (
-            ((550, 54, 15), "driver 550.54.15 is older than 580"), ((580, 65, 6), None), (None, None)
+            ((550, 54, 15), "driver 550.54.15 is older than 580"),
+            ((580, 65, 6), None),
+            (None, None),
         ):
             with mock.patch("context.driver_version", return_value=found):
                 self.assertEqual(context.old_driver(), reason)

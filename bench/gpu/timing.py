@@ -36,8 +36,13 @@ def kernels(c):
             continue
         rows.append(
             Row(
-                "kernels", k["kernel"], number=k["gbs"], unit="GB/s", limit=c.copy_gbs,
-                asked=KERNEL_SHARE if judged else None, note=note(c),
+                "kernels",
+                k["kernel"],
+                number=k["gbs"],
+                unit="GB/s",
+                limit=c.copy_gbs,
+                asked=KERNEL_SHARE if judged else None,
+                note=note(c),
             )
         )
     return rows
@@ -57,7 +62,11 @@ class Bench:
         """The results, or None and a row with the failure."""
         name = "-".join(
             [
-                self.part, *re.findall(r"\w+", self.label), collective, str(ranks), *re.findall(r"\w+", " ".join(more)),
+                self.part,
+                *re.findall(r"\w+", self.label),
+                collective,
+                str(ranks),
+                *re.findall(r"\w+", " ".join(more)),
                 str(size),
             ]
         )
@@ -93,7 +102,11 @@ class Bench:
             limit = busbw_limit(collective, ranks, self.c.copy_gbs)
         kind = "busbw" if ranks > 1 else "algbw"
         return Row(
-            self.part, what, number=results[0][f"{kind}_gbs"], unit="GB/s", limit=limit,
+            self.part,
+            what,
+            number=results[0][f"{kind}_gbs"],
+            unit="GB/s",
+            limit=limit,
             note=note(self.c, f"{results[0]['time_us']:.0f} us; {kind}", planner),
         )
 
@@ -115,12 +128,14 @@ def collectives(c):
         rows += [threads.latency("allreduce", ranks), threads.bandwidth("allreduce", ranks, large)]
         if ranks == 2:
             rows += [
-                staged.latency("allreduce", 2), staged.latency("allreduce", 2, 10),
+                staged.latency("allreduce", 2),
+                staged.latency("allreduce", 2, 10),
                 staged.bandwidth("allreduce", 2, medium),
             ]
         rows += [
             bench.latency(collective, ranks, 10)
-            for bench in (direct, threads) for collective in ("allreduce", "alltoall")
+            for bench in (direct, threads)
+            for collective in ("allreduce", "alltoall")
         ]
     return rows + [direct.bandwidth(collective, 2 if c.stub else 4, medium) for collective in OTHERS]
 
@@ -131,13 +146,18 @@ def daemon(control):
     not start, and ends with the block. The directory has a short name: sockets are in it."""
     folder = tempfile.mkdtemp(prefix="mps-")
     env = {
-        "CUDA_MPS_PIPE_DIRECTORY": os.path.join(folder, "pipe"), "CUDA_MPS_LOG_DIRECTORY": os.path.join(folder, "log")
+        "CUDA_MPS_PIPE_DIRECTORY": os.path.join(folder, "pipe"),
+        "CUDA_MPS_LOG_DIRECTORY": os.path.join(folder, "log"),
     }
     for place in env.values():
         os.mkdir(place)
     process = subprocess.Popen(
-        [control, "-f"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env={**os.environ, **env}, start_new_session=True,
+        [control, "-f"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **env},
+        start_new_session=True,
     )
     try:
         for _ in range(100):
@@ -165,7 +185,8 @@ def mps(c):
             bench = Bench(c, "mps", "MPS, direct", env={"LIGHTPATH_DEVICE_PATH": "direct", **env})
             for ranks in (2, 8):
                 rows += [
-                    bench.latency("allreduce", ranks), bench.bandwidth("allreduce", ranks, "256M"),
+                    bench.latency("allreduce", ranks),
+                    bench.bandwidth("allreduce", ranks, "256M"),
                     bench.bandwidth("alltoall", ranks, "256M"),
                 ]
     except OSError as error:
@@ -183,7 +204,8 @@ def metrics(text):
     """The metrics of each benchmark in a Go test's output, by name."""
     return {
         line.split()[0]: {name: float(number) for number, name in METRIC.findall(line)}
-        for line in text.splitlines() if line.startswith("Benchmark")
+        for line in text.splitlines()
+        if line.startswith("Benchmark")
     }
 
 
@@ -194,7 +216,8 @@ def progress(c):
     for name, turns in (("Progress", 100 if c.stub else 2000), ("Idle/(none|staged|direct)/4", 1)):
         done = c.run(
             f"progress-{name.split('/')[0]}",
-            [program, "-test.run", "^$", "-test.bench", name, "-test.benchtime", f"{turns}x"], env=env,
+            [program, "-test.run", "^$", "-test.bench", name, "-test.benchtime", f"{turns}x"],
+            env=env,
         )
         found = metrics(done.text())
         if not done.ok or not found:
@@ -214,8 +237,13 @@ def added(c, which, m):
         for way in ("hand", "callback", "goroutine", "staged")
     )
     return Row(
-        "progress", f"8 B staged beside by hand, {which.split('/')[-1].split('-')[0]}: added", number=m["added-us"],
-        unit="us", limit=ADDED, asked=None if c.stub else 1, note=note(c, ways),
+        "progress",
+        f"8 B staged beside by hand, {which.split('/')[-1].split('-')[0]}: added",
+        number=m["added-us"],
+        unit="us",
+        limit=ADDED,
+        asked=None if c.stub else 1,
+        note=note(c, ways),
     )
 
 
@@ -269,7 +297,8 @@ def beside_nvidia(c):
     if c.stub or real is None:
         return [
             skip(
-                "nvidia", "beside NVIDIA's library",
+                "nvidia",
+                "beside NVIDIA's library",
                 c.no_gpu or "no libnccl.so.2 of NVIDIA's (LIGHTPATH_REAL_NCCL names one)",
             )
         ]
@@ -278,8 +307,9 @@ def beside_nvidia(c):
     rows = []
     for ranks, flags in ((1, []), (2, []), (2, ["--threads"])):
         label = " threads:" if flags else ""
-        ours, theirs = Bench(c, "nvidia", f"Lightpath{label}", flags), Bench(
-            c, "nvidia", f"NVIDIA{label}", [*flags, "--library", real]
+        ours, theirs = (
+            Bench(c, "nvidia", f"Lightpath{label}", flags),
+            Bench(c, "nvidia", f"NVIDIA{label}", [*flags, "--library", real]),
         )
         for collective in ("allreduce", "alltoall"):
             rows += compared(ours.latency(collective, ranks), theirs.latency(collective, ranks))
@@ -291,7 +321,9 @@ def beside_nvidia(c):
 def interposed(c, real, theirs):
     """Lightpath's schedules as grouped sends and receives of NVIDIA's library, beside its own collectives."""
     env = {
-        "LIGHTPATH_NCCL_FALLBACK_LIB": real, "LIGHTPATH_FALLBACK": "interpose", "LIGHTPATH_ALGORITHM": "allreduce:ring"
+        "LIGHTPATH_NCCL_FALLBACK_LIB": real,
+        "LIGHTPATH_FALLBACK": "interpose",
+        "LIGHTPATH_ALGORITHM": "allreduce:ring",
     }
     mode = Bench(c, "nvidia", "interposed ring", ["--threads"], env)
     reference = theirs.bandwidth("allreduce", 2, "64M")

@@ -36,7 +36,9 @@ def reductions(check, rank, world, count, dtype, device):
     everyone = [pattern(r, count, dtype, device) for r in range(world)]
     stack = torch.stack(everyone).to(torch.float64)
     answers = {
-        dist.ReduceOp.SUM: stack.sum(0), dist.ReduceOp.MAX: stack.amax(0), dist.ReduceOp.MIN: stack.amin(0),
+        dist.ReduceOp.SUM: stack.sum(0),
+        dist.ReduceOp.MAX: stack.amax(0),
+        dist.ReduceOp.MIN: stack.amin(0),
         dist.ReduceOp.PRODUCT: stack.prod(0),
     }
     for op, answer in answers.items():
@@ -68,7 +70,8 @@ def copies(check, rank, world, count, dtype, device):
     got = torch.empty_like(whole)
     dist.all_to_all_single(got, whole)
     check.same(
-        got, torch.cat([pattern(r * world + rank, count, dtype, device) for r in range(world)]),
+        got,
+        torch.cat([pattern(r * world + rank, count, dtype, device) for r in range(world)]),
         f"all_to_all of {count} {dtype}",
     )
     received = torch.empty_like(mine)
@@ -93,7 +96,8 @@ def graphs(check, rank, world, device):
         total = float(turn * world * (world + 1) // 2)
         check.same(x, torch.full_like(x, total), f"replay {turn} of all_reduce")
         check.same(
-            y, total + torch.arange(world, device=device).repeat_interleave(5000).float(),
+            y,
+            total + torch.arange(world, device=device).repeat_interleave(5000).float(),
             f"replay {turn} of all_gather",
         )
         z = torch.full((7,), float(rank), device=device)

@@ -15,8 +15,16 @@ import numpy
 import torch
 import torch.distributed as dist
 
-TYPES = {"half": torch.float16, "bfloat16": torch.bfloat16, "float": torch.float32, "double": torch.float64,
-         "int8": torch.int8, "uint8": torch.uint8, "int32": torch.int32, "int64": torch.int64}
+TYPES = {
+    "half": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float": torch.float32,
+    "double": torch.float64,
+    "int8": torch.int8,
+    "uint8": torch.uint8,
+    "int32": torch.int32,
+    "int64": torch.int64,
+}
 OPS = {"sum": dist.ReduceOp.SUM, "prod": dist.ReduceOp.PRODUCT, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 FOLD = {"sum": numpy.add, "prod": numpy.multiply, "max": numpy.maximum, "min": numpy.minimum}
 CHUNK = 1 << 20  # elements made or checked at a time
@@ -62,12 +70,12 @@ class Rank:
             send, recv = tensor(need[0], dtype), tensor(need[1], dtype)
         shared = max(send.numel(), recv.numel()) * send.element_size() <= self.reserve
         self.keep = {dtype: (send, recv)} if shared else {}
-        return send[:need[0]], recv[:need[1]]
+        return send[: need[0]], recv[: need[1]]
 
     def fill(self, run, to):
         for at in range(0, to.numel(), CHUNK):
             n = min(CHUNK, to.numel() - at)
-            to[at:at + n] = torch.from_numpy(values(run, self.rank, at, n)).to(to.dtype)
+            to[at : at + n] = torch.from_numpy(values(run, self.rank, at, n)).to(to.dtype)
 
     def prepare(self, run, send, recv):
         recv.view(torch.uint8).fill_(0xA5)
@@ -114,7 +122,7 @@ class Rank:
         for first in range(0, recv.numel(), edge):
             for at in range(first, first + edge, CHUNK):
                 n = min(CHUNK, first + edge - at)
-                got = recv[at:at + n].to(torch.float64).numpy()
+                got = recv[at : at + n].to(torch.float64).numpy()
                 bad += int((got != self.want(run, at, n)).sum())
         return bad
 
@@ -185,7 +193,14 @@ def main():
         except RuntimeError as e:
             say(error=str(e), result=1)
             return 1
-        say(collective=run["collective"], bytes=run["bytes"], count=run["count"], inplace=run["inplace"], time_us=us, wrong=bad)
+        say(
+            collective=run["collective"],
+            bytes=run["bytes"],
+            count=run["count"],
+            inplace=run["inplace"],
+            time_us=us,
+            wrong=bad,
+        )
     dist.destroy_process_group()
     return 0
 

@@ -164,7 +164,9 @@ def fields(body, prefix=""):
             inner, end = block(member, member.index("{") + 1)
             yield from fields(inner, f"{prefix}{member[end:].strip()}.")
             continue
-        kind, names = re.match(r"\s*(.*?[\s*])((?:\w+(?:\[[^]]*\])?\s*,\s*)*\w+(?:\[[^]]*\])?)\s*$", member, re.S).groups()
+        kind, names = re.match(
+            r"\s*(.*?[\s*])((?:\w+(?:\[[^]]*\])?\s*,\s*)*\w+(?:\[[^]]*\])?)\s*$", member, re.S
+        ).groups()
         for name in names.split(","):
             yield prefix + name.split("[")[0].strip(), squeeze(kind).strip()
 
@@ -214,7 +216,10 @@ class Comparison:
         for name, _, members in ours.structs():
             short = name.removeprefix("struct ").removesuffix("_t")
             for path, kind in members:
-                if short in ("ncclTeam", "ncclMultimemHandle") and self.device_fields.get((f"struct {short}", path)) != kind:
+                if (
+                    short in ("ncclTeam", "ncclMultimemHandle")
+                    and self.device_fields.get((f"struct {short}", path)) != kind
+                ):
                     lines.append(f"+ device field {name}.{path} {kind}")
         return lines
 
@@ -227,8 +232,19 @@ class Comparison:
     def compile_front(self):
         """Our definitions against NVIDIA's declarations."""
         for source in sorted(FRONT.glob("*.c")):
-            run(*CC, "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated-declarations", f"-I{self.stubs}",
-                '-DLP_VERSION="0"', "-include", self.package / "include" / "nccl.h", source)
+            run(
+                *CC,
+                "-fsyntax-only",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-Wno-deprecated-declarations",
+                f"-I{self.stubs}",
+                '-DLP_VERSION="0"',
+                "-include",
+                self.package / "include" / "nccl.h",
+                source,
+            )
 
 
 # What --self-test does to our header: description, pattern, replacement.
@@ -276,8 +292,20 @@ def self_test(comparison, library):
     hidden = comparison.work / "hidden.so"
     script = comparison.work / "hidden.map"
     script.write_text("{ global: nccl*; pnccl*; local: pncclRecv; *; };")
-    run(*CC, "-fPIC", "-shared", "-fvisibility=hidden", '-DLP_VERSION="0"', "-Wl,-soname,libnccl.so.2",
-        f"-Wl,--version-script={script}", "-o", hidden, *sorted(FRONT.glob("*.c")), "-ldl", "-pthread")
+    run(
+        *CC,
+        "-fPIC",
+        "-shared",
+        "-fvisibility=hidden",
+        '-DLP_VERSION="0"',
+        "-Wl,-soname,libnccl.so.2",
+        f"-Wl,--version-script={script}",
+        "-o",
+        hidden,
+        *sorted(FRONT.glob("*.c")),
+        "-ldl",
+        "-pthread",
+    )
     lines = comparison.differences(FRONT, hidden)
     print(f"abi self-test: a symbol hidden: {'found' if lines else 'MISSED'}")
     if "- symbol pncclRecv T" not in lines:

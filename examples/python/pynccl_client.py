@@ -73,7 +73,9 @@ class Rank:
 
     def buffers(self, dtype, send, recv_count):
         raw = dtype.pack(send)
-        return ctypes.create_string_buffer(raw, max(len(raw), 1)), ctypes.create_string_buffer(max(recv_count * dtype.size, 1))
+        return ctypes.create_string_buffer(raw, max(len(raw), 1)), ctypes.create_string_buffer(
+            max(recv_count * dtype.size, 1)
+        )
 
     def expect(self, what, dtype, buffer, want):
         got = dtype.unpack(buffer.raw[: len(want) * dtype.size])
@@ -128,7 +130,10 @@ class Rank:
     def mistakes(self):
         """A wrong call raises an error with the reason, and has no other effect."""
         memory = ctypes.create_string_buffer(8)
-        for args, says in (((memory, memory, 1, 99, 0, self.comm, None), "type"), ((memory, memory, 1, 7, 0, None, None), "comm")):
+        for args, says in (
+            ((memory, memory, 1, 99, 0, self.comm, None), "type"),
+            ((memory, memory, 1, 7, 0, None, None), "comm"),
+        ):
             try:
                 self.nccl.ncclAllReduce(*args)
             except NcclError as error:

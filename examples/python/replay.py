@@ -4,8 +4,8 @@
     LIGHTPATH_FABRIC=fabric.yaml lightpath run -n 4 -- python3 examples/python/replay.py trace.json
     lightpath iteration plan trace.json --fabric fabric.yaml -o plan.json      # what it should take
 
-Each rank makes the calls of the trace, and sleeps while the job computes. Rank 0 prints the median time of an iteration,
-and how much of it the job waited for communication. Buffers are host memory, elements are floats."""
+Each rank makes the calls of the trace, and sleeps while the job computes. Rank 0 prints the median time of an
+iteration, and how much of it the job waited for communication. Buffers are host memory, elements are floats."""
 
 import argparse
 import concurrent.futures
@@ -145,10 +145,8 @@ def main():
     if rank == 0:
         times = [b - a for a, b in zip(begins[args.warmup :], begins[args.warmup + 1 :])]
         median, alone = statistics.median(times), computation(trace)
-        waited = 1e3 * (median - alone)
-        print(
-            f"{args.iterations} iterations: median {1e3 * median:.2f} ms, {waited:.2f} ms of it waiting for communication"
-        )
+        median, waited = 1e3 * median, 1e3 * (median - alone)
+        print(f"{args.iterations} iterations: median {median:.2f} ms, {waited:.2f} ms of it waiting for communication")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@
     LIGHTPATH_TRANSPORT=tcp LIGHTPATH_PLANES=2 launch.py -n 4 train.py
     launch.py -n 4 --optical --planes 2 --bandwidth 1Gbps --reconfig 1ms train.py
 
-Without --optical it is `lightpath run`; torchrun does as well: python3 -m torch.distributed.run --nproc_per_node 4 train.py"""
+Without --optical it is `lightpath run`. torchrun does as well: python3 -m torch.distributed.run --nproc_per_node 4
+train.py"""
 
 import argparse
 import contextlib
@@ -89,7 +90,9 @@ def main():
     with fabric as environment:
         command = [command_path(), "run", "-n", str(args.ranks), "--preload=false", "--", sys.executable, *program]
         path = os.pathsep.join([HERE] + os.environ.get("PYTHONPATH", "").split(os.pathsep))
-        sys.exit(subprocess.run(command, env={**os.environ, **environment, "PYTHONPATH": path.rstrip(os.pathsep)}).returncode)
+        sys.exit(
+            subprocess.run(command, env={**os.environ, **environment, "PYTHONPATH": path.rstrip(os.pathsep)}).returncode
+        )
 
 
 if __name__ == "__main__":

@@ -36,7 +36,9 @@ def differences(axes, runs):
             axes.semilogy(apart, style, color=COLOURS.get(way), linewidth=1, label=f"{way}, {label}")
     axes.axhline(2**-23, color="black", linewidth=0.8, linestyle=":")
     axes.text(0, 2**-23 * 1.15, "one bit of a float", fontsize=8)
-    axes.set(xlabel="step", ylabel="largest relative difference so far", title="Apart from Gloo's by", ylim=(1e-8, 1e-5))
+    axes.set(
+        xlabel="step", ylabel="largest relative difference so far", title="Apart from Gloo's by", ylim=(1e-8, 1e-5)
+    )
     axes.legend(frameon=False, fontsize=7)
 
 
@@ -45,7 +47,9 @@ def times(axes, runs):
     width = 0.8 / len(ways)
     for i, way in enumerate(ways):
         at = [n + (i - (len(ways) - 1) / 2) * width for n in range(len(runs))]
-        bars = axes.bar(at, [run["ways"][way]["step_ms"] for run in runs.values()], width, color=COLOURS.get(way), label=way)
+        bars = axes.bar(
+            at, [run["ways"][way]["step_ms"] for run in runs.values()], width, color=COLOURS.get(way), label=way
+        )
         axes.bar_label(bars, fmt="%.0f", fontsize=8)
     axes.set_xticks(range(len(runs)), ["\n".join(label.rsplit(" ", 1)) for label in runs])
     axes.set(ylabel="median step (ms)", title="Step time, by turns in one run")

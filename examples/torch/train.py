@@ -141,7 +141,9 @@ def difference(a, b):
 
 def arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ways", default="lightpath:ddp", help="backend:ddp|sharded|fsdp,...; others are compared with the first")
+    parser.add_argument(
+        "--ways", default="lightpath:ddp", help="backend:ddp|sharded|fsdp,...; others are compared with the first"
+    )
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch", type=int, default=64, help="per rank")
     parser.add_argument("--hidden", type=int, default=256)
@@ -150,7 +152,9 @@ def arguments(argv=None):
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=0, help="loading processes of each rank")
     parser.add_argument("--start-method", default="fork", choices=["fork", "forkserver", "spawn"], help="of those")
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where models are; cuda: all ranks on the first GPU")
+    parser.add_argument(
+        "--device", default="cpu", choices=["cpu", "cuda"], help="where models are; cuda: all ranks on the first GPU"
+    )
     parser.add_argument("--out", help="JSON file for rank 0's results")
     parser.set_defaults(after_step=None)
     return parser.parse_args(argv)
@@ -178,8 +182,8 @@ def report(results):
     print(f"held-out loss by pairs of characters alone: {results['bigram_loss']:.3f}")
     for way, r in results["ways"].items():
         print(
-            f"{way:18} {r['step_ms']:7.1f} ms/step  loss {r['loss'][0]:.3f} -> {r['loss'][-1]:.3f}  held out {r['held_out_loss']:.3f},"
-            f" {r['accuracy']:.1%} right  curve differs by {difference(first, r):.1e}"
+            f"{way:18} {r['step_ms']:7.1f} ms/step  loss {r['loss'][0]:.3f} -> {r['loss'][-1]:.3f}  "
+            f"held out {r['held_out_loss']:.3f}, {r['accuracy']:.1%} right  curve differs by {difference(first, r):.1e}"
         )
 
 

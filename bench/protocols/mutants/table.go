@@ -9,25 +9,26 @@ type mutant struct {
 }
 
 const (
-	machineFile   = "ocsctl/controller/machine.go"
-	barrierFile   = "ocsctl/controller/barrier.go"
-	leaseFile     = "ocsctl/controller/lease.go"
-	moveFile      = "ocsctl/controller/move.go"
-	operateFile   = "ocsctl/controller/operate.go"
-	recoverFile   = "ocsctl/controller/recover.go"
-	confirmFile   = "ocsctl/controller/confirm.go"
-	arbiterFile   = "shim/arbiter/machine.go"
-	planesFile    = "shim/arbiter/planes.go"
-	rankFile      = "shim/circuits/machine.go"
-	aheadFile     = "shim/arbiter/ahead.go"
-	rankAheadFile = "shim/circuits/ahead.go"
-	vacateFile    = "shim/circuits/vacate.go"
-	unitFile      = "ocsctl/switches/unit.go"
-	changeFile    = "ocsctl/driver/change.go"
-	knownFile     = "ocsctl/driver/known.go"
-	sessionFile   = "ocsctl/driver/session.go"
-	stateFile     = "ocsctl/controller/journal/state.go"
-	roundsFile    = "shim/path/peer/rounds.go"
+	attachmentFile = "ocsctl/controller/attachment.go"
+	machineFile    = "ocsctl/controller/machine.go"
+	barrierFile    = "ocsctl/controller/barrier.go"
+	leaseFile      = "ocsctl/controller/lease.go"
+	moveFile       = "ocsctl/controller/move.go"
+	operateFile    = "ocsctl/controller/operate.go"
+	recoverFile    = "ocsctl/controller/recover.go"
+	confirmFile    = "ocsctl/controller/confirm.go"
+	arbiterFile    = "shim/arbiter/machine.go"
+	planesFile     = "shim/arbiter/planes.go"
+	rankFile       = "shim/circuits/machine.go"
+	aheadFile      = "shim/arbiter/ahead.go"
+	rankAheadFile  = "shim/circuits/ahead.go"
+	vacateFile     = "shim/circuits/vacate.go"
+	unitFile       = "ocsctl/switches/unit.go"
+	changeFile     = "ocsctl/driver/change.go"
+	knownFile      = "ocsctl/driver/known.go"
+	sessionFile    = "ocsctl/driver/session.go"
+	stateFile      = "ocsctl/controller/journal/state.go"
+	roundsFile     = "shim/path/peer/rounds.go"
 )
 
 var mutants = []mutant{
@@ -71,7 +72,7 @@ var mutants = []mutant{
 	{"grants to ranks that the journal lacks", leaseFile,
 		"want&blocked == 0 && q.a.recorded", "want&blocked == 0", true},
 	{"counts posts without a lease as the holder's", moveFile,
-		"err = m.mayMove(pl, k.holder, target)", "k.holder = m.lease.held[pl.index].holder", false},
+		"err = m.mayMove(pl, a.port, k.holder, target)", "k.holder = m.lease.held[pl.index].holder", false},
 	{"accepts posts to planes without a holder", leaseFile,
 		"case h.a == nil && m.grace != 0: //", "case h.a == nil: //", true},
 	{"keeps posts of the holder before", operateFile,
@@ -85,7 +86,7 @@ var mutants = []mutant{
 	// The controller: the barrier.
 	{"accepts posts for the epoch before", barrierFile,
 		"if epoch >= cur {", "if epoch+1 >= cur {", true},
-	{"does not await ports of dead ranks", machineFile,
+	{"does not await ports of dead ranks", attachmentFile,
 		"m.lost[a.port] = m.nextID\n", "", true},
 	{"moves before all ports have posted", moveFile,
 		"if pl.m[p] == r.target[p] || r.posted[p] {\n\t\t\tcontinue",
@@ -121,7 +122,7 @@ var mutants = []mutant{
 	{"gives long-held planes back while they switch", planesFile,
 		"if m.waiting != 0 {\n\t\treturn nil\n\t}\n\tm.giveBack()", "m.giveBack()", true},
 	{"keeps epochs of an earlier grant", planesFile,
-		"m.reload(m.held)\n\treturn m.vacate(0)", "return m.vacate(0)", false},
+		"m.reload(m.held)\n\tif late {", "if late {", false},
 	{"compares epochs with <=", rankFile,
 		"err == nil && int32(epoch-want.Epoch) >= 0:", "err == nil && int32(epoch-want.Epoch) >= -1:", false},
 	{"uses planes with circuits of others", arbiterFile,

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Joins the modules of PTX text that a device of an architecture would load into one: join.py FROM TO ARCHITECTURE...
 
-FROM is kernels.zip or a folder with its modules. TO gets kernels.sm_NN.ptx for each architecture, such as 90. Of a type's
-modules, TYPE.ptx and TYPE.sm_NN.ptx, the one for the newest architecture is taken that the device has."""
+FROM is kernels.zip or a folder with its modules. TO gets kernels.sm_NN.ptx for each architecture, such as 90. Of a
+type's modules, TYPE.ptx and TYPE.sm_NN.ptx, the one for the newest architecture is taken that the device has."""
 
 import pathlib
 import re
@@ -32,7 +32,9 @@ def join(modules, architecture):
     heads = [dict(HEADER.findall(text)) for text in chosen]
     version = max((head["version"] for head in heads), key=lambda v: tuple(map(int, v.split("."))))
     target = max((head["target"] for head in heads), key=lambda t: int(t.removeprefix("sm_")))
-    return f".version {version}\n.target {target}\n.address_size 64\n" + "".join(HEADER.sub("", text) for text in chosen)
+    return f".version {version}\n.target {target}\n.address_size 64\n" + "".join(
+        HEADER.sub("", text) for text in chosen
+    )
 
 
 def main(source, to, *architectures):

@@ -1,4 +1,4 @@
-"""Checks how many calls of the driver a call of the library makes besides those that enqueue work: calls.py REPORT CALLS MOST.
+"""Checks how many driver calls a call of the library makes besides those that enqueue work: calls.py REPORT CALLS MOST.
 REPORT is that of the stub's clock, with the calls between two events, around so many calls of the library."""
 
 import json

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Checks that files of the front call only those above them in README.md's table: layers.py FOLDER"""
+
 import pathlib
 import re
 import sys

@@ -66,7 +66,10 @@ def reductions():
             parts = [strided(value(me + r, (3, 5), dtype)) for r in range(size)]
             output = torch.zeros(3, 5, dtype=dtype)
             dist.reduce_scatter(output, parts, getattr(dist.ReduceOp, op))
-            same(output, functools.reduce(OPS[op], [value(r + me, (3, 5), dtype).double() for r in range(size)]).to(dtype))
+            same(
+                output,
+                functools.reduce(OPS[op], [value(r + me, (3, 5), dtype).double() for r in range(size)]).to(dtype),
+            )
     average = value(me, (7,), torch.float32)
     dist.all_reduce(average, dist.ReduceOp.AVG)
     assert torch.allclose(average, reduced("SUM", (7,), torch.float32) / size)

@@ -105,7 +105,11 @@ def calling_in_a_fork():
 
     def child():
         said = []
-        for call in (lambda: dist.all_reduce(torch.ones(1)), dist.barrier, lambda: dist.send(torch.ones(1), 1 - dist.get_rank())):
+        for call in (
+            lambda: dist.all_reduce(torch.ones(1)),
+            dist.barrier,
+            lambda: dist.send(torch.ones(1), 1 - dist.get_rank()),
+        ):
             try:
                 call()
                 said.append("nothing")

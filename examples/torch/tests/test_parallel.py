@@ -26,7 +26,9 @@ RANKS, WIDTH, STEPS = 4, 24, 3
 
 def layers(count):
     torch.manual_seed(7)
-    return torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh()) for _ in range(count)))
+    return torch.nn.Sequential(
+        *(torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh()) for _ in range(count))
+    )
 
 
 def batch(number, rows=8):

@@ -25,7 +25,9 @@ class PyTorch(unittest.TestCase):
     def test_its_own_tests(self):
         ranks.require_library()
         if int(torch.__version__.split(".")[0]) < 2:
-            self.skipTest(f"the tests that PyTorch {torch.__version__} contains want other names; those of PyTorch 2 run")
+            self.skipTest(
+                f"the tests that PyTorch {torch.__version__} contains want other names; those of PyTorch 2 run"
+            )
         # In a process of their own: they change torch for the processes that they fork.
         command = [sys.executable, pytorch_tests.__file__, *CHOSEN]
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -34,9 +34,34 @@ class Recorded(unittest.TestCase):
             with open(fabric, "w") as f:
                 f.write(FABRIC)
             done = subprocess.run(
-                [command, "iteration", "record", "-o", trace, "--", command, "run", "-n", "2", "--", sys.executable, program,
-                 "--ways", "lightpath:ddp", "--hidden", "512", "--bucket-mb", "0.25", "--steps", "15"],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=600)
+                [
+                    command,
+                    "iteration",
+                    "record",
+                    "-o",
+                    trace,
+                    "--",
+                    command,
+                    "run",
+                    "-n",
+                    "2",
+                    "--",
+                    sys.executable,
+                    program,
+                    "--ways",
+                    "lightpath:ddp",
+                    "--hidden",
+                    "512",
+                    "--bucket-mb",
+                    "0.25",
+                    "--steps",
+                    "15",
+                ],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=600,
+            )
             self.assertEqual(done.returncode, 0, done.stderr)
             found = re.search(r"(\d+) iterations of (\d+) calls", done.stderr)
             self.assertTrue(found, done.stderr)
@@ -46,7 +71,12 @@ class Recorded(unittest.TestCase):
             self.assertEqual(recorded["communicators"][0]["groups"], [[0, 1]])
             self.assertEqual(len(recorded["calls"]), int(found[2]))
             self.assertGreaterEqual(len(recorded["calls"]), 2)
-            explained = subprocess.run([command, "iteration", "explain", trace, "--fabric", fabric, "--time-limit", "1s"],
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=600)
+            explained = subprocess.run(
+                [command, "iteration", "explain", trace, "--fabric", fabric, "--time-limit", "1s"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=600,
+            )
             self.assertEqual(explained.returncode, 0, explained.stderr)
             self.assertIn("An iteration takes", explained.stdout)

@@ -1,4 +1,5 @@
 """Solves DIR/model.lp by HiGHS as DIR/options.json says, into DIR/result.json."""
+
 import json
 import math
 import sys

@@ -1,7 +1,7 @@
 """One communicator and its calls, which run in the order in which they were submitted.
 
-The engine's thread runs them, so that a program goes on meanwhile. A caller that waits runs them itself if the thread has
-not begun: handing a call to a thread and back takes longer than a short call."""
+The engine's thread runs them, so that a program goes on meanwhile. A caller that waits runs them itself if the thread
+has not begun: handing a call to a thread and back takes longer than a short call."""
 
 import collections
 import ctypes
@@ -98,7 +98,7 @@ class Engine:
         """Returns the call's work. waits: the caller waits for the work at once."""
         work = Work(self, outputs)
         if self._process is not _process:
-            # A forked child has the queue but no thread that serves it. The library refuses the call and says what to do.
+            # A forked child has the queue but no thread that serves it. The library refuses the call and says why.
             try:
                 self._execute(call)
             except NcclError as e:

@@ -198,7 +198,8 @@ class LightpathProcessGroup(dist.ProcessGroup):
     def _reduce_scatter(self, output, source, op):
         if source.memory.numel() != output.numel() * self._size:
             raise ValueError(
-                f"lightpath: reduce_scatter of {source.memory.numel()} elements into {output.numel()} on {self._size} ranks"
+                f"lightpath: reduce_scatter of {source.memory.numel()} elements into {output.numel()} "
+                f"on {self._size} ranks"
             )
         t.check(output, source.memory)
         if combine := t.bitwise(output, op):
@@ -222,7 +223,15 @@ class LightpathProcessGroup(dist.ProcessGroup):
         dtype, number = t.reduction(output, op)
         target, sources = Target(output), [Source(p) for p in parts]
         functions = [
-            (self._nccl.ncclReduce, s.pointer, target.pointer if r == self._rank else None, s.memory.numel(), dtype, number, r)
+            (
+                self._nccl.ncclReduce,
+                s.pointer,
+                target.pointer if r == self._rank else None,
+                s.memory.numel(),
+                dtype,
+                number,
+                r,
+            )
             for r, s in enumerate(sources)
         ]
         return self._submit(functions, [output], target, *sources, title="reduce_scatter")
@@ -253,7 +262,8 @@ class LightpathProcessGroup(dist.ProcessGroup):
         t.check(tensor, *target.tensors)
         if target.memory.numel() != tensor.numel() * self._size:
             raise ValueError(
-                f"lightpath: all_gather of {tensor.numel()} elements from each of {self._size} ranks into {target.memory.numel()}"
+                f"lightpath: all_gather of {tensor.numel()} elements from each of {self._size} ranks "
+                f"into {target.memory.numel()}"
             )
         source = Source(tensor)
         count, dtype = t.copied(tensor)
@@ -331,7 +341,9 @@ class LightpathProcessGroup(dist.ProcessGroup):
         t.check(output, source)
         if not output_splits and not input_splits:
             if output.numel() != source.numel() or source.numel() % self._size:
-                raise ValueError(f"lightpath: all_to_all of {source.numel()} elements into {output.numel()} on {self._size} ranks")
+                raise ValueError(
+                    f"lightpath: all_to_all of {source.numel()} elements into {output.numel()} on {self._size} ranks"
+                )
             count, dtype = t.copied(source)
             function = (self._nccl.ncclAlltoAll, sent.pointer, received.pointer, count // self._size, dtype)
             return self._submit([function], [output], sent, received, opts=opts)

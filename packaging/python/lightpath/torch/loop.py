@@ -41,4 +41,6 @@ class Loop:
     def help(self, work):
         """Returns when a work is complete, which no waiting can hasten."""
         if not work.block(self._seconds):
-            work.complete(NcclError(f"lightpath {self._label}: no match for a message to itself in {self._seconds:g} s"))
+            work.complete(
+                NcclError(f"lightpath {self._label}: no match for a message to itself in {self._seconds:g} s")
+            )

@@ -35,7 +35,9 @@ def premultiplied(op, *tensors):
         return op, tensors
     state = op.__getstate__()
     if state is None:
-        raise NotImplementedError(f"lightpath: torch {torch.__version__} does not tell the factor of {op}; torch 2 does")
+        raise NotImplementedError(
+            f"lightpath: torch {torch.__version__} does not tell the factor of {op}; torch 2 does"
+        )
     return ReduceOp.SUM, [tensor.detach() * state[1] for tensor in tensors]
 
 
@@ -43,7 +45,9 @@ def reduction(tensor, op):
     """ncclDataType_t and ncclRedOp_t of a reduction of tensor by a torch ReduceOp."""
     number = next((number for known, number in OPS if op == known), None)
     if number is None:
-        raise NotImplementedError(f"lightpath: {op} is not an operator; there are SUM, PRODUCT, MAX, MIN, AVG, PREMUL_SUM, BAND, BOR and BXOR")
+        raise NotImplementedError(
+            f"lightpath: {op} is not an operator; there are SUM, PRODUCT, MAX, MIN, AVG, PREMUL_SUM, BAND, BOR and BXOR"
+        )
     dtype = TYPES.get(tensor.dtype)
     if dtype is None or (tensor.dtype == torch.bool and number == AVG):
         raise NotImplementedError(f"lightpath: no {op} of {tensor.dtype}")
@@ -64,7 +68,9 @@ def check(*tensors):
     """All on the CPU, strided, and of one type."""
     for tensor in tensors:
         if tensor.device.type != "cpu" or tensor.layout != torch.strided:
-            raise ValueError(f"lightpath: tensors must be strided and on the CPU, not {tensor.layout} on {tensor.device}")
+            raise ValueError(
+                f"lightpath: tensors must be strided and on the CPU, not {tensor.layout} on {tensor.device}"
+            )
         if tensor.dtype != tensors[0].dtype:
             raise ValueError(f"lightpath: tensors of one call have one type, not {tensors[0].dtype} and {tensor.dtype}")
 

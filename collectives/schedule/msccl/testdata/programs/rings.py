@@ -22,8 +22,12 @@ def around(index):
     return c
 
 
-collective = {"rs": ReduceScatter(size, 1, inplace), "rs-inplace": ReduceScatter(size, 1, inplace),
-              "ag": AllGather(size, 1, inplace), "ar": AllReduce(size, size, inplace)}[what]
+collective = {
+    "rs": ReduceScatter(size, 1, inplace),
+    "rs-inplace": ReduceScatter(size, 1, inplace),
+    "ag": AllGather(size, 1, inplace),
+    "ar": AllReduce(size, size, inplace),
+}[what]
 with MSCCLProgram(what + "_ring", fully_connected(size), collective, instances):
     for index in range(size):
         if what == "ag":
